@@ -11,6 +11,7 @@
 #include "bench/planted_tokens.h"
 #include "bench/sim_experiment.h"
 #include "bench/truth.h"
+#include "cli/json_out.h"
 #include "cli/options.h"
 
 #include <math.h>
@@ -275,22 +276,18 @@ static int run_bench_analysis(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional) return pj_command_usage(command, "takes no arguments");
-    pj_buffer out;
-    pj_json json;
+    pj_json_out out;
     pj_error err = {0};
-    pj_buffer_init(&out, 1 << 16);
-    pj_json_init(&json, &out);
-    b.json = as_json ? &json : NULL;
+    b.json = as_json ? pj_json_out_begin(&out) : NULL;
     b.random.state = (uint64_t)a.seed;
-    if (as_json) pj_json_object_begin(&json);
+    if (as_json) pj_json_object_begin(b.json);
     pj_status status = pj_bench_folder_open(a.folder, &err);
     if (status == PJ_OK) status = analysis_run_all(&b, &a, &err);
     pj_bench_folder_remove();
     if (as_json) {
-        pj_json_object_end(&json);
-        if (status == PJ_OK) printf("%s\n", pj_buffer_get(&out));
+        pj_json_object_end(b.json);
+        status = pj_json_out_end(&out, status, &err);
     }
-    pj_buffer_fini(&out);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 

@@ -302,7 +302,7 @@ static void attach_load_progress(void *context, void *request)
 static void load_end(void *context, void *request, pj_exchange *exchange)
 {
     load *l = context;
-    if (l->us && pj_exchange_result(exchange) == PJ_EXCHANGE_COMPLETED)
+    if (l->us && exchange->outcome == PJ_EXCHANGE_COMPLETED)
         l->us[l->done++] = (double)(pj_clock_ns() - l->begun_ns) / 1e3;
     pj_exchange_free(exchange);
 }

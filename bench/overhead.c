@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "bench/ratio.h"
+#include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/run_report.h"
 #include "generate/find_model.h"
@@ -99,43 +100,35 @@ static pj_status overhead_measure(overhead *o, pj_error *err)
 
 static void overhead_print_json(const overhead *o, const pj_engine_facts *facts)
 {
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1 << 20);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "model_name", facts->model_name);
-    pj_json_kv_string(&json, "dtype", facts->dtype);
-    pj_json_kv_string(&json, "isa", facts->isa);
-    pj_json_kv_uint(&json, "threads", facts->threads);
-    pj_json_kv_int(&json, "rounds", o->rounds);
-    pj_json_kv_int(&json, "tokens", o->tokens);
-    pj_json_kv_int(&json, "prompt_tokens", o->prompt);
-    pj_json_kv_bool(&json, "logits_equal", o->same);
-    pj_json_kv_int(&json, "span_cost_ns", o->session->span_cost_ns);
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_run_report_write_engine(json, facts);
+    pj_json_kv_int(json, "rounds", o->rounds);
+    pj_json_kv_int(json, "tokens", o->tokens);
+    pj_json_kv_int(json, "prompt_tokens", o->prompt);
+    pj_json_kv_bool(json, "logits_equal", o->same);
+    pj_json_kv_int(json, "span_cost_ns", o->session->span_cost_ns);
     for (int way = 0; way < WAYS; way++) {
-        pj_json_key(&json, way_names[way]);
-        pj_json_object_begin(&json);
+        pj_json_kv_object_begin(json, way_names[way]);
         for (int f = 0; f < FIGURES; f++) {
             char key[32];
             snprintf(key, sizeof key, "%s_ms", figure_names[f]);
-            pj_json_kv_double(&json, key, pj_bench_median(o->ms[f][way], o->rounds));
+            pj_json_kv_double(json, key, pj_bench_median(o->ms[f][way], o->rounds));
             snprintf(key, sizeof key, "%s_ratio", figure_names[f]);
             if (way)
-                pj_bench_write_ratio(&json, key,
+                pj_bench_write_ratio(json, key,
                                      pj_bench_compare(o->ms[f][way], o->ms[f][0], o->rounds));
         }
         if (way) {
-            pj_json_kv_double(&json, "own_share", o->own_share[way] / (double)o->rounds);
-            pj_json_kv_double(&json, "own_statistics_share",
+            pj_json_kv_double(json, "own_share", o->own_share[way] / (double)o->rounds);
+            pj_json_kv_double(json, "own_statistics_share",
                               o->own_statistics[way] / (double)o->rounds);
         }
-        pj_json_object_end(&json);
+        pj_json_object_end(json);
     }
-    pj_json_object_end(&json);
-    pj_json_finish(&json);
-    printf("%s\n", pj_buffer_get(&buffer));
-    pj_buffer_fini(&buffer);
+    pj_json_object_end(json);
+    pj_json_out_end(&out, PJ_OK, NULL);
 }
 
 /* In percent of a recorded run, like the share that runs report. */

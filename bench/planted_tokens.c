@@ -63,7 +63,7 @@ pj_token_figures pj_planted_tokens_figures(const pj_planted_tokens *t)
 
 void pj_planted_tokens_judge(const pj_planted_tokens *t, pj_planted_score *score)
 {
-    pj_token_anomaly found[PJ_TOKEN_ANOMALIES_MAX];
+    pj_anomaly found[PJ_TOKEN_ANOMALIES_MAX];
     pj_token_figures figures = pj_planted_tokens_figures(t);
     size_t n = pj_token_anomalies_find(&figures, 1, found, PJ_TOKEN_ANOMALIES_MAX);
     score->runs++;

@@ -1,9 +1,9 @@
-/* Tokens of a run with planted anomalies: known truth for the search (analysis/token_anomalies.h).
+/* Tokens of a run with planted anomalies: known truth for the search (analysis/anomalies.h).
  * Work grows with the position, and its figures vary by 1 or 2 %. */
 #ifndef PJ_BENCH_PLANTED_TOKENS_H
 #define PJ_BENCH_PLANTED_TOKENS_H
 
-#include "analysis/token_anomalies.h"
+#include "analysis/anomalies.h"
 #include "base/random.h"
 
 enum { PJ_PLANTED_TOKENS = 400, PJ_PLANTED_ANOMALIES = 8 };

@@ -1,4 +1,5 @@
 /* Baseline for the storage benchmark: plain inserts of rows of the same shape in SQLite. */
+#include "bench/store_run.h"
 #include "store/sql.h"
 
 #include "base/clock.h"
@@ -14,7 +15,7 @@ static pj_status fill_yardstick(pj_store *store, uint64_t rows, pj_error *err)
                                err);
     for (uint64_t i = 0; i < rows && sql; i++) {
         pj_sql_int(sql, 1, (int64_t)i + 1);
-        pj_sql_text_n(sql, 2, "softmax", 7);
+        pj_sql_text(sql, 2, "softmax");
         for (int c = 3; c <= 20; c++) pj_sql_double(sql, c, (double)i * 0.37 + c);
         pj_sql_step(sql);
         pj_sql_reset(sql);

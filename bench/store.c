@@ -9,6 +9,7 @@
 #include "bench/folder.h"
 #include "bench/store_run.h"
 #include "bench/store_writers.h"
+#include "cli/json_out.h"
 #include "cli/options.h"
 #include "generate/find_model.h"
 #include "generate/generate.h"
@@ -394,14 +395,10 @@ static pj_status store_measure(bench *b, pj_error *err)
     return PJ_OK;
 }
 
-static void store_finish(bench *b, pj_status status, bool keep, pj_buffer *out)
+static void store_finish(bench *b, pj_status status, bool keep)
 {
     if (keep && status == PJ_OK && !b->json && !b->server) printf("stored in %s\n", b->path);
-    if (b->json && status == PJ_OK) {
-        if (keep) pj_json_kv_string(b->json, "database", b->server ? b->server : b->path);
-        pj_json_object_end(b->json);
-        printf("%s\n", pj_buffer_get(out));
-    }
+    if (keep && b->json) pj_json_kv_string(b->json, "database", b->server ? b->server : b->path);
     pj_store_close(b->store);
     if (!b->server && (!keep || status != PJ_OK)) pj_bench_folder_remove();
 }
@@ -432,17 +429,17 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional) return pj_command_usage(command, "takes no arguments");
-    pj_buffer out;
-    pj_json json;
+    pj_json_out out;
     pj_error err = {0};
     pj_status status = b.server ? PJ_OK : open_folder(&b, folder_option, &err);
-    pj_buffer_init(&out, 1 << 20);
-    pj_json_init(&json, &out);
-    b.json = as_json ? &json : NULL;
-    if (as_json) pj_json_object_begin(&json);
+    b.json = as_json ? pj_json_out_begin(&out) : NULL;
+    if (as_json) pj_json_object_begin(b.json);
     if (status == PJ_OK) status = store_measure(&b, &err);
-    store_finish(&b, status, keep, &out);
-    pj_buffer_fini(&out);
+    store_finish(&b, status, keep);
+    if (as_json) {
+        pj_json_object_end(b.json);
+        status = pj_json_out_end(&out, status, &err);
+    }
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 

@@ -9,4 +9,9 @@
 bool pj_bench_make_run(pj_run_data *data, uint64_t seed, uint32_t tokens, uint32_t layers,
                        uint32_t samples);
 
+/* CPU time of plain inserts of `rows` rows of 20 columns, in a database with the store's settings
+ * next to the given path. */
+pj_status pj_store_measure_inserts(const char *beside, uint64_t rows, double *seconds,
+                                   pj_error *err);
+
 #endif

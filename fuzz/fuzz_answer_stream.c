@@ -48,7 +48,7 @@ static void feed(pj_exchange *x, const char *bytes, size_t size, size_t step)
     if (pj_head_parse(bytes, size, false, PJ_HEAD_MAX_BYTES, &head, &fault) != PJ_HEAD_COMPLETE)
         return;
     const char *type = pj_head_find(bytes, head.bytes, "content-type", &type_bytes);
-    pj_exchange_head(x, head.status, type, type_bytes, false, 2);
+    pj_exchange_head(x, head.status, type, type_bytes, false);
     pj_usage_spot_init(&spot, pj_events_mode_of(type, type_bytes));
     pj_body_begin(&body, head.body, head.length);
     for (at = head.bytes; at < size && !body.done;) {

@@ -117,7 +117,7 @@ def choices(root):
     found = {m[1]: re.findall(r'"(\w*)"', m[2]) for m in re.finditer(r"(\w+)_names\[\] = \{(.*?)\};", text, re.S)}
     phases = re.findall(r'X\(\w+, "(\w+)"\)', (root / "src/trace/phases.h").read_text())
     absence = [None] + found["absence"][1:]
-    return {"PHASE_U8": phases + ["run"], "ABSENCE": absence, "ABSENCE_U8": absence, "STATUS": found["status"],
+    return {"PHASE": phases + ["run"], "ABSENCE": absence, "STATUS": found["status"],
             "DEPTH": found["depth"], "QUALITY": found["quality"]}
 
 

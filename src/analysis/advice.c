@@ -2,10 +2,9 @@
 #include "analysis/advice_rules.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- all of them ---- */
 
 static size_t advice_count(const pj_advice_rule *rules)
 {
@@ -19,8 +18,7 @@ size_t pj_advice_rules(void)
     return advice_count(pj_advice_run_rules) + advice_count(pj_advice_machine_rules);
 }
 
-/* Recommendations before rules without one, reliability warnings before savings, large savings
- * first. */
+/* Recommendations first; of these reliability warnings, then savings, the largest first. */
 static int by_weight(const void *x, const void *y)
 {
     const pj_advice *a = x, *b = y;
@@ -32,22 +30,36 @@ static int by_weight(const void *x, const void *y)
     return strcmp(a->rule, b->rule);
 }
 
+static const char *advice_look(const pj_advice_rule *rule, const pj_advice_facts *f, pj_advice *a)
+{
+    if (rule->needs & PJ_ADVICE_OF_ENERGY && !(f->has_energy && f->request_mj > 0))
+        return "the run's energy is unavailable";
+    if (rule->needs & PJ_ADVICE_OF_OWN_ENGINE && !f->own_engine)
+        return "the run's engine does not report what this rule needs";
+    return rule->look(f, a);
+}
+
 static size_t advice_request(const pj_advice_facts *f, const pj_advice_rule *rules, pj_advice *out)
 {
     size_t n = 0;
     for (; rules[n].id; n++) {
-        out[n] = (pj_advice){.rule = rules[n].id,
-                             .title = rules[n].title,
-                             .share = NAN,
-                             .lo = NAN,
-                             .hi = NAN,
-                             .mj = NAN,
-                             .of = "request",
-                             .basis = "none",
-                             .quality = "none",
-                             .latency = "none",
-                             .memory = "none"};
-        rules[n].look(f, &out[n]);
+        pj_advice *a = &out[n];
+        *a = (pj_advice){.rule = rules[n].id,
+                         .title = rules[n].title,
+                         .share = NAN,
+                         .lo = NAN,
+                         .hi = NAN,
+                         .mj = NAN,
+                         .of = "request",
+                         .basis = "none",
+                         .quality = "none",
+                         .latency = "none",
+                         .memory = "none"};
+        const char *reason = advice_look(&rules[n], f, a);
+        a->speaks = !reason;
+        if (!reason) continue;
+        snprintf(a->text, sizeof a->text, "%s", reason);
+        a->test[0] = 0;
     }
     return n;
 }

@@ -32,8 +32,7 @@ typedef struct pj_advice_facts {
     const char *run_id, *model, *engine, *dtype;
     const char *prompt; /* quoted for a shell; NULL: too long, or private */
     bool prompt_is_ids; /* token ids, as in "1,2,3" */
-    bool own_engine;    /* the run used perjoule's own engine, so that its commands can change the
-                           settings */
+    bool own_engine;    /* its settings can be changed by perjoule's commands */
     bool has_energy;
     uint64_t input_tokens, output_tokens;
     uint32_t batch, threads;
@@ -55,7 +54,6 @@ typedef struct pj_advice_facts {
     double interval, interval_calibrated; /* median relative half width of parts */
     /* runs in the store that differ in one setting */
     uint32_t same_model_last_hour; /* runs of this model in the hour before */
-    uint32_t loads_last_hour;      /* of those, runs that loaded the model */
     double prefix_share;           /* prompt characters shared with other prompts */
     uint32_t prefix_runs;
     double window_ms,

@@ -1,14 +1,9 @@
 /* Shared by the rules: evidence, savings, whether decode is memory-bound, commands. */
 #include "analysis/advice_rules.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-void pj_advice_silent(pj_advice *a, const char *why)
-{
-    a->speaks = false;
-    snprintf(a->text, sizeof a->text, "%s", why);
-}
 
 void pj_advice_evidence(pj_advice *a, const char *name, const char *unit, double value,
                         const char *says)
@@ -17,8 +12,8 @@ void pj_advice_evidence(pj_advice *a, const char *name, const char *unit, double
     a->evidence[a->evidence_count++] = (pj_evidence){name, unit, says, value};
 }
 
-void pj_advice_saves(const pj_advice_facts *f, pj_advice *a, const char *of, double mj, double lo,
-                     double share, double hi, const char *basis)
+const char *pj_advice_saves(const pj_advice_facts *f, pj_advice *a, const char *of, double mj,
+                            double lo, double share, double hi, const char *basis)
 {
     a->of = of;
     a->mj = mj;
@@ -26,8 +21,14 @@ void pj_advice_saves(const pj_advice_facts *f, pj_advice *a, const char *of, dou
     a->share = share;
     a->hi = hi > 1 ? 1 : hi; /* nothing saves more than there is */
     a->basis = basis;
-    a->speaks = f->request_mj > 0 && lo * mj > PJ_ADVICE_LEAST * f->request_mj;
-    if (!a->speaks) pj_advice_silent(a, "its saving is not reliably above 2 % of the request");
+    bool enough = f->request_mj > 0 && lo * mj > PJ_ADVICE_LEAST * f->request_mj;
+    return enough ? NULL : "its saving is not reliably above 2 % of the request";
+}
+
+const char *pj_advice_predicts(const pj_advice_facts *f, pj_advice *a, double lo, double share,
+                               double hi)
+{
+    return pj_advice_saves(f, a, "request", f->request_mj, lo, share, hi, "predicted");
 }
 
 bool pj_advice_is_bytes_bound(const pj_advice_facts *f)
@@ -42,30 +43,37 @@ bool pj_advice_is_bytes_bound(const pj_advice_facts *f)
 const pj_advice_neighbour *pj_advice_neighbour_of(const pj_advice_facts *f, uint32_t threads,
                                                   uint32_t batch, const char *dtype)
 {
+    if (!threads) threads = f->threads;
+    if (!batch) batch = f->batch;
+    if (!dtype) dtype = f->dtype ? f->dtype : "";
     for (uint32_t i = 0; i < f->neighbour_count; i++) {
         const pj_advice_neighbour *n = &f->neighbours[i];
-        if (n->threads == (threads ? threads : f->threads) &&
-            n->batch == (batch ? batch : f->batch) &&
-            strcmp(n->dtype, dtype      ? dtype
-                             : f->dtype ? f->dtype
-                                        : "") == 0)
-            return n;
+        if (n->threads == threads && n->batch == batch && strcmp(n->dtype, dtype) == 0) return n;
     }
     return NULL;
 }
 
-void pj_advice_experiment(const pj_advice_facts *f, pj_advice *a, const char *settings)
+static unsigned long long each(const pj_advice_facts *f, uint64_t tokens)
 {
+    return tokens / (f->batch ? f->batch : 1);
+}
+
+void pj_advice_experiment(const pj_advice_facts *f, pj_advice *a, const char *settings, ...)
+{
+    char others[64];
+    va_list args;
+    va_start(args, settings);
+    vsnprintf(others, sizeof others, settings, args);
+    va_end(args);
     snprintf(a->test, sizeof a->test,
              "perjoule experiment --models %s --inputs %llu --outputs %llu --repeat 5 %s", f->model,
-             (unsigned long long)f->input_tokens / (f->batch ? f->batch : 1),
-             (unsigned long long)f->output_tokens / (f->batch ? f->batch : 1), settings);
+             each(f, f->input_tokens), each(f, f->output_tokens), others);
 }
 
 void pj_advice_run(const pj_advice_facts *f, pj_advice *a, const char *options)
 {
     snprintf(a->test, sizeof a->test, "perjoule run -m %s -n %llu --repeat 5 --warmup 1 %s%s%s%s",
-             f->model, (unsigned long long)f->output_tokens / (f->batch ? f->batch : 1), options,
-             *options ? " " : "", f->prompt && f->prompt_is_ids ? "--ids " : "",
+             f->model, each(f, f->output_tokens), options, *options ? " " : "",
+             f->prompt && f->prompt_is_ids ? "--ids " : "",
              f->prompt ? f->prompt : "-f prompt.txt");
 }

@@ -4,22 +4,29 @@
 
 #include "analysis/advice.h"
 
+/* What a rule needs to know before it is asked. */
+enum { PJ_ADVICE_OF_ENERGY = 1, PJ_ADVICE_OF_OWN_ENGINE = 2 };
+
 typedef struct pj_advice_rule {
     const char *id, *title;
-    void (*look)(const pj_advice_facts *f, pj_advice *a);
+    unsigned needs;
+    /* Fills in the advice; returns why there is none, or NULL: it is a recommendation. */
+    const char *(*look)(const pj_advice_facts *f, pj_advice *a);
 } pj_advice_rule;
 
 /* Rules about how a model is run, and about the machine and its sensors; an entry without an id
  * ends the list. */
 extern const pj_advice_rule pj_advice_run_rules[], pj_advice_machine_rules[];
 
-void pj_advice_silent(pj_advice *a, const char *why);
 void pj_advice_evidence(pj_advice *a, const char *name, const char *unit, double value,
                         const char *says);
-/* The rule applies and would save `lo` to `hi` of `mj`. It becomes a recommendation when `lo` is
- * above PJ_ADVICE_LEAST of the request. */
-void pj_advice_saves(const pj_advice_facts *f, pj_advice *a, const char *of, double mj, double lo,
-                     double share, double hi, const char *basis);
+/* The advice would save `lo` to `hi` of `mj`. NULL: that is a recommendation, since `lo` is above
+ * PJ_ADVICE_LEAST of the request. */
+const char *pj_advice_saves(const pj_advice_facts *f, pj_advice *a, const char *of, double mj,
+                            double lo, double share, double hi, const char *basis);
+/* The same of the request, predicted by a formula. */
+const char *pj_advice_predicts(const pj_advice_facts *f, pj_advice *a, double lo, double share,
+                               double hi);
 /* Whether decode is memory-bound: reading its bytes takes more than twice as long as its FLOPs at
  * the speed of prefill, or its arithmetic intensity is very low. */
 bool pj_advice_is_bytes_bound(const pj_advice_facts *f);
@@ -27,7 +34,8 @@ bool pj_advice_is_bytes_bound(const pj_advice_facts *f);
 const pj_advice_neighbour *pj_advice_neighbour_of(const pj_advice_facts *f, uint32_t threads,
                                                   uint32_t batch, const char *dtype);
 /* A "perjoule experiment …" command that compares this run's settings with others. */
-void pj_advice_experiment(const pj_advice_facts *f, pj_advice *a, const char *settings);
+void pj_advice_experiment(const pj_advice_facts *f, pj_advice *a, const char *settings, ...)
+    __attribute__((format(printf, 3, 4)));
 void pj_advice_run(const pj_advice_facts *f, pj_advice *a, const char *options);
 
 #endif

@@ -11,14 +11,11 @@ enum { LEAST_VALUES = 8 };
  * every change of a digit would be an outlier. */
 static const double least_share = 0.005;
 
-/* Keeps `found` sorted by strength. */
-static size_t anomalies_insert(pj_anomaly *found, size_t count, size_t max, pj_anomaly new)
+size_t pj_anomalies_add(pj_anomaly *found, size_t count, size_t max, pj_anomaly new)
 {
     size_t at = count < max ? count : max;
-    while (at > 0 && fabs(found[at - 1].score) < fabs(new.score)) {
+    for (; at > 0 && fabs(found[at - 1].score) < fabs(new.score); at--)
         if (at < max) found[at] = found[at - 1];
-        at--;
-    }
     if (at < max) found[at] = new;
     return count < max ? count + 1 : max;
 }
@@ -37,7 +34,9 @@ size_t pj_anomalies_find(const double *values, size_t count, double threshold, d
     for (size_t i = 0; i < count; i++) {
         double score = (values[i] - centre) / spread;
         if (isnan(values[i]) || fabs(score) < threshold) continue;
-        many = anomalies_insert(found, many, max, (pj_anomaly){i, values[i], centre, score});
+        many = pj_anomalies_add(
+            found, many, max,
+            (pj_anomaly){.index = i, .value = values[i], .expected = centre, .score = score});
     }
     return many;
 }

@@ -77,10 +77,12 @@ static void changes_run(const search *s, size_t count, double *best, size_t *las
 
 static size_t search_all(const double *values, size_t count, size_t *begin)
 {
-    sums *upto = pj_alloc(count + 1, sizeof *upto);
-    double *best = pj_alloc(count + 1, sizeof *best);
-    size_t *last = pj_alloc(count + 1, sizeof *last), segments = 0;
-    size_t *candidates = pj_alloc(count + 2, sizeof *candidates);
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
+    sums *upto = pj_arena_alloc(&arena, count + 1, sizeof *upto);
+    double *best = pj_arena_alloc(&arena, count + 1, sizeof *best);
+    size_t *last = pj_arena_alloc(&arena, count + 1, sizeof *last), segments = 0;
+    size_t *candidates = pj_arena_alloc(&arena, count + 2, sizeof *candidates);
     if (upto && best && last && candidates) {
         for (size_t i = 0; i < count; i++)
             upto[i + 1] = (sums){upto[i].x + values[i], upto[i].xx + values[i] * values[i]};
@@ -88,15 +90,11 @@ static size_t search_all(const double *values, size_t count, size_t *begin)
         changes_run(&s, count, best, last, candidates);
         segments = read_back(last, count, begin);
     }
-    pj_free(upto);
-    pj_free(best);
-    pj_free(last);
-    pj_free(candidates);
+    pj_arena_fini(&arena);
     return segments;
 }
 
-/* Moves a change point to where the values on both sides differ least from the means of the
- * segments that it separates. */
+/* Moves a change point to where both sides differ least from the means of their segments. */
 static size_t changes_refine(const double *values, size_t from, size_t at, size_t to, size_t bin)
 {
     double left = 0, right = 0, cost = 0, least = 0;

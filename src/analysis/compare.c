@@ -61,6 +61,18 @@ double pj_student_quantile(double probability, double degrees)
 
 /* ---- moments ---- */
 
+void pj_moments_add(pj_moments *m, double value)
+{
+    double away = value - m->mean;
+    m->mean += away / ++m->n;
+    m->squares += away * (value - m->mean);
+}
+
+double pj_half_width(double n, double squares)
+{
+    return n < 2 ? NAN : pj_student_quantile(0.975, n - 1) * sqrt(squares / (n - 1) / n);
+}
+
 static size_t without_nans(const double *from, size_t count, double *to)
 {
     size_t n = 0;
@@ -157,8 +169,6 @@ void pj_compare(const double *a, size_t n_a, const double *b, size_t n_b, double
     mann_whitney(x, y, all, c);
     pj_free(all);
 }
-
-/* ---- many tests ---- */
 
 void pj_holm(const double *p, size_t count, double *adjusted)
 {

@@ -5,6 +5,7 @@
 #define PJ_ANALYSIS_COMPARE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct pj_comparison {
     size_t n_a, n_b;
@@ -21,6 +22,16 @@ void pj_compare(const double *a, size_t n_a, const double *b, size_t n_b, double
                 pj_comparison *result);
 /* Holm's correction: p values adjusted for testing all of them together. NANs are not counted. */
 void pj_holm(const double *p, size_t count, double *adjusted);
+
+/* Mean and sum of squared deviations, value by value (Welford). */
+typedef struct pj_moments {
+    uint32_t n;
+    double mean, squares;
+} pj_moments;
+
+void pj_moments_add(pj_moments *moments, double value);
+/* Half of the 95 % interval of a mean of n values; NAN for fewer than two. */
+double pj_half_width(double n, double squares);
 
 double pj_student_two_sided(double t, double degrees); /* p of |T| >= |t| */
 double pj_student_quantile(double probability, double degrees);

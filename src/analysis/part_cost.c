@@ -2,29 +2,8 @@
 #include "analysis/part_cost.h"
 
 #include "analysis/compare.h"
-#include "analysis/ratio.h"
 
 #include <math.h>
-
-/* Running mean and sum of squares (Welford). */
-typedef struct spread {
-    uint32_t n;
-    double mean, squares;
-} spread;
-
-static void part_cost_add(spread *s, double value)
-{
-    double away = value - s->mean;
-    s->mean += away / ++s->n;
-    s->squares += away * (value - s->mean);
-}
-
-/* 95 % of the mean; NAN with one value. */
-static double half_width(const spread *s)
-{
-    if (s->n < 2) return NAN;
-    return pj_student_quantile(1 - PJ_LEVEL / 2, s->n - 1) * sqrt(s->squares / (s->n - 1) / s->n);
-}
 
 static pj_estimate around(double value, double half)
 {
@@ -41,33 +20,32 @@ static const pj_part_run *of_block(const pj_part_query *request, uint32_t block)
 
 static void part_cost_compare(const pj_part_query *request, pj_part_cost *cost)
 {
-    spread differences = {0};
+    pj_moments differences = {0};
     double variance = 0;
     for (uint32_t i = 0; i < request->whole_count; i++) {
         const pj_part_run *whole = &request->whole[i], *without = of_block(request, whole->block);
         if (!without || !isfinite(whole->joules)) continue;
-        part_cost_add(&differences, whole->joules - without->joules);
+        pj_moments_add(&differences, whole->joules - without->joules);
         variance += whole->sensor_sd * whole->sensor_sd + without->sensor_sd * without->sensor_sd;
     }
     cost->pairs = differences.n;
     if (!differences.n) return;
-    cost->difference = around(differences.mean, half_width(&differences));
+    cost->difference = around(differences.mean, pj_half_width(differences.n, differences.squares));
     cost->resolution = 1.96 * sqrt(variance / differences.n);
 }
 
-/* Random errors average out over runs; attribution's systematic error is the same in all of them.
- */
+/* Random errors average out over runs; the systematic error is the same in all of them. */
 static void part_cost_attribute(const pj_part_query *request, pj_part_cost *cost)
 {
-    spread shares = {0};
+    pj_moments shares = {0};
     double sd = 0;
     for (uint32_t i = 0; i < request->share_count; i++) {
         if (!isfinite(request->shares[i].joules)) continue;
-        part_cost_add(&shares, request->shares[i].joules);
+        pj_moments_add(&shares, request->shares[i].joules);
         sd += request->shares[i].sd;
     }
     if (!shares.n) return;
-    double chance = shares.n > 1 ? half_width(&shares) : 0;
+    double chance = shares.n > 1 ? pj_half_width(shares.n, shares.squares) : 0;
     cost->attributed = around(shares.mean, hypot(chance, 1.96 * sd / shares.n));
 }
 

@@ -38,8 +38,7 @@ typedef enum pj_part_outcome {
 } pj_part_outcome;
 
 typedef struct pj_part_cost {
-    pj_estimate difference; /* paired by block, so that disturbances common to both runs of a block
-                               cancel */
+    pj_estimate difference; /* paired by block: what disturbs both runs of one cancels */
     pj_estimate attributed;
     double resolution; /* least difference of two runs that the sensor resolves */
     uint32_t pairs;

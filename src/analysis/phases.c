@@ -37,8 +37,7 @@ static double time_share(const pj_phase_trace *t, const segment *s)
     return share > 0 ? share : (double)(s->to - s->from) / (double)t->count;
 }
 
-/* Levels relative to idle, at most `lowest`, and to the trace's top; false: flatter than the noise.
- */
+/* Levels between idle, at most `lowest`, and the trace's top; false: flatter than the noise. */
 static bool phases_set_levels(const pj_phase_trace *t, segment *s, size_t n, double lowest)
 {
     double lo = lowest, hi = -INFINITY, noise = 0, total = 0;
@@ -205,8 +204,7 @@ static double log_normal(double x, double mean, double sd)
     return -0.5 * z * z - log(sd);
 }
 
-/* Student's t with 3 degrees of freedom: lengths vary from request to request by far more than in
- * any one collection of traces. */
+/* Student's t with 3 degrees of freedom: lengths vary by more than any collection shows. */
 static double log_heavy(double x, double mean, double sd)
 {
     double z = (x - mean) / sd;
@@ -231,8 +229,8 @@ static void phases_normalise(double *p)
     for (int i = 0; i < PHASES; i++) p[i] = sum > 0 ? p[i] / sum : 1.0 / PHASES;
 }
 
-/* Forward and backward; the posterior of each segment. False: memory is out. */
-static bool infer(const pj_phase_model *m, segment *s, size_t n)
+/* Forward and backward; the posterior of each segment. */
+static void infer(const pj_phase_model *m, segment *s, size_t n)
 {
     double after[PHASES], carried[PHASES];
     for (size_t i = 0; i < n; i++) {
@@ -255,7 +253,6 @@ static bool infer(const pj_phase_model *m, segment *s, size_t n)
         for (int q = 0; q < PHASES; q++) s[i - 1].p[q] *= after[q];
         phases_normalise(s[i - 1].p);
     }
-    return true;
 }
 
 static int best_of(const double *p)
@@ -356,24 +353,31 @@ size_t pj_phases_detect(const pj_phase_trace *t, const pj_phase_model *m, uint8_
 /* Sums over tagged segments, weighted so that all segments of one phase in one trace count as one:
  * they are alike, and a trace of a hundred short requests is no more informative about other
  * machines than one of a single request. Transitions are counted as they are. */
+typedef struct weighted {
+    double n, sum, squares;
+} weighted;
+
 typedef struct tally {
-    double n[PHASES], level[PHASES], level_2[PHASES], share[PHASES], share_2[PHASES];
-    double log_mw[PHASES], log_mw_2[PHASES], log_mw_n[PHASES];
-    double decode_n, decode, decode_2; /* mean log power of decode, once per trace */
+    weighted level[PHASES], share[PHASES], log_mw[PHASES];
+    weighted decode; /* mean log power of decode, once per trace */
     double start[PHASES], next[PHASES][PHASES];
     uint32_t traces;
 } tally;
 
+static void weigh(weighted *w, double value, double weight)
+{
+    w->n += weight;
+    w->sum += weight * value;
+    w->squares += weight * value * value;
+}
+
 /* The tag that most readings of a segment carry. */
 static int tag_of(const pj_phase_trace *t, const segment *s)
 {
-    size_t votes[PHASES] = {0};
-    int best = 0;
+    double votes[PHASES] = {0};
     for (size_t i = s->from; i < s->to; i++)
         if (t->phase[i] < PHASES) votes[t->phase[i]]++;
-    for (int p = 1; p < PHASES; p++)
-        if (votes[p] > votes[best]) best = p;
-    return best;
+    return best_of(votes);
 }
 
 /* A trace with its segments; they take much longer to find than to use. */
@@ -382,25 +386,6 @@ typedef struct pieces {
     segment *segments; /* NULL: too short or too flat */
     size_t count;
 } pieces;
-
-static void phases_add_power(tally *c, double log_mw, int p, double weight)
-{
-    c->log_mw_n[p] += weight;
-    c->log_mw[p] += weight * log_mw;
-    c->log_mw_2[p] += weight * log_mw * log_mw;
-}
-
-/* Powers count by length: the ramp of a slow sensor is a segment, too, but no level of its phase.
- */
-static void add_segment(tally *c, const segment *s, int p, double weight, double length)
-{
-    c->n[p] += weight;
-    c->share[p] += weight * s->share;
-    c->share_2[p] += weight * s->share * s->share;
-    c->level[p] += length * s->level;
-    c->level_2[p] += length * s->level * s->level;
-    phases_add_power(c, s->log_mw, p, length);
-}
 
 static void count_machine(tally *c, const pj_phase_trace *t)
 {
@@ -411,9 +396,7 @@ static void count_machine(tally *c, const pj_phase_trace *t)
         n++;
     }
     if (!(n > 0)) return;
-    c->decode_n++;
-    c->decode += sum / n;
-    c->decode_2 += sum / n * (sum / n);
+    weigh(&c->decode, sum / n, 1);
 }
 
 static void count_trace(tally *c, const pieces *of)
@@ -429,7 +412,11 @@ static void count_trace(tally *c, const pieces *of)
     }
     for (size_t i = 0; i < of->count; i++) {
         int p = tag_of(of->trace, &s[i]);
-        add_segment(c, &s[i], p, 1 / alike[p], (double)(s[i].to - s[i].from) / samples[p]);
+        /* powers count by length: the ramp of a slow sensor is a segment but no level */
+        double length = (double)(s[i].to - s[i].from) / samples[p];
+        weigh(&c->share[p], s[i].share, 1 / alike[p]);
+        weigh(&c->level[p], s[i].level, length);
+        weigh(&c->log_mw[p], s[i].log_mw, length);
         if (before < 0)
             c->start[p]++;
         else
@@ -438,13 +425,13 @@ static void count_trace(tally *c, const pieces *of)
     }
     count_machine(c, of->trace);
     if (of->trace->idle_mw > 0 && !(alike[PJ_PHASE_IDLE] > 0))
-        phases_add_power(c, log(of->trace->idle_mw), PJ_PHASE_IDLE, 1);
+        weigh(&c->log_mw[PJ_PHASE_IDLE], log(of->trace->idle_mw), 1);
     c->traces++;
 }
 
-static double spread_of(double n, double sum, double squares, double usual)
+static double spread_of(double n, const weighted *w, double usual)
 {
-    double mean = sum / n, variance = squares / n - mean * mean;
+    double mean = w->sum / n, variance = w->squares / n - mean * mean;
     return sqrt(fmax(variance, 0) * n / (n + 2) + usual * usual * 2 / (n + 2));
 }
 
@@ -452,32 +439,32 @@ static double spread_of(double n, double sum, double squares, double usual)
  * plausible always, since recorded runs rarely contain any. */
 static double plausible(const tally *c, int p)
 {
-    return c->n[p] > 0 || p == PJ_PHASE_IDLE ? 1 : 1.0 / (1 + c->traces);
+    return c->share[p].n > 0 || p == PJ_PHASE_IDLE ? 1 : 1.0 / (1 + c->traces);
 }
 
 /* Whether the traces are of one machine, or of alike ones: decode draws about the same in each. */
-static bool one_machine(const tally *c)
+static bool one_machine(const weighted *decode)
 {
     enum { LEAST_TRACES = 3 };
-    double mean = c->decode / c->decode_n, variance = c->decode_2 / c->decode_n - mean * mean;
-    return c->decode_n >= LEAST_TRACES && variance < 0.2 * 0.2;
+    double mean = decode->sum / decode->n, variance = decode->squares / decode->n - mean * mean;
+    return decode->n >= LEAST_TRACES && variance < 0.2 * 0.2;
 }
 
-/* Known for all phases or for none: a phase without it would win wherever the others are unlikely.
- */
+/* For all phases or for none: one without it would win wherever the others are unlikely. */
 static void estimate_powers(const tally *c, pj_phase_model *m)
 {
-    double n = 0, sum = 0, squares = 0;
+    weighted all = {0};
     for (int p = 0; p < PHASES; p++) {
-        n += c->log_mw_n[p];
-        sum += c->log_mw[p];
-        squares += c->log_mw_2[p];
+        all.n += c->log_mw[p].n;
+        all.sum += c->log_mw[p].sum;
+        all.squares += c->log_mw[p].squares;
     }
-    for (int p = 0; p < PHASES && one_machine(c); p++) {
-        double of = c->log_mw_n[p];
-        m->log_mw[p] = of > 0 ? c->log_mw[p] / of : sum / n;
-        m->log_mw_sd[p] = of > 0 ? fmax(spread_of(of, c->log_mw[p], c->log_mw_2[p], 0.2), 0.03)
-                                 : fmax(spread_of(n, sum, squares, 1), 1);
+    for (int p = 0; p < PHASES && one_machine(&c->decode); p++) {
+        const weighted *own = &c->log_mw[p];
+        bool known = own->n > 0;
+        m->log_mw[p] = known ? own->sum / own->n : all.sum / all.n;
+        m->log_mw_sd[p] =
+            known ? fmax(spread_of(own->n, own, 0.2), 0.03) : fmax(spread_of(all.n, &all, 1), 1);
     }
 }
 
@@ -488,16 +475,16 @@ static void estimate(const tally *c, pj_phase_model *m)
     *m = prior;
     m->traces = c->traces;
     for (int p = 0; p < PHASES; p++) {
-        double n = c->n[p];
+        double n = c->share[p].n;
         for (int q = 0; q < PHASES; q++)
             m->next[p][q] = (c->next[p][q] + prior.next[p][q]) * plausible(c, q);
         phases_normalise(m->next[p]);
         m->start[p] = (c->start[p] + prior.start[p]) * plausible(c, p);
         if (!(n > 0)) continue;
-        m->level[p] = c->level[p] / n;
-        m->level_sd[p] = fmax(spread_of(n, c->level[p], c->level_2[p], 0.08), 0.02);
-        m->share[p] = c->share[p] / n;
-        m->share_sd[p] = fmax(spread_of(n, c->share[p], c->share_2[p], 1), 0.3);
+        m->level[p] = c->level[p].sum / n;
+        m->level_sd[p] = fmax(spread_of(n, &c->level[p], 0.08), 0.02);
+        m->share[p] = c->share[p].sum / n;
+        m->share_sd[p] = fmax(spread_of(n, &c->share[p], 1), 0.3);
     }
     phases_normalise(m->start);
     estimate_powers(c, m);

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,46 +19,32 @@ static pj_status plan_bad(pj_error *err, const char *what)
     return pj_fail(err, PJ_E_INVALID, "the plan's %s", what);
 }
 
-/* No combination has a value of an empty list: there would be no cell. */
-static pj_status plan_empty(pj_error *err, const char *name)
+/* A list of the plan; NULL: it is missing. Its values come after `before` others. */
+static pj_status plan_list(const json_t *tree, const char *name, const char *of, size_t before,
+                           const json_t **list, pj_error *err)
 {
-    return pj_fail(err, PJ_E_INVALID, "the plan's %s is an empty list", name);
-}
-
-static pj_status plan_read_texts(const json_t *tree, const char *name, const char *usual,
-                                 pj_arena *arena, const char **out, uint32_t *count, pj_error *err)
-{
-    const json_t *list = json_object_get(tree, name);
-    size_t n = json_is_array(list) ? json_array_size(list) : 0;
-    if (list && !json_is_array(list))
-        return plan_bad(err, "models, dtypes and engines must be arrays of strings");
-    if (list && !n) return plan_empty(err, name);
-    if (n > PJ_PLAN_VALUES) return plan_bad(err, "lists have at most 64 values");
-    out[0] = usual;
-    *count = n ? (uint32_t)n : 1;
-    for (size_t i = 0; i < n; i++) {
-        const char *text = json_string_value(json_array_get(list, i));
-        if (!text) return plan_bad(err, "models, dtypes and engines must be arrays of strings");
-        out[i] = pj_arena_strndup(arena, text, strlen(text));
-        if (!out[i]) return pj_fail_memory(err, "a plan");
-    }
+    *list = json_object_get(tree, name);
+    if (*list && !json_is_array(*list))
+        return pj_fail(err, PJ_E_INVALID, "the plan's %s must be an array of %s", name, of);
+    if (*list && !before && !json_array_size(*list)) /* no combination has a value of it */
+        return pj_fail(err, PJ_E_INVALID, "the plan's %s is an empty list", name);
+    if (before + json_array_size(*list) > PJ_PLAN_VALUES)
+        return plan_bad(err, "lists have at most 64 values");
     return PJ_OK;
 }
 
-/* A list whose first value is implicitly "". */
-static pj_status read_more(const json_t *tree, const char *name, pj_arena *arena, const char **out,
-                           uint32_t *count, pj_error *err)
+/* A missing list has the one value ""; with `before` 1 a list's values come after that one. */
+static pj_status plan_read_texts(const json_t *tree, const char *name, uint32_t before,
+                                 pj_arena *arena, const char **out, uint32_t *count, pj_error *err)
 {
-    const json_t *list = json_object_get(tree, name);
-    size_t n = json_array_size(list);
+    const json_t *list;
+    pj_status status = plan_list(tree, name, "strings", before, &list, err);
+    if (status != PJ_OK) return status;
     out[0] = "";
-    *count = 1;
-    if (list && !json_is_array(list))
-        return pj_fail(err, PJ_E_INVALID, "the plan's %s must be an array of strings", name);
-    if (n >= PJ_PLAN_VALUES) return plan_bad(err, "lists have at most 64 values");
-    for (size_t i = 0; i < n; i++) {
+    *count = list ? before : 1;
+    for (size_t i = 0; i < json_array_size(list); i++) {
         const char *text = json_string_value(json_array_get(list, i));
-        if (!text || !*text)
+        if (!text || (before && !*text))
             return pj_fail(err, PJ_E_INVALID, "the plan's %s must be an array of strings", name);
         out[*count] = pj_arena_strndup(arena, text, strlen(text));
         if (!out[(*count)++]) return pj_fail_memory(err, "a plan");
@@ -66,11 +53,9 @@ static pj_status read_more(const json_t *tree, const char *name, pj_arena *arena
 }
 
 /* Engines replace ours, unless "perjoule" is among them. */
-static pj_status read_engines(const json_t *tree, pj_arena *arena, pj_plan *p, pj_error *err)
+static pj_status name_engines(pj_plan *p, pj_error *err)
 {
-    pj_status status =
-        plan_read_texts(tree, "engines", "", arena, p->engines, &p->engine_count, err);
-    for (uint32_t i = 0; i < p->engine_count && status == PJ_OK; i++) {
+    for (uint32_t i = 0; i < p->engine_count; i++) {
         const char *name = p->engines[i];
         if (strcmp(name, "perjoule") == 0)
             p->engines[i] = "";
@@ -78,7 +63,7 @@ static pj_status read_engines(const json_t *tree, pj_arena *arena, pj_plan *p, p
             return pj_fail(err, PJ_E_INVALID,
                            "unknown engine %.100s: use perjoule, attach:URL or exec:COMMAND", name);
     }
-    return status;
+    return PJ_OK;
 }
 
 static bool only_ours(const pj_plan *p)
@@ -104,13 +89,12 @@ static pj_status check_engines(const pj_plan *p, pj_error *err)
 static pj_status read_numbers(const json_t *tree, const char *name, uint32_t usual, double most,
                               uint32_t *out, uint32_t *count, pj_error *err)
 {
-    const json_t *list = json_object_get(tree, name);
-    size_t n = json_is_array(list) ? json_array_size(list) : 0;
-    if (json_is_array(list) && !n) return plan_empty(err, name);
-    if (n > PJ_PLAN_VALUES) return plan_bad(err, "lists have at most 64 values");
+    const json_t *list;
+    pj_status status = plan_list(tree, name, "numbers", 0, &list, err);
+    if (status != PJ_OK) return status;
     out[0] = usual;
-    *count = n ? (uint32_t)n : 1;
-    for (size_t i = 0; i < n; i++) {
+    *count = list ? (uint32_t)json_array_size(list) : 1;
+    for (uint32_t i = 0; list && i < *count; i++) {
         const json_t *value = json_array_get(list, i);
         double number = json_is_number(value) ? json_number_value(value) : NAN;
         if (!(number >= (usual ? 1 : 0) && number <= most && number == floor(number)))
@@ -118,9 +102,37 @@ static pj_status read_numbers(const json_t *tree, const char *name, uint32_t usu
                            name, usual ? 1 : 0, most);
         out[i] = (uint32_t)number;
     }
-    if (list && !json_is_array(list))
-        return pj_fail(err, PJ_E_INVALID, "the plan's %s must be an array of numbers", name);
     return PJ_OK;
+}
+
+static pj_status read_lists(const json_t *tree, pj_arena *arena, pj_plan *p, pj_error *err)
+{
+    const struct {
+        const char *name;
+        uint32_t before;
+        const char **out;
+        uint32_t *count;
+    } texts[] = {{"models", 0, p->models, &p->model_count},
+                 {"dtypes", 0, p->dtypes, &p->dtype_count},
+                 {"engines", 0, p->engines, &p->engine_count},
+                 {"ablate", 1, p->ablate, &p->ablate_count}};
+    const struct {
+        const char *name;
+        uint32_t usual;
+        double most;
+        uint32_t *out, *count;
+    } numbers[] = {{"batches", 1, 4096, p->batches, &p->batch_count},
+                   {"inputs", 32, 1e6, p->inputs, &p->input_count},
+                   {"outputs", 32, 1e6, p->outputs, &p->output_count},
+                   {"threads", 0, 1024, p->threads, &p->thread_count}};
+    pj_status status = PJ_OK;
+    for (int i = 0; i < 4 && status == PJ_OK; i++)
+        status = plan_read_texts(tree, texts[i].name, texts[i].before, arena, texts[i].out,
+                                 texts[i].count, err);
+    for (int i = 0; i < 4 && status == PJ_OK; i++)
+        status = read_numbers(tree, numbers[i].name, numbers[i].usual, numbers[i].most,
+                              numbers[i].out, numbers[i].count, err);
+    return status == PJ_OK ? name_engines(p, err) : status;
 }
 
 static double plan_number_of(const json_t *tree, const char *name, double usual)
@@ -143,33 +155,29 @@ static bool is_among(const char *const *names, const char *name)
     return false;
 }
 
-/* Unknown members, and single values of another kind, are errors, never ignored. Lists are checked
- * where they are read. */
+/* Unknown members and values of another kind are errors. Lists are checked where they are read. */
 static pj_status plan_check_members(json_t *tree, pj_error *err)
 {
-    static const char *const lists[] = {"models",  "dtypes",  "batches", "inputs", "outputs",
-                                        "threads", "engines", "ablate",  NULL};
-    static const char *const texts[] = {"name", "prompt", "eval", "eval_text", "depth", NULL};
     static const char *const numbers[] = {"repeat", "precision", "cool_down_s", "max_latency_ms",
                                           "seed",   "round",     NULL};
+    static const char *const texts[] = {"name", "prompt", "eval", "eval_text", "depth", NULL};
+    static const char *const lists[] = {"models",  "dtypes",  "batches", "inputs", "outputs",
+                                        "threads", "engines", "ablate",  NULL};
     const char *name;
     json_t *value;
     json_object_foreach(tree, name, value)
     {
-        if (is_among(numbers, name)) {
-            if (json_is_number(value) || json_is_null(value)) continue;
-            return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a number", name);
-        }
-        if (is_among(texts, name)) {
-            if (json_is_string(value) || json_is_null(value)) continue;
-            return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a string", name);
-        }
-        if (!is_among(lists, name))
+        bool number = is_among(numbers, name), text = is_among(texts, name);
+        if (!number && !text && !is_among(lists, name))
             return pj_fail(err, PJ_E_INVALID,
                            "unknown member %.64s in the plan; known: name, models, dtypes, "
                            "batches, inputs, outputs, threads, ablate, engines, repeat, precision, "
                            "cool_down_s, max_latency_ms, seed, prompt, eval, eval_text and depth",
                            name);
+        bool fits = json_is_null(value) || (number ? json_is_number(value) : json_is_string(value));
+        if ((number || text) && !fits)
+            return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a %s", name,
+                           number ? "number" : "string");
     }
     return PJ_OK;
 }
@@ -208,33 +216,13 @@ pj_status pj_plan_parse(const char *text, pj_arena *arena, pj_plan *p, pj_error 
 {
     json_error_t where;
     json_t *tree = json_loads(text, JSON_REJECT_DUPLICATES, &where);
-    pj_status status;
     *p = (pj_plan){0};
-    if (!json_is_object(tree)) {
-        if (tree)
-            status = plan_bad(err, "the plan is not a JSON object");
-        else
-            status = pj_fail(err, PJ_E_INVALID, "the plan is not JSON: line %d: %s", where.line,
-                             where.text);
-        json_decref(tree);
-        return status;
-    }
-    status = plan_check_members(tree, err);
-    if (status == PJ_OK)
-        status = plan_read_texts(tree, "models", "", arena, p->models, &p->model_count, err);
-    if (status == PJ_OK)
-        status = plan_read_texts(tree, "dtypes", "", arena, p->dtypes, &p->dtype_count, err);
-    if (status == PJ_OK)
-        status = read_numbers(tree, "batches", 1, 4096, p->batches, &p->batch_count, err);
-    if (status == PJ_OK)
-        status = read_numbers(tree, "inputs", 32, 1e6, p->inputs, &p->input_count, err);
-    if (status == PJ_OK)
-        status = read_numbers(tree, "outputs", 32, 1e6, p->outputs, &p->output_count, err);
-    if (status == PJ_OK)
-        status = read_numbers(tree, "threads", 0, 1024, p->threads, &p->thread_count, err);
-    if (status == PJ_OK)
-        status = read_more(tree, "ablate", arena, p->ablate, &p->ablate_count, err);
-    if (status == PJ_OK) status = read_engines(tree, arena, p, err);
+    if (!tree)
+        return pj_fail(err, PJ_E_INVALID, "the plan is not JSON: line %d: %s", where.line,
+                       where.text);
+    pj_status status = json_is_object(tree) ? plan_check_members(tree, err)
+                                            : plan_bad(err, "the plan is not a JSON object");
+    if (status == PJ_OK) status = read_lists(tree, arena, p, err);
     if (status == PJ_OK) status = read_rest(tree, arena, p, err);
     if (status == PJ_OK) status = check_engines(p, err);
     json_decref(tree);
@@ -243,30 +231,20 @@ pj_status pj_plan_parse(const char *text, pj_arena *arena, pj_plan *p, pj_error 
     return status;
 }
 
-static void write_texts(pj_json *json, const char *name, const char *const *texts, uint32_t count)
+/* An empty text is written as `empty`; a list of it alone is left out. */
+static void write_texts(pj_json *json, const char *name, const char *const *texts, uint32_t count,
+                        const char *empty)
 {
     if (count == 1 && !texts[0][0]) return;
-    pj_json_key(json, name);
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < count; i++) pj_json_string(json, texts[i]);
+    pj_json_kv_array_begin(json, name);
+    for (uint32_t i = 0; i < count; i++) pj_json_string(json, texts[i][0] ? texts[i] : empty);
     pj_json_array_end(json);
 }
 
 static void write_numbers(pj_json *json, const char *name, const uint32_t *values, uint32_t count)
 {
-    pj_json_key(json, name);
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, name);
     for (uint32_t i = 0; i < count; i++) pj_json_uint(json, values[i]);
-    pj_json_array_end(json);
-}
-
-static void write_engines(pj_json *json, const pj_plan *p)
-{
-    if (only_ours(p)) return;
-    pj_json_key(json, "engines");
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < p->engine_count; i++)
-        pj_json_string(json, p->engines[i][0] ? p->engines[i] : "perjoule");
     pj_json_array_end(json);
 }
 
@@ -274,14 +252,14 @@ void pj_plan_write(const pj_plan *p, pj_json *json)
 {
     pj_json_object_begin(json);
     if (p->name) pj_json_kv_string(json, "name", p->name);
-    write_texts(json, "models", p->models, p->model_count);
-    write_texts(json, "dtypes", p->dtypes, p->dtype_count);
+    write_texts(json, "models", p->models, p->model_count, "");
+    write_texts(json, "dtypes", p->dtypes, p->dtype_count, "");
     write_numbers(json, "batches", p->batches, p->batch_count);
     if (!p->prompt) write_numbers(json, "inputs", p->inputs, p->input_count);
     write_numbers(json, "outputs", p->outputs, p->output_count);
     write_numbers(json, "threads", p->threads, p->thread_count);
-    if (p->ablate_count > 1) write_texts(json, "ablate", p->ablate + 1, p->ablate_count - 1);
-    write_engines(json, p);
+    if (p->ablate_count > 1) write_texts(json, "ablate", p->ablate + 1, p->ablate_count - 1, "");
+    write_texts(json, "engines", p->engines, p->engine_count, "perjoule");
     pj_json_kv_uint(json, "repeat", p->repeat);
     pj_json_kv_double(json, "precision", p->precision);
     pj_json_kv_double(json, "cool_down_s", p->cool_down_s);
@@ -328,16 +306,16 @@ uint32_t pj_plan_whole_cell(const pj_plan *p, uint32_t index)
     return index % (pj_plan_cells(p) / p->ablate_count);
 }
 
-static void plan_add(char *text, size_t bytes, const char *format, const char *word,
-                     uint32_t number)
+__attribute__((format(printf, 3, 4))) static void plan_add(char *text, size_t bytes,
+                                                           const char *format, ...)
 {
     size_t n = strlen(text);
+    va_list args;
     if (n + 3 >= bytes) return;
     if (n) n += (size_t)snprintf(text + n, bytes - n, ", ");
-    if (word)
-        snprintf(text + n, bytes - n, format, word);
-    else
-        snprintf(text + n, bytes - n, format, number);
+    va_start(args, format);
+    vsnprintf(text + n, bytes - n, format, args);
+    va_end(args);
 }
 
 void pj_plan_cell_name(const pj_plan *p, uint32_t index, char *text, size_t bytes)
@@ -346,22 +324,19 @@ void pj_plan_cell_name(const pj_plan *p, uint32_t index, char *text, size_t byte
     pj_plan_cell(p, index, &c);
     text[0] = 0;
     const char *last = strrchr(c.model, '/');
-    if (p->model_count > 1) plan_add(text, bytes, "%.40s", last && last[1] ? last + 1 : c.model, 0);
-    if (p->dtype_count > 1) plan_add(text, bytes, "%.16s", c.dtype[0] ? c.dtype : "as stored", 0);
-    if (p->batch_count > 1) plan_add(text, bytes, "batch %u", NULL, c.batch);
-    if (p->input_count > 1) plan_add(text, bytes, "in %u", NULL, c.input);
-    if (p->output_count > 1) plan_add(text, bytes, "out %u", NULL, c.output);
-    if (p->thread_count > 1)
-        plan_add(text, bytes,
-                 c.threads > 1 ? "%u threads"
-                 : c.threads   ? "%u thread"
-                               : "all threads",
-                 NULL, c.threads);
-    if (p->engine_count > 1) plan_add(text, bytes, "%.60s", c.engine[0] ? c.engine : "perjoule", 0);
+    if (p->model_count > 1) plan_add(text, bytes, "%.40s", last && last[1] ? last + 1 : c.model);
+    if (p->dtype_count > 1) plan_add(text, bytes, "%.16s", c.dtype[0] ? c.dtype : "as stored");
+    if (p->batch_count > 1) plan_add(text, bytes, "batch %u", c.batch);
+    if (p->input_count > 1) plan_add(text, bytes, "in %u", c.input);
+    if (p->output_count > 1) plan_add(text, bytes, "out %u", c.output);
+    if (p->thread_count > 1 && c.threads)
+        plan_add(text, bytes, "%u thread%s", c.threads, c.threads > 1 ? "s" : "");
+    if (p->thread_count > 1 && !c.threads) plan_add(text, bytes, "all threads");
+    if (p->engine_count > 1) plan_add(text, bytes, "%.60s", c.engine[0] ? c.engine : "perjoule");
     if (strncmp(c.ablate, "layers=", 7) == 0)
-        plan_add(text, bytes, "first %.8s layers only", c.ablate + 7, 0);
+        plan_add(text, bytes, "first %.8s layers only", c.ablate + 7);
     else if (c.ablate[0])
-        plan_add(text, bytes, "without %.16s", c.ablate, 0);
+        plan_add(text, bytes, "without %.16s", c.ablate);
     if (!text[0]) snprintf(text, bytes, p->ablate_count > 1 ? "the whole model" : "the cell");
 }
 
@@ -386,6 +361,5 @@ bool pj_plan_is_enough(const pj_plan *p, const double *joules, uint32_t count)
     if (!(p->precision > 0) || count < LEAST_BLOCKS) return false;
     for (uint32_t i = 0; i < count; i++) mean += joules[i] / count;
     for (uint32_t i = 0; i < count; i++) squares += (joules[i] - mean) * (joules[i] - mean);
-    double half = pj_student_quantile(0.975, count - 1) * sqrt(squares / (count - 1) / count);
-    return half <= p->precision * mean;
+    return pj_half_width(count, squares) <= p->precision * mean;
 }

@@ -16,8 +16,6 @@ static const double usual_error = 0.1;
 /* How far beyond the runs a prediction may lie, as a factor. */
 static const double reach = 1.3;
 
-/* ---- physics ---- */
-
 /* Regressors: FLOPs of prefill, FLOPs and bytes of decode, steps, and a constant per request. */
 static void terms_of(const pj_request_work *w, double x[TERMS])
 {
@@ -189,7 +187,7 @@ static const char *outside(const pj_known_run *runs, size_t count, const pj_requ
 void pj_predict(const pj_known_run *runs, size_t count, const pj_request_work *work,
                 pj_prediction *p)
 {
-    double at[TERMS], (*x)[TERMS], *y, *scratch, joules[3], seconds[3], ignored;
+    double at[TERMS], joules[3], seconds[3], ignored;
     *p = (pj_prediction){.joules = NAN,
                          .joules_lo = NAN,
                          .joules_hi = NAN,
@@ -205,24 +203,21 @@ void pj_predict(const pj_known_run *runs, size_t count, const pj_request_work *w
     }
     p->refusal = outside(runs, count, work);
     if (p->refusal) return;
-    x = pj_alloc(count, sizeof *x);
-    y = pj_alloc(count, sizeof *y);
-    scratch = pj_alloc(3 * count, sizeof *scratch);
+    double(*x)[TERMS] = pj_alloc(count, sizeof *x), *y = pj_alloc(4 * count, sizeof *y);
+    p->refusal = x && y ? NULL : "memory is out";
     terms_of(work, at);
-    for (size_t i = 0; i < count && x && y; i++) {
+    for (size_t i = 0; i < count && !p->refusal; i++) {
         terms_of(&runs[i].work, x[i]);
         y[i] = runs[i].joules;
     }
-    if (x && y && scratch) {
-        predict_one((const double(*)[TERMS])x, y, count, at, scratch, joules, &p->median_error);
+    if (!p->refusal) {
+        const double(*terms)[TERMS] = (const double(*)[TERMS])x;
+        predict_one(terms, y, count, at, y + count, joules, &p->median_error);
         for (size_t i = 0; i < count; i++) y[i] = runs[i].seconds;
-        predict_one((const double(*)[TERMS])x, y, count, at, scratch, seconds, &ignored);
+        predict_one(terms, y, count, at, y + count, seconds, &ignored);
         p->joules = joules[0], p->joules_lo = joules[1], p->joules_hi = joules[2];
         p->seconds = seconds[0], p->seconds_lo = seconds[1], p->seconds_hi = seconds[2];
-    } else {
-        p->refusal = "memory is out";
     }
     pj_free(x);
     pj_free(y);
-    pj_free(scratch);
 }

@@ -5,28 +5,15 @@
 
 #include <math.h>
 
-/* Of logarithms (Welford). */
-typedef struct moments {
-    size_t n;
-    double mean, squares;
-} moments;
-
-static void add_log(moments *m, double value)
+static pj_moments log_moments(const double *x, size_t count)
 {
-    double away = value - m->mean;
-    m->mean += away / (double)++m->n;
-    m->squares += away * (value - m->mean);
-}
-
-static moments log_moments(const double *x, size_t count)
-{
-    moments m = {0};
+    pj_moments m = {0};
     for (size_t i = 0; i < count; i++)
-        if (x[i] > 0 && isfinite(x[i])) add_log(&m, log(x[i]));
+        if (x[i] > 0 && isfinite(x[i])) pj_moments_add(&m, log(x[i]));
     return m;
 }
 
-static double variance_of(const moments *m) /* from 2 values on */
+static double variance_of(const pj_moments *m) /* from 2 values on */
 {
     return m->squares / (double)(m->n - 1);
 }
@@ -59,7 +46,7 @@ static double balanced(size_t n_a, size_t n_b)
     return 2 / (1 / (double)n_a + 1 / (double)n_b);
 }
 
-static void welch_on_logs(const moments *a, const moments *b, double gain_sd, pj_ratio *r)
+static void welch_on_logs(const pj_moments *a, const pj_moments *b, double gain_sd, pj_ratio *r)
 {
     double va = variance_of(a) / (double)a->n, vb = variance_of(b) / (double)b->n;
     double df =
@@ -78,7 +65,7 @@ static void welch_on_logs(const moments *a, const moments *b, double gain_sd, pj
     r->welch_p = pj_student_two_sided(difference / (reach / quantile), df);
 }
 
-static double pooled_cv(const moments *a, const moments *b)
+static double pooled_cv(const pj_moments *a, const pj_moments *b)
 {
     double df = (double)(a->n + b->n - 2);
     return sqrt((a->squares + b->squares) / df);
@@ -104,7 +91,7 @@ static void permute_small(const double *a, size_t n_a, const double *b, size_t n
     r->method = "permutation";
 }
 
-static pj_ratio ratio_of_means(const moments *a, const moments *b)
+static pj_ratio ratio_of_means(const pj_moments *a, const pj_moments *b)
 {
     return (pj_ratio){.n_a = a->n,
                       .n_b = b->n,
@@ -124,7 +111,7 @@ static pj_ratio ratio_of_means(const moments *a, const moments *b)
 void pj_ratio_compare(const double *a, size_t n_a, const double *b, size_t n_b, double gain_sd,
                       pj_ratio *r)
 {
-    moments ma = log_moments(a, n_a), mb = log_moments(b, n_b);
+    pj_moments ma = log_moments(a, n_a), mb = log_moments(b, n_b);
     *r = ratio_of_means(&ma, &mb);
     if (ma.n < 2 || mb.n < 2) return;
     welch_on_logs(&ma, &mb, gain_sd, r);
@@ -138,16 +125,16 @@ void pj_ratio_compare(const double *a, size_t n_a, const double *b, size_t n_b, 
 
 void pj_ratio_paired(const pj_blocked *a, const pj_blocked *b, pj_ratio *r)
 {
-    moments ma = {0}, mb = {0}, difference = {0};
+    pj_moments ma = {0}, mb = {0}, difference = {0};
     for (size_t i = 0, k = 0; i < a->count && k < b->count;) {
         double x = a->values[i], y = b->values[k];
         uint32_t block = a->blocks[i], other = b->blocks[k];
         if (block <= other) i++;
         if (other <= block) k++;
         if (block != other || !(x > 0 && y > 0 && isfinite(x) && isfinite(y))) continue;
-        add_log(&ma, log(x));
-        add_log(&mb, log(y));
-        add_log(&difference, log(y / x));
+        pj_moments_add(&ma, log(x));
+        pj_moments_add(&mb, log(y));
+        pj_moments_add(&difference, log(y / x));
     }
     *r = ratio_of_means(&ma, &mb);
     if (ma.n < 2) return;

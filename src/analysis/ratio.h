@@ -42,9 +42,7 @@ typedef struct pj_blocked {
 /* The same of the pairs from blocks that both sides have: Student's t test on the differences of
  * logarithms. `cv` is the spread within blocks. */
 void pj_ratio_paired(const pj_blocked *a, const pj_blocked *b, pj_ratio *result);
-/* Sample size per side to detect a relative `difference` with PJ_POWER at coefficient of variation
- * `cv`.
- */
+/* Sample size per side to detect a relative `difference` with PJ_POWER at a spread of `cv`. */
 double pj_repeats_for(double cv, double difference);
 /* The relative difference detectable with PJ_POWER by n values per side. */
 double pj_detectable(double cv, double n);

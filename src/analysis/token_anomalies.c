@@ -1,5 +1,5 @@
 /* Deviations of single figures, the forest over all of them, and causes by rule. */
-#include "analysis/token_anomalies.h"
+#include "analysis/anomalies.h"
 
 #include "analysis/forest.h"
 #include "base/median.h"
@@ -20,9 +20,9 @@ static const char *const names[FEATURES] = {"duration", "energy", "power", "atte
 
 typedef struct table {
     size_t count;
-    double *rows;  /* count x FEATURES: deviations in robust spreads; 0 where unknown */
-    double *trend; /* count: expected value of the reported figure */
-    double *value; /* count: energy, or duration */
+    double *rows;        /* count x FEATURES: deviations in robust spreads; 0 where unknown */
+    double *trend;       /* count: expected value of the reported figure */
+    const double *shown; /* energy, or duration */
     double *scratch;
 } table;
 
@@ -80,11 +80,8 @@ static void token_anomalies_fill_rows(table *t, const pj_token_figures *f)
     if (f->energy_mj && f->duration_ms) deviate_power(t, f);
     if (f->attention_share) deviate(t, f->attention_share, 3, 0.01);
     if (f->spread) deviate(t, f->spread, 4, 0);
-    const double *shown = f->energy_mj ? f->energy_mj : f->duration_ms;
-    for (size_t i = 0; i < t->count; i++) {
-        t->value[i] = shown[i];
-        t->trend[i] = local_median(shown, t->count, i);
-    }
+    t->shown = f->energy_mj ? f->energy_mj : f->duration_ms;
+    for (size_t i = 0; i < t->count; i++) t->trend[i] = local_median(t->shown, t->count, i);
 }
 
 /* ---- causes ---- */
@@ -94,8 +91,7 @@ static double known(const double *values, size_t i)
     return values ? values[i] : NAN;
 }
 
-/* The first rule that matches. A step that took much longer at lower power was waiting for
- * something. */
+/* The first rule that matches; a step that took much longer was waiting for something. */
 static pj_anomaly_cause cause_of(const table *t, const pj_token_figures *f, size_t i)
 {
     const double *z = t->rows + i * FEATURES;
@@ -128,18 +124,8 @@ static int strongest(const double *z)
     return fabs(z[1]) > alone ? 1 : best;
 }
 
-static size_t token_anomalies_insert(pj_token_anomaly *found, size_t count, size_t max,
-                                     pj_token_anomaly new)
-{
-    size_t at = count < max ? count : max;
-    for (; at > 0 && found[at - 1].score < new.score; at--)
-        if (at < max) found[at] = found[at - 1];
-    if (at < max) found[at] = new;
-    return count < max ? count + 1 : max;
-}
-
 static size_t search(const table *t, const pj_token_figures *f, const pj_forest *forest,
-                     double threshold, pj_token_anomaly *found, size_t max)
+                     double threshold, pj_anomaly *found, size_t max)
 {
     size_t n = 0;
     for (size_t i = 0; i < t->count; i++) {
@@ -149,38 +135,36 @@ static size_t search(const table *t, const pj_token_figures *f, const pj_forest 
         bool joint =
             !single && fabs(z[k]) >= together && forest && pj_forest_score(forest, z) > threshold;
         if (!single && !joint) continue;
-        pj_token_anomaly a = {.index = i,
-                              .value = t->value[i],
-                              .expected = t->trend[i],
-                              .score = fabs(z[k]),
-                              .figure = names[k],
-                              .by_forest = joint,
-                              .cause = cause_of(t, f, i)};
-        n = token_anomalies_insert(found, n, max, a);
+        pj_anomaly a = {.index = i,
+                        .value = t->shown[i],
+                        .expected = t->trend[i],
+                        .score = fabs(z[k]),
+                        .figure = names[k],
+                        .by_forest = joint,
+                        .cause = cause_of(t, f, i)};
+        n = pj_anomalies_add(found, n, max, a);
     }
     return n;
 }
 
-size_t pj_token_anomalies_find(const pj_token_figures *f, uint64_t seed, pj_token_anomaly *found,
+size_t pj_token_anomalies_find(const pj_token_figures *f, uint64_t seed, pj_anomaly *found,
                                size_t max)
 {
     size_t n = 0, count = f->count;
     if (count < LEAST_TOKENS || (!f->duration_ms && !f->energy_mj)) return 0;
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
     table t = {.count = count,
-               .rows = pj_alloc(count * FEATURES, sizeof(double)),
-               .trend = pj_alloc(count, sizeof(double)),
-               .value = pj_alloc(count, sizeof(double)),
-               .scratch = pj_alloc(3 * count, sizeof(double))};
-    if (t.rows && t.trend && t.value && t.scratch) {
+               .rows = pj_arena_alloc(&arena, count * FEATURES, sizeof(double)),
+               .trend = pj_arena_alloc(&arena, count, sizeof(double)),
+               .scratch = pj_arena_alloc(&arena, 3 * count, sizeof(double))};
+    if (t.rows && t.trend && t.scratch) {
         token_anomalies_fill_rows(&t, f);
         pj_forest *forest = pj_forest_grow(t.rows, count, FEATURES, seed);
         double threshold = pj_forest_threshold(t.rows, count, FEATURES, seed, ordinary);
         n = search(&t, f, forest, threshold, found, max);
         pj_forest_free(forest);
     }
-    pj_free(t.rows);
-    pj_free(t.trend);
-    pj_free(t.value);
-    pj_free(t.scratch);
+    pj_arena_fini(&arena);
     return n;
 }

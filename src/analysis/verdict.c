@@ -20,8 +20,7 @@ static pj_outcome verdict_judge(const pj_verdict_facts *f)
     return f->p < PJ_LEVEL ? PJ_OUTCOME_DIFFERENT : PJ_OUTCOME_INDISTINGUISHABLE;
 }
 
-/* The target difference of an inconclusive comparison: about half of the detectable one, rounded.
- */
+/* What more runs should detect after an inconclusive comparison: about half, rounded. */
 static double target_of(double detectable)
 {
     static const double targets[] = {0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002};
@@ -61,22 +60,20 @@ static void write_interval(char *text, size_t bytes, double lo, double hi)
 
 static void write_open(const pj_verdict_facts *f, const pj_judgement *j, char *text, size_t bytes)
 {
-    char seen[32], shown[32];
+    char seen[32], shown[32], detected[96] = "", more[96] = "";
     percent(j->detectable, seen, sizeof seen);
     percent(j->target, shown, sizeof shown);
-    int n = snprintf(text, bytes, "%s and %s are not distinguishable in energy per token",
-                     f->name_a, f->name_b);
-    if (n > 0 && (size_t)n < bytes && j->detectable > 0)
-        n += snprintf(text + n, bytes - (size_t)n,
-                      ": differences above %s would have been detected", seen);
-    if (n > 0 && (size_t)n < bytes && j->more_runs > 0)
-        n += snprintf(text + n, bytes - (size_t)n, "; %.0f more run%s per side would detect %s",
-                      j->more_runs, j->more_runs > 1 ? "s" : "", shown);
-    if (n > 0 && (size_t)n < bytes)
-        snprintf(text + n, bytes - (size_t)n, "%s.",
-                 f->mann_whitney_p < PJ_LEVEL / 5
-                     ? "; most runs of one lie above those of the other, but a few outliers hide it"
-                     : "");
+    if (j->detectable > 0)
+        snprintf(detected, sizeof detected, ": differences above %s would have been detected",
+                 seen);
+    if (j->more_runs > 0)
+        snprintf(more, sizeof more, "; %.0f more run%s per side would detect %s", j->more_runs,
+                 j->more_runs > 1 ? "s" : "", shown);
+    snprintf(text, bytes, "%s and %s are not distinguishable in energy per token%s%s%s.", f->name_a,
+             f->name_b, detected, more,
+             f->mann_whitney_p < PJ_LEVEL / 5
+                 ? "; most runs of one lie above those of the other, but a few outliers hide it"
+                 : "");
 }
 
 static void write_times(const pj_verdict_facts *f, double lo, double hi, char *text, size_t bytes)

@@ -1,8 +1,9 @@
-/* Parses events of several servers' APIs. */
 #include "attach/answer.h"
 
 #include "attach/skim.h"
+#include "base/decimal.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -12,9 +13,7 @@
 
 static void set_text(char *to, size_t size, const char *text, size_t bytes)
 {
-    size_t n = bytes < size - 1 ? bytes : size - 1;
-    while (n && n < bytes && ((unsigned char)text[n] & 0xc0) == 0x80)
-        n--; /* cut between characters */
+    size_t n = pj_utf8_cut(text, bytes, size - 1);
     for (size_t i = 0; i < n; i++)
         to[i] = (unsigned char)text[i] < ' ' || text[i] == 127 ? ' ' : text[i];
     to[n] = 0;
@@ -373,31 +372,11 @@ static void answer_take_object(reading *r, const char *name, const json_t *event
 
 /* ---- almost valid JSON ------------------------------------------------------------ */
 
-static size_t utf8_length(const unsigned char *s, size_t left)
-{
-    size_t n = *s < 0x80                 ? 1
-               : *s >= 0xc2 && *s < 0xe0 ? 2
-               : *s >= 0xe0 && *s < 0xf0 ? 3
-               : *s >= 0xf0 && *s < 0xf5 ? 4
-                                         : 0;
-    if (!n || n > left) return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] > 0x9f) || (*s == 0xf0 && s[1] < 0x90) ||
-        (*s == 0xf4 && s[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 static int answer_hex4(const char *s, size_t left)
 {
     int value = 0;
     for (int i = 0; i < 4; i++) {
-        char c = i < (int)left ? s[i] : 0;
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
+        int digit = i < (int)left ? pj_hex_digit(s[i]) : -1;
         if (digit < 0) return -1;
         value = value * 16 + digit;
     }
@@ -422,7 +401,8 @@ static size_t mend(const char *text, size_t bytes, char *out)
             i += take;
             continue;
         }
-        size_t length = utf8_length((const unsigned char *)text + i, bytes - i);
+        uint32_t character;
+        size_t length = pj_utf8_next(text + i, bytes - i, &character);
         memcpy(out + n, length ? text + i : "\xef\xbf\xbd", length ? length : 3);
         n += length ? length : 3;
         i += length ? length : 1;
@@ -430,24 +410,9 @@ static size_t mend(const char *text, size_t bytes, char *out)
     return n;
 }
 
-static json_t *parse_skimmed(const char *data, size_t bytes)
-{
-    pj_buffer skimmed;
-    pj_buffer_init(&skimmed, bytes + 1);
-    bool ok = pj_skim_json(data, bytes, false, &skimmed);
-    json_t *event =
-        ok ? json_loadb(pj_buffer_get(&skimmed), skimmed.length, JSON_ALLOW_NUL, NULL) : NULL;
-    pj_buffer_fini(&skimmed);
-    return event;
-}
-
 static json_t *answer_parse(const char *data, size_t bytes)
 {
-    if (bytes > PJ_SKIM_LEAST_BYTES) {
-        json_t *skimmed = parse_skimmed(data, bytes);
-        if (skimmed) return skimmed;
-    }
-    json_t *event = json_loadb(data, bytes, JSON_ALLOW_NUL, NULL);
+    json_t *event = pj_skim_load(data, bytes, false);
     if (event) return event;
     char *mended = pj_alloc(bytes + 1, 3);
     if (!mended) return NULL;

@@ -1,4 +1,3 @@
-/* The client: several calls at once, and what they report. */
 #include "attach/client.h"
 
 #include "base/clock.h"
@@ -10,7 +9,7 @@
 #include <string.h>
 
 enum { TICK_MS = 50 };
-#define USUAL_PATIENCE_NS (600 * PJ_NS_PER_S)
+#define PATIENCE_NS (600 * PJ_NS_PER_S) /* without any byte received */
 
 /* A connection, and the request on it. */
 typedef struct lane {
@@ -37,8 +36,7 @@ static void lane_take_head(void *context)
     const char *head = l->call.in.data;
     const char *type = pj_head_find(head, l->call.head.bytes, "content-type", &type_bytes);
     const char *coding = pj_head_find(head, l->call.head.bytes, "content-encoding", &coding_bytes);
-    pj_exchange_head(l->exchange, l->call.head.status, type, type_bytes, coding != NULL,
-                     l->call.heard_ns);
+    pj_exchange_head(l->exchange, l->call.head.status, type, type_bytes, coding != NULL);
 }
 
 static bool lane_take_body(void *context, const char *bytes, size_t count)
@@ -86,7 +84,7 @@ static void client_begin(client *k, lane *l)
                      "Content-Length: %zu\r\n\r\n",
                      o->headers ? o->headers : "", bytes);
     pj_buffer_append(&l->call.out, body, bytes);
-    pj_exchange_demand(l->exchange);
+    l->exchange->must_be_read = true;
     l->request = o->hooks.begin(o->hooks.context, index, l->exchange);
     pj_call_begin(&l->call);
     client_report(k, l);
@@ -106,10 +104,9 @@ static bool client_is_cancelled(client *k)
 
 static void client_end_overdue(client *k, int64_t now_ns)
 {
-    int64_t patience = k->options->patience_ns ? k->options->patience_ns : USUAL_PATIENCE_NS;
     for (uint32_t i = 0; i < k->count; i++) {
         lane *l = &k->lanes[i];
-        if (!l->exchange || now_ns - l->call.heard_ns <= patience) continue;
+        if (!l->exchange || now_ns - l->call.heard_ns <= PATIENCE_NS) continue;
         pj_call_fail(&l->call, "nothing came from", 0);
         client_report(k, l);
     }

@@ -25,7 +25,6 @@ typedef struct pj_client_options {
     const char *path;    /* after the URL's prefix: "/chat/completions" */
     const char *headers; /* more lines of the head, each with CR LF; or NULL */
     uint32_t requests, concurrency;
-    int64_t patience_ns;        /* timeout without any received byte; 0: ten minutes */
     const _Atomic bool *cancel; /* or NULL */
     pj_client_hooks hooks;
 } pj_client_options;

@@ -1,4 +1,3 @@
-/* Detecting the server, and writing requests for it. */
 #include "attach/dialect.h"
 
 #include "base/clock.h"
@@ -35,10 +34,9 @@ static double dialect_number_of(const json_t *object, const char *key)
     return number > 0 && number < 1e18 ? number : 0;
 }
 
-static void read_openai_models(const char *json, size_t bytes, pj_remote_server *s)
+static void take_openai_models(pj_remote_server *s, const json_t *answer)
 {
-    json_t *o = json_loadb(json, bytes, 0, NULL);
-    const json_t *first = json_array_get(json_object_get(o, "data"), 0);
+    const json_t *first = json_array_get(json_object_get(answer, "data"), 0);
     const char *id = json_string_value(json_object_get(first, "id"));
     const char *owner = json_string_value(json_object_get(first, "owned_by"));
     const json_t *meta = json_object_get(first, "meta");
@@ -46,49 +44,50 @@ static void read_openai_models(const char *json, size_t bytes, pj_remote_server 
     if (owner) dialect_set_kind(s, owner);
     s->weight_bytes = dialect_number_of(meta, "size");
     s->vocabulary = dialect_number_of(meta, "n_vocab");
-    json_decref(o);
 }
 
-static void read_ollama_models(const char *json, size_t bytes, pj_remote_server *s)
+/* True: it is Ollama's list of models. */
+static bool take_ollama_models(pj_remote_server *s, const json_t *answer)
 {
-    json_t *o = json_loadb(json, bytes, 0, NULL);
-    const json_t *first = json_array_get(json_object_get(o, "models"), 0);
-    const char *name = json_string_value(json_object_get(first, "name"));
+    const json_t *models = json_object_get(answer, "models");
+    const char *name = json_string_value(json_object_get(json_array_get(models, 0), "name"));
+    if (!models) return false;
+    s->kind = PJ_SERVER_OLLAMA;
+    s->prefix = "";
+    snprintf(s->engine, sizeof s->engine, "ollama");
     if (name) snprintf(s->model, sizeof s->model, "%s", name);
-    json_decref(o);
+    return true;
 }
 
-static bool ask_for(const pj_url *url, const char *path, const char *headers, pj_buffer *body,
-                    bool *answers)
+/* The JSON of an answer 200; NULL: there is none. *answers: the server has answered anything. */
+static json_t *dialect_get(const pj_url *url, const char *path, const char *headers, bool *answers)
 {
     int status = 0;
-    bool ok = pj_call_get(url, path, headers, PATIENCE_NS, &status, body, NULL) == PJ_OK;
-    *answers |= ok;
-    return ok && status == 200;
+    pj_buffer body;
+    *answers = pj_call_get(url, path, headers, PATIENCE_NS, &status, &body, NULL) == PJ_OK;
+    json_t *answer =
+        *answers && status == 200 ? json_loadb(pj_buffer_get(&body), body.length, 0, NULL) : NULL;
+    pj_buffer_fini(&body);
+    return answer;
 }
 
 pj_status pj_server_find(const pj_url *url, const char *headers, pj_remote_server *s, pj_error *err)
 {
-    pj_buffer body;
-    bool answers = false, bare = !url->prefix[0];
+    bool bare = !url->prefix[0], answers = true, is_ollama = false;
     *s = (pj_remote_server){.prefix = bare ? "/v1" : ""};
     snprintf(s->engine, sizeof s->engine, "openai");
-    if (bare && ask_for(url, "/api/tags", headers, &body, &answers) && body.length &&
-        strstr(body.data, "\"models\"")) {
-        s->kind = PJ_SERVER_OLLAMA;
-        s->prefix = "";
-        snprintf(s->engine, sizeof s->engine, "ollama");
-        read_ollama_models(body.data, body.length, s);
-        pj_buffer_fini(&body);
-        return PJ_OK;
+    if (bare) {
+        json_t *tags = dialect_get(url, "/api/tags", headers, &answers);
+        is_ollama = take_ollama_models(s, tags);
+        json_decref(tags);
     }
-    if (bare) pj_buffer_fini(&body);
-    if (bare && !answers) goto silent;
-    if (ask_for(url, bare ? "/v1/models" : "/models", headers, &body, &answers) && body.length)
-        read_openai_models(body.data, body.length, s);
-    pj_buffer_fini(&body);
+    if (answers && !is_ollama) {
+        json_t *models = dialect_get(url, bare ? "/v1/models" : "/models", headers, &answers);
+        take_openai_models(s, models);
+        json_decref(models);
+        answers |= bare;
+    }
     if (answers) return PJ_OK;
-silent:;
     char authority[PJ_URL_AUTHORITY_BYTES];
     pj_url_authority(url, authority, sizeof authority);
     return pj_fail(err, PJ_E_UNAVAILABLE,
@@ -114,8 +113,7 @@ static void write_prompt(const pj_ask *request, pj_json *json)
         pj_json_string_n(json, request->prompt, request->prompt_bytes);
         return;
     }
-    pj_json_key(json, "messages");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "messages");
     pj_json_object_begin(json);
     pj_json_kv_string(json, "role", "user");
     pj_json_key(json, "content");
@@ -126,8 +124,7 @@ static void write_prompt(const pj_ask *request, pj_json *json)
 
 static void write_ollama_options(const pj_ask *request, pj_json *json)
 {
-    pj_json_key(json, "options");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "options");
     if (request->max_tokens) pj_json_kv_int(json, "num_predict", request->max_tokens);
     if (!isnan(request->temperature)) pj_json_kv_double(json, "temperature", request->temperature);
     pj_json_object_end(json);
@@ -138,8 +135,7 @@ static void write_extras(const pj_remote_server *server, const pj_ask *request, 
     if (request->max_tokens) pj_json_kv_int(json, "max_tokens", request->max_tokens);
     if (!isnan(request->temperature)) pj_json_kv_double(json, "temperature", request->temperature);
     if (request->plain) return;
-    pj_json_key(json, "stream_options");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "stream_options");
     pj_json_kv_bool(json, "include_usage", true);
     if (server->kind == PJ_SERVER_VLLM) pj_json_kv_bool(json, "continuous_usage_stats", true);
     pj_json_object_end(json);

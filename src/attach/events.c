@@ -1,4 +1,3 @@
-/* Splitting payload into events. */
 #include "attach/events.h"
 
 #include <string.h>

@@ -1,9 +1,8 @@
-/* Recording a request and its answer, and deriving its tokens. */
 #include "attach/exchange.h"
 
-#include "attach/answer_template.h"
 #include "attach/skim.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -15,34 +14,6 @@
 enum { TEXTLESS_TOKENS = 64, UNSEEN_PROMPT_TOKENS = 1 << 16 };
 enum { LEAST_TOKEN_NS = 100000, LEAST_PROMPT_TOKEN_NS = 100 };
 
-typedef struct piece {
-    int64_t at_ns;
-    size_t text; /* offset in the text */
-    uint32_t bytes, choice;
-    int32_t tokens; /* -1: unknown */
-    int32_t id;
-} piece;
-
-struct pj_exchange {
-    pj_exchange_request asked;
-    pj_answer answer;
-    pj_answer_template usual; /* event that only gives text */
-    pj_events events;
-    int64_t sent_ns, head_ns, first_ns, last_ns, end_ns, now_ns;
-    int status;
-    bool has_head, encoded, must_be_read;
-    pj_exchange_outcome outcome;
-    char failure[PJ_ERROR_TEXT_BYTES];
-    pj_buffer text;
-    piece *pieces;
-    size_t count, capacity;
-    uint64_t counted,
-        uncounted;    /* tokens in pieces with a known count; number of pieces without one */
-    uint64_t unkept;  /* pieces beyond the bound, not stored */
-    uint64_t choices; /* sequences of the answer */
-    bool doubts;      /* its running count cannot be true */
-};
-
 /* ---- the request ---------------------------------------------------------------------------- */
 
 static bool exchange_ends_with(const char *path, size_t length, const char *end)
@@ -51,8 +22,7 @@ static bool exchange_ends_with(const char *path, size_t length, const char *end)
     return length >= n && memcmp(path + length - n, end, n) == 0;
 }
 
-/* Whether the path requests inference; other requests use negligible energy. */
-static bool asks_model(const char *method, const char *target)
+bool pj_exchange_is_inference(const char *method, const char *target)
 {
     static const char *const ends[] = {
         "/completions",  "/completion", "/responses",  "/messages",
@@ -98,30 +68,14 @@ static void add_messages(pj_buffer *to, const json_t *messages)
 /* Truncates the prompt to what is kept, between characters. */
 static char *keep_prompt(pj_buffer *text, size_t *bytes)
 {
-    size_t n =
-        text->length < PJ_EXCHANGE_PROMPT_MAX_BYTES ? text->length : PJ_EXCHANGE_PROMPT_MAX_BYTES;
     const char *all = pj_buffer_get(text);
-    while (n && n < text->length && ((unsigned char)all[n] & 0xc0) == 0x80) n--;
     *bytes = text->length;
-    return pj_strndup(all, n);
-}
-
-/* The request's JSON, without the bulk of images. */
-static json_t *load_request(const char *body, size_t bytes)
-{
-    pj_buffer skimmed;
-    json_t *o;
-    if (bytes <= PJ_SKIM_LEAST_BYTES) return json_loadb(body, bytes, JSON_ALLOW_NUL, NULL);
-    pj_buffer_init(&skimmed, bytes + 1);
-    bool ok = pj_skim_json(body, bytes, true, &skimmed);
-    o = ok ? json_loadb(pj_buffer_get(&skimmed), skimmed.length, JSON_ALLOW_NUL, NULL) : NULL;
-    pj_buffer_fini(&skimmed);
-    return o;
+    return pj_strndup(all, pj_utf8_cut(all, text->length, PJ_EXCHANGE_PROMPT_MAX_BYTES));
 }
 
 static void read_request(pj_exchange_request *asked, const char *body, size_t bytes)
 {
-    json_t *o = load_request(body, bytes);
+    json_t *o = pj_skim_load(body, bytes, true);
     const json_t *messages = json_object_get(o, "messages");
     const json_t *prompt = json_object_get(o, "prompt");
     const json_t *input = json_object_get(o, "input");
@@ -189,7 +143,7 @@ static void exchange_take_piece(void *context, const pj_answer_piece *given)
         x->uncounted++;
     if (x->count == x->capacity && x->capacity < PJ_EXCHANGE_PIECES_MAX) {
         size_t wanted = x->capacity ? x->capacity * 2 : 64;
-        piece *bigger = pj_resize(x->pieces, wanted, sizeof *bigger);
+        pj_exchange_piece *bigger = pj_resize(x->pieces, wanted, sizeof *bigger);
         if (bigger) {
             x->pieces = bigger;
             x->capacity = wanted;
@@ -199,12 +153,12 @@ static void exchange_take_piece(void *context, const pj_answer_piece *given)
         x->unkept++;
         return;
     }
-    piece *p = &x->pieces[x->count++];
-    *p = (piece){.at_ns = x->now_ns,
-                 .text = x->text.length,
-                 .choice = given->choice,
-                 .tokens = (int32_t)tokens,
-                 .id = given->token_id};
+    pj_exchange_piece *p = &x->pieces[x->count++];
+    *p = (pj_exchange_piece){.at_ns = x->now_ns,
+                             .text = x->text.length,
+                             .choice = given->choice,
+                             .tokens = (int32_t)tokens,
+                             .id = given->token_id};
     if (given->bytes && x->text.length + given->bytes <= PJ_EXCHANGE_TEXT_MAX_BYTES &&
         pj_buffer_append(&x->text, given->text, given->bytes))
         p->bytes = (uint32_t)given->bytes;
@@ -270,12 +224,11 @@ pj_exchange *pj_exchange_new(const char *method, const char *target, const char 
     if (!x) return NULL;
     x->sent_ns = sent_ns;
     x->asked.max_tokens = -1;
-    x->asked.is_inference = asks_model(method, target);
+    x->asked.is_inference = pj_exchange_is_inference(method, target);
     pj_answer_init(&x->answer);
     pj_answer_template_init(&x->usual);
     pj_buffer_init(&x->text, PJ_EXCHANGE_TEXT_MAX_BYTES);
     if (x->asked.is_inference) read_request(&x->asked, body, bytes);
-    /* Ollama streams by default. */
     return x;
 }
 
@@ -290,19 +243,13 @@ void pj_exchange_free(pj_exchange *x)
     pj_free(x);
 }
 
-void pj_exchange_demand(pj_exchange *x)
-{
-    x->must_be_read = true;
-}
-
 void pj_exchange_head(pj_exchange *x, int status, const char *content_type, size_t type_bytes,
-                      bool encoded, int64_t at_ns)
+                      bool encoded)
 {
     if (x->has_head) return;
     x->has_head = true;
     x->status = status;
     x->encoded = encoded;
-    x->head_ns = at_ns;
     pj_events_init(&x->events, pj_events_mode_of(content_type, type_bytes), exchange_take_event, x);
 }
 
@@ -346,51 +293,6 @@ void pj_exchange_end(pj_exchange *x, pj_exchange_outcome outcome, const char *wh
 }
 
 /* ---- what is known -------------------------------------------------------------------------- */
-
-const pj_exchange_request *pj_exchange_request_of(const pj_exchange *x)
-{
-    return &x->asked;
-}
-
-const pj_answer *pj_exchange_answer(const pj_exchange *x)
-{
-    return &x->answer;
-}
-
-pj_exchange_outcome pj_exchange_result(const pj_exchange *x)
-{
-    return x->outcome;
-}
-
-const char *pj_exchange_failure(const pj_exchange *x)
-{
-    return x->failure[0] ? x->failure : NULL;
-}
-
-int pj_exchange_status(const pj_exchange *x)
-{
-    return x->status;
-}
-
-int64_t pj_exchange_sent_ns(const pj_exchange *x)
-{
-    return x->sent_ns;
-}
-
-int64_t pj_exchange_first_ns(const pj_exchange *x)
-{
-    return x->first_ns;
-}
-
-int64_t pj_exchange_last_ns(const pj_exchange *x)
-{
-    return x->last_ns;
-}
-
-int64_t pj_exchange_end_ns(const pj_exchange *x)
-{
-    return x->end_ns;
-}
 
 uint64_t pj_exchange_tokens_so_far(const pj_exchange *x)
 {
@@ -485,7 +387,8 @@ typedef struct filling {
 
 /* Tokens of one piece arrive together but were generated one after another since the previous
  * piece, so their times are interpolated. */
-static void exchange_add_tokens(filling *f, const piece *p, uint64_t tokens, int64_t since_ns)
+static void exchange_add_tokens(filling *f, const pj_exchange_piece *p, uint64_t tokens,
+                                int64_t since_ns)
 {
     for (uint64_t i = 0; i < tokens && f->count < f->capacity; i++) {
         int64_t width = p->at_ns - since_ns;
@@ -501,7 +404,7 @@ static void exchange_add_tokens(filling *f, const piece *p, uint64_t tokens, int
 }
 
 /* The text of a piece without a token is appended to the previous token. */
-static void join_text(filling *f, const piece *p)
+static void join_text(filling *f, const pj_exchange_piece *p)
 {
     pj_exchange_token *last = f->count ? &f->tokens[f->count - 1] : NULL;
     if (last && last->choice == p->choice && last->text + last->bytes == f->x->text.data + p->text)
@@ -519,7 +422,7 @@ pj_exchange_token *pj_exchange_tokens(const pj_exchange *x, size_t *count)
     if (!f.tokens) return NULL;
     int64_t since_ns = x->pieces[0].at_ns;
     for (size_t i = 0; i < x->count; i++) {
-        const piece *p = &x->pieces[i];
+        const pj_exchange_piece *p = &x->pieces[i];
         uint64_t tokens = by_sum          ? exchange_share_of(c.output, i, x->count)
                           : p->tokens < 0 ? 1
                                           : (uint64_t)p->tokens;

@@ -10,6 +10,7 @@
 #define PJ_ATTACH_EXCHANGE_H
 
 #include "attach/answer.h"
+#include "attach/answer_template.h"
 #include "attach/events.h"
 
 enum {
@@ -44,33 +45,56 @@ typedef struct pj_exchange_token {
     int32_t id; /* -1: unknown */
 } pj_exchange_token;
 
-typedef struct pj_exchange pj_exchange;
+/* A part of the answer as it arrived. */
+typedef struct pj_exchange_piece {
+    int64_t at_ns;
+    size_t text; /* offset in the text */
+    uint32_t bytes, choice;
+    int32_t tokens; /* -1: unknown */
+    int32_t id;
+} pj_exchange_piece;
 
+typedef struct pj_exchange {
+    /* For everybody to read. */
+    pj_exchange_request asked;
+    pj_answer answer;
+    pj_exchange_outcome outcome;
+    char failure[PJ_ERROR_TEXT_BYTES]; /* "": none */
+    int status;                        /* of the answer; 0: none */
+    int64_t sent_ns, end_ns;           /* 0: it has not ended */
+    int64_t first_ns, last_ns;         /* first and last token so far; 0: none */
+    /* A completed answer of which nothing can be read counts as failed, too. Set by a client of
+     * its own; a proxy passes on more than it can read. */
+    bool must_be_read;
+    /* The recording itself. */
+    pj_answer_template usual; /* event that only gives text */
+    pj_events events;
+    int64_t now_ns;
+    bool has_head, encoded;
+    pj_buffer text;
+    pj_exchange_piece *pieces;
+    size_t count, capacity;
+    uint64_t counted, uncounted; /* tokens in pieces of known count; pieces of unknown count */
+    uint64_t unkept;             /* pieces beyond the bound, not stored */
+    uint64_t choices;            /* sequences of the answer */
+    bool doubts;                 /* its running count cannot be true */
+} pj_exchange;
+
+/* Whether a request asks for inference; other requests use negligible energy. */
+bool pj_exchange_is_inference(const char *method, const char *target);
 /* `target` and `method` as in the request line, and the complete body. NULL when out of memory. */
 pj_exchange *pj_exchange_new(const char *method, const char *target, const char *body, size_t bytes,
                              int64_t sent_ns);
 void pj_exchange_free(pj_exchange *exchange); /* NULL is allowed */
-/* A completed answer of which nothing can be read counts as failed, too: for a client of its own.
- * (A proxy passes on more than it can read.) */
-void pj_exchange_demand(pj_exchange *exchange);
 /* The answer's head; `encoded`: its payload is compressed and cannot be parsed. */
 void pj_exchange_head(pj_exchange *exchange, int status, const char *content_type,
-                      size_t type_bytes, bool encoded, int64_t at_ns);
+                      size_t type_bytes, bool encoded);
 void pj_exchange_payload(pj_exchange *exchange, const char *bytes, size_t count, int64_t at_ns);
 /* `why` (may be NULL) is the reason of a failure when the answer contains none. A completed answer
  * that contains an error, or has a status of 300 or above, counts as failed. */
 void pj_exchange_end(pj_exchange *exchange, pj_exchange_outcome outcome, const char *why,
                      int64_t at_ns);
 
-const pj_exchange_request *pj_exchange_request_of(const pj_exchange *exchange);
-const pj_answer *pj_exchange_answer(const pj_exchange *exchange);
-pj_exchange_outcome pj_exchange_result(const pj_exchange *exchange);
-const char *pj_exchange_failure(const pj_exchange *exchange); /* NULL: none */
-int pj_exchange_status(const pj_exchange *exchange);          /* of the answer; 0: none */
-int64_t pj_exchange_sent_ns(const pj_exchange *exchange);
-int64_t pj_exchange_first_ns(const pj_exchange *exchange); /* first token; 0: none yet */
-int64_t pj_exchange_last_ns(const pj_exchange *exchange);  /* last token; 0: none yet */
-int64_t pj_exchange_end_ns(const pj_exchange *exchange);   /* 0: it has not ended */
 /* Output tokens so far: a chunk without token information counts as one. */
 uint64_t pj_exchange_tokens_so_far(const pj_exchange *exchange);
 

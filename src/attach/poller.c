@@ -1,4 +1,3 @@
-/* Readiness of sockets by epoll, or by poll. */
 #include "attach/poller.h"
 
 #include "base/memory.h"

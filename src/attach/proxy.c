@@ -48,10 +48,11 @@ typedef struct proxy {
 
 /* ---- pairs ---------------------------------------------------------------------------------- */
 
-static pj_pair *new_pair(int fd)
+static pj_pair *new_pair(const pj_proxy_options *options, int fd)
 {
     pj_pair *p = pj_alloc(1, sizeof *p);
     if (!p) return NULL;
+    p->options = options;
     p->client = fd;
     p->server = -1;
     p->at_client.pair = p->at_server.pair = p;
@@ -87,7 +88,7 @@ static const char client_left[] = "the client closed the connection";
 static void drop_request(proxy *x, pj_pair *p, pj_exchange_outcome outcome, const char *why)
 {
     const pj_proxy_hooks *hooks = &x->o->hooks;
-    pj_pair_end_exchange(x->o, p, outcome, why, pj_clock_ns());
+    pj_pair_end_exchange(p, outcome, why, pj_clock_ns());
     if (p->request_hook) hooks->release(hooks->context, p->request_hook);
     p->request_hook = NULL;
 }
@@ -141,9 +142,8 @@ static void server_failed(proxy *x, pj_pair *p, const char *what, int why)
     snprintf(text, sizeof text, "%s %s%s%s", what, authority, why ? ": " : "",
              why ? strerror(why) : "");
     bool untold = !p->has_head;
-    pj_pair_pass_what_came(x->o, p);
-    /* A server that stops once it knows that the client sends nothing more takes that for leaving.
-     */
+    pj_pair_pass_what_came(p);
+    /* A server that stops once its client sends nothing more takes that for leaving. */
     if (p->server_reported)
         drop_request(x, p, PJ_EXCHANGE_CANCELLED, client_left);
     else
@@ -230,14 +230,6 @@ static void queue_request_head(const proxy *x, pj_pair *p)
     pj_pair_queue(&p->to_server, "\r\n", 2);
 }
 
-static bool is_inference(const pj_pair *p)
-{
-    pj_exchange *x = pj_exchange_new(p->request.method, p->target, "", 0, 0);
-    bool is = x && pj_exchange_request_of(x)->is_inference;
-    pj_exchange_free(x);
-    return is;
-}
-
 static void read_wishes(pj_pair *p)
 {
     char text[300];
@@ -316,8 +308,8 @@ static void proxy_take_request(proxy *x, pj_pair *p)
         proxy_refuse(x, p, 414, "the address is too long");
         return;
     }
-    p->inference = is_inference(p);
-    p->has_head = p->ended = p->answered = false;
+    p->inference = pj_exchange_is_inference(p->request.method, p->target);
+    p->has_head = p->ended = false;
     p->wants_wait = p->wants_none = p->takes_trailers = false;
     pj_buffer_clear(&p->head);
     read_wishes(p);
@@ -380,7 +372,7 @@ static void after_step(proxy *x, pj_pair *p, pj_answer_step step)
     if (step == PJ_STEP_DONE) answer_done(x, p);
     if (step == PJ_STEP_BROKEN) server_failed(x, p, "the answer broke off at", 0);
     if (step == PJ_STEP_WAIT) {
-        pj_pair_end_exchange(x->o, p, PJ_EXCHANGE_COMPLETED, NULL, pj_clock_ns());
+        pj_pair_end_exchange(p, PJ_EXCHANGE_COMPLETED, NULL, pj_clock_ns());
         proxy_enter(p, PJ_PAIR_WAITING);
     }
 }
@@ -403,12 +395,12 @@ static void take_answer(proxy *x, pj_pair *p, const char *bytes, size_t count, i
             continue;
         }
         begin_exchange(x, p); /* the answer began before the request was complete */
-        pj_pair_take_head(x->o, p, now_ns);
+        pj_pair_take_head(p, now_ns);
         bytes = p->head.data + head;
         count = p->head.length - head;
     }
     pj_answer_step step =
-        p->answer_body.done ? PJ_STEP_DONE : pj_pair_take_body(x->o, p, bytes, count, now_ns);
+        p->answer_body.done ? PJ_STEP_DONE : pj_pair_take_body(p, bytes, count, now_ns);
     after_step(x, p, step);
 }
 
@@ -442,7 +434,7 @@ static void receive_from_server(proxy *x, pj_pair *p)
         return;
     }
     if (try_again(x, p)) return;
-    pj_answer_step step = n == 0 ? pj_pair_take_end(x->o, p, now_ns) : PJ_STEP_BROKEN;
+    pj_answer_step step = n == 0 ? pj_pair_take_end(p, now_ns) : PJ_STEP_BROKEN;
     if (step == PJ_STEP_BROKEN)
         server_failed(x, p,
                       p->has_head ? "the answer broke off, connection closed by"
@@ -549,7 +541,7 @@ static bool check_time(proxy *x, pj_pair *p, int64_t now_ns)
                             : (pj_proxy_energy){.provisional = false};
     if (e.provisional && in_state < FINAL_NS) return false;
     proxy_enter(p, PJ_PAIR_ANSWER);
-    after_step(x, p, pj_pair_go_on(x->o, p, p->ended_ns));
+    after_step(x, p, pj_pair_go_on(p, p->ended_ns));
     return send_to_client(p);
 }
 
@@ -591,7 +583,7 @@ static void proxy_accept_all(proxy *x)
                 x->deaf_until_ns = pj_clock_ns() + 100 * PJ_NS_PER_MS;
             return;
         }
-        pj_pair *p = x->count < MOST_PAIRS ? new_pair(fd) : NULL;
+        pj_pair *p = x->count < MOST_PAIRS ? new_pair(x->o, fd) : NULL;
         if (!p) {
             close(fd);
             continue;
@@ -646,7 +638,7 @@ static void step_listed(proxy *x)
             x->listed[left++] = p;
     }
     for (uint32_t i = 0; i < left; i++) {
-        pj_pair_poll(x->o, x->listed[i]);
+        pj_pair_poll(x->listed[i]);
         watch(x, x->listed[i]);
     }
 }
@@ -659,7 +651,7 @@ static void proxy_tick(proxy *x, int64_t now_ns)
         if (check_time(x, p, now_ns)) {
             remove_pair(x, p);
         } else {
-            pj_pair_poll(x->o, p);
+            pj_pair_poll(p);
             watch(x, p);
         }
     }

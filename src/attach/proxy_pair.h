@@ -40,6 +40,7 @@ typedef struct pj_pair_watch {
 } pj_pair_watch;
 
 typedef struct pj_pair {
+    const pj_proxy_options *options;
     uint32_t index;     /* in the proxy's list */
     bool is_listed;     /* in this turn's list of pairs with events */
     int client, server; /* -1: none */
@@ -55,7 +56,7 @@ typedef struct pj_pair {
     pj_head request;
     pj_body request_body;
     pj_buffer body; /* body of an inference request, as far as it is parsed */
-    bool inference, takes_trailers, wants_wait, wants_none, ended, answered;
+    bool inference, takes_trailers, wants_wait, wants_none, ended;
     char target[2048];
     pj_exchange *exchange;
     void *request_hook;
@@ -92,23 +93,21 @@ typedef enum pj_answer_step {
 
 /* Called with the complete head in pair->head, parsed in pair->answer: chooses the mode and queues
  * the head. */
-void pj_pair_take_head(const pj_proxy_options *o, pj_pair *p, int64_t now_ns);
-pj_answer_step pj_pair_take_body(const pj_proxy_options *o, pj_pair *p, const char *bytes,
-                                 size_t count, int64_t now_ns);
+void pj_pair_take_head(pj_pair *p, int64_t now_ns);
+pj_answer_step pj_pair_take_body(pj_pair *p, const char *bytes, size_t count, int64_t now_ns);
 /* The server closed the connection. */
-pj_answer_step pj_pair_take_end(const pj_proxy_options *o, pj_pair *p, int64_t now_ns);
+pj_answer_step pj_pair_take_end(pj_pair *p, int64_t now_ns);
 /* The answer was cut off: queues what was received, so that the client sees the same. */
-void pj_pair_pass_what_came(const pj_proxy_options *o, pj_pair *p);
+void pj_pair_pass_what_came(pj_pair *p);
 /* Queues a chunk that has been held too long, unchanged. */
 void pj_pair_flush_hold(pj_pair *p);
 /* Called when the energy is final or the wait timed out: queues the held bytes. DONE, or MORE for a
  * stream that continues. */
-pj_answer_step pj_pair_go_on(const pj_proxy_options *o, pj_pair *p, int64_t now_ns);
+pj_answer_step pj_pair_go_on(pj_pair *p, int64_t now_ns);
 /* Parses what has been passed on. */
-void pj_pair_poll(const pj_proxy_options *o, pj_pair *p);
+void pj_pair_poll(pj_pair *p);
 /* Ends the exchange, once. */
-void pj_pair_end_exchange(const pj_proxy_options *o, pj_pair *p, pj_exchange_outcome outcome,
-                          const char *why, int64_t now_ns);
+void pj_pair_end_exchange(pj_pair *p, pj_exchange_outcome outcome, const char *why, int64_t now_ns);
 void pj_pair_queue(pj_outgoing *to, const void *bytes, size_t count);
 
 #endif

@@ -101,3 +101,15 @@ bool pj_skim_json(const char *json, size_t bytes, bool strings, pj_buffer *to)
     copy_between(from, end, to);
     return !to->failed;
 }
+
+json_t *pj_skim_load(const char *json, size_t bytes, bool strings)
+{
+    pj_buffer skimmed;
+    if (bytes <= PJ_SKIM_LEAST_BYTES) return json_loadb(json, bytes, JSON_ALLOW_NUL, NULL);
+    pj_buffer_init(&skimmed, bytes + 1);
+    bool ok = pj_skim_json(json, bytes, strings, &skimmed);
+    json_t *loaded =
+        ok ? json_loadb(pj_buffer_get(&skimmed), skimmed.length, JSON_ALLOW_NUL, NULL) : NULL;
+    pj_buffer_fini(&skimmed);
+    return loaded;
+}

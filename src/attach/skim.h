@@ -8,6 +8,8 @@
 
 #include "base/buffer.h"
 
+#include <jansson.h>
+
 enum {
     PJ_SKIM_LEAST_BYTES = 16 << 10,  /* shorter texts are parsed as they are */
     PJ_SKIM_TEXT_BYTES = 1 << 20,    /* of a string are kept */
@@ -16,5 +18,7 @@ enum {
 
 /* `strings`: long ones are cut, too. False: out of memory. */
 bool pj_skim_json(const char *json, size_t bytes, bool strings, pj_buffer *to);
+/* The JSON of a text, skimmed if it is long. NULL: invalid, or out of memory. */
+json_t *pj_skim_load(const char *json, size_t bytes, bool strings);
 
 #endif

@@ -74,30 +74,24 @@ static void batch_weigh(sharing *s, uint32_t first, uint32_t count)
 
 /* ---- amounts ---- */
 
-/* Divides whole + context by the two weights into integer nanojoules that add up exactly: parts are
- * differences of rounded running sums. An unknown whole gives unknown parts. */
-static void batch_divide(const sharing *s, uint32_t count, int64_t whole_nj, double context_nj,
-                         int64_t *amount, size_t stride)
+/* Divides an energy of a step, which is in its first row, among the rows: `context_nj` of it by the
+ * second weight, the rest by the first, into integer nanojoules that add up exactly, since parts
+ * are differences of rounded running sums. An unknown whole gives unknown parts. */
+static void batch_divide(const sharing *s, uint32_t count, double context_nj, int64_t *first)
 {
     double sum = 0;
-    int64_t given = 0;
+    int64_t given = 0, whole_nj = *first;
     /* without idle power the context's part is unknown: split everything by the first weight */
     if (!isfinite(context_nj) || context_nj == (double)PJ_NJ_UNKNOWN) context_nj = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        int64_t *part = (int64_t *)(void *)((char *)amount + i * stride);
-        if (whole_nj == PJ_NJ_UNKNOWN) {
-            *part = PJ_NJ_UNKNOWN;
-            continue;
-        }
+    for (uint32_t i = 0; i < count && whole_nj != PJ_NJ_UNKNOWN; i++) {
         sum += ((double)whole_nj - context_nj) * s->weight[i] + context_nj * s->attended[i];
         int64_t upto = i + 1 < count ? llround(sum) : whole_nj;
-        *part = upto - given;
+        *(int64_t *)(void *)((char *)first + i * sizeof(pj_token_row)) = upto - given;
         given = upto;
     }
 }
 
-/* Sets the rows' shares so that the step's parts, split by them as the views do, add up to each
- * row's energy in nanojoules. */
+/* Sets the rows' shares so that the parts of the step, as views split them, add up to each row. */
 static void batch_set_shares(const sharing *s, pj_token_row *rows, uint32_t count,
                              const pj_energy *step, int64_t context_nj)
 {
@@ -121,23 +115,16 @@ static void share_step(sharing *s, uint32_t first, uint32_t count)
     pj_token_row *rows = s->d->tokens + first;
     const pj_energy step = rows->energy;
     const context_energy *context = &s->context[first];
-    size_t stride = sizeof *rows;
     s->any = true;
     batch_weigh(s, first, count);
     for (uint32_t i = 0; i < count; i++) {
         rows[i].energy = step;
         if (step.method != PJ_METHOD_NONE) rows[i].energy.method = PJ_METHOD_ALLOCATED;
     }
-    if (step.gross_nj != PJ_NJ_UNKNOWN)
-        batch_divide(s, count, step.gross_nj, (double)context->shared_nj, &rows->energy.gross_nj,
-                     stride);
-    if (step.net_nj != PJ_NJ_UNKNOWN)
-        batch_divide(s, count, step.net_nj, (double)context->net_nj, &rows->energy.net_nj, stride);
-    if (step.self_nj != PJ_NJ_UNKNOWN)
-        batch_divide(s, count, step.self_nj, 0, &rows->energy.self_nj, stride);
-    if (step.planted_nj != PJ_NJ_UNKNOWN)
-        batch_divide(s, count, step.planted_nj, context->planted_nj, &rows->energy.planted_nj,
-                     stride);
+    batch_divide(s, count, (double)context->shared_nj, &rows->energy.gross_nj);
+    batch_divide(s, count, (double)context->net_nj, &rows->energy.net_nj);
+    batch_divide(s, count, 0, &rows->energy.self_nj);
+    batch_divide(s, count, context->planted_nj, &rows->energy.planted_nj);
     batch_set_shares(s, rows, count, &step, context->shared_nj);
     for (uint32_t i = 0; i < count; i++) {
         pj_energy *e = &rows[i].energy;
@@ -197,23 +184,16 @@ pj_status pj_batch_share(pj_run_data *d, double planted_idle_mw, pj_error *err)
     set_contexts(d);
     for (uint32_t i = 0; i < d->token_count; i++) shared |= d->tokens[i].step != PJ_NO_PARENT;
     if (shared) {
-        s.context = pj_alloc(d->token_count, sizeof *s.context);
-        s.weight = pj_alloc(d->token_count, sizeof *s.weight);
-        s.attended = pj_alloc(d->token_count, sizeof *s.attended);
-        if (s.context && s.weight && s.attended) {
-            collect_context(&s);
-            for (uint32_t i = 0, end; i < d->token_count; i = end) {
-                end = d->tokens[i].step == i ? pj_shared_step_end(d, i) : i + 1;
-                if (end > i + 1) share_step(&s, i, end - i);
-            }
-        } else {
-            shared = false;
-            pj_fail_memory(err, "the shares of a batch");
-        }
-        pj_free(s.context);
-        pj_free(s.weight);
-        pj_free(s.attended);
-        if (!shared) return PJ_E_NO_MEMORY;
+        s.context = pj_arena_alloc(&d->arena, d->token_count, sizeof *s.context);
+        s.weight = pj_arena_alloc(&d->arena, d->token_count, sizeof *s.weight);
+        s.attended = pj_arena_alloc(&d->arena, d->token_count, sizeof *s.attended);
+        if (!s.context || !s.weight || !s.attended)
+            return pj_fail_memory(err, "the shares of a batch");
+        collect_context(&s);
+    }
+    for (uint32_t i = 0, end; shared && i < d->token_count; i = end) {
+        end = d->tokens[i].step == i ? pj_shared_step_end(d, i) : i + 1;
+        if (end > i + 1) share_step(&s, i, end - i);
     }
     set_rule(&s);
     return PJ_OK;

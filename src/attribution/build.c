@@ -55,11 +55,7 @@ static uint32_t count_notes(const pj_tree *tree, pj_record_type type)
 pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
 {
     pj_run_info *info = &data->info;
-    info->overhead_ms = info->overhead_share = info->statistics_ms = NAN;
-    info->sampler_cpu_share = info->sampler_jitter_us = NAN;
-    info->baseline_cold_mw = info->baseline_resident_mw = NAN;
-    info->parameters = info->active_parameters = NAN;
-    info->cached_tokens = info->monotonic_ms = NAN;
+    pj_run_info_init(info);
     pj_request_clear(info);
     uint32_t warnings = count_notes(tree, PJ_RECORD_WARNING);
     int64_t begin_ns = tree->spool_ns;
@@ -82,6 +78,11 @@ pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
 typedef struct rows_state {
     pj_tree *tree;
     pj_run_data *data;
+    /* the node whose row is filled */
+    uint32_t index;
+    const pj_node *node;
+    pj_span_view view; /* empty: synthesised */
+    double start_ms, duration_ms;
 } rows_state;
 
 static double ms_between(int64_t from_ns, int64_t to_ns)
@@ -146,22 +147,23 @@ static bool count_rows(rows_state *s)
            d->extras;
 }
 
-static void fill_extras(rows_state *s, const pj_span_view *view, uint32_t *begin, uint32_t *count)
+static void fill_extras(rows_state *s, uint32_t *begin, uint32_t *count)
 {
     pj_run_data *d = s->data;
     *begin = d->extra_count;
-    *count = view->extra_count;
-    for (uint32_t i = 0; i < view->extra_count; i++) {
+    *count = s->view.extra_count;
+    for (uint32_t i = 0; i < s->view.extra_count; i++) {
         pj_extra extra; /* copied although records are 8-byte aligned */
-        memcpy(&extra, &view->extras[i], sizeof extra);
+        memcpy(&extra, &s->view.extras[i], sizeof extra);
         d->extras[d->extra_count++] =
             (pj_extra_row){pj_tree_name(s->tree, extra.name), extra.index, extra.value};
     }
 }
 
-static bool fill_tokens(rows_state *s, const pj_node *node, uint32_t phase, double start_ms,
-                        double duration_ms)
+static bool fill_tokens(rows_state *s)
 {
+    const pj_node *node = s->node;
+    uint32_t phase = row_above(s->tree, s->index, PJ_SPAN_PHASE);
     uint32_t t = node->text, row = node->row;
     uint32_t step = text_count(s->tree, node) > 1 ? row : PJ_NO_PARENT;
     do {
@@ -175,8 +177,8 @@ static bool fill_tokens(rows_state *s, const pj_node *node, uint32_t phase, doub
                                 .sequence = sequence,
                                 .step = step,
                                 .token_id = text ? text->head->token_id : -1,
-                                .start_ms = start_ms,
-                                .duration_ms = duration_ms,
+                                .start_ms = s->start_ms,
+                                .duration_ms = s->duration_ms,
                                 .power_mw = NAN,
                                 .energy = PJ_ENERGY_UNKNOWN,
                                 .context_share = NAN,
@@ -193,96 +195,93 @@ static bool fill_tokens(rows_state *s, const pj_node *node, uint32_t phase, doub
     return true;
 }
 
-static void fill_component(rows_state *s, uint32_t index, const pj_span_view *view, double start_ms,
-                           double duration_ms)
+static void fill_component(rows_state *s)
 {
     const pj_tree *tree = s->tree;
-    const pj_node *node = &tree->nodes[index];
-    pj_component_row *row = &s->data->components[node->row];
-    token_position position = position_in_token(tree, index);
-    *row = (pj_component_row){.layer = row_above(tree, index, PJ_SPAN_LAYER),
-                              .section = row_above(tree, index, PJ_SPAN_SECTION),
+    const pj_span *span = s->view.span;
+    pj_component_row *row = &s->data->components[s->node->row];
+    token_position position = position_in_token(tree, s->index);
+    *row = (pj_component_row){.layer = row_above(tree, s->index, PJ_SPAN_LAYER),
+                              .section = row_above(tree, s->index, PJ_SPAN_SECTION),
                               .token = position.token,
                               .step = position.step,
                               .class_ = PJ_NO_PARENT,
-                              .name = pj_tree_name(tree, node->id),
-                              .start_ms = start_ms,
-                              .duration_ms = duration_ms,
-                              .flops = view->span ? (double)view->span->flops : NAN,
-                              .bytes = view->span ? (double)view->span->bytes : NAN,
+                              .name = pj_tree_name(s->tree, s->node->id),
+                              .start_ms = s->start_ms,
+                              .duration_ms = s->duration_ms,
+                              .flops = span ? (double)span->flops : NAN,
+                              .bytes = span ? (double)span->bytes : NAN,
                               .energy = PJ_ENERGY_UNKNOWN,
-                              .has_stats = view->stats != NULL};
-    if (view->stats) row->stats = *view->stats;
-    fill_extras(s, view, &row->extra_begin, &row->extra_count);
+                              .has_stats = s->view.stats != NULL};
+    if (s->view.stats) row->stats = *s->view.stats;
+    fill_extras(s, &row->extra_begin, &row->extra_count);
     if (row->layer == PJ_NO_PARENT) return;
     pj_part part = pj_component_part(row->name);
     pj_layer_row *layer = &s->data->layers[row->layer];
-    if (part == PJ_PART_ATTENTION) layer->attention_ms += duration_ms;
-    if (part == PJ_PART_MLP) layer->mlp_ms += duration_ms;
+    if (part == PJ_PART_ATTENTION) layer->attention_ms += s->duration_ms;
+    if (part == PJ_PART_MLP) layer->mlp_ms += s->duration_ms;
 }
 
-static void fill_operation(rows_state *s, uint32_t index, const pj_span_view *view, double start_ms,
-                           double duration_ms)
+static void fill_operation(rows_state *s)
 {
-    const pj_tree *tree = s->tree;
-    const pj_node *node = &tree->nodes[index];
-    pj_operation_row *row = &s->data->operations[node->row];
-    *row = (pj_operation_row){.component = row_above(tree, index, PJ_SPAN_COMPONENT),
+    pj_operation_row *row = &s->data->operations[s->node->row];
+    *row = (pj_operation_row){.component = row_above(s->tree, s->index, PJ_SPAN_COMPONENT),
                               .class_ = PJ_NO_PARENT,
-                              .name = pj_tree_name(tree, node->id),
-                              .start_ms = start_ms,
-                              .duration_ms = duration_ms,
-                              .flops = (double)view->span->flops,
-                              .bytes = (double)view->span->bytes,
+                              .name = pj_tree_name(s->tree, s->node->id),
+                              .start_ms = s->start_ms,
+                              .duration_ms = s->duration_ms,
+                              .flops = (double)s->view.span->flops,
+                              .bytes = (double)s->view.span->bytes,
                               .energy = PJ_ENERGY_UNKNOWN,
-                              .has_stats = view->stats != NULL};
-    if (view->stats) row->stats = *view->stats;
-    fill_extras(s, view, &row->extra_begin, &row->extra_count);
+                              .has_stats = s->view.stats != NULL};
+    if (s->view.stats) row->stats = *s->view.stats;
+    fill_extras(s, &row->extra_begin, &row->extra_count);
 }
 
-static void fill_layer(rows_state *s, uint32_t index, const pj_span_view *view, double start_ms,
-                       double duration_ms)
+static void fill_layer(rows_state *s)
 {
-    const pj_node *node = &s->tree->nodes[index];
-    pj_layer_row *row = &s->data->layers[node->row];
-    token_position position = position_in_token(s->tree, index);
+    pj_layer_row *row = &s->data->layers[s->node->row];
+    token_position position = position_in_token(s->tree, s->index);
     row->token = position.token;
     row->step = position.step;
-    row->layer_index = node->id;
-    row->start_ms = start_ms;
-    row->duration_ms = duration_ms;
+    row->layer_index = s->node->id;
+    row->start_ms = s->start_ms;
+    row->duration_ms = s->duration_ms;
     row->energy = PJ_ENERGY_UNKNOWN;
-    row->has_stats = view->stats != NULL;
-    if (view->stats) row->stats = *view->stats;
+    row->has_stats = s->view.stats != NULL;
+    if (s->view.stats) row->stats = *s->view.stats;
+}
+
+static void fill_section(rows_state *s)
+{
+    token_position position = position_in_token(s->tree, s->index);
+    s->data->sections[s->node->row] = (pj_section_row){row_above(s->tree, s->index, PJ_SPAN_PHASE),
+                                                       position.token,
+                                                       position.step,
+                                                       pj_tree_name(s->tree, s->node->id),
+                                                       s->start_ms,
+                                                       s->duration_ms,
+                                                       PJ_ENERGY_UNKNOWN};
 }
 
 static bool fill_row(rows_state *s, uint32_t index)
 {
-    const pj_tree *tree = s->tree;
-    const pj_node *node = &tree->nodes[index];
-    double start_ms = ms_between(tree->begin_ns, node->begin_ns);
-    double duration_ms = ms_between(node->begin_ns, node->end_ns);
-    pj_span_view view = {0};
-    if (node->record) pj_span_view_get(node->record, &view);
+    const pj_node *node = s->node = &s->tree->nodes[index];
+    s->index = index;
+    s->start_ms = ms_between(s->tree->begin_ns, node->begin_ns);
+    s->duration_ms = ms_between(node->begin_ns, node->end_ns);
+    s->view = (pj_span_view){0};
+    if (node->record) pj_span_view_get(node->record, &s->view);
     switch (node->kind) {
     case PJ_SPAN_PHASE:
         s->data->phases[node->row] =
-            (pj_phase_row){node->phase, start_ms, duration_ms, PJ_ENERGY_UNKNOWN};
+            (pj_phase_row){node->phase, s->start_ms, s->duration_ms, PJ_ENERGY_UNKNOWN};
         return true;
-    case PJ_SPAN_SECTION:
-        s->data->sections[node->row] = (pj_section_row){row_above(tree, index, PJ_SPAN_PHASE),
-                                                        position_in_token(tree, index).token,
-                                                        position_in_token(tree, index).step,
-                                                        pj_tree_name(tree, node->id),
-                                                        start_ms,
-                                                        duration_ms,
-                                                        PJ_ENERGY_UNKNOWN};
-        return true;
-    case PJ_SPAN_TOKEN:
-        return fill_tokens(s, node, row_above(tree, index, PJ_SPAN_PHASE), start_ms, duration_ms);
-    case PJ_SPAN_LAYER: fill_layer(s, index, &view, start_ms, duration_ms); return true;
-    case PJ_SPAN_COMPONENT: fill_component(s, index, &view, start_ms, duration_ms); return true;
-    default: fill_operation(s, index, &view, start_ms, duration_ms); return true;
+    case PJ_SPAN_SECTION: fill_section(s); return true;
+    case PJ_SPAN_TOKEN: return fill_tokens(s);
+    case PJ_SPAN_LAYER: fill_layer(s); return true;
+    case PJ_SPAN_COMPONENT: fill_component(s); return true;
+    default: fill_operation(s); return true;
     }
 }
 
@@ -292,7 +291,7 @@ static double phase_ms(const pj_run_data *d, pj_phase phase)
 {
     double sum = NAN;
     for (uint32_t i = 0; i < d->phase_count; i++)
-        if (d->phases[i].phase == phase) sum = (isnan(sum) ? 0 : sum) + d->phases[i].duration_ms;
+        if (d->phases[i].phase == phase) sum = pj_add_known(sum, d->phases[i].duration_ms);
     return sum;
 }
 
@@ -312,7 +311,7 @@ static bool fill_text(pj_run_data *d)
 
 pj_status pj_build_rows(pj_tree *tree, pj_run_data *d, pj_error *err)
 {
-    rows_state s = {tree, d};
+    rows_state s = {.tree = tree, .data = d};
     if (!count_rows(&s)) return pj_fail_memory(err, "the rows of a run");
     for (uint32_t i = tree->node_count; i-- > 1;) /* layers before their components */
         if (tree->nodes[i].kind == PJ_SPAN_LAYER && !fill_row(&s, i))
@@ -332,8 +331,6 @@ pj_status pj_build_rows(pj_tree *tree, pj_run_data *d, pj_error *err)
         info->overhead_share = fmin(info->overhead_ms / info->total_ms, 1);
     return PJ_OK;
 }
-
-/* ---- readings ---- */
 
 static bool collect_readings(const pj_tree *tree, pj_readings *readings)
 {
@@ -433,36 +430,29 @@ static void warn_about_damage(const pj_spool_reader *reader, pj_run_data *data)
     if (row->text) data->warning_count++;
 }
 
-/* Whether a row's energy is allocated: it is where the run had less than the whole energy; without
- * share records all rows are. */
-typedef struct allocated_time {
-    const pj_shares *shares;
-    int64_t begin_ns;
-} allocated_time;
-
-static void set_allocated(const allocated_time *t, double start_ms, double duration_ms,
-                          pj_energy *e)
+/* Energy is allocated where the run had less than the whole; without share records everywhere. */
+static void set_allocated(const pj_shares *shares, int64_t run_begin_ns, double start_ms,
+                          double duration_ms, pj_energy *e)
 {
-    if (e->method == PJ_METHOD_NONE) return;
-    int64_t begin_ns = t->begin_ns + llround(start_ms * 1e6);
+    int64_t begin_ns = run_begin_ns + llround(start_ms * 1e6);
     int64_t end_ns = begin_ns + llround(duration_ms * 1e6);
-    if (!t->shares || pj_shares_mean(t->shares, begin_ns, end_ns) < 1)
-        e->method = PJ_METHOD_ALLOCATED;
+    if (e->method == PJ_METHOD_NONE) return;
+    if (!shares || pj_shares_mean(shares, begin_ns, end_ns) < 1) e->method = PJ_METHOD_ALLOCATED;
 }
 
-#define SET_ALLOCATED(t, rows, count)         \
+#define SET_ALLOCATED(rows, count)            \
     for (uint32_t i_ = 0; i_ < (count); i_++) \
-    set_allocated(t, (rows)[i_].start_ms, (rows)[i_].duration_ms, &(rows)[i_].energy)
+    set_allocated(shares, begin_ns, (rows)[i_].start_ms, (rows)[i_].duration_ms, &(rows)[i_].energy)
 
 /* Energies of a request or a concurrent run are allocated, however they were divided further. */
-static void mark_allocated(pj_run_data *d, const allocated_time *t)
+static void mark_allocated(pj_run_data *d, const pj_shares *shares, int64_t begin_ns)
 {
-    SET_ALLOCATED(t, d->phases, d->phase_count);
-    SET_ALLOCATED(t, d->sections, d->section_count);
-    SET_ALLOCATED(t, d->tokens, d->token_count);
-    SET_ALLOCATED(t, d->layers, d->layer_count);
-    SET_ALLOCATED(t, d->components, d->component_count);
-    SET_ALLOCATED(t, d->operations, d->operation_count);
+    SET_ALLOCATED(d->phases, d->phase_count);
+    SET_ALLOCATED(d->sections, d->section_count);
+    SET_ALLOCATED(d->tokens, d->token_count);
+    SET_ALLOCATED(d->layers, d->layer_count);
+    SET_ALLOCATED(d->components, d->component_count);
+    SET_ALLOCATED(d->operations, d->operation_count);
     if (d->info.method != PJ_METHOD_NONE) d->info.method = PJ_METHOD_ALLOCATED;
 }
 
@@ -485,10 +475,23 @@ pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options,
     }
     if (status == PJ_OK) status = build_rows_and_joules(&tree, &with_shares, data, err);
     if (status == PJ_OK && data->info.allocation)
-        mark_allocated(data, &(allocated_time){with_shares.shares, tree.begin_ns});
+        mark_allocated(data, with_shares.shares, tree.begin_ns);
     if (status == PJ_OK) status = pj_build_conditions(&tree, data, err);
     pj_shares_fini(&shares);
     pj_tree_fini(&tree);
     if (status != PJ_OK) pj_run_data_fini(data);
     return status;
+}
+
+pj_status pj_build_written(pj_spool_writer *w, pj_run_data *data)
+{
+    pj_spool_reader reader;
+    if (w->status == PJ_OK) w->status = pj_spool_flush(w->spool, w->err);
+    if (w->status == PJ_OK) w->status = pj_spool_reader_of(w->spool, &reader, w->err);
+    if (w->status == PJ_OK) {
+        w->status = pj_build_run(&reader, &(pj_build_options){0}, data, w->err);
+        pj_spool_reader_close(&reader);
+    }
+    pj_spool_close(w->spool, true);
+    return w->status;
 }

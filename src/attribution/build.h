@@ -8,6 +8,7 @@
 #include "attribution/shares.h"
 #include "power/curve.h"
 #include "power/sim.h"
+#include "trace/run_json.h"
 
 /* Uniform within +-20 %. */
 #define PJ_USUAL_CLASS_SPREAD 0.115
@@ -25,8 +26,7 @@ typedef struct pj_build_options {
     void *observe_context;
     const pj_shares *shares;  /* set by pj_build_run; NULL: the run was alone */
     const _Atomic bool *stop; /* set by another thread to cancel (PJ_E_CANCELLED); or NULL */
-    bool trusted; /* assume that sensors and load behave exactly as declared; the reference in
-                     benchmarks */
+    bool trusted;             /* sensors and load behave as declared: the reference in benchmarks */
     /* assumed relative 1 sigma of power within a class where the sensor cannot resolve single rows;
      * 0: PJ_USUAL_CLASS_SPREAD */
     double class_spread;
@@ -40,6 +40,9 @@ typedef struct pj_readings {
 
 pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options, pj_run_data *data,
                        pj_error *err);
+
+/* Builds the run of a spool in memory that has just been written, and closes the spool. */
+pj_status pj_build_written(pj_spool_writer *w, pj_run_data *data);
 
 /* ---- steps, for tests ---- */
 

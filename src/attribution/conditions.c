@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- words ---- */
-
 void pj_throttle_names(uint32_t throttle, char *text, size_t bytes)
 {
     static const char *const names[] = {"power", "thermal", "hardware"};

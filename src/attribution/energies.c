@@ -30,61 +30,40 @@ static void start_node(pj_energy *node, bool known, bool has_planted)
     node->planted_nj = has_planted ? 0 : PJ_NJ_UNKNOWN;
 }
 
-static void sum_children(pj_energies *j, uint32_t index)
-{
-    const pj_tree *tree = j->tree;
-    pj_energy *node = pj_energy_of(j, index);
-    for (uint32_t k = tree->child_begin[index]; k < tree->child_begin[index + 1]; k++) {
-        const pj_energy *child = pj_energy_of(j, tree->children[k]);
-        sum_children(j, tree->children[k]);
-        pj_nj_add(&node->gross_nj, child->gross_nj);
-        pj_nj_add(&node->net_nj, child->net_nj);
-        pj_nj_add(&node->planted_nj, child->planted_nj);
-    }
-}
-
 /* Adds a leaf's energy to every enclosing span, except those that are charged only for their own
- * time (pj_tree_stands_apart). */
-static void add_upwards(pj_energies *j, uint32_t leaf, int64_t planted_nj)
+ * time (pj_tree_stands_apart); `apart` has the kinds that are not charged to a kind, a bit each. */
+static void add_upwards(pj_energies *j, uint32_t leaf, int64_t planted_nj, const uint32_t *apart)
 {
     const pj_tree *tree = j->tree;
     uint32_t below = 0; /* kinds on the way, a bit each */
     for (uint32_t at = tree->leaves[leaf].node;; at = tree->nodes[at].parent) {
+        uint8_t kind = tree->nodes[at].kind;
         pj_energy *node = pj_energy_of(j, at);
-        bool owns = true;
-        for (uint32_t kind = 0; kind < PJ_SPAN_KIND_COUNT; kind++)
-            owns &=
-                !(below >> kind & 1 && pj_tree_stands_apart(tree->nodes[at].kind, (uint8_t)kind));
-        if (owns) {
+        if (!(below & apart[kind])) {
             pj_nj_add(&node->gross_nj, j->gross[leaf]);
             pj_nj_add(&node->net_nj, j->net[leaf]);
             pj_nj_add(&node->planted_nj, planted_nj);
         }
         if (at == 0) return;
-        below |= 1u << tree->nodes[at].kind;
+        below |= 1u << kind;
     }
 }
 
 static void sum_nodes(pj_energies *j)
 {
     const pj_tree *tree = j->tree;
+    uint32_t apart[PJ_NODE_ROOT + 1] = {0};
     bool has_planted = j->sim_mw && !tree->overlaps;
+    for (uint8_t outer = 0; tree->nested && outer < PJ_SPAN_KIND_COUNT; outer++)
+        for (uint8_t inner = 0; inner < PJ_SPAN_KIND_COUNT; inner++)
+            if (pj_tree_stands_apart(outer, inner)) apart[outer] |= 1u << inner;
     for (uint32_t i = 0; i < tree->node_count; i++)
         start_node(pj_energy_of(j, i), j->result_count > 0, has_planted);
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
         const pj_leaf *leaf = &tree->leaves[i];
-        pj_energy *node = pj_energy_of(j, leaf->node);
-        int64_t planted_nj = has_planted ? pj_energy_planted(j, leaf) : PJ_NJ_UNKNOWN;
-        pj_nj_add(&node->self_nj, j->gross[i]);
-        if (tree->nested) {
-            add_upwards(j, i, planted_nj);
-            continue;
-        }
-        pj_nj_add(&node->gross_nj, j->gross[i]);
-        pj_nj_add(&node->net_nj, j->net[i]);
-        pj_nj_add(&node->planted_nj, planted_nj);
+        pj_nj_add(&pj_energy_of(j, leaf->node)->self_nj, j->gross[i]);
+        add_upwards(j, i, has_planted ? pj_energy_planted(j, leaf) : PJ_NJ_UNKNOWN, apart);
     }
-    if (!tree->nested) sum_children(j, 0);
 }
 
 /* ---- rails ---- */
@@ -92,11 +71,12 @@ static void sum_nodes(pj_energies *j)
 static pj_status energies_prepare(pj_energies *j, pj_error *err)
 {
     const pj_tree *tree = j->tree;
-    j->class_names = pj_alloc(tree->class_count, sizeof *j->class_names);
-    j->gross = pj_alloc(tree->leaf_count, sizeof *j->gross);
-    j->net = pj_alloc(tree->leaf_count, sizeof *j->net);
-    j->rail_gross = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->rail_gross);
-    j->rail_net = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->rail_net);
+    size_t leaves = tree->leaf_count;
+    j->class_names = pj_arena_alloc(&j->arena, tree->class_count, sizeof *j->class_names);
+    j->gross = pj_arena_alloc(&j->arena, leaves, sizeof *j->gross);
+    j->net = pj_arena_alloc(&j->arena, leaves, sizeof *j->net);
+    j->rail_gross = pj_arena_alloc(&j->arena, leaves + 2, sizeof *j->rail_gross);
+    j->rail_net = pj_arena_alloc(&j->arena, leaves + 2, sizeof *j->rail_net);
     if (!j->class_names || !j->gross || !j->net || !j->rail_gross || !j->rail_net)
         return pj_fail_memory(err, "the energies of a run");
     for (uint32_t c = 0; c < tree->class_count; c++)
@@ -200,14 +180,13 @@ static void check_resolution(pj_energies *j)
     for (uint32_t i = 0; i < tree->leaf_count; i++) j->gross[i] = j->net[i] = PJ_NJ_UNKNOWN;
 }
 
-/* ---- all of it ---- */
-
 pj_status pj_energy_new(const pj_tree *tree, const pj_readings *readings,
                         const pj_build_options *options, pj_run_data *data, pj_energies **joules,
                         pj_error *err)
 {
     pj_energies *j = *joules = pj_alloc(1, sizeof *j);
     if (!j) return pj_fail_memory(err, "the energies of a run");
+    pj_arena_init(&j->arena, 0);
     j->tree = tree;
     j->options = options;
     j->d = data;
@@ -234,25 +213,11 @@ pj_status pj_energy_fill(pj_energies *j, pj_error *err)
 void pj_energy_free(pj_energies *j)
 {
     if (!j) return;
-    pj_free(j->findings);
     for (int r = 0; r < PJ_MAX_RAILS; r++) {
         pj_curve_free(j->curves[r]);
         pj_curve_free(j->steps[r]);
     }
     for (uint32_t i = 0; i < j->result_count; i++) pj_energy_rail_fini(&j->results[i]);
-    pj_free(j->class_names);
-    pj_free(j->sim_mw);
-    pj_free(j->gross);
-    pj_free(j->net);
-    pj_free(j->rail_gross);
-    pj_free(j->rail_net);
-    pj_free(j->leaves);
-    pj_free(j->pool_of);
-    pj_free(j->pool_class);
-    pj_free(j->pool_phase);
-    pj_free(j->pool_mw);
-    pj_free(j->leaf_begin);
-    pj_free(j->leaf_of);
-    pj_free(j->leaf_part);
+    pj_arena_fini(&j->arena);
     pj_free(j);
 }

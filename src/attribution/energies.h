@@ -1,16 +1,5 @@
-/*
- * The working state of attribution, private to its files:
- *   energies.c              rails, bottom-up sums, and the order of steps
- *   energy_checks.c       consistency checks between rails
- *   energy_truth.c        ground truth and readings of simulated rails
- *   energy_classes.c      pooling of small classes for the fit
- *   energy_rail.c         one rail: fit, blocks, energy of every leaf
- *   energy_timing.c       delay and window of power sensors, inferred from the run's own edges
- *   energy_uncertainty.c  uncertainty propagation
- *   energy_rows.c         energies into rows
- *   energy_run.c          figures of classes, rails and the run
- *   energy_share.c        scaling to the share of a run among others
- */
+/* The working state of attribution, private to energies.c, which has the order of steps, and the
+ * energy_*.c, one for each step. */
 #ifndef PJ_ATTRIBUTION_ENERGIES_H
 #define PJ_ATTRIBUTION_ENERGIES_H
 
@@ -29,6 +18,13 @@ typedef struct pj_timing {
     double weight;     /* posterior probability */
 } pj_timing;
 
+typedef struct pj_timings {
+    pj_timing all[PJ_MAX_TIMINGS]; /* likeliest first */
+    uint32_t count;
+    bool settled;       /* when the sensor sampled is known or evident from its readings */
+    double log_against; /* by how much the likeliest explains them better than the declared one */
+} pj_timings;
+
 typedef struct pj_rail_result {
     uint32_t rail;
     int64_t begin_ns, end_ns;        /* the run, extended to whole windows */
@@ -37,12 +33,12 @@ typedef struct pj_rail_result {
     double weight_mj;                /* gross, to find the most important rail */
     double idle_sd_mw;               /* of the baseline */
     double gain_sd;                  /* relative */
-    double unseen_sd;    /* relative: a counter's steps taken as powers, and what it counted */
-    uint32_t gain_group; /* rails of one group share their gain */
-    double class_spread; /* relative 1 sigma of power between leaves of a class */
-    double observed;     /* share of the run's time covered by windows */
-    int64_t period_ns;   /* typical time between two readings */
-    bool settled;        /* when the sensor sampled is known or evident from its readings */
+    double unseen_sd;                /* relative: steps taken as powers, and what was counted */
+    uint32_t gain_group;             /* rails of one group share their gain */
+    double class_spread;             /* relative 1 sigma of power between leaves of a class */
+    double observed;                 /* share of the run's time covered by windows */
+    int64_t period_ns;               /* typical time between two readings */
+    bool settled;                    /* as in pj_timings */
     bool counter;
     pj_fit fit; /* of pooled classes */
     bool has_fit;
@@ -64,6 +60,7 @@ typedef struct pj_rail_result {
 } pj_rail_result;
 
 struct pj_energies {
+    pj_arena arena; /* has what results do not free themselves */
     const pj_tree *tree;
     const pj_build_options *options;
     pj_run_data *d;
@@ -81,7 +78,7 @@ struct pj_energies {
     int64_t *gross, *net;           /* [leaf] over all rails */
     int64_t *rail_gross, *rail_net; /* [leaf + 2] of one rail */
     pj_energy run;                  /* the root's energy; other nodes' energies are in their rows */
-    uint32_t *leaf_begin, *leaf_of; /* leaves grouped by node */
+    pj_groups by_node;              /* leaves */
     pj_rail_result results[PJ_MAX_RAILS];
     uint32_t result_count;
     bool replayed;         /* a calibration was the prior */
@@ -101,8 +98,7 @@ static inline void pj_nj_add(int64_t *sum, int64_t value)
     *sum = *sum == PJ_NJ_UNKNOWN || value == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + value;
 }
 
-/* The energy of a node, stored in its row. A batch's step has several rows; until it is split, the
- * first one holds all of it. */
+/* The energy of a node, in its row; that of a batch's step in the first one until it is split. */
 static inline pj_energy *pj_energy_of(pj_energies *j, uint32_t index)
 {
     const pj_node *node = &j->tree->nodes[index];
@@ -117,8 +113,7 @@ static inline pj_energy *pj_energy_of(pj_energies *j, uint32_t index)
     }
 }
 
-/* Checks rails against each other and raises the uncertainty of rails with findings. Touches only
- * rails and curves. */
+/* Raises the uncertainty of rails that others contradict. Touches only rails and curves. */
 pj_status pj_energy_check(pj_energies *j, pj_error *err);
 /* Adds the findings to the run's warnings, and names the rails of the total. */
 pj_status pj_energy_report(pj_energies *j, pj_error *err);
@@ -131,8 +126,7 @@ int64_t pj_energy_planted(const pj_energies *j, const pj_leaf *leaf);
 /* Pools classes and creates the leaves for the fit. */
 pj_status pj_energy_pool(pj_energies *j, pj_error *err);
 
-/* Gross and net energy of every leaf on one rail, into rail_gross and rail_net and added to the
- * sums. */
+/* Gross and net energy of every leaf on one rail, into rail_gross, rail_net and the sums. */
 pj_status pj_energy_rail(pj_energies *j, uint32_t rail, pj_error *err);
 void pj_energy_rail_fini(pj_rail_result *result);
 /* Scales rail_gross and rail_net of the leaves to the run's share. */
@@ -140,11 +134,11 @@ pj_status pj_energy_scale(pj_energies *j, pj_rail_result *result, pj_error *err)
 /* Of the time of a leaf; 1: the run was alone. */
 double pj_energy_share_of(const pj_energies *j, uint32_t leaf);
 
-/* Timing hypotheses for a rail's windows, likeliest first; returns how many. `log_against` is by
- * how much the likeliest explains the readings better than the declared timing. */
-uint32_t pj_energy_timings(pj_energies *j, const pj_rail_result *result, const pj_window *windows,
-                           size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS],
-                           bool *settled, double *log_against);
+/* Timing hypotheses for a rail's windows. */
+void pj_energy_timings(pj_energies *j, const pj_rail_result *result, pj_timings *timings);
+/* Moves windows to a timing; their mean powers stay as read. */
+void pj_energy_shift_windows(const pj_window *given, size_t count, const pj_timing *timing,
+                             pj_window *windows);
 
 /* Uncertainties of all nodes of the tree; below, of any other set of leaves. */
 pj_status pj_energy_check_total(pj_energies *j, pj_error *err);

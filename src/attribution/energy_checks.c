@@ -1,5 +1,4 @@
-/* Applies the consistency checks of power/checks.h to a run: raises uncertainties and adds
- * warnings. */
+/* Applies the checks of power/checks.h to a run: raises uncertainties and adds warnings. */
 #include "attribution/energies.h"
 
 #include <math.h>
@@ -16,7 +15,7 @@ static void energy_checks_doubt(pj_energies *j, const pj_finding *finding)
 
 pj_status pj_energy_check(pj_energies *j, pj_error *err)
 {
-    j->findings = pj_alloc(PJ_FINDINGS_MAX, sizeof *j->findings);
+    j->findings = pj_arena_alloc(&j->arena, PJ_FINDINGS_MAX, sizeof *j->findings);
     if (!j->findings) return pj_fail_memory(err, "the checks of a run");
     j->finding_count =
         pj_rails_check(j->d->rails, j->d->rail_count, (const pj_curve *const *)j->curves,
@@ -37,18 +36,18 @@ static bool is_reported(const pj_run_data *d, uint32_t before, const pj_finding 
     return false;
 }
 
-static bool add_warning(pj_energies *j, pj_warning_row *all, uint32_t *count, const char *code,
-                        const char *text)
+static bool add_warning(pj_energies *j, const char *code, const char *text)
 {
     pj_arena *arena = &j->d->arena;
-    pj_warning_row *row = &all[(*count)++];
-    *row = (pj_warning_row){(double)(j->tree->end_ns - j->tree->begin_ns) / 1e6, code,
+    pj_warning_row *row = &j->d->warnings[j->d->warning_count++];
+    *row = (pj_warning_row){(double)(j->tree->end_ns - j->tree->begin_ns) / 1e6,
+                            pj_arena_strndup(arena, code, strlen(code)),
                             pj_arena_strndup(arena, text, strlen(text))};
-    return row->text != NULL;
+    return row->code && row->text;
 }
 
-/* Warns of what attribution could not do, each once. The array has room for two more. */
-static bool report_limits(pj_energies *j, pj_warning_row *all, uint32_t *count)
+/* Warns of what attribution could not do, each once. */
+static bool report_limits(pj_energies *j)
 {
     char text[256];
     double upper_mj = (double)j->run.upper_mj;
@@ -60,14 +59,14 @@ static bool report_limits(pj_energies *j, pj_warning_row *all, uint32_t *count)
                  "the sensors did not resolve this run, whose energy is unavailable%s: make it "
                  "longer, or use a faster sensor",
                  bound);
-        ok &= add_warning(j, all, count, "below_resolution", text);
+        ok &= add_warning(j, "below_resolution", text);
     }
     if (j->pooled_many) {
         snprintf(text, sizeof text,
                  "%u classes of work share one power with others of their phase: attribution "
                  "can separate at most 160",
                  j->pooled_many);
-        ok &= add_warning(j, all, count, "classes_pooled", text);
+        ok &= add_warning(j, "classes_pooled", text);
     }
     return ok;
 }
@@ -75,22 +74,15 @@ static bool report_limits(pj_energies *j, pj_warning_row *all, uint32_t *count)
 pj_status pj_energy_report(pj_energies *j, pj_error *err)
 {
     pj_run_data *d = j->d;
-    uint32_t before = d->warning_count;
-    pj_warning_row *all =
-        pj_arena_alloc(&d->arena, before + j->finding_count + 3, sizeof *d->warnings);
+    uint32_t before = d->warning_count, most = before + j->finding_count + 2;
+    pj_warning_row *all = pj_arena_alloc(&d->arena, most, sizeof *all);
     if (!all) return pj_fail_memory(err, "the warnings of a run");
     if (before) memcpy(all, d->warnings, before * sizeof *all);
-    for (uint32_t i = 0; i < j->finding_count; i++) {
-        const pj_finding *f = &j->findings[i];
-        if (is_reported(d, d->warning_count, f)) continue;
-        pj_warning_row *row = &all[before++];
-        *row = (pj_warning_row){(double)(j->tree->end_ns - j->tree->begin_ns) / 1e6,
-                                pj_arena_strndup(&d->arena, f->code, strlen(f->code)),
-                                pj_arena_strndup(&d->arena, f->text, strlen(f->text))};
-        if (!row->code || !row->text) return pj_fail_memory(err, "the warnings of a run");
-    }
-    if (!report_limits(j, all, &before)) return pj_fail_memory(err, "the warnings of a run");
     d->warnings = all;
-    d->warning_count = before;
+    bool ok = true;
+    for (uint32_t i = 0; i < j->finding_count; i++)
+        if (!is_reported(d, before, &j->findings[i]))
+            ok &= add_warning(j, j->findings[i].code, j->findings[i].text);
+    if (!report_limits(j) || !ok) return pj_fail_memory(err, "the warnings of a run");
     return pj_run_name_total(d, j->used_rails, j->missing_rails, err);
 }

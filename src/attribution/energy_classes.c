@@ -24,19 +24,16 @@ static int longest_first(const void *a, const void *b)
     return x->class_ < y->class_ ? -1 : 1;
 }
 
-static sized_class *measure_classes(const pj_energies *j, double *whole_ns)
+static void measure_classes(const pj_tree *tree, sized_class *sizes, double *whole_ns)
 {
-    const pj_tree *tree = j->tree;
-    sized_class *sizes = pj_alloc(tree->class_count, sizeof *sizes);
     *whole_ns = 0;
-    for (uint32_t c = 0; sizes && c < tree->class_count; c++) sizes[c].class_ = c;
-    for (uint32_t i = 0; sizes && i < tree->leaf_count; i++) {
+    for (uint32_t c = 0; c < tree->class_count; c++) sizes[c].class_ = c;
+    for (uint32_t i = 0; i < tree->leaf_count; i++) {
         double ns = (double)(tree->leaves[i].end_ns - tree->leaves[i].begin_ns);
         sizes[tree->leaves[i].class_].time_ns += ns;
         *whole_ns += ns;
     }
-    if (sizes) qsort(sizes, tree->class_count, sizeof *sizes, longest_first);
-    return sizes;
+    qsort(sizes, tree->class_count, sizeof *sizes, longest_first);
 }
 
 /* Whether a class gets a power of its own; idle time always does. */
@@ -76,20 +73,20 @@ pj_status pj_energy_pool(pj_energies *j, pj_error *err)
 {
     const pj_tree *tree = j->tree;
     double whole_ns;
-    sized_class *sizes = measure_classes(j, &whole_ns);
-    j->pool_of = pj_alloc(tree->class_count, sizeof *j->pool_of);
-    j->pool_class = pj_alloc(tree->class_count, sizeof *j->pool_class);
-    j->pool_phase = pj_alloc(tree->class_count, sizeof *j->pool_phase);
-    j->pool_mw = pj_alloc(tree->class_count, sizeof *j->pool_mw);
-    j->leaves = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->leaves);
-    bool ok = sizes && j->pool_of && j->pool_class && j->pool_phase && j->pool_mw && j->leaves;
-    if (ok) {
-        energy_classes_assign(j, sizes, whole_ns);
-        for (uint32_t i = 0; i < tree->leaf_count; i++) {
-            j->leaves[i + 1] = tree->leaves[i];
-            j->leaves[i + 1].class_ = j->pool_of[tree->leaves[i].class_];
-        }
+    pj_arena *arena = &j->arena;
+    sized_class *sizes = pj_arena_alloc(arena, tree->class_count, sizeof *sizes);
+    j->pool_of = pj_arena_alloc(arena, tree->class_count, sizeof *j->pool_of);
+    j->pool_class = pj_arena_alloc(arena, tree->class_count, sizeof *j->pool_class);
+    j->pool_phase = pj_arena_alloc(arena, tree->class_count, sizeof *j->pool_phase);
+    j->pool_mw = pj_arena_alloc(arena, tree->class_count, sizeof *j->pool_mw);
+    j->leaves = pj_arena_alloc(arena, (size_t)tree->leaf_count + 2, sizeof *j->leaves);
+    if (!sizes || !j->pool_of || !j->pool_class || !j->pool_phase || !j->pool_mw || !j->leaves)
+        return pj_fail_memory(err, "the classes of a run");
+    measure_classes(tree, sizes, &whole_ns);
+    energy_classes_assign(j, sizes, whole_ns);
+    for (uint32_t i = 0; i < tree->leaf_count; i++) {
+        j->leaves[i + 1] = tree->leaves[i];
+        j->leaves[i + 1].class_ = j->pool_of[tree->leaves[i].class_];
     }
-    pj_free(sizes);
-    return ok ? PJ_OK : pj_fail_memory(err, "the classes of a run");
+    return PJ_OK;
 }

@@ -34,13 +34,6 @@ void pj_energy_rail_fini(pj_rail_result *result)
     pj_free(result->windows);
     pj_design_fini(&result->design);
     pj_blocks_fini(&result->blocks);
-    pj_free(result->first_block);
-    pj_free(result->bridges);
-    pj_free(result->bridge_begin);
-    pj_free(result->leaf_mj);
-    pj_free(result->part_factor);
-    pj_free(result->part_sd);
-    for (uint32_t i = 0; i < PJ_MAX_TIMINGS; i++) pj_free(result->alternative_mj[i]);
     result->has_fit = false;
 }
 
@@ -118,9 +111,9 @@ static int64_t longest_window(const pj_rail_result *result)
 }
 
 /* Whether the readings are those of a long average, each of which overlaps the next. */
-static bool overlaps(const pj_energies *j, const pj_rail_result *result, int64_t period)
+static bool overlaps(const pj_energies *j, const pj_rail_result *result)
 {
-    int64_t longest = longest_window(result);
+    int64_t period = result->period_ns, longest = longest_window(result);
     return !result->counter && rail_of(j, result)->lag_ns == 0 && period > 0 &&
            longest * 2 > period * 3 && longest / period < 100 && result->window_count > 1 &&
            result->windows[1].begin_ns < result->windows[0].end_ns;
@@ -128,13 +121,14 @@ static bool overlaps(const pj_energies *j, const pj_rail_result *result, int64_t
 
 /* Drops windows wholly outside the run in which other work kept the machine busy, and those beyond
  * them: they carry no information about this run. */
-static void drop_busy_margins(const pj_energies *j, pj_rail_result *result, int64_t period)
+static void drop_busy_margins(const pj_energies *j, pj_rail_result *result)
 {
     double idle_mw = j->d->baseline_mw[result->rail], most = 0;
     size_t from = 0, to = result->window_count;
     if (isnan(idle_mw)) return;
     for (size_t i = 0; i < to; i++) most = fmax(most, net_mw(&result->windows[i], idle_mw));
-    int64_t reach = MARGIN_PERIODS * period + rail_of(j, result)->window_ns; /* of a delay */
+    int64_t reach =
+        MARGIN_PERIODS * result->period_ns + rail_of(j, result)->window_ns; /* of a delay */
     double busy = fmax(0.2 * most, 0.1 * idle_mw);
     for (size_t i = 0; i < result->window_count; i++) {
         const pj_window *w = &result->windows[i];
@@ -147,24 +141,8 @@ static void drop_busy_margins(const pj_energies *j, pj_rail_result *result, int6
     memmove(result->windows, result->windows + from, (to - from) * sizeof *result->windows);
 }
 
-static void energy_rail_shift_windows(const pj_window *given, size_t count, const pj_timing *timing,
-                                      pj_window *windows)
-{
-    for (size_t i = 0; i < count; i++) {
-        pj_window *w = &windows[i];
-        *w = given[i];
-        w->begin_ns -= timing->shift_ns;
-        w->end_ns -= timing->shift_ns;
-        if (timing->window_ns <= 0) continue;
-        double longer = (double)timing->window_ns / (double)(w->end_ns - w->begin_ns);
-        w->begin_ns = w->end_ns - timing->window_ns;
-        w->energy_mj *= longer;
-        w->sd_mj *= longer;
-    }
-}
-
 /* The interval that windows cover, at least the run; the time around the run becomes leaves. */
-static void set_reach(pj_energies *j, pj_rail_result *result, int64_t period)
+static void set_reach(pj_energies *j, pj_rail_result *result)
 {
     const pj_tree *tree = j->tree;
     uint32_t idle = j->pool_of[tree->idle_class];
@@ -172,8 +150,9 @@ static void set_reach(pj_energies *j, pj_rail_result *result, int64_t period)
     result->end_ns = tree->end_ns;
     for (size_t i = 0; i < result->window_count; i++) {
         const pj_window *w = &result->windows[i];
-        int64_t begin = w->begin_ns < w->end_ns - period && i > 0 ? w->begin_ns : w->begin_ns;
-        if (i == 0 && !result->counter && w->end_ns - period < begin) begin = w->end_ns - period;
+        int64_t begin = w->begin_ns;
+        if (i == 0 && !result->counter && w->end_ns - result->period_ns < begin)
+            begin = w->end_ns - result->period_ns;
         if (begin < result->begin_ns) result->begin_ns = begin;
         if (w->end_ns > result->end_ns) result->end_ns = w->end_ns;
     }
@@ -183,8 +162,7 @@ static void set_reach(pj_energies *j, pj_rail_result *result, int64_t period)
 
 /* ---- the fit ---- */
 
-/* The prior of a class: from a calibration, or for idle time that it draws the baseline and nothing
- * above it. */
+/* Of a class: from a calibration; for idle time the baseline and nothing above it. */
 static pj_class_prior prior_of(pj_energies *j, uint32_t rail, uint32_t pool)
 {
     pj_class_prior prior = {NAN, NAN};
@@ -221,8 +199,7 @@ static void measure_total(const pj_energies *j, const pj_rail_result *result, bo
     double seen_mj = 0, seen_s = 0;
     const pj_curve *curve = j->curves[result->rail];
     pj_curve_query(curve, begin_ns, end_ns, total);
-    bool has_curve = as_declared && !overlaps(j, result, period_of(j, result)) &&
-                     curve_reaches(curve, begin_ns, end_ns);
+    bool has_curve = as_declared && !overlaps(j, result) && curve_reaches(curve, begin_ns, end_ns);
     if (has_curve && !isnan(total->energy_mj)) return;
     for (size_t i = 0; i < result->window_count; i++) {
         const pj_window *w = &result->windows[i];
@@ -302,7 +279,7 @@ static pj_status fit_rail(pj_energies *j, pj_rail_result *result, bool as_declar
 
 /* ---- blocks ---- */
 
-static pj_status make_blocks(pj_energies *j, pj_rail_result *result, int64_t period, pj_error *err)
+static pj_status make_blocks(pj_energies *j, pj_rail_result *result, pj_error *err)
 {
     for (uint32_t c = 0; c < j->pool_count; c++)
         j->pool_mw[c] = result->has_fit ? result->fit.power_mw[c] : 0;
@@ -310,11 +287,11 @@ static pj_status make_blocks(pj_energies *j, pj_rail_result *result, int64_t per
     double noise = result->has_fit ? result->fit.noise : 0;
     pj_blocks_input input = {.windows = result->windows,
                              .count = result->window_count,
-                             .period_ns = period,
-                             .overlapping = overlaps(j, result, period),
+                             .period_ns = result->period_ns,
+                             .overlapping = overlaps(j, result),
                              .begin_ns = j->tree->begin_ns,
                              .end_ns = j->tree->end_ns,
-                             .edge_ns = EDGE_PERIODS * period + longest,
+                             .edge_ns = EDGE_PERIODS * result->period_ns + longest,
                              .leaves = j->leaves,
                              .leaf_count = (size_t)j->tree->leaf_count + 2,
                              .power_mw = j->pool_mw,
@@ -480,12 +457,13 @@ static void keep_counted(pj_energies *j, pj_rail_result *result)
     result->unseen_sd = fabs(1 - 1 / factor);
 }
 
-static bool energy_rail_find_blocks(const pj_energies *j, pj_rail_result *result)
+static bool energy_rail_find_blocks(pj_energies *j, pj_rail_result *result)
 {
     const pj_blocks *b = &result->blocks;
     size_t k = 0;
-    result->first_block = pj_alloc(j->tree->leaf_count, sizeof *result->first_block);
-    result->leaf_mj = pj_alloc(j->tree->leaf_count, sizeof *result->leaf_mj);
+    result->first_block =
+        pj_arena_alloc(&j->arena, j->tree->leaf_count, sizeof *result->first_block);
+    result->leaf_mj = pj_arena_alloc(&j->arena, j->tree->leaf_count, sizeof *result->leaf_mj);
     if (!result->first_block || !result->leaf_mj) return false;
     for (uint32_t i = 0; i < j->tree->leaf_count; i++) {
         const pj_leaf *leaf = &j->leaves[i + 1]; /* in order of begin */
@@ -497,12 +475,12 @@ static bool energy_rail_find_blocks(const pj_energies *j, pj_rail_result *result
     return true;
 }
 
-static bool find_bridges(const pj_energies *j, pj_rail_result *result)
+static bool find_bridges(pj_energies *j, pj_rail_result *result)
 {
     const pj_blocks *b = &result->blocks;
     size_t count = 0, block = 0;
-    result->bridges = pj_alloc(j->tree->leaf_count, sizeof *result->bridges);
-    result->bridge_begin = pj_alloc(b->count + 2, sizeof *result->bridge_begin);
+    result->bridges = pj_arena_alloc(&j->arena, j->tree->leaf_count, sizeof *result->bridges);
+    result->bridge_begin = pj_arena_alloc(&j->arena, b->count + 2, sizeof *result->bridge_begin);
     if (!result->bridges || !result->bridge_begin) return false;
     for (uint32_t i = 0; i < j->tree->leaf_count; i++) {
         size_t k = result->first_block[i];
@@ -544,12 +522,12 @@ static void energy_rail_add_leaves(pj_energies *j, pj_rail_result *result)
 
 /* ---- timings ---- */
 
-static pj_status energy_rail_attribute(pj_energies *j, pj_rail_result *result, int64_t period,
-                                       bool as_declared, pj_error *err)
+static pj_status energy_rail_attribute(pj_energies *j, pj_rail_result *result, bool as_declared,
+                                       pj_error *err)
 {
-    set_reach(j, result, period);
+    set_reach(j, result);
     pj_status status = fit_rail(j, result, as_declared, err);
-    if (status == PJ_OK) status = make_blocks(j, result, period, err);
+    if (status == PJ_OK) status = make_blocks(j, result, err);
     if (status != PJ_OK) return status;
     keep_counted(j, result);
     keep_sane(&result->blocks);
@@ -558,55 +536,45 @@ static pj_status energy_rail_attribute(pj_energies *j, pj_rail_result *result, i
 }
 
 /* The energy of every leaf under an alternative timing. */
-static pj_status try_timing(pj_energies *j, pj_rail_result *result, const pj_window *given,
-                            size_t count, int64_t period, const pj_timing *timing, pj_error *err)
+static pj_status try_timing(pj_energies *j, pj_rail_result *result, const pj_timing *timing,
+                            pj_error *err)
 {
     uint32_t leaves = j->tree->leaf_count;
     pj_rail_result other = {.rail = result->rail,
                             .counter = result->counter,
+                            .period_ns = result->period_ns,
                             .idle_sd_mw = result->idle_sd_mw,
-                            .window_count = count};
-    float *mj = pj_alloc(leaves, sizeof *mj);
-    other.windows = pj_alloc(count, sizeof *other.windows);
+                            .window_count = result->window_count};
+    float *mj = pj_arena_alloc(&j->arena, leaves, sizeof *mj);
+    other.windows = pj_alloc(other.window_count, sizeof *other.windows);
     pj_status status = PJ_OK;
     if (!mj || !other.windows) status = pj_fail_memory(err, "the windows of a sensor");
     if (status == PJ_OK) {
-        energy_rail_shift_windows(given, count, timing, other.windows);
-        status = energy_rail_attribute(j, &other, period, false, err);
+        pj_energy_shift_windows(result->windows, other.window_count, timing, other.windows);
+        status = energy_rail_attribute(j, &other, false, err);
     }
     for (uint32_t i = 0; status == PJ_OK && i < leaves; i++)
         mj[i] = (float)pj_mj_of_nj(j->rail_gross[i + 1]);
     pj_energy_rail_fini(&other);
-    if (status != PJ_OK) {
-        pj_free(mj);
-        return status;
-    }
+    if (status != PJ_OK) return status;
     result->alternative_mj[result->alternative_count] = mj;
     result->alternative_weight[result->alternative_count++] = timing->weight;
     return PJ_OK;
 }
 
-static pj_status try_timings(pj_energies *j, pj_rail_result *result, int64_t period, pj_error *err)
+static pj_status try_timings(pj_energies *j, pj_rail_result *result, pj_error *err)
 {
-    pj_timing timings[PJ_MAX_TIMINGS];
-    set_reach(j, result, period);
-    double against;
-    uint32_t count = pj_energy_timings(j, result, result->windows, result->window_count, period,
-                                       timings, &result->settled, &against);
-    pj_window *given = NULL;
-    pj_status status = PJ_OK;
-    if (count > 1 || timings[0].shift_ns || timings[0].window_ns) {
-        given = pj_alloc(result->window_count, sizeof *given);
-        if (!given) return pj_fail_memory(err, "the windows of a sensor");
-        memcpy(given, result->windows, result->window_count * sizeof *given);
+    pj_timings t;
+    set_reach(j, result);
+    pj_energy_timings(j, result, &t);
+    result->settled = t.settled;
+    for (uint32_t i = 1; i < t.count; i++) {
+        pj_status status = try_timing(j, result, &t.all[i], err);
+        if (status != PJ_OK) return status;
     }
-    for (uint32_t i = 1; i < count && status == PJ_OK; i++)
-        status = try_timing(j, result, given, result->window_count, period, &timings[i], err);
-    if (given) energy_rail_shift_windows(given, result->window_count, &timings[0], result->windows);
-    pj_free(given);
-    if (status != PJ_OK) return status;
-    return energy_rail_attribute(j, result, period, !timings[0].shift_ns && !timings[0].window_ns,
-                                 err);
+    bool as_declared = !t.all[0].shift_ns && !t.all[0].window_ns;
+    pj_energy_shift_windows(result->windows, result->window_count, &t.all[0], result->windows);
+    return energy_rail_attribute(j, result, as_declared, err);
 }
 
 /* Rails of one kind share their gain error: CPU sockets, or cards with one driver. */
@@ -643,15 +611,12 @@ static pj_status choose_curve(pj_energies *j, uint32_t rail, pj_error *err)
     swap_curves(j, rail);
     pj_status status = get_windows(j, &probe, err);
     if (status == PJ_OK) {
-        pj_timing timings[PJ_MAX_TIMINGS];
-        double against;
-        bool settled;
-        int64_t period = period_of(j, &probe);
-        drop_busy_margins(j, &probe, period);
-        set_reach(j, &probe, period);
-        pj_energy_timings(j, &probe, probe.windows, probe.window_count, period, timings, &settled,
-                          &against);
-        if (against < REFUTED)
+        pj_timings timings;
+        probe.period_ns = period_of(j, &probe);
+        drop_busy_margins(j, &probe);
+        set_reach(j, &probe);
+        pj_energy_timings(j, &probe, &timings);
+        if (timings.log_against < REFUTED)
             swap_curves(j, rail);
         else /* what the checks of the rails found holds for the steps, too */
             pj_curve_doubt_gain(j->curves[rail], pj_curve_rail(j->steps[rail])->gain_sd);
@@ -676,9 +641,9 @@ pj_status pj_energy_rail(pj_energies *j, uint32_t rail, pj_error *err)
                                .gain_group = gain_group(j, rail)};
     pj_status status = get_windows(j, result, err);
     if (status != PJ_OK) return status;
-    int64_t period = result->period_ns = period_of(j, result);
-    if (!result->counter) drop_busy_margins(j, result, period);
-    status = try_timings(j, result, period, err);
+    result->period_ns = period_of(j, result);
+    if (!result->counter) drop_busy_margins(j, result);
+    status = try_timings(j, result, err);
     if (status != PJ_OK) return status;
     j->by_time |= !result->has_fit;
     result->observed = observed_share(j, result);

@@ -16,34 +16,6 @@ static const pj_rail_result *main_rail(const pj_energies *j)
     return best;
 }
 
-/* Leaves grouped by a key below `keys`; *begin has keys + 1 entries. */
-typedef struct grouped {
-    uint32_t *begin, *leaves;
-} grouped;
-
-static bool group_by(const pj_tree *tree, const uint32_t *key_of_class, uint32_t keys, grouped *g)
-{
-    g->begin = pj_alloc((size_t)keys + 2, sizeof *g->begin);
-    g->leaves = pj_alloc(tree->leaf_count, sizeof *g->leaves);
-    if (!g->begin || !g->leaves) return false;
-    uint32_t *at = g->begin + 1, sum = 0;
-    for (uint32_t i = 0; i < tree->leaf_count; i++) at[key_of_class[tree->leaves[i].class_]]++;
-    for (uint32_t k = 0; k < keys; k++) {
-        uint32_t count = at[k];
-        at[k] = sum;
-        sum += count;
-    }
-    for (uint32_t i = 0; i < tree->leaf_count; i++)
-        g->leaves[at[key_of_class[tree->leaves[i].class_]]++] = i;
-    return true;
-}
-
-static void grouped_fini(grouped *g)
-{
-    pj_free(g->begin);
-    pj_free(g->leaves);
-}
-
 /* ---- classes ---- */
 
 static pj_status start_class(pj_energies *j, uint32_t c, pj_class_row *row, pj_error *err)
@@ -77,19 +49,14 @@ static pj_status start_class(pj_energies *j, uint32_t c, pj_class_row *row, pj_e
     return PJ_OK;
 }
 
-static void energy_run_add_known(int64_t nj, double *sum_mj)
-{
-    if (nj != PJ_NJ_UNKNOWN) *sum_mj = (isnan(*sum_mj) ? 0 : *sum_mj) + pj_mj_of_nj(nj);
-}
-
 static pj_status sum_class(pj_energies *j, pj_class_row *row, const uint32_t *leaves, size_t count,
                            pj_error *err)
 {
     for (size_t i = 0; i < count; i++) {
         const pj_leaf *leaf = &j->tree->leaves[leaves[i]];
         row->time_ms += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
-        energy_run_add_known(j->gross[leaves[i]], &row->energy_mj);
-        energy_run_add_known(j->net[leaves[i]], &row->net_energy_mj);
+        row->energy_mj = pj_add_known(row->energy_mj, pj_mj_of_nj(j->gross[leaves[i]]));
+        row->net_energy_mj = pj_add_known(row->net_energy_mj, pj_mj_of_nj(j->net[leaves[i]]));
     }
     if (isnan(row->energy_mj)) return PJ_OK;
     pj_status status = pj_energy_check_leaves(j, leaves, count, PJ_ALL_RAILS, &row->energy_sd,
@@ -107,32 +74,23 @@ static pj_status fill_classes(pj_energies *j, pj_error *err)
 {
     const pj_tree *tree = j->tree;
     pj_run_data *d = j->d;
-    grouped by_class = {0};
-    uint32_t *itself = pj_alloc(tree->class_count, sizeof *itself);
+    pj_groups by_class;
     d->classes = pj_arena_alloc(&d->arena, tree->class_count, sizeof *d->classes);
-    for (uint32_t c = 0; itself && c < tree->class_count; c++) itself[c] = c;
+    if (!d->classes || !pj_group(&tree->leaves->class_, sizeof *tree->leaves, 0, tree->leaf_count,
+                                 tree->class_count, &j->arena, &by_class))
+        return pj_fail_memory(err, "the classes of a run");
+    d->class_count = tree->class_count;
     pj_status status = PJ_OK;
-    if (!d->classes || !itself || !group_by(tree, itself, tree->class_count, &by_class))
-        status = pj_fail_memory(err, "the classes of a run");
-    else
-        d->class_count = tree->class_count;
     for (uint32_t c = 0; c < d->class_count && status == PJ_OK; c++) {
         status = start_class(j, c, &d->classes[c], err);
         if (status == PJ_OK)
-            status = sum_class(j, &d->classes[c], by_class.leaves + by_class.begin[c],
+            status = sum_class(j, &d->classes[c], by_class.items + by_class.begin[c],
                                by_class.begin[c + 1] - by_class.begin[c], err);
     }
-    grouped_fini(&by_class);
-    pj_free(itself);
     return status;
 }
 
 /* ---- rails ---- */
-
-static double add_if_known(double sum, double value)
-{
-    return isnan(value) ? sum : (isnan(sum) ? 0 : sum) + value;
-}
 
 static double mean_share(const pj_energies *j, const pj_node *node)
 {
@@ -174,7 +132,7 @@ static void integrate_rail(const pj_energies *j, uint32_t rail, pj_rail_energy *
         pj_curve_energy e;
         query_share(j, rail, node->begin_ns, node->end_ns, &e);
         *ms += (double)(node->end_ns - node->begin_ns) * 1e-6 * mean_share(j, node);
-        row->gross_mj = add_if_known(row->gross_mj, e.energy_mj);
+        row->gross_mj = pj_add_known(row->gross_mj, e.energy_mj);
         pj_sd part = {(float)e.random_sd_mj, (float)e.bias_sd_mj, (float)e.gain_sd_mj};
         if (!isnan(e.energy_mj)) sd = pj_sd_add(&sd, &part);
         if (whole) break;
@@ -188,7 +146,7 @@ static void integrate_rail(const pj_energies *j, uint32_t rail, pj_rail_energy *
 
 /* For a rail that was shared among leaves: the sum of the rows. `ms` is the time for which the run
  * is charged idle power: its share of the duration where it overlapped others. */
-static pj_status sum_rail(pj_energies *j, uint32_t result, const grouped *by_phase,
+static pj_status sum_rail(pj_energies *j, uint32_t result, const pj_groups *by_phase,
                           pj_rail_energy *row, double *ms, pj_error *err)
 {
     bool whole = row->phase == PJ_PHASE_COUNT;
@@ -196,21 +154,21 @@ static pj_status sum_rail(pj_energies *j, uint32_t result, const grouped *by_pha
     uint32_t to = by_phase->begin[whole ? PJ_PHASE_COUNT : row->phase + 1];
     row->gross_mj = whole ? j->results[result].whole_mj : j->results[result].phase_mj[row->phase];
     for (uint32_t i = from; i < to; i++) {
-        const pj_leaf *leaf = &j->tree->leaves[by_phase->leaves[i]];
+        const pj_leaf *leaf = &j->tree->leaves[by_phase->items[i]];
         *ms += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6 *
-               pj_energy_share_of(j, by_phase->leaves[i]);
+               pj_energy_share_of(j, by_phase->items[i]);
     }
     if (whole && !j->tree->overlaps)
         *ms = (double)(j->tree->end_ns - j->tree->begin_ns) * 1e-6 *
               mean_share(j, &j->tree->nodes[0]);
     if (j->below_resolution) row->gross_mj = NAN;
     if (isnan(row->gross_mj)) return PJ_OK;
-    return pj_energy_check_leaves(j, by_phase->leaves + from, to - from, (int)result, &row->sd,
+    return pj_energy_check_leaves(j, by_phase->items + from, to - from, (int)result, &row->sd,
                                   &row->net_sd, err);
 }
 
-static pj_status rail_energy(pj_energies *j, uint32_t rail, uint8_t phase, const grouped *by_phase,
-                             pj_rail_energy *row, pj_error *err)
+static pj_status rail_energy(pj_energies *j, uint32_t rail, uint8_t phase,
+                             const pj_groups *by_phase, pj_rail_energy *row, pj_error *err)
 {
     *row = (pj_rail_energy){phase, (uint16_t)rail, NAN,          NAN, NAN, NAN,
                             NAN,   PJ_SD_UNKNOWN,  PJ_SD_UNKNOWN};
@@ -234,23 +192,24 @@ static pj_status fill_rail_energy(pj_energies *j, pj_error *err)
 {
     pj_run_data *d = j->d;
     const pj_tree *tree = j->tree;
-    grouped by_phase = {0};
+    pj_groups by_phase;
     bool present[PJ_PHASE_COUNT + 1] = {[PJ_PHASE_COUNT] = true};
     for (uint32_t k = tree->child_begin[0]; k < tree->child_begin[1]; k++)
         present[tree->nodes[tree->children[k]].phase] = true;
-    uint32_t *phases = pj_alloc(tree->class_count, sizeof *phases);
-    for (uint32_t c = 0; phases && c < tree->class_count; c++) phases[c] = tree->classes[c].phase;
+    uint32_t *phases = pj_arena_alloc(&j->arena, tree->leaf_count, sizeof *phases);
+    for (uint32_t i = 0; phases && i < tree->leaf_count; i++)
+        phases[i] = tree->classes[tree->leaves[i].class_].phase;
     d->rail_energy = pj_arena_alloc(&d->arena, (size_t)(PJ_PHASE_COUNT + 1) * d->rail_count,
                                     sizeof *d->rail_energy);
+    if (!d->rail_energy || !phases ||
+        !pj_group(phases, sizeof *phases, 0, tree->leaf_count, PJ_PHASE_COUNT, &j->arena,
+                  &by_phase))
+        return pj_fail_memory(err, "the rails of a run");
     pj_status status = PJ_OK;
-    if (!d->rail_energy || !phases || !group_by(tree, phases, PJ_PHASE_COUNT, &by_phase))
-        status = pj_fail_memory(err, "the rails of a run");
     for (int p = 0; p <= PJ_PHASE_COUNT && status == PJ_OK; p++)
         for (uint32_t r = 0; present[p] && r < d->rail_count && status == PJ_OK; r++)
             status = rail_energy(j, r, (uint8_t)p, &by_phase,
                                  &d->rail_energy[d->rail_energy_count++], err);
-    grouped_fini(&by_phase);
-    pj_free(phases);
     return status;
 }
 
@@ -350,6 +309,13 @@ static void fill_attribution(pj_energies *j, pj_run_info *info)
     if (j->replayed) info->calibration_gap = calibration_gap(j, leading);
 }
 
+static void add_phase(const pj_energy *e, double *gross_mj, double *net_mj)
+{
+    double gross = pj_mj_of_nj(e->gross_nj), net = pj_mj_of_nj(e->net_nj);
+    *gross_mj = isnan(*gross_mj) ? gross : *gross_mj + gross;
+    *net_mj = isnan(*net_mj) ? net : *net_mj + net;
+}
+
 static void energy_run_fill_info(pj_energies *j)
 {
     pj_run_info *info = &j->d->info;
@@ -366,14 +332,10 @@ static void energy_run_fill_info(pj_energies *j)
     info->prefill_mj = info->decode_mj = info->prefill_net_mj = info->decode_net_mj = NAN;
     for (uint32_t i = 0; i < j->d->phase_count; i++) {
         const pj_phase_row *row = &j->d->phases[i];
-        bool prefill = row->phase == PJ_PHASE_PREFILL, decode = row->phase == PJ_PHASE_DECODE;
-        double *gross = prefill ? &info->prefill_mj : &info->decode_mj;
-        double *net = prefill ? &info->prefill_net_mj : &info->decode_net_mj;
-        if (!prefill && !decode) continue;
-        *gross = isnan(*gross) ? pj_mj_of_nj(row->energy.gross_nj)
-                               : *gross + pj_mj_of_nj(row->energy.gross_nj);
-        *net =
-            isnan(*net) ? pj_mj_of_nj(row->energy.net_nj) : *net + pj_mj_of_nj(row->energy.net_nj);
+        if (row->phase == PJ_PHASE_PREFILL)
+            add_phase(&row->energy, &info->prefill_mj, &info->prefill_net_mj);
+        else if (row->phase == PJ_PHASE_DECODE)
+            add_phase(&row->energy, &info->decode_mj, &info->decode_net_mj);
     }
     if (isnan(info->total_mj) && isnan(info->prefill_mj) && isnan(info->decode_mj))
         info->quality = PJ_UNAVAILABLE;

@@ -27,8 +27,7 @@ static part_leaves leaves_of(const pj_energies *j, uint32_t part, uint32_t from)
     return p;
 }
 
-/* Distributes the target among the leaves in proportion to what they have; by time if they have
- * nothing. */
+/* Distributes the target by what the leaves have; by time if they have nothing. */
 static void scale_leaves(pj_energies *j, const part_leaves *p, double share, int64_t target_nj)
 {
     double sum = 0;
@@ -61,7 +60,7 @@ static bool find_parts(pj_energies *j)
 {
     const pj_shares *shares = j->options->shares;
     if (j->leaf_part) return true;
-    j->leaf_part = pj_alloc(j->tree->leaf_count ? j->tree->leaf_count : 1, sizeof *j->leaf_part);
+    j->leaf_part = pj_arena_alloc(&j->arena, j->tree->leaf_count, sizeof *j->leaf_part);
     for (uint32_t i = 0; j->leaf_part && i < j->tree->leaf_count; i++)
         j->leaf_part[i] =
             (uint32_t)(pj_shares_at(shares, j->tree->leaves[i].begin_ns) - shares->parts);
@@ -75,8 +74,8 @@ pj_status pj_energy_scale(pj_energies *j, pj_rail_result *result, pj_error *err)
     int64_t given_nj = 0;
     uint32_t at = 0;
     if (!shares) return PJ_OK;
-    result->part_factor = pj_alloc(shares->count, sizeof *result->part_factor);
-    result->part_sd = pj_alloc(shares->count, sizeof *result->part_sd);
+    result->part_factor = pj_arena_alloc(&j->arena, shares->count, sizeof *result->part_factor);
+    result->part_sd = pj_arena_alloc(&j->arena, shares->count, sizeof *result->part_sd);
     if (!result->part_factor || !result->part_sd || !find_parts(j))
         return pj_fail_memory(err, "the shares of a run");
     for (uint32_t k = 0; k < shares->count; k++) {

@@ -33,7 +33,7 @@ enum { FIRST_DELAYS = 9, MOST_ROUNDS = 10, MOST_REFINED = 100 };
 static const double lengths[MOST_LENGTHS] = {0, 0.25, 0.5, 1, 10};
 
 typedef struct candidate {
-    int64_t shift_ns, window_ns;
+    pj_timing at; /* without a weight */
     double log_prior, log_weight;
     double width; /* of the delays that it represents, in ns; 0: only itself */
 } candidate;
@@ -48,10 +48,10 @@ typedef struct spread_of_delays {
 typedef struct search {
     const pj_energies *j;
     const pj_rail_result *result;
-    const pj_window *given;
-    size_t count;
-    pj_window *windows;
-    pj_leaf *leaves; /* consecutive leaves of one phase merged */
+    pj_arena arena;
+    size_t count;       /* of the result's windows that are used */
+    pj_window *windows; /* moved */
+    pj_leaf *leaves;
     size_t leaf_count;
     double idle_mw;
     pj_class_prior *priors; /* [class_count] */
@@ -66,45 +66,55 @@ static pj_class_prior idle_prior(const search *s)
     return isfinite(s->idle_mw) ? (pj_class_prior){0, fmax(sd, 1e-3)} : (pj_class_prior){NAN, NAN};
 }
 
-/* The leaves for the fit, consecutive ones of a phase merged; class: the phase. */
-static bool merge_leaves(search *s)
+/* Only idle time has a prior. */
+static void set_priors(search *s, uint32_t classes, uint32_t idle)
 {
-    const pj_energies *j = s->j;
-    const pj_tree *tree = j->tree;
-    size_t count = (size_t)tree->leaf_count + 2;
-    s->leaves = pj_alloc(count, sizeof *s->leaves);
-    if (!s->leaves) return false;
-    for (size_t i = 0; i < count; i++) {
-        pj_leaf leaf = j->leaves[i];
-        if (i == 0) leaf = (pj_leaf){tree->begin_ns - AROUND_NS, tree->begin_ns, leaf.class_, 0};
-        if (i + 1 == count)
-            leaf = (pj_leaf){tree->end_ns, tree->end_ns + AROUND_NS, leaf.class_, 0};
-        leaf.class_ = j->pool_phase[leaf.class_];
-        pj_leaf *last = s->leaf_count ? &s->leaves[s->leaf_count - 1] : NULL;
-        if (leaf.end_ns <= leaf.begin_ns) continue;
-        if (last && last->class_ == leaf.class_ && last->end_ns >= leaf.begin_ns) {
-            if (leaf.end_ns > last->end_ns) last->end_ns = leaf.end_ns;
-            continue;
-        }
-        s->leaves[s->leaf_count++] = leaf;
-    }
-    return true;
+    s->class_count = classes;
+    for (uint32_t c = 0; c < classes; c++) s->priors[c] = (pj_class_prior){NAN, NAN};
+    s->priors[idle] = idle_prior(s);
 }
 
-/* Moves the windows to the candidate's timing; their mean powers stay as read. */
-static void energy_timing_shift_windows(const search *s, const candidate *c)
+/* The leaves for the fit, with more time around the run. */
+static void copy_leaves(search *s)
 {
-    for (size_t i = 0; i < s->count; i++) {
-        const pj_window *from = &s->given[i];
-        pj_window *w = &s->windows[i];
-        double seconds = (double)(from->end_ns - from->begin_ns), longer = 1;
-        *w = *from;
-        w->end_ns -= c->shift_ns;
-        w->begin_ns -= c->shift_ns;
-        if (c->window_ns > 0) {
-            w->begin_ns = w->end_ns - c->window_ns;
-            longer = (double)c->window_ns / seconds;
-        }
+    const pj_tree *tree = s->j->tree;
+    s->leaf_count = (size_t)tree->leaf_count + 2;
+    memcpy(s->leaves, s->j->leaves, s->leaf_count * sizeof *s->leaves);
+    s->leaves[0].begin_ns = tree->begin_ns - AROUND_NS;
+    s->leaves[0].end_ns = tree->begin_ns;
+    s->leaves[s->leaf_count - 1].begin_ns = tree->end_ns;
+    s->leaves[s->leaf_count - 1].end_ns = tree->end_ns + AROUND_NS;
+}
+
+/* The same, consecutive ones of a phase merged; class: the phase. */
+static void merge_leaves(search *s)
+{
+    copy_leaves(s);
+    size_t count = s->leaf_count, used = 0;
+    for (size_t i = 0; i < count; i++) {
+        pj_leaf leaf = s->leaves[i];
+        pj_leaf *last = used ? &s->leaves[used - 1] : NULL;
+        leaf.class_ = s->j->pool_phase[leaf.class_];
+        if (leaf.end_ns <= leaf.begin_ns) continue;
+        if (!last || last->class_ != leaf.class_ || last->end_ns < leaf.begin_ns)
+            s->leaves[used++] = leaf;
+        else if (leaf.end_ns > last->end_ns)
+            last->end_ns = leaf.end_ns;
+    }
+    s->leaf_count = used;
+}
+
+void pj_energy_shift_windows(const pj_window *given, size_t count, const pj_timing *timing,
+                             pj_window *windows)
+{
+    for (size_t i = 0; i < count; i++) {
+        pj_window *w = &windows[i];
+        *w = given[i];
+        w->begin_ns -= timing->shift_ns;
+        w->end_ns -= timing->shift_ns;
+        if (timing->window_ns <= 0) continue;
+        double longer = (double)timing->window_ns / (double)(w->end_ns - w->begin_ns);
+        w->begin_ns = w->end_ns - timing->window_ns;
         w->energy_mj *= longer;
         w->sd_mj *= longer;
     }
@@ -116,7 +126,7 @@ static double evidence(const search *s, const candidate *c)
     pj_fit fit;
     double total_mj = 0, log_lengths = 0;
     int64_t begin = INT64_MAX, end = INT64_MIN;
-    energy_timing_shift_windows(s, c);
+    pj_energy_shift_windows(s->result->windows, s->count, &c->at, s->windows);
     for (size_t i = 0; i < s->count; i++) {
         const pj_window *w = &s->windows[i];
         if (w->begin_ns < begin) begin = w->begin_ns;
@@ -186,12 +196,13 @@ static void add_candidates(search *s, int64_t period, int64_t window)
         int64_t shift = earliest + i * step;
         double prior = shift == 0 ? sure : (1 - sure) / (double)steps;
         s->items[s->item_count++] =
-            (candidate){shift, window, log(prior * prior_of_window(rail, window)), 0, 0};
+            (candidate){{shift, window, 0}, log(prior * prior_of_window(rail, window)), 0, 0};
     }
 }
 
-static void list_candidates(search *s, int64_t period)
+static void list_candidates(search *s)
 {
+    int64_t period = s->result->period_ns;
     const pj_rail *rail = &s->j->d->rails[s->result->rail];
     double declared = rail->window_ns > 0 ? (double)rail->window_ns / (double)period : 1;
     /* each step of a counter is a period's */
@@ -220,97 +231,67 @@ static void energy_timing_weigh(search *s)
     energy_timing_normalise(s);
 }
 
-/* Mean and standard deviation of the delay given one window length, and the total weight. */
-static void energy_timing_sum_up(const search *s, int64_t window, double *weight, double *mean,
-                                 double *sd)
+/* Mean and standard deviation of the delay given the k-th window length, and the total weight. */
+static spread_of_delays energy_timing_sum_up(const search *s, int k)
 {
     double square = 0;
-    *weight = *mean = 0;
+    spread_of_delays d = {.window_ns = (int64_t)(lengths[k] * (double)s->result->period_ns)};
     for (size_t i = 0; i < s->item_count; i++) {
         const candidate *c = &s->items[i];
-        if (c->window_ns != window) continue;
-        double w = exp(c->log_weight), x = (double)c->shift_ns;
-        *weight += w;
-        *mean += w * x;
+        if (c->at.window_ns != d.window_ns) continue;
+        double w = exp(c->log_weight), x = (double)c->at.shift_ns;
+        d.weight += w;
+        d.mean += w * x;
         square += w * x * x;
     }
-    if (!(*weight > 0)) return;
-    *mean /= *weight;
-    *sd = sqrt(fmax(square / *weight - *mean * *mean, 0));
+    if (!(d.weight > 0)) return d;
+    d.mean /= d.weight;
+    d.sd = sqrt(fmax(square / d.weight - d.mean * d.mean, 0));
+    return d;
 }
 
-static uint32_t add_timing(pj_timing *timings, uint32_t count, double shift, int64_t window,
-                           double weight)
+static void add_timing(pj_timings *t, double shift, int64_t window, double weight)
 {
-    if (weight < LIGHTEST || count == PJ_MAX_TIMINGS) return count;
-    timings[count] = (pj_timing){(int64_t)shift, window, weight};
-    return count + 1;
+    if (weight >= LIGHTEST && t->count < PJ_MAX_TIMINGS)
+        t->all[t->count++] = (pj_timing){(int64_t)shift, window, weight};
 }
 
 /* The declared timing alone if it is practically certain; else the mean delay of every likely
  * window length, and for the likeliest one a standard deviation to both sides. */
-static uint32_t energy_timing_choose(const search *s, int64_t period, pj_timing *timings)
+static void energy_timing_choose(const search *s, pj_timings *t)
 {
-    double weights[MOST_LENGTHS], means[MOST_LENGTHS], sds[MOST_LENGTHS], declared = 0;
-    int best = 0;
-    uint32_t count = 0;
+    spread_of_delays found[MOST_LENGTHS], *best = found;
+    double declared = 0;
     for (size_t i = 0; i < s->item_count; i++)
-        if (s->items[i].shift_ns == 0 && s->items[i].window_ns == 0)
+        if (s->items[i].at.shift_ns == 0 && s->items[i].at.window_ns == 0)
             declared = exp(s->items[i].log_weight);
     for (int k = 0; k < MOST_LENGTHS; k++) {
-        energy_timing_sum_up(s, (int64_t)(lengths[k] * (double)period), &weights[k], &means[k],
-                             &sds[k]);
-        if (weights[k] > weights[best]) best = k;
+        found[k] = energy_timing_sum_up(s, k);
+        if (found[k].weight > best->weight) best = &found[k];
     }
+    t->count = 0;
     if (declared > 0.9) {
-        timings[0] = (pj_timing){0, 0, 1};
-        return 1;
+        add_timing(t, 0, 0, 1);
+        return;
     }
-    int64_t window = (int64_t)(lengths[best] * (double)period);
-    double sd = fmax(sds[best], (double)period / STEPS_A_PERIOD / 8);
-    bool keep = best == 0 && declared > 0.5; /* as declared, unless unlikely */
-    double middle = keep ? 0 : means[best];
-    count = add_timing(timings, count, middle, window, fmax(weights[best], LIGHTEST));
-    if (keep) sd = hypot(sd, means[best]);
-    count = add_timing(timings, count, middle + 1.22 * sd, window, weights[best] / 3);
-    count = add_timing(timings, count, middle - 1.22 * sd, window, weights[best] / 3);
+    double sd = fmax(best->sd, (double)s->result->period_ns / STEPS_A_PERIOD / 8);
+    bool keep = best == found && declared > 0.5; /* as declared, unless unlikely */
+    double middle = keep ? 0 : best->mean;
+    add_timing(t, middle, best->window_ns, fmax(best->weight, LIGHTEST));
+    if (keep) sd = hypot(sd, best->mean);
+    add_timing(t, middle + 1.22 * sd, best->window_ns, best->weight / 3);
+    add_timing(t, middle - 1.22 * sd, best->window_ns, best->weight / 3);
     for (int k = 0; k < MOST_LENGTHS; k++)
-        if (k != best)
-            count = add_timing(timings, count, means[k], (int64_t)(lengths[k] * (double)period),
-                               weights[k]);
-    return count;
+        if (&found[k] != best) add_timing(t, found[k].mean, found[k].window_ns, found[k].weight);
 }
 
 /* ---- refinement with all classes ---- */
-
-/* Where phases leave several timings possible, classes may decide: a component of many milliseconds
- * has edges too. */
-static bool use_classes(search *s, pj_energies *j)
-{
-    const pj_tree *tree = j->tree;
-    pj_class_prior *priors = pj_resize(s->priors, j->pool_count, sizeof *priors);
-    if (!priors) return false;
-    s->priors = priors;
-    s->class_count = j->pool_count;
-    for (uint32_t c = 0; c < j->pool_count; c++) s->priors[c] = (pj_class_prior){NAN, NAN};
-    s->priors[j->pool_of[tree->idle_class]] = idle_prior(s);
-    pj_free(s->leaves);
-    s->leaf_count = (size_t)tree->leaf_count + 2;
-    s->leaves = pj_alloc(s->leaf_count, sizeof *s->leaves);
-    if (!s->leaves) return false;
-    memcpy(s->leaves, j->leaves, s->leaf_count * sizeof *s->leaves);
-    s->leaves[0].begin_ns = tree->begin_ns - AROUND_NS;
-    s->leaves[0].end_ns = tree->begin_ns;
-    s->leaves[s->leaf_count - 1].begin_ns = tree->end_ns;
-    s->leaves[s->leaf_count - 1].end_ns = tree->end_ns + AROUND_NS;
-    return true;
-}
 
 /* Evaluates a delay that represents all those within `width`, or only itself if that is 0. */
 static void try_shift(search *s, double shift, double width, int64_t window, double density)
 {
     candidate *c = &s->items[s->item_count++];
-    *c = (candidate){(int64_t)shift, window, density, 0, width};
+    *c = (candidate){{(int64_t)shift, window, 0}, density, 0, width};
     c->log_weight = density + (width > 0 ? log(width) : 0) + evidence(s, c);
 }
 
@@ -324,8 +305,8 @@ static candidate *likeliest(search *s, size_t from, bool *lowest, bool *highest)
         if (!best || c->log_weight - log(c->width) > best->log_weight - log(best->width)) best = c;
     }
     for (size_t i = from; i < s->item_count; i++) {
-        if (s->items[i].shift_ns < best->shift_ns) *lowest = false;
-        if (s->items[i].shift_ns > best->shift_ns) *highest = false;
+        if (s->items[i].at.shift_ns < best->at.shift_ns) *lowest = false;
+        if (s->items[i].at.shift_ns > best->at.shift_ns) *highest = false;
     }
     return best;
 }
@@ -333,11 +314,11 @@ static candidate *likeliest(search *s, size_t from, bool *lowest, bool *highest)
 /* Replaces a delay by three that represent a third of its width each. */
 static void energy_timing_split(search *s, candidate *c, double density)
 {
-    double width = c->width / 3, middle = (double)c->shift_ns;
+    double width = c->width / 3, middle = (double)c->at.shift_ns;
     c->log_weight += log(width / c->width);
     c->width = width;
-    try_shift(s, middle - width, width, c->window_ns, density);
-    try_shift(s, middle + width, width, c->window_ns, density);
+    try_shift(s, middle - width, width, c->at.window_ns, density);
+    try_shift(s, middle + width, width, c->at.window_ns, density);
 }
 
 /* Weighs the delays that the phases leave possible for one window length: evenly spaced ones, so
@@ -355,7 +336,7 @@ static void weigh_delays(search *s, const spread_of_delays *given, double step, 
     for (int round = 0; round < MOST_ROUNDS; round++) {
         bool lowest, highest;
         candidate *best = likeliest(s, from, &lowest, &highest);
-        double at = (double)best->shift_ns, sum = 0;
+        double at = (double)best->at.shift_ns, sum = 0;
         for (size_t i = from; i < s->item_count; i++)
             sum += exp(s->items[i].log_weight - best->log_weight);
         double beyond = lowest ? at - width : highest ? at + width : NAN;
@@ -368,17 +349,21 @@ static void weigh_delays(search *s, const spread_of_delays *given, double step, 
     }
 }
 
-static uint32_t energy_timing_refine(search *s, pj_energies *j, int64_t period, pj_timing *timings,
-                                     uint32_t count)
+/* Where phases leave several timings possible, classes may decide: a component of many milliseconds
+ * has edges too. */
+static void energy_timing_refine(search *s, pj_timings *timings)
 {
+    const pj_energies *j = s->j;
     const pj_rail *rail = &j->d->rails[s->result->rail];
+    int64_t period = s->result->period_ns;
     spread_of_delays given[MOST_LENGTHS];
     int lengths_left = 0;
-    if (j->pool_count > MOST_REFINED || !use_classes(s, j)) return count;
+    if (j->pool_count > MOST_REFINED) return;
+    set_priors(s, j->pool_count, j->pool_of[j->tree->idle_class]);
+    copy_leaves(s);
     for (int k = 0; k < MOST_LENGTHS; k++) {
         spread_of_delays *d = &given[lengths_left];
-        *d = (spread_of_delays){.window_ns = (int64_t)(lengths[k] * (double)period)};
-        energy_timing_sum_up(s, d->window_ns, &d->weight, &d->mean, &d->sd);
+        *d = energy_timing_sum_up(s, k);
         d->least = -(double)rail->delay_ns;
         d->most = d->least + (double)longest_delay(rail, period, d->window_ns);
         if (d->weight >= LIGHTEST) lengths_left++;
@@ -392,7 +377,7 @@ static uint32_t energy_timing_refine(search *s, pj_energies *j, int64_t period, 
                      log_window + log(1 - sure));
     }
     energy_timing_normalise(s);
-    return energy_timing_choose(s, period, timings);
+    energy_timing_choose(s, timings);
 }
 
 /* Readings that hardly change have no edges to locate. Without this check, a machine with equal
@@ -429,22 +414,22 @@ static bool stands_out(const pj_window *windows, size_t count)
 }
 
 /* Clamps timings to the range of delays that were tried. */
-static void keep_within(const pj_rail *rail, pj_timing *timings, uint32_t count, int64_t period)
+static void keep_within(const pj_rail *rail, int64_t period, pj_timings *t)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        int64_t longest = longest_delay(rail, period, timings[i].window_ns);
-        if (timings[i].shift_ns > longest) timings[i].shift_ns = longest;
-        if (timings[i].shift_ns < -longest) timings[i].shift_ns = -longest;
+    for (uint32_t i = 0; i < t->count; i++) {
+        int64_t longest = longest_delay(rail, period, t->all[i].window_ns);
+        if (t->all[i].shift_ns > longest) t->all[i].shift_ns = longest;
+        if (t->all[i].shift_ns < -longest) t->all[i].shift_ns = -longest;
     }
 }
 
 /* Whether the readings agree on one window length. */
-static bool agree_on_window(const pj_timing *timings, uint32_t count)
+static bool agree_on_window(const pj_timings *t)
 {
     double alike = 0, sum = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        sum += timings[i].weight;
-        if (timings[i].window_ns == timings[0].window_ns) alike += timings[i].weight;
+    for (uint32_t i = 0; i < t->count; i++) {
+        sum += t->all[i].weight;
+        if (t->all[i].window_ns == t->all[0].window_ns) alike += t->all[i].weight;
     }
     return alike >= AGREED * sum;
 }
@@ -452,34 +437,33 @@ static bool agree_on_window(const pj_timing *timings, uint32_t count)
 static void end_search(search *s)
 {
     if (!s) return;
-    pj_free(s->windows);
-    pj_free(s->priors);
-    pj_free(s->leaves);
+    pj_arena_fini(&s->arena);
     pj_free(s);
 }
 
 /* Weighs every delay and window by phases; NULL: the readings do not determine it, or no memory. */
-static search *begin_search(const pj_energies *j, const pj_rail_result *result,
-                            const pj_window *windows, size_t count, int64_t period_ns)
+static search *begin_search(const pj_energies *j, const pj_rail_result *result)
 {
-    if (count < 2 || period_ns <= 0 || !has_edges(windows, count)) return NULL;
+    size_t count = result->window_count;
+    uint32_t classes = j->pool_count > PJ_PHASE_COUNT ? j->pool_count : PJ_PHASE_COUNT;
+    if (count < 2 || result->period_ns <= 0 || !has_edges(result->windows, count)) return NULL;
     search *s = pj_alloc(1, sizeof *s);
     if (!s) return NULL;
     *s = (search){.j = j,
                   .result = result,
-                  .given = windows,
                   .count = count < MOST_WINDOWS ? count : MOST_WINDOWS,
-                  .class_count = PJ_PHASE_COUNT,
                   .idle_mw = j->d->baseline_mw[result->rail]};
-    s->windows = pj_alloc(s->count, sizeof *s->windows);
-    s->priors = pj_alloc(PJ_PHASE_COUNT, sizeof *s->priors);
-    if (!s->windows || !s->priors || !merge_leaves(s)) {
+    pj_arena_init(&s->arena, 0);
+    s->windows = pj_arena_alloc(&s->arena, s->count, sizeof *s->windows);
+    s->priors = pj_arena_alloc(&s->arena, classes, sizeof *s->priors);
+    s->leaves = pj_arena_alloc(&s->arena, (size_t)j->tree->leaf_count + 2, sizeof *s->leaves);
+    if (!s->windows || !s->priors || !s->leaves) {
         end_search(s);
         return NULL;
     }
-    for (int p = 0; p < PJ_PHASE_COUNT; p++) s->priors[p] = (pj_class_prior){NAN, NAN};
-    s->priors[PJ_PHASE_IDLE] = idle_prior(s);
-    list_candidates(s, period_ns);
+    merge_leaves(s);
+    set_priors(s, PJ_PHASE_COUNT, PJ_PHASE_IDLE);
+    list_candidates(s);
     energy_timing_weigh(s);
     return s;
 }
@@ -491,31 +475,24 @@ static double energy_timing_doubt(const search *s)
     for (size_t i = 0; i < s->item_count; i++) {
         const candidate *c = &s->items[i];
         double likelihood = c->log_weight - c->log_prior;
-        if (c->shift_ns == 0 && c->window_ns == 0) declared = likelihood;
+        if (c->at.shift_ns == 0 && c->at.window_ns == 0) declared = likelihood;
         best = fmax(best, likelihood);
     }
     return best - declared;
 }
 
-uint32_t pj_energy_timings(pj_energies *j, const pj_rail_result *result, const pj_window *windows,
-                           size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS],
-                           bool *settled, double *log_against)
+void pj_energy_timings(pj_energies *j, const pj_rail_result *result, pj_timings *t)
 {
-    timings[0] = (pj_timing){0, 0, 1};
-    *log_against = 0;
     const pj_rail *rail = &j->d->rails[result->rail];
-    uint32_t chosen = 1;
-    *settled = pj_rail_is_model(rail) || result->counter || rail->lag_ns > 0 || j->options->trusted;
-    search *s = *settled ? NULL : begin_search(j, result, windows, count, period_ns);
-    if (s) {
-        chosen = energy_timing_choose(s, period_ns, timings);
-        if (chosen > 1 || timings[0].shift_ns || timings[0].window_ns)
-            chosen = energy_timing_refine(s, j, period_ns, timings, chosen);
-        *log_against = energy_timing_doubt(s);
-        keep_within(rail, timings, chosen, period_ns);
-        *settled =
-            (rail->window_ns > 0 || agree_on_window(timings, chosen)) && stands_out(windows, count);
-    }
+    *t = (pj_timings){.all = {{0, 0, 1}}, .count = 1};
+    t->settled = pj_rail_is_model(rail) || result->counter || rail->lag_ns > 0 || j->options->trusted;
+    search *s = t->settled ? NULL : begin_search(j, result);
+    if (!s) return;
+    energy_timing_choose(s, t);
+    if (t->count > 1 || t->all[0].shift_ns || t->all[0].window_ns) energy_timing_refine(s, t);
+    t->log_against = energy_timing_doubt(s);
+    keep_within(rail, result->period_ns, t);
+    t->settled = (rail->window_ns > 0 || agree_on_window(t)) &&
+                 stands_out(result->windows, result->window_count);
     end_search(s);
-    return chosen;
 }

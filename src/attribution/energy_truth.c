@@ -18,7 +18,7 @@ static bool is_simulated(const pj_energies *j, uint32_t rail)
 static bool plant_powers(pj_energies *j)
 {
     const pj_tree *tree = j->tree;
-    j->sim_mw = pj_alloc(tree->class_count, sizeof *j->sim_mw);
+    j->sim_mw = pj_arena_alloc(&j->arena, tree->class_count, sizeof *j->sim_mw);
     for (uint32_t c = 0; j->sim_mw && c < tree->class_count; c++)
         j->sim_mw[c] = tree->classes[c].phase == PJ_PHASE_IDLE
                            ? 0
@@ -95,9 +95,7 @@ static pj_status energy_truth_feed(const pj_energies *j, uint32_t rail, const pj
     return status;
 }
 
-/* Coarsens simulated readings to `--interval`, which made the rail's period longer than the
- * sensor's.
- */
+/* Coarsens simulated readings to the rail's period: `--interval`, if it is the longer one. */
 static pj_status feed_coarsened(const pj_energies *j, uint32_t rail, const pj_rail *sensor,
                                 const pj_reading *readings, size_t count, pj_error *err)
 {

@@ -32,6 +32,7 @@ typedef struct block_cache {
 } block_cache;
 
 typedef struct uncertainty_state {
+    pj_arena arena;
     pj_energies *joules;
     uint32_t begin, end; /* nodes */
     /* for one rail and set at a time */
@@ -44,10 +45,8 @@ typedef struct uncertainty_state {
     bool *member;                    /* [leaves] */
     uint32_t used_count;
     block_cache *cache; /* [rails][CACHED]: neighbouring nodes share blocks */
-    double *cached;     /* the arrays of `cache` */
     uint32_t *leaves;   /* of a node and all its descendants */
-    size_t leaf_count, leaf_capacity;
-    pj_status status;
+    size_t leaf_count;
 } uncertainty_state;
 
 /* A set's figures on one rail. */
@@ -57,49 +56,39 @@ typedef struct set_figure {
     double idle_gross, idle_net; /* 1 sigma due to idle power */
 } set_figure;
 
-/* ---- memory ---- */
-
 static bool energy_uncertainty_allocate(uncertainty_state *g, pj_energies *j)
 {
-    size_t blocks = 1, windows = 1, pools = j->pool_count + 1;
+    size_t blocks = 1, windows = 1, pools = j->pool_count, leaves = j->tree->leaf_count;
+    size_t caches = (size_t)j->result_count * CACHED;
     for (uint32_t i = 0; i < j->result_count; i++) {
         if (j->results[i].blocks.count > blocks) blocks = j->results[i].blocks.count;
         if (j->results[i].window_count > windows) windows = j->results[i].window_count;
     }
     *g = (uncertainty_state){.joules = j};
+    pj_arena_init(&g->arena, 0);
     struct {
         double **array;
         size_t count;
     } arrays[] = {{&g->net_mj, blocks},     {&g->time_s, blocks}, {&g->squares, blocks},
                   {&g->f, blocks},          {&g->moment, blocks}, {&g->scratch, blocks},
                   {&g->influence, windows}, {&g->times, pools},   {&g->moved, pools}};
-    bool ok = (g->used = pj_alloc(pools, sizeof *g->used)) != NULL;
-    ok &= (g->touched = pj_alloc(blocks, sizeof *g->touched)) != NULL;
+    bool ok = true;
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-        ok &= (*arrays[i].array = pj_alloc(arrays[i].count, sizeof(double))) != NULL;
-    ok &= (g->member = pj_alloc((size_t)j->tree->leaf_count + 1, sizeof *g->member)) != NULL;
-    size_t caches = (size_t)j->result_count * CACHED;
-    g->cache = pj_alloc(caches + 1, sizeof *g->cache);
-    g->cached = pj_alloc(caches * 2 * pools + 1, sizeof *g->cached);
-    ok &= g->cache && g->cached;
-    for (size_t i = 0; ok && i < caches; i++)
+        ok &=
+            (*arrays[i].array = pj_arena_alloc(&g->arena, arrays[i].count, sizeof(double))) != NULL;
+    g->used = pj_arena_alloc(&g->arena, pools, sizeof *g->used);
+    g->touched = pj_arena_alloc(&g->arena, blocks, sizeof *g->touched);
+    g->member = pj_arena_alloc(&g->arena, leaves, sizeof *g->member);
+    g->leaves = pj_arena_alloc(&g->arena, leaves, sizeof *g->leaves);
+    g->cache = pj_arena_alloc(&g->arena, caches, sizeof *g->cache);
+    double *cached = pj_arena_alloc(&g->arena, caches * 2 * pools, sizeof *cached);
+    if (!ok || !g->used || !g->touched || !g->member || !g->leaves || !g->cache || !cached)
+        return false;
+    for (size_t i = 0; i < caches; i++)
         g->cache[i] = (block_cache){.block = SIZE_MAX,
-                                    .times = g->cached + 2 * i * pools,
-                                    .moved = g->cached + (2 * i + 1) * pools};
-    return ok;
-}
-
-static void energy_uncertainty_release(uncertainty_state *g)
-{
-    double *const arrays[] = {g->net_mj,  g->time_s,    g->squares, g->f,    g->moment,
-                              g->scratch, g->influence, g->times,   g->moved};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) pj_free(arrays[i]);
-    pj_free(g->cached);
-    pj_free(g->cache);
-    pj_free(g->used);
-    pj_free(g->touched);
-    pj_free(g->member);
-    pj_free(g->leaves);
+                                    .times = cached + 2 * i * pools,
+                                    .moved = cached + (2 * i + 1) * pools};
+    return true;
 }
 
 /* ---- class powers ---- */
@@ -363,17 +352,8 @@ static void energy_uncertainty_measure(uncertainty_state *g, uint32_t rail, cons
 
 typedef struct total {
     double random_var, bias_gross, bias_net;
-    uint32_t groups;
     double gain_gross[PJ_MAX_RAILS], gain_net[PJ_MAX_RAILS]; /* by group */
 } total;
-
-static void begin_total(total *t, uint32_t groups)
-{
-    t->random_var = t->bias_gross = t->bias_net = 0;
-    t->groups = groups;
-    memset(t->gain_gross, 0, groups * sizeof *t->gain_gross);
-    memset(t->gain_net, 0, groups * sizeof *t->gain_net);
-}
 
 static void add_figure(total *t, const pj_rail_result *result, const set_figure *f)
 {
@@ -386,46 +366,41 @@ static void add_figure(total *t, const pj_rail_result *result, const set_figure 
     t->gain_net[result->gain_group] += result->gain_sd * f->net_mj;
 }
 
-static void energy_uncertainty_sum_up(const total *t, pj_sd *gross, pj_sd *net)
+/* On one rail (index of its result), or over all of them. */
+static void measure_set(uncertainty_state *g, const uint32_t *leaves, size_t count, int result,
+                        pj_sd *gross, pj_sd *net)
 {
+    const pj_energies *j = g->joules;
+    total t = {.random_var = 0};
     double gain_gross = 0, gain_net = 0;
-    for (uint32_t r = 0; r < t->groups; r++) {
-        gain_gross += t->gain_gross[r] * t->gain_gross[r];
-        gain_net += t->gain_net[r] * t->gain_net[r];
+    for (uint32_t r = 0; r < j->result_count; r++) {
+        set_figure figure;
+        if (result != PJ_ALL_RAILS && (uint32_t)result != r) continue;
+        energy_uncertainty_measure(g, r, leaves, count, &figure);
+        add_figure(&t, &j->results[r], &figure);
     }
-    float random = (float)sqrt(t->random_var);
-    *gross = (pj_sd){random, (float)t->bias_gross, (float)sqrt(gain_gross)};
-    *net = (pj_sd){random, (float)t->bias_net, (float)sqrt(gain_net)};
+    for (uint32_t r = 0; r < j->result_count; r++) {
+        gain_gross += t.gain_gross[r] * t.gain_gross[r];
+        gain_net += t.gain_net[r] * t.gain_net[r];
+    }
+    float random = (float)sqrt(t.random_var);
+    *gross = (pj_sd){random, (float)t.bias_gross, (float)sqrt(gain_gross)};
+    *net = (pj_sd){random, (float)t.bias_net, (float)sqrt(gain_net)};
 }
 
 /* ---- nodes ---- */
 
-static bool take_leaf(uncertainty_state *g, uint32_t leaf)
-{
-    if (g->leaf_count == g->leaf_capacity) {
-        size_t more = g->leaf_capacity ? 2 * g->leaf_capacity : 1024;
-        uint32_t *bigger = pj_resize(g->leaves, more, sizeof *bigger);
-        if (!bigger) return false;
-        g->leaves = bigger;
-        g->leaf_capacity = more;
-    }
-    g->leaves[g->leaf_count++] = leaf;
-    return true;
-}
-
 /* Collects the leaves of node `index` and its descendants, as far as they are charged to an
  * enclosing span of kind `outer`. */
-static bool energy_uncertainty_collect(uncertainty_state *g, uint32_t index, uint8_t outer)
+static void energy_uncertainty_collect(uncertainty_state *g, uint32_t index, uint8_t outer)
 {
     const pj_energies *j = g->joules;
     const pj_tree *tree = j->tree;
-    for (uint32_t k = j->leaf_begin[index]; k < j->leaf_begin[index + 1]; k++)
-        if (!take_leaf(g, j->leaf_of[k])) return false;
+    for (uint32_t k = j->by_node.begin[index]; k < j->by_node.begin[index + 1]; k++)
+        g->leaves[g->leaf_count++] = j->by_node.items[k];
     for (uint32_t k = tree->child_begin[index]; k < tree->child_begin[index + 1]; k++)
-        if ((!tree->nested || !pj_tree_stands_apart(outer, tree->nodes[tree->children[k]].kind)) &&
-            !energy_uncertainty_collect(g, tree->children[k], outer))
-            return false;
-    return true;
+        if (!tree->nested || !pj_tree_stands_apart(outer, tree->nodes[tree->children[k]].kind))
+            energy_uncertainty_collect(g, tree->children[k], outer);
 }
 
 pj_method pj_energy_method(const pj_energies *j, uint8_t kind, int64_t ns)
@@ -449,41 +424,14 @@ static void *energy_uncertainty_judge(void *context)
         const pj_node *node = &j->tree->nodes[i];
         pj_energy *e = pj_energy_of(j, i);
         if (e->gross_nj == PJ_NJ_UNKNOWN) continue;
-        total sum;
-        set_figure figure;
-        begin_total(&sum, j->result_count);
         g->leaf_count = 0;
-        if (!energy_uncertainty_collect(g, i, node->kind)) {
-            g->status = PJ_E_NO_MEMORY;
-            return NULL;
-        }
-        for (uint32_t r = 0; r < j->result_count; r++) {
-            energy_uncertainty_measure(g, r, g->leaves, g->leaf_count, &figure);
-            add_figure(&sum, &j->results[r], &figure);
-        }
-        energy_uncertainty_sum_up(&sum, &e->sd, &e->net_sd);
+        energy_uncertainty_collect(g, i, node->kind);
+        measure_set(g, g->leaves, g->leaf_count, PJ_ALL_RAILS, &e->sd, &e->net_sd);
         e->sd_mj = (float)pj_sd_total(&e->sd);
         e->net_sd_mj = (float)pj_sd_total(&e->net_sd);
         e->method = (uint8_t)pj_energy_method(j, node->kind, node->end_ns - node->begin_ns);
     }
     return NULL;
-}
-
-static bool group_leaves(pj_energies *j)
-{
-    const pj_tree *tree = j->tree;
-    j->leaf_begin = pj_alloc((size_t)tree->node_count + 2, sizeof *j->leaf_begin);
-    j->leaf_of = pj_alloc(tree->leaf_count, sizeof *j->leaf_of);
-    if (!j->leaf_begin || !j->leaf_of) return false;
-    uint32_t *at = j->leaf_begin + 1, sum = 0;
-    for (uint32_t i = 0; i < tree->leaf_count; i++) at[tree->leaves[i].node]++;
-    for (uint32_t i = 0; i < tree->node_count; i++) {
-        uint32_t count = at[i];
-        at[i] = sum;
-        sum += count;
-    }
-    for (uint32_t i = 0; i < tree->leaf_count; i++) j->leaf_of[at[tree->leaves[i].node]++] = i;
-    return true;
 }
 
 pj_status pj_energy_check_total(pj_energies *j, pj_error *err)
@@ -495,7 +443,9 @@ pj_status pj_energy_check_total(pj_energies *j, pj_error *err)
     ok &= energy_uncertainty_allocate(&second, j);
     first.end = second.begin = middle;
     second.end = nodes;
-    if (ok && group_leaves(j)) {
+    ok = ok && pj_group(&j->tree->leaves->node, sizeof *j->tree->leaves, 0, j->tree->leaf_count,
+                        nodes, &j->arena, &j->by_node);
+    if (ok) {
         bool beside =
             middle < nodes &&
             pj_thread_start(&thread, "pj-judge", energy_uncertainty_judge, &second, NULL) == PJ_OK;
@@ -504,12 +454,9 @@ pj_status pj_energy_check_total(pj_energies *j, pj_error *err)
             pthread_join(thread, NULL);
         else
             energy_uncertainty_judge(&second);
-        ok = first.status == PJ_OK && second.status == PJ_OK;
-    } else {
-        ok = false;
     }
-    energy_uncertainty_release(&first);
-    energy_uncertainty_release(&second);
+    pj_arena_fini(&first.arena);
+    pj_arena_fini(&second.arena);
     return ok ? PJ_OK : pj_fail_memory(err, "the uncertainties of a run");
 }
 
@@ -517,16 +464,8 @@ pj_status pj_energy_check_leaves(pj_energies *j, const uint32_t *leaves, size_t 
                                  pj_sd *gross, pj_sd *net, pj_error *err)
 {
     uncertainty_state g;
-    total sum;
-    set_figure figure;
     bool ok = energy_uncertainty_allocate(&g, j);
-    begin_total(&sum, j->result_count);
-    for (uint32_t r = 0; ok && r < j->result_count; r++) {
-        if (result != PJ_ALL_RAILS && (uint32_t)result != r) continue;
-        energy_uncertainty_measure(&g, r, leaves, count, &figure);
-        add_figure(&sum, &j->results[r], &figure);
-    }
-    energy_uncertainty_sum_up(&sum, gross, net);
-    energy_uncertainty_release(&g);
+    if (ok) measure_set(&g, leaves, count, result, gross, net);
+    pj_arena_fini(&g.arena);
     return ok ? PJ_OK : pj_fail_memory(err, "the uncertainties of a run");
 }

@@ -31,7 +31,6 @@ struct pj_ledger_entry {
     double prompt_work, cached, output;
     work_step *steps; /* the first one is the begin */
     size_t step_count, step_capacity;
-    size_t cursor; /* cache: result of the last look-up */
     int64_t *t_ns;
     double *mj; /* [point][rail] */
     size_t point_count, point_capacity, thinning;
@@ -45,16 +44,11 @@ struct pj_ledger_entry {
 };
 
 struct pj_ledger {
+    pj_ledger_options o; /* with the rule that is applied; `rails` and `idle_mw` are copied: */
     pj_rail rails[PJ_MAX_RAILS];
     double idle_mw[PJ_MAX_RAILS];
     bool in_total[PJ_MAX_RAILS];
     pj_curve *curves[PJ_MAX_RAILS];
-    uint32_t rail_count;
-    pj_batch_rule rule;
-    bool keeps_all;
-    pj_ledger_take *take; /* NULL: entries are requests, else their weights are declared */
-    void *context;
-    double weight_bytes, context_bytes;
     pj_ledger_entry *entries;
     int64_t settled_ns; /* everything before it is divided */
     double divided_mj;
@@ -68,17 +62,14 @@ pj_ledger *pj_ledger_new(const pj_ledger_options *o)
 {
     pj_ledger *l = pj_alloc(1, sizeof *l);
     if (!l) return NULL;
-    l->rail_count = o->rail_count;
+    l->o = *o;
+    l->o.rails = l->rails;
+    l->o.idle_mw = l->idle_mw;
     l->settled_ns = INT64_MIN;
     l->prefill_rate = USUAL_PREFILL / 1e9;
-    l->weight_bytes = o->weight_bytes;
-    l->context_bytes = o->context_bytes;
-    l->keeps_all = o->keeps_all;
-    l->take = o->take;
-    l->context = o->context;
-    bool has_shape = o->weight_bytes > 0 && o->context_bytes > 0;
-    l->rule = o->rule == PJ_BATCH_BYTES && !has_shape ? PJ_BATCH_TOKENS : o->rule;
-    for (uint32_t r = 0; r < l->rail_count; r++) {
+    if (o->rule == PJ_BATCH_BYTES && !(o->weight_bytes > 0 && o->context_bytes > 0))
+        l->o.rule = PJ_BATCH_TOKENS;
+    for (uint32_t r = 0; r < l->o.rail_count; r++) {
         l->rails[r] = o->rails[r];
         l->idle_mw[r] = o->idle_mw ? o->idle_mw[r] : NAN;
         l->in_total[r] = pj_rail_in_column(o->rails, o->rail_count, r, PJ_RAIL_TOTAL);
@@ -88,7 +79,7 @@ pj_ledger *pj_ledger_new(const pj_ledger_options *o)
             return NULL;
         }
     }
-    pj_curves_link(l->curves, o->rails, l->rail_count);
+    pj_curves_link(l->curves, o->rails, o->rail_count);
     return l;
 }
 
@@ -107,18 +98,18 @@ void pj_ledger_free(pj_ledger *l)
         next = e->next;
         free_entry(e);
     }
-    for (uint32_t r = 0; r < l->rail_count; r++) pj_curve_free(l->curves[r]);
+    for (uint32_t r = 0; r < l->o.rail_count; r++) pj_curve_free(l->curves[r]);
     pj_free(l);
 }
 
 pj_batch_rule pj_ledger_rule(const pj_ledger *l)
 {
-    return l->rule;
+    return l->o.rule;
 }
 
 pj_status pj_ledger_read(pj_ledger *l, const pj_reading *reading, pj_error *err)
 {
-    if (reading->rail >= l->rail_count) return PJ_OK;
+    if (reading->rail >= l->o.rail_count) return PJ_OK;
     return pj_curve_add(l->curves[reading->rail], reading, err);
 }
 
@@ -126,7 +117,7 @@ pj_status pj_ledger_read(pj_ledger *l, const pj_reading *reading, pj_error *err)
 static int64_t ledger_known_until(const pj_ledger *l, const bool *rails, const bool *also)
 {
     int64_t known = INT64_MAX;
-    for (uint32_t r = 0; r < l->rail_count; r++) {
+    for (uint32_t r = 0; r < l->o.rail_count; r++) {
         int64_t begin_ns, end_ns;
         if ((rails && !rails[r]) || (also && !also[r])) continue;
         if (!pj_curve_span(l->curves[r], &begin_ns, &end_ns)) return INT64_MIN;
@@ -151,7 +142,7 @@ void pj_ledger_machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns, pj_
     bool any = false;
     double gain = 0;
     *sum = (pj_curve_energy){.known_share = 1};
-    for (uint32_t r = 0; r < l->rail_count; r++) {
+    for (uint32_t r = 0; r < l->o.rail_count; r++) {
         pj_curve_energy one;
         if (!l->in_total[r]) continue;
         pj_curve_query(l->curves[r], begin_ns, end_ns, &one);
@@ -234,7 +225,7 @@ pj_ledger_entry *pj_ledger_enter(pj_ledger *l, int64_t begin_ns, double prompt_g
     e->thinning = 1;
     e->figure = first_figure(l, e->begin_ns);
     /* Time before the first request is not attributed. */
-    if (l->settled_ns == INT64_MIN || (!l->entries && !l->take)) l->settled_ns = e->begin_ns;
+    if (l->settled_ns == INT64_MIN || (!l->entries && !l->o.take)) l->settled_ns = e->begin_ns;
     e->next = l->entries;
     l->entries = e;
     return e;
@@ -280,8 +271,7 @@ void pj_ledger_drop(pj_ledger *l, pj_ledger_entry *entry)
         }
 }
 
-/* Beyond its last step an open request is extrapolated at its own rate, its prefill at that of
- * others. */
+/* Beyond its last step an open request goes on at its own rate, its prefill at that of others. */
 static double work_beyond(const pj_ledger *l, const pj_ledger_entry *e, int64_t t_ns)
 {
     const work_step *last = &e->steps[e->step_count - 1];
@@ -293,16 +283,11 @@ static double work_beyond(const pj_ledger *l, const pj_ledger_entry *e, int64_t 
     return last->work + fmin(1, ns * rate); /* at most one token is in progress */
 }
 
-/* The last step at or before a time, which lies between the first and the last step. Starts at the
- * previous result, because look-ups mostly advance. */
+/* The last step at or before a time, which lies between the first and the last step. */
 static size_t step_before(const pj_ledger_entry *e, int64_t t_ns)
 {
-    enum { NEAR = 4 };
     const work_step *s = e->steps;
     size_t low = 0, high = e->step_count - 1; /* s[low] <= t < s[high] */
-    if (e->cursor < high && s[e->cursor].t_ns <= t_ns) low = e->cursor;
-    for (size_t i = 0; i < NEAR; i++, low++)
-        if (s[low + 1].t_ns > t_ns) return low;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
         if (s[middle].t_ns <= t_ns)
@@ -313,13 +298,12 @@ static size_t step_before(const pj_ledger_entry *e, int64_t t_ns)
     return low;
 }
 
-static double work_at(const pj_ledger *l, pj_ledger_entry *e, int64_t t_ns)
+static double work_at(const pj_ledger *l, const pj_ledger_entry *e, int64_t t_ns)
 {
     const work_step *s = e->steps;
     if (t_ns <= s[0].t_ns) return 0;
     if (t_ns >= s[e->step_count - 1].t_ns) return work_beyond(l, e, t_ns);
     size_t i = step_before(e, t_ns);
-    e->cursor = i;
     double part = (double)(t_ns - s[i].t_ns) / (double)(s[i + 1].t_ns - s[i].t_ns);
     return s[i].work + part * (s[i + 1].work - s[i].work);
 }
@@ -367,7 +351,7 @@ static int64_t next_edge(const pj_ledger *l, int64_t from_ns, int64_t until_ns, 
         if (e->begin_ns > from_ns && e->begin_ns < edge) edge = e->begin_ns;
         if (e->first_ns > from_ns && e->first_ns < edge) edge = e->first_ns;
         if (e->end_ns > from_ns && e->end_ns < edge) edge = e->end_ns;
-        if (l->take && ledger_next_weighing(e, from_ns) < edge)
+        if (l->o.take && ledger_next_weighing(e, from_ns) < edge)
             edge = ledger_next_weighing(e, from_ns);
     }
     return edge;
@@ -385,13 +369,13 @@ static void weigh_contexts(const pj_ledger *l, cell *c)
         c->context_weights += e->context_weight;
         if (e->weight > steps) steps = e->weight;
     }
-    double contexts = c->context_weights * l->context_bytes;
-    if (contexts > 0) c->context_part = contexts / (contexts + steps * l->weight_bytes);
+    double contexts = c->context_weights * l->o.context_bytes;
+    if (contexts > 0) c->context_part = contexts / (contexts + steps * l->o.weight_bytes);
 }
 
-static double ledger_weight_of(const pj_ledger *l, pj_ledger_entry *e, const cell *c)
+static double ledger_weight_of(const pj_ledger *l, const pj_ledger_entry *e, const cell *c)
 {
-    if (l->take) return ledger_declared_weight(e, c->begin_ns);
+    if (l->o.take) return ledger_declared_weight(e, c->begin_ns);
     double after = work_at(l, e, c->end_ns), before = work_at(l, e, c->begin_ns);
     return fmax(0, after - before);
 }
@@ -406,13 +390,13 @@ static void ledger_weigh(const pj_ledger *l, cell *c)
         c->weights += e->weight;
         if (is_decoding(e, c)) c->decoding += e->weight;
     }
-    if (l->rule == PJ_BATCH_BYTES && c->decoding > 0) weigh_contexts(l, c);
+    if (l->o.rule == PJ_BATCH_BYTES && c->decoding > 0) weigh_contexts(l, c);
 }
 
 /* An entry's fraction of the energy above idle. */
 static double ledger_part_of(const pj_ledger *l, const pj_ledger_entry *e, const cell *c)
 {
-    if (l->rule == PJ_BATCH_EQUAL || !(c->weights > 0)) return 1.0 / c->live;
+    if (l->o.rule == PJ_BATCH_EQUAL || !(c->weights > 0)) return 1.0 / c->live;
     if (!is_decoding(e, c) || !(c->context_part > 0)) return e->weight / c->weights;
     double of_decode = (1 - c->context_part) * e->weight / c->decoding +
                        c->context_part * e->context_weight / c->context_weights;
@@ -435,7 +419,7 @@ static double rail_part(const pj_ledger *l, const pj_ledger_entry *e, const cell
                         double energy_mj, double *idle_mj)
 {
     double part = ledger_part_of(l, e, c), idle = ledger_idle_of(l, rail, energy_mj, c);
-    bool equally = l->rule == PJ_BATCH_BYTES;
+    bool equally = l->o.rule == PJ_BATCH_BYTES;
     *idle_mj = idle * (equally ? 1.0 / c->live : part);
     return equally ? (energy_mj - idle) * part + *idle_mj : energy_mj * part;
 }
@@ -481,8 +465,8 @@ static bool settle_entry(pj_ledger *l, pj_ledger_entry *e, const cell *c, const 
 {
     static const double zero[PJ_MAX_RAILS];
     double values[PJ_MAX_RAILS], total = 0;
-    if (e->point_count == 0 && !add_point(e, l->rail_count, c->begin_ns, zero)) return false;
-    for (uint32_t r = 0; r < l->rail_count; r++) {
+    if (e->point_count == 0 && !add_point(e, l->o.rail_count, c->begin_ns, zero)) return false;
+    for (uint32_t r = 0; r < l->o.rail_count; r++) {
         double idle, mj = rail_part(l, e, c, r, energy_mj[r], &idle);
         values[r] = NAN;
         if (l->in_total[r]) total += mj;
@@ -496,16 +480,16 @@ static bool settle_entry(pj_ledger *l, pj_ledger_entry *e, const cell *c, const 
     }
     e->shared |= c->live > 1;
     if (!is_decoding(e, c)) e->input_mj += total;
-    return add_point(e, l->rail_count, c->end_ns, values);
+    return add_point(e, l->o.rail_count, c->end_ns, values);
 }
 
 static bool settle_cell(pj_ledger *l, cell *c)
 {
     double energy_mj[PJ_MAX_RAILS], total = 0;
     ledger_weigh(l, c);
-    if (l->take) l->take(l->context, c);
-    if (l->take || !c->live) return true;
-    for (uint32_t r = 0; r < l->rail_count; r++) {
+    if (l->o.take) l->o.take(l->o.context, c);
+    if (l->o.take || !c->live) return true;
+    for (uint32_t r = 0; r < l->o.rail_count; r++) {
         energy_mj[r] = pj_curve_energy_mj(l->curves[r], c->begin_ns, c->end_ns);
         if (l->in_total[r]) total += energy_mj[r];
     }
@@ -521,11 +505,11 @@ static bool settle_cell(pj_ledger *l, cell *c)
 /* Curves are kept as far back as a request reaches, and some time before. */
 static void forget_old(pj_ledger *l)
 {
-    int64_t oldest = l->settled_ns, keep_ns = l->take ? KEEP_DECLARED_NS : KEEP_NS;
-    if (l->keeps_all) return;
-    for (const pj_ledger_entry *e = l->entries; e && !l->take; e = e->next)
+    int64_t oldest = l->settled_ns, keep_ns = l->o.take ? KEEP_DECLARED_NS : KEEP_NS;
+    if (l->o.keeps_all) return;
+    for (const pj_ledger_entry *e = l->entries; e && !l->o.take; e = e->next)
         if (e->begin_ns < oldest) oldest = e->begin_ns;
-    for (uint32_t r = 0; r < l->rail_count; r++)
+    for (uint32_t r = 0; r < l->o.rail_count; r++)
         pj_curve_forget(l->curves[r], oldest - keep_ns - 2 * l->rails[r].window_ns);
 }
 
@@ -553,8 +537,8 @@ int64_t pj_ledger_certain_ns(const pj_ledger *l)
 
 pj_status pj_ledger_settle(pj_ledger *l, int64_t until_ns, pj_error *err)
 {
-    int64_t width_ns = l->take ? LONGEST_CELL_NS : CELL_NS;
-    int64_t last_edge_ns = l->take ? INT64_MAX : until_ns;
+    int64_t width_ns = l->o.take ? LONGEST_CELL_NS : CELL_NS;
+    int64_t last_edge_ns = l->o.take ? INT64_MAX : until_ns;
     bool ok = true;
     if (l->settled_ns == INT64_MIN || until_ns <= l->settled_ns) return PJ_OK;
     while (ok && l->settled_ns < until_ns) {
@@ -579,7 +563,7 @@ static double taken(const pj_ledger *l, const pj_ledger_entry *e)
 {
     double sum = 0;
     bool any = false;
-    for (uint32_t r = 0; r < l->rail_count; r++) {
+    for (uint32_t r = 0; r < l->o.rail_count; r++) {
         if (!l->in_total[r]) continue;
         sum += e->taken_mj[r];
         any = true;
@@ -612,7 +596,7 @@ static void estimate_cell(pj_ledger *l, cell *c, bool is_recent)
     double total = 0;
     ledger_weigh(l, c);
     if (!c->live) return;
-    for (uint32_t r = 0; r < l->rail_count; r++)
+    for (uint32_t r = 0; r < l->o.rail_count; r++)
         if (l->in_total[r]) total += pj_curve_energy_mj(l->curves[r], c->begin_ns, c->end_ns);
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
         if (!ledger_is_live(e, c)) continue;
@@ -650,7 +634,7 @@ static void estimate_known(pj_ledger *l, int64_t known_ns)
 /* Adds an entry's energy in the settled part of the last second. */
 static void add_settled_recent(const pj_ledger *l, pj_ledger_entry *e, int64_t known_ns)
 {
-    size_t low = 0, last = e->point_count ? e->point_count - 1 : 0, rails = l->rail_count;
+    size_t low = 0, last = e->point_count ? e->point_count - 1 : 0, rails = l->o.rail_count;
     for (size_t high = last; low < high;) {
         size_t middle = low + (high - low) / 2;
         if (e->t_ns[middle] < known_ns - RATE_NS)
@@ -743,5 +727,5 @@ pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns)
 
 pj_ledger_series pj_ledger_series_of(const pj_ledger *l, const pj_ledger_entry *e)
 {
-    return (pj_ledger_series){e->t_ns, e->mj, e->point_count, l->rail_count};
+    return (pj_ledger_series){e->t_ns, e->mj, e->point_count, l->o.rail_count};
 }

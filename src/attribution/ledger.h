@@ -108,8 +108,7 @@ typedef struct pj_ledger_figure {
     bool shared;      /* other requests were in flight at the same time */
 } pj_ledger_figure;
 pj_ledger_figure pj_ledger_of(const pj_ledger *ledger, const pj_ledger_entry *entry);
-/* Extrapolates an estimate to a later time at its rate; until the first token the growth counts as
- * input. */
+/* Extrapolates an estimate at its rate; until the first token the growth counts as input. */
 pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns);
 
 /* The energy of a settled entry per rail, cumulative from its begin: points in order of time, the

@@ -76,9 +76,10 @@ pj_status pj_shares_read(const pj_tree *tree, pj_shares *s, pj_error *err)
     for (size_t i = 0; i < count; i++) {
         const pj_share_record *r = &all[i].record;
         s->rule = (pj_share_rule)r->rule;
-        if (r->begin_ns > until_ns)
+        if (r->begin_ns > until_ns) {
             add_part(s, tree, (pj_share_part){until_ns, r->begin_ns, share, NULL, 0});
-        if (r->begin_ns > until_ns) until_ns = r->begin_ns;
+            until_ns = r->begin_ns;
+        }
         share = r->share;
         if (!r->end_ns) continue;
         add_part(s, tree,

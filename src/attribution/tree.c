@@ -3,7 +3,6 @@
 
 #include "trace/run_json.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +11,6 @@ enum { NONE = -1, MAX_LANES = 65536, MAX_OPEN = 16, MAX_NESTING = 40 };
 /* Shorter gaps are the recorder's own time between two spans; they are added to the preceding span
  * instead of becoming leaves. */
 enum { LEAST_GAP_NS = 500 };
-
-/* ---- growing arrays ---- */
 
 static bool tree_grow(void **array, uint32_t *capacity, uint32_t count, size_t size)
 {
@@ -75,6 +72,11 @@ static lane_state *tree_lane_of(reading_state *r, uint32_t number)
     return &r->lanes[number];
 }
 
+static const pj_span *span_of(const pj_node *node) /* not of one that is synthesised */
+{
+    return (const pj_span *)node->record->payload;
+}
+
 static uint32_t serial_of(const pj_record *record)
 {
     return ((const pj_span *)record->payload)->serial;
@@ -85,7 +87,7 @@ static bool tree_adopt(reading_state *r, lane_state *lane, uint32_t node, uint32
 {
     while (lane->pending_count) {
         uint32_t child = lane->pending[lane->pending_count - 1];
-        if ((int32_t)(serial_of(r->tree->nodes[child].record) - serial) <= 0) break;
+        if ((int32_t)(span_of(&r->tree->nodes[child])->serial - serial) <= 0) break;
         r->tree->nodes[child].parent = node;
         lane->pending_count--;
     }
@@ -159,14 +161,11 @@ static bool take_name(reading_state *r, const pj_record *record)
     if (bytes < 4) return true;
     memcpy(&id, record->payload, 4);
     if (id == 0 || id > 65535) return true;
-    if (id >= r->name_capacity) {
-        uint32_t capacity = r->name_capacity ? r->name_capacity * 2 : 256;
-        while (capacity <= id) capacity *= 2;
-        const char **names = pj_resize(tree->names, capacity, sizeof *names);
-        if (!names) return false;
-        memset(names + r->name_capacity, 0, (capacity - r->name_capacity) * sizeof *names);
-        tree->names = names;
-        r->name_capacity = capacity;
+    while (id >= r->name_capacity) {
+        uint32_t before = r->name_capacity;
+        if (!tree_grow((void **)&tree->names, &r->name_capacity, before, sizeof *tree->names))
+            return false;
+        memset(tree->names + before, 0, (r->name_capacity - before) * sizeof *tree->names);
     }
     if (tree->name_count < id) tree->name_count = id;
     tree->names[id] = pj_arena_strndup(r->arena, (const char *)record->payload + 4, bytes - 4);
@@ -252,8 +251,7 @@ static bool close_open(reading_state *r)
 
 /* ---- placing by context ---- */
 
-/* Open-addressing hash of nodes by (kind, phase, token, layer, id); equal keys chain to the earlier
- * node. */
+/* Hash of nodes by (kind, phase, token, layer, id); equal keys chain to the earlier node. */
 typedef struct location_map {
     uint32_t *slots, *earlier;
     uint32_t mask;
@@ -266,7 +264,7 @@ typedef struct location {
 static location location_of(const pj_tree *tree, uint32_t index)
 {
     const pj_node *node = &tree->nodes[index];
-    const pj_span *span = (const pj_span *)node->record->payload;
+    const pj_span *span = span_of(node);
     location p = {node->kind, node->phase, NONE, NONE, (int32_t)node->id};
     if (node->kind > PJ_SPAN_TOKEN) p.token = span->token;
     if (node->kind > PJ_SPAN_LAYER) p.layer = span->layer;
@@ -295,7 +293,7 @@ static bool make_places(const pj_tree *tree, location_map *map)
     map->mask = capacity - 1;
     if (!map->slots || !map->earlier) return false;
     for (uint32_t i = 1; i < tree->node_count; i++) {
-        const pj_span *span = (const pj_span *)tree->nodes[i].record->payload;
+        const pj_span *span = span_of(&tree->nodes[i]);
         if (tree->nodes[i].kind == PJ_SPAN_OPERATION || span->flags & PJ_SPAN_DEVICE) continue;
         location p = location_of(tree, i);
         uint32_t *slot = find_location(tree, map, &p);
@@ -317,32 +315,32 @@ static uint32_t tree_look_up(const pj_tree *tree, const location_map *map, locat
 static uint32_t parent_by_context(const pj_tree *tree, const location_map *map, uint32_t index)
 {
     const pj_node *node = &tree->nodes[index];
-    const pj_span *s = (const pj_span *)node->record->payload;
-    uint32_t found = 0;
-    if (!found && node->kind > PJ_SPAN_COMPONENT && s->component)
-        found = tree_look_up(
-            tree, map, (location){PJ_SPAN_COMPONENT, s->phase, s->token, s->layer, s->component},
-            node->begin_ns);
-    if (!found && node->kind > PJ_SPAN_LAYER && s->layer >= 0)
-        found =
-            tree_look_up(tree, map, (location){PJ_SPAN_LAYER, s->phase, s->token, NONE, s->layer},
-                         node->begin_ns);
-    if (!found && s->section && node->kind > PJ_SPAN_SECTION)
-        found =
-            tree_look_up(tree, map, (location){PJ_SPAN_SECTION, s->phase, NONE, NONE, s->section},
-                         node->begin_ns);
-    /* A section inside a token is the narrower of the two, unless it is inside another token. */
-    if (found && tree->nodes[found].kind == PJ_SPAN_SECTION &&
-        ((const pj_span *)tree->nodes[found].record->payload)->token >= 0 &&
-        ((const pj_span *)tree->nodes[found].record->payload)->token != s->token)
-        found = 0;
-    if (!found && node->kind != PJ_SPAN_TOKEN && s->token >= 0)
-        found = tree_look_up(tree, map, (location){PJ_SPAN_TOKEN, s->phase, NONE, NONE, s->token},
-                             node->begin_ns);
-    if (!found)
-        found = tree_look_up(tree, map, (location){PJ_SPAN_PHASE, s->phase, NONE, NONE, s->phase},
-                             node->begin_ns);
-    return found == index ? 0 : found;
+    const pj_span *s = span_of(node);
+    int32_t component = (int32_t)s->component, section = (int32_t)s->section;
+    const struct {
+        bool applies;
+        location at;
+    } outer[] = {
+        {node->kind > PJ_SPAN_COMPONENT && component,
+         {PJ_SPAN_COMPONENT, s->phase, s->token, s->layer, component}},
+        {node->kind > PJ_SPAN_LAYER && s->layer >= 0,
+         {PJ_SPAN_LAYER, s->phase, s->token, NONE, s->layer}},
+        {node->kind > PJ_SPAN_SECTION && section, {PJ_SPAN_SECTION, s->phase, NONE, NONE, section}},
+        {node->kind != PJ_SPAN_TOKEN && s->token >= 0,
+         {PJ_SPAN_TOKEN, s->phase, NONE, NONE, s->token}},
+        {true, {PJ_SPAN_PHASE, s->phase, NONE, NONE, s->phase}},
+    };
+    for (size_t i = 0; i < sizeof outer / sizeof *outer; i++) {
+        if (!outer[i].applies) continue;
+        uint32_t found = tree_look_up(tree, map, outer[i].at, node->begin_ns);
+        if (!found) continue;
+        /* A section in a token is the narrower of the two, unless it is in another token. */
+        const pj_span *around = span_of(&tree->nodes[found]);
+        if (around->kind == PJ_SPAN_SECTION && around->token >= 0 && around->token != s->token)
+            continue;
+        return found == index ? 0 : found;
+    }
+    return 0;
 }
 
 /* Finds parents for host spans that stayed pending and for device spans. */
@@ -377,30 +375,78 @@ static void cut_long_chains(pj_tree *tree)
 
 /* ---- spans that a client left out ---- */
 
+/* A span that node lacks around it. */
+typedef struct missing {
+    pj_span_kind kind; /* PJ_SPAN_KIND_COUNT: none */
+    uint32_t id;
+    bool alone; /* around this node only */
+} missing;
+
+static const missing nothing = {.kind = PJ_SPAN_KIND_COUNT};
+
+/* The layer of a component or operation that names one without being in a layer's span. */
+static missing lacks_layer(const pj_tree *tree, uint32_t index)
+{
+    const pj_node *node = &tree->nodes[index];
+    uint8_t outer = tree->nodes[node->parent].kind;
+    if (node->kind <= PJ_SPAN_LAYER || !node->record) return nothing;
+    if (node->parent && outer >= PJ_SPAN_LAYER && outer < PJ_SPAN_KIND_COUNT) return nothing;
+    int32_t layer = span_of(node)->layer;
+    return layer >= 0 ? (missing){PJ_SPAN_LAYER, (uint32_t)layer, false} : nothing;
+}
+
+/* The component of an operation, the token of a layer. */
+static missing lacks_owner(const pj_tree *tree, uint32_t index)
+{
+    const pj_node *node = &tree->nodes[index];
+    if (node->kind == PJ_SPAN_OPERATION &&
+        pj_tree_ancestor(tree, index, PJ_SPAN_COMPONENT) == UINT32_MAX)
+        return (missing){PJ_SPAN_COMPONENT, node->id, true};
+    if (node->kind == PJ_SPAN_LAYER && pj_tree_ancestor(tree, index, PJ_SPAN_TOKEN) == UINT32_MAX)
+        return (missing){PJ_SPAN_TOKEN, 0, false};
+    return nothing;
+}
+
+/* The section of a component that is in no layer, section or token. */
+static missing lacks_section(const pj_tree *tree, uint32_t index)
+{
+    if (tree->nodes[index].kind != PJ_SPAN_COMPONENT) return nothing;
+    uint32_t at = tree->nodes[index].parent;
+    while (at &&
+           (tree->nodes[at].kind == PJ_SPAN_COMPONENT || tree->nodes[at].kind == PJ_SPAN_OPERATION))
+        at = tree->nodes[at].parent;
+    bool bare = at == 0 || tree->nodes[at].kind == PJ_SPAN_PHASE;
+    return bare ? (missing){PJ_SPAN_SECTION, 0, false} : nothing;
+}
+
+static missing lacks_phase(const pj_tree *tree, uint32_t index)
+{
+    const pj_node *node = &tree->nodes[index];
+    if (node->parent != 0 || node->kind == PJ_SPAN_PHASE) return nothing;
+    return (missing){PJ_SPAN_PHASE, node->phase, false};
+}
+
 /* Synthesised spans by parent: the one that its last child was put into, 0 when that child needed
  * none. Consecutive children share a synthesised span; it never extends over a recorded sibling. */
 typedef struct made_up {
     uint32_t *last; /* [nodes at the start] */
     uint32_t nodes;
-    bool any; /* some entry of `last` is set */
 } made_up;
 
-static bool tree_make_up(pj_tree *tree, made_up *m, uint32_t index, pj_span_kind kind, uint32_t id,
-                         bool alone)
+static bool tree_make_up(pj_tree *tree, made_up *m, uint32_t index, missing what)
 {
     uint32_t parent = tree->nodes[index].parent;
-    uint32_t around = !alone && parent < m->nodes ? m->last[parent] : 0;
-    if (!around || tree->nodes[around].kind != kind || tree->nodes[around].id != id) {
+    uint32_t around = !what.alone && parent < m->nodes ? m->last[parent] : 0;
+    if (!around || tree->nodes[around].kind != what.kind || tree->nodes[around].id != what.id) {
         pj_node *node = tree_add_node(tree);
         if (!node) return false;
         around = tree->node_count - 1;
         *node = tree->nodes[index];
         node->record = NULL;
-        node->kind = (uint8_t)kind;
-        node->id = id;
+        node->kind = (uint8_t)what.kind;
+        node->id = what.id;
         node->text = UINT32_MAX;
         if (parent < m->nodes) m->last[parent] = around;
-        m->any = true;
     }
     pj_node *wrap = &tree->nodes[around], *node = &tree->nodes[index];
     if (wrap->begin_ns > node->begin_ns) wrap->begin_ns = node->begin_ns;
@@ -409,38 +455,21 @@ static bool tree_make_up(pj_tree *tree, made_up *m, uint32_t index, pj_span_kind
     return true;
 }
 
-/* The kind of parent that node `index` lacks; PJ_SPAN_KIND_COUNT: none. */
-static pj_span_kind tree_lacks(const pj_tree *tree, uint32_t index)
+/* Synthesises what the nodes so far lack. Where they lack nothing the memory is never touched. */
+static bool tree_supply(pj_tree *tree, made_up *m, missing (*lacks)(const pj_tree *, uint32_t))
 {
-    const pj_node *node = &tree->nodes[index];
-    if (node->kind == PJ_SPAN_OPERATION &&
-        pj_tree_ancestor(tree, index, PJ_SPAN_COMPONENT) == UINT32_MAX)
-        return PJ_SPAN_COMPONENT;
-    if (node->kind == PJ_SPAN_LAYER && pj_tree_ancestor(tree, index, PJ_SPAN_TOKEN) == UINT32_MAX)
-        return PJ_SPAN_TOKEN;
-    return PJ_SPAN_KIND_COUNT;
-}
-
-/* The layer index of a component or operation without an enclosing layer span; -1: none. */
-static int32_t named_layer(const pj_tree *tree, uint32_t index)
-{
-    const pj_node *node = &tree->nodes[index];
-    if (node->kind <= PJ_SPAN_LAYER || !node->record) return NONE;
-    if (node->parent && tree->nodes[node->parent].kind >= PJ_SPAN_LAYER &&
-        tree->nodes[node->parent].kind < PJ_SPAN_KIND_COUNT)
-        return NONE;
-    return ((const pj_span *)node->record->payload)->layer;
-}
-
-/* Not enclosed by a layer, section or token. */
-static bool is_bare_component(const pj_tree *tree, uint32_t index)
-{
-    if (tree->nodes[index].kind != PJ_SPAN_COMPONENT) return false;
-    uint32_t at = tree->nodes[index].parent;
-    while (at &&
-           (tree->nodes[at].kind == PJ_SPAN_COMPONENT || tree->nodes[at].kind == PJ_SPAN_OPERATION))
-        at = tree->nodes[at].parent;
-    return at == 0 || tree->nodes[at].kind == PJ_SPAN_PHASE;
+    uint32_t nodes = tree->node_count;
+    for (uint32_t i = 1; i < nodes; i++) {
+        missing what = lacks(tree, i);
+        uint32_t parent = tree->nodes[i].parent;
+        if (what.kind == PJ_SPAN_KIND_COUNT) {
+            if (parent < m->nodes && m->last[parent]) m->last[parent] = 0;
+        } else if (!tree_make_up(tree, m, i, what)) {
+            return false;
+        }
+    }
+    if (tree->node_count > nodes) memset(m->last, 0, m->nodes * sizeof *m->last);
+    return true;
 }
 
 /* A token in a section may be inside another token: rare, so it is counted as nested. */
@@ -450,56 +479,13 @@ static bool is_nested(const pj_tree *tree, uint32_t index)
     return pj_tree_stands_apart(outer, kind) || (kind == PJ_SPAN_TOKEN && outer == PJ_SPAN_SECTION);
 }
 
-/* Most runs lack nothing: nothing is written and the memory is never touched. */
-static void stands_by_itself(made_up *m, uint32_t parent)
-{
-    if (parent < m->nodes && m->last[parent]) m->last[parent] = 0;
-}
-
-static void forget_made_up(made_up *m)
-{
-    if (m->any) memset(m->last, 0, m->nodes * sizeof *m->last);
-    m->any = false;
-}
-
 /* Everything must be in a phase, a layer in a token, an operation in a component, a component in a
  * token or a section: parents that a client did not open, or that were lost, are synthesised. */
 static bool tree_complete(pj_tree *tree)
 {
-    made_up m = {pj_alloc(tree->node_count, sizeof *m.last), tree->node_count, false};
-    bool ok = m.last != NULL;
-    for (uint32_t i = 1; ok && i < m.nodes; i++) {
-        int32_t layer = named_layer(tree, i);
-        if (layer >= 0)
-            ok = tree_make_up(tree, &m, i, PJ_SPAN_LAYER, (uint32_t)layer, false);
-        else
-            stands_by_itself(&m, tree->nodes[i].parent);
-    }
-    if (ok) forget_made_up(&m);
-    for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
-        pj_span_kind missing = tree_lacks(tree, i);
-        if (missing == PJ_SPAN_KIND_COUNT)
-            stands_by_itself(&m, tree->nodes[i].parent);
-        else
-            ok = tree_make_up(tree, &m, i, missing,
-                              missing == PJ_SPAN_COMPONENT ? tree->nodes[i].id : 0,
-                              missing == PJ_SPAN_COMPONENT);
-    }
-    if (ok) forget_made_up(&m);
-    for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
-        if (is_bare_component(tree, i))
-            ok = tree_make_up(tree, &m, i, PJ_SPAN_SECTION, 0, false);
-        else
-            stands_by_itself(&m, tree->nodes[i].parent);
-    }
-    if (ok) forget_made_up(&m);
-    for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
-        if (tree->nodes[i].parent != 0) continue;
-        if (tree->nodes[i].kind == PJ_SPAN_PHASE)
-            m.last[0] = 0;
-        else
-            ok = tree_make_up(tree, &m, i, PJ_SPAN_PHASE, tree->nodes[i].phase, false);
-    }
+    made_up m = {pj_alloc(tree->node_count, sizeof *m.last), tree->node_count};
+    bool ok = m.last && tree_supply(tree, &m, lacks_layer) && tree_supply(tree, &m, lacks_owner) &&
+              tree_supply(tree, &m, lacks_section) && tree_supply(tree, &m, lacks_phase);
     pj_free(m.last);
     for (uint32_t i = 1; ok && i < tree->node_count && !tree->nested; i++)
         tree->nested = is_nested(tree, i);
@@ -517,21 +503,36 @@ static int tree_by_begin(const void *a, const void *b)
                                       : (*(const uint32_t *)a < *(const uint32_t *)b ? -1 : 1);
 }
 
+static uint32_t key_of(const uint32_t *key, size_t stride, uint32_t item)
+{
+    return *(const uint32_t *)(const void *)((const char *)key + item * stride);
+}
+
+bool pj_group(const uint32_t *key, size_t stride, uint32_t first, uint32_t count, uint32_t keys,
+              pj_arena *arena, pj_groups *g)
+{
+    g->begin = pj_arena_alloc(arena, (size_t)keys + 2, sizeof *g->begin);
+    g->items = pj_arena_alloc(arena, count, sizeof *g->items);
+    if (!g->begin || !g->items) return false;
+    uint32_t *at = g->begin + 1; /* counts, then begins, then ends: the next key's begin */
+    for (uint32_t i = first; i < count; i++) at[key_of(key, stride, i)]++;
+    for (uint32_t k = 0, sum = 0; k < keys; k++) {
+        uint32_t own = at[k];
+        at[k] = sum;
+        sum += own;
+    }
+    for (uint32_t i = first; i < count; i++) g->items[at[key_of(key, stride, i)]++] = i;
+    return true;
+}
+
 static bool group_children(pj_tree *tree)
 {
     uint32_t n = tree->node_count;
-    tree->child_begin = pj_alloc((size_t)n + 2, sizeof *tree->child_begin);
-    tree->children = pj_alloc(n, sizeof *tree->children);
-    if (!tree->child_begin || !tree->children) return false;
-    uint32_t *at = tree->child_begin + 1; /* counts, then fill positions, then ends */
-    for (uint32_t i = 1; i < n; i++) at[tree->nodes[i].parent]++;
-    for (uint32_t i = 0, sum = 0; i < n; i++) {
-        uint32_t count = at[i];
-        at[i] = sum;
-        sum += count;
-    }
-    for (uint32_t i = 1; i < n; i++) tree->children[at[tree->nodes[i].parent]++] = i;
-    /* Now child_begin[p + 1] is the end of p, so child_begin[p] its begin. */
+    pj_groups g;
+    if (!pj_group(&tree->nodes->parent, sizeof *tree->nodes, 1, n, n, &tree->arena, &g))
+        return false;
+    tree->child_begin = g.begin;
+    tree->children = g.items;
     for (uint32_t p = 0; p < n; p++) {
         uint32_t begin = tree->child_begin[p], end = tree->child_begin[p + 1];
         bool sorted = true;
@@ -567,11 +568,6 @@ static uint32_t tree_class_of(pj_tree *tree, uint8_t phase, uint32_t component, 
         return UINT32_MAX;
     tree->classes[tree->class_count] = (pj_tree_class){component, operation, phase, NAN, NAN};
     return tree->class_count++;
-}
-
-static void tree_add_work(double *sum, float value)
-{
-    if (!isnan(value)) *sum = (isnan(*sum) ? 0 : *sum) + (double)value;
 }
 
 /* Class of a span without children. Sections and coarser spans use the section's name. */
@@ -633,8 +629,9 @@ static bool tree_add_leaves(pj_tree *tree, uint32_t index)
         uint32_t class_ = class_of_leaf(tree, index);
         pj_span_view view;
         if (class_ != UINT32_MAX && node.record && pj_span_view_get(node.record, &view)) {
-            tree_add_work(&tree->classes[class_].flops, view.span->flops);
-            tree_add_work(&tree->classes[class_].bytes, view.span->bytes);
+            pj_tree_class *c = &tree->classes[class_];
+            c->flops = pj_add_known(c->flops, (double)view.span->flops);
+            c->bytes = pj_add_known(c->bytes, (double)view.span->bytes);
         }
         return tree_add_leaf(tree, node.begin_ns, node.end_ns, index, class_);
     }
@@ -763,8 +760,7 @@ void pj_tree_fini(pj_tree *tree)
     pj_free(tree->names);
     pj_free(tree->nodes);
     pj_free(tree->texts);
-    pj_free(tree->children);
-    pj_free(tree->child_begin);
+    pj_arena_fini(&tree->arena);
     if (tree->leaves) pj_free(tree->leaves - 1);
     pj_free(tree->classes);
     pj_free(tree->notes);

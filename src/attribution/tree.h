@@ -14,6 +14,8 @@
 #include "trace/run_data.h"
 #include "trace/spool.h"
 
+#include <math.h>
+
 enum { PJ_NODE_ROOT = PJ_SPAN_KIND_COUNT, PJ_RECENT_CLASSES = 256 };
 
 /* Times of a spool are within [0, PJ_LATEST_NS): differences do not overflow. */
@@ -51,6 +53,7 @@ typedef struct pj_tree {
     uint32_t node_count, node_capacity;
     pj_tree_text *texts;
     uint32_t text_count, text_capacity;
+    pj_arena arena;        /* of the next two */
     uint32_t *children;    /* node indices grouped by parent, in time order */
     uint32_t *child_begin; /* [node_count + 1] into children */
     /* Sorted by begin, with one free slot before and one after, for the time around the run. */
@@ -71,6 +74,16 @@ typedef struct pj_tree {
     bool ended;                      /* the spool has an END record */
     pj_run_status status;
 } pj_tree;
+
+/* Items by a key: those of key k are items[begin[k]] to items[begin[k + 1] - 1], ascending. */
+typedef struct pj_groups {
+    uint32_t *begin, *items;
+} pj_groups;
+
+/* Groups the items `first` to `count` - 1 by their keys, all below `keys`. `key` is that of item 0;
+ * each further one lies `stride` bytes on. False: out of memory. */
+bool pj_group(const uint32_t *key, size_t stride, uint32_t first, uint32_t count, uint32_t keys,
+              pj_arena *arena, pj_groups *groups);
 
 /* Reads the whole spool: all spans into nodes. Names go to `arena`. */
 pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, pj_error *err);
@@ -96,6 +109,10 @@ static inline bool pj_tree_stands_apart(uint8_t outer, uint8_t inner)
 }
 /* The nearest ancestor of that kind, UINT32_MAX: none. */
 uint32_t pj_tree_ancestor(const pj_tree *tree, uint32_t node, pj_span_kind kind);
+static inline double pj_add_known(double sum, double value) /* NAN: unknown, or nothing so far */
+{
+    return isnan(value) ? sum : isnan(sum) ? value : sum + value;
+}
 static inline const char *pj_tree_name(const pj_tree *tree, uint32_t id)
 {
     return id > 0 && id <= tree->name_count && tree->names[id] ? tree->names[id] : "unnamed";

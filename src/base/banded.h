@@ -1,5 +1,5 @@
-/* Symmetric positive definite matrices with few bands: band[i * (bands + 1) + j] is the entry of row
- * i and column i - j. */
+/* Symmetric positive definite matrices with few bands: band[i * (bands + 1) + j] is the entry of
+ * row i and column i - j. */
 #ifndef PJ_BASE_BANDED_H
 #define PJ_BASE_BANDED_H
 

@@ -107,44 +107,41 @@ static bool fits_float(float magnitude, uint64_t *k, int *p)
     return false;
 }
 
-size_t pj_decimal_double(double value, char *text)
+/* The text of a value: as k / 10^p if that is exact, else by printf with the fewest of `least` to
+ * `most` digits that read back equal. */
+static size_t put_shortest(double value, bool exact, uint64_t k, int p, int least, int most,
+                           char *text)
 {
-    double magnitude = fabs(value);
-    char *at = text;
-    if (signbit(value)) *at++ = '-';
-    uint64_t k;
-    int p;
-    if (magnitude == 0) return (size_t)(at - text) + pj_decimal_uint(0, at);
-    if (fits_double(magnitude, &k, &p)) {
+    size_t sign = signbit(value) != 0;
+    if (sign) *text = '-';
+    if (value == 0) return sign + pj_decimal_uint(0, text + sign);
+    if (exact) {
         p = strip_zeros(&k, p);
-        return (size_t)(at - text) + put_scaled(k, p, at);
+        return sign + put_scaled(k, p, text + sign);
     }
     int n = 0;
-    for (int digits = 15; digits <= 17; digits++) {
+    for (int digits = least; digits <= most; digits++) {
         n = snprintf(text, PJ_DECIMAL_BYTES, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
+        bool equal = most > 9 ? strtod(text, NULL) == value : strtof(text, NULL) == (float)value;
+        if (equal) break;
     }
     return (size_t)n;
 }
 
+size_t pj_decimal_double(double value, char *text)
+{
+    uint64_t k = 0;
+    int p = 0;
+    bool exact = value != 0 && fits_double(fabs(value), &k, &p);
+    return put_shortest(value, exact, k, p, 15, 17, text);
+}
+
 size_t pj_decimal_float(float value, char *text)
 {
-    float magnitude = fabsf(value);
-    char *at = text;
-    if (signbit(value)) *at++ = '-';
-    uint64_t k;
-    int p;
-    if (magnitude == 0) return (size_t)(at - text) + pj_decimal_uint(0, at);
-    if (fits_float(magnitude, &k, &p)) {
-        p = strip_zeros(&k, p);
-        return (size_t)(at - text) + put_scaled(k, p, at);
-    }
-    int n = 0;
-    for (int digits = 6; digits <= 9; digits++) {
-        n = snprintf(text, PJ_DECIMAL_BYTES, "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value) break;
-    }
-    return (size_t)n;
+    uint64_t k = 0;
+    int p = 0;
+    bool exact = value != 0 && fits_float(fabsf(value), &k, &p);
+    return put_shortest((double)value, exact, k, p, 6, 9, text);
 }
 
 int pj_decimals_for(double half_width)

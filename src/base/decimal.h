@@ -20,4 +20,13 @@ size_t pj_decimal_uint(uint64_t value, char *text);
  * are printed: 1 for 2.3, 4 for 0.0021, 0 for 23. At most 6; 3 if it is unknown. */
 int pj_decimals_for(double half_width);
 
+/* The value of a hexadecimal digit; -1: it is none. */
+static inline int pj_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
 #endif

@@ -177,6 +177,14 @@ pj_status pj_path_user_data(char *out, size_t bytes, pj_error *err)
     return PJ_OK;
 }
 
+pj_status pj_path_user_file(const char *name, char *out, size_t bytes, pj_error *err)
+{
+    char folder[PATH_MAX];
+    pj_status status = pj_path_user_data(folder, sizeof folder, err);
+    if (status != PJ_OK || pj_path_join(out, bytes, folder, name)) return status;
+    return pj_fail(err, PJ_E_INVALID, "the path of the user's data folder is too long");
+}
+
 void pj_file_limit_raise(uint64_t wanted)
 {
     struct rlimit files;

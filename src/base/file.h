@@ -31,6 +31,8 @@ const char *pj_path_name(const char *path); /* after the last slash; static or b
 /* perjoule's data folder of this user: $XDG_DATA_HOME/perjoule, ~/.local/share/perjoule, or on
  * macOS ~/Library/Application Support/perjoule. Not created. */
 pj_status pj_path_user_data(char *out, size_t bytes, pj_error *err);
+/* The path of a file in it. */
+pj_status pj_path_user_file(const char *name, char *out, size_t bytes, pj_error *err);
 
 /* Raises the limit of open files up to `wanted` (best effort): a shell's default of 1024 is meant
  * for programs that use select(). */

@@ -41,6 +41,30 @@ bool pj_json_finish(pj_json *json)
     return !json->failed && json->depth == 0;
 }
 
+void pj_json_open(pj_json *json, size_t max_bytes)
+{
+    pj_json_init(json, &json->own);
+    pj_buffer_init(&json->own, max_bytes);
+}
+
+const char *pj_json_whole(pj_json *json)
+{
+    return pj_json_finish(json) ? pj_buffer_get(json->buffer) : NULL;
+}
+
+void pj_json_close(pj_json *json)
+{
+    pj_buffer_fini(&json->own);
+}
+
+const char *pj_json_keep(pj_json *json, pj_arena *arena)
+{
+    const char *text = pj_json_whole(json);
+    if (text) text = pj_arena_strndup(arena, text, json->own.length);
+    pj_json_close(json);
+    return text;
+}
+
 static void before_value(pj_json *json)
 {
     if (json->after_key) {

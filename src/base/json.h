@@ -6,6 +6,7 @@
 #define PJ_BASE_JSON_H
 
 #include "base/buffer.h"
+#include "base/memory.h"
 
 enum { PJ_JSON_MAX_DEPTH = 64 };
 
@@ -19,12 +20,20 @@ typedef struct pj_json {
     bool failed;
     bool after_key;
     bool has_items[PJ_JSON_MAX_DEPTH];
+    pj_buffer own; /* of pj_json_open */
 } pj_json;
 
 void pj_json_init(pj_json *json, pj_buffer *target);
 /* `block` is scratch of the caller's; it is flushed whenever it holds 32 kB, and by finish. */
 void pj_json_init_stream(pj_json *json, pj_buffer *block, pj_json_write_fn *write, void *context);
 bool pj_json_finish(pj_json *json); /* flushes; false when anything failed */
+
+/* A writer with a buffer of its own, of at most `max_bytes`; it may not be copied. */
+void pj_json_open(pj_json *json, size_t max_bytes);
+const char *pj_json_whole(pj_json *json); /* the whole text; NULL when anything failed */
+void pj_json_close(pj_json *json);        /* frees the text; may run twice */
+/* Copies the text into the arena and closes the writer; NULL when anything failed. */
+const char *pj_json_keep(pj_json *json, pj_arena *arena);
 
 void pj_json_object_begin(pj_json *json);
 void pj_json_object_end(pj_json *json);

@@ -56,6 +56,15 @@ void *pj_resize(void *block, size_t count, size_t size)
     return use_huge_pages(realloc(block, bytes ? bytes : 1), bytes);
 }
 
+void *pj_grow(void *items, size_t count, size_t *capacity, size_t size)
+{
+    if (count < *capacity) return items;
+    size_t more = *capacity ? 2 * *capacity : 16;
+    void *grown = pj_resize(items, more, size);
+    if (grown) *capacity = more;
+    return grown;
+}
+
 void *pj_alloc_aligned(size_t alignment, size_t count, size_t size)
 {
     size_t bytes;
@@ -127,6 +136,16 @@ void *pj_arena_alloc(pj_arena *arena, size_t count, size_t size)
     chunk->used += rounded;
     arena->used_bytes += rounded;
     return block;
+}
+
+void *pj_arena_more(pj_arena *arena, void *array, uint32_t count, size_t size)
+{
+    enum { FIRST = 64 };
+    bool is_full = count == 0 || (count >= FIRST && (count & (count - 1)) == 0);
+    if (!is_full) return array;
+    void *more = pj_arena_alloc(arena, count ? 2 * (size_t)count : FIRST, size);
+    if (more && count) memcpy(more, array, count * size);
+    return more;
 }
 
 char *pj_arena_strndup(pj_arena *arena, const char *text, size_t bytes)

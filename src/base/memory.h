@@ -13,6 +13,9 @@ void *pj_alloc(size_t count, size_t size);
 void *pj_resize(void *block, size_t count, size_t size);
 /* Zeroed, at a multiple of `alignment` (a power of two, at least sizeof(void *)). */
 void *pj_alloc_aligned(size_t alignment, size_t count, size_t size);
+/* Room for item number `count` of an array that grows by doubling, at least 16 items: the array,
+ * which may have moved; NULL when out of memory, the old one then stays valid. */
+void *pj_grow(void *items, size_t count, size_t *capacity, size_t size);
 void pj_free(void *block); /* NULL is allowed; frees blocks of all three */
 char *pj_strdup(const char *text);
 char *pj_strndup(const char *text, size_t bytes);
@@ -47,6 +50,9 @@ typedef struct pj_arena {
 
 void pj_arena_init(pj_arena *arena, size_t limit_bytes);          /* allocates nothing yet */
 void *pj_arena_alloc(pj_arena *arena, size_t count, size_t size); /* zeroed, aligned to 16 */
+/* An array in the arena with `count` elements and room for one more: copies it where it is full,
+ * to twice its size, so that only such arrays as this has made may be given. */
+void *pj_arena_more(pj_arena *arena, void *array, uint32_t count, size_t size);
 char *pj_arena_strndup(pj_arena *arena, const char *text, size_t bytes);
 void pj_arena_fini(pj_arena *arena); /* may run twice */
 

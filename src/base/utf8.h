@@ -29,6 +29,14 @@ static inline size_t pj_utf8_next(const char *text, size_t bytes, uint32_t *code
     return n;
 }
 
+/* The same, where an invalid byte counts as the character U+FFFD; 0 at the end only. */
+static inline size_t pj_utf8_step(const char *text, size_t bytes, uint32_t *code_point)
+{
+    *code_point = 0xfffd;
+    size_t used = pj_utf8_next(text, bytes, code_point);
+    return used || bytes == 0 ? used : 1;
+}
+
 /* Writes 1 to 4 bytes, returns how many. */
 static inline size_t pj_utf8_put(uint32_t c, char out[4])
 {
@@ -52,6 +60,14 @@ static inline size_t pj_utf8_put(uint32_t c, char out[4])
     out[2] = (char)(0x80 | (c >> 6 & 0x3f));
     out[3] = (char)(0x80 | (c & 0x3f));
     return 4;
+}
+
+/* How much of the text is kept if at most `most` bytes are: no character is cut. */
+static inline size_t pj_utf8_cut(const char *text, size_t bytes, size_t most)
+{
+    size_t n = bytes < most ? bytes : most;
+    while (n && n < bytes && ((unsigned char)text[n] & 0xc0) == 0x80) n--;
+    return n;
 }
 
 static inline bool pj_utf8_valid(const char *text, size_t bytes)

@@ -2,34 +2,27 @@
 #include "cli/attach_client.h"
 
 #include "attach/client.h"
-#include "base/clock.h"
-#include "base/file.h"
 #include "base/memory.h"
-#include "base/random.h"
 #include "cli/attach_report.h"
-#include "cli/run_report.h"
+#include "cli/inputs.h"
+#include "cli/interrupt.h"
+#include "cli/stored.h"
 #include "cli/terminal.h"
-#include "insight/insight.h"
 #include "requests/requests.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_PROMPT_BYTES = 15 << 20, MAX_PROMPTS = 100000 };
-
-typedef struct prompt {
-    const char *text;
-    size_t bytes;
-} prompt;
+enum { MAX_PROMPTS = 100000 };
 
 typedef struct attached {
+    const pj_command *command;
     const pj_attach_args *args;
     pj_remote_server server;
     pj_session *session;
     pj_requests *requests;
     char *texts;
-    prompt *prompts;
+    pj_prompt *prompts;
     uint32_t prompt_count;
     bool plain;        /* extensions are disabled because the server rejected them */
     bool streams_text; /* a single prompt without --json: the text is printed as it is generated */
@@ -41,61 +34,22 @@ typedef struct attached {
 
 /* ---- prompts ---- */
 
-static pj_status attach_client_read_texts(attached *s, const char *path, size_t *bytes,
-                                          pj_error *err)
-{
-    return strcmp(path, "-") == 0
-               ? pj_file_read_fd(0, "standard input", MAX_PROMPT_BYTES, &s->texts, bytes, err)
-               : pj_file_read(path, MAX_PROMPT_BYTES, &s->texts, bytes, err);
-}
-
-static pj_status attach_client_split_prompts(attached *s, size_t bytes, pj_error *err)
-{
-    for (char *line = s->texts, *end = s->texts + bytes; line < end;) {
-        size_t length = strcspn(line, "\n");
-        if (length && s->prompt_count == MAX_PROMPTS)
-            return pj_fail(err, PJ_E_INVALID, "%s has more than %d prompts", s->args->prompts_file,
-                           MAX_PROMPTS);
-        if (length) s->prompts[s->prompt_count++] = (prompt){line, length};
-        line += length + 1;
-    }
-    if (!s->prompt_count)
-        return pj_fail(err, PJ_E_INVALID, "%s contains no prompt", s->args->prompts_file);
-    return PJ_OK;
-}
-
-static pj_status attach_client_get_prompts(attached *s, const char *positional, pj_error *err)
+static pj_status client_get_prompts(attached *s, const char *positional, pj_error *err)
 {
     const pj_attach_args *a = s->args;
     const char *file = a->file ? a->file : positional && strcmp(positional, "-") == 0 ? "-" : NULL;
-    size_t bytes = 0;
-    s->prompts = pj_alloc(a->prompts_file ? MAX_PROMPTS : 1, sizeof *s->prompts);
+    if (a->prompts_file)
+        return pj_input_prompts(a->prompts_file, MAX_PROMPTS, &s->texts, &s->prompts,
+                                &s->prompt_count, err);
+    s->prompts = pj_alloc(1, sizeof *s->prompts);
     if (!s->prompts) return pj_fail_memory(err, "the prompts");
-    if (a->prompts_file) {
-        pj_status status = attach_client_read_texts(s, a->prompts_file, &bytes, err);
-        return status == PJ_OK ? attach_client_split_prompts(s, bytes, err) : status;
-    }
     s->prompt_count = 1;
-    if (file) {
-        pj_status status = attach_client_read_texts(s, file, &bytes, err);
-        *s->prompts = (prompt){s->texts, bytes};
-        return status;
-    }
-    *s->prompts = (prompt){positional, positional ? strlen(positional) : 0};
-    return PJ_OK;
-}
-
-/* Words that are single tokens in most vocabularies, shuffled per request so that no prefix is
- * cached. */
-static void attach_client_make_up(const attached *s, uint32_t index, pj_buffer *text)
-{
-    static const char *const words[] = {
-        "the", "of", "and",  "to",   "in",   "is",   "that",  "for",  "it",   "was",  "on",
-        "are", "as", "with", "they", "be",   "at",   "one",   "have", "this", "from", "or",
-        "had", "by", "hot",  "but",  "some", "what", "there", "we",   "can",  "out"};
-    pj_random random = {(uint64_t)s->args->seed * 0x9e3779b97f4a7c15ull + index + 1};
-    for (int64_t i = 0; i < s->args->input_tokens; i++)
-        pj_buffer_printf(text, "%s%s", i ? " " : "", words[pj_random_u64(&random) & 31]);
+    *s->prompts = (pj_prompt){.text = positional, .bytes = positional ? strlen(positional) : 0};
+    if (!file) return PJ_OK;
+    pj_status status =
+        pj_input_read(file, PJ_INPUT_PROMPT_BYTES, &s->texts, &s->prompts->bytes, err);
+    s->prompts->text = s->texts;
+    return status;
 }
 
 /* ---- hooks of the client ---- */
@@ -105,9 +59,10 @@ static const char *body(void *context, uint32_t index, size_t *bytes)
     attached *s = context;
     const pj_attach_args *a = s->args;
     pj_buffer *to = &s->body[index % (PJ_CLIENT_CONCURRENCY_MAX + 1)], made;
-    const prompt *p = &s->prompts[index % s->prompt_count];
+    const pj_prompt *p = &s->prompts[index % s->prompt_count];
     pj_buffer_init(&made, 64 << 20);
-    if (a->input_tokens) attach_client_make_up(s, index, &made);
+    pj_random random = {(uint64_t)a->seed * 0x9e3779b97f4a7c15ull + index + 1};
+    pj_input_make_up(&random, a->input_tokens, &made); /* no prefix of another is cached */
     pj_ask request = {.model = a->model ? a->model : s->server.model,
                       .prompt = a->input_tokens ? pj_buffer_get(&made) : p->text,
                       .prompt_bytes = a->input_tokens ? made.length : p->bytes,
@@ -129,7 +84,7 @@ static void *client_begin_request(void *context, uint32_t index, pj_exchange *ex
     attached *s = context;
     s->printed = 0;
     s->exchange = exchange;
-    return pj_request_begin(s->requests, exchange, (void *)(uintptr_t)index);
+    return pj_request_begin(s->requests, exchange, NULL);
 }
 
 static void progress(void *context, void *request)
@@ -159,12 +114,12 @@ static void client_request_done(void *context, void *user, const pj_exchange *ex
                                 const pj_run_data *data, const pj_error *err)
 {
     attached *s = context;
-    pj_load_add(&s->load, (uint32_t)(uintptr_t)user, exchange, data, err);
+    pj_load_add(&s->load, exchange, data, err);
 }
 
 /* ---- a load ---- */
 
-static pj_status attach_client_send_all(attached *s, uint32_t count, pj_error *err)
+static pj_status client_send_all(attached *s, uint32_t count, pj_error *err)
 {
     const pj_attach_args *a = s->args;
     pj_ask request = {.completion = a->api && strcmp(a->api, "completions") == 0};
@@ -173,7 +128,7 @@ static pj_status attach_client_send_all(attached *s, uint32_t count, pj_error *e
                                  .headers = a->header_lines,
                                  .requests = count,
                                  .concurrency = (uint32_t)a->concurrency,
-                                 .cancel = &pj_attach_cancelled,
+                                 .cancel = &pj_interrupted,
                                  .hooks = {.context = s,
                                            .body = body,
                                            .begin = client_begin_request,
@@ -198,54 +153,38 @@ static bool was_refused(const attached *s)
     return false;
 }
 
-static pj_status attach_client_run_all(attached *s, pj_error *err)
+static pj_status client_run_all(attached *s, pj_error *err)
 {
     const pj_attach_args *a = s->args;
     uint32_t count = a->requests ? (uint32_t)a->requests : s->prompt_count;
     s->streams_text = !a->json && count == 1;
     s->load.keeps_data = count == 1 || a->json;
-    pj_status status = attach_client_send_all(s, count, err);
+    pj_status status = client_send_all(s, count, err);
     if (status == PJ_OK && was_refused(s)) {
         pj_load_clear(&s->load);
         s->plain = true;
-        status = attach_client_send_all(s, count, err);
+        status = client_send_all(s, count, err);
     }
-    return status;
-}
-
-pj_status pj_attach_open_session(const pj_attach_args *a, pj_session **session, pj_error *err)
-{
-    pj_session_options options = {.power = a->power,
-                                  .interval_ns = a->interval_ns,
-                                  .database = a->no_store ? "none" : a->database};
-    pj_status status = pj_session_open(&options, session, err);
-    if (status == PJ_OK) (*session)->stored = pj_insight_prepare;
-    if (status == PJ_OK && (*session)->warning[0])
-        pj_say("perjoule attach: %s", (*session)->warning);
     return status;
 }
 
 pj_requests_options pj_attach_requests(const pj_attach_args *a, const pj_remote_server *server,
                                        pj_session *session)
 {
-    return (pj_requests_options){.session = session,
-                                 .engine = server->engine,
-                                 .url = a->url,
-                                 .model_name = a->model ? a->model : server->model,
-                                 .experiment_name = a->experiment,
-                                 .tags = a->tags.count ? a->tags.items : NULL,
-                                 .is_private = a->is_private,
-                                 .no_power = a->no_power,
-                                 .rule = (pj_batch_rule)a->batch_rule,
-                                 .weight_bytes = a->weight_bytes,
-                                 .context_bytes = a->context_bytes};
+    pj_requests_options requests = a->recorded;
+    requests.session = session;
+    requests.engine = server->engine;
+    requests.url = a->url;
+    requests.model_name = a->model ? a->model : server->model;
+    requests.tags = a->tags.items;
+    return requests;
 }
 
-static pj_status attach_client_open_all(attached *s, pj_error *err)
+static pj_status client_open_all(attached *s, pj_error *err)
 {
     const pj_attach_args *a = s->args;
     pj_status status = pj_server_find(&a->address, a->header_lines, &s->server, err);
-    if (status == PJ_OK) status = pj_attach_open_session(a, &s->session, err);
+    if (status == PJ_OK) status = pj_stored_session(s->command, &a->session, &s->session, err);
     if (status != PJ_OK) return status;
     pj_requests_options requests = pj_attach_requests(a, &s->server, s->session);
     requests.keeps_all = true;
@@ -254,7 +193,7 @@ static pj_status attach_client_open_all(attached *s, pj_error *err)
     return pj_requests_open(&requests, &s->requests, err);
 }
 
-static void attach_client_release(attached *s)
+static void client_release(attached *s)
 {
     pj_requests_close(s->requests);
     pj_session_close(s->session);
@@ -265,7 +204,7 @@ static void attach_client_release(attached *s)
     pj_free(s);
 }
 
-static void attach_client_report(attached *s)
+static void client_report(attached *s)
 {
     const pj_attach_args *a = s->args;
     pj_load_window window;
@@ -286,18 +225,19 @@ int pj_attach_client(const pj_command *command, const pj_attach_args *args, cons
         pj_fail_memory(&err, "a client");
         return pj_command_failed(command, &err);
     }
+    s->command = command;
     s->args = args;
-    pj_status status = attach_client_get_prompts(s, positional, &err);
-    if (status == PJ_OK) status = attach_client_open_all(s, &err);
-    if (status == PJ_OK) status = attach_client_run_all(s, &err);
-    if (s->load.count) attach_client_report(s);
+    pj_status status = client_get_prompts(s, positional, &err);
+    if (status == PJ_OK) status = client_open_all(s, &err);
+    if (status == PJ_OK) status = client_run_all(s, &err);
+    if (s->load.count) client_report(s);
     fflush(stdout);
     if (status == PJ_OK && s->load.failed)
         status = pj_fail(&err, PJ_E_IO, "%s", s->load.first_failure);
     else if (status == PJ_OK && s->load.unstored)
         status = pj_fail(&err, PJ_E_IO, "%u runs could not be stored: %.300s", s->load.unstored,
                          s->load.store_failure);
-    attach_client_release(s);
+    client_release(s);
     if (status == PJ_E_CANCELLED) return PJ_EXIT_INTERRUPTED;
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }

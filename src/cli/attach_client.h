@@ -9,25 +9,20 @@
 #include "requests/requests.h"
 
 typedef struct pj_attach_args {
-    const char *url, *model, *prompt, *file, *prompts_file, *api, *power, *database, *experiment,
-        *listen, *token, *rule, *shape;
-    int64_t max_tokens, concurrency, requests, input_tokens, output_tokens, interval_ns, seed;
+    const char *url, *model, *prompt, *file, *prompts_file, *api, *listen, *token, *rule, *shape;
+    pj_session_options session;
+    pj_requests_options recorded; /* what the options say of recorded requests */
+    int64_t max_tokens, concurrency, requests, input_tokens, output_tokens, seed;
     double temperature;
     pj_text_list tags, headers, hosts;
-    bool is_private, no_store, json, headers_only;
+    bool no_store, json, headers_only;
     /* derived */
     pj_url address;
-    char *header_lines;   /* of requests; "" for none */
-    const char *no_power; /* why energy is unavailable; NULL: it is not */
+    char *header_lines; /* of requests; "" for none */
     char no_power_text[512];
-    double weight_bytes, context_bytes;
-    int batch_rule;
 } pj_attach_args;
 
-extern _Atomic bool pj_attach_cancelled;
-
-/* Common setup of client and proxy: the session, and request options without callbacks. */
-pj_status pj_attach_open_session(const pj_attach_args *args, pj_session **session, pj_error *err);
+/* The options of requests without callbacks, for client and proxy. */
 pj_requests_options pj_attach_requests(const pj_attach_args *args, const pj_remote_server *server,
                                        pj_session *session);
 

@@ -2,9 +2,9 @@
 #include "cli/attach_client.h"
 
 #include "attach/proxy.h"
-#include "base/clock.h"
-#include "base/json.h"
-#include "base/memory.h"
+#include "cli/interrupt.h"
+#include "cli/json_out.h"
+#include "cli/stored.h"
 #include "cli/terminal.h"
 #include "net/gate.h"
 #include "requests/requests.h"
@@ -12,7 +12,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 typedef struct proxying {
@@ -114,10 +113,10 @@ static void proxy_request_done(void *context, void *user, const pj_exchange *exc
                                const pj_run_data *data, const pj_error *err)
 {
     proxying *x = context;
-    char joules[32], time[32], input[24] = "-";
+    char input[24] = "-";
     (void)user;
     x->count++;
-    x->failed += pj_exchange_result(exchange) != PJ_EXCHANGE_COMPLETED;
+    x->failed += exchange->outcome != PJ_EXCHANGE_COMPLETED;
     if (err->status != PJ_OK) {
         x->unstored++;
         pj_say("perjoule attach: %s", err->text);
@@ -128,13 +127,12 @@ static void proxy_request_done(void *context, void *user, const pj_exchange *exc
     if (known && info->partial_rails)
         pj_partial_text(info->total_rails, info->partial_rails, x->partial, sizeof x->partial);
     if (x->args->json) return;
-    pj_format_energy(info->total_mj, joules, sizeof joules);
-    pj_format_time(info->total_ms, time, sizeof time);
     if (info->input_tokens)
         snprintf(input, sizeof input, "%llu", (unsigned long long)info->input_tokens);
     printf("%.18s  %-9s %5s in %5llu out %9s %10s%s%s\n", info->id,
-           pj_run_status_name(info->status), input, (unsigned long long)info->output_tokens, time,
-           joules, known && info->quality == PJ_MODELLED ? " modelled" : "",
+           pj_run_status_name(info->status), input, (unsigned long long)info->output_tokens,
+           pj_time_text(info->total_ms).s, pj_energy_text(info->total_mj).s,
+           known && info->quality == PJ_MODELLED ? " modelled" : "",
            known && info->partial_rails ? " partial" : "");
     fflush(stdout);
 }
@@ -157,7 +155,7 @@ static pj_status open_gate(proxying *x, pj_error *err)
     return pj_listen(&x->address, &x->listener, err);
 }
 
-static pj_status attach_proxy_open_all(proxying *x, pj_error *err)
+static pj_status proxy_open_all(proxying *x, pj_error *err)
 {
     const pj_attach_args *a = x->args;
     pj_error silent = {0};
@@ -166,7 +164,7 @@ static pj_status attach_proxy_open_all(proxying *x, pj_error *err)
     /* The server may be started later; until then requests fail. */
     if (pj_server_find(&a->address, a->header_lines, &x->server, &silent) != PJ_OK)
         pj_say("perjoule attach: %s", silent.text);
-    status = pj_attach_open_session(a, &x->session, err);
+    status = pj_stored_session(x->command, &a->session, &x->session, err);
     if (status != PJ_OK) return status;
     pj_requests_options requests = pj_attach_requests(a, &x->server, x->session);
     requests.done = proxy_request_done;
@@ -178,8 +176,8 @@ static void print_ready(const proxying *x)
 {
     char authority[PJ_URL_AUTHORITY_BYTES];
     pj_url_authority(&x->address, authority, sizeof authority);
-    if (x->args->no_power)
-        pj_say("perjoule attach: energy is unavailable: %s", x->args->no_power);
+    if (x->args->recorded.no_power)
+        pj_say("perjoule attach: energy is unavailable: %s", x->args->recorded.no_power);
     else if (pj_requests_quality(x->requests) == PJ_UNAVAILABLE && x->session->meter)
         pj_say("perjoule attach: energy is unavailable: %s", pj_meter_remedy(x->session->meter));
     printf("listening on http://%s, forwarding to %s (%s)\n", authority, x->args->url,
@@ -190,27 +188,23 @@ static void print_ready(const proxying *x)
 static void print_end_json(const proxying *x, double mj, double unknown_ms,
                            pj_source_quality quality)
 {
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 4096);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_uint(&json, "requests", x->count);
-    pj_json_kv_uint(&json, "failed", x->failed);
-    pj_json_kv_uint(&json, "unstored", x->unstored);
-    pj_json_kv_string(&json, "energy_source", pj_quality_name(quality));
-    pj_json_kv_double(&json, "energy_mj", unknown_ms > 0 ? NAN : mj);
-    pj_json_kv_double(&json, "unknown_ms", unknown_ms);
-    pj_json_kv_string(&json, "partial", x->partial[0] ? x->partial : NULL);
-    pj_json_object_end(&json);
-    printf("%s\n", pj_json_finish(&json) ? pj_buffer_get(&buffer) : "null");
-    pj_buffer_fini(&buffer);
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "requests", x->count);
+    pj_json_kv_uint(json, "failed", x->failed);
+    pj_json_kv_uint(json, "unstored", x->unstored);
+    pj_json_kv_string(json, "energy_source", pj_quality_name(quality));
+    pj_json_kv_double(json, "energy_mj", unknown_ms > 0 ? NAN : mj);
+    pj_json_kv_double(json, "unknown_ms", unknown_ms);
+    pj_json_kv_string(json, "partial", x->partial[0] ? x->partial : NULL);
+    pj_json_object_end(json);
+    pj_json_out_end(&out, PJ_OK, NULL);
 }
 
 /* Energy while any request was in flight; a sensor may have been silent for a part of it. */
 static void print_end(const proxying *x)
 {
-    char joules[32], silent[32];
     int64_t unknown_ns;
     double mj = pj_requests_divided_mj(x->requests, &unknown_ns);
     if (unknown_ns && !(mj > 0)) mj = NAN;
@@ -219,22 +213,22 @@ static void print_end(const proxying *x)
         print_end_json(x, mj, (double)unknown_ns / 1e6, quality);
         return;
     }
-    pj_format_energy(mj, joules, sizeof joules);
-    pj_format_time((double)unknown_ns / 1e6, silent, sizeof silent);
     printf("%u requests, %u failed, %s%s while any was in flight", x->count, x->failed,
-           isnan(mj) ? "energy unavailable" : joules, quality == PJ_MODELLED ? " (modelled)" : "");
+           isnan(mj) ? "energy unavailable" : pj_energy_text(mj).s,
+           quality == PJ_MODELLED ? " (modelled)" : "");
     if (unknown_ns && !isnan(mj))
-        printf(", excluding %s in which a sensor gave no reading", silent);
+        printf(", excluding %s in which a sensor gave no reading",
+               pj_time_text((double)unknown_ns / 1e6).s);
     if (x->partial[0]) printf("\npartial: %s", x->partial);
     putchar('\n');
 }
 
-static pj_status attach_proxy_serve(proxying *x, pj_error *err)
+static pj_status proxy_serve(proxying *x, pj_error *err)
 {
     pj_proxy_options options = {.url = &x->args->address,
                                 .listener = x->listener,
                                 .headers_only = x->args->headers_only,
-                                .stop = &pj_attach_cancelled,
+                                .stop = &pj_interrupted,
                                 .hooks = {.context = x,
                                           .admit = admit,
                                           .is_own_token = is_own_token,
@@ -255,8 +249,8 @@ int pj_attach_proxy(const pj_command *command, const pj_attach_args *args)
 {
     pj_error err = {0};
     proxying x = {.args = args, .command = command, .listener = -1};
-    pj_status status = attach_proxy_open_all(&x, &err);
-    if (status == PJ_OK) status = attach_proxy_serve(&x, &err);
+    pj_status status = proxy_open_all(&x, &err);
+    if (status == PJ_OK) status = proxy_serve(&x, &err);
     pj_requests_close(x.requests);
     pj_session_close(x.session);
     if (x.listener >= 0) close(x.listener);

@@ -1,8 +1,8 @@
 /* Figures of a load, as a table and as JSON. */
 #include "cli/attach_report.h"
 
-#include "base/json.h"
 #include "base/memory.h"
+#include "cli/json_out.h"
 #include "cli/run_report.h"
 #include "cli/terminal.h"
 #include "store/run_summary.h"
@@ -62,7 +62,7 @@ static void keep_quality(pj_load *load, const pj_run_data *data)
                         sizeof load->partial);
 }
 
-static pj_load_row *attach_report_add_row(pj_load *load)
+static pj_load_row *load_add_row(pj_load *load)
 {
     if (load->count == load->capacity) {
         uint32_t wanted = load->capacity ? load->capacity * 2 : 64;
@@ -75,33 +75,29 @@ static pj_load_row *attach_report_add_row(pj_load *load)
     return &load->rows[load->count++];
 }
 
-void pj_load_add(pj_load *load, uint32_t index, const pj_exchange *x, const pj_run_data *data,
-                 const pj_error *err)
+void pj_load_add(pj_load *load, const pj_exchange *x, const pj_run_data *data, const pj_error *err)
 {
     pj_exchange_counts c = pj_exchange_count(x);
-    pj_load_row *row = attach_report_add_row(load);
+    pj_load_row *row = load_add_row(load);
     if (!row) return;
-    *row = (pj_load_row){.index = index,
-                         .sent_ns = pj_exchange_sent_ns(x),
-                         .first_ns = pj_exchange_first_ns(x),
-                         .last_ns = pj_exchange_last_ns(x),
-                         .end_ns = pj_exchange_end_ns(x),
+    *row = (pj_load_row){.sent_ns = x->sent_ns,
+                         .first_ns = x->first_ns,
+                         .last_ns = x->last_ns,
                          .input = c.input >= 0 ? (double)c.input : NAN,
-                         .cached = c.cached >= 0 ? (double)c.cached : NAN,
+                         .cached = c.cached > 0 ? (double)c.cached : 0,
                          .output = (double)c.output,
                          .prefill_mj = data ? data->info.prefill_mj : NAN,
                          .decode_mj = data ? data->info.decode_mj : NAN,
                          .total_mj = data ? data->info.total_mj : NAN,
-                         .failed = pj_exchange_result(x) != PJ_EXCHANGE_COMPLETED};
+                         .failed = x->outcome != PJ_EXCHANGE_COMPLETED};
     keep_times(row, x);
     load->approximate += c.approximate && !row->failed; /* of the tokens that are counted */
     if (row->failed && !load->failed++)
         snprintf(load->first_failure, sizeof load->first_failure, "%s",
-                 pj_exchange_failure(x) ? pj_exchange_failure(x) : "the request was cut off");
+                 x->failure[0] ? x->failure : "the request was cut off");
     if (err->status != PJ_OK && !load->unstored++)
         snprintf(load->store_failure, sizeof load->store_failure, "%s", err->text);
     if (!data) return;
-    memcpy(row->run_id, data->info.id, sizeof row->run_id);
     keep_quality(load, data);
     if (data->info.allocation) snprintf(load->rule, sizeof load->rule, "%s", data->info.allocation);
     if (!load->keeps_data) return;
@@ -121,7 +117,7 @@ void pj_load_clear(pj_load *load)
 
 /* ---- the steady state ---- */
 
-static int attach_report_by_time(const void *a, const void *b)
+static int load_by_time(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return x < y ? -1 : x > y;
@@ -131,10 +127,9 @@ static void count_tokens(const pj_load *load, pj_load_window *w)
 {
     for (uint32_t i = 0; i < load->count; i++) {
         const pj_load_row *r = &load->rows[i];
-        double cached = r->cached > 0 ? r->cached : 0;
         for (size_t k = 0; k < r->token_count; k++)
             w->output += r->tokens_ns[k] > w->begin_ns && r->tokens_ns[k] <= w->end_ns;
-        if (r->first_ns > w->begin_ns && r->first_ns <= w->end_ns) w->input += r->input - cached;
+        if (r->first_ns > w->begin_ns && r->first_ns <= w->end_ns) w->input += r->input - r->cached;
     }
 }
 
@@ -147,7 +142,7 @@ void pj_load_steady(const pj_load *load, uint32_t concurrency, pj_requests *requ
     for (uint32_t i = 0; times && i < load->count; i++)
         if (load->rows[i].first_ns) times[firsts++] = load->rows[i].first_ns;
     if (times && concurrency > 0 && firsts > 2 * concurrency) {
-        qsort(times, firsts, sizeof *times, attach_report_by_time);
+        qsort(times, firsts, sizeof *times, load_by_time);
         w->begin_ns = times[concurrency - 1];
         w->end_ns = times[firsts - concurrency - 1];
         if (w->end_ns > w->begin_ns) w->why_not = NULL;
@@ -166,7 +161,7 @@ typedef struct figure {
     uint32_t count;
 } figure;
 
-static void attach_report_add(figure *f, double value)
+static void load_add(figure *f, double value)
 {
     if (isnan(value) || isinf(value)) return;
     f->sum += value;
@@ -191,26 +186,26 @@ typedef struct figures {
     double total_mj;              /* of the requests whose energy is known */
 } figures;
 
-static figures attach_report_sum_up(const pj_load *load)
+static figures load_sum_up(const pj_load *load)
 {
     figures f = {0};
     for (uint32_t i = 0; i < load->count; i++) {
         const pj_load_row *r = &load->rows[i];
-        double worked = r->input - (r->cached > 0 ? r->cached : 0), decoded = r->output - 1;
+        double worked = r->input - r->cached, decoded = r->output - 1;
         double prefill_ms = (double)(r->first_ns - r->sent_ns) / 1e6;
         double decode_ms = (double)(r->last_ns - r->first_ns) / 1e6;
         if (!isnan(r->total_mj)) f.total_mj += r->total_mj;
         if (r->failed || !r->first_ns) continue;
         f.input += r->input;
-        f.cached += r->cached > 0 ? r->cached : 0;
+        f.cached += r->cached;
         f.output += r->output;
-        attach_report_add(&f.ttft_ms, prefill_ms);
-        attach_report_add(&f.input_rate, worked > 0 ? worked / prefill_ms * 1e3 : NAN);
-        attach_report_add(&f.input_j, worked > 0 ? r->prefill_mj / worked / 1e3 : NAN);
+        load_add(&f.ttft_ms, prefill_ms);
+        load_add(&f.input_rate, worked > 0 ? worked / prefill_ms * 1e3 : NAN);
+        load_add(&f.input_j, worked > 0 ? r->prefill_mj / worked / 1e3 : NAN);
         if (decoded < 1 || decode_ms <= 0) continue;
-        attach_report_add(&f.token_ms, decode_ms / decoded);
-        attach_report_add(&f.output_rate, decoded / decode_ms * 1e3);
-        attach_report_add(&f.output_j, r->decode_mj / decoded / 1e3);
+        load_add(&f.token_ms, decode_ms / decoded);
+        load_add(&f.output_rate, decoded / decode_ms * 1e3);
+        load_add(&f.output_j, r->decode_mj / decoded / 1e3);
     }
     return f;
 }
@@ -220,84 +215,66 @@ static figures attach_report_sum_up(const pj_load *load)
 void pj_load_print_one(const pj_load *load)
 {
     const pj_load_row *r = &load->rows[0];
-    char ttft[32], each[32];
-    pj_format_time((double)(r->first_ns - r->sent_ns) / 1e6, ttft, sizeof ttft);
-    pj_format_time((double)(r->last_ns - r->first_ns) / 1e6 / (r->output - 1), each, sizeof each);
+    double decode_ms = (double)(r->last_ns - r->first_ns) / 1e6;
     if (load->report) fputs(load->report, stdout);
     if (!r->first_ns) return;
-    printf("  first token after %s", ttft);
-    if (r->output > 1) printf(", then one every %s", each);
+    printf("  first token after %s", pj_time_text((double)(r->first_ns - r->sent_ns) / 1e6).s);
+    if (r->output > 1) printf(", then one every %s", pj_time_text(decode_ms / (r->output - 1)).s);
     if (r->cached > 0) printf("; %.0f of %.0f prompt tokens were cached", r->cached, r->input);
     putchar('\n');
 }
 
-static void with_deviation(const figure *f, const char *format, char *text, size_t bytes)
+static void load_print_cell(const figure *f, const char *format, int width)
 {
-    char m[32], d[32];
-    if (!f->count) {
-        snprintf(text, bytes, "-");
-        return;
-    }
-    snprintf(m, sizeof m, format, mean(f));
-    snprintf(d, sizeof d, format, deviation(f));
-    snprintf(text, bytes, f->count > 1 ? "%s ± %s" : "%s", m, d);
+    pj_text text = pj_number_text(format, mean(f));
+    size_t used = strlen(text.s);
+    if (f->count > 1)
+        snprintf(text.s + used, sizeof text.s - used, " ± %s",
+                 pj_number_text(format, deviation(f)).s);
+    printf(" %s |", pj_padded(width, text).s);
 }
 
-static void attach_report_print_cell(const char *text, int width)
+static void load_print_row(const char *test, const figure *rate, const figure *ms, const figure *j)
 {
-    int length = 0;
-    for (const char *p = text; *p; p++) length += (*p & 0xc0) != 0x80;
-    printf(" %*s%s |", width > length ? width - length : 0, "", text);
-}
-
-static void attach_report_print_row(const char *test, const figure *rate, const figure *ms,
-                                    const figure *j)
-{
-    char text[80];
     printf("| %-11s |", test);
-    with_deviation(rate, "%.2f", text, sizeof text);
-    attach_report_print_cell(text, 19);
-    with_deviation(ms, "%.2f", text, sizeof text);
-    attach_report_print_cell(text, 18);
-    with_deviation(j, "%.4g", text, sizeof text);
-    attach_report_print_cell(text, 21);
+    load_print_cell(rate, "%.2f", 19);
+    load_print_cell(ms, "%.2f", 18);
+    load_print_cell(j, "%.4g", 21);
     putchar('\n');
 }
 
 static void print_window(const pj_load_window *w)
 {
-    char energy[32], power[32];
+    double mj = w->machine.energy_mj;
     if (w->why_not) {
         printf("steady state: none (%s)\n", w->why_not);
         return;
     }
     double seconds = (double)(w->end_ns - w->begin_ns) * 1e-9;
-    pj_format_energy(w->machine.energy_mj, energy, sizeof energy);
-    pj_format_power(w->machine.energy_mj / seconds, power, sizeof power);
     printf("steady state: %.2f s, ", seconds);
     if (!isnan(w->input)) printf("%.0f input and ", w->input);
     printf("%.0f output tokens, %.2f output tokens/s\n", w->output, w->output / seconds);
-    if (isnan(w->machine.energy_mj)) {
+    if (isnan(mj)) {
         if (w->quality) printf("  machine: energy unavailable, a sensor gave no reading\n");
         return;
     }
-    printf("  machine %s (%s%s)", energy, power, w->quality == PJ_MODELLED ? ", modelled" : "");
+    printf("  machine %s (%s%s)", pj_energy_text(mj).s, pj_power_text(mj / seconds).s,
+           w->quality == PJ_MODELLED ? ", modelled" : "");
     if (w->output > 0)
-        printf(", %.4g J per output token ± %.2g, prefill included",
-               w->machine.energy_mj / 1e3 / w->output, 1.96 * w->machine.sd_mj / 1e3 / w->output);
+        printf(", %.4g J per output token ± %.2g, prefill included", mj / 1e3 / w->output,
+               1.96 * w->machine.sd_mj / 1e3 / w->output);
     putchar('\n');
 }
 
 /* A sum of some requests is none of all. */
-static void attach_report_print_energy(const pj_load *load, double total_mj)
+static void load_print_energy(const pj_load *load, double total_mj)
 {
-    char total[32];
     uint32_t known = load->count - load->unknown;
-    pj_format_energy(total_mj, total, sizeof total);
     if (load->quality == PJ_UNAVAILABLE)
         printf("energy unavailable");
     else
-        printf("energy %s%s", total, load->quality == PJ_MODELLED ? " (modelled)" : "");
+        printf("energy %s%s", pj_energy_text(total_mj).s,
+               load->quality == PJ_MODELLED ? " (modelled)" : "");
     if (load->quality != PJ_UNAVAILABLE && load->unknown)
         printf(" for %u request%s; unavailable for %u", known, known == 1 ? "" : "s",
                load->unknown);
@@ -309,19 +286,19 @@ static void attach_report_print_energy(const pj_load *load, double total_mj)
 void pj_load_print(const pj_load *load, const pj_remote_server *server, uint32_t concurrency,
                    const pj_load_window *window)
 {
-    figures f = attach_report_sum_up(load);
+    figures f = load_sum_up(load);
     printf("%s, %s: %u requests, %u at once", server->engine, server->model, load->count,
            concurrency);
     if (load->failed) printf(", %u failed", load->failed);
     putchar('\n');
     if (!isnan(f.input)) printf("%.0f input tokens (%.0f cached), ", f.input, f.cached);
     printf("%.0f output tokens%s, ", f.output, load->approximate ? " (chunks counted)" : "");
-    attach_report_print_energy(load, f.total_mj);
+    load_print_energy(load, f.total_mj);
     printf("| %-11s | %19s | %18s | %21s |\n", "per request", "tokens/s", "ms", "J per token");
     printf("| %-11s | %19s | %18s | %21s |\n",
            "----------:", "------------------:", "-----------------:", "--------------------:");
-    attach_report_print_row("input", &f.input_rate, &f.ttft_ms, &f.input_j);
-    attach_report_print_row("output", &f.output_rate, &f.token_ms, &f.output_j);
+    load_print_row("input", &f.input_rate, &f.ttft_ms, &f.input_j);
+    load_print_row("output", &f.output_rate, &f.token_ms, &f.output_j);
     printf("(ms: until the first token; between tokens. Mean ± standard deviation.");
     if (load->rule[0] && concurrency > 1)
         printf("\n Energy is allocated between requests in flight by the rule %s.", load->rule);
@@ -331,10 +308,9 @@ void pj_load_print(const pj_load *load, const pj_remote_server *server, uint32_t
 
 /* ---- JSON ---- */
 
-static void attach_report_write_figure(pj_json *json, const char *key, const figure *f)
+static void load_write_figure(pj_json *json, const char *key, const figure *f)
 {
-    pj_json_key(json, key);
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, key);
     pj_json_kv_double(json, "mean", mean(f));
     pj_json_kv_double(json, "sd", deviation(f));
     pj_json_kv_uint(json, "count", f->count);
@@ -344,12 +320,11 @@ static void attach_report_write_figure(pj_json *json, const char *key, const fig
 static void write_window(pj_json *json, const pj_load_window *w)
 {
     double seconds = (double)(w->end_ns - w->begin_ns) * 1e-9;
-    pj_json_key(json, "steady_state");
     if (w->why_not) {
-        pj_json_null(json);
+        pj_json_kv_null(json, "steady_state");
         return;
     }
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "steady_state");
     pj_json_kv_double(json, "duration_ms", seconds * 1e3);
     pj_json_kv_double(json, "input_tokens", w->input);
     pj_json_kv_double(json, "output_tokens", w->output);
@@ -364,38 +339,34 @@ static void write_window(pj_json *json, const pj_load_window *w)
 void pj_load_print_json(const pj_load *load, const pj_remote_server *server, uint32_t concurrency,
                         const pj_load_window *window)
 {
-    figures f = attach_report_sum_up(load);
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, MOST_SUMMARY_BYTES);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "engine", server->engine);
-    pj_json_kv_string(&json, "model", server->model);
-    pj_json_kv_uint(&json, "concurrency", concurrency);
-    pj_json_kv_uint(&json, "requests", load->count);
-    pj_json_kv_uint(&json, "failed", load->failed);
-    pj_json_kv_string(&json, "failure", load->failed ? load->first_failure : NULL);
-    pj_json_kv_string(&json, "energy_source", pj_quality_name(load->quality));
-    pj_json_kv_string(&json, "allocation", load->rule[0] ? load->rule : NULL);
-    pj_json_kv_double(&json, "total_energy_mj", load->quality && !load->unknown ? f.total_mj : NAN);
-    pj_json_kv_string(&json, "partial", load->partial[0] ? load->partial : NULL);
-    pj_json_kv_uint(&json, "requests_without_energy", load->unknown);
-    pj_json_kv_string(&json, "unavailable_reason", load->unknown ? load->why_unknown : NULL);
-    pj_json_kv_double(&json, "input_tokens", f.input);
-    pj_json_kv_double(&json, "cached_tokens", f.cached);
-    pj_json_kv_double(&json, "output_tokens", f.output);
-    pj_json_kv_bool(&json, "tokens_approximate", load->approximate > 0);
-    attach_report_write_figure(&json, "ttft_ms", &f.ttft_ms);
-    attach_report_write_figure(&json, "ms_per_token", &f.token_ms);
-    attach_report_write_figure(&json, "joules_per_input_token", &f.input_j);
-    attach_report_write_figure(&json, "joules_per_output_token", &f.output_j);
-    write_window(&json, window);
-    pj_json_key(&json, "runs");
-    pj_json_array_begin(&json);
-    if (load->summaries.length) pj_json_raw(&json, load->summaries.data, load->summaries.length);
-    pj_json_array_end(&json);
-    pj_json_object_end(&json);
-    printf("%s\n", pj_json_finish(&json) ? pj_buffer_get(&buffer) : "null");
-    pj_buffer_fini(&buffer);
+    figures f = load_sum_up(load);
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "engine", server->engine);
+    pj_json_kv_string(json, "model", server->model);
+    pj_json_kv_uint(json, "concurrency", concurrency);
+    pj_json_kv_uint(json, "requests", load->count);
+    pj_json_kv_uint(json, "failed", load->failed);
+    pj_json_kv_string(json, "failure", load->failed ? load->first_failure : NULL);
+    pj_json_kv_string(json, "energy_source", pj_quality_name(load->quality));
+    pj_json_kv_string(json, "allocation", load->rule[0] ? load->rule : NULL);
+    pj_json_kv_double(json, "total_energy_mj", load->quality && !load->unknown ? f.total_mj : NAN);
+    pj_json_kv_string(json, "partial", load->partial[0] ? load->partial : NULL);
+    pj_json_kv_uint(json, "requests_without_energy", load->unknown);
+    pj_json_kv_string(json, "unavailable_reason", load->unknown ? load->why_unknown : NULL);
+    pj_json_kv_double(json, "input_tokens", f.input);
+    pj_json_kv_double(json, "cached_tokens", f.cached);
+    pj_json_kv_double(json, "output_tokens", f.output);
+    pj_json_kv_bool(json, "tokens_approximate", load->approximate > 0);
+    load_write_figure(json, "ttft_ms", &f.ttft_ms);
+    load_write_figure(json, "ms_per_token", &f.token_ms);
+    load_write_figure(json, "joules_per_input_token", &f.input_j);
+    load_write_figure(json, "joules_per_output_token", &f.output_j);
+    write_window(json, window);
+    pj_json_kv_array_begin(json, "runs");
+    if (load->summaries.length) pj_json_raw(json, load->summaries.data, load->summaries.length);
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+    pj_json_out_end(&out, PJ_OK, NULL);
 }

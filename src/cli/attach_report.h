@@ -12,12 +12,10 @@
 
 /* One request. Energies in mJ, times in ms; NAN: unknown. */
 typedef struct pj_load_row {
-    uint32_t index;
-    int64_t sent_ns, first_ns, last_ns, end_ns;
-    double input, cached, output; /* tokens */
+    int64_t sent_ns, first_ns, last_ns;
+    double input, cached, output; /* tokens; cached: 0 if unknown */
     double prefill_mj, decode_mj, total_mj;
     bool failed;
-    char run_id[PJ_UUID_BYTES];
     int64_t *tokens_ns; /* arrival time of each */
     size_t token_count;
 } pj_load_row;
@@ -37,8 +35,8 @@ typedef struct pj_load {
     char *report;        /* of the last run, as `perjoule run` prints it */
 } pj_load;
 
-void pj_load_add(pj_load *load, uint32_t index, const pj_exchange *exchange,
-                 const pj_run_data *data, const pj_error *err);
+void pj_load_add(pj_load *load, const pj_exchange *exchange, const pj_run_data *data,
+                 const pj_error *err);
 void pj_load_clear(pj_load *load);
 
 typedef struct pj_load_window {

@@ -2,35 +2,13 @@
 #include "cli/attach_client.h"
 
 #include "base/memory.h"
+#include "cli/interrupt.h"
 #include "http/socket.h"
-#include "trace/run_data.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-_Atomic bool pj_attach_cancelled;
-
-static void attach_on_signal(int number)
-{
-    (void)number;
-    if (pj_attach_cancelled) _exit(PJ_EXIT_INTERRUPTED); /* the second signal exits immediately */
-    pj_attach_cancelled = true;
-}
-
-static void attach_catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = attach_on_signal};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-}
-
-/* ---- arguments ---- */
 
 /* "Name: value" lines of the head; control characters are rejected. */
 static pj_status join_headers(pj_attach_args *a, pj_error *err)
@@ -68,7 +46,7 @@ static pj_status parse_shape(pj_attach_args *a, pj_error *err)
                            "--model-shape is weights=BYTES,context=BYTES (what a step reads of "
                            "the weights, and keys and values of one token), not %.100s",
                            a->shape);
-        *(weights ? &a->weight_bytes : &a->context_bytes) = value;
+        *(weights ? &a->recorded.weight_bytes : &a->recorded.context_bytes) = value;
         at = *end ? end + 1 : end;
     }
     return PJ_OK;
@@ -77,28 +55,29 @@ static pj_status parse_shape(pj_attach_args *a, pj_error *err)
 /* Sensors of this machine do not cover a server on another one. */
 static void check_remote_server(pj_attach_args *a)
 {
-    bool borrowed = a->power && pj_power_is_remote(a->power);
-    if (borrowed || (a->power && strcmp(a->power, "none") == 0) || pj_url_is_here(&a->address))
+    bool borrowed = a->session.power && pj_power_is_remote(a->session.power);
+    if (borrowed || (a->session.power && strcmp(a->session.power, "none") == 0) ||
+        pj_url_is_here(&a->address))
         return;
     snprintf(a->no_power_text, sizeof a->no_power_text,
              "the server runs on another machine (%s), which this machine's sensors do not see; "
              "start perjoule serve there and give --power perjoule:http://%s:8000.",
              a->address.host, a->address.host);
-    a->no_power = a->no_power_text;
-    a->power = "none";
+    a->recorded.no_power = a->no_power_text;
+    a->session.power = "none";
 }
 
 static pj_status attach_prepare(pj_attach_args *a, pj_error *err)
 {
-    if (!a->power) a->power = getenv("PERJOULE_POWER");
+    if (!a->session.power) a->session.power = pj_power_default();
     pj_status status = pj_url_parse(a->url, PJ_URL_HTTP_PORT, &a->address, err);
     if (status == PJ_OK) status = join_headers(a, err);
     if (status == PJ_OK) status = parse_shape(a, err);
     if (status != PJ_OK) return status;
     check_remote_server(a);
-    a->batch_rule = a->rule ? pj_batch_rule_parse(a->rule) : PJ_BATCH_BYTES;
-    if (a->rule && a->batch_rule == PJ_BATCH_BYTES &&
-        !(a->weight_bytes > 0 && a->context_bytes > 0))
+    pj_requests_options *r = &a->recorded;
+    r->rule = a->rule ? (pj_batch_rule)pj_batch_rule_parse(a->rule) : PJ_BATCH_BYTES;
+    if (a->rule && r->rule == PJ_BATCH_BYTES && !(r->weight_bytes > 0 && r->context_bytes > 0))
         return pj_fail(err, PJ_E_INVALID,
                        "--rule bytes needs --model-shape weights=...,context=...");
     return PJ_OK;
@@ -126,7 +105,7 @@ static int attach_execute(const pj_command *command, pj_attach_args *a, const ch
     pj_error err = {0};
     pj_status status = attach_prepare(a, &err);
     int code;
-    attach_catch_signals();
+    pj_interrupt_catch();
     if (status != PJ_OK)
         code = pj_command_failed(command, &err);
     else
@@ -182,13 +161,14 @@ static int run_attach(const pj_command *command, int argc, char **argv)
         {"model-shape", 0, PJ_OPTION_TEXT, &a.shape, "SHAPE",
          "weights=BYTES,context=BYTES: what a decode step reads of the weights, and the keys and "
          "values of one token of context"},
-        PJ_OPTION_POWER(&a.power),
-        {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
+        PJ_OPTION_POWER(&a.session.power),
+        {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
+         "sampling interval, e.g. 10ms"},
         {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the runs by; may be repeated"},
-        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME",
+        {"experiment", 0, PJ_OPTION_TEXT, &a.recorded.experiment_name, "NAME",
          "the experiment that the runs belong to"},
-        {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
-        {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
+        {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs"},
+        {"private", 0, PJ_OPTION_FLAG, &a.recorded.is_private, NULL,
          "store a hash, length and simple features of prompts and answers, not the texts"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object"},
@@ -199,6 +179,7 @@ static int run_attach(const pj_command *command, int argc, char **argv)
     if (positional > 1)
         return pj_command_usage(command, "put the prompt in quotes: it was split into %d arguments",
                                 positional);
+    if (a.no_store) a.session.database = "none";
     code = check_words(command, &a, positional);
     return code != PJ_EXIT_OK ? code : attach_execute(command, &a, positional ? argv[1] : NULL);
 }
@@ -214,9 +195,8 @@ const pj_command pj_command_attach = {
         "the first token, decode from there, each token with its time, and the machine's energy "
         "during the request. Cached prompt tokens are counted separately.\n\n"
         "With --requests and --concurrency it generates a load and prints the cost of a token in "
-        "the steady state: from the N-th first token to the (M-N)-th. Requests in "
-        "flight at the same time share the machine's energy by a rule; such figures are marked "
-        "allocated.\n\n"
+        "the steady state: from the N-th first token to the (M-N)-th. Requests in flight at the "
+        "same time share the machine's energy by a rule; such figures are marked allocated.\n\n"
         "With --listen it is a proxy: clients use its address instead of the server's, their "
         "requests pass through unchanged, and answers contain their energy (usage.energy_joules, "
         "X-Energy-Joules).\n\n"

@@ -1,30 +1,22 @@
 /* perjoule calibrate: measures every component of a model in isolation, so that later runs can
  * separate components with any sensor. */
+#include "cli/interrupt.h"
+#include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 
-#include "base/json.h"
 #include "generate/calibrate.h"
 #include "generate/find_model.h"
 
-#include <math.h>
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 typedef struct calibrate {
-    const char *model, *dtype, *power;
-    int64_t threads, interval_ns, context, rows, passes, seed;
+    const char *model, *dtype;
+    pj_session_options session;
+    int64_t threads, context, rows, passes, seed;
     double seconds;
     bool json;
 } calibrate;
-
-static _Atomic bool cancel;
-
-static void calibrate_on_signal(int number)
-{
-    cancel = true;
-}
 
 static void show_block(void *context, pj_phase phase, const char *component, uint32_t done,
                        uint32_t of)
@@ -33,32 +25,28 @@ static void show_block(void *context, pj_phase phase, const char *component, uin
         pj_live_line(stderr, "%u of %u  %s %s", done + 1, of, pj_phase_name(phase), component);
 }
 
-static void calibrate_print_json(const pj_calibration *c, const char *path)
+static pj_status calibrate_print_json(const pj_calibration *c, const char *path, pj_error *err)
 {
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 4 << 20);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "key", c->key);
-    pj_json_kv_string(&json, "file", path);
-    pj_json_key(&json, "classes");
-    pj_json_array_begin(&json);
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "key", c->key);
+    pj_json_kv_string(json, "file", path);
+    pj_json_kv_array_begin(json, "classes");
     for (uint32_t i = 0; i < c->count; i++) {
         const pj_calibration_row *r = &c->rows[i];
-        pj_json_object_begin(&json);
-        pj_json_kv_string(&json, "phase", pj_phase_name(r->phase));
-        pj_json_kv_string(&json, "name", r->name);
-        pj_json_kv_string(&json, "rail", r->rail);
-        pj_json_kv_double(&json, "power_mw", r->power_mw);
-        pj_json_kv_double(&json, "power_sd_mw", r->sd_mw);
-        pj_json_kv_bool(&json, "unstable", r->unstable);
-        pj_json_object_end(&json);
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "phase", pj_phase_name(r->phase));
+        pj_json_kv_string(json, "name", r->name);
+        pj_json_kv_string(json, "rail", r->rail);
+        pj_json_kv_double(json, "power_mw", r->power_mw);
+        pj_json_kv_double(json, "power_sd_mw", r->sd_mw);
+        pj_json_kv_bool(json, "unstable", r->unstable);
+        pj_json_object_end(json);
     }
-    pj_json_array_end(&json);
-    pj_json_object_end(&json);
-    printf("%s\n", pj_buffer_get(&buffer));
-    pj_buffer_fini(&buffer);
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+    return pj_json_out_end(&out, PJ_OK, err);
 }
 
 static void calibrate_print_table(const pj_calibration *c, const char *path)
@@ -67,13 +55,13 @@ static void calibrate_print_table(const pj_calibration *c, const char *path)
     for (int phase = PJ_PHASE_PREFILL; phase <= PJ_PHASE_DECODE; phase++)
         for (uint32_t i = 0; i < c->count; i++) {
             const pj_calibration_row *r = &c->rows[i];
-            char power[32], interval[32] = "";
+            char interval[32] = "";
             if (r->phase != (pj_phase)phase) continue;
-            pj_format_power(r->power_mw, power, sizeof power);
             if (r->power_mw > 0)
                 snprintf(interval, sizeof interval, "±%.1f %%", 196 * r->sd_mw / r->power_mw);
             printf("%-8s  %-26s  %-8s  %10s  %9s%s\n", pj_phase_name(r->phase), r->name, r->rail,
-                   power, interval, r->unstable ? "  unstable: its passes differ" : "");
+                   pj_power_text(r->power_mw).s, interval,
+                   r->unstable ? "  unstable: its passes differ" : "");
         }
     printf("\nstored in %s; runs of this model on this machine use it from now on\n", path);
 }
@@ -85,10 +73,8 @@ static int calibrate_measure(const pj_command *command, const calibrate *o)
     pj_calibration *calibration = NULL;
     char path[4096], model[4096];
     pj_error err = {0};
-    pj_session_options options = {
-        .power = o->power, .interval_ns = o->interval_ns, .database = "none"};
     pj_status status = pj_model_find(o->model, NULL, model, sizeof model, &err);
-    if (status == PJ_OK) status = pj_session_open(&options, &session, &err);
+    if (status == PJ_OK) status = pj_session_open(&o->session, &session, &err);
     if (status == PJ_OK)
         status = pj_calibrate(session, &slot,
                               &(pj_calibration_options){.engine = {.model = model,
@@ -100,13 +86,13 @@ static int calibrate_measure(const pj_command *command, const calibrate *o)
                                                         .context = (uint32_t)o->context,
                                                         .rows = (uint32_t)o->rows,
                                                         .seed = (uint64_t)o->seed,
-                                                        .cancel = &cancel,
+                                                        .cancel = &pj_interrupted,
                                                         .on_block = show_block},
                               &calibration, &err);
     if (pj_terminal_is(stderr)) fprintf(stderr, "\r\033[K");
     if (status == PJ_OK) status = pj_calibration_save(calibration, path, sizeof path, &err);
-    if (status == PJ_OK && o->json) calibrate_print_json(calibration, path);
     if (status == PJ_OK && !o->json) calibrate_print_table(calibration, path);
+    if (status == PJ_OK && o->json) status = calibrate_print_json(calibration, path, &err);
     pj_free(calibration);
     pj_model_slot_close(&slot);
     pj_session_close(session);
@@ -115,19 +101,24 @@ static int calibrate_measure(const pj_command *command, const calibrate *o)
 
 static int run_calibrate(const pj_command *command, int argc, char **argv)
 {
-    calibrate o = {.context = 128, .rows = 128, .passes = 2, .seconds = 2, .seed = 1};
+    calibrate o = {.session = {.database = "none"},
+                   .context = 128,
+                   .rows = 128,
+                   .passes = 2,
+                   .seconds = 2,
+                   .seed = 1};
     const pj_option options[] = {
         PJ_OPTION_MODEL(&o.model),
-        PJ_OPTION_POWER(&o.power),
-        {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME", "sampling interval", 0, 0},
+        PJ_OPTION_POWER(&o.session.power),
+        {"interval", 0, PJ_OPTION_DURATION, &o.session.interval_ns, "TIME", "sampling interval"},
         PJ_OPTION_DTYPE(&o.dtype),
         {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (all CPUs)", 1, 256},
         {"seconds", 0, PJ_OPTION_DOUBLE, &o.seconds, "S", "seconds per component (2)", 0.05, 600},
         {"passes", 0, PJ_OPTION_INT, &o.passes, "N", "measurements of each component (2)", 1, 20},
         {"context", 0, PJ_OPTION_INT, &o.context, "N", "cached tokens in decode (128)", 1, 1000000},
         {"prompt", 0, PJ_OPTION_INT, &o.rows, "N", "tokens of a prefill pass (128)", 1, 65536},
-        {"seed", 0, PJ_OPTION_INT, &o.seed, "N", "seed of the random order (1)", 0, 0},
-        {"json", 0, PJ_OPTION_FLAG, &o.json, NULL, "print one JSON object", 0, 0},
+        {"seed", 0, PJ_OPTION_INT, &o.seed, "N", "seed of the random order (1)"},
+        {"json", 0, PJ_OPTION_FLAG, &o.json, NULL, "print one JSON object"},
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
@@ -135,8 +126,7 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
     if (positional == 1 && !o.model) o.model = argv[1], positional = 0;
     if (positional > 0) return pj_command_usage(command, "give one model");
     if (!o.model) return pj_command_usage(command, "name the model");
-    signal(SIGINT, calibrate_on_signal);
-    signal(SIGTERM, calibrate_on_signal);
+    pj_interrupt_catch();
     return calibrate_measure(command, &o);
 }
 

@@ -83,8 +83,7 @@ static void check_write_json(const check *c, const char *path, pj_json *json)
     pj_json_kv_bool(json, "sound", check_is_sound(c));
     pj_json_kv_uint(json, "waiting", c->waiting);
     for (int k = 0; k < PJ_FINDING_KINDS; k++) {
-        pj_json_key(json, kinds[k]);
-        pj_json_object_begin(json);
+        pj_json_kv_object_begin(json, kinds[k]);
         pj_json_kv_uint(json, "findings", findings(r, k));
         pj_json_kv_string(json, "first", r->first[k][0] ? r->first[k] : NULL);
         pj_json_object_end(json);
@@ -92,42 +91,26 @@ static void check_write_json(const check *c, const char *path, pj_json *json)
     pj_json_kv_double(json, "worst_relative_difference", r->worst_relative);
 }
 
-static pj_status check_look(check *c, pj_store *store, const char *text, pj_error *err)
+static void check_print(check *c, const char *path)
 {
-    char id[PJ_UUID_BYTES];
-    if (text) {
-        pj_status status = pj_store_resolve(store, text, id, err);
-        if (status != PJ_OK) return status;
-    }
-    c->waiting = pj_outbox_count(pj_store_path(store));
-    return pj_store_check(store, text ? id : NULL, &c->result, err);
-}
-
-static pj_status check_as_text(check *c, pj_store *store, const char *id, pj_error *err)
-{
-    pj_status status = check_look(c, store, id, err);
-    if (status != PJ_OK) return status;
-    check_print_text(c, pj_store_path(store));
-    pj_spools_list(pj_store_path(store), check_take_spool, c);
-    if (pj_store_is_server(pj_store_path(store)))
+    check_print_text(c, path);
+    pj_spools_list(path, check_take_spool, c);
+    if (pj_store_is_server(path))
         printf("%-13s %" PRIu64 " run%s kept on this machine for the server\n", "waiting",
                c->waiting, c->waiting == 1 ? "" : "s");
-    return PJ_OK;
 }
 
-static pj_status check_as_json(check *c, pj_store *store, const char *id, pj_error *err)
+static pj_status check_print_json(check *c, const char *path, pj_error *err)
 {
     pj_json_out out;
-    pj_status status = check_look(c, store, id, err);
-    if (status != PJ_OK) return status;
     pj_json *json = c->json = pj_json_out_begin(&out);
     pj_json_object_begin(json);
     pj_json_kv_array_begin(json, "spools");
-    pj_spools_list(pj_store_path(store), check_take_spool, c);
+    pj_spools_list(path, check_take_spool, c);
     pj_json_array_end(json);
-    check_write_json(c, pj_store_path(store), json);
+    check_write_json(c, path, json);
     pj_json_object_end(json);
-    return pj_json_out_end(&out, status, err);
+    return pj_json_out_end(&out, PJ_OK, err);
 }
 
 static int run_check(const pj_command *command, int argc, char **argv)
@@ -144,9 +127,14 @@ static int run_check(const pj_command *command, int argc, char **argv)
     pj_store *store = NULL;
     pj_error err = {0};
     pj_status status = pj_stored_open_and_recover(db, &store, &err);
-    const char *id = positional ? argv[1] : NULL;
-    if (status == PJ_OK)
-        status = json ? check_as_json(&c, store, id, &err) : check_as_text(&c, store, id, &err);
+    char id[PJ_UUID_BYTES];
+    if (status == PJ_OK && positional) status = pj_store_resolve(store, argv[1], id, &err);
+    if (status == PJ_OK) {
+        c.waiting = pj_outbox_count(pj_store_path(store));
+        status = pj_store_check(store, positional ? id : NULL, &c.result, &err);
+    }
+    if (status == PJ_OK && json) status = check_print_json(&c, pj_store_path(store), &err);
+    if (status == PJ_OK && !json) check_print(&c, pj_store_path(store));
     pj_store_close(store);
     if (status != PJ_OK) return pj_command_failed(command, &err);
     return check_is_sound(&c) ? PJ_EXIT_OK : PJ_EXIT_FAILED;
@@ -161,8 +149,7 @@ const pj_command pj_command_check = {
         "First stores the runs that dead processes left in their spools, however long that takes. "
         "Then checks the database: that the file is intact, that every row belongs to a run, and "
         "that the energies of parts add up to their wholes (of one run, or of all). Finally it "
-        "lists "
-        "the spools that remain, with the reason. Nothing is repaired or deleted.\n\n"
+        "lists the spools that remain, with the reason. Nothing is repaired or deleted.\n\n"
         "Exit code 0: no problems; 1: problems found.",
     .examples = "perjoule check\nperjoule check last --json\n",
 };

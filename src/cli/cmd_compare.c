@@ -2,50 +2,33 @@
 #include "cli/compare_print.h"
 #include "cli/stored.h"
 
-#include <string.h>
-
 typedef struct compare_args {
-    const char *db, *by, *experiment, *model, *dtype, *engine, *from, *to;
+    pj_group_query groups;
+    const char *db;
     pj_text_list tags;
-    bool json, with_disturbed;
+    bool json;
     pj_price_options prices;
 } compare_args;
-
-static pj_status compare(pj_store *store, const compare_args *a, char **ids, int count,
-                         pj_compared **c, pj_error *err)
-{
-    if (!a->by) return pj_compared_runs(store, (const char *const *)ids, (uint32_t)count, c, err);
-    pj_group_query query = {.runs = {.experiment = a->experiment,
-                                     .model = a->model,
-                                     .dtype = a->dtype,
-                                     .engine = a->engine,
-                                     .from = a->from,
-                                     .to = a->to,
-                                     .tags = a->tags.items,
-                                     .tag_count = (uint32_t)a->tags.count},
-                            .by = a->by,
-                            .with_disturbed = a->with_disturbed};
-    return pj_compared_groups(store, &query, c, err);
-}
 
 static int run_compare(const pj_command *command, int argc, char **argv)
 {
     compare_args a = {.prices = PJ_PRICES_NONE};
+    pj_run_query *runs = &a.groups.runs;
     const pj_option options[] = {
-        {"by", 0, PJ_OPTION_TEXT, &a.by, "FIELD",
+        {"by", 0, PJ_OPTION_TEXT, &a.groups.by, "FIELD",
          "compare all completed runs in groups by the value of a field: model, dtype, batch, "
          "engine, machine, tag, experiment, threads, isa, depth, input_tokens, output_tokens, "
          "prompt, power, energy_source, settings.NAME or model.NAME",
          .choices = "model dtype batch engine machine tag experiment threads isa depth "
                     "input_tokens output_tokens prompt power energy_source"},
-        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "only runs of an experiment"},
+        {"experiment", 0, PJ_OPTION_TEXT, &runs->experiment, "NAME", "only runs of an experiment"},
         {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "only runs with a tag; may be repeated"},
-        {"model", 0, PJ_OPTION_TEXT, &a.model, "NAME", "only runs of a model"},
-        {"dtype", 0, PJ_OPTION_TEXT, &a.dtype, "TYPE", "only runs with weights of a type"},
-        {"engine", 0, PJ_OPTION_TEXT, &a.engine, "NAME", "only runs of an engine"},
-        {"from", 0, PJ_OPTION_TEXT, &a.from, "TIME", "only runs created at or after a time"},
-        {"to", 0, PJ_OPTION_TEXT, &a.to, "TIME", "only runs created before a time"},
-        {"with-disturbed", 0, PJ_OPTION_FLAG, &a.with_disturbed, NULL,
+        {"model", 0, PJ_OPTION_TEXT, &runs->model, "NAME", "only runs of a model"},
+        {"dtype", 0, PJ_OPTION_TEXT, &runs->dtype, "TYPE", "only runs with weights of a type"},
+        {"engine", 0, PJ_OPTION_TEXT, &runs->engine, "NAME", "only runs of an engine"},
+        {"from", 0, PJ_OPTION_TEXT, &runs->from, "TIME", "only runs created at or after a time"},
+        {"to", 0, PJ_OPTION_TEXT, &runs->to, "TIME", "only runs created before a time"},
+        {"with-disturbed", 0, PJ_OPTION_FLAG, &a.groups.with_disturbed, NULL,
          "include disturbed and throttled runs"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object"},
         PJ_OPTIONS_PRICES(&a.prices),
@@ -54,11 +37,15 @@ static int run_compare(const pj_command *command, int argc, char **argv)
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    bool filters = a.experiment || a.tags.count || a.model || a.dtype || a.engine || a.from || a.to;
-    if (a.by && positional) return pj_command_usage(command, "give runs or --by FIELD, not both");
-    if (!a.by && filters) return pj_command_usage(command, "--by FIELD is required to form groups");
-    if (!a.by && (positional < 2 || positional > PJ_COMPARE_MAX))
+    bool filters = runs->experiment || a.tags.count || runs->model || runs->dtype || runs->engine ||
+                   runs->from || runs->to;
+    bool by = a.groups.by != NULL;
+    if (by && positional) return pj_command_usage(command, "give runs or --by FIELD, not both");
+    if (!by && filters) return pj_command_usage(command, "--by FIELD is required to form groups");
+    if (!by && (positional < 2 || positional > PJ_COMPARE_MAX))
         return pj_command_usage(command, "give 2 to %d runs, or --by FIELD", PJ_COMPARE_MAX);
+    runs->tags = a.tags.items;
+    runs->tag_count = (uint32_t)a.tags.count;
     pj_store *store = NULL;
     pj_cost_rates rates;
     pj_error err = {0};
@@ -66,7 +53,10 @@ static int run_compare(const pj_command *command, int argc, char **argv)
     pj_json_out out;
     pj_status status = pj_prices_get(&a.prices, &rates, &err);
     if (status == PJ_OK) status = pj_stored_open(a.db, &store, &err);
-    if (status == PJ_OK) status = compare(store, &a, argv + 1, positional, &c, &err);
+    if (status == PJ_OK && by) status = pj_compared_groups(store, &a.groups, &c, &err);
+    if (status == PJ_OK && !by)
+        status =
+            pj_compared_runs(store, (const char *const *)argv + 1, (uint32_t)positional, &c, &err);
     if (c && a.json) {
         pj_compared_write(c, &rates, pj_json_out_begin(&out));
         status = pj_json_out_end(&out, status, &err);

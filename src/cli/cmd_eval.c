@@ -1,9 +1,8 @@
 /* perjoule eval: how well a model predicts a text, or its logits. */
-#include "base/file.h"
-#include "base/json.h"
-#include "cli/ids.h"
+#include "cli/inputs.h"
+#include "cli/json_out.h"
 #include "cli/options.h"
-#include "engine/generation/engine.h"
+#include "cli/run_report.h"
 #include "generate/find_model.h"
 
 #include <errno.h>
@@ -52,7 +51,8 @@ static bool eval_take_row(void *context, uint32_t position, const float *logits,
     return true;
 }
 
-static void eval_print_result(const eval *e, const pj_engine_facts *facts, const tally *t)
+static pj_status eval_print_result(const eval *e, const pj_engine_facts *facts, const tally *t,
+                                   pj_error *err)
 {
     double predicted = t->count - 1, loss = predicted > 0 ? t->loss / predicted : NAN;
     if (!e->json) {
@@ -62,29 +62,19 @@ static void eval_print_result(const eval *e, const pj_engine_facts *facts, const
             printf("window      %u tokens, half of them overlapping the previous one\n", t->window);
         if (predicted > 0)
             printf("mean loss   %.6f nats per token\nperplexity  %.4f\n", loss, exp(loss));
-        return;
+        return PJ_OK;
     }
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1 << 16);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "model_name", facts->model_name);
-    pj_json_kv_string(&json, "dtype", facts->dtype);
-    pj_json_kv_string(&json, "isa", facts->isa);
-    pj_json_kv_uint(&json, "threads", facts->threads);
-    pj_json_kv_uint(&json, "tokens", t->count);
-    pj_json_kv_uint(&json, "predicted_tokens", t->count - 1);
-    pj_json_key(&json, "window");
-    if (t->window)
-        pj_json_uint(&json, t->window);
-    else
-        pj_json_null(&json);
-    pj_json_kv_double(&json, "mean_loss", loss);
-    pj_json_kv_double(&json, "perplexity", exp(loss));
-    pj_json_object_end(&json);
-    printf("%s\n", pj_buffer_get(&buffer));
-    pj_buffer_fini(&buffer);
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_run_report_write_engine(json, facts);
+    pj_json_kv_uint(json, "tokens", t->count);
+    pj_json_kv_uint(json, "predicted_tokens", t->count - 1);
+    pj_json_kv_optional(json, "window", t->window > 0, t->window);
+    pj_json_kv_double(json, "mean_loss", loss);
+    pj_json_kv_double(json, "perplexity", exp(loss));
+    pj_json_object_end(json);
+    return pj_json_out_end(&out, PJ_OK, err);
 }
 
 /* Token ids to evaluate: as given, or from the text. The caller frees *ids. */
@@ -94,10 +84,7 @@ static pj_status eval_read_ids(const eval *e, const pj_engine *engine, int32_t *
     if (e->ids) return pj_ids_parse(e->ids, ids, count, err);
     char *text;
     size_t bytes;
-    pj_status status =
-        strcmp(e->file, "-") == 0
-            ? pj_file_read_fd(0, "standard input", MAX_TEXT_BYTES, &text, &bytes, err)
-            : pj_file_read(e->file, MAX_TEXT_BYTES, &text, &bytes, err);
+    pj_status status = pj_input_read(e->file, MAX_TEXT_BYTES, &text, &bytes, err);
     if (status) return status;
     status = pj_engine_encode(engine, text, bytes, ids, count, err);
     pj_free(text);
@@ -134,7 +121,7 @@ static pj_status eval_evaluate(const eval *e, pj_engine *engine, pj_error *err)
     if (!status) status = slide(e, engine, &t, err);
     if (t.out && (fclose(t.out) != 0 || !t.written) && !status)
         status = pj_fail(err, PJ_E_IO, "cannot write %s: is the disk full?", e->logits);
-    if (!status) eval_print_result(e, pj_engine_get_facts(engine), &t);
+    if (!status) status = eval_print_result(e, pj_engine_get_facts(engine), &t, err);
     pj_free(ids);
     return status;
 }
@@ -161,13 +148,6 @@ static int run_eval(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     if (!e.model) return pj_command_usage(command, "-m MODEL is required");
     if (!e.file == !e.ids) return pj_command_usage(command, "give either -f FILE or --ids");
-    pj_kv_type kv = PJ_KV_AUTO;
-    if (e.kv && strcmp(e.kv, "f32") == 0)
-        kv = PJ_KV_F32;
-    else if (e.kv && strcmp(e.kv, "f16") == 0)
-        kv = PJ_KV_F16;
-    else if (e.kv)
-        return pj_command_usage(command, "--kv must be f32 or f16, not %s", e.kv);
     pj_error err = {0};
     pj_engine *engine = NULL;
     char path[4096];
@@ -175,7 +155,9 @@ static int run_eval(const pj_command *command, int argc, char **argv)
                                         .dtype = e.dtype,
                                         .threads = (uint32_t)e.threads,
                                         .chunk = (uint32_t)e.chunk,
-                                        .kv = kv,
+                                        .kv = !e.kv                      ? PJ_KV_AUTO
+                                              : strcmp(e.kv, "f16") == 0 ? PJ_KV_F16
+                                                                         : PJ_KV_F32,
                                         .no_tokenizer = e.ids != NULL};
     pj_status status = pj_model_find(e.model, NULL, path, sizeof path, &err);
     if (!status) status = pj_engine_open(&engine_options, &engine, &err);
@@ -194,8 +176,7 @@ const pj_command pj_command_eval = {
         "costs in quality, to weigh against the energy it saves. With --logits the logits of every "
         "position are written as raw little-endian 32-bit floats. A text longer than the model's "
         "context is evaluated in sliding windows of that length, each of which begins half a "
-        "window "
-        "before the end of the previous one.",
+        "window before the end of the previous one.",
     .examples = "perjoule eval -m models/demo -f book.txt\n"
                 "perjoule eval -m models/demo -f book.txt --dtype q4_0\n"
                 "perjoule eval -m models/demo --ids 1,2,3 --logits logits.f32\n",

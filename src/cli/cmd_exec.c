@@ -10,57 +10,45 @@
 #include "cli/stored.h"
 #include "cli/terminal.h"
 
-#include "base/clock.h"
-#include "base/json.h"
 #include "insight/insight.h"
 #include "store/run_summary.h"
 
-#include <limits.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 typedef struct exec_args {
-    const char *power, *database, *depth, *engine, *model, *experiment;
+    pj_session_options session;
+    const char *depth;
     pj_text_list tags;
-    int64_t interval_ns;
     double baseline_s;
-    bool no_store, json, llama;
+    bool no_store, json;
 } exec_args;
-
-typedef struct execution {
-    const pj_command *command;
-    const exec_args *args;
-    pj_exec_run r;
-} execution;
 
 /* ---- the report ---- */
 
-static double run_seconds(const execution *e)
+static double run_seconds(const pj_exec_run *e)
 {
-    return e->r.data.info.total_ms * 1e-3;
+    return e->data.info.total_ms * 1e-3;
 }
 
-static double process_mj(const execution *e)
+static double process_mj(const pj_exec_run *e)
 {
-    return e->r.data.info.net_mj * pj_exec_cpu_share(&e->r);
+    return e->data.info.net_mj * pj_exec_cpu_share(e);
 }
 
-static const pj_rail_energy *rail_figure(const execution *e, uint32_t rail)
+static const pj_rail_energy *rail_figure(const pj_exec_run *e, uint32_t rail)
 {
-    for (uint32_t i = 0; i < e->r.data.rail_energy_count; i++)
-        if (e->r.data.rail_energy[i].rail == rail &&
-            e->r.data.rail_energy[i].phase == PJ_PHASE_COUNT)
-            return &e->r.data.rail_energy[i];
+    for (uint32_t i = 0; i < e->data.rail_energy_count; i++)
+        if (e->data.rail_energy[i].rail == rail && e->data.rail_energy[i].phase == PJ_PHASE_COUNT)
+            return &e->data.rail_energy[i];
     return NULL;
 }
 
-static pj_rail_energy total_figure(const execution *e)
+static pj_rail_energy total_figure(const pj_exec_run *e)
 {
-    const pj_run_info *info = &e->r.data.info;
+    const pj_run_info *info = &e->data.info;
     return (pj_rail_energy){.gross_mj = info->total_mj,
                             .idle_mj = info->idle_mj,
                             .net_mj = info->net_mj,
@@ -70,34 +58,33 @@ static pj_rail_energy total_figure(const execution *e)
 
 static void exec_print_figure(const char *name, const pj_rail_energy *f, double run_s)
 {
-    char gross[64], net[64] = "", power[32];
-    pj_format_interval(f->gross_mj, f->sd_mj, gross, sizeof gross);
-    if (!isnan(f->net_mj)) pj_format_interval(f->net_mj, f->net_sd_mj, net, sizeof net);
-    pj_format_power(f->gross_mj / run_s, power, sizeof power);
-    fprintf(stderr, "  %-20s %*s", name, pj_width_of(gross, 20), gross);
+    pj_text net = {""};
+    if (!isnan(f->net_mj)) net = pj_interval_text(f->net_mj, f->net_sd_mj);
+    fprintf(stderr, "  %-20s %s", name, pj_padded(20, pj_interval_text(f->gross_mj, f->sd_mj)).s);
     if (!isnan(f->gross_mj))
-        fprintf(stderr, " %*s %*s", pj_width_of(net, 20), net, pj_width_of(power, 10), power);
+        fprintf(stderr, " %s %s", pj_padded(20, net).s,
+                pj_padded(10, pj_power_text(f->gross_mj / run_s)).s);
     fputc('\n', stderr);
 }
 
-static bool exec_has_total_rail(const execution *e)
+static bool exec_has_total_rail(const pj_exec_run *e)
 {
-    for (uint32_t i = 0; i < e->r.data.rail_count; i++)
-        if (e->r.data.rails[i].rail_class == PJ_RAIL_TOTAL) return true;
+    for (uint32_t i = 0; i < e->data.rail_count; i++)
+        if (e->data.rails[i].rail_class == PJ_RAIL_TOTAL) return true;
     return false;
 }
 
-static void print_rails(const execution *e)
+static void print_rails(const pj_exec_run *e)
 {
-    const pj_run_info *info = &e->r.data.info;
+    const pj_run_info *info = &e->data.info;
     double run_s = run_seconds(e);
     fprintf(stderr, "  %-20s %20s %20s %10s\n", "rail", "gross, 95 %", "net, 95 %", "mean");
-    for (uint32_t i = 0; i < e->r.data.rail_count; i++) {
+    for (uint32_t i = 0; i < e->data.rail_count; i++) {
         const pj_rail_energy *f = rail_figure(e, i);
-        if (f) exec_print_figure(e->r.data.rails[i].name, f, run_s);
+        if (f) exec_print_figure(e->data.rails[i].name, f, run_s);
     }
     pj_rail_energy total = total_figure(e);
-    if (!exec_has_total_rail(e) && (e->r.data.rail_count > 1 || info->partial_rails))
+    if (!exec_has_total_rail(e) && (e->data.rail_count > 1 || info->partial_rails))
         exec_print_figure("total", &total, run_s);
     if (info->partial_rails) {
         char text[600];
@@ -109,36 +96,31 @@ static void print_rails(const execution *e)
 }
 
 /* Only for programs that wrote markers. */
-static void exec_print_phases(const execution *e)
+static void exec_print_phases(const pj_exec_run *e)
 {
-    char energy[32], time[32];
-    if (pj_markers_count(e->r.markers).events == 0) return;
+    if (pj_markers_count(e->markers).events == 0) return;
     fprintf(stderr, "  %-20s %12s %12s\n", "phase", "time", "gross");
     for (pj_phase p = PJ_PHASE_IDLE; p < PJ_PHASE_COUNT; p++) {
         double ms = 0, mj = 0;
         bool found = false;
-        for (uint32_t i = 0; i < e->r.data.phase_count; i++) {
-            if (e->r.data.phases[i].phase != p) continue;
+        for (uint32_t i = 0; i < e->data.phase_count; i++) {
+            if (e->data.phases[i].phase != p) continue;
             found = true;
-            ms += e->r.data.phases[i].duration_ms;
-            mj += pj_mj_of_nj(e->r.data.phases[i].energy.gross_nj);
+            ms += e->data.phases[i].duration_ms;
+            mj += pj_mj_of_nj(e->data.phases[i].energy.gross_nj);
         }
         if (!found) continue;
-        pj_format_time(ms, time, sizeof time);
-        pj_format_energy(mj, energy, sizeof energy);
-        fprintf(stderr, "  %-20s %*s %*s\n", pj_phase_name(p), pj_width_of(time, 12), time,
-                pj_width_of(energy, 12), energy);
+        fprintf(stderr, "  %-20s %s %s\n", pj_phase_name(p), pj_padded(12, pj_time_text(ms)).s,
+                pj_padded(12, pj_energy_text(mj)).s);
     }
 }
 
-static void print_process(const execution *e)
+static void print_process(const pj_exec_run *e)
 {
-    char text[32];
     if (isnan(process_mj(e))) return;
-    pj_format_energy(process_mj(e), text, sizeof text);
     fprintf(stderr,
             "  the program's share: %.0f %% of the processors' busy time, %s net (modelled)\n",
-            100 * pj_exec_cpu_share(&e->r), text);
+            100 * pj_exec_cpu_share(e), pj_energy_text(process_mj(e)).s);
 }
 
 static bool is_shown(const char *code)
@@ -147,17 +129,15 @@ static bool is_shown(const char *code)
     return strcmp(code, "power_unavailable") != 0 && strcmp(code, "run_failed") != 0;
 }
 
-static void exec_print_table(const execution *e)
+static void exec_print_table(const pj_exec_run *e)
 {
-    char time[32], cpu[32];
-    const pj_run_info *info = &e->r.data.info;
-    pj_format_time(info->total_ms, time, sizeof time);
-    pj_format_time(e->r.child.cpu_s * 1e3, cpu, sizeof cpu);
-    fprintf(stderr, "\nperjoule exec: %s took %s (CPU time %s), exit code %d\n",
-            e->r.child.words[0], time, cpu, e->r.child.exit_code);
-    if (e->r.data.rail_count == 0) {
-        const char *remedy = e->r.session->meter
-                                 ? pj_meter_remedy(e->r.session->meter)
+    const pj_run_info *info = &e->data.info;
+    fprintf(stderr, "\nperjoule exec: %s took %s (CPU time %s), exit code %d\n", e->child.words[0],
+            pj_time_text(info->total_ms).s, pj_time_text(e->child.cpu_s * 1e3).s,
+            e->child.exit_code);
+    if (e->data.rail_count == 0) {
+        const char *remedy = e->session->meter
+                                 ? pj_meter_remedy(e->session->meter)
                                  : "Power measurement is switched off (--power none); "
                                    "leave the option out to use the machine's sensors.";
         fprintf(stderr, "  energy: unavailable. %s\n", remedy);
@@ -166,12 +146,11 @@ static void exec_print_table(const execution *e)
         print_process(e);
     }
     exec_print_phases(e);
-    for (uint32_t i = 0; i < e->r.data.warning_count; i++)
-        if (is_shown(e->r.data.warnings[i].code))
-            fprintf(stderr, "  %s\n", e->r.data.warnings[i].text);
-    if (e->r.store_problem[0])
-        fprintf(stderr, "  not stored: %s\n", e->r.store_problem);
-    else if (e->r.session->store)
+    for (uint32_t i = 0; i < e->data.warning_count; i++)
+        if (is_shown(e->data.warnings[i].code)) fprintf(stderr, "  %s\n", e->data.warnings[i].text);
+    if (e->store_problem[0])
+        fprintf(stderr, "  not stored: %s\n", e->store_problem);
+    else if (e->session->store)
         fprintf(stderr, "  stored as %s\n", info->id);
 }
 
@@ -185,12 +164,11 @@ static void figure_json(pj_json *json, const pj_rail_energy *f, double run_s)
     pj_json_kv_double(json, "mean_mw", f->gross_mj / run_s);
 }
 
-static void rails_json(const execution *e, pj_json *json)
+static void rails_json(const pj_exec_run *e, pj_json *json)
 {
-    pj_json_key(json, "rails");
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < e->r.data.rail_count; i++) {
-        const pj_rail *rail = &e->r.data.rails[i];
+    pj_json_kv_array_begin(json, "rails");
+    for (uint32_t i = 0; i < e->data.rail_count; i++) {
+        const pj_rail *rail = &e->data.rails[i];
         const pj_rail_energy *f = rail_figure(e, i);
         if (!f) continue;
         pj_json_object_begin(json);
@@ -204,104 +182,83 @@ static void rails_json(const execution *e, pj_json *json)
     pj_json_array_end(json);
 }
 
-static void warnings_json(const execution *e, pj_json *json)
+static void warnings_json(const pj_exec_run *e, pj_json *json)
 {
-    pj_json_key(json, "warnings");
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < e->r.data.warning_count; i++)
-        pj_json_string(json, e->r.data.warnings[i].text);
-    if (e->r.store_problem[0]) pj_json_string(json, e->r.store_problem);
+    pj_json_kv_array_begin(json, "warnings");
+    for (uint32_t i = 0; i < e->data.warning_count; i++)
+        pj_json_string(json, e->data.warnings[i].text);
+    if (e->store_problem[0]) pj_json_string(json, e->store_problem);
     pj_json_array_end(json);
 }
 
-static void exec_print_json(const execution *e)
+static pj_status exec_print_json(const pj_exec_run *e, pj_error *err)
 {
-    pj_buffer text;
-    pj_json json;
-    const pj_run_info *info = &e->r.data.info;
-    const pj_baseline *idle = pj_session_idle(e->r.session);
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
+    const pj_run_info *info = &e->data.info;
+    const pj_baseline *idle = pj_session_idle(e->session);
     pj_rail_energy total = total_figure(e);
-    pj_buffer_init(&text, 16 << 20);
-    pj_json_init(&json, &text);
-    pj_json_object_begin(&json);
-    pj_exec_command_json(&e->r, &json);
-    pj_exec_cpu_json(&e->r, &json);
-    pj_json_kv_double(&json, "process_net_mj", process_mj(e));
-    pj_json_kv_string(&json, "process_energy_source",
+    pj_json_object_begin(json);
+    pj_exec_command_json(e, json);
+    pj_exec_cpu_json(e, json);
+    pj_json_kv_double(json, "process_net_mj", process_mj(e));
+    pj_json_kv_string(json, "process_energy_source",
                       isnan(process_mj(e)) ? "unavailable" : "modelled");
-    pj_json_key(&json, "total");
-    pj_json_object_begin(&json);
-    figure_json(&json, &total, run_seconds(e));
-    pj_json_object_end(&json);
-    rails_json(e, &json);
-    if (idle && idle->rail_count) pj_json_kv_bool(&json, "baseline_quiet", idle->quiet);
-    pj_json_kv_bool(&json, "stored", e->r.session->store && !e->r.store_problem[0]);
-    warnings_json(e, &json);
-    pj_json_kv_double(&json, "duration_ms", info->total_ms);
-    pj_summary_write_members(&json, info, NULL);
-    pj_json_object_end(&json);
-    if (pj_json_finish(&json)) puts(pj_buffer_get(&text));
-    pj_buffer_fini(&text);
+    pj_json_kv_object_begin(json, "total");
+    figure_json(json, &total, run_seconds(e));
+    pj_json_object_end(json);
+    rails_json(e, json);
+    if (idle && idle->rail_count) pj_json_kv_bool(json, "baseline_quiet", idle->quiet);
+    pj_json_kv_bool(json, "stored", e->session->store && !e->store_problem[0]);
+    warnings_json(e, json);
+    pj_json_kv_double(json, "duration_ms", info->total_ms);
+    pj_summary_write_members(json, info, NULL);
+    pj_json_object_end(json);
+    return pj_json_out_end(&out, PJ_OK, err);
 }
 
 /* ---- all of it ---- */
 
 /* Measures even if the database cannot be written. */
-static pj_status open_session(execution *e, pj_error *err)
+static pj_status open_session(pj_exec_run *e, const exec_args *a, pj_error *err)
 {
-    const exec_args *a = e->args;
-    pj_session_options options = {.size = sizeof options,
-                                  .power = a->power,
-                                  .interval_ns = a->interval_ns,
-                                  .database = a->no_store ? "none" : a->database,
-                                  .baseline_seconds = isnan(a->baseline_s) ? 0
-                                                      : a->baseline_s == 0 ? -1
-                                                                           : a->baseline_s};
-    pj_status status = pj_session_open(&options, &e->r.session, err);
-    if (status == PJ_OK) e->r.session->stored = pj_insight_prepare;
-    if (status == PJ_OK || a->no_store || a->database) return status;
+    pj_session_options options = a->session;
+    options.baseline_seconds = isnan(a->baseline_s) ? 0 : a->baseline_s == 0 ? -1 : a->baseline_s;
+    pj_status status = pj_session_open(&options, &e->session, err);
+    if (status == PJ_OK) e->session->stored = pj_insight_prepare;
+    if (status == PJ_OK || options.database) return status;
     options.database = "none";
     pj_error without = {0};
-    if (pj_session_open(&options, &e->r.session, &without) != PJ_OK) return status;
-    memcpy(e->r.store_problem, err->text, sizeof e->r.store_problem);
+    if (pj_session_open(&options, &e->session, &without) != PJ_OK) return status;
+    memcpy(e->store_problem, err->text, sizeof e->store_problem);
     return PJ_OK;
 }
 
-static void close_all(execution *e)
-{
-    const char *cell_id =
-        e->r.session && e->r.session->store ? pj_store_path(e->r.session->store) : "";
-    if (pj_store_is_server(cell_id)) pj_say_waiting(cell_id);
-    pj_session_close(e->r.session);
-    pj_exec_close(&e->r);
-}
-
-static int exec_execute(execution *e)
+static int exec_execute(const pj_command *command, const exec_args *a, pj_exec_run *e)
 {
     pj_error err = {0};
-    pj_status status = pj_child_find(&e->r.child, &err);
-    if (status == PJ_OK) status = open_session(e, &err);
-    if (status == PJ_OK) status = pj_exec_begin(&e->r, &err);
-    if (status == PJ_OK) status = pj_exec_measure(&e->r, &err);
-    int code =
-        status == PJ_OK || e->r.child.exit_code ? e->r.child.exit_code : pj_exit_code(status);
-    if (status != PJ_OK)
-        pj_command_failed(e->command, &err);
-    else if (e->args->json)
-        exec_print_json(e);
-    else
-        exec_print_table(e);
-    close_all(e);
+    pj_status status = pj_child_find(&e->child, &err);
+    if (status == PJ_OK) status = open_session(e, a, &err);
+    if (status == PJ_OK) status = pj_exec_begin(e, &err);
+    if (status == PJ_OK) status = pj_exec_measure(e, &err);
+    int code = status == PJ_OK || e->child.exit_code ? e->child.exit_code : pj_exit_code(status);
+    if (status == PJ_OK && !a->json) exec_print_table(e);
+    if (status == PJ_OK && a->json) status = exec_print_json(e, &err);
+    if (status != PJ_OK) pj_command_failed(command, &err);
+    pj_stored_session_close(e->session);
+    pj_exec_close(e);
     return code;
 }
 
 static int run_exec(const pj_command *command, int argc, char **argv)
 {
-    exec_args a = {.baseline_s = NAN}; /* the session's default */
+    exec_args a = {.session = {.size = sizeof a.session}, .baseline_s = NAN}; /* NAN: the default */
+    pj_exec_run e = {0};
+    pj_exec_request *request = &e.request;
     const pj_option options[] = {
-        PJ_OPTION_POWER(&a.power),
-        {"interval", 'i', PJ_OPTION_DURATION, &a.interval_ns, "TIME",
-         "sampling interval (each source's own)", 0, 0},
+        PJ_OPTION_POWER(&a.session.power),
+        {"interval", 'i', PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
+         "sampling interval (each source's own)"},
         {"baseline", 0, PJ_OPTION_DOUBLE, &a.baseline_s, "S",
          "seconds of idle power measured before (1); 0: none, then there is no net figure", 0, 600,
          .old_letter = 'b'},
@@ -309,20 +266,21 @@ static int run_exec(const pj_command *command, int argc, char **argv)
          "how deep markers are recorded: off (phases, sections, tokens), module (components; "
          "default) or deep (operations)",
          .choices = "off module deep"},
-        {"engine", 0, PJ_OPTION_TEXT, &a.engine, "NAME", "name of the engine that runs (exec)"},
-        {"model", 'm', PJ_OPTION_TEXT, &a.model, "NAME", "name of the model that it runs"},
+        {"engine", 0, PJ_OPTION_TEXT, &request->engine, "NAME",
+         "name of the engine that runs (exec)"},
+        {"model", 'm', PJ_OPTION_TEXT, &request->model, "NAME", "name of the model that it runs"},
         {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the run by; may be repeated"},
-        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "the experiment it belongs to"},
-        PJ_OPTION_DB(&a.database),
-        {"llama", 0, PJ_OPTION_FLAG, &a.llama, NULL,
+        {"experiment", 0, PJ_OPTION_TEXT, &request->experiment, "NAME",
+         "the experiment it belongs to"},
+        PJ_OPTION_DB(&a.session.database),
+        {"llama", 0, PJ_OPTION_FLAG, &request->llama, NULL,
          "also record llama.cpp programs started by the program (a script, for example)"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
-        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "one JSON object on standard output, at the end",
-         0, 0},
+        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL,
+         "one JSON object on standard output, at the end"},
         {0}};
     int separator = 1, positional;
-    execution e = {.command = command, .args = &a};
-    pj_child_reserve(&e.r.child);
+    pj_child_reserve(&e.child);
     while (separator < argc && strcmp(argv[separator], "--") != 0) separator++;
     int code = pj_options_parse(command, options, separator, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
@@ -330,15 +288,11 @@ static int run_exec(const pj_command *command, int argc, char **argv)
         return pj_command_usage(command, "put -- before the program: perjoule exec -- %s", argv[1]);
     if (separator + 1 >= argc)
         return pj_command_usage(command, "no program given: put it after --");
-    e.r.child.words = argv + separator + 1;
-    e.r.request =
-        (pj_exec_request){.engine = a.engine,
-                          .model = a.model,
-                          .experiment = a.experiment,
-                          .tags = a.tags.count ? a.tags.items : NULL,
-                          .depth = a.depth ? (pj_depth)pj_depth_parse(a.depth) : PJ_DEPTH_MODULE,
-                          .llama = a.llama};
-    return exec_execute(&e);
+    e.child.words = argv + separator + 1;
+    if (a.no_store) a.session.database = "none";
+    request->tags = a.tags.items;
+    request->depth = a.depth ? (pj_depth)pj_depth_parse(a.depth) : PJ_DEPTH_MODULE;
+    return exec_execute(command, &a, &e);
 }
 
 const pj_command pj_command_exec = {
@@ -348,26 +302,19 @@ const pj_command pj_command_exec = {
     .usage = "[options] -- PROGRAM [ARGUMENTS]",
     .text =
         "Measures idle power for a second, runs the program, stores the run and prints the energy "
-        "of "
-        "every rail while the program ran: gross, and net of idle, each with its 95 % interval. "
-        "Power "
-        "sensors see the whole machine or a whole device, so everything else that runs meanwhile "
-        "counts too; the program's share, estimated from CPU time, is printed as well and is "
-        "modelled. The program "
-        "keeps "
-        "its terminal, its output and its signals, and its exit code becomes perjoule's (128 + "
-        "signal "
-        "when it was killed, 127 when there is no such program, 126 when it cannot be run). "
-        "Without sensors the program runs too and the energy is unavailable. The table goes to "
-        "standard "
-        "error; --json prints an object to standard output.\n\n"
+        "of every rail while the program ran: gross, and net of idle, each with its 95 % interval. "
+        "Power sensors see the whole machine or a whole device, so everything else that runs "
+        "meanwhile counts too; the program's share, estimated from CPU time, is printed as well "
+        "and is modelled. The program keeps its terminal, its output and its signals, and its exit "
+        "code becomes perjoule's (128 + signal when it was killed, 127 when there is no such "
+        "program, 126 when it cannot be run). Without sensors the program runs too and the energy "
+        "is unavailable. The table goes to standard error; --json prints an object to standard "
+        "output.\n\n"
         "A program can report its phases, sections and tokens to get their energies: it writes "
-        "lines "
-        "such as \"begin phase prefill\", \"begin section load\", \"begin token 3\" and \"end\" to "
-        "the "
-        "descriptor whose number is in PERJOULE_MARKERS. docs/formats.md has the whole grammar.\n\n"
-        "For a program linked with llama.cpp's shared library, the prompt, generated "
-        "tokens, "
+        "lines such as \"begin phase prefill\", \"begin section load\", \"begin token 3\" and "
+        "\"end\" to the descriptor whose number is in PERJOULE_MARKERS. docs/formats.md has the "
+        "whole grammar.\n\n"
+        "For a program linked with llama.cpp's shared library, the prompt, generated tokens, "
         "layers and their parts are recorded without changing it; with --depth deep every "
         "operation, with --depth off nothing below a token, which does not slow it down.",
     .examples =

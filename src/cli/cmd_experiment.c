@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "cli/experiment_engines.h"
 #include "cli/experiment_print.h"
+#include "cli/interrupt.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
 #include "experiment/experiment.h"
@@ -11,35 +12,31 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_PLAN_BYTES = 1 << 20 };
 
+/* Lists that make the grid; in the plan they have these names. */
+enum { MODELS, DTYPES, BATCHES, INPUTS, OUTPUTS, THREADS, ABLATE, LISTS };
+static const char *const list_names[LISTS] = {"models",  "dtypes",  "batches", "inputs",
+                                              "outputs", "threads", "ablate"};
+
 typedef struct experiment_args {
-    const char *models, *dtypes, *batches, *inputs, *outputs, *threads, *eval, *name, *prompt,
-        *precision, *depth, *power, *ablate, *db;
+    const char *lists[LISTS], *eval, *name, *prompt, *precision, *depth;
+    pj_session_options session;
     pj_text_list engines;
-    int64_t repeat, cool_down_ns, seed, interval_ns;
+    int64_t repeat, cool_down_ns, seed;
     double max_latency_ms;
     bool json, again, result;
 } experiment_args;
 
-static _Atomic bool cancelled;
-
-static void experiment_on_signal(int number)
-{
-    if (cancelled) _exit(PJ_EXIT_INTERRUPTED);
-    cancelled = true;
-}
-
 static bool has_grid(const experiment_args *a)
 {
-    return a->models || a->dtypes || a->batches || a->inputs || a->outputs || a->threads ||
-           a->ablate || a->engines.count;
+    for (int i = 0; i < LISTS; i++)
+        if (a->lists[i]) return true;
+    return a->engines.count > 0;
 }
 
 /* ---- the plan ---- */
@@ -86,26 +83,15 @@ static double experiment_share_of(const char *text)
     return strcmp(end, "%") == 0 ? value / 100 : *end || end == text ? -1 : value;
 }
 
-static void put_engines(json_t *plan, const pj_text_list *engines)
-{
-    if (!engines->count) return;
-    json_t *items = json_array();
-    for (int i = 0; i < (int)engines->count; i++)
-        json_array_append_new(items, json_string(engines->items[i]));
-    json_object_set_new(plan, "engines", items);
-}
-
 static json_t *plan_of_flags(const experiment_args *a)
 {
     json_t *plan = json_object();
-    experiment_put_list(plan, "models", a->models, false);
-    experiment_put_list(plan, "dtypes", a->dtypes, false);
-    experiment_put_list(plan, "batches", a->batches, true);
-    experiment_put_list(plan, "inputs", a->inputs, true);
-    experiment_put_list(plan, "outputs", a->outputs, true);
-    experiment_put_list(plan, "threads", a->threads, true);
-    experiment_put_list(plan, "ablate", a->ablate, false);
-    put_engines(plan, &a->engines);
+    for (int i = 0; i < LISTS; i++)
+        experiment_put_list(plan, list_names[i], a->lists[i], i >= BATCHES && i <= THREADS);
+    json_t *engines = a->engines.count ? json_array() : NULL;
+    for (int i = 0; i < a->engines.count; i++)
+        json_array_append_new(engines, json_string(a->engines.items[i]));
+    if (engines) json_object_set_new(plan, "engines", engines);
     return plan;
 }
 
@@ -188,13 +174,8 @@ static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_engi
 {
     pj_session *session = NULL;
     pj_model_slot slot = {0};
-    pj_session_options options = {
-        .power = a->power, .interval_ns = a->interval_ns, .database = a->db};
-    struct sigaction action = {.sa_handler = experiment_on_signal};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    pj_status status = pj_session_open(&options, &session, err);
+    pj_interrupt_catch();
+    pj_status status = pj_session_open(&a->session, &session, err);
     if (status == PJ_OK) {
         session->stored = pj_insight_prepare;
         engines->session = session;
@@ -203,7 +184,7 @@ static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_engi
                                      .foreign_context = engines,
                                      .slot = &slot,
                                      .plan = plan,
-                                     .cancel = &cancelled,
+                                     .cancel = &pj_interrupted,
                                      .progress = print_progress};
         status = pj_experiment_run(&run, err);
     }
@@ -233,7 +214,8 @@ static pj_status experiment_open_store(const experiment_args *a, const char *fil
                                        pj_error *err)
 {
     bool begins = !a->result && (file || has_grid(a));
-    return begins ? pj_stored_open_new(a->db, store, err) : pj_stored_open(a->db, store, err);
+    return begins ? pj_stored_open_new(a->session.database, store, err)
+                  : pj_stored_open(a->session.database, store, err);
 }
 
 static int experiment_execute(const pj_command *command, const experiment_args *a, const char *file)
@@ -268,20 +250,19 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
 {
     experiment_args a = {.cool_down_ns = -1, .seed = -1, .max_latency_ms = NAN};
     const pj_option options[] = {
-        {"models", 0, PJ_OPTION_TEXT, &a.models, "A,B", "models (default: the demo model)"},
-        {"dtypes", 0, PJ_OPTION_TEXT, &a.dtypes, "A,B",
+        {"models", 0, PJ_OPTION_TEXT, &a.lists[MODELS], "A,B", "models (default: the demo model)"},
+        {"dtypes", 0, PJ_OPTION_TEXT, &a.lists[DTYPES], "A,B",
          "types of the weights: q8_0, q4_0, bf16, f16, f32 (as stored)"},
-        {"batches", 0, PJ_OPTION_TEXT, &a.batches, "1,2", "sequences decoded at once (1)"},
-        {"inputs", 0, PJ_OPTION_TEXT, &a.inputs, "N,M", "tokens of the prompt (32)"},
-        {"outputs", 0, PJ_OPTION_TEXT, &a.outputs, "N,M", "tokens generated (32)"},
-        {"threads", 0, PJ_OPTION_TEXT, &a.threads, "N,M", "threads (all CPUs)"},
-        {"ablate", 0, PJ_OPTION_TEXT, &a.ablate, "A,B",
+        {"batches", 0, PJ_OPTION_TEXT, &a.lists[BATCHES], "1,2", "sequences decoded at once (1)"},
+        {"inputs", 0, PJ_OPTION_TEXT, &a.lists[INPUTS], "N,M", "tokens of the prompt (32)"},
+        {"outputs", 0, PJ_OPTION_TEXT, &a.lists[OUTPUTS], "N,M", "tokens generated (32)"},
+        {"threads", 0, PJ_OPTION_TEXT, &a.lists[THREADS], "N,M", "threads (all CPUs)"},
+        {"ablate", 0, PJ_OPTION_TEXT, &a.lists[ABLATE], "A,B",
          "add cells without attention, mlp or head, or with only the first N layers (layers=N), to "
          "compare the difference with attribution"},
         {"engine", 0, PJ_OPTION_LIST, &a.engines, "ENGINE",
          "engines that run the cells: perjoule (default), attach:URL (a server) or exec:COMMAND "
-         "with "
-         "{model} {batch} {input} {output} {prompt}; may be repeated, each engine is a cell"},
+         "with {model} {batch} {input} {output} {prompt}; may be repeated, each engine is a cell"},
         {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N",
          "blocks: runs of each cell (5), with --precision at most (30)", 1, 10000},
         {"precision", 0, PJ_OPTION_TEXT, &a.precision, "1%",
@@ -301,9 +282,10 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
          "run the plan once more and compare with the previous result"},
         {"result", 0, PJ_OPTION_FLAG, &a.result, NULL, "do not run; show the stored result"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "the result as one object"},
-        {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "between power samples"},
-        PJ_OPTION_POWER(&a.power),
-        PJ_OPTION_DB(&a.db),
+        {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
+         "between power samples"},
+        PJ_OPTION_POWER(&a.session.power),
+        PJ_OPTION_DB(&a.session.database),
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
@@ -331,8 +313,7 @@ const pj_command pj_command_experiment = {
         "model is not counted. Plan and runs are stored: run again with the same --name, an "
         "interrupted experiment resumes where it stopped. It ends in a table of cells with 95 % "
         "intervals, the knee over batches, and the cell with the least energy per token. The JSON "
-        "of a plan "
-        "has the names of the options (docs/formats.md).",
+        "of a plan has the names of the options (docs/formats.md).",
     .examples =
         "perjoule experiment --dtypes bf16,q8_0,q4_0 --batches 1,2,4,8 --repeat 5 --name sweep\n"
         "perjoule experiment --name sweep --again\n"

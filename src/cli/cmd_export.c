@@ -3,7 +3,6 @@
 #include "store/export.h"
 
 #include "base/error.h"
-#include "base/file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -54,8 +53,7 @@ static int run_export(const pj_command *command, int argc, char **argv)
          .choices = "json csv trace speedscope folded", .old_letter = 'f'},
         {"output", 'o', PJ_OPTION_TEXT, &output, "FILE",
          "output file (default: standard output for json and folded, else a file named after the "
-         "run; "
-         "-: standard output)"},
+         "run; -: standard output)"},
         PJ_OPTION_DB(&db),
         {0}};
     int positional;

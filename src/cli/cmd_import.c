@@ -19,16 +19,22 @@ static bool looks_like_json(const pj_mapping *file)
     return i < file->size && file->data[i] == '{';
 }
 
+static pj_status import_save(pj_store *store, pj_status status, pj_run_data *data, pj_error *err)
+{
+    if (status == PJ_OK) status = pj_store_save(store, data, err);
+    if (status == PJ_OK) printf("%s\n", data->info.id);
+    pj_run_data_fini(data);
+    return status;
+}
+
 static pj_status import_read_run(const char *path, pj_run_data *data, pj_error *err)
 {
     pj_mapping file;
     pj_status status = pj_file_map(path, &file, err);
     if (status != PJ_OK) return status;
     bool json = looks_like_json(&file);
-    if (json) {
-        status = pj_import_json((const char *)file.data, file.size, data, err);
-        if (status != PJ_OK) pj_error_prefix(err, "%s", path);
-    }
+    if (json) status = pj_import_json((const char *)file.data, file.size, data, err);
+    if (status != PJ_OK) pj_error_prefix(err, "%s", path);
     pj_file_unmap(&file);
     return json ? status : pj_run_data_of_spool(path, data, err);
 }
@@ -45,68 +51,50 @@ static pj_status import_file(pj_store *store, const char *path, bool replace, pj
                          "run %s is already in the database: give --replace to "
                          "replace it by the one of %s",
                          data.info.id, path);
-    if (status == PJ_OK) status = pj_store_save(store, &data, err);
-    if (status == PJ_OK) printf("%s\n", data.info.id);
     pj_run_list_fini(&present);
-    pj_run_data_fini(&data);
-    return status;
+    return import_save(store, status, &data, err);
 }
 
 static pj_status import_trace(pj_store *store, const char *path, pj_error *err)
 {
     pj_run_data data = {0};
-    pj_status status = pj_trace_run_make(store, path, &data, err);
-    if (status == PJ_OK) status = pj_store_save(store, &data, err);
-    if (status == PJ_OK) printf("%s\n", data.info.id);
-    pj_run_data_fini(&data);
-    return status;
+    return import_save(store, pj_trace_run_make(store, path, &data, err), &data, err);
 }
 
 /* ---- traces of PyTorch ---- */
 
-static pj_status read_kineto(const char *path, pj_kineto *trace, pj_error *err)
+static pj_status import_read_power(const pj_mapping *file, const char *path, pj_trace *power,
+                                   pj_error *err)
 {
-    pj_mapping file;
-    pj_status status = pj_file_map(path, &file, err);
-    if (status != PJ_OK) return status;
-    status = pj_kineto_read((const char *)file.data, file.size, trace, err);
-    if (status != PJ_OK) pj_error_prefix(err, "%s", path);
-    pj_file_unmap(&file);
-    return status;
-}
-
-static pj_status import_read_power(const char *path, pj_trace *power, pj_error *err)
-{
-    pj_mapping file;
-    pj_status status = pj_file_map(path, &file, err);
-    if (status != PJ_OK) return status;
-    status = pj_trace_read_csv((const char *)file.data, file.size, path, power, err);
-    if (status == PJ_OK && isnan(power->origin_unix_ms)) {
+    pj_status status = pj_trace_read_csv((const char *)file->data, file->size, path, power, err);
+    if (status == PJ_OK && isnan(power->origin_unix_ms))
         status = pj_fail(err, PJ_E_INVALID,
                          "%s has no recording time: it needs a column unix_ms, as "
                          "perjoule top --record writes it",
                          path);
-        pj_trace_fini(power);
-    }
-    pj_file_unmap(&file);
     return status;
 }
 
 static pj_status import_torch(pj_store *store, const char *trace_path, const char *power_path,
                               pj_error *err)
 {
+    pj_mapping trace_file = {0}, power_file = {0};
     pj_kineto trace = {0};
     pj_trace power = {0};
     pj_run_data data = {0};
-    pj_status status = read_kineto(trace_path, &trace, err);
-    if (status == PJ_OK) status = import_read_power(power_path, &power, err);
+    pj_status status = pj_file_map(trace_path, &trace_file, err);
+    if (status == PJ_OK) {
+        status = pj_kineto_read((const char *)trace_file.data, trace_file.size, &trace, err);
+        if (status != PJ_OK) pj_error_prefix(err, "%s", trace_path);
+    }
+    if (status == PJ_OK) status = pj_file_map(power_path, &power_file, err);
+    if (status == PJ_OK) status = import_read_power(&power_file, power_path, &power, err);
     if (status == PJ_OK) status = pj_torch_run(&trace, &power, &data, err);
-    if (status == PJ_OK) status = pj_store_save(store, &data, err);
-    if (status == PJ_OK) printf("%s\n", data.info.id);
-    pj_run_data_fini(&data);
     pj_trace_fini(&power);
     pj_kineto_fini(&trace);
-    return status;
+    pj_file_unmap(&trace_file);
+    pj_file_unmap(&power_file);
+    return import_save(store, status, &data, err);
 }
 
 static int run_import(const pj_command *command, int argc, char **argv)

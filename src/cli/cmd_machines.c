@@ -32,19 +32,16 @@ static bool is_of_runs(const pj_machine_row *m)
 
 static void print_machine(const pj_machine_row *m)
 {
-    char today[40] = "-", clock[32] = "-", seen[40];
+    char seen[40];
     double mj = pj_machine_today_mj(m);
-    if (!isnan(mj)) {
-        pj_format_energy(mj, today, sizeof today - 2);
-        if (is_modelled(m)) strcat(today, "~");
-        if (is_of_runs(m)) strcat(today, "*");
-    }
-    if (!isnan(m->offset_ms)) snprintf(clock, sizeof clock, "%+.1f ms", m->offset_ms);
+    pj_text today = pj_or_dash(mj, pj_energy_text(mj));
+    if (!isnan(mj) && is_modelled(m)) strcat(today.s, "~");
+    if (!isnan(mj) && is_of_runs(m)) strcat(today.s, "*");
     pj_clock_format_iso(m->beat_ns >= m->run_ns ? m->beat_ns : m->run_ns, seen);
     seen[10] = ' ';
-    printf("%-16.16s  %6lld  %*s  %-14.14s  %-10.10s  %10s  %-8s  %s\n", seen, (long long)m->runs,
-           pj_width_of(today, 12), today, list_or_dash(m->sensors), list_or_dash(m->throttle),
-           clock, or_dash(m->version), m->name);
+    printf("%-16.16s  %6lld  %s  %-14.14s  %-10.10s  %10s  %-8s  %s\n", seen, (long long)m->runs,
+           pj_padded(12, today).s, list_or_dash(m->sensors), list_or_dash(m->throttle),
+           pj_number_text("%+.1f ms", m->offset_ms).s, or_dash(m->version), m->name);
 }
 
 static void machines_print_table(const pj_machine_row *machines, uint32_t count)
@@ -66,14 +63,14 @@ static void machines_print_table(const pj_machine_row *machines, uint32_t count)
     if (modelled) printf("~ modelled, not measured\n");
 }
 
-static pj_status show_json(pj_store *store, pj_error *err)
+static pj_status show_json(pj_store *store, void *context, pj_error *err)
 {
     pj_json_out out;
     pj_status status = pj_view_machines(store, NULL, NULL, pj_json_out_begin(&out), err);
     return pj_json_out_end(&out, status, err);
 }
 
-static pj_status show_table(pj_store *store, pj_error *err)
+static pj_status show_table(pj_store *store, void *context, pj_error *err)
 {
     pj_arena arena;
     pj_machine_row *machines;
@@ -85,16 +82,6 @@ static pj_status show_table(pj_store *store, pj_error *err)
     return status;
 }
 
-static int show_machines(const pj_command *command, const char *db, bool as_json)
-{
-    pj_store *store = NULL;
-    pj_error err = {0};
-    pj_status status = pj_stored_open(db, &store, &err);
-    if (status == PJ_OK) status = as_json ? show_json(store, &err) : show_table(store, &err);
-    pj_store_close(store);
-    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
-}
-
 static int run_machines(const pj_command *command, int argc, char **argv)
 {
     const char *db = NULL;
@@ -103,11 +90,9 @@ static int run_machines(const pj_command *command, int argc, char **argv)
         {"json", 0, PJ_OPTION_FLAG, &json, NULL, "print an array of machines"},
         PJ_OPTION_DB(&db),
         {0}};
-    int positional;
-    int code = pj_options_parse(command, options, argc, argv, &positional);
+    int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional) return pj_command_usage(command, "takes no arguments");
-    return show_machines(command, db, json);
+    return pj_stored_command(command, db, json ? show_json : show_table, NULL);
 }
 
 const pj_command pj_command_machines = {

@@ -1,27 +1,23 @@
 /* perjoule models: lists the models on this machine, with the properties that matter for energy. */
-#include "base/json.h"
+#include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "engine/model/scan.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static void print_usable(const pj_model_entry *entry)
 {
     const pj_model_facts *f = &entry->facts;
-    char parameters[32], active[32], bytes[32], flops[32];
-    pj_format_count((double)f->parameters, parameters, sizeof parameters);
-    pj_format_count((double)f->active_parameters, active, sizeof active);
-    pj_format_count((double)f->bytes_per_token, bytes, sizeof bytes);
-    pj_format_count((double)f->flops_per_token, flops, sizeof flops);
     printf("%s%s%s  (%s)\n", pj_style_on(stdout, PJ_STYLE_BOLD), entry->name, pj_style_off(stdout),
            f->arch);
-    printf("  parameters %s", parameters);
-    if (f->active_parameters != f->parameters) printf(", active %s", active);
+    printf("  parameters %s", pj_count_text((double)f->parameters).s);
+    if (f->active_parameters != f->parameters)
+        printf(", active %s", pj_count_text((double)f->active_parameters).s);
     printf("; %u layers, hidden %u, heads %u/%u (%s) of %u, %s\n", f->layers, f->hidden, f->heads,
            f->kv_heads, f->attention, f->head_dim, pj_dtype_get(f->dtype)->name);
-    printf("  per token: reads %sB, %sFLOP", bytes, flops);
+    printf("  per token: reads %sB, %sFLOP", pj_count_text((double)f->bytes_per_token).s,
+           pj_count_text((double)f->flops_per_token).s);
     if (f->experts) printf("; %u of %u experts", f->experts_per_token, f->experts);
     if (f->window) printf("; window %u", f->window);
     printf("; context %u%s\n", f->context, entry->has_tokenizer ? "" : "; no tokenizer");
@@ -49,23 +45,6 @@ static void models_print_list(const pj_model_list *list, const char *folder)
     }
 }
 
-static bool models_write_out(void *context, const char *bytes, size_t count)
-{
-    return fwrite(bytes, 1, count, stdout) == count;
-}
-
-static void models_print_json(const pj_model_list *list)
-{
-    pj_buffer block;
-    pj_json json;
-    pj_buffer_init(&block, 64 << 20);
-    pj_json_init_stream(&json, &block, models_write_out, NULL);
-    pj_model_list_json(list, &json);
-    pj_json_finish(&json);
-    printf("\n");
-    pj_buffer_fini(&block);
-}
-
 static int run(const pj_command *command, int argc, char **argv)
 {
     const char *folder = NULL;
@@ -76,21 +55,23 @@ static int run(const pj_command *command, int argc, char **argv)
                                   "also list models of other tools (default; --no-cache: do not)"},
                                  {"json", 0, PJ_OPTION_FLAG, &json, NULL, "print JSON"},
                                  {0}};
-    int positional;
-    int code = pj_options_parse(command, options, argc, argv, &positional);
+    int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional > 0) return pj_command_usage(command, "unexpected argument %s", argv[1]);
     pj_model_list list;
     pj_error err;
     if (!folder) folder = pj_models_default_folder();
     if (pj_models_scan(folder, cache, &list, &err) != PJ_OK)
         return pj_command_failed(command, &err);
-    if (json)
-        models_print_json(&list);
-    else
+    pj_json_out out;
+    pj_status status = PJ_OK;
+    if (json) {
+        pj_model_list_json(&list, pj_json_out_begin(&out));
+        status = pj_json_out_end(&out, status, &err);
+    } else {
         models_print_list(&list, folder);
+    }
     pj_model_list_fini(&list);
-    return PJ_EXIT_OK;
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
 const pj_command pj_command_models = {
@@ -101,9 +82,8 @@ const pj_command pj_command_models = {
     .text =
         "A model is a folder as Hugging Face publishes it, or a GGUF file. Besides --models, the "
         "Hugging Face cache, Ollama's store, LM Studio's folder and llama.cpp's cache are "
-        "searched; -m accepts every listed name. Bytes per token are the "
-        "weights that decoding one token of one sequence reads; FLOPs per token are those of its "
-        "matrices.\n\n"
+        "searched; -m accepts every listed name. Bytes per token are the weights that decoding one "
+        "token of one sequence reads; FLOPs per token are those of its matrices.\n\n"
         "Models that cannot be used are listed with the reason.",
     .examples = "perjoule models\nperjoule models --models ~/models --json\n",
 };

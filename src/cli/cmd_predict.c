@@ -78,12 +78,18 @@ static void print_prediction(const pj_request_prediction *p)
     if (p->request.map) print_map(&p->map);
 }
 
-static pj_status show_laws(pj_store *store, bool as_json, pj_error *err)
+typedef struct predict_args {
+    pj_predict_query query;
+    bool json;
+} predict_args;
+
+static pj_status show_laws(pj_store *store, void *context, pj_error *err)
 {
+    const predict_args *a = context;
     pj_laws *laws;
     pj_json_out out;
     pj_status status = pj_laws_get(store, NULL, &laws, err);
-    if (laws && as_json) {
+    if (laws && a->json) {
         pj_laws_write(laws, pj_json_out_begin(&out));
         status = pj_json_out_end(&out, PJ_OK, err);
     } else if (laws) {
@@ -93,16 +99,16 @@ static pj_status show_laws(pj_store *store, bool as_json, pj_error *err)
     return status;
 }
 
-static pj_status show_prediction(pj_store *store, const pj_predict_query *request, bool as_json,
-                                 pj_error *err)
+static pj_status show_prediction(pj_store *store, void *context, pj_error *err)
 {
+    const predict_args *a = context;
     pj_request_prediction p;
     pj_json_out out;
-    pj_status status = pj_request_predict(store, request, &p, err);
+    pj_status status = pj_request_predict(store, &a->query, &p, err);
     if (status == PJ_OK && p.refusal[0]) {
         print_nearest(&p);
         status = pj_fail(err, PJ_E_UNAVAILABLE, "%s", p.refusal);
-    } else if (status == PJ_OK && as_json) {
+    } else if (status == PJ_OK && a->json) {
         pj_request_prediction_write(&p, pj_json_out_begin(&out));
         status = pj_json_out_end(&out, PJ_OK, err);
     } else if (status == PJ_OK) {
@@ -114,42 +120,31 @@ static pj_status show_prediction(pj_store *store, const pj_predict_query *reques
 
 static int run_predict(const pj_command *command, int argc, char **argv)
 {
-    const char *db = NULL, *model = NULL, *dtype = NULL;
+    predict_args a = {0};
+    const char *db = NULL;
     int64_t input = 0, output = 0, batch = 1;
-    bool as_json = false, laws = false, map = false;
+    bool laws = false;
     const pj_option options[] = {
-        PJ_OPTION_MODEL(&model),
-        PJ_OPTION_DTYPE(&dtype),
+        PJ_OPTION_MODEL(&a.query.model),
+        PJ_OPTION_DTYPE(&a.query.dtype),
         {"input", 0, PJ_OPTION_INT, &input, "N", "tokens of the prompt", 1, 1e7},
         {"output", 0, PJ_OPTION_INT, &output, "N", "tokens to generate", 1, 1e7},
         {"batch", 0, PJ_OPTION_INT, &batch, "N", "sequences at once (1)", 1, 65536},
-        {"map", 0, PJ_OPTION_FLAG, &map, NULL,
+        {"map", 0, PJ_OPTION_FLAG, &a.query.map, NULL,
          "also print energy per token over the runs' range of input and output lengths"},
         {"laws", 0, PJ_OPTION_FLAG, &laws, NULL,
          "instead: how energy per token scales with size, shape, batch and length"},
-        {"json", 0, PJ_OPTION_FLAG, &as_json, NULL, "print one JSON object"},
+        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object"},
         PJ_OPTION_DB(&db),
         {0}};
-    int positional;
-    int code = pj_options_parse(command, options, argc, argv, &positional);
+    int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional) return pj_command_usage(command, "-m MODEL is required");
     if (!laws && (!input || !output))
         return pj_command_usage(command, "--input and --output are required");
-    pj_predict_query request = {.model = model,
-                                .dtype = dtype,
-                                .input = (uint32_t)input,
-                                .output = (uint32_t)output,
-                                .batch = (uint32_t)batch,
-                                .map = map};
-    pj_store *store = NULL;
-    pj_error err = {0};
-    pj_status status = pj_stored_open(db, &store, &err);
-    if (status == PJ_OK)
-        status = laws ? show_laws(store, as_json, &err)
-                      : show_prediction(store, &request, as_json, &err);
-    pj_store_close(store);
-    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+    a.query.input = (uint32_t)input;
+    a.query.output = (uint32_t)output;
+    a.query.batch = (uint32_t)batch;
+    return pj_stored_command(command, db, laws ? show_laws : show_prediction, &a);
 }
 
 const pj_command pj_command_predict = {

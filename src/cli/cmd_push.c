@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static void push_print_id(void *context, const char *id)
 {
@@ -50,10 +49,8 @@ static int run_push(const pj_command *command, int argc, char **argv)
         {"json", 0, PJ_OPTION_FLAG, &json, NULL, "print one JSON object"},
         {"db", 0, PJ_OPTION_TEXT, &db, "URL", "the server (default: what PERJOULE_DB names)"},
         {0}};
-    int positional;
-    int code = pj_options_parse(command, options, argc, argv, &positional);
+    int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional) return pj_command_usage(command, "--db URL is required");
     if (!db) db = getenv("PERJOULE_DB");
     if (!db || !pj_store_is_server(db))
         return pj_command_usage(command, "--db must be a server: postgresql://HOST/DATABASE");

@@ -1,5 +1,4 @@
 /* perjoule report: a run, a comparison or an experiment as a self-contained document. */
-#include "base/file.h"
 #include "cli/stored.h"
 #include "report/report.h"
 

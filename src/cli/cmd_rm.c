@@ -1,134 +1,37 @@
 /* perjoule rm: deletes runs, by name or by age (retention), after confirmation on a terminal, and
  * returns the space that deleted runs left in the database's file. */
+#include "cli/retention.h"
 #include "cli/stored.h"
-#include "cli/terminal.h"
-
-#include "base/clock.h"
 #include "store/sql.h"
 
-#include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { MAX_RUNS = 1000 };
 
-typedef struct rm_args {
-    const char *db, *older_than;
-    int64_t keep; /* -1: not given */
-    bool yes, dry_run, tagged, shrink;
-} rm_args;
-
-static bool rm_request(uint64_t count, const char *first)
+static void rm_ask(uint64_t count, const char *first_id)
 {
-    char answer[8] = "";
     if (count == 1)
-        fprintf(stderr, "Delete run %s and all its rows? [y/N] ", first);
+        fprintf(stderr, "Delete run %s and all its rows?", first_id);
     else
-        fprintf(stderr, "Delete %llu runs and all their rows? [y/N] ", (unsigned long long)count);
-    return fgets(answer, sizeof answer, stdin) && tolower((unsigned char)answer[0]) == 'y';
+        fprintf(stderr, "Delete %llu runs and all their rows?", (unsigned long long)count);
 }
 
-static bool can_ask(const rm_args *a, pj_error *err)
-{
-    if (a->yes || isatty(STDIN_FILENO)) return true;
-    pj_fail(err, PJ_E_INVALID,
-            "cannot ask for confirmation without a terminal: give --yes to delete");
-    return false;
-}
-
-static void print_count(const char *what, uint64_t count)
-{
-    printf("%s %llu run%s\n", what, (unsigned long long)count, count == 1 ? "" : "s");
-}
-
-/* ---- retention ---- */
-
-typedef struct pruned {
-    uint64_t count;
-    char first[PJ_UUID_BYTES];
-    bool print;
-} pruned;
-
-static void take_pruned(void *context, const char *id)
-{
-    pruned *p = context;
-    if (p->count++ == 0) snprintf(p->first, sizeof p->first, "%s", id);
-    if (p->print) puts(id);
-}
-
-/* Counts the runs to delete, asks for confirmation, and deletes them. */
-static pj_status prune_after_asking(pj_store *store, pj_prune rule, const rm_args *a, pj_error *err)
-{
-    pruned p = {0}, deleted = {0};
-    if (!a->yes) {
-        rule.dry_run = true;
-        pj_status status = pj_store_prune(store, &rule, take_pruned, &p, err);
-        if (status != PJ_OK) return status;
-        if (p.count && !rm_request(p.count, p.first)) {
-            printf("nothing was deleted\n");
-            return PJ_OK;
-        }
-        rule.dry_run = false;
-    }
-    pj_status status = pj_store_prune(store, &rule, take_pruned, &deleted, err);
-    if (status == PJ_OK || deleted.count) print_count("deleted", deleted.count);
-    return status;
-}
-
-static pj_status prune_dry(pj_store *store, pj_prune rule, pj_error *err)
-{
-    pruned p = {.print = true};
-    pj_status status = pj_store_prune(store, &rule, take_pruned, &p, err);
-    if (status == PJ_OK) print_count("would delete", p.count);
-    return status;
-}
-
-static int rm_prune(const pj_command *command, const rm_args *a)
-{
-    pj_error err = {0};
-    pj_store *store = NULL;
-    int64_t age_ns = a->older_than ? pj_age_parse(a->older_than) : 0;
-    if (age_ns < 0)
-        return pj_command_usage(command,
-                                "--older-than takes an age such as 12h, 30d, 4w or 1y, not %.40s",
-                                a->older_than);
-    if (!a->older_than && a->keep == 0)
-        return pj_command_usage(command, "--keep 0 needs --older-than: it would delete every run");
-    if (!a->dry_run && !can_ask(a, &err)) return pj_command_failed(command, &err);
-    const pj_prune rule = {.before_ns = a->older_than ? pj_clock_wall_ns() - age_ns : INT64_MAX,
-                           .keep = a->keep > 0 ? (uint32_t)a->keep : 0,
-                           .tagged = a->tagged,
-                           .dry_run = a->dry_run};
-    pj_status status = pj_stored_open(a->db, &store, &err);
-    if (status == PJ_OK)
-        status =
-            a->dry_run ? prune_dry(store, rule, &err) : prune_after_asking(store, rule, a, &err);
-    pj_store_close(store);
-    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
-}
-
-/* ---- runs by name ---- */
-
-static int remove_named(const pj_command *command, const rm_args *a, char **names, int count)
+static int remove_named(const pj_command *command, const pj_retention *r, char **names, int count)
 {
     static char ids[MAX_RUNS][PJ_UUID_BYTES];
     if (count < 1) return pj_command_usage(command, "give at least one run");
     if (count > MAX_RUNS) return pj_command_usage(command, "give at most %d runs", MAX_RUNS);
     pj_store *store = NULL;
     pj_error err = {0};
-    pj_status status = pj_store_open(&(pj_store_options){.path = a->db}, &store, &err);
+    pj_status status = pj_store_open(&(pj_store_options){.path = r->db}, &store, &err);
     for (int i = 0; i < count && status == PJ_OK; i++)
         status = pj_store_resolve(store, names[i], ids[i], &err);
-    if (status == PJ_OK && !can_ask(a, &err)) status = PJ_E_INVALID;
-    bool go = status == PJ_OK && (a->yes || rm_request((uint64_t)count, ids[0]));
+    if (status == PJ_OK) status = pj_retention_can_ask(r, &err);
+    bool go = status == PJ_OK && pj_retention_is_confirmed(r, (uint64_t)count, ids[0]);
     for (int i = 0; i < count && status == PJ_OK && go; i++)
         status = pj_store_delete(store, ids[i], &err);
-    if (status == PJ_OK && go)
-        print_count("deleted", (uint64_t)count);
-    else if (status == PJ_OK)
-        printf("nothing was deleted\n");
+    if (status == PJ_OK && go) pj_retention_print_count(r->past, (uint64_t)count);
     pj_store_close(store);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
@@ -142,12 +45,12 @@ static double megabytes(const char *path)
 }
 
 /* Deleted rows leave free pages, which later runs fill; rewriting the database gives them back. */
-static int shrink(const pj_command *command, const rm_args *a)
+static int shrink(const pj_command *command, const char *db)
 {
     char path[4096];
     pj_error err = {0};
     pj_store *store = NULL;
-    pj_status status = pj_stored_open(a->db, &store, &err);
+    pj_status status = pj_stored_open(db, &store, &err);
     if (status != PJ_OK) return pj_command_failed(command, &err);
     snprintf(path, sizeof path, "%s", pj_store_path(store));
     double before = megabytes(path);
@@ -160,35 +63,42 @@ static int shrink(const pj_command *command, const rm_args *a)
 
 static int run_rm(const pj_command *command, int argc, char **argv)
 {
-    rm_args a = {.keep = -1};
+    pj_retention r = {.keep = -1,
+                      .verb = "delete",
+                      .past = "deleted",
+                      .unchanged = "nothing was deleted",
+                      .question = rm_ask};
+    bool shrinks = false;
     const pj_option options[] = {
-        {"yes", 'y', PJ_OPTION_FLAG, &a.yes, NULL, "do not ask"},
-        {"older-than", 0, PJ_OPTION_TEXT, &a.older_than, "AGE",
+        {"yes", 'y', PJ_OPTION_FLAG, &r.yes, NULL, "do not ask"},
+        {"older-than", 0, PJ_OPTION_TEXT, &r.older_than, "AGE",
          "delete runs older than this: 12h, 30d, 4w, 1y"},
-        {"keep", 0, PJ_OPTION_INT, &a.keep, "N", "delete runs, but not the newest N", 0, 1e9},
-        {"tagged", 0, PJ_OPTION_FLAG, &a.tagged, NULL, "delete runs with tags too"},
-        {"dry-run", 0, PJ_OPTION_FLAG, &a.dry_run, NULL, "only list what would be deleted"},
-        {"shrink", 0, PJ_OPTION_FLAG, &a.shrink, NULL,
+        {"keep", 0, PJ_OPTION_INT, &r.keep, "N", "delete runs, but not the newest N", 0, 1e9},
+        {"tagged", 0, PJ_OPTION_FLAG, &r.tagged, NULL, "delete runs with tags too"},
+        {"dry-run", 0, PJ_OPTION_FLAG, &r.dry_run, NULL, "only list what would be deleted"},
+        {"shrink", 0, PJ_OPTION_FLAG, &shrinks, NULL,
          "then rewrite the database, so that its file is as small as its rows"},
-        PJ_OPTION_DB(&a.db),
+        PJ_OPTION_DB(&r.db),
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    bool by_rule = a.older_than || a.keep >= 0;
+    bool by_rule = r.older_than || r.keep >= 0;
     if (by_rule && positional > 0)
         return pj_command_usage(command, "give runs, or --older-than or --keep, not both");
-    if (a.shrink && a.dry_run)
+    if (shrinks && r.dry_run)
         return pj_command_usage(command, "--shrink and --dry-run exclude each other");
-    if (!by_rule && (a.dry_run || a.tagged))
+    if (!by_rule && (r.dry_run || r.tagged))
         return pj_command_usage(command, "--dry-run and --tagged need --older-than or --keep");
+    if (!r.older_than && r.keep == 0)
+        return pj_command_usage(command, "--keep 0 needs --older-than: it would delete every run");
     if (by_rule)
-        code = rm_prune(command, &a);
-    else if (positional > 0 || !a.shrink)
-        code = remove_named(command, &a, argv + 1, positional);
+        code = pj_retention_apply(command, &r);
+    else if (positional > 0 || !shrinks)
+        code = remove_named(command, &r, argv + 1, positional);
     else
         code = PJ_EXIT_OK;
-    return code == PJ_EXIT_OK && a.shrink ? shrink(command, &a) : code;
+    return code == PJ_EXIT_OK && shrinks ? shrink(command, r.db) : code;
 }
 
 const pj_command pj_command_rm = {

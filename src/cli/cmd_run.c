@@ -1,8 +1,7 @@
 /* perjoule run: one profiled inference, or a series of them, from the command line. */
-#include "base/file.h"
 #include "base/memory.h"
-#include "cli/chat_options.h"
-#include "cli/ids.h"
+#include "cli/inputs.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/run_live.h"
 #include "cli/run_report.h"
@@ -15,19 +14,16 @@
 #include "insight/insight.h"
 #include "store/run_summary.h"
 
-#include <math.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* READ_BYTES: bytes of weights read to measure memory bandwidth, some tens of milliseconds. */
-enum { MAX_PROMPT_BYTES = 15 << 20, MAX_PROMPTS = 4096, READ_BYTES = 256 << 20 };
+enum { MAX_PROMPTS = 4096, READ_BYTES = 256 << 20 };
 
 typedef struct run_args {
     pj_generation_request request;
-    const char *file, *prompts_file, *messages, *ids, *power, *database;
-    int64_t threads, repeat, warmup, interval_ns;
+    const char *file, *prompts_file, *messages, *ids;
+    pj_session_options session;
+    int64_t threads, repeat, warmup;
     pj_text_list chat_settings;
     bool is_private, no_store, json;
 } run_args;
@@ -51,67 +47,21 @@ typedef struct run_state {
     bool is_last; /* of a series */
 } run_state;
 
-/* ---- interruption ---- */
-
-static _Atomic bool cancelled;
-
-static void run_on_signal(int number)
-{
-    if (cancelled) _exit(PJ_EXIT_INTERRUPTED); /* the second time: at once; the spool stays */
-    cancelled = true;
-}
-
-static void run_catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = run_on_signal};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
 /* ---- prompts ---- */
-
-static pj_status run_read_file(const char *path, char **text, size_t *bytes, pj_error *err)
-{
-    return strcmp(path, "-") == 0
-               ? pj_file_read_fd(0, "standard input", MAX_PROMPT_BYTES, text, bytes, err)
-               : pj_file_read(path, MAX_PROMPT_BYTES, text, bytes, err);
-}
-
-/* One prompt per line; empty lines are skipped. */
-static pj_status run_split_prompts(run_state *s, size_t bytes, pj_error *err)
-{
-    s->prompts = pj_alloc(MAX_PROMPTS, sizeof *s->prompts);
-    if (!s->prompts) return pj_fail_memory(err, "the prompts");
-    uint32_t count = 0;
-    for (char *line = s->texts, *end = s->texts + bytes; line < end;) {
-        size_t length = strcspn(line, "\n");
-        if (length && count == MAX_PROMPTS)
-            return pj_fail(err, PJ_E_INVALID, "%s has more than %d prompts", s->args->prompts_file,
-                           MAX_PROMPTS);
-        if (length) s->prompts[count++] = (pj_prompt){.text = line, .bytes = length};
-        line += length + 1;
-    }
-    if (!count) return pj_fail(err, PJ_E_INVALID, "%s contains no prompt", s->args->prompts_file);
-    s->prompt_count = count;
-    return PJ_OK;
-}
 
 static pj_status run_get_prompts(run_state *s, const char *positional, pj_error *err)
 {
     const run_args *a = s->args;
     size_t bytes = 0;
     pj_status status = PJ_OK;
-    if (a->prompts_file) {
-        status = run_read_file(a->prompts_file, &s->texts, &bytes, err);
-        if (status == PJ_OK) status = run_split_prompts(s, bytes, err);
-        return status;
-    }
+    if (a->prompts_file)
+        return pj_input_prompts(a->prompts_file, MAX_PROMPTS, &s->texts, &s->prompts,
+                                &s->prompt_count, err);
     s->prompts = pj_alloc(1, sizeof *s->prompts);
     if (!s->prompts) return pj_fail_memory(err, "the prompt");
     s->prompt_count = 1;
     if (a->messages) {
-        status = run_read_file(a->messages, &s->texts, &bytes, err);
+        status = pj_input_read(a->messages, PJ_INPUT_PROMPT_BYTES, &s->texts, &bytes, err);
         *s->prompts = (pj_prompt){.text = s->texts, .bytes = bytes, .messages = true};
         return status;
     }
@@ -123,7 +73,8 @@ static pj_status run_get_prompts(run_state *s, const char *positional, pj_error 
     }
     const char *text = a->request.prompt ? a->request.prompt : positional;
     if (a->file || (text && strcmp(text, "-") == 0)) {
-        status = run_read_file(a->file ? a->file : "-", &s->texts, &bytes, err);
+        status =
+            pj_input_read(a->file ? a->file : "-", PJ_INPUT_PROMPT_BYTES, &s->texts, &bytes, err);
         text = s->texts;
     } else if (text) {
         bytes = strlen(text);
@@ -162,7 +113,7 @@ static void run_set_options(run_state *s)
     o->request.is_private = a->is_private;
     o->request.on_token = on_token;
     o->request.context = s;
-    o->request.cancel = &cancelled;
+    o->request.cancel = &pj_interrupted;
 }
 
 /* ---- the runs ---- */
@@ -200,36 +151,32 @@ static void write_advice(const run_state *s, const pj_profile_result *result, pj
     pj_buffer_fini(&advice);
 }
 
-static void run_print_json(const run_state *s, const pj_profile_result *result)
+static pj_status run_print_json(const run_state *s, const pj_profile_result *result, pj_error *err)
 {
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
     pj_process_memory memory;
     pj_run_start start;
     bool started = get_start(s, result, &start);
     pj_process_memory_get(&memory);
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1u << 30);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_summary_write_members(&json, &result->data.info, NULL);
-    pj_run_report_write_text(&json, &result->generated);
-    pj_run_report_write_draft(&json, &result->data);
-    pj_run_report_write_start(&json, started ? &start : NULL);
-    pj_run_report_write_resident(&json, &memory);
-    pj_json_key(&json, "warnings");
-    pj_json_array_begin(&json);
+    pj_json_object_begin(json);
+    pj_summary_write_members(json, &result->data.info, NULL);
+    pj_run_report_write_text(json, &result->generated);
+    pj_run_report_write_draft(json, &result->data);
+    pj_run_report_write_start(json, started ? &start : NULL);
+    pj_run_report_write_resident(json, &memory);
+    pj_json_kv_array_begin(json, "warnings");
     for (uint32_t i = 0; i < result->data.warning_count; i++)
-        pj_json_string(&json, result->data.warnings[i].text);
-    pj_json_array_end(&json);
-    write_advice(s, result, &json);
+        pj_json_string(json, result->data.warnings[i].text);
+    pj_json_array_end(json);
+    write_advice(s, result, json);
     if (s->series.runs > 1) {
-        pj_json_kv_uint(&json, "repeats", s->series.runs);
-        pj_json_key(&json, "statistics");
-        pj_series_write(&json, &s->series);
+        pj_json_kv_uint(json, "repeats", s->series.runs);
+        pj_json_key(json, "statistics");
+        pj_series_write(json, &s->series);
     }
-    pj_json_object_end(&json);
-    printf("%s\n", pj_json_finish(&json) ? pj_buffer_get(&buffer) : "null");
-    pj_buffer_fini(&buffer);
+    pj_json_object_end(json);
+    return pj_json_out_end(&out, PJ_OK, err);
 }
 
 /* For runs without recording, which measure speed. */
@@ -311,7 +258,9 @@ static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err
     if (s->args->json && (last || status != PJ_OK) && result.data.info.id[0] &&
         result.run_status != PJ_RUN_FAILED) {
         pj_series_finish(&s->series); /* JSON has advice, which needs the stored run */
-        run_print_json(s, &result);
+        pj_error printing;
+        if (run_print_json(s, &result, &printing) != PJ_OK && status == PJ_OK)
+            status = pj_fail(err, printing.status, "%s", printing.text);
     }
     pj_profile_result_fini(&result);
     return status;
@@ -333,23 +282,12 @@ static pj_status warm_up(run_state *s, pj_error *err)
     return status;
 }
 
-static void run_say_recovery(void *context, const char *text)
-{
-    pj_say("perjoule run: %s", text);
-}
-
-static pj_status run_all(run_state *s, pj_error *err)
+static pj_status run_all(const pj_command *command, run_state *s, pj_error *err)
 {
     const run_args *a = s->args;
-    pj_session_options options = {.power = a->power,
-                                  .interval_ns = a->interval_ns,
-                                  .database = a->no_store ? "none" : a->database};
-    pj_status status = pj_session_open(&options, &s->session, err);
+    pj_status status = pj_stored_session(command, &a->session, &s->session, err);
     if (status != PJ_OK) return status;
-    s->session->stored = pj_insight_prepare;
-    if (s->session->warning[0]) pj_say("perjoule run: %s", s->session->warning);
     choose_batch(s, 0);
-    pj_recovery_on_message(s->session->recovery, run_say_recovery, NULL);
     status = warm_up(s, err);
     for (uint32_t first = 0; first < s->prompt_count && status == PJ_OK;
          first += s->options.request.prompt_count) {
@@ -362,9 +300,7 @@ static pj_status run_all(run_state *s, pj_error *err)
 
 static void run_release(run_state *s)
 {
-    const char *database = s->session && s->session->store ? pj_store_path(s->session->store) : "";
-    if (pj_store_is_server(database)) pj_say_waiting(database);
-    pj_session_close(s->session);
+    pj_stored_session_close(s->session);
     pj_model_slot_close(&s->slot);
     pj_free(s->texts);
     pj_free(s->chat_variables);
@@ -422,8 +358,8 @@ static int run_execute(const pj_command *command, const run_args *a, const char 
     if (status == PJ_OK) status = pj_sampling_check(&s->options.request.sampling, &err);
     if (status == PJ_OK) status = check_all(s, &err);
     if (status == PJ_OK) {
-        run_catch_signals();
-        status = run_all(s, &err);
+        pj_interrupt_catch();
+        status = run_all(command, s, &err);
     }
     run_release(s);
     if (status == PJ_E_CANCELLED) return PJ_EXIT_INTERRUPTED;
@@ -445,8 +381,9 @@ static int run_run(const pj_command *command, int argc, char **argv)
         {"ids", 0, PJ_OPTION_TEXT, &a.ids, "1,2,3", "token ids instead of a text"},
         pj_request_option(request, "max_length"),
         pj_request_option(request, "profiling_depth"),
-        PJ_OPTION_POWER(&a.power),
-        {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
+        PJ_OPTION_POWER(&a.session.power),
+        {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
+         "sampling interval, e.g. 10ms"},
         pj_request_option(request, "temperature"),
         pj_request_option(request, "top_k"),
         pj_request_option(request, "top_p"),
@@ -478,7 +415,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
         {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "unrecorded warm-up runs before", 0, 1000},
         pj_request_option(request, "tags"),
         pj_request_option(request, "experiment_name"),
-        {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
+        {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs"},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompt and output, not the texts"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
@@ -490,6 +427,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
     if (positional > 1)
         return pj_command_usage(command, "put the prompt in quotes: it was split into %d arguments",
                                 positional);
+    if (a.no_store) a.session.database = "none";
     return run_execute(command, &a, positional ? argv[1] : NULL);
 }
 
@@ -501,15 +439,12 @@ const pj_command pj_command_run = {
     .text =
         "Runs an inference, records it and stores the run. The text is printed as it is generated, "
         "followed by a table of phases with time and energy, the components that took most, and "
-        "how "
-        "accurate the figures are. Energy needs a power sensor (perjoule sensors); without one the "
-        "timing and the statistics are complete and energy is unavailable.\n\n"
+        "how accurate the figures are. Energy needs a power sensor (perjoule sensors); without one "
+        "the timing and the statistics are complete and energy is unavailable.\n\n"
         "With --prompts each prompt runs exactly once, in batches of --batch prompts; every batch "
-        "is a "
-        "run of its own. Each sequence of a batch samples from its own stream of the seed.\n\n"
-        "Text is chosen greedily unless --temp, --top-k, --top-p, --min-p or --typical-p is "
-        "given. Ctrl-C ends "
-        "a run and stores it.",
+        "is a run of its own. Each sequence of a batch samples from its own stream of the seed.\n\n"
+        "Text is chosen greedily unless --temp, --top-k, --top-p, --min-p or --typical-p is given. "
+        "Ctrl-C ends a run and stores it.",
     .examples =
         "perjoule run \"Once upon a time\"                  # the demonstration model\n"
         "perjoule run -m models/llama -n 200 --depth deep \"Why is the sky blue?\"\n"

@@ -1,4 +1,5 @@
 /* perjoule sensors: lists the power sensors of this machine, and what is missing for others. */
+#include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 
@@ -7,9 +8,7 @@
 #include "power/survey.h"
 #include "trace/summary.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static pj_style style_of(pj_source_state state)
 {
@@ -18,20 +17,17 @@ static pj_style style_of(pj_source_state state)
                                        : PJ_STYLE_DIM;
 }
 
-static void print_rail(const pj_survey_source *s, const pj_survey_rail *r)
+static void print_rail(const pj_survey_rail *r)
 {
-    char power[32], period[32], label[64];
-    pj_format_power(r->power_mw, power, sizeof power);
-    if (r->rail.period_ns > 0)
-        pj_format_time((double)r->rail.period_ns * 1e-6, period, sizeof period);
-    else
-        snprintf(period, sizeof period, "unknown");
+    char label[64];
+    pj_text period = {"unknown"};
+    if (r->rail.period_ns > 0) period = pj_time_text((double)r->rail.period_ns * 1e-6);
     snprintf(label, sizeof label, "%s%s", r->rail.parent >= 0 ? "  " : "", r->rail.name);
-    printf("    %-16s %*s   %-8s %-8s %-8s every %-*s %s%s%s\n", label, pj_width_of(power, 12),
-           power, pj_rail_kind_name(r->rail.kind), pj_rail_scope_name(r->rail.scope),
-           pj_quality_name(r->rail.quality), pj_width_of(period, 8), period,
-           pj_style_on(stdout, PJ_STYLE_DIM), r->rail.field, pj_style_off(stdout));
-    (void)s;
+    printf("    %-16s %s   %-8s %-8s %-8s every %s %s%s%s\n", label,
+           pj_padded(12, pj_power_text(r->power_mw)).s, pj_rail_kind_name(r->rail.kind),
+           pj_rail_scope_name(r->rail.scope), pj_quality_name(r->rail.quality),
+           pj_padded(-8, period).s, pj_style_on(stdout, PJ_STYLE_DIM), r->rail.field,
+           pj_style_off(stdout));
 }
 
 static void print_source(const pj_survey_source *s)
@@ -39,7 +35,7 @@ static void print_source(const pj_survey_source *s)
     printf("%s%-14s%s %s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), s->source->name,
            pj_style_off(stdout), pj_style_on(stdout, style_of(s->report.state)),
            pj_source_state_name(s->report.state), pj_style_off(stdout));
-    for (uint32_t i = 0; i < s->rail_count; i++) print_rail(s, &s->rails[i]);
+    for (uint32_t i = 0; i < s->rail_count; i++) print_rail(&s->rails[i]);
     if (s->report.reason[0]) printf("    %s\n", s->report.reason);
     if (s->report.remedy[0]) printf("    -> %s\n", s->report.remedy);
     if (s->disagreement[0]) printf("    ! %s\n", s->disagreement);
@@ -48,18 +44,14 @@ static void print_source(const pj_survey_source *s)
 static int sensors_print_json(const pj_command *command, const pj_survey_options *options,
                               const pj_survey_source *sources, uint32_t count)
 {
-    pj_buffer text;
-    pj_json json;
+    pj_json_out out;
     pj_error err;
-    pj_buffer_init(&text, 16 << 20);
-    pj_json_init(&json, &text);
-    pj_json_object_begin(&json);
-    pj_json_key(&json, "sources");
-    pj_survey_json(options, sources, count, &json);
-    pj_json_object_end(&json);
-    pj_status status = pj_json_finish(&json) ? PJ_OK : pj_buffer_status(&text, "the table", &err);
-    if (status == PJ_OK) puts(pj_buffer_get(&text));
-    pj_buffer_fini(&text);
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_json_key(json, "sources");
+    pj_survey_json(options, sources, count, json);
+    pj_json_object_end(json);
+    pj_status status = pj_json_out_end(&out, PJ_OK, &err);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
@@ -67,15 +59,14 @@ static int run_sensors(const pj_command *command, int argc, char **argv)
 {
     bool json = false;
     pj_survey_options survey = {.listen_ns = 500 * PJ_NS_PER_MS};
-    const pj_option options[] = {{"duration", 0, PJ_OPTION_SECONDS, &survey.listen_ns, "S",
+    const pj_option options[] = {PJ_OPTION_POWER(&survey.power),
+                                 {"duration", 0, PJ_OPTION_SECONDS, &survey.listen_ns, "S",
                                   "measuring time for the current power (500ms)",
                                   .old_letter = 'd'},
-                                 {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object", 0, 0},
+                                 {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object"},
                                  {0}};
-    int positional;
-    int code = pj_options_parse(command, options, argc, argv, &positional);
+    int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional) return pj_command_usage(command, "takes no arguments");
     pj_survey_source *sources;
     uint32_t count;
     pj_error err;

@@ -1,9 +1,9 @@
 /* perjoule serve: one process that runs models, streams live events, and serves dashboard and
  * API. */
+#include "cli/exec_child.h"
 #include "cli/options.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
-#include "insight/insight.h"
 #include "net/server.h"
 #include "serve/beats.h"
 #include "serve/join.h"
@@ -25,8 +25,9 @@
 #include <unistd.h>
 
 typedef struct serve_args {
-    const char *host, *database, *models, *power, *token, *otlp, *join, *join_token;
-    int64_t port, queue, threads, interval_ns;
+    const char *host, *models, *token, *otlp, *join, *join_token;
+    int64_t port, queue, threads;
+    pj_session_options session;
     pj_text_list allow_origin, allow_host, otlp_names;
     bool open, is_private;
 } serve_args;
@@ -100,23 +101,12 @@ static void wait_for_signal(void)
 
 /* ---- the browser ---- */
 
-/* Whether a command is on the PATH. */
-static bool is_on_path(const char *command)
-{
-    char file[4096];
-    for (const char *p = getenv("PATH"); p && *p;) {
-        int length = (int)strcspn(p, ":");
-        snprintf(file, sizeof file, "%.*s/%s", length, p, command);
-        if (access(file, X_OK) == 0) return true;
-        p += length + (p[length] == ':');
-    }
-    return false;
-}
-
 /* Why no browser can be started, or NULL. */
 static const char *no_browser(const char *command)
 {
-    if (!is_on_path(command)) return "no browser was found on this machine";
+    char path[4096];
+    if (!pj_program_find(command, path, sizeof path) || access(path, X_OK) != 0)
+        return "no browser was found on this machine";
 #ifndef __APPLE__
     const char *x11 = getenv("DISPLAY"), *wayland = getenv("WAYLAND_DISPLAY");
     if (!(x11 && *x11) && !(wayland && *wayland)) return "no display is available for a browser";
@@ -158,27 +148,19 @@ static void queue_changed(void *context, uint32_t waiting)
     pj_live_json_set_queue(context, waiting);
 }
 
-static void serve_say_recovery(void *context, const char *text)
-{
-    pj_say("perjoule serve: %s", text);
-}
-
 static void serve_say(const char *text)
 {
     pj_say("perjoule serve: %s", text);
 }
 
+extern const pj_command pj_command_serve;
+
 static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
 {
-    pj_session_options session = {
-        .power = a->power, .interval_ns = a->interval_ns, .database = a->database};
-    pj_status status = pj_session_open(&session, &s->session, err);
+    pj_status status = pj_stored_session(&pj_command_serve, &a->session, &s->session, err);
     if (status != PJ_OK) return status;
-    s->session->stored = pj_insight_prepare;
     s->serve.meter = s->session->meter;
     s->serve.recovery = s->session->recovery;
-    if (s->session->warning[0]) pj_say("perjoule serve: %s", s->session->warning);
-    pj_recovery_on_message(s->session->recovery, serve_say_recovery, NULL);
     s->serve.address = s->session->store ? pj_store_path(s->session->store) : "";
     s->pusher = pj_pusher_start(s->serve.address);
     status = pj_session_add_sink(s->session, pj_live_json_sink(s->serve.live), err);
@@ -197,7 +179,7 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
     if (a->otlp) {
         pj_otlp_options otlp = {.url = a->otlp,
                                 .host = s->session->machine.name,
-                                .names = {a->otlp_names.items},
+                                .renames = a->otlp_names.items,
                                 .service = &s->service,
                                 .log = pj_idle_meter_log(s->serve.idle_meter),
                                 .say = serve_say};
@@ -238,9 +220,9 @@ static pj_status start_live(serve_state *s, pj_error *err)
 static pj_status serve_start(serve_state *s, const serve_args *a, pj_error *err)
 {
     pj_serve_init(&s->serve);
-    s->serve.database = a->database;
+    s->serve.database = a->session.database;
     s->serve.models = a->models;
-    s->serve.power = a->power;
+    s->serve.power = a->session.power;
     s->serve.queue_limit = (uint32_t)a->queue;
     pj_serve_service(&s->serve, &s->service);
     pj_file_limit_raise(PJ_HUB_READERS_MAX +
@@ -338,11 +320,12 @@ static int run_serve(const pj_command *command, int argc, char **argv)
          "address to listen on (127.0.0.1); others require --token"},
         {"port", 0, PJ_OPTION_INT, &a.port, "N", "port (8000); 0 takes a free one and prints it", 0,
          65535, .old_letter = 'p'},
-        {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
+        {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs"},
         {"models", 0, PJ_OPTION_TEXT, &a.models, "DIR",
          "folder of models ($PERJOULE_MODELS, else ./models)"},
-        PJ_OPTION_POWER(&a.power),
-        {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
+        PJ_OPTION_POWER(&a.session.power),
+        {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
+         "sampling interval, e.g. 10ms"},
         {"token", 0, PJ_OPTION_TEXT, &a.token, "SECRET",
          "require this token for every request ($PERJOULE_TOKEN)"},
         {"queue", 0, PJ_OPTION_INT, &a.queue, "N", "maximum number of queued runs (16)", 1,
@@ -367,10 +350,8 @@ static int run_serve(const pj_command *command, int argc, char **argv)
          "accept requests from pages of this origin, for developing the dashboard; may be "
          "repeated"},
         {0}};
-    int positional;
-    int code = pj_options_parse(command, options, argc, argv, &positional);
+    int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional > 0) return pj_command_usage(command, "unexpected argument %s", argv[1]);
     if (a.token && !a.token[0]) a.token = NULL;
     return serve_execute(command, &a);
 }
@@ -388,9 +369,8 @@ const pj_command pj_command_serve = {
         "the token. There is no TLS: across a network, use an SSH tunnel or a TLS proxy "
         "(with --allow-host for the proxy's name).\n\n"
         "On a server of a fleet, --db names the PostgreSQL database that all machines write to; "
-        "each "
-        "machine runs its own perjoule serve --db ... --join with the address of that server, and "
-        "can then be watched there. An unwatched machine keeps one idle connection.",
+        "each machine runs its own perjoule serve --db ... --join with the address of that server, "
+        "and can then be watched there. An unwatched machine keeps one idle connection.",
     .examples = "perjoule serve --open\n"
                 "perjoule serve --port 0 --power sim --db /tmp/try.db\n"
                 "PERJOULE_TOKEN=secret perjoule serve --host 0.0.0.0\n"

@@ -3,12 +3,10 @@
  *
  *   powermetrics  a sudoers entry for exactly the command line that perjoule uses. Allowing the
  *                 program with any arguments would be unsafe: its -u option writes files as root.
- *                 rapl          a udev rule
- * that lets a group read the energy counters.
+ *   rapl          a udev rule that lets a group read the energy counters.
  *   --gain        stores the calibration of a sensor against a reference meter, for later runs.
  *
- * Without --write the text is printed, with the path it belongs to. --root is a prefix for the
- * paths.
+ * Without --write the text is printed with its path, for which --root is a prefix.
  */
 #include "cli/options.h"
 #include "cli/terminal.h"
@@ -222,22 +220,20 @@ static int run_setup(const pj_command *command, int argc, char **argv)
                        .schema = "public",
                        .interval_ns = 100000000};
     const pj_option options[] = {
-        {"write", 'w', PJ_OPTION_FLAG, &o.write, NULL, "write the file instead of printing it", 0,
-         0},
+        {"write", 'w', PJ_OPTION_FLAG, &o.write, NULL, "write the file instead of printing it"},
         {"user", 0, PJ_OPTION_TEXT, &o.user, "NAME", "user who may run powermetrics (default: you)",
          0, 0, .old_letter = 'u'},
         {"group", 'g', PJ_OPTION_TEXT, &o.group, "NAME",
-         "group that may read RAPL (default: perjoule, created if missing)", 0, 0},
+         "group that may read RAPL (default: perjoule, created if missing)"},
         {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME",
-         "sampling interval to allow (default 100ms)", 0, 0},
+         "sampling interval to allow (default 100ms)"},
         {"gain", 0, PJ_OPTION_TEXT, &o.gain, "SOURCE=GAIN",
-         "reading / true value of a source, e.g. rapl=1.02+-0.01; SOURCE=none removes it", 0, 0},
+         "reading / true value of a source, e.g. rapl=1.02+-0.01; SOURCE=none removes it"},
         {"postgres", 0, PJ_OPTION_FLAG, &o.postgres, NULL,
-         "print the statements that prepare a PostgreSQL server: roles, tables, rights", 0, 0},
-        {"citus", 0, PJ_OPTION_FLAG, &o.citus, NULL, "with --postgres: distribute tables by run", 0,
-         0},
-        {"schema", 0, PJ_OPTION_TEXT, &o.schema, "NAME", "with --postgres (default public)", 0, 0},
-        {"root", 0, PJ_OPTION_TEXT, &o.root, "DIR", "prefix for the written paths", 0, 0},
+         "print the statements that prepare a PostgreSQL server: roles, tables, rights"},
+        {"citus", 0, PJ_OPTION_FLAG, &o.citus, NULL, "with --postgres: distribute tables by run"},
+        {"schema", 0, PJ_OPTION_TEXT, &o.schema, "NAME", "with --postgres (default public)"},
+        {"root", 0, PJ_OPTION_TEXT, &o.root, "DIR", "prefix for the written paths"},
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);

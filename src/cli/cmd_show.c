@@ -1,27 +1,10 @@
 /* perjoule show: one run in the terminal, from its summary down to its operations. */
 #include "cli/show.h"
 #include "cli/stored.h"
-#include "cli/terminal.h"
 #include "store/rows.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
-
-typedef struct show_args {
-    const char *db, *metric, *component;
-    int64_t token, layer, limit;
-    bool phases, tokens, layers, components, operations, heatmap, advice, json;
-    pj_price_options prices;
-    pj_depth depth; /* of the run */
-} show_args;
-
-typedef struct showing {
-    pj_store *store;
-    const char *id;
-    const show_args *args;
-    pj_cost_rates rates;
-} showing;
 
 typedef enum part {
     PHASES,
@@ -34,6 +17,21 @@ typedef enum part {
     ADVICE,
     ALL
 } part;
+
+typedef struct show_args {
+    const char *db, *run, *metric, *component;
+    int64_t token, layer, limit;
+    bool wanted[ALL + 1], json;
+    pj_price_options prices;
+    pj_depth depth; /* of the run */
+} show_args;
+
+typedef struct showing {
+    pj_store *store;
+    const char *id;
+    const show_args *args;
+    pj_cost_rates rates;
+} showing;
 
 static pj_view_choice show_choice_of(const show_args *args, part what)
 {
@@ -84,11 +82,6 @@ enum {
     MOST_TOKENS = 10000 /* of a sparkline */
 };
 
-static void print_hidden(uint32_t hidden)
-{
-    if (hidden) printf("%u more row%s with --limit\n", hidden, hidden == 1 ? "" : "s");
-}
-
 static pj_status print_parts(const showing *s, bool operations, pj_error *err)
 {
     pj_view_choice choice = show_choice_of(s->args, OPERATIONS);
@@ -103,7 +96,7 @@ static pj_status print_parts(const showing *s, bool operations, pj_error *err)
     else if (!parts.count)
         printf("\nno %s: only runs of depth %sdeep record them\n", kind,
                operations ? "" : "module and ");
-    print_hidden(parts.count > parts.limit ? parts.count - parts.limit : 0);
+    pj_show_hidden(parts.count, parts.limit);
     return PJ_OK;
 }
 
@@ -149,9 +142,9 @@ static pj_status print_tables(const showing *s, part what, pj_show_run *run, pj_
     if (status != PJ_OK) return status;
     if (what == ALL) pj_show_overview(run, &s->rates);
     if (what == PHASES) pj_show_phases(run);
-    if (what == LAYERS) print_hidden(pj_show_layers(run, limit));
-    if (what == COMPONENTS) print_hidden(pj_show_components(run, limit));
-    if (what == TOKENS) print_hidden(pj_show_tokens(&run->data, limit));
+    if (what == LAYERS) pj_show_layers(run, limit);
+    if (what == COMPONENTS) pj_show_components(run, limit);
+    if (what == TOKENS) pj_show_tokens(&run->data, limit);
     return PJ_OK;
 }
 
@@ -194,20 +187,13 @@ static pj_status show_parts(const showing *s, pj_error *err)
 {
     const show_args *args = s->args;
     bool some = args->token != PJ_ANY || args->layer != PJ_ANY || args->component;
-    bool wanted[ALL + 1] = {[PHASES] = args->phases,
-                            [LAYERS] = args->layers,
-                            [COMPONENTS] = args->components && !some,
-                            [SOME] = args->components && some,
-                            [TOKENS] = args->tokens,
-                            [OPERATIONS] = args->operations,
-                            [HEATMAP] = args->heatmap,
-                            [ADVICE] = args->advice,
-                            [ALL] = true};
+    bool all = true;
     pj_status status = PJ_OK;
     for (part p = PHASES; p <= ALL && status == PJ_OK; p++) {
-        if (!wanted[p]) continue;
-        wanted[ALL] = false;
-        status = args->json ? show_write_json(s, p, err) : print_part(s, p, err);
+        if (p == ALL ? !all : !args->wanted[p]) continue;
+        all = false;
+        part shown = p == COMPONENTS && some ? SOME : p;
+        status = args->json ? show_write_json(s, shown, err) : print_part(s, shown, err);
     }
     return status;
 }
@@ -225,19 +211,31 @@ static pj_status inspect_run(pj_store *store, const char *id, show_args *args, p
     return status;
 }
 
+static pj_status show_run(pj_store *store, void *context, pj_error *err)
+{
+    show_args *args = context;
+    char id[PJ_UUID_BYTES];
+    showing s = {.store = store, .id = id, .args = args};
+    pj_status status = pj_prices_get(&args->prices, &s.rates, err);
+    if (status == PJ_OK) status = pj_store_resolve(store, args->run, id, err);
+    if (status == PJ_OK) status = inspect_run(store, id, args, err);
+    return status == PJ_OK ? show_parts(&s, err) : status;
+}
+
 static int run_show(const pj_command *command, int argc, char **argv)
 {
     show_args args = {.token = PJ_ANY, .layer = PJ_ANY, .limit = 1000, .prices = PJ_PRICES_NONE};
     const pj_option options[] = {
-        {"phases", 0, PJ_OPTION_FLAG, &args.phases, NULL, "phases and their sections"},
-        {"tokens", 0, PJ_OPTION_FLAG, &args.tokens, NULL, "each token"},
-        {"layers", 0, PJ_OPTION_FLAG, &args.layers, NULL, "each layer over all tokens"},
-        {"components", 0, PJ_OPTION_FLAG, &args.components, NULL,
+        {"phases", 0, PJ_OPTION_FLAG, &args.wanted[PHASES], NULL, "phases and their sections"},
+        {"tokens", 0, PJ_OPTION_FLAG, &args.wanted[TOKENS], NULL, "each token"},
+        {"layers", 0, PJ_OPTION_FLAG, &args.wanted[LAYERS], NULL, "each layer over all tokens"},
+        {"components", 0, PJ_OPTION_FLAG, &args.wanted[COMPONENTS], NULL,
          "components, the hottest first; see --layer, --component, --token"},
-        {"operations", 0, PJ_OPTION_FLAG, &args.operations, NULL,
+        {"operations", 0, PJ_OPTION_FLAG, &args.wanted[OPERATIONS], NULL,
          "operations of deep runs; see --layer, --component, --token"},
-        {"heatmap", 0, PJ_OPTION_FLAG, &args.heatmap, NULL, "layers by components; see --metric"},
-        {"advice", 0, PJ_OPTION_FLAG, &args.advice, NULL,
+        {"heatmap", 0, PJ_OPTION_FLAG, &args.wanted[HEATMAP], NULL,
+         "layers by components; see --metric"},
+        {"advice", 0, PJ_OPTION_FLAG, &args.wanted[ADVICE], NULL,
          "what to change: evidence, expected saving, cost, the command that tests it"},
         {"metric", 0, PJ_OPTION_CHOICE, &args.metric, "NAME",
          &(PJ_HEATMAP_WORDS " (default energy, time where there is none)")[2],
@@ -257,21 +255,12 @@ static int run_show(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional > 1) return pj_command_usage(command, "name one run");
     bool narrow = args.layer != PJ_ANY || args.component;
-    if (!args.components && !args.operations && (narrow || (args.token != PJ_ANY && !args.heatmap)))
+    if (!args.wanted[COMPONENTS] && !args.wanted[OPERATIONS] &&
+        (narrow || (args.token != PJ_ANY && !args.wanted[HEATMAP])))
         return pj_command_usage(command, "--token, --layer and --component apply to "
                                          "--components and --operations, --token to --heatmap too");
-    pj_store *store = NULL;
-    pj_error err = {0};
-    char id[PJ_UUID_BYTES];
-    showing s = {.id = id, .args = &args};
-    pj_status status = pj_prices_get(&args.prices, &s.rates, &err);
-    if (status == PJ_OK) status = pj_stored_open(args.db, &store, &err);
-    if (status == PJ_OK) status = pj_store_resolve(store, positional ? argv[1] : "last", id, &err);
-    if (status == PJ_OK) status = inspect_run(store, id, &args, &err);
-    s.store = store;
-    if (status == PJ_OK) status = show_parts(&s, &err);
-    pj_store_close(store);
-    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+    args.run = positional ? argv[1] : "last";
+    return pj_stored_command(command, args.db, show_run, &args);
 }
 
 const pj_command pj_command_show = {

@@ -1,15 +1,13 @@
 /* perjoule tokenize: text to ids and back. */
-#include "base/file.h"
-#include "base/json.h"
 #include "base/memory.h"
-#include "cli/ids.h"
+#include "cli/inputs.h"
+#include "cli/json_out.h"
 #include "cli/options.h"
 #include "engine/text/tokenizer.h"
 #include "generate/find_model.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_TEXT_BYTES = 1 << 30, MAX_JSON_BYTES = 1 << 30 };
 
@@ -21,10 +19,8 @@ typedef struct request {
 /* The text to encode, from the argument, a file or standard input. The caller frees *text. */
 static pj_status tokenize_read_text(const request *r, char **text, size_t *bytes, pj_error *err)
 {
-    if (r->file && strcmp(r->file, "-") != 0)
-        return pj_file_read(r->file, MAX_TEXT_BYTES, text, bytes, err);
     if (r->file || strcmp(r->text, "-") == 0)
-        return pj_file_read_fd(STDIN_FILENO, "standard input", MAX_TEXT_BYTES, text, bytes, err);
+        return pj_input_read(r->file ? r->file : "-", MAX_TEXT_BYTES, text, bytes, err);
     *bytes = strlen(r->text);
     *text = pj_strdup(r->text);
     return *text ? PJ_OK : pj_fail_memory(err, "the text");
@@ -48,12 +44,10 @@ static bool tokenize_print_json(const pj_tokenizer *tokenizer, const pj_ids *ids
     pj_buffer_init(&block, MAX_JSON_BYTES);
     pj_json_init_stream(&json, &block, tokenize_write_out, NULL);
     pj_json_object_begin(&json);
-    pj_json_key(&json, "ids");
-    pj_json_array_begin(&json);
+    pj_json_kv_array_begin(&json, "ids");
     for (size_t i = 0; i < ids->count; i++) pj_json_int(&json, ids->ids[i]);
     pj_json_array_end(&json);
-    pj_json_key(&json, "tokens");
-    pj_json_array_begin(&json);
+    pj_json_kv_array_begin(&json, "tokens");
     for (size_t i = 0; i < ids->count; i++)
         pj_json_string(&json, pj_tokenizer_token(tokenizer, ids->ids[i]));
     pj_json_array_end(&json);
@@ -100,16 +94,13 @@ static pj_status decode(const request *r, const pj_tokenizer *tokenizer, pj_erro
     if (status == PJ_OK)
         status = pj_tokenizer_decode(tokenizer, ids, count, r->skip_special, &text, err);
     if (status == PJ_OK && r->json) {
-        pj_buffer out;
-        pj_json json;
-        pj_buffer_init(&out, MAX_JSON_BYTES);
-        pj_json_init(&json, &out);
-        pj_json_object_begin(&json);
-        pj_json_key(&json, "text");
-        pj_json_string_n(&json, pj_buffer_get(&text), text.length);
-        pj_json_object_end(&json);
-        printf("%s\n", pj_buffer_get(&out));
-        pj_buffer_fini(&out);
+        pj_json_out out;
+        pj_json *json = pj_json_out_begin(&out);
+        pj_json_object_begin(json);
+        pj_json_key(json, "text");
+        pj_json_string_n(json, pj_buffer_get(&text), text.length);
+        pj_json_object_end(json);
+        status = pj_json_out_end(&out, status, err);
     } else if (status == PJ_OK) {
         fwrite(pj_buffer_get(&text), 1, text.length, stdout);
         printf("\n");

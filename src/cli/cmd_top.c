@@ -2,27 +2,25 @@
  * sparkline, updated in place; a pipe gets one line per second; --json prints one object per row;
  * --record writes a CSV for `--power replay:FILE`. A row is the mean power of the interval that
  * ends at its time, and is written once the slowest sensor has covered that interval. */
+#include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "power/survey.h"
 #include "trace/summary.h"
 
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
-enum { HISTORY = 60, COLUMNS = PJ_RAIL_TOTAL + 1 };
+enum { HISTORY = 60 };
 /* Late readings are awaited by counting polls, not by a clock: after the whole process was stopped,
  * the sampler still gets its turn. */
 static const int64_t LOOK_NS = 2 * PJ_NS_PER_MS;
 enum { LOOKS = 500 };
 
 typedef struct top {
-    const pj_command *command;
     pj_meter *meter;
     const pj_rail *rails;
     uint32_t rail_count;
@@ -49,17 +47,9 @@ static void on_interrupt(int signal_number)
 
 /* ---- rows ---- */
 
-/* Sum of a column's rails; NAN when any of them is unknown. */
-static double top_column_mw(const top *t, pj_rail_class column)
+static double top_total_mw(const top *t)
 {
-    double sum = 0;
-    bool any = false;
-    for (uint32_t i = 0; i < t->rail_count; i++)
-        if (pj_rail_in_column(t->rails, t->rail_count, i, column)) {
-            sum += t->mw[i];
-            any = true;
-        }
-    return any ? sum : NAN;
+    return pj_rail_column_sum(t->rails, t->rail_count, t->mw, PJ_RAIL_TOTAL);
 }
 
 static bool top_has_total_rail(const top *t)
@@ -102,26 +92,21 @@ static void write_record_row(const top *t, double t_ms)
 
 static void print_json_row(const top *t, double t_ms)
 {
-    pj_buffer text;
-    pj_json json;
-    pj_buffer_init(&text, 1 << 20);
-    pj_json_init(&json, &text);
-    pj_json_object_begin(&json);
-    pj_json_kv_double(&json, "t_ms", t_ms);
-    pj_json_kv_string(&json, "energy_source", pj_quality_name(pj_meter_quality(t->meter)));
-    pj_json_key(&json, "rails");
-    pj_json_object_begin(&json);
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "t_ms", t_ms);
+    pj_json_kv_string(json, "energy_source", pj_quality_name(pj_meter_quality(t->meter)));
+    pj_json_kv_object_begin(json, "rails");
     for (uint32_t i = 0; i < t->rail_count; i++) {
         char key[PJ_RAIL_NAME_BYTES + 4];
         snprintf(key, sizeof key, "%s_mw", t->rails[i].name);
-        pj_json_kv_double(&json, key, t->mw[i]);
+        pj_json_kv_double(json, key, t->mw[i]);
     }
-    pj_json_object_end(&json);
-    pj_json_kv_double(&json, "total_mw", top_column_mw(t, PJ_RAIL_TOTAL));
-    pj_json_object_end(&json);
-    if (pj_json_finish(&json)) puts(pj_buffer_get(&text));
-    fflush(stdout);
-    pj_buffer_fini(&text);
+    pj_json_object_end(json);
+    pj_json_kv_double(json, "total_mw", top_total_mw(t));
+    pj_json_object_end(json);
+    pj_json_out_end(&out, PJ_OK, NULL);
 }
 
 /* ---- the terminal ---- */
@@ -150,29 +135,25 @@ static void draw_bar(double share, int width)
 
 static void draw_spark(const top *t, uint32_t rail, int width)
 {
-    static const char *const levels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    for (int i = width; i > 0; i--) {
-        if ((uint64_t)i > t->row_index) {
-            putchar(' ');
-            continue;
-        }
-        double mw = (double)t->history[rail][(t->row_index - (uint64_t)i) % HISTORY];
-        int level = t->peak[rail] > 0 ? (int)(mw / t->peak[rail] * 7.99) : 0;
-        fputs(isnan(mw) ? " " : levels[level < 0 ? 0 : level > 7 ? 7 : level], stdout);
+    double values[HISTORY];
+    char text[4 * HISTORY + 1];
+    for (int i = 0; i < width; i++) {
+        uint64_t ago = (uint64_t)(width - i);
+        values[i] =
+            ago > t->row_index ? NAN : (double)t->history[rail][(t->row_index - ago) % HISTORY];
     }
+    pj_sparkline(values, (size_t)width, width, t->peak[rail], text, sizeof text);
+    fputs(text, stdout);
 }
 
 static void draw_rail(const top *t, uint32_t i, int width)
 {
-    char power[32], energy[32];
-    pj_format_power(t->mw[i], power, sizeof power);
-    pj_format_energy(t->sum[i], energy, sizeof energy);
     int free_columns = width - 16 - 12 - 12 - 4;
     int bar = free_columns > 60 ? 30 : free_columns / 2;
     int spark = free_columns - bar > HISTORY ? HISTORY : free_columns - bar - 2;
-    printf("\033[K%s%-16.16s%s %*s", pj_style_on(stdout, colour_of(t->rails[i].rail_class)),
-           t->rails[i].name, pj_style_off(stdout), pj_width_of(power, 11), power);
-    if (free_columns >= 0) printf(" %*s  ", pj_width_of(energy, 11), energy);
+    printf("\033[K%s%-16.16s%s %s", pj_style_on(stdout, colour_of(t->rails[i].rail_class)),
+           t->rails[i].name, pj_style_off(stdout), pj_padded(11, pj_power_text(t->mw[i])).s);
+    if (free_columns >= 0) printf(" %s  ", pj_padded(11, pj_energy_text(t->sum[i])).s);
     if (bar > 0) draw_bar(t->mw[i] / t->peak[i], bar);
     if (spark > 0) {
         fputs("  ", stdout);
@@ -183,14 +164,12 @@ static void draw_rail(const top *t, uint32_t i, int width)
 
 static void top_draw(top *t, double t_ms)
 {
-    char total[32], time[32];
     int width = pj_terminal_width(stdout);
     if (t->lines_drawn) printf("\033[%dA", t->lines_drawn);
-    pj_format_power(top_column_mw(t, PJ_RAIL_TOTAL), total, sizeof total);
-    pj_format_time(t_ms, time, sizeof time);
     char heading[256];
-    snprintf(heading, sizeof heading, "  %s  total %s  (%s; Ctrl-C ends)  %s", time, total,
-             pj_quality_name(pj_meter_quality(t->meter)), pj_meter_sources(t->meter));
+    snprintf(heading, sizeof heading, "  %s  total %s  (%s; Ctrl-C ends)  %s", pj_time_text(t_ms).s,
+             pj_power_text(top_total_mw(t)).s, pj_quality_name(pj_meter_quality(t->meter)),
+             pj_meter_sources(t->meter));
     printf("\033[K%sperjoule top%s%.*s\n", pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout),
            width > 14 ? width - 13 : 1, heading);
     for (uint32_t i = 0; i < t->rail_count; i++) draw_rail(t, i, width);
@@ -200,16 +179,11 @@ static void top_draw(top *t, double t_ms)
 
 static void print_plain(const top *t, double t_ms)
 {
-    char power[32];
     printf("%9.2f s", t_ms * 1e-3);
-    for (uint32_t i = 0; i < t->rail_count; i++) {
-        pj_format_power(t->mw[i], power, sizeof power);
-        printf("  %s %s", t->rails[i].name, power);
-    }
-    if (!top_has_total_rail(t) && t->rail_count > 1) {
-        pj_format_power(top_column_mw(t, PJ_RAIL_TOTAL), power, sizeof power);
-        printf("  total %s", power);
-    }
+    for (uint32_t i = 0; i < t->rail_count; i++)
+        printf("  %s %s", t->rails[i].name, pj_power_text(t->mw[i]).s);
+    if (!top_has_total_rail(t) && t->rail_count > 1)
+        printf("  total %s", pj_power_text(top_total_mw(t)).s);
     putchar('\n');
     fflush(stdout);
 }
@@ -377,21 +351,19 @@ static int run_top(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         PJ_OPTION_POWER(&power),
         {"interval", 'i', PJ_OPTION_DURATION, &interval_ns, "TIME",
-         "time from row to row (100ms); sensors are read at their own rate", 0, 0},
+         "time from row to row (100ms); sensors are read at their own rate"},
         {"duration", 0, PJ_OPTION_SECONDS, &duration_ns, "S", "stop after S seconds",
          .old_letter = 'd'},
         {"record", 0, PJ_OPTION_TEXT, &record, "FILE.csv", "write every row to a file",
          .old_letter = 'r'},
-        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object per row", 0, 0},
+        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object per row"},
         {0}};
-    int positional;
-    int code = pj_options_parse(command, options, argc, argv, &positional);
+    int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional) return pj_command_usage(command, "takes no arguments");
     if (interval_ns < PJ_NS_PER_MS)
         return pj_command_usage(command, "--interval must be at least 1ms");
     pj_error err = {0};
-    t = (top){.command = command, .json = json, .row_ns = interval_ns};
+    t = (top){.json = json, .row_ns = interval_ns};
     t.live = !json && pj_terminal_is(stdout);
     t.print_every_ns = t.live ? 250 * PJ_NS_PER_MS : PJ_NS_PER_S;
     pj_status status = pj_meter_open(&(pj_meter_options){.sources = power}, &t.meter, &err);

@@ -60,10 +60,7 @@ static void print_change(double percent, bool lower)
                      : good                                ? PJ_STYLE_GREEN
                                                            : PJ_STYLE_RED;
     printf("  %s", pj_style_on(stdout, style));
-    if (isnan(percent))
-        printf("%9s", "-");
-    else
-        printf("%+7.1f %%", percent);
+    printf("%9s", pj_number_text("%+7.1f %%", percent).s);
     fputs(pj_style_off(stdout), stdout);
 }
 
@@ -74,10 +71,7 @@ static void print_metric(const pj_sides *s, uint32_t figure, uint32_t sides, int
     printf("%-*s %-4s", width, f->name, f->unit);
     for (uint32_t i = 0; i < sides; i++) {
         values[i] = pj_side_mean_of(&s->sides[i], figure).value;
-        if (isnan(values[i]))
-            printf(" %11s", "-");
-        else
-            printf(" %11.5g", values[i]);
+        printf(" %11s", pj_number_text("%.5g", values[i]).s);
     }
     for (uint32_t i = 1; i < sides; i++)
         print_change(values[0] != 0 ? (values[i] / values[0] - 1) * 100 : NAN,
@@ -125,22 +119,18 @@ static void print_tests(const pj_sides *s)
 
 static void print_term(const pj_term *t)
 {
-    char part[32], time[32], power[32], name[64];
-    pj_format_energy(t->difference, part, sizeof part);
-    pj_format_energy(t->by_time, time, sizeof time);
-    pj_format_energy(t->by_power, power, sizeof power);
+    char name[64];
     snprintf(name, sizeof name, "%s %s", t->phase, t->name);
-    printf("  %-34s %*s  %*s time %*s power\n", name, pj_width_of(part, 11), part,
-           pj_width_of(time, 11), time, pj_width_of(power, 11), power);
+    printf("  %-34s %s  %s time %s power\n", name, pj_padded(11, pj_energy_text(t->difference)).s,
+           pj_padded(11, pj_energy_text(t->by_time)).s,
+           pj_padded(11, pj_energy_text(t->by_power)).s);
 }
 
 static void print_terms(const pj_sides *s, const pj_side_terms *d)
 {
-    char total[32];
-    pj_format_energy(d->mj_b - d->mj_a, total, sizeof total);
     printf("\n%sfrom %s to %s: %s per token%s, by time and by power of the parts\n",
-           pj_style_on(stdout, PJ_STYLE_BOLD), s->sides[0].name, s->sides[d->side].name, total,
-           pj_style_off(stdout));
+           pj_style_on(stdout, PJ_STYLE_BOLD), s->sides[0].name, s->sides[d->side].name,
+           pj_energy_text(d->mj_b - d->mj_a).s, pj_style_off(stdout));
     for (uint32_t k = 0; k < d->count && k < TERMS_SHOWN; k++) print_term(&d->terms[k]);
     if (d->count > TERMS_SHOWN)
         printf("  and %u smaller ones (see --json)\n", d->count - TERMS_SHOWN);

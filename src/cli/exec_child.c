@@ -45,7 +45,8 @@ void pj_child_note_signals(void)
     }
 }
 
-/* Signals that are handled while a program runs, and perjoule's own way with them otherwise. */
+/* Signals that are handled while a program runs, those of the terminal first, and perjoule's own
+ * way with them otherwise. */
 static const int handled[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
 enum { HANDLED = sizeof handled / sizeof *handled };
 static struct sigaction before_program[HANDLED];
@@ -68,10 +69,9 @@ static void exec_child_forward(int number, siginfo_t *from, void *context)
     errno = kept;
 }
 
-/* Signals that the terminal sends to its whole process group, hence to the program too, and that
- * hand_over_pending sent it already. */
-static const int of_terminal[] = {SIGINT, SIGQUIT};
-enum { OF_TERMINAL = sizeof of_terminal / sizeof *of_terminal };
+/* The terminal sends SIGINT and SIGQUIT to its whole process group, hence to the program too. Those
+ * that hand_over_pending sent it already: */
+enum { OF_TERMINAL = 2 };
 static volatile sig_atomic_t handed_over[OF_TERMINAL];
 
 /* One that a process sent to perjoule alone is forwarded. A sender in our own process group
@@ -82,7 +82,7 @@ static void forward_unless_delivered(int number, siginfo_t *from, void *context)
     bool sent = from->si_code == SI_USER || from->si_code == SI_QUEUE; /* else: the terminal */
     bool delivered = !sent || getpgid(from->si_pid) == getpgrp();
     for (size_t i = 0; i < OF_TERMINAL; i++)
-        if (of_terminal[i] == number && handed_over[i]) {
+        if (handled[i] == number && handed_over[i]) {
             handed_over[i] = 0;
             delivered = true;
         }
@@ -103,15 +103,10 @@ static void wake(int number, siginfo_t *from, void *context)
 
 static void take_signals(void)
 {
-    void (*const handlers[HANDLED])(int, siginfo_t *, void *) = {forward_unless_delivered,
-                                                                 forward_unless_delivered,
-                                                                 exec_child_forward,
-                                                                 exec_child_forward,
-                                                                 exec_child_forward,
-                                                                 exec_child_forward,
-                                                                 wake};
     for (size_t i = 0; i < HANDLED; i++) {
-        struct sigaction action = {.sa_sigaction = handlers[i],
+        struct sigaction action = {.sa_sigaction = handled[i] == SIGCHLD ? wake
+                                                   : i < OF_TERMINAL     ? forward_unless_delivered
+                                                                         : exec_child_forward,
                                    .sa_flags = SA_RESTART | SA_SIGINFO};
         if (handled[i] == SIGCHLD) action.sa_flags |= SA_NOCLDSTOP;
         sigaction(handled[i], NULL, &before_program[i]);
@@ -133,9 +128,9 @@ static void hand_over_pending(pid_t program)
     sigset_t pending;
     if (program <= 0 || sigpending(&pending) != 0) return;
     for (size_t i = 0; i < OF_TERMINAL; i++)
-        if (sigismember(&pending, of_terminal[i]) == 1) {
+        if (sigismember(&pending, handled[i]) == 1) {
             handed_over[i] = 1;
-            kill(program, of_terminal[i]);
+            kill(program, handled[i]);
         }
 }
 
@@ -285,20 +280,24 @@ static bool is_program(const char *path)
     return stat(path, &s) == 0 && !S_ISDIR(s.st_mode);
 }
 
+bool pj_program_find(const char *word, char *path, size_t bytes)
+{
+    const char *folders = getenv("PATH");
+    snprintf(path, bytes, "%s", word);
+    if (strchr(word, '/')) return is_program(path);
+    for (const char *at = folders; at; at = strchr(at, ':') ? strchr(at, ':') + 1 : NULL) {
+        size_t length = strcspn(at, ":");
+        snprintf(path, bytes, "%.*s/%s", (int)(length ? length : 1), length ? at : ".", word);
+        if (is_program(path)) return true;
+    }
+    return !folders;
+}
+
 pj_status pj_child_find(pj_child *c, pj_error *err)
 {
-    const char *word = c->words[0], *folders = getenv("PATH");
-    bool found = strchr(word, '/') ? is_program(word) : !folders;
-    snprintf(c->path, sizeof c->path, "%s", found ? word : "");
-    for (const char *at = folders; at && !found && !strchr(word, '/');) {
-        size_t length = strcspn(at, ":");
-        snprintf(c->path, sizeof c->path, "%.*s/%s", (int)length, length ? at : ".", word);
-        found = is_program(c->path);
-        at = at[length] ? at + length + 1 : NULL;
-    }
-    if (found) return PJ_OK;
+    if (pj_program_find(c->words[0], c->path, sizeof c->path)) return PJ_OK;
     c->exit_code = PJ_CHILD_NOT_FOUND;
-    return pj_fail(err, PJ_E_NOT_FOUND, "cannot run %s: %s", word, strerror(ENOENT));
+    return pj_fail(err, PJ_E_NOT_FOUND, "cannot run %s: %s", c->words[0], strerror(ENOENT));
 }
 
 void pj_child_reserve(pj_child *c)

@@ -34,6 +34,8 @@ void pj_child_note_signals(void);
 void pj_child_reserve(pj_child *child);
 /* Whether the program can be found; PJ_E_NOT_FOUND with exit_code set. */
 pj_status pj_child_find(pj_child *child, pj_error *err);
+/* The file that a shell would run for the word; false: there is none. */
+bool pj_program_find(const char *word, char *path, size_t bytes);
 /* Makes the pipe, if there is none yet. */
 bool pj_child_open_markers(pj_child *child);
 /* `variables` (NAME=VALUE, ends with NULL) are added to the program's environment. */

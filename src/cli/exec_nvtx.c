@@ -4,7 +4,6 @@
 #include "inject/nvtx_shared.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

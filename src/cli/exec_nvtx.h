@@ -3,9 +3,8 @@
 #ifndef PJ_CLI_EXEC_NVTX_H
 #define PJ_CLI_EXEC_NVTX_H
 
-#include "base/error.h"
-
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef struct pj_nvtx_shared pj_nvtx_shared;
 

@@ -20,8 +20,7 @@ double pj_exec_cpu_share(const pj_exec_run *e)
 
 void pj_exec_command_json(const pj_exec_run *e, pj_json *json)
 {
-    pj_json_key(json, "command");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "command");
     for (char **w = e->child.words; *w; w++) pj_json_string(json, *w);
     pj_json_array_end(json);
     pj_json_kv_int(json, "exit_code", e->child.exit_code);
@@ -148,11 +147,9 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
     memcpy(variables + 1, injection.variables, sizeof injection.variables);
     if (injection.nvtx[0] && pj_child_open_markers(&e->child))
         pj_nvtx_memory_open(nvtx, e->child.markers[0]);
-    for (size_t i = 1; nvtx->shared && i < sizeof variables / sizeof *variables - 1; i++)
-        if (!variables[i]) {
-            variables[i] = nvtx->variable;
-            break;
-        }
+    size_t count = 1;
+    while (variables[count]) count++;
+    if (nvtx->shared) variables[count] = nvtx->variable;
     pj_busy_get(env, &e->busy_before);
     pj_status status = pj_child_start(&e->child, e->child.reserved_fd >= 0 ? variables : NULL, err);
     if (status != PJ_OK) {

@@ -3,40 +3,31 @@
 
 #include "attach/client.h"
 #include "attach/dialect.h"
-#include "base/random.h"
 #include "base/shell.h"
 #include "cli/exec_run.h"
+#include "cli/inputs.h"
 #include "http/socket.h"
 #include "requests/requests.h"
 #include "trace/summary.h"
 
-#include <ctype.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { WARM_TOKENS = 4 };
 
-/* The plan's prompt, or words that are single tokens in most vocabularies; shuffled by block, so
- * that a server has not cached the previous block's prompt. */
+/* The plan's prompt, or words, others in each block, so that a server has not cached the previous
+ * block's prompt. */
 static bool make_prompt(const pj_foreign_cell *c, pj_buffer *text)
 {
-    static const char *const words[] = {
-        "the", "of", "and",  "to",   "in",   "is",   "that",  "for",  "it",   "was",  "on",
-        "are", "as", "with", "they", "be",   "at",   "one",   "have", "this", "from", "or",
-        "had", "by", "hot",  "but",  "some", "what", "there", "we",   "can",  "out"};
     pj_random random = {(c->plan->seed * 1000003 + c->cell_id.block) * 1000003 + c->cell_id.round};
-    if (c->plan->prompt) {
-        pj_buffer_append(text, c->plan->prompt, strlen(c->plan->prompt));
-        return !text->failed;
-    }
-    for (uint32_t i = 0; i < c->cell.input; i++)
-        pj_buffer_printf(text, "%s%s", i ? " " : "", words[pj_random_u64(&random) & 31]);
+    if (c->plan->prompt)
+        pj_buffer_text(text, c->plan->prompt);
+    else
+        pj_input_make_up(&random, c->cell.input, text);
     return !text->failed;
 }
 
-static pj_status experiment_engines_figure_of(const pj_run_info *info, double *joules,
-                                              pj_error *err)
+static pj_status engines_figure_of(const pj_run_info *info, double *joules, pj_error *err)
 {
     pj_run_ratios ratios;
     pj_run_ratios_get(info, &ratios);
@@ -64,7 +55,7 @@ static const char *body_of(void *context, uint32_t index, size_t *bytes)
     return pj_buffer_get(&v->body);
 }
 
-static void *experiment_engines_begin_request(void *context, uint32_t index, pj_exchange *exchange)
+static void *engines_begin_request(void *context, uint32_t index, pj_exchange *exchange)
 {
     visit *v = context;
     return v->requests ? pj_request_begin(v->requests, exchange, NULL) : NULL;
@@ -75,27 +66,27 @@ static void progress_request(void *context, void *request)
     if (request) pj_request_progress(request);
 }
 
-static void experiment_engines_end_request(void *context, void *request, pj_exchange *exchange)
+static void engines_end_request(void *context, void *request, pj_exchange *exchange)
 {
     visit *v = context;
     if (request) {
         pj_request_end(request, false);
         return;
     }
-    if (pj_exchange_result(exchange) == PJ_EXCHANGE_FAILED)
-        pj_fail(&v->problem, PJ_E_IO, "%s", pj_exchange_failure(exchange));
+    if (exchange->outcome == PJ_EXCHANGE_FAILED)
+        pj_fail(&v->problem, PJ_E_IO, "%s", exchange->failure);
     pj_exchange_free(exchange);
 }
 
 /* On the storing thread, which has ended when the requests are closed. */
-static void experiment_engines_take_run(void *context, void *user, const pj_exchange *exchange,
-                                        const pj_run_data *data, const pj_error *err)
+static void engines_take_run(void *context, void *user, const pj_exchange *exchange,
+                             const pj_run_data *data, const pj_error *err)
 {
     visit *v = context;
     if (err->status != PJ_OK)
         v->problem = *err;
     else
-        experiment_engines_figure_of(&data->info, &v->joules, &v->problem);
+        engines_figure_of(&data->info, &v->joules, &v->problem);
 }
 
 static pj_status write_body(visit *v, const pj_ask *request, pj_error *err)
@@ -117,9 +108,9 @@ static pj_status send_one(visit *v, const pj_url *url, const char *headers, cons
                                  .cancel = v->cell->cancel,
                                  .hooks = {.context = v,
                                            .body = body_of,
-                                           .begin = experiment_engines_begin_request,
+                                           .begin = engines_begin_request,
                                            .progress = progress_request,
-                                           .end = experiment_engines_end_request}};
+                                           .end = engines_end_request}};
     pj_status status = write_body(v, request, err);
     if (status == PJ_OK) status = pj_client_run(&options, err);
     if (status == PJ_OK && v->problem.status != PJ_OK)
@@ -128,8 +119,8 @@ static pj_status send_one(visit *v, const pj_url *url, const char *headers, cons
 }
 
 /* One unrecorded request that loads the model. */
-static pj_status experiment_engines_warm(visit *v, const pj_engines *e, const pj_url *url,
-                                         pj_ask request, pj_error *err)
+static pj_status engines_warm(visit *v, const pj_engines *e, const pj_url *url, pj_ask request,
+                              pj_error *err)
 {
     if (e->last_cell == v->cell->cell_id.cell) return PJ_OK;
     request.max_tokens = WARM_TOKENS;
@@ -141,8 +132,8 @@ static bool reads_another_machine(const pj_session *session)
     return session->power_requested && pj_power_is_remote(session->power_requested);
 }
 
-static pj_status experiment_engines_record(visit *v, const pj_engines *e, const char *address,
-                                           const pj_url *url, const pj_ask *request, pj_error *err)
+static pj_status engines_record(visit *v, const pj_engines *e, const char *address,
+                                const pj_url *url, const pj_ask *request, pj_error *err)
 {
     pj_requests_options options = {.session = e->session,
                                    .engine = v->server.engine,
@@ -150,7 +141,7 @@ static pj_status experiment_engines_record(visit *v, const pj_engines *e, const 
                                    .model_name = request->model,
                                    .experiment_name = v->cell->plan->name,
                                    .cell_id = &v->cell->cell_id,
-                                   .done = experiment_engines_take_run,
+                                   .done = engines_take_run,
                                    .context = v};
     if (!reads_another_machine(e->session) && !pj_url_is_here(url))
         options.no_power =
@@ -180,8 +171,8 @@ static pj_status visit_server(pj_engines *e, const pj_foreign_cell *c, const cha
                       .ignore_end = true,
                       .max_tokens = c->cell.output,
                       .temperature = 0};
-    if (status == PJ_OK) status = experiment_engines_warm(&v, e, &url, request, err);
-    if (status == PJ_OK) status = experiment_engines_record(&v, e, address, &url, &request, err);
+    if (status == PJ_OK) status = engines_warm(&v, e, &url, request, err);
+    if (status == PJ_OK) status = engines_record(&v, e, address, &url, &request, err);
     if (status == PJ_OK) e->last_cell = c->cell_id.cell;
     *joules = v.joules;
     pj_buffer_fini(&v.body);
@@ -225,8 +216,8 @@ static pj_status write_command(const pj_foreign_cell *c, const char *command, pj
     return ok ? pj_buffer_status(out, "a command", err) : pj_fail_memory(err, "a prompt");
 }
 
-static pj_status experiment_engines_run_program(pj_engines *e, const pj_foreign_cell *c,
-                                                const char *command, double *joules, pj_error *err)
+static pj_status engines_run_program(pj_engines *e, const pj_foreign_cell *c, const char *command,
+                                     double *joules, pj_error *err)
 {
     pj_buffer text;
     pj_buffer_init(&text, 1 << 20);
@@ -244,7 +235,7 @@ static pj_status experiment_engines_run_program(pj_engines *e, const pj_foreign_
     if (status == PJ_OK) status = pj_child_find(&r.child, err);
     if (status == PJ_OK) status = pj_exec_begin(&r, err);
     if (status == PJ_OK) status = pj_exec_measure(&r, err);
-    if (status == PJ_OK) status = experiment_engines_figure_of(&r.data.info, joules, err);
+    if (status == PJ_OK) status = engines_figure_of(&r.data.info, joules, err);
     if (status == PJ_OK && r.store_problem[0])
         status = pj_fail(err, PJ_E_IO, "%s", r.store_problem);
     pj_exec_close(&r);
@@ -260,28 +251,20 @@ void pj_engines_init(pj_engines *e)
 
 /* ---- both ---- */
 
-static bool experiment_engines_is_blank(const char *text)
+static pj_status engines_measure(pj_engines *e, const pj_foreign_cell *c, double *joules,
+                                 pj_error *err)
 {
-    while (isspace((unsigned char)*text)) text++;
-    return !*text;
-}
-
-static pj_status experiment_engines_measure(pj_engines *e, const pj_foreign_cell *c, double *joules,
-                                            pj_error *err)
-{
-    static const char attach[] = "attach:", exec[] = "exec:";
-    const char *engine = c->cell.engine, *cell_id = strchr(engine, ':') + 1;
-    if (experiment_engines_is_blank(cell_id))
+    const char *engine = c->cell.engine, *address = strchr(engine, ':') + 1;
+    if (!address[strspn(address, " \t\r\n\v\f")])
         return pj_fail(err, PJ_E_INVALID,
                        "--engine %s is incomplete: use attach:URL or exec:COMMAND", engine);
-    if (strncmp(engine, attach, sizeof attach - 1) == 0) {
-        if (c->cell.batch == 1) return visit_server(e, c, cell_id, joules, err);
+    if (strncmp(engine, "attach:", 7) == 0) {
+        if (c->cell.batch == 1) return visit_server(e, c, address, joules, err);
         return pj_fail(err, PJ_E_INVALID,
                        "a server chooses its own batches: leave batches at 1, or generate load on "
                        "it with perjoule attach --concurrency");
     }
-    if (strncmp(engine, exec, sizeof exec - 1) == 0)
-        return experiment_engines_run_program(e, c, cell_id, joules, err);
+    if (strncmp(engine, "exec:", 5) == 0) return engines_run_program(e, c, address, joules, err);
     return pj_fail(err, PJ_E_INVALID, "unknown engine %s: use perjoule, attach:URL or exec:COMMAND",
                    engine);
 }
@@ -290,7 +273,7 @@ pj_status pj_engines_measure(void *context, const pj_foreign_cell *c, double *jo
 {
     pj_error why = {0};
     *joules = NAN;
-    pj_status status = experiment_engines_measure(context, c, joules, &why);
+    pj_status status = engines_measure(context, c, joules, &why);
     if (status == PJ_OK || status == PJ_E_CANCELLED) return status;
     return pj_fail(err, status, "%.200s: %s", c->cell.engine, why.text);
 }

@@ -10,14 +10,6 @@
 
 enum { TIES_SHOWN = 8 };
 
-static void format_or_dash(const char *format, double value, char *text, size_t bytes)
-{
-    if (isnan(value))
-        snprintf(text, bytes, "-");
-    else
-        snprintf(text, bytes, format, value);
-}
-
 /* Of the first column: the longest name of a cell, since names may differ in their ends alone. */
 static int name_width(const pj_experiment_result *r)
 {
@@ -32,15 +24,10 @@ static int name_width(const pj_experiment_result *r)
 static void print_cell(const pj_experiment_result *r, uint32_t index, int width)
 {
     const pj_cell_figures *f = &r->cells[index];
-    char joules[64] = "unavailable", power[32] = "-", speed[32], ttft[32];
-    if (!isnan(f->mean)) {
-        pj_format_interval(f->mean * 1e3, (f->mean - f->lo) / 1.96 * 1e3, joules, sizeof joules);
-        pj_format_power(f->power_mw, power, sizeof power);
-    }
-    format_or_dash("%.4g", f->speed, speed, sizeof speed);
-    format_or_dash("%.4g", f->ttft_ms, ttft, sizeof ttft);
-    printf("%-*s %3u  %*s %8s  %8s  %*s", width, f->name, f->n, pj_width_of(joules, 22), joules,
-           speed, ttft, pj_width_of(power, 8), power);
+    pj_text joules = pj_interval_text(f->mean * 1e3, (f->mean - f->lo) / 1.96 * 1e3);
+    printf("%-*s %3u  %s %8s  %8s  %s", width, f->name, f->n, pj_padded(22, joules).s,
+           pj_number_text("%.4g", f->speed).s, pj_number_text("%.4g", f->ttft_ms).s,
+           pj_padded(8, pj_or_dash(f->mean, pj_power_text(f->power_mw))).s);
     if (!isnan(f->loss)) printf("  %.4f", f->loss);
     if (r->optimum == index) printf("  least energy");
     putchar('\n');
@@ -49,12 +36,11 @@ static void print_cell(const pj_experiment_result *r, uint32_t index, int width)
 static void print_against(const pj_experiment_result *r, const pj_cell_ratio *all, uint32_t count,
                           const char *title, int width)
 {
-    char ratio[32];
     if (count) printf("\n%s\n", title);
     for (uint32_t i = 0; i < count; i++) {
         const pj_cell_ratio *c = &all[i];
-        format_or_dash("%.4g", c->ratio.ratio, ratio, sizeof ratio);
-        printf("%-*s %8s  ", width, r->cells[c->cell].name, ratio);
+        printf("%-*s %8s  ", width, r->cells[c->cell].name,
+               pj_number_text("%.4g", c->ratio.ratio).s);
         if (isnan(c->ratio.lo) || isnan(c->ratio.hi))
             puts("(too few runs for an interval)");
         else
@@ -64,31 +50,27 @@ static void print_against(const pj_experiment_result *r, const pj_cell_ratio *al
 }
 
 /* "1.2 mJ (1.1 mJ to 1.3 mJ)" */
-static void format_estimate(const pj_estimate *e, char *text, size_t bytes)
+static pj_text estimate_text(const pj_estimate *e)
 {
-    char value[32], lo[32], hi[32];
-    pj_format_energy(e->value * 1e3, value, sizeof value);
-    pj_format_energy(e->lo * 1e3, lo, sizeof lo);
-    pj_format_energy(e->hi * 1e3, hi, sizeof hi);
-    if (isnan(e->value))
-        snprintf(text, bytes, "unavailable");
-    else
-        snprintf(text, bytes, "%s (%s to %s)", value, lo, hi);
+    pj_text text = pj_energy_text(e->value * 1e3);
+    size_t used = strlen(text.s);
+    if (!isnan(e->value))
+        snprintf(text.s + used, sizeof text.s - used, " (%s to %s)", pj_energy_text(e->lo * 1e3).s,
+                 pj_energy_text(e->hi * 1e3).s);
+    return text;
 }
 
 static void print_ablations(const pj_experiment_result *r, int width)
 {
-    char by_difference[112], by_attribution[112];
     if (r->ablation_count)
         printf("\n%swhat the missing part takes per token\n"
                "%-*s by the difference of runs           by attribution%s\n",
                pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell", pj_style_off(stdout));
     for (uint32_t i = 0; i < r->ablation_count; i++) {
         const pj_ablated_part *a = &r->ablations[i];
-        format_estimate(&a->cost.difference, by_difference, sizeof by_difference);
-        format_estimate(&a->cost.attributed, by_attribution, sizeof by_attribution);
-        printf("%-*s %-*s %s\n%-*s %s\n", width, r->cells[a->cell].name,
-               pj_width_of(by_difference, 35), by_difference, by_attribution, width, "", a->text);
+        printf("%-*s %s %s\n%-*s %s\n", width, r->cells[a->cell].name,
+               pj_padded(-35, estimate_text(&a->cost.difference)).s,
+               estimate_text(&a->cost.attributed).s, width, "", a->text);
     }
 }
 
@@ -103,13 +85,11 @@ static void print_use(const pj_experiment_result *r, int width)
     for (uint32_t i = 0; i < r->count; i++) {
         const pj_cell_figures *f = &r->cells[i];
         bool has_context = f->context.limit > 0, has_experts = f->experts.experts > 0;
-        char kv[32], context[32], active[32], experts[32];
-        format_or_dash("%.4g", has_context ? f->context.kv_bytes / 1e6 : NAN, kv, sizeof kv);
-        format_or_dash("%.3g %%", has_context ? 100 * f->context.share : NAN, context,
-                       sizeof context);
-        format_or_dash("%.4g", f->mj_per_million_active, active, sizeof active);
-        format_or_dash("%.4g", has_experts ? f->experts.per_step : NAN, experts, sizeof experts);
-        printf("%-*s %8s %9s  %13s  %16s\n", width, f->name, kv, context, active, experts);
+        printf("%-*s %8s %9s  %13s  %16s\n", width, f->name,
+               pj_number_text("%.4g", has_context ? f->context.kv_bytes / 1e6 : NAN).s,
+               pj_number_text("%.3g %%", has_context ? 100 * f->context.share : NAN).s,
+               pj_number_text("%.4g", f->mj_per_million_active).s,
+               pj_number_text("%.4g", has_experts ? f->experts.per_step : NAN).s);
     }
 }
 

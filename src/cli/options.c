@@ -1,7 +1,6 @@
 /* Option tables: parsing, help, man page. */
 #include "cli/options.h"
 
-#include "base/clock.h"
 #include "base/nearest.h"
 #include "cli/terminal.h"
 
@@ -11,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 int pj_exit_code(pj_status status)
 {
@@ -297,7 +295,6 @@ static const char *set_value(const pj_option *o, const char *value)
 {
     pj_text_list *list = o->target;
     switch (o->type) {
-    case PJ_OPTION_FLAG: *(bool *)o->target = true; return NULL;
     case PJ_OPTION_TEXT: *(const char **)o->target = value; return NULL;
     case PJ_OPTION_CHOICE:
         *(const char **)o->target = value;
@@ -315,19 +312,16 @@ static const char *set_value(const pj_option *o, const char *value)
     }
 }
 
+/* *negated: the name was found after "no-". */
 static const pj_option *find_long(const pj_option *options, const char *name, size_t length,
                                   bool *negated)
 {
-    *negated = false;
     for (const pj_option *o = options; o->name; o++)
         if (strlen(o->name) == length && strncmp(o->name, name, length) == 0) return o;
-    for (const pj_option *o = options; o->name; o++)
-        if (o->type == PJ_OPTION_FLAG && length > 3 && strncmp(name, "no-", 3) == 0 &&
-            strlen(o->name) == length - 3 && strncmp(o->name, name + 3, length - 3) == 0) {
-            *negated = true;
-            return o;
-        }
-    return NULL;
+    if (*negated || length <= 3 || strncmp(name, "no-", 3) != 0) return NULL;
+    *negated = true;
+    const pj_option *o = find_long(options, name + 3, length - 3, negated);
+    return o && o->type == PJ_OPTION_FLAG ? o : NULL;
 }
 
 static const pj_option *find_letter(const pj_option *options, char letter)
@@ -337,7 +331,7 @@ static const pj_option *find_letter(const pj_option *options, char letter)
     return NULL;
 }
 
-static void unknown_option(const pj_command *command, const pj_option *options, const char *word)
+static int unknown_option(const pj_command *command, const pj_option *options, const char *word)
 {
     char name[64], hint[64] = "";
     if (word[1] == '-') {
@@ -348,40 +342,27 @@ static void unknown_option(const pj_command *command, const pj_option *options, 
             pj_nearest_offer(&nearest, o->name, strlen(o->name));
         pj_nearest_write(&nearest, "--", hint, sizeof hint);
     }
-    pj_command_usage(command, "unknown option %s%s", word, hint);
+    return pj_command_usage(command, "unknown option %s%s", word, hint);
 }
 
-/* "a b c" to "a, b c" */
-static void comma_list(const char *words, char *text, size_t bytes)
+/* "--depth must be off, module or deep, not dep; did you mean deep?" */
+static int wrong_choice(const pj_command *command, const pj_option *o, const char *value)
 {
+    char hint[64], list[256] = "";
     size_t used = 0;
-    const char *last = strrchr(words, ' ');
-    for (const char *p = words; *p && used + 3 < bytes; p++) {
-        if (*p == ' ' && p != last) text[used++] = ',';
-        text[used++] = *p;
+    for (const char *p = o->choices; *p && used < sizeof list; p += strspn(p, " ")) {
+        size_t n = strcspn(p, " ");
+        const char *before = !used ? "" : p[n] ? ", " : " or ";
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%.*s", before, (int)n, p);
+        p += n;
     }
-    text[used] = 0;
+    pj_nearest_hint(value, o->choices, hint, sizeof hint);
+    return pj_command_usage(command, "--%s must be %s, not %s%s", o->name, list, value, hint);
 }
 
-static void wrong_choice(const pj_command *command, const pj_option *o, const char *value)
-{
-    char hint[64], list[256];
-    pj_nearest nearest;
-    pj_nearest_begin(&nearest, value);
-    pj_nearest_offer_list(&nearest, o->choices);
-    pj_nearest_write(&nearest, "", hint, sizeof hint);
-    comma_list(o->choices, list, sizeof list);
-    char *last = strrchr(list, ' ');
-    if (last)
-        pj_command_usage(command, "--%s must be %.*s or %s, not %s%s", o->name, (int)(last - list),
-                         list, last + 1, value, hint);
-    else
-        pj_command_usage(command, "--%s must be %s, not %s", o->name, list, value);
-}
-
-/* Handles the option at argv[*index] and its value; false after printing a message. */
-static bool take_option(const pj_command *command, const pj_option *options, int argc, char **argv,
-                        int *index)
+/* Handles the option at argv[*index] and its value; after an error the exit code. */
+static int take_option(const pj_command *command, const pj_option *options, int argc, char **argv,
+                       int *index)
 {
     const char *word = argv[*index], *value = NULL;
     const pj_option *o;
@@ -394,44 +375,33 @@ static bool take_option(const pj_command *command, const pj_option *options, int
         o = find_letter(options, word[1]);
         if (word[2]) value = word + 2;
     }
-    if (!o) {
-        unknown_option(command, options, word);
-        return false;
-    }
+    if (!o) return unknown_option(command, options, word);
     if (o->type == PJ_OPTION_FLAG) {
-        if (value) {
-            pj_command_usage(command, "--%s takes no value", o->name);
-            return false;
-        }
+        if (value) return pj_command_usage(command, "--%s takes no value", o->name);
         *(bool *)o->target = !negated;
-        return true;
+        return PJ_PARSE_GO_ON;
     }
     if (!value && *index + 1 < argc) value = argv[++*index];
-    if (!value) {
-        pj_command_usage(command, "--%s needs a value", o->name);
-        return false;
-    }
+    if (!value) return pj_command_usage(command, "--%s needs a value", o->name);
     const char *wrong = set_value(o, value);
-    if (wrong && o->type == PJ_OPTION_CHOICE)
-        wrong_choice(command, o, value);
-    else if (wrong && (o->min != 0 || o->max != 0))
-        pj_command_usage(command, "--%s %s %s (%.16g to %.16g)", o->name, value, wrong, o->min,
-                         o->max);
-    else if (wrong)
-        pj_command_usage(command, "--%s %s %s", o->name, value, wrong);
-    return !wrong;
+    if (!wrong) return PJ_PARSE_GO_ON;
+    if (o->type == PJ_OPTION_CHOICE) return wrong_choice(command, o, value);
+    if (o->min != 0 || o->max != 0)
+        return pj_command_usage(command, "--%s %s %s (%.16g to %.16g)", o->name, value, wrong,
+                                o->min, o->max);
+    return pj_command_usage(command, "--%s %s %s", o->name, value, wrong);
 }
 
 int pj_options_parse(const pj_command *command, const pj_option *options, int argc, char **argv,
                      int *positional)
 {
     bool only_positional = false;
-    *positional = 0;
+    int count = 0;
     for (int i = 1; i < argc; i++) {
         char *word = argv[i];
         if (only_positional || word[0] != '-' || word[1] == 0 ||
             (isdigit((unsigned char)word[1]) && !find_letter(options, word[1]))) {
-            argv[1 + (*positional)++] = word;
+            argv[1 + count++] = word;
         } else if (strcmp(word, "--") == 0) {
             only_positional = true;
         } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
@@ -443,10 +413,14 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
         } else if (strcmp(word, "--list-options") == 0) { /* used by the build */
             options_print_table(options);
             return PJ_EXIT_OK;
-        } else if (!take_option(command, options, argc, argv, &i)) {
-            return PJ_EXIT_USAGE;
+        } else {
+            int code = take_option(command, options, argc, argv, &i);
+            if (code != PJ_PARSE_GO_ON) return code;
         }
     }
+    if (positional) *positional = count;
+    if (!positional && count > 0)
+        return pj_command_usage(command, "takes no arguments, but there is %s", argv[1]);
     return PJ_PARSE_GO_ON;
 }
 

@@ -36,9 +36,8 @@ typedef struct pj_option {
     {                                                                                          \
         "power", 0, PJ_OPTION_TEXT, pointer, "LIST",                                           \
             "power sources, separated by commas: auto (default), none, rapl, nvml, hwmon, "    \
-            "powermetrics, "                                                                   \
-            "estimate (modelled), perjoule:URL (another machine's), sim (simulated) or "       \
-            "replay:FILE; a source's settings follow a colon",                                 \
+            "powermetrics, estimate (modelled), perjoule:URL (another machine's), sim "        \
+            "(simulated) or replay:FILE; a source's settings follow a colon",                  \
             .choices = "auto none rapl nvml hwmon powermetrics estimate perjoule: sim replay:" \
     }
 #define PJ_OPTION_DTYPE(pointer)                                                               \
@@ -75,7 +74,8 @@ pj_option pj_request_option(pj_generation_request *request, const char *field);
 /* How pj_options_parse ended. */
 enum { PJ_PARSE_GO_ON = -1 }; /* else: the exit code to return */
 
-/* Parses; positional arguments are moved to the front of argv + 1 and counted in *positional.
+/* Parses; positional arguments are moved to the front of argv + 1 and counted in *positional; NULL:
+ * the command takes none.
  * `options` ends with an entry without a name. Handles --help and prints errors itself. */
 int pj_options_parse(const pj_command *command, const pj_option *options, int argc, char **argv,
                      int *positional);

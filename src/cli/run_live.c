@@ -58,13 +58,12 @@ void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_seco
 {
     int64_t now_ns = pj_clock_ns();
     if (!live->rows || now_ns - live->drawn_ns < DRAW_EVERY_NS) return;
-    char power[32], each[32], line[128];
+    char line[128];
     uint32_t counted = atomic_load(&live->tokens);
     live->drawn_ns = now_ns;
-    pj_format_power(atomic_load(&live->power_mw), power, sizeof power);
-    pj_format_energy(counted ? atomic_load(&live->energy_mj) / counted : NAN, each, sizeof each);
     snprintf(line, sizeof line, " %u tokens  %.1f tokens/s  power %s  %s per token ", tokens,
-             tokens_per_second, power, each);
+             tokens_per_second, pj_power_text(atomic_load(&live->power_mw)).s,
+             pj_energy_text(counted ? atomic_load(&live->energy_mj) / counted : NAN).s);
     printf("\0337\033[%d;1H\033[2K\033[7m%.*s\033[0m\0338", live->rows, pj_terminal_width(stdout),
            line);
     fflush(stdout);

@@ -79,13 +79,10 @@ void pj_run_draft_get(const pj_run_data *run, double ms, double mj, pj_run_draft
 
 void pj_run_draft_text(const pj_run_draft *d, char *text, size_t bytes)
 {
-    char time[32], draft[40] = "", target[56] = "", figure[32];
-    pj_format_time(d->ms, time, sizeof time);
-    pj_format_energy(d->mj, figure, sizeof figure);
-    if (!isnan(d->mj)) snprintf(draft, sizeof draft, ", %s", figure);
-    pj_format_energy(d->target_mj, figure, sizeof figure);
-    if (!isnan(d->target_mj)) snprintf(target, sizeof target, ", and the model %s", figure);
-    snprintf(text, bytes, "%s: %.0f of %.0f proposed tokens accepted (%.0f %%); it took %s%s%s",
+    bool draft = !isnan(d->mj), target = !isnan(d->target_mj);
+    snprintf(text, bytes, "%s: %.0f of %.0f proposed tokens accepted (%.0f %%); it took %s%s%s%s%s",
              d->name, d->accepted, d->proposed,
-             d->proposed > 0 ? 100 * d->accepted / d->proposed : 0, time, draft, target);
+             d->proposed > 0 ? 100 * d->accepted / d->proposed : 0, pj_time_text(d->ms).s,
+             draft ? ", " : "", draft ? pj_energy_text(d->mj).s : "",
+             target ? ", and the model " : "", target ? pj_energy_text(d->target_mj).s : "");
 }

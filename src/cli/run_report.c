@@ -14,30 +14,19 @@
 
 enum { HOTTEST = 8 };
 
-static void energy_text(double mj, double sd_mj, char *text, size_t bytes)
+static pj_text energy_text(double mj, double sd_mj)
 {
-    if (isnan(mj))
-        snprintf(text, bytes, "-");
-    else
-        pj_format_interval(mj, sd_mj, text, bytes);
+    return pj_or_dash(mj, pj_interval_text(mj, sd_mj));
 }
 
 /* ---- phases ---- */
 
 static void run_report_print_line(FILE *out, const pj_run_part *line)
 {
-    char time[32], gross[64], net[64], power[32];
-    pj_format_time(line->ms, time, sizeof time);
-    energy_text(line->gross_mj, line->sd_mj, gross, sizeof gross);
-    energy_text(line->net_mj, NAN, net, sizeof net);
-    pj_format_power(line->gross_mj / line->ms * 1e3, power, sizeof power);
-    if (isnan(line->gross_mj)) snprintf(power, sizeof power, "-");
-    fprintf(out, "  %-15s", line->name);
-    fprintf(out, "%*s", pj_width_of(time, 10), time);
-    fprintf(out, "%*s", pj_width_of(gross, 24), gross);
-    fprintf(out, "%*s", pj_width_of(net, 12), net);
-    fprintf(out, "%*s", pj_width_of(power, 11), power);
-    fputc('\n', out);
+    pj_text power = pj_or_dash(line->gross_mj, pj_power_text(line->gross_mj / line->ms * 1e3));
+    fprintf(out, "  %-15s%s%s%s%s\n", line->name, pj_padded(10, pj_time_text(line->ms)).s,
+            pj_padded(24, energy_text(line->gross_mj, line->sd_mj)).s,
+            pj_padded(12, energy_text(line->net_mj, NAN)).s, pj_padded(11, power).s);
 }
 
 static void run_report_print_phases(FILE *out, const pj_run_data *d)
@@ -82,16 +71,10 @@ static void print_hottest(FILE *out, const pj_run_data *d)
     fprintf(out, "\n%s  %-15s%10s%24s%12s%s\n", pj_style_on(out, PJ_STYLE_DIM),
             isnan(whole_mj) ? "longest" : "hottest", "time", "energy", "share", pj_style_off(out));
     for (uint32_t i = 0; i < parts.count && i < HOTTEST; i++) {
-        char time[32], energy[64], share[32];
-        pj_format_time(list[i].ms, time, sizeof time);
-        energy_text(list[i].gross_mj, list[i].sd_mj, energy, sizeof energy);
-        snprintf(share, sizeof share, "%.1f %%",
-                 100 * (isnan(whole_mj) ? list[i].ms / whole_ms : list[i].gross_mj / whole_mj));
-        fprintf(out, "  %-15.32s", list[i].name);
-        fprintf(out, "%*s", pj_width_of(time, 10), time);
-        fprintf(out, "%*s", pj_width_of(energy, 24), energy);
-        fprintf(out, "%*s", pj_width_of(share, 12), share);
-        fputc('\n', out);
+        double share = isnan(whole_mj) ? list[i].ms / whole_ms : list[i].gross_mj / whole_mj;
+        fprintf(out, "  %-15.32s%s%s%10.1f %%\n", list[i].name,
+                pj_padded(10, pj_time_text(list[i].ms)).s,
+                pj_padded(24, energy_text(list[i].gross_mj, list[i].sd_mj)).s, 100 * share);
     }
 }
 
@@ -118,7 +101,6 @@ static void run_report_print_speed(FILE *out, const char *phase, double speed)
 static void print_rates(FILE *out, const pj_run_info *info)
 {
     pj_run_ratios r;
-    char figure[64];
     pj_run_ratios_get(info, &r);
     char input[32] = "unknown";
     if (info->input_tokens)
@@ -131,24 +113,20 @@ static void print_rates(FILE *out, const pj_run_info *info)
         print_disturbed(out, info);
         return;
     }
-    energy_text(r.joules_per_token * 1e3, r.joules_per_token_sd * 1e3, figure, sizeof figure);
-    fprintf(out, "  %s%s per token%s (gross", pj_style_on(out, PJ_STYLE_GREEN), figure,
+    fprintf(out, "  %s%s per token%s (gross", pj_style_on(out, PJ_STYLE_GREEN),
+            energy_text(r.joules_per_token * 1e3, r.joules_per_token_sd * 1e3).s,
             pj_style_off(out));
     if (!isnan(info->model_load_mj)) fprintf(out, ", excluding model load");
     fprintf(out, ")");
-    if (!isnan(r.joules_per_token_net)) {
-        pj_format_energy(r.joules_per_token_net * 1e3, figure, sizeof figure);
-        fprintf(out, ", %s net of idle", figure);
-    }
+    if (!isnan(r.joules_per_token_net))
+        fprintf(out, ", %s net of idle", pj_energy_text(r.joules_per_token_net * 1e3).s);
     fprintf(out, "; %s\n", pj_quality_name(info->quality));
-    if (!isnan(r.joules_per_token_typical)) {
-        pj_format_energy(r.joules_per_token_typical * 1e3, figure, sizeof figure);
-        fprintf(out, "  %s for a typical token (median of decode)\n", figure);
-    }
-    if (!isnan(info->model_load_mj)) {
-        energy_text(info->model_load_mj, info->model_load_sd_mj, figure, sizeof figure);
-        fprintf(out, "  %s for loading the model\n", figure);
-    }
+    if (!isnan(r.joules_per_token_typical))
+        fprintf(out, "  %s for a typical token (median of decode)\n",
+                pj_energy_text(r.joules_per_token_typical * 1e3).s);
+    if (!isnan(info->model_load_mj))
+        fprintf(out, "  %s for loading the model\n",
+                energy_text(info->model_load_mj, info->model_load_sd_mj).s);
     print_disturbed(out, info);
 }
 
@@ -178,12 +156,11 @@ static void print_draft(FILE *out, const pj_run_data *d)
 void pj_run_report_write_draft(pj_json *json, const pj_run_data *d)
 {
     pj_run_draft draft = draft_of(d);
-    pj_json_key(json, "draft");
     if (draft.ms <= 0) {
-        pj_json_null(json);
+        pj_json_kv_null(json, "draft");
         return;
     }
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "draft");
     pj_json_kv_double(json, "duration_ms", draft.ms);
     pj_json_kv_double(json, "energy_mj", draft.mj);
     pj_json_kv_double(json, "target_energy_mj", draft.target_mj);
@@ -260,13 +237,11 @@ static void run_report_print_warnings(FILE *out, const pj_run_data *d)
 static void print_absence(FILE *out, const pj_run_data *d)
 {
     const pj_run_info *info = &d->info;
-    char upper[32];
     if (!isnan(info->total_mj) || info->absence <= PJ_ABSENT_NO_SENSOR) return;
     for (uint32_t i = 0; i < d->warning_count; i++)
         if (strcmp(d->warnings[i].code, "below_resolution") == 0) return;
     fprintf(out, "  energy is unavailable: %s", pj_absence_text(pj_absence_name(info->absence)));
-    pj_format_energy(info->upper_mj, upper, sizeof upper);
-    if (!isnan(info->upper_mj)) fprintf(out, "; at most %s", upper);
+    if (!isnan(info->upper_mj)) fprintf(out, "; at most %s", pj_energy_text(info->upper_mj).s);
     fputc('\n', out);
 }
 
@@ -336,12 +311,11 @@ void pj_run_report_start(FILE *out, const pj_run_start *s)
 
 void pj_run_report_write_start(pj_json *json, const pj_run_start *s)
 {
-    pj_json_key(json, "start");
     if (!s) {
-        pj_json_null(json);
+        pj_json_kv_null(json, "start");
         return;
     }
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "start");
     pj_json_kv_int(json, "began_ns", s->began_ns);
     pj_json_kv_double(json, "model_ms", run_report_ms_of(s->model_ns));
     pj_json_kv_double(json, "tokenizer_ms", run_report_ms_of(s->tokenizer_ns));
@@ -360,19 +334,26 @@ void pj_run_report_resident(FILE *out, const pj_process_memory *m, uint64_t weig
 
 void pj_run_report_write_resident(pj_json *json, const pj_process_memory *m)
 {
-    pj_json_key(json, "resident");
     if (m->resident_bytes == 0) {
-        pj_json_null(json);
+        pj_json_kv_null(json, "resident");
         return;
     }
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "resident");
     pj_json_kv_uint(json, "bytes", m->resident_bytes);
     pj_json_kv_uint(json, "file_bytes", m->file_bytes);
     pj_json_kv_uint(json, "anonymous_bytes", m->anonymous_bytes);
     pj_json_object_end(json);
 }
 
-/* ---- text and ids ---- */
+/* ---- engine, text and ids ---- */
+
+void pj_run_report_write_engine(pj_json *json, const pj_engine_facts *facts)
+{
+    pj_json_kv_string(json, "model_name", facts->model_name);
+    pj_json_kv_string(json, "dtype", facts->dtype);
+    pj_json_kv_string(json, "isa", facts->isa);
+    pj_json_kv_uint(json, "threads", facts->threads);
+}
 
 static void run_report_write_ids(pj_json *json, const char *key, const int32_t *ids, uint32_t count)
 {

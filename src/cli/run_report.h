@@ -31,6 +31,8 @@ void pj_run_report_write_resident(pj_json *json, const pj_process_memory *memory
 /* The member "draft": duration_ms and energy_mj (null where unknown) of the draft model's passes,
  * and target_energy_mj, of the rest of prefill and decode; null without a draft. */
 void pj_run_report_write_draft(pj_json *json, const pj_run_data *data);
+/* Members model_name, dtype, isa and threads. */
+void pj_run_report_write_engine(pj_json *json, const pj_engine_facts *facts);
 /* Members text, token_ids, prompt_ids (and texts, ids of every sequence of a batch). */
 void pj_run_report_write_text(pj_json *json, const pj_generate_result *generated);
 

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-static pj_series_figure *run_series_figure_of(pj_series *series, pj_series_group group,
-                                              const char *part, const char *name, const char *unit)
+static pj_series_figure *series_figure_of(pj_series *series, pj_series_group group,
+                                          const char *part, const char *name, const char *unit)
 {
     for (uint32_t i = 0; i < series->count; i++) {
         pj_series_figure *f = &series->figures[i];
@@ -25,10 +25,10 @@ static pj_series_figure *run_series_figure_of(pj_series *series, pj_series_group
 }
 
 /* Welford's online mean and sum of squares. */
-static void run_series_add(pj_series *series, pj_series_group group, const char *part,
-                           const char *name, const char *unit, double value)
+static void series_add(pj_series *series, pj_series_group group, const char *part, const char *name,
+                       const char *unit, double value)
 {
-    pj_series_figure *f = run_series_figure_of(series, group, part, name, unit);
+    pj_series_figure *f = series_figure_of(series, group, part, name, unit);
     if (!f || isnan(value)) return;
     double away = value - f->mean;
     f->mean += away / ++f->count;
@@ -39,14 +39,14 @@ static void add_parts(pj_series *series, pj_series_group group, const pj_run_par
 {
     for (uint32_t i = 0; i < parts->count; i++) {
         const pj_run_part *p = &parts->items[i];
-        run_series_add(series, group, p->name, "duration_ms", "ms", p->ms);
-        run_series_add(series, group, p->name, "energy_mj", "mJ", p->gross_mj);
+        series_add(series, group, p->name, "duration_ms", "ms", p->ms);
+        series_add(series, group, p->name, "energy_mj", "mJ", p->gross_mj);
         if (group == PJ_SERIES_PHASE)
-            run_series_add(series, group, p->name, "net_energy_mj", "mJ", p->net_mj);
+            series_add(series, group, p->name, "net_energy_mj", "mJ", p->net_mj);
     }
 }
 
-static void run_series_add_run(pj_series *series, const pj_run_info *info)
+static void series_add_run(pj_series *series, const pj_run_info *info)
 {
     pj_run_ratios r;
     pj_run_ratios_get(info, &r);
@@ -72,15 +72,14 @@ static void run_series_add_run(pj_series *series, const pj_run_info *info)
         {"mean_power_mw", "mW", r.mean_power_mw},
     };
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-        run_series_add(series, PJ_SERIES_RUN, "", figures[i].name, figures[i].unit,
-                       figures[i].value);
+        series_add(series, PJ_SERIES_RUN, "", figures[i].name, figures[i].unit, figures[i].value);
 }
 
 void pj_series_add(pj_series *series, const pj_run_data *run)
 {
     pj_run_parts parts;
     series->runs++;
-    run_series_add_run(series, &run->info);
+    series_add_run(series, &run->info);
     pj_run_parts_phases(&parts, run);
     add_parts(series, PJ_SERIES_PHASE, &parts);
     pj_run_parts_components(&parts, run);
@@ -100,7 +99,7 @@ void pj_series_finish(pj_series *series)
     }
 }
 
-static void run_series_print_figure(FILE *out, const pj_series_figure *f)
+static void series_print_figure(FILE *out, const pj_series_figure *f)
 {
     char label[96];
     snprintf(label, sizeof label, "%s%s%s", f->part, *f->part ? " " : "", f->name);
@@ -128,7 +127,7 @@ static void print_components(FILE *out, const pj_series *series)
         }
         if (!best) return;
         shown[best - series->figures] = true;
-        run_series_print_figure(out, best);
+        series_print_figure(out, best);
     }
 }
 
@@ -137,11 +136,11 @@ void pj_series_print(FILE *out, const pj_series *series)
     fprintf(out, "\n%u runs: mean, standard deviation, 95 %% interval of the mean\n", series->runs);
     for (uint32_t i = 0; i < series->count; i++)
         if (series->figures[i].group != PJ_SERIES_COMPONENT && series->figures[i].count)
-            run_series_print_figure(out, &series->figures[i]);
+            series_print_figure(out, &series->figures[i]);
     print_components(out, series);
 }
 
-static void run_series_write_figure(pj_json *json, const pj_series_figure *f)
+static void series_write_figure(pj_json *json, const pj_series_figure *f)
 {
     pj_json_kv_object_begin(json, f->name);
     pj_json_kv_uint(json, "n", f->count);
@@ -166,7 +165,7 @@ static void write_group(pj_json *json, const pj_series *series, pj_series_group 
             pj_json_kv_object_begin(json, f->part);
             part = f->part;
         }
-        run_series_write_figure(json, f);
+        series_write_figure(json, f);
     }
     if (part) pj_json_object_end(json);
     pj_json_object_end(json);
@@ -177,7 +176,7 @@ void pj_series_write(pj_json *json, const pj_series *series)
     pj_json_object_begin(json);
     for (uint32_t i = 0; i < series->count; i++)
         if (series->figures[i].group == PJ_SERIES_RUN)
-            run_series_write_figure(json, &series->figures[i]);
+            series_write_figure(json, &series->figures[i]);
     write_group(json, series, PJ_SERIES_PHASE, "phases");
     write_group(json, series, PJ_SERIES_COMPONENT, "components");
     pj_json_object_end(json);

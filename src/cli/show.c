@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "cli/conditions_line.h"
 #include "cli/run_parts.h"
-#include "cli/stored.h"
 #include "cli/terminal.h"
 #include "trace/phases.h"
 
@@ -12,25 +11,19 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *energy(double mj, char text[32])
+static pj_text energy(double mj)
 {
-    if (isnan(mj)) return "-";
-    pj_format_energy(mj, text, 32);
-    return text;
+    return pj_or_dash(mj, pj_energy_text(mj));
 }
 
-static const char *interval(double mj, double sd_mj, char text[64])
+static pj_text interval(double mj, double sd_mj)
 {
-    if (isnan(mj)) return "-";
-    pj_format_interval(mj, sd_mj, text, 64);
-    return text;
+    return pj_or_dash(mj, pj_interval_text(mj, sd_mj));
 }
 
-static const char *duration(double ms, char text[32])
+static pj_text duration(double ms)
 {
-    if (isnan(ms)) return "-";
-    pj_format_time(ms, text, 32);
-    return text;
+    return pj_or_dash(ms, pj_time_text(ms));
 }
 
 static void show_print_head(const char *text)
@@ -41,23 +34,17 @@ static void show_print_head(const char *text)
 /* Columns of a table, aligned to the right. */
 static void print_duration(double ms)
 {
-    char text[32];
-    const char *shown = duration(ms, text);
-    printf(" %*s", pj_width_of(shown, 10), shown);
+    printf(" %s", pj_padded(10, duration(ms)).s);
 }
 
 static void show_print_energy(double mj)
 {
-    char text[32];
-    const char *shown = energy(mj, text);
-    printf(" %*s", pj_width_of(shown, 10), shown);
+    printf(" %s", pj_padded(10, energy(mj)).s);
 }
 
 static void print_interval(double mj, double sd_mj)
 {
-    char text[64];
-    const char *shown = interval(mj, sd_mj, text);
-    printf(" %*s", pj_width_of(shown, 20), shown);
+    printf(" %s", pj_padded(20, interval(mj, sd_mj)).s);
 }
 
 /* Prints model text without control characters, which could affect the terminal. */
@@ -108,16 +95,15 @@ static void show_print_figure(const char *name, double value, const char *unit)
 
 static void show_per_token(const pj_run_info *info, const pj_run_ratios *r)
 {
-    char a[64], b[64];
     if (!isnan(info->model_load_mj))
         printf("%-12s %s, excluding %s for loading the model\n", "request",
-               interval(info->request_mj, info->request_sd_mj, a),
-               interval(info->model_load_mj, info->model_load_sd_mj, b));
+               interval(info->request_mj, info->request_sd_mj).s,
+               interval(info->model_load_mj, info->model_load_sd_mj).s);
     if (!isnan(r->joules_per_token)) {
         printf("%-12s %s", "per token",
-               interval(r->joules_per_token * 1e3, r->joules_per_token_sd * 1e3, a));
+               interval(r->joules_per_token * 1e3, r->joules_per_token_sd * 1e3).s);
         if (!isnan(r->joules_per_token_typical))
-            printf(", typically %s", energy(r->joules_per_token_typical * 1e3, b));
+            printf(", typically %s", energy(r->joules_per_token_typical * 1e3).s);
         putchar('\n');
     }
     if (info->disturbed_tokens > 0) {
@@ -147,10 +133,9 @@ static void show_partial(const pj_run_info *info)
 
 static void show_predicted(const pj_expectation *p)
 {
-    char a[32], b[32], c[32];
     if (!p || isnan(p->joules)) return;
     printf("%-12s %s (%s to %s) from %u earlier runs: the request was %s\n", "predicted",
-           energy(p->joules * 1e3, a), energy(p->joules_lo * 1e3, b), energy(p->joules_hi * 1e3, c),
+           energy(p->joules * 1e3).s, energy(p->joules_lo * 1e3).s, energy(p->joules_hi * 1e3).s,
            p->runs, pj_expectation_is_met(p) ? "within" : "outside");
 }
 
@@ -170,7 +155,6 @@ static void show_published(const pj_outlook *outlook)
 /* Mixture of experts: what a step read, and how evenly the router spread its choices. */
 static void show_experts(const pj_model_use *use, const pj_run_ratios *r)
 {
-    char per_million[32];
     const pj_expert_use *e = &use->experts;
     if (!pj_model_use_has_experts(use)) return;
     printf("%-12s %.0f of %.0f per token", "experts", e->per_token, e->experts);
@@ -182,7 +166,7 @@ static void show_experts(const pj_model_use *use, const pj_run_ratios *r)
     putchar('\n');
     if (!isnan(r->mj_per_million_active_parameters))
         printf("%-12s %s for the request per million active parameters\n", "",
-               energy(r->mj_per_million_active_parameters, per_million));
+               energy(r->mj_per_million_active_parameters).s);
 }
 
 static void show_context(const pj_context_use *c)
@@ -223,13 +207,12 @@ static void show_engine(const pj_run_info *info)
 /* Total and interval, or why there is none and what it was at most. */
 static void show_energy(const pj_run_info *info)
 {
-    char text[64];
     const char *sources = info->power_sources ? info->power_sources : "";
-    printf("%-12s %s (%s%s%s)\n", "energy", interval(info->total_mj, info->total_sd_mj, text),
+    printf("%-12s %s (%s%s%s)\n", "energy", interval(info->total_mj, info->total_sd_mj).s,
            pj_quality_name(info->quality), *sources ? ", " : "", sources);
     if (!isnan(info->total_mj)) return;
     printf("%-12s %s", "", pj_absence_text(pj_absence_name(info->absence)));
-    if (!isnan(info->upper_mj)) printf("; at most %s", energy(info->upper_mj, text));
+    if (!isnan(info->upper_mj)) printf("; at most %s", energy(info->upper_mj).s);
     putchar('\n');
 }
 
@@ -261,16 +244,15 @@ static void show_identity(const pj_run_info *info)
 
 void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
 {
-    char text[32];
     const pj_run_info *info = &run->data.info;
     pj_run_ratios ratios;
     pj_run_ratios_get(info, &ratios);
     show_identity(info);
     show_token_counts(info);
-    printf("%-12s %s\n", "duration", duration(info->total_ms, text));
+    printf("%-12s %s\n", "duration", duration(info->total_ms).s);
     show_energy(info);
     show_partial(info);
-    if (!isnan(info->net_mj)) printf("%-12s %s\n", "net of idle", energy(info->net_mj, text));
+    if (!isnan(info->net_mj)) printf("%-12s %s\n", "net of idle", energy(info->net_mj).s);
     show_print_figure("speed", ratios.tokens_per_second, "tokens/s");
     show_per_token(info, &ratios);
     show_context(&run->insight.use.context);
@@ -288,6 +270,12 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
 }
 
 /* ---- tables ---- */
+
+void pj_show_hidden(uint32_t count, uint32_t limit)
+{
+    uint32_t hidden = count > limit ? count - limit : 0;
+    if (hidden) printf("%u more row%s with --limit\n", hidden, hidden == 1 ? "" : "s");
+}
 
 static void print_phase(const char *name, double ms, double mj, double sd, uint8_t method)
 {
@@ -336,13 +324,13 @@ void pj_show_phases(const pj_show_run *run)
     if (idle) print_phase("idle", idle_ms, idle_mj, sqrt(variance), idle->energy.method);
 }
 
-uint32_t pj_show_layers(const pj_show_run *run, uint32_t limit)
+void pj_show_layers(const pj_show_run *run, uint32_t limit)
 {
     const pj_layer_sum *layers = run->layers;
     uint32_t count = run->layer_count, shown = count < limit ? count : limit;
     if (!count) {
         printf("\nno layers: only runs of depth module and deep record them\n");
-        return 0;
+        return;
     }
     show_print_head("layer   duration  attention        mlp     energy  attention        mlp");
     for (uint32_t l = 0; l < shown; l++) {
@@ -355,30 +343,28 @@ uint32_t pj_show_layers(const pj_show_run *run, uint32_t limit)
         show_print_energy(layers[l].mlp_mj);
         putchar('\n');
     }
-    return count - shown;
+    pj_show_hidden(count, limit);
 }
 
-uint32_t pj_show_components(const pj_show_run *run, uint32_t limit)
+void pj_show_components(const pj_show_run *run, uint32_t limit)
 {
     uint32_t count = run->component_count, shown = count < limit ? count : limit;
     if (!count) {
         printf("\nno components: only runs of depth module and deep record them\n");
-        return 0;
+        return;
     }
     show_print_head(
         "component                  count   duration               energy   share    GB/s");
     for (uint32_t i = 0; i < shown; i++) {
         const pj_component_sum *c = &run->components[i];
         double speed = c->time_ms > 0 ? c->bytes / c->time_ms / 1e6 : NAN;
-        char share[16] = "-", gb[16] = "-";
-        if (!isnan(c->share)) snprintf(share, sizeof share, "%.1f %%", c->share * 100);
-        if (!isnan(speed)) snprintf(gb, sizeof gb, "%.2f", speed);
         printf("%-24s %7u", c->name, c->count);
         print_duration(c->time_ms);
         print_interval(c->energy_mj, c->energy_sd_mj);
-        printf(" %7s %7s\n", share, gb);
+        printf(" %7s %7s\n", pj_number_text("%.1f %%", c->share * 100).s,
+               pj_number_text("%.2f", speed).s);
     }
-    return count - shown;
+    pj_show_hidden(count, limit);
 }
 
 static bool is_decode(const pj_run_data *run, const pj_token_row *token)
@@ -386,7 +372,7 @@ static bool is_decode(const pj_run_data *run, const pj_token_row *token)
     return token->phase < run->phase_count && run->phases[token->phase].phase == PJ_PHASE_DECODE;
 }
 
-uint32_t pj_show_tokens(const pj_run_data *run, uint32_t limit)
+void pj_show_tokens(const pj_run_data *run, uint32_t limit)
 {
     uint32_t shown = run->token_count < limit ? run->token_count : limit;
     show_print_head("token position seq phase     duration               energy text");
@@ -401,7 +387,7 @@ uint32_t pj_show_tokens(const pj_run_data *run, uint32_t limit)
         show_print_text(t->text ? t->text : "");
         printf("|%s\n", t->disturbed > 0 ? " disturbed" : "");
     }
-    return run->token_count - shown;
+    pj_show_hidden(run->token_count, limit);
 }
 
 void pj_show_sparkline(const pj_run_data *run)
@@ -417,7 +403,7 @@ void pj_show_sparkline(const pj_run_data *run)
             values[n++] = joules ? pj_mj_of_nj(t->energy.gross_nj) : t->duration_ms;
     }
     if (n == 0) return;
-    pj_sparkline(values, n, pj_terminal_width(stdout) - 2, text, sizeof text);
+    pj_sparkline(values, n, pj_terminal_width(stdout) - 2, 0, text, sizeof text);
     show_print_head(joules ? "energy of each decode token" : "duration of each decode token");
     printf("%s\n", text);
 }

@@ -15,12 +15,13 @@ typedef struct pj_show_run {
     uint32_t section_count, component_count, layer_count;
 } pj_show_run;
 
-/* `limit`: of rows. They return how many rows are hidden. */
+/* `limit`: of rows; a line says how many are hidden. */
 void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates);
 void pj_show_phases(const pj_show_run *run);
-uint32_t pj_show_layers(const pj_show_run *run, uint32_t limit);
-uint32_t pj_show_components(const pj_show_run *run, uint32_t limit);
-uint32_t pj_show_tokens(const pj_run_data *run, uint32_t limit);
+void pj_show_layers(const pj_show_run *run, uint32_t limit);
+void pj_show_components(const pj_show_run *run, uint32_t limit);
+void pj_show_tokens(const pj_run_data *run, uint32_t limit);
+void pj_show_hidden(uint32_t count, uint32_t limit);
 void pj_show_sparkline(const pj_run_data *run);
 void pj_show_heatmap(const pj_heatmap *map, pj_metric metric);
 void pj_show_advice(const pj_advice_list *advice);   /* every recommendation in full */

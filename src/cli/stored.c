@@ -4,8 +4,8 @@
 #include "analysis/cost.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/memory.h"
 #include "cli/terminal.h"
+#include "insight/insight.h"
 #include "record/recover.h"
 #include "store/outbox.h"
 
@@ -15,6 +15,19 @@
 #include <string.h>
 
 enum { RECOVERY_MS = 2000 };
+
+pj_option pj_price_option(pj_price_options *prices, int which)
+{
+    const pj_option options[] = {
+        {"usd-per-kwh", 0, PJ_OPTION_DOUBLE, &prices->usd_per_kwh, "USD",
+         "price of a kilowatt-hour (default 0.12)", 0, 1e6},
+        {"g-per-kwh", 0, PJ_OPTION_DOUBLE, &prices->g_per_kwh, "G",
+         "grams of CO2 per kilowatt-hour (default 400)", 0, 1e6},
+        {"region", 0, PJ_OPTION_TEXT, &prices->region, "NAME",
+         "use the carbon intensity of a region: california, texas, eu, us, or a country's two "
+         "letters"}};
+    return options[which];
+}
 
 pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, pj_error *err)
 {
@@ -45,19 +58,39 @@ void pj_say_waiting(const char *db)
             count, count == 1 ? " is" : "s are", path, count == 1 ? "it" : "them");
 }
 
-static void stored_say(void *context, const char *text)
+static void stored_say(void *speaker, const char *text)
 {
-    pj_say("perjoule: %s", text);
+    pj_say("%s: %s", (const char *)speaker, text);
+}
+
+pj_status pj_stored_session(const pj_command *command, const pj_session_options *options,
+                            pj_session **session, pj_error *err)
+{
+    static char speaker[64]; /* of the messages, which come until the session is closed */
+    pj_status status = pj_session_open(options, session, err);
+    if (status != PJ_OK) return status;
+    snprintf(speaker, sizeof speaker, "perjoule %s", command->name);
+    (*session)->stored = pj_insight_prepare;
+    if ((*session)->warning[0]) stored_say(speaker, (*session)->warning);
+    pj_recovery_on_message((*session)->recovery, stored_say, speaker);
+    return PJ_OK;
+}
+
+void pj_stored_session_close(pj_session *session)
+{
+    if (session && session->store) pj_say_waiting(pj_store_path(session->store));
+    pj_session_close(session);
 }
 
 /* Short recoveries of interrupted runs are done at once, so that the runs are visible; longer ones
  * are left to longer-running commands. */
 static void recover_runs(pj_store *store, int64_t patience_ns)
 {
+    static char speaker[] = "perjoule";
     pj_recovery *recovery = pj_recovery_start(pj_store_path(store));
-    pj_recovery_on_message(recovery, stored_say, NULL);
+    pj_recovery_on_message(recovery, stored_say, speaker);
     if (!pj_recovery_wait(recovery, patience_ns).done)
-        stored_say(NULL, "interrupted runs have not been recovered yet: run perjoule check");
+        stored_say(speaker, "interrupted runs have not been recovered yet: run perjoule check");
     pj_recovery_close(recovery);
 }
 
@@ -77,9 +110,8 @@ static pj_status open_patiently(const char *db, int64_t patience_ns, pj_store **
 
 pj_status pj_stored_open_new(const char *db, pj_store **store, pj_error *err)
 {
-    pj_store_options options = {.path = db};
     if (!db || pj_store_is_server(db) || pj_file_exists(db)) return pj_stored_open(db, store, err);
-    return pj_store_open(&options, store, err);
+    return pj_store_open(&(pj_store_options){.path = db}, store, err);
 }
 
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)
@@ -87,44 +119,21 @@ pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)
     return open_patiently(db, RECOVERY_MS * PJ_NS_PER_MS, store, err);
 }
 
+int pj_stored_command(const pj_command *command, const char *db,
+                      pj_status (*act)(pj_store *store, void *context, pj_error *err),
+                      void *context)
+{
+    pj_store *store = NULL;
+    pj_error err = {0};
+    pj_status status = pj_stored_open(db, &store, &err);
+    if (status == PJ_OK) status = act(store, context, &err);
+    pj_store_close(store);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}
+
 pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error *err)
 {
     return open_patiently(db, INT64_MAX, store, err);
-}
-
-pj_json *pj_json_out_begin(pj_json_out *out)
-{
-    pj_buffer_init(&out->buffer, 1u << 31);
-    pj_json_init(&out->json, &out->buffer);
-    return &out->json;
-}
-
-pj_status pj_json_out_end(pj_json_out *out, pj_status status, pj_error *err)
-{
-    pj_buffer *text = &out->buffer;
-    pj_buffer_char(text, '\n');
-    if (status == PJ_OK) status = pj_buffer_status(text, "the answer", err);
-    if (status == PJ_OK &&
-        (fwrite(text->data, 1, text->length, stdout) != text->length || fflush(stdout) != 0))
-        status = pj_fail(err, PJ_E_IO, "cannot write to standard output");
-    pj_buffer_fini(text);
-    return status;
-}
-
-void pj_sparkline(const double *values, size_t count, int width, char *text, size_t bytes)
-{
-    static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    double most = 0;
-    size_t at = 0, cells = count < (size_t)width ? count : (size_t)width;
-    for (size_t i = 0; i < count; i++) most = fmax(most, values[i]);
-    text[0] = 0;
-    for (size_t c = 0; c < cells && at + 4 < bytes; c++) {
-        double high = NAN; /* the largest value in the cell */
-        for (size_t i = c * count / cells; i < (c + 1) * count / cells; i++)
-            high = fmax(high, values[i]);
-        int level = most > 0 ? (int)(high / most * 7.999) : 0;
-        at += (size_t)snprintf(text + at, bytes - at, "%s", isnan(high) ? " " : bars[level]);
-    }
 }
 
 int64_t pj_age_parse(const char *text)

@@ -2,15 +2,15 @@
 #ifndef PJ_CLI_STORED_H
 #define PJ_CLI_STORED_H
 
+#include "cli/json_out.h"
 #include "cli/options.h"
+#include "record/session.h"
 #include "store/views.h"
 
-#define PJ_OPTION_DB(target)                                    \
-    {                                                           \
-        "db", 0, PJ_OPTION_TEXT, target, "FILE",                \
-            "the database (default: $PERJOULE_DB, else in the " \
-            "user's data folder)",                              \
-            0, 0                                                \
+#define PJ_OPTION_DB(target)                                                       \
+    {                                                                              \
+        "db", 0, PJ_OPTION_TEXT, target, "FILE",                                   \
+            "the database (default: $PERJOULE_DB, else in the user's data folder)" \
     }
 
 /* --usd-per-kwh, --g-per-kwh and --region; NAN and NULL: not given. */
@@ -20,32 +20,10 @@ typedef struct pj_price_options {
 } pj_price_options;
 
 #define PJ_PRICES_NONE ((pj_price_options){__builtin_nan(""), __builtin_nan(""), NULL})
-#define PJ_OPTIONS_PRICES(prices)                                      \
-    {"usd-per-kwh",                                                    \
-     0,                                                                \
-     PJ_OPTION_DOUBLE,                                                 \
-     &(prices)->usd_per_kwh,                                           \
-     "USD",                                                            \
-     "price of a kilowatt-hour "                                       \
-     "(default 0.12)",                                                 \
-     0,                                                                \
-     1e6},                                                             \
-        {"g-per-kwh",                                                  \
-         0,                                                            \
-         PJ_OPTION_DOUBLE,                                             \
-         &(prices)->g_per_kwh,                                         \
-         "G",                                                          \
-         "grams of CO2 per kilowatt-"                                  \
-         "hour (default 400)",                                         \
-         0,                                                            \
-         1e6},                                                         \
-    {                                                                  \
-        "region", 0, PJ_OPTION_TEXT, &(prices)->region, "NAME",        \
-            "use the carbon intensity of a region"                     \
-            ": california, texas, eu, us, or a country's two letters", \
-            0, 0                                                       \
-    }
+#define PJ_OPTIONS_PRICES(prices) \
+    pj_price_option(prices, 0), pj_price_option(prices, 1), pj_price_option(prices, 2)
 
+pj_option pj_price_option(pj_price_options *prices, int which);
 pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, pj_error *err);
 
 /* Prints a notice on standard error if runs are waiting in the outbox. */
@@ -56,24 +34,21 @@ pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err);
 
 /* The same, but a database that does not exist is created. */
 pj_status pj_stored_open_new(const char *db, pj_store **store, pj_error *err);
+/* Opens, calls `act` and closes; returns the exit code. */
+int pj_stored_command(const pj_command *command, const char *db,
+                      pj_status (*act)(pj_store *store, void *context, pj_error *err),
+                      void *context);
 /* As pj_stored_open, but waits until the recovery is complete. */
 pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error *err);
 
+/* A session that prepares its runs for views, and prints its warning and what it recovers. */
+pj_status pj_stored_session(const pj_command *command, const pj_session_options *options,
+                            pj_session **session, pj_error *err);
+
+/* Closes it, and says if runs are waiting for its server. NULL is allowed. */
+void pj_stored_session_close(pj_session *session);
+
 /* "30d", "12h", "4w", "1y" as nanoseconds; -1 for anything else. */
 int64_t pj_age_parse(const char *text);
-
-/* One JSON value for standard output: all of it or, after a failure, none. */
-typedef struct pj_json_out {
-    pj_buffer buffer;
-    pj_json json;
-} pj_json_out;
-
-pj_json *pj_json_out_begin(pj_json_out *out);
-/* Prints it unless `status` is a failure, and frees it. Returns that status, or that of printing.
- */
-pj_status pj_json_out_end(pj_json_out *out, pj_status status, pj_error *err);
-
-/* A sparkline for values from 0 to the largest; NAN is a blank. */
-void pj_sparkline(const double *values, size_t count, int width, char *text, size_t bytes);
 
 #endif

@@ -81,27 +81,25 @@ static int unit_of(double value, const double *factors, int count)
 }
 
 /* Three significant digits. */
-static void format_scaled(double value, const char *const *units, const double *factors, int count,
-                          char *text, size_t bytes)
+static pj_text scaled_text(double value, const char *const *units, const double *factors, int count)
 {
-    if (!isfinite(value)) {
-        snprintf(text, bytes, "unavailable");
-        return;
-    }
+    pj_text text = {"unavailable"};
+    if (!isfinite(value)) return text;
     int i = unit_of(value, factors, count);
     double scaled = value / factors[i];
     double size = fabs(scaled);
     if (size < 0.005) scaled = 0; /* not "-0.00" */
     int digits = size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
-    snprintf(text, bytes, "%.*f %s", scaled == 0 ? 0 : digits, scaled, units[i]);
+    snprintf(text.s, sizeof text.s, "%.*f %s", scaled == 0 ? 0 : digits, scaled, units[i]);
+    return text;
 }
 
 static const char *const joules[] = {"nJ", "µJ", "mJ", "J", "kJ", "MJ"};
 static const double joule_factors[] = {1e-6, 1e-3, 1, 1e3, 1e6, 1e9};
 
-void pj_format_energy(double mj, char *text, size_t bytes)
+pj_text pj_energy_text(double mj)
 {
-    format_scaled(mj, joules, joule_factors, 6, text, bytes);
+    return scaled_text(mj, joules, joule_factors, 6);
 }
 
 /* Decimal places that show a half width to one significant digit, two if the first is 1. */
@@ -112,48 +110,81 @@ static int digits_of(double half)
     return (int)fmin(fmax(-exponent + small, 0), 6);
 }
 
-void pj_format_interval(double mj, double sd_mj, char *text, size_t bytes)
+pj_text pj_interval_text(double mj, double sd_mj)
 {
+    pj_text text;
     double half = 1.96 * sd_mj;
-    if (!isfinite(mj) || !(half > 0) || isinf(half)) {
-        pj_format_energy(mj, text, bytes);
-        return;
-    }
+    if (!isfinite(mj) || !(half > 0) || isinf(half)) return pj_energy_text(mj);
     int unit = unit_of(fmax(fabs(mj), half), joule_factors, 6);
     double value = mj / joule_factors[unit];
     half /= joule_factors[unit];
     int digits = digits_of(half);
     double least = pow(10, -digits);
     bool below = half < least / 2;
-    snprintf(text, bytes, "%.*f ± %s%.*f %s", digits, value, below ? "<" : "", digits,
+    snprintf(text.s, sizeof text.s, "%.*f ± %s%.*f %s", digits, value, below ? "<" : "", digits,
              below ? least : half, joules[unit]);
+    return text;
 }
 
-void pj_format_power(double mw, char *text, size_t bytes)
+pj_text pj_power_text(double mw)
 {
     static const char *const units[] = {"µW", "mW", "W", "kW"};
     static const double factors[] = {1e-3, 1, 1e3, 1e6};
-    format_scaled(mw, units, factors, 4, text, bytes);
+    return scaled_text(mw, units, factors, 4);
 }
 
-void pj_format_time(double ms, char *text, size_t bytes)
+pj_text pj_time_text(double ms)
 {
     static const char *const units[] = {"ns", "µs", "ms", "s", "min"};
     static const double factors[] = {1e-6, 1e-3, 1, 1e3, 60e3};
-    format_scaled(ms, units, factors, 5, text, bytes);
+    return scaled_text(ms, units, factors, 5);
 }
 
-void pj_format_count(double value, char *text, size_t bytes)
+pj_text pj_count_text(double value)
 {
     static const char *const units[] = {"", "k", "M", "G", "T"};
     static const double factors[] = {1, 1e3, 1e6, 1e9, 1e12};
-    format_scaled(value, units, factors, 5, text, bytes);
-    size_t length = strlen(text);
-    if (length && text[length - 1] == ' ') text[length - 1] = 0;
+    pj_text text = scaled_text(value, units, factors, 5);
+    size_t length = strlen(text.s);
+    if (text.s[length - 1] == ' ') text.s[length - 1] = 0;
+    return text;
 }
 
-int pj_width_of(const char *text, int columns)
+pj_text pj_number_text(const char *format, double value)
 {
-    for (; *text; text++) columns += (*text & 0xc0) == 0x80;
-    return columns;
+    pj_text text = {"-"};
+    if (!isnan(value)) snprintf(text.s, sizeof text.s, format, value);
+    return text;
+}
+
+pj_text pj_or_dash(double value, pj_text text)
+{
+    if (isnan(value)) strcpy(text.s, "-");
+    return text;
+}
+
+pj_text pj_padded(int columns, pj_text text)
+{
+    pj_text padded;
+    int more = 0; /* bytes than columns */
+    for (const char *p = text.s; *p; p++) more += (*p & 0xc0) == 0x80;
+    snprintf(padded.s, sizeof padded.s, "%*s", columns < 0 ? columns - more : columns + more,
+             text.s);
+    return padded;
+}
+
+void pj_sparkline(const double *values, size_t count, int width, double most, char *text,
+                  size_t bytes)
+{
+    static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    size_t at = 0, cells = count < (size_t)width ? count : (size_t)width;
+    for (size_t i = 0; i < count; i++) most = fmax(most, values[i]);
+    text[0] = 0;
+    for (size_t c = 0; c < cells && at + 4 < bytes; c++) {
+        double high = NAN; /* the largest value in the cell */
+        for (size_t i = c * count / cells; i < (c + 1) * count / cells; i++)
+            high = fmax(high, values[i]);
+        int level = most > 0 ? (int)(fmax(high, 0) / most * 7.999) : 0;
+        at += (size_t)snprintf(text + at, bytes - at, "%s", isnan(high) ? " " : bars[level]);
+    }
 }

@@ -27,16 +27,27 @@ __attribute__((format(printf, 1, 2))) void pj_say(const char *format, ...);
 /* Rewrites the terminal's current line with one that is live, cut off at its width. */
 __attribute__((format(printf, 2, 3))) void pj_live_line(FILE *terminal, const char *format, ...);
 
-/* Figures for people: three significant digits with a fitting unit; "unavailable" for NAN. */
-void pj_format_energy(double mj, char *text, size_t bytes); /* "12.3 mJ", "4.56 J", "1.20 kJ" */
-void pj_format_power(double mw, char *text, size_t bytes);
-void pj_format_time(double ms, char *text, size_t bytes);
-void pj_format_count(double value, char *text, size_t bytes); /* "1.24 G" */
+/* A figure for people, made where it is printed: printf("%s", pj_energy_text(mj).s). */
+typedef struct pj_text {
+    char s[128];
+} pj_text;
+
+/* Three significant digits with a fitting unit; "unavailable" for NAN. */
+pj_text pj_energy_text(double mj); /* "12.3 mJ", "4.56 J", "1.20 kJ" */
+pj_text pj_power_text(double mw);
+pj_text pj_time_text(double ms);
+pj_text pj_count_text(double value); /* "1.24 G" */
 /* A value and the half width of its 95 % interval in one unit and with as many decimals as the half
  * width justifies: "12.4 ± 0.3 mJ"; without a standard deviation the value alone. */
-void pj_format_interval(double mj, double sd_mj, char *text, size_t bytes);
-/* The width to give printf ("%*s") for a text to take `columns` on the screen: UTF-8 characters
- * have more bytes than columns. */
-int pj_width_of(const char *text, int columns);
+pj_text pj_interval_text(double mj, double sd_mj);
+pj_text pj_number_text(const char *format, double value); /* printf of a double; "-" for NAN */
+/* The text of a value, or "-" if that is NAN. */
+pj_text pj_or_dash(double value, pj_text text);
+/* A sparkline for values from 0 to the largest or, if that is more, to `most`; NAN is a blank. */
+void pj_sparkline(const double *values, size_t count, int width, double most, char *text,
+                  size_t bytes);
+/* Padded to so many columns on the screen, on the left or, if negative, on the right: UTF-8
+ * characters have more bytes than columns, so that printf cannot do it. */
+pj_text pj_padded(int columns, pj_text text);
 
 #endif

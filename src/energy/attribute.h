@@ -76,7 +76,6 @@ typedef struct pj_fit_input {
     double total_sd_mj;
     int64_t begin_ns, end_ns;
     const pj_class_prior *priors; /* [class_count] from a calibration, or NULL */
-    double prior_spread;          /* relative 1 sigma without a calibration; 0: 0.30 */
     bool evidence_only;           /* compute log_evidence only */
     /* prior for the relative noise of a reading, to about a factor of five; 0: no prior, the noise
      * may be zero */

@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_SPREAD 0.30
-#define OPEN_MEAN      1.0 /* 1 sigma of the classes' common level, relative to the run's mean */
+#define PRIOR_SPREAD 0.30 /* relative 1 sigma of a class's power without a calibration */
+#define OPEN_MEAN    1.0  /* 1 sigma of the classes' common level, relative to the run's mean */
 /* a calibration's powers may all be off by one factor: temperature, clocks */
 #define CALIBRATION_COMMON 0.07
 
@@ -40,11 +40,10 @@ static pj_status check_input(const pj_fit_input *in, pj_error *err)
 
 static void set_prior(pj_regression *r)
 {
-    double spread = r->in->prior_spread > 0 ? r->in->prior_spread : DEFAULT_SPREAD;
     for (size_t c = 0; c < r->classes; c++) {
         const pj_class_prior *prior = r->in->priors ? &r->in->priors[c] : NULL;
         r->m0[c] = 1;
-        r->d0[c] = spread * spread;
+        r->d0[c] = PRIOR_SPREAD * PRIOR_SPREAD;
         r->common[c] = OPEN_MEAN;
         if (!prior || !isfinite(prior->power_mw) || !isfinite(prior->sd_mw)) continue;
         r->m0[c] = prior->power_mw / r->scale;

@@ -21,7 +21,8 @@ enum { WARM_TOKENS = 4, LISTEN_MS = 200, MAX_EVAL_BYTES = 16 << 20 };
 typedef struct progress {
     double *joules; /* figures of `count` completed runs */
     uint32_t *blocks;
-    uint32_t count, capacity;
+    uint32_t count;
+    size_t joules_room, blocks_room;
 } progress;
 
 struct pj_experiment {
@@ -48,15 +49,11 @@ typedef pj_experiment experiment;
 
 static bool experiment_note(progress *p, double joules, uint32_t block)
 {
-    if (p->count == p->capacity) {
-        uint32_t capacity = p->capacity ? 2 * p->capacity : 8;
-        double *more = pj_resize(p->joules, capacity, sizeof *more);
-        if (more) p->joules = more;
-        uint32_t *blocks = pj_resize(p->blocks, capacity, sizeof *blocks);
-        if (blocks) p->blocks = blocks;
-        if (!more || !blocks) return false;
-        p->capacity = capacity;
-    }
+    double *more = pj_grow(p->joules, p->count, &p->joules_room, sizeof *more);
+    if (more) p->joules = more;
+    uint32_t *blocks = pj_grow(p->blocks, p->count, &p->blocks_room, sizeof *blocks);
+    if (blocks) p->blocks = blocks;
+    if (!more || !blocks) return false;
     p->joules[p->count] = joules;
     p->blocks[p->count++] = block;
     return true;
@@ -166,20 +163,26 @@ static pj_status experiment_set_options(experiment *e, uint32_t index, pj_profil
     return status;
 }
 
+/* NULL: not measured yet. */
+static const json_t *loss_of(const experiment *e, uint32_t index)
+{
+    char key[64];
+    snprintf(key, sizeof key, "%u", index);
+    return json_object_get(e->losses, key);
+}
+
 /* The loss belongs to a model and dtype; cells that share them share it. */
 static pj_status measure_loss(experiment *e, uint32_t index, pj_error *err)
 {
-    char key[64], known[64];
+    char key[64];
     pj_cell cell, other;
     double loss = NAN;
-    snprintf(key, sizeof key, "%u", index);
     pj_plan_cell(e->plan, index, &cell);
     /* not for ablated cells, whose loss is not the model's */
-    if (!e->eval_text || cell.ablate[0] || json_object_get(e->losses, key)) return PJ_OK;
+    if (!e->eval_text || cell.ablate[0] || loss_of(e, index)) return PJ_OK;
     for (uint32_t i = 0; i < e->cell_count; i++) {
-        snprintf(known, sizeof known, "%u", i);
         pj_plan_cell(e->plan, i, &other);
-        const json_t *value = json_object_get(e->losses, known);
+        const json_t *value = loss_of(e, i);
         if (value && strcmp(cell.model, other.model) == 0 && strcmp(cell.dtype, other.dtype) == 0)
             loss = json_number_value(value);
     }
@@ -187,6 +190,7 @@ static pj_status measure_loss(experiment *e, uint32_t index, pj_error *err)
     if (isnan(loss))
         status = pj_profile_loss(e->o.slot->engine, e->eval_text, e->eval_bytes, &loss, err);
     if (status != PJ_OK) return status;
+    snprintf(key, sizeof key, "%u", index);
     json_object_set_new(e->losses, key, json_real(loss));
     char *text = json_dumps(e->losses, JSON_COMPACT);
     if (text)
@@ -200,12 +204,10 @@ static pj_status measure_missing_losses(experiment *e, pj_error *err)
 {
     pj_status status = PJ_OK;
     for (uint32_t i = 0; e->eval_text && i < e->cell_count && status == PJ_OK; i++) {
-        char key[64];
         pj_cell cell;
         pj_profile_options options;
-        snprintf(key, sizeof key, "%u", i);
         pj_plan_cell(e->plan, i, &cell);
-        if (cell.engine[0] || cell.ablate[0] || json_object_get(e->losses, key)) continue;
+        if (cell.engine[0] || cell.ablate[0] || loss_of(e, i)) continue;
         status = experiment_set_options(e, i, &options, err);
         if (status == PJ_OK) status = pj_model_slot_open(e->o.slot, &options.engine, err);
         if (status == PJ_OK) status = measure_loss(e, i, err);
@@ -255,7 +257,7 @@ static pj_status cool_down(experiment *e, pj_error *err)
     pj_meter_set_activity(s->meter, 0);
     while (status == PJ_OK && pj_clock_ns() < until && !(e->o.cancel && *e->o.cancel)) {
         pj_baseline now;
-        status = pj_meter_baseline(s->meter, PJ_BASELINE_RESIDENT, LISTEN_MS * 1000000, &now, err);
+        status = pj_meter_baseline(s->meter, LISTEN_MS * 1000000, &now, err);
         if (status == PJ_OK && experiment_sum_of(&now, now.mw) <= limit) break;
     }
     pj_meter_stop(s->meter);
@@ -394,15 +396,13 @@ static pj_status check_cells(experiment *e, pj_error *err)
 
 pj_status pj_experiment_store(pj_store *store, const pj_plan *plan, pj_error *err)
 {
-    pj_buffer out;
     pj_json json;
-    pj_buffer_init(&out, 1 << 20);
-    pj_json_init(&json, &out);
+    pj_json_open(&json, 1 << 20);
     pj_plan_write(plan, &json);
-    pj_status status = pj_buffer_status(&out, "a plan", err);
+    pj_status status = pj_buffer_status(&json.own, "a plan", err);
     if (status == PJ_OK)
-        status = pj_store_experiment_put(store, plan->name, pj_buffer_get(&out), err);
-    pj_buffer_fini(&out);
+        status = pj_store_experiment_put(store, plan->name, pj_json_whole(&json), err);
+    pj_json_close(&json);
     return status;
 }
 

@@ -12,13 +12,12 @@ enum { MAX_NAME_BYTES = 1000 }; /* the key of a table: PostgreSQL's keys end at 
 /* A plan as stored. NULL: out of memory. */
 static json_t *tree_of(const pj_plan *plan)
 {
-    pj_buffer out;
     pj_json json;
-    pj_buffer_init(&out, 64 << 20);
-    pj_json_init(&json, &out);
+    pj_json_open(&json, 64 << 20);
     pj_plan_write(plan, &json);
-    json_t *tree = out.failed ? NULL : json_loads(pj_buffer_get(&out), 0, NULL);
-    pj_buffer_fini(&out);
+    const char *text = pj_json_whole(&json);
+    json_t *tree = text ? json_loads(text, 0, NULL) : NULL;
+    pj_json_close(&json);
     return tree;
 }
 

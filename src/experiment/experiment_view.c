@@ -17,11 +17,6 @@ static const double knee_saving = 0.10; /* minimum relative saving of a doubling
 
 /* ---- figures of a cell ---------------------------------------------------------------------- */
 
-static double mean_of(double sum, uint32_t n)
-{
-    return n ? sum / n : NAN;
-}
-
 /* Adds to the sums from which means are made. */
 static void experiment_view_add_run(pj_cell_figures *f, const pj_run_info *info)
 {
@@ -48,7 +43,7 @@ static void divide_sums(pj_cell_figures *f)
                             &f->latency_ms,
                             &f->power_mw,
                             &f->mj_per_million_active};
-    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) *sums[i] = mean_of(*sums[i], f->n);
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) *sums[i] /= f->n ? f->n : NAN;
 }
 
 static pj_status cell_figures(pj_experiment_result *r, uint32_t index, const json_t *losses,
@@ -66,8 +61,7 @@ static pj_status cell_figures(pj_experiment_result *r, uint32_t index, const jso
     divide_sums(f);
     for (uint32_t i = 0; i < f->n; i++)
         squares += (f->joules[i] - f->mean) * (f->joules[i] - f->mean);
-    double reach =
-        f->n > 1 ? pj_student_quantile(0.975, f->n - 1) * sqrt(squares / (f->n - 1) / f->n) : NAN;
+    double reach = pj_half_width(f->n, squares);
     f->lo = f->mean - reach;
     f->hi = f->mean + reach;
     snprintf(key, sizeof key, "%u", index);

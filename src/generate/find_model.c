@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "engine/files/locations.h"
 #include "engine/model/scan.h"
 
@@ -17,11 +18,6 @@
 static bool exists(const char *path)
 {
     return pj_dir_exists(path) || pj_file_exists(path);
-}
-
-static bool find_model_starts_with(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
 }
 
 static pj_status take_path(const char *path, char *out, size_t bytes, pj_error *err)
@@ -63,7 +59,7 @@ static bool find_model_is_name(const search *s, const char *name)
     static const char latest[] = ":latest";
     size_t length = strlen(name);
     if (strcmp(name, s->wanted) == 0) return true;
-    return find_model_starts_with(name, "ollama:") && strncmp(name, s->wanted, length) == 0 &&
+    return pj_starts_with(name, "ollama:") && strncmp(name, s->wanted, length) == 0 &&
            strcmp(s->wanted + length, latest) == 0;
 }
 
@@ -157,7 +153,7 @@ static pj_status not_found(const search *s, const char *name, const char *folder
     if (s->quantisation && s->file_names[0])
         return pj_fail(err, PJ_E_NOT_FOUND, "%.*s has no %s here; its files are %s",
                        (int)s->wanted_bytes, name, s->quantisation, s->file_names);
-    if (find_model_starts_with(name, "ollama:"))
+    if (pj_starts_with(name, "ollama:"))
         snprintf(hint, sizeof hint, "; ollama pull %.200s fetches it", name + 7);
     else if (is_repository(name))
         snprintf(hint, sizeof hint, "; hf download %.*s fetches it from Hugging Face",
@@ -212,7 +208,7 @@ pj_status pj_model_find_noting(const char *name, const char *models, char *path,
 {
     const char *folder = models ? models : pj_models_default_folder();
     note[0] = 0;
-    if (name && (find_model_starts_with(name, "synthetic:") || exists(name)))
+    if (name && (pj_starts_with(name, "synthetic:") || exists(name)))
         return take_path(name, path, bytes, err);
     const char *wanted = name ? name : "demo";
     bool direct = find_pair(folder, wanted, path, bytes);
@@ -227,7 +223,7 @@ pj_status pj_model_find_noting(const char *name, const char *models, char *path,
     pj_nearest_begin(&s.nearest, name);
     pj_nearest_begin(&s.nearest_base, slash ? slash + 1 : name);
     const char *colon = strrchr(name, ':');
-    if (colon && strchr(name, '/') && !find_model_starts_with(name, "ollama:")) {
+    if (colon && strchr(name, '/') && !pj_starts_with(name, "ollama:")) {
         s.quantisation = colon + 1;
         s.wanted_bytes = (size_t)(colon - name);
     }

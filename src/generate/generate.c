@@ -18,8 +18,7 @@
 /* The draft model and, after generation, its acceptance rate. */
 static void write_draft(pj_json *json, const pj_engine_facts *f, const pj_generate_result *result)
 {
-    pj_json_key(json, "draft");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "draft");
     pj_json_kv_string(json, "model_name", f->model_name);
     pj_json_kv_string(json, "dtype", f->dtype);
     pj_json_kv_uint(json, "parameters", f->parameters);
@@ -73,8 +72,7 @@ static void generate_write_model(pj_json *json, const pj_engine *engine,
 
 static void write_biases(pj_json *json, const pj_sampling *s)
 {
-    pj_json_key(json, "logit_bias");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "logit_bias");
     for (uint32_t i = 0; i < s->bias_count; i++) {
         char id[16];
         snprintf(id, sizeof id, "%d", (int)s->biases[i].id);
@@ -155,16 +153,13 @@ static void generate_write_settings(pj_json *json, const pj_session *session,
 static pj_status describe_draft(pj_run *run, const pj_engine *engine,
                                 const pj_generate_result *result, pj_error *err)
 {
-    pj_buffer buffer;
     pj_json json;
-    pj_buffer_init(&buffer, 1 << 20);
-    pj_json_init(&json, &buffer);
+    pj_json_open(&json, 1 << 20);
     generate_write_model(&json, engine, result);
-    pj_run_facts facts = {.size = sizeof facts};
-    pj_status status = pj_json_finish(&json) ? PJ_OK : pj_fail_memory(err, "the draft model");
-    facts.model_json = buffer.data;
-    if (status == PJ_OK) status = pj_run_describe(run, &facts, err);
-    pj_buffer_fini(&buffer);
+    pj_run_facts facts = {.size = sizeof facts, .model_json = pj_json_whole(&json)};
+    pj_status status = facts.model_json ? pj_run_describe(run, &facts, err)
+                                        : pj_fail_memory(err, "the draft model");
+    pj_json_close(&json);
     return status;
 }
 
@@ -172,34 +167,29 @@ static pj_status generate_describe(const pj_session *session, pj_run *run, const
                                    const pj_profile_options *o, pj_error *err)
 {
     const pj_engine_facts *f = pj_engine_get_facts(engine);
-    pj_buffer buffer, settings;
-    pj_json json;
-    pj_buffer_init(&buffer, 1 << 20);
-    pj_json_init(&json, &buffer);
-    generate_write_model(&json, engine, NULL);
-    bool ok = pj_json_finish(&json);
-    pj_buffer_init(&settings, 1 << 16);
-    pj_json_init(&json, &settings);
-    generate_write_settings(&json, session, o, engine);
-    bool complete = pj_json_finish(&json) && !o->settings_json;
+    pj_json model, settings;
+    pj_json_open(&model, 1 << 20);
+    generate_write_model(&model, engine, NULL);
+    pj_json_open(&settings, 1 << 16);
+    generate_write_settings(&settings, session, o, engine);
     bool first = o->repeat_group && !*o->repeat_group;
-    pj_status status =
-        pj_run_describe(run,
-                        &(pj_run_facts){.size = sizeof(pj_run_facts),
-                                        .model_name = f->model_name,
-                                        .model_path = f->model_path,
-                                        .dtype = f->dtype,
-                                        .isa = f->isa,
-                                        .model_json = ok ? buffer.data : NULL,
-                                        .batch_rule = pj_batch_rule_name(o->batch_rule),
-                                        .settings_json = complete ? settings.data : NULL,
-                                        .threads = f->threads,
-                                        .layer_count = f->config->layers,
-                                        .repeat_group = first ? pj_run_id(run) : o->repeat_group,
-                                        .repeat_index = o->repeat_index},
-                        err);
-    pj_buffer_fini(&buffer);
-    pj_buffer_fini(&settings);
+    pj_status status = pj_run_describe(
+        run,
+        &(pj_run_facts){.size = sizeof(pj_run_facts),
+                        .model_name = f->model_name,
+                        .model_path = f->model_path,
+                        .dtype = f->dtype,
+                        .isa = f->isa,
+                        .model_json = pj_json_whole(&model),
+                        .batch_rule = pj_batch_rule_name(o->batch_rule),
+                        .settings_json = o->settings_json ? NULL : pj_json_whole(&settings),
+                        .threads = f->threads,
+                        .layer_count = f->config->layers,
+                        .repeat_group = first ? pj_run_id(run) : o->repeat_group,
+                        .repeat_index = o->repeat_index},
+        err);
+    pj_json_close(&model);
+    pj_json_close(&settings);
     return status;
 }
 
@@ -223,19 +213,16 @@ static bool prompt_text(const pj_profile_options *o, pj_buffer *text)
 static void keep_features(pj_run *run, const pj_buffer *prompt, const pj_buffer *output)
 {
     const pj_buffer *text = prompt ? prompt : output;
-    pj_buffer object;
     pj_json json;
     pj_error err = {0};
-    pj_buffer_init(&object, 1 << 12);
-    pj_json_init(&json, &object);
+    pj_json_open(&json, 1 << 12);
     pj_private_text_write(&json, text->data, text->length);
+    const char *object = pj_json_whole(&json);
     pj_status status =
-        pj_json_finish(&json) ? PJ_OK : pj_fail_memory(&err, "the features of a text");
-    if (status == PJ_OK)
-        status =
-            pj_run_set_private(run, prompt ? object.data : NULL, output ? object.data : NULL, &err);
+        object ? pj_run_set_private(run, prompt ? object : NULL, output ? object : NULL, &err)
+               : pj_fail_memory(&err, "the features of a text");
     if (status != PJ_OK) pj_run_warn(run, "features_lost", "%s", err.text);
-    pj_buffer_fini(&object);
+    pj_json_close(&json);
 }
 
 /* For a batch: the concatenated texts of its sequences. */
@@ -260,18 +247,15 @@ static pj_status generate_begin(pj_session *session, const pj_profile_options *o
                                 pj_error *err)
 {
     char model_name[512];
-    pj_buffer settings, prompt;
+    pj_buffer prompt;
     pj_json json;
     pj_model_name_of_path(o->engine.model, model_name, sizeof model_name);
-    pj_buffer_init(&settings, 1 << 16);
-    pj_json_init(&json, &settings);
+    pj_json_open(&json, 1 << 16);
     generate_write_settings(&json, session, o, NULL);
-    bool ok = pj_json_finish(&json);
-    ok &= prompt_text(o, &prompt);
-    pj_status status = PJ_E_NO_MEMORY;
-    if (!ok)
-        pj_fail_memory(err, "the prompt of a run");
-    else
+    const char *settings = pj_json_whole(&json);
+    bool ok = prompt_text(o, &prompt) && settings;
+    pj_status status = ok ? PJ_OK : pj_fail_memory(err, "the prompt of a run");
+    if (ok)
         status = pj_run_begin(
             session,
             &(pj_run_options){.prompt = o->request.is_private ? NULL : pj_buffer_get(&prompt),
@@ -283,10 +267,10 @@ static pj_status generate_begin(pj_session *session, const pj_profile_options *o
                               .depth = o->depth,
                               .batch_size = o->request.sequences ? o->request.sequences
                                                                  : o->request.prompt_count,
-                              .settings_json = o->settings_json ? o->settings_json : settings.data},
+                              .settings_json = o->settings_json ? o->settings_json : settings},
             run, err);
     if (status == PJ_OK && o->request.is_private) keep_features(*run, &prompt, NULL);
-    pj_buffer_fini(&settings);
+    pj_json_close(&json);
     pj_buffer_fini(&prompt);
     return status;
 }

@@ -1,5 +1,6 @@
-/* Bodies of HTTP/1.1 messages. */
 #include "http/body.h"
+
+#include "base/decimal.h"
 
 enum {
     SIZE,
@@ -21,18 +22,10 @@ void pj_body_begin(pj_body *body, pj_body_kind kind, uint64_t length)
     body->done = kind == PJ_BODY_NONE || (kind == PJ_BODY_LENGTH && length == 0);
 }
 
-static int body_hex_value(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 /* Consumes one byte of framing. Returns the kind of part that ends with it, or FRAMING. */
 static pj_body_part_kind body_take_framing(pj_body *b, char c)
 {
-    int digit = body_hex_value(c);
+    int digit = pj_hex_digit(c);
     switch (b->state) {
     case SIZE:
         if (digit >= 0) {

@@ -1,4 +1,3 @@
-/* The states of an exchange. */
 #include "http/call.h"
 
 #include "base/clock.h"

@@ -1,4 +1,3 @@
-/* Parses heads line by line. */
 #include "http/head.h"
 
 #include <string.h>

@@ -1,4 +1,3 @@
-/* Non-blocking sockets. */
 #include "http/socket.h"
 
 #include <errno.h>
@@ -112,7 +111,7 @@ bool pj_url_is_here(const pj_url *url)
 
 /* ---- sockets --------------------------------------------------------------------------------- */
 
-static int socket_prepare(int fd)
+int pj_fd_prepare(int fd)
 {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -126,7 +125,7 @@ static int socket_prepare_connection(int fd)
 #ifdef SO_NOSIGPIPE
     setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
 #endif
-    return socket_prepare(fd);
+    return pj_fd_prepare(fd);
 }
 
 int pj_dial(const pj_address *address)
@@ -167,7 +166,7 @@ static int socket_listen_at(const struct addrinfo *a)
     if (fd < 0) return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
-        return socket_prepare(fd);
+        return pj_fd_prepare(fd);
     int why = errno;
     close(fd);
     errno = why;

@@ -21,6 +21,8 @@ const struct addrinfo *pj_address_choose(const struct addrinfo *list);
 bool pj_address_is_here(const pj_address *address);
 /* Whether the server is on this machine; may ask a name server. */
 bool pj_url_is_here(const pj_url *url);
+/* Makes a descriptor non-blocking and closed on exec; returns it. */
+int pj_fd_prepare(int fd);
 /* A socket that is connecting: writable once it is done. -1: errno is set. */
 int pj_dial(const pj_address *address);
 /* 0 once connected, else the error number. */

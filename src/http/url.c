@@ -1,4 +1,3 @@
-/* Parsing addresses of servers. */
 #include "http/url.h"
 
 #include <arpa/inet.h>

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FIRST_SLOTS = 64, FIRST_EVENTS = 64, NAME_BYTES = 200 };
+enum { FIRST_SLOTS = 64, NAME_BYTES = 200 };
 #define LEAST_UNIX_US 1e14 /* March 1973: smaller times are not relative to 1970 */
 #define MOST_UNIX_NS  4e18
 
@@ -143,13 +143,9 @@ static void kineto_take_event_member(pj_json_scan *scan, pj_json_text key, event
 
 static bool kineto_add_event(pj_kineto *t, pj_kineto_event e)
 {
-    if (t->count == t->capacity) {
-        size_t wanted = t->capacity ? t->capacity * 2 : FIRST_EVENTS;
-        pj_kineto_event *more = pj_resize(t->events, wanted, sizeof *more);
-        if (!more) return false;
-        t->events = more;
-        t->capacity = wanted;
-    }
+    pj_kineto_event *more = pj_grow(t->events, t->count, &t->capacity, sizeof *more);
+    if (!more) return false;
+    t->events = more;
     t->events[t->count++] = e;
     t->of_kind[e.kind]++;
     return true;

@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PHASES = 4096, WAIT_NS = 200 * 1000 };
-#define MAX_EVENTS  UINT64_C(20000000)
-#define PATIENCE_NS (2 * PJ_NS_PER_S)
+enum { MAX_PHASES = 4096 };
+#define MAX_EVENTS UINT64_C(20000000)
 
 typedef enum verb { VERB_BEGIN, VERB_END, VERB_SPAN, VERB_TOKENS, VERB_FACT, VERB_LOST } verb;
 
@@ -174,16 +173,11 @@ static bool parse_what(words *w, event *e)
 /* "fact NAME VALUE" */
 static bool parse_fact(words *w, event *e)
 {
-    words value = {0};
     e->verb = VERB_FACT;
     while (e->fact < FACTS && !markers_take_word(w, fact_rows[e->fact].name)) e->fact++;
     if (e->fact == FACTS || w->at == w->end) return false;
     e->text = w->at;
     e->bytes = (size_t)(w->end - w->at);
-    if (!strcmp(fact_rows[e->fact].name, "level"))
-        return value = *w,
-               (markers_take_word(&value, "coarse") || markers_take_word(&value, "fine")) &&
-                   value.at == value.end;
     return fact_rows[e->fact].bytes || (markers_take_number(w, &e->number) && w->at == w->end);
 }
 
@@ -250,8 +244,7 @@ static bool read_fact(const json_t *o, event *e)
     if (!json_is_string(value)) return false;
     e->text = json_string_value(value);
     e->bytes = json_string_length(value);
-    bool is_level = !strcmp(name, "level");
-    return !is_level || !strcmp(e->text, "coarse") || !strcmp(e->text, "fine");
+    return true;
 }
 
 static bool markers_read_json(const json_t *o, event *e)
@@ -297,14 +290,6 @@ static void note_phase(pj_markers *m, pj_phase phase, int64_t at_ns)
     if (m->phase_count < MAX_PHASES) m->phases[m->phase_count++] = (phase_change){at_ns, phase};
 }
 
-static void markers_wait_for_room(pj_markers *m, const pj_lane *lane)
-{
-    while (!pj_lane_has_room(lane) && m->patience_ns > 0) {
-        pj_clock_sleep_until(pj_clock_ns() + WAIT_NS);
-        m->patience_ns -= WAIT_NS;
-    }
-}
-
 /* The phase before the first marker, and the one after the last, lie on lane 0. */
 static void end_prologue(pj_markers *m, int64_t at_ns)
 {
@@ -338,7 +323,7 @@ static void markers_open_span(pj_markers *m, marker_lane *l, const event *e, uin
         m->open_phases++;
     }
     bool outermost = l->depth == 0 && !(l == m->lanes && m->in_prologue);
-    markers_wait_for_room(m, l->lane);
+    pj_lane_wait_for_room(l->lane, &m->patience_ns);
     pj_lane_begin(l->lane, e->kind, id, at_ns);
     if (outermost && e->kind != PJ_SPAN_PHASE)
         pj_lane_set_phase(l->lane, e->kind, markers_phase_at(m, at_ns));
@@ -350,7 +335,7 @@ static void markers_open_span(pj_markers *m, marker_lane *l, const event *e, uin
 
 static void markers_close_span(pj_markers *m, marker_lane *l, int64_t at_ns)
 {
-    markers_wait_for_room(m, l->lane);
+    pj_lane_wait_for_room(l->lane, &m->patience_ns);
     l->depth--;
     if (pj_lane_end(l->lane, NULL, at_ns, 0) != PJ_SPAN_PHASE) return;
     if (m->open_phases) m->open_phases--;
@@ -376,7 +361,12 @@ static bool keep_fact(pj_markers_facts *facts, const event *e)
         memcpy(at, &e->number, sizeof e->number);
         return true;
     }
+    words value = {e->text, e->text + e->bytes};
     if (e->bytes >= row->bytes) return false;
+    if (!strcmp(row->name, "level") &&
+        !(markers_take_word(&value, "coarse") && value.at == value.end) &&
+        !(markers_take_word(&value, "fine") && value.at == value.end))
+        return false;
     memcpy(at, e->text, e->bytes);
     at[e->bytes] = 0;
     return true;
@@ -448,7 +438,7 @@ static void take_line(pj_markers *m, const char *line, size_t bytes, int64_t now
 
 void pj_markers_feed(pj_markers *m, const char *bytes, size_t count, int64_t now_ns)
 {
-    m->patience_ns = PATIENCE_NS;
+    m->patience_ns = PJ_LANE_PATIENCE_NS;
     for (size_t i = 0; i < count; i++) {
         if (bytes[i] != '\n') {
             if (m->length < sizeof m->line)
@@ -494,7 +484,7 @@ static void add_epilogue(pj_markers *m, int64_t now_ns)
 
 void pj_markers_finish(pj_markers *m, int64_t now_ns)
 {
-    m->patience_ns = PATIENCE_NS;
+    m->patience_ns = PJ_LANE_PATIENCE_NS;
     if (m->length) markers_reject(m, m->line, m->length); /* an incomplete line */
     add_epilogue(m, now_ns);
     for (uint32_t i = m->lane_count; i-- > 0;)

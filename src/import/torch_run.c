@@ -30,9 +30,7 @@ typedef struct open_span {
 typedef struct torch_run {
     const pj_kineto *trace;
     const pj_trace *power;
-    pj_spool spool;
-    pj_error *err;
-    pj_status status;
+    pj_spool_writer w;
     int64_t begin_ns, end_ns;
     lane_event *events;
     size_t count, left_out, without_kernels;
@@ -40,19 +38,6 @@ typedef struct torch_run {
     open_span open[MOST_OPEN];
     uint32_t depth;
 } torch_run;
-
-static void torch_run_put(torch_run *t, pj_record_type type, const void *payload, size_t bytes)
-{
-    if (t->status == PJ_OK) t->status = pj_spool_append(&t->spool, type, payload, bytes, t->err);
-}
-
-static void torch_run_put_json(torch_run *t, pj_record_type type, pj_json *json, pj_buffer *buffer)
-{
-    if (!pj_json_finish(json) && t->status == PJ_OK)
-        t->status = pj_fail_memory(t->err, "a record of a run");
-    torch_run_put(t, type, buffer->data, buffer->length);
-    pj_buffer_fini(buffer);
-}
 
 /* ---- which events -------------------------------------------------------------------------- */
 
@@ -68,7 +53,7 @@ static bool is_used(const torch_run *t, pj_kineto_kind kind)
 static pj_status choose_events(torch_run *t)
 {
     t->events = pj_alloc(t->trace->count, sizeof *t->events);
-    if (!t->events) return pj_fail_memory(t->err, "a trace");
+    if (!t->events) return pj_fail_memory(t->w.err, "a trace");
     t->begin_ns = INT64_MAX;
     for (size_t i = 0; i < t->trace->count; i++) {
         const pj_kineto_event *e = &t->trace->events[i];
@@ -80,9 +65,10 @@ static pj_status choose_events(torch_run *t)
         if (e->begin_ns < t->begin_ns) t->begin_ns = e->begin_ns;
         if (e->end_ns > t->end_ns) t->end_ns = e->end_ns;
     }
-    if (t->count == 0) return pj_fail(t->err, PJ_E_INVALID, "the trace has no ranges to measure");
+    if (t->count == 0) return pj_fail(t->w.err, PJ_E_INVALID, "the trace has no ranges to measure");
     if (t->end_ns - t->begin_ns > MOST_DAYS * INT64_C(86400) * PJ_NS_PER_S)
-        return pj_fail(t->err, PJ_E_INVALID, "the trace's times span more than %d days", MOST_DAYS);
+        return pj_fail(t->w.err, PJ_E_INVALID, "the trace's times span more than %d days",
+                       MOST_DAYS);
     return PJ_OK;
 }
 
@@ -109,20 +95,12 @@ static uint16_t enclosing(const torch_run *t, pj_span_kind kind)
 static void torch_run_close_span(torch_run *t)
 {
     const open_span *o = &t->open[--t->depth];
-    pj_span span = {.begin_ns = o->event->begin_ns,
-                    .end_ns = o->end_ns,
-                    .flops = NAN,
-                    .bytes = NAN,
-                    .serial = o->serial,
-                    .id = o->event->name + 1,
-                    .token = -1,
-                    .layer = -1,
-                    .lane = (uint16_t)t->lane,
-                    .section = enclosing(t, PJ_SPAN_SECTION),
-                    .component = enclosing(t, PJ_SPAN_COMPONENT),
-                    .kind = (uint8_t)o->kind,
-                    .phase = PJ_PHASE_PRE_INFERENCE};
-    torch_run_put(t, PJ_RECORD_SPAN, &span, sizeof span);
+    pj_span span = pj_span_make(o->serial, o->kind, o->event->name + 1, PJ_PHASE_PRE_INFERENCE,
+                                o->event->begin_ns, o->end_ns);
+    span.lane = (uint16_t)t->lane;
+    span.section = enclosing(t, PJ_SPAN_SECTION);
+    span.component = enclosing(t, PJ_SPAN_COMPONENT);
+    pj_spool_put_span(&t->w, &span);
 }
 
 static void close_until(torch_run *t, int64_t at_ns)
@@ -182,43 +160,12 @@ static void put_spans(torch_run *t)
         while (stay && t->lane < MOST_LANES) stay = put_lane(t, t->events + first, stay);
         t->left_out += stay;
     }
-    pj_span phase = {.begin_ns = t->begin_ns,
-                     .end_ns = t->end_ns,
-                     .flops = NAN,
-                     .bytes = NAN,
-                     .id = PJ_PHASE_PRE_INFERENCE,
-                     .token = -1,
-                     .layer = -1,
-                     .kind = PJ_SPAN_PHASE,
-                     .phase = PJ_PHASE_PRE_INFERENCE};
-    torch_run_put(t, PJ_RECORD_SPAN, &phase, sizeof phase);
-}
-
-static void torch_run_put_names(torch_run *t)
-{
-    for (uint32_t i = 0; i < t->trace->name_count; i++) {
-        char record[4 + 256];
-        uint32_t id = i + 1;
-        size_t bytes = strnlen(t->trace->names[i], sizeof record - 4);
-        memcpy(record, &id, sizeof id);
-        memcpy(record + sizeof id, t->trace->names[i], bytes);
-        torch_run_put(t, PJ_RECORD_NAME, record, sizeof id + bytes);
-    }
+    pj_span phase = pj_span_make(0, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE, PJ_PHASE_PRE_INFERENCE,
+                                 t->begin_ns, t->end_ns);
+    pj_spool_put_span(&t->w, &phase);
 }
 
 /* ---- power --------------------------------------------------------------------------------- */
-
-static void put_rails(torch_run *t)
-{
-    for (uint32_t r = 0; r < t->power->rail_count; r++) {
-        pj_buffer buffer;
-        pj_json json;
-        pj_buffer_init(&buffer, 1 << 16);
-        pj_json_init(&json, &buffer);
-        pj_rail_write(&json, r, &t->power->rails[r], NAN, NAN);
-        torch_run_put_json(t, PJ_RECORD_RAIL, &json, &buffer);
-    }
-}
 
 static void put_reading(torch_run *t, size_t row, uint32_t rail)
 {
@@ -237,7 +184,7 @@ static void put_reading(torch_run *t, size_t row, uint32_t rail)
                           .rail = (uint16_t)rail,
                           .status = p->gap[cell] ? PJ_READING_GAP : PJ_READING_OK,
                           .sequence = (uint32_t)row};
-    torch_run_put(t, PJ_RECORD_READINGS, &reading, sizeof reading);
+    pj_spool_put_reading(&t->w, &reading);
 }
 
 /* Whether the recording covers all of the trace. */
@@ -253,46 +200,27 @@ static bool torch_run_is_covered(const torch_run *t)
 
 static void put_info(torch_run *t)
 {
-    pj_buffer buffer, settings;
-    pj_json json;
-    pj_run_info info = {.depth = PJ_DEPTH_DEEP,
-                        .batch_size = 1,
-                        .created_wall_ns = t->begin_ns,
-                        .engine = "torch",
-                        .scope = "machine",
-                        .level = "coarse",
-                        .power_sources = "replay",
-                        .quality = PJ_MEASURED};
-    info.overhead_ms = info.overhead_share = info.statistics_ms = info.cached_tokens = NAN;
-    info.monotonic_ms = NAN;
-    info.sampler_cpu_share = info.sampler_jitter_us = NAN;
-    info.baseline_cold_mw = info.baseline_resident_mw = NAN;
-    for (uint32_t r = 0; r < t->power->rail_count; r++)
-        if (t->power->rails[r].quality == PJ_MODELLED) info.quality = PJ_MODELLED;
+    pj_json settings;
+    pj_run_info info;
+    pj_run_info_init(&info);
+    info.depth = PJ_DEPTH_DEEP;
+    info.batch_size = 1;
+    info.created_wall_ns = t->begin_ns;
+    info.engine = "torch";
+    info.scope = "machine";
+    info.level = "coarse";
+    info.power_sources = "replay";
+    info.quality = pj_trace_quality(t->power);
     pj_uuid7(info.id);
-    pj_buffer_init(&settings, 1 << 12);
-    pj_json_init(&json, &settings);
-    pj_json_object_begin(&json);
-    pj_json_kv_int(&json, "trace_events", (int64_t)t->trace->count);
-    pj_json_kv_int(&json, "trace_kernels", (int64_t)t->trace->of_kind[PJ_KINETO_KERNEL]);
-    pj_json_kv_int(&json, "power_rows", (int64_t)t->power->row_count);
-    pj_json_object_end(&json);
-    info.settings_json = pj_json_finish(&json) ? pj_buffer_get(&settings) : NULL;
-    pj_buffer_init(&buffer, 1 << 16);
-    pj_json_init(&json, &buffer);
-    pj_run_info_write(&json, &info, t->begin_ns);
-    torch_run_put_json(t, PJ_RECORD_INFO, &json, &buffer);
-    pj_buffer_fini(&settings);
-}
-
-static void torch_run_warn(torch_run *t, const char *code, const char *text)
-{
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1 << 12);
-    pj_json_init(&json, &buffer);
-    pj_warning_write(&json, t->begin_ns, code, text);
-    torch_run_put_json(t, PJ_RECORD_WARNING, &json, &buffer);
+    pj_json_open(&settings, 1 << 12);
+    pj_json_object_begin(&settings);
+    pj_json_kv_int(&settings, "trace_events", (int64_t)t->trace->count);
+    pj_json_kv_int(&settings, "trace_kernels", (int64_t)t->trace->of_kind[PJ_KINETO_KERNEL]);
+    pj_json_kv_int(&settings, "power_rows", (int64_t)t->power->row_count);
+    pj_json_object_end(&settings);
+    info.settings_json = pj_json_whole(&settings);
+    pj_spool_put_info(&t->w, &info, t->begin_ns);
+    pj_json_close(&settings);
 }
 
 static void put_warnings(torch_run *t)
@@ -300,67 +228,49 @@ static void put_warnings(torch_run *t)
     char text[300];
     uint64_t lost = t->trace->skipped + t->left_out;
     if (!torch_run_is_covered(t))
-        torch_run_warn(t, "power_partial",
-                       "The power recording does not cover the whole trace: the rest has no "
-                       "energy");
+        pj_spool_put_warning(&t->w, t->begin_ns, "power_partial",
+                             "The power recording does not cover the whole trace: the rest has no "
+                             "energy");
     if (t->without_kernels) {
         snprintf(text, sizeof text,
                  "%zu host ranges are left out: they cover the launch of kernels, not "
                  "their work",
                  t->without_kernels);
-        torch_run_warn(t, "host_ranges_left_out", text);
+        pj_spool_put_warning(&t->w, t->begin_ns, "host_ranges_left_out", text);
     }
     if (!lost) return;
     snprintf(text, sizeof text, "%llu events of the trace were malformed or nested too deep",
              (unsigned long long)lost);
-    torch_run_warn(t, "trace_events_skipped", text);
-}
-
-static void put_end(torch_run *t)
-{
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1 << 12);
-    pj_json_init(&json, &buffer);
-    pj_run_end_write(&json, t->end_ns, PJ_RUN_COMPLETED);
-    torch_run_put_json(t, PJ_RECORD_END, &json, &buffer);
+    pj_spool_put_warning(&t->w, t->begin_ns, "trace_events_skipped", text);
 }
 
 static void torch_run_write_all(torch_run *t)
 {
+    const pj_trace *p = t->power;
     put_info(t);
-    put_rails(t);
-    torch_run_put_names(t);
-    for (size_t row = 0; row < t->power->row_count; row++)
-        for (uint32_t r = 0; r < t->power->rail_count; r++) put_reading(t, row, r);
+    for (uint32_t r = 0; r < p->rail_count; r++)
+        pj_spool_put_rail(&t->w, r, &p->rails[r], NAN, NAN);
+    for (uint32_t i = 0; i < t->trace->name_count; i++)
+        pj_spool_put_name(&t->w, i + 1, t->trace->names[i]);
+    for (size_t row = 0; row < p->row_count; row++)
+        for (uint32_t r = 0; r < p->rail_count; r++) put_reading(t, row, r);
     put_spans(t);
     put_warnings(t);
-    put_end(t);
-    if (t->status == PJ_OK) t->status = pj_spool_flush(&t->spool, t->err);
-}
-
-static pj_status torch_run_build(torch_run *t, pj_run_data *data)
-{
-    pj_spool_reader reader;
-    pj_status status = pj_spool_reader_of(&t->spool, &reader, t->err);
-    if (status != PJ_OK) return status;
-    status = pj_build_run(&reader, &(pj_build_options){0}, data, t->err);
-    pj_spool_reader_close(&reader);
-    return status;
+    pj_spool_put_end(&t->w, t->end_ns, PJ_RUN_COMPLETED);
 }
 
 pj_status pj_torch_run(const pj_kineto *trace, const pj_trace *power, pj_run_data *data,
                        pj_error *err)
 {
-    torch_run t = {.trace = trace, .power = power, .err = err};
+    pj_spool spool;
+    torch_run t = {.trace = trace, .power = power, .w = {.spool = &spool, .err = err}};
     *data = (pj_run_data){0};
     pj_status status = choose_events(&t);
     if (status == PJ_OK)
-        status = pj_spool_create(NULL, "torch", t.begin_ns, t.begin_ns, &t.spool, err);
+        status = pj_spool_create(NULL, "torch", t.begin_ns, t.begin_ns, &spool, err);
     if (status == PJ_OK) {
         torch_run_write_all(&t);
-        status = t.status == PJ_OK ? torch_run_build(&t, data) : t.status;
-        pj_spool_close(&t.spool, true);
+        status = pj_build_written(&t.w, data);
     }
     pj_free(t.events);
     return status;

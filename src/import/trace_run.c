@@ -112,11 +112,9 @@ static pj_status train(pj_store *store, pj_phase_model *model, pj_error *err)
 static void write_segments(const detection *d, pj_json *json)
 {
     pj_json_object_begin(json);
-    pj_json_key(json, "phase_detection");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "phase_detection");
     pj_json_kv_uint(json, "trained_on", d->model.traces);
-    pj_json_key(json, "segments");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "segments");
     double sum = 0;
     for (size_t i = 0, from = 0; i < d->count; i++) {
         sum += d->confidence[i];
@@ -137,10 +135,8 @@ static void write_segments(const detection *d, pj_json *json)
 
 typedef struct writing {
     const detection *d;
-    pj_spool spool;
+    pj_spool_writer w;
     int64_t begin_ns;
-    pj_status status;
-    pj_error *err;
 } writing;
 
 static int64_t trace_run_moment(const writing *w, double t_ms)
@@ -148,59 +144,31 @@ static int64_t trace_run_moment(const writing *w, double t_ms)
     return w->begin_ns + (int64_t)(t_ms * 1e6);
 }
 
-static void trace_run_put_json(writing *w, pj_record_type type, pj_json *json, pj_buffer *buffer)
+static void put_facts(writing *w, const char *id, const char *path)
 {
-    if (w->status == PJ_OK && !pj_json_finish(json)) w->status = pj_fail_memory(w->err, "a trace");
-    if (w->status == PJ_OK)
-        w->status = pj_spool_append(&w->spool, type, buffer->data, buffer->length, w->err);
-    pj_buffer_clear(buffer);
-    pj_json_init(json, buffer);
-}
-
-static const char *trace_run_name_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-static void put_facts(writing *w, const char *id, const char *path, pj_json *json,
-                      pj_buffer *buffer)
-{
-    pj_buffer settings;
-    pj_json inner;
-    pj_buffer_init(&settings, 8 << 20);
-    pj_json_init(&inner, &settings);
-    write_segments(w->d, &inner);
-    pj_run_info info = {.depth = PJ_DEPTH_OFF,
-                        .batch_size = 1,
-                        .created_wall_ns = pj_clock_wall_ns(),
-                        .model_name = trace_run_name_of(path),
-                        .engine = "trace",
-                        .settings_json = pj_json_finish(&inner) ? pj_buffer_get(&settings) : NULL,
-                        .quality = PJ_MEASURED,
-                        .power_sources = "replay",
-                        .cached_tokens = NAN,
-                        .monotonic_ms = NAN,
-                        .overhead_ms = NAN,
-                        .overhead_share = NAN,
-                        .statistics_ms = NAN,
-                        .sampler_cpu_share = NAN,
-                        .sampler_jitter_us = NAN,
-                        .baseline_cold_mw = NAN,
-                        .baseline_resident_mw = NAN};
+    pj_json settings;
+    pj_run_info info;
+    pj_json_open(&settings, 8 << 20);
+    write_segments(w->d, &settings);
+    pj_run_info_init(&info);
+    info.depth = PJ_DEPTH_OFF;
+    info.batch_size = 1;
+    info.created_wall_ns = pj_clock_wall_ns();
+    info.model_name = pj_path_name(path);
+    info.engine = "trace";
+    info.settings_json = pj_json_whole(&settings);
+    info.quality = pj_trace_quality(&w->d->trace);
+    info.power_sources = "replay";
     snprintf(info.id, sizeof info.id, "%s", id);
-    for (uint32_t r = 0; r < w->d->trace.rail_count; r++)
-        if (w->d->trace.rails[r].quality == PJ_MODELLED) info.quality = PJ_MODELLED;
-    pj_run_info_write(json, &info, w->begin_ns);
-    trace_run_put_json(w, PJ_RECORD_INFO, json, buffer);
-    pj_buffer_fini(&settings);
+    pj_spool_put_info(&w->w, &info, w->begin_ns);
+    pj_json_close(&settings);
 }
 
 static void put_readings(writing *w)
 {
     const pj_trace *t = &w->d->trace;
-    for (size_t i = 0; i < t->row_count && w->status == PJ_OK; i++)
-        for (uint32_t r = 0; r < t->rail_count && w->status == PJ_OK; r++) {
+    for (size_t i = 0; i < t->row_count; i++)
+        for (uint32_t r = 0; r < t->rail_count; r++) {
             double mw = (double)t->mw[i * t->rail_count + r];
             int64_t at = trace_run_moment(w, t->t_ms[i]);
             pj_reading reading = {.before_ns = at,
@@ -212,8 +180,7 @@ static void put_readings(writing *w)
                                   .rail = (uint16_t)r,
                                   .status = isnan(mw) ? PJ_READING_GAP : PJ_READING_OK,
                                   .sequence = (uint32_t)i};
-            w->status =
-                pj_spool_append(&w->spool, PJ_RECORD_READINGS, &reading, sizeof reading, w->err);
+            pj_spool_put_reading(&w->w, &reading);
         }
 }
 
@@ -222,60 +189,34 @@ static void put_phases(writing *w)
 {
     const detection *d = w->d;
     uint32_t serial = 0;
-    for (size_t i = 0, from = 0; i < d->count && w->status == PJ_OK; i++) {
+    for (size_t i = 0, from = 0; i < d->count; i++) {
         if (i + 1 < d->count && d->phase[i + 1] == d->phase[i]) continue;
-        pj_span span = {.begin_ns = trace_run_moment(w, d->t_ms[from]),
-                        .end_ns = trace_run_moment(w, d->t_ms[i + 1 < d->count ? i + 1 : i]),
-                        .flops = NAN,
-                        .bytes = NAN,
-                        .serial = serial++,
-                        .id = d->phase[i],
-                        .token = -1,
-                        .layer = -1,
-                        .kind = PJ_SPAN_PHASE,
-                        .phase = d->phase[i]};
+        int64_t begin_ns = trace_run_moment(w, d->t_ms[from]);
+        int64_t end_ns = trace_run_moment(w, d->t_ms[i + 1 < d->count ? i + 1 : i]);
+        pj_span span = pj_span_make(serial++, PJ_SPAN_PHASE, d->phase[i], (pj_phase)d->phase[i],
+                                    begin_ns, end_ns);
         from = i + 1;
         /* Idle time is implicit: no phase covers it. */
-        if (d->phase[i] == PJ_PHASE_IDLE || span.end_ns <= span.begin_ns) continue;
-        w->status = pj_spool_append(&w->spool, PJ_RECORD_SPAN, &span, sizeof span, w->err);
+        if (d->phase[i] != PJ_PHASE_IDLE && end_ns > begin_ns) pj_spool_put_span(&w->w, &span);
     }
-}
-
-static void put_all(writing *w, const char *id, const char *path)
-{
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 16 << 20);
-    pj_json_init(&json, &buffer);
-    put_facts(w, id, path, &json, &buffer);
-    for (uint32_t r = 0; r < w->d->trace.rail_count; r++) {
-        pj_rail_write(&json, r, &w->d->trace.rails[r], NAN, NAN);
-        trace_run_put_json(w, PJ_RECORD_RAIL, &json, &buffer);
-    }
-    put_readings(w);
-    put_phases(w);
-    pj_run_end_write(&json, trace_run_moment(w, w->d->t_ms[w->d->count - 1]), PJ_RUN_COMPLETED);
-    trace_run_put_json(w, PJ_RECORD_END, &json, &buffer);
-    pj_buffer_fini(&buffer);
 }
 
 static pj_status trace_run_build(const detection *d, const char *path, pj_run_data *data,
                                  pj_error *err)
 {
     char id[PJ_UUID_BYTES];
-    pj_spool_reader reader;
-    writing w = {.d = d, .spool = {.fd = -1}, .begin_ns = pj_clock_ns(), .err = err};
+    pj_spool spool;
+    writing w = {.d = d, .begin_ns = pj_clock_ns(), .w = {.spool = &spool, .err = err}};
     pj_uuid7(id);
-    w.status = pj_spool_create(NULL, id, w.begin_ns, pj_clock_wall_ns(), &w.spool, err);
-    if (w.status == PJ_OK) put_all(&w, id, path);
-    if (w.status == PJ_OK) w.status = pj_spool_flush(&w.spool, err);
-    if (w.status == PJ_OK) w.status = pj_spool_reader_of(&w.spool, &reader, err);
-    if (w.status == PJ_OK) {
-        w.status = pj_build_run(&reader, &(pj_build_options){0}, data, err);
-        pj_spool_reader_close(&reader);
-    }
-    pj_spool_close(&w.spool, true);
-    return w.status;
+    pj_status status = pj_spool_create(NULL, id, w.begin_ns, pj_clock_wall_ns(), &spool, err);
+    if (status != PJ_OK) return status;
+    put_facts(&w, id, path);
+    for (uint32_t r = 0; r < d->trace.rail_count; r++)
+        pj_spool_put_rail(&w.w, r, &d->trace.rails[r], NAN, NAN);
+    put_readings(&w);
+    put_phases(&w);
+    pj_spool_put_end(&w.w, trace_run_moment(&w, d->t_ms[d->count - 1]), PJ_RUN_COMPLETED);
+    return pj_build_written(&w.w, data);
 }
 
 /* Each sample has the phase and the confidence of the reading that it ends with, or of the one

@@ -402,21 +402,18 @@ static int32_t run_step(const call *c)
     return result;
 }
 
-PJ_EXPORT int32_t llama_decode(void *context, pj_llama_batch b);
 PJ_EXPORT int32_t llama_decode(void *context, pj_llama_batch b)
 {
     REAL(int32_t(*)(void *, pj_llama_batch), "llama_decode");
     return run_step(&(call){.decode = real, .context = context, .batch = &b});
 }
 
-PJ_EXPORT int32_t llama_encode(void *context, pj_llama_batch b);
 PJ_EXPORT int32_t llama_encode(void *context, pj_llama_batch b)
 {
     REAL(int32_t(*)(void *, pj_llama_batch), "llama_encode");
     return run_step(&(call){.decode = real, .context = context, .batch = &b});
 }
 
-PJ_EXPORT int32_t llama_process(void *context, int type, void *batch);
 PJ_EXPORT int32_t llama_process(void *context, int type, void *batch)
 {
     REAL(int32_t(*)(void *, int, void *), "llama_process");
@@ -434,7 +431,6 @@ static void note_activity(const void *context, bool has_results)
     if (has_results) state.is_undecided = false;
 }
 
-PJ_EXPORT void llama_perf_context_reset(void *context);
 PJ_EXPORT void llama_perf_context_reset(void *context)
 {
     REAL(void (*)(void *), "llama_perf_context_reset");
@@ -447,7 +443,6 @@ PJ_EXPORT void llama_perf_context_reset(void *context)
     if (real) real(context);
 }
 
-PJ_EXPORT void llama_synchronize(void *context);
 PJ_EXPORT void llama_synchronize(void *context)
 {
     REAL(void (*)(void *), "llama_synchronize");
@@ -455,7 +450,6 @@ PJ_EXPORT void llama_synchronize(void *context)
     note_activity(context, false);
 }
 
-PJ_EXPORT float *llama_get_logits(void *context);
 PJ_EXPORT float *llama_get_logits(void *context)
 {
     REAL(float *(*)(void *), "llama_get_logits");
@@ -464,7 +458,6 @@ PJ_EXPORT float *llama_get_logits(void *context)
     return logits;
 }
 
-PJ_EXPORT float *llama_get_logits_ith(void *context, int32_t i);
 PJ_EXPORT float *llama_get_logits_ith(void *context, int32_t i)
 {
     REAL(float *(*)(void *, int32_t), "llama_get_logits_ith");
@@ -474,7 +467,6 @@ PJ_EXPORT float *llama_get_logits_ith(void *context, int32_t i)
 }
 
 /* A warm-up step computes two dummy tokens. */
-PJ_EXPORT void llama_set_warmup(void *context, bool is_warmup);
 PJ_EXPORT void llama_set_warmup(void *context, bool is_warmup)
 {
     REAL(void (*)(void *, bool), "llama_set_warmup");
@@ -482,7 +474,6 @@ PJ_EXPORT void llama_set_warmup(void *context, bool is_warmup)
     if (real) real(context, is_warmup);
 }
 
-PJ_EXPORT void llama_free(void *context);
 PJ_EXPORT void llama_free(void *context)
 {
     REAL(void (*)(void *), "llama_free");
@@ -539,8 +530,6 @@ static bool watch_node(tensor *t, bool ask, void *context)
     return true;
 }
 
-PJ_EXPORT void ggml_backend_sched_set_eval_callback(void *scheduler, eval_callback callback,
-                                                    void *context);
 PJ_EXPORT void ggml_backend_sched_set_eval_callback(void *scheduler, eval_callback callback,
                                                     void *context)
 {

@@ -143,7 +143,6 @@ pj_batch_contents pj_batch_ext_count(const void *batch)
     return sum(&t);
 }
 
-PJ_EXPORT int32_t llama_batch_ext_add(void *batch, int32_t sequence);
 PJ_EXPORT int32_t llama_batch_ext_add(void *batch, int32_t sequence)
 {
     REAL(int32_t(*)(void *, int32_t), "llama_batch_ext_add");
@@ -152,7 +151,6 @@ PJ_EXPORT int32_t llama_batch_ext_add(void *batch, int32_t sequence)
     return index;
 }
 
-PJ_EXPORT int32_t llama_batch_ext_add_token(void *batch, int32_t sequence, int32_t token);
 PJ_EXPORT int32_t llama_batch_ext_add_token(void *batch, int32_t sequence, int32_t token)
 {
     REAL(int32_t(*)(void *, int32_t, int32_t), "llama_batch_ext_add_token");
@@ -166,7 +164,6 @@ typedef struct embedding { /* llama_embd, with room to spare */
     size_t numbers[5];
 } embedding;
 
-PJ_EXPORT int32_t llama_batch_ext_add_embd(void *batch, int32_t sequence, embedding e);
 PJ_EXPORT int32_t llama_batch_ext_add_embd(void *batch, int32_t sequence, embedding e)
 {
     REAL(int32_t(*)(void *, int32_t, embedding), "llama_batch_ext_add_embd");
@@ -175,7 +172,6 @@ PJ_EXPORT int32_t llama_batch_ext_add_embd(void *batch, int32_t sequence, embedd
     return index;
 }
 
-PJ_EXPORT bool llama_batch_ext_set_output_logits(void *batch, int32_t index, bool value);
 PJ_EXPORT bool llama_batch_ext_set_output_logits(void *batch, int32_t index, bool value)
 {
     REAL(bool (*)(void *, int32_t, bool), "llama_batch_ext_set_output_logits");
@@ -183,7 +179,6 @@ PJ_EXPORT bool llama_batch_ext_set_output_logits(void *batch, int32_t index, boo
     return real && real(batch, index, value);
 }
 
-PJ_EXPORT void llama_batch_ext_clear(void *batch);
 PJ_EXPORT void llama_batch_ext_clear(void *batch)
 {
     REAL(void (*)(void *), "llama_batch_ext_clear");
@@ -191,7 +186,6 @@ PJ_EXPORT void llama_batch_ext_clear(void *batch)
     if (real) real(batch);
 }
 
-PJ_EXPORT void llama_batch_ext_free(void *batch);
 PJ_EXPORT void llama_batch_ext_free(void *batch)
 {
     REAL(void (*)(void *), "llama_batch_ext_free");

@@ -28,8 +28,7 @@ void pj_node_start(pj_node_walk *walk);
 bool pj_node_computes(const char *operation);
 /* The class of the next node of the graph in the order of execution. */
 pj_node_class pj_node_classify(pj_node_walk *walk, const char *operation, const char *name);
-/* The part of a layer that ends with this node: attention, o_proj, mlp, norm or logits. NULL: none.
- */
+/* The part of a layer that ends with this node: attention, o_proj, mlp, norm, logits; or NULL. */
 const char *pj_node_boundary(const char *name, int *layer);
 
 #endif

@@ -92,17 +92,10 @@ static void add_wide(name *n, const wchar_t *text)
 {
     for (; text && *text && n->bytes + 4 <= NAME_BYTES; text++) {
         uint32_t c = (uint32_t)*text;
+        size_t bytes = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
         char utf8[4] = {(char)c};
-        size_t bytes = 1;
-        if (c >= 0x80 && c < 0x800) {
-            utf8[0] = (char)(0xc0 | c >> 6), utf8[bytes++] = (char)(0x80 | (c & 63));
-        } else if (c >= 0x800 && c < 0x10000) {
-            utf8[0] = (char)(0xe0 | c >> 12), utf8[bytes++] = (char)(0x80 | (c >> 6 & 63));
-            utf8[bytes++] = (char)(0x80 | (c & 63));
-        } else if (c >= 0x10000) {
-            utf8[0] = (char)(0xf0 | (c >> 18 & 7)), utf8[bytes++] = (char)(0x80 | (c >> 12 & 63));
-            utf8[bytes++] = (char)(0x80 | (c >> 6 & 63)), utf8[bytes++] = (char)(0x80 | (c & 63));
-        }
+        for (size_t i = bytes; i-- > 1; c >>= 6) utf8[i] = (char)(0x80 | (c & 63));
+        if (bytes > 1) utf8[0] = (char)(0xf00 >> bytes | (c & 0xff >> (bytes + 1)));
         add_bytes(n, utf8, bytes);
     }
 }
@@ -281,11 +274,13 @@ static void flush_all(void)
 }
 
 /* Ranges that another thread may end. */
-static struct {
-    uint64_t id;
+typedef struct range {
+    uint64_t id; /* 0: none */
     int64_t begin_ns;
     name name;
-} ranges[OPEN_RANGES];
+} range;
+
+static range ranges[OPEN_RANGES];
 static uint64_t last_range;
 static pthread_mutex_t ranges_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -365,7 +360,7 @@ static uint64_t bit_of(uint32_t depth)
     return depth < 64 ? UINT64_C(1) << depth : 0;
 }
 
-static int push(const domain *d, const name *n)
+static int push(const domain *d, name n)
 {
     buffer *b = my_buffer();
     if (!b) return -1;
@@ -374,7 +369,7 @@ static int push(const domain *d, const name *n)
     int64_t at_ns = now_ns();
     lock(b);
     if (make_room(b, LINE_BYTES + END_BYTES, at_ns) && bit) {
-        put_line(b, at_ns, 0, lane_number_of(b, d), "begin section ", n);
+        put_line(b, at_ns, 0, lane_number_of(b, d), "begin section ", &n);
         l->is_left_out &= ~bit;
         b->open++;
     } else {
@@ -413,14 +408,12 @@ static void lose_one(void)
 }
 
 /* When too many are open, the oldest range is dropped. */
-static uint64_t begin_range(const name *n)
+static uint64_t begin_range(name n)
 {
     pthread_mutex_lock(&ranges_mutex);
     uint64_t id = ++last_range;
     bool is_taken = ranges[id % OPEN_RANGES].id != 0;
-    ranges[id % OPEN_RANGES].id = id;
-    ranges[id % OPEN_RANGES].begin_ns = now_ns();
-    ranges[id % OPEN_RANGES].name = *n;
+    ranges[id % OPEN_RANGES] = (range){id, now_ns(), n};
     pthread_mutex_unlock(&ranges_mutex);
     if (is_taken) lose_one();
     return id;
@@ -429,18 +422,17 @@ static uint64_t begin_range(const name *n)
 static void end_range(uint64_t id)
 {
     buffer *b = my_buffer();
-    name n;
     pthread_mutex_lock(&ranges_mutex);
-    bool open = id && ranges[id % OPEN_RANGES].id == id; /* else it was dropped */
-    int64_t begin_ns = ranges[id % OPEN_RANGES].begin_ns;
-    n = ranges[id % OPEN_RANGES].name;
+    range r = ranges[id % OPEN_RANGES];
+    bool open = id && r.id == id; /* else it was dropped */
     if (open) ranges[id % OPEN_RANGES].id = 0;
     pthread_mutex_unlock(&ranges_mutex);
     if (!open || !b) return;
     int64_t end_ns = now_ns();
     lock(b);
     if (make_room(b, LINE_BYTES, end_ns))
-        put_line(b, begin_ns, end_ns, (uint64_t)getpid() | UINT64_C(1) << 62, "span section ", &n);
+        put_line(b, r.begin_ns, end_ns, (uint64_t)getpid() | UINT64_C(1) << 62, "span section ",
+                 &r.name);
     else
         set_lost(b, lost_of(b) + 1);
     unlock(b);
@@ -448,25 +440,17 @@ static void end_range(uint64_t id)
 
 /* ---- the functions that NVTX calls ---- */
 
-static const domain *known(const domain *d)
-{
-    return d ? d : &default_domain;
-}
-
 static int range_push_ex(const attributes *a)
 {
-    name n = name_of_attributes(&default_domain, a);
-    return push(&default_domain, &n);
+    return push(&default_domain, name_of_attributes(&default_domain, a));
 }
 static int range_push_a(const char *text)
 {
-    name n = name_of(&default_domain, MESSAGE_CHAR, text);
-    return push(&default_domain, &n);
+    return push(&default_domain, name_of(&default_domain, MESSAGE_CHAR, text));
 }
 static int range_push_w(const wchar_t *text)
 {
-    name n = name_of(&default_domain, MESSAGE_WIDE, text);
-    return push(&default_domain, &n);
+    return push(&default_domain, name_of(&default_domain, MESSAGE_WIDE, text));
 }
 static int range_pop(void)
 {
@@ -474,36 +458,28 @@ static int range_pop(void)
 }
 static uint64_t range_start_ex(const attributes *a)
 {
-    name n = name_of_attributes(&default_domain, a);
-    return begin_range(&n);
+    return begin_range(name_of_attributes(&default_domain, a));
 }
 static uint64_t range_start_a(const char *text)
 {
-    name n = name_of(&default_domain, MESSAGE_CHAR, text);
-    return begin_range(&n);
+    return begin_range(name_of(&default_domain, MESSAGE_CHAR, text));
 }
 static uint64_t range_start_w(const wchar_t *text)
 {
-    name n = name_of(&default_domain, MESSAGE_WIDE, text);
-    return begin_range(&n);
-}
-static void range_end(uint64_t id)
-{
-    end_range(id);
+    return begin_range(name_of(&default_domain, MESSAGE_WIDE, text));
 }
 static int domain_push_ex(const domain *d, const attributes *a)
 {
-    name n = name_of_attributes(known(d), a);
-    return push(known(d), &n);
+    if (!d) d = &default_domain;
+    return push(d, name_of_attributes(d, a));
 }
 static int domain_pop(const domain *d)
 {
-    return pop(known(d));
+    return pop(d ? d : &default_domain);
 }
 static uint64_t domain_start_ex(const domain *d, const attributes *a)
 {
-    name n = name_of_attributes(known(d), a);
-    return begin_range(&n);
+    return begin_range(name_of_attributes(d ? d : &default_domain, a));
 }
 static void domain_end(const domain *d, uint64_t id)
 {
@@ -611,16 +587,14 @@ __attribute__((destructor)) static void finish(void)
     flush_all();
 }
 
-__attribute__((visibility("default"))) int InitializeInjectionNvtx2(get_export_table get_table);
-
-int InitializeInjectionNvtx2(get_export_table get_table)
+__attribute__((visibility("default"))) int InitializeInjectionNvtx2(get_export_table get_table)
 {
 #define SLOT(id, name)                     \
     {                                      \
         id, (function)(void (*)(void))name \
     }
     static const slot core[] = {SLOT(START_EX, range_start_ex), SLOT(START_A, range_start_a),
-                                SLOT(START_W, range_start_w),   SLOT(RANGE_END, range_end),
+                                SLOT(START_W, range_start_w),   SLOT(RANGE_END, end_range),
                                 SLOT(PUSH_EX, range_push_ex),   SLOT(PUSH_A, range_push_a),
                                 SLOT(PUSH_W, range_push_w),     SLOT(POP, range_pop)};
     static const slot core2[] = {SLOT(D_START_EX, domain_start_ex), SLOT(D_END, domain_end),

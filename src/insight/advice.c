@@ -2,7 +2,6 @@
 #include "insight/advice.h"
 
 #include "analysis/cost.h"
-#include "insight/advice_facts.h"
 
 #include <math.h>
 

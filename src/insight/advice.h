@@ -22,6 +22,13 @@ pj_status pj_advice_list_get(pj_store *store, const char *id, const pj_advice_op
                              pj_advice_list *list, pj_error *err);
 void pj_advice_list_fini(pj_advice_list *list); /* may run twice */
 
+/* The facts about a run, by advice_facts.c; those from other runs by advice_neighbours.c. Texts
+ * live in the arena, or in `info`, which must outlive the facts. */
+pj_status pj_advice_facts_get(pj_store *store, const pj_run_info *info, pj_arena *arena,
+                              pj_advice_facts *facts, pj_error *err);
+pj_status pj_advice_facts_neighbours(pj_store *store, const pj_run_info *info, pj_arena *arena,
+                                     pj_advice_facts *facts, pj_error *err);
+
 /* The answer of /run/{id}/advice. */
 pj_status pj_insight_advice(pj_store *store, const char *id, const pj_advice_options *options,
                             pj_json *json, pj_error *err);

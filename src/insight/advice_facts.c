@@ -1,5 +1,5 @@
 /* Facts for advice from the run itself: its classes of work, model, machine and conditions. */
-#include "insight/advice_facts.h"
+#include "insight/advice.h"
 
 #include "base/shell.h"
 #include "store/class_sums.h"

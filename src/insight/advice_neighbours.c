@@ -1,5 +1,5 @@
 /* Facts for advice from other runs in the store. */
-#include "insight/advice_facts.h"
+#include "insight/advice.h"
 
 #include "analysis/ratio.h"
 #include "insight/sides.h"
@@ -19,36 +19,33 @@ static bool advice_neighbours_same_text(const char *a, const char *b)
 
 /* ---- runs that differ in one setting --------------------------------------------------------- */
 
-static bool near_in_length(uint64_t a, uint32_t batch_a, uint64_t b, uint32_t batch_b)
+static uint32_t batch_of(const pj_run_info *info)
 {
-    double x = (double)a / (batch_a ? batch_a : 1), y = (double)b / (batch_b ? batch_b : 1);
-    return fabs(x - y) <= 0.1 * fmax(x, y);
+    return info->batch_size ? info->batch_size : 1;
 }
 
-static bool advice_neighbours_is_comparable(const pj_run_info *a, const pj_run_info *b)
+static bool is_near(double x, double y)
 {
-    pj_likeness l = {0};
-    pj_likeness_add(&l, a);
-    pj_likeness_add(&l, b);
-    return !pj_likeness_refusal(&l);
+    return fabs(x - y) <= 0.1 * fmax(x, y);
 }
 
 static bool advice_neighbours_is_alike(const pj_run_info *a, const pj_run_info *b)
 {
+    uint32_t batch_a = batch_of(a), batch_b = batch_of(b);
+    pj_likeness l = {0};
+    pj_likeness_add(&l, a);
+    pj_likeness_add(&l, b);
     return advice_neighbours_same_text(a->model_name, b->model_name) &&
            advice_neighbours_same_text(a->machine, b->machine) &&
-           advice_neighbours_same_text(a->engine, b->engine) &&
-           advice_neighbours_is_comparable(a, b) &&
-           near_in_length(a->input_tokens, a->batch_size, b->input_tokens, b->batch_size) &&
-           near_in_length(a->output_tokens, a->batch_size, b->output_tokens, b->batch_size) &&
+           advice_neighbours_same_text(a->engine, b->engine) && !pj_likeness_refusal(&l) &&
+           is_near((double)a->input_tokens / batch_a, (double)b->input_tokens / batch_b) &&
+           is_near((double)a->output_tokens / batch_a, (double)b->output_tokens / batch_b) &&
            !pj_run_is_disturbed(b) && !pj_run_is_ablated(b) && b->request_mj > 0;
 }
 
 static int settings_that_differ(const pj_run_info *a, const pj_run_info *b)
 {
-    uint32_t batch_a = a->batch_size ? a->batch_size : 1,
-             batch_b = b->batch_size ? b->batch_size : 1;
-    return (a->threads != b->threads) + (batch_a != batch_b) +
+    return (a->threads != b->threads) + (batch_of(a) != batch_of(b)) +
            !advice_neighbours_same_text(a->dtype, b->dtype);
 }
 
@@ -67,27 +64,33 @@ static void add_values(values *v, const pj_run_info *info)
     v->power += info->decode_mj / info->decode_ms;
 }
 
-/* Compares runs with the settings of `of` to runs with those of this run. */
-static void add_neighbour(pj_advice_facts *f, const pj_run_list *list, const pj_run_info *info,
-                          const pj_run_info *of, const values *own)
+/* Of runs like this one with the settings of `of`. */
+static values values_of(const pj_run_list *list, const pj_run_info *info, const pj_run_info *of)
 {
-    values theirs = {0};
-    pj_ratio ratio;
+    values v = {0};
     for (uint32_t i = 0; i < list->count; i++)
         if (advice_neighbours_is_alike(info, &list->runs[i]) &&
             settings_that_differ(of, &list->runs[i]) == 0)
-            add_values(&theirs, &list->runs[i]);
-    pj_ratio_compare(own->joules, own->n, theirs.joules, theirs.n, 0, &ratio);
+            add_values(&v, &list->runs[i]);
+    return v;
+}
+
+/* Compares runs with other settings to runs with those of this run. */
+static void add_neighbour(pj_advice_facts *f, const pj_run_info *of, const values *theirs,
+                          const values *own)
+{
+    pj_ratio ratio;
+    pj_ratio_compare(own->joules, own->n, theirs->joules, theirs->n, 0, &ratio);
     if (isnan(ratio.lo)) return; /* fewer than two per side */
     pj_advice_neighbour *n = &f->neighbours[f->neighbour_count++];
     *n = (pj_advice_neighbour){.threads = of->threads,
-                               .batch = of->batch_size ? of->batch_size : 1,
-                               .n = theirs.n,
+                               .batch = batch_of(of),
+                               .n = theirs->n,
                                .ratio = ratio.ratio,
                                .lo = ratio.lo,
                                .hi = ratio.hi,
-                               .speed = theirs.speed / theirs.n / (own->speed / own->n),
-                               .power = theirs.power / theirs.n / (own->power / own->n)};
+                               .speed = theirs->speed / theirs->n / (own->speed / own->n),
+                               .power = theirs->power / theirs->n / (own->power / own->n)};
     snprintf(n->dtype, sizeof n->dtype, "%s", of->dtype ? of->dtype : "");
 }
 
@@ -95,7 +98,7 @@ static bool advice_neighbours_is_known(const pj_advice_facts *f, const pj_run_in
 {
     for (uint32_t i = 0; i < f->neighbour_count; i++) {
         const pj_advice_neighbour *n = &f->neighbours[i];
-        if (n->threads == of->threads && n->batch == (of->batch_size ? of->batch_size : 1) &&
+        if (n->threads == of->threads && n->batch == batch_of(of) &&
             strcmp(n->dtype, of->dtype ? of->dtype : "") == 0)
             return true;
     }
@@ -104,16 +107,14 @@ static bool advice_neighbours_is_known(const pj_advice_facts *f, const pj_run_in
 
 static void compare_neighbours(pj_advice_facts *f, const pj_run_list *list, const pj_run_info *info)
 {
-    values own = {0};
-    for (uint32_t i = 0; i < list->count; i++)
-        if (advice_neighbours_is_alike(info, &list->runs[i]) &&
-            settings_that_differ(info, &list->runs[i]) == 0)
-            add_values(&own, &list->runs[i]);
+    values own = values_of(list, info, info);
     for (uint32_t i = 0; i < list->count && f->neighbour_count < PJ_ADVICE_NEIGHBOURS; i++) {
         const pj_run_info *other = &list->runs[i];
-        if (advice_neighbours_is_alike(info, other) && settings_that_differ(info, other) == 1 &&
-            !advice_neighbours_is_known(f, other))
-            add_neighbour(f, list, info, other, &own);
+        if (!advice_neighbours_is_alike(info, other) || settings_that_differ(info, other) != 1 ||
+            advice_neighbours_is_known(f, other))
+            continue;
+        values theirs = values_of(list, info, other);
+        add_neighbour(f, other, &theirs, &own);
     }
 }
 
@@ -147,7 +148,6 @@ static void measure_last_hour(pj_advice_facts *f, const pj_run_list *list, const
             !advice_neighbours_same_text(other->dtype, info->dtype))
             continue;
         f->same_model_last_hour++;
-        f->loads_last_hour += other->model_load_mj > 0;
     }
     if (f->window_runs) f->window_ms = (double)(last - first) / 1e6;
     /* Runs of unknown energy are assumed to draw the others' mean power. */

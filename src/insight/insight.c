@@ -2,7 +2,6 @@
 #include "insight/insight.h"
 
 #include "analysis/anomalies.h"
-#include "analysis/token_anomalies.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +55,6 @@ typedef struct search {
     pj_power_series power;
     pj_run_anomaly found[(PJ_PHASE_COUNT + 1) * MAX_ANOMALIES];
     uint32_t count;
-    pj_anomaly some[MAX_ANOMALIES];
     double *clock_share; /* of each token; NULL: no device reports its clock */
 } search;
 
@@ -79,9 +77,17 @@ static double usual_duration(const search *s)
     return s->tokens.count ? sum / s->tokens.count : 0;
 }
 
+static pj_run_anomaly *add_anomaly(search *s, const pj_anomaly *a, double t_ms)
+{
+    pj_run_anomaly *put = &s->found[s->count++];
+    *put = (pj_run_anomaly){
+        .t_ms = t_ms, .value = a->value, .expected = a->expected, .score = fabs(a->score)};
+    return put;
+}
+
 static void search_tokens(search *s)
 {
-    pj_token_anomaly found[PJ_TOKEN_ANOMALIES_MAX];
+    pj_anomaly found[PJ_TOKEN_ANOMALIES_MAX];
     pj_token_figures figures = {.count = s->tokens.count,
                                 .duration_ms = s->tokens.duration_ms,
                                 .energy_mj = s->tokens.energy_mj,
@@ -89,35 +95,27 @@ static void search_tokens(search *s)
                                 .resolution_mj = resolution_of(s) * usual_duration(s) / 1e3};
     size_t n = pj_token_anomalies_find(&figures, 1, found, PJ_TOKEN_ANOMALIES_MAX);
     for (size_t i = 0; i < n; i++) {
-        const pj_token_anomaly *a = &found[i];
-        pj_run_anomaly *put = &s->found[s->count++];
-        *put = (pj_run_anomaly){.t_ms = s->tokens.start_ms[a->index],
-                                .value = a->value,
-                                .expected = a->expected,
-                                .score = fabs(a->score),
-                                .token = s->tokens.token[a->index],
-                                .is_token = true,
-                                .by_forest = a->by_forest,
-                                .cause = a->cause};
-        snprintf(put->figure, sizeof put->figure, "%s", a->figure);
+        pj_run_anomaly *put = add_anomaly(s, &found[i], s->tokens.start_ms[found[i].index]);
+        put->token = s->tokens.token[found[i].index];
+        put->is_token = true;
+        put->by_forest = found[i].by_forest;
+        put->cause = found[i].cause;
+        snprintf(put->figure, sizeof put->figure, "%s", found[i].figure);
     }
 }
 
 /* Each phase has its own median. */
 static void search_phase(search *s, int phase, double *values, uint32_t *of, double *work)
 {
+    pj_anomaly found[MAX_ANOMALIES];
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->power.count; i++) {
         if (s->power.phase[i] != phase) continue;
         values[n] = s->power.columns[PJ_RAIL_TOTAL][i];
         of[n++] = i;
     }
-    size_t many = pj_anomalies_find(values, n, threshold, 0, work, s->some, MAX_ANOMALIES);
-    for (size_t i = 0; i < many; i++)
-        s->found[s->count++] = (pj_run_anomaly){.t_ms = s->power.t_ms[of[s->some[i].index]],
-                                                .value = s->some[i].value,
-                                                .expected = s->some[i].expected,
-                                                .score = fabs(s->some[i].score)};
+    size_t many = pj_anomalies_find(values, n, threshold, 0, work, found, MAX_ANOMALIES);
+    for (size_t i = 0; i < many; i++) add_anomaly(s, &found[i], s->power.t_ms[of[found[i].index]]);
 }
 
 static pj_status find_anomalies(search *s, pj_store *store, const char *id, pj_error *err)

@@ -19,8 +19,7 @@ static void insight_compare_write_list(pj_json *json, const char *key, const dou
     pj_json_array_end(json);
 }
 
-/* ---- components -------------------------------------------------------------------------------
- */
+/* ---- components ----------------------------------------------------------------------- */
 
 static const pj_component_sum *find_component(const pj_compared_run *s, const char *name)
 {

@@ -20,19 +20,27 @@ typedef struct grouping {
     uint32_t unknown; /* runs without a value of the field */
 } grouping;
 
+/* An array with room for one more item, at least twice as large if it was full. */
+static void *room_for_one(pj_arena *arena, void *items, uint32_t count, uint32_t *capacity,
+                          size_t size)
+{
+    if (count < *capacity) return items;
+    uint32_t more = *capacity ? 2 * *capacity : 16;
+    void *bigger = pj_arena_alloc(arena, more, size);
+    if (!bigger) return NULL;
+    if (count) memcpy(bigger, items, count * size);
+    *capacity = more;
+    return bigger;
+}
+
 static group *group_of(grouping *g, const char *key)
 {
     for (uint32_t i = 0; i < g->count; i++)
         if (strcmp(g->groups[i].key, key) == 0) return &g->groups[i];
-    if (g->count == g->capacity) {
-        uint32_t capacity = g->capacity ? 2 * g->capacity : 16;
-        group *groups = pj_arena_alloc(g->arena, capacity, sizeof *groups);
-        if (!groups) return NULL;
-        if (g->count) memcpy(groups, g->groups, g->count * sizeof *groups);
-        g->groups = groups;
-        g->capacity = capacity;
-    }
-    group *new = &g->groups[g->count++];
+    group *all = room_for_one(g->arena, g->groups, g->count, &g->capacity, sizeof *all);
+    if (!all) return NULL;
+    g->groups = all;
+    group *new = &all[g->count++];
     snprintf(new->key, sizeof new->key, "%s", key);
     return new;
 }
@@ -41,15 +49,11 @@ static bool insight_groups_add_run(grouping *g, const char *key, const pj_run_in
 {
     group *to = group_of(g, key);
     if (!to) return false;
-    if (to->count == to->capacity) {
-        uint32_t capacity = to->capacity ? 2 * to->capacity : 16;
-        const pj_run_info **runs = pj_arena_alloc(g->arena, capacity, sizeof *runs);
-        if (!runs) return false;
-        if (to->count) memcpy(runs, to->runs, to->count * sizeof *runs);
-        to->runs = runs;
-        to->capacity = capacity;
-    }
-    to->runs[to->count++] = run;
+    const pj_run_info **runs =
+        room_for_one(g->arena, to->runs, to->count, &to->capacity, sizeof *runs);
+    if (!runs) return false;
+    to->runs = runs;
+    runs[to->count++] = run;
     return true;
 }
 

@@ -26,10 +26,9 @@ typedef struct pj_run_law {
     uint32_t runs[PJ_LAW_POINTS], count;
 } pj_run_law;
 
-/* Energy per token and billion active parameters with multi-head, grouped or multi-query attention,
- * so that size is no confounder. */
+/* Energy per token and billion active parameters, so that size is no confounder. */
 typedef struct pj_attention_kind {
-    const char *attention;
+    const char *attention; /* multi-head, grouped or multi-query */
     uint32_t models;
     double joules_per_billion;
 } pj_attention_kind;

@@ -12,8 +12,7 @@ enum { MOST_SEQUENCES = 4096, MOST_EXPERTS = 65536 };
 
 /* ---- context -------------------------------------------------------------------------------- */
 
-/* Cached positions of each sequence. The last generated token is not cached, because no step
- * follows it. */
+/* Cached positions of each sequence: no step follows the last token, so it is not cached. */
 static pj_status read_positions(pj_store *store, const pj_run_info *info, uint32_t *positions,
                                 uint32_t *count, pj_error *err)
 {

@@ -29,8 +29,7 @@ static bool is_of_request(const pj_class_sum *c)
     return c->phase != PJ_PHASE_IDLE && strcmp(c->name, PJ_SECTION_MODEL_LOAD) != 0;
 }
 
-/* Only the propagated variance of each run enters; the spread between runs is part of the
- * verdict. */
+/* With the propagated variance of each run; the spread between runs is part of the verdict. */
 static void side_parts_add_class(parts *p, const pj_class_sum *c, double tokens)
 {
     if (!is_of_request(c) || isnan(c->energy_mj)) return;
@@ -77,9 +76,9 @@ static void mean_parts(parts *p)
     }
 }
 
-static pj_status load_parts(const pj_sides *s, const pj_side *side, pj_arena *arena, parts *p,
-                            pj_error *err)
+static pj_status load_parts(pj_sides *s, const pj_side *side, parts *p, pj_error *err)
 {
+    pj_arena *arena = &s->arena;
     const char **ids = pj_arena_alloc(arena, side->run_count, sizeof *ids);
     pj_class_sum *sums = NULL;
     uint32_t sum_count = 0, at = 0;
@@ -146,17 +145,15 @@ static pj_status decompose(pj_sides *s, uint32_t side, const parts *a, const par
 
 pj_status pj_sides_terms(pj_sides *s, pj_error *err)
 {
-    parts *all = pj_alloc(2, sizeof *all);
-    pj_term *work = pj_alloc(2 * MAX_PARTS + 1, sizeof *work);
-    pj_status status = all && work ? load_parts(s, &s->sides[0], &s->arena, &all[0], err)
-                                   : pj_fail_memory(err, "a comparison");
+    parts *all = pj_arena_alloc(&s->arena, 2, sizeof *all);
+    pj_term *work = pj_arena_alloc(&s->arena, 2 * MAX_PARTS + 1, sizeof *work);
+    if (!all || !work) return pj_fail_memory(err, "a comparison");
+    pj_status status = load_parts(s, &s->sides[0], &all[0], err);
     for (uint32_t i = 1; i < s->count && status == PJ_OK; i++) {
         memset(&all[1], 0, sizeof all[1]);
-        status = load_parts(s, &s->sides[i], &s->arena, &all[1], err);
+        status = load_parts(s, &s->sides[i], &all[1], err);
         if (status == PJ_OK && all[0].runs && all[1].runs)
             status = decompose(s, i, &all[0], &all[1], work, err);
     }
-    pj_free(work);
-    pj_free(all);
     return status;
 }

@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,19 +93,14 @@ static uint32_t value_of_side(const pj_side *side, const char *field, char *text
     return distinct;
 }
 
-/* Runs of perjoule's own engine have no level, so only attached engines can differ in it. */
-static bool is_only_of_attached(const char *field)
-{
-    return strcmp(field, "level") == 0;
-}
-
 static bool differs(const pj_sides *s, const char *field, char (*texts)[TEXT_BYTES])
 {
     const char *first = NULL;
     bool different = false;
     for (uint32_t i = 0; i < s->count; i++) {
         different |= value_of_side(&s->sides[i], field, texts[i]) > 1;
-        if (!texts[i][0] && is_only_of_attached(field)) continue;
+        /* only attached engines have a level, so only they can differ in it */
+        if (!texts[i][0] && strcmp(field, "level") == 0) continue;
         if (!first) first = texts[i];
         different |= strcmp(texts[i], first) != 0;
     }
@@ -115,8 +111,14 @@ static bool differs(const pj_sides *s, const char *field, char (*texts)[TEXT_BYT
 
 enum { MOST_CAVEATS = 16 + 6 * PJ_SIDES_MAX };
 
-static void add_caveat(pj_sides *s, const char *code, const char *text)
+__attribute__((format(printf, 3, 4))) static void add_caveat(pj_sides *s, const char *code,
+                                                             const char *format, ...)
 {
+    char text[720];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
     const char *copy = pj_arena_strndup(&s->arena, text, strlen(text));
     if (copy && s->caveat_count < MOST_CAVEATS)
         s->caveats[s->caveat_count++] = (pj_side_caveat){code, copy};
@@ -173,7 +175,7 @@ static bool has_loaded(const pj_sides *s, const pj_run_info *run)
     return loaded;
 }
 
-/* The share of runs that loaded the model, which therefore had cold caches; of up to LOOK_AT. */
+/* The share of runs that loaded the model and so had cold caches; of up to MOST_SAMPLED. */
 static double cold_share(const pj_sides *s, const pj_side *side)
 {
     uint32_t cold = 0, sampled = side->run_count < MOST_SAMPLED ? side->run_count : MOST_SAMPLED;
@@ -185,7 +187,7 @@ typedef struct side_conditions {
     double temperature_c, clock_mhz; /* NAN: not reported */
 } side_conditions;
 
-/* Means over the devices that report them and up to LOOK_AT runs. */
+/* Means over the devices that report them and up to MOST_SAMPLED runs. */
 static side_conditions conditions_of(const pj_side *side)
 {
     pj_device_conditions devices[PJ_DEVICES_MAX];
@@ -207,56 +209,51 @@ static side_conditions conditions_of(const pj_side *side)
 
 static void add_condition_caveats(pj_sides *s)
 {
-    char text[256];
+    const char *first_name = s->sides[0].name;
     side_conditions first = conditions_of(&s->sides[0]);
     for (uint32_t i = 1; i < s->count; i++) {
         side_conditions other = conditions_of(&s->sides[i]);
-        if (fabs(other.temperature_c - first.temperature_c) > 8) {
-            snprintf(text, sizeof text, "%s ran at %.0f °C, %s at %.0f °C: hot silicon leaks more.",
-                     s->sides[0].name, first.temperature_c, s->sides[i].name, other.temperature_c);
-            add_caveat(s, "conditions_differ", text);
-        }
-        if (fabs(other.clock_mhz - first.clock_mhz) > 0.05 * first.clock_mhz) {
-            snprintf(text, sizeof text, "The clocks differ: %s %.0f MHz, %s %.0f MHz.",
-                     s->sides[0].name, first.clock_mhz, s->sides[i].name, other.clock_mhz);
-            add_caveat(s, "conditions_differ", text);
-        }
+        if (fabs(other.temperature_c - first.temperature_c) > 8)
+            add_caveat(s, "conditions_differ",
+                       "%s ran at %.0f °C, %s at %.0f °C: hot silicon leaks more.", first_name,
+                       first.temperature_c, s->sides[i].name, other.temperature_c);
+        if (fabs(other.clock_mhz - first.clock_mhz) > 0.05 * first.clock_mhz)
+            add_caveat(s, "conditions_differ", "The clocks differ: %s %.0f MHz, %s %.0f MHz.",
+                       first_name, first.clock_mhz, s->sides[i].name, other.clock_mhz);
     }
 }
 
 /* One sentence for all sides that kept disturbed runs. */
 static void add_kept_disturbed(pj_sides *s)
 {
-    char names[512] = "", text[720];
-    uint32_t left = 0, listed = 0;
+    char names[512] = "";
+    uint32_t left = 0, all;
     for (uint32_t i = 0; i < s->count; i++)
         left += s->sides[i].kept_disturbed && !s->sides[i].left_out;
-    for (uint32_t i = 0; i < s->count && left; i++) {
+    all = left;
+    for (uint32_t i = 0; i < s->count; i++) {
         if (!s->sides[i].kept_disturbed || s->sides[i].left_out) continue;
         size_t used = strlen(names);
-        const char *before = !listed ? "" : left == 1 ? " and " : ", ";
+        const char *before = left == all ? "" : left == 1 ? " and " : ", ";
         snprintf(names + used, sizeof names - used, "%s%s", before, s->sides[i].name);
-        listed++;
         left--;
     }
-    if (!listed) return;
-    snprintf(text, sizeof text,
-             "The machine was busy during runs of %s, and too few others remain to leave them "
-             "out: measure again on an idle machine.",
-             names);
-    add_caveat(s, "disturbed_kept", text);
+    if (all)
+        add_caveat(s, "disturbed_kept",
+                   "The machine was busy during runs of %s, and too few others remain to leave "
+                   "them out: measure again on an idle machine.",
+                   names);
 }
 
 static void add_disturbed_caveats(pj_sides *s)
 {
-    char text[320];
     for (uint32_t i = 0; i < s->count; i++) {
         const pj_side *side = &s->sides[i];
-        if (!side->left_out) continue;
-        snprintf(text, sizeof text, "%u disturbed or throttled run%s of %s left out; the rest: %u.",
-                 side->left_out, side->left_out == 1 ? " is" : "s are", side->name,
-                 side->run_count);
-        add_caveat(s, "disturbed_left_out", text);
+        if (side->left_out)
+            add_caveat(s, "disturbed_left_out",
+                       "%u disturbed or throttled run%s of %s left out; the rest: %u.",
+                       side->left_out, side->left_out == 1 ? " is" : "s are", side->name,
+                       side->run_count);
     }
     add_kept_disturbed(s);
 }
@@ -266,14 +263,14 @@ static void add_caveats(pj_sides *s)
     char texts[PJ_SIDES_MAX][TEXT_BYTES];
     for (size_t i = 0; i < sizeof of_fields / sizeof *of_fields; i++)
         if (differs(s, of_fields[i].field, texts))
-            add_caveat(s, of_fields[i].code, of_fields[i].text);
+            add_caveat(s, of_fields[i].code, "%s", of_fields[i].text);
     if (is_own_beside_fine(s))
         add_caveat(s, "level_differs",
                    "One side is an attached engine whose modules were timed one by one, which "
                    "slows it down: shares compare better than totals.");
     for (uint32_t i = 1; i < s->count; i++) {
         const char *refusal = pj_sides_refusal(&s->sides[0], &s->sides[i]);
-        if (refusal) add_caveat(s, "not_comparable", refusal);
+        if (refusal) add_caveat(s, "not_comparable", "%s", refusal);
         if (fabs(cold_share(s, &s->sides[i]) - cold_share(s, &s->sides[0])) > 0.25)
             add_caveat(s, "warmth_differs",
                        "Runs of one side loaded the model more often: their first tokens read "

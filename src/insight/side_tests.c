@@ -9,8 +9,6 @@ static const char *const tested[] = {"joules_per_token", "total_energy_mj", "tot
                                      "joules_per_output_token", "tokens_per_second"};
 enum { TESTED = sizeof tested / sizeof *tested };
 
-/* ---- which pairs ---------------------------------------------------------------------------- */
-
 /* All pairs of a few sides; of many, each against the first. */
 static bool is_tested(const pj_sides *s, uint32_t a, uint32_t b)
 {
@@ -119,23 +117,18 @@ static pj_status test_pairs(pj_sides *s, pj_error *err)
     return PJ_OK;
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
-
 pj_side_mean pj_side_mean_of(const pj_side *side, uint32_t figure)
 {
     pj_side_mean m = {.sd = NAN, .lo = NAN, .hi = NAN};
-    double squares = 0;
+    pj_moments moments = {0};
     for (uint32_t i = 0; i < side->run_count; i++) {
-        pj_run_ratios ratios;
-        pj_run_ratios_get(side->runs[i], &ratios);
-        double value = pj_figures[figure].get(side->runs[i], &ratios), away = value - m.value;
-        if (!isfinite(value)) continue;
-        m.value += away / ++m.n;
-        squares += away * (value - m.value);
+        double value = pj_figure_of(side->runs[i], figure);
+        if (isfinite(value)) pj_moments_add(&moments, value);
     }
-    if (m.n == 0) m.value = NAN;
+    m.n = moments.n;
+    m.value = m.n ? moments.mean : NAN;
     if (m.n > 1) {
-        m.sd = sqrt(squares / (m.n - 1));
+        m.sd = sqrt(moments.squares / (m.n - 1));
         double reach = pj_student_quantile(0.975, m.n - 1) * m.sd / sqrt(m.n);
         m.lo = m.value - reach;
         m.hi = m.value + reach;

@@ -3,7 +3,7 @@
 
 #include "trace/device_conditions.h"
 
-#include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,48 +12,26 @@ static const double disturbed_limit = 0.10, throttled_limit = 0.05;
 
 /* ---- figures of a run ----------------------------------------------------------------------- */
 
-#define FIGURE(name, expression)                                        \
-    static double name(const pj_run_info *info, const pj_run_ratios *r) \
-    {                                                                   \
-        (void)info;                                                     \
-        (void)r;                                                        \
-        return expression;                                              \
-    }
-FIGURE(total_energy, info->total_mj)
-FIGURE(net_energy, info->net_mj)
-FIGURE(duration, info->total_ms)
-FIGURE(mean_power, r->mean_power_mw)
-FIGURE(joules_per_token, r->joules_per_token)
-FIGURE(joules_per_token_net, r->joules_per_token_net)
-FIGURE(joules_per_input_token, r->joules_per_input_token)
-FIGURE(joules_per_output_token, r->joules_per_output_token)
-FIGURE(tokens_per_second, r->tokens_per_second)
-FIGURE(prefill_speed, r->prefill_tokens_per_second)
-FIGURE(tokens_per_joule, r->tokens_per_joule)
-FIGURE(energy_delay, r->energy_delay_product)
-FIGURE(request_energy, info->request_mj)
-FIGURE(joules_per_typical_token, r->joules_per_token_typical)
-FIGURE(per_million_parameters, r->mj_per_million_parameters)
-FIGURE(per_million_active_parameters, r->mj_per_million_active_parameters)
-#undef FIGURE
-
+#define OF_RUN(member)    offsetof(pj_run_info, member), SIZE_MAX
+#define OF_RATIOS(member) SIZE_MAX, offsetof(pj_run_ratios, member)
 const pj_figure pj_figures[] = {
-    {"total_energy_mj", "mJ", "lower", total_energy},
-    {"net_energy_mj", "mJ", "lower", net_energy},
-    {"total_duration_ms", "ms", "lower", duration},
-    {"mean_power_mw", "mW", "lower", mean_power},
-    {"joules_per_token", "J", "lower", joules_per_token},
-    {"joules_per_token_net", "J", "lower", joules_per_token_net},
-    {"joules_per_input_token", "J", "lower", joules_per_input_token},
-    {"joules_per_output_token", "J", "lower", joules_per_output_token},
-    {"tokens_per_second", "1/s", "higher", tokens_per_second},
-    {"prefill_tokens_per_second", "1/s", "higher", prefill_speed},
-    {"tokens_per_joule", "1/J", "higher", tokens_per_joule},
-    {"energy_delay_product", "J s", "lower", energy_delay},
-    {"request_energy_mj", "mJ", "lower", request_energy},
-    {"joules_per_token_typical", "J", "lower", joules_per_typical_token},
-    {"energy_per_million_parameters_mj", "mJ", "lower", per_million_parameters},
-    {"energy_per_million_active_parameters_mj", "mJ", "lower", per_million_active_parameters},
+    {"total_energy_mj", "mJ", "lower", OF_RUN(total_mj)},
+    {"net_energy_mj", "mJ", "lower", OF_RUN(net_mj)},
+    {"total_duration_ms", "ms", "lower", OF_RUN(total_ms)},
+    {"mean_power_mw", "mW", "lower", OF_RATIOS(mean_power_mw)},
+    {"joules_per_token", "J", "lower", OF_RATIOS(joules_per_token)},
+    {"joules_per_token_net", "J", "lower", OF_RATIOS(joules_per_token_net)},
+    {"joules_per_input_token", "J", "lower", OF_RATIOS(joules_per_input_token)},
+    {"joules_per_output_token", "J", "lower", OF_RATIOS(joules_per_output_token)},
+    {"tokens_per_second", "1/s", "higher", OF_RATIOS(tokens_per_second)},
+    {"prefill_tokens_per_second", "1/s", "higher", OF_RATIOS(prefill_tokens_per_second)},
+    {"tokens_per_joule", "1/J", "higher", OF_RATIOS(tokens_per_joule)},
+    {"energy_delay_product", "J s", "lower", OF_RATIOS(energy_delay_product)},
+    {"request_energy_mj", "mJ", "lower", OF_RUN(request_mj)},
+    {"joules_per_token_typical", "J", "lower", OF_RATIOS(joules_per_token_typical)},
+    {"energy_per_million_parameters_mj", "mJ", "lower", OF_RATIOS(mj_per_million_parameters)},
+    {"energy_per_million_active_parameters_mj", "mJ", "lower",
+     OF_RATIOS(mj_per_million_active_parameters)},
 };
 const uint32_t pj_figure_count = sizeof pj_figures / sizeof *pj_figures;
 
@@ -64,13 +42,19 @@ uint32_t pj_figure_find(const char *name)
     return pj_figure_count;
 }
 
+double pj_figure_of(const pj_run_info *info, uint32_t figure)
+{
+    const pj_figure *f = &pj_figures[figure];
+    pj_run_ratios ratios;
+    if (f->in_run != SIZE_MAX)
+        return *(const double *)(const void *)((const char *)info + f->in_run);
+    pj_run_ratios_get(info, &ratios);
+    return *(const double *)(const void *)((const char *)&ratios + f->in_ratios);
+}
+
 uint32_t pj_side_values(const pj_side *side, uint32_t figure, double *values)
 {
-    for (uint32_t i = 0; i < side->run_count; i++) {
-        pj_run_ratios ratios;
-        pj_run_ratios_get(side->runs[i], &ratios);
-        values[i] = pj_figures[figure].get(side->runs[i], &ratios);
-    }
+    for (uint32_t i = 0; i < side->run_count; i++) values[i] = pj_figure_of(side->runs[i], figure);
     return side->run_count;
 }
 

@@ -107,10 +107,11 @@ pj_status pj_sides_add(pj_sides *sides, const char *name, const pj_run_info *con
 /* A figure of a run by its index in the table of figures. */
 typedef struct pj_figure {
     const char *name, *unit, *better;
-    double (*get)(const pj_run_info *info, const pj_run_ratios *r);
+    size_t in_run, in_ratios; /* offset in pj_run_info, or in pj_run_ratios; SIZE_MAX: not there */
 } pj_figure;
 extern const pj_figure pj_figures[];
 extern const uint32_t pj_figure_count;
+double pj_figure_of(const pj_run_info *info, uint32_t figure);
 /* All runs of a side; returns how many values (NAN where unavailable). */
 uint32_t pj_side_values(const pj_side *side, uint32_t figure, double *values);
 uint32_t pj_figure_find(const char *name);
@@ -133,8 +134,7 @@ void pj_sides_write(const pj_sides *sides, pj_json *json);
 /* Why two sides are not comparable, or NULL. */
 const char *pj_sides_refusal(const pj_side *a, const pj_side *b);
 
-/* Whether runs are comparable: the first with an energy, and how others differ from it. Must be
- * zeroed first. */
+/* Whether runs are comparable: how others differ from the first with an energy. Zeroed first. */
 typedef struct pj_likeness {
     const pj_run_info *first;
     bool source, scope, devices;
@@ -143,8 +143,7 @@ typedef struct pj_likeness {
 void pj_likeness_add(pj_likeness *likeness, const pj_run_info *run);
 /* Why the runs are not comparable; NULL: they are. */
 const char *pj_likeness_refusal(const pj_likeness *likeness);
-/* A setting of a run as text: a field of the run, or "settings.NAME", "model.NAME". False: the run
- * has no such value. */
+/* A field of a run as text, or its "settings.NAME", "model.NAME". False: it has no such value. */
 bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t bytes);
 extern const char *const pj_group_fields[]; /* NULL-terminated: names that always work */
 /* Whether a run was disturbed: disturbed tokens took more than a tenth of its energy, or clocks

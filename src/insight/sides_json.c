@@ -68,8 +68,6 @@ static void write_verdicts(const pj_sides *s, pj_json *json)
     pj_json_array_end(json);
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
-
 typedef enum column { VALUE, RATIO, DIFFERENCE, PERCENT, SD, LO, HI, N, COLUMNS } column;
 
 static double sides_json_cell(const pj_side_mean *m, const pj_side_mean *first, column c)
@@ -113,34 +111,9 @@ static void write_metrics(const pj_sides *s, pj_json *json)
     pj_json_array_end(json);
 }
 
-/* ---- tests and the rest --------------------------------------------------------------------- */
-
 static void write_test(pj_json *json, const pj_side_test *t)
 {
     const pj_comparison *r = &t->result;
-    const struct {
-        const char *name;
-        double value;
-    } figures[] = {{"mean_a", r->mean_a},
-                   {"mean_b", r->mean_b},
-                   {"sd_a", r->sd_a},
-                   {"sd_b", r->sd_b},
-                   {"difference", r->difference},
-                   {"difference_lo", r->difference_lo},
-                   {"difference_hi", r->difference_hi},
-                   {"ratio", t->ratio.ratio},
-                   {"ratio_lo", t->ratio.lo},
-                   {"ratio_hi", t->ratio.hi},
-                   {"welch_t", r->welch_t},
-                   {"welch_df", r->welch_df},
-                   {"welch_p", r->welch_p},
-                   {"mann_whitney_u", r->mann_whitney_u},
-                   {"mann_whitney_p", r->mann_whitney_p},
-                   {"permutation_p", t->ratio.permutation_p},
-                   {"hedges_g", r->hedges_g},
-                   {"rank_biserial", r->rank_biserial},
-                   {"p", t->ratio.p},
-                   {"p_adjusted", t->adjusted}};
     pj_json_object_begin(json);
     pj_json_kv_string(json, "metric", t->metric);
     pj_json_kv_string(json, "unit", t->unit);
@@ -149,8 +122,26 @@ static void write_test(pj_json *json, const pj_side_test *t)
     pj_json_kv_string(json, "sample", t->sample);
     pj_json_kv_uint(json, "n_a", r->n_a);
     pj_json_kv_uint(json, "n_b", r->n_b);
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-        pj_json_kv_double(json, figures[i].name, figures[i].value);
+    pj_json_kv_double(json, "mean_a", r->mean_a);
+    pj_json_kv_double(json, "mean_b", r->mean_b);
+    pj_json_kv_double(json, "sd_a", r->sd_a);
+    pj_json_kv_double(json, "sd_b", r->sd_b);
+    pj_json_kv_double(json, "difference", r->difference);
+    pj_json_kv_double(json, "difference_lo", r->difference_lo);
+    pj_json_kv_double(json, "difference_hi", r->difference_hi);
+    pj_json_kv_double(json, "ratio", t->ratio.ratio);
+    pj_json_kv_double(json, "ratio_lo", t->ratio.lo);
+    pj_json_kv_double(json, "ratio_hi", t->ratio.hi);
+    pj_json_kv_double(json, "welch_t", r->welch_t);
+    pj_json_kv_double(json, "welch_df", r->welch_df);
+    pj_json_kv_double(json, "welch_p", r->welch_p);
+    pj_json_kv_double(json, "mann_whitney_u", r->mann_whitney_u);
+    pj_json_kv_double(json, "mann_whitney_p", r->mann_whitney_p);
+    pj_json_kv_double(json, "permutation_p", t->ratio.permutation_p);
+    pj_json_kv_double(json, "hedges_g", r->hedges_g);
+    pj_json_kv_double(json, "rank_biserial", r->rank_biserial);
+    pj_json_kv_double(json, "p", t->ratio.p);
+    pj_json_kv_double(json, "p_adjusted", t->adjusted);
     pj_json_kv_string(json, "method", t->ratio.method);
     pj_json_kv_bool(json, "significant", t->adjusted < PJ_LEVEL);
     pj_json_object_end(json);

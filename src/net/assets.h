@@ -23,7 +23,4 @@ typedef struct pj_asset {
 extern const pj_asset pj_asset_table[];
 extern const size_t pj_asset_count;
 
-/* The file for a request path, borrowed; "/" is the dashboard. NULL when there is none. */
-const pj_asset *pj_assets_find(const char *path);
-
 #endif

@@ -1,4 +1,3 @@
-/* Accepts connections, checks request heads, refuses bad ones. */
 #include "net/front.h"
 
 #include "net/params.h"

@@ -145,7 +145,6 @@ static enum MHD_Result reply(pj_http *http, const upgrade *what)
     if (!u) return MHD_NO;
     *u = *what;
     http->upgrade = u;
-    http->upgrade_free = pj_free;
     struct MHD_Response *response = MHD_create_response_for_upgrade(handshake_hand_over, NULL);
     if (!response) return MHD_NO;
     MHD_add_response_header(response, "Upgrade", "websocket");

@@ -6,41 +6,25 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct http_header {
-    const char *name;
-    char value[160];
-} http_header;
-
-enum { EXTRA_HEADERS = 6 };
-
-/* The public part comes first, so that a pj_http * is a request *. */
-typedef struct request {
-    pj_http http;
-    http_header extra[EXTRA_HEADERS];
-    int extra_count;
-} request;
-
 pj_http *pj_http_new(const char *raw_target)
 {
-    request *r = pj_alloc(1, sizeof *r);
-    if (!r) return NULL;
-    r->http.raw_target = raw_target;
-    r->http.raw_bytes = strlen(raw_target);
-    r->http.raw_copy = pj_strndup(raw_target, r->http.raw_bytes);
-    pj_arena_init(&r->http.arena, 1 << 20);
-    pj_buffer_init(&r->http.body, PJ_BODY_MAX_BYTES);
-    if (r->http.raw_copy) return &r->http;
-    pj_http_free(&r->http);
+    pj_http *http = pj_alloc(1, sizeof *http);
+    if (!http) return NULL;
+    http->raw_target = pj_strdup(raw_target);
+    pj_arena_init(&http->arena, 1 << 20);
+    pj_buffer_init(&http->body, PJ_BODY_MAX_BYTES);
+    if (http->raw_target) return http;
+    pj_http_free(http);
     return NULL;
 }
 
 void pj_http_free(pj_http *http)
 {
     if (!http) return;
-    if (http->upgrade && http->upgrade_free) http->upgrade_free(http->upgrade);
+    pj_free(http->upgrade);
     pj_buffer_fini(&http->body);
     pj_arena_fini(&http->arena);
-    pj_free(http->raw_copy);
+    pj_free(http->raw_target);
     pj_free(http);
 }
 
@@ -51,7 +35,7 @@ const char *pj_http_header(const pj_http *http, const char *name)
 
 /* ---- answers ------------------------------------------------------------------------------- */
 
-static const char *const security_headers[][2] = {
+static const char *const usual_headers[][2] = {
     {"Content-Security-Policy",
      "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
      "connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
@@ -60,36 +44,33 @@ static const char *const security_headers[][2] = {
     {"Referrer-Policy", "no-referrer"},
     {"Cross-Origin-Opener-Policy", "same-origin"},
     {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"Cache-Control", "no-store"},
 };
 
 void pj_http_add_header(pj_http *http, const char *name, const char *value)
 {
-    request *r = (request *)http;
-    if (r->extra_count == EXTRA_HEADERS) return;
-    http_header *header = &r->extra[r->extra_count++];
+    if (http->header_count == PJ_ANSWER_HEADERS) return;
+    pj_http_own_header *header = &http->headers[http->header_count++];
     header->name = name;
     snprintf(header->value, sizeof header->value, "%s", value);
 }
 
 /* A header that an answer set itself stands. */
-static bool has_own(const request *r, const char *name)
+static void add_usual_header(const pj_http *http, struct MHD_Response *response, const char *name,
+                             const char *value)
 {
-    for (int i = 0; i < r->extra_count; i++)
-        if (strcmp(r->extra[i].name, name) == 0) return true;
-    return false;
+    for (int i = 0; i < http->header_count; i++)
+        if (strcmp(http->headers[i].name, name) == 0) return;
+    MHD_add_response_header(response, name, value);
 }
 
 enum MHD_Result pj_http_queue(pj_http *http, unsigned status, struct MHD_Response *response)
 {
-    request *r = (request *)http;
     if (!response) return MHD_NO;
-    for (int i = 0; i < r->extra_count; i++)
-        MHD_add_response_header(response, r->extra[i].name, r->extra[i].value);
-    for (size_t i = 0; i < sizeof security_headers / sizeof *security_headers; i++)
-        if (!has_own(r, security_headers[i][0]))
-            MHD_add_response_header(response, security_headers[i][0], security_headers[i][1]);
-    if (!has_own(r, "Cache-Control"))
-        MHD_add_response_header(response, "Cache-Control", "no-store");
+    for (int i = 0; i < http->header_count; i++)
+        MHD_add_response_header(response, http->headers[i].name, http->headers[i].value);
+    for (size_t i = 0; i < sizeof usual_headers / sizeof *usual_headers; i++)
+        add_usual_header(http, response, usual_headers[i][0], usual_headers[i][1]);
     if (status != 101) MHD_add_response_header(response, "Connection", "close"); /* see front.h */
     enum MHD_Result result = MHD_queue_response(http->connection, status, response);
     MHD_destroy_response(response);
@@ -110,12 +91,13 @@ enum MHD_Result pj_http_reply(pj_http *http, unsigned status, const char *conten
     return pj_http_queue(http, status, response);
 }
 
-enum MHD_Result pj_http_reply_json(pj_http *http, unsigned status, pj_buffer *buffer)
+enum MHD_Result pj_http_reply_buffer(pj_http *http, unsigned status, const char *content_type,
+                                     pj_buffer *buffer)
 {
     size_t bytes = buffer->length;
     bool too_large = buffer->failed && buffer->max_bytes - bytes < (1 << 16);
     char *text = pj_buffer_take(buffer);
-    if (text) return pj_http_reply(http, status, "application/json", text, bytes);
+    if (text) return pj_http_reply(http, status, content_type, text, bytes);
     if (too_large)
         return pj_http_problem(http, 413,
                                "the response would exceed %d MB: request less with limit, "
@@ -126,9 +108,8 @@ enum MHD_Result pj_http_reply_json(pj_http *http, unsigned status, pj_buffer *bu
 
 enum MHD_Result pj_http_reply_empty(pj_http *http, unsigned status)
 {
-    static char nothing[1] = "";
     return pj_http_queue(http, status,
-                         MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT));
+                         MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT));
 }
 
 static enum MHD_Result reply_problem(pj_http *http, unsigned status, const char *detail)
@@ -179,15 +160,14 @@ enum MHD_Result pj_http_failure(pj_http *http, unsigned invalid, const pj_error 
 
 /* ---- checking the head --------------------------------------------------------------------- */
 
-static bool is_known_method(const char *method)
-{
-    return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0 ||
-           strcmp(method, "POST") == 0 || strcmp(method, "DELETE") == 0;
-}
-
 static bool changes_something(const char *method)
 {
     return strcmp(method, "POST") == 0 || strcmp(method, "DELETE") == 0;
+}
+
+static bool is_known_method(const char *method)
+{
+    return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0 || changes_something(method);
 }
 
 static bool has_session(const pj_http *http, const pj_gate *gate)
@@ -198,11 +178,10 @@ static bool has_session(const pj_http *http, const pj_gate *gate)
                                                                cookie.name));
 }
 
-static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate, bool *passed)
+static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate)
 {
     const char *origin = pj_http_header(http, "Origin");
     bool live = strncmp(http->target.path, "/ws/", 4) == 0;
-    *passed = false;
     http->host = http->target.authority ? http->target.authority : pj_http_header(http, "Host");
     if (!pj_gate_host(gate, http->host))
         return pj_http_problem(http, 403,
@@ -224,24 +203,18 @@ static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate, bool *pa
                                "this server was started with --token: send it as Authorization: "
                                "Bearer TOKEN");
     }
-    *passed = true;
     return MHD_YES;
 }
 
-bool pj_http_check_head(pj_http *http, const pj_gate *gate, enum MHD_Result *result)
+enum MHD_Result pj_http_check_head(pj_http *http, const pj_gate *gate)
 {
     pj_error err = {0};
-    bool passed;
     if (!is_known_method(http->method)) {
         pj_http_add_header(http, "Allow", "GET, HEAD, POST, DELETE");
-        *result = pj_http_problem(http, 405, "%s is not allowed, only GET, HEAD, POST and DELETE",
-                                  http->method);
-        return false;
+        return pj_http_problem(http, 405, "%s is not allowed, only GET, HEAD, POST and DELETE",
+                               http->method);
     }
-    if (pj_target_parse(http->raw_copy, http->raw_bytes, &http->target, &http->arena, &err)) {
-        *result = pj_http_failure(http, 400, &err);
-        return false;
-    }
-    *result = check_sender(http, gate, &passed);
-    return passed;
+    if (pj_target_parse(http->raw_target, &http->target, &http->arena, &err))
+        return pj_http_failure(http, 400, &err);
+    return check_sender(http, gate);
 }

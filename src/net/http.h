@@ -10,30 +10,35 @@
 
 #include <microhttpd.h>
 
-enum { PJ_BODY_MAX_BYTES = 1 << 20, PJ_REPLY_MAX_BYTES = 64 << 20 };
+enum { PJ_BODY_MAX_BYTES = 1 << 20, PJ_REPLY_MAX_BYTES = 64 << 20, PJ_ANSWER_HEADERS = 6 };
+
+/* A header that an answer sets itself. */
+typedef struct pj_http_own_header {
+    const char *name;
+    char value[160];
+} pj_http_own_header;
 
 typedef struct pj_http {
     struct MHD_Connection *connection;
-    const char *method;     /* of the allow-list: GET, HEAD, POST, DELETE */
-    const char *host;       /* the Host header, already accepted */
-    const char *raw_target; /* as received; libmicrohttpd's memory, decoded in place later */
-    char *raw_copy;
-    size_t raw_bytes;
+    const char *method; /* of the allow-list: GET, HEAD, POST, DELETE */
+    const char *host;   /* the Host header, already accepted */
+    char *raw_target;   /* a copy: libmicrohttpd decodes its own in place */
     pj_target target;
     pj_arena arena;
     pj_buffer body;
+    int64_t begin_ns;
     bool answering;  /* counted by the server */
     unsigned status; /* queued; 0: none yet */
-    void *upgrade;   /* handed from the handshake to the upgrade, freed by ... */
-    void (*upgrade_free)(void *upgrade);
+    void *upgrade;   /* handed from the handshake to the upgrade; pj_free */
+    pj_http_own_header headers[PJ_ANSWER_HEADERS];
+    int header_count;
 } pj_http;
 
 pj_http *pj_http_new(const char *raw_target); /* NULL when memory is out */
 void pj_http_free(pj_http *http);
 
-/* Checks the head before routing. False: an error has been answered (or the connection must be
- * dropped when *result is MHD_NO). */
-bool pj_http_check_head(pj_http *http, const pj_gate *gate, enum MHD_Result *result);
+/* Checks the head before routing, and answers a bad one. MHD_NO: the connection must be dropped. */
+enum MHD_Result pj_http_check_head(pj_http *http, const pj_gate *gate);
 const char *pj_http_header(const pj_http *http, const char *name); /* NULL: absent */
 
 /* ---- answers: each may be given once ------------------------------------------------------- */
@@ -41,9 +46,10 @@ const char *pj_http_header(const pj_http *http, const char *name); /* NULL: abse
 /* Takes ownership of `text` (pj_free). */
 enum MHD_Result pj_http_reply(pj_http *http, unsigned status, const char *content_type, char *text,
                               size_t bytes);
-/* Sends a finished JSON document; one that is too large or ran out of memory becomes a problem
+/* Sends a finished document; one that is too large or ran out of memory becomes a problem
  * document. */
-enum MHD_Result pj_http_reply_json(pj_http *http, unsigned status, pj_buffer *buffer);
+enum MHD_Result pj_http_reply_buffer(pj_http *http, unsigned status, const char *content_type,
+                                     pj_buffer *buffer);
 enum MHD_Result pj_http_reply_empty(pj_http *http, unsigned status);
 /* application/problem+json with the formatted sentence as detail. */
 enum MHD_Result pj_http_problem(pj_http *http, unsigned status, const char *format, ...)

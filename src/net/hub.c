@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "http/socket.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -97,11 +97,6 @@ uint32_t pj_hub_readers(const pj_hub *hub, bool binary)
                                 memory_order_relaxed);
 }
 
-bool pj_hub_wants(const pj_hub *hub, bool binary)
-{
-    return pj_hub_readers(hub, binary) > 0;
-}
-
 static void hub_note_run(pj_hub *hub, const pj_message *message)
 {
     if (message->begins_run) hub->run_begin = message->sequence;
@@ -153,8 +148,7 @@ bool pj_hub_has_room(const pj_hub *hub)
 static void tune_socket(const pj_hub *hub, int fd)
 {
     int yes = 1, bytes = hub->options.send_buffer_bytes;
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    pj_fd_prepare(fd);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     /* Otherwise the kernel buffers megabytes of backlog per reader. */
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
@@ -295,9 +289,9 @@ static pj_reader_news no_news(const pj_hub *hub)
 static pj_reader_news gather_news(pj_hub *hub, uint64_t from)
 {
     pj_reader_news news = {&hub->ring, from, {NULL, NULL}};
-    if (pj_hub_wants(hub, false))
+    if (pj_hub_readers(hub, false))
         news.blocks[0] = pj_message_ring_join(&hub->ring, from, PJ_FOR_JSON, BLOCK_MAX_BYTES);
-    if (pj_hub_wants(hub, true))
+    if (pj_hub_readers(hub, true))
         news.blocks[1] = pj_message_ring_join(&hub->ring, from, PJ_FOR_BINARY, BLOCK_MAX_BYTES);
     return news;
 }
@@ -464,10 +458,7 @@ static void set_defaults(pj_hub_options *o)
 static pj_status open_pipe(pj_hub *hub, pj_error *err)
 {
     if (pipe(hub->wake) != 0) return pj_fail_errno(err, errno, "cannot create a pipe");
-    for (int i = 0; i < 2; i++) {
-        fcntl(hub->wake[i], F_SETFL, O_NONBLOCK);
-        fcntl(hub->wake[i], F_SETFD, FD_CLOEXEC);
-    }
+    for (int i = 0; i < 2; i++) pj_fd_prepare(hub->wake[i]);
     return PJ_OK;
 }
 

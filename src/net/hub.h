@@ -70,9 +70,8 @@ typedef struct pj_reader_options {
 bool pj_hub_add(pj_hub *hub, int fd, const pj_reader_options *options, const void *bytes,
                 size_t count);
 bool pj_hub_has_room(const pj_hub *hub);
-/* Whether a message would have a reader, for messages that are costly to make. Approximate. */
-bool pj_hub_wants(const pj_hub *hub, bool binary);
-uint32_t pj_hub_readers(const pj_hub *hub, bool binary); /* how many; approximate too */
+/* How many, approximately: messages that are costly to make are made for readers only. */
+uint32_t pj_hub_readers(const pj_hub *hub, bool binary);
 
 /* ---- messages ------------------------------------------------------------------------------ */
 

@@ -17,7 +17,6 @@ enum {
     POWER_COLUMNS = 7,
     /* time, energy, statistics in the order of their table */
     LAYER_COLUMNS = 2 + PJ_STATISTIC_SHOWN,
-    FRAME_HEAD = 24,
     COMPONENTS_MAX = 64, /* of a heatmap */
     LAYERS_MAX = 1024,
     PROMPT_SHOWN = 4096, /* bytes of the prompt in hello and run_started */
@@ -32,6 +31,7 @@ struct pj_live_json {
     pj_live_sink sink;
     pthread_mutex_t mutex; /* guards all below */
     pj_buffer text;
+    pj_json json; /* written into `text` */
     uint32_t waiting;
     /* the current run */
     char run_id[PJ_UUID_BYTES]; /* "": none */
@@ -78,33 +78,41 @@ static void energy_figure(pj_json *json, double energy_mj, pj_source_quality qua
     pj_json_kv_string(json, "energy_source", source_of(energy_mj, quality));
 }
 
-static void live_json_begin(pj_live_json *live, pj_json *json, const char *type, const char *run_id,
-                            double t_ms)
+static pj_json *live_json_begin(pj_live_json *live, const char *type, const char *run_id,
+                                double t_ms)
 {
+    pj_json *json = &live->json;
     pj_buffer_clear(&live->text);
     pj_json_init(json, &live->text);
     pj_json_object_begin(json);
     pj_json_kv_string(json, "type", type);
     pj_json_kv_string(json, "run_id", run_id);
     pj_json_kv_double(json, "t_ms", round(t_ms * 1e3) / 1e3); /* to the microsecond */
+    return json;
 }
 
-static void live_json_publish(pj_live_json *live, pj_json *json, pj_publication publication)
+static void live_json_publish(pj_live_json *live, pj_publication publication)
 {
-    pj_json_object_end(json);
-    if (!pj_json_finish(json)) return;
+    pj_json_object_end(&live->json);
+    if (!pj_json_finish(&live->json)) return;
     publication.bytes = live->text.data;
     publication.count = live->text.length;
     if (publication.audience == 0) publication.audience = PJ_FOR_ALL;
     pj_hub_publish(live->hub, &publication);
 }
 
-static void write_layer_count(pj_json *json, const pj_live_json *live)
+/* The message of an event; live_json_close ends it. */
+static pj_json *live_json_open(pj_live_json *live, const char *type, const char *run_id,
+                               double t_ms)
 {
-    if (live->layer_count > 0)
-        pj_json_kv_uint(json, "layer_count", live->layer_count);
-    else
-        pj_json_kv_null(json, "layer_count");
+    pthread_mutex_lock(&live->mutex);
+    return live_json_begin(live, type, run_id, t_ms);
+}
+
+static void live_json_close(pj_live_json *live, pj_publication publication)
+{
+    live_json_publish(live, publication);
+    pthread_mutex_unlock(&live->mutex);
 }
 
 static void live_json_write_run(pj_json *json, const pj_live_json *live)
@@ -112,7 +120,7 @@ static void live_json_write_run(pj_json *json, const pj_live_json *live)
     pj_json_kv_string(json, "model_name", live->model_name);
     pj_json_kv_string(json, "prompt", live->prompt);
     pj_json_kv_string(json, "profiling_depth", pj_depth_name(live->depth));
-    write_layer_count(json, live);
+    pj_json_kv_optional(json, "layer_count", live->layer_count > 0, live->layer_count);
 }
 
 void pj_live_json_hello(void *context, pj_buffer *members)
@@ -139,12 +147,9 @@ void pj_live_json_hello(void *context, pj_buffer *members)
 static void on_queued(void *context, const char *run_id, uint32_t position)
 {
     pj_live_json *live = context;
-    pj_json json;
-    pthread_mutex_lock(&live->mutex);
-    live_json_begin(live, &json, "run_queued", run_id, 0);
-    pj_json_kv_uint(&json, "position", position);
-    live_json_publish(live, &json, (pj_publication){.run_id = run_id});
-    pthread_mutex_unlock(&live->mutex);
+    pj_json *json = live_json_open(live, "run_queued", run_id, 0);
+    pj_json_kv_uint(json, "position", position);
+    live_json_close(live, (pj_publication){.run_id = run_id});
 }
 
 /* At most PROMPT_SHOWN bytes; the JSON writer replaces a truncated character. */
@@ -166,8 +171,7 @@ static void live_json_take_run(pj_live_json *live, const pj_live_run *run)
 static void live_json_on_begin(void *context, const pj_live_run *run)
 {
     pj_live_json *live = context;
-    pj_json json;
-    pthread_mutex_lock(&live->mutex);
+    pj_json *json = live_json_open(live, "run_started", run->run_id, 0);
     live_json_take_run(live, run);
     live->component_count = 0;
     live->layers_reported = 0;
@@ -176,23 +180,18 @@ static void live_json_on_begin(void *context, const pj_live_run *run)
     live->quality_reported = false;
     live->parts_due_ns = 0;
     strncpy(live->run_id, run->run_id, sizeof live->run_id - 1);
-    live_json_begin(live, &json, "run_started", run->run_id, 0);
-    live_json_write_run(&json, live);
-    live_json_publish(live, &json, (pj_publication){.run_id = run->run_id, .begins_run = true});
-    pthread_mutex_unlock(&live->mutex);
+    live_json_write_run(json, live);
+    live_json_close(live, (pj_publication){.run_id = run->run_id, .begins_run = true});
 }
 
 static void live_json_on_model(void *context, const pj_live_run *run)
 {
     pj_live_json *live = context;
-    pj_json json;
-    pthread_mutex_lock(&live->mutex);
+    pj_json *json = live_json_open(live, "run_model", run->run_id, NAN);
     live_json_take_run(live, run);
-    live_json_begin(live, &json, "run_model", run->run_id, NAN);
-    pj_json_kv_string(&json, "model_name", live->model_name);
-    write_layer_count(&json, live);
-    live_json_publish(live, &json, (pj_publication){.run_id = run->run_id});
-    pthread_mutex_unlock(&live->mutex);
+    pj_json_kv_string(json, "model_name", live->model_name);
+    pj_json_kv_optional(json, "layer_count", live->layer_count > 0, live->layer_count);
+    live_json_close(live, (pj_publication){.run_id = run->run_id});
 }
 
 static void flush_power(pj_live_json *live, const char *run_id);
@@ -200,21 +199,21 @@ static void flush_power(pj_live_json *live, const char *run_id);
 static void live_json_on_end(void *context, const char *run_id, const pj_live_end *end)
 {
     pj_live_json *live = context;
-    pj_json json;
     pthread_mutex_lock(&live->mutex);
     flush_power(live, live->run_id);
     bool failed = end->error != NULL;
-    live_json_begin(live, &json, failed ? "run_failed" : "inference_complete", run_id, end->t_ms);
-    pj_json_kv_string(&json, "status", pj_run_status_name(end->status));
-    if (failed) pj_json_kv_string(&json, "error", end->error);
-    pj_json_key(&json, "summary");
+    pj_json *json =
+        live_json_begin(live, failed ? "run_failed" : "inference_complete", run_id, end->t_ms);
+    pj_json_kv_string(json, "status", pj_run_status_name(end->status));
+    if (failed) pj_json_kv_string(json, "error", end->error);
+    pj_json_key(json, "summary");
     if (end->summary_json)
-        pj_json_raw(&json, end->summary_json, strlen(end->summary_json));
+        pj_json_raw(json, end->summary_json, strlen(end->summary_json));
     else
-        pj_json_null(&json);
+        pj_json_null(json);
     /* A run cancelled while queued ends during another run. */
     bool present = strcmp(live->run_id, run_id) == 0;
-    live_json_publish(live, &json, (pj_publication){.run_id = run_id, .ends_run = present});
+    live_json_publish(live, (pj_publication){.run_id = run_id, .ends_run = present});
     if (present) live->run_id[0] = 0;
     pthread_mutex_unlock(&live->mutex);
 }
@@ -222,32 +221,26 @@ static void live_json_on_end(void *context, const char *run_id, const pj_live_en
 static void on_warning(void *context, const char *run_id, const char *code, const char *text)
 {
     pj_live_json *live = context;
-    pj_json json;
-    pthread_mutex_lock(&live->mutex);
-    live_json_begin(live, &json, "warning", run_id, NAN);
-    pj_json_kv_string(&json, "code", code);
-    pj_json_kv_string(&json, "text", text);
-    live_json_publish(live, &json, (pj_publication){.run_id = run_id});
-    pthread_mutex_unlock(&live->mutex);
+    pj_json *json = live_json_open(live, "warning", run_id, NAN);
+    pj_json_kv_string(json, "code", code);
+    pj_json_kv_string(json, "text", text);
+    live_json_close(live, (pj_publication){.run_id = run_id});
 }
 
 void pj_live_json_experiment(pj_live_json *live, const pj_live_experiment *e)
 {
-    pj_json json;
-    pthread_mutex_lock(&live->mutex);
-    live_json_begin(live, &json, "experiment_progress", e->run_id, NAN);
-    pj_json_kv_string(&json, "experiment", e->name);
-    pj_json_kv_string(&json, "state", e->state);
-    pj_json_kv_string(&json, "error", e->error);
-    pj_json_kv_uint(&json, "done", e->done);
-    pj_json_kv_uint(&json, "total", e->total);
-    pj_json_kv_uint(&json, "block", e->block);
-    pj_json_kv_uint(&json, "cell", e->cell);
-    pj_json_kv_string(&json, "cell_name", e->cell_name);
-    figure(&json, "joules_per_token", e->joules_per_token);
-    figure(&json, "left_s", e->left_s);
-    live_json_publish(live, &json, (pj_publication){.run_id = NULL});
-    pthread_mutex_unlock(&live->mutex);
+    pj_json *json = live_json_open(live, "experiment_progress", e->run_id, NAN);
+    pj_json_kv_string(json, "experiment", e->name);
+    pj_json_kv_string(json, "state", e->state);
+    pj_json_kv_string(json, "error", e->error);
+    pj_json_kv_uint(json, "done", e->done);
+    pj_json_kv_uint(json, "total", e->total);
+    pj_json_kv_uint(json, "block", e->block);
+    pj_json_kv_uint(json, "cell", e->cell);
+    pj_json_kv_string(json, "cell_name", e->cell_name);
+    figure(json, "joules_per_token", e->joules_per_token);
+    figure(json, "left_s", e->left_s);
+    live_json_close(live, (pj_publication){.run_id = NULL});
 }
 
 /* ---- sections and tokens ------------------------------------------------------------------- */
@@ -256,17 +249,14 @@ static void live_json_tell_section(void *context, const char *run_id, const pj_l
                                    bool ended)
 {
     pj_live_json *live = context;
-    pj_json json;
-    pthread_mutex_lock(&live->mutex);
-    live_json_begin(live, &json, ended ? "section_end" : "section_start", run_id, s->t_ms);
-    pj_json_kv_string(&json, "phase", pj_phase_name(s->phase));
-    pj_json_kv_string(&json, "section_name", s->name);
+    pj_json *json = live_json_open(live, ended ? "section_end" : "section_start", run_id, s->t_ms);
+    pj_json_kv_string(json, "phase", pj_phase_name(s->phase));
+    pj_json_kv_string(json, "section_name", s->name);
     if (ended) {
-        figure(&json, "duration_ms", s->duration_ms);
-        energy_figure(&json, s->energy_mj, s->quality);
+        figure(json, "duration_ms", s->duration_ms);
+        energy_figure(json, s->energy_mj, s->quality);
     }
-    live_json_publish(live, &json, (pj_publication){.run_id = run_id});
-    pthread_mutex_unlock(&live->mutex);
+    live_json_close(live, (pj_publication){.run_id = run_id});
 }
 
 static void live_json_on_section_start(void *context, const char *run_id,
@@ -284,97 +274,80 @@ static void live_json_on_section_end(void *context, const char *run_id,
 static void on_layer_running(void *context, const char *run_id, const pj_live_layer *layer)
 {
     pj_live_json *live = context;
-    pj_json json;
-    pthread_mutex_lock(&live->mutex);
-    live_json_begin(live, &json, "layer_running", run_id, layer->t_ms);
-    pj_json_kv_string(&json, "phase", pj_phase_name(layer->phase));
-    if (layer->position >= 0)
-        pj_json_kv_int(&json, "position", layer->position);
-    else
-        pj_json_kv_null(&json, "position");
-    pj_json_kv_uint(&json, "layer_index", layer->layer);
-    live_json_publish(live, &json, (pj_publication){.run_id = run_id, .state = true});
-    pthread_mutex_unlock(&live->mutex);
+    pj_json *json = live_json_open(live, "layer_running", run_id, layer->t_ms);
+    pj_json_kv_string(json, "phase", pj_phase_name(layer->phase));
+    pj_json_kv_optional(json, "position", layer->position >= 0, layer->position);
+    pj_json_kv_uint(json, "layer_index", layer->layer);
+    live_json_close(live, (pj_publication){.run_id = run_id, .state = true});
 }
 
 static void on_load_progress(void *context, const char *run_id, const pj_live_load *load)
 {
     pj_live_json *live = context;
-    pj_json json;
-    pthread_mutex_lock(&live->mutex);
-    live_json_begin(live, &json, "load_progress", run_id, load->t_ms);
-    pj_json_kv_uint(&json, "layers_done", load->done);
-    pj_json_kv_uint(&json, "layers_total", load->total);
-    live_json_publish(live, &json, (pj_publication){.run_id = run_id, .state = true});
-    pthread_mutex_unlock(&live->mutex);
+    pj_json *json = live_json_open(live, "load_progress", run_id, load->t_ms);
+    pj_json_kv_uint(json, "layers_done", load->done);
+    pj_json_kv_uint(json, "layers_total", load->total);
+    live_json_close(live, (pj_publication){.run_id = run_id, .state = true});
 }
 
 static void live_json_on_token(void *context, const char *run_id, const pj_live_token *t)
 {
     pj_live_json *live = context;
-    pj_json json;
-    pthread_mutex_lock(&live->mutex);
-    live_json_begin(live, &json, "token_complete", run_id, t->t_ms);
-    pj_json_kv_uint(&json, "position", t->position);
-    pj_json_kv_uint(&json, "sequence", t->sequence);
-    if (t->token_id >= 0)
-        pj_json_kv_int(&json, "token_id", t->token_id);
-    else
-        pj_json_kv_null(&json, "token_id");
-    pj_json_kv_string(&json, "text", t->text);
-    pj_json_kv_string(&json, "phase", pj_phase_name(t->phase));
-    figure(&json, "duration_ms", t->duration_ms);
-    energy_figure(&json, t->energy_mj, t->quality);
-    figure(&json, "power_mw", t->power_mw);
-    live_json_publish(live, &json, (pj_publication){.run_id = run_id});
-    pthread_mutex_unlock(&live->mutex);
+    pj_json *json = live_json_open(live, "token_complete", run_id, t->t_ms);
+    pj_json_kv_uint(json, "position", t->position);
+    pj_json_kv_uint(json, "sequence", t->sequence);
+    pj_json_kv_optional(json, "token_id", t->token_id >= 0, t->token_id);
+    pj_json_kv_string(json, "text", t->text);
+    pj_json_kv_string(json, "phase", pj_phase_name(t->phase));
+    figure(json, "duration_ms", t->duration_ms);
+    energy_figure(json, t->energy_mj, t->quality);
+    figure(json, "power_mw", t->power_mw);
+    live_json_close(live, (pj_publication){.run_id = run_id});
 }
 
-/* ---- power --------------------------------------------------------------------------------- */
+/* ---- binary frames ------------------------------------------------------------------------- */
 
-static void put_u32(unsigned char *at, uint32_t value)
+/* As sent: little-endian, like every supported machine. */
+typedef struct frame {
+    uint8_t kind, version;
+    uint16_t columns;
+    uint32_t sequence; /* set by the hub */
+    double t_ms;
+    uint32_t rows, token;
+    float cells[];
+} frame;
+
+enum { FRAME_POWER = 1, FRAME_HEATMAP, FRAME_LAYERS };
+
+/* All cells are NAN. NULL: out of memory. */
+static frame *new_frame(uint8_t kind, uint32_t columns, uint32_t rows, double t_ms, uint32_t token)
 {
-    for (int i = 0; i < 4; i++) at[i] = (unsigned char)(value >> 8 * i);
+    size_t cells = (size_t)rows * columns;
+    frame *f = pj_alloc(1, sizeof *f + cells * sizeof *f->cells);
+    if (!f) return NULL;
+    *f = (frame){.kind = kind,
+                 .version = 1,
+                 .columns = (uint16_t)columns,
+                 .t_ms = t_ms,
+                 .rows = rows,
+                 .token = token};
+    for (size_t i = 0; i < cells; i++) f->cells[i] = NAN;
+    return f;
 }
 
-static void put_f32(unsigned char *at, float value)
+static void publish_frame(pj_live_json *live, const char *run_id, frame *f)
 {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    put_u32(at, bits);
-}
-
-static void put_f64(unsigned char *at, double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    put_u32(at, (uint32_t)bits);
-    put_u32(at + 4, (uint32_t)(bits >> 32));
-}
-
-/* The 24-byte header of a binary frame; the hub puts the sequence number at byte 4. */
-static void frame_head(unsigned char *head, unsigned kind, uint32_t columns, double t_ms,
-                       uint32_t rows, uint32_t token)
-{
-    memset(head, 0, FRAME_HEAD);
-    head[0] = (unsigned char)kind;
-    head[1] = 1;
-    head[2] = (unsigned char)columns;
-    head[3] = (unsigned char)(columns >> 8);
-    put_f64(head + 8, t_ms);
-    put_u32(head + 16, rows);
-    put_u32(head + 20, token);
-}
-
-static void publish_frame(pj_live_json *live, const char *run_id, const void *bytes, size_t count)
-{
+    size_t cells = (size_t)f->rows * f->columns;
     pj_hub_publish(live->hub, &(pj_publication){.run_id = run_id,
                                                 .audience = PJ_FOR_BINARY,
                                                 .state = true,
                                                 .binary = true,
-                                                .bytes = bytes,
-                                                .count = count});
+                                                .bytes = f,
+                                                .count = sizeof *f + cells * sizeof *f->cells});
+    pj_free(f);
 }
+
+/* ---- power --------------------------------------------------------------------------------- */
 
 static float live_json_power_value(const pj_live_power *first, const pj_live_power *s, int column)
 {
@@ -385,27 +358,27 @@ static float live_json_power_value(const pj_live_power *first, const pj_live_pow
 
 static void power_frame(pj_live_json *live, const char *run_id)
 {
-    unsigned char frame[FRAME_HEAD + POWER_COLUMNS * BATCH_ROWS * 4];
-    unsigned char *at = frame + FRAME_HEAD;
-    frame_head(frame, 1, POWER_COLUMNS, live->batch[0].t_ms, live->batch_rows, 0);
+    uint32_t rows = live->batch_rows;
+    frame *f = new_frame(FRAME_POWER, POWER_COLUMNS, rows, live->batch[0].t_ms, 0);
+    if (!f) return;
     for (int c = 0; c < POWER_COLUMNS; c++)
-        for (uint32_t i = 0; i < live->batch_rows; i++, at += 4)
-            put_f32(at, live_json_power_value(&live->batch[0], &live->batch[i], c));
-    publish_frame(live, run_id, frame, (size_t)(at - frame));
+        for (uint32_t i = 0; i < rows; i++)
+            f->cells[(uint32_t)c * rows + i] =
+                live_json_power_value(&live->batch[0], &live->batch[i], c);
+    publish_frame(live, run_id, f);
 }
 
 static void power_message(pj_live_json *live, const char *run_id, const pj_live_power *s,
                           pj_audience audience)
 {
-    pj_json json;
-    live_json_begin(live, &json, "power_sample", run_id, s->t_ms);
-    pj_json_kv_string(&json, "phase", pj_phase_name(s->phase));
+    pj_json *json = live_json_begin(live, "power_sample", run_id, s->t_ms);
+    pj_json_kv_string(json, "phase", pj_phase_name(s->phase));
     for (int c = 0; c <= PJ_RAIL_TOTAL; c++)
-        figure(&json, pj_rail_class_column((pj_rail_class)c), s->mw[c]);
-    pj_json_kv_string(&json, "energy_source", pj_quality_name(s->quality));
+        figure(json, pj_rail_class_column((pj_rail_class)c), s->mw[c]);
+    pj_json_kv_string(json, "energy_source", pj_quality_name(s->quality));
     /* Binary readers must not miss the quality of figures. */
     bool state = audience == PJ_FOR_JSON;
-    live_json_publish(live, &json,
+    live_json_publish(live,
                       (pj_publication){.run_id = run_id, .audience = audience, .state = state});
 }
 
@@ -423,7 +396,7 @@ static void flush_power(pj_live_json *live, const char *run_id)
     power_frame(live, run_id);
     if (anew)
         power_message(live, run_id, newest, PJ_FOR_ALL);
-    else if (pj_hub_wants(live->hub, false))
+    else if (pj_hub_readers(live->hub, false))
         power_message(live, run_id, newest, PJ_FOR_JSON);
     live->batch_rows = 0;
 }
@@ -454,14 +427,6 @@ static void write_stats(pj_json *json, const pj_stats *stats)
                stats ? pj_statistic_get(stats, (pj_statistic)s) : NAN);
 }
 
-static void write_layer_index(pj_json *json, int32_t layer)
-{
-    if (layer >= 0)
-        pj_json_kv_int(json, "layer_index", layer);
-    else
-        pj_json_kv_null(json, "layer_index");
-}
-
 /* Kind of a part: 0 a layer, 1 a component, 2 an operation. */
 static int level_of(const pj_live_part *part)
 {
@@ -472,7 +437,7 @@ static void live_json_write_part(pj_json *json, const pj_live_part *part)
 {
     int level = level_of(part);
     pj_json_object_begin(json);
-    write_layer_index(json, part->layer);
+    pj_json_kv_optional(json, "layer_index", part->layer >= 0, part->layer);
     if (level > 0) pj_json_kv_string(json, "component_name", part->component);
     if (level > 1) pj_json_kv_string(json, "operation_name", part->operation);
     figure(json, level == 0 ? "total_time_ms" : "time_ms", part->duration_ms);
@@ -487,26 +452,23 @@ static size_t parts_message(pj_live_json *live, const char *run_id, const pj_liv
 {
     static const char *const types[] = {"layer_metrics", "component_metrics", "operation_metrics"};
     static const char *const members[] = {"layers", "components", "operations"};
-    pj_json json;
     bool any = false;
     for (uint32_t i = 0; i < count; i++) any |= level_of(&parts[i]) == level;
     if (!any) return 0;
-    live_json_begin(live, &json, types[level], run_id, parts[0].t_ms);
+    pj_json *json = live_json_begin(live, types[level], run_id, parts[0].t_ms);
     double known_mj = NAN;
     for (uint32_t i = 0; i < count; i++)
         if (!isnan(parts[i].energy_mj)) known_mj = parts[i].energy_mj;
-    pj_json_kv_uint(&json, "position", parts[0].position);
-    pj_json_kv_string(&json, "energy_source", source_of(known_mj, parts[0].quality));
-    pj_json_key(&json, members[level]);
-    pj_json_array_begin(&json);
+    pj_json_kv_uint(json, "position", parts[0].position);
+    pj_json_kv_string(json, "energy_source", source_of(known_mj, parts[0].quality));
+    pj_json_kv_array_begin(json, members[level]);
     for (uint32_t i = 0; i < count; i++)
-        if (level_of(&parts[i]) == level) live_json_write_part(&json, &parts[i]);
-    pj_json_array_end(&json);
+        if (level_of(&parts[i]) == level) live_json_write_part(json, &parts[i]);
+    pj_json_array_end(json);
     /* Binary frames carry what layer_metrics and component_metrics do. */
-    live_json_publish(live, &json,
-                      (pj_publication){.run_id = run_id,
-                                       .audience = level < 2 ? PJ_FOR_JSON : PJ_FOR_ALL,
-                                       .state = true});
+    live_json_publish(live, (pj_publication){.run_id = run_id,
+                                             .audience = level < 2 ? PJ_FOR_JSON : PJ_FOR_ALL,
+                                             .state = true});
     return live->text.length;
 }
 
@@ -536,30 +498,24 @@ static int column_of(pj_live_json *live, const char *component)
     return (int)live->component_count++;
 }
 
-static bool is_layer(const pj_live_part *part)
+/* Whether a part goes into the frames of layers (level 0) or of the heatmap (level 1). */
+static bool is_framed(const pj_live_part *part, int level)
 {
-    return level_of(part) == 0 && part->layer >= 0 && part->layer < LAYERS_MAX;
-}
-
-static bool in_heatmap(const pj_live_part *part)
-{
-    return level_of(part) == 1 && part->layer >= 0 && part->layer < LAYERS_MAX;
+    return level_of(part) == level && part->layer >= 0 && part->layer < LAYERS_MAX;
 }
 
 static void layout_message(pj_live_json *live, const char *run_id, double t_ms, uint32_t layers,
                            bool timed, pj_source_quality quality)
 {
-    pj_json json;
-    live_json_begin(live, &json, "heatmap_layout", run_id, t_ms);
-    pj_json_kv_uint(&json, "layers", layers);
-    pj_json_key(&json, "components");
-    pj_json_array_begin(&json);
-    for (uint32_t i = 0; i < live->component_count; i++) pj_json_string(&json, live->components[i]);
-    pj_json_array_end(&json);
-    pj_json_kv_string(&json, "metric", timed ? "time" : "energy");
-    pj_json_kv_string(&json, "unit", timed ? "ms" : "mJ");
-    pj_json_kv_string(&json, "energy_source", source_of(timed ? NAN : 0, quality));
-    live_json_publish(live, &json, (pj_publication){.run_id = run_id});
+    pj_json *json = live_json_begin(live, "heatmap_layout", run_id, t_ms);
+    pj_json_kv_uint(json, "layers", layers);
+    pj_json_kv_array_begin(json, "components");
+    for (uint32_t i = 0; i < live->component_count; i++) pj_json_string(json, live->components[i]);
+    pj_json_array_end(json);
+    pj_json_kv_string(json, "metric", timed ? "time" : "energy");
+    pj_json_kv_string(json, "unit", timed ? "ms" : "mJ");
+    pj_json_kv_string(json, "energy_source", source_of(timed ? NAN : 0, quality));
+    live_json_publish(live, (pj_publication){.run_id = run_id});
     live->layers_reported = layers;
     live->map_is_time = timed;
     live->layout_changed = false;
@@ -571,38 +527,34 @@ static void heatmap_frame(pj_live_json *live, const char *run_id, const pj_live_
     uint32_t layers = live->layers_reported;
     bool timed = true; /* while energy is unavailable */
     for (uint32_t i = 0; i < count; i++) {
-        if (!in_heatmap(&parts[i]) || column_of(live, parts[i].component) < 0) continue;
+        if (!is_framed(&parts[i], 1) || column_of(live, parts[i].component) < 0) continue;
         if ((uint32_t)parts[i].layer >= layers) layers = (uint32_t)parts[i].layer + 1;
         if (!isnan(parts[i].energy_mj)) timed = false;
     }
     if (layers == 0 || live->component_count == 0) return;
     if (live->layout_changed || layers != live->layers_reported || timed != live->map_is_time)
         layout_message(live, run_id, parts[0].t_ms, layers, timed, parts[0].quality);
-    size_t columns = live->component_count, bytes = FRAME_HEAD + layers * columns * 4;
-    unsigned char *frame = pj_alloc(bytes, 1);
-    if (!frame) return;
-    frame_head(frame, 2, live->component_count, parts[0].t_ms, layers, parts[0].position);
-    for (size_t i = 0; i < layers * columns; i++) put_f32(frame + FRAME_HEAD + 4 * i, NAN);
+    frame *f =
+        new_frame(FRAME_HEATMAP, live->component_count, layers, parts[0].t_ms, parts[0].position);
+    if (!f) return;
     for (uint32_t i = 0; i < count; i++) {
-        int column = in_heatmap(&parts[i]) ? column_of(live, parts[i].component) : -1;
+        int column = is_framed(&parts[i], 1) ? column_of(live, parts[i].component) : -1;
         if (column < 0) continue;
-        size_t cell = (size_t)parts[i].layer * columns + (size_t)column;
         double value = timed ? parts[i].duration_ms : parts[i].energy_mj;
-        put_f32(frame + FRAME_HEAD + 4 * cell, (float)value);
+        f->cells[(uint32_t)parts[i].layer * live->component_count + (uint32_t)column] =
+            (float)value;
     }
-    publish_frame(live, run_id, frame, bytes);
-    pj_free(frame);
+    publish_frame(live, run_id, f);
 }
 
 /* ---- layers -------------------------------------------------------------------------------- */
 
-static void put_layer(unsigned char *at, const pj_live_part *layer)
+static void put_layer(float *cells, const pj_live_part *layer)
 {
-    const pj_stats *stats = layer->stats;
-    put_f32(at, (float)layer->duration_ms);
-    put_f32(at + 4, (float)layer->energy_mj);
-    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++)
-        put_f32(at + 8 + 4 * s, stats ? (float)pj_statistic_get(stats, (pj_statistic)s) : NAN);
+    cells[0] = (float)layer->duration_ms;
+    cells[1] = (float)layer->energy_mj;
+    for (int s = 0; s < PJ_STATISTIC_SHOWN && layer->stats; s++)
+        cells[2 + s] = (float)pj_statistic_get(layer->stats, (pj_statistic)s);
 }
 
 static void layers_frame(pj_live_json *live, const char *run_id, const pj_live_part *parts,
@@ -610,27 +562,23 @@ static void layers_frame(pj_live_json *live, const char *run_id, const pj_live_p
 {
     uint32_t layers = 0;
     for (uint32_t i = 0; i < count; i++)
-        if (is_layer(&parts[i]) && (uint32_t)parts[i].layer >= layers)
+        if (is_framed(&parts[i], 0) && (uint32_t)parts[i].layer >= layers)
             layers = (uint32_t)parts[i].layer + 1;
-    size_t bytes = FRAME_HEAD + (size_t)layers * LAYER_COLUMNS * 4;
-    unsigned char *frame = layers ? pj_alloc(bytes, 1) : NULL;
-    if (!frame) return;
-    frame_head(frame, 3, LAYER_COLUMNS, parts[0].t_ms, layers, parts[0].position);
-    for (size_t i = 0; i < (size_t)layers * LAYER_COLUMNS; i++)
-        put_f32(frame + FRAME_HEAD + 4 * i, NAN);
+    if (layers == 0) return;
+    frame *f = new_frame(FRAME_LAYERS, LAYER_COLUMNS, layers, parts[0].t_ms, parts[0].position);
+    if (!f) return;
     for (uint32_t i = 0; i < count; i++)
-        if (is_layer(&parts[i]))
-            put_layer(frame + FRAME_HEAD + (size_t)parts[i].layer * LAYER_COLUMNS * 4, &parts[i]);
-    publish_frame(live, run_id, frame, bytes);
-    pj_free(frame);
+        if (is_framed(&parts[i], 0))
+            put_layer(f->cells + parts[i].layer * LAYER_COLUMNS, &parts[i]);
+    publish_frame(live, run_id, f);
 }
 
 static void live_json_on_parts(void *context, const char *run_id, const pj_live_part *parts,
                                uint32_t count)
 {
     pj_live_json *live = context;
-    bool binary = pj_hub_wants(live->hub, true);
-    if (count == 0 || (!binary && !pj_hub_wants(live->hub, false))) return;
+    bool binary = pj_hub_readers(live->hub, true) > 0;
+    if (count == 0 || (!binary && !pj_hub_readers(live->hub, false))) return;
     pthread_mutex_lock(&live->mutex);
     report_parts(live, run_id, parts, count);
     if (binary) layers_frame(live, run_id, parts, count);

@@ -106,10 +106,19 @@ static enum MHD_Result reply_asset(pj_http *http, const pj_asset *asset)
     return pj_http_queue(http, same ? 304 : 200, response);
 }
 
+/* The file for a request path; NULL: there is none. */
+static const pj_asset *find_asset(const char *path)
+{
+    if (strcmp(path, "/") == 0) path = "/index.html";
+    for (size_t i = 0; i < pj_asset_count; i++)
+        if (strcmp(pj_asset_table[i].path, path) == 0) return &pj_asset_table[i];
+    return NULL;
+}
+
 enum MHD_Result pj_page_reply(pj_http *http)
 {
     const char *path = http->target.path;
-    const pj_asset *asset = pj_assets_find(path);
+    const pj_asset *asset = find_asset(path);
     if (asset) return reply_asset(http, asset);
     if (strcmp(path, "/") == 0) return reply_plain_page(http);
     return pj_http_problem(http, 404, "not found; see /api/openapi.json");

@@ -1,9 +1,8 @@
-/* Decodes and checks request targets. */
 #include "net/params.h"
 
-#include "base/nearest.h"
-
 #include "base/clock.h"
+#include "base/decimal.h"
+#include "base/nearest.h"
 #include "base/utf8.h"
 
 #include <errno.h>
@@ -15,14 +14,6 @@
 
 /* ---- decoding ------------------------------------------------------------------------------ */
 
-static int params_hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 /* Percent-decodes into the arena; NULL for invalid escapes, a decoded NUL, or out of memory. */
 static char *params_decode(const char *text, size_t bytes, bool plus_is_space, pj_arena *arena)
 {
@@ -33,8 +24,8 @@ static char *params_decode(const char *text, size_t bytes, bool plus_is_space, p
         char c = text[i];
         if (c == '%') {
             bool whole = bytes - i > 2;
-            int high = whole ? params_hex_digit(text[i + 1]) : -1,
-                low = whole ? params_hex_digit(text[i + 2]) : -1;
+            int high = whole ? pj_hex_digit(text[i + 1]) : -1,
+                low = whole ? pj_hex_digit(text[i + 2]) : -1;
             if (high < 0 || low < 0) return NULL;
             c = (char)(high << 4 | low);
             i += 2;
@@ -98,9 +89,9 @@ static pj_status take_authority(const char **raw, size_t *bytes, pj_target *targ
     return PJ_OK;
 }
 
-pj_status pj_target_parse(const char *raw, size_t bytes, pj_target *target, pj_arena *arena,
-                          pj_error *err)
+pj_status pj_target_parse(const char *raw, pj_target *target, pj_arena *arena, pj_error *err)
 {
+    size_t bytes = strlen(raw);
     *target = (pj_target){0};
     if (bytes > PJ_TARGET_MAX_BYTES)
         return pj_fail(err, PJ_E_INVALID, "the address is longer than %d bytes",
@@ -224,6 +215,12 @@ const char *pj_params_text(const pj_params *params, const char *name)
     for (uint32_t i = 0; i < params->count; i++)
         if (strcmp(params->items[i].name, name) == 0) return params->items[i].value;
     return NULL;
+}
+
+bool pj_params_is(const pj_params *params, const char *name, const char *value)
+{
+    const char *text = pj_params_text(params, name);
+    return text && strcmp(text, value) == 0;
 }
 
 int64_t pj_params_int(const pj_params *params, const char *name, int64_t otherwise)

@@ -27,8 +27,7 @@ typedef struct pj_target {
 
 /* Splits and decodes a raw request target in origin form ("/a?b=c") or absolute form
  * ("http://host/a?b=c"); texts go into the arena. */
-pj_status pj_target_parse(const char *raw, size_t bytes, pj_target *target, pj_arena *arena,
-                          pj_error *err);
+pj_status pj_target_parse(const char *raw, pj_target *target, pj_arena *arena, pj_error *err);
 
 typedef enum pj_param_type {
     PJ_PARAM_TEXT = 0,
@@ -52,6 +51,7 @@ pj_status pj_params_check(const pj_params *params, const pj_param_rule *rules, p
 
 /* Only after pj_params_check. */
 const char *pj_params_text(const pj_params *params, const char *name); /* NULL: not given */
+bool pj_params_is(const pj_params *params, const char *name, const char *value);
 int64_t pj_params_int(const pj_params *params, const char *name, int64_t otherwise);
 double pj_params_number(const pj_params *params, const char *name, double otherwise);
 

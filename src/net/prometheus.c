@@ -1,11 +1,12 @@
 /* The Prometheus exposition: base units (joules, watts, seconds), `_total` on counters, and labels
  * of low cardinality only (rails, phases, statuses). Every series exists from the first scrape to
  * the last, counters from 0, because Prometheus sees no increase in a series that first appears
- * with its full value. A rail that cannot be read has power NaN; a reading hub of 0 would be wrong.
+ * with its full value. A rail that cannot be read has power NaN; 0 W would be wrong.
  */
 #include "net/prometheus.h"
 
 #include "base/decimal.h"
+#include "trace/summary.h"
 
 #include <math.h>
 
@@ -89,8 +90,6 @@ static void prometheus_rail_energy(const pj_metrics *m, pj_buffer *out)
 
 static void prometheus_work(const pj_metrics *m, pj_buffer *out)
 {
-    static const char *const statuses[PJ_METRIC_STATUSES] = {"running", "completed", "failed",
-                                                             "cancelled", "interrupted"};
     prometheus_head(out, "tokens_total", "counter", "Tokens of this process's runs.");
     pj_buffer_printf(out, "perjoule_tokens_total{kind=\"input\"} %llu\n",
                      (unsigned long long)m->input_tokens);
@@ -98,14 +97,14 @@ static void prometheus_work(const pj_metrics *m, pj_buffer *out)
                      (unsigned long long)m->output_tokens);
     prometheus_head(out, "runs_total", "counter", "Runs of this process that have ended.");
     for (int i = 1; i < PJ_METRIC_STATUSES; i++)
-        pj_buffer_printf(out, "perjoule_runs_total{status=\"%s\"} %llu\n", statuses[i],
-                         (unsigned long long)m->runs[i]);
+        pj_buffer_printf(out, "perjoule_runs_total{status=\"%s\"} %llu\n",
+                         pj_run_status_name((pj_run_status)i), (unsigned long long)m->runs[i]);
     single(out, "run_seconds_total", "counter", "Time spent in runs.", m->run_seconds);
     single(out, "queue_length", "gauge", "Queued runs.", m->queued);
     single(out, "queue_limit", "gauge", "Maximum number of queued runs.", m->queue_limit);
     single(out, "runs_waiting", "gauge", "Runs not yet transferred to the database server.",
            (double)m->waiting);
-    single(out, "run_active", "gauge", "1 while a run is in progress.", m->running);
+    single(out, "run_active", "gauge", "1 while a run is in progress.", m->running[0] != 0);
 }
 
 static void sampler(const pj_metrics *m, pj_buffer *out)

@@ -44,8 +44,7 @@ struct pj_relay {
     bool closing;
 };
 
-/* ---- sockets ----------------------------------------------------------------------------------
- */
+/* ---- sockets --------------------------------------------------------------------------------- */
 
 static void keep_alive(int fd)
 {
@@ -78,8 +77,7 @@ static bool send_watch(int fd)
     return send(fd, frame, sizeof frame - 1, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof frame - 1;
 }
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* Strips the first member, the machine's sequence number: `{"seq":12,"type":...`. */
 static const char *after_number(const char *text, size_t *bytes)
@@ -177,8 +175,7 @@ static void relay_report_away(machine *m)
         m->hub, &(pj_publication){.audience = PJ_FOR_ALL, .bytes = text, .count = sizeof text - 1});
 }
 
-/* ---- a watched machine ----------------------------------------------------------------
- */
+/* ---- a watched machine ----------------------------------------------------------------------- */
 
 typedef enum stream_end { STREAMING, LOST, RELEASED } stream_end;
 
@@ -283,8 +280,7 @@ static pj_status begin_stream(machine *m, pj_error *err)
     return status;
 }
 
-/* ---- joining and watching ---------------------------------------------------------------------
- */
+/* ---- joining and watching -------------------------------------------------------------------- */
 
 static machine *relay_find(pj_relay *relay, const char *name)
 {

@@ -11,17 +11,35 @@
 #include <string.h>
 #include <strings.h>
 
+/* A JSON document that is being written. */
+typedef struct written {
+    pj_json json;
+    pj_error err;
+    unsigned status;  /* when it succeeds; 204: there is no document */
+    unsigned invalid; /* when it fails with PJ_E_INVALID */
+    const char *type; /* content type */
+} written;
+
 typedef struct route route;
-typedef enum MHD_Result route_fn(const pj_routes *routes, const route *r, pj_http *http,
-                                 const char *id);
+
+/* A request on its route. */
+typedef struct visit {
+    const pj_routes *routes;
+    const route *route;
+    pj_http *http;
+    const char *id; /* what {id} matched; "": the path has none */
+} visit;
+
+typedef enum MHD_Result route_answer(const visit *v);
+typedef pj_status route_write(const visit *v, written *out);
 
 struct route {
     const char *method;
     const char *path; /* "{id}" matches a run, or the name of an experiment */
-    route_fn *answer;
+    route_write *write;
     pj_view view;
     const pj_param_rule *rules;
-    const char *format; /* of a stream: content type */
+    route_answer *answer; /* instead of `write`: anything but a document */
 };
 
 /* ---- parameters ---------------------------------------------------------------------------- */
@@ -30,14 +48,6 @@ struct route {
     {"usd_per_kwh", PJ_PARAM_NUMBER, 0, 1000},  \
     {                                           \
         "g_per_kwh", PJ_PARAM_NUMBER, 0, 100000 \
-    }
-#define PHASE                                            \
-    {                                                    \
-        "phase", PJ_PARAM_CHOICE, 0, 0, PJ_PHASE_CHOICES \
-    }
-#define COUNT(name, max)           \
-    {                              \
-        name, PJ_PARAM_INT, 0, max \
     }
 #define ENERGY_SOURCES "measured|modelled|unavailable"
 
@@ -63,11 +73,11 @@ static const pj_param_rule runs_rules[] = {
     {"sort", PJ_PARAM_CHOICE, 0, 0, "date|duration|energy|tokens_per_second|joules_per_token"},
     {"order", PJ_PARAM_CHOICE, 0, 0, "desc|asc"},
     {"limit", PJ_PARAM_INT, 1, 10000},
-    COUNT("offset", 1e15),
+    {"offset", PJ_PARAM_INT, 0, 1e15},
     RATES,
     {0}};
 static const pj_param_rule prune_rules[] = {{"before", PJ_PARAM_TIME},
-                                            COUNT("keep", 1e9),
+                                            {"keep", PJ_PARAM_INT, 0, 1e9},
                                             {"tagged", PJ_PARAM_CHOICE, 0, 0, "true|false"},
                                             {"dry_run", PJ_PARAM_CHOICE, 0, 0, "true|false"},
                                             {0}};
@@ -76,8 +86,8 @@ static const pj_param_rule retag_rules[] = {
 static const pj_param_rule rates_rules[] = {RATES, {0}};
 static const pj_param_rule advice_rules[] = {{"g_per_kwh", PJ_PARAM_NUMBER, 0, 100000}, {0}};
 static const pj_param_rule run_rules[] = {
-    {"include"}, {"limit", PJ_PARAM_INT, 1, 100000}, COUNT("offset", 1e15), RATES, {0}};
-static const pj_param_rule pipeline_rules[] = {PHASE,
+    {"include"}, {"limit", PJ_PARAM_INT, 1, 100000}, {"offset", PJ_PARAM_INT, 0, 1e15}, RATES, {0}};
+static const pj_param_rule pipeline_rules[] = {{"phase", PJ_PARAM_CHOICE, 0, 0, PJ_PHASE_CHOICES},
                                                {"from_ms", PJ_PARAM_NUMBER},
                                                {"to_ms", PJ_PARAM_NUMBER},
                                                {"limit", PJ_PARAM_INT, 0, 20000},
@@ -89,17 +99,20 @@ static const pj_param_rule power_rules[] = {{"points", PJ_PARAM_INT, 2, 200000},
                                             {"rails", PJ_PARAM_CHOICE, 0, 0, "0|1"},
                                             {0}};
 static const pj_param_rule tokens_rules[] = {
-    {"limit", PJ_PARAM_INT, 1, 1000000}, COUNT("offset", 1e15), {0}};
+    {"limit", PJ_PARAM_INT, 1, 1000000}, {"offset", PJ_PARAM_INT, 0, 1e15}, {0}};
 static const pj_param_rule heatmap_rules[] = {{"metric", PJ_PARAM_CHOICE, 0, 0, PJ_HEATMAP_CHOICES},
-                                              COUNT("token", 4e9),
-                                              PHASE,
+                                              {"token", PJ_PARAM_INT, 0, 4e9},
+                                              {"phase", PJ_PARAM_CHOICE, 0, 0, PJ_PHASE_CHOICES},
                                               {"format", PJ_PARAM_CHOICE, 0, 0, "json|f32"},
                                               {"outside", PJ_PARAM_CHOICE, 0, 0, "0|1"},
                                               {0}};
 static const pj_param_rule tree_rules[] = {
     {"metric", PJ_PARAM_CHOICE, 0, 0, PJ_TREE_CHOICES}, {"depth", PJ_PARAM_INT, 1, 4}, {0}};
-static const pj_param_rule operations_rules[] = {
-    {"layer", PJ_PARAM_INT, -1, 1e6}, {"component"}, COUNT("token", 4e9), PHASE, {0}};
+static const pj_param_rule operations_rules[] = {{"layer", PJ_PARAM_INT, -1, 1e6},
+                                                 {"component"},
+                                                 {"token", PJ_PARAM_INT, 0, 4e9},
+                                                 {"phase", PJ_PARAM_CHOICE, 0, 0, PJ_PHASE_CHOICES},
+                                                 {0}};
 static const pj_param_rule compare_rules[] = {{"ids"}, RATES, {0}};
 static const pj_param_rule groups_rules[] = {
     {"by"},
@@ -128,129 +141,103 @@ static const pj_param_rule report_rules[] = {
 static const pj_param_rule resume_rules[] = {{"again", PJ_PARAM_CHOICE, 0, 0, "true|false"}, {0}};
 static const pj_param_rule export_rules[] = {
     {"format", PJ_PARAM_CHOICE, 0, 0, "json|csv|trace|speedscope|folded"}, {0}};
-static const pj_param_rule live_rules[] = {COUNT("from", 9e15), {0}};
-static const pj_param_rule socket_rules[] = {
-    {"run_id"},          {"binary", PJ_PARAM_CHOICE, 0, 0, "0|1"},
-    COUNT("from", 9e15), {"token"},
-    {"machine"},         {0}};
+static const pj_param_rule live_rules[] = {{"from", PJ_PARAM_INT, 0, 9e15}, {0}};
+static const pj_param_rule socket_rules[] = {{"run_id"},
+                                             {"binary", PJ_PARAM_CHOICE, 0, 0, "0|1"},
+                                             {"from", PJ_PARAM_INT, 0, 9e15},
+                                             {"token"},
+                                             {"machine"},
+                                             {0}};
 static const pj_param_rule join_rules[] = {{"machine"}, {0}};
 
-/* ---- small answers ------------------------------------------------------------------------- */
+/* ---- documents ----------------------------------------------------------------------------- */
 
-static enum MHD_Result answer_health(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
+static enum MHD_Result answer_written(const visit *v)
 {
-    pj_work_state state = {0};
     pj_buffer buffer;
-    pj_json json;
-    routes->service->state(routes->service->context, &state);
-    pj_buffer_init(&buffer, 1 << 12);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "status", "ok");
-    pj_json_kv_string(&json, "version", pj_version());
-    pj_json_kv_uint(&json, "queue", state.queued);
-    pj_json_kv_string(&json, "running", state.running[0] ? state.running : NULL);
-    pj_json_kv_uint(&json, "waiting", state.waiting);
-    pj_json_object_end(&json);
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 200, &buffer);
-}
-
-static enum MHD_Result answer_openapi(const pj_routes *routes, const route *r, pj_http *http,
-                                      const char *id)
-{
-    char *text = pj_strndup((const char *)pj_openapi_json, pj_openapi_json_bytes);
-    if (!text) return MHD_NO;
-    return pj_http_reply(http, 200, "application/json", text, pj_openapi_json_bytes);
-}
-
-static enum MHD_Result answer_metrics(const pj_routes *routes, const route *r, pj_http *http,
-                                      const char *id)
-{
-    pj_metrics *metrics = pj_alloc(1, sizeof *metrics);
-    pj_buffer buffer;
-    if (!metrics) return MHD_NO;
-    routes->service->metrics(routes->service->context, metrics);
-    pj_buffer_init(&buffer, 1 << 20);
-    pj_prometheus_write(metrics, routes->hub, &buffer);
-    pj_free(metrics);
-    size_t bytes = buffer.length;
-    char *text = pj_buffer_take(&buffer);
-    if (!text) return MHD_NO;
-    return pj_http_reply(http, 200, "text/plain; version=0.0.4; charset=utf-8", text, bytes);
-}
-
-/* ---- views --------------------------------------------------------------------------------- */
-
-static enum MHD_Result answer_view(const pj_routes *routes, const route *r, pj_http *http,
-                                   const char *id)
-{
-    const pj_service *service = routes->service;
-    pj_view_request request = {r->view, id, &http->target.params};
-    uint64_t total = 0;
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_json json;
+    written out = {.status = 200, .invalid = 400, .type = "application/json"};
     pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_json_init(&json, &buffer);
-    pj_status status = service->view(service->context, &request, &json, &total, &err);
-    if (status != PJ_OK) {
+    pj_json_init(&out.json, &buffer);
+    if (v->route->write(v, &out) != PJ_OK) {
         pj_buffer_fini(&buffer);
-        return pj_http_failure(http, 400, &err);
+        return pj_http_failure(v->http, out.invalid, &out.err);
     }
-    pj_json_finish(&json);
-    if (r->view == PJ_VIEW_RUNS) {
+    if (out.status == 204) return pj_http_reply_empty(v->http, out.status);
+    pj_json_finish(&out.json);
+    return pj_http_reply_buffer(v->http, out.status, out.type, &buffer);
+}
+
+static pj_status write_health(const visit *v, written *out)
+{
+    pj_metrics state = {0};
+    pj_json *json = &out->json;
+    v->routes->service->metrics(v->routes->service->context, &state);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "status", "ok");
+    pj_json_kv_string(json, "version", pj_version());
+    pj_json_kv_uint(json, "queue", state.queued);
+    pj_json_kv_string(json, "running", state.running[0] ? state.running : NULL);
+    pj_json_kv_uint(json, "waiting", state.waiting);
+    pj_json_object_end(json);
+    return PJ_OK;
+}
+
+static pj_status write_openapi(const visit *v, written *out)
+{
+    pj_buffer_append(out->json.buffer, pj_openapi_json, pj_openapi_json_bytes);
+    return PJ_OK;
+}
+
+static pj_status write_metrics(const visit *v, written *out)
+{
+    pj_metrics metrics = {0};
+    v->routes->service->metrics(v->routes->service->context, &metrics);
+    out->type = "text/plain; version=0.0.4; charset=utf-8";
+    pj_prometheus_write(&metrics, v->routes->hub, out->json.buffer);
+    return PJ_OK;
+}
+
+static pj_status write_view(const visit *v, written *out)
+{
+    const pj_service *service = v->routes->service;
+    pj_view_request request = {v->route->view, v->id, &v->http->target.params};
+    uint64_t total = 0;
+    pj_status status = service->view(service->context, &request, &out->json, &total, &out->err);
+    if (v->route->view == PJ_DELETE_RUN) out->status = 204;
+    if (status == PJ_OK && v->route->view == PJ_VIEW_RUNS) {
         char text[24];
         snprintf(text, sizeof text, "%llu", (unsigned long long)total);
-        pj_http_add_header(http, "X-Total-Count", text);
+        pj_http_add_header(v->http, "X-Total-Count", text);
     }
-    return pj_http_reply_json(http, 200, &buffer);
+    return status;
 }
 
-static enum MHD_Result answer_heatmap(const pj_routes *routes, const route *r, pj_http *http,
-                                      const char *id)
+static pj_status write_report(const visit *v, written *out)
 {
-    const char *format = pj_params_text(&http->target.params, "format");
-    if (!format || strcmp(format, "f32") != 0) return answer_view(routes, r, http, id);
-    pj_view_request request = {r->view, id, &http->target.params};
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_status status = routes->service->cube(routes->service->context, &request, &buffer, &err);
-    size_t bytes = buffer.length;
-    char *text = status == PJ_OK ? pj_buffer_take(&buffer) : NULL;
-    pj_buffer_fini(&buffer);
-    if (status != PJ_OK) return pj_http_failure(http, 400, &err);
-    if (!text)
-        return pj_http_problem(http, 413,
-                               "the cube of this run is larger than %d MB: ask for single tokens",
-                               PJ_REPLY_MAX_BYTES >> 20);
-    return pj_http_reply(http, 200, "application/octet-stream", text, bytes);
-}
-
-static enum MHD_Result answer_report(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
-{
-    const char *format = pj_params_text(&http->target.params, "format");
-    pj_view_request request = {r->view, id, &http->target.params};
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_status status = routes->service->report(routes->service->context, &request, &buffer, &err);
-    size_t bytes = buffer.length;
-    char *text = status == PJ_OK ? pj_buffer_take(&buffer) : NULL;
-    pj_buffer_fini(&buffer);
-    if (!text) return pj_http_failure(http, 400, &err);
-    /* A single file, whose own policy allows no script and style but its own two, by their hashes.
-     */
-    pj_http_add_header(http, "Content-Security-Policy",
+    pj_status status = write_view(v, out);
+    if (status != PJ_OK) return status;
+    /* A single file: its own policy allows only its own script and style, by their hashes. */
+    pj_http_add_header(v->http, "Content-Security-Policy",
                        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
                        "img-src data: blob:; frame-ancestors 'none'");
-    bool markdown = format && strcmp(format, "md") == 0;
-    return pj_http_reply(http, 200,
-                         markdown ? "text/markdown; charset=utf-8" : "text/html; charset=utf-8",
-                         text, bytes);
+    out->type = pj_params_is(&v->http->target.params, "format", "md")
+                    ? "text/markdown; charset=utf-8"
+                    : "text/html; charset=utf-8";
+    return PJ_OK;
+}
+
+/* The JSON of single tokens, or the cube of all. */
+static pj_status write_heatmap(const visit *v, written *out)
+{
+    const route cube = {.view = PJ_VIEW_CUBE};
+    if (!pj_params_is(&v->http->target.params, "format", "f32")) return write_view(v, out);
+    pj_status status = write_view(&(visit){v->routes, &cube, v->http, v->id}, out);
+    out->type = "application/octet-stream";
+    if (status != PJ_OK || !out->json.buffer->failed) return status;
+    out->invalid = 413;
+    return pj_fail(&out->err, PJ_E_INVALID,
+                   "the cube of this run is larger than %d MB: ask for single tokens",
+                   PJ_REPLY_MAX_BYTES >> 20);
 }
 
 /* ---- streams ------------------------------------------------------------------------------- */
@@ -260,7 +247,7 @@ typedef struct stream_request {
     pj_view view;
     char id[PJ_UUID_BYTES], format[16];
     pj_params params;
-    pj_arena arena; /* storage of the parameters' texts */
+    pj_arena arena; /* the parameters' texts */
 } stream_request;
 
 static void free_stream_request(void *context)
@@ -270,25 +257,19 @@ static void free_stream_request(void *context)
     pj_free(query);
 }
 
-/* A copy, because libmicrohttpd may end the request before the producer notices. */
-static stream_request *new_stream_request(const pj_service *service, const route *r,
-                                          const pj_http *http, const char *id)
+/* Takes the request's arena along, because libmicrohttpd may end the request before the producer
+ * notices. */
+static stream_request *new_stream_request(const pj_service *service, const route *r, pj_http *http,
+                                          const char *id)
 {
     stream_request *query = pj_alloc(1, sizeof *query);
     if (!query) return NULL;
     query->service = service;
     query->view = r->view;
     snprintf(query->id, sizeof query->id, "%s", id);
-    pj_arena_init(&query->arena, 1 << 20);
     query->params = http->target.params;
-    for (uint32_t i = 0; i < query->params.count; i++) {
-        pj_param *p = &query->params.items[i];
-        p->name = pj_arena_strndup(&query->arena, p->name, strlen(p->name));
-        p->value = pj_arena_strndup(&query->arena, p->value, strlen(p->value));
-        if (p->name && p->value) continue;
-        free_stream_request(query);
-        return NULL;
-    }
+    query->arena = http->arena;
+    http->arena = (pj_arena){0};
     return query;
 }
 
@@ -316,17 +297,15 @@ static pj_status produce_export(void *context, void *stream, pj_error *err)
 }
 
 /* A whole run may be large: streamed in constant memory. */
-static enum MHD_Result answer_whole_run(const pj_routes *routes, const route *r, pj_http *http,
-                                        const char *id)
+static enum MHD_Result answer_whole_run(const visit *v)
 {
-    stream_request *query = new_stream_request(routes->service, r, http, id);
+    stream_request *query = new_stream_request(v->routes->service, v->route, v->http, v->id);
     if (!query) return MHD_NO;
     return pj_stream_reply(
-        http, &(pj_stream_source){produce_view, query, free_stream_request, "application/json"});
+        v->http, &(pj_stream_source){produce_view, query, free_stream_request, "application/json"});
 }
 
-static enum MHD_Result answer_export(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
+static enum MHD_Result answer_export(const visit *v)
 {
     static const struct {
         const char *format, *type, *ending;
@@ -335,61 +314,57 @@ static enum MHD_Result answer_export(const pj_routes *routes, const route *r, pj
                  {"trace", "application/json", "trace.json"},
                  {"speedscope", "application/json", "speedscope.json"},
                  {"folded", "text/plain; charset=utf-8", "folded.txt"}};
-    const char *format = pj_params_text(&http->target.params, "format");
+    const char *format = pj_params_text(&v->http->target.params, "format");
     size_t k = 0;
     /* already checked to be one of these */
     while (format && strcmp(kinds[k].format, format) != 0) k++;
-    stream_request *query = new_stream_request(routes->service, r, http, id);
+    stream_request *query = new_stream_request(v->routes->service, v->route, v->http, v->id);
     if (!query) return MHD_NO;
     snprintf(query->format, sizeof query->format, "%s", kinds[k].format);
     char name[128];
-    snprintf(name, sizeof name, "attachment; filename=\"perjoule-%s.%s\"", id, kinds[k].ending);
-    pj_http_add_header(http, "Content-Disposition", name);
+    snprintf(name, sizeof name, "attachment; filename=\"perjoule-%s.%s\"", v->id, kinds[k].ending);
+    pj_http_add_header(v->http, "Content-Disposition", name);
     return pj_stream_reply(
-        http, &(pj_stream_source){produce_export, query, free_stream_request, kinds[k].type});
+        v->http, &(pj_stream_source){produce_export, query, free_stream_request, kinds[k].type});
 }
 
 /* ---- the live stream ----------------------------------------------------------------------- */
 
-static enum MHD_Result answer_live(const pj_routes *routes, const route *r, pj_http *http,
-                                   const char *id)
+static pj_status write_live(const visit *v, written *out)
 {
-    pj_buffer buffer;
-    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_hub_write_messages(routes->hub, id, (uint64_t)pj_params_int(&http->target.params, "from", 0),
-                          &buffer);
-    return pj_http_reply_json(http, 200, &buffer);
+    pj_hub_write_messages(v->routes->hub, v->id,
+                          (uint64_t)pj_params_int(&v->http->target.params, "from", 0),
+                          out->json.buffer);
+    return PJ_OK;
 }
 
-static enum MHD_Result answer_socket(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
+static enum MHD_Result answer_socket(const visit *v)
 {
-    const pj_params *params = &http->target.params;
-    const char *run = pj_params_text(params, "run_id"), *binary = pj_params_text(params, "binary");
+    const pj_params *params = &v->http->target.params;
+    const char *run = pj_params_text(params, "run_id");
     pj_reader_options options = {
-        .binary = binary && binary[0] == '1',
+        .binary = pj_params_is(params, "binary", "1"),
         .resume = pj_params_text(params, "from") != NULL,
         .from = (uint64_t)pj_params_int(params, "from", 0),
     };
     if (run && strlen(run) >= sizeof options.run_id)
-        return pj_http_problem(http, 400, "run_id must be the full id of a run");
+        return pj_http_problem(v->http, 400, "run_id must be the full id of a run");
     if (run) snprintf(options.run_id, sizeof options.run_id, "%s", run);
     const char *machine = pj_params_text(params, "machine");
     pj_error err = {0};
-    pj_hub *hub = routes->hub;
-    if (machine && !routes->relay)
-        return pj_http_problem(http, 404, "no machines can join this server");
-    if (machine && !(hub = pj_relay_watch(routes->relay, machine, &err)))
-        return pj_http_failure(http, 400, &err);
-    return pj_handshake_reply(http, hub, &options);
+    pj_hub *hub = v->routes->hub;
+    if (machine && !v->routes->relay)
+        return pj_http_problem(v->http, 404, "no machines can join this server");
+    if (machine && !(hub = pj_relay_watch(v->routes->relay, machine, &err)))
+        return pj_http_failure(v->http, 400, &err);
+    return pj_handshake_reply(v->http, hub, &options);
 }
 
-static enum MHD_Result answer_join(const pj_routes *routes, const route *r, pj_http *http,
-                                   const char *id)
+static enum MHD_Result answer_join(const visit *v)
 {
-    const char *machine = pj_params_text(&http->target.params, "machine");
-    if (!routes->relay) return pj_http_problem(http, 404, "no machines can join this server");
-    return pj_handshake_join(http, routes->relay, machine ? machine : "");
+    const char *machine = pj_params_text(&v->http->target.params, "machine");
+    if (!v->routes->relay) return pj_http_problem(v->http, 404, "no machines can join this server");
+    return pj_handshake_join(v->http, v->routes->relay, machine ? machine : "");
 }
 
 /* ---- sessions of the page -------------------------------------------------------------------- */
@@ -408,203 +383,104 @@ static void set_session_cookie(pj_http *http, const pj_session_cookie *cookie, b
     pj_http_add_header(http, "Set-Cookie", text);
 }
 
-static enum MHD_Result answer_login(const pj_routes *routes, const route *r, pj_http *http,
-                                    const char *id)
+static enum MHD_Result answer_login(const visit *v)
 {
     pj_session_cookie cookie;
-    const pj_gate *gate = &routes->gate;
-    const char *token = pj_buffer_get(&http->body);
-    if (!pj_gate_session(gate, &cookie)) return pj_http_reply_empty(http, 204);
+    const pj_gate *gate = &v->routes->gate;
+    const char *token = pj_buffer_get(&v->http->body);
+    if (!pj_gate_session(gate, &cookie)) return pj_http_reply_empty(v->http, 204);
     if (!token || !pj_gate_token(gate, NULL, token))
-        return pj_http_problem(http, 401,
+        return pj_http_problem(v->http, 401,
                                "wrong token: give the one that perjoule serve was started with");
-    set_session_cookie(http, &cookie, false);
-    return pj_http_reply_empty(http, 204);
+    set_session_cookie(v->http, &cookie, false);
+    return pj_http_reply_empty(v->http, 204);
 }
 
-static enum MHD_Result answer_logout(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
+static enum MHD_Result answer_logout(const visit *v)
 {
     pj_session_cookie cookie;
-    if (pj_gate_session(&routes->gate, &cookie)) set_session_cookie(http, &cookie, true);
-    return pj_http_reply_empty(http, 204);
+    if (pj_gate_session(&v->routes->gate, &cookie)) set_session_cookie(v->http, &cookie, true);
+    return pj_http_reply_empty(v->http, 204);
 }
 
-/* ---- doing --------------------------------------------------------------------------------- */
+/* ---- runs and experiments ------------------------------------------------------------------ */
 
-static enum MHD_Result answer_queued(const pj_service *service, pj_http *http,
-                                     const pj_generation_request *query, const char *id,
-                                     uint32_t position)
+/* Queues a run; with "wait" the answer is its result. */
+static pj_status generate(const pj_service *service, const pj_generation_request *query,
+                          written *out)
 {
-    pj_buffer buffer;
-    pj_json json;
-    pj_error err = {0};
-    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_json_init(&json, &buffer);
-    if (query->wait) {
-        pj_status status = service->wait(service->context, id, &json, &err);
-        if (status == PJ_OK && pj_json_finish(&json)) return pj_http_reply_json(http, 200, &buffer);
-        pj_buffer_fini(&buffer);
-        return pj_http_failure(http, 422, &err);
-    }
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "run_id", id);
-    pj_json_kv_string(&json, "status", "queued");
-    pj_json_kv_uint(&json, "position", position);
-    pj_json_object_end(&json);
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 202, &buffer);
-}
-
-static enum MHD_Result answer_generate(const pj_routes *routes, const route *r, pj_http *http,
-                                       const char *unused)
-{
-    const pj_service *service = routes->service;
-    pj_generation_request query;
-    pj_error err = {0};
-    bool syntax;
     char id[PJ_UUID_BYTES] = "";
     uint32_t position = 0;
+    pj_json *json = &out->json;
+    pj_status status = service->generate(service->context, query, id, &position, &out->err);
+    if (status != PJ_OK) return status;
+    if (query->wait) return service->wait(service->context, id, json, &out->err);
+    out->status = 202;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "run_id", id);
+    pj_json_kv_string(json, "status", "queued");
+    pj_json_kv_uint(json, "position", position);
+    pj_json_object_end(json);
+    return PJ_OK;
+}
+
+static pj_status write_generate(const visit *v, written *out)
+{
+    pj_generation_request query;
+    bool syntax;
     pj_arena arena;
     pj_arena_init(&arena, 16 << 20);
-    enum MHD_Result result;
-    if (pj_generation_request_parse(pj_buffer_get(&http->body), http->body.length, &query, &arena,
-                                    &syntax, &err))
-        result = pj_http_failure(http, syntax ? 400 : 422, &err);
-    else if (service->generate(service->context, &query, id, &position, &err))
-        result = pj_http_failure(http, 422, &err);
-    else
-        result = answer_queued(service, http, &query, id, position);
+    pj_status status = pj_generation_request_parse(
+        pj_buffer_get(&v->http->body), v->http->body.length, &query, &arena, &syntax, &out->err);
+    out->invalid = status != PJ_OK && syntax ? 400 : 422;
+    if (status == PJ_OK) status = generate(v->routes->service, &query, out);
     pj_arena_fini(&arena);
-    return result;
+    return status;
 }
 
-static enum MHD_Result answer_cancel(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
+static pj_status write_stopped(const char *key, const char *id, const char *state_key,
+                               bool was_waiting, written *out)
 {
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_json json;
-    bool was_waiting = false;
-    if (routes->service->cancel(routes->service->context, id, &was_waiting, &err))
-        return pj_http_failure(http, 400, &err);
-    pj_buffer_init(&buffer, 1 << 12);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "run_id", id);
+    out->status = 202;
+    pj_json_object_begin(&out->json);
+    pj_json_kv_string(&out->json, key, id);
     /* A running one may still complete by itself, so its final status is unknown here. */
-    pj_json_kv_string(&json, "status", was_waiting ? "cancelled" : "stopping");
-    pj_json_object_end(&json);
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 202, &buffer);
+    pj_json_kv_string(&out->json, state_key, was_waiting ? "cancelled" : "stopping");
+    pj_json_object_end(&out->json);
+    return PJ_OK;
 }
 
-static enum MHD_Result reply_begun(const pj_routes *routes, pj_http *http,
-                                   const pj_experiment_request *request)
+static pj_status write_cancel(const visit *v, written *out)
 {
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1 << 12);
-    pj_json_init(&json, &buffer);
-    const pj_service *service = routes->service;
-    if (service->begin_experiment(service->context, request, &json, &err)) {
-        pj_buffer_fini(&buffer);
-        return pj_http_failure(http, request->syntax && *request->syntax ? 400 : 422, &err);
-    }
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 202, &buffer);
-}
-
-static enum MHD_Result answer_experiment(const pj_routes *routes, const route *r, pj_http *http,
-                                         const char *unused)
-{
-    const char *plan = pj_buffer_get(&http->body);
-    bool syntax = false;
-    if (!plan || strlen(plan) != http->body.length)
-        return pj_http_problem(http, 400, "the body is not a JSON plan");
-    return reply_begun(routes, http, &(pj_experiment_request){.plan = plan, .syntax = &syntax});
-}
-
-static enum MHD_Result answer_resume(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *name)
-{
-    const char *again = pj_params_text(&http->target.params, "again");
-    return reply_begun(
-        routes, http,
-        &(pj_experiment_request){.name = name, .again = again && strcmp(again, "true") == 0});
-}
-
-static enum MHD_Result answer_stop(const pj_routes *routes, const route *r, pj_http *http,
-                                   const char *name)
-{
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_json json;
+    const pj_service *service = v->routes->service;
     bool was_waiting = false;
-    if (routes->service->cancel_experiment(routes->service->context, name, &was_waiting, &err))
-        return pj_http_failure(http, 400, &err);
-    pj_buffer_init(&buffer, 1 << 12);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "name", name);
-    pj_json_kv_string(&json, "state", was_waiting ? "cancelled" : "stopping");
-    pj_json_object_end(&json);
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 202, &buffer);
+    pj_status status = service->cancel(service->context, v->id, &was_waiting, &out->err);
+    return status == PJ_OK ? write_stopped("run_id", v->id, "status", was_waiting, out) : status;
 }
 
-static enum MHD_Result answer_delete(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
+static pj_status write_stop(const visit *v, written *out)
 {
-    pj_error err = {0};
-    if (routes->service->delete_run(routes->service->context, id, &err))
-        return pj_http_failure(http, 400, &err);
-    return pj_http_reply_empty(http, 204);
+    const pj_service *service = v->routes->service;
+    bool was_waiting = false;
+    pj_status status = service->cancel_experiment(service->context, v->id, &was_waiting, &out->err);
+    return status == PJ_OK ? write_stopped("name", v->id, "state", was_waiting, out) : status;
 }
 
-static enum MHD_Result answer_retag(const pj_routes *routes, const route *r, pj_http *http,
-                                    const char *id)
+static pj_status write_experiment(const visit *v, written *out)
 {
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_json_init(&json, &buffer);
-    if (routes->service->retag(routes->service->context, id, &http->target.params, &json, &err)) {
-        pj_buffer_fini(&buffer);
-        return pj_http_failure(http, 400, &err);
-    }
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 200, &buffer);
-}
-
-static enum MHD_Result prune(const pj_routes *routes, pj_http *http, bool operations)
-{
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_json_init(&json, &buffer);
-    if (routes->service->prune(routes->service->context, &http->target.params, operations, &json,
-                               &err)) {
-        pj_buffer_fini(&buffer);
-        return pj_http_failure(http, 400, &err);
-    }
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 200, &buffer);
-}
-
-static enum MHD_Result answer_prune(const pj_routes *routes, const route *r, pj_http *http,
-                                    const char *id)
-{
-    return prune(routes, http, false);
-}
-
-static enum MHD_Result answer_compact(const pj_routes *routes, const route *r, pj_http *http,
-                                      const char *id)
-{
-    return prune(routes, http, true);
+    const pj_service *service = v->routes->service;
+    bool syntax = false, resumes = v->id[0];
+    pj_experiment_request request = {.plan = resumes ? NULL : pj_buffer_get(&v->http->body),
+                                     .syntax = &syntax,
+                                     .name = v->id,
+                                     .again =
+                                         pj_params_is(&v->http->target.params, "again", "true")};
+    if (!resumes && strlen(request.plan) != v->http->body.length)
+        return pj_fail(&out->err, PJ_E_INVALID, "the body is not a JSON plan");
+    out->status = 202;
+    pj_status status = service->begin_experiment(service->context, &request, &out->json, &out->err);
+    out->invalid = syntax ? 400 : 422;
+    return status;
 }
 
 /* ---- the table ----------------------------------------------------------------------------- */
@@ -612,47 +488,47 @@ static enum MHD_Result answer_compact(const pj_routes *routes, const route *r, p
 #define API "/api/profiling/"
 
 static const route table[] = {
-    {"GET", API "runs", answer_view, PJ_VIEW_RUNS, runs_rules},
-    {"GET", API "facets", answer_view, PJ_VIEW_FACETS},
-    {"GET", API "compare", answer_view, PJ_VIEW_COMPARE, compare_rules},
-    {"GET", API "compare/groups", answer_view, PJ_VIEW_GROUPS, groups_rules},
-    {"GET", API "experiments", answer_view, PJ_VIEW_EXPERIMENTS},
-    {"POST", API "experiments", answer_experiment},
-    {"GET", API "experiments/{id}", answer_view, PJ_VIEW_EXPERIMENT},
-    {"POST", API "experiments/{id}/cancel", answer_stop, PJ_VIEW_EXPERIMENT},
-    {"POST", API "experiments/{id}/resume", answer_resume, PJ_VIEW_EXPERIMENT, resume_rules},
-    {"GET", API "report", answer_report, PJ_VIEW_REPORT, report_rules},
-    {"GET", API "predict", answer_view, PJ_VIEW_PREDICT, predict_rules},
-    {"GET", API "laws", answer_view, PJ_VIEW_LAWS, laws_rules},
-    {"GET", API "machines", answer_view, PJ_VIEW_MACHINES},
-    {"GET", API "models", answer_view, PJ_VIEW_MODELS},
-    {"GET", API "sensors", answer_view, PJ_VIEW_SENSORS},
-    {"GET", API "power/now", answer_view, PJ_VIEW_POWER_NOW, power_now_rules},
-    {"POST", API "generate", answer_generate},
-    {"GET", API "run/{id}", answer_whole_run, PJ_VIEW_RUN, run_rules},
-    {"DELETE", API "run/{id}", answer_delete},
-    {"DELETE", API "runs", answer_prune, 0, prune_rules},
-    {"POST", API "compact", answer_compact, 0, prune_rules},
-    {"POST", API "run/{id}/cancel", answer_cancel},
-    {"POST", API "run/{id}/tags", answer_retag, 0, retag_rules},
-    {"GET", API "run/{id}/conditions", answer_view, PJ_VIEW_CONDITIONS},
-    {"GET", API "run/{id}/summary", answer_view, PJ_VIEW_SUMMARY, rates_rules},
-    {"GET", API "run/{id}/advice", answer_view, PJ_VIEW_ADVICE, advice_rules},
-    {"GET", API "run/{id}/pipeline", answer_view, PJ_VIEW_PIPELINE, pipeline_rules},
-    {"GET", API "run/{id}/power", answer_view, PJ_VIEW_POWER, power_rules},
-    {"GET", API "run/{id}/tokens", answer_view, PJ_VIEW_TOKENS, tokens_rules},
-    {"GET", API "run/{id}/heatmap", answer_heatmap, PJ_VIEW_HEATMAP, heatmap_rules},
-    {"GET", API "run/{id}/tree", answer_view, PJ_VIEW_TREE, tree_rules},
-    {"GET", API "run/{id}/operations", answer_view, PJ_VIEW_OPERATIONS, operations_rules},
-    {"GET", API "run/{id}/live", answer_live, 0, live_rules},
-    {"GET", API "export/{id}", answer_export, 0, export_rules},
-    {"GET", "/ws/profiling", answer_socket, 0, socket_rules},
-    {"GET", "/ws/join", answer_join, 0, join_rules},
-    {"POST", "/session", answer_login},
-    {"DELETE", "/session", answer_logout},
-    {"GET", "/healthz", answer_health},
-    {"GET", "/metrics", answer_metrics},
-    {"GET", "/api/openapi.json", answer_openapi},
+    {"GET", API "runs", write_view, PJ_VIEW_RUNS, runs_rules},
+    {"GET", API "facets", write_view, PJ_VIEW_FACETS},
+    {"GET", API "compare", write_view, PJ_VIEW_COMPARE, compare_rules},
+    {"GET", API "compare/groups", write_view, PJ_VIEW_GROUPS, groups_rules},
+    {"GET", API "experiments", write_view, PJ_VIEW_EXPERIMENTS},
+    {"POST", API "experiments", write_experiment},
+    {"GET", API "experiments/{id}", write_view, PJ_VIEW_EXPERIMENT},
+    {"POST", API "experiments/{id}/cancel", write_stop, PJ_VIEW_EXPERIMENT},
+    {"POST", API "experiments/{id}/resume", write_experiment, PJ_VIEW_EXPERIMENT, resume_rules},
+    {"GET", API "report", write_report, PJ_VIEW_REPORT, report_rules},
+    {"GET", API "predict", write_view, PJ_VIEW_PREDICT, predict_rules},
+    {"GET", API "laws", write_view, PJ_VIEW_LAWS, laws_rules},
+    {"GET", API "machines", write_view, PJ_VIEW_MACHINES},
+    {"GET", API "models", write_view, PJ_VIEW_MODELS},
+    {"GET", API "sensors", write_view, PJ_VIEW_SENSORS},
+    {"GET", API "power/now", write_view, PJ_VIEW_POWER_NOW, power_now_rules},
+    {"POST", API "generate", write_generate},
+    {"GET", API "run/{id}", NULL, PJ_VIEW_RUN, run_rules, answer_whole_run},
+    {"DELETE", API "run/{id}", write_view, PJ_DELETE_RUN},
+    {"DELETE", API "runs", write_view, PJ_PRUNE_RUNS, prune_rules},
+    {"POST", API "compact", write_view, PJ_COMPACT_RUNS, prune_rules},
+    {"POST", API "run/{id}/cancel", write_cancel},
+    {"POST", API "run/{id}/tags", write_view, PJ_RETAG_RUN, retag_rules},
+    {"GET", API "run/{id}/conditions", write_view, PJ_VIEW_CONDITIONS},
+    {"GET", API "run/{id}/summary", write_view, PJ_VIEW_SUMMARY, rates_rules},
+    {"GET", API "run/{id}/advice", write_view, PJ_VIEW_ADVICE, advice_rules},
+    {"GET", API "run/{id}/pipeline", write_view, PJ_VIEW_PIPELINE, pipeline_rules},
+    {"GET", API "run/{id}/power", write_view, PJ_VIEW_POWER, power_rules},
+    {"GET", API "run/{id}/tokens", write_view, PJ_VIEW_TOKENS, tokens_rules},
+    {"GET", API "run/{id}/heatmap", write_heatmap, PJ_VIEW_HEATMAP, heatmap_rules},
+    {"GET", API "run/{id}/tree", write_view, PJ_VIEW_TREE, tree_rules},
+    {"GET", API "run/{id}/operations", write_view, PJ_VIEW_OPERATIONS, operations_rules},
+    {"GET", API "run/{id}/live", write_live, 0, live_rules},
+    {"GET", API "export/{id}", NULL, 0, export_rules, answer_export},
+    {"GET", "/ws/profiling", NULL, 0, socket_rules, answer_socket},
+    {"GET", "/ws/join", NULL, 0, join_rules, answer_join},
+    {"POST", "/session", NULL, 0, NULL, answer_login},
+    {"DELETE", "/session", NULL, 0, NULL, answer_logout},
+    {"GET", "/healthz", write_health},
+    {"GET", "/metrics", write_metrics},
+    {"GET", "/api/openapi.json", write_openapi},
 };
 
 enum { ROUTE_COUNT = sizeof table / sizeof *table, ID_TEXT_BYTES = 1024 };
@@ -690,12 +566,14 @@ static enum MHD_Result answer_route(const pj_routes *routes, const route *r, pj_
 {
     char id[PJ_UUID_BYTES] = "";
     pj_error err = {0};
+    visit v = {routes, r, http, id};
     if (pj_params_check(&http->target.params, r->rules, &err))
         return pj_http_failure(http, 400, &err);
-    if (r->view == PJ_VIEW_EXPERIMENT) return r->answer(routes, r, http, id_text);
-    if (id_text[0] && routes->service->resolve(routes->service->context, id_text, id, &err))
+    if (r->view == PJ_VIEW_EXPERIMENT)
+        v.id = id_text;
+    else if (id_text[0] && routes->service->resolve(routes->service->context, id_text, id, &err))
         return pj_http_failure(http, 404, &err);
-    return r->answer(routes, r, http, id);
+    return r->answer ? r->answer(&v) : answer_written(&v);
 }
 
 enum MHD_Result pj_routes_answer(const pj_routes *routes, pj_http *http)

@@ -2,13 +2,13 @@
 
 #include "net/front.h"
 #include "net/routes.h"
-#include "net/watch.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "http/socket.h"
 
 #include <arpa/inet.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,17 +20,82 @@ enum {
     CONNECTION_MEMORY_BYTES = 32 << 10,
     TIMEOUT_S = 20,
     STACK_BYTES = 512 << 10,
+    REQUEST_S = 40, /* for a whole request to arrive; libmicrohttpd ends only silent connections */
     GRACE_MS = 1500 /* for answers in progress when the server closes */
 };
 
+/* A connection. */
+typedef struct slot {
+    bool used;
+    int fd;
+    int64_t since_ns; /* its request has been incomplete since then; 0: it is complete */
+} slot;
+
 struct pj_server {
     pj_routes routes;
-    pj_watch *watch;
+    pthread_mutex_t mutex; /* guards the slots */
+    slot slots[CONNECTIONS_MAX];
+    uint32_t used_slots;
     struct MHD_Daemon *daemon;
     pj_front *front; /* NULL: connections come by pj_server_add only */
     uint16_t port;
     _Atomic int answering; /* requests being answered */
 };
+
+/* ---- connections --------------------------------------------------------------------------- */
+
+/* When few slots are left, a new connection replaces the one whose request has been incomplete for
+ * longest, so that slow ones keep nobody out. An eighth stays free, because a connection that is
+ * cut off takes a moment to go: it is only shut down, as libmicrohttpd owns the descriptor. */
+static void server_make_room(pj_server *server)
+{
+    slot *longest = NULL;
+    if (server->used_slots < CONNECTIONS_MAX - CONNECTIONS_MAX / 8) return;
+    for (slot *s = server->slots; s < server->slots + CONNECTIONS_MAX; s++)
+        if (s->used && s->since_ns && (!longest || s->since_ns < longest->since_ns)) longest = s;
+    if (!longest) return;
+    shutdown(longest->fd, SHUT_RDWR);
+    longest->since_ns = 0;
+}
+
+static void server_take_slot(pj_server *server, struct MHD_Connection *connection, void **out)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    server_make_room(server);
+    for (slot *s = server->slots; s < server->slots + CONNECTIONS_MAX && info; s++) {
+        if (s->used) continue;
+        *s = (slot){true, info->connect_fd, pj_clock_ns()};
+        server->used_slots++;
+        *out = s;
+        return;
+    }
+}
+
+static void server_on_connection(void *context, struct MHD_Connection *connection, void **out,
+                                 enum MHD_ConnectionNotificationCode code)
+{
+    pj_server *server = context;
+    pthread_mutex_lock(&server->mutex);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        server_take_slot(server, connection, out);
+    else if (*out) {
+        *(slot *)*out = (slot){0};
+        server->used_slots--;
+    }
+    pthread_mutex_unlock(&server->mutex);
+}
+
+/* The connection's request, its only one, is complete: the answer may take its time. */
+static void server_note_complete(pj_server *server, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    if (!info || !info->socket_context) return;
+    pthread_mutex_lock(&server->mutex);
+    ((slot *)info->socket_context)->since_ns = 0;
+    pthread_mutex_unlock(&server->mutex);
+}
 
 /* ---- one request --------------------------------------------------------------------------- */
 
@@ -45,7 +110,6 @@ static void server_end_request(void *context, struct MHD_Connection *connection,
 {
     pj_server *server = context;
     pj_http *http = *request;
-    pj_watch_idle(server->watch, connection);
     if (http && http->answering) atomic_fetch_sub(&server->answering, 1);
     pj_http_free(http);
     *request = NULL;
@@ -57,22 +121,11 @@ static enum MHD_Result answer(pj_server *server, pj_http *http)
 {
     http->answering = true;
     atomic_fetch_add(&server->answering, 1);
-    pj_watch_request(server->watch, http->connection);
+    server_note_complete(server, http->connection);
     MHD_set_connection_option(http->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     enum MHD_Result result = pj_routes_answer(&server->routes, http);
     MHD_set_connection_option(http->connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)TIMEOUT_S);
     return result;
-}
-
-static enum MHD_Result take_head(const pj_server *server, pj_http *http,
-                                 struct MHD_Connection *connection, const char *method)
-{
-    enum MHD_Result result;
-    http->connection = connection;
-    http->method = method;
-    if (!pj_http_check_head(http, &server->routes.gate, &result)) return result;
-    /* answering now would close the connection: libmicrohttpd considers it premature */
-    return MHD_YES;
 }
 
 /* Called by libmicrohttpd for the head, for each piece of the body, and once at the end. */
@@ -83,8 +136,15 @@ static enum MHD_Result server_take_request(void *context, struct MHD_Connection 
     pj_server *server = context;
     pj_http *http = *request;
     if (!http) return MHD_NO;
-    if (!http->connection) return take_head(server, http, connection, method);
+    if (!http->connection) {
+        http->connection = connection;
+        http->method = method;
+        http->begin_ns = pj_clock_ns();
+        /* A good request is not answered yet, which libmicrohttpd would consider premature. */
+        return pj_http_check_head(http, &server->routes.gate);
+    }
     if (*upload_bytes > 0) {
+        if (pj_clock_ns() - http->begin_ns > REQUEST_S * PJ_NS_PER_S) return MHD_NO;
         /* Excess input is read and discarded, so that the answer reaches the client. */
         if (!http->status) pj_buffer_append(&http->body, upload, *upload_bytes);
         *upload_bytes = 0;
@@ -110,7 +170,7 @@ static struct MHD_Daemon *start_daemon(pj_server *server, bool is_polled)
         flags, 0, NULL, NULL, server_take_request, server, MHD_OPTION_EXTERNAL_LOGGER, ignore_log,
         NULL, MHD_OPTION_URI_LOG_CALLBACK, server_begin_request, server,
         MHD_OPTION_NOTIFY_COMPLETED, server_end_request, server, MHD_OPTION_NOTIFY_CONNECTION,
-        pj_watch_connection, server->watch, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+        server_on_connection, server, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_THREAD_STACK_SIZE,
         (size_t)STACK_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
@@ -130,8 +190,8 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
     const char *host = options->host ? options->host : "127.0.0.1";
     bool loopback = pj_host_is_loopback(host);
     int listener = -1;
-    pj_url place = {.port = options->port};
-    snprintf(place.host, sizeof place.host, "%s", host);
+    pj_url address = {.port = options->port};
+    snprintf(address.host, sizeof address.host, "%s", host);
     if (!loopback && !(options->token && options->token[0]))
         return pj_fail(err, PJ_E_INVALID,
                        "on %s this server is reachable from other machines: give --token "
@@ -147,10 +207,11 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
                                           .token = options->token,
                                           .extra_hosts = options->extra_hosts,
                                           .extra_origins = options->extra_origins}};
-    pj_status status = pj_watch_open(CONNECTIONS_MAX, &server->watch, err);
-    if (status == PJ_OK && !options->no_listen) status = pj_listen(&place, &listener, err);
+    pthread_mutex_init(&server->mutex, NULL);
+    pj_status status = PJ_OK;
+    if (!options->no_listen) status = pj_listen(&address, &listener, err);
     if (status == PJ_OK) {
-        server->port = (uint16_t)place.port;
+        server->port = (uint16_t)address.port;
         server->daemon = start_daemon(server, options->is_polled);
         if (!server->daemon)
             status = pj_fail(err, PJ_E_INTERNAL, "the HTTP server could not be started");
@@ -184,7 +245,7 @@ void pj_server_close(pj_server *server)
         MHD_stop_daemon(server->daemon);
     }
     pj_front_close(server->front);
-    pj_watch_close(server->watch);
+    pthread_mutex_destroy(&server->mutex);
     pj_free(server);
 }
 

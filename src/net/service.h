@@ -16,13 +16,15 @@
 
 #include <perjoule.h>
 
+/* What is read of the stored runs, or changed in them. */
 typedef enum pj_view {
     PJ_VIEW_RUNS = 0, /* an array; `total` is the number of matches */
     PJ_VIEW_FACETS,
     PJ_VIEW_COMPARE, /* parameter ids */
     PJ_VIEW_EXPERIMENTS,
     PJ_VIEW_EXPERIMENT, /* `id` is its name */
-    PJ_VIEW_REPORT,     /* by `report`, not `view` */
+    PJ_VIEW_REPORT,     /* a document, not JSON: parameters ids, experiment and format.
+                           PJ_E_UNSUPPORTED: as HTML, in a build without the dashboard */
     PJ_VIEW_GROUPS,     /* parameter by, and those of RUNS */
     PJ_VIEW_MACHINES,
     PJ_VIEW_MODELS,
@@ -38,8 +40,13 @@ typedef enum pj_view {
     PJ_VIEW_CONDITIONS,
     PJ_VIEW_TOKENS,
     PJ_VIEW_HEATMAP,
+    PJ_VIEW_CUBE, /* all heatmaps, not as JSON: the binary cube of docs/api.md */
     PJ_VIEW_TREE,
-    PJ_VIEW_OPERATIONS
+    PJ_VIEW_OPERATIONS,
+    PJ_RETAG_RUN,   /* parameters add and remove; writes {"id", "tags"} */
+    PJ_DELETE_RUN,  /* writes nothing */
+    PJ_PRUNE_RUNS,  /* parameters before, keep, tagged and dry_run; writes an object */
+    PJ_COMPACT_RUNS /* the same, of the single operations of those runs, whose sums remain */
 } pj_view;
 
 typedef struct pj_view_request {
@@ -55,12 +62,6 @@ typedef struct pj_experiment_request {
     const char *name;
     bool again; /* another round */
 } pj_experiment_request;
-
-typedef struct pj_work_state {
-    uint32_t queued;             /* waiting runs */
-    char running[PJ_UUID_BYTES]; /* "": none */
-    uint64_t waiting;            /* runs not yet transferred to the database server */
-} pj_work_state;
 
 enum { PJ_METRIC_RAILS = 64, PJ_METRIC_STATUSES = 5 };
 
@@ -81,8 +82,8 @@ typedef struct pj_metrics {
     uint64_t runs[PJ_METRIC_STATUSES]; /* ended, by pj_run_status */
     double run_seconds;
     uint32_t queued, queue_limit;
-    bool running;
-    uint64_t waiting; /* runs not yet transferred to the database server */
+    char running[PJ_UUID_BYTES]; /* the current run; "": none */
+    uint64_t waiting;            /* runs not yet transferred to the database server */
     double sampler_cpu_share, sampler_jitter_seconds, sampler_cpu_seconds;
     uint64_t sampler_ticks, sampler_missed, sampler_readings, sampler_lost;
 } pj_metrics;
@@ -93,31 +94,18 @@ typedef struct pj_service {
     void *context;
     /* A full id, a unique prefix of one, or "last", of a stored, running or queued run. */
     pj_status (*resolve)(void *context, const char *text, char id[PJ_UUID_BYTES], pj_error *err);
+    /* What is not JSON goes into out->buffer. */
     pj_status (*view)(void *context, const pj_view_request *request, pj_json *out, uint64_t *total,
                       pj_error *err);
-    /* All heatmaps of a run as the binary cube of docs/api.md. */
-    pj_status (*cube)(void *context, const pj_view_request *request, pj_buffer *out, pj_error *err);
-    /* A report as a document, by the parameters ids, experiment and format. PJ_E_UNSUPPORTED: as
-     * HTML, in a build without the dashboard. */
-    pj_status (*report)(void *context, const pj_view_request *request, pj_buffer *out,
-                        pj_error *err);
     /* Writes a whole export; `write` returns false when the client is gone. */
     pj_status (*export_run)(void *context, const char *id, const char *format,
                             pj_export_write_fn *write, void *write_context, pj_error *err);
-    pj_status (*delete_run)(void *context, const char *id, pj_error *err);
-    /* Changes tags by the parameters add and remove; writes {"id", "tags"}. */
-    pj_status (*retag)(void *context, const char *id, const pj_params *params, pj_json *out,
-                       pj_error *err);
-    /* Retention by the parameters before, keep, tagged and dry_run; writes an object. `operations`:
-     * deletes only the single operations of those runs, whose sums remain. */
-    pj_status (*prune)(void *context, const pj_params *params, bool operations, pj_json *out,
-                       pj_error *err);
-    /* Queues a run; `ask` is borrowed for the call. PJ_E_FULL: the queue is full. `position` 1: it
-     * is next. */
+    /* Queues a run; `request` is borrowed for the call. PJ_E_FULL: the queue is full. `position` 1:
+     * it is next. */
     pj_status (*generate)(void *context, const pj_generation_request *request,
                           char id[PJ_UUID_BYTES], uint32_t *position, pj_error *err);
     /* Blocks until a queued run has ended; writes its summary and `text` as one object. Must be
-     * called exactly once for each generate with ask->wait, and never otherwise. */
+     * called exactly once for each generate with request->wait, and never otherwise. */
     pj_status (*wait)(void *context, const char *id, pj_json *out, pj_error *err);
     /* *was_waiting: the run had not begun and is gone; otherwise it ends within a token, or has
      * just ended by itself. */
@@ -128,7 +116,6 @@ typedef struct pj_service {
     /* *was_waiting: it had not begun; otherwise it stops within a token. */
     pj_status (*cancel_experiment)(void *context, const char *name, bool *was_waiting,
                                    pj_error *err);
-    void (*state)(void *context, pj_work_state *state);
     void (*metrics)(void *context, pj_metrics *metrics);
 } pj_service;
 

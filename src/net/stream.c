@@ -73,7 +73,7 @@ static void *produce(void *context)
 
 static void free_stream(stream *s)
 {
-    if (s->source.free_context) s->source.free_context(s->source.context);
+    s->source.free_context(s->source.context);
     pthread_mutex_destroy(&s->mutex);
     pthread_cond_destroy(&s->moved);
     pj_free(s);
@@ -138,7 +138,7 @@ static stream *new_stream(const pj_stream_source *source)
     if (atomic_fetch_add(&open_streams, 1) < PJ_STREAMS_MAX) s = pj_alloc(1, sizeof *s);
     if (!s) {
         atomic_fetch_sub(&open_streams, 1);
-        if (source->free_context) source->free_context(source->context);
+        source->free_context(source->context);
         return NULL;
     }
     s->source = *source;
@@ -151,13 +151,8 @@ static stream *new_stream(const pj_stream_source *source)
 /* Nothing is produced for HEAD: libmicrohttpd would send the body's chunks. */
 static enum MHD_Result reply_head(pj_http *http, const pj_stream_source *source)
 {
-    static char nothing[1] = "";
-    if (source->free_context) source->free_context(source->context);
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT);
-    if (!response) return MHD_NO;
-    MHD_add_response_header(response, "Content-Type", source->content_type);
-    return pj_http_queue(http, 200, response);
+    source->free_context(source->context);
+    return pj_http_reply(http, 200, source->content_type, NULL, 0);
 }
 
 enum MHD_Result pj_stream_reply(pj_http *http, const pj_stream_source *source)

@@ -2,7 +2,7 @@
  * of a background service does not matter. Whether the window was quiet is checked, not assumed: by
  * the CPU time of the whole machine, by its GPUs' own utilisation, and by comparing the two
  * halves. */
-#include "power/meter.h"
+#include "power/meter_impl.h"
 
 #include "base/clock.h"
 #include "base/median.h"
@@ -69,15 +69,10 @@ static bool looks_at_machine(const pj_rail *rail)
     return strcmp(rail->source, "sim") != 0 && strcmp(rail->source, "replay") != 0;
 }
 
-void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, pj_baseline_kind kind,
-                         int64_t begin_ns, int64_t end_ns, double busy_share, pj_baseline *baseline)
+void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, int64_t begin_ns,
+                         int64_t end_ns, double busy_share, pj_baseline *baseline)
 {
-    *baseline = (pj_baseline){.kind = kind,
-                              .begin_ns = begin_ns,
-                              .end_ns = end_ns,
-                              .busy_share = busy_share,
-                              .rail_count = rail_count,
-                              .quiet = true};
+    *baseline = (pj_baseline){.busy_share = busy_share, .rail_count = rail_count, .quiet = true};
     for (uint32_t i = 0; i < PJ_MAX_RAILS; i++) {
         baseline->mw[i] = baseline->sd_mw[i] = NAN;
         baseline->rail_quiet[i] = true;
@@ -139,8 +134,8 @@ static pj_status listen_until(pj_meter *meter, pj_curve *const *curves, int64_t 
     }
 }
 
-pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t duration_ns,
-                            pj_baseline *baseline, pj_error *err)
+pj_status pj_meter_baseline(pj_meter *meter, int64_t duration_ns, pj_baseline *baseline,
+                            pj_error *err)
 {
     uint32_t rail_count;
     const pj_rail *rails = pj_meter_rails(meter, &rail_count);
@@ -156,17 +151,17 @@ pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t dura
             goto done;
         }
     pj_curves_link(curves, rails, rail_count);
-    pj_busy_get(pj_meter_env(meter), &before);
+    pj_busy_get(&meter->env, &before);
     int64_t begin = pj_clock_ns(), end = begin + duration_ns;
     status = listen_until(meter, curves, end, err);
     if (status != PJ_OK) goto done;
-    pj_busy_get(pj_meter_env(meter), &after);
+    pj_busy_get(&meter->env, &after);
     pj_meter_want(meter, end);
     status = listen_until(meter, curves, end + pj_meter_settle_ns(meter), err);
     for (uint32_t i = 0; i < rail_count && status == PJ_OK; i++)
         status = pj_curve_finish(curves[i], err);
     if (status == PJ_OK)
-        pj_baseline_compute((const pj_curve *const *)curves, rail_count, kind, begin, end,
+        pj_baseline_compute((const pj_curve *const *)curves, rail_count, begin, end,
                             pj_busy_share(&before, &after), baseline);
 done:
     for (uint32_t i = 0; i < rail_count; i++) pj_curve_free(curves[i]);

@@ -154,8 +154,6 @@ static pj_status estimate_open(void *state, const pj_power_env *env, const char 
                              env->procfs_root);
 }
 
-static void estimate_close(void *state) {}
-
 static void estimate_describe(const pj_power_env *env, pj_source_report *report)
 {
     estimate_state s;
@@ -221,5 +219,4 @@ const pj_power_source pj_source_estimate = {
     .describe = estimate_describe,
     .rails = estimate_rails,
     .read = estimate_read,
-    .close = estimate_close,
 };

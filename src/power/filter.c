@@ -151,7 +151,6 @@ static bool accept(pj_filter *f, pj_reading *r)
     if (f->armed && still > f->longest_still_ns) f->longest_still_ns = still;
     f->frozen = false;
     f->armed = true;
-    f->seen_positive |= r->value > 0;
     f->suspect = NAN;
     f->value = r->value;
     f->change_ns = middle_of(r);

@@ -19,7 +19,6 @@ typedef struct pj_filter {
     bool armed;  /* `value` has been accepted */
     bool frozen; /* reported; cleared by the next update */
     bool lost;
-    bool seen_positive;
     bool rejected_reported;
     double value;             /* last accepted */
     int64_t change_ns;        /* when it was first seen, middle of that poll */

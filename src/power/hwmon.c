@@ -297,8 +297,9 @@ static void scan(hwmon *h, const pj_power_env *env)
     }
 }
 
-static void close_channels(hwmon *h)
+static void close_channels(void *state)
 {
+    hwmon *h = state;
     for (uint32_t i = 0; i < h->count; i++) {
         pj_sysfs_close(h->channels[i].fd);
         pj_sysfs_close(h->channels[i].second_fd);
@@ -421,11 +422,6 @@ static pj_status hwmon_read(void *state, pj_reading *readings, uint32_t max, uin
     return PJ_OK;
 }
 
-static void hwmon_close(void *state)
-{
-    close_channels(state);
-}
-
 const pj_power_source pj_source_hwmon = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "hwmon",
@@ -434,7 +430,7 @@ const pj_power_source pj_source_hwmon = {
     .open = hwmon_open,
     .rails = hwmon_rails,
     .read = hwmon_read,
-    .close = hwmon_close,
+    .close = close_channels,
     /* xe reads its 32-bit register only on access, so it must be read before it wraps */
     .max_gap_ns = 60000000000,
 };

@@ -83,7 +83,6 @@ static int kept_parent(const pj_power_sampler *s, int parent)
 
 static void merge_rails(pj_meter *m, pj_power_sampler *s)
 {
-    s->first_rail = (uint16_t)m->rail_count;
     for (uint32_t i = 0; i < s->rail_count; i++) {
         s->kept[i] = -1;
         if (s->dead >> i & 1) continue;
@@ -114,7 +113,8 @@ static void prepare_rails(pj_meter *m, pj_power_sampler *s)
         }
         if (!(rail->max_mw > 0)) rail->max_mw = pj_rail_class_most_mw(rail->rail_class);
         pj_filter_init(&s->filters[i], rail);
-        pj_poll_init(&s->polls[i], rail, s->cost_ns[i]);
+        int log = pj_rail_log_of(s->rails, s->rail_count, i);
+        pj_poll_init(&s->polls[i], rail, log >= 0 && s->kept[log] >= 0, s->cost_ns[i]);
     }
 }
 
@@ -446,11 +446,6 @@ const pj_rail *pj_meter_rails(const pj_meter *meter, uint32_t *count)
 {
     *count = meter->rail_count;
     return meter->rails;
-}
-
-const pj_power_env *pj_meter_env(const pj_meter *meter)
-{
-    return &meter->env;
 }
 
 const char *pj_meter_sources(const pj_meter *meter)

@@ -41,7 +41,6 @@ pj_source_quality pj_meter_quality(const pj_meter *meter); /* the worst of its r
 const char *pj_meter_sources(const pj_meter *meter);       /* "rapl,nvml"; "" when none works */
 /* Rails that the machine has and that would count, but that may not be read: "cpu"; "" for none. */
 const char *pj_meter_unread(const pj_meter *meter);
-const pj_power_env *pj_meter_env(const pj_meter *meter); /* as given to open */
 /* One or two sentences: why there is no power reading and what to do; "" when there are rails. */
 const char *pj_meter_remedy(const pj_meter *meter);
 
@@ -121,8 +120,6 @@ typedef enum pj_baseline_kind {
 } pj_baseline_kind;
 
 typedef struct pj_baseline {
-    pj_baseline_kind kind;
-    int64_t begin_ns, end_ns;
     double busy_share;             /* of all CPUs during the window, NAN: unknown */
     bool quiet;                    /* nothing was busy, and no rail drifted (drift widens its sd) */
     bool rail_quiet[PJ_MAX_RAILS]; /* the machine was idle, or the rail does not depend on it */
@@ -134,8 +131,8 @@ typedef struct pj_baseline {
 } pj_baseline;
 
 /* Measures for `duration_ns` (the meter must be started) and discards the readings. */
-pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t duration_ns,
-                            pj_baseline *baseline, pj_error *err);
+pj_status pj_meter_baseline(pj_meter *meter, int64_t duration_ns, pj_baseline *baseline,
+                            pj_error *err);
 /* Sets the share of the window for which a GPU was busy (by the device's name in conditions; NAN:
  * unknown). If it was not idle, the idle power of its rail, and of rails that contain it, is not
  * known. */
@@ -144,9 +141,8 @@ void pj_baseline_note_gpu(pj_baseline *baseline, const pj_rail *rails, const cha
 /* Why net figures based on it are unavailable, in one sentence; false: they are available. */
 bool pj_baseline_text(const pj_baseline *baseline, char *text, size_t bytes);
 /* The same from curves filled elsewhere; busy_share as measured by power/busy.h. */
-void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, pj_baseline_kind kind,
-                         int64_t begin_ns, int64_t end_ns, double busy_share,
-                         pj_baseline *baseline);
+void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, int64_t begin_ns,
+                         int64_t end_ns, double busy_share, pj_baseline *baseline);
 
 /* ---- simulated sensors ---- */
 

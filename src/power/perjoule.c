@@ -105,8 +105,9 @@ static void remote_open_call(remote *r)
     r->call.take_body = remote_keep;
 }
 
-static void remote_close_call(remote *r)
+static void remote_close_call(void *state)
 {
+    remote *r = state;
     pj_call_fini(&r->call);
     pj_buffer_fini(&r->answer);
 }
@@ -311,11 +312,6 @@ static pj_status open_remote(void *state, const pj_power_env *env, const char *a
     return refuse(r, http, report);
 }
 
-static void close_remote(void *state)
-{
-    remote_close_call(state);
-}
-
 static void describe_remote(const pj_power_env *env, pj_source_report *report)
 {
     pj_source_explain(report, PJ_OK, "perjoule ... --power perjoule:http://HOST:PORT",
@@ -365,5 +361,5 @@ const pj_power_source pj_source_perjoule = {
     .describe = describe_remote,
     .rails = remote_rails,
     .read = read_remote,
-    .close = close_remote,
+    .close = remote_close_call,
 };

@@ -10,9 +10,10 @@ static const int64_t HOLD_FIRST_NS = 2 * PJ_NS_PER_S, HOLD_MOST_NS = 32 * PJ_NS_
 static const int64_t MARGIN_NS = PJ_NS_PER_MS;
 enum { LOOK_PERIODS = 3 };
 
-void pj_poll_init(pj_poll *p, const pj_rail *rail, int64_t cost_ns)
+void pj_poll_init(pj_poll *p, const pj_rail *rail, bool has_log, int64_t cost_ns)
 {
-    *p = (pj_poll){.rail = rail, .cost_ns = cost_ns, .hold_step_ns = HOLD_FIRST_NS};
+    *p = (pj_poll){
+        .rail = rail, .has_log = has_log, .cost_ns = cost_ns, .hold_step_ns = HOLD_FIRST_NS};
     p->grid.period_ns = rail->grid_ns;
 }
 
@@ -74,7 +75,8 @@ static void poll_learn_cost(pj_poll *p, int64_t took_ns)
 
 static int64_t poll_interval_ns(const pj_poll *p, int64_t pace_ns)
 {
-    int64_t interval = (int64_t)((double)p->cost_ns / BUDGET);
+    bool is_alone = p->rail->kind == PJ_RAIL_COUNTER && !p->has_log; /* no log shows the shape */
+    int64_t interval = (int64_t)((double)p->cost_ns / (is_alone ? 3 * BUDGET : BUDGET));
     if (p->rail->log_ns > 0 && interval > p->rail->log_ns / 2) interval = p->rail->log_ns / 2;
     if (p->rail->log_ns > 0 && interval < p->rail->log_ns / 8) interval = p->rail->log_ns / 8;
     /* a reading of power that is not read is lost, a counter's is not */
@@ -111,12 +113,31 @@ static void poll_take_counter(pj_poll *p, const pj_reading *r)
     p->old_ns = is_value ? r->before_ns : 0;
 }
 
-void pj_poll_see(pj_poll *p, const pj_reading *r)
+bool pj_poll_is_early(const pj_poll *p)
+{
+    return p->has_log && p->saw_tick;
+}
+
+/* A read that straddles a tick, or may, has published either of two values. */
+static void poll_date(const pj_poll *p, pj_reading *r)
+{
+    const pj_grid *g = &p->grid;
+    if (!pj_grid_known(g, r->after_ns)) return;
+    int64_t error = pj_grid_error(g, r->after_ns);
+    int64_t last = pj_grid_last(g, r->after_ns + error);
+    int64_t first = p->saw_tick ? last : pj_grid_last(g, r->before_ns - error);
+    r->fresh_ns = p->saw_tick ? g->tick_ns : last - (last - first) / 2;
+    r->fresh_error_ns = error + (last - first) / 2;
+}
+
+void pj_poll_see(pj_poll *p, pj_reading *r)
 {
     bool is_new = r->status == PJ_READING_OK || r->status == PJ_READING_RESET;
     if (p->rail->log_ns == 0) poll_learn_cost(p, r->after_ns - r->before_ns);
     if (p->grid.period_ns > 0) poll_take_counter(p, r);
-    if (is_new && r->fresh_ns > 0) p->covered_ns = r->fresh_ns - p->rail->delay_ns;
+    if (!is_new) return;
+    poll_date(p, r);
+    if (r->fresh_ns > 0 && !pj_poll_is_early(p)) p->covered_ns = r->fresh_ns - p->rail->delay_ns;
 }
 
 void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_ns)
@@ -133,29 +154,17 @@ void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_
         p->due_ns = after_ns;
         return;
     }
+    if (pj_poll_is_early(p)) next = after_ns;
     p->due_ns = poll_between_ticks(p, next);
     if (p->due_ns <= after_ns) p->due_ns = next;
+    if (pj_poll_is_early(p)) {
+        p->saw_tick = false;
+        return;
+    }
     if (g->period_ns == 0 || p->hold_ns > next) return;
     if (pj_grid_known(g, next)) /* from just before the next tick on */
         poll_look(p, pj_grid_last(g, next) + g->period_ns - pj_grid_error(g, next) - p->cost_ns -
                          MARGIN_NS);
     else
         poll_look(p, next);
-}
-
-bool pj_poll_date(const pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t *fresh_ns,
-                  int64_t *error_ns)
-{
-    const pj_grid *g = &p->grid;
-    if (!pj_grid_known(g, after_ns)) return false;
-    int64_t error = pj_grid_error(g, after_ns);
-    if (p->saw_tick) {
-        *fresh_ns = g->tick_ns;
-        *error_ns = error;
-        return true;
-    }
-    int64_t first = pj_grid_last(g, before_ns - error), last = pj_grid_last(g, after_ns + error);
-    *fresh_ns = last - (last - first) / 2;
-    *error_ns = error + (last - first) / 2;
-    return true;
 }

@@ -19,6 +19,7 @@
 typedef struct pj_poll {
     const pj_rail *rail;
     pj_grid grid;
+    bool has_log;        /* that distributes its energy: it is read before this rail */
     int64_t cost_ns;     /* typical duration of a read; 0: not known yet */
     int64_t due_ns;      /* next read of a costly rail */
     int64_t wanted_ns;   /* an earlier one that a user waits for; 0: none */
@@ -31,8 +32,8 @@ typedef struct pj_poll {
     int64_t hold_step_ns;
 } pj_poll;
 
-/* `cost_ns` as measured before, 0: unknown; `rail->grid_ns` is used. */
-void pj_poll_init(pj_poll *poll, const pj_rail *rail, int64_t cost_ns);
+/* `has_log`: of a counter; `cost_ns` as measured before, 0: unknown; `rail->grid_ns` is used. */
+void pj_poll_init(pj_poll *poll, const pj_rail *rail, bool has_log, int64_t cost_ns);
 /* Whether reads of this cost have to be rare: such a rail has its own due times. */
 bool pj_cost_is_high(const pj_rail *rail, int64_t cost_ns);
 /* The same, of the present cost. */
@@ -43,12 +44,13 @@ void pj_poll_start(pj_poll *poll, int64_t now_ns);
 int64_t pj_poll_due(const pj_poll *poll);
 /* Someone waits for the energy up to `at_ns`. May be called again until it is known. */
 void pj_poll_want(pj_poll *poll, int64_t at_ns);
-/* A reading, as classified by the filter: shows ticks, and what a read costs. */
-void pj_poll_see(pj_poll *poll, const pj_reading *reading);
+/* A reading, as classified by the filter: shows ticks, and what a read costs. Where the phase of
+ * the grid is known, sets when the value was published. */
+void pj_poll_see(pj_poll *poll, pj_reading *reading);
 /* A costly rail was read: sets when it is read next, at least `pace_ns` later. */
 void pj_poll_done(pj_poll *poll, int64_t before_ns, int64_t after_ns, int64_t pace_ns);
-/* When the value of a read was published, by the grid: false without a known phase. */
-bool pj_poll_date(const pj_poll *poll, int64_t before_ns, int64_t after_ns, int64_t *fresh_ns,
-                  int64_t *error_ns);
+/* Whether the last read was made so soon after its tick that a log has not reached it: its value is
+ * passed on at the next due time. */
+bool pj_poll_is_early(const pj_poll *poll);
 
 #endif

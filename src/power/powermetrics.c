@@ -147,8 +147,9 @@ static void powermetrics_reap(powermetrics *p)
     p->pid = 0;
 }
 
-static void powermetrics_stop(powermetrics *p)
+static void powermetrics_stop(void *state)
 {
+    powermetrics *p = state;
     if (p->stream) {
         close(p->output);
         close(p->errors);
@@ -259,11 +260,6 @@ static pj_status powermetrics_open(void *state, const pj_power_env *env, const c
                              err.text);
 }
 
-static void powermetrics_close(void *state)
-{
-    powermetrics_stop(state);
-}
-
 static uint32_t powermetrics_rails(const void *state, pj_rail *rails)
 {
     const powermetrics *p = state;
@@ -319,5 +315,5 @@ const pj_power_source pj_source_powermetrics = {
     .open = powermetrics_open,
     .rails = powermetrics_rails,
     .read = powermetrics_read,
-    .close = powermetrics_close,
+    .close = powermetrics_stop,
 };

@@ -47,14 +47,12 @@ typedef struct domain {
 } domain;
 
 typedef struct rapl {
+    const char *root; /* of sysfs */
     domain domains[MAX_DOMAINS];
     uint32_t count;
-} rapl;
-
-typedef struct trouble { /* why RAPL is not readable, for the message */
     bool zones_seen, perf_seen;
-    int error; /* errno of the last failure */
-} trouble;
+    int error; /* errno of the last failure to open a counter */
+} rapl;
 
 #define ZONES         "/sys/class/powercap"
 #define POWER_UNIT    "/sys/bus/event_source/devices/power"
@@ -79,22 +77,34 @@ static bool parse_name(const char *name, domain_kind *kind, int *package)
     return false;
 }
 
-static domain *find_domain(rapl *r, domain_kind kind, int package)
+/* Index of a domain; -1: there is none. */
+static int rapl_index_of(const rapl *r, domain_kind kind, int package)
 {
     for (uint32_t i = 0; i < r->count; i++)
-        if (r->domains[i].kind == kind && r->domains[i].package == package) return &r->domains[i];
-    return NULL;
+        if (r->domains[i].kind == kind && r->domains[i].package == package) return (int)i;
+    return -1;
+}
+
+/* The domain, added where it is not known yet; NULL: there is no room. */
+static domain *rapl_domain(rapl *r, domain_kind kind, int package)
+{
+    int index = rapl_index_of(r, kind, package);
+    if (index >= 0) return &r->domains[index];
+    if (r->count == MAX_DOMAINS) return NULL;
+    domain *d = &r->domains[r->count++];
+    *d = (domain){.kind = kind, .package = package, .fd = -1, .limit_fd = -1};
+    return d;
 }
 
 /* The zone's largest power limit: a laptop's PL2 is twice its PL1. */
-static double zone_max_mw(const pj_power_env *env, const char *zone)
+static double zone_max_mw(const rapl *r, const char *zone)
 {
     static const char *const files[] = {"constraint_0_max_power_uw", LONG_TERM_CAP,
                                         "constraint_1_power_limit_uw",
                                         "constraint_2_power_limit_uw"};
     int64_t most = 0, value;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        if (pj_sysfs_number(pj_sysfs_open_at("%s" ZONES "/%s/%s", env->sysfs_root, zone, files[i]),
+        if (pj_sysfs_number(pj_sysfs_open_at("%s" ZONES "/%s/%s", r->root, zone, files[i]),
                             &value) &&
             value > most)
             most = value;
@@ -102,52 +112,45 @@ static double zone_max_mw(const pj_power_env *env, const char *zone)
 }
 
 /* Opens a zone's counter; -1 when it gives no value. */
-static int open_counter(const pj_power_env *env, const char *zone, trouble *t)
+static int open_counter(rapl *r, const char *zone)
 {
     int64_t value;
-    int fd = pj_sysfs_open_at("%s" ZONES "/%s/energy_uj", env->sysfs_root, zone);
+    int fd = pj_sysfs_open_at("%s" ZONES "/%s/energy_uj", r->root, zone);
     if (fd < 0) {
-        t->error = errno;
+        r->error = errno;
         return -1;
     }
     pj_status status = pj_sysfs_read(fd, &value);
     if (status == PJ_OK) return fd;
-    t->error = status == PJ_E_DENIED ? EACCES : EIO;
+    r->error = status == PJ_E_DENIED ? EACCES : EIO;
     pj_sysfs_close(fd);
     return -1;
 }
 
 /* Adds the zone, or the counter of one that could not be read under its other name. */
-static void add_zone(rapl *r, const pj_power_env *env, const char *zone, domain_kind kind,
-                     int package, const char *name, trouble *t)
+static void add_zone(rapl *r, const char *zone, domain_kind kind, int package, const char *name)
 {
     int64_t range = 0;
-    domain *d = find_domain(r, kind, package);
-    if (d ? d->fd >= 0 : r->count == MAX_DOMAINS) return;
-    t->zones_seen = true;
-    int fd = open_counter(env, zone, t);
-    if (d && fd < 0) return;
-    pj_sysfs_number(pj_sysfs_open_at("%s" ZONES "/%s/max_energy_range_uj", env->sysfs_root, zone),
-                    &range);
-    if (d) pj_sysfs_close(d->limit_fd);
-    if (!d) d = &r->domains[r->count++];
-    *d = (domain){.kind = kind,
-                  .package = package,
-                  .fd = fd,
-                  .limit_fd =
-                      pj_sysfs_open_at("%s" ZONES "/%s/" LONG_TERM_CAP, env->sysfs_root, zone),
-                  .scale_uj = 1,
-                  .modulus_uj = (double)range * 4294967296.0 / 4294967295.0,
-                  .max_mw = zone_max_mw(env, zone)};
+    bool known = rapl_index_of(r, kind, package) >= 0;
+    domain *d = rapl_domain(r, kind, package);
+    if (!d || d->fd >= 0) return;
+    r->zones_seen = true;
+    d->fd = open_counter(r, zone);
+    if (known && d->fd < 0) return;
+    pj_sysfs_number(pj_sysfs_open_at("%s" ZONES "/%s/max_energy_range_uj", r->root, zone), &range);
+    pj_sysfs_close(d->limit_fd);
+    d->limit_fd = pj_sysfs_open_at("%s" ZONES "/%s/" LONG_TERM_CAP, r->root, zone);
+    d->modulus_uj = (double)range * 4294967296.0 / 4294967295.0;
+    d->max_mw = zone_max_mw(r, zone);
     snprintf(d->name, sizeof d->name, "%s", name);
 }
 
-static void add_zones(rapl *r, const pj_power_env *env, const char *prefix, trouble *t)
+static void add_zones(rapl *r, const char *prefix)
 {
     char folder[PATH_BYTES], zones[128][PJ_SYSFS_NAME_BYTES], name[PJ_SYSFS_NAME_BYTES];
     int package_of_zone[256];
     memset(package_of_zone, -1, sizeof package_of_zone);
-    if (!pj_power_path(folder, sizeof folder, env->sysfs_root, ZONES)) return;
+    if (!pj_power_path(folder, sizeof folder, r->root, ZONES)) return;
     uint32_t count = pj_sysfs_list(folder, prefix, zones, 128);
     for (uint32_t i = 0; i < count; i++) { /* sorted: a zone comes before its sub-zones */
         int zone, sub = -1, package = -1;
@@ -158,7 +161,7 @@ static void add_zones(rapl *r, const pj_power_env *env, const char *prefix, trou
             continue;
         if (kind == PACKAGE) package_of_zone[zone] = package;
         if (kind != PACKAGE && kind != PSYS) package = package_of_zone[zone];
-        add_zone(r, env, zones[i], kind, package, name, t);
+        add_zone(r, zones[i], kind, package, name);
     }
 }
 
@@ -186,128 +189,103 @@ static int open_event(int64_t type, uint64_t config, int cpu)
 }
 
 /* The package a CPU belongs to, in powercap's numbering (a die is a package). */
-static int package_of_cpu(const pj_power_env *env, int cpu)
+static int package_of_cpu(const rapl *r, int cpu)
 {
     static const char topology[] = "%s/sys/devices/system/cpu/cpu%d/topology/%s";
     int64_t package = 0, die = 0;
-    pj_sysfs_number(pj_sysfs_open_at(topology, env->sysfs_root, cpu, "physical_package_id"),
-                    &package);
-    pj_sysfs_number(pj_sysfs_open_at(topology, env->sysfs_root, cpu, "die_id"), &die);
+    pj_sysfs_number(pj_sysfs_open_at(topology, r->root, cpu, "physical_package_id"), &package);
+    pj_sysfs_number(pj_sysfs_open_at(topology, r->root, cpu, "die_id"), &die);
     if (package < 0 || package > MOST_PACKAGES || die < 0 || die > MOST_PACKAGES) return 0;
     return (int)(package * 16 + die);
 }
 
-static void rapl_add_event(rapl *r, const pj_power_env *env, int64_t type, size_t which, int cpu,
-                           const rapl *zones, trouble *t)
+/* Takes the event in place of the zone's counter. Where there are zones, an event without one does
+ * not exist. */
+static void rapl_add_event(rapl *r, int64_t type, size_t which, int cpu)
 {
     static const char file[] = "%s" POWER_UNIT "/events/%s%s";
     const char *event = perf_events[which].event;
-    char text[64];
-    uint64_t config;
+    char config[64], scale[64];
     domain_kind kind = perf_events[which].kind;
-    int package = kind == PSYS ? -1 : package_of_cpu(env, cpu);
-    if (!pj_sysfs_text(pj_sysfs_open_at(file, env->sysfs_root, event, ""), text, sizeof text) ||
-        strncmp(text, "event=", 6) != 0)
+    int package = kind == PSYS ? -1 : package_of_cpu(r, cpu);
+    if (!pj_sysfs_text(pj_sysfs_open_at(file, r->root, event, ""), config, sizeof config) ||
+        strncmp(config, "event=", 6) != 0 ||
+        !pj_sysfs_text(pj_sysfs_open_at(file, r->root, event, ".scale"), scale, sizeof scale))
         return;
-    config = strtoull(text + 6, NULL, 0);
-    if (!pj_sysfs_text(pj_sysfs_open_at(file, env->sysfs_root, event, ".scale"), text, sizeof text))
-        return;
-    double joules = strtod(text, NULL);
-    t->perf_seen = true;
-    domain *zone = find_domain((rapl *)(uintptr_t)zones, kind, package);
-    if (!(joules > 0) || r->count == MAX_DOMAINS || find_domain(r, kind, package) ||
-        (zones->count > 0 && !zone))
-        return;
-    int fd = open_event(type, config, cpu);
-    if (fd < 0) {
-        t->error = errno;
+    double joules = strtod(scale, NULL);
+    int index = rapl_index_of(r, kind, package);
+    r->perf_seen = true;
+    if (!(joules > 0) || (index < 0 ? r->zones_seen : r->domains[index].by_perf)) return;
+    int fd = open_event(type, strtoull(config + 6, NULL, 0), cpu);
+    if (fd < 0) r->error = errno;
+    domain *d = fd >= 0 ? rapl_domain(r, kind, package) : NULL;
+    if (!d) {
+        pj_sysfs_close(fd);
         return;
     }
-    domain *d = &r->domains[r->count++];
-    *d = (domain){.kind = kind,
-                  .package = package,
-                  .fd = fd,
-                  .limit_fd = -1,
-                  .scale_uj = joules * 1e6,
-                  .by_perf = true};
-    if (zone) {
-        d->max_mw = zone->max_mw;
-        d->limit_fd = zone->limit_fd;
-        zone->limit_fd = -1;
-    }
+    pj_sysfs_close(d->fd);
+    d->fd = fd;
+    d->by_perf = true;
+    d->scale_uj = joules * 1e6;
+    d->modulus_uj = 0;
     snprintf(d->name, sizeof d->name, "%s", event);
 }
 
-static void add_events(rapl *r, const pj_power_env *env, const rapl *zones, trouble *t)
+static void add_events(rapl *r)
 {
     char mask[256];
     int64_t type;
-    if (!pj_sysfs_number(pj_sysfs_open_at("%s" POWER_UNIT "/type", env->sysfs_root), &type) ||
-        !pj_sysfs_text(pj_sysfs_open_at("%s" POWER_UNIT "/cpumask", env->sysfs_root), mask,
-                       sizeof mask))
+    if (!pj_sysfs_number(pj_sysfs_open_at("%s" POWER_UNIT "/type", r->root), &type) ||
+        !pj_sysfs_text(pj_sysfs_open_at("%s" POWER_UNIT "/cpumask", r->root), mask, sizeof mask))
         return;
     for (char *p = mask; *p;) { /* "0,24": one CPU of each package */
         char *end;
         long cpu = strtol(p, &end, 10);
         if (end == p) break;
         for (size_t k = 0; k < sizeof perf_events / sizeof *perf_events; k++)
-            rapl_add_event(r, env, type, k, (int)cpu, zones, t);
+            rapl_add_event(r, type, k, (int)cpu);
         p = *end == ',' ? end + 1 : end;
         if (*end && *end != ',') break;
     }
 }
 
 #else
-static void add_events(rapl *r, const pj_power_env *env, const rapl *zones, trouble *t) {}
+static void add_events(rapl *r) {}
 #endif
 
 /* ---- the source ---- */
 
-static void close_domain(const domain *d)
+static void close_domains(void *state)
 {
-    pj_sysfs_close(d->fd);
-    pj_sysfs_close(d->limit_fd);
-}
-
-static void close_domains(rapl *r)
-{
-    for (uint32_t i = 0; i < r->count; i++) close_domain(&r->domains[i]);
+    rapl *r = state;
+    for (uint32_t i = 0; i < r->count; i++) {
+        pj_sysfs_close(r->domains[i].fd);
+        pj_sysfs_close(r->domains[i].limit_fd);
+    }
     r->count = 0;
 }
 
-static bool rapl_counts(const domain *d)
+/* Opens every domain by perf, else by powercap; false when nothing can be read. One that cannot is
+ * kept only if it would count. */
+static bool open_best(rapl *r)
 {
-    return d->kind == PACKAGE || d->kind == DRAM;
-}
-
-/* Takes the zones that perf does not offer. */
-static void adopt_zones(rapl *r, const rapl *zones)
-{
-    for (uint32_t i = 0; i < zones->count; i++) {
-        const domain *zone = &zones->domains[i];
-        bool wanted = zone->fd >= 0 || rapl_counts(zone);
-        if (wanted && r->count < MAX_DOMAINS && !find_domain(r, zone->kind, zone->package))
-            r->domains[r->count++] = *zone;
-        else
-            close_domain(zone);
-    }
-}
-
-/* Opens every domain by perf, else by powercap; none when nothing can be read. */
-static trouble open_best(rapl *r, const pj_power_env *env)
-{
-    trouble t = {0};
-    rapl zones = {0};
-    add_zones(&zones, env, "intel-rapl:", &t);
-    add_zones(&zones, env, "intel-rapl-mmio:", &t);
+    bool any = false;
+    uint32_t kept = 0;
+    add_zones(r, "intel-rapl:");
+    add_zones(r, "intel-rapl-mmio:");
     /* A sysfs root other than the machine's own describes another machine: its perf type numbers
      * are meaningless to this kernel. */
-    if (!env->sysfs_root[0]) add_events(r, env, &zones, &t);
-    adopt_zones(r, &zones);
-    for (uint32_t i = 0; i < r->count; i++)
-        if (r->domains[i].fd >= 0) return t;
-    close_domains(r);
-    return t;
+    if (!r->root[0]) add_events(r);
+    for (uint32_t i = 0; i < r->count; i++) {
+        domain d = r->domains[i];
+        any |= d.fd >= 0;
+        if (d.fd >= 0 || d.kind == PACKAGE || d.kind == DRAM)
+            r->domains[kept++] = d;
+        else
+            pj_sysfs_close(d.limit_fd);
+    }
+    r->count = kept;
+    return any;
 }
 
 static bool in_virtual_machine(const pj_power_env *env)
@@ -327,15 +305,16 @@ static pj_status rapl_open(void *state, const pj_power_env *env, const char *arg
                            pj_source_report *report)
 {
     rapl *r = state;
-    trouble t = open_best(r, env);
-    if (r->count > 0) return PJ_OK;
-    if (t.error == EACCES || t.error == EPERM)
+    r->root = env->sysfs_root;
+    if (open_best(r)) return PJ_OK;
+    close_domains(r);
+    if (r->error == EACCES || r->error == EPERM)
         return pj_source_explain(report, PJ_E_DENIED, REMEDY_DENIED,
-                                 "RAPL counters exist, but cannot be read: %s", strerror(t.error));
-    if (t.zones_seen || t.perf_seen)
+                                 "RAPL counters exist, but cannot be read: %s", strerror(r->error));
+    if (r->zones_seen || r->perf_seen)
         return pj_source_explain(report, PJ_E_UNAVAILABLE, "see dmesg | grep -i rapl",
                                  "RAPL counters are listed, but return no reading: %s",
-                                 t.error ? strerror(t.error) : "unknown reason");
+                                 r->error ? strerror(r->error) : "unknown reason");
     if (in_virtual_machine(env))
         return pj_source_explain(
             report, PJ_E_UNAVAILABLE,
@@ -347,12 +326,6 @@ static pj_status rapl_open(void *state, const pj_power_env *env, const char *arg
         "container mount /sys/class/powercap and /sys/devices/virtual/powercap "
         "read-only",
         "this machine shows no RAPL zones in /sys/class/powercap");
-}
-
-static int rapl_index_of(const rapl *r, domain_kind kind, int package)
-{
-    domain *d = find_domain((rapl *)(uintptr_t)r, kind, package);
-    return d ? (int)(d - r->domains) : -1;
 }
 
 /* "cpu" when there is one package, "cpu0", "cpu1" when there are several. */
@@ -439,11 +412,6 @@ static uint32_t rapl_limits(const void *state, double *limits_mw)
     return r->count;
 }
 
-static void rapl_close(void *state)
-{
-    close_domains(state);
-}
-
 const pj_power_source pj_source_rapl = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "rapl",
@@ -452,7 +420,7 @@ const pj_power_source pj_source_rapl = {
     .open = rapl_open,
     .rails = rapl_rails,
     .read = rapl_read,
-    .close = rapl_close,
+    .close = close_domains,
     .max_gap_ns = 60000000000,
     .limits = rapl_limits,
 };

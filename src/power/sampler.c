@@ -38,7 +38,7 @@ pj_status pj_power_sampler_init(pj_power_sampler *sampler, pj_error *err)
 
 static void sampler_close(pj_power_sampler *s)
 {
-    if (s->open) s->source->close(s->state);
+    if (s->open && s->source->close) s->source->close(s->state);
     s->open = false;
 }
 
@@ -105,12 +105,14 @@ static void sampler_pass(pj_power_sampler *s, pj_reading *r)
     if (rail >= s->rail_count || s->kept[rail] < 0) return;
     pj_reading out[PJ_COARSEN_MOST];
     pj_filter *filter = &s->filters[rail];
-    int64_t before = r->before_ns, after = r->after_ns;
     bool worth = pj_filter_take(filter, r);
     forgive(s, rail, r);
     pj_poll_see(&s->polls[rail], r);
-    if (r->status == PJ_READING_OK || r->status == PJ_READING_RESET)
-        pj_poll_date(&s->polls[rail], before, after, &r->fresh_ns, &r->fresh_error_ns);
+    if (pj_poll_is_early(&s->polls[rail])) {
+        s->early[rail] = *r;
+        s->early_rails |= 1ull << rail;
+        return;
+    }
     if (filter->note != PJ_NOTE_NONE)
         note_event(s, filter->note, (int)rail, r->after_ns, filter->note_value);
     /* Averages need every poll of a value, also repeats. */
@@ -315,6 +317,16 @@ static bool read_one(pj_power_sampler *s, uint32_t rail)
     return true;
 }
 
+/* A value that was read just after its tick, now that the log has reached it. */
+static void pass_early(pj_power_sampler *s, uint32_t rail)
+{
+    pj_reading out[PJ_COARSEN_MOST], *r = &s->early[rail];
+    int64_t now = pj_clock_ns();
+    s->early_rails &= ~(1ull << rail);
+    sampler_pass_on(s, rail, out, pj_coarsen_take(&s->coarsen[rail], r, out));
+    pj_poll_done(&s->polls[rail], now, now, s->pace_ns);
+}
+
 /* Reads costly rails that are due, and before a counter its log, which shows how the energy up to
  * the counter's value was distributed. While a tick is looked for, there is no time for that. */
 static bool read_costly(pj_power_sampler *s)
@@ -327,9 +339,12 @@ static bool read_costly(pj_power_sampler *s)
         if (wanted) pj_poll_want(poll, wanted);
         if (pj_poll_due(poll) > pj_clock_ns()) continue;
         int log = pj_rail_log_of(s->rails, s->rail_count, i);
-        bool with_log = log >= 0 && s->kept[log] >= 0 && !poll->looking;
+        bool with_log = poll->has_log && !poll->looking;
         if (with_log && !read_one(s, (uint32_t)log)) return false;
-        if (!read_one(s, i)) return false;
+        if (s->early_rails >> i & 1)
+            pass_early(s, i);
+        else if (!read_one(s, i))
+            return false;
     }
     return true;
 }

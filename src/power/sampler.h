@@ -18,7 +18,6 @@ typedef struct pj_power_sampler {
     void *state;
     bool open, restarted;
     uint16_t index;                /* of the source in the meter */
-    uint16_t first_rail;           /* of its rails in the meter */
     uint32_t rail_count;           /* of the source, including those not kept */
     pj_rail rails[PJ_MAX_RAILS];   /* as the source gave them */
     int16_t kept[PJ_MAX_RAILS];    /* index in the meter, or -1: a better source provides it */
@@ -28,6 +27,8 @@ typedef struct pj_power_sampler {
     pj_filter filters[PJ_MAX_RAILS];
     pj_coarsen coarsen[PJ_MAX_RAILS];
     pj_poll polls[PJ_MAX_RAILS];
+    pj_reading early[PJ_MAX_RAILS]; /* of counters whose log has not reached them yet */
+    uint64_t early_rails;           /* bit mask of those that wait */
     int64_t interval_ns; /* between polls */
     int64_t pace_ns;     /* minimum between polls; set while the thread does not run */
     pj_reading scratch[PJ_SOURCE_READ_MAX];

@@ -4,6 +4,7 @@
  * those of real sensors, so that resets, jumps and drop-outs are classified by the same code. */
 #include "power/sim.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/interval.h"
 #include "base/memory.h"
@@ -94,8 +95,7 @@ typedef struct sensor {
     int64_t counted_ns; /* the counter includes the truth up to here */
     double shown;       /* last raw value */
     bool any_shown, was_reset, has_jumped;
-    pj_reading *readings;
-    size_t count, capacity;
+    pj_buffer readings;
 } sensor;
 
 /* First-order lag over piecewise constant power: exact between segment edges. */
@@ -156,20 +156,6 @@ static double sim_power_value(sensor *s, int64_t end_ns)
     return mw > 0 ? mw : 0;
 }
 
-static pj_status emit(sensor *s, pj_reading *r, pj_error *err)
-{
-    if (!pj_filter_take(&s->filter, r)) return PJ_OK;
-    if (s->count == s->capacity) {
-        size_t wanted = s->capacity ? s->capacity * 2 : 1024;
-        pj_reading *bigger = pj_resize(s->readings, wanted, sizeof *bigger);
-        if (!bigger) return pj_fail_memory(err, "simulated readings");
-        s->readings = bigger;
-        s->capacity = wanted;
-    }
-    s->readings[s->count++] = *r;
-    return PJ_OK;
-}
-
 /* One tick, `since_begin` after the begin of the run. */
 static pj_status sim_tick(sensor *s, uint16_t rail, int64_t at_ns, int64_t since_begin,
                           pj_error *err)
@@ -202,7 +188,9 @@ static pj_status sim_tick(sensor *s, uint16_t rail, int64_t at_ns, int64_t since
         r.reason = PJ_REASON_UNSUPPORTED;
         r.fresh_ns = 0;
     }
-    return emit(s, &r, err);
+    if (pj_filter_take(&s->filter, &r) && !pj_buffer_append(&s->readings, &r, sizeof r))
+        return pj_fail_memory(err, "simulated readings");
+    return PJ_OK;
 }
 
 pj_status pj_sim_read(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segment *segments,
@@ -216,6 +204,7 @@ pj_status pj_sim_read(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segme
     if (rail >= pj_sim_rails(spec, rails, PJ_SIM_MAX_RAILS))
         return pj_fail(err, PJ_E_INVALID, "sim: rail %u does not exist", rail);
     pj_filter_init(&s.filter, &rails[rail]);
+    pj_buffer_init(&s.readings, SIZE_MAX / 2);
     pj_status status = truth_init(&s.truth, spec, rail, segments, count, err);
     int64_t lead = 2 * spec->period_ns + spec->window_ns;
     int64_t first =
@@ -230,11 +219,10 @@ pj_status pj_sim_read(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segme
         status = sim_tick(&s, (uint16_t)rail, jittered, jittered - begin_ns, err);
     }
     pj_free(s.truth.before_mj);
-    if (status != PJ_OK) {
-        pj_free(s.readings);
-        return status;
+    if (status == PJ_OK && s.readings.length > 0) {
+        *reading_count = s.readings.length / sizeof **readings;
+        *readings = (pj_reading *)(void *)pj_buffer_take(&s.readings);
     }
-    *readings = s.readings;
-    *reading_count = s.count;
-    return PJ_OK;
+    pj_buffer_fini(&s.readings);
+    return status;
 }

@@ -101,8 +101,6 @@ static pj_status sim_read(void *state, pj_reading *readings, uint32_t max, uint3
     return PJ_OK;
 }
 
-static void sim_close(void *state) {}
-
 const pj_power_source pj_source_sim = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "sim",
@@ -112,5 +110,4 @@ const pj_power_source pj_source_sim = {
     .describe = sim_describe,
     .rails = sim_rails,
     .read = sim_read,
-    .close = sim_close,
 };

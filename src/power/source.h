@@ -99,7 +99,7 @@ typedef struct pj_power_source {
     /* Optional, of a source some of whose reads take milliseconds: restricts the reads that follow
      * to these rails (bit mask). */
     void (*select)(void *state, uint64_t rails);
-    void (*close)(void *state); /* after a successful open; may run twice */
+    void (*close)(void *state); /* optional; after a successful open; may run twice */
     /* Shortest sensible time between polls, below which drivers answer wrongly or slowly; 0: 1 ms.
      * Streams are read every 10 ms. */
     int64_t min_poll_ns;

@@ -107,16 +107,18 @@ static const pj_power_choice *choice_of(const pj_power_list *list, const pj_powe
     return NULL;
 }
 
-/* A source that is used only when named is described, and a model also opened. */
+/* A source that is used only when named is described, and a model also opened. `used`: NULL without
+ * a meter. */
 static pj_status survey_look_at(pj_survey_source *s, listener *l, const pj_power_list *list,
                                 const pj_power_list *used, const pj_power_env *env, pj_error *err)
 {
-    s->in_use = choice_of(used, s->source) != NULL;
-    const pj_power_choice *choice = s->in_use ? choice_of(list, s->source) : NULL;
-    bool describes = s->source->describe && !s->in_use;
+    const pj_power_choice *choice = choice_of(list, s->source);
+    s->in_use = used && choice_of(used, s->source);
+    bool named = used ? s->in_use : choice && list->named;
+    bool describes = s->source->describe && !named;
     if (describes) s->source->describe(env, &s->report);
     if (describes && !(s->source->flags & PJ_SOURCE_MODEL)) return PJ_OK;
-    return open_listener(l, s, env, choice ? choice->argument : "", err);
+    return open_listener(l, s, env, named && choice ? choice->argument : "", err);
 }
 
 pj_status pj_survey(const pj_survey_options *options, pj_survey_source **sources, uint32_t *count,
@@ -138,7 +140,8 @@ pj_status pj_survey(const pj_survey_options *options, pj_survey_source **sources
         status = pj_power_list_parse(options->used, &used, err);
     for (uint32_t i = 0; i < n && status == PJ_OK; i++) {
         (*sources)[i].source = pj_power_sources[i];
-        status = survey_look_at(&(*sources)[i], &listeners[i], &list, &used, env, err);
+        status = survey_look_at(&(*sources)[i], &listeners[i], &list, options->used ? &used : NULL,
+                                env, err);
     }
     if (status == PJ_OK) status = listen_to_all(listeners, n, options->listen_ns, err);
     for (uint32_t i = 0; listeners && i < n; i++) {
@@ -207,6 +210,6 @@ void pj_survey_json(const pj_survey_options *options, const pj_survey_source *so
                     uint32_t count, pj_json *json)
 {
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < count; i++) source_json(&sources[i], options->power != NULL, json);
+    for (uint32_t i = 0; i < count; i++) source_json(&sources[i], options->used != NULL, json);
     pj_json_array_end(json);
 }

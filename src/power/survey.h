@@ -23,9 +23,9 @@ typedef struct pj_survey_source {
 typedef struct pj_survey_options {
     const pj_power_env *env; /* NULL: from the environment */
     int64_t listen_ns;       /* in addition to what the sensors need */
-    /* Of the caller's open meter, if any: its --power list and the names of the sources it reads
-     * (pj_meter_sources). Sources are opened with the arguments of that list, also those that are
-     * used only when named. */
+    /* A --power list, and the names of the sources that the caller's open meter reads of it
+     * (pj_meter_sources; NULL: there is no meter). Those, or all that the list names, are opened
+     * with its arguments, also if they are used only when named. */
     const char *power, *used;
 } pj_survey_options;
 

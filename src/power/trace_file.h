@@ -33,4 +33,12 @@ pj_status pj_trace_read_plist(const char *text, size_t bytes, const char *name, 
                               pj_error *err);
 void pj_trace_fini(pj_trace *trace); /* may run twice */
 
+/* PJ_MODELLED if any rail is. */
+static inline pj_source_quality pj_trace_quality(const pj_trace *trace)
+{
+    for (uint32_t r = 0; r < trace->rail_count; r++)
+        if (trace->rails[r].quality == PJ_MODELLED) return PJ_MODELLED;
+    return PJ_MEASURED;
+}
+
 #endif

@@ -1,10 +1,10 @@
 /* Calibrations as files and as a prior: saving, loading, looking up. */
 #include "record/calibration.h"
 
-#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "trace/phases.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -19,20 +19,15 @@ static const double OPERATION_SD = 0.15;
 
 static pj_status calibration_path_of(const char *key, char *path, size_t bytes, pj_error *err)
 {
-    char data[PATH_MAX], name[64];
-    pj_status status = pj_path_user_data(data, sizeof data, err);
-    if (status != PJ_OK) return status;
+    char name[64];
     snprintf(name, sizeof name, "calibrations/%016llx.json",
              (unsigned long long)pj_hash64(0, key, strlen(key)));
-    return pj_path_join(path, bytes, data, name)
-               ? PJ_OK
-               : pj_fail(err, PJ_E_INVALID, "the path of the user's data folder is too long");
+    return pj_path_user_file(name, path, bytes, err);
 }
 
 pj_status pj_calibration_save(const pj_calibration *calibration, char *path, size_t bytes,
                               pj_error *err)
 {
-    pj_buffer buffer;
     pj_json json;
     char created[32], folder[PATH_MAX];
     pj_status status = calibration_path_of(calibration->key, path, bytes, err);
@@ -42,14 +37,12 @@ pj_status pj_calibration_save(const pj_calibration *calibration, char *path, siz
     status = pj_dir_make(folder, err);
     if (status != PJ_OK) return status;
     pj_clock_format_iso(calibration->created_wall_ns, created);
-    pj_buffer_init(&buffer, 4 << 20);
-    pj_json_init(&json, &buffer);
+    pj_json_open(&json, 4 << 20);
     pj_json_object_begin(&json);
     pj_json_kv_int(&json, "version", 1);
     pj_json_kv_string(&json, "key", calibration->key);
     pj_json_kv_string(&json, "created_at", created);
-    pj_json_key(&json, "classes");
-    pj_json_array_begin(&json);
+    pj_json_kv_array_begin(&json, "classes");
     for (uint32_t i = 0; i < calibration->count; i++) {
         const pj_calibration_row *r = &calibration->rows[i];
         pj_json_object_begin(&json);
@@ -63,9 +56,10 @@ pj_status pj_calibration_save(const pj_calibration *calibration, char *path, siz
     }
     pj_json_array_end(&json);
     pj_json_object_end(&json);
-    status = pj_json_finish(&json) ? pj_file_write(path, buffer.data, buffer.length, err)
-                                   : pj_fail_memory(err, "a calibration");
-    pj_buffer_fini(&buffer);
+    const char *text = pj_json_whole(&json);
+    status = text ? pj_file_write(path, text, json.own.length, err)
+                  : pj_fail_memory(err, "a calibration");
+    pj_json_close(&json);
     return status;
 }
 
@@ -77,16 +71,15 @@ static bool calibration_read_row(const json_t *object, pj_calibration_row *row)
     const json_t *power = json_object_get(object, "power_mw"),
                  *sd = json_object_get(object, "sd_mw");
     if (!name || !rail || !phase || !json_is_number(power) || !json_is_number(sd)) return false;
-    *row = (pj_calibration_row){.phase = PJ_PHASE_COUNT,
-                                .power_mw = json_number_value(power),
+    *row = (pj_calibration_row){.power_mw = json_number_value(power),
                                 .sd_mw = json_number_value(sd),
                                 .unstable = json_is_true(json_object_get(object, "unstable"))};
     snprintf(row->name, sizeof row->name, "%s", name);
     snprintf(row->rail, sizeof row->rail, "%s", rail);
-    for (int p = 0; p < PJ_PHASE_COUNT; p++)
-        if (strcmp(pj_phase_name((pj_phase)p), phase) == 0) row->phase = (pj_phase)p;
-    return row->phase != PJ_PHASE_COUNT && row->power_mw >= 0 && row->sd_mw > 0 &&
-           isfinite(row->power_mw) && isfinite(row->sd_mw);
+    int parsed = pj_phase_parse(phase);
+    row->phase = (pj_phase)parsed;
+    return parsed >= 0 && row->power_mw >= 0 && row->sd_mw > 0 && isfinite(row->power_mw) &&
+           isfinite(row->sd_mw);
 }
 
 pj_status pj_calibration_load(const char *key, pj_calibration **calibration, pj_error *err)

@@ -6,9 +6,17 @@
 
 enum { ROUND_NS = 16 * 1000 * 1000 };
 
-static void collector_keep(pj_collector *c, pj_status status, const pj_error *err)
+static void collector_unlock(pj_collector *c, pj_status status, const pj_error *err)
 {
-    if (status != PJ_OK && c->on_spool_error) c->on_spool_error(c->context, err);
+    pthread_mutex_unlock(c->spool_mutex);
+    if (status != PJ_OK) c->on_spool_error(c->context, err);
+}
+
+static void collector_append(pj_collector *c, pj_record_type type, const void *data, size_t bytes)
+{
+    pj_error err = {0};
+    pthread_mutex_lock(c->spool_mutex);
+    collector_unlock(c, pj_spool_append(c->spool, type, data, bytes, &err), &err);
 }
 
 static void collector_take_record(void *context, const pj_record *record)
@@ -16,9 +24,7 @@ static void collector_take_record(void *context, const pj_record *record)
     pj_collector *c = context;
     pj_error err = {0};
     pthread_mutex_lock(c->spool_mutex);
-    pj_status status = pj_spool_append_record(c->spool, record, &err);
-    pthread_mutex_unlock(c->spool_mutex);
-    collector_keep(c, status, &err);
+    collector_unlock(c, pj_spool_append_record(c->spool, record, &err), &err);
     if (c->feed) pj_live_feed_record(c->feed, record);
 }
 
@@ -26,33 +32,21 @@ static void collector_take_readings(pj_collector *c)
 {
     size_t count;
     pj_reading_hub_pull(c->hub);
-    while ((count = pj_subscriber_read(c->subscriber, c->readings,
-                                       sizeof c->readings / sizeof *c->readings)) > 0) {
-        pj_error err = {0};
-        pthread_mutex_lock(c->spool_mutex);
-        pj_status status = pj_spool_append(c->spool, PJ_RECORD_READINGS, c->readings,
-                                           count * sizeof *c->readings, &err);
-        pthread_mutex_unlock(c->spool_mutex);
-        collector_keep(c, status, &err);
+    while ((count = pj_ring_read(&c->subscriber->readings, c->readings,
+                                 sizeof c->readings / sizeof *c->readings)) > 0) {
+        collector_append(c, PJ_RECORD_READINGS, c->readings, count * sizeof *c->readings);
         if (c->feed) pj_live_feed_readings(c->feed, c->readings, count);
     }
     pj_meter_event event;
-    while (pj_subscriber_next_event(c->subscriber, &event))
-        if (c->on_event) c->on_event(c->context, &event);
+    while (pj_ring_read(&c->subscriber->events, &event, 1)) c->on_event(c->context, &event);
 }
 
 static void collector_take_shares(pj_collector *c)
 {
     pj_buffer payload;
     pj_buffer_init(&payload, 1 << 16);
-    while (pj_reading_hub_next_share(c->hub, c->subscriber, &payload)) {
-        pj_error err = {0};
-        pthread_mutex_lock(c->spool_mutex);
-        pj_status status =
-            pj_spool_append(c->spool, PJ_RECORD_SHARE, payload.data, payload.length, &err);
-        pthread_mutex_unlock(c->spool_mutex);
-        collector_keep(c, status, &err);
-    }
+    while (pj_reading_hub_next_share(c->hub, c->subscriber, &payload))
+        collector_append(c, PJ_RECORD_SHARE, payload.data, payload.length);
     pj_buffer_fini(&payload);
 }
 
@@ -65,9 +59,7 @@ void pj_collector_round(pj_collector *c)
     pj_recorder_drain(c->recorder, collector_take_record, c);
     pj_error err = {0};
     pthread_mutex_lock(c->spool_mutex);
-    pj_status status = pj_spool_flush(c->spool, &err);
-    pthread_mutex_unlock(c->spool_mutex);
-    collector_keep(c, status, &err);
+    collector_unlock(c, pj_spool_flush(c->spool, &err), &err);
     if (c->feed) pj_live_feed_flush(c->feed);
 }
 

@@ -18,15 +18,11 @@ enum { FILE_BYTES = 64 << 10 };
 /* Named by machine, because a home folder may be shared. */
 pj_status pj_machine_limits_path(const char *cpu, char *path, size_t bytes, pj_error *err)
 {
-    char data[PATH_MAX], host[256] = "", name[64];
-    pj_status status = pj_path_user_data(data, sizeof data, err);
-    if (status != PJ_OK) return status;
+    char host[256] = "", name[64];
     gethostname(host, sizeof host - 1);
     uint64_t hash = pj_hash64(pj_hash64(0, cpu, strlen(cpu)), host, strlen(host));
     snprintf(name, sizeof name, "limits/%016llx.json", (unsigned long long)hash);
-    return pj_path_join(path, bytes, data, name)
-               ? PJ_OK
-               : pj_fail(err, PJ_E_INVALID, "the path of the user's data folder is too long");
+    return pj_path_user_file(name, path, bytes, err);
 }
 
 void pj_machine_limits_write(const char *cpu, pj_json *json)

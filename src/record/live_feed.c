@@ -397,12 +397,9 @@ void pj_live_feed_load(pj_live_feed *feed, const pj_progress *progress, int64_t 
 
 static void span_begins(pj_live_feed *feed, const pj_span *span)
 {
-    switch (span->kind) {
-    case PJ_SPAN_PHASE: phase_changes(feed, (pj_phase)span->id, span->begin_ns); break;
-    case PJ_SPAN_SECTION: live_feed_report_section(feed, span, false); break;
-    case PJ_SPAN_TOKEN: token_begins(feed, span); break;
-    default: break;
-    }
+    if (span->kind == PJ_SPAN_PHASE) phase_changes(feed, (pj_phase)span->id, span->begin_ns);
+    if (span->kind == PJ_SPAN_SECTION) live_feed_report_section(feed, span, false);
+    if (span->kind == PJ_SPAN_TOKEN) token_begins(feed, span);
 }
 
 static void span_ends(pj_live_feed *feed, const pj_span_view *view)
@@ -444,15 +441,10 @@ static void live_feed_keep_name(pj_live_feed *feed, const pj_record *record)
 void pj_live_feed_record(pj_live_feed *feed, const pj_record *record)
 {
     pj_span_view view;
-    switch (pj_record_kind(record)) {
-    case PJ_RECORD_SPAN:
-        if (pj_span_view_get(record, &view)) span_ends(feed, &view);
-        break;
-    case PJ_RECORD_SPAN_BEGIN:
-        if (pj_span_view_get(record, &view)) span_begins(feed, view.span);
-        break;
-    case PJ_RECORD_TOKEN_TEXT: keep_text(feed, record); break;
-    case PJ_RECORD_NAME: live_feed_keep_name(feed, record); break;
-    default: break;
-    }
+    pj_record_type kind = pj_record_kind(record);
+    if (kind == PJ_RECORD_SPAN && pj_span_view_get(record, &view)) span_ends(feed, &view);
+    if (kind == PJ_RECORD_SPAN_BEGIN && pj_span_view_get(record, &view))
+        span_begins(feed, view.span);
+    if (kind == PJ_RECORD_TOKEN_TEXT) keep_text(feed, record);
+    if (kind == PJ_RECORD_NAME) live_feed_keep_name(feed, record);
 }

@@ -49,8 +49,7 @@ static double memory_bytes(void)
 
 static void write_sensors(pj_json *json, const pj_rail *rails, uint32_t count)
 {
-    pj_json_key(json, "rails");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "rails");
     for (uint32_t i = 0; i < count; i++) {
         pj_json_object_begin(json);
         pj_json_kv_string(json, "name", rails[i].name);
@@ -86,10 +85,8 @@ pj_status pj_machine_read(const char *procfs, const pj_rail *rails, uint32_t rai
     snprintf(machine->fingerprint, sizeof machine->fingerprint, "%016llx",
              (unsigned long long)hash);
 
-    pj_buffer buffer;
     pj_json json;
-    pj_buffer_init(&buffer, 1 << 20);
-    pj_json_init(&json, &buffer);
+    pj_json_open(&json, 1 << 20);
     pj_json_object_begin(&json);
     pj_json_kv_string(&json, "cpu", cpu);
     pj_json_kv_string(&json, "architecture", kernel.machine);
@@ -105,9 +102,7 @@ pj_status pj_machine_read(const char *procfs, const pj_rail *rails, uint32_t rai
     pj_json_object_end(&json);
     snprintf(text, sizeof text, "%s · %s", cpu, kernel.nodename);
     machine->name = pj_arena_strndup(arena, text, strlen(text));
-    machine->json =
-        pj_json_finish(&json) ? pj_arena_strndup(arena, buffer.data, buffer.length) : NULL;
-    pj_buffer_fini(&buffer);
+    machine->json = pj_json_keep(&json, arena);
     return machine->name && machine->json ? PJ_OK
                                           : pj_fail_memory(err, "the machine's description");
 }

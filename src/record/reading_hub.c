@@ -19,7 +19,6 @@ struct pj_reading_hub {
     pj_share_rule rule;
     const pj_rail *rails;
     uint32_t rail_count;
-    int64_t first_wait_ns; /* maximum wait for a first value of every rail */
     pthread_mutex_t mutex; /* guards what follows, and the meter */
     pj_division *division; /* NULL: the sensors are unused */
     pj_subscriber *subscribers;
@@ -34,13 +33,12 @@ struct pj_reading_hub {
     pj_reading batch[BATCH];
 };
 
-/* How long to wait for a first value of every rail: two periods and the delay, at most a second. */
-static int64_t first_wait(const pj_rail *rails, uint32_t count)
+int64_t pj_reading_hub_first_wait_ns(const pj_reading_hub *g)
 {
     int64_t wait_ns = 50 * PJ_NS_PER_MS;
-    for (uint32_t r = 0; r < count; r++)
-        if (wait_ns < 2 * rails[r].period_ns + rails[r].delay_ns)
-            wait_ns = 2 * rails[r].period_ns + rails[r].delay_ns;
+    for (uint32_t r = 0; r < g->rail_count; r++)
+        if (wait_ns < 2 * g->rails[r].period_ns + g->rails[r].delay_ns)
+            wait_ns = 2 * g->rails[r].period_ns + g->rails[r].delay_ns;
     return wait_ns < PJ_NS_PER_S ? wait_ns : PJ_NS_PER_S;
 }
 
@@ -51,7 +49,6 @@ pj_reading_hub *pj_reading_hub_new(pj_meter *meter, pj_share_rule rule)
     g->meter = meter;
     g->rule = rule;
     g->rails = pj_meter_rails(meter, &g->rail_count);
-    g->first_wait_ns = first_wait(g->rails, g->rail_count);
     pthread_mutex_init(&g->mutex, NULL);
     pthread_cond_init(&g->changed, NULL);
     return g;
@@ -198,6 +195,7 @@ int64_t pj_reading_hub_begin(pj_reading_hub *g, pj_subscriber *subscriber, doubl
         advance_shared_time(g, at_ns);
         subscriber->sampled_ns = -g->shared_ns;
         reading_hub_show_activity(g, 1);
+        pj_meter_want(g->meter, at_ns);
     }
     pthread_mutex_unlock(&g->mutex);
     return subscriber->member ? at_ns : 0;
@@ -225,19 +223,30 @@ int64_t pj_reading_hub_end(pj_reading_hub *g, pj_subscriber *subscriber)
     return at_ns;
 }
 
-/* The last readings before a time may be late on a busy machine. Rails without
- * any value are not waited for. The lock is not held. */
-static void wait_until_known(pj_reading_hub *g, int64_t at_ns)
+/* Pulls until `is_done`, at most to `until_ns`. The lock is not held. */
+static void pull_until(pj_reading_hub *g, bool (*is_done)(const pj_reading_hub *, int64_t),
+                       int64_t at_ns, int64_t until_ns)
 {
-    int64_t until_ns = at_ns + pj_meter_settle_ns(g->meter) + LATENESS_NS;
-    for (bool known = false; !known && pj_clock_ns() < until_ns;) {
+    for (bool done = false; !done && pj_clock_ns() < until_ns;) {
         pthread_mutex_lock(&g->mutex);
         pj_meter_want(g->meter, at_ns);
         pull(g, 0);
-        known = g->has_lost || pj_division_known_ns(g->division, g->seen) >= at_ns;
+        done = is_done(g, at_ns);
         pthread_mutex_unlock(&g->mutex);
-        if (!known) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
+        if (!done) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
     }
+}
+
+/* Rails without any value are not waited for. */
+static bool is_known(const pj_reading_hub *g, int64_t at_ns)
+{
+    return g->has_lost || pj_division_known_ns(g->division, g->seen) >= at_ns;
+}
+
+/* The last readings before a time may be late on a busy machine. */
+static void wait_until_known(pj_reading_hub *g, int64_t at_ns)
+{
+    pull_until(g, is_known, at_ns, at_ns + pj_meter_settle_ns(g->meter) + LATENESS_NS);
 }
 
 void pj_reading_hub_part(pj_reading_hub *g, pj_subscriber *subscriber, int64_t end_ns)
@@ -269,21 +278,6 @@ void pj_subscriber_fini(pj_reading_hub *g, pj_subscriber *subscriber)
     }
     pj_ring_fini(&subscriber->readings);
     pj_ring_fini(&subscriber->events);
-}
-
-size_t pj_subscriber_read(pj_subscriber *subscriber, pj_reading *readings, size_t max)
-{
-    return pj_ring_read(&subscriber->readings, readings, max);
-}
-
-bool pj_subscriber_next_event(pj_subscriber *subscriber, pj_meter_event *event)
-{
-    return pj_ring_read(&subscriber->events, event, 1) == 1;
-}
-
-uint64_t pj_subscriber_lost(const pj_subscriber *subscriber)
-{
-    return pj_ring_lost(&subscriber->readings);
 }
 
 bool pj_reading_hub_next_share(pj_reading_hub *g, pj_subscriber *subscriber, pj_buffer *payload)
@@ -331,24 +325,12 @@ static void *pull_for_windows(void *context)
     return NULL;
 }
 
-static bool all_seen(const pj_reading_hub *g)
+/* Whether every rail has had a value. */
+static bool all_seen(const pj_reading_hub *g, int64_t at_ns)
 {
     for (uint32_t r = 0; r < g->rail_count; r++)
         if (!g->seen[r]) return false;
     return true;
-}
-
-/* So that the curves cover the window from its begin. */
-static void wait_for_first_values(pj_reading_hub *g)
-{
-    int64_t until_ns = pj_clock_ns() + g->first_wait_ns;
-    for (bool seen = false; !seen && pj_clock_ns() < until_ns;) {
-        pthread_mutex_lock(&g->mutex);
-        pull(g, 0);
-        seen = all_seen(g);
-        pthread_mutex_unlock(&g->mutex);
-        if (!seen) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
-    }
 }
 
 /* The thread stays until the reading hub is freed, and sleeps while there are no windows. */
@@ -374,10 +356,12 @@ pj_status pj_reading_hub_window_begin(pj_reading_hub *g, pj_reading_window *w, p
     pj_status status = reading_hub_add_window(g, err);
     pthread_mutex_unlock(&g->mutex);
     if (status != PJ_OK) return status;
-    wait_for_first_values(g);
+    /* so that the curves cover the window from its begin */
+    pull_until(g, all_seen, 0, pj_clock_ns() + pj_reading_hub_first_wait_ns(g));
     pthread_mutex_lock(&g->mutex);
     w->begin_ns = pj_clock_ns();
     w->window = pj_division_window_open(g->division, w->begin_ns);
+    pj_meter_want(g->meter, w->begin_ns);
     pthread_mutex_unlock(&g->mutex);
     if (w->window) return PJ_OK;
     pj_reading_hub_window_drop(g, w);

@@ -34,6 +34,9 @@ pj_reading_hub *pj_reading_hub_new(pj_meter *meter, pj_share_rule rule);
 void pj_reading_hub_free(pj_reading_hub *hub); /* NULL is allowed */
 bool pj_reading_hub_is_used(pj_reading_hub *hub);
 
+/* How long to wait for a first value of every rail: two periods and the delay, at most a second. */
+int64_t pj_reading_hub_first_wait_ns(const pj_reading_hub *hub);
+
 /* Starts the sensors if necessary. */
 pj_status pj_reading_hub_join(pj_reading_hub *hub, pj_subscriber *subscriber, pj_error *err);
 /* Mark the begin and end of the run's time, and return it. Begin returns 0 when out of memory. */
@@ -47,9 +50,6 @@ void pj_subscriber_fini(pj_reading_hub *hub,
                         pj_subscriber *subscriber); /* leaves first if necessary; may run twice */
 
 void pj_reading_hub_pull(pj_reading_hub *hub);
-size_t pj_subscriber_read(pj_subscriber *subscriber, pj_reading *readings, size_t max);
-bool pj_subscriber_next_event(pj_subscriber *subscriber, pj_meter_event *event);
-uint64_t pj_subscriber_lost(const pj_subscriber *subscriber);
 /* The payload of the next PJ_RECORD_SHARE for the run's spool; false: none yet. */
 bool pj_reading_hub_next_share(pj_reading_hub *hub, pj_subscriber *subscriber, pj_buffer *payload);
 bool pj_reading_hub_is_shared(pj_reading_hub *hub, const pj_subscriber *subscriber);

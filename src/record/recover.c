@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "trace/spool.h"
 
@@ -35,12 +36,6 @@ struct pj_recovery {
     pj_recovery_message_fn *on_message;
     void *message_context;
 };
-
-static bool has_ending(const char *name, const char *ending)
-{
-    size_t length = strlen(name), end = strlen(ending);
-    return length > end && strcmp(name + length - end, ending) == 0;
-}
 
 /* ---- messages --------------------------------------------------------------------------- */
 
@@ -237,17 +232,25 @@ static void recover_take_spool(pj_recovery *r, pj_store *store, const char *path
 
 /* ---- one pass ------------------------------------------------------------------------------- */
 
+/* The path of the next spool in a folder, or with `damaged` also of files set aside; false at the
+ * end, or if there is no folder. */
+static bool next_spool(DIR *spools, const char *dir, bool damaged, char path[PJ_SPOOL_DIR_BYTES])
+{
+    for (struct dirent *entry; spools && (entry = readdir(spools));) {
+        bool wanted = pj_ends_with(entry->d_name, ".spool") ||
+                      (damaged && pj_ends_with(entry->d_name, ".damaged"));
+        if (wanted && pj_path_join(path, PJ_SPOOL_DIR_BYTES, dir, entry->d_name)) return true;
+    }
+    if (spools) closedir(spools);
+    return false;
+}
+
 static void take_folder(pj_recovery *r, pj_store *store, const char *dir)
 {
+    char path[PJ_SPOOL_DIR_BYTES];
     DIR *spools = opendir(dir);
-    if (!spools) return;
-    for (struct dirent *entry; (entry = readdir(spools)) && !atomic_load(&r->stop);) {
-        char path[PJ_SPOOL_DIR_BYTES];
-        if (has_ending(entry->d_name, ".spool") &&
-            pj_path_join(path, sizeof path, dir, entry->d_name))
-            recover_take_spool(r, store, path);
-    }
-    closedir(spools);
+    while (next_spool(spools, dir, false, path))
+        if (!atomic_load(&r->stop)) recover_take_spool(r, store, path);
 }
 
 /* True when all spools were processed. */
@@ -313,12 +316,11 @@ static void *recover_work(void *context)
 
 static bool has_spools(const pj_spool_dirs *dirs)
 {
+    char path[PJ_SPOOL_DIR_BYTES];
     bool found = false;
-    for (int i = 0; i < PJ_SPOOL_DIRS && !found; i++) {
+    for (int i = 0; i < PJ_SPOOL_DIRS; i++) {
         DIR *spools = dirs->path[i][0] ? opendir(dirs->path[i]) : NULL;
-        for (struct dirent *entry; spools && !found && (entry = readdir(spools));)
-            found = has_ending(entry->d_name, ".spool");
-        if (spools) closedir(spools);
+        while (next_spool(spools, dirs->path[i], false, path)) found = true;
     }
     return found;
 }
@@ -427,7 +429,7 @@ static void recover_inspect(const char *path, pj_spool_entry *entry)
     pj_status status = recover_open_spool(path, &reader, &entry->bytes, &entry->reason);
     if (status == PJ_E_AGAIN) entry->state = PJ_SPOOL_RUNNING;
     if (status == PJ_E_DENIED) entry->state = PJ_SPOOL_FOREIGN;
-    if (has_ending(path, ".damaged"))
+    if (pj_ends_with(path, ".damaged"))
         entry->state = PJ_SPOOL_DAMAGED;
     else if (status == PJ_OK && tries_path(path, tries, sizeof tries) && stat(tries, &info) == 0 &&
              info.st_size >= MOST_TRIES)
@@ -447,16 +449,12 @@ static void list_folder(const char *dir, void (*take)(void *, const pj_spool_ent
                         void *context)
 {
     pj_spool_entry entry;
+    char path[PJ_SPOOL_DIR_BYTES];
     DIR *spools = opendir(dir);
-    for (struct dirent *e; spools && (e = readdir(spools));) {
-        char path[PJ_SPOOL_DIR_BYTES];
-        if (!(has_ending(e->d_name, ".spool") || has_ending(e->d_name, ".damaged")) ||
-            !pj_path_join(path, sizeof path, dir, e->d_name))
-            continue;
+    while (next_spool(spools, dir, true, path)) {
         recover_inspect(path, &entry);
         if (entry.reason.status != PJ_E_NOT_FOUND) take(context, &entry);
     }
-    if (spools) closedir(spools);
 }
 
 void pj_spools_list(const char *database, void (*take)(void *, const pj_spool_entry *),

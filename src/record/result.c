@@ -12,18 +12,11 @@
 
 enum { SIZE_0_1 = offsetof(pj_result, json) + sizeof(char *) };
 
-#define NORMAL_95 1.96 /* half width of a 95 % interval in standard deviations */
-
 pj_status pj_result_check(const pj_result *result, pj_error *err)
 {
     if (result->size == 0 || (result->size >= SIZE_0_1 && result->size <= 1 << 16)) return PJ_OK;
     return pj_fail(err, PJ_E_INVALID, "the result has a size of %zu bytes: set it with sizeof",
                    result->size);
-}
-
-static pj_joules_mj result_with_interval(double mj, double sd_mj)
-{
-    return (pj_joules_mj){mj, mj - NORMAL_95 * sd_mj, mj + NORMAL_95 * sd_mj};
 }
 
 /* Rows of one phase share their systematic errors, so their standard deviations add linearly. */
@@ -42,15 +35,14 @@ static bool sum_phase(const pj_run_data *data, pj_phase phase, pj_phase_result *
         sd += (double)row->energy.sd_mj;
         net_sd += (double)row->energy.net_sd_mj;
     }
-    out->gross = result_with_interval(gross, sd);
-    out->net = result_with_interval(net, net_sd);
+    out->gross = pj_with_interval(gross, sd);
+    out->net = pj_with_interval(net, net_sd);
     return found;
 }
 
 static void result_write_figure(pj_json *json, const char *name, const pj_joules_mj *figure)
 {
-    pj_json_key(json, name);
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, name);
     pj_json_kv_double(json, "mj", figure->mj);
     pj_json_kv_double(json, "lo_mj", figure->lo_mj);
     pj_json_kv_double(json, "hi_mj", figure->hi_mj);
@@ -60,12 +52,11 @@ static void result_write_figure(pj_json *json, const char *name, const pj_joules
 /* The energy of each rail over the whole run. */
 static void result_write_rails(pj_json *json, const pj_run_data *data)
 {
-    pj_json_key(json, "rails");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "rails");
     for (uint32_t i = 0; i < data->rail_energy_count; i++) {
         const pj_rail_energy *e = &data->rail_energy[i];
         if (e->phase != PJ_PHASE_COUNT || e->rail >= data->rail_count) continue;
-        pj_joules_mj gross = result_with_interval(e->gross_mj, e->sd_mj);
+        pj_joules_mj gross = pj_with_interval(e->gross_mj, e->sd_mj);
         pj_json_object_begin(json);
         pj_json_kv_string(json, "name", data->rails[e->rail].name);
         pj_json_kv_string(json, "source", data->rails[e->rail].source);
@@ -77,16 +68,13 @@ static void result_write_rails(pj_json *json, const pj_run_data *data)
 
 static char *make_json(const pj_run_data *data, const pj_result *result)
 {
-    pj_buffer buffer;
     pj_json json;
-    pj_buffer_init(&buffer, 16 << 20);
-    pj_json_init(&json, &buffer);
+    pj_json_open(&json, 16 << 20);
     pj_json_object_begin(&json);
     pj_summary_write_members(&json, &data->info, NULL);
     result_write_figure(&json, "total", &result->total);
     result_write_figure(&json, "net", &result->net);
-    pj_json_key(&json, "phases");
-    pj_json_array_begin(&json);
+    pj_json_kv_array_begin(&json, "phases");
     for (uint32_t i = 0; i < result->phase_count; i++) {
         const pj_phase_result *p = &result->phases[i];
         pj_json_object_begin(&json);
@@ -99,8 +87,8 @@ static char *make_json(const pj_run_data *data, const pj_result *result)
     pj_json_array_end(&json);
     result_write_rails(&json, data);
     pj_json_object_end(&json);
-    char *text = pj_json_finish(&json) ? pj_buffer_take(&buffer) : NULL;
-    pj_buffer_fini(&buffer);
+    char *text = pj_json_finish(&json) ? pj_buffer_take(&json.own) : NULL;
+    pj_json_close(&json);
     return text;
 }
 
@@ -114,8 +102,8 @@ static void result_fill(pj_result *r, const pj_run_data *data)
     r->duration_ms = info->total_ms;
     r->energy_source = info->quality;
     r->is_partial = info->total_is_partial;
-    r->total = result_with_interval(info->total_mj, info->total_sd_mj);
-    r->net = result_with_interval(info->net_mj, info->net_sd_mj);
+    r->total = pj_with_interval(info->total_mj, info->total_sd_mj);
+    r->net = pj_with_interval(info->net_mj, info->net_sd_mj);
     r->total_upper_mj = info->upper_mj;
     r->joules_per_token = ratios.joules_per_token;
     r->input_tokens = info->input_tokens;

@@ -4,6 +4,13 @@
 
 #include "trace/run_data.h"
 
+#define PJ_NORMAL_95 1.96 /* half width of a 95 % interval in standard deviations */
+
+static inline pj_joules_mj pj_with_interval(double mj, double sd_mj)
+{
+    return (pj_joules_mj){mj, mj - PJ_NORMAL_95 * sd_mj, mj + PJ_NORMAL_95 * sd_mj};
+}
+
 /* Checks the size member of the caller's struct. */
 pj_status pj_result_check(const pj_result *result, pj_error *err);
 /* Fills the caller's struct up to its stated size. For a run that could not be built (no arena) all

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/sized.h"
-#include "trace/run_json.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -21,9 +20,9 @@ static void meter_event(void *context, const pj_meter_event *event)
 static void take_conditions(void *context, const pj_condition *rows, uint32_t count)
 {
     pj_run *run = context;
-    pthread_mutex_lock(&run->spool_mutex);
-    pj_spool_append(&run->spool, PJ_RECORD_CONDITIONS, rows, count * sizeof *rows, NULL);
-    pthread_mutex_unlock(&run->spool_mutex);
+    pj_spool_writer w = pj_run_lock_spool(run, NULL);
+    pj_spool_put(&w, PJ_RECORD_CONDITIONS, rows, count * sizeof *rows);
+    pj_run_unlock_spool(run, &w);
 }
 
 /* ---- start --------------------------------------------------------------------------------- */
@@ -59,9 +58,6 @@ static void describe_power(pj_run *run)
     pj_run_info *info = &run->info;
     const pj_rail *rails;
     uint32_t count = 0;
-    info->baseline_cold_mw = info->baseline_resident_mw = NAN;
-    info->sampler_cpu_share = info->sampler_jitter_us = NAN;
-    info->overhead_ms = info->overhead_share = info->statistics_ms = NAN;
     info->machine = s->machine.name;
     info->machine_json = s->machine.json;
     if (!s->meter || !(rails = pj_meter_rails(s->meter, &count)) || !count) return;
@@ -116,13 +112,13 @@ static uint64_t missed_so_far(const pj_meter *meter)
 }
 
 /* Joins the reading hub and waits for a first value of each rail, so that the curve covers the run
- * from its start: two periods and the delay, at most a second. */
+ * from its start. */
 static void start_metering(pj_run *run)
 {
     pj_session *s = run->session;
     pj_error err = {0};
     uint32_t count = 0, seen = 0;
-    const pj_rail *rails = s->meter ? pj_meter_rails(s->meter, &count) : NULL;
+    if (s->meter) pj_meter_rails(s->meter, &count);
     if (!count) return;
     if (pj_reading_hub_join(s->hub, &run->subscriber, &err) != PJ_OK) {
         pj_run_warn(run, "power_unavailable", "energy is unavailable: %s", err.text);
@@ -132,15 +128,11 @@ static void start_metering(pj_run *run)
     run->metering = true;
     run->missed_before = missed_so_far(s->meter);
     bool has[PJ_MAX_RAILS] = {false};
-    int64_t began_ns = pj_clock_ns(), patience_ns = 50 * PJ_NS_PER_MS;
-    for (uint32_t r = 0; r < count; r++)
-        if (patience_ns < 2 * rails[r].period_ns + rails[r].delay_ns)
-            patience_ns = 2 * rails[r].period_ns + rails[r].delay_ns;
-    if (patience_ns > PJ_NS_PER_S) patience_ns = PJ_NS_PER_S;
+    int64_t began_ns = pj_clock_ns(), patience_ns = pj_reading_hub_first_wait_ns(s->hub);
     while (seen < count && pj_clock_ns() - began_ns < patience_ns) {
         pj_reading readings[64];
         pj_reading_hub_pull(s->hub);
-        size_t n = pj_subscriber_read(&run->subscriber, readings, 64);
+        size_t n = pj_ring_read(&run->subscriber.readings, readings, 64);
         if (n == 0) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
         for (size_t i = 0; i < n; i++)
             if (readings[i].rail < count && readings[i].after_ns >= began_ns &&
@@ -272,9 +264,10 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     if (status != PJ_OK) return status;
     status = run_new(session, &run, err);
     if (!run) return status;
-    take_id(run);
+    pj_run_info_init(&run->info);
+    run->info.cached_tokens = 0;
     run->info.created_wall_ns = pj_clock_wall_ns();
-    run->info.monotonic_ms = NAN;
+    take_id(run);
     status = copy_options(run, options, err);
     if (status == PJ_OK)
         status = pj_recorder_init(&run->recorder, options->depth, lane_bytes(options->depth), err);

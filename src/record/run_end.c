@@ -7,7 +7,6 @@
 #include "record/calibration.h"
 #include "record/result.h"
 #include "store/run_summary.h"
-#include "trace/run_json.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,7 +29,7 @@ static void account_overhead(pj_run *run)
         info->sampler_cpu_share = cost.cpu_share;
         info->sampler_jitter_us = cost.jitter_us;
         info->samples_missed =
-            cost.missed + cost.lost - run->missed_before + pj_subscriber_lost(&run->subscriber);
+            cost.missed + cost.lost - run->missed_before + pj_ring_lost(&run->subscriber.readings);
         ms += cost.cpu_share * run->subscriber.sampled_ns / 1e6;
     }
     ms = fmin(ms, process_ms);
@@ -77,14 +76,9 @@ static void stop_recording(pj_run *run, pj_run_status status)
     account_overhead(run);
     listen_with_model(run);
     pj_run_append_info(run, NULL);
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1 << 12);
-    pj_json_init(&json, &buffer);
-    pj_run_end_write(&json, end_ns, status);
-    pj_json_finish(&json);
-    pj_run_append(run, PJ_RECORD_END, &buffer, NULL);
-    pj_buffer_fini(&buffer);
+    pj_spool_writer w = pj_run_lock_spool(run, NULL);
+    pj_spool_put_end(&w, end_ns, status);
+    pj_run_unlock_spool(run, &w);
     pj_error err = {0};
     if (pj_spool_flush(&run->spool, &err) != PJ_OK) pj_run_spool_error(run, &err);
 }
@@ -115,19 +109,16 @@ static void announce_end(pj_run *run, pj_run_status status, const char *failure,
 {
     const pj_live_sink *sink = &run->session->sinks.all;
     if (!sink->run_end) return;
-    pj_buffer buffer;
     pj_json json;
-    pj_buffer_init(&buffer, PJ_RECORD_MAX_BYTES);
-    pj_json_init(&json, &buffer);
+    pj_json_open(&json, PJ_RECORD_MAX_BYTES);
     if (data) pj_summary_write(&json, &data->info, NULL);
-    bool whole = pj_json_finish(&json) && data;
     sink->run_end(sink->context, run->info.id,
                   &(pj_live_end){.t_ms = (double)(pj_clock_ns() - run->start_ns) / 1e6,
                                  .status = status,
                                  .data = data,
-                                 .summary_json = whole ? pj_buffer_get(&buffer) : NULL,
+                                 .summary_json = data ? pj_json_whole(&json) : NULL,
                                  .error = failure});
-    pj_buffer_fini(&buffer);
+    pj_json_close(&json);
 }
 
 /* Keeps the spool of a run that could not be stored, and reports how much of it is kept. */

@@ -2,7 +2,6 @@
 #include "record/run_parts.h"
 
 #include "base/sized.h"
-#include "trace/run_json.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 #include "record/run_parts.h"
 
 #include "base/clock.h"
-#include "trace/run_json.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -19,48 +18,38 @@ const char *pj_run_keep_text(pj_run *run, const char *text, bool *failed)
     return copy;
 }
 
-pj_status pj_run_append(pj_run *run, pj_record_type type, const pj_buffer *buffer, pj_error *err)
+pj_spool_writer pj_run_lock_spool(pj_run *run, pj_error *err)
 {
-    pj_status status = pj_buffer_status(buffer, "a record of the run", err);
-    if (status != PJ_OK) return status;
     pthread_mutex_lock(&run->spool_mutex);
-    status = pj_spool_append(&run->spool, type, buffer->data, buffer->length, err);
+    return (pj_spool_writer){.spool = &run->spool, .err = err};
+}
+
+pj_status pj_run_unlock_spool(pj_run *run, const pj_spool_writer *w)
+{
     pthread_mutex_unlock(&run->spool_mutex);
-    return status;
+    return w->status;
 }
 
 pj_status pj_run_append_info(pj_run *run, pj_error *err)
 {
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, PJ_RECORD_MAX_BYTES);
-    pj_json_init(&json, &buffer);
-    pj_run_info_write(&json, &run->info, run->start_ns);
-    pj_json_finish(&json);
-    pj_status status = pj_run_append(run, PJ_RECORD_INFO, &buffer, err);
-    pj_buffer_fini(&buffer);
-    return status;
+    pj_spool_writer w = pj_run_lock_spool(run, err);
+    pj_spool_put_info(&w, &run->info, run->start_ns);
+    return pj_run_unlock_spool(run, &w);
 }
 
+/* A baseline that includes other load would make net figures too low. */
 pj_status pj_run_append_rails(pj_run *run, pj_error *err)
 {
     uint32_t count;
     const pj_rail *rails = pj_meter_rails(run->session->meter, &count);
     const pj_baseline *idle = pj_session_idle(run->session);
-    pj_status status = PJ_OK;
-    for (uint32_t i = 0; i < count && status == PJ_OK; i++) {
-        pj_buffer buffer;
-        pj_json json;
-        pj_buffer_init(&buffer, 1 << 16);
-        pj_json_init(&json, &buffer);
-        bool known = idle && idle->rail_quiet[i]; /* a baseline that includes other load would make
-                                                     net figures too low */
-        pj_rail_write(&json, i, &rails[i], known ? idle->mw[i] : NAN, known ? idle->sd_mw[i] : NAN);
-        pj_json_finish(&json);
-        status = pj_run_append(run, PJ_RECORD_RAIL, &buffer, err);
-        pj_buffer_fini(&buffer);
+    pj_spool_writer w = pj_run_lock_spool(run, err);
+    for (uint32_t i = 0; i < count; i++) {
+        bool known = idle && idle->rail_quiet[i];
+        pj_spool_put_rail(&w, i, &rails[i], known ? idle->mw[i] : NAN,
+                          known ? idle->sd_mw[i] : NAN);
     }
-    return status;
+    return pj_run_unlock_spool(run, &w);
 }
 
 void pj_run_warn(pj_run *run, const char *code, const char *format, ...)
@@ -70,14 +59,9 @@ void pj_run_warn(pj_run *run, const char *code, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1 << 16);
-    pj_json_init(&json, &buffer);
-    pj_warning_write(&json, pj_clock_ns(), code, text);
-    pj_json_finish(&json);
-    pj_run_append(run, PJ_RECORD_WARNING, &buffer, NULL);
-    pj_buffer_fini(&buffer);
+    pj_spool_writer w = pj_run_lock_spool(run, NULL);
+    pj_spool_put_warning(&w, pj_clock_ns(), code, text);
+    pj_run_unlock_spool(run, &w);
     const pj_live_sink *sink = &run->session->sinks.all;
     if (sink->warning) sink->warning(sink->context, run->info.id, code, text);
 }

@@ -5,6 +5,7 @@
 #include "record/collector.h"
 #include "record/run.h"
 #include "record/watcher.h"
+#include "trace/run_json.h"
 
 struct pj_run {
     pj_session *session;
@@ -32,8 +33,9 @@ struct pj_run {
 
 /* A copy in the run's arena; sets `failed` when out of memory. */
 const char *pj_run_keep_text(pj_run *run, const char *text, bool *failed);
-/* Appends a JSON record; the caller must hold no lock. */
-pj_status pj_run_append(pj_run *run, pj_record_type type, const pj_buffer *buffer, pj_error *err);
+/* For appending records, which other threads do too. */
+pj_spool_writer pj_run_lock_spool(pj_run *run, pj_error *err);
+pj_status pj_run_unlock_spool(pj_run *run, const pj_spool_writer *writer);
 pj_status pj_run_append_info(pj_run *run, pj_error *err);
 pj_status pj_run_append_rails(pj_run *run, pj_error *err);
 /* Records the session's idle power, with and without a model in memory. */

@@ -217,8 +217,8 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
     pj_meter_set_activity(session->meter, 0);
     /* The user already has the answer, so a resident baseline takes half the time. */
     pj_baseline *baseline = cold ? &session->cold : &session->resident;
-    status = pj_meter_baseline(session->meter, kind, session->baseline_ns / (cold ? 1 : 2),
-                               baseline, err);
+    status =
+        pj_meter_baseline(session->meter, session->baseline_ns / (cold ? 1 : 2), baseline, err);
     if (status == PJ_OK) note_busy_gpus(session, baseline);
     pj_recovery_resume(session->recovery);
     pj_meter_stop(session->meter);

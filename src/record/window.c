@@ -1,5 +1,6 @@
 /* Windows of the public interface: sums over rails, an upper bound if the sensors are too slow. */
 #include "base/clock.h"
+#include "record/result.h"
 #include "record/session.h"
 #include "trace/uncertainty.h"
 
@@ -7,12 +8,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#define NORMAL_95 1.96
-/* Fraction of a window that a sensor must have covered; nearly all if the window is shorter than
- * the sensor's period, because there is no similar time from which to estimate the rest. */
-#define LEAST_SEEN       0.1
-#define LEAST_SEEN_SHORT 0.9
 
 struct pj_open_window {
     pj_session *session;
@@ -73,16 +68,19 @@ pj_status pj_window_begin(pj_session *session, pj_open_window **out, pj_error *e
 
 static const pj_joules_mj unknown = {NAN, NAN, NAN};
 
-static pj_joules_mj window_with_interval(double mj, double sd_mj)
+/* A figure may be as uncertain as a tick of the sensor at each end; it is missing only where
+ * nothing was read. */
+static bool is_seen(const pj_curve_energy *e)
 {
-    return (pj_joules_mj){mj, mj - NORMAL_95 * sd_mj, mj + NORMAL_95 * sd_mj};
+    return !isnan(e->energy_mj);
 }
 
-static bool is_seen(const pj_rail *rail, const pj_curve_energy *e, int64_t ns)
+/* Of gross energy, which is never negative. */
+static pj_joules_mj gross_with_interval(double mj, double sd_mj)
 {
-    double least = ns < rail->period_ns ? LEAST_SEEN_SHORT : LEAST_SEEN;
-    return !isnan(e->energy_mj) && e->known_share >= least &&
-           NORMAL_95 * e->sd_mj <= fabs(e->energy_mj);
+    pj_joules_mj e = pj_with_interval(mj, sd_mj);
+    if (e.lo_mj < 0) e.lo_mj = 0;
+    return e;
 }
 
 typedef struct window_sum {
@@ -92,18 +90,14 @@ typedef struct window_sum {
     uint32_t seen, missing;     /* of the rails of the total */
 } window_sum;
 
-static void window_add_rail(window_sum *sum, const pj_session *s, uint32_t rail,
+static void window_add_rail(window_sum *sum, const pj_session *s, uint32_t rail, const pj_rail *r,
                             const pj_curve_energy *e, int64_t ns)
 {
-    uint32_t count;
-    const pj_rail *r = &pj_meter_rails(s->meter, &count)[rail];
     const pj_baseline *idle = pj_session_idle(s);
     double seconds = (double)ns * 1e-9, most_mj = r->max_mw > 0 ? r->max_mw * seconds : NAN;
     bool has_idle = idle && idle->rail_quiet[rail];
-    bool seen = is_seen(r, e, ns);
-    sum->upper_mj += isnan(e->energy_mj) || e->known_share < LEAST_SEEN_SHORT
-                         ? most_mj
-                         : fmin(most_mj, e->energy_mj + NORMAL_95 * e->sd_mj);
+    bool seen = is_seen(e);
+    sum->upper_mj += seen ? fmin(most_mj, e->energy_mj + PJ_NORMAL_95 * e->sd_mj) : most_mj;
     sum->missing += !seen;
     if (!seen) return;
     sum->seen++;
@@ -124,10 +118,10 @@ static void fill_total(pj_window_result *r, const window_sum *sum, const pj_sess
     }
     r->energy_source = pj_meter_quality(s->meter);
     r->is_partial = sum->missing > 0 || *pj_meter_unread(s->meter);
-    r->total = window_with_interval(sum->mj, sd);
+    r->total = gross_with_interval(sum->mj, sd);
     double net = sum->mj - sum->idle_mj, gain = sum->mj > 0 ? sum->gain_mj * net / sum->mj : 0;
-    r->net = window_with_interval(net, sqrt(sum->random_var + sum->bias_mj * sum->bias_mj +
-                                            gain * gain + sum->idle_sd_mj * sum->idle_sd_mj));
+    r->net = pj_with_interval(net, sqrt(sum->random_var + sum->bias_mj * sum->bias_mj +
+                                        gain * gain + sum->idle_sd_mj * sum->idle_sd_mj));
 }
 
 static void window_fill(pj_window_result *r, const pj_open_window *w,
@@ -140,12 +134,11 @@ static void window_fill(pj_window_result *r, const pj_open_window *w,
     int64_t ns = w->readings.end_ns - w->readings.begin_ns;
     for (uint32_t i = 0; i < count && i < PJ_WINDOW_RAILS; i++) {
         pj_window_rail *out = &r->rails[r->rail_count++];
-        bool seen = is_seen(&rails[i], &energies[i], ns);
+        bool seen = is_seen(&energies[i]);
         snprintf(out->name, sizeof out->name, "%s", rails[i].name);
-        out->gross =
-            seen ? window_with_interval(energies[i].energy_mj, energies[i].sd_mj) : unknown;
+        out->gross = seen ? gross_with_interval(energies[i].energy_mj, energies[i].sd_mj) : unknown;
         if (pj_rail_in_column(rails, count, i, PJ_RAIL_TOTAL))
-            window_add_rail(&sum, s, i, &energies[i], ns);
+            window_add_rail(&sum, s, i, &rails[i], &energies[i], ns);
     }
     fill_total(r, &sum, s);
 }

@@ -14,23 +14,16 @@ static pj_status report_view(pj_store *store, const pj_report_subject *s, pj_jso
     return pj_insight_summary(store, s->ids[0], NULL, json, err);
 }
 
-static pj_status report_advice(pj_store *store, const pj_report_subject *s, pj_json *json,
-                               pj_error *err)
-{
-    return pj_insight_advice(store, s->ids[0], NULL, json, err);
-}
-
-typedef pj_status report_answer_fn(pj_store *store, const pj_report_subject *s, pj_json *json,
-                                   pj_error *err);
-
-static pj_status report_read(report_answer_fn *answer, pj_store *store, const pj_report_subject *s,
+/* The view or, of a single run, the advice. */
+static pj_status report_read(pj_store *store, const pj_report_subject *s, bool advice,
                              json_t **tree, pj_error *err)
 {
     pj_buffer buffer;
     pj_json json;
     pj_buffer_init(&buffer, PJ_REPORT_MAX_BYTES);
     pj_json_init(&json, &buffer);
-    pj_status status = answer(store, s, &json, err);
+    pj_status status = advice ? pj_insight_advice(store, s->ids[0], NULL, &json, err)
+                              : report_view(store, s, &json, err);
     if (status == PJ_OK) {
         *tree = json_loadb(pj_buffer_get(&buffer), buffer.length, 0, NULL);
         if (!*tree) status = pj_fail_memory(err, "a report");
@@ -54,9 +47,8 @@ pj_status pj_report_make(pj_store *store, const pj_report_request *request, pj_b
         status = pj_store_resolve(store, request->ids[s.count], texts[s.count], err);
         ids[s.count] = texts[s.count];
     }
-    if (status == PJ_OK) status = report_read(report_view, store, &s, &view, err);
-    if (status == PJ_OK && s.count == 1)
-        status = report_read(report_advice, store, &s, &advice, err);
+    if (status == PJ_OK) status = report_read(store, &s, false, &view, err);
+    if (status == PJ_OK && s.count == 1) status = report_read(store, &s, true, &advice, err);
     s.view = view;
     s.advice = advice;
     if (status == PJ_OK && request->html)

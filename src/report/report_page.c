@@ -37,7 +37,7 @@ typedef struct page {
     pj_buffer all, one;
     pj_json out, json; /* write to `all` and to `one` */
     pj_status status;  /* of the first response that failed */
-    bool no_cubes, no_tree, cut_tokens, left_out;
+    bool no_cubes, no_tree, cut_tokens;
     pj_error *err;
 } page;
 
@@ -191,8 +191,7 @@ static void page_run(page *p, const pj_report_subject *s)
 
 static void page_answers(page *p, const pj_report_subject *s)
 {
-    pj_json_key(&p->out, "answers");
-    pj_json_object_begin(&p->out);
+    pj_json_kv_object_begin(&p->out, "answers");
     if (s->experiment) {
         char path[600];
         snprintf(path, sizeof path, "experiments/%s", s->experiment);
@@ -221,8 +220,7 @@ static void page_repeat(page *p, const pj_report_subject *s)
 
 static void page_left_out(page *p)
 {
-    pj_json_key(&p->out, "left_out");
-    pj_json_array_begin(&p->out);
+    pj_json_kv_array_begin(&p->out, "left_out");
     if (p->cut_tokens) pj_json_string(&p->out, "It holds the first 20,000 tokens of this run.");
     if (p->no_cubes)
         pj_json_string(&p->out, "This run is too long to be narrowed to a range of tokens in this "
@@ -242,8 +240,7 @@ static void page_write(page *p, const pj_report_subject *s)
                       s->experiment  ? "experiments"
                       : s->count > 1 ? "compare"
                                      : "analysis");
-    pj_json_key(&p->out, "ids");
-    pj_json_array_begin(&p->out);
+    pj_json_kv_array_begin(&p->out, "ids");
     for (uint32_t i = 0; i < s->count; i++) pj_json_string(&p->out, s->ids[i]);
     pj_json_array_end(&p->out);
     pj_json_kv_string(&p->out, "experiment", s->experiment);

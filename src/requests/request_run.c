@@ -3,8 +3,9 @@
 
 #include "attribution/build.h"
 #include "base/clock.h"
-#include "base/median.h"
+#include "base/utf8.h"
 #include "trace/private_text.h"
+#include "trace/request.h"
 #include "trace/run_json.h"
 
 #include <jansson.h>
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_JSON_BYTES = 4 << 20 };
 #define LEAST_WINDOW_NS (5 * PJ_NS_PER_MS)
 
 /* ---- times of phases ----------------------------------------------------------------------- */
@@ -33,11 +33,11 @@ static void split_whole(pj_request_times *t, const pj_answer_timings *timings)
 
 pj_request_times pj_request_times_of(const pj_exchange *x)
 {
-    const pj_answer_timings *timings = &pj_exchange_answer(x)->timings;
-    pj_request_times t = {.begin_ns = pj_exchange_sent_ns(x),
-                          .first_ns = pj_exchange_first_ns(x),
-                          .last_ns = pj_exchange_last_ns(x),
-                          .end_ns = pj_exchange_end_ns(x)};
+    const pj_answer_timings *timings = &x->answer.timings;
+    pj_request_times t = {.begin_ns = x->sent_ns,
+                          .first_ns = x->first_ns,
+                          .last_ns = x->last_ns,
+                          .end_ns = x->end_ns};
     if (!t.end_ns) t.end_ns = t.last_ns ? t.last_ns : t.begin_ns + 1;
     if (t.end_ns <= t.begin_ns) t.end_ns = t.begin_ns + 1;
     t.load_end_ns = t.prefill_ns = t.begin_ns;
@@ -80,43 +80,31 @@ static void write_timings(pj_json *json, const pj_answer *a)
 static const char *request_run_write_settings(const pj_request_origin *origin, const pj_exchange *x,
                                               pj_arena *arena)
 {
-    const pj_answer *a = pj_exchange_answer(x);
-    const pj_exchange_request *request = pj_exchange_request_of(x);
+    const pj_answer *a = &x->answer;
+    const pj_exchange_request *request = &x->asked;
     pj_exchange_counts counts = pj_exchange_count(x);
-    pj_buffer buffer;
     pj_json json;
-    pj_buffer_init(&buffer, 1 << 16);
-    pj_json_init(&json, &buffer);
+    pj_json_open(&json, 1 << 16);
     pj_json_object_begin(&json);
     pj_json_kv_string(&json, "url", origin->url);
     pj_json_kv_bool(&json, "stream", request->wants_stream);
     request_run_number(&json, "max_tokens", (double)request->max_tokens);
-    if (pj_exchange_status(x)) pj_json_kv_int(&json, "http_status", pj_exchange_status(x));
+    if (x->status) pj_json_kv_int(&json, "http_status", x->status);
     if (a->finish_reason[0]) pj_json_kv_string(&json, "finish_reason", a->finish_reason);
-    if (pj_exchange_first_ns(x))
-        request_run_number(&json, "ttft_ms",
-                           (double)(pj_exchange_first_ns(x) - pj_exchange_sent_ns(x)) / 1e6);
+    if (x->first_ns) request_run_number(&json, "ttft_ms", (double)(x->first_ns - x->sent_ns) / 1e6);
     write_timings(&json, a);
     pj_json_kv_bool(&json, "tokens_approximate", counts.approximate);
     pj_experiment_cell_write(origin->cell_id, &json);
     pj_json_object_end(&json);
-    const char *text =
-        pj_json_finish(&json) ? pj_arena_strndup(arena, buffer.data, buffer.length) : NULL;
-    pj_buffer_fini(&buffer);
-    return text;
+    return pj_json_keep(&json, arena);
 }
 
 static const char *private_features(const char *text, size_t bytes, pj_arena *arena)
 {
-    pj_buffer buffer;
     pj_json json;
-    pj_buffer_init(&buffer, 1 << 16);
-    pj_json_init(&json, &buffer);
+    pj_json_open(&json, 1 << 16);
     pj_private_text_write(&json, text, bytes);
-    const char *kept =
-        pj_json_finish(&json) ? pj_arena_strndup(arena, buffer.data, buffer.length) : NULL;
-    pj_buffer_fini(&buffer);
-    return kept;
+    return pj_json_keep(&json, arena);
 }
 
 static const char *request_run_keep(pj_arena *arena, const char *text, bool *failed)
@@ -129,7 +117,7 @@ static const char *request_run_keep(pj_arena *arena, const char *text, bool *fai
 static void set_texts(const pj_request_origin *origin, const pj_exchange *x, pj_arena *arena,
                       pj_run_info *info)
 {
-    const char *prompt = pj_exchange_request_of(x)->prompt, *output = pj_exchange_text(x);
+    const char *prompt = x->asked.prompt, *output = pj_exchange_text(x);
     if (!origin->is_private) {
         bool failed = false;
         info->prompt = request_run_keep(arena, prompt, &failed);
@@ -137,20 +125,21 @@ static void set_texts(const pj_request_origin *origin, const pj_exchange *x, pj_
     }
     info->prompt_private =
         private_features(prompt ? prompt : "", prompt ? strlen(prompt) : 0, arena);
-    if (pj_exchange_end_ns(x))
-        info->output_private = private_features(output, strlen(output), arena);
+    if (x->end_ns) info->output_private = private_features(output, strlen(output), arena);
 }
 
 pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *x, const char *id,
                           int64_t wall_ns, const char *allocation, pj_arena *arena,
                           pj_run_info *info, pj_error *err)
 {
-    const pj_answer *a = pj_exchange_answer(x);
-    const char *requested = pj_exchange_request_of(x)->model;
+    const pj_answer *a = &x->answer;
+    const char *requested = x->asked.model;
     pj_exchange_counts counts = pj_exchange_count(x);
     bool failed = false;
-    *info = (pj_run_info){.depth = PJ_DEPTH_OFF, .batch_size = 1, .created_wall_ns = wall_ns};
-    info->monotonic_ms = (double)pj_exchange_sent_ns(x) / 1e6;
+    pj_run_info_init(info);
+    info->batch_size = 1;
+    info->created_wall_ns = wall_ns;
+    info->monotonic_ms = (double)x->sent_ns / 1e6;
     snprintf(info->id, sizeof info->id, "%s", id);
     set_texts(origin, x, arena, info);
     info->model_name = request_run_keep(arena,
@@ -167,9 +156,8 @@ pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *x,
     info->machine = origin->session->machine.name;
     info->machine_json = origin->session->machine.json;
     info->settings_json = request_run_write_settings(origin, x, arena);
-    info->failure = pj_exchange_result(x) == PJ_EXCHANGE_FAILED
-                        ? request_run_keep(arena, pj_exchange_failure(x), &failed)
-                        : NULL;
+    info->failure =
+        x->outcome == PJ_EXCHANGE_FAILED ? request_run_keep(arena, x->failure, &failed) : NULL;
     info->input_tokens = counts.input > 0 ? (uint64_t)counts.input : 0;
     info->output_tokens = counts.output;
     info->cached_tokens = counts.cached >= 0 ? (double)counts.cached : NAN;
@@ -177,62 +165,13 @@ pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *x,
     info->quality = origin->quality;
     info->power_sources = origin->power_sources;
     info->partial_rails = origin->partial_rails;
-    info->overhead_ms = info->overhead_share = info->statistics_ms = NAN;
-    info->sampler_cpu_share = info->sampler_jitter_us = NAN;
-    info->baseline_cold_mw = info->baseline_resident_mw = NAN;
     return failed ? pj_fail_memory(err, "a run") : PJ_OK;
-}
-
-/* ---- records -------------------------------------------------------------------------------- */
-
-static pj_status request_run_append(pj_spool *spool, pj_record_type type, pj_json *json,
-                                    pj_buffer *buffer, pj_error *err)
-{
-    pj_status status = pj_json_finish(json) ? PJ_OK : pj_fail_memory(err, "a record of a run");
-    if (status == PJ_OK) status = pj_spool_append(spool, type, buffer->data, buffer->length, err);
-    pj_buffer_fini(buffer);
-    return status;
-}
-
-/* Writes INFO and, with rails, RAIL records. */
-static pj_status write_info(pj_spool *spool, const pj_run_info *info, int64_t begin_ns,
-                            pj_error *err)
-{
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, MOST_JSON_BYTES);
-    pj_json_init(&json, &buffer);
-    pj_run_info_write(&json, info, begin_ns);
-    return request_run_append(spool, PJ_RECORD_INFO, &json, &buffer, err);
-}
-
-static pj_status write_warning(pj_spool *spool, int64_t t_ns, const char *code, const char *text,
-                               pj_error *err)
-{
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1 << 16);
-    pj_json_init(&json, &buffer);
-    pj_warning_write(&json, t_ns, code, text);
-    return request_run_append(spool, PJ_RECORD_WARNING, &json, &buffer, err);
-}
-
-static pj_status write_end(pj_spool *spool, const pj_exchange *x, int64_t end_ns, pj_error *err)
-{
-    static const pj_run_status statuses[] = {PJ_RUN_INTERRUPTED, PJ_RUN_COMPLETED, PJ_RUN_FAILED,
-                                             PJ_RUN_CANCELLED};
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1 << 12);
-    pj_json_init(&json, &buffer);
-    pj_run_end_write(&json, end_ns, statuses[pj_exchange_result(x)]);
-    return request_run_append(spool, PJ_RECORD_END, &json, &buffer, err);
 }
 
 /* ---- rails and readings: the share as a counter --------------------------------------------- */
 
-void pj_request_rail_write(const pj_request_origin *origin, uint32_t r, double idle_mw,
-                           double sd_mj, pj_json *json)
+/* The uncertainty is added later (widen_uncertainties). */
+pj_rail pj_request_rail(const pj_request_origin *origin, uint32_t r, double sd_mj)
 {
     pj_rail rail = origin->rails[r];
     rail.kind = PJ_RAIL_COUNTER;
@@ -242,20 +181,19 @@ void pj_request_rail_write(const pj_request_origin *origin, uint32_t r, double i
     rail.resolution = sd_mj > 0 ? sd_mj * 1e3 * sqrt(6) : 0;
     rail.modulus_uj = 0;
     rail.gain = 1;
-    pj_rail_write(json, r, &rail, idle_mw, 0);
+    return rail;
 }
 
-/* The uncertainty is added later (widen_uncertainties). */
-static pj_status write_rail(const pj_request_parts *p, uint32_t r, int64_t duration_ns,
-                            pj_spool *spool, pj_error *err)
+pj_reading pj_request_reading(const pj_ledger_series *s, size_t point, uint32_t rail,
+                              bool after_gap, uint32_t sequence)
 {
-    double idle_mj = p->idle_mj[r];
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1 << 16);
-    pj_json_init(&json, &buffer);
-    pj_request_rail_write(p->origin, r, idle_mj / ((double)duration_ns * 1e-9), 0, &json);
-    return request_run_append(spool, PJ_RECORD_RAIL, &json, &buffer, err);
+    return (pj_reading){.before_ns = s->t_ns[point],
+                        .after_ns = s->t_ns[point],
+                        .fresh_ns = s->t_ns[point],
+                        .value = s->mj[point * s->rail_count + rail] * 1e3,
+                        .rail = (uint16_t)rail,
+                        .status = after_gap ? PJ_READING_RESET : PJ_READING_OK,
+                        .sequence = sequence};
 }
 
 /* Very short windows cost more than they are worth: a point too close to the previous one is
@@ -267,36 +205,19 @@ static bool is_written(const pj_ledger_series *s, size_t i, int64_t last_ns)
            s->t_ns[s->count - 1] - s->t_ns[i] >= LEAST_WINDOW_NS;
 }
 
-static pj_status write_rail_readings(const pj_ledger_series *s, uint32_t r, pj_spool *spool,
-                                     pj_error *err)
+static void put_readings(pj_spool_writer *w, const pj_ledger_series *s, uint32_t r)
 {
     bool gap = false;
     int64_t last_ns = 0;
-    pj_status status = PJ_OK;
-    for (size_t i = 0; i < s->count && status == PJ_OK; i++) {
+    for (size_t i = 0; i < s->count; i++) {
         double mj = s->mj[i * s->rail_count + r];
         gap |= isnan(mj);
         if (isnan(mj) || !is_written(s, i, last_ns)) continue;
-        pj_reading reading = {.before_ns = s->t_ns[i],
-                              .after_ns = s->t_ns[i],
-                              .fresh_ns = s->t_ns[i],
-                              .value = mj * 1e3,
-                              .rail = (uint16_t)r,
-                              .status = gap ? PJ_READING_RESET : PJ_READING_OK,
-                              .sequence = (uint32_t)i};
+        pj_reading reading = pj_request_reading(s, i, r, gap, (uint32_t)i);
+        pj_spool_put_reading(w, &reading);
         gap = false;
         last_ns = s->t_ns[i];
-        status = pj_spool_append(spool, PJ_RECORD_READINGS, &reading, sizeof reading, err);
     }
-    return status;
-}
-
-static pj_status write_readings(const pj_request_parts *p, pj_spool *spool, pj_error *err)
-{
-    pj_status status = PJ_OK;
-    for (uint32_t r = 0; r < p->series.rail_count && status == PJ_OK; r++)
-        status = write_rail_readings(&p->series, r, spool, err);
-    return status;
 }
 
 /* 1 sigma, without the gain, of the machine's energy over the request, scaled by the share. */
@@ -315,44 +236,36 @@ static bool is_resolved(const pj_request_parts *p)
     return !p->allocation || isnan(p->total_mj) || 1.96 * share_sd_mj(p) <= p->total_mj;
 }
 
-static pj_status request_run_write_power(const pj_request_parts *p, const pj_request_times *t,
-                                         pj_spool *spool, pj_error *err)
+static void put_power(pj_spool_writer *w, const pj_request_parts *p, const pj_request_times *t)
 {
-    pj_status status = PJ_OK;
-    if (!p->allocation) return PJ_OK;
-    for (uint32_t r = 0; r < p->origin->rail_count && status == PJ_OK; r++)
-        status = write_rail(p, r, t->end_ns - t->begin_ns, spool, err);
-    return status == PJ_OK && is_resolved(p) ? write_readings(p, spool, err) : status;
+    if (!p->allocation) return;
+    double seconds = (double)(t->end_ns - t->begin_ns) * 1e-9;
+    for (uint32_t r = 0; r < p->origin->rail_count; r++) {
+        pj_rail rail = pj_request_rail(p->origin, r, 0);
+        pj_spool_put_rail(w, r, &rail, p->idle_mj[r] / seconds, 0);
+    }
+    for (uint32_t r = 0; r < p->series.rail_count && is_resolved(p); r++)
+        put_readings(w, &p->series, r);
 }
 
 /* ---- spans ---------------------------------------------------------------------------------- */
 
 typedef struct spans {
-    pj_spool *spool;
-    pj_error *err;
-    pj_status status;
+    pj_spool_writer *w;
     uint32_t serial;
 } spans;
 
-static void request_run_put(spans *s, pj_record_type type, const void *payload, size_t bytes)
+static void request_run_put_span(spans *s, uint32_t serial, pj_span_kind kind, uint32_t id,
+                                 pj_phase phase, int64_t begin_ns, int64_t end_ns)
 {
-    if (s->status == PJ_OK) s->status = pj_spool_append(s->spool, type, payload, bytes, s->err);
+    pj_span span =
+        pj_span_make(serial, kind, id, phase, begin_ns, end_ns > begin_ns ? end_ns : begin_ns + 1);
+    pj_spool_put_span(s->w, &span);
 }
 
-static void request_run_put_span(spans *s, uint32_t serial, pj_span_kind kind, uint32_t id,
-                                 pj_phase phase, int32_t token, int64_t begin_ns, int64_t end_ns)
+static void put_phase(spans *s, uint32_t serial, pj_phase phase, int64_t begin_ns, int64_t end_ns)
 {
-    pj_span span = {.begin_ns = begin_ns,
-                    .end_ns = end_ns > begin_ns ? end_ns : begin_ns + 1,
-                    .flops = NAN,
-                    .bytes = NAN,
-                    .serial = serial,
-                    .id = id,
-                    .token = token,
-                    .layer = -1,
-                    .kind = (uint8_t)kind,
-                    .phase = (uint8_t)phase};
-    request_run_put(s, PJ_RECORD_SPAN, &span, sizeof span);
+    request_run_put_span(s, serial, PJ_SPAN_PHASE, (uint32_t)phase, phase, begin_ns, end_ns);
 }
 
 static void request_run_put_text(spans *s, uint32_t serial, const pj_exchange_token *token)
@@ -361,29 +274,19 @@ static void request_run_put_text(spans *s, uint32_t serial, const pj_exchange_to
         pj_token_text_record head;
         char text[256];
     } record = {.head = {.span_serial = serial, .token_id = token->id}};
-    size_t n = token->bytes < 255 ? token->bytes : 255;
-    while (n && n < token->bytes && ((unsigned char)token->text[n] & 0xc0) == 0x80) n--;
+    size_t n = pj_utf8_cut(token->text, token->bytes, sizeof record.text - 1);
     memcpy(record.text, token->text, n);
-    request_run_put(s, PJ_RECORD_TOKEN_TEXT, &record, sizeof record.head + n);
-}
-
-static void request_run_put_name(spans *s, uint32_t id, const char *name)
-{
-    char record[64];
-    memcpy(record, &id, sizeof id);
-    memcpy(record + sizeof id, name, strlen(name));
-    request_run_put(s, PJ_RECORD_NAME, record, sizeof id + strlen(name));
+    pj_spool_put(s->w, PJ_RECORD_TOKEN_TEXT, &record, sizeof record.head + n);
 }
 
 static void request_run_put_load(spans *s, const pj_request_times *t)
 {
     uint32_t phase = s->serial++, section = s->serial++;
     if (!t->has_load) return;
-    request_run_put_name(s, 1, "model_load");
-    request_run_put_span(s, section, PJ_SPAN_SECTION, 1, PJ_PHASE_PRE_INFERENCE, -1, t->begin_ns,
+    pj_spool_put_name(s->w, 1, "model_load");
+    request_run_put_span(s, section, PJ_SPAN_SECTION, 1, PJ_PHASE_PRE_INFERENCE, t->begin_ns,
                          t->load_end_ns);
-    request_run_put_span(s, phase, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE, PJ_PHASE_PRE_INFERENCE,
-                         -1, t->begin_ns, t->load_end_ns);
+    put_phase(s, phase, PJ_PHASE_PRE_INFERENCE, t->begin_ns, t->load_end_ns);
 }
 
 /* Makes token times strictly increasing, even if several arrive at once; the last ends decode. */
@@ -408,11 +311,10 @@ static void put_tokens(spans *s, const pj_request_times *t, const pj_exchange_to
         uint32_t serial = s->serial++;
         if (count) {
             request_run_put_text(s, serial, &tokens[0]);
-            request_run_put_span(s, serial, PJ_SPAN_TOKEN, 0, PJ_PHASE_PREFILL, 0, t->prefill_ns,
+            request_run_put_span(s, serial, PJ_SPAN_TOKEN, 0, PJ_PHASE_PREFILL, t->prefill_ns,
                                  t->first_ns);
         }
-        request_run_put_span(s, phase, PJ_SPAN_PHASE, PJ_PHASE_PREFILL, PJ_PHASE_PREFILL, -1,
-                             t->prefill_ns, t->first_ns);
+        put_phase(s, phase, PJ_PHASE_PREFILL, t->prefill_ns, t->first_ns);
         phase = s->serial++;
         first = 1;
     }
@@ -423,67 +325,53 @@ static void put_tokens(spans *s, const pj_request_times *t, const pj_exchange_to
         if (end_ns > t->end_ns) end_ns = t->end_ns; /* fewer nanoseconds than tokens */
         if (end_ns <= at_ns) break;
         request_run_put_text(s, serial, &tokens[i]);
-        request_run_put_span(s, serial, PJ_SPAN_TOKEN, (uint32_t)i, PJ_PHASE_DECODE, (int32_t)i,
-                             at_ns, end_ns);
+        request_run_put_span(s, serial, PJ_SPAN_TOKEN, (uint32_t)i, PJ_PHASE_DECODE, at_ns, end_ns);
         at_ns = end_ns;
     }
-    if (at_ns > t->first_ns)
-        request_run_put_span(s, phase, PJ_SPAN_PHASE, PJ_PHASE_DECODE, PJ_PHASE_DECODE, -1,
-                             t->first_ns, at_ns);
+    if (at_ns > t->first_ns) put_phase(s, phase, PJ_PHASE_DECODE, t->first_ns, at_ns);
     if (t->end_ns > at_ns + 1000)
-        request_run_put_span(s, s->serial++, PJ_SPAN_PHASE, PJ_PHASE_POST_INFERENCE,
-                             PJ_PHASE_POST_INFERENCE, -1, at_ns, t->end_ns);
+        put_phase(s, s->serial++, PJ_PHASE_POST_INFERENCE, at_ns, t->end_ns);
 }
 
-static pj_status write_spans(const pj_request_parts *p, const pj_request_times *t, pj_spool *spool,
-                             pj_error *err)
+static void put_spans(pj_spool_writer *w, const pj_request_parts *p, const pj_request_times *t)
 {
     size_t count;
-    spans s = {.spool = spool, .err = err};
+    spans s = {.w = w};
     pj_exchange_token *tokens = pj_exchange_tokens(p->exchange, &count);
     request_run_put_load(&s, t);
     put_tokens(&s, t, tokens, count);
     pj_free(tokens);
-    return s.status;
 }
 
 /* ---- warnings ------------------------------------------------------------------------------- */
 
-static pj_status request_run_write_warnings(const pj_request_parts *p, const pj_request_times *t,
-                                            pj_spool *spool, pj_error *err)
+static void put_warnings(pj_spool_writer *w, const pj_request_parts *p, const pj_request_times *t)
 {
     pj_exchange_counts counts = pj_exchange_count(p->exchange);
-    const pj_answer *a = pj_exchange_answer(p->exchange);
+    unsigned long long malformed = p->exchange->answer.malformed;
     char text[160];
-    pj_status status = PJ_OK;
-    for (uint32_t i = 0; i < p->warning_count && status == PJ_OK; i++)
-        status = write_warning(spool, p->warnings[i].t_ns, p->warnings[i].code, p->warnings[i].text,
-                               err);
-    if (status == PJ_OK && counts.approximate)
-        status = write_warning(spool, t->end_ns, "tokens_approximate",
-                               counts.contradictory
-                                   ? "the server's token count is implausible: its chunks "
-                                     "were counted as tokens"
-                                   : "the server reported neither usage nor token ids: its chunks "
-                                     "were counted as tokens",
-                               err);
-    if (status == PJ_OK && counts.contradictory)
-        status = write_warning(spool, t->end_ns, "usage_contradicts",
-                               "the server's usage figures contradict its answer or each "
-                               "other: countable figures are shown",
-                               err);
-    if (status == PJ_OK && t->is_one)
-        status =
-            write_warning(spool, t->end_ns, "phases_unknown",
-                          "the answer was not streamed and the server reported no times: prefill "
-                          "and decode cannot be separated, and decode contains both",
-                          err);
-    if (status == PJ_OK && a->malformed) {
-        snprintf(text, sizeof text, "%llu events of the answer could not be read",
-                 (unsigned long long)a->malformed);
-        status = write_warning(spool, t->end_ns, "events_malformed", text, err);
+    for (uint32_t i = 0; i < p->warning_count; i++)
+        pj_spool_put_warning(w, p->warnings[i].t_ns, p->warnings[i].code, p->warnings[i].text);
+    if (counts.approximate)
+        pj_spool_put_warning(w, t->end_ns, "tokens_approximate",
+                             counts.contradictory
+                                 ? "the server's token count is implausible: its chunks "
+                                   "were counted as tokens"
+                                 : "the server reported neither usage nor token ids: its chunks "
+                                   "were counted as tokens");
+    if (counts.contradictory)
+        pj_spool_put_warning(w, t->end_ns, "usage_contradicts",
+                             "the server's usage figures contradict its answer or each "
+                             "other: countable figures are shown");
+    if (t->is_one)
+        pj_spool_put_warning(
+            w, t->end_ns, "phases_unknown",
+            "the answer was not streamed and the server reported no times: prefill "
+            "and decode cannot be separated, and decode contains both");
+    if (malformed) {
+        snprintf(text, sizeof text, "%llu events of the answer could not be read", malformed);
+        pj_spool_put_warning(w, t->end_ns, "events_malformed", text);
     }
-    return status;
 }
 
 /* ---- exact energies ---------------------------------------------------------------------- */
@@ -574,18 +462,6 @@ static void request_run_set_rails(const share_curve *c, pj_run_data *d)
     }
 }
 
-static double typical_token(const pj_run_data *d)
-{
-    double *mj = pj_alloc(d->token_count + 1, sizeof *mj), middle = NAN;
-    uint32_t n = 0;
-    for (uint32_t i = 0; mj && i < d->token_count; i++)
-        if (d->phases[d->tokens[i].phase].phase == PJ_PHASE_DECODE)
-            mj[n++] = pj_mj_of_nj(d->tokens[i].energy.gross_nj);
-    if (mj) middle = pj_median(mj, n);
-    pj_free(mj);
-    return middle;
-}
-
 static void request_run_set_figures(const share_curve *c, pj_run_data *d)
 {
     pj_run_info *info = &d->info;
@@ -609,14 +485,14 @@ static void request_run_set_figures(const share_curve *c, pj_run_data *d)
     info->request_mj = (double)(gross - idle - load) / 1e6;
     info->request_net_mj =
         info->request_mj - c->idle_mw * (info->total_ms - idle_ms - load_ms) * 1e-3;
-    info->typical_token_mj = typical_token(d);
+    pj_request_typical(d, NULL);
 }
 
 /* Replaces the fit's result, inaccurate with few windows, by the share itself. */
 static void set_exactly(pj_run_data *d, const pj_request_parts *p)
 {
     const pj_ledger_series *s = &p->series;
-    share_curve c = {.p = p, .begin_ns = pj_exchange_sent_ns(p->exchange)};
+    share_curve c = {.p = p, .begin_ns = p->exchange->sent_ns};
     if (!p->allocation || s->count < 2 || isnan(d->info.total_mj) || !d->phase_count) return;
     for (uint32_t r = 0; r < s->rail_count; r++) {
         c.in_total[r] =
@@ -650,18 +526,19 @@ static void widen_energy(pj_energy *e, double sd_mj)
     widen_sd(mj, sd_mj, &e->net_sd, &e->net_sd_mj);
 }
 
+static void widen_figure(double mj, double sd_mj, pj_sd *sd, double *all)
+{
+    float single = (float)*all;
+    widen_sd(mj, sd_mj, sd, &single);
+    *all = (double)single;
+}
+
 static void widen_run(pj_run_info *info, double sd_mj)
 {
-    float gross = (float)info->total_sd_mj, net = (float)info->net_sd_mj;
-    float request = (float)info->request_sd_mj, request_net = (float)info->request_net_sd_mj;
-    widen_sd(info->total_mj, sd_mj, &info->total_sd, &gross);
-    widen_sd(info->total_mj, sd_mj, &info->net_sd, &net);
-    info->total_sd_mj = (double)gross;
-    info->net_sd_mj = (double)net;
-    widen_sd(info->request_mj, sd_mj, &info->request_sd, &request);
-    widen_sd(info->request_mj, sd_mj, &info->request_net_sd, &request_net);
-    info->request_sd_mj = (double)request;
-    info->request_net_sd_mj = (double)request_net;
+    widen_figure(info->total_mj, sd_mj, &info->total_sd, &info->total_sd_mj);
+    widen_figure(info->total_mj, sd_mj, &info->net_sd, &info->net_sd_mj);
+    widen_figure(info->request_mj, sd_mj, &info->request_sd, &info->request_sd_mj);
+    widen_figure(info->request_mj, sd_mj, &info->request_net_sd, &info->request_net_sd_mj);
 }
 
 static void request_run_withdraw(pj_run_data *d, const pj_request_parts *p)
@@ -690,31 +567,28 @@ static void widen_uncertainties(pj_run_data *d, const pj_request_parts *p)
 
 pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_error *err)
 {
-    pj_spool spool = {.fd = -1};
-    pj_spool_reader reader;
+    static const pj_run_status statuses[] = {PJ_RUN_INTERRUPTED, PJ_RUN_COMPLETED, PJ_RUN_FAILED,
+                                             PJ_RUN_CANCELLED};
+    pj_spool spool;
+    pj_spool_writer w = {.spool = &spool, .err = err};
     pj_arena arena;
     pj_run_info info;
     pj_request_times t = pj_request_times_of(p->exchange);
     *data = (pj_run_data){0};
     pj_arena_init(&arena, 0);
-    pj_status status = pj_spool_create(NULL, p->id, t.begin_ns, p->wall_ns, &spool, err);
-    if (status == PJ_OK)
-        status = pj_request_info(p->origin, p->exchange, p->id, p->wall_ns, p->allocation, &arena,
-                                 &info, err);
-    if (status == PJ_OK) status = write_info(&spool, &info, t.begin_ns, err);
-    if (status == PJ_OK) status = request_run_write_power(p, &t, &spool, err);
-    if (status == PJ_OK) status = write_spans(p, &t, &spool, err);
-    if (status == PJ_OK) status = request_run_write_warnings(p, &t, &spool, err);
-    if (status == PJ_OK) status = write_end(&spool, p->exchange, t.end_ns, err);
-    if (status == PJ_OK) status = pj_spool_flush(&spool, err);
-    if (status == PJ_OK) status = pj_spool_reader_of(&spool, &reader, err);
-    if (status == PJ_OK) {
-        status = pj_build_run(&reader, &(pj_build_options){0}, data, err);
-        pj_spool_reader_close(&reader);
+    w.status = pj_spool_create(NULL, p->id, t.begin_ns, p->wall_ns, &spool, err);
+    if (w.status == PJ_OK)
+        w.status = pj_request_info(p->origin, p->exchange, p->id, p->wall_ns, p->allocation, &arena,
+                                   &info, err);
+    pj_spool_put_info(&w, &info, t.begin_ns);
+    put_power(&w, p, &t);
+    put_spans(&w, p, &t);
+    put_warnings(&w, p, &t);
+    pj_spool_put_end(&w, t.end_ns, statuses[p->exchange->outcome]);
+    if (pj_build_written(&w, data) == PJ_OK) {
+        set_exactly(data, p);
+        widen_uncertainties(data, p);
     }
-    if (status == PJ_OK) set_exactly(data, p);
-    if (status == PJ_OK) widen_uncertainties(data, p);
-    pj_spool_close(&spool, true);
     pj_arena_fini(&arena);
-    return status;
+    return w.status;
 }

@@ -46,8 +46,9 @@ pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *ex
 
 /* A rail whose readings are the request's share, as a counter without noise; `sd_mj` of the share
  * becomes the counter's resolution. */
-void pj_request_rail_write(const pj_request_origin *origin, uint32_t rail, double idle_mw,
-                           double sd_mj, pj_json *json);
+pj_rail pj_request_rail(const pj_request_origin *origin, uint32_t rail, double sd_mj);
+pj_reading pj_request_reading(const pj_ledger_series *series, size_t point, uint32_t rail,
+                              bool after_gap, uint32_t sequence);
 
 /* The finished run. */
 typedef struct pj_request_parts {

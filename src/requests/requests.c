@@ -152,19 +152,11 @@ static void put_pending(pj_request *r, pj_record_type type, const void *payload,
     pj_buffer_append(&r->pending, payload, bytes);
 }
 
-static pj_span span_at(pj_request *r, pj_span_kind kind, uint32_t id, pj_phase phase,
-                       int64_t begin_ns, int64_t end_ns)
+static void put_pending_json(pj_request *r, pj_record_type type, pj_json *json)
 {
-    return (pj_span){.begin_ns = begin_ns,
-                     .end_ns = end_ns,
-                     .flops = NAN,
-                     .bytes = NAN,
-                     .serial = r->serial++,
-                     .id = id,
-                     .token = kind == PJ_SPAN_TOKEN ? (int32_t)id : -1,
-                     .layer = -1,
-                     .kind = (uint8_t)kind,
-                     .phase = (uint8_t)phase};
+    const char *text = pj_json_whole(json);
+    if (text) put_pending(r, type, text, (uint32_t)json->own.length);
+    pj_json_close(json);
 }
 
 /* Tokens of open requests, at the resolution of chunks: the run is rebuilt when it ends. */
@@ -173,7 +165,8 @@ static void keep_tokens(pj_request *r, uint64_t before, int64_t at_ns)
     pj_phase phase = before ? PJ_PHASE_DECODE : PJ_PHASE_PREFILL;
     int64_t begin_ns = before ? r->last_token_ns : r->begin_ns;
     if (at_ns <= begin_ns) at_ns = begin_ns + 1;
-    pj_span span = span_at(r, PJ_SPAN_TOKEN, (uint32_t)before, phase, begin_ns, at_ns);
+    pj_span span =
+        pj_span_make(r->serial++, PJ_SPAN_TOKEN, (uint32_t)before, phase, begin_ns, at_ns);
     put_pending(r, PJ_RECORD_SPAN, &span, sizeof span);
     r->last_token_ns = at_ns;
 }
@@ -183,35 +176,24 @@ static void keep_facts(pj_request *r)
 {
     pj_arena arena;
     pj_run_info info;
-    pj_buffer buffer;
     pj_json json;
+    const pj_ledger *ledger = r->owner->ledger;
+    const char *rule = ledger ? pj_batch_rule_name(pj_ledger_rule(ledger)) : NULL;
     pj_arena_init(&arena, 0);
-    pj_buffer_init(&buffer, PENDING_MAX_BYTES / 2);
-    pj_json_init(&json, &buffer);
-    if (pj_request_info(&r->owner->origin, r->exchange, r->id, r->wall_ns, NULL, &arena, &info,
+    if (pj_request_info(&r->owner->origin, r->exchange, r->id, r->wall_ns, rule, &arena, &info,
                         NULL) == PJ_OK) {
-        if (r->owner->ledger)
-            info.allocation = pj_batch_rule_name(pj_ledger_rule(r->owner->ledger));
+        pj_json_open(&json, PENDING_MAX_BYTES / 2);
         pj_run_info_write(&json, &info, r->begin_ns);
-        if (pj_json_finish(&json))
-            put_pending(r, PJ_RECORD_INFO, buffer.data, (uint32_t)buffer.length);
+        put_pending_json(r, PJ_RECORD_INFO, &json);
     }
-    pj_buffer_fini(&buffer);
     pj_arena_fini(&arena);
 }
 
 static void keep_reading(pj_request *r, const pj_ledger_series *s, size_t point, uint32_t rail,
                          bool after_gap)
 {
-    double mj = s->mj[point * s->rail_count + rail];
-    if (isnan(mj)) return;
-    pj_reading reading = {.before_ns = s->t_ns[point],
-                          .after_ns = s->t_ns[point],
-                          .fresh_ns = s->t_ns[point],
-                          .value = mj * 1e3,
-                          .rail = (uint16_t)rail,
-                          .status = after_gap ? PJ_READING_RESET : PJ_READING_OK,
-                          .sequence = r->readings++};
+    if (isnan(s->mj[point * s->rail_count + rail])) return;
+    pj_reading reading = pj_request_reading(s, point, rail, after_gap, r->readings++);
     put_pending(r, PJ_RECORD_READINGS, &reading, sizeof reading);
 }
 
@@ -227,15 +209,12 @@ static void keep_rail(pj_request *r, uint32_t rail, int64_t until_ns)
 {
     const pj_ledger *ledger = r->owner->ledger;
     double idle_mj = pj_ledger_idle_mj(ledger, r->entry, rail);
-    pj_buffer buffer;
     pj_json json;
-    pj_buffer_init(&buffer, 1 << 16);
-    pj_json_init(&json, &buffer);
-    pj_request_rail_write(&r->owner->origin, rail,
-                          idle_mj / ((double)(until_ns - r->begin_ns) / 1e9),
-                          pj_ledger_sd_mj(ledger, r->entry, rail), &json);
-    if (pj_json_finish(&json)) put_pending(r, PJ_RECORD_RAIL, buffer.data, (uint32_t)buffer.length);
-    pj_buffer_fini(&buffer);
+    pj_rail share =
+        pj_request_rail(&r->owner->origin, rail, pj_ledger_sd_mj(ledger, r->entry, rail));
+    pj_json_open(&json, 1 << 16);
+    pj_rail_write(&json, rail, &share, idle_mj / ((double)(until_ns - r->begin_ns) / 1e9), 0);
+    put_pending_json(r, PJ_RECORD_RAIL, &json);
 }
 
 /* The share of an open request as far as it is final, in steps that grow with its age, because
@@ -586,7 +565,7 @@ pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
     r->exchange = exchange;
     r->user = user;
     r->spool.fd = -1;
-    r->begin_ns = pj_exchange_sent_ns(exchange);
+    r->begin_ns = exchange->sent_ns;
     r->wall_ns = pj_clock_wall_ns() - (pj_clock_ns() - r->begin_ns);
     r->final = (pj_ledger_figure){NAN, NAN, NAN, NAN, NAN, r->begin_ns, 0, false, false};
     pj_uuid7(r->id);
@@ -596,8 +575,7 @@ pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
     if (q->options.session->spool_dir) keep_facts(r);
     pthread_mutex_lock(&q->mutex);
     if (q->ledger)
-        r->entry =
-            pj_ledger_enter(q->ledger, r->begin_ns, guess_tokens(pj_exchange_request_of(exchange)));
+        r->entry = pj_ledger_enter(q->ledger, r->begin_ns, guess_tokens(&exchange->asked));
     bool ok = !q->ledger || r->entry;
     if (ok) {
         r->next = q->open;
@@ -609,18 +587,21 @@ pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
     return NULL;
 }
 
+static void report_prompt(pj_request *r)
+{
+    pj_exchange_counts c = pj_exchange_count(r->exchange);
+    if (c.input >= 0)
+        pj_ledger_prompt(r->entry, (double)(c.input - (c.cached > 0 ? c.cached : 0)),
+                         (double)c.cached);
+}
+
 /* Passes the exchange's new figures to the ledger; called with the lock held. */
 static void requests_advance(pj_request *r)
 {
     uint64_t tokens = pj_exchange_tokens_so_far(r->exchange);
-    int64_t at_ns = pj_exchange_last_ns(r->exchange);
+    int64_t at_ns = r->exchange->last_ns;
     if (tokens <= r->tokens) return;
-    if (r->entry && !r->tokens) {
-        pj_exchange_counts c = pj_exchange_count(r->exchange);
-        if (c.input >= 0)
-            pj_ledger_prompt(r->entry, (double)(c.input - (c.cached > 0 ? c.cached : 0)),
-                             (double)c.cached);
-    }
+    if (r->entry && !r->tokens) report_prompt(r);
     if (r->entry) pj_ledger_tokens(r->entry, at_ns, (double)(tokens - r->tokens));
     if (!r->has_ended) keep_tokens(r, r->tokens, at_ns);
     r->tokens = tokens;
@@ -640,9 +621,7 @@ static void advance_at_end(pj_request *r)
     pj_request_times t = pj_request_times_of(r->exchange);
     pj_exchange_counts c = pj_exchange_count(r->exchange);
     if (!r->entry || r->tokens || !c.output) return;
-    if (c.input >= 0)
-        pj_ledger_prompt(r->entry, (double)(c.input - (c.cached > 0 ? c.cached : 0)),
-                         (double)c.cached);
+    report_prompt(r);
     pj_ledger_tokens(r->entry, t.first_ns, 1);
     if (c.output > 1) pj_ledger_tokens(r->entry, t.last_ns, (double)(c.output - 1));
     r->tokens = c.output;
@@ -655,11 +634,9 @@ void pj_request_end(pj_request *r, bool holds)
     r->has_ended = true;
     r->is_held = holds;
     r->end_ns = pj_request_times_of(r->exchange).end_ns;
-    if (pj_exchange_first_ns(r->exchange) == pj_exchange_last_ns(r->exchange)) advance_at_end(r);
+    if (r->exchange->first_ns == r->exchange->last_ns) advance_at_end(r);
     requests_advance(r);
-    if (r->entry) {
-        pj_ledger_leave(r->entry, r->end_ns);
-    }
+    if (r->entry) pj_ledger_leave(r->entry, r->end_ns);
     q->waiting++;
     pthread_cond_broadcast(&q->changed);
     pthread_mutex_unlock(&q->mutex);

@@ -19,23 +19,8 @@ struct pj_beats {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool is_stopping, succeeded;
-    double reported_mj[PJ_MAX_RAILS]; /* by rail, as of the last beat */
+    double reported_mj; /* of the machine, as of the last beat */
 };
-
-/* Energy since the last beat by rail, and their total. NAN: no meter, a rail is unavailable, or
- * nothing was read yet. */
-static double read_energy(const pj_beats *b, double now_mj[PJ_MAX_RAILS])
-{
-    double delta[PJ_MAX_RAILS];
-    uint32_t count = 0;
-    const pj_rail *rails = b->options.log ? pj_power_log_rails(b->options.log, &count) : NULL;
-    for (uint32_t i = 0; i < count; i++) {
-        now_mj[i] = pj_power_log_energy_mj(b->options.log, i);
-        delta[i] = now_mj[i] - b->reported_mj[i];
-    }
-    double total_mj = count ? pj_rail_column_sum(rails, count, delta, PJ_RAIL_TOTAL) : NAN;
-    return total_mj > 0 ? total_mj : NAN;
-}
 
 /* "power,thermal" of all devices; "" when none is throttled; NULL when none reports it. */
 static const char *read_throttle(pj_session *session, char *text, size_t bytes)
@@ -56,21 +41,23 @@ static const char *read_throttle(pj_session *session, char *text, size_t bytes)
 
 static bool beats_report(pj_beats *b)
 {
-    double now_mj[PJ_MAX_RAILS] = {0};
+    double now_mj, now_mw;
     char throttle[64];
     pj_session *session = b->options.session;
     pj_store_options options = {
         .path = b->options.database, .may_be_away = true, .is_direct = true};
     if (!b->store && pj_store_open(&options, &b->store, NULL) != PJ_OK) return false;
     const pj_meter *meter = session->meter;
+    pj_power_log_machine(b->options.log, pj_clock_ns(), &now_mj, &now_mw);
+    double drawn_mj = now_mj - b->reported_mj;
     pj_machine_beat beat = {.name = session->machine.name,
                             .version = pj_version(),
                             .sensors = meter ? pj_meter_sources(meter) : "",
                             .quality = meter ? pj_meter_quality(meter) : PJ_UNAVAILABLE,
-                            .drawn_mj = read_energy(b, now_mj),
+                            .drawn_mj = drawn_mj > 0 ? drawn_mj : NAN,
                             .throttle = read_throttle(session, throttle, sizeof throttle)};
     if (pj_store_machine_beat(b->store, &beat, NULL) != PJ_OK) return false;
-    memcpy(b->reported_mj, now_mj, sizeof b->reported_mj);
+    if (!isnan(now_mj)) b->reported_mj = now_mj;
     return true;
 }
 

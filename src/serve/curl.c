@@ -2,10 +2,10 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
+#include "http/socket.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -310,10 +310,7 @@ pj_status pj_tunnel_open(const char *url, int timeout_ms, pj_tunnel **tunnel, in
     if (status != PJ_OK) return status;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
         return pj_fail_errno(err, errno, "cannot create a pair of sockets");
-    for (int i = 0; i < 2; i++) {
-        fcntl(pair[i], F_SETFL, O_NONBLOCK);
-        fcntl(pair[i], F_SETFD, FD_CLOEXEC);
-    }
+    for (int i = 0; i < 2; i++) pj_fd_prepare(pair[i]);
     pj_tunnel *t = pj_alloc(1, sizeof *t);
     if (!t) {
         close(pair[0]);

@@ -1,5 +1,3 @@
-/* The list of experiments, their state in the database, and advancing the oldest one by one step.
- */
 #include "serve/experiments.h"
 
 #include "experiment/experiment_plan.h"
@@ -11,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { USUAL_LIMIT = 16 };
 
 typedef struct entry {
     struct entry *next;
@@ -136,12 +132,11 @@ static const char *machine_of(const pj_experiments *x)
 /* With the mutex held. */
 static pj_status enqueue(pj_experiments *x, entry *e, pj_experiment_ticket *ticket, pj_error *err)
 {
-    uint32_t limit = x->options.limit ? x->options.limit : USUAL_LIMIT;
     if (x->stop) return pj_fail(err, PJ_E_UNAVAILABLE, "the server is shutting down");
     if (find(x, e->plan.name))
         return pj_fail(err, PJ_E_STATE, "the experiment %s is already queued or running",
                        e->plan.name);
-    if (x->count >= limit)
+    if (x->count >= x->options.limit)
         return pj_fail(err, PJ_E_FULL, "%u experiments are already queued", x->count);
     pj_status status = pj_experiment_store(x->store, &e->plan, err);
     if (status == PJ_OK)
@@ -331,8 +326,7 @@ bool pj_experiments_wait(pj_experiments *x)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* An invalid plan in the database, or one whose model no longer exists, fails when it is started.
- */
+/* An invalid stored plan, or one whose model no longer exists, fails when it is started. */
 static void experiments_take_row(void *context, const pj_experiment_row *row)
 {
     pj_experiments *x = context;

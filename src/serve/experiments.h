@@ -17,7 +17,7 @@ typedef struct pj_experiments pj_experiments;
 typedef struct pj_experiments_options {
     pj_session *session; /* used by `step` alone */
     const char *models;  /* folder of models */
-    uint32_t limit;      /* maximum number of waiting experiments; 0: 16 */
+    uint32_t limit;      /* maximum number of waiting experiments */
     uint32_t threads;    /* default number of threads of a cell; 0: all */
     bool is_private;
     pj_live_json *live; /* gets progress messages; NULL: none */

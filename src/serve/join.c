@@ -45,8 +45,7 @@ static waited join_wait_for(pj_join *j, int fd, short events, int ms)
     return ready > 0 ? READY : TIMED_OUT;
 }
 
-/* ---- the request ------------------------------------------------------------------------------
- */
+/* ---- the request ----------------------------------------------------------------------------- */
 
 static void put_encoded(pj_buffer *out, const char *text)
 {
@@ -93,8 +92,7 @@ static pj_status request_upgrade(pj_join *j, pj_call *call, pj_error *err)
                    http);
 }
 
-/* ---- connections ------------------------------------------------------------------------------
- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static pj_tunnel **join_find_slot(pj_join *j)
 {
@@ -140,8 +138,7 @@ static pj_status dial(pj_join *j, pj_call *call, pj_error *err)
     return status == PJ_OK ? request_upgrade(j, call, err) : status;
 }
 
-/* ---- being watched ----------------------------------------------------------------------------
- */
+/* ---- being watched --------------------------------------------------------------------------- */
 
 static void note_watch(void *context, const char *text, size_t bytes)
 {
@@ -149,8 +146,7 @@ static void note_watch(void *context, const char *text, size_t bytes)
     if (bytes == 5 && memcmp(text, "watch", 5) == 0) *is_wanted = true;
 }
 
-/* Waits until the server requests the stream (the hub then owns the socket) or the connection ends.
- */
+/* Waits until the server requests the stream, which the hub then owns, or the connection ends. */
 static waited wait_for_watch(pj_join *j, pj_call *call)
 {
     pj_frame_reader reader;
@@ -204,8 +200,7 @@ static void *join_always(void *context)
     return NULL;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 pj_status pj_join_open(const pj_join_options *options, pj_join **join, pj_error *err)
 {

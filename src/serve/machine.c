@@ -15,11 +15,11 @@
 
 /* ---- models -------------------------------------------------------------------------------- */
 
-static bool has_name(const pj_model_list *list, const char *name)
+static const pj_model_entry *find_entry(const pj_model_list *list, const char *name)
 {
     for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->items[i].name, name) == 0) return true;
-    return false;
+        if (strcmp(list->items[i].name, name) == 0) return &list->items[i];
+    return NULL;
 }
 
 /* The models of the folder and the cache, and in `installed` those of the demonstration model's
@@ -40,7 +40,7 @@ static pj_status list_models(const char *folder, all_models *all, pj_error *err)
     *all = (all_models){0};
     if (!folder) folder = pj_models_default_folder();
     pj_status status = pj_models_scan(folder, true, &all->found, err);
-    if (status != PJ_OK || has_name(&all->found, "demo")) return status;
+    if (status != PJ_OK || find_entry(&all->found, "demo")) return status;
     if (pj_model_find(NULL, folder, demo, sizeof demo, NULL) != PJ_OK) return PJ_OK;
     *strrchr(demo, '/') = 0;
     if (pj_models_scan(demo, false, &all->installed, NULL) != PJ_OK)
@@ -66,7 +66,7 @@ pj_status pj_serve_write_models(const char *folder, pj_json *out, pj_error *err)
     pj_json_array_begin(out);
     for (size_t i = 0; i < all.found.count; i++) machine_write_model(out, &all.found.items[i]);
     for (size_t i = 0; i < all.installed.count; i++)
-        if (!has_name(&all.found, all.installed.items[i].name))
+        if (!find_entry(&all.found, all.installed.items[i].name))
             machine_write_model(out, &all.installed.items[i]);
     pj_json_array_end(out);
     free_models(&all);
@@ -106,29 +106,22 @@ static pj_status check_synthetic(const char *name, int wanted, pj_error *err)
     return check_size(name, facts.parameters, facts.dtype, err);
 }
 
-static pj_status take_entry(const pj_model_list *list, const char *name, int wanted, char *path,
-                            size_t bytes, bool *found, pj_error *err)
+static pj_status take_entry(const pj_model_entry *entry, int wanted, char *path, size_t bytes,
+                            pj_error *err)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        const pj_model_entry *entry = &list->items[i];
-        if (strcmp(entry->name, name) != 0) continue;
-        *found = true;
-        if (!entry->usable)
-            return pj_fail(err, PJ_E_INVALID, "model %s cannot be used: %s", name,
-                           entry->reason.text);
-        if ((size_t)snprintf(path, bytes, "%s", entry->path) >= bytes)
-            return pj_fail(err, PJ_E_INVALID, "the path of model %s is too long", name);
-        if (wanted < 0) return PJ_OK; /* as stored: the file is mapped, not copied into memory */
-        return check_size(name, entry->facts.parameters, (pj_dtype)wanted, err);
-    }
-    return PJ_OK;
+    if (!entry->usable)
+        return pj_fail(err, PJ_E_INVALID, "model %s cannot be used: %s", entry->name,
+                       entry->reason.text);
+    if ((size_t)snprintf(path, bytes, "%s", entry->path) >= bytes)
+        return pj_fail(err, PJ_E_INVALID, "the path of model %s is too long", entry->name);
+    if (wanted < 0) return PJ_OK; /* as stored: the file is mapped, not copied into memory */
+    return check_size(entry->name, entry->facts.parameters, (pj_dtype)wanted, err);
 }
 
 pj_status pj_serve_find_model(const char *folder, const char *name, const char *dtype, char *path,
                               size_t bytes, pj_error *err)
 {
     int wanted = dtype ? pj_dtype_parse(dtype) : -1;
-    bool found = false;
     all_models all;
     if (!name) return pj_model_find(NULL, folder, path, bytes, err);
     if (strncmp(name, "synthetic:", 10) == 0) {
@@ -137,15 +130,16 @@ pj_status pj_serve_find_model(const char *folder, const char *name, const char *
         return check_synthetic(name, wanted, err);
     }
     pj_status status = list_models(folder, &all, err);
-    if (status == PJ_OK) status = take_entry(&all.found, name, wanted, path, bytes, &found, err);
-    if (status == PJ_OK && !found)
-        status = take_entry(&all.installed, name, wanted, path, bytes, &found, err);
+    const pj_model_entry *entry = find_entry(&all.found, name);
+    if (!entry) entry = find_entry(&all.installed, name);
+    if (status == PJ_OK)
+        status = entry ? take_entry(entry, wanted, path, bytes, err)
+                       : pj_fail(err, PJ_E_INVALID,
+                                 "unknown model %.100s; /api/profiling/models lists the available "
+                                 "ones, and synthetic:SHAPE creates one",
+                                 name);
     free_models(&all);
-    if (status != PJ_OK || found) return status;
-    return pj_fail(err, PJ_E_INVALID,
-                   "unknown model %.100s; /api/profiling/models lists the available ones, and "
-                   "synthetic:SHAPE creates one",
-                   name);
+    return status;
 }
 
 /* ---- sensors ------------------------------------------------------------------------------- */
@@ -214,8 +208,7 @@ static void write_rail_now(pj_power_log *log, uint32_t index, const pj_rail *rai
     pj_json_kv_string(out, "quality", rail->quality == PJ_MEASURED ? "measured" : "modelled");
     pj_json_kv_double(out, "now_mw", pj_power_log_now_mw(log, index, now_ns));
     pj_json_kv_double(out, "energy_mj", pj_power_log_energy_mj(log, index));
-    pj_json_key(out, "power_mw");
-    pj_json_array_begin(out);
+    pj_json_kv_array_begin(out, "power_mw");
     for (uint32_t i = 0; i < seconds; i++) pj_json_double(out, power_mw[i]);
     pj_json_array_end(out);
     pj_json_object_end(out);
@@ -233,8 +226,7 @@ void pj_serve_write_power_now(const pj_meter *meter, pj_power_log *log, uint32_t
     pj_json_kv_double(out, "end_unix_ms", round(end_ms));
     pj_json_kv_int(out, "step_ms", 1000);
     pj_json_kv_int(out, "seconds", seconds);
-    pj_json_key(out, "rails");
-    pj_json_array_begin(out);
+    pj_json_kv_array_begin(out, "rails");
     for (uint32_t i = 0; i < count; i++) write_rail_now(log, i, &rails[i], now, seconds, out);
     pj_json_array_end(out);
     pj_json_kv_string(out, "remedy", remedy[0] ? remedy : NULL);

@@ -39,8 +39,7 @@ struct pj_otlp {
     const char *headers[HEADERS_MAX + 2];
 };
 
-/* ---- sending ----------------------------------------------------------------------------------
- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 static pj_status post(pj_otlp *o, const char *path, const char *body, pj_error *err)
 {
@@ -57,37 +56,20 @@ static pj_status post(pj_otlp *o, const char *path, const char *body, pj_error *
     return pj_curl_post(&request, &answer, err);
 }
 
-/* The machine's energy and power: sums over the rails of the total. */
-static void read_host(pj_power_log *log, pj_otlp_moment *moment)
-{
-    double mj[PJ_MAX_RAILS], mw[PJ_MAX_RAILS];
-    uint32_t count = 0;
-    const pj_rail *rails = log ? pj_power_log_rails(log, &count) : NULL;
-    int64_t now = pj_clock_ns();
-    for (uint32_t i = 0; i < count; i++) {
-        mj[i] = pj_power_log_energy_mj(log, i);
-        mw[i] = pj_power_log_now_mw(log, i, now);
-    }
-    moment->host_mj = count ? pj_rail_column_sum(rails, count, mj, PJ_RAIL_TOTAL) : NAN;
-    moment->host_mw = count ? pj_rail_column_sum(rails, count, mw, PJ_RAIL_TOTAL) : NAN;
-}
-
 static pj_status send_metrics(pj_otlp *o, pj_error *err)
 {
-    pj_metrics *metrics = pj_alloc(1, sizeof *metrics);
-    if (!metrics) return pj_fail_memory(err, "telemetry");
+    pj_metrics metrics = {0};
     pj_otlp_moment moment = {.start_ns = o->start_ns, .now_ns = pj_clock_wall_ns()};
     pj_buffer body;
     pj_json json;
-    o->options.service->metrics(o->options.service->context, metrics);
-    read_host(o->options.log, &moment);
+    o->options.service->metrics(o->options.service->context, &metrics);
+    pj_power_log_machine(o->options.log, pj_clock_ns(), &moment.host_mj, &moment.host_mw);
     pj_buffer_init(&body, BODY_MAX);
     pj_json_init(&json, &body);
-    pj_otlp_write_metrics(&o->resource, metrics, &moment, &json);
+    pj_otlp_write_metrics(&o->resource, &metrics, &moment, &json);
     pj_status status = pj_json_finish(&json) ? post(o, "/v1/metrics", body.data, err)
                                              : pj_fail_memory(err, "telemetry");
     pj_buffer_fini(&body);
-    pj_free(metrics);
     return status;
 }
 
@@ -181,8 +163,7 @@ static void *send_always(void *context)
     return NULL;
 }
 
-/* ---- ended runs -------------------------------------------------------------------------------
- */
+/* ---- ended runs ------------------------------------------------------------------------------ */
 
 static void run_end(void *context, const char *run_id, const pj_live_end *end)
 {
@@ -203,8 +184,7 @@ const pj_live_sink *pj_otlp_sink(const pj_otlp *otlp)
     return &otlp->sink;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* OTEL_EXPORTER_OTLP_HEADERS, as OpenTelemetry defines it: "name=value,name=value". */
 static void read_headers(pj_otlp *o)
@@ -247,7 +227,7 @@ static pj_status check_url(const char *url, pj_error *err)
 pj_status pj_otlp_open(const pj_otlp_options *options, pj_otlp **otlp, pj_error *err)
 {
     pj_status status = check_url(options->url, err);
-    if (status == PJ_OK) status = pj_otlp_names_check(&options->names, err);
+    if (status == PJ_OK) status = pj_otlp_check_renames(options->renames, err);
     if (status == PJ_OK) status = pj_curl_load(err);
     if (status != PJ_OK) return status;
     pj_otlp *o = pj_alloc(1, sizeof *o);
@@ -257,8 +237,7 @@ pj_status pj_otlp_open(const pj_otlp_options *options, pj_otlp **otlp, pj_error 
     o->start_ns = pj_clock_wall_ns();
     o->sink = (pj_live_sink){.version = PJ_LIVE_SINK_VERSION, .context = o, .run_end = run_end};
     pj_uuid7(o->instance);
-    o->resource =
-        (pj_otlp_resource){.host = options->host, .instance = o->instance, .names = options->names};
+    o->resource = (pj_otlp_resource){options->host, o->instance, options->renames};
     read_headers(o);
     pthread_mutex_init(&o->mutex, NULL);
     pthread_cond_init(&o->changed, NULL);

@@ -14,17 +14,16 @@ enum { PJ_OTLP_RUNS = 256 };
 typedef struct pj_otlp pj_otlp;
 
 typedef struct pj_otlp_options {
-    const char *url;  /* of the collector: "http://localhost:4318" */
-    const char *host; /* the machine's name */
-    pj_otlp_names names;
-    const pj_service *service; /* provides metrics and views of runs */
-    pj_power_log *log;         /* NULL: no meter */
+    const char *url;            /* of the collector: "http://localhost:4318" */
+    const char *host;           /* the machine's name */
+    const char *const *renames; /* as in otlp_json.h */
+    const pj_service *service;  /* provides metrics and views of runs */
+    pj_power_log *log;          /* NULL: no meter */
     void (*say)(
         const char *text); /* gets a message when sending first fails and when it works again */
 } pj_otlp_options;
 
-/* Everything is borrowed. Fails without libcurl or for an invalid URL. Sends nothing yet.
- */
+/* Everything is borrowed. Fails without libcurl or for an invalid URL. Sends nothing yet. */
 pj_status pj_otlp_open(const pj_otlp_options *options, pj_otlp **otlp, pj_error *err);
 /* Starts sending; the service may be called from now on. */
 pj_status pj_otlp_start(pj_otlp *otlp, pj_error *err);

@@ -12,7 +12,7 @@
 
 enum { CUMULATIVE = 2, KIND_INTERNAL = 1, STATUS_ERROR = 2, NANOS_BYTES = 24 };
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static const char *const known[] = {"hw.energy",
                                     "hw.power",
@@ -24,9 +24,9 @@ static const char *const known[] = {"hw.energy",
                                     "gen_ai.infrastructure.energy",
                                     NULL};
 
-pj_status pj_otlp_names_check(const pj_otlp_names *names, pj_error *err)
+pj_status pj_otlp_check_renames(const char *const *rename, pj_error *err)
 {
-    for (const char *const *rename = names->renames; rename && *rename; rename++) {
+    for (; rename && *rename; rename++) {
         size_t length = strcspn(*rename, "=");
         bool found = false;
         for (int i = 0; known[i]; i++)
@@ -45,7 +45,7 @@ pj_status pj_otlp_names_check(const pj_otlp_names *names, pj_error *err)
 static const char *otlp_json_name_of(const pj_otlp_resource *r, const char *name)
 {
     size_t length = strlen(name);
-    for (const char *const *rename = r->names.renames; rename && *rename; rename++)
+    for (const char *const *rename = r->renames; rename && *rename; rename++)
         if (strncmp(*rename, name, length) == 0 && (*rename)[length] == '=')
             return *rename + length + 1;
     return name;
@@ -137,45 +137,59 @@ static void close_document(pj_json *out)
     pj_json_object_end(out);
 }
 
-/* ---- metrics ----------------------------------------------------------------------------------
- */
+/* ---- metrics --------------------------------------------------------------------------------- */
 
-static void begin_metric(const pj_otlp_resource *r, const char *name, const char *unit,
-                         const char *text, bool is_counter, pj_json *out)
+/* What a metric's points have in common. */
+typedef struct metric {
+    const pj_otlp_resource *resource;
+    const pj_otlp_moment *moment;
+    pj_json *out;
+    bool is_counter; /* else a gauge */
+} metric;
+
+static void begin_metric(const metric *m, const char *name, const char *unit, const char *text)
 {
-    pj_json_object_begin(out);
-    pj_json_kv_string(out, "name", otlp_json_name_of(r, name));
-    pj_json_kv_string(out, "unit", unit);
-    pj_json_kv_string(out, "description", text);
-    pj_json_kv_object_begin(out, is_counter ? "sum" : "gauge");
-    if (is_counter) {
-        pj_json_kv_int(out, "aggregationTemporality", CUMULATIVE);
-        pj_json_kv_bool(out, "isMonotonic", true);
+    pj_json_object_begin(m->out);
+    pj_json_kv_string(m->out, "name", otlp_json_name_of(m->resource, name));
+    pj_json_kv_string(m->out, "unit", unit);
+    pj_json_kv_string(m->out, "description", text);
+    pj_json_kv_object_begin(m->out, m->is_counter ? "sum" : "gauge");
+    if (m->is_counter) {
+        pj_json_kv_int(m->out, "aggregationTemporality", CUMULATIVE);
+        pj_json_kv_bool(m->out, "isMonotonic", true);
     }
-    pj_json_kv_array_begin(out, "dataPoints");
+    pj_json_kv_array_begin(m->out, "dataPoints");
 }
 
-static void end_metric(pj_json *out)
+static void end_metric(const metric *m)
 {
-    pj_json_array_end(out);
-    pj_json_object_end(out);
-    pj_json_object_end(out);
+    pj_json_array_end(m->out);
+    pj_json_object_end(m->out);
+    pj_json_object_end(m->out);
 }
 
 /* The caller continues inside "attributes" and ends with end_point. */
-static void begin_point(const pj_otlp_moment *m, bool is_counter, double value, pj_json *out)
+static void begin_point(const metric *m, double value)
 {
-    pj_json_object_begin(out);
-    if (is_counter) kv_int64(out, "startTimeUnixNano", m->start_ns);
-    kv_int64(out, "timeUnixNano", m->now_ns);
-    pj_json_kv_double(out, "asDouble", value);
-    begin_attributes(out);
+    pj_json_object_begin(m->out);
+    if (m->is_counter) kv_int64(m->out, "startTimeUnixNano", m->moment->start_ns);
+    kv_int64(m->out, "timeUnixNano", m->moment->now_ns);
+    pj_json_kv_double(m->out, "asDouble", value);
+    begin_attributes(m->out);
 }
 
-static void end_point(pj_json *out)
+static void end_point(const metric *m)
 {
-    pj_json_array_end(out);
-    pj_json_object_end(out);
+    pj_json_array_end(m->out);
+    pj_json_object_end(m->out);
+}
+
+/* A point with one attribute of its own. */
+static void write_point(const metric *m, double value, const char *key, const char *text)
+{
+    begin_point(m, value);
+    attribute_text(m->out, key, text);
+    end_point(m);
 }
 
 /* OpenTelemetry's words for kinds of hardware. */
@@ -198,97 +212,72 @@ static void rail_attributes(const pj_metric_rail *rail, pj_json *out)
     attribute_text(out, "perjoule.energy.source", rail->modelled ? "modelled" : "measured");
 }
 
-static void otlp_json_write_rails(const pj_otlp_resource *r, const pj_metrics *metrics,
-                                  const pj_otlp_moment *m, pj_json *out)
+static void write_rail_point(const metric *m, const pj_metric_rail *rail, double value,
+                             const char *phase)
 {
-    begin_metric(r, "hw.energy", "J", "Energy that a rail has drawn, with or without a run", true,
-                 out);
-    for (uint32_t i = 0; i < metrics->rail_count; i++) {
-        begin_point(m, true, metrics->rails[i].drawn_mj / 1e3, out);
-        rail_attributes(&metrics->rails[i], out);
-        end_point(out);
-    }
-    end_metric(out);
-    begin_metric(r, "hw.power", "W", "Mean power of a rail over the last seconds", false, out);
-    for (uint32_t i = 0; i < metrics->rail_count; i++) {
-        if (isnan(metrics->rails[i].power_mw)) continue;
-        begin_point(m, false, metrics->rails[i].power_mw / 1e3, out);
-        rail_attributes(&metrics->rails[i], out);
-        end_point(out);
-    }
-    end_metric(out);
+    if (isnan(value)) return;
+    begin_point(m, value);
+    rail_attributes(rail, m->out);
+    attribute_text(m->out, "perjoule.phase", phase);
+    end_point(m);
 }
 
-static void write_host(const pj_otlp_resource *r, const pj_otlp_moment *m, pj_json *out)
+static void otlp_json_write_rails(const metric *counter, const metric *gauge,
+                                  const pj_metrics *metrics)
 {
-    if (!isnan(m->host_mj)) {
-        begin_metric(r, "hw.host.energy", "J",
-                     "Energy of the machine, as far as its rails cover it", true, out);
-        begin_point(m, true, m->host_mj / 1e3, out);
-        attribute_text(out, "hw.id", r->host);
-        end_point(out);
-        end_metric(out);
-    }
-    if (!isnan(m->host_mw)) {
-        begin_metric(r, "hw.host.power", "W", "Power of the machine, as far as its rails cover it",
-                     false, out);
-        begin_point(m, false, m->host_mw / 1e3, out);
-        attribute_text(out, "hw.id", r->host);
-        end_point(out);
-        end_metric(out);
-    }
-}
-
-static void write_run_energy(const pj_otlp_resource *r, const pj_metrics *metrics,
-                             const pj_otlp_moment *m, pj_json *out)
-{
-    begin_metric(r, "perjoule.run.energy", "J", "Energy of runs by rail and phase", true, out);
+    begin_metric(counter, "hw.energy", "J", "Energy that a rail has drawn, with or without a run");
     for (uint32_t i = 0; i < metrics->rail_count; i++)
-        for (int p = 0; p < PJ_PHASE_COUNT; p++) {
-            begin_point(m, true, metrics->rails[i].energy_mj[p] / 1e3, out);
-            rail_attributes(&metrics->rails[i], out);
-            attribute_text(out, "perjoule.phase", pj_phase_name((pj_phase)p));
-            end_point(out);
-        }
-    end_metric(out);
+        write_rail_point(counter, &metrics->rails[i], metrics->rails[i].drawn_mj / 1e3, NULL);
+    end_metric(counter);
+    begin_metric(gauge, "hw.power", "W", "Mean power of a rail over the last seconds");
+    for (uint32_t i = 0; i < metrics->rail_count; i++)
+        write_rail_point(gauge, &metrics->rails[i], metrics->rails[i].power_mw / 1e3, NULL);
+    end_metric(gauge);
+    begin_metric(counter, "perjoule.run.energy", "J", "Energy of runs by rail and phase");
+    for (uint32_t i = 0; i < metrics->rail_count; i++)
+        for (int p = 0; p < PJ_PHASE_COUNT; p++)
+            write_rail_point(counter, &metrics->rails[i], metrics->rails[i].energy_mj[p] / 1e3,
+                             pj_phase_name((pj_phase)p));
+    end_metric(counter);
 }
 
-static void write_work(const pj_otlp_resource *r, const pj_metrics *metrics,
-                       const pj_otlp_moment *m, pj_json *out)
+static void write_host(const metric *m, const char *name, const char *unit, const char *text,
+                       double value)
 {
-    static const char *const statuses[PJ_METRIC_STATUSES] = {"running", "completed", "failed",
-                                                             "cancelled", "interrupted"};
-    begin_metric(r, "perjoule.tokens", "{token}", "Tokens of runs", true, out);
-    for (int kind = 0; kind < 2; kind++) {
-        begin_point(m, true, (double)(kind ? metrics->output_tokens : metrics->input_tokens), out);
-        attribute_text(out, "gen_ai.token.type", kind ? "output" : "input");
-        end_point(out);
-    }
-    end_metric(out);
-    begin_metric(r, "perjoule.runs", "{run}", "Runs that have ended", true, out);
-    for (int i = 1; i < PJ_METRIC_STATUSES; i++) {
-        begin_point(m, true, (double)metrics->runs[i], out);
-        attribute_text(out, "perjoule.status", statuses[i]);
-        end_point(out);
-    }
-    end_metric(out);
+    if (isnan(value)) return;
+    begin_metric(m, name, unit, text);
+    write_point(m, value, "hw.id", m->resource->host);
+    end_metric(m);
+}
+
+static void write_work(const metric *counter, const pj_metrics *metrics)
+{
+    begin_metric(counter, "perjoule.tokens", "{token}", "Tokens of runs");
+    write_point(counter, (double)metrics->input_tokens, "gen_ai.token.type", "input");
+    write_point(counter, (double)metrics->output_tokens, "gen_ai.token.type", "output");
+    end_metric(counter);
+    begin_metric(counter, "perjoule.runs", "{run}", "Runs that have ended");
+    for (int i = 1; i < PJ_METRIC_STATUSES; i++)
+        write_point(counter, (double)metrics->runs[i], "perjoule.status",
+                    pj_run_status_name((pj_run_status)i));
+    end_metric(counter);
 }
 
 void pj_otlp_write_metrics(const pj_otlp_resource *r, const pj_metrics *metrics,
                            const pj_otlp_moment *m, pj_json *out)
 {
+    const metric counter = {r, m, out, true}, gauge = {r, m, out, false};
     open_document(r, "resourceMetrics", "scopeMetrics", "metrics", out);
-    if (metrics->rail_count) {
-        otlp_json_write_rails(r, metrics, m, out);
-        write_run_energy(r, metrics, m, out);
-    }
-    write_host(r, m, out);
-    write_work(r, metrics, m, out);
+    if (metrics->rail_count) otlp_json_write_rails(&counter, &gauge, metrics);
+    write_host(&counter, "hw.host.energy", "J",
+               "Energy of the machine, as far as its rails cover it", m->host_mj / 1e3);
+    write_host(&gauge, "hw.host.power", "W", "Power of the machine, as far as its rails cover it",
+               m->host_mw / 1e3);
+    write_work(&counter, metrics);
     close_document(out);
 }
 
-/* ---- spans ------------------------------------------------------------------------------------
- */
+/* ---- spans ----------------------------------------------------------------------------------- */
 
 /* The trace is the run: its UUID without hyphens. */
 static bool trace_id(const char *run_id, char out[33])

@@ -13,17 +13,13 @@
 #include "net/service.h"
 #include "trace/run_data.h"
 
-/* Other names for metrics and attributes: "hw.energy=acme.energy", NULL-terminated; NULL: none. */
-typedef struct pj_otlp_names {
-    const char *const *renames;
-} pj_otlp_names;
-
-/* Whether every rename is OLD=NEW with an OLD that is sent. */
-pj_status pj_otlp_names_check(const pj_otlp_names *names, pj_error *err);
+/* Other names for metrics and attributes: "hw.energy=acme.energy", NULL-terminated; NULL: none.
+ * Checks that every one is OLD=NEW with an OLD that is sent. */
+pj_status pj_otlp_check_renames(const char *const *renames, pj_error *err);
 
 typedef struct pj_otlp_resource {
     const char *host, *instance; /* the machine's name; changes with every start of the server */
-    pj_otlp_names names;
+    const char *const *renames;
 } pj_otlp_resource;
 
 typedef struct pj_otlp_moment {

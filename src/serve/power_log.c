@@ -204,6 +204,18 @@ double pj_power_log_now_mw(pj_power_log *log, uint32_t rail, int64_t now_ns)
     return power;
 }
 
+void pj_power_log_machine(pj_power_log *log, int64_t now_ns, double *energy_mj, double *power_mw)
+{
+    double mj[PJ_MAX_RAILS], mw[PJ_MAX_RAILS];
+    uint32_t count = log ? log->rail_count : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        mj[i] = pj_power_log_energy_mj(log, i);
+        mw[i] = pj_power_log_now_mw(log, i, now_ns);
+    }
+    *energy_mj = count ? pj_rail_column_sum(log->rails, count, mj, PJ_RAIL_TOTAL) : NAN;
+    *power_mw = count ? pj_rail_column_sum(log->rails, count, mw, PJ_RAIL_TOTAL) : NAN;
+}
+
 int64_t pj_power_log_history(pj_power_log *log, uint32_t rail, int64_t now_ns, double *power_mw,
                              uint32_t count)
 {

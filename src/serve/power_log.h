@@ -27,6 +27,9 @@ const pj_rail *pj_power_log_rails(const pj_power_log *log, uint32_t *count); /* 
 
 /* Energy since the log was created, without gaps. */
 double pj_power_log_energy_mj(pj_power_log *log, uint32_t rail);
+/* The machine's energy since then, and its power as below: sums over the rails of the total. NAN:
+ * no log (NULL), or unknown. */
+void pj_power_log_machine(pj_power_log *log, int64_t now_ns, double *energy_mj, double *power_mw);
 /* Mean power of the seconds just before `now_ns`; NAN: unknown. */
 double pj_power_log_now_mw(pj_power_log *log, uint32_t rail, int64_t now_ns);
 /* Mean power of the `count` (at most PJ_POWER_LOG_SECONDS) full seconds before `now_ns`, oldest

@@ -1,4 +1,3 @@
-/* The queue of runs and the worker that runs them. */
 #include "serve/queue.h"
 
 #include "base/clock.h"
@@ -7,6 +6,7 @@
 #include "serve/experiments.h"
 #include "serve/idle_meter.h"
 #include "serve/queue_rows.h"
+#include "store/rows.h"
 #include "store/run_summary.h"
 #include "trace/request.h"
 
@@ -48,7 +48,7 @@ struct pj_run_queue {
     pj_queue_totals totals;
 };
 
-/* ---- jobs ---------------------------------------------------------------------------------- */
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 static void job_free(job *j)
 {
@@ -57,12 +57,9 @@ static void job_free(job *j)
     pj_free(j);
 }
 
-static const char *queue_keep(pj_arena *arena, const char *text, bool *ok)
+static const char *queue_keep(pj_arena *arena, const char *text)
 {
-    if (!text) return NULL;
-    const char *copy = pj_arena_strndup(arena, text, strlen(text));
-    *ok = *ok && copy;
-    return copy;
+    return text ? pj_arena_strndup(arena, text, strlen(text)) : NULL;
 }
 
 static job *job_new(const pj_generation_request *request)
@@ -120,12 +117,11 @@ static void end_job(pj_run_queue *queue, job *j, pj_status status, const pj_erro
     pthread_cond_broadcast(&queue->moved);
 }
 
-/* ---- results of a run ----------------------------------------------------------------------- */
+/* ---- results of a run ------------------------------------------------------------------------ */
 
 static void queue_write_ids(pj_json *json, const char *key, const int32_t *ids, uint32_t count)
 {
-    pj_json_key(json, key);
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, key);
     for (uint32_t i = 0; i < count; i++) pj_json_int(json, ids[i]);
     pj_json_array_end(json);
 }
@@ -142,8 +138,7 @@ static void write_result(pj_json *json, const pj_profile_result *result)
     queue_write_ids(json, "prompt_ids", first ? first->prompt_ids : NULL,
                     first ? first->prompt_count : 0);
     if (g->count > 1) {
-        pj_json_key(json, "texts");
-        pj_json_array_begin(json);
+        pj_json_kv_array_begin(json, "texts");
         for (uint32_t i = 0; i < g->count; i++)
             pj_json_string_n(json, g->sequences[i].text ? g->sequences[i].text : "",
                              g->sequences[i].text_bytes);
@@ -166,38 +161,26 @@ static void keep_result(job *j, const pj_profile_result *result)
     pj_buffer_fini(&buffer);
 }
 
-static pj_rail_total *total_of(pj_queue_totals *totals, const pj_rail *rail)
-{
-    for (uint32_t i = 0; i < totals->rail_count; i++)
-        if (strcmp(totals->rails[i].name, rail->name) == 0 &&
-            strcmp(totals->rails[i].source, rail->source) == 0)
-            return &totals->rails[i];
-    if (totals->rail_count == PJ_TOTAL_RAILS) return NULL;
-    pj_rail_total *total = &totals->rails[totals->rail_count++];
-    *total = (pj_rail_total){.modelled = rail->quality != PJ_MEASURED};
-    memcpy(total->name, rail->name, sizeof total->name);
-    memcpy(total->source, rail->source, sizeof total->source);
-    for (int p = 0; p < PJ_PHASE_COUNT; p++) total->energy_mj[p] = 0;
-    return total;
-}
-
-/* Every rail counts from 0, so that scrapers see the first run as an increase. */
-static void begin_totals(pj_queue_totals *totals, const pj_session *session)
+/* The meter's number of a run's rail; PJ_MAX_RAILS: it has no such rail. */
+static uint32_t queue_find_rail(const pj_session *session, const pj_rail *wanted)
 {
     uint32_t count = 0;
     const pj_rail *rails = session->meter ? pj_meter_rails(session->meter, &count) : NULL;
-    for (uint32_t i = 0; i < count; i++) total_of(totals, &rails[i]);
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(rails[i].name, wanted->name) == 0 &&
+            strcmp(rails[i].source, wanted->source) == 0)
+            return i;
+    return PJ_MAX_RAILS;
 }
 
-static void add_energy(pj_queue_totals *totals, const pj_run_data *data)
+static void add_energy(pj_run_queue *queue, const pj_run_data *data)
 {
     for (uint32_t i = 0; i < data->rail_energy_count; i++) {
         const pj_rail_energy *e = &data->rail_energy[i];
         if (e->phase >= PJ_PHASE_COUNT || e->rail >= data->rail_count || isnan(e->gross_mj))
             continue;
-        pj_rail_total *total = total_of(totals, &data->rails[e->rail]);
-        if (!total) continue;
-        total->energy_mj[e->phase] += e->gross_mj;
+        uint32_t rail = queue_find_rail(queue->options.session, &data->rails[e->rail]);
+        if (rail < PJ_MAX_RAILS) queue->totals.energy_mj[rail][e->phase] += e->gross_mj;
     }
 }
 
@@ -211,10 +194,10 @@ static void queue_add_totals(pj_run_queue *queue, const pj_profile_result *resul
     totals->output_tokens += result->generated.output_tokens;
     if (!info->id[0]) return;
     if (info->total_ms >= 0) totals->run_ms += info->total_ms;
-    add_energy(totals, &result->data);
+    add_energy(queue, &result->data);
 }
 
-/* ---- the worker ---------------------------------------------------------------------------- */
+/* ---- the worker ------------------------------------------------------------------------------ */
 
 /* A run that never began emits no events of its own. */
 static void queue_report_unbegun(const pj_run_queue *queue, const char *id, pj_run_status status,
@@ -268,8 +251,7 @@ static void run_job(pj_run_queue *queue, job *j)
     listen_when_idle(queue, loads);
 }
 
-/* ---- runs of experiments ----------------------------------------------------------------------
- */
+/* ---- runs of experiments --------------------------------------------------------------------- */
 
 /* A run of an experiment is a job that was never queued: it can be found, watched and cancelled. */
 static void begin_cell(void *context, pj_profile_options *run, _Atomic bool *cancel)
@@ -325,8 +307,7 @@ static void step_experiment(pj_run_queue *queue)
     pj_experiments_step(queue->options.experiments, &hooks);
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------
- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 /* With the mutex held. */
 static job *next_job(pj_run_queue *queue)
@@ -378,9 +359,17 @@ void pj_run_queue_wake(pj_run_queue *queue)
     pthread_mutex_unlock(&queue->mutex);
 }
 
-/* ---- the interface ------------------------------------------------------------------------- */
+/* ---- the interface --------------------------------------------------------------------------- */
 
-static pj_status queue_append(pj_run_queue *queue, job *j, uint32_t *position, pj_error *err)
+static void queue_append(pj_run_queue *queue, job *j)
+{
+    job **at = &queue->jobs;
+    while (*at) at = &(*at)->next;
+    *at = j;
+    count_waiting(queue);
+}
+
+static pj_status queue_accept(pj_run_queue *queue, job *j, uint32_t *position, pj_error *err)
 {
     if (queue->stop) return pj_fail(err, PJ_E_UNAVAILABLE, "the server is shutting down");
     if (queue->waiting >= queue->options.limit)
@@ -388,10 +377,7 @@ static pj_status queue_append(pj_run_queue *queue, job *j, uint32_t *position, p
                        "the queue is full with %u runs (--queue); try again when one has "
                        "ended",
                        queue->waiting);
-    job **at = &queue->jobs;
-    while (*at) at = &(*at)->next;
-    *at = j;
-    count_waiting(queue);
+    queue_append(queue, j);
     *position = queue->waiting;
     pthread_cond_broadcast(&queue->moved);
     return PJ_OK;
@@ -413,7 +399,7 @@ pj_status pj_run_queue_add(pj_run_queue *queue, const pj_generation_request *req
         return status;
     }
     pthread_mutex_lock(&queue->mutex);
-    status = queue_append(queue, j, position, err);
+    status = queue_accept(queue, j, position, err);
     /* Under the lock, so that "queued" precedes "started". */
     if (status == PJ_OK && sink->run_queued) sink->run_queued(sink->context, id, *position);
     pthread_mutex_unlock(&queue->mutex);
@@ -507,60 +493,38 @@ uint32_t pj_run_queue_list(pj_run_queue *queue, char ids[][PJ_UUID_BYTES], uint3
     return count;
 }
 
+static void queue_set_unknown(pj_run_info *info)
+{
+    for (uint16_t i = 0; i < pj_run_table.column_count; i++) {
+        const pj_column *c = &pj_run_table.columns[i];
+        if (c->type == PJ_COLUMN_DOUBLE)
+            memcpy((char *)info + c->offset, &(double){NAN}, sizeof(double));
+    }
+    pj_request_clear(info);
+}
+
 static void queue_fill_info(const pj_run_queue *queue, const job *j, pj_run_info *info,
                             pj_arena *arena)
 {
-    bool ok = true;
     *info = (pj_run_info){.status =
                               j->state == JOB_WAITS ? (pj_run_status)PJ_RUN_QUEUED : PJ_RUN_RUNNING,
                           .depth = (pj_depth)pj_depth_parse(j->request.depth),
                           .created_wall_ns = j->created_wall_ns,
                           .batch_size = j->request.batch ? (uint32_t)j->request.batch : 1,
                           .engine = "perjoule"};
+    queue_set_unknown(info);
     memcpy(info->id, j->id, sizeof info->id);
-    if (!queue->options.is_private) info->prompt = queue_keep(arena, j->request.prompt, &ok);
-    info->model_path = queue_keep(arena, j->request.model, &ok);
+    if (!queue->options.is_private) info->prompt = queue_keep(arena, j->request.prompt);
+    info->model_path = queue_keep(arena, j->request.model);
     const char *slash = info->model_path ? strrchr(info->model_path, '/') : NULL;
     info->model_name = slash ? slash + 1 : info->model_path;
-    info->experiment_name = queue_keep(arena, j->request.experiment, &ok);
-    info->dtype = queue_keep(arena, j->request.dtype, &ok);
-    info->tag_count = (uint32_t)j->request.tags.count;
-    const char **tags = pj_arena_alloc(arena, info->tag_count + 1, sizeof *tags);
-    for (uint32_t i = 0; tags && i < info->tag_count; i++)
-        tags[i] = queue_keep(arena, j->request.tags.items[i], &ok);
+    info->experiment_name = queue_keep(arena, j->request.experiment);
+    info->dtype = queue_keep(arena, j->request.dtype);
+    const char **tags = pj_arena_alloc(arena, j->request.tags.count + 1, sizeof *tags);
+    for (size_t i = 0; tags && i < j->request.tags.count; i++)
+        tags[i] = queue_keep(arena, j->request.tags.items[i]);
     info->tags = tags;
-    if (!tags) info->tag_count = 0;
-    pj_request_clear(info);
-    info->parameters = info->active_parameters = NAN;
-    double *const unknown[] = {&info->total_ms,
-                               &info->prefill_ms,
-                               &info->decode_ms,
-                               &info->total_mj,
-                               &info->idle_mj,
-                               &info->net_mj,
-                               &info->total_sd_mj,
-                               &info->net_sd_mj,
-                               &info->upper_mj,
-                               &info->prefill_mj,
-                               &info->decode_mj,
-                               &info->prefill_net_mj,
-                               &info->decode_net_mj,
-                               &info->condition_number,
-                               &info->pj_per_flop,
-                               &info->pj_per_flop_sd,
-                               &info->pj_per_byte,
-                               &info->pj_per_byte_sd,
-                               &info->attribution_interval,
-                               &info->attribution_interval_calibrated,
-                               &info->calibration_gap,
-                               &info->overhead_ms,
-                               &info->statistics_ms,
-                               &info->overhead_share,
-                               &info->sampler_cpu_share,
-                               &info->sampler_jitter_us,
-                               &info->baseline_cold_mw,
-                               &info->baseline_resident_mw};
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) *unknown[i] = NAN;
+    if (tags) info->tag_count = (uint32_t)j->request.tags.count;
 }
 
 bool pj_run_queue_info(pj_run_queue *queue, const char *id, pj_run_info *info, pj_arena *arena)
@@ -581,7 +545,7 @@ void pj_run_queue_get_totals(pj_run_queue *queue, pj_queue_totals *totals)
     pthread_mutex_unlock(&queue->mutex);
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 /* A run requested from an earlier server; its client is gone. */
 static void take_queued(void *context, const char *id, int64_t queued_ns,
@@ -593,10 +557,7 @@ static void take_queued(void *context, const char *id, int64_t queued_ns,
     snprintf(j->id, sizeof j->id, "%s", id);
     j->created_wall_ns = queued_ns;
     j->is_stored = true;
-    job **at = &queue->jobs;
-    while (*at) at = &(*at)->next;
-    *at = j;
-    count_waiting(queue);
+    queue_append(queue, j);
 }
 
 static void free_jobs(pj_run_queue *queue)
@@ -614,9 +575,7 @@ pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **
     pj_run_queue *queue = pj_alloc(1, sizeof *queue);
     if (!queue) return pj_fail_memory(err, "the queue of runs");
     queue->options = *options;
-    if (queue->options.limit == 0) queue->options.limit = 16;
     if (queue->options.limit > PJ_QUEUE_MAX) queue->options.limit = PJ_QUEUE_MAX;
-    begin_totals(&queue->totals, options->session);
     pthread_mutex_init(&queue->mutex, NULL);
     pthread_cond_init(&queue->moved, NULL);
     pj_status status = pj_queue_rows_open(options->session, &queue->rows, err);

@@ -20,7 +20,7 @@ enum { PJ_QUEUE_MAX = 1024 };
 
 typedef struct pj_run_queue_options {
     pj_session *session; /* used only by the worker until the queue is closed */
-    uint32_t limit;      /* maximum number of waiting runs, at most PJ_QUEUE_MAX; 0: 16 */
+    uint32_t limit;      /* maximum number of waiting runs, at most PJ_QUEUE_MAX */
     uint32_t threads;    /* of the engine; 0: one per core */
     /* Texts are neither stored nor shown live; waiting runs are not put into the database, so they
      * are lost when this process ends. */
@@ -43,7 +43,7 @@ void pj_run_queue_close(pj_run_queue *queue); /* stops first; NULL is allowed */
 void pj_run_queue_wake(pj_run_queue *queue); /* there is a new experiment */
 
 /* Copies the request, whose model is a path or synthetic:SHAPE (pj_engine_options.model). With
- * ask->wait pj_run_queue_wait must be called, once. PJ_E_FULL: the queue is full. `position` 1:
+ * `wait`, pj_run_queue_wait must be called, once. PJ_E_FULL: the queue is full. `position` 1:
  * next to run, or running already. */
 pj_status pj_run_queue_add(pj_run_queue *queue, const pj_generation_request *request,
                            char id[PJ_UUID_BYTES], uint32_t *position, pj_error *err);
@@ -62,21 +62,14 @@ uint32_t pj_run_queue_list(pj_run_queue *queue, char ids[][PJ_UUID_BYTES], uint3
  * arena, status RUNNING or PJ_RUN_QUEUED (trace/summary.h). False: neither. */
 bool pj_run_queue_info(pj_run_queue *queue, const char *id, pj_run_info *info, pj_arena *arena);
 
-enum { PJ_TOTAL_RAILS = PJ_MAX_RAILS, PJ_RUN_STATUSES = PJ_RUN_INTERRUPTED + 1 };
-
-typedef struct pj_rail_total {
-    char name[PJ_RAIL_NAME_BYTES], source[16];
-    bool modelled;
-    double energy_mj[PJ_PHASE_COUNT]; /* of all runs since the queue was opened */
-} pj_rail_total;
+enum { PJ_RUN_STATUSES = PJ_RUN_INTERRUPTED + 1 };
 
 /* Since the queue was opened. */
 typedef struct pj_queue_totals {
     uint64_t runs[PJ_RUN_STATUSES]; /* by final status */
     uint64_t input_tokens, output_tokens;
     double run_ms;
-    pj_rail_total rails[PJ_TOTAL_RAILS];
-    uint32_t rail_count;
+    double energy_mj[PJ_MAX_RAILS][PJ_PHASE_COUNT]; /* of all runs, by the meter's rails */
     uint32_t waiting;
     char running[PJ_UUID_BYTES]; /* "": none */
 } pj_queue_totals;

@@ -1,4 +1,3 @@
-/* The database connection that stores queued requests, as JSON. */
 #include "serve/queue_rows.h"
 
 #include "base/file.h"
@@ -119,7 +118,7 @@ static bool has_begun(const pj_queue_rows *rows, const char *id)
 }
 
 /* The database is untrusted input: invalid requests are not run. No client waits any more. */
-static bool read_ask(const loaded *row, pj_arena *arena, pj_generation_request *request)
+static bool read_request(const loaded *row, pj_arena *arena, pj_generation_request *request)
 {
     bool syntax;
     if (!row->request || pj_generation_request_parse(row->request, row->bytes, request, arena,
@@ -142,7 +141,7 @@ pj_status pj_queue_rows_load(pj_queue_rows *rows,
         pj_generation_request request;
         next = row->next;
         pj_arena_init(&arena, 64 << 20);
-        if (!has_begun(rows, row->id) && read_ask(row, &arena, &request))
+        if (!has_begun(rows, row->id) && read_request(row, &arena, &request))
             take(context, row->id, row->queued_ns, &request);
         else
             pj_queue_rows_remove(rows, row->id);

@@ -17,7 +17,7 @@ void pj_queue_rows_close(pj_queue_rows *rows);
 pj_status pj_queue_rows_put(pj_queue_rows *rows, const char *id, int64_t queued_ns,
                             const pj_generation_request *request, pj_error *err);
 void pj_queue_rows_remove(pj_queue_rows *rows, const char *id);
-/* Calls `take` for each queued run, oldest first; `ask` is valid during the call. Removes rows
+/* Calls `take` for each queued run, oldest first; `request` is valid during the call. Removes rows
  * of runs that began before the server died (those are recovered from their spools) and
  * invalid rows. */
 pj_status pj_queue_rows_load(pj_queue_rows *rows,

@@ -151,7 +151,7 @@ static pj_status view_pending_runs(pj_serve *serve, const char *wanted, const pj
 /* Converts parameters to a query; `tags` is storage for the tags. */
 static pj_run_query query_of(const pj_params *params, const char *tags[PJ_PARAMS_MAX])
 {
-    const char *sort = pj_params_text(params, "sort"), *order = pj_params_text(params, "order");
+    const char *sort = pj_params_text(params, "sort");
     pj_run_query query = {
         .search = pj_params_text(params, "search"),
         .model = pj_params_text(params, "model"),
@@ -176,7 +176,7 @@ static pj_run_query query_of(const pj_params *params, const char *tags[PJ_PARAMS
         .min_energy_mj = pj_params_number(params, "min_energy_mj", 0),
         .max_energy_mj = pj_params_number(params, "max_energy_mj", 0),
         .sort = sort ? (pj_run_sort)pj_run_sort_parse(sort) : PJ_SORT_DATE,
-        .ascending = order && strcmp(order, "asc") == 0,
+        .ascending = pj_params_is(params, "order", "asc"),
         .limit = (uint32_t)pj_params_int(params, "limit", 0),
         .offset = (uint64_t)pj_params_int(params, "offset", 0),
     };
@@ -186,19 +186,12 @@ static pj_run_query query_of(const pj_params *params, const char *tags[PJ_PARAMS
     return query;
 }
 
-static pj_status view_runs(pj_serve *serve, const pj_params *params, const pj_cost_rates *rates,
+static pj_status view_runs(pj_store *store, const pj_params *params, const pj_cost_rates *rates,
                            pj_json *out, uint64_t *total, pj_error *err)
 {
-    const char *tags[PJ_PARAMS_MAX], *status_name = pj_params_text(params, "status");
-    if (status_name && (strcmp(status_name, "queued") == 0 || strcmp(status_name, "running") == 0))
-        return view_pending_runs(serve, status_name, rates, out, total);
+    const char *tags[PJ_PARAMS_MAX];
     pj_run_query query = query_of(params, tags);
-    pj_store *store;
-    pj_status status = take_store(serve, &store, err);
-    if (status != PJ_OK) return status;
-    status = pj_view_runs(store, &query, rates, out, total, err);
-    give_store(serve, store);
-    return status;
+    return pj_view_runs(store, &query, rates, out, total, err);
 }
 
 static pj_view_choice service_choice_of(const pj_params *params)
@@ -260,12 +253,23 @@ static pj_status view_compare(pj_store *store, const pj_params *params, const pj
     return pj_insight_compare(store, list.ids, list.count, rates, out, err);
 }
 
+static pj_status report(pj_store *store, const pj_params *params, pj_buffer *out, pj_error *err)
+{
+    id_list list = {0};
+    pj_report_request request = {.experiment = pj_params_text(params, "experiment"),
+                                 .html = !pj_params_is(params, "format", "md")};
+    pj_status status = request.experiment ? PJ_OK : service_read_ids(params, 1, &list, err);
+    request.ids = list.ids;
+    request.count = list.count;
+    return status == PJ_OK ? pj_report_make(store, &request, out, err) : status;
+}
+
 static pj_status view_groups(pj_store *store, const pj_params *params, pj_json *out, pj_error *err)
 {
-    const char *tags[PJ_PARAMS_MAX], *disturbed = pj_params_text(params, "disturbed");
+    const char *tags[PJ_PARAMS_MAX];
     pj_group_query query = {.runs = query_of(params, tags),
                             .by = pj_params_text(params, "by"),
-                            .with_disturbed = disturbed && strcmp(disturbed, "keep") == 0};
+                            .with_disturbed = pj_params_is(params, "disturbed", "keep")};
     if (!query.by) return pj_fail(err, PJ_E_INVALID, "by must name a field to group the runs by");
     return pj_insight_groups(store, &query, out, err);
 }
@@ -274,13 +278,12 @@ static pj_status view_predict(const pj_serve *serve, pj_store *store, const pj_p
                               pj_json *out, pj_error *err)
 {
     char path[4096];
-    const char *map = pj_params_text(p, "map");
     pj_predict_query request = {.model = path,
                                 .dtype = pj_params_text(p, "dtype"),
                                 .input = (uint32_t)pj_params_int(p, "input", 0),
                                 .output = (uint32_t)pj_params_int(p, "output", 0),
                                 .batch = (uint32_t)pj_params_int(p, "batch", 1),
-                                .map = map && strcmp(map, "true") == 0};
+                                .map = pj_params_is(p, "map", "true")};
     if (!request.input || !request.output)
         return pj_fail(err, PJ_E_INVALID, "input and output must be numbers of tokens");
     pj_status status = pj_serve_find_model(serve->models, pj_params_text(p, "model"), request.dtype,
@@ -288,20 +291,91 @@ static pj_status view_predict(const pj_serve *serve, pj_store *store, const pj_p
     return status == PJ_OK ? pj_insight_predict(store, &request, out, err) : status;
 }
 
+/* ---- changes of stored runs ----------------------------------------------------------------- */
+
+static pj_status delete_run(pj_serve *serve, pj_store *store, const char *id, pj_error *err)
+{
+    pj_run_info info;
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
+    bool unfinished = pj_run_queue_info(serve->queue, id, &info, &arena);
+    pj_arena_fini(&arena);
+    if (unfinished)
+        return pj_fail(err, PJ_E_STATE, "run %s has not ended yet; cancel it first", id);
+    return pj_store_delete(store, id, err);
+}
+
+/* The parameters add and remove, in their order. */
+static pj_status retag(pj_store *store, const char *id, const pj_params *params, pj_json *out,
+                       pj_error *err)
+{
+    pj_tag_change changes[PJ_PARAMS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < params->count; i++)
+        if (params->items[i].value[0])
+            changes[count++] = (pj_tag_change){.tag = params->items[i].value,
+                                               .remove = !strcmp(params->items[i].name, "remove")};
+    if (count == 0) return pj_fail(err, PJ_E_INVALID, "give add=TAG, remove=TAG, or both");
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "id", id);
+    pj_json_key(out, "tags");
+    pj_status status = pj_store_retag(store, id, changes, count, out, err);
+    pj_json_object_end(out);
+    return status;
+}
+
+typedef struct pruned {
+    pj_json *out;
+    uint64_t count;
+} pruned;
+
+static void write_pruned(void *context, const char *id)
+{
+    pruned *p = context;
+    p->count++;
+    pj_json_string(p->out, id);
+}
+
+static pj_status prune(pj_store *store, const pj_params *params, bool operations, pj_json *out,
+                       pj_error *err)
+{
+    const char *before = pj_params_text(params, "before");
+    pj_prune rule = {.before_ns = INT64_MAX,
+                     .keep = (uint32_t)pj_params_int(params, "keep", 0),
+                     .tagged = pj_params_is(params, "tagged", "true"),
+                     .dry_run = pj_params_is(params, "dry_run", "true"),
+                     .operations = operations};
+    pruned p = {.out = out};
+    if (!before && !rule.keep)
+        return pj_fail(err, PJ_E_INVALID, "give before=TIME, keep=N, or both");
+    if (before) pj_clock_parse_iso(before, &rule.before_ns); /* checked by the route's rules */
+    pj_json_object_begin(out);
+    pj_json_kv_array_begin(out, "runs");
+    pj_status status = pj_store_prune(store, &rule, write_pruned, &p, err);
+    pj_json_array_end(out);
+    pj_json_kv_uint(out, operations ? "compacted" : "deleted", rule.dry_run ? 0 : p.count);
+    pj_json_kv_bool(out, "dry_run", rule.dry_run);
+    pj_json_object_end(out);
+    return status;
+}
+
+/* ---- views of stored runs ------------------------------------------------------------------- */
+
 static bool service_is_live(void *relay, const char *name)
 {
     return pj_relay_has(relay, name);
 }
 
 static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_request *r,
-                             const pj_cost_rates *rates, pj_json *out, pj_error *err)
+                             const pj_cost_rates *rates, pj_json *out, uint64_t *total,
+                             pj_error *err)
 {
     const pj_params *p = r->params;
     pj_view_choice choice = service_choice_of(p);
     pj_view_window window;
     pj_experiment_live live;
-    const char *rails;
     switch (r->view) {
+    case PJ_VIEW_RUNS: return view_runs(store, p, rates, out, total, err);
     case PJ_VIEW_FACETS: return pj_view_facets(store, out, err);
     case PJ_VIEW_RUN:
         return pj_view_run(store, r->id,
@@ -328,17 +402,24 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
         return pj_view_pipeline(store, r->id, &window, out, err);
     case PJ_VIEW_POWER:
         window = service_window_of(p, "points");
-        rails = pj_params_text(p, "rails");
-        return pj_view_power(store, r->id, &window, rails && rails[0] == '1', out, err);
+        return pj_view_power(store, r->id, &window, pj_params_is(p, "rails", "1"), out, err);
     case PJ_VIEW_CONDITIONS: return pj_view_conditions(store, r->id, out, err);
     case PJ_VIEW_TOKENS:
         return pj_view_tokens(store, r->id, (uint64_t)pj_params_int(p, "offset", 0),
                               (uint32_t)pj_params_int(p, "limit", 0), out, err);
     case PJ_VIEW_HEATMAP: return pj_view_heatmap(store, r->id, &choice, out, err);
+    case PJ_VIEW_CUBE:
+        return pj_view_cube(store, r->id, choice.metric, pj_params_is(p, "outside", "1"),
+                            out->buffer, err);
+    case PJ_VIEW_REPORT: return report(store, p, out->buffer, err);
     case PJ_VIEW_TREE:
         return pj_view_tree(store, r->id, choice.metric, (uint32_t)pj_params_int(p, "depth", 0),
                             out, err);
     case PJ_VIEW_OPERATIONS: return pj_view_operations(store, r->id, &choice, out, err);
+    case PJ_RETAG_RUN: return retag(store, r->id, p, out, err);
+    case PJ_DELETE_RUN: return delete_run(serve, store, r->id, err);
+    case PJ_PRUNE_RUNS:
+    case PJ_COMPACT_RUNS: return prune(store, p, r->view == PJ_COMPACT_RUNS, out, err);
     default: return pj_fail(err, PJ_E_UNSUPPORTED, "this server has no such view yet");
     }
 }
@@ -358,7 +439,9 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
     pj_cost_rates rates = rates_of(r->params);
     pj_status status;
     pj_store *store;
-    if (r->view == PJ_VIEW_RUNS) return view_runs(serve, r->params, &rates, out, total, err);
+    const char *wanted = r->view == PJ_VIEW_RUNS ? pj_params_text(r->params, "status") : NULL;
+    if (wanted && (strcmp(wanted, "queued") == 0 || strcmp(wanted, "running") == 0))
+        return view_pending_runs(serve, wanted, &rates, out, total);
     if (r->view == PJ_VIEW_MODELS) return pj_serve_write_models(serve->models, out, err);
     if (r->view == PJ_VIEW_SENSORS) {
         pj_serve_sensors sensors = sensors_of(serve);
@@ -369,51 +452,18 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
                                  (uint32_t)pj_params_int(r->params, "seconds", 60), out);
         return PJ_OK;
     }
-    if (view_unfinished(serve, r, &rates, out, &status, err)) return status;
+    if (r->view < PJ_RETAG_RUN && view_unfinished(serve, r, &rates, out, &status, err))
+        return status;
     /* A whole run is streamed at the client's pace on its own connection: slow clients must not
      * occupy the shared ones. */
     bool streamed = r->view == PJ_VIEW_RUN;
     status = streamed ? service_open_store(serve, &store, err) : take_store(serve, &store, err);
     if (status != PJ_OK) return status;
-    status = view_stored(serve, store, r, &rates, out, err);
+    status = view_stored(serve, store, r, &rates, out, total, err);
     if (streamed)
         pj_store_close(store);
     else
         give_store(serve, store);
-    return status;
-}
-
-static pj_status cube(void *context, const pj_view_request *r, pj_buffer *out, pj_error *err)
-{
-    pj_serve *serve = context;
-    pj_view_choice choice = service_choice_of(r->params);
-    pj_store *store;
-    pj_status status = take_store(serve, &store, err);
-    if (status != PJ_OK) return status;
-    const char *outside = pj_params_text(r->params, "outside");
-    bool all = outside && outside[0] == '1';
-    status = pj_view_cube(store, r->id, choice.metric, all, out, err);
-    give_store(serve, store);
-    return status;
-}
-
-static pj_status report(void *context, const pj_view_request *r, pj_buffer *out, pj_error *err)
-{
-    pj_serve *serve = context;
-    const char *format = pj_params_text(r->params, "format");
-    id_list list;
-    pj_report_request request = {.experiment = pj_params_text(r->params, "experiment"),
-                                 .html = !format || strcmp(format, "html") == 0};
-    pj_store *store;
-    pj_status status = request.experiment ? PJ_OK : service_read_ids(r->params, 1, &list, err);
-    if (status == PJ_OK) status = take_store(serve, &store, err);
-    if (status != PJ_OK) return status;
-    if (!request.experiment) {
-        request.ids = list.ids;
-        request.count = list.count;
-    }
-    status = pj_report_make(store, &request, out, err);
-    give_store(serve, store);
     return status;
 }
 
@@ -427,102 +477,6 @@ static pj_status export_run(void *context, const char *id, const char *format,
     status = pj_store_export(store, id, (pj_export_format)pj_export_parse(format), write,
                              write_context, err);
     pj_store_close(store);
-    return status;
-}
-
-static pj_status delete_run(void *context, const char *id, pj_error *err)
-{
-    pj_serve *serve = context;
-    pj_run_info info;
-    pj_arena arena;
-    pj_store *store;
-    pj_arena_init(&arena, 0);
-    bool unfinished = pj_run_queue_info(serve->queue, id, &info, &arena);
-    pj_arena_fini(&arena);
-    if (unfinished)
-        return pj_fail(err, PJ_E_STATE, "run %s has not ended yet; cancel it first", id);
-    pj_status status = take_store(serve, &store, err);
-    if (status != PJ_OK) return status;
-    status = pj_store_delete(store, id, err);
-    give_store(serve, store);
-    return status;
-}
-
-/* The parameters add and remove, in their order. */
-static uint32_t tag_changes(const pj_params *params, pj_tag_change *changes)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < params->count; i++)
-        if (params->items[i].value[0])
-            changes[count++] = (pj_tag_change){.tag = params->items[i].value,
-                                               .remove = !strcmp(params->items[i].name, "remove")};
-    return count;
-}
-
-static pj_status retag(void *context, const char *id, const pj_params *params, pj_json *out,
-                       pj_error *err)
-{
-    pj_serve *serve = context;
-    pj_tag_change changes[PJ_PARAMS_MAX];
-    uint32_t count = tag_changes(params, changes);
-    pj_store *store;
-    if (count == 0) return pj_fail(err, PJ_E_INVALID, "give add=TAG, remove=TAG, or both");
-    pj_status status = take_store(serve, &store, err);
-    if (status != PJ_OK) return status;
-    pj_json_object_begin(out);
-    pj_json_kv_string(out, "id", id);
-    pj_json_key(out, "tags");
-    status = pj_store_retag(store, id, changes, count, out, err);
-    pj_json_object_end(out);
-    give_store(serve, store);
-    return status;
-}
-
-typedef struct pruned {
-    pj_json *out;
-    uint64_t count;
-} pruned;
-
-static void write_pruned(void *context, const char *id)
-{
-    pruned *p = context;
-    p->count++;
-    pj_json_string_n(p->out, id, strlen(id));
-}
-
-static bool is_true(const pj_params *params, const char *name)
-{
-    const char *text = pj_params_text(params, name);
-    return text && strcmp(text, "true") == 0;
-}
-
-static pj_status prune(void *context, const pj_params *params, bool operations, pj_json *out,
-                       pj_error *err)
-{
-    pj_serve *serve = context;
-    const char *before = pj_params_text(params, "before");
-    pj_prune rule = {.before_ns = INT64_MAX,
-                     .keep = (uint32_t)pj_params_int(params, "keep", 0),
-                     .tagged = is_true(params, "tagged"),
-                     .dry_run = is_true(params, "dry_run"),
-                     .operations = operations};
-    pruned p = {.out = out};
-    pj_store *store;
-    if (!before && !rule.keep)
-        return pj_fail(err, PJ_E_INVALID, "give before=TIME, keep=N, or both");
-    if (before && !pj_clock_parse_iso(before, &rule.before_ns))
-        return pj_fail(err, PJ_E_INVALID, "before is not an ISO 8601 time");
-    pj_status status = take_store(serve, &store, err);
-    if (status != PJ_OK) return status;
-    pj_json_object_begin(out);
-    pj_json_key(out, "runs");
-    pj_json_array_begin(out);
-    status = pj_store_prune(store, &rule, write_pruned, &p, err);
-    pj_json_array_end(out);
-    pj_json_kv_uint(out, operations ? "compacted" : "deleted", rule.dry_run ? 0 : p.count);
-    pj_json_kv_bool(out, "dry_run", rule.dry_run);
-    pj_json_object_end(out);
-    give_store(serve, store);
     return status;
 }
 
@@ -614,30 +568,10 @@ static pj_status cancel_experiment(void *context, const char *name, bool *was_wa
 
 /* ---- state and metrics ---------------------------------------------------------------------- */
 
-static void state(void *context, pj_work_state *out)
-{
-    pj_serve *serve = context;
-    pj_queue_totals *totals = pj_alloc(1, sizeof *totals);
-    if (!totals) return;
-    pj_run_queue_get_totals(serve->queue, totals);
-    out->queued = totals->waiting;
-    out->waiting = pj_outbox_count(serve->address);
-    memcpy(out->running, totals->running, sizeof out->running);
-    pj_free(totals);
-}
-
 /* A total is left out, because a sum over rails would count it twice. */
 static bool is_listed(const pj_rail *rail, uint32_t count)
 {
     return rail->rail_class != PJ_RAIL_TOTAL || count == 1;
-}
-
-static void service_fill_energy(pj_metric_rail *rail, const pj_queue_totals *totals)
-{
-    for (uint32_t i = 0; i < totals->rail_count; i++)
-        if (strcmp(rail->rail, totals->rails[i].name) == 0 &&
-            strcmp(rail->source, totals->rails[i].source) == 0)
-            memcpy(rail->energy_mj, totals->rails[i].energy_mj, sizeof rail->energy_mj);
 }
 
 /* Exactly the meter's rails: they are fixed for the server's lifetime. */
@@ -656,7 +590,7 @@ static void fill_rails(const pj_serve *serve, const pj_queue_totals *totals, pj_
                                  .drawn_mj = pj_power_log_energy_mj(log, i)};
         memcpy(rail->rail, rails[i].name, sizeof rail->rail);
         memcpy(rail->source, rails[i].source, sizeof rail->source);
-        service_fill_energy(rail, totals);
+        memcpy(rail->energy_mj, totals->energy_mj[i], sizeof rail->energy_mj);
     }
 }
 
@@ -675,20 +609,18 @@ static void fill_sampler(const pj_serve *serve, pj_metrics *m)
 static void metrics(void *context, pj_metrics *m)
 {
     pj_serve *serve = context;
-    pj_queue_totals *totals = pj_alloc(1, sizeof *totals);
-    if (!totals) return;
-    pj_run_queue_get_totals(serve->queue, totals);
-    fill_rails(serve, totals, m);
-    m->input_tokens = totals->input_tokens;
-    m->output_tokens = totals->output_tokens;
-    for (int i = 0; i < PJ_METRIC_STATUSES; i++) m->runs[i] = totals->runs[i];
-    m->run_seconds = totals->run_ms / 1e3;
-    m->queued = totals->waiting;
+    pj_queue_totals totals;
+    pj_run_queue_get_totals(serve->queue, &totals);
+    fill_rails(serve, &totals, m);
+    m->input_tokens = totals.input_tokens;
+    m->output_tokens = totals.output_tokens;
+    memcpy(m->runs, totals.runs, sizeof m->runs);
+    m->run_seconds = totals.run_ms / 1e3;
+    m->queued = totals.waiting;
     m->queue_limit = serve->queue_limit;
-    m->running = totals->running[0] != 0;
+    memcpy(m->running, totals.running, sizeof m->running);
     m->waiting = pj_outbox_count(serve->address);
     fill_sampler(serve, m);
-    pj_free(totals);
 }
 
 void pj_serve_service(pj_serve *serve, pj_service *service)
@@ -696,17 +628,11 @@ void pj_serve_service(pj_serve *serve, pj_service *service)
     *service = (pj_service){.context = serve,
                             .resolve = resolve,
                             .view = view,
-                            .cube = cube,
-                            .report = report,
                             .export_run = export_run,
-                            .delete_run = delete_run,
-                            .retag = retag,
-                            .prune = prune,
                             .generate = generate,
                             .wait = service_wait_for,
                             .cancel = cancel,
                             .begin_experiment = begin_experiment,
                             .cancel_experiment = cancel_experiment,
-                            .state = state,
                             .metrics = metrics};
 }

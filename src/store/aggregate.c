@@ -50,10 +50,10 @@ typedef struct builder {
     const pj_run_data *data;
     name_table *names;
     pj_sum_node *nodes;
-    pj_extra_sum *extras;
-    uint32_t *slots; /* hash table: index of a node + 1; size a power of two */
+    pj_buffer extras; /* of pj_extra_sum */
+    uint32_t *slots;  /* hash table: index of a node + 1; size a power of two */
     uint32_t slot_mask;
-    uint32_t node_count, node_capacity, extra_count, extra_capacity;
+    uint32_t node_count, node_capacity;
     uint32_t layer_count;
     bool failed;
 } builder;
@@ -89,7 +89,7 @@ static bool aggregate_grow(builder *b)
     return true;
 }
 
-static const pj_sum_node empty_node = {.flops = NAN, .bytes = NAN, .planted_nj = PJ_NJ_UNKNOWN};
+static const pj_sum_node empty_node = {.flops = NAN, .bytes = NAN};
 
 /* The node's index; NONE when out of memory or over the limit. */
 static uint32_t node_at(builder *b, uint8_t phase, int32_t layer, uint32_t component,
@@ -113,20 +113,13 @@ static uint32_t node_at(builder *b, uint8_t phase, int32_t layer, uint32_t compo
     return b->node_count - 1;
 }
 
-static void add_nj(int64_t *sum, int64_t nj, bool first)
-{
-    if (first)
-        *sum = nj;
-    else if (*sum != PJ_NJ_UNKNOWN)
-        *sum = nj == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + nj;
-}
-
 static void aggregate_add_known(double *sum, double value)
 {
     if (!isnan(value)) *sum = isnan(*sum) ? value : *sum + value;
 }
 
-void pj_node_add_statistics(pj_sum_node *n, const double *statistics, uint32_t count)
+/* Adds statistics already aggregated over `count` rows. */
+static void aggregate_add_statistics(pj_sum_node *n, const double *statistics, uint32_t count)
 {
     bool first = n->stats_count == 0;
     n->stats_count += count;
@@ -141,52 +134,44 @@ void pj_node_add_statistics(pj_sum_node *n, const double *statistics, uint32_t c
     }
 }
 
-static void aggregate_add_row(pj_sum_node *n, double ms, const pj_energy *energy,
-                              const pj_stats *stats)
+void pj_node_merge(pj_sum_node *to, const pj_sum_node *n)
 {
-    bool first = n->count++ == 0;
-    n->time_ms += ms;
-    add_nj(&n->gross_nj, energy->gross_nj, first);
-    add_nj(&n->net_nj, energy->net_nj, first);
-    add_nj(&n->self_nj, energy->self_nj, first);
-    add_nj(&n->planted_nj, energy->planted_nj, first);
-    n->sd_mj += (double)energy->sd_mj;
-    if (first) n->method = energy->method;
-    if (!stats || isnan(stats->mean_abs)) return;
-    double values[PJ_STATISTIC_SHOWN];
-    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++)
-        values[s] = pj_statistic_get(stats, (pj_statistic)s);
-    pj_node_add_statistics(n, values, 1);
-}
-
-static pj_extra_sum *new_extra(builder *b)
-{
-    if (b->extra_count == b->extra_capacity) {
-        uint32_t capacity = b->extra_capacity ? b->extra_capacity * 2 : 256;
-        if (capacity > MAX_NODES) return NULL;
-        pj_extra_sum *extras = pj_resize(b->extras, capacity, sizeof *extras);
-        if (!extras) return NULL;
-        b->extras = extras;
-        b->extra_capacity = capacity;
+    if (to->count == 0) {
+        *to = *n;
+        return;
     }
-    return &b->extras[b->extra_count++];
+    to->count += n->count;
+    if (n->stats_count) aggregate_add_statistics(to, n->statistics, n->stats_count);
+    to->entropy_count += n->entropy_count;
+    to->time_ms += n->time_ms;
+    to->attention_ms += n->attention_ms;
+    to->mlp_ms += n->mlp_ms;
+    aggregate_add_known(&to->flops, n->flops);
+    aggregate_add_known(&to->bytes, n->bytes);
+    pj_nj_add(&to->gross_nj, n->gross_nj);
+    pj_nj_add(&to->net_nj, n->net_nj);
+    pj_nj_add(&to->self_nj, n->self_nj);
+    pj_nj_add(&to->planted_nj, n->planted_nj);
+    to->sd_mj += n->sd_mj;
+    to->entropy_sum += n->entropy_sum;
 }
 
 static void add_extra(builder *b, uint32_t node, uint32_t name, double value)
 {
+    pj_extra_sum *extras = (pj_extra_sum *)(void *)b->extras.data;
     uint32_t at = b->nodes[node].first_extra;
-    while (at && b->extras[at - 1].name != name) at = b->extras[at - 1].next;
+    while (at && extras[at - 1].name != name) at = extras[at - 1].next;
     if (!at) {
-        pj_extra_sum *e = new_extra(b);
-        if (!e) {
+        const pj_extra_sum e = {.name = (uint16_t)name, .next = b->nodes[node].first_extra};
+        if (!pj_buffer_append(&b->extras, &e, sizeof e)) {
             b->failed = true;
             return;
         }
-        *e = (pj_extra_sum){.name = (uint16_t)name, .next = b->nodes[node].first_extra};
-        at = b->nodes[node].first_extra = b->extra_count;
+        extras = (pj_extra_sum *)(void *)b->extras.data;
+        at = b->nodes[node].first_extra = (uint32_t)(b->extras.length / sizeof e);
     }
-    b->extras[at - 1].count++;
-    b->extras[at - 1].sum += value;
+    extras[at - 1].count++;
+    extras[at - 1].sum += value;
 }
 
 static bool is_entropy(const pj_extra_row *extra)
@@ -242,18 +227,61 @@ static cell_key key_of_component(const pj_run_data *data, const pj_component_row
 
 /* ---- the pass over the rows ------------------------------------------------------------------ */
 
+/* What rows of all levels have. */
+typedef struct part {
+    double ms, flops, bytes;
+    const pj_energy *energy;
+    const pj_stats *stats; /* NULL: none */
+    uint32_t extra_begin, extra_count;
+} part;
+
+static void aggregate_add_row(pj_sum_node *n, const part *row)
+{
+    if (n->count++ == 0) n->method = row->energy->method;
+    n->time_ms += row->ms;
+    pj_nj_add(&n->gross_nj, row->energy->gross_nj);
+    pj_nj_add(&n->net_nj, row->energy->net_nj);
+    pj_nj_add(&n->self_nj, row->energy->self_nj);
+    pj_nj_add(&n->planted_nj, row->energy->planted_nj);
+    n->sd_mj += (double)row->energy->sd_mj;
+    aggregate_add_known(&n->flops, row->flops);
+    aggregate_add_known(&n->bytes, row->bytes);
+    if (!row->stats || isnan(row->stats->mean_abs)) return;
+    double values[PJ_STATISTIC_SHOWN];
+    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++)
+        values[s] = pj_statistic_get(row->stats, (pj_statistic)s);
+    aggregate_add_statistics(n, values, 1);
+}
+
+/* The node that a row belongs to; names are NULL at levels above. NULL: there is no room. */
+static pj_sum_node *add_part(builder *b, cell_key key, const char *component, const char *operation,
+                             const part *row)
+{
+    uint32_t first = component ? name_index(b->names, component) : PJ_NO_NAME;
+    uint32_t second = operation ? name_index(b->names, operation) : PJ_NO_NAME;
+    if ((component && first == PJ_NO_NAME) || (operation && second == PJ_NO_NAME) ||
+        (uint32_t)(key.layer + 1) > MAX_LAYERS)
+        return NULL;
+    uint32_t at = node_at(b, key.phase, key.layer, first, second);
+    if (at == NONE) return NULL;
+    aggregate_add_row(&b->nodes[at], row);
+    if (row->extra_count) aggregate_add_extras(b, at, row->extra_begin, row->extra_count);
+    return &b->nodes[at];
+}
+
 static void add_layers(builder *b)
 {
     for (uint32_t i = 0; i < b->data->layer_count && !b->failed; i++) {
         const pj_layer_row *row = &b->data->layers[i];
-        if (row->layer_index >= MAX_LAYERS) continue;
-        cell_key p = key_of_layer(b->data, row);
-        uint32_t at = node_at(b, p.phase, p.layer, PJ_NO_NAME, PJ_NO_NAME);
-        if (at == NONE) return;
-        aggregate_add_row(&b->nodes[at], row->duration_ms, &row->energy,
-                          row->has_stats ? &row->stats : NULL);
-        b->nodes[at].attention_ms += isnan(row->attention_ms) ? 0 : row->attention_ms;
-        b->nodes[at].mlp_ms += isnan(row->mlp_ms) ? 0 : row->mlp_ms;
+        const part layer = {.ms = row->duration_ms,
+                            .flops = NAN,
+                            .bytes = NAN,
+                            .energy = &row->energy,
+                            .stats = row->has_stats ? &row->stats : NULL};
+        pj_sum_node *n = add_part(b, key_of_layer(b->data, row), NULL, NULL, &layer);
+        if (!n) continue;
+        n->attention_ms += isnan(row->attention_ms) ? 0 : row->attention_ms;
+        n->mlp_ms += isnan(row->mlp_ms) ? 0 : row->mlp_ms;
         if (row->layer_index >= b->layer_count) b->layer_count = row->layer_index + 1;
     }
 }
@@ -262,16 +290,14 @@ static void add_components(builder *b)
 {
     for (uint32_t i = 0; i < b->data->component_count && !b->failed; i++) {
         const pj_component_row *row = &b->data->components[i];
-        cell_key p = key_of_component(b->data, row);
-        uint32_t name = name_index(b->names, row->name);
-        if (name == PJ_NO_NAME || p.layer >= MAX_LAYERS) continue;
-        uint32_t at = node_at(b, p.phase, p.layer, name, PJ_NO_NAME);
-        if (at == NONE) return;
-        aggregate_add_row(&b->nodes[at], row->duration_ms, &row->energy,
-                          row->has_stats ? &row->stats : NULL);
-        aggregate_add_known(&b->nodes[at].flops, row->flops);
-        aggregate_add_known(&b->nodes[at].bytes, row->bytes);
-        if (row->extra_count) aggregate_add_extras(b, at, row->extra_begin, row->extra_count);
+        const part component = {row->duration_ms,
+                                row->flops,
+                                row->bytes,
+                                &row->energy,
+                                row->has_stats ? &row->stats : NULL,
+                                row->extra_begin,
+                                row->extra_count};
+        add_part(b, key_of_component(b->data, row), row->name, NULL, &component);
     }
 }
 
@@ -282,17 +308,14 @@ static void add_operations(builder *b)
         const pj_operation_row *row = &data->operations[i];
         if (row->component >= data->component_count) continue;
         const pj_component_row *component = &data->components[row->component];
-        cell_key p = key_of_component(data, component);
-        uint32_t name = name_index(b->names, row->name);
-        uint32_t above = name_index(b->names, component->name);
-        if (name == PJ_NO_NAME || above == PJ_NO_NAME || p.layer >= MAX_LAYERS) continue;
-        uint32_t at = node_at(b, p.phase, p.layer, above, name);
-        if (at == NONE) return;
-        aggregate_add_row(&b->nodes[at], row->duration_ms, &row->energy,
-                          row->has_stats ? &row->stats : NULL);
-        aggregate_add_known(&b->nodes[at].flops, row->flops);
-        aggregate_add_known(&b->nodes[at].bytes, row->bytes);
-        if (row->extra_count) aggregate_add_extras(b, at, row->extra_begin, row->extra_count);
+        const part operation = {row->duration_ms,
+                                row->flops,
+                                row->bytes,
+                                &row->energy,
+                                row->has_stats ? &row->stats : NULL,
+                                row->extra_begin,
+                                row->extra_count};
+        add_part(b, key_of_component(data, component), component->name, row->name, &operation);
     }
 }
 
@@ -338,7 +361,7 @@ static pj_status save_nodes(builder *b, pj_chart_fn *save, void *context, pj_err
     nodes_header header = {"PJNODE2",
                            b->node_count,
                            b->names->count,
-                           b->extra_count,
+                           (uint32_t)(b->extras.length / sizeof(pj_extra_sum)),
                            b->layer_count,
                            PJ_STATISTIC_SHOWN,
                            0};
@@ -346,7 +369,7 @@ static pj_status save_nodes(builder *b, pj_chart_fn *save, void *context, pj_err
     pj_buffer_init(&out, 1u << 30);
     pj_buffer_append(&out, &header, sizeof header);
     pj_buffer_append(&out, b->nodes, b->node_count * sizeof *b->nodes);
-    pj_buffer_append(&out, b->extras, b->extra_count * sizeof *b->extras);
+    pj_buffer_append(&out, b->extras.data, b->extras.length);
     for (uint32_t i = 0; i < b->names->count; i++)
         pj_buffer_append(&out, b->names->names[i], strlen(b->names->names[i]) + 1);
     pj_status status = pj_buffer_status(&out, "the sums of a run", err);
@@ -443,6 +466,14 @@ typedef struct planes {
     float *values;
 } planes;
 
+static float entropy_of(const pj_run_data *data, uint32_t begin, uint32_t count)
+{
+    if (begin > data->extra_count || count > data->extra_count - begin) return NAN;
+    for (const pj_extra_row *e = data->extras + begin, *end = e + count; e < end; e++)
+        if (is_entropy(e)) return (float)e->value;
+    return NAN;
+}
+
 static float plane_value(const pj_run_data *data, const pj_component_row *c, pj_metric metric)
 {
     pj_statistic statistic = pj_metric_statistic(metric);
@@ -450,12 +481,7 @@ static float plane_value(const pj_run_data *data, const pj_component_row *c, pj_
     if (metric == PJ_METRIC_ENERGY) return (float)pj_mj_of_nj(c->energy.gross_nj);
     if (statistic < PJ_STATISTIC_SHOWN)
         return c->has_stats ? (float)pj_statistic_get(&c->stats, statistic) : NAN;
-    if (c->extra_begin > data->extra_count || c->extra_count > data->extra_count - c->extra_begin)
-        return NAN;
-    for (uint32_t i = 0; i < c->extra_count; i++)
-        if (is_entropy(&data->extras[c->extra_begin + i]))
-            return (float)data->extras[c->extra_begin + i].value;
-    return NAN;
+    return entropy_of(data, c->extra_begin, c->extra_count);
 }
 
 static uint32_t end_of_step(const pj_run_data *data, uint32_t first)
@@ -476,40 +502,34 @@ static size_t cell_of(const planes *p, uint32_t row)
 
 /* Every token of a shared step shows the step's figures, but its own share of the energy. Several
  * rows in one cell (a component that ran twice) add up in time and energy; of statistics the last
- * one is kept. Entropy recorded on operations counts for their component. Returns whether any cell
- * holds a figure. */
+ * one is kept. False: the value is unknown, or the component is not shown. */
+static bool fill_cells(planes *p, pj_metric metric, uint32_t component, float value)
+{
+    const pj_component_row *row = &p->data->components[component];
+    size_t cell = isnan(value) ? SIZE_MAX : cell_of(p, component);
+    if (cell == SIZE_MAX) return false;
+    uint32_t first = pj_step_of_component(p->data, row), end = end_of_step(p->data, first);
+    for (uint32_t t = first; t < end; t++, cell += (size_t)p->layers * p->component_count) {
+        if (metric == PJ_METRIC_ENERGY) value = (float)pj_token_part_mj(&p->data->tokens[t], row);
+        bool adds = metric == PJ_METRIC_TIME || metric == PJ_METRIC_ENERGY;
+        p->values[cell] = adds && !isnan(p->values[cell]) ? p->values[cell] + value : value;
+    }
+    return true;
+}
+
+/* Whether any cell holds a figure. Entropy recorded on operations counts for their component. */
 static bool fill_plane(planes *p, pj_metric metric)
 {
     const pj_run_data *data = p->data;
-    bool any = false, adds = metric == PJ_METRIC_TIME || metric == PJ_METRIC_ENERGY;
+    bool any = false;
     for (size_t i = 0; i < p->cells; i++) p->values[i] = NAN;
-    for (uint32_t i = 0; i < data->component_count; i++) {
-        float value = plane_value(data, &data->components[i], metric);
-        size_t cell = isnan(value) ? SIZE_MAX : cell_of(p, i);
-        uint32_t first = pj_step_of_component(data, &data->components[i]);
-        if (cell == SIZE_MAX) continue;
-        uint32_t end = end_of_step(data, first);
-        for (uint32_t t = first; t < end; t++, cell += (size_t)p->layers * p->component_count) {
-            if (metric == PJ_METRIC_ENERGY)
-                value = (float)pj_token_part_mj(&data->tokens[t], &data->components[i]);
-            bool add = adds && !isnan(p->values[cell]);
-            p->values[cell] = add ? p->values[cell] + value : value;
-        }
-        any = true;
-    }
+    for (uint32_t i = 0; i < data->component_count; i++)
+        any |= fill_cells(p, metric, i, plane_value(data, &data->components[i], metric));
     for (uint32_t i = 0; i < data->operation_count && metric == PJ_METRIC_ENTROPY; i++) {
         const pj_operation_row *o = &data->operations[i];
-        if (o->extra_count == 0 || o->component >= data->component_count) continue;
-        pj_component_row as_component = {.extra_begin = o->extra_begin,
-                                         .extra_count = o->extra_count};
-        float value = plane_value(data, &as_component, metric);
-        size_t cell = isnan(value) ? SIZE_MAX : cell_of(p, o->component);
-        uint32_t first = pj_step_of_component(data, &data->components[o->component]);
-        if (cell == SIZE_MAX) continue;
-        uint32_t end = end_of_step(data, first);
-        for (uint32_t t = first; t < end; t++, cell += (size_t)p->layers * p->component_count)
-            p->values[cell] = value;
-        any = true;
+        if (o->component < data->component_count)
+            any |= fill_cells(p, metric, o->component,
+                              entropy_of(data, o->extra_begin, o->extra_count));
     }
     return any;
 }
@@ -584,6 +604,7 @@ pj_status pj_aggregate_each_chart(const pj_run_data *data, pj_chart_fn *save, vo
     name_table *names = pj_alloc(1, sizeof *names);
     if (!names) return pj_fail_memory(err, "the sums of a run");
     builder b = {.data = data, .names = names};
+    pj_buffer_init(&b.extras, MAX_NODES * sizeof(pj_extra_sum));
     add_layers(&b);
     add_components(&b);
     add_operations(&b);
@@ -591,7 +612,7 @@ pj_status pj_aggregate_each_chart(const pj_run_data *data, pj_chart_fn *save, vo
     if (status == PJ_OK) status = save_nodes(&b, save, context, err);
     if (status == PJ_OK) status = save_planes(data, names, b.layer_count, save, context, err);
     pj_free(b.nodes);
-    pj_free(b.extras);
+    pj_buffer_fini(&b.extras);
     pj_free(b.slots);
     pj_free(names);
     return status;

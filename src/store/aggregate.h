@@ -34,8 +34,13 @@ typedef struct pj_sum_node {
     double statistics[PJ_STATISTIC_SHOWN];
 } pj_sum_node;
 
-/* Adds statistics already aggregated over `count` rows. */
-void pj_node_add_statistics(pj_sum_node *node, const double *statistics, uint32_t count);
+/* Adds a node to another, e.g. one component in two phases; a `to` with count 0 becomes a copy. */
+void pj_node_merge(pj_sum_node *to, const pj_sum_node *node);
+/* A sum with an unknown part is unknown. */
+static inline void pj_nj_add(int64_t *sum, int64_t nj)
+{
+    if (*sum != PJ_NJ_UNKNOWN) *sum = nj == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + nj;
+}
 
 typedef struct pj_extra_sum {
     uint16_t name, reserved;

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "store/aggregate.h"
 #include "store/rows.h"
-#include "store/sql.h"
+#include "store/store_impl.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -122,7 +122,9 @@ pj_status pj_store_check(pj_store *store, const char *id, pj_store_check_result 
 {
     *result = (pj_store_check_result){.runs = 1};
     int64_t runs = 1;
-    pj_status status = pj_store_find_defects(store, note_defect, result, err);
+    pj_status status = pj_store_connect(store, err);
+    if (status == PJ_OK && store->driver->check)
+        status = store->driver->check(store->db, note_defect, result, err);
     if (status == PJ_OK && !id)
         status =
             pj_sql_get_one_int(store, "SELECT count(*) FROM profiling_runs", NULL, 0, &runs, err);

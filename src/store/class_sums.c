@@ -9,21 +9,8 @@
 typedef struct growing {
     pj_arena *arena;
     pj_class_sum *rows;
-    uint32_t count, capacity;
+    uint32_t count;
 } growing;
-
-static pj_class_sum *class_sums_next_row(growing *g)
-{
-    if (g->count == g->capacity) {
-        uint32_t capacity = g->capacity ? 2 * g->capacity : 256;
-        pj_class_sum *rows = pj_arena_alloc(g->arena, capacity, sizeof *rows);
-        if (!rows) return NULL;
-        if (g->count) memcpy(rows, g->rows, g->count * sizeof *rows);
-        g->rows = rows;
-        g->capacity = capacity;
-    }
-    return &g->rows[g->count++];
-}
 
 /* Strips the operation from a class name; consecutive equal names share one string. */
 static const char *component_name(growing *g, const char *class_name)
@@ -40,17 +27,17 @@ static bool class_sums_read_row(growing *g, pj_sql *sql, uint32_t run)
 {
     const char *class_name = pj_sql_get_text(sql, 0, NULL), *phase = pj_sql_get_text(sql, 1, NULL);
     const char *name = component_name(g, class_name ? class_name : "");
-    pj_class_sum *row = name ? class_sums_next_row(g) : NULL;
-    if (!row) return false;
+    g->rows = pj_arena_more(g->arena, g->rows, g->count, sizeof *g->rows);
+    if (!name || !g->rows) return false;
     int number = phase ? pj_phase_parse(phase) : -1;
-    *row = (pj_class_sum){.run = run,
-                          .phase = (uint8_t)(number < 0 ? PJ_PHASE_COUNT : number),
-                          .name = name,
-                          .time_ms = pj_sql_get_double(sql, 2),
-                          .energy_mj = pj_sql_get_double(sql, 3),
-                          .energy_sd_mj = pj_sql_get_double(sql, 4),
-                          .flops = pj_sql_get_double(sql, 5),
-                          .bytes = pj_sql_get_double(sql, 6)};
+    g->rows[g->count++] = (pj_class_sum){.run = run,
+                                         .phase = (uint8_t)(number < 0 ? PJ_PHASE_COUNT : number),
+                                         .name = name,
+                                         .time_ms = pj_sql_get_double(sql, 2),
+                                         .energy_mj = pj_sql_get_double(sql, 3),
+                                         .energy_sd_mj = pj_sql_get_double(sql, 4),
+                                         .flops = pj_sql_get_double(sql, 5),
+                                         .bytes = pj_sql_get_double(sql, 6)};
     return true;
 }
 

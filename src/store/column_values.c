@@ -1,4 +1,5 @@
 /* The value of one column of one row, out of memory and into it. */
+#include "store/extras.h"
 #include "store/rows.h"
 #include "trace/phases.h"
 #include "trace/summary.h"
@@ -8,24 +9,12 @@
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-static const char *const rail_kinds[] = {"counter", "instant", "average"};
-static const char *const rail_scopes[] = {"domain", "package", "board", "module", "machine"};
-
-static int column_values_find(const char *const *names, int count, const char *name)
-{
-    for (int i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0) return i;
-    return -1;
-}
-
 static const char *column_values_name_of(pj_names names, int v)
 {
     switch (names) {
-    case PJ_NAMES_PHASE_U8: return v == PJ_PHASE_COUNT ? "run" : pj_phase_name((pj_phase)v);
-    case PJ_NAMES_METHOD_U8:
+    case PJ_NAMES_PHASE: return v == PJ_PHASE_COUNT ? "run" : pj_phase_name((pj_phase)v);
     case PJ_NAMES_METHOD: return pj_method_name((pj_method)v);
-    case PJ_NAMES_ABSENCE_U8:
-    case PJ_NAMES_ABSENCE: return v ? pj_absence_name((pj_absence)v) : NULL;
+    case PJ_NAMES_ABSENCE: return pj_absence_name((pj_absence)v);
     case PJ_NAMES_STATUS: return pj_run_status_name((pj_run_status)v);
     case PJ_NAMES_DEPTH: return pj_depth_name((pj_depth)v);
     case PJ_NAMES_QUALITY: return pj_quality_name((pj_source_quality)v);
@@ -36,54 +25,64 @@ static const char *column_values_name_of(pj_names names, int v)
     return "unknown";
 }
 
-static int phase_parse(const char *name)
-{
-    return strcmp(name, "run") == 0 ? PJ_PHASE_COUNT : pj_phase_parse(name);
-}
-
+/* The names of an enumeration end where its values do. */
 static int column_values_value_of(pj_names names, const char *name)
 {
-    switch (names) {
-    case PJ_NAMES_PHASE_U8: return phase_parse(name);
-    case PJ_NAMES_METHOD_U8:
-    case PJ_NAMES_METHOD: return pj_method_parse(name);
-    case PJ_NAMES_ABSENCE_U8:
-    case PJ_NAMES_ABSENCE: return pj_absence_parse(name);
-    case PJ_NAMES_STATUS: return pj_run_status_parse(name);
-    case PJ_NAMES_DEPTH: return pj_depth_parse(name);
-    case PJ_NAMES_QUALITY: return pj_quality_parse(name);
-    case PJ_NAMES_RAIL_CLASS: return pj_rail_class_parse(name);
-    case PJ_NAMES_RAIL_KIND: return column_values_find(rail_kinds, 3, name);
-    case PJ_NAMES_RAIL_SCOPE: return column_values_find(rail_scopes, 5, name);
+    for (int v = 0;; v++) {
+        const char *known = column_values_name_of(names, v);
+        if (strcmp(known, "unknown") == 0) return -1;
+        if (strcmp(known, name) == 0) return v;
     }
-    return -1;
 }
 
-static bool is_byte(pj_names names)
+/* ---- integers ------------------------------------------------------------------------------ */
+
+/* The range that a member may have, and the value that stands for NULL, if any. */
+typedef struct integer_range {
+    int64_t low, high, none;
+    bool has_none;
+} integer_range;
+
+static const integer_range integers[] = {
+    [PJ_COLUMN_I64] = {INT64_MIN, INT64_MAX, 0, false},
+    [PJ_COLUMN_U64] = {0, INT64_MAX, 0, false},
+    [PJ_COLUMN_U32] = {0, UINT32_MAX, 0, false},
+    [PJ_COLUMN_U16] = {0, UINT16_MAX, 0, false},
+    [PJ_COLUMN_COUNT] = {0, UINT32_MAX, 0, true},
+    [PJ_COLUMN_COUNT64] = {0, INT64_MAX, 0, true},
+    [PJ_COLUMN_I32] = {INT32_MIN, INT32_MAX, -1, true},
+    [PJ_COLUMN_BOOL] = {0, 1, 0, false},
+    [PJ_COLUMN_STAT_U32] = {0, UINT32_MAX, 0, false},
+    [PJ_COLUMN_REFERENCE] = {0, UINT32_MAX - 1, PJ_NO_PARENT, true},
+};
+
+#define AT(type) (*(type const *)(const void *)at)
+
+static int64_t column_values_load(const pj_column *column, const unsigned char *at)
 {
-    return names == PJ_NAMES_PHASE_U8 || names == PJ_NAMES_METHOD_U8 ||
-           names == PJ_NAMES_ABSENCE_U8;
+    switch (column->bytes) {
+    case 1: return *at;
+    case 2: return AT(uint16_t);
+    case 4: return column->type == PJ_COLUMN_I32 ? AT(int32_t) : (int64_t)AT(uint32_t);
+    default: return AT(int64_t);
+    }
+}
+
+static void column_values_keep(const pj_column *column, unsigned char *at, int64_t integer)
+{
+    switch (column->bytes) {
+    case 1: *at = (unsigned char)integer; break;
+    case 2: memcpy(at, &(uint16_t){(uint16_t)integer}, 2); break;
+    case 4: memcpy(at, &(uint32_t){(uint32_t)integer}, 4); break;
+    default: memcpy(at, &integer, sizeof integer);
+    }
 }
 
 /* ---- values out ---------------------------------------------------------------------------- */
 
-static void give_double(pj_value *v, double number)
+static bool is_statistic(const pj_column *column)
 {
-    v->type = isnan(number) ? PJ_VALUE_NULL : PJ_VALUE_DOUBLE;
-    v->number = number;
-}
-
-static void give_int(pj_value *v, int64_t integer)
-{
-    v->type = PJ_VALUE_INT;
-    v->integer = integer;
-}
-
-static void column_values_give_text(pj_value *v, const char *text, size_t bytes)
-{
-    v->type = text ? PJ_VALUE_TEXT : PJ_VALUE_NULL;
-    v->text = text;
-    v->bytes = bytes;
+    return column->type == PJ_COLUMN_STAT_FLOAT || column->type == PJ_COLUMN_STAT_U32;
 }
 
 static bool row_has_stats(const pj_row_table *table, const unsigned char *row)
@@ -93,59 +92,40 @@ static bool row_has_stats(const pj_row_table *table, const unsigned char *row)
     return has;
 }
 
-#define AT(type) (*(type const *)(const void *)at)
+static pj_value column_values_get_integer(const pj_column *column, const unsigned char *at)
+{
+    const integer_range *range = &integers[column->type];
+    int64_t integer = column_values_load(column, at);
+    if (range->has_none && integer == range->none) return (pj_value){.type = PJ_VALUE_NULL};
+    return pj_value_int(integer);
+}
 
 void pj_column_get(const pj_row_table *table, const pj_column *column, const void *row, pj_value *v)
 {
     const unsigned char *at = (const unsigned char *)row + column->offset;
     v->type = PJ_VALUE_NULL;
+    if (is_statistic(column) && !row_has_stats(table, row)) return;
     switch ((pj_column_type)column->type) {
     case PJ_COLUMN_TEXT:
     case PJ_COLUMN_LIST:
-    case PJ_COLUMN_JSON: {
-        const char *text = AT(const char *);
-        column_values_give_text(v, text, text ? strlen(text) : 0);
-        break;
-    }
-    case PJ_COLUMN_DOUBLE: give_double(v, AT(double)); break;
-    case PJ_COLUMN_FLOAT: give_double(v, (double)AT(float)); break;
-    case PJ_COLUMN_NJ: give_double(v, pj_mj_of_nj(AT(int64_t))); break;
+    case PJ_COLUMN_JSON: *v = pj_value_text(AT(const char *)); break;
+    case PJ_COLUMN_DOUBLE: *v = pj_value_double(AT(double)); break;
+    case PJ_COLUMN_FLOAT:
+    case PJ_COLUMN_STAT_FLOAT: *v = pj_value_double((double)AT(float)); break;
+    case PJ_COLUMN_NJ: *v = pj_value_double(pj_mj_of_nj(AT(int64_t))); break;
     case PJ_COLUMN_NS:
-        if (AT(int64_t) != -1) give_double(v, (double)AT(int64_t) * 1e-6);
+        if (AT(int64_t) != -1) *v = pj_value_double((double)AT(int64_t) * 1e-6);
         break;
-    case PJ_COLUMN_I64: give_int(v, AT(int64_t)); break;
-    case PJ_COLUMN_U64: give_int(v, (int64_t)AT(uint64_t)); break;
-    case PJ_COLUMN_U32: give_int(v, AT(uint32_t)); break;
-    case PJ_COLUMN_U16: give_int(v, AT(uint16_t)); break;
-    case PJ_COLUMN_COUNT:
-        if (AT(uint32_t)) give_int(v, AT(uint32_t));
-        break;
-    case PJ_COLUMN_COUNT64:
-        if (AT(uint64_t)) give_int(v, (int64_t)AT(uint64_t));
-        break;
-    case PJ_COLUMN_I32:
-        if (AT(int32_t) != -1) give_int(v, AT(int32_t));
-        break;
-    case PJ_COLUMN_BOOL: give_int(v, AT(bool)); break;
     case PJ_COLUMN_NAME: {
-        const char *name =
-            column_values_name_of(column->kind, is_byte(column->kind) ? AT(uint8_t) : AT(int));
-        column_values_give_text(v, name, name ? strlen(name) : 0);
+        const char *name = column_values_name_of(column->kind, (int)column_values_load(column, at));
+        if (*name) *v = pj_value_text(name);
         break;
     }
-    case PJ_COLUMN_STAT_FLOAT:
-        if (row_has_stats(table, row)) give_double(v, (double)AT(float));
-        break;
-    case PJ_COLUMN_STAT_U32:
-        if (row_has_stats(table, row)) give_int(v, AT(uint32_t));
-        break;
-    case PJ_COLUMN_REFERENCE:
-        if (AT(uint32_t) != PJ_NO_PARENT) give_int(v, AT(uint32_t));
-        break;
     case PJ_COLUMN_ARRAY_NAME:
-        column_values_give_text(v, (const char *)at, strnlen((const char *)at, column->bytes));
+        *v = pj_value_bytes(PJ_VALUE_TEXT, at, strnlen((const char *)at, column->bytes));
         break;
     case PJ_COLUMN_EXTRAS: break; /* written by callers that hold the run */
+    default: *v = column_values_get_integer(column, at);
     }
 }
 
@@ -188,149 +168,83 @@ void pj_column_write(pj_json *json, const pj_column *column, const pj_value *v)
 
 /* ---- values in ----------------------------------------------------------------------------- */
 
-static bool as_double(const pj_value *v, double *number)
+static bool column_values_set_integer(const pj_column *column, unsigned char *at, const pj_value *v)
 {
-    switch (v->type) {
-    case PJ_VALUE_NULL: *number = NAN; return true;
-    case PJ_VALUE_INT: *number = (double)v->integer; return true;
-    case PJ_VALUE_DOUBLE: *number = v->number; return true;
-    case PJ_VALUE_TEXT:
-    case PJ_VALUE_BLOB: break;
-    }
-    return false;
-}
-
-/* Integers from `low` to `high`; NULL becomes `none`. */
-static bool as_int(const pj_value *v, int64_t low, int64_t high, int64_t none, int64_t *integer)
-{
-    if (v->type == PJ_VALUE_NULL) {
-        *integer = none;
-        return true;
-    }
+    const integer_range *range = &integers[column->type];
+    int64_t integer = range->none;
     if (v->type == PJ_VALUE_INT)
-        *integer = v->integer;
+        integer = v->integer;
     else if (v->type == PJ_VALUE_DOUBLE && fabs(v->number) < 0x1p62)
-        *integer = (int64_t)v->number;
-    else
+        integer = (int64_t)v->number;
+    else if (v->type != PJ_VALUE_NULL)
         return false;
-    return *integer >= low && *integer <= high;
-}
-
-/* Millijoules or milliseconds to integer nanojoules or nanoseconds. */
-static bool as_millionths(const pj_value *v, int64_t none, int64_t *integer)
-{
-    double number;
-    if (!as_double(v, &number)) return false;
-    *integer = none;
-    if (isnan(number)) return true;
-    if (!(fabs(number) < 9.2e12)) return false;
-    *integer = llround(number * 1e6);
+    if (v->type != PJ_VALUE_NULL && (integer < range->low || integer > range->high)) return false;
+    column_values_keep(column, at, integer);
     return true;
 }
 
-static bool column_values_put_name(const pj_column *column, unsigned char *at, const pj_value *v)
+/* Energies and times are kept as integer nanojoules and nanoseconds. */
+static bool column_values_set_number(const pj_column *column, unsigned char *at, const pj_value *v)
 {
-    if (v->type == PJ_VALUE_NULL) return true;
-    if (v->type != PJ_VALUE_TEXT) return false;
+    double number = v->type == PJ_VALUE_DOUBLE ? v->number
+                    : v->type == PJ_VALUE_INT  ? (double)v->integer
+                                               : NAN;
+    if (v->type == PJ_VALUE_TEXT || v->type == PJ_VALUE_BLOB) return false;
+    if (column->type == PJ_COLUMN_DOUBLE) {
+        memcpy(at, &number, sizeof number);
+    } else if (column->type == PJ_COLUMN_NJ || column->type == PJ_COLUMN_NS) {
+        if (fabs(number) >= 9.2e12) return false;
+        int64_t none = column->type == PJ_COLUMN_NJ ? PJ_NJ_UNKNOWN : -1;
+        column_values_keep(column, at, isnan(number) ? none : llround(number * 1e6));
+    } else {
+        memcpy(at, &(float){(float)number}, sizeof(float));
+    }
+    return true;
+}
+
+static bool column_values_set_text(const pj_column *column, unsigned char *at, const pj_value *v,
+                                   pj_arena *arena)
+{
     char name[32];
-    if (v->bytes >= sizeof name) return false;
-    memcpy(name, v->text, v->bytes);
-    name[v->bytes] = 0;
-    int value = column_values_value_of(column->kind, name);
-    if (value < 0) return false;
-    if (is_byte(column->kind))
-        *at = (unsigned char)value;
-    else
-        memcpy(at, &value, sizeof value);
-    return true;
-}
-
-static bool column_values_put_text(unsigned char *at, const pj_value *v, pj_arena *arena)
-{
     if (v->type == PJ_VALUE_NULL) return true;
     if (v->type != PJ_VALUE_TEXT) return false;
-    const char *copy = pj_arena_strndup(arena, v->text, v->bytes);
-    memcpy(at, &copy, sizeof copy);
-    return copy != NULL;
-}
-
-static bool column_values_put_array(const pj_column *column, unsigned char *at, const pj_value *v)
-{
-    if (v->type == PJ_VALUE_NULL) return true;
-    if (v->type != PJ_VALUE_TEXT || v->bytes >= column->bytes) return false;
-    memcpy(at, v->text, v->bytes);
-    at[v->bytes] = 0;
+    if (column->type == PJ_COLUMN_ARRAY_NAME) {
+        if (v->bytes >= column->bytes) return false;
+        memcpy(at, v->text, v->bytes);
+        at[v->bytes] = 0;
+    } else if (column->type == PJ_COLUMN_NAME) {
+        if (v->bytes >= sizeof name) return false;
+        memcpy(name, v->text, v->bytes);
+        name[v->bytes] = 0;
+        int value = column_values_value_of(column->kind, name);
+        if (value < 0) return false;
+        column_values_keep(column, at, value);
+    } else {
+        const char *copy = pj_arena_strndup(arena, v->text, v->bytes);
+        memcpy(at, &copy, sizeof copy);
+        return copy != NULL;
+    }
     return true;
 }
 
 bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row, const pj_value *v,
-                   pj_arena *arena)
+                   pj_arena *arena, pj_extra_list *extras)
 {
     unsigned char *at = (unsigned char *)row + column->offset;
-    double number = NAN;
-    int64_t integer = 0;
-    bool fits = true;
-#define PUT(type, value)                        \
-    do {                                        \
-        type put = (type)(value);               \
-        if (fits) memcpy(at, &put, sizeof put); \
-    } while (0)
+    if (is_statistic(column) && v->type != PJ_VALUE_NULL)
+        memcpy((unsigned char *)row + table->stats_flag, &(bool){true}, sizeof(bool));
     switch ((pj_column_type)column->type) {
     case PJ_COLUMN_TEXT:
     case PJ_COLUMN_LIST:
-    case PJ_COLUMN_JSON: return column_values_put_text(at, v, arena);
-    case PJ_COLUMN_NAME: return column_values_put_name(column, at, v);
-    case PJ_COLUMN_ARRAY_NAME: return column_values_put_array(column, at, v);
-    case PJ_COLUMN_EXTRAS: return true;
+    case PJ_COLUMN_JSON:
+    case PJ_COLUMN_NAME:
+    case PJ_COLUMN_ARRAY_NAME: return column_values_set_text(column, at, v, arena);
+    case PJ_COLUMN_EXTRAS: return pj_extras_set(extras, v, row, table->extras, arena);
     case PJ_COLUMN_DOUBLE:
-        fits = as_double(v, &number);
-        PUT(double, number);
-        break;
     case PJ_COLUMN_FLOAT:
     case PJ_COLUMN_STAT_FLOAT:
-        fits = as_double(v, &number);
-        PUT(float, number);
-        break;
     case PJ_COLUMN_NJ:
-        fits = as_millionths(v, PJ_NJ_UNKNOWN, &integer);
-        PUT(int64_t, integer);
-        break;
-    case PJ_COLUMN_NS:
-        fits = as_millionths(v, -1, &integer);
-        PUT(int64_t, integer);
-        break;
-    case PJ_COLUMN_I64:
-    case PJ_COLUMN_U64:
-    case PJ_COLUMN_COUNT64:
-        fits = as_int(v, column->type == PJ_COLUMN_I64 ? INT64_MIN : 0, INT64_MAX, 0, &integer);
-        PUT(int64_t, integer);
-        break;
-    case PJ_COLUMN_U32:
-    case PJ_COLUMN_COUNT:
-    case PJ_COLUMN_STAT_U32:
-        fits = as_int(v, 0, UINT32_MAX, 0, &integer);
-        PUT(uint32_t, integer);
-        break;
-    case PJ_COLUMN_REFERENCE:
-        fits = as_int(v, 0, UINT32_MAX - 1, PJ_NO_PARENT, &integer);
-        PUT(uint32_t, integer);
-        break;
-    case PJ_COLUMN_U16:
-        fits = as_int(v, 0, UINT16_MAX, 0, &integer);
-        PUT(uint16_t, integer);
-        break;
-    case PJ_COLUMN_I32:
-        fits = as_int(v, INT32_MIN, INT32_MAX, -1, &integer);
-        PUT(int32_t, integer);
-        break;
-    case PJ_COLUMN_BOOL:
-        fits = as_int(v, 0, 1, 0, &integer);
-        PUT(bool, integer);
-        break;
+    case PJ_COLUMN_NS: return column_values_set_number(column, at, v);
+    default: return column_values_set_integer(column, at, v);
     }
-#undef PUT
-    bool is_stat = column->type == PJ_COLUMN_STAT_FLOAT || column->type == PJ_COLUMN_STAT_U32;
-    if (fits && is_stat && v->type != PJ_VALUE_NULL)
-        memcpy((unsigned char *)row + table->stats_flag, &(bool){true}, sizeof(bool));
-    return fits;
 }

@@ -32,8 +32,7 @@
 #include "store/value.h"
 #include "trace/run_data.h"
 
-/* Incremented with every change of the table's layout or of a function's contract. */
-enum { PJ_STORE_DRIVER_VERSION = 6, PJ_TABLE_COLUMNS = 128 /* at most */ };
+enum { PJ_TABLE_COLUMNS = 128 /* at most */ };
 
 typedef enum pj_transaction {
     PJ_READ = 0,
@@ -85,7 +84,6 @@ typedef struct pj_dialect {
 } pj_dialect;
 
 typedef struct pj_store_driver {
-    uint32_t version; /* PJ_STORE_DRIVER_VERSION */
     const char *name; /* "SQLite" */
     /* Prefixes of the addresses that this engine serves ("postgresql:"), NULL at the end. NULL:
      * addresses without any engine's prefix, which are file paths. */

@@ -2,6 +2,8 @@
 #include "store/driver.h"
 #include "store/store.h"
 
+#include "base/file.h"
+
 #include <string.h>
 
 extern const pj_store_driver pj_sqlite_driver;
@@ -31,6 +33,15 @@ bool pj_store_is_server(const char *address)
     return begins_with_one(address, addresses);
 }
 
+/* Whether an address begins like "mysql:", and is not a file. A path in which a slash comes before
+ * the colon is a path. */
+static bool has_unknown_scheme(const char *address)
+{
+    size_t length = strspn(address, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                    "0123456789+.-");
+    return length && address[length] == ':' && !pj_file_exists(address);
+}
+
 pj_status pj_store_driver_find(const char *address, const pj_store_driver **driver, pj_error *err)
 {
     *driver = NULL;
@@ -42,6 +53,11 @@ pj_status pj_store_driver_find(const char *address, const pj_store_driver **driv
         }
         if (!d->prefixes && !*driver) *driver = d;
     }
+    if (has_unknown_scheme(address) && !pj_store_is_server(address))
+        return pj_fail(err, PJ_E_INVALID,
+                       "%.200s is neither a file nor the address of a known database: give "
+                       "postgresql://HOST/DATABASE or, for a file of this name, ./%.200s",
+                       address, address);
     if (*driver && !pj_store_is_server(address)) return PJ_OK;
     return pj_fail(err, PJ_E_UNSUPPORTED,
                    "this build supports SQLite only: --db must be a file, not a server");

@@ -4,40 +4,44 @@
 #include "base/clock.h"
 #include "store/sql.h"
 
-#include <string.h>
-
 pj_status pj_store_experiment_put(pj_store *store, const char *name, const char *plan,
                                   pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(store,
-                               "INSERT INTO experiments (name, created_ns, plan) VALUES (?, ?, ?)"
-                               " ON CONFLICT (name) DO UPDATE SET plan = excluded.plan",
-                               err);
-    pj_sql_text(sql, 1, name);
-    pj_sql_int(sql, 2, pj_clock_wall_ns());
-    pj_sql_text(sql, 3, plan);
-    pj_sql_step(sql);
-    return pj_sql_end(sql, err);
+    return pj_sql_change(
+        store,
+        "INSERT INTO experiments (name, created_ns, plan) VALUES (?, ?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET plan = excluded.plan",
+        PJ_VALUES(pj_value_text(name), pj_value_int(pj_clock_wall_ns()), pj_value_text(plan)), err);
 }
 
-static const char *experiments_keep(pj_arena *arena, const char *text)
+static const char *experiments_keep(pj_sql *sql, int column, pj_arena *arena)
 {
-    return text ? pj_arena_strndup(arena, text, strlen(text)) : NULL;
+    size_t bytes;
+    const char *text = pj_sql_get_text(sql, column, &bytes);
+    return text ? pj_arena_strndup(arena, text, bytes) : NULL;
+}
+
+/* Two columns of an experiment, NULL where there is none of that name. */
+static pj_status experiments_get(pj_store *store, const char *text, const char *name,
+                                 pj_arena *arena, const char **first, const char **second,
+                                 pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store, text, err);
+    *first = *second = NULL;
+    pj_sql_text(sql, 1, name);
+    if (pj_sql_step(sql)) {
+        *first = experiments_keep(sql, 0, arena);
+        *second = experiments_keep(sql, 1, arena);
+    }
+    return pj_sql_end(sql, err);
 }
 
 pj_status pj_store_experiment_get(pj_store *store, const char *name, pj_arena *arena,
                                   const char **plan, const char **losses, pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(store, "SELECT plan, losses FROM experiments WHERE name = ?", err);
-    bool found = false;
-    pj_sql_text(sql, 1, name);
-    if (pj_sql_step(sql)) {
-        *plan = experiments_keep(arena, pj_sql_get_text(sql, 0, NULL));
-        *losses = experiments_keep(arena, pj_sql_get_text(sql, 1, NULL));
-        found = *plan != NULL;
-    }
-    pj_status status = pj_sql_end(sql, err);
-    if (status == PJ_OK && !found)
+    pj_status status = experiments_get(store, "SELECT plan, losses FROM experiments WHERE name = ?",
+                                       name, arena, plan, losses, err);
+    if (status == PJ_OK && !*plan)
         return pj_fail(err, PJ_E_NOT_FOUND, "there is no experiment %.200s", name);
     return status;
 }
@@ -45,50 +49,34 @@ pj_status pj_store_experiment_get(pj_store *store, const char *name, pj_arena *a
 pj_status pj_store_experiment_set_losses(pj_store *store, const char *name, const char *losses,
                                          pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(store, "UPDATE experiments SET losses = ? WHERE name = ?", err);
-    pj_sql_text(sql, 1, losses);
-    pj_sql_text(sql, 2, name);
-    pj_sql_step(sql);
-    return pj_sql_end(sql, err);
+    return pj_sql_change(store, "UPDATE experiments SET losses = ? WHERE name = ?",
+                         PJ_VALUES(pj_value_text(losses), pj_value_text(name)), err);
 }
 
 pj_status pj_store_experiment_queue(pj_store *store, const char *name, const char *machine,
                                     pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(store,
-                               "UPDATE experiments SET state = 'queued', error = NULL, queued_ns ="
-                               " ?, machine = ? WHERE name = ?",
-                               err);
-    pj_sql_int(sql, 1, pj_clock_wall_ns());
-    pj_sql_text(sql, 2, machine);
-    pj_sql_text(sql, 3, name);
-    pj_sql_step(sql);
-    return pj_sql_end(sql, err);
+    return pj_sql_change(
+        store,
+        "UPDATE experiments SET state = 'queued', error = NULL, queued_ns = ?, machine = ?"
+        " WHERE name = ?",
+        PJ_VALUES(pj_value_int(pj_clock_wall_ns()), pj_value_text(machine), pj_value_text(name)),
+        err);
 }
 
 pj_status pj_store_experiment_set_state(pj_store *store, const char *name, const char *state,
                                         const char *error, pj_error *err)
 {
-    pj_sql *sql =
-        pj_sql_begin(store, "UPDATE experiments SET state = ?, error = ? WHERE name = ?", err);
-    pj_sql_text(sql, 1, state);
-    pj_sql_text(sql, 2, error);
-    pj_sql_text(sql, 3, name);
-    pj_sql_step(sql);
-    return pj_sql_end(sql, err);
+    return pj_sql_change(store, "UPDATE experiments SET state = ?, error = ? WHERE name = ?",
+                         PJ_VALUES(pj_value_text(state), pj_value_text(error), pj_value_text(name)),
+                         err);
 }
 
 pj_status pj_store_experiment_get_state(pj_store *store, const char *name, pj_arena *arena,
                                         const char **state, const char **error, pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(store, "SELECT state, error FROM experiments WHERE name = ?", err);
-    *state = *error = NULL;
-    pj_sql_text(sql, 1, name);
-    if (pj_sql_step(sql)) {
-        *state = experiments_keep(arena, pj_sql_get_text(sql, 0, NULL));
-        *error = experiments_keep(arena, pj_sql_get_text(sql, 1, NULL));
-    }
-    return pj_sql_end(sql, err);
+    return experiments_get(store, "SELECT state, error FROM experiments WHERE name = ?", name,
+                           arena, state, error, err);
 }
 
 #define COLUMNS "SELECT name, created_ns, plan, state, error FROM experiments "

@@ -53,7 +53,7 @@ pj_status pj_store_export(pj_store *store, const char *id, pj_export_format form
     if (status == PJ_OK) {
         status = pj_view_open(&view, store, id, &json, err);
         if (status == PJ_OK) status = export_as(&view, format, &out, err);
-        pj_view_close(&view);
+        pj_view_close(&view, status);
         pj_sql_rollback(store);
     }
     bool text = format != PJ_EXPORT_CSV && format != PJ_EXPORT_FOLDED;

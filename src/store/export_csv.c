@@ -52,26 +52,15 @@ static void export_csv_put_text(pj_buffer *line, const char *text, size_t bytes)
 static void export_csv_put_value(csv *c, pj_sql *sql, int column, bool is_float)
 {
     char text[PJ_DECIMAL_BYTES];
-    size_t bytes;
-    switch (pj_sql_get_type(sql, column)) {
-    case PJ_VALUE_NULL: break;
-    case PJ_VALUE_INT:
-        pj_buffer_append(&c->line, text, pj_decimal_int(pj_sql_get_int(sql, column), text));
-        break;
-    case PJ_VALUE_DOUBLE: {
-        double value = pj_sql_get_double(sql, column);
-        pj_buffer_append(&c->line, text,
-                         is_float ? pj_decimal_float((float)value, text)
-                                  : pj_decimal_double(value, text));
-        break;
-    }
-    case PJ_VALUE_TEXT:
-    case PJ_VALUE_BLOB: {
-        const char *value = pj_sql_get_text(sql, column, &bytes);
-        export_csv_put_text(&c->line, value ? value : "", bytes);
-        break;
-    }
-    }
+    pj_value v;
+    size_t bytes = 0;
+    pj_sql_get_value(sql, column, &v);
+    if (v.type == PJ_VALUE_TEXT) export_csv_put_text(&c->line, v.text, v.bytes);
+    if (v.type == PJ_VALUE_INT) bytes = pj_decimal_int(v.integer, text);
+    if (v.type == PJ_VALUE_DOUBLE)
+        bytes =
+            is_float ? pj_decimal_float((float)v.number, text) : pj_decimal_double(v.number, text);
+    pj_buffer_append(&c->line, text, bytes);
 }
 
 /* Writes the rows of a SELECT; `table` defines which columns are floats (offset by `skip`), or is
@@ -81,12 +70,10 @@ static pj_status put_lines(csv *c, pj_sql *sql, int columns, const pj_row_table 
 {
     while (!c->failed && pj_sql_step(sql)) {
         for (int i = 0; i < columns; i++) {
-            bool is_float = false;
-            if (table && i >= skip)
-                is_float = table->columns[i - skip].type == PJ_COLUMN_FLOAT ||
-                           table->columns[i - skip].type == PJ_COLUMN_STAT_FLOAT;
+            int type = table && i >= skip ? table->columns[i - skip].type : PJ_COLUMN_TEXT;
             if (i) pj_buffer_char(&c->line, ',');
-            export_csv_put_value(c, sql, i, is_float);
+            export_csv_put_value(c, sql, i,
+                                 type == PJ_COLUMN_FLOAT || type == PJ_COLUMN_STAT_FLOAT);
         }
         pj_buffer_append(&c->line, "\r\n", 2);
         export_csv_flush(c, FLUSH_BYTES);
@@ -108,12 +95,8 @@ static pj_status begin_file(csv *c, const char *table, const char *columns, pj_e
 static pj_status export_csv_write_table(csv *c, pj_run_view *view, pj_table_id id, pj_error *err)
 {
     const pj_row_table *table = &pj_tables[id];
-    char columns[2048] = "";
-    pj_row_select(table, columns, sizeof columns - 16);
-    if (table->has_run_id) { /* id, run_id, ... */
-        memmove(columns + 10, columns + 2, strlen(columns + 2) + 1);
-        memcpy(columns + 2, ", run_id", 8);
-    }
+    char columns[2048];
+    pj_table_list_columns(table, table->has_run_id ? "id, run_id" : "id", columns, sizeof columns);
     pj_status status = begin_file(c, table->name, columns, err);
     int skip = table->has_run_id ? 2 : 1;
     if (status != PJ_OK) return status;
@@ -124,8 +107,8 @@ static pj_status export_csv_write_table(csv *c, pj_run_view *view, pj_table_id i
 static pj_status export_csv_write_run(csv *c, pj_run_view *view, pj_error *err)
 {
     char columns[4096], text[4200];
-    int n = pj_info_columns(columns, sizeof columns);
-    snprintf(columns + n, sizeof columns - (size_t)n,
+    size_t n = pj_table_list_columns(&pj_run_table, "id, tags", columns, sizeof columns);
+    snprintf(columns + n, sizeof columns - n,
              ", created_at, tokens_per_second, joules_per_token, joules_per_token_sd");
     pj_status status = begin_file(c, "profiling_runs", columns, err);
     if (status != PJ_OK) return status;

@@ -12,15 +12,15 @@ typedef struct flame {
     pj_run_view *view;
     pj_sum_nodes nodes;
     double phase_own[PJ_PHASE_COUNT]; /* time or energy in no layer or component */
-    double total;
     bool joules;
-    pj_json *json;
-    const pj_output *out;
-    pj_buffer line;
-    bool failed;
+    pj_buffer stacks; /* of `stack` */
 } flame;
 
-typedef void stack_fn(flame *f, const uint32_t *frames, int depth, double weight);
+typedef struct stack {
+    uint32_t frames[4];
+    int depth;
+    double weight;
+} stack;
 
 static uint32_t frame_of_layer(int32_t layer)
 {
@@ -86,64 +86,47 @@ static pj_status read_phases(flame *f, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-static void each_stack(flame *f, stack_fn *stack)
+static void gather_stacks(flame *f)
 {
     for (uint32_t p = 0; p < PJ_PHASE_COUNT; p++) {
-        if (f->phase_own[p] > 0) stack(f, &p, 1, f->phase_own[p]);
+        const stack own = {{p}, 1, f->phase_own[p]};
+        if (own.weight > 0) pj_buffer_append(&f->stacks, &own, sizeof own);
         for (uint32_t i = 0; i < f->nodes.node_count; i++) {
             const pj_sum_node *n = &f->nodes.nodes[i];
-            uint32_t frames[4] = {p};
-            int depth = 1;
-            if (n->phase != p) continue;
-            if (n->layer >= 0) frames[depth++] = frame_of_layer(n->layer);
-            if (n->component != PJ_NO_NAME) frames[depth++] = frame_of_name(f, n->component);
-            if (n->operation != PJ_NO_NAME) frames[depth++] = frame_of_name(f, n->operation);
-            double weight = own_weight(f, n);
-            if (weight > 0) stack(f, frames, depth, weight);
+            stack s = {{p}, 1, n->phase == p ? own_weight(f, n) : 0};
+            if (!(s.weight > 0)) continue;
+            if (n->layer >= 0) s.frames[s.depth++] = frame_of_layer(n->layer);
+            if (n->component != PJ_NO_NAME) s.frames[s.depth++] = frame_of_name(f, n->component);
+            if (n->operation != PJ_NO_NAME) s.frames[s.depth++] = frame_of_name(f, n->operation);
+            pj_buffer_append(&f->stacks, &s, sizeof s);
         }
     }
 }
 
 static pj_status open_flame(flame *f, pj_run_view *view, pj_error *err)
 {
-    *f = (flame){.view = view, .json = view->json};
+    *f = (flame){.view = view};
     f->joules = view->info->quality != PJ_UNAVAILABLE && !isnan(view->info->total_mj);
+    pj_buffer_init(&f->stacks, 1u << 30);
     pj_status status = pj_view_load_nodes(view, &f->nodes, err);
-    return status == PJ_OK ? read_phases(f, err) : status;
+    if (status == PJ_OK) status = read_phases(f, err);
+    if (status == PJ_OK) gather_stacks(f);
+    return status == PJ_OK ? pj_buffer_status(&f->stacks, "the stacks of a run", err) : status;
 }
 
-/* ---- speedscope -------------------------------------------------------------------------------
- */
-
-static void add_weight(flame *f, const uint32_t *frames, int depth, double weight)
+static const stack *stacks_of(const flame *f, size_t *count)
 {
-    (void)frames;
-    (void)depth;
-    f->total += weight;
+    *count = f->stacks.length / sizeof(stack);
+    return (const stack *)(const void *)f->stacks.data;
 }
 
-static void write_sample(flame *f, const uint32_t *frames, int depth, double weight)
-{
-    (void)weight;
-    pj_json_array_begin(f->json);
-    for (int i = 0; i < depth; i++) pj_json_uint(f->json, frames[i]);
-    pj_json_array_end(f->json);
-}
-
-static void write_weight(flame *f, const uint32_t *frames, int depth, double weight)
-{
-    (void)frames;
-    (void)depth;
-    pj_json_double(f->json, weight);
-}
+/* ---- speedscope ------------------------------------------------------------------------------ */
 
 static void write_frames(flame *f)
 {
-    pj_json *json = f->json;
-    pj_json_key(json, "shared");
-    pj_json_object_begin(json);
-    pj_json_key(json, "frames");
-    pj_json_array_begin(json);
+    pj_json *json = f->view->json;
+    pj_json_kv_object_begin(json, "shared");
+    pj_json_kv_array_begin(json, "frames");
     for (uint32_t i = 0; i < PJ_PHASE_COUNT + f->nodes.layer_count + f->nodes.name_count; i++) {
         char text[256];
         frame_text(f, i, text, sizeof text);
@@ -157,25 +140,30 @@ static void write_frames(flame *f)
 
 static void write_profile(flame *f)
 {
-    pj_json *json = f->json;
+    pj_json *json = f->view->json;
     char name[320];
+    size_t count;
     const char *model = f->view->info->model_name;
+    const stack *stacks = stacks_of(f, &count);
+    double total = 0;
     snprintf(name, sizeof name, "%.200s: %s", model ? model : "run",
              f->joules ? "energy in uJ" : "time in us (energy unavailable)");
-    each_stack(f, add_weight);
+    for (size_t i = 0; i < count; i++) total += stacks[i].weight;
     pj_json_object_begin(json);
     pj_json_kv_string(json, "type", "sampled");
     pj_json_kv_string(json, "name", name);
     pj_json_kv_string(json, "unit", f->joules ? "none" : "microseconds");
     pj_json_kv_int(json, "startValue", 0);
-    pj_json_kv_double(json, "endValue", f->total);
-    pj_json_key(json, "samples");
-    pj_json_array_begin(json);
-    each_stack(f, write_sample);
+    pj_json_kv_double(json, "endValue", total);
+    pj_json_kv_array_begin(json, "samples");
+    for (size_t i = 0; i < count; i++) {
+        pj_json_array_begin(json);
+        for (int d = 0; d < stacks[i].depth; d++) pj_json_uint(json, stacks[i].frames[d]);
+        pj_json_array_end(json);
+    }
     pj_json_array_end(json);
-    pj_json_key(json, "weights");
-    pj_json_array_begin(json);
-    each_stack(f, write_weight);
+    pj_json_kv_array_begin(json, "weights");
+    for (size_t i = 0; i < count; i++) pj_json_double(json, stacks[i].weight);
     pj_json_array_end(json);
     pj_json_object_end(json);
 }
@@ -185,50 +173,52 @@ pj_status pj_export_speedscope(pj_run_view *view, pj_error *err)
     flame f;
     pj_json *json = view->json;
     pj_status status = open_flame(&f, view, err);
-    if (status != PJ_OK) return status;
-    pj_json_object_begin(json);
-    pj_json_kv_string(json, "$schema", "https://www.speedscope.app/file-format-schema.json");
-    pj_json_kv_string(json, "exporter", "perjoule " PJ_VERSION_TEXT);
-    pj_json_kv_string(json, "name", view->info->id);
-    pj_json_kv_int(json, "activeProfileIndex", 0);
-    write_frames(&f);
-    pj_json_key(json, "profiles");
-    pj_json_array_begin(json);
-    write_profile(&f);
-    pj_json_array_end(json);
-    pj_json_object_end(json);
-    return PJ_OK;
+    if (status == PJ_OK) {
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "$schema", "https://www.speedscope.app/file-format-schema.json");
+        pj_json_kv_string(json, "exporter", "perjoule " PJ_VERSION_TEXT);
+        pj_json_kv_string(json, "name", view->info->id);
+        pj_json_kv_int(json, "activeProfileIndex", 0);
+        write_frames(&f);
+        pj_json_kv_array_begin(json, "profiles");
+        write_profile(&f);
+        pj_json_array_end(json);
+        pj_json_object_end(json);
+    }
+    pj_buffer_fini(&f.stacks);
+    return status;
 }
 
-/* ---- folded stacks ----------------------------------------------------------------------------
- */
+/* ---- folded stacks --------------------------------------------------------------------------- */
 
 /* "decode;layer 0;q_proj 123" in integer micro units. Semicolons in names would split a frame. */
-static void export_flame_write_line(flame *f, const uint32_t *frames, int depth, double weight)
+static void write_line(const flame *f, const stack *s, pj_buffer *line)
 {
     char text[256];
-    pj_buffer_clear(&f->line);
-    for (int i = 0; i < depth; i++) {
-        frame_text(f, frames[i], text, sizeof text);
+    pj_buffer_clear(line);
+    for (int i = 0; i < s->depth; i++) {
+        frame_text(f, s->frames[i], text, sizeof text);
         for (char *c = text; *c; c++)
             if (*c == ';' || *c == '\n') *c = '_';
-        if (i) pj_buffer_char(&f->line, ';');
-        pj_buffer_text(&f->line, text);
+        pj_buffer_printf(line, "%s%s", i ? ";" : "", text);
     }
-    pj_buffer_printf(&f->line, " %.0f\n", weight);
-    if (!f->failed && !f->out->write(f->out->context, f->line.data, f->line.length))
-        f->failed = true;
+    pj_buffer_printf(line, " %.0f\n", s->weight);
 }
 
 pj_status pj_export_folded(pj_run_view *view, const pj_output *out, pj_error *err)
 {
     flame f;
+    pj_buffer line;
+    size_t count;
     pj_status status = open_flame(&f, view, err);
-    if (status != PJ_OK) return status;
-    f.out = out;
-    pj_buffer_init(&f.line, 1 << 16);
-    each_stack(&f, export_flame_write_line);
-    pj_buffer_fini(&f.line);
-    if (f.failed) return pj_fail(err, PJ_E_IO, "the export could not be written completely");
-    return PJ_OK;
+    const stack *stacks = stacks_of(&f, &count);
+    pj_buffer_init(&line, 1 << 16);
+    for (size_t i = 0; i < count && status == PJ_OK; i++) {
+        write_line(&f, &stacks[i], &line);
+        if (!out->write(out->context, line.data, line.length))
+            status = pj_fail(err, PJ_E_IO, "the export could not be written completely");
+    }
+    pj_buffer_fini(&line);
+    pj_buffer_fini(&f.stacks);
+    return status;
 }

@@ -3,14 +3,14 @@
 
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void export_json_write_run(pj_json *json, const pj_run_info *info)
 {
     char created[32];
     pj_clock_format_iso(info->created_wall_ns, created);
-    pj_json_key(json, "profiling_run");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "profiling_run");
     pj_json_kv_string(json, "id", info->id);
     pj_json_kv_string(json, "created_at", created);
     for (int c = 0; c < pj_run_table.column_count; c++) {
@@ -20,9 +20,7 @@ static void export_json_write_run(pj_json *json, const pj_run_info *info)
         pj_column_write(json, &pj_run_table.columns[c], &value);
     }
     pj_json_key(json, "tags");
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < info->tag_count; i++) pj_json_string(json, info->tags[i]);
-    pj_json_array_end(json);
+    pj_tags_write(json, info->tags, info->tag_count);
     pj_json_kv_string(json, "output_text", info->output_text);
     pj_json_key(json, "machine_info");
     if (info->machine_json)
@@ -55,11 +53,10 @@ static pj_status export_json_write_table(pj_run_view *view, pj_table_id id, pj_e
 {
     const pj_row_table *table = &pj_tables[id];
     char columns[2048];
-    pj_row_select(table, columns, sizeof columns - 16);
-    if (id == PJ_TABLE_RAILS) memcpy(columns + strlen(columns), ", power_mw", sizeof ", power_mw");
+    size_t n = pj_table_list_columns(table, "id", columns, sizeof columns);
+    if (id == PJ_TABLE_RAILS) snprintf(columns + n, sizeof columns - n, ", power_mw");
     pj_sql *sql = pj_view_select(view, id, columns, "ORDER BY id", err);
-    pj_json_key(view->json, table->name);
-    pj_json_array_begin(view->json);
+    pj_json_kv_array_begin(view->json, table->name);
     while (!view->json->failed && pj_sql_step(sql)) {
         pj_json_object_begin(view->json);
         pj_row_write_members(view->json, sql, id, view->ranges);

@@ -39,8 +39,7 @@ static void write_meta(pj_json *json, const char *what, int tid, const char *nam
     pj_json_kv_string(json, "name", what);
     pj_json_kv_int(json, "pid", 1);
     pj_json_kv_int(json, "tid", tid);
-    pj_json_key(json, "args");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "args");
     if (name)
         pj_json_kv_string(json, "name", name);
     else
@@ -90,8 +89,7 @@ static void write_event(pj_json *json, pj_sql *sql, const struct level_query *q,
     pj_json_kv_int(json, "tid", q->which * LANES_A_LEVEL + lane);
     pj_json_kv_double(json, "ts", start * 1e3);
     pj_json_kv_double(json, "dur", ms * 1e3);
-    pj_json_key(json, "args");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "args");
     pj_json_kv_double(json, "energy_mj", mj);
     pj_json_kv_double(json, "power_w", ms > 0 ? mj / ms : NAN);
     if (q->extra) pj_json_kv_int(json, q->extra, pj_sql_get_int(sql, 4));
@@ -129,8 +127,7 @@ static void write_counter(pj_json *json, pj_sql *sql, const counter *c)
     pj_json_kv_string(json, "name", c->name);
     pj_json_kv_int(json, "pid", 1);
     pj_json_kv_double(json, "ts", pj_sql_get_double(sql, 0) * 1e3);
-    pj_json_key(json, "args");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "args");
     for (int i = 0; i < c->count; i++) {
         double mw = pj_sql_get_double(sql, c->first + i);
         if (!isnan(mw)) pj_json_kv_double(json, c->members[i], mw / 1e3);
@@ -167,8 +164,7 @@ static pj_status export_trace_write_warnings(pj_run_view *view, pj_error *err)
         pj_json_kv_int(json, "tid", PHASES * LANES_A_LEVEL);
         double t = pj_sql_get_double(sql, 0);
         pj_json_kv_double(json, "ts", isnan(t) ? 0 : t * 1e3);
-        pj_json_key(json, "args");
-        pj_json_object_begin(json);
+        pj_json_kv_object_begin(json, "args");
         pj_json_kv_string(json, "text", pj_sql_get_text(sql, 2, NULL));
         pj_json_object_end(json);
         pj_json_object_end(json);
@@ -186,15 +182,13 @@ pj_status pj_export_trace(pj_run_view *view, pj_error *err)
     pj_json_object_begin(json);
     pj_json_kv_string(json, "displayTimeUnit", "ms");
     pj_json_kv_int(json, "baseTimeNanoseconds", view->info->created_wall_ns);
-    pj_json_key(json, "otherData");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "otherData");
     pj_json_kv_string(json, "run_id", view->info->id);
     pj_json_kv_double(json, "monotonic_ms", view->info->monotonic_ms);
     pj_json_kv_string(json, "energy_source", pj_quality_name(view->info->quality));
     pj_json_kv_string(json, "method", pj_method_name(view->info->method));
     pj_json_object_end(json);
-    pj_json_key(json, "traceEvents");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "traceEvents");
     write_meta(json, "process_name", 0, name, 0);
     for (size_t i = 0; i < sizeof queries / sizeof *queries && status == PJ_OK; i++)
         status = write_level(view, &queries[i], err);

@@ -149,3 +149,25 @@ bool pj_extras_read(const char *text, size_t bytes, pj_extra_list *list, pj_aren
     json_decref(object);
     return good;
 }
+
+bool pj_extras_set(pj_extra_list *list, const pj_value *value, void *row, size_t offset,
+                   pj_arena *arena)
+{
+    uint32_t range[2] = {list->count, 0};
+    if (value->type == PJ_VALUE_TEXT) {
+        if (!pj_extras_read(value->text, value->bytes, list, arena)) return false;
+        range[1] = list->count - range[0];
+    }
+    memcpy((unsigned char *)row + offset, range, sizeof range);
+    return true;
+}
+
+pj_status pj_extras_take(pj_extra_list *list, pj_run_data *data, pj_error *err)
+{
+    if (list->count == 0) return PJ_OK;
+    data->extras = pj_arena_alloc(&data->arena, list->count, sizeof *data->extras);
+    if (!data->extras) return pj_fail_memory(err, "the figures of a run");
+    memcpy(data->extras, list->rows, list->count * sizeof *data->extras);
+    data->extra_count = list->count;
+    return PJ_OK;
+}

@@ -4,6 +4,7 @@
 #define PJ_STORE_EXTRAS_H
 
 #include "base/buffer.h"
+#include "store/value.h"
 #include "trace/run_data.h"
 
 /* Appends the object; at most 64 names. Elements of an array come in ascending order of index. */
@@ -18,5 +19,10 @@ typedef struct pj_extra_list {
 /* Appends the figures of the object; names are copied into the arena, once per distinct name while
  * they repeat. False: not such an object, or out of memory. */
 bool pj_extras_read(const char *json, size_t bytes, pj_extra_list *list, pj_arena *arena);
+/* The same for a column of a row: its first extra and their number are at `offset` of the row. */
+bool pj_extras_set(pj_extra_list *list, const pj_value *value, void *row, size_t offset,
+                   pj_arena *arena);
+/* Moves all of the list to the run. */
+pj_status pj_extras_take(pj_extra_list *list, pj_run_data *data, pj_error *err);
 
 #endif

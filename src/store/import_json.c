@@ -7,11 +7,9 @@
 #include "base/json_scan.h"
 #include "base/memory.h"
 #include "store/export.h"
-#include "store/extras.h"
-#include "store/rows.h"
+#include "store/schema.h"
 #include "trace/request.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +21,7 @@ typedef struct importing {
     pj_json_scan scan;
     pj_run_data *data;
     pj_extra_list extras;
+    pj_buffer text; /* of a value that is an object */
     uint32_t capacity[PJ_TABLE_COUNT];
     json_t *series[PJ_MAX_RAILS]; /* power_mw of each rail */
     bool has_format, has_version, has_run, has_request;
@@ -46,8 +45,7 @@ static json_t *import_take_tree(importing *im)
     return pj_json_scan_tree(&im->scan, JSON_REJECT_DUPLICATES);
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Numbers in their shortest form, like the export: an imported run must be exported to the same
  * bytes. (json_dumps writes 17 digits.) */
@@ -82,41 +80,32 @@ static void import_json_write_tree(pj_json *out, const json_t *value)
     }
 }
 
-/* NULL: out of memory, or nested deeper than a column may be. The caller frees it (pj_free). */
-static char *dump_tree(const json_t *value)
+/* The value is valid until the next one. False: out of memory, or nested deeper than a column may
+ * be. */
+static bool dump_tree(importing *im, const json_t *value, pj_value *v)
 {
-    pj_buffer buffer;
     pj_json out;
-    pj_buffer_init(&buffer, 64u << 20);
-    pj_json_init(&out, &buffer);
+    pj_buffer_clear(&im->text);
+    pj_json_init(&out, &im->text);
     import_json_write_tree(&out, value);
-    if (pj_json_finish(&out)) return pj_buffer_take(&buffer);
-    pj_buffer_fini(&buffer);
-    return NULL;
+    *v = pj_value_bytes(PJ_VALUE_TEXT, im->text.data, im->text.length);
+    return pj_json_finish(&out);
 }
 
-/* Values of JSON columns are serialised into *dump, which the caller frees. */
-static bool to_value(const json_t *from, const pj_column *column, pj_value *v, char **dump)
+static bool to_value(importing *im, const json_t *from, const pj_column *column, pj_value *v)
 {
-    *dump = NULL;
     *v = (pj_value){0};
     if (!from || json_is_null(from)) return true;
-    if (column->type == PJ_COLUMN_JSON || column->type == PJ_COLUMN_EXTRAS) {
-        if (!json_is_object(from)) return false;
-        *dump = dump_tree(from);
-        *v = (pj_value){.type = PJ_VALUE_TEXT, .text = *dump, .bytes = *dump ? strlen(*dump) : 0};
-        return *dump != NULL;
-    }
+    if (column->type == PJ_COLUMN_JSON || column->type == PJ_COLUMN_EXTRAS)
+        return json_is_object(from) && dump_tree(im, from, v);
     if (json_is_string(from))
-        *v = (pj_value){.type = PJ_VALUE_TEXT,
-                        .text = json_string_value(from),
-                        .bytes = json_string_length(from)};
+        *v = pj_value_bytes(PJ_VALUE_TEXT, json_string_value(from), json_string_length(from));
     else if (json_is_integer(from))
-        *v = (pj_value){.type = PJ_VALUE_INT, .integer = json_integer_value(from)};
+        *v = pj_value_int(json_integer_value(from));
     else if (json_is_real(from))
-        *v = (pj_value){.type = PJ_VALUE_DOUBLE, .number = json_real_value(from)};
+        *v = pj_value_double(json_real_value(from));
     else if (json_is_boolean(from))
-        *v = (pj_value){.type = PJ_VALUE_INT, .integer = json_is_true(from)};
+        *v = pj_value_int(json_is_true(from));
     else
         return false;
     return true;
@@ -185,23 +174,6 @@ static const value_range *import_json_range_of(const char *name)
     return NULL;
 }
 
-static bool is_whole(const pj_column *column)
-{
-    switch (column->type) {
-    case PJ_COLUMN_I64:
-    case PJ_COLUMN_U64:
-    case PJ_COLUMN_U32:
-    case PJ_COLUMN_U16:
-    case PJ_COLUMN_COUNT:
-    case PJ_COLUMN_COUNT64:
-    case PJ_COLUMN_I32:
-    case PJ_COLUMN_BOOL:
-    case PJ_COLUMN_STAT_U32:
-    case PJ_COLUMN_REFERENCE: return true;
-    default: return false;
-    }
-}
-
 static pj_status check_range(importing *im, const pj_row_table *table, const pj_column *column,
                              const pj_value *v)
 {
@@ -210,24 +182,13 @@ static pj_status check_range(importing *im, const pj_row_table *table, const pj_
     if (v->type != PJ_VALUE_INT && v->type != PJ_VALUE_DOUBLE) return PJ_OK;
     if (!isfinite(number))
         return pj_fail(im->err, PJ_E_INVALID, "%s.%s is not a number", table->name, column->name);
-    if (is_whole(column) && number != floor(number))
+    if (pj_column_stored_as(column) == PJ_SQL_INTEGER && number != floor(number))
         return pj_fail(im->err, PJ_E_INVALID, "%s.%s is %.16g, not an integer (at byte %zu)",
                        table->name, column->name, number, import_position(im));
     if (!allowed || (number >= allowed->least && number <= allowed->most)) return PJ_OK;
     return pj_fail(im->err, PJ_E_INVALID,
                    "%s.%s is %.16g, which is outside %.16g to %.16g (at byte %zu)", table->name,
                    column->name, number, allowed->least, allowed->most, import_position(im));
-}
-
-static bool set_extras(importing *im, const pj_row_table *table, const pj_value *v, void *row)
-{
-    uint32_t range[2] = {im->extras.count, 0};
-    if (v->type == PJ_VALUE_TEXT) {
-        if (!pj_extras_read(v->text, v->bytes, &im->extras, &im->data->arena)) return false;
-        range[1] = im->extras.count - range[0];
-    }
-    memcpy((unsigned char *)row + table->extras, range, sizeof range);
-    return true;
 }
 
 /* What an exported run and its rows have besides the columns of their table. */
@@ -281,20 +242,11 @@ static pj_status set_columns(importing *im, const pj_row_table *table, const jso
         const pj_column *column = &table->columns[c];
         const json_t *member = json_object_get(object, column->name);
         pj_value value;
-        char *dump;
         present += member != NULL;
-        bool good = to_value(member, column, &value, &dump);
-        pj_status in_range = good ? check_range(im, table, column, &value) : PJ_OK;
-        if (in_range != PJ_OK) {
-            pj_free(dump);
-            return in_range;
-        }
-        if (good && column->type == PJ_COLUMN_EXTRAS)
-            good = set_extras(im, table, &value, row);
-        else if (good)
-            good = pj_column_set(table, column, row, &value, &im->data->arena);
-        pj_free(dump);
-        if (!good)
+        bool good = to_value(im, member, column, &value);
+        pj_status status = good ? check_range(im, table, column, &value) : PJ_OK;
+        if (status != PJ_OK) return status;
+        if (!good || !pj_column_set(table, column, row, &value, &im->data->arena, &im->extras))
             return pj_fail(im->err, PJ_E_INVALID,
                            "%s.%s has an invalid value (at byte "
                            "%zu)",
@@ -366,8 +318,7 @@ static pj_status read_table(importing *im, pj_table_id id)
     return status;
 }
 
-/* ---- the run itself ---------------------------------------------------------------------------
- */
+/* ---- the run itself -------------------------------------------------------------------------- */
 
 static const char *import_json_copy_text(importing *im, const json_t *value)
 {
@@ -377,13 +328,10 @@ static const char *import_json_copy_text(importing *im, const json_t *value)
 
 static bool is_uuid(const char *text)
 {
-    if (!text || strlen(text) != PJ_UUID_BYTES - 1) return false;
-    for (int i = 0; i < PJ_UUID_BYTES - 1; i++) {
-        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-        if (dash ? text[i] != '-'
-                 : !isdigit((unsigned char)text[i]) && (text[i] < 'a' || text[i] > 'f'))
-            return false;
-    }
+    static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+    if (!text || strlen(text) != sizeof form - 1) return false;
+    for (int i = 0; form[i]; i++)
+        if (!strchr(form[i] == '-' ? "-" : "0123456789abcdef", text[i])) return false;
     return true;
 }
 
@@ -437,15 +385,15 @@ static pj_status import_json_read_run(importing *im)
     if (status == PJ_OK) status = import_json_read_tags(im, json_object_get(object, "tags"));
     if (status == PJ_OK) {
         const json_t *machine = json_object_get(object, "machine_info");
-        char *dump = json_is_object(machine) ? dump_tree(machine) : NULL;
+        pj_value dump;
         if (machine && !json_is_null(machine) && !json_is_object(machine))
             status = pj_fail(im->err, PJ_E_INVALID, "profiling_run.machine_info is not an object");
         const json_t *output = json_object_get(object, "output_text");
         info->output_text = import_json_copy_text(im, output);
         if (output && !json_is_null(output) && !info->output_text)
             status = pj_fail(im->err, PJ_E_INVALID, "profiling_run.output_text must be a string");
-        if (dump) info->machine_json = pj_arena_strndup(&im->data->arena, dump, strlen(dump));
-        pj_free(dump);
+        if (json_is_object(machine) && dump_tree(im, machine, &dump))
+            info->machine_json = pj_arena_strndup(&im->data->arena, dump.text, dump.bytes);
     }
     json_decref(object);
     return status;
@@ -524,30 +472,21 @@ static pj_status take_series(importing *im)
     return PJ_OK;
 }
 
-static pj_status import_json_take_extras(importing *im)
-{
-    pj_run_data *data = im->data;
-    if (im->extras.count == 0) return PJ_OK;
-    data->extras = pj_arena_alloc(&data->arena, im->extras.count, sizeof *data->extras);
-    if (!data->extras) return pj_fail_memory(im->err, "the imported run");
-    memcpy(data->extras, im->extras.rows, im->extras.count * sizeof *data->extras);
-    data->extra_count = im->extras.count;
-    return PJ_OK;
-}
-
 pj_status pj_import_json(const char *text, size_t bytes, pj_run_data *data, pj_error *err)
 {
     importing im = {.data = data, .err = err};
+    pj_buffer_init(&im.text, 64u << 20);
     pj_json_scan_init(&im.scan, text, bytes);
     pj_run_data_fini(data);
     pj_arena_init(&data->arena, 0);
     pj_status status = import_json_read_members(&im);
     if (status == PJ_OK) status = take_series(&im);
-    if (status == PJ_OK) status = import_json_take_extras(&im);
+    if (status == PJ_OK) status = pj_extras_take(&im.extras, data, err);
     if (status == PJ_OK) pj_rows_complete(data);
     if (status == PJ_OK) status = pj_rows_check(data, err);
     if (status == PJ_OK && !im.has_request) status = pj_request_figures(data, err);
     for (int r = 0; r < PJ_MAX_RAILS; r++) json_decref(im.series[r]);
+    pj_buffer_fini(&im.text);
     pj_free(im.extras.rows);
     pj_json_scan_fini(&im.scan);
     if (status != PJ_OK) pj_run_data_fini(data);

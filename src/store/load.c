@@ -1,16 +1,14 @@
 /* Loads a saved run. The database is untrusted input: rows are counted while reading, references
  * must be inside the run, names must be known. */
-#include "store/extras.h"
 #include "store/rows.h"
 #include "store/sql.h"
 #include "store/store_impl.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { SQL_BYTES = 4096, MAX_TAGS = 4096 };
+enum { SQL_BYTES = 4096 };
 
 /* ---- the run's own row --------------------------------------------------------------------- */
 
@@ -18,36 +16,6 @@ static pj_status damaged(const char *table, const char *column, pj_error *err)
 {
     return pj_fail(err, PJ_E_INVALID, "the database is damaged: a value of %s.%s is invalid", table,
                    column);
-}
-
-static pj_status load_read_tags(const char *text, size_t bytes, pj_run_info *info, pj_arena *arena,
-                                pj_error *err)
-{
-    pj_status status = PJ_OK;
-    json_t *list = text ? json_loadb(text, bytes, 0, NULL) : NULL;
-    size_t count = json_array_size(list);
-    if (count > MAX_TAGS) count = MAX_TAGS;
-    const char **tags = count ? pj_arena_alloc(arena, count, sizeof *tags) : NULL;
-    if (count && !tags) status = pj_fail_memory(err, "the run's tags");
-    for (size_t i = 0; i < count && status == PJ_OK; i++) {
-        const char *tag = json_string_value(json_array_get(list, i));
-        if (!tag) tag = "";
-        tags[i] = pj_arena_strndup(arena, tag, strlen(tag));
-        if (!tags[i]) status = pj_fail_memory(err, "the run's tags");
-    }
-    json_decref(list);
-    info->tags = tags;
-    info->tag_count = status == PJ_OK ? (uint32_t)count : 0;
-    return status;
-}
-
-/* "SELECT id, tags, columns of pj_run_table" is what pj_info_read reads, from column 0 on. */
-int pj_info_columns(char *text, size_t bytes)
-{
-    int n = snprintf(text, bytes, "id, tags");
-    for (int c = 0; c < pj_run_table.column_count; c++)
-        n += snprintf(text + n, bytes - (size_t)n, ", %s", pj_run_table.columns[c].name);
-    return n;
 }
 
 pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error *err)
@@ -60,11 +28,11 @@ pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error
         const pj_column *column = &pj_run_table.columns[c];
         pj_value value;
         pj_sql_get_value(sql, c + 2, &value);
-        if (!pj_column_set(&pj_run_table, column, info, &value, arena))
+        if (!pj_column_set(&pj_run_table, column, info, &value, arena, NULL))
             return damaged("profiling_runs", column->name, err);
     }
     const char *tags = pj_sql_get_text(sql, 1, &bytes);
-    return load_read_tags(tags, bytes, info, arena, err);
+    return pj_tags_read(tags, bytes, arena, &info->tags, &info->tag_count, err);
 }
 
 static char *load_copy_text(pj_sql *sql, int column, pj_arena *arena)
@@ -78,25 +46,23 @@ pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_ar
                        pj_error *err)
 {
     char columns[SQL_BYTES - 100], text[SQL_BYTES];
-    pj_info_columns(columns, sizeof columns);
-    snprintf(text, sizeof text, "SELECT %s FROM profiling_runs WHERE id = ?", columns);
+    pj_table_list_columns(&pj_run_table, "id, tags", columns, sizeof columns);
+    snprintf(text, sizeof text,
+             "SELECT %s, output_text, machine_info FROM profiling_runs LEFT JOIN run_texts"
+             " ON run_id = id WHERE id = ?",
+             columns);
     pj_status status = PJ_OK;
     pj_sql *sql = pj_sql_begin(store, text, err);
     pj_sql_text(sql, 1, id);
     bool found = pj_sql_step(sql);
-    if (found) status = pj_info_read(sql, info, arena, err);
-    pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
-    if (status == PJ_OK) status = ended;
-    if (status != PJ_OK) return status;
-    if (!found) return pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
-    sql = pj_sql_begin(store, "SELECT output_text, machine_info FROM run_texts WHERE run_id = ?",
-                       err);
-    pj_sql_text(sql, 1, id);
-    if (pj_sql_step(sql)) {
-        info->output_text = load_copy_text(sql, 0, arena);
-        info->machine_json = load_copy_text(sql, 1, arena);
+    if (found) {
+        status = pj_info_read(sql, info, arena, err);
+        info->output_text = load_copy_text(sql, pj_run_table.column_count + 2, arena);
+        info->machine_json = load_copy_text(sql, pj_run_table.column_count + 3, arena);
     }
-    return pj_sql_end(sql, err);
+    status = pj_sql_end_after(sql, status, err);
+    if (status == PJ_OK && !found) return pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
+    return status;
 }
 
 /* ---- tables -------------------------------------------------------------------------------- */
@@ -108,32 +74,6 @@ typedef struct loading {
     pj_row_range ranges[PJ_TABLE_COUNT];
     pj_extra_list extras;
 } loading;
-
-/* ?3, where it occurs, is the run. */
-static const char *of_run(const loading *l)
-{
-    return l->store->driver->is_remote ? "AND run_id = ?3" : "";
-}
-
-static void select_text(const loading *l, const pj_row_table *table, char *text)
-{
-    int n = snprintf(text, SQL_BYTES, "SELECT id");
-    for (int c = 0; c < table->column_count; c++)
-        n += snprintf(text + n, SQL_BYTES - (size_t)n, ", %s", table->columns[c].name);
-    snprintf(text + n, SQL_BYTES - (size_t)n, " FROM %s WHERE id BETWEEN ?1 AND ?2 %s ORDER BY id",
-             table->name, of_run(l));
-}
-
-static bool read_extras(loading *l, const pj_row_table *table, const pj_value *value, void *row)
-{
-    uint32_t range[2] = {l->extras.count, 0};
-    if (value->type == PJ_VALUE_TEXT) {
-        if (!pj_extras_read(value->text, value->bytes, &l->extras, &l->data->arena)) return false;
-        range[1] = l->extras.count - range[0];
-    }
-    memcpy((unsigned char *)row + table->extras, range, sizeof range);
-    return true;
-}
 
 /* Converts a row id to its index; false when it is outside the run. */
 static bool localise(const loading *l, const pj_column *column, pj_value *value)
@@ -154,23 +94,11 @@ static pj_status load_read_row(loading *l, const pj_row_table *table, pj_sql *sq
         const pj_column *column = &table->columns[c];
         pj_value value;
         pj_sql_get_value(sql, c + 1, &value);
-        bool good = localise(l, column, &value);
-        if (good && column->type == PJ_COLUMN_EXTRAS)
-            good = read_extras(l, table, &value, row);
-        else if (good)
-            good = pj_column_set(table, column, row, &value, &l->data->arena);
-        if (!good) return damaged(table->name, column->name, err);
+        if (!localise(l, column, &value) ||
+            !pj_column_set(table, column, row, &value, &l->data->arena, &l->extras))
+            return damaged(table->name, column->name, err);
     }
     return PJ_OK;
-}
-
-static pj_sql *select_range(loading *l, const char *text, pj_row_range range, pj_error *err)
-{
-    pj_sql *sql = pj_sql_begin(l->store, text, err);
-    pj_sql_int(sql, 1, range.first);
-    pj_sql_int(sql, 2, range.first + range.count - 1);
-    if (of_run(l)[0]) pj_sql_text(sql, 3, l->data->info.id);
-    return sql;
 }
 
 static pj_status load_table(loading *l, pj_table_id id, pj_error *err)
@@ -178,31 +106,28 @@ static pj_status load_table(loading *l, pj_table_id id, pj_error *err)
     const pj_row_table *table = &pj_tables[id];
     pj_row_range range = l->ranges[id];
     if (range.count > l->limit) range.count = l->limit;
-    char text[SQL_BYTES], scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
-    pj_status status = PJ_OK;
+    char columns[SQL_BYTES - 100], scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
+    const char *run_id = l->data->info.id;
     uint32_t i = 0;
     if (range.count == 0) return PJ_OK;
     /* Before allocating: are there as many rows as run_rows states? */
-    snprintf(text, sizeof text, "SELECT count(*) FROM %s WHERE id BETWEEN ?1 AND ?2 %s",
-             table->name, of_run(l));
-    pj_sql *sql = select_range(l, text, range, err);
+    pj_sql *sql = pj_select_rows(l->store, run_id, id, range, "count(*)", "", err);
     bool right = pj_sql_step(sql) && pj_sql_get_int(sql, 0) == range.count;
-    status = pj_sql_end(sql, err);
+    pj_status status = pj_sql_end(sql, err);
     if (status != PJ_OK) return status;
     if (!right)
         return pj_fail(err, PJ_E_INVALID, "the database is damaged: rows of %s are missing",
                        table->name);
     if (!pj_rows_make_room(l->data, id, range.count)) return pj_fail_memory(err, "a stored run");
-    select_text(l, table, text);
-    sql = select_range(l, text, range, err);
+    pj_table_list_columns(table, "id", columns, sizeof columns);
+    sql = pj_select_rows(l->store, run_id, id, range, columns, "ORDER BY id", err);
     while (status == PJ_OK && i < range.count && pj_sql_step(sql)) {
         memset(scratch, 0, table->row_bytes);
         status = load_read_row(l, table, sql, scratch, err);
         if (status == PJ_OK && !pj_rows_put(l->data, id, i++, scratch))
             status = damaged(table->name, "id", err);
     }
-    pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
-    return status == PJ_OK ? ended : status;
+    return pj_sql_end_after(sql, status, err);
 }
 
 static pj_status load_rail_series(loading *l, pj_error *err)
@@ -225,17 +150,6 @@ static pj_status load_rail_series(loading *l, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-static pj_status load_take_extras(loading *l, pj_error *err)
-{
-    pj_run_data *data = l->data;
-    if (l->extras.count == 0) return PJ_OK;
-    data->extras = pj_arena_alloc(&data->arena, l->extras.count, sizeof *data->extras);
-    if (!data->extras) return pj_fail_memory(err, "a stored run");
-    memcpy(data->extras, l->extras.rows, l->extras.count * sizeof *data->extras);
-    data->extra_count = l->extras.count;
-    return PJ_OK;
-}
-
 static pj_status load_chosen(loading *l, const char *id, uint32_t tables, pj_error *err)
 {
     pj_status status = pj_info_load(l->store, id, &l->data->info, &l->data->arena, err);
@@ -248,14 +162,14 @@ static pj_status load_chosen(loading *l, const char *id, uint32_t tables, pj_err
 static pj_status load_complete(loading *l, pj_error *err)
 {
     pj_status status = load_rail_series(l, err);
-    if (status == PJ_OK) status = load_take_extras(l, err);
+    if (status == PJ_OK) status = pj_extras_take(&l->extras, l->data, err);
     if (status == PJ_OK) pj_rows_complete(l->data);
     if (status == PJ_OK) status = pj_rows_check(l->data, err);
     return status;
 }
 
-static pj_status load(pj_store *store, const char *id, uint32_t tables, uint32_t limit,
-                      pj_run_data *data, pj_error *err)
+pj_status pj_store_load_tables(pj_store *store, const char *id, uint32_t tables, uint32_t limit,
+                               pj_run_data *data, pj_error *err)
 {
     pj_run_data_fini(data);
     pj_arena_init(&data->arena, 0);
@@ -273,11 +187,5 @@ static pj_status load(pj_store *store, const char *id, uint32_t tables, uint32_t
 
 pj_status pj_store_load(pj_store *store, const char *id, pj_run_data *data, pj_error *err)
 {
-    return load(store, id, UINT32_MAX, UINT32_MAX, data, err);
-}
-
-pj_status pj_store_load_tables(pj_store *store, const char *id, uint32_t tables, uint32_t limit,
-                               pj_run_data *data, pj_error *err)
-{
-    return load(store, id, tables, limit, data, err);
+    return pj_store_load_tables(store, id, UINT32_MAX, UINT32_MAX, data, err);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "store/run_summary.h"
 #include "store/sql.h"
 #include "store/store_impl.h"
 #include "trace/summary.h"
@@ -56,19 +57,14 @@ pj_status pj_store_machine_beat(pj_store *store, const pj_machine_beat *beat, pj
     compare_clocks(store, &offset_ms, &uncertainty_ms);
     int64_t now = pj_clock_wall_ns();
     day_of(now, day);
-    pj_sql *sql = pj_sql_begin(store, put, err);
-    pj_sql_text(sql, 1, beat->name);
-    pj_sql_int(sql, 2, now);
-    pj_sql_text(sql, 3, beat->version);
-    pj_sql_text(sql, 4, beat->sensors);
-    pj_sql_text(sql, 5, pj_quality_name(beat->quality));
-    pj_sql_text(sql, 6, day);
-    pj_sql_double(sql, 7, beat->drawn_mj);
-    pj_sql_text(sql, 8, beat->throttle);
-    pj_sql_double(sql, 9, offset_ms);
-    pj_sql_double(sql, 10, uncertainty_ms);
-    pj_sql_step(sql);
-    return pj_sql_end(sql, err);
+    return pj_sql_change(store, put,
+                         PJ_VALUES(pj_value_text(beat->name), pj_value_int(now),
+                                   pj_value_text(beat->version), pj_value_text(beat->sensors),
+                                   pj_value_text(pj_quality_name(beat->quality)),
+                                   pj_value_text(day), pj_value_double(beat->drawn_mj),
+                                   pj_value_text(beat->throttle), pj_value_double(offset_ms),
+                                   pj_value_double(uncertainty_ms)),
+                         err);
 }
 
 /* ---- the view ------------------------------------------------------------------------------- */
@@ -163,21 +159,14 @@ static pj_status read_beats(pj_store *store, machines *all, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-/* "a,b" as ["a", "b"]; NULL: null. */
+/* Names as an array; NULL: null. */
 static void machines_write_names(pj_json *json, const char *key, const char *names)
 {
     pj_json_key(json, key);
-    if (!names) {
+    if (names)
+        pj_json_names(json, names);
+    else
         pj_json_null(json);
-        return;
-    }
-    pj_json_array_begin(json);
-    for (const char *p = names; *p;) {
-        size_t n = strcspn(p, ",");
-        if (n) pj_json_string_n(json, p, n);
-        p += n + (p[n] == ',');
-    }
-    pj_json_array_end(json);
 }
 
 const char *pj_machine_source(const pj_machine_row *m)

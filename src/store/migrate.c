@@ -135,9 +135,7 @@ static pj_status migrate(pj_store *store, int64_t *version, pj_buffer *out, pj_e
         status = complete_tables(store, true, out, err);
         if (status == PJ_OK) status = migrate_run_all(store, out, err);
     }
-    if (status == PJ_OK) return pj_sql_commit(store, err);
-    pj_sql_rollback(store);
-    return status;
+    return pj_sql_finish(store, status, err);
 }
 
 pj_status pj_store_migrate(pj_store *store, pj_error *err)

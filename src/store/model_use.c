@@ -102,9 +102,8 @@ pj_status pj_store_expert_load(pj_store *store, const char *id, uint32_t experts
     if (status == PJ_OK) status = read_routers(&r, err);
     if (status == PJ_OK) model_use_normalise(load);
     pj_free(r.extras.rows);
-    pj_view_close(&r.view);
     pj_arena_fini(&r.scratch);
-    return status;
+    return pj_view_close(&r.view, status);
 }
 
 pj_status pj_store_contexts(pj_store *store, const char *id, uint32_t *positions, uint32_t capacity,
@@ -124,6 +123,5 @@ pj_status pj_store_contexts(pj_store *store, const char *id, uint32_t *positions
         }
         status = pj_sql_end(sql, err);
     }
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }

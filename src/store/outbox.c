@@ -22,20 +22,11 @@ enum { FIRST_PAUSE_S = 1, MAX_PAUSE_S = 60, IDLE_PAUSE_S = 5, MAX_IDS_BYTES = 1 
 
 pj_status pj_outbox_path(const char *server, char *out, size_t bytes, pj_error *err)
 {
-    char folder[PJ_ADDRESS_BYTES], name[64];
-    const char *named = getenv("PERJOULE_FALLBACK");
-    bool fits;
-    if (named && *named) {
-        fits = (size_t)snprintf(out, bytes, "%s", named) < bytes;
-    } else {
-        uint64_t hash = pj_hash64(0, server, strlen(server));
-        snprintf(name, sizeof name, "outbox-%016llx.db", (unsigned long long)hash);
-        pj_status status = pj_path_user_data(folder, sizeof folder, err);
-        if (status != PJ_OK) return status;
-        fits = pj_path_join(out, bytes, folder, name);
-    }
-    if (fits) return PJ_OK;
-    return pj_fail(err, PJ_E_INVALID, "the path of the fallback database is too long");
+    char name[64];
+    snprintf(name, sizeof name, "outbox-%016llx.db",
+             (unsigned long long)pj_hash64(0, server, strlen(server)));
+    return pj_store_choose_path(getenv("PERJOULE_FALLBACK"), name,
+                                "the path of the fallback database", out, bytes, err);
 }
 
 static pj_status open_outbox(const char *server, bool read_only, pj_store **box, pj_error *err)
@@ -71,13 +62,7 @@ uint64_t pj_outbox_count(const char *address)
 static pj_status list_ids(pj_store *box, pj_buffer *ids, pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(box, "SELECT id FROM profiling_runs ORDER BY created_ns, id", err);
-    while (pj_sql_step(sql)) {
-        size_t bytes;
-        const char *id = pj_sql_get_text(sql, 0, &bytes);
-        if (id && bytes == PJ_UUID_BYTES - 1) pj_buffer_append(ids, id, PJ_UUID_BYTES);
-    }
-    pj_status status = pj_sql_end(sql, err);
-    return status == PJ_OK ? pj_buffer_status(ids, "the runs to transfer", err) : status;
+    return pj_sql_read_ids(sql, ids, err);
 }
 
 /* `saved`: the run as it was just saved in the outbox, which need not be read back; or NULL. */

@@ -90,12 +90,12 @@ pj_status pj_pg_fail(pj_postgres *pg, const PGresult *result, pj_error *err)
 {
     char text[PJ_ERROR_TEXT_BYTES];
     const char *state = result ? pj_pq.PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
-    const char *said = result ? pj_pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
+    const char *message = result ? pj_pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
     pj_status status;
-    if (!state || !said || !pj_pg_is_alive(pg)) {
+    if (!state || !message || !pj_pg_is_alive(pg)) {
         status = fail_connection(pg, &pg->error);
     } else {
-        one_line(said, text, sizeof text);
+        one_line(message, text, sizeof text);
         status = pj_fail(&pg->error, postgres_status_of(state), "database %s: %s%s", pg->address,
                          text, remedy_of(state));
     }
@@ -176,28 +176,6 @@ static pj_status refuse_password(const char *address, pj_error *err)
                    "~/.pgpass (or the file that PGPASSFILE names) and leave it out here");
 }
 
-static pj_status connect(pj_postgres *pg, pj_error *err)
-{
-    const char *const keywords[] = {"connect_timeout",  "fallback_application_name",
-                                    "tcp_user_timeout", "dbname",
-                                    "client_encoding",  NULL};
-    const char *const values[] = {"10", "perjoule", "30000", pg->address, "UTF8", NULL};
-    if (pg->connection) pj_pq.PQfinish(pg->connection);
-    pg->connection = pj_pq.PQconnectdbParams(keywords, values, 1);
-    pg->generation++;
-    pg->streaming = NULL;
-    pg->in_transaction = false;
-    forget_tables(pg);
-    if (!pj_pg_is_alive(pg)) return fail_connection(pg, err);
-    pj_pq.PQsetNoticeProcessor(pg->connection, ignore_notice, NULL);
-    int version = pj_pq.PQserverVersion(pg->connection);
-    if (version < PJ_PG_MIN_VERSION)
-        return pj_fail(err, PJ_E_UNSUPPORTED,
-                       "the server of %s is PostgreSQL %d, but perjoule needs %d or newer",
-                       pg->address, version / 10000, PJ_PG_MIN_VERSION / 10000);
-    return PJ_OK;
-}
-
 static pj_status set_up(pj_postgres *pg, pj_error *err)
 {
     /* A generic plan does not know the words of a search, and chooses an index that such words as
@@ -224,6 +202,28 @@ static pj_status set_up(pj_postgres *pg, pj_error *err)
                    pg->address, encoding ? encoding : "something unknown");
 }
 
+static pj_status connect(pj_postgres *pg, pj_error *err)
+{
+    const char *const keywords[] = {"connect_timeout",  "fallback_application_name",
+                                    "tcp_user_timeout", "dbname",
+                                    "client_encoding",  NULL};
+    const char *const values[] = {"10", "perjoule", "30000", pg->address, "UTF8", NULL};
+    if (pg->connection) pj_pq.PQfinish(pg->connection);
+    pg->connection = pj_pq.PQconnectdbParams(keywords, values, 1);
+    pg->generation++;
+    pg->streaming = NULL;
+    pg->in_transaction = false;
+    forget_tables(pg);
+    if (!pj_pg_is_alive(pg)) return fail_connection(pg, err);
+    pj_pq.PQsetNoticeProcessor(pg->connection, ignore_notice, NULL);
+    int version = pj_pq.PQserverVersion(pg->connection);
+    if (version < PJ_PG_MIN_VERSION)
+        return pj_fail(err, PJ_E_UNSUPPORTED,
+                       "the server of %s is PostgreSQL %d, but perjoule needs %d or newer",
+                       pg->address, version / 10000, PJ_PG_MIN_VERSION / 10000);
+    return set_up(pg, err);
+}
+
 /* A restarting server is back in seconds; longer outages are handled by the caller. */
 pj_status pj_pg_ensure(pj_postgres *pg, pj_error *err)
 {
@@ -231,7 +231,6 @@ pj_status pj_pg_ensure(pj_postgres *pg, pj_error *err)
     int64_t give_up_ns = pj_clock_ns() + NO_CONNECTION_PATIENCE_NS;
     for (int64_t pause_ms = FIRST_PAUSE_MS;;) {
         pj_status status = connect(pg, err);
-        if (status == PJ_OK) status = set_up(pg, err);
         if (status != PJ_E_UNAVAILABLE) return status;
         if (pj_clock_ns() + pause_ms * PJ_NS_PER_MS > give_up_ns) return status;
         pj_clock_sleep_until(pj_clock_ns() + pause_ms * PJ_NS_PER_MS);
@@ -258,7 +257,6 @@ pj_status pj_pg_open(const char *address, bool read_only, void **db, pj_error *e
     pg->read_only = read_only;
     snprintf(pg->address, sizeof pg->address, "%s", address);
     status = connect(pg, err);
-    if (status == PJ_OK) status = set_up(pg, err);
     if (status == PJ_OK)
         *db = pg;
     else

@@ -10,7 +10,7 @@
 #include <libpq-fe.h>
 
 enum {
-    PJ_PG_PLACE_BYTES = 4096,
+    PJ_PG_ADDRESS_BYTES = 4096,
     PJ_PG_TABLES = 32,
     PJ_PG_COLUMNS = PJ_TABLE_COLUMNS,
     PJ_PG_MIN_VERSION = 130000
@@ -95,7 +95,7 @@ typedef struct pj_postgres {
     pj_pg_table *tables[PJ_PG_TABLES];      /* columns as read, until the schema changes */
     int month;      /* month whose partitions exist: year * 12 + month; 0: unknown */
     pj_error error; /* the last failure */
-    char address[PJ_PG_PLACE_BYTES];
+    char address[PJ_PG_ADDRESS_BYTES];
 } pj_postgres;
 
 /* ---- connection (postgres.c) ---- */

@@ -39,21 +39,21 @@ static pj_status read_columns(pj_postgres *pg, pj_pg_table *table, pj_error *err
 
 pj_status pj_pg_table_get(pj_postgres *pg, const char *name, const pj_pg_table **out, pj_error *err)
 {
-    int address = 0;
-    for (; address < PJ_PG_TABLES && pg->tables[address]; address++)
-        if (strcmp(pg->tables[address]->name, name) == 0) {
-            *out = pg->tables[address];
+    int slot = 0;
+    for (; slot < PJ_PG_TABLES && pg->tables[slot]; slot++)
+        if (strcmp(pg->tables[slot]->name, name) == 0) {
+            *out = pg->tables[slot];
             return PJ_OK;
         }
     pj_status status = pj_pg_ensure(pg, err);
     if (status != PJ_OK) return status;
-    if (address == PJ_PG_TABLES) return pj_fail(err, PJ_E_INTERNAL, "there are too many tables");
+    if (slot == PJ_PG_TABLES) return pj_fail(err, PJ_E_INTERNAL, "there are too many tables");
     pj_pg_table *table = pj_alloc(1, sizeof *table);
     if (!table) return pj_fail_memory(err, "the columns of a table");
     snprintf(table->name, sizeof table->name, "%.60s", name);
     status = read_columns(pg, table, err);
     if (status == PJ_OK)
-        *out = pg->tables[address] = table;
+        *out = pg->tables[slot] = table;
     else
         pj_free(table);
     return status;

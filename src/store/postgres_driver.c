@@ -98,25 +98,27 @@ static void write_begin(const pj_postgres *pg, pj_transaction kind, char *text, 
                  kind == PJ_WRITE ? "SELECT pg_advisory_xact_lock(5785247, 1)" : "");
 }
 
-static pj_status begin_once(pj_postgres *pg, pj_transaction kind, pj_error *err)
+/* A second time where it turns out that the idle connection had been closed. */
+static pj_status run_again(pj_postgres *pg, const char *text, pj_error *err)
 {
-    char text[TEXT_BYTES];
-    pj_status status = pj_pg_ensure(pg, err);
-    if (status != PJ_OK) return status;
-    write_begin(pg, kind, text, sizeof text);
-    PGresult *result = pj_pg_query(pg, text, err);
-    if (!result) return pg->error.status;
-    pj_pq.PQclear(result);
-    pg->in_transaction = true;
-    return PJ_OK;
+    for (bool is_first = true;; is_first = false) {
+        pj_status status = pj_pg_ensure(pg, err);
+        if (status != PJ_OK) return status;
+        PGresult *result = pj_pg_query(pg, text, err);
+        pj_pq.PQclear(result);
+        if (result) return PJ_OK;
+        if (!is_first || pj_pg_is_alive(pg)) return pg->error.status;
+    }
 }
 
 static pj_status begin(void *db, pj_transaction kind, pj_error *err)
 {
     pj_postgres *pg = db;
-    pj_status status = begin_once(pg, kind, err);
-    if (status == PJ_OK || pj_pg_is_alive(pg)) return status;
-    return begin_once(pg, kind, err); /* the idle connection had been closed */
+    char text[TEXT_BYTES];
+    write_begin(pg, kind, text, sizeof text);
+    pj_status status = run_again(pg, text, err);
+    if (status == PJ_OK) pg->in_transaction = true;
+    return status;
 }
 
 static void rollback(void *db)
@@ -180,22 +182,22 @@ static pj_status make_partitions(pj_postgres *pg, int month, pj_error *err)
     if (status != PJ_OK) return status;
     snprintf(text, sizeof text, "SELECT perjoule_make_partitions('%04d-%02d-01')", month / 12,
              month % 12 + 1);
-    PGresult *result = is_there == 1 ? NULL : pj_pg_query(pg, text, err);
-    if (is_there != 1 && !result) return pg->error.status;
-    pj_pq.PQclear(result);
-    pg->month = month;
-    return PJ_OK;
+    if (is_there != 1) status = run_again(pg, text, err);
+    if (status == PJ_OK) pg->month = month;
+    return status;
+}
+
+static bool is_id(const char *text)
+{
+    size_t length = strspn(text, "0123456789abcdefABCDEF-");
+    return length < PJ_UUID_BYTES && !text[length];
 }
 
 static pj_status enter_run(void *db, const char *run_id, const int64_t *machine_id, pj_error *err)
 {
     pj_postgres *pg = db;
-    char text[300], id[PJ_UUID_BYTES];
-    size_t length = strspn(run_id, "0123456789abcdefABCDEF-");
-    if (length >= sizeof id || run_id[length])
-        return pj_fail(err, PJ_E_INVALID, "the run's id is not a UUID");
-    memcpy(id, run_id, length + 1);
-    pj_status status = pj_pg_ensure(pg, err);
+    char text[300];
+    if (!is_id(run_id)) return pj_fail(err, PJ_E_INVALID, "the run's id is not a UUID");
     if (machine_id)
         snprintf(text, sizeof text, "SELECT set_config('perjoule.machine_id', '%lld', false)",
                  (long long)*machine_id);
@@ -203,16 +205,9 @@ static pj_status enter_run(void *db, const char *run_id, const int64_t *machine_
         snprintf(text, sizeof text,
                  "SELECT set_config('perjoule.machine_id', machine_id::text, false) FROM"
                  " profiling_runs WHERE id = '%s'",
-                 id);
-    PGresult *result = status == PJ_OK ? pj_pg_query(pg, text, err) : NULL;
-    if (!result && status == PJ_OK &&
-        !pj_pg_is_alive(pg)) { /* the idle connection had been closed */
-        status = pj_pg_ensure(pg, err);
-        result = status == PJ_OK ? pj_pg_query(pg, text, err) : NULL;
-    }
-    if (!result) return status == PJ_OK ? pg->error.status : status;
-    pj_pq.PQclear(result);
-    return machine_id ? make_partitions(pg, month_of(id), err) : PJ_OK;
+                 run_id);
+    pj_status status = run_again(pg, text, err);
+    return status == PJ_OK && machine_id ? make_partitions(pg, month_of(run_id), err) : status;
 }
 
 static pj_status reserve_ids(void *db, const char *const *tables, const int64_t *counts, int count,
@@ -241,8 +236,7 @@ static pj_status remove_run(void *db, const char *run_id, pj_error *err)
 {
     char text[TEXT_BYTES];
     int64_t is_there = 0;
-    size_t length = strspn(run_id, "0123456789abcdefABCDEF-");
-    if (length >= PJ_UUID_BYTES || run_id[length]) return PJ_OK;
+    if (!is_id(run_id)) return PJ_OK;
     snprintf(text, sizeof text,
              "SELECT pg_advisory_xact_lock(hashtextextended('%s', 0));"
              "SELECT 1 FROM profiling_runs WHERE id = '%s'",
@@ -308,8 +302,7 @@ static pj_status server_clock(void *db, int64_t *wall_ns, pj_error *err)
 static const char *const prefixes[] = {"postgresql:", "postgres:", NULL};
 
 extern const pj_store_driver pj_postgres_driver;
-const pj_store_driver pj_postgres_driver = {.version = PJ_STORE_DRIVER_VERSION,
-                                            .name = "PostgreSQL",
+const pj_store_driver pj_postgres_driver = {.name = "PostgreSQL",
                                             .prefixes = prefixes,
                                             .dialect = &pj_postgres_dialect,
                                             .is_remote = true,

@@ -21,11 +21,10 @@ struct pj_pg_statement {
     uint32_t types[MAX_PARAMETERS];
     pj_value values[MAX_PARAMETERS];
     bool is_executed;
-    PGresult *row;      /* the current one */
-    PGresult **waiting; /* read into memory */
-    size_t next, waiting_count;
-    pj_arena copies; /* of decoded texts, until the next step */
-    bool has_copies;
+    PGresult *row;     /* the current one */
+    pj_buffer waiting; /* PGresult pointers: rows read into memory */
+    size_t next;       /* the first of them that is not fetched yet, in bytes */
+    pj_arena copies;   /* of decoded texts, until the next step */
 };
 
 /* ---- from the common subset of SQL ----------------------------------------------------------- */
@@ -128,6 +127,7 @@ pj_status pj_pg_prepare(void *db, const char *text, void **statement, pj_error *
     if (!s) return pj_fail_memory(err, "a statement");
     s->pg = pg;
     pj_arena_init(&s->copies, 0);
+    pj_buffer_init(&s->waiting, 1 << 30);
     pj_buffer_init(&out, MAX_TEXT_BYTES);
     pj_pg_translate(text, &out);
     pj_status status = pj_buffer_status(&out, "a statement", err);
@@ -213,33 +213,29 @@ static bool receive(pj_pg_statement *s, PGresult **row)
     return good;
 }
 
+static bool take_waiting(pj_pg_statement *s)
+{
+    if (s->next == s->waiting.length) return false;
+    memcpy(&s->row, s->waiting.data + s->next, sizeof s->row);
+    s->next += sizeof s->row;
+    return true;
+}
+
 static void drop_rows(pj_pg_statement *s)
 {
     pj_pq.PQclear(s->row);
+    while (take_waiting(s)) pj_pq.PQclear(s->row);
     s->row = NULL;
-    while (s->next < s->waiting_count) pj_pq.PQclear(s->waiting[s->next++]);
-    pj_free(s->waiting);
-    s->waiting = NULL;
-    s->next = s->waiting_count = 0;
+    pj_buffer_fini(&s->waiting);
+    s->next = 0;
 }
 
 static void settle(pj_postgres *pg)
 {
     pj_pg_statement *s = pg->streaming;
     PGresult *row;
-    size_t capacity = s ? s->waiting_count : 0;
-    while (s && pg->streaming && receive(s, &row) && row) {
-        if (s->waiting_count == capacity) {
-            capacity = capacity ? 2 * capacity : 64;
-            PGresult **more = pj_resize(s->waiting, capacity, sizeof *more);
-            if (more) s->waiting = more;
-            if (!more) capacity = s->waiting_count;
-        }
-        if (s->waiting_count < capacity)
-            s->waiting[s->waiting_count++] = row;
-        else
-            pj_pq.PQclear(row);
-    }
+    while (s && pg->streaming && receive(s, &row) && row)
+        if (!pj_buffer_append(&s->waiting, &row, sizeof row)) pj_pq.PQclear(row);
 }
 
 static bool execute_once(pj_pg_statement *s)
@@ -267,21 +263,14 @@ static bool postgres_statement_execute(pj_pg_statement *s)
 
 static void forget_copies(pj_pg_statement *s)
 {
-    if (!s->has_copies) return;
-    pj_arena_fini(&s->copies);
-    pj_arena_init(&s->copies, 0);
-    s->has_copies = false;
+    if (s->copies.used_bytes) pj_arena_fini(&s->copies);
 }
 
 static bool postgres_statement_next_row(pj_pg_statement *s)
 {
     pj_pq.PQclear(s->row);
     s->row = NULL;
-    if (s->next < s->waiting_count) {
-        s->row = s->waiting[s->next++];
-        return true;
-    }
-    return s->pg->streaming != s || receive(s, &s->row);
+    return take_waiting(s) || s->pg->streaming != s || receive(s, &s->row);
 }
 
 int pj_pg_step(void *statement, bool *row)
@@ -300,10 +289,8 @@ void pj_pg_column_get(void *statement, int column, pj_value *value)
     if (!s->row || column >= pj_pq.PQnfields(s->row) || pj_pq.PQgetisnull(s->row, 0, column))
         return;
     const char *bytes = pj_pq.PQgetvalue(s->row, 0, column);
-    size_t used = s->copies.used_bytes;
     pj_pg_read(pj_pq.PQftype(s->row, column), bytes, (size_t)pj_pq.PQgetlength(s->row, 0, column),
                &s->copies, value);
-    if (s->copies.used_bytes != used) s->has_copies = true;
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */

@@ -103,9 +103,9 @@ static void read_numeric(const char *bytes, size_t count, pj_value *value)
     }
     for (int64_t i = digits; i <= weight && is_whole; i++) integer *= 10000;
     if (is_whole)
-        *value = (pj_value){.type = PJ_VALUE_INT, .integer = sign ? -integer : integer};
+        *value = pj_value_int(sign ? -integer : integer);
     else
-        *value = (pj_value){.type = PJ_VALUE_DOUBLE, .number = sign ? -number : number};
+        *value = pj_value_double(sign ? -number : number);
 }
 
 static int postgres_value_hex_digit(char c)
@@ -139,19 +139,15 @@ void pj_pg_read(uint32_t type, const char *bytes, size_t count, pj_arena *scratc
     switch (type) {
     case PJ_PG_INT8:
     case PJ_PG_INT4:
-    case PJ_PG_INT2:
-        *value = (pj_value){.type = PJ_VALUE_INT, .integer = read_big_endian(bytes, count)};
-        break;
-    case PJ_PG_BOOL: *value = (pj_value){.type = PJ_VALUE_INT, .integer = bytes[0] != 0}; break;
+    case PJ_PG_INT2: *value = pj_value_int(read_big_endian(bytes, count)); break;
+    case PJ_PG_BOOL: *value = pj_value_int(bytes[0] != 0); break;
     case PJ_PG_FLOAT8:
         bits = (uint64_t)read_big_endian(bytes, count);
         *value = (pj_value){.type = PJ_VALUE_DOUBLE};
         memcpy(&value->number, &bits, sizeof bits);
         break;
     case PJ_PG_NUMERIC: read_numeric(bytes, count, value); break;
-    case PJ_PG_BYTES:
-        *value = (pj_value){.type = PJ_VALUE_BLOB, .text = bytes, .bytes = count};
-        break;
+    case PJ_PG_BYTES: *value = pj_value_bytes(PJ_VALUE_BLOB, bytes, count); break;
     default: postgres_value_read_text(bytes, count, scratch, value); break;
     }
 }

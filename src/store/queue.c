@@ -6,24 +6,18 @@
 pj_status pj_store_queue_put(pj_store *store, const char *id, int64_t queued_ns,
                              const char *request, size_t bytes, pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(store,
-                               "INSERT INTO run_queue (id, queued_ns, request) VALUES (?, ?, ?)"
-                               " ON CONFLICT (id) DO UPDATE SET queued_ns = excluded.queued_ns,"
-                               " request = excluded.request",
-                               err);
-    pj_sql_text(sql, 1, id);
-    pj_sql_int(sql, 2, queued_ns);
-    pj_sql_text_n(sql, 3, request, bytes);
-    pj_sql_step(sql);
-    return pj_sql_end(sql, err);
+    const pj_value text = pj_value_bytes(PJ_VALUE_TEXT, request, bytes);
+    return pj_sql_change(store,
+                         "INSERT INTO run_queue (id, queued_ns, request) VALUES (?, ?, ?)"
+                         " ON CONFLICT (id) DO UPDATE SET queued_ns = excluded.queued_ns,"
+                         " request = excluded.request",
+                         PJ_VALUES(pj_value_text(id), pj_value_int(queued_ns), text), err);
 }
 
 pj_status pj_store_queue_remove(pj_store *store, const char *id, pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(store, "DELETE FROM run_queue WHERE id = ?", err);
-    pj_sql_text(sql, 1, id);
-    pj_sql_step(sql);
-    return pj_sql_end(sql, err);
+    return pj_sql_change(store, "DELETE FROM run_queue WHERE id = ?", PJ_VALUES(pj_value_text(id)),
+                         err);
 }
 
 pj_status pj_store_queue_list(pj_store *store, pj_queued_fn *take, void *context, pj_error *err)

@@ -1,7 +1,8 @@
 /* Which rows of each table belong to a run: run_rows names them by first id and count. */
 #include "store/rows.h"
-#include "store/sql.h"
+#include "store/store_impl.h"
 
+#include <stdio.h>
 #include <string.h>
 
 pj_status pj_store_ranges(pj_store *store, const char *run_id, pj_row_range *ranges, pj_error *err)
@@ -21,4 +22,29 @@ pj_status pj_store_ranges(pj_store *store, const char *run_id, pj_row_range *ran
                 ranges[t] = (pj_row_range){first, (uint32_t)count};
     }
     return pj_sql_end(sql, err);
+}
+
+/* The highest N of the parameters ?N, at least 2. */
+static int last_parameter(const char *text)
+{
+    int last = 2;
+    while ((text = strchr(text, '?')))
+        if (*++text > '0' + last && *text <= '9') last = *text - '0';
+    return last;
+}
+
+pj_sql *pj_select_rows(pj_store *store, const char *run_id, int table, pj_row_range range,
+                       const char *columns, const char *rest, pj_error *err)
+{
+    char text[4096], of_run[40] = "";
+    int parameter = last_parameter(rest) + 1;
+    bool by_run = store->driver->is_remote;
+    if (by_run) snprintf(of_run, sizeof of_run, "AND run_id = ?%d", parameter);
+    snprintf(text, sizeof text, "SELECT %s FROM %s WHERE id BETWEEN ?1 AND ?2 %s %s", columns,
+             pj_tables[table].name, of_run, rest);
+    pj_sql *sql = pj_sql_begin(store, text, err);
+    if (by_run) pj_sql_text(sql, parameter, run_id);
+    pj_sql_int(sql, 1, range.first);
+    pj_sql_int(sql, 2, range.first + range.count - 1);
+    return sql;
 }

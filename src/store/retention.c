@@ -29,24 +29,16 @@ static pj_status retention_find(pj_store *store, const pj_prune *rule, pj_buffer
     pj_sql_int(sql, 2, rule->tagged);
     pj_sql_int(sql, 3, rule->keep);
     pj_sql_int(sql, 4, rule->operations);
-    while (pj_sql_step(sql)) {
-        size_t bytes;
-        const char *id = pj_sql_get_text(sql, 0, &bytes);
-        if (id && bytes == PJ_UUID_BYTES - 1) pj_buffer_append(ids, id, PJ_UUID_BYTES);
-    }
-    pj_status status = pj_sql_end(sql, err);
-    return status == PJ_OK ? pj_buffer_status(ids, "the runs to delete", err) : status;
+    return pj_sql_read_ids(sql, ids, err);
 }
 
 static pj_status change_rows(pj_store *store, const char *text, const char *id,
                              const pj_row_range *rows, pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(store, text, err);
-    pj_sql_text(sql, 1, id);
-    pj_sql_int(sql, 2, rows->first);
-    pj_sql_int(sql, 3, rows->first + rows->count - 1);
-    pj_sql_step(sql);
-    return pj_sql_end(sql, err);
+    return pj_sql_change(store, text,
+                         PJ_VALUES(pj_value_text(id), pj_value_int(rows->first),
+                                   pj_value_int(rows->first + rows->count - 1)),
+                         err);
 }
 
 static pj_status forget_operations(pj_store *store, const char *id, pj_error *err)
@@ -65,20 +57,14 @@ static pj_status forget_operations(pj_store *store, const char *id, pj_error *er
         status = change_rows(store, of_components, id, &ranges[PJ_TABLE_COMPONENTS], err);
     if (status == PJ_OK) status = change_rows(store, rows, id, &ranges[PJ_TABLE_OPERATIONS], err);
     if (status != PJ_OK) return status;
-    pj_sql *sql = pj_sql_begin(store, count, err);
-    pj_sql_text(sql, 1, id);
-    pj_sql_step(sql);
-    return pj_sql_end(sql, err);
+    return pj_sql_change(store, count, PJ_VALUES(pj_value_text(id)), err);
 }
 
 static pj_status retention_compact(pj_store *store, const char *id, pj_error *err)
 {
     pj_status status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
     if (status != PJ_OK) return status;
-    status = forget_operations(store, id, err);
-    if (status == PJ_OK) return pj_sql_commit(store, err);
-    pj_sql_rollback(store);
-    return status;
+    return pj_sql_finish(store, forget_operations(store, id, err), err);
 }
 
 pj_status pj_store_prune(pj_store *store, const pj_prune *rule, pj_pruned_fn *take, void *context,

@@ -13,8 +13,7 @@ enum { PJ_KNOWN_TEXTS = 64 };
 /* Cache: row texts are mostly interned names, so UTF-8 validity is remembered by address. */
 typedef struct pj_known_text {
     const char *text;
-    size_t bytes;
-    bool valid;
+    pj_value value;
 } pj_known_text;
 
 typedef struct pj_row_encoder pj_row_encoder;
@@ -47,6 +46,7 @@ pj_status pj_row_encoder_init(pj_row_encoder *encoder, const pj_saving *saving, 
 void pj_row_encoder_fini(pj_row_encoder *encoder);
 /* The values of a row, one per column, until the next call; NULL: out of memory. Rows must come in
  * storage order. */
-const pj_value *pj_row_encode(pj_row_encoder *encoder, uint32_t row);
+const pj_value *pj_row_encode(void *encoder, uint32_t row);
+void pj_value_check_utf8(pj_value *value); /* makes a text that is not valid UTF-8 a blob */
 
 #endif

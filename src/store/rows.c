@@ -5,44 +5,40 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 /* One column; tools/columns.py reads these lines, too. */
-#define COLUMN(label, kept_as, row, member)                                         \
-    {                                                                               \
-        .name = label, .type = PJ_COLUMN_##kept_as, .offset = offsetof(row, member) \
+#define MEMBER(row, member) .offset = offsetof(row, member), .bytes = sizeof(((row *)0)->member)
+#define COLUMN(label, kept_as, row, member)                             \
+    {                                                                   \
+        .name = label, .type = PJ_COLUMN_##kept_as, MEMBER(row, member) \
     }
-#define NEEDED(path, label, kept_as, of_kind, row, member)               \
-    {                                                                    \
-        .name = label, .type = PJ_COLUMN_##kept_as, .kind = of_kind,     \
-        .offset = offsetof(row, member), .required = true, .shown = path \
+#define NEEDED(path, label, kept_as, of_kind, row, member)                                \
+    {                                                                                     \
+        .name = label, .type = PJ_COLUMN_##kept_as, .kind = of_kind, MEMBER(row, member), \
+        .required = true, .shown = path                                                   \
     }
 /* A figure of the run that its summary shows elsewhere than under its own name. */
-#define SHOWN(path, label, kept_as, row, member)                                                   \
-    {                                                                                              \
-        .name = label, .type = PJ_COLUMN_##kept_as, .offset = offsetof(row, member), .shown = path \
+#define SHOWN(path, label, kept_as, row, member)                                       \
+    {                                                                                  \
+        .name = label, .type = PJ_COLUMN_##kept_as, MEMBER(row, member), .shown = path \
     }
-#define NAMED(label, names, row, member)                                 \
-    {                                                                    \
-        .name = label, .type = PJ_COLUMN_NAME, .kind = PJ_NAMES_##names, \
-        .offset = offsetof(row, member)                                  \
+#define NAMED(label, names, row, member)                                                     \
+    {                                                                                        \
+        .name = label, .type = PJ_COLUMN_NAME, .kind = PJ_NAMES_##names, MEMBER(row, member) \
     }
-#define REFERENCE(label, table, row, member)                                  \
-    {                                                                         \
-        .name = label, .type = PJ_COLUMN_REFERENCE, .kind = PJ_TABLE_##table, \
-        .offset = offsetof(row, member)                                       \
+#define REFERENCE(label, table, row, member)                                                      \
+    {                                                                                             \
+        .name = label, .type = PJ_COLUMN_REFERENCE, .kind = PJ_TABLE_##table, MEMBER(row, member) \
     }
 /* A reference to the row that this one is deleted with. */
-#define OWNER(label, table, row, member)                                      \
-    {                                                                         \
-        .name = label, .type = PJ_COLUMN_REFERENCE, .kind = PJ_TABLE_##table, \
-        .offset = offsetof(row, member), .is_owner = true                     \
+#define OWNER(label, table, row, member)                                                           \
+    {                                                                                              \
+        .name = label, .type = PJ_COLUMN_REFERENCE, .kind = PJ_TABLE_##table, MEMBER(row, member), \
+        .is_owner = true                                                                           \
     }
-#define ARRAY(label, row, member)                                                     \
-    {                                                                                 \
-        .name = label, .type = PJ_COLUMN_ARRAY_NAME, .offset = offsetof(row, member), \
-        .bytes = sizeof(((row *)0)->member)                                           \
-    }
+#define ARRAY(label, row, member) COLUMN(label, ARRAY_NAME, row, member)
 
 #define ENERGY(row, member)                                \
     COLUMN("energy_mj", NJ, row, member.gross_nj),         \
@@ -50,7 +46,7 @@
         COLUMN("self_energy_mj", NJ, row, member.self_nj), \
         COLUMN("energy_sd_mj", FLOAT, row, member.sd_mj),  \
         COLUMN("planted_mj", NJ, row, member.planted_nj),  \
-        NAMED("method", METHOD_U8, row, member.method)
+        NAMED("method", METHOD, row, member.method)
 
 /* Components of a standard deviation. */
 #define SD_COLUMNS(name, row, member)                        \
@@ -68,7 +64,7 @@
 /* For figures that may be unavailable on their own. */
 #define BOUND(row, member)                                  \
     COLUMN("energy_upper_mj", FLOAT, row, member.upper_mj), \
-        NAMED("unavailable_reason", ABSENCE_U8, row, member.absence)
+        NAMED("unavailable_reason", ABSENCE, row, member.absence)
 
 #define STATISTIC(ID, member, type, name, aggregate, unit, label, row, prefix) \
     COLUMN(PJ_STATISTIC_NAME_##type(prefix, name), STAT_##type, row, stats.member),
@@ -194,12 +190,12 @@ static const pj_column sample_columns[] = {
     COLUMN("ane_power_mw", DOUBLE, pj_sample_view, columns[PJ_RAIL_ANE]),
     COLUMN("dram_power_mw", DOUBLE, pj_sample_view, columns[PJ_RAIL_DRAM]),
     COLUMN("total_power_mw", DOUBLE, pj_sample_view, columns[PJ_RAIL_TOTAL]),
-    NAMED("phase", PHASE_U8, pj_sample_view, phase),
+    NAMED("phase", PHASE, pj_sample_view, phase),
     COLUMN("phase_confidence", FLOAT, pj_sample_view, phase_confidence),
 };
 
 static const pj_column rail_energy_columns[] = {
-    NAMED("phase", PHASE_U8, pj_rail_energy, phase),
+    NAMED("phase", PHASE, pj_rail_energy, phase),
     COLUMN("rail_index", U16, pj_rail_energy, rail),
     COLUMN("gross_mj", DOUBLE, pj_rail_energy, gross_mj),
     COLUMN("idle_mj", DOUBLE, pj_rail_energy, idle_mj),
@@ -211,7 +207,7 @@ static const pj_column rail_energy_columns[] = {
 };
 
 static const pj_column phase_columns[] = {
-    NAMED("phase", PHASE_U8, pj_phase_row, phase),
+    NAMED("phase", PHASE, pj_phase_row, phase),
     COLUMN("start_ms", DOUBLE, pj_phase_row, start_ms),
     COLUMN("duration_ms", DOUBLE, pj_phase_row, duration_ms),
     ENERGY(pj_phase_row, energy),
@@ -221,7 +217,7 @@ static const pj_column phase_columns[] = {
 
 static const pj_column class_columns[] = {
     COLUMN("class_name", TEXT, pj_class_row, name),
-    NAMED("phase", PHASE_U8, pj_class_row, phase),
+    NAMED("phase", PHASE, pj_class_row, phase),
     COLUMN("time_ms", DOUBLE, pj_class_row, time_ms),
     COLUMN("flops", DOUBLE, pj_class_row, flops),
     COLUMN("bytes", DOUBLE, pj_class_row, bytes),
@@ -240,7 +236,7 @@ static const pj_column class_columns[] = {
 static const pj_column token_columns[] = {
     COLUMN("position", U32, pj_token_view, row.position),
     COLUMN("text", TEXT, pj_token_view, row.text),
-    NAMED("phase", PHASE_U8, pj_token_view, phase),
+    NAMED("phase", PHASE, pj_token_view, phase),
     COLUMN("duration_ms", DOUBLE, pj_token_view, row.duration_ms),
     ENERGY(pj_token_view, row.energy),
     COLUMN("power_snapshot_mw", DOUBLE, pj_token_view, row.power_mw),
@@ -258,7 +254,7 @@ static const pj_column token_columns[] = {
 };
 
 static const pj_column section_columns[] = {
-    NAMED("phase", PHASE_U8, pj_section_view, phase),
+    NAMED("phase", PHASE, pj_section_view, phase),
     COLUMN("section_name", TEXT, pj_section_view, row.name),
     COLUMN("start_ms", DOUBLE, pj_section_view, row.start_ms),
     COLUMN("end_ms", DOUBLE, pj_section_view, end_ms),
@@ -388,6 +384,15 @@ const pj_row_table pj_run_table = {.name = "profiling_runs",
 _Static_assert(offsetof(pj_token_view, row) == 0 && offsetof(pj_section_view, row) == 0,
                "a stored row is the beginning of its view");
 _Static_assert(sizeof(pj_rail_view) <= PJ_ROW_SCRATCH_BYTES, "scratch is too small");
+
+size_t pj_table_list_columns(const pj_row_table *table, const char *before, char *text,
+                             size_t bytes)
+{
+    int n = snprintf(text, bytes, "%s", before);
+    for (int c = 0; c < table->column_count; c++)
+        n += snprintf(text + n, bytes - (size_t)n, ", %s", table->columns[c].name);
+    return (size_t)n;
+}
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 

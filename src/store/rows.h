@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "store/extras.h"
 #include "store/value.h"
 #include "trace/run_data.h"
 
@@ -25,20 +26,18 @@ typedef enum pj_column_type {
     PJ_COLUMN_COUNT64, /* uint64_t; 0: NULL */
     PJ_COLUMN_I32,     /* int32_t; -1: NULL */
     PJ_COLUMN_BOOL,
-    PJ_COLUMN_NAME,       /* an enumeration by its name, see `names` */
+    PJ_COLUMN_NAME,       /* an enumeration by its name, see pj_names; kept as int or uint8_t */
     PJ_COLUMN_STAT_FLOAT, /* member of pj_stats; NULL where the row has none */
     PJ_COLUMN_STAT_U32,
     PJ_COLUMN_EXTRAS,    /* extra_begin and extra_count as a JSON object */
     PJ_COLUMN_REFERENCE, /* uint32_t index of a row of table `table`; PJ_NO_PARENT: NULL */
-    PJ_COLUMN_ARRAY_NAME /* char[] of `bytes` */
+    PJ_COLUMN_ARRAY_NAME /* char[] */
 } pj_column_type;
 
 typedef enum pj_names {
-    PJ_NAMES_PHASE_U8, /* uint8_t, PJ_PHASE_COUNT is "run" */
-    PJ_NAMES_METHOD_U8,
+    PJ_NAMES_PHASE, /* PJ_PHASE_COUNT is "run" */
     PJ_NAMES_METHOD,
-    PJ_NAMES_ABSENCE_U8, /* uint8_t, 0 is NULL */
-    PJ_NAMES_ABSENCE,
+    PJ_NAMES_ABSENCE, /* 0 is NULL */
     PJ_NAMES_STATUS,
     PJ_NAMES_DEPTH,
     PJ_NAMES_QUALITY,
@@ -69,7 +68,7 @@ typedef struct pj_column {
     uint8_t type; /* pj_column_type */
     uint8_t kind; /* pj_names, or pj_table_id of a reference */
     uint16_t offset;
-    uint16_t bytes; /* size of a PJ_COLUMN_ARRAY_NAME */
+    uint16_t bytes; /* of the member */
     bool required;  /* NOT NULL in the database */
     bool is_owner;  /* a reference to the row that this one is deleted with */
     /* In a run's summary: "OBJECT.NAME" in an object of it, "" nowhere; NULL: under its name. */
@@ -92,6 +91,10 @@ typedef struct pj_row_table {
 
 extern const pj_row_table pj_tables[PJ_TABLE_COUNT];
 extern const pj_row_table pj_run_table; /* profiling_runs, based on pj_run_info */
+
+/* Writes `before` ("id") and the names of the columns, with commas between them. */
+size_t pj_table_list_columns(const pj_row_table *table, const char *before, char *text,
+                             size_t bytes);
 
 /* A rail with its baseline, and a sample, as rows: in pj_run_data they are separate arrays. */
 typedef struct pj_rail_view {
@@ -138,9 +141,9 @@ pj_status pj_rows_check(const pj_run_data *data, pj_error *err);
 void pj_column_get(const pj_row_table *table, const pj_column *column, const void *row,
                    pj_value *value);
 void pj_column_write(pj_json *json, const pj_column *column, const pj_value *value);
-/* Sets a member of a zeroed row; texts are copied into the arena. References are relative. False:
- * the value does not fit the column, or out of memory. */
+/* Sets a member of a zeroed row; texts are copied into the arena, extras appended to the list.
+ * References are relative. False: the value does not fit the column, or out of memory. */
 bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row,
-                   const pj_value *value, pj_arena *arena);
+                   const pj_value *value, pj_arena *arena, pj_extra_list *extras);
 
 #endif

@@ -3,27 +3,17 @@
 
 #include "base/clock.h"
 #include "store/rows.h"
+#include "store/sql.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void write_tags(pj_json *json, const pj_run_info *info)
-{
-    pj_json_key(json, "tags");
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < info->tag_count; i++) pj_json_string(json, info->tags[i]);
-    pj_json_array_end(json);
-}
-
-/* A list of names with commas between them, as an array; NULL is an empty one. */
-static void run_summary_write_names(pj_json *json, const char *names)
+void pj_json_names(pj_json *json, const char *names)
 {
     pj_json_array_begin(json);
     for (const char *at = names; at && *at;) {
-        char name[PJ_RAIL_NAME_BYTES];
         size_t length = strcspn(at, ",");
-        snprintf(name, sizeof name, "%.*s", (int)length, at);
-        pj_json_string(json, name);
+        if (length) pj_json_string_n(json, at, length);
         at += length + (at[length] == ',');
     }
     pj_json_array_end(json);
@@ -34,7 +24,7 @@ static void run_summary_write_value(pj_json *json, const pj_column *column, cons
     pj_value v = {0};
     pj_column_get(&pj_run_table, column, info, &v);
     if (column->type == PJ_COLUMN_LIST)
-        run_summary_write_names(json, v.text);
+        pj_json_names(json, v.text);
     else
         pj_column_write(json, column, &v);
 }
@@ -44,8 +34,7 @@ static void write_columns(pj_json *json, const pj_run_info *info, const char *ob
 {
     size_t length = object ? strlen(object) : 0;
     if (object) {
-        pj_json_key(json, object);
-        pj_json_object_begin(json);
+        pj_json_kv_object_begin(json, object);
     }
     for (int c = 0; c < pj_run_table.column_count; c++) {
         const pj_column *column = &pj_run_table.columns[c];
@@ -99,7 +88,8 @@ void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_c
     pj_json_kv_string(json, "id", info->id);
     pj_json_kv_string(json, "run_id", info->id);
     pj_json_kv_string(json, "created_at", created);
-    write_tags(json, info);
+    pj_json_key(json, "tags");
+    pj_tags_write(json, info->tags, info->tag_count);
     write_columns(json, &shown, NULL);
     run_summary_write_ratios(json, info, rates ? rates : &usual);
     write_columns(json, &shown, "attribution");

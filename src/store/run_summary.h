@@ -11,4 +11,7 @@
 void pj_summary_write(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
 void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
 
+/* A list of names with commas between them, as an array; NULL is an empty one. */
+void pj_json_names(pj_json *json, const char *names);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "trace/summary.h"
 
 #include <ctype.h>
@@ -31,128 +32,115 @@ int pj_run_sort_parse(const char *name)
 
 /* ---- the query ------------------------------------------------------------------------------ */
 
-/* Writes conditions as SQL with numbered parameters, which bind_conditions binds in the same order.
- * Returns how many there are. */
-static int runs_write_conditions(pj_buffer *sql, const pj_run_query *q)
+/* The query's conditions as SQL, and the values of their parameters in order. */
+typedef struct conditions {
+    pj_buffer text, pattern; /* pattern: of LIKE */
+    pj_value *values;
+    int count;
+} conditions;
+
+static void add_condition(conditions *c, const char *before, const char *after, pj_value value)
 {
-    const char *word = " WHERE ";
-    int count = 0;
-#define CONDITION(wanted, before, after)                               \
-    if (wanted) {                                                      \
-        pj_buffer_printf(sql, "%s" before "?%d" after, word, ++count); \
-        word = " AND ";                                                \
+    if (value.type == PJ_VALUE_NULL) return;
+    c->values[c->count++] = value;
+    pj_buffer_printf(&c->text, "%s%s?%d%s", c->count == 1 ? " WHERE " : " AND ", before, c->count,
+                     after);
+}
+
+static pj_status add_time(conditions *c, const char *before, const char *time, pj_error *err)
+{
+    int64_t ns;
+    if (!time) return PJ_OK;
+    if (!pj_clock_parse_iso(time, &ns))
+        return pj_fail(err, PJ_E_INVALID,
+                       "%s is neither a date nor a time (use 2026-01-31 or "
+                       "2026-01-31T12:00:00)",
+                       time);
+    add_condition(c, before, "", pj_value_int(ns));
+    return PJ_OK;
+}
+
+static void add_search(conditions *c, const char *words)
+{
+    if (!words) return;
+    pj_buffer_char(&c->pattern, '%');
+    for (; *words; words++) {
+        if (strchr("%_\\", *words)) pj_buffer_char(&c->pattern, '\\');
+        pj_buffer_char(&c->pattern, *words);
     }
-    CONDITION(q->search, "lower(prompt) LIKE lower(", ") ESCAPE '\\'")
-    CONDITION(q->model, "model_name = ", "")
-    CONDITION(q->experiment, "experiment_name = ", "")
-    CONDITION(q->repeat_group, "repeat_group = ", "")
-    CONDITION(q->energy_source, "energy_source = ", "")
-    CONDITION(q->status, "status = ", "")
-    CONDITION(q->engine, "engine = ", "")
-    CONDITION(q->dtype, "dtype = ", "")
-    CONDITION(q->scope, "scope = ", "")
-    CONDITION(q->level, "level = ", "")
-    CONDITION(q->machine, "instr(machine, ", ") > 0")
+    pj_buffer_char(&c->pattern, '%');
+    add_condition(c, "lower(prompt) LIKE lower(", ") ESCAPE '\\'",
+                  pj_value_text(pj_buffer_get(&c->pattern)));
+}
+
+static void add_bound(conditions *c, const char *before, bool has, double bound)
+{
+    if (has) add_condition(c, before, "", (pj_value){.type = PJ_VALUE_DOUBLE, .number = bound});
+}
+
+static pj_status add_conditions(conditions *c, const pj_run_query *q, pj_error *err)
+{
+    add_search(c, q->search);
+    add_condition(c, "model_name = ", "", pj_value_text(q->model));
+    add_condition(c, "experiment_name = ", "", pj_value_text(q->experiment));
+    add_condition(c, "repeat_group = ", "", pj_value_text(q->repeat_group));
+    add_condition(c, "energy_source = ", "", pj_value_text(q->energy_source));
+    add_condition(c, "status = ", "", pj_value_text(q->status));
+    add_condition(c, "engine = ", "", pj_value_text(q->engine));
+    add_condition(c, "dtype = ", "", pj_value_text(q->dtype));
+    add_condition(c, "scope = ", "", pj_value_text(q->scope));
+    add_condition(c, "level = ", "", pj_value_text(q->level));
+    add_condition(c, "instr(machine, ", ") > 0", pj_value_text(q->machine));
     for (uint32_t i = 0; i < q->tag_count; i++)
-        CONDITION(true, "id IN (SELECT run_id FROM run_tags WHERE tag = ", ")")
-    CONDITION(q->from, "created_ns >= ", "")
-    CONDITION(q->to, "created_ns < ", "")
-    CONDITION(q->has_min_energy, "total_energy_mj >= ", "")
-    CONDITION(q->has_max_energy, "total_energy_mj <= ", "")
-    CONDITION(q->has_min_joules_per_token, "joules_per_token >= ", "")
-    CONDITION(q->has_max_joules_per_token, "joules_per_token <= ", "")
-#undef CONDITION
-    return count;
+        add_condition(c, "id IN (SELECT run_id FROM run_tags WHERE tag = ", ")",
+                      pj_value_text(q->tags[i]));
+    pj_status status = add_time(c, "created_ns >= ", q->from, err);
+    if (status == PJ_OK) status = add_time(c, "created_ns < ", q->to, err);
+    add_bound(c, "total_energy_mj >= ", q->has_min_energy, q->min_energy_mj);
+    add_bound(c, "total_energy_mj <= ", q->has_max_energy, q->max_energy_mj);
+    add_bound(c, "joules_per_token >= ", q->has_min_joules_per_token, q->min_joules_per_token);
+    add_bound(c, "joules_per_token <= ", q->has_max_joules_per_token, q->max_joules_per_token);
+    if (status == PJ_OK) status = pj_buffer_status(&c->pattern, "the search text", err);
+    return status == PJ_OK ? pj_buffer_status(&c->text, "the query", err) : status;
 }
 
-/* Writes "FROM …" with the query's matches, of which only `columns` may be used, and returns the
- * number of its parameters. Where an index holds what most conditions ask for, of all runs but
- * those with very long names, the matches are put together from both kinds, so that the engine
- * reads the index instead of the runs. Searches have an index of their own. */
-static int write_matches(pj_buffer *text, const pj_store *store, const pj_run_query *q,
-                         const char *columns)
+/* Writes "FROM …" with the query's matches, of which only `columns` may be used. Where an index
+ * holds what most conditions ask for, of all runs but those with very long names, the matches are
+ * put together from both kinds, so that the engine reads the index instead of the runs. Searches
+ * have an index of their own. */
+static void write_matches(pj_buffer *text, const pj_store *store, const pj_run_query *q,
+                          const conditions *c, const char *columns)
 {
-    const char *listed = store->driver->listed_runs;
-    size_t begin = text->length;
-    pj_buffer_printf(text, "FROM profiling_runs");
-    int count = runs_write_conditions(text, q);
-    if (!listed || !count || q->search || q->repeat_group) return count;
-    text->length = begin;
-    pj_buffer_printf(text, "FROM (SELECT %s FROM profiling_runs", columns);
-    runs_write_conditions(text, q);
-    pj_buffer_printf(text, " AND %s UNION ALL SELECT %s FROM profiling_runs", listed, columns);
-    runs_write_conditions(text, q);
-    pj_buffer_printf(text, " AND NOT %s) AS matches", listed);
-    return count;
+    const char *listed = store->driver->listed_runs, *where = pj_buffer_get(&c->text);
+    if (!listed || !c->count || q->search || q->repeat_group)
+        pj_buffer_printf(text, "FROM profiling_runs%s", where);
+    else
+        pj_buffer_printf(text,
+                         "FROM (SELECT %s FROM profiling_runs%s AND %s UNION ALL SELECT %s FROM"
+                         " profiling_runs%s AND NOT %s) AS matches",
+                         columns, where, listed, columns, where, listed);
 }
 
-typedef struct bounds {
-    int64_t from_ns, to_ns;
-    pj_buffer pattern; /* of LIKE */
-} bounds;
-
-static int bind_conditions(pj_sql *sql, const pj_run_query *q, const bounds *b)
+static pj_sql *begin_query(pj_store *store, const pj_buffer *text, const conditions *c,
+                           pj_error *err)
 {
-    int index = 1;
-    if (q->search) pj_sql_text(sql, index++, pj_buffer_get(&b->pattern));
-    if (q->model) pj_sql_text(sql, index++, q->model);
-    if (q->experiment) pj_sql_text(sql, index++, q->experiment);
-    if (q->repeat_group) pj_sql_text(sql, index++, q->repeat_group);
-    if (q->energy_source) pj_sql_text(sql, index++, q->energy_source);
-    if (q->status) pj_sql_text(sql, index++, q->status);
-    if (q->engine) pj_sql_text(sql, index++, q->engine);
-    if (q->dtype) pj_sql_text(sql, index++, q->dtype);
-    if (q->scope) pj_sql_text(sql, index++, q->scope);
-    if (q->level) pj_sql_text(sql, index++, q->level);
-    if (q->machine) pj_sql_text(sql, index++, q->machine);
-    for (uint32_t i = 0; i < q->tag_count; i++) pj_sql_text(sql, index++, q->tags[i]);
-    if (q->from) pj_sql_int(sql, index++, b->from_ns);
-    if (q->to) pj_sql_int(sql, index++, b->to_ns);
-    if (q->has_min_energy) pj_sql_double(sql, index++, q->min_energy_mj);
-    if (q->has_max_energy) pj_sql_double(sql, index++, q->max_energy_mj);
-    if (q->has_min_joules_per_token) pj_sql_double(sql, index++, q->min_joules_per_token);
-    if (q->has_max_joules_per_token) pj_sql_double(sql, index++, q->max_joules_per_token);
-    return index;
+    if (pj_buffer_status(text, "the query", err) != PJ_OK) return NULL;
+    pj_sql *sql = pj_sql_begin(store, pj_buffer_get(text), err);
+    for (int i = 0; i < c->count; i++) pj_sql_value(sql, i + 1, &c->values[i]);
+    return sql;
 }
 
-static pj_status prepare_bounds(const pj_run_query *q, bounds *b, pj_error *err)
-{
-    if (q->from && !pj_clock_parse_iso(q->from, &b->from_ns))
-        return pj_fail(err, PJ_E_INVALID,
-                       "%s is neither a date nor a time (use 2026-01-31 or "
-                       "2026-01-31T12:00:00)",
-                       q->from);
-    if (q->to && !pj_clock_parse_iso(q->to, &b->to_ns))
-        return pj_fail(err, PJ_E_INVALID,
-                       "%s is neither a date nor a time (use 2026-01-31 or "
-                       "2026-01-31T12:00:00)",
-                       q->to);
-    if (!q->search) return PJ_OK;
-    pj_buffer_char(&b->pattern, '%');
-    for (const char *c = q->search; *c; c++) {
-        if (*c == '%' || *c == '_' || *c == '\\') pj_buffer_char(&b->pattern, '\\');
-        pj_buffer_char(&b->pattern, *c);
-    }
-    pj_buffer_char(&b->pattern, '%');
-    return pj_buffer_status(&b->pattern, "the search text", err);
-}
-
-static pj_status count_matches(pj_store *store, const pj_run_query *q, const bounds *b,
+static pj_status count_matches(pj_store *store, const pj_run_query *q, const conditions *c,
                                uint64_t *total, pj_error *err)
 {
     pj_buffer text;
     pj_buffer_init(&text, 1 << 16);
     pj_buffer_text(&text, "SELECT count(*) ");
-    write_matches(&text, store, q, "id");
-    pj_status status = pj_buffer_status(&text, "the query", err);
-    if (status == PJ_OK) {
-        pj_sql *sql = pj_sql_begin(store, pj_buffer_get(&text), err);
-        bind_conditions(sql, q, b);
-        if (pj_sql_step(sql)) *total = (uint64_t)pj_sql_get_int(sql, 0);
-        status = pj_sql_end(sql, err);
-    }
+    write_matches(&text, store, q, c, "id");
+    pj_sql *sql = begin_query(store, &text, c, err);
+    if (pj_sql_step(sql)) *total = (uint64_t)pj_sql_get_int(sql, 0);
     pj_buffer_fini(&text);
-    return status;
+    return pj_sql_end(sql, err);
 }
 
 /* Runs without the figure come last in either order; ties are ordered by date. Every run has a
@@ -171,16 +159,18 @@ static void write_order(pj_buffer *text, const pj_run_query *q)
  * pass; without conditions an index gives the page, and NULL stands for the count. Sorting keys
  * only does not move whole rows. A server has an index of the runs' ids; SQLite's own key is the
  * number of the row. */
-static void write_select(pj_buffer *text, const pj_store *store, const pj_run_query *q)
+static void write_select(pj_buffer *text, const pj_store *store, const pj_run_query *q,
+                         const conditions *c)
 {
     pj_buffer matches;
     char columns[4096], of_matches[96], sort[64] = "";
     const char *key = store->driver->is_remote ? "id" : "rowid";
-    pj_info_columns(columns, sizeof columns);
+    pj_table_list_columns(&pj_run_table, "id, tags", columns, sizeof columns);
     if (q->sort != PJ_SORT_DATE) snprintf(sort, sizeof sort, ", %s", sorts[q->sort].column);
     snprintf(of_matches, sizeof of_matches, "%s, created_ns%s", key, sort);
     pj_buffer_init(&matches, 1 << 16);
-    int count = write_matches(&matches, store, q, of_matches);
+    int count = c->count;
+    write_matches(&matches, store, q, c, of_matches);
     if (count)
         pj_buffer_printf(text, "WITH matches (found, created_ns%s) AS (SELECT %s %s) ", sort,
                          of_matches, pj_buffer_get(&matches));
@@ -196,15 +186,9 @@ static void write_select(pj_buffer *text, const pj_store *store, const pj_run_qu
 
 static pj_status runs_read_runs(pj_sql *sql, uint32_t limit, pj_run_list *list, pj_error *err)
 {
-    uint32_t capacity = 0;
     while (list->count < limit && pj_sql_step(sql)) {
-        if (list->count == capacity) {
-            capacity = capacity ? capacity * 2 : 64;
-            pj_run_info *runs = pj_arena_alloc(&list->arena, capacity, sizeof *runs);
-            if (!runs) return pj_fail_memory(err, "the list of runs");
-            if (list->count) memcpy(runs, list->runs, list->count * sizeof *runs);
-            list->runs = runs;
-        }
+        list->runs = pj_arena_more(&list->arena, list->runs, list->count, sizeof *list->runs);
+        if (!list->runs) return pj_fail_memory(err, "the list of runs");
         pj_status status = pj_info_read(sql, &list->runs[list->count], &list->arena, err);
         if (status != PJ_OK) return status;
         list->count++;
@@ -213,42 +197,41 @@ static pj_status runs_read_runs(pj_sql *sql, uint32_t limit, pj_run_list *list, 
     return PJ_OK;
 }
 
-static pj_status select_runs(pj_store *store, const pj_run_query *q, const bounds *b,
+static pj_status select_runs(pj_store *store, const pj_run_query *q, const conditions *c,
                              pj_run_list *list, pj_error *err)
 {
     uint32_t limit = q->limit ? q->limit : PJ_QUERY_LIMIT;
     if (limit > PJ_QUERY_MAX) limit = PJ_QUERY_MAX;
     pj_buffer text;
     pj_buffer_init(&text, 1 << 16);
-    write_select(&text, store, q);
-    pj_status status = pj_buffer_status(&text, "the query", err);
-    if (status == PJ_OK) {
-        pj_sql *sql = pj_sql_begin(store, pj_buffer_get(&text), err);
-        int index = bind_conditions(sql, q, b);
-        pj_sql_int(sql, index, limit);
-        pj_sql_int(sql, index + 1, q->offset > INT64_MAX ? INT64_MAX : (int64_t)q->offset);
-        status = runs_read_runs(sql, limit, list, err);
-        pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
-        if (status == PJ_OK) status = ended;
-    }
+    write_select(&text, store, q, c);
+    pj_sql *sql = begin_query(store, &text, c, err);
+    pj_sql_int(sql, c->count + 1, limit);
+    pj_sql_int(sql, c->count + 2, q->offset > INT64_MAX ? INT64_MAX : (int64_t)q->offset);
     pj_buffer_fini(&text);
-    return status;
+    return pj_sql_end_after(sql, runs_read_runs(sql, limit, list, err), err);
 }
 
 pj_status pj_store_list(pj_store *store, const pj_run_query *query, pj_run_list *list,
                         pj_error *err)
 {
+    enum { OTHER_CONDITIONS = 20 };
+    conditions c = {0};
     *list = (pj_run_list){0};
     pj_arena_init(&list->arena, 0);
-    bounds b = {0};
-    pj_buffer_init(&b.pattern, 1 << 20);
     if (query->sort < 0 || query->sort >= PJ_SORT_COUNT)
         return pj_fail(err, PJ_E_INVALID, "cannot sort runs by this field");
-    pj_status status = prepare_bounds(query, &b, err);
-    if (status == PJ_OK) status = select_runs(store, query, &b, list, err);
+    c.values = pj_alloc((size_t)query->tag_count + OTHER_CONDITIONS, sizeof *c.values);
+    if (!c.values) return pj_fail_memory(err, "the query");
+    pj_buffer_init(&c.text, 1 << 16);
+    pj_buffer_init(&c.pattern, 1 << 20);
+    pj_status status = add_conditions(&c, query, err);
+    if (status == PJ_OK) status = select_runs(store, query, &c, list, err);
     if (status == PJ_OK && list->total == 0 && (list->count || query->offset))
-        status = count_matches(store, query, &b, &list->total, err);
-    pj_buffer_fini(&b.pattern);
+        status = count_matches(store, query, &c, &list->total, err);
+    pj_buffer_fini(&c.pattern);
+    pj_buffer_fini(&c.text);
+    pj_free(c.values);
     if (status != PJ_OK) pj_run_list_fini(list);
     return status;
 }
@@ -354,26 +337,18 @@ pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BY
 pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err)
 {
     if (store->driver->remove_run) return store->driver->remove_run(store->db, id, err);
-    pj_sql *sql = pj_sql_begin(store, "DELETE FROM profiling_runs WHERE id = ?", err);
-    pj_sql_text(sql, 1, id);
-    pj_sql_step(sql);
-    return pj_sql_end(sql, err);
+    return pj_sql_change(store, "DELETE FROM profiling_runs WHERE id = ?",
+                         PJ_VALUES(pj_value_text(id)), err);
 }
 
 pj_status pj_store_delete(pj_store *store, const char *id, pj_error *err)
 {
     int64_t found = 0;
     pj_status status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
-    if (status == PJ_OK) {
-        status = pj_sql_get_one_int(store, "SELECT 1 FROM profiling_runs WHERE id = ?", id, 0,
-                                    &found, err);
-        if (status == PJ_OK && !found)
-            status = pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
-        if (status == PJ_OK) status = pj_store_remove_run(store, id, err);
-        if (status == PJ_OK)
-            status = pj_sql_commit(store, err);
-        else
-            pj_sql_rollback(store);
-    }
-    return status;
+    if (status != PJ_OK) return status;
+    status =
+        pj_sql_get_one_int(store, "SELECT 1 FROM profiling_runs WHERE id = ?", id, 0, &found, err);
+    if (status == PJ_OK && !found) status = pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
+    if (status == PJ_OK) status = pj_store_remove_run(store, id, err);
+    return pj_sql_finish(store, status, err);
 }

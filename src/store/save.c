@@ -8,7 +8,6 @@
 
 #include "base/memory.h"
 #include "base/thread.h"
-#include "base/utf8.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,19 +34,10 @@ static pj_status insert_by_statement(pj_store *store, pj_row_encoder *encoder, u
     for (uint32_t i = 0; i < rows && sql && !failed; i++) {
         const pj_value *values = pj_row_encode(encoder, i);
         failed = !values;
-        if (failed) break;
-        for (uint32_t c = 0; c < encoder->column_count; c++)
-            pj_sql_value(sql, (int)c + 1, &values[c]);
-        pj_sql_step(sql);
-        pj_sql_reset(sql);
+        if (values) pj_sql_execute(sql, values, (int)encoder->column_count);
     }
     pj_status status = pj_sql_end(sql, err);
     return status == PJ_OK && failed ? pj_fail_memory(err, "a run to be stored") : status;
-}
-
-static const pj_value *encode_row(void *context, uint32_t row)
-{
-    return pj_row_encode(context, row);
 }
 
 static pj_status insert_rows(pj_saving *s, pj_table_id id, uint32_t rows, pj_error *err)
@@ -55,7 +45,7 @@ static pj_status insert_rows(pj_saving *s, pj_table_id id, uint32_t rows, pj_err
     pj_store *store = s->store;
     pj_row_encoder encoder;
     pj_status status = pj_row_encoder_init(&encoder, s, id, err);
-    const pj_bulk_rows bulk = {encoder.table->name, rows, encode_row, &encoder};
+    const pj_bulk_rows bulk = {encoder.table->name, rows, pj_row_encode, &encoder};
     if (status == PJ_OK)
         status = store->driver->insert_rows ? store->driver->insert_rows(store->db, &bulk, err)
                                             : insert_by_statement(store, &encoder, rows, err);
@@ -65,34 +55,15 @@ static pj_status insert_rows(pj_saving *s, pj_table_id id, uint32_t rows, pj_err
 
 /* ---- the run's own row --------------------------------------------------------------------- */
 
-/* Text that is not valid UTF-8 is stored as a blob, as in every other table. */
-static void bind_text(pj_sql *sql, int index, const char *text)
-{
-    size_t bytes = text ? strlen(text) : 0;
-    if (text && !pj_utf8_valid(text, bytes))
-        pj_sql_blob(sql, index, text, bytes);
-    else
-        pj_sql_text_n(sql, index, text, bytes);
-}
-
 static pj_status save_texts(pj_store *store, const pj_run_info *info, pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(store, "INSERT INTO run_texts VALUES (?, ?, ?)", err);
-    pj_sql_text(sql, 1, info->id);
-    bind_text(sql, 2, info->output_text);
-    pj_sql_text(sql, 3, info->machine_json);
-    pj_sql_step(sql);
-    pj_status status = pj_sql_end(sql, err);
-    if (status != PJ_OK || info->tag_count == 0) return status;
-    sql = pj_sql_begin(
-        store, "INSERT INTO run_tags (tag, run_id) VALUES (?, ?) ON CONFLICT DO NOTHING", err);
-    for (uint32_t i = 0; i < info->tag_count; i++) {
-        pj_sql_text(sql, 1, info->tags[i]);
-        pj_sql_text(sql, 2, info->id);
-        pj_sql_step(sql);
-        pj_sql_reset(sql);
-    }
-    return pj_sql_end(sql, err);
+    pj_value output = pj_value_text(info->output_text);
+    pj_value_check_utf8(&output);
+    pj_status status = pj_sql_change(
+        store, "INSERT INTO run_texts VALUES (?, ?, ?)",
+        PJ_VALUES(pj_value_text(info->id), output, pj_value_text(info->machine_json)), err);
+    return status == PJ_OK ? pj_tags_insert(store, info->id, info->tags, info->tag_count, err)
+                           : status;
 }
 
 /* ---- tables -------------------------------------------------------------------------------- */
@@ -164,12 +135,9 @@ static pj_status save_ranges(const pj_saving *s, pj_error *err)
     for (int t = 0; t < PJ_TABLE_COUNT; t++) {
         uint32_t rows = pj_table_rows(s->data, (pj_table_id)t);
         if (rows == 0) continue;
-        pj_sql_text(sql, 1, s->data->info.id);
-        pj_sql_text(sql, 2, pj_tables[t].name);
-        pj_sql_int(sql, 3, s->first[t]);
-        pj_sql_int(sql, 4, rows);
-        pj_sql_step(sql);
-        pj_sql_reset(sql);
+        pj_sql_execute(sql,
+                       PJ_VALUES(pj_value_text(s->data->info.id), pj_value_text(pj_tables[t].name),
+                                 pj_value_int(s->first[t]), pj_value_int(rows)));
     }
     return pj_sql_end(sql, err);
 }
@@ -180,13 +148,12 @@ static pj_status save_rail_series(pj_saving *s, pj_error *err)
     const pj_run_data *data = s->data;
     pj_sql *sql = pj_sql_begin(
         s->store, "UPDATE run_rails SET power_mw = ?1 WHERE run_id = ?3 AND id = ?2", err);
-    pj_sql_text(sql, 3, data->info.id);
     for (uint32_t r = 0; r < data->rail_count && data->samples.count; r++) {
         if (!data->samples.mw[r]) continue;
-        pj_sql_blob(sql, 1, data->samples.mw[r], data->samples.count * sizeof(double));
-        pj_sql_int(sql, 2, s->first[PJ_TABLE_RAILS] + r);
-        pj_sql_step(sql);
-        pj_sql_reset(sql);
+        const pj_value series = pj_value_bytes(PJ_VALUE_BLOB, data->samples.mw[r],
+                                               data->samples.count * sizeof(double));
+        pj_sql_execute(sql, PJ_VALUES(series, pj_value_int(s->first[PJ_TABLE_RAILS] + r),
+                                      pj_value_text(data->info.id)));
     }
     return pj_sql_end(sql, err);
 }
@@ -194,16 +161,16 @@ static pj_status save_rail_series(pj_saving *s, pj_error *err)
 /* ---- charts -------------------------------------------------------------------------------- */
 
 typedef struct chart {
-    struct chart *next;
-    char name[40];
+    const char *name, *data;
     size_t bytes;
-    unsigned char data[];
 } chart;
 
 /* Sums for charts, computed on a separate thread while rows are inserted. */
 typedef struct charts {
     const pj_run_data *data;
-    chart *first, **last;
+    pj_arena arena;
+    chart *kept;
+    uint32_t count;
     pj_status status;
     pj_error err;
     bool has_thread;
@@ -214,13 +181,10 @@ static pj_status keep_chart(void *context, const char *name, const void *bytes, 
                             pj_error *err)
 {
     charts *c = context;
-    chart *kept = pj_alloc(sizeof *kept + count, 1);
-    if (!kept) return pj_fail_memory(err, "the charts of a run");
-    snprintf(kept->name, sizeof kept->name, "%s", name);
-    kept->bytes = count;
-    memcpy(kept->data, bytes, count);
-    *c->last = kept;
-    c->last = &kept->next;
+    const char *copy = pj_arena_strndup(&c->arena, bytes, count);
+    c->kept = pj_arena_more(&c->arena, c->kept, c->count, sizeof *c->kept);
+    if (!copy || !c->kept) return pj_fail_memory(err, "the charts of a run");
+    c->kept[c->count++] = (chart){name, copy, count};
     return PJ_OK;
 }
 
@@ -234,7 +198,7 @@ static void *make_charts(void *context)
 static void charts_begin(charts *c, const pj_run_data *data)
 {
     *c = (charts){.data = data};
-    c->last = &c->first;
+    pj_arena_init(&c->arena, 0);
     c->has_thread = pj_thread_start(&c->thread, "pj-charts", make_charts, c, NULL) == PJ_OK;
     if (!c->has_thread) make_charts(c);
 }
@@ -248,10 +212,7 @@ static void charts_wait(charts *c)
 static void charts_fini(charts *c)
 {
     charts_wait(c);
-    for (chart *kept = c->first, *next; kept; kept = next) {
-        next = kept->next;
-        pj_free(kept);
-    }
+    pj_arena_fini(&c->arena);
 }
 
 static pj_status save_charts(const pj_saving *s, charts *c, pj_error *err)
@@ -263,12 +224,10 @@ static pj_status save_charts(const pj_saving *s, charts *c, pj_error *err)
     }
     pj_sql *sql = pj_sql_begin(
         s->store, "INSERT INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)", err);
-    for (const chart *kept = c->first; kept; kept = kept->next) {
-        pj_sql_text(sql, 1, s->data->info.id);
-        pj_sql_text(sql, 2, kept->name);
-        pj_sql_blob(sql, 3, kept->data, kept->bytes);
-        pj_sql_step(sql);
-        pj_sql_reset(sql);
+    for (const chart *kept = c->kept, *end = kept + c->count; kept < end; kept++) {
+        const pj_value bytes = pj_value_bytes(PJ_VALUE_BLOB, kept->data, kept->bytes);
+        pj_sql_execute(
+            sql, PJ_VALUES(pj_value_text(s->data->info.id), pj_value_text(kept->name), bytes));
     }
     return pj_sql_end(sql, err);
 }
@@ -303,11 +262,7 @@ pj_status pj_store_save_here(pj_store *store, const pj_run_data *data, pj_error 
     pj_status status = pj_store_enter_run(store, data->info.id, &machine_id, err);
     if (status == PJ_OK) status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
     if (status != PJ_OK) return status;
-    status = save_all(&s, err);
-    if (status == PJ_OK)
-        status = pj_sql_commit(store, err);
-    else
-        pj_sql_rollback(store);
+    status = pj_sql_finish(store, save_all(&s, err), err);
     pj_free(s.begins);
     pj_free(s.order);
     return status;

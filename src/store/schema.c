@@ -52,7 +52,7 @@ const pj_schema_table pj_schema_tables[] = {
 
 /* ---- columns ------------------------------------------------------------------------------- */
 
-static pj_sql_type stored_as(const pj_column *column)
+pj_sql_type pj_column_stored_as(const pj_column *column)
 {
     switch ((pj_column_type)column->type) {
     case PJ_COLUMN_TEXT:
@@ -79,7 +79,7 @@ bool pj_schema_column_get(const pj_schema_table *table, int number, pj_schema_co
         }
     if (!table->rows || number >= table->rows->column_count) return false;
     const pj_column *of_row = &table->rows->columns[number];
-    *column = (pj_schema_column){of_row->name, stored_as(of_row), of_row->required,
+    *column = (pj_schema_column){of_row->name, pj_column_stored_as(of_row), of_row->required,
                                  of_row->is_owner ? pj_tables[of_row->kind].name : NULL};
     return true;
 }

@@ -38,6 +38,7 @@ typedef struct pj_schema_view {
 extern const pj_schema_table pj_schema_tables[];
 extern const pj_schema_view pj_schema_views[];
 
+pj_sql_type pj_column_stored_as(const pj_column *column);
 /* A column by its number, without `id` and `run_id`; false: there are no more. */
 bool pj_schema_column_get(const pj_schema_table *table, int number, pj_schema_column *column);
 void pj_schema_write_table(pj_buffer *out, const pj_dialect *dialect, const pj_schema_table *table);

@@ -12,14 +12,14 @@
 /* The kept statement of this text, or a slot for it; texts are compared by content. */
 static pj_sql *find_slot(pj_store *store, const char *text)
 {
-    pj_sql *address = NULL;
+    pj_sql *unused = NULL;
     for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) {
         pj_sql *sql = &store->kept[i];
         if (sql->busy) continue;
         if (sql->statement && strcmp(sql->text, text) == 0) return sql;
-        if (!address || !sql->statement) address = sql;
+        if (!unused || !sql->statement) unused = sql;
     }
-    return address;
+    return unused;
 }
 
 void pj_sql_forget(pj_sql *sql)
@@ -73,9 +73,13 @@ static void drop_copies(pj_sql *sql)
 
 pj_status pj_sql_end(pj_sql *sql, pj_error *err)
 {
+    return pj_sql_end_after(sql, PJ_OK, err);
+}
+
+pj_status pj_sql_end_after(pj_sql *sql, pj_status status, pj_error *err)
+{
     if (!sql) return err && err->status != PJ_OK ? err->status : PJ_E_IO;
-    pj_status status = PJ_OK;
-    if (sql->code) status = sql->driver->fail(sql->store->db, sql->code, err);
+    if (sql->code && status == PJ_OK) status = sql->driver->fail(sql->store->db, sql->code, err);
     sql->driver->clear(sql->statement);
     drop_copies(sql);
     sql->busy = false;
@@ -91,33 +95,35 @@ void pj_sql_value(pj_sql *sql, int index, const pj_value *value)
 
 void pj_sql_int(pj_sql *sql, int index, int64_t value)
 {
-    pj_sql_value(sql, index, &(pj_value){.type = PJ_VALUE_INT, .integer = value});
+    const pj_value integer = pj_value_int(value);
+    pj_sql_value(sql, index, &integer);
 }
 
 void pj_sql_double(pj_sql *sql, int index, double value)
 {
-    pj_sql_value(
-        sql, index,
-        &(pj_value){.type = isnan(value) ? PJ_VALUE_NULL : PJ_VALUE_DOUBLE, .number = value});
+    const pj_value number = pj_value_double(value);
+    pj_sql_value(sql, index, &number);
 }
 
 void pj_sql_text(pj_sql *sql, int index, const char *text)
 {
-    pj_sql_text_n(sql, index, text, text ? strlen(text) : 0);
+    const pj_value value = pj_value_text(text);
+    pj_sql_value(sql, index, &value);
 }
 
-void pj_sql_text_n(pj_sql *sql, int index, const char *text, size_t bytes)
+void pj_sql_execute(pj_sql *sql, const pj_value *values, int count)
 {
-    pj_sql_value(
-        sql, index,
-        &(pj_value){.type = text ? PJ_VALUE_TEXT : PJ_VALUE_NULL, .text = text, .bytes = bytes});
+    for (int i = 0; i < count; i++) pj_sql_value(sql, i + 1, &values[i]);
+    pj_sql_step(sql);
+    pj_sql_reset(sql);
 }
 
-void pj_sql_blob(pj_sql *sql, int index, const void *bytes, size_t count)
+pj_status pj_sql_change(pj_store *store, const char *text, const pj_value *values, int count,
+                        pj_error *err)
 {
-    pj_sql_value(
-        sql, index,
-        &(pj_value){.type = bytes ? PJ_VALUE_BLOB : PJ_VALUE_NULL, .text = bytes, .bytes = count});
+    pj_sql *sql = pj_sql_begin(store, text, err);
+    pj_sql_execute(sql, values, count);
+    return pj_sql_end(sql, err);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -201,6 +207,16 @@ void pj_sql_get_value(pj_sql *sql, int column, pj_value *value)
     value->bytes = 0;
 }
 
+pj_status pj_sql_read_ids(pj_sql *sql, pj_buffer *ids, pj_error *err)
+{
+    while (pj_sql_step(sql)) {
+        size_t bytes;
+        const char *id = pj_sql_get_text(sql, 0, &bytes);
+        if (id && bytes == PJ_UUID_BYTES - 1) pj_buffer_append(ids, id, PJ_UUID_BYTES);
+    }
+    return pj_sql_end_after(sql, pj_buffer_status(ids, "the ids of runs", err), err);
+}
+
 /* ---- without a statement --------------------------------------------------------------------- */
 
 pj_status pj_sql_run(pj_store *store, const char *text, pj_error *err)
@@ -238,6 +254,13 @@ void pj_sql_rollback(pj_store *store)
     if (store->db) store->driver->rollback(store->db);
 }
 
+pj_status pj_sql_finish(pj_store *store, pj_status status, pj_error *err)
+{
+    if (status == PJ_OK) return pj_sql_commit(store, err);
+    pj_sql_rollback(store);
+    return status;
+}
+
 /* ---- tables and rows as a whole -------------------------------------------------------------- */
 
 pj_status pj_store_columns(pj_store *store, const char *table, pj_column_name_fn *take,
@@ -255,11 +278,4 @@ pj_status pj_store_enter_run(pj_store *store, const char *run_id, const int64_t 
     pj_status status = pj_store_connect(store, err);
     if (status != PJ_OK || !driver->enter_run) return status;
     return driver->enter_run(store->db, run_id, machine_id, err);
-}
-
-pj_status pj_store_find_defects(pj_store *store, pj_defect_fn *take, void *context, pj_error *err)
-{
-    pj_status status = pj_store_connect(store, err);
-    if (status != PJ_OK || !store->driver->check) return status;
-    return store->driver->check(store->db, take, context, err);
 }

@@ -23,76 +23,63 @@ enum { BUSY_TIMEOUT_MS = 120000, HEADER_BYTES = 72, CHECKPOINT_PAGES = 1 << 14 }
 
 /* ---- errors -------------------------------------------------------------------------------- */
 
-pj_status pj_sqlite_status(int code)
-{
-    switch (code & 0xff) {
-    case SQLITE_OK:
-    case SQLITE_DONE:
-    case SQLITE_ROW: return PJ_OK;
-    case SQLITE_NOMEM: return PJ_E_NO_MEMORY;
-    case SQLITE_FULL: return PJ_E_FULL;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED: return PJ_E_AGAIN;
-    case SQLITE_PERM:
-    case SQLITE_READONLY:
-    case SQLITE_AUTH: return PJ_E_DENIED;
-    case SQLITE_NOTADB:
-    case SQLITE_CORRUPT: return PJ_E_INVALID;
-    case SQLITE_CONSTRAINT: return PJ_E_STATE;
-    case SQLITE_MISUSE: return PJ_E_INTERNAL;
-    default: return PJ_E_IO;
-    }
-}
-
 pj_status pj_sqlite_fail(void *context, int code, pj_error *err)
 {
     pj_sqlite *sqlite = context;
     const char *path = sqlite->path;
-    pj_status status = pj_sqlite_status(code);
+    pj_status status = PJ_E_IO;
     switch (code & 0xff) {
     case SQLITE_NOMEM: return pj_fail_memory(err, "the database");
     case SQLITE_FULL:
-        return pj_fail(err, status,
+        return pj_fail(err, PJ_E_FULL,
                        "no space left for database %s: free some, or choose "
                        "another location with --db",
                        path);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-        return pj_fail(err, status,
+        return pj_fail(err, PJ_E_AGAIN,
                        "database %s is locked by another process: try again when it "
                        "has finished",
                        path);
     case SQLITE_PERM:
     case SQLITE_AUTH:
     case SQLITE_READONLY:
-        return pj_fail(err, status,
+        return pj_fail(err, PJ_E_DENIED,
                        "cannot write database %s: check the permissions of the "
                        "file and its folder, or choose another location with --db",
                        path);
     case SQLITE_CANTOPEN:
-        return pj_fail(err, status,
+        return pj_fail(err, PJ_E_IO,
                        "cannot open database %s: check that its folder exists and can "
                        "be written, or choose another location with --db",
                        path);
     case SQLITE_NOTADB:
-        return pj_fail(err, status,
+        return pj_fail(err, PJ_E_INVALID,
                        "%s is not a perjoule database: move it away or name another "
                        "with --db",
                        path);
     case SQLITE_CORRUPT:
-        return pj_fail(err, status,
+        return pj_fail(err, PJ_E_INVALID,
                        "database %s is damaged: move it away to start a new one, or "
                        "recover what is left with: sqlite3 FILE .recover",
                        path);
-    default: return pj_fail(err, status, "database %s: %s", path, sqlite3_errmsg(sqlite->db));
+    case SQLITE_CONSTRAINT: status = PJ_E_STATE; break;
+    case SQLITE_MISUSE: status = PJ_E_INTERNAL; break;
+    default: break;
     }
+    return pj_fail(err, status, "database %s: %s", path, sqlite3_errmsg(sqlite->db));
+}
+
+pj_status pj_sqlite_each_row(pj_sqlite *sqlite, const char *text, pj_sqlite_row_fn *take,
+                             void *context, pj_error *err)
+{
+    int code = sqlite3_exec(sqlite->db, text, take, context, NULL);
+    return code == SQLITE_OK ? PJ_OK : pj_sqlite_fail(sqlite, code, err);
 }
 
 pj_status pj_sqlite_run(void *db, const char *text, pj_error *err)
 {
-    pj_sqlite *sqlite = db;
-    int code = sqlite3_exec(sqlite->db, text, NULL, NULL, NULL);
-    return code == SQLITE_OK ? PJ_OK : pj_sqlite_fail(sqlite, code, err);
+    return pj_sqlite_each_row(db, text, NULL, NULL, err);
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */
@@ -164,8 +151,8 @@ static pj_status set_up_connection(pj_sqlite *sqlite, pj_error *err)
     sqlite3_busy_timeout(sqlite->db, BUSY_TIMEOUT_MS);
     sqlite3_db_config(sqlite->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(sqlite->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    pj_status status = pj_sqlite_run(sqlite, "PRAGMA cell_size_check=ON", err);
-    if (status == PJ_OK) status = pj_sqlite_run(sqlite, "PRAGMA foreign_keys=ON", err);
+    pj_status status =
+        pj_sqlite_run(sqlite, "PRAGMA cell_size_check=ON; PRAGMA foreign_keys=ON", err);
     if (status == PJ_OK && !sqlite->read_only) {
         status = pj_sqlite_run(sqlite, "PRAGMA page_size=32768", err);
         if (status == PJ_OK) status = switch_to_wal(sqlite, err);

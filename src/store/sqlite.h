@@ -18,9 +18,13 @@ typedef struct pj_sqlite {
 pj_status pj_sqlite_open(const char *address, bool read_only, void **db, pj_error *err);
 void pj_sqlite_close(void *db);
 bool pj_sqlite_recognise(const char *path);
-pj_status pj_sqlite_status(int code);
 pj_status pj_sqlite_fail(void *db, int code, pj_error *err);
 pj_status pj_sqlite_run(void *db, const char *text, pj_error *err);
+
+/* Runs a text and passes the values of each row, as texts or NULL; returns 0. */
+typedef int pj_sqlite_row_fn(void *context, int columns, char **values, char **names);
+pj_status pj_sqlite_each_row(pj_sqlite *sqlite, const char *text, pj_sqlite_row_fn *take,
+                             void *context, pj_error *err);
 
 /* ---- the schema (sqlite_schema.c) ---- */
 

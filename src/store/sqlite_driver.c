@@ -2,30 +2,29 @@
 #include "store/sqlite.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 /* ---- schema -------------------------------------------------------------------------------- */
 
-static pj_status sqlite_driver_ask_int(pj_sqlite *sqlite, const char *text, int64_t *value,
-                                       pj_error *err)
+static int take_integer(void *context, int columns, char **values, char **names)
 {
-    sqlite3_stmt *statement = NULL;
-    int code = sqlite3_prepare_v2(sqlite->db, text, -1, &statement, NULL);
-    if (code == SQLITE_OK) code = sqlite3_step(statement);
-    if (code == SQLITE_ROW) *value = sqlite3_column_int64(statement, 0);
-    sqlite3_finalize(statement);
-    return pj_sqlite_status(code) == PJ_OK ? PJ_OK : pj_sqlite_fail(sqlite, code, err);
+    *(int64_t *)context = values[0] ? strtoll(values[0], NULL, 10) : 0;
+    return 0;
 }
 
 static pj_status get_version(void *db, pj_db_owner *owner, int64_t *version, pj_error *err)
 {
     int64_t application = 0, objects = 0;
     *version = 0;
-    pj_status status = sqlite_driver_ask_int(db, "PRAGMA application_id", &application, err);
-    if (status == PJ_OK) status = sqlite_driver_ask_int(db, "PRAGMA user_version", version, err);
+    pj_status status =
+        pj_sqlite_each_row(db, "PRAGMA application_id", take_integer, &application, err);
     if (status == PJ_OK)
-        status = sqlite_driver_ask_int(db, "SELECT count(*) FROM sqlite_schema", &objects, err);
+        status = pj_sqlite_each_row(db, "PRAGMA user_version", take_integer, version, err);
+    if (status == PJ_OK)
+        status = pj_sqlite_each_row(db, "SELECT count(*) FROM sqlite_schema", take_integer,
+                                    &objects, err);
     bool is_new = objects == 0 && *version == 0 && application == 0;
     *owner = is_new                                    ? PJ_DB_NEW
              : application == PJ_SQLITE_APPLICATION_ID ? PJ_DB_OURS
@@ -54,22 +53,28 @@ static pj_status set_version(void *db, int64_t version, pj_error *err)
     return pj_sqlite_run(db, text, err);
 }
 
+/* Who is told the columns of a table, or defects. */
+typedef struct receiver {
+    pj_column_name_fn *take_column;
+    pj_defect_fn *take_defect;
+    void *context;
+} receiver;
+
+static int take_column(void *context, int columns, char **values, char **names)
+{
+    const receiver *to = context;
+    to->take_column(to->context, values[0] ? values[0] : "");
+    return 0;
+}
+
 static pj_status sqlite_driver_list_columns(void *db, const char *table, pj_column_name_fn *take,
                                             void *context, pj_error *err)
 {
-    pj_sqlite *sqlite = db;
-    sqlite3_stmt *statement = NULL;
-    int code =
-        sqlite3_prepare_v2(sqlite->db, "SELECT name FROM pragma_table_info(?, 'main') ORDER BY cid",
-                           -1, &statement, NULL);
-    if (code == SQLITE_OK) code = sqlite3_bind_text(statement, 1, table, -1, SQLITE_STATIC);
-    if (code == SQLITE_OK)
-        while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
-            const char *name = (const char *)sqlite3_column_text(statement, 0);
-            take(context, name ? name : "");
-        }
-    sqlite3_finalize(statement);
-    return pj_sqlite_status(code) == PJ_OK ? PJ_OK : pj_sqlite_fail(sqlite, code, err);
+    char text[200];
+    receiver to = {.take_column = take, .context = context};
+    snprintf(text, sizeof text, "SELECT name FROM pragma_table_info('%s', 'main') ORDER BY cid",
+             table);
+    return pj_sqlite_each_row(db, text, take_column, &to, err);
 }
 
 /* ---- transactions -------------------------------------------------------------------------- */
@@ -111,11 +116,6 @@ static pj_status commit(void *db, pj_error *err)
 
 /* ---- statements ---------------------------------------------------------------------------- */
 
-static int hide_success(int code)
-{
-    return pj_sqlite_status(code) == PJ_OK ? 0 : code;
-}
-
 static pj_status prepare(void *db, const char *text, void **statement, pj_error *err)
 {
     pj_sqlite *sqlite = db;
@@ -143,30 +143,22 @@ static int step(void *statement, bool *row)
 {
     int code = sqlite3_step(statement);
     *row = code == SQLITE_ROW;
-    return hide_success(code);
+    return *row || code == SQLITE_DONE ? 0 : code;
 }
 
 static void get_column(void *statement, int column, pj_value *value)
 {
-    switch (sqlite3_column_type(statement, column)) {
-    case SQLITE_INTEGER:
-        *value =
-            (pj_value){.type = PJ_VALUE_INT, .integer = sqlite3_column_int64(statement, column)};
-        break;
-    case SQLITE_FLOAT:
-        *value =
-            (pj_value){.type = PJ_VALUE_DOUBLE, .number = sqlite3_column_double(statement, column)};
-        break;
-    case SQLITE_TEXT:
-        *value = (pj_value){.type = PJ_VALUE_TEXT,
-                            .text = (const char *)sqlite3_column_text(statement, column)};
+    int type = sqlite3_column_type(statement, column);
+    *value = (pj_value){.type = PJ_VALUE_NULL};
+    if (type == SQLITE_INTEGER) {
+        *value = pj_value_int(sqlite3_column_int64(statement, column));
+    } else if (type == SQLITE_FLOAT) {
+        *value = pj_value_double(sqlite3_column_double(statement, column));
+    } else if (type != SQLITE_NULL) {
+        value->type = type == SQLITE_TEXT ? PJ_VALUE_TEXT : PJ_VALUE_BLOB;
+        value->text = type == SQLITE_TEXT ? (const char *)sqlite3_column_text(statement, column)
+                                          : sqlite3_column_blob(statement, column);
         value->bytes = (size_t)sqlite3_column_bytes(statement, column);
-        break;
-    case SQLITE_BLOB:
-        *value = (pj_value){.type = PJ_VALUE_BLOB, .text = sqlite3_column_blob(statement, column)};
-        value->bytes = (size_t)sqlite3_column_bytes(statement, column);
-        break;
-    default: *value = (pj_value){.type = PJ_VALUE_NULL}; break;
     }
 }
 
@@ -188,49 +180,34 @@ static void finalize(void *statement)
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
-typedef void describe_fn(sqlite3_stmt *statement, char *text, size_t bytes);
-
-static void describe_damage(sqlite3_stmt *statement, char *text, size_t bytes)
+static int take_damage(void *context, int columns, char **values, char **names)
 {
-    const char *found = (const char *)sqlite3_column_text(statement, 0);
-    snprintf(text, bytes, "%s", found ? found : "?");
+    const receiver *to = context;
+    const char *text = values[0] ? values[0] : "?";
+    if (strcmp(text, "ok") != 0) to->take_defect(to->context, PJ_DEFECT_FILE, text);
+    return 0;
 }
 
-static void describe_reference(sqlite3_stmt *statement, char *text, size_t bytes)
+static int take_orphan(void *context, int columns, char **values, char **names)
 {
-    const char *table = (const char *)sqlite3_column_text(statement, 0);
-    snprintf(text, bytes, "row %lld of %.60s refers to a missing row",
-             (long long)sqlite3_column_int64(statement, 1), table ? table : "?");
-}
-
-static pj_status each_defect(pj_sqlite *sqlite, const char *pragma, pj_defect kind,
-                             describe_fn *describe, pj_defect_fn *take, void *context,
-                             pj_error *err)
-{
+    const receiver *to = context;
     char text[PJ_ERROR_TEXT_BYTES];
-    sqlite3_stmt *statement = NULL;
-    int code = sqlite3_prepare_v2(sqlite->db, pragma, -1, &statement, NULL);
-    if (code == SQLITE_OK)
-        while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
-            describe(statement, text, sizeof text);
-            if (strcmp(text, "ok") != 0) take(context, kind, text);
-        }
-    sqlite3_finalize(statement);
-    return pj_sqlite_status(code) == PJ_OK ? PJ_OK : pj_sqlite_fail(sqlite, code, err);
+    snprintf(text, sizeof text, "row %s of %.60s refers to a missing row",
+             values[1] ? values[1] : "0", values[0] ? values[0] : "?");
+    to->take_defect(to->context, PJ_DEFECT_REFERENCE, text);
+    return 0;
 }
 
 static pj_status check(void *db, pj_defect_fn *take, void *context, pj_error *err)
 {
-    pj_status status = each_defect(db, "PRAGMA integrity_check", PJ_DEFECT_FILE, describe_damage,
-                                   take, context, err);
+    receiver to = {.take_defect = take, .context = context};
+    pj_status status = pj_sqlite_each_row(db, "PRAGMA integrity_check", take_damage, &to, err);
     if (status != PJ_OK) return status;
-    return each_defect(db, "PRAGMA foreign_key_check", PJ_DEFECT_REFERENCE, describe_reference,
-                       take, context, err);
+    return pj_sqlite_each_row(db, "PRAGMA foreign_key_check", take_orphan, &to, err);
 }
 
 extern const pj_store_driver pj_sqlite_driver;
-const pj_store_driver pj_sqlite_driver = {.version = PJ_STORE_DRIVER_VERSION,
-                                          .name = "SQLite",
+const pj_store_driver pj_sqlite_driver = {.name = "SQLite",
                                           .dialect = &pj_sqlite_dialect,
                                           .open = pj_sqlite_open,
                                           .close = pj_sqlite_close,

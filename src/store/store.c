@@ -10,43 +10,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pj_status choose_address(const char *path, char *out, size_t bytes, pj_error *err)
+pj_status pj_store_choose_path(const char *named, const char *file, const char *what, char *out,
+                               size_t bytes, pj_error *err)
 {
-    const char *named = path ? path : getenv("PERJOULE_DB");
-    if (named && *named) {
-        const pj_store_driver *driver;
-        pj_status status = pj_store_driver_find(named, &driver, err);
-        if (status != PJ_OK) return status;
-        if ((size_t)snprintf(out, bytes, "%s", named) >= bytes)
-            return pj_fail(err, PJ_E_INVALID, "the database's path is too long");
-        return PJ_OK;
-    }
     char folder[PJ_ADDRESS_BYTES];
-    pj_status status = pj_path_user_data(folder, sizeof folder, err);
-    if (status != PJ_OK) return status;
-    if (!pj_path_join(out, bytes, folder, "perjoule.db"))
-        return pj_fail(err, PJ_E_INVALID, "the database's path is too long");
-    return PJ_OK;
+    bool fits;
+    if (named && *named) {
+        fits = (size_t)snprintf(out, bytes, "%s", named) < bytes;
+    } else {
+        pj_status status = pj_path_user_data(folder, sizeof folder, err);
+        if (status != PJ_OK) return status;
+        fits = pj_path_join(out, bytes, folder, file);
+    }
+    return fits ? PJ_OK : pj_fail(err, PJ_E_INVALID, "%s is too long", what);
 }
 
-static pj_status choose_driver(pj_store *store, const pj_store_options *options, pj_error *err)
+static void store_disconnect(pj_store *store)
 {
-    pj_status status = PJ_OK;
-    store->driver = options->driver;
-    if (!store->driver) status = pj_store_driver_find(store->address, &store->driver, err);
-    if (status != PJ_OK || store->driver->version == PJ_STORE_DRIVER_VERSION) return status;
-    return pj_fail(err, PJ_E_INTERNAL, "the driver of %s has version %u, this store expects %d",
-                   store->driver->name, store->driver->version, PJ_STORE_DRIVER_VERSION);
+    for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) pj_sql_forget(&store->kept[i]);
+    if (store->db) store->driver->close(store->db);
+    store->db = NULL;
 }
 
 static pj_status open_and_migrate(pj_store *store, pj_error *err)
 {
     pj_status status = store->driver->open(store->address, store->read_only, &store->db, err);
     if (status == PJ_OK) status = pj_store_migrate(store, err);
-    if (status == PJ_OK || !store->db) return status;
-    for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) pj_sql_forget(&store->kept[i]);
-    store->driver->close(store->db);
-    store->db = NULL;
+    if (status != PJ_OK) store_disconnect(store);
     return status;
 }
 
@@ -72,8 +62,12 @@ static pj_status connect_again(pj_store *store, pj_error *err)
 static pj_status store_open_address(pj_store *store, const pj_store_options *options, pj_error *err)
 {
     store->read_only = options->read_only;
-    pj_status status = choose_address(options->path, store->address, sizeof store->address, err);
-    if (status == PJ_OK) status = choose_driver(store, options, err);
+    pj_status status =
+        pj_store_choose_path(options->path ? options->path : getenv("PERJOULE_DB"), "perjoule.db",
+                             "the database's path", store->address, sizeof store->address, err);
+    store->driver = options->driver;
+    if (status == PJ_OK && !store->driver)
+        status = pj_store_driver_find(store->address, &store->driver, err);
     if (status != PJ_OK) return status;
     store->is_direct = options->is_direct || options->driver || !store->driver->is_remote;
     store->connect = connect_again;
@@ -97,8 +91,7 @@ pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_erro
 void pj_store_close(pj_store *store)
 {
     if (!store) return;
-    for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) pj_sql_forget(&store->kept[i]);
-    if (store->db) store->driver->close(store->db);
+    store_disconnect(store);
     pj_store_close(store->outbox);
     pj_free(store);
 }

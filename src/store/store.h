@@ -39,8 +39,6 @@ pj_status pj_store_load(pj_store *store, const char *id, pj_run_data *data, pj_e
 pj_status pj_store_load_tables(pj_store *store, const char *id, uint32_t tables, uint32_t limit,
                                pj_run_data *data, pj_error *err);
 pj_status pj_store_delete(pj_store *store, const char *id, pj_error *err);
-/* Retention: deletes the runs created before a time, except the newest `keep` of all runs, runs
- * with a tag and runs that have not ended. */
 /* Adds tags to a stored run, or removes them; writes the tags that it then has as an array. */
 typedef struct pj_tag_change {
     const char *tag;
@@ -49,6 +47,8 @@ typedef struct pj_tag_change {
 pj_status pj_store_retag(pj_store *store, const char *id, const pj_tag_change *changes,
                          uint32_t count, pj_json *json, pj_error *err);
 
+/* Retention: selects the runs created before a time, except the newest `keep` of all runs, runs
+ * with a tag and runs that have not ended. */
 typedef struct pj_prune {
     int64_t before_ns; /* INT64_MAX: any time */
     uint32_t keep;
@@ -112,10 +112,5 @@ pj_status pj_store_list(pj_store *store, const pj_run_query *query, pj_run_list 
 /* A list of one run, with complete texts. */
 pj_status pj_store_info(pj_store *store, const char *id, pj_run_list *one, pj_error *err);
 void pj_run_list_fini(pj_run_list *list); /* may run twice */
-
-/* For the benchmark: CPU time of plain inserts of `rows` rows of 20 columns, in a database with the
- * same settings next to the given path. */
-pj_status pj_store_measure_inserts(const char *beside, uint64_t rows, double *seconds,
-                                   pj_error *err);
 
 #endif

@@ -31,6 +31,9 @@ struct pj_store {
     pj_sql kept[PJ_STATEMENTS_KEPT];
 };
 
+/* `named`, or else a file in the user's data folder; `what` it is, if it is too long (store.c). */
+pj_status pj_store_choose_path(const char *named, const char *file, const char *what, char *out,
+                               size_t bytes, pj_error *err);
 pj_status pj_store_migrate(pj_store *store, pj_error *err); /* migrate.c */
 /* Ensures that store->db is open. */
 static inline pj_status pj_store_connect(pj_store *store, pj_error *err)

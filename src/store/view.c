@@ -19,34 +19,17 @@ pj_status pj_view_open(pj_run_view *view, pj_store *store, const char *id, pj_js
     return status;
 }
 
-void pj_view_close(pj_run_view *view)
+pj_status pj_view_close(pj_run_view *view, pj_status status)
 {
     pj_run_list_fini(&view->one);
-}
-
-/* The highest N of the parameters ?N, at least 2. */
-static int last_parameter(const char *text)
-{
-    int last = 2;
-    while ((text = strchr(text, '?')))
-        if (*++text > '0' + last && *text <= '9') last = *text - '0';
-    return last;
+    return status;
 }
 
 pj_sql *pj_view_select(pj_run_view *view, pj_table_id table, const char *columns, const char *rest,
                        pj_error *err)
 {
-    char text[4096], of_run[40] = "";
-    int parameter = last_parameter(rest) + 1;
-    bool by_run = view->store->driver->is_remote;
-    if (by_run) snprintf(of_run, sizeof of_run, "AND run_id = ?%d", parameter);
-    snprintf(text, sizeof text, "SELECT %s FROM %s WHERE id BETWEEN ?1 AND ?2 %s %s", columns,
-             pj_tables[table].name, of_run, rest);
-    pj_sql *sql = pj_sql_begin(view->store, text, err);
-    if (by_run) pj_sql_text(sql, parameter, view->info->id);
-    pj_sql_int(sql, 1, view->ranges[table].first);
-    pj_sql_int(sql, 2, view->ranges[table].first + view->ranges[table].count - 1);
-    return sql;
+    return pj_select_rows(view->store, view->info->id, table, view->ranges[table], columns, rest,
+                          err);
 }
 
 void pj_view_head(pj_run_view *view, bool method)
@@ -80,21 +63,30 @@ void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column)
     pj_json_kv_string(json, "unavailable_reason", pj_sql_get_text(sql, column + 13, NULL));
 }
 
+pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, const char **bytes,
+                       size_t *count, pj_error *err)
+{
+    *bytes = NULL;
+    *count = 0;
+    pj_sql *sql =
+        pj_sql_begin(store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = ?", err);
+    pj_sql_text(sql, 1, id);
+    pj_sql_text(sql, 2, chart);
+    if (!pj_sql_step(sql)) return sql;
+    *bytes = pj_sql_get_blob(sql, 0, count);
+    if (!*bytes) *bytes = "";
+    return sql;
+}
+
 pj_status pj_store_nodes(pj_store *store, const char *run_id, pj_arena *arena, pj_sum_nodes *nodes,
                          pj_error *err)
 {
-    pj_status status = PJ_OK;
+    const char *data;
+    size_t bytes;
     *nodes = (pj_sum_nodes){0};
-    pj_sql *sql = pj_sql_begin(
-        store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = 'nodes'", err);
-    pj_sql_text(sql, 1, run_id);
-    if (pj_sql_step(sql)) {
-        size_t bytes;
-        const void *data = pj_sql_get_blob(sql, 0, &bytes);
-        status = pj_nodes_read(data, bytes, arena, nodes, err);
-    }
-    pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
-    return status == PJ_OK ? ended : status;
+    pj_sql *sql = pj_chart_begin(store, run_id, "nodes", &data, &bytes, err);
+    pj_status status = data ? pj_nodes_read(data, bytes, arena, nodes, err) : PJ_OK;
+    return pj_sql_end_after(sql, status, err);
 }
 
 pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *err)
@@ -102,15 +94,7 @@ pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *e
     return pj_store_nodes(view->store, view->info->id, &view->one.arena, nodes, err);
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
-
-void pj_row_select(const pj_row_table *table, char *text, size_t bytes)
-{
-    int n = snprintf(text, bytes, "id");
-    for (int c = 0; c < table->column_count; c++)
-        n += snprintf(text + n, bytes - (size_t)n, ", %s", table->columns[c].name);
-}
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 void pj_row_write_value(pj_json *json, pj_sql *sql, int column, const pj_column *what,
                         const pj_row_range *ranges)
@@ -134,42 +118,31 @@ void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_r
 
 /* ---- cached results --------------------------------------------------------------------- */
 
-/* Ahead of the items, so that no items are told from a chart that is missing, and other structs
- * from these. */
+/* Before the items: distinguishes an empty list from a missing chart, and other structs from these.
+ */
 typedef struct kept_header {
     char magic[4];
     uint32_t item_bytes;
 } kept_header;
 
-static const char kept_magic[] = "PJK1";
+static const char kept_magic[4] = {'P', 'J', 'K', '1'};
 
-static bool read_kept(pj_store *store, const char *id, const pj_view_chart *chart, pj_arena *arena,
-                      void **items, uint32_t *count)
+/* False: the chart is missing or another one, or out of memory. */
+static bool read_items(const pj_view_chart *chart, const char *data, size_t bytes, pj_arena *arena,
+                       void **items, uint32_t *count)
 {
-    bool found = false;
-    pj_sql *sql =
-        pj_sql_begin(store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = ?", NULL);
-    pj_sql_text(sql, 1, id);
-    pj_sql_text(sql, 2, chart->name);
-    if (pj_sql_step(sql)) {
-        kept_header header;
-        size_t bytes = 0, item = chart->item_bytes;
-        const char *data = pj_sql_get_blob(sql, 0, &bytes);
-        if (data && bytes >= sizeof header) {
-            memcpy(&header, data, sizeof header);
-            bytes -= sizeof header;
-            found = memcmp(header.magic, kept_magic, sizeof header.magic) == 0 &&
-                    header.item_bytes == item && bytes % item == 0 && bytes / item < UINT32_MAX;
-        }
-        if (found) {
-            *count = (uint32_t)(bytes / item);
-            *items = pj_arena_alloc(arena, *count + 1, item);
-            found = *items != NULL;
-        }
-        if (found) memcpy(*items, data + sizeof header, bytes);
-    }
-    pj_sql_end(sql, NULL);
-    return found;
+    kept_header header;
+    size_t item = chart->item_bytes;
+    if (!data || bytes < sizeof header) return false;
+    memcpy(&header, data, sizeof header);
+    bytes -= sizeof header;
+    if (memcmp(header.magic, kept_magic, sizeof kept_magic) != 0 || header.item_bytes != item ||
+        bytes % item || bytes / item >= UINT32_MAX)
+        return false;
+    *count = (uint32_t)(bytes / item);
+    *items = pj_arena_alloc(arena, *count + 1, item);
+    if (*items) memcpy(*items, data + sizeof header, bytes);
+    return *items != NULL;
 }
 
 /* On failure the result is merely recomputed next time. */
@@ -178,16 +151,13 @@ static void view_keep(pj_store *store, const char *id, const char *chart, const 
     if (pj_store_enter_run(store, id, NULL, NULL) != PJ_OK ||
         pj_sql_transaction(store, PJ_WRITE_RUN, NULL) != PJ_OK)
         return;
-    pj_sql *sql = pj_sql_begin(store,
-                               "INSERT INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)"
-                               " ON CONFLICT (run_id, chart) DO UPDATE SET data = excluded.data",
-                               NULL);
-    pj_sql_text(sql, 1, id);
-    pj_sql_text(sql, 2, chart);
-    pj_sql_blob(sql, 3, made->data, made->length);
-    pj_sql_step(sql);
-    if (pj_sql_end(sql, NULL) != PJ_OK || pj_sql_commit(store, NULL) != PJ_OK)
-        pj_sql_rollback(store);
+    const pj_value data = pj_value_bytes(PJ_VALUE_BLOB, made->data, made->length);
+    pj_status status =
+        pj_sql_change(store,
+                      "INSERT INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)"
+                      " ON CONFLICT (run_id, chart) DO UPDATE SET data = excluded.data",
+                      PJ_VALUES(pj_value_text(id), pj_value_text(chart), data), NULL);
+    pj_sql_finish(store, status, NULL);
 }
 
 pj_status pj_view_kept(pj_store *store, const char *id, const pj_view_chart *chart, void *context,
@@ -195,22 +165,20 @@ pj_status pj_view_kept(pj_store *store, const char *id, const pj_view_chart *cha
 {
     kept_header header = {.item_bytes = (uint32_t)chart->item_bytes};
     pj_buffer made;
-    if (read_kept(store, id, chart, arena, items, count)) return PJ_OK;
+    const char *data;
+    size_t bytes;
+    pj_sql *sql = pj_chart_begin(store, id, chart->name, &data, &bytes, NULL);
+    bool found = read_items(chart, data, bytes, arena, items, count);
+    pj_sql_end(sql, NULL);
+    if (found) return PJ_OK;
     memcpy(header.magic, kept_magic, sizeof header.magic);
     pj_buffer_init(&made, 64 << 20);
     pj_buffer_append(&made, &header, sizeof header);
     pj_status status = chart->make(context, &made, err);
     if (status == PJ_OK) status = pj_buffer_status(&made, "the statistics of a run", err);
-    if (status == PJ_OK) {
-        size_t bytes = made.length - sizeof header;
-        *count = (uint32_t)(bytes / chart->item_bytes);
-        *items = pj_arena_alloc(arena, *count + 1, chart->item_bytes);
-        if (*items)
-            memcpy(*items, made.data + sizeof header, bytes);
-        else
-            status = pj_fail_memory(err, "the statistics of a run");
-        if (status == PJ_OK) view_keep(store, id, chart->name, &made);
-    }
+    if (status == PJ_OK && !read_items(chart, made.data, made.length, arena, items, count))
+        status = pj_fail_memory(err, "the statistics of a run");
+    if (status == PJ_OK) view_keep(store, id, chart->name, &made);
     pj_buffer_fini(&made);
     return status;
 }

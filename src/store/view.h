@@ -18,10 +18,10 @@ typedef struct pj_run_view {
 
 pj_status pj_view_open(pj_run_view *view, pj_store *store, const char *id, pj_json *json,
                        pj_error *err);
-void pj_view_close(pj_run_view *view); /* may run twice, also after a failed open */
+/* Also after a failed open; returns `status`. */
+pj_status pj_view_close(pj_run_view *view, pj_status status);
 
-/* "SELECT <columns> FROM <table> WHERE id in the run's range <rest>", with both bounds bound as ?1
- * and ?2. */
+/* pj_select_rows of the run's rows. */
 pj_sql *pj_view_select(pj_run_view *view, pj_table_id table, const char *columns, const char *rest,
                        pj_error *err);
 /* Writes run_id, energy_source, and method if requested: the head of every chart. */
@@ -34,23 +34,23 @@ void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column);
     " net_energy_sd_bias_mj, net_energy_sd_gain_mj, energy_upper_mj, unavailable_reason"
 enum { PJ_ENERGY_COLUMN_COUNT = 14 };
 
+/* Begins reading a stored chart, which the caller ends; *bytes NULL: there is none. */
+pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, const char **bytes,
+                       size_t *count, pj_error *err);
 pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *err);
 
 /* Writes all columns of a row as members of an object: "id" (index in the run), then the table's
  * columns, read from column 0 (id) of a "SELECT id, columns" in their order. */
-void pj_row_select(const pj_row_table *table, char *text, size_t bytes);
 void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_row_range *ranges);
 /* One of its values, of a column of the table. */
 void pj_row_write_value(pj_json *json, pj_sql *sql, int column, const pj_column *what,
                         const pj_row_range *ranges);
 
-void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections,
-                          pj_error *err, pj_status *status);
+pj_status pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections,
+                               pj_error *err);
 
 /* Statistic over the rows of a node, or metric of a node; NAN: unavailable. */
 double pj_node_statistic(const pj_sum_node *node, pj_statistic statistic);
-/* Adds a node to another, e.g. one component in two phases; a `to` with count 0 becomes a copy. */
-void pj_node_merge(pj_sum_node *to, const pj_sum_node *node);
 /* *phase is -1 for any; fails for an unknown name. */
 pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_error *err);
 

@@ -108,8 +108,7 @@ typedef void pj_part_fn(void *context, const pj_part_figures *part);
 pj_status pj_view_each_part(pj_store *store, const char *id, const pj_view_choice *choice,
                             bool operations, pj_part_fn *each, void *context, pj_error *err);
 
-/* ---- samples for statistics, not JSON ---------------------------------------------------------
- */
+/* ---- samples for statistics, not JSON -------------------------------------------------------- */
 
 /* Figures of one run per token (decode only, one row per step) or per sample, in the arena. NAN:
  * unavailable. */

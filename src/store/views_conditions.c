@@ -4,19 +4,7 @@
 #include "store/rows.h"
 #include "store/views.h"
 
-#include <math.h>
-#include <stddef.h>
 #include <string.h>
-
-static const struct {
-    const char *name;
-    size_t offset;
-} figures[] = {{"t_ms", offsetof(pj_condition_row, t_ms)},
-               {"temperature_c", offsetof(pj_condition_row, temperature_c)},
-               {"clock_mhz", offsetof(pj_condition_row, clock_mhz)},
-               {"memory_clock_mhz", offsetof(pj_condition_row, memory_clock_mhz)},
-               {"utilisation", offsetof(pj_condition_row, utilisation)},
-               {"power_limit_mw", offsetof(pj_condition_row, power_limit_mw)}};
 
 /* The device's next row from `row` on; NULL: there is none. */
 static const pj_condition_row *next_row(const pj_run_data *run, const pj_condition_row *row,
@@ -27,42 +15,36 @@ static const pj_condition_row *next_row(const pj_run_data *run, const pj_conditi
     return row < end ? row : NULL;
 }
 
-static double figure_of(const pj_condition_row *row, size_t offset)
+/* A column of the device's rows; null where it is NULL in all of them. */
+static void views_conditions_write_column(const pj_run_data *run, const char *device,
+                                          const pj_column *column, pj_json *json)
 {
-    double value;
-    memcpy(&value, (const char *)row + offset, sizeof value);
-    return value;
-}
-
-static void views_conditions_write_column(const pj_run_data *run, const char *device, int figure,
-                                          pj_json *json)
-{
-    size_t offset = figures[figure].offset;
-    bool any = false;
+    const pj_row_table *table = &pj_tables[PJ_TABLE_CONDITIONS];
     const pj_condition_row *row;
-    for (row = run->conditions; (row = next_row(run, row, device)); row++)
-        any |= !isnan(figure_of(row, offset));
-    if (!any) {
-        pj_json_kv_null(json, figures[figure].name);
+    pj_value value = {.type = PJ_VALUE_NULL};
+    for (row = run->conditions; value.type == PJ_VALUE_NULL && (row = next_row(run, row, device));
+         row++)
+        pj_column_get(table, column, row, &value);
+    if (value.type == PJ_VALUE_NULL && column->type == PJ_COLUMN_DOUBLE) {
+        pj_json_kv_null(json, column->name);
         return;
     }
-    pj_json_kv_array_begin(json, figures[figure].name);
-    for (row = run->conditions; (row = next_row(run, row, device)); row++)
-        pj_json_double(json, figure_of(row, offset));
+    pj_json_kv_array_begin(json, column->name);
+    for (row = run->conditions; (row = next_row(run, row, device)); row++) {
+        pj_column_get(table, column, row, &value);
+        pj_column_write(json, column, &value);
+    }
     pj_json_array_end(json);
 }
 
 static void views_conditions_write_device(const pj_run_data *run, const char *device, pj_json *json)
 {
-    const pj_condition_row *row;
+    const pj_row_table *table = &pj_tables[PJ_TABLE_CONDITIONS];
     pj_json_object_begin(json);
     pj_json_kv_string(json, "device", device);
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-        views_conditions_write_column(run, device, (int)i, json);
-    pj_json_kv_array_begin(json, "throttle");
-    for (row = run->conditions; (row = next_row(run, row, device)); row++)
-        pj_json_string(json, row->throttle);
-    pj_json_array_end(json);
+    for (int c = 0; c < table->column_count; c++)
+        if (strcmp(table->columns[c].name, "device") != 0)
+            views_conditions_write_column(run, device, &table->columns[c], json);
     pj_json_object_end(json);
 }
 

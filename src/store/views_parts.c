@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- sums over all tokens ---------------------------------------------------------------------
- */
+/* ---- sums over all tokens -------------------------------------------------------------------- */
 
 typedef struct part {
     const char *component, *operation;
@@ -135,8 +134,7 @@ static pj_status each_sum(pj_run_view *view, const pj_view_choice *choice, bool 
     return status;
 }
 
-/* ---- rows of one token ------------------------------------------------------------------------
- */
+/* ---- rows of one token ----------------------------------------------------------------------- */
 
 /* Component rows of token ?1, filtered by layer ?2 and name ?3 unless NULL. For a shared step, the
  * token's part: the fraction `s` of everything, plus `x` of the net energy of attention. */
@@ -221,8 +219,7 @@ static pj_status each_row(pj_run_view *view, const pj_view_choice *choice, bool 
     return pj_sql_end(sql, err);
 }
 
-/* ---- the views --------------------------------------------------------------------------------
- */
+/* ---- the views ------------------------------------------------------------------------------- */
 
 static pj_status each_part(pj_run_view *view, const pj_view_choice *choice, bool operations,
                            pj_part_fn *each, void *context, pj_error *err)
@@ -237,8 +234,7 @@ pj_status pj_view_each_part(pj_store *store, const char *id, const pj_view_choic
     pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, NULL, err);
     if (status == PJ_OK) status = each_part(&view, choice, operations, each, context, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
 static void views_parts_write_part(void *context, const pj_part_figures *f)
@@ -296,12 +292,10 @@ pj_status pj_view_operations(pj_store *store, const char *id, const pj_view_choi
         }
         pj_json_object_end(json);
     }
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
-/* ---- components of a run ----------------------------------------------------------------------
- */
+/* ---- components of a run --------------------------------------------------------------------- */
 
 static int by_heat(const void *a, const void *b)
 {
@@ -343,6 +337,5 @@ pj_status pj_view_component_sums(pj_store *store, const char *id, pj_arena *aren
         *count = i + 1;
     }
     if (status == PJ_OK && *count) qsort(*sums, *count, sizeof **sums, by_heat);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }

@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- lists ------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 pj_status pj_view_runs(pj_store *store, const pj_run_query *query, const pj_cost_rates *rates,
                        pj_json *json, uint64_t *total, pj_error *err)
@@ -157,22 +156,19 @@ static pj_status write_common(pj_run_view *view, pj_error *err)
                    {"sections", PJ_TABLE_SECTIONS},    {"tokens", PJ_TABLE_TOKENS},
                    {"layers", PJ_TABLE_LAYERS},        {"components", PJ_TABLE_COMPONENTS},
                    {"operations", PJ_TABLE_OPERATIONS}};
-    pj_status status = PJ_OK;
-    pj_view_write_phases(view, &(pj_view_window){0}, false, err, &status);
+    pj_status status = pj_view_write_phases(view, &(pj_view_window){0}, false, err);
     if (status == PJ_OK)
         status = views_run_write_rows(view, PJ_TABLE_RAIL_ENERGY, "rail_energy", err);
     if (status == PJ_OK) status = views_run_write_rows(view, PJ_TABLE_CLASSES, "classes", err);
     if (status == PJ_OK) status = views_run_write_rows(view, PJ_TABLE_WARNINGS, "warnings", err);
-    pj_json_key(view->json, "counts");
-    pj_json_object_begin(view->json);
+    pj_json_kv_object_begin(view->json, "counts");
     for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
         pj_json_kv_uint(view->json, counted[i].name, view->ranges[counted[i].table].count);
     pj_json_object_end(view->json);
     return status;
 }
 
-/* ---- the whole run ----------------------------------------------------------------------------
- */
+/* ---- the whole run --------------------------------------------------------------------------- */
 
 static bool is_included(const char *include, const char *name)
 {
@@ -191,7 +187,7 @@ static pj_status write_page(pj_run_view *view, pj_table_id id, const pj_view_pag
     uint32_t limit = page->limit ? page->limit : 1000;
     uint64_t offset = page->offset < UINT32_MAX ? page->offset : UINT32_MAX;
     if (limit > 100000) limit = 100000;
-    pj_row_select(&pj_tables[id], columns, sizeof columns);
+    pj_table_list_columns(&pj_tables[id], "id", columns, sizeof columns);
     pj_json_kv_object_begin(json, pj_tables[id].name);
     pj_json_kv_uint(json, "total", view->ranges[id].count);
     pj_json_kv_uint(json, "offset", offset);
@@ -239,12 +235,10 @@ pj_status pj_view_run(pj_store *store, const char *id, const pj_view_page *page,
     pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK) status = views_run_write_run(&view, page, rates, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
-/* ---- statistics -------------------------------------------------------------------------------
- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 /* Quantile by linear interpolation between order statistics (the usual definition). */
 static double views_run_quantile(const double *sorted, uint32_t n, double q)
@@ -353,22 +347,18 @@ static pj_status write_kept(pj_run_view *view, const char *key, statistics s, pj
     return PJ_OK;
 }
 
-/* ---- layers and components --------------------------------------------------------------------
- */
+/* ---- layers and components ------------------------------------------------------------------- */
 
-static const char *part_name(const char *component)
+static const char *const part_names[] = {"attention", "mlp", "other"};
+
+static int part_of(const char *component)
 {
-    switch (pj_component_part(component)) {
-    case PJ_PART_ATTENTION: return "attention";
-    case PJ_PART_MLP: return "mlp";
-    case PJ_PART_NORM:
-    case PJ_PART_OTHER: break;
-    }
-    return "other";
+    pj_part part = pj_component_part(component);
+    return part == PJ_PART_ATTENTION ? 0 : part == PJ_PART_MLP ? 1 : 2;
 }
 
 typedef struct layer_nodes {
-    pj_sum_node whole, parts[3]; /* attention, mlp, other */
+    pj_sum_node whole, parts[3]; /* by part_of */
 } layer_nodes;
 
 static double joules_or_nan(const pj_sum_node *n)
@@ -392,8 +382,7 @@ static pj_status sum_layers(pj_run_view *view, pj_arena *arena, pj_layer_sum **s
             pj_node_merge(&layers[n->layer].whole, n);
             continue;
         }
-        char first = *part_name(nodes.names[n->component]);
-        pj_node_merge(&layers[n->layer].parts[first == 'a' ? 0 : first == 'm' ? 1 : 2], n);
+        pj_node_merge(&layers[n->layer].parts[part_of(nodes.names[n->component])], n);
     }
     *count = nodes.layer_count;
     for (uint32_t l = 0; l < nodes.layer_count; l++) {
@@ -412,8 +401,7 @@ pj_status pj_view_layer_sums(pj_store *store, const char *id, pj_arena *arena, p
     pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, NULL, err);
     if (status == PJ_OK) status = sum_layers(&view, arena, sums, count, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
 static pj_status write_layers(pj_run_view *view, pj_error *err)
@@ -458,7 +446,7 @@ static void views_run_write_component(pj_json *json, const pj_component_sum *c)
     pj_json_kv_double(json, "gbytes_per_s", seconds > 0 ? c->bytes / seconds / 1e9 : NAN);
     pj_json_kv_double(json, "pj_per_flop", c->flops > 0 ? c->energy_mj * 1e9 / c->flops : NAN);
     pj_json_kv_double(json, "pj_per_byte", c->bytes > 0 ? c->energy_mj * 1e9 / c->bytes : NAN);
-    pj_json_kv_string(json, "part", part_name(c->name));
+    pj_json_kv_string(json, "part", part_names[part_of(c->name)]);
     pj_json_object_end(json);
 }
 
@@ -492,6 +480,5 @@ pj_status pj_view_summary_members(pj_store *store, const char *id, const pj_cost
             write_kept(&view, "power_statistics", (statistics){&view, write_power_statistics}, err);
     if (status == PJ_OK) status = write_layers(&view, err);
     if (status == PJ_OK) status = views_run_write_components(&view, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }

@@ -27,43 +27,6 @@ static double node_metric(const pj_sum_node *n, pj_metric metric)
     }
 }
 
-static void add_unknown(int64_t *sum, int64_t nj)
-{
-    if (*sum != PJ_NJ_UNKNOWN) *sum = nj == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + nj;
-}
-
-static void views_sums_add_known(double *sum, double value)
-{
-    if (!isnan(value)) *sum = isnan(*sum) ? value : *sum + value;
-}
-
-void pj_node_merge(pj_sum_node *to, const pj_sum_node *n)
-{
-    if (to->count == 0) {
-        *to = *n;
-        return;
-    }
-    to->count += n->count;
-    if (n->stats_count) pj_node_add_statistics(to, n->statistics, n->stats_count);
-    to->entropy_count += n->entropy_count;
-    to->time_ms += n->time_ms;
-    to->attention_ms += n->attention_ms;
-    to->mlp_ms += n->mlp_ms;
-    views_sums_add_known(&to->flops, n->flops);
-    views_sums_add_known(&to->bytes, n->bytes);
-    add_unknown(&to->gross_nj, n->gross_nj);
-    add_unknown(&to->net_nj, n->net_nj);
-    add_unknown(&to->self_nj, n->self_nj);
-    add_unknown(&to->planted_nj, n->planted_nj);
-    to->sd_mj += n->sd_mj;
-    to->entropy_sum += n->entropy_sum;
-}
-
-static bool in_phase(const pj_sum_node *n, int phase)
-{
-    return phase < 0 || n->phase == phase;
-}
-
 pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_error *err)
 {
     *phase = choice->phase ? pj_phase_parse(choice->phase) : -1;
@@ -73,8 +36,7 @@ pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_erro
     return PJ_OK;
 }
 
-/* ---- planes -----------------------------------------------------------------------------------
- */
+/* ---- planes ---------------------------------------------------------------------------------- */
 
 typedef struct plane_view {
     uint32_t tokens, layers, components; /* layers excludes the one outside; 0: nothing stored */
@@ -84,21 +46,16 @@ typedef struct plane_view {
 
 static pj_status read_component_names(pj_run_view *view, plane_view *plane, pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(
-        view->store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = 'components'", err);
-    pj_sql_text(sql, 1, view->info->id);
-    bool good = true;
-    if (pj_sql_step(sql)) {
-        size_t bytes = 0;
-        const char *blob = pj_sql_get_blob(sql, 0, &bytes);
-        char *copy = pj_arena_strndup(&view->one.arena, blob ? blob : "", bytes);
-        plane->names = pj_arena_alloc(&view->one.arena, bytes + 1, sizeof *plane->names);
-        if (!copy || !plane->names) good = false;
-        for (size_t at = 0; good && at < bytes; at += strlen(copy + at) + 1)
-            plane->names[plane->components++] = copy + at;
-    }
-    pj_status status = pj_sql_end(sql, err);
-    return status == PJ_OK && !good ? pj_fail_memory(err, "the heatmap of a run") : status;
+    pj_status status = PJ_OK;
+    const char *blob;
+    size_t bytes;
+    pj_sql *sql = pj_chart_begin(view->store, view->info->id, "components", &blob, &bytes, err);
+    char *copy = pj_arena_strndup(&view->one.arena, blob ? blob : "", bytes);
+    plane->names = pj_arena_alloc(&view->one.arena, bytes + 1, sizeof *plane->names);
+    if (!copy || !plane->names) status = pj_fail_memory(err, "the heatmap of a run");
+    for (size_t at = 0; status == PJ_OK && at < bytes; at += strlen(copy + at) + 1)
+        plane->names[plane->components++] = copy + at;
+    return pj_sql_end_after(sql, status, err);
 }
 
 static pj_status check_plane(const pj_plane_header *header, size_t bytes, uint32_t components,
@@ -119,36 +76,30 @@ static pj_status check_plane(const pj_plane_header *header, size_t bytes, uint32
 static pj_status read_plane(pj_run_view *view, pj_metric which, int64_t token, plane_view *plane,
                             pj_error *err)
 {
-    pj_status status = PJ_OK;
-    pj_sql *sql = pj_sql_begin(view->store,
-                               "SELECT data FROM run_charts WHERE run_id = ? AND chart = ?", err);
-    pj_sql_text(sql, 1, view->info->id);
-    pj_sql_text(sql, 2, pj_metric_table[which].plane);
-    if (pj_sql_step(sql)) {
-        pj_plane_header header = {0};
-        size_t bytes = 0;
-        const char *blob = pj_sql_get_blob(sql, 0, &bytes);
-        if (bytes >= sizeof header) memcpy(&header, blob, sizeof header);
-        status = check_plane(&header, bytes, plane->components, err);
-        if (status == PJ_OK && token != PJ_ANY && token >= header.tokens)
-            status = pj_fail(err, PJ_E_NOT_FOUND, "the run has no token %lld (0 to %u)",
-                             (long long)token, header.tokens - 1);
-        size_t matrix = (size_t)header.layers * header.components;
-        size_t cells = token == PJ_ANY ? matrix * header.tokens : matrix;
-        size_t skip = token == PJ_ANY ? 0 : matrix * (size_t)token;
-        float *copy =
-            status == PJ_OK ? pj_arena_alloc(&view->one.arena, cells + 1, sizeof *copy) : NULL;
-        if (copy) {
-            memcpy(copy, blob + sizeof header + skip * sizeof *copy, cells * sizeof *copy);
-            plane->values = copy;
-            plane->tokens = header.tokens;
-            plane->layers = header.layers - 1;
-        } else if (status == PJ_OK) {
-            status = pj_fail_memory(err, "the heatmap of a run");
-        }
-    }
-    pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
-    return status == PJ_OK ? ended : status;
+    pj_plane_header header = {0};
+    const char *blob;
+    size_t bytes;
+    pj_sql *sql = pj_chart_begin(view->store, view->info->id, pj_metric_table[which].plane, &blob,
+                                 &bytes, err);
+    if (!blob) return pj_sql_end(sql, err);
+    if (bytes >= sizeof header) memcpy(&header, blob, sizeof header);
+    pj_status status = check_plane(&header, bytes, plane->components, err);
+    if (status == PJ_OK && token != PJ_ANY && token >= header.tokens)
+        status = pj_fail(err, PJ_E_NOT_FOUND, "the run has no token %lld (0 to %u)",
+                         (long long)token, header.tokens - 1);
+    if (status != PJ_OK) return pj_sql_end_after(sql, status, err);
+    size_t matrix = (size_t)header.layers * header.components;
+    size_t cells = token == PJ_ANY ? matrix * header.tokens : matrix;
+    size_t skip = token == PJ_ANY ? 0 : matrix * (size_t)token;
+    float *copy = pj_arena_alloc(&view->one.arena, cells + 1, sizeof *copy);
+    if (copy)
+        memcpy(copy, blob + sizeof header + skip * sizeof *copy, cells * sizeof *copy);
+    else
+        status = pj_fail_memory(err, "the heatmap of a run");
+    plane->values = copy;
+    plane->tokens = header.tokens;
+    plane->layers = header.layers - 1;
+    return pj_sql_end_after(sql, status, err);
 }
 
 /* Power is computed from energy and time. */
@@ -231,12 +182,10 @@ pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, bool o
         append_cube(out, &plane, inside, outside);
         status = pj_buffer_status(out, "the heatmap of a run", err);
     }
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
-/* ---- heatmap ----------------------------------------------------------------------------------
- */
+/* ---- heatmap --------------------------------------------------------------------------------- */
 
 static pj_status matrix_of_token(pj_run_view *view, const pj_view_choice *choice, pj_heatmap *m,
                                  pj_error *err)
@@ -271,7 +220,7 @@ static pj_status matrix_of_sums(pj_run_view *view, const pj_view_choice *choice,
             if (strcmp(m->names[column[i]], nodes.names[i]) == 0) break;
     for (uint32_t i = 0; i < nodes.node_count; i++) {
         const pj_sum_node *n = &nodes.nodes[i];
-        if (n->component == PJ_NO_NAME || !in_phase(n, phase)) continue;
+        if (n->component == PJ_NO_NAME || (phase >= 0 && n->phase != phase)) continue;
         uint32_t row = n->layer < 0 ? m->layers : (uint32_t)n->layer;
         if (column[n->component] >= m->components) continue;
         pj_sum_node *cell = &sums[(size_t)row * m->components + column[n->component]];
@@ -393,8 +342,7 @@ pj_status pj_view_heatmap(pj_store *store, const char *id, const pj_view_choice 
     return status;
 }
 
-/* ---- tree -------------------------------------------------------------------------------------
- */
+/* ---- tree ------------------------------------------------------------------------------------ */
 
 typedef struct branch {
     const char *kind, *name;
@@ -430,7 +378,7 @@ static double children_sum(const tree *t, const pj_sum_node *parent, uint32_t le
     for (uint32_t i = 0; i < t->nodes.node_count; i++) {
         const pj_sum_node *n = &t->nodes.nodes[i];
         if (!is_child(parent, n, level)) continue;
-        add_unknown(&nj, n->gross_nj);
+        pj_nj_add(&nj, n->gross_nj);
         double value = node_metric(n, t->metric);
         bool by_parts = isnan(value) && n->operation == PJ_NO_NAME && t->metric >= PJ_METRIC_FLOPS;
         if (by_parts) value = children_sum(t, n, level + 1);
@@ -570,6 +518,5 @@ pj_status pj_view_tree(pj_store *store, const char *id, pj_metric metric, uint32
                          pj_metric_table[metric].name, PJ_TREE_CHOICES);
     if (status == PJ_OK) status = pj_view_load_nodes(&view, &t.nodes, err);
     if (status == PJ_OK) status = views_sums_write_tree(&t, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }

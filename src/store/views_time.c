@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- pipeline ---------------------------------------------------------------------------------
- */
+/* ---- pipeline -------------------------------------------------------------------------------- */
 
 static void write_power_of(pj_json *json, double mj, double ms)
 {
@@ -46,8 +45,7 @@ pj_status pj_view_section_sums(pj_store *store, const char *id, pj_arena *arena,
     pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, NULL, err);
     if (status == PJ_OK) status = read_section_sums(&view, arena, sums, count, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
 static void write_section_sums(pj_json *json, const pj_section_sum *sums, uint32_t count,
@@ -67,6 +65,12 @@ static void write_section_sums(pj_json *json, const pj_section_sum *sums, uint32
     }
     pj_json_array_end(json);
     pj_json_kv_uint(json, "section_count", sections);
+}
+
+static void write_optional(pj_json *json, const char *key, pj_sql *sql, int column)
+{
+    pj_json_kv_optional(json, key, pj_sql_get_type(sql, column) != PJ_VALUE_NULL,
+                        pj_sql_get_int(sql, column));
 }
 
 /* A reference to a token, or to the first token of a shared step, by index. */
@@ -131,31 +135,30 @@ static bool is_wanted(const pj_view_window *window, pj_sql *sql)
     return !window->phase || (phase && strcmp(phase, window->phase) == 0);
 }
 
-void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections,
-                          pj_error *err, pj_status *status)
+pj_status pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections,
+                               pj_error *err)
 {
     pj_section_sum *sums;
     uint32_t count, left = window->limit ? window->limit : 500;
     if (left > 20000) left = 20000;
-    *status = read_section_sums(view, &view->one.arena, &sums, &count, err);
-    if (*status != PJ_OK) return;
+    pj_status status = read_section_sums(view, &view->one.arena, &sums, &count, err);
+    if (status != PJ_OK) return status;
     pj_sql *sql =
         pj_view_select(view, PJ_TABLE_PHASES,
                        "id, phase, start_ms, duration_ms, " PJ_ENERGY_COLUMNS, "ORDER BY id", err);
     pj_json_kv_array_begin(view->json, "phases");
-    while (*status == PJ_OK && pj_sql_step(sql)) {
+    while (status == PJ_OK && pj_sql_step(sql)) {
         int64_t id = pj_sql_get_int(sql, 0);
         pj_json_object_begin(view->json);
         views_time_write_phase(view, sql);
         write_section_sums(view->json, sums, count,
                            (uint32_t)(id - view->ranges[PJ_TABLE_PHASES].first));
         if (sections && is_wanted(window, sql))
-            *status = write_sections(view, id, window, &left, err);
+            status = write_sections(view, id, window, &left, err);
         pj_json_object_end(view->json);
     }
     pj_json_array_end(view->json);
-    pj_status ended = pj_sql_end(sql, *status == PJ_OK ? err : NULL);
-    if (*status == PJ_OK) *status = ended;
+    return pj_sql_end_after(sql, status, err);
 }
 
 pj_status pj_view_pipeline(pj_store *store, const char *id, const pj_view_window *window,
@@ -167,15 +170,13 @@ pj_status pj_view_pipeline(pj_store *store, const char *id, const pj_view_window
         pj_json_object_begin(json);
         pj_view_head(&view, false);
         pj_json_kv_double(json, "total_duration_ms", view.info->total_ms);
-        pj_view_write_phases(&view, window, true, err, &status);
+        status = pj_view_write_phases(&view, window, true, err);
         pj_json_object_end(json);
     }
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
-/* ---- power ------------------------------------------------------------------------------------
- */
+/* ---- power ----------------------------------------------------------------------------------- */
 
 typedef struct power_table {
     pj_power_series series;
@@ -216,9 +217,6 @@ static pj_status views_time_read_power(pj_run_view *view, const pj_view_window *
                          " total_power_mw, phase, phase_confidence",
                          "ORDER BY id", err);
     pj_power_series *s = &p->series;
-    const char *last = NULL;
-    char last_name[24] = "";
-    int last_phase = 0;
     for (uint32_t row = 0; s->count < capacity && pj_sql_step(sql); row++) {
         double t = pj_sql_get_double(sql, 0);
         if (!whole && (t < window->from_ms || t > window->to_ms)) continue;
@@ -226,12 +224,9 @@ static pj_status views_time_read_power(pj_run_view *view, const pj_view_window *
         s->t_ms[s->count] = t;
         for (int c = 0; c <= PJ_RAIL_TOTAL; c++)
             s->columns[c][s->count] = pj_sql_get_double(sql, c + 1);
-        last = pj_sql_get_text(sql, 6, NULL);
-        if (last && strcmp(last, last_name) != 0) {
-            last_phase = pj_phase_parse(last);
-            snprintf(last_name, sizeof last_name, "%s", last);
-        }
-        s->phase[s->count] = (uint8_t)(last_phase < 0 ? 0 : last_phase);
+        const char *name = pj_sql_get_text(sql, 6, NULL);
+        int phase = name ? pj_phase_parse(name) : -1;
+        s->phase[s->count] = (uint8_t)(phase < 0 ? 0 : phase);
         p->confidence[s->count++] = (float)pj_sql_get_double(sql, 7);
     }
     return pj_sql_end(sql, err);
@@ -418,8 +413,7 @@ pj_status pj_view_power(pj_store *store, const char *id, const pj_view_window *w
     pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK) status = views_time_write_power(&view, window, rails, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
 pj_status pj_view_power_series(pj_store *store, const char *id, pj_arena *arena,
@@ -430,12 +424,10 @@ pj_status pj_view_power_series(pj_store *store, const char *id, pj_arena *arena,
     pj_status status = pj_view_open(&view, store, id, NULL, err);
     if (status == PJ_OK) status = views_time_read_power(&view, NULL, arena, &p, err);
     *series = p.series;
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
-/* ---- tokens -----------------------------------------------------------------------------------
- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 static pj_status energy_before(pj_run_view *view, uint64_t offset, double *mj, pj_error *err)
 {
@@ -450,17 +442,6 @@ static pj_status energy_before(pj_run_view *view, uint64_t offset, double *mj, p
 /* Columns of a token after its energies. */
 enum { POWER = 8 + PJ_ENERGY_COLUMN_COUNT, DISTURBED, STEP, CONTEXT_TOKENS, SHARE, CONTEXT_SHARE };
 
-static void write_optional(pj_json *json, pj_sql *sql, int column, const char *key, bool truth)
-{
-    pj_json_key(json, key);
-    if (pj_sql_get_type(sql, column) == PJ_VALUE_NULL)
-        pj_json_null(json);
-    else if (truth)
-        pj_json_bool(json, pj_sql_get_int(sql, column) != 0);
-    else
-        pj_json_int(json, pj_sql_get_int(sql, column));
-}
-
 static void write_token(pj_run_view *view, pj_sql *sql, double *cumulative)
 {
     pj_json *json = view->json;
@@ -471,8 +452,7 @@ static void write_token(pj_run_view *view, pj_sql *sql, double *cumulative)
     pj_json_kv_int(json, "token", pj_sql_get_int(sql, 0) - view->ranges[PJ_TABLE_TOKENS].first);
     pj_json_kv_int(json, "position", pj_sql_get_int(sql, 1));
     pj_json_kv_int(json, "sequence", pj_sql_get_int(sql, 2));
-    pj_json_kv_optional(json, "token_id", pj_sql_get_type(sql, 3) != PJ_VALUE_NULL,
-                        pj_sql_get_int(sql, 3));
+    write_optional(json, "token_id", sql, 3);
     const char *text = pj_sql_get_text(sql, 4, &bytes);
     pj_json_key(json, "text");
     if (text)
@@ -485,9 +465,12 @@ static void write_token(pj_run_view *view, pj_sql *sql, double *cumulative)
     pj_json_kv_energies(json, sql, 8);
     pj_json_kv_double(json, "power_snapshot_mw", pj_sql_get_double(sql, POWER));
     pj_json_kv_double(json, "cumulative_energy_mj", isnan(mj) ? NAN : *cumulative);
-    write_optional(json, sql, DISTURBED, "disturbed", true);
+    if (pj_sql_get_type(sql, DISTURBED) == PJ_VALUE_NULL)
+        pj_json_kv_null(json, "disturbed");
+    else
+        pj_json_kv_bool(json, "disturbed", pj_sql_get_int(sql, DISTURBED) != 0);
     write_token_index(view, sql, STEP, "step");
-    write_optional(json, sql, CONTEXT_TOKENS, "context_tokens", false);
+    write_optional(json, "context_tokens", sql, CONTEXT_TOKENS);
     pj_json_kv_double(json, "share", pj_sql_get_double(sql, SHARE));
     pj_json_kv_double(json, "context_share", pj_sql_get_double(sql, CONTEXT_SHARE));
     pj_json_object_end(json);
@@ -525,8 +508,7 @@ pj_status pj_view_tokens(pj_store *store, const char *id, uint64_t offset, uint3
     pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK) status = write_tokens(&view, offset, limit, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
 static pj_status read_token_series(pj_run_view *view, pj_arena *arena, pj_token_series *series,
@@ -565,8 +547,7 @@ pj_status pj_view_token_series(pj_store *store, const char *id, pj_arena *arena,
     *series = (pj_token_series){0};
     pj_status status = pj_view_open(&view, store, id, NULL, err);
     if (status == PJ_OK) status = read_token_series(&view, arena, series, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
 /* ---- clocks --------------------------------------------------------------------------------- */

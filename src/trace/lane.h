@@ -2,6 +2,7 @@
 #ifndef PJ_TRACE_LANE_H
 #define PJ_TRACE_LANE_H
 
+#include "base/clock.h"
 #include "trace/recorder.h"
 
 /* As pj_span_begin and pj_span_end at a given time; times on one lane need not be in order. */
@@ -15,8 +16,10 @@ void pj_lane_set_quiet(pj_lane *lane, bool quiet);
 /* Sets the layer of the spans recorded next, for layers without a span of their own. -1: none. */
 int32_t pj_lane_layer(const pj_lane *lane);
 void pj_lane_set_layer(pj_lane *lane, int32_t layer);
-/* Half of the ring is free, which is room for the records of any span. */
-bool pj_lane_has_room(const pj_lane *lane);
+/* Waits for the collector until half of the ring is free, which is room for the records of any
+ * span; the time is taken from the caller's patience, after which spans are lost. */
+#define PJ_LANE_PATIENCE_NS (2 * PJ_NS_PER_S)
+void pj_lane_wait_for_room(const pj_lane *lane, int64_t *patience_ns);
 int64_t pj_lane_begun_ns(const pj_lane *lane); /* when the run began */
 void pj_lane_misuse(pj_lane *lane);
 

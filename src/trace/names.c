@@ -28,8 +28,8 @@ static const char *const status_names[] = {"running",   "completed",   "failed",
                                            "cancelled", "interrupted", NULL};
 static const char *const depth_names[] = {"off", "module", "deep", NULL};
 static const char *const quality_names[] = {"unavailable", "modelled", "measured", NULL};
-static const char *const method_names[] = {"none",      "integrate", "fit", "replay",
-                                           "allocated", "time",      NULL};
+static const char *const method_names[] = {"none",   "integrate", "fit",
+                                           "replay", "allocated", "time"};
 
 static const char *const absence_names[] = {"", "no_sensor", "sensor_gap", "below_resolution",
                                             NULL};
@@ -69,16 +69,11 @@ const char *pj_absence_name(pj_absence absence)
 
 const char *pj_absence_text(const char *name)
 {
-    switch (pj_absence_parse(name)) {
+    switch (names_find(absence_names, name)) {
     case PJ_ABSENT_SENSOR_GAP: return "a sensor gave no readings for part of the run";
     case PJ_ABSENT_BELOW_RESOLUTION: return "the run was shorter than the sensors can resolve";
     default: return "no sensor could be read";
     }
-}
-
-int pj_absence_parse(const char *name)
-{
-    return names_find(absence_names, name);
 }
 
 int pj_run_status_parse(const char *name)
@@ -94,11 +89,6 @@ int pj_depth_parse(const char *name)
 int pj_quality_parse(const char *name)
 {
     return names_find(quality_names, name);
-}
-
-int pj_method_parse(const char *name)
-{
-    return names_find(method_names, name);
 }
 
 pj_part pj_component_part(const char *name)

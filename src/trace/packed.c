@@ -11,9 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BATCH = 1 << 24, WAIT_NS = 200 * 1000 };
-/* How long a call waits for the collector to make room before spans are lost. */
-#define PATIENCE_NS (2 * PJ_NS_PER_S)
+enum { MAX_BATCH = 1 << 24 };
 
 typedef struct item {
     int64_t begin_ns, end_ns;
@@ -115,14 +113,6 @@ static size_t sort_items(const replay *r, item *items)
 
 /* ---- replay -------------------------------------------------------------------------------- */
 
-static void packed_wait_for_room(replay *r)
-{
-    while (!pj_lane_has_room(r->lane) && r->patience_ns > 0) {
-        pj_clock_sleep_until(pj_clock_ns() + WAIT_NS);
-        r->patience_ns -= WAIT_NS;
-    }
-}
-
 static void close_one(replay *r)
 {
     const open_item *top = &r->open[--r->depth];
@@ -131,7 +121,7 @@ static void close_one(replay *r)
     pj_work work = {.flops = NAN, .bytes = NAN};
     if (detail) work.flops = detail->flops, work.bytes = detail->bytes;
     if (detail && detail->has_stats) work.stats = &detail->stats;
-    packed_wait_for_room(r);
+    pj_lane_wait_for_room(r->lane, &r->patience_ns);
     pj_lane_end(r->lane, detail ? &work : NULL, top->end_ns, 0);
     pj_lane_set_layer(r->lane, top->layer_before);
 }
@@ -155,7 +145,7 @@ static void add_texts(replay *r, uint32_t span)
     const pj_span_batch *b = r->batch;
     for (size_t i = first_text(b, span); i < b->text_count && b->texts[i].span == span; i++) {
         const pj_packed_text *t = &b->texts[i];
-        packed_wait_for_room(r);
+        pj_lane_wait_for_room(r->lane, &r->patience_ns);
         pj_token_text(r->lane, t->sequence, t->token_id, t->text, t->bytes);
     }
 }
@@ -163,7 +153,7 @@ static void add_texts(replay *r, uint32_t span)
 static void open_one(replay *r, const item *it)
 {
     const pj_packed_span *span = &r->batch->spans[it->index];
-    packed_wait_for_room(r);
+    pj_lane_wait_for_room(r->lane, &r->patience_ns);
     int32_t before = pj_lane_layer(r->lane);
     pj_lane_begin(r->lane, (pj_span_kind)it->kind, span->id, it->begin_ns);
     if (it->kind > PJ_SPAN_LAYER && span->layer >= 0) pj_lane_set_layer(r->lane, span->layer);
@@ -210,7 +200,7 @@ pj_status pj_spans_add(pj_lane *lane, const pj_span_batch *from, pj_error *err)
     if (status != PJ_OK || !batch.span_count) return status;
     item *items = pj_alloc(batch.span_count, sizeof *items);
     if (!items) return pj_fail_memory(err, "packed spans");
-    replay r = {.lane = lane, .batch = &batch, .patience_ns = PATIENCE_NS};
+    replay r = {.lane = lane, .batch = &batch, .patience_ns = PJ_LANE_PATIENCE_NS};
     replay_items(&r, items, sort_items(&r, items));
     pj_free(items);
     return PJ_OK;

@@ -257,10 +257,15 @@ void pj_lane_set_phase(pj_lane *lane, pj_span_kind begun, pj_phase phase)
     if (begun != PJ_SPAN_LAYER) c[PJ_SPAN_LAYER] = -1;
 }
 
-bool pj_lane_has_room(const pj_lane *lane)
+void pj_lane_wait_for_room(const pj_lane *lane, int64_t *patience_ns)
 {
+    enum { WAIT_NS = 200 * 1000 };
     uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
-    return head - atomic_load_explicit(&lane->tail, memory_order_acquire) <= (lane->mask + 1) / 2;
+    while (head - atomic_load_explicit(&lane->tail, memory_order_acquire) > (lane->mask + 1) / 2 &&
+           *patience_ns > 0) {
+        pj_clock_sleep_until(pj_clock_ns() + WAIT_NS);
+        *patience_ns -= WAIT_NS;
+    }
 }
 
 int64_t pj_lane_begun_ns(const pj_lane *lane)

@@ -80,10 +80,11 @@ static void request_fill_energy(pj_run_data *d)
     info->model_load_sd = pj_sd_scaled(&info->total_sd, load_share);
 }
 
-static pj_status fill_typical(pj_run_data *d, pj_error *err)
+pj_status pj_request_typical(pj_run_data *d, pj_error *err)
 {
     double *mj = pj_alloc((size_t)d->token_count + 1, sizeof *mj);
     uint32_t count = 0;
+    d->info.typical_token_mj = NAN;
     if (!mj) return pj_fail_memory(err, "the tokens of a run");
     for (uint32_t i = 0; i < d->token_count; i++) {
         const pj_token_row *t = &d->tokens[i];
@@ -206,6 +207,6 @@ pj_status pj_request_figures(pj_run_data *data, pj_error *err)
 {
     pj_request_clear(&data->info);
     request_fill_energy(data);
-    pj_status status = fill_typical(data, err);
+    pj_status status = pj_request_typical(data, err);
     return status == PJ_OK ? fill_disturbed(data, err) : status;
 }

@@ -10,6 +10,16 @@ void pj_run_data_fini(pj_run_data *data)
     *data = (pj_run_data){0};
 }
 
+void pj_run_info_init(pj_run_info *info)
+{
+    *info = (pj_run_info){0};
+    info->overhead_ms = info->overhead_share = info->statistics_ms = NAN;
+    info->sampler_cpu_share = info->sampler_jitter_us = NAN;
+    info->baseline_cold_mw = info->baseline_resident_mw = NAN;
+    info->parameters = info->active_parameters = NAN;
+    info->cached_tokens = info->monotonic_ms = NAN;
+}
+
 static const char *run_data_keep(pj_run_data *data, const char *text)
 {
     return pj_arena_strndup(&data->arena, text, strlen(text));

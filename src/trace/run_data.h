@@ -292,6 +292,7 @@ typedef struct pj_run_data {
 pj_status pj_run_name_total(pj_run_data *data, uint64_t used, uint64_t missing, pj_error *err);
 
 void pj_run_data_fini(pj_run_data *data); /* frees the arena; may run twice */
+void pj_run_info_init(pj_run_info *info); /* no figure is known */
 
 /* The first token row of the step that a row lies in, PJ_NO_PARENT: in none. */
 static inline uint32_t pj_step_of(uint32_t token, uint32_t step)

@@ -48,12 +48,10 @@ void pj_run_info_write(pj_json *json, const pj_run_info *from, int64_t start_ns)
     INFO_U32(WRITE_UINT)
     INFO_U64(WRITE_UINT)
     INFO_DOUBLES(WRITE_DOUBLE)
-    pj_json_key(json, "tags");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "tags");
     for (uint32_t i = 0; i < from->tag_count; i++) pj_json_string(json, from->tags[i]);
     pj_json_array_end(json);
-    pj_json_key(json, "prompt_tokens");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "prompt_tokens");
     for (uint32_t i = 0; i < from->prompt_count; i++) pj_json_uint(json, from->prompt_tokens[i]);
     pj_json_array_end(json);
     pj_json_object_end(json);
@@ -75,15 +73,6 @@ void pj_rail_write(pj_json *json, uint32_t index, const pj_rail *from, double ba
     RAIL_DOUBLES(WRITE_DOUBLE)
     pj_json_kv_double(json, "baseline_mw", baseline_mw);
     pj_json_kv_double(json, "baseline_sd_mw", baseline_sd_mw);
-    pj_json_object_end(json);
-}
-
-void pj_warning_write(pj_json *json, int64_t t_ns, const char *code, const char *sentence)
-{
-    pj_json_object_begin(json);
-    pj_json_kv_int(json, "t_ns", t_ns);
-    pj_json_kv_string(json, "code", code);
-    pj_json_kv_string(json, "text", sentence);
     pj_json_object_end(json);
 }
 
@@ -312,4 +301,74 @@ pj_status pj_run_end_read(const char *text, size_t bytes, int64_t *t_ns, pj_run_
     *status = (pj_run_status)parsed_or(pj_run_status_parse(word), PJ_RUN_INTERRUPTED);
     json_decref(o);
     return PJ_OK;
+}
+
+/* ---- as records of a spool ------------------------------------------------------------------ */
+
+void pj_spool_put(pj_spool_writer *w, pj_record_type type, const void *payload, size_t bytes)
+{
+    if (w->status == PJ_OK) w->status = pj_spool_append(w->spool, type, payload, bytes, w->err);
+}
+
+static void put_json(pj_spool_writer *w, pj_record_type type, pj_json *json)
+{
+    if (w->status == PJ_OK) w->status = pj_buffer_status(&json->own, "a record of a run", w->err);
+    pj_spool_put(w, type, json->own.data, json->own.length);
+    pj_json_close(json);
+}
+
+void pj_spool_put_info(pj_spool_writer *w, const pj_run_info *info, int64_t start_ns)
+{
+    pj_json json;
+    pj_json_open(&json, PJ_RECORD_MAX_BYTES);
+    pj_run_info_write(&json, info, start_ns);
+    put_json(w, PJ_RECORD_INFO, &json);
+}
+
+void pj_spool_put_rail(pj_spool_writer *w, uint32_t index, const pj_rail *rail, double baseline_mw,
+                       double baseline_sd_mw)
+{
+    pj_json json;
+    pj_json_open(&json, 1 << 16);
+    pj_rail_write(&json, index, rail, baseline_mw, baseline_sd_mw);
+    put_json(w, PJ_RECORD_RAIL, &json);
+}
+
+void pj_spool_put_warning(pj_spool_writer *w, int64_t t_ns, const char *code, const char *sentence)
+{
+    pj_json json;
+    pj_json_open(&json, 1 << 16);
+    pj_json_object_begin(&json);
+    pj_json_kv_int(&json, "t_ns", t_ns);
+    pj_json_kv_string(&json, "code", code);
+    pj_json_kv_string(&json, "text", sentence);
+    pj_json_object_end(&json);
+    put_json(w, PJ_RECORD_WARNING, &json);
+}
+
+void pj_spool_put_end(pj_spool_writer *w, int64_t t_ns, pj_run_status status)
+{
+    pj_json json;
+    pj_json_open(&json, 1 << 12);
+    pj_run_end_write(&json, t_ns, status);
+    put_json(w, PJ_RECORD_END, &json);
+}
+
+void pj_spool_put_name(pj_spool_writer *w, uint32_t id, const char *name)
+{
+    char record[sizeof id + 256];
+    size_t bytes = strnlen(name, 256);
+    memcpy(record, &id, sizeof id);
+    memcpy(record + sizeof id, name, bytes);
+    pj_spool_put(w, PJ_RECORD_NAME, record, sizeof id + bytes);
+}
+
+void pj_spool_put_span(pj_spool_writer *w, const pj_span *span)
+{
+    pj_spool_put(w, PJ_RECORD_SPAN, span, sizeof *span);
+}
+
+void pj_spool_put_reading(pj_spool_writer *w, const pj_reading *reading)
+{
+    pj_spool_put(w, PJ_RECORD_READINGS, reading, sizeof *reading);
 }

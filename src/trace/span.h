@@ -32,4 +32,20 @@ enum {
 
 _Static_assert(sizeof(pj_span) == 56, "spans are part of the spool's format");
 
+/* A span outside layers whose work is unknown; a token's span lies in its token. */
+static inline pj_span pj_span_make(uint32_t serial, pj_span_kind kind, uint32_t id, pj_phase phase,
+                                   int64_t begin_ns, int64_t end_ns)
+{
+    return (pj_span){.begin_ns = begin_ns,
+                     .end_ns = end_ns,
+                     .flops = __builtin_nanf(""),
+                     .bytes = __builtin_nanf(""),
+                     .serial = serial,
+                     .id = id,
+                     .token = kind == PJ_SPAN_TOKEN ? (int32_t)id : -1,
+                     .layer = -1,
+                     .kind = (uint8_t)kind,
+                     .phase = (uint8_t)phase};
+}
+
 #endif

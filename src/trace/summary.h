@@ -45,10 +45,8 @@ const char *pj_absence_name(pj_absence absence);
 /* A description for a name as above; any other name: no sensor. */
 const char *pj_absence_text(const char *name);
 /* The value of a name, or -1. */
-int pj_absence_parse(const char *name);
 int pj_run_status_parse(const char *name);
 int pj_depth_parse(const char *name);
 int pj_quality_parse(const char *name);
-int pj_method_parse(const char *name);
 
 #endif

@@ -164,7 +164,7 @@ class Socket:
         # The server answers before it admits the reader; what it publishes in between is not sent.
         # The greeting says that the reader is admitted.
         if self.status == 101:
-            self.buffer += self._take(1)
+            self.buffer = self._take(1) + self.buffer
 
     def __enter__(self):
         return self

@@ -81,7 +81,7 @@ typedef struct reader {
     pj_gguf_entry *entries;
     pj_tensor *tensors; /* `data` is an offset until the start of the data is known */
     uint64_t *offsets;
-    size_t entry_count, entry_capacity, tensor_count, tensor_capacity;
+    size_t entry_count, entry_capacity, tensor_count, tensor_capacity, offset_capacity;
 } reader;
 
 static pj_status cut_off(const reader *r, const char *what)
@@ -141,18 +141,6 @@ static pj_status copy_name(reader *r, pj_gguf_text text, size_t max, const char 
     return *copy ? PJ_OK : pj_fail_memory(r->err, "a GGUF header");
 }
 
-/* Makes room for one more item of `size` bytes. */
-static bool gguf_grow(void **items, size_t count, size_t *capacity, size_t size)
-{
-    if (count < *capacity) return true;
-    size_t more = *capacity ? 2 * *capacity : 64;
-    void *grown = pj_resize(*items, more, size);
-    if (!grown) return false;
-    *items = grown;
-    *capacity = more;
-    return true;
-}
-
 /* ---- metadata ----------------------------------------------------------------------------- */
 
 static bool is_type(uint32_t type)
@@ -207,9 +195,9 @@ static pj_status read_entry(reader *r)
 {
     pj_gguf_text key;
     if (!gguf_take_text(r, &key)) return cut_off(r, "its metadata");
-    void *entries = r->entries;
-    if (!gguf_grow(&entries, r->entry_count, &r->entry_capacity, sizeof *r->entries))
-        return pj_fail_memory(r->err, "a GGUF header");
+    pj_gguf_entry *entries =
+        pj_grow(r->entries, r->entry_count, &r->entry_capacity, sizeof *entries);
+    if (!entries) return pj_fail_memory(r->err, "a GGUF header");
     r->entries = entries;
     pj_gguf_entry *entry = &r->entries[r->entry_count++];
     *entry = (pj_gguf_entry){0};
@@ -280,13 +268,11 @@ static pj_status gguf_read_tensor(reader *r)
     uint64_t sizes[MAX_RANK], offset;
     uint32_t type;
     if (!gguf_take_text(r, &name)) return cut_off(r, "its list of tensors");
-    void *tensors = r->tensors, *offsets = r->offsets;
-    size_t capacity = r->tensor_capacity;
-    bool room =
-        gguf_grow(&tensors, r->tensor_count, &r->tensor_capacity, sizeof *r->tensors) &&
-        (r->tensors = tensors, gguf_grow(&offsets, r->tensor_count, &capacity, sizeof offset));
-    if (!room) return pj_fail_memory(r->err, "a GGUF header");
-    r->offsets = offsets;
+    pj_tensor *tensors = pj_grow(r->tensors, r->tensor_count, &r->tensor_capacity, sizeof *tensors);
+    if (tensors) r->tensors = tensors;
+    uint64_t *offsets = pj_grow(r->offsets, r->tensor_count, &r->offset_capacity, sizeof *offsets);
+    if (offsets) r->offsets = offsets;
+    if (!tensors || !offsets) return pj_fail_memory(r->err, "a GGUF header");
     pj_tensor *tensor = &r->tensors[r->tensor_count];
     *tensor = (pj_tensor){0};
     pj_status status = copy_name(r, name, MAX_NAME_BYTES, "tensor", &tensor->name);

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json_scan.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "engine/files/gguf.h"
 
 #include <ctype.h>
@@ -20,19 +21,11 @@ typedef struct walk {
     pj_model_visit *visit;
     void *context;
     const char *location;
-    bool gguf_only; /* folders are searched, but are not models themselves */
+    bool gguf_only;    /* folders are searched, but are not models themselves */
+    const char *store; /* the folders hold Ollama's manifests of this store; NULL: models */
 } walk;
 
-static bool locations_ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
-static bool locations_starts_with(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
-}
+static bool visit_manifest(const walk *w, const char *path, const char *name);
 
 static bool locations_report(const walk *w, const char *name, const char *path, const char *problem)
 {
@@ -45,8 +38,8 @@ static bool locations_report(const walk *w, const char *name, const char *path, 
 /* A GGUF file that is a model: for a split set the first part; not a multimodal projector. */
 static bool is_gguf_model(const char *path)
 {
-    return locations_ends_with(path, ".gguf") && !pj_gguf_is_later_part(path) &&
-           !locations_starts_with(pj_path_name(path), "mmproj");
+    return pj_ends_with(path, ".gguf") && !pj_gguf_is_later_part(path) &&
+           !pj_starts_with(pj_path_name(path), "mmproj");
 }
 
 /* A folder with a config or weights; a GGUF file (the first of a split set). */
@@ -56,14 +49,14 @@ static bool looks_like_model(const char *path)
     bool found = false;
     DIR *dir = opendir(path);
     for (struct dirent *e; dir && !found && (e = readdir(dir));)
-        found =
-            strcmp(e->d_name, "config.json") == 0 || locations_ends_with(e->d_name, ".safetensors");
+        found = strcmp(e->d_name, "config.json") == 0 || pj_ends_with(e->d_name, ".safetensors");
     if (dir) closedir(dir);
     return found;
 }
 
-static bool is_model(const walk *w, const char *path)
+static bool is_model(const walk *w, const char *path, int depth)
 {
+    if (w->store) return depth == 1 && pj_file_exists(path);
     if (w->gguf_only) return !pj_dir_exists(path) && is_gguf_model(path);
     return looks_like_model(path);
 }
@@ -78,8 +71,9 @@ static bool walk_folder(const walk *w, const char *folder, const char *prefix, i
         if (e->d_name[0] == '.' || !pj_path_join(path, sizeof path, folder, e->d_name)) continue;
         if (snprintf(name, sizeof name, "%s%s", prefix, e->d_name) >= (int)sizeof name - 1)
             continue;
-        if (is_model(w, path)) {
-            go_on = locations_report(w, name, path, NULL);
+        if (is_model(w, path, depth)) {
+            go_on =
+                w->store ? visit_manifest(w, path, name) : locations_report(w, name, path, NULL);
         } else if (depth > 1 && pj_dir_exists(path)) {
             strcat(name, "/");
             go_on = walk_folder(w, path, name, depth - 1);
@@ -149,7 +143,7 @@ static unsigned count_files(const char *folder, const char *end)
 {
     unsigned count = 0;
     DIR *dir = opendir(folder);
-    for (struct dirent *e; dir && (e = readdir(dir));) count += locations_ends_with(e->d_name, end);
+    for (struct dirent *e; dir && (e = readdir(dir));) count += pj_ends_with(e->d_name, end);
     if (dir) closedir(dir);
     return count;
 }
@@ -162,7 +156,7 @@ static bool has_weights(const char *snapshot)
     DIR *dir = opendir(snapshot);
     for (struct dirent *e; dir && (e = readdir(dir));) {
         const char *of = strstr(e->d_name, "-of-");
-        if (!locations_ends_with(e->d_name, ".safetensors")) continue;
+        if (!pj_ends_with(e->d_name, ".safetensors")) continue;
         if (of) parts = (unsigned)strtoul(of + 4, NULL, 10);
         count++;
     }
@@ -180,7 +174,7 @@ static bool has_texts_alone(const char *snapshot)
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
         bool text = false;
         for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-            text |= locations_ends_with(e->d_name, texts[i]);
+            text |= pj_ends_with(e->d_name, texts[i]);
         count++;
         known += text;
     }
@@ -245,8 +239,7 @@ static bool walk_hub(walk *w, const char *cache)
     w->location = "the Hugging Face cache";
     DIR *dir = opendir(cache);
     for (struct dirent *e; dir && go_on && (e = readdir(dir));)
-        if (locations_starts_with(e->d_name, hub_prefix))
-            go_on = walk_repository(w, cache, e->d_name);
+        if (pj_starts_with(e->d_name, hub_prefix)) go_on = walk_repository(w, cache, e->d_name);
     if (dir) closedir(dir);
     return go_on;
 }
@@ -279,9 +272,9 @@ static void locations_read_layer(pj_json_scan *scan, manifest *m)
         if (!pj_json_scan_string(scan, &value)) return;
         locations_copy_text(value, is_type ? type : digest, is_type ? sizeof type : sizeof digest);
     }
-    if (locations_ends_with(type, "image.model") && !m->digest[0]) strcpy(m->digest, digest);
-    m->adapter |= locations_ends_with(type, "image.adapter");
-    m->tensors |= locations_ends_with(type, "image.tensor");
+    if (pj_ends_with(type, "image.model") && !m->digest[0]) strcpy(m->digest, digest);
+    m->adapter |= pj_ends_with(type, "image.adapter");
+    m->tensors |= pj_ends_with(type, "image.tensor");
 }
 
 static bool read_manifest(const char *path, manifest *m)
@@ -312,7 +305,7 @@ static bool read_manifest(const char *path, manifest *m)
 static bool is_digest(const char *digest)
 {
     size_t length = strlen(digest);
-    if (!locations_starts_with(digest, "sha256:") || length != 7 + 64) return false;
+    if (!pj_starts_with(digest, "sha256:") || length != 7 + 64) return false;
     for (const char *at = digest + 7; *at; at++)
         if (!isxdigit((unsigned char)*at)) return false;
     return true;
@@ -335,9 +328,9 @@ static void ollama_name(const char *manifest_name, char *out, size_t bytes)
 {
     static const char library[] = "registry.ollama.ai/library/", registry[] = "registry.ollama.ai/";
     const char *name = manifest_name;
-    if (locations_starts_with(name, library))
+    if (pj_starts_with(name, library))
         name += sizeof library - 1;
-    else if (locations_starts_with(name, registry))
+    else if (pj_starts_with(name, registry))
         name += sizeof registry - 1;
     snprintf(out, bytes, "ollama:%s", name);
     char *tag = strrchr(out, '/');
@@ -348,7 +341,7 @@ static void ollama_name(const char *manifest_name, char *out, size_t bytes)
         *tag = ':';
 }
 
-static bool visit_manifest(const walk *w, const char *store, const char *path, const char *name)
+static bool visit_manifest(const walk *w, const char *path, const char *name)
 {
     char shown[PATH_MAX], blob[PATH_MAX], problem[512] = "";
     manifest m;
@@ -364,43 +357,23 @@ static bool visit_manifest(const walk *w, const char *store, const char *path, c
                        "none)");
     else if (m.adapter)
         snprintf(problem, sizeof problem, "it has an adapter, which is not supported");
-    else if (!blob_path(store, m.digest, blob))
+    else if (!blob_path(w->store, m.digest, blob))
         snprintf(problem, sizeof problem, "its weights are not there; ollama pull %s fetches them",
                  shown + strlen("ollama:"));
     return locations_report(w, shown, problem[0] ? path : blob, problem[0] ? problem : NULL);
 }
 
-/* Folders of manifests, four levels deep to the tags. */
-static bool walk_manifests(const walk *w, const char *store, const char *folder, const char *prefix,
-                           int depth)
-{
-    bool go_on = true;
-    DIR *dir = opendir(folder);
-    for (struct dirent *e; dir && go_on && (e = readdir(dir));) {
-        char path[PATH_MAX], name[PATH_MAX];
-        if (e->d_name[0] == '.' || !pj_path_join(path, sizeof path, folder, e->d_name)) continue;
-        if (snprintf(name, sizeof name, "%s%s", prefix, e->d_name) >= (int)sizeof name - 1)
-            continue;
-        if (depth == 1) {
-            if (pj_file_exists(path)) go_on = visit_manifest(w, store, path, name);
-        } else if (pj_dir_exists(path)) {
-            strcat(name, "/");
-            go_on = walk_manifests(w, store, path, name, depth - 1);
-        }
-    }
-    if (dir) closedir(dir);
-    return go_on;
-}
-
-static bool walk_ollama(walk *w, const char *store)
+static bool walk_ollama(const walk *w, const char *store)
 {
     char manifests[PATH_MAX];
-    w->location = "Ollama's store";
-    if (!pj_path_join(manifests, sizeof manifests, store, "manifests")) return true;
-    return walk_manifests(w, store, manifests, "", 4);
+    walk tags = *w; /* four levels deep */
+    tags.location = "Ollama's store";
+    tags.store = store;
+    return !pj_path_join(manifests, sizeof manifests, store, "manifests") ||
+           walk_folder(&tags, manifests, "", 4);
 }
 
-static bool walk_ollama_stores(walk *w)
+static bool walk_ollama_stores(const walk *w)
 {
     char store[PATH_MAX];
     if (under("OLLAMA_MODELS", "", store)) return walk_ollama(w, store);
@@ -501,8 +474,7 @@ static bool name_of_blob(const char *path, char *name, size_t bytes)
     char store[PATH_MAX];
     const char *file = pj_path_name(path);
     size_t folder = (size_t)(file - path);
-    if (!locations_starts_with(file, "sha256") || folder < 7 ||
-        strncmp(file - 7, "/blobs/", 7) != 0)
+    if (!pj_starts_with(file, "sha256") || folder < 7 || strncmp(file - 7, "/blobs/", 7) != 0)
         return false;
     snprintf(store, sizeof store, "%.*s", (int)(folder - 7), path);
     blob_search search = {path, name, bytes};

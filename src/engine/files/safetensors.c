@@ -142,13 +142,9 @@ static void read_metadata(reader *r)
 
 static pj_status add_tensor(reader *r, pj_json_text name)
 {
-    if (r->count == r->capacity) {
-        size_t capacity = r->capacity ? 2 * r->capacity : 64;
-        pj_tensor *grown = pj_resize(r->tensors, capacity, sizeof *grown);
-        if (!grown) return pj_fail_memory(r->err, "a safetensors header");
-        r->tensors = grown;
-        r->capacity = capacity;
-    }
+    pj_tensor *grown = pj_grow(r->tensors, r->count, &r->capacity, sizeof *grown);
+    if (!grown) return pj_fail_memory(r->err, "a safetensors header");
+    r->tensors = grown;
     pj_tensor *tensor = &r->tensors[r->count++];
     *tensor = (pj_tensor){.name = pj_arena_strndup(r->arena, name.text, name.bytes)};
     if (!tensor->name) return pj_fail_memory(r->err, "a safetensors header");

@@ -77,11 +77,6 @@ static void shuffle(work *w, pj_random *random)
     }
 }
 
-static bool calibrate_cancelled(const work *w)
-{
-    return w->request->cancel && atomic_load_explicit(w->request->cancel, memory_order_relaxed);
-}
-
 static void run_block(work *w, const block *b, uint32_t number)
 {
     const bench *at = b->phase == PJ_PHASE_DECODE ? &w->decode : &w->prefill;
@@ -99,7 +94,7 @@ static void run_block(work *w, const block *b, uint32_t number)
     pj_span_begin(lane, PJ_SPAN_PHASE, (uint32_t)b->phase);
     pj_span_begin(lane, PJ_SPAN_TOKEN, number);
     int64_t end_ns = pj_clock_ns() + w->request->block_ns;
-    while (pj_clock_ns() < end_ns && !calibrate_cancelled(w)) {
+    while (pj_clock_ns() < end_ns && !pj_is_cancelled(w->request->cancel)) {
         int64_t span_end_ns = pj_clock_ns() + SPAN_NS;
         pj_span_begin(lane, PJ_SPAN_COMPONENT, w->instrument.names[b->component]);
         do {
@@ -166,7 +161,7 @@ pj_status pj_engine_calibrate(pj_engine *engine, const pj_calibrate_request *req
     uint32_t total = w->block_count * request->passes, done = 0;
     for (uint32_t pass = 0; status == PJ_OK && pass < request->passes; pass++) {
         shuffle(w, &random);
-        for (uint32_t i = 0; i < w->block_count && !calibrate_cancelled(w); i++) {
+        for (uint32_t i = 0; i < w->block_count && !pj_is_cancelled(w->request->cancel); i++) {
             if (request->on_block)
                 request->on_block(request->context_of_block, w->blocks[i].phase,
                                   pj_instrument_text(w->blocks[i].component), done, total);
@@ -174,7 +169,7 @@ pj_status pj_engine_calibrate(pj_engine *engine, const pj_calibrate_request *req
             run_block(w, &w->blocks[i], done++);
         }
     }
-    if (status == PJ_OK && calibrate_cancelled(w))
+    if (status == PJ_OK && pj_is_cancelled(w->request->cancel))
         status = pj_fail(err, PJ_E_CANCELLED, "the calibration was cancelled");
     pj_instrument_fini(&w->instrument);
     pj_instrument_fini(&w->silent);

@@ -27,6 +27,11 @@ pj_status pj_engine_feed(pj_engine *engine, pj_compute *compute, uint32_t sequen
                          const int32_t *ids, uint32_t count, uint32_t horizon, bool logits,
                          const _Atomic bool *cancel);
 
+static inline bool pj_is_cancelled(const _Atomic bool *cancel)
+{
+    return cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+}
+
 /* Room for a generation of this engine, on its backend. */
 pj_status pj_engine_compute(const pj_engine *engine, const pj_state_options *options,
                             pj_compute *compute, pj_error *err);

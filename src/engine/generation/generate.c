@@ -58,11 +58,6 @@ const char *pj_stop_reason_name(pj_stop_reason reason)
     return (unsigned)reason < sizeof names / sizeof *names ? names[reason] : "none";
 }
 
-static bool generate_cancelled(const generation *g)
-{
-    return g->request->cancel && atomic_load_explicit(g->request->cancel, memory_order_relaxed);
-}
-
 /* ---- phases ------------------------------------------------------------------------------- */
 
 static void begin_phase(generation *g, pj_phase phase)
@@ -80,6 +75,21 @@ static void begin_token(generation *g, uint32_t position)
 static void generate_end_span(generation *g)
 {
     pj_instrument_end(&g->engine->instrument);
+}
+
+/* A pass over `rows` tokens of g->ids in `segments` segments, with logits for `logits` of them. */
+static pj_status run_pass(generation *g, uint32_t rows, uint32_t segments, uint32_t logits,
+                          bool is_prefill)
+{
+    pj_pass pass = {.ids = g->ids,
+                    .tokens = rows,
+                    .segments = g->segments,
+                    .segment_count = segments,
+                    .logit_rows = g->logit_rows,
+                    .logit_count = logits,
+                    .prefill = is_prefill,
+                    .cancel = g->request->cancel};
+    return pj_compute_forward(&g->compute, &pass, &g->engine->instrument);
 }
 
 /* ---- before inference --------------------------------------------------------------------- */
@@ -344,15 +354,7 @@ static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uin
             ++*next;
         }
     }
-    pj_pass pass = {.ids = g->ids,
-                    .tokens = rows,
-                    .segments = g->segments,
-                    .segment_count = segments,
-                    .logit_rows = g->logit_rows,
-                    .logit_count = *ended,
-                    .prefill = true,
-                    .cancel = g->request->cancel};
-    return pj_compute_forward(&g->compute, &pass, &g->engine->instrument);
+    return run_pass(g, rows, segments, *ended, true);
 }
 
 /* Fills the draft's KV cache with the prompt. */
@@ -414,15 +416,8 @@ static pj_status decode_step(generation *g, uint32_t *live)
         g->row_sequence[rows] = i;
         rows++;
     }
-    pj_pass pass = {.ids = g->ids,
-                    .tokens = rows,
-                    .segments = g->segments,
-                    .segment_count = rows,
-                    .logit_rows = g->logit_rows,
-                    .logit_count = rows,
-                    .cancel = g->request->cancel};
     *live = rows;
-    if (!status) status = pj_compute_forward(&g->compute, &pass, &g->engine->instrument);
+    if (!status) status = run_pass(g, rows, rows, rows, false);
     return status ? status : draw_all(g, rows);
 }
 
@@ -450,14 +445,7 @@ static pj_status check_proposals(generation *g)
     g->ids[0] = r->ids[r->count - 1];
     memcpy(g->ids + 1, p->proposed, p->count * sizeof *g->ids);
     for (uint32_t i = 0; i < rows; i++) g->logit_rows[i] = i;
-    pj_pass pass = {.ids = g->ids,
-                    .tokens = rows,
-                    .segments = g->segments,
-                    .segment_count = 1,
-                    .logit_rows = g->logit_rows,
-                    .logit_count = rows,
-                    .cancel = g->request->cancel};
-    return pj_compute_forward(&g->compute, &pass, &g->engine->instrument);
+    return run_pass(g, rows, 1, rows, false);
 }
 
 /* Samples a token per position, until one differs from the proposal. */
@@ -526,7 +514,7 @@ static pj_status generate_decode(generation *g)
     begin_phase(g, PJ_PHASE_DECODE);
     for (uint32_t position = 1, live; !status && any_live(g);
          position += g->draft_tokens ? live : 1) {
-        if (generate_cancelled(g)) {
+        if (pj_is_cancelled(g->request->cancel)) {
             status = PJ_E_CANCELLED;
             break;
         }

@@ -60,25 +60,16 @@ pj_status pj_sampler_init(pj_sampler *sampler, const pj_sampling *settings, uint
     if (!status) status = check_biases(settings, vocab, err);
     if (status) return status;
     sampler->random.state = settings->seed;
-    if (settings->temperature > 0) {
-        sampler->order = pj_alloc(vocab, sizeof *sampler->order);
-        if (!sampler->order) return pj_fail_memory(err, "the sampler");
-    }
-    if (settings->repetition_penalty != 1) {
-        sampler->seen = pj_alloc(vocab, 1);
-        if (!sampler->seen) {
-            pj_sampler_fini(sampler);
-            return pj_fail_memory(err, "the sampler");
-        }
-    }
-    if (settings->frequency_penalty != 0 || settings->presence_penalty != 0) {
-        sampler->generated = pj_alloc(vocab, sizeof *sampler->generated);
-        if (!sampler->generated) {
-            pj_sampler_fini(sampler);
-            return pj_fail_memory(err, "the sampler");
-        }
-    }
-    return PJ_OK;
+    bool draws = settings->temperature > 0, repeats = settings->repetition_penalty != 1;
+    bool counts = settings->frequency_penalty != 0 || settings->presence_penalty != 0;
+    if (draws) sampler->order = pj_alloc(vocab, sizeof *sampler->order);
+    if (repeats) sampler->seen = pj_alloc(vocab, 1);
+    if (counts) sampler->generated = pj_alloc(vocab, sizeof *sampler->generated);
+    if ((!draws || sampler->order) && (!repeats || sampler->seen) &&
+        (!counts || sampler->generated))
+        return PJ_OK;
+    pj_sampler_fini(sampler);
+    return pj_fail_memory(err, "the sampler");
 }
 
 void pj_sampler_fini(pj_sampler *sampler)

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json_scan.h"
+#include "base/text.h"
 #include "engine/files/pages.h"
 #include "engine/files/safetensors.h"
 #include "engine/model/gguf_config.h"
@@ -181,12 +182,6 @@ pj_status pj_checkpoint_matrix(const pj_checkpoint *checkpoint, const char *name
 
 /* ---- opening ---- */
 
-static bool checkpoint_ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 static pj_status checkpoint_join(pj_checkpoint *c, const char *file, char out[PATH_MAX],
                                  pj_error *err)
 {
@@ -300,7 +295,7 @@ static pj_status find_files(pj_checkpoint *c, pj_error *err)
     DIR *dir = opendir(c->path);
     if (!dir) return pj_fail(err, PJ_E_NOT_FOUND, "cannot list the folder %s", c->path);
     for (struct dirent *e; status == PJ_OK && (e = readdir(dir));)
-        if (e->d_name[0] != '.' && checkpoint_ends_with(e->d_name, ".safetensors") &&
+        if (e->d_name[0] != '.' && pj_ends_with(e->d_name, ".safetensors") &&
             strncmp(e->d_name, "consolidated", 12) != 0)
             status = add_file(c, e->d_name, strlen(e->d_name), err);
     closedir(dir);
@@ -394,7 +389,7 @@ static pj_status map_parts(pj_checkpoint *c, const char *path, int64_t parts, pj
     char tail[32], part[PATH_MAX];
     snprintf(tail, sizeof tail, "-of-%05d.gguf", (int)parts);
     size_t stem = strlen(path), after = strlen(tail) + 6; /* "-00002" */
-    if (!checkpoint_ends_with(path, tail) || stem <= after || path[stem - after] != '-')
+    if (!pj_ends_with(path, tail) || stem <= after || path[stem - after] != '-')
         return pj_fail(
             err, PJ_E_INVALID,
             "%s is one of %d files of a model, but its name does not end the way -00001%s "
@@ -455,7 +450,7 @@ static pj_status open_gguf(pj_checkpoint *c, pj_error *err)
 static bool is_gguf_file(const char *path)
 {
     unsigned char start[4];
-    if (checkpoint_ends_with(path, ".gguf")) return true;
+    if (pj_ends_with(path, ".gguf")) return true;
     FILE *file = fopen(path, "rb");
     size_t count = file ? fread(start, 1, sizeof start, file) : 0;
     if (file) fclose(file);
@@ -472,7 +467,7 @@ static pj_status find_gguf(pj_checkpoint *c, bool *found, pj_error *err)
     if (status != PJ_OK || pj_file_exists(path)) return status;
     DIR *dir = opendir(c->path);
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (e->d_name[0] == '.' || !checkpoint_ends_with(e->d_name, ".gguf") ||
+        if (e->d_name[0] == '.' || !pj_ends_with(e->d_name, ".gguf") ||
             pj_gguf_is_later_part(e->d_name))
             continue;
         count++;
@@ -504,7 +499,7 @@ static pj_status set_path(pj_checkpoint *c, const char *path, const char **file,
         *gguf = true;
         return PJ_OK;
     }
-    if (!checkpoint_ends_with(path, ".safetensors"))
+    if (!pj_ends_with(path, ".safetensors"))
         return pj_fail(err, PJ_E_INVALID,
                        "%s is neither a model folder nor a safetensors or GGUF file", path);
     *file = pj_path_name(path);

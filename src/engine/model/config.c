@@ -2,7 +2,7 @@
  * layers are in config_layers.c, rotation in config_rope.c, defaults in config_rules.c. */
 #include "engine/model/config.h"
 
-#include "engine/model/config_parts.h"
+#include "engine/model/config_reader.h"
 #include "engine/model/config_rules.h"
 #include "engine/text/tokenizer.h"
 
@@ -203,75 +203,58 @@ static void read_dense_layers(pj_config_reader *r, pj_model_config *config)
     }
 }
 
-/* A default is not checked against the other fields. */
-static void check_chosen(pj_config_reader *r, const pj_model_config *config)
+/* The keys of an architecture's experts and their defaults, -1: required. */
+typedef struct expert_keys {
+    const char *count, *chosen, *width, *shared; /* width, shared NULL: the block's width; none */
+    int64_t counts, choices, widths, shares;
+} expert_keys;
+
+static void read_expert_keys(pj_config_reader *r, const expert_keys *k, pj_model_config *c)
 {
-    if (r->status == PJ_OK && config->experts_per_token > config->experts)
-        pj_config_refuse(r, PJ_E_INVALID, "num_experts_per_tok", "exceeds the number of experts");
+    c->experts = pj_config_count(r, k->count, k->counts, 1, PJ_MAX_EXPERTS);
+    c->experts_per_token = pj_config_count(r, k->chosen, k->choices, 1, c->experts);
+    c->expert_intermediate =
+        k->width ? pj_config_count(r, k->width, k->widths, 1, PJ_MAX_WIDTH) : c->intermediate;
+    if (k->shared)
+        c->shared_intermediate = pj_config_count(r, k->shared, k->shares, 1, PJ_MAX_WIDTH);
+    /* a default is not checked against the other fields */
+    if (r->status == PJ_OK && c->experts_per_token > c->experts)
+        pj_config_refuse(r, PJ_E_INVALID, k->chosen, "exceeds the number of experts");
 }
 
-static void read_gpt_oss_experts(pj_config_reader *r, pj_model_config *config)
+static void config_read_experts(pj_config_reader *r, pj_model_config *c)
 {
-    config->experts = pj_config_count(r, "num_local_experts", 128, 1, PJ_MAX_EXPERTS);
-    config->experts_per_token = pj_config_count(r, "num_experts_per_tok", 4, 1, config->experts);
-    config->expert_intermediate = config->intermediate;
-    config->norm_topk = true;
-    config->swiglu_alpha = pj_config_number(r, "swiglu_alpha", 1.702, 1e-6, 1e6);
-    config->swiglu_limit = pj_config_number(r, "swiglu_limit", 7, 1e-6, 1e6);
-    check_chosen(r, config);
-}
-
-static void read_qwen3_5_experts(pj_config_reader *r, pj_model_config *config)
-{
-    config->experts = pj_config_count(r, "num_experts", 256, 1, PJ_MAX_EXPERTS);
-    config->experts_per_token = pj_config_count(r, "num_experts_per_tok", 8, 1, config->experts);
-    config->expert_intermediate = pj_config_count(r, "moe_intermediate_size", 512, 1, PJ_MAX_WIDTH);
-    config->shared_intermediate =
-        pj_config_count(r, "shared_expert_intermediate_size", 512, 1, PJ_MAX_WIDTH);
-    config->norm_topk = true;
-    check_chosen(r, config);
-}
-
-/* Gemma 4's larger models run experts in parallel with each layer's dense block. */
-static void read_parallel_experts(pj_config_reader *r, pj_model_config *config)
-{
-    if (!pj_config_bool(r, "enable_moe_block", false)) return;
-    config->experts = pj_config_count(r, "num_experts", -1, 1, PJ_MAX_EXPERTS);
-    config->experts_per_token = pj_config_count(r, "top_k_experts", -1, 1, config->experts);
-    config->expert_intermediate = pj_config_count(r, "moe_intermediate_size", -1, 1, PJ_MAX_WIDTH);
-    config->norm_topk = true;
-}
-
-static void config_read_experts(pj_config_reader *r, pj_model_config *config)
-{
-    if (config->arch == PJ_ARCH_GEMMA4) {
-        read_parallel_experts(r, config);
+    expert_keys k = {
+        "num_experts", "num_experts_per_tok", "moe_intermediate_size", NULL, -1, -1, -1, -1};
+    c->norm_topk = true;
+    switch (c->arch) {
+    case PJ_ARCH_MIXTRAL:
+        k = (expert_keys){"num_local_experts", k.chosen, NULL, NULL, 8, 2, 0, 0};
+        break;
+    case PJ_ARCH_GPT_OSS:
+        k = (expert_keys){"num_local_experts", k.chosen, NULL, NULL, 128, 4, 0, 0};
+        c->swiglu_alpha = pj_config_number(r, "swiglu_alpha", 1.702, 1e-6, 1e6);
+        c->swiglu_limit = pj_config_number(r, "swiglu_limit", 7, 1e-6, 1e6);
+        break;
+    case PJ_ARCH_QWEN3_5_MOE:
+        k = (expert_keys){k.count, k.chosen, k.width, "shared_expert_intermediate_size",
+                          256,     8,        512,     512};
+        break;
+    case PJ_ARCH_GEMMA4: /* larger models: in parallel with each layer's dense block */
+        k.chosen = "top_k_experts";
+        if (pj_config_bool(r, "enable_moe_block", false)) break;
+        c->norm_topk = false;
         return;
+    case PJ_ARCH_QWEN2_MOE:
+    case PJ_ARCH_QWEN3_MOE:
+        if (c->arch == PJ_ARCH_QWEN2_MOE) k.shared = "shared_expert_intermediate_size";
+        if (!pj_config_get(r, k.count)) k.count = "num_local_experts";
+        c->norm_topk = pj_config_bool(r, "norm_topk_prob", false);
+        break;
+    default: c->norm_topk = false; return;
     }
-    pj_arch arch = config->arch;
-    bool mixtral = arch == PJ_ARCH_MIXTRAL;
-    if (arch == PJ_ARCH_GPT_OSS) {
-        read_gpt_oss_experts(r, config);
-        return;
-    }
-    if (arch == PJ_ARCH_QWEN3_5_MOE) {
-        read_qwen3_5_experts(r, config);
-        return;
-    }
-    if (!mixtral && arch != PJ_ARCH_QWEN2_MOE && arch != PJ_ARCH_QWEN3_MOE) return;
-    const char *key =
-        mixtral || !pj_config_get(r, "num_experts") ? "num_local_experts" : "num_experts";
-    config->experts = pj_config_count(r, key, mixtral ? 8 : -1, 1, PJ_MAX_EXPERTS);
-    config->experts_per_token =
-        pj_config_count(r, "num_experts_per_tok", mixtral ? 2 : -1, 1, config->experts);
-    config->expert_intermediate =
-        mixtral ? config->intermediate
-                : pj_config_count(r, "moe_intermediate_size", -1, 1, PJ_MAX_WIDTH);
-    if (arch == PJ_ARCH_QWEN2_MOE)
-        config->shared_intermediate =
-            pj_config_count(r, "shared_expert_intermediate_size", -1, 1, PJ_MAX_WIDTH);
-    config->norm_topk = mixtral || pj_config_bool(r, "norm_topk_prob", false);
-    if (!mixtral) read_dense_layers(r, config);
+    read_expert_keys(r, &k, c);
+    if (c->arch == PJ_ARCH_QWEN2_MOE || c->arch == PJ_ARCH_QWEN3_MOE) read_dense_layers(r, c);
 }
 
 static void config_add_eos(pj_config_reader *r, pj_model_config *config, json_t *value)

@@ -39,6 +39,16 @@ typedef struct pj_rope_config {
     bool neighbours; /* rotates pairs (2i, 2i + 1) instead of (i, i + dims / 2) */
 } pj_rope_config;
 
+/* Rotation without scaling. */
+#define PJ_ROPE_CONFIG_PLAIN                   \
+    ((pj_rope_config){.factor = 1,             \
+                      .beta_fast = 32,         \
+                      .beta_slow = 1,          \
+                      .truncate = true,        \
+                      .attention_factor = NAN, \
+                      .mscale = NAN,           \
+                      .mscale_all_dim = NAN})
+
 /* Limits far beyond any published model; a file that exceeds them is wrong. */
 enum {
     PJ_MAX_EOS = 16,

@@ -1,6 +1,6 @@
 /* Differences between the layers of one model: sliding windows, and layers without rotation.
  * `layer_types` lists the kinds; if absent, the architecture's rule decides. */
-#include "engine/model/config_parts.h"
+#include "engine/model/config_reader.h"
 #include "engine/model/config_rules.h"
 #include "engine/text/tokenizer.h"
 
@@ -45,31 +45,38 @@ static bool by_rule(const pj_model_config *config, uint32_t layer, uint32_t bord
     }
 }
 
-static bool config_layers_by_name(pj_config_reader *r, const char *name)
+/* The list of the layers' kinds, or NULL. */
+static json_t *layer_types(pj_config_reader *r, const pj_model_config *config)
 {
-    bool sliding = name && strcmp(name, "sliding_attention") == 0;
-    if (!sliding && !(name && strcmp(name, "full_attention") == 0))
+    json_t *types = pj_config_get(r, "layer_types");
+    if (types && (!json_is_array(types) || json_array_size(types) != config->layers))
+        pj_config_refuse(r, PJ_E_INVALID, "layer_types", "must name every layer's attention");
+    return types;
+}
+
+/* Whether a layer is of that kind; it may only be of that or have full attention. */
+static bool is_of_kind(pj_config_reader *r, const json_t *types, uint32_t layer, const char *kind)
+{
+    const char *name = json_string_value(json_array_get(types, layer));
+    if (name && strcmp(name, kind) == 0) return true;
+    if (!name || strcmp(name, "full_attention") != 0)
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "layer_types",
                          "contains an unsupported attention type");
-    return sliding;
+    return false;
 }
 
 static void list_windowed_layers(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
-    json_t *types = pj_config_get(r, "layer_types");
+    json_t *types = layer_types(r, config);
     uint32_t border = pj_config_count(r, "max_window_layers", 28, 0, PJ_MAX_LAYERS);
     uint32_t period =
         pj_config_count(r, "sliding_window_pattern", rules->window_period, 1, PJ_MAX_LAYERS);
     bool any = false;
-    if (types && (!json_is_array(types) || json_array_size(types) != config->layers)) {
-        pj_config_refuse(r, PJ_E_INVALID, "layer_types", "must name every layer's attention");
-        return;
-    }
     bool *windowed = alloc_layers(r, config, sizeof *windowed);
     if (!windowed || r->status != PJ_OK) return;
     for (uint32_t i = 0; i < config->layers; i++) {
-        windowed[i] = types ? config_layers_by_name(r, json_string_value(json_array_get(types, i)))
+        windowed[i] = types ? is_of_kind(r, types, i, "sliding_attention")
                             : by_rule(config, i, border, period);
         /* the last layer of Gemma 4 has full attention */
         if (config->arch == PJ_ARCH_GEMMA4 && i + 1 == config->layers) windowed[i] = false;
@@ -112,20 +119,12 @@ static void read_linear_sizes(pj_config_reader *r, pj_model_config *c)
 /* Which layers use the gated delta rule: listed, else all but each interval-th. */
 static void config_layers_read_linear_layers(pj_config_reader *r, pj_model_config *config)
 {
-    json_t *types = pj_config_get(r, "layer_types");
+    json_t *types = layer_types(r, config);
     uint32_t interval = pj_config_count(r, "full_attention_interval", 4, 1, PJ_MAX_LAYERS);
-    if (types && (!json_is_array(types) || json_array_size(types) != config->layers)) {
-        pj_config_refuse(r, PJ_E_INVALID, "layer_types", "must name every layer's attention");
-        return;
-    }
+    if (r->status != PJ_OK) return;
     bool *linear = config->layer_is_linear = alloc_layers(r, config, sizeof *linear);
-    for (uint32_t i = 0; linear && i < config->layers; i++) {
-        const char *name = json_string_value(json_array_get(types, i));
-        linear[i] = types ? name && strcmp(name, "linear_attention") == 0 : (i + 1) % interval != 0;
-        if (types && !linear[i] && !(name && strcmp(name, "full_attention") == 0))
-            pj_config_refuse(r, PJ_E_UNSUPPORTED, "layer_types",
-                             "contains an unsupported attention type");
-    }
+    for (uint32_t i = 0; linear && i < config->layers; i++)
+        linear[i] = types ? is_of_kind(r, types, i, "linear_attention") : (i + 1) % interval != 0;
     if (r->status == PJ_OK) read_linear_sizes(r, config);
 }
 

@@ -3,8 +3,7 @@
 #ifndef PJ_MODEL_CONFIG_READER_H
 #define PJ_MODEL_CONFIG_READER_H
 
-#include "base/error.h"
-#include "base/memory.h"
+#include "engine/model/config.h"
 
 #include <jansson.h>
 
@@ -32,5 +31,10 @@ double pj_config_number(pj_config_reader *r, const char *key, double fallback, d
 double pj_config_need_number(pj_config_reader *r, const char *key, double min, double max);
 bool pj_config_bool(pj_config_reader *r, const char *key, bool fallback);
 const char *pj_config_text(pj_config_reader *r, const char *key, const char *fallback);
+
+/* Differences between layers (config_layers.c), then rotation of queries and keys (config_rope.c).
+ */
+void pj_config_read_layers(pj_config_reader *r, pj_model_config *config);
+void pj_config_read_rope(pj_config_reader *r, pj_model_config *config);
 
 #endif

@@ -1,6 +1,6 @@
 /* Rotary embeddings. Supports both generations of the format: `rope_theta` with `rope_scaling`, and
  * `rope_parameters`, which may be one object or one per kind of layer. */
-#include "engine/model/config_parts.h"
+#include "engine/model/config_reader.h"
 #include "engine/model/config_rules.h"
 
 #include <math.h>
@@ -122,16 +122,10 @@ static void read_one(pj_config_reader *r, const pj_model_config *config, json_t 
         pj_config_count(r, "original_max_position_embeddings", 0, 1, PJ_MAX_CONTEXT);
     pj_config_reader inner = *r;
     inner.object = object;
-    *rope = (pj_rope_config){.theta = pj_config_number(&inner, "rope_theta", theta, 1, 1e15),
-                             .original_context = original,
-                             .attention_factor = NAN,
-                             .mscale = NAN,
-                             .mscale_all_dim = NAN,
-                             .factor = 1,
-                             .beta_fast = 32,
-                             .beta_slow = 1,
-                             .truncate = true,
-                             .neighbours = rules->neighbours};
+    *rope = PJ_ROPE_CONFIG_PLAIN;
+    rope->theta = pj_config_number(&inner, "rope_theta", theta, 1, 1e15);
+    rope->original_context = original;
+    rope->neighbours = rules->neighbours;
     if (rules->partial > 0)
         partial = pj_config_number(&inner, "partial_rotary_factor", partial, 1e-6, 1);
     rope->dims = (uint32_t)(head_dim * partial);

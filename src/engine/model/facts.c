@@ -210,8 +210,7 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
 
 void pj_model_parts_json(const pj_model_facts *f, pj_json *json)
 {
-    pj_json_key(json, "parameters_by_part");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "parameters_by_part");
     pj_json_kv_uint(json, "attention", f->attention_parameters);
     pj_json_kv_uint(json, "mlp", f->mlp_parameters);
     pj_json_kv_uint(json, "norms", f->norm_parameters);

@@ -271,17 +271,23 @@ static void read_multipliers(reader *r, pj_model_config *c)
 
 /* ---- layers ------------------------------------------------------------------------------- */
 
-/* Kind of every layer, or a period: all but each period-th layer have the window. */
-static bool has_window(const pj_gguf_value *pattern, uint32_t layer, uint32_t period)
+/* A flag for every layer: set for all but each interval-th. NULL after a failure. */
+static bool *all_but_each(reader *r, const pj_model_config *c, uint32_t interval)
 {
-    bool flag = false;
-    int64_t number;
-    if (!pattern || !pattern->is_array) return (layer + 1) % period != 0;
-    if (pattern->type == PJ_GGUF_BOOL) return layer < pattern->count && pattern->data[layer];
-    if (layer < pattern->count && pj_gguf_integer(pattern, layer, &number)) flag = number != 0;
-    return flag;
+    bool *flags = pj_arena_alloc(r->arena, c->layers, sizeof *flags);
+    if (!flags) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; flags && i < c->layers; i++) flags[i] = (i + 1) % interval != 0;
+    return flags;
 }
 
+static bool has_window(const pj_gguf_value *pattern, uint32_t layer)
+{
+    int64_t number;
+    if (pattern->type == PJ_GGUF_BOOL) return layer < pattern->count && pattern->data[layer];
+    return pj_gguf_integer(pattern, layer, &number) && number != 0;
+}
+
+/* The pattern is the kind of every layer, or a period. */
 static void gguf_config_read_window(reader *r, pj_model_config *c)
 {
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
@@ -293,21 +299,15 @@ static void gguf_config_read_window(reader *r, pj_model_config *c)
                    rules->window == PJ_WINDOW_PERIOD ? rules->window_absent : 0, 0, PJ_MAX_CONTEXT);
     if (pattern && !pattern->is_array) period = want_count(r, key, period, 1, PJ_MAX_LAYERS);
     if (rules->window != PJ_WINDOW_PERIOD || r->status != PJ_OK) return;
-    c->layer_is_windowed = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_is_windowed);
-    if (!c->layer_is_windowed) r->status = pj_fail_memory(r->err, r->name);
-    for (uint32_t i = 0; c->layer_is_windowed && i < c->layers; i++)
-        c->layer_is_windowed[i] = has_window(pattern, i, period);
+    c->layer_is_windowed = all_but_each(r, c, period);
+    for (uint32_t i = 0; r->status == PJ_OK && pattern && pattern->is_array && i < c->layers; i++)
+        c->layer_is_windowed[i] = has_window(pattern, i);
 }
 
 /* SmolLM3's files do not state that every fourth layer has no rotation. */
 static void gguf_config_read_rotating_layers(reader *r, pj_model_config *c)
 {
-    enum { INTERVAL = 4 };
-    if (c->arch != PJ_ARCH_SMOLLM3) return;
-    c->layer_rotates = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_rotates);
-    if (!c->layer_rotates) r->status = pj_fail_memory(r->err, r->name);
-    for (uint32_t i = 0; c->layer_rotates && i < c->layers; i++)
-        c->layer_rotates[i] = (i + 1) % INTERVAL != 0;
+    if (c->arch == PJ_ARCH_SMOLLM3) c->layer_rotates = all_but_each(r, c, 4);
 }
 
 static void gguf_config_read_experts(reader *r, pj_model_config *c)
@@ -334,12 +334,8 @@ static void gguf_config_read_experts(reader *r, pj_model_config *c)
     c->norm_topk = want_bool(r, "expert_weights_norm", c->arch != PJ_ARCH_QWEN2_MOE);
     if (mixtral && !c->norm_topk)
         gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_weights_norm", "false is not supported");
-    bool *dense = pj_arena_alloc(r->arena, c->layers, sizeof *dense);
-    if (!dense) {
-        r->status = pj_fail_memory(r->err, r->name);
-        return;
-    }
-    for (uint32_t i = 0; i < c->layers; i++) {
+    bool *dense = all_but_each(r, c, 1);
+    for (uint32_t i = 0; dense && i < c->layers; i++) {
         snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", i);
         dense[i] = !mixtral && tensor(r, name) == NULL;
         if (dense[i]) c->layer_is_dense = dense;
@@ -366,10 +362,7 @@ static void gguf_config_read_linear_layers(reader *r, pj_model_config *c)
     if (values % c->linear.value_heads != 0 || c->linear.value_dim > PJ_MAX_DELTA_DIM)
         gguf_config_refuse(r, PJ_E_INVALID, "ssm.inner_size",
                            "does not divide into heads of at most 1024 values");
-    c->layer_is_linear = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_is_linear);
-    if (!c->layer_is_linear) r->status = pj_fail_memory(r->err, r->name);
-    for (uint32_t i = 0; c->layer_is_linear && i < c->layers; i++)
-        c->layer_is_linear[i] = (i + 1) % interval != 0;
+    c->layer_is_linear = all_but_each(r, c, interval);
 }
 
 /* ---- rope --------------------------------------------------------------------------------- */
@@ -380,15 +373,11 @@ static void read_window_rope(reader *r, pj_model_config *c)
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
     bool gemma = c->arch == PJ_ARCH_GEMMA3;
     if (rules->window_theta == 0) return;
-    c->window_rope =
-        (pj_rope_config){.dims = c->rope.dims,
-                         .theta = want_number(r, "rope.freq_base_swa",
-                                              gemma ? rules->window_theta : c->rope.theta, 1, 1e15),
-                         .factor = 1,
-                         .attention_factor = NAN,
-                         .mscale = NAN,
-                         .mscale_all_dim = NAN,
-                         .neighbours = c->rope.neighbours};
+    c->window_rope = PJ_ROPE_CONFIG_PLAIN;
+    c->window_rope.dims = c->rope.dims;
+    c->window_rope.neighbours = c->rope.neighbours;
+    c->window_rope.theta =
+        want_number(r, "rope.freq_base_swa", gemma ? rules->window_theta : c->rope.theta, 1, 1e15);
 }
 
 /* Ministral 3: queries scale with their position; YaRN's factor on all scores is divided out. */
@@ -483,6 +472,7 @@ static void read_rope(reader *r, pj_model_config *c)
 {
     pj_rope_config *rope = &c->rope;
     bool gemma3 = c->arch == PJ_ARCH_GEMMA3;
+    *rope = PJ_ROPE_CONFIG_PLAIN;
     rope->neighbours = pj_arch_gguf_neighbours(c->arch);
     rope->theta = want_number(r, "rope.freq_base", gemma3 ? 1e6 : 1e4, 1, 1e15);
     rope->dims = want_count(r, "rope.dimension_count", c->head_dim, 2, PJ_MAX_HEAD_DIM);
@@ -491,7 +481,6 @@ static void read_rope(reader *r, pj_model_config *c)
                            "must be even, and at most the head's");
     rope->original_context =
         want_count(r, "rope.scaling.original_context_length", 0, 0, PJ_MAX_CONTEXT);
-    rope->attention_factor = rope->mscale = rope->mscale_all_dim = NAN;
     rope->beta_fast = want_number(r, "rope.scaling.yarn_beta_fast", 32, 1e-6, 1e6);
     rope->beta_slow = want_number(r, "rope.scaling.yarn_beta_slow", 1, 1e-6, 1e6);
     rope->truncate = c->arch != PJ_ARCH_GPT_OSS; /* as it was trained */
@@ -537,9 +526,9 @@ static bool ends_turn(pj_gguf_text text)
 {
     static const char *const names[] = {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
                                         "<|endoftext|>"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (pj_gguf_text_is(text, names[i])) return true;
-    return false;
+    size_t i = 0, count = sizeof names / sizeof *names;
+    while (i < count && !pj_gguf_text_is(text, names[i])) i++;
+    return i < count;
 }
 
 static void read_ends(reader *r, pj_model_config *c)

@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "engine/files/pages.h"
 #include "engine/model/delta.h"
-#include "engine/model/model_check.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -40,31 +39,24 @@ static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
 }
 
 /* The layer's token vector weights and output scale. */
-static pj_status load_token_input(pj_loader *l, const char *prefix, pj_layer *layer)
+static void load_token_input(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     size_t n = c->token_vector;
     char name[PJ_TENSOR_NAME_BYTES];
-    const float *scale = NULL;
-    pj_status status = PJ_OK;
-    if (pj_load_has(l, prefix, "layer_scalar")) {
-        snprintf(name, sizeof name, "%s.layer_scalar", prefix);
-        status = pj_load_vector(l, name, 1, 1, &scale);
-        if (!status) layer->scale = *scale;
-    }
-    if (!n || status) return status;
-    status = pj_load_component(l, prefix, PJ_N_PER_LAYER_INPUT_GATE, n, c->hidden, false,
-                               &layer->token_gate);
-    if (!status)
-        status = pj_load_component(l, prefix, PJ_N_PER_LAYER_PROJECTION, c->hidden, n, false,
-                                   &layer->token_projection);
-    if (!status)
-        status = pj_load_norm(l, prefix, PJ_N_POST_PER_LAYER_INPUT_NORM, c->hidden, false,
-                              &layer->token_norm);
-    return status;
+    const float *scale = &layer->scale;
+    snprintf(name, sizeof name, "%s.layer_scalar", prefix);
+    if (pj_load_has(l, prefix, "layer_scalar")) pj_load_vector(l, name, 1, 1, &scale);
+    layer->scale = *scale;
+    if (!n) return;
+    pj_load_component(l, prefix, PJ_N_PER_LAYER_INPUT_GATE, n, c->hidden, false,
+                      &layer->token_gate);
+    pj_load_component(l, prefix, PJ_N_PER_LAYER_PROJECTION, c->hidden, n, false,
+                      &layer->token_projection);
+    pj_load_norm(l, prefix, PJ_N_POST_PER_LAYER_INPUT_NORM, c->hidden, false, &layer->token_norm);
 }
 
-static pj_status load_layer(pj_loader *l, uint32_t index)
+static void load_layer(pj_loader *l, uint32_t index)
 {
     const pj_blueprint *b = l->model->blueprint;
     pj_layer *layer = &l->model->layers[index];
@@ -73,59 +65,50 @@ static pj_status load_layer(pj_loader *l, uint32_t index)
     char prefix[PJ_TENSOR_NAME_BYTES / 2];
     snprintf(prefix, sizeof prefix, "model.layers.%u", index);
     shape_layer(l->model, index, layer);
-    pj_status status =
-        pj_load_norm(l, prefix, b->attention_norm, hidden, bias, &layer->attention_norm);
-    if (!status)
-        status = pj_load_norm(l, prefix, b->attention_out_norm, hidden, bias,
-                              &layer->attention_out_norm);
-    if (!status) status = pj_load_norm(l, prefix, b->mlp_norm, hidden, bias, &layer->mlp_norm);
-    if (!status)
-        status = pj_load_norm(l, prefix, b->mlp_out_norm, hidden, bias, &layer->mlp_out_norm);
-    bool linear = l->model->config.layer_is_linear && l->model->config.layer_is_linear[index];
-    if (!status)
-        status = linear ? pj_load_delta(l, prefix, layer) : pj_load_attention(l, prefix, layer);
-    if (!status) status = pj_load_feed_forward(l, prefix, layer);
-    return status ? status : load_token_input(l, prefix, layer);
+    pj_load_norm(l, prefix, b->attention_norm, hidden, bias, &layer->attention_norm);
+    pj_load_norm(l, prefix, b->attention_out_norm, hidden, bias, &layer->attention_out_norm);
+    pj_load_norm(l, prefix, b->mlp_norm, hidden, bias, &layer->mlp_norm);
+    pj_load_norm(l, prefix, b->mlp_out_norm, hidden, bias, &layer->mlp_out_norm);
+    if (l->model->config.layer_is_linear && l->model->config.layer_is_linear[index])
+        pj_load_delta(l, prefix, layer);
+    else
+        pj_load_attention(l, prefix, layer);
+    pj_load_feed_forward(l, prefix, layer);
+    load_token_input(l, prefix, layer);
 }
 
 /* Per-layer token vectors: a table, and a projection of the token's embedding. */
-static pj_status load_token_vectors(pj_loader *l)
+static void load_token_vectors(pj_loader *l)
 {
     pj_model *m = l->model;
     const pj_model_config *c = &m->config;
     size_t n = (size_t)c->layers * c->token_vector;
-    if (!n) return PJ_OK;
-    pj_status status = pj_load_matrix(l, "model.embed_tokens_per_layer.weight", PJ_ROLE_TABLE,
-                                      c->token_vector_vocab, n, &m->token_embedding);
-    if (!status)
-        status = pj_load_component(l, "model", PJ_N_PER_LAYER_MODEL_PROJECTION, n, c->hidden, false,
-                                   &m->token_projection);
-    if (!status)
-        status = pj_load_norm(l, "model", PJ_N_PER_LAYER_PROJECTION_NORM, c->token_vector, false,
-                              &m->token_norm);
-    return status;
+    if (!n) return;
+    pj_load_matrix(l, "model.embed_tokens_per_layer.weight", PJ_ROLE_TABLE, c->token_vector_vocab,
+                   n, &m->token_embedding);
+    pj_load_component(l, "model", PJ_N_PER_LAYER_MODEL_PROJECTION, n, c->hidden, false,
+                      &m->token_projection);
+    pj_load_norm(l, "model", PJ_N_PER_LAYER_PROJECTION_NORM, c->token_vector, false,
+                 &m->token_norm);
 }
 
-static pj_status load_ends(pj_loader *l)
+static void load_ends(pj_loader *l)
 {
     pj_model *m = l->model;
     const pj_model_config *c = &m->config;
     bool own_head =
         m->checkpoint ? pj_checkpoint_find(m->checkpoint, "lm_head.weight") != NULL : !c->tied_head;
-    pj_status status = pj_load_matrix(l, "model.embed_tokens.weight", PJ_ROLE_TABLE, c->vocab,
-                                      c->hidden, &m->embedding);
-    if (!status)
-        status = pj_load_norm(l, "model", m->blueprint->final_norm, c->hidden,
-                              m->blueprint->norm == PJ_NORM_LAYER, &m->final_norm);
-    if (!status) status = load_token_vectors(l);
+    pj_load_matrix(l, "model.embed_tokens.weight", PJ_ROLE_TABLE, c->vocab, c->hidden,
+                   &m->embedding);
+    pj_load_norm(l, "model", m->blueprint->final_norm, c->hidden,
+                 m->blueprint->norm == PJ_NORM_LAYER, &m->final_norm);
+    load_token_vectors(l);
     m->head.w = m->embedding;
     m->head.name = PJ_N_LM_HEAD;
-    if (!status && own_head)
-        status =
-            pj_load_matrix(l, "lm_head.weight", PJ_ROLE_TABLE, c->vocab, c->hidden, &m->head.w);
-    if (!status && pj_bias_wanted(m->blueprint->head_bias, c))
-        status = pj_load_vector(l, "lm_head.bias", c->vocab, 0, &m->head.bias);
-    return status;
+    if (own_head)
+        pj_load_matrix(l, "lm_head.weight", PJ_ROLE_TABLE, c->vocab, c->hidden, &m->head.w);
+    if (pj_bias_wanted(m->blueprint->head_bias, c))
+        pj_load_vector(l, "lm_head.bias", c->vocab, 0, &m->head.bias);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -169,30 +152,27 @@ static pj_status open_ropes(pj_model *m, pj_error *err)
 }
 
 /* Loads all layers and counts them in the progress, if one is wanted. */
-static pj_status load_layers(pj_loader *l)
+static void load_layers(pj_loader *l)
 {
     uint32_t count = l->model->config.layers;
-    pj_status status = PJ_OK;
+    l->model->layers = pj_load_alloc(l, count, sizeof *l->model->layers);
+    load_ends(l);
     if (l->progress) atomic_store(&l->progress->total, count);
-    for (uint32_t i = 0; !status && i < count; i++) {
-        status = load_layer(l, i);
-        if (l->progress && !status) atomic_store(&l->progress->done, i + 1);
+    for (uint32_t i = 0; !l->status && i < count; i++) {
+        load_layer(l, i);
+        if (l->progress && !l->status) atomic_store(&l->progress->done, i + 1);
     }
-    return status;
 }
 
 static pj_status load_all(pj_loader *l, const char *path)
 {
     pj_model *model = l->model;
-    pj_status status = model_open_source(model, path, &l->synthetic, l->err);
-    if (status) return status;
+    l->status = model_open_source(model, path, &l->synthetic, l->err);
+    if (l->status) return l->status;
     model->blueprint = pj_blueprint_get(model->config.arch);
-    status = open_ropes(model, l->err);
-    if (status) return status;
-    model->layers = pj_load_alloc(l, model->config.layers, sizeof *model->layers);
-    status = model->layers ? load_ends(l) : PJ_E_NO_MEMORY;
-    if (!status) status = load_layers(l);
-    return status ? status : check_all_used(model, l->err);
+    l->status = open_ropes(model, l->err);
+    load_layers(l);
+    return l->status ? l->status : check_all_used(model, l->err);
 }
 
 pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_team *team,

@@ -116,6 +116,9 @@ typedef struct pj_model_options {
 pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_team *team,
                         pj_error *err);
 void pj_model_close(pj_model *model); /* may run twice; a zeroed model is allowed */
+/* Whether it would open: every tensor that the configuration requires exists with its shape and a
+ * supported type. Nothing is read or converted; the error is the one of opening. */
+pj_status pj_model_check(const char *path, pj_error *err);
 
 /* Generates one row of random weights of matrix number `matrix`, scaled to preserve signal
  * variance. */

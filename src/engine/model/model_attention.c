@@ -27,97 +27,88 @@ static pj_projection projection_rows(const pj_projection *whole, size_t first, s
 
 /* Some files fuse matrices that are separate in the architecture: the parts are rows of the
  * whole. */
-static pj_status load_split_qkv(pj_loader *l, const char *attn, size_t q_rows, size_t kv_rows,
-                                bool bias, pj_layer *layer)
+static void load_split_qkv(pj_loader *l, const char *attn, size_t q_rows, size_t kv_rows, bool bias,
+                           pj_layer *layer)
 {
     pj_projection whole = {0};
-    pj_status status = pj_load_linear(l, attn, "qkv_proj", q_rows + 2 * kv_rows,
-                                      l->model->config.hidden, bias, &whole);
-    if (status) return status;
+    pj_load_linear(l, attn, "qkv_proj", q_rows + 2 * kv_rows, l->model->config.hidden, bias,
+                   &whole);
+    if (l->status) return;
     layer->q = projection_rows(&whole, 0, q_rows, PJ_N_Q_PROJ);
     layer->k = projection_rows(&whole, q_rows, kv_rows, PJ_N_K_PROJ);
     layer->v = projection_rows(&whole, q_rows + kv_rows, kv_rows, PJ_N_V_PROJ);
-    return PJ_OK;
 }
 
-static pj_status load_qkv(pj_loader *l, const char *attn, pj_layer *layer)
+static void load_qkv(pj_loader *l, const char *attn, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     const pj_blueprint *b = l->model->blueprint;
     size_t q = (size_t)layer->heads * layer->head_dim,
            kv = (size_t)layer->kv_heads * layer->head_dim;
     bool bias = pj_bias_wanted(b->qkv_bias, c);
-    if (b->fused_qkv)
-        return pj_load_component(l, attn, PJ_N_QKV_PROJ, q + 2 * kv, c->hidden, bias, &layer->qkv);
-    if (pj_load_has(l, attn, "qkv_proj.weight")) return load_split_qkv(l, attn, q, kv, bias, layer);
+    if (b->fused_qkv) {
+        pj_load_component(l, attn, PJ_N_QKV_PROJ, q + 2 * kv, c->hidden, bias, &layer->qkv);
+        return;
+    }
+    if (pj_load_has(l, attn, "qkv_proj.weight")) {
+        load_split_qkv(l, attn, q, kv, bias, layer);
+        return;
+    }
     size_t q_rows = layer->output_gate ? 2 * q : q;
-    pj_status status = pj_load_component(l, attn, PJ_N_Q_PROJ, q_rows, c->hidden, bias, &layer->q);
-    if (layer->kv_source != layer->index) return status;
-    if (!status) status = pj_load_component(l, attn, PJ_N_K_PROJ, kv, c->hidden, bias, &layer->k);
-    if (!status && !layer->keys_are_values)
-        status = pj_load_component(l, attn, PJ_N_V_PROJ, kv, c->hidden, bias, &layer->v);
-    return status;
+    pj_load_component(l, attn, PJ_N_Q_PROJ, q_rows, c->hidden, bias, &layer->q);
+    if (layer->kv_source != layer->index) return;
+    pj_load_component(l, attn, PJ_N_K_PROJ, kv, c->hidden, bias, &layer->k);
+    if (!layer->keys_are_values)
+        pj_load_component(l, attn, PJ_N_V_PROJ, kv, c->hidden, bias, &layer->v);
 }
 
 /* RMSNorm of values without weights. */
-static pj_status make_plain_norm(pj_loader *l, size_t count, pj_norm *out)
+static void make_plain_norm(pj_loader *l, size_t count, pj_norm *out)
 {
     float *ones = pj_load_alloc(l, count, sizeof *ones);
-    if (!ones) return PJ_E_NO_MEMORY;
-    for (size_t i = 0; i < count; i++) ones[i] = 1;
+    for (size_t i = 0; ones && i < count; i++) ones[i] = 1;
     *out = (pj_norm){.w = ones, .name = PJ_N_V_NORM};
-    return PJ_OK;
 }
 
-static pj_status load_qk_norms(pj_loader *l, const char *attn, pj_layer *layer)
+static void load_qk_norms(pj_loader *l, const char *attn, pj_layer *layer)
 {
     pj_qk_norm kind = l->model->blueprint->qk_norm;
     bool full = kind == PJ_QK_NORM_FULL;
     size_t q = full ? (size_t)layer->heads * layer->head_dim : layer->head_dim;
     size_t k = full ? (size_t)layer->kv_heads * layer->head_dim : layer->head_dim;
-    if (kind == PJ_QK_NORM_NONE) return PJ_OK;
-    pj_status status = pj_load_norm(l, attn, PJ_N_Q_NORM, q, false, &layer->q_norm);
-    if (layer->kv_source != layer->index) return status;
-    if (!status && l->model->blueprint->v_norm) status = make_plain_norm(l, k, &layer->v_norm);
-    return status ? status : pj_load_norm(l, attn, PJ_N_K_NORM, k, false, &layer->k_norm);
+    if (kind == PJ_QK_NORM_NONE) return;
+    pj_load_norm(l, attn, PJ_N_Q_NORM, q, false, &layer->q_norm);
+    if (layer->kv_source != layer->index) return;
+    if (l->model->blueprint->v_norm) make_plain_norm(l, k, &layer->v_norm);
+    pj_load_norm(l, attn, PJ_N_K_NORM, k, false, &layer->k_norm);
 }
 
-/* GGUF files append ".weight" to every name. */
-static pj_status load_sinks(pj_loader *l, const char *attn, pj_layer *layer)
-{
-    char name[PJ_TENSOR_NAME_BYTES];
-    bool gguf = l->model->checkpoint && pj_checkpoint_gguf(l->model->checkpoint);
-    snprintf(name, sizeof name, "%s.sinks%s", attn, gguf ? ".weight" : "");
-    return pj_load_vector(l, name, layer->heads, 0, &layer->sinks);
-}
-
-pj_status pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer)
+void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     const pj_blueprint *b = l->model->blueprint;
     size_t q_rows = (size_t)layer->heads * layer->head_dim;
-    char attn[PJ_TENSOR_NAME_BYTES];
+    char attn[PJ_TENSOR_NAME_BYTES], sinks[PJ_TENSOR_NAME_BYTES + 16];
     snprintf(attn, sizeof attn, "%s.self_attn", prefix);
-    pj_status status = load_qkv(l, attn, layer);
-    if (!status)
-        status = pj_load_component(l, attn, b->o, c->hidden, q_rows, pj_bias_wanted(b->o_bias, c),
-                                   &layer->o);
-    if (!status) status = load_qk_norms(l, attn, layer);
-    return status || !b->sinks ? status : load_sinks(l, attn, layer);
+    load_qkv(l, attn, layer);
+    pj_load_component(l, attn, b->o, c->hidden, q_rows, pj_bias_wanted(b->o_bias, c), &layer->o);
+    load_qk_norms(l, attn, layer);
+    /* GGUF files append ".weight" to every name */
+    snprintf(sinks, sizeof sinks, "%s.sinks%s", attn, pj_load_is_gguf(l) ? ".weight" : "");
+    if (b->sinks) pj_load_vector(l, sinks, layer->heads, 0, &layer->sinks);
 }
 
 /* ---- the gated delta rule ----------------------------------------------------------------- */
 
 /* The convolution's weights [channels][1][kernel], transposed to one row of channels per input. */
-static pj_status load_convolution(pj_loader *l, const char *prefix, struct pj_delta *d)
+static void load_convolution(pj_loader *l, const char *prefix, struct pj_delta *d)
 {
     char name[PJ_TENSOR_NAME_BYTES];
     size_t channels = pj_delta_channels(d), count = channels * d->kernel;
-    float *rows = pj_load_alloc(l, count, sizeof *rows), *values = rows;
-    if (!rows) return PJ_E_NO_MEMORY;
+    float *rows = pj_load_alloc(l, count, sizeof *rows);
     d->conv = rows;
-    for (size_t i = 0; i < count; i++) rows[i] = 0.5f / (float)d->kernel;
-    if (!l->model->checkpoint) return PJ_OK;
+    for (size_t i = 0; rows && i < count; i++) rows[i] = 0.5f / (float)d->kernel;
+    if (!rows || !l->model->checkpoint) return;
     snprintf(name, sizeof name, "%s.conv1d.weight", prefix);
     const pj_tensor *t = pj_checkpoint_find(l->model->checkpoint, name);
     pj_dtype type;
@@ -125,61 +116,55 @@ static pj_status load_convolution(pj_loader *l, const char *prefix, struct pj_de
                  t->shape[t->rank - 1] == d->kernel &&
                  (t->rank == 2 || (t->rank == 3 && t->shape[1] == 1)) &&
                  pj_dtype_get(type)->block_values == 1;
+    float *values = right ? pj_alloc(count, sizeof *values) : NULL;
     if (!right)
-        return pj_fail(l->err, PJ_E_INVALID, "%s must be floats of shape [%zu, 1, %u]", name,
-                       channels, d->kernel);
-    values = pj_alloc(count, sizeof *values);
-    if (!values) return pj_fail_memory(l->err, name);
+        l->status = pj_fail(l->err, PJ_E_INVALID, "%s must be floats of shape [%zu, 1, %u]", name,
+                            channels, d->kernel);
+    else if (!values)
+        l->status = pj_fail_memory(l->err, name);
+    if (!values) return;
     l->kernels->dequantise(type, t->data, values, count);
     for (size_t c = 0; c < channels; c++)
         for (uint32_t j = 0; j < d->kernel; j++) rows[j * channels + c] = values[c * d->kernel + j];
     pj_free(values);
-    return PJ_OK;
 }
 
 /* GGUF files store -e^A_log, others A_log. */
-static pj_status load_rates(pj_loader *l, const char *prefix, struct pj_delta *d)
+static void load_rates(pj_loader *l, const char *prefix, struct pj_delta *d)
 {
     char name[PJ_TENSOR_NAME_BYTES];
-    bool gguf = l->model->checkpoint && pj_checkpoint_gguf(l->model->checkpoint);
+    bool gguf = pj_load_is_gguf(l);
     snprintf(name, sizeof name, "%s.A_log%s", prefix, gguf ? ".weight" : "");
-    pj_status status = pj_load_vector(l, name, d->value_heads, 0, &d->rate);
+    pj_load_vector(l, name, d->value_heads, 0, &d->rate);
     float *rates = (float *)(uintptr_t)d->rate;
-    for (uint32_t i = 0; !status && i < d->value_heads; i++)
+    for (uint32_t i = 0; !l->status && i < d->value_heads; i++)
         rates[i] = gguf ? -rates[i] : expf(rates[i]);
-    if (status) return status;
     snprintf(name, sizeof name, "%s.dt_bias%s", prefix, gguf ? ".bias" : "");
-    return pj_load_vector(l, name, d->value_heads, 1, &d->bias);
+    pj_load_vector(l, name, d->value_heads, 1, &d->bias);
 }
 
-pj_status pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer)
+void pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     struct pj_delta *d = layer->delta = pj_load_alloc(l, 1, sizeof *d);
     char linear[PJ_TENSOR_NAME_BYTES], name[PJ_TENSOR_NAME_BYTES + 16];
     size_t hidden = c->hidden;
-    if (!d) return PJ_E_NO_MEMORY;
+    if (!d) return;
     *d = (struct pj_delta){.key_heads = c->linear.key_heads,
                            .value_heads = c->linear.value_heads,
                            .key_dim = c->linear.key_dim,
                            .value_dim = c->linear.value_dim,
                            .kernel = c->linear.kernel,
-                           .tiled =
-                               l->model->checkpoint && pj_checkpoint_gguf(l->model->checkpoint)};
+                           .tiled = pj_load_is_gguf(l)};
     size_t channels = pj_delta_channels(d), values = pj_delta_values(d);
     snprintf(linear, sizeof linear, "%s.linear_attn", prefix);
-    pj_status status =
-        pj_load_component(l, linear, PJ_N_IN_PROJ_QKV, channels, hidden, false, &d->qkv);
-    if (!status)
-        status = pj_load_component(l, linear, PJ_N_IN_PROJ_Z, values, hidden, false, &d->z);
-    if (!status)
-        status = pj_load_component(l, linear, PJ_N_IN_PROJ_B, d->value_heads, hidden, false, &d->b);
-    if (!status)
-        status = pj_load_component(l, linear, PJ_N_IN_PROJ_A, d->value_heads, hidden, false, &d->a);
-    if (!status)
-        status = pj_load_component(l, linear, PJ_N_OUT_PROJ, hidden, values, false, &d->out);
-    if (!status) status = load_convolution(l, linear, d);
-    if (!status) status = load_rates(l, linear, d);
+    pj_load_component(l, linear, PJ_N_IN_PROJ_QKV, channels, hidden, false, &d->qkv);
+    pj_load_component(l, linear, PJ_N_IN_PROJ_Z, values, hidden, false, &d->z);
+    pj_load_component(l, linear, PJ_N_IN_PROJ_B, d->value_heads, hidden, false, &d->b);
+    pj_load_component(l, linear, PJ_N_IN_PROJ_A, d->value_heads, hidden, false, &d->a);
+    pj_load_component(l, linear, PJ_N_OUT_PROJ, hidden, values, false, &d->out);
+    load_convolution(l, linear, d);
+    load_rates(l, linear, d);
     snprintf(name, sizeof name, "%s.norm.weight", linear);
-    return status ? status : pj_load_vector(l, name, d->value_dim, 1, &d->norm);
+    pj_load_vector(l, name, d->value_dim, 1, &d->norm);
 }

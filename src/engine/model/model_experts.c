@@ -10,22 +10,18 @@
 /* ---- dense ---------------------------------------------------------------------------------- */
 
 /* Loads the parts by kind of block; parts of a named block are separate components. */
-static pj_status load_mlp(pj_loader *l, const char *prefix, uint32_t width, pj_mlp_kind kind,
-                          pj_mlp *mlp)
+static void load_mlp(pj_loader *l, const char *prefix, uint32_t width, pj_mlp_kind kind,
+                     pj_mlp *mlp)
 {
     const pj_model_config *c = &l->model->config;
     const pj_blueprint *b = l->model->blueprint;
     bool bias = pj_bias_wanted(b->mlp_bias, c);
     size_t f = mlp->width = width, d = c->hidden;
-    pj_status status = PJ_OK;
     if (kind == PJ_MLP_GATED_FUSED)
-        status = pj_load_component(l, prefix, PJ_N_GATE_UP_PROJ, 2 * f, d, bias, &mlp->gate_up);
-    if (kind == PJ_MLP_GATED)
-        status = pj_load_component(l, prefix, PJ_N_GATE_PROJ, f, d, bias, &mlp->gate);
-    if (!status && kind != PJ_MLP_GATED_FUSED)
-        status = pj_load_component(l, prefix, b->up, f, d, bias, &mlp->up);
-    if (!status) status = pj_load_component(l, prefix, b->down, d, f, bias, &mlp->down);
-    return status;
+        pj_load_component(l, prefix, PJ_N_GATE_UP_PROJ, 2 * f, d, bias, &mlp->gate_up);
+    if (kind == PJ_MLP_GATED) pj_load_component(l, prefix, PJ_N_GATE_PROJ, f, d, bias, &mlp->gate);
+    if (kind != PJ_MLP_GATED_FUSED) pj_load_component(l, prefix, b->up, f, d, bias, &mlp->up);
+    pj_load_component(l, prefix, b->down, d, f, bias, &mlp->down);
 }
 
 /* The block belongs to another component: its parts are operations of that one. */
@@ -34,69 +30,51 @@ static void unname(pj_mlp *mlp)
     mlp->gate.name = mlp->up.name = mlp->gate_up.name = mlp->down.name = PJ_N_NONE;
 }
 
-/* All experts in one tensor [experts, rows, cols], as in newer files. */
-static pj_status find_fused(pj_loader *l, const char *prefix, const char *part, size_t rows,
-                            size_t cols, pj_matrix *out)
+/* All experts in one tensor [experts, rows, cols]. */
+static void find_stacked(pj_loader *l, const char *prefix, const char *part, size_t rows,
+                         size_t cols, pj_matrix *out)
 {
     char name[PJ_TENSOR_NAME_BYTES];
     snprintf(name, sizeof name, "%s.%s", prefix, part);
     const pj_tensor *tensor = pj_checkpoint_find(l->model->checkpoint, name);
     size_t experts = l->model->config.experts;
-    if (!tensor) return pj_fail(l->err, PJ_E_INVALID, "%s is missing", name);
-    if (tensor->rank != 3 || tensor->shape[0] != experts || tensor->shape[1] != rows ||
-        tensor->shape[2] != cols)
-        return pj_fail(l->err, PJ_E_INVALID, "%s must have the shape [%zu, %zu, %zu]", name,
-                       experts, rows, cols);
     pj_dtype type;
-    if (!pj_file_dtype(tensor->type, &type))
-        return pj_fail(l->err, PJ_E_UNSUPPORTED, "%s has the unsupported weight type %s", name,
-                       pj_file_type_name(tensor->type));
-    *out = (pj_matrix){tensor->data, type, experts * rows, cols, pj_dtype_row_bytes(type, cols)};
-    return PJ_OK;
-}
-
-static pj_status load_fused_experts(pj_loader *l, const char *prefix, pj_layer *layer)
-{
-    const pj_model_config *c = &l->model->config;
-    size_t f = c->expert_intermediate;
-    pj_matrix gate_up, down;
-    pj_status status = find_fused(l, prefix, "gate_up_proj", 2 * f, c->hidden, &gate_up);
-    if (!status) status = find_fused(l, prefix, "down_proj", c->hidden, f, &down);
-    for (uint32_t e = 0; !status && e < c->experts; e++) {
-        pj_mlp *mlp = &layer->experts[e];
-        pj_matrix gate = pj_matrix_rows(&gate_up, 2 * f * e, f);
-        pj_matrix up = pj_matrix_rows(&gate_up, 2 * f * e + f, f);
-        pj_matrix out = pj_matrix_rows(&down, (size_t)c->hidden * e, c->hidden);
-        mlp->width = c->expert_intermediate;
-        status = pj_load_adopt(l, prefix, PJ_ROLE_LAYER, &gate, &mlp->gate.w);
-        if (!status) status = pj_load_adopt(l, prefix, PJ_ROLE_LAYER, &up, &mlp->up.w);
-        if (!status) status = pj_load_adopt(l, prefix, PJ_ROLE_LAYER, &out, &mlp->down.w);
-    }
-    return status;
+    if (l->status) return;
+    if (!tensor)
+        l->status = pj_fail(l->err, PJ_E_INVALID, "%s is missing", name);
+    else if (tensor->rank != 3 || tensor->shape[0] != experts || tensor->shape[1] != rows ||
+             tensor->shape[2] != cols)
+        l->status = pj_fail(l->err, PJ_E_INVALID, "%s must have the shape [%zu, %zu, %zu]", name,
+                            experts, rows, cols);
+    else if (!pj_file_dtype(tensor->type, &type))
+        l->status = pj_fail(l->err, PJ_E_UNSUPPORTED, "%s has the unsupported weight type %s", name,
+                            pj_file_type_name(tensor->type));
+    else
+        *out =
+            (pj_matrix){tensor->data, type, experts * rows, cols, pj_dtype_row_bytes(type, cols)};
 }
 
 /* Biases of all experts, [experts][count]; takes the values first, first + step, ... of each. */
-static pj_status load_expert_biases(pj_loader *l, const char *prefix, const char *part,
-                                    size_t count, size_t first, size_t step, const float **biases)
+static void load_expert_biases(pj_loader *l, const char *prefix, const char *part, size_t count,
+                               size_t first, size_t step, const float **biases)
 {
     char name[PJ_TENSOR_NAME_BYTES];
     pj_matrix stored;
     size_t experts = l->model->config.experts;
+    if (l->status) return;
     snprintf(name, sizeof name, "%s.%s", prefix, part);
-    pj_status status =
+    l->status =
         pj_checkpoint_matrix(l->model->checkpoint, name, experts, count * step, &stored, l->err);
-    if (status) return status;
     float *values = pj_load_alloc(l, experts * count, sizeof *values);
     float *row = values ? pj_alloc(count * step, sizeof *row) : NULL;
-    if (!row) return pj_fail_memory(l->err, name);
-    for (size_t e = 0; e < experts; e++) {
+    if (values && !row) l->status = pj_fail_memory(l->err, name);
+    for (size_t e = 0; row && e < experts; e++) {
         l->kernels->dequantise(stored.type, (const char *)stored.data + e * stored.row_bytes, row,
                                count * step);
         for (size_t i = 0; i < count; i++) values[e * count + i] = row[first + i * step];
     }
     pj_free(row);
     *biases = values;
-    return PJ_OK;
 }
 
 /* Layout of the experts' biases: names of three tensors, and how gate and up share one. */
@@ -110,21 +88,19 @@ static const bias_parts stacked_biases = {"gate_proj.bias", "up_proj.bias", "dow
 static const bias_parts interleaved_biases = {"gate_up_proj_bias", "gate_up_proj_bias",
                                               "down_proj_bias", 1, 2};
 
-static pj_status load_biases(pj_loader *l, const char *prefix, const bias_parts *from,
-                             pj_layer *layer)
+static void load_biases(pj_loader *l, const char *prefix, const bias_parts *from, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     const float *gates = NULL, *ups = NULL, *downs = NULL;
     size_t f = c->expert_intermediate, step = from->step;
-    pj_status status = load_expert_biases(l, prefix, from->gate, f, 0, step, &gates);
-    if (!status) status = load_expert_biases(l, prefix, from->up, f, from->up_first, step, &ups);
-    if (!status) status = load_expert_biases(l, prefix, from->down, c->hidden, 0, 1, &downs);
-    for (uint32_t e = 0; !status && e < c->experts; e++) {
+    load_expert_biases(l, prefix, from->gate, f, 0, step, &gates);
+    load_expert_biases(l, prefix, from->up, f, from->up_first, step, &ups);
+    load_expert_biases(l, prefix, from->down, c->hidden, 0, 1, &downs);
+    for (uint32_t e = 0; !l->status && e < c->experts; e++) {
         layer->experts[e].gate.bias = gates + e * f;
         layer->experts[e].up.bias = ups + e * f;
         layer->experts[e].down.bias = downs + (size_t)e * c->hidden;
     }
-    return status;
 }
 
 /* Row sources for gate, up and down of one expert. */
@@ -132,98 +108,102 @@ typedef struct expert_sources {
     pj_row_source gate, up, down;
 } expert_sources;
 
-static pj_status adopt_expert(pj_loader *l, const char *name, const expert_sources *from,
-                              pj_mlp *mlp)
+static void adopt_expert(pj_loader *l, const char *name, const expert_sources *from, pj_mlp *mlp)
 {
-    const pj_model_config *c = &l->model->config;
-    size_t f = mlp->width = c->expert_intermediate;
-    pj_status status = pj_load_adopt_rows(l, name, &from->gate, f, &mlp->gate.w);
-    if (!status) status = pj_load_adopt_rows(l, name, &from->up, f, &mlp->up.w);
-    return status ? status : pj_load_adopt_rows(l, name, &from->down, c->hidden, &mlp->down.w);
+    size_t f = mlp->width = l->model->config.expert_intermediate;
+    pj_load_adopt_rows(l, name, &from->gate, f, &mlp->gate.w);
+    pj_load_adopt_rows(l, name, &from->up, f, &mlp->up.w);
+    pj_load_adopt_rows(l, name, &from->down, l->model->config.hidden, &mlp->down.w);
 }
 
 /* Unquantised gpt-oss: [experts, in, out], gate and up interleaved. */
-static pj_status load_interleaved_experts(pj_loader *l, const char *prefix, pj_layer *layer)
+static void load_interleaved_experts(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     size_t f = c->expert_intermediate, hidden = c->hidden;
     pj_matrix in, out;
-    pj_status status = find_fused(l, prefix, "gate_up_proj", hidden, 2 * f, &in);
-    if (!status) status = find_fused(l, prefix, "down_proj", f, hidden, &out);
-    for (uint32_t e = 0; !status && e < c->experts; e++) {
+    find_stacked(l, prefix, "gate_up_proj", hidden, 2 * f, &in);
+    find_stacked(l, prefix, "down_proj", f, hidden, &out);
+    for (uint32_t e = 0; !l->status && e < c->experts; e++) {
         pj_matrix both = pj_matrix_rows(&in, e * hidden, hidden),
                   down = pj_matrix_rows(&out, e * f, f);
         expert_sources from = {
             pj_rows_transposed(both.data, both.type, hidden, both.row_bytes, 0, 2),
             pj_rows_transposed(both.data, both.type, hidden, both.row_bytes, 1, 2),
             pj_rows_transposed(down.data, down.type, f, down.row_bytes, 0, 1)};
-        status = adopt_expert(l, prefix, &from, &layer->experts[e]);
+        adopt_expert(l, prefix, &from, &layer->experts[e]);
     }
-    return status ? status : load_biases(l, prefix, &interleaved_biases, layer);
+    load_biases(l, prefix, &interleaved_biases, layer);
 }
 
 /* A byte tensor [experts, rows, cols / 32], with a fourth dimension of 16 for blocks. */
-static pj_status find_mxfp4(pj_loader *l, const char *prefix, const char *part, size_t rows,
-                            size_t cols, bool blocks, const unsigned char **data)
+static const unsigned char *find_mxfp4(pj_loader *l, const char *prefix, const char *part,
+                                       size_t rows, size_t cols, bool blocks)
 {
     char name[PJ_TENSOR_NAME_BYTES];
     snprintf(name, sizeof name, "%s.%s", prefix, part);
     const pj_tensor *t = pj_checkpoint_find(l->model->checkpoint, name);
     uint64_t want[4] = {l->model->config.experts, rows, cols / 32, 16};
     uint32_t rank = blocks ? 4 : 3;
-    if (!t) return pj_fail(l->err, PJ_E_INVALID, "%s is missing", name);
-    bool right = cols % 32 == 0 && t->type == PJ_FILE_U8 && t->rank == rank &&
+    bool right = t && cols % 32 == 0 && t->type == PJ_FILE_U8 && t->rank == rank &&
                  memcmp(t->shape, want, rank * sizeof *want) == 0;
-    if (!right)
-        return pj_fail(l->err, PJ_E_INVALID, "%s must be bytes of shape [%zu, %zu, %zu%s]", name,
-                       (size_t)want[0], rows, (size_t)want[2], blocks ? ", 16" : "");
-    *data = t->data;
-    return PJ_OK;
+    if (right) return t->data;
+    if (!l->status && !t)
+        l->status = pj_fail(l->err, PJ_E_INVALID, "%s is missing", name);
+    else if (!l->status)
+        l->status = pj_fail(l->err, PJ_E_INVALID, "%s must be bytes of shape [%zu, %zu, %zu%s]",
+                            name, (size_t)want[0], rows, (size_t)want[2], blocks ? ", 16" : "");
+    return NULL;
 }
 
 /* gpt-oss as published. */
-static pj_status load_mxfp4_experts(pj_loader *l, const char *prefix, pj_layer *layer)
+static void load_mxfp4_experts(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     size_t f = c->expert_intermediate, d = c->hidden;
-    const unsigned char *in, *in_scales, *out, *out_scales;
-    pj_status status = find_mxfp4(l, prefix, "gate_up_proj_blocks", 2 * f, d, true, &in);
-    if (!status) status = find_mxfp4(l, prefix, "gate_up_proj_scales", 2 * f, d, false, &in_scales);
-    if (!status) status = find_mxfp4(l, prefix, "down_proj_blocks", d, f, true, &out);
-    if (!status) status = find_mxfp4(l, prefix, "down_proj_scales", d, f, false, &out_scales);
-    for (size_t e = 0; !status && e < c->experts; e++) {
+    const unsigned char *in = find_mxfp4(l, prefix, "gate_up_proj_blocks", 2 * f, d, true);
+    const unsigned char *in_scales = find_mxfp4(l, prefix, "gate_up_proj_scales", 2 * f, d, false);
+    const unsigned char *out = find_mxfp4(l, prefix, "down_proj_blocks", d, f, true);
+    const unsigned char *out_scales = find_mxfp4(l, prefix, "down_proj_scales", d, f, false);
+    for (size_t e = 0; !l->status && e < c->experts; e++) {
         expert_sources from = {pj_rows_mxfp4(in, in_scales, d, 2 * f * e, 2),
                                pj_rows_mxfp4(in, in_scales, d, 2 * f * e + 1, 2),
                                pj_rows_mxfp4(out, out_scales, f, d * e, 1)};
-        status = adopt_expert(l, prefix, &from, &layer->experts[e]);
+        adopt_expert(l, prefix, &from, &layer->experts[e]);
     }
-    return status ? status : load_biases(l, prefix, &interleaved_biases, layer);
+    load_biases(l, prefix, &interleaved_biases, layer);
 }
 
-/* Each of the three matrices of all experts in one tensor, as in GGUF files. */
-static pj_status load_stacked_experts(pj_loader *l, const char *prefix, pj_layer *layer)
+static void adopt_part(pj_loader *l, const char *name, const pj_matrix *whole, size_t first,
+                       size_t rows, pj_matrix *out)
+{
+    pj_matrix part = pj_matrix_rows(whole, first, rows);
+    pj_load_adopt(l, name, PJ_ROLE_LAYER, &part, out);
+}
+
+/* All experts in one tensor for each matrix, as in GGUF files; in newer folders gate and up are
+ * fused: the rows of gate, then those of up, of each expert. */
+static void load_stacked_experts(pj_loader *l, const char *prefix, bool fused, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
-    size_t f = c->expert_intermediate;
+    size_t f = c->expert_intermediate, d = c->hidden, step = fused ? 2 * f : f;
     pj_matrix gates, ups, downs;
-    pj_status status = find_fused(l, prefix, "gate_proj.weight", f, c->hidden, &gates);
-    if (!status) status = find_fused(l, prefix, "up_proj.weight", f, c->hidden, &ups);
-    if (!status) status = find_fused(l, prefix, "down_proj.weight", c->hidden, f, &downs);
-    for (uint32_t e = 0; !status && e < c->experts; e++) {
+    find_stacked(l, prefix, fused ? "gate_up_proj" : "gate_proj.weight", step, d, &gates);
+    find_stacked(l, prefix, fused ? "gate_up_proj" : "up_proj.weight", step, d, &ups);
+    find_stacked(l, prefix, fused ? "down_proj" : "down_proj.weight", d, f, &downs);
+    for (uint32_t e = 0; !l->status && e < c->experts; e++) {
         pj_mlp *mlp = &layer->experts[e];
-        pj_matrix gate = pj_matrix_rows(&gates, f * e, f), up = pj_matrix_rows(&ups, f * e, f);
-        pj_matrix out = pj_matrix_rows(&downs, (size_t)c->hidden * e, c->hidden);
         mlp->width = c->expert_intermediate;
-        status = pj_load_adopt(l, prefix, PJ_ROLE_LAYER, &gate, &mlp->gate.w);
-        if (!status) status = pj_load_adopt(l, prefix, PJ_ROLE_LAYER, &up, &mlp->up.w);
-        if (!status) status = pj_load_adopt(l, prefix, PJ_ROLE_LAYER, &out, &mlp->down.w);
+        adopt_part(l, prefix, &gates, step * e, f, &mlp->gate.w);
+        adopt_part(l, prefix, &ups, step * e + step - f, f, &mlp->up.w);
+        adopt_part(l, prefix, &downs, d * e, d, &mlp->down.w);
     }
-    bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c);
-    return status || !bias ? status : load_biases(l, prefix, &stacked_biases, layer);
+    if (!fused && pj_bias_wanted(l->model->blueprint->mlp_bias, c))
+        load_biases(l, prefix, &stacked_biases, layer);
 }
 
 /* One expert, in either of its two spellings. */
-static pj_status load_expert(pj_loader *l, const char *prefix, uint32_t expert, pj_mlp *mlp)
+static void load_expert(pj_loader *l, const char *prefix, uint32_t expert, pj_mlp *mlp)
 {
     static const char *const spellings[2][3] = {{"gate_proj", "up_proj", "down_proj"},
                                                 {"w1", "w3", "w2"}};
@@ -233,10 +213,9 @@ static pj_status load_expert(pj_loader *l, const char *prefix, uint32_t expert, 
     const char *const *part = spellings[pj_load_has(l, name, "w1.weight")];
     size_t f = mlp->width = c->expert_intermediate;
     bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c);
-    pj_status status = pj_load_linear(l, name, part[0], f, c->hidden, bias, &mlp->gate);
-    if (!status) status = pj_load_linear(l, name, part[1], f, c->hidden, bias, &mlp->up);
-    if (!status) status = pj_load_linear(l, name, part[2], c->hidden, f, bias, &mlp->down);
-    return status;
+    pj_load_linear(l, name, part[0], f, c->hidden, bias, &mlp->gate);
+    pj_load_linear(l, name, part[1], f, c->hidden, bias, &mlp->up);
+    pj_load_linear(l, name, part[2], c->hidden, f, bias, &mlp->down);
 }
 
 /* Whether products are computed in float32, of one token and of many. */
@@ -247,95 +226,84 @@ static bool is_float32(const pj_kernels *kernels, pj_dtype type)
 }
 
 /* The router's product is computed in float32 whatever its weights' type: rounded activations would
- * send tokens with close scores to other experts. */
-static pj_status load_router(pj_loader *l, const char *prefix, const char *part, pj_projection *out)
+ * send tokens with close scores to other experts. It is unnamed: part of component `router`, which
+ * also selects the experts. */
+static void load_router(pj_loader *l, const char *prefix, const char *part, pj_projection *out)
 {
     const pj_model_config *c = &l->model->config;
-    pj_projection read = {0};
-    pj_status status = pj_load_linear(l, prefix, part, c->experts, c->hidden,
-                                      l->model->blueprint->router_bias, &read);
-    *out = read; /* unnamed: part of component `router`, which also selects the experts */
-    if (status || is_float32(l->kernels, read.w.type)) return status;
-    return pj_load_converted(l, prefix, PJ_F32, &read.w, c->experts, c->hidden, &out->w);
+    pj_load_linear(l, prefix, part, c->experts, c->hidden, l->model->blueprint->router_bias, out);
+    pj_matrix read = out->w;
+    if (!l->status && !is_float32(l->kernels, read.type))
+        pj_load_converted(l, prefix, PJ_F32, &read, NULL, c->experts, c->hidden, &out->w);
 }
 
 /* Loads the experts in whichever form the file has. */
-static pj_status load_some_experts(pj_loader *l, const char *prefix, pj_layer *layer)
+static void load_some_experts(pj_loader *l, const char *prefix, pj_layer *layer)
 {
-    pj_status status = PJ_OK;
-    if (pj_load_has(l, prefix, "gate_up_proj_blocks")) return load_mxfp4_experts(l, prefix, layer);
-    if (pj_load_has(l, prefix, "gate_up_proj_bias"))
-        return load_interleaved_experts(l, prefix, layer);
-    if (pj_load_has(l, prefix, "gate_up_proj")) return load_fused_experts(l, prefix, layer);
-    if (pj_load_has(l, prefix, "gate_proj.weight")) return load_stacked_experts(l, prefix, layer);
-    for (uint32_t e = 0; !status && e < l->model->config.experts; e++)
-        status = load_expert(l, prefix, e, &layer->experts[e]);
-    return status;
+    uint32_t experts = l->model->config.experts;
+    layer->experts = pj_load_alloc(l, experts, sizeof *layer->experts);
+    if (l->status) return;
+    if (pj_load_has(l, prefix, "gate_up_proj_blocks"))
+        load_mxfp4_experts(l, prefix, layer);
+    else if (pj_load_has(l, prefix, "gate_up_proj_bias"))
+        load_interleaved_experts(l, prefix, layer);
+    else if (pj_load_has(l, prefix, "gate_up_proj"))
+        load_stacked_experts(l, prefix, true, layer);
+    else if (pj_load_has(l, prefix, "gate_proj.weight"))
+        load_stacked_experts(l, prefix, false, layer);
+    else
+        for (uint32_t e = 0; e < experts; e++) load_expert(l, prefix, e, &layer->experts[e]);
 }
 
-static pj_status load_experts(pj_loader *l, const char *prefix, pj_layer *layer)
+static void load_experts(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
-    char block[PJ_TENSOR_NAME_BYTES], experts[PJ_TENSOR_NAME_BYTES + 16];
+    char block[PJ_TENSOR_NAME_BYTES], name[PJ_TENSOR_NAME_BYTES + 16];
     snprintf(block, sizeof block, "%s.%s", prefix,
              pj_load_has(l, prefix, "block_sparse_moe.gate.weight") ? "block_sparse_moe" : "mlp");
-    snprintf(experts, sizeof experts, "%s.experts", block);
-    layer->experts = pj_load_alloc(l, c->experts, sizeof *layer->experts);
-    if (!layer->experts) return PJ_E_NO_MEMORY;
     const char *router = pj_load_has(l, block, "router.weight") ? "router" : "gate";
-    pj_status status = load_router(l, block, router, &layer->router);
-    if (!status) status = load_some_experts(l, experts, layer);
-    if (status || !l->model->blueprint->shared_expert) return status;
-    char shared[PJ_TENSOR_NAME_BYTES + 16];
-    snprintf(shared, sizeof shared, "%s.shared_expert", block);
-    status = load_mlp(l, shared, c->shared_intermediate, PJ_MLP_GATED, &layer->shared);
+    load_router(l, block, router, &layer->router);
+    snprintf(name, sizeof name, "%s.experts", block);
+    load_some_experts(l, name, layer);
+    if (!l->model->blueprint->shared_expert) return;
+    snprintf(name, sizeof name, "%s.shared_expert", block);
+    load_mlp(l, name, c->shared_intermediate, PJ_MLP_GATED, &layer->shared);
     unname(&layer->shared);
-    if (!status)
-        status = pj_load_linear(l, block, "shared_expert_gate", 1, c->hidden, false,
-                                &layer->shared_gate);
-    return status;
+    pj_load_linear(l, block, "shared_expert_gate", 1, c->hidden, false, &layer->shared_gate);
 }
 
 /* Gemma 4: a router with its own norm and scales, and norms around both branches. */
-static pj_status load_parallel_experts(pj_loader *l, const char *prefix, pj_layer *layer)
+static void load_parallel_experts(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     char name[PJ_TENSOR_NAME_BYTES];
     size_t d = c->hidden;
-    layer->experts = pj_load_alloc(l, c->experts, sizeof *layer->experts);
-    if (!layer->experts) return PJ_E_NO_MEMORY;
     snprintf(name, sizeof name, "%s.router", prefix);
-    pj_status status = load_router(l, name, "proj", &layer->router);
+    load_router(l, name, "proj", &layer->router);
     snprintf(name, sizeof name, "%s.router.scale", prefix);
-    if (!status) status = pj_load_vector(l, name, d, 1, &layer->router_norm.w);
-    for (size_t i = 0; !status && i < d; i++)
+    pj_load_vector(l, name, d, 1, &layer->router_norm.w);
+    for (size_t i = 0; !l->status && i < d; i++)
         ((float *)(uintptr_t)layer->router_norm.w)[i] *= 1.0f / sqrtf((float)d);
     layer->router_norm.name = PJ_N_ROUTER_NORM;
     snprintf(name, sizeof name, "%s.router.per_expert_scale", prefix);
-    if (!status) status = pj_load_vector(l, name, c->experts, 1, &layer->expert_scale);
+    pj_load_vector(l, name, c->experts, 1, &layer->expert_scale);
     snprintf(name, sizeof name, "%s.experts", prefix);
-    if (!status) status = load_some_experts(l, name, layer);
-    if (!status)
-        status = pj_load_norm(l, prefix, PJ_N_POST_FEEDFORWARD_LAYERNORM_1, d, false,
-                              &layer->dense_out_norm);
-    if (!status)
-        status = pj_load_norm(l, prefix, PJ_N_PRE_FEEDFORWARD_LAYERNORM_2, d, false,
-                              &layer->experts_norm);
-    if (!status)
-        status = pj_load_norm(l, prefix, PJ_N_POST_FEEDFORWARD_LAYERNORM_2, d, false,
-                              &layer->experts_out_norm);
-    return status;
+    load_some_experts(l, name, layer);
+    pj_load_norm(l, prefix, PJ_N_POST_FEEDFORWARD_LAYERNORM_1, d, false, &layer->dense_out_norm);
+    pj_load_norm(l, prefix, PJ_N_PRE_FEEDFORWARD_LAYERNORM_2, d, false, &layer->experts_norm);
+    pj_load_norm(l, prefix, PJ_N_POST_FEEDFORWARD_LAYERNORM_2, d, false, &layer->experts_out_norm);
 }
 
-pj_status pj_load_feed_forward(pj_loader *l, const char *prefix, pj_layer *layer)
+void pj_load_feed_forward(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     bool dense = c->experts == 0 || (c->layer_is_dense && c->layer_is_dense[layer->index]);
     char mlp[PJ_TENSOR_NAME_BYTES];
     snprintf(mlp, sizeof mlp, "%s.mlp", prefix);
     bool parallel = l->model->blueprint->parallel_experts;
-    if (!dense && !parallel) return load_experts(l, prefix, layer);
-    pj_status status = load_mlp(l, mlp, pj_config_mlp_width(c, layer->index),
-                                l->model->blueprint->mlp, &layer->mlp);
-    return status || dense ? status : load_parallel_experts(l, prefix, layer);
+    if (dense || parallel)
+        load_mlp(l, mlp, pj_config_mlp_width(c, layer->index), l->model->blueprint->mlp,
+                 &layer->mlp);
+    if (!dense && parallel) load_parallel_experts(l, prefix, layer);
+    if (!dense && !parallel) load_experts(l, prefix, layer);
 }

@@ -1,6 +1,6 @@
 /*
- * Shared by the files that load a model. Private to model*.c. Every function that can fail leaves
- * its sentence in the loader's error.
+ * Shared by the files that load a model. Private to model*.c. The loader keeps the first error;
+ * after it, every function does nothing, so that loading a layer reads like a list of its parts.
  */
 #ifndef PJ_MODEL_MODEL_LOAD_H
 #define PJ_MODEL_MODEL_LOAD_H
@@ -24,6 +24,7 @@ typedef struct pj_loader {
     const _Atomic bool *cancel; /* or NULL */
     pj_progress *progress;      /* in layers; or NULL */
     pj_error *err;
+    pj_status status;
 } pj_loader;
 
 /* A large block, from which matrices are allocated consecutively. Untouched pages cost nothing. */
@@ -35,26 +36,30 @@ typedef struct pj_slab {
 
 /* ---- model_tensors.c ---- */
 
-/* From the model's arena. */
+/* From the model's arena; NULL after a failure. */
 void *pj_load_alloc(pj_loader *l, size_t count, size_t size);
-/* A matrix of its own in `type`, converted row by row; `from` NULL: random. */
-pj_status pj_load_converted(pj_loader *l, const char *name, pj_dtype type, const pj_matrix *from,
-                            size_t rows, size_t cols, pj_matrix *to);
-/* A stored matrix in place, or converted if another type is requested. */
-pj_status pj_load_adopt(pj_loader *l, const char *name, pj_role use, const pj_matrix *stored,
+/* A new matrix of `type`, converted from `from` or `source`, or random if both are NULL. */
+void pj_load_converted(pj_loader *l, const char *name, pj_dtype type, const pj_matrix *from,
+                       const pj_row_source *source, size_t rows, size_t cols, pj_matrix *to);
+/* A stored matrix in place, or converted if the model uses another type. */
+void pj_load_adopt(pj_loader *l, const char *name, pj_role use, const pj_matrix *stored,
+                   pj_matrix *out);
+void pj_load_adopt_rows(pj_loader *l, const char *name, const pj_row_source *source, size_t rows,
                         pj_matrix *out);
-pj_status pj_load_adopt_rows(pj_loader *l, const char *name, const pj_row_source *source,
-                             size_t rows, pj_matrix *out);
-pj_status pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, size_t cols,
-                         pj_matrix *out);
-pj_status pj_load_vector(pj_loader *l, const char *name, size_t count, float fallback,
-                         const float **out);
-pj_status pj_load_linear(pj_loader *l, const char *prefix, const char *part, size_t rows,
-                         size_t cols, bool bias, pj_projection *out);
-pj_status pj_load_component(pj_loader *l, const char *prefix, pj_instrument_name part, size_t rows,
-                            size_t cols, bool bias, pj_projection *out);
-pj_status pj_load_norm(pj_loader *l, const char *prefix, pj_instrument_name part, size_t count,
-                       bool bias, pj_norm *out);
+void pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, size_t cols,
+                    pj_matrix *out);
+/* As floats; synthetic models use `fallback` everywhere. */
+void pj_load_vector(pj_loader *l, const char *name, size_t count, float fallback,
+                    const float **out);
+void pj_load_linear(pj_loader *l, const char *prefix, const char *part, size_t rows, size_t cols,
+                    bool bias, pj_projection *out);
+/* A projection recorded as its own component. */
+void pj_load_component(pj_loader *l, const char *prefix, pj_instrument_name part, size_t rows,
+                       size_t cols, bool bias, pj_projection *out);
+/* PJ_N_NONE: the architecture has no such norm. */
+void pj_load_norm(pj_loader *l, const char *prefix, pj_instrument_name part, size_t count,
+                  bool bias, pj_norm *out);
+bool pj_load_is_gguf(const pj_loader *l);
 /* Whether the file has "<prefix>.<part>". */
 bool pj_load_has(const pj_loader *l, const char *prefix, const char *part);
 
@@ -62,12 +67,12 @@ bool pj_load_has(const pj_loader *l, const char *prefix, const char *part);
 
 /* Rows [first, first + rows) of `whole`. */
 pj_matrix pj_matrix_rows(const pj_matrix *whole, size_t first, size_t rows);
-pj_status pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer);
-pj_status pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer);
+void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer);
+void pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer);
 
 /* ---- model_experts.c ---- */
 
-pj_status pj_load_feed_forward(pj_loader *l, const char *prefix, pj_layer *layer);
+void pj_load_feed_forward(pj_loader *l, const char *prefix, pj_layer *layer);
 
 /* ---- model_counts.c ---- */
 

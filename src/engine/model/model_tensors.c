@@ -32,8 +32,8 @@ static unsigned char *take_bytes(pj_model *model, size_t bytes)
 
 void *pj_load_alloc(pj_loader *l, size_t count, size_t size)
 {
-    void *block = pj_arena_alloc(&l->model->arena, count, size);
-    if (!block) pj_fail_memory(l->err, "the model's tables");
+    void *block = l->status ? NULL : pj_arena_alloc(&l->model->arena, count, size);
+    if (!block && !l->status) l->status = pj_fail_memory(l->err, "the model's tables");
     return block;
 }
 
@@ -81,22 +81,19 @@ static void model_tensors_fill_rows(void *context, unsigned thread)
     }
 }
 
-/* A new matrix of `type`, converted from `from` or `source`, or random if both are NULL. */
-static pj_status fill_matrix(pj_loader *l, const char *name, pj_dtype type, const pj_matrix *from,
-                             const pj_row_source *source, size_t rows, size_t cols, pj_matrix *to)
+void pj_load_converted(pj_loader *l, const char *name, pj_dtype type, const pj_matrix *from,
+                       const pj_row_source *source, size_t rows, size_t cols, pj_matrix *to)
 {
     size_t row_bytes = pj_dtype_row_bytes(type, cols), bytes;
-    if (row_bytes == 0 || pj_mul_overflows(rows, row_bytes, &bytes))
-        return pj_fail(l->err, PJ_E_INVALID, "%s is too large: %zu x %zu", name, rows, cols);
-    if (l->check) {
-        *to = (pj_matrix){from ? from->data : l->model, type, rows, cols, row_bytes};
-        return PJ_OK;
+    if (l->status) return;
+    if (row_bytes == 0 || pj_mul_overflows(rows, row_bytes, &bytes)) {
+        l->status = pj_fail(l->err, PJ_E_INVALID, "%s is too large: %zu x %zu", name, rows, cols);
+        return;
     }
-    unsigned char *data = take_bytes(l->model, bytes);
-    size_t threads = pj_team_threads(l->team);
-    float *scratch = data ? pj_alloc(threads * cols, sizeof(float)) : NULL;
-    if (!scratch) return pj_fail_memory(l->err, name);
-    *to = (pj_matrix){data, type, rows, cols, row_bytes};
+    *to = (pj_matrix){from ? from->data : l->model, type, rows, cols, row_bytes};
+    if (l->check) return;
+    float *scratch = pj_alloc(pj_team_threads(l->team) * cols, sizeof(float));
+    to->data = scratch ? take_bytes(l->model, bytes) : NULL;
     fill f = {.kernels = l->kernels,
               .team = l->team,
               .from = from,
@@ -106,16 +103,12 @@ static pj_status fill_matrix(pj_loader *l, const char *name, pj_dtype type, cons
               .scale = sqrtf(3.0f / (float)cols), /* uniform within +-scale: variance 1 / cols */
               .scratch = scratch,
               .cancel = l->cancel};
-    pj_team_run(l->team, model_tensors_fill_rows, &f);
+    if (to->data) pj_team_run(l->team, model_tensors_fill_rows, &f);
     pj_free(scratch);
-    if (is_cancelled(l->cancel)) return pj_fail(l->err, PJ_E_CANCELLED, "loading was interrupted");
-    return PJ_OK;
-}
-
-pj_status pj_load_converted(pj_loader *l, const char *name, pj_dtype type, const pj_matrix *from,
-                            size_t rows, size_t cols, pj_matrix *to)
-{
-    return fill_matrix(l, name, type, from, NULL, rows, cols, to);
+    if (!to->data)
+        l->status = pj_fail_memory(l->err, name);
+    else if (is_cancelled(l->cancel))
+        l->status = pj_fail(l->err, PJ_E_CANCELLED, "loading was interrupted");
 }
 
 static pj_dtype wanted_type(const pj_loader *l, pj_role use, pj_dtype stored, size_t cols)
@@ -126,21 +119,20 @@ static pj_dtype wanted_type(const pj_loader *l, pj_role use, pj_dtype stored, si
     return pj_dtype_row_bytes((pj_dtype)type, cols) ? (pj_dtype)type : stored;
 }
 
-/* Converts `stored` to the type that the model uses, if different. */
-pj_status pj_load_adopt(pj_loader *l, const char *name, pj_role use, const pj_matrix *stored,
-                        pj_matrix *out)
+void pj_load_adopt(pj_loader *l, const char *name, pj_role use, const pj_matrix *stored,
+                   pj_matrix *out)
 {
     pj_dtype type = wanted_type(l, use, stored->type, stored->cols);
     *out = *stored;
-    if (type == stored->type) return PJ_OK;
-    return pj_load_converted(l, name, type, stored, stored->rows, stored->cols, out);
+    if (type != stored->type)
+        pj_load_converted(l, name, type, stored, NULL, stored->rows, stored->cols, out);
 }
 
-pj_status pj_load_adopt_rows(pj_loader *l, const char *name, const pj_row_source *source,
-                             size_t rows, pj_matrix *out)
+void pj_load_adopt_rows(pj_loader *l, const char *name, const pj_row_source *source, size_t rows,
+                        pj_matrix *out)
 {
     pj_dtype type = wanted_type(l, PJ_ROLE_LAYER, source->type, source->cols);
-    return fill_matrix(l, name, type, NULL, source, rows, source->cols, out);
+    pj_load_converted(l, name, type, NULL, source, rows, source->cols, out);
 }
 
 enum { E4M3_BLOCK = 128 };
@@ -192,93 +184,90 @@ static pj_status load_e4m3(pj_loader *l, const char *name, const pj_tensor *tens
                        scale_name);
     for (uint32_t i = 0; i < scales->rank; i++) count *= (size_t)scales->shape[i];
     float *values = pj_load_alloc(l, count, sizeof *values);
-    if (!values) return PJ_E_NO_MEMORY;
+    if (!values) return l->status;
     l->kernels->dequantise(type, scales->data, values, count);
     pj_row_source source = pj_rows_e4m3(tensor->data, values, cols, block_rows, block_cols,
                                         (cols + block_cols - 1) / block_cols);
-    return fill_matrix(l, name, wanted, NULL, &source, rows, cols, out);
+    pj_load_converted(l, name, wanted, NULL, &source, rows, cols, out);
+    return l->status;
 }
 
-pj_status pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, size_t cols,
-                         pj_matrix *out)
+void pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, size_t cols,
+                    pj_matrix *out)
 {
+    if (l->status) return;
     l->matrices++;
     if (!l->model->checkpoint) {
         pj_dtype plain = pj_dtype_row_bytes(l->synthetic, cols) ? l->synthetic : PJ_BF16;
-        return pj_load_converted(l, name, wanted_type(l, use, plain, cols), NULL, rows, cols, out);
+        pj_load_converted(l, name, wanted_type(l, use, plain, cols), NULL, NULL, rows, cols, out);
+        return;
     }
     pj_matrix stored;
     const pj_tensor *tensor = pj_checkpoint_find(l->model->checkpoint, name);
-    if (tensor && tensor->type == PJ_FILE_E4M3)
-        return load_e4m3(l, name, tensor, use, rows, cols, out);
-    pj_status status =
-        pj_checkpoint_matrix(l->model->checkpoint, name, rows, cols, &stored, l->err);
-    return status ? status : pj_load_adopt(l, name, use, &stored, out);
+    if (tensor && tensor->type == PJ_FILE_E4M3) {
+        l->status = load_e4m3(l, name, tensor, use, rows, cols, out);
+        return;
+    }
+    l->status = pj_checkpoint_matrix(l->model->checkpoint, name, rows, cols, &stored, l->err);
+    if (!l->status) pj_load_adopt(l, name, use, &stored, out);
 }
 
-/* A vector as floats; synthetic models use `fallback` everywhere. */
-pj_status pj_load_vector(pj_loader *l, const char *name, size_t count, float fallback,
-                         const float **out)
+void pj_load_vector(pj_loader *l, const char *name, size_t count, float fallback, const float **out)
 {
     pj_matrix stored = {0};
-    if (l->model->checkpoint) {
-        pj_status status =
-            pj_checkpoint_matrix(l->model->checkpoint, name, count, 0, &stored, l->err);
-        if (status) return status;
-    }
+    if (l->model->checkpoint && !l->status)
+        l->status = pj_checkpoint_matrix(l->model->checkpoint, name, count, 0, &stored, l->err);
     float *values = pj_load_alloc(l, count, sizeof *values);
-    if (!values) return PJ_E_NO_MEMORY;
+    if (!values) return;
     if (stored.data)
         l->kernels->dequantise(stored.type, stored.data, values, count);
     else
         for (size_t i = 0; i < count; i++) values[i] = fallback;
     *out = values;
-    return PJ_OK;
 }
 
-pj_status pj_load_linear(pj_loader *l, const char *prefix, const char *part, size_t rows,
-                         size_t cols, bool bias, pj_projection *out)
+void pj_load_linear(pj_loader *l, const char *prefix, const char *part, size_t rows, size_t cols,
+                    bool bias, pj_projection *out)
 {
     char name[PJ_TENSOR_NAME_BYTES];
     snprintf(name, sizeof name, "%s.%s.weight", prefix, part);
-    pj_status status = pj_load_matrix(l, name, PJ_ROLE_LAYER, rows, cols, &out->w);
-    if (status || !bias) return status;
+    pj_load_matrix(l, name, PJ_ROLE_LAYER, rows, cols, &out->w);
+    if (!bias) return;
     snprintf(name, sizeof name, "%s.%s.bias", prefix, part);
-    return pj_load_vector(l, name, rows, 0, &out->bias);
+    pj_load_vector(l, name, rows, 0, &out->bias);
 }
 
-/* A projection recorded as its own component. */
-pj_status pj_load_component(pj_loader *l, const char *prefix, pj_instrument_name part, size_t rows,
-                            size_t cols, bool bias, pj_projection *out)
+void pj_load_component(pj_loader *l, const char *prefix, pj_instrument_name part, size_t rows,
+                       size_t cols, bool bias, pj_projection *out)
 {
     out->name = part;
-    return pj_load_linear(l, prefix, pj_instrument_text(part), rows, cols, bias, out);
+    pj_load_linear(l, prefix, pj_instrument_text(part), rows, cols, bias, out);
 }
 
 /* Norm weights stored as w - 1 need 1 added; GGUF files store the sum. */
-static bool adds_one(const pj_model *m)
+static bool adds_one(const pj_loader *l)
 {
-    return m->blueprint->norm_adds_one && m->checkpoint && !pj_checkpoint_gguf(m->checkpoint);
+    return l->model->blueprint->norm_adds_one && l->model->checkpoint && !pj_load_is_gguf(l);
 }
 
-static void add_one(float *w, size_t count)
-{
-    for (size_t i = 0; i < count; i++) w[i] += 1;
-}
-
-/* PJ_N_NONE: the architecture has no such norm. */
-pj_status pj_load_norm(pj_loader *l, const char *prefix, pj_instrument_name part, size_t count,
-                       bool bias, pj_norm *out)
+void pj_load_norm(pj_loader *l, const char *prefix, pj_instrument_name part, size_t count,
+                  bool bias, pj_norm *out)
 {
     char name[PJ_TENSOR_NAME_BYTES];
     out->name = part;
-    if (part == PJ_N_NONE) return PJ_OK;
+    if (part == PJ_N_NONE) return;
     snprintf(name, sizeof name, "%s.%s.weight", prefix, pj_instrument_text(part));
-    pj_status status = pj_load_vector(l, name, count, 1, &out->w);
-    if (!status && adds_one(l->model)) add_one((float *)(uintptr_t)out->w, count);
-    if (status || !bias) return status;
+    pj_load_vector(l, name, count, 1, &out->w);
+    float *w = (float *)(uintptr_t)out->w;
+    for (size_t i = 0; !l->status && adds_one(l) && i < count; i++) w[i] += 1;
+    if (!bias) return;
     snprintf(name, sizeof name, "%s.%s.bias", prefix, pj_instrument_text(part));
-    return pj_load_vector(l, name, count, 0, &out->b);
+    pj_load_vector(l, name, count, 0, &out->b);
+}
+
+bool pj_load_is_gguf(const pj_loader *l)
+{
+    return l->model->checkpoint && pj_checkpoint_gguf(l->model->checkpoint);
 }
 
 bool pj_load_has(const pj_loader *l, const char *prefix, const char *part)

@@ -3,8 +3,7 @@
 
 #include "base/file.h"
 #include "engine/files/locations.h"
-#include "engine/model/checkpoint.h"
-#include "engine/model/model_check.h"
+#include "engine/model/model.h"
 #include "engine/text/tokenizer.h"
 
 #include <limits.h>
@@ -33,13 +32,9 @@ void pj_model_list_fini(pj_model_list *list)
 static pj_model_entry *add_entry(pj_model_list *list, const char *name, const char *path)
 {
     if (list->count == MAX_MODELS) return NULL;
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 16;
-        pj_model_entry *grown = pj_resize(list->items, capacity, sizeof *grown);
-        if (!grown) return NULL;
-        list->items = grown;
-        list->capacity = capacity;
-    }
+    pj_model_entry *grown = pj_grow(list->items, list->count, &list->capacity, sizeof *grown);
+    if (!grown) return NULL;
+    list->items = grown;
     pj_model_entry *entry = &list->items[list->count];
     *entry = (pj_model_entry){.name = pj_strdup(name), .path = pj_strdup(path)};
     if (entry->name && entry->path) {

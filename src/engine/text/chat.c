@@ -3,8 +3,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/utf8.h"
 #include "engine/files/gguf.h"
+#include "engine/text/tokenizer/parts.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -242,26 +242,14 @@ pj_status pj_chat_of_gguf(const pj_gguf *gguf, const pj_tokenizer *tokenizer, co
 
 /* ---- conversations ---- */
 
-/* JSON requires valid UTF-8; other bytes become U+FFFD, as in the tokenizer. */
+/* JSON requires valid UTF-8: invalid sequences become U+FFFD, as in the tokenizer. */
 static json_t *json_text(const char *text, size_t bytes)
 {
     pj_buffer clean;
-    uint32_t code;
     pj_buffer_init(&clean, 3 * bytes + 1);
-    pj_buffer_text(&clean, "");
-    for (size_t at = 0, used; at < bytes; at += used) {
-        size_t valid = 0;
-        while (at + valid < bytes &&
-               (used = pj_utf8_next(text + at + valid, bytes - at - valid, &code)))
-            valid += used;
-        pj_buffer_append(&clean, text + at, valid);
-        used = valid;
-        if (at + used < bytes) {
-            pj_buffer_text(&clean, "\xef\xbf\xbd");
-            used++;
-        }
-    }
-    json_t *made = clean.failed ? NULL : json_stringn(pj_buffer_get(&clean), clean.length);
+    json_t *made = pj_utf8_repair(text, bytes, &clean)
+                       ? json_stringn(pj_buffer_get(&clean), clean.length)
+                       : NULL;
     pj_buffer_fini(&clean);
     return made;
 }

@@ -24,6 +24,7 @@ typedef struct pj_ids {
 
 void pj_ids_fini(pj_ids *ids);               /* may run twice */
 bool pj_ids_append(pj_ids *ids, int32_t id); /* false: out of memory */
+bool pj_ids_extend(pj_ids *ids, const int32_t *more, size_t count);
 
 /* From a model folder, a tokenizer.json, or a GGUF file. */
 pj_status pj_tokenizer_open(const char *path, pj_tokenizer **tokenizer, pj_error *err);

@@ -35,7 +35,7 @@ static void flat_rails_have_none(void **state)
 {
     static pj_planted_tokens tokens;
     pj_random r = {5};
-    pj_token_anomaly found[PJ_TOKEN_ANOMALIES_MAX];
+    pj_anomaly found[PJ_TOKEN_ANOMALIES_MAX];
     pj_token_figures f;
     pj_planted_tokens_flat(&tokens, &r, 0);
     f = pj_planted_tokens_figures(&tokens);

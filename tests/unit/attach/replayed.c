@@ -20,7 +20,7 @@ static void take_head(replayed *r, int64_t at_ns)
     if (verdict == PJ_HEAD_BAD) r->broken = true;
     if (verdict != PJ_HEAD_COMPLETE) return;
     const char *type = pj_head_find(bytes, r->head.bytes, "content-type", &type_bytes);
-    pj_exchange_head(r->exchange, r->head.status, type, type_bytes, false, at_ns);
+    pj_exchange_head(r->exchange, r->head.status, type, type_bytes, false);
     pj_body_begin(&r->body, r->head.body, r->head.length);
     r->has_head = true;
 }

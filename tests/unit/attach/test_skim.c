@@ -85,8 +85,8 @@ static void an_image_is_skimmed(void **state)
         assert_true(pj_skim_json(json.data, json.length, true, &out));
         assert_that(out.length, <, PJ_SKIM_ENCODED_BYTES + 500);
         pj_exchange *x = pj_exchange_new("POST", "/v1/chat/completions", json.data, json.length, 1);
-        assert_string_equal(pj_exchange_request_of(x)->prompt, "What is\n\nthis?");
-        assert_int_equal(pj_exchange_request_of(x)->max_tokens, 9);
+        assert_string_equal(x->asked.prompt, "What is\n\nthis?");
+        assert_int_equal(x->asked.max_tokens, 9);
         pj_exchange_free(x);
         pj_buffer_fini(&json);
         pj_buffer_fini(&out);

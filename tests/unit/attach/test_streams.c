@@ -226,8 +226,8 @@ static void check_case(const answer_case *c, size_t cut)
                  "contradictory %d",
                  c->name, cut, pj_exchange_text(r.exchange), (int)got.input, (int)got.cached,
                  (int)got.output, (int)rows, got.approximate, got.spread, got.contradictory);
-    assert_int_equal(pj_exchange_result(r.exchange), c->outcome);
-    if (c->failure) assert_string_equal(pj_exchange_failure(r.exchange), c->failure);
+    assert_int_equal(r.exchange->outcome, c->outcome);
+    if (c->failure) assert_string_equal(r.exchange->failure, c->failure);
     for (size_t i = 1; i < rows; i++) assert_that(tokens[i].at_ns, >=, tokens[i - 1].at_ns);
     size_t bytes = 0;
     for (size_t i = 0; i < rows; i++) bytes += tokens[i].bytes;
@@ -271,19 +271,19 @@ static void test_times(void **state)
                  "{\"model\":\"m\",\"max_tokens\":5,\"messages\":[{\"role\":\"system\","
                  "\"content\":\"Be brief\"},{\"role\":\"user\",\"content\":[{\"type\":"
                  "\"text\",\"text\":\"Hi\"}]}]}");
-    assert_string_equal(pj_exchange_request_of(r.exchange)->prompt, "system: Be brief\nuser: Hi");
-    assert_string_equal(pj_exchange_request_of(r.exchange)->model, "m");
-    assert_int_equal(pj_exchange_request_of(r.exchange)->max_tokens, 5);
+    assert_string_equal(r.exchange->asked.prompt, "system: Be brief\nuser: Hi");
+    assert_string_equal(r.exchange->asked.model, "m");
+    assert_int_equal(r.exchange->asked.max_tokens, 5);
     replay_feed(&r, SSE, strlen(SSE), 100);
     const char role[] = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n";
     replay_feed(&r, role, strlen(role), 200);
-    assert_int_equal(pj_exchange_first_ns(r.exchange), 0);
+    assert_int_equal(r.exchange->first_ns, 0);
     replay_feed(&r, DELTA("a"), strlen(DELTA("a")), 300);
     replay_feed(&r, DELTA("b"), strlen(DELTA("b")), 450);
     assert_int_equal(pj_exchange_tokens_so_far(r.exchange), 2);
     replay_end(&r, 500);
-    assert_int_equal(pj_exchange_first_ns(r.exchange), 300);
-    assert_int_equal(pj_exchange_last_ns(r.exchange), 450);
+    assert_int_equal(r.exchange->first_ns, 300);
+    assert_int_equal(r.exchange->last_ns, 450);
     replay_fini(&r);
 }
 

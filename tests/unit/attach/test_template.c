@@ -101,9 +101,9 @@ static void test_stream(void **state)
     replay_end(&r, 100);
     assert_string_equal(pj_exchange_text(r.exchange), "ab\nc\xef\xbf\xbd"
                                                       "demodelf");
-    assert_int_equal(pj_exchange_answer(r.exchange)->events, 10);
-    assert_int_equal(pj_exchange_answer(r.exchange)->malformed, 0);
-    assert_string_equal(pj_exchange_answer(r.exchange)->model, "m");
+    assert_int_equal(r.exchange->answer.events, 10);
+    assert_int_equal(r.exchange->answer.malformed, 0);
+    assert_string_equal(r.exchange->answer.model, "m");
     pj_exchange_token *tokens = pj_exchange_tokens(r.exchange, &count);
     assert_int_equal(count, 9);
     assert_int_equal(tokens[1].at_ns, 3);

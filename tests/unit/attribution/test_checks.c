@@ -7,7 +7,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -75,7 +74,7 @@ static void point(rig *g)
 static void discard(rig *g)
 {
     for (uint32_t i = 0; i < g->d.rail_count; i++) pj_curve_free(g->j.curves[i]);
-    free(g->j.findings);
+    pj_arena_fini(&g->j.arena);
     pj_arena_fini(&g->d.arena);
 }
 

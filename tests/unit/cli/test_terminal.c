@@ -28,18 +28,17 @@ static void a_value_shares_unit_and_places_with_its_interval(void **state)
                  {NAN, 1, "unavailable"},
                  {1e9, 1e-5, "1.000000 ± <0.000001 MJ"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[64];
-        pj_format_interval(cases[i].mj, cases[i].half_mj / 1.96, text, sizeof text);
-        assert_string_equal(text, cases[i].text);
+        assert_string_equal(pj_interval_text(cases[i].mj, cases[i].half_mj / 1.96).s,
+                            cases[i].text);
     }
 }
 
 static void columns_count_characters(void **state)
 {
-    char line[64];
-    snprintf(line, sizeof line, "%*s|", pj_width_of("3.27 µs", 10), "3.27 µs");
-    assert_string_equal(line, "   3.27 µs|");
-    assert_int_equal(pj_width_of("3.27 ms", 10), 10);
+    assert_string_equal(pj_padded(10, (pj_text){"3.27 µs"}).s, "   3.27 µs");
+    assert_string_equal(pj_padded(-10, (pj_text){"3.27 µs"}).s, "3.27 µs   ");
+    assert_string_equal(pj_padded(10, (pj_text){"3.27 ms"}).s, "   3.27 ms");
+    assert_string_equal(pj_padded(3, pj_or_dash(NAN, pj_energy_text(NAN))).s, "  -");
 }
 
 int main(void)

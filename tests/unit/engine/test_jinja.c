@@ -151,6 +151,10 @@ static void test_bounds(void **state)
     deep[1002] = '1';
     memcpy(deep + 2003, "}}", 3);
     assert_refused(deep, PJ_E_FULL, "too deeply");
+    memcpy(deep, "{% for ", 7);
+    memcpy(deep + 2003, "%}", 3);
+    memset(deep + 7, '(', 995); /* names to assign to, within as many parentheses */
+    assert_refused(deep, PJ_E_FULL, "too deeply");
 }
 
 static void assert_marks(const char *template, const char *want, const char *marks)
@@ -181,6 +185,7 @@ static void test_marks(void **state)
                  "00000001111110"
                  "0");
     assert_marks("{% macro f(t) %}<{{ t }}>{% endmacro %}{{ f(m) }}", "<<s>x Y>", "01111110");
+    assert_marks("{% for a, (b, c) in [(m, ('-', '+'))] %}{{ c ~ b }}{% endfor %}", "+-", "00");
     assert_marks("{{ '%' ~ m | reverse }}", "%Y x>s<", "0111111");
 }
 

@@ -22,6 +22,12 @@ static pj_status resolve(void *context, const char *text, char id[PJ_UUID_BYTES]
 static pj_status view(void *context, const pj_view_request *r, pj_json *out, uint64_t *total,
                       pj_error *err)
 {
+    if (r->view == PJ_PRUNE_RUNS && !r->params->count)
+        return pj_fail(err, PJ_E_INVALID, "give before=TIME, keep=N, or both");
+    if (r->view == PJ_VIEW_CUBE) {
+        pj_buffer_append(out->buffer, "PJCUBE1", 8);
+        return PJ_OK;
+    }
     pj_json_object_begin(out);
     pj_json_kv_int(out, "view", r->view);
     pj_json_kv_string(out, "id", r->id);
@@ -29,12 +35,6 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
         pj_json_kv_string(out, r->params->items[i].name, r->params->items[i].value);
     pj_json_object_end(out);
     *total = 7;
-    return PJ_OK;
-}
-
-static pj_status cube(void *context, const pj_view_request *r, pj_buffer *out, pj_error *err)
-{
-    pj_buffer_append(out, "PJCUBE1", 8);
     return PJ_OK;
 }
 
@@ -50,31 +50,6 @@ static pj_status export_run(void *context, const char *id, const char *format,
             return pj_fail(err, PJ_E_IO, "nobody reads any more");
         atomic_fetch_add(&m->exported, sizeof block);
     }
-    return PJ_OK;
-}
-
-static pj_status delete_run(void *context, const char *id, pj_error *err)
-{
-    return PJ_OK;
-}
-
-static pj_status retag(void *context, const char *id, const pj_params *params, pj_json *out,
-                       pj_error *err)
-{
-    pj_json_object_begin(out);
-    pj_json_kv_string(out, "id", id);
-    pj_json_object_end(out);
-    return PJ_OK;
-}
-
-static pj_status prune(void *context, const pj_params *params, bool operations, pj_json *out,
-                       pj_error *err)
-{
-    if (!params->count) return pj_fail(err, PJ_E_INVALID, "give before=TIME, keep=N, or both");
-    pj_json_object_begin(out);
-    for (uint32_t i = 0; i < params->count; i++)
-        pj_json_kv_string(out, params->items[i].name, params->items[i].value);
-    pj_json_object_end(out);
     return PJ_OK;
 }
 
@@ -105,13 +80,9 @@ static pj_status cancel(void *context, const char *id, bool *was_waiting, pj_err
     return pj_fail(err, PJ_E_STATE, "run %s has already ended", id);
 }
 
-static void state(void *context, pj_work_state *out)
-{
-    out->queued = 3;
-}
-
 static void metrics(void *context, pj_metrics *m)
 {
+    m->queued = 3;
     m->rail_count = 1;
     snprintf(m->rails[0].rail, sizeof m->rails[0].rail, "odd\"name");
     snprintf(m->rails[0].source, sizeof m->rails[0].source, "hwmon");
@@ -127,15 +98,10 @@ void made_init(made *m)
     *m = (made){.service = {.context = m,
                             .resolve = resolve,
                             .view = view,
-                            .cube = cube,
                             .export_run = export_run,
-                            .delete_run = delete_run,
-                            .retag = retag,
-                            .prune = prune,
                             .generate = generate,
                             .wait = wait_for,
                             .cancel = cancel,
-                            .state = state,
                             .metrics = metrics},
                 .export_bytes = 2000};
 }

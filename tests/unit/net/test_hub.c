@@ -115,7 +115,7 @@ static void audiences_and_runs_are_kept_apart(void **state)
     expect(text, "hello");
     expect(binary, "hello");
     expect(one, "hello");
-    assert_true(pj_hub_wants(hub, true) && pj_hub_wants(hub, false));
+    assert_true(pj_hub_readers(hub, true) && pj_hub_readers(hub, false));
     say(hub, (pj_publication){.run_id = "a", .audience = PJ_FOR_JSON}, "{\"t\":1}");
     say(hub, (pj_publication){.run_id = "a", .audience = PJ_FOR_BINARY, .binary = true},
         "12345678");

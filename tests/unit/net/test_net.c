@@ -21,7 +21,7 @@
 static pj_status parse(const char *raw, pj_target *target, pj_arena *arena)
 {
     pj_arena_init(arena, 1 << 20);
-    return pj_target_parse(raw, strlen(raw), target, arena, NULL);
+    return pj_target_parse(raw, target, arena, NULL);
 }
 
 static void addresses_are_decoded(void **state)

@@ -113,6 +113,7 @@ static pj_power_sampler *new_sampler(script *what)
     s->open = true;
     s->rail_count = scripted.rails(s->state, s->rails);
     pj_filter_init(&s->filters[0], &s->rails[0]);
+    pj_poll_init(&s->polls[0], &s->rails[0], false, 0);
     return s;
 }
 

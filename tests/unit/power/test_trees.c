@@ -730,8 +730,7 @@ static void busy_baseline(void **state)
     for (int i = 0; i < 2; i++) {
         pj_baseline b;
         char text[256];
-        pj_baseline_compute(curves, 2, PJ_BASELINE_COLD, 2 * PJ_NS_PER_MS, PJ_NS_PER_S, busy[i],
-                            &b);
+        pj_baseline_compute(curves, 2, 2 * PJ_NS_PER_MS, PJ_NS_PER_S, busy[i], &b);
         assert_near(b.mw[0], 45000, 100);
         assert_int_equal(b.rail_quiet[0], i == 0);
         assert_true(b.rail_quiet[1]);
@@ -756,7 +755,7 @@ static void busy_gpu(void **state)
     const pj_curve *none[6] = {0};
     pj_baseline b;
     char text[256];
-    pj_baseline_compute(none, 6, PJ_BASELINE_COLD, 0, PJ_NS_PER_S, 0.01, &b);
+    pj_baseline_compute(none, 6, 0, PJ_NS_PER_S, 0.01, &b);
     pj_baseline_note_gpu(&b, rails, "gpu1", NAN);
     pj_baseline_note_gpu(&b, rails, "gpu1", 0.04);
     assert_true(b.quiet);

@@ -243,8 +243,7 @@ static void strict_finalize(void *context)
 const pj_store_driver *strict_driver(void)
 {
     static pj_store_driver driver;
-    driver = (pj_store_driver){.version = PJ_STORE_DRIVER_VERSION,
-                               .name = "strict",
+    driver = (pj_store_driver){.name = "strict",
                                .dialect = PLAIN->dialect,
                                .listed_runs = "(rowid % 2 = 0)",
                                .open = strict_open,

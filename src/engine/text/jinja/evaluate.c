@@ -10,60 +10,58 @@
 
 enum { MAX_DEPTH = 300, MAX_ARGUMENTS = 256 };
 
-typedef struct scope {
-    struct scope *outer;
+typedef struct jv_scope {
+    struct jv_scope *outer;
     jv names; /* a dictionary of variables */
-} scope;
+} jv_scope;
 
-typedef struct machine {
-    jv_run *run;
-    scope *scope;
-    const jv_dict *input;
-    jv_builder *out;
-} machine;
-
-typedef enum callable_kind { CALL_MACRO, CALL_METHOD, CALL_GLOBAL, CALL_LOOP } callable_kind;
-
+/* A function with the value it belongs to, or a macro with the scope it was defined in. */
 typedef struct jv_callable {
-    callable_kind kind;
-    const char *name;
-    jv self;               /* of a method or a loop function */
-    jv_function *function; /* of a method or a global function */
+    jv self;
+    const jv_entry *function; /* NULL: a macro */
     const ji_node *macro;
-    scope *closure;
+    jv_scope *closure;
 } jv_callable;
 
 typedef enum flow { GO_ON, BREAK_LOOP, NEXT_ITEM } flow;
 
-static jv evaluate(machine *m, const ji_node *node);
-static flow evaluate_execute(machine *m, const ji_node *node);
+static jv evaluate(jv_run *run, const ji_node *node);
+static flow evaluate_execute(jv_run *run, const ji_node *node);
 
 /* ---- scopes ---- */
 
-static scope *push_scope(machine *m, scope *outer)
+static jv_scope *push_scope(jv_run *run, jv_scope *outer)
 {
-    scope *made = jv_alloc(m->run, 1, sizeof *made);
+    jv_scope *made = jv_alloc(run, 1, sizeof *made);
     if (!made) return NULL;
     made->outer = outer;
-    made->names = jv_dict_new(m->run);
-    return m->run->failed ? NULL : made;
+    made->names = jv_dict_new(run);
+    return run->failed ? NULL : made;
 }
 
-static jv name_value(machine *m, const char *name)
+static jv name_value(jv_run *run, const char *name)
 {
-    return jv_bytes(m->run, name, NULL, strlen(name));
+    return jv_bytes(run, name, NULL, strlen(name));
 }
 
-static void evaluate_assign(machine *m, const char *name, jv value)
+static void evaluate_assign(jv_run *run, const char *name, jv value)
 {
-    if (!m->run->failed) jv_dict_set(m->run, m->scope->names, name_value(m, name), value);
+    if (!run->failed) jv_dict_set(run, run->scope->names, name_value(run, name), value);
 }
 
-static jv make_callable(machine *m, const jv_callable *like)
+static jv function_value(jv_run *run, const jv_entry *function, jv self)
 {
-    jv_callable *made = jv_alloc(m->run, 1, sizeof *made);
+    jv_callable *made = jv_alloc(run, 1, sizeof *made);
     if (!made) return jv_undefined(NULL);
-    *made = *like;
+    *made = (jv_callable){.self = self, .function = function};
+    return (jv){.kind = JV_CALLABLE, .callable = made};
+}
+
+static jv macro_value(jv_run *run, const ji_node *node)
+{
+    jv_callable *made = jv_alloc(run, 1, sizeof *made);
+    if (!made) return jv_undefined(NULL);
+    *made = (jv_callable){.macro = node, .closure = run->scope};
     return (jv){.kind = JV_CALLABLE, .callable = made};
 }
 
@@ -72,7 +70,6 @@ static jv make_callable(machine *m, const jv_callable *like)
 static jv g_range(jv_run *run, jv self, const jv_arguments *a)
 {
     int64_t bounds[3] = {0, 0, 1};
-    (void)self;
     for (size_t i = 0; i < a->count && i < 3; i++)
         if (!jv_integer(a->items[i], &bounds[i]))
             return jv_fail(run, PJ_E_INVALID, "range takes integers, not %s",
@@ -93,10 +90,8 @@ static jv g_range(jv_run *run, jv self, const jv_arguments *a)
 static jv g_dict(jv_run *run, jv self, const jv_arguments *a)
 {
     jv dict = jv_dict_new(run);
-    (void)self;
     if (a->count && a->items[0].kind == JV_DICT)
-        for (size_t i = 0; i < a->items[0].dict->count && !run->failed; i++)
-            jv_dict_set(run, dict, a->items[0].dict->keys[i], a->items[0].dict->values[i]);
+        jv_dict_update(run, dict, a->items[0].dict);
     else if (a->count) {
         const jv_list *pairs = jv_iterate(run, a->items[0]);
         for (size_t i = 0; i < pairs->count && !run->failed; i++) {
@@ -107,8 +102,7 @@ static jv g_dict(jv_run *run, jv self, const jv_arguments *a)
                 jv_fail(run, PJ_E_INVALID, "dict takes pairs");
         }
     }
-    for (size_t i = 0; i < a->name_count && !run->failed; i++)
-        jv_dict_set(run, dict, jv_text(run, a->names[i]), a->named[i]);
+    jv_dict_update(run, dict, a->named);
     return dict;
 }
 
@@ -122,7 +116,6 @@ static jv g_namespace(jv_run *run, jv self, const jv_arguments *a)
 static jv g_raise_exception(jv_run *run, jv self, const jv_arguments *a)
 {
     jv message = jv_to_string(run, jv_needed(run, a, 0, "message"));
-    (void)self;
     if (run->failed) return message;
     return jv_fail(run, PJ_E_INVALID, "it rejects this conversation: %.*s",
                    (int)(message.string->bytes < 200 ? message.string->bytes : 200),
@@ -135,7 +128,6 @@ static jv g_strftime_now(jv_run *run, jv self, const jv_arguments *a)
     char pattern[128], text[512];
     time_t seconds = (time_t)run->now;
     struct tm local;
-    (void)self;
     if (run->failed || format->bytes >= sizeof pattern || !localtime_r(&seconds, &local))
         return jv_fail(run, PJ_E_INVALID, "strftime_now has no usable format");
     memcpy(pattern, format->text, format->bytes);
@@ -154,31 +146,44 @@ static const jv_entry globals[] = {
     {"namespace", g_namespace},
     {"raise_exception", g_raise_exception},
     {"strftime_now", g_strftime_now},
+    {NULL},
 };
 
-static jv evaluate_look_up(machine *m, const char *name)
+static jv evaluate_look_up(jv_run *run, const char *name)
 {
-    for (const scope *s = m->scope; s; s = s->outer) {
+    for (const jv_scope *s = run->scope; s; s = s->outer) {
         const jv *found = jv_dict_get(s->names.dict, name);
         if (found) return *found;
     }
-    const jv *given = jv_dict_get(m->input, name);
+    const jv *given = jv_dict_get(run->input, name);
     if (given) return *given;
-    for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
-        if (strcmp(globals[i].name, name) == 0)
-            return make_callable(m, &(jv_callable){.kind = CALL_GLOBAL,
-                                                   .name = globals[i].name,
-                                                   .function = globals[i].function});
+    const jv_entry *global = jv_find(globals, name);
+    if (global) return function_value(run, global, jv_undefined(NULL));
     static const char *const missing[] = {"lipsum", "cycler", "joiner", "self"};
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
         if (strcmp(missing[i], name) == 0)
-            return jv_fail(m->run, PJ_E_UNSUPPORTED, "\"%s\" is not supported", name);
+            return jv_fail(run, PJ_E_UNSUPPORTED, "\"%s\" is not supported", name);
     return jv_undefined(name);
 }
 
 /* ---- the loop variable ---- */
 
-static jv loop_member(machine *m, jv_loop *loop, const char *name)
+static jv loop_cycle(jv_run *run, jv self, const jv_arguments *a)
+{
+    return a->count ? a->items[self.loop->index % a->count]
+                    : jv_fail(run, PJ_E_INVALID, "no items for cycling given");
+}
+
+static jv loop_changed(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv now = jv_list_of(run, a->items, a->count), before = self.loop->changed;
+    self.loop->changed = now;
+    return jv_bool(before.kind == JV_UNDEFINED || !jv_equal(run, before, now));
+}
+
+static const jv_entry loop_functions[] = {{"cycle", loop_cycle}, {"changed", loop_changed}, {NULL}};
+
+static jv loop_member(jv_run *run, jv_loop *loop, const char *name)
 {
     size_t count = loop->items->count, index = loop->index;
     const struct {
@@ -202,276 +207,194 @@ static jv loop_member(machine *m, jv_loop *loop, const char *name)
     if (strcmp(name, "nextitem") == 0)
         return index + 1 < count ? loop->items->items[index + 1]
                                  : jv_undefined("there is no next item");
-    if (strcmp(name, "cycle") == 0 || strcmp(name, "changed") == 0)
-        return make_callable(m, &(jv_callable){.kind = CALL_LOOP,
-                                               .name = name,
-                                               .self = {.kind = JV_LOOP, .loop = loop}});
+    const jv_entry *function = jv_find(loop_functions, name);
+    if (function) return function_value(run, function, (jv){.kind = JV_LOOP, .loop = loop});
     return jv_undefined(name);
-}
-
-static jv call_loop(machine *m, const jv_callable *callee, const jv_arguments *a)
-{
-    jv_loop *loop = callee->self.loop;
-    if (strcmp(callee->name, "cycle") == 0)
-        return a->count ? a->items[loop->index % a->count]
-                        : jv_fail(m->run, PJ_E_INVALID, "no items for cycling given");
-    jv now = jv_list_new(m->run, a->count);
-    for (size_t i = 0; i < a->count; i++) jv_list_add(m->run, now, a->items[i]);
-    bool changed = loop->changed.kind == JV_UNDEFINED || !jv_equal(m->run, loop->changed, now);
-    loop->changed = now;
-    return jv_bool(changed);
 }
 
 /* ---- calls ---- */
 
-/* Positional values first, then named ones; false: failed. */
-static bool collect_written(machine *m, const ji_node *node, jv_arguments *arguments)
+/* Adds an argument with a name. */
+static void name_argument(jv_run *run, jv_dict *named, jv name, jv value)
 {
-    *arguments = (jv_arguments){0};
-    if (node->count > MAX_ARGUMENTS) {
-        jv_fail(m->run, PJ_E_FULL, "a call has too many arguments");
-        return false;
+    if (name.kind != JV_STRING)
+        jv_fail(run, PJ_E_INVALID, "keywords must be strings");
+    else if (jv_dict_find(run, named, name))
+        jv_fail(run, PJ_E_INVALID, "multiple values for keyword argument '%.*s'",
+                (int)name.string->bytes, name.string->text);
+    else
+        jv_dict_set(run, (jv){.kind = JV_DICT, .dict = named}, name, value);
+}
+
+/* The arguments f(*b, **c): items of a list, members of a dictionary. */
+static void add_starred(jv_run *run, const ji_node *node, jv items, jv_dict *named)
+{
+    jv more = node->b ? evaluate(run, node->b) : jv_none();
+    jv names = node->c ? evaluate(run, node->c) : jv_none();
+    if (more.kind == JV_UNDEFINED || names.kind == JV_UNDEFINED)
+        jv_fail(run, PJ_E_INVALID, "an argument with * is undefined");
+    else if (node->c && names.kind != JV_DICT)
+        jv_fail(run, PJ_E_INVALID, "argument after ** must be a mapping, not %s",
+                jv_type_name(names));
+    const jv_list *list = node->b && !run->failed ? jv_iterate(run, more) : NULL;
+    if (list) jv_list_extend(run, items, list->items, list->count);
+    for (size_t i = 0; node->c && !run->failed && i < names.dict->count; i++)
+        name_argument(run, named, names.dict->keys[i], names.dict->values[i]);
+}
+
+/* The arguments of a call, filter or test; false: failed. */
+static bool evaluate_collect(jv_run *run, const ji_node *node, jv_arguments *arguments)
+{
+    jv items = jv_list_new(run, node->count);
+    jv_dict *named = jv_alloc(run, 1, sizeof *named);
+    for (size_t i = 0; i < node->count && !run->failed; i++) {
+        const ji_node *item = node->items[i];
+        if (item->kind == JI_NAMED)
+            name_argument(run, named, name_value(run, item->text), evaluate(run, item->a));
+        else
+            jv_list_add(run, items, evaluate(run, item));
     }
-    jv *values = node->count ? jv_alloc(m->run, node->count, sizeof *values) : NULL;
-    for (size_t i = 0; i < node->count && !m->run->failed; i++)
-        values[i] = evaluate(m, node->items[i]);
-    arguments->items = values;
-    arguments->count = node->count - node->name_count;
-    arguments->named = values ? values + arguments->count : NULL;
-    arguments->names = node->names;
-    arguments->name_count = node->name_count;
-    return !m->run->failed;
-}
-
-/* The positional values and those of *b, then the named values and those of **c. */
-static bool add_starred(machine *m, jv_arguments *a, jv more, jv named)
-{
-    const jv_list *rest = more.kind == JV_UNDEFINED ? NULL : jv_iterate(m->run, more);
-    size_t extra = rest && !m->run->failed ? rest->count : 0;
-    size_t names = named.kind == JV_DICT ? named.dict->count : 0, count = a->count + extra;
-    if (named.kind != JV_DICT && named.kind != JV_UNDEFINED)
-        jv_fail(m->run, PJ_E_INVALID, "argument after ** must be a mapping, not %s",
-                jv_type_name(named));
-    if (extra + names + a->count + a->name_count > MAX_ARGUMENTS)
-        jv_fail(m->run, PJ_E_FULL, "a call has too many arguments");
-    if (m->run->failed) return false;
-    jv *values = jv_alloc(m->run, count + a->name_count + names + 1, sizeof *values);
-    const char **texts = jv_alloc(m->run, a->name_count + names + 1, sizeof *texts);
-    if (!values || !texts) return false;
-    for (size_t i = 0; i < a->count; i++) values[i] = a->items[i];
-    for (size_t i = 0; i < extra; i++) values[a->count + i] = rest->items[i];
-    for (size_t i = 0; i < a->name_count; i++) {
-        values[count + i] = a->named[i];
-        texts[i] = a->names[i];
-    }
-    for (size_t i = 0; i < names; i++) {
-        jv key = named.dict->keys[i];
-        const char *text =
-            key.kind == JV_STRING
-                ? pj_arena_strndup(&m->run->arena, key.string->text, key.string->bytes)
-                : NULL;
-        if (!text) {
-            jv_fail(m->run, PJ_E_INVALID, "keywords must be strings");
-            return false;
-        }
-        for (size_t k = 0; k < a->name_count; k++)
-            if (strcmp(texts[k], text) == 0)
-                jv_fail(m->run, PJ_E_INVALID, "multiple values for keyword argument '%s'", text);
-        values[count + a->name_count + i] = named.dict->values[i];
-        texts[a->name_count + i] = text;
-    }
-    *a = (jv_arguments){values, count, texts, values + count, a->name_count + names};
-    return !m->run->failed;
-}
-
-static bool evaluate_collect(machine *m, const ji_node *node, jv_arguments *arguments)
-{
-    if (!collect_written(m, node, arguments)) return false;
-    if (node->kind != JI_CALL || (!node->b && !node->c)) return true;
-    jv more = node->b ? evaluate(m, node->b) : jv_undefined(NULL);
-    jv named = node->c ? evaluate(m, node->c) : jv_undefined(NULL);
-    if (m->run->failed) return false;
-    if ((node->b && more.kind == JV_UNDEFINED) || (node->c && named.kind == JV_UNDEFINED)) {
-        jv_fail(m->run, PJ_E_INVALID, "an argument with * is undefined");
-        return false;
-    }
-    return add_starred(m, arguments, more, named);
-}
-
-static bool has_parameter(const ji_node *macro, const char *name)
-{
-    for (size_t i = 0; i < macro->count; i += 2)
-        if (strcmp(macro->items[i]->text, name) == 0) return true;
-    return false;
-}
-
-static jv named_rest(machine *m, const ji_node *macro, const jv_arguments *a)
-{
-    jv rest = jv_dict_new(m->run);
-    for (size_t i = 0; i < a->name_count && !m->run->failed; i++)
-        if (!has_parameter(macro, a->names[i]))
-            jv_dict_set(m->run, rest, name_value(m, a->names[i]), a->named[i]);
-    return rest;
-}
-
-static jv list_rest(machine *m, const jv_arguments *a, size_t from)
-{
-    jv rest = jv_list_new(m->run, 0);
-    for (size_t i = from; i < a->count; i++) jv_list_add(m->run, rest, a->items[i]);
-    if (rest.kind == JV_LIST) rest.list->tuple = true;
-    return rest;
+    if (node->kind == JI_CALL && !run->failed) add_starred(run, node, items, named);
+    if (run->failed) return false;
+    *arguments = (jv_arguments){items.list->items, items.list->count, named};
+    if (arguments->count + named->count > MAX_ARGUMENTS)
+        jv_fail(run, PJ_E_FULL, "a call has too many arguments");
+    return !run->failed;
 }
 
 /* Whether a macro has parameters for all arguments. One that mentions `varargs` takes any number,
- * one that mentions `kwargs` any names. */
-static bool takes(machine *m, const ji_node *macro, const jv_arguments *a)
+ * one that mentions `kwargs` any names, of which the unknown ones are added to `rest`. */
+static bool takes(jv_run *run, const ji_node *macro, const jv_arguments *a, jv rest)
 {
     size_t count = macro->count / 2;
     if (a->count > count && !(macro->integer & JI_VARARGS))
-        jv_fail(m->run, PJ_E_INVALID, "macro '%s' takes not more than %zu arguments", macro->text,
+        jv_fail(run, PJ_E_INVALID, "macro '%s' takes not more than %zu arguments", macro->text,
                 count);
-    for (size_t i = 0; i < a->name_count && !m->run->failed; i++) {
+    for (size_t i = 0; i < a->named->count && !run->failed; i++) {
+        jv name = a->named->keys[i];
         size_t at = 0;
-        while (at < count && strcmp(macro->items[2 * at]->text, a->names[i]) != 0) at++;
+        while (at < count && !jv_is_text(name, macro->items[2 * at]->text)) at++;
         if (at == count ? !(macro->integer & JI_KWARGS) : at < a->count)
-            jv_fail(m->run, PJ_E_INVALID, "macro '%s' %s the argument '%s'", macro->text,
-                    at == count ? "does not have" : "gets twice", a->names[i]);
+            jv_fail(run, PJ_E_INVALID, "macro '%s' %s the argument '%.*s'", macro->text,
+                    at == count ? "does not have" : "gets twice", (int)name.string->bytes,
+                    name.string->text);
+        else if (at == count)
+            jv_dict_set(run, rest, name, a->named->values[i]);
     }
-    return !m->run->failed;
+    return !run->failed;
 }
 
-static jv call_macro(machine *m, const jv_callable *callee, const jv_arguments *a, const jv *caller)
+/* The output of a body as text; names that it sets are those of `scope`. */
+static jv capture(jv_run *run, const ji_node *body, jv_scope *scope)
 {
-    const ji_node *macro = callee->macro;
-    if (!takes(m, macro, a)) return jv_undefined(NULL);
-    scope *saved = m->scope, *inner = push_scope(m, callee->closure);
-    jv_builder *out = m->out, text;
-    if (!inner) return jv_undefined(NULL);
-    m->scope = inner;
-    for (size_t i = 0; i < macro->count && !m->run->failed; i += 2) {
-        const char *name = macro->items[i]->text;
-        jv missing = jv_undefined(name);
-        jv value = jv_argument(a, i / 2, name, missing);
-        if (value.kind == JV_UNDEFINED && macro->items[i + 1])
-            value = evaluate(m, macro->items[i + 1]);
-        evaluate_assign(m, name, value);
-    }
-    evaluate_assign(m, "varargs", list_rest(m, a, macro->count / 2));
-    if (macro->integer & JI_KWARGS) evaluate_assign(m, "kwargs", named_rest(m, macro, a));
-    if (caller) evaluate_assign(m, "caller", *caller);
-    jv_build(&text, m->run);
-    m->out = &text;
-    if (!m->run->failed) evaluate_execute(m, macro->a);
-    m->out = out;
-    m->scope = saved;
+    jv_builder text = {.run = run}, *out = run->out;
+    jv_scope *outer = run->scope;
+    run->out = &text;
+    run->scope = scope;
+    if (!run->failed) evaluate_execute(run, body);
+    run->scope = outer;
+    run->out = out;
     return jv_built(&text);
 }
 
-static jv capture_loop(machine *m, const jv_loop *loop, jv iterable);
-
-static jv call_value(machine *m, jv callee, const jv_arguments *a, const jv *caller)
+static jv call_macro(jv_run *run, const jv_callable *callee, const jv_arguments *a,
+                     const jv *caller)
 {
-    if (callee.kind == JV_UNDEFINED)
-        return jv_fail(m->run, PJ_E_INVALID, "'%s' is undefined",
-                       callee.name ? callee.name : "what is called");
-    if (callee.kind == JV_LOOP && callee.loop->body)
-        return a->count == 1 && a->name_count == 0
-                   ? capture_loop(m, callee.loop, a->items[0])
-                   : jv_fail(m->run, PJ_E_INVALID, "a loop is called with the items of the next");
-    if (callee.kind == JV_LOOP)
-        return jv_fail(m->run, PJ_E_INVALID, "the loop is not \"recursive\" and cannot be called");
-    if (callee.kind != JV_CALLABLE)
-        return jv_fail(m->run, PJ_E_INVALID, "'%s' object is not callable", jv_type_name(callee));
-    const jv_callable *c = callee.callable;
-    switch (c->kind) {
-    case CALL_MACRO: return call_macro(m, c, a, caller);
-    case CALL_LOOP: return call_loop(m, c, a);
-    default: return c->function(m->run, c->self, a);
+    const ji_node *macro = callee->macro;
+    jv_scope *saved = run->scope;
+    jv rest = jv_dict_new(run);
+    if (!takes(run, macro, a, rest) || !(run->scope = push_scope(run, callee->closure)))
+        return jv_undefined(NULL);
+    for (size_t i = 0; i < macro->count && !run->failed; i += 2) {
+        const char *name = macro->items[i]->text;
+        jv value = jv_argument(a, i / 2, name, jv_undefined(name));
+        if (value.kind == JV_UNDEFINED && macro->items[i + 1])
+            value = evaluate(run, macro->items[i + 1]);
+        evaluate_assign(run, name, value);
     }
+    size_t known = macro->count / 2, extra = a->count > known ? a->count - known : 0;
+    evaluate_assign(run, "varargs", jv_tuple_of(run, a->items + a->count - extra, extra));
+    if (macro->integer & JI_KWARGS) evaluate_assign(run, "kwargs", rest);
+    if (caller) evaluate_assign(run, "caller", *caller);
+    jv text = capture(run, macro->a, run->scope);
+    run->scope = saved;
+    return text;
+}
+
+static jv capture_loop(jv_run *run, const jv_loop *loop, jv iterable);
+
+static jv call_value(jv_run *run, jv callee, const jv_arguments *a, const jv *caller)
+{
+    if (callee.kind == JV_UNDEFINED) return jv_fail_undefined(run, callee, "what is called");
+    if (callee.kind == JV_LOOP && callee.loop->body)
+        return a->count == 1 && a->named->count == 0
+                   ? capture_loop(run, callee.loop, a->items[0])
+                   : jv_fail(run, PJ_E_INVALID, "a loop is called with the items of the next");
+    if (callee.kind == JV_LOOP)
+        return jv_fail(run, PJ_E_INVALID, "the loop is not \"recursive\" and cannot be called");
+    if (callee.kind != JV_CALLABLE)
+        return jv_fail(run, PJ_E_INVALID, "'%s' object is not callable", jv_type_name(callee));
+    const jv_callable *c = callee.callable;
+    return c->macro ? call_macro(run, c, a, caller) : jv_call(run, c->function, c->self, a);
 }
 
 /* obj.name: a method of the type takes precedence over a member of the same name. */
-static jv evaluate_attribute(machine *m, jv self, const char *name)
+static jv evaluate_attribute(jv_run *run, jv self, const char *name)
 {
-    if (self.kind == JV_LOOP) return loop_member(m, self.loop, name);
-    jv_function *method = jv_method(self, name);
-    if (method)
-        return make_callable(
-            m, &(jv_callable){.kind = CALL_METHOD, .name = name, .self = self, .function = method});
-    return jv_member(m->run, self, name_value(m, name));
+    if (self.kind == JV_LOOP) return loop_member(run, self.loop, name);
+    const jv_entry *method = jv_method(self, name);
+    if (method) return function_value(run, method, self);
+    return jv_member(run, self, name_value(run, name));
 }
 
 /* Calls of unsupported string methods are rejected by name, not as "undefined". */
-static jv evaluate_call(machine *m, const ji_node *node, const jv *caller)
+static jv evaluate_call(jv_run *run, const ji_node *node, const jv *caller)
 {
-    jv callee = evaluate(m, node->a);
+    jv callee = evaluate(run, node->a);
     jv_arguments arguments;
-    if (m->run->failed || !evaluate_collect(m, node, &arguments)) return jv_undefined(NULL);
-    m->run->line = node->line;
+    if (run->failed || !evaluate_collect(run, node, &arguments)) return jv_undefined(NULL);
+    run->line = node->line;
     if (callee.kind == JV_UNDEFINED && node->a->kind == JI_ATTRIBUTE)
-        return jv_fail(m->run, PJ_E_UNSUPPORTED, "the method \"%s\" is not supported",
-                       node->a->text);
-    return call_value(m, callee, &arguments, caller);
+        return jv_fail(run, PJ_E_UNSUPPORTED, "the method \"%s\" is not supported", node->a->text);
+    return call_value(run, callee, &arguments, caller);
 }
 
 /* ---- operators ---- */
 
-static jv concatenate(machine *m, jv a, jv b)
+static jv concatenate(jv_run *run, jv a, jv b)
 {
-    jv_builder out;
-    jv_build(&out, m->run);
-    jv_add_value(&out, a);
-    jv_add_value(&out, b);
-    return jv_built(&out);
+    return jv_join(run, &(jv_list){.items = (jv[]){a, b}, .count = 2}, &jv_empty);
 }
 
 /* A safe string makes the result safe, and the other operand is escaped. */
-static jv add_strings(machine *m, jv a, jv b)
+static jv add_strings(jv_run *run, jv a, jv b)
 {
-    if (!a.string->safe && !b.string->safe) return concatenate(m, a, b);
-    jv left = jv_escape(m->run, a), right = jv_escape(m->run, b);
-    return m->run->failed ? left : jv_mark_safe(m->run, concatenate(m, left, right));
+    if (!a.string->safe && !b.string->safe) return concatenate(run, a, b);
+    jv left = jv_escape(run, a), right = jv_escape(run, b);
+    return run->failed ? left : jv_mark_safe(run, concatenate(run, left, right));
 }
 
-static jv join_lists(machine *m, const jv_list *a, const jv_list *b)
+static jv evaluate_repeat(jv_run *run, jv text, int64_t count)
 {
-    jv list = jv_list_new(m->run, a->count + b->count);
-    for (size_t i = 0; i < a->count; i++) jv_list_add(m->run, list, a->items[i]);
-    for (size_t i = 0; i < b->count; i++) jv_list_add(m->run, list, b->items[i]);
-    if (list.kind == JV_LIST) list.list->tuple = a->tuple;
-    return list;
-}
-
-static jv evaluate_repeat(machine *m, jv text, int64_t count)
-{
-    jv_builder out;
-    jv_build(&out, m->run);
-    for (int64_t i = 0; i < count && jv_step(m->run, 1); i++) jv_add_value(&out, text);
+    jv_builder out = {.run = run};
+    for (int64_t i = 0; i < count && jv_step(run, 1); i++) jv_add_value(&out, text);
     return jv_built(&out);
 }
 
-static bool plain_list(jv value)
+static jv repeat_list(jv_run *run, jv value, int64_t count)
 {
-    return value.kind == JV_LIST && value.list->is == JV_PLAIN;
-}
-
-static jv repeat_list(machine *m, jv value, int64_t count)
-{
-    jv list = jv_list_new(m->run, 0);
-    for (int64_t i = 0; i < count && jv_step(m->run, 1 + value.list->count); i++)
-        for (size_t k = 0; k < value.list->count; k++)
-            jv_list_add(m->run, list, value.list->items[k]);
+    jv list = jv_list_new(run, 0);
+    for (int64_t i = 0; i < count && jv_step(run, 1 + value.list->count); i++)
+        jv_list_extend(run, list, value.list->items, value.list->count);
     if (list.kind == JV_LIST) list.list->tuple = value.list->tuple;
     return list;
 }
 
-static jv operands(machine *m, char op, jv a, jv b)
+static jv operands(jv_run *run, char op, jv a, jv b)
 {
     jv culprit = a.kind == JV_UNDEFINED ? a : b;
-    if (culprit.kind == JV_UNDEFINED)
-        return jv_fail(m->run, PJ_E_INVALID, "'%s' is undefined",
-                       culprit.name ? culprit.name : "an operand");
-    return jv_fail(m->run, PJ_E_INVALID, "unsupported operand types for %s: %s and %s",
+    if (culprit.kind == JV_UNDEFINED) return jv_fail_undefined(run, culprit, "an operand");
+    return jv_fail(run, PJ_E_INVALID, "unsupported operand types for %s: %s and %s",
                    op == 'f'   ? "//"
                    : op == 'p' ? "**"
                                : (char[2]){op, 0},
@@ -499,16 +422,16 @@ static bool integer_result(char op, int64_t x, int64_t y, int64_t *out)
     }
 }
 
-static jv arithmetic(machine *m, char op, jv a, jv b)
+static jv arithmetic(jv_run *run, char op, jv a, jv b)
 {
     int64_t x, y, result;
     bool whole = jv_integer(a, &x) && jv_integer(b, &y);
     double p = jv_number(a), q = jv_number(b);
     if ((op == '/' || op == 'f' || op == '%') && q == 0)
-        return jv_fail(m->run, PJ_E_INVALID, "division by zero");
+        return jv_fail(run, PJ_E_INVALID, "division by zero");
     if (whole && op != '/') {
         if (integer_result(op, x, y, &result)) return jv_int(result);
-        if (op != 'p' || y >= 0) return jv_fail(m->run, PJ_E_INVALID, "a number is too large");
+        if (op != 'p' || y >= 0) return jv_fail(run, PJ_E_INVALID, "a number is too large");
     }
     switch (op) {
     case '+': return jv_float(p + q);
@@ -521,77 +444,64 @@ static jv arithmetic(machine *m, char op, jv a, jv b)
     }
 }
 
-static jv binary(machine *m, char op, jv a, jv b)
+static jv binary(jv_run *run, char op, jv a, jv b)
 {
     int64_t count;
-    if (m->run->failed) return jv_undefined(NULL);
-    if (op == '~') return concatenate(m, a, b);
-    if (jv_is_number(a) && jv_is_number(b)) return arithmetic(m, op, a, b);
-    if (op == '+' && a.kind == JV_STRING && b.kind == JV_STRING) return add_strings(m, a, b);
-    if (op == '*' && plain_list(a) && jv_integer(b, &count)) return repeat_list(m, a, count);
-    if (op == '*' && plain_list(b) && jv_integer(a, &count)) return repeat_list(m, b, count);
-    if (op == '+' && plain_list(a) && plain_list(b) && a.list->tuple == b.list->tuple)
-        return join_lists(m, a.list, b.list);
+    if (run->failed) return jv_undefined(NULL);
+    if (op == '~') return concatenate(run, a, b);
+    if (jv_is_number(a) && jv_is_number(b)) return arithmetic(run, op, a, b);
+    if (op == '+' && a.kind == JV_STRING && b.kind == JV_STRING) return add_strings(run, a, b);
+    if (op == '*' && jv_is_plain_list(a) && jv_integer(b, &count))
+        return repeat_list(run, a, count);
+    if (op == '*' && jv_is_plain_list(b) && jv_integer(a, &count))
+        return repeat_list(run, b, count);
+    if (op == '+' && jv_is_plain_list(a) && jv_is_plain_list(b) && a.list->tuple == b.list->tuple)
+        return jv_list_joined(run, a.list, b.list);
     if (op == '*' && a.kind == JV_STRING && jv_integer(b, &count))
-        return evaluate_repeat(m, a, count);
+        return evaluate_repeat(run, a, count);
     if (op == '*' && b.kind == JV_STRING && jv_integer(a, &count))
-        return evaluate_repeat(m, b, count);
-    if (op == '%' && a.kind == JV_STRING && !a.string->safe) return jv_percent(m->run, a.string, b);
+        return evaluate_repeat(run, b, count);
+    if (op == '%' && a.kind == JV_STRING && !a.string->safe) return jv_percent(run, a.string, b);
     if (op == '%' && a.kind == JV_STRING)
-        return jv_fail(m->run, PJ_E_UNSUPPORTED, "formatting a safe text with %% is not supported");
-    return operands(m, op, a, b);
+        return jv_fail(run, PJ_E_UNSUPPORTED, "formatting a safe text with %% is not supported");
+    return operands(run, op, a, b);
 }
 
-static bool evaluate_compare(machine *m, char op, jv a, jv b)
+static jv evaluate_chain(jv_run *run, const ji_node *node)
 {
-    switch (op) {
-    case '=': return jv_equal(m->run, a, b);
-    case '!': return !jv_equal(m->run, a, b);
-    case 'i': return jv_contains(m->run, b, a);
-    case 'n': return !jv_contains(m->run, b, a);
-    case '<': return jv_compare(m->run, a, b) < 0;
-    case 'l': return jv_compare(m->run, a, b) <= 0;
-    case '>': return jv_compare(m->run, a, b) > 0;
-    default: return jv_compare(m->run, a, b) >= 0;
-    }
-}
-
-static jv evaluate_chain(machine *m, const ji_node *node)
-{
-    jv left = evaluate(m, node->items[0]->a);
-    for (size_t i = 0; i < node->count && !m->run->failed; i++) {
-        jv right = evaluate(m, node->items[i]->b);
-        if (m->run->failed || !evaluate_compare(m, node->items[i]->op, left, right))
-            return jv_bool(false);
+    jv left = evaluate(run, node->a);
+    for (size_t i = 0; i < node->count && !run->failed; i++) {
+        jv right = evaluate(run, node->items[i]->a);
+        if (run->failed || !jv_holds(run, node->items[i]->op, left, right)) return jv_bool(false);
         left = right;
     }
-    return jv_bool(!m->run->failed);
+    return jv_bool(!run->failed);
 }
 
-static jv unary(machine *m, const ji_node *node)
+static jv unary(jv_run *run, const ji_node *node)
 {
-    jv value = evaluate(m, node->a);
+    jv value = evaluate(run, node->a);
     int64_t integer;
     if (node->op == '!') return jv_bool(!jv_true(value));
-    if (!jv_is_number(value)) return operands(m, node->op, value, value);
+    if (!jv_is_number(value)) return operands(run, node->op, value, value);
     if (!jv_integer(value, &integer))
         return jv_float(node->op == '-' ? -value.number : value.number);
     if (node->op == '-' && __builtin_sub_overflow((int64_t)0, integer, &integer))
-        return jv_fail(m->run, PJ_E_INVALID, "a number is too large");
+        return jv_fail(run, PJ_E_INVALID, "a number is too large");
     return jv_int(integer);
 }
 
 /* ---- slices ---- */
 
-static bool slice_bound(machine *m, const ji_node *node, size_t which, int64_t missing,
+static bool slice_bound(jv_run *run, const ji_node *node, size_t which, int64_t missing,
                         int64_t *bound)
 {
     const ji_node *part = which < node->count ? node->items[which] : NULL;
-    jv value = part ? evaluate(m, part) : jv_none();
+    jv value = part ? evaluate(run, part) : jv_none();
     *bound = missing;
-    if (m->run->failed) return false;
+    if (run->failed) return false;
     if (value.kind == JV_NONE || jv_integer(value, bound)) return value.kind != JV_NONE;
-    jv_fail(m->run, PJ_E_INVALID, "slice indices must be integers, not %s", jv_type_name(value));
+    jv_fail(run, PJ_E_INVALID, "slice indices must be integers, not %s", jv_type_name(value));
     return false;
 }
 
@@ -603,321 +513,295 @@ static int64_t clamp(int64_t at, int64_t count, bool forward)
     return at >= count ? (forward ? count : count - 1) : at;
 }
 
-static jv evaluate_slice(machine *m, const ji_node *node)
+static jv evaluate_slice(jv_run *run, const ji_node *node)
 {
-    jv self = evaluate(m, node->a);
+    jv self = evaluate(run, node->a);
     int64_t begin, end, step;
-    if (m->run->failed) return self;
+    if (run->failed) return self;
     if ((self.kind != JV_LIST || jv_is_generator(self)) && self.kind != JV_STRING)
         return self.kind == JV_UNDEFINED
-                   ? jv_fail(m->run, PJ_E_INVALID, "'%s' is undefined",
-                             self.name ? self.name : "what is sliced")
-                   : jv_fail(m->run, PJ_E_INVALID, "a %s cannot be sliced", jv_type_name(self));
-    const jv_list *items = jv_iterate(m->run, self);
+                   ? jv_fail_undefined(run, self, "what is sliced")
+                   : jv_fail(run, PJ_E_INVALID, "a %s cannot be sliced", jv_type_name(self));
+    const jv_list *items = jv_iterate(run, self);
     int64_t count = (int64_t)items->count;
-    slice_bound(m, node, 2, 1, &step);
-    if (step == 0) return jv_fail(m->run, PJ_E_INVALID, "slice step cannot be zero");
+    slice_bound(run, node, 2, 1, &step);
+    if (step == 0) return jv_fail(run, PJ_E_INVALID, "slice step cannot be zero");
     bool forward = step > 0;
-    begin = slice_bound(m, node, 0, 0, &begin) ? clamp(begin, count, forward)
-            : forward                          ? 0
-                                               : count - 1;
-    end = slice_bound(m, node, 1, 0, &end) ? clamp(end, count, forward) : forward ? count : -1;
-    jv list = jv_list_new(m->run, 0);
-    for (int64_t i = begin; (forward ? i < end : i > end) && jv_step(m->run, 1);) {
-        jv_list_add(m->run, list, items->items[i]);
+    begin = slice_bound(run, node, 0, 0, &begin) ? clamp(begin, count, forward)
+            : forward                            ? 0
+                                                 : count - 1;
+    end = slice_bound(run, node, 1, 0, &end) ? clamp(end, count, forward) : forward ? count : -1;
+    jv list = jv_list_new(run, 0);
+    for (int64_t i = begin; (forward ? i < end : i > end) && jv_step(run, 1);) {
+        jv_list_add(run, list, items->items[i]);
         if (__builtin_add_overflow(i, step, &i)) break;
     }
-    if (m->run->failed) return list;
+    if (run->failed) return list;
     list.list->tuple = self.kind == JV_LIST && self.list->tuple;
-    return self.kind == JV_STRING ? jv_join(m->run, list.list, &(jv_string){"", NULL, 0, false})
-                                  : list;
+    return self.kind == JV_STRING ? jv_join(run, list.list, &jv_empty) : list;
 }
 
 /* ---- expressions ---- */
 
-static jv evaluate_items(machine *m, const ji_node *node)
+static jv evaluate_items(jv_run *run, const ji_node *node)
 {
-    jv list = jv_list_new(m->run, node->count);
-    for (size_t i = 0; i < node->count && !m->run->failed; i++)
-        jv_list_add(m->run, list, evaluate(m, node->items[i]));
+    jv list = jv_list_new(run, node->count);
+    for (size_t i = 0; i < node->count && !run->failed; i++)
+        jv_list_add(run, list, evaluate(run, node->items[i]));
     if (list.kind == JV_LIST) list.list->tuple = node->kind == JI_TUPLE;
     return list;
 }
 
-static jv evaluate_dict(machine *m, const ji_node *node)
+static jv evaluate_dict(jv_run *run, const ji_node *node)
 {
-    jv dict = jv_dict_new(m->run);
-    for (size_t i = 0; i + 1 < node->count && !m->run->failed; i += 2) {
-        jv key = evaluate(m, node->items[i]), value = evaluate(m, node->items[i + 1]);
-        if (!m->run->failed) jv_dict_set(m->run, dict, key, value);
+    jv dict = jv_dict_new(run);
+    for (size_t i = 0; i + 1 < node->count && !run->failed; i += 2) {
+        jv key = evaluate(run, node->items[i]), value = evaluate(run, node->items[i + 1]);
+        if (!run->failed) jv_dict_set(run, dict, key, value);
     }
     return dict;
 }
 
-static jv evaluate_apply(machine *m, const ji_node *node, jv value, jv_function *function,
+static jv evaluate_apply(jv_run *run, const ji_node *node, jv value, const jv_entry *function,
                          const char *what)
 {
     jv_arguments arguments;
     if (!function)
-        return jv_fail(m->run, PJ_E_UNSUPPORTED, "the %s \"%s\" is not supported", what,
-                       node->text);
-    if (!evaluate_collect(m, node, &arguments)) return jv_undefined(NULL);
-    m->run->line = node->line;
-    return function(m->run, value, &arguments);
+        return jv_fail(run, PJ_E_UNSUPPORTED, "the %s \"%s\" is not supported", what, node->text);
+    if (!evaluate_collect(run, node, &arguments)) return jv_undefined(NULL);
+    run->line = node->line;
+    return jv_call(run, function, value, &arguments);
 }
 
 /* Applies a chain of filters; the innermost one, if it has no operand, gets `content`. */
-static jv apply_chain(machine *m, const ji_node *chain, jv content)
+static jv apply_chain(jv_run *run, const ji_node *chain, jv content)
 {
     if (!chain) return content;
-    jv value = chain->a ? apply_chain(m, chain->a, content) : content;
-    if (m->run->failed || chain->kind != JI_FILTER) return value;
-    return evaluate_apply(m, chain, value, jv_filter(chain->text), "filter");
+    jv value = chain->a ? apply_chain(run, chain->a, content) : content;
+    if (run->failed || chain->kind != JI_FILTER) return value;
+    return evaluate_apply(run, chain, value, jv_filter(chain->text), "filter");
 }
 
 /* obj[key]: a member, or else a method of that name, as in the reference. */
-static jv subscript(machine *m, jv self, jv key)
+static jv subscript(jv_run *run, jv self, jv key)
 {
-    jv found = jv_member(m->run, self, key);
-    if (found.kind != JV_UNDEFINED || key.kind != JV_STRING || m->run->failed) return found;
-    const char *name = pj_arena_strndup(&m->run->arena, key.string->text, key.string->bytes);
-    return name && jv_method(self, name) ? evaluate_attribute(m, self, name) : found;
+    jv found = jv_member(run, self, key);
+    if (found.kind != JV_UNDEFINED || key.kind != JV_STRING || run->failed) return found;
+    const char *name = pj_arena_strndup(&run->arena, key.string->text, key.string->bytes);
+    return name && jv_method(self, name) ? evaluate_attribute(run, self, name) : found;
 }
 
-static jv evaluate_node(machine *m, const ji_node *node)
+static jv evaluate_node(jv_run *run, const ji_node *node)
 {
     jv a;
     switch (node->kind) {
-    case JI_TEXT: return jv_bytes(m->run, node->text, NULL, node->bytes);
+    case JI_TEXT: return jv_bytes(run, node->text, NULL, node->bytes);
     case JI_INTEGER: return jv_int(node->integer);
     case JI_FLOAT: return jv_float(node->number);
     case JI_CONSTANT: return node->integer ? jv_bool(node->integer == 2) : jv_none();
-    case JI_NAME: return evaluate_look_up(m, node->text);
+    case JI_NAME: return evaluate_look_up(run, node->text);
     case JI_LIST:
-    case JI_TUPLE: return evaluate_items(m, node);
-    case JI_DICT: return evaluate_dict(m, node);
+    case JI_TUPLE: return evaluate_items(run, node);
+    case JI_DICT: return evaluate_dict(run, node);
     case JI_ATTRIBUTE:
-        a = evaluate(m, node->a);
-        return m->run->failed ? a : evaluate_attribute(m, a, node->text);
+        a = evaluate(run, node->a);
+        return run->failed ? a : evaluate_attribute(run, a, node->text);
     case JI_ITEM: {
-        a = evaluate(m, node->a);
-        jv key = evaluate(m, node->b);
-        return m->run->failed ? a : subscript(m, a, key);
+        a = evaluate(run, node->a);
+        jv key = evaluate(run, node->b);
+        return run->failed ? a : subscript(run, a, key);
     }
-    case JI_SLICE: return evaluate_slice(m, node);
-    case JI_CALL: return evaluate_call(m, node, NULL);
+    case JI_SLICE: return evaluate_slice(run, node);
+    case JI_CALL: return evaluate_call(run, node, NULL);
     case JI_FILTER:
-        a = evaluate(m, node->a);
-        return m->run->failed ? a : evaluate_apply(m, node, a, jv_filter(node->text), "filter");
+        a = evaluate(run, node->a);
+        return run->failed ? a : evaluate_apply(run, node, a, jv_filter(node->text), "filter");
     case JI_TEST:
-        a = evaluate(m, node->a);
-        return m->run->failed ? a : evaluate_apply(m, node, a, jv_test(node->text), "test");
-    case JI_UNARY: return unary(m, node);
+        a = evaluate(run, node->a);
+        return run->failed ? a : evaluate_apply(run, node, a, jv_test(node->text), "test");
+    case JI_UNARY: return unary(run, node);
     case JI_BINARY:
-        a = evaluate(m, node->a);
-        if (m->run->failed) return a;
-        if (node->op == '&') return jv_true(a) ? evaluate(m, node->b) : a;
-        if (node->op == '|') return jv_true(a) ? a : evaluate(m, node->b);
-        return binary(m, node->op, a, evaluate(m, node->b));
-    case JI_COMPARE: {
-        a = evaluate(m, node->a);
-        jv b = evaluate(m, node->b);
-        return jv_bool(!m->run->failed && evaluate_compare(m, node->op, a, b));
-    }
-    case JI_CHAIN: return evaluate_chain(m, node);
+        a = evaluate(run, node->a);
+        if (run->failed) return a;
+        if (node->op == '&') return jv_true(a) ? evaluate(run, node->b) : a;
+        if (node->op == '|') return jv_true(a) ? a : evaluate(run, node->b);
+        return binary(run, node->op, a, evaluate(run, node->b));
+    case JI_CHAIN: return evaluate_chain(run, node);
     case JI_CONDITION:
-        if (jv_true(evaluate(m, node->b))) return evaluate(m, node->a);
-        return node->c ? evaluate(m, node->c) : jv_undefined("a value without else");
-    default: return jv_fail(m->run, PJ_E_INTERNAL, "a statement inside an expression");
+        if (jv_true(evaluate(run, node->b))) return evaluate(run, node->a);
+        return node->c ? evaluate(run, node->c) : jv_undefined("a value without else");
+    default: return jv_fail(run, PJ_E_INTERNAL, "a statement inside an expression");
     }
 }
 
-static jv evaluate(machine *m, const ji_node *node)
+static jv evaluate(jv_run *run, const ji_node *node)
 {
     jv value = jv_undefined(NULL);
-    if (!jv_step(m->run, 1)) return value;
-    if (++m->run->depth > MAX_DEPTH) {
-        jv_fail(m->run, PJ_E_FULL, "it is nested too deeply");
+    if (!jv_step(run, 1)) return value;
+    if (++run->depth > MAX_DEPTH) {
+        jv_fail(run, PJ_E_FULL, "it is nested too deeply");
     } else {
-        m->run->line = node->line;
-        value = evaluate_node(m, node);
+        run->line = node->line;
+        value = evaluate_node(run, node);
     }
-    m->run->depth--;
-    return m->run->failed ? jv_undefined(NULL) : value;
+    run->depth--;
+    return run->failed ? jv_undefined(NULL) : value;
 }
 
 /* ---- statements ---- */
 
-static void assign_target(machine *m, const ji_node *target, jv value)
+static void assign_target(jv_run *run, const ji_node *target, jv value)
 {
-    if (m->run->failed) return;
+    if (run->failed) return;
     if (target->kind == JI_NAME) {
-        evaluate_assign(m, target->text, value);
+        evaluate_assign(run, target->text, value);
     } else if (target->kind == JI_ATTRIBUTE) {
-        jv space = evaluate(m, target->a);
+        jv space = evaluate(run, target->a);
         if (space.kind == JV_NAMESPACE)
-            jv_dict_set(m->run, space, name_value(m, target->text), value);
+            jv_dict_set(run, space, name_value(run, target->text), value);
         else
-            jv_fail(m->run, PJ_E_INVALID, "only members of a namespace can be set");
+            jv_fail(run, PJ_E_INVALID, "only members of a namespace can be set");
     } else {
-        const jv_list *items = jv_iterate(m->run, value);
-        if (!m->run->failed && items->count != target->count)
-            jv_fail(m->run, PJ_E_INVALID, "%zu values cannot be unpacked into %zu names",
-                    items->count, target->count);
-        for (size_t i = 0; i < target->count && !m->run->failed; i++)
-            assign_target(m, target->items[i], items->items[i]);
+        const jv_list *items = jv_iterate(run, value);
+        if (!run->failed && items->count != target->count)
+            jv_fail(run, PJ_E_INVALID, "%zu values cannot be unpacked into %zu names", items->count,
+                    target->count);
+        for (size_t i = 0; i < target->count && !run->failed; i++)
+            assign_target(run, target->items[i], items->items[i]);
     }
 }
 
 /* Items that satisfy the loop's condition, which sees the target. */
-static const jv_list *loop_items(machine *m, const ji_node *node, jv iterable)
+static const jv_list *loop_items(jv_run *run, const ji_node *node, jv iterable)
 {
-    const jv_list *all = jv_iterate(m->run, iterable);
-    if (m->run->failed || !node->items[2]) return all;
-    jv kept = jv_list_new(m->run, all->count);
-    scope *outer = m->scope;
-    for (size_t i = 0; i < all->count && !m->run->failed; i++) {
-        m->scope = push_scope(m, outer);
-        assign_target(m, node->items[0], all->items[i]);
-        if (!m->run->failed && jv_true(evaluate(m, node->items[2])))
-            jv_list_add(m->run, kept, all->items[i]);
+    const jv_list *all = jv_iterate(run, iterable);
+    if (run->failed || !node->items[2]) return all;
+    jv kept = jv_list_new(run, all->count);
+    jv_scope *outer = run->scope;
+    for (size_t i = 0; i < all->count && !run->failed; i++) {
+        run->scope = push_scope(run, outer);
+        assign_target(run, node->items[0], all->items[i]);
+        if (!run->failed && jv_true(evaluate(run, node->items[2])))
+            jv_list_add(run, kept, all->items[i]);
     }
-    m->scope = outer;
-    return m->run->failed ? all : kept.list;
+    run->scope = outer;
+    return run->failed ? all : kept.list;
 }
 
-static flow execute_loop(machine *m, const ji_node *node, jv iterable, int depth)
+static flow execute_loop(jv_run *run, const ji_node *node, jv iterable, int depth)
 {
-    const jv_list *items = loop_items(m, node, iterable);
-    scope *outer = m->scope;
-    jv_loop *loop = jv_alloc(m->run, 1, sizeof *loop);
-    if (m->run->failed) return GO_ON;
+    const jv_list *items = loop_items(run, node, iterable);
+    jv_scope *outer = run->scope;
+    jv_loop *loop = jv_alloc(run, 1, sizeof *loop);
+    if (run->failed) return GO_ON;
     loop->items = items;
     loop->depth = depth;
     loop->body = node->integer ? node : NULL;
     loop->scope = outer;
-    if (items->count == 0) return node->c ? evaluate_execute(m, node->c) : GO_ON;
-    for (; loop->index < items->count && !m->run->failed; loop->index++) {
-        m->scope = push_scope(m, outer);
-        if (!m->scope) break;
-        evaluate_assign(m, "loop", (jv){.kind = JV_LOOP, .loop = loop});
-        assign_target(m, node->items[0], items->items[loop->index]);
-        if (!m->run->failed && evaluate_execute(m, node->a) == BREAK_LOOP) break;
+    if (items->count == 0) return node->c ? evaluate_execute(run, node->c) : GO_ON;
+    for (; loop->index < items->count && !run->failed; loop->index++) {
+        run->scope = push_scope(run, outer);
+        if (!run->scope) break;
+        evaluate_assign(run, "loop", (jv){.kind = JV_LOOP, .loop = loop});
+        assign_target(run, node->items[0], items->items[loop->index]);
+        if (!run->failed && evaluate_execute(run, node->a) == BREAK_LOOP) break;
     }
-    m->scope = outer;
+    run->scope = outer;
     return GO_ON;
 }
 
 /* loop(iterable): the output of a recursive loop over other items, in the scope around it. */
-static jv capture_loop(machine *m, const jv_loop *loop, jv iterable)
+static jv capture_loop(jv_run *run, const jv_loop *loop, jv iterable)
 {
-    jv_builder text, *out = m->out;
-    scope *outer = m->scope;
-    jv_build(&text, m->run);
-    m->out = &text;
-    m->scope = loop->scope;
-    execute_loop(m, loop->body, iterable, loop->depth + 1);
-    m->scope = outer;
-    m->out = out;
+    jv_builder text = {.run = run}, *out = run->out;
+    jv_scope *outer = run->scope;
+    run->out = &text;
+    run->scope = loop->scope;
+    execute_loop(run, loop->body, iterable, loop->depth + 1);
+    run->scope = outer;
+    run->out = out;
     return jv_built(&text);
 }
 
-/* The output of a body as text, in its own scope. */
-static jv capture(machine *m, const ji_node *body)
+static void execute_with(jv_run *run, const ji_node *node)
 {
-    jv_builder text, *out = m->out;
-    scope *outer = m->scope;
-    jv_build(&text, m->run);
-    m->out = &text;
-    m->scope = push_scope(m, outer);
-    if (m->scope) evaluate_execute(m, body);
-    m->scope = outer;
-    m->out = out;
-    return jv_built(&text);
-}
-
-static void execute_with(machine *m, const ji_node *node)
-{
-    scope *outer = m->scope, *inner = push_scope(m, outer);
-    for (size_t i = 0; i + 1 < node->count && !m->run->failed; i += 2) {
-        jv value = evaluate(m, node->items[i + 1]); /* sees only outer names */
-        m->scope = inner;
-        assign_target(m, node->items[i], value);
-        m->scope = outer;
+    jv_scope *outer = run->scope, *inner = push_scope(run, outer);
+    for (size_t i = 0; i + 1 < node->count && !run->failed; i += 2) {
+        jv value = evaluate(run, node->items[i + 1]); /* sees only outer names */
+        run->scope = inner;
+        assign_target(run, node->items[i], value);
+        run->scope = outer;
     }
-    m->scope = inner;
-    if (!m->run->failed) evaluate_execute(m, node->a);
-    m->scope = outer;
+    run->scope = inner;
+    if (!run->failed) evaluate_execute(run, node->a);
+    run->scope = outer;
 }
 
-static jv macro_value(machine *m, const ji_node *node)
+static flow execute_block(jv_run *run, const ji_node *node)
 {
-    return make_callable(
-        m,
-        &(jv_callable){.kind = CALL_MACRO, .name = node->text, .macro = node, .closure = m->scope});
-}
-
-static flow execute_block(machine *m, const ji_node *node)
-{
-    for (size_t i = 0; i < node->count && !m->run->failed; i++) {
-        flow next = evaluate_execute(m, node->items[i]);
+    for (size_t i = 0; i < node->count && !run->failed; i++) {
+        flow next = evaluate_execute(run, node->items[i]);
         if (next != GO_ON) return next;
     }
     return GO_ON;
 }
 
-static void evaluate_write_value(machine *m, jv value)
+static void evaluate_write_value(jv_run *run, jv value)
 {
-    if (!m->run->failed) jv_add_value(m->out, value);
+    if (!run->failed) jv_add_value(run->out, value);
 }
 
-static flow execute_node(machine *m, const ji_node *node)
+static flow execute_node(jv_run *run, const ji_node *node)
 {
     jv caller;
     switch (node->kind) {
-    case JI_DATA: jv_add(m->out, node->text, NULL, node->bytes); return GO_ON;
-    case JI_PRINT: evaluate_write_value(m, evaluate(m, node->a)); return GO_ON;
-    case JI_BLOCK: return execute_block(m, node);
+    case JI_DATA: jv_add(run->out, node->text, NULL, node->bytes); return GO_ON;
+    case JI_PRINT: evaluate_write_value(run, evaluate(run, node->a)); return GO_ON;
+    case JI_BLOCK: return execute_block(run, node);
     case JI_IF:
-        if (jv_true(evaluate(m, node->b))) return evaluate_execute(m, node->a);
-        return node->c && !m->run->failed ? evaluate_execute(m, node->c) : GO_ON;
-    case JI_FOR: return execute_loop(m, node, evaluate(m, node->items[1]), 1);
-    case JI_SET: assign_target(m, node->a, evaluate(m, node->b)); return GO_ON;
+        if (jv_true(evaluate(run, node->b))) return evaluate_execute(run, node->a);
+        return node->c && !run->failed ? evaluate_execute(run, node->c) : GO_ON;
+    case JI_FOR: return execute_loop(run, node, evaluate(run, node->items[1]), 1);
+    case JI_SET: assign_target(run, node->a, evaluate(run, node->b)); return GO_ON;
     case JI_CAPTURE:
-        assign_target(m, node->a, apply_chain(m, node->c, capture(m, node->b)));
+        assign_target(
+            run, node->a,
+            apply_chain(run, node->c, capture(run, node->b, push_scope(run, run->scope))));
         return GO_ON;
-    case JI_MACRO: evaluate_assign(m, node->text, macro_value(m, node)); return GO_ON;
+    case JI_MACRO: evaluate_assign(run, node->text, macro_value(run, node)); return GO_ON;
     case JI_CALL_BLOCK:
-        caller = macro_value(m, node->b);
-        evaluate_write_value(m, evaluate_call(m, node->a, &caller));
+        caller = macro_value(run, node->b);
+        evaluate_write_value(run, evaluate_call(run, node->a, &caller));
         return GO_ON;
     case JI_FILTER_BLOCK:
-        evaluate_write_value(m, apply_chain(m, node->c, capture(m, node->a)));
+        evaluate_write_value(
+            run, apply_chain(run, node->c, capture(run, node->a, push_scope(run, run->scope))));
         return GO_ON;
-    case JI_WITH: execute_with(m, node); return GO_ON;
+    case JI_WITH: execute_with(run, node); return GO_ON;
     case JI_BREAK: return BREAK_LOOP;
     case JI_CONTINUE: return NEXT_ITEM;
-    default: jv_fail(m->run, PJ_E_INTERNAL, "an expression outside of a statement"); return GO_ON;
+    default: jv_fail(run, PJ_E_INTERNAL, "an expression outside of a statement"); return GO_ON;
     }
 }
 
-static flow evaluate_execute(machine *m, const ji_node *node)
+static flow evaluate_execute(jv_run *run, const ji_node *node)
 {
     flow next = GO_ON;
-    if (!jv_step(m->run, 1)) return next;
-    if (++m->run->depth > MAX_DEPTH) {
-        jv_fail(m->run, PJ_E_FULL, "it is nested too deeply");
+    if (!jv_step(run, 1)) return next;
+    if (++run->depth > MAX_DEPTH) {
+        jv_fail(run, PJ_E_FULL, "it is nested too deeply");
     } else {
-        m->run->line = node->line;
-        next = execute_node(m, node);
+        run->line = node->line;
+        next = execute_node(run, node);
     }
-    m->run->depth--;
+    run->depth--;
     return next;
 }
 
 void jv_execute(jv_run *run, const ji_node *root, jv variables, jv_builder *out)
 {
-    machine m = {.run = run, .input = variables.dict, .out = out};
-    m.scope = push_scope(&m, NULL);
-    if (m.scope) evaluate_execute(&m, root);
+    run->input = variables.dict;
+    run->out = out;
+    run->scope = push_scope(run, NULL);
+    if (run->scope) evaluate_execute(run, root);
 }

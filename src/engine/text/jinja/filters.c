@@ -10,88 +10,25 @@
 
 /* ---- tests ---- */
 
-static jv t_defined(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)run, (void)a;
-    return jv_bool(self.kind != JV_UNDEFINED);
-}
+enum {
+    NUMBERS = 1 << JV_BOOL | 1 << JV_INT | 1 << JV_FLOAT,
+    SEQUENCES = 1 << JV_STRING | 1 << JV_LIST | 1 << JV_DICT | 1 << JV_UNDEFINED
+};
 
-static jv t_undefined(jv_run *run, jv self, const jv_arguments *a)
+/* Whether the value is of one of the kinds in a set. */
+static jv t_kind(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
-    return jv_bool(self.kind == JV_UNDEFINED);
-}
-
-static jv t_none(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)run, (void)a;
-    return jv_bool(self.kind == JV_NONE);
-}
-
-static jv t_string(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)run, (void)a;
-    return jv_bool(self.kind == JV_STRING);
-}
-
-static jv t_number(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)run, (void)a;
-    return jv_bool(jv_is_number(self));
-}
-
-static jv t_integer(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)run, (void)a;
-    return jv_bool(self.kind == JV_INT);
-}
-
-static jv t_float(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)run, (void)a;
-    return jv_bool(self.kind == JV_FLOAT);
+    return jv_bool(a->how >> self.kind & 1);
 }
 
 static jv t_boolean(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
-    return jv_bool(self.kind == JV_BOOL);
-}
-
-static jv t_true(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)run, (void)a;
-    return jv_bool(self.kind == JV_BOOL && self.boolean);
-}
-
-static jv t_false(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)run, (void)a;
-    return jv_bool(self.kind == JV_BOOL && !self.boolean);
-}
-
-static jv t_mapping(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)run, (void)a;
-    return jv_bool(self.kind == JV_DICT);
-}
-
-static jv t_iterable(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)run, (void)a;
-    return jv_bool(self.kind == JV_STRING || self.kind == JV_LIST || self.kind == JV_DICT ||
-                   self.kind == JV_UNDEFINED);
+    return jv_bool(self.kind == JV_BOOL && self.boolean == a->how);
 }
 
 static jv t_sequence(jv_run *run, jv self, const jv_arguments *a)
 {
-    return jv_bool(t_iterable(run, self, a).boolean && !jv_is_generator(self));
-}
-
-static jv t_callable(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)run, (void)a;
-    return jv_bool(self.kind == JV_CALLABLE);
+    return jv_bool((SEQUENCES >> self.kind & 1) && !jv_is_generator(self));
 }
 
 static jv t_sameas(jv_run *run, jv self, const jv_arguments *a)
@@ -100,39 +37,10 @@ static jv t_sameas(jv_run *run, jv self, const jv_arguments *a)
     return jv_bool(self.kind == other.kind && jv_equal(run, self, other));
 }
 
-static jv t_eq(jv_run *run, jv self, const jv_arguments *a)
+static jv t_compare(jv_run *run, jv self, const jv_arguments *a)
 {
-    return jv_bool(jv_equal(run, self, jv_needed(run, a, 0, "other")));
-}
-
-static jv t_ne(jv_run *run, jv self, const jv_arguments *a)
-{
-    return jv_bool(!jv_equal(run, self, jv_needed(run, a, 0, "other")));
-}
-
-static jv t_lt(jv_run *run, jv self, const jv_arguments *a)
-{
-    return jv_bool(jv_compare(run, self, jv_needed(run, a, 0, "other")) < 0);
-}
-
-static jv t_le(jv_run *run, jv self, const jv_arguments *a)
-{
-    return jv_bool(jv_compare(run, self, jv_needed(run, a, 0, "other")) <= 0);
-}
-
-static jv t_gt(jv_run *run, jv self, const jv_arguments *a)
-{
-    return jv_bool(jv_compare(run, self, jv_needed(run, a, 0, "other")) > 0);
-}
-
-static jv t_ge(jv_run *run, jv self, const jv_arguments *a)
-{
-    return jv_bool(jv_compare(run, self, jv_needed(run, a, 0, "other")) >= 0);
-}
-
-static jv t_in(jv_run *run, jv self, const jv_arguments *a)
-{
-    return jv_bool(jv_contains(run, jv_needed(run, a, 0, "seq"), self));
+    jv other = jv_needed(run, a, 0, a->how == 'i' ? "seq" : "other");
+    return jv_bool(jv_holds(run, (char)a->how, self, other));
 }
 
 static int64_t needed_integer(jv_run *run, jv value)
@@ -145,14 +53,7 @@ static int64_t needed_integer(jv_run *run, jv value)
 
 static jv t_odd(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
-    return jv_bool(needed_integer(run, self) % 2 != 0);
-}
-
-static jv t_even(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return jv_bool(needed_integer(run, self) % 2 == 0);
+    return jv_bool((needed_integer(run, self) % 2 != 0) == a->how);
 }
 
 static jv t_divisibleby(jv_run *run, jv self, const jv_arguments *a)
@@ -162,132 +63,84 @@ static jv t_divisibleby(jv_run *run, jv self, const jv_arguments *a)
     return jv_bool(by == -1 || needed_integer(run, self) % by == 0);
 }
 
-static jv t_upper(jv_run *run, jv self, const jv_arguments *a)
-{
-    jv text = jv_to_string(run, self);
-    return run->failed ? text : jv_method(text, "isupper")(run, text, a);
-}
-
-static jv t_lower(jv_run *run, jv self, const jv_arguments *a)
-{
-    jv text = jv_to_string(run, self);
-    return run->failed ? text : jv_method(text, "islower")(run, text, a);
-}
+enum { FILTERS, TESTS };
 
 /* Whether the reference has a filter or test of that name, which templates test before they use it.
  * Those that are missing here are rejected. */
-static jv filters_is_known(jv_run *run, jv value, jv_function *(*find_by)(const char *name))
+static jv t_known(jv_run *run, jv self, const jv_arguments *a)
 {
     static const char *const missing[] = {"escaped", "filesizeformat", "forceescape", "pprint",
                                           "random",  "striptags",      "truncate",    "urlencode",
                                           "urlize",  "wordwrap",       "xmlattr"};
     char text[32] = "";
-    if (value.kind != JV_STRING || value.string->bytes >= sizeof text) return jv_bool(false);
-    memcpy(text, value.string->text, value.string->bytes);
+    if (self.kind != JV_STRING || self.string->bytes >= sizeof text) return jv_bool(false);
+    memcpy(text, self.string->text, self.string->bytes);
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
         if (strcmp(text, missing[i]) == 0)
             return jv_fail(run, PJ_E_UNSUPPORTED, "\"%s\" is not supported", text);
-    return jv_bool(find_by(text) != NULL);
-}
-
-static jv t_filter(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return filters_is_known(run, self, jv_filter);
-}
-
-static jv t_test(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return filters_is_known(run, self, jv_test);
+    return jv_bool((a->how == FILTERS ? jv_filter(text) : jv_test(text)) != NULL);
 }
 
 static const jv_entry test_table[] = {
-    {"defined", t_defined},
-    {"undefined", t_undefined},
-    {"none", t_none},
-    {"string", t_string},
-    {"number", t_number},
-    {"integer", t_integer},
-    {"float", t_float},
-    {"boolean", t_boolean},
-    {"true", t_true},
-    {"false", t_false},
-    {"mapping", t_mapping},
-    {"iterable", t_iterable},
+    {"defined", t_kind, ~(1 << JV_UNDEFINED)},
+    {"undefined", t_kind, 1 << JV_UNDEFINED},
+    {"none", t_kind, 1 << JV_NONE},
+    {"string", t_kind, 1 << JV_STRING},
+    {"number", t_kind, NUMBERS},
+    {"integer", t_kind, 1 << JV_INT},
+    {"float", t_kind, 1 << JV_FLOAT},
+    {"boolean", t_kind, 1 << JV_BOOL},
+    {"true", t_boolean, true},
+    {"false", t_boolean, false},
+    {"mapping", t_kind, 1 << JV_DICT},
+    {"iterable", t_kind, SEQUENCES},
     {"sequence", t_sequence},
-    {"callable", t_callable},
+    {"callable", t_kind, 1 << JV_CALLABLE},
     {"sameas", t_sameas},
-    {"eq", t_eq},
-    {"equalto", t_eq},
-    {"ne", t_ne},
-    {"lt", t_lt},
-    {"lessthan", t_lt},
-    {"le", t_le},
-    {"gt", t_gt},
-    {"greaterthan", t_gt},
-    {"ge", t_ge},
-    {"in", t_in},
-    {"odd", t_odd},
-    {"even", t_even},
+    {"eq", t_compare, '='},
+    {"==", t_compare, '='},
+    {"equalto", t_compare, '='},
+    {"ne", t_compare, '!'},
+    {"!=", t_compare, '!'},
+    {"lt", t_compare, '<'},
+    {"<", t_compare, '<'},
+    {"lessthan", t_compare, '<'},
+    {"le", t_compare, 'l'},
+    {"<=", t_compare, 'l'},
+    {"gt", t_compare, '>'},
+    {">", t_compare, '>'},
+    {"greaterthan", t_compare, '>'},
+    {"ge", t_compare, 'g'},
+    {">=", t_compare, 'g'},
+    {"in", t_compare, 'i'},
+    {"odd", t_odd, true},
+    {"even", t_odd, false},
     {"divisibleby", t_divisibleby},
-    {"upper", t_upper},
-    {"lower", t_lower},
-    {"filter", t_filter},
-    {"test", t_test},
-    {NULL, NULL},
+    {"upper", jv_is_case, JV_UPPER},
+    {"lower", jv_is_case, JV_LOWER},
+    {"filter", t_known, FILTERS},
+    {"test", t_known, TESTS},
+    {NULL},
 };
 
-static jv_function *filters_find(const jv_entry *entry, const char *name)
+const jv_entry *jv_test(const char *name)
 {
-    for (; entry->name; entry++)
-        if (strcmp(entry->name, name) == 0) return entry->function;
-    return NULL;
-}
-
-jv_function *jv_test(const char *name)
-{
-    return filters_find(test_table, name);
+    return jv_find(test_table, name);
 }
 
 /* ---- filters of strings ---- */
 
 static const jv_string *filters_text_of(jv_run *run, jv value)
 {
-    static const jv_string empty = {"", NULL, 0, false};
     jv text = jv_to_string(run, value);
-    return text.kind == JV_STRING ? text.string : &empty;
+    return text.kind == JV_STRING ? text.string : &jv_empty;
 }
 
 static jv f_trim(jv_run *run, jv self, const jv_arguments *a)
 {
     jv characters = jv_argument(a, 0, "chars", jv_none());
     return jv_strip(run, filters_text_of(run, self),
-                    characters.kind == JV_STRING ? characters.string : NULL, true, true);
-}
-
-static jv f_upper(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return jv_change_case(run, filters_text_of(run, self), JV_UPPER);
-}
-
-static jv f_lower(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return jv_change_case(run, filters_text_of(run, self), JV_LOWER);
-}
-
-static jv f_title(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return jv_change_case(run, filters_text_of(run, self), JV_WORDS);
-}
-
-static jv f_capitalize(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return jv_change_case(run, filters_text_of(run, self), JV_CAPITAL);
+                    characters.kind == JV_STRING ? characters.string : NULL, JV_LEFT | JV_RIGHT);
 }
 
 static jv f_replace(jv_run *run, jv self, const jv_arguments *a)
@@ -301,19 +154,16 @@ static jv f_replace(jv_run *run, jv self, const jv_arguments *a)
 
 static jv f_string(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_to_string(run, self);
 }
 
 static jv f_safe(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_mark_safe(run, jv_to_string(run, self));
 }
 
 static jv f_escape(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_escape(run, jv_to_string(run, self));
 }
 
@@ -324,20 +174,19 @@ static jv f_indent(jv_run *run, jv self, const jv_arguments *a)
         return jv_fail(run, PJ_E_INVALID, "indent takes a string, not %s", jv_type_name(self));
     const jv_string *s = self.string;
     jv width = jv_argument(a, 0, "width", jv_int(4));
-    bool first = jv_true(jv_argument(a, 1, "first", jv_bool(false)));
-    bool blank = jv_true(jv_argument(a, 2, "blank", jv_bool(false)));
+    bool first = jv_flag(a, 1, "first");
+    bool blank = jv_flag(a, 2, "blank");
     int64_t count = width.kind == JV_STRING ? 1 : needed_integer(run, width);
     const jv_string *unit =
         width.kind == JV_STRING ? width.string : filters_text_of(run, jv_text(run, " "));
-    jv_builder b;
+    jv_builder b = {.run = run};
     if (count > 1000) return jv_fail(run, PJ_E_FULL, "an indent is too wide");
-    jv_build(&b, run);
     for (size_t at = 0, end; at <= s->bytes && !run->failed; at = end + 1) {
         const char *newline = memchr(s->text + at, '\n', s->bytes - at);
         end = newline ? (size_t)(newline - s->text) : s->bytes;
         if (at ? end > at || blank : first)
             for (int64_t i = 0; i < count; i++) jv_add_string(&b, unit);
-        jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, end - at + (newline != NULL));
+        jv_add_part(&b, s, at, end + (newline != NULL));
     }
     return jv_built(&b);
 }
@@ -345,24 +194,18 @@ static jv f_indent(jv_run *run, jv self, const jv_arguments *a)
 /* "..."|format(a, b), or with names: the operator %. */
 static jv f_format(jv_run *run, jv self, const jv_arguments *a)
 {
-    jv values = jv_list_new(run, a->count);
-    if (a->count && a->name_count)
+    if (a->count && a->named->count)
         return jv_fail(run, PJ_E_INVALID, "format takes positional or named values, not both");
-    for (size_t i = 0; i < a->count; i++) jv_list_add(run, values, a->items[i]);
-    if (run->failed) return values;
-    values.list->tuple = true;
-    if (a->name_count) values = jv_dict_new(run);
-    for (size_t i = 0; i < a->name_count && !run->failed; i++)
-        jv_dict_set(run, values, jv_text(run, a->names[i]), a->named[i]);
+    jv values = a->named->count ? jv_dict_new(run) : jv_tuple_of(run, a->items, a->count);
+    if (a->named->count) jv_dict_update(run, values, a->named);
     return run->failed ? values : jv_percent(run, filters_text_of(run, self), values);
 }
 
 static jv f_center(jv_run *run, jv self, const jv_arguments *a)
 {
-    jv width[] = {jv_argument(a, 0, "width", jv_int(80))}, text = jv_to_string(run, self);
-    return run->failed
-               ? text
-               : jv_method(text, "center")(run, text, &(jv_arguments){width, 1, NULL, NULL, 0});
+    jv width = jv_argument(a, 0, "width", jv_int(80)), text = jv_to_string(run, self);
+    const jv_arguments only = {.items = &width, .count = 1};
+    return run->failed ? text : jv_call(run, jv_method(text, "center"), text, &only);
 }
 
 /* An attribute, never an item: what a template can have is a namespace's or a loop's. */
@@ -386,12 +229,10 @@ static jv f_wordcount(jv_run *run, jv self, const jv_arguments *a)
     jv text = jv_to_string(run, self);
     int64_t words = 0;
     bool inside = false;
-    (void)a;
     if (run->failed || !jv_step(run, text.string->bytes)) return text;
     for (size_t at = 0, used; at < text.string->bytes; at += used) {
-        uint32_t code = 0;
-        used = pj_utf8_next(text.string->text + at, text.string->bytes - at, &code);
-        if (!used) used = 1;
+        uint32_t code;
+        used = pj_utf8_step(text.string->text + at, text.string->bytes - at, &code);
         bool part = code == '_' || pj_unicode_is_letter(code) || pj_unicode_is_numeric(code);
         words += part && !inside;
         inside = part;
@@ -401,51 +242,55 @@ static jv f_wordcount(jv_run *run, jv self, const jv_arguments *a)
 
 /* ---- numbers ---- */
 
-static jv f_int(jv_run *run, jv self, const jv_arguments *a)
+/* The text of a number; false: not a string, empty, or longer than any number. */
+static bool number_text(jv value, char text[64])
 {
-    jv missing = jv_argument(a, 0, "default", jv_int(0));
-    if (self.kind == JV_UNDEFINED)
-        return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", self.name ? self.name : "a number");
-    int64_t integer;
-    int64_t base = needed_integer(run, jv_argument(a, 1, "base", jv_int(10)));
-    if (base < 2 || base > 36)
-        return jv_fail(run, PJ_E_UNSUPPORTED, "int with base %lld is not supported",
-                       (long long)base);
-    if (jv_integer(self, &integer)) return jv_int(integer);
-    if (self.kind == JV_FLOAT)
-        return fabs(self.number) < 9e18 ? jv_int((int64_t)self.number) : missing;
-    if (self.kind != JV_STRING || self.string->bytes == 0 || self.string->bytes > 60)
-        return missing;
-    char text[64], *end;
-    memcpy(text, self.string->text, self.string->bytes);
-    text[self.string->bytes] = 0;
-    long long whole = strtoll(text, &end, (int)base);
-    if (end[strspn(end, " \t\n\r")] == 0) return jv_int(whole);
-    double number = strtod(text, &end);
-    return end != text && end[strspn(end, " \t\n\r")] == 0 && fabs(number) < 9e18
-               ? jv_int((int64_t)number)
-               : missing;
+    if (value.kind != JV_STRING || value.string->bytes == 0 || value.string->bytes > 60)
+        return false;
+    memcpy(text, value.string->text, value.string->bytes);
+    text[value.string->bytes] = 0;
+    return true;
+}
+
+/* Whether a number was read, up to `end`, and only white space follows. */
+static bool is_number_end(const char *text, const char *end)
+{
+    return end != text && end[strspn(end, " \t\n\r")] == 0;
 }
 
 static jv f_float(jv_run *run, jv self, const jv_arguments *a)
 {
     jv missing = jv_argument(a, 0, "default", jv_float(0));
-    if (self.kind == JV_UNDEFINED)
-        return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", self.name ? self.name : "a number");
-    if (jv_is_number(self)) return jv_float(jv_number(self));
-    if (self.kind != JV_STRING || self.string->bytes == 0 || self.string->bytes > 60)
-        return missing;
     char text[64], *end;
-    memcpy(text, self.string->text, self.string->bytes);
-    text[self.string->bytes] = 0;
+    if (self.kind == JV_UNDEFINED) return jv_fail_undefined(run, self, "a number");
+    if (jv_is_number(self)) return jv_float(jv_number(self));
+    if (!number_text(self, text)) return missing;
     double number = strtod(text, &end);
-    return end != text && end[strspn(end, " \t\n\r")] == 0 ? jv_float(number) : missing;
+    return is_number_end(text, end) ? jv_float(number) : missing;
+}
+
+static jv f_int(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv missing = jv_argument(a, 0, "default", jv_int(0));
+    int64_t integer, base = needed_integer(run, jv_argument(a, 1, "base", jv_int(10)));
+    char text[64], *end;
+    if (self.kind == JV_UNDEFINED) return jv_fail_undefined(run, self, "a number");
+    if (base < 2 || base > 36)
+        return jv_fail(run, PJ_E_UNSUPPORTED, "int with base %lld is not supported",
+                       (long long)base);
+    if (jv_integer(self, &integer)) return jv_int(integer);
+    if (number_text(self, text)) {
+        integer = strtoll(text, &end, (int)base);
+        if (is_number_end(text, end)) return jv_int(integer);
+    }
+    jv number = f_float(run, self, &(jv_arguments){.items = &(jv){.kind = JV_NONE}, .count = 1});
+    return number.kind == JV_FLOAT && fabs(number.number) < 9e18 ? jv_int((int64_t)number.number)
+                                                                 : missing;
 }
 
 static jv f_abs(jv_run *run, jv self, const jv_arguments *a)
 {
     int64_t integer;
-    (void)a;
     if (jv_integer(self, &integer) && integer != INT64_MIN)
         return jv_int(integer < 0 ? -integer : integer);
     if (self.kind == JV_FLOAT) return jv_float(fabs(self.number));
@@ -477,7 +322,6 @@ static jv f_round(jv_run *run, jv self, const jv_arguments *a)
 
 static jv f_length(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     if (self.kind == JV_STRING && !jv_look(run, self.string->bytes)) return self;
     if (jv_is_generator(self))
         return jv_fail(run, PJ_E_INVALID, "object of type 'generator' has no len()");
@@ -494,7 +338,7 @@ static jv f_length(jv_run *run, jv self, const jv_arguments *a)
 static jv f_default(jv_run *run, jv self, const jv_arguments *a)
 {
     jv value = jv_argument(a, 0, "default_value", jv_text(run, ""));
-    bool falsy = jv_true(jv_argument(a, 1, "boolean", jv_bool(false)));
+    bool falsy = jv_flag(a, 1, "boolean");
     return self.kind == JV_UNDEFINED || (falsy && !jv_true(self)) ? value : self;
 }
 
@@ -528,9 +372,7 @@ static jv attribute_or(jv_run *run, jv value, jv attribute, jv missing)
 
 static jv attribute_of(jv_run *run, jv value, jv attribute)
 {
-    if (attribute.kind == JV_STRING)
-        return member_path(run, value, attribute.string, jv_undefined(NULL));
-    return attribute.kind == JV_INT ? jv_member(run, value, attribute) : value;
+    return attribute_or(run, value, attribute, jv_undefined(NULL));
 }
 
 static jv f_join(jv_run *run, jv self, const jv_arguments *a)
@@ -548,14 +390,12 @@ static jv f_join(jv_run *run, jv self, const jv_arguments *a)
 static jv f_first(jv_run *run, jv self, const jv_arguments *a)
 {
     const jv_list *items = jv_iterate(run, self);
-    (void)a;
     return items->count ? items->items[0] : jv_undefined("the first item of an empty list");
 }
 
 static jv f_last(jv_run *run, jv self, const jv_arguments *a)
 {
     const jv_list *items = jv_iterate(run, self);
-    (void)a;
     return items->count ? items->items[items->count - 1]
                         : jv_undefined("the last item of an empty list");
 }
@@ -563,39 +403,35 @@ static jv f_last(jv_run *run, jv self, const jv_arguments *a)
 static jv f_list(jv_run *run, jv self, const jv_arguments *a)
 {
     const jv_list *items = jv_iterate(run, self);
-    jv list = jv_list_new(run, items->count);
-    (void)a;
-    for (size_t i = 0; i < items->count; i++) jv_list_add(run, list, items->items[i]);
-    return list;
+    return jv_list_of(run, items->items, items->count);
 }
 
 static jv f_reverse(jv_run *run, jv self, const jv_arguments *a)
 {
     const jv_list *items = jv_iterate(run, self);
     jv list = jv_list_new(run, items->count);
-    (void)a;
     for (size_t i = items->count; i-- > 0;) jv_list_add(run, list, items->items[i]);
     if (run->failed || jv_is_generator(self)) return list; /* the reference gives a list, too */
     if (self.kind != JV_STRING) return jv_list_as(list, JV_GENERATOR);
-    return jv_join(run, list.list, &(jv_string){"", NULL, 0, false});
+    return jv_join(run, list.list, &jv_empty);
 }
 
-static jv pairs_of(jv_run *run, jv self, const jv_arguments *a)
+static jv pairs_of(jv_run *run, jv self)
 {
     if (self.kind == JV_UNDEFINED) return jv_list_new(run, 0);
     if (self.kind != JV_DICT)
         return jv_fail(run, PJ_E_INVALID, "items takes a mapping, not %s", jv_type_name(self));
-    return jv_method(self, "items")(run, self, a);
+    return jv_call(run, jv_method(self, "items"), self, &(jv_arguments){0});
 }
 
 static jv f_items(jv_run *run, jv self, const jv_arguments *a)
 {
-    return jv_list_as(pairs_of(run, self, a), JV_GENERATOR);
+    return jv_list_as(pairs_of(run, self), JV_GENERATOR);
 }
 
 static jv without_case(jv_run *run, jv key)
 {
-    return key.kind == JV_STRING ? jv_change_case(run, key.string, JV_LOWER) : key;
+    return key.kind == JV_STRING ? jv_change_case(run, key, &(jv_arguments){.how = JV_LOWER}) : key;
 }
 
 /* Sort key: lower-cased strings unless case-sensitive. */
@@ -647,18 +483,16 @@ static jv sorted(jv_run *run, const jv_list *items, jv attribute, bool case_sens
 static jv f_sort(jv_run *run, jv self, const jv_arguments *a)
 {
     return sorted(run, jv_iterate(run, self), jv_argument(a, 2, "attribute", jv_none()),
-                  jv_true(jv_argument(a, 1, "case_sensitive", jv_bool(false))),
-                  jv_true(jv_argument(a, 0, "reverse", jv_bool(false))));
+                  jv_flag(a, 1, "case_sensitive"), jv_flag(a, 0, "reverse"));
 }
 
 static jv f_dictsort(jv_run *run, jv self, const jv_arguments *a)
 {
     bool by_value = jv_is_text(jv_argument(a, 1, "by", jv_none()), "value");
-    jv pairs = pairs_of(run, self, &(jv_arguments){0});
+    jv pairs = pairs_of(run, self);
     if (run->failed) return pairs;
-    return sorted(run, pairs.list, jv_int(by_value),
-                  jv_true(jv_argument(a, 0, "case_sensitive", jv_bool(false))),
-                  jv_true(jv_argument(a, 2, "reverse", jv_bool(false))));
+    return sorted(run, pairs.list, jv_int(by_value), jv_flag(a, 0, "case_sensitive"),
+                  jv_flag(a, 2, "reverse"));
 }
 
 /* Tuples (grouper, list) of items with equal attributes, sorted by it. */
@@ -666,29 +500,25 @@ static jv f_groupby(jv_run *run, jv self, const jv_arguments *a)
 {
     jv attribute = jv_needed(run, a, 0, "attribute");
     jv missing = jv_argument(a, 1, "default", jv_undefined(NULL));
-    bool case_sensitive = jv_true(jv_argument(a, 2, "case_sensitive", jv_bool(false)));
+    bool case_sensitive = jv_flag(a, 2, "case_sensitive");
     const jv_list *items = jv_iterate(run, self);
     jv pairs = jv_list_new(run, items->count), groups = jv_list_new(run, 0),
        last = jv_undefined(NULL);
     for (size_t i = 0; i < items->count && jv_step(run, 1); i++) {
-        jv pair = jv_list_new(run, 3), key = attribute_or(run, items->items[i], attribute, missing);
+        jv key = attribute_or(run, items->items[i], attribute, missing);
         if (key.kind == JV_UNDEFINED && items->count > 1) /* it has no order */
-            return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", key.name ? key.name : "a value");
-        jv_list_add(run, pair, case_sensitive ? key : without_case(run, key));
-        jv_list_add(run, pair, key);
-        jv_list_add(run, pair, items->items[i]);
-        jv_list_add(run, pairs, pair);
+            return jv_fail_undefined(run, key, "a value");
+        jv row[] = {case_sensitive ? key : without_case(run, key), key, items->items[i]};
+        jv_list_add(run, pairs, jv_list_of(run, row, 3));
     }
     if (run->failed) return groups;
     jv order = sorted(run, pairs.list, jv_int(0), true, false);
     for (size_t i = 0; i < items->count && !run->failed; i++) {
         const jv *of = order.list->items[i].list->items;
         if (i == 0 || !jv_equal(run, of[0], last)) {
-            jv group = jv_list_new(run, 2);
-            jv_list_add(run, group, of[1]);
-            jv_list_add(run, group, jv_list_new(run, 1));
+            jv group = jv_tuple_of(run, (jv[]){of[1], jv_list_new(run, 1)}, 2);
             if (run->failed) break;
-            group.list->tuple = group.list->group = true;
+            group.list->group = true;
             jv_list_add(run, groups, group);
         }
         last = of[0];
@@ -700,7 +530,7 @@ static jv f_groupby(jv_run *run, jv self, const jv_arguments *a)
 
 static jv f_unique(jv_run *run, jv self, const jv_arguments *a)
 {
-    bool case_sensitive = jv_true(jv_argument(a, 0, "case_sensitive", jv_bool(false)));
+    bool case_sensitive = jv_flag(a, 0, "case_sensitive");
     jv attribute = jv_argument(a, 1, "attribute", jv_none());
     const jv_list *items = jv_iterate(run, self);
     jv list = jv_list_new(run, 0), keys = jv_list_new(run, 0);
@@ -713,43 +543,18 @@ static jv f_unique(jv_run *run, jv self, const jv_arguments *a)
     return jv_list_as(list, JV_GENERATOR);
 }
 
-static jv extreme(jv_run *run, jv self, const jv_arguments *a, int sign)
+static jv f_extreme(jv_run *run, jv self, const jv_arguments *a)
 {
-    bool case_sensitive = jv_true(jv_argument(a, 0, "case_sensitive", jv_bool(false)));
+    bool case_sensitive = jv_flag(a, 0, "case_sensitive");
     jv attribute = jv_argument(a, 1, "attribute", jv_none());
     const jv_list *items = jv_iterate(run, self);
     size_t best = 0;
     if (items->count == 0) return jv_undefined("the extreme of an empty list");
     for (size_t i = 1; i < items->count && jv_step(run, 1); i++)
-        if (sign * jv_compare(run, sort_key(run, items->items[i], attribute, case_sensitive),
-                              sort_key(run, items->items[best], attribute, case_sensitive)) >
-            0)
+        if (jv_holds(run, (char)a->how, sort_key(run, items->items[i], attribute, case_sensitive),
+                     sort_key(run, items->items[best], attribute, case_sensitive)))
             best = i;
     return items->items[best];
-}
-
-static jv f_min(jv_run *run, jv self, const jv_arguments *a)
-{
-    return extreme(run, self, a, -1);
-}
-
-static jv f_max(jv_run *run, jv self, const jv_arguments *a)
-{
-    return extreme(run, self, a, 1);
-}
-
-static bool filters_is_plain(jv value)
-{
-    return value.kind == JV_LIST && value.list->is == JV_PLAIN;
-}
-
-static jv joined(jv_run *run, const jv_list *a, const jv_list *b)
-{
-    jv list = jv_list_new(run, a->count + b->count);
-    for (size_t i = 0; i < a->count && jv_step(run, 1); i++) jv_list_add(run, list, a->items[i]);
-    for (size_t i = 0; i < b->count && jv_step(run, 1); i++) jv_list_add(run, list, b->items[i]);
-    if (list.kind == JV_LIST) list.list->tuple = a->tuple;
-    return list;
 }
 
 /* Of numbers, or of lists if `start` is one. */
@@ -761,9 +566,10 @@ static jv f_sum(jv_run *run, jv self, const jv_arguments *a)
     for (size_t i = 0; i < items->count && jv_step(run, 1); i++) {
         jv item = attribute_of(run, items->items[i], attribute);
         int64_t x, y, sum;
-        if (filters_is_plain(item) && filters_is_plain(total) &&
+        if (jv_is_plain_list(item) && jv_is_plain_list(total) &&
             item.list->tuple == total.list->tuple) {
-            total = joined(run, total.list, item.list);
+            if (!jv_step(run, total.list->count)) break;
+            total = jv_list_joined(run, total.list, item.list);
             continue;
         }
         if (!jv_is_number(item) || !jv_is_number(total))
@@ -823,7 +629,17 @@ static jv_arguments rest_of(const jv_arguments *a, size_t used)
     return rest;
 }
 
-static jv apply_filter(jv_run *run, const jv_string *name, jv value, const jv_arguments *a);
+/* The filter or test that a value names. */
+static jv call_named(jv_run *run, const jv_entry *(*find)(const char *name), const char *what,
+                     jv name, jv self, const jv_arguments *a)
+{
+    char text[32] = "";
+    if (name.kind == JV_STRING && name.string->bytes < sizeof text)
+        memcpy(text, name.string->text, name.string->bytes);
+    const jv_entry *entry = find(text);
+    if (entry) return jv_call(run, entry, self, a);
+    return jv_fail(run, PJ_E_UNSUPPORTED, "the %s \"%s\" is not supported", what, text);
+}
 
 static jv f_map(jv_run *run, jv self, const jv_arguments *a)
 {
@@ -834,13 +650,14 @@ static jv f_map(jv_run *run, jv self, const jv_arguments *a)
     const jv_list *items = jv_iterate(run, self);
     jv list = jv_list_new(run, items->count);
     jv_arguments rest = rest_of(a, 1);
+    jv filter = {.kind = JV_STRING};
+    if (attribute.kind == JV_NONE) filter.string = jv_needed_string(run, a, 0, "filter");
     for (size_t i = 0; i < items->count && jv_step(run, 1); i++) {
         jv item = items->items[i];
-        if (attribute.kind == JV_NONE) {
-            item = apply_filter(run, jv_needed_string(run, a, 0, "filter"), item, &rest);
-        } else {
+        if (attribute.kind == JV_NONE)
+            item = call_named(run, jv_filter, "filter", filter, item, &rest);
+        else
             item = attribute_or(run, item, attribute, missing);
-        }
         jv_list_add(run, list, item);
     }
     return jv_list_as(list, JV_GENERATOR);
@@ -849,26 +666,15 @@ static jv f_map(jv_run *run, jv self, const jv_arguments *a)
 static bool passes(jv_run *run, jv value, const jv_arguments *a, size_t test_index)
 {
     if (a->count <= test_index) return jv_true(value);
-    jv name = a->items[test_index];
-    char text[32] = "";
-    if (name.kind == JV_STRING && name.string->bytes < sizeof text)
-        memcpy(text, name.string->text, name.string->bytes);
-    static const char *const signs[][2] = {{"==", "eq"}, {"!=", "ne"}, {"<", "lt"},
-                                           {"<=", "le"}, {">", "gt"},  {">=", "ge"}};
-    const char *known = text;
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-        if (strcmp(text, signs[i][0]) == 0) known = signs[i][1];
-    jv_function *test = jv_test(known);
-    if (!test) {
-        jv_fail(run, PJ_E_UNSUPPORTED, "the test \"%s\" is not supported", text);
-        return false;
-    }
-    jv_arguments rest = rest_of(a, test_index + 1);
-    return jv_true(test(run, value, &rest));
+    const jv_arguments rest = rest_of(a, test_index + 1);
+    return jv_true(call_named(run, jv_test, "test", a->items[test_index], value, &rest));
 }
 
-static jv filtered(jv_run *run, jv self, const jv_arguments *a, bool keep, bool by_attribute)
+enum { KEEP = 1, BY_ATTRIBUTE = 2 };
+
+static jv f_select(jv_run *run, jv self, const jv_arguments *a)
 {
+    bool keep = a->how & KEEP, by_attribute = a->how & BY_ATTRIBUTE;
     if (!jv_true(self)) /* also for none, as in the reference */
         return jv_list_as(jv_list_new(run, 0), JV_GENERATOR);
     const jv_list *items = jv_iterate(run, self);
@@ -879,26 +685,6 @@ static jv filtered(jv_run *run, jv self, const jv_arguments *a, bool keep, bool 
         if (passes(run, value, a, by_attribute) == keep) jv_list_add(run, list, items->items[i]);
     }
     return jv_list_as(list, JV_GENERATOR);
-}
-
-static jv f_select(jv_run *run, jv self, const jv_arguments *a)
-{
-    return filtered(run, self, a, true, false);
-}
-
-static jv f_reject(jv_run *run, jv self, const jv_arguments *a)
-{
-    return filtered(run, self, a, false, false);
-}
-
-static jv f_selectattr(jv_run *run, jv self, const jv_arguments *a)
-{
-    return filtered(run, self, a, true, true);
-}
-
-static jv f_rejectattr(jv_run *run, jv self, const jv_arguments *a)
-{
-    return filtered(run, self, a, false, true);
 }
 
 /* ---- JSON ---- */
@@ -917,9 +703,9 @@ static jv f_tojson(jv_run *run, jv self, const jv_arguments *a)
 {
     jv indent = jv_argument(a, 1, "indent", jv_none());
     jv separators = jv_argument(a, 2, "separators", jv_none());
-    jv_json_style style = {
-        .ensure_ascii = jv_true(jv_argument(a, 0, "ensure_ascii", jv_bool(false))),
-        .sort_keys = jv_true(jv_argument(a, 3, "sort_keys", jv_bool(false))),
+    jv_style style = {
+        .ensure_ascii = jv_flag(a, 0, "ensure_ascii"),
+        .sort_keys = jv_flag(a, 3, "sort_keys"),
         .indented = indent.kind != JV_NONE,
         .item_separator = separator(run, separators, 0, indent.kind == JV_NONE ? ", " : ","),
         .key_separator = separator(run, separators, 1, ": "),
@@ -929,19 +715,18 @@ static jv f_tojson(jv_run *run, jv self, const jv_arguments *a)
         if (width < 0 || width > 64) return jv_fail(run, PJ_E_INVALID, "an indent is too wide");
         style.indent = (int)width;
     }
-    jv_builder b;
-    jv_build(&b, run);
-    jv_write_json(&b, self, &style, 0);
+    jv_builder b = {.run = run};
+    jv_write(&b, self, &style);
     return jv_built(&b);
 }
 
 static const jv_entry filter_table[] = {
     {"tojson", f_tojson},
     {"trim", f_trim},
-    {"upper", f_upper},
-    {"lower", f_lower},
-    {"title", f_title},
-    {"capitalize", f_capitalize},
+    {"upper", jv_change_case, JV_UPPER},
+    {"lower", jv_change_case, JV_LOWER},
+    {"title", jv_change_case, JV_WORDS},
+    {"capitalize", jv_change_case, JV_CAPITAL},
     {"replace", f_replace},
     {"string", f_string},
     {"safe", f_safe},
@@ -966,8 +751,8 @@ static const jv_entry filter_table[] = {
     {"sort", f_sort},
     {"dictsort", f_dictsort},
     {"unique", f_unique},
-    {"min", f_min},
-    {"max", f_max},
+    {"min", f_extreme, '<'},
+    {"max", f_extreme, '>'},
     {"sum", f_sum},
     {"groupby", f_groupby},
     {"slice", f_slice},
@@ -976,23 +761,14 @@ static const jv_entry filter_table[] = {
     {"center", f_center},
     {"batch", f_batch},
     {"map", f_map},
-    {"select", f_select},
-    {"reject", f_reject},
-    {"selectattr", f_selectattr},
-    {"rejectattr", f_rejectattr},
-    {NULL, NULL},
+    {"select", f_select, KEEP},
+    {"reject", f_select},
+    {"selectattr", f_select, KEEP | BY_ATTRIBUTE},
+    {"rejectattr", f_select, BY_ATTRIBUTE},
+    {NULL},
 };
 
-jv_function *jv_filter(const char *name)
+const jv_entry *jv_filter(const char *name)
 {
-    return filters_find(filter_table, name);
-}
-
-static jv apply_filter(jv_run *run, const jv_string *name, jv value, const jv_arguments *a)
-{
-    char text[32] = "";
-    if (name->bytes < sizeof text) memcpy(text, name->text, name->bytes);
-    jv_function *filter = jv_filter(text);
-    if (!filter) return jv_fail(run, PJ_E_UNSUPPORTED, "the filter \"%s\" is not supported", text);
-    return filter(run, value, a);
+    return jv_find(filter_table, name);
 }

@@ -2,6 +2,7 @@
  * specifications. What is not covered is rejected by name. */
 #include "engine/text/jinja/library.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,18 +88,16 @@ static void add_number(jv_builder *out, const field *f, bool negative, const cha
 static void format_add_integer(jv_builder *out, const field *f, int64_t value)
 {
     char figures[32];
-    uint64_t size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    const char *prefix = "";
-    if (f->type == 'x' || f->type == 'X') {
-        snprintf(figures, sizeof figures, f->type == 'x' ? "%llx" : "%llX",
-                 (unsigned long long)size);
-        if (f->alternative) prefix = f->type == 'x' ? "0x" : "0X";
-    } else if (f->type == 'o') {
-        snprintf(figures, sizeof figures, "%llo", (unsigned long long)size);
-        if (f->alternative) prefix = "0o";
-    } else {
-        snprintf(figures, sizeof figures, "%llu", (unsigned long long)size);
-    }
+    unsigned long long size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    bool small = f->type == 'x', hex = small || f->type == 'X', octal = f->type == 'o';
+    const char *prefix = small ? "0x" : hex ? "0X" : octal ? "0o" : "";
+    if (!f->alternative) prefix = "";
+    snprintf(figures, sizeof figures,
+             small   ? "%llx"
+             : hex   ? "%llX"
+             : octal ? "%llo"
+                     : "%llu",
+             size);
     add_number(out, f, value < 0, prefix, figures);
 }
 
@@ -109,18 +108,16 @@ static void format_add_float(jv_builder *out, const field *f, double value)
     double size = fabs(value);
     bool percent = f->type == '%';
     if (percent) size *= 100;
+    char kind = (char)tolower(f->type);
     if (!isfinite(size))
         snprintf(figures, sizeof figures, isnan(size) ? "nan" : "inf");
-    else if (f->type == 'e')
-        snprintf(figures, sizeof figures, "%.*e", precision, size);
-    else if (f->type == 'E')
-        snprintf(figures, sizeof figures, "%.*E", precision, size);
-    else if (f->type == 'g')
-        snprintf(figures, sizeof figures, "%.*g", precision, size);
-    else if (f->type == 'G')
-        snprintf(figures, sizeof figures, "%.*G", precision, size);
     else
-        snprintf(figures, sizeof figures, "%.*f", precision, size);
+        snprintf(figures, sizeof figures,
+                 kind == 'e'   ? "%.*e"
+                 : kind == 'g' ? "%.*g"
+                               : "%.*f",
+                 precision, size);
+    for (char *c = figures; *c && f->type != kind; c++) *c = (char)toupper(*c);
     if (percent) strcat(figures, "%");
     add_number(out, f, signbit(value) && !isnan(value), "", figures);
 }
@@ -171,27 +168,20 @@ static void add_conversion(jv_builder *out, const field *f, jv value)
         field right = *f;
         if (!f->align) right.align = '>';
         if (!run->failed) add_string(out, &right, text.string);
-    } else if (strchr("diu", f->type)) {
-        if (!jv_integer(value, &integer)) {
-            if (value.kind != JV_FLOAT || !(fabs(value.number) < 9e18)) {
-                jv_fail(run, PJ_E_INVALID, "%%%c format: a real number is required, not %s",
-                        f->type, jv_type_name(value));
-                return;
-            }
+    } else if (strchr("diuxXo", f->type)) {
+        bool decimal = strchr("diu", f->type);
+        bool whole = jv_integer(value, &integer);
+        if (!whole && decimal && value.kind == JV_FLOAT && fabs(value.number) < 9e18) {
             integer = (int64_t)value.number;
+            whole = true;
         }
         if (f->precision >= 0)
             unsupported(run, f);
-        else
-            format_add_integer(out, f, integer);
-    } else if (strchr("xXo", f->type)) {
-        if (f->precision >= 0)
-            unsupported(run, f);
-        else if (jv_integer(value, &integer))
+        else if (whole)
             format_add_integer(out, f, integer);
         else
-            jv_fail(run, PJ_E_INVALID, "%%%c format: an integer is required, not %s", f->type,
-                    jv_type_name(value));
+            jv_fail(run, PJ_E_INVALID, "%%%c format: %s is required, not %s", f->type,
+                    decimal ? "a real number" : "an integer", jv_type_name(value));
     } else if (strchr("eEfFgG", f->type)) {
         if (f->alternative)
             unsupported(run, f);
@@ -209,14 +199,12 @@ jv jv_percent(jv_run *run, const jv_string *format, jv values)
     bool many = values.kind == JV_LIST && values.list->is == JV_PLAIN && values.list->tuple;
     size_t count = many ? values.list->count : 1, used = 0;
     bool named = false;
-    jv_builder out;
+    jv_builder out = {.run = run};
     const char *at = format->text, *end = at + format->bytes;
-    jv_build(&out, run);
     while (at < end && !run->failed) {
         const char *percent = memchr(at, '%', (size_t)(end - at));
         const char *stop = percent ? percent : end;
-        jv_add(&out, at, format->marks ? format->marks + (at - format->text) : NULL,
-               (size_t)(stop - at));
+        jv_add_part(&out, format, (size_t)(at - format->text), (size_t)(stop - format->text));
         if (!percent) break;
         at = percent + 1;
         field f = {.text = percent, .bytes = 1};

@@ -145,11 +145,10 @@ pj_status pj_jinja_render(const pj_jinja *jinja, const pj_jinja_input *input,
                   .now = input->now,
                   .line = 1,
                   .err = err ? err : &own};
-    jv_builder text;
+    jv_builder text = {.run = &run};
     *output = (pj_jinja_output){0};
     pj_arena_init(&run.arena, BASE_BYTES + BYTES_PER_INPUT_BYTE * input->bytes);
     jv variables = read_input(&run, input);
-    jv_build(&text, &run);
     if (!run.failed) jv_execute(&run, jinja->root, variables, &text);
     pj_status status = run.failed ? run.err->status : take_output(&text, output, err);
     pj_arena_fini(&run.arena);

@@ -6,40 +6,50 @@
 
 #include <string.h>
 
-/* ---- arguments ---- */
+/* ---- functions and their arguments ---- */
+
+const jv_entry *jv_find(const jv_entry *table, const char *name)
+{
+    for (; table->name; table++)
+        if (strcmp(table->name, name) == 0) return table;
+    return NULL;
+}
+
+jv jv_call(jv_run *run, const jv_entry *entry, jv self, const jv_arguments *arguments)
+{
+    jv_arguments a = *arguments;
+    a.how = entry->how;
+    return entry->function(run, self, &a);
+}
 
 jv jv_argument(const jv_arguments *arguments, size_t index, const char *name, jv missing)
 {
     if (index < arguments->count) return arguments->items[index];
-    for (size_t i = 0; name && i < arguments->name_count; i++)
-        if (strcmp(arguments->names[i], name) == 0) return arguments->named[i];
-    return missing;
+    const jv *named = arguments->named ? jv_dict_get(arguments->named, name) : NULL;
+    return named ? *named : missing;
 }
 
-static bool has_argument(const jv_arguments *arguments, size_t index, const char *name)
+bool jv_flag(const jv_arguments *arguments, size_t index, const char *name)
 {
-    if (index < arguments->count) return true;
-    for (size_t i = 0; i < arguments->name_count; i++)
-        if (strcmp(arguments->names[i], name) == 0) return true;
-    return false;
+    return jv_true(jv_argument(arguments, index, name, jv_bool(false)));
 }
 
 jv jv_needed(jv_run *run, const jv_arguments *arguments, size_t index, const char *name)
 {
-    if (!has_argument(arguments, index, name))
-        return jv_fail(run, PJ_E_INVALID, "the argument \"%s\" is missing", name);
-    return jv_argument(arguments, index, name, jv_none());
+    if (index < arguments->count) return arguments->items[index];
+    const jv *named = arguments->named ? jv_dict_get(arguments->named, name) : NULL;
+    if (named) return *named;
+    return jv_fail(run, PJ_E_INVALID, "the argument \"%s\" is missing", name);
 }
 
 const jv_string *jv_needed_string(jv_run *run, const jv_arguments *arguments, size_t index,
                                   const char *name)
 {
-    static const jv_string empty = {"", NULL, 0, false};
     jv value = jv_needed(run, arguments, index, name);
     if (value.kind == JV_STRING) return value.string;
     jv_fail(run, PJ_E_INVALID, "the argument \"%s\" must be str, not %s", name,
             jv_type_name(value));
-    return &empty;
+    return &jv_empty;
 }
 
 /* A string, or none. */
@@ -66,68 +76,41 @@ static int64_t optional_integer(jv_run *run, const jv_arguments *arguments, size
 
 static jv s_strip(jv_run *run, jv self, const jv_arguments *a)
 {
-    return jv_strip(run, self.string, optional_string(run, a, 0, "chars"), true, true);
+    return jv_strip(run, self.string, optional_string(run, a, 0, "chars"), a->how);
 }
 
-static jv s_lstrip(jv_run *run, jv self, const jv_arguments *a)
+/* The end of the characters from `at` on that are blanks, or are none. */
+static size_t methods_skip(const jv_string *s, size_t at, bool blanks)
 {
-    return jv_strip(run, self.string, optional_string(run, a, 0, "chars"), true, false);
-}
-
-static jv s_rstrip(jv_run *run, jv self, const jv_arguments *a)
-{
-    return jv_strip(run, self.string, optional_string(run, a, 0, "chars"), false, true);
-}
-
-static jv s_upper(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return jv_change_case(run, self.string, JV_UPPER);
-}
-
-static jv s_lower(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return jv_change_case(run, self.string, JV_LOWER);
-}
-
-static jv s_title(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return jv_change_case(run, self.string, JV_TITLE);
-}
-
-static jv s_capitalize(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return jv_change_case(run, self.string, JV_CAPITAL);
+    uint32_t code;
+    for (size_t used; at < s->bytes; at += used) {
+        used = pj_utf8_step(s->text + at, s->bytes - at, &code);
+        if (jv_is_blank(code) != blanks) break;
+    }
+    return at;
 }
 
 /* Splits at runs of whitespace; after `max` splits the rest is the last item. */
 static jv methods_split_words(jv_run *run, const jv_string *s, int64_t max)
 {
-    static const jv_arguments none = {0};
-    jv list = jv_list_new(run, 0), rest = jv_bytes(run, s->text, s->marks, s->bytes);
+    jv list = jv_list_new(run, 0);
+    size_t at = 0, end;
     if (!jv_look(run, s->bytes)) return list;
-    while (jv_step(run, 1)) {
-        rest = s_lstrip(run, rest, &none);
-        if (run->failed || rest.string->bytes == 0) break;
-        const jv_string *r = rest.string;
-        if (max == 0) {
-            jv_list_add(run, list, rest);
-            break;
-        }
-        size_t end = 0, used;
-        for (uint32_t code; end < r->bytes; end += used) {
-            used = pj_utf8_next(r->text + end, r->bytes - end, &code);
-            if (used && pj_unicode_is_space(code)) break;
-            if (!used) used = 1;
-        }
-        jv_list_add(run, list, jv_slice(run, r, 0, end));
-        rest = jv_slice(run, r, end, r->bytes);
+    for (; jv_step(run, 1) && (at = methods_skip(s, at, true)) < s->bytes; at = end) {
+        end = max == 0 ? s->bytes : methods_skip(s, at, false);
+        jv_list_add(run, list, jv_slice(run, s, at, end));
         max -= max > 0;
     }
     return list;
+}
+
+enum { FIND_FIRST, FIND_LAST, FIND_NEEDED };
+
+/* The offset of a part at or after `at`; SIZE_MAX: it does not occur. */
+static size_t find_first(const jv_string *s, size_t at, const jv_string *part)
+{
+    const char *hit = memmem(s->text + at, s->bytes - at, part->text, part->bytes);
+    return hit ? (size_t)(hit - s->text) : SIZE_MAX;
 }
 
 static jv split_at(jv_run *run, const jv_string *s, const jv_string *separator, int64_t max)
@@ -136,12 +119,11 @@ static jv split_at(jv_run *run, const jv_string *s, const jv_string *separator, 
     size_t at = 0;
     if (separator->bytes == 0) return jv_fail(run, PJ_E_INVALID, "empty separator");
     if (!jv_look(run, s->bytes)) return list;
-    while (jv_step(run, 1) && max != 0) {
-        const char *hit = memmem(s->text + at, s->bytes - at, separator->text, separator->bytes);
-        if (!hit) break;
-        jv_list_add(run, list, jv_slice(run, s, at, (size_t)(hit - s->text)));
-        at = (size_t)(hit - s->text) + separator->bytes;
-        max -= max > 0;
+    for (size_t found; jv_step(run, 1) && max != 0; max -= max > 0) {
+        found = find_first(s, at, separator);
+        if (found == SIZE_MAX) break;
+        jv_list_add(run, list, jv_slice(run, s, at, found));
+        at = found + separator->bytes;
     }
     jv_list_add(run, list, jv_slice(run, s, at, s->bytes));
     return list;
@@ -186,7 +168,7 @@ static jv s_rsplit(jv_run *run, jv self, const jv_arguments *a)
 
 static jv s_splitlines(jv_run *run, jv self, const jv_arguments *a)
 {
-    bool keep = jv_true(jv_argument(a, 0, "keepends", jv_bool(false)));
+    bool keep = jv_flag(a, 0, "keepends");
     const jv_string *s = self.string;
     jv list = jv_list_new(run, 0);
     if (!jv_look(run, s->bytes)) return list;
@@ -238,8 +220,9 @@ static bool methods_part_of(jv_run *run, const jv_string *s, const jv_arguments 
 }
 
 /* Tests for a prefix or suffix: a string or a tuple of strings. */
-static jv edge(jv_run *run, jv self, const jv_arguments *a, bool front)
+static jv s_edge(jv_run *run, jv self, const jv_arguments *a)
 {
+    bool front = a->how == JV_LEFT;
     jv parts = jv_needed(run, a, 0, "prefix");
     jv_string s = *self.string;
     int64_t before;
@@ -254,62 +237,30 @@ static jv edge(jv_run *run, jv self, const jv_arguments *a, bool front)
     return jv_bool(false);
 }
 
-static jv s_startswith(jv_run *run, jv self, const jv_arguments *a)
+static jv s_remove(jv_run *run, jv self, const jv_arguments *a)
 {
-    return edge(run, self, a, true);
+    bool front = a->how == JV_LEFT;
+    const jv_string *s = self.string;
+    const jv_string *part = jv_needed_string(run, a, 0, front ? "prefix" : "suffix");
+    if (!edge_is(s, part, front)) return self;
+    return front ? jv_slice(run, s, part->bytes, s->bytes)
+                 : jv_slice(run, s, 0, s->bytes - part->bytes);
 }
 
-static jv s_endswith(jv_run *run, jv self, const jv_arguments *a)
-{
-    return edge(run, self, a, false);
-}
-
-static jv s_removeprefix(jv_run *run, jv self, const jv_arguments *a)
-{
-    const jv_string *part = jv_needed_string(run, a, 0, "prefix"), *s = self.string;
-    return edge_is(s, part, true) ? jv_slice(run, s, part->bytes, s->bytes) : self;
-}
-
-static jv s_removesuffix(jv_run *run, jv self, const jv_arguments *a)
-{
-    const jv_string *part = jv_needed_string(run, a, 0, "suffix"), *s = self.string;
-    return edge_is(s, part, false) ? jv_slice(run, s, 0, s->bytes - part->bytes) : self;
-}
-
-/* The character index of a byte offset within a part that begins at character `before`; -1 for
- * "not found". */
-static jv position(jv_run *run, const jv_string *part, size_t at, int64_t before)
-{
-    if (at == SIZE_MAX) return jv_int(-1);
-    jv front = jv_slice(run, part, 0, at);
-    return run->failed ? front : jv_int(before + (int64_t)jv_length(front.string));
-}
-
+/* The character index where a part begins; -1: it does not occur. */
 static jv s_find(jv_run *run, jv self, const jv_arguments *a)
 {
     const jv_string *sub = jv_needed_string(run, a, 0, "sub");
     jv_string part;
     int64_t before;
-    if (!methods_part_of(run, self.string, a, &part, &before)) return jv_int(-1);
-    const char *hit = memmem(part.text, part.bytes, sub->text, sub->bytes);
-    return position(run, &part, hit ? (size_t)(hit - part.text) : SIZE_MAX, before);
-}
-
-static jv s_rfind(jv_run *run, jv self, const jv_arguments *a)
-{
-    const jv_string *sub = jv_needed_string(run, a, 0, "sub");
-    jv_string part;
-    int64_t before;
-    if (!methods_part_of(run, self.string, a, &part, &before)) return jv_int(-1);
-    return position(run, &part, find_last(run, &part, part.bytes, sub), before);
-}
-
-static jv s_index(jv_run *run, jv self, const jv_arguments *a)
-{
-    jv found = s_find(run, self, a);
-    if (found.kind == JV_INT && found.integer < 0)
+    size_t found = SIZE_MAX;
+    if (methods_part_of(run, self.string, a, &part, &before))
+        found = a->how == FIND_LAST ? find_last(run, &part, part.bytes, sub)
+                                    : find_first(&part, 0, sub);
+    if (found == SIZE_MAX && a->how == FIND_NEEDED)
         return jv_fail(run, PJ_E_INVALID, "substring not found");
-    return found;
+    part.bytes = found;
+    return jv_int(found == SIZE_MAX ? -1 : before + (int64_t)jv_length(&part));
 }
 
 static jv s_count(jv_run *run, jv self, const jv_arguments *a)
@@ -319,11 +270,8 @@ static jv s_count(jv_run *run, jv self, const jv_arguments *a)
     int64_t count = 0, before;
     if (!methods_part_of(run, self.string, a, &s, &before)) return jv_int(0);
     if (sub->bytes == 0) return jv_int((int64_t)jv_length(&s) + 1);
-    for (size_t at = 0; jv_step(run, 1); at += sub->bytes, count++) {
-        const char *hit = memmem(s.text + at, s.bytes - at, sub->text, sub->bytes);
-        if (!hit) break;
-        at = (size_t)(hit - s.text);
-    }
+    for (size_t at = 0; jv_step(run, 1); at += sub->bytes, count++)
+        if ((at = find_first(&s, at, sub)) == SIZE_MAX) break;
     return jv_int(count);
 }
 
@@ -337,63 +285,29 @@ static jv s_join(jv_run *run, jv self, const jv_arguments *a)
     return jv_join(run, items, self.string);
 }
 
-static jv all_characters(jv_run *run, const jv_string *s, bool (*is)(uint32_t code))
-{
-    if (s->bytes == 0 || !jv_step(run, s->bytes)) return jv_bool(false);
-    for (size_t at = 0, used; at < s->bytes; at += used) {
-        uint32_t code;
-        used = pj_utf8_next(s->text + at, s->bytes - at, &code);
-        if (!used || !is(code)) return jv_bool(false);
-    }
-    return jv_bool(true);
-}
-
 static bool is_alphanumeric(uint32_t code)
 {
     return pj_unicode_is_letter(code) || pj_unicode_is_numeric(code);
 }
 
-static jv s_isdigit(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return all_characters(run, self.string, pj_unicode_is_numeric);
-}
+enum { DIGITS, LETTERS, LETTERS_OR_DIGITS, SPACES };
 
-static jv s_isalpha(jv_run *run, jv self, const jv_arguments *a)
+static jv s_is_all(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
-    return all_characters(run, self.string, pj_unicode_is_letter);
-}
-
-static jv s_isalnum(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return all_characters(run, self.string, is_alphanumeric);
-}
-
-static jv s_isspace(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return all_characters(run, self.string, pj_unicode_is_space);
-}
-
-static jv is_case(jv_run *run, jv self, jv_case to, jv_case other)
-{
-    jv same = jv_change_case(run, self.string, to),
-       changed = jv_change_case(run, self.string, other);
-    return jv_bool(!run->failed && jv_equal(run, self, same) && !jv_equal(run, self, changed));
-}
-
-static jv s_isupper(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return is_case(run, self, JV_UPPER, JV_LOWER);
-}
-
-static jv s_islower(jv_run *run, jv self, const jv_arguments *a)
-{
-    (void)a;
-    return is_case(run, self, JV_LOWER, JV_UPPER);
+    static bool (*const classes[])(uint32_t code) = {
+        [DIGITS] = pj_unicode_is_numeric,
+        [LETTERS] = pj_unicode_is_letter,
+        [LETTERS_OR_DIGITS] = is_alphanumeric,
+        [SPACES] = jv_is_blank,
+    };
+    const jv_string *s = self.string;
+    if (s->bytes == 0 || !jv_step(run, s->bytes)) return jv_bool(false);
+    for (size_t at = 0, used; at < s->bytes; at += used) {
+        uint32_t code;
+        used = pj_utf8_next(s->text + at, s->bytes - at, &code);
+        if (!used || !classes[a->how](code)) return jv_bool(false);
+    }
+    return jv_bool(true);
 }
 
 /* The value of a replacement field: the next one, a number, or a name. */
@@ -439,8 +353,7 @@ static void add_field(jv_builder *to, const jv_arguments *a, const char *field, 
 static jv s_format(jv_run *run, jv self, const jv_arguments *a)
 {
     const jv_string *s = self.string;
-    jv_builder b;
-    jv_build(&b, run);
+    jv_builder b = {.run = run};
     for (size_t at = 0, next = 0; at < s->bytes && !run->failed; at++) {
         char c = s->text[at];
         if ((c == '{' || c == '}') && at + 1 < s->bytes && s->text[at + 1] == c) {
@@ -454,23 +367,12 @@ static jv s_format(jv_run *run, jv self, const jv_arguments *a)
         } else if (c == '}')
             return jv_fail(run, PJ_E_INVALID, "a format has a single '}'");
         else
-            jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, 1);
+            jv_add_part(&b, s, at, at + 1);
     }
     return jv_built(&b);
 }
 
 /* ---- padding and parting ---- */
-
-/* `before` of the missing characters go in front. */
-static jv padded(jv_run *run, jv self, const jv_string *fill, size_t before, size_t after)
-{
-    jv_builder b;
-    jv_build(&b, run);
-    for (size_t i = 0; i < before && jv_step(run, 1); i++) jv_add_string(&b, fill);
-    jv_add_string(&b, self.string);
-    for (size_t i = 0; i < after && jv_step(run, 1); i++) jv_add_string(&b, fill);
-    return jv_built(&b);
-}
 
 static size_t missing_characters(jv_run *run, jv self, const jv_arguments *a)
 {
@@ -481,35 +383,29 @@ static size_t missing_characters(jv_run *run, jv self, const jv_arguments *a)
     return run->failed || width < 0 || (uint64_t)width <= length ? 0 : (size_t)width - length;
 }
 
-static const jv_string *fill_of(jv_run *run, const jv_arguments *a)
+static void add_repeated(jv_builder *b, const jv_string *text, size_t count)
 {
+    for (size_t i = 0; i < count && jv_step(b->run, 1); i++) jv_add_string(b, text);
+}
+
+enum { PAD_LEFT, PAD_RIGHT, PAD_BOTH };
+
+static jv s_pad(jv_run *run, jv self, const jv_arguments *a)
+{
+    size_t missing = missing_characters(run, self, a);
     jv fill = jv_argument(a, 1, "fillchar", jv_text(run, " "));
-    if (fill.kind == JV_STRING && jv_length(fill.string) == 1) return fill.string;
-    jv_fail(run, PJ_E_INVALID, "The fill character must be exactly one character long");
-    return NULL;
-}
-
-static jv s_center(jv_run *run, jv self, const jv_arguments *a)
-{
-    size_t missing = missing_characters(run, self, a);
-    const jv_string *fill = fill_of(run, a);
+    jv_builder b = {.run = run};
+    if (fill.kind != JV_STRING || jv_length(fill.string) != 1)
+        return jv_fail(run, PJ_E_INVALID, "The fill character must be exactly one character long");
     /* as Python rounds: an odd number gives one more in front only if the width is odd */
-    size_t before = missing / 2 + (missing & (missing + jv_length(self.string)) & 1);
-    return run->failed ? self : padded(run, self, fill, before, missing - before);
-}
-
-static jv s_ljust(jv_run *run, jv self, const jv_arguments *a)
-{
-    size_t missing = missing_characters(run, self, a);
-    const jv_string *fill = fill_of(run, a);
-    return run->failed ? self : padded(run, self, fill, 0, missing);
-}
-
-static jv s_rjust(jv_run *run, jv self, const jv_arguments *a)
-{
-    size_t missing = missing_characters(run, self, a);
-    const jv_string *fill = fill_of(run, a);
-    return run->failed ? self : padded(run, self, fill, missing, 0);
+    size_t before = a->how == PAD_LEFT ? missing
+                    : a->how == PAD_RIGHT
+                        ? 0
+                        : missing / 2 + (missing & (missing + jv_length(self.string)) & 1);
+    add_repeated(&b, fill.string, before);
+    jv_add_string(&b, self.string);
+    add_repeated(&b, fill.string, missing - before);
+    return jv_built(&b);
 }
 
 /* Zeros after the sign. */
@@ -518,80 +414,51 @@ static jv s_zfill(jv_run *run, jv self, const jv_arguments *a)
     size_t missing = missing_characters(run, self, a);
     const jv_string *s = self.string;
     size_t sign = s->bytes && (s->text[0] == '+' || s->text[0] == '-');
-    jv_builder b;
-    jv_build(&b, run);
-    jv_add(&b, s->text, s->marks, sign);
-    for (size_t i = 0; i < missing && jv_step(run, 1); i++) jv_add_text(&b, "0");
-    jv_add(&b, s->text + sign, s->marks ? s->marks + sign : NULL, s->bytes - sign);
+    jv_builder b = {.run = run};
+    jv_add_part(&b, s, 0, sign);
+    add_repeated(&b, &(jv_string){.text = "0", .bytes = 1}, missing);
+    jv_add_part(&b, s, sign, s->bytes);
     return jv_built(&b);
 }
 
-/* (before, separator, after), or the whole and two empty strings on the side given by `last`. */
-static jv parted(jv_run *run, jv self, const jv_arguments *a, bool last)
-{
-    const jv_string *s = self.string, *by = jv_needed_string(run, a, 0, "sep");
-    jv tuple = jv_list_new(run, 3), empty = jv_text(run, "");
-    if (run->failed) return tuple;
-    if (by->bytes == 0) return jv_fail(run, PJ_E_INVALID, "empty separator");
-    size_t found = SIZE_MAX;
-    for (size_t i = 0; i + by->bytes <= s->bytes && jv_look(run, by->bytes); i++) {
-        if (memcmp(s->text + i, by->text, by->bytes) != 0) continue;
-        found = i;
-        if (!last) break;
-    }
-    if (found == SIZE_MAX) {
-        jv_list_add(run, tuple, last ? empty : self);
-        jv_list_add(run, tuple, empty);
-        jv_list_add(run, tuple, last ? self : empty);
-    } else {
-        jv_list_add(run, tuple, jv_slice(run, s, 0, found));
-        jv_list_add(run, tuple, jv_slice(run, s, found, found + by->bytes));
-        jv_list_add(run, tuple, jv_slice(run, s, found + by->bytes, s->bytes));
-    }
-    if (tuple.kind == JV_LIST) tuple.list->tuple = true;
-    return tuple;
-}
-
+/* (before, separator, after), or the whole and two empty strings. */
 static jv s_partition(jv_run *run, jv self, const jv_arguments *a)
 {
-    return parted(run, self, a, false);
-}
-
-static jv s_rpartition(jv_run *run, jv self, const jv_arguments *a)
-{
-    return parted(run, self, a, true);
+    bool last = a->how == FIND_LAST;
+    const jv_string *s = self.string, *by = jv_needed_string(run, a, 0, "sep");
+    jv empty = jv_text(run, "");
+    if (run->failed) return empty;
+    if (by->bytes == 0) return jv_fail(run, PJ_E_INVALID, "empty separator");
+    if (!jv_look(run, s->bytes)) return empty;
+    size_t at = last ? find_last(run, s, s->bytes, by) : find_first(s, 0, by);
+    if (at == SIZE_MAX)
+        return jv_tuple_of(run, (jv[]){last ? empty : self, empty, last ? self : empty}, 3);
+    return jv_tuple_of(run,
+                       (jv[]){jv_slice(run, s, 0, at), jv_slice(run, s, at, at + by->bytes),
+                              jv_slice(run, s, at + by->bytes, s->bytes)},
+                       3);
 }
 
 /* ---- dictionaries and lists ---- */
 
 static jv d_items(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     jv list = jv_list_new(run, self.dict->count);
     for (size_t i = 0; i < self.dict->count && jv_step(run, 1); i++) {
-        jv pair = jv_list_new(run, 2);
-        jv_list_add(run, pair, self.dict->keys[i]);
-        jv_list_add(run, pair, self.dict->values[i]);
-        if (pair.kind == JV_LIST) pair.list->tuple = true;
-        jv_list_add(run, list, pair);
+        jv pair[] = {self.dict->keys[i], self.dict->values[i]};
+        jv_list_add(run, list, jv_tuple_of(run, pair, 2));
     }
     return jv_list_as(list, JV_VIEW);
 }
 
 static jv d_keys(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
-    jv list = jv_list_new(run, self.dict->count);
-    for (size_t i = 0; i < self.dict->count; i++) jv_list_add(run, list, self.dict->keys[i]);
-    return jv_list_as(list, JV_VIEW);
+    return jv_list_as(jv_list_of(run, self.dict->keys, self.dict->count), JV_VIEW);
 }
 
 static jv d_values(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
-    jv list = jv_list_new(run, self.dict->count);
-    for (size_t i = 0; i < self.dict->count; i++) jv_list_add(run, list, self.dict->values[i]);
-    return jv_list_as(list, JV_VIEW);
+    return jv_list_as(jv_list_of(run, self.dict->values, self.dict->count), JV_VIEW);
 }
 
 static jv d_get(jv_run *run, jv self, const jv_arguments *a)
@@ -602,10 +469,8 @@ static jv d_get(jv_run *run, jv self, const jv_arguments *a)
 
 static jv d_copy(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     jv copy = jv_dict_new(run);
-    for (size_t i = 0; i < self.dict->count && !run->failed; i++)
-        jv_dict_set(run, copy, self.dict->keys[i], self.dict->values[i]);
+    jv_dict_update(run, copy, self.dict);
     return copy;
 }
 
@@ -630,63 +495,55 @@ static jv l_count(jv_run *run, jv self, const jv_arguments *a)
 /* ---- the tables ---- */
 
 static const jv_entry string_methods[] = {
-    {"strip", s_strip},
-    {"lstrip", s_lstrip},
-    {"rstrip", s_rstrip},
-    {"upper", s_upper},
-    {"lower", s_lower},
-    {"title", s_title},
-    {"capitalize", s_capitalize},
+    {"strip", s_strip, JV_LEFT | JV_RIGHT},
+    {"lstrip", s_strip, JV_LEFT},
+    {"rstrip", s_strip, JV_RIGHT},
+    {"upper", jv_change_case, JV_UPPER},
+    {"lower", jv_change_case, JV_LOWER},
+    {"title", jv_change_case, JV_TITLE},
+    {"capitalize", jv_change_case, JV_CAPITAL},
     {"split", s_split},
     {"rsplit", s_rsplit},
     {"splitlines", s_splitlines},
     {"replace", s_replace},
-    {"startswith", s_startswith},
-    {"endswith", s_endswith},
-    {"removeprefix", s_removeprefix},
-    {"find", s_find},
-    {"removesuffix", s_removesuffix},
-    {"rfind", s_rfind},
-    {"index", s_index},
+    {"startswith", s_edge, JV_LEFT},
+    {"endswith", s_edge, JV_RIGHT},
+    {"removeprefix", s_remove, JV_LEFT},
+    {"removesuffix", s_remove, JV_RIGHT},
+    {"find", s_find, FIND_FIRST},
+    {"rfind", s_find, FIND_LAST},
+    {"index", s_find, FIND_NEEDED},
     {"count", s_count},
     {"join", s_join},
-    {"isdigit", s_isdigit},
-    {"isnumeric", s_isdigit},
-    {"isalpha", s_isalpha},
-    {"isalnum", s_isalnum},
-    {"isspace", s_isspace},
-    {"isupper", s_isupper},
-    {"islower", s_islower},
+    {"isdigit", s_is_all, DIGITS},
+    {"isnumeric", s_is_all, DIGITS},
+    {"isalpha", s_is_all, LETTERS},
+    {"isalnum", s_is_all, LETTERS_OR_DIGITS},
+    {"isspace", s_is_all, SPACES},
+    {"isupper", jv_is_case, JV_UPPER},
+    {"islower", jv_is_case, JV_LOWER},
     {"format", s_format},
-    {"center", s_center},
-    {"ljust", s_ljust},
-    {"rjust", s_rjust},
+    {"center", s_pad, PAD_BOTH},
+    {"ljust", s_pad, PAD_RIGHT},
+    {"rjust", s_pad, PAD_LEFT},
     {"zfill", s_zfill},
-    {"partition", s_partition},
-    {"rpartition", s_rpartition},
-    {NULL, NULL},
+    {"partition", s_partition, FIND_FIRST},
+    {"rpartition", s_partition, FIND_LAST},
+    {NULL},
 };
 
 static const jv_entry dict_methods[] = {
     {"items", d_items}, {"keys", d_keys}, {"values", d_values},
-    {"get", d_get},     {"copy", d_copy}, {NULL, NULL},
+    {"get", d_get},     {"copy", d_copy}, {NULL},
 };
 
-static const jv_entry list_methods[] = {{"index", l_index}, {"count", l_count}, {NULL, NULL}};
+static const jv_entry list_methods[] = {{"index", l_index}, {"count", l_count}, {NULL}};
 
-static jv_function *methods_find(const jv_entry *entry, const char *name)
+const jv_entry *jv_method(jv self, const char *name)
 {
-    for (; entry->name; entry++)
-        if (strcmp(entry->name, name) == 0) return entry->function;
-    return NULL;
-}
-
-jv_function *jv_method(jv self, const char *name)
-{
-    if (self.kind == JV_STRING) return methods_find(string_methods, name);
-    if (self.kind == JV_DICT) return methods_find(dict_methods, name);
-    if (self.kind == JV_LIST && self.list->is == JV_PLAIN) return methods_find(list_methods, name);
-    return NULL;
+    if (self.kind == JV_STRING) return jv_find(string_methods, name);
+    if (self.kind == JV_DICT) return jv_find(dict_methods, name);
+    return jv_is_plain_list(self) ? jv_find(list_methods, name) : NULL;
 }
 
 /* ---- members ---- */
@@ -707,8 +564,7 @@ static jv element(jv_run *run, jv self, int64_t index)
 jv jv_member(jv_run *run, jv self, jv key)
 {
     int64_t index;
-    if (self.kind == JV_UNDEFINED)
-        return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", self.name ? self.name : "a value");
+    if (self.kind == JV_UNDEFINED) return jv_fail_undefined(run, self, "a value");
     if (self.kind == JV_DICT || self.kind == JV_NAMESPACE) {
         const jv *found = jv_dict_find(run, self.dict, key);
         if (found) return *found;

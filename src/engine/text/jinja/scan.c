@@ -46,6 +46,11 @@ static bool scan_add(scanner *s, ji_token token)
     return true;
 }
 
+static bool scan_put(scanner *s, ji_token_kind kind, const char *text, size_t bytes)
+{
+    return scan_add(s, (ji_token){.kind = kind, .line = s->line, .text = text, .bytes = bytes});
+}
+
 static void count_lines(scanner *s, size_t begin, size_t end)
 {
     for (size_t i = begin; i < end; i++) s->line += s->text[i] == '\n';
@@ -90,8 +95,7 @@ static bool add_data(scanner *s, size_t begin, size_t end, char sign, bool print
             if (blank == end) stop = line;
         }
     }
-    ji_token token = {JI_T_DATA, s->line, s->text + begin, stop - begin, 0, 0};
-    if (stop > begin && !scan_add(s, token)) return false;
+    if (stop > begin && !scan_put(s, JI_T_DATA, s->text + begin, stop - begin)) return false;
     count_lines(s, begin, end);
     return true;
 }
@@ -223,7 +227,7 @@ static bool scan_name(scanner *s)
     while (s->at < s->bytes && scan_is_name(s->text[s->at], s->at == begin)) s->at++;
     const char *text = pj_arena_strndup(s->arena, s->text + begin, s->at - begin);
     if (!text) return scan_fail(s, "the template is too large");
-    return scan_add(s, (ji_token){JI_T_NAME, s->line, text, s->at - begin, 0, 0});
+    return scan_put(s, JI_T_NAME, text, s->at - begin);
 }
 
 static bool scan_operator(scanner *s)
@@ -235,8 +239,7 @@ static bool scan_operator(scanner *s)
     for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
         if (looking_at(s, operators[i])) {
             s->at += strlen(operators[i]);
-            return scan_add(
-                s, (ji_token){JI_T_OPERATOR, s->line, operators[i], strlen(operators[i]), 0, 0});
+            return scan_put(s, JI_T_OPERATOR, operators[i], strlen(operators[i]));
         }
     return scan_fail(s, "an unexpected character inside a tag");
 }
@@ -264,9 +267,7 @@ static bool scan_inside(scanner *s, bool print)
         char c = peek(s, 0);
         if (braces == 0 && tag_ends(s, closing, &sign)) {
             s->at += 2;
-            if (!scan_add(
-                    s, (ji_token){print ? JI_T_PRINT_END : JI_T_BLOCK_END, s->line, "", 0, 0, 0}))
-                return false;
+            if (!scan_put(s, print ? JI_T_PRINT_END : JI_T_BLOCK_END, "", 0)) return false;
             after_tag(s, sign, print);
             return true;
         }
@@ -280,53 +281,49 @@ static bool scan_inside(scanner *s, bool print)
     }
 }
 
-/* Finds the next {% endraw %}, with its signs. */
-static bool find_endraw(const scanner *s, size_t *begin, size_t *end, char *open, char *close)
+/* The sign at `at`, which is then skipped; 0: none. */
+static char take_sign(const scanner *s, size_t *at)
 {
-    for (size_t at = s->at; at + 2 < s->bytes; at++) {
-        if (s->text[at] != '{' || s->text[at + 1] != '%') continue;
-        size_t i = at + 2;
-        *open = s->text[i] == '-' || s->text[i] == '+' ? s->text[i++] : 0;
-        while (i < s->bytes && scan_is_space(s->text[i])) i++;
-        if (s->bytes - i < 6 || memcmp(s->text + i, "endraw", 6) != 0) continue;
-        i += 6;
-        while (i < s->bytes && scan_is_space(s->text[i])) i++;
-        *close = i < s->bytes && (s->text[i] == '-' || s->text[i] == '+') ? s->text[i++] : 0;
-        if (s->bytes - i < 2 || s->text[i] != '%' || s->text[i + 1] != '}') continue;
-        *begin = at;
-        *end = i + 2;
-        return true;
-    }
-    return false;
+    bool sign = *at < s->bytes && (s->text[*at] == '-' || s->text[*at] == '+');
+    return sign ? s->text[(*at)++] : 0;
 }
 
-/* After the name of a tag: whether it is {% raw %}. */
-static bool is_raw(const scanner *s, size_t *end, char *sign)
+/* {% raw %} or {% endraw %}. */
+typedef struct raw_tag {
+    size_t begin, end;
+    char open, close; /* the signs at its edges */
+} raw_tag;
+
+/* Whether the tag at `at` consists of this word. */
+static bool is_raw(const scanner *s, size_t at, const char *word, raw_tag *tag)
 {
-    size_t i = s->at;
-    while (i < s->bytes && scan_is_space(s->text[i])) i++;
-    if (s->bytes - i < 3 || memcmp(s->text + i, "raw", 3) != 0) return false;
-    i += 3;
-    while (i < s->bytes && scan_is_space(s->text[i])) i++;
-    *sign = i < s->bytes && (s->text[i] == '-' || s->text[i] == '+') ? s->text[i++] : 0;
-    if (s->bytes - i < 2 || s->text[i] != '%' || s->text[i + 1] != '}') return false;
-    *end = i + 2;
-    return true;
+    size_t bytes = strlen(word);
+    tag->begin = at;
+    if (s->bytes - at < 2 || memcmp(s->text + at, "{%", 2) != 0) return false;
+    at += 2;
+    tag->open = take_sign(s, &at);
+    while (at < s->bytes && scan_is_space(s->text[at])) at++;
+    if (s->bytes - at < bytes || memcmp(s->text + at, word, bytes) != 0) return false;
+    at += bytes;
+    while (at < s->bytes && scan_is_space(s->text[at])) at++;
+    tag->close = take_sign(s, &at);
+    tag->end = at + 2;
+    return s->bytes - at >= 2 && memcmp(s->text + at, "%}", 2) == 0;
 }
 
-static bool scan_raw(scanner *s, size_t end, char sign)
+static bool scan_raw(scanner *s, const raw_tag *tag)
 {
-    char open, close;
-    size_t begin, stop;
-    count_lines(s, s->at, end);
-    s->at = end;
-    after_tag(s, sign, false);
-    if (!find_endraw(s, &begin, &stop, &open, &close))
-        return scan_fail(s, "a raw block is not closed");
-    if (!add_data(s, s->at, begin, open, false)) return false;
-    count_lines(s, begin, stop);
-    s->at = stop;
-    after_tag(s, close, false);
+    raw_tag end;
+    count_lines(s, s->at, tag->end);
+    s->at = tag->end;
+    after_tag(s, tag->close, false);
+    size_t at = s->at;
+    for (; !is_raw(s, at, "endraw", &end); at++)
+        if (at == s->bytes) return scan_fail(s, "a raw block is not closed");
+    if (!add_data(s, s->at, at, end.open, false)) return false;
+    count_lines(s, at, end.end);
+    s->at = end.end;
+    after_tag(s, end.close, false);
     return true;
 }
 
@@ -334,15 +331,15 @@ static bool scan_raw(scanner *s, size_t end, char sign)
 static bool scan_tag(scanner *s, size_t begin)
 {
     char kind = s->text[s->at + 1];
-    char sign = peek(s, 2) == '-' || peek(s, 2) == '+' ? peek(s, 2) : 0;
-    if (!add_data(s, begin, s->at, sign, kind == '{')) return false;
-    s->at += sign ? 3 : 2;
-    size_t end;
-    char close;
+    size_t tag = s->at, after = tag + 2;
+    char sign = take_sign(s, &after);
+    raw_tag raw;
+    if (!add_data(s, begin, tag, sign, kind == '{')) return false;
+    s->at = after;
     if (kind == '#') return skip_comment(s);
-    if (kind == '%' && is_raw(s, &end, &close)) return scan_raw(s, end, close);
-    ji_token token = {kind == '{' ? JI_T_PRINT_BEGIN : JI_T_BLOCK_BEGIN, s->line, "", 0, 0, 0};
-    return scan_add(s, token) && scan_inside(s, kind == '{');
+    if (is_raw(s, tag, "raw", &raw)) return scan_raw(s, &raw);
+    return scan_put(s, kind == '{' ? JI_T_PRINT_BEGIN : JI_T_BLOCK_BEGIN, "", 0) &&
+           scan_inside(s, kind == '{');
 }
 
 static bool scan_all(scanner *s)
@@ -352,14 +349,11 @@ static bool scan_all(scanner *s)
         while (s->at < s->bytes && !(peek(s, 0) == '{' &&
                                      (peek(s, 1) == '{' || peek(s, 1) == '%' || peek(s, 1) == '#')))
             s->at++;
-        if (s->at < s->bytes) {
-            if (!scan_tag(s, begin)) return false;
-        } else {
-            ji_token token = {JI_T_DATA, s->line, s->text + begin, s->at - begin, 0, 0};
-            if (!scan_add(s, token)) return false;
-        }
+        bool good = s->at < s->bytes ? scan_tag(s, begin)
+                                     : scan_put(s, JI_T_DATA, s->text + begin, s->at - begin);
+        if (!good) return false;
     }
-    return scan_add(s, (ji_token){JI_T_END, s->line, "", 0, 0, 0});
+    return scan_put(s, JI_T_END, "", 0);
 }
 
 /* Normalises newlines to "\n" and drops the last one. */

@@ -19,13 +19,14 @@ typedef enum ji_kind {
     JI_ATTRIBUTE, /* a.text */
     JI_ITEM,      /* a[b] */
     JI_SLICE,     /* items: begin, end, step; NULL where left out */
-    JI_CALL,      /* a(items, names..., *b, **c) */
+    JI_CALL,      /* a(items, *b, **c) */
+    JI_NAMED,     /* an argument: text=a */
     JI_FILTER,    /* a | text(items); a NULL: the content of a filter block */
     JI_TEST,      /* a is text(items) */
     JI_UNARY,     /* op a: '-', '+', '!' for not */
     JI_BINARY,    /* a op b: + - * / f(//) % p(**) ~ & (and) | (or) */
-    JI_COMPARE,   /* a op b: = ! < > l(<=) g(>=) i(in) n(not in); chained by `and` of the parser */
-    JI_CHAIN,     /* a < b < c: items are compares that share their middle operands */
+    JI_CHAIN,     /* a < b < c: the first operand, items: compares */
+    JI_COMPARE,   /* in a chain: op a: = ! < > l(<=) g(>=) i(in) n(not in) */
     JI_CONDITION, /* a if b else c; c NULL: undefined */
     /* statements */
     JI_DATA,    /* text, bytes: written as they are */
@@ -59,8 +60,6 @@ typedef struct ji_node {
     struct ji_node *a, *b, *c;
     struct ji_node **items;
     size_t count;
-    const char **names; /* names of the last name_count items of a call */
-    size_t name_count;
 } ji_node;
 
 typedef enum ji_token_kind {

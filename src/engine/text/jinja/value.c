@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_WRITE_DEPTH = 100 };
 enum { MAX_EQUAL_DEPTH = 400 }; /* beyond the evaluator's own */
+
+const jv_string jv_empty = {.text = ""};
 
 /* ---- failing and allocating ---- */
 
@@ -25,6 +28,11 @@ jv jv_fail(jv_run *run, pj_status status, const char *format, ...)
         pj_fail(run->err, status, "%s, line %d: %s", run->template_name, run->line, text);
     }
     return jv_undefined(NULL);
+}
+
+jv jv_fail_undefined(jv_run *run, jv value, const char *what)
+{
+    return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", value.name ? value.name : what);
 }
 
 void *jv_alloc(jv_run *run, size_t count, size_t size)
@@ -51,31 +59,6 @@ bool jv_look(jv_run *run, size_t bytes)
 }
 
 /* ---- making ---- */
-
-jv jv_none(void)
-{
-    return (jv){.kind = JV_NONE};
-}
-
-jv jv_undefined(const char *name)
-{
-    return (jv){.kind = JV_UNDEFINED, .name = name};
-}
-
-jv jv_bool(bool value)
-{
-    return (jv){.kind = JV_BOOL, .boolean = value};
-}
-
-jv jv_int(int64_t value)
-{
-    return (jv){.kind = JV_INT, .integer = value};
-}
-
-jv jv_float(double value)
-{
-    return (jv){.kind = JV_FLOAT, .number = value};
-}
 
 jv jv_bytes(jv_run *run, const char *text, const uint8_t *marks, size_t n)
 {
@@ -120,6 +103,34 @@ void jv_list_add(jv_run *run, jv value, jv item)
     list->items[list->count++] = item;
 }
 
+void jv_list_extend(jv_run *run, jv list, const jv *items, size_t count)
+{
+    for (size_t i = 0; i < count; i++) jv_list_add(run, list, items[i]);
+}
+
+jv jv_list_of(jv_run *run, const jv *items, size_t count)
+{
+    jv list = jv_list_new(run, count);
+    jv_list_extend(run, list, items, count);
+    return list;
+}
+
+jv jv_tuple_of(jv_run *run, const jv *items, size_t count)
+{
+    jv list = jv_list_of(run, items, count);
+    if (list.kind == JV_LIST) list.list->tuple = true;
+    return list;
+}
+
+jv jv_list_joined(jv_run *run, const jv_list *a, const jv_list *b)
+{
+    jv list = jv_list_new(run, a->count + b->count);
+    jv_list_extend(run, list, a->items, a->count);
+    jv_list_extend(run, list, b->items, b->count);
+    if (list.kind == JV_LIST) list.list->tuple = a->tuple;
+    return list;
+}
+
 jv jv_list_as(jv list, jv_list_kind kind)
 {
     if (list.kind == JV_LIST) list.list->is = kind;
@@ -129,6 +140,11 @@ jv jv_list_as(jv list, jv_list_kind kind)
 bool jv_is_generator(jv value)
 {
     return value.kind == JV_LIST && value.list->is == JV_GENERATOR;
+}
+
+bool jv_is_plain_list(jv value)
+{
+    return value.kind == JV_LIST && value.list->is == JV_PLAIN;
 }
 
 jv jv_dict_new(jv_run *run)
@@ -191,12 +207,13 @@ void jv_dict_set(jv_run *run, jv value, jv key, jv item)
     dict->values[dict->count++] = item;
 }
 
-/* ---- building strings ---- */
-
-void jv_build(jv_builder *builder, jv_run *run)
+void jv_dict_update(jv_run *run, jv dict, const jv_dict *from)
 {
-    *builder = (jv_builder){.run = run};
+    for (size_t i = 0; i < from->count && !run->failed; i++)
+        jv_dict_set(run, dict, from->keys[i], from->values[i]);
 }
+
+/* ---- building strings ---- */
 
 /* Makes room for `more` bytes, and for marks once a byte is data. */
 static bool builder_room(jv_builder *b, size_t more, bool marked)
@@ -238,9 +255,15 @@ void jv_add_text(jv_builder *b, const char *text)
     jv_add(b, text, NULL, strlen(text));
 }
 
+void jv_add_part(jv_builder *b, const jv_string *string, size_t begin, size_t end)
+{
+    const uint8_t *marks = string->marks ? string->marks + begin : NULL;
+    jv_add(b, string->text + begin, marks, end - begin);
+}
+
 void jv_add_string(jv_builder *b, const jv_string *string)
 {
-    jv_add(b, string->text, string->marks, string->bytes);
+    jv_add_part(b, string, 0, string->bytes);
 }
 
 jv jv_built(jv_builder *b)
@@ -385,8 +408,7 @@ int jv_compare(jv_run *run, jv a, jv b)
         return p < q ? -1 : p > q;
     }
     if (a.kind == JV_STRING && b.kind == JV_STRING) return compare_bytes(a.string, b.string);
-    if (a.kind == JV_LIST && b.kind == JV_LIST && a.list->tuple == b.list->tuple &&
-        a.list->is == JV_PLAIN && b.list->is == JV_PLAIN) {
+    if (jv_is_plain_list(a) && jv_is_plain_list(b) && a.list->tuple == b.list->tuple) {
         for (size_t i = 0; i < a.list->count && i < b.list->count; i++)
             if (!jv_equal(run, a.list->items[i], b.list->items[i])) {
                 if (run->failed) return 0;
@@ -403,27 +425,23 @@ int jv_compare(jv_run *run, jv a, jv b)
 
 /* ---- characters ---- */
 
-/* Size of the character that begins here; an invalid byte counts as one. */
-static size_t character_bytes(const char *text, size_t bytes)
+static size_t character_bytes(const jv_string *s, size_t at)
 {
     uint32_t code;
-    size_t used = pj_utf8_next(text, bytes, &code);
-    return used ? used : 1;
+    return pj_utf8_step(s->text + at, s->bytes - at, &code);
 }
 
 size_t jv_length(const jv_string *string)
 {
     size_t count = 0;
-    for (size_t at = 0; at < string->bytes; count++)
-        at += character_bytes(string->text + at, string->bytes - at);
+    for (size_t at = 0; at < string->bytes; count++) at += character_bytes(string, at);
     return count;
 }
 
 size_t jv_offset(const jv_string *string, size_t index)
 {
     size_t at = 0;
-    while (index-- && at < string->bytes)
-        at += character_bytes(string->text + at, string->bytes - at);
+    while (index-- && at < string->bytes) at += character_bytes(string, at);
     return at;
 }
 
@@ -442,14 +460,13 @@ const jv_list *jv_iterate(jv_run *run, jv value)
     }
     if (value.kind == JV_UNDEFINED) return &empty;
     if (value.kind == JV_DICT) {
-        list = jv_list_new(run, value.dict->count);
-        for (size_t i = 0; i < value.dict->count; i++) jv_list_add(run, list, value.dict->keys[i]);
+        list = jv_list_of(run, value.dict->keys, value.dict->count);
     } else if (value.kind == JV_STRING) {
         const jv_string *s = value.string;
         if (!jv_step(run, s->bytes)) return &empty;
         list = jv_list_new(run, jv_length(s));
         for (size_t at = 0, next; at < s->bytes && !run->failed; at = next) {
-            next = at + character_bytes(s->text + at, s->bytes - at);
+            next = at + character_bytes(s, at);
             jv_list_add(run, list, jv_slice(run, s, at, next));
         }
     } else {
@@ -477,6 +494,20 @@ bool jv_contains(jv_run *run, jv container, jv item)
     for (size_t i = 0; i < list->count; i++)
         if (jv_equal(run, list->items[i], item)) return true;
     return false;
+}
+
+bool jv_holds(jv_run *run, char op, jv a, jv b)
+{
+    switch (op) {
+    case '=': return jv_equal(run, a, b);
+    case '!': return !jv_equal(run, a, b);
+    case 'i': return jv_contains(run, b, a);
+    case 'n': return !jv_contains(run, b, a);
+    case '<': return jv_compare(run, a, b) < 0;
+    case 'l': return jv_compare(run, a, b) <= 0;
+    case '>': return jv_compare(run, a, b) > 0;
+    default: return jv_compare(run, a, b) >= 0;
+    }
 }
 
 /* ---- writing ---- */
@@ -529,86 +560,13 @@ static void add_quoted(jv_builder *b, const jv_string *s)
         else if (c < 0x20 || c == 0x7f)
             snprintf(text, sizeof text, "\\x%02x", c);
         else {
-            jv_add(b, s->text + i, s->marks ? s->marks + i : NULL, 1);
+            jv_add_part(b, s, i, i + 1);
             continue;
         }
         jv_add_text(b, text);
     }
     jv_add(b, &quote, NULL, 1);
 }
-
-static void add_repr(jv_builder *b, jv value);
-
-static void add_container(jv_builder *b, jv value)
-{
-    bool list = value.kind == JV_LIST, tuple = list && value.list->tuple;
-    if (list && value.list->is != JV_PLAIN) {
-        jv_fail(b->run, PJ_E_UNSUPPORTED, "a %s cannot be printed; \"| list\" is missing",
-                jv_type_name(value));
-        return;
-    }
-    size_t count = list ? value.list->count : value.dict->count;
-    jv_add_text(b, tuple ? "(" : list ? "[" : "{");
-    for (size_t i = 0; i < count && !b->run->failed; i++) {
-        if (i) jv_add_text(b, ", ");
-        if (!list) {
-            add_repr(b, value.dict->keys[i]);
-            jv_add_text(b, ": ");
-        }
-        add_repr(b, list ? value.list->items[i] : value.dict->values[i]);
-    }
-    jv_add_text(b, tuple ? (count == 1 ? ",)" : ")") : list ? "]" : "}");
-}
-
-static void add_repr(jv_builder *b, jv value)
-{
-    if (!jv_step(b->run, 1)) return;
-    if (++b->run->depth > 200)
-        jv_fail(b->run, PJ_E_FULL, "values are nested too deeply");
-    else if (value.kind == JV_STRING)
-        add_quoted(b, value.string);
-    else if (value.kind == JV_LIST || value.kind == JV_DICT)
-        add_container(b, value);
-    else if (value.kind == JV_UNDEFINED)
-        jv_add_text(b, "Undefined");
-    else
-        jv_add_value(b, value);
-    b->run->depth--;
-}
-
-void jv_add_value(jv_builder *b, jv value)
-{
-    switch (value.kind) {
-    case JV_UNDEFINED: break;
-    case JV_NONE: jv_add_text(b, "None"); break;
-    case JV_BOOL: jv_add_text(b, value.boolean ? "True" : "False"); break;
-    case JV_INT: value_add_integer(b, value.integer); break;
-    case JV_FLOAT: value_add_float(b, value.number, false); break;
-    case JV_STRING: jv_add_string(b, value.string); break;
-    case JV_LIST:
-    case JV_DICT: add_repr(b, value); break;
-    default: jv_fail(b->run, PJ_E_UNSUPPORTED, "a %s cannot be printed", jv_type_name(value));
-    }
-}
-
-jv jv_to_string(jv_run *run, jv value)
-{
-    if (value.kind == JV_STRING) return value;
-    jv_builder b;
-    jv_build(&b, run);
-    jv_add_value(&b, value);
-    return jv_built(&b);
-}
-
-jv jv_repr(jv_run *run, jv value)
-{
-    jv_builder b;
-    jv_build(&b, run);
-    add_repr(&b, value);
-    return jv_built(&b);
-}
-
-/* ---- JSON ---- */
 
 static void json_escape(jv_builder *out, uint32_t code)
 {
@@ -627,12 +585,8 @@ static void json_string(jv_builder *out, const jv_string *s, bool ascii)
     static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
     jv_add_text(out, "\"");
     for (size_t at = 0, used; at < s->bytes && !out->run->failed; at += used) {
-        uint32_t code = 0;
-        used = pj_utf8_next(s->text + at, s->bytes - at, &code);
-        if (!used) {
-            used = 1;
-            code = 0xfffd;
-        }
+        uint32_t code;
+        used = pj_utf8_step(s->text + at, s->bytes - at, &code);
         const char *found = code && code < 0x80 ? strchr(plain, (int)code) : NULL;
         if (found) {
             char text[3] = {'\\', letters[found - plain], 0};
@@ -640,12 +594,12 @@ static void json_string(jv_builder *out, const jv_string *s, bool ascii)
         } else if (code < 0x20 || (ascii && code > 0x7e))
             json_escape(out, code);
         else
-            jv_add(out, s->text + at, s->marks ? s->marks + at : NULL, used);
+            jv_add_part(out, s, at, at + used);
     }
     jv_add_text(out, "\"");
 }
 
-static void json_newline(jv_builder *out, const jv_json_style *style, int level)
+static void json_newline(jv_builder *out, const jv_style *style, int level)
 {
     if (!style->indented) return;
     jv_add_text(out, "\n");
@@ -668,7 +622,7 @@ static const size_t *json_order(jv_run *run, const jv_dict *dict, bool sorted)
     return order;
 }
 
-static void json_key(jv_builder *out, jv key, const jv_json_style *style)
+static void json_key(jv_builder *out, jv key, const jv_style *style)
 {
     jv text = key.kind == JV_STRING ? key
               : key.kind == JV_NONE ? jv_text(out->run, "null")
@@ -677,48 +631,104 @@ static void json_key(jv_builder *out, jv key, const jv_json_style *style)
     if (text.kind == JV_STRING) json_string(out, text.string, style->ensure_ascii);
 }
 
-static void json_container(jv_builder *out, jv value, const jv_json_style *style, int level)
+static void write_value(jv_builder *out, jv value, const jv_style *style, int level);
+
+static void write_unsupported(jv_builder *out, jv value, const jv_style *style, const char *remedy)
 {
-    bool list = value.kind == JV_LIST;
-    if (list && value.list->is != JV_PLAIN) {
+    if (style->python)
+        jv_fail(out->run, PJ_E_UNSUPPORTED, "a %s cannot be printed%s", jv_type_name(value),
+                remedy);
+    else
         jv_fail(out->run, PJ_E_INVALID, "a value of type %s cannot be written as JSON",
                 jv_type_name(value));
+}
+
+static void write_container(jv_builder *out, jv value, const jv_style *style, int level)
+{
+    bool list = value.kind == JV_LIST, tuple = list && value.list->tuple && style->python;
+    if (list && !jv_is_plain_list(value)) {
+        write_unsupported(out, value, style, "; \"| list\" is missing");
         return;
     }
     size_t count = list ? value.list->count : value.dict->count;
     const size_t *order = list ? NULL : json_order(out->run, value.dict, style->sort_keys);
-    jv_add_text(out, list ? "[" : "{");
+    jv_add_text(out, tuple ? "(" : list ? "[" : "{");
     for (size_t i = 0; i < count && !out->run->failed; i++) {
         if (i) jv_add_text(out, style->item_separator);
         json_newline(out, style, level + 1);
-        if (!list) {
+        if (!list && style->python)
+            write_value(out, value.dict->keys[order[i]], style, level + 1);
+        else if (!list)
             json_key(out, value.dict->keys[order[i]], style);
-            jv_add_text(out, style->key_separator);
-        }
-        jv_write_json(out, list ? value.list->items[i] : value.dict->values[order[i]], style,
-                      level + 1);
+        if (!list) jv_add_text(out, style->key_separator);
+        write_value(out, list ? value.list->items[i] : value.dict->values[order[i]], style,
+                    level + 1);
     }
     if (count) json_newline(out, style, level);
-    jv_add_text(out, list ? "]" : "}");
+    if (tuple && count == 1) jv_add_text(out, ",");
+    jv_add_text(out, tuple ? ")" : list ? "]" : "}");
 }
 
-void jv_write_json(jv_builder *out, jv value, const jv_json_style *style, int level)
+static void write_value(jv_builder *out, jv value, const jv_style *style, int level)
 {
+    bool python = style->python;
     if (!jv_step(out->run, 1)) return;
-    if (level > 100) {
+    if (level > MAX_WRITE_DEPTH) {
         jv_fail(out->run, PJ_E_FULL, "values are nested too deeply");
         return;
     }
     switch (value.kind) {
-    case JV_NONE: jv_add_text(out, "null"); break;
-    case JV_BOOL: jv_add_text(out, value.boolean ? "true" : "false"); break;
+    case JV_NONE: jv_add_text(out, python ? "None" : "null"); break;
+    case JV_BOOL:
+        if (python)
+            jv_add_text(out, value.boolean ? "True" : "False");
+        else
+            jv_add_text(out, value.boolean ? "true" : "false");
+        break;
     case JV_INT: value_add_integer(out, value.integer); break;
-    case JV_FLOAT: value_add_float(out, value.number, true); break;
-    case JV_STRING: json_string(out, value.string, style->ensure_ascii); break;
+    case JV_FLOAT: value_add_float(out, value.number, !python); break;
+    case JV_STRING:
+        if (python)
+            add_quoted(out, value.string);
+        else
+            json_string(out, value.string, style->ensure_ascii);
+        break;
     case JV_LIST:
-    case JV_DICT: json_container(out, value, style, level); break;
+    case JV_DICT: write_container(out, value, style, level); break;
     default:
-        jv_fail(out->run, PJ_E_INVALID, "a value of type %s cannot be written as JSON",
-                jv_type_name(value));
+        if (python && value.kind == JV_UNDEFINED)
+            jv_add_text(out, "Undefined");
+        else
+            write_unsupported(out, value, style, "");
     }
+}
+
+void jv_write(jv_builder *out, jv value, const jv_style *style)
+{
+    write_value(out, value, style, 0);
+}
+
+static const jv_style repr_style = {.python = true, .item_separator = ", ", .key_separator = ": "};
+
+void jv_add_value(jv_builder *b, jv value)
+{
+    if (value.kind == JV_STRING)
+        jv_add_string(b, value.string);
+    else if (value.kind != JV_UNDEFINED)
+        jv_write(b, value, &repr_style);
+}
+
+jv jv_to_string(jv_run *run, jv value)
+{
+    if (value.kind == JV_STRING) return value;
+    jv_builder b = {.run = run};
+    jv_add_value(&b, value);
+    return jv_built(&b);
+}
+
+jv jv_repr(jv_run *run, jv value)
+{
+    jv_builder b = {.run = run};
+    jv_write(&b, value, &repr_style);
+    return jv_built(&b);
 }

@@ -214,8 +214,7 @@ static void put_symbols(builder *b, const char *word, size_t bytes)
     bool plain = bpe->prefix_bytes == 0 && bpe->suffix_bytes == 0;
     for (size_t i = 0, n; i < bytes; i += n) {
         uint32_t c;
-        n = pj_utf8_next(word + i, bytes - i, &c);
-        if (n == 0) n = 1;
+        n = pj_utf8_step(word + i, bytes - i, &c);
         if (plain)
             put_symbol(b, word + i, n);
         else
@@ -229,10 +228,7 @@ static const char *to_letters(pj_bpe_scratch *scratch, const char *word, size_t 
     pj_buffer *out = &scratch->letters;
     if (out->max_bytes == 0) pj_buffer_init(out, SIZE_MAX / 2);
     pj_buffer_clear(out);
-    for (size_t i = 0; i < *bytes; i++) {
-        char letter[4];
-        pj_buffer_append(out, letter, pj_utf8_put(pj_byte_letter((unsigned char)word[i]), letter));
-    }
+    pj_put_byte_letters(word, *bytes, out);
     *bytes = out->length;
     return out->failed ? NULL : pj_buffer_get(out);
 }

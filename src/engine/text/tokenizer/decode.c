@@ -11,50 +11,43 @@
 
 /* Strings passed between decoders: bytes in a buffer and the end of each. */
 typedef struct strings {
-    pj_buffer text;
-    size_t *ends;
-    size_t count, capacity;
-    bool failed;
+    pj_buffer text, ends; /* `ends` holds size_t */
 } strings;
 
 static void strings_init(strings *s)
 {
-    *s = (strings){0};
     pj_buffer_init(&s->text, SIZE_MAX / 2);
+    pj_buffer_init(&s->ends, SIZE_MAX / 2);
 }
 
 static void strings_fini(strings *s)
 {
     pj_buffer_fini(&s->text);
-    pj_free(s->ends);
+    pj_buffer_fini(&s->ends);
 }
 
-static void strings_clear(strings *s)
+static size_t strings_count(const strings *s)
 {
-    pj_buffer_clear(&s->text);
-    s->count = 0;
+    return s->ends.length / sizeof(size_t);
 }
 
 /* Ends the string appended to s->text. */
 static void strings_end(strings *s)
 {
-    if (s->count == s->capacity) {
-        size_t capacity = s->capacity ? 2 * s->capacity : 64;
-        size_t *grown = pj_resize(s->ends, capacity, sizeof *grown);
-        if (!grown) {
-            s->failed = true;
-            return;
-        }
-        s->ends = grown;
-        s->capacity = capacity;
-    }
-    s->ends[s->count++] = s->text.length;
+    pj_buffer_append(&s->ends, &s->text.length, sizeof s->text.length);
+}
+
+static void strings_add(strings *s, const char *text, size_t bytes)
+{
+    pj_buffer_append(&s->text, text, bytes);
+    strings_end(s);
 }
 
 static const char *strings_get(const strings *s, size_t index, size_t *bytes)
 {
-    size_t begin = index ? s->ends[index - 1] : 0;
-    *bytes = s->ends[index] - begin;
+    const size_t *ends = (const size_t *)(const void *)s->ends.data;
+    size_t begin = index ? ends[index - 1] : 0;
+    *bytes = ends[index] - begin;
     return pj_buffer_get(&s->text) + begin;
 }
 
@@ -111,26 +104,18 @@ static int byte_token(const char *text, size_t bytes)
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
-static bool put_replaced(const pj_decoder *step, const char *text, size_t bytes, pj_buffer *out)
+static bool put_replaced(const pj_step *step, const char *text, size_t bytes, pj_buffer *out)
 {
-    pj_regex_cursor cursor = {0, SIZE_MAX};
-    size_t begin, end, plain = 0;
-    int found;
-    while ((found = pj_pattern_next(&step->pattern, text, bytes, &cursor, &begin, &end)) > 0) {
-        pj_buffer_append(out, text + plain, begin - plain);
-        pj_buffer_append(out, step->content, step->content_bytes);
-        plain = end;
-    }
-    return pj_buffer_append(out, text + plain, bytes - plain) && found == 0;
+    return pj_pattern_replace(&step->pattern, text, bytes, step->content, step->content_bytes, out);
 }
 
-static bool has_at(const pj_decoder *step, const char *text, size_t bytes)
+static bool has_at(const pj_step *step, const char *text, size_t bytes)
 {
     return bytes >= step->character_bytes &&
            memcmp(text, step->character, step->character_bytes) == 0;
 }
 
-static void put_stripped(const pj_decoder *step, const char *text, size_t bytes, pj_buffer *out)
+static void put_stripped(const pj_step *step, const char *text, size_t bytes, pj_buffer *out)
 {
     size_t size = step->character_bytes;
     for (size_t i = 0; i < step->start && has_at(step, text, bytes); i++) {
@@ -144,7 +129,7 @@ static void put_stripped(const pj_decoder *step, const char *text, size_t bytes,
     pj_buffer_append(out, text, bytes);
 }
 
-static void put_metaspace(const pj_decoder *step, const char *text, size_t bytes, bool first,
+static void put_metaspace(const pj_step *step, const char *text, size_t bytes, bool first,
                           pj_buffer *out)
 {
     for (size_t i = 0; i < bytes;) {
@@ -162,16 +147,11 @@ static void put_metaspace(const pj_decoder *step, const char *text, size_t bytes
 /* A run of byte tokens is one string if it is valid UTF-8, else one U+FFFD per byte. */
 static void flush_bytes(pj_buffer *run, strings *out)
 {
+    out->text.failed |= run->failed;
     if (run->length == 0) return;
-    if (pj_utf8_valid(run->data, run->length)) {
-        pj_buffer_append(&out->text, run->data, run->length);
-        strings_end(out);
-    } else {
-        for (size_t i = 0; i < run->length; i++) {
-            pj_buffer_text(&out->text, "\xef\xbf\xbd");
-            strings_end(out);
-        }
-    }
+    bool valid = pj_utf8_valid(run->data, run->length);
+    for (size_t i = 0; i < run->length && !valid; i++) strings_add(out, "\xef\xbf\xbd", 3);
+    if (valid) strings_add(out, run->data, run->length);
     pj_buffer_clear(run);
 }
 
@@ -179,17 +159,16 @@ static void join_bytes(const strings *in, strings *out)
 {
     pj_buffer run;
     pj_buffer_init(&run, SIZE_MAX / 2);
-    for (size_t i = 0; i < in->count; i++) {
+    for (size_t i = 0; i < strings_count(in); i++) {
         size_t bytes;
         const char *text = strings_get(in, i, &bytes);
         int byte = byte_token(text, bytes);
         if (byte >= 0) {
-            if (!pj_buffer_char(&run, (char)byte)) out->failed = true;
+            pj_buffer_char(&run, (char)byte);
             continue;
         }
         flush_bytes(&run, out);
-        pj_buffer_append(&out->text, text, bytes);
-        strings_end(out);
+        strings_add(out, text, bytes);
     }
     flush_bytes(&run, out);
     pj_buffer_fini(&run);
@@ -199,29 +178,29 @@ static void join_letters(const strings *in, strings *out)
 {
     pj_buffer bytes_of_all;
     pj_buffer_init(&bytes_of_all, SIZE_MAX / 2);
-    for (size_t i = 0; i < in->count; i++) {
+    for (size_t i = 0; i < strings_count(in); i++) {
         size_t bytes;
         const char *text = strings_get(in, i, &bytes);
         put_letters(text, bytes, &bytes_of_all);
     }
-    out->failed |= bytes_of_all.failed;
     pj_utf8_repair(pj_buffer_get(&bytes_of_all), bytes_of_all.length, &out->text);
+    out->text.failed |= bytes_of_all.failed;
     strings_end(out);
     pj_buffer_fini(&bytes_of_all);
 }
 
-static bool decode_each(const pj_decoder *step, const strings *in, strings *out)
+static bool decode_each(const pj_step *step, const strings *in, strings *out)
 {
     bool ok = true;
-    for (size_t i = 0; i < in->count; i++) {
+    for (size_t i = 0; i < strings_count(in); i++) {
         size_t bytes;
         const char *text = strings_get(in, i, &bytes);
         switch (step->kind) {
         case PJ_DECODER_STRIP: put_stripped(step, text, bytes, &out->text); break;
         case PJ_DECODER_METASPACE: put_metaspace(step, text, bytes, i == 0, &out->text); break;
         case PJ_DECODER_SUFFIX: {
-            pj_decoder space = *step;
-            space.content = i + 1 == in->count ? "" : " ";
+            pj_step space = *step;
+            space.content = i + 1 == strings_count(in) ? "" : " ";
             space.content_bytes = strlen(space.content);
             ok = put_replaced(&space, text, bytes, &out->text) && ok;
             break;
@@ -233,16 +212,14 @@ static bool decode_each(const pj_decoder *step, const strings *in, strings *out)
     return ok;
 }
 
-static bool run_decoder(const pj_decoder *step, const strings *in, strings *out)
+static bool run_decoder(const pj_step *step, const strings *in, strings *out)
 {
-    strings_clear(out);
+    pj_buffer_clear(&out->text);
+    pj_buffer_clear(&out->ends);
     switch (step->kind) {
     case PJ_DECODER_BYTE_LEVEL: join_letters(in, out); return true;
     case PJ_DECODER_BYTE_FALLBACK: join_bytes(in, out); return true;
-    case PJ_DECODER_FUSE:
-        pj_buffer_append(&out->text, pj_buffer_get(&in->text), in->text.length);
-        strings_end(out);
-        return true;
+    case PJ_DECODER_FUSE: strings_add(out, pj_buffer_get(&in->text), in->text.length); return true;
     default: return decode_each(step, in, out);
     }
 }
@@ -254,9 +231,8 @@ static void decode_collect(const pj_tokenizer *t, const int32_t *ids, size_t cou
         size_t bytes;
         const char *text = decoder_text(t, ids[i], skip_special, &bytes);
         if (!text) continue;
-        if (!t->has_decoder && out->count > 0) pj_buffer_char(&out->text, ' ');
-        pj_buffer_append(&out->text, text, bytes);
-        strings_end(out);
+        if (!t->has_decoder && strings_count(out) > 0) pj_buffer_char(&out->text, ' ');
+        strings_add(out, text, bytes);
     }
 }
 
@@ -266,20 +242,20 @@ pj_status pj_tokenizer_decode(const pj_tokenizer *tokenizer, const int32_t *ids,
     pj_tokenizer *t = (pj_tokenizer *)(uintptr_t)tokenizer; /* only its lock changes */
     strings lists[2];
     strings *now = &lists[0], *next = &lists[1];
-    bool ok = true;
     strings_init(now);
     strings_init(next);
     decode_collect(t, ids, count, skip_special, now);
+    bool ok = !now->text.failed && !now->ends.failed;
     pthread_mutex_lock(&t->lock);
-    for (uint32_t i = 0; ok && i < t->decoder_count; i++) {
-        ok = run_decoder(&t->decoders[i], now, next);
+    for (uint32_t i = 0; ok && i < t->decoders.count; i++) {
+        ok = run_decoder(&t->decoders.items[i], now, next) && !next->text.failed &&
+             !next->ends.failed;
         strings *swap = now;
         now = next;
         next = swap;
     }
     pthread_mutex_unlock(&t->lock);
-    ok = ok && !now->failed && !now->text.failed && !next->failed && !next->text.failed &&
-         pj_buffer_append(text, pj_buffer_get(&now->text), now->text.length);
+    ok = ok && pj_buffer_append(text, pj_buffer_get(&now->text), now->text.length);
     strings_fini(now);
     strings_fini(next);
     return ok ? PJ_OK : pj_fail_memory(err, "a decoded text");
@@ -292,7 +268,7 @@ enum { MOST_WINDOW = 64 };
 struct pj_token_stream {
     const pj_tokenizer *t;
     bool skip_special, direct, any;
-    const pj_decoder *replace, *metaspace, *strip; /* direct path: the decoders present */
+    const pj_step *replace, *metaspace, *strip; /* direct path: the decoders present */
     bool letters, fallback;
     size_t strip_left; /* characters that may still be stripped from the start */
     pj_buffer held;    /* direct path: bytes of an incomplete character; else the window's text */
@@ -307,8 +283,8 @@ struct pj_token_stream {
 static bool understand(pj_token_stream *s)
 {
     const pj_tokenizer *t = s->t;
-    uint32_t i = 0, count = t->decoder_count;
-    const pj_decoder *d = t->decoders;
+    uint32_t i = 0, count = t->decoders.count;
+    const pj_step *d = t->decoders.items;
     if (count == 0) return t->has_decoder;
     if (count == 1 && d[0].kind == PJ_DECODER_BYTE_LEVEL) return s->letters = true;
     if (count == 1 && d[0].kind == PJ_DECODER_METASPACE) return (s->metaspace = &d[0], true);
@@ -356,43 +332,21 @@ uint64_t pj_token_stream_work(const pj_token_stream *s)
     return s->decoded;
 }
 
-/* Number of bytes at the end that may be the beginning of an incomplete character. */
-static size_t unfinished(const char *text, size_t bytes)
-{
-    for (size_t back = 1; back <= 3 && back <= bytes; back++) {
-        unsigned char c = (unsigned char)text[bytes - back];
-        if (c >= 0xc0) {
-            uint32_t code_point;
-            char padded[4] = {(char)c, (char)0x80, (char)0x80, (char)0x80};
-            size_t need = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-            memcpy(padded, text + bytes - back, back);
-            /* The second byte's range depends on the first: try the smallest and the largest. */
-            if (back == 1) padded[1] = (char)(c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80);
-            return need > back && pj_utf8_next(padded, need, &code_point) == need ? back : 0;
-        }
-        if (c < 0x80) return 0;
-    }
-    return 0;
-}
-
 /* Invalid byte tokens: U+FFFD per byte, not per sequence. */
 static void put_repaired_bytes(const char *text, size_t bytes, pj_buffer *out)
 {
-    for (size_t i = 0; i < bytes;) {
+    for (size_t i = 0, n; i < bytes; i += n) {
         uint32_t c;
-        size_t n = pj_utf8_next(text + i, bytes - i, &c);
-        if (n)
-            pj_buffer_append(out, text + i, n);
-        else
-            pj_buffer_text(out, "\xef\xbf\xbd");
-        i += n ? n : 1;
+        char character[4];
+        n = pj_utf8_step(text + i, bytes - i, &c);
+        pj_buffer_append(out, character, pj_utf8_put(c, character));
     }
 }
 
 /* Moves complete characters out of `held`; everything when the stream ends. */
 static void decode_release(pj_token_stream *s, bool all, pj_buffer *text)
 {
-    size_t keep = all ? 0 : unfinished(pj_buffer_get(&s->held), s->held.length);
+    size_t keep = all ? 0 : pj_utf8_unfinished(pj_buffer_get(&s->held), s->held.length);
     size_t whole = s->held.length - keep;
     pj_buffer_clear(&s->work);
     if (s->fallback)
@@ -452,8 +406,7 @@ static size_t given_out(const pj_buffer *held, const char *now, size_t bytes)
     for (size_t i = 0; i < held->length; i++) {
         uint32_t c;
         if (((unsigned char)held->data[i] & 0xc0) == 0x80) continue;
-        size_t n = at < bytes ? pj_utf8_next(now + at, bytes - at, &c) : 0;
-        at += at < bytes && n == 0 ? 1 : n;
+        at += pj_utf8_step(now + at, bytes - at, &c);
     }
     return at;
 }

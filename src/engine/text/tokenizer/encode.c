@@ -87,11 +87,10 @@ static void cache_add(pj_workspace *w, cached_word *entry, const char *word, siz
     cached_word made = {
         hash, (uint32_t)w->cache_texts.length, (uint16_t)bytes, (uint16_t)count, {0}};
     if (count <= INLINE_IDS) {
-        for (size_t i = 0; i < count; i++) made.ids[i] = ids[i];
+        memcpy(made.ids, ids, count * sizeof *ids);
     } else {
         made.ids[0] = (int32_t)w->cache_ids.count;
-        for (size_t i = 0; i < count; i++)
-            if (!pj_ids_append(&w->cache_ids, ids[i])) return;
+        if (!pj_ids_extend(&w->cache_ids, ids, count)) return;
     }
     if (!pj_buffer_append(&w->cache_texts, word, bytes)) return;
     *entry = made;
@@ -102,9 +101,7 @@ static bool put_cached(const pj_workspace *w, const cached_word *entry, pj_ids *
 {
     const int32_t *from =
         entry->count <= INLINE_IDS ? entry->ids : w->cache_ids.ids + entry->ids[0];
-    for (uint32_t i = 0; i < entry->count; i++)
-        if (!pj_ids_append(ids, from[i])) return false;
-    return true;
+    return pj_ids_extend(ids, from, entry->count);
 }
 
 /* ---- one call ---- */
@@ -120,16 +117,15 @@ typedef struct encoder {
 
 static pj_status encode_word(encoder *e, const char *word, size_t bytes)
 {
-    if (bytes > CACHE_WORD_BYTES)
-        return pj_bpe_encode(e->t, &e->w->bpe, word, bytes, e->t->letters_last, e->ids, e->err);
-    uint64_t hash = pj_text_hash(word, bytes, e->t->vocab.seed) | 1;
-    cached_word *entry = cache_slot(e->w, word, bytes, hash);
-    if (entry->hash)
+    bool cached = bytes <= CACHE_WORD_BYTES;
+    uint64_t hash = cached ? pj_text_hash(word, bytes, e->t->vocab.seed) | 1 : 0;
+    cached_word *entry = cached ? cache_slot(e->w, word, bytes, hash) : NULL;
+    if (entry && entry->hash)
         return put_cached(e->w, entry, e->ids) ? PJ_OK : pj_fail_memory(e->err, "token ids");
     size_t base = e->ids->count;
     pj_status status =
         pj_bpe_encode(e->t, &e->w->bpe, word, bytes, e->t->letters_last, e->ids, e->err);
-    if (status == PJ_OK && e->ids->count > base) /* without ids there may be no list yet */
+    if (status == PJ_OK && entry && e->ids->count > base) /* without ids there may be no list yet */
         cache_add(e->w, entry, word, bytes, hash, e->ids->ids + base, e->ids->count - base);
     return status;
 }
@@ -138,13 +134,12 @@ static pj_status encode_word(encoder *e, const char *word, size_t bytes)
  * words can be encoded separately. */
 static pj_status encode_piece(encoder *e, const char *text, size_t bytes)
 {
-    static const char mark[] = "\xe2\x96\x81"; /* U+2581 */
     if (!e->t->bpe.cut_at_mark || e->t->letters_last) return encode_word(e, text, bytes);
     pj_status status = PJ_OK;
     size_t begin = 0, at = 0;
     bool after_mark = true;
     while (status == PJ_OK && at < bytes) {
-        const char *found = memmem(text + at, bytes - at, mark, 3);
+        const char *found = memmem(text + at, bytes - at, PJ_SPACE_MARK, 3);
         size_t next = found ? (size_t)(found - text) : bytes;
         if (next > at) after_mark = false;
         if (found && !after_mark && next > begin) {
@@ -270,7 +265,7 @@ static pj_status encode_normalized(encoder *e, section part)
 
 static pj_status encode_raw(encoder *e, section part)
 {
-    if (e->t->normalizer_count > 0) {
+    if (e->t->normalizers.count > 0) {
         pj_workspace *w = e->w;
         uint32_t c;
         size_t head = part.offset == 0 ? pj_utf8_next(part.text, part.bytes, &c) : 0;
@@ -313,18 +308,13 @@ static bool repair(pj_workspace *w, const char *text, size_t bytes,
 /* The post-processor: adds its tokens around the text's ids, which end the list. */
 static bool apply_template(const pj_template *template, pj_ids *ids, size_t base)
 {
-    size_t count = ids->count - base;
-    pj_ids made = {0};
-    bool ok = true;
-    for (uint32_t i = 0; ok && i < template->count; i++) {
-        if (template->ids[i] >= 0)
-            ok = pj_ids_append(&made, template->ids[i]);
-        else
-            for (size_t j = 0; ok && j < count; j++) ok = pj_ids_append(&made, ids->ids[base + j]);
-    }
+    pj_ids text = {0};
+    bool ok = pj_ids_extend(&text, ids->ids + base, ids->count - base);
     ids->count = base;
-    for (size_t i = 0; ok && i < made.count; i++) ok = pj_ids_append(ids, made.ids[i]);
-    pj_ids_fini(&made);
+    for (uint32_t i = 0; ok && i < template->count; i++)
+        ok = template->ids[i] >= 0 ? pj_ids_append(ids, template->ids[i])
+                                   : pj_ids_extend(ids, text.ids, text.count);
+    pj_ids_fini(&text);
     return ok;
 }
 

@@ -23,8 +23,6 @@ enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE 
 /* Every split of a token is looked up, which is quadratic in its length. */
 enum { MAX_SCORED_BYTES = 1024 };
 
-static const char mark[] = "\xe2\x96\x81"; /* U+2581, which represents a space */
-
 /* ---- pre-tokenizers by name --------------------------------------------------------------- */
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -201,12 +199,12 @@ static pj_status read_tokens(loader *l)
 
 /* ---- merges ------------------------------------------------------------------------------- */
 
-static pj_status written_merges(loader *l, bool *crosses)
+static pj_status written_merges(loader *l)
 {
     const pj_gguf_value *list = gguf_field(l, "merges");
     if (!list || !list->is_array || list->type != PJ_GGUF_STRING)
         return gguf_bad(l, "merges", "must be an array of strings");
-    return pj_load_merge_texts(l->t, list, l->name, crosses, l->err);
+    return pj_load_merge_texts(l->t, list, l->name, l->err);
 }
 
 typedef struct scored {
@@ -230,22 +228,21 @@ static int64_t find_part(const loader *l, const char *text, size_t bytes)
 }
 
 /* Appends the merges that form a token; the list has room for one per byte. */
-static void cut_token(loader *l, const scored *token, uint32_t rank, bool *crosses)
+static void cut_token(loader *l, const scored *token, uint32_t rank)
 {
     pj_vocab *vocab = &l->t->vocab;
     const char *text = token->text.text;
     size_t bytes = token->text.bytes;
     uint32_t c;
-    for (size_t at = 0, n; at < bytes; at += n ? n : 1) {
-        n = pj_utf8_next(text + at, bytes - at, &c);
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = pj_utf8_step(text + at, bytes - at, &c);
         int64_t left = at > 0 ? find_part(l, text, at) : -1;
         int64_t right = left >= 0 ? find_part(l, text + at, bytes - at) : -1;
         if (right < 0) continue;
         vocab->ranks[vocab->merge_count] = rank;
         vocab->merges[vocab->merge_count++] =
             (pj_merge){(uint32_t)left, (uint32_t)right, token->id};
-        bool marked = bytes - at >= 3 && memcmp(text + at, mark, 3) == 0;
-        if (marked && (at < 3 || memcmp(text + at - 3, mark, 3) != 0)) *crosses = true;
+        pj_vocab_note_parts(vocab, text, at, text + at, bytes - at);
     }
 }
 
@@ -275,7 +272,7 @@ static scored *sort_tokens(loader *l, uint32_t *count)
     return list;
 }
 
-static pj_status scored_merges(loader *l, bool *crosses)
+static pj_status scored_merges(loader *l)
 {
     uint32_t count, rank = 0;
     size_t cuts = 1;
@@ -288,24 +285,19 @@ static pj_status scored_merges(loader *l, bool *crosses)
     bool room = vocab->ranks && pj_vocab_reserve_merges(vocab, cuts);
     for (uint32_t i = 0; room && i < count; i++) {
         if (i > 0 && list[i].score != list[i - 1].score) rank = i;
-        cut_token(l, &list[i], rank, crosses);
+        cut_token(l, &list[i], rank);
     }
     pj_free(list);
     return room ? PJ_OK : gguf_no_memory(l);
 }
 
-static pj_status read_merges(loader *l)
-{
-    pj_tokenizer *t = l->t;
-    bool crosses = false;
-    pj_status status = l->style ? written_merges(l, &crosses) : scored_merges(l, &crosses);
-    if (status == PJ_OK && !pj_vocab_index_merges(&t->vocab)) status = gguf_no_memory(l);
-    t->bpe.cut_at_mark =
-        !crosses && !t->bpe.ignore_merges && pj_vocab_find(&t->vocab, mark, sizeof mark - 1) >= 0;
-    return status;
-}
-
 /* ---- steps -------------------------------------------------------------------------------- */
+
+static pj_step *gguf_add(pj_step_list *to, pj_step step)
+{
+    to->items[to->count] = step;
+    return &to->items[to->count++];
+}
 
 static pj_status set_byte_level(loader *l)
 {
@@ -313,48 +305,45 @@ static pj_status set_byte_level(loader *l)
     t->bpe.unk = -1;
     t->bpe.ignore_merges = l->style->ignore_merges;
     if (l->style->compose)
-        t->normalizers[t->normalizer_count++] =
-            (pj_normalizer){.kind = PJ_NORMALIZER_FORM, .form = PJ_FORM_NFC};
+        gguf_add(&t->normalizers, (pj_step){.kind = PJ_NORMALIZER_FORM, .form = PJ_FORM_NFC});
     if (l->style->digits)
-        t->splitters[t->splitter_count++] = (pj_splitter){.kind = PJ_SPLITTER_CLASS,
-                                                          .in_class = pj_unicode_is_numeric,
-                                                          .behavior = PJ_BEHAVIOR_ISOLATED};
-    pj_splitter *words = &t->splitters[t->splitter_count++];
-    *words = (pj_splitter){.kind = PJ_SPLITTER_PATTERN, .behavior = PJ_BEHAVIOR_ISOLATED};
-    t->splitters[t->splitter_count++] = (pj_splitter){.kind = PJ_SPLITTER_BYTE_LEVEL};
+        gguf_add(&t->splitters, (pj_step){.kind = PJ_SPLITTER_CLASS,
+                                          .in_class = pj_unicode_is_numeric,
+                                          .behavior = PJ_BEHAVIOR_ISOLATED});
+    pj_step *words = gguf_add(
+        &t->splitters, (pj_step){.kind = PJ_SPLITTER_PATTERN, .behavior = PJ_BEHAVIOR_ISOLATED});
+    gguf_add(&t->splitters, (pj_step){.kind = PJ_SPLITTER_BYTE_LEVEL});
     t->letters_last = true;
-    t->decoders[t->decoder_count++] = (pj_decoder){.kind = PJ_DECODER_BYTE_LEVEL};
+    gguf_add(&t->decoders, (pj_step){.kind = PJ_DECODER_BYTE_LEVEL});
     return pj_regex_new(l->style->pattern, strlen(l->style->pattern), &words->pattern.regex,
                         l->err);
 }
 
-static pj_status set_sentencepiece(loader *l)
+static void set_sentencepiece(loader *l)
 {
     pj_tokenizer *t = l->t;
-    char *marks = pj_arena_strndup(&t->arena, mark, 3);
-    char *space = pj_arena_strndup(&t->arena, " ", 1);
-    if (!marks || !space) return gguf_no_memory(l);
     bool prefix = gguf_flag(l, "add_space_prefix", true);
     t->bpe.unk = gguf_token_id(l, "unknown_token_id");
     t->bpe.byte_fallback = t->bpe.fuse_unk = true;
     if (prefix)
-        t->normalizers[t->normalizer_count++] =
-            (pj_normalizer){.kind = PJ_NORMALIZER_PREPEND, .content = marks, .content_bytes = 3};
-    t->normalizers[t->normalizer_count++] =
-        (pj_normalizer){.kind = PJ_NORMALIZER_REPLACE,
-                        .pattern = {.plain = space, .plain_bytes = 1},
-                        .content = marks,
-                        .content_bytes = 3};
-    t->decoders[t->decoder_count++] = (pj_decoder){.kind = PJ_DECODER_REPLACE,
-                                                   .pattern = {.plain = marks, .plain_bytes = 3},
-                                                   .content = space,
-                                                   .content_bytes = 1};
-    t->decoders[t->decoder_count++] = (pj_decoder){.kind = PJ_DECODER_BYTE_FALLBACK};
-    t->decoders[t->decoder_count++] = (pj_decoder){.kind = PJ_DECODER_FUSE};
+        gguf_add(&t->normalizers, (pj_step){.kind = PJ_NORMALIZER_PREPEND,
+                                            .content = PJ_SPACE_MARK,
+                                            .content_bytes = PJ_SPACE_MARK_BYTES});
+    gguf_add(&t->normalizers, (pj_step){.kind = PJ_NORMALIZER_REPLACE,
+                                        .pattern = {.plain = " ", .plain_bytes = 1},
+                                        .content = PJ_SPACE_MARK,
+                                        .content_bytes = PJ_SPACE_MARK_BYTES});
+    gguf_add(&t->decoders,
+             (pj_step){.kind = PJ_DECODER_REPLACE,
+                       .pattern = {.plain = PJ_SPACE_MARK, .plain_bytes = PJ_SPACE_MARK_BYTES},
+                       .content = " ",
+                       .content_bytes = 1});
+    gguf_add(&t->decoders, (pj_step){.kind = PJ_DECODER_BYTE_FALLBACK});
+    gguf_add(&t->decoders, (pj_step){.kind = PJ_DECODER_FUSE});
     if (prefix)
-        t->decoders[t->decoder_count++] = (pj_decoder){
-            .kind = PJ_DECODER_STRIP, .character = " ", .character_bytes = 1, .start = 1};
-    return PJ_OK;
+        gguf_add(&t->decoders,
+                 (pj_step){
+                     .kind = PJ_DECODER_STRIP, .character = " ", .character_bytes = 1, .start = 1});
 }
 
 static pj_status find_style(loader *l)
@@ -398,10 +387,14 @@ static pj_status gguf_build(loader *l)
     pj_status status = find_style(l);
     if (status == PJ_OK) status = read_fields(l);
     if (status == PJ_OK) status = read_tokens(l);
-    if (status == PJ_OK) status = l->style ? set_byte_level(l) : set_sentencepiece(l);
-    if (status == PJ_OK) status = read_merges(l);
+    if (status == PJ_OK && l->style)
+        status = set_byte_level(l);
+    else if (status == PJ_OK)
+        set_sentencepiece(l);
+    if (status == PJ_OK) status = l->style ? written_merges(l) : scored_merges(l);
     if (status != PJ_OK) return status;
-    pj_bpe_find_bytes(l->t);
+    if (!pj_vocab_index_merges(&l->t->vocab)) return gguf_no_memory(l);
+    pj_bpe_finish(l->t);
     l->t->has_decoder = true;
     status = set_template(l);
     return status == PJ_OK ? pj_tokenizer_index(l->t, l->name, l->err) : status;

@@ -25,7 +25,6 @@ typedef struct merge_reader {
     waiting_merge waiting[BATCH];
     size_t count;      /* number of waiting merges */
     uint32_t expected; /* index of the previous merge's result */
-    bool crosses;
 } merge_reader;
 
 static pj_status bad_merge(merge_reader *r, const char *problem, const char *text, size_t bytes)
@@ -87,7 +86,6 @@ static int64_t find_made(merge_reader *r, const char *text, size_t bytes)
 
 static pj_status add_merge(merge_reader *r, pj_json_text a, pj_json_text b)
 {
-    static const char mark[] = "\xe2\x96\x81"; /* U+2581, which represents a space */
     size_t prefix = r->t->bpe.prefix_bytes;
     if (b.bytes < prefix)
         return merges_refuse(r, "has a part without the prefix: ", b.text, b.bytes);
@@ -105,8 +103,7 @@ static pj_status add_merge(merge_reader *r, pj_json_text a, pj_json_text b)
     }
     if (r->texts.failed) return merges_settle(r);
     w->made = find_made(r, r->texts.data + w->at, w->made_bytes);
-    bool marked = b.bytes >= 3 && memcmp(b.text, mark, 3) == 0;
-    if (marked && (a.bytes < 3 || memcmp(a.text + a.bytes - 3, mark, 3) != 0)) r->crosses = true;
+    pj_vocab_note_parts(&r->t->vocab, a.text, a.bytes, b.text, b.bytes);
     return r->count == BATCH ? merges_settle(r) : PJ_OK;
 }
 
@@ -146,43 +143,43 @@ static pj_status read_pair(merge_reader *r)
     return add_merge(r, (pj_json_text){pj_buffer_get(&r->first), r->first.length}, b);
 }
 
-pj_status pj_load_merges(pj_tokenizer *tokenizer, pj_json_scan *scan, const char *name,
-                         bool *crosses, pj_error *err)
+static pj_status merges_begin(merge_reader *r, size_t most)
 {
-    merge_reader r = {.t = tokenizer, .scan = scan, .name = name, .err = err};
-    pj_status status = PJ_OK;
-    pj_buffer_init(&r.texts, 1 << 30);
-    pj_buffer_init(&r.first, 1 << 30);
-    if (!pj_vocab_reserve_merges(&tokenizer->vocab,
-                                 pj_json_scan_left(scan) / LEAST_MERGE_BYTES + 1))
-        return pj_fail_memory(err, "merges");
-    pj_json_scan_enter(scan, '[');
-    while (status == PJ_OK && pj_json_scan_next(scan, '['))
-        status = pj_json_scan_peek(scan) == '[' ? read_pair(&r) : merges_read_text(&r);
-    if (status == PJ_OK) status = merges_settle(&r);
-    *crosses = r.crosses;
-    pj_buffer_fini(&r.texts);
-    pj_buffer_fini(&r.first);
+    pj_buffer_init(&r->texts, 1 << 30);
+    pj_buffer_init(&r->first, 1 << 30);
+    return pj_vocab_reserve_merges(&r->t->vocab, most) ? PJ_OK : pj_fail_memory(r->err, "merges");
+}
+
+static pj_status merges_end(merge_reader *r, pj_status status)
+{
+    if (status == PJ_OK) status = merges_settle(r);
+    pj_buffer_fini(&r->texts);
+    pj_buffer_fini(&r->first);
     return status;
 }
 
+pj_status pj_load_merges(pj_tokenizer *tokenizer, pj_json_scan *scan, const char *name,
+                         pj_error *err)
+{
+    merge_reader r = {.t = tokenizer, .scan = scan, .name = name, .err = err};
+    pj_status status = merges_begin(&r, pj_json_scan_left(scan) / LEAST_MERGE_BYTES + 1);
+    if (status == PJ_OK) pj_json_scan_enter(scan, '[');
+    while (status == PJ_OK && pj_json_scan_next(scan, '['))
+        status = pj_json_scan_peek(scan) == '[' ? read_pair(&r) : merges_read_text(&r);
+    return merges_end(&r, status);
+}
+
 pj_status pj_load_merge_texts(pj_tokenizer *tokenizer, const pj_gguf_value *list, const char *name,
-                              bool *crosses, pj_error *err)
+                              pj_error *err)
 {
     merge_reader r = {.t = tokenizer, .name = name, .err = err};
-    pj_status status = PJ_OK;
     const unsigned char *at = list->data;
     if (list->count > MAX_MERGES)
         return pj_fail(err, PJ_E_INVALID, "%s has more than %d merges", name, MAX_MERGES);
-    if (!pj_vocab_reserve_merges(&tokenizer->vocab, (size_t)list->count + 1))
-        return pj_fail_memory(err, "merges");
-    pj_buffer_init(&r.texts, 1 << 30);
+    pj_status status = merges_begin(&r, (size_t)list->count + 1);
     for (uint64_t i = 0; status == PJ_OK && i < list->count; i++) {
         pj_gguf_text text = pj_gguf_next_string(&at);
         status = merges_take_text(&r, (pj_json_text){text.text, text.bytes});
     }
-    if (status == PJ_OK) status = merges_settle(&r);
-    *crosses = r.crosses;
-    pj_buffer_fini(&r.texts);
-    return status;
+    return merges_end(&r, status);
 }

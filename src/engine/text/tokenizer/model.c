@@ -3,12 +3,12 @@
  * merge is checked: both parts and the result must be in the vocabulary. */
 #include "engine/text/tokenizer/parts.h"
 
+#include "base/utf8.h"
+
 #include <stdio.h>
 #include <string.h>
 
 enum { LEAST_TOKEN_BYTES = 5 /* "":0, */ };
-
-static const char mark[] = "\xe2\x96\x81"; /* U+2581, which represents a space */
 
 typedef struct model_reader {
     pj_tokenizer *t;
@@ -18,7 +18,6 @@ typedef struct model_reader {
     bool has_vocab, has_merges, is_bpe;
     pj_json_text merges_text; /* read again if the prefix comes after them */
     pj_buffer unk;
-    bool crosses; /* a merge joins two parts across a space mark */
 } model_reader;
 
 /* A string, or null for none. */
@@ -100,7 +99,7 @@ static pj_status merges_now(model_reader *r)
     pj_status status = PJ_OK;
     r->has_merges = true;
     if (r->has_vocab)
-        status = pj_load_merges(r->t, r->scan, r->name, &r->crosses, r->err);
+        status = pj_load_merges(r->t, r->scan, r->name, r->err);
     else
         pj_json_scan_skip(r->scan, NULL);
     r->merges_text = (pj_json_text){begin, (size_t)(r->scan->at - begin)};
@@ -112,27 +111,28 @@ static pj_status merges_again(model_reader *r)
 {
     pj_json_scan again;
     pj_json_scan_init(&again, r->merges_text.text, r->merges_text.bytes);
-    pj_status status = pj_load_merges(r->t, &again, r->name, &r->crosses, r->err);
+    pj_status status = pj_load_merges(r->t, &again, r->name, r->err);
     if (pj_json_scan_failed(&again)) status = pj_json_scan_error(&again, r->name, r->err);
     pj_json_scan_fini(&again);
     return status;
 }
 
-void pj_bpe_find_bytes(pj_tokenizer *t)
+void pj_bpe_finish(pj_tokenizer *t)
 {
     pj_bpe *bpe = &t->bpe;
     bpe->all_letters = true;
     for (int i = 0; i < 256; i++) {
         char token[8], letter[4];
         uint32_t c = pj_byte_letter((unsigned char)i);
-        size_t bytes = c < 0x80 ? 1 : 2;
-        letter[0] = c < 0x80 ? (char)c : (char)(0xc0 | c >> 6);
-        letter[1] = (char)(0x80 | (c & 0x3f));
+        size_t bytes = pj_utf8_put(c, letter);
         snprintf(token, sizeof token, "<0x%02X>", (unsigned)i);
         bpe->byte_tokens[i] = pj_vocab_find(&t->vocab, token, 6);
         bpe->letters[i] = pj_vocab_find(&t->vocab, letter, bytes);
         if (bpe->letters[i] < 0) bpe->all_letters = false;
     }
+    bpe->cut_at_mark = !t->vocab.crosses && !bpe->ignore_merges && bpe->prefix_bytes == 0 &&
+                       bpe->suffix_bytes == 0 &&
+                       pj_vocab_find(&t->vocab, PJ_SPACE_MARK, PJ_SPACE_MARK_BYTES) >= 0;
 }
 
 static pj_status model_finish(model_reader *r, bool again)
@@ -155,9 +155,7 @@ static pj_status model_finish(model_reader *r, bool again)
         bpe->unk = pj_vocab_find(&t->vocab, pj_buffer_get(&r->unk), r->unk.length);
         bpe->unk_missing = bpe->unk < 0;
     }
-    pj_bpe_find_bytes(t);
-    bpe->cut_at_mark = !r->crosses && !bpe->ignore_merges && bpe->prefix_bytes == 0 &&
-                       bpe->suffix_bytes == 0 && pj_vocab_find(&t->vocab, mark, 3) >= 0;
+    pj_bpe_finish(t);
     return PJ_OK;
 }
 

@@ -16,9 +16,8 @@ static void put_character(pj_buffer *out, uint32_t c)
 
 static uint32_t next_character(text_view in, size_t *at)
 {
-    uint32_t c = 0xfffd;
-    size_t n = pj_utf8_next(in.text + *at, in.bytes - *at, &c);
-    *at += n ? n : 1;
+    uint32_t c;
+    *at += pj_utf8_step(in.text + *at, in.bytes - *at, &c);
     return c;
 }
 
@@ -45,7 +44,7 @@ static void remove_class(text_view in, bool (*in_class)(uint32_t), pj_buffer *ou
     }
 }
 
-static void strip(const pj_normalizer *step, text_view in, pj_buffer *out)
+static void strip(const pj_step *step, text_view in, pj_buffer *out)
 {
     size_t begin = 0, end = in.bytes;
     while (step->left && begin < end) {
@@ -62,27 +61,6 @@ static void strip(const pj_normalizer *step, text_view in, pj_buffer *out)
     pj_buffer_append(out, in.text + begin, end - begin);
 }
 
-static bool replace(const pj_normalizer *step, text_view in, pj_buffer *out)
-{
-    pj_regex_cursor cursor = {0, SIZE_MAX};
-    size_t begin, end, plain = 0;
-    int found;
-    while ((found = pj_pattern_next(&step->pattern, in.text, in.bytes, &cursor, &begin, &end)) >
-           0) {
-        pj_buffer_append(out, in.text + plain, begin - plain);
-        pj_buffer_append(out, step->content, step->content_bytes);
-        plain = end;
-    }
-    pj_buffer_append(out, in.text + plain, in.bytes - plain);
-    return found == 0;
-}
-
-static void byte_level(text_view in, pj_buffer *out)
-{
-    for (size_t i = 0; i < in.bytes; i++)
-        put_character(out, pj_byte_letter((unsigned char)in.text[i]));
-}
-
 static bool is_chinese(uint32_t c)
 {
     return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
@@ -91,7 +69,7 @@ static bool is_chinese(uint32_t c)
            (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
-static void put_bert(const pj_normalizer *step, uint32_t c, pj_buffer *out)
+static void put_bert(const pj_step *step, uint32_t c, pj_buffer *out)
 {
     bool line = c == '\t' || c == '\n' || c == '\r';
     if (step->clean && (c == 0 || c == 0xfffd || (!line && pj_unicode_is_other(c)))) return;
@@ -104,7 +82,7 @@ static void put_bert(const pj_normalizer *step, uint32_t c, pj_buffer *out)
     put_character(out, c);
 }
 
-static bool bert(const pj_normalizer *step, text_view in, pj_buffer *out)
+static bool bert(const pj_step *step, text_view in, pj_buffer *out)
 {
     pj_buffer work, plain;
     bool ok = true;
@@ -128,27 +106,29 @@ static bool bert(const pj_normalizer *step, text_view in, pj_buffer *out)
     return ok;
 }
 
-static bool normalizer_apply(const pj_normalizer *step, text_view in, pj_buffer *out)
+static bool normalizer_apply(const pj_step *step, text_view in, pj_buffer *out)
 {
     switch (step->kind) {
     case PJ_NORMALIZER_FORM: return pj_unicode_normalize(step->form, in.text, in.bytes, out);
     case PJ_NORMALIZER_LOWERCASE: lowercase(in, out); return true;
     case PJ_NORMALIZER_STRIP_ACCENTS: remove_class(in, pj_unicode_is_mark, out); return true;
     case PJ_NORMALIZER_STRIP: strip(step, in, out); return true;
-    case PJ_NORMALIZER_REPLACE: return replace(step, in, out);
-    case PJ_NORMALIZER_BYTE_LEVEL: byte_level(in, out); return true;
+    case PJ_NORMALIZER_REPLACE:
+        return pj_pattern_replace(&step->pattern, in.text, in.bytes, step->content,
+                                  step->content_bytes, out);
+    case PJ_NORMALIZER_BYTE_LEVEL: pj_put_byte_letters(in.text, in.bytes, out); return true;
     case PJ_NORMALIZER_BERT: return bert(step, in, out);
     case PJ_NORMALIZER_PREPEND:
         if (in.bytes > 0) pj_buffer_append(out, step->content, step->content_bytes);
         pj_buffer_append(out, in.text, in.bytes);
         return true;
+    default: return false;
     }
-    return false;
 }
 
 /* ---- the beginning of the text ---- */
 
-static size_t head_replaced(const pj_normalizer *step, text_view in, size_t head)
+static size_t head_replaced(const pj_step *step, text_view in, size_t head)
 {
     pj_regex_cursor cursor = {0, SIZE_MAX};
     size_t begin, end, plain = 0, kept = 0;
@@ -164,9 +144,9 @@ static size_t head_replaced(const pj_normalizer *step, text_view in, size_t head
 }
 
 /* Number of bytes at the front of a step's result that come from the first `head` bytes of `in`. */
-static size_t head_after(const pj_normalizer *step, text_view in, size_t head)
+static size_t head_after(const pj_step *step, text_view in, size_t head)
 {
-    pj_normalizer front = *step;
+    pj_step front = *step;
     pj_buffer out;
     if (step->kind == PJ_NORMALIZER_REPLACE) return head_replaced(step, in, head);
     front.right = false; /* stripping at the end does not affect the front */
@@ -190,7 +170,7 @@ pj_status pj_normalize(const pj_tokenizer *tokenizer, const char *text, size_t b
 {
     text_view in = {text, bytes};
     pj_buffer *now = out, *other = scratch;
-    uint32_t count = tokenizer->normalizer_count;
+    uint32_t count = tokenizer->normalizers.count;
     if (count == 0) {
         pj_buffer_clear(out);
         pj_buffer_append(out, text, bytes);
@@ -202,8 +182,8 @@ pj_status pj_normalize(const pj_tokenizer *tokenizer, const char *text, size_t b
     for (uint32_t i = 0; i < count; i++) {
         pj_buffer_clear(now);
         now->max_bytes = most_bytes(bytes);
-        if (head && *head > 0) *head = head_after(&tokenizer->normalizers[i], in, *head);
-        if (!normalizer_apply(&tokenizer->normalizers[i], in, now) || now->failed)
+        if (head && *head > 0) *head = head_after(&tokenizer->normalizers.items[i], in, *head);
+        if (!normalizer_apply(&tokenizer->normalizers.items[i], in, now) || now->failed)
             return pj_fail(err, PJ_E_FULL, "the text cannot be normalised: %s",
                            now->failed ? "it becomes too large" : "a pattern takes too long");
         in = (text_view){pj_buffer_get(now), now->length};

@@ -10,6 +10,9 @@
 #include <jansson.h>
 #include <pthread.h>
 
+#define PJ_SPACE_MARK "\xe2\x96\x81" /* U+2581, which represents a space in vocabularies */
+enum { PJ_SPACE_MARK_BYTES = 3 };
+
 /* ---- unicode.c: properties as the reference's libraries define them ---- */
 
 bool pj_unicode_is_space(uint32_t c);   /* White_Space */
@@ -31,6 +34,8 @@ typedef enum pj_unicode_form {
 bool pj_unicode_normalize(pj_unicode_form form, const char *text, size_t bytes, pj_buffer *out);
 /* Replaces each invalid sequence (maximal subpart) by U+FFFD. */
 bool pj_utf8_repair(const char *text, size_t bytes, pj_buffer *out);
+/* Number of bytes at the end that may be the beginning of a character. */
+size_t pj_utf8_unfinished(const char *text, size_t bytes);
 /* The code point ending at text + at, at > 0; the text must be valid. */
 uint32_t pj_utf8_before(const char *text, size_t at);
 
@@ -49,11 +54,14 @@ typedef struct pj_regex_cursor {
 /* A pattern in the file: a plain string or a regular expression. */
 typedef struct pj_pattern {
     pj_regex *regex; /* NULL: plain */
-    char *plain;
+    const char *plain;
     size_t plain_bytes;
 } pj_pattern;
 int pj_pattern_next(const pj_pattern *pattern, const char *text, size_t bytes,
                     pj_regex_cursor *cursor, size_t *begin, size_t *end);
+/* Appends the text with every match replaced; false: out of memory, or a limit exceeded. */
+bool pj_pattern_replace(const pj_pattern *pattern, const char *text, size_t bytes,
+                        const char *content, size_t content_bytes, pj_buffer *out);
 
 /* ---- vocab.c: token text to id and back, pairs to merges ---- */
 
@@ -83,6 +91,7 @@ typedef struct pj_vocab {
     pj_merge *merges; /* by rank */
     uint32_t *ranks;  /* [merge_count] if merges share ranks; NULL: the index is the rank */
     uint32_t merge_count, merge_capacity;
+    bool crosses; /* some merge joins two parts across a space mark */
     pj_table by_pair;
 } pj_vocab;
 
@@ -101,7 +110,7 @@ static inline const pj_vocab_entry *pj_vocab_entry_of(const pj_vocab *vocab, uin
     uint32_t entry = id < vocab->size ? vocab->by_id[id] : 0;
     return entry ? &vocab->entries[entry - 1] : NULL;
 }
-/* index in the list */
+/* The index in the list; -1: none. */
 int64_t pj_vocab_number(const pj_vocab *vocab, const char *text, size_t bytes);
 /* Batched look-up, so that cache misses overlap. */
 typedef struct pj_vocab_query {
@@ -119,6 +128,9 @@ bool pj_vocab_is_at(const pj_vocab *vocab, uint32_t index, const char *text, siz
 #define PJ_NO_MERGE UINT32_MAX
 bool pj_vocab_reserve_merges(pj_vocab *vocab, size_t count);
 bool pj_vocab_index_merges(pj_vocab *vocab);
+/* Notes whether a merge of these parts joins them across a space mark. */
+void pj_vocab_note_parts(pj_vocab *vocab, const char *left, size_t left_bytes, const char *right,
+                         size_t right_bytes);
 /* The index in the list, or PJ_NO_MERGE. */
 uint32_t pj_vocab_merge(const pj_vocab *vocab, uint32_t left, uint32_t right);
 
@@ -155,7 +167,7 @@ int32_t pj_trie_longest(const pj_trie *trie, const char *text, size_t bytes, siz
 
 /* ---- the steps of the stages ---- */
 
-typedef enum pj_normalizer_kind {
+typedef enum pj_step_kind {
     PJ_NORMALIZER_FORM,
     PJ_NORMALIZER_LOWERCASE,
     PJ_NORMALIZER_STRIP_ACCENTS,
@@ -163,27 +175,21 @@ typedef enum pj_normalizer_kind {
     PJ_NORMALIZER_REPLACE,
     PJ_NORMALIZER_PREPEND,
     PJ_NORMALIZER_BYTE_LEVEL,
-    PJ_NORMALIZER_BERT
-} pj_normalizer_kind;
-
-typedef struct pj_normalizer {
-    pj_normalizer_kind kind;
-    pj_unicode_form form;
-    bool left, right;                        /* strip */
-    bool clean, chinese, accents, lowercase; /* bert */
-    pj_pattern pattern;                      /* replace */
-    const char *content;                     /* replace, prepend */
-    size_t content_bytes;
-} pj_normalizer;
-
-typedef enum pj_splitter_kind {
+    PJ_NORMALIZER_BERT,
     PJ_SPLITTER_PATTERN,
     PJ_SPLITTER_BYTE_LEVEL,
     PJ_SPLITTER_METASPACE,
     PJ_SPLITTER_CLASS, /* runs or single characters of a class */
     PJ_SPLITTER_WORDS, /* Whitespace: runs of word characters, runs of the rest */
-    PJ_SPLITTER_FIXED
-} pj_splitter_kind;
+    PJ_SPLITTER_FIXED,
+    PJ_DECODER_BYTE_LEVEL,
+    PJ_DECODER_REPLACE,
+    PJ_DECODER_BYTE_FALLBACK,
+    PJ_DECODER_FUSE,
+    PJ_DECODER_STRIP,
+    PJ_DECODER_METASPACE,
+    PJ_DECODER_SUFFIX
+} pj_step_kind;
 
 typedef enum pj_behavior {
     PJ_BEHAVIOR_REMOVED,
@@ -195,41 +201,38 @@ typedef enum pj_behavior {
 
 typedef enum pj_prepend { PJ_PREPEND_ALWAYS, PJ_PREPEND_FIRST, PJ_PREPEND_NEVER } pj_prepend;
 
-typedef struct pj_splitter {
-    pj_splitter_kind kind;
-    pj_pattern pattern;
+/* A step of the normalizer, the pre-tokenizer or the decoder. */
+typedef struct pj_step {
+    pj_step_kind kind;
+    pj_pattern pattern;  /* what is replaced, or where text is split */
+    const char *content; /* replace, prepend */
+    size_t content_bytes;
+    char character[4]; /* metaspace; strip of a decoder */
+    size_t character_bytes;
+    /* normalizers */
+    pj_unicode_form form;
+    bool left, right;                        /* strip */
+    bool clean, chinese, accents, lowercase; /* bert */
+    /* pre-tokenizers */
     pj_behavior behavior;
     bool invert;
     bool (*in_class)(uint32_t c);
     uint32_t delimiter;    /* CLASS without in_class: this delimiter */
     bool add_prefix_space; /* byte level */
-    char replacement[4];   /* metaspace */
-    size_t replacement_bytes;
-    pj_prepend prepend;
+    pj_prepend prepend;    /* metaspace */
     bool split;
     size_t length; /* fixed */
-} pj_splitter;
+    /* decoders */
+    size_t start, stop; /* strip */
+    bool drop_first;    /* metaspace: drop the first token's mark */
+} pj_step;
 
-typedef enum pj_decoder_kind {
-    PJ_DECODER_BYTE_LEVEL,
-    PJ_DECODER_REPLACE,
-    PJ_DECODER_BYTE_FALLBACK,
-    PJ_DECODER_FUSE,
-    PJ_DECODER_STRIP,
-    PJ_DECODER_METASPACE,
-    PJ_DECODER_SUFFIX
-} pj_decoder_kind;
+enum { PJ_MAX_STEPS = 64 };
 
-typedef struct pj_decoder {
-    pj_decoder_kind kind;
-    pj_pattern pattern;
-    const char *content;
-    size_t content_bytes;
-    char character[4]; /* strip, metaspace */
-    size_t character_bytes;
-    size_t start, stop;
-    bool drop_first; /* metaspace: drop the first token's mark */
-} pj_decoder;
+typedef struct pj_step_list {
+    pj_step items[PJ_MAX_STEPS];
+    uint32_t count;
+} pj_step_list;
 
 /* The post-processor's result: pieces in order; id -1 represents the text. */
 typedef struct pj_template {
@@ -249,8 +252,6 @@ typedef struct pj_bpe {
     bool cut_at_mark; /* words can be split before U+2581: no merge crosses it */
 } pj_bpe;
 
-enum { PJ_MAX_STEPS = 64 };
-
 struct pj_tokenizer {
     pj_arena arena;
     pj_vocab vocab;
@@ -260,12 +261,7 @@ struct pj_tokenizer {
     pj_trie raw_trie, normalized_trie;
     uint32_t *added_by_id; /* [size] index + 1; 0: none */
     uint32_t size;
-    pj_normalizer normalizers[PJ_MAX_STEPS];
-    uint32_t normalizer_count;
-    pj_splitter splitters[PJ_MAX_STEPS];
-    uint32_t splitter_count;
-    pj_decoder decoders[PJ_MAX_STEPS];
-    uint32_t decoder_count;
+    pj_step_list normalizers, splitters, decoders;
     bool has_decoder;
     /* the last splitter's conversion of bytes to letters is left to the model stage */
     bool letters_last;
@@ -277,6 +273,7 @@ struct pj_tokenizer {
 /* ---- byte level: the 256 letters that represent bytes (unicode.c) ---- */
 
 uint32_t pj_byte_letter(unsigned char byte);
+void pj_put_byte_letters(const char *text, size_t bytes, pj_buffer *out);
 int pj_letter_byte(uint32_t letter); /* -1: not a byte letter */
 
 /* ---- normalizer.c ---- */
@@ -336,21 +333,21 @@ void pj_workspace_free(struct pj_workspace *workspace);
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 pj_tokenizer *pj_tokenizer_new(void); /* empty; NULL: out of memory */
-/* Finds the tokens of single bytes, once the vocabulary is complete. */
-void pj_bpe_find_bytes(pj_tokenizer *tokenizer);
+/* Finds the tokens of single bytes, and whether words can be split, once the vocabulary and the
+ * merges are complete. */
+void pj_bpe_finish(pj_tokenizer *tokenizer);
 /* Builds the table from ids to added tokens, once all are known; checks the ids that the template
  * adds. */
 pj_status pj_tokenizer_index(pj_tokenizer *tokenizer, const char *name, pj_error *err);
 
 pj_status pj_load_steps(pj_tokenizer *tokenizer, json_t *root, const char *name, pj_error *err);
-/* Reads the list at the scanner's cursor. `crosses`: some merge joins two parts across a space
- * mark. */
+/* Reads the list at the scanner's cursor. */
 pj_status pj_load_merges(pj_tokenizer *tokenizer, pj_json_scan *scan, const char *name,
-                         bool *crosses, pj_error *err);
+                         pj_error *err);
 struct pj_gguf_value;
 /* The same from an array of strings "a b". */
 pj_status pj_load_merge_texts(pj_tokenizer *tokenizer, const struct pj_gguf_value *list,
-                              const char *name, bool *crosses, pj_error *err);
+                              const char *name, pj_error *err);
 pj_status pj_load_model(pj_tokenizer *tokenizer, pj_json_scan *scan, const char *name,
                         pj_error *err);
 

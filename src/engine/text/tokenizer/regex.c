@@ -466,3 +466,17 @@ int pj_pattern_next(const pj_pattern *pattern, const char *text, size_t bytes,
     *end = cursor->from = cursor->last = *begin + pattern->plain_bytes;
     return 1;
 }
+
+bool pj_pattern_replace(const pj_pattern *pattern, const char *text, size_t bytes,
+                        const char *content, size_t content_bytes, pj_buffer *out)
+{
+    pj_regex_cursor cursor = {0, SIZE_MAX};
+    size_t begin, end, plain = 0;
+    int found;
+    while ((found = pj_pattern_next(pattern, text, bytes, &cursor, &begin, &end)) > 0) {
+        pj_buffer_append(out, text + plain, begin - plain);
+        pj_buffer_append(out, content, content_bytes);
+        plain = end;
+    }
+    return pj_buffer_append(out, text + plain, bytes - plain) && found == 0;
+}

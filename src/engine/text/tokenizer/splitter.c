@@ -40,8 +40,6 @@ typedef struct fold {
     size_t base; /* first part of this piece */
     pj_behavior behavior;
     bool invert, previous; /* the previous range was a match */
-    bool waiting;          /* WITH_NEXT: a match to be joined with the following range */
-    pj_piece match;
     bool failed;
 } fold;
 
@@ -58,19 +56,6 @@ static void push_or_extend(fold *f, size_t begin, size_t end, bool extend)
         splitter_push(f, begin, end);
 }
 
-static void take_with_next(fold *f, size_t begin, size_t end, bool match)
-{
-    if (f->waiting && !match)
-        begin = f->match.begin;
-    else if (f->waiting)
-        splitter_push(f, f->match.begin, f->match.end);
-    f->waiting = match;
-    if (match)
-        f->match = (pj_piece){begin, end};
-    else
-        splitter_push(f, begin, end);
-}
-
 static void splitter_take(fold *f, size_t begin, size_t end, bool match)
 {
     match ^= f->invert;
@@ -81,7 +66,7 @@ static void splitter_take(fold *f, size_t begin, size_t end, bool match)
     case PJ_BEHAVIOR_ISOLATED: splitter_push(f, begin, end); break;
     case PJ_BEHAVIOR_CONTIGUOUS: push_or_extend(f, begin, end, match == f->previous); break;
     case PJ_BEHAVIOR_WITH_PREVIOUS: push_or_extend(f, begin, end, match && !f->previous); break;
-    case PJ_BEHAVIOR_WITH_NEXT: take_with_next(f, begin, end, match); break;
+    case PJ_BEHAVIOR_WITH_NEXT: push_or_extend(f, begin, end, !match && f->previous); break;
     }
     f->previous = match;
 }
@@ -95,22 +80,21 @@ static void drop_empty(pj_pieces *pieces, size_t base)
 }
 
 /* The next match of a step in text[cursor->from, bytes): 1, 0 or -1. */
-static int next_match(const pj_splitter *step, const char *text, size_t bytes,
-                      pj_regex_cursor *cursor, size_t *begin, size_t *end)
+static int next_match(const pj_step *step, const char *text, size_t bytes, pj_regex_cursor *cursor,
+                      size_t *begin, size_t *end)
 {
     if (step->kind != PJ_SPLITTER_CLASS)
         return pj_pattern_next(&step->pattern, text, bytes, cursor, begin, end);
     while (cursor->from < bytes) {
-        uint32_t c = 0xfffd;
-        size_t n = pj_utf8_next(text + cursor->from, bytes - cursor->from, &c);
+        uint32_t c;
         *begin = cursor->from;
-        *end = cursor->from += n ? n : 1;
+        *end = cursor->from += pj_utf8_step(text + cursor->from, bytes - cursor->from, &c);
         if (step->in_class ? step->in_class(c) : c == step->delimiter) return 1;
     }
     return 0;
 }
 
-static bool split_by_match(const pj_splitter *step, const pj_split_state *state, pj_piece piece,
+static bool split_by_match(const pj_step *step, const pj_split_state *state, pj_piece piece,
                            pj_pieces *out)
 {
     const char *text = state->text + piece.begin;
@@ -124,7 +108,6 @@ static bool split_by_match(const pj_splitter *step, const pj_split_state *state,
         plain = end;
     }
     if (bytes > plain) splitter_take(&f, piece.begin + plain, piece.end, false);
-    if (f.waiting) splitter_push(&f, f.match.begin, f.match.end);
     drop_empty(out, f.base);
     return found == 0 && !f.failed;
 }
@@ -139,27 +122,26 @@ static bool splitter_split_words(const pj_split_state *state, pj_piece piece, pj
     size_t begin = piece.begin;
     int before = 0;
     for (size_t at = piece.begin; at < piece.end;) {
-        uint32_t c = 0xfffd;
-        size_t n = pj_utf8_next(state->text + at, piece.end - at, &c);
+        uint32_t c;
+        size_t n = pj_utf8_step(state->text + at, piece.end - at, &c);
         int kind = word_kind(c);
         if (kind != before) {
             if (before && !splitter_add_piece(out, begin, at)) return false;
             begin = at;
             before = kind;
         }
-        at += n ? n : 1;
+        at += n;
     }
     return !before || splitter_add_piece(out, begin, piece.end);
 }
 
-static bool split_fixed(const pj_splitter *step, const pj_split_state *state, pj_piece piece,
+static bool split_fixed(const pj_step *step, const pj_split_state *state, pj_piece piece,
                         pj_pieces *out)
 {
     size_t begin = piece.begin, characters = 0;
     for (size_t at = piece.begin; at < piece.end;) {
         uint32_t c;
-        size_t n = pj_utf8_next(state->text + at, piece.end - at, &c);
-        at += n ? n : 1;
+        at += pj_utf8_step(state->text + at, piece.end - at, &c);
         if (++characters < step->length && at < piece.end) continue;
         if (!splitter_add_piece(out, begin, at)) return false;
         begin = at;
@@ -169,7 +151,7 @@ static bool split_fixed(const pj_splitter *step, const pj_split_state *state, pj
 }
 
 /* Splits each piece of state->pieces into pieces of state->next, then swaps the lists. */
-static bool split_all(const pj_splitter *step, pj_split_state *state)
+static bool split_all(const pj_step *step, pj_split_state *state)
 {
     state->next.count = 0;
     for (size_t i = 0; i < state->pieces.count; i++) {
@@ -197,10 +179,10 @@ static pj_buffer *other_buffer(pj_split_state *state)
     return other;
 }
 
-typedef void rewrite_fn(const pj_splitter *step, const char *text, size_t bytes, bool first,
+typedef void rewrite_fn(const pj_step *step, const char *text, size_t bytes, bool first,
                         pj_buffer *out);
 
-static bool rewrite_all(const pj_splitter *step, pj_split_state *state, rewrite_fn *rewrite)
+static bool rewrite_all(const pj_step *step, pj_split_state *state, rewrite_fn *rewrite)
 {
     pj_buffer *out = other_buffer(state);
     if (state->pieces.count > 0 && state->pieces.items[0].begin > 0) state->first = false;
@@ -215,42 +197,39 @@ static bool rewrite_all(const pj_splitter *step, pj_split_state *state, rewrite_
     return !out->failed;
 }
 
-static void rewrite_prefix(const pj_splitter *step, const char *text, size_t bytes, bool first,
+static void rewrite_prefix(const pj_step *step, const char *text, size_t bytes, bool first,
                            pj_buffer *out)
 {
     if (bytes > 0 && text[0] != ' ') pj_buffer_char(out, ' ');
     pj_buffer_append(out, text, bytes);
 }
 
-static void rewrite_letters(const pj_splitter *step, const char *text, size_t bytes, bool first,
+static void rewrite_letters(const pj_step *step, const char *text, size_t bytes, bool first,
                             pj_buffer *out)
 {
-    for (size_t i = 0; i < bytes; i++) {
-        char letter[4];
-        pj_buffer_append(out, letter, pj_utf8_put(pj_byte_letter((unsigned char)text[i]), letter));
-    }
+    pj_put_byte_letters(text, bytes, out);
 }
 
-static void rewrite_metaspace(const pj_splitter *step, const char *text, size_t bytes, bool first,
+static void rewrite_metaspace(const pj_step *step, const char *text, size_t bytes, bool first,
                               pj_buffer *out)
 {
     bool marked = (bytes > 0 && text[0] == ' ') ||
-                  (bytes >= step->replacement_bytes &&
-                   memcmp(text, step->replacement, step->replacement_bytes) == 0);
+                  (bytes >= step->character_bytes &&
+                   memcmp(text, step->character, step->character_bytes) == 0);
     bool prepend =
         step->prepend == PJ_PREPEND_ALWAYS || (step->prepend == PJ_PREPEND_FIRST && first);
-    if (prepend && !marked) pj_buffer_append(out, step->replacement, step->replacement_bytes);
+    if (prepend && !marked) pj_buffer_append(out, step->character, step->character_bytes);
     size_t plain = 0;
     for (size_t i = 0; i < bytes; i++) {
         if (text[i] != ' ') continue;
         pj_buffer_append(out, text + plain, i - plain);
-        pj_buffer_append(out, step->replacement, step->replacement_bytes);
+        pj_buffer_append(out, step->character, step->character_bytes);
         plain = i + 1;
     }
     pj_buffer_append(out, text + plain, bytes - plain);
 }
 
-static bool splitter_run_step(const pj_splitter *step, pj_split_state *state, bool keep_bytes)
+static bool splitter_run_step(const pj_step *step, pj_split_state *state, bool keep_bytes)
 {
     switch (step->kind) {
     case PJ_SPLITTER_BYTE_LEVEL:
@@ -271,9 +250,10 @@ pj_status pj_split(const pj_tokenizer *tokenizer, pj_split_state *state, const c
     state->first = first;
     state->pieces.count = 0;
     bool ok = bytes == 0 || splitter_add_piece(&state->pieces, 0, bytes);
-    for (uint32_t i = 0; ok && i < tokenizer->splitter_count; i++) {
-        bool last = i + 1 == tokenizer->splitter_count;
-        ok = splitter_run_step(&tokenizer->splitters[i], state, last && tokenizer->letters_last);
+    for (uint32_t i = 0; ok && i < tokenizer->splitters.count; i++) {
+        bool last = i + 1 == tokenizer->splitters.count;
+        ok = splitter_run_step(&tokenizer->splitters.items[i], state,
+                               last && tokenizer->letters_last);
     }
     if (ok) return PJ_OK;
     return pj_fail(err, PJ_E_FULL,

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-static const char gpt2_pattern[] = PJ_GPT2_PATTERN;
-
 enum { MAX_NESTING = 8 };
 
 typedef struct loader {
@@ -89,42 +87,41 @@ static pj_status read_pattern(const loader *l, json_t *value, pj_pattern *patter
     return pattern->plain ? PJ_OK : pj_fail_memory(l->err, "a tokenizer");
 }
 
+typedef pj_status read_step_fn(const loader *l, json_t *object, pj_step *step);
+
+/* A type of step: what it is without its settings, and the reader of those; NULL: it has none. */
+typedef struct step_type {
+    const char *type;
+    pj_step like;
+    read_step_fn *read;
+} step_type;
+
 /* ---- normalizers ---- */
 
-typedef pj_status read_normalizer_fn(const loader *l, json_t *object, pj_normalizer *step);
-
-static pj_status read_form(const loader *l, json_t *object, pj_normalizer *step)
-{
-    static const char *const names[] = {[PJ_FORM_NFC] = "NFC",
-                                        [PJ_FORM_NFD] = "NFD",
-                                        [PJ_FORM_NFKC] = "NFKC",
-                                        [PJ_FORM_NFKD] = "NFKD"};
-    for (int i = 0; i < 4; i++)
-        if (strcmp(word(object, "type"), names[i]) == 0) step->form = (pj_unicode_form)i;
-    return PJ_OK;
-}
-
-static pj_status read_strip(const loader *l, json_t *object, pj_normalizer *step)
+static pj_status read_strip(const loader *l, json_t *object, pj_step *step)
 {
     step->left = steps_flag(object, "strip_left", true);
     step->right = steps_flag(object, "strip_right", true);
     return PJ_OK;
 }
 
-static pj_status read_replace(const loader *l, json_t *object, pj_normalizer *step)
+static pj_status read_replace(const loader *l, json_t *object, pj_step *step)
 {
+    bool decoder = step->kind == PJ_DECODER_REPLACE;
     step->content = steps_text_of(l, json_object_get(object, "content"), &step->content_bytes);
-    if (!step->content) return steps_bad(l, "the normalizer Replace", "has no content");
+    if (!step->content)
+        return steps_bad(l, decoder ? "the decoder Replace" : "the normalizer Replace",
+                         "has no content");
     return read_pattern(l, json_object_get(object, "pattern"), &step->pattern);
 }
 
-static pj_status read_prepend(const loader *l, json_t *object, pj_normalizer *step)
+static pj_status read_prepend(const loader *l, json_t *object, pj_step *step)
 {
     step->content = steps_text_of(l, json_object_get(object, "prepend"), &step->content_bytes);
     return step->content ? PJ_OK : steps_bad(l, "the normalizer Prepend", "has no text");
 }
 
-static pj_status read_bert(const loader *l, json_t *object, pj_normalizer *step)
+static pj_status read_bert(const loader *l, json_t *object, pj_step *step)
 {
     step->clean = steps_flag(object, "clean_text", true);
     step->chinese = steps_flag(object, "handle_chinese_chars", true);
@@ -133,82 +130,55 @@ static pj_status read_bert(const loader *l, json_t *object, pj_normalizer *step)
     return PJ_OK;
 }
 
-static const struct {
-    const char *type;
-    pj_normalizer_kind kind;
-    read_normalizer_fn *read;
-} normalizer_types[] = {
-    {"NFC", PJ_NORMALIZER_FORM, read_form},
-    {"NFD", PJ_NORMALIZER_FORM, read_form},
-    {"NFKC", PJ_NORMALIZER_FORM, read_form},
-    {"NFKD", PJ_NORMALIZER_FORM, read_form},
-    {"Lowercase", PJ_NORMALIZER_LOWERCASE, NULL},
-    {"StripAccents", PJ_NORMALIZER_STRIP_ACCENTS, NULL},
-    {"Strip", PJ_NORMALIZER_STRIP, read_strip},
-    {"Replace", PJ_NORMALIZER_REPLACE, read_replace},
-    {"Prepend", PJ_NORMALIZER_PREPEND, read_prepend},
-    {"ByteLevel", PJ_NORMALIZER_BYTE_LEVEL, NULL},
-    {"BertNormalizer", PJ_NORMALIZER_BERT, read_bert},
+static const step_type normalizer_types[] = {
+    {"NFC", {.kind = PJ_NORMALIZER_FORM, .form = PJ_FORM_NFC}},
+    {"NFD", {.kind = PJ_NORMALIZER_FORM, .form = PJ_FORM_NFD}},
+    {"NFKC", {.kind = PJ_NORMALIZER_FORM, .form = PJ_FORM_NFKC}},
+    {"NFKD", {.kind = PJ_NORMALIZER_FORM, .form = PJ_FORM_NFKD}},
+    {"Lowercase", {.kind = PJ_NORMALIZER_LOWERCASE}},
+    {"StripAccents", {.kind = PJ_NORMALIZER_STRIP_ACCENTS}},
+    {"Strip", {.kind = PJ_NORMALIZER_STRIP}, read_strip},
+    {"Replace", {.kind = PJ_NORMALIZER_REPLACE}, read_replace},
+    {"Prepend", {.kind = PJ_NORMALIZER_PREPEND}, read_prepend},
+    {"ByteLevel", {.kind = PJ_NORMALIZER_BYTE_LEVEL}},
+    {"BertNormalizer", {.kind = PJ_NORMALIZER_BERT}, read_bert},
+    {NULL},
 };
-
-static pj_status read_normalizer(const loader *l, json_t *object)
-{
-    const char *type = word(object, "type");
-    pj_tokenizer *t = l->t;
-    for (size_t i = 0; i < sizeof normalizer_types / sizeof *normalizer_types; i++) {
-        if (strcmp(normalizer_types[i].type, type) != 0) continue;
-        if (t->normalizer_count == PJ_MAX_STEPS)
-            return steps_bad(l, "the normalizer", "has too many steps");
-        pj_normalizer *step = &t->normalizers[t->normalizer_count++];
-        step->kind = normalizer_types[i].kind;
-        return normalizer_types[i].read ? normalizer_types[i].read(l, object, step) : PJ_OK;
-    }
-    return lacking(l, "normalizer", type);
-}
 
 /* ---- pre-tokenizers ---- */
 
-typedef pj_status read_splitter_fn(const loader *l, json_t *object, pj_splitter *step);
-
-static pj_status read_behavior(const loader *l, json_t *object, pj_behavior fallback,
-                               pj_behavior *behavior)
+/* Replaces the default if another one is given. */
+static pj_status read_behavior(const loader *l, json_t *object, pj_step *step)
 {
-    static const struct {
-        const char *name;
-        pj_behavior value;
-    } names[] = {
-        {"Removed", PJ_BEHAVIOR_REMOVED},
-        {"Isolated", PJ_BEHAVIOR_ISOLATED},
-        {"MergedWithPrevious", PJ_BEHAVIOR_WITH_PREVIOUS},
-        {"MergedWithNext", PJ_BEHAVIOR_WITH_NEXT},
-        {"Contiguous", PJ_BEHAVIOR_CONTIGUOUS},
+    static const char *const names[] = {
+        [PJ_BEHAVIOR_REMOVED] = "Removed",
+        [PJ_BEHAVIOR_ISOLATED] = "Isolated",
+        [PJ_BEHAVIOR_WITH_PREVIOUS] = "MergedWithPrevious",
+        [PJ_BEHAVIOR_WITH_NEXT] = "MergedWithNext",
+        [PJ_BEHAVIOR_CONTIGUOUS] = "Contiguous",
     };
-    *behavior = fallback;
     if (!json_object_get(object, "behavior")) return PJ_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i].name, word(object, "behavior")) == 0) {
-            *behavior = names[i].value;
+        if (strcmp(names[i], word(object, "behavior")) == 0) {
+            step->behavior = (pj_behavior)i;
             return PJ_OK;
         }
     return lacking(l, "split behavior", word(object, "behavior"));
 }
 
-static pj_status read_split(const loader *l, json_t *object, pj_splitter *step)
+static pj_status read_split(const loader *l, json_t *object, pj_step *step)
 {
-    step->kind = PJ_SPLITTER_PATTERN;
     step->invert = steps_flag(object, "invert", false);
-    pj_status status = read_behavior(l, object, PJ_BEHAVIOR_ISOLATED, &step->behavior);
+    pj_status status = read_behavior(l, object, step);
     if (status != PJ_OK) return status;
     return read_pattern(l, json_object_get(object, "pattern"), &step->pattern);
 }
 
-static pj_status read_byte_level(const loader *l, json_t *object, pj_splitter *step)
+static pj_status read_byte_level(const loader *l, json_t *object, pj_step *step)
 {
-    step->kind = PJ_SPLITTER_BYTE_LEVEL;
-    step->behavior = PJ_BEHAVIOR_ISOLATED;
     step->add_prefix_space = steps_flag(object, "add_prefix_space", true);
     if (!steps_flag(object, "use_regex", true)) return PJ_OK;
-    return read_regex(l, gpt2_pattern, sizeof gpt2_pattern - 1, &step->pattern.regex);
+    return read_regex(l, PJ_GPT2_PATTERN, strlen(PJ_GPT2_PATTERN), &step->pattern.regex);
 }
 
 /* `prepend_scheme`, or the older `add_prefix_space`. */
@@ -231,172 +201,100 @@ static pj_status read_prepend_scheme(const loader *l, json_t *object, pj_prepend
     return PJ_OK;
 }
 
-static pj_status read_metaspace(const loader *l, json_t *object, pj_splitter *step)
+static pj_status read_metaspace(const loader *l, json_t *object, pj_step *step)
 {
-    step->kind = PJ_SPLITTER_METASPACE;
-    step->behavior = PJ_BEHAVIOR_WITH_NEXT;
     step->split = steps_flag(object, "split", true);
-    if (!character(json_object_get(object, "replacement"), step->replacement,
-                   &step->replacement_bytes))
-        return steps_bad(l, "Metaspace", "has no replacement of one character");
-    step->pattern.plain = step->replacement;
-    step->pattern.plain_bytes = step->replacement_bytes;
-    return read_prepend_scheme(l, object, &step->prepend);
+    if (!character(json_object_get(object, "replacement"), step->character, &step->character_bytes))
+        return steps_bad(l,
+                         step->kind == PJ_DECODER_METASPACE ? "the decoder Metaspace" : "Metaspace",
+                         "has no replacement of one character");
+    step->pattern.plain = step->character;
+    step->pattern.plain_bytes = step->character_bytes;
+    pj_status status = read_prepend_scheme(l, object, &step->prepend);
+    step->drop_first = step->prepend != PJ_PREPEND_NEVER;
+    return status;
 }
 
-static pj_status read_digits(const loader *l, json_t *object, pj_splitter *step)
+static pj_status read_digits(const loader *l, json_t *object, pj_step *step)
 {
-    bool single = steps_flag(object, "individual_digits", false);
-    step->kind = PJ_SPLITTER_CLASS;
-    step->in_class = pj_unicode_is_numeric;
-    step->behavior = single ? PJ_BEHAVIOR_ISOLATED : PJ_BEHAVIOR_CONTIGUOUS;
+    if (steps_flag(object, "individual_digits", false)) step->behavior = PJ_BEHAVIOR_ISOLATED;
     return PJ_OK;
 }
 
-static pj_status read_punctuation(const loader *l, json_t *object, pj_splitter *step)
-{
-    step->kind = PJ_SPLITTER_CLASS;
-    step->in_class = pj_unicode_is_punctuation;
-    return read_behavior(l, object, PJ_BEHAVIOR_ISOLATED, &step->behavior);
-}
-
-static pj_status read_words(const loader *l, json_t *object, pj_splitter *step)
-{
-    step->kind = PJ_SPLITTER_WORDS;
-    return PJ_OK;
-}
-
-static pj_status read_whitespace(const loader *l, json_t *object, pj_splitter *step)
-{
-    step->kind = PJ_SPLITTER_CLASS;
-    step->in_class = pj_unicode_is_space;
-    step->behavior = PJ_BEHAVIOR_REMOVED;
-    return PJ_OK;
-}
-
-static pj_status read_delimiter(const loader *l, json_t *object, pj_splitter *step)
+static pj_status read_delimiter(const loader *l, json_t *object, pj_step *step)
 {
     char bytes[4];
     size_t count;
-    step->kind = PJ_SPLITTER_CLASS;
-    step->behavior = PJ_BEHAVIOR_REMOVED;
     if (!character(json_object_get(object, "delimiter"), bytes, &count))
         return steps_bad(l, "CharDelimiterSplit", "has no delimiter of one character");
     pj_utf8_next(bytes, count, &step->delimiter);
     return PJ_OK;
 }
 
-static pj_status read_fixed(const loader *l, json_t *object, pj_splitter *step)
+static pj_status read_fixed(const loader *l, json_t *object, pj_step *step)
 {
-    step->kind = PJ_SPLITTER_FIXED;
-    step->length = 5;
     bool given = json_object_get(object, "length") != NULL;
     if (given && !steps_number(object, "length", 1, INT32_MAX, &step->length))
         return steps_bad(l, "FixedLength", "has a length that is not a positive number");
     return PJ_OK;
 }
 
-static const struct {
-    const char *type;
-    read_splitter_fn *read;
-} splitter_types[] = {
-    {"Split", read_split},
-    {"ByteLevel", read_byte_level},
-    {"Metaspace", read_metaspace},
-    {"Digits", read_digits},
-    {"Punctuation", read_punctuation},
-    {"Whitespace", read_words},
-    {"WhitespaceSplit", read_whitespace},
-    {"CharDelimiterSplit", read_delimiter},
-    {"FixedLength", read_fixed},
+static const step_type splitter_types[] = {
+    {"Split", {.kind = PJ_SPLITTER_PATTERN, .behavior = PJ_BEHAVIOR_ISOLATED}, read_split},
+    {"ByteLevel",
+     {.kind = PJ_SPLITTER_BYTE_LEVEL, .behavior = PJ_BEHAVIOR_ISOLATED},
+     read_byte_level},
+    {"Metaspace",
+     {.kind = PJ_SPLITTER_METASPACE, .behavior = PJ_BEHAVIOR_WITH_NEXT},
+     read_metaspace},
+    {"Digits",
+     {.kind = PJ_SPLITTER_CLASS,
+      .behavior = PJ_BEHAVIOR_CONTIGUOUS,
+      .in_class = pj_unicode_is_numeric},
+     read_digits},
+    {"Punctuation",
+     {.kind = PJ_SPLITTER_CLASS,
+      .behavior = PJ_BEHAVIOR_ISOLATED,
+      .in_class = pj_unicode_is_punctuation},
+     read_behavior},
+    {"Whitespace", {.kind = PJ_SPLITTER_WORDS}},
+    {"WhitespaceSplit",
+     {.kind = PJ_SPLITTER_CLASS, .behavior = PJ_BEHAVIOR_REMOVED, .in_class = pj_unicode_is_space}},
+    {"CharDelimiterSplit",
+     {.kind = PJ_SPLITTER_CLASS, .behavior = PJ_BEHAVIOR_REMOVED},
+     read_delimiter},
+    {"FixedLength", {.kind = PJ_SPLITTER_FIXED, .length = 5}, read_fixed},
+    {NULL},
 };
-
-static pj_splitter *add_splitter(const loader *l)
-{
-    pj_tokenizer *t = l->t;
-    return t->splitter_count < PJ_MAX_STEPS ? &t->splitters[t->splitter_count++] : NULL;
-}
-
-static pj_status read_splitter(const loader *l, json_t *object)
-{
-    const char *type = word(object, "type");
-    pj_splitter *step = NULL;
-    if (strcmp(type, "BertPreTokenizer") == 0) { /* white space, then punctuation */
-        pj_splitter *spaces = add_splitter(l);
-        step = add_splitter(l);
-        if (!step) return steps_bad(l, "the pre-tokenizer", "has too many steps");
-        read_whitespace(l, object, spaces);
-        return read_punctuation(l, object, step);
-    }
-    for (size_t i = 0; i < sizeof splitter_types / sizeof *splitter_types; i++) {
-        if (strcmp(splitter_types[i].type, type) != 0) continue;
-        step = add_splitter(l);
-        return step ? splitter_types[i].read(l, object, step)
-                    : steps_bad(l, "the pre-tokenizer", "has too many steps");
-    }
-    return lacking(l, "pre-tokenizer", type);
-}
 
 /* ---- decoders ---- */
 
-static pj_status read_decoder_step(const loader *l, json_t *object, pj_decoder *step)
+static pj_status read_decoder_strip(const loader *l, json_t *object, pj_step *step)
 {
-    pj_prepend prepend;
-    pj_status status;
-    switch (step->kind) {
-    case PJ_DECODER_REPLACE:
-        step->content = steps_text_of(l, json_object_get(object, "content"), &step->content_bytes);
-        if (!step->content) return steps_bad(l, "the decoder Replace", "has no content");
-        return read_pattern(l, json_object_get(object, "pattern"), &step->pattern);
-    case PJ_DECODER_STRIP:
-        if (!character(json_object_get(object, "content"), step->character,
-                       &step->character_bytes) ||
-            !steps_number(object, "start", 0, INT32_MAX, &step->start) ||
-            !steps_number(object, "stop", 0, INT32_MAX, &step->stop))
-            return steps_bad(l, "the decoder Strip", "needs a character, a start and a stop");
+    if (character(json_object_get(object, "content"), step->character, &step->character_bytes) &&
+        steps_number(object, "start", 0, INT32_MAX, &step->start) &&
+        steps_number(object, "stop", 0, INT32_MAX, &step->stop))
         return PJ_OK;
-    case PJ_DECODER_METASPACE:
-        if (!character(json_object_get(object, "replacement"), step->character,
-                       &step->character_bytes))
-            return steps_bad(l, "the decoder Metaspace", "has no replacement of one character");
-        status = read_prepend_scheme(l, object, &prepend);
-        step->drop_first = prepend != PJ_PREPEND_NEVER;
-        return status;
-    case PJ_DECODER_SUFFIX:
-        step->pattern.plain =
-            steps_text_of(l, json_object_get(object, "suffix"), &step->pattern.plain_bytes);
-        return step->pattern.plain ? PJ_OK
-                                   : steps_bad(l, "the decoder BPEDecoder", "has no suffix");
-    default: return PJ_OK;
-    }
+    return steps_bad(l, "the decoder Strip", "needs a character, a start and a stop");
 }
 
-static pj_status read_decoder(const loader *l, json_t *object)
+static pj_status read_suffix(const loader *l, json_t *object, pj_step *step)
 {
-    static const struct {
-        const char *type;
-        pj_decoder_kind kind;
-    } types[] = {
-        {"ByteLevel", PJ_DECODER_BYTE_LEVEL},
-        {"Replace", PJ_DECODER_REPLACE},
-        {"ByteFallback", PJ_DECODER_BYTE_FALLBACK},
-        {"Fuse", PJ_DECODER_FUSE},
-        {"Strip", PJ_DECODER_STRIP},
-        {"Metaspace", PJ_DECODER_METASPACE},
-        {"BPEDecoder", PJ_DECODER_SUFFIX},
-    };
-    const char *type = word(object, "type");
-    pj_tokenizer *t = l->t;
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (strcmp(types[i].type, type) != 0) continue;
-        if (t->decoder_count == PJ_MAX_STEPS)
-            return steps_bad(l, "the decoder", "has too many steps");
-        pj_decoder *step = &t->decoders[t->decoder_count++];
-        step->kind = types[i].kind;
-        return read_decoder_step(l, object, step);
-    }
-    return lacking(l, "decoder", type);
+    step->pattern.plain =
+        steps_text_of(l, json_object_get(object, "suffix"), &step->pattern.plain_bytes);
+    return step->pattern.plain ? PJ_OK : steps_bad(l, "the decoder BPEDecoder", "has no suffix");
 }
+
+static const step_type decoder_types[] = {
+    {"ByteLevel", {.kind = PJ_DECODER_BYTE_LEVEL}},
+    {"Replace", {.kind = PJ_DECODER_REPLACE}, read_replace},
+    {"ByteFallback", {.kind = PJ_DECODER_BYTE_FALLBACK}},
+    {"Fuse", {.kind = PJ_DECODER_FUSE}},
+    {"Strip", {.kind = PJ_DECODER_STRIP}, read_decoder_strip},
+    {"Metaspace", {.kind = PJ_DECODER_METASPACE}, read_metaspace},
+    {"BPEDecoder", {.kind = PJ_DECODER_SUFFIX}, read_suffix},
+    {NULL},
+};
 
 /* ---- post-processors ---- */
 
@@ -481,23 +379,50 @@ static pj_status read_processor(const loader *l, json_t *object)
 
 /* ---- stages ---- */
 
-typedef pj_status read_step_fn(const loader *l, json_t *object);
+typedef struct stage {
+    const char *key, *list, *what;
+    const step_type *types; /* NULL: the post-processor, whose steps become one template */
+    pj_step_list *steps;
+} stage;
 
-/* A stage is one step, or a (possibly nested) Sequence of them under `list`. */
-static pj_status read_stage(const loader *l, json_t *object, const char *list, int depth,
-                            read_step_fn *read)
+static pj_status add_step(const loader *l, const stage *to, const char *type, json_t *object)
+{
+    for (const step_type *t = to->types; t->type; t++) {
+        if (strcmp(t->type, type) != 0) continue;
+        if (to->steps->count == PJ_MAX_STEPS)
+            return pj_fail(l->err, PJ_E_INVALID, "%s: the %s has too many steps", l->name,
+                           to->what);
+        pj_step *step = &to->steps->items[to->steps->count++];
+        *step = t->like;
+        return t->read ? t->read(l, object, step) : PJ_OK;
+    }
+    return lacking(l, to->what, type);
+}
+
+static pj_status read_step(const loader *l, const stage *to, json_t *object)
+{
+    const char *type = word(object, "type");
+    if (!to->types) return read_processor(l, object);
+    if (to->types != splitter_types || strcmp(type, "BertPreTokenizer") != 0)
+        return add_step(l, to, type, object);
+    pj_status status = add_step(l, to, "WhitespaceSplit", object);
+    return status == PJ_OK ? add_step(l, to, "Punctuation", object) : status;
+}
+
+/* A stage is one step, or a (possibly nested) Sequence of them under its `list`. */
+static pj_status read_stage(const loader *l, const stage *to, json_t *object, int depth)
 {
     json_t *item;
     size_t i;
     if (!json_is_object(object))
-        return steps_bad(l, list, "contains something that is not an object");
-    if (strcmp(word(object, "type"), "Sequence") != 0) return read(l, object);
-    json_t *steps = json_object_get(object, list);
+        return steps_bad(l, to->list, "contains something that is not an object");
+    if (strcmp(word(object, "type"), "Sequence") != 0) return read_step(l, to, object);
+    json_t *steps = json_object_get(object, to->list);
     if (!json_is_array(steps) || depth == MAX_NESTING)
-        return steps_bad(l, list, "is missing from a Sequence, or nested too deep");
+        return steps_bad(l, to->list, "is missing from a Sequence, or nested too deep");
     json_array_foreach(steps, i, item)
     {
-        pj_status status = read_stage(l, item, list, depth + 1, read);
+        pj_status status = read_stage(l, to, item, depth + 1);
         if (status != PJ_OK) return status;
     }
     return PJ_OK;
@@ -505,23 +430,21 @@ static pj_status read_stage(const loader *l, json_t *object, const char *list, i
 
 static pj_status load_stages(const loader *l, json_t *root)
 {
-    const struct {
-        const char *key, *list;
-        read_step_fn *read;
-    } stages[] = {
-        {"normalizer", "normalizers", read_normalizer},
-        {"pre_tokenizer", "pretokenizers", read_splitter},
-        {"post_processor", "processors", read_processor},
-        {"decoder", "decoders", read_decoder},
+    pj_tokenizer *t = l->t;
+    const stage stages[] = {
+        {"normalizer", "normalizers", "normalizer", normalizer_types, &t->normalizers},
+        {"pre_tokenizer", "pretokenizers", "pre-tokenizer", splitter_types, &t->splitters},
+        {"post_processor", "processors", "post-processor", NULL, NULL},
+        {"decoder", "decoders", "decoder", decoder_types, &t->decoders},
     };
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         json_t *object = json_object_get(root, stages[i].key);
         if (!object || json_is_null(object)) continue;
-        pj_status status = read_stage(l, object, stages[i].list, 0, stages[i].read);
+        pj_status status = read_stage(l, &stages[i], object, 0);
         if (status != PJ_OK) return status;
     }
     json_t *decoder = json_object_get(root, "decoder");
-    l->t->has_decoder = decoder && !json_is_null(decoder);
+    t->has_decoder = decoder && !json_is_null(decoder);
     return PJ_OK;
 }
 
@@ -582,7 +505,7 @@ static pj_status load_added(const loader *l, json_t *list)
     {
         pj_added_token *token = &t->added[t->added_count];
         pj_status status = read_added(l, item, token);
-        if (status == PJ_OK && token->normalized && t->normalizer_count > 0)
+        if (status == PJ_OK && token->normalized && t->normalizers.count > 0)
             status = normalize_added(l, token);
         if (status != PJ_OK) return status;
         if (!pj_trie_add(token->normalized ? &t->normalized_trie : &t->raw_trie, token->pattern,
@@ -598,8 +521,8 @@ pj_status pj_load_steps(pj_tokenizer *tokenizer, json_t *root, const char *name,
     pj_status status = load_stages(&l, root);
     if (status == PJ_OK) status = load_added(&l, json_object_get(root, "added_tokens"));
     if (status != PJ_OK) return status;
-    uint32_t steps = tokenizer->splitter_count;
-    tokenizer->letters_last =
-        steps > 0 && tokenizer->splitters[steps - 1].kind == PJ_SPLITTER_BYTE_LEVEL;
+    const pj_step_list *splitters = &tokenizer->splitters;
+    tokenizer->letters_last = splitters->count > 0 &&
+                              splitters->items[splitters->count - 1].kind == PJ_SPLITTER_BYTE_LEVEL;
     return PJ_OK;
 }

@@ -18,10 +18,10 @@ pj_tokenizer *pj_tokenizer_new(void)
 void pj_tokenizer_close(pj_tokenizer *t)
 {
     if (!t) return;
-    for (uint32_t i = 0; i < t->normalizer_count; i++)
-        pj_regex_free(t->normalizers[i].pattern.regex);
-    for (uint32_t i = 0; i < t->splitter_count; i++) pj_regex_free(t->splitters[i].pattern.regex);
-    for (uint32_t i = 0; i < t->decoder_count; i++) pj_regex_free(t->decoders[i].pattern.regex);
+    pj_step_list *stages[] = {&t->normalizers, &t->splitters, &t->decoders};
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        for (uint32_t k = 0; k < stages[i]->count; k++)
+            pj_regex_free(stages[i]->items[k].pattern.regex);
     pj_trie_fini(&t->raw_trie);
     pj_trie_fini(&t->normalized_trie);
     pj_vocab_fini(&t->vocab);

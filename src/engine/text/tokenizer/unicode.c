@@ -7,9 +7,20 @@
 #include <string.h>
 #include <utf8proc.h>
 
-static utf8proc_category_t category(uint32_t c)
+/* Sets of categories. */
+#define IN(name) (1u << UTF8PROC_CATEGORY_##name)
+enum {
+    LETTERS = IN(LU) | IN(LL) | IN(LT) | IN(LM) | IN(LO),
+    MARKS = IN(MN) | IN(MC) | IN(ME),
+    NUMBERS = IN(ND) | IN(NL) | IN(NO),
+    PUNCTUATION = IN(PC) | IN(PD) | IN(PS) | IN(PE) | IN(PI) | IN(PF) | IN(PO),
+    OTHERS = IN(CC) | IN(CF) | IN(CO) | IN(CS),
+    WORDS = LETTERS | MARKS | IN(NL) | IN(ND) | IN(PC)
+};
+
+static bool is_of(uint32_t c, unsigned set)
 {
-    return utf8proc_category((utf8proc_int32_t)c);
+    return set >> utf8proc_category((utf8proc_int32_t)c) & 1;
 }
 
 bool pj_unicode_is_space(uint32_t c)
@@ -28,51 +39,33 @@ static bool is_enclosed_letter(uint32_t c)
 
 bool pj_unicode_is_word(uint32_t c)
 {
-    switch (category(c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_PC: return true;
-    default: return c == 0x200c || c == 0x200d || is_enclosed_letter(c);
-    }
+    return is_of(c, WORDS) || c == 0x200c || c == 0x200d || is_enclosed_letter(c);
 }
 
 bool pj_unicode_is_numeric(uint32_t c)
 {
-    utf8proc_category_t k = category(c);
-    return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
+    return is_of(c, NUMBERS);
 }
 
 bool pj_unicode_is_punctuation(uint32_t c)
 {
     if (c < 0x80) return (c > ' ' && c < 0x7f && !pj_unicode_is_word(c)) || c == '_';
-    utf8proc_category_t k = category(c);
-    return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
+    return is_of(c, PUNCTUATION);
 }
 
 bool pj_unicode_is_mark(uint32_t c)
 {
-    utf8proc_category_t k = category(c);
-    return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ME;
+    return is_of(c, MARKS);
 }
 
 bool pj_unicode_is_nonspacing(uint32_t c)
 {
-    return category(c) == UTF8PROC_CATEGORY_MN;
+    return is_of(c, IN(MN));
 }
 
 bool pj_unicode_is_other(uint32_t c)
 {
-    utf8proc_category_t k = category(c);
-    return k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CO ||
-           k == UTF8PROC_CATEGORY_CS;
+    return is_of(c, OTHERS);
 }
 
 uint32_t pj_unicode_lower(uint32_t c)
@@ -87,8 +80,7 @@ uint32_t pj_unicode_upper(uint32_t c)
 
 bool pj_unicode_is_letter(uint32_t c)
 {
-    utf8proc_category_t k = category(c);
-    return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
+    return is_of(c, LETTERS);
 }
 
 /* NFC changes nothing below U+0300; no form changes ASCII. */
@@ -117,18 +109,19 @@ bool pj_unicode_normalize(pj_unicode_form form, const char *text, size_t bytes, 
     return ok;
 }
 
-/* Length of the invalid sequence at `text`: the longest prefix of a valid sequence, at least one
- * byte. */
-static size_t invalid_bytes(const unsigned char *p, size_t bytes)
+/* Length of the longest prefix of a valid sequence at `text`, at least one byte; `need` is the
+ * length of the whole. */
+static size_t prefix_bytes(const char *text, size_t bytes, size_t *need)
 {
-    size_t need = p[0] >= 0xf0 && p[0] <= 0xf4  ? 4
-                  : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
-                  : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
-                                                : 1;
+    const unsigned char *p = (const unsigned char *)text;
     unsigned char low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
     unsigned char high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
     size_t n = 1;
-    while (n < need && n < bytes && p[n] >= low && p[n] <= high) {
+    *need = p[0] >= 0xf0 && p[0] <= 0xf4  ? 4
+            : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
+            : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
+                                          : 1;
+    while (n < *need && n < bytes && p[n] >= low && p[n] <= high) {
         n++;
         low = 0x80;
         high = 0xbf;
@@ -136,19 +129,27 @@ static size_t invalid_bytes(const unsigned char *p, size_t bytes)
     return n;
 }
 
+size_t pj_utf8_unfinished(const char *text, size_t bytes)
+{
+    for (size_t back = 1, need; back <= 3 && back <= bytes; back++)
+        if (((unsigned char)text[bytes - back] & 0xc0) != 0x80)
+            return prefix_bytes(text + bytes - back, back, &need) == back && need > back ? back : 0;
+    return 0;
+}
+
 bool pj_utf8_repair(const char *text, size_t bytes, pj_buffer *out)
 {
     size_t plain = 0, i = 0;
     while (i < bytes) {
         uint32_t c;
-        size_t n = pj_utf8_next(text + i, bytes - i, &c);
+        size_t n = pj_utf8_next(text + i, bytes - i, &c), need;
         if (n > 0) {
             i += n;
             continue;
         }
         pj_buffer_append(out, text + plain, i - plain);
         pj_buffer_append(out, "\xef\xbf\xbd", 3);
-        i += invalid_bytes((const unsigned char *)text + i, bytes - i);
+        i += prefix_bytes(text + i, bytes - i, &need);
         plain = i;
     }
     return pj_buffer_append(out, text + plain, bytes - plain);
@@ -176,6 +177,14 @@ uint32_t pj_byte_letter(unsigned char byte)
     if (byte <= 32) return 0x100u + byte;
     if (byte == 173) return 0x100 + 67;
     return 0x100 + 33 + (byte - 127u);
+}
+
+void pj_put_byte_letters(const char *text, size_t bytes, pj_buffer *out)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        char letter[4];
+        pj_buffer_append(out, letter, pj_utf8_put(pj_byte_letter((unsigned char)text[i]), letter));
+    }
 }
 
 int pj_letter_byte(uint32_t letter)

@@ -279,7 +279,17 @@ bool pj_vocab_reserve_merges(pj_vocab *vocab, size_t count)
     vocab->merges = merges;
     vocab->merge_capacity = (uint32_t)count;
     vocab->merge_count = 0;
+    vocab->crosses = false;
     return true;
+}
+
+void pj_vocab_note_parts(pj_vocab *vocab, const char *left, size_t left_bytes, const char *right,
+                         size_t right_bytes)
+{
+    enum { N = PJ_SPACE_MARK_BYTES };
+    bool begins = right_bytes >= N && memcmp(right, PJ_SPACE_MARK, N) == 0;
+    bool ends = left_bytes >= N && memcmp(left + left_bytes - N, PJ_SPACE_MARK, N) == 0;
+    if (begins && !ends) vocab->crosses = true;
 }
 
 /* The slot of a pair, or the free one where it belongs. */
