@@ -485,7 +485,8 @@ void pj_energy_timings(pj_energies *j, const pj_rail_result *result, pj_timings 
 {
     const pj_rail *rail = &j->d->rails[result->rail];
     *t = (pj_timings){.all = {{0, 0, 1}}, .count = 1};
-    t->settled = pj_rail_is_model(rail) || result->counter || rail->lag_ns > 0 || j->options->trusted;
+    t->settled =
+        pj_rail_is_model(rail) || result->counter || rail->lag_ns > 0 || j->options->trusted;
     search *s = t->settled ? NULL : begin_search(j, result);
     if (!s) return;
     energy_timing_choose(s, t);

@@ -29,8 +29,8 @@ typedef struct pj_power_sampler {
     pj_poll polls[PJ_MAX_RAILS];
     pj_reading early[PJ_MAX_RAILS]; /* of counters whose log has not reached them yet */
     uint64_t early_rails;           /* bit mask of those that wait */
-    int64_t interval_ns; /* between polls */
-    int64_t pace_ns;     /* minimum between polls; set while the thread does not run */
+    int64_t interval_ns;            /* between polls */
+    int64_t pace_ns;                /* minimum between polls; set while the thread does not run */
     pj_reading scratch[PJ_SOURCE_READ_MAX];
 
     pj_ring readings; /* of pj_reading */

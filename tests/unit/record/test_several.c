@@ -470,18 +470,20 @@ static void windows_nest(void **state)
     pj_session_close(session);
 }
 
-static void a_window_too_short_for_its_sensor_has_a_bound(void **state)
+/* A tick of the sensor at each end is what it can be wrong by. */
+static void a_window_shorter_than_a_period_has_a_wide_interval(void **state)
 {
     pj_session *session = open_session(slow, NULL);
     pj_open_window *window;
     assert_int_equal(pj_window_begin(session, &window, NULL), PJ_OK);
     pj_window_result r = end_window(window);
-    assert_int_equal(r.energy_source, PJ_UNAVAILABLE);
-    assert_true(isnan(r.total.mj) && isnan(r.total.lo_mj) && isnan(r.net.mj));
-    assert_that(r.total_upper_mj, >, 0);
-    assert_that(r.total_upper_mj, <, 1e6);
+    assert_int_not_equal(r.energy_source, PJ_UNAVAILABLE);
+    assert_that(r.total.mj, >, 0);
+    assert_that(r.total.hi_mj, >, 1.3 * r.total.mj);
+    assert_that(r.total.lo_mj, >=, 0);
     assert_int_equal(r.rail_count, 2);
-    assert_true(isnan(r.rails[0].gross.mj));
+    assert_that(r.rails[0].gross.mj, >, 0);
+    assert_true(isnan(r.net.mj)); /* no baseline was taken */
     pj_session_close(session);
 }
 
@@ -543,7 +545,7 @@ int main(void)
         cmocka_unit_test(killed_runs_keep_their_shares),
         cmocka_unit_test(simulated_machines_can_be_shared),
         cmocka_unit_test(windows_nest),
-        cmocka_unit_test(a_window_too_short_for_its_sensor_has_a_bound),
+        cmocka_unit_test(a_window_shorter_than_a_period_has_a_wide_interval),
         cmocka_unit_test(windows_without_sensors_have_a_time),
         cmocka_unit_test(closing_ends_what_is_open),
         cmocka_unit_test(windows_can_be_repeated),
