@@ -10,6 +10,10 @@
  * to the very readings that then correct them, and the two errors add up. Other contributions:
  * window noise through c (random); power variation between leaves of a class, heat, idle power, and
  * alternative window timings that the readings do not exclude (bias); the sensor's gain.
+ *
+ * The rails of a run see the same leaves, so what is not known about the leaves' powers (the prior,
+ * variation within a class) is wrong on all rails alike and adds up; the noise of their readings is
+ * independent.
  */
 #include "attribution/energies.h"
 
@@ -52,7 +56,9 @@ typedef struct uncertainty_state {
 /* A set's figures on one rail. */
 typedef struct set_figure {
     double gross_mj, net_mj;
-    double random_var, spread_var, timing_var, heat_var;
+    double noise_var;  /* of the windows */
+    double powers_var; /* of the powers of classes */
+    double spread_var, timing_var, heat_var;
     double idle_gross, idle_net; /* 1 sigma due to idle power */
 } set_figure;
 
@@ -146,8 +152,8 @@ static bool shares_noise(const pj_rail_result *result)
 }
 
 /* A set inside one block, whose effect is cached. */
-static double inside_variance(uncertainty_state *g, const pj_rail_result *result, size_t block,
-                              double f)
+static void inside_variance(uncertainty_state *g, const pj_rail_result *result, size_t block,
+                            double f, set_figure *figure)
 {
     const block_cache *c = energy_uncertainty_look_up(g, result, block);
     const pj_fit *fit = &result->fit;
@@ -161,15 +167,16 @@ static double inside_variance(uncertainty_state *g, const pj_rail_result *result
     }
     double powers = own - 2 * f * both + f * f * c->along;
     if (shares_noise(result)) powers = fmax(powers, own - f * f * c->along);
-    return (powers > 0 ? powers : 0) + f * f * c->noise_var;
+    figure->powers_var = powers > 0 ? powers : 0;
+    figure->noise_var = f * f * c->noise_var;
 }
 
-static double across_variance(uncertainty_state *g, const pj_rail_result *result, size_t low,
-                              size_t high)
+static void across_variance(uncertainty_state *g, const pj_rail_result *result, size_t low,
+                            size_t high, set_figure *figure)
 {
     size_t first, last;
-    double noise = pj_blocks_influence(&result->blocks, low, high - low, g->f + low, g->scratch,
-                                       g->influence, &first, &last);
+    figure->noise_var = pj_blocks_influence(&result->blocks, low, high - low, g->f + low,
+                                            g->scratch, g->influence, &first, &last);
     double both = 0;
     times_covariance(&result->fit, g->times, g->moved);
     subtract_windows(result, first, last, g->influence, -1, g->times);
@@ -178,7 +185,7 @@ static double across_variance(uncertainty_state *g, const pj_rail_result *result
     double powers = times_covariance(&result->fit, g->times, g->moved);
     if (shares_noise(result)) powers = fmax(powers, 2 * both - powers);
     memset(g->times, 0, result->fit.class_count * sizeof(double));
-    return powers + noise;
+    figure->powers_var = powers;
 }
 
 /* ---- one set on one rail ---- */
@@ -300,7 +307,8 @@ static void scale_figure(const pj_energies *j, const pj_rail_result *result, con
     double factor = figure->gross_mj > 0 ? own_mj / figure->gross_mj : 1;
     figure->gross_mj *= factor;
     figure->net_mj *= factor;
-    figure->random_var = figure->random_var * factor * factor + border_var;
+    figure->noise_var = figure->noise_var * factor * factor + border_var;
+    figure->powers_var *= factor * factor;
     figure->spread_var *= factor * factor;
     figure->timing_var *= factor * factor;
     figure->heat_var *= factor * factor;
@@ -325,14 +333,16 @@ static void measure_alone(uncertainty_state *g, uint32_t rail, const uint32_t *l
     }
     figure->net_mj = figure->gross_mj - (isnan(idle_mw) ? 0 : idle_mw) * seconds;
     if (!result->has_fit) { /* shared by time: all of it may belong to other spans */
-        figure->random_var = figure->gross_mj * figure->gross_mj;
+        figure->noise_var = figure->gross_mj * figure->gross_mj;
         return;
     }
     if (low < high) {
         energy_uncertainty_take_shares(g, result, seconds, figure);
         if (high - low > 1) add_bridges(g, result, low, high, figure);
-        figure->random_var = high - low == 1 ? inside_variance(g, result, low, g->f[low])
-                                             : across_variance(g, result, low, high);
+        if (high - low == 1)
+            inside_variance(g, result, low, g->f[low], figure);
+        else
+            across_variance(g, result, low, high, figure);
     }
     while (g->touched_count) g->f[g->touched[--g->touched_count]] = 0;
     for (uint32_t i = 0; i < g->used_count; i++) g->times[g->used[i]] = 0;
@@ -351,7 +361,7 @@ static void energy_uncertainty_measure(uncertainty_state *g, uint32_t rail, cons
 /* ---- all rails together ---- */
 
 typedef struct total {
-    double random_var, bias_gross, bias_net;
+    double noise_var, powers_sd, bias_gross, bias_net;
     double gain_gross[PJ_MAX_RAILS], gain_net[PJ_MAX_RAILS]; /* by group */
 } total;
 
@@ -359,7 +369,8 @@ static void add_figure(total *t, const pj_rail_result *result, const set_figure 
 {
     double unseen = result->unseen_sd * f->gross_mj;
     double shared = f->spread_var + f->timing_var + f->heat_var + unseen * unseen;
-    t->random_var += f->random_var;
+    t->noise_var += f->noise_var;
+    t->powers_sd += sqrt(f->powers_var);
     t->bias_gross += sqrt(shared + f->idle_gross * f->idle_gross);
     t->bias_net += sqrt(shared + f->idle_net * f->idle_net);
     t->gain_gross[result->gain_group] += result->gain_sd * f->gross_mj;
@@ -371,7 +382,7 @@ static void measure_set(uncertainty_state *g, const uint32_t *leaves, size_t cou
                         pj_sd *gross, pj_sd *net)
 {
     const pj_energies *j = g->joules;
-    total t = {.random_var = 0};
+    total t = {.noise_var = 0};
     double gain_gross = 0, gain_net = 0;
     for (uint32_t r = 0; r < j->result_count; r++) {
         set_figure figure;
@@ -383,7 +394,7 @@ static void measure_set(uncertainty_state *g, const uint32_t *leaves, size_t cou
         gain_gross += t.gain_gross[r] * t.gain_gross[r];
         gain_net += t.gain_net[r] * t.gain_net[r];
     }
-    float random = (float)sqrt(t.random_var);
+    float random = (float)hypot(sqrt(t.noise_var), t.powers_sd);
     *gross = (pj_sd){random, (float)t.bias_gross, (float)sqrt(gain_gross)};
     *net = (pj_sd){random, (float)t.bias_net, (float)sqrt(gain_net)};
 }

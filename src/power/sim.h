@@ -49,7 +49,7 @@
 #include "base/error.h"
 #include "trace/rail.h"
 
-enum { PJ_SIM_MAX_CLASSES = 128, PJ_SIM_MAX_RAILS = 8 };
+enum { PJ_SIM_MAX_CLASSES = 128, PJ_SIM_MAX_RAILS = 10 };
 
 typedef struct pj_sim_class {
     char name[64]; /* "q_proj", "attention/softmax", with the prefix "decode/" for one phase */

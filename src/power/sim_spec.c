@@ -170,7 +170,7 @@ static pj_status sim_spec_set_rails(draft *d, const char *text, pj_error *err)
     for (const char *p = text;;) {
         size_t length = strcspn(p, "+");
         if (length == 0 || length >= PJ_RAIL_NAME_BYTES || spec->rail_count == PJ_SIM_MAX_RAILS - 2)
-            return bad_value("rails", text, "a list such as cpu+gpu+dram (at most 6)", err);
+            return bad_value("rails", text, "a list such as cpu+gpu+dram (at most 8)", err);
         pj_sim_rail *rail = &spec->rails[spec->rail_count++];
         *rail = (pj_sim_rail){.parent = -1};
         memcpy(rail->name, p, length);

@@ -406,6 +406,38 @@ static void gains_of_one_make_add_up(void **state)
     end_run(&w, &d);
 }
 
+/* How work differs within a class, and what is assumed about its power, is wrong on all rails
+ * alike: an interval over several rails is no narrower than one over one rail. */
+static void several_rails_are_as_uncertain_as_one(void **state)
+{
+    static const char *const rails[] = {"rails=gpu0", "rails=gpu0+gpu1",
+                                        "rails=gpu0+gpu1+gpu2+gpu3+gpu4+gpu5+gpu6+gpu7"};
+    double width[3] = {0};
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        uint32_t covered = 0, parts = 0;
+        for (int seed = 1; seed <= 10; seed++) {
+            char text[160];
+            writer w;
+            pj_run_data d;
+            pj_sim_spec sim;
+            snprintf(text, sizeof text, "kind=power,period_ms=2,noise=0.005,seed=%d,%s", seed,
+                     rails[k]);
+            begin_run(&w, &sim, text);
+            build_steps(&w, &sim, 40, &d);
+            for (uint32_t i = 0; i < d.component_count; i++, parts++) {
+                const pj_energy *e = &d.components[i].energy;
+                double truth = pj_mj_of_nj(e->planted_nj), off = pj_mj_of_nj(e->gross_nj) - truth;
+                covered += fabs(off) <= 1.96 * (double)e->sd_mj;
+                width[k] += 1.96 * (double)e->sd_mj / truth;
+            }
+            end_run(&w, &d);
+        }
+        if (covered < 0.92 * parts) fail_msg("%s: %u of %u", rails[k], covered, parts);
+        assert_near(width[k], width[0], 0.1 * width[0]);
+    }
+}
+
 /* Energy of idle time far shorter than a reading comes from the baseline, not from the reading that
  * contains it. */
 static void short_idle_time_is_known(void **state)
@@ -597,6 +629,7 @@ int main(void)
         cmocka_unit_test(a_late_counter_is_covered_in_short_runs),
         cmocka_unit_test(heat_within_one_period_is_covered),
         cmocka_unit_test(gains_of_one_make_add_up),
+        cmocka_unit_test(several_rails_are_as_uncertain_as_one),
         cmocka_unit_test(short_idle_time_is_known),
         cmocka_unit_test(a_phase_has_the_energy_of_its_own_time),
         cmocka_unit_test(a_request_beside_idle_time_is_covered),
