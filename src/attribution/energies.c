@@ -84,14 +84,27 @@ static pj_status energies_prepare(pj_energies *j, pj_error *err)
     return pj_energy_pool(j, err);
 }
 
+/* Whether what computed the run has a rail. Our own engine computes on the CPU; where other engines
+ * do is not known. */
+static bool has_device_rail(const pj_energies *j)
+{
+    const pj_run_data *d = j->d;
+    if (!d->info.engine || strcmp(d->info.engine, "perjoule") != 0) return true;
+    for (uint32_t r = 0; r < d->rail_count; r++)
+        if (pj_rail_covers_cpu(&d->rails[r])) return true;
+    return d->rail_count == 0;
+}
+
 /* Rails of the total: those that cover the whole run; if none does, all of them, so that energy
- * known before a sensor died stays known. */
+ * known before a sensor died stays known. Without a rail of the device that computed, there is no
+ * total: what other devices drew meanwhile is not the run's. */
 static pj_status attribute_rails(pj_energies *j, pj_error *err)
 {
     pj_run_data *d = j->d;
     bool in_total[PJ_MAX_RAILS], whole[PJ_MAX_RAILS], any = false, any_whole = false;
+    j->no_device = !has_device_rail(j);
     for (uint32_t r = 0; r < d->rail_count; r++) {
-        in_total[r] = pj_rail_in_column(d->rails, d->rail_count, r, PJ_RAIL_TOTAL);
+        in_total[r] = !j->no_device && pj_rail_in_column(d->rails, d->rail_count, r, PJ_RAIL_TOTAL);
         whole[r] = in_total[r] &&
                    !isnan(pj_curve_energy_mj(j->curves[r], j->tree->begin_ns, j->tree->end_ns));
         any |= in_total[r];

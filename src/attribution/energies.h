@@ -83,6 +83,7 @@ struct pj_energies {
     uint32_t result_count;
     bool replayed;         /* a calibration was the prior */
     bool by_time;          /* some rail could not be fitted */
+    bool no_device;        /* what computed has no rail */
     bool below_resolution; /* no sensor's windows resolve the run's energy */
     /* of the rails that count: included in the total, missing from it */
     uint64_t used_rails, missing_rails;

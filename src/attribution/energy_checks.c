@@ -61,6 +61,19 @@ static bool report_limits(pj_energies *j)
                  bound);
         ok &= add_warning(j, "below_resolution", text);
     }
+    if (j->no_device) {
+        char names[128];
+        uint64_t others = 0;
+        for (uint32_t r = 0; r < j->d->rail_count; r++)
+            if (pj_rail_in_column(j->d->rails, j->d->rail_count, r, PJ_RAIL_TOTAL))
+                others |= 1ull << r;
+        pj_rail_names(j->d->rails, j->d->rail_count, others, names, sizeof names);
+        snprintf(text, sizeof text,
+                 "no sensor measures the CPU, which computed this run: its energy is unavailable "
+                 "(%s is not the run's)",
+                 names);
+        ok &= add_warning(j, "device_without_sensor", text);
+    }
     if (j->pooled_many) {
         snprintf(text, sizeof text,
                  "%u classes of work share one power with others of their phase: attribution "
@@ -74,7 +87,7 @@ static bool report_limits(pj_energies *j)
 pj_status pj_energy_report(pj_energies *j, pj_error *err)
 {
     pj_run_data *d = j->d;
-    uint32_t before = d->warning_count, most = before + j->finding_count + 2;
+    uint32_t before = d->warning_count, most = before + j->finding_count + 3;
     pj_warning_row *all = pj_arena_alloc(&d->arena, most, sizeof *all);
     if (!all) return pj_fail_memory(err, "the warnings of a run");
     if (before) memcpy(all, d->warnings, before * sizeof *all);

@@ -204,6 +204,10 @@ static void settle_unread(pj_meter *m)
         given |= all ? ~0u : 1u << rail->rail_class;
     }
     if (m->rail_count == 0) return; /* there is no total at all */
+    /* a machine has a CPU, whether or not a sensor for it exists */
+    bool has_cpu = false;
+    for (uint32_t i = 0; i < m->rail_count; i++) has_cpu |= pj_rail_covers_cpu(&m->rails[i]);
+    if (!has_cpu) m->unread_classes |= 1u << PJ_RAIL_CPU;
     for (int c = 0; c < PJ_RAIL_TOTAL; c++) {
         size_t used = strlen(m->unread);
         if (m->unread_classes & ~given & 1u << c)

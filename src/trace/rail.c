@@ -41,6 +41,15 @@ bool pj_rail_steps_are_power(const pj_rail *rail)
            (rail->window_ns == PJ_WINDOW_UNKNOWN || pj_rail_sees_part(rail));
 }
 
+bool pj_rail_covers_cpu(const pj_rail *rail)
+{
+    static const char *const stand_ins[] = {"sim", "replay", "perjoule"};
+    for (size_t i = 0; i < sizeof stand_ins / sizeof *stand_ins; i++)
+        if (strcmp(rail->source, stand_ins[i]) == 0) return true;
+    return rail->rail_class == PJ_RAIL_CPU || rail->rail_class == PJ_RAIL_TOTAL ||
+           (rail->rail_class == PJ_RAIL_GPU && rail->scope == PJ_SCOPE_MODULE);
+}
+
 int pj_rail_log_of(const pj_rail *rails, uint32_t count, uint32_t counter)
 {
     const pj_rail *c = &rails[counter];
