@@ -193,6 +193,24 @@ static void check_resolution(pj_energies *j)
     for (uint32_t i = 0; i < tree->leaf_count; i++) j->gross[i] = j->net[i] = PJ_NJ_UNKNOWN;
 }
 
+/* A run that used less than an idle machine, by two standard deviations, refutes the idle power
+ * that was measured: it has changed since, and net figures are unknown. */
+static void check_idle(pj_energies *j)
+{
+    const pj_energy *run = &j->run;
+    if (run->net_nj == PJ_NJ_UNKNOWN ||
+        !pj_net_is_refuted(pj_mj_of_nj(run->net_nj), run->net_sd_mj))
+        return;
+    j->idle_moved = true;
+    for (uint32_t i = 0; i < j->tree->node_count; i++) {
+        pj_energy *e = pj_energy_of(j, i);
+        e->net_nj = PJ_NJ_UNKNOWN;
+        e->net_sd_mj = NAN;
+        e->net_sd = PJ_SD_UNKNOWN;
+    }
+    for (uint32_t i = 0; i < j->tree->leaf_count; i++) j->net[i] = PJ_NJ_UNKNOWN;
+}
+
 pj_status pj_energy_new(const pj_tree *tree, const pj_readings *readings,
                         const pj_build_options *options, pj_run_data *data, pj_energies **joules,
                         pj_error *err)
@@ -215,6 +233,7 @@ pj_status pj_energy_fill(pj_energies *j, pj_error *err)
     sum_nodes(j);
     pj_status status = pj_energy_check_total(j, err);
     if (status == PJ_OK) check_resolution(j);
+    if (status == PJ_OK) check_idle(j);
     if (status == PJ_OK) status = pj_energy_rows(j, err);
     if (status == PJ_OK) status = pj_energy_of_run(j, err);
     if (status == PJ_OK) status = pj_energy_report(j, err);

@@ -84,6 +84,7 @@ struct pj_energies {
     bool replayed;         /* a calibration was the prior */
     bool by_time;          /* some rail could not be fitted */
     bool no_device;        /* what computed has no rail */
+    bool idle_moved;       /* net energy is below zero, so the baseline no longer holds */
     bool below_resolution; /* no sensor's windows resolve the run's energy */
     /* of the rails that count: included in the total, missing from it */
     uint64_t used_rails, missing_rails;
@@ -92,6 +93,12 @@ struct pj_energies {
     uint32_t finding_count;
     uint32_t pooled_many; /* classes pooled although they have over a thousandth of the time */
 };
+
+/* Whether a net energy is too far below zero for its interval. */
+static inline bool pj_net_is_refuted(double net_mj, double net_sd_mj)
+{
+    return net_mj < -2 * net_sd_mj;
+}
 
 /* Adds; unknown plus anything is unknown. */
 static inline void pj_nj_add(int64_t *sum, int64_t value)

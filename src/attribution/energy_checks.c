@@ -74,6 +74,10 @@ static bool report_limits(pj_energies *j)
                  names);
         ok &= add_warning(j, "device_without_sensor", text);
     }
+    if (j->idle_moved)
+        ok &= add_warning(j, "idle_power_moved",
+                          "the run used less than an idle machine: idle power has changed since it "
+                          "was measured, so net figures are unavailable");
     if (j->pooled_many) {
         snprintf(text, sizeof text,
                  "%u classes of work share one power with others of their phase: attribution "
@@ -87,7 +91,7 @@ static bool report_limits(pj_energies *j)
 pj_status pj_energy_report(pj_energies *j, pj_error *err)
 {
     pj_run_data *d = j->d;
-    uint32_t before = d->warning_count, most = before + j->finding_count + 3;
+    uint32_t before = d->warning_count, most = before + j->finding_count + 4;
     pj_warning_row *all = pj_arena_alloc(&d->arena, most, sizeof *all);
     if (!all) return pj_fail_memory(err, "the warnings of a run");
     if (before) memcpy(all, d->warnings, before * sizeof *all);

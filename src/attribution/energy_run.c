@@ -183,6 +183,8 @@ static pj_status rail_energy(pj_energies *j, uint32_t rail, uint8_t phase,
     row->idle_mj = isnan(row->gross_mj) ? NAN : j->d->baseline_mw[rail] * ms * 1e-3;
     row->net_mj = row->gross_mj - row->idle_mj;
     row->sd_mj = pj_sd_total(&row->sd);
+    if (j->idle_moved || pj_net_is_refuted(row->net_mj, pj_sd_total(&row->net_sd)))
+        row->idle_mj = row->net_mj = NAN;
     if (isnan(row->net_mj)) row->net_sd = PJ_SD_UNKNOWN;
     row->net_sd_mj = pj_sd_total(&row->net_sd);
     return status;

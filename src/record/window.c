@@ -120,8 +120,10 @@ static void fill_total(pj_window_result *r, const window_sum *sum, const pj_sess
     r->is_partial = sum->missing > 0 || *pj_meter_unread(s->meter);
     r->total = gross_with_interval(sum->mj, sd);
     double net = sum->mj - sum->idle_mj, gain = sum->mj > 0 ? sum->gain_mj * net / sum->mj : 0;
-    r->net = pj_with_interval(net, sqrt(sum->random_var + sum->bias_mj * sum->bias_mj +
-                                        gain * gain + sum->idle_sd_mj * sum->idle_sd_mj));
+    double net_sd = sqrt(sum->random_var + sum->bias_mj * sum->bias_mj + gain * gain +
+                         sum->idle_sd_mj * sum->idle_sd_mj);
+    /* less than an idle machine: idle power has changed since it was measured */
+    if (!(net < -2 * net_sd)) r->net = pj_with_interval(net, net_sd);
 }
 
 static void window_fill(pj_window_result *r, const pj_open_window *w,

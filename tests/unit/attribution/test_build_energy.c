@@ -438,6 +438,29 @@ static void several_rails_are_as_uncertain_as_one(void **state)
     }
 }
 
+/* Idle power was higher while it was measured: the run used less than an idle machine. */
+static void a_baseline_that_no_longer_holds_is_not_used(void **state)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    (void)state;
+    assert_int_equal(pj_sim_parse("period_ms=1,idle_mw=6000,low_mw=10,high_mw=100", &sim, NULL),
+                     PJ_OK);
+    open_spool(&w);
+    put_rails(&w, &sim); /* a baseline of 10 W */
+    build_steps(&w, &sim, 40, &d);
+    assert_that(d.info.total_mj, >, 0);
+    assert_true(isnan(d.info.net_mj));
+    assert_true(isnan(d.info.net_sd_mj));
+    for (uint32_t i = 0; i < d.phase_count; i++)
+        assert_int_equal(d.phases[i].energy.net_nj, PJ_NJ_UNKNOWN);
+    for (uint32_t i = 0; i < d.rail_energy_count; i++) assert_true(isnan(d.rail_energy[i].net_mj));
+    assert_string_equal(d.warnings[d.warning_count - 1].code, "idle_power_moved");
+    assert_conserved(&d);
+    end_run(&w, &d);
+}
+
 /* Energy of idle time far shorter than a reading comes from the baseline, not from the reading that
  * contains it. */
 static void short_idle_time_is_known(void **state)
@@ -630,6 +653,7 @@ int main(void)
         cmocka_unit_test(heat_within_one_period_is_covered),
         cmocka_unit_test(gains_of_one_make_add_up),
         cmocka_unit_test(several_rails_are_as_uncertain_as_one),
+        cmocka_unit_test(a_baseline_that_no_longer_holds_is_not_used),
         cmocka_unit_test(short_idle_time_is_known),
         cmocka_unit_test(a_phase_has_the_energy_of_its_own_time),
         cmocka_unit_test(a_request_beside_idle_time_is_covered),
