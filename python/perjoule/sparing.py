@@ -1,0 +1,74 @@
+"""Chooses the decode steps in which the parts of layers are timed, where a stamp is expensive.
+
+A CUDA event costs the host as much as a launch (11 us have been seen), and a part needs two. Where the host's launches
+limit the speed, that time is added to every token. So layers, and the few modules outside them, are timed in every step,
+their parts in every k-th: k keeps the mean cost of a step below `LIMIT` times that of empty hooks on the same modules.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .names import Plan
+from .recorder import HostClock, is_outer
+from .session import clock_ns
+
+LIMIT = 1.4  # of what empty hooks cost
+WRAPPED = 0.5  # what a wrapper costs without its stamps, of the cost of two empty hooks
+PASSED_BY = 0.25  # what a wrapper costs that does not time, of the same
+RAREST = 64
+CALLS, TRIES = 8, 5
+
+
+def _call_ns(module: Any) -> float:
+    best = math.inf
+    for _ in range(TRIES):
+        begin = clock_ns()
+        for _ in range(CALLS):
+            module(None)
+        best = min(best, (clock_ns() - begin) / CALLS)
+    return best
+
+
+def empty_hooks_ns(torch: Any) -> float:
+    """What two empty hooks add to a module's call here."""
+    module = torch.nn.Identity()
+    plain = _call_ns(module)
+    module.register_forward_pre_hook(lambda module, args: None)
+    module.register_forward_hook(lambda module, args, out: None)
+    return max(_call_ns(module) - plain, 1.0)
+
+
+def interval(modules: int, outer: int, stamp_ns: float, hooks_ns: float) -> int:
+    """The k. modules: all that can be timed; outer: those that are timed in every step."""
+    limit = LIMIT * modules * hooks_ns
+    timed = WRAPPED * hooks_ns + 2 * stamp_ns
+    marks = 2 * stamp_ns  # the end of the pass and of the step
+    sparse = marks + outer * timed + (modules - outer) * PASSED_BY * hooks_ns
+    full = marks + modules * timed
+    if full <= limit:
+        return 1
+    return RAREST if sparse >= limit else min(RAREST, math.ceil((full - sparse) / (limit - sparse)))
+
+
+class PartSteps:
+    """Which passes time the parts of layers: every prefill, the first decode step, and from there every k-th."""
+
+    def __init__(self, every: int = 1) -> None:
+        self.every, self._count, self.omitted = every, 0, 0
+
+    @classmethod
+    def for_clock(cls, torch: Any, plan: Plan, clock: HostClock) -> PartSteps:
+        stamp_ns = clock.cost_ns()
+        if not stamp_ns:
+            return cls()
+        outer = len(plan.layers) + sum(map(is_outer, plan.parts))
+        return cls(interval(len(plan.layers) + len(plan.parts), outer, stamp_ns, empty_hooks_ns(torch)))
+
+    def wants(self, phase: str) -> bool:
+        if phase == "prefill":
+            return True
+        self._count += 1
+        wanted = self._count % self.every == 1 or self.every == 1
+        self.omitted += not wanted
+        return wanted
