@@ -96,6 +96,7 @@ class CudaClock(HostClock):
         self.pairs: Dict[Device, Deque[Pair]] = {}  # of each device, oldest first
         self.error: Optional[Exception] = None  # of a stamp: raised at the end of the pass, not in the program's modules
         self.waited_ns = self.timed_ns = 0  # modules' time: of those that the host launched too slowly, and of all
+        self._stampers: Dict[Device, Callable[[], int]] = {}
         self._own: Dict[Device, Stream] = {}
         self._paired_ns = 0
         self._next = self._sealed = self._read = 0  # newest stamp, newest of the step before, newest that was read
@@ -104,6 +105,11 @@ class CudaClock(HostClock):
     # ---- stamps ----
 
     def _stamper(self, device: Device) -> Callable[[], int]:
+        if device not in self._stampers:
+            self._stampers[device] = self._make_stamper(device)
+        return self._stampers[device]
+
+    def _make_stamper(self, device: Device) -> Callable[[], int]:
         cuda, pool, events, clock = self.cuda, self.pool.setdefault(device, []), self.events, self
         stream_of, capturing = cuda.current_stream, cuda.is_current_stream_capturing
 
@@ -196,31 +202,38 @@ class CudaClock(HostClock):
                 self.events[s].event.synchronize()
 
     def resolve(self, records: List[int]) -> List[int]:
-        last, out = records[FIELDS + 1], list(records)
-        if any(mark not in self.events for mark in (records[0], records[1], last)):
+        events, times, last, out = self.events, {LOST: 0}, records[FIELDS + 1], list(records)
+        if any(mark not in events for mark in (records[0], records[1], last)):
             return []
+        began_ns, pairs = events[records[0]].host_ns, {}
         for i in range(0, len(records), FIELDS):
-            out[i], out[i + 1] = self._time(records[i]), self._time(records[i + 1])
-            if i >= 2 * FIELDS:
-                self._note_wait(records[i + 1], out[i + 1], out[i + 1] - out[i])
+            for j in (i, i + 1):
+                number = records[j]
+                if number not in times:
+                    event, device, _, _ = events[number]
+                    if device not in pairs:
+                        pairs[device] = self._pair_before(device, began_ns)
+                    host_ns, base, _ = pairs[device]
+                    times[number] = host_ns + int(base.elapsed_time(event) * 1e6)
+                out[j] = times[number]
+        self._note_waiting(records, out)
         self._recycle(last)
         return out
 
-    def _time(self, number: int) -> int:
-        stamp = self.events[number]
-        pair = self._pair_before(stamp)
-        return pair.host_ns + int(pair.event.elapsed_time(stamp.event) * 1e6)
-
-    def _pair_before(self, stamp: Stamp) -> Pair:
-        pairs = self.pairs.get(stamp.device)
+    def _pair_before(self, device: Device, host_ns: int) -> Pair:
+        """The newest pair that was taken before."""
+        pairs = self.pairs.get(device)
         if not pairs:  # a device that no module was known to use when the step began
-            pairs = self.pairs[stamp.device] = deque([self._pair(stamp.device)], maxlen=PAIRS_KEPT)
-        return next((pair for pair in reversed(pairs) if pair.host_ns <= stamp.host_ns), pairs[0])
+            pairs = self.pairs[device] = deque([self._pair(device)], maxlen=PAIRS_KEPT)
+        return next((pair for pair in reversed(pairs) if pair.host_ns <= host_ns), pairs[0])
 
-    def _note_wait(self, number: int, end_ns: int, took_ns: int) -> None:
-        self.timed_ns += took_ns
-        if end_ns - self.events[number].host_ns < BEHIND_NS:
-            self.waited_ns += took_ns
+    def _note_waiting(self, records: List[int], times: List[int]) -> None:
+        """Adds up the time of the modules at whose end the device had nothing to do."""
+        for i in range(2 * FIELDS + 1, len(records), FIELDS):
+            took = times[i] - times[i - 1]
+            self.timed_ns += took
+            if times[i] - self.events[records[i]].host_ns < BEHIND_NS:
+                self.waited_ns += took
 
     def _recycle(self, last: int) -> None:
         """All events before the step's last, which is also the first event of the next step."""

@@ -120,6 +120,15 @@ class Step:
         self.complete: List[Callable[[], None]] = []  # reads the step's tensors, once the device has computed them
 
 
+def _as(function: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    """The wrapper with the name and signature of what it wraps, as far as that has them."""
+    try:
+        functools.update_wrapper(wrapper, function)
+    except (AttributeError, TypeError):
+        pass
+    return wrapper
+
+
 def _without_lost(records: List[int]) -> List[int]:
     """Those whose begin and end were both stamped."""
     kept: List[int] = []
@@ -135,12 +144,13 @@ def is_outer(part: Part) -> bool:
 
 
 class Gate:
-    """Which thread's calls of a group of modules are timed; 0: none's."""
+    """Which thread's calls of a group of modules are timed; 0: none's. `ended_by`: what stamped the end of the last layer."""
 
-    __slots__ = ("thread",)
+    __slots__ = ("thread", "ended_by")
 
     def __init__(self) -> None:
         self.thread = 0
+        self.ended_by: Optional[Callable[[], int]] = None
 
 
 class Recorder:
@@ -229,7 +239,10 @@ class Recorder:
         self._restore.append(copy_unpatched(module).undo)
         if self.mode == "hooks":
             return self._hook(module, what, gate, gap)
-        self._replace(module.__dict__, "forward", self._timed(module.forward, what, gate, gap, self.clock.stamp_of(module)))
+        stamp = self.clock.stamp_of(module)
+        chained = self.clock.is_late and what >> 32 == n.LAYER
+        self._replace(module.__dict__, "forward", self._timed_layer(module.forward, what, stamp) if chained else
+                      self._timed(module.forward, what, gate, gap, stamp))
 
     def _timed(self, forward: Callable[..., Any], what: int, gate: Gate, gap: Optional[int],
                stamp: Callable[[], int]) -> Callable[..., Any]:
@@ -259,11 +272,26 @@ class Recorder:
                 if recorder.looking is not None:
                     recorder.look(records, out)
                 return out
-        try:
-            functools.update_wrapper(timed, forward)
-        except (AttributeError, TypeError):
-            pass
-        return timed
+        return _as(forward, timed)
+
+    def _timed_layer(self, forward: Callable[..., Any], what: int, stamp: Callable[[], int]) -> Callable[..., Any]:
+        """Wraps a layer's `forward` where stamps are expensive: a layer begins at the stamp at which the one before it on
+        the same device ended, unless something else was timed between them."""
+        records, compiling, recorder, gate = self.records, self.compiling, self, self.outer
+        put, thread = records.extend, threading.get_ident
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            if compiling() or thread() != gate.thread:
+                return forward(*args, **kwargs)
+            follows = records and records[-2] >> 32 == n.LAYER and gate.ended_by is stamp
+            begin = (records[-3] if follows else LOST) or stamp()
+            out = forward(*args, **kwargs)
+            put((begin, stamp(), what, NONE))
+            gate.ended_by = stamp
+            if recorder.looking is not None:
+                recorder.look(records, out)
+            return out
+        return _as(forward, timed)
 
     def _timed_function(self, function: Callable[..., Any], what: int) -> Callable[..., Any]:
         """Wraps a function of a modelling file, which other models of the family may call too, perhaps in other

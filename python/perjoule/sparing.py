@@ -16,8 +16,10 @@ from .session import clock_ns
 LIMIT = 1.4  # of what empty hooks cost
 WRAPPED = 0.5  # what a wrapper costs without its stamps, of the cost of two empty hooks
 PASSED_BY = 0.25  # what a wrapper costs that does not time, of the same
+PASS = 80  # what following a pass and handing its spans over costs, of the same
 RAREST = 64
 CALLS, TRIES = 8, 5
+IN_A_PASS = 3.0  # what hooks cost between a model's kernels, of their cost in a loop that stays in the caches (bench: 3.6)
 
 
 def _call_ns(module: Any) -> float:
@@ -31,21 +33,21 @@ def _call_ns(module: Any) -> float:
 
 
 def empty_hooks_ns(torch: Any) -> float:
-    """What two empty hooks add to a module's call here."""
+    """What two empty hooks add to a module's call in a pass of a model."""
     module = torch.nn.Identity()
     plain = _call_ns(module)
     module.register_forward_pre_hook(lambda module, args: None)
     module.register_forward_hook(lambda module, args, out: None)
-    return max(_call_ns(module) - plain, 1.0)
+    return IN_A_PASS * max(_call_ns(module) - plain, 1.0)
 
 
-def interval(modules: int, outer: int, stamp_ns: float, hooks_ns: float) -> int:
-    """The k. modules: all that can be timed; outer: those that are timed in every step."""
+def interval(layers: int, others: int, parts: int, stamp_ns: float, hooks_ns: float) -> int:
+    """The k for a model of so many layers, modules outside them, and parts of layers."""
+    modules = layers + others + parts
     limit = LIMIT * modules * hooks_ns
-    timed = WRAPPED * hooks_ns + 2 * stamp_ns
-    marks = 2 * stamp_ns  # the end of the pass and of the step
-    sparse = marks + outer * timed + (modules - outer) * PASSED_BY * hooks_ns
-    full = marks + modules * timed
+    # a layer begins where another ended; two stamps mark the ends of the pass and of the step, one the first layer
+    sparse = (layers + 2 * others + 3) * stamp_ns + (PASS + (layers + others) * WRAPPED + parts * PASSED_BY) * hooks_ns
+    full = sparse + parts * (2 * stamp_ns + (WRAPPED - PASSED_BY) * hooks_ns)
     if full <= limit:
         return 1
     return RAREST if sparse >= limit else min(RAREST, math.ceil((full - sparse) / (limit - sparse)))
@@ -62,8 +64,8 @@ class PartSteps:
         stamp_ns = clock.cost_ns()
         if not stamp_ns:
             return cls()
-        outer = len(plan.layers) + sum(map(is_outer, plan.parts))
-        return cls(interval(len(plan.layers) + len(plan.parts), outer, stamp_ns, empty_hooks_ns(torch)))
+        others = sum(map(is_outer, plan.parts))
+        return cls(interval(len(plan.layers), others, len(plan.parts) - others, stamp_ns, empty_hooks_ns(torch)))
 
     def wants(self, phase: str) -> bool:
         if phase == "prefill":
