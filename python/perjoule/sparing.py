@@ -2,7 +2,7 @@
 
 A CUDA event costs the host as much as a launch (11 us have been seen), and a part needs two. Where the host's launches
 limit the speed, that time is added to every token. So layers, and the few modules outside them, are timed in every step,
-their parts in every k-th: k keeps the mean cost of a step below `LIMIT` times that of empty hooks on the same modules.
+their parts in every k-th: k is to keep the mean cost of a step below `LIMIT` times that of empty hooks on these modules.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMIT = 1.4  # of what empty hooks cost
 WRAPPED = 0.5  # what a wrapper costs without its stamps, of the cost of two empty hooks
 PASSED_BY = 0.25  # what a wrapper costs that does not time, of the same
 PASS = 80  # what following a pass and handing its spans over costs, of the same
-RAREST = 64
+RAREST = 16  # the parts of a short generation are still seen some times
 CALLS, TRIES = 8, 5
 IN_A_PASS = 3.0  # what hooks cost between a model's kernels, of their cost in a loop that stays in the caches (bench: 3.6)
 
