@@ -1,6 +1,6 @@
 """The overhead of recording: a decode step with the profiler, without hooks, and with empty hooks.
 
-    python hooks.py [--layers 32] [--step 50] [--hidden N] [--rounds 60] [--whole]
+    python hooks.py [--layers 32] [--step 50] [--hidden N] [--rounds 60] [--event US] [--whole]
 
 Prints microseconds per module and step, the ratio to torch's empty hooks on the same modules, and the share of
 a step. The model is as wide as makes its step take --step milliseconds on this machine, unless --hidden gives the width:
@@ -8,22 +8,30 @@ a cost scaled from a step of another length is not the same, because a longer st
 caches. Each round runs one step of each kind in rotating order, so that a slowdown of the machine affects all three
 alike; the figures are medians of the differences within a round, in CPU time.
 
+--event US measures what a CUDA device's clock costs where an event takes the host so many microseconds: the model computes
+on the CPU, events are those of the stand-in of the tests. The figures are then means over several steps, because not
+every step times all modules.
+
 --whole measures what a user pays instead: wall-clock and CPU time of a token of `generate`, with and without a run
 whose sensors are sampled (simulated ones) and which is stored. Needs torch and transformers.
 """
 import argparse
+import contextlib
 import inspect
 import math
 import os
 import statistics
+import sys
 import tempfile
 import time
+import unittest.mock
 import warnings
 
 import torch
 import transformers
 
 import perjoule
+from perjoule.devices import CudaClock
 from perjoule.names import plan_of
 from perjoule.watch import Watch
 
@@ -76,21 +84,21 @@ class EmptyHooks:
             self.handles.pop().remove()
 
 
-def timed_step(loop, what):
+def timed_step(loop, what, steps):
     what.attach()
     try:
         loop.step()  # warms the caches with this kind's code and objects, as in a real run
-        return loop.step()
+        return statistics.mean(loop.step() for _ in range(steps))
     finally:
         what.detach()
 
 
-def measure(loop, kinds, rounds):
+def measure(loop, kinds, rounds, steps):
     """Median of a plain step, and of each kind's overhead."""
     names, plain, added = list(kinds), [], {name: [] for name in kinds}
     for i in range(rounds):
         order = names[i % len(names):] + names[:i % len(names)]
-        took = {name: timed_step(loop, kinds[name]) for name in order}
+        took = {name: timed_step(loop, kinds[name], steps) for name in order}
         plain.append(took["nothing"])
         for name in names:
             added[name].append(took[name] - took["nothing"])
@@ -150,10 +158,30 @@ def measure_whole(model, rounds):
           f"{more_cpu:.2f} ms ({100 * more_cpu / cpu:.2f} %) of CPU time")
 
 
+def with_events(torch, event_us):
+    """torch with a CUDA device whose events cost the host so much, and which has nothing to compute."""
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "tests"))
+    from standin_cuda import Device, Machine
+
+    class RealTime(Machine):
+        now = property(lambda self: time.monotonic_ns(), lambda self, value: None)
+
+        def work(self, ns):
+            end = time.monotonic_ns() + ns
+            while time.monotonic_ns() < end:
+                pass
+
+    standin = RealTime(event_ns=int(1000 * event_us)).torch(compiler=torch.compiler, is_tensor=torch.is_tensor)
+    standin.nn = torch.nn
+    clocks = lambda torch, model: (CudaClock(standin, Device("cuda:0")), "cuda")  # noqa: E731
+    return standin, unittest.mock.patch("perjoule.watch.clock_for", clocks)
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name, default in (("layers", 32), ("step", 50), ("hidden", None), ("rounds", 60)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--event", type=float)
     parser.add_argument("--whole", action="store_true")
     o = parser.parse_args()
     torch.set_num_threads(1)
@@ -165,11 +193,15 @@ def main():
     loop = Loop(model)
     loop.step()
     with perjoule.Session(power="none", database="none") as session, session.run(depth="module") as run:
-        watch = Watch(torch, run, model, plan, statistics_every=0)
+        known, patch = with_events(torch, o.event) if o.event else (torch, contextlib.nullcontext())
+        with patch:
+            watch = Watch(known, run, model, plan, statistics_every=0)
         kinds = {"nothing": Nothing(), "empty hooks": EmptyHooks(plan), "profiler": watch}
-        base, cost = measure(loop, kinds, o.rounds)
+        base, cost = measure(loop, kinds, o.rounds, 24 if o.event else 1)
+        every = watch.part_steps.every
         watch.finish()
-    print(f"{modules} modules, a step of {base * 1e3:.2f} ms")
+    print(f"{modules} modules, a step of {base * 1e3:.2f} ms"
+          + (f"; layers timed in each step, their parts in every {every}th" if every > 1 else ""))
     for name in ("empty hooks", "profiler"):
         print(f"{name:12} {cost[name] / modules * 1e6:6.2f} us per module and step, {100 * cost[name] / base:5.2f} % of the step")
     print(f"ratio        {cost['profiler'] / cost['empty hooks']:.2f}")

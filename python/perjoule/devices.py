@@ -1,33 +1,55 @@
 """Clocks of torch's devices: when the device, not the host, began and ended a module's work.
 
-CUDA: an event is recorded on the module's stream and read after the step, when reading is free. Once per
-step an event is recorded together with a reading of the host's clock (a clock pair) while the stream is
-idle, so that device times can be mapped onto the host's clock. MPS: the device is synchronised before and
-after each module, which changes the absolute times; the run says so. CPU: the host's clock.
+CUDA: an event is recorded on the module's stream and read when the device has passed it, so that nothing waits for it.
+Device times are mapped onto the host's clock by clock pairs: about once per second an event is recorded on a stream
+of our own, on which nothing else runs, between two readings of the host's clock. While a stream is being captured into
+a CUDA graph no event is recorded and none is asked for: either would invalidate the program's capture.
+
+Other accelerators (MPS, XPU, ...): the device is synchronised before and after each module, which changes the absolute
+times; the run says so. CPU: the host's clock.
 """
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Tuple
+import contextlib
+import sys
+from collections import deque
+from typing import Any, Callable, ContextManager, Deque, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from .names import Module
-from .recorder import FIELDS, HostClock
+from .recorder import FIELDS, LOST, HostClock
 from .session import clock_ns
 
-MAX_BEHIND = 8  # most steps with outstanding events before the host synchronises
+PAIR_EVERY_NS = 1_000_000_000  # how long a clock pair is used: event times are 32-bit floats of milliseconds
+PAIR_TRIES = 3  # of which the tightest pair counts
+PAIRS_KEPT = 32
+COST_SAMPLES = 9
+BEHIND_NS = 20_000  # an event that the device passes within this time was waited for: its stream was empty
 
 Device = Any  # torch.device
 Event = Any  # torch.cuda.Event
+Stream = Any  # torch.cuda.Stream
 
 
-def device_of(module: Module, default: Device) -> Device:
+def _execution_device(torch: Any, module: Module) -> Device:
+    """Where accelerate's hook has a module computed, whose weights lie on the CPU, on a disk or nowhere (meta)."""
+    device = getattr(getattr(module, "_hf_hook", None), "execution_device", None)
+    return None if device is None else torch.device(device)
+
+
+def _devices_of(torch: Any, module: Module) -> Iterable[Device]:
+    device = _execution_device(torch, module)
+    if device is not None:
+        yield device
     for tensor in list(module.parameters()) + list(module.buffers()):
-        return tensor.device
-    return default
+        yield tensor.device
 
 
-class MpsClock(HostClock):
-    def __init__(self, torch: Any) -> None:
-        self._synchronize: Callable[[], None] = torch.mps.synchronize
+class SynchronisedClock(HostClock):
+    """The host's clock, read when the device has done all its work."""
+
+    def __init__(self, synchronize: Callable[[], None], name: str) -> None:
+        self._synchronize = synchronize
+        self.how = f"host, with {name} synchronised before and after each module"
 
     def stamp(self) -> int:
         self._synchronize()
@@ -36,107 +58,262 @@ class MpsClock(HostClock):
     def stamp_of(self, module: Module) -> Callable[[], int]:
         return self.stamp
 
-    def begin_step(self) -> int:
+    def begin_step(self, after: Optional[int] = None) -> int:
         return self.stamp()
 
-    def finish(self) -> None:
+    def finish(self) -> bool:
         self._synchronize()
+        return True
+
+
+class Stamp(NamedTuple):
+    """An event, and where and when (on the host's clock) it was recorded."""
+
+    event: Event
+    device: Device
+    stream: Stream
+    host_ns: int
+
+
+class Pair(NamedTuple):
+    """A moment on the host's clock, and an event of that moment."""
+
+    host_ns: int
+    event: Event
+    width_ns: int  # between the readings of the host's clock
 
 
 class CudaClock(HostClock):
     """A stamp is the number of an event; events go back to a pool when they have been read."""
 
+    is_late = True
+    how = "CUDA events"
+
     def __init__(self, torch: Any, device: Device) -> None:
-        self.cuda, self.device = torch.cuda, device
-        self.events: Dict[int, Tuple[Event, Device]] = {}  # by number
-        self.pool: Dict[Device, List[Event]] = {}
-        self.bases: Dict[Device, Tuple[int, Event]] = {}  # newest clock pair per device
-        self._base_of: Dict[int, Dict[Device, Tuple[int, Event]]] = {}  # first stamp of a step -> its clock pairs
-        self.next = 0
-        self.waiting: List[int] = []  # last stamp of each step not read yet
+        self.torch, self.cuda, self.device = torch, torch.cuda, device
+        self.events: Dict[int, Stamp] = {}  # by number
+        self.pool: Dict[Device, List[Event]] = {}  # of every device that has a module of the model
+        self.pairs: Dict[Device, Deque[Pair]] = {}  # of each device, oldest first
+        self.error: Optional[Exception] = None  # of a stamp: raised at the end of the pass, not in the program's modules
+        self.waited_ns = self.timed_ns = 0  # modules' time: of those that the host launched too slowly, and of all
+        self._stampers: Dict[Device, Callable[[], int]] = {}
+        self._own: Dict[Device, Stream] = {}
+        self._paired_ns = 0
+        self._next = self._sealed = self._read = 0  # newest stamp, newest of the step before, newest that was read
+        self.stamp = self._stamper(device)  # type: ignore[method-assign]
+
+    # ---- stamps ----
 
     def _stamper(self, device: Device) -> Callable[[], int]:
+        if device not in self._stampers:
+            self._stampers[device] = self._make_stamper(device)
+        return self._stampers[device]
+
+    def _make_stamper(self, device: Device) -> Callable[[], int]:
         cuda, pool, events, clock = self.cuda, self.pool.setdefault(device, []), self.events, self
-        stream_of = cuda.current_stream
+        stream_of, capturing = cuda.current_stream, cuda.is_current_stream_capturing
 
         def stamp() -> int:
-            event = pool.pop() if pool else cuda.Event(enable_timing=True)
-            event.record(stream_of(device))
-            clock.next = number = clock.next + 1
-            events[number] = (event, device)
-            return number
+            try:
+                if capturing():
+                    return LOST
+                event = pool.pop() if pool else cuda.Event(enable_timing=True)
+                stream = stream_of(device)
+                event.record(stream)
+                clock._next = number = clock._next + 1
+                events[number] = Stamp(event, device, stream, clock_ns())
+                return number
+            except Exception as e:
+                clock.error = e
+                return LOST
 
         return stamp
 
     def stamp_of(self, module: Module) -> Callable[[], int]:
-        return self._stamper(device_of(module, self.device))
+        """Stamps on the stream of the module's device. A module elsewhere (on the CPU, on meta) is timed on the model's."""
+        device = next((d for d in _devices_of(self.torch, module) if d.type == "cuda"), self.device)
+        return self._stamper(device)
 
-    def stamp(self) -> int:
-        return self._stamper(self.device)()
+    def begin_step(self, after: Optional[int] = None) -> int:
+        if clock_ns() - self._paired_ns > PAIR_EVERY_NS or len(self.pairs) < len(self.pool):
+            self._pair_all()
+        return after if after and after in self.events else self.stamp()
 
-    def _pair(self, device: Device, wait: bool) -> None:
-        """A new clock pair, if the stream is idle or `wait` makes it so."""
-        stream = self.cuda.current_stream(device)
-        if wait:
-            stream.synchronize()
-        elif not stream.query():
-            return
-        event = self.cuda.Event(enable_timing=True)
+    def is_capturing(self) -> bool:
+        return bool(self.cuda.is_current_stream_capturing())
+
+    # ---- pairs, and a stream of our own ----
+
+    def _own_stream(self, device: Device) -> Stream:
+        if device not in self._own:
+            self._own[device] = self.cuda.Stream(device=device)
+        return self._own[device]
+
+    def aside(self, tensor: Any) -> ContextManager[Any]:
+        """Within it a tensor that is complete can be read without waiting for what the program has launched since: what
+        is launched goes to a stream of our own."""
+        if tensor.device.type != "cuda":
+            return contextlib.nullcontext()
+        return self.cuda.stream(self._own_stream(tensor.device))  # type: ignore[no-any-return]
+
+    def _pair_all(self) -> None:
+        self._paired_ns = clock_ns()
+        for device in self.pool:
+            best = min((self._pair(device) for _ in range(PAIR_TRIES)), key=lambda pair: pair.width_ns)
+            self.pairs.setdefault(device, deque(maxlen=PAIRS_KEPT)).append(best)
+
+    def _pair(self, device: Device) -> Pair:
+        event, stream = self.cuda.Event(enable_timing=True), self._own_stream(device)
         before = clock_ns()
         event.record(stream)
         event.synchronize()
-        self.bases[device] = ((before + clock_ns()) // 2, event)
+        after = clock_ns()
+        return Pair((before + after) // 2, event, after - before)
 
-    def begin_step(self) -> int:
-        devices = {device for _, device in self.events.values()} | {self.device}
-        for device in devices:
-            self._pair(device, wait=device not in self.bases)
-        stamp = self.stamp()
-        self._base_of[stamp] = dict(self.bases)
-        return stamp
+    def cost_ns(self) -> int:
+        """What a stamp costs the host: the middle one of several."""
+        begins = []
+        for _ in range(COST_SAMPLES + 2):
+            begins.append(clock_ns())
+            self.stamp()
+        self._recycle(self._next + 1)
+        return sorted(b - a for a, b in zip(begins[1:], begins[2:]))[COST_SAMPLES // 2]
+
+    # ---- reading ----
+
+    def seal(self) -> List[int]:
+        """The newest stamp of each stream since the step before: when the device has passed these, all can be read."""
+        newest: Dict[Tuple[Device, int], int] = {}
+        for number in range(self._sealed + 1, self._next + 1):
+            stamp = self.events.get(number)
+            if stamp is not None:
+                newest[stamp.device, stamp.stream.cuda_stream] = number
+        self._sealed = self._next
+        return list(newest.values())
+
+    def is_done(self, stamps: List[int]) -> bool:
+        if self.is_capturing():
+            return False
+        return all(self.events[s].event.query() for s in stamps if s in self.events)
+
+    def wait(self, stamps: List[int]) -> None:
+        for s in stamps:
+            if s in self.events:
+                self.events[s].event.synchronize()
 
     def resolve(self, records: List[int]) -> List[int]:
-        bases = self._base_of.pop(records[0], self.bases)
-        out = list(records)
+        events, times, last, out = self.events, {LOST: 0}, records[FIELDS + 1], list(records)
+        if any(mark not in events for mark in (records[0], records[1], last)):
+            return []
+        began_ns, pairs = events[records[0]].host_ns, {}
         for i in range(0, len(records), FIELDS):
-            out[i], out[i + 1] = self._time(records[i], bases), self._time(records[i + 1], bases)
-        self._recycle(records)
+            for j in (i, i + 1):
+                number = records[j]
+                if number not in times:
+                    event, device, _, _ = events[number]
+                    if device not in pairs:
+                        pairs[device] = self._pair_before(device, began_ns)
+                    host_ns, base, _ = pairs[device]
+                    times[number] = host_ns + int(base.elapsed_time(event) * 1e6)
+                out[j] = times[number]
+        self._note_waiting(records, out)
+        self._recycle(last)
         return out
 
-    def _time(self, stamp: int, bases: Dict[Device, Tuple[int, Event]]) -> int:
-        event, device = self.events[stamp]
-        host, base = bases.get(device) or self.bases[device]
-        return host + int(base.elapsed_time(event) * 1e6)
+    def _pair_before(self, device: Device, host_ns: int) -> Pair:
+        """The newest pair that was taken before."""
+        pairs = self.pairs.get(device)
+        if not pairs:  # a device that no module was known to use when the step began
+            pairs = self.pairs[device] = deque([self._pair(device)], maxlen=PAIRS_KEPT)
+        return next((pair for pair in reversed(pairs) if pair.host_ns <= host_ns), pairs[0])
 
-    def _recycle(self, records: List[int]) -> None:
+    def _note_waiting(self, records: List[int], times: List[int]) -> None:
+        """Adds up the time of the modules at whose end the device had nothing to do."""
+        for i in range(2 * FIELDS + 1, len(records), FIELDS):
+            took = times[i] - times[i - 1]
+            self.timed_ns += took
+            if times[i] - self.events[records[i]].host_ns < BEHIND_NS:
+                self.waited_ns += took
+
+    def _recycle(self, last: int) -> None:
         """All events before the step's last, which is also the first event of the next step."""
-        last = records[5]
-        for number in [s for s in self.events if s < last]:
-            event, device = self.events.pop(number)
-            self.pool[device].append(event)
+        for number in range(self._read + 1, last):
+            stamp = self.events.pop(number, None)
+            if stamp is not None:
+                self.pool[stamp.device].append(stamp.event)
+        self._read = max(self._read, last - 1)
 
-    def is_done(self, stamp: int) -> bool:
-        event, _ = self.events[stamp]
-        self.waiting.append(stamp)
-        if event.query():
-            self.waiting.clear()
-            return True
-        if len(self.waiting) > MAX_BEHIND:
-            event.synchronize()
-            self.waiting.clear()
-            return True
-        return False
+    def finish(self) -> bool:
+        """Waits for every stamp; False if they can't be read, because a graph is being captured."""
+        if self.is_capturing():
+            return False
+        self._sealed = self._read
+        self.wait(self.seal())
+        return True
 
-    def finish(self) -> None:
-        for device in {device for _, device in self.events.values()}:
-            self.cuda.current_stream(device).synchronize()
+    # ---- what the times contain ----
+
+    def share_of_waiting(self) -> Optional[float]:
+        """Share of the modules' time in modules whose last kernel ended before the host had recorded the event after it:
+        their time contains waiting for launches, and is not that of their kernels."""
+        return self.waited_ns / self.timed_ns if self.timed_ns > 0 else None
+
+
+def _default_device(torch: Any, model: Module) -> Device:
+    """An accelerator that holds or computes a part of the model, or else the device of its weights."""
+    first = None
+    for module in model.modules():
+        for device in _devices_of(torch, module):
+            first = first or device
+            if device.type not in ("cpu", "meta"):
+                return device
+    return first or torch.device("cpu")
 
 
 def clock_for(torch: Any, model: Module) -> Tuple[HostClock, str]:
-    """The clock of the device that holds the model's weights, and the device's name."""
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    """The clock of the device that computes the model, and the device's name."""
+    device = _default_device(torch, model)
     if device.type == "cuda":
         return CudaClock(torch, device), "cuda"
-    if device.type == "mps":
-        return MpsClock(torch), "mps"
-    return HostClock(), device.type
+    if device.type in ("cpu", "meta"):
+        return HostClock(), device.type
+    synchronize = getattr(getattr(torch, device.type, None), "synchronize", None)
+    if synchronize is not None:
+        return SynchronisedClock(synchronize, device.type), device.type
+    clock = HostClock()
+    clock.untimed = f"torch has no synchronize() for {device.type}, so when its modules' work ends is not known"
+    return clock, device.type
+
+
+# ---- waiting for all of a program's work -----------------------------------------------------------------
+
+
+def _used_cuda_devices(torch: Any) -> List[int]:
+    """Devices on which the program has computed: waiting for another one would make a context on it, with its memory."""
+    has_context = getattr(getattr(torch, "_C", None), "_cuda_hasPrimaryContext", None)
+    count = range(torch.cuda.device_count())
+    if has_context is not None:
+        return [i for i in count if has_context(i)]
+    return [i for i in count if i == torch.cuda.current_device() or torch.cuda.memory_reserved(i)]
+
+
+def _wait_for_all(torch: Any) -> None:
+    cuda, xpu = torch.cuda, getattr(torch, "xpu", None)
+    if cuda.is_available() and cuda.is_initialized() and not cuda.is_current_stream_capturing():
+        for index in _used_cuda_devices(torch):
+            cuda.synchronize(index)
+    if xpu is not None and xpu.is_available() and xpu.is_initialized():
+        for index in range(xpu.device_count()):
+            xpu.synchronize(index)
+    mps = getattr(torch.backends, "mps", None)
+    if mps is not None and mps.is_available():
+        torch.mps.synchronize()
+
+
+def synchronise_devices(torch: Any = None) -> None:
+    """Waits for all streams of all devices on which torch has computed; not while a CUDA graph is being captured, which
+    waiting would invalidate. An error of the program's own work is left for its own next call to raise."""
+    torch = torch or sys.modules.get("torch")
+    if hasattr(torch, "cuda"):  # not None, nor half imported
+        with contextlib.suppress(Exception):
+            _wait_for_all(torch)

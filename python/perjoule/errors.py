@@ -32,4 +32,5 @@ class PartlyRecognised(UserWarning):
 
 
 class CoarseRecording(UserWarning):
-    """The model runs as a compiled or replicated graph: phases and tokens are recorded, not modules."""
+    """Less is recorded than was asked for: phases and tokens only, as of a compiled graph, or parts of layers not in every
+    step."""

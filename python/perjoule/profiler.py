@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
+from .devices import synchronise_devices
 from .errors import CoarseRecording, PartlyRecognised
 from .names import Module, plan_of
 from .session import Result, Run, Session, default_session, warn
@@ -163,6 +164,7 @@ class ProfiledRun:
             raise RuntimeError("this run has already begun: call run() of the profiler again for another one")
         p = self.profiler
         session = p._session or default_session()
+        synchronise_devices(torch)  # what was launched before the block is not its work
         prompt = None if self._prompts is None else "\n".join(self._prompts)
         self._run = run = session.run(
             prompt=prompt, model_name=p.model_name, model_path=p.model_path, engine="pytorch", depth=p.depth,

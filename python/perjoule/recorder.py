@@ -9,9 +9,11 @@ Does not import torch: the clock and the check for a running compiler are passed
 from __future__ import annotations
 
 import array
+import contextlib
 import functools
+import itertools
 import threading
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
 from . import _native as n
 from .names import MODULES, SECTIONS, Module, Namespace, Part, Plan
@@ -19,6 +21,7 @@ from .patching import Replacement, as_hook, attaching, copy_unpatched
 from .session import Run, clock_ns
 from .statistics import Look
 
+MAX_BEHIND = 16  # steps that the device may be behind; then the host waits for the oldest of them
 NONE = 0xFFFFFFFF  # in no layer of its own, without detail
 FIELDS = 4  # fields of a record: begin, end, kind and name, layer and detail
 
@@ -31,8 +34,16 @@ def never() -> bool:
     return False
 
 
+LOST = 0  # a stamp that could not be taken
+
+
 class HostClock:
     """The clock of work that is complete when a module returns (CPU): a stamp is nanoseconds."""
+
+    is_late = False  # whether times are known only when a device has passed the stamps
+    how = "host"  # how modules are timed, as the run says it
+    untimed: Optional[str] = None  # why modules can't be timed
+    error: Optional[Exception] = None  # of a stamp that a module took
 
     def stamp(self) -> int:
         return clock_ns()
@@ -40,18 +51,44 @@ class HostClock:
     def stamp_of(self, module: Module) -> Callable[[], int]:
         return clock_ns
 
-    def begin_step(self) -> int:
+    def begin_step(self, after: Optional[int] = None) -> int:
+        """The stamp at which a step begins; `after`: the one at which the step before ended."""
         return clock_ns()
 
+    def is_capturing(self) -> bool:
+        """Whether the device's work is being captured into a graph, during which nothing may be asked of it."""
+        return False
+
+    def cost_ns(self) -> int:
+        """What a stamp costs more than a reading of the host's clock."""
+        return 0
+
+    def share_of_waiting(self) -> Optional[float]:
+        """How much of the modules' time contains waiting for the host; None: the question does not arise."""
+        return None
+
+    def aside(self, tensor: Any) -> ContextManager[Any]:
+        """Where a complete tensor can be read without waiting for later work."""
+        return contextlib.nullcontext()
+
+    def seal(self) -> List[int]:
+        """The stamps that have to be passed before those since the last call can be resolved."""
+        return []
+
     def resolve(self, records: List[int]) -> List[int]:
-        """Converts the stamps in records to nanoseconds."""
+        """Converts the stamps in a step's records to nanoseconds: the first two hold its begin, the end of its last pass,
+        and its end. Nothing if one of these was lost."""
         return records
 
-    def is_done(self, stamp: int) -> bool:
+    def is_done(self, stamps: List[int]) -> bool:
         return True
 
-    def finish(self) -> None:
-        """Waits until every stamp can be resolved."""
+    def wait(self, stamps: List[int]) -> None:
+        pass
+
+    def finish(self) -> bool:
+        """Waits until every stamp can be resolved; False if they can't be."""
+        return True
 
 
 class Discard(Look):
@@ -68,7 +105,8 @@ class Discard(Look):
 class Step:
     """One forward pass and the time until the next one; times are stamps of the recorder's clock."""
 
-    __slots__ = ("begin", "forward_end", "end", "position", "records", "ends", "texts", "details", "after")
+    __slots__ = ("begin", "forward_end", "end", "position", "records", "ends", "texts", "details", "after", "phase", "stamps",
+                 "complete")
 
     def __init__(self, begin: int, position: int, after: str = "sampling") -> None:
         self.begin, self.position, self.after = begin, position, after
@@ -77,6 +115,42 @@ class Step:
         self.ends: List[int] = []  # where the records of each pass end; a step has one pass, or several parts of a prompt
         self.texts: List[Tuple[int, int, int, Optional[str]]] = []
         self.details: bytes = b""
+        self.phase: Optional[str] = None  # where the clock is late: the phase that the step belongs to
+        self.stamps: List[int] = []  # to be passed before the step can be read
+        self.complete: List[Callable[[], None]] = []  # reads the step's tensors, once the device has computed them
+
+
+def _as(function: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    """The wrapper with the name and signature of what it wraps, as far as that has them."""
+    try:
+        functools.update_wrapper(wrapper, function)
+    except (AttributeError, TypeError):
+        pass
+    return wrapper
+
+
+def _without_lost(records: List[int]) -> List[int]:
+    """Those whose begin and end were both stamped."""
+    kept: List[int] = []
+    for i in range(0, len(records), FIELDS):
+        if records[i] != LOST and records[i + 1] != LOST:
+            kept += records[i:i + FIELDS]
+    return kept
+
+
+def is_outer(part: Part) -> bool:
+    """Whether a part lies outside the layers: there are few, and the run's sections are made of them."""
+    return part.section not in (None, MODULES)
+
+
+class Gate:
+    """Which thread's calls of a group of modules are timed; 0: none's. `ended_by`: what stamped the end of the last layer."""
+
+    __slots__ = ("thread", "ended_by")
+
+    def __init__(self) -> None:
+        self.thread = 0
+        self.ended_by: Optional[Callable[[], int]] = None
 
 
 class Recorder:
@@ -89,7 +163,10 @@ class Recorder:
         self.pending: List[Step] = []  # steps whose device times are outstanding
         self.looking: Optional[Look] = None  # of the current pass
         self.gated = False
-        self.thread = 0  # the thread that computes the current pass
+        self.outer, self.inner = Gate(), Gate()  # layers and modules outside them; parts of layers
+        self.inner_wanted = True  # in the current pass, or the last
+        self.unphased_ns: Optional[int] = None  # begin of the phase before the first, where the clock is late
+        self._phase: Optional[Tuple[str, int, int]] = None  # of the steps handed over last
         self._restore: List[Callable[[], Any]] = []
         self._words()
 
@@ -137,10 +214,10 @@ class Recorder:
 
     def _patch(self, plan: Plan) -> None:
         for index, block in plan.layers:
-            self._time(block, word(n.LAYER, index))
+            self._time(block, word(n.LAYER, index), self.outer)
         for part in plan.parts:
             gap = word(n.COMPONENT, self.run.name(part.gap)) if part.gap else None
-            self._time(part.module, self._word_of(part), gap)
+            self._time(part.module, self._word_of(part), self.outer if is_outer(part) else self.inner, gap)
         for namespace, name, component in plan.functions:
             self._replace(namespace, name, self._timed_function(namespace[name], word(n.COMPONENT, self.run.name(component))))
         for namespace in plan.gated_attention:
@@ -158,21 +235,24 @@ class Recorder:
     def _replace(self, namespace: Namespace, name: str, value: Any) -> None:
         self._restore.append(Replacement(namespace, name, value).undo)
 
-    def _time(self, module: Module, what: int, gap: Optional[int] = None) -> None:
+    def _time(self, module: Module, what: int, gate: Gate, gap: Optional[int] = None) -> None:
         self._restore.append(copy_unpatched(module).undo)
         if self.mode == "hooks":
-            return self._hook(module, what, gap)
-        self._replace(module.__dict__, "forward", self._timed(module.forward, what, gap, self.clock.stamp_of(module)))
+            return self._hook(module, what, gate, gap)
+        stamp = self.clock.stamp_of(module)
+        chained = self.clock.is_late and what >> 32 == n.LAYER
+        self._replace(module.__dict__, "forward", self._timed_layer(module.forward, what, stamp) if chained else
+                      self._timed(module.forward, what, gate, gap, stamp))
 
-    def _timed(self, forward: Callable[..., Any], what: int, gap: Optional[int] = None,
-               stamp: Callable[[], int] = clock_ns) -> Callable[..., Any]:
+    def _timed(self, forward: Callable[..., Any], what: int, gate: Gate, gap: Optional[int],
+               stamp: Callable[[], int]) -> Callable[..., Any]:
         """Wraps `forward` to record its time, and with `gap` also the time before it."""
         records, compiling, recorder = self.records, self.compiling, self
         put, thread = records.extend, threading.get_ident
 
         if gap is None:
             def timed(*args: Any, **kwargs: Any) -> Any:
-                if compiling() or thread() != recorder.thread:
+                if compiling() or thread() != gate.thread:
                     return forward(*args, **kwargs)
                 begin = stamp()
                 out = forward(*args, **kwargs)
@@ -182,7 +262,7 @@ class Recorder:
                 return out
         else:
             def timed(*args: Any, **kwargs: Any) -> Any:
-                if compiling() or thread() != recorder.thread:
+                if compiling() or thread() != gate.thread:
                     return forward(*args, **kwargs)
                 begin = stamp()
                 if records:
@@ -192,23 +272,31 @@ class Recorder:
                 if recorder.looking is not None:
                     recorder.look(records, out)
                 return out
-        try:
-            functools.update_wrapper(timed, forward)
-        except (AttributeError, TypeError):
-            pass
-        return timed
+        return _as(forward, timed)
+
+    def _timed_layer(self, forward: Callable[..., Any], what: int, stamp: Callable[[], int]) -> Callable[..., Any]:
+        """Wraps a layer's `forward` where stamps are expensive: a layer begins at the stamp at which the one before it on
+        the same device ended, unless something else was timed between them."""
+        records, compiling, recorder, gate = self.records, self.compiling, self, self.outer
+        put, thread = records.extend, threading.get_ident
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            if compiling() or thread() != gate.thread:
+                return forward(*args, **kwargs)
+            follows = records and records[-2] >> 32 == n.LAYER and gate.ended_by is stamp
+            begin = (records[-3] if follows else LOST) or stamp()
+            out = forward(*args, **kwargs)
+            put((begin, stamp(), what, NONE))
+            gate.ended_by = stamp
+            if recorder.looking is not None:
+                recorder.look(records, out)
+            return out
+        return _as(forward, timed)
 
     def _timed_function(self, function: Callable[..., Any], what: int) -> Callable[..., Any]:
         """Wraps a function of a modelling file, which other models of the family may call too, perhaps in other
         threads."""
-        timed, recorder = self._timed(function, what), self
-
-        @functools.wraps(function)
-        def chosen(*args: Any, **kwargs: Any) -> Any:
-            if recorder.compiling() or threading.get_ident() != recorder.thread:
-                return function(*args, **kwargs)
-            return timed(*args, **kwargs)
-        return chosen
+        return self._timed(function, what, self.inner, None, self.clock.stamp)
 
     def look(self, records: List[int], out: Any) -> None:
         """Computes the statistics of one output; an error ends those of this pass, not the program's call."""
@@ -219,13 +307,13 @@ class Recorder:
             self.looking = None
             records[FIELDS - 1::FIELDS] = [layer & NONE for layer in records[FIELDS - 1::FIELDS]]  # refer to no detail
 
-    def _hook(self, module: Module, what: int, gap: Optional[int]) -> None:
+    def _hook(self, module: Module, what: int, gate: Gate, gap: Optional[int]) -> None:
         """Uses torch's own hooks, which DataParallel's replicas of a module keep."""
         stamp, records, recorder = self.clock.stamp_of(module), self.records, self
         begins: List[int] = []
 
         def before(module: Module, args: Any) -> None:
-            if threading.get_ident() != recorder.thread:
+            if threading.get_ident() != gate.thread:
                 return
             begin = stamp()
             if gap is not None and records:
@@ -233,7 +321,7 @@ class Recorder:
             begins.append(begin)
 
         def after(module: Module, args: Any, out: Any) -> None:
-            if threading.get_ident() != recorder.thread or not begins:
+            if threading.get_ident() != gate.thread or not begins:
                 return
             records.extend((begins.pop(), stamp(), what, NONE))
             if recorder.looking is not None:
@@ -261,7 +349,7 @@ class Recorder:
             def attend(module: Module, *args: Any, **kwargs: Any) -> Any:
                 out = function(module, *args, **kwargs)
                 records = recorder.records
-                if records and not recorder.compiling() and threading.get_ident() == recorder.thread:
+                if records and not recorder.compiling() and threading.get_ident() == recorder.inner.thread:
                     records.extend((records[-3], recorder.clock.stamp_of(module)(), core, NONE))
                     recorder.gated = True
                 return out
@@ -272,25 +360,39 @@ class Recorder:
 
     # ---- steps ----
 
-    def forward_begins(self) -> None:
-        """Begins a forward pass in this thread."""
+    def forward_begins(self, detailed: bool = True) -> None:
+        """Begins a forward pass in this thread; `detailed`: parts of layers are timed too."""
         self.records.clear()
-        self.thread = threading.get_ident()
+        self.outer.thread = threading.get_ident()
+        self.inner.thread = self.outer.thread if detailed else 0
+        self.inner_wanted = detailed
+
+    @property
+    def expects_records(self) -> bool:
+        """Whether a pass that calls the model's modules leaves records: without layers, only a detailed one may."""
+        plan = self.plan
+        return plan is not None and (self.inner_wanted or bool(plan.layers) or any(map(is_outer, plan.parts)))
+
+    def _close_gates(self) -> None:
+        self.outer.thread = self.inner.thread = 0
 
     def forward_ended(self, step: Step) -> None:
         """Ends the pass: its records belong to the step."""
-        self.thread = 0
+        self._close_gates()
+        if self.clock.error is not None:
+            error, self.clock.error = self.clock.error, None
+            raise error
         step.forward_end = self.clock.stamp()
         taken = self.records[:]  # a copy, because the wrapped modules keep the list
         self.records.clear()
         if taken and self.logits is not None and taken[-2] in self.head:
             taken.extend((taken[-3], step.forward_end, self.logits, NONE))
-        step.records.extend(taken)
+        step.records.extend(_without_lost(taken) if LOST in taken else taken)
         step.ends.append(len(step.records))
 
     def end_step(self, step: Step, at: int) -> None:
         """Completes the step; it is passed on as soon as its device times are available."""
-        step.end = at
+        step.end, step.stamps = at, self.clock.seal()
         self.records.clear()  # incomplete: its pass raised
         self.pending.append(step)
         self.flush()
@@ -298,23 +400,66 @@ class Recorder:
     def drop_step(self) -> None:
         """After an exception in the pass: its records belong to no token, so their time stays with the phase."""
         self.records.clear()
-        self.thread, self.looking = 0, None
+        self._close_gates()
+        self.looking = None
+
+    def give_up(self) -> None:
+        """After an error of the recording itself: nothing more is recorded."""
+        self._close_gates()
+        self.pending.clear()
 
     def flush(self, everything: bool = False) -> None:
-        if everything:
-            self.clock.finish()
-        while self.pending and (everything or self.clock.is_done(self.pending[0].end)):
+        """Passes on the steps that the device has computed, or with `everything` waits for all."""
+        if everything and not self.clock.finish():
+            self.pending.clear()
+        while self.pending and (everything or self._is_ready(self.pending[0])):
             self._hand_over(self.pending.pop(0))
+        if everything:
+            self._end_phase()
+
+    def _is_ready(self, step: Step) -> bool:
+        if self.clock.is_done(step.stamps):
+            return True
+        if len(self.pending) <= MAX_BEHIND or self.clock.is_capturing():
+            return False
+        self.clock.wait(step.stamps)
+        return True
 
     def _hand_over(self, step: Step) -> None:
-        marks = [step.begin, step.forward_end, 0, 0, step.forward_end, step.end, 0, 0]
-        records = self.clock.resolve(marks + step.records)
-        begin, forward_end, end = records[0], records[1], records[5]
+        for complete in step.complete:
+            complete()
+        records = self.clock.resolve(
+            [step.begin, step.forward_end, 0, 0, step.forward_end, step.end, 0, 0] + step.records)
+        if not records:
+            return
+        begin, forward_end, end = records[0], records[1], records[FIELDS + 1]
         del records[: 2 * FIELDS]
+        if step.phase is not None:
+            self._extend_phase(step.phase, begin, end)
         self._name_gates(records)
         packed = array.array("q", self._outer(step, begin, forward_end, end, records))
         packed.extend(array.array("q", records))
         self.run.add_spans(packed, step.details, step.texts)
+
+    # ---- phases of a late clock: as the device computed their steps ----
+
+    def _extend_phase(self, phase: str, begin: int, end: int) -> None:
+        if self.unphased_ns is not None:
+            self._add_phase("pre_inference", self.unphased_ns, begin)
+            self.unphased_ns = None
+        if self._phase is not None and self._phase[0] == phase:
+            begin = self._phase[1]
+        else:
+            self._end_phase()
+        self._phase = phase, begin, end
+
+    def _end_phase(self) -> None:
+        if self._phase is not None:
+            self._add_phase(*self._phase)
+        self._phase = None
+
+    def _add_phase(self, name: str, begin: int, end: int) -> None:
+        self.run.add_spans(array.array("q", [begin, end, word(n.PHASE, n.PHASES.index(name)), NONE]))
 
     def _name_gates(self, records: List[int]) -> None:
         """Of two consecutive attention records the second is the output gate."""

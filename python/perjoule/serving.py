@@ -15,7 +15,7 @@ from queue import Queue
 from typing import Any, Callable, List, Optional, Tuple
 
 from . import _native as n
-from .session import Result, Run, Session, clock_ns
+from .session import Result, Run, Session, clock_ns, warn
 
 NOWHERE = 0xFFFFFFFF  # in no layer, without detail
 Text = Tuple[int, int, int, str]  # fields: index of the span, sequence, token id, text
@@ -75,6 +75,7 @@ class ServingRecorder:
         self._ending: Queue[Optional[Run]] = Queue()
         self._thread: Optional[threading.Thread] = None
         self.results: List[Result] = []
+        session.before_close(self.close)
 
     def arrived(self) -> None:
         """A request arrived: it belongs to the open run, or to a new one."""
@@ -111,11 +112,13 @@ class ServingRecorder:
     def close(self) -> None:
         """Ends the open run and waits until all runs are stored."""
         with self._lock:
-            self._end()
+            run = self._take()
             thread, self._thread = self._thread, None
         if thread is not None:
             self._ending.put(None)
             thread.join()
+        if run is not None:  # in this thread, because an interpreter that is shutting down starts no other
+            self._finish(run)
 
     # ---- one run ----
 
@@ -124,14 +127,20 @@ class ServingRecorder:
         self._steps, self._requests = [], []
         self._last_ns = clock_ns()
 
-    def _end(self) -> None:
+    def _take(self) -> Optional[Run]:
+        """The open run with its steps and requests, for which only the energy is outstanding."""
         run, self._run = self._run, None
+        if run is not None:
+            self._hand_over(run)
+        return run
+
+    def _end(self) -> None:
+        run = self._take()
         if run is None:
             return
         if self._thread is None:
             self._thread = threading.Thread(target=self._finish_all, name="perjoule", daemon=True)
             self._thread.start()
-        self._hand_over(run)
         self._ending.put(run)
 
     def _hand_over(self, run: Run) -> None:
@@ -146,10 +155,16 @@ class ServingRecorder:
 
     def _finish_all(self) -> None:
         for run in iter(self._ending.get, None):
+            self._finish(run)
+
+    def _finish(self, run: Run) -> None:
+        try:
             result = run.end()
-            self.results.append(result)
-            if self._report is not None:
-                self._report(result)
+        except Exception as e:  # this run is lost, not those that follow
+            return warn(f"a run of {self._engine} was not stored: {e}", RuntimeWarning)
+        self.results.append(result)
+        if self._report is not None:
+            self._report(result)
 
 
 def _members(step: Step, requests: List[Request]) -> Tuple[List[int], List[int]]:

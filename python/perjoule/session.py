@@ -23,7 +23,7 @@ import weakref
 from ctypes import c_void_p as Handle
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Type, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Type, Union
 
 from . import _native as n
 from .errors import EnergyUnavailable
@@ -222,6 +222,9 @@ class Session:
         self._handle = handle
         self._runs: Set[Run] = set()
         self._lock = threading.Lock()
+        self._ending: Dict[Run, int] = {}  # runs whose end is in progress, and the thread that ends each
+        self._ended = threading.Condition(self._lock)
+        self._before_close: List[weakref.WeakMethod[Any]] = []
         _open_sessions.add(self)
 
     def run(
@@ -273,19 +276,33 @@ class Session:
             raise RuntimeError("the session is closed, or a fork left it in the parent process: open one in the child")
         return self._handle
 
+    def before_close(self, action: Callable[[], Any]) -> None:
+        """Lets the recorder that owns `action`, a method, end its runs when the session is closed. It is not kept alive."""
+        self._before_close.append(weakref.WeakMethod(action))
+
     def close(self) -> None:
-        """Closes the session; open runs are stored as interrupted."""
-        handle, self._handle = self._handle, None
+        """Closes the session when the runs that other threads are ending are stored; open runs are stored as
+        interrupted."""
+        while self._before_close:
+            action = self._before_close.pop()()
+            if action is not None:
+                action()
+        with self._ended:
+            while any(thread != threading.get_ident() for thread in self._ending.values()):
+                self._ended.wait()
+            handle, self._handle = self._handle, None
+            for run in self._runs:
+                run._handle = None
+            self._runs.clear()
         if handle is not None:
-            with self._lock:
-                for run in self._runs:
-                    run._handle = None
-                self._runs.clear()
             self._native.pj_session_close(handle)
 
     def _forget(self) -> None:
         """In a forked child: the library's threads and the database belong to the parent."""
         self._handle, self._lock = None, threading.Lock()
+        self._ended = threading.Condition(self._lock)
+        self._before_close.clear()
+        self._ending.clear()
         for run in self._runs:
             run._handle = None
         self._runs.clear()
@@ -482,12 +499,18 @@ class Run:
             run, n.text(reason), result, error))
 
     def _finish(self, call: Callable[[Handle, Any, Any], int]) -> Result:
-        handle = self._open()
-        result, error = n.RunResult(), n.Error()
-        status = call(handle, c.byref(result), c.byref(error))
-        self._handle = None
-        with self._session._lock:
-            self._session._runs.discard(self)
+        session, result, error = self._session, n.RunResult(), n.Error()
+        with session._lock:
+            handle = self._open()
+            session._ending[self] = threading.get_ident()
+        try:
+            status = call(handle, c.byref(result), c.byref(error))
+        finally:
+            with session._ended:
+                self._handle = None
+                session._runs.discard(self)
+                session._ending.pop(self, None)
+                session._ended.notify_all()
         try:
             self.result = _read_result(result)
         finally:

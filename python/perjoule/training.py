@@ -14,8 +14,8 @@ import importlib
 from typing import Any, Iterable, Optional
 
 from . import _native as n
+from .devices import synchronise_devices
 from .session import Result, Run, Session, clock_ns, default_session
-from .window import synchronise_devices
 
 SECTION = "train_step"
 PHASE = "pre_inference"  # the phase of a run to which training steps belong

@@ -16,7 +16,7 @@ import functools
 import logging
 import sys
 import weakref
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional
 
 from vllm.v1.metrics.loggers import StatLoggerBase  # type: ignore[import-not-found,unused-ignore]
 
@@ -81,7 +81,7 @@ class EnergyLogger(StatLoggerBase):  # type: ignore[misc,unused-ignore]
 
 
 def close() -> None:
-    """Ends and stores open runs; called at exit."""
+    """Ends and stores open runs; called at exit, if the session has not been closed before."""
     for recorder in list(_recorders):
         recorder.close()
 
@@ -97,10 +97,18 @@ def _wrap(owner: Any, name: str, make: Any) -> None:
         setattr(owner, name, outer)
 
 
+def _tell_all(what: Callable[[ServingRecorder], None]) -> None:
+    for recorder in list(_recorders):
+        try:
+            what(recorder)
+        except Exception as e:  # as when the session has been closed
+            _recorders.discard(recorder)
+            log.warning("perjoule stops recording: %s", e)
+
+
 def _with_arrival(inner: Any) -> Any:
     def add_request(self: Any, *args: Any, **kwargs: Any) -> Any:
-        for recorder in list(_recorders):
-            recorder.arrived()
+        _tell_all(ServingRecorder.arrived)
         return inner(self, *args, **kwargs)
     return add_request
 
@@ -109,8 +117,7 @@ def _with_abort(inner: Any) -> Any:
     def abort_requests(self: Any, *args: Any, **kwargs: Any) -> Any:
         aborted = inner(self, *args, **kwargs)
         if not self.has_unfinished_requests():
-            for recorder in list(_recorders):
-                recorder.drained()
+            _tell_all(ServingRecorder.drained)
         return aborted
     return abort_requests
 

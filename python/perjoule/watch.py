@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from . import _native as n
 from .aside import Aside
 from .calls import entry_points, has_generate, watch_calls
-from .devices import clock_for
+from .devices import clock_for, synchronise_devices
 from .errors import CoarseRecording
 from .generating import Call, as_list, is_encoder_decoder, rows_of
 from .loops import Text, Texts, cache_given, cache_returned, cached_in, reference
@@ -30,10 +30,13 @@ from .names import Module, Plan
 from .patching import Replacement, attaching
 from .recorder import Recorder, Step, never
 from .session import Run, clock_ns, warn
+from .sparing import PartSteps
 from .statistics import Look, Schedule
 from .steps import Request, count_until_end
 
 Tensor = Any
+
+MOSTLY = 0.1  # share of the modules' time from which on their times are said to contain waiting
 
 WHY_COMPILED = "the model is compiled: its graph calls no module"
 WHY_REPLICATED = "DataParallel runs copies of the model on several devices at once"
@@ -45,6 +48,8 @@ WHY_SHARED = ("two threads used the model at the same time: their tokens are cou
 WHY_ALTERNATING = ("the passes of several texts alternate in a loop: their tokens are counted, but their phases and modules are "
                    "not told apart")
 WHY_BROKEN = "recording stopped at an error of its own, after which only tokens are counted: "
+WHY_CAPTURED = ("a CUDA graph was captured: its replays call no module, and what the capture recorded was not computed, so "
+                "neither is counted")
 WHY_UNCALLED = "the model was not called: what the block calls may be a compiled copy of it, or another object"
 
 
@@ -74,14 +79,15 @@ class Watch:
     def __init__(self, torch: Any, run: Run, model: Module, plan: Optional[Plan], tokenizer: Any = None,
                  statistics_every: Optional[int] = None, depth: str = "module") -> None:
         self.torch, self.run, self.model, self.tokenizer = torch, run, model, tokenizer
-        self.coarse = why_coarse(model)
         clock, self.device = clock_for(torch, model)
+        self.coarse = why_coarse(model) or clock.untimed
         replicated = torch.cuda.is_available() and torch.cuda.device_count() > 1
         self.recorder = Recorder(
             run, plan if depth != "off" and self.coarse is None else None, clock,
             compiling=_compiling_check(torch),
             mode="hooks" if replicated else "forward")
         self.schedule = Schedule(statistics_every)
+        self.part_steps = PartSteps()
         self.step: Optional[Step] = None
         self.request: Optional[Request] = None
         self.phase: Optional[str] = None
@@ -118,6 +124,7 @@ class Watch:
     def attach(self) -> None:
         self._undo = [self.recorder.detach]
         try:
+            self._spare_stamps()
             self.recorder.attach()
             modules = entry_points(self.model)
             self.entries = {id(m) for m in modules}
@@ -132,6 +139,16 @@ class Watch:
             raise
         _attached.add(self)
         _opened.set((*_opened.get(), self))
+
+    def _spare_stamps(self) -> None:
+        """Decides how often parts of layers are timed."""
+        plan, clock = self.recorder.plan, self.recorder.clock
+        if plan is None or clock.is_capturing():
+            return
+        self.part_steps = PartSteps.for_clock(self.torch, plan, clock)
+        if self.part_steps.every > 1:
+            warn_of_level(f"parts of layers are timed in every {ordinal(self.part_steps.every)} decode step, because a CUDA event "
+                          "takes the host as long as a launch; layers in every one")
 
     def _wrap_generate(self, module: Module) -> None:
         inner, watch = module.generate, self
@@ -176,8 +193,8 @@ class Watch:
                 return None
 
     def _give_up(self, error: Exception) -> None:
-        self.broken, self.recorder.thread, self.step = True, 0, None
-        self.recorder.pending.clear()
+        self.broken, self.step = True, None
+        self.recorder.give_up()
         self._becomes_coarse(f"{WHY_BROKEN}{type(error).__name__}: {error}")
 
     def is_ours(self) -> bool:
@@ -204,11 +221,19 @@ class Watch:
         if not self.recorder.compiling():
             self.guarded(self._after, number, out)
 
+    def _is_captured(self) -> bool:
+        """Whether the call is being captured into a graph: then it computes nothing, and may not be looked at."""
+        if not self.recorder.clock.is_capturing():
+            return False
+        self.seen = True
+        self._becomes_coarse(WHY_CAPTURED)
+        return True
+
     def _begin_call(self, number: int, args: Any, kwargs: Dict[str, Any]) -> None:
         if self.passing is not None and number > self.passing and (
                 threading.get_ident() == self.thread or self.coarse == WHY_REPLICATED):
             return  # nested in the wrapper's call, perhaps a replica in another thread
-        if not self.is_ours():
+        if not self.is_ours() or self._is_captured():
             return
         aside = self._is_aside()
         if not aside and (self.drafting or self.broken):
@@ -231,7 +256,7 @@ class Watch:
             self._begin_pass_aside(number, rows, query, cached, cache, ids)
             return
         if self._is_auxiliary(cache, cached, query):
-            self.recorder.forward_begins()
+            self.recorder.forward_begins(self.recorder.inner_wanted)
         else:
             self.begin_pass(rows, query, cached, cache, ids, kwargs.get("attention_mask"))
         self.passing = number
@@ -269,7 +294,7 @@ class Watch:
         request = self.request or self._begin_request(None, _lengths(mask) or [cached + query] * rows)
         if not request.passes:
             self.main_cache = reference(cache)
-        step = self.step
+        step, clock = self.step, self.recorder.clock
         continues = step is not None and request.goes_on(cached, query)
         if step is not None and not continues:
             self._close_step(step, ids, request.adds(cached, query))
@@ -277,12 +302,14 @@ class Watch:
         self._enter(phase)
         self.ids, self.rows = ids, rows
         if not continues:
-            self.step = Step(self.recorder.clock.begin_step(), request.position,
+            self.step = Step(clock.begin_step(step.end if step is not None else None), request.position,
                              "speculation" if self.speculates else "sampling")
-        self.recorder.forward_begins()
+            self.step.phase = phase if clock.is_late else None
+        detailed = self.part_steps.wants(phase)
         self.seen = True
         if self.schedule.wants(phase) and self.recorder.plan is not None:
-            self.recorder.looking = Look(self.torch, self.schedule.limit)
+            self.recorder.looking, detailed = Look(self.torch, self.schedule.limit), True
+        self.recorder.forward_begins(detailed)
         self.pass_begin_ns = clock_ns()
 
     def _follow_text(self, rows: int, query: int, cached: int, cache: Any, ids: Optional[Tensor],
@@ -309,26 +336,37 @@ class Watch:
         now = clock_ns()
         plan = self.recorder.plan
         if look is not None and plan is not None:
-            self.step.details = look.details()
-            self.run.add_statistics_time(look.spent_ns)
+            fetch = functools.partial(self._fetch_statistics, self.step, look)
+            if self.recorder.clock.is_late:
+                self.step.complete.append(fetch)
+            else:
+                fetch()
             self.schedule.took(look.spent_ns, clock_ns() - self.pass_begin_ns, len(plan.parts))
-        if plan is not None and not self.step.records:
+        if plan is not None and not self.step.records and self.recorder.expects_records:
             self._becomes_coarse(WHY_SILENT)
         self.last_ns = now
+
+    def _fetch_statistics(self, step: Step, look: Look) -> None:
+        if look.figures:
+            with self.recorder.clock.aside(look.figures[0]):
+                step.details = look.details()
+        self.run.add_statistics_time(look.spent_ns)
 
     def _becomes_coarse(self, why: str) -> None:
         if self.coarse is None:
             self.coarse = why
-            try:
-                warn(f"recorded at the level of phases and tokens: {why}", CoarseRecording)
-            except CoarseRecording:
-                pass  # with -W error it would end the program's own call; the run's settings have the reason
+            warn_of_level(f"recorded at the level of phases and tokens: {why}")
 
     def _enter(self, phase: str) -> None:
         """Switches the run's phase, a span that stays open on the computing thread."""
         if phase == self.phase:
             return
         native, lane = self.run._native, self._lane
+        if self.recorder.clock.is_late:  # phases are those of the steps, whose times are not known yet
+            if self.phase is None and self.requests == 1:
+                self.recorder.unphased_ns = self.begun_ns
+            self.phase = phase
+            return
         if self.phase is not None:
             native.pj_span_end(lane, None)
         elif self.requests == 1:
@@ -337,8 +375,8 @@ class Watch:
         native.pj_span_begin(lane, n.PHASE, n.PHASES.index(phase))
 
     def _leave(self) -> None:
-        if self.phase is not None:
-            self.phase = None
+        phase, self.phase = self.phase, None
+        if phase is not None and not self.recorder.clock.is_late:
             self.run._native.pj_span_end(self._lane, None)
 
     def _add_phase(self, name: str, begin: int, end: int) -> None:
@@ -402,8 +440,18 @@ class Watch:
         """Ends the previous step when a pass reads `ids`: the newest of them are that step's tokens."""
         self.step = None
         if not self.beams and ids is not None and not self.model_is_encoder_decoder:
-            self._tokens_of(step, as_list(ids[:, :1] if turn else ids), None)
+            newest = Newest(ids, turn)
+            if self.recorder.clock.is_late:
+                step.complete.append(lambda: self._read_tokens(step, newest))
+            else:
+                self._read_tokens(step, newest)
         self.recorder.end_step(step, self.recorder.clock.stamp())
+
+    def _read_tokens(self, step: Step, newest: "Newest") -> None:
+        with self.recorder.clock.aside(newest.ids):
+            rows = newest.rows()
+        if rows is not None:
+            self._tokens_of(step, rows, None)
 
     @property
     def model_is_encoder_decoder(self) -> bool:
@@ -495,9 +543,11 @@ class Watch:
 
     # ---- the end ----
 
-    def finish(self, failed: bool = False) -> Dict[str, str]:
-        """Closes open spans, stores the run's facts, and returns the run."""
+    def finish(self, failed: bool = False) -> Dict[str, Any]:
+        """Closes open spans, waits for the devices, and returns what the run's settings say of the recording."""
         self.guarded(self.end_request, None)
+        self.guarded(self.recorder.flush, True)
+        synchronise_devices(self.torch)
         if not self.seen and not failed and not self.broken:
             self.coarse = None
             self._becomes_coarse(WHY_UNCALLED)
@@ -508,17 +558,63 @@ class Watch:
             self._add_phase("decode", begin, end)
         if self.aside.times:
             self.last_ns = max(self.last_ns, self.aside.times[-1][1])
-        self.recorder.flush(everything=True)
         prompts = self.prompts + self.aside.prompts
         if self.requests + self.aside.requests == 1:
             self.run.set_prompts(prompts)
         self.run.set_tokens(sum(prompts), self.output_tokens + self.aside.output_tokens)
         if self.last_ns:
             self._add_phase("post_inference", self.last_ns, clock_ns())
-        level = {"level": "coarse" if self.coarse else "fine"}
+        level: Dict[str, Any] = {"level": "coarse" if self.coarse else "fine"}
         if self.coarse:
             level["level_reason"] = self.coarse
+        elif self.recorder.plan is not None:
+            level.update(self._how_timed())
         return level
+
+    def _how_timed(self) -> Dict[str, Any]:
+        """What the times of modules are, where they are not simply those of the work."""
+        clock = self.recorder.clock
+        how: Dict[str, Any] = {}
+        if clock.how != "host":
+            how["module_times"] = clock.how
+        waiting = clock.share_of_waiting()
+        if waiting is not None:
+            how["module_times_waiting_share"] = round(waiting, 3)
+            if waiting > MOSTLY:
+                how["module_times"] = f"{clock.how}, which contain waiting for launches"
+        if self.part_steps.omitted:
+            how["parts_timed_every"] = self.part_steps.every
+            how["steps_without_parts"] = self.part_steps.omitted
+        return how
+
+
+class Newest:
+    """The ids that a pass reads, of which the newest are the tokens of the step before. They are read when the device has
+    computed them; a program that reuses the tensor may have written the next ones into it by then."""
+
+    def __init__(self, ids: Tensor, turn: bool) -> None:
+        self.ids = ids[:, :1] if turn else ids[:, -1:]
+        try:
+            self._version = self.ids._version
+        except (AttributeError, RuntimeError):  # made in inference mode: torch counts no changes
+            self.ids, self._version = self.ids.clone(), None
+
+    def rows(self) -> Optional[List[List[int]]]:
+        """None if other ids have been written in their place."""
+        if self._version is not None and self.ids._version != self._version:
+            return None
+        return as_list(self.ids)
+
+
+def ordinal(number: int) -> str:
+    return {2: "second", 3: "third"}.get(number, f"{number}th")
+
+
+def warn_of_level(text: str) -> None:
+    try:
+        warn(text, CoarseRecording)
+    except CoarseRecording:
+        pass  # with -W error it would end the program's own call; the run's settings have the reason
 
 
 def _holds_ids(value: Any) -> bool:

@@ -18,13 +18,13 @@ import csv
 import functools
 import inspect
 import os
-import sys
 import threading
 import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from . import _native as n
+from .devices import synchronise_devices
 from .session import Energy, OpenWindow, Session, WindowResult
 
 
@@ -101,16 +101,18 @@ def _rails(result: Optional[WindowResult]) -> Dict[str, Optional[float]]:
 class measure:
     """Measures a block, or every call of a function.
 
-    name: label in `str()` of the measurement. report: called with the measurement at the end (for example, print). As a
-    decorator it accepts functions and coroutine functions; `last` of the decorated function is the measurement of the
+    name: label in `str()` of the measurement. report: called with the measurement at the end (for example, print).
+    synchronise: wait for torch's devices at both ends, so that the measurement contains the work that was launched in the
+    block, and no other. As a decorator it accepts functions and coroutine functions; `last` of the decorated function is the measurement of the
     call that ended last. Generators are refused, because other code runs between their steps.
     """
 
-    def __init__(self, name: Any = None, report: Optional[Callable[[Measured], Any]] = None) -> None:
+    def __init__(self, name: Any = None, report: Optional[Callable[[Measured], Any]] = None,
+                 synchronise: bool = True) -> None:
         if isinstance(name, (property, classmethod, staticmethod)):
             raise TypeError(f"measure decorates functions: put it below @{type(name).__name__}")
         self._function = name if callable(name) else None
-        self._name, self._report = (None if callable(name) else name), report
+        self._name, self._report, self._synchronise = (None if callable(name) else name), report, synchronise
         self._open: Dict[Any, List[_Block]] = {}  # per task or thread, because one object may be entered several times
         if self._function is not None:
             functools.update_wrapper(self, self._function)
@@ -123,7 +125,7 @@ class measure:
 
     def __reduce__(self) -> Any:
         if self._function is None:
-            return type(self), (self._name, self._report)
+            return type(self), (self._name, self._report, self._synchronise)
         return self._function.__qualname__  # a decorated function is pickled by its name, as any function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -143,7 +145,7 @@ class measure:
         if _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function):
             raise TypeError(f"{getattr(function, '__name__', function)} is a generator: measure the loop that runs it")
         name = self._name or getattr(function, "__qualname__", None)
-        report = self._report
+        report, synchronise = self._report, self._synchronise
 
         def end(measured: Measured) -> None:
             setattr(wrapper, "last", measured)
@@ -154,20 +156,20 @@ class measure:
         if _is(inspect.iscoroutinefunction, function):
             @functools.wraps(function)
             async def measured_coroutine(*args: Any, **kwargs: Any) -> Any:
-                with _Block(name, end):
+                with _Block(name, end, synchronise):
                     return await function(*args, **kwargs)
             wrapper = measured_coroutine
         else:
             @functools.wraps(function)
             def measured_function(*args: Any, **kwargs: Any) -> Any:
-                with _Block(name, end):
+                with _Block(name, end, synchronise):
                     return function(*args, **kwargs)
             wrapper = measured_function
         setattr(wrapper, "last", None)
         return wrapper
 
     def __enter__(self) -> Measured:
-        block = _Block(self._name, self._report)
+        block = _Block(self._name, self._report, self._synchronise)
         measured = block.__enter__()
         self._open.setdefault(_here(), []).append(block)
         return measured
@@ -207,14 +209,18 @@ def _here() -> Any:
 class _Block:
     """One measured period."""
 
-    def __init__(self, name: Optional[str], report: Optional[Callable[[Measured], Any]]) -> None:
-        self.measured, self._report = Measured(name), report
+    def __init__(self, name: Optional[str], report: Optional[Callable[[Measured], Any]], synchronise: bool) -> None:
+        self.measured, self._report, self._synchronise = Measured(name), report, synchronise
 
     def __enter__(self) -> Measured:
+        if self._synchronise:
+            synchronise_devices()
         self._window = _shared.begin()
         return self.measured
 
     def __exit__(self, kind: Any, exc: Any, trace: Any) -> None:
+        if self._synchronise:
+            synchronise_devices()
         self.measured.result = self._window.end()
         if self._report is not None:
             self._report(self.measured)
@@ -336,16 +342,6 @@ class Window:
             cpu_energy=_numbered(rails, "cpu", self._cpu_indices) or None,
             dram_energy=_numbered(rails, "dram", self._cpu_indices) or None,
             total=result.energy, energy_source=result.energy_source)
-
-
-def synchronise_devices() -> None:
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-    elif getattr(torch.backends, "mps", None) is not None and torch.backends.mps.is_available():
-        torch.mps.synchronize()
 
 
 ZeusMonitor = Window  # aliases, so that migrating from Zeus changes only the import

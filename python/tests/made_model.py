@@ -1,11 +1,23 @@
 """Fake models with the attributes of torch's modules, enough to test names and timing without torch."""
 
 
+class Handle:
+    """Removes a hook, as torch's handles do."""
+
+    def __init__(self, hooks, hook):
+        self._hooks = hooks
+        hooks[id(self)] = hook
+
+    def remove(self):
+        self._hooks.pop(id(self), None)
+
+
 class Module:
     """A module tree; forward calls the given function."""
 
     def __init__(self, weights=False, **children):
         self._modules, self._parameters = dict(children), {"weight": object()} if weights else {}
+        self._forward_pre_hooks, self._forward_hooks = {}, {}
 
     def __getattr__(self, name):
         try:
@@ -14,7 +26,35 @@ class Module:
             raise AttributeError(name) from None
 
     def __call__(self, *args, **kwargs):
-        return self.forward(*args, **kwargs)
+        for hook, takes_kwargs in list(self._forward_pre_hooks.values()):
+            self.on_hook()
+            hook(self, args, kwargs) if takes_kwargs else hook(self, args)
+        out = self.forward(*args, **kwargs)
+        for hook, _ in list(self._forward_hooks.values()):
+            self.on_hook()
+            hook(self, args, out)
+        return out
+
+    @staticmethod
+    def on_hook():
+        """Called before each hook."""
+
+    def register_forward_pre_hook(self, hook, with_kwargs=False):
+        return Handle(self._forward_pre_hooks, (hook, with_kwargs))
+
+    def register_forward_hook(self, hook):
+        return Handle(self._forward_hooks, (hook, False))
+
+    def modules(self):
+        yield self
+        for child in self._modules.values():
+            yield from child.modules()
+
+    def parameters(self):
+        return [p for module in self.modules() for p in module._parameters.values()]
+
+    def buffers(self):
+        return []
 
     def forward(self, x):
         return x

@@ -25,7 +25,7 @@ class LateClock(HostClock):
     """A fake device whose event times become available on demand; stamps are event numbers."""
 
     def __init__(self):
-        self.times, self.done = [], False
+        self.times, self.done = [None], False  # stamp 0 is none
 
     def stamp(self):
         self.times.append(clock_ns())
@@ -34,16 +34,18 @@ class LateClock(HostClock):
     def stamp_of(self, module):
         return self.stamp
 
-    begin_step = stamp
+    def begin_step(self, after=None):
+        return after or self.stamp()
 
     def resolve(self, records):
         return [self.times[v] if i % 4 < 2 else v for i, v in enumerate(records)]
 
-    def is_done(self, stamp):
+    def is_done(self, stamps):
         return self.done
 
     def finish(self):
         self.done = True
+        return True
 
 
 class Recording(StoredCase):

@@ -1,4 +1,6 @@
 """A server's steps and requests as runs: the sequences of each step, and each request's allocation."""
+import subprocess
+import sys
 import time
 import unittest
 
@@ -109,6 +111,35 @@ class Serving(StoredCase):
         recorder.close()
         self.assertIsNone(recorder.results[0].energy)
         self.assertIsNone(perjoule.open(self.db).run().requests()[0]["energy_mj"])
+
+
+class Exit(StoredCase):
+    """A program that ends right after its last request: its runs are stored, in whatever order things are closed."""
+
+    def end_of(self, text):
+        script = "\n".join(["import time, perjoule.session", "from perjoule.serving import Request, ServingRecorder",
+                            "recorder = ServingRecorder(perjoule.session.default_session(), 'm')",
+                            "def one(finished):",
+                            "    recorder.arrived()",
+                            "    time.sleep(0.02)",
+                            "    done = [Request('r', 'length', 8, 0, 3, 0.0, 0.01, 0.01)] if finished else []",
+                            "    recorder.stepped(8, 3, done, not finished)", text])
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return [(r["status"], r["output_tokens"]) for r in self.rows("SELECT status, output_tokens FROM profiling_runs")]
+
+    def test_while_the_last_run_is_being_ended(self):
+        self.assertEqual(self.end_of("one(True)"), [("completed", 3)])
+
+    def test_with_several_runs_to_end(self):
+        self.assertEqual(self.end_of("for _ in range(4): one(True)"), [("completed", 3)] * 4)
+
+    def test_with_an_open_run(self):
+        self.assertEqual(self.end_of("one(False)"), [("completed", 3)])
+
+    def test_when_the_session_is_closed_first(self):
+        self.assertEqual(self.end_of("one(True)\nperjoule.session.default_session().close()\nrecorder.close()"),
+                         [("completed", 3)])
 
 
 if __name__ == "__main__":
