@@ -16,8 +16,12 @@ enum {
 #define KEEP_NS          (120 * PJ_NS_PER_S) /* curves kept before the settled time */
 #define KEEP_DECLARED_NS (3 * PJ_NS_PER_S)
 #define RATE_NS          (PJ_NS_PER_S)
-#define USUAL_PREFILL    1000.0 /* assumed tokens per second until some have been observed */
-#define RATE_UNCERTAINTY 0.3    /* relative 1 sigma of extrapolated power */
+#define USUAL_PROMPT_NS  1e6 /* assumed time of a prompt's token until some have been observed */
+#define USUAL_OUTPUT_NS  1e7
+#define FORGETTING       0.9 /* weight of what was learnt, at every further request */
+#define RATE_UNCERTAINTY 0.3 /* relative 1 sigma of extrapolated power */
+/* The same where nothing but an idle machine has been seen. */
+#define UNSEEN_UNCERTAINTY 2.0
 
 /* Cumulative work in tokens, linear between steps; or a declared weight from this time on. */
 typedef struct work_step {
@@ -29,17 +33,21 @@ struct pj_ledger_entry {
     pj_ledger_entry *next;
     int64_t begin_ns, first_ns, end_ns; /* 0: not yet */
     double prompt_work, cached, output;
+    double whole;     /* output tokens of unknown times; 0: none */
+    int64_t split_ns; /* end of its prefill, known or estimated; 0: not yet */
     work_step *steps; /* the first one is the begin */
     size_t step_count, step_capacity;
     int64_t *t_ns;
     double *mj; /* [point][rail] */
     size_t point_count, point_capacity, thinning;
     double taken_mj[PJ_MAX_RAILS], idle_mj[PJ_MAX_RAILS];
-    double input_mj; /* of the total, settled; of that, before the first token */
-    double soft_mj, soft_input_mj, recent_mj; /* estimated beyond; of the last second */
+    double input_mj;  /* of the total, settled; of that, before the first token */
+    double unsure_mj; /* 1 sigma because of requests of unknown rate */
+    double soft_mj, soft_input_mj, soft_unsure_mj; /* estimated beyond */
+    double recent_mj, recent_unsure_mj;            /* of the last second */
     int64_t recent_ns;
     double weight, context_weight; /* scratch of a cell */
-    bool unknown, shared, settled;
+    bool unknown, shared, settled, learnt, is_placed;
     pj_ledger_figure figure;
 };
 
@@ -49,11 +57,15 @@ struct pj_ledger {
     double idle_mw[PJ_MAX_RAILS];
     bool in_total[PJ_MAX_RAILS];
     pj_curve *curves[PJ_MAX_RAILS];
+    pj_curve *resolved[PJ_MAX_RAILS]; /* of averages over long windows; else NULL */
+    bool has_news[PJ_MAX_RAILS];      /* readings that are not in it yet */
     pj_ledger_entry *entries;
     int64_t settled_ns; /* everything before it is divided */
     double divided_mj;
-    int64_t unknown_ns;  /* time with entries during which some rail is unknown */
-    double prefill_rate; /* observed tokens per nanosecond */
+    int64_t unknown_ns; /* time with entries during which some rail is unknown */
+    /* Observed: tokens, and the time they took. */
+    double prompt_tokens, prompt_ns, output_tokens, output_ns;
+    double busy_mw; /* of the machine, while requests were in flight; NAN: not seen */
 };
 
 /* ---- making ---- */
@@ -66,7 +78,7 @@ pj_ledger *pj_ledger_new(const pj_ledger_options *o)
     l->o.rails = l->rails;
     l->o.idle_mw = l->idle_mw;
     l->settled_ns = INT64_MIN;
-    l->prefill_rate = USUAL_PREFILL / 1e9;
+    l->busy_mw = NAN;
     if (o->rule == PJ_BATCH_BYTES && !(o->weight_bytes > 0 && o->context_bytes > 0))
         l->o.rule = PJ_BATCH_TOKENS;
     for (uint32_t r = 0; r < l->o.rail_count; r++) {
@@ -74,7 +86,9 @@ pj_ledger *pj_ledger_new(const pj_ledger_options *o)
         l->idle_mw[r] = o->idle_mw ? o->idle_mw[r] : NAN;
         l->in_total[r] = pj_rail_in_column(o->rails, o->rail_count, r, PJ_RAIL_TOTAL);
         l->curves[r] = pj_curve_new(&o->rails[r]);
-        if (!l->curves[r]) {
+        bool overlaps = pj_rail_overlaps(&o->rails[r]);
+        if (overlaps) l->resolved[r] = pj_curve_new(&o->rails[r]);
+        if (!l->curves[r] || (overlaps && !l->resolved[r])) {
             pj_ledger_free(l);
             return NULL;
         }
@@ -98,7 +112,10 @@ void pj_ledger_free(pj_ledger *l)
         next = e->next;
         free_entry(e);
     }
-    for (uint32_t r = 0; r < l->o.rail_count; r++) pj_curve_free(l->curves[r]);
+    for (uint32_t r = 0; r < l->o.rail_count; r++) {
+        pj_curve_free(l->curves[r]);
+        pj_curve_free(l->resolved[r]);
+    }
     pj_free(l);
 }
 
@@ -110,7 +127,34 @@ pj_batch_rule pj_ledger_rule(const pj_ledger *l)
 pj_status pj_ledger_read(pj_ledger *l, const pj_reading *reading, pj_error *err)
 {
     if (reading->rail >= l->o.rail_count) return PJ_OK;
+    l->has_news[reading->rail] = true;
     return pj_curve_add(l->curves[reading->rail], reading, err);
+}
+
+/* The curve that energies are read from. */
+static const pj_curve *curve_of(const pj_ledger *l, uint32_t rail)
+{
+    return l->resolved[rail] ? l->resolved[rail] : l->curves[rail];
+}
+
+/* Deconvolves what is not settled, with two minutes before it: what a window contains is known from
+ * the windows before. */
+static pj_status ledger_resolve_rail(pj_ledger *l, uint32_t r, pj_error *err)
+{
+    int64_t begin_ns, end_ns, from_ns = l->settled_ns;
+    bool any = pj_curve_span(l->resolved[r], &begin_ns, &end_ns);
+    if (!any || end_ns < from_ns) from_ns = any ? end_ns : INT64_MIN;
+    int64_t since_ns = from_ns < INT64_MIN + KEEP_NS ? INT64_MIN : from_ns - KEEP_NS;
+    l->has_news[r] = false;
+    return pj_curve_resolve(l->curves[r], since_ns, from_ns, l->resolved[r], err);
+}
+
+static pj_status ledger_resolve(pj_ledger *l, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    for (uint32_t r = 0; r < l->o.rail_count && status == PJ_OK; r++)
+        if (l->resolved[r] && l->has_news[r]) status = ledger_resolve_rail(l, r, err);
+    return status;
 }
 
 /* Until when the rails are known that are in both sets; NULL: all. */
@@ -134,7 +178,7 @@ int64_t pj_ledger_known_ns(const pj_ledger *l, const bool *rails)
 void pj_ledger_rail(const pj_ledger *l, uint32_t rail, int64_t begin_ns, int64_t end_ns,
                     pj_curve_energy *energy)
 {
-    pj_curve_query(l->curves[rail], begin_ns, end_ns, energy);
+    pj_curve_query(curve_of(l, rail), begin_ns, end_ns, energy);
 }
 
 void pj_ledger_machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns, pj_curve_energy *sum)
@@ -145,7 +189,7 @@ void pj_ledger_machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns, pj_
     for (uint32_t r = 0; r < l->o.rail_count; r++) {
         pj_curve_energy one;
         if (!l->in_total[r]) continue;
-        pj_curve_query(l->curves[r], begin_ns, end_ns, &one);
+        pj_curve_query(curve_of(l, r), begin_ns, end_ns, &one);
         any = true;
         sum->energy_mj += one.energy_mj;
         sum->random_sd_mj = hypot(sum->random_sd_mj, one.random_sd_mj);
@@ -193,6 +237,12 @@ static double recent_mw(const pj_ledger *l, int64_t known_ns)
     return NAN;
 }
 
+/* 1 sigma of a share of which the other part has an unknown rate. */
+static double doubt_of(double share)
+{
+    return share * (1 - share);
+}
+
 /* For a request whose energy is still unknown: its share of the machine's last known power. How
  * that divides into input and output is unknown. */
 static pj_ledger_figure first_figure(const pj_ledger *l, int64_t begin_ns)
@@ -201,12 +251,17 @@ static pj_ledger_figure first_figure(const pj_ledger *l, int64_t begin_ns)
     int64_t known_ns = pj_ledger_known_ns(l, NULL);
     for (const pj_ledger_entry *e = l->entries; e; e = e->next) live += !e->end_ns;
     bool is_known = known_ns != INT64_MIN && known_ns > begin_ns - PJ_NS_PER_S;
-    double machine_mw = is_known ? recent_mw(l, known_ns) : NAN;
+    double machine_mw = is_known ? recent_mw(l, known_ns) : NAN, sd = UNSEEN_UNCERTAINTY;
+    if (!isnan(machine_mw) && !isnan(l->busy_mw)) {
+        machine_mw = l->busy_mw;
+        sd = RATE_UNCERTAINTY;
+    }
     return (pj_ledger_figure){.input_mj = NAN,
                               .output_mj = NAN,
                               .total_mj = isnan(machine_mw) ? NAN : 0,
                               .sd_mj = isnan(machine_mw) ? NAN : 0,
                               .rate_mw = machine_mw / live,
+                              .rate_sd_mw = machine_mw / live * (sd + doubt_of(1.0 / live)),
                               .at_ns = begin_ns,
                               .provisional = true,
                               .shared = live > 1};
@@ -241,9 +296,14 @@ void pj_ledger_tokens(pj_ledger_entry *e, int64_t at_ns, double tokens)
 {
     if (e->end_ns || !(tokens > 0)) return;
     if (at_ns <= e->begin_ns) at_ns = e->begin_ns + 1;
-    if (!e->first_ns) e->first_ns = at_ns;
+    if (!e->first_ns) e->first_ns = e->split_ns = at_ns;
     e->output += tokens;
     ledger_add_step(e, at_ns, e->prompt_work + e->output);
+}
+
+void pj_ledger_whole(pj_ledger_entry *e, double tokens)
+{
+    if (!e->end_ns && !e->first_ns && tokens > 0) e->whole = tokens;
 }
 
 void pj_ledger_leave(pj_ledger_entry *e, int64_t end_ns)
@@ -252,7 +312,7 @@ void pj_ledger_leave(pj_ledger_entry *e, int64_t end_ns)
     int64_t last = e->steps[e->step_count - 1].t_ns;
     e->end_ns = end_ns > e->begin_ns ? end_ns : e->begin_ns + 1;
     if (e->end_ns < last) e->end_ns = last;
-    if (!e->first_ns)
+    if (!e->first_ns && !e->whole)
         ledger_add_step(e, e->end_ns, e->prompt_work); /* it ended before its first token */
 }
 
@@ -271,15 +331,61 @@ void pj_ledger_drop(pj_ledger *l, pj_ledger_entry *entry)
         }
 }
 
-/* Beyond its last step an open request goes on at its own rate, its prefill at that of others. */
+static double prompt_token_ns(const pj_ledger *l)
+{
+    return l->prompt_ns > 0 ? l->prompt_ns / l->prompt_tokens : USUAL_PROMPT_NS;
+}
+
+static double output_token_ns(const pj_ledger *l)
+{
+    if (l->output_ns > 0) return l->output_ns / l->output_tokens;
+    return prompt_token_ns(l) * (USUAL_OUTPUT_NS / USUAL_PROMPT_NS);
+}
+
+/* What an ended request of known phases says about the time that tokens take. */
+static void ledger_learn(pj_ledger *l, pj_ledger_entry *e)
+{
+    e->learnt = true;
+    if (!e->first_ns || e->output < 2 || e->first_ns >= e->end_ns) return;
+    l->prompt_tokens = FORGETTING * l->prompt_tokens + e->prompt_work + 1;
+    l->prompt_ns = FORGETTING * l->prompt_ns + (double)(e->first_ns - e->begin_ns);
+    l->output_tokens = FORGETTING * l->output_tokens + e->output - 1;
+    l->output_ns = FORGETTING * l->output_ns + (double)(e->end_ns - e->first_ns);
+}
+
+/* Estimates the phases of an answer that came as a whole, as long as none of it is settled. */
+static void ledger_place(const pj_ledger *l, pj_ledger_entry *e)
+{
+    double prompt_ns = (e->prompt_work + 1) * prompt_token_ns(l);
+    double output_ns = fmax(0, e->whole - 1) * output_token_ns(l);
+    double length = (double)(e->end_ns - e->begin_ns);
+    e->split_ns = e->begin_ns + (int64_t)(length * prompt_ns / (prompt_ns + output_ns));
+    e->step_count = 1;
+    ledger_add_step(e, e->split_ns, e->prompt_work + 1);
+    ledger_add_step(e, e->end_ns, e->prompt_work + e->whole);
+}
+
+/* `settles`: its place is final as soon as time is settled in which it was in flight. */
+static void ledger_place_all(pj_ledger *l, bool settles)
+{
+    for (pj_ledger_entry *e = l->entries; e; e = e->next)
+        if (e->end_ns && !e->learnt) ledger_learn(l, e);
+    for (pj_ledger_entry *e = l->entries; e; e = e->next)
+        if (e->end_ns && e->whole && (!e->is_placed || l->settled_ns <= e->begin_ns)) {
+            ledger_place(l, e);
+            e->is_placed = settles;
+        }
+}
+
+/* Beyond its last step an open request goes on at its own rate. */
 static double work_beyond(const pj_ledger *l, const pj_ledger_entry *e, int64_t t_ns)
 {
     const work_step *last = &e->steps[e->step_count - 1];
     double ns = (double)(t_ns - last->t_ns);
     if (e->end_ns) return last->work;
-    if (!e->first_ns) return fmin(e->prompt_work, ns * l->prefill_rate);
+    if (!e->first_ns) return 0; /* unknown: see ledger_weigh */
     double decoding = (double)(last->t_ns - e->first_ns), made = last->work - e->prompt_work - 1;
-    double rate = decoding > 0 && made > 0 ? made / decoding : l->prefill_rate / 10;
+    double rate = decoding > 0 && made > 0 ? made / decoding : 1 / output_token_ns(l);
     return last->work + fmin(1, ns * rate); /* at most one token is in progress */
 }
 
@@ -319,7 +425,7 @@ static bool ledger_is_live(const pj_ledger_entry *e, const cell *c)
 
 static bool is_decoding(const pj_ledger_entry *e, const cell *c)
 {
-    return e->first_ns && e->first_ns <= c->begin_ns;
+    return e->split_ns && e->split_ns <= c->begin_ns;
 }
 
 /* The last edge of the time grid at or before a time. */
@@ -349,7 +455,7 @@ static int64_t next_edge(const pj_ledger *l, int64_t from_ns, int64_t until_ns, 
     if (edge > until_ns) edge = until_ns;
     for (const pj_ledger_entry *e = l->entries; e; e = e->next) {
         if (e->begin_ns > from_ns && e->begin_ns < edge) edge = e->begin_ns;
-        if (e->first_ns > from_ns && e->first_ns < edge) edge = e->first_ns;
+        if (e->split_ns > from_ns && e->split_ns < edge) edge = e->split_ns;
         if (e->end_ns > from_ns && e->end_ns < edge) edge = e->end_ns;
         if (l->o.take && ledger_next_weighing(e, from_ns) < edge)
             edge = ledger_next_weighing(e, from_ns);
@@ -380,6 +486,23 @@ static double ledger_weight_of(const pj_ledger *l, const pj_ledger_entry *e, con
     return fmax(0, after - before);
 }
 
+static bool is_unknown(const pj_ledger *l, const pj_ledger_entry *e)
+{
+    return !l->o.take && l->o.rule != PJ_BATCH_EQUAL && !e->end_ns && !e->first_ns;
+}
+
+/* Requests of unknown rate get the mean weight of the others; without any all are equal. */
+static void ledger_weigh_unknown(const pj_ledger *l, cell *c)
+{
+    uint32_t known = c->live - c->unknown;
+    double mean = known && c->weights > 0 ? c->weights / known : 1;
+    for (pj_ledger_entry *e = l->entries; e; e = e->next) {
+        if (!ledger_is_live(e, c) || !is_unknown(l, e)) continue;
+        e->weight = mean;
+        c->weights += mean;
+    }
+}
+
 static void ledger_weigh(const pj_ledger *l, cell *c)
 {
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
@@ -387,10 +510,18 @@ static void ledger_weigh(const pj_ledger *l, cell *c)
         if (!ledger_is_live(e, c)) continue;
         e->weight = ledger_weight_of(l, e, c);
         c->live++;
+        c->unknown += is_unknown(l, e);
         c->weights += e->weight;
         if (is_decoding(e, c)) c->decoding += e->weight;
     }
+    if (c->unknown) ledger_weigh_unknown(l, c);
     if (l->o.rule == PJ_BATCH_BYTES && c->decoding > 0) weigh_contexts(l, c);
+}
+
+/* 1 sigma of an entry's energy in a cell, because others, or it, have an unknown rate. */
+static double ledger_doubt(const cell *c, double part, double energy_mj)
+{
+    return c->unknown && c->live > 1 ? doubt_of(part) * energy_mj : 0;
 }
 
 /* An entry's fraction of the energy above idle. */
@@ -480,7 +611,18 @@ static bool settle_entry(pj_ledger *l, pj_ledger_entry *e, const cell *c, const 
     }
     e->shared |= c->live > 1;
     if (!is_decoding(e, c)) e->input_mj += total;
+    double part = ledger_part_of(l, e, c);
+    if (c->unknown && c->live > 1 && part > 0) /* nobody waits any longer: it may be none, or all */
+        e->unsure_mj += fmax(total, total / part - total) / 1.96;
     return add_point(e, l->o.rail_count, c->end_ns, values);
+}
+
+/* Energy that is divided, and the machine's power while it was. */
+static void ledger_count(pj_ledger *l, const cell *c, double total_mj)
+{
+    double seconds = (double)(c->end_ns - c->begin_ns) * 1e-9, mw = total_mj / seconds;
+    l->divided_mj += total_mj;
+    l->busy_mw = isnan(l->busy_mw) ? mw : l->busy_mw + (mw - l->busy_mw) * -expm1(-seconds);
 }
 
 static bool settle_cell(pj_ledger *l, cell *c)
@@ -490,16 +632,25 @@ static bool settle_cell(pj_ledger *l, cell *c)
     if (l->o.take) l->o.take(l->o.context, c);
     if (l->o.take || !c->live) return true;
     for (uint32_t r = 0; r < l->o.rail_count; r++) {
-        energy_mj[r] = pj_curve_energy_mj(l->curves[r], c->begin_ns, c->end_ns);
+        energy_mj[r] = pj_curve_energy_mj(curve_of(l, r), c->begin_ns, c->end_ns);
         if (l->in_total[r]) total += energy_mj[r];
     }
     if (isnan(total))
         l->unknown_ns += c->end_ns - c->begin_ns;
     else
-        l->divided_mj += total;
+        ledger_count(l, c, total);
     for (pj_ledger_entry *e = l->entries; e; e = e->next)
         if (ledger_is_live(e, c) && !settle_entry(l, e, c, energy_mj)) return false;
     return true;
+}
+
+static void ledger_forget(pj_ledger *l, uint32_t r, int64_t oldest_ns, int64_t keep_ns)
+{
+    if (l->resolved[r]) {
+        pj_curve_forget(l->resolved[r], oldest_ns - keep_ns);
+        keep_ns = KEEP_NS;
+    }
+    pj_curve_forget(l->curves[r], oldest_ns - keep_ns);
 }
 
 /* Curves are kept as far back as a request reaches, and some time before. */
@@ -510,28 +661,30 @@ static void forget_old(pj_ledger *l)
     for (const pj_ledger_entry *e = l->entries; e && !l->o.take; e = e->next)
         if (e->begin_ns < oldest) oldest = e->begin_ns;
     for (uint32_t r = 0; r < l->o.rail_count; r++)
-        pj_curve_forget(l->curves[r], oldest - keep_ns - 2 * l->rails[r].window_ns);
+        ledger_forget(l, r, oldest - 2 * l->rails[r].window_ns, keep_ns);
 }
 
 void pj_ledger_start(pj_ledger *l, int64_t at_ns)
 {
+    if (l->o.keeps_all) ledger_resolve(l, NULL);
     l->settled_ns = at_ns;
     forget_old(l);
 }
 
-static void learn_prefill(pj_ledger *l, const pj_ledger_entry *e)
+int64_t pj_ledger_work_ns(const pj_ledger *l)
 {
-    double ns = (double)(e->first_ns - e->begin_ns);
-    if (e->first_ns && ns > 0) l->prefill_rate += (e->prompt_work / ns - l->prefill_rate) / 4;
+    int64_t known_ns = INT64_MAX;
+    for (const pj_ledger_entry *e = l->entries; e; e = e->next) {
+        int64_t last_ns = e->steps[e->step_count - 1].t_ns;
+        if (!e->end_ns && last_ns < known_ns) known_ns = last_ns;
+    }
+    return known_ns;
 }
 
 int64_t pj_ledger_certain_ns(const pj_ledger *l)
 {
     int64_t certain_ns = l->entries ? ledger_known_until(l, NULL, NULL) : INT64_MIN;
-    for (const pj_ledger_entry *e = l->entries; e; e = e->next) {
-        int64_t last_ns = e->steps[e->step_count - 1].t_ns;
-        if (!e->end_ns && last_ns < certain_ns) certain_ns = last_ns;
-    }
+    if (pj_ledger_work_ns(l) < certain_ns) certain_ns = pj_ledger_work_ns(l);
     return certain_ns == INT64_MIN ? INT64_MIN : grid_before(certain_ns, CELL_NS);
 }
 
@@ -541,6 +694,9 @@ pj_status pj_ledger_settle(pj_ledger *l, int64_t until_ns, pj_error *err)
     int64_t last_edge_ns = l->o.take ? INT64_MAX : until_ns;
     bool ok = true;
     if (l->settled_ns == INT64_MIN || until_ns <= l->settled_ns) return PJ_OK;
+    pj_status status = ledger_resolve(l, err);
+    if (status != PJ_OK) return status;
+    ledger_place_all(l, true);
     while (ok && l->settled_ns < until_ns) {
         cell c = {.begin_ns = l->settled_ns,
                   .end_ns = next_edge(l, l->settled_ns, last_edge_ns, width_ns)};
@@ -549,10 +705,7 @@ pj_status pj_ledger_settle(pj_ledger *l, int64_t until_ns, pj_error *err)
         l->settled_ns = c.end_ns;
     }
     for (pj_ledger_entry *e = l->entries; e; e = e->next)
-        if (e->end_ns && e->end_ns <= l->settled_ns && !e->settled) {
-            e->settled = true;
-            learn_prefill(l, e);
-        }
+        if (e->end_ns && e->end_ns <= l->settled_ns) e->settled = true;
     forget_old(l);
     return ok ? PJ_OK : pj_fail_memory(err, "the shares of requests");
 }
@@ -574,10 +727,11 @@ static double taken(const pj_ledger *l, const pj_ledger_entry *e)
 double pj_ledger_sd_mj(const pj_ledger *l, const pj_ledger_entry *e, uint32_t rail)
 {
     pj_curve_energy machine;
-    pj_curve_query(l->curves[rail], e->begin_ns, e->end_ns ? e->end_ns : l->settled_ns, &machine);
+    pj_curve_query(curve_of(l, rail), e->begin_ns, e->end_ns ? e->end_ns : l->settled_ns, &machine);
     if (!(machine.energy_mj > 0)) return NAN;
-    return hypot(machine.random_sd_mj, machine.bias_sd_mj) *
-           fmin(1, e->taken_mj[rail] / machine.energy_mj);
+    double whole = taken(l, e), unsure = whole > 0 ? e->unsure_mj / whole : 0;
+    return hypot(unsure * e->taken_mj[rail], hypot(machine.random_sd_mj, machine.bias_sd_mj) *
+                                                 fmin(1, e->taken_mj[rail] / machine.energy_mj));
 }
 
 double pj_ledger_idle_mj(const pj_ledger *l, const pj_ledger_entry *e, uint32_t rail)
@@ -597,15 +751,18 @@ static void estimate_cell(pj_ledger *l, cell *c, bool is_recent)
     ledger_weigh(l, c);
     if (!c->live) return;
     for (uint32_t r = 0; r < l->o.rail_count; r++)
-        if (l->in_total[r]) total += pj_curve_energy_mj(l->curves[r], c->begin_ns, c->end_ns);
+        if (l->in_total[r]) total += pj_curve_energy_mj(curve_of(l, r), c->begin_ns, c->end_ns);
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
         if (!ledger_is_live(e, c)) continue;
-        double mj = total * ledger_part_of(l, e, c);
+        double part = ledger_part_of(l, e, c), mj = total * part;
+        double unsure_mj = ledger_doubt(c, part, total);
         e->soft_mj += mj;
+        e->soft_unsure_mj += unsure_mj;
         e->shared |= c->live > 1;
         if (!is_decoding(e, c)) e->soft_input_mj += mj;
         if (!is_recent) continue;
         e->recent_mj += mj;
+        e->recent_unsure_mj += unsure_mj;
         e->recent_ns += c->end_ns - c->begin_ns;
     }
 }
@@ -657,13 +814,47 @@ static pj_ledger_figure ledger_figure(const pj_ledger *l, const pj_ledger_entry 
     pj_curve_energy machine;
     pj_ledger_machine(l, e->begin_ns, at_ns, &machine);
     double part = machine.energy_mj > 0 ? fmin(1, total_mj / machine.energy_mj) : NAN;
-    return (pj_ledger_figure){.input_mj = input_mj,
+    return (pj_ledger_figure){.input_mj = e->whole ? NAN : input_mj,
                               .output_mj = e->first_ns ? total_mj - input_mj : NAN,
                               .total_mj = total_mj,
-                              .sd_mj = machine.sd_mj * part,
+                              .sd_mj =
+                                  hypot(machine.sd_mj * part, e->unsure_mj + e->soft_unsure_mj),
                               .at_ns = at_ns,
                               .first_ns = e->first_ns,
                               .shared = e->shared};
+}
+
+/* The time around a change of power in which some sensor shows the power of both sides. */
+static double smear_ns(const pj_ledger *l)
+{
+    int64_t most = CELL_NS;
+    for (uint32_t r = 0; r < l->o.rail_count; r++) {
+        const pj_rail *rail = &l->rails[r];
+        int64_t smear = rail->period_ns > rail->window_ns ? rail->period_ns : rail->window_ns;
+        if (l->in_total[r] && smear > most) most = smear;
+    }
+    return 2 * (double)most;
+}
+
+/* The rate at which an estimate goes on: between that of the last second and, as this may have seen
+ * the machine before the request, that of the machine's usual power under load. */
+static void set_rate(const pj_ledger *l, const pj_ledger_entry *e, double machine_mw, uint32_t live,
+                     pj_ledger_figure *f)
+{
+    double seconds = (double)e->recent_ns * 1e-9;
+    bool is_seen = e->recent_ns > 0 && machine_mw > 0;
+    double own_mw = is_seen ? e->recent_mj / seconds : machine_mw / live;
+    double usual_mw = l->busy_mw / live;
+    double doubt_mw = is_seen ? e->recent_unsure_mj / seconds : doubt_of(1.0 / live) * machine_mw;
+    f->rate_mw = own_mw;
+    f->rate_sd_mw = doubt_mw + RATE_UNCERTAINTY * own_mw;
+    if (isnan(usual_mw)) {
+        f->rate_sd_mw +=
+            UNSEEN_UNCERTAINTY * own_mw * fmax(0, 1 - (double)e->recent_ns / smear_ns(l));
+        return;
+    }
+    f->rate_mw = is_seen ? own_mw : usual_mw;
+    f->rate_sd_mw = doubt_mw + RATE_UNCERTAINTY * f->rate_mw + fabs(own_mw - usual_mw) / 2;
 }
 
 static void set_figure(pj_ledger *l, pj_ledger_entry *e, int64_t known_ns, double machine_mw,
@@ -675,8 +866,7 @@ static void set_figure(pj_ledger *l, pj_ledger_entry *e, int64_t known_ns, doubl
     pj_ledger_figure f = ledger_figure(l, e, to, taken(l, e) + e->soft_mj, input_mj);
     add_settled_recent(l, e, known_ns);
     if (isnan(f.sd_mj)) f.sd_mj = 0;
-    f.rate_mw = e->recent_ns > 0 ? e->recent_mj / ((double)e->recent_ns * 1e-9)
-                                 : machine_mw / (live ? live : 1);
+    set_rate(l, e, machine_mw, live ? live : 1, &f);
     f.provisional = true;
     f.shared |= live > 1;
     e->figure = f;
@@ -688,11 +878,13 @@ void pj_ledger_estimate(pj_ledger *l, int64_t now_ns)
     uint32_t live = 0;
     if (!l->entries) return;
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
-        e->soft_mj = e->soft_input_mj = e->recent_mj = 0;
+        e->soft_mj = e->soft_input_mj = e->soft_unsure_mj = 0;
+        e->recent_mj = e->recent_unsure_mj = 0;
         e->recent_ns = 0;
         live += !e->end_ns;
     }
-    if (known_ns == INT64_MIN) return;
+    if (known_ns == INT64_MIN || ledger_resolve(l, NULL) != PJ_OK) return;
+    ledger_place_all(l, false);
     if (known_ns > now_ns) known_ns = now_ns;
     estimate_known(l, known_ns);
     double machine_mw = recent_mw(l, known_ns);
@@ -720,8 +912,29 @@ pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns)
     f.total_mj += more;
     f.input_mj += f.rate_mw * fmax(0, fmin(of_input, seconds));
     f.output_mj = f.first_ns ? f.total_mj - f.input_mj : NAN;
-    f.sd_mj = hypot(f.sd_mj, RATE_UNCERTAINTY * more);
+    f.sd_mj += f.rate_sd_mw * seconds; /* what makes one uncertain does the same to the other */
     f.at_ns = now_ns;
+    return f;
+}
+
+pj_ledger_figure pj_ledger_now(const pj_ledger *l, const pj_ledger_entry *entry, int64_t now_ns)
+{
+    pj_ledger_figure f = pj_ledger_of(l, entry);
+    double others = 0, left = 0, entered = 0, left_ns = 0, entered_ns = 0;
+    if (!f.provisional) return f;
+    for (const pj_ledger_entry *e = l->entries; e; e = e->next) {
+        bool came = e->begin_ns > f.at_ns, went = !came && e->end_ns && e->end_ns <= now_ns;
+        if (e == entry || (e->end_ns && e->end_ns <= f.at_ns)) continue;
+        others += !came;
+        left += went;
+        entered += came;
+        if (went) left_ns += (double)(now_ns - e->end_ns);
+        if (came && e->begin_ns < now_ns) entered_ns += (double)(now_ns - e->begin_ns);
+    }
+    double changed_ns = left_ns / (1 + others - left) + entered_ns / (1 + others + entered);
+    f.shared |= others + entered > 0;
+    f = pj_ledger_at(&f, now_ns);
+    f.sd_mj += f.rate_mw * changed_ns * 1e-9;
     return f;
 }
 

@@ -15,6 +15,13 @@
  * for all (pj_ledger_settle), so that parts add up to the whole by construction, in whatever order
  * they are read. Until then figures are estimates and are marked as such.
  *
+ * A request in flight without a token, streamed or not, has an unknown rate: until it has ended it
+ * is taken to have the mean rate of the others, and every share of the time is that much less
+ * certain. Time is therefore settled only when all requests in it have ended or have later tokens.
+ *
+ * Averages over a long window are deconvolved as they come in, so that shared time has the energy
+ * that a run has which was alone. What has been settled is never changed.
+ *
  * Time with nothing in flight is attributed to none. Pure data, no clock, no thread; not
  * thread-safe.
  */
@@ -33,6 +40,7 @@ typedef struct pj_ledger_cell {
     double weights, decoding; /* sums of weights: of all entries, of those in decode */
     double context_part,
         context_weights; /* fraction of decode's energy spent on reading contexts */
+    uint32_t unknown;    /* entries of unknown rate */
 } pj_ledger_cell;
 
 typedef void pj_ledger_take(void *context, const pj_ledger_cell *cell);
@@ -74,6 +82,9 @@ pj_ledger_entry *pj_ledger_enter(pj_ledger *ledger, int64_t begin_ns, double pro
 void pj_ledger_prompt(pj_ledger_entry *entry, double worked_on, double cached);
 /* Adds output tokens; the first call ends the prefill. */
 void pj_ledger_tokens(pj_ledger_entry *entry, int64_t at_ns, double tokens);
+/* For an answer that came as a whole, without its server's timings: output tokens of unknown times.
+ * Its phases are then taken to be in proportion to those of other requests. */
+void pj_ledger_whole(pj_ledger_entry *entry, double tokens);
 void pj_ledger_leave(pj_ledger_entry *entry, int64_t end_ns);
 /* Declares the weight from `at_ns` on, in place of a prompt and tokens. */
 void pj_ledger_weigh(pj_ledger_entry *entry, int64_t at_ns, double weight);
@@ -94,6 +105,9 @@ double pj_ledger_part(const pj_ledger *ledger, const pj_ledger_entry *entry,
  * known. Settling up to it from time to time changes no share and leaves less to estimate.
  * INT64_MIN: unknown. */
 int64_t pj_ledger_certain_ns(const pj_ledger *ledger);
+/* The time up to which the work of all requests in flight is known; INT64_MAX: none is in flight.
+ */
+int64_t pj_ledger_work_ns(const pj_ledger *ledger);
 /* Estimates for all entries as of now, from known energy and the rates of the last second. */
 void pj_ledger_estimate(pj_ledger *ledger, int64_t now_ns);
 
@@ -101,7 +115,8 @@ void pj_ledger_estimate(pj_ledger *ledger, int64_t now_ns);
 typedef struct pj_ledger_figure {
     double input_mj, output_mj; /* before and after the first token; output NAN before it */
     double total_mj, sd_mj;
-    double rate_mw;   /* at which it grows */
+    double rate_mw; /* at which it grows */
+    double rate_sd_mw;
     int64_t at_ns;    /* as of when */
     int64_t first_ns; /* first token; 0: not yet */
     bool provisional; /* some of it is estimated */
@@ -110,6 +125,9 @@ typedef struct pj_ledger_figure {
 pj_ledger_figure pj_ledger_of(const pj_ledger *ledger, const pj_ledger_entry *entry);
 /* Extrapolates an estimate at its rate; until the first token the growth counts as input. */
 pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns);
+/* The same of an entry, less certain where others have come or gone since. */
+pj_ledger_figure pj_ledger_now(const pj_ledger *ledger, const pj_ledger_entry *entry,
+                               int64_t now_ns);
 
 /* The energy of a settled entry per rail, cumulative from its begin: points in order of time, the
  * first at its begin with 0 everywhere, the last at its end. mj[point * rail_count + rail], NAN

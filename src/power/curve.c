@@ -88,6 +88,10 @@ static const double LOG_NOISE = 0.02;
 static const double LOG_SMEAR = 0.02;
 /* Relative variance of what a value contributes to the sum of a log. */
 static const double LOG_WALK = 0.01;
+/* Deconvolution shows a step of power over this many pieces on both sides, and puts up to this part
+ * of its height, over one piece, on the wrong side of it. */
+enum { BLURRED_PIECES = 2 };
+static const double BLUR = 0.3;
 static const float LOG_EDGE_NS = PJ_NS_PER_MS;
 
 /* ---- building ---- */
@@ -668,6 +672,56 @@ pj_status pj_curve_finish(pj_curve *curve, pj_error *err)
     return status;
 }
 
+bool pj_rail_overlaps(const pj_rail *rail)
+{
+    return rail->kind != PJ_RAIL_COUNTER && rail->lag_ns == 0 && rail->period_ns > 0 &&
+           rail->window_ns * 2 > rail->period_ns * 3 &&
+           rail->window_ns / rail->period_ns <= PJ_MOST_BLOCKS_PER_WINDOW;
+}
+
+/* Drops the pieces that begin at or after a time. One around it stays whole: a query inside it has
+ * to know how long it is. */
+static void curve_cut(pj_curve *c, int64_t at_ns)
+{
+    while (c->count && c->pieces[c->count - 1].begin_ns >= at_ns) c->count--;
+}
+
+/* Appends what another curve says of the time after the last piece, or from `from_ns` on. */
+static pj_status curve_append(pj_curve *c, const pj_curve *other, int64_t from_ns, pj_error *err)
+{
+    if (c->count) from_ns = c->pieces[c->count - 1].end_ns;
+    pj_status status = PJ_OK;
+    for (size_t i = 0; i < other->count && status == PJ_OK; i++) {
+        const piece *p = &other->pieces[i];
+        if (p->end_ns <= from_ns) continue;
+        int64_t begin_ns = p->begin_ns > from_ns ? p->begin_ns : from_ns;
+        double part = (double)(p->end_ns - begin_ns) / (double)(p->end_ns - p->begin_ns);
+        status = curve_add_piece(c, begin_ns, p->end_ns, part * p->energy_mj, 0, 0, err);
+    }
+    return status;
+}
+
+pj_status pj_curve_resolve(const pj_curve *curve, int64_t since_ns, int64_t from_ns,
+                           pj_curve *resolved, pj_error *err)
+{
+    size_t first =
+        pj_first_after(curve->windows, curve->window_count, sizeof *curve->windows, since_ns);
+    pj_block *blocks = NULL;
+    size_t count = 0;
+    pj_curve *whole = pj_curve_new(&curve->rail);
+    if (!whole) return pj_fail_memory(err, "an energy curve");
+    pj_status status = pj_deconvolve(curve->windows + first, curve->window_count - first,
+                                     curve->period_ns, &blocks, &count, err);
+    /* blocks below zero are made up for by the next ones, before a part of them is taken */
+    if (status == PJ_OK) status = curve_rebuild(whole, blocks, count, err);
+    resolved->resolved = true;
+    if (status == PJ_OK) curve_cut(resolved, from_ns);
+    if (status == PJ_OK) status = curve_append(resolved, whole, from_ns, err);
+    pj_free(blocks);
+    pj_curve_free(whole);
+    return status;
+}
+
 /* ---- queries ---- */
 
 bool pj_curve_span(const pj_curve *curve, int64_t *begin_ns, int64_t *end_ns)
@@ -722,6 +776,22 @@ static sums sums_until(const pj_curve *c, int64_t at_ns)
     return s;
 }
 
+/* Deconvolution blurs a step of power over the pieces around it: the variance that this means at an
+ * instant in piece i, from the largest step between neighbours there. */
+static double blur_variance(const pj_curve *c, size_t i)
+{
+    size_t first = i > BLURRED_PIECES ? i - BLURRED_PIECES : 0;
+    size_t last = i + BLURRED_PIECES < c->count ? i + BLURRED_PIECES : c->count - 1;
+    double low_mw = piece_mw(&c->pieces[i]), high_mw = low_mw;
+    for (size_t k = first; k <= last; k++) {
+        low_mw = fmin(low_mw, piece_mw(&c->pieces[k]));
+        high_mw = fmax(high_mw, piece_mw(&c->pieces[k]));
+    }
+    double mj =
+        BLUR * (high_mw - low_mw) * (double)(c->pieces[i].end_ns - c->pieces[i].begin_ns) * 1e-9;
+    return mj * mj;
+}
+
 /* Variance of the energy in a part of piece i, because its distribution inside the piece is
  * unknown. */
 static double spread_variance(const pj_curve *c, size_t i, double part)
@@ -736,7 +806,8 @@ static double spread_variance(const pj_curve *c, size_t i, double part)
         double noise = LOG_NOISE * p->energy_mj;
         return energy * energy * (mixed * mixed + LOG_SMEAR) / 3 + noise * noise;
     }
-    return energy * energy * mixed / 3;
+    double blur = c->resolved ? blur_variance(c, i) : 0;
+    return energy * energy * mixed / 3 + blur;
 }
 
 /* Fraction of the energy between two ticks that was used before the instant. */

@@ -41,6 +41,14 @@ pj_status pj_curve_add(pj_curve *curve, const pj_reading *reading, pj_error *err
  * work and are provisional. */
 pj_status pj_curve_finish(pj_curve *curve, pj_error *err);
 
+/* Whether windows of this rail overlap, so that its curve needs deconvolving. */
+bool pj_rail_overlaps(const pj_rail *rail);
+/* For curves that are read while they grow: `resolved`, a curve of the same rail to which nothing
+ * is added otherwise, keeps what it says of the time before `from_ns`; from there on it is replaced
+ * by a deconvolution of the windows in `curve` that end after `since_ns`. */
+pj_status pj_curve_resolve(const pj_curve *curve, int64_t since_ns, int64_t from_ns,
+                           pj_curve *resolved, pj_error *err);
+
 /* Drops everything before `at_ns`, for long-lived curves; queries about that time give NAN. */
 void pj_curve_forget(pj_curve *curve, int64_t at_ns);
 

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_BANDS = 66, MAX_HOLE_PERIODS = 3 };
+enum { MAX_BANDS = PJ_MOST_BLOCKS_PER_WINDOW + 4, MAX_HOLE_PERIODS = 3 };
 static const double relative_noise = 0.002; /* of a reading: one step in 500, typical of boards */
 
 typedef struct system {
@@ -148,7 +148,7 @@ pj_status pj_deconvolve(const pj_curve_point *windows, size_t count, int64_t per
     *block_count = 0;
     if (count == 0 || period_ns <= 0) return PJ_OK;
     int64_t length = windows[0].end_ns - windows[0].begin_ns;
-    if (length / period_ns > MAX_BANDS - 4) return PJ_OK;
+    if (length / period_ns > PJ_MOST_BLOCKS_PER_WINDOW) return PJ_OK;
     size_t stretches = 1;
     for (size_t i = 1; i < count; i++)
         stretches += windows[i].end_ns - windows[i - 1].end_ns > MAX_HOLE_PERIODS * period_ns;

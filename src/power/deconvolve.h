@@ -10,6 +10,8 @@ typedef struct pj_block {
     double mw;
 } pj_block;
 
+enum { PJ_MOST_BLOCKS_PER_WINDOW = 62 };
+
 /* Finds the power in blocks of about one period such that every window's mean agrees with its
  * reading, up to the sensor's noise, with the least change between neighbours. Windows are in order
  * of their ends. Gaps longer than three periods stay gaps. Allocates *blocks (pj_free). Zero blocks

@@ -1,20 +1,30 @@
 /* The source "sim" during a run. The truth is known only after the run, so these readings are
- * provisional: idle power plus the activity last announced by the profiler. They have the period,
- * noise and quantisation of the specification, so that a dashboard behaves as with such a
- * sensor. */
+ * provisional: idle power plus the activity announced by the profiler. They have the period,
+ * window, delay, noise and quantisation of the specification, so that a dashboard behaves as with
+ * such a sensor. */
 #include "power/sim_source.h"
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/thread.h"
 #include "power/source.h"
 
 #include <math.h>
-#include <stdatomic.h>
+
+enum { LOADS = 64 };
+
+/* Power above idle from a time on. */
+typedef struct load {
+    int64_t from_ns;
+    double mw;
+} load;
 
 typedef struct sim_state {
     pj_sim_spec spec;
-    _Atomic double activity; /* mW above idle */
-    int64_t next_ns;         /* tick that is due; 0: not started */
+    pthread_mutex_t mutex; /* guards the loads: the last ones, in a circle */
+    load loads[LOADS];
+    uint32_t load_count;
+    int64_t next_ns; /* tick that is due; 0: not started */
     double counter_uj[PJ_SIM_MAX_RAILS];
     pj_random random;
 } sim_state;
@@ -28,7 +38,36 @@ const pj_sim_spec *pj_sim_source_spec(const void *state)
 
 void pj_sim_source_set_activity(void *state, double net_mw)
 {
-    atomic_store_explicit(&((sim_state *)state)->activity, net_mw, memory_order_relaxed);
+    sim_state *s = state;
+    pthread_mutex_lock(&s->mutex);
+    double last_mw = s->load_count ? s->loads[(s->load_count - 1) % LOADS].mw : 0;
+    if (net_mw != last_mw) s->loads[s->load_count++ % LOADS] = (load){pj_clock_ns(), net_mw};
+    pthread_mutex_unlock(&s->mutex);
+}
+
+/* Mean load over a time; before the first one that is kept there was none. */
+static double mean_load_mw(sim_state *s, int64_t begin_ns, int64_t end_ns)
+{
+    double sum = 0, length = (double)(end_ns - begin_ns);
+    pthread_mutex_lock(&s->mutex);
+    for (uint32_t i = 0; i < LOADS && i < s->load_count && end_ns > begin_ns; i++) {
+        const load *one = &s->loads[(s->load_count - 1 - i) % LOADS];
+        int64_t from_ns = one->from_ns > begin_ns ? one->from_ns : begin_ns;
+        if (from_ns >= end_ns) continue;
+        sum += one->mw * (double)(end_ns - from_ns);
+        end_ns = from_ns;
+    }
+    pthread_mutex_unlock(&s->mutex);
+    return sum / length;
+}
+
+/* What a sensor that publishes now has seen: the mean over its window, a delay ago. */
+static double seen_load_mw(sim_state *s)
+{
+    const pj_sim_spec *spec = &s->spec;
+    bool counts = spec->kind == PJ_RAIL_COUNTER || spec->window_ns <= 0;
+    int64_t end_ns = s->next_ns - spec->delay_ns;
+    return mean_load_mw(s, end_ns - (counts ? spec->period_ns : spec->window_ns), end_ns);
 }
 
 static void sim_describe(const pj_power_env *env, pj_source_report *report)
@@ -44,6 +83,7 @@ static pj_status sim_open(void *state, const pj_power_env *env, const char *argu
     pj_status status = pj_sim_parse(argument, &s->spec, &err);
     if (status != PJ_OK) return pj_source_explain(report, status, "", "%s", err.text);
     s->random.state = s->spec.seed;
+    pthread_mutex_init(&s->mutex, NULL);
     for (uint32_t i = 0; i < s->spec.rail_count; i++) s->counter_uj[i] = s->spec.start_mj * 1e3;
     return PJ_OK;
 }
@@ -58,10 +98,10 @@ static double stepped(double value, double step)
     return step > 0 ? floor(value / step) * step : value;
 }
 
-static double power_of(const sim_state *s, uint32_t rail, double noise)
+static double power_of(sim_state *s, uint32_t rail, double noise)
 {
     const pj_sim_spec *spec = &s->spec;
-    double net = atomic_load_explicit(&s->activity, memory_order_relaxed);
+    double net = seen_load_mw(s);
     double mw = spec->rails[rail].share * (spec->idle_mw + net) * spec->gain * (1 + noise);
     return mw + spec->offset_mw > 0 ? mw + spec->offset_mw : 0;
 }

@@ -12,10 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TICK_NS       (20 * PJ_NS_PER_MS)
-#define PATIENCE_NS   (3 * PJ_NS_PER_S)    /* maximum wait for a silent sensor */
-#define LEAST_STEP_NS (100 * PJ_NS_PER_MS) /* between recorded shares of an open request */
-#define SIMULATED_MW  30000.0 /* simulated load above idle while a request is in flight */
+#define TICK_NS          (20 * PJ_NS_PER_MS)
+#define PATIENCE_NS      (3 * PJ_NS_PER_S)    /* maximum wait for a silent sensor */
+#define OPEN_PATIENCE_NS (120 * PJ_NS_PER_S)  /* for the end of requests of unknown rate */
+#define LEAST_STEP_NS    (100 * PJ_NS_PER_MS) /* between recorded shares of an open request */
+#define SIMULATED_MW     30000.0 /* simulated load above idle while a request is in flight */
 enum { PENDING_MAX_BYTES = 1 << 20 };
 
 struct pj_request {
@@ -313,15 +314,26 @@ static void requests_read_meter(pj_requests *q)
         }
 }
 
-/* Settles what is final, and everything up to the end of the last ended request. */
+/* The time up to which an ended request allows settling: its end, once the sensors have seen it (or
+ * are silent for long) and the rates of all others in it are known (or stay unknown for long). */
+static int64_t settles_until(const pj_requests *q, const pj_request *r, int64_t known_ns,
+                             int64_t work_ns, int64_t now_ns)
+{
+    if (!r->has_ended || r->is_done) return INT64_MIN;
+    if (now_ns > r->end_ns + OPEN_PATIENCE_NS + q->patience_ns) return r->end_ns;
+    if (r->end_ns > known_ns && now_ns <= r->end_ns + q->patience_ns) return INT64_MIN;
+    return r->end_ns < work_ns ? r->end_ns : work_ns;
+}
+
+/* Settles what is final. */
 static void requests_settle(pj_requests *q, int64_t now_ns)
 {
     int64_t known_ns = pj_ledger_known_ns(q->ledger, NULL);
+    int64_t work_ns = pj_ledger_work_ns(q->ledger);
     int64_t until_ns = pj_ledger_certain_ns(q->ledger);
     for (pj_request *r = q->open; r; r = r->next) {
-        if (!r->has_ended || r->is_done) continue;
-        if ((r->end_ns <= known_ns || now_ns > r->end_ns + q->patience_ns) && r->end_ns > until_ns)
-            until_ns = r->end_ns;
+        int64_t ns = settles_until(q, r, known_ns, work_ns, now_ns);
+        if (ns > until_ns) until_ns = ns;
     }
     if (until_ns != INT64_MIN) pj_ledger_settle(q->ledger, until_ns, NULL);
     if (!q->open)
@@ -615,16 +627,20 @@ void pj_request_progress(pj_request *r)
     pthread_mutex_unlock(&r->owner->mutex);
 }
 
-/* For an unstreamed response: its phases by the server's timings, and all tokens. */
+/* For an unstreamed response: its phases by the server's timings, if any, and all tokens. */
 static void advance_at_end(pj_request *r)
 {
     pj_request_times t = pj_request_times_of(r->exchange);
     pj_exchange_counts c = pj_exchange_count(r->exchange);
     if (!r->entry || r->tokens || !c.output) return;
     report_prompt(r);
+    r->tokens = c.output;
+    if (t.is_one) {
+        pj_ledger_whole(r->entry, (double)c.output);
+        return;
+    }
     pj_ledger_tokens(r->entry, t.first_ns, 1);
     if (c.output > 1) pj_ledger_tokens(r->entry, t.last_ns, (double)(c.output - 1));
-    r->tokens = c.output;
 }
 
 void pj_request_end(pj_request *r, bool holds)
@@ -664,8 +680,8 @@ pj_ledger_figure pj_request_energy(pj_request *r, int64_t now_ns)
     if (r->is_done) {
         f = r->final;
     } else if (r->entry) {
-        f = pj_ledger_of(q->ledger, r->entry);
-        f = pj_ledger_at(&f, r->has_ended && r->end_ns < now_ns ? r->end_ns : now_ns);
+        f = pj_ledger_now(q->ledger, r->entry,
+                          r->has_ended && r->end_ns < now_ns ? r->end_ns : now_ns);
     }
     pthread_mutex_unlock(&q->mutex);
     return f;
