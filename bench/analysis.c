@@ -252,7 +252,8 @@ static int run_bench_analysis(const pj_command *command, int argc, char **argv)
     analysis_args a = {.seed = 1, .runs = 10000};
     bool as_json = false;
     const pj_option options[] = {
-        {"rounds", 0, PJ_OPTION_INT, &b.rounds, "N", "pairs of each comparison (1000)", 10, 1e6},
+        {"rounds", 0, PJ_OPTION_INT, &b.rounds, "N", "repetitions of each comparison (1000)", 10,
+         1e6},
         {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "of the planted data (1)", 0, 9e15},
         {"runs", 0, PJ_OPTION_INT, &a.runs, "N",
          "runs of the database over which each analysis is timed (10,000); 0: none", 0, 1e6},
@@ -288,7 +289,8 @@ const pj_command pj_bench_analysis = {
     .usage = "[options]",
     .text =
         "Generates random data with known answers and prints how often the analysis is right: "
-        "pairs of runs without a difference or with one of 3 %, tokens with planted anomalies, runs "
+        "comparisons of 2 to 7 sides of 3 to 20 runs without a difference or with one of 10 %, "
+        "50 % and the one that is called detectable, tokens with planted anomalies, runs "
         "with a planted reason for advice, requests on machines with planted costs, parts left "
         "out of real runs on simulated sensors, and power traces whose phases were removed. "
         "With --fixtures, recorded traces and runs, too. Then the time of each analysis over a "

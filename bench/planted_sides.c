@@ -1,7 +1,7 @@
 /* Draws planted comparisons and counts what is found. */
 #include "bench/planted_sides.h"
 
-#include "analysis/pairs.h"
+#include "analysis/contrasts.h"
 
 #include <math.h>
 
@@ -27,14 +27,14 @@ static void planted_sides_draw(const pj_planted_sides *plan, pj_random *random,
 }
 
 static size_t planted_sides_judge(const pj_planted_sides *plan,
-                                  double values[MOST_SIDES][MOST_RUNS], pj_pair *pairs)
+                                  double values[MOST_SIDES][MOST_RUNS], pj_contrast *pairs)
 {
     size_t count = 0;
     for (size_t a = 0; a < plan->sides; a++)
         for (size_t b = a + 1; b < plan->sides; b++)
             if (is_tested(plan->sides, a, b))
-                pairs[count++] = (pj_pair){values[a], values[b], plan->runs, plan->runs};
-    pj_pairs_judge(pairs, count);
+                pairs[count++] = (pj_contrast){values[a], values[b], plan->runs, plan->runs};
+    pj_contrasts_judge(pairs, count);
     return count;
 }
 
@@ -44,7 +44,7 @@ pj_planted_found pj_planted_sides_try(const pj_planted_sides *plan, uint64_t rou
     pj_planted_found found = {0, 0};
     for (uint64_t i = 0; i < rounds; i++) {
         double values[MOST_SIDES][MOST_RUNS];
-        pj_pair pairs[MOST_PAIRS];
+        pj_contrast pairs[MOST_PAIRS];
         bool any = false;
         planted_sides_draw(plan, random, values);
         size_t count = planted_sides_judge(plan, values, pairs);

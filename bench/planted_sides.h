@@ -13,7 +13,8 @@ typedef struct pj_planted_sides {
     double spread;      /* relative, of single runs */
 } pj_planted_sides;
 
-/* Shares of comparisons in which any pair, and in which the first two sides are called different. */
+/* Shares of comparisons in which any pair, and in which the first two sides are called different.
+ */
 typedef struct pj_planted_found {
     double any, planted;
 } pj_planted_found;

@@ -19,8 +19,7 @@ static const double farthest = 10; /* standard deviations that a permutation tes
 static double power_draw_variance(pj_random *random, size_t freedom)
 {
     double squares = 0, f = (double)freedom;
-    if (freedom > 8)
-        return pow(1 - 2 / (9 * f) + sqrt(2 / (9 * f)) * pj_random_normal(random), 3);
+    if (freedom > 8) return pow(1 - 2 / (9 * f) + sqrt(2 / (9 * f)) * pj_random_normal(random), 3);
     for (size_t i = 0; i < freedom; i++) squares += pow(pj_random_normal(random), 2);
     return squares / f;
 }
@@ -125,8 +124,7 @@ static size_t power_first_guess(double cv, double step, double level)
 double pj_repeats_for(double cv, double difference, size_t pairs)
 {
     if (!(cv > 0) || !(difference > 0)) return NAN;
-    size_t n =
-        power_first_guess(cv, log1p(difference), PJ_LEVEL / (double)(pairs ? pairs : 1));
+    size_t n = power_first_guess(cv, log1p(difference), PJ_LEVEL / (double)(pairs ? pairs : 1));
     while (n < MOST_RUNS && pj_detectable(cv, n, n, pairs) > difference) n += 1 + n / 64;
     return (double)n;
 }

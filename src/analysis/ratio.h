@@ -21,7 +21,7 @@ enum { PJ_PERMUTE_BELOW = 6 };
 
 typedef struct pj_ratio {
     size_t n_a, n_b; /* values that are positive and finite */
-    size_t pairs;    /* that are judged together: see pairs.h */
+    size_t pairs;    /* that are judged together: see contrasts.h */
     double mean_a, mean_b;
     double ratio, lo, hi;          /* b / a; the interval is NAN with one value a side */
     double p;                      /* that the ratio is 1, by `method` */

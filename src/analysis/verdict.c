@@ -206,14 +206,16 @@ void pj_verdict_write(const pj_verdict_facts *f, pj_judgement *j, char *text, si
         write_open(f, j, main, sizeof main);
         end = "";
         break;
-    case PJ_OUTCOME_DIFFERENT: write_times(f, f->pair.ratio.lo, f->pair.ratio.hi, main, sizeof main); break;
+    case PJ_OUTCOME_DIFFERENT:
+        write_times(f, f->pair.ratio.lo, f->pair.ratio.hi, main, sizeof main);
+        break;
     }
     snprintf(text, bytes, "%s%s%s", main, *main ? end : "", speed + (*main ? 0 : *speed == ' '));
 }
 
 bool pj_verdict_is_different(const double *a, const double *b, size_t n)
 {
-    pj_pair pair = {.a = a, .b = b, .n_a = n, .n_b = n};
-    pj_pairs_judge(&pair, 1);
+    pj_contrast pair = {.a = a, .b = b, .n_a = n, .n_b = n};
+    pj_contrasts_judge(&pair, 1);
     return pair.different;
 }

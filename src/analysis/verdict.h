@@ -6,7 +6,7 @@
 #ifndef PJ_ANALYSIS_VERDICT_H
 #define PJ_ANALYSIS_VERDICT_H
 
-#include "analysis/pairs.h"
+#include "analysis/contrasts.h"
 
 typedef enum pj_outcome {
     PJ_OUTCOME_NONE = 0, /* nothing to compare: energy unavailable on a side */
@@ -18,7 +18,7 @@ typedef enum pj_outcome {
 
 typedef struct pj_verdict_facts {
     const char *name_a, *name_b;
-    pj_pair pair;                /* judged in joules per token */
+    pj_contrast pair;            /* judged in joules per token */
     double single_lo, single_hi; /* one run per side: interval of the measurements, or NAN */
     double mann_whitney_p;       /* NAN: not computed */
     double speed_ratio;          /* b / a of output tokens per second; NAN: unknown */

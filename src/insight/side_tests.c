@@ -43,7 +43,7 @@ static void add_test(pj_sides *s, pj_side_test test, double *work)
 {
     if (s->test_count == PJ_SIDE_TESTS) return;
     pj_side_test *t = &s->tests[s->test_count];
-    pj_pair *p = &test.pair;
+    pj_contrast *p = &test.pair;
     pj_compare(p->a, p->n_a, p->b, p->n_b, work, &test.result);
     p->refused = is_energy(test.unit) && pj_sides_refusal(&s->sides[test.a], &s->sides[test.b]);
     if (p->refused) take_back(&test);
@@ -101,10 +101,10 @@ static pj_status test_pair(pj_sides *s, int metric, uint32_t a, uint32_t b, pj_e
 static pj_status judge_from(pj_sides *s, uint32_t first, pj_error *err)
 {
     uint32_t count = s->test_count - first;
-    pj_pair *pairs = pj_arena_alloc(&s->arena, (size_t)count + 1, sizeof *pairs);
+    pj_contrast *pairs = pj_arena_alloc(&s->arena, (size_t)count + 1, sizeof *pairs);
     if (!pairs) return pj_fail_memory(err, "a comparison");
     for (uint32_t i = 0; i < count; i++) pairs[i] = s->tests[first + i].pair;
-    pj_pairs_judge(pairs, count);
+    pj_contrasts_judge(pairs, count);
     for (uint32_t i = 0; i < count; i++) s->tests[first + i].pair = pairs[i];
     return PJ_OK;
 }
@@ -125,23 +125,14 @@ static pj_status test_pairs(pj_sides *s, pj_error *err)
     return PJ_OK;
 }
 
-pj_side_mean pj_side_mean_of(const pj_side *side, uint32_t figure)
+pj_mean pj_side_mean_of(const pj_side *side, uint32_t figure)
 {
-    pj_side_mean m = {.sd = NAN, .lo = NAN, .hi = NAN};
     pj_moments moments = {0};
     for (uint32_t i = 0; i < side->run_count; i++) {
         double value = pj_figure_of(side->runs[i], figure);
         if (isfinite(value)) pj_moments_add(&moments, value);
     }
-    m.n = moments.n;
-    m.value = m.n ? moments.mean : NAN;
-    if (m.n > 1) {
-        m.sd = sqrt(moments.squares / (m.n - 1));
-        double reach = pj_student_quantile(0.975, m.n - 1) * m.sd / sqrt(m.n);
-        m.lo = m.value - reach;
-        m.hi = m.value + reach;
-    }
-    return m;
+    return pj_mean_of(&moments, pj_figures[figure].may_be_negative);
 }
 
 /* ---- the best ------------------------------------------------------------------------------- */

@@ -36,7 +36,7 @@ typedef struct pj_side_test {
     uint32_t a, b;
     bool primary; /* joules per token: what verdicts and "most efficient" rest on */
     pj_comparison result;
-    pj_pair pair; /* judged together with the other pairs in this metric */
+    pj_contrast pair; /* judged together with the other pairs in this metric */
 } pj_side_test;
 
 /* A setting that differs between or within sides. */
@@ -115,6 +115,7 @@ pj_status pj_sides_add(pj_sides *sides, const char *name, const pj_run_info *con
 typedef struct pj_figure {
     const char *name, *unit, *better;
     size_t in_run, in_ratios; /* offset in pj_run_info, or in pj_run_ratios; SIZE_MAX: not there */
+    bool may_be_negative;
 } pj_figure;
 extern const pj_figure pj_figures[];
 extern const uint32_t pj_figure_count;
@@ -123,12 +124,8 @@ double pj_figure_of(const pj_run_info *info, uint32_t figure);
 uint32_t pj_side_values(const pj_side *side, uint32_t figure, double *values);
 uint32_t pj_figure_find(const char *name);
 
-/* Mean over a side's runs with its 95 % interval; NAN: unavailable. */
-typedef struct pj_side_mean {
-    uint32_t n;
-    double value, sd, lo, hi;
-} pj_side_mean;
-pj_side_mean pj_side_mean_of(const pj_side *side, uint32_t figure);
+/* Mean over a side's runs. */
+pj_mean pj_side_mean_of(const pj_side *side, uint32_t figure);
 
 /* Computes all of the above, after all sides are added. */
 pj_status pj_sides_compute(pj_sides *sides, pj_error *err);

@@ -87,7 +87,7 @@ static void write_conclusions(const pj_sides *s, pj_json *json)
 
 typedef enum column { VALUE, RATIO, DIFFERENCE, PERCENT, SD, LO, HI, N, COLUMNS } column;
 
-static double sides_json_cell(const pj_side_mean *m, const pj_side_mean *first, column c)
+static double sides_json_cell(const pj_mean *m, const pj_mean *first, column c)
 {
     double ratio = first->value != 0 ? m->value / first->value : NAN;
     switch (c) {
@@ -106,7 +106,7 @@ static void write_metric(const pj_sides *s, uint32_t figure, pj_json *json)
 {
     static const char *const keys[COLUMNS] = {
         "values", "normalised", "difference", "difference_percent", "sd", "lo", "hi", "n"};
-    pj_side_mean means[PJ_SIDES_MAX];
+    pj_mean means[PJ_SIDES_MAX];
     for (uint32_t i = 0; i < s->count; i++) means[i] = pj_side_mean_of(&s->sides[i], figure);
     pj_json_object_begin(json);
     pj_json_kv_string(json, "metric", pj_figures[figure].name);

@@ -90,14 +90,14 @@ static void several_sides_are_judged_together(void **state)
 static void a_large_difference_is_found_among_many(void **state)
 {
     double values[6][4];
-    pj_pair pairs[15];
+    pj_contrast pairs[15];
     size_t n = 0;
     for (size_t i = 0; i < 6; i++)
         for (size_t k = 0; k < 4; k++) values[i][k] = (i == 2 ? 1.5 : 1) * (1 + 0.01 * (double)k);
     for (size_t a = 0; a < 6; a++)
         for (size_t b = a + 1; b < 6; b++)
-            pairs[n++] = (pj_pair){values[a], values[b], 4, 4, .refused = a == 4};
-    pj_pairs_judge(pairs, n);
+            pairs[n++] = (pj_contrast){values[a], values[b], 4, 4, .refused = a == 4};
+    pj_contrasts_judge(pairs, n);
     n = 0;
     for (size_t a = 0; a < 6; a++)
         for (size_t b = a + 1; b < 6; b++, n++) {
@@ -195,26 +195,26 @@ static void permutations_are_counted(void **state)
 static void small_groups_are_permuted(void **state)
 {
     const double a[] = {1, 1.01, 1.02, 1.03}, b[] = {1.1, 1.11, 1.12, 1.13};
-    pj_pair pairs[2] = {{a, b, 4, 4}, {a, b, 4, 4}};
+    pj_contrast pairs[2] = {{a, b, 4, 4}, {a, b, 4, 4}};
     pj_ratio *r = &pairs[0].ratio;
-    pj_pairs_judge(pairs, 1);
+    pj_contrasts_judge(pairs, 1);
     assert_string_equal(r->method, "permutation");
     assert_near(r->p, 2.0 / 70, 1e-12);
     assert_true(pairs[0].different);
-    pj_pairs_judge(pairs, 2); /* 4 / 70 is above the level */
+    pj_contrasts_judge(pairs, 2); /* 4 / 70 is above the level */
     assert_string_equal(r->method, "welch_log");
     assert_true(isnan(r->permutation_p));
     assert_near(pairs[0].p, 2 * r->p, 1e-12);
     assert_true(pairs[0].different);
     pairs[0].n_a = pairs[0].n_b = 3;
-    pj_pairs_judge(pairs, 1);
+    pj_contrasts_judge(pairs, 1);
     assert_string_equal(r->method, "welch_log");
     assert_that(r->p, <, 0.05);
-    pairs[0] = (pj_pair){a, b, 4, 4, .gain_sd = 0.01};
-    pj_pairs_judge(pairs, 1);
+    pairs[0] = (pj_contrast){a, b, 4, 4, .gain_sd = 0.01};
+    pj_contrasts_judge(pairs, 1);
     assert_string_equal(r->method, "welch_log");
-    pairs[0] = (pj_pair){a, b, 1, 4};
-    pj_pairs_judge(pairs, 1);
+    pairs[0] = (pj_contrast){a, b, 1, 4};
+    pj_contrasts_judge(pairs, 1);
     assert_string_equal(r->method, "none");
     assert_true(isnan(r->p) && isnan(pairs[0].p) && !pairs[0].different);
     assert_true(isnan(r->lo));
@@ -304,19 +304,16 @@ static void sentences_say_what_is_known(void **state)
 {
     char text[600];
     pj_judgement j;
-    pj_verdict_facts f = {.name_a = "bf16",
-                          .name_b = "q8_0",
-                          .mann_whitney_p = NAN,
-                          .speed_ratio = 1.5,
-                          .speed_differs = true,
-                          .pair = {.ratio = {.n_a = 8,
-                                             .n_b = 8,
-                                             .pairs = 1,
-                                             .ratio = 0.7,
-                                             .lo = 0.66,
-                                             .hi = 0.74,
-                                             .cv = 0.03},
-                                   .different = true}};
+    pj_verdict_facts f = {
+        .name_a = "bf16",
+        .name_b = "q8_0",
+        .mann_whitney_p = NAN,
+        .speed_ratio = 1.5,
+        .speed_differs = true,
+        .pair = {
+            .ratio =
+                {.n_a = 8, .n_b = 8, .pairs = 1, .ratio = 0.7, .lo = 0.66, .hi = 0.74, .cv = 0.03},
+            .different = true}};
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_int_equal(j.outcome, PJ_OUTCOME_DIFFERENT);
     assert_string_equal(text, "q8_0 needs 0.7 (0.66 to 0.74) times the energy of bf16 per token. "

@@ -1,12 +1,12 @@
 /* Chooses the tests of a family of pairs and corrects their p values. */
-#include "analysis/pairs.h"
+#include "analysis/contrasts.h"
 
 #include "analysis/compare.h"
 #include "base/memory.h"
 
 #include <math.h>
 
-static size_t count_tests(const pj_pair *pairs, size_t count)
+static size_t count_tests(const pj_contrast *pairs, size_t count)
 {
     size_t tests = 0;
     for (size_t i = 0; i < count; i++) tests += !isnan(pairs[i].ratio.welch_p);
@@ -20,7 +20,7 @@ static void pair_refuse(pj_ratio *r)
     r->method = "none";
 }
 
-static void pairs_correct(pj_pair *pairs, size_t count, double *work)
+static void pairs_correct(pj_contrast *pairs, size_t count, double *work)
 {
     double *p = work, *adjusted = work + count;
     for (size_t i = 0; i < count; i++) p[i] = pairs[i].ratio.p;
@@ -31,10 +31,10 @@ static void pairs_correct(pj_pair *pairs, size_t count, double *work)
     }
 }
 
-void pj_pairs_judge(pj_pair *pairs, size_t count)
+void pj_contrasts_judge(pj_contrast *pairs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        pj_pair *x = &pairs[i];
+        pj_contrast *x = &pairs[i];
         pj_ratio_compare(x->a, x->n_a, x->b, x->n_b, x->gain_sd, &x->ratio);
         if (x->refused) pair_refuse(&x->ratio);
         x->p = NAN;
@@ -42,7 +42,7 @@ void pj_pairs_judge(pj_pair *pairs, size_t count)
     }
     size_t tests = count_tests(pairs, count);
     for (size_t i = 0; i < count; i++) {
-        pj_pair *x = &pairs[i];
+        pj_contrast *x = &pairs[i];
         x->ratio.pairs = tests;
         if (!isnan(x->ratio.welch_p) && !(x->gain_sd > 0))
             pj_ratio_permute(x->a, x->n_a, x->b, x->n_b, &x->ratio);
