@@ -30,16 +30,25 @@ static double target_of(double detectable)
     return 0.001;
 }
 
+/* With the calibration error of two devices, which no number of runs makes smaller. */
+static double verdict_add_gain(double difference, double gain_sd)
+{
+    return expm1(hypot(log1p(difference), 2.8 * gain_sd)); /* 2.8: 1.96 + 0.84, for PJ_POWER */
+}
+
 static void plan(const pj_verdict_facts *f, pj_judgement *j)
 {
     const pj_ratio *r = &f->pair.ratio;
-    double n = (double)(r->n_a < r->n_b ? r->n_a : r->n_b);
+    double n = (double)(r->n_a < r->n_b ? r->n_a : r->n_b), gain = f->pair.gain_sd;
     j->detectable = j->target = j->more_runs = NAN;
     if (j->outcome != PJ_OUTCOME_INDISTINGUISHABLE && j->outcome != PJ_OUTCOME_DIFFERENT) return;
-    j->detectable = pj_detectable(r->cv, r->n_a, r->n_b, r->pairs);
+    j->detectable = verdict_add_gain(pj_detectable(r->cv, r->n_a, r->n_b, r->pairs), gain);
     if (j->outcome != PJ_OUTCOME_INDISTINGUISHABLE || !(r->cv > 0)) return;
-    j->target = target_of(j->detectable);
-    j->more_runs = fmax(pj_repeats_for(r->cv, j->target, r->pairs) - n, 1);
+    double target = target_of(j->detectable), floor = 2.8 * gain;
+    double by_runs = expm1(sqrt(fmax(pow(log1p(target), 2) - floor * floor, 0)));
+    if (!(by_runs > 0)) return; /* more runs would not show it */
+    j->target = target;
+    j->more_runs = fmax(pj_repeats_for(r->cv, by_runs, r->pairs) - n, 1);
 }
 
 /* A fraction in words: "3.4 %", "48 %". */
