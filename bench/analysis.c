@@ -2,12 +2,12 @@
  * seeded random data with known answers, by the functions that are applied to stored runs. */
 #include "analysis/predict.h"
 #include "analysis/ratio.h"
-#include "analysis/verdict.h"
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/memory.h"
 #include "bench/folder.h"
 #include "bench/planted_advice.h"
+#include "bench/planted_sides.h"
 #include "bench/planted_tokens.h"
 #include "bench/sim_experiment.h"
 #include "bench/truth.h"
@@ -42,48 +42,38 @@ double pj_bench_truth_noisy(pj_bench_truth *b, double value, double share)
 
 /* ---- comparison ---- */
 
-static bool analysis_is_different(pj_bench_truth *b, size_t n, double factor, double spread)
+static void say_planted(pj_bench_truth *b, const pj_planted_sides *plan, const char *of,
+                        double share, const char *note)
 {
-    double x[32], y[32];
-    for (size_t i = 0; i < n; i++) {
-        x[i] = pj_bench_truth_noisy(b, 0.2, spread);
-        y[i] = pj_bench_truth_noisy(b, 0.2 * factor, spread);
-    }
-    return pj_verdict_is_different(x, y, n);
+    char key[64];
+    snprintf(key, sizeof key, "%s_%zu_sides_%zu_runs", of, plan->sides, plan->runs);
+    pj_bench_truth_say(b, key, 100 * share, "%", note);
 }
 
-static double share_different(pj_bench_truth *b, size_t n, double factor, double spread)
+/* Sides without a difference, with a large one, and with the one that is called detectable. */
+static void bench_planted_sides(pj_bench_truth *b, size_t sides, size_t runs)
 {
-    int64_t different = 0;
-    for (int64_t i = 0; i < b->rounds; i++)
-        different += analysis_is_different(b, n, factor, spread);
-    return 100.0 * (double)different / (double)b->rounds;
-}
-
-/* The spread at which ten repeats detect 3 % with the stated power. */
-static double spread_for(double difference, double repeats)
-{
-    double lo = 1e-4, hi = 0.5;
-    for (int i = 0; i < 60; i++) {
-        double mid = (lo + hi) / 2;
-        if (pj_repeats_for(mid, difference) < repeats)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo;
+    uint64_t rounds = (uint64_t)b->rounds;
+    pj_planted_sides plan = {sides, runs, 1, 0.02};
+    pj_planted_found found = pj_planted_sides_try(&plan, rounds, &b->random);
+    say_planted(b, &plan, "alike_called_different", found.any, "of comparisons; at most 5");
+    plan.factor = 1.1;
+    found = pj_planted_sides_try(&plan, rounds, &b->random);
+    say_planted(b, &plan, "ten_percent_found", found.planted, "at a spread of 2 %");
+    plan.factor = 1.5;
+    found = pj_planted_sides_try(&plan, rounds, &b->random);
+    say_planted(b, &plan, "half_more_found", found.planted, "at a spread of 2 %");
+    plan.factor = 1 + pj_detectable(plan.spread, runs, runs, pj_planted_sides_pairs(sides));
+    found = pj_planted_sides_try(&plan, rounds, &b->random);
+    say_planted(b, &plan, "stated_80_found", found.planted, "of differences called detectable");
 }
 
 static void bench_comparison(pj_bench_truth *b)
 {
-    pj_bench_truth_say(b, "alike_called_different_3", share_different(b, 3, 1, 0.02), "%",
-                       "of pairs without a difference, 3 runs per side; at most 5");
-    pj_bench_truth_say(b, "alike_called_different_10", share_different(b, 10, 1, 0.02), "%",
-                       "the same, 10 runs per side");
-    double spread = spread_for(0.03, 10);
-    pj_bench_truth_say(b, "stated_power", 100 * PJ_POWER, "%", "for 3 % with 10 repeats per side");
-    pj_bench_truth_say(b, "difference_of_3_percent_found", share_different(b, 10, 1.03, spread),
-                       "%", "of pairs with that difference");
+    static const size_t sides[] = {2, 3, 4, 6, 7}, runs[] = {3, 4, 5, 8, 20};
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+        for (size_t k = 0; k < sizeof runs / sizeof *runs; k++)
+            bench_planted_sides(b, sides[i], runs[k]);
 }
 
 /* ---- anomalies ---- */
@@ -262,7 +252,8 @@ static int run_bench_analysis(const pj_command *command, int argc, char **argv)
     analysis_args a = {.seed = 1, .runs = 10000};
     bool as_json = false;
     const pj_option options[] = {
-        {"rounds", 0, PJ_OPTION_INT, &b.rounds, "N", "pairs of each comparison (1000)", 10, 1e6},
+        {"rounds", 0, PJ_OPTION_INT, &b.rounds, "N", "repetitions of each comparison (1000)", 10,
+         1e6},
         {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "of the planted data (1)", 0, 9e15},
         {"runs", 0, PJ_OPTION_INT, &a.runs, "N",
          "runs of the database over which each analysis is timed (10,000); 0: none", 0, 1e6},
@@ -298,7 +289,8 @@ const pj_command pj_bench_analysis = {
     .usage = "[options]",
     .text =
         "Generates random data with known answers and prints how often the analysis is right: "
-        "pairs of runs without a difference or with one of 3 %, tokens with planted anomalies, runs "
+        "comparisons of 2 to 7 sides of 3 to 20 runs without a difference or with one of 10 %, "
+        "50 % and the one that is called detectable, tokens with planted anomalies, runs "
         "with a planted reason for advice, requests on machines with planted costs, parts left "
         "out of real runs on simulated sensors, and power traces whose phases were removed. "
         "With --fixtures, recorded traces and runs, too. Then the time of each analysis over a "

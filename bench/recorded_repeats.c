@@ -123,7 +123,5 @@ double pj_recorded_repeats_different(const pj_recorded_repeats *r, size_t n, dou
 
 double pj_recorded_repeats_detectable(const pj_recorded_repeats *r)
 {
-    double difference = 0.001;
-    while (pj_repeats_for(r->spread, difference) > 10) difference *= 1.02;
-    return difference;
+    return pj_detectable(r->spread, 10, 10, 1);
 }

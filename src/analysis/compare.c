@@ -73,6 +73,18 @@ double pj_half_width(double n, double squares)
     return n < 2 ? NAN : pj_student_quantile(0.975, n - 1) * sqrt(squares / (n - 1) / n);
 }
 
+pj_mean pj_mean_of(const pj_moments *m, bool may_be_negative)
+{
+    pj_mean mean = {m->n, m->n ? m->mean : NAN, NAN, NAN, NAN};
+    if (m->n < 2) return mean;
+    double half = pj_half_width(m->n, m->squares);
+    bool positive = !may_be_negative && mean.value > 0;
+    mean.sd = sqrt(m->squares / (m->n - 1));
+    mean.lo = positive ? mean.value * exp(-half / mean.value) : mean.value - half;
+    mean.hi = positive ? mean.value * exp(half / mean.value) : mean.value + half;
+    return mean;
+}
+
 static size_t without_nans(const double *from, size_t count, double *to)
 {
     size_t n = 0;

@@ -4,6 +4,7 @@
 #ifndef PJ_ANALYSIS_COMPARE_H
 #define PJ_ANALYSIS_COMPARE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,15 @@ typedef struct pj_moments {
 void pj_moments_add(pj_moments *moments, double value);
 /* Half of the 95 % interval of a mean of n values; NAN for fewer than two. */
 double pj_half_width(double n, double squares);
+
+/* A mean with its 95 % interval. That of a figure that is never negative is as wide in logarithms
+ * as Student's is relative to the mean, so that it stays positive. NAN: fewer than two values. */
+typedef struct pj_mean {
+    uint32_t n;
+    double value, sd, lo, hi;
+} pj_mean;
+
+pj_mean pj_mean_of(const pj_moments *moments, bool may_be_negative);
 
 double pj_student_two_sided(double t, double degrees); /* p of |T| >= |t| */
 double pj_student_quantile(double probability, double degrees);

@@ -1,4 +1,4 @@
-/* Ratios of geometric means and the sample size needed to distinguish them from 1. */
+/* Ratios of geometric means and tests whether they are 1. */
 #include "analysis/ratio.h"
 
 #include "analysis/compare.h"
@@ -16,34 +16,6 @@ static pj_moments log_moments(const double *x, size_t count)
 static double variance_of(const pj_moments *m) /* from 2 values on */
 {
     return m->squares / (double)(m->n - 1);
-}
-
-/* Standard errors between no difference and one that is detected with PJ_POWER at PJ_LEVEL, with n
- * values a side: the spread is estimated from them, so that the quantiles are Student's. */
-static double reach(double n)
-{
-    double freedom = 2 * (fmax(n, 2) - 1);
-    return pj_student_quantile(1 - PJ_LEVEL / 2, freedom) + pj_student_quantile(PJ_POWER, freedom);
-}
-
-double pj_repeats_for(double cv, double difference)
-{
-    double step = log1p(difference), n = 30;
-    if (!(cv > 0) || !(step > 0)) return NAN;
-    for (int i = 0; i < 50; i++) n = (n + 2 * pow(reach(n) * cv / step, 2)) / 2;
-    return n;
-}
-
-double pj_detectable(double cv, double n)
-{
-    if (!(cv >= 0) || !(n > 0)) return NAN;
-    return expm1(sqrt(2 / n) * reach(n) * cv);
-}
-
-/* Values a side that would give the same standard error. */
-static double balanced(size_t n_a, size_t n_b)
-{
-    return 2 / (1 / (double)n_a + 1 / (double)n_b);
 }
 
 static void welch_on_logs(const pj_moments *a, const pj_moments *b, double gain_sd, pj_ratio *r)
@@ -71,22 +43,26 @@ static double pooled_cv(const pj_moments *a, const pj_moments *b)
     return sqrt((a->squares + b->squares) / df);
 }
 
-/* Logarithms of the usable values. */
+/* Logarithms of the usable values, of which there are fewer than PJ_PERMUTE_BELOW. */
 static size_t logs_of(const double *x, size_t count, double *out)
 {
     size_t n = 0;
-    for (size_t i = 0; i < count && n < PJ_PERMUTE_BELOW * 4; i++)
+    for (size_t i = 0; i < count && n < PJ_PERMUTE_BELOW; i++)
         if (x[i] > 0 && isfinite(x[i])) out[n++] = log(x[i]);
     return n;
 }
 
-static void permute_small(const double *a, size_t n_a, const double *b, size_t n_b, pj_ratio *r)
+bool pj_permutation_decides(size_t n_a, size_t n_b, size_t pairs)
 {
-    double x[PJ_PERMUTE_BELOW * 4], y[PJ_PERMUTE_BELOW * 4];
-    size_t n_x = logs_of(a, n_a, x), n_y = logs_of(b, n_b, y);
-    if (n_x != r->n_a || n_y != r->n_b) return; /* one side is large: Welch alone */
-    r->permutation_p = pj_permutation_p(x, n_x, y, n_y);
-    if (pj_permutation_least(n_x, n_y) > PJ_LEVEL) return;
+    return n_a < PJ_PERMUTE_BELOW && n_b < PJ_PERMUTE_BELOW &&
+           pj_permutation_least(n_a, n_b) * (double)(pairs ? pairs : 1) < PJ_LEVEL;
+}
+
+void pj_ratio_permute(const double *a, size_t n_a, const double *b, size_t n_b, pj_ratio *r)
+{
+    double x[PJ_PERMUTE_BELOW], y[PJ_PERMUTE_BELOW];
+    if (!pj_permutation_decides(r->n_a, r->n_b, r->pairs)) return;
+    r->permutation_p = pj_permutation_p(x, logs_of(a, n_a, x), y, logs_of(b, n_b, y));
     r->p = r->permutation_p;
     r->method = "permutation";
 }
@@ -95,6 +71,7 @@ static pj_ratio ratio_of_means(const pj_moments *a, const pj_moments *b)
 {
     return (pj_ratio){.n_a = a->n,
                       .n_b = b->n,
+                      .pairs = 1,
                       .mean_a = a->n ? exp(a->mean) : NAN,
                       .mean_b = b->n ? exp(b->mean) : NAN,
                       .ratio = a->n && b->n ? exp(b->mean - a->mean) : NAN,
@@ -104,7 +81,6 @@ static pj_ratio ratio_of_means(const pj_moments *a, const pj_moments *b)
                       .welch_p = NAN,
                       .permutation_p = NAN,
                       .cv = NAN,
-                      .detectable = NAN,
                       .method = "none"};
 }
 
@@ -118,9 +94,6 @@ void pj_ratio_compare(const double *a, size_t n_a, const double *b, size_t n_b, 
     r->p = r->welch_p;
     r->method = "welch_log";
     r->cv = pooled_cv(&ma, &mb);
-    r->detectable = pj_detectable(r->cv, balanced(ma.n, mb.n));
-    if ((ma.n < PJ_PERMUTE_BELOW || mb.n < PJ_PERMUTE_BELOW) && !(gain_sd > 0))
-        permute_small(a, n_a, b, n_b, r);
 }
 
 void pj_ratio_paired(const pj_blocked *a, const pj_blocked *b, pj_ratio *r)
@@ -146,7 +119,6 @@ void pj_ratio_paired(const pj_blocked *a, const pj_blocked *b, pj_ratio *r)
                      : fabs(difference.mean) < 1e-12;
     r->method = "paired_log";
     r->cv = spread / sqrt(2);
-    r->detectable = expm1(reach + pj_student_quantile(PJ_POWER, freedom) * error);
 }
 
 void pj_benjamini_hochberg(const double *p, size_t count, double *adjusted)

@@ -2,6 +2,7 @@
 #include "analysis/verdict.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,10 +15,10 @@ const char *pj_outcome_name(pj_outcome outcome)
 
 static pj_outcome verdict_judge(const pj_verdict_facts *f)
 {
-    if (isnan(f->ratio.ratio)) return PJ_OUTCOME_NONE;
+    if (isnan(f->pair.ratio.ratio)) return PJ_OUTCOME_NONE;
     if (f->refusal) return PJ_OUTCOME_REFUSED;
-    if (f->ratio.n_a < 2 || f->ratio.n_b < 2) return PJ_OUTCOME_SINGLE;
-    return f->p < PJ_LEVEL ? PJ_OUTCOME_DIFFERENT : PJ_OUTCOME_INDISTINGUISHABLE;
+    if (f->pair.ratio.n_a < 2 || f->pair.ratio.n_b < 2) return PJ_OUTCOME_SINGLE;
+    return f->pair.different ? PJ_OUTCOME_DIFFERENT : PJ_OUTCOME_INDISTINGUISHABLE;
 }
 
 /* What more runs should detect after an inconclusive comparison: about half, rounded. */
@@ -29,15 +30,25 @@ static double target_of(double detectable)
     return 0.001;
 }
 
+/* With the calibration error of two devices, which no number of runs makes smaller. */
+static double verdict_add_gain(double difference, double gain_sd)
+{
+    return expm1(hypot(log1p(difference), 2.8 * gain_sd)); /* 2.8: 1.96 + 0.84, for PJ_POWER */
+}
+
 static void plan(const pj_verdict_facts *f, pj_judgement *j)
 {
-    double n = (double)(f->ratio.n_a < f->ratio.n_b ? f->ratio.n_a : f->ratio.n_b);
-    j->detectable = j->outcome == PJ_OUTCOME_REFUSED ? NAN : f->ratio.detectable;
-    j->target = NAN;
-    j->more_runs = NAN;
-    if (j->outcome != PJ_OUTCOME_INDISTINGUISHABLE || !(f->ratio.cv > 0)) return;
-    j->target = target_of(j->detectable);
-    j->more_runs = fmax(ceil(pj_repeats_for(f->ratio.cv, j->target)) - n, 1);
+    const pj_ratio *r = &f->pair.ratio;
+    double n = (double)(r->n_a < r->n_b ? r->n_a : r->n_b), gain = f->pair.gain_sd;
+    j->detectable = j->target = j->more_runs = NAN;
+    if (j->outcome != PJ_OUTCOME_INDISTINGUISHABLE && j->outcome != PJ_OUTCOME_DIFFERENT) return;
+    j->detectable = verdict_add_gain(pj_detectable(r->cv, r->n_a, r->n_b, r->pairs), gain);
+    if (j->outcome != PJ_OUTCOME_INDISTINGUISHABLE || !(r->cv > 0)) return;
+    double target = target_of(j->detectable), floor = 2.8 * gain;
+    double by_runs = expm1(sqrt(fmax(pow(log1p(target), 2) - floor * floor, 0)));
+    if (!(by_runs > 0)) return; /* more runs would not show it */
+    j->target = target;
+    j->more_runs = fmax(pj_repeats_for(r->cv, by_runs, r->pairs) - n, 1);
 }
 
 /* A fraction in words: "3.4 %", "48 %". */
@@ -58,30 +69,115 @@ static void write_interval(char *text, size_t bytes, double lo, double hi)
     if (strcmp(first, last) != 0) snprintf(text, bytes, " (%s to %s)", first, last);
 }
 
+/* Appends to a text. */
+static void verdict_add(char *text, size_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void verdict_add(char *text, size_t bytes, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text + used, bytes - used, format, list);
+    va_end(list);
+}
+
+/* ": differences above 4 % would have been detected; 8 more runs per side would detect 2 %" */
+static void add_power(const pj_judgement *j, char *text, size_t bytes)
+{
+    char share[32];
+    percent(j->detectable, share, sizeof share);
+    if (j->detectable > 0)
+        verdict_add(text, bytes, ": differences above %s would have been detected", share);
+    percent(j->target, share, sizeof share);
+    if (j->more_runs > 0)
+        verdict_add(text, bytes, "; %.0f more run%s per side would detect %s", j->more_runs,
+                    j->more_runs > 1 ? "s" : "", share);
+}
+
 static void write_open(const pj_verdict_facts *f, const pj_judgement *j, char *text, size_t bytes)
 {
-    char seen[32], shown[32], detected[96] = "", more[96] = "";
-    percent(j->detectable, seen, sizeof seen);
-    percent(j->target, shown, sizeof shown);
-    if (j->detectable > 0)
-        snprintf(detected, sizeof detected, ": differences above %s would have been detected",
-                 seen);
-    if (j->more_runs > 0)
-        snprintf(more, sizeof more, "; %.0f more run%s per side would detect %s", j->more_runs,
-                 j->more_runs > 1 ? "s" : "", shown);
-    snprintf(text, bytes, "%s and %s are not distinguishable in energy per token%s%s%s.", f->name_a,
-             f->name_b, detected, more,
-             f->mann_whitney_p < PJ_LEVEL / 5
-                 ? "; most runs of one lie above those of the other, but a few outliers hide it"
-                 : "");
+    double pairs = (double)(f->pair.ratio.pairs ? f->pair.ratio.pairs : 1);
+    snprintf(text, bytes, "%s and %s are not distinguishable in energy per token", f->name_a,
+             f->name_b);
+    add_power(j, text, bytes);
+    verdict_add(text, bytes, "%s.",
+                f->mann_whitney_p < PJ_LEVEL / 5 / pairs
+                    ? "; most runs of one lie above those of the other, but a few outliers hide it"
+                    : "");
 }
+
+/* ---- several pairs in one sentence ---- */
+
+static size_t count_ties_of(const pj_tied_pair *ties, size_t count, uint32_t side)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) n += ties[i].a == side || ties[i].b == side;
+    return n;
+}
+
+/* "A, B and C": the sides with ties, without `except`. */
+static void add_tied_names(const pj_tied_pair *ties, size_t count, const char *const *names,
+                           size_t sides, size_t except, char *text, size_t bytes)
+{
+    size_t all = 0, n = 0;
+    for (uint32_t i = 0; i < sides; i++) all += i != except && count_ties_of(ties, count, i);
+    for (uint32_t i = 0; i < sides; i++) {
+        if (i == except || !count_ties_of(ties, count, i)) continue;
+        verdict_add(text, bytes, "%s%s", n == 0 ? "" : n + 1 == all ? " and " : ", ", names[i]);
+        n++;
+    }
+}
+
+static void add_tied_pairs(const pj_tied_pair *ties, size_t count, const char *const *names,
+                           char *text, size_t bytes)
+{
+    verdict_add(text, bytes, "Not distinguishable in energy per token are ");
+    for (size_t i = 0; i < count; i++)
+        verdict_add(text, bytes, "%s%s and %s", i ? ", " : "", names[ties[i].a], names[ties[i].b]);
+}
+
+/* All sides tied with each other, one side with all others, or any list of pairs. */
+static void add_tied(const pj_tied_pair *ties, size_t count, const char *const *names, size_t sides,
+                     char *text, size_t bytes)
+{
+    size_t tied = 0, centre = sides;
+    for (uint32_t i = 0; i < sides; i++) {
+        size_t n = count_ties_of(ties, count, i);
+        tied += n > 0;
+        if (n == count && centre == sides) centre = i;
+    }
+    if (2 * count == tied * (tied - 1)) {
+        add_tied_names(ties, count, names, sides, sides, text, bytes);
+        verdict_add(text, bytes, " are not distinguishable in energy per token");
+    } else if (centre < sides) {
+        verdict_add(text, bytes, "%s is not distinguishable in energy per token from ",
+                    names[centre]);
+        add_tied_names(ties, count, names, sides, centre, text, bytes);
+    } else {
+        add_tied_pairs(ties, count, names, text, bytes);
+    }
+}
+
+void pj_verdict_write_ties(const pj_tied_pair *ties, size_t count, const char *const *names,
+                           size_t sides, char *text, size_t bytes)
+{
+    const pj_judgement *worst = &ties[0].judgement; /* what is said holds for every pair */
+    for (size_t i = 1; i < count; i++)
+        if (ties[i].judgement.detectable > worst->detectable) worst = &ties[i].judgement;
+    *text = 0;
+    add_tied(ties, count, names, sides, text, bytes);
+    add_power(worst, text, bytes);
+    verdict_add(text, bytes, ".");
+}
+
+/* ---- one pair ---- */
 
 static void write_times(const pj_verdict_facts *f, double lo, double hi, char *text, size_t bytes)
 {
     char interval[64];
     write_interval(interval, sizeof interval, lo, hi);
     snprintf(text, bytes, "%s needs %.3g%s times the energy of %s per token", f->name_b,
-             f->ratio.ratio, interval, f->name_a);
+             f->pair.ratio.ratio, interval, f->name_a);
 }
 
 static void add_speed(const pj_verdict_facts *f, char *text, size_t bytes)
@@ -108,29 +204,27 @@ void pj_verdict_write(const pj_verdict_facts *f, pj_judgement *j, char *text, si
     case PJ_OUTCOME_SINGLE:
         write_times(f, f->single_lo, f->single_hi, main, sizeof main);
         snprintf(advice, sizeof advice,
-                 f->ratio.n_a > 1 || f->ratio.n_b > 1
+                 f->pair.ratio.n_a > 1 || f->pair.ratio.n_b > 1
                      ? " in these runs; one run of %s says nothing about future ones: repeat it."
                      : " in these two runs; one run per side says nothing about future ones: use "
                        "--repeat.",
-                 f->ratio.n_a > 1 ? f->name_b : f->name_a);
+                 f->pair.ratio.n_a > 1 ? f->name_b : f->name_a);
         end = advice;
         break;
     case PJ_OUTCOME_INDISTINGUISHABLE:
         write_open(f, j, main, sizeof main);
         end = "";
         break;
-    case PJ_OUTCOME_DIFFERENT: write_times(f, f->ratio.lo, f->ratio.hi, main, sizeof main); break;
+    case PJ_OUTCOME_DIFFERENT:
+        write_times(f, f->pair.ratio.lo, f->pair.ratio.hi, main, sizeof main);
+        break;
     }
     snprintf(text, bytes, "%s%s%s", main, *main ? end : "", speed + (*main ? 0 : *speed == ' '));
 }
 
 bool pj_verdict_is_different(const double *a, const double *b, size_t n)
 {
-    char text[600];
-    pj_judgement judgement;
-    pj_verdict_facts f = {.name_a = "A", .name_b = "B", .mann_whitney_p = NAN, .speed_ratio = NAN};
-    pj_ratio_compare(a, n, b, n, 0, &f.ratio);
-    f.p = f.ratio.p;
-    pj_verdict_write(&f, &judgement, text, sizeof text);
-    return judgement.outcome == PJ_OUTCOME_DIFFERENT;
+    pj_contrast pair = {.a = a, .b = b, .n_a = n, .n_b = n};
+    pj_contrasts_judge(&pair, 1);
+    return pair.different;
 }

@@ -6,9 +6,7 @@
 #ifndef PJ_ANALYSIS_VERDICT_H
 #define PJ_ANALYSIS_VERDICT_H
 
-#include "analysis/ratio.h"
-
-#include <stdbool.h>
+#include "analysis/contrasts.h"
 
 typedef enum pj_outcome {
     PJ_OUTCOME_NONE = 0, /* nothing to compare: energy unavailable on a side */
@@ -20,8 +18,7 @@ typedef enum pj_outcome {
 
 typedef struct pj_verdict_facts {
     const char *name_a, *name_b;
-    pj_ratio ratio;              /* of joules per token */
-    double p;                    /* after correction for the number of pairs */
+    pj_contrast pair;            /* judged in joules per token */
     double single_lo, single_hi; /* one run per side: interval of the measurements, or NAN */
     double mann_whitney_p;       /* NAN: not computed */
     double speed_ratio;          /* b / a of output tokens per second; NAN: unknown */
@@ -40,6 +37,15 @@ const char *pj_outcome_name(pj_outcome outcome); /* "different", "not_distinguis
 /* Decides the outcome and writes the sentence. */
 void pj_verdict_write(const pj_verdict_facts *facts, pj_judgement *judgement, char *text,
                       size_t bytes);
+
+/* One sentence for pairs that are not distinguishable; of the sides there are `names`. */
+typedef struct pj_tied_pair {
+    uint32_t a, b;
+    pj_judgement judgement;
+} pj_tied_pair;
+
+void pj_verdict_write_ties(const pj_tied_pair *ties, size_t count, const char *const *names,
+                           size_t sides, char *text, size_t bytes);
 
 /* Whether `n` runs a side are called different in energy per token. */
 bool pj_verdict_is_different(const double *a, const double *b, size_t n);

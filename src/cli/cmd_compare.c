@@ -76,11 +76,12 @@ const pj_command pj_command_compare = {
     .text =
         "RUN is an id, the beginning of one, \"last\", or \"last~1\" for the run before the last. "
         "Settings that differ come first, then metrics side by side, tests (Welch on logarithms, "
-        "a permutation test for groups of 4 or 5, Mann-Whitney in --json, Hedges' g, p values "
-        "corrected by Holm), where the difference in energy per token comes from, and a sentence "
-        "for each pair. Runs from --repeat are compared as groups, and so are all runs with --by; "
-        "single runs are compared as they are, which says nothing about future runs. Disturbed "
-        "runs are left out if enough others remain.",
+        "or a permutation test of groups of 4 or 5 where it can find something, Hedges' g, p "
+        "values corrected by Holm for the number of pairs), where the difference in energy per "
+        "token comes from, and the verdict in joules per token: a sentence for each pair that "
+        "differs, and one for all that are not distinguishable. Runs from --repeat are compared as "
+        "groups, and so are all runs with --by; single runs are compared as they are, which says "
+        "nothing about future runs. Disturbed runs are left out if enough others remain.",
     .examples = "perjoule compare last~1 last\nperjoule compare 01989c2e 01989c2f\nperjoule "
                 "compare --by dtype --experiment sweep\nperjoule compare --by batch --tag nightly "
                 "--json\n",

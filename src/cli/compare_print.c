@@ -97,21 +97,38 @@ static void print_metrics(const pj_sides *s)
 
 /* ---- tests ---- */
 
+/* "p 0.003 (Welch)  different": corrected, and the test that decides. */
+static void write_decision(const pj_side_test *t, char *text, size_t bytes)
+{
+    const char *test = strcmp(t->pair.ratio.method, "permutation") == 0 ? "permutation" : "Welch";
+    if (isnan(t->pair.p))
+        snprintf(text, bytes, "not judged");
+    else
+        snprintf(text, bytes, "p %.2g (%s)%s", t->pair.p, test,
+                 t->pair.different ? "  different" : "");
+}
+
+static void print_test(const pj_sides *s, const pj_side_test *t)
+{
+    char pair[40], decision[64];
+    const pj_ratio *r = &t->pair.ratio;
+    snprintf(pair, sizeof pair, "%.10s, %.10s", s->sides[t->a].name, s->sides[t->b].name);
+    write_decision(t, decision, sizeof decision);
+    printf("%-24s %s  %zu+%zu %ss  %.4g (%.4g to %.4g)  g %.2f  %s\n", t->metric, pair, r->n_a,
+           r->n_b, t->sample, r->ratio, r->lo, r->hi, t->result.hedges_g, decision);
+}
+
+/* The verdict rests on the primary metric alone, which comes first. */
 static void print_tests(const pj_sides *s)
 {
-    if (s->test_count) print_title("tests: ratio with 95 % interval, Hedges' g, p by Holm");
+    bool any = false;
+    if (s->test_count)
+        print_title("tests: ratio with 95 % interval, Hedges' g, p by Holm over the pairs");
     for (uint32_t i = 0; i < s->test_count; i++) {
         const pj_side_test *t = &s->tests[i];
-        char pair[40], decision[40];
-        snprintf(pair, sizeof pair, "%.10s, %.10s", s->sides[t->a].name, s->sides[t->b].name);
-        if (isnan(t->adjusted))
-            snprintf(decision, sizeof decision, "not judged");
-        else
-            snprintf(decision, sizeof decision, "p %.2g%s", t->adjusted,
-                     t->adjusted < PJ_LEVEL ? "  different" : "");
-        printf("%-24s %s  %zu+%zu %ss  %.4g (%.4g to %.4g)  g %.2f  %s\n", t->metric, pair,
-               (size_t)t->result.n_a, (size_t)t->result.n_b, t->sample, t->ratio.ratio, t->ratio.lo,
-               t->ratio.hi, t->result.hedges_g, decision);
+        if (!t->primary && !any) puts("secondary metrics, each corrected for itself");
+        any |= !t->primary;
+        print_test(s, t);
     }
 }
 
@@ -173,6 +190,6 @@ void pj_compare_print(const pj_compared *c)
     print_tests(s);
     for (uint32_t i = 0; i < s->term_count; i++) print_terms(s, &s->terms[i]);
     print_bests(s);
-    for (uint32_t i = 0; i < s->verdict_count; i++)
-        if (s->verdicts[i].text[0]) print_title(s->verdicts[i].text);
+    for (uint32_t i = 0; i < s->conclusion_count; i++)
+        if (*s->conclusions[i].text) print_title(s->conclusions[i].text);
 }

@@ -2,6 +2,7 @@
 #ifndef PJ_CLI_RUN_REPORT_H
 #define PJ_CLI_RUN_REPORT_H
 
+#include "analysis/compare.h"
 #include "base/json.h"
 #include "base/process.h"
 #include "engine/generation/engine.h"
@@ -51,9 +52,8 @@ typedef struct pj_series_figure {
     pj_series_group group;
     char part[64]; /* the phase or component */
     const char *name, *unit;
-    uint32_t count;
-    double mean, squares; /* squares: sum of squared distances from the mean */
-    double sd, low, high; /* 95 % interval of the mean; NAN for fewer than two runs */
+    pj_moments moments; /* of the runs so far */
+    pj_mean mean;       /* when the series is finished */
 } pj_series_figure;
 
 typedef struct pj_series {

@@ -1,6 +1,5 @@
 /* Statistics of repeated runs: mean, standard deviation and 95 % interval of the mean, for figures
  * of the run, its phases and its components. */
-#include "analysis/compare.h"
 #include "cli/run_parts.h"
 #include "cli/run_report.h"
 #include "trace/summary.h"
@@ -24,15 +23,12 @@ static pj_series_figure *series_figure_of(pj_series *series, pj_series_group gro
     return f;
 }
 
-/* Welford's online mean and sum of squares. */
 static void series_add(pj_series *series, pj_series_group group, const char *part, const char *name,
                        const char *unit, double value)
 {
     pj_series_figure *f = series_figure_of(series, group, part, name, unit);
     if (!f || isnan(value)) return;
-    double away = value - f->mean;
-    f->mean += away / ++f->count;
-    f->squares += away * (value - f->mean);
+    pj_moments_add(&f->moments, value);
 }
 
 static void add_parts(pj_series *series, pj_series_group group, const pj_run_parts *parts)
@@ -86,25 +82,28 @@ void pj_series_add(pj_series *series, const pj_run_data *run)
     add_parts(series, PJ_SERIES_COMPONENT, &parts);
 }
 
+/* Energy above idle: the idle baseline is a measurement with an error of its own. */
+static bool may_be_negative(const pj_series_figure *f)
+{
+    return strcmp(f->name, "net_energy_mj") == 0 || strcmp(f->name, "joules_per_token_net") == 0;
+}
+
 void pj_series_finish(pj_series *series)
 {
     for (uint32_t i = 0; i < series->count; i++) {
         pj_series_figure *f = &series->figures[i];
-        double n = f->count;
-        if (f->count == 0) f->mean = NAN;
-        f->sd = n > 1 ? sqrt(f->squares / (n - 1)) : NAN;
-        double half = n > 1 ? pj_student_quantile(0.975, f->count - 1) * f->sd / sqrt(n) : NAN;
-        f->low = f->mean - half;
-        f->high = f->mean + half;
+        f->mean = pj_mean_of(&f->moments, may_be_negative(f));
     }
 }
 
 static void series_print_figure(FILE *out, const pj_series_figure *f)
 {
     char label[96];
+    const pj_mean *m = &f->mean;
     snprintf(label, sizeof label, "%s%s%s", f->part, *f->part ? " " : "", f->name);
-    fprintf(out, "  %-28s %12.6g %-9s sd %-10.3g %.6g to %.6g\n", label, f->mean, f->unit, f->sd,
-            f->low, f->high);
+    fprintf(out, "  %-28s %12.6g %-9s n %u", label, m->value, f->unit, m->n);
+    if (m->n > 1) fprintf(out, "  sd %-10.3g %.6g to %.6g", m->sd, m->lo, m->hi);
+    putc('\n', out);
 }
 
 /* The components with the most energy, or time where energy is unknown. */
@@ -114,15 +113,16 @@ static void print_components(FILE *out, const pj_series *series)
     bool shown[PJ_SERIES_FIGURES] = {false}, joules = false;
     for (uint32_t i = 0; i < series->count; i++) {
         const pj_series_figure *f = &series->figures[i];
-        joules |= f->group == PJ_SERIES_COMPONENT && f->count && strcmp(f->name, "energy_mj") == 0;
+        joules |=
+            f->group == PJ_SERIES_COMPONENT && f->moments.n && strcmp(f->name, "energy_mj") == 0;
     }
     for (int k = 0; k < HOTTEST; k++) {
         const pj_series_figure *best = NULL;
         for (uint32_t i = 0; i < series->count; i++) {
             const pj_series_figure *f = &series->figures[i];
-            if (f->group == PJ_SERIES_COMPONENT && !shown[i] && f->count &&
+            if (f->group == PJ_SERIES_COMPONENT && !shown[i] && f->moments.n &&
                 strcmp(f->name, joules ? "energy_mj" : "duration_ms") == 0 &&
-                (!best || f->mean > best->mean))
+                (!best || f->mean.value > best->mean.value))
                 best = f;
         }
         if (!best) return;
@@ -133,9 +133,12 @@ static void print_components(FILE *out, const pj_series *series)
 
 void pj_series_print(FILE *out, const pj_series *series)
 {
-    fprintf(out, "\n%u runs: mean, standard deviation, 95 %% interval of the mean\n", series->runs);
+    fprintf(
+        out,
+        "\n%u runs: mean, number of values (n), standard deviation, 95 %% interval of the mean\n",
+        series->runs);
     for (uint32_t i = 0; i < series->count; i++)
-        if (series->figures[i].group != PJ_SERIES_COMPONENT && series->figures[i].count)
+        if (series->figures[i].group != PJ_SERIES_COMPONENT && series->figures[i].moments.n)
             series_print_figure(out, &series->figures[i]);
     print_components(out, series);
 }
@@ -143,11 +146,11 @@ void pj_series_print(FILE *out, const pj_series *series)
 static void series_write_figure(pj_json *json, const pj_series_figure *f)
 {
     pj_json_kv_object_begin(json, f->name);
-    pj_json_kv_uint(json, "n", f->count);
-    pj_json_kv_double(json, "mean", f->mean);
-    pj_json_kv_double(json, "sd", f->sd);
-    pj_json_kv_double(json, "low", f->low);
-    pj_json_kv_double(json, "high", f->high);
+    pj_json_kv_uint(json, "n", f->mean.n);
+    pj_json_kv_double(json, "mean", f->mean.value);
+    pj_json_kv_double(json, "sd", f->mean.sd);
+    pj_json_kv_double(json, "low", f->mean.lo);
+    pj_json_kv_double(json, "high", f->mean.hi);
     pj_json_object_end(json);
 }
 

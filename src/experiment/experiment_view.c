@@ -51,7 +51,7 @@ static pj_status cell_figures(pj_experiment_result *r, uint32_t index, const jso
 {
     const pj_cell_runs *cell = &r->runs.cells[index];
     pj_cell_figures *f = &r->cells[index];
-    double squares = 0;
+    pj_moments joules = {0};
     char key[32];
     pj_plan_cell(&r->plan, index, &f->cell);
     pj_plan_cell_name(&r->plan, index, f->name, sizeof f->name);
@@ -59,11 +59,10 @@ static pj_status cell_figures(pj_experiment_result *r, uint32_t index, const jso
     if (!f->joules) return pj_fail_memory(err, "an experiment");
     for (uint32_t i = 0; i < cell->count; i++) experiment_view_add_run(f, cell->runs[i]);
     divide_sums(f);
-    for (uint32_t i = 0; i < f->n; i++)
-        squares += (f->joules[i] - f->mean) * (f->joules[i] - f->mean);
-    double reach = pj_half_width(f->n, squares);
-    f->lo = f->mean - reach;
-    f->hi = f->mean + reach;
+    for (uint32_t i = 0; i < f->n; i++) pj_moments_add(&joules, f->joules[i]);
+    pj_mean mean = pj_mean_of(&joules, false);
+    f->lo = mean.lo;
+    f->hi = mean.hi;
     snprintf(key, sizeof key, "%u", index);
     const json_t *loss = json_object_get(losses, key);
     f->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
@@ -121,6 +120,26 @@ static void compare_cells(const pj_experiment_result *r, uint32_t a, uint32_t b,
     if (ratio->n_a < 2) pj_ratio_compare(x->joules, x->n, y->joules, y->n, 0, ratio);
 }
 
+/* Cells that are not distinguishable from the optimum, corrected by Benjamini and Hochberg. */
+static pj_status find_ties(pj_experiment_result *r, pj_error *err)
+{
+    double *p = pj_arena_alloc(&r->arena, 2 * (size_t)r->count, sizeof *p);
+    r->ties = pj_arena_alloc(&r->arena, r->count, sizeof *r->ties);
+    if (!p || !r->ties) return pj_fail_memory(err, "an experiment");
+    if (r->optimum == PJ_NO_CELL) return PJ_OK;
+    double *adjusted = p + r->count;
+    for (uint32_t i = 0; i < r->count; i++) {
+        pj_ratio ratio = {.p = NAN};
+        if (i != r->optimum && may_be_best(r, i)) compare_cells(r, r->optimum, i, &ratio);
+        p[i] = ratio.p;
+    }
+    pj_benjamini_hochberg(p, r->count, adjusted);
+    for (uint32_t i = 0; i < r->count; i++)
+        if (i != r->optimum && may_be_best(r, i) && !(adjusted[i] < PJ_LEVEL))
+            r->ties[r->tie_count++] = i;
+    return PJ_OK;
+}
+
 /* The cell with the least energy among those within the latency limit, and its ties. */
 static pj_status find_optimum(pj_experiment_result *r, pj_error *err)
 {
@@ -130,15 +149,7 @@ static pj_status find_optimum(pj_experiment_result *r, pj_error *err)
         if (r->optimum == PJ_NO_CELL || r->cells[i].mean < r->cells[r->optimum].mean)
             r->optimum = i;
     }
-    r->ties = pj_arena_alloc(&r->arena, r->count, sizeof *r->ties);
-    if (!r->ties) return pj_fail_memory(err, "an experiment");
-    for (uint32_t i = 0; i < r->count && r->optimum != PJ_NO_CELL; i++) {
-        pj_ratio ratio;
-        if (i == r->optimum || !may_be_best(r, i)) continue;
-        compare_cells(r, r->optimum, i, &ratio);
-        if (!(ratio.p < PJ_LEVEL)) r->ties[r->tie_count++] = i;
-    }
-    return PJ_OK;
+    return find_ties(r, err);
 }
 
 /* Each cell against the first, corrected by Benjamini and Hochberg over all of them. */

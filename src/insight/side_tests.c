@@ -33,107 +33,106 @@ static bool is_energy(const char *unit)
     return strchr(unit, 'J') != NULL;
 }
 
-/* Energies that are different quantities have figures but no test. */
 static void take_back(pj_side_test *t)
 {
     t->result.welch_p = t->result.mann_whitney_p = NAN;
-    t->ratio.p = t->ratio.welch_p = t->ratio.permutation_p = NAN;
-    t->ratio.method = "none";
 }
 
-static void add_test(pj_sides *s, pj_side_test test, const double *x, size_t n_x, const double *y,
-                     size_t n_y, double gain, double *work)
+/* `pair` has the values and the gain. */
+static void add_test(pj_sides *s, pj_side_test test, double *work)
 {
     if (s->test_count == PJ_SIDE_TESTS) return;
     pj_side_test *t = &s->tests[s->test_count];
+    pj_contrast *p = &test.pair;
+    pj_compare(p->a, p->n_a, p->b, p->n_b, work, &test.result);
+    p->refused = is_energy(test.unit) && pj_sides_refusal(&s->sides[test.a], &s->sides[test.b]);
+    if (p->refused) take_back(&test);
     *t = test;
-    pj_compare(x, n_x, y, n_y, work, &t->result);
-    pj_ratio_compare(x, n_x, y, n_y, gain, &t->ratio);
-    t->adjusted = NAN;
-    if (is_energy(test.unit) && pj_sides_refusal(&s->sides[test.a], &s->sides[test.b]))
-        take_back(t);
     if (t->result.n_a > 1 && t->result.n_b > 1) s->test_count++;
 }
 
-static pj_status test_tokens(pj_sides *s, uint32_t a, uint32_t b, pj_error *err)
+static pj_status test_tokens(pj_sides *s, bool energy, uint32_t a, uint32_t b, pj_error *err)
 {
     const pj_token_series *x = &s->sides[a].tokens, *y = &s->sides[b].tokens;
     double *work = pj_arena_alloc(&s->arena, (size_t)x->count + y->count + 1, sizeof *work);
     if (!work) return pj_fail_memory(err, "a comparison");
-    double gain = gain_of(&s->sides[a], &s->sides[b]);
-    add_test(s, (pj_side_test){"token_energy_mj", "mJ", "token", a, b}, x->energy_mj, x->count,
-             y->energy_mj, y->count, gain, work);
-    add_test(s, (pj_side_test){"token_duration_ms", "ms", "token", a, b}, x->duration_ms, x->count,
-             y->duration_ms, y->count, 0, work);
+    pj_side_test t = {energy ? "token_energy_mj" : "token_duration_ms",
+                      energy ? "mJ" : "ms",
+                      "token",
+                      a,
+                      b,
+                      .pair = {.a = energy ? x->energy_mj : x->duration_ms,
+                               .b = energy ? y->energy_mj : y->duration_ms,
+                               .n_a = x->count,
+                               .n_b = y->count}};
+    if (energy) t.pair.gain_sd = gain_of(&s->sides[a], &s->sides[b]);
+    add_test(s, t, work);
     return PJ_OK;
 }
 
-static pj_status test_runs(pj_sides *s, uint32_t a, uint32_t b, pj_error *err)
+static pj_status test_runs(pj_sides *s, uint32_t figure, uint32_t a, uint32_t b, pj_error *err)
 {
     const pj_side *x = &s->sides[a], *y = &s->sides[b];
+    const pj_figure *f = &pj_figures[figure];
     size_t n = (size_t)x->run_count + y->run_count;
     double *values = pj_arena_alloc(&s->arena, 2 * n, sizeof *values);
     if (!values) return pj_fail_memory(err, "a comparison");
-    for (int i = 0; i < TESTED; i++) {
-        uint32_t f = pj_figure_find(tested[i]);
-        size_t n_x = pj_side_values(x, f, values), n_y = pj_side_values(y, f, values + n_x);
-        bool energy = is_energy(pj_figures[f].unit);
-        add_test(s, (pj_side_test){pj_figures[f].name, pj_figures[f].unit, "run", a, b}, values,
-                 n_x, values + n_x, n_y, energy ? gain_of(x, y) : 0, values + n);
-    }
+    pj_side_test t = {f->name, f->unit, "run", a, b, strcmp(f->name, tested[0]) == 0};
+    t.pair.a = values;
+    t.pair.n_a = pj_side_values(x, figure, values);
+    t.pair.b = values + t.pair.n_a;
+    t.pair.n_b = pj_side_values(y, figure, values + t.pair.n_a);
+    if (is_energy(f->unit)) t.pair.gain_sd = gain_of(x, y);
+    add_test(s, t, values + n);
     return PJ_OK;
 }
 
-static void adjust_p_values(pj_sides *s, double *work)
+/* One metric of a pair: the runs' figures first, then the tokens' of single runs. */
+static pj_status test_pair(pj_sides *s, int metric, uint32_t a, uint32_t b, pj_error *err)
 {
-    double *p = work, *adjusted = work + s->test_count;
-    for (uint32_t i = 0; i < s->test_count; i++) p[i] = s->tests[i].ratio.p;
-    pj_holm(p, s->test_count, adjusted);
-    for (uint32_t i = 0; i < s->test_count; i++) s->tests[i].adjusted = adjusted[i];
-    /* The primary figure is corrected for the number of pairs only. */
-    for (uint32_t i = 0; i < s->test_count; i++)
-        p[i] = strcmp(s->tests[i].metric, tested[0]) == 0 ? s->tests[i].ratio.p : NAN;
-    pj_holm(p, s->test_count, adjusted);
-    for (uint32_t i = 0; i < s->test_count; i++) s->tests[i].primary_p = adjusted[i];
+    uint32_t x = s->sides[a].run_count, y = s->sides[b].run_count;
+    if (metric < TESTED && x > 1 && y > 1)
+        return test_runs(s, pj_figure_find(tested[metric]), a, b, err);
+    if (metric >= TESTED && x == 1 && y == 1) return test_tokens(s, metric == TESTED, a, b, err);
+    return PJ_OK;
+}
+
+/* Each metric's pairs are judged together, so that a metric does not cost another its power. */
+static pj_status judge_from(pj_sides *s, uint32_t first, pj_error *err)
+{
+    uint32_t count = s->test_count - first;
+    pj_contrast *pairs = pj_arena_alloc(&s->arena, (size_t)count + 1, sizeof *pairs);
+    if (!pairs) return pj_fail_memory(err, "a comparison");
+    for (uint32_t i = 0; i < count; i++) pairs[i] = s->tests[first + i].pair;
+    pj_contrasts_judge(pairs, count);
+    for (uint32_t i = 0; i < count; i++) s->tests[first + i].pair = pairs[i];
+    return PJ_OK;
 }
 
 static pj_status test_pairs(pj_sides *s, pj_error *err)
 {
     s->tests = pj_arena_alloc(&s->arena, PJ_SIDE_TESTS, sizeof *s->tests);
-    double *work = pj_arena_alloc(&s->arena, 2 * PJ_SIDE_TESTS, sizeof *work);
-    if (!s->tests || !work) return pj_fail_memory(err, "a comparison");
-    for (uint32_t a = 0; a < s->count; a++)
-        for (uint32_t b = a + 1; b < s->count; b++) {
-            const pj_side *x = &s->sides[a], *y = &s->sides[b];
-            if (!is_tested(s, a, b)) continue;
-            pj_status status = PJ_OK;
-            if (x->run_count > 1 && y->run_count > 1)
-                status = test_runs(s, a, b, err);
-            else if (x->run_count == 1 && y->run_count == 1)
-                status = test_tokens(s, a, b, err);
-            if (status != PJ_OK) return status;
-        }
-    adjust_p_values(s, work);
+    if (!s->tests) return pj_fail_memory(err, "a comparison");
+    for (int metric = 0; metric < TESTED + 2; metric++) {
+        uint32_t first = s->test_count;
+        pj_status status = PJ_OK;
+        for (uint32_t a = 0; a < s->count; a++)
+            for (uint32_t b = a + 1; b < s->count && status == PJ_OK; b++)
+                if (is_tested(s, a, b)) status = test_pair(s, metric, a, b, err);
+        if (status == PJ_OK) status = judge_from(s, first, err);
+        if (status != PJ_OK) return status;
+    }
     return PJ_OK;
 }
 
-pj_side_mean pj_side_mean_of(const pj_side *side, uint32_t figure)
+pj_mean pj_side_mean_of(const pj_side *side, uint32_t figure)
 {
-    pj_side_mean m = {.sd = NAN, .lo = NAN, .hi = NAN};
     pj_moments moments = {0};
     for (uint32_t i = 0; i < side->run_count; i++) {
         double value = pj_figure_of(side->runs[i], figure);
         if (isfinite(value)) pj_moments_add(&moments, value);
     }
-    m.n = moments.n;
-    m.value = m.n ? moments.mean : NAN;
-    if (m.n > 1) {
-        m.sd = sqrt(moments.squares / (m.n - 1));
-        double reach = pj_student_quantile(0.975, m.n - 1) * m.sd / sqrt(m.n);
-        m.lo = m.value - reach;
-        m.hi = m.value + reach;
-    }
-    return m;
+    return pj_mean_of(&moments, pj_figures[figure].may_be_negative);
 }
 
 /* ---- the best ------------------------------------------------------------------------------- */
@@ -151,8 +150,19 @@ static int standing_of(const pj_sides *s, uint32_t best, uint32_t other, const c
 {
     uint32_t a = best < other ? best : other, b = best < other ? other : best;
     const pj_side_test *t = find_test(s, a, b, metric);
-    if (!t || isnan(t->adjusted)) return PJ_STANDING_UNTESTED;
-    return t->adjusted < PJ_LEVEL ? PJ_STANDING_WORSE : PJ_STANDING_TIED;
+    if (!t || isnan(t->pair.p)) return PJ_STANDING_UNTESTED;
+    return t->pair.different ? PJ_STANDING_WORSE : PJ_STANDING_TIED;
+}
+
+/* As ratios and tests are of logarithms, so is the order. */
+static double geometric_mean(const pj_side *side, uint32_t figure)
+{
+    pj_moments logs = {0};
+    for (uint32_t i = 0; i < side->run_count; i++) {
+        double value = pj_figure_of(side->runs[i], figure);
+        if (value > 0 && isfinite(value)) pj_moments_add(&logs, log(value));
+    }
+    return logs.n ? exp(logs.mean) : NAN;
 }
 
 static void find_best(pj_sides *s, const char *title, const char *metric)
@@ -162,14 +172,13 @@ static void find_best(pj_sides *s, const char *title, const char *metric)
     double values[PJ_SIDES_MAX];
     pj_side_best best = {title, metric, s->count, NAN, {PJ_STANDING_NONE}};
     for (uint32_t i = 0; i < s->count; i++) {
-        values[i] = pj_side_mean_of(&s->sides[i], figure).value;
-        bool worse =
-            best.side < s->count && (lower ? values[i] >= best.value : values[i] <= best.value);
-        if (isnan(values[i]) || worse) continue;
-        best.side = i;
-        best.value = values[i];
+        values[i] = geometric_mean(&s->sides[i], figure);
+        double least = best.side < s->count ? values[best.side] : NAN;
+        bool worse = lower ? values[i] >= least : values[i] <= least; /* false for NAN */
+        if (!isnan(values[i]) && !worse) best.side = i;
     }
     if (best.side == s->count) return;
+    best.value = pj_side_mean_of(&s->sides[best.side], figure).value;
     for (uint32_t i = 0; i < s->count; i++)
         if (i != best.side && !isnan(values[i]))
             best.standing[i] = standing_of(s, best.side, i, metric);
@@ -213,10 +222,10 @@ static void compare_single_runs(const pj_side *x, const pj_side *y, pj_verdict_f
     pj_run_ratios_get(y->runs[0], &ry);
     bool two_devices = gain_of(x, y) > 0;
     double sd = hypot(own_spread(x->runs[0], two_devices), own_spread(y->runs[0], two_devices));
-    pj_ratio_compare(&rx.joules_per_token, 1, &ry.joules_per_token, 1, 0, &f->ratio);
+    pj_ratio_compare(&rx.joules_per_token, 1, &ry.joules_per_token, 1, 0, &f->pair.ratio);
     f->speed_ratio = ry.tokens_per_second / rx.tokens_per_second;
-    f->single_lo = f->ratio.ratio * exp(-1.96 * sd);
-    f->single_hi = f->ratio.ratio * exp(1.96 * sd);
+    f->single_lo = f->pair.ratio.ratio * exp(-1.96 * sd);
+    f->single_hi = f->pair.ratio.ratio * exp(1.96 * sd);
 }
 
 /* One side has a single run: there is a ratio but no spread to test it with. */
@@ -236,15 +245,14 @@ static void compare_groups(const pj_sides *s, uint32_t a, uint32_t b, pj_verdict
     const pj_side_test *energy = find_test(s, a, b, tested[0]);
     const pj_side_test *speed = find_test(s, a, b, "tokens_per_second");
     if (energy) {
-        f->ratio = energy->ratio;
-        f->p = energy->primary_p;
+        f->pair = energy->pair;
         f->mann_whitney_p = energy->result.mann_whitney_p;
     } else {
-        ratio_without_test(&s->sides[a], &s->sides[b], &f->ratio);
+        ratio_without_test(&s->sides[a], &s->sides[b], &f->pair.ratio);
     }
     if (speed) {
-        f->speed_ratio = speed->ratio.ratio;
-        f->speed_differs = speed->adjusted < PJ_LEVEL;
+        f->speed_ratio = speed->pair.ratio.ratio;
+        f->speed_differs = speed->pair.different;
     }
 }
 
@@ -253,7 +261,7 @@ static void write_verdict(pj_sides *s, uint32_t a, uint32_t b)
     const pj_side *x = &s->sides[a], *y = &s->sides[b];
     pj_verdict_facts f = {.name_a = x->name,
                           .name_b = y->name,
-                          .p = NAN,
+                          .pair = {.p = NAN},
                           .single_lo = NAN,
                           .single_hi = NAN,
                           .mann_whitney_p = NAN,
@@ -263,18 +271,57 @@ static void write_verdict(pj_sides *s, uint32_t a, uint32_t b)
     if (x->run_count == 1 && y->run_count == 1) {
         compare_single_runs(x, y, &f);
         const pj_side_test *speed = find_test(s, a, b, "token_duration_ms");
-        f.speed_differs = speed && speed->adjusted < PJ_LEVEL;
+        f.speed_differs = speed && speed->pair.different;
     } else {
         compare_groups(s, a, b, &f);
     }
     *v = (pj_side_verdict){.a = a, .b = b};
     pj_verdict_write(&f, &v->judgement, v->text, sizeof v->text);
     bool single = v->judgement.outcome == PJ_OUTCOME_SINGLE;
-    v->ratio = f.ratio.ratio;
-    v->ratio_lo = single ? f.single_lo : f.ratio.lo;
-    v->ratio_hi = single ? f.single_hi : f.ratio.hi;
-    v->p = f.p;
-    v->method = single && x->run_count == y->run_count ? "measurement" : f.ratio.method;
+    v->ratio = f.pair.ratio.ratio;
+    v->ratio_lo = single ? f.single_lo : f.pair.ratio.lo;
+    v->ratio_hi = single ? f.single_hi : f.pair.ratio.hi;
+    v->p = f.pair.p;
+    v->method = single && x->run_count == y->run_count ? "measurement" : f.pair.ratio.method;
+}
+
+/* ---- conclusions ---------------------------------------------------------------------------- */
+
+enum { TIES_BYTES = 8192 };
+
+static void conclude_pair(pj_sides *s, uint32_t verdict)
+{
+    pj_side_verdict *v = &s->verdicts[verdict];
+    s->conclusions[s->conclusion_count++] =
+        (pj_side_conclusion){v->judgement.outcome, v->text, verdict};
+}
+
+/* Several pairs that are not distinguishable are one sentence. */
+static pj_status conclude_ties(pj_sides *s, const pj_tied_pair *ties, uint32_t count, pj_error *err)
+{
+    const char *names[PJ_SIDES_MAX];
+    char *text = pj_arena_alloc(&s->arena, TIES_BYTES, 1);
+    if (!text) return pj_fail_memory(err, "a comparison");
+    for (uint32_t i = 0; i < s->count; i++) names[i] = s->sides[i].name;
+    pj_verdict_write_ties(ties, count, names, s->count, text, TIES_BYTES);
+    s->conclusions[s->conclusion_count++] =
+        (pj_side_conclusion){PJ_OUTCOME_INDISTINGUISHABLE, text, s->verdict_count};
+    return PJ_OK;
+}
+
+static pj_status conclude(pj_sides *s, pj_error *err)
+{
+    pj_tied_pair ties[PJ_SIDE_VERDICTS];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < s->verdict_count; i++) {
+        const pj_side_verdict *v = &s->verdicts[i];
+        if (v->judgement.outcome == PJ_OUTCOME_INDISTINGUISHABLE)
+            ties[count++] = (pj_tied_pair){v->a, v->b, v->judgement};
+    }
+    for (uint32_t i = 0; i < s->verdict_count; i++)
+        if (count == 1 || s->verdicts[i].judgement.outcome != PJ_OUTCOME_INDISTINGUISHABLE)
+            conclude_pair(s, i);
+    return count > 1 ? conclude_ties(s, ties, count, err) : PJ_OK;
 }
 
 pj_status pj_sides_test(pj_sides *s, pj_error *err)
@@ -285,5 +332,5 @@ pj_status pj_sides_test(pj_sides *s, pj_error *err)
     for (uint32_t a = 0; a < s->count; a++)
         for (uint32_t b = a + 1; b < s->count; b++)
             if (is_tested(s, a, b)) write_verdict(s, a, b);
-    return PJ_OK;
+    return conclude(s, err);
 }

@@ -16,11 +16,11 @@ static const double disturbed_limit = 0.10, throttled_limit = 0.05;
 #define OF_RATIOS(member) SIZE_MAX, offsetof(pj_run_ratios, member)
 const pj_figure pj_figures[] = {
     {"total_energy_mj", "mJ", "lower", OF_RUN(total_mj)},
-    {"net_energy_mj", "mJ", "lower", OF_RUN(net_mj)},
+    {"net_energy_mj", "mJ", "lower", OF_RUN(net_mj), true},
     {"total_duration_ms", "ms", "lower", OF_RUN(total_ms)},
     {"mean_power_mw", "mW", "lower", OF_RATIOS(mean_power_mw)},
     {"joules_per_token", "J", "lower", OF_RATIOS(joules_per_token)},
-    {"joules_per_token_net", "J", "lower", OF_RATIOS(joules_per_token_net)},
+    {"joules_per_token_net", "J", "lower", OF_RATIOS(joules_per_token_net), true},
     {"joules_per_input_token", "J", "lower", OF_RATIOS(joules_per_input_token)},
     {"joules_per_output_token", "J", "lower", OF_RATIOS(joules_per_output_token)},
     {"tokens_per_second", "1/s", "higher", OF_RATIOS(tokens_per_second)},

@@ -8,7 +8,6 @@
 
 #include "analysis/compare.h"
 #include "analysis/decompose.h"
-#include "analysis/ratio.h"
 #include "analysis/verdict.h"
 #include "store/class_sums.h"
 #include "store/views.h"
@@ -35,10 +34,9 @@ typedef struct pj_side_part {
 typedef struct pj_side_test {
     const char *metric, *unit, *sample; /* sample: "run" or "token" */
     uint32_t a, b;
+    bool primary; /* joules per token: what verdicts and "most efficient" rest on */
     pj_comparison result;
-    pj_ratio ratio;
-    double adjusted;  /* by Holm over all tests of the answer */
-    double primary_p; /* of joules per token: by Holm over the pairs; else NAN */
+    pj_contrast pair; /* judged together with the other pairs in this metric */
 } pj_side_test;
 
 /* A setting that differs between or within sides. */
@@ -59,11 +57,18 @@ typedef struct pj_side_verdict {
     const char *method;
 } pj_side_verdict;
 
-/* The side with the best mean of a figure. */
+/* A sentence of the result: of one pair, or of all that are not distinguishable. */
+typedef struct pj_side_conclusion {
+    pj_outcome outcome;
+    char *text;
+    uint32_t verdict; /* index, if it is of one pair; else the number of verdicts */
+} pj_side_conclusion;
+
+/* The side with the best geometric mean of a figure. */
 typedef struct pj_side_best {
     const char *title, *metric;
     uint32_t side;
-    double value;
+    double value; /* its mean */
     /* each other side: without the figure; significantly worse; not significantly different;
      * untested, since one run per side has no spread */
     enum {
@@ -93,9 +98,11 @@ typedef struct pj_sides {
     pj_side_difference *differences;
     pj_side_caveat *caveats;
     pj_side_verdict verdicts[PJ_SIDE_VERDICTS];
+    pj_side_conclusion conclusions[PJ_SIDE_VERDICTS];
     pj_side_best bests[PJ_SIDE_BESTS];
     pj_side_terms terms[PJ_SIDES_MAX];
-    uint32_t test_count, difference_count, caveat_count, verdict_count, best_count, term_count;
+    uint32_t test_count, difference_count, caveat_count, verdict_count, conclusion_count,
+        best_count, term_count;
 } pj_sides;
 
 void pj_sides_init(pj_sides *sides, pj_store *store);
@@ -108,6 +115,7 @@ pj_status pj_sides_add(pj_sides *sides, const char *name, const pj_run_info *con
 typedef struct pj_figure {
     const char *name, *unit, *better;
     size_t in_run, in_ratios; /* offset in pj_run_info, or in pj_run_ratios; SIZE_MAX: not there */
+    bool may_be_negative;
 } pj_figure;
 extern const pj_figure pj_figures[];
 extern const uint32_t pj_figure_count;
@@ -116,12 +124,8 @@ double pj_figure_of(const pj_run_info *info, uint32_t figure);
 uint32_t pj_side_values(const pj_side *side, uint32_t figure, double *values);
 uint32_t pj_figure_find(const char *name);
 
-/* Mean over a side's runs with its 95 % interval; NAN: unavailable. */
-typedef struct pj_side_mean {
-    uint32_t n;
-    double value, sd, lo, hi;
-} pj_side_mean;
-pj_side_mean pj_side_mean_of(const pj_side *side, uint32_t figure);
+/* Mean over a side's runs. */
+pj_mean pj_side_mean_of(const pj_side *side, uint32_t figure);
 
 /* Computes all of the above, after all sides are added. */
 pj_status pj_sides_compute(pj_sides *sides, pj_error *err);

@@ -68,9 +68,26 @@ static void write_verdicts(const pj_sides *s, pj_json *json)
     pj_json_array_end(json);
 }
 
+static void write_conclusions(const pj_sides *s, pj_json *json)
+{
+    pj_json_kv_array_begin(json, "conclusions");
+    for (uint32_t i = 0; i < s->conclusion_count; i++) {
+        const pj_side_conclusion *c = &s->conclusions[i];
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "outcome", pj_outcome_name(c->outcome));
+        pj_json_kv_string(json, "text", c->text);
+        if (c->verdict < s->verdict_count)
+            pj_json_kv_uint(json, "verdict", c->verdict);
+        else
+            pj_json_kv_null(json, "verdict");
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+}
+
 typedef enum column { VALUE, RATIO, DIFFERENCE, PERCENT, SD, LO, HI, N, COLUMNS } column;
 
-static double sides_json_cell(const pj_side_mean *m, const pj_side_mean *first, column c)
+static double sides_json_cell(const pj_mean *m, const pj_mean *first, column c)
 {
     double ratio = first->value != 0 ? m->value / first->value : NAN;
     switch (c) {
@@ -89,7 +106,7 @@ static void write_metric(const pj_sides *s, uint32_t figure, pj_json *json)
 {
     static const char *const keys[COLUMNS] = {
         "values", "normalised", "difference", "difference_percent", "sd", "lo", "hi", "n"};
-    pj_side_mean means[PJ_SIDES_MAX];
+    pj_mean means[PJ_SIDES_MAX];
     for (uint32_t i = 0; i < s->count; i++) means[i] = pj_side_mean_of(&s->sides[i], figure);
     pj_json_object_begin(json);
     pj_json_kv_string(json, "metric", pj_figures[figure].name);
@@ -117,6 +134,7 @@ static void write_test(pj_json *json, const pj_side_test *t)
     pj_json_object_begin(json);
     pj_json_kv_string(json, "metric", t->metric);
     pj_json_kv_string(json, "unit", t->unit);
+    pj_json_kv_bool(json, "primary", t->primary);
     pj_json_kv_uint(json, "a", t->a);
     pj_json_kv_uint(json, "b", t->b);
     pj_json_kv_string(json, "sample", t->sample);
@@ -129,21 +147,21 @@ static void write_test(pj_json *json, const pj_side_test *t)
     pj_json_kv_double(json, "difference", r->difference);
     pj_json_kv_double(json, "difference_lo", r->difference_lo);
     pj_json_kv_double(json, "difference_hi", r->difference_hi);
-    pj_json_kv_double(json, "ratio", t->ratio.ratio);
-    pj_json_kv_double(json, "ratio_lo", t->ratio.lo);
-    pj_json_kv_double(json, "ratio_hi", t->ratio.hi);
+    pj_json_kv_double(json, "ratio", t->pair.ratio.ratio);
+    pj_json_kv_double(json, "ratio_lo", t->pair.ratio.lo);
+    pj_json_kv_double(json, "ratio_hi", t->pair.ratio.hi);
     pj_json_kv_double(json, "welch_t", r->welch_t);
     pj_json_kv_double(json, "welch_df", r->welch_df);
     pj_json_kv_double(json, "welch_p", r->welch_p);
     pj_json_kv_double(json, "mann_whitney_u", r->mann_whitney_u);
     pj_json_kv_double(json, "mann_whitney_p", r->mann_whitney_p);
-    pj_json_kv_double(json, "permutation_p", t->ratio.permutation_p);
+    pj_json_kv_double(json, "permutation_p", t->pair.ratio.permutation_p);
     pj_json_kv_double(json, "hedges_g", r->hedges_g);
     pj_json_kv_double(json, "rank_biserial", r->rank_biserial);
-    pj_json_kv_double(json, "p", t->ratio.p);
-    pj_json_kv_double(json, "p_adjusted", t->adjusted);
-    pj_json_kv_string(json, "method", t->ratio.method);
-    pj_json_kv_bool(json, "significant", t->adjusted < PJ_LEVEL);
+    pj_json_kv_double(json, "p", t->pair.ratio.p);
+    pj_json_kv_double(json, "p_adjusted", t->pair.p);
+    pj_json_kv_string(json, "method", t->pair.ratio.method);
+    pj_json_kv_bool(json, "significant", t->pair.different);
     pj_json_object_end(json);
 }
 
@@ -221,6 +239,7 @@ void pj_sides_write(const pj_sides *s, pj_json *json)
     write_sides(s, json);
     sides_json_write_settings(s, json);
     write_verdicts(s, json);
+    write_conclusions(s, json);
     write_metrics(s, json);
     write_tests(s, json);
     write_bests(s, json);

@@ -252,7 +252,7 @@ static void markdown_comparison(pj_buffer *out, const json_t *view)
     size_t i;
     const json_t *item;
     char of[64];
-    json_array_foreach(json_object_get(view, "verdicts"), i, item)
+    json_array_foreach(json_object_get(view, "conclusions"), i, item)
         PARAGRAPH("**%s**", pj_member_text(item, "text"));
     pj_buffer_char(out, '\n');
     json_array_foreach(json_object_get(view, "runs"), i, item)

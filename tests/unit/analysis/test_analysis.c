@@ -166,6 +166,27 @@ static void prices_are_per_kilowatt_hour(void **state)
     assert_true(isnan(pj_cost_region_g_per_kwh("atlantis")));
 }
 
+/* Of three values from a skewed distribution Student's interval would begin below zero. */
+static void intervals_of_positive_figures_are_positive(void **state)
+{
+    pj_moments m = {0};
+    pj_mean none = pj_mean_of(&m, false);
+    assert_true(isnan(none.value) && isnan(none.sd) && isnan(none.lo));
+    pj_moments_add(&m, 2);
+    pj_mean one = pj_mean_of(&m, false);
+    assert_near(one.value, 2, 0);
+    assert_true(one.n == 1 && isnan(one.sd) && isnan(one.lo) && isnan(one.hi));
+    pj_moments_add(&m, 5);
+    pj_moments_add(&m, 40);
+    pj_mean mean = pj_mean_of(&m, false), net = pj_mean_of(&m, true);
+    double half = pj_student_quantile(0.975, 2) * net.sd / sqrt(3);
+    assert_near(net.lo, net.value - half, 1e-9);
+    assert_that(net.lo, <, 0);
+    assert_that(mean.lo, >, 0);
+    assert_near(mean.lo * mean.hi, mean.value * mean.value, 1e-9);
+    assert_near(log(mean.hi / mean.value), half / mean.value, 1e-9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +200,7 @@ int main(void)
         cmocka_unit_test(flat_lines_have_none),
         cmocka_unit_test(planted_outliers_are_found),
         cmocka_unit_test(prices_are_per_kilowatt_hour),
+        cmocka_unit_test(intervals_of_positive_figures_are_positive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

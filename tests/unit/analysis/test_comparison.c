@@ -4,6 +4,7 @@
 #include "analysis/ratio.h"
 #include "analysis/verdict.h"
 #include "base/random.h"
+#include "bench/planted_sides.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -50,14 +51,62 @@ static void a_planted_difference_is_found(void **state)
 {
     pj_random random = {7};
     double cv = 0.0223; /* 10 repeats per side detect 3 % with 80 % power */
-    assert_near(pj_detectable(cv, 10), 0.03, 3e-4);
-    assert_near(pj_repeats_for(cv, 0.03), 10, 0.3);
+    assert_near(pj_detectable(cv, 10, 10, 1), 0.03, 5e-4);
+    assert_near(pj_repeats_for(cv, 0.0302, 1), 10, 1);
     int found = 0;
     for (int i = 0; i < 1000; i++) found += differ(&random, 10, 1.03, cv, 0);
     assert_in_range(found, 765, 840);
     found = 0;
     for (int i = 0; i < 1000; i++) found += differ(&random, 10, 1.03, 0.01, 0);
     assert_in_range(found, 990, 1000);
+}
+
+/* Comparisons of several sides of several runs, with a spread of 2 %: without a difference, with
+ * one of 10 % and 50 % of the second side, and with the one that is stated to be found in 80 %. */
+static void several_sides_are_judged_together(void **state)
+{
+    static const size_t sides[] = {2, 3, 4, 6, 7}, runs[] = {3, 4, 5, 8, 20};
+    pj_random random = {26};
+    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+        for (size_t k = 0; k < sizeof runs / sizeof *runs; k++) {
+            pj_planted_sides plan = {sides[i], runs[k], 1, 0.02};
+            double alike = pj_planted_sides_try(&plan, 400, &random).any;
+            plan.factor = 1.1;
+            double tenth = pj_planted_sides_try(&plan, 100, &random).planted;
+            plan.factor = 1.5;
+            double half = pj_planted_sides_try(&plan, 100, &random).planted;
+            size_t pairs = pj_planted_sides_pairs(plan.sides);
+            plan.factor = 1 + pj_detectable(plan.spread, plan.runs, plan.runs, pairs);
+            double stated = pj_planted_sides_try(&plan, 200, &random).planted;
+            bool right = alike <= 0.08 && (runs[k] < 4 || tenth >= 0.75) && half >= 0.985 &&
+                         stated >= 0.7 && stated <= 0.9;
+            if (!right)
+                fail_msg("%zu sides of %zu runs: %.3f alike, %.3f and %.3f found, %.3f for 0.8",
+                         sides[i], runs[k], alike, tenth, half, stated);
+        }
+}
+
+/* Six sides of four runs, one of which needs half more: found against each of the others. */
+static void a_large_difference_is_found_among_many(void **state)
+{
+    double values[6][4];
+    pj_contrast pairs[15];
+    size_t n = 0;
+    for (size_t i = 0; i < 6; i++)
+        for (size_t k = 0; k < 4; k++) values[i][k] = (i == 2 ? 1.5 : 1) * (1 + 0.01 * (double)k);
+    for (size_t a = 0; a < 6; a++)
+        for (size_t b = a + 1; b < 6; b++)
+            pairs[n++] = (pj_contrast){values[a], values[b], 4, 4, .refused = a == 4};
+    pj_contrasts_judge(pairs, n);
+    n = 0;
+    for (size_t a = 0; a < 6; a++)
+        for (size_t b = a + 1; b < 6; b++, n++) {
+            assert_int_equal(pairs[n].different, a == 2 || b == 2);
+            assert_int_equal(isnan(pairs[n].p), a == 4);
+            assert_int_equal(pairs[n].ratio.pairs, 14);
+            assert_string_equal(pairs[n].ratio.method, a == 4 ? "none" : "welch_log");
+            assert_true(isnan(pairs[n].ratio.permutation_p));
+        }
 }
 
 static void intervals_hold_the_truth(void **state)
@@ -142,22 +191,34 @@ static void permutations_are_counted(void **state)
     assert_that(p, <, 1e-3);
 }
 
-/* The permutation test decides for small groups, otherwise Welch's t-test. */
+/* The permutation test decides for small groups where it can find something after correction. */
 static void small_groups_are_permuted(void **state)
 {
     const double a[] = {1, 1.01, 1.02, 1.03}, b[] = {1.1, 1.11, 1.12, 1.13};
-    pj_ratio r;
-    pj_ratio_compare(a, 4, b, 4, 0, &r);
-    assert_string_equal(r.method, "permutation");
-    assert_near(r.p, 2.0 / 70, 1e-12);
-    pj_ratio_compare(a, 3, b, 3, 0, &r);
-    assert_string_equal(r.method, "welch_log");
-    assert_that(r.p, <, 0.05);
-    pj_ratio_compare(a, 1, b, 4, 0, &r);
-    assert_string_equal(r.method, "none");
-    assert_true(isnan(r.p));
-    assert_true(isnan(r.lo));
-    assert_that(r.ratio, >, 1);
+    pj_contrast pairs[2] = {{a, b, 4, 4}, {a, b, 4, 4}};
+    pj_ratio *r = &pairs[0].ratio;
+    pj_contrasts_judge(pairs, 1);
+    assert_string_equal(r->method, "permutation");
+    assert_near(r->p, 2.0 / 70, 1e-12);
+    assert_true(pairs[0].different);
+    pj_contrasts_judge(pairs, 2); /* 4 / 70 is above the level */
+    assert_string_equal(r->method, "welch_log");
+    assert_true(isnan(r->permutation_p));
+    assert_near(pairs[0].p, 2 * r->p, 1e-12);
+    assert_true(pairs[0].different);
+    pairs[0].n_a = pairs[0].n_b = 3;
+    pj_contrasts_judge(pairs, 1);
+    assert_string_equal(r->method, "welch_log");
+    assert_that(r->p, <, 0.05);
+    pairs[0] = (pj_contrast){a, b, 4, 4, .gain_sd = 0.01};
+    pj_contrasts_judge(pairs, 1);
+    assert_string_equal(r->method, "welch_log");
+    pairs[0] = (pj_contrast){a, b, 1, 4};
+    pj_contrasts_judge(pairs, 1);
+    assert_string_equal(r->method, "none");
+    assert_true(isnan(r->p) && isnan(pairs[0].p) && !pairs[0].different);
+    assert_true(isnan(r->lo));
+    assert_that(r->ratio, >, 1);
 }
 
 /* Two devices: the difference between two tight groups is within the sensors' calibration error. */
@@ -243,34 +304,37 @@ static void sentences_say_what_is_known(void **state)
 {
     char text[600];
     pj_judgement j;
-    pj_verdict_facts f = {.name_a = "bf16",
-                          .name_b = "q8_0",
-                          .p = 0.001,
-                          .mann_whitney_p = NAN,
-                          .speed_ratio = 1.5,
-                          .speed_differs = true,
-                          .ratio = {.n_a = 8,
-                                    .n_b = 8,
-                                    .ratio = 0.7,
-                                    .lo = 0.66,
-                                    .hi = 0.74,
-                                    .cv = 0.03,
-                                    .detectable = 0.042}};
+    pj_verdict_facts f = {
+        .name_a = "bf16",
+        .name_b = "q8_0",
+        .mann_whitney_p = NAN,
+        .speed_ratio = 1.5,
+        .speed_differs = true,
+        .pair = {
+            .ratio =
+                {.n_a = 8, .n_b = 8, .pairs = 1, .ratio = 0.7, .lo = 0.66, .hi = 0.74, .cv = 0.03},
+            .different = true}};
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_int_equal(j.outcome, PJ_OUTCOME_DIFFERENT);
     assert_string_equal(text, "q8_0 needs 0.7 (0.66 to 0.74) times the energy of bf16 per token. "
                               "q8_0 is 1.5 times as fast as bf16.");
-    f.p = 0.4;
+    f.pair.different = false;
     f.speed_differs = false;
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_int_equal(j.outcome, PJ_OUTCOME_INDISTINGUISHABLE);
-    assert_non_null(strstr(text, "differences above 4.2 % would have been detected; 30 more "
+    assert_non_null(strstr(text, "differences above 4.6 % would have been detected; 30 more "
                                  "runs per side would detect 2 %."));
+    f.pair.gain_sd = 0.02; /* of two devices: 5.8 % remain, whatever the number of runs */
+    pj_verdict_write(&f, &j, text, sizeof text);
+    assert_near(j.detectable, expm1(hypot(log1p(0.0456), 0.056)), 1e-3);
+    assert_true(isnan(j.more_runs));
+    assert_non_null(strstr(text, "differences above 7.5 % would have been detected."));
+    f.pair.gain_sd = 0;
     f.refusal = "one is measured and the other modelled.";
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_int_equal(j.outcome, PJ_OUTCOME_REFUSED);
     f.refusal = NULL;
-    f.ratio.n_a = f.ratio.n_b = 1;
+    f.pair.ratio.n_a = f.pair.ratio.n_b = 1;
     f.single_lo = f.single_hi = NAN;
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_int_equal(j.outcome, PJ_OUTCOME_SINGLE);
@@ -283,10 +347,38 @@ static void sentences_say_what_is_known(void **state)
     assert_non_null(strstr(text, "needs 0.7 (0.7 to 0.71) times the energy"));
     f.single_lo = f.single_hi = NAN;
     assert_non_null(strstr(text, "says nothing about future ones"));
-    f.ratio.ratio = NAN;
+    f.pair.ratio.ratio = NAN;
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_int_equal(j.outcome, PJ_OUTCOME_NONE);
     assert_string_equal(text, "");
+}
+
+static const char *ties_text(const pj_tied_pair *ties, size_t count)
+{
+    static const char *const names[] = {"A", "B", "C", "D", "E"};
+    static char text[600];
+    pj_verdict_write_ties(ties, count, names, 5, text, sizeof text);
+    return text;
+}
+
+static void ties_are_one_sentence(void **state)
+{
+    const pj_judgement j = {PJ_OUTCOME_INDISTINGUISHABLE, 0.031, 0.02, 7};
+    const pj_judgement worst = {PJ_OUTCOME_INDISTINGUISHABLE, 0.044, 0.02, 11};
+    pj_tied_pair all[10], star[] = {{0, 1, j}, {1, 2, j}, {1, 4, j}};
+    size_t n = 0;
+    for (uint32_t a = 0; a < 5; a++)
+        for (uint32_t b = a + 1; b < 5; b++) all[n++] = (pj_tied_pair){a, b, n == 3 ? worst : j};
+    assert_string_equal(ties_text(all, n),
+                        "A, B, C, D and E are not distinguishable in energy per token: differences "
+                        "above 4.4 % would have been detected; 11 more runs per side would detect "
+                        "2 %.");
+    assert_string_equal(ties_text(star, 3),
+                        "B is not distinguishable in energy per token from A, C and E: differences "
+                        "above 3.1 % would have been detected; 7 more runs per side would detect "
+                        "2 %.");
+    star[0] = (pj_tied_pair){0, 3, j};
+    assert_non_null(strstr(ties_text(star, 3), "per token are A and D, B and C, B and E: diff"));
 }
 
 int main(void)
@@ -294,6 +386,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alike_is_seldom_called_different),
         cmocka_unit_test(a_planted_difference_is_found),
+        cmocka_unit_test(several_sides_are_judged_together),
+        cmocka_unit_test(a_large_difference_is_found_among_many),
         cmocka_unit_test(intervals_hold_the_truth),
         cmocka_unit_test(blocks_cancel_in_pairs),
         cmocka_unit_test(pairs_are_of_one_block),
@@ -305,6 +399,7 @@ int main(void)
         cmocka_unit_test(terms_add_up_to_the_difference),
         cmocka_unit_test(time_and_power_are_told_apart),
         cmocka_unit_test(sentences_say_what_is_known),
+        cmocka_unit_test(ties_are_one_sentence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,6 +155,55 @@ static void groups_are_judged_and_explained(void **state)
     json_decref(tree);
 }
 
+/* Whether a pair of sides is called different by the only test of joules per token. */
+static bool is_significant(const json_t *tree, double a, double b)
+{
+    size_t i;
+    json_t *t;
+    json_array_foreach(json_object_get(tree, "tests"), i, t)
+    {
+        if (!json_is_true(json_object_get(t, "primary")) || number(t, "a") != a ||
+            number(t, "b") != b)
+            continue;
+        assert_string_equal(text(t, "metric"), "joules_per_token");
+        return json_is_true(json_object_get(t, "significant"));
+    }
+    fail_msg("%g and %g are not tested", a, b);
+    return false;
+}
+
+/* Six groups of four runs, of which one needs half more: verdict, table and "most efficient" have
+ * the same p, and the pairs that are alike are one sentence. */
+static void table_verdict_and_best_agree(void **state)
+{
+    place *p = *state;
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+    for (uint64_t i = 0; i < 24; i++)
+        save(p, 7 * (i % 6 + 1) + i / 6, &(kind){names[i % 6], .factor = i % 6 == 3 ? 1.5 : 1},
+             NULL);
+    json_t *tree = groups(p, "dtype", PJ_OK), *v, *best = at(tree, "best", 0);
+    size_t i, different = 0;
+    json_array_foreach(json_object_get(tree, "verdicts"), i, v)
+    {
+        bool planted = number(v, "a") == 3 || number(v, "b") == 3;
+        assert_int_equal(strcmp(text(v, "outcome"), "different") == 0, planted);
+        assert_int_equal(is_significant(tree, number(v, "a"), number(v, "b")), planted);
+        different += planted;
+    }
+    assert_int_equal(i, 15);
+    assert_int_equal(different, 5);
+    assert_string_equal(text(best, "metric"), "joules_per_token");
+    assert_int_equal(json_array_size(json_object_get(best, "tied_with")), 4);
+    json_t *conclusions = json_object_get(tree, "conclusions");
+    assert_int_equal(json_array_size(conclusions), 6);
+    json_t *ties = json_array_get(conclusions, 5);
+    assert_true(json_is_null(json_object_get(ties, "verdict")));
+    assert_ptr_equal(
+        strstr(text(ties, "text"), "a, b, c, e and f are not distinguishable in energy per token:"),
+        text(ties, "text"));
+    json_decref(tree);
+}
+
 static void groups_by_a_number_say_of_what(void **state)
 {
     place *p = *state;
@@ -404,6 +453,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(laws_hold_all_else_equal, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_are_judged_and_explained, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(table_verdict_and_best_agree, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_by_a_number_say_of_what, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_may_not_be_compared_is_not_judged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(disturbed_runs_are_left_out_and_counted, set_up, tear_down),

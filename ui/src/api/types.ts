@@ -412,6 +412,8 @@ export interface RunDetail extends RunSummary {
 export interface CompareTest {
   metric: string;
   unit: string;
+  /** The metric that verdicts rest on. */
+  primary: boolean;
   a: number;
   b: number;
   sample: 'token' | 'run';
@@ -431,7 +433,10 @@ export interface CompareTest {
   mann_whitney_p: N;
   hedges_g: N;
   rank_biserial: N;
+  p: N;
   p_adjusted: N;
+  /** The test that decides. */
+  method: 'welch_log' | 'permutation' | 'none';
   significant: boolean;
 }
 
@@ -454,6 +459,12 @@ export interface Compare {
     ratio_hi: N;
     p: N;
     detectable_percent: N;
+  }[];
+  /** `verdict`: its index, or null for all pairs that are not distinguishable. */
+  conclusions: {
+    outcome: 'different' | 'not_distinguishable' | 'single_runs' | 'refused' | 'none';
+    text: string;
+    verdict: N;
   }[];
   best: {
     title: string;

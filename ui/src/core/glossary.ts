@@ -131,7 +131,7 @@ export const GLOSSARY = {
   },
   test: {
     title: 'Tests of a difference',
-    text: 'Whether a difference is more than chance: Welch compares means, Mann-Whitney ranks; p is the chance of such a difference between equals, corrected for the number of tests. Hedges g is the difference in standard deviations.',
+    text: 'Whether a difference is more than chance: Welch compares means of logarithms, a permutation test exchanges the runs of small groups; p is the chance of such a difference between equals, corrected for the number of pairs. Hedges g is the difference in standard deviations.',
     where: 'api.md, GET /api/profiling/compare',
   },
   physics: {

@@ -11,6 +11,8 @@ import { Metric, signed } from './metric_text';
 const pText = (p: number | null): string =>
   !known(p) ? 'unavailable' : p < 1e-4 ? '< 0.0001' : digits(p, 2);
 
+const METHODS: Record<string, string> = { welch_log: 'Welch', permutation: 'permutation' };
+
 export function TestsPanel({ d }: { d: Compare }) {
   const only = selection.value.diff;
   const list = d.tests.filter((t) => !only || t.significant);
@@ -18,7 +20,7 @@ export function TestsPanel({ d }: { d: Compare }) {
     <Panel
       title="Differences"
       of="test"
-      note="Means with standard deviations, the difference with its 95 % interval, p of the test that decides and of Mann-Whitney; corrected for the number of tests (Holm)."
+      note="Means with standard deviations, the ratio of geometric means with its 95 % interval, p of the test that decides, and corrected for the number of pairs (Holm). The verdict rests on joules per token alone; other metrics are secondary."
       state={
         list.length
           ? { kind: 'ready' }
@@ -45,9 +47,12 @@ export function TestsPanel({ d }: { d: Compare }) {
           'difference',
           'difference_lo',
           'difference_hi',
-          'welch_p',
-          'mann_whitney_p',
+          'ratio',
+          'ratio_lo',
+          'ratio_hi',
           'hedges_g',
+          'method',
+          'p',
           'p_adjusted',
           'significant',
         ],
@@ -66,9 +71,12 @@ export function TestsPanel({ d }: { d: Compare }) {
           t.difference,
           t.difference_lo,
           t.difference_hi,
-          t.welch_p,
-          t.mann_whitney_p,
+          t.ratio,
+          t.ratio_lo,
+          t.ratio_hi,
           t.hedges_g,
+          t.method,
+          t.p,
           t.p_adjusted,
           t.significant ? 'yes' : 'no',
         ]),
@@ -87,13 +95,13 @@ export function TestsPanel({ d }: { d: Compare }) {
                 Second, mean ± sd
               </th>
               <th scope="col" class="num">
-                <Explain of="uncertainty">Difference (95 %)</Explain>
+                <Explain of="uncertainty">Ratio (95 %)</Explain>
               </th>
               <th scope="col" class="num">
-                <Explain of="test">Welch p</Explain>
+                Difference
               </th>
               <th scope="col" class="num">
-                <Explain of="test">Mann-Whitney p</Explain>
+                <Explain of="test">p</Explain>
               </th>
               <th scope="col" class="num">
                 <Explain of="test">p corrected</Explain>
@@ -134,7 +142,7 @@ function TestRow({ d, t }: { d: Compare; t: CompareTest }) {
         <Metric of={t.metric} />
         <br />
         <span class="note">
-          {t.n_a} and {t.n_b} {t.sample}s
+          {t.n_a} and {t.n_b} {t.sample}s{!t.primary && t.sample === 'run' && ', secondary'}
         </span>
       </th>
       <td data-label="Sides">
@@ -146,22 +154,24 @@ function TestRow({ d, t }: { d: Compare; t: CompareTest }) {
       <td class="num" data-label="Second, mean ± sd">
         {meanSd(t.mean_b, t.sd_b)}
       </td>
-      <td class={`num ${known(t.difference) ? '' : 'na'}`} data-label="Difference (95 %)">
-        {known(t.difference) ? `${signed(t.difference, t.unit)}` : 'unavailable'}
-        {known(t.difference_lo) && known(t.difference_hi) && (
+      <td class={`num ${known(t.ratio) ? '' : 'na'}`} data-label="Ratio (95 %)">
+        {known(t.ratio) ? digits(t.ratio) : 'unavailable'}
+        {known(t.ratio_lo) && known(t.ratio_hi) && (
           <>
             <br />
             <span class="note">
-              {signed(t.difference_lo, t.unit)} to {signed(t.difference_hi, t.unit)}
+              {digits(t.ratio_lo)} to {digits(t.ratio_hi)}
             </span>
           </>
         )}
       </td>
-      <td class="num" data-label="Welch p">
-        {pText(t.welch_p)}
+      <td class={`num ${known(t.difference) ? '' : 'na'}`} data-label="Difference">
+        {known(t.difference) ? `${signed(t.difference, t.unit)}` : 'unavailable'}
       </td>
-      <td class="num" data-label="Mann-Whitney p">
-        {pText(t.mann_whitney_p)}
+      <td class="num" data-label="p">
+        {pText(t.p)}
+        <br />
+        <span class="note">{METHODS[t.method] ?? ''}</span>
       </td>
       <td class="num" data-label="p corrected">
         {pText(t.p_adjusted)}

@@ -95,27 +95,36 @@ function effect(d: Compare, v: Compare['verdicts'][number]): string {
   return known(t?.hedges_g) ? `, effect size ${plain(Math.abs(t.hedges_g), 2)} (Hedges g)` : '';
 }
 
+/** What a verdict on one pair rests on. */
+function Grounds({ d, v }: { d: Compare; v: Compare['verdicts'][number] }) {
+  return (
+    <>
+      <br />
+      <span class="note">
+        {v.n_a} against {v.n_b} {v.n_a + v.n_b === 2 ? 'run' : 'runs'}
+        {known(v.p) && `, p ${v.p < 1e-4 ? '< 0.0001' : plain(v.p, 2)}`}
+        {effect(d, v)}
+        {known(v.detectable_percent) &&
+          `; a difference of ${percent(v.detectable_percent / 100)} would have been seen`}
+      </span>
+    </>
+  );
+}
+
 export function VerdictPanel({ d }: { d: Compare }) {
   return (
     <section class="panel verdict" aria-label="Verdict">
       <h2>Verdict</h2>
       <ul class="verdicts">
-        {d.verdicts.map((v) => (
-          <li key={`${v.a} ${v.b}`} class={v.outcome}>
-            <Icon name={v.outcome === 'different' ? 'bolt' : 'info'} />
+        {d.conclusions.map((c) => (
+          <li key={c.verdict ?? 'ties'} class={c.outcome}>
+            <Icon name={c.outcome === 'different' ? 'bolt' : 'info'} />
             <span>
               <strong>
-                {v.text ||
+                {c.text ||
                   'The energy per token of one of these sides is unavailable: nothing to compare.'}
               </strong>
-              <br />
-              <span class="note">
-                {v.n_a} against {v.n_b} {v.n_a + v.n_b === 2 ? 'run' : 'runs'}
-                {known(v.p) && `, p ${v.p < 1e-4 ? '< 0.0001' : plain(v.p, 2)}`}
-                {effect(d, v)}
-                {known(v.detectable_percent) &&
-                  `; a difference of ${percent(v.detectable_percent / 100)} would have been seen`}
-              </span>
+              {known(c.verdict) && <Grounds d={d} v={d.verdicts[c.verdict]} />}
             </span>
           </li>
         ))}
