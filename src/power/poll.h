@@ -28,6 +28,8 @@ typedef struct pj_poll {
     bool saw_tick;       /* the last read and the one before it lie around a tick */
     bool looking;        /* for a tick: reads follow each other */
     int64_t look_end_ns; /* then it gives up */
+    bool look_missed;    /* the counter moved during the look, at an unexpected time */
+    bool stands;         /* it did not move during the last look */
     int64_t hold_ns;     /* when the phase is confirmed next */
     int64_t hold_step_ns;
 } pj_poll;
