@@ -8,7 +8,7 @@ static const int64_t COSTLY_NS = PJ_NS_PER_MS / 2;
 static const double BUDGET = 0.003;
 static const int64_t HOLD_FIRST_NS = 2 * PJ_NS_PER_S, HOLD_MOST_NS = 32 * PJ_NS_PER_S;
 static const int64_t MARGIN_NS = PJ_NS_PER_MS;
-enum { LOOK_PERIODS = 3 };
+enum { LOOK_PERIODS = 3, VAGUE_MOST = 3 };
 
 void pj_poll_init(pj_poll *p, const pj_rail *rail, bool has_log, int64_t cost_ns)
 {
@@ -35,11 +35,21 @@ static void poll_look(pj_poll *p, int64_t from_ns)
     p->due_ns = from_ns;
 }
 
+/* `at_ns`, or where a read at that time might straddle a tick, the time after that tick. */
+static int64_t poll_clear_of_tick(const pj_poll *p, int64_t at_ns)
+{
+    if (!pj_grid_known(&p->grid, at_ns)) return at_ns;
+    int64_t error = pj_grid_error(&p->grid, at_ns) + MARGIN_NS / 2;
+    int64_t clear = pj_grid_last(&p->grid, at_ns + p->cost_ns + error) + error;
+    return clear > at_ns ? clear : at_ns;
+}
+
 void pj_poll_start(pj_poll *p, int64_t now_ns)
 {
-    p->due_ns = now_ns;
+    p->due_ns = poll_clear_of_tick(p, now_ns);
     p->wanted_ns = p->old_ns = 0;
-    p->looking = false;
+    p->looking = p->is_vague = false;
+    p->vague_count = 0;
     if (p->grid.period_ns > 0 && !pj_grid_known(&p->grid, now_ns)) poll_look(p, now_ns);
 }
 
@@ -148,13 +158,31 @@ static void poll_date(const pj_poll *p, pj_reading *r)
     r->fresh_error_ns = error + (last - first) / 2;
 }
 
+bool pj_poll_is_vague(const pj_poll *p)
+{
+    return p->is_vague;
+}
+
+/* The first value is worth a second read if it may be of either side of a tick: a window that
+ * begins now would be uncertain by a period. */
+static void poll_judge_first(pj_poll *p, const pj_reading *r)
+{
+    bool is_wide = r->fresh_error_ns > p->grid.period_ns / 4;
+    p->is_vague = r->status == PJ_READING_RESET && is_wide && p->vague_count < VAGUE_MOST &&
+                  pj_grid_known(&p->grid, r->after_ns);
+    p->vague_count = p->is_vague ? p->vague_count + 1 : 0;
+}
+
 void pj_poll_see(pj_poll *p, pj_reading *r)
 {
     bool is_new = r->status == PJ_READING_OK || r->status == PJ_READING_RESET;
     if (p->rail->log_ns == 0) poll_learn_cost(p, r->after_ns - r->before_ns);
     if (p->grid.period_ns > 0) poll_take_counter(p, r);
+    p->is_vague = false;
     if (!is_new) return;
     poll_date(p, r);
+    poll_judge_first(p, r);
+    if (p->is_vague) return;
     /* an early value is passed on soon, before any other read could be made for who waits */
     if (r->fresh_ns > 0) p->covered_ns = r->fresh_ns - p->rail->delay_ns;
 }
@@ -177,6 +205,10 @@ void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_
     int64_t next = after_ns + poll_interval_ns(p, pace_ns);
     if (p->rail->log_ns > 0) poll_learn_cost(p, after_ns - before_ns);
     if (p->wanted_ns > 0 && before_ns >= p->wanted_ns) p->wanted_ns = 0;
+    if (p->is_vague) {
+        p->due_ns = poll_clear_of_tick(p, after_ns);
+        return;
+    }
     if (p->looking && after_ns > p->look_end_ns) poll_give_up(p, after_ns);
     if (p->looking) {
         p->due_ns = poll_next_look(p, after_ns);

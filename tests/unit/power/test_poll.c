@@ -132,7 +132,9 @@ static void card_read(card *c)
     }
     bool was_early = c->is_early;
     c->is_early = !was_early && pj_poll_is_early(&c->poll);
-    if (!c->is_early) card_check_date(c, &r);
+    bool is_vague = !was_early && pj_poll_is_vague(&c->poll);
+    if (is_vague) pj_filter_rearm(&c->filter);
+    if (!c->is_early && !is_vague) card_check_date(c, &r);
     pj_poll_done(&c->poll, was_early ? c->now_ns : before, c->now_ns, MS);
 }
 
