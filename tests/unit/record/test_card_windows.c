@@ -206,6 +206,40 @@ static void calls_are_few(void **state)
     pj_session_close(session);
 }
 
+/* A run's total is what the card drew, and its samples show the bursts, in pieces of 20 ms. */
+static void runs_show_what_is_within_a_tick(void **state)
+{
+    (void)state;
+    set_load(125, 705, 411, 60);
+    pj_session *session = open_session();
+    pj_error err = {0};
+    pj_run *run;
+    pj_run_data data;
+    assert_int_equal(pj_run_begin(session, &(pj_run_options){.prompt = "x"}, &run, &err), PJ_OK);
+    int64_t begin = pj_clock_ns();
+    pj_lane *lane = pj_run_lane(run);
+    pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_DECODE);
+    pass_ms(4000);
+    pj_span_end(lane, NULL);
+    int64_t end = pj_clock_ns();
+    assert_int_equal(pj_run_finish(run, PJ_RUN_COMPLETED, NULL, &data, &err), PJ_OK);
+    double truth = (joules_until(end) - joules_until(begin)) * 1e3;
+    assert_near(data.info.total_mj, truth, 0.03 * truth + 5 * 580);
+    double highest = 0, lowest = INFINITY;
+    for (uint32_t i = 0; i < data.samples.count; i++) {
+        double mw = data.samples.columns[PJ_RAIL_GPU][i];
+        if (mw > highest) highest = mw;
+        if (mw < lowest) lowest = mw;
+    }
+    print_message("%u samples, %.0f to %.0f W, %.1f J for %.1f J\n", data.samples.count,
+                  lowest * 1e-3, highest * 1e-3, data.info.total_mj * 1e-3, truth * 1e-3);
+    assert_that(data.samples.count, >=, 4000 / 20 * 3 / 4); /* a tick alone would give 40 */
+    assert_that(highest, >, 600e3);
+    assert_that(lowest, <, 160e3);
+    pj_run_data_fini(&data);
+    pj_session_close(session);
+}
+
 int main(void)
 {
     virtual_clock_use();
@@ -213,6 +247,7 @@ int main(void)
         cmocka_unit_test(windows_are_right),
         cmocka_unit_test(windows_may_overlap),
         cmocka_unit_test(calls_are_few),
+        cmocka_unit_test(runs_show_what_is_within_a_tick),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
