@@ -134,9 +134,12 @@ static pj_status feed_simulated(pj_energies *j, uint32_t rail, uint32_t sim_rail
 }
 
 /* Whether a counter's steps may not be what its periods used: its sensor sees a part of each, or
- * the periods are so long that an undeclared delay would show. */
-static bool may_be_power(const pj_energies *j, const pj_rail *rail)
+ * the periods are so long that an undeclared delay would show. Where a log shows how its energy was
+ * distributed, there is nothing to infer from them. */
+static bool may_be_power(const pj_energies *j, uint32_t index)
 {
+    const pj_rail *rail = &j->d->rails[index];
+    if (pj_rail_log_of(j->d->rails, j->d->rail_count, index) >= 0) return false;
     if (pj_rail_steps_are_power(rail)) return true;
     return rail->kind == PJ_RAIL_COUNTER && rail->window_ns > 0 && rail->period_ns >= SLOW_NS &&
            !j->options->trusted;
@@ -145,7 +148,7 @@ static bool may_be_power(const pj_energies *j, const pj_rail *rail)
 static pj_status energy_truth_new_curves(pj_energies *j, uint32_t rail, pj_error *err)
 {
     const pj_rail *r = &j->d->rails[rail];
-    bool as_power = may_be_power(j, r);
+    bool as_power = may_be_power(j, rail);
     j->curves[rail] = pj_curve_new(r);
     if (as_power) j->steps[rail] = pj_curve_new_of_steps(r);
     return j->curves[rail] && (!as_power || j->steps[rail])

@@ -59,6 +59,17 @@ static void fill_columns(pj_run_data *d, uint32_t row)
             pj_rail_column_sum(d->rails, d->rail_count, mw, (pj_rail_class)c);
 }
 
+/* Power of a rail that publishes less often: of a counter with a log, as that distributes what was
+ * counted. */
+static double samples_mw(const pj_run_data *d, pj_curve *const *curves, uint32_t rail,
+                         const pj_curve_point *at)
+{
+    int64_t ns = at->end_ns - at->begin_ns;
+    if (ns <= 0 || pj_rail_log_of(d->rails, d->rail_count, rail) < 0)
+        return pj_curve_power_mw(curves[rail], at->begin_ns + ns / 2);
+    return pj_curve_energy_mj(curves[rail], at->begin_ns, at->end_ns) / ((double)ns * 1e-9);
+}
+
 pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, const pj_shares *shares,
                            pj_run_data *d, pj_error *err)
 {
@@ -80,14 +91,13 @@ pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, const p
     uint32_t from = 0;
     for (uint32_t i = 0; i < most; i++) {
         phase_share tag = samples_phase_of(tree, points[i].begin_ns, points[i].end_ns, &from);
-        int64_t middle = points[i].begin_ns + (points[i].end_ns - points[i].begin_ns) / 2;
         double share = shares ? pj_shares_mean(shares, points[i].begin_ns, points[i].end_ns) : 1;
         d->samples.t_ms[i] = (double)(points[i].end_ns - tree->begin_ns) / 1e6;
         d->samples.phase[i] = tag.phase;
         d->samples.phase_confidence[i] = (float)tag.share;
         for (uint32_t r = 0; r < d->rail_count; r++)
             d->samples.mw[r][i] =
-                share * (r == leader ? points[i].power_mw : pj_curve_power_mw(curves[r], middle));
+                share * (r == leader ? points[i].power_mw : samples_mw(d, curves, r, &points[i]));
         fill_columns(d, i);
     }
     pj_free(points);

@@ -101,21 +101,20 @@ static int64_t middle_of(const pj_reading *r)
 }
 
 /* When an update was published: the device's own timestamp if it lies between the polls, else
- * halfway between the last poll with the old value and this one, at most one period ago. */
+ * between the begin of the last poll, which saw the old value, and the end of this one, at most one
+ * period before this one began. */
 static void filter_date_update(const pj_filter *f, pj_reading *r)
 {
     if (r->fresh_ns != 0 && r->fresh_ns <= r->after_ns) return;
-    int64_t now = middle_of(r);
-    r->fresh_ns = now;
-    r->fresh_error_ns = (r->after_ns - r->before_ns) / 2;
+    int64_t from = r->before_ns, to = r->after_ns;
     bool is_first = !f->armed || f->seen_ns <= 0;
     /* The first value of a counter is as old as its last tick; a first power begins the series. */
-    if (is_first && (f->rail->kind != PJ_RAIL_COUNTER || f->period_ns <= 0)) return;
-    int64_t since = is_first ? f->period_ns : now - f->seen_ns;
-    if (f->period_ns > 0 && since > f->period_ns) since = f->period_ns;
-    if (since <= 0) return;
-    r->fresh_ns = now - since / 2;
-    r->fresh_error_ns = since / 2;
+    bool has_age = !is_first || (f->rail->kind == PJ_RAIL_COUNTER && f->period_ns > 0);
+    if (has_age && f->period_ns > 0) from -= f->period_ns;
+    if (!is_first && (f->period_ns <= 0 || f->seen_begin_ns > from)) from = f->seen_begin_ns;
+    if (from > to) from = to;
+    r->fresh_ns = from + (to - from) / 2;
+    r->fresh_error_ns = (to - from) / 2;
 }
 
 /* Whether the poll was in time to see every update; a later one may have missed some, and is no
@@ -155,6 +154,7 @@ static bool accept(pj_filter *f, pj_reading *r)
     f->value = r->value;
     f->change_ns = middle_of(r);
     f->fresh_ns = r->fresh_ns;
+    f->seen_begin_ns = r->before_ns;
     f->seen_ns = r->after_ns;
     f->watched_ns = r->before_ns;
     f->passed_ns = r->after_ns;
@@ -185,6 +185,7 @@ static bool take_repeat(pj_filter *f, pj_reading *r)
     int64_t every = f->period_ns > 0 ? f->period_ns : REPEAT_EVERY_NS;
     if (f->watched_ns == 0 || now - f->seen_ns > PAUSE_PERIODS * every)
         f->watched_ns = r->before_ns;
+    f->seen_begin_ns = r->before_ns;
     f->seen_ns = r->after_ns;
     r->fresh_ns = f->watched_ns;
     r->status = PJ_READING_REPEAT;

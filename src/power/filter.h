@@ -20,13 +20,13 @@ typedef struct pj_filter {
     bool frozen; /* reported; cleared by the next update */
     bool lost;
     bool rejected_reported;
-    double value;             /* last accepted */
-    int64_t change_ns;        /* when it was first seen, middle of that poll */
-    int64_t fresh_ns;         /* when it was published */
-    int64_t seen_ns;          /* end of the last good poll */
-    int64_t watched_ns;       /* since when polling has been continuous */
-    int64_t longest_still_ns; /* longest time without a change that ended with a change */
-    int64_t passed_ns;        /* last reading passed on */
+    double value;                   /* last accepted */
+    int64_t change_ns;              /* when it was first seen, middle of that poll */
+    int64_t fresh_ns;               /* when it was published */
+    int64_t seen_begin_ns, seen_ns; /* begin and end of the last good poll */
+    int64_t watched_ns;             /* since when polling has been continuous */
+    int64_t longest_still_ns;       /* longest time without a change that ended with a change */
+    int64_t passed_ns;              /* last reading passed on */
     double suspect;     /* last rejected value, NAN: none; a similar second one means a reset */
     int64_t suspect_ns; /* when */
     int errors;         /* failures in a row */

@@ -11,8 +11,8 @@ static const double DRIFT = 50e-6;
 /* Ticks are published by software: each may be this late. */
 static const int64_t TICK_JITTER_NS = PJ_NS_PER_MS / 2;
 enum { MISSES_MOST = 2, TICKS_LEAST = 8 };
-/* Timers of drivers have periods of whole milliseconds; a period this close to one is one. */
-static const double SNAP = 0.005;
+/* Timers of drivers have periods of whole milliseconds; a period this close to one may be one. */
+static const double SNAP = 0.01;
 
 int64_t pj_grid_error(const pj_grid *g, int64_t at_ns)
 {
@@ -67,13 +67,6 @@ bool pj_grid_observe(pj_grid *g, int64_t from_ns, int64_t to_ns)
     return false;
 }
 
-static int64_t whole_milliseconds(double period_ns)
-{
-    int64_t ms = (int64_t)(period_ns / PJ_NS_PER_MS + 0.5);
-    double off = period_ns / (double)(ms * PJ_NS_PER_MS) - 1;
-    return ms > 0 && off < SNAP && off > -SNAP ? ms * PJ_NS_PER_MS : 0;
-}
-
 /* The span of all ticks over their number of periods, which follows from the shortest step. */
 static double grid_mean_period(const int64_t *from_ns, const int64_t *to_ns, uint32_t count)
 {
@@ -94,13 +87,28 @@ static double grid_mean_period(const int64_t *from_ns, const int64_t *to_ns, uin
     return span / 2 / periods;
 }
 
+static bool grid_fits(int64_t period_ns, const int64_t *from_ns, const int64_t *to_ns,
+                      uint32_t count)
+{
+    pj_grid g = {.period_ns = period_ns};
+    for (uint32_t i = 0; i < count; i++)
+        if (!pj_grid_observe(&g, from_ns[i], to_ns[i])) return false;
+    return true;
+}
+
+/* The mean of a few ticks is not exact to half a millisecond where reads are slow: the whole
+ * milliseconds around it are tried, the nearest first. */
 int64_t pj_grid_find(const int64_t *from_ns, const int64_t *to_ns, uint32_t count)
 {
     if (count < TICKS_LEAST) return 0;
-    int64_t period = whole_milliseconds(grid_mean_period(from_ns, to_ns, count));
-    pj_grid g = {.period_ns = period};
-    for (uint32_t i = 0; period > 0 && i < count; i++) {
-        if (!pj_grid_observe(&g, from_ns[i], to_ns[i])) return 0;
+    double mean_ms = grid_mean_period(from_ns, to_ns, count) / PJ_NS_PER_MS;
+    int64_t nearest = (int64_t)(mean_ms + 0.5), other = mean_ms > (double)nearest ? 1 : -1;
+    const int64_t tried[] = {nearest, nearest + other, nearest - other};
+    for (int i = 0; i < 3; i++) {
+        double off = mean_ms / (double)tried[i] - 1;
+        if (tried[i] <= 0 || off > SNAP || off < -SNAP) continue;
+        int64_t period = tried[i] * PJ_NS_PER_MS;
+        if (grid_fits(period, from_ns, to_ns, count)) return period;
     }
-    return period;
+    return 0;
 }

@@ -12,9 +12,11 @@
 enum { NVML_LOG_MOST = 256 }; /* values of one call */
 
 typedef struct nvml_log {
-    unsigned long long seen_us; /* wall clock of the newest value */
-    int64_t last_ns;            /* the same on the monotonic clock */
-    int64_t offset_ns;          /* wall clock minus monotonic clock at the last call; 0: none yet */
+    unsigned long long seen_us;    /* wall clock of the newest value */
+    unsigned long long highest_us; /* that was seen */
+    int64_t last_ns;               /* the same on the monotonic clock */
+    int64_t offset_ns; /* wall clock minus monotonic clock at the last call; 0: none yet */
+    int64_t gap_ns;    /* between the last two values; 0: unknown */
 } nvml_log;
 
 /* How many values the log holds at most; 0: the device keeps none. */

@@ -8,7 +8,7 @@ static const int64_t COSTLY_NS = PJ_NS_PER_MS / 2;
 static const double BUDGET = 0.003;
 static const int64_t HOLD_FIRST_NS = 2 * PJ_NS_PER_S, HOLD_MOST_NS = 32 * PJ_NS_PER_S;
 static const int64_t MARGIN_NS = PJ_NS_PER_MS;
-enum { LOOK_PERIODS = 3 };
+enum { LOOK_PERIODS = 3, VAGUE_MOST = 3 };
 
 void pj_poll_init(pj_poll *p, const pj_rail *rail, bool has_log, int64_t cost_ns)
 {
@@ -30,15 +30,26 @@ bool pj_poll_is_costly(const pj_poll *p)
 static void poll_look(pj_poll *p, int64_t from_ns)
 {
     p->looking = true;
+    p->look_missed = false;
     p->look_end_ns = from_ns + LOOK_PERIODS * p->grid.period_ns;
     p->due_ns = from_ns;
 }
 
+/* `at_ns`, or where a read at that time might straddle a tick, the time after that tick. */
+static int64_t poll_clear_of_tick(const pj_poll *p, int64_t at_ns)
+{
+    if (!pj_grid_known(&p->grid, at_ns)) return at_ns;
+    int64_t error = pj_grid_error(&p->grid, at_ns) + MARGIN_NS / 2;
+    int64_t clear = pj_grid_last(&p->grid, at_ns + p->cost_ns + error) + error;
+    return clear > at_ns ? clear : at_ns;
+}
+
 void pj_poll_start(pj_poll *p, int64_t now_ns)
 {
-    p->due_ns = now_ns;
+    p->due_ns = poll_clear_of_tick(p, now_ns);
     p->wanted_ns = p->old_ns = 0;
-    p->looking = false;
+    p->looking = p->is_vague = false;
+    p->vague_count = 0;
     if (p->grid.period_ns > 0 && !pj_grid_known(&p->grid, now_ns)) poll_look(p, now_ns);
 }
 
@@ -76,7 +87,7 @@ static void poll_learn_cost(pj_poll *p, int64_t took_ns)
 static int64_t poll_interval_ns(const pj_poll *p, int64_t pace_ns)
 {
     bool is_alone = p->rail->kind == PJ_RAIL_COUNTER && !p->has_log; /* no log shows the shape */
-    int64_t interval = (int64_t)((double)p->cost_ns / (is_alone ? 3 * BUDGET : BUDGET));
+    int64_t interval = (int64_t)((double)p->cost_ns / (is_alone ? 2 * BUDGET : BUDGET));
     if (p->rail->log_ns > 0 && interval > p->rail->log_ns / 2) interval = p->rail->log_ns / 2;
     if (p->rail->log_ns > 0 && interval < p->rail->log_ns / 8) interval = p->rail->log_ns / 8;
     /* a reading of power that is not read is lost, a counter's is not */
@@ -94,6 +105,21 @@ static void poll_found(pj_poll *p, int64_t at_ns)
     if (p->hold_step_ns < HOLD_MOST_NS) p->hold_step_ns *= 2;
 }
 
+/* A look in vain. Where the counter moved meanwhile, its ticks are elsewhere than expected: the
+ * next look is at all times. Where it stands still, or has no grid any more, looks become rare. */
+static void poll_give_up(pj_poll *p, int64_t at_ns)
+{
+    bool is_elsewhere = p->look_missed && pj_grid_known(&p->grid, at_ns);
+    p->looking = false;
+    if (is_elsewhere) {
+        p->grid.slack_ns = 0;
+        poll_look(p, at_ns);
+        return;
+    }
+    p->stands = !p->look_missed;
+    poll_found(p, at_ns);
+}
+
 static void poll_lost(pj_poll *p)
 {
     p->hold_step_ns = HOLD_FIRST_NS;
@@ -107,8 +133,10 @@ static void poll_take_counter(pj_poll *p, const pj_reading *r)
     p->saw_tick = changed && close && pj_grid_observe(&p->grid, p->old_ns, r->after_ns);
     if (p->saw_tick && p->looking)
         poll_found(p, r->after_ns);
-    else if (changed && close && !p->saw_tick)
+    else if (changed && ((close && !p->saw_tick) || p->stands))
         poll_lost(p);
+    if (changed) p->stands = false;
+    p->look_missed = p->look_missed || (p->looking && changed && !p->saw_tick);
     bool is_value = changed || r->status == PJ_READING_RESET || r->status == PJ_READING_REPEAT;
     p->old_ns = is_value ? r->before_ns : 0;
 }
@@ -130,14 +158,45 @@ static void poll_date(const pj_poll *p, pj_reading *r)
     r->fresh_error_ns = error + (last - first) / 2;
 }
 
+bool pj_poll_is_vague(const pj_poll *p)
+{
+    return p->is_vague;
+}
+
+/* The first value is worth a second read if it may be of either side of a tick: a window that
+ * begins now would be uncertain by a period. */
+static void poll_judge_first(pj_poll *p, const pj_reading *r)
+{
+    bool is_wide = r->fresh_error_ns > p->grid.period_ns / 4;
+    p->is_vague = r->status == PJ_READING_RESET && is_wide && p->vague_count < VAGUE_MOST &&
+                  pj_grid_known(&p->grid, r->after_ns);
+    p->vague_count = p->is_vague ? p->vague_count + 1 : 0;
+}
+
 void pj_poll_see(pj_poll *p, pj_reading *r)
 {
     bool is_new = r->status == PJ_READING_OK || r->status == PJ_READING_RESET;
     if (p->rail->log_ns == 0) poll_learn_cost(p, r->after_ns - r->before_ns);
     if (p->grid.period_ns > 0) poll_take_counter(p, r);
+    p->is_vague = false;
     if (!is_new) return;
     poll_date(p, r);
-    if (r->fresh_ns > 0 && !pj_poll_is_early(p)) p->covered_ns = r->fresh_ns - p->rail->delay_ns;
+    poll_judge_first(p, r);
+    if (p->is_vague) return;
+    /* an early value is passed on soon, before any other read could be made for who waits */
+    if (r->fresh_ns > 0) p->covered_ns = r->fresh_ns - p->rail->delay_ns;
+}
+
+/* While a tick is looked for: at once, or, where the phase is known, from just before the tick
+ * until just after it. */
+static int64_t poll_next_look(const pj_poll *p, int64_t now_ns)
+{
+    const pj_grid *g = &p->grid;
+    if (!pj_grid_known(g, now_ns)) return now_ns;
+    int64_t around = pj_grid_error(g, now_ns) + p->cost_ns + MARGIN_NS;
+    int64_t tick = pj_grid_last(g, now_ns + g->period_ns / 2);
+    if (now_ns > tick + around) tick += g->period_ns;
+    return now_ns < tick - around ? tick - around : now_ns;
 }
 
 void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_ns)
@@ -146,12 +205,13 @@ void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_
     int64_t next = after_ns + poll_interval_ns(p, pace_ns);
     if (p->rail->log_ns > 0) poll_learn_cost(p, after_ns - before_ns);
     if (p->wanted_ns > 0 && before_ns >= p->wanted_ns) p->wanted_ns = 0;
-    if (p->looking && after_ns > p->look_end_ns) { /* it stands still, or the grid is gone */
-        p->looking = false;
-        p->hold_ns = after_ns + HOLD_FIRST_NS;
+    if (p->is_vague) {
+        p->due_ns = poll_clear_of_tick(p, after_ns);
+        return;
     }
+    if (p->looking && after_ns > p->look_end_ns) poll_give_up(p, after_ns);
     if (p->looking) {
-        p->due_ns = after_ns;
+        p->due_ns = poll_next_look(p, after_ns);
         return;
     }
     if (pj_poll_is_early(p)) next = after_ns;
@@ -162,9 +222,6 @@ void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_
         return;
     }
     if (g->period_ns == 0 || p->hold_ns > next) return;
-    if (pj_grid_known(g, next)) /* from just before the next tick on */
-        poll_look(p, pj_grid_last(g, next) + g->period_ns - pj_grid_error(g, next) - p->cost_ns -
-                         MARGIN_NS);
-    else
-        poll_look(p, next);
+    poll_look(p, next);
+    p->due_ns = poll_next_look(p, next);
 }

@@ -19,16 +19,20 @@
 typedef struct pj_poll {
     const pj_rail *rail;
     pj_grid grid;
-    bool has_log;        /* that distributes its energy: it is read before this rail */
-    int64_t cost_ns;     /* typical duration of a read; 0: not known yet */
-    int64_t due_ns;      /* next read of a costly rail */
-    int64_t wanted_ns;   /* an earlier one that a user waits for; 0: none */
-    int64_t covered_ns;  /* the time up to which values have been published */
-    int64_t old_ns;      /* begin of the last read that saw the present value; 0: none */
-    bool saw_tick;       /* the last read and the one before it lie around a tick */
-    bool looking;        /* for a tick: reads follow each other */
-    int64_t look_end_ns; /* then it gives up */
-    int64_t hold_ns;     /* when the phase is confirmed next */
+    bool has_log;         /* that distributes its energy: it is read before this rail */
+    int64_t cost_ns;      /* typical duration of a read; 0: not known yet */
+    int64_t due_ns;       /* next read of a costly rail */
+    int64_t wanted_ns;    /* an earlier one that a user waits for; 0: none */
+    int64_t covered_ns;   /* the time up to which values have been published */
+    int64_t old_ns;       /* begin of the last read that saw the present value; 0: none */
+    bool saw_tick;        /* the last read and the one before it lie around a tick */
+    bool is_vague;        /* the last read is to be made again */
+    uint32_t vague_count; /* in a row */
+    bool looking;         /* for a tick: reads follow each other */
+    int64_t look_end_ns;  /* then it gives up */
+    bool look_missed;     /* the counter moved during the look, at an unexpected time */
+    bool stands;          /* it did not move during the last look */
+    int64_t hold_ns;      /* when the phase is confirmed next */
     int64_t hold_step_ns;
 } pj_poll;
 
@@ -49,6 +53,9 @@ void pj_poll_want(pj_poll *poll, int64_t at_ns);
 void pj_poll_see(pj_poll *poll, pj_reading *reading);
 /* A costly rail was read: sets when it is read next, at least `pace_ns` later. */
 void pj_poll_done(pj_poll *poll, int64_t before_ns, int64_t after_ns, int64_t pace_ns);
+/* Whether the last read was a first one and straddled a tick, so that its date is not known: it is
+ * forgotten, and made again at once. */
+bool pj_poll_is_vague(const pj_poll *poll);
 /* Whether the last read was made so soon after its tick that a log has not reached it: its value is
  * passed on at the next due time. */
 bool pj_poll_is_early(const pj_poll *poll);

@@ -108,6 +108,10 @@ static void sampler_pass(pj_power_sampler *s, pj_reading *r)
     bool worth = pj_filter_take(filter, r);
     forgive(s, rail, r);
     pj_poll_see(&s->polls[rail], r);
+    if (pj_poll_is_vague(&s->polls[rail])) {
+        pj_filter_rearm(filter);
+        return;
+    }
     if (pj_poll_is_early(&s->polls[rail])) {
         s->early[rail] = *r;
         s->early_rails |= 1ull << rail;

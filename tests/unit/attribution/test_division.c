@@ -7,6 +7,7 @@
 #include "attribution/division.h"
 
 #include "base/clock.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -293,6 +294,63 @@ static void long_sessions_stay_small(void **state)
     pj_division_free(d);
 }
 
+/* Whatever a counter declares and however irregularly it ticks and is read: a window from one tick
+ * to another has what was counted. */
+static void windows_between_ticks_are_exact(void **state)
+{
+    enum { TICKS = 60, CASES = 6 };
+    static const struct {
+        int64_t period_ns, window_ns, delay_ns;
+        double missed;
+    } cases[CASES] = {{MS, 0, 0, 0},
+                      {MS, 0, 0, 0.3},
+                      {100 * MS, 25 * MS, 10 * MS, 0.2},
+                      {100 * MS, PJ_WINDOW_UNKNOWN, 6 * MS, 0},
+                      {100 * MS, PJ_WINDOW_UNKNOWN, 6 * MS, 0.5},
+                      {1000 * MS, 1000 * MS, 0, 0.1}};
+    (void)state;
+    for (int c = 0; c < CASES; c++) {
+        pj_random random = {(uint64_t)c + 3};
+        pj_rail rail = {.name = "gpu0",
+                        .rail_class = PJ_RAIL_GPU,
+                        .kind = PJ_RAIL_COUNTER,
+                        .scope = PJ_SCOPE_BOARD,
+                        .quality = PJ_MEASURED,
+                        .parent = -1,
+                        .period_ns = cases[c].period_ns,
+                        .window_ns = cases[c].window_ns,
+                        .delay_ns = cases[c].delay_ns,
+                        .resolution = 1};
+        pj_division *d = pj_division_new(&rail, 1, PJ_SHARE_EQUAL);
+        pj_division_window *open[TICKS] = {0};
+        int64_t at[TICKS];
+        double value[TICKS], uj = 4e9;
+        for (int i = 0; i < TICKS; i++) {
+            double jitter = 0.3 * (double)rail.period_ns * pj_random_unit(&random);
+            at[i] = (i + 1) * rail.period_ns + (int64_t)jitter;
+            uj += 1e6 * pj_random_unit(&random);
+            value[i] = uj;
+            bool is_read = i % 10 == 0 || pj_random_unit(&random) >= cases[c].missed;
+            pj_reading r = {.before_ns = at[i],
+                            .after_ns = at[i],
+                            .fresh_ns = at[i],
+                            .value = uj,
+                            .status = i ? PJ_READING_OK : PJ_READING_RESET};
+            if (is_read) assert_int_equal(pj_division_read(d, &r, NULL), PJ_OK);
+            if (i % 10 == 0 && i < 40) open[i] = pj_division_window_open(d, at[i] - rail.delay_ns);
+        }
+        for (int i = 0; i < 40; i += 10) {
+            pj_curve_energy e;
+            int end = i == 0 ? 50 : i + 10; /* one contains the others */
+            pj_division_window_stop(open[i], at[end] - rail.delay_ns);
+            pj_division_window_energy(d, open[i], 0, &e);
+            assert_near(e.energy_mj, (value[end] - value[i]) * 1e-3, 1e-9 * value[end] * 1e-3);
+            pj_division_window_close(d, open[i]);
+        }
+        pj_division_free(d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,6 +359,7 @@ int main(void)
         cmocka_unit_test(shares_are_announced_at_once),
         cmocka_unit_test(weights_divide_in_proportion),
         cmocka_unit_test(windows_see_the_same_energy),
+        cmocka_unit_test(windows_between_ticks_are_exact),
         cmocka_unit_test(what_no_sensor_saw_is_unknown),
         cmocka_unit_test(equal_times_still_make_parts),
         cmocka_unit_test(long_sessions_stay_small),

@@ -437,6 +437,49 @@ static void standing_counter(void **state)
     }
 }
 
+static void standing_zone(const char *path, const char *name)
+{
+    char file[400];
+    snprintf(file, sizeof file, "sys/class/powercap/%s/name", path);
+    file_with(file, name);
+    snprintf(file, sizeof file, "sys/class/powercap/%s/max_energy_range_uj", path);
+    file_with(file, "262143328850\n");
+    snprintf(file, sizeof file, "sys/class/powercap/%s/energy_uj", path);
+    file_with(file, "123456789\n");
+}
+
+/* A virtual machine's counter that never moves is absent: in no total, without an event, waited for
+ * by nothing; the total says that the processor is missing. */
+static void dead_counter(void **state)
+{
+    (void)state;
+    fresh_machine();
+    standing_zone("intel-rapl:0", "psys\n");
+    amdgpu("hwmon3", "95", NULL);
+    machine m = listen_to("auto", 20 * PJ_NS_PER_MS, 400);
+    near(column(&m, PJ_RAIL_TOTAL), 95);
+    assert_string_equal(m.events, "");
+    assert_string_equal(pj_meter_sources(m.meter), "hwmon");
+    assert_string_equal(pj_meter_unread(m.meter), "cpu");
+    assert_that(pj_meter_settle_ns(m.meter), <, 500 * PJ_NS_PER_MS);
+    pj_meter_close(m.meter);
+
+    pj_power_env env = env_here();
+    pj_source_report report = {0};
+    pj_meter_options options = {.sources = "rapl", .env = &env, .report = &report};
+    pj_error err;
+    assert_int_not_equal(pj_meter_open(&options, &m.meter, &err), PJ_OK);
+    assert_non_null(strstr(report.reason, "psys has not moved for a second"));
+
+    zone("intel-rapl:1", "package-0\n", 45); /* beside one that moves */
+    m = listen_to("auto", 20 * PJ_NS_PER_MS, 400);
+    near(column(&m, PJ_RAIL_TOTAL), 140);
+    assert_string_equal(m.events, "");
+    assert_string_equal(pj_meter_unread(m.meter), "");
+    for (uint32_t i = 0; i < m.count; i++) assert_null(strstr(m.rails[i].name, "psys"));
+    pj_meter_close(m.meter);
+}
+
 /* A second source of one domain counts for nothing, and does not make the first one fail. */
 static void one_domain_two_sources(void **state)
 {
@@ -864,6 +907,7 @@ int main(void)
         cmocka_unit_test(two_sockets),
         cmocka_unit_test(unreadable_socket),
         cmocka_unit_test(standing_counter),
+        cmocka_unit_test(dead_counter),
         cmocka_unit_test(one_domain_two_sources),
         cmocka_unit_test(recordings),
         cmocka_unit_test(contradictions),

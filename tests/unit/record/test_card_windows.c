@@ -1,0 +1,253 @@
+/* Windows and runs on a card whose counter ticks ten times a second and is dear to read
+ * (vendor/fake_card.h): the truth of any interval is known, and time is virtual. */
+#include "../assertions.h"
+#include "../vendor/fake_card.h"
+#include "../virtual_clock.h"
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "record/run.h"
+#include "record/session.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MS PJ_NS_PER_MS
+
+static char folder[64], database[128];
+static fake_card_state *card;
+
+/* ---- the load: a square wave ------------------------------------------------------------------
+ */
+
+static double low_w = 125, high_w = 705, period_ms = 730, on_ms = 310;
+
+static double joules_until(int64_t t)
+{
+    double ms = (double)t * 1e-6, whole = floor(ms / period_ms), rest = ms - whole * period_ms;
+    return (low_w * ms + (high_w - low_w) * (whole * on_ms + fmin(rest, on_ms))) * 1e-3;
+}
+
+static void set_load(double low, double high, double period, double on)
+{
+    low_w = low;
+    high_w = high;
+    period_ms = period;
+    on_ms = on;
+}
+
+/* ---- a session on it ---------------------------------------------------------------------------
+ */
+
+static int64_t card_now(void)
+{
+    return pj_clock_ns();
+}
+
+static int64_t card_wall(void)
+{
+    return pj_clock_wall_ns();
+}
+
+static void card_sleep(int64_t until_ns)
+{
+    pj_clock_sleep_until(until_ns);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/perjoule-card-test-XXXXXX");
+    if (!mkdtemp(folder)) return -1;
+    snprintf(database, sizeof database, "%s/runs.db", folder);
+    setenv("XDG_CACHE_HOME", folder, 1);
+    setenv("PERJOULE_NVML", getenv("PJ_FAKE_CARD"), 1);
+    void *library = dlopen(getenv("PJ_FAKE_CARD"), RTLD_NOW | RTLD_LOCAL);
+    card = library ? dlsym(library, "fake_card") : NULL;
+    if (!card) return -1;
+    *card = (fake_card_state){card_now, card_wall, card_sleep, joules_until, 0, 0, 0, 0};
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char command[160];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static pj_session *open_session(void)
+{
+    pj_session *session;
+    pj_error err = {0};
+    pj_session_options options = {.power = "nvml", .database = database, .baseline_seconds = 0};
+    if (pj_session_open(&options, &session, &err) != PJ_OK) fail_msg("%s", err.text);
+    return session;
+}
+
+static void pass_ms(double ms)
+{
+    pj_clock_sleep_until(pj_clock_ns() + (int64_t)(ms * 1e6));
+}
+
+typedef struct score {
+    unsigned windows, within; /* truth in the 95 % interval */
+    double squares, wide;     /* of errors, and of half intervals */
+} score;
+
+static pj_open_window *begin_window(pj_session *session, int64_t *begin_ns)
+{
+    pj_open_window *window;
+    pj_error err = {0};
+    if (pj_window_begin(session, &window, &err) != PJ_OK) fail_msg("%s", err.text);
+    *begin_ns = pj_clock_ns();
+    return window;
+}
+
+/* Ends it and compares with the truth. */
+static void end_window(pj_open_window *window, int64_t begin_ns, double step_w, score *s)
+{
+    pj_window_result result = {.size = sizeof result};
+    pj_error err = {0};
+    int64_t end_ns = pj_clock_ns();
+    if (pj_window_end(window, &result, &err) != PJ_OK) fail_msg("%s", err.text);
+    double ms = (double)(end_ns - begin_ns) * 1e-6;
+    double truth = (joules_until(end_ns) - joules_until(begin_ns)) * 1e3;
+    double off = result.total.mj - truth;
+    if (isnan(off)) fail_msg("a window of %.0f ms has no figure", ms);
+    if (ms >= 300 && !(fabs(off) <= 0.03 * truth + 2 * 5 * step_w))
+        fail_msg("%.0f ms: %.1f J, not %.1f J", ms, result.total.mj * 1e-3, truth * 1e-3);
+    s->windows++;
+    s->within += result.total.lo_mj <= truth && truth <= result.total.hi_mj;
+    s->squares += off * off;
+    s->wide += (result.total.hi_mj - result.total.lo_mj) / 2;
+}
+
+static const struct load {
+    const char *name;
+    double low, high, period, on;
+} loads[] = {{"constant", 250, 250, 1000, 0},
+             {"slow wave", 125, 705, 730, 310},
+             {"fast wave", 125, 705, 137, 60},
+             {"bursts", 80, 700, 411, 20}};
+enum { LOADS = sizeof loads / sizeof *loads };
+
+/* ---- tests ------------------------------------------------------------------------------------
+ */
+
+/* Every window has a figure; from 0.3 s on within 3 % and 5 ms of the step of power at each end. */
+static void windows_are_right(void **state)
+{
+    static const double lengths_ms[] = {100, 150, 300, 640, 1000, 1500, 2500, 4000};
+    (void)state;
+    for (int l = 0; l < LOADS; l++) {
+        pj_random random = {11};
+        score s = {0};
+        set_load(loads[l].low, loads[l].high, loads[l].period, loads[l].on);
+        pj_session *session = open_session();
+        for (int i = 0; i < 48; i++) {
+            int64_t begin;
+            pass_ms(700 * pj_random_unit(&random));
+            pj_open_window *w = begin_window(session, &begin);
+            pass_ms(lengths_ms[i % 8]);
+            end_window(w, begin, loads[l].high - loads[l].low, &s);
+        }
+        pj_session_close(session);
+        print_message("%s: %u of %u within, rms %.2f J, half interval %.2f J\n", loads[l].name,
+                      s.within, s.windows, sqrt(s.squares / s.windows) * 1e-3,
+                      s.wide / s.windows * 1e-3);
+        assert_that(s.within, >=, 0.92 * s.windows);
+    }
+}
+
+static void windows_may_overlap(void **state)
+{
+    (void)state;
+    score s = {0};
+    set_load(125, 705, 730, 310);
+    pj_session *session = open_session();
+    for (int i = 0; i < 8; i++) {
+        int64_t begin, inner;
+        pj_open_window *w = begin_window(session, &begin);
+        pass_ms(210);
+        pj_open_window *v = begin_window(session, &inner);
+        pass_ms(370);
+        end_window(w, begin, 580, &s);
+        pass_ms(90);
+        end_window(v, inner, 580, &s);
+    }
+    pj_session_close(session);
+    assert_that(s.within, >=, 14);
+}
+
+/* Calls of a session that is at work take less than one percent of a core, first contact aside. */
+static void calls_are_few(void **state)
+{
+    (void)state;
+    set_load(125, 705, 730, 310);
+    pj_session *session = open_session();
+    int64_t begin;
+    score s = {0};
+    pj_open_window *w = begin_window(session, &begin);
+    pass_ms(2000);
+    int64_t calls = card->calls_ns;
+    unsigned reads = card->counter_reads;
+    pass_ms(60000);
+    double share = (double)(card->calls_ns - calls) / 60e9;
+    double per_s = (card->counter_reads - reads) / 60.0;
+    print_message("%.2f reads of the counter per second, %.2f %% of a core\n", per_s, 100 * share);
+    assert_that(per_s, <, 3);
+    assert_that(per_s, >, 0.3);
+    assert_that(share, <, 0.01);
+    end_window(w, begin, 580, &s);
+    pj_session_close(session);
+}
+
+/* A run's total is what the card drew, and its samples show the bursts, in pieces of 20 ms. */
+static void runs_show_what_is_within_a_tick(void **state)
+{
+    (void)state;
+    set_load(125, 705, 411, 60);
+    pj_session *session = open_session();
+    pj_error err = {0};
+    pj_run *run;
+    pj_run_data data;
+    assert_int_equal(pj_run_begin(session, &(pj_run_options){.prompt = "x"}, &run, &err), PJ_OK);
+    int64_t begin = pj_clock_ns();
+    pj_lane *lane = pj_run_lane(run);
+    pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_DECODE);
+    pass_ms(4000);
+    pj_span_end(lane, NULL);
+    int64_t end = pj_clock_ns();
+    assert_int_equal(pj_run_finish(run, PJ_RUN_COMPLETED, NULL, &data, &err), PJ_OK);
+    double truth = (joules_until(end) - joules_until(begin)) * 1e3;
+    assert_near(data.info.total_mj, truth, 0.03 * truth + 5 * 580);
+    double highest = 0, lowest = INFINITY;
+    for (uint32_t i = 0; i < data.samples.count; i++) {
+        double mw = data.samples.columns[PJ_RAIL_GPU][i];
+        if (mw > highest) highest = mw;
+        if (mw < lowest) lowest = mw;
+    }
+    print_message("%u samples, %.0f to %.0f W, %.1f J for %.1f J\n", data.samples.count,
+                  lowest * 1e-3, highest * 1e-3, data.info.total_mj * 1e-3, truth * 1e-3);
+    assert_that(data.samples.count, >=, 4000 / 20 * 3 / 4); /* a tick alone would give 40 */
+    assert_that(highest, >, 600e3);
+    assert_that(lowest, <, 160e3);
+    pj_run_data_fini(&data);
+    pj_session_close(session);
+}
+
+int main(void)
+{
+    virtual_clock_use();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(windows_are_right),
+        cmocka_unit_test(windows_may_overlap),
+        cmocka_unit_test(calls_are_few),
+        cmocka_unit_test(runs_show_what_is_within_a_tick),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
