@@ -15,6 +15,7 @@ typedef struct sim_state {
     pj_sim_spec spec;
     _Atomic double activity; /* mW above idle */
     int64_t next_ns;         /* tick that is due; 0: not started */
+    int64_t next_log_ns;     /* the same of logs */
     double counter_uj[PJ_SIM_MAX_RAILS];
     pj_random random;
 } sim_state;
@@ -81,23 +82,51 @@ static void skip_until(sim_state *s, int64_t now)
 {
     for (uint32_t i = 0; i < s->spec.rail_count; i++)
         s->counter_uj[i] += power_of(s, i, 0) * (double)(now - s->next_ns) * 1e-6;
-    s->next_ns = now;
+    s->next_ns = s->next_log_ns = now;
+}
+
+static uint32_t count_counters(const pj_sim_spec *spec)
+{
+    uint32_t count = 0;
+    while (count < spec->rail_count && !spec->rails[count].is_log) count++;
+    return count;
+}
+
+static pj_reading sim_source_reading(uint32_t rail, int64_t at_ns, double value)
+{
+    return (pj_reading){.before_ns = at_ns,
+                        .after_ns = at_ns,
+                        .fresh_ns = at_ns,
+                        .value = value,
+                        .rail = (uint16_t)rail};
+}
+
+/* Logs come before the counters whose steps they explain. */
+static uint32_t read_logs(sim_state *s, int64_t now, uint32_t first, pj_reading *readings,
+                          uint32_t max)
+{
+    const pj_sim_spec *spec = &s->spec;
+    uint32_t count = 0, logs = spec->rail_count - first;
+    for (; logs > 0 && s->next_log_ns <= now && count + logs <= max; s->next_log_ns += spec->log_ns)
+        for (uint32_t i = first; i < spec->rail_count; i++) {
+            double noise = spec->log_noise * pj_random_normal(&s->random);
+            double mw = spec->log_gain * power_of(s, i, noise);
+            readings[count++] = sim_source_reading(i, s->next_log_ns, stepped(mw, 1));
+        }
+    return count;
 }
 
 static pj_status sim_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
 {
     sim_state *s = state;
     int64_t now = pj_clock_ns();
-    *count = 0;
-    if (s->next_ns == 0) s->next_ns = now;
+    uint32_t counters = count_counters(&s->spec);
+    if (s->next_ns == 0) s->next_ns = s->next_log_ns = now;
     if (now - s->next_ns > LONGEST_BACKLOG_NS) skip_until(s, now);
-    for (; s->next_ns <= now && *count + s->spec.rail_count <= max; s->next_ns += s->spec.period_ns)
-        for (uint32_t i = 0; i < s->spec.rail_count; i++)
-            readings[(*count)++] = (pj_reading){.before_ns = s->next_ns,
-                                                .after_ns = s->next_ns,
-                                                .fresh_ns = s->next_ns,
-                                                .value = sim_source_value_of(s, i),
-                                                .rail = (uint16_t)i};
+    *count = read_logs(s, now, counters, readings, max);
+    for (; s->next_ns <= now && *count + counters <= max; s->next_ns += s->spec.period_ns)
+        for (uint32_t i = 0; i < counters; i++)
+            readings[(*count)++] = sim_source_reading(i, s->next_ns, sim_source_value_of(s, i));
     return PJ_OK;
 }
 
