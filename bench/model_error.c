@@ -66,6 +66,8 @@ static const table_row rows[] = {
     {"counter, window not declared", "preset=nvml-counter,declare_window_ms=0", 0, false},
     {"counter, delay 30 ms", "preset=nvml-counter,delay_ms=30,declare_delay_ms=0", 0, false},
     {"counter, heat +20 %", "preset=nvml-counter,drift=0.2", 0, false},
+    {"nvml-h200, +-20 % in a class",
+     "preset=nvml-h200,log_noise=0.005,log_gain=1.016,class_jitter=0.2", 0, false},
     {"ampere, heat +20 %", "preset=nvml-ampere,noise=0.005,drift=0.2", 0, false},
     {"rapl, +-20 % in a class", "preset=rapl,class_jitter=0.2", 0, false},
     {"ampere, +-20 % in a class", "preset=nvml-ampere,noise=0.005,class_jitter=0.2", 0, false},

@@ -304,21 +304,35 @@ static int energy_rail_by_begin(const void *a, const void *b)
     return x->end_ns < y->end_ns ? -1 : x->end_ns > y->end_ns;
 }
 
-/* Adds to a counter's windows those of its log. The steps are as exact as before, and how noisy the
- * log is is found first, from a fit of its values alone: a fit of both knows a single noise. */
+/* What a fit says the run used, by what was counted; not far from 1. */
+static double fitted_share(const pj_fit *fit, const pj_fit_input *in)
+{
+    double mj =
+        (isfinite(in->idle_mw) ? in->idle_mw : 0) * (double)(in->end_ns - in->begin_ns) * 1e-9;
+    for (uint32_t c = 0; c < fit->class_count; c++) mj += fit->power_mw[c] * fit->time_ms[c] * 1e-3;
+    double share = mj / in->total_mj;
+    return share > 0.8 && share < 1.25 ? share : 1;
+}
+
+/* Adds to a counter's windows those of its log. The steps are as exact as before. How noisy the log
+ * is, and its scale, come from a fit of its values alone: a fit of both knows a single noise, and a
+ * sum of values is uncertain where their windows overlap or leave time out. */
 static pj_status add_log(const pj_curve *counter, const pj_curve *log, pj_fit_input *in,
                          pj_window *windows, size_t room, pj_error *err)
 {
-    pj_fit alone;
+    pj_fit alone = {0};
     pj_fit_input logged = *in;
     pj_window *added = windows + in->window_count;
     size_t count = get_logged(in, counter, log, added, room - in->window_count);
     logged.windows = added;
     logged.window_count = pj_windows_merge(added, count, in->leaves, in->leaf_count);
+    logged.total_sd_mj = fabs(in->total_mj);
     if (logged.window_count < LEAST_LOGGED) return PJ_OK;
     pj_status status = pj_fit_run(&logged, &alone, err);
+    double share = status == PJ_OK ? fitted_share(&alone, in) : 1;
     for (size_t i = 0; status == PJ_OK && i < logged.window_count; i++) {
         double parts = added[i].parts > 0 ? added[i].parts : 1;
+        added[i].energy_mj /= share;
         added[i].sd_mj = hypot(added[i].sd_mj, alone.noise * added[i].energy_mj / sqrt(parts));
     }
     if (status == PJ_OK) {
