@@ -4,7 +4,8 @@
  * the energy from those readings. Printed for each kind of sensor: the 95th percentile of the
  * relative error of class powers (classes with at least 1 % of the energy), the coverage of the
  * nominal 95 % intervals (of these powers, and of the energy of every component of every token),
- * and how exactly parts add up to the whole. */
+ * the error of the energy of single tokens with its coverage, and how exactly parts add up to the
+ * whole. */
 #include "cli/options.h"
 
 #include "attribution/build.h"
@@ -45,6 +46,11 @@ static const sensor sensors[] = {
      0,
      {0, 0}},
     {"sees 25 of 100 ms, 0.5 %", "kind=power,period_ms=100,window_ms=25,noise=0.005", 0, {0, 0}},
+    {"Hopper, 25 of 100 ms, 0.5 %", "preset=nvml-hopper,noise=0.005", 0, {0, 0}},
+    {"Hopper, average, 0.5 %", "preset=nvml-hopper-average,noise=0.005", 0, {0, 0}},
+    {"NVML counter, 100 ms", "preset=nvml-counter", 0, {0, 0}},
+    {"H200, counter and log, 0.5 %", "preset=nvml-h200,log_noise=0.005,log_gain=1.016", 0, {0, 0}},
+    {"calibrated H200", "preset=nvml-h200,log_noise=0.005,log_gain=1.016", 0.001, {0, 0}},
     {"calibrated, 1 ms, 1 % noise", "kind=power,period_ms=1,noise=0.01", 0.001, {0.003, 0.004}},
     {"calibrated, 100 ms, 0.5 %", "kind=power,period_ms=100,noise=0.005", 0.0011, {0.004, 0.005}},
     {"calibrated, 100 ms, 1 %", "kind=power,period_ms=100,noise=0.01", 0.0022, {0.005, 0.006}},
@@ -77,7 +83,10 @@ typedef struct bench {
     size_t count;
     unsigned scored, covered, unknown;
     uint64_t parts, parts_covered; /* component rows */
-    class_score *classes;          /* [class_count] for the current row */
+    double *token_errors;
+    size_t tokens_scored;
+    uint64_t tokens_covered;
+    class_score *classes; /* [class_count] for the current row */
     uint32_t class_count;
     double residual; /* largest relative error of a sum */
     double token_ms;
@@ -133,6 +142,21 @@ static void score_parts(bench *b, const pj_run_data *d)
         double off_mj = fabs(pj_mj_of_nj(e->gross_nj) - pj_mj_of_nj(e->planted_nj));
         b->parts++;
         b->parts_covered += off_mj <= 1.96 * (double)e->sd_mj;
+    }
+}
+
+/* Scores the energies of single tokens of decode. */
+static void score_tokens(bench *b, const pj_run_data *d)
+{
+    for (uint32_t i = 0; i < d->token_count && b->tokens_scored < MAX_ERRORS; i++) {
+        const pj_energy *e = &d->tokens[i].energy;
+        if (d->phases[d->tokens[i].phase].phase != PJ_PHASE_DECODE ||
+            e->gross_nj == PJ_NJ_UNKNOWN || e->planted_nj <= 0)
+            continue;
+        double truth_mj = pj_mj_of_nj(e->planted_nj),
+               off = fabs(pj_mj_of_nj(e->gross_nj) - truth_mj);
+        b->tokens_covered += off <= 1.96 * (double)e->sd_mj;
+        b->token_errors[b->tokens_scored++] = off / truth_mj;
     }
 }
 
@@ -195,6 +219,7 @@ static pj_status attribution_simulate(bench *b, pj_tree *tree, const sensor *s, 
     if (status == PJ_OK) {
         attribution_judge(b, &spec, &d);
         score_parts(b, &d);
+        score_tokens(b, &d);
         b->residual = fmax(b->residual, sum_error(&d));
     }
     pj_run_data_fini(&d);
@@ -233,12 +258,15 @@ static void attribution_print_row(bench *b, const sensor *s)
     double equal = p95(b->equal, b->count), error = p95(b->errors, b->count);
     double coverage = (double)b->covered / b->scored;
     double parts = (double)b->parts_covered / (double)b->parts;
+    double token = p95(b->token_errors, b->tokens_scored);
+    double tokens = (double)b->tokens_covered / (double)b->tokens_scored;
     double published = s->limits[b->token_ms < sqrt(50 * 10)];
     if (!b->json) {
         char limit[16] = "";
         if (published > 0) snprintf(limit, sizeof limit, "%.2f %%", 100 * published);
-        printf("%-28s  %9.2f %%  %10s  %9.1f %%  %9.1f %%  %8.1f %%  %8.0e", s->name, 100 * error,
-               limit, 100 * equal, 100 * coverage, 100 * parts, b->residual);
+        printf("%-28s  %9.2f %%  %10s  %9.1f %%  %9.1f %%  %8.1f %%  %9.2f %%  %7.1f %%  %8.0e",
+               s->name, 100 * error, limit, 100 * equal, 100 * coverage, 100 * parts, 100 * token,
+               100 * tokens, b->residual);
         if (b->unknown) printf("  (%u of %u unknown)", b->unknown, b->unknown + b->scored);
         printf("\n");
         fflush(stdout);
@@ -252,6 +280,8 @@ static void attribution_print_row(bench *b, const sensor *s)
     pj_json_kv_double(b->out, "equal_power_p95", equal);
     pj_json_kv_double(b->out, "coverage", coverage);
     pj_json_kv_double(b->out, "parts_coverage", parts);
+    pj_json_kv_double(b->out, "token_error_p95", token);
+    pj_json_kv_double(b->out, "token_coverage", tokens);
     pj_json_kv_uint(b->out, "classes_judged", b->scored);
     pj_json_kv_uint(b->out, "classes_unknown", b->unknown);
     pj_json_kv_double(b->out, "sum_error", b->residual);
@@ -295,20 +325,21 @@ static void attribution_run_all(void *context, pj_spool_reader *reader)
     if (status == PJ_OK) status = pj_tree_cut(&tree, &err);
     b->errors = pj_alloc(MAX_ERRORS, sizeof(double));
     b->equal = pj_alloc(MAX_ERRORS, sizeof(double));
+    b->token_errors = pj_alloc(MAX_ERRORS, sizeof(double));
     b->class_count = tree.class_count;
     b->classes = pj_alloc(tree.class_count, sizeof *b->classes);
-    if (status == PJ_OK && (!b->errors || !b->equal || !b->classes))
+    if (status == PJ_OK && (!b->errors || !b->equal || !b->token_errors || !b->classes))
         status = pj_fail_memory(&err, "the errors of a bench");
     if (status == PJ_OK && !b->json)
-        printf("%-28s  %11s  %10s  %11s  %11s  %10s  %8s\n", "sensor", "error, p95", "published",
-               "equal power", "coverage", "parts", "sums");
+        printf("%-28s  %11s  %10s  %11s  %11s  %10s  %11s  %9s  %8s\n", "sensor", "error, p95",
+               "published", "equal power", "coverage", "parts", "tokens, p95", "coverage", "sums");
     b->token_ms = decode_token_ms(&tree);
     snprintf(b->recorded, sizeof b->recorded, "%s",
              facts.info.model_name ? facts.info.model_name : "");
     for (int i = 0; i < SENSORS && status == PJ_OK; i++) {
         if (b->only && !strstr(sensors[i].name, b->only)) continue;
         b->count = b->scored = b->covered = b->unknown = 0;
-        b->parts = b->parts_covered = 0;
+        b->parts = b->parts_covered = b->tokens_scored = b->tokens_covered = 0;
         b->residual = 0;
         memset(b->classes, 0, b->class_count * sizeof *b->classes);
         for (int64_t k = 0; k < b->runs && status == PJ_OK; k++)
@@ -318,6 +349,7 @@ static void attribution_run_all(void *context, pj_spool_reader *reader)
     if (status != PJ_OK) b->code = pj_command_failed(b->command, &err);
     pj_free(b->errors);
     pj_free(b->equal);
+    pj_free(b->token_errors);
     pj_free(b->classes);
     pj_tree_fini(&tree);
     pj_run_data_fini(&facts);

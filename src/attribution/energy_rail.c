@@ -21,8 +21,9 @@
 
 /* At an edge an update may be missing (up to three periods) and a delay is tried (up to 2.5). */
 enum { MARGIN_PERIODS = 3, EDGE_PERIODS = 6 };
-#define SEES_ROWS    6.0  /* max. leaves per window of a sensor that resolves how they vary */
-#define LEAST_SPREAD 1e-4 /* of power within a class */
+#define SEES_ROWS 6.0      /* max. leaves per window of a sensor that resolves how they vary */
+enum { LEAST_LOGGED = 4 }; /* values of a log, to judge their noise */
+#define LEAST_SPREAD 1e-4  /* of power within a class */
 #define MOST_SPREAD  0.5
 /* Log of how much likelier another timing makes the readings of a counter, for it to be considered:
  * where the declared one holds after all, the figures are the same. */
@@ -73,11 +74,44 @@ static int64_t period_of(const pj_energies *j, const pj_rail_result *result)
     return result->window_count ? result->windows[0].end_ns - result->windows[0].begin_ns : 1;
 }
 
+/* Joins the parts between two ticks: their sum is what was counted, and the log that divided it is
+ * observed by itself. Returns how many windows are left. */
+static size_t join_ticks(pj_curve_window *seen, size_t count)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        pj_curve_window *last = used ? &seen[used - 1] : NULL;
+        if (last && seen[i].tick && seen[i].tick == last->tick) {
+            last->end_ns = seen[i].end_ns;
+            last->end_s = seen[i].end_s;
+            last->energy_mj += seen[i].energy_mj;
+        } else {
+            seen[used++] = seen[i];
+        }
+    }
+    return used;
+}
+
+/* The log that shows how the energy of this counter's steps was distributed; NULL: none. */
+static const pj_curve *log_of(const pj_energies *j, const pj_rail_result *result)
+{
+    int log = pj_rail_log_of(j->d->rails, j->d->rail_count, result->rail);
+    return log >= 0 && result->counter ? j->curves[log] : NULL;
+}
+
+static bool overlaps_run(const pj_energies *j, const pj_curve_window *w)
+{
+    return w->end_ns > j->tree->begin_ns && w->begin_ns < j->tree->end_ns;
+}
+
 static pj_status get_windows(const pj_energies *j, pj_rail_result *result, pj_error *err)
 {
     const pj_curve *curve = j->curves[result->rail];
     const pj_rail *rail = rail_of(j, result);
-    int64_t margin = result->counter ? 0 : MARGIN_PERIODS * rail->period_ns + 2 * rail->window_ns;
+    const pj_curve *log = log_of(j, result);
+    /* of a counter with a log: room for the other parts of a step at the run's edges */
+    int64_t margin =
+        result->counter && !log ? 0 : MARGIN_PERIODS * rail->period_ns + 2 * rail->window_ns;
     int64_t begin = j->tree->begin_ns - margin, end = j->tree->end_ns + margin;
     size_t n = pj_curve_windows(curve, begin, end, NULL, 0);
     pj_curve_window *seen = pj_alloc(n, sizeof *seen);
@@ -87,8 +121,9 @@ static pj_status get_windows(const pj_energies *j, pj_rail_result *result, pj_er
         return pj_fail_memory(err, "the windows of a sensor");
     }
     pj_curve_windows(curve, begin, end, seen, n);
+    n = join_ticks(seen, n);
     for (size_t i = 0; i < n; i++)
-        if (!isnan(seen[i].energy_mj))
+        if (!isnan(seen[i].energy_mj) && (!log || overlaps_run(j, &seen[i])))
             result->windows[result->window_count++] =
                 energy_rail_window_of(&seen[i], rail, result->counter);
     pj_free(seen);
@@ -230,6 +265,84 @@ static double usual_spread(const pj_energies *j)
     return j->options->class_spread > 0 ? j->options->class_spread : PJ_USUAL_CLASS_SPREAD;
 }
 
+/* What a counter counted by what its log says of the same time, as far as both reach; 0: unknown.
+ */
+static double log_ratio(const pj_curve *counter, const pj_curve *log)
+{
+    int64_t begin, end, log_begin, log_end;
+    if (!pj_curve_span(counter, &begin, &end) || !pj_curve_span(log, &log_begin, &log_end))
+        return 0;
+    if (log_begin > begin) begin = log_begin;
+    if (log_end < end) end = log_end;
+    double ratio = pj_curve_energy_mj(counter, begin, end) / pj_curve_energy_mj(log, begin, end);
+    return isfinite(ratio) && ratio > 0 ? ratio : 0;
+}
+
+/* The windows of a log that lie within the counter's, at the counter's scale. */
+static size_t get_logged(const pj_fit_input *in, const pj_curve *counter, const pj_curve *log,
+                         pj_window *windows, size_t max)
+{
+    double ratio = log_ratio(counter, log);
+    size_t n = pj_curve_windows(log, in->begin_ns, in->end_ns, NULL, 0), used = 0;
+    pj_curve_window *seen = ratio > 0 ? pj_alloc(n, sizeof *seen) : NULL;
+    if (!seen) return 0;
+    pj_curve_windows(log, in->begin_ns, in->end_ns, seen, n);
+    for (size_t i = 0; i < n && used < max; i++) {
+        if (seen[i].begin_ns < in->begin_ns || seen[i].end_ns > in->end_ns) continue;
+        pj_window w = energy_rail_window_of(&seen[i], pj_curve_rail(log), false);
+        w.energy_mj *= ratio;
+        windows[used++] = w;
+    }
+    pj_free(seen);
+    return used;
+}
+
+static int energy_rail_by_begin(const void *a, const void *b)
+{
+    const pj_window *x = a, *y = b;
+    if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
+    return x->end_ns < y->end_ns ? -1 : x->end_ns > y->end_ns;
+}
+
+/* What a fit says the run used, by what was counted; not far from 1. */
+static double fitted_share(const pj_fit *fit, const pj_fit_input *in)
+{
+    double mj =
+        (isfinite(in->idle_mw) ? in->idle_mw : 0) * (double)(in->end_ns - in->begin_ns) * 1e-9;
+    for (uint32_t c = 0; c < fit->class_count; c++) mj += fit->power_mw[c] * fit->time_ms[c] * 1e-3;
+    double share = mj / in->total_mj;
+    return share > 0.8 && share < 1.25 ? share : 1;
+}
+
+/* Adds to a counter's windows those of its log. The steps are as exact as before. How noisy the log
+ * is, and its scale, come from a fit of its values alone: a fit of both knows a single noise, and a
+ * sum of values is uncertain where their windows overlap or leave time out. */
+static pj_status add_log(const pj_curve *counter, const pj_curve *log, pj_fit_input *in,
+                         pj_window *windows, size_t room, pj_error *err)
+{
+    pj_fit alone = {0};
+    pj_fit_input logged = *in;
+    pj_window *added = windows + in->window_count;
+    size_t count = get_logged(in, counter, log, added, room - in->window_count);
+    logged.windows = added;
+    logged.window_count = pj_windows_merge(added, count, in->leaves, in->leaf_count);
+    logged.total_sd_mj = fabs(in->total_mj);
+    if (logged.window_count < LEAST_LOGGED) return PJ_OK;
+    pj_status status = pj_fit_run(&logged, &alone, err);
+    double share = status == PJ_OK ? fitted_share(&alone, in) : 1;
+    for (size_t i = 0; status == PJ_OK && i < logged.window_count; i++) {
+        double parts = added[i].parts > 0 ? added[i].parts : 1;
+        added[i].energy_mj /= share;
+        added[i].sd_mj = hypot(added[i].sd_mj, alone.noise * added[i].energy_mj / sqrt(parts));
+    }
+    if (status == PJ_OK) {
+        in->window_count += logged.window_count;
+        qsort(windows, in->window_count, sizeof *windows, energy_rail_by_begin);
+    }
+    pj_fit_fini(&alone);
+    return status == PJ_E_NO_MEMORY ? status : PJ_OK; /* a log that tells nothing is not used */
+}
+
 static pj_status fit_rail(pj_energies *j, pj_rail_result *result, bool as_declared, pj_error *err)
 {
     pj_curve_energy total;
@@ -241,7 +354,10 @@ static pj_status fit_rail(pj_energies *j, pj_rail_result *result, bool as_declar
     measure_total(j, result, as_declared, begin_ns, end_ns, &total);
     if (isnan(total.energy_mj) || !(fabs(total.energy_mj) < MOST_MJ)) return PJ_OK;
     pj_class_prior *priors = pj_alloc(j->pool_count, sizeof *priors);
-    pj_window *windows = pj_alloc(result->window_count, sizeof *windows);
+    const pj_curve *log = log_of(j, result);
+    size_t room =
+        result->window_count + (log ? pj_curve_windows(log, begin_ns, end_ns, NULL, 0) : 0);
+    pj_window *windows = pj_alloc(room, sizeof *windows);
     if (!priors || !windows) {
         pj_free(priors);
         pj_free(windows);
@@ -264,7 +380,9 @@ static pj_status fit_rail(pj_energies *j, pj_rail_result *result, bool as_declar
                           .priors = priors,
                           .usual_noise = PJ_USUAL_POWER_NOISE,
                           .usual_spread = usual_spread(j)};
-    pj_status status = pj_fit_run(&input, &result->fit, err);
+    pj_status status = PJ_OK;
+    if (log) status = add_log(j->curves[result->rail], log, &input, windows, room, err);
+    if (status == PJ_OK) status = pj_fit_run(&input, &result->fit, err);
     result->has_fit = status == PJ_OK;
     if (result->has_fit && as_declared) observe(j, result);
     input.windows = result->windows;

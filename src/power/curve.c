@@ -931,7 +931,8 @@ static pj_curve_window window_of_piece(const pj_curve *c, size_t i)
                              .resolution_mj =
                                  resolution_mj(c, counter ? 0 : (double)(p->end_ns - p->begin_ns)),
                              .begin_s = (double)p->begin_edge_ns * 1e-9 / sqrt(3),
-                             .end_s = (double)p->edge_ns * 1e-9 / sqrt(3)};
+                             .end_s = (double)p->edge_ns * 1e-9 / sqrt(3),
+                             .tick = p->tick};
 }
 
 /* A reading with its own timestamp is placed there, less the delay. */

@@ -85,6 +85,7 @@ typedef struct pj_curve_window {
     double resolution_mj;  /* step of the reading over the window; 0: unknown */
     double begin_s, end_s; /* counters: 1 sigma of the times of the ticks */
     double shift_s;        /* 1 sigma of the position of a power reading's window */
+    uint32_t tick;         /* counters: parts between the same two ticks have the same number */
 } pj_curve_window;
 
 /* Windows that overlap [begin, end); writes up to `max`, returns how many there are. */

@@ -193,6 +193,42 @@ static pj_status sim_tick(sensor *s, uint16_t rail, int64_t at_ns, int64_t since
     return PJ_OK;
 }
 
+/* A log is a sensor of power of its own: what is said of noise and faults is the counter's. */
+static void sim_become_log(pj_sim_spec *spec)
+{
+    pj_random random = {spec->seed ^ 0x6c6f67};
+    spec->kind = PJ_RAIL_INSTANT;
+    spec->period_ns = spec->log_ns;
+    spec->phase_ns = (int64_t)(pj_random_unit(&random) * (double)spec->log_ns);
+    spec->window_ns = spec->log_window_ns;
+    spec->delay_ns = spec->log_delay_ns;
+    spec->lag_ns = 0;
+    spec->jitter = spec->log_jitter;
+    spec->gain *= spec->log_gain;
+    spec->noise = spec->log_noise;
+    spec->resolution = 1;
+    spec->reset_ns = spec->jump_ns = spec->freeze_begin_ns = spec->freeze_end_ns = -1;
+    spec->dropout = spec->duplicate = 0;
+}
+
+/* Reads a rail whose own settings are `spec`, from `lead_ns` before the run on. */
+static pj_status sim_run_sensor(sensor *s, const pj_sim_spec *spec, uint32_t rail, int64_t begin_ns,
+                                int64_t lead_ns, int64_t last_ns, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    int64_t first =
+        begin_ns + spec->phase_ns % spec->period_ns - lead_ns / spec->period_ns * spec->period_ns;
+    s->counted_ns = first - spec->delay_ns - spec->period_ns;
+    s->lag_at_ns = s->counted_ns;
+    s->charge_mw = spec->rails[rail].share * spec->idle_mw;
+    for (int64_t at = first; at < last_ns && status == PJ_OK; at += spec->period_ns) {
+        double swing = spec->jitter > 0 ? spec->jitter * (2 * pj_random_unit(&s->random) - 1) : 0;
+        int64_t jittered = at + (int64_t)(swing * (double)spec->period_ns);
+        status = sim_tick(s, (uint16_t)rail, jittered, jittered - begin_ns, err);
+    }
+    return status;
+}
+
 pj_status pj_sim_read(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segment *segments,
                       size_t count, int64_t begin_ns, int64_t end_ns, pj_reading **readings,
                       size_t *reading_count, pj_error *err)
@@ -205,19 +241,12 @@ pj_status pj_sim_read(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segme
         return pj_fail(err, PJ_E_INVALID, "sim: rail %u does not exist", rail);
     pj_filter_init(&s.filter, &rails[rail]);
     pj_buffer_init(&s.readings, SIZE_MAX / 2);
-    pj_status status = truth_init(&s.truth, spec, rail, segments, count, err);
-    int64_t lead = 2 * spec->period_ns + spec->window_ns;
-    int64_t first =
-        begin_ns + spec->phase_ns % spec->period_ns - lead / spec->period_ns * spec->period_ns;
+    pj_sim_spec own = *spec;
+    if (spec->rails[rail].is_log) sim_become_log(&own);
+    pj_status status = truth_init(&s.truth, &own, rail, segments, count, err);
+    int64_t lead = 2 * spec->period_ns + spec->window_ns; /* a log's as well: it explains steps */
     int64_t last = end_ns + spec->delay_ns + spec->window_ns + 2 * spec->period_ns;
-    s.counted_ns = first - spec->delay_ns - spec->period_ns;
-    s.lag_at_ns = s.counted_ns;
-    s.charge_mw = spec->rails[rail].share * spec->idle_mw;
-    for (int64_t at = first; at < last && status == PJ_OK; at += spec->period_ns) {
-        double swing = spec->jitter > 0 ? spec->jitter * (2 * pj_random_unit(&s.random) - 1) : 0;
-        int64_t jittered = at + (int64_t)(swing * (double)spec->period_ns);
-        status = sim_tick(&s, (uint16_t)rail, jittered, jittered - begin_ns, err);
-    }
+    if (status == PJ_OK) status = sim_run_sensor(&s, &own, rail, begin_ns, lead, last, err);
     pj_free(s.truth.before_mj);
     if (status == PJ_OK && s.readings.length > 0) {
         *reading_count = s.readings.length / sizeof **readings;

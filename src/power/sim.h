@@ -13,10 +13,12 @@
  *   preset=NAME     starting values: counter (default), rapl, nvml-fermi, nvml-kepler,
  *                   nvml-kepler2, nvml-maxwell, nvml-pascal, nvml-volta, nvml-turing, nvml-ampere,
  *                   nvml-ampere-average, nvml-a100, nvml-ada, nvml-ada-average, nvml-hopper,
- *                   nvml-hopper-average, nvml-counter, apple, xe
+ *                   nvml-hopper-average, nvml-counter, nvml-h200, nvml-h200-instant,
+ *                   nvml-h200-average, apple, xe
  *   seed=N          for powers, phase and noise (default 1)
  *   kind=counter|power
  *   period_ms, phase_ms (drawn from the seed by default), jitter (relative to the period)
+ *   grid=1          the ticks of a counter are known to be on a grid of exact periods
  *   window_ms       0: the period; smaller: only that part is observed; larger: trailing average
  *   coverage        instead of window_ms: window / period
  *   delay_ms, lag_ms
@@ -26,6 +28,10 @@
  *                   reading; resolution_mw sets its step directly
  *   sees=all|window what a counter integrates: the truth (default), or only the observed window
  *   modulus_mj, start_mj      of a counter
+ *   log_ms          a counter's device also keeps a log of its power, a value every log_ms: adds a
+ *                   rail "NAME-log" for each rail. Faults, noise and lag are the counter's only
+ *   log_window_ms (0: log_ms), log_delay_ms, log_jitter (relative to log_ms), log_noise, and
+ *   log_gain (1)    value of the log / what the counter would say
  *   reset_ms, freeze_ms=A-B, jump_ms + jump_mw, dropout (probability), duplicate (probability)
  *   drift           relative rise of all net powers from begin to end of a run, as by heat (0)
  *   class_jitter    leaves of one class vary by up to this relative amount (0)
@@ -49,7 +55,8 @@
 #include "base/error.h"
 #include "trace/rail.h"
 
-enum { PJ_SIM_MAX_CLASSES = 128, PJ_SIM_MAX_RAILS = 10 };
+/* Eight rails that are named, the total and the core; a log of each. */
+enum { PJ_SIM_MAX_CLASSES = 128, PJ_SIM_MAX_NAMED = 8, PJ_SIM_MAX_RAILS = 20 };
 
 typedef struct pj_sim_class {
     char name[64]; /* "q_proj", "attention/softmax", with the prefix "decode/" for one phase */
@@ -60,6 +67,7 @@ typedef struct pj_sim_rail {
     char name[PJ_RAIL_NAME_BYTES];
     double share; /* of the truth */
     int parent;   /* index, or -1 */
+    bool is_log;  /* of the power of its parent, a counter */
 } pj_sim_rail;
 
 typedef struct pj_sim_spec {
@@ -68,8 +76,10 @@ typedef struct pj_sim_spec {
     int64_t period_ns, phase_ns, window_ns, delay_ns, lag_ns;
     double jitter, gain, offset_mw, noise;
     double resolution; /* mJ of a counter, mW of a power reading; 0: none */
-    bool counter_sees_window;
+    bool counter_sees_window, on_grid;
     double modulus_mj, start_mj;
+    int64_t log_ns, log_window_ns, log_delay_ns; /* log_ns 0: there is no log */
+    double log_jitter, log_noise, log_gain;
     int64_t reset_ns, freeze_begin_ns, freeze_end_ns, jump_ns; /* from the begin; -1: never */
     double jump_mw, dropout, duplicate;
     double idle_mw, low_mw, high_mw;

@@ -24,7 +24,8 @@ typedef struct sim_state {
     pthread_mutex_t mutex; /* guards the loads: the last ones, in a circle */
     load loads[LOADS];
     uint32_t load_count;
-    int64_t next_ns; /* tick that is due; 0: not started */
+    int64_t next_ns;     /* tick that is due; 0: not started */
+    int64_t next_log_ns; /* the same of logs */
     double counter_uj[PJ_SIM_MAX_RAILS];
     pj_random random;
 } sim_state;
@@ -61,15 +62,6 @@ static double mean_load_mw(sim_state *s, int64_t begin_ns, int64_t end_ns)
     return sum / length;
 }
 
-/* What a sensor that publishes now has seen: the mean over its window, a delay ago. */
-static double seen_load_mw(sim_state *s)
-{
-    const pj_sim_spec *spec = &s->spec;
-    bool counts = spec->kind == PJ_RAIL_COUNTER || spec->window_ns <= 0;
-    int64_t end_ns = s->next_ns - spec->delay_ns;
-    return mean_load_mw(s, end_ns - (counts ? spec->period_ns : spec->window_ns), end_ns);
-}
-
 static void sim_describe(const pj_power_env *env, pj_source_report *report)
 {
     pj_source_explain(report, PJ_OK, "--power sim", "simulated sensors, used only on request");
@@ -98,10 +90,11 @@ static double stepped(double value, double step)
     return step > 0 ? floor(value / step) * step : value;
 }
 
-static double power_of(sim_state *s, uint32_t rail, double noise)
+/* What a sensor sees over a window that ends at `end_ns`. */
+static double power_of(sim_state *s, uint32_t rail, int64_t end_ns, int64_t window_ns, double noise)
 {
     const pj_sim_spec *spec = &s->spec;
-    double net = seen_load_mw(s);
+    double net = mean_load_mw(s, end_ns - window_ns, end_ns);
     double mw = spec->rails[rail].share * (spec->idle_mw + net) * spec->gain * (1 + noise);
     return mw + spec->offset_mw > 0 ? mw + spec->offset_mw : 0;
 }
@@ -109,7 +102,10 @@ static double power_of(sim_state *s, uint32_t rail, double noise)
 static double sim_source_value_of(sim_state *s, uint32_t rail)
 {
     const pj_sim_spec *spec = &s->spec;
-    double mw = power_of(s, rail, spec->noise * pj_random_normal(&s->random));
+    bool counts = spec->kind == PJ_RAIL_COUNTER || spec->window_ns <= 0;
+    double mw =
+        power_of(s, rail, s->next_ns - spec->delay_ns, counts ? spec->period_ns : spec->window_ns,
+                 spec->noise * pj_random_normal(&s->random));
     if (spec->kind != PJ_RAIL_COUNTER) return stepped(mw, spec->resolution);
     s->counter_uj[rail] += mw * (double)spec->period_ns * 1e-6;
     double uj = stepped(s->counter_uj[rail], spec->resolution * 1e3);
@@ -120,24 +116,55 @@ static double sim_source_value_of(sim_state *s, uint32_t rail)
 static void skip_until(sim_state *s, int64_t now)
 {
     for (uint32_t i = 0; i < s->spec.rail_count; i++)
-        s->counter_uj[i] += power_of(s, i, 0) * (double)(now - s->next_ns) * 1e-6;
-    s->next_ns = now;
+        s->counter_uj[i] += power_of(s, i, now - s->spec.delay_ns, now - s->next_ns, 0) *
+                            (double)(now - s->next_ns) * 1e-6;
+    s->next_ns = s->next_log_ns = now;
+}
+
+static uint32_t count_counters(const pj_sim_spec *spec)
+{
+    uint32_t count = 0;
+    while (count < spec->rail_count && !spec->rails[count].is_log) count++;
+    return count;
+}
+
+static pj_reading sim_source_reading(uint32_t rail, int64_t at_ns, double value)
+{
+    return (pj_reading){.before_ns = at_ns,
+                        .after_ns = at_ns,
+                        .fresh_ns = at_ns,
+                        .value = value,
+                        .rail = (uint16_t)rail};
+}
+
+/* Logs come before the counters whose steps they explain. */
+static uint32_t read_logs(sim_state *s, int64_t now, uint32_t first, pj_reading *readings,
+                          uint32_t max)
+{
+    const pj_sim_spec *spec = &s->spec;
+    uint32_t count = 0, logs = spec->rail_count - first;
+    for (; logs > 0 && s->next_log_ns <= now && count + logs <= max; s->next_log_ns += spec->log_ns)
+        for (uint32_t i = first; i < spec->rail_count; i++) {
+            double noise = spec->log_noise * pj_random_normal(&s->random);
+            int64_t end_ns = s->next_log_ns - spec->log_delay_ns;
+            int64_t window_ns = spec->log_window_ns > 0 ? spec->log_window_ns : spec->log_ns;
+            double mw = spec->log_gain * power_of(s, i, end_ns, window_ns, noise);
+            readings[count++] = sim_source_reading(i, s->next_log_ns, stepped(mw, 1));
+        }
+    return count;
 }
 
 static pj_status sim_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
 {
     sim_state *s = state;
     int64_t now = pj_clock_ns();
-    *count = 0;
-    if (s->next_ns == 0) s->next_ns = now;
+    uint32_t counters = count_counters(&s->spec);
+    if (s->next_ns == 0) s->next_ns = s->next_log_ns = now;
     if (now - s->next_ns > LONGEST_BACKLOG_NS) skip_until(s, now);
-    for (; s->next_ns <= now && *count + s->spec.rail_count <= max; s->next_ns += s->spec.period_ns)
-        for (uint32_t i = 0; i < s->spec.rail_count; i++)
-            readings[(*count)++] = (pj_reading){.before_ns = s->next_ns,
-                                                .after_ns = s->next_ns,
-                                                .fresh_ns = s->next_ns,
-                                                .value = sim_source_value_of(s, i),
-                                                .rail = (uint16_t)i};
+    *count = read_logs(s, now, counters, readings, max);
+    for (; s->next_ns <= now && *count + counters <= max; s->next_ns += s->spec.period_ns)
+        for (uint32_t i = 0; i < counters; i++)
+            readings[(*count)++] = sim_source_reading(i, s->next_ns, sim_source_value_of(s, i));
     return PJ_OK;
 }
 

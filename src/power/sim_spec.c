@@ -21,7 +21,11 @@ typedef struct preset {
     double period_ms, window_ms, delay_ms, lag_ms;
     double resolution; /* mJ or mW */
     double modulus_mj;
+    double jitter;
+    bool has_log; /* as that of an H200: below */
 } preset;
+
+enum { LOG_VALUES = 119 }; /* that a device keeps */
 
 static const preset presets[] = {
     {"counter", PJ_RAIL_COUNTER, 10, 0, 0, 0, 0.061, 0},
@@ -41,6 +45,9 @@ static const preset presets[] = {
     {"nvml-hopper", PJ_RAIL_INSTANT, 100, 25, 0, 0, 1, 0},
     {"nvml-hopper-average", PJ_RAIL_AVERAGE, 100, 1000, 10, 0, 1, 0},
     {"nvml-counter", PJ_RAIL_COUNTER, 100, 0, 0, 0, 1, 0},
+    {"nvml-h200", PJ_RAIL_COUNTER, 100, 0, 6, 0, 1, 0, .has_log = true},
+    {"nvml-h200-instant", PJ_RAIL_INSTANT, 100, 25, 10, 0, 1, 0, .jitter = 0.1},
+    {"nvml-h200-average", PJ_RAIL_AVERAGE, 100, 1000, 15, 0, 1, 0, .jitter = 0.1},
     {"apple", PJ_RAIL_INSTANT, 100, 100, 0, 0, 10, 0},
     {"xe", PJ_RAIL_COUNTER, 1, 0, 0, 0, 0.06103515625, 262143328.911},
 };
@@ -59,7 +66,7 @@ static bool sim_spec_parse_number(const char *text, double *value)
 typedef struct draft {
     pj_sim_spec spec;
     const char *share;
-    double coverage, total, core, resolution_mj;
+    double coverage, total, core, grid, resolution_mj;
 } draft;
 
 typedef enum unit { UNIT_PLAIN, UNIT_MS } unit;
@@ -93,6 +100,12 @@ static const key keys[] = {
     {"idle_mw", FIELD(idle_mw), UNIT_PLAIN, 0, 1e7},
     {"low_mw", FIELD(low_mw), UNIT_PLAIN, 0, 1e7},
     {"high_mw", FIELD(high_mw), UNIT_PLAIN, 0, 1e7},
+    {"log_ms", FIELD(log_ns), UNIT_MS, 0, 60000},
+    {"log_window_ms", FIELD(log_window_ns), UNIT_MS, 0, 60000},
+    {"log_delay_ms", FIELD(log_delay_ns), UNIT_MS, 0, 60000},
+    {"log_jitter", FIELD(log_jitter), UNIT_PLAIN, 0, 0.4},
+    {"log_noise", FIELD(log_noise), UNIT_PLAIN, 0, 1},
+    {"log_gain", FIELD(log_gain), UNIT_PLAIN, 0.01, 100},
     {"drift", FIELD(drift), UNIT_PLAIN, -0.9, 10},
     {"class_jitter", FIELD(class_jitter), UNIT_PLAIN, 0, 1},
     {"declare_delay_ms", FIELD(declared_delay_ns), UNIT_MS, 0, 60000},
@@ -101,6 +114,7 @@ static const key keys[] = {
     {"coverage", offsetof(draft, coverage), UNIT_PLAIN, 0, 1},
     {"total", offsetof(draft, total), UNIT_PLAIN, 0, 1},
     {"core", offsetof(draft, core), UNIT_PLAIN, 0, 1},
+    {"grid", offsetof(draft, grid), UNIT_PLAIN, 0, 1},
     {"resolution_mj", offsetof(draft, resolution_mj), UNIT_PLAIN, 0, 1e15},
 };
 
@@ -142,6 +156,16 @@ static pj_status sim_spec_set_number(draft *d, const key *k, const char *text, p
     return PJ_OK;
 }
 
+/* As measured on an H200: a value every 10 to 33 ms, each the mean of 25 ms. */
+static void set_log_of_h200(draft *d)
+{
+    d->grid = 1;
+    d->spec.log_ns = 20 * PJ_NS_PER_MS;
+    d->spec.log_window_ns = 25 * PJ_NS_PER_MS;
+    d->spec.log_delay_ns = 25 * PJ_NS_PER_MS / 10;
+    d->spec.log_jitter = 0.3;
+}
+
 static pj_status set_preset(draft *d, const char *name, pj_error *err)
 {
     pj_sim_spec *spec = &d->spec;
@@ -155,6 +179,8 @@ static pj_status set_preset(draft *d, const char *name, pj_error *err)
         spec->lag_ns = (int64_t)(p->lag_ms * 1e6);
         spec->resolution = p->resolution;
         spec->modulus_mj = p->modulus_mj;
+        spec->jitter = p->jitter;
+        if (p->has_log) set_log_of_h200(d);
         return PJ_OK;
     }
     return bad_value("preset", name, "a known preset (see the documentation of power sources)",
@@ -169,7 +195,7 @@ static pj_status sim_spec_set_rails(draft *d, const char *text, pj_error *err)
     spec->rail_count = 0;
     for (const char *p = text;;) {
         size_t length = strcspn(p, "+");
-        if (length == 0 || length >= PJ_RAIL_NAME_BYTES || spec->rail_count == PJ_SIM_MAX_RAILS - 2)
+        if (length == 0 || length >= PJ_RAIL_NAME_BYTES || spec->rail_count == PJ_SIM_MAX_NAMED)
             return bad_value("rails", text, "a list such as cpu+gpu+dram (at most 8)", err);
         pj_sim_rail *rail = &spec->rails[spec->rail_count++];
         *rail = (pj_sim_rail){.parent = -1};
@@ -324,6 +350,27 @@ static void sim_spec_add_rail(pj_sim_spec *spec, const char *name, double share,
     snprintf(rail->name, sizeof rail->name, "%s", name);
 }
 
+static pj_status sim_spec_settle_log(draft *d, pj_error *err)
+{
+    pj_sim_spec *spec = &d->spec;
+    spec->on_grid = d->grid > 0;
+    if (spec->on_grid && spec->kind != PJ_RAIL_COUNTER)
+        return pj_fail(err, PJ_E_INVALID, "sim: grid=1 needs kind=counter");
+    if (spec->on_grid && spec->jitter > 0)
+        return pj_fail(err, PJ_E_INVALID, "sim: with grid=1 the ticks have no jitter");
+    if (spec->log_ns == 0) return PJ_OK;
+    if (spec->kind != PJ_RAIL_COUNTER)
+        return pj_fail(err, PJ_E_INVALID, "sim: log_ms needs kind=counter");
+    uint32_t counters = spec->rail_count;
+    for (uint32_t i = 0; i < counters; i++) {
+        char name[PJ_RAIL_NAME_BYTES];
+        snprintf(name, sizeof name, "%.27s-log", spec->rails[i].name);
+        sim_spec_add_rail(spec, name, spec->rails[i].share, (int)i);
+        spec->rails[spec->rail_count - 1].is_log = true;
+    }
+    return PJ_OK;
+}
+
 static pj_status sim_spec_settle(draft *d, pj_error *err)
 {
     pj_sim_spec *spec = &d->spec;
@@ -352,7 +399,7 @@ static pj_status sim_spec_settle(draft *d, pj_error *err)
         pj_random random = {spec->seed ^ 0x706861736521};
         spec->phase_ns = (int64_t)(pj_random_unit(&random) * (double)spec->period_ns);
     }
-    return PJ_OK;
+    return sim_spec_settle_log(d, err);
 }
 
 pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err)
@@ -369,6 +416,7 @@ pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err)
                            .idle_mw = 10000,
                            .low_mw = 20000,
                            .high_mw = 60000,
+                           .log_gain = 1,
                            .declared_delay_ns = -1,
                            .declared_window_ns = -1,
                            .declared_lag_ns = -1,
@@ -410,6 +458,23 @@ static pj_rail_class sim_spec_class_of(const char *name)
     return c;
 }
 
+/* A log follows its counter in the list. */
+static void sim_spec_make_log(const pj_sim_spec *spec, const pj_rail *counter, pj_rail *log)
+{
+    log->rail_class = PJ_RAIL_PLATFORM;
+    log->kind = PJ_RAIL_INSTANT;
+    log->scope = counter->scope;
+    log->period_ns = spec->log_ns;
+    log->window_ns = spec->log_window_ns > 0 ? spec->log_window_ns : spec->log_ns;
+    log->delay_ns = spec->log_delay_ns;
+    log->lag_ns = log->grid_ns = 0;
+    log->log_ns = LOG_VALUES * spec->log_ns;
+    log->resolution = 1;
+    log->modulus_uj = 0;
+    memcpy(log->device, counter->device, sizeof log->device);
+    snprintf(log->field, sizeof log->field, "simulated log of power");
+}
+
 uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max)
 {
     uint32_t count = spec->rail_count < max ? spec->rail_count : max;
@@ -442,6 +507,8 @@ uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max)
         snprintf(r->source, sizeof r->source, "sim");
         snprintf(r->device, sizeof r->device, "sim-%s", spec->rails[i].name);
         snprintf(r->field, sizeof r->field, "simulated %s", counter ? "counter" : "power");
+        if (spec->on_grid) r->grid_ns = spec->period_ns;
+        if (spec->rails[i].is_log) sim_spec_make_log(spec, &rails[spec->rails[i].parent], r);
     }
     return count;
 }

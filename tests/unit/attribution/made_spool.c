@@ -236,13 +236,15 @@ void assert_conserved(const pj_run_data *d)
 void put_rails(writer *w, const pj_sim_spec *sim)
 {
     pj_rail rails[PJ_SIM_MAX_RAILS];
-    uint32_t count = pj_sim_rails(sim, rails, PJ_SIM_MAX_RAILS);
+    uint32_t count = pj_sim_rails(sim, rails, PJ_SIM_MAX_RAILS), logs = 0;
+    for (uint32_t i = 0; i < count; i++) logs += rails[i].log_ns > 0;
+    double shared_by = count - logs;
     for (uint32_t i = 0; i < count; i++) {
         pj_buffer buffer;
         pj_json json;
         pj_buffer_init(&buffer, 1 << 20);
         pj_json_init(&json, &buffer);
-        pj_rail_write(&json, i, &rails[i], 10000.0 / count, 10.0 / count);
+        pj_rail_write(&json, i, &rails[i], 10000.0 / shared_by, 10.0 / shared_by);
         put_json(w, PJ_RECORD_RAIL, &buffer);
     }
 }

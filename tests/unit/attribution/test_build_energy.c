@@ -1,6 +1,7 @@
 /* Energies of finished runs: sums at every level, and what sensors of each kind let one say. Spans
  * have explicit times, so that expectations are exact. */
 #include "../assertions.h"
+#include "base/median.h"
 #include "made_spool.h"
 #include "trace/run_json.h"
 
@@ -49,6 +50,44 @@ static void simulated_energy_is_conserved_and_right(void **state)
         for (uint32_t i = 0; i < d.token_count; i++) assert_false(isnan(d.tokens[i].power_mw));
         pj_run_data_fini(&d);
         pj_spool_close(&w.spool, true);
+    }
+}
+
+/* Median relative 1 sigma of the powers of decode's classes; each is checked against the truth. */
+static double median_power_sd(const char *text)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    double sds[16];
+    size_t count = 0;
+    begin_run(&w, &sim, text);
+    build_slow_steps(&w, &sim, 100, 101 * 20000000LL, &d);
+    assert_conserved(&d);
+    for (uint32_t c = 0; c < d.class_count && count < 16; c++) {
+        const pj_class_row *row = &d.classes[c];
+        double truth = pj_sim_class_mw(&sim, row->name, PJ_PHASE_DECODE);
+        if (row->phase != PJ_PHASE_DECODE || row->name[0] == '(') continue;
+        assert_near(row->power_mw, truth, 3 * row->power_sd_mw);
+        sds[count++] = row->power_sd_mw / truth;
+    }
+    assert_that(count, >=, 3);
+    end_run(&w, &d);
+    pj_sort_doubles(sds, count);
+    return sds[count / 2];
+}
+
+/* Each 100 ms of five equal tokens have the same mixture of work, so that a counter cannot tell its
+ * classes apart; a log of 20 ms can. What was counted stays exact. */
+static void a_log_separates_what_a_counter_does_not(void **state)
+{
+    for (int seed = 501; seed <= 503; seed++) {
+        char counter[64], logged[96];
+        snprintf(counter, sizeof counter, "preset=nvml-counter,seed=%d", seed);
+        snprintf(logged, sizeof logged, "preset=nvml-h200,log_noise=0.005,log_gain=1.016,seed=%d",
+                 seed);
+        assert_that(median_power_sd(counter), >, 0.15);
+        assert_that(median_power_sd(logged), <, 0.05);
     }
 }
 
@@ -639,6 +678,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(simulated_energy_is_conserved_and_right),
+        cmocka_unit_test(a_log_separates_what_a_counter_does_not),
         cmocka_unit_test(a_simulation_keeps_the_interval_asked_for),
         cmocka_unit_test(what_no_window_saw_is_unavailable),
         cmocka_unit_test(an_uncertain_gain_is_an_interval),

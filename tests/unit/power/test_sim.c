@@ -92,10 +92,22 @@ static void exact_to_quantisation(void **state)
 
 static void every_preset_sees_the_energy(void **state)
 {
-    static const char *const presets[] = {
-        "counter",      "rapl",        "nvml-fermi",          "nvml-kepler", "nvml-kepler2",
-        "nvml-maxwell", "nvml-turing", "nvml-ampere",         "nvml-ada",    "nvml-ampere-average",
-        "nvml-counter", "apple",       "nvml-hopper-average", "xe"};
+    static const char *const presets[] = {"counter",
+                                          "rapl",
+                                          "nvml-fermi",
+                                          "nvml-kepler",
+                                          "nvml-kepler2",
+                                          "nvml-maxwell",
+                                          "nvml-turing",
+                                          "nvml-ampere",
+                                          "nvml-ada",
+                                          "nvml-ampere-average",
+                                          "nvml-counter",
+                                          "apple",
+                                          "nvml-hopper-average",
+                                          "xe",
+                                          "nvml-h200",
+                                          "nvml-h200-average"};
     (void)state;
     make_truth(2);
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
@@ -105,6 +117,7 @@ static void every_preset_sees_the_energy(void **state)
     }
     /* sensors that see a part of the time know less, not nothing */
     assert_that(relative_error("preset=nvml-a100"), <, 0.2);
+    assert_that(relative_error("preset=nvml-h200-instant"), <, 0.2);
     assert_that(relative_error("preset=nvml-volta"), <, 0.1);
 }
 
@@ -175,6 +188,43 @@ static void rails_share_the_truth(void **state)
     assert_near(sum / pj_sim_truth_mj(&spec, 3, segments, SEGMENTS, BEGIN, END), 1, 1e-12);
 }
 
+/* The counter's ticks are on a grid; each value of its log is the mean over the window it states.
+ */
+static void a_log_is_of_the_same_truth(void **state)
+{
+    (void)state;
+    make_truth(8);
+    pj_sim_spec spec = parse("preset=nvml-h200,rails=gpu0+cpu,share=0.75+0.25,seed=11");
+    pj_rail rails[PJ_SIM_MAX_RAILS];
+    pj_reading *counted, *logged;
+    size_t count, log_count;
+    assert_int_equal(pj_sim_rails(&spec, rails, PJ_SIM_MAX_RAILS), 4);
+    assert_string_equal(rails[2].name, "gpu0-log");
+    assert_int_equal(rails[2].rail_class, PJ_RAIL_PLATFORM);
+    assert_int_equal(pj_rail_log_of(rails, 4, 0), 2);
+    assert_int_equal(pj_rail_log_of(rails, 4, 1), 3);
+    assert_int_equal(rails[0].grid_ns, 100 * MS);
+    assert_int_equal(pj_sim_read(&spec, 0, segments, SEGMENTS, BEGIN, END, &counted, &count, NULL),
+                     PJ_OK);
+    assert_int_equal(
+        pj_sim_read(&spec, 2, segments, SEGMENTS, BEGIN, END, &logged, &log_count, NULL), PJ_OK);
+    for (size_t i = 1; i < count; i++)
+        assert_int_equal(counted[i].fresh_ns - counted[i - 1].fresh_ns, 100 * MS);
+    assert_that(log_count, >, 200);
+    for (size_t i = 1; i < log_count; i++) {
+        int64_t step = logged[i].fresh_ns - logged[i - 1].fresh_ns;
+        int64_t end = logged[i].fresh_ns - rails[2].delay_ns, begin = end - rails[2].window_ns;
+        assert_in_range(step, 8 * MS, 33 * MS);
+        double mj = pj_sim_truth_mj(&spec, 2, segments, SEGMENTS, begin, end);
+        assert_near(logged[i].value, mj / ((double)rails[2].window_ns * 1e-9), 0.51);
+    }
+    /* all of the counter's steps lie within the time that the log explains */
+    assert_that(logged[0].fresh_ns, <, counted[0].fresh_ns + 33 * MS);
+    assert_that(logged[log_count - 1].fresh_ns, >, counted[count - 1].fresh_ns - 33 * MS);
+    pj_free(counted);
+    pj_free(logged);
+}
+
 static void nonsense_is_refused(void **state)
 {
     static const char *const bad[] = {"period_ms=0",
@@ -194,6 +244,10 @@ static void nonsense_is_refused(void **state)
                                       "q_proj=1e99",
                                       "low_mw=10,high_mw=5",
                                       "sees=nothing",
+                                      "kind=power,log_ms=20",
+                                      "kind=power,grid=1",
+                                      "grid=1,jitter=0.1",
+                                      "log_jitter=0.5",
                                       "gain=0"};
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -207,9 +261,13 @@ static void nonsense_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_to_quantisation), cmocka_unit_test(every_preset_sees_the_energy),
-        cmocka_unit_test(same_seed_same_bytes),  cmocka_unit_test(class_powers),
-        cmocka_unit_test(faults_are_survived),   cmocka_unit_test(rails_share_the_truth),
+        cmocka_unit_test(exact_to_quantisation),
+        cmocka_unit_test(every_preset_sees_the_energy),
+        cmocka_unit_test(same_seed_same_bytes),
+        cmocka_unit_test(class_powers),
+        cmocka_unit_test(faults_are_survived),
+        cmocka_unit_test(rails_share_the_truth),
+        cmocka_unit_test(a_log_is_of_the_same_truth),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
