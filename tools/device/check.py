@@ -395,7 +395,7 @@ def main():
     share = sampler_share(options, 4)
     print(f"sampler             {100 * share:.2f} % of a core")
     grid = next((r["grid_ms"] for r in source["rails"] if r["grid_ms"]), None)
-    cells = [card.name, "measured by us", f"driver {card.driver}",
+    cells = [card.name, "measured by us", card.driver,
              adds_up if period is None else f"{f'{grid:.3f} ms grid' if grid else milliseconds(period) + ' ms'}, {adds_up}",
              *(f"{milliseconds(found[n][0])} / {milliseconds(found[n][2])} / {milliseconds(found[n][3])}" if n in found and found[n][2] else "-"
                for n in ("samples", "field 186", "field 185")), cost_text(watches["counter"])]
