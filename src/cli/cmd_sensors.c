@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "power/poll.h"
 #include "power/survey.h"
 #include "trace/summary.h"
 
@@ -17,9 +18,10 @@ static pj_style style_of(pj_source_state state)
                                        : PJ_STYLE_DIM;
 }
 
-static void print_rail(const pj_survey_rail *r)
+static void print_rail(const pj_survey_source *s, uint32_t rail)
 {
-    char label[64];
+    char label[64], made_of[256];
+    const pj_survey_rail *r = &s->rails[rail];
     pj_text period = {"unknown"};
     if (r->rail.period_ns > 0) period = pj_time_text((double)r->rail.period_ns * 1e-6);
     snprintf(label, sizeof label, "%s%s", r->rail.parent >= 0 ? "  " : "", r->rail.name);
@@ -28,6 +30,9 @@ static void print_rail(const pj_survey_rail *r)
            pj_rail_scope_name(r->rail.scope), pj_quality_name(r->rail.quality),
            pj_padded(-8, period).s, pj_style_on(stdout, PJ_STYLE_DIM), r->rail.field,
            pj_style_off(stdout));
+    bool tells =
+        r->rail.grid_ns > 0 || r->rail.log_ns > 0 || pj_cost_is_high(&r->rail, r->contact.cost_ns);
+    if (tells) printf("        %s\n", pj_survey_made_of(s, rail, made_of, sizeof made_of));
 }
 
 static void print_source(const pj_survey_source *s)
@@ -35,7 +40,8 @@ static void print_source(const pj_survey_source *s)
     printf("%s%-14s%s %s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), s->source->name,
            pj_style_off(stdout), pj_style_on(stdout, style_of(s->report.state)),
            pj_source_state_name(s->report.state), pj_style_off(stdout));
-    for (uint32_t i = 0; i < s->rail_count; i++) print_rail(&s->rails[i]);
+    for (uint32_t i = 0; i < s->rail_count; i++) print_rail(s, i);
+    if (s->still[0]) printf("    %s %s\n", s->still, pj_survey_still_reason);
     if (s->report.reason[0]) printf("    %s\n", s->report.reason);
     if (s->report.remedy[0]) printf("    -> %s\n", s->report.remedy);
     if (s->disagreement[0]) printf("    ! %s\n", s->disagreement);
@@ -87,10 +93,12 @@ const pj_command pj_command_sensors = {
     .summary = "list power sources: state, rails, reading, remedy",
     .run = run_sensors,
     .usage = "[options]",
-    .text = "Lists every power source with its state: ready; denied (it is here, but permission is "
-            "missing); absent; optional (works, but is used only when named in --power). For each "
-            "that works: its rails, their present power, what kind of reading they are, and the "
-            "update period as measured here. For each that does not: the reason and the exact "
-            "remedy.",
+    .text =
+        "Lists every power source with its state: ready; denied (it is here, but permission is "
+        "missing); absent; optional (works, but is used only when named in --power). For each "
+        "that works: its rails, their present power, what kind of reading they are, and the "
+        "update period as measured here; where reads are dear, or a counter or log has times of "
+        "its own, what the figures are made of; rails that stand still. For each that does not: the reason and the exact "
+        "remedy.",
     .examples = "perjoule sensors\nperjoule sensors --json\n",
 };

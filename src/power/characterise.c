@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/ids.h"
 #include "base/json.h"
+#include "base/median.h"
 #include "base/memory.h"
 
 #include <jansson.h>
@@ -15,10 +16,18 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-enum { ENOUGH_CHANGES = 12, ENOUGH_READS = 100, MAX_CACHE_BYTES = 64 << 10 };
+enum {
+    ENOUGH_CHANGES = 12,
+    ENOUGH_READS = 100,
+    MAX_COSTS = 256,  /* kept of the first reads */
+    MAX_POWERS = 256, /* kept of the first values of power */
+    MAX_CACHE_BYTES = 64 << 10
+};
 static const int64_t LIMIT_NS = 3 * PJ_NS_PER_S;
 /* A counter of a whole package, board or machine that did not move for so long does not count. */
 static const int64_t STILL_NS = PJ_NS_PER_S;
+/* Counter and power are compared over no less. */
+static const int64_t COMPARED_NS = 300 * PJ_NS_PER_MS;
 static const int64_t LOG_EVERY_NS = 200 * PJ_NS_PER_MS; /* a log misses nothing in between */
 /* Ticks of faster counters are not worth predicting. */
 static const int64_t GRID_LEAST_NS = 10 * PJ_NS_PER_MS;
@@ -28,46 +37,53 @@ static const int64_t GRID_LEAST_NS = 10 * PJ_NS_PER_MS;
 typedef struct watch {
     pj_filter filter;
     uint64_t reads;
-    double first_value, last_value; /* accepted */
-    int64_t first_ns, last_ns;
-    double mean_mw; /* of power readings */
-    uint64_t means;
-    int64_t begin_ns,
-        old_ns; /* begin of the first read, and of the last one of the present value */
-    int64_t from_ns[ENOUGH_CHANGES], to_ns[ENOUGH_CHANGES]; /* reads around each change */
+    int64_t first_ns; /* the first accepted value; 0: none */
+    /* begin of the first read, and of the last one of the present value */
+    int64_t begin_ns, old_ns;
+    /* reads around each change, and the value after it */
+    int64_t from_ns[ENOUGH_CHANGES], to_ns[ENOUGH_CHANGES];
+    double values[ENOUGH_CHANGES];
     uint32_t changes;
+    int64_t power_ns[MAX_POWERS]; /* power: new values, each of the time since the one before */
+    double power_mw[MAX_POWERS];
+    uint32_t powers;
+    double costs_ns[MAX_COSTS];
     int64_t cost_ns; /* of the cheapest read: what interrupts a read is not its cost */
     bool stands;
 } watch;
 
 /* What is kept of a rail. */
 typedef struct traits {
-    int64_t period_ns, grid_ns, cost_ns;
+    int64_t period_ns, grid_ns;
+    pj_rail_contact contact;
     bool is_dead;
 } traits;
 
-static void watch_take(watch *w, pj_reading *r)
+static void watch_take_power(watch *w, const pj_reading *r)
+{
+    if (w->powers == MAX_POWERS) return;
+    w->power_ns[w->powers] = r->fresh_ns > 0 ? r->fresh_ns : r->after_ns;
+    w->power_mw[w->powers++] = r->value;
+}
+
+static void watch_take(watch *w, const pj_rail *rail, pj_reading *r)
 {
     int64_t took = r->after_ns - r->before_ns;
+    if (w->reads < MAX_COSTS) w->costs_ns[w->reads] = (double)took;
     w->reads++;
     if (w->begin_ns == 0) w->begin_ns = r->before_ns;
     if (w->cost_ns == 0 || took < w->cost_ns) w->cost_ns = took > 0 ? took : 1;
     pj_filter_take(&w->filter, r);
     if (r->status == PJ_READING_OK && w->old_ns > 0 && w->changes < ENOUGH_CHANGES) {
         w->from_ns[w->changes] = w->old_ns;
+        w->values[w->changes] = r->value;
         w->to_ns[w->changes++] = r->after_ns;
     }
     w->old_ns = r->before_ns;
     w->stands = w->changes == 0 && w->filter.armed && r->after_ns - w->begin_ns > STILL_NS;
-    if (r->status == PJ_READING_OK || r->status == PJ_READING_REPEAT)
-        w->mean_mw += (r->value - w->mean_mw) / (double)++w->means;
-    if (r->status != PJ_READING_OK && r->status != PJ_READING_RESET) return;
-    if (w->first_ns == 0) {
-        w->first_ns = r->fresh_ns;
-        w->first_value = r->value;
-    }
-    w->last_ns = r->fresh_ns;
-    w->last_value = r->value;
+    bool is_new = r->status == PJ_READING_OK || r->status == PJ_READING_RESET;
+    if (is_new && w->first_ns == 0) w->first_ns = r->after_ns;
+    if (is_new && rail->kind != PJ_RAIL_COUNTER) watch_take_power(w, r);
 }
 
 static bool is_silent(const watch *w)
@@ -84,28 +100,54 @@ static bool enough(const watch *watches, uint32_t count)
     return true;
 }
 
-static double watched_mw(const pj_rail *rail, const watch *w)
+static int64_t change_ns(const watch *w, uint32_t change)
 {
-    if (rail->kind != PJ_RAIL_COUNTER) return w->means > 20 ? w->mean_mw : NAN;
-    double seconds = (double)(w->last_ns - w->first_ns) * 1e-9;
-    double uj = pj_counter_step(rail, w->first_value, w->last_value);
-    return seconds > 0.3 ? uj * 1e-3 / seconds : NAN;
+    return w->from_ns[change] + (w->to_ns[change] - w->from_ns[change]) / 2;
 }
 
-/* Relative difference between a counter and a power reading of the same device and scope. */
-static double disagreement_of(const pj_rail *rails, const watch *watches, uint32_t count)
+/* Energy of power readings in an interval that they cover, mJ. */
+static double watched_mj(const watch *power, int64_t begin_ns, int64_t end_ns)
+{
+    double mj = 0;
+    for (uint32_t i = 1; i < power->powers; i++) {
+        int64_t from = power->power_ns[i - 1], to = power->power_ns[i];
+        if (from < begin_ns) from = begin_ns;
+        if (to > end_ns) to = end_ns;
+        if (to > from) mj += power->power_mw[i] * (double)(to - from) * 1e-9;
+    }
+    return mj;
+}
+
+/* Relative difference of both over the ticks of the counter that the power covers; NAN: too few of
+ * them, or the power is a mean over too long a time. */
+static double watched_difference(const pj_rail *counter, const watch *c, const pj_rail *power,
+                                 const watch *p)
+{
+    if (p->powers < 2 || c->changes < 2) return NAN;
+    uint32_t first = 0, last = c->changes - 1;
+    while (first < last && change_ns(c, first) < p->power_ns[0]) first++;
+    while (last > first && change_ns(c, last) > p->power_ns[p->powers - 1]) last--;
+    int64_t begin = change_ns(c, first), end = change_ns(c, last);
+    bool is_slow = power->kind == PJ_RAIL_AVERAGE && power->window_ns > (end - begin) / 4;
+    if (is_slow || end - begin < COMPARED_NS) return NAN;
+    double mj = watched_mj(p, begin, end);
+    return fabs(pj_counter_step(counter, c->values[first], c->values[last]) * 1e-3 - mj) / mj;
+}
+
+/* The largest difference between a counter and a power reading of the same device and scope. */
+static double disagreement_of(const pj_rail *rails, const watch *watches, uint32_t count,
+                              uint32_t counter)
 {
     double worst = NAN;
-    for (uint32_t i = 0; i < count; i++)
-        for (uint32_t j = 0; j < count; j++) {
-            const pj_rail *a = &rails[i], *b = &rails[j];
-            if (a->kind != PJ_RAIL_COUNTER || b->kind == PJ_RAIL_COUNTER || !a->device[0] ||
-                a->scope != b->scope || strcmp(a->device, b->device) != 0)
-                continue;
-            double counter = watched_mw(a, &watches[i]), power = watched_mw(b, &watches[j]);
-            double off = fabs(counter - power) / power;
-            if (isfinite(off) && !(off < worst)) worst = off;
-        }
+    const pj_rail *a = &rails[counter];
+    for (uint32_t j = 0; j < count; j++) {
+        const pj_rail *b = &rails[j];
+        if (a->kind != PJ_RAIL_COUNTER || b->kind == PJ_RAIL_COUNTER || !a->device[0] ||
+            a->scope != b->scope || strcmp(a->device, b->device) != 0)
+            continue;
+        double off = watched_difference(a, &watches[counter], b, &watches[j]);
+        if (isfinite(off) && !(off < worst)) worst = off;
+    }
     return worst;
 }
 
@@ -130,7 +172,8 @@ static void poll_source(pj_power_sampler *s, watch *watches)
         pj_status status = s->source->read(s->state, s->scratch, PJ_SOURCE_READ_MAX, &count);
         for (uint32_t i = 0; i < count; i++)
             if (s->scratch[i].rail < s->rail_count)
-                watch_take(&watches[s->scratch[i].rail], &s->scratch[i]);
+                watch_take(&watches[s->scratch[i].rail], &s->rails[s->scratch[i].rail],
+                           &s->scratch[i]);
         if (status == PJ_E_LOST) break;
         pj_clock_sleep_until(due += interval);
     }
@@ -163,8 +206,29 @@ static bool cache_path(const pj_power_sampler *s, char *path, size_t bytes)
     return length > 0 && (size_t)length < bytes;
 }
 
+static bool is_duration(double ns)
+{
+    return ns >= 0 && ns <= 1e11;
+}
+
+static bool cache_entry(json_t *entry, traits *t)
+{
+    double period = 0, grid = 0, cost = 0, p50 = 0, p95 = 0;
+    const json_t *off = json_object_get(entry, "disagreement");
+    if (json_unpack(entry, "{s:F,s:F,s:F,s:F,s:F}", "period_ns", &period, "grid_ns", &grid,
+                    "cost_ns", &cost, "cost_p50_ns", &p50, "cost_p95_ns", &p95) != 0 ||
+        !is_duration(period) || !is_duration(grid) || !is_duration(cost) || !is_duration(p50) ||
+        !is_duration(p95))
+        return false;
+    *t = (traits){.period_ns = (int64_t)period,
+                  .grid_ns = (int64_t)grid,
+                  .contact = {(int64_t)cost, (int64_t)p50, (int64_t)p95,
+                              json_is_number(off) ? json_number_value(off) : NAN}};
+    return true;
+}
+
 /* All rails or none: a new rail requires a new characterisation. */
-static bool cache_read(const pj_power_sampler *s, traits *t, double *disagreement)
+static bool cache_read(const pj_power_sampler *s, traits *t)
 {
     char path[1100], key[17], *text = NULL;
     size_t bytes = 0;
@@ -175,21 +239,14 @@ static bool cache_read(const pj_power_sampler *s, traits *t, double *disagreemen
     bool found = json_is_object(root);
     for (uint32_t i = 0; found && i < s->rail_count; i++) {
         cache_key(s, &s->rails[i], key);
-        double period = 0, grid = 0, cost = 0;
-        found = json_unpack(json_object_get(root, key), "{s:F,s:F,s:F}", "period_ns", &period,
-                            "grid_ns", &grid, "cost_ns", &cost) == 0 &&
-                period >= 0 && period <= 1e11 && grid >= 0 && grid <= 1e11 && cost >= 0 &&
-                cost <= 1e10;
-        t[i] = (traits){(int64_t)period, (int64_t)grid, (int64_t)cost, false};
+        found = cache_entry(json_object_get(root, key), &t[i]);
     }
-    const json_t *off = json_object_get(root, "disagreement");
-    *disagreement = json_is_number(off) ? json_number_value(off) : NAN;
     json_decref(root);
     pj_free(text);
     return found;
 }
 
-static void cache_write(const pj_power_sampler *s, const traits *t, double disagreement)
+static void cache_write(const pj_power_sampler *s, const traits *t)
 {
     char path[1100], key[17];
     pj_buffer text;
@@ -199,14 +256,16 @@ static void cache_write(const pj_power_sampler *s, const traits *t, double disag
     pj_buffer_init(&text, MAX_CACHE_BYTES);
     pj_json_init(&json, &text);
     pj_json_object_begin(&json);
-    pj_json_kv_double(&json, "disagreement", disagreement);
     for (uint32_t i = 0; i < s->rail_count; i++) {
         cache_key(s, &s->rails[i], key);
         pj_json_key(&json, key);
         pj_json_object_begin(&json);
         pj_json_kv_int(&json, "period_ns", t[i].period_ns);
         pj_json_kv_int(&json, "grid_ns", t[i].grid_ns);
-        pj_json_kv_int(&json, "cost_ns", t[i].cost_ns);
+        pj_json_kv_int(&json, "cost_ns", t[i].contact.cost_ns);
+        pj_json_kv_int(&json, "cost_p50_ns", t[i].contact.cost_p50_ns);
+        pj_json_kv_int(&json, "cost_p95_ns", t[i].contact.cost_p95_ns);
+        pj_json_kv_double(&json, "disagreement", t[i].contact.disagreement);
         pj_json_object_end(&json);
     }
     pj_json_object_end(&json);
@@ -216,9 +275,14 @@ static void cache_write(const pj_power_sampler *s, const traits *t, double disag
 
 /* ---- both ---- */
 
-static traits traits_of(const pj_rail *rail, const watch *w)
+static traits traits_of(const pj_rail *rail, watch *w)
 {
-    traits t = {.period_ns = pj_filter_period(&w->filter), .cost_ns = w->cost_ns};
+    size_t costs = w->reads < MAX_COSTS ? (size_t)w->reads : MAX_COSTS;
+    traits t = {.period_ns = pj_filter_period(&w->filter), .contact.cost_ns = w->cost_ns};
+    if (costs > 0) {
+        t.contact.cost_p50_ns = (int64_t)pj_median(w->costs_ns, costs);
+        t.contact.cost_p95_ns = (int64_t)w->costs_ns[costs * 95 / 100]; /* sorted by the median */
+    }
     bool is_counter = rail->kind == PJ_RAIL_COUNTER;
     if (is_counter && t.period_ns >= GRID_LEAST_NS)
         t.grid_ns = pj_grid_find(w->from_ns, w->to_ns, w->changes);
@@ -226,7 +290,7 @@ static traits traits_of(const pj_rail *rail, const watch *w)
     return t;
 }
 
-static pj_status measure(pj_power_sampler *s, traits *t, double *disagreement, pj_error *err)
+static pj_status measure(pj_power_sampler *s, traits *t, pj_error *err)
 {
     watch *watches = pj_alloc(PJ_MAX_RAILS, sizeof *watches);
     if (!watches) return pj_fail_memory(err, "probing the sensors");
@@ -235,21 +299,21 @@ static pj_status measure(pj_power_sampler *s, traits *t, double *disagreement, p
     bool complete = true;
     for (uint32_t i = 0; i < s->rail_count; i++) {
         t[i] = traits_of(&s->rails[i], &watches[i]);
+        t[i].contact.disagreement = disagreement_of(s->rails, watches, s->rail_count, i);
         /* a power that never changed has its stated period */
         bool is_stated = s->rails[i].kind != PJ_RAIL_COUNTER && s->rails[i].period_ns > 0;
         complete = complete && (t[i].period_ns > 0 || is_stated);
     }
-    *disagreement = disagreement_of(s->rails, watches, s->rail_count);
-    if (complete) cache_write(s, t, *disagreement);
+    if (complete) cache_write(s, t);
     pj_free(watches);
     return PJ_OK;
 }
 
-pj_status pj_characterise(pj_power_sampler *sampler, double *disagreement, pj_error *err)
+pj_status pj_characterise(pj_power_sampler *sampler, pj_error *err)
 {
     traits t[PJ_MAX_RAILS];
     pj_status status = PJ_OK;
-    if (!cache_read(sampler, t, disagreement)) status = measure(sampler, t, disagreement, err);
+    if (!cache_read(sampler, t)) status = measure(sampler, t, err);
     for (uint32_t i = 0; i < sampler->rail_count && status == PJ_OK; i++) {
         pj_rail *rail = &sampler->rails[i];
         int64_t seen = t[i].period_ns, stated = rail->period_ns;
@@ -257,7 +321,7 @@ pj_status pj_characterise(pj_power_sampler *sampler, double *disagreement, pj_er
             rail->period_ns = seen;
         rail->grid_ns = t[i].grid_ns;
         if (rail->grid_ns > 0) rail->period_ns = rail->grid_ns;
-        sampler->cost_ns[i] = t[i].cost_ns;
+        sampler->contacts[i] = t[i].contact;
         if (t[i].is_dead) sampler->dead |= 1ull << i;
     }
     return status;

@@ -6,9 +6,9 @@
 
 /* Polls the sampler's open source as fast as is sensible until every rail has changed often enough,
  * for at most 3 s, and sets the rails' periods where the source left them open or was off by half,
- * the grids of counters' ticks, what reads cost, and which rails stand still. A valid cache entry
- * (same device, field, driver, kernel) is used instead. *disagreement is the largest relative
- * difference between a counter and a power reading of one device, NAN without such a pair. */
-pj_status pj_characterise(pj_power_sampler *sampler, double *disagreement, pj_error *err);
+ * the grids of counters' ticks, what reads cost, how well counters agree with the power of the
+ * same device, and which rails stand still. A valid cache entry (same device, field, driver,
+ * kernel) is used instead. */
+pj_status pj_characterise(pj_power_sampler *sampler, pj_error *err);
 
 #endif

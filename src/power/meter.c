@@ -81,11 +81,20 @@ static int kept_parent(const pj_power_sampler *s, int parent)
     return -1;
 }
 
+static void note_still(pj_meter *m, const pj_rail *rail)
+{
+    size_t used = strlen(m->still);
+    snprintf(m->still + used, sizeof m->still - used, "%s%s", used ? ", " : "", rail->name);
+}
+
 static void merge_rails(pj_meter *m, pj_power_sampler *s)
 {
     for (uint32_t i = 0; i < s->rail_count; i++) {
         s->kept[i] = -1;
-        if (s->dead >> i & 1) continue;
+        if (s->dead >> i & 1) {
+            note_still(m, &s->rails[i]);
+            continue;
+        }
         int other = offered_already(m, s->index, &s->rails[i]);
         bool twin = other >= 0 && worth_comparing(m, &s->rails[i], other);
         if (m->rail_count == PJ_MAX_RAILS || (other >= 0 && !twin)) continue;
@@ -94,6 +103,7 @@ static void merge_rails(pj_meter *m, pj_power_sampler *s)
         if (twin) rail->twin_class = (int)rail->rail_class + 1;
         if (twin) rail->rail_class = PJ_RAIL_PLATFORM;
         make_name_unique(m, rail);
+        m->contacts[m->rail_count] = s->contacts[i];
         m->rail_source[m->rail_count] = s->index;
         s->kept[i] = (int16_t)m->rail_count++;
     }
@@ -114,7 +124,7 @@ static void prepare_rails(pj_meter *m, pj_power_sampler *s)
         if (!(rail->max_mw > 0)) rail->max_mw = pj_rail_class_most_mw(rail->rail_class);
         pj_filter_init(&s->filters[i], rail);
         int log = pj_rail_log_of(s->rails, s->rail_count, i);
-        pj_poll_init(&s->polls[i], rail, log >= 0 && s->kept[log] >= 0, s->cost_ns[i]);
+        pj_poll_init(&s->polls[i], rail, log >= 0 && s->kept[log] >= 0, s->contacts[i].cost_ns);
     }
 }
 
@@ -134,7 +144,7 @@ static int64_t own_poll_interval(const pj_power_sampler *s)
     int64_t shortest = 0;
     for (uint32_t i = 0; i < s->rail_count; i++) {
         int64_t period = s->rails[i].period_ns;
-        bool is_rare = s->source->select && pj_cost_is_high(&s->rails[i], s->cost_ns[i]);
+        bool is_rare = s->source->select && pj_cost_is_high(&s->rails[i], s->contacts[i].cost_ns);
         if (s->kept[i] >= 0 && !is_rare && period > 0 && (shortest == 0 || period < shortest))
             shortest = period;
     }
@@ -173,10 +183,11 @@ static void remember_skipped(pj_meter *m, const pj_power_source *source, const c
 static pj_status characterise(pj_meter *m, pj_power_sampler *s, pj_error *err)
 {
     if (m->skip_characterise || (s->source->flags & PJ_SOURCE_STREAM)) return PJ_OK;
-    double disagreement = NAN;
-    pj_status status = pj_characterise(s, &disagreement, err);
-    if (status == PJ_OK && disagreement > MAX_DISAGREEMENT)
-        pj_meter_note(m, PJ_METER_DISAGREES, s->index, disagreement);
+    pj_status status = pj_characterise(s, err);
+    double worst = 0;
+    for (uint32_t i = 0; i < s->rail_count && status == PJ_OK; i++)
+        worst = fmax(worst, s->contacts[i].disagreement);
+    if (worst > MAX_DISAGREEMENT) pj_meter_note(m, PJ_METER_DISAGREES, s->index, worst);
     return status;
 }
 
@@ -252,7 +263,10 @@ static pj_status meter_open_source(pj_meter *m, const pj_power_choice *choice,
         goto fail;
     }
     pj_gain_apply(s->rails, s->rail_count);
-    for (uint32_t i = 0; i < s->rail_count; i++) s->unstated[i] = s->rails[i].period_ns == 0;
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        s->unstated[i] = s->rails[i].period_ns == 0;
+        s->contacts[i].disagreement = NAN;
+    }
     status = characterise(m, s, err);
     if (status != PJ_OK) goto fail;
     merge_rails(m, s);
@@ -460,6 +474,16 @@ const char *pj_meter_sources(const pj_meter *meter)
 const char *pj_meter_unread(const pj_meter *meter)
 {
     return meter->unread;
+}
+
+const pj_rail_contact *pj_meter_contact(const pj_meter *meter, uint32_t rail)
+{
+    return &meter->contacts[rail];
+}
+
+const char *pj_meter_still(const pj_meter *meter)
+{
+    return meter->still;
 }
 
 const char *pj_meter_remedy(const pj_meter *meter)

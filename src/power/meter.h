@@ -17,6 +17,7 @@
 #ifndef PJ_POWER_METER_H
 #define PJ_POWER_METER_H
 
+#include "power/contact.h"
 #include "power/curve.h"
 #include "power/source.h"
 
@@ -41,6 +42,11 @@ pj_source_quality pj_meter_quality(const pj_meter *meter); /* the worst of its r
 const char *pj_meter_sources(const pj_meter *meter);       /* "rapl,nvml"; "" when none works */
 /* Rails that the machine has and that would count, but that may not be read: "cpu"; "" for none. */
 const char *pj_meter_unread(const pj_meter *meter);
+/* What first contact with a rail measured; zeros and NAN without it. */
+const pj_rail_contact *pj_meter_contact(const pj_meter *meter, uint32_t rail);
+/* Names of the rails of working sources that were left out because they stand still; "" for none.
+ */
+const char *pj_meter_still(const pj_meter *meter);
 /* One or two sentences: why there is no power reading and what to do; "" when there are rails. */
 const char *pj_meter_remedy(const pj_meter *meter);
 

@@ -19,11 +19,13 @@ struct pj_meter {
     pj_power_sampler *samplers[PJ_POWER_LIST_MAX];
     uint32_t sampler_count;
     pj_rail rails[PJ_MAX_RAILS];
+    pj_rail_contact contacts[PJ_MAX_RAILS];
     uint16_t rail_source[PJ_MAX_RAILS]; /* index of the sampler */
     uint32_t rail_count;
     char sources[128];
     unsigned unread_classes; /* bit mask: present, but not read */
     char unread[64];         /* their names */
+    char still[256];         /* names of rails that were left out */
     char remedy[1024];
     pj_skipped skipped[PJ_POWER_LIST_MAX];
     uint32_t skipped_count;

@@ -8,6 +8,8 @@ static const int64_t COSTLY_NS = PJ_NS_PER_MS / 2;
 static const double BUDGET = 0.003;
 static const int64_t HOLD_FIRST_NS = 2 * PJ_NS_PER_S, HOLD_MOST_NS = 32 * PJ_NS_PER_S;
 static const int64_t MARGIN_NS = PJ_NS_PER_MS;
+/* A cheap counter is read no more often than its log, which it has to wait for. */
+static const int64_t WITH_LOG_NS = 300 * PJ_NS_PER_MS;
 enum { LOOK_PERIODS = 3, VAGUE_MOST = 3 };
 
 void pj_poll_init(pj_poll *p, const pj_rail *rail, bool has_log, int64_t cost_ns)
@@ -24,7 +26,7 @@ bool pj_cost_is_high(const pj_rail *rail, int64_t cost_ns)
 
 bool pj_poll_is_costly(const pj_poll *p)
 {
-    return pj_cost_is_high(p->rail, p->cost_ns);
+    return p->has_log || pj_cost_is_high(p->rail, p->cost_ns);
 }
 
 static void poll_look(pj_poll *p, int64_t from_ns)
@@ -90,6 +92,7 @@ static int64_t poll_interval_ns(const pj_poll *p, int64_t pace_ns)
     int64_t interval = (int64_t)((double)p->cost_ns / (is_alone ? 2 * BUDGET : BUDGET));
     if (p->rail->log_ns > 0 && interval > p->rail->log_ns / 2) interval = p->rail->log_ns / 2;
     if (p->rail->log_ns > 0 && interval < p->rail->log_ns / 8) interval = p->rail->log_ns / 8;
+    if (p->has_log && interval < WITH_LOG_NS) interval = WITH_LOG_NS;
     /* a reading of power that is not read is lost, a counter's is not */
     if (p->rail->kind != PJ_RAIL_COUNTER && p->rail->log_ns == 0 && p->rail->period_ns > 0 &&
         interval > p->rail->period_ns / 2)

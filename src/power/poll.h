@@ -40,7 +40,7 @@ typedef struct pj_poll {
 void pj_poll_init(pj_poll *poll, const pj_rail *rail, bool has_log, int64_t cost_ns);
 /* Whether reads of this cost have to be rare: such a rail has its own due times. */
 bool pj_cost_is_high(const pj_rail *rail, int64_t cost_ns);
-/* The same, of the present cost. */
+/* The same, of the present cost; a counter with a log is read as rarely as that, after it. */
 bool pj_poll_is_costly(const pj_poll *poll);
 /* Sampling begins, possibly after a pause. */
 void pj_poll_start(pj_poll *poll, int64_t now_ns);

@@ -6,6 +6,7 @@
 #include "base/ring.h"
 #include "base/thread.h"
 #include "power/coarsen.h"
+#include "power/contact.h"
 #include "power/filter.h"
 #include "power/poll.h"
 
@@ -17,12 +18,12 @@ typedef struct pj_power_sampler {
     const char *argument;
     void *state;
     bool open, restarted;
-    uint16_t index;                /* of the source in the meter */
-    uint32_t rail_count;           /* of the source, including those not kept */
-    pj_rail rails[PJ_MAX_RAILS];   /* as the source gave them */
-    int16_t kept[PJ_MAX_RAILS];    /* index in the meter, or -1: a better source provides it */
-    bool unstated[PJ_MAX_RAILS];   /* the source does not state an update period */
-    int64_t cost_ns[PJ_MAX_RAILS]; /* of a read, as measured at first contact; 0: unknown */
+    uint16_t index;              /* of the source in the meter */
+    uint32_t rail_count;         /* of the source, including those not kept */
+    pj_rail rails[PJ_MAX_RAILS]; /* as the source gave them */
+    int16_t kept[PJ_MAX_RAILS];  /* index in the meter, or -1: a better source provides it */
+    bool unstated[PJ_MAX_RAILS]; /* the source does not state an update period */
+    pj_rail_contact contacts[PJ_MAX_RAILS];
     uint64_t dead; /* bit mask of counters that stood still while they were watched */
     pj_filter filters[PJ_MAX_RAILS];
     pj_coarsen coarsen[PJ_MAX_RAILS];

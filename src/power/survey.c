@@ -7,6 +7,7 @@
 #include "trace/summary.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,56 @@ const char *pj_source_state_name(pj_source_state state)
 {
     static const char *const names[] = {"ready", "denied", "absent", "optional"};
     return (unsigned)state < 4 ? names[state] : "unknown";
+}
+
+const char pj_survey_still_reason[] =
+    "left out: no movement while watched, as in a virtual machine whose host passes nothing on";
+
+/* Appends to a phrase; what does not fit is cut. */
+static void phrase_add(char *text, size_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void phrase_add(char *text, size_t bytes, const char *format, ...)
+{
+    va_list arguments;
+    size_t used = strlen(text);
+    va_start(arguments, format);
+    vsnprintf(text + used, bytes - used, format, arguments);
+    va_end(arguments);
+}
+
+static double ms_of(int64_t ns)
+{
+    return (double)ns * 1e-6;
+}
+
+static void phrase_add_rate(char *text, size_t bytes, const pj_rail *rail)
+{
+    bool is_log = rail->log_ns > 0;
+    const char *what = is_log ? "the driver's log of power" : pj_rail_kind_name(rail->kind);
+    if (rail->grid_ns > 0)
+        phrase_add(text, bytes, "%s every %.3f ms on a grid", what, ms_of(rail->grid_ns));
+    else if (rail->period_ns > 0)
+        phrase_add(text, bytes, "%s about every %.3g ms", what, ms_of(rail->period_ns));
+    else
+        phrase_add(text, bytes, "%s, period unknown", what);
+    if (is_log) phrase_add(text, bytes, ", which reaches back %.2g s", ms_of(rail->log_ns) * 1e-3);
+}
+
+const char *pj_survey_made_of(const pj_survey_source *s, uint32_t rail, char *text, size_t bytes)
+{
+    const pj_survey_rail *r = &s->rails[rail];
+    const pj_rail_contact *c = &r->contact;
+    text[0] = 0;
+    phrase_add_rate(text, bytes, &r->rail);
+    if (r->log >= 0)
+        phrase_add(text, bytes, ", shape from the driver's log of %.3g ms",
+                   ms_of(s->rails[r->log].rail.period_ns));
+    if (c->cost_ns > 0)
+        phrase_add(text, bytes, ", a read takes %.2g ms (median %.2g, p95 %.2g)", ms_of(c->cost_ns),
+                   ms_of(c->cost_p50_ns), ms_of(c->cost_p95_ns));
+    if (isfinite(c->disagreement))
+        phrase_add(text, bytes, ", within %.1f %% of the device's power", 100 * c->disagreement);
+    return text;
 }
 
 /* ---- listening ---- */
@@ -52,10 +103,12 @@ static pj_status open_listener(listener *l, pj_survey_source *s, const pj_power_
     }
     const pj_rail *rails = pj_meter_rails(l->meter, &s->rail_count);
     for (uint32_t i = 0; i < s->rail_count; i++) {
-        s->rails[i] = (pj_survey_rail){rails[i], NAN};
+        s->rails[i] = (pj_survey_rail){rails[i], NAN, *pj_meter_contact(l->meter, i),
+                                       pj_rail_log_of(rails, s->rail_count, i)};
         if (!(l->curves[i] = pj_curve_new(&rails[i])))
             return pj_fail_memory(err, "a survey of power sources");
     }
+    snprintf(s->still, sizeof s->still, "%s", pj_meter_still(l->meter));
     pj_curves_link(l->curves, rails, s->rail_count);
     pj_meter_event event;
     while (pj_meter_next_event(l->meter, &event))
@@ -167,8 +220,10 @@ static void ms_or_null(pj_json *json, const char *key, int64_t ns)
     pj_json_kv_double(json, key, ns > 0 ? (double)ns * 1e-6 : NAN);
 }
 
-static void rail_json(const pj_survey_source *s, const pj_survey_rail *r, pj_json *json)
+static void rail_json(const pj_survey_source *s, uint32_t index, pj_json *json)
 {
+    const pj_survey_rail *r = &s->rails[index];
+    char made_of[256];
     const pj_rail *rail = &r->rail;
     bool counter = rail->kind == PJ_RAIL_COUNTER;
     pj_json_object_begin(json);
@@ -182,6 +237,14 @@ static void rail_json(const pj_survey_source *s, const pj_survey_rail *r, pj_jso
     pj_json_kv_string(json, "parent", rail->parent >= 0 ? s->rails[rail->parent].rail.name : NULL);
     pj_json_kv_double(json, "power_mw", r->power_mw);
     ms_or_null(json, "period_ms", rail->period_ns);
+    ms_or_null(json, "grid_ms", rail->grid_ns);
+    ms_or_null(json, "log_ms", rail->log_ns);
+    pj_json_kv_string(json, "shape", r->log >= 0 ? s->rails[r->log].rail.name : NULL);
+    ms_or_null(json, "read_ms", r->contact.cost_ns);
+    ms_or_null(json, "read_p50_ms", r->contact.cost_p50_ns);
+    ms_or_null(json, "read_p95_ms", r->contact.cost_p95_ns);
+    pj_json_kv_double(json, "disagreement", r->contact.disagreement);
+    pj_json_kv_string(json, "made_of", pj_survey_made_of(s, index, made_of, sizeof made_of));
     ms_or_null(json, "window_ms", rail->window_ns);
     pj_json_kv_double(json, "delay_ms", (double)rail->delay_ns * 1e-6);
     pj_json_kv_double(json, counter ? "resolution_mj" : "resolution_mw",
@@ -199,9 +262,11 @@ static void source_json(const pj_survey_source *s, bool with_use, pj_json *json)
     text_or_null(json, "reason", s->report.reason);
     text_or_null(json, "remedy", s->report.remedy);
     text_or_null(json, "warning", s->disagreement);
+    text_or_null(json, "left_out", s->still);
+    text_or_null(json, "left_out_reason", s->still[0] ? pj_survey_still_reason : "");
     pj_json_key(json, "rails");
     pj_json_array_begin(json);
-    for (uint32_t k = 0; k < s->rail_count; k++) rail_json(s, &s->rails[k], json);
+    for (uint32_t k = 0; k < s->rail_count; k++) rail_json(s, k, json);
     pj_json_array_end(json);
     pj_json_object_end(json);
 }

@@ -12,13 +12,17 @@
  *                               Nth power reading 0
  *   noinit                      init fails with "driver not loaded"
  *   resetat=N                   the counter starts anew at the Nth reading
- *   reasons=N, noconditions     clock throttle reasons as a bitmap; nothing but power is reported
+ *   wave                        a card as of 2023: power is 125 W, and 705 W for the first 310 ms
+ * of each 730 ms of CLOCK_MONOTONIC; the counter ticks every 100 ms, field 186 sees 25 of 100 ms,
+ * field 185 a second, and there is a log of 20 ms reasons=N, noconditions     clock throttle
+ * reasons as a bitmap; nothing but power is reported
  *
  * The counter rises by 1000 mJ per reading from 5,000,000,000 mJ; power is 150,000 mW.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define API __attribute__((visibility("default")))
 
@@ -28,6 +32,10 @@ typedef struct field {
     int type, status;
     unsigned long long value;
 } field;
+
+typedef struct sample {
+    unsigned long long stamp_us, value;
+} sample;
 
 static int readings;
 
@@ -63,14 +71,45 @@ static int trouble(void *device)
     return 0;
 }
 
+/* ---- wave ---- */
+
+enum { MS = 1000000, TICK = 100 * MS, LOG_STEP = 20 * MS, LOG_VALUES = 119 };
+
+static long long wave_clock(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* Energy from 0 to `at`, mJ. */
+static double wave_mj(long long at)
+{
+    long long whole = at / (730 * MS), rest = at % (730 * MS), on = 310 * MS;
+    double busy = (double)whole * (double)on + (double)(rest < on ? rest : on);
+    return (125e3 * (double)at + 580e3 * busy) * 1e-9;
+}
+
+static unsigned wave_mw(long long end, long long window)
+{
+    return (unsigned)((wave_mj(end) - wave_mj(end - window)) * 1e9 / (double)window);
+}
+
+static long long wave_tick(long long step)
+{
+    return wave_clock(CLOCK_MONOTONIC) / step * step;
+}
+
 static unsigned power(void)
 {
+    if (option("wave")) return wave_mw(wave_tick(TICK), 1000ll * MS);
     return option("zero") && readings % number("zero", 1) == 0 ? 0 : 150000;
 }
 
 static unsigned long long energy(void)
 {
     int since = readings;
+    if (option("wave")) return (unsigned long long)wave_mj(wave_tick(TICK));
     if (option("resetat") && readings >= number("resetat", 0))
         return 1000ull * (unsigned)(since - number("resetat", 0));
     return 5000000000ull + 1000ull * (unsigned)since;
@@ -90,6 +129,7 @@ API int nvmlDeviceGetEnforcedPowerLimit(void *, unsigned *);
 API int nvmlDeviceGetTotalEnergyConsumption(void *, unsigned long long *);
 API int nvmlDeviceGetPowerUsage(void *, unsigned *);
 API int nvmlDeviceGetFieldValues(void *, int, field *);
+API int nvmlDeviceGetSamples(void *, int, unsigned long long, int *, unsigned *, sample *);
 API int nvmlSystemGetDriverVersion(char *, unsigned);
 API int nvmlDeviceGetTemperature(void *, int, unsigned *);
 API int nvmlDeviceGetClockInfo(void *, int, unsigned *);
@@ -158,7 +198,7 @@ int nvmlDeviceGetMigMode(void *device, unsigned *now, unsigned *pending)
 int nvmlDeviceGetPowerManagementLimitConstraints(void *device, unsigned *least, unsigned *most)
 {
     *least = 100000;
-    *most = 400000;
+    *most = option("wave") ? 700000 : 400000;
     return 0;
 }
 
@@ -195,6 +235,7 @@ int nvmlDeviceGetFieldValues(void *device, int count, field *fields)
         f->value = power();
         f->status = status ? status : f->scope == right_scope ? 0 : 3;
         if (f->id == 186 && option("noinstant")) f->status = 3;
+        if (f->id == 186 && option("wave")) f->value = wave_mw(wave_tick(TICK), 25ll * MS);
         if (f->id == 185 && f->scope == 2 && option("memory")) f->status = status, f->value = 43000;
         if (f->id == 83) {
             f->type = 3;
@@ -203,6 +244,26 @@ int nvmlDeviceGetFieldValues(void *device, int count, field *fields)
         }
     }
     return 0;
+}
+
+/* The log, oldest first, stamped with the wall clock. */
+int nvmlDeviceGetSamples(void *device, int kind, unsigned long long seen_us, int *type,
+                         unsigned *count, sample *samples)
+{
+    unsigned room = *count, n = 0;
+    if (!option("wave") || kind != 0) return 3;
+    long long offset = wave_clock(CLOCK_REALTIME) - wave_clock(CLOCK_MONOTONIC);
+    long long last = wave_tick(LOG_STEP);
+    *type = 1;
+    *count = LOG_VALUES;
+    if (!samples) return 0;
+    for (long long at = last - (LOG_VALUES - 1) * (long long)LOG_STEP; at <= last; at += LOG_STEP) {
+        unsigned long long stamp = (unsigned long long)((at + offset) / 1000);
+        if (stamp > seen_us + 1000 && n < room)
+            samples[n++] = (sample){stamp, wave_mw(at, 25ll * MS)};
+    }
+    *count = n;
+    return n > 0 ? 0 : 6;
 }
 
 int nvmlSystemGetDriverVersion(char *text, unsigned bytes)
