@@ -98,8 +98,8 @@ bool pj_rail_sees_part(const pj_rail *rail);
 /* Whether a counter's sensor covers, or may cover, only a part of each period. What it counted
  * remains what it counted; that this is the energy of the period is less certain. */
 bool pj_rail_steps_are_power(const pj_rail *rail);
-/* Whether it measures the CPU, alone or with the whole machine. A simulated, replayed or remote rail
- * is taken to, whatever it is called: it stands for what computes. */
+/* Whether it measures the CPU, alone or with the whole machine. A simulated, replayed or remote
+ * rail is taken to, whatever it is called: it stands for what computes. */
 bool pj_rail_covers_cpu(const pj_rail *rail);
 /* The rail whose log shows how the energy between two ticks of this counter was distributed: of the
  * same device and scope; -1: none. */
