@@ -394,13 +394,14 @@ static void nvml_describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
         rail->delay_ns = LOG_DELAY_NS;
         rail->log_ns = (int64_t)nvml_log_capacity(&n->api, g->device) * LOG_PERIOD_NS;
     }
-    if (counter && strstr(g->name, "H200")) { /* measured: adds up all of the time */
+    /* Measured on an H200 and assumed of its siblings: the counter adds up all of the time. */
+    if (counter && g->architecture == NVML_HOPPER) {
         rail->window_ns = rail->period_ns;
         rail->delay_ns = 6 * MS;
     }
-    /* Whether the counter of a board whose sensor sees 25 of 100 ms adds up more than that is not
-     * documented; assuming it does would make intervals surer than they may be. Of boards that see
-     * half of 20 ms, and of later ones, even less is known. */
+    /* Whether the counter of a GA100 board, whose sensor sees 25 of 100 ms, adds up more than that
+     * is not documented; assuming it does would make intervals surer than they may be. Of boards
+     * that see half of 20 ms, and of later ones, even less is known. */
     if (counter && (rail->window_ns == HALF_WINDOW_NS || g->architecture > NVML_HOPPER))
         rail->window_ns = PJ_WINDOW_UNKNOWN;
     snprintf(rail->name, sizeof rail->name, "gpu%u%s", r->gpu,

@@ -459,7 +459,7 @@ static void nvml_timing_follows_the_card(void **state)
     } counters[] = {{"arch=5,name=Tesla V100", PJ_WINDOW_UNKNOWN},
                     {"arch=7,name=NVIDIA GeForce RTX 3090", 100000000},
                     {"arch=7,name=NVIDIA A100-SXM4-40GB", 25000000},
-                    {"arch=9,name=NVIDIA H100", 25000000},
+                    {"arch=9,name=NVIDIA H100", 100000000},
                     {"arch=10,name=NVIDIA B200", PJ_WINDOW_UNKNOWN}};
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
         s = open_nvml(counters[i].card, NULL, PJ_OK, &err);
