@@ -162,7 +162,10 @@ static enum MHD_Result answer_written(const visit *v)
         pj_buffer_fini(&buffer);
         return pj_http_failure(v->http, out.invalid, &out.err);
     }
-    if (out.status == 204) return pj_http_reply_empty(v->http, out.status);
+    if (out.status == 204) {
+        pj_buffer_fini(&buffer);
+        return pj_http_reply_empty(v->http, out.status);
+    }
     pj_json_finish(&out.json);
     return pj_http_reply_buffer(v->http, out.status, out.type, &buffer);
 }
