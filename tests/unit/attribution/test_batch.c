@@ -99,6 +99,12 @@ static made *make(uint32_t batch, const char *rule, bool lengths)
     return m;
 }
 
+static void made_free(made *m)
+{
+    pj_arena_fini(&m->d.arena);
+    free(m);
+}
+
 /* Exact sums, and components that sum to each token, for every rule and size. */
 static void steps_and_tokens_add_up(void **state)
 {
@@ -128,8 +134,8 @@ static void steps_and_tokens_add_up(void **state)
                 assert_int_equal(self, step->self_nj);
                 assert_int_equal(planted, step->planted_nj);
             }
-            free(before);
-            free(m);
+            made_free(before);
+            made_free(m);
         }
 }
 
@@ -146,7 +152,7 @@ static void prefill_goes_by_length(void **state)
         assert_int_equal(pj_batch_share(&m->d, NAN, NULL), PJ_OK);
         assert_near(ratio(m, 1, 0) / 8, 1, 1e-4);
         assert_near(ratio(m, 2, 0) / 29, 1, 1e-4);
-        free(m);
+        made_free(m);
     }
 }
 
@@ -169,7 +175,7 @@ static void bytes_splits_attention_by_context(void **state)
             assert_int_equal(rows[i].context_tokens, (uint32_t)context[i]);
         }
     }
-    free(m);
+    made_free(m);
 }
 
 static void other_rules_do_not_look_at_context(void **state)
@@ -182,7 +188,7 @@ static void other_rules_do_not_look_at_context(void **state)
         for (uint32_t i = 5; i < m->d.token_count; i++)
             assert_true(i % 4 == 0 || llabs(m->tokens[i].energy.gross_nj -
                                             m->tokens[i - 1].energy.gross_nj) <= 1);
-        free(m);
+        made_free(m);
     }
 }
 
@@ -197,7 +203,7 @@ static void tokens_and_sequences_differ(void **state)
         double expected = by_tokens ? 1 : 0.5;
         assert_near(ratio(m, 3, 5), expected, 1e-5);
         assert_near(ratio(m, 4, 5), expected, 1e-5);
-        free(m);
+        made_free(m);
     }
 }
 
@@ -209,12 +215,12 @@ static void unknown_lengths_fall_back_to_equal(void **state)
     assert_string_equal(m->d.info.batch_rule, "equal");
     assert_near(ratio(m, 1, 0), 1, 1e-5);
     assert_near(ratio(m, 4, 3), 1, 1e-5);
-    free(m);
+    made_free(m);
     m = make(3, "bytes", true); /* no attention was recorded */
     for (uint32_t c = 0; c < m->d.component_count; c++) m->components[c].name = "linear";
     assert_int_equal(pj_batch_share(&m->d, NAN, NULL), PJ_OK);
     assert_string_equal(m->d.info.batch_rule, "equal");
-    free(m);
+    made_free(m);
 }
 
 static void a_sequence_alone_keeps_all(void **state)
@@ -224,7 +230,7 @@ static void a_sequence_alone_keeps_all(void **state)
     assert_null(m->d.info.batch_rule);
     assert_int_equal(m->tokens[2].energy.method, PJ_METHOD_FIT);
     assert_int_equal(m->tokens[2].context_tokens, 3);
-    free(m);
+    made_free(m);
 }
 
 static void unavailable_stays_unavailable(void **state)
@@ -236,7 +242,7 @@ static void unavailable_stays_unavailable(void **state)
         assert_int_equal(m->tokens[i].energy.gross_nj, PJ_NJ_UNKNOWN);
         assert_int_equal(m->tokens[i].energy.method, PJ_METHOD_NONE);
     }
-    free(m);
+    made_free(m);
 }
 
 int main(void)
