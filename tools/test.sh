@@ -53,6 +53,8 @@ if [ "$part" = check ]; then
     exec python3 tools/count_tests.py "$results"
 fi
 install_page_tools
+# where CI=true, the environment of the Python tests is created while everything is built
+tools/python-torch.sh --install &
 setup "$build"
 setup_sanitized &
 sanitized=$!
