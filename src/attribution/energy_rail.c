@@ -23,6 +23,7 @@
 enum { MARGIN_PERIODS = 3, EDGE_PERIODS = 6 };
 #define SEES_ROWS 6.0      /* max. leaves per window of a sensor that resolves how they vary */
 enum { LEAST_LOGGED = 4 }; /* values of a log, to judge their noise */
+#define LOG_CUT_S    3e-3  /* 1 sigma of where a log puts an edge of the run */
 #define LEAST_SPREAD 1e-4  /* of power within a class */
 #define MOST_SPREAD  0.5
 /* Log of how much likelier another timing makes the readings of a counter, for it to be considered:
@@ -104,6 +105,41 @@ static bool overlaps_run(const pj_energies *j, const pj_curve_window *w)
     return w->end_ns > j->tree->begin_ns && w->begin_ns < j->tree->end_ns;
 }
 
+/* Whether the device was idle beside the run, as far as its log tells: then the whole step is the
+ * run's energy and idle time, without an edge that the log blurs. */
+static bool was_idle(const pj_curve *curve, double idle_mw, int64_t from_ns, int64_t to_ns,
+                     int64_t inside_from_ns, int64_t inside_to_ns)
+{
+    double seconds = (double)(to_ns - from_ns) * 1e-9;
+    double inside_s = (double)(inside_to_ns - inside_from_ns) * 1e-9;
+    double beside_mw = pj_curve_energy_mj(curve, from_ns, to_ns) / seconds;
+    double inside_mw = pj_curve_energy_mj(curve, inside_from_ns, inside_to_ns) / inside_s;
+    return beside_mw - idle_mw < 0.5 * (inside_mw - idle_mw);
+}
+
+/* Where a log shows how a step's energy was distributed, the part of a step that lies outside the
+ * run is not the run's, whatever the device did meanwhile. */
+static void cut_to_run(const pj_energies *j, uint32_t rail, pj_curve_window *w)
+{
+    const pj_curve *curve = j->curves[rail];
+    const pj_tree *tree = j->tree;
+    double idle_mw = j->d->baseline_mw[rail];
+    pj_curve_window cut = *w;
+    if (w->begin_ns < tree->begin_ns &&
+        !was_idle(curve, idle_mw, w->begin_ns, tree->begin_ns, tree->begin_ns, w->end_ns)) {
+        cut.begin_ns = tree->begin_ns;
+        cut.begin_s = LOG_CUT_S;
+    }
+    if (w->end_ns > tree->end_ns &&
+        !was_idle(curve, idle_mw, tree->end_ns, w->end_ns, w->begin_ns, tree->end_ns)) {
+        cut.end_ns = tree->end_ns;
+        cut.end_s = LOG_CUT_S;
+    }
+    if (cut.begin_ns == w->begin_ns && cut.end_ns == w->end_ns) return;
+    cut.energy_mj = pj_curve_energy_mj(curve, cut.begin_ns, cut.end_ns);
+    if (!isnan(cut.energy_mj)) *w = cut;
+}
+
 static pj_status get_windows(const pj_energies *j, pj_rail_result *result, pj_error *err)
 {
     const pj_curve *curve = j->curves[result->rail];
@@ -122,6 +158,8 @@ static pj_status get_windows(const pj_energies *j, pj_rail_result *result, pj_er
     }
     pj_curve_windows(curve, begin, end, seen, n);
     n = join_ticks(seen, n);
+    for (size_t i = 0; log && i < n; i++)
+        if (overlaps_run(j, &seen[i])) cut_to_run(j, result->rail, &seen[i]);
     for (size_t i = 0; i < n; i++)
         if (!isnan(seen[i].energy_mj) && (!log || overlaps_run(j, &seen[i])))
             result->windows[result->window_count++] =

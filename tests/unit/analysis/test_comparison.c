@@ -44,8 +44,7 @@ static void alike_is_seldom_called_different(void **state)
             int different = 0;
             for (int i = 0; i < PAIRS; i++)
                 different += differ(&random, sizes[k], 1, 0.02, disturbed ? 0.1 : 0);
-            if (different > MOST)
-                fail_msg("%d of %d at %zu a side", different, PAIRS, sizes[k]);
+            if (different > MOST) fail_msg("%d of %d at %zu a side", different, PAIRS, sizes[k]);
         }
 }
 
