@@ -1,7 +1,6 @@
 /* Energies of finished runs: sums at every level, and what sensors of each kind let one say. Spans
  * have explicit times, so that expectations are exact. */
 #include "../assertions.h"
-#include "../sanitized.h"
 #include "base/median.h"
 #include "made_spool.h"
 #include "trace/run_json.h"
@@ -17,7 +16,7 @@
 #include <cmocka.h>
 
 /* Simulated machines of each kind. */
-enum { SEEDS = PJ_SANITIZED ? 8 : 40, FEW_SEEDS = PJ_SANITIZED ? 5 : 20 };
+enum { SEEDS = 40, FEW_SEEDS = 20 };
 
 static void simulated_energy_is_conserved_and_right(void **state)
 {
@@ -231,7 +230,7 @@ static void a_lag_does_not_concern_a_counter(void **state)
  * wider than the noise of so many independent readings requires. */
 static void assert_covered(const char *sensor, double noise, double readings)
 {
-    enum { MACHINES = PJ_SANITIZED ? 8 : 60 };
+    enum { MACHINES = 60 };
     int covered = 0, phases = 0, covered_phases = 0;
     for (int seed = 1; seed <= MACHINES; seed++) {
         char text[128];
@@ -557,7 +556,7 @@ static void a_phase_has_the_energy_of_its_own_time(void **state)
  * a share of the run's error. */
 static void a_request_beside_idle_time_is_covered(void **state)
 {
-    enum { MACHINES = PJ_SANITIZED ? 8 : 60 };
+    enum { MACHINES = 60 };
     int covered = 0, covered_net = 0;
     (void)state;
     for (int seed = 1; seed <= MACHINES; seed++) {

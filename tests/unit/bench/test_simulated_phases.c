@@ -1,7 +1,6 @@
 /* Phases of simulated sensors whose tags were removed, by kind of sensor. The figures are printed.
  */
 #include "../assertions.h"
-#include "../sanitized.h"
 #include "bench/sim_phases.h"
 
 #include <setjmp.h>
@@ -10,7 +9,7 @@
 
 #include <cmocka.h>
 
-enum { MACHINES = PJ_SANITIZED ? 2 : 30 };
+enum { MACHINES = 30 };
 
 typedef struct sensor {
     const char *preset;
@@ -47,7 +46,7 @@ static void phases_of_simulated_sensors_are_found(void **state)
         assert_that(s.clear_right, >=, 0.95 * s.clear);
         assert_that(s.right, >=, 0.9 * s.all);
         /* the samples of a segment are right or wrong together: only many segments tell */
-        if (PJ_SANITIZED || of->machines < MACHINES) continue;
+        if (of->machines < MACHINES) continue;
         assert_that(s.near_90, >=, 0.03 * s.all);
         assert_that(s.near_90_right, >=, 0.85 * s.near_90);
         assert_that(s.near_90_right, <=, 0.95 * s.near_90);
