@@ -1,0 +1,67 @@
+/* Internals of an energy curve, for the files that implement it. */
+#ifndef PJ_POWER_CURVE_IMPL_H
+#define PJ_POWER_CURVE_IMPL_H
+
+#include "power/curve.h"
+
+/* Relative 1 sigma of a value in a log. */
+#define LOG_NOISE 0.02
+
+typedef struct piece {
+    int64_t begin_ns, end_ns;
+    double energy_mj;
+    double energy_before;         /* prefix sums: over all earlier pieces */
+    double fill_var_before;       /* mJ^2 */
+    double fill_sd_sum_before;    /* mJ, for the part that does not average out */
+    double known_before_ns;       /* time seen by readings */
+    int64_t covered_before_ns;    /* time seen or filled */
+    float begin_edge_ns, edge_ns; /* half widths of the uncertainty of begin_ns and end_ns */
+    float fill_sd;                /* mJ, of the energy in the time that no reading saw */
+    float seen;                   /* share of the time that a reading saw; 0: filled in */
+    float swing_mj;               /* energy that may be anywhere inside the piece */
+    /* Of a piece between two ticks whose energy a log distributes: which one, the fractions of its
+     * energy before and after this part, and what the uncertainty of its ticks moves. */
+    uint32_t tick;
+    float before, until;
+    double begin_sd, end_sd;                 /* mJ */
+    float swings_before, swings, swings_all; /* squared: of earlier parts, its own, of all; mJ^2 */
+} piece;
+
+struct pj_curve {
+    pj_rail rail;
+    piece *pieces;
+    size_t count, capacity;
+    pj_curve_point *windows; /* power rails: windows as read, before deconvolution */
+    size_t window_count, window_capacity;
+    /* the previous reading */
+    bool resolved; /* overlapping windows have been deconvolved */
+    bool armed, just_armed;
+    double last_value;
+    int64_t last_tick_ns;
+    double last_edge_ns;
+    int64_t period_ns; /* as declared, else smallest gap between updates */
+    double spread_mw2; /* running mean square of power differences between neighbours / 2 */
+    double gain;       /* readings are divided by it */
+    double debt_mj;    /* energy still to be subtracted without making a piece negative */
+    uint32_t ticks;
+    double last_mw;                     /* of a counter's last step; NAN: none */
+    const pj_curve *log;                /* distributes a counter's steps; NULL: none */
+    double log_counted_mj, log_seen_mj; /* of the time that it has distributed */
+    /* The steps of a counter, as readings of power: what its sensor saw in part of each period;
+     * `rail` is then that power. */
+    bool of_steps, has_count;
+    double last_count_uj;
+    int64_t last_count_ns;
+};
+
+static inline double curve_gain_sd(const pj_curve *c)
+{
+    return c->rail.gain_sd > 0 ? c->rail.gain_sd : PJ_USUAL_GAIN_SD;
+}
+
+static inline double piece_mw(const piece *p)
+{
+    return p->energy_mj / ((double)(p->end_ns - p->begin_ns) * 1e-9);
+}
+
+#endif
