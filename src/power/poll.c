@@ -146,7 +146,7 @@ static void poll_take_counter(pj_poll *p, const pj_reading *r)
 
 bool pj_poll_is_early(const pj_poll *p)
 {
-    return p->has_log && p->saw_tick;
+    return p->has_log && (p->saw_tick || p->looking);
 }
 
 /* A read that straddles a tick, or may, has published either of two values. */

@@ -56,8 +56,8 @@ void pj_poll_done(pj_poll *poll, int64_t before_ns, int64_t after_ns, int64_t pa
 /* Whether the last read was a first one and straddled a tick, so that its date is not known: it is
  * forgotten, and made again at once. */
 bool pj_poll_is_vague(const pj_poll *poll);
-/* Whether the last read was made so soon after its tick that a log has not reached it: its value is
- * passed on at the next due time. */
+/* Whether the last read was made while a tick was looked for, for which no log is read: its value
+ * is passed on at the next due time after the look, unless the look brings a later one. */
 bool pj_poll_is_early(const pj_poll *poll);
 
 #endif

@@ -112,13 +112,13 @@ static void sampler_pass(pj_power_sampler *s, pj_reading *r)
         pj_filter_rearm(filter);
         return;
     }
-    if (pj_poll_is_early(&s->polls[rail])) {
+    if (filter->note != PJ_NOTE_NONE)
+        note_event(s, filter->note, (int)rail, r->after_ns, filter->note_value);
+    if (r->status == PJ_READING_OK && pj_poll_is_early(&s->polls[rail])) {
         s->early[rail] = *r;
         s->early_rails |= 1ull << rail;
         return;
     }
-    if (filter->note != PJ_NOTE_NONE)
-        note_event(s, filter->note, (int)rail, r->after_ns, filter->note_value);
     /* Averages need every poll of a value, also repeats. */
     bool averaged = s->coarsen[rail].active && s->rails[rail].kind == PJ_RAIL_INSTANT;
     if (worth || (averaged && r->status == PJ_READING_REPEAT))
@@ -321,7 +321,7 @@ static bool read_one(pj_power_sampler *s, uint32_t rail)
     return true;
 }
 
-/* A value that was read just after its tick, now that the log has reached it. */
+/* A value that was read while a tick was looked for, now that the log has reached it. */
 static void pass_early(pj_power_sampler *s, uint32_t rail)
 {
     pj_reading out[PJ_COARSEN_MOST], *r = &s->early[rail];
@@ -345,7 +345,7 @@ static bool read_costly(pj_power_sampler *s)
         int log = pj_rail_log_of(s->rails, s->rail_count, i);
         bool with_log = poll->has_log && !poll->looking;
         if (with_log && !read_one(s, (uint32_t)log)) return false;
-        if (s->early_rails >> i & 1)
+        if ((s->early_rails >> i & 1) && !poll->looking)
             pass_early(s, i);
         else if (!read_one(s, i))
             return false;
@@ -394,6 +394,7 @@ static void *sampler_main(void *context)
     if (!paced) pj_thread_timer_slack(1);
     int64_t due = s->started_ns = s->last_tick_ns = pj_clock_ns();
     s->sleep_offset_ns = sleep_offset(s->sleep_offset_ns);
+    s->early_rails = 0;
     for (uint32_t i = 0; i < s->rail_count; i++) pj_poll_start(&s->polls[i], due);
     for (uint32_t tick = 0; !atomic_load(&s->stop); tick++) {
         int64_t late = pj_clock_ns() - due;
