@@ -88,6 +88,11 @@ pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_erro
     return status;
 }
 
+void pj_store_limit_cache(pj_store *store)
+{
+    if (!store->driver->is_remote) pj_sql_run(store, "PRAGMA cache_size=-2048", NULL);
+}
+
 void pj_store_close(pj_store *store)
 {
     if (!store) return;

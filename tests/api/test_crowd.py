@@ -7,6 +7,7 @@ import os
 import pathlib
 import resource
 import socket
+import sqlite3
 import time
 import unittest
 
@@ -17,6 +18,16 @@ CROWD = int(os.environ.get("PJ_CROWD", "1800"))
 ROUNDS = int(os.environ.get("PJ_CROWD_ROUNDS", "2"))
 PLAIN = b"GET /api/profiling/runs HTTP/1.1\r\nHost: localhost\r\n\r\n"
 SLOW = b"POST /api/profiling/generate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{"
+
+
+def fill(database, count):
+    """Copies of the only run, each a second older than the one before."""
+    with contextlib.closing(sqlite3.connect(database)) as db, db:
+        names = [row[1] for row in db.execute("PRAGMA table_info(profiling_runs)")]
+        run = dict(zip(names, db.execute("SELECT * FROM profiling_runs").fetchone()))
+        rows = [list((run | {"id": f"{i:08x}-0000-7000-8000-000000000000",
+                             "created_ns": run["created_ns"] - (i + 1) * 10**9}).values()) for i in range(count)]
+        db.executemany(f"INSERT INTO profiling_runs ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", rows)
 
 
 class Crowd(unittest.TestCase):
@@ -43,6 +54,39 @@ class Crowd(unittest.TestCase):
             with contextlib.suppress(OSError):
                 names.append(os.readlink(f))
         return sum(name.startswith("socket:") for name in names)
+
+    def test_slow_readers_of_a_long_list(self):
+        with harness.Server() as server:
+            server.generate()
+            server.stop()
+            fill(server.db, 10_000)
+            with harness.Server(db=server.db, folder=server.folder) as again:
+                whole = again.get("/api/profiling/runs?limit=10000")
+                runs = whole.json()
+                self.assertEqual((whole.headers["X-Total-Count"], len(runs)), ("10001", 10_000))
+                created = [r["created_at"] for r in runs]
+                self.assertEqual(created, sorted(created, reverse=True))
+                self.assertEqual(len({r["run_id"] for r in runs}), 10_000)
+                page = again.get("/api/profiling/runs?limit=150&offset=9000")
+                self.assertEqual(([r["run_id"] for r in page.json()], page.headers["X-Total-Count"]),
+                                 ([r["run_id"] for r in runs[9000:9150]], "10001"))
+                readers = []
+                for _ in range(100):
+                    s = socket.socket()
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                    s.connect(("127.0.0.1", again.port))
+                    s.sendall(b"GET /api/profiling/runs?limit=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    readers.append(s)
+                most = 0
+                for _ in range(20):
+                    time.sleep(0.2)
+                    most = max(most, again.memory_kb())
+                self.assertEqual(again.get("/api/profiling/runs?limit=5").status, 200)
+                self.assertLess(most, 200_000 * harness.SLOW)
+                for s in readers:
+                    s.close()
+                again.wait_until(lambda: self.sockets(again) <= 3, "sockets are closed")
+                self.assertEqual(len(again.get("/api/profiling/runs?limit=1000").json()), 1000)
 
     def test_answers_after_every_burst(self):
         with harness.Server() as server:
