@@ -406,10 +406,47 @@ pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err)
                          PJ_VALUES(pj_value_text(id)), err);
 }
 
+/* ---- deleting on a full disk ------------------------------------------------------------------
+ */
+
+/* The log of a transaction holds every page that it changes, so that deleting a large run needs
+ * about its size. In parts it needs little; a run whose deletion is interrupted says so. */
+static pj_status remove_part(pj_store *store, const char *table, int64_t first, int64_t count,
+                             pj_error *err)
+{
+    char text[160];
+    pj_status status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
+    if (status != PJ_OK) return status;
+    snprintf(text, sizeof text, "DELETE FROM %s WHERE id BETWEEN ? AND ?", table);
+    status = pj_sql_change(store, text,
+                           PJ_VALUES(pj_value_int(first), pj_value_int(first + count - 1)), err);
+    return pj_sql_finish(store, status, err);
+}
+
+static pj_status remove_in_parts(pj_store *store, const char *id, pj_error *err)
+{
+    enum { PART_ROWS = 4096 };
+    pj_row_range ranges[PJ_TABLE_COUNT];
+    pj_status status = pj_sql_change(
+        store,
+        "UPDATE profiling_runs SET status = 'failed', failure = 'its deletion was interrupted, and"
+        " most of its rows are gone: delete it again' WHERE id = ?",
+        PJ_VALUES(pj_value_text(id)), err);
+    if (status == PJ_OK) status = pj_store_ranges(store, id, ranges, err);
+    for (int t = PJ_TABLE_COUNT - 1; t >= 0; t--)
+        for (uint32_t at = 0; at < ranges[t].count && status == PJ_OK; at += PART_ROWS) {
+            uint32_t left = ranges[t].count - at;
+            status = remove_part(store, pj_tables[t].name, ranges[t].first + at,
+                                 left < PART_ROWS ? left : PART_ROWS, err);
+        }
+    return status;
+}
+
 pj_status pj_store_delete(pj_store *store, const char *id, pj_error *err)
 {
     int64_t found = 0;
-    pj_status status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
+    pj_status status = store->is_frugal ? remove_in_parts(store, id, err) : PJ_OK;
+    if (status == PJ_OK) status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
     if (status != PJ_OK) return status;
     status =
         pj_sql_get_one_int(store, "SELECT 1 FROM profiling_runs WHERE id = ?", id, 0, &found, err);

@@ -20,9 +20,13 @@ typedef struct pj_store_options {
     bool is_direct; /* runs go directly to the server, bypassing the outbox */
 } pj_store_options;
 
+/* The address that opening uses for options.path. */
+pj_status pj_store_find_address(const char *path, char *address, size_t bytes, pj_error *err);
 /* Creates and migrates as needed. */
 pj_status pj_store_open(const pj_store_options *options, pj_store **store, pj_error *err);
 void pj_store_close(pj_store *store); /* NULL is allowed */
+/* For a disk with little space: runs are deleted in parts, so that the log stays small. */
+void pj_store_be_frugal(pj_store *store);
 /* For connections that are open at a slow reader's pace: at most 2 MB of cached pages. */
 void pj_store_limit_cache(pj_store *store);
 /* Whether an address is a server's address and not a path. */
