@@ -6,7 +6,7 @@
  * as many units as the score buffer holds, so that each stage is a span and the results are
  * identical; if the stages are shorter than a dispatch (decode with few keys), each thread runs and
  * times them unit by unit. */
-#include "engine/forward/pass.h"
+#include "engine/forward/steps.h"
 #include "engine/kernels/stats_timer.h"
 
 #include <math.h>

@@ -18,47 +18,11 @@
 #define PJ_FORWARD_BACKEND_H
 
 #include "engine/forward/instrument.h"
-#include "engine/model/ablation.h"
+#include "engine/forward/pass.h"
 #include "engine/model/model.h"
-
-#include <stdatomic.h>
 
 /* Incremented with every change of the table's layout or of a function's contract. */
 enum { PJ_BACKEND_VERSION = 3 };
-
-typedef struct pj_sequence {
-    uint32_t length;     /* tokens in the cache */
-    uint32_t base;       /* first position that windowed layers still hold */
-    uint32_t generation; /* of rope frequencies the keys were rotated with */
-    int32_t *tokens;     /* [context] the ids whose keys are in the cache */
-} pj_sequence;
-
-typedef struct pj_state_options {
-    uint32_t sequences;
-    uint32_t context;    /* positions a sequence may have */
-    uint32_t max_tokens; /* rows of one pass, over all sequences */
-    uint32_t max_logits; /* rows of logits of one pass */
-    uint32_t rewind;     /* tokens that the engine may roll back by lowering pj_sequence.length */
-    pj_dtype kv_type;    /* F32 or F16 */
-    pj_ablation without; /* what `forward` leaves out */
-} pj_state_options;
-
-/* Rows [row, row + count) of a pass are the next `count` tokens of a sequence. */
-typedef struct pj_pass_segment {
-    uint32_t sequence, row, count;
-    uint32_t unit_begin; /* written by the pass */
-} pj_pass_segment;
-
-typedef struct pj_pass {
-    const int32_t *ids; /* [tokens], each within the vocabulary */
-    uint32_t tokens;
-    pj_pass_segment *segments; /* in row order, each sequence at most once */
-    uint32_t segment_count;
-    const uint32_t *logit_rows; /* rows whose logits are needed */
-    uint32_t logit_count;
-    bool prefill;
-    const _Atomic bool *cancel; /* polled once per layer; NULL: never */
-} pj_pass;
 
 /* What a backend is opened on. */
 typedef struct pj_compute_host {

@@ -3,7 +3,7 @@
  * channel and by head, never by row: a batch gives the same results as single sequences. */
 #include "engine/model/delta.h"
 
-#include "engine/forward/pass.h"
+#include "engine/forward/steps.h"
 #include "engine/kernels/stats_timer.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  * architecture lacks are absent from the model, and their steps do nothing. */
 #include "engine/forward/forward.h"
 
-#include "engine/forward/pass.h"
+#include "engine/forward/steps.h"
 
 #include <string.h>
 

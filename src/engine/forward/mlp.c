@@ -1,7 +1,7 @@
 /* Feed-forward blocks: dense ones, and mixtures of experts. An expert's tokens are gathered, run
  * through its block together, and added back in expert order, so that a token's sum does not depend
  * on what else is in the pass. */
-#include "engine/forward/pass.h"
+#include "engine/forward/steps.h"
 #include "engine/kernels/stats_timer.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Norms, products and sums: the building blocks of every layer. */
-#include "engine/forward/pass.h"
+#include "engine/forward/steps.h"
 #include "engine/kernels/stats_timer.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "engine/forward/pass.h"
+#include "engine/forward/steps.h"
 #include "engine/generation/engine_internal.h"
 
 #include <string.h>
