@@ -40,7 +40,6 @@ typedef struct pj_pass {
     uint32_t logit_count;
     bool prefill;
     bool greedy;                /* the most likely ids are wanted, and no logits */
-    int32_t token;              /* the span of a token that the pass is in; -1: none */
     const _Atomic bool *cancel; /* polled once per layer; NULL: never */
 } pj_pass;
 
