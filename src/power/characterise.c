@@ -373,7 +373,7 @@ static traits traits_of(const pj_rail *rail, watch *w)
         int64_t from_ns[MOST_CHANGES], to_ns[MOST_CHANGES];
         uint32_t sharp = watch_sharp(w, from_ns, to_ns);
         t.grid_ns = pj_grid_find(from_ns, to_ns, sharp);
-        t.is_vague = t.grid_ns == 0 && sharp < ENOUGH_SHARP;
+        t.is_vague = t.grid_ns == 0 && (sharp < ENOUGH_SHARP || pj_cost_is_high(rail, w->cost_ns));
     }
     return t;
 }
