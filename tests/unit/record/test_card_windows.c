@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "record/run.h"
 #include "record/session.h"
+#include "trace/uncertainty.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -186,6 +187,8 @@ static void windows_are_right(void **state)
                       loads[l].name, s.within, s.windows, sqrt(s.squares / s.windows) * 1e-3,
                       sqrt(s.randoms / s.windows) * 1e-3);
         assert_that(s.within, >=, 0.92 * s.windows);
+        assert_that(sqrt(s.randoms / s.windows) / PJ_NORMAL_95, <=,
+                    2 * sqrt(s.squares / s.windows) + 500);
     }
 }
 
