@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "record/result.h"
 #include "record/run.h"
 #include "record/session.h"
 #include "trace/uncertainty.h"
