@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/memory.h"
 #include "trace/conditions.h"
+#include "trace/device.h"
 #include "trace/rail.h"
 #include "trace/uncertainty.h"
 
@@ -283,6 +284,8 @@ typedef struct pj_run_data {
     pj_class_row *classes;
     pj_warning_row *warnings;
     pj_condition_row *conditions;
+    pj_device_row *devices; /* by number, the host first; none if only the host computed */
+    uint32_t device_count;
     uint32_t rail_energy_count, phase_count, section_count, token_count, layer_count,
         component_count, operation_count, extra_count, class_count, warning_count, condition_count;
 } pj_run_data;

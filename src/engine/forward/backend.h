@@ -10,7 +10,7 @@
  *   - logits in host memory when `forward` returns;
  *   - the bookkeeping of pj_sequence: tokens and length of what its cache holds;
  *   - spans: sections, layers, components and operations with FLOPs, bytes and statistics through
- *     the pj_instrument of the call, or, from a device that reports late, by pj_device_span_add of
+ *     the pj_instrument of the call, or, from a device that reports late, by pj_device_spans_add of
  *     perjoule.h before the run ends;
  *   - no allocation, lock or log in `forward`.
  */
