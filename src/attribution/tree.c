@@ -114,7 +114,7 @@ static bool take_span(reading_state *r, const pj_record *record, int64_t end_ns)
     node->id = span->id;
     node->kind = span->kind;
     node->phase = span->kind == PJ_SPAN_PHASE ? (uint8_t)span->id : span->phase;
-    node->device = span->device;
+    node->device = node->row_device = span->device;
     if (r->tree->device_count <= span->device) r->tree->device_count = span->device + 1u;
     if (r->last_ns < node->end_ns) r->last_ns = node->end_ns;
     /* of an earlier version: placed by its context later */
@@ -827,11 +827,20 @@ static int tree_leaf_by_begin(const void *a, const void *b)
 typedef struct host_times {
     pj_leaf *items; /* in order, without gaps; class_ is not used */
     uint32_t count, capacity;
+    int64_t end_ns; /* of the last, or the run's begin */
 } host_times;
 
+/* As with the host's leaves, a short gap belongs to what precedes it, at the begin to what
+ * follows. */
 static bool tree_add_time(host_times *times, uint32_t node, int64_t begin_ns, int64_t end_ns)
 {
-    if (end_ns <= begin_ns) return true;
+    if (end_ns <= times->end_ns) return true;
+    if (end_ns - begin_ns < LEAST_GAP_NS) {
+        if (times->count) times->items[times->count - 1].end_ns = times->end_ns = end_ns;
+        return true;
+    }
+    begin_ns = times->end_ns;
+    times->end_ns = end_ns;
     if (!tree_grow((void **)&times->items, &times->capacity, times->count, sizeof *times->items))
         return false;
     times->items[times->count++] = (pj_leaf){begin_ns, end_ns, 0, node};
@@ -918,10 +927,12 @@ static bool tree_cut_host(pj_tree *tree)
 
 static bool tree_cut_devices(pj_tree *tree)
 {
-    host_times times = {0};
+    host_times times = {.end_ns = tree->begin_ns};
     int64_t at_ns = tree->begin_ns;
     if (tree->device_count == 1) return true;
     bool ok = tree_collect_times(tree, 0, &at_ns, &times);
+    if (ok && !times.count && tree->end_ns > tree->begin_ns) /* shorter than a gap */
+        ok = tree_add_time(&times, 0, tree->begin_ns - LEAST_GAP_NS, tree->end_ns);
     for (uint32_t d = 1; ok && d < tree->device_count; d++)
         ok = tree_cut_device(tree, (uint8_t)d, &times);
     pj_free(times.items);

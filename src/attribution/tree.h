@@ -37,7 +37,9 @@ typedef struct pj_node {
     uint32_t text;           /* tokens: first text, UINT32_MAX: none */
     uint8_t kind;            /* pj_span_kind or PJ_NODE_ROOT */
     uint8_t phase;           /* pj_phase */
-    uint8_t device; /* number; PJ_NO_DEVICE: synthesised around spans of devices, no time of its own */
+    uint8_t device;     /* number; PJ_NO_DEVICE: synthesised around spans of devices, without time
+                           of its own */
+    uint8_t row_device; /* of its row: of synthesised spans, that of the first span in it */
 } pj_node;
 
 /* A class of work: leaves of equal device, phase and name, assumed to draw the same power. */

@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -83,6 +84,10 @@ bool pj_device_is(const pj_device_row *device, const pj_device_info *info)
 /* clang-format off */
 #define DEVICE_TEXTS(X)   X(name) X(kind) X(uuid) X(pci) X(driver) X(rail)
 #define DEVICE_NUMBERS(X) X(memory_bytes) X(clock_mhz)
+/* What is stored besides, once the run has been attributed. */
+#define STORED_TEXTS(X)   X(name) X(kind) X(uuid) X(pci) X(driver) X(rails) X(rail_reason)
+#define STORED_NUMBERS(X) \
+    X(memory_bytes) X(clock_mhz) X(clock_error_us) X(busy_ms) X(energy_mj) X(net_energy_mj)
 /* clang-format on */
 
 void pj_device_write(pj_json *json, const pj_device_row *from)
@@ -116,4 +121,38 @@ pj_status pj_device_read(const char *text, size_t bytes, pj_arena *arena, pj_dev
     json_decref(object);
     if (is_sound && to->name) return PJ_OK;
     return pj_fail(err, PJ_E_INVALID, "a device of the spool has no valid number or no name");
+}
+
+/* ---- as stored ------------------------------------------------------------------------------ */
+
+void pj_devices_write(pj_json *json, const pj_device_row *devices, uint32_t count)
+{
+    pj_json_object_begin(json);
+    for (uint32_t i = 0; i < count; i++) {
+        char number[16];
+        const pj_device_row *from = &devices[i];
+        snprintf(number, sizeof number, "%u", from->number);
+        pj_json_kv_object_begin(json, number);
+        STORED_TEXTS(WRITE_TEXT)
+        STORED_NUMBERS(WRITE_NUMBER)
+        pj_json_object_end(json);
+    }
+    pj_json_object_end(json);
+}
+
+uint32_t pj_devices_read(const char *json, pj_arena *arena, pj_device_row *devices)
+{
+    json_t *root = json ? json_loads(json, 0, NULL) : NULL, *object;
+    const char *number;
+    uint32_t count = 0;
+    json_object_foreach(root, number, object)
+    {
+        if (count == PJ_MAX_DEVICES) break;
+        pj_device_row *to = &devices[count++];
+        *to = pj_device_row_make((uint32_t)strtoul(number, NULL, 10));
+        STORED_TEXTS(READ_TEXT)
+        STORED_NUMBERS(READ_NUMBER)
+    }
+    json_decref(root);
+    return count;
 }

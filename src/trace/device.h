@@ -36,6 +36,11 @@ bool pj_device_has_pci(const char *text, const char *pci);
 /* Whether the table's device is the one described: equal UUID, else PCI address, else name. */
 bool pj_device_is(const pj_device_row *device, const pj_device_info *info);
 
+/* A run's devices as it stores them: one JSON object, by number. */
+void pj_devices_write(pj_json *json, const pj_device_row *devices, uint32_t count);
+/* Returns how many, at most PJ_MAX_DEVICES; their texts go to the arena. `json` NULL: none. */
+uint32_t pj_devices_read(const char *json, pj_arena *arena, pj_device_row *devices);
+
 /* The spool's JSON object. */
 void pj_device_write(pj_json *json, const pj_device_row *device);
 pj_status pj_device_read(const char *text, size_t bytes, pj_arena *arena, pj_device_row *device,
