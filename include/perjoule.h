@@ -407,7 +407,7 @@ typedef struct pj_device_span {
     uint32_t kind;            /* pj_span_kind */
     uint32_t id;              /* as in pj_span_begin */
     int32_t layer; /* of a component or operation in a layer that has no span: its index; else -1 */
-    uint32_t parent; /* 1 + index of the enclosing span, which comes before this one; 0: none */
+    uint32_t parent;     /* 1 + index of the enclosing span, which comes before this one; 0: none */
     const pj_work *work; /* or NULL */
 } pj_device_span;
 

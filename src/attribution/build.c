@@ -59,7 +59,7 @@ static pj_status take_device(const pj_record *record, pj_tree *tree, pj_run_data
     }
     data->devices[row.number] = row;
     if (data->device_count <= row.number) data->device_count = row.number + 1;
-    if (tree->device_count < data->device_count) tree->device_count = data->device_count;
+    pj_tree_add_device(tree, row.number);
     return PJ_OK;
 }
 

@@ -27,8 +27,8 @@ typedef struct pj_timings {
 
 typedef struct pj_rail_result {
     uint32_t rail;
-    uint64_t devices; /* whose work the rail measures, a bit each */
-    pj_leaf *leaves;  /* [leaf_count + 2] as the rail sees them, see pj_energies */
+    uint64_t devices;                /* whose work the rail measures, a bit each */
+    pj_leaf *leaves;                 /* [leaf_count + 2] as the rail sees them, see pj_energies */
     int64_t begin_ns, end_ns;        /* the run, extended to whole windows */
     double phase_mj[PJ_PHASE_COUNT]; /* gross */
     double whole_mj;                 /* gross, of the run */
@@ -73,11 +73,11 @@ struct pj_energies {
     double *sim_mw; /* [class] simulated net power, NULL: no simulation */
     /* Leaves for the fit of the current rail: with pooled classes, plus one leaf before and one
      * after the run. Those of devices that the rail does not measure have no duration. */
-    pj_leaf *leaves;                      /* [leaf_count + 2] */
-    pj_leaf *pooled;                      /* the same with every leaf's duration */
-    uint64_t rail_devices[PJ_MAX_RAILS];  /* that each rail measures, a bit each */
-    uint64_t measured;                    /* devices that a rail of the total measures */
-    uint32_t *pool_of; /* [class] of the tree -> class of the fit */
+    pj_leaf *leaves;                     /* [leaf_count + 2] */
+    pj_leaf *pooled;                     /* the same with every leaf's duration */
+    uint64_t rail_devices[PJ_MAX_RAILS]; /* that each rail measures, a bit each */
+    uint64_t measured;                   /* devices that a rail of the total measures */
+    uint32_t *pool_of;                   /* [class] of the tree -> class of the fit */
     uint32_t pool_count;
     uint8_t *pool_phase;            /* [pool] */
     uint32_t *pool_class;           /* [pool] its class; PJ_NO_PARENT: several */

@@ -86,8 +86,7 @@ pj_status pj_energy_pool(pj_energies *j, pj_error *err)
     j->pool_class = pj_arena_alloc(arena, tree->class_count, sizeof *j->pool_class);
     j->pool_phase = pj_arena_alloc(arena, tree->class_count, sizeof *j->pool_phase);
     j->pool_mw = pj_arena_alloc(arena, tree->class_count, sizeof *j->pool_mw);
-    j->leaves = j->pooled =
-        pj_arena_alloc(arena, (size_t)tree->leaf_count + 2, sizeof *j->leaves);
+    j->leaves = j->pooled = pj_arena_alloc(arena, (size_t)tree->leaf_count + 2, sizeof *j->leaves);
     if (!sizes || !j->pool_of || !j->pool_class || !j->pool_phase || !j->pool_mw || !j->leaves)
         return pj_fail_memory(err, "the classes of a run");
     measure_classes(tree, sizes, &whole_ns);

@@ -15,16 +15,22 @@
 
 /* ---- the table ---- */
 
+/* Numbers between those of the run's devices may be nobody's, in a damaged spool. */
+static bool energy_devices_has(const pj_energies *j, uint32_t device)
+{
+    return device == PJ_HOST || j->tree->devices >> device & 1;
+}
+
 static pj_device_row *energy_devices_new(pj_energies *j)
 {
     pj_run_data *d = j->d;
-    uint32_t count = d->device_count > j->tree->device_count ? d->device_count
-                                                             : j->tree->device_count;
+    uint32_t count =
+        d->device_count > j->tree->device_count ? d->device_count : j->tree->device_count;
     pj_device_row *rows = pj_arena_alloc(&d->arena, count, sizeof *rows);
     for (uint32_t i = 0; rows && i < count; i++) {
         rows[i] = i < d->device_count ? d->devices[i] : pj_device_row_make(i);
         rows[i].number = i;
-        if (rows[i].name) continue;
+        if (rows[i].name || !energy_devices_has(j, i)) continue;
         char name[32]; /* its description was lost, or it is the host */
         snprintf(name, sizeof name, "device %u", i);
         rows[i].name = i == PJ_HOST && d->info.machine
@@ -109,7 +115,7 @@ static bool energy_devices_is_only(const pj_run_data *d, const pj_device_row *de
                                    const uint64_t *found)
 {
     for (uint32_t i = 1; i < d->device_count; i++)
-        if (&d->devices[i] != device && !found[i] &&
+        if (&d->devices[i] != device && !found[i] && d->devices[i].name &&
             strcasecmp(d->devices[i].kind, device->kind) == 0)
             return false;
     return true;
@@ -121,8 +127,9 @@ static const char *energy_devices_reason(const pj_device_row *device, rail_match
                                                    "the only one of its kind"};
     if (how < MATCHES) return how_found[how];
     if (device->rail) return "no rail has the given name";
-    return device->uuid || device->pci ? "no rail has its UUID or PCI address, nor is there only one"
-                                       : "no rail measures it, or several may";
+    return device->uuid || device->pci
+               ? "no rail has its UUID or PCI address, nor is there only one"
+               : "no rail measures it, or several may";
 }
 
 static void energy_devices_match(pj_energies *j, uint64_t *found)
@@ -133,17 +140,18 @@ static void energy_devices_match(pj_energies *j, uint64_t *found)
         for (uint32_t i = 1; i < d->device_count; i++) {
             pj_device_row *device = &d->devices[i];
             bool may = how == BY_NAME || !device->rail; /* a name that the program gave decides */
-            if (found[i] || !may) continue;
+            if (found[i] || !may || !device->name) continue;
             uint64_t rails = energy_devices_find(j, device, how, taken);
-            if (how == BY_KIND && !(energy_devices_is_one(j, rails) &&
-                                    energy_devices_is_only(d, device, found)))
+            if (how == BY_KIND &&
+                !(energy_devices_is_one(j, rails) && energy_devices_is_only(d, device, found)))
                 continue;
             found[i] = rails;
             taken |= rails;
             if (rails) device->rail_reason = energy_devices_reason(device, how);
         }
     for (uint32_t i = 1; i < d->device_count; i++)
-        if (!found[i]) d->devices[i].rail_reason = energy_devices_reason(&d->devices[i], MATCHES);
+        if (!found[i] && d->devices[i].name)
+            d->devices[i].rail_reason = energy_devices_reason(&d->devices[i], MATCHES);
 }
 
 /* ---- what each rail measures ---- */
@@ -167,8 +175,7 @@ static uint64_t energy_devices_of_rail(const pj_energies *j, uint32_t rail, cons
                                        uint64_t apart)
 {
     const pj_rail *r = &j->d->rails[rail];
-    uint64_t all = j->d->device_count < 64 ? (1ull << j->d->device_count) - 1 : UINT64_MAX;
-    uint64_t own = 0, host = 1ull << PJ_HOST;
+    uint64_t own = 0, host = 1ull << PJ_HOST, all = j->tree->devices | host;
     for (uint32_t i = 1; i < j->d->device_count; i++)
         if (found[i] >> rail & 1) own |= 1ull << i;
     if (own) return r->scope == PJ_SCOPE_MODULE ? own | host : own; /* an APU's includes the CPU */
@@ -192,6 +199,7 @@ static pj_status energy_devices_name_rails(pj_energies *j, const uint64_t *found
     char names[PJ_MAX_RAILS * PJ_RAIL_NAME_BYTES];
     for (uint32_t i = 0; i < d->device_count; i++) {
         uint64_t rails = 0;
+        if (!energy_devices_has(j, i)) continue;
         for (uint32_t r = 0; r < d->rail_count; r++)
             if (j->rail_devices[r] >> i & 1 && energy_devices_in_total(j, r)) rails |= 1ull << r;
         if (i == PJ_HOST && !(j->measured >> PJ_HOST & 1)) rails = 0;
@@ -276,6 +284,7 @@ pj_status pj_energy_of_devices(pj_energies *j, pj_error *err)
 {
     pj_run_data *d = j->d;
     for (uint32_t i = 0; i < d->device_count; i++) {
+        if (!energy_devices_has(j, i)) continue;
         bool is_known = j->measured >> i & 1 && j->result_count > 0;
         d->devices[i].energy_mj = d->devices[i].net_energy_mj = is_known ? 0 : NAN;
         if (i == PJ_HOST) continue;
@@ -301,7 +310,7 @@ static void energy_devices_label(const pj_run_data *d, uint32_t device, char *te
 {
     uint32_t same = 0;
     for (uint32_t i = 1; i < d->device_count; i++)
-        same += strcasecmp(d->devices[i].kind, d->devices[device].kind) == 0;
+        same += d->devices[i].name && strcasecmp(d->devices[i].kind, d->devices[device].kind) == 0;
     if (device == PJ_HOST || same < 2)
         snprintf(text, bytes, "%.30s", d->devices[device].kind);
     else
@@ -315,6 +324,7 @@ void pj_energy_name_unmeasured(const pj_energies *j, char *text, size_t bytes)
     text[0] = 0;
     for (uint32_t i = 0; j->used_rails && i < d->device_count && used < bytes; i++) {
         char label[32];
+        if (!energy_devices_has(j, i)) continue;
         energy_devices_label(d, i, label, sizeof label);
         if (j->measured >> i & 1 || energy_devices_lists(d->info.partial_rails, label)) continue;
         used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "", label);

@@ -24,8 +24,8 @@ enum { MARGIN_PERIODS = 3, EDGE_PERIODS = 6 };
 #define SEES_ROWS 6.0      /* max. leaves per window of a sensor that resolves how they vary */
 enum { LEAST_LOGGED = 4 }; /* values of a log, to judge their noise */
 enum { LEAST_CLOCK_PART = 1000 }; /* a clock error below this part of a period is not propagated */
-#define LOG_CUT_S    3e-3  /* 1 sigma of where a log puts an edge of the run */
-#define LEAST_SPREAD 1e-4  /* of power within a class */
+#define LOG_CUT_S    3e-3         /* 1 sigma of where a log puts an edge of the run */
+#define LEAST_SPREAD 1e-4         /* of power within a class */
 #define MOST_SPREAD  0.5
 /* Log of how much likelier another timing makes the readings of a counter, for it to be considered:
  * where the declared one holds after all, the figures are the same. */
@@ -256,8 +256,8 @@ static pj_class_prior prior_of(pj_energies *j, uint32_t rail, uint32_t pool)
                           (pj_phase)c->phase, &prior.power_mw, &prior.sd_mw))
         j->replayed = true;
     else if (pj_tree_class_is_idle(c) && !isnan(j->d->baseline_mw[rail]))
-        prior = (pj_class_prior){0, fmax(isnan(spread) ? 0 : spread,
-                                         idle_spread(c) * j->d->baseline_mw[rail])};
+        prior = (pj_class_prior){
+            0, fmax(isnan(spread) ? 0 : spread, idle_spread(c) * j->d->baseline_mw[rail])};
     return prior;
 }
 
@@ -792,9 +792,8 @@ static pj_status choose_curve(pj_energies *j, uint32_t rail, pj_error *err)
         swap_curves(j, rail);
         return PJ_OK;
     }
-    pj_rail_result probe = {.rail = rail,
-                            .devices = j->rail_devices[rail],
-                            .idle_sd_mw = j->d->baseline_sd_mw[rail]};
+    pj_rail_result probe = {
+        .rail = rail, .devices = j->rail_devices[rail], .idle_sd_mw = j->d->baseline_sd_mw[rail]};
     swap_curves(j, rail);
     j->leaves = probe.leaves = pj_energy_leaves_of(j, &probe);
     if (!j->leaves) return pj_fail_memory(err, "the energies of a run");

@@ -31,8 +31,9 @@ static void energy_rows_fill_rows(pj_energies *j)
         const pj_node *node = &tree->nodes[tree->leaves[i].node];
         uint32_t index = tree->leaves[i].node;
         const pj_tree_class *class_ = &tree->classes[tree->leaves[i].class_];
+        bool is_work = class_->component || class_->operation;
         if (tree->child_begin[index] != tree->child_begin[index + 1] &&
-            ((!class_->component && !class_->operation) || class_->device != node->device))
+            !(is_work && class_->device == PJ_HOST && node->device == PJ_HOST))
             continue; /* the time between its children is of another class */
         if (node->kind == PJ_SPAN_COMPONENT)
             d->components[node->row].class_ = tree->leaves[i].class_;
@@ -116,8 +117,7 @@ static void sum_gap(const pj_energies *j, const idle_gap *gap, pj_energy *e)
         any = true;
         pj_nj_add(&e->gross_nj, j->gross[gap->leaves[i]]);
         pj_nj_add(&e->net_nj, j->net[gap->leaves[i]]);
-        if (has_planted)
-            e->planted_nj += pj_energy_planted(j, &j->tree->leaves[gap->leaves[i]]);
+        if (has_planted) e->planted_nj += pj_energy_planted(j, &j->tree->leaves[gap->leaves[i]]);
     }
     if (!any) e->gross_nj = e->net_nj = PJ_NJ_UNKNOWN;
     e->self_nj = e->gross_nj;
@@ -131,8 +131,8 @@ static pj_status fill_idle_row(pj_energies *j, const idle_gap *gap, pj_phase_row
     pj_energy *e = &row->energy;
     sum_gap(j, gap, e);
     if (e->gross_nj == PJ_NJ_UNKNOWN) return PJ_OK;
-    pj_status status = pj_energy_check_leaves(j, gap->leaves, gap->count, PJ_ALL_RAILS, &e->sd,
-                                              &e->net_sd, err);
+    pj_status status =
+        pj_energy_check_leaves(j, gap->leaves, gap->count, PJ_ALL_RAILS, &e->sd, &e->net_sd, err);
     e->sd_mj = (float)pj_sd_total(&e->sd);
     e->net_sd_mj = (float)pj_sd_total(&e->net_sd);
     e->method = (uint8_t)pj_energy_method(j, PJ_SPAN_PHASE, gap->end_ns - gap->begin_ns);

@@ -46,8 +46,7 @@ static void scale_leaves(pj_energies *j, const pj_rail_result *result, const par
         int64_t idle = *net == PJ_NJ_UNKNOWN ? 0 : *gross - *net;
         sum += by_time ? (double)(leaf->end_ns - leaf->begin_ns) / (double)p->sum_ns
                        : (double)*gross / (double)p->sum_nj;
-        int64_t own =
-            i == p->last ? target_nj - given : llround(sum * (double)target_nj) - given;
+        int64_t own = i == p->last ? target_nj - given : llround(sum * (double)target_nj) - given;
         given += own;
         *gross = own;
         if (*net != PJ_NJ_UNKNOWN) *net = own - llround(share * (double)idle);

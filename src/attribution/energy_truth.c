@@ -207,8 +207,8 @@ static pj_status energy_truth_new_curves(pj_energies *j, uint32_t rail, pj_error
                : pj_fail_memory(err, "an energy curve");
 }
 
-static pj_status feed_rail(pj_energies *j, uint32_t rail, const pj_readings *readings, simulation *t,
-                           pj_error *err)
+static pj_status feed_rail(pj_energies *j, uint32_t rail, const pj_readings *readings,
+                           simulation *t, pj_error *err)
 {
     if (!is_simulated(j, rail))
         return energy_truth_feed(j, rail, readings->items + readings->begin[rail],
@@ -244,7 +244,7 @@ pj_status pj_energy_curves(pj_energies *j, const pj_readings *readings, pj_error
  * the idle power can only be divided by a rule. */
 bool pj_energy_has_planted(const pj_energies *j)
 {
-    uint64_t all = (1ull << j->tree->device_count) - 1;
+    uint64_t all = j->tree->devices | 1ull << PJ_HOST;
     bool known = j->sim_mw && !j->tree->overlaps && (j->measured & all) == all;
     for (uint32_t r = 0; r < j->d->rail_count; r++)
         known &= !(j->used_rails >> r & 1) || !may_overlap(j, j->rail_devices[r]);

@@ -297,7 +297,8 @@ static void scale_figure(const pj_energies *j, const pj_rail_result *result, con
     double own_mj = 0, part_mj = 0, border_var = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t part = j->leaf_part[leaves[i]];
-        double mj = (double)result->leaf_mj[leaves[i]] * result->part_factor[part]; /* 0: not seen */
+        double mj =
+            (double)result->leaf_mj[leaves[i]] * result->part_factor[part]; /* 0: not seen */
         own_mj += mj;
         part_mj += mj;
         if (i + 1 < count && j->leaf_part[leaves[i + 1]] == part) continue;

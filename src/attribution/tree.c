@@ -101,6 +101,12 @@ static bool tree_adopt(reading_state *r, lane_state *lane, uint32_t node, uint32
     return true;
 }
 
+void pj_tree_add_device(pj_tree *tree, uint32_t device)
+{
+    tree->devices |= 1u << device;
+    if (tree->device_count <= device) tree->device_count = device + 1;
+}
+
 static bool take_span(reading_state *r, const pj_record *record, int64_t end_ns)
 {
     const pj_span *span = (const pj_span *)record->payload;
@@ -115,7 +121,7 @@ static bool take_span(reading_state *r, const pj_record *record, int64_t end_ns)
     node->kind = span->kind;
     node->phase = span->kind == PJ_SPAN_PHASE ? (uint8_t)span->id : span->phase;
     node->device = node->row_device = span->device;
-    if (r->tree->device_count <= span->device) r->tree->device_count = span->device + 1u;
+    pj_tree_add_device(r->tree, span->device);
     if (r->last_ns < node->end_ns) r->last_ns = node->end_ns;
     /* of an earlier version: placed by its context later */
     if (span->flags & PJ_SPAN_DEVICE && span->device == PJ_HOST) return true;
@@ -421,8 +427,7 @@ static bool tree_map_launchers(const pj_tree *tree, launcher_map *map)
     map->mask = capacity - 1;
     for (uint32_t i = 1; map->slots && i < tree->node_count; i++) {
         const pj_span *span = span_of(&tree->nodes[i]);
-        if (span->device == PJ_HOST)
-            *tree_find_launcher(tree, map, span->lane, span->serial) = i;
+        if (span->device == PJ_HOST) *tree_find_launcher(tree, map, span->lane, span->serial) = i;
     }
     return map->slots != NULL;
 }
@@ -737,10 +742,19 @@ static bool tree_add_leaf(device_cut *cut, int64_t begin_ns, int64_t end_ns, uin
     return true;
 }
 
+/* Time of a device's component that no operation covers is the component's; between the components
+ * of a layer the device has nothing to do. */
+static uint32_t tree_class_of_gap(const device_cut *cut, uint32_t index)
+{
+    const pj_node *node = &cut->tree->nodes[index];
+    bool works = cut->device != PJ_HOST && node->kind != PJ_SPAN_LAYER;
+    return works ? class_of_leaf(cut->tree, index)
+                 : tree_class_of(cut->tree, cut->device, node->phase, 0, 0);
+}
+
 static bool add_gap(device_cut *cut, uint32_t index, int64_t begin_ns, int64_t end_ns)
 {
     pj_tree *tree = cut->tree;
-    const pj_node *node = &tree->nodes[index];
     if (end_ns <= begin_ns) return true;
     pj_leaf *last = tree->leaf_count > cut->first ? &tree->leaves[tree->leaf_count - 1] : NULL;
     bool at_begin = !last && cut->device == PJ_HOST; /* then the first leaf starts with the run */
@@ -748,8 +762,7 @@ static bool add_gap(device_cut *cut, uint32_t index, int64_t begin_ns, int64_t e
         if (last) last->end_ns = cut->last_ns = end_ns;
         return true;
     }
-    return tree_add_leaf(cut, begin_ns, end_ns, index,
-                         tree_class_of(tree, cut->device, node->phase, 0, 0));
+    return tree_add_leaf(cut, begin_ns, end_ns, index, tree_class_of_gap(cut, index));
 }
 
 /* A span without children in it: the work that its record states is that of the leaf. */
@@ -906,8 +919,7 @@ static bool tree_fill_idle(device_cut *cut, const host_times *times)
 
 static void tree_sort_leaves(pj_tree *tree, uint32_t first)
 {
-    qsort(tree->leaves + first, tree->leaf_count - first, sizeof *tree->leaves,
-          tree_leaf_by_begin);
+    qsort(tree->leaves + first, tree->leaf_count - first, sizeof *tree->leaves, tree_leaf_by_begin);
 }
 
 static bool tree_cut_device(pj_tree *tree, uint8_t device, const host_times *times)
@@ -934,7 +946,7 @@ static bool tree_cut_devices(pj_tree *tree)
     if (ok && !times.count && tree->end_ns > tree->begin_ns) /* shorter than a gap */
         ok = tree_add_time(&times, 0, tree->begin_ns - LEAST_GAP_NS, tree->end_ns);
     for (uint32_t d = 1; ok && d < tree->device_count; d++)
-        ok = tree_cut_device(tree, (uint8_t)d, &times);
+        if (tree->devices >> d & 1) ok = tree_cut_device(tree, (uint8_t)d, &times);
     pj_free(times.items);
     return ok;
 }

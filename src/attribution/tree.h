@@ -76,11 +76,12 @@ typedef struct pj_tree {
     uint32_t idle_class;
     /* some span may not be charged to its enclosing span, see pj_tree_stands_apart */
     bool nested;
-    bool overlaps; /* some leaves of one device overlap: several threads or queues */
-    uint32_t device_count;                  /* of the host and of the devices that have spans */
+    bool overlaps;         /* some leaves of one device overlap: several threads or queues */
+    uint32_t device_count; /* numbers of the host and of the devices are below */
+    uint32_t devices;      /* declared, or with spans: a bit each */
     int64_t clock_error_ns[PJ_MAX_DEVICES]; /* of a device's times, 1 sigma; the largest */
     int64_t busy_ns[PJ_MAX_DEVICES];        /* time in which a device had work */
-    const pj_record **notes; /* facts, rails, warnings and readings, for pj_build */
+    const pj_record **notes;                /* facts, rails, warnings and readings, for pj_build */
     uint32_t note_count, note_capacity;
     uint64_t extra_count;            /* of all spans */
     int64_t spool_ns, spool_wall_ns; /* when the spool was made */
@@ -100,6 +101,8 @@ bool pj_group(const uint32_t *key, size_t stride, uint32_t first, uint32_t count
 
 /* Reads the whole spool: all spans into nodes. Names go to `arena`. */
 pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, pj_error *err);
+/* A device of the run, whether it has spans or not. */
+void pj_tree_add_device(pj_tree *tree, uint32_t device);
 /* Sets when the run began, as its facts state. */
 void pj_tree_begin(pj_tree *tree, int64_t begin_ns);
 /* Multiplies the duration of every span by `factor`, before the tree is cut: for benchmarks. */

@@ -26,8 +26,8 @@ static pj_status run_device_describe(pj_run *run, const pj_device_info *info, pj
     bool failed = false;
     const struct {
         const char *from, **to;
-    } texts[] = {{info->name, &row->name}, {info->kind ? info->kind : "gpu", &row->kind},
-                 {info->uuid, &row->uuid}, {info->pci, &row->pci},
+    } texts[] = {{info->name, &row->name},     {info->kind ? info->kind : "gpu", &row->kind},
+                 {info->uuid, &row->uuid},     {info->pci, &row->pci},
                  {info->driver, &row->driver}, {info->rail, &row->rail}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         *texts[i].to = pj_run_keep_text(run, texts[i].from, &failed);
@@ -59,7 +59,8 @@ pj_status pj_device_declare(pj_run *run, const pj_device_info *from, uint32_t *d
 {
     enum { SIZE_0_1 = offsetof(pj_device_info, rail) + sizeof(const char *) };
     pj_device_info info;
-    if (!run || !device) return pj_fail(err, PJ_E_INVALID, "pj_device_declare: run or device is NULL");
+    if (!run || !device)
+        return pj_fail(err, PJ_E_INVALID, "pj_device_declare: run or device is NULL");
     *device = 0;
     pj_status status = PJ_SIZED_READ(pj_device_info, &info, from, SIZE_0_1, err);
     if (status == PJ_OK && (!info.name || !*info.name))

@@ -17,7 +17,7 @@ struct pj_run {
     uint32_t layer_count;
     pj_recorder recorder;
     pj_device_row devices[PJ_MAX_DEVICES]; /* as declared, by number; guarded by spool_mutex */
-    pthread_mutex_t spool_mutex; /* guards spool and info against the collector */
+    pthread_mutex_t spool_mutex;           /* guards spool and info against the collector */
     pj_spool spool;
     pj_collector collector;
     pj_live_feed *feed;

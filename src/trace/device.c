@@ -131,6 +131,7 @@ void pj_devices_write(pj_json *json, const pj_device_row *devices, uint32_t coun
     for (uint32_t i = 0; i < count; i++) {
         char number[16];
         const pj_device_row *from = &devices[i];
+        if (!from->name) continue; /* a number that no device has */
         snprintf(number, sizeof number, "%u", from->number);
         pj_json_kv_object_begin(json, number);
         STORED_TEXTS(WRITE_TEXT)

@@ -29,8 +29,8 @@ static pj_status check_parent(const pj_device_batch *b, size_t i, pj_error *err)
 {
     const pj_device_span *s = &b->spans[i];
     if (s->parent > i)
-        return pj_fail(err, PJ_E_INVALID, "device span %zu has the parent %u, which is not before it",
-                       i, s->parent);
+        return pj_fail(err, PJ_E_INVALID,
+                       "device span %zu has the parent %u, which is not before it", i, s->parent);
     if (!s->parent) return PJ_OK;
     const pj_device_span *outer = &b->spans[s->parent - 1];
     if (!pj_span_may_nest((pj_span_kind)outer->kind, (pj_span_kind)s->kind))
@@ -62,11 +62,12 @@ static pj_status device_spans_check(const pj_device_batch *b, pj_error *err)
 {
     if (b->span_count > MOST_SPANS)
         return pj_fail(err, PJ_E_INVALID, "more than %d device spans in one call", MOST_SPANS);
-    if (b->span_count && !b->spans)
-        return pj_fail(err, PJ_E_INVALID, "the device spans are NULL");
+    if (b->span_count && !b->spans) return pj_fail(err, PJ_E_INVALID, "the device spans are NULL");
     if (b->clock_error_ns < 0)
-        return pj_fail(err, PJ_E_INVALID, "the clock error of a device is %lld ns: it cannot be "
-                       "negative", (long long)b->clock_error_ns);
+        return pj_fail(err, PJ_E_INVALID,
+                       "the clock error of a device is %lld ns: it cannot be "
+                       "negative",
+                       (long long)b->clock_error_ns);
     pj_status status = PJ_OK;
     for (size_t i = 0; i < b->span_count && status == PJ_OK; i++)
         status = device_spans_check_one(b, i, err);

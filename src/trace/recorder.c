@@ -312,7 +312,7 @@ void pj_lane_launch(pj_lane *lane, const pj_launch_place *place, int64_t clock_e
     size_t size = sizeof(pj_record) + sizeof(pj_launch_record);
     pj_launch_place here = *place;
     if (!place->noted) pj_lane_locate(lane, &here); /* nothing is open on a device's lane */
-    const int32_t context[PJ_SPAN_KIND_COUNT] = {here.phase, here.section, here.token,
+    const int32_t context[PJ_SPAN_KIND_COUNT] = {here.phase, here.section,   here.token,
                                                  here.layer, here.component, 0};
     memcpy(lane->launched_in, context, sizeof context);
     unsigned char *at = recorder_claim(lane, size);

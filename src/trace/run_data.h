@@ -182,7 +182,7 @@ typedef struct pj_class_row {
     double net_energy_mj, net_energy_sd_mj;
     pj_sd energy_sd, net_energy_sd;
     double
-        data_share; /* 1 - posterior / prior variance: how much of the estimate comes from data */
+        data_share;  /* 1 - posterior / prior variance: how much of the estimate comes from data */
     bool truncated;  /* its power came out negative and was set to 0 */
     uint32_t device; /* number of the device that computed it, 0: the host */
 } pj_class_row;
