@@ -6,7 +6,8 @@
  *     cc device.c -lperjoule -lpthread -o device && ./device 50 sim:rails=cpu+gpu
  *
  * The first argument is the number of tokens (50 when absent), the second the list of power sources
- * (default "auto"). Prints what each device took, as the run stores it.
+ * (default "auto"), the third the database (default "none"). Prints what each device took, as the
+ * run stores it.
  */
 #include <perjoule.h>
 #include <pthread.h>
@@ -98,7 +99,7 @@ int main(int argc, char **argv)
     pj_error err = {0};
     pj_session_options how = {.size = sizeof how,
                               .power = argc > 2 ? argv[2] : NULL,
-                              .database = "none",
+                              .database = argc > 3 ? argv[3] : "none",
                               .baseline_seconds = 0.2};
     pj_run_options what = {.size = sizeof what, .model_name = "example", .depth = PJ_DEPTH_DEEP};
     pj_device_info gpu = {.size = sizeof gpu, .name = "a thread", .memory_bytes = 1 << 30};
