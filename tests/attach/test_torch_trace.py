@@ -116,6 +116,7 @@ def several_gpus(folder):
     assert info["total_is_partial"] and info["partial_rails"] == "gpu1", info
     assert info["request_energy_mj"] is None, info
     assert "device_without_sensor" in {w["code"] for w in got["run_warnings"]}, got["run_warnings"]
+    assert "conservation  ok" in run(folder, "check").stdout
 
 
 def older_and_cpu_only(folder):
@@ -177,7 +178,7 @@ def hostile(folder):
     write_power(power, {"cpu": 50})
     write_trace(trace, odd)
     got = imported(folder, trace, power)
-    assert set(components(got)) == {"good"}, components(got)
+    assert {c["component_name"] for c in got["component_metrics"]} == {"good"}, got["component_metrics"]
     assert "trace_events_skipped" in {w["code"] for w in got["run_warnings"]}
 
 
@@ -186,7 +187,7 @@ def overlapping_and_many(folder):
     events = [event("kernel", f"k{i}", 500 + random.random() * 1000, random.random() * 50, tid=1) for i in range(3000)]
     events += [event("cpu_op", f"name {i}", i, 1) for i in range(1000)]
     trace, power = folder / "many.json", folder / "many.csv"
-    write_power(power, {"cpu": 50})
+    write_power(power, {"gpu0": 50})
     write_trace(trace, events)
     got = imported(folder, trace, power)
     total = got["profiling_run"]["total_energy_mj"]
