@@ -9,6 +9,7 @@
 #include "base/memory.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* Leaves of one part: [begin, end) of the tree's. */
 typedef struct part_leaves {
@@ -98,6 +99,52 @@ pj_status pj_energy_scale(pj_energies *j, pj_rail_result *result, pj_error *err)
         if (e.mj > 0 && e.sd_mj > 0) result->part_sd[k] = e.sd_mj / e.mj;
     }
     return PJ_OK;
+}
+
+/* ---- leaves at the same time ---- */
+
+typedef struct leaf_edge {
+    int64_t at_ns;
+    uint32_t leaf;
+    bool is_end;
+} leaf_edge;
+
+static int share_by_time(const void *a, const void *b)
+{
+    const leaf_edge *x = a, *y = b;
+    if (x->at_ns != y->at_ns) return x->at_ns < y->at_ns ? -1 : 1;
+    return (int)y->is_end - (int)x->is_end;
+}
+
+pj_status pj_energy_overlaps(pj_energies *j, pj_error *err)
+{
+    const pj_tree *tree = j->tree;
+    size_t count = 0, open = 0;
+    double idle_ns = 0; /* of one leaf that would have been there from the start */
+    if (!tree->overlaps) return PJ_OK;
+    leaf_edge *edges = pj_alloc((size_t)2 * tree->leaf_count, sizeof *edges);
+    double *from = pj_alloc(tree->leaf_count, sizeof *from);
+    j->leaf_idle = pj_arena_alloc(&j->arena, tree->leaf_count, sizeof *j->leaf_idle);
+    for (uint32_t i = 0; edges && i < tree->leaf_count; i++) {
+        edges[count++] = (leaf_edge){tree->leaves[i].begin_ns, i, false};
+        edges[count++] = (leaf_edge){tree->leaves[i].end_ns, i, true};
+    }
+    bool ok = edges && from && j->leaf_idle;
+    if (ok) qsort(edges, count, sizeof *edges, share_by_time);
+    for (size_t i = 0; ok && i < count; i++) {
+        const pj_leaf *leaf = &tree->leaves[edges[i].leaf];
+        if (i && open) idle_ns += (double)(edges[i].at_ns - edges[i - 1].at_ns) / (double)open;
+        double length = (double)(leaf->end_ns - leaf->begin_ns);
+        if (!edges[i].is_end)
+            from[edges[i].leaf] = idle_ns;
+        else
+            j->leaf_idle[edges[i].leaf] =
+                length > 0 ? (float)((idle_ns - from[edges[i].leaf]) / length) : 1;
+        open += edges[i].is_end ? (size_t)-1 : 1;
+    }
+    pj_free(edges);
+    pj_free(from);
+    return ok ? PJ_OK : pj_fail_memory(err, "the energies of a run");
 }
 
 double pj_energy_share_of(const pj_energies *j, uint32_t leaf)
