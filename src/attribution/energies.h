@@ -153,8 +153,6 @@ pj_status pj_energy_rail(pj_energies *j, uint32_t rail, pj_error *err);
 void pj_energy_rail_fini(pj_rail_result *result);
 /* Scales rail_gross and rail_net of the leaves to the run's share. */
 pj_status pj_energy_scale(pj_energies *j, pj_rail_result *result, pj_error *err);
-/* Of the time of a leaf; 1: the run was alone. */
-double pj_energy_share_of(const pj_energies *j, uint32_t leaf);
 
 /* Timing hypotheses for a rail's windows. */
 void pj_energy_timings(pj_energies *j, const pj_rail_result *result, pj_timings *timings);

@@ -146,8 +146,3 @@ pj_status pj_energy_overlaps(pj_energies *j, pj_error *err)
     pj_free(from);
     return ok ? PJ_OK : pj_fail_memory(err, "the energies of a run");
 }
-
-double pj_energy_share_of(const pj_energies *j, uint32_t leaf)
-{
-    return j->leaf_part ? j->options->shares->parts[j->leaf_part[leaf]].share : 1;
-}
