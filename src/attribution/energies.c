@@ -92,6 +92,10 @@ static void sum_nodes(pj_energies *j)
             pj_nj_add(&pj_energy_of(j, leaf->node)->self_nj, j->gross[i]);
         add_upwards(j, i, has_planted ? pj_energy_planted(j, leaf) : PJ_NJ_UNKNOWN, apart);
     }
+    for (uint32_t i = 0; i < tree->node_count; i++) { /* of an unknown energy nothing is zero */
+        pj_energy *node = pj_energy_of(j, i);
+        if (node->gross_nj == PJ_NJ_UNKNOWN && node->self_nj == 0) node->self_nj = PJ_NJ_UNKNOWN;
+    }
 }
 
 /* ---- rails ---- */
@@ -257,6 +261,7 @@ pj_status pj_energy_new(const pj_tree *tree, const pj_readings *readings,
     if (status == PJ_OK) status = pj_energy_devices(j, err);
     if (status == PJ_OK) status = pj_energy_curves(j, readings, err);
     if (status == PJ_OK) status = pj_energy_check(j, err);
+    if (status == PJ_OK) status = pj_energy_overlaps(j, err);
     if (status == PJ_OK) status = attribute_rails(j, err);
     return status;
 }

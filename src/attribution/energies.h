@@ -41,6 +41,8 @@ typedef struct pj_rail_result {
     double observed;                 /* share of the run's time covered by windows */
     int64_t period_ns;               /* typical time between two readings */
     bool settled;                    /* as in pj_timings */
+    /* net energies; NAN: idle power is unknown */
+    double phase_net_mj[PJ_PHASE_COUNT], whole_net_mj;
     bool counter;
     pj_fit fit; /* of pooled classes */
     bool has_fit;
@@ -97,6 +99,8 @@ struct pj_energies {
     /* of the rails that count: included in the total, missing from it */
     uint64_t used_rails, missing_rails;
     uint32_t *leaf_part;  /* [leaf] part of options->shares; NULL: the run was alone */
+    float *leaf_idle;     /* [leaf] mean of 1 / leaves at the same time, which share idle power;
+                             NULL: leaves do not overlap */
     pj_finding *findings; /* of the consistency checks */
     uint32_t finding_count;
     uint32_t pooled_many; /* classes pooled although they have over a thousandth of the time */
@@ -173,13 +177,21 @@ void pj_energy_name_unmeasured(const pj_energies *j, char *text, size_t bytes);
 /* The leaves as a rail sees them, for fits and shares; NULL: out of memory. */
 pj_leaf *pj_energy_leaves_of(pj_energies *j, const pj_rail_result *result);
 
+/* How much of the machine's idle power leaves of several threads are charged. */
+pj_status pj_energy_overlaps(pj_energies *j, pj_error *err);
+/* The time for which a leaf is charged idle power. */
+static inline double pj_energy_idle_s(const pj_energies *j, uint32_t leaf)
+{
+    const pj_leaf *l = &j->tree->leaves[leaf];
+    return (double)(l->end_ns - l->begin_ns) * 1e-9 *
+           (j->leaf_idle ? (double)j->leaf_idle[leaf] : 1);
+}
+
 /* Gross and net energy of every leaf on one rail, into rail_gross, rail_net and the sums. */
 pj_status pj_energy_rail(pj_energies *j, uint32_t rail, pj_error *err);
 void pj_energy_rail_fini(pj_rail_result *result);
 /* Scales rail_gross and rail_net of the leaves to the run's share. */
 pj_status pj_energy_scale(pj_energies *j, pj_rail_result *result, pj_error *err);
-/* Of the time of a leaf; 1: the run was alone. */
-double pj_energy_share_of(const pj_energies *j, uint32_t leaf);
 
 /* Timing hypotheses for a rail's windows. */
 void pj_energy_timings(pj_energies *j, const pj_rail_result *result, pj_timings *timings);

@@ -678,8 +678,12 @@ static void energy_rail_add_leaves(pj_energies *j, pj_rail_result *result)
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
         if (!pj_rail_sees_leaf(j, result, i)) continue;
         double mj = pj_mj_of_nj(j->rail_gross[i + 1]);
-        result->phase_mj[tree->classes[tree->leaves[i].class_].phase] += mj;
+        double net_mj = baseline ? pj_mj_of_nj(j->rail_net[i + 1]) : NAN;
+        uint8_t phase = tree->classes[tree->leaves[i].class_].phase;
+        result->phase_mj[phase] += mj;
         result->whole_mj += mj;
+        result->phase_net_mj[phase] += net_mj;
+        result->whole_net_mj += net_mj;
         pj_nj_add(&j->gross[i], j->rail_gross[i + 1]);
         pj_nj_add(&j->net[i], baseline ? j->rail_net[i + 1] : PJ_NJ_UNKNOWN);
     }

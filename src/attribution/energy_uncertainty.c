@@ -198,7 +198,7 @@ static void energy_uncertainty_add_leaf(uncertainty_state *g, const pj_rail_resu
     const pj_blocks *b = &result->blocks;
     double mw = result->fit.power_mw[leaf->class_];
     size_t k = result->first_block[index];
-    *seconds += (double)(leaf->end_ns - leaf->begin_ns) * 1e-9;
+    *seconds += pj_energy_idle_s(j, index);
     if (g->times[leaf->class_] == 0) g->used[g->used_count++] = leaf->class_;
     g->times[leaf->class_] += (double)(leaf->end_ns - leaf->begin_ns) * 1e-9 + 1e-300;
     if (k == SIZE_MAX) return;

@@ -502,6 +502,88 @@ static void a_baseline_that_no_longer_holds_is_not_used(void **state)
     end_run(&w, &d);
 }
 
+/* Three threads whose spans overlap, on a machine that draws idle power alone: idle power is
+ * subtracted once, from the run, its phases and its rail. */
+static void idle_power_is_subtracted_once(void **state)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    enum { LANES = 3, RANGES = 20 };
+    (void)state;
+    begin_run(&w, &sim, "period_ms=1,idle_mw=10000,low_mw=1,high_mw=1");
+    for (int i = 0; i < RANGES; i++)
+        for (uint16_t lane = 0; lane < LANES; lane++) {
+            int64_t begin = 1000 + i * 10000000LL + lane * 1000000LL;
+            pj_span span =
+                make(PJ_SPAN_COMPONENT, Q_PROJ, PJ_PHASE_DECODE, -1, -1, begin, begin + 9000000);
+            span.lane = lane;
+            put_span(&w, span, (uint32_t)i);
+        }
+    put_end(&w, 1000 + RANGES * 10000000LL + 2000000);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    double run_mj = 10 * d.info.total_ms;
+    assert_near(d.info.total_mj, run_mj, 0.01 * run_mj);
+    assert_near(d.info.net_mj, 0, 0.01 * run_mj);
+    assert_that(d.info.net_sd_mj, <, 0.01 * run_mj);
+    assert_that(d.rail_energy_count, >, 1);
+    double phases_mj = 0;
+    for (uint32_t i = 0; i < d.rail_energy_count; i++) {
+        const pj_rail_energy *row = &d.rail_energy[i];
+        assert_near(row->net_mj, 0, 0.01 * run_mj);
+        assert_near(row->idle_mj, row->gross_mj, 0.01 * run_mj);
+        if (row->phase != PJ_PHASE_COUNT) phases_mj += row->idle_mj;
+        if (row->phase == PJ_PHASE_COUNT) assert_that(row->net_sd_mj, <, 0.01 * run_mj);
+    }
+    assert_near(phases_mj, run_mj, 0.01 * run_mj);
+    end_run(&w, &d);
+}
+
+/* Without its energy a run has no other figure of the attribution. */
+static void a_run_without_energy_has_no_figures_of_it(void **state)
+{
+    static const char *const sensors[] = {"kind=power,period_ms=100,window_ms=25,noise=1",
+                                          "kind=power,period_ms=100,dropout=1"};
+    static const char *const reasons[] = {"below_resolution", "sensor_gap"};
+    (void)state;
+    for (int s = 0; s < 2; s++) {
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        begin_run(&w, &sim, sensors[s]);
+        put_slow_steps(&w, 6, 60000000);
+        put_end(&w, 60001000);
+        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        const pj_run_info *i = &d.info;
+        const double figures[] = {i->total_mj,
+                                  i->net_mj,
+                                  i->total_sd_mj,
+                                  i->net_sd_mj,
+                                  i->pj_per_flop,
+                                  i->pj_per_flop_sd,
+                                  i->pj_per_byte,
+                                  i->pj_per_byte_sd,
+                                  i->request_mj,
+                                  i->condition_number,
+                                  i->request_sd_mj,
+                                  i->typical_token_mj,
+                                  i->disturbed_share,
+                                  i->attribution_interval,
+                                  i->attribution_interval_calibrated};
+        for (size_t k = 0; k < sizeof figures / sizeof *figures; k++)
+            assert_true(isnan(figures[k]));
+        assert_int_equal(i->method, PJ_METHOD_NONE);
+        assert_string_equal(d.warnings[d.warning_count - 1].code, reasons[s]);
+        for (uint32_t c = 0; c < d.class_count; c++) {
+            assert_true(isnan(d.classes[c].energy_mj));
+            assert_true(s == 1 || isnan(d.classes[c].power_mw));
+        }
+        for (uint32_t l = 0; l < d.layer_count; l++)
+            assert_int_equal(d.layers[l].energy.self_nj, PJ_NJ_UNKNOWN);
+        end_run(&w, &d);
+    }
+}
+
 /* Energy of idle time far shorter than a reading comes from the baseline, not from the reading that
  * contains it. */
 static void short_idle_time_is_known(void **state)
@@ -696,6 +778,8 @@ int main(void)
         cmocka_unit_test(gains_of_one_make_add_up),
         cmocka_unit_test(several_rails_are_as_uncertain_as_one),
         cmocka_unit_test(a_baseline_that_no_longer_holds_is_not_used),
+        cmocka_unit_test(idle_power_is_subtracted_once),
+        cmocka_unit_test(a_run_without_energy_has_no_figures_of_it),
         cmocka_unit_test(short_idle_time_is_known),
         cmocka_unit_test(a_phase_has_the_energy_of_its_own_time),
         cmocka_unit_test(a_request_beside_idle_time_is_covered),
