@@ -30,13 +30,13 @@ static pj_device_row *energy_devices_new(pj_energies *j)
     for (uint32_t i = 0; rows && i < count; i++) {
         rows[i] = i < d->device_count ? d->devices[i] : pj_device_row_make(i);
         rows[i].number = i;
+        if (!rows[i].kind) rows[i].kind = i == PJ_HOST ? "cpu" : "gpu";
         if (rows[i].name || !energy_devices_has(j, i)) continue;
         char name[32]; /* its description was lost, or it is the host */
         snprintf(name, sizeof name, "device %u", i);
         rows[i].name = i == PJ_HOST && d->info.machine
                            ? d->info.machine
                            : pj_arena_strndup(&d->arena, i ? name : "host", i ? strlen(name) : 4);
-        rows[i].kind = i == PJ_HOST ? "cpu" : "gpu";
         if (!rows[i].name) return NULL;
     }
     d->devices = rows;

@@ -439,10 +439,12 @@ static uint32_t tree_launcher_of(const reading_state *r, const launcher_map *map
     const pj_launch_record *launch = tree_launch_of(r, span_of(&tree->nodes[index]));
     if (!launch) return 0;
     uint32_t at = *tree_find_launcher(tree, map, launch->host_lane, launch->host_serial);
-    while (at && !pj_span_may_nest((pj_span_kind)tree->nodes[at].kind,
-                                   (pj_span_kind)tree->nodes[index].kind))
+    int steps = 0; /* a spool may come from anywhere: its spans may contain each other */
+    while (at && steps++ < MAX_NESTING &&
+           !pj_span_may_nest((pj_span_kind)tree->nodes[at].kind,
+                             (pj_span_kind)tree->nodes[index].kind))
         at = tree->nodes[at].parent;
-    return at;
+    return steps > MAX_NESTING ? 0 : at;
 }
 
 static bool tree_attach_launched(reading_state *r)
