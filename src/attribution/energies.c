@@ -181,11 +181,14 @@ static void energies_withdraw(pj_energies *j, pj_energy *e, double ms, bool obse
     e->absence = PJ_ABSENT_BELOW_RESOLUTION;
 }
 
-/* Whether a run is so short that its energy depends on when the sensor sampled, and that is neither
- * declared and confirmed by the readings nor evident from them. */
+/* Whether a run is so short that its energy depends on when the sensor sampled, and that is not
+ * evident from the readings. Which part of its window is the run's then depends on the window, too:
+ * a declaration is not enough, since only the edges of a longer run confirm it. */
 static bool may_be_missed(const pj_energies *j, const pj_rail_result *result, int64_t run_ns)
 {
     const pj_rail *rail = &j->d->rails[result->rail];
+    if (!result->certain)
+        return run_ns < 2 * (rail->window_ns > rail->period_ns ? rail->window_ns : rail->period_ns);
     if (result->settled) return false;
     return run_ns < (rail->window_ns > 0 ? rail->window_ns : 2 * result->period_ns);
 }

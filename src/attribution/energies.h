@@ -22,6 +22,7 @@ typedef struct pj_timings {
     pj_timing all[PJ_MAX_TIMINGS]; /* likeliest first */
     uint32_t count;
     bool settled;       /* when the sensor sampled is known or evident from its readings */
+    bool certain;       /* known */
     double log_against; /* by how much the likeliest explains them better than the declared one */
 } pj_timings;
 
@@ -35,12 +36,13 @@ typedef struct pj_rail_result {
     double weight_mj;                /* gross, to find the most important rail */
     double idle_sd_mw;               /* of the baseline */
     double gain_sd;                  /* relative */
+    double offset_sd_mw;             /* pj_rail_offset_sd_mw */
     double unseen_sd;                /* relative: steps taken as powers, and what was counted */
     uint32_t gain_group;             /* rails of one group share their gain */
     double class_spread;             /* relative 1 sigma of power between leaves of a class */
     double observed;                 /* share of the run's time covered by windows */
     int64_t period_ns;               /* typical time between two readings */
-    bool settled;                    /* as in pj_timings */
+    bool settled, certain;           /* as in pj_timings */
     /* net energies; NAN: idle power is unknown */
     double phase_net_mj[PJ_PHASE_COUNT], whole_net_mj;
     bool counter;
