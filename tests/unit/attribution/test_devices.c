@@ -417,7 +417,8 @@ static double energy_of_late_spans(int64_t late_ns, int64_t error_ns, double *sd
     pj_spool_writer out = {.spool = &w.spool};
     pj_rail card = rail_of("gpu", "card", PJ_RAIL_GPU);
     card.period_ns = 10 * MS;
-    card.gain_sd = 1e-4;
+    card.gain_sd = 1e-4; /* and no offset, which is assumed of NVML */
+    snprintf(card.source, sizeof card.source, "hwmon");
     pj_spool_put_rail(&out, 0, &card, 20000, 1);
     put_device(&w, 1, "card", NULL, NULL, NULL);
     double uj = 5e6;
