@@ -116,6 +116,8 @@ class CudaClock(HostClock):
         self._newest: Dict[Device, Dict[int, int]] = {}  # the newest stamp of each stream since the step before
         self._own: Dict[Device, Stream] = {}
         self._paired_ns = 0
+        self.computed_on: List[Device] = []  # by record of the step that was resolved last
+        self.clock_error_ns = 0  # of its times, 1 sigma
         self._next = self._read = 0  # newest stamp, newest that was read
         self.stamp = self._stamper(device)  # type: ignore[method-assign]
 
@@ -231,6 +233,7 @@ class CudaClock(HostClock):
         events, last = self.events, records[FIELDS + 1]
         if any(mark not in events for mark in (records[0], records[1], last)):
             return []
+        self.computed_on = [events[number][1] if number in events else self.device for number in records[1::FIELDS]]
         times = self._times(records[0], last)
         out = list(records)
         for field in (0, 1):
@@ -251,6 +254,8 @@ class CudaClock(HostClock):
                     pairs[device] = self._pair_before(device, began_ns)
                 host_ns, elapsed = pairs[device].host_ns, pairs[device].event.elapsed_time
             times[number] = host_ns + int(elapsed(event) * 1e6)
+        # a moment between the two readings of the host's clock, each as likely
+        self.clock_error_ns = max((int(pair.width_ns / 12 ** 0.5) for pair in pairs.values()), default=0)
         return times
 
     def _between(self, first: int, last: int) -> Iterable[Tuple[int, Stamp]]:
@@ -288,6 +293,17 @@ class CudaClock(HostClock):
         self.seal()
         self.wait(list(self.events))
         return True
+
+    def describe(self, device: Device) -> Dict[str, Any]:
+        """What the run's table of devices says about one, as far as torch knows it."""
+        about = self.cuda.get_device_properties(device)
+        info: Dict[str, Any] = {"name": str(about.name), "kind": "gpu",
+                                "memory_bytes": int(getattr(about, "total_memory", 0))}
+        if getattr(about, "uuid", None):
+            info["uuid"] = str(about.uuid)
+        if hasattr(about, "pci_bus_id"):
+            info["pci"] = f"{about.pci_domain_id:04x}:{about.pci_bus_id:02x}:{about.pci_device_id:02x}.0"
+        return info
 
     # ---- what the times contain ----
 

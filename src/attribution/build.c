@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LARGE_TREE_NODES = 20000 };
+enum { LARGE_TREE_NODES = 20000, MOST_SIMULATED = 20000000 };
 
 /* ---- facts ---- */
 
@@ -45,6 +45,24 @@ static pj_status take_fact(const pj_record *record, pj_run_data *data, int64_t *
     return PJ_OK;
 }
 
+static pj_status take_device(const pj_record *record, pj_tree *tree, pj_run_data *data,
+                             pj_error *err)
+{
+    pj_device_row row;
+    pj_status status = pj_device_read((const char *)record->payload, pj_record_bytes(record),
+                                      &data->arena, &row, err);
+    if (status != PJ_OK) return status;
+    if (!data->devices) {
+        data->devices = pj_arena_alloc(&data->arena, PJ_MAX_DEVICES, sizeof *data->devices);
+        if (!data->devices) return pj_fail_memory(err, "the devices of a run");
+        for (uint32_t i = 0; i < PJ_MAX_DEVICES; i++) data->devices[i] = pj_device_row_make(i);
+    }
+    data->devices[row.number] = row;
+    if (data->device_count <= row.number) data->device_count = row.number + 1;
+    pj_tree_add_device(tree, row.number);
+    return PJ_OK;
+}
+
 static uint32_t count_notes(const pj_tree *tree, pj_record_type type)
 {
     uint32_t count = 0;
@@ -63,7 +81,9 @@ pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
     data->warnings = pj_arena_alloc(&data->arena, warnings + 2, sizeof *data->warnings);
     if (!data->warnings) return pj_fail_memory(err, "a run");
     for (uint32_t i = 0; i < tree->note_count; i++) {
-        pj_status status = take_fact(tree->notes[i], data, &begin_ns, &warnings, err);
+        pj_status status = pj_record_kind(tree->notes[i]) == PJ_RECORD_DEVICE
+                               ? take_device(tree->notes[i], tree, data, err)
+                               : take_fact(tree->notes[i], data, &begin_ns, &warnings, err);
         if (status != PJ_OK) return status;
     }
     for (uint32_t i = 0; i < data->warning_count; i++)
@@ -201,7 +221,8 @@ static void fill_component(rows_state *s)
     const pj_span *span = s->view.span;
     pj_component_row *row = &s->data->components[s->node->row];
     token_position position = position_in_token(tree, s->index);
-    *row = (pj_component_row){.layer = row_above(tree, s->index, PJ_SPAN_LAYER),
+    *row = (pj_component_row){.device = s->node->row_device,
+                              .layer = row_above(tree, s->index, PJ_SPAN_LAYER),
                               .section = row_above(tree, s->index, PJ_SPAN_SECTION),
                               .token = position.token,
                               .step = position.step,
@@ -225,7 +246,8 @@ static void fill_component(rows_state *s)
 static void fill_operation(rows_state *s)
 {
     pj_operation_row *row = &s->data->operations[s->node->row];
-    *row = (pj_operation_row){.component = row_above(s->tree, s->index, PJ_SPAN_COMPONENT),
+    *row = (pj_operation_row){.device = s->node->row_device,
+                              .component = row_above(s->tree, s->index, PJ_SPAN_COMPONENT),
                               .class_ = PJ_NO_PARENT,
                               .name = pj_tree_name(s->tree, s->node->id),
                               .start_ms = s->start_ms,
@@ -244,6 +266,7 @@ static void fill_layer(rows_state *s)
     token_position position = position_in_token(s->tree, s->index);
     row->token = position.token;
     row->step = position.step;
+    row->device = s->node->row_device;
     row->layer_index = s->node->id;
     row->start_ms = s->start_ms;
     row->duration_ms = s->duration_ms;
@@ -261,7 +284,8 @@ static void fill_section(rows_state *s)
                                                        pj_tree_name(s->tree, s->node->id),
                                                        s->start_ms,
                                                        s->duration_ms,
-                                                       PJ_ENERGY_UNKNOWN};
+                                                       PJ_ENERGY_UNKNOWN,
+                                                       s->node->row_device};
 }
 
 static bool fill_row(rows_state *s, uint32_t index)
@@ -456,11 +480,22 @@ static void mark_allocated(pj_run_data *d, const pj_shares *shares, int64_t begi
     if (d->info.method != PJ_METHOD_NONE) d->info.method = PJ_METHOD_ALLOCATED;
 }
 
+/* Readings of simulated sensors are computed from the spans, of a killed run as of any other. In
+ * concurrent runs they are the live ones. */
+static bool read_simulation(const pj_tree *tree, const pj_run_data *data, pj_sim_spec *spec)
+{
+    const char *text = data->info.simulation;
+    if (!text || pj_sim_parse(text, spec, NULL) != PJ_OK) return false;
+    double readings = (double)(tree->end_ns - tree->begin_ns) / (double)spec->period_ns;
+    return readings * spec->rail_count < MOST_SIMULATED;
+}
+
 pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options, pj_run_data *data,
                        pj_error *err)
 {
     pj_tree tree = {0};
     pj_shares shares = {0};
+    pj_sim_spec simulated;
     pj_build_options with_shares = *options;
     *data = (pj_run_data){0};
     pj_arena_init(&data->arena, 0);
@@ -472,6 +507,8 @@ pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options,
     if (shares.count) {
         with_shares.shares = &shares;
         data->info.allocation = pj_share_rule_name(shares.rule);
+    } else if (status == PJ_OK && !options->sim && read_simulation(&tree, data, &simulated)) {
+        with_shares.sim = &simulated;
     }
     if (status == PJ_OK) status = build_rows_and_joules(&tree, &with_shares, data, err);
     if (status == PJ_OK && data->info.allocation)

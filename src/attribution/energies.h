@@ -22,23 +22,29 @@ typedef struct pj_timings {
     pj_timing all[PJ_MAX_TIMINGS]; /* likeliest first */
     uint32_t count;
     bool settled;       /* when the sensor sampled is known or evident from its readings */
+    bool certain;       /* known */
     double log_against; /* by how much the likeliest explains them better than the declared one */
 } pj_timings;
 
 typedef struct pj_rail_result {
     uint32_t rail;
+    uint64_t devices;                /* whose work the rail measures, a bit each */
+    pj_leaf *leaves;                 /* [leaf_count + 2] as the rail sees them, see pj_energies */
     int64_t begin_ns, end_ns;        /* the run, extended to whole windows */
     double phase_mj[PJ_PHASE_COUNT]; /* gross */
     double whole_mj;                 /* gross, of the run */
     double weight_mj;                /* gross, to find the most important rail */
     double idle_sd_mw;               /* of the baseline */
     double gain_sd;                  /* relative */
+    double offset_sd_mw;             /* pj_rail_offset_sd_mw */
     double unseen_sd;                /* relative: steps taken as powers, and what was counted */
     uint32_t gain_group;             /* rails of one group share their gain */
     double class_spread;             /* relative 1 sigma of power between leaves of a class */
     double observed;                 /* share of the run's time covered by windows */
     int64_t period_ns;               /* typical time between two readings */
-    bool settled;                    /* as in pj_timings */
+    bool settled, certain;           /* as in pj_timings */
+    /* net energies; NAN: idle power is unknown */
+    double phase_net_mj[PJ_PHASE_COUNT], whole_net_mj;
     bool counter;
     pj_fit fit; /* of pooled classes */
     bool has_fit;
@@ -51,8 +57,9 @@ typedef struct pj_rail_result {
     /* leaves that overlap several blocks; [block + 1] the first of those that begin in it */
     uint32_t *bridges;
     size_t *bridge_begin;
-    double alternative_weight[PJ_MAX_TIMINGS]; /* of other timings */
-    float *alternative_mj[PJ_MAX_TIMINGS];     /* [leaf] gross energy under them */
+    /* of other timings; a device's clock adds one */
+    double alternative_weight[PJ_MAX_TIMINGS + 1];
+    float *alternative_mj[PJ_MAX_TIMINGS + 1]; /* [leaf] gross energy under them */
     uint32_t alternative_count;
     /* [part of options->shares] leaf energies times factor are the run's own; relative 1 sigma of
      * the part's energy. NULL: the run was alone. */
@@ -68,9 +75,13 @@ struct pj_energies {
     pj_curve *steps[PJ_MAX_RAILS]; /* of counters whose steps may be powers: those; else NULL */
     char (*class_names)[128];
     double *sim_mw; /* [class] simulated net power, NULL: no simulation */
-    /* Leaves for the fit: with pooled classes, plus one leaf before and one after the run. */
-    pj_leaf *leaves;   /* [leaf_count + 2] */
-    uint32_t *pool_of; /* [class] of the tree -> class of the fit */
+    /* Leaves for the fit of the current rail: with pooled classes, plus one leaf before and one
+     * after the run. Those of devices that the rail does not measure have no duration. */
+    pj_leaf *leaves;                     /* [leaf_count + 2] */
+    pj_leaf *pooled;                     /* the same with every leaf's duration */
+    uint64_t rail_devices[PJ_MAX_RAILS]; /* that each rail measures, a bit each */
+    uint64_t measured;                   /* devices that a rail of the total measures */
+    uint32_t *pool_of;                   /* [class] of the tree -> class of the fit */
     uint32_t pool_count;
     uint8_t *pool_phase;            /* [pool] */
     uint32_t *pool_class;           /* [pool] its class; PJ_NO_PARENT: several */
@@ -83,12 +94,15 @@ struct pj_energies {
     uint32_t result_count;
     bool replayed;         /* a calibration was the prior */
     bool by_time;          /* some rail could not be fitted */
-    bool no_device;        /* what computed has no rail */
+    bool no_device;        /* what computed has no rail: there is no total */
+    bool no_parts;         /* a device that computed has no rail: what it worked on has no energy */
     bool idle_moved;       /* net energy is below zero, so the baseline no longer holds */
     bool below_resolution; /* no sensor's windows resolve the run's energy */
     /* of the rails that count: included in the total, missing from it */
     uint64_t used_rails, missing_rails;
     uint32_t *leaf_part;  /* [leaf] part of options->shares; NULL: the run was alone */
+    float *leaf_idle;     /* [leaf] mean of 1 / leaves at the same time, which share idle power;
+                             NULL: leaves do not overlap */
     pj_finding *findings; /* of the consistency checks */
     uint32_t finding_count;
     uint32_t pooled_many; /* classes pooled although they have over a thousandth of the time */
@@ -98,6 +112,26 @@ struct pj_energies {
 static inline bool pj_net_is_refuted(double net_mj, double net_sd_mj)
 {
     return net_mj < -2 * net_sd_mj;
+}
+
+static inline bool pj_rail_sees(const pj_rail_result *result, uint8_t device)
+{
+    return result->devices >> device & 1;
+}
+
+static inline bool pj_rail_sees_leaf(const pj_energies *j, const pj_rail_result *result,
+                                     uint32_t leaf)
+{
+    return pj_rail_sees(result, pj_tree_leaf_device(j->tree, &j->tree->leaves[leaf]));
+}
+
+/* Whether a leaf's energy counts in that of the spans around it. Not where no rail measures a
+ * device that did nothing then, or the host: the run is partial, and says so. */
+static inline bool pj_energy_counts(const pj_energies *j, uint32_t leaf)
+{
+    const pj_tree_class *class_ = &j->tree->classes[j->tree->leaves[leaf].class_];
+    if (j->d->device_count == 0 || j->measured >> class_->device & 1) return true;
+    return class_->device != PJ_HOST && !pj_tree_class_is_idle(class_);
 }
 
 /* Adds; unknown plus anything is unknown. */
@@ -128,19 +162,38 @@ pj_status pj_energy_report(pj_energies *j, pj_error *err);
 
 /* Ground truth of simulated rails, and curves of every rail. */
 pj_status pj_energy_curves(pj_energies *j, const pj_readings *readings, pj_error *err);
+/* Whether a simulation states the energy of every leaf. */
+bool pj_energy_has_planted(const pj_energies *j);
 /* Simulated energy of a leaf, summed over all rails of the simulation. */
 int64_t pj_energy_planted(const pj_energies *j, const pj_leaf *leaf);
 
 /* Pools classes and creates the leaves for the fit. */
 pj_status pj_energy_pool(pj_energies *j, pj_error *err);
 
+/* Finds the rails that measure the run's devices. */
+pj_status pj_energy_devices(pj_energies *j, pj_error *err);
+/* Completes the table of devices: what they did, and with how much energy. */
+pj_status pj_energy_of_devices(pj_energies *j, pj_error *err);
+/* Names what no rail of the total measures, besides what the run's partial rails name already. */
+void pj_energy_name_unmeasured(const pj_energies *j, char *text, size_t bytes);
+/* The leaves as a rail sees them, for fits and shares; NULL: out of memory. */
+pj_leaf *pj_energy_leaves_of(pj_energies *j, const pj_rail_result *result);
+
+/* How much of the machine's idle power leaves of several threads are charged. */
+pj_status pj_energy_overlaps(pj_energies *j, pj_error *err);
+/* The time for which a leaf is charged idle power. */
+static inline double pj_energy_idle_s(const pj_energies *j, uint32_t leaf)
+{
+    const pj_leaf *l = &j->tree->leaves[leaf];
+    return (double)(l->end_ns - l->begin_ns) * 1e-9 *
+           (j->leaf_idle ? (double)j->leaf_idle[leaf] : 1);
+}
+
 /* Gross and net energy of every leaf on one rail, into rail_gross, rail_net and the sums. */
 pj_status pj_energy_rail(pj_energies *j, uint32_t rail, pj_error *err);
 void pj_energy_rail_fini(pj_rail_result *result);
 /* Scales rail_gross and rail_net of the leaves to the run's share. */
 pj_status pj_energy_scale(pj_energies *j, pj_rail_result *result, pj_error *err);
-/* Of the time of a leaf; 1: the run was alone. */
-double pj_energy_share_of(const pj_energies *j, uint32_t leaf);
 
 /* Timing hypotheses for a rail's windows. */
 void pj_energy_timings(pj_energies *j, const pj_rail_result *result, pj_timings *timings);

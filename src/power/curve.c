@@ -69,6 +69,11 @@ const pj_rail *pj_curve_rail(const pj_curve *curve)
     return &curve->rail;
 }
 
+bool pj_curve_reports_windows(const pj_curve *curve)
+{
+    return curve->window_count > 0 && curve->unreported == 0;
+}
+
 void pj_curve_follow(pj_curve *curve, const pj_curve *log)
 {
     curve->log = log;
@@ -380,9 +385,10 @@ static pj_status fill_hole(pj_curve *c, int64_t begin_ns, double mw, pj_error *e
                            err);
 }
 
-static int64_t curve_window_of(const pj_curve *c, const pj_reading *r, int64_t tick)
+static int64_t curve_window_of(pj_curve *c, const pj_reading *r, int64_t tick)
 {
     if (r->window_ns > 0) return r->window_ns;
+    c->unreported++;
     if (c->rail.window_ns > 0) return c->rail.window_ns;
     if (c->period_ns > 0) return c->period_ns;
     return c->armed ? tick - c->last_tick_ns : 0;

@@ -38,6 +38,7 @@ struct pj_curve {
     /* the previous reading */
     bool resolved; /* overlapping windows have been deconvolved */
     bool armed, just_armed;
+    uint32_t unreported; /* power readings that came without their averaging time */
     double last_value;
     int64_t last_tick_ns;
     double last_edge_ns;

@@ -211,7 +211,8 @@ void pj_curve_query(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
     energy->energy_mj = mj;
     energy->random_sd_mj = sqrt(random);
     energy->bias_sd_mj = bias;
-    energy->gain_sd_mj = curve_gain_sd(curve) * mj;
+    energy->gain_sd_mj = hypot(curve_gain_sd(curve) * mj, pj_rail_offset_sd_mw(&curve->rail) *
+                                                              (double)(end_ns - begin_ns) * 1e-9);
     energy->sd_mj = sqrt(random + bias * bias + energy->gain_sd_mj * energy->gain_sd_mj);
 }
 

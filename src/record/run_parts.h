@@ -16,7 +16,8 @@ struct pj_run {
     double observed_cpu_ms;         /* of an observed program */
     uint32_t layer_count;
     pj_recorder recorder;
-    pthread_mutex_t spool_mutex; /* guards spool and info against the collector */
+    pj_device_row devices[PJ_MAX_DEVICES]; /* as declared, by number; guarded by spool_mutex */
+    pthread_mutex_t spool_mutex;           /* guards spool and info against the collector */
     pj_spool spool;
     pj_collector collector;
     pj_live_feed *feed;
@@ -26,7 +27,9 @@ struct pj_run {
     bool metering, is_announced;
     uint64_t missed_before; /* ticks and readings that earlier runs of the session missed */
     uint32_t spool_failures;
-    bool model_resident;    /* a model stays in memory after this run */
+    bool model_resident; /* a model stays in memory after this run */
+    pj_baseline idle;    /* idle power during the run, if it was measured after it, too */
+    bool has_idle;
     pj_run_built_fn *built; /* or NULL */
     void *built_context;
 };

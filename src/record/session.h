@@ -41,6 +41,7 @@ struct pj_session {
     pthread_mutex_t conditions_mutex;
     pj_baseline cold, resident;
     bool has_cold, has_resident;
+    bool listens_after; /* idle power is measured after every run, too; runs are one at a time */
     struct pj_calibration *calibration; /* prior of the next run's fit; NULL: none. Owned. */
     /* As pj_build_options.observe; only during a calibration. */
     void (*observe)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
@@ -65,8 +66,8 @@ struct pj_session {
 
 /* Adds a sink for events of later runs. */
 pj_status pj_session_add_sink(pj_session *session, const pj_live_sink *sink, pj_error *err);
-/* Measures idle power: cold once when the session opens, resident whenever a model is in memory and
- * no run is open. Does nothing without rails. */
+/* Measures idle power: cold when the session opens, resident whenever a model is in memory and no
+ * run is open; again, either replaces what it measured before. Does nothing without rails. */
 pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err);
 /* Between runs: waits at most `ns` until leftover spools are recovered. */
 pj_recovery_state pj_session_settle(pj_session *session, int64_t ns);

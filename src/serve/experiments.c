@@ -159,14 +159,19 @@ static pj_status enqueue(pj_experiments *x, entry *e, pj_experiment_ticket *tick
     return PJ_OK;
 }
 
-static pj_status queue_plan(pj_experiments *x, const pj_plan_request *request,
+static pj_status queue_plan(pj_experiments *x, const pj_plan_request *asked,
                             pj_experiment_ticket *ticket, pj_error *err)
 {
+    const pj_session *session = x->options.session;
+    pj_plan_request request = *asked;
     if (!x->store) return pj_fail(err, PJ_E_UNAVAILABLE, "this server does not store runs");
+    request.power = session->power_requested;
+    request.interval_ms = (double)session->power_env.interval_ns * 1e-6;
+    request.measures_itself = true;
     entry *e = entry_new(x);
     if (!e) return pj_fail_memory(err, "an experiment");
     pthread_mutex_lock(&x->mutex);
-    pj_status status = pj_plan_join_stored(x->store, request, &e->arena, &e->plan, err);
+    pj_status status = pj_plan_join_stored(x->store, &request, &e->arena, &e->plan, err);
     pthread_mutex_unlock(&x->mutex);
     if (status == PJ_OK) status = check_name(e->plan.name, err);
     if (status == PJ_OK)

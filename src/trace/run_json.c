@@ -15,7 +15,7 @@ enum { MOST_BASELINE_MW = 10000000 }; /* 10 kW: a higher baseline in a spool is 
 #define INFO_TEXTS(X)                                                                              \
     X(prompt) X(model_name) X(model_path) X(engine) X(scope) X(level) X(experiment_name) X(dtype)  \
     X(isa) X(machine) X(failure) X(repeat_group) X(power_sources) X(partial_rails) X(batch_rule)   \
-    X(allocation)
+    X(allocation) X(simulation)
 #define INFO_OBJECTS(X) /* texts that are JSON themselves */                                       \
     X(prompt_private) X(output_private) X(machine_json) X(settings_json) X(model_json)
 #define INFO_U32(X) X(batch_size) X(threads) X(repeat_index)
@@ -332,6 +332,14 @@ void pj_spool_put_rail(pj_spool_writer *w, uint32_t index, const pj_rail *rail, 
     pj_json_open(&json, 1 << 16);
     pj_rail_write(&json, index, rail, baseline_mw, baseline_sd_mw);
     put_json(w, PJ_RECORD_RAIL, &json);
+}
+
+void pj_spool_put_device(pj_spool_writer *w, const pj_device_row *device)
+{
+    pj_json json;
+    pj_json_open(&json, 1 << 16);
+    pj_device_write(&json, device);
+    put_json(w, PJ_RECORD_DEVICE, &json);
 }
 
 void pj_spool_put_warning(pj_spool_writer *w, int64_t t_ns, const char *code, const char *sentence)

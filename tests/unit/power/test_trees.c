@@ -856,6 +856,45 @@ static void busy_gpu(void **state)
     assert_non_null(strstr(text, "(gpu1 was 80 % busy)"));
 }
 
+/* Idle power between two baselines: on the line, with both ends inside the interval. */
+static void idle_power_between_baselines(void **state)
+{
+    (void)state;
+    const pj_rail rails[] = {{.name = "cpu", .rail_class = PJ_RAIL_CPU, .parent = -1},
+                             {.name = "gpu0", .rail_class = PJ_RAIL_GPU, .parent = -1},
+                             {.name = "dram", .rail_class = PJ_RAIL_DRAM, .parent = -1},
+                             {.name = "ane", .rail_class = PJ_RAIL_ANE, .parent = -1}};
+    const int64_t s = PJ_NS_PER_S;
+    pj_baseline before = {.begin_ns = 0, .end_ns = s, .rail_count = 4}, idle;
+    pj_baseline after = {.begin_ns = 4 * s, .end_ns = 5 * s, .rail_count = 4};
+    for (int i = 0; i < 4; i++) {
+        before.rail_quiet[i] = after.rail_quiet[i] = true;
+        before.mw[i] = 20e3;
+        after.mw[i] = 50e3;
+        before.sd_mw[i] = after.sd_mw[i] = 10;
+    }
+    after.rail_quiet[2] = false;
+    after.mw[3] = after.sd_mw[3] = NAN;
+    assert_int_equal(pj_baseline_moved(&before, &before), -1);
+    assert_true(pj_baseline_moved(&before, &after) >= 0);
+    pj_baseline_between(&before, &after, rails, 2 * s, 3 * s, true, &idle);
+    assert_near(idle.mw[0], 35e3, 1);
+    assert_that(1.96 * idle.sd_mw[0], >, 15e3);
+    assert_that(1.96 * idle.sd_mw[0], <, 18e3);
+    assert_near(idle.mw[1], 50e3, 1); /* the model in its memory */
+    assert_near(idle.sd_mw[1], 10, 1);
+    assert_near(idle.mw[2], 20e3, 1);
+    assert_that(1.96 * idle.sd_mw[2], >, 30e3);
+    assert_near(idle.mw[3], 20e3, 1);
+    assert_near(idle.sd_mw[3], 10, 1);
+    pj_baseline_between(&before, &after, rails, 1 * s, 2 * s, false, &idle);
+    assert_near(idle.mw[1], 27.5e3, 1);
+    assert_that(idle.mw[1] + 2 * idle.sd_mw[1], >, 50e3);
+    before.rail_quiet[0] = false;
+    pj_baseline_between(&before, &after, rails, 1 * s, 2 * s, false, &idle);
+    assert_false(idle.rail_quiet[0]);
+}
+
 /* ---- conditions --------------------------------------------------------------------------------
  */
 
@@ -960,6 +999,7 @@ int main(void)
         cmocka_unit_test(parents_end),
         cmocka_unit_test(busy_baseline),
         cmocka_unit_test(busy_gpu),
+        cmocka_unit_test(idle_power_between_baselines),
         cmocka_unit_test(recorded_parts),
         cmocka_unit_test(silent_gpu),
         cmocka_unit_test(stopped_sensors),

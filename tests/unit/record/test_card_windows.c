@@ -25,11 +25,15 @@ static fake_card_state *card;
  */
 
 static double low_w = 125, high_w = 705, period_ms = 730, on_ms = 310;
+static double rise_w_per_s; /* from `rise_ns` on */
+static int64_t rise_ns;
 
 static double joules_until(int64_t t)
 {
     double ms = (double)t * 1e-6, whole = floor(ms / period_ms), rest = ms - whole * period_ms;
-    return (low_w * ms + (high_w - low_w) * (whole * on_ms + fmin(rest, on_ms))) * 1e-3;
+    double risen_s = t > rise_ns ? (double)(t - rise_ns) * 1e-9 : 0;
+    return (low_w * ms + (high_w - low_w) * (whole * on_ms + fmin(rest, on_ms))) * 1e-3 +
+           0.5 * rise_w_per_s * risen_s * risen_s;
 }
 
 static void set_load(double low, double high, double period, double on)
@@ -66,6 +70,8 @@ static int set_up(void **state)
     snprintf(database, sizeof database, "%s/runs.db", folder);
     setenv("XDG_CACHE_HOME", folder, 1);
     setenv("PERJOULE_NVML", getenv("PJ_FAKE_CARD"), 1);
+    setenv("PERJOULE_PROCFS", folder, 1); /* how busy this machine is does not matter */
+    setenv("PERJOULE_BASELINE", "1", 1);
     void *library = dlopen(getenv("PJ_FAKE_CARD"), RTLD_NOW | RTLD_LOCAL);
     card = library ? dlsym(library, "fake_card") : NULL;
     if (!card) return -1;
@@ -270,6 +276,68 @@ static void runs_show_what_is_within_a_tick(void **state)
     pj_session_close(session);
 }
 
+/* ---- idle power ---- */
+
+/* Runs that compute nothing, on a machine whose idle power moves: net energy is 0. */
+typedef struct nothing {
+    unsigned runs, within, known, warned;
+    double worst; /* error / standard deviation */
+} nothing;
+
+static void run_nothing(double ms, nothing *n)
+{
+    pj_session *session = open_session();
+    pj_error err = {0};
+    pj_run *run;
+    pj_run_data data;
+    session->listens_after = true;
+    assert_int_equal(pj_run_begin(session, &(pj_run_options){.prompt = "sleep"}, &run, &err),
+                     PJ_OK);
+    pass_ms(ms);
+    assert_int_equal(pj_run_finish(run, PJ_RUN_COMPLETED, NULL, &data, &err), PJ_OK);
+    double z = fabs(data.info.net_mj) / data.info.net_sd_mj;
+    n->runs++;
+    n->known += !isnan(z);
+    n->within += isnan(z) || z <= 1.96;
+    n->worst = fmax(n->worst, z);
+    for (uint32_t i = 0; i < data.warning_count; i++)
+        n->warned += strcmp(data.warnings[i].code, "idle_power_changed") == 0;
+    pj_run_data_fini(&data);
+    pj_session_close(session);
+}
+
+static void net_energy_knows_that_idle_power_moves(void **state)
+{
+    (void)state;
+    pj_random random = {7741};
+    nothing steady = {0}, swings = {0}, rises = {0};
+    set_load(20, 20, 8000, 4000);
+    for (int i = 0; i < 8; i++) run_nothing(1500, &steady);
+    set_load(20, 50, 8000, 4000);
+    for (int i = 0; i < 40; i++) {
+        pass_ms(8000 * pj_random_unit(&random));
+        run_nothing(1500, &swings);
+    }
+    set_load(20, 20, 8000, 4000);
+    for (int i = 0; i < 12; i++) {
+        rise_ns = pj_clock_ns();
+        rise_w_per_s = 2;
+        run_nothing(500 + 2500 * pj_random_unit(&random), &rises);
+        rise_w_per_s = 0;
+    }
+    print_message("steady %u of %u within, worst %.1f sd; swings %u of %u, %.1f sd, %u known, %u "
+                  "warned; rises %u of %u, %.1f sd\n",
+                  steady.within, steady.runs, steady.worst, swings.within, swings.runs,
+                  swings.worst, swings.known, swings.warned, rises.within, rises.runs, rises.worst);
+    assert_int_equal(steady.within, steady.runs);
+    assert_int_equal(steady.warned, 0);
+    assert_that(swings.within, >=, 0.92 * swings.runs);
+    assert_that(swings.worst, <, 3);
+    assert_that(swings.known, >=, 0.9 * swings.runs);
+    assert_that(swings.warned, >=, 10);
+    assert_that(rises.within, >=, 0.92 * rises.runs);
+}
+
 int main(void)
 {
     virtual_clock_use();
@@ -279,6 +347,7 @@ int main(void)
         cmocka_unit_test(windows_may_overlap),
         cmocka_unit_test(calls_are_few),
         cmocka_unit_test(runs_show_what_is_within_a_tick),
+        cmocka_unit_test(net_energy_knows_that_idle_power_moves),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

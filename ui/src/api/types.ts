@@ -547,6 +547,8 @@ export interface Plan {
   eval?: string | null;
   eval_text?: string | null;
   depth?: string;
+  power?: string;
+  interval_ms?: number;
   round?: number;
 }
 
