@@ -44,22 +44,23 @@ static int columns_add_rail(pj_trace *t, const char *name, size_t length, const 
     return (int)t->rail_count++;
 }
 
-static pj_column columns_power(pj_trace *t, const char *name, size_t length, const char *field,
-                               double scale)
+static pj_trace_column columns_power(pj_trace *t, const char *name, size_t length,
+                                     const char *field, double scale)
 {
     int rail = columns_add_rail(t, name, length, field);
-    return rail < 0 ? (pj_column){0}
-                    : (pj_column){.kind = PJ_COLUMN_POWER, .rail = rail, .scale = scale};
+    return rail < 0
+               ? (pj_trace_column){0}
+               : (pj_trace_column){.kind = PJ_TRACE_COLUMN_POWER, .rail = rail, .scale = scale};
 }
 
 /* ---- nvidia-smi ---- */
 
-static pj_column nvidia_column(pj_trace *t, const char *cell)
+static pj_trace_column nvidia_column(pj_trace *t, const char *cell)
 {
     bool average = strstr(cell, "average"), instant = strstr(cell, "instant");
     const char *name = average ? "gpu0-average" : instant ? "gpu0-instant" : "gpu0";
-    pj_column c = columns_power(t, name, strlen(name), "power.draw", 1000);
-    if (c.kind != PJ_COLUMN_POWER) return c;
+    pj_trace_column c = columns_power(t, name, strlen(name), "power.draw", 1000);
+    if (c.kind != PJ_TRACE_COLUMN_POWER) return c;
     pj_rail *made = &t->rails[c.rail];
     if (average) {
         made->kind = PJ_RAIL_AVERAGE;
@@ -71,12 +72,13 @@ static pj_column nvidia_column(pj_trace *t, const char *cell)
     return c;
 }
 
-pj_column pj_column_of_dmon(pj_trace *t, const char *name)
+pj_trace_column pj_trace_column_of_dmon(pj_trace *t, const char *name)
 {
-    if (strcmp(name, "Date") == 0) return (pj_column){.kind = PJ_COLUMN_DAY};
-    if (strcmp(name, "Time") == 0) return (pj_column){.kind = PJ_COLUMN_TIME, .dates = true};
-    if (strcmp(name, "gpu") == 0) return (pj_column){.kind = PJ_COLUMN_DEVICE};
-    return strcmp(name, "pwr") == 0 ? nvidia_column(t, name) : (pj_column){0};
+    if (strcmp(name, "Date") == 0) return (pj_trace_column){.kind = PJ_TRACE_COLUMN_DAY};
+    if (strcmp(name, "Time") == 0)
+        return (pj_trace_column){.kind = PJ_TRACE_COLUMN_TIME, .dates = true};
+    if (strcmp(name, "gpu") == 0) return (pj_trace_column){.kind = PJ_TRACE_COLUMN_DEVICE};
+    return strcmp(name, "pwr") == 0 ? nvidia_column(t, name) : (pj_trace_column){0};
 }
 
 /* ---- names ---- */
@@ -112,7 +114,7 @@ static size_t columns_rail_name(const char *name, size_t length)
 }
 
 /* Zeus: "power" and "power0" in watts, "gpu0_power", "gpu0_energy" in joules. */
-static pj_column zeus_column(pj_trace *t, const char *name)
+static pj_trace_column zeus_column(pj_trace *t, const char *name)
 {
     char rail[24];
     int index = 0, used = 0;
@@ -122,35 +124,46 @@ static pj_column zeus_column(pj_trace *t, const char *name)
         snprintf(rail, sizeof rail, "gpu%d", index);
         return columns_power(t, rail, strlen(rail), name, 1000);
     }
-    if (strncmp(name, "gpu", 3) != 0 && strncmp(name, "cpu", 3) != 0) return (pj_column){0};
+    if (strncmp(name, "gpu", 3) != 0 && strncmp(name, "cpu", 3) != 0) return (pj_trace_column){0};
     if (columns_ends_with(name, length, "_power"))
         return columns_power(t, name, length - 6, name, 1000);
-    if (!columns_ends_with(name, length, "_energy")) return (pj_column){0};
-    pj_column c = columns_power(t, name, length - 7, name, 1000);
-    if (c.kind == PJ_COLUMN_POWER) c.kind = PJ_COLUMN_ENERGY;
+    if (!columns_ends_with(name, length, "_energy")) return (pj_trace_column){0};
+    pj_trace_column c = columns_power(t, name, length - 7, name, 1000);
+    if (c.kind == PJ_TRACE_COLUMN_POWER) c.kind = PJ_TRACE_COLUMN_ENERGY;
     return c;
 }
 
-pj_column pj_column_of(pj_trace *t, const char *cell)
+pj_trace_column pj_trace_column_of(pj_trace *t, const char *cell)
 {
     static const struct {
         const char *name;
-        pj_column_kind kind;
+        pj_trace_column_kind kind;
         double scale;
         bool dates;
     } named[] = {
-        {"timestamp_ms", PJ_COLUMN_TIME, 1, false}, {"time_ms", PJ_COLUMN_TIME, 1, false},
-        {"t_ms", PJ_COLUMN_TIME, 1, false},         {"timestamp_s", PJ_COLUMN_TIME, 1e3, false},
-        {"time_s", PJ_COLUMN_TIME, 1e3, false},     {"time (s)", PJ_COLUMN_TIME, 1e3, false},
-        {"unix_us", PJ_COLUMN_TIME, 1e-3, false},   {"unix_ns", PJ_COLUMN_TIME, 1e-6, false},
-        {"start_time", PJ_COLUMN_TIME, 1e3, true},  {"timestamp", PJ_COLUMN_TIME, 0, true},
-        {"time", PJ_COLUMN_TIME, 0, true},          {"elapsed_time", PJ_COLUMN_ELAPSED, 1e3, false},
-        {"unix_ms", PJ_COLUMN_WALL, 1, false},      {"quality", PJ_COLUMN_QUALITY, 1, false},
-        {"run_id", PJ_COLUMN_RUN, 1, false},        {"index", PJ_COLUMN_DEVICE, 1, false},
-        {"uuid", PJ_COLUMN_DEVICE, 1, false},       {"gpu_uuid", PJ_COLUMN_DEVICE, 1, false},
-        {"serial", PJ_COLUMN_DEVICE, 1, false},     {"gpu_serial", PJ_COLUMN_DEVICE, 1, false},
-        {"pci.bus_id", PJ_COLUMN_DEVICE, 1, false}, {"gpu_bus_id", PJ_COLUMN_DEVICE, 1, false},
-        {"gpu_index", PJ_COLUMN_DEVICE, 1, false},
+        {"timestamp_ms", PJ_TRACE_COLUMN_TIME, 1, false},
+        {"time_ms", PJ_TRACE_COLUMN_TIME, 1, false},
+        {"t_ms", PJ_TRACE_COLUMN_TIME, 1, false},
+        {"timestamp_s", PJ_TRACE_COLUMN_TIME, 1e3, false},
+        {"time_s", PJ_TRACE_COLUMN_TIME, 1e3, false},
+        {"time (s)", PJ_TRACE_COLUMN_TIME, 1e3, false},
+        {"unix_us", PJ_TRACE_COLUMN_TIME, 1e-3, false},
+        {"unix_ns", PJ_TRACE_COLUMN_TIME, 1e-6, false},
+        {"start_time", PJ_TRACE_COLUMN_TIME, 1e3, true},
+        {"timestamp", PJ_TRACE_COLUMN_TIME, 0, true},
+        {"time", PJ_TRACE_COLUMN_TIME, 0, true},
+        {"elapsed_time", PJ_TRACE_COLUMN_ELAPSED, 1e3, false},
+        {"unix_ms", PJ_TRACE_COLUMN_WALL, 1, false},
+        {"quality", PJ_TRACE_COLUMN_QUALITY, 1, false},
+        {"run_id", PJ_TRACE_COLUMN_RUN, 1, false},
+        {"index", PJ_TRACE_COLUMN_DEVICE, 1, false},
+        {"uuid", PJ_TRACE_COLUMN_DEVICE, 1, false},
+        {"gpu_uuid", PJ_TRACE_COLUMN_DEVICE, 1, false},
+        {"serial", PJ_TRACE_COLUMN_DEVICE, 1, false},
+        {"gpu_serial", PJ_TRACE_COLUMN_DEVICE, 1, false},
+        {"pci.bus_id", PJ_TRACE_COLUMN_DEVICE, 1, false},
+        {"gpu_bus_id", PJ_TRACE_COLUMN_DEVICE, 1, false},
+        {"gpu_index", PJ_TRACE_COLUMN_DEVICE, 1, false},
     };
     char name[NAME_BYTES];
     double scale = 1;
@@ -160,7 +173,7 @@ pj_column pj_column_of(pj_trace *t, const char *cell)
     name[length] = 0;
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)
         if (strcmp(name, named[i].name) == 0)
-            return (pj_column){named[i].kind, -1, named[i].scale, named[i].dates};
+            return (pj_trace_column){named[i].kind, -1, named[i].scale, named[i].dates};
     if (strncmp(name, "power.draw", 10) == 0 && strchr(cell, 'W')) return nvidia_column(t, cell);
     length = columns_unit(name, &scale);
     if (length || strcmp(name, "_mw") == 0)

@@ -17,7 +17,7 @@ enum { MAX_COLUMNS = 256, DEVICE_BYTES = 64 };
 
 typedef struct reader {
     pj_trace *trace;
-    pj_column columns[MAX_COLUMNS];
+    pj_trace_column columns[MAX_COLUMNS];
     size_t column_count, capacity;
     /* MAX_COLUMNS: there is none */
     size_t time_column, day_column, elapsed_column, device_column;
@@ -114,12 +114,12 @@ static pj_status trace_file_lacks(const char *what, const char *file, char *cons
 static void note_column(reader *r, size_t i)
 {
     const struct {
-        pj_column_kind kind;
+        pj_trace_column_kind kind;
         size_t *at;
-    } single[] = {{PJ_COLUMN_TIME, &r->time_column},
-                  {PJ_COLUMN_DAY, &r->day_column},
-                  {PJ_COLUMN_ELAPSED, &r->elapsed_column},
-                  {PJ_COLUMN_DEVICE, &r->device_column}};
+    } single[] = {{PJ_TRACE_COLUMN_TIME, &r->time_column},
+                  {PJ_TRACE_COLUMN_DAY, &r->day_column},
+                  {PJ_TRACE_COLUMN_ELAPSED, &r->elapsed_column},
+                  {PJ_TRACE_COLUMN_DEVICE, &r->device_column}};
     for (size_t k = 0; k < sizeof single / sizeof *single; k++)
         if (r->columns[i].kind == single[k].kind && *single[k].at == MAX_COLUMNS) *single[k].at = i;
 }
@@ -128,7 +128,7 @@ static void note_column(reader *r, size_t i)
 static void use_wall_time(reader *r)
 {
     for (size_t i = 0; i < r->column_count && r->time_column == MAX_COLUMNS; i++)
-        if (r->columns[i].kind == PJ_COLUMN_WALL) r->time_column = i;
+        if (r->columns[i].kind == PJ_TRACE_COLUMN_WALL) r->time_column = i;
 }
 
 static pj_status trace_file_read_header(reader *r, const char *name, pj_error *err)
@@ -142,10 +142,10 @@ static pj_status trace_file_read_header(reader *r, const char *name, pj_error *e
         return pj_fail(err, PJ_E_INVALID, "%s: more than %d columns", name, MAX_COLUMNS);
     r->time_column = r->day_column = r->elapsed_column = r->device_column = MAX_COLUMNS;
     for (size_t i = 0; i < r->column_count; i++) {
-        r->columns[i] =
-            r->spaces ? pj_column_of_dmon(r->trace, cells[i]) : pj_column_of(r->trace, cells[i]);
+        r->columns[i] = r->spaces ? pj_trace_column_of_dmon(r->trace, cells[i])
+                                  : pj_trace_column_of(r->trace, cells[i]);
         note_column(r, i);
-        has_energy |= r->columns[i].kind == PJ_COLUMN_ENERGY;
+        has_energy |= r->columns[i].kind == PJ_TRACE_COLUMN_ENERGY;
     }
     use_wall_time(r);
     if (r->spaces && r->day_column == MAX_COLUMNS)
@@ -190,7 +190,7 @@ static pj_status trace_file_make_room(reader *r, pj_error *err)
 /* `is_date`: the local time, without saying where. */
 static bool row_time(const reader *r, char *const *cells, double *ms, bool *is_date)
 {
-    const pj_column *c = &r->columns[r->time_column];
+    const pj_trace_column *c = &r->columns[r->time_column];
     char *cell = cells[r->time_column], date[40];
     if (r->day_column != MAX_COLUMNS && strlen(cells[r->day_column]) == 8) {
         const char *day = cells[r->day_column];
@@ -239,8 +239,8 @@ static double local_to_unix_ms(double ms)
 
 static void begin_trace(reader *r, double ms, bool is_date)
 {
-    const pj_column *time = &r->columns[r->time_column];
-    bool unix_time = time->kind == PJ_COLUMN_WALL || (ms > 1e12 && !is_date);
+    const pj_trace_column *time = &r->columns[r->time_column];
+    bool unix_time = time->kind == PJ_TRACE_COLUMN_WALL || (ms > 1e12 && !is_date);
     r->first_ms = ms;
     r->trace->origin_unix_ms = is_date ? local_to_unix_ms(ms) : unix_time ? ms : NAN;
 }
@@ -251,12 +251,12 @@ static void set_modelled(pj_trace *t)
 }
 
 /* A cell that is no power or energy. */
-static void take_other(reader *r, const pj_column *c, const char *cell)
+static void take_other(reader *r, const pj_trace_column *c, const char *cell)
 {
     pj_trace *t = r->trace;
     double value;
-    if (c->kind == PJ_COLUMN_QUALITY && strcmp(cell, "modelled") == 0) set_modelled(t);
-    if (c->kind == PJ_COLUMN_WALL && t->row_count == 0 && cell_number(cell, 1, &value) &&
+    if (c->kind == PJ_TRACE_COLUMN_QUALITY && strcmp(cell, "modelled") == 0) set_modelled(t);
+    if (c->kind == PJ_TRACE_COLUMN_WALL && t->row_count == 0 && cell_number(cell, 1, &value) &&
         value > 0 && value < 4e15)
         t->origin_unix_ms = value;
 }
@@ -276,12 +276,12 @@ static bool trace_file_read_row(reader *r)
     if (t->row_count > 0 && !(ms > t->t_ms[t->row_count - 1])) return false;
     size_t at = t->row_count * t->rail_count;
     for (size_t i = 0; i < r->column_count; i++) {
-        const pj_column *c = &r->columns[i];
+        const pj_trace_column *c = &r->columns[i];
         double value;
         take_other(r, c, cells[i]);
-        if (c->kind != PJ_COLUMN_POWER && c->kind != PJ_COLUMN_ENERGY) continue;
+        if (c->kind != PJ_TRACE_COLUMN_POWER && c->kind != PJ_TRACE_COLUMN_ENERGY) continue;
         bool number = cell_number(cells[i], c->scale, &value) && fabs(value) < 1e12;
-        if (c->kind == PJ_COLUMN_ENERGY) value /= window_ms * 1e-3;
+        if (c->kind == PJ_TRACE_COLUMN_ENERGY) value /= window_ms * 1e-3;
         t->mw[at + (size_t)c->rail] = number ? (float)value : NAN;
         t->gap[at + (size_t)c->rail] = !number && cells[i][0];
     }
@@ -373,7 +373,7 @@ pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj
         return status;
     }
     for (size_t i = 0; i < r.column_count; i++) /* whether these were measured is not said */
-        if (r.columns[i].kind == PJ_COLUMN_RUN) set_modelled(trace);
+        if (r.columns[i].kind == PJ_TRACE_COLUMN_RUN) set_modelled(trace);
     set_periods(trace);
     set_parents(trace);
     return PJ_OK;
