@@ -70,7 +70,7 @@ static double joules_of(const pj_run_info *info)
 {
     pj_run_ratios ratios;
     pj_run_ratios_get(info, &ratios);
-    return ratios.joules_per_token;
+    return pj_run_ratios_primary(&ratios);
 }
 
 static pj_status read_done(experiment *e, pj_error *err)

@@ -3,6 +3,7 @@
 
 #include "trace/device_conditions.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +41,20 @@ uint32_t pj_figure_find(const char *name)
     for (uint32_t i = 0; i < pj_figure_count; i++)
         if (strcmp(pj_figures[i].name, name) == 0) return i;
     return pj_figure_count;
+}
+
+void pj_note_typical(bool *all, const pj_run_info *run)
+{
+    if (isfinite(run->request_mj) && isnan(run->typical_token_mj)) *all = false;
+}
+
+uint32_t pj_primary_figure(bool all_typical)
+{
+    size_t member = all_typical ? offsetof(pj_run_ratios, joules_per_token_typical)
+                                : offsetof(pj_run_ratios, joules_per_token);
+    uint32_t i = 0;
+    while (pj_figures[i].in_ratios != member) i++;
+    return i;
 }
 
 double pj_figure_of(const pj_run_info *info, uint32_t figure)
