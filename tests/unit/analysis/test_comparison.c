@@ -346,7 +346,7 @@ static void sentences_say_what_is_known(void **state)
     assert_non_null(strstr(text, "needs 0.70000 ± 0.00002 times the energy"));
     f.single_hi = 0.71;
     pj_verdict_write(&f, &j, text, sizeof text);
-    assert_non_null(strstr(text, "needs 0.7 (0.7 to 0.71) times the energy"));
+    assert_non_null(strstr(text, "needs 0.700 ± 0.005 times the energy"));
     f.single_lo = f.single_hi = NAN;
     assert_non_null(strstr(text, "says nothing about future ones"));
     f.pair.ratio.ratio = NAN;
