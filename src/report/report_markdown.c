@@ -184,6 +184,23 @@ static void markdown_figures(pj_buffer *out, const json_t *run)
     }
 }
 
+/* A recommendation with its saving, what it costs and the command that tests it. */
+static void markdown_finding(pj_buffer *out, const json_t *finding)
+{
+    const json_t *saving = json_object_get(finding, "saving");
+    const json_t *cost = json_object_get(finding, "cost");
+    LINE("- **%s.** %s", pj_member_text(finding, "title"), pj_member_text(finding, "text"));
+    if (json_is_object(saving))
+        LINE("  - Saves %.0f %% (%.0f to %.0f %%) of the %s, %s.",
+             100 * pj_member_number(saving, "share"), 100 * pj_member_number(saving, "share_lo"),
+             100 * pj_member_number(saving, "share_hi"), pj_member_text(saving, "of"),
+             pj_member_text(saving, "basis"));
+    LINE("  - Costs in quality: %s; in latency: %s; in memory: %s.",
+         pj_member_text(cost, "quality"), pj_member_text(cost, "latency"),
+         pj_member_text(cost, "memory"));
+    if (*pj_member_text(finding, "test")) LINE("  - Test: `%s`", pj_member_text(finding, "test"));
+}
+
 /* The typical token, or for runs without one the mean. */
 static void markdown_per_token(pj_buffer *out, const json_t *run)
 {
@@ -217,7 +234,7 @@ static void markdown_run(pj_buffer *out, const json_t *run, const json_t *advice
     json_array_foreach(json_object_get(advice, "findings"), i, finding)
     {
         if (!i) pj_buffer_text(out, "\n## What to change\n\n");
-        LINE("- **%s.** %s", pj_member_text(finding, "title"), pj_member_text(finding, "text"));
+        markdown_finding(out, finding);
     }
 }
 

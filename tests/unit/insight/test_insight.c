@@ -3,6 +3,7 @@
 #include "../store/made_run.h"
 
 #include "base/json.h"
+#include "insight/advice.h"
 #include "insight/insight.h"
 #include "insight/laws.h"
 
@@ -53,6 +54,8 @@ typedef struct kind {
     double disturbed;
     double stalls;   /* factor of the request's energy; 0: none */
     bool no_typical; /* no decode token has an energy */
+    const char *engine, *partial;
+    bool advisable; /* loads its model, which ran before: something to save */
 } kind;
 
 static void save(place *p, uint64_t seed, const kind *k, char id[PJ_UUID_BYTES])
@@ -85,6 +88,9 @@ static void save(place *p, uint64_t seed, const kind *k, char id[PJ_UUID_BYTES])
     i->typical_sd_mj = i->typical_token_mj * 0.02;
     i->typical_sd = (pj_sd){(float)i->typical_sd_mj, 0, (float)(i->typical_token_mj * 0.002)};
     if (k->stalls > 0) i->request_mj *= k->stalls;
+    if (k->engine) i->engine = k->engine;
+    i->partial_rails = k->partial;
+    if (k->advisable) i->total_mj = 2000, i->model_load_mj = 1000;
     assert_int_equal(pj_store_save(p->store, &data, &err), PJ_OK);
     if (id) memcpy(id, i->id, PJ_UUID_BYTES);
     pj_run_data_fini(&data);
@@ -343,6 +349,43 @@ static void one_run_of_a_side_tests_nothing(void **state)
     json_decref(tree);
 }
 
+static json_t *advice(place *p, const kind *k, uint64_t seed)
+{
+    pj_buffer out;
+    pj_json json;
+    char id[PJ_UUID_BYTES];
+    save(p, seed, k, id);
+    pj_buffer_init(&out, 1 << 20);
+    pj_json_init(&json, &out);
+    assert_int_equal(pj_insight_advice(p->store, id, NULL, &json, NULL), PJ_OK);
+    json_t *tree = json_loads(pj_buffer_get(&out), 0, NULL);
+    pj_buffer_fini(&out);
+    return tree;
+}
+
+/* The same run gets advice if it was measured as a whole by our own engine, and else a reason. */
+static void advice_rests_on_measured_whole_runs(void **state)
+{
+    place *p = *state;
+    const kind good = {"bf16", .factor = 1, .engine = "perjoule", .advisable = true};
+    kind bad[3] = {good, good, good};
+    static const char *const reasons[] = {"modelled", "lacks gpu0", "another engine"};
+    bad[0].quality = PJ_MODELLED;
+    bad[1].partial = "gpu0";
+    bad[2].engine = "vllm";
+    save(p, 1, &good, NULL);
+    json_t *tree = advice(p, &good, 2);
+    assert_true(json_is_null(json_object_get(tree, "refusal")));
+    assert_string_equal(text(at(tree, "findings", 0), "rule"), "keep-resident");
+    json_decref(tree);
+    for (size_t i = 0; i < 3; i++) {
+        tree = advice(p, &bad[i], 3 + i);
+        assert_int_equal(json_array_size(json_object_get(tree, "findings")), 0);
+        assert_non_null(strstr(text(tree, "refusal"), reasons[i]));
+        json_decref(tree);
+    }
+}
+
 /* Equal typical tokens, but stalls that treble the mean: the typical token decides. Where a run has
  * none, the mean has to. */
 static void stalls_do_not_decide(void **state)
@@ -491,6 +534,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(fields_that_runs_lack_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(single_runs_are_only_themselves, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stalls_do_not_decide, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(advice_rests_on_measured_whole_runs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_run_of_a_side_tests_nothing, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
