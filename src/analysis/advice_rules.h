@@ -27,10 +27,6 @@ const char *pj_advice_saves(const pj_advice_facts *f, pj_advice *a, const char *
 /* The same of the request, predicted by a formula. */
 const char *pj_advice_predicts(const pj_advice_facts *f, pj_advice *a, double lo, double share,
                                double hi);
-/* Whether decode is memory-bound: reading its bytes takes more than twice as long as its FLOPs at
- * the speed of prefill, or its arithmetic intensity is very low, and it reads at a third of the
- * measured bandwidth or more. */
-bool pj_advice_is_bytes_bound(const pj_advice_facts *f);
 /* The share of the weights that memory has to deliver in every step, because the last level of
  * cache does not hold them; 1 if its size is unknown. */
 double pj_advice_uncached(const pj_advice_facts *f);

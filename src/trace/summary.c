@@ -59,6 +59,13 @@ double pj_sd_without_gain(double mj, double sd_mj, double gain_sd)
     return rest < 0 ? 0 : sqrt(rest);
 }
 
+double pj_typical_request_mj(const pj_run_info *info)
+{
+    double decoded = decoded_tokens(info);
+    double typical = info->request_mj - info->decode_mj + decoded * info->typical_token_mj;
+    return decoded > 0 && typical > 0 ? typical : info->request_mj;
+}
+
 double pj_run_ratios_primary(const pj_run_ratios *r)
 {
     return isnan(r->joules_per_token_typical) ? r->joules_per_token : r->joules_per_token_typical;

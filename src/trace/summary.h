@@ -37,6 +37,9 @@ void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *ratios);
 /* Joules per token by which a run is judged: of the typical token or, without decode tokens, the
  * mean of the request. Runs that are compared with each other need the same of the two. */
 double pj_run_ratios_primary(const pj_run_ratios *ratios);
+/* The request with typical tokens in place of all decode tokens, and so without their disturbances:
+ * what predictions and laws are about. */
+double pj_typical_request_mj(const pj_run_info *info);
 /* Relative 1 sigma of the sensor's calibration, which all energies of a run share; 0: unknown.
  * Tables of a run say it once, and give their rows the rest. */
 double pj_run_gain_sd(const pj_run_info *info);
