@@ -6,12 +6,14 @@ import {
   count,
   type EnergyUnit,
   energy,
+  energyBetween,
   energyInterval,
   known,
   type Num,
   percent,
   time,
   UNAVAILABLE,
+  Z95,
 } from './format';
 
 const RAIL_CLASS = /^(cpu|gpu|ane|dram)\d*$/;
@@ -68,8 +70,37 @@ export function energyPerTokenHelp(run: RunSummary, unit: EnergyUnit = 'auto'): 
   return `Mean: gross energy of the request over its output tokens. The request is the run without loading the model and idle gaps between its phases.${width}`;
 }
 
+/** The median of the undisturbed decode tokens, with the server's interval of sensor and scatter. */
 export const typicalToken = (run: RunSummary, unit: EnergyUnit = 'auto'): string =>
-  energy(millijoules(run.joules_per_token_typical), unit);
+  energyBetween(
+    millijoules(run.joules_per_token_typical),
+    millijoules(run.joules_per_token_typical_lo),
+    millijoules(run.joules_per_token_typical_hi),
+    unit,
+  );
+
+/** Joules per token by which runs are listed and compared: of the typical token or, without decode tokens, the
+ * mean. */
+export const primaryJoules = (run: RunSummary): number | null =>
+  run.joules_per_token_typical ?? run.joules_per_token;
+
+const hasTypical = (run: RunSummary): boolean => known(run.joules_per_token_typical);
+
+export const primaryToken = (run: RunSummary, unit: EnergyUnit = 'auto'): string =>
+  hasTypical(run) || !known(run.joules_per_token)
+    ? typicalToken(run, unit)
+    : `${energyPerToken(run, unit)} on average`;
+
+/** Half of the 95 % interval of `primaryJoules`. */
+export function primaryHalf(run: RunSummary): number | null {
+  const sd = hasTypical(run) ? run.joules_per_token_typical_sd : run.joules_per_token_sd;
+  return known(sd) ? Z95 * sd : null;
+}
+
+export const primaryHelp = (run: RunSummary, unit: EnergyUnit = 'auto'): string =>
+  hasTypical(run)
+    ? `${FIGURE_HELP.typical} The mean is ${energyPerToken(run, unit)}.`
+    : energyPerTokenHelp(run, unit);
 
 /** The API has null both for a run that loaded no model and for one without energy. */
 export function modelLoad(run: RunSummary, unit: EnergyUnit = 'auto'): string {
@@ -90,7 +121,8 @@ export function disturbedHelp(run: RunSummary): string {
 export const FIGURE_HELP = {
   energy: 'Gross energy of the whole run, from its start to its end, with its 95 % interval.',
   partial: 'The total lacks rails that count: the machine used more than is shown.',
-  typical: 'Median energy of the decode tokens; tokens that the machine disturbed hardly move it.',
+  typical:
+    'Median energy of the undisturbed decode tokens. Its interval holds the errors of the sensor and the scatter of the tokens.',
   load: 'Energy of loading the model. It is in the energy of the run, and not in the figures per token; none where the model was already loaded.',
   request: 'Gross energy of the run without loading the model and idle gaps between its phases.',
 } as const;

@@ -15,7 +15,7 @@ scenarios('History', () => {
     await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(2);
     await button('Clear filters').click();
     await page.getByRole('columnheader', { name: 'Per token' }).getByRole('button').click();
-    await urlHas('sort', 'joules_per_token');
+    await urlHas('sort', 'joules_per_token_typical');
     await expect
       .poll(() => page.getByRole('columnheader', { name: 'Per token' }).getAttribute('aria-sort'))
       .toBe('ascending');

@@ -7,6 +7,9 @@ import {
   energyPerTokenHelp,
   modelLoad,
   partialText,
+  primaryHelp,
+  primaryJoules,
+  primaryToken,
   runEnergy,
   typicalToken,
 } from '../../src/core/run_energy.ts';
@@ -77,11 +80,24 @@ test('the mean per token has its own deviation, not that of the run', () => {
   expect(energyPerToken({ ...run, joules_per_token: null })).toBe('unavailable');
 });
 
-test('the typical token is not the mean', () => {
-  expect(typicalToken({ ...whole, joules_per_token: 9, joules_per_token_typical: 0.209 })).toBe(
-    '209 mJ',
-  );
-  expect(typicalToken({ ...whole, joules_per_token_typical: null })).toBe('unavailable');
+test('the typical token is not the mean, and decides where it is known', () => {
+  const run = {
+    ...whole,
+    joules_per_token: 9,
+    joules_per_token_sd: 0.1,
+    joules_per_token_typical: 0.209,
+    joules_per_token_typical_sd: 0.003,
+    joules_per_token_typical_lo: 0.203,
+    joules_per_token_typical_hi: 0.215,
+  };
+  expect(typicalToken(run)).toBe('209 ± 6 mJ');
+  expect(primaryToken(run)).toBe('209 ± 6 mJ');
+  expect(primaryJoules(run)).toBe(0.209);
+  expect(primaryHelp(run)).toContain('The mean is 9.0 ± 0.2 J');
+  const none = { ...run, joules_per_token_typical: null };
+  expect(typicalToken(none)).toBe('unavailable');
+  expect(primaryToken(none)).toBe('9.0 ± 0.2 J on average');
+  expect(primaryJoules(none)).toBe(9);
 });
 
 test('no model loaded and an unknown energy are distinguished', () => {

@@ -412,7 +412,9 @@ function Head({ column }: { column: Column }) {
   const sorted = mine ? (s.order === 'asc' ? 'ascending' : 'descending') : undefined;
   const turn = () => {
     const better =
-      column.sort === 'joules_per_token' || column.sort === 'energy' || column.sort === 'duration'
+      column.sort === 'joules_per_token_typical' ||
+      column.sort === 'energy' ||
+      column.sort === 'duration'
         ? 'asc'
         : 'desc';
     select({
