@@ -12,7 +12,8 @@ static const double narrow = 0.25;
 
 pj_bounds pj_bounds_of(double value, double half)
 {
-    if (!(value > 0) || !(half >= 0)) return (pj_bounds){NAN, NAN};
+    if (isnan(value) || !(half >= 0)) return (pj_bounds){NAN, NAN};
+    if (!(value > 0)) return (pj_bounds){value - half, value + half};
     double factor = exp(asinh(half / value));
     return (pj_bounds){value / factor, value * factor};
 }

@@ -16,7 +16,8 @@ typedef struct pj_bounds {
 
 /* The interval of a positive figure from half of its width, symmetric in logarithms, so that it
  * stays positive: value / f to value * f. For small widths f is 1 + half / value, as by the delta
- * method; for large ones it grows in proportion and not exponentially. */
+ * method; for large ones it grows in proportion and not exponentially. A figure that is not
+ * positive has value -+ half. */
 pj_bounds pj_bounds_of(double value, double half);
 
 /* The decimal place that a half width supports: its first digit, or the second if the first is 1.

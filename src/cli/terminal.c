@@ -145,8 +145,7 @@ pj_text pj_supported_text(double mj, double sd_mj)
 {
     double half = PJ_Z95 * sd_mj;
     if (!has_interval(mj, half)) return pj_energy_text(mj);
-    pj_bounds bounds = mj > 0 ? pj_bounds_of(mj, half) : (pj_bounds){mj - half, mj + half};
-    return joules_text(mj, bounds, fabs(mj), pj_value_write);
+    return joules_text(mj, pj_bounds_of(mj, half), fabs(mj), pj_value_write);
 }
 
 void pj_gain_note_print(FILE *out, const char *before, double gain_sd)
