@@ -73,6 +73,7 @@ static pj_status fill_idle_row(pj_energies *j, uint32_t begin, uint32_t end, pj_
         status = pj_energy_check_leaves(j, leaves, end - begin, PJ_ALL_RAILS, &row->energy.sd,
                                         &row->energy.net_sd, err);
         row->energy.sd_mj = (float)pj_sd_total(&row->energy.sd);
+        if (row->energy.net_nj == PJ_NJ_UNKNOWN) row->energy.net_sd = PJ_SD_UNKNOWN;
         row->energy.net_sd_mj = (float)pj_sd_total(&row->energy.net_sd);
         row->energy.method = (uint8_t)pj_energy_method(j, PJ_SPAN_PHASE, to_ns - from_ns);
     }

@@ -60,7 +60,7 @@ scenarios('the verdict and the time canvas', () => {
     await page.locator('.headline .explain').first().hover();
     await expect
       .poll(() => page.locator('.tip').innerText())
-      .toMatch(/Median energy of the decode tokens/);
+      .toMatch(/Median energy of the undisturbed decode tokens/);
     await page.locator('.brand').focus();
     for (let i = 0; i < 40; i++) {
       await page.keyboard.press('Tab');
