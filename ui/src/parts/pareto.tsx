@@ -29,10 +29,12 @@ export function ParetoPanel(props: {
   const chart = useRef<Points | null>(null);
   dark.value;
   const c = colours();
-  // One axis has one quantity: the typical token's if all of these runs have one.
-  const typical = props.runs.every(
-    (r) => known(r.joules_per_token_typical) || !known(r.joules_per_token),
-  );
+  // One axis has one quantity: the typical token's, without runs that have none, unless most have none.
+  const lacking = props.runs.filter(
+    (r) =>
+      known(r.tokens_per_second) && known(r.joules_per_token) && !known(r.joules_per_token_typical),
+  ).length;
+  const typical = 2 * lacking <= props.runs.length;
   const column = typical ? 'joules_per_token_typical' : 'joules_per_token';
   const joules = (r: RunSummary): number | null => r[column];
   const half = (r: RunSummary): number | null => {
@@ -66,7 +68,7 @@ export function ParetoPanel(props: {
       title="Throughput against energy"
       note={
         props.note ??
-        `Tokens per second against joules per ${typical ? 'typical token' : 'token on average'}; down and to the right is better. The line is the Pareto front, its knee where more speed begins to cost much more energy.`
+        `Tokens per second against joules per ${typical ? 'typical token' : 'token on average'}; down and to the right is better. The line is the Pareto front, its knee where more speed begins to cost much more energy.${typical && lacking ? ` ${lacking} without the energy of a decode token ${lacking === 1 ? 'is' : 'are'} left out.` : ''}`
       }
       state={
         state.kind === 'ready' && list.length === 0

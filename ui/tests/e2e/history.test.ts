@@ -17,7 +17,9 @@ scenarios('History', () => {
     await page.getByRole('columnheader', { name: 'Typical token' }).getByRole('button').click();
     await urlHas('sort', 'joules_per_token_typical');
     await expect
-      .poll(() => page.getByRole('columnheader', { name: 'Typical token' }).getAttribute('aria-sort'))
+      .poll(() =>
+        page.getByRole('columnheader', { name: 'Typical token' }).getAttribute('aria-sort'),
+      )
       .toBe('ascending');
     await page.fill('#history-search', 'no such prompt');
     await page.getByText('No run matches these filters.').waitFor();
@@ -46,7 +48,10 @@ scenarios('History', () => {
     await sort.focus();
     await page.keyboard.press('Shift+Tab'); // by keyboard, where the explanation is shown
     await page.keyboard.press('Tab');
-    await page.locator('.tip').getByText('Median energy of the undisturbed decode tokens').waitFor();
+    await page
+      .locator('.tip')
+      .getByText('Median energy of the undisturbed decode tokens')
+      .waitFor();
     await page.locator('.tip').getByText('Press to sort by it.').waitFor();
     await panel('Throughput against energy').waitFor(); // below, so that the page is long enough
     await page.evaluate(() => {

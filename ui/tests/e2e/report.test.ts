@@ -135,12 +135,13 @@ describe.skipIf(why)('reports', () => {
     expect(await chartHas(page, 'factorial', 'paints')).toBeGreaterThan(0);
     const result = JSON.parse(
       perjoule('experiment', '--name', 'sweep & "so"', '--result', '--json'),
-    ) as { cells: { joules_per_token: number }[] };
+    ) as { metric: string; cells: { joules_per_token_typical: number }[] };
+    expect(result.metric).toBe('joules_per_token_typical');
     const rows = page.locator('section[aria-label="Cells, table"] tbody tr');
     expect(await rows.count()).toBe(result.cells.length);
     expectEnergy(
       await rows.first().locator('td').first().innerText(),
-      result.cells[0].joules_per_token * 1000,
+      result.cells[0].joules_per_token_typical * 1000,
     );
     expect(await page.getByRole('link').count()).toBe(0);
     expect(await page.locator('section[aria-label="How to repeat"] pre').innerText()).toContain(
