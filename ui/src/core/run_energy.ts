@@ -91,6 +91,42 @@ export const primaryToken = (run: RunSummary, unit: EnergyUnit = 'auto'): string
     ? typicalToken(run, unit)
     : `${energyPerToken(run, unit)} on average`;
 
+const apart = (random: Num, bias: Num): Num =>
+  known(random) && known(bias) ? Math.hypot(random, bias) : null;
+
+/** The same for a list: without the error of the sensor's calibration, which the rows share (`sharedGain`). */
+export const listedToken = (run: RunSummary, unit: EnergyUnit = 'auto'): string =>
+  hasTypical(run)
+    ? energyInterval(
+        millijoules(run.joules_per_token_typical),
+        apart(run.typical_token_energy_sd_random_mj, run.typical_token_energy_sd_bias_mj),
+        unit,
+      )
+    : primaryToken(run, unit);
+
+export const listedEnergy = (run: RunSummary, unit: EnergyUnit = 'auto'): string =>
+  known(run.total_energy_mj)
+    ? energyInterval(
+        run.total_energy_mj,
+        apart(run.total_energy_sd_random_mj, run.total_energy_sd_bias_mj),
+        unit,
+      )
+    : absentEnergy(run, unit);
+
+/** What the energies of listed runs share: half of the 95 % interval of their sensor's calibration, the widest;
+ * null if it is below a thousandth. */
+export function sharedGain(runs: RunSummary[]): number | null {
+  const most = Math.max(
+    0,
+    ...runs.map((r) =>
+      known(r.total_energy_sd_gain_mj) && known(r.total_energy_mj) && r.total_energy_mj > 0
+        ? (Z95 * r.total_energy_sd_gain_mj) / r.total_energy_mj
+        : 0,
+    ),
+  );
+  return most >= 0.001 ? most : null;
+}
+
 /** Half of the 95 % interval of `primaryJoules`. */
 export function primaryHalf(run: RunSummary): number | null {
   const sd = hasTypical(run) ? run.joules_per_token_typical_sd : run.joules_per_token_sd;
@@ -99,7 +135,7 @@ export function primaryHalf(run: RunSummary): number | null {
 
 export const primaryHelp = (run: RunSummary, unit: EnergyUnit = 'auto'): string =>
   hasTypical(run)
-    ? `${FIGURE_HELP.typical} The mean is ${energyPerToken(run, unit)}.`
+    ? `${FIGURE_HELP.typical} With the sensor's calibration: ${typicalToken(run, unit)}. The mean is ${energyPerToken(run, unit)}.`
     : energyPerTokenHelp(run, unit);
 
 /** The API has null both for a run that loaded no model and for one without energy. */

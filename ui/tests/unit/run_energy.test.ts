@@ -5,12 +5,15 @@ import {
   disturbedHelp,
   energyPerToken,
   energyPerTokenHelp,
+  listedEnergy,
+  listedToken,
   modelLoad,
   partialText,
   primaryHelp,
   primaryJoules,
   primaryToken,
   runEnergy,
+  sharedGain,
   typicalToken,
 } from '../../src/core/run_energy.ts';
 import { makeRun } from '../fixture/generate.ts';
@@ -116,4 +119,22 @@ test('a disturbed share is shown above 0 only', () => {
   expect(disturbed({ ...whole, disturbed_share: null })).toBeNull();
   expect(disturbedHelp({ ...whole, disturbed_tokens: 1 })).toContain('in 1 token whose');
   expect(disturbedHelp({ ...whole, disturbed_tokens: 12 })).toContain('in 12 tokens whose');
+});
+
+test('rows of a list are without the calibration that they share, which is said once', () => {
+  const run = {
+    ...whole,
+    total_energy_mj: 1000,
+    total_energy_sd_random_mj: 3,
+    total_energy_sd_bias_mj: 4,
+    total_energy_sd_gain_mj: 80,
+    joules_per_token_typical: 0.2,
+    typical_token_energy_sd_random_mj: 0.6,
+    typical_token_energy_sd_bias_mj: 0.8,
+    typical_token_energy_sd_gain_mj: 16,
+  };
+  expect(listedEnergy(run)).toBe('1.00 ± 0.01 J');
+  expect(listedToken(run)).toBe('200 ± 2 mJ');
+  expect(sharedGain([whole, run])).toBeCloseTo(0.157, 3);
+  expect(sharedGain([{ ...run, total_energy_sd_gain_mj: 0.1 }])).toBeNull();
 });

@@ -2,7 +2,13 @@
 import type { RunSummary } from '../../api/types';
 import { clip, dateTime, energy, known, plain, promptOf, time } from '../../core/format';
 import type { Term } from '../../core/glossary';
-import { primaryHelp, primaryJoules, primaryToken, runEnergy } from '../../core/run_energy';
+import {
+  listedEnergy,
+  listedToken,
+  primaryHelp,
+  primaryJoules,
+  runEnergy,
+} from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { at, CHOSEN, follow, hrefNow, select } from '../../state/selection';
@@ -125,7 +131,7 @@ export function Row({
         data-label="Typical token"
         title={primaryHelp(r, unit.value)}
       >
-        {primaryToken(r, unit.value)}
+        {listedToken(r, unit.value)}
       </td>
       <td data-col="tps" class={na(r.tokens_per_second)} data-label="Tokens/s">
         {plain(r.tokens_per_second)}
@@ -174,4 +180,4 @@ const renew = (link: HTMLAnchorElement, run: string): void => {
 const shortEnergy = (r: RunSummary): string =>
   r.unavailable_reason === 'below_resolution' && known(r.energy_upper_mj)
     ? `unavailable, ≤ ${energy(r.energy_upper_mj, unit.value)}`
-    : runEnergy(r, unit.value);
+    : listedEnergy(r, unit.value);
