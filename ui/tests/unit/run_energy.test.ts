@@ -133,7 +133,7 @@ test('rows of a list are without the calibration that they share, which is said 
     typical_token_energy_sd_bias_mj: 0.8,
     typical_token_energy_sd_gain_mj: 16,
   };
-  expect(listedEnergy(run)).toBe('1.00 ± 0.01 J');
+  expect(listedEnergy(run)).toBe('1.000 ± 0.010 J');
   expect(listedToken(run)).toBe('200 ± 2 mJ');
   expect(sharedGain([whole, run])).toBeCloseTo(0.157, 3);
   expect(sharedGain([{ ...run, total_energy_sd_gain_mj: 0.1 }])).toBeNull();
