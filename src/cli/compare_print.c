@@ -95,6 +95,11 @@ static void print_metrics(const pj_sides *s)
     for (uint32_t i = 1; i < sides; i++) printf("  %9.9s", s->sides[i].name);
     printf("%s\n", pj_style_off(stdout));
     for (uint32_t f = 0; f < pj_figure_count; f++) print_metric(s, f, sides, width);
+    double gain = 0;
+    for (uint32_t i = 0; i < sides; i++)
+        for (uint32_t k = 0; k < s->sides[i].run_count; k++)
+            gain = fmax(gain, pj_run_gain_sd(s->sides[i].runs[k]));
+    pj_gain_note_print(stdout, "", gain);
     if (s->count > COLUMNS_MAX) printf("the first %d groups; --json prints all\n", COLUMNS_MAX);
 }
 

@@ -145,6 +145,7 @@ void pj_experiment_print(const pj_experiment_result *r)
            pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell",
            is_typical(r) ? "typical token, 95 %" : "energy per token, 95 %", pj_style_off(stdout));
     for (uint32_t i = 0; i < r->count; i++) print_cell(r, i, width);
+    if (r->cells[0].n) pj_gain_note_print(stdout, "", pj_run_gain_sd(r->runs.cells[0].runs[0]));
     print_use(r, width);
     snprintf(title, sizeof title, "energy per %s relative to %s", per_text(r), r->cells[0].name);
     print_against(r, r->against_first, r->first_count, title, width);

@@ -156,7 +156,7 @@ void pj_gain_note_print(FILE *out, const char *before, double gain_sd)
     pj_rounded_write(percent, pj_place_of(percent), text, sizeof text);
     fprintf(
         out,
-        "%sintervals of the rows leave out the sensor's calibration, which they share: ±%s %%\n",
+        "%sthe rows share the error of their sensor's calibration, ±%s %%: their intervals leave it out\n",
         before, text);
 }
 

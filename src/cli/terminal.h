@@ -49,7 +49,7 @@ pj_text pj_supported_text(double mj, double sd_mj);       /* only the value, wit
 pj_text pj_number_text(const char *format, double value); /* printf of a double; "-" for NAN */
 /* The text of a value, or "-" if that is NAN. */
 pj_text pj_or_dash(double value, pj_text text);
-/* "Intervals are without the sensor's calibration error ..., ±16 %": once for a table whose rows
+/* "the rows share the error of their sensor's calibration, ±16 %": once for a table whose rows
  * share it, instead of on every row. Nothing if it is below 0.1 %. */
 void pj_gain_note_print(FILE *out, const char *before, double gain_sd);
 /* A sparkline for values from 0 to the largest or, if that is more, to `most`; NAN is a blank. */

@@ -143,6 +143,32 @@ static pj_status test_pairs(pj_sides *s, pj_error *err)
     return PJ_OK;
 }
 
+/* Relative errors of a run's figure without the calibration: all, and those that repeats share. */
+static void own_errors(const pj_run_info *run, const pj_figure *f, double *all, double *shared)
+{
+    const char *at = (const char *)run;
+    const pj_sd *sd = (const pj_sd *)(const void *)(at + f->sd);
+    double energy = fabs(*(const double *)(const void *)(at + f->energy));
+    *shared = (double)sd->bias_mj / energy;
+    *all = hypot((double)sd->random_mj, (double)sd->bias_mj) / energy;
+}
+
+/* Adds the sensor's errors to the interval of a mean over runs. */
+static void mean_add_sensor(pj_mean *mean, const pj_side *side, const pj_figure *f)
+{
+    double all = 0, shared = 0;
+    if (!f->sd || !mean->n) return;
+    own_errors(side->runs[0], f, &all, &shared);
+    double own = PJ_Z95 * fabs(mean->value) * (mean->n > 1 ? shared : all);
+    double spread = mean->n > 1 ? pj_half_width(mean->n, mean->sd * mean->sd * (mean->n - 1)) : 0;
+    if (!isfinite(own) || (mean->n == 1 && !(own > 0))) return;
+    double half = hypot(spread, own);
+    pj_bounds bounds = f->may_be_negative ? (pj_bounds){mean->value - half, mean->value + half}
+                                          : pj_bounds_of(mean->value, half);
+    mean->lo = bounds.lo;
+    mean->hi = bounds.hi;
+}
+
 pj_mean pj_side_mean_of(const pj_side *side, uint32_t figure)
 {
     pj_moments moments = {0};
@@ -150,7 +176,9 @@ pj_mean pj_side_mean_of(const pj_side *side, uint32_t figure)
         double value = pj_figure_of(side->runs[i], figure);
         if (isfinite(value)) pj_moments_add(&moments, value);
     }
-    return pj_mean_of(&moments, pj_figures[figure].may_be_negative);
+    pj_mean mean = pj_mean_of(&moments, pj_figures[figure].may_be_negative);
+    mean_add_sensor(&mean, side, &pj_figures[figure]);
+    return mean;
 }
 
 /* ---- the best ------------------------------------------------------------------------------- */

@@ -116,6 +116,8 @@ pj_status pj_sides_add(pj_sides *sides, const char *name, const pj_run_info *con
 typedef struct pj_figure {
     const char *name, *unit, *better;
     size_t in_run, in_ratios; /* offset in pj_run_info, or in pj_run_ratios; SIZE_MAX: not there */
+    size_t energy, sd; /* offsets of the energy in pj_run_info whose relative errors it has, and
+                          of their parts; both 0: none */
     bool may_be_negative;
 } pj_figure;
 extern const pj_figure pj_figures[];
@@ -129,7 +131,8 @@ uint32_t pj_figure_find(const char *name);
 void pj_note_typical(bool *all, const pj_run_info *run);
 uint32_t pj_primary_figure(bool all_typical);
 
-/* Mean over a side's runs. */
+/* Mean over a side's runs. Its interval holds their spread and what the sensor gets wrong in all of
+ * them, but not its calibration, which the sides share; of a single run that run's own errors. */
 pj_mean pj_side_mean_of(const pj_side *side, uint32_t figure);
 
 /* Computes all of the above, after all sides are added. */
