@@ -306,7 +306,7 @@ static uint32_t print_sections(const pj_show_run *run, uint32_t phase, bool prin
         if (!print) continue;
         printf("%-16s %-20s %5u", "", sum->name, sum->count);
         print_duration(sum->duration_ms);
-        print_interval(sum->energy_mj, NAN);
+        print_interval(sum->energy_mj, sum->energy_sd_mj);
         putchar('\n');
     }
     return count;

@@ -159,7 +159,11 @@ export function FactorialPanel({ d }: { d: Experiment }) {
           };
         }}
       />
-      {d.cells.every((x) => x.runs < 2) && <p class="note">Single runs: intervals are those of the measurement alone, and say nothing about repeats.</p>}
+      {d.cells.every((x) => x.runs < 2) && (
+        <p class="note">
+          Single runs: intervals are those of the measurement alone, and say nothing about repeats.
+        </p>
+      )}
     </Panel>
   );
 }
