@@ -31,7 +31,11 @@ describe.skipIf(why)('reports', () => {
       stdio: ['ignore', 'pipe', 'ignore'],
     });
   const shown = (id: string) =>
-    JSON.parse(perjoule('show', id, '--json')) as { id: string; total_energy_mj: number };
+    JSON.parse(perjoule('show', id, '--json')) as {
+      id: string;
+      total_energy_mj: number;
+      joules_per_token_typical: number;
+    };
 
   beforeAll(async () => {
     browser = await launch();
