@@ -1,6 +1,8 @@
 /* Runs the cells of a plan one step at a time. */
 #include "experiment/experiment.h"
 
+#include "experiment/experiment_claim.h"
+
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/nearest.h"
@@ -529,12 +531,17 @@ pj_status pj_experiment_run(const pj_experiment_options *o, pj_error *err)
     experiment *e;
     bool more = true;
     pj_store *store = o->session->store;
-    pj_status status = pj_experiment_open(o, &e, err);
+    /* before its plan is stored, which may replace one of that name, and for good after it */
+    pj_status status = pj_experiment_claim(o->session, store, o->plan->name, err);
+    if (status == PJ_OK) status = pj_experiment_open(o, &e, err);
+    if (status != PJ_OK) return status;
+    status = pj_experiment_claim(o->session, store, o->plan->name, err);
     if (status == PJ_OK)
         status = pj_store_experiment_set_state(store, o->plan->name, NULL, NULL, err);
     while (status == PJ_OK && more) status = pj_experiment_step(e, &more, err);
     if (status == PJ_OK)
         status = pj_store_experiment_set_state(store, o->plan->name, "completed", NULL, err);
+    pj_experiment_release(o->session, store, o->plan->name);
     pj_experiment_close(e);
     return status;
 }

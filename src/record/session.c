@@ -175,6 +175,7 @@ void pj_session_close(pj_session *session)
     pj_meter_close(session->meter);
     pj_store_close(session->store);
     pj_free(session->calibration);
+    pj_owner_close(&session->owner);
     pj_free(session->spool_dir);
     pj_free(session->other_dir);
     pj_arena_fini(&session->arena);
@@ -182,6 +183,23 @@ void pj_session_close(pj_session *session)
     pthread_mutex_destroy(&session->store_mutex);
     pthread_mutex_destroy(&session->mutex);
     pj_free(session);
+}
+
+pj_status pj_session_owner(pj_session *session, const char **id, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    *id = NULL;
+    if (!session->spool_dir) return PJ_OK;
+    pthread_mutex_lock(&session->mutex);
+    if (!session->owner.id[0]) status = pj_owner_open(&session->owner, session->spool_dir, err);
+    pthread_mutex_unlock(&session->mutex);
+    if (status == PJ_OK) *id = session->owner.id;
+    return status;
+}
+
+bool pj_session_knows_owner(const pj_session *session, const char *id)
+{
+    return id[0] && pj_owner_is_alive(session->spool_dir, id);
 }
 
 pj_status pj_session_add_sink(pj_session *session, const pj_live_sink *sink, pj_error *err)

@@ -480,6 +480,50 @@ static void dead_counter(void **state)
     pj_meter_close(m.meter);
 }
 
+/* Opens the meter; returns how long that took, and which rails were left out. */
+static int64_t opening_ns(const pj_power_env *env, char *still, size_t bytes)
+{
+    pj_meter *meter;
+    pj_error err = {0};
+    int64_t begin = pj_clock_ns();
+    pj_meter_options options = {.sources = "rapl", .env = env};
+    if (pj_meter_open(&options, &meter, &err) != PJ_OK) fail_msg("%s", err.text);
+    snprintf(still, bytes, "%s", pj_meter_still(meter));
+    pj_meter_close(meter);
+    return pj_clock_ns() - begin;
+}
+
+/* Counters that stood still are watched once a day, and when their value has changed. */
+static void dead_counters_are_remembered(void **state)
+{
+    (void)state;
+    char still[256], cache[300];
+    fresh_machine();
+    zone("intel-rapl:0", "package-0\n", 45);
+    standing_zone("intel-rapl:1", "psys\n");
+    snprintf(cache, sizeof cache, "%s/cache", folder);
+    pj_power_env env = env_here();
+    env.cache_folder = cache;
+    assert_that(opening_ns(&env, still, sizeof still), >, PJ_NS_PER_S);
+    assert_string_equal(still, "psys");
+    for (int i = 0; i < 3; i++) {
+        assert_that(opening_ns(&env, still, sizeof still), <, 100 * PJ_NS_PER_MS);
+        assert_string_equal(still, "psys");
+    }
+    /* it has counted in between */
+    file_with("sys/class/powercap/intel-rapl:1/energy_uj", "123456999\n");
+    assert_that(opening_ns(&env, still, sizeof still), >, PJ_NS_PER_S);
+    assert_that(opening_ns(&env, still, sizeof still), <, 100 * PJ_NS_PER_MS);
+    /* a day later */
+    pj_clock_sleep_until(pj_clock_ns() + 25 * 3600 * PJ_NS_PER_S);
+    assert_that(opening_ns(&env, still, sizeof still), >, PJ_NS_PER_S);
+    /* it moves */
+    zone("intel-rapl:1", "psys\n", 60);
+    opening_ns(&env, still, sizeof still);
+    assert_string_equal(still, "");
+    assert_that(opening_ns(&env, still, sizeof still), <, 100 * PJ_NS_PER_MS);
+}
+
 /* A second source of one domain counts for nothing, and does not make the first one fail. */
 static void one_domain_two_sources(void **state)
 {
@@ -908,6 +952,7 @@ int main(void)
         cmocka_unit_test(unreadable_socket),
         cmocka_unit_test(standing_counter),
         cmocka_unit_test(dead_counter),
+        cmocka_unit_test(dead_counters_are_remembered),
         cmocka_unit_test(one_domain_two_sources),
         cmocka_unit_test(recordings),
         cmocka_unit_test(contradictions),

@@ -6,8 +6,10 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "record/result.h"
 #include "record/run.h"
 #include "record/session.h"
+#include "trace/uncertainty.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -67,7 +69,7 @@ static int set_up(void **state)
     void *library = dlopen(getenv("PJ_FAKE_CARD"), RTLD_NOW | RTLD_LOCAL);
     card = library ? dlsym(library, "fake_card") : NULL;
     if (!card) return -1;
-    *card = (fake_card_state){card_now, card_wall, card_sleep, joules_until, 0, 0, 0, 0};
+    *card = (fake_card_state){card_now, card_wall, card_sleep, joules_until, 0, 0, 0, 0, 0};
     return 0;
 }
 
@@ -88,6 +90,16 @@ static pj_session *open_session(void)
     return session;
 }
 
+/* The period of the grid that a session believes its counter to tick on, ns. */
+static int64_t opened_on_grid(void)
+{
+    uint32_t count;
+    pj_session *session = open_session();
+    int64_t grid_ns = pj_meter_rails(session->meter, &count)[0].grid_ns;
+    pj_session_close(session);
+    return grid_ns;
+}
+
 static void pass_ms(double ms)
 {
     pj_clock_sleep_until(pj_clock_ns() + (int64_t)(ms * 1e6));
@@ -95,7 +107,7 @@ static void pass_ms(double ms)
 
 typedef struct score {
     unsigned windows, within; /* truth in the 95 % interval */
-    double squares, wide;     /* of errors, and of half intervals */
+    double squares, randoms;  /* of errors, and of the random part of half intervals */
 } score;
 
 static pj_open_window *begin_window(pj_session *session, int64_t *begin_ns)
@@ -123,7 +135,9 @@ static void end_window(pj_open_window *window, int64_t begin_ns, double step_w, 
     s->windows++;
     s->within += result.total.lo_mj <= truth && truth <= result.total.hi_mj;
     s->squares += off * off;
-    s->wide += (result.total.hi_mj - result.total.lo_mj) / 2;
+    s->randoms += result.total_random_mj * result.total_random_mj;
+    double half = (result.total.hi_mj - result.total.lo_mj) / 2;
+    assert_that(hypot(result.total_random_mj, result.total_gain_mj), <=, 1.001 * half);
 }
 
 static const struct load {
@@ -137,6 +151,20 @@ enum { LOADS = sizeof loads / sizeof *loads };
 
 /* ---- tests ------------------------------------------------------------------------------------
  */
+
+/* Where reads are so slow that the ticks are seen vaguely, a grid is not found; that is not kept,
+ * and the next session finds it. */
+static void missed_grid_is_looked_for_again(void **state)
+{
+    (void)state;
+    card->call_ms = 45;
+    assert_int_equal(opened_on_grid(), 0);
+    card->call_ms = 0;
+    assert_int_equal(opened_on_grid(), 100 * MS);
+    card->call_ms = 45;
+    assert_int_equal(opened_on_grid(), 100 * MS);
+    card->call_ms = 0;
+}
 
 /* Every window has a figure; from 0.3 s on within 3 % and 5 ms of the step of power at each end. */
 static void windows_are_right(void **state)
@@ -156,10 +184,12 @@ static void windows_are_right(void **state)
             end_window(w, begin, loads[l].high - loads[l].low, &s);
         }
         pj_session_close(session);
-        print_message("%s: %u of %u within, rms %.2f J, half interval %.2f J\n", loads[l].name,
-                      s.within, s.windows, sqrt(s.squares / s.windows) * 1e-3,
-                      s.wide / s.windows * 1e-3);
+        print_message("%s: %u of %u within, rms %.2f J, random half interval %.2f J\n",
+                      loads[l].name, s.within, s.windows, sqrt(s.squares / s.windows) * 1e-3,
+                      sqrt(s.randoms / s.windows) * 1e-3);
         assert_that(s.within, >=, 0.92 * s.windows);
+        assert_that(sqrt(s.randoms / s.windows) / PJ_NORMAL_95, <=,
+                    2 * sqrt(s.squares / s.windows) + 500);
     }
 }
 
@@ -244,6 +274,7 @@ int main(void)
 {
     virtual_clock_use();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(missed_grid_is_looked_for_again), /* nothing is known yet */
         cmocka_unit_test(windows_are_right),
         cmocka_unit_test(windows_may_overlap),
         cmocka_unit_test(calls_are_few),
