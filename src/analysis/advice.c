@@ -32,10 +32,9 @@ static int by_weight(const void *x, const void *y)
 
 static const char *advice_look(const pj_advice_rule *rule, const pj_advice_facts *f, pj_advice *a)
 {
+    if (f->refusal) return f->refusal;
     if (rule->needs & PJ_ADVICE_OF_ENERGY && !(f->has_energy && f->request_mj > 0))
         return "the run's energy is unavailable";
-    if (rule->needs & PJ_ADVICE_OF_OWN_ENGINE && !f->own_engine)
-        return "the run's engine does not report what this rule needs";
     return rule->look(f, a);
 }
 

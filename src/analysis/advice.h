@@ -30,9 +30,9 @@ typedef struct pj_advice_neighbour {
 /* NAN, NULL, 0 and false: unknown or absent. Energies in mJ, shares 0..1. */
 typedef struct pj_advice_facts {
     const char *run_id, *model, *engine, *dtype;
-    const char *prompt; /* quoted for a shell; NULL: too long, or private */
-    bool prompt_is_ids; /* token ids, as in "1,2,3" */
-    bool own_engine;    /* its settings can be changed by perjoule's commands */
+    const char *prompt;  /* quoted for a shell; NULL: too long, or private */
+    bool prompt_is_ids;  /* token ids, as in "1,2,3" */
+    const char *refusal; /* why there is no advice on this run at all; NULL: there may be */
     bool has_energy;
     uint64_t input_tokens, output_tokens;
     uint32_t batch, threads;
@@ -46,6 +46,8 @@ typedef struct pj_advice_facts {
     double attention_mj; /* of the attention core, which reads the cache */
     double prefill_flops;
     double model_bytes, memory_bytes; /* stored weights; of the machine */
+    double processor_cache_bytes;     /* of the last level of cache; NAN: unknown */
+    double read_bytes_per_s; /* measured bandwidth of the machine's memory; NAN: not measured */
     double kv_bytes_per_token, context;
     const char *kv_type;
     double parameters;

@@ -38,7 +38,7 @@ static const char *advice_machine_power_limit(const pj_advice_facts *f, pj_advic
     double near = f->power_mw / f->power_limit_mw, decode = f->decode_mj / f->request_mj;
     if (!(f->has_energy && f->power_limit_mw > 0)) return "no power limit is reported";
     if (!(near > 0.9)) return "power stayed below 90 % of the limit";
-    if (!pj_advice_is_bytes_bound(f)) return "decode is not memory-bound";
+    if (pj_advice_not_bytes_bound(f)) return pj_advice_not_bytes_bound(f);
     pj_advice_evidence(a, "limit_share", "share", near, "of the power limit is drawn");
     pj_advice_evidence(a, "decode_share", "share", decode, "of the request is decode");
     a->latency = "prefill is slower, decode hardly";
@@ -52,7 +52,6 @@ static const char *advice_machine_power_limit(const pj_advice_facts *f, pj_advic
 
 static const char *advice_machine_calibrate(const pj_advice_facts *f, pj_advice *a)
 {
-    if (!f->own_engine) return "only runs of perjoule's own engine can be calibrated";
     if (!(f->interval > 0.2)) return "the intervals of components are below 20 %, or unknown";
     if (f->interval_calibrated >= 0.9 * f->interval)
         return "a calibration would not narrow the intervals";
@@ -115,11 +114,13 @@ static const char *advice_machine_region(const pj_advice_facts *f, pj_advice *a)
 }
 
 const pj_advice_rule pj_advice_machine_rules[] = {
-    {"disturbed", "Measure again on a quiet machine", 0, advice_machine_disturbed},
+    {"disturbed", "Measure again on a quiet machine", PJ_ADVICE_OF_ENERGY,
+     advice_machine_disturbed},
     {"throttled", "Keep the clocks steady", 0, advice_machine_throttled},
-    {"power-limit", "Lower the power limit", 0, advice_machine_power_limit},
-    {"calibrate", "Calibrate the attribution", 0, advice_machine_calibrate},
-    {"idle", "Consolidate idle machines, or let them sleep", 0, advice_machine_idle},
-    {"region", "Run where the grid is cleaner", 0, advice_machine_region},
+    {"power-limit", "Lower the power limit", PJ_ADVICE_OF_ENERGY, advice_machine_power_limit},
+    {"calibrate", "Calibrate the attribution", PJ_ADVICE_OF_ENERGY, advice_machine_calibrate},
+    {"idle", "Consolidate idle machines, or let them sleep", PJ_ADVICE_OF_ENERGY,
+     advice_machine_idle},
+    {"region", "Run where the grid is cleaner", PJ_ADVICE_OF_ENERGY, advice_machine_region},
     {0},
 };

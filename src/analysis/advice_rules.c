@@ -1,6 +1,7 @@
 /* Shared by the rules: evidence, savings, whether decode is memory-bound, commands. */
 #include "analysis/advice_rules.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,13 +32,35 @@ const char *pj_advice_predicts(const pj_advice_facts *f, pj_advice *a, double lo
     return pj_advice_saves(f, a, "request", f->request_mj, lo, share, hi, "predicted");
 }
 
-bool pj_advice_is_bytes_bound(const pj_advice_facts *f)
+double pj_advice_uncached(const pj_advice_facts *f)
+{
+    if (!(f->processor_cache_bytes > 0) || !(f->model_bytes > 0)) return 1;
+    return fmax(1 - f->processor_cache_bytes / f->model_bytes, 0);
+}
+
+/* Bytes of decode per second, relative to the measured bandwidth; NAN: not measured. */
+static double bandwidth_share(const pj_advice_facts *f)
+{
+    return f->decode_bytes / (f->decode_ms / 1e3) / f->read_bytes_per_s;
+}
+
+/* Whether decode is memory-bound: reading its bytes takes more than twice as long as its FLOPs at
+ * the speed of prefill, or its arithmetic intensity is very low, and it reads at a third of the
+ * measured bandwidth or more. */
+static bool is_bytes_bound(const pj_advice_facts *f)
 {
     if (!(f->decode_bytes > 0) || !(f->decode_flops > 0)) return false;
+    if (bandwidth_share(f) < 0.33) return false;
     /* Prefill of a few tokens reads weights too and is no measure of FLOPs. */
     if (f->input_tokens >= 16 && f->prefill_flops > 0 && f->prefill_ms > 0 && f->decode_ms > 0)
         return f->decode_ms > 2 * f->decode_flops * f->prefill_ms / f->prefill_flops;
     return f->decode_flops / f->decode_bytes < 4;
+}
+
+const char *pj_advice_not_bytes_bound(const pj_advice_facts *f)
+{
+    if (!(pj_advice_uncached(f) > 0)) return "the processor's cache holds all weights";
+    return is_bytes_bound(f) ? NULL : "decode is not memory-bound";
 }
 
 const pj_advice_neighbour *pj_advice_neighbour_of(const pj_advice_facts *f, uint32_t threads,

@@ -5,7 +5,7 @@
 #include "analysis/advice.h"
 
 /* What a rule needs to know before it is asked. */
-enum { PJ_ADVICE_OF_ENERGY = 1, PJ_ADVICE_OF_OWN_ENGINE = 2 };
+enum { PJ_ADVICE_OF_ENERGY = 1 };
 
 typedef struct pj_advice_rule {
     const char *id, *title;
@@ -27,9 +27,11 @@ const char *pj_advice_saves(const pj_advice_facts *f, pj_advice *a, const char *
 /* The same of the request, predicted by a formula. */
 const char *pj_advice_predicts(const pj_advice_facts *f, pj_advice *a, double lo, double share,
                                double hi);
-/* Whether decode is memory-bound: reading its bytes takes more than twice as long as its FLOPs at
- * the speed of prefill, or its arithmetic intensity is very low. */
-bool pj_advice_is_bytes_bound(const pj_advice_facts *f);
+/* The share of the weights that memory has to deliver in every step, because the last level of
+ * cache does not hold them; 1 if its size is unknown. */
+double pj_advice_uncached(const pj_advice_facts *f);
+/* Why fewer bytes of weights would not save energy by this run's figures; NULL: they may. */
+const char *pj_advice_not_bytes_bound(const pj_advice_facts *f);
 /* A neighbour that differs in exactly one setting: `threads`, `batch` (0: as this run) or dtype. */
 const pj_advice_neighbour *pj_advice_neighbour_of(const pj_advice_facts *f, uint32_t threads,
                                                   uint32_t batch, const char *dtype);

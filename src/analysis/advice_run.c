@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ENERGY = PJ_ADVICE_OF_ENERGY, OWN = PJ_ADVICE_OF_OWN_ENGINE };
+enum { ENERGY = PJ_ADVICE_OF_ENERGY };
 
 /* A saving that neighbouring runs show: 1 - the ratio of joules per token. */
 static const char *observed(const pj_advice_facts *f, pj_advice *a, const pj_advice_neighbour *n)
@@ -48,10 +48,11 @@ static const char *batch_up(const pj_advice_facts *f, pj_advice *a)
 {
     uint32_t now = f->batch ? f->batch : 1, next = 2 * now;
     double reading = f->matrix_mj / f->request_mj;
-    double share = 0.5 * reading; /* each read of the weights serves twice as many sequences */
+    /* Each read of the weights from memory serves twice as many sequences. */
+    double share = 0.5 * reading * pj_advice_uncached(f);
     if (!(f->matrix_mj > 0 && f->decode_mj > 0))
         return "the bytes read by decode are unknown (depth off, or no decoding)";
-    if (!pj_advice_is_bytes_bound(f)) return "decode is not memory-bound";
+    if (pj_advice_not_bytes_bound(f)) return pj_advice_not_bytes_bound(f);
     if (!has_room_for(f, next)) return "there is not enough memory for a larger batch";
     pj_advice_evidence(a, "weights_energy_share", "share", reading,
                        "of the request reads weights in decode");
@@ -65,7 +66,7 @@ static const char *batch_up(const pj_advice_facts *f, pj_advice *a)
              100 * reading, next);
     pj_advice_experiment(f, a, "--batches %u,%u,%u", now, next, 2 * next);
     const pj_advice_neighbour *n = pj_advice_neighbour_of(f, 0, next, NULL);
-    return n ? observed(f, a, n) : pj_advice_predicts(f, a, 0.6 * share, 0.85 * share, share);
+    return n ? observed(f, a, n) : pj_advice_predicts(f, a, 0.4 * share, 0.7 * share, share);
 }
 
 static const char *advice_run_batch_down(const pj_advice_facts *f, pj_advice *a)
@@ -114,8 +115,8 @@ static const char *dtype(const pj_advice_facts *f, pj_advice *a)
     if (!to) return "the weights already have the smallest type that is recommended";
     if (!(f->decode_bytes > 0 && f->matrix_mj > 0)) return "the bytes read by decode are unknown";
     if (!(weights > 0.6)) return "weights are less than 60 % of the bytes that decode reads";
-    if (!pj_advice_is_bytes_bound(f)) return "decode is not memory-bound";
-    double share = (1 - to->ratio) * f->matrix_mj / f->request_mj;
+    if (pj_advice_not_bytes_bound(f)) return pj_advice_not_bytes_bound(f);
+    double share = (1 - to->ratio) * reading * pj_advice_uncached(f);
     pj_advice_evidence(a, "weight_byte_share", "share", weights,
                        "of the bytes that decode reads are weights");
     pj_advice_evidence(a, "weights_energy_share", "share", reading,
@@ -139,8 +140,9 @@ static const char *advice_run_head(const pj_advice_facts *f, pj_advice *a)
     if (!(share > 0.25)) return "head and embedding took less than 25 % of decode";
     if (!narrower_than(f->dtype) || strcmp(f->dtype, "q8_0") == 0)
         return "the head is already stored in 8 bits or less";
+    if (!(pj_advice_uncached(f) > 0)) return pj_advice_not_bytes_bound(f);
     double ratio = strcmp(f->dtype, "f32") == 0 ? 1.0625 / 4 : 1.0625 / 2;
-    double saved = (1 - ratio) * f->head_mj / f->request_mj;
+    double saved = (1 - ratio) * f->head_mj / f->request_mj * pj_advice_uncached(f);
     pj_advice_evidence(a, "head_share", "share", share, "of decode is head and embedding");
     a->quality = "small: 8 bits with a scale for each block";
     a->memory = "less";
@@ -221,10 +223,10 @@ static const char *advice_run_speculate(const pj_advice_facts *f, pj_advice *a)
     enum { DRAFTS = 4 }; /* per step, of which 50 to 80 % are accepted */
     double size = f->smaller_parameters / f->parameters, cost = 1 + DRAFTS * size;
     double few = (1 - pow(0.5, DRAFTS + 1)) / 0.5, many = (1 - pow(0.8, DRAFTS + 1)) / 0.2;
-    double weights = f->matrix_mj / f->request_mj;
+    double weights = f->matrix_mj / f->request_mj * pj_advice_uncached(f);
     double lo = weights * (1 - cost / few), hi = weights * (1 - cost / many);
     if (f->batch > 1) return "a batch already shares the reading of weights";
-    if (!pj_advice_is_bytes_bound(f)) return "decode is not memory-bound";
+    if (pj_advice_not_bytes_bound(f)) return pj_advice_not_bytes_bound(f);
     if (!f->smaller_model || !(f->smaller_parameters < 0.25 * f->parameters))
         return "no model of the same vocabulary and a quarter of the size is known here";
     pj_advice_evidence(a, "draft_size", "ratio", size,
@@ -242,13 +244,13 @@ static const char *advice_run_speculate(const pj_advice_facts *f, pj_advice *a)
 
 const pj_advice_rule pj_advice_run_rules[] = {
     {"keep-resident", "Keep the model in memory", ENERGY, advice_run_keep_resident},
-    {"batch-up", "Decode more sequences at once", ENERGY | OWN, batch_up},
+    {"batch-up", "Decode more sequences at once", ENERGY, batch_up},
     {"batch-down", "Use a smaller batch", ENERGY, advice_run_batch_down},
-    {"dtype", "Store the weights in fewer bits", ENERGY | OWN, dtype},
-    {"head", "Store head and embedding in fewer bits", ENERGY | OWN, advice_run_head},
+    {"dtype", "Store the weights in fewer bits", ENERGY, dtype},
+    {"head", "Store head and embedding in fewer bits", ENERGY, advice_run_head},
     {"threads", "Use fewer threads", ENERGY, threads},
     {"prompt", "Cache the beginning of the prompt", ENERGY, prompt},
-    {"kv-precision", "Keep keys and values in fewer bits", ENERGY | OWN, advice_run_kv_precision},
-    {"speculate", "Let a smaller model draft", ENERGY | OWN, advice_run_speculate},
+    {"kv-precision", "Keep keys and values in fewer bits", ENERGY, advice_run_kv_precision},
+    {"speculate", "Let a smaller model draft", ENERGY, advice_run_speculate},
     {0},
 };

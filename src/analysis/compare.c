@@ -1,6 +1,7 @@
 /* Two-sample tests. */
 #include "analysis/compare.h"
 
+#include "base/estimate.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -80,8 +81,10 @@ pj_mean pj_mean_of(const pj_moments *m, bool may_be_negative)
     double half = pj_half_width(m->n, m->squares);
     bool positive = !may_be_negative && mean.value > 0;
     mean.sd = sqrt(m->squares / (m->n - 1));
-    mean.lo = positive ? mean.value * exp(-half / mean.value) : mean.value - half;
-    mean.hi = positive ? mean.value * exp(half / mean.value) : mean.value + half;
+    pj_bounds bounds = positive ? pj_bounds_of(mean.value, half)
+                                : (pj_bounds){mean.value - half, mean.value + half};
+    mean.lo = bounds.lo;
+    mean.hi = bounds.hi;
     return mean;
 }
 

@@ -34,8 +34,8 @@ void pj_moments_add(pj_moments *moments, double value);
 /* Half of the 95 % interval of a mean of n values; NAN for fewer than two. */
 double pj_half_width(double n, double squares);
 
-/* A mean with its 95 % interval. That of a figure that is never negative is as wide in logarithms
- * as Student's is relative to the mean, so that it stays positive. NAN: fewer than two values. */
+/* A mean with its 95 % interval by Student; of a figure that is never negative by pj_bounds_of.
+ * NAN: fewer than two values. */
 typedef struct pj_mean {
     uint32_t n;
     double value, sd, lo, hi;

@@ -1,6 +1,8 @@
 /* Writes the sentence. */
 #include "analysis/verdict.h"
 
+#include "base/estimate.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -58,15 +60,9 @@ static void percent(double share, char *text, size_t bytes)
     snprintf(text, bytes, value < 9.95 ? "%.2g %%" : "%.0f %%", value);
 }
 
-/* Nothing where both ends are the figure itself, to the digits that are shown. */
-static void write_interval(char *text, size_t bytes, double lo, double hi)
+static const char *per_of(const pj_judgement *j)
 {
-    char first[32], last[32];
-    *text = 0;
-    if (isnan(lo) || isnan(hi)) return;
-    snprintf(first, sizeof first, "%.3g", lo);
-    snprintf(last, sizeof last, "%.3g", hi);
-    if (strcmp(first, last) != 0) snprintf(text, bytes, " (%s to %s)", first, last);
+    return j->per ? j->per : "token";
 }
 
 /* Appends to a text. */
@@ -97,8 +93,8 @@ static void add_power(const pj_judgement *j, char *text, size_t bytes)
 static void write_open(const pj_verdict_facts *f, const pj_judgement *j, char *text, size_t bytes)
 {
     double pairs = (double)(f->pair.ratio.pairs ? f->pair.ratio.pairs : 1);
-    snprintf(text, bytes, "%s and %s are not distinguishable in energy per token", f->name_a,
-             f->name_b);
+    snprintf(text, bytes, "%s and %s are not distinguishable in energy per %s", f->name_a,
+             f->name_b, per_of(j));
     add_power(j, text, bytes);
     verdict_add(text, bytes, "%s.",
                 f->mann_whitney_p < PJ_LEVEL / 5 / pairs
@@ -131,7 +127,7 @@ static void add_tied_names(const pj_tied_pair *ties, size_t count, const char *c
 static void add_tied_pairs(const pj_tied_pair *ties, size_t count, const char *const *names,
                            char *text, size_t bytes)
 {
-    verdict_add(text, bytes, "Not distinguishable in energy per token are ");
+    verdict_add(text, bytes, "Not distinguishable in energy per %s are ", per_of(&ties->judgement));
     for (size_t i = 0; i < count; i++)
         verdict_add(text, bytes, "%s%s and %s", i ? ", " : "", names[ties[i].a], names[ties[i].b]);
 }
@@ -148,10 +144,11 @@ static void add_tied(const pj_tied_pair *ties, size_t count, const char *const *
     }
     if (2 * count == tied * (tied - 1)) {
         add_tied_names(ties, count, names, sides, sides, text, bytes);
-        verdict_add(text, bytes, " are not distinguishable in energy per token");
+        verdict_add(text, bytes, " are not distinguishable in energy per %s",
+                    per_of(&ties->judgement));
     } else if (centre < sides) {
-        verdict_add(text, bytes, "%s is not distinguishable in energy per token from ",
-                    names[centre]);
+        verdict_add(text, bytes, "%s is not distinguishable in energy per %s from ", names[centre],
+                    per_of(&ties->judgement));
         add_tied_names(ties, count, names, sides, centre, text, bytes);
     } else {
         add_tied_pairs(ties, count, names, text, bytes);
@@ -174,10 +171,10 @@ void pj_verdict_write_ties(const pj_tied_pair *ties, size_t count, const char *c
 
 static void write_times(const pj_verdict_facts *f, double lo, double hi, char *text, size_t bytes)
 {
-    char interval[64];
-    write_interval(interval, sizeof interval, lo, hi);
-    snprintf(text, bytes, "%s needs %.3g%s times the energy of %s per token", f->name_b,
-             f->pair.ratio.ratio, interval, f->name_a);
+    char ratio[96];
+    pj_estimate_write(f->pair.ratio.ratio, (pj_bounds){lo, hi}, ratio, sizeof ratio);
+    snprintf(text, bytes, "%s needs %s times the energy of %s per %s", f->name_b, ratio, f->name_a,
+             f->per ? f->per : "token");
 }
 
 static void add_speed(const pj_verdict_facts *f, char *text, size_t bytes)
@@ -192,6 +189,7 @@ void pj_verdict_write(const pj_verdict_facts *f, pj_judgement *j, char *text, si
     char main[512] = "", speed[256] = "", advice[256];
     const char *end = ".";
     j->outcome = verdict_judge(f);
+    j->per = f->per;
     plan(f, j);
     add_speed(f, speed, sizeof speed);
     switch (j->outcome) {

@@ -24,6 +24,7 @@ typedef struct pj_verdict_facts {
     double speed_ratio;          /* b / a of output tokens per second; NAN: unknown */
     bool speed_differs;
     const char *refusal; /* NULL: none */
+    const char *per;     /* what the joules are per: "typical token"; NULL: "token" */
 } pj_verdict_facts;
 
 typedef struct pj_judgement {
@@ -31,6 +32,7 @@ typedef struct pj_judgement {
     double detectable; /* smallest detectable relative difference; NAN: unknown */
     double target;     /* relative difference detectable with `more_runs` per side */
     double more_runs;  /* 0: none needed; NAN: unknown */
+    const char *per;   /* as in the facts */
 } pj_judgement;
 
 const char *pj_outcome_name(pj_outcome outcome); /* "different", "not_distinguishable", ... */

@@ -134,6 +134,7 @@ static pj_status fill_idle_row(pj_energies *j, const idle_gap *gap, pj_phase_row
     pj_status status =
         pj_energy_check_leaves(j, gap->leaves, gap->count, PJ_ALL_RAILS, &e->sd, &e->net_sd, err);
     e->sd_mj = (float)pj_sd_total(&e->sd);
+    if (e->net_nj == PJ_NJ_UNKNOWN) e->net_sd = PJ_SD_UNKNOWN;
     e->net_sd_mj = (float)pj_sd_total(&e->net_sd);
     e->method = (uint8_t)pj_energy_method(j, PJ_SPAN_PHASE, gap->end_ns - gap->begin_ns);
     return status;

@@ -65,6 +65,7 @@ static pj_status sum_class(pj_energies *j, pj_class_row *row, const uint32_t *le
     for (size_t i = 0; i < count; i++) {
         const pj_leaf *leaf = &j->tree->leaves[leaves[i]];
         row->time_ms += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
+        if (j->run.gross_nj == PJ_NJ_UNKNOWN) continue;
         row->energy_mj = pj_add_known(row->energy_mj, pj_mj_of_nj(j->gross[leaves[i]]));
         row->net_energy_mj = pj_add_known(row->net_energy_mj, pj_mj_of_nj(j->net[leaves[i]]));
     }

@@ -449,6 +449,7 @@ static void *energy_uncertainty_judge(void *context)
         energy_uncertainty_collect(g, i, node->kind);
         measure_set(g, g->leaves, g->leaf_count, PJ_ALL_RAILS, &e->sd, &e->net_sd);
         e->sd_mj = (float)pj_sd_total(&e->sd);
+        if (e->net_nj == PJ_NJ_UNKNOWN) e->net_sd = PJ_SD_UNKNOWN;
         e->net_sd_mj = (float)pj_sd_total(&e->net_sd);
         e->method = (uint8_t)pj_energy_method(j, node->kind, node->end_ns - node->begin_ns);
     }

@@ -143,9 +143,3 @@ size_t pj_decimal_float(float value, char *text)
     bool exact = value != 0 && fits_float(fabsf(value), &k, &p);
     return put_shortest((double)value, exact, k, p, 6, 9, text);
 }
-
-int pj_decimals_for(double half_width)
-{
-    if (!(half_width > 0) || isinf(half_width)) return 3;
-    return (int)fmin(fmax(1 - floor(log10(half_width)), 0), 6);
-}

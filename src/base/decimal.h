@@ -16,10 +16,6 @@ size_t pj_decimal_float(float value, char *text); /* reads back equal as float *
 size_t pj_decimal_int(int64_t value, char *text);
 size_t pj_decimal_uint(uint64_t value, char *text);
 
-/* Decimals that show the half width of an interval to its second digit, as figures with an interval
- * are printed: 1 for 2.3, 4 for 0.0021, 0 for 23. At most 6; 3 if it is unknown. */
-int pj_decimals_for(double half_width);
-
 /* The value of a hexadecimal digit; -1: it is none. */
 static inline int pj_hex_digit(char c)
 {

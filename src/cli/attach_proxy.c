@@ -94,13 +94,13 @@ static pj_proxy_energy energy(void *context, void *request, int64_t now_ns)
     const proxying *x = context;
     pj_ledger_figure f = pj_request_energy(request, now_ns);
     bool known = !isnan(f.total_mj);
-    double half = 1.96 * f.sd_mj, lo = f.total_mj - half;
+    pj_bounds bounds = pj_bounds_of(f.total_mj, PJ_Z95 * f.sd_mj);
     return (pj_proxy_energy){
         .total = f.total_mj / 1e3,
         .input = f.input_mj / 1e3,
         .output = f.output_mj / 1e3,
-        .lo = isnan(lo) ? NAN : fmax(0, lo) / 1e3,
-        .hi = (f.total_mj + half) / 1e3,
+        .lo = bounds.lo / 1e3,
+        .hi = bounds.hi / 1e3,
         .source = pj_quality_name(known ? pj_requests_quality(x->requests) : PJ_UNAVAILABLE),
         .method = !known     ? NULL
                   : f.shared ? "allocated"

@@ -156,32 +156,13 @@ void pj_load_steady(const pj_load *load, uint32_t concurrency, pj_requests *requ
 
 /* ---- figures over requests ---- */
 
-typedef struct figure {
-    double sum, square;
-    uint32_t count;
-} figure;
-
-static void load_add(figure *f, double value)
+static void load_add(pj_moments *m, double value)
 {
-    if (isnan(value) || isinf(value)) return;
-    f->sum += value;
-    f->square += value * value;
-    f->count++;
-}
-
-static double mean(const figure *f)
-{
-    return f->count ? f->sum / f->count : NAN;
-}
-
-static double deviation(const figure *f)
-{
-    double m = mean(f);
-    return f->count > 1 ? sqrt(fmax(0, (f->square - f->count * m * m) / (f->count - 1))) : NAN;
+    if (!isnan(value) && !isinf(value)) pj_moments_add(m, value);
 }
 
 typedef struct figures {
-    figure ttft_ms, token_ms, input_rate, output_rate, input_j, output_j;
+    pj_moments ttft_ms, token_ms, input_rate, output_rate, input_j, output_j;
     double input, cached, output; /* input NAN: not reported by the server */
     double total_mj;              /* of the requests whose energy is known */
 } figures;
@@ -224,22 +205,22 @@ void pj_load_print_one(const pj_load *load)
     putchar('\n');
 }
 
-static void load_print_cell(const figure *f, const char *format, int width)
+/* The mean over requests with its 95 % interval. */
+static void load_print_cell(const pj_moments *m, int width)
 {
-    pj_text text = pj_number_text(format, mean(f));
-    size_t used = strlen(text.s);
-    if (f->count > 1)
-        snprintf(text.s + used, sizeof text.s - used, " ± %s",
-                 pj_number_text(format, deviation(f)).s);
-    printf(" %s |", pj_padded(width, text).s);
+    pj_text text;
+    pj_mean mean = pj_mean_of(m, false);
+    pj_estimate_write(mean.value, (pj_bounds){mean.lo, mean.hi}, text.s, sizeof text.s);
+    printf(" %s |", pj_padded(width, pj_or_dash(mean.value, text)).s);
 }
 
-static void load_print_row(const char *test, const figure *rate, const figure *ms, const figure *j)
+static void load_print_row(const char *test, const pj_moments *rate, const pj_moments *ms,
+                           const pj_moments *j)
 {
     printf("| %-11s |", test);
-    load_print_cell(rate, "%.2f", 19);
-    load_print_cell(ms, "%.2f", 18);
-    load_print_cell(j, "%.4g", 21);
+    load_print_cell(rate, 22);
+    load_print_cell(ms, 22);
+    load_print_cell(j, 24);
     putchar('\n');
 }
 
@@ -258,11 +239,11 @@ static void print_window(const pj_load_window *w)
         if (w->quality) printf("  machine: energy unavailable, a sensor gave no reading\n");
         return;
     }
-    printf("  machine %s (%s%s)", pj_energy_text(mj).s, pj_power_text(mj / seconds).s,
-           w->quality == PJ_MODELLED ? ", modelled" : "");
+    printf("  machine %s (%s%s)", pj_interval_text(mj, w->machine.sd_mj).s,
+           pj_power_text(mj / seconds).s, w->quality == PJ_MODELLED ? ", modelled" : "");
     if (w->output > 0)
-        printf(", %.4g J per output token ± %.2g, prefill included", mj / 1e3 / w->output,
-               1.96 * w->machine.sd_mj / 1e3 / w->output);
+        printf(", %s per output token, prefill included",
+               pj_interval_text(mj / w->output, w->machine.sd_mj / w->output).s);
     putchar('\n');
 }
 
@@ -294,12 +275,12 @@ void pj_load_print(const pj_load *load, const pj_remote_server *server, uint32_t
     if (!isnan(f.input)) printf("%.0f input tokens (%.0f cached), ", f.input, f.cached);
     printf("%.0f output tokens%s, ", f.output, load->approximate ? " (chunks counted)" : "");
     load_print_energy(load, f.total_mj);
-    printf("| %-11s | %19s | %18s | %21s |\n", "per request", "tokens/s", "ms", "J per token");
-    printf("| %-11s | %19s | %18s | %21s |\n",
-           "----------:", "------------------:", "-----------------:", "--------------------:");
+    printf("| %-11s | %22s | %22s | %24s |\n", "per request", "tokens/s", "ms", "J per token");
+    printf("| %-11s | %22s | %22s | %24s |\n", "----------:", "---------------------:",
+           "---------------------:", "-----------------------:");
     load_print_row("input", &f.input_rate, &f.ttft_ms, &f.input_j);
     load_print_row("output", &f.output_rate, &f.token_ms, &f.output_j);
-    printf("(ms: until the first token; between tokens. Mean ± standard deviation.");
+    printf("(ms: until the first token; between tokens. Means with their 95 %% intervals.");
     if (load->rule[0] && concurrency > 1)
         printf("\n Energy is allocated between requests in flight by the rule %s.", load->rule);
     printf(")\n\n");
@@ -308,12 +289,15 @@ void pj_load_print(const pj_load *load, const pj_remote_server *server, uint32_t
 
 /* ---- JSON ---- */
 
-static void load_write_figure(pj_json *json, const char *key, const figure *f)
+static void load_write_figure(pj_json *json, const char *key, const pj_moments *m)
 {
+    pj_mean mean = pj_mean_of(m, false);
     pj_json_kv_object_begin(json, key);
-    pj_json_kv_double(json, "mean", mean(f));
-    pj_json_kv_double(json, "sd", deviation(f));
-    pj_json_kv_uint(json, "count", f->count);
+    pj_json_kv_double(json, "mean", mean.value);
+    pj_json_kv_double(json, "sd", mean.sd);
+    pj_json_kv_double(json, "low", mean.lo);
+    pj_json_kv_double(json, "high", mean.hi);
+    pj_json_kv_uint(json, "count", mean.n);
     pj_json_object_end(json);
 }
 

@@ -59,7 +59,7 @@ static pj_rail_energy total_figure(const pj_exec_run *e)
 static void exec_print_figure(const char *name, const pj_rail_energy *f, double run_s)
 {
     pj_text net = {""};
-    if (!isnan(f->net_mj)) net = pj_interval_text(f->net_mj, f->net_sd_mj);
+    if (!isnan(f->net_mj)) net = pj_signed_text(f->net_mj, f->net_sd_mj);
     fprintf(stderr, "  %-20s %s", name, pj_padded(20, pj_interval_text(f->gross_mj, f->sd_mj)).s);
     if (!isnan(f->gross_mj))
         fprintf(stderr, " %s %s", pj_padded(20, net).s,
@@ -99,19 +99,20 @@ static void print_rails(const pj_exec_run *e)
 static void exec_print_phases(const pj_exec_run *e)
 {
     if (pj_markers_count(e->markers).events == 0) return;
-    fprintf(stderr, "  %-20s %12s %12s\n", "phase", "time", "gross");
+    fprintf(stderr, "  %-20s %12s %20s\n", "phase", "time", "gross, 95 %");
     for (pj_phase p = PJ_PHASE_IDLE; p < PJ_PHASE_COUNT; p++) {
-        double ms = 0, mj = 0;
+        double ms = 0, mj = 0, sd_mj = 0;
         bool found = false;
         for (uint32_t i = 0; i < e->data.phase_count; i++) {
             if (e->data.phases[i].phase != p) continue;
             found = true;
             ms += e->data.phases[i].duration_ms;
             mj += pj_mj_of_nj(e->data.phases[i].energy.gross_nj);
+            sd_mj = hypot(sd_mj, (double)e->data.phases[i].energy.sd_mj);
         }
         if (!found) continue;
         fprintf(stderr, "  %-20s %s %s\n", pj_phase_name(p), pj_padded(12, pj_time_text(ms)).s,
-                pj_padded(12, pj_energy_text(mj)).s);
+                pj_padded(20, pj_interval_text(mj, sd_mj)).s);
     }
 }
 
@@ -120,7 +121,8 @@ static void print_process(const pj_exec_run *e)
     if (isnan(process_mj(e))) return;
     fprintf(stderr,
             "  the program's share: %.0f %% of the processors' busy time, %s net (modelled)\n",
-            100 * pj_exec_cpu_share(e), pj_energy_text(process_mj(e)).s);
+            100 * pj_exec_cpu_share(e),
+            pj_supported_text(process_mj(e), e->data.info.net_sd_mj * pj_exec_cpu_share(e)).s);
 }
 
 static bool is_shown(const char *code)

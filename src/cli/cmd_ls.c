@@ -71,8 +71,39 @@ static void explain_partial(const pj_run_list *list)
     }
 }
 
+/* Of one energy, without what all energies of the list share. */
+static double own_sd(const pj_run_info *run, double energy, double sd)
+{
+    return pj_sd_without_gain(energy, sd, pj_run_gain_sd(run));
+}
+
+static pj_text run_text(const pj_run_info *run)
+{
+    double mj = run->total_mj;
+    return pj_or_dash(mj, pj_supported_text(mj, own_sd(run, mj, run->total_sd_mj)));
+}
+
+/* The typical token; for runs without one the mean, marked. */
+static pj_text per_token_text(const pj_run_info *run, const pj_run_ratios *r)
+{
+    bool typical = !isnan(r->joules_per_token_typical);
+    double mj = 1e3 * (typical ? r->joules_per_token_typical : r->joules_per_token);
+    double sd_mj = 1e3 * (typical ? r->joules_per_token_typical_sd : r->joules_per_token_sd);
+    pj_text text = pj_or_dash(mj, pj_supported_text(mj, own_sd(run, mj, sd_mj)));
+    strcat(text.s, typical || isnan(mj) ? " " : "*");
+    return text;
+}
+
+static bool has_mean_alone(const pj_run_info *run)
+{
+    pj_run_ratios r;
+    pj_run_ratios_get(run, &r);
+    return isnan(r.joules_per_token_typical) && !isnan(r.joules_per_token);
+}
+
 static void print_run(const pj_run_info *run, int prompt_width)
 {
+    pj_text energy = run_text(run);
     char created[32], prompt[512], model[64];
     pj_run_ratios r;
     pj_run_ratios_get(run, &r);
@@ -81,11 +112,10 @@ static void print_run(const pj_run_info *run, int prompt_width)
     created[10] = ' ';
     shorten(run->prompt_private ? "(private)" : run->prompt, prompt_width, prompt, sizeof prompt);
     shorten(run->model_name ? run->model_name : "", 16, model, sizeof model);
-    printf("%.18s  %s  %-11s %-16s %s %s%s %8s %8s  %s\n", run->id, created,
+    printf("%.18s  %s  %-11s %-16s %s %s%s %8s %s %s\n", run->id, created,
            pj_run_status_name(run->status), model, pj_padded(9, pj_time_text(run->total_ms)).s,
-           pj_padded(10, pj_or_dash(run->total_mj, pj_energy_text(run->total_mj))).s, mark_of(run),
-           pj_number_text("%.1f", r.tokens_per_second).s,
-           pj_number_text("%.3g", r.joules_per_token).s, prompt);
+           pj_padded(10, energy).s, mark_of(run), pj_number_text("%.1f", r.tokens_per_second).s,
+           pj_padded(10, per_token_text(run, &r)).s, prompt);
 }
 
 static void ls_print_list(const pj_run_list *list)
@@ -95,19 +125,24 @@ static void ls_print_list(const pj_run_list *list)
         printf("no runs\n");
         return;
     }
-    printf("%s%-18s  %-16s  %-11s %-16s %9s %10s  %7s %8s  %s%s\n",
+    printf("%s%-18s  %-16s  %-11s %-16s %9s %10s  %7s %9s   %s%s\n",
            pj_style_on(stdout, PJ_STYLE_BOLD), "run", "created (UTC)", "status", "model",
-           "duration", "energy", "tok/s", "J/token", "prompt", pj_style_off(stdout));
-    bool modelled = false;
+           "duration", "energy", "tok/s", "per token", "prompt", pj_style_off(stdout));
+    bool modelled = false, mean = false;
+    double gain = 0;
     for (uint32_t i = 0; i < list->count; i++) {
         print_run(&list->runs[i], width > 20 ? width : 20);
         modelled |= list->runs[i].quality == PJ_MODELLED;
+        mean |= has_mean_alone(&list->runs[i]);
+        gain = fmax(gain, pj_run_gain_sd(&list->runs[i]));
     }
     if (list->total > list->count)
         printf("%u of %llu runs; more with --limit and --offset\n", list->count,
                (unsigned long long)list->total);
     explain_partial(list);
     if (modelled) printf("~ modelled, not measured\n");
+    pj_gain_note_print(stdout, "", gain);
+    if (mean) printf("* mean of the request; the others are typical tokens (median of decode)\n");
 }
 
 static pj_status list_runs(pj_store *store, void *context, pj_error *err)
@@ -168,8 +203,10 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"max-joules-per-token", 0, PJ_OPTION_DOUBLE, &query->max_joules_per_token, "J",
          "maximum energy of the request per output token"},
         {"sort", 0, PJ_OPTION_CHOICE, &args.sort, "BY",
-         "date, duration, energy, tokens_per_second or joules_per_token",
-         .choices = "date duration energy tokens_per_second joules_per_token"},
+         "date, duration, energy, tokens_per_second, joules_per_token (mean) or "
+         "joules_per_token_typical",
+         .choices = "date duration energy tokens_per_second joules_per_token "
+                    "joules_per_token_typical"},
         {"ascending", 0, PJ_OPTION_FLAG, &query->ascending, NULL, "smallest or oldest first",
          .old_letter = 'r'},
         {"limit", 0, PJ_OPTION_INT, &args.limit, "N", "maximum number of runs (default 50)", 1,
@@ -194,6 +231,6 @@ const pj_command pj_command_ls = {
         "Lists the runs in the database, newest first. An id may be shortened in other commands "
         "as long as it is unique; \"last\" is the newest run.",
     .examples = "perjoule ls\n"
-                "perjoule ls --model demo --sort joules_per_token --ascending\n"
+                "perjoule ls --model demo --sort joules_per_token_typical --ascending\n"
                 "perjoule ls --tag baseline --from 2026-01-01 --json\n",
 };

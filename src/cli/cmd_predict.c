@@ -70,9 +70,16 @@ static void print_laws(const pj_laws *laws)
 static void print_prediction(const pj_request_prediction *p)
 {
     const pj_prediction *f = &p->figures;
-    printf("energy     %.4g J (%.4g to %.4g)\n", f->joules, f->joules_lo, f->joules_hi);
-    printf("per token  %.4g J\n", p->joules_per_token);
-    printf("time       %.4g s (%.4g to %.4g)\n", f->seconds, f->seconds_lo, f->seconds_hi);
+    double tokens = f->joules / p->joules_per_token;
+    pj_bounds joules = {f->joules_lo, f->joules_hi}, seconds = {f->seconds_lo, f->seconds_hi};
+    pj_bounds each = {f->joules_lo / tokens, f->joules_hi / tokens};
+    char text[96];
+    pj_estimate_write(f->joules, joules, text, sizeof text);
+    printf("energy     %s J\n", text);
+    pj_estimate_write(p->joules_per_token, each, text, sizeof text);
+    printf("per token  %s J\n", text);
+    pj_estimate_write(f->seconds, seconds, text, sizeof text);
+    printf("time       %s s\n", text);
     printf("from       %zu %s runs of this machine; leave-one-out error %.1f %% (median)\n",
            f->runs, pj_quality_name(p->known.quality), 100 * f->median_error);
     if (p->request.map) print_map(&p->map);

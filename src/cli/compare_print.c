@@ -70,8 +70,11 @@ static void print_metric(const pj_sides *s, uint32_t figure, uint32_t sides, int
     double values[COLUMNS_MAX];
     printf("%-*s %-4s", width, f->name, f->unit);
     for (uint32_t i = 0; i < sides; i++) {
-        values[i] = pj_side_mean_of(&s->sides[i], figure).value;
-        printf(" %11s", pj_number_text("%.5g", values[i]).s);
+        pj_text text;
+        pj_mean mean = pj_side_mean_of(&s->sides[i], figure);
+        values[i] = mean.value;
+        pj_value_write(mean.value, (pj_bounds){mean.lo, mean.hi}, text.s, sizeof text.s);
+        printf(" %11s", pj_or_dash(mean.value, text).s);
     }
     for (uint32_t i = 1; i < sides; i++)
         print_change(values[0] != 0 ? (values[i] / values[0] - 1) * 100 : NAN,
@@ -92,6 +95,11 @@ static void print_metrics(const pj_sides *s)
     for (uint32_t i = 1; i < sides; i++) printf("  %9.9s", s->sides[i].name);
     printf("%s\n", pj_style_off(stdout));
     for (uint32_t f = 0; f < pj_figure_count; f++) print_metric(s, f, sides, width);
+    double gain = 0;
+    for (uint32_t i = 0; i < sides; i++)
+        for (uint32_t k = 0; k < s->sides[i].run_count; k++)
+            gain = fmax(gain, pj_run_gain_sd(s->sides[i].runs[k]));
+    pj_gain_note_print(stdout, "", gain);
     if (s->count > COLUMNS_MAX) printf("the first %d groups; --json prints all\n", COLUMNS_MAX);
 }
 
@@ -110,12 +118,13 @@ static void write_decision(const pj_side_test *t, char *text, size_t bytes)
 
 static void print_test(const pj_sides *s, const pj_side_test *t)
 {
-    char pair[40], decision[64];
+    char pair[40], decision[64], ratio[96];
     const pj_ratio *r = &t->pair.ratio;
     snprintf(pair, sizeof pair, "%.10s, %.10s", s->sides[t->a].name, s->sides[t->b].name);
     write_decision(t, decision, sizeof decision);
-    printf("%-24s %s  %zu+%zu %ss  %.4g (%.4g to %.4g)  g %.2f  %s\n", t->metric, pair, r->n_a,
-           r->n_b, t->sample, r->ratio, r->lo, r->hi, t->result.hedges_g, decision);
+    pj_estimate_write(r->ratio, (pj_bounds){r->lo, r->hi}, ratio, sizeof ratio);
+    printf("%-24s %s  %zu+%zu %ss  %s  g %.2f  %s\n", t->metric, pair, r->n_a, r->n_b, t->sample,
+           ratio, t->result.hedges_g, decision);
 }
 
 /* The verdict rests on the primary metric alone, which comes first. */
@@ -145,7 +154,7 @@ static void print_term(const pj_term *t)
 
 static void print_terms(const pj_sides *s, const pj_side_terms *d)
 {
-    printf("\n%sfrom %s to %s: %s per token%s, by time and by power of the parts\n",
+    printf("\n%sfrom %s to %s: %s per token on average%s, by time and by power of the parts\n",
            pj_style_on(stdout, PJ_STYLE_BOLD), s->sides[0].name, s->sides[d->side].name,
            pj_energy_text(d->mj_b - d->mj_a).s, pj_style_off(stdout));
     for (uint32_t k = 0; k < d->count && k < TERMS_SHOWN; k++) print_term(&d->terms[k]);

@@ -31,7 +31,7 @@ static pj_status engines_figure_of(const pj_run_info *info, double *joules, pj_e
 {
     pj_run_ratios ratios;
     pj_run_ratios_get(info, &ratios);
-    *joules = ratios.joules_per_token;
+    *joules = pj_run_ratios_primary(&ratios);
     if (info->status == PJ_RUN_COMPLETED) return PJ_OK;
     return pj_fail(err, info->status == PJ_RUN_CANCELLED ? PJ_E_CANCELLED : PJ_E_IO, "%s",
                    info->failure ? info->failure : "the run did not complete");

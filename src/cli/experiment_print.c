@@ -2,6 +2,7 @@
 #include "cli/experiment_print.h"
 
 #include "cli/terminal.h"
+#include "insight/sides.h"
 #include "trace/summary.h"
 
 #include <math.h>
@@ -21,13 +22,28 @@ static int name_width(const pj_experiment_result *r)
     return (int)width;
 }
 
+static bool is_typical(const pj_experiment_result *r)
+{
+    return r->primary == pj_primary_figure(true);
+}
+
+static const char *per_text(const pj_experiment_result *r)
+{
+    return is_typical(r) ? "typical token" : "token";
+}
+
+static pj_text joules_text_of(const pj_mean *m)
+{
+    return pj_bounds_text(m->value * 1e3, (pj_bounds){m->lo * 1e3, m->hi * 1e3});
+}
+
 static void print_cell(const pj_experiment_result *r, uint32_t index, int width)
 {
     const pj_cell_figures *f = &r->cells[index];
-    pj_text joules = pj_interval_text(f->mean * 1e3, (f->mean - f->lo) / 1.96 * 1e3);
+    pj_text joules = joules_text_of(&f->primary);
     printf("%-*s %3u  %s %8s  %8s  %s", width, f->name, f->n, pj_padded(22, joules).s,
            pj_number_text("%.4g", f->speed).s, pj_number_text("%.4g", f->ttft_ms).s,
-           pj_padded(8, pj_or_dash(f->mean, pj_power_text(f->power_mw))).s);
+           pj_padded(8, pj_or_dash(f->primary.value, pj_power_text(f->power_mw))).s);
     if (!isnan(f->loss)) printf("  %.4f", f->loss);
     if (r->optimum == index) printf("  least energy");
     putchar('\n');
@@ -39,13 +55,14 @@ static void print_against(const pj_experiment_result *r, const pj_cell_ratio *al
     if (count) printf("\n%s\n", title);
     for (uint32_t i = 0; i < count; i++) {
         const pj_cell_ratio *c = &all[i];
-        printf("%-*s %8s  ", width, r->cells[c->cell].name,
-               pj_number_text("%.4g", c->ratio.ratio).s);
+        char ratio[96];
+        pj_estimate_write(c->ratio.ratio, (pj_bounds){c->ratio.lo, c->ratio.hi}, ratio,
+                          sizeof ratio);
+        printf("%-*s %18s  ", width, r->cells[c->cell].name, isnan(c->ratio.ratio) ? "-" : ratio);
         if (isnan(c->ratio.lo) || isnan(c->ratio.hi))
             puts("(too few runs for an interval)");
         else
-            printf("(%.4g to %.4g)%s\n", c->ratio.lo, c->ratio.hi,
-                   c->different ? "  different" : "");
+            puts(c->different ? "different" : "");
     }
 }
 
@@ -107,7 +124,7 @@ static void print_optimum(const pj_experiment_result *r)
 {
     if (r->refusal) printf("\nNo verdict, since cells are not comparable: %s\n", r->refusal);
     if (r->optimum == PJ_NO_CELL) return;
-    printf("\n%sLeast energy per token: %s.%s\n", pj_style_on(stdout, PJ_STYLE_BOLD),
+    printf("\n%sLeast energy per %s: %s.%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), per_text(r),
            r->cells[r->optimum].name, pj_style_off(stdout));
     if (!r->tie_count) return;
     printf("Not distinguishable from it:");
@@ -124,11 +141,13 @@ void pj_experiment_print(const pj_experiment_result *r)
     printf("%s%s%s: %s, %u of %u runs, energy %s\n\n", pj_style_on(stdout, PJ_STYLE_BOLD),
            r->plan.name, pj_style_off(stdout), r->state, r->done, r->total,
            r->cells[0].n ? pj_quality_name(r->runs.cells[0].runs[0]->quality) : "unknown");
-    printf("%s%-*sruns energy per token, 95 %% tokens/s   TTFT ms     power  loss%s\n",
-           pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell", pj_style_off(stdout));
+    printf("%s%-*sruns %22s tokens/s   TTFT ms     power  loss%s\n",
+           pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell",
+           is_typical(r) ? "typical token, 95 %" : "energy per token, 95 %", pj_style_off(stdout));
     for (uint32_t i = 0; i < r->count; i++) print_cell(r, i, width);
+    if (r->cells[0].n) pj_gain_note_print(stdout, "", pj_run_gain_sd(r->runs.cells[0].runs[0]));
     print_use(r, width);
-    snprintf(title, sizeof title, "energy per token relative to %s", r->cells[0].name);
+    snprintf(title, sizeof title, "energy per %s relative to %s", per_text(r), r->cells[0].name);
     print_against(r, r->against_first, r->first_count, title, width);
     print_against(r, r->against_former, r->former_count, "against the previous round", width);
     print_ablations(r, width);

@@ -3,6 +3,7 @@
 #include "cli/terminal.h"
 #include "trace/model_figures.h"
 #include "trace/phases.h"
+#include "trace/summary.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ const pj_run_part *pj_run_parts_find(const pj_run_parts *parts, const char *name
     return i < parts->count ? &parts->items[i] : NULL;
 }
 
-/* Adds everything but the standard deviation; NULL when full. */
+/* Adds everything but the standard deviations; NULL when full. */
 static pj_run_part *run_parts_add(pj_run_parts *parts, const char *name, double ms,
                                   const pj_energy *energy)
 {
@@ -45,7 +46,9 @@ void pj_run_parts_phases(pj_run_parts *parts, const pj_run_data *run)
         const pj_phase_row *row = &run->phases[i];
         const char *name = pj_phase_name(row->phase);
         pj_run_part *part = run_parts_add(parts, name, row->duration_ms, &row->energy);
-        if (part) part->sd_mj = hypot(part->sd_mj, (double)row->energy.sd_mj);
+        if (!part) continue;
+        part->sd_mj = hypot(part->sd_mj, (double)row->energy.sd_mj);
+        part->net_sd_mj = hypot(part->net_sd_mj, (double)row->energy.net_sd_mj);
     }
 }
 
@@ -58,6 +61,15 @@ void pj_run_parts_components(pj_run_parts *parts, const pj_run_data *run)
         const pj_component_row *row = &run->components[i];
         pj_run_part *part = run_parts_add(parts, row->name, row->duration_ms, &row->energy);
         if (part) part->sd_mj += (double)row->energy.sd_mj;
+    }
+}
+
+void pj_run_parts_drop_gain(pj_run_parts *parts, double gain_sd)
+{
+    for (uint32_t i = 0; i < parts->count; i++) {
+        pj_run_part *p = &parts->items[i];
+        p->sd_mj = pj_sd_without_gain(p->gross_mj, p->sd_mj, gain_sd);
+        p->net_sd_mj = pj_sd_without_gain(p->net_mj, p->net_sd_mj, gain_sd);
     }
 }
 

@@ -8,7 +8,7 @@ enum { PJ_RUN_PARTS_MAX = 256 };
 
 typedef struct pj_run_part {
     const char *name; /* points into the run's data, or static */
-    double ms, gross_mj, net_mj, sd_mj;
+    double ms, gross_mj, net_mj, sd_mj, net_sd_mj;
 } pj_run_part;
 
 /* In order of first appearance; names beyond the limit are dropped. */
@@ -31,6 +31,8 @@ void pj_run_draft_get(const pj_run_data *run, double ms, double mj, pj_run_draft
 /* "demo: 5 of 8 proposed tokens accepted (62 %); it took 1.2 ms, 3 mJ, and the model 9 mJ" */
 void pj_run_draft_text(const pj_run_draft *draft, char *text, size_t bytes);
 
+/* Takes the sensor's calibration error out of the standard deviations: see pj_gain_note_print. */
+void pj_run_parts_drop_gain(pj_run_parts *parts, double gain_sd);
 /* NULL: no such name. */
 const pj_run_part *pj_run_parts_find(const pj_run_parts *parts, const char *name);
 

@@ -2,7 +2,6 @@
 #include "cli/run_report.h"
 
 #include "base/clock.h"
-#include "base/decimal.h"
 #include "cli/conditions_line.h"
 #include "cli/run_parts.h"
 #include "cli/terminal.h"
@@ -24,9 +23,10 @@ static pj_text energy_text(double mj, double sd_mj)
 static void run_report_print_line(FILE *out, const pj_run_part *line)
 {
     pj_text power = pj_or_dash(line->gross_mj, pj_power_text(line->gross_mj / line->ms * 1e3));
+    pj_text net = pj_supported_text(line->net_mj, line->net_sd_mj);
     fprintf(out, "  %-15s%s%s%s%s\n", line->name, pj_padded(10, pj_time_text(line->ms)).s,
             pj_padded(24, energy_text(line->gross_mj, line->sd_mj)).s,
-            pj_padded(12, energy_text(line->net_mj, NAN)).s, pj_padded(11, power).s);
+            pj_padded(12, pj_or_dash(line->net_mj, net)).s, pj_padded(11, power).s);
 }
 
 static void run_report_print_phases(FILE *out, const pj_run_data *d)
@@ -34,16 +34,24 @@ static void run_report_print_phases(FILE *out, const pj_run_data *d)
     fprintf(out, "%s  %-15s%10s%24s%12s%11s%s\n", pj_style_on(out, PJ_STYLE_DIM), "phase", "time",
             "energy", "net of idle", "power", pj_style_off(out));
     pj_run_parts phases;
+    double gain = pj_run_gain_sd(&d->info);
     pj_run_parts_phases(&phases, d);
+    pj_run_parts_drop_gain(&phases, gain);
     for (int p = PJ_PHASE_IDLE; p < PJ_PHASE_COUNT; p++) {
         const pj_run_part *line = pj_run_parts_find(&phases, pj_phase_name((pj_phase)p));
         if (line) run_report_print_line(out, line);
     }
     const pj_run_info *info = &d->info;
-    pj_run_part run = {"run", info->total_ms, info->total_mj, info->net_mj, info->total_sd_mj};
+    pj_run_part run = {"run",
+                       info->total_ms,
+                       info->total_mj,
+                       info->net_mj,
+                       pj_sd_without_gain(info->total_mj, info->total_sd_mj, gain),
+                       pj_sd_without_gain(info->net_mj, info->net_sd_mj, gain)};
     fputs(pj_style_on(out, PJ_STYLE_BOLD), out);
     run_report_print_line(out, &run);
     fputs(pj_style_off(out), out);
+    pj_gain_note_print(out, "  ", gain);
     if (!info->partial_rails || isnan(info->total_mj)) return;
     char text[256];
     pj_partial_text(info->total_rails, info->partial_rails, text, sizeof text);
@@ -65,6 +73,7 @@ static void print_hottest(FILE *out, const pj_run_data *d)
     pj_run_parts parts;
     pj_run_part *list = parts.items;
     pj_run_parts_components(&parts, d);
+    pj_run_parts_drop_gain(&parts, pj_run_gain_sd(&d->info));
     double whole_mj = d->info.total_mj, whole_ms = d->info.total_ms;
     if (!parts.count) return;
     qsort(list, parts.count, sizeof *list, hotter);
@@ -98,6 +107,26 @@ static void run_report_print_speed(FILE *out, const char *phase, double speed)
         fprintf(out, speed < 1000 ? "; %s %.4g tokens/s" : "; %s %.0f tokens/s", phase, speed);
 }
 
+/* The typical token, by which runs are compared, or without decode tokens the mean. */
+static void print_per_token(FILE *out, const pj_run_info *info, const pj_run_ratios *r)
+{
+    bool typical = !isnan(r->joules_per_token_typical);
+    pj_text mean = energy_text(r->joules_per_token * 1e3, r->joules_per_token_sd * 1e3);
+    pj_text median =
+        energy_text(r->joules_per_token_typical * 1e3, r->joules_per_token_typical_sd * 1e3);
+    fprintf(out, "  %s%s per token%s", pj_style_on(out, PJ_STYLE_GREEN),
+            typical ? median.s : mean.s, pj_style_off(out));
+    if (typical)
+        fprintf(out, " (typical: median of decode); %s\n  %s on average",
+                pj_quality_name(info->quality), mean.s);
+    fprintf(out, " (gross%s)", isnan(info->model_load_mj) ? "" : ", excluding model load");
+    if (!isnan(r->joules_per_token_net))
+        fprintf(
+            out, ", %s net of idle",
+            pj_supported_text(r->joules_per_token_net * 1e3, r->joules_per_token_net_sd * 1e3).s);
+    fprintf(out, typical ? "\n" : "; %s\n", pj_quality_name(info->quality));
+}
+
 static void print_rates(FILE *out, const pj_run_info *info)
 {
     pj_run_ratios r;
@@ -109,24 +138,12 @@ static void print_rates(FILE *out, const pj_run_info *info)
     run_report_print_speed(out, "prefill", r.prefill_tokens_per_second);
     run_report_print_speed(out, "decode", r.tokens_per_second);
     fputc('\n', out);
-    if (isnan(r.joules_per_token)) {
-        print_disturbed(out, info);
-        return;
+    if (!isnan(r.joules_per_token)) {
+        print_per_token(out, info, &r);
+        if (!isnan(info->model_load_mj))
+            fprintf(out, "  %s for loading the model\n",
+                    energy_text(info->model_load_mj, info->model_load_sd_mj).s);
     }
-    fprintf(out, "  %s%s per token%s (gross", pj_style_on(out, PJ_STYLE_GREEN),
-            energy_text(r.joules_per_token * 1e3, r.joules_per_token_sd * 1e3).s,
-            pj_style_off(out));
-    if (!isnan(info->model_load_mj)) fprintf(out, ", excluding model load");
-    fprintf(out, ")");
-    if (!isnan(r.joules_per_token_net))
-        fprintf(out, ", %s net of idle", pj_energy_text(r.joules_per_token_net * 1e3).s);
-    fprintf(out, "; %s\n", pj_quality_name(info->quality));
-    if (!isnan(r.joules_per_token_typical))
-        fprintf(out, "  %s for a typical token (median of decode)\n",
-                pj_energy_text(r.joules_per_token_typical * 1e3).s);
-    if (!isnan(info->model_load_mj))
-        fprintf(out, "  %s for loading the model\n",
-                energy_text(info->model_load_mj, info->model_load_sd_mj).s);
     print_disturbed(out, info);
 }
 
@@ -167,12 +184,11 @@ void pj_run_report_write_draft(pj_json *json, const pj_run_data *d)
     pj_json_object_end(json);
 }
 
-/* Rounds both numbers to the digits that the interval justifies. */
 static void print_cost(FILE *out, const char *before, double value, double sd, const char *unit)
 {
-    double half = 1.96 * sd;
-    int digits = pj_decimals_for(half);
-    fprintf(out, "%s%.*f ± %.*f %s", before, digits, value, digits, half, unit);
+    char text[64];
+    pj_estimate_write(value, pj_bounds_of(value, PJ_Z95 * sd), text, sizeof text);
+    fprintf(out, "%s%s %s", before, text, unit);
 }
 
 static void print_attribution(FILE *out, const pj_run_info *info)

@@ -2,6 +2,7 @@
  * of the run, its phases and its components. */
 #include "cli/run_parts.h"
 #include "cli/run_report.h"
+#include "cli/terminal.h"
 #include "trace/summary.h"
 
 #include <math.h>
@@ -99,11 +100,13 @@ void pj_series_finish(pj_series *series)
 static void series_print_figure(FILE *out, const pj_series_figure *f)
 {
     char label[96];
+    pj_text value;
     const pj_mean *m = &f->mean;
     snprintf(label, sizeof label, "%s%s%s", f->part, *f->part ? " " : "", f->name);
-    fprintf(out, "  %-28s %12.6g %-9s n %u", label, m->value, f->unit, m->n);
-    if (m->n > 1) fprintf(out, "  sd %-10.3g %.6g to %.6g", m->sd, m->lo, m->hi);
-    putc('\n', out);
+    pj_estimate_write(m->value, (pj_bounds){m->lo, m->hi}, value.s, sizeof value.s);
+    fprintf(out, "  %-28s %s %-9s n %u", label, pj_padded(26, value).s, f->unit, m->n);
+    pj_digits_write(m->sd, 2, value.s, sizeof value.s);
+    fprintf(out, m->n > 1 ? "  sd %s\n" : "\n", value.s);
 }
 
 /* The components with the most energy, or time where energy is unknown. */
@@ -133,10 +136,9 @@ static void print_components(FILE *out, const pj_series *series)
 
 void pj_series_print(FILE *out, const pj_series *series)
 {
-    fprintf(
-        out,
-        "\n%u runs: mean, number of values (n), standard deviation, 95 %% interval of the mean\n",
-        series->runs);
+    fprintf(out,
+            "\n%u runs: mean with its 95 %% interval, number of values (n), standard deviation\n",
+            series->runs);
     for (uint32_t i = 0; i < series->count; i++)
         if (series->figures[i].group != PJ_SERIES_COMPONENT && series->figures[i].moments.n)
             series_print_figure(out, &series->figures[i]);

@@ -93,19 +93,28 @@ static void show_print_figure(const char *name, double value, const char *unit)
     if (!isnan(value)) printf("%-12s %.4g %s\n", name, value, unit);
 }
 
+/* With the digits that the energy's interval supports. */
+static void show_price(const char *name, double value, const pj_run_info *info, const char *unit)
+{
+    char text[64];
+    double half = PJ_Z95 * info->total_sd_mj / info->total_mj * value;
+    if (isnan(value)) return;
+    pj_value_write(value, pj_bounds_of(value, half), text, sizeof text);
+    printf("%-12s %s %s\n", name, text, unit);
+}
+
 static void show_per_token(const pj_run_info *info, const pj_run_ratios *r)
 {
     if (!isnan(info->model_load_mj))
         printf("%-12s %s, excluding %s for loading the model\n", "request",
                interval(info->request_mj, info->request_sd_mj).s,
                interval(info->model_load_mj, info->model_load_sd_mj).s);
-    if (!isnan(r->joules_per_token)) {
-        printf("%-12s %s", "per token",
+    if (!isnan(r->joules_per_token_typical))
+        printf("%-12s %s, typical (median of decode)\n", "per token",
+               interval(r->joules_per_token_typical * 1e3, r->joules_per_token_typical_sd * 1e3).s);
+    if (!isnan(r->joules_per_token))
+        printf("%-12s %s on average\n", isnan(r->joules_per_token_typical) ? "per token" : "",
                interval(r->joules_per_token * 1e3, r->joules_per_token_sd * 1e3).s);
-        if (!isnan(r->joules_per_token_typical))
-            printf(", typically %s", energy(r->joules_per_token_typical * 1e3).s);
-        putchar('\n');
-    }
     if (info->disturbed_tokens > 0) {
         printf("%-12s %d token%s", "disturbed", info->disturbed_tokens,
                info->disturbed_tokens == 1 ? "" : "s");
@@ -281,7 +290,8 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
     printf("%-12s %s\n", "duration", duration(info->total_ms).s);
     show_energy(info);
     show_partial(info);
-    if (!isnan(info->net_mj)) printf("%-12s %s\n", "net of idle", energy(info->net_mj).s);
+    if (!isnan(info->net_mj))
+        printf("%-12s %s\n", "net of idle", pj_signed_text(info->net_mj, info->net_sd_mj).s);
     show_print_figure("speed", ratios.tokens_per_second, "tokens/s");
     show_per_token(info, &ratios);
     show_context(&run->insight.use.context);
@@ -289,8 +299,8 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
     show_experts(&run->insight.use, &ratios);
     show_predicted(run->insight.outlook.predicted);
     show_published(&run->insight.outlook);
-    show_print_figure("cost", pj_cost_usd(info->total_mj, rates), "USD");
-    show_print_figure("CO2", pj_co2_grams(info->total_mj, rates), "g");
+    show_price("cost", pj_cost_usd(info->total_mj, rates), info, "USD");
+    show_price("CO2", pj_co2_grams(info->total_mj, rates), info, "g");
     show_devices(info);
     show_conditions(info);
     show_print_warnings(&run->data);
@@ -326,7 +336,7 @@ static uint32_t print_sections(const pj_show_run *run, uint32_t phase, bool prin
         if (!print) continue;
         printf("%-16s %-20s %5u", "", sum->name, sum->count);
         print_duration(sum->duration_ms);
-        print_interval(sum->energy_mj, NAN);
+        print_interval(sum->energy_mj, sum->energy_sd_mj);
         putchar('\n');
     }
     return count;
@@ -334,12 +344,13 @@ static uint32_t print_sections(const pj_show_run *run, uint32_t phase, bool prin
 
 void pj_show_phases(const pj_show_run *run)
 {
-    double idle_ms = 0, idle_mj = 0, variance = 0;
+    double idle_ms = 0, idle_mj = 0, variance = 0, gain = pj_run_gain_sd(&run->data.info);
     const pj_phase_row *idle = NULL;
     show_print_head("phase            section              count   duration               energy");
     for (uint32_t i = 0; i < run->data.phase_count; i++) {
         const pj_phase_row *p = &run->data.phases[i];
-        double mj = pj_mj_of_nj(p->energy.gross_nj), sd = (double)p->energy.sd_mj;
+        double mj = pj_mj_of_nj(p->energy.gross_nj);
+        double sd = pj_sd_without_gain(mj, (double)p->energy.sd_mj, gain);
         if (p->phase == PJ_PHASE_IDLE && !print_sections(run, i, false)) {
             /* Idle time between phases comes in many pieces: one line for all of them, last. */
             if (!idle) idle = p;
@@ -352,6 +363,7 @@ void pj_show_phases(const pj_show_run *run)
         print_sections(run, i, true);
     }
     if (idle) print_phase("idle", idle_ms, idle_mj, sqrt(variance), idle->energy.method);
+    pj_gain_note_print(stdout, "", gain);
 }
 
 void pj_show_layers(const pj_show_run *run, uint32_t limit)
@@ -387,10 +399,11 @@ void pj_show_components(const pj_show_run *run, uint32_t limit)
         "component                  count   duration               energy   share    GB/s");
     for (uint32_t i = 0; i < shown; i++) {
         const pj_component_sum *c = &run->components[i];
+        double gain = pj_run_gain_sd(&run->data.info);
         double speed = c->time_ms > 0 ? c->bytes / c->time_ms / 1e6 : NAN;
         printf("%-24s %7u", c->name, c->count);
         print_duration(c->time_ms);
-        print_interval(c->energy_mj, c->energy_sd_mj);
+        print_interval(c->energy_mj, pj_sd_without_gain(c->energy_mj, c->energy_sd_mj, gain));
         printf(" %7s %7s\n", pj_number_text("%.1f %%", c->share * 100).s,
                pj_number_text("%.2f", speed).s);
     }
@@ -405,6 +418,7 @@ static bool is_decode(const pj_run_data *run, const pj_token_row *token)
 void pj_show_tokens(const pj_run_data *run, uint32_t limit)
 {
     uint32_t shown = run->token_count < limit ? run->token_count : limit;
+    double gain = pj_run_gain_sd(&run->info);
     show_print_head("token position seq phase     duration               energy text");
     for (uint32_t i = 0; i < shown; i++) {
         const pj_token_row *t = &run->tokens[i];
@@ -412,12 +426,14 @@ void pj_show_tokens(const pj_run_data *run, uint32_t limit)
             t->phase < run->phase_count ? pj_phase_name(run->phases[t->phase].phase) : "";
         printf("%5u %8u %3u %-8s", i, t->position, t->sequence, phase);
         print_duration(t->duration_ms);
-        print_interval(pj_mj_of_nj(t->energy.gross_nj), (double)t->energy.sd_mj);
+        double mj = pj_mj_of_nj(t->energy.gross_nj);
+        print_interval(mj, pj_sd_without_gain(mj, (double)t->energy.sd_mj, gain));
         printf(" |");
         show_print_text(t->text ? t->text : "");
         printf("|%s\n", t->disturbed > 0 ? " disturbed" : "");
     }
     pj_show_hidden(run->token_count, limit);
+    pj_gain_note_print(stdout, "", gain);
 }
 
 void pj_show_sparkline(const pj_run_data *run)

@@ -17,9 +17,10 @@ static void show_advice_write_saving(const pj_advice *a, char *text, size_t byte
                  strcmp(a->of, "co2") == 0 ? "CO2" : a->of, 100 * a->lo, 100 * a->hi, a->basis);
 }
 
-static void show_cost(const char *kind, const char *text)
+/* What it costs, also where that is nothing. */
+static void show_costs(const pj_advice *a)
 {
-    if (text && *text && strcmp(text, "none") != 0) printf("  %-8s %s\n", kind, text);
+    printf("  costs    quality: %s; latency: %s; memory: %s\n", a->quality, a->latency, a->memory);
 }
 
 static void show_evidence(const pj_evidence *e, bool first)
@@ -38,15 +39,15 @@ static void show_finding(const pj_advice *a)
            pj_style_off(stdout), a->rule, a->text);
     if (*saving) printf("  saves    %s\n", saving);
     for (uint32_t i = 0; i < a->evidence_count; i++) show_evidence(&a->evidence[i], i == 0);
-    show_cost("quality", a->quality);
-    show_cost("latency", a->latency);
-    show_cost("memory", a->memory);
+    show_costs(a);
     if (a->test[0]) printf("  test     %s\n", a->test);
 }
 
 void pj_show_advice(const pj_advice_list *list)
 {
-    if (!list->speaking) printf("no advice: no rule has enough evidence\n");
+    if (!list->speaking)
+        printf("no advice: %s\n", list->refusal ? list->refusal : "no rule has enough evidence");
+    if (list->refusal) return;
     for (size_t i = 0; i < list->speaking; i++) show_finding(&list->all[i]);
     printf("\nsilent: %zu rules; why: --advice --json\n", list->count - list->speaking);
 }
@@ -59,6 +60,7 @@ void pj_show_findings(const pj_advice_list *list)
            pj_style_off(stdout));
     for (size_t i = 0; i < list->speaking && i < SHOWN; i++) {
         show_advice_write_saving(&list->all[i], saving, sizeof saving);
-        printf("  %s%s%s\n", list->all[i].title, *saving ? ": " : "", saving);
+        printf("  %s%s%s\n  ", list->all[i].title, *saving ? ": " : "", saving);
+        show_costs(&list->all[i]);
     }
 }

@@ -102,28 +102,62 @@ pj_text pj_energy_text(double mj)
     return scaled_text(mj, joules, joule_factors, 6);
 }
 
-/* Decimal places that show a half width to one significant digit, two if the first is 1. */
-static int digits_of(double half)
+typedef size_t estimate_writer(double value, pj_bounds bounds, char *text, size_t bytes);
+
+/* In the unit that fits `size`. */
+static pj_text joules_text(double mj, pj_bounds b, double size, estimate_writer *write)
 {
-    double exponent = floor(log10(half));
-    bool small = half / pow(10, exponent) < 1.95;
-    return (int)fmin(fmax(-exponent + small, 0), 6);
+    pj_text text;
+    int unit = unit_of(size, joule_factors, 6);
+    double factor = joule_factors[unit];
+    size_t used =
+        write(mj / factor, (pj_bounds){b.lo / factor, b.hi / factor}, text.s, sizeof text.s);
+    snprintf(text.s + used, sizeof text.s - used, " %s", joules[unit]);
+    return text;
+}
+
+static bool has_interval(double mj, double half)
+{
+    return isfinite(mj) && half > 0 && isfinite(half);
 }
 
 pj_text pj_interval_text(double mj, double sd_mj)
 {
-    pj_text text;
-    double half = 1.96 * sd_mj;
-    if (!isfinite(mj) || !(half > 0) || isinf(half)) return pj_energy_text(mj);
-    int unit = unit_of(fmax(fabs(mj), half), joule_factors, 6);
-    double value = mj / joule_factors[unit];
-    half /= joule_factors[unit];
-    int digits = digits_of(half);
-    double least = pow(10, -digits);
-    bool below = half < least / 2;
-    snprintf(text.s, sizeof text.s, "%.*f ± %s%.*f %s", digits, value, below ? "<" : "", digits,
-             below ? least : half, joules[unit]);
-    return text;
+    double half = PJ_Z95 * sd_mj;
+    if (!has_interval(mj, half)) return pj_energy_text(mj);
+    return mj > 0 ? pj_bounds_text(mj, pj_bounds_of(mj, half)) : pj_signed_text(mj, sd_mj);
+}
+
+pj_text pj_bounds_text(double mj, pj_bounds bounds)
+{
+    return isnan(mj) ? pj_energy_text(mj) : joules_text(mj, bounds, fabs(mj), pj_estimate_write);
+}
+
+pj_text pj_signed_text(double mj, double sd_mj)
+{
+    double half = PJ_Z95 * sd_mj;
+    if (!has_interval(mj, half)) return pj_energy_text(mj);
+    return joules_text(mj, (pj_bounds){mj - half, mj + half}, fmax(fabs(mj), half),
+                       pj_estimate_write);
+}
+
+pj_text pj_supported_text(double mj, double sd_mj)
+{
+    double half = PJ_Z95 * sd_mj;
+    if (!has_interval(mj, half)) return pj_energy_text(mj);
+    return joules_text(mj, pj_bounds_of(mj, half), fabs(mj), pj_value_write);
+}
+
+void pj_gain_note_print(FILE *out, const char *before, double gain_sd)
+{
+    double percent = 100 * PJ_Z95 * gain_sd;
+    char text[32];
+    if (!(percent >= 0.1)) return;
+    pj_rounded_write(percent, pj_place_of(percent), text, sizeof text);
+    fprintf(
+        out,
+        "%sthe rows share the error of their sensor's calibration, ±%s %%: their intervals leave it out\n",
+        before, text);
 }
 
 pj_text pj_power_text(double mw)

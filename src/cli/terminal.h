@@ -2,6 +2,8 @@
 #ifndef PJ_CLI_TERMINAL_H
 #define PJ_CLI_TERMINAL_H
 
+#include "base/estimate.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -37,12 +39,19 @@ pj_text pj_energy_text(double mj); /* "12.3 mJ", "4.56 J", "1.20 kJ" */
 pj_text pj_power_text(double mw);
 pj_text pj_time_text(double ms);
 pj_text pj_count_text(double value); /* "1.24 G" */
-/* A value and the half width of its 95 % interval in one unit and with as many decimals as the half
- * width justifies: "12.4 ± 0.3 mJ"; without a standard deviation the value alone. */
+/* A positive energy and its 95 % interval in one unit, with the digits that the interval supports:
+ * "12.4 ± 0.3 mJ", "12 (5.1 to 31) mJ" (base/estimate.h); without a standard deviation the value
+ * alone. */
 pj_text pj_interval_text(double mj, double sd_mj);
+pj_text pj_bounds_text(double mj, pj_bounds bounds);
+pj_text pj_signed_text(double mj, double sd_mj);          /* of an energy that may be negative */
+pj_text pj_supported_text(double mj, double sd_mj);       /* only the value, with these digits */
 pj_text pj_number_text(const char *format, double value); /* printf of a double; "-" for NAN */
 /* The text of a value, or "-" if that is NAN. */
 pj_text pj_or_dash(double value, pj_text text);
+/* "the rows share the error of their sensor's calibration, ±16 %": once for a table whose rows
+ * share it, instead of on every row. Nothing if it is below 0.1 %. */
+void pj_gain_note_print(FILE *out, const char *before, double gain_sd);
 /* A sparkline for values from 0 to the largest or, if that is more, to `most`; NAN is a blank. */
 void pj_sparkline(const double *values, size_t count, int width, double most, char *text,
                   size_t bytes);

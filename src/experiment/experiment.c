@@ -72,7 +72,7 @@ static double joules_of(const pj_run_info *info)
 {
     pj_run_ratios ratios;
     pj_run_ratios_get(info, &ratios);
-    return ratios.joules_per_token;
+    return pj_run_ratios_primary(&ratios);
 }
 
 static const char *named_sources(const char *sources)

@@ -1,6 +1,7 @@
 /* Results of an experiment as JSON, and the list of all experiments. */
 #include "base/clock.h"
 #include "experiment/experiment_view.h"
+#include "insight/sides.h"
 #include "store/experiments.h"
 #include "trace/summary.h"
 
@@ -39,10 +40,12 @@ static void write_cell(const pj_experiment_result *r, uint32_t index, pj_json *j
     pj_json_kv_uint(json, "runs", f->n);
     pj_json_kv_uint(json, "disturbed_runs", f->disturbed);
     pj_json_kv_string(json, "energy_source", f->n ? pj_quality_name(runs->runs[0]->quality) : NULL);
-    pj_json_kv_double(json, "joules_per_token", f->mean);
-    pj_json_kv_double(json, "joules_per_token_lo", f->lo);
-    pj_json_kv_double(json, "joules_per_token_hi", f->hi);
-    pj_json_kv_double(json, "joules_per_token_typical", f->typical);
+    pj_json_kv_double(json, "joules_per_token", f->mean.value);
+    pj_json_kv_double(json, "joules_per_token_lo", f->mean.lo);
+    pj_json_kv_double(json, "joules_per_token_hi", f->mean.hi);
+    pj_json_kv_double(json, "joules_per_token_typical", f->typical.value);
+    pj_json_kv_double(json, "joules_per_token_typical_lo", f->typical.lo);
+    pj_json_kv_double(json, "joules_per_token_typical_hi", f->typical.hi);
     pj_json_kv_double(json, "tokens_per_second", f->speed);
     pj_json_kv_double(json, "ttft_ms", f->ttft_ms);
     pj_json_kv_double(json, "token_latency_ms", f->latency_ms);
@@ -76,7 +79,8 @@ static void write_optimum(const pj_experiment_result *r, pj_json *json)
     pj_json_object_begin(json);
     pj_json_kv_uint(json, "cell", r->optimum);
     pj_json_kv_string(json, "name", best->name);
-    pj_json_kv_double(json, "joules_per_token", best->mean);
+    pj_json_kv_double(json, "joules_per_token", best->mean.value);
+    pj_json_kv_double(json, "joules_per_token_typical", best->typical.value);
     pj_json_kv_double(json, "token_latency_ms", best->latency_ms);
     experiment_json_write_indices(json, "ties", r->ties, r->tie_count);
     pj_json_object_end(json);
@@ -209,6 +213,7 @@ void pj_experiment_result_write(const pj_experiment_result *r, pj_json *json)
     pj_json_kv_uint(json, "round", r->plan.round);
     pj_json_kv_uint(json, "done", r->done);
     pj_json_kv_uint(json, "total", r->total);
+    pj_json_kv_string(json, "metric", pj_figures[r->primary].name);
     pj_json_key(json, "plan");
     pj_plan_write(&r->plan, json);
     pj_json_kv_array_begin(json, "cells");

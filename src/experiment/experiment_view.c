@@ -18,15 +18,13 @@ static const double knee_saving = 0.10; /* minimum relative saving of a doubling
 /* ---- figures of a cell ---------------------------------------------------------------------- */
 
 /* Adds to the sums from which means are made. */
-static void experiment_view_add_run(pj_cell_figures *f, const pj_run_info *info)
+static void experiment_view_add_run(pj_cell_figures *f, const pj_run_info *info, uint32_t primary)
 {
     pj_run_ratios r;
     pj_run_ratios_get(info, &r);
     uint32_t batch = info->batch_size ? info->batch_size : 1;
-    f->joules[f->n++] = r.joules_per_token;
+    f->joules[f->n++] = pj_figure_of(info, primary);
     f->disturbed += pj_run_is_disturbed(info);
-    f->mean += r.joules_per_token;
-    f->typical += r.joules_per_token_typical;
     f->speed += r.tokens_per_second;
     f->ttft_ms += info->prefill_ms;
     f->latency_ms += batch / r.tokens_per_second * 1e3;
@@ -36,14 +34,15 @@ static void experiment_view_add_run(pj_cell_figures *f, const pj_run_info *info)
 
 static void divide_sums(pj_cell_figures *f)
 {
-    double *const sums[] = {&f->mean,
-                            &f->typical,
-                            &f->speed,
-                            &f->ttft_ms,
-                            &f->latency_ms,
-                            &f->power_mw,
+    double *const sums[] = {&f->speed, &f->ttft_ms, &f->latency_ms, &f->power_mw,
                             &f->mj_per_million_active};
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) *sums[i] /= f->n ? f->n : NAN;
+}
+
+static pj_mean cell_mean(const pj_cell_runs *cell, uint32_t figure)
+{
+    const pj_side side = {.runs = cell->runs, .run_count = cell->count};
+    return pj_side_mean_of(&side, figure);
 }
 
 static pj_status cell_figures(pj_experiment_result *r, uint32_t index, const json_t *losses,
@@ -51,18 +50,17 @@ static pj_status cell_figures(pj_experiment_result *r, uint32_t index, const jso
 {
     const pj_cell_runs *cell = &r->runs.cells[index];
     pj_cell_figures *f = &r->cells[index];
-    pj_moments joules = {0};
     char key[32];
     pj_plan_cell(&r->plan, index, &f->cell);
     pj_plan_cell_name(&r->plan, index, f->name, sizeof f->name);
     f->joules = pj_arena_alloc(&r->arena, cell->count + 1, sizeof *f->joules);
     if (!f->joules) return pj_fail_memory(err, "an experiment");
-    for (uint32_t i = 0; i < cell->count; i++) experiment_view_add_run(f, cell->runs[i]);
+    for (uint32_t i = 0; i < cell->count; i++)
+        experiment_view_add_run(f, cell->runs[i], r->primary);
     divide_sums(f);
-    for (uint32_t i = 0; i < f->n; i++) pj_moments_add(&joules, f->joules[i]);
-    pj_mean mean = pj_mean_of(&joules, false);
-    f->lo = mean.lo;
-    f->hi = mean.hi;
+    f->mean = cell_mean(cell, pj_primary_figure(false));
+    f->typical = cell_mean(cell, pj_primary_figure(true));
+    f->primary = cell_mean(cell, r->primary);
     snprintf(key, sizeof key, "%u", index);
     const json_t *loss = json_object_get(losses, key);
     f->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
@@ -71,6 +69,21 @@ static pj_status cell_figures(pj_experiment_result *r, uint32_t index, const jso
     pj_status status = pj_context_use_get(r->store, cell->runs[0], &f->context, err);
     if (status == PJ_OK) status = pj_expert_use_get(r->store, cell->runs[0], &f->experts, err);
     return status;
+}
+
+static void note_all_typical(const pj_experiment_runs *runs, uint32_t count, bool *all)
+{
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t k = 0; k < runs->cells[i].count; k++)
+            pj_note_typical(all, runs->cells[i].runs[k]);
+}
+
+static uint32_t experiment_view_primary(const pj_experiment_result *r)
+{
+    bool all = true;
+    note_all_typical(&r->runs, r->count, &all);
+    if (r->plan.round > 0) note_all_typical(&r->former, r->count, &all);
+    return pj_primary_figure(all);
 }
 
 /* ---- conclusions --------------------------------------------------------------------------- */
@@ -103,10 +116,15 @@ static uint32_t all_threads(const pj_experiment_result *r)
     return 0;
 }
 
+static double joules_of_cell(const pj_experiment_result *r, uint32_t index)
+{
+    return r->cells[index].primary.value;
+}
+
 static bool may_be_best(const pj_experiment_result *r, uint32_t index)
 {
     const pj_cell_figures *f = &r->cells[index];
-    return !isnan(f->mean) && pj_plan_whole_cell(&r->plan, index) == index &&
+    return !isnan(f->primary.value) && pj_plan_whole_cell(&r->plan, index) == index &&
            !(r->plan.max_latency_ms > 0 && !(f->latency_ms <= r->plan.max_latency_ms));
 }
 
@@ -146,7 +164,7 @@ static pj_status find_optimum(pj_experiment_result *r, pj_error *err)
     r->optimum = PJ_NO_CELL;
     for (uint32_t i = 0; i < r->count; i++) {
         if (r->refusal || !may_be_best(r, i)) continue;
-        if (r->optimum == PJ_NO_CELL || r->cells[i].mean < r->cells[r->optimum].mean)
+        if (r->optimum == PJ_NO_CELL || joules_of_cell(r, i) < joules_of_cell(r, r->optimum))
             r->optimum = i;
     }
     return find_ties(r, err);
@@ -208,7 +226,7 @@ static void find_knee(pj_experiment_result *r, uint32_t first)
     for (uint32_t k = 1; k < plan->batch_count && !reached; k++) {
         uint32_t at = first + k * stride;
         doublings = log2((double)r->cells[at].cell.batch / r->cells[knee].cell.batch);
-        double saved = 1 - pow(r->cells[at].mean / r->cells[knee].mean, 1 / doublings);
+        double saved = 1 - pow(joules_of_cell(r, at) / joules_of_cell(r, knee), 1 / doublings);
         if (isnan(saved)) break;
         reached = saved < knee_saving;
         beyond = at;
@@ -255,7 +273,7 @@ static pj_status find_fronts(pj_experiment_result *r, pj_error *err)
     double *loss = joules + r->count, *seconds = loss + r->count;
     for (uint32_t i = 0; i < r->count; i++) {
         bool is_whole = pj_plan_whole_cell(&r->plan, i) == i;
-        joules[i] = is_whole && !r->refusal ? r->cells[i].mean : NAN;
+        joules[i] = is_whole && !r->refusal ? joules_of_cell(r, i) : NAN;
         loss[i] = r->cells[i].loss;
         seconds[i] = 1 / r->cells[i].speed;
     }
@@ -272,11 +290,8 @@ static pj_status compare_with_former(pj_experiment_result *r, pj_error *err)
         const pj_cell_runs *old = &r->former.cells[i];
         double *joules = pj_arena_alloc(&r->arena, old->count + 1, sizeof *joules);
         if (!joules || !r->against_former) return pj_fail_memory(err, "an experiment");
-        for (uint32_t k = 0; k < old->count; k++) {
-            pj_run_ratios own;
-            pj_run_ratios_get(old->runs[k], &own);
-            joules[k] = own.joules_per_token;
-        }
+        for (uint32_t k = 0; k < old->count; k++)
+            joules[k] = pj_figure_of(old->runs[k], r->primary);
         pj_cell_ratio *c = &r->against_former[r->former_count++];
         c->cell = i;
         pj_ratio_compare(joules, old->count, r->cells[i].joules, r->cells[i].n, 0, &c->ratio);
@@ -320,6 +335,7 @@ static pj_status experiment_view_load(pj_experiment_result *r, const char *name,
     status = pj_experiment_runs_load(r->store, &r->plan, r->plan.round, &r->runs, err);
     if (status == PJ_OK && r->plan.round > 0)
         status = pj_experiment_runs_load(r->store, &r->plan, r->plan.round - 1, &r->former, err);
+    if (status == PJ_OK) r->primary = experiment_view_primary(r);
     json_t *losses = text ? json_loads(text, 0, NULL) : NULL;
     for (uint32_t i = 0; i < r->count && status == PJ_OK; i++)
         status = cell_figures(r, i, losses, err);

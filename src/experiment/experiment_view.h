@@ -2,6 +2,7 @@
 #ifndef PJ_EXPERIMENT_EXPERIMENT_VIEW_H
 #define PJ_EXPERIMENT_EXPERIMENT_VIEW_H
 
+#include "analysis/compare.h"
 #include "analysis/part_cost.h"
 #include "analysis/ratio.h"
 #include "experiment/experiment_done.h"
@@ -30,8 +31,9 @@ typedef struct pj_cell_figures {
     char name[160];
     pj_cell cell;
     uint32_t n, disturbed;
-    double *joules; /* [n] per token */
-    double mean, lo, hi, typical, speed, ttft_ms, latency_ms, power_mw, loss;
+    double *joules;                 /* [n] the primary figure of each run */
+    pj_mean mean, typical, primary; /* joules per token; primary: one of the two */
+    double speed, ttft_ms, latency_ms, power_mw, loss;
     double mj_per_million_active; /* parameters */
     pj_context_use context;       /* of the first run: all runs of a cell have one length */
     pj_expert_use experts;
@@ -79,6 +81,7 @@ typedef struct pj_experiment_result {
     uint32_t done, total;      /* runs */
     uint32_t all_threads;      /* of cells that set no threads; 0: none has run */
     const char *refusal;       /* of a verdict over all cells; NULL: they are comparable */
+    uint32_t primary;          /* the figure that decides: pj_primary_figure */
     pj_cell_figures *cells;
     uint32_t optimum; /* the cell with the least energy, PJ_NO_CELL: none */
     uint32_t *ties;   /* cells that are not distinguishable from it */

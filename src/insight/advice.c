@@ -62,6 +62,7 @@ static void advice_write_all(pj_json *json, const pj_advice_list *list)
     pj_json_object_begin(json);
     pj_json_kv_string(json, "run_id", info->id);
     pj_json_kv_string(json, "energy_source", pj_quality_name(info->quality));
+    pj_json_kv_string(json, "refusal", list->refusal);
     pj_json_kv_array_begin(json, "findings");
     for (size_t i = 0; i < list->speaking; i++) write_finding(json, &list->all[i]);
     pj_json_array_end(json);
@@ -90,6 +91,7 @@ static pj_status advise(pj_store *store, const pj_advice_options *options, pj_ad
     facts->lowest_g_per_kwh = lowest->g_per_kwh;
     facts->lowest_region = lowest->name;
     list->all = all;
+    list->refusal = facts->refusal;
     list->count = pj_advise(facts, all, &list->speaking);
     return PJ_OK;
 }

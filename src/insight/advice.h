@@ -15,6 +15,7 @@ typedef struct pj_advice_list {
     pj_run_list run;      /* the run; owns everything here */
     const pj_advice *all; /* [count]; the first `speaking` have a recommendation */
     size_t count, speaking;
+    const char *refusal; /* why there is no advice on this run; NULL: there may be */
 } pj_advice_list;
 
 /* `options` NULL: no CO2. */

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PROMPT_MAX = 100 };
+enum { PROMPT_MAX = 100, MODEL_MAX = 300 };
 
 /* ---- classes of work ------------------------------------------------------------------------ */
 
@@ -80,6 +80,9 @@ static void advice_facts_read_model(const pj_run_info *info, pj_arena *arena, pj
         model.kv_type[0] ? pj_arena_strndup(arena, model.kv_type, strlen(model.kv_type)) : NULL;
     json_t *machine = info->machine_json ? json_loads(info->machine_json, 0, NULL) : NULL;
     f->memory_bytes = pj_member_number(machine, "memory_bytes");
+    f->processor_cache_bytes = pj_member_number(machine, "cache_bytes");
+    f->read_bytes_per_s =
+        1e9 * pj_member_number(json_object_get(machine, "limits"), "read_gbytes_per_s");
     json_decref(machine);
 }
 
@@ -129,18 +132,37 @@ static double spread_without_gain(const pj_run_info *info)
     return sqrt(fmax(all * all - (isfinite(gain) ? gain * gain : 0), 0));
 }
 
+static const char *model_word(const pj_run_info *info, pj_arena *arena)
+{
+    const char *word =
+        shell_word(info->model_path ? info->model_path : info->model_name, MODEL_MAX, arena);
+    return word ? word : "MODEL";
+}
+
+/* Savings are promised on what sensors saw of all that computes, with a command that can run. */
+static const char *advice_facts_refusal(const pj_run_info *info, pj_arena *arena)
+{
+    char text[300];
+    if (info->status != PJ_RUN_COMPLETED) return "the run did not complete";
+    if (!info->engine || strcmp(info->engine, "perjoule") != 0)
+        return "perjoule's commands cannot repeat what another engine did";
+    if (info->quality == PJ_MODELLED) return "the run's energy is modelled, not measured";
+    if (!info->partial_rails || !*info->partial_rails) return NULL;
+    snprintf(text, sizeof text, "the run's energy lacks %.200s", info->partial_rails);
+    const char *kept = pj_arena_strndup(arena, text, strlen(text));
+    return kept ? kept : "the run's energy is partial";
+}
+
 static void read_info(const pj_run_info *info, pj_arena *arena, pj_advice_facts *f)
 {
     *f = (pj_advice_facts){
         .run_id = info->id,
-        .model = info->model_path   ? info->model_path
-                 : info->model_name ? info->model_name
-                                    : "MODEL",
+        .model = model_word(info, arena),
         .engine = info->engine,
         .dtype = info->dtype,
         .prompt = shell_word(info->prompt, PROMPT_MAX, arena),
         .prompt_is_ids = is_ids(info->prompt),
-        .own_engine = info->engine && strcmp(info->engine, "perjoule") == 0,
+        .refusal = advice_facts_refusal(info, arena),
         .has_energy = info->quality != PJ_UNAVAILABLE && isfinite(info->request_mj),
         .input_tokens = info->input_tokens,
         .output_tokens = info->output_tokens,

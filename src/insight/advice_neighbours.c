@@ -59,7 +59,7 @@ static void add_values(values *v, const pj_run_info *info)
     pj_run_ratios r;
     if (v->n == GROUP_MAX) return;
     pj_run_ratios_get(info, &r);
-    v->joules[v->n++] = r.joules_per_token;
+    v->joules[v->n++] = pj_run_ratios_primary(&r);
     v->speed += r.tokens_per_second;
     v->power += info->decode_mj / info->decode_ms;
 }

@@ -25,7 +25,7 @@ bool pj_known_run_of(const pj_run_info *info, pj_known_run *run)
                                   (double)info->output_tokens / batch,
                                   batch};
     memcpy(run->id, info->id, sizeof run->id);
-    run->joules = info->request_mj / 1e3;
+    run->joules = pj_typical_request_mj(info) / 1e3;
     run->seconds = info->request_ms / 1e3;
     return run->joules > 0 && run->seconds > 0 && run->work.weight_bytes > 0 &&
            run->work.flops_per_token > 0 && isfinite(run->work.kv_bytes_per_token) &&

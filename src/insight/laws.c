@@ -43,17 +43,17 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 
 static bool laws_read_row(const pj_run_info *info, pj_law_run *r)
 {
-    pj_run_ratios ratios;
     pj_model_figures model;
     double batch = info->batch_size ? info->batch_size : 1;
-    pj_run_ratios_get(info, &ratios);
     pj_model_figures_read(info->model_json, &model);
     *r =
         (pj_law_run){.info = info,
                      .x = {model.parameters, model.active_parameters, model.layers,
                            model.hidden_size, model.intermediate_size, batch,
                            (double)info->input_tokens / batch, (double)info->output_tokens / batch},
-                     .joules = ratios.joules_per_token};
+                     .joules = info->output_tokens
+                                   ? pj_typical_request_mj(info) / 1e3 / (double)info->output_tokens
+                                   : NAN};
     memcpy(r->attention, model.attention, sizeof r->attention);
     r->settings = hash_text(info->threads * 8u + info->quality, info->dtype);
     r->settings = hash_text(r->settings, info->scope ? info->scope : "machine");

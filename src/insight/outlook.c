@@ -58,7 +58,7 @@ static pj_status make_predicted(void *context, pj_buffer *items, pj_error *err)
 static pj_status get_predicted(pj_store *store, const pj_run_info *info, pj_arena *arena,
                                pj_outlook *outlook, pj_error *err)
 {
-    static const pj_view_chart chart = {"predicted-2", sizeof(pj_expectation), make_predicted};
+    static const pj_view_chart chart = {"predicted-3", sizeof(pj_expectation), make_predicted};
     void *items = NULL;
     uint32_t count = 0;
     question q = {store, info};

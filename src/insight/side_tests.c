@@ -1,13 +1,30 @@
 /* Compares figures of sides: tests of their differences, and sentences with the results. */
 #include "insight/sides.h"
 
+#include "base/estimate.h"
+
 #include <math.h>
 #include <string.h>
 
-/* Figures that are tested between groups of runs, the primary one first. */
-static const char *const tested[] = {"joules_per_token", "total_energy_mj", "total_duration_ms",
-                                     "joules_per_output_token", "tokens_per_second"};
-enum { TESTED = sizeof tested / sizeof *tested };
+/* Figures that are tested between groups of runs beside the primary one, which comes first. */
+static const char *const secondary[] = {"joules_per_token", "total_energy_mj", "total_duration_ms",
+                                        "joules_per_output_token", "tokens_per_second"};
+enum { TESTED = 1 + sizeof secondary / sizeof *secondary };
+
+static uint32_t choose_primary(const pj_sides *s)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < s->count; i++)
+        for (uint32_t k = 0; k < s->sides[i].run_count; k++)
+            pj_note_typical(&all, s->sides[i].runs[k]);
+    return pj_primary_figure(all);
+}
+
+/* Without a typical token, the first of the secondary figures is the primary one. */
+static uint32_t figure_tested(const pj_sides *s, int metric)
+{
+    return metric ? pj_figure_find(secondary[metric - 1]) : s->primary;
+}
 
 /* All pairs of a few sides; of many, each against the first. */
 static bool is_tested(const pj_sides *s, uint32_t a, uint32_t b)
@@ -77,7 +94,7 @@ static pj_status test_runs(pj_sides *s, uint32_t figure, uint32_t a, uint32_t b,
     size_t n = (size_t)x->run_count + y->run_count;
     double *values = pj_arena_alloc(&s->arena, 2 * n, sizeof *values);
     if (!values) return pj_fail_memory(err, "a comparison");
-    pj_side_test t = {f->name, f->unit, "run", a, b, strcmp(f->name, tested[0]) == 0};
+    pj_side_test t = {f->name, f->unit, "run", a, b, figure == s->primary};
     t.pair.a = values;
     t.pair.n_a = pj_side_values(x, figure, values);
     t.pair.b = values + t.pair.n_a;
@@ -91,8 +108,9 @@ static pj_status test_runs(pj_sides *s, uint32_t figure, uint32_t a, uint32_t b,
 static pj_status test_pair(pj_sides *s, int metric, uint32_t a, uint32_t b, pj_error *err)
 {
     uint32_t x = s->sides[a].run_count, y = s->sides[b].run_count;
-    if (metric < TESTED && x > 1 && y > 1)
-        return test_runs(s, pj_figure_find(tested[metric]), a, b, err);
+    bool again = metric > 0 && metric < TESTED && figure_tested(s, metric) == s->primary;
+    if (again) return PJ_OK;
+    if (metric < TESTED && x > 1 && y > 1) return test_runs(s, figure_tested(s, metric), a, b, err);
     if (metric >= TESTED && x == 1 && y == 1) return test_tokens(s, metric == TESTED, a, b, err);
     return PJ_OK;
 }
@@ -125,6 +143,32 @@ static pj_status test_pairs(pj_sides *s, pj_error *err)
     return PJ_OK;
 }
 
+/* Relative errors of a run's figure without the calibration: all, and those that repeats share. */
+static void own_errors(const pj_run_info *run, const pj_figure *f, double *all, double *shared)
+{
+    const char *at = (const char *)run;
+    const pj_sd *sd = (const pj_sd *)(const void *)(at + f->sd);
+    double energy = fabs(*(const double *)(const void *)(at + f->energy));
+    *shared = (double)sd->bias_mj / energy;
+    *all = hypot((double)sd->random_mj, (double)sd->bias_mj) / energy;
+}
+
+/* Adds the sensor's errors to the interval of a mean over runs. */
+static void mean_add_sensor(pj_mean *mean, const pj_side *side, const pj_figure *f)
+{
+    double all = 0, shared = 0;
+    if (!f->sd || !mean->n) return;
+    own_errors(side->runs[0], f, &all, &shared);
+    double own = PJ_Z95 * fabs(mean->value) * (mean->n > 1 ? shared : all);
+    double spread = mean->n > 1 ? pj_half_width(mean->n, mean->sd * mean->sd * (mean->n - 1)) : 0;
+    if (!isfinite(own) || (mean->n == 1 && !(own > 0))) return;
+    double half = hypot(spread, own);
+    pj_bounds bounds = f->may_be_negative ? (pj_bounds){mean->value - half, mean->value + half}
+                                          : pj_bounds_of(mean->value, half);
+    mean->lo = bounds.lo;
+    mean->hi = bounds.hi;
+}
+
 pj_mean pj_side_mean_of(const pj_side *side, uint32_t figure)
 {
     pj_moments moments = {0};
@@ -132,7 +176,9 @@ pj_mean pj_side_mean_of(const pj_side *side, uint32_t figure)
         double value = pj_figure_of(side->runs[i], figure);
         if (isfinite(value)) pj_moments_add(&moments, value);
     }
-    return pj_mean_of(&moments, pj_figures[figure].may_be_negative);
+    pj_mean mean = pj_mean_of(&moments, pj_figures[figure].may_be_negative);
+    mean_add_sensor(&mean, side, &pj_figures[figure]);
+    return mean;
 }
 
 /* ---- the best ------------------------------------------------------------------------------- */
@@ -198,40 +244,43 @@ static bool are_comparable(const pj_sides *s)
 static void find_bests(pj_sides *s)
 {
     bool comparable = are_comparable(s);
-    if (comparable) find_best(s, "most efficient", "joules_per_token");
+    if (comparable) find_best(s, "most efficient", pj_figures[s->primary].name);
     find_best(s, "fastest", "tokens_per_second");
     if (comparable) find_best(s, "lowest energy", "total_energy_mj");
 }
 
 /* ---- verdicts ------------------------------------------------------------------------------- */
 
-/* Relative standard deviation of a run's joules per token from its own measurement. */
-static double own_spread(const pj_run_info *info, bool with_gain)
+/* Relative standard deviation of a run's primary figure from its own measurement. */
+static double own_spread(const pj_sides *s, const pj_run_info *info, bool with_gain)
 {
-    double gain = (double)info->total_sd.gain_mj / info->total_mj;
-    double all = info->request_sd_mj / info->request_mj;
+    bool typical = s->primary == pj_primary_figure(true) && !isnan(info->typical_sd_mj);
+    double mj = typical ? info->typical_token_mj : info->request_mj;
+    double all = (typical ? info->typical_sd_mj : info->request_sd_mj) / mj;
+    double gain = (double)(typical ? info->typical_sd.gain_mj : info->request_sd.gain_mj) / mj;
     if (!isfinite(gain) || with_gain) gain = 0;
     return sqrt(fmax(all * all - gain * gain, 0));
 }
 
 /* One run per side: the ratio's interval comes from the measurement uncertainties only. */
-static void compare_single_runs(const pj_side *x, const pj_side *y, pj_verdict_facts *f)
+static void compare_single_runs(const pj_sides *s, const pj_side *x, const pj_side *y,
+                                pj_verdict_facts *f)
 {
-    pj_run_ratios rx, ry;
-    pj_run_ratios_get(x->runs[0], &rx);
-    pj_run_ratios_get(y->runs[0], &ry);
+    uint32_t speed = pj_figure_find("tokens_per_second");
+    const pj_run_info *a = x->runs[0], *b = y->runs[0];
     bool two_devices = gain_of(x, y) > 0;
-    double sd = hypot(own_spread(x->runs[0], two_devices), own_spread(y->runs[0], two_devices));
-    pj_ratio_compare(&rx.joules_per_token, 1, &ry.joules_per_token, 1, 0, &f->pair.ratio);
-    f->speed_ratio = ry.tokens_per_second / rx.tokens_per_second;
-    f->single_lo = f->pair.ratio.ratio * exp(-1.96 * sd);
-    f->single_hi = f->pair.ratio.ratio * exp(1.96 * sd);
+    double sd = hypot(own_spread(s, a, two_devices), own_spread(s, b, two_devices));
+    double joules_a = pj_figure_of(a, s->primary), joules_b = pj_figure_of(b, s->primary);
+    pj_ratio_compare(&joules_a, 1, &joules_b, 1, 0, &f->pair.ratio);
+    f->speed_ratio = pj_figure_of(b, speed) / pj_figure_of(a, speed);
+    pj_bounds bounds = pj_bounds_of(f->pair.ratio.ratio, PJ_Z95 * sd * f->pair.ratio.ratio);
+    f->single_lo = bounds.lo;
+    f->single_hi = bounds.hi;
 }
 
 /* One side has a single run: there is a ratio but no spread to test it with. */
-static void ratio_without_test(const pj_side *x, const pj_side *y, pj_ratio *ratio)
+static void ratio_without_test(const pj_side *x, const pj_side *y, uint32_t figure, pj_ratio *ratio)
 {
-    uint32_t figure = pj_figure_find(tested[0]);
     double *values = pj_alloc((size_t)x->run_count + y->run_count, sizeof *values);
     *ratio = (pj_ratio){.ratio = NAN, .lo = NAN, .hi = NAN, .p = NAN, .method = "none"};
     if (!values) return;
@@ -242,13 +291,13 @@ static void ratio_without_test(const pj_side *x, const pj_side *y, pj_ratio *rat
 
 static void compare_groups(const pj_sides *s, uint32_t a, uint32_t b, pj_verdict_facts *f)
 {
-    const pj_side_test *energy = find_test(s, a, b, tested[0]);
+    const pj_side_test *energy = find_test(s, a, b, pj_figures[s->primary].name);
     const pj_side_test *speed = find_test(s, a, b, "tokens_per_second");
     if (energy) {
         f->pair = energy->pair;
         f->mann_whitney_p = energy->result.mann_whitney_p;
     } else {
-        ratio_without_test(&s->sides[a], &s->sides[b], &f->pair.ratio);
+        ratio_without_test(&s->sides[a], &s->sides[b], s->primary, &f->pair.ratio);
     }
     if (speed) {
         f->speed_ratio = speed->pair.ratio.ratio;
@@ -266,10 +315,11 @@ static void write_verdict(pj_sides *s, uint32_t a, uint32_t b)
                           .single_hi = NAN,
                           .mann_whitney_p = NAN,
                           .speed_ratio = NAN,
-                          .refusal = pj_sides_refusal(x, y)};
+                          .refusal = pj_sides_refusal(x, y),
+                          .per = s->primary == pj_primary_figure(true) ? "typical token" : NULL};
     pj_side_verdict *v = &s->verdicts[s->verdict_count++];
     if (x->run_count == 1 && y->run_count == 1) {
-        compare_single_runs(x, y, &f);
+        compare_single_runs(s, x, y, &f);
         const pj_side_test *speed = find_test(s, a, b, "token_duration_ms");
         f.speed_differs = speed && speed->pair.different;
     } else {
@@ -326,6 +376,7 @@ static pj_status conclude(pj_sides *s, pj_error *err)
 
 pj_status pj_sides_test(pj_sides *s, pj_error *err)
 {
+    s->primary = choose_primary(s);
     pj_status status = test_pairs(s, err);
     if (status != PJ_OK) return status;
     find_bests(s);

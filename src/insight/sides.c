@@ -3,6 +3,7 @@
 
 #include "trace/device_conditions.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,24 +15,28 @@ static const double disturbed_limit = 0.10, throttled_limit = 0.05;
 
 #define OF_RUN(member)    offsetof(pj_run_info, member), SIZE_MAX
 #define OF_RATIOS(member) SIZE_MAX, offsetof(pj_run_ratios, member)
+#define ERRORS(name)      offsetof(pj_run_info, name##_mj), offsetof(pj_run_info, name##_sd)
+#define TYPICAL_ERRORS    offsetof(pj_run_info, typical_token_mj), offsetof(pj_run_info, typical_sd)
 const pj_figure pj_figures[] = {
-    {"total_energy_mj", "mJ", "lower", OF_RUN(total_mj)},
-    {"net_energy_mj", "mJ", "lower", OF_RUN(net_mj), true},
+    {"joules_per_token_typical", "J", "lower", OF_RATIOS(joules_per_token_typical), TYPICAL_ERRORS},
+    {"joules_per_token", "J", "lower", OF_RATIOS(joules_per_token), ERRORS(request)},
+    {"total_energy_mj", "mJ", "lower", OF_RUN(total_mj), ERRORS(total)},
+    {"net_energy_mj", "mJ", "lower", OF_RUN(net_mj), ERRORS(net), true},
     {"total_duration_ms", "ms", "lower", OF_RUN(total_ms)},
-    {"mean_power_mw", "mW", "lower", OF_RATIOS(mean_power_mw)},
-    {"joules_per_token", "J", "lower", OF_RATIOS(joules_per_token)},
-    {"joules_per_token_net", "J", "lower", OF_RATIOS(joules_per_token_net), true},
+    {"mean_power_mw", "mW", "lower", OF_RATIOS(mean_power_mw), ERRORS(total)},
+    {"joules_per_token_net", "J", "lower", OF_RATIOS(joules_per_token_net), ERRORS(request_net),
+     true},
     {"joules_per_input_token", "J", "lower", OF_RATIOS(joules_per_input_token)},
     {"joules_per_output_token", "J", "lower", OF_RATIOS(joules_per_output_token)},
     {"tokens_per_second", "1/s", "higher", OF_RATIOS(tokens_per_second)},
     {"prefill_tokens_per_second", "1/s", "higher", OF_RATIOS(prefill_tokens_per_second)},
-    {"tokens_per_joule", "1/J", "higher", OF_RATIOS(tokens_per_joule)},
-    {"energy_delay_product", "J s", "lower", OF_RATIOS(energy_delay_product)},
-    {"request_energy_mj", "mJ", "lower", OF_RUN(request_mj)},
-    {"joules_per_token_typical", "J", "lower", OF_RATIOS(joules_per_token_typical)},
-    {"energy_per_million_parameters_mj", "mJ", "lower", OF_RATIOS(mj_per_million_parameters)},
+    {"tokens_per_joule", "1/J", "higher", OF_RATIOS(tokens_per_joule), ERRORS(request)},
+    {"energy_delay_product", "J s", "lower", OF_RATIOS(energy_delay_product), ERRORS(request)},
+    {"request_energy_mj", "mJ", "lower", OF_RUN(request_mj), ERRORS(request)},
+    {"energy_per_million_parameters_mj", "mJ", "lower", OF_RATIOS(mj_per_million_parameters),
+     ERRORS(request)},
     {"energy_per_million_active_parameters_mj", "mJ", "lower",
-     OF_RATIOS(mj_per_million_active_parameters)},
+     OF_RATIOS(mj_per_million_active_parameters), ERRORS(request)},
 };
 const uint32_t pj_figure_count = sizeof pj_figures / sizeof *pj_figures;
 
@@ -40,6 +45,20 @@ uint32_t pj_figure_find(const char *name)
     for (uint32_t i = 0; i < pj_figure_count; i++)
         if (strcmp(pj_figures[i].name, name) == 0) return i;
     return pj_figure_count;
+}
+
+void pj_note_typical(bool *all, const pj_run_info *run)
+{
+    if (isfinite(run->request_mj) && isnan(run->typical_token_mj)) *all = false;
+}
+
+uint32_t pj_primary_figure(bool all_typical)
+{
+    size_t member = all_typical ? offsetof(pj_run_ratios, joules_per_token_typical)
+                                : offsetof(pj_run_ratios, joules_per_token);
+    uint32_t i = 0;
+    while (pj_figures[i].in_ratios != member) i++;
+    return i;
 }
 
 double pj_figure_of(const pj_run_info *info, uint32_t figure)

@@ -34,7 +34,7 @@ typedef struct pj_side_part {
 typedef struct pj_side_test {
     const char *metric, *unit, *sample; /* sample: "run" or "token" */
     uint32_t a, b;
-    bool primary; /* joules per token: what verdicts and "most efficient" rest on */
+    bool primary; /* what verdicts and "most efficient" rest on */
     pj_comparison result;
     pj_contrast pair; /* judged together with the other pairs in this metric */
 } pj_side_test;
@@ -94,6 +94,7 @@ typedef struct pj_sides {
     pj_side sides[PJ_SIDES_MAX];
     uint32_t count;
     bool with_disturbed; /* leave nothing out */
+    uint32_t primary;    /* the figure that decides: pj_primary_figure, known after pj_sides_test */
     pj_side_test *tests;
     pj_side_difference *differences;
     pj_side_caveat *caveats;
@@ -115,6 +116,8 @@ pj_status pj_sides_add(pj_sides *sides, const char *name, const pj_run_info *con
 typedef struct pj_figure {
     const char *name, *unit, *better;
     size_t in_run, in_ratios; /* offset in pj_run_info, or in pj_run_ratios; SIZE_MAX: not there */
+    size_t energy, sd; /* offsets of the energy in pj_run_info whose relative errors it has, and
+                          of their parts; both 0: none */
     bool may_be_negative;
 } pj_figure;
 extern const pj_figure pj_figures[];
@@ -123,8 +126,13 @@ double pj_figure_of(const pj_run_info *info, uint32_t figure);
 /* All runs of a side; returns how many values (NAN where unavailable). */
 uint32_t pj_side_values(const pj_side *side, uint32_t figure, double *values);
 uint32_t pj_figure_find(const char *name);
+/* The figure that decides between runs: the typical token's joules if all runs with an energy have
+ * them, else the mean's. Begin with true, and pass each run. */
+void pj_note_typical(bool *all, const pj_run_info *run);
+uint32_t pj_primary_figure(bool all_typical);
 
-/* Mean over a side's runs. */
+/* Mean over a side's runs. Its interval holds their spread and what the sensor gets wrong in all of
+ * them, but not its calibration, which the sides share; of a single run that run's own errors. */
 pj_mean pj_side_mean_of(const pj_side *side, uint32_t figure);
 
 /* Computes all of the above, after all sides are added. */

@@ -50,7 +50,7 @@ static void write_verdicts(const pj_sides *s, pj_json *json)
         pj_json_object_begin(json);
         pj_json_kv_uint(json, "a", v->a);
         pj_json_kv_uint(json, "b", v->b);
-        pj_json_kv_string(json, "metric", "joules_per_token");
+        pj_json_kv_string(json, "metric", pj_figures[s->primary].name);
         pj_json_kv_string(json, "outcome", pj_outcome_name(v->judgement.outcome));
         pj_json_kv_string(json, "text", v->text);
         pj_json_kv_uint(json, "n_a", s->sides[v->a].run_count);

@@ -35,7 +35,7 @@ static bool sum_phase(const pj_run_data *data, pj_phase phase, pj_phase_result *
         sd += (double)row->energy.sd_mj;
         net_sd += (double)row->energy.net_sd_mj;
     }
-    out->gross = pj_with_interval(gross, sd);
+    out->gross = pj_gross_with_interval(gross, sd);
     out->net = pj_with_interval(net, net_sd);
     return found;
 }
@@ -56,7 +56,7 @@ static void result_write_rails(pj_json *json, const pj_run_data *data)
     for (uint32_t i = 0; i < data->rail_energy_count; i++) {
         const pj_rail_energy *e = &data->rail_energy[i];
         if (e->phase != PJ_PHASE_COUNT || e->rail >= data->rail_count) continue;
-        pj_joules_mj gross = pj_with_interval(e->gross_mj, e->sd_mj);
+        pj_joules_mj gross = pj_gross_with_interval(e->gross_mj, e->sd_mj);
         pj_json_object_begin(json);
         pj_json_kv_string(json, "name", data->rails[e->rail].name);
         pj_json_kv_string(json, "source", data->rails[e->rail].source);
@@ -102,7 +102,7 @@ static void result_fill(pj_result *r, const pj_run_data *data)
     r->duration_ms = info->total_ms;
     r->energy_source = info->quality;
     r->is_partial = info->total_is_partial;
-    r->total = pj_with_interval(info->total_mj, info->total_sd_mj);
+    r->total = pj_gross_with_interval(info->total_mj, info->total_sd_mj);
     r->net = pj_with_interval(info->net_mj, info->net_sd_mj);
     r->total_upper_mj = info->upper_mj;
     r->joules_per_token = ratios.joules_per_token;

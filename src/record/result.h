@@ -2,13 +2,21 @@
 #ifndef PJ_RECORD_RESULT_H
 #define PJ_RECORD_RESULT_H
 
+#include "base/estimate.h"
 #include "trace/run_data.h"
 
-#define PJ_NORMAL_95 1.96 /* half width of a 95 % interval in standard deviations */
+#define PJ_NORMAL_95 PJ_Z95 /* half width of a 95 % interval in standard deviations */
 
 static inline pj_joules_mj pj_with_interval(double mj, double sd_mj)
 {
     return (pj_joules_mj){mj, mj - PJ_NORMAL_95 * sd_mj, mj + PJ_NORMAL_95 * sd_mj};
+}
+
+/* Of gross energy, which is never negative. */
+static inline pj_joules_mj pj_gross_with_interval(double mj, double sd_mj)
+{
+    pj_bounds bounds = pj_bounds_of(mj, PJ_NORMAL_95 * sd_mj);
+    return (pj_joules_mj){mj, bounds.lo, bounds.hi};
 }
 
 /* Checks the size member of the caller's struct. */

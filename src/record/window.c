@@ -75,14 +75,6 @@ static bool is_seen(const pj_curve_energy *e)
     return !isnan(e->energy_mj);
 }
 
-/* Of gross energy, which is never negative. */
-static pj_joules_mj gross_with_interval(double mj, double sd_mj)
-{
-    pj_joules_mj e = pj_with_interval(mj, sd_mj);
-    if (e.lo_mj < 0) e.lo_mj = 0;
-    return e;
-}
-
 typedef struct window_sum {
     double mj, random_var, bias_mj, gain_mj;
     double idle_mj, idle_sd_mj; /* NAN: a baseline is unknown */
@@ -118,7 +110,7 @@ static void fill_total(pj_window_result *r, const window_sum *sum, const pj_sess
     }
     r->energy_source = pj_meter_quality(s->meter);
     r->is_partial = sum->missing > 0 || *pj_meter_unread(s->meter);
-    r->total = gross_with_interval(sum->mj, sd);
+    r->total = pj_gross_with_interval(sum->mj, sd);
     r->total_random_mj = PJ_NORMAL_95 * hypot(sqrt(sum->random_var), sum->bias_mj);
     r->total_gain_mj = PJ_NORMAL_95 * sum->gain_mj;
     double net = sum->mj - sum->idle_mj, gain = sum->mj > 0 ? sum->gain_mj * net / sum->mj : 0;
@@ -140,7 +132,8 @@ static void window_fill(pj_window_result *r, const pj_open_window *w,
         pj_window_rail *out = &r->rails[r->rail_count++];
         bool seen = is_seen(&energies[i]);
         snprintf(out->name, sizeof out->name, "%s", rails[i].name);
-        out->gross = seen ? gross_with_interval(energies[i].energy_mj, energies[i].sd_mj) : unknown;
+        out->gross =
+            seen ? pj_gross_with_interval(energies[i].energy_mj, energies[i].sd_mj) : unknown;
         if (pj_rail_in_column(rails, count, i, PJ_RAIL_TOTAL))
             window_add_rail(&sum, s, i, &rails[i], &energies[i], ns);
     }

@@ -1,7 +1,7 @@
 /* A report as Markdown, for mail and pull requests: verdict, trust, figures, how to repeat. */
 #include "report/report_forms.h"
 
-#include "base/decimal.h"
+#include "base/estimate.h"
 #include "base/utf8.h"
 #include "report/report_repeat.h"
 #include "trace/json_member.h"
@@ -38,18 +38,19 @@ __attribute__((format(printf, 2, 3))) static void markdown_put(pj_buffer *out, c
 #define LINE(...)      (markdown_put(out, __VA_ARGS__), pj_buffer_char(out, '\n'))
 #define PARAGRAPH(...) (pj_buffer_char(out, '\n'), LINE(__VA_ARGS__))
 
-/* With the digits that the interval justifies, "0.2431 ± 0.0021 J"; `reach` NAN: no interval. */
-static void markdown_figure(char text[96], double value, double reach, const char *unit)
+/* With the digits that the interval supports, "0.2431 ± 0.0021 J". Larger figures without one are
+ * whole numbers. */
+static void markdown_figure(char text[96], double value, pj_bounds bounds, const char *unit)
 {
-    bool fine = reach >= 1e-5 && reach < 100, large = fabs(value) >= 1000 && fabs(value) < 1e15;
-    int n = fine ? snprintf(text, 96, "%.*f", pj_decimals_for(reach), value)
-                 : snprintf(text, 96, large ? "%.0f" : "%.4g", value);
+    bool large = fabs(value) >= 1000 && fabs(value) < 1e15;
+    size_t n = 0;
     if (isnan(value))
-        snprintf(text, 96, "unavailable");
-    else if (isnan(reach))
-        snprintf(text + n, 96 - (size_t)n, *unit ? " %s" : "%s", unit);
+        unit = "", n = (size_t)snprintf(text, 96, "unavailable");
+    else if (isnan(bounds.lo))
+        n = (size_t)snprintf(text, 96, large ? "%.0f" : "%.4g", value);
     else
-        snprintf(text + n, 96 - (size_t)n, fine ? " ± %.2g %s" : " ± %.0f %s", reach, unit);
+        n = pj_estimate_write(value, bounds, text, 96);
+    if (*unit) snprintf(text + n, 96 - n, " %s", unit);
 }
 
 /* ---- tables --------------------------------------------------------------------------------- */
@@ -59,7 +60,8 @@ typedef struct column {
     const char *head, *key; /* a number, or without a unit a text */
     const char *unit;
     double scale;
-    const char *hi, *sd; /* its interval: the upper end, or the standard deviation; NULL: none */
+    const char *lo, *hi, *sd; /* its interval: the ends, or the standard deviation; NULL: none */
+    bool may_be_negative;
 } column;
 
 static void markdown_head(pj_buffer *out, const column *columns, size_t count)
@@ -71,13 +73,20 @@ static void markdown_head(pj_buffer *out, const column *columns, size_t count)
     pj_buffer_text(out, "|\n");
 }
 
+static pj_bounds markdown_bounds(const json_t *row, const column *c, double value)
+{
+    double half = c->sd ? PJ_Z95 * c->scale * pj_member_number(row, c->sd) : NAN;
+    if (c->lo && c->hi)
+        return (pj_bounds){pj_member_number(row, c->lo) * c->scale,
+                           pj_member_number(row, c->hi) * c->scale};
+    return c->may_be_negative ? (pj_bounds){value - half, value + half} : pj_bounds_of(value, half);
+}
+
 static void markdown_cell(pj_buffer *out, const json_t *row, const column *c)
 {
     char text[96];
-    double value = pj_member_number(row, c->key) * c->scale, reach = NAN;
-    if (c->hi) reach = pj_member_number(row, c->hi) * c->scale - value;
-    if (c->sd) reach = 1.96 * c->scale * pj_member_number(row, c->sd);
-    if (c->unit) markdown_figure(text, value, reach, c->unit);
+    double value = pj_member_number(row, c->key) * c->scale;
+    if (c->unit) markdown_figure(text, value, markdown_bounds(row, c, value), c->unit);
     markdown_put(out, "%s", c->unit ? text : pj_member_text(row, c->key));
 }
 
@@ -154,11 +163,13 @@ static void markdown_figures(pj_buffer *out, const json_t *run)
     static const column rows[] = {
         {"total energy", "total_energy_mj", "J", 1e-3, .sd = "total_energy_sd_mj"},
         {"request", "request_energy_mj", "J", 1e-3, .sd = "request_energy_sd_mj"},
-        {"net of idle", "net_energy_mj", "J", 1e-3, .sd = "net_energy_sd_mj"},
+        {"net of idle", "net_energy_mj", "J", 1e-3, .sd = "net_energy_sd_mj",
+         .may_be_negative = true},
         {"prefill", "prefill_energy_mj", "J", 1e-3},
         {"decode", "decode_energy_mj", "J", 1e-3},
-        {"per output token", "joules_per_token", "J", 1, .sd = "joules_per_token_sd"},
-        {"typical token", "joules_per_token_typical", "J", 1},
+        {"typical token", "joules_per_token_typical", "J", 1, .lo = "joules_per_token_typical_lo",
+         .hi = "joules_per_token_typical_hi"},
+        {"per output token, mean", "joules_per_token", "J", 1, .sd = "joules_per_token_sd"},
         {"speed", "tokens_per_second", "tokens/s", 1},
         {"mean power", "mean_power_mw", "W", 1e-3},
         {"duration", "total_duration_ms", "s", 1e-3},
@@ -173,6 +184,41 @@ static void markdown_figures(pj_buffer *out, const json_t *run)
     }
 }
 
+/* A recommendation with its saving, what it costs and the command that tests it. */
+static void markdown_finding(pj_buffer *out, const json_t *finding)
+{
+    const json_t *saving = json_object_get(finding, "saving");
+    const json_t *cost = json_object_get(finding, "cost");
+    LINE("- **%s.** %s", pj_member_text(finding, "title"), pj_member_text(finding, "text"));
+    if (json_is_object(saving))
+        LINE("  - Saves %.0f %% (%.0f to %.0f %%) of the %s, %s.",
+             100 * pj_member_number(saving, "share"), 100 * pj_member_number(saving, "share_lo"),
+             100 * pj_member_number(saving, "share_hi"), pj_member_text(saving, "of"),
+             pj_member_text(saving, "basis"));
+    LINE("  - Costs in quality: %s; in latency: %s; in memory: %s.",
+         pj_member_text(cost, "quality"), pj_member_text(cost, "latency"),
+         pj_member_text(cost, "memory"));
+    if (*pj_member_text(finding, "test")) LINE("  - Test: `%s`", pj_member_text(finding, "test"));
+}
+
+/* The typical token, or for runs without one the mean. */
+static void markdown_per_token(pj_buffer *out, const json_t *run)
+{
+    char text[96];
+    double mean = pj_member_number(run, "joules_per_token");
+    double typical = pj_member_number(run, "joules_per_token_typical");
+    double half = PJ_Z95 * pj_member_number(run, "joules_per_token_sd");
+    if (isnan(typical))
+        markdown_figure(text, mean, pj_bounds_of(mean, half), "J");
+    else
+        markdown_figure(text, typical,
+                        (pj_bounds){pj_member_number(run, "joules_per_token_typical_lo"),
+                                    pj_member_number(run, "joules_per_token_typical_hi")},
+                        "J");
+    PARAGRAPH("**Energy per %stoken of %s in %s: %s.**", isnan(typical) ? "" : "typical ",
+              pj_member_text(run, "model_name"), pj_member_text(run, "dtype"), text);
+}
+
 static void markdown_run(pj_buffer *out, const json_t *run, const json_t *advice)
 {
     static const column parts[] = {{"component", "component_name"},
@@ -180,11 +226,7 @@ static void markdown_run(pj_buffer *out, const json_t *run, const json_t *advice
                                    {"time", "time_ms", "ms", 1}};
     size_t i;
     const json_t *finding;
-    char text[96];
-    markdown_figure(text, pj_member_number(run, "joules_per_token"),
-                    1.96 * pj_member_number(run, "joules_per_token_sd"), "J");
-    PARAGRAPH("**Energy per token of %s in %s: %s.**", pj_member_text(run, "model_name"),
-              pj_member_text(run, "dtype"), text);
+    markdown_per_token(out, run);
     pj_buffer_char(out, '\n');
     markdown_trust(out, run, "");
     markdown_figures(out, run);
@@ -192,7 +234,7 @@ static void markdown_run(pj_buffer *out, const json_t *run, const json_t *advice
     json_array_foreach(json_object_get(advice, "findings"), i, finding)
     {
         if (!i) pj_buffer_text(out, "\n## What to change\n\n");
-        LINE("- **%s.** %s", pj_member_text(finding, "title"), pj_member_text(finding, "text"));
+        markdown_finding(out, finding);
     }
 }
 
@@ -234,7 +276,8 @@ static void markdown_metrics(pj_buffer *out, const json_t *view)
         for (k = 0; k < sides; k++) {
             char text[96];
             double value = markdown_of_side(m, "values", k);
-            markdown_figure(text, value, markdown_of_side(m, "hi", k) - value,
+            markdown_figure(text, value,
+                            (pj_bounds){markdown_of_side(m, "lo", k), markdown_of_side(m, "hi", k)},
                             pj_member_text(m, "unit"));
             pj_buffer_printf(out, "| %s ", text);
         }
@@ -332,15 +375,17 @@ static void markdown_optimum(pj_buffer *out, const json_t *view)
 
 static void markdown_experiment(pj_buffer *out, const json_t *view)
 {
-    static const column cells[] = {
-        {"cell", "name"},
-        {"runs", "runs", "", 1},
-        {"per token, 95 %", "joules_per_token", "J", 1, .hi = "joules_per_token_hi"},
-        {"tokens/s", "tokens_per_second", "", 1},
-        {"TTFT", "ttft_ms", "ms", 1},
-        {"power", "mean_power_mw", "W", 1e-3},
-        {"loss", "loss", "", 1},
-        {"energy", "energy_source"}};
+    static const column cells[] = {{"cell", "name"},
+                                   {"runs", "runs", "", 1},
+                                   {"per token, 95 %", "deciding_joules", "J", 1,
+                                    .lo = "deciding_joules_lo", .hi = "deciding_joules_hi"},
+                                   {"mean", "joules_per_token", "J", 1, .lo = "joules_per_token_lo",
+                                    .hi = "joules_per_token_hi"},
+                                   {"tokens/s", "tokens_per_second", "", 1},
+                                   {"TTFT", "ttft_ms", "ms", 1},
+                                   {"power", "mean_power_mw", "W", 1e-3},
+                                   {"loss", "loss", "", 1},
+                                   {"energy", "energy_source"}};
     size_t i;
     const json_t *item;
     markdown_optimum(out, view);

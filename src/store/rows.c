@@ -147,6 +147,8 @@ static const pj_column run_columns[] = {
     COLUMN("model_load_energy_sd_mj", DOUBLE, pj_run_info, model_load_sd_mj),
     SD_COLUMNS("model_load_energy_sd", pj_run_info, model_load_sd),
     SHOWN("", "typical_token_energy_mj", DOUBLE, pj_run_info, typical_token_mj),
+    COLUMN("typical_token_energy_sd_mj", DOUBLE, pj_run_info, typical_sd_mj),
+    SD_COLUMNS("typical_token_energy_sd", pj_run_info, typical_sd),
     COLUMN("disturbed_tokens", I32, pj_run_info, disturbed_tokens),
     COLUMN("disturbed_share", DOUBLE, pj_run_info, disturbed_share),
     COLUMN("batch_rule", TEXT, pj_run_info, batch_rule),

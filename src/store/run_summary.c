@@ -62,6 +62,9 @@ static void run_summary_write_ratios(pj_json *json, const pj_run_info *info,
     pj_json_kv_double(json, "joules_per_token_net", r.joules_per_token_net);
     pj_json_kv_double(json, "joules_per_token_net_sd", r.joules_per_token_net_sd);
     pj_json_kv_double(json, "joules_per_token_typical", r.joules_per_token_typical);
+    pj_json_kv_double(json, "joules_per_token_typical_sd", r.joules_per_token_typical_sd);
+    pj_json_kv_double(json, "joules_per_token_typical_lo", r.typical_bounds.lo);
+    pj_json_kv_double(json, "joules_per_token_typical_hi", r.typical_bounds.hi);
     pj_json_kv_double(json, "joules_per_input_token", r.joules_per_input_token);
     pj_json_kv_double(json, "joules_per_output_token", r.joules_per_output_token);
     pj_json_kv_double(json, "tokens_per_joule", r.tokens_per_joule);

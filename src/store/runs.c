@@ -21,6 +21,7 @@ static const struct {
     [PJ_SORT_ENERGY] = {"energy", "total_energy_mj"},
     [PJ_SORT_TOKENS_PER_SECOND] = {"tokens_per_second", "tokens_per_second"},
     [PJ_SORT_JOULES_PER_TOKEN] = {"joules_per_token", "joules_per_token"},
+    [PJ_SORT_TYPICAL] = {"joules_per_token_typical", "typical_token_energy_mj"},
 };
 
 int pj_run_sort_parse(const char *name)

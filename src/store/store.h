@@ -79,6 +79,7 @@ typedef enum pj_run_sort {
     PJ_SORT_ENERGY,
     PJ_SORT_TOKENS_PER_SECOND,
     PJ_SORT_JOULES_PER_TOKEN,
+    PJ_SORT_TYPICAL,
     PJ_SORT_COUNT
 } pj_run_sort;
 

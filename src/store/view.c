@@ -1,6 +1,7 @@
 /* Shared helpers of the views. */
 #include "store/view.h"
 
+#include "base/estimate.h"
 #include "store/store_impl.h"
 
 #include <math.h>
@@ -47,10 +48,11 @@ void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column)
     pj_json_kv_double(json, "self_energy_mj", pj_sql_get_double(sql, column + 2));
     pj_json_key(json, "energy_sd_mj");
     pj_json_float(json, (float)sd);
+    pj_bounds bounds = pj_bounds_of(mj, PJ_Z95 * sd);
     pj_json_key(json, "energy_lo_mj");
-    pj_json_float(json, (float)(mj - 1.96 * sd));
+    pj_json_float(json, (float)bounds.lo);
     pj_json_key(json, "energy_hi_mj");
-    pj_json_float(json, (float)(mj + 1.96 * sd));
+    pj_json_float(json, (float)bounds.hi);
     pj_json_kv_double(json, "planted_mj", pj_sql_get_double(sql, column + 4));
     pj_json_kv_string(json, "method", pj_sql_get_text(sql, column + 5, NULL));
     static const char *const rest[] = {

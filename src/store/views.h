@@ -152,6 +152,7 @@ typedef struct pj_section_sum {
     uint32_t count;
     const char *name;
     double duration_ms, energy_mj;
+    double energy_sd_mj; /* without the sensor's calibration; NAN: unknown */
 } pj_section_sum;
 
 pj_status pj_view_section_sums(pj_store *store, const char *id, pj_arena *arena,

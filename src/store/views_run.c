@@ -385,6 +385,14 @@ static double joules_or_nan(const pj_sum_node *n)
     return n->count ? pj_mj_of_nj(n->gross_nj) : NAN;
 }
 
+/* What is neither attention nor MLP, the layer's own time between its components included, so that
+ * the three add up to the layer. */
+static double other_joules(const layer_nodes *l)
+{
+    double attention = joules_or_nan(&l->parts[0]), mlp = joules_or_nan(&l->parts[1]);
+    return joules_or_nan(&l->whole) - (isnan(attention) ? 0 : attention) - (isnan(mlp) ? 0 : mlp);
+}
+
 static pj_status sum_layers(pj_run_view *view, pj_arena *arena, pj_layer_sum **sums,
                             uint32_t *count, pj_error *err)
 {
@@ -409,7 +417,7 @@ static pj_status sum_layers(pj_run_view *view, pj_arena *arena, pj_layer_sum **s
         (*sums)[l] = (pj_layer_sum){
             whole->time_ms,          whole->attention_ms,      whole->mlp_ms,
             joules_or_nan(whole),    joules_or_nan(&parts[0]), joules_or_nan(&parts[1]),
-            joules_or_nan(&parts[2])};
+            other_joules(&layers[l])};
     }
     return PJ_OK;
 }

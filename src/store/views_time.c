@@ -23,17 +23,20 @@ static pj_status read_section_sums(pj_run_view *view, pj_arena *arena, pj_sectio
     if (!*sums) return pj_fail_memory(err, "the sections of a run");
     pj_sql *sql =
         pj_view_select(view, PJ_TABLE_SECTIONS,
-                       "phase_id, section_name, count(*), sum(duration_ms), sum(energy_mj)",
+                       "phase_id, section_name, count(*), sum(duration_ms), sum(energy_mj),"
+                       " sum(energy_sd_random_mj * energy_sd_random_mj), sum(energy_sd_bias_mj)",
                        "GROUP BY phase_id, section_name ORDER BY phase_id, min(start_ms)", err);
     while (*count < SECTION_SUMS_MAX && pj_sql_step(sql)) {
         size_t bytes;
         const char *name = pj_sql_get_text(sql, 1, &bytes);
         pj_section_sum *sum = &(*sums)[*count];
-        *sum = (pj_section_sum){.phase = (uint32_t)(pj_sql_get_int(sql, 0) - phases.first),
-                                .count = (uint32_t)pj_sql_get_int(sql, 2),
-                                .name = name ? pj_arena_strndup(arena, name, bytes) : NULL,
-                                .duration_ms = pj_sql_get_double(sql, 3),
-                                .energy_mj = pj_sql_get_double(sql, 4)};
+        *sum = (pj_section_sum){
+            .phase = (uint32_t)(pj_sql_get_int(sql, 0) - phases.first),
+            .count = (uint32_t)pj_sql_get_int(sql, 2),
+            .name = name ? pj_arena_strndup(arena, name, bytes) : NULL,
+            .duration_ms = pj_sql_get_double(sql, 3),
+            .energy_mj = pj_sql_get_double(sql, 4),
+            .energy_sd_mj = hypot(sqrt(pj_sql_get_double(sql, 5)), pj_sql_get_double(sql, 6))};
         *count += sum->name != NULL;
     }
     return pj_sql_end(sql, err);

@@ -2,6 +2,7 @@
 #include "trace/request.h"
 
 #include "base/median.h"
+#include "trace/typical.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,8 +24,9 @@ void pj_request_clear(pj_run_info *info)
     info->request_mj = info->request_sd_mj = info->request_ms = NAN;
     info->request_net_mj = info->request_net_sd_mj = NAN;
     info->request_sd = info->request_net_sd = info->model_load_sd = PJ_SD_UNKNOWN;
-    info->model_load_mj = info->model_load_sd_mj = info->typical_token_mj = info->disturbed_share =
-        NAN;
+    info->typical_sd = PJ_SD_UNKNOWN;
+    info->model_load_mj = info->model_load_sd_mj = info->disturbed_share = NAN;
+    info->typical_token_mj = info->typical_sd_mj = NAN;
     info->disturbed_tokens = -1;
 }
 
@@ -82,18 +84,12 @@ static void request_fill_energy(pj_run_data *d)
 
 pj_status pj_request_typical(pj_run_data *d, pj_error *err)
 {
-    double *mj = pj_alloc((size_t)d->token_count + 1, sizeof *mj);
-    uint32_t count = 0;
-    d->info.typical_token_mj = NAN;
-    if (!mj) return pj_fail_memory(err, "the tokens of a run");
-    for (uint32_t i = 0; i < d->token_count; i++) {
-        const pj_token_row *t = &d->tokens[i];
-        bool decode = t->phase < d->phase_count && d->phases[t->phase].phase == PJ_PHASE_DECODE;
-        if (decode && t->energy.gross_nj != PJ_NJ_UNKNOWN)
-            mj[count++] = pj_mj_of_nj(t->energy.gross_nj);
-    }
-    d->info.typical_token_mj = pj_median(mj, count);
-    pj_free(mj);
+    pj_typical typical;
+    pj_status status = pj_typical_get(d, &typical, err);
+    if (status != PJ_OK) return status;
+    d->info.typical_token_mj = typical.mj;
+    d->info.typical_sd = typical.sd;
+    d->info.typical_sd_mj = pj_sd_total(&typical.sd);
     return PJ_OK;
 }
 
@@ -207,6 +203,6 @@ pj_status pj_request_figures(pj_run_data *data, pj_error *err)
 {
     pj_request_clear(&data->info);
     request_fill_energy(data);
-    pj_status status = pj_request_typical(data, err);
-    return status == PJ_OK ? fill_disturbed(data, err) : status;
+    pj_status status = fill_disturbed(data, err);
+    return status == PJ_OK ? pj_request_typical(data, err) : status;
 }

@@ -22,7 +22,7 @@ void pj_request_clear(pj_run_info *info);
  * tokens. Standard deviations become the total's relative ones times the energy; callers with
  * the energy curve replace them by better ones. */
 pj_status pj_request_figures(pj_run_data *data, pj_error *err);
-/* Of these the median energy of the decode tokens; NAN when out of memory. */
+/* Of these the typical token (trace/typical.h), after the disturbed ones are marked. */
 pj_status pj_request_typical(pj_run_data *data, pj_error *err);
 
 #endif

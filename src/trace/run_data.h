@@ -256,7 +256,8 @@ typedef struct pj_run_info {
     double model_load_mj;             /* NAN: unavailable, or the run loaded no model */
     double model_load_sd_mj;
     pj_sd model_load_sd;
-    double typical_token_mj;              /* median over the decode tokens */
+    double typical_token_mj, typical_sd_mj; /* trace/typical.h */
+    pj_sd typical_sd;
     double disturbed_share;               /* energy of disturbed tokens / request_mj */
     int32_t disturbed_tokens;             /* -1: not classified */
     double parameters, active_parameters; /* of the model; NAN: unknown */

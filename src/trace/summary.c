@@ -33,6 +33,9 @@ void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *r)
     r->joules_per_token_net = summary_divide(info->request_net_mj / 1e3, output);
     r->joules_per_token_net_sd = summary_divide(info->request_net_sd_mj / 1e3, output);
     r->joules_per_token_typical = info->typical_token_mj / 1e3;
+    r->joules_per_token_typical_sd = info->typical_sd_mj / 1e3;
+    r->typical_bounds =
+        pj_bounds_of(r->joules_per_token_typical, PJ_Z95 * r->joules_per_token_typical_sd);
     r->joules_per_input_token = summary_divide(info->prefill_mj / 1e3, worked_tokens(info));
     r->joules_per_output_token = decoded > 0 ? summary_divide(info->decode_mj / 1e3, output) : NAN;
     r->tokens_per_joule = summary_divide(output, request_j);
@@ -42,6 +45,30 @@ void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *r)
     r->mj_per_million_parameters = summary_divide(info->request_mj, info->parameters / 1e6);
     r->mj_per_million_active_parameters =
         summary_divide(info->request_mj, info->active_parameters / 1e6);
+}
+
+double pj_run_gain_sd(const pj_run_info *info)
+{
+    double gain = (double)info->total_sd.gain_mj / info->total_mj;
+    return gain > 0 && isfinite(gain) ? gain : 0;
+}
+
+double pj_sd_without_gain(double mj, double sd_mj, double gain_sd)
+{
+    double rest = sd_mj * sd_mj - gain_sd * mj * (gain_sd * mj);
+    return rest < 0 ? 0 : sqrt(rest);
+}
+
+double pj_typical_request_mj(const pj_run_info *info)
+{
+    double decoded = decoded_tokens(info);
+    double typical = info->request_mj - info->decode_mj + decoded * info->typical_token_mj;
+    return decoded > 0 && typical > 0 ? typical : info->request_mj;
+}
+
+double pj_run_ratios_primary(const pj_run_ratios *r)
+{
+    return isnan(r->joules_per_token_typical) ? r->joules_per_token : r->joules_per_token_typical;
 }
 
 /* 1 kWh = 3.6e6 J = 3.6e9 mJ. */

@@ -3,6 +3,7 @@
 #ifndef PJ_TRACE_SUMMARY_H
 #define PJ_TRACE_SUMMARY_H
 
+#include "base/estimate.h"
 #include "trace/run_data.h"
 
 typedef struct pj_cost_rates {
@@ -20,8 +21,10 @@ typedef struct pj_run_ratios {
     double joules_per_token; /* gross energy of the request / output tokens */
     double joules_per_token_net;
     double joules_per_token_sd, joules_per_token_net_sd; /* 1 sigma of the two */
-    double joules_per_token_typical;                     /* median of the decode tokens */
-    double joules_per_input_token;                       /* prefill / input tokens */
+    double joules_per_token_typical; /* of the undisturbed decode tokens: trace/typical.h */
+    double joules_per_token_typical_sd;
+    pj_bounds typical_bounds;       /* its interval */
+    double joules_per_input_token;  /* prefill / input tokens */
     double joules_per_output_token; /* decode / output tokens; NAN without decoding */
     double tokens_per_joule;        /* 1 / joules_per_token */
     double energy_delay_product;    /* request energy x request duration, J s */
@@ -31,6 +34,16 @@ typedef struct pj_run_ratios {
 } pj_run_ratios;
 
 void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *ratios);
+/* Joules per token by which a run is judged: of the typical token or, without decode tokens, the
+ * mean of the request. Runs that are compared with each other need the same of the two. */
+double pj_run_ratios_primary(const pj_run_ratios *ratios);
+/* The request with typical tokens in place of all decode tokens, and so without their disturbances:
+ * what predictions and laws are about. */
+double pj_typical_request_mj(const pj_run_info *info);
+/* Relative 1 sigma of the sensor's calibration, which all energies of a run share; 0: unknown.
+ * Tables of a run say it once, and give their rows the rest. */
+double pj_run_gain_sd(const pj_run_info *info);
+double pj_sd_without_gain(double mj, double sd_mj, double gain_sd);
 double pj_cost_usd(double mj, const pj_cost_rates *rates);
 double pj_co2_grams(double mj, const pj_cost_rates *rates);
 

@@ -75,7 +75,7 @@ class Engines(unittest.TestCase):
                  "--outputs", "5", "--repeat", "4"]
         table = self.experiment(*words).stdout
         self.assertIn("exec:sh program.sh {input} {output}", table)  # the whole name, by which cells of two engines differ
-        self.assertIn("Least energy per token", table)
+        self.assertIn("Least energy per typical token", table)
         self.assertNotIn("nan", table)
         with sqlite3.connect(self.db) as base:
             base.execute("UPDATE profiling_runs SET energy_source = 'measured' WHERE engine = 'exec'")

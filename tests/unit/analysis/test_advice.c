@@ -118,6 +118,53 @@ static void weights_in_many_bits(void **state)
     only(&f, NULL);
 }
 
+/* What a cache holds costs no memory traffic, and what memory delivers slowly is not bound by it.
+ */
+static void weights_that_memory_does_not_slow(void **state)
+{
+    static const char *const rules[] = {"batch-up", "dtype", "head", "speculate"};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        pj_advice_facts f = planted(rules[i]);
+        double far = only(&f, rules[i])->share;
+        f.processor_cache_bytes = 0.3 * f.model_bytes;
+        assert_that(only(&f, rules[i])->share, <, 0.75 * far);
+        f.processor_cache_bytes = 1.1 * f.model_bytes;
+        only(&f, NULL);
+    }
+    pj_advice_facts f = planted("dtype");
+    f.read_bytes_per_s = f.decode_bytes / (f.decode_ms / 1e3) * 1.3;
+    only(&f, "dtype");
+    f.read_bytes_per_s *= 4;
+    only(&f, NULL);
+}
+
+/* Runs of which nothing may be promised: every rule says why. */
+static void refused_runs_get_no_advice(void **state)
+{
+    pj_advice all[32];
+    size_t speaking;
+    for (const pj_planted_advice *p = pj_planted_advices; p->rule; p++) {
+        pj_advice_facts f = planted(p->rule);
+        f.refusal = "the run's energy is modelled, not measured";
+        size_t count = pj_advise(&f, all, &speaking);
+        assert_int_equal(speaking, 0);
+        for (size_t i = 0; i < count; i++) assert_string_equal(all[i].text, f.refusal);
+    }
+}
+
+/* The drawback is said with each recommendation, also where there is none. */
+static void every_advice_names_its_cost(void **state)
+{
+    pj_advice all[32];
+    size_t speaking;
+    for (const pj_planted_advice *p = pj_planted_advices; p->rule; p++) {
+        pj_advice_facts f = planted(p->rule);
+        pj_advise(&f, all, &speaking);
+        assert_int_equal(speaking, 1);
+        assert_true(all[0].quality[0] && all[0].latency[0] && all[0].memory[0]);
+    }
+}
+
 static void a_large_vocabulary(void **state)
 {
     pj_advice_facts f = planted("head");
@@ -247,6 +294,9 @@ int main(void)
         cmocka_unit_test(load_of_a_model_in_use),
         cmocka_unit_test(batches),
         cmocka_unit_test(weights_in_many_bits),
+        cmocka_unit_test(weights_that_memory_does_not_slow),
+        cmocka_unit_test(refused_runs_get_no_advice),
+        cmocka_unit_test(every_advice_names_its_cost),
         cmocka_unit_test(a_large_vocabulary),
         cmocka_unit_test(threads_beyond_the_bandwidth),
         cmocka_unit_test(prompts_that_repeat),

@@ -318,7 +318,7 @@ static void sentences_say_what_is_known(void **state)
             .different = true}};
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_int_equal(j.outcome, PJ_OUTCOME_DIFFERENT);
-    assert_string_equal(text, "q8_0 needs 0.7 (0.66 to 0.74) times the energy of bf16 per token. "
+    assert_string_equal(text, "q8_0 needs 0.70 ± 0.04 times the energy of bf16 per token. "
                               "q8_0 is 1.5 times as fast as bf16.");
     f.pair.different = false;
     f.speed_differs = false;
@@ -340,13 +340,13 @@ static void sentences_say_what_is_known(void **state)
     f.single_lo = f.single_hi = NAN;
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_int_equal(j.outcome, PJ_OUTCOME_SINGLE);
-    f.single_lo = 0.69998; /* no interval: narrower than the digits shown */
+    f.single_lo = 0.69998; /* any width is shown */
     f.single_hi = 0.70002;
     pj_verdict_write(&f, &j, text, sizeof text);
-    assert_non_null(strstr(text, "needs 0.7 times the energy"));
+    assert_non_null(strstr(text, "needs 0.70000 ± 0.00002 times the energy"));
     f.single_hi = 0.71;
     pj_verdict_write(&f, &j, text, sizeof text);
-    assert_non_null(strstr(text, "needs 0.7 (0.7 to 0.71) times the energy"));
+    assert_non_null(strstr(text, "needs 0.700 ± 0.005 times the energy"));
     f.single_lo = f.single_hi = NAN;
     assert_non_null(strstr(text, "says nothing about future ones"));
     f.pair.ratio.ratio = NAN;

@@ -206,8 +206,27 @@ static void assert_tokens_and_phases_conserved(const pj_run_data *d)
     free(phase);
 }
 
+/* An energy that is unavailable has no uncertainty. */
+static void assert_no_lone_deviation(const pj_energy *e)
+{
+    if (e->net_nj == PJ_NJ_UNKNOWN) assert_true(isnan(e->net_sd_mj) && isnan(e->net_sd.gain_mj));
+    if (e->gross_nj == PJ_NJ_UNKNOWN) assert_true(isnan(e->sd_mj));
+}
+
+static void assert_no_lone_deviations(const pj_run_data *d)
+{
+    for (uint32_t i = 0; i < d->phase_count; i++) assert_no_lone_deviation(&d->phases[i].energy);
+    for (uint32_t i = 0; i < d->token_count; i++) assert_no_lone_deviation(&d->tokens[i].energy);
+    for (uint32_t i = 0; i < d->component_count; i++)
+        assert_no_lone_deviation(&d->components[i].energy);
+    if (isnan(d->info.net_mj)) assert_true(isnan(d->info.net_sd_mj));
+    for (uint32_t i = 0; i < d->class_count && isnan(d->info.total_mj); i++)
+        assert_true(isnan(d->classes[i].energy_mj) && isnan(d->classes[i].energy_sd_mj));
+}
+
 void assert_conserved(const pj_run_data *d)
 {
+    assert_no_lone_deviations(d);
     int64_t *component = calloc(d->component_count + 1, 8), *layer = calloc(d->layer_count + 1, 8);
     int64_t run = 0;
     for (uint32_t i = 0; i < d->operation_count; i++)

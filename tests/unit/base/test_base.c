@@ -377,28 +377,6 @@ static void sha256_gives_the_published_values(void **state)
     pj_free(many);
 }
 
-static void figures_are_shown_to_the_second_digit_of_their_interval(void **state)
-{
-    static const struct {
-        double half_width;
-        int decimals;
-    } cases[] = {{2300, 0},
-                 {23, 0},
-                 {9.9, 1},
-                 {2.3, 1},
-                 {1, 1},
-                 {0.23, 2},
-                 {0.0021, 4},
-                 {1e-5, 6},
-                 {1e-9, 6},
-                 {0, 3},
-                 {(double)NAN, 3},
-                 {-1, 3},
-                 {(double)INFINITY, 3}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(pj_decimals_for(cases[i].half_width), cases[i].decimals);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,7 +397,6 @@ int main(void)
         cmocka_unit_test(files_are_written_whole),
         cmocka_unit_test(memory_is_told_apart),
         cmocka_unit_test(the_program_is_found),
-        cmocka_unit_test(figures_are_shown_to_the_second_digit_of_their_interval),
         cmocka_unit_test(sha256_gives_the_published_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

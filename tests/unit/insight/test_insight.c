@@ -3,6 +3,7 @@
 #include "../store/made_run.h"
 
 #include "base/json.h"
+#include "insight/advice.h"
 #include "insight/insight.h"
 #include "insight/laws.h"
 
@@ -51,6 +52,10 @@ typedef struct kind {
     double factor;
     pj_source_quality quality;
     double disturbed;
+    double stalls;   /* factor of the request's energy; 0: none */
+    bool no_typical; /* no decode token has an energy */
+    const char *engine, *partial;
+    bool advisable; /* loads its model, which ran before: something to save */
 } kind;
 
 static void save(place *p, uint64_t seed, const kind *k, char id[PJ_UUID_BYTES])
@@ -79,6 +84,13 @@ static void save(place *p, uint64_t seed, const kind *k, char id[PJ_UUID_BYTES])
     i->request_sd_mj = i->request_mj * 0.01;
     i->total_sd.gain_mj = (float)(i->total_mj * 0.002);
     i->output_tokens = 10;
+    i->typical_token_mj = k->no_typical ? NAN : i->request_mj / 20;
+    i->typical_sd_mj = i->typical_token_mj * 0.02;
+    i->typical_sd = (pj_sd){(float)i->typical_sd_mj, 0, (float)(i->typical_token_mj * 0.002)};
+    if (k->stalls > 0) i->request_mj *= k->stalls;
+    if (k->engine) i->engine = k->engine;
+    i->partial_rails = k->partial;
+    if (k->advisable) i->total_mj = 2000, i->model_load_mj = 1000;
     assert_int_equal(pj_store_save(p->store, &data, &err), PJ_OK);
     if (id) memcpy(id, i->id, PJ_UUID_BYTES);
     pj_run_data_fini(&data);
@@ -165,7 +177,7 @@ static bool is_significant(const json_t *tree, double a, double b)
         if (!json_is_true(json_object_get(t, "primary")) || number(t, "a") != a ||
             number(t, "b") != b)
             continue;
-        assert_string_equal(text(t, "metric"), "joules_per_token");
+        assert_string_equal(text(t, "metric"), "joules_per_token_typical");
         return json_is_true(json_object_get(t, "significant"));
     }
     fail_msg("%g and %g are not tested", a, b);
@@ -192,14 +204,15 @@ static void table_verdict_and_best_agree(void **state)
     }
     assert_int_equal(i, 15);
     assert_int_equal(different, 5);
-    assert_string_equal(text(best, "metric"), "joules_per_token");
+    assert_string_equal(text(best, "metric"), "joules_per_token_typical");
     assert_int_equal(json_array_size(json_object_get(best, "tied_with")), 4);
     json_t *conclusions = json_object_get(tree, "conclusions");
     assert_int_equal(json_array_size(conclusions), 6);
     json_t *ties = json_array_get(conclusions, 5);
     assert_true(json_is_null(json_object_get(ties, "verdict")));
     assert_ptr_equal(
-        strstr(text(ties, "text"), "a, b, c, e and f are not distinguishable in energy per token:"),
+        strstr(text(ties, "text"),
+               "a, b, c, e and f are not distinguishable in energy per typical token:"),
         text(ties, "text"));
     json_decref(tree);
 }
@@ -336,6 +349,65 @@ static void one_run_of_a_side_tests_nothing(void **state)
     json_decref(tree);
 }
 
+static json_t *advice(place *p, const kind *k, uint64_t seed)
+{
+    pj_buffer out;
+    pj_json json;
+    char id[PJ_UUID_BYTES];
+    save(p, seed, k, id);
+    pj_buffer_init(&out, 1 << 20);
+    pj_json_init(&json, &out);
+    assert_int_equal(pj_insight_advice(p->store, id, NULL, &json, NULL), PJ_OK);
+    json_t *tree = json_loads(pj_buffer_get(&out), 0, NULL);
+    pj_buffer_fini(&out);
+    return tree;
+}
+
+/* The same run gets advice if it was measured as a whole by our own engine, and else a reason. */
+static void advice_rests_on_measured_whole_runs(void **state)
+{
+    place *p = *state;
+    const kind good = {"bf16", .factor = 1, .engine = "perjoule", .advisable = true};
+    kind bad[3] = {good, good, good};
+    static const char *const reasons[] = {"modelled", "lacks gpu0", "another engine"};
+    bad[0].quality = PJ_MODELLED;
+    bad[1].partial = "gpu0";
+    bad[2].engine = "vllm";
+    save(p, 1, &good, NULL);
+    json_t *tree = advice(p, &good, 2);
+    assert_true(json_is_null(json_object_get(tree, "refusal")));
+    assert_string_equal(text(at(tree, "findings", 0), "rule"), "keep-resident");
+    json_decref(tree);
+    for (size_t i = 0; i < 3; i++) {
+        tree = advice(p, &bad[i], 3 + i);
+        assert_int_equal(json_array_size(json_object_get(tree, "findings")), 0);
+        assert_non_null(strstr(text(tree, "refusal"), reasons[i]));
+        json_decref(tree);
+    }
+}
+
+/* Equal typical tokens, but stalls that treble the mean: the typical token decides. Where a run has
+ * none, the mean has to. */
+static void stalls_do_not_decide(void **state)
+{
+    place *p = *state;
+    for (uint64_t i = 0; i < 6; i++) {
+        save(p, 7 + i, &(kind){"a", .factor = 1}, NULL);
+        save(p, 14 + i, &(kind){"b", .factor = 1, .stalls = 3}, NULL);
+    }
+    json_t *tree = groups(p, "dtype", PJ_OK), *v = at(tree, "verdicts", 0);
+    assert_string_equal(text(v, "outcome"), "not_distinguishable");
+    assert_string_equal(text(v, "metric"), "joules_per_token_typical");
+    assert_near(number(v, "ratio"), 1, 0.01);
+    json_decref(tree);
+    save(p, 99, &(kind){"a", .factor = 1, .no_typical = true}, NULL);
+    tree = groups(p, "dtype", PJ_OK), v = at(tree, "verdicts", 0);
+    assert_string_equal(text(v, "outcome"), "different");
+    assert_string_equal(text(v, "metric"), "joules_per_token");
+    assert_string_equal(text(at(tree, "best", 0), "metric"), "joules_per_token");
+    json_decref(tree);
+}
+
 /* One run per side: figures, and no claim about repeats. */
 static void single_runs_are_only_themselves(void **state)
 {
@@ -461,6 +533,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(levels_are_those_of_attached_engines, set_up, tear_down),
         cmocka_unit_test_setup_teardown(fields_that_runs_lack_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(single_runs_are_only_themselves, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(stalls_do_not_decide, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(advice_rests_on_measured_whole_runs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_run_of_a_side_tests_nothing, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

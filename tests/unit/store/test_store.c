@@ -376,6 +376,7 @@ static double figure(const pj_run_info *run, pj_run_sort sort)
     case PJ_SORT_ENERGY: return run->total_mj;
     case PJ_SORT_TOKENS_PER_SECOND: return (double)(run->output_tokens - 1) / run->decode_ms;
     case PJ_SORT_JOULES_PER_TOKEN: return run->total_mj / (double)run->output_tokens;
+    case PJ_SORT_TYPICAL: return run->typical_token_mj;
     case PJ_SORT_COUNT: break;
     }
     return 0;
@@ -388,7 +389,8 @@ static void orders_hold_and_missing_comes_last(void **state)
     for (pj_run_sort sort = 0; sort < PJ_SORT_COUNT; sort++)
         for (int ascending = 0; ascending < 2; ascending++) {
             pj_run_list runs = list(store, &(pj_run_query){.sort = sort, .ascending = ascending});
-            bool lacks = sort == PJ_SORT_ENERGY || sort == PJ_SORT_JOULES_PER_TOKEN;
+            bool lacks = sort == PJ_SORT_ENERGY || sort == PJ_SORT_JOULES_PER_TOKEN ||
+                         sort == PJ_SORT_TYPICAL;
             for (uint32_t i = 1; i < (lacks ? 9 : 10); i++) {
                 double a = figure(&runs.runs[i - 1], sort), b = figure(&runs.runs[i], sort);
                 assert_true(ascending ? a <= b : a >= b);

@@ -692,6 +692,9 @@ static void structs_hold_what_json_says(void **state)
     const json_t *layer = json_array_get(json_object_get(v, "layers"), 1);
     assert_near(layers[1].energy_mj, number(layer, "energy_mj"), 1e-6 * fabs(layers[1].energy_mj));
     assert_near(layers[1].mlp_mj, number(layer, "mlp_energy_mj"), 1e-6 * fabs(layers[1].mlp_mj));
+    for (uint32_t i = 0; i < layer_count; i++)
+        assert_near(layers[i].attention_mj + layers[i].mlp_mj + layers[i].other_mj,
+                    layers[i].energy_mj, 1e-9 * fabs(layers[i].energy_mj));
     assert_int_equal(
         pj_view_component_sums(f->store, "last", &arena, &components, &component_count, &wrong), 0);
     const json_t *component = json_array_get(json_object_get(v, "components"), 0);

@@ -74,6 +74,10 @@ export interface RunColumns {
   model_load_energy_sd_random_mj: number | null;
   model_load_energy_sd_bias_mj: number | null;
   model_load_energy_sd_gain_mj: number | null;
+  typical_token_energy_sd_mj: number | null;
+  typical_token_energy_sd_random_mj: number | null;
+  typical_token_energy_sd_bias_mj: number | null;
+  typical_token_energy_sd_gain_mj: number | null;
   disturbed_tokens: number | null;
   /** share of the request's energy in disturbed steps */
   disturbed_share: number | null;
@@ -176,6 +180,10 @@ export const NO_COLUMNS: RunColumns = {
   model_load_energy_sd_random_mj: null,
   model_load_energy_sd_bias_mj: null,
   model_load_energy_sd_gain_mj: null,
+  typical_token_energy_sd_mj: null,
+  typical_token_energy_sd_random_mj: null,
+  typical_token_energy_sd_bias_mj: null,
+  typical_token_energy_sd_gain_mj: null,
   disturbed_tokens: null,
   disturbed_share: null,
   batch_rule: null,

@@ -23,6 +23,9 @@ export interface RunSummary extends RunColumns {
   joules_per_token_sd: N;
   joules_per_token_net: N;
   joules_per_token_typical: N;
+  joules_per_token_typical_sd: N;
+  joules_per_token_typical_lo: N;
+  joules_per_token_typical_hi: N;
   joules_per_input_token: N;
   joules_per_output_token: N;
   tokens_per_joule: N;
@@ -510,6 +513,8 @@ export interface Compare {
 }
 
 export interface Advice {
+  /** Why there is no advice on this run; null: there may be. */
+  refusal: string | null;
   findings: {
     rule: string;
     title: string;
@@ -584,6 +589,8 @@ export interface ExperimentCell {
   joules_per_token_lo: N;
   joules_per_token_hi: N;
   joules_per_token_typical: N;
+  joules_per_token_typical_lo: N;
+  joules_per_token_typical_hi: N;
   tokens_per_second: N;
   ttft_ms: N;
   token_latency_ms: N;
@@ -615,6 +622,8 @@ export interface Experiment {
   round: number;
   done: number;
   total: number;
+  /** The figure that decides: 'joules_per_token_typical' if all runs have it, else 'joules_per_token'. */
+  metric?: string;
   plan: Plan;
   cells: ExperimentCell[];
   /** Why the cells are not comparable; there is no optimum then. */

@@ -138,26 +138,66 @@ export const dollars = (usd: Num): string =>
     ? `$${usd.toLocaleString('en-US', { minimumSignificantDigits: 2, maximumSignificantDigits: 2 })}`
     : UNAVAILABLE;
 
-/** "12.4 ± 0.3 J": the half width of the 95 % interval beside the figure, in the same unit, with as
- * many places as the half width deserves. */
-export function energyInterval(mj: Num, sdMj: Num, unit: EnergyUnit = 'auto'): string {
-  if (!known(mj)) return UNAVAILABLE;
-  if (!known(sdMj) || sdMj < 0) return energy(mj, unit);
-  const { factor, unit: u } = energyScale(Math.max(Math.abs(mj), Z95 * sdMj), unit);
-  return `${pair(mj * factor, Z95 * sdMj * factor)} ${u}`;
+/** The 95 % interval of a positive figure from half of its width, symmetric in logarithms, so that it stays
+ * positive; as base/estimate.c computes it. */
+export function bounds(value: number, half: number): [lo: number, hi: number] {
+  const factor = Math.exp(Math.asinh(half / value));
+  return [value / factor, value * factor];
 }
 
-/** A value and a half width with a shared number of decimal places. */
+/** "12.4 ± 0.3 J": a positive energy with its 95 % interval in one unit, with the digits that the interval
+ * supports. */
+export function energyInterval(mj: Num, sdMj: Num, unit: EnergyUnit = 'auto'): string {
+  if (!known(mj) || !known(sdMj) || !(sdMj > 0) || mj <= 0) return energySigned(mj, sdMj, unit);
+  return energyBetween(mj, ...bounds(mj, Z95 * sdMj), unit);
+}
+
+/** The same of an interval that is known by its ends. */
+export function energyBetween(mj: Num, lo: Num, hi: Num, unit: EnergyUnit = 'auto'): string {
+  if (!known(mj) || !known(lo) || !known(hi)) return energy(mj, unit);
+  const { factor, unit: u } = energyScale(mj, unit);
+  return `${estimate(mj * factor, lo * factor, hi * factor)} ${u}`;
+}
+
+/** The same of an energy that may be negative. */
+export function energySigned(mj: Num, sdMj: Num, unit: EnergyUnit = 'auto'): string {
+  if (!known(mj)) return UNAVAILABLE;
+  if (!known(sdMj) || sdMj < 0) return energy(mj, unit);
+  const half = Z95 * sdMj;
+  const { factor, unit: u } = energyScale(Math.max(Math.abs(mj), half), unit);
+  return `${estimate(mj * factor, (mj - half) * factor, (mj + half) * factor)} ${u}`;
+}
+
+/** Up to this relative half width the two sides of an interval look alike. */
+const NARROW = 0.25;
+
+/** "12.4 ± 0.3", or "12 (5.1 to 31)" where the two sides differ visibly. */
+export function estimate(value: number, lo: number, hi: number): string {
+  const half = (hi - lo) / 2;
+  if (!(lo > 0) || half <= NARROW * value) return pair(value, half);
+  const end = (v: number) => rounded(v, 1 - Math.floor(Math.log10(v)));
+  return `${rounded(value, placeOf(value - lo))} (${end(lo)} to ${end(hi)})`;
+}
+
+/** The decimal place that a half width supports: its first digit, or the second if the first is 1. */
+function placeOf(half: number): number {
+  const exponent = Math.floor(Math.log10(half));
+  return Math.min(6, -exponent + (half / 10 ** exponent < 1.95 ? 1 : 0));
+}
+
+function rounded(v: number, place: number): string {
+  const step = 10 ** -place;
+  return fixed(place < 0 ? Math.round(v / step) * step : v, Math.max(0, place));
+}
+
+/** A value and a half width with the same last digit. */
 export function pair(value: number, half: number): string {
-  if (half === 0) return `${digits(value)} ± 0`;
-  // The half width is rounded to one significant digit, two if the first is 1; the value to the same place.
-  const exponent = Math.floor(Math.log10(Math.abs(half)));
-  const n = Math.max(0, Math.min(6, -exponent + (Math.abs(half) / 10 ** exponent < 1.95 ? 1 : 0)));
-  const show = (v: number) => fixed(v, n);
-  const smallest = 10 ** -n;
+  if (!(half > 0)) return `${digits(value)} ± 0`;
+  const place = placeOf(half);
+  const smallest = 10 ** -place;
   return half < smallest / 2
-    ? `${show(value)} ± <${show(smallest)}`
-    : `${show(value)} ± ${show(half)}`;
+    ? `${rounded(value, place)} ± <${rounded(smallest, place)}`
+    : `${rounded(value, place)} ± ${rounded(half, place)}`;
 }
 
 export function ago(iso: string, now = Date.now()): string {

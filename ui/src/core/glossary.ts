@@ -42,9 +42,9 @@ export const GLOSSARY = {
   },
   typical: {
     title: 'Typical token',
-    text: 'Median energy of the decode tokens. Tokens that other programs disturbed hardly move it.',
+    text: 'Median energy of the undisturbed decode tokens, by which runs are listed and compared. Its 95 % interval holds the errors of the sensor and the scatter of the tokens.',
     unit: 'joules per token',
-    where: 'measurement.md, Disturbed tokens',
+    where: 'measurement.md, The typical token',
   },
   load: {
     title: 'Model load',

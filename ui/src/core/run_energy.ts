@@ -6,12 +6,14 @@ import {
   count,
   type EnergyUnit,
   energy,
+  energyBetween,
   energyInterval,
   known,
   type Num,
   percent,
   time,
   UNAVAILABLE,
+  Z95,
 } from './format';
 
 const RAIL_CLASS = /^(cpu|gpu|ane|dram)\d*$/;
@@ -68,8 +70,73 @@ export function energyPerTokenHelp(run: RunSummary, unit: EnergyUnit = 'auto'): 
   return `Mean: gross energy of the request over its output tokens. The request is the run without loading the model and idle gaps between its phases.${width}`;
 }
 
+/** The median of the undisturbed decode tokens, with the server's interval of sensor and scatter. */
 export const typicalToken = (run: RunSummary, unit: EnergyUnit = 'auto'): string =>
-  energy(millijoules(run.joules_per_token_typical), unit);
+  energyBetween(
+    millijoules(run.joules_per_token_typical),
+    millijoules(run.joules_per_token_typical_lo),
+    millijoules(run.joules_per_token_typical_hi),
+    unit,
+  );
+
+/** Joules per token by which runs are listed and compared: of the typical token or, without decode tokens, the
+ * mean. */
+export const primaryJoules = (run: RunSummary): number | null =>
+  run.joules_per_token_typical ?? run.joules_per_token;
+
+const hasTypical = (run: RunSummary): boolean => known(run.joules_per_token_typical);
+
+export const primaryToken = (run: RunSummary, unit: EnergyUnit = 'auto'): string =>
+  hasTypical(run) || !known(run.joules_per_token)
+    ? typicalToken(run, unit)
+    : `${energyPerToken(run, unit)} on average`;
+
+const apart = (random: Num, bias: Num): Num =>
+  known(random) && known(bias) ? Math.hypot(random, bias) : null;
+
+/** The same for a list: without the error of the sensor's calibration, which the rows share (`sharedGain`). */
+export const listedToken = (run: RunSummary, unit: EnergyUnit = 'auto'): string =>
+  hasTypical(run)
+    ? energyInterval(
+        millijoules(run.joules_per_token_typical),
+        apart(run.typical_token_energy_sd_random_mj, run.typical_token_energy_sd_bias_mj),
+        unit,
+      )
+    : primaryToken(run, unit);
+
+export const listedEnergy = (run: RunSummary, unit: EnergyUnit = 'auto'): string =>
+  known(run.total_energy_mj)
+    ? energyInterval(
+        run.total_energy_mj,
+        apart(run.total_energy_sd_random_mj, run.total_energy_sd_bias_mj),
+        unit,
+      )
+    : absentEnergy(run, unit);
+
+/** What the energies of listed runs share: half of the 95 % interval of their sensor's calibration, the widest;
+ * null if it is below a thousandth. */
+export function sharedGain(runs: RunSummary[]): number | null {
+  const most = Math.max(
+    0,
+    ...runs.map((r) =>
+      known(r.total_energy_sd_gain_mj) && known(r.total_energy_mj) && r.total_energy_mj > 0
+        ? (Z95 * r.total_energy_sd_gain_mj) / r.total_energy_mj
+        : 0,
+    ),
+  );
+  return most >= 0.001 ? most : null;
+}
+
+/** Half of the 95 % interval of `primaryJoules`. */
+export function primaryHalf(run: RunSummary): number | null {
+  const sd = hasTypical(run) ? run.joules_per_token_typical_sd : run.joules_per_token_sd;
+  return known(sd) ? Z95 * sd : null;
+}
+
+export const primaryHelp = (run: RunSummary, unit: EnergyUnit = 'auto'): string =>
+  hasTypical(run)
+    ? `${FIGURE_HELP.typical} With the sensor's calibration: ${typicalToken(run, unit)}. The mean is ${energyPerToken(run, unit)}.`
+    : energyPerTokenHelp(run, unit);
 
 /** The API has null both for a run that loaded no model and for one without energy. */
 export function modelLoad(run: RunSummary, unit: EnergyUnit = 'auto'): string {
@@ -90,7 +157,8 @@ export function disturbedHelp(run: RunSummary): string {
 export const FIGURE_HELP = {
   energy: 'Gross energy of the whole run, from its start to its end, with its 95 % interval.',
   partial: 'The total lacks rails that count: the machine used more than is shown.',
-  typical: 'Median energy of the decode tokens; tokens that the machine disturbed hardly move it.',
+  typical:
+    'Median energy of the undisturbed decode tokens. Its interval holds the errors of the sensor and the scatter of the tokens.',
   load: 'Energy of loading the model. It is in the energy of the run, and not in the figures per token; none where the model was already loaded.',
   request: 'Gross energy of the run without loading the model and idle gaps between its phases.',
 } as const;

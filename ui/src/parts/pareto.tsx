@@ -6,7 +6,7 @@ import { Points } from '../charts/points';
 import { colours } from '../charts/theme';
 import type { Tip } from '../charts/tip';
 import { clip, known, plain, shortId, Z95 } from '../core/format';
-import { energyPerToken, partialText, runEnergy } from '../core/run_energy';
+import { energyPerToken, partialText, runEnergy, typicalToken } from '../core/run_energy';
 import { isWide, kneeOf, paretoFront } from '../core/stats';
 import { go } from '../state/selection';
 import { dark, unit } from '../state/settings';
@@ -29,35 +29,46 @@ export function ParetoPanel(props: {
   const chart = useRef<Points | null>(null);
   dark.value;
   const c = colours();
+  // One axis has one quantity: the typical token's, without runs that have none, unless most have none.
+  const lacking = props.runs.filter(
+    (r) =>
+      known(r.tokens_per_second) && known(r.joules_per_token) && !known(r.joules_per_token_typical),
+  ).length;
+  const typical = 2 * lacking <= props.runs.length;
+  const column = typical ? 'joules_per_token_typical' : 'joules_per_token';
+  const joules = (r: RunSummary): number | null => r[column];
+  const half = (r: RunSummary): number | null => {
+    const sd = typical ? r.joules_per_token_typical_sd : r.joules_per_token_sd;
+    return known(sd) ? Z95 * sd : null;
+  };
+  const show = (r: RunSummary): string =>
+    typical ? typicalToken(r, unit.peek()) : energyPerToken(r, unit.peek());
   const list = useMemo(
-    () => props.runs.filter((r) => known(r.tokens_per_second) && known(r.joules_per_token)),
-    [props.runs],
+    () => props.runs.filter((r) => known(r.tokens_per_second) && known(r[column])),
+    [props.runs, column],
   );
   const front = useMemo(
-    () =>
-      paretoFront(list.map((r) => ({ x: r.tokens_per_second ?? 0, y: r.joules_per_token ?? 0 }))),
-    [list],
+    () => paretoFront(list.map((r) => ({ x: r.tokens_per_second ?? 0, y: r[column] ?? 0 }))),
+    [list, column],
   );
   const on = new Set(front);
   // Small and large models side by side span decades; on a linear axis all but the largest are 0.
   const wide = {
     x: isWide(list.map((r) => r.tokens_per_second ?? 0)),
-    y: isWide(list.map((r) => r.joules_per_token ?? 0)),
+    y: isWide(list.map((r) => joules(r) ?? 0)),
   };
   const bend = kneeOf(
-    front.map((i) => ({ x: list[i].tokens_per_second ?? 0, y: list[i].joules_per_token ?? 0 })),
+    front.map((i) => ({ x: list[i].tokens_per_second ?? 0, y: joules(list[i]) ?? 0 })),
     wide,
   );
   const knee = bend === null ? null : front[bend];
-  const half = (r: RunSummary): number | null =>
-    known(r.joules_per_token_sd) ? Z95 * r.joules_per_token_sd : null;
   const state = props.state ?? READY;
   return (
     <Panel
       title="Throughput against energy"
       note={
         props.note ??
-        'Tokens per second against joules per token; down and to the right is better. The line is the Pareto front, its knee where more speed begins to cost much more energy.'
+        `Tokens per second against joules per ${typical ? 'typical token' : 'token on average'}; down and to the right is better. The line is the Pareto front, its knee where more speed begins to cost much more energy.${typical && lacking ? ` ${lacking} without the energy of a decode token ${lacking === 1 ? 'is' : 'are'} left out.` : ''}`
       }
       state={
         state.kind === 'ready' && list.length === 0
@@ -79,7 +90,7 @@ export function ParetoPanel(props: {
           'dtype',
           'prompt',
           'tokens_per_second',
-          'joules_per_token',
+          column,
           'pareto',
           'knee',
         ],
@@ -89,7 +100,7 @@ export function ParetoPanel(props: {
           r.dtype,
           r.prompt,
           r.tokens_per_second,
-          r.joules_per_token,
+          joules(r),
           on.has(i) ? 'yes' : 'no',
           i === knee ? 'yes' : 'no',
         ]),
@@ -99,7 +110,7 @@ export function ParetoPanel(props: {
       <Canvas
         class="h-pareto"
         name="pareto"
-        label={`Scatter of ${list.length} runs by throughput and energy per token; ${front.length} on the Pareto front${knee === null ? '' : `, its knee at ${plain(list[knee].tokens_per_second)} tokens per second and ${energyPerToken(list[knee], unit.value)} per token`}.`}
+        label={`Scatter of ${list.length} runs by throughput and energy per token; ${front.length} on the Pareto front${knee === null ? '' : `, its knee at ${plain(list[knee].tokens_per_second)} tokens per second and ${show(list[knee])} per token`}.`}
         make={(host) => new Points(host)}
         handle={chart}
         update={(p) => {
@@ -109,10 +120,14 @@ export function ParetoPanel(props: {
               log: wide.x,
               show: (v) => Number(v.toPrecision(4)).toLocaleString('en-US'),
             },
-            y: { label: 'J per token', log: wide.y, show: (v) => String(Number(v.toPrecision(3))) },
+            y: {
+              label: typical ? 'J per typical token' : 'J per token, mean',
+              log: wide.y,
+              show: (v) => String(Number(v.toPrecision(3))),
+            },
             dots: list.map((r, i) => ({
               x: r.tokens_per_second ?? 0,
-              y: r.joules_per_token ?? 0,
+              y: joules(r) ?? 0,
               yHalf: list.length > CROWD && !props.strong?.(r) ? null : half(r),
               label: nameOf(
                 on.has(i) || props.labelOf
@@ -129,7 +144,7 @@ export function ParetoPanel(props: {
                   title: clip(r.prompt ?? shortId(r.id), 60),
                   rows: [
                     ['Model', `${r.model_name ?? '–'} ${r.dtype ?? ''}`],
-                    ['Per token', energyPerToken(r, unit.peek())],
+                    [typical ? 'Typical token' : 'Mean token', show(r)],
                     ['Throughput', `${plain(r.tokens_per_second)} tok/s`],
                     ['Energy', runEnergy(r, unit.peek())],
                     ['Source', [r.energy_source, partialText(r)].filter(Boolean).join(', ')],
@@ -145,7 +160,7 @@ export function ParetoPanel(props: {
                       colour: c.accent,
                       points: front.map((i) => [
                         list[i].tokens_per_second ?? 0,
-                        list[i].joules_per_token ?? 0,
+                        joules(list[i]) ?? 0,
                       ]),
                     },
                   ]

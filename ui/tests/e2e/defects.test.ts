@@ -289,9 +289,11 @@ describe.skipIf(why)('the page says what is so', () => {
       const mean = page.locator('.headline .figure', { hasText: 'Mean token' }).locator('dd');
       await expect.poll(async () => mj(await mean.innerText()) / perToken).toBeCloseTo(1, 1);
       await page.goto(at(cold.url, { view: 'history' }));
-      const cell = page.locator('.runs tbody td[data-label="Per token"]').first();
-      await expect.poll(async () => mj(await cell.innerText()) / perToken).toBeCloseTo(1, 1);
-      expect(await cell.getAttribute('title')).toMatch(/without loading the model/);
+      // The list has the typical token, and says the mean beside it.
+      const cell = page.locator('.runs tbody td[data-label="Typical token"]').first();
+      const typical = s.joules_per_token_typical * 1000;
+      await expect.poll(async () => mj(await cell.innerText()) / typical).toBeCloseTo(1, 1);
+      expect(await cell.getAttribute('title')).toMatch(/Median energy[\s\S]*The mean is/);
     } finally {
       await o?.close();
       await cold.close();
@@ -510,7 +512,7 @@ describe.skipIf(why)('the page says what is so', () => {
     await expect.poll(async () => mj(await figure())).toBeLessThan(want / 3);
     await expect.poll(async () => mj(await figure())).toBeGreaterThan(want / 6);
     await page.goto(at(target.url, { view: 'history' }));
-    await page.locator('.runs tbody tr').first().locator('td[data-label="Per token"]').click();
+    await page.locator('.runs tbody tr').first().locator('td[data-label="Typical token"]').click();
     await expect.poll(() => query().get('run')).not.toBe(null);
   });
 });

@@ -14,10 +14,12 @@ scenarios('History', () => {
     await page.getByLabel('Tag').selectOption('pair');
     await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(2);
     await button('Clear filters').click();
-    await page.getByRole('columnheader', { name: 'Per token' }).getByRole('button').click();
-    await urlHas('sort', 'joules_per_token');
+    await page.getByRole('columnheader', { name: 'Typical token' }).getByRole('button').click();
+    await urlHas('sort', 'joules_per_token_typical');
     await expect
-      .poll(() => page.getByRole('columnheader', { name: 'Per token' }).getAttribute('aria-sort'))
+      .poll(() =>
+        page.getByRole('columnheader', { name: 'Typical token' }).getAttribute('aria-sort'),
+      )
       .toBe('ascending');
     await page.fill('#history-search', 'no such prompt');
     await page.getByText('No run matches these filters.').waitFor();
@@ -42,11 +44,14 @@ scenarios('History', () => {
   test('headings explain their figures on focus, and stay in sight while the rows scroll', async () => {
     await visit({ view: 'history' }, { height: 420 });
     await page.locator('.runs tbody tr').first().waitFor();
-    const sort = page.getByRole('columnheader', { name: 'Per token' }).getByRole('button');
+    const sort = page.getByRole('columnheader', { name: 'Typical token' }).getByRole('button');
     await sort.focus();
     await page.keyboard.press('Shift+Tab'); // by keyboard, where the explanation is shown
     await page.keyboard.press('Tab');
-    await page.locator('.tip').getByText('Energy of the request over its output tokens').waitFor();
+    await page
+      .locator('.tip')
+      .getByText('Median energy of the undisturbed decode tokens')
+      .waitFor();
     await page.locator('.tip').getByText('Press to sort by it.').waitFor();
     await panel('Throughput against energy').waitFor(); // below, so that the page is long enough
     await page.evaluate(() => {

@@ -31,7 +31,11 @@ describe.skipIf(why)('reports', () => {
       stdio: ['ignore', 'pipe', 'ignore'],
     });
   const shown = (id: string) =>
-    JSON.parse(perjoule('show', id, '--json')) as { id: string; total_energy_mj: number };
+    JSON.parse(perjoule('show', id, '--json')) as {
+      id: string;
+      total_energy_mj: number;
+      joules_per_token_typical: number;
+    };
 
   beforeAll(async () => {
     browser = await launch();
@@ -76,11 +80,14 @@ describe.skipIf(why)('reports', () => {
 
   /** A figure as the page writes it, in millijoules, and how far rounding may have moved it. */
   function millijoules(text: string): { mj: number; by: number } {
-    const found = /([\d.,]+)(?: ± [\d.,]+)? (µJ|mJ|J|kJ)/.exec(text);
+    const found = /([\d.,]+)(?: ± [\d.,]+| \([^)]*\))? (µJ|mJ|J|kJ)/.exec(text);
     if (!found) throw new Error(`"${text}" is no energy`);
     const scale = { µJ: 1e-3, mJ: 1, J: 1e3, kJ: 1e6 }[found[2] as 'J'];
     const decimals = found[1].split('.')[1]?.length ?? 0;
-    return { mj: Number(found[1].replaceAll(',', '')) * scale, by: 0.51 * 10 ** -decimals * scale };
+    // Of a whole number, the zeros at its end may be no digits.
+    const zeros = decimals ? 0 : (/0*$/.exec(found[1])?.[0].length ?? 0);
+    const by = 0.51 * 10 ** (zeros - decimals) * scale;
+    return { mj: Number(found[1].replaceAll(',', '')) * scale, by };
   }
   const expectEnergy = (text: string, mj: number) => {
     const got = millijoules(text);
@@ -124,8 +131,9 @@ describe.skipIf(why)('reports', () => {
       expect(await chartHas(page, chart, 'paints')).toBeGreaterThan(0);
     const row = page.locator('section[aria-label="Metrics"] tbody tr').first().locator('td');
     const cells = await row.allInnerTexts();
-    expectEnergy(cells.at(-2) ?? '', shown('last~5').total_energy_mj);
-    expectEnergy(cells.at(-1) ?? '', shown('last~4').total_energy_mj);
+    // The typical token, which decides, comes first.
+    expectEnergy(cells.at(-2) ?? '', shown('last~5').joules_per_token_typical * 1000);
+    expectEnergy(cells.at(-1) ?? '', shown('last~4').joules_per_token_typical * 1000);
     expect(await page.getByRole('link').count()).toBe(0);
     expect(await axe(page)).toEqual([]);
   });
@@ -135,12 +143,13 @@ describe.skipIf(why)('reports', () => {
     expect(await chartHas(page, 'factorial', 'paints')).toBeGreaterThan(0);
     const result = JSON.parse(
       perjoule('experiment', '--name', 'sweep & "so"', '--result', '--json'),
-    ) as { cells: { joules_per_token: number }[] };
+    ) as { metric: string; cells: { joules_per_token_typical: number }[] };
+    expect(result.metric).toBe('joules_per_token_typical');
     const rows = page.locator('section[aria-label="Cells, table"] tbody tr');
     expect(await rows.count()).toBe(result.cells.length);
     expectEnergy(
       await rows.first().locator('td').first().innerText(),
-      result.cells[0].joules_per_token * 1000,
+      result.cells[0].joules_per_token_typical * 1000,
     );
     expect(await page.getByRole('link').count()).toBe(0);
     expect(await page.locator('section[aria-label="How to repeat"] pre').innerText()).toContain(

@@ -5,7 +5,9 @@ import {
   digits,
   dollars,
   energy,
+  energyBetween,
   energyInterval,
+  energySigned,
   pair,
   percent,
   power,
@@ -53,7 +55,8 @@ test('an interval is 1.96 deviations wide, in the unit of the figure', () => {
 });
 
 test('value and half width share their last digit', () => {
-  expect(pair(251.37, 27.2)).toBe('251 ± 27');
+  expect(pair(251.37, 27.2)).toBe('250 ± 30');
+  expect(pair(4507, 1788)).toBe('4,500 ± 1,800');
   expect(pair(7.244, 0.703)).toBe('7.2 ± 0.7');
   expect([spread(0.21), spread(0.00002), spread(0), spread(null)]).toEqual([
     '±21.0 %',
@@ -63,6 +66,15 @@ test('value and half width share their last digit', () => {
   ]);
   expect(pair(1.36121, 0.00031)).toBe('1.3612 ± 0.0003');
   expect(pair(1.36121, 0.00014)).toBe('1.36121 ± 0.00014');
+});
+
+test('wide intervals of positive energies are asymmetric and positive', () => {
+  expect(energyInterval(480, 240)).toBe('500 (200 to 1,100) mJ');
+  expect(energyInterval(4, 40)).toBe('4 (0.10 to 160) mJ');
+  expect(energySigned(4, 40)).toBe('0 ± 80 mJ');
+  expect(energySigned(-28_300, 2450)).toBe('-28 ± 5 J');
+  expect(energyBetween(4.71, 4.66, 4.76)).toBe('4.71 ± 0.05 mJ');
+  expect(energyBetween(4.71, null, null)).toBe('4.71 mJ');
 });
 
 test('digits keeps three significant digits', () => {

@@ -28,6 +28,8 @@ const cell = (i: number, of: Partial<ExperimentCell>): ExperimentCell => ({
   joules_per_token_lo: 0.09 * (i + 1),
   joules_per_token_hi: 0.11 * (i + 1),
   joules_per_token_typical: null,
+  joules_per_token_typical_lo: null,
+  joules_per_token_typical_hi: null,
   tokens_per_second: 10,
   ttft_ms: 1,
   token_latency_ms: 2,

@@ -5,9 +5,15 @@ import {
   disturbedHelp,
   energyPerToken,
   energyPerTokenHelp,
+  listedEnergy,
+  listedToken,
   modelLoad,
   partialText,
+  primaryHelp,
+  primaryJoules,
+  primaryToken,
   runEnergy,
+  sharedGain,
   typicalToken,
 } from '../../src/core/run_energy.ts';
 import { makeRun } from '../fixture/generate.ts';
@@ -77,11 +83,24 @@ test('the mean per token has its own deviation, not that of the run', () => {
   expect(energyPerToken({ ...run, joules_per_token: null })).toBe('unavailable');
 });
 
-test('the typical token is not the mean', () => {
-  expect(typicalToken({ ...whole, joules_per_token: 9, joules_per_token_typical: 0.209 })).toBe(
-    '209 mJ',
-  );
-  expect(typicalToken({ ...whole, joules_per_token_typical: null })).toBe('unavailable');
+test('the typical token is not the mean, and decides where it is known', () => {
+  const run = {
+    ...whole,
+    joules_per_token: 9,
+    joules_per_token_sd: 0.1,
+    joules_per_token_typical: 0.209,
+    joules_per_token_typical_sd: 0.003,
+    joules_per_token_typical_lo: 0.203,
+    joules_per_token_typical_hi: 0.215,
+  };
+  expect(typicalToken(run)).toBe('209 ± 6 mJ');
+  expect(primaryToken(run)).toBe('209 ± 6 mJ');
+  expect(primaryJoules(run)).toBe(0.209);
+  expect(primaryHelp(run)).toContain('The mean is 9.0 ± 0.2 J');
+  const none = { ...run, joules_per_token_typical: null };
+  expect(typicalToken(none)).toBe('unavailable');
+  expect(primaryToken(none)).toBe('9.0 ± 0.2 J on average');
+  expect(primaryJoules(none)).toBe(9);
 });
 
 test('no model loaded and an unknown energy are distinguished', () => {
@@ -100,4 +119,22 @@ test('a disturbed share is shown above 0 only', () => {
   expect(disturbed({ ...whole, disturbed_share: null })).toBeNull();
   expect(disturbedHelp({ ...whole, disturbed_tokens: 1 })).toContain('in 1 token whose');
   expect(disturbedHelp({ ...whole, disturbed_tokens: 12 })).toContain('in 12 tokens whose');
+});
+
+test('rows of a list are without the calibration that they share, which is said once', () => {
+  const run = {
+    ...whole,
+    total_energy_mj: 1000,
+    total_energy_sd_random_mj: 3,
+    total_energy_sd_bias_mj: 4,
+    total_energy_sd_gain_mj: 80,
+    joules_per_token_typical: 0.2,
+    typical_token_energy_sd_random_mj: 0.6,
+    typical_token_energy_sd_bias_mj: 0.8,
+    typical_token_energy_sd_gain_mj: 16,
+  };
+  expect(listedEnergy(run)).toBe('1.000 ± 0.010 J');
+  expect(listedToken(run)).toBe('200 ± 2 mJ');
+  expect(sharedGain([whole, run])).toBeCloseTo(0.157, 3);
+  expect(sharedGain([{ ...run, total_energy_sd_gain_mj: 0.1 }])).toBeNull();
 });

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Cube } from '../../src/api/binary.ts';
 import type { Summary, TreeNode } from '../../src/api/types.ts';
 import { amountOf, isKnown } from '../../src/core/quantity.ts';
-import { medianInterval, repeat, segments } from '../../src/views/analysis/findings.ts';
+import { medianInterval, segments } from '../../src/views/analysis/findings.ts';
 import {
   type Cubes,
   figures,
@@ -265,17 +265,6 @@ test('what another engine did around its tokens is not called tokenization', () 
   expect(label('perjoule', rows.tokens)).toBe('Other');
   expect(label('llama.cpp', rows.tokens)).toBe('Around the tokens');
   expect(label('exec', [])).toBe('Program');
-});
-
-test('the command that repeats a run has its prompt, if it can', () => {
-  const of = (prompt: string | null) =>
-    repeat({ ...summary, prompt, model_path: '/models/a b', batch_size: 1, output_tokens: 8 }, 3);
-  expect(of("Don't stop")).toBe(
-    "perjoule run -m '/models/a b' -n 8 --repeat 3 --warmup 1 -p 'Don'\\''t stop'",
-  );
-  expect(of('1,2,3')).toMatch(/ --ids 1,2,3$/);
-  for (const other of [null, 'two\nlines', 'x'.repeat(300)])
-    expect(of(other)).toMatch(/ -f prompt\.txt$/);
 });
 
 test('the interval of a median is wide for few and narrow for many', () => {

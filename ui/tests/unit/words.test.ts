@@ -3,19 +3,20 @@ import { expect, test } from 'vitest';
 import type { Summary } from '../../src/api/types.ts';
 import { remarksOf } from '../../src/parts/remarks.tsx';
 import { unit } from '../../src/state/settings.ts';
-import { showWithin } from '../../src/views/compare/metric_text.tsx';
+import { showBetween } from '../../src/views/compare/metric_text.tsx';
 import { freeName } from '../../src/views/experiments/form.tsx';
 import { makeRun } from '../fixture/generate.ts';
 
 test("a group's figure has the digits that its interval deserves", () => {
   unit.value = 'auto';
-  expect(showWithin(10_400, 4490, 'mJ')).toBe('10 ± 4 J');
-  expect(showWithin(0.0611, 0.0162, 'J')).toBe('61 ± 16 mJ');
-  expect(showWithin(224.3, 103, 'ms')).toBe('224 ± 103 ms');
-  expect(showWithin(46_300, 2140, 'mW')).toBe('46 ± 2 W');
-  expect(showWithin(626.1, 326, '1/s')).toBe('626 ± 326');
-  expect(showWithin(626.1, null, '1/s')).toBe('626');
-  expect(showWithin(null, 3, 'mJ')).toBe('unavailable');
+  expect(showBetween(10_400, 6800, 16_000, 'mJ')).toBe('10 (6.8 to 16) J');
+  expect(showBetween(0.0611, 0.0502, 0.0721, 'J')).toBe('61 ± 11 mJ');
+  expect(showBetween(224.3, 142, 354, 'ms')).toBe('220 (140 to 350) ms');
+  expect(showBetween(46_300, 44_200, 48_500, 'mW')).toBe('46 ± 2 W');
+  expect(showBetween(626.1, 373, 1050, '1/s')).toBe('600 (370 to 1,100)');
+  expect(showBetween(-12, -20, -4, 'mJ')).toBe('-12 ± 8 mJ');
+  expect(showBetween(626.1, null, null, '1/s')).toBe('626');
+  expect(showBetween(null, 3, 4, 'mJ')).toBe('unavailable');
 });
 
 test('a new experiment gets a name of its own', () => {

@@ -13,7 +13,7 @@ import { clearSelection, hasSelection, select, selection } from '../../state/sel
 import { dark, unit } from '../../state/settings';
 import { whyToken } from './anomalies';
 import { type RunData, scopeOf } from './data';
-import { medianInterval } from './findings';
+import { medianInterval, medianSd } from './findings';
 import { Bar, OperationsPanel, playing, togglePlay } from './heatmap';
 import {
   figures,
@@ -247,8 +247,7 @@ function ScopeFigures(props: {
   const total = net ? summary?.net_energy_mj : summary?.total_energy_mj;
   const median = f.perToken.length > 1 && !part ? quantile(f.perToken, 0.5) : null;
   const ends = medianInterval(f.perToken);
-  const half =
-    median !== null && ends ? Math.max(median - ends[0], ends[1] - median) / 1.959964 : null;
+  const half = median !== null && ends && summary ? medianSd(median, ends, summary) : null;
   const source = data.rows.value?.source;
   const joules = net ? summary?.joules_per_token_net : summary?.joules_per_token;
   const mean = meanToken(f, part ? q : null);

@@ -1,9 +1,8 @@
-// Breakdown of a run's energy into parts that sum exactly to its total, and advice. Pure functions of the
+// Breakdown of a run's energy into parts that sum exactly to its total, and how sure its tokens are. Pure functions of the
 // API's responses.
 import type { RunSummary, Summary } from '../../api/types';
 import { type Part, partOf } from '../../charts/parts';
-import { count, known, percent } from '../../core/format';
-import { quantile } from '../../core/stats';
+import { known, Z95 } from '../../core/format';
 import type { Selection } from '../../state/selection';
 import { type Cubes, matrix, type RunRows, sums } from './scope';
 
@@ -172,6 +171,20 @@ export function medianInterval(sorted: Float64Array): [number, number] | null {
   return [at(n / 2 - half - 0.5), at(n / 2 + half - 0.5)];
 }
 
+/** The standard deviation of a median of tokens: their scatter, and the errors of the sensor that they share, as
+ * those of the run's typical token. */
+export function medianSd(median: number, ends: [number, number], s: Summary): number {
+  const scatter = Math.max(median - ends[0], ends[1] - median) / Z95;
+  const typical = known(s.joules_per_token_typical) ? s.joules_per_token_typical * 1000 : 0;
+  const part = (sd: number | null): number =>
+    known(sd) && typical > 0 ? (sd / typical) * median : 0;
+  return Math.hypot(
+    scatter,
+    part(s.typical_token_energy_sd_bias_mj),
+    part(s.typical_token_energy_sd_gain_mj),
+  );
+}
+
 /** Number of power samples within a typical token. */
 export function samplesPerToken(s: Summary): number | null {
   const samples = s.counts.samples;
@@ -180,112 +193,5 @@ export function samplesPerToken(s: Summary): number | null {
     return null;
   return (samples / s.total_duration_ms) * ms;
 }
-
-export interface Finding {
-  title: string;
-  evidence: string;
-  saving: string | null;
-  command: string | null;
-  /** The affected energy, by which findings are sorted. */
-  weight: number;
-  scope: Partial<Selection> | null;
-}
-
-const share = (part: number, of: number): string => percent(part / of);
-
-/** A word for a shell. */
-const quoted = (word: string): string =>
-  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
-
-const LONGEST_PROMPT = 200;
-
-/** The command that repeats the run, warm. Prompts that are long, private or of several lines are put into a
- * file by the user. */
-export function repeat(s: Summary, times: number): string {
-  const n = s.output_tokens ? ` -n ${Math.ceil(s.output_tokens / Math.max(1, s.batch_size))}` : '';
-  const { prompt } = s;
-  const how =
-    !prompt || prompt.length > LONGEST_PROMPT || /\p{Cc}/u.test(prompt)
-      ? '-f prompt.txt'
-      : /^\d+(,\d+)+$/.test(prompt)
-        ? `--ids ${prompt}`
-        : `-p ${quoted(prompt)}`;
-  return `perjoule run -m ${quoted(s.model_path ?? s.model_name ?? 'MODEL')}${n} --repeat ${times} --warmup 1 ${how}`;
-}
-
-/** The page's own rules, for servers without advice. */
-export function findings(s: Summary, list: Segment[]): Finding[] {
-  const total = s.total_energy_mj ?? 0;
-  const of = (key: SegmentKey) => list.find((x) => x.key === key)?.mj ?? 0;
-  const model = s.model_name ?? 'MODEL';
-  const out: Finding[] = [];
-  const load = of('load');
-  // A run without tokens says nothing about what later ones would save.
-  if (!s.output_tokens) return out;
-  if (load > 0.1 * total)
-    out.push({
-      title: `Loading the model took ${share(load, total)} of the energy`,
-      evidence: 'It is paid once for each start, however many tokens follow.',
-      saving: `${share(load, total)} of every further run`,
-      command: repeat(s, 5),
-      weight: load,
-      scope: { phase: 'pre_inference' },
-    });
-  const disturbed = of('disturbed');
-  if (disturbed > 0.02 * total)
-    out.push({
-      title: `${count(s.disturbed_tokens)} disturbed ${s.disturbed_tokens === 1 ? 'token holds' : 'tokens hold'} ${share(disturbed, total)}`,
-      evidence:
-        'Their steps took more than 3x the time of neighbouring tokens without more work: another program was running.',
-      saving: null,
-      command: repeat(s, 3),
-      weight: disturbed,
-      scope: null,
-    });
-  const hot = s.components.find((c) => known(c.share));
-  if (hot && known(hot.share) && known(hot.energy_mj))
-    out.push({
-      title: `${hot.component_name} is the hottest component: ${percent(hot.share)} of the energy`,
-      evidence: hotEvidence(hot.intensity),
-      saving: null,
-      command:
-        s.dtype && /^(f32|bf16|f16)$/.test(s.dtype)
-          ? `perjoule experiment --models ${model} --dtypes ${s.dtype},q8_0 --repeat 5`
-          : null,
-      weight: hot.energy_mj,
-      scope: { component: hot.component_name, layer: null },
-    });
-  const prefill = of('prefill');
-  if (prefill > 0.4 * total)
-    out.push({
-      title: `Reading the prompt took ${share(prefill, total)}`,
-      evidence: `${count(s.input_tokens)} tokens in for ${count(s.output_tokens)} out: a shorter or cached prompt saves most.`,
-      saving: null,
-      command: null,
-      weight: prefill,
-      scope: { phase: 'prefill' },
-    });
-  const decode = of('attention') + of('mlp') + of('rest') + of('decode');
-  if (s.batch_size === 1 && decode > 0.3 * total)
-    out.push({
-      title: 'Every decode step reads all weights for one sequence',
-      evidence: `Decode holds ${share(decode, total)}; in a batch several sequences share each reading.`,
-      saving: null,
-      command: `perjoule experiment --models ${model} --batches 1,8 --repeat 5`,
-      weight: decode * 0.4,
-      scope: { phase: 'decode' },
-    });
-  return out.sort((a, b) => b.weight - a.weight).slice(0, 3);
-}
-
-function hotEvidence(intensity: number | null): string {
-  if (!known(intensity)) return 'Over all layers and tokens.';
-  return intensity < 8
-    ? `It does ${intensity.toPrecision(2)} FLOP for each byte it reads: memory traffic is what it costs, and smaller weights cost less.`
-    : `It does ${intensity.toPrecision(2)} FLOP for each byte: arithmetic is what it costs.`;
-}
-
-export const typicalOf = (perToken: Float64Array): number | null =>
-  perToken.length ? quantile(perToken, 0.5) : null;
 
 export const canBeNet = (s: RunSummary | null): boolean => known(s?.net_energy_mj);

@@ -8,7 +8,7 @@ import { colours, phaseLabel } from '../../charts/theme';
 import {
   count,
   energy,
-  energyInterval,
+  energySigned,
   known,
   percent,
   plain,
@@ -26,6 +26,7 @@ import {
   partialText,
   profilingCost,
   runEnergy,
+  typicalToken,
 } from '../../core/run_energy';
 import { Figure, PartialBadge, SourceBadge } from '../../parts/badge';
 import { Explain, type Explanation, termed } from '../../parts/explain';
@@ -36,17 +37,7 @@ import { useResource } from '../../state/resource';
 import { select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
 import type { RunData } from './data';
-import {
-  canBeNet,
-  type Finding,
-  findings,
-  medianInterval,
-  type Segment,
-  type SegmentKey,
-  samplesPerToken,
-  segments,
-  typicalOf,
-} from './findings';
+import { canBeNet, type Segment, type SegmentKey, samplesPerToken, segments } from './findings';
 import { predictedLine } from './outlook';
 
 function colourOf(key: SegmentKey): string {
@@ -88,6 +79,7 @@ export function Verdict({ data }: { data: RunData }) {
   const rows = data.rows.value;
   const cubes = data.cubes.value.data;
   const net = selection.value.net && canBeNet(s);
+  const advice = useAdvice(data);
   const list = useMemo(
     () => (s && rows ? segments(s, rows, cubes, net) : null),
     [s, rows, cubes, net],
@@ -111,9 +103,9 @@ export function Verdict({ data }: { data: RunData }) {
       {list && s && <EnergyBar list={list} total={s.total_energy_mj ?? 0} />}
       {s && !list && rows && <TimeBar data={data} />}
       {!rows && <div class="energy-bar skeleton" />}
-      <Figures s={s} data={data} />
-      {s && <Trust s={s} />}
-      {s && <Findings data={data} own={list ? findings(s, list) : []} />}
+      <Figures s={s} />
+      {s && <Trust s={s} advice={advice} />}
+      <Findings advice={advice} />
     </section>
   );
 }
@@ -240,24 +232,18 @@ function TimeBar({ data }: { data: RunData }) {
   );
 }
 
-function Figures({ s, data }: { s: Summary | null; data: RunData }) {
+function Figures({ s }: { s: Summary | null }) {
   const u = unit.value;
-  const perToken = useMemo(() => {
-    const list = (data.rows.value?.tokens ?? []).flatMap((t) =>
-      t.phase === 'decode' && known(t.energy_mj) ? [t.energy_mj] : [],
-    );
-    return Float64Array.from(list).sort();
-  }, [data.rows.value]);
   const figure = (label: string, value: (x: Summary) => string, term: Term, sub?: string) => (
     <Figure label={label} value={s ? value(s) : '…'} of={term} sub={sub} />
   );
   const tokens = !s || !isProgram(s);
   return (
     <dl class="figures headline" aria-busy={!s}>
-      {tokens && figure('Typical token', (x) => typical(x, perToken), 'typical', 'median')}
+      {tokens && figure('Typical token', (x) => typicalToken(x, u), 'typical', 'median')}
       {tokens && figure('Mean token', (x) => energyPerToken(x, u), 'per_token', 'request')}
       {figure('Whole run', (x) => runEnergy(x, u), 'energy', 'gross')}
-      {figure('Above idle', (x) => energyInterval(x.net_energy_mj, x.net_energy_sd_mj, u), 'net')}
+      {figure('Above idle', (x) => energySigned(x.net_energy_mj, x.net_energy_sd_mj, u), 'net')}
       {tokens && figure('Model load', (x) => modelLoad(x, u), 'load')}
       {tokens &&
         figure(
@@ -280,17 +266,6 @@ function Figures({ s, data }: { s: Summary | null; data: RunData }) {
   );
 }
 
-/** The median over decode tokens, with its interval by order statistics. */
-function typical(s: Summary, perToken: Float64Array): string {
-  const mid = known(s.joules_per_token_typical)
-    ? s.joules_per_token_typical * 1000
-    : typicalOf(perToken);
-  const ends = medianInterval(perToken);
-  if (!known(mid)) return UNAVAILABLE;
-  const half = ends ? Math.max(mid - ends[0], ends[1] - mid) : null;
-  return energyInterval(mid, half === null ? null : half / 1.959964, unit.value);
-}
-
 function disturbedWords(s: Summary): string {
   const share = disturbed(s);
   if (!s.disturbed_tokens) return 'no disturbed tokens';
@@ -298,7 +273,7 @@ function disturbedWords(s: Summary): string {
   return share ? `${share} of the request in ${tokens}` : tokens;
 }
 
-function Trust({ s }: { s: Summary }) {
+function Trust({ s, advice }: { s: Summary; advice: Advice | null }) {
   const samples = samplesPerToken(s);
   const partial = partialText(s);
   const a = s.attribution;
@@ -340,6 +315,16 @@ function Trust({ s }: { s: Summary }) {
         term: 'recording',
       },
     ]);
+  for (const f of advice?.findings ?? [])
+    if (f.kind === 'trust')
+      items.push([
+        f.title.toLowerCase(),
+        {
+          title: f.title,
+          text: `${f.text} ${costOf(f.cost)}${f.test ? ` Test: ${f.test}` : ''}`,
+          term: 'uncertainty',
+        },
+      ]);
   const expected = predictedLine(s.predicted);
   if (expected) items.push([expected, termed('predicted')]);
   return (
@@ -355,23 +340,14 @@ function Trust({ s }: { s: Summary }) {
   );
 }
 
-/** The server's advice or, if unavailable, that from the page's own rules. */
-function useFindings(data: RunData, own: Finding[]): Finding[] {
+/** The server's advice; null until it is there, and for runs that are not stored yet. */
+function useAdvice(data: RunData): Advice | null {
   const stored = data.summary.value.data?.status === 'completed';
   const g = selection.value.co2;
   const res = useResource(data.calm.value && stored ? `advice ${data.id} ${g}` : null, (s) =>
     api.advice(data.id, { g_per_kwh: g }, s),
   );
-  const told = res.value.data?.findings ?? [];
-  if (!told.length) return own;
-  return told.map((f) => ({
-    title: f.title,
-    evidence: f.text,
-    saving: savingOf(f.saving),
-    command: f.test,
-    weight: 0,
-    scope: null,
-  }));
+  return res.value.data ?? null;
 }
 
 type Saving = Advice['findings'][number]['saving'];
@@ -385,34 +361,32 @@ function savingOf(s: Saving): string | null {
   return `${percent(s.share)}${range} of the ${s.of === 'total' ? 'run' : s.of}, ${s.basis}`;
 }
 
-function Findings({ data, own }: { data: RunData; own: Finding[] }) {
-  const list = useFindings(data, own).slice(0, 3);
+/** The drawback, also where there is none. */
+const costOf = (c: Advice['findings'][number]['cost']): string =>
+  `Costs in quality: ${c.quality}; in latency: ${c.latency}; in memory: ${c.memory}.`;
+
+/** What would save energy; what limits the figures' reliability stands in the line of trust. Without advice
+ * there is nothing here. */
+function Findings({ advice }: { advice: Advice | null }) {
+  const list = (advice?.findings ?? []).filter((f) => f.kind === 'saving').slice(0, 3);
   if (!list.length) return null;
   return (
     <div class="findings">
       <h3>What to change</h3>
       <ol>
         {list.map((f) => (
-          <li key={f.title}>
-            <strong>{f.title}.</strong> <Sentence text={f.evidence} />{' '}
-            {f.saving && <em>Expected: {f.saving}.</em>}{' '}
-            {f.scope && (
-              <button
-                type="button"
-                class="link show-it"
-                onClick={() => f.scope && select({ ...f.scope, range: null, token: null })}
-              >
-                Show it
-              </button>
-            )}
-            {f.command && (
+          <li key={f.rule} data-rule={f.rule}>
+            <strong>{f.title}.</strong> <Sentence text={f.text} />{' '}
+            {savingOf(f.saving) && <em>Expected: {savingOf(f.saving)}.</em>}{' '}
+            <span class="muted cost">{costOf(f.cost)}</span>
+            {f.test && (
               <span class="command">
-                <code>{f.command}</code>
+                <code>{f.test}</code>
                 <button
                   type="button"
                   class="tool"
-                  aria-label={`Copy the command: ${f.command}`}
-                  onClick={() => void navigator.clipboard?.writeText(f.command ?? '')}
+                  aria-label={`Copy the command: ${f.test}`}
+                  onClick={() => void navigator.clipboard?.writeText(f.test ?? '')}
                 >
                   <Icon name="copy" />
                 </button>

@@ -2,7 +2,7 @@
 import { api } from '../../api/client';
 import type { RunSummary } from '../../api/types';
 import { clip, dateTime, promptOf } from '../../core/format';
-import { energyPerToken } from '../../core/run_energy';
+import { primaryToken } from '../../core/run_energy';
 import { SourceBadge } from '../../parts/badge';
 import { useResource } from '../../state/resource';
 import { at, follow, href, select } from '../../state/selection';
@@ -55,7 +55,7 @@ function Choice({ run, chosen }: { run: RunSummary; chosen: boolean }) {
       <span class="muted">
         {[run.model_name, run.dtype, dateTime(run.created_at)].filter(Boolean).join(' · ')}
       </span>
-      <span class="num">{energyPerToken(run, unit.value)} per token</span>
+      <span class="num">{primaryToken(run, unit.value)} per token</span>
       <SourceBadge source={run.energy_source} />
     </button>
   );

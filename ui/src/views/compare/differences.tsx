@@ -1,7 +1,7 @@
 // Differences between runs with their confidence intervals and significance tests.
 import type { Compare, CompareTest } from '../../api/types';
 import { Panel } from '../../charts/panel';
-import { digits, energyScale, known, pair, powerScale, timeScale } from '../../core/format';
+import { digits, energyScale, known, powerScale, timeScale } from '../../core/format';
 import { Explain } from '../../parts/explain';
 import { selection } from '../../state/selection';
 import { unit } from '../../state/settings';
@@ -134,7 +134,7 @@ function TestRow({ d, t }: { d: Compare; t: CompareTest }) {
           : t.unit === 'mW'
             ? powerScale(m)
             : { factor: 1, unit: t.unit };
-    return `${known(s) ? pair(m * scale.factor, s * scale.factor) : digits(m * scale.factor)} ${scale.unit}`;
+    return `${digits(m * scale.factor)}${known(s) ? `, sd ${digits(s * scale.factor, 2)}` : ''} ${scale.unit}`;
   };
   return (
     <tr>

@@ -6,7 +6,7 @@ import { known } from '../../core/format';
 import { stateOf, useResource } from '../../state/resource';
 import { select, selection } from '../../state/selection';
 import { TestsPanel } from './differences';
-import { Metric, showWithin } from './metric_text';
+import { Metric, showBetween } from './metric_text';
 import { RatiosPanel } from './ratios';
 import { StepsPanel } from './steps';
 import { SettingsPanel, VerdictPanel } from './verdict';
@@ -102,12 +102,6 @@ export function GroupComparison() {
   );
 }
 
-/** Of the 95 % interval of a group's mean; null for a group of one run. */
-function halfWidth(m: Compare['metrics'][number], i: number): number | null {
-  const [lo, hi] = [m.lo?.[i], m.hi?.[i]];
-  return known(lo) && known(hi) && (m.n?.[i] ?? 0) > 1 ? (hi - lo) / 2 : null;
-}
-
 function SidesPanel({ d }: { d: Compare }) {
   return (
     <Panel
@@ -143,7 +137,7 @@ function SidesPanel({ d }: { d: Compare }) {
                     class={`num ${known(v) ? '' : 'na hatched'}`}
                     data-label={d.sides[i].name}
                   >
-                    {showWithin(v, halfWidth(m, i), m.unit)}
+                    {showBetween(v, m.lo?.[i] ?? null, m.hi?.[i] ?? null, m.unit)}
                   </td>
                 ))}
               </tr>

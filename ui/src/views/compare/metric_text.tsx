@@ -2,15 +2,14 @@
 import {
   digits,
   energy,
-  energyInterval,
+  energyBetween,
+  estimate,
   known,
-  pair,
   plain,
   power,
   powerScale,
   time,
   timeScale,
-  Z95,
 } from '../../core/format';
 import type { Term } from '../../core/glossary';
 import { Explain } from '../../parts/explain';
@@ -18,7 +17,7 @@ import { unit } from '../../state/settings';
 
 /** Name of each metric, its glossary entry, and an explanation if the entry covers several metrics. */
 const METRICS: Record<string, [name: string, of: Term, text?: string]> = {
-  joules_per_token: ['Energy per token', 'per_token'],
+  joules_per_token: ['Energy per token, mean', 'per_token'],
   joules_per_token_typical: ['Energy of the typical token', 'typical'],
   joules_per_token_net: [
     'Energy per token, net',
@@ -121,21 +120,16 @@ export function show(v: number | null, u: string): string {
   return `${text} ${UNIT[u] ?? u}`.trimEnd();
 }
 
-/** A figure with the half width of its 95 % interval, both with the digits that the half width deserves. */
-export function showWithin(v: number | null, half: number | null, u: string): string {
-  if (!known(v) || !known(half)) return show(v, u);
+/** A figure with its 95 % interval, with the digits that the interval supports. */
+export function showBetween(v: number | null, lo: number | null, hi: number | null, u: string) {
+  if (!known(v) || !known(lo) || !known(hi) || lo === hi) return show(v, u);
   if (u === 'J' || u === 'mJ') {
     const mj = u === 'J' ? 1000 : 1;
-    return energyInterval(v * mj, (half * mj) / Z95, unit.value);
+    return energyBetween(v * mj, lo * mj, hi * mj, unit.value);
   }
-  const most = Math.max(Math.abs(v), half);
-  const scale =
-    u === 'ms'
-      ? timeScale(most)
-      : u === 'mW'
-        ? powerScale(most)
-        : { factor: 1, unit: UNIT[u] ?? u };
-  return `${pair(v * scale.factor, half * scale.factor)} ${scale.unit}`.trimEnd();
+  const { factor, unit: name } =
+    u === 'ms' ? timeScale(v) : u === 'mW' ? powerScale(v) : { factor: 1, unit: UNIT[u] ?? u };
+  return `${estimate(v * factor, lo * factor, hi * factor)} ${name}`.trimEnd();
 }
 
 export const signed = (v: number, u: string): string =>

@@ -3,14 +3,25 @@ import { useSignal } from '@preact/signals';
 import { REPORT } from '../../api/inlined';
 import type { Experiment, ExperimentCell } from '../../api/types';
 import { Panel } from '../../charts/panel';
-import { energy, known, pair, percent, plain, power, shortId, time } from '../../core/format';
+import {
+  energy,
+  energyBetween,
+  estimate,
+  known,
+  type Num,
+  percent,
+  plain,
+  power,
+  shortId,
+  time,
+} from '../../core/format';
 import type { Term } from '../../core/glossary';
 import { Explain } from '../../parts/explain';
 import { Icon } from '../../parts/icon';
 import { follow, go, href } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { tableOf } from './charts';
-import { against, halfWidth, isActive } from './grid';
+import { against, boundsOf, isActive, joulesOf } from './grid';
 
 interface Column {
   key: string;
@@ -24,15 +35,9 @@ interface Column {
   wide?: boolean;
 }
 
-const perToken = (c: ExperimentCell): string => {
-  const half = halfWidth(c);
-  const v = c.joules_per_token;
-  if (!known(v)) return 'unavailable';
-  return known(half) && unit.value === 'auto' && v < 1
-    ? `${pair(v * 1000, half * 1000)} mJ`
-    : known(half) && unit.value === 'auto'
-      ? `${pair(v, half)} J`
-      : `${energy(v * 1000, unit.value)}${known(half) ? ` ± ${energy(half * 1000, unit.value)}` : ''}`;
+const between = (value: number | null, ends: [Num, Num] | null): string => {
+  const mj = (v: Num) => (known(v) ? v * 1000 : null);
+  return energyBetween(mj(value), mj(ends?.[0]), mj(ends?.[1]), unit.value);
 };
 
 const COLUMNS: Column[] = [
@@ -45,9 +50,10 @@ const COLUMNS: Column[] = [
   {
     key: 'jpt',
     label: 'Per token',
-    help: 'Mean energy of the request per output token over the runs of the cell, with its 95 % interval.',
-    value: (_, c) => c.joules_per_token,
-    show: (_, c) => perToken(c),
+    term: 'typical',
+    help: 'Energy of the typical token (of runs without decode tokens: the mean of the request), mean over the runs of the cell with its 95 % interval.',
+    value: joulesOf,
+    show: (d, c) => between(joulesOf(d, c), boundsOf(d, c)),
   },
   {
     key: 'ratio',
@@ -56,24 +62,20 @@ const COLUMNS: Column[] = [
     value: (d, c) => against(d, c.cell)?.ratio ?? null,
     show: (d, c) => {
       const x = against(d, c.cell);
-      if (c.cell === 0 && known(c.joules_per_token)) return '1';
+      if (c.cell === 0 && known(joulesOf(d, c))) return '1';
       if (!x || !known(x.ratio)) return isActive(d) ? 'not yet' : 'unavailable';
       return known(x.ratio_lo) && known(x.ratio_hi)
-        ? `${plain(x.ratio)}\n${plain(x.ratio_lo)} to ${plain(x.ratio_hi)}`
+        ? estimate(x.ratio, x.ratio_lo, x.ratio_hi).replace(' (', '\n(')
         : plain(x.ratio);
     },
   },
   {
-    key: 'typical',
-    label: 'Typical token',
-    term: 'typical',
-    help: 'Median energy of the decode tokens; tokens that the machine disturbed hardly move it.',
-    value: (_, c) => c.joules_per_token_typical,
-    show: (_, c) =>
-      energy(
-        known(c.joules_per_token_typical) ? c.joules_per_token_typical * 1000 : null,
-        unit.value,
-      ),
+    key: 'mean',
+    label: 'Mean token',
+    term: 'per_token',
+    help: 'Energy of the request per output token, mean over the runs of the cell with its 95 % interval. Stalls of the machine are in it.',
+    value: (_, c) => c.joules_per_token,
+    show: (_, c) => between(c.joules_per_token, [c.joules_per_token_lo, c.joules_per_token_hi]),
     wide: true,
   },
   {

@@ -13,7 +13,9 @@ import {
   FACTOR_LABEL,
   type Factor,
   halfWidth,
+  isTypical,
   isWideIn,
+  joulesOf,
   lineName,
   lines,
   positions,
@@ -41,15 +43,16 @@ export function alongOf(cells: ExperimentCell[], chosen: string): Factor {
 
 function tipOf(d: Experiment, c: ExperimentCell): Dot['tip'] {
   const x = against(d, c.cell);
-  const half = halfWidth(c);
+  const half = halfWidth(d, c);
+  const value = joulesOf(d, c);
   return {
     title: c.name,
     rows: [
       [
         'Per token',
-        known(half) && known(c.joules_per_token)
-          ? `${joules(c.joules_per_token)} ± ${percent(half / c.joules_per_token)}`
-          : joules(c.joules_per_token ?? Number.NaN),
+        known(half) && known(value)
+          ? `${joules(value)} ± ${percent(half / value)}`
+          : joules(value ?? Number.NaN),
       ],
       ...(x && known(x.ratio)
         ? ([[`To ${d.cells[0].name}`, `×${plain(x.ratio)}`]] as [string, string][])
@@ -69,9 +72,9 @@ export function FactorialPanel({ d }: { d: Experiment }) {
   const along = alongOf(d.cells, selection.value.along);
   const factors = varying(d.cells);
   const place = positions(d.cells, along);
-  const series = lines(d.cells, along).map((l) => l.filter((x) => known(x.joules_per_token)));
+  const series = lines(d.cells, along).map((l) => l.filter((x) => known(joulesOf(d, x))));
   const ink = lineColours(series.length);
-  const wide = isWideIn(d.cells, (x) => x.joules_per_token);
+  const wide = isWideIn(d.cells, (x) => joulesOf(d, x));
   // Whiskers of several lines at the same level are offset horizontally.
   const shift = (x: number, k: number) => {
     const by = (k - (series.length - 1) / 2) * (place.log ? 0.05 : 0.04);
@@ -114,8 +117,8 @@ export function FactorialPanel({ d }: { d: Experiment }) {
         class="h-factorial"
         name="factorial"
         label={`Energy per token by ${FACTOR_LABEL[along].toLowerCase()}: ${d.cells
-          .filter((x) => known(x.joules_per_token))
-          .map((x) => `${x.name} ${joules(x.joules_per_token ?? 0)}`)
+          .filter((x) => known(joulesOf(d, x)))
+          .map((x) => `${x.name} ${joules(joulesOf(d, x) ?? 0)}`)
           .join('; ')}.`}
         make={(host) => new Points(host)}
         handle={chart}
@@ -128,11 +131,15 @@ export function FactorialPanel({ d }: { d: Experiment }) {
               show: place.name,
               ticks: place.ticks,
             },
-            y: { label: 'energy per token', log: wide, show: joules },
+            y: {
+              label: isTypical(d) ? 'energy per typical token' : 'energy per token',
+              log: wide,
+              show: joules,
+            },
             dots: shown.map(([x, k]) => ({
               x: shift(place.at(x), k),
-              y: x.joules_per_token ?? 0,
-              yHalf: halfWidth(x),
+              y: joulesOf(d, x) ?? 0,
+              yHalf: halfWidth(d, x),
               label: x.cell === d.optimum?.cell ? 'least' : '',
               colour: ink[k],
               size: x.cell === d.optimum?.cell ? 1.5 : 0.7,
@@ -142,7 +149,7 @@ export function FactorialPanel({ d }: { d: Experiment }) {
               (l, k): Line => ({
                 label: '',
                 colour: ink[k],
-                points: l.map((x) => [shift(place.at(x), k), x.joules_per_token ?? 0]),
+                points: l.map((x) => [shift(place.at(x), k), joulesOf(d, x) ?? 0]),
               }),
             ),
           });
@@ -152,7 +159,11 @@ export function FactorialPanel({ d }: { d: Experiment }) {
           };
         }}
       />
-      {d.cells.every((x) => x.runs < 2) && <p class="note">Intervals need two runs of a cell.</p>}
+      {d.cells.every((x) => x.runs < 2) && (
+        <p class="note">
+          Single runs: intervals are those of the measurement alone, and say nothing about repeats.
+        </p>
+      )}
     </Panel>
   );
 }
@@ -183,14 +194,14 @@ export function FrontPanel({ d, over }: { d: Experiment; over: keyof typeof FRON
   dark.value;
   const c = colours();
   const by = FRONTS[over];
-  const list = d.cells.filter((x) => known(by.x(x)) && known(x.joules_per_token));
-  const points = list.map((x) => ({ x: by.x(x) ?? 0, y: x.joules_per_token ?? 0 }));
+  const list = d.cells.filter((x) => known(by.x(x)) && known(joulesOf(d, x)));
+  const points = list.map((x) => ({ x: by.x(x) ?? 0, y: joulesOf(d, x) ?? 0 }));
   const told = d.fronts?.find((f) => f.over === over);
   const place = new Map(list.map((x, i) => [x.cell, i]));
   const front = (told?.cells ?? []).flatMap((x) => place.get(x) ?? []);
   const on = new Set(front);
   const knee = (told?.knee != null ? place.get(told.knee) : null) ?? -1;
-  const log = { x: isWideIn(list, by.x), y: isWideIn(list, (x) => x.joules_per_token) };
+  const log = { x: isWideIn(list, by.x), y: isWideIn(list, (x) => joulesOf(d, x)) };
   return (
     <Panel
       class="span-5"
@@ -206,11 +217,11 @@ export function FrontPanel({ d, over }: { d: Experiment; over: keyof typeof FRON
         />
       }
       table={() => ({
-        columns: ['cell', by.column, 'joules_per_token', 'pareto', 'knee'],
+        columns: ['cell', by.column, d.metric ?? 'joules_per_token', 'pareto', 'knee'],
         rows: list.map((x, i) => [
           x.name,
           by.x(x),
-          x.joules_per_token,
+          joulesOf(d, x),
           on.has(i) ? 'yes' : 'no',
           i === knee ? 'yes' : 'no',
         ]),
@@ -226,11 +237,15 @@ export function FrontPanel({ d, over }: { d: Experiment; over: keyof typeof FRON
         update={(p) => {
           p.set({
             x: { label: by.axis, log: log.x, show: (v) => plain(v) },
-            y: { label: 'energy per token', log: log.y, show: joules },
+            y: {
+              label: isTypical(d) ? 'energy per typical token' : 'energy per token',
+              log: log.y,
+              show: joules,
+            },
             dots: list.map((x, i) => ({
               x: points[i].x,
               y: points[i].y,
-              yHalf: on.has(i) ? halfWidth(x) : null,
+              yHalf: on.has(i) ? halfWidth(d, x) : null,
               label: i === knee ? `knee: ${x.name}` : on.has(i) ? x.name : '',
               colour: on.has(i) ? c.accent : c.text3,
               strong: on.has(i),
@@ -275,6 +290,8 @@ export function tableOf(d: Experiment) {
       'joules_per_token_lo',
       'joules_per_token_hi',
       'joules_per_token_typical',
+      'joules_per_token_typical_lo',
+      'joules_per_token_typical_hi',
       'ratio_to_first',
       'ratio_lo',
       'ratio_hi',
@@ -306,6 +323,8 @@ export function tableOf(d: Experiment) {
         x.joules_per_token_lo,
         x.joules_per_token_hi,
         x.joules_per_token_typical,
+        x.joules_per_token_typical_lo,
+        x.joules_per_token_typical_hi,
         r?.ratio ?? null,
         r?.ratio_lo ?? null,
         r?.ratio_hi ?? null,

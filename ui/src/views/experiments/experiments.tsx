@@ -5,7 +5,16 @@ import { api } from '../../api/client';
 import { REPORT } from '../../api/inlined';
 import type { Estimate, Experiment, ExperimentLine } from '../../api/types';
 import { Trouble } from '../../charts/panel';
-import { count, dateTime, energy, known, pair, percent, plain, time } from '../../core/format';
+import {
+  count,
+  dateTime,
+  energy,
+  energyBetween,
+  known,
+  percent,
+  plain,
+  time,
+} from '../../core/format';
 import { SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
@@ -16,7 +25,7 @@ import { unit } from '../../state/settings';
 import { CellsPanel } from './cells';
 import { FactorialPanel, FrontPanel } from './charts';
 import { PlanForm } from './form';
-import { against, halfWidth, isActive, planText } from './grid';
+import { against, boundsOf, isActive, isTypical, joulesOf, planText } from './grid';
 import { ASKED, WhatIfPanel } from './what_if';
 
 /** Incremented with every action, to reload the server's data. */
@@ -294,10 +303,12 @@ function planWords(d: Experiment): string {
 /** A cell's energy with its interval. */
 function cost(d: Experiment, cell: number): string {
   const c = d.cells[cell];
-  if (!c || !known(c.joules_per_token)) return 'unavailable';
-  const half = halfWidth(c);
-  if (!known(half)) return energy(c.joules_per_token * 1000, unit.value);
-  return `${pair(c.joules_per_token * 1000, half * 1000)} mJ`;
+  const value = c && joulesOf(d, c);
+  if (!c || !known(value)) return 'unavailable';
+  const ends = boundsOf(d, c);
+  return ends
+    ? energyBetween(value * 1000, ends[0] * 1000, ends[1] * 1000, unit.value)
+    : energy(value * 1000, unit.value);
 }
 
 /** The conclusions as sentences, based on the server's figures. */
@@ -312,7 +323,7 @@ export function verdict(d: Experiment): string[] {
           : 'No run has ended.'
         : d.refusal
           ? `No verdict, since cells are not comparable: ${d.refusal}`
-          : d.cells.some((c) => known(c.joules_per_token))
+          : d.cells.some((c) => known(joulesOf(d, c)))
             ? 'No cell meets the latency limit.'
             : 'No run has an energy: there is no optimum.',
     );
@@ -320,7 +331,7 @@ export function verdict(d: Experiment): string[] {
     const limit = d.plan.max_latency_ms ? ` within ${time(d.plan.max_latency_ms)} a token` : '';
     const soFar = d.done < d.total && isActive(d) ? 'So far the least' : 'Least';
     out.push(
-      `${soFar} energy per token${limit}: ${o.name}, ${cost(d, o.cell)}, a token every ${time(o.token_latency_ms)}.`,
+      `${soFar} energy per ${isTypical(d) ? 'typical token' : 'token'}${limit}: ${o.name}, ${cost(d, o.cell)}, a token every ${time(o.token_latency_ms)}.`,
     );
     const x = against(d, o.cell);
     if (x && known(x.ratio)) {

@@ -111,11 +111,25 @@ export function planText(plan: Plan): string {
   return `${grid.join(' × ') || 'one cell'}, ${least} ${plan.repeat === 1 ? 'run' : 'runs'} each`;
 }
 
-/** Half the width of a cell's 95 % interval, joules per token. */
-export const halfWidth = (c: ExperimentCell): number | null =>
-  known(c.joules_per_token_lo) && known(c.joules_per_token_hi)
-    ? (c.joules_per_token_hi - c.joules_per_token_lo) / 2
-    : null;
+/** Whether the typical token decides: as the server says, which needs it of all runs. */
+export const isTypical = (d: Experiment): boolean => d.metric === 'joules_per_token_typical';
+
+/** Joules per token of a cell by the figure that decides. */
+export const joulesOf = (d: Experiment, c: ExperimentCell): number | null =>
+  isTypical(d) ? c.joules_per_token_typical : c.joules_per_token;
+
+/** Its 95 % interval; null with fewer than two runs. */
+export function boundsOf(d: Experiment, c: ExperimentCell): [number, number] | null {
+  const lo = isTypical(d) ? c.joules_per_token_typical_lo : c.joules_per_token_lo;
+  const hi = isTypical(d) ? c.joules_per_token_typical_hi : c.joules_per_token_hi;
+  return known(lo) && known(hi) ? [lo, hi] : null;
+}
+
+/** Half the width of that interval. */
+export function halfWidth(d: Experiment, c: ExperimentCell): number | null {
+  const ends = boundsOf(d, c);
+  return ends ? (ends[1] - ends[0]) / 2 : null;
+}
 
 export const isWideIn = (cells: ExperimentCell[], of: (c: ExperimentCell) => number | null) =>
   isWide(cells.flatMap((c) => of(c) ?? []));

@@ -51,6 +51,8 @@ const FIGURES = [
   'joules_per_token',
   'joules_per_token_sd',
   'joules_per_token_typical',
+  'joules_per_token_typical_lo',
+  'joules_per_token_typical_hi',
   'tokens_per_second',
   'tokens_per_joule',
   'mean_power_mw',

@@ -4,6 +4,7 @@ import { useMemo } from 'preact/hooks';
 import { api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
 import { energy, known, type Num, plain, time } from '../../core/format';
+import { primaryJoules } from '../../core/run_energy';
 import { quantile } from '../../core/stats';
 import { SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
@@ -235,13 +236,7 @@ function GroupHead({ g, open }: { g: Group; open: boolean }) {
         col="energy"
         label="Energy"
       />
-      <Middle
-        of={g.runs.map((r) => r.joules_per_token)}
-        show={joules}
-        col="jpt"
-        range
-        label="Per token"
-      />
+      <Middle of={g.runs.map(primaryJoules)} show={joules} col="jpt" range label="Typical token" />
       <Middle of={g.runs.map((r) => r.tokens_per_second)} show={plain} col="tps" label="Tokens/s" />
       <td data-col="state" class="state-cell wide" data-label="State">
         <span class="note">medians</span>{' '}

@@ -5,7 +5,8 @@ import type { VNode } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
-import { clip, dateTime, promptOf } from '../../core/format';
+import { clip, dateTime, percent, promptOf } from '../../core/format';
+import { sharedGain } from '../../core/run_energy';
 import { Confirm } from '../../parts/confirm';
 import { Explain, explaining, termed } from '../../parts/explain';
 import { Icon } from '../../parts/icon';
@@ -80,6 +81,7 @@ export function HistoryView() {
   const runs = res.value.data?.runs ?? NONE;
   const [doomed, setDoomed] = useState<RunSummary | null>(null);
   const total = res.value.data?.total ?? 0;
+  const gain = sharedGain(runs);
   const rows = useRows(runs, setDoomed);
   const pareto = (
     <AllRuns key={finished.value} q={q} total={total} calm={!res.value.loading && total > 0} />
@@ -159,6 +161,12 @@ export function HistoryView() {
                 <tbody>{rows}</tbody>
               )}
             </table>
+          )}
+          {gain !== null && (
+            <p class="note">
+              The rows share the error of their sensor's calibration, ±{percent(gain)}; their
+              intervals leave it out.
+            </p>
           )}
           {!s.group && <Pager total={total} />}
         </section>
@@ -412,7 +420,9 @@ function Head({ column }: { column: Column }) {
   const sorted = mine ? (s.order === 'asc' ? 'ascending' : 'descending') : undefined;
   const turn = () => {
     const better =
-      column.sort === 'joules_per_token' || column.sort === 'energy' || column.sort === 'duration'
+      column.sort === 'joules_per_token_typical' ||
+      column.sort === 'energy' ||
+      column.sort === 'duration'
         ? 'asc'
         : 'desc';
     select({

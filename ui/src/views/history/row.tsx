@@ -2,7 +2,13 @@
 import type { RunSummary } from '../../api/types';
 import { clip, dateTime, energy, known, plain, promptOf, time } from '../../core/format';
 import type { Term } from '../../core/glossary';
-import { energyPerToken, energyPerTokenHelp, runEnergy } from '../../core/run_energy';
+import {
+  listedEnergy,
+  listedToken,
+  primaryHelp,
+  primaryJoules,
+  runEnergy,
+} from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { at, CHOSEN, follow, hrefNow, select } from '../../state/selection';
@@ -34,7 +40,13 @@ export const COLUMNS: Column[] = [
     term: 'duration',
   },
   { key: 'energy', label: 'Energy', sort: 'energy', num: true, term: 'energy' },
-  { key: 'jpt', label: 'Per token', sort: 'joules_per_token', num: true, term: 'per_token' },
+  {
+    key: 'jpt',
+    label: 'Typical token',
+    sort: 'joules_per_token_typical',
+    num: true,
+    term: 'typical',
+  },
   { key: 'tps', label: 'Tokens/s', sort: 'tokens_per_second', num: true, term: 'speed' },
   { key: 'state', label: 'State', class: 'wide', term: 'source' },
 ];
@@ -114,12 +126,12 @@ export function Row({
         <span title={runEnergy(r, unit.value)}>{shortEnergy(r)}</span> <PartialBadge run={r} />
       </td>
       <td
-        class={na(r.joules_per_token)}
+        class={na(primaryJoules(r))}
         data-col="jpt"
-        data-label="Per token"
-        title={energyPerTokenHelp(r, unit.value)}
+        data-label="Typical token"
+        title={primaryHelp(r, unit.value)}
       >
-        {energyPerToken(r, unit.value)}
+        {listedToken(r, unit.value)}
       </td>
       <td data-col="tps" class={na(r.tokens_per_second)} data-label="Tokens/s">
         {plain(r.tokens_per_second)}
@@ -168,4 +180,4 @@ const renew = (link: HTMLAnchorElement, run: string): void => {
 const shortEnergy = (r: RunSummary): string =>
   r.unavailable_reason === 'below_resolution' && known(r.energy_upper_mj)
     ? `unavailable, ≤ ${energy(r.energy_upper_mj, unit.value)}`
-    : runEnergy(r, unit.value);
+    : listedEnergy(r, unit.value);
