@@ -63,7 +63,9 @@ static pj_status measure_model_load(pj_energies *j, uint32_t *leaves, pj_error *
 
 pj_status pj_energy_request(pj_energies *j, pj_error *err)
 {
-    pj_status status = pj_request_figures(j->d, err);
+    pj_usual_times usual = PJ_USUAL_TIMES_UNKNOWN;
+    if (j->options->usual) j->options->usual(j->options->usual_context, &j->d->info, &usual);
+    pj_status status = pj_request_figures(j->d, &usual, err);
     if (status != PJ_OK || isnan(j->d->info.request_mj)) return status;
     uint32_t *leaves = pj_alloc((size_t)j->tree->leaf_count + 1, sizeof *leaves);
     if (!leaves) return pj_fail_memory(err, "the energies of a run");

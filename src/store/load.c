@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SQL_BYTES = 4096 };
+enum { SQL_BYTES = 8192 };
 
 /* ---- the run's own row --------------------------------------------------------------------- */
 

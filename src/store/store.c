@@ -100,3 +100,8 @@ const char *pj_store_path(const pj_store *store)
 {
     return store->address;
 }
+
+void pj_store_leave_out_disturbances(pj_store *store, bool leave)
+{
+    store->leaves_out = leave;
+}
