@@ -50,6 +50,7 @@ static uint32_t name_index(name_table *table, const char *name)
 
 typedef struct builder {
     const pj_run_data *data;
+    pj_disturbed *component_parts; /* left out of the sums */
     name_table *names;
     pj_sum_node *nodes;
     pj_buffer extras; /* of pj_extra_sum */
@@ -630,6 +631,9 @@ pj_status pj_aggregate_each_chart(const pj_run_data *data, pj_chart_fn *save, vo
     if (!names) return pj_fail_memory(err, "the sums of a run");
     builder b = {.data = data, .names = names};
     pj_buffer_init(&b.extras, MAX_NODES * sizeof(pj_extra_sum));
+    b.component_parts = pj_alloc((size_t)data->component_count + 1, sizeof *b.component_parts);
+    b.failed = !b.component_parts;
+    if (!b.failed) pj_component_disturbed_parts(data, b.component_parts);
     add_layers(&b);
     add_components(&b);
     add_operations(&b);
@@ -637,6 +641,7 @@ pj_status pj_aggregate_each_chart(const pj_run_data *data, pj_chart_fn *save, vo
     if (status == PJ_OK) status = save_nodes(&b, save, context, err);
     if (status == PJ_OK) status = save_planes(data, names, b.layer_count, save, context, err);
     pj_free(b.nodes);
+    pj_free(b.component_parts);
     pj_buffer_fini(&b.extras);
     pj_free(b.slots);
     pj_free(names);

@@ -231,6 +231,23 @@ pj_energy pj_energy_without_share(const pj_energy *e, double share)
     return disturbance_less_energy(e, &part);
 }
 
+void pj_component_disturbed_parts(const pj_run_data *d, pj_disturbed *parts)
+{
+    for (uint32_t i = 0; i < d->component_count; i++) {
+        const pj_component_row *c = &d->components[i];
+        double share = pj_component_disturbed_share(c);
+        int64_t self = disturbance_share_of(c->energy.self_nj, share);
+        parts[i] = (pj_disturbed){c->disturbed_ms, self,
+                                  disturbance_share_of(c->energy.net_nj, share), self};
+    }
+    for (uint32_t i = 0; i < d->operation_count; i++) {
+        const pj_operation_row *o = &d->operations[i];
+        if (o->component >= d->component_count || !(parts[o->component].ms > 0)) continue;
+        parts[o->component].gross_nj += disturbance_share_of(
+            o->energy.gross_nj, pj_component_disturbed_share(&d->components[o->component]));
+    }
+}
+
 static void disturbance_less_mj(double *mj, double *sd_mj, pj_sd *sd, double part)
 {
     double remains = *mj != 0 && part > 0 ? 1 - part / *mj : 1;
@@ -274,8 +291,11 @@ void pj_run_info_leave_out_disturbances(pj_run_info *i)
     ((row)->energy = pj_energy_without(&(row)->energy, &(row)->disturbed_part), \
      *(time) -= (row)->disturbed_part.ms, (row)->disturbed_part = (pj_disturbed){0})
 
-static void disturbance_leave_out_components(pj_run_data *d)
+static pj_status disturbance_leave_out_components(pj_run_data *d, pj_error *err)
 {
+    pj_disturbed *parts = pj_alloc((size_t)d->component_count + 1, sizeof *parts);
+    if (!parts) return pj_fail_memory(err, "the components of a run");
+    pj_component_disturbed_parts(d, parts);
     for (uint32_t i = 0; i < d->operation_count; i++) {
         pj_operation_row *o = &d->operations[i];
         if (o->component >= d->component_count) continue;
@@ -286,10 +306,12 @@ static void disturbance_leave_out_components(pj_run_data *d)
     for (uint32_t i = 0; i < d->component_count; i++) {
         pj_component_row *c = &d->components[i];
         double share = pj_component_disturbed_share(c);
-        c->energy = pj_energy_without_share(&c->energy, share);
+        c->energy = pj_energy_without(&c->energy, &parts[i]);
         c->duration_ms *= 1 - share;
         c->disturbed_ms = 0;
     }
+    pj_free(parts);
+    return PJ_OK;
 }
 
 static void disturbance_leave_out_sums(pj_run_data *d)
@@ -310,8 +332,10 @@ static void disturbance_leave_out_sums(pj_run_data *d)
     }
 }
 
-void pj_run_data_leave_out_disturbances(pj_run_data *d)
+pj_status pj_run_data_leave_out_disturbances(pj_run_data *d, pj_error *err)
 {
+    pj_status status = disturbance_leave_out_components(d, err);
+    if (status != PJ_OK) return status;
     pj_run_info_leave_out_disturbances(&d->info);
     for (uint32_t i = 0; i < d->phase_count; i++)
         LEAVE_OUT(&d->phases[i], &d->phases[i].duration_ms);
@@ -326,6 +350,6 @@ void pj_run_data_leave_out_disturbances(pj_run_data *d)
         l->mlp_ms *= remains;
         LEAVE_OUT(l, &l->duration_ms);
     }
-    disturbance_leave_out_components(d);
     disturbance_leave_out_sums(d);
+    return PJ_OK;
 }

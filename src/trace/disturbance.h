@@ -91,12 +91,15 @@ static inline double pj_component_disturbed_share(const pj_component_row *c)
                                                      : 0;
 }
 
+/* The disturbed part of every component: the sum of those of its operations and of itself, so that
+ * they add up to the nanojoule. In `parts`, component_count of them. */
+void pj_component_disturbed_parts(const pj_run_data *data, pj_disturbed *parts);
 /* The energy of a row without its disturbed part, or without a share of everything. Deviations are
  * scaled with the gross energy. */
 pj_energy pj_energy_without(const pj_energy *energy, const pj_disturbed *part);
 pj_energy pj_energy_without_share(const pj_energy *energy, double share);
 /* Every figure of the run becomes what it was without disturbances; marks and the list remain. */
 void pj_run_info_leave_out_disturbances(pj_run_info *info);
-void pj_run_data_leave_out_disturbances(pj_run_data *data);
+pj_status pj_run_data_leave_out_disturbances(pj_run_data *data, pj_error *err);
 
 #endif

@@ -278,7 +278,7 @@ typedef struct sharing {
     pj_disturbed_units *units;
     pj_unit_leaves *leaves;
     int64_t *layer_net, *section_net, *step_net; /* of time that no part covers */
-    pj_disturbed *step_part;
+    pj_disturbed *step_part, *component_part;
     uint32_t *section_of_layer;
 } sharing;
 
@@ -335,11 +335,8 @@ static void sharing_find_net(sharing *s)
 static void sharing_add_component(sharing *s, const pj_unit_leaf *leaf)
 {
     pj_run_data *d = s->d;
-    pj_component_row *c = &d->components[leaf->row];
-    c->disturbed_ms = c->duration_ms * leaf->share;
-    double share = pj_component_disturbed_share(c);
-    pj_disturbed part = {c->disturbed_ms, part_of(c->energy.gross_nj, share),
-                         part_of(c->energy.net_nj, share), 0};
+    const pj_component_row *c = &d->components[leaf->row];
+    pj_disturbed part = s->component_part[leaf->row];
     part_add(&s->step_part[leaf->unit], &part);
     if (c->layer < d->layer_count) part_add(&d->layers[c->layer].disturbed_part, &part);
     if (c->section < d->section_count) part_add(&d->sections[c->section].disturbed_part, &part);
@@ -606,6 +603,12 @@ static void sharing_set_rows(sharing *s)
                                                         [PJ_LEAF_SECTION] = sharing_add_section,
                                                         [PJ_LEAF_STEP] = sharing_add_step};
     sharing_find_net(s);
+    for (uint32_t i = 0; i < s->leaves->count; i++) {
+        const pj_unit_leaf *leaf = &s->leaves->items[i];
+        if (leaf->kind == PJ_LEAF_COMPONENT)
+            s->d->components[leaf->row].disturbed_ms = leaf->ms * leaf->share;
+    }
+    pj_component_disturbed_parts(s->d, s->component_part);
     for (uint32_t i = 0; i < s->leaves->count; i++)
         if (s->leaves->items[i].share > 0) add[s->leaves->items[i].kind](s, &s->leaves->items[i]);
     sharing_set_units(s);
@@ -630,8 +633,9 @@ pj_status pj_disturbances_share(pj_run_data *d, pj_disturbed_units *u, pj_unit_l
     s.step_net = pj_alloc((size_t)u->step_count + 1, sizeof *s.step_net);
     s.step_part = pj_alloc((size_t)u->step_count + 1, sizeof *s.step_part);
     s.section_of_layer = pj_alloc((size_t)d->layer_count + 1, sizeof *s.section_of_layer);
+    s.component_part = pj_alloc((size_t)d->component_count + 1, sizeof *s.component_part);
     bool good = s.layer_net && s.section_net && s.step_net && s.step_part && s.section_of_layer &&
-                leaf_share_all(u, leaves);
+                s.component_part && leaf_share_all(u, leaves);
     pj_status status = good ? PJ_OK : pj_fail_memory(err, "the disturbances of a run");
     if (good) {
         sharing_forget_earlier(d);
@@ -645,5 +649,6 @@ pj_status pj_disturbances_share(pj_run_data *d, pj_disturbed_units *u, pj_unit_l
     pj_free(s.step_net);
     pj_free(s.step_part);
     pj_free(s.section_of_layer);
+    pj_free(s.component_part);
     return status;
 }

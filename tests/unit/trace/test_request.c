@@ -75,7 +75,7 @@ static void set_step(made *m, uint32_t step, uint32_t batch, double ms, double w
 
 static void figure(made *m)
 {
-    assert_int_equal(pj_request_figures(&m->d, NULL), PJ_OK);
+    assert_int_equal(pj_request_figures(&m->d, NULL, NULL), PJ_OK);
 }
 
 static void loading_and_idle_gaps_are_left_out(void **state)
