@@ -3,6 +3,8 @@
 #include "store/schema.h"
 #include "store/store_impl.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 pj_status pj_store_ranges(pj_store *store, const char *run_id, pj_row_range *ranges, pj_error *err)
@@ -101,19 +103,36 @@ static const pj_schema_table *schema_table_of(int table)
     return t;
 }
 
-static void write_column_without(pj_buffer *out, int table, const pj_schema_column *column)
+/* A statement, which needs no memory. */
+typedef struct statement {
+    char text[16384];
+    size_t bytes;
+} statement;
+
+__attribute__((format(printf, 2, 3))) static void statement_add(statement *s, const char *format,
+                                                                ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(s->text + s->bytes, sizeof s->text - s->bytes, format, args);
+    va_end(args);
+    size_t left = sizeof s->text - s->bytes - 1;
+    s->bytes += n > 0 && (size_t)n < left ? (size_t)n : left;
+}
+
+static void write_column_without(statement *out, int table, const pj_schema_column *column)
 {
     const char *name = column->name;
     const without_rule *rule = without_rule_of(table, name);
-    pj_buffer_text(out, ", ");
+    statement_add(out, ", ");
     if (strncmp(name, "disturbed_", 10) == 0)
-        pj_buffer_printf(out, "CAST(NULL AS double precision) AS %s", name);
+        statement_add(out, "CAST(NULL AS double precision) AS %s", name);
     else if (rule && rule->less)
-        pj_buffer_printf(out, "%s - %s AS %s", name, rule->less, name);
+        statement_add(out, "%s - %s AS %s", name, rule->less, name);
     else if (rule)
-        pj_buffer_printf(out, "%s * %s AS %s", name, rule->times, name);
+        statement_add(out, "%s * %s AS %s", name, rule->times, name);
     else
-        pj_buffer_text(out, name);
+        statement_add(out, "%s", name);
 }
 
 static bool table_has_disturbed(const pj_row_table *table)
@@ -125,35 +144,33 @@ static bool table_has_disturbed(const pj_row_table *table)
 }
 
 /* What rows are selected from: the table, or it without disturbances. */
-static void write_from(pj_buffer *out, const pj_store *store, int table)
+static void write_from(statement *out, const pj_store *store, int table)
 {
     const pj_row_table *rows = &pj_tables[table];
     pj_schema_column column;
     if (!store->leaves_out || !table_has_disturbed(rows)) {
-        pj_buffer_text(out, rows->name);
+        statement_add(out, "%s", rows->name);
         return;
     }
-    pj_buffer_printf(out, "(SELECT id%s",
-                     rows->has_run_id || store->driver->is_remote ? ", run_id" : "");
+    statement_add(out, "(SELECT id%s",
+                  rows->has_run_id || store->driver->is_remote ? ", run_id" : "");
     for (int i = 0; pj_schema_column_get(schema_table_of(table), i, &column); i++)
         write_column_without(out, table, &column);
-    pj_buffer_printf(out, " FROM %s) AS %s", rows->name, rows->name);
+    statement_add(out, " FROM %s) AS %s", rows->name, rows->name);
 }
 
 pj_sql *pj_select_rows(pj_store *store, const char *run_id, int table, pj_row_range range,
                        const char *columns, const char *rest, pj_error *err)
 {
-    pj_buffer text;
+    statement text = {.bytes = 0};
     int parameter = last_parameter(rest) + 1;
     bool by_run = store->driver->is_remote;
-    pj_buffer_init(&text, 1 << 16);
-    pj_buffer_printf(&text, "SELECT %s FROM ", columns);
+    statement_add(&text, "SELECT %s FROM ", columns);
     write_from(&text, store, table);
-    pj_buffer_text(&text, " WHERE id BETWEEN ?1 AND ?2 ");
-    if (by_run) pj_buffer_printf(&text, "AND run_id = ?%d ", parameter);
-    pj_buffer_text(&text, rest);
-    pj_sql *sql = pj_sql_begin(store, pj_buffer_get(&text), err);
-    pj_buffer_fini(&text);
+    statement_add(&text, " WHERE id BETWEEN ?1 AND ?2 ");
+    if (by_run) statement_add(&text, "AND run_id = ?%d ", parameter);
+    statement_add(&text, "%s", rest);
+    pj_sql *sql = pj_sql_begin(store, text.text, err);
     if (by_run) pj_sql_text(sql, parameter, run_id);
     pj_sql_int(sql, 1, range.first);
     pj_sql_int(sql, 2, range.first + range.count - 1);

@@ -63,6 +63,13 @@ void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column)
     pj_json_kv_string(json, "unavailable_reason", pj_sql_get_text(sql, column + 13, NULL));
 }
 
+void pj_json_kv_disturbed(pj_json *json, pj_sql *sql, int column)
+{
+    pj_json_kv_double(json, "disturbed_ms", pj_sql_get_double(sql, column));
+    pj_json_kv_double(json, "disturbed_energy_mj", pj_sql_get_double(sql, column + 1));
+    pj_json_kv_double(json, "disturbed_net_energy_mj", pj_sql_get_double(sql, column + 2));
+}
+
 pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, const char **bytes,
                        size_t *count, pj_error *err)
 {

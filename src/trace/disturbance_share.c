@@ -161,15 +161,22 @@ static bool leaf_find_usual(const leaf_search *s)
 }
 
 /* A prompt's own explanation: what its leaves usually took, or what they took where that is not
- * known. */
+ * known; none if that is most of the prompt. */
 static void leaf_explain_prompts(const leaf_search *s)
 {
+    for (uint32_t u = 0; u < s->units->step_count; u++)
+        if (s->units->items[u].kind == PJ_DISTURBED_PROMPT) s->step_ms[u] = 0;
     for (uint32_t i = 0; i < s->leaves->count; i++) {
         const pj_unit_leaf *leaf = &s->leaves->items[i];
         pj_disturbed_unit *unit = &s->units->items[leaf->unit];
         if (unit->kind != PJ_DISTURBED_PROMPT) continue;
         double usual = isnan(leaf->usual_ms) ? leaf->ms : leaf->usual_ms;
         unit->own_ms = isnan(unit->own_ms) ? usual : unit->own_ms + usual;
+        if (isnan(leaf->usual_ms)) s->step_ms[leaf->unit] += leaf->ms;
+    }
+    for (uint32_t u = 0; u < s->units->step_count; u++) {
+        pj_disturbed_unit *unit = &s->units->items[u];
+        if (unit->kind == PJ_DISTURBED_PROMPT && s->step_ms[u] > unit->ms / 2) unit->own_ms = NAN;
     }
 }
 

@@ -48,6 +48,8 @@ static made *make(uint32_t steps, uint32_t batch)
             m->tokens[d->token_count++] = (pj_token_row){.phase = step ? 1 : 0,
                                                          .position = step,
                                                          .sequence = s,
+                                                         .step = PJ_NO_PARENT,
+                                                         .start_ms = step ? 50 + step : 0,
                                                          .duration_ms = step ? 1 : 50,
                                                          .energy = energy_of(step ? 2 : 90),
                                                          .disturbed = 7};
