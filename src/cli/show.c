@@ -81,13 +81,19 @@ static void show_print_warnings(const pj_run_data *run)
     }
 }
 
+/* Disturbances have lines of their own. */
 static void print_anomalies(const pj_run_insight *insight)
 {
-    char reason[128];
-    if (!insight->anomaly_count) return;
-    pj_run_anomaly_reason(&insight->anomalies[0], reason, sizeof reason);
-    printf("anomalies    %u, the strongest: %s at %.1f ms\n", insight->anomaly_count, reason,
-           insight->anomalies[0].t_ms);
+    const pj_run_anomaly *first = NULL;
+    char reason[160];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < insight->anomaly_count; i++) {
+        if (insight->anomalies[i].kind == PJ_EVENT_DISTURBANCE) continue;
+        if (count++ == 0) first = &insight->anomalies[i];
+    }
+    if (!first) return;
+    pj_run_anomaly_reason(first, reason, sizeof reason);
+    printf("anomalies    %u, the dearest: %s at %.1f ms\n", count, reason, first->begin_ms);
 }
 
 static void show_print_figure(const char *name, double value, const char *unit)

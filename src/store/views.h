@@ -115,7 +115,7 @@ pj_status pj_view_each_part(pj_store *store, const char *id, const pj_view_choic
 typedef struct pj_token_series {
     uint32_t count;
     uint32_t *token;
-    double *start_ms, *duration_ms, *energy_mj;
+    double *start_ms, *duration_ms, *energy_mj, *energy_sd_mj;
 } pj_token_series;
 
 typedef struct pj_power_series {

@@ -538,10 +538,13 @@ static pj_status read_token_series(pj_run_view *view, pj_arena *arena, pj_token_
     series->start_ms = pj_arena_alloc(arena, capacity, sizeof(double));
     series->duration_ms = pj_arena_alloc(arena, capacity, sizeof(double));
     series->energy_mj = pj_arena_alloc(arena, capacity, sizeof(double));
-    if (!series->token || !series->start_ms || !series->duration_ms || !series->energy_mj)
+    series->energy_sd_mj = pj_arena_alloc(arena, capacity, sizeof(double));
+    if (!series->token || !series->start_ms || !series->duration_ms || !series->energy_mj ||
+        !series->energy_sd_mj)
         return pj_fail_memory(err, "the tokens of a run");
     sql = pj_view_select(view, PJ_TABLE_TOKENS,
-                         "min(id), min(start_ms), max(duration_ms), sum(energy_mj)",
+                         "min(id), min(start_ms), max(duration_ms), sum(energy_mj),"
+                         " sum(energy_sd_mj)",
                          "AND phase = 'decode' GROUP BY position ORDER BY min(id)", err);
     while (series->count < capacity && pj_sql_step(sql)) {
         uint32_t i = series->count++;
@@ -549,6 +552,7 @@ static pj_status read_token_series(pj_run_view *view, pj_arena *arena, pj_token_
         series->start_ms[i] = pj_sql_get_double(sql, 1);
         series->duration_ms[i] = pj_sql_get_double(sql, 2);
         series->energy_mj[i] = pj_sql_get_double(sql, 3);
+        series->energy_sd_mj[i] = pj_sql_get_double(sql, 4);
     }
     return pj_sql_end(sql, err);
 }
