@@ -173,9 +173,12 @@ pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, bool o
     plane_view plane = {0};
     bool *inside = NULL;
     uint32_t layers;
+    bool without = pj_store_leaves_out_disturbances(store);
     pj_status status = pj_view_open(&view, store, id, NULL, err);
+    pj_store_leave_out_disturbances(store, true);
     if (status == PJ_OK) status = read_component_names(&view, &plane, err);
     if (status == PJ_OK) status = read_metric_plane(&view, metric, PJ_ANY, &plane, err);
+    pj_store_leave_out_disturbances(store, without);
     if (status == PJ_OK)
         status = find_inside(&view, plane.names, plane.components, &inside, &layers, err);
     if (status == PJ_OK) {

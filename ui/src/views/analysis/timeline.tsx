@@ -81,7 +81,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
     () => build(phases ?? [], tokens ?? [], shownSections ?? [], sectioned),
     [phases, tokens, shownSections, sectioned, programs.value],
   );
-  const marks = useMemo(() => marksOf(anomalies ?? [], tokens ?? []), [anomalies, tokens]);
+  const marks = useMemo(() => marksOf(anomalies ?? []), [anomalies]);
   const totalRails = data.summary.value.data?.total_rails;
   const track = useMemo(() => (p ? columnsOf(p, s.net, totalRails) : null), [p, s.net, totalRails]);
   const powered = !!whole?.samples_total;
@@ -336,30 +336,20 @@ function build(
       token: t.token,
       rows: [
         ['Token', String(t.token)],
-        ...(t.disturbed ? ([['Disturbed', 'the machine was busy']] as [string, string][]) : []),
+        ...(t.disturbed ? ([['Disturbed', `${time(t.disturbed_ms ?? null)} of it`]] as [string, string][]) : []),
       ],
     });
   }
   return slices;
 }
 
-/** Disturbed tokens and the server's anomalies as marks on the time axis. */
-function marksOf(anomalies: Anomaly[], tokens: TokenRow[]): Mark[] {
-  const at = new Map(tokens.map((t) => [t.token, t.start_ms + t.duration_ms / 2]));
-  const marks: Mark[] = tokens
-    .filter((t) => t.disturbed)
-    .map((t) => ({
-      t: at.get(t.token) ?? t.start_ms,
-      token: t.token,
-      text: `token ${t.token} was disturbed: the machine was busy`,
-    }));
-  for (const a of anomalies) {
-    const t = a.token !== null ? (at.get(a.token) ?? a.t_ms) : a.t_ms;
-    if (t === null || (a.token !== null && marks.some((m) => m.token === a.token))) continue;
-    marks.push({ t, token: a.kind === 'token' ? a.token : null, text: whyOdd(a) });
-  }
-  return marks;
-}
+/** The server's events as marks on the time axis. */
+const marksOf = (anomalies: Anomaly[]): Mark[] =>
+  anomalies.map((a) => ({
+    t: (a.begin_ms + a.end_ms) / 2,
+    token: a.token,
+    text: whyOdd(a),
+  }));
 
 const CONDITIONS = ['temperature_c', 'clock_mhz', 'utilisation'] as const;
 

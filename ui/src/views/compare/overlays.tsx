@@ -27,8 +27,9 @@ export function Overlays({ d }: { d: Compare }) {
   const powers = useResource(`overlay power ${ids.join()}`, (s) =>
     Promise.all(ids.map((id) => api.power(id, { points: POINTS }, s))),
   );
-  const tokens = useResource(`overlay tokens ${ids.join()}`, (s) =>
-    Promise.all(ids.map((id) => api.allTokens(id, s))),
+  const q = without.value;
+  const tokens = useResource(`overlay tokens ${ids.join()} ${q.disturbances ?? ''}`, (s) =>
+    Promise.all(ids.map((id) => api.allTokens(id, s, q))),
   );
   const series = useColours();
   const name = (i: number) =>
