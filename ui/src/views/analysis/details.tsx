@@ -317,11 +317,7 @@ function HottestList({ data }: { data: RunData }) {
     parts: list,
     calm,
     whole,
-  } = useMemo(
-    () =>
-      held ? hottestCalm(held) : { parts: [], calm: false, whole: null },
-    [held],
-  );
+  } = useMemo(() => (held ? hottestCalm(held) : { parts: [], calm: false, whole: null }), [held]);
   if (!list.length || s.component !== null) return null;
   const timed = !list.some((p) => p.energy !== null);
   const of = (p: (typeof list)[number]) => (timed ? p.ms : (p.energy ?? 0));

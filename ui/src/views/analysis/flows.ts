@@ -63,8 +63,7 @@ export function flows(root: TreeNode): Flows {
       continue;
     }
     for (const child of phase.children) {
-      if (child.kind === 'disturbed')
-        add(p, node('disturbed', 'Disturbed', c.danger), child.value);
+      if (child.kind === 'disturbed') add(p, node('disturbed', 'Disturbed', c.danger), child.value);
       else if (child.kind === 'layer') {
         const b = band(child.layer ?? 0);
         add(p, b, child.value);

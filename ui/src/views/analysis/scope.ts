@@ -458,9 +458,9 @@ export function within(root: TreeNode, s: Pick<Scope, 'phase' | 'layer' | 'compo
       ? s.phase === null || n.name === s.phase
       : n.kind === 'disturbed'
         ? s.layer === null && s.component === null
-      : n.kind === 'layer'
-        ? s.layer === null || n.layer === s.layer
-        : n.kind !== 'component' || s.component === null || n.name === s.component;
+        : n.kind === 'layer'
+          ? s.layer === null || n.layer === s.layer
+          : n.kind !== 'component' || s.component === null || n.name === s.component;
   const parts = s.layer !== null || s.component !== null;
   const cut = (n: TreeNode): TreeNode | null => {
     if (!keeps(n)) return null;

@@ -336,7 +336,9 @@ function build(
       token: t.token,
       rows: [
         ['Token', String(t.token)],
-        ...(t.disturbed ? ([['Disturbed', `${time(t.disturbed_ms ?? null)} of it`]] as [string, string][]) : []),
+        ...(t.disturbed
+          ? ([['Disturbed', `${time(t.disturbed_ms ?? null)} of it`]] as [string, string][])
+          : []),
       ],
     });
   }

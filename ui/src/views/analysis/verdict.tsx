@@ -2,6 +2,7 @@
 // to change.
 import { useMemo } from 'preact/hooks';
 import { api } from '../../api/client';
+import { REPORT } from '../../api/inlined';
 import type { Advice, Summary } from '../../api/types';
 import { partColour } from '../../charts/parts';
 import { colours, phaseLabel } from '../../charts/theme';

@@ -48,9 +48,9 @@ export function CompareView() {
 }
 
 function Comparison({ ids }: { ids: string[] }) {
-  const d = without.value;
-  const res = useResource(`compare ${ids.join()} ${d.disturbances ?? ''}`, (s) =>
-    api.compare(ids, s, d),
+  const q = without.value;
+  const res = useResource(`compare ${ids.join()} ${q.disturbances ?? ''}`, (s) =>
+    api.compare(ids, s, q),
   );
   const d = res.value.data;
   const state = stateOf(res);

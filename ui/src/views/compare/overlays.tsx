@@ -7,6 +7,7 @@ import { Canvas, Legend, Panel } from '../../charts/panel';
 import { energy, energyScale, power, powerScale, time, timeScale } from '../../core/format';
 import { isWide } from '../../core/stats';
 import { stateOf, useResource } from '../../state/resource';
+import { without } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { LETTERS, useColours } from './letters';
 
