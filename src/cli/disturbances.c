@@ -7,7 +7,8 @@
 
 enum { SHOWN_EVENTS = 3 };
 
-void pj_disturbance_place(const pj_disturbance *e, char *text, size_t bytes)
+/* "token 14", "prompt", "gap at 120 ms" */
+static void disturbance_place(const pj_disturbance *e, char *text, size_t bytes)
 {
     switch (e->kind) {
     case PJ_DISTURBED_PROMPT: snprintf(text, bytes, "prompt"); return;
@@ -33,7 +34,7 @@ static int by_cost(const void *x, const void *y)
 static void print_event(FILE *out, const pj_disturbance *e, const char *next)
 {
     char place[64];
-    pj_disturbance_place(e, place, sizeof place);
+    disturbance_place(e, place, sizeof place);
     fprintf(out, "%s%s: %s instead of %s", next, place, pj_time_text(e->ms).s,
             pj_time_text(e->expected_ms).s);
     if (!isnan(e->extra_mj))

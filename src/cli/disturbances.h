@@ -9,7 +9,5 @@
 /* What they cost, and the dearest of them with their causes; nothing if there are none. Each line
  * begins with `first` or `next`. */
 void pj_print_disturbances(FILE *out, const pj_run_info *info, const char *first, const char *next);
-/* "token 14", "prompt", "loading", "gap after 120 ms" */
-void pj_disturbance_place(const pj_disturbance *event, char *text, size_t bytes);
 
 #endif

@@ -18,11 +18,6 @@ const char *pj_disturbance_kind_name(pj_disturbance_kind kind)
     return kinds[kind];
 }
 
-const char *pj_disturbance_cause_name(pj_disturbance_cause cause)
-{
-    return causes[cause];
-}
-
 const char *pj_disturbance_cause_text(pj_disturbance_cause cause)
 {
     return texts[cause];
@@ -57,7 +52,7 @@ static void disturbance_write(const pj_disturbance *d, pj_json *json)
     pj_json_object_end(json);
 }
 
-void pj_disturbances_write(const pj_disturbances *list, pj_json *json)
+static void disturbances_write(const pj_disturbances *list, pj_json *json)
 {
     pj_json_object_begin(json);
     pj_json_kv_array_begin(json, "events");
@@ -184,7 +179,7 @@ pj_status pj_disturbances_keep(pj_run_data *d, const pj_disturbances *list, pj_e
     pj_json json;
     pj_buffer_init(&text, 1 << 26);
     pj_json_init(&json, &text);
-    pj_disturbances_write(list, &json);
+    disturbances_write(list, &json);
     if (pj_json_finish(&json))
         d->info.disturbances_json = pj_arena_strndup(&d->arena, text.data, text.length);
     else
@@ -285,71 +280,4 @@ void pj_run_info_leave_out_disturbances(pj_run_info *i)
     i->disturbed = i->request_disturbed = i->prefill_disturbed = i->decode_disturbed = none;
     i->model_load_disturbed_mj = isnan(i->model_load_mj) ? NAN : 0;
     i->disturbed_share = isnan(i->disturbed_share) ? NAN : 0;
-}
-
-#define LEAVE_OUT(row, time)                                                    \
-    ((row)->energy = pj_energy_without(&(row)->energy, &(row)->disturbed_part), \
-     *(time) -= (row)->disturbed_part.ms, (row)->disturbed_part = (pj_disturbed){0})
-
-static pj_status disturbance_leave_out_components(pj_run_data *d, pj_error *err)
-{
-    pj_disturbed *parts = pj_alloc((size_t)d->component_count + 1, sizeof *parts);
-    if (!parts) return pj_fail_memory(err, "the components of a run");
-    pj_component_disturbed_parts(d, parts);
-    for (uint32_t i = 0; i < d->operation_count; i++) {
-        pj_operation_row *o = &d->operations[i];
-        if (o->component >= d->component_count) continue;
-        double share = pj_component_disturbed_share(&d->components[o->component]);
-        o->energy = pj_energy_without_share(&o->energy, share);
-        o->duration_ms *= 1 - share;
-    }
-    for (uint32_t i = 0; i < d->component_count; i++) {
-        pj_component_row *c = &d->components[i];
-        double share = pj_component_disturbed_share(c);
-        c->energy = pj_energy_without(&c->energy, &parts[i]);
-        c->duration_ms *= 1 - share;
-        c->disturbed_ms = 0;
-    }
-    pj_free(parts);
-    return PJ_OK;
-}
-
-static void disturbance_leave_out_sums(pj_run_data *d)
-{
-    for (uint32_t i = 0; i < d->rail_energy_count; i++) {
-        pj_rail_energy *r = &d->rail_energy[i];
-        if (r->disturbed_net_mj != 0) r->idle_mj -= r->disturbed_mj - r->disturbed_net_mj;
-        disturbance_less_mj(&r->gross_mj, &r->sd_mj, &r->sd, r->disturbed_mj);
-        r->net_mj -= r->disturbed_net_mj;
-        r->disturbed_mj = r->disturbed_net_mj = 0;
-    }
-    for (uint32_t i = 0; i < d->class_count; i++) {
-        pj_class_row *c = &d->classes[i];
-        disturbance_less_mj(&c->energy_mj, &c->energy_sd_mj, &c->energy_sd, c->disturbed_mj);
-        c->net_energy_mj -= c->disturbed_net_mj;
-        c->time_ms -= c->disturbed_ms;
-        c->disturbed_ms = c->disturbed_mj = c->disturbed_net_mj = 0;
-    }
-}
-
-pj_status pj_run_data_leave_out_disturbances(pj_run_data *d, pj_error *err)
-{
-    pj_status status = disturbance_leave_out_components(d, err);
-    if (status != PJ_OK) return status;
-    pj_run_info_leave_out_disturbances(&d->info);
-    for (uint32_t i = 0; i < d->phase_count; i++)
-        LEAVE_OUT(&d->phases[i], &d->phases[i].duration_ms);
-    for (uint32_t i = 0; i < d->section_count; i++)
-        LEAVE_OUT(&d->sections[i], &d->sections[i].duration_ms);
-    for (uint32_t i = 0; i < d->token_count; i++)
-        LEAVE_OUT(&d->tokens[i], &d->tokens[i].duration_ms);
-    for (uint32_t i = 0; i < d->layer_count; i++) {
-        pj_layer_row *l = &d->layers[i];
-        double remains = l->duration_ms > 0 ? 1 - l->disturbed_part.ms / l->duration_ms : 1;
-        l->attention_ms *= remains;
-        l->mlp_ms *= remains;
-        LEAVE_OUT(l, &l->duration_ms);
-    }
-    disturbance_leave_out_sums(d);
-    return PJ_OK;
 }

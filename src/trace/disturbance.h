@@ -72,15 +72,13 @@ pj_status pj_disturbances_explain(pj_run_data *data, pj_error *err);
 /* Nothing was judged. */
 void pj_disturbances_clear(pj_run_info *info);
 
-const char *pj_disturbance_kind_name(pj_disturbance_kind kind);    /* "step", "prompt", ... */
-const char *pj_disturbance_cause_name(pj_disturbance_cause cause); /* "unknown", "busy", ... */
+const char *pj_disturbance_kind_name(pj_disturbance_kind kind); /* "step", "prompt", ... */
 /* "other work ran on the machine", ... */
 const char *pj_disturbance_cause_text(pj_disturbance_cause cause);
 
 /* The list as stored and shown: {"events": [...]}; an empty list for NULL or damaged text. */
 pj_status pj_disturbances_read(const char *json, pj_arena *arena, pj_disturbances *list,
                                pj_error *err);
-void pj_disturbances_write(const pj_disturbances *list, pj_json *json);
 
 /* ---- figures without disturbances -------------------------------------------------------- */
 
@@ -98,8 +96,8 @@ void pj_component_disturbed_parts(const pj_run_data *data, pj_disturbed *parts);
  * scaled with the gross energy. */
 pj_energy pj_energy_without(const pj_energy *energy, const pj_disturbed *part);
 pj_energy pj_energy_without_share(const pj_energy *energy, double share);
-/* Every figure of the run becomes what it was without disturbances; marks and the list remain. */
+/* Every figure of a run as a whole becomes what it was without disturbances; marks and the list
+ * remain. Of its rows: store/ranges.c. */
 void pj_run_info_leave_out_disturbances(pj_run_info *info);
-pj_status pj_run_data_leave_out_disturbances(pj_run_data *data, pj_error *err);
 
 #endif

@@ -371,12 +371,14 @@ static void sharing_add_section(sharing *s, const pj_unit_leaf *leaf)
     part_add(&s->step_part[leaf->unit], &part);
 }
 
+/* Self energy of a step; all of it where its parts are unknown. */
 static int64_t sharing_self(const sharing *s, uint32_t unit)
 {
     int64_t sum = 0;
     for (uint32_t t = s->units->items[unit].first; t < s->units->items[unit].end; t++)
         if (sum != PJ_NJ_UNKNOWN) {
-            int64_t nj = s->d->tokens[t].energy.self_nj;
+            const pj_energy *e = &s->d->tokens[t].energy;
+            int64_t nj = e->self_nj == PJ_NJ_UNKNOWN ? e->gross_nj : e->self_nj;
             sum = nj == PJ_NJ_UNKNOWN ? nj : sum + nj;
         }
     return sum;
