@@ -3,6 +3,7 @@
  * with the joules they cost; quiet runs have none. */
 #include "../assertions.h"
 #include "base/random.h"
+#include "insight/run_events.h"
 #include "made_spool.h"
 #include "store/store.h"
 #include "trace/disturbance.h"
@@ -472,6 +473,75 @@ static void quiet_runs_have_none(void **state)
     assert_int_equal(quiet, QUIET_RUNS);
 }
 
+/* Of 100 quiet runs at least 95 have no event of any kind. */
+static void quiet_runs_have_no_events(void **state)
+{
+    char path[] = "/tmp/pj-events-XXXXXX", file[64];
+    uint32_t quiet = 0;
+    pj_store *store;
+    (void)state;
+    assert_non_null(mkdtemp(path));
+    snprintf(file, sizeof file, "%s/runs.db", path);
+    assert_int_equal(pj_store_open(&(pj_store_options){.path = file}, &store, NULL), PJ_OK);
+    for (uint64_t seed = 6001; seed < 6001 + QUIET_RUNS; seed++) {
+        made m;
+        pj_run_data d;
+        pj_arena arena;
+        pj_run_insight insight = {0};
+        made_begin(&m, seed, "preset=rapl");
+        made_end(&m, &d);
+        pj_arena_init(&arena, 0);
+        assert_int_equal(pj_store_save(store, &d, NULL), PJ_OK);
+        assert_int_equal(pj_run_events_get(store, &d.info, &arena, &insight, NULL), PJ_OK);
+        quiet += insight.anomaly_count == 0;
+        pj_arena_fini(&arena);
+        end_run(&m.w, &d);
+    }
+    pj_store_close(store);
+    unlink(file);
+    rmdir(path);
+    print_message("%u of %d quiet runs without an event\n", quiet, QUIET_RUNS);
+    assert_that(quiet, >=, 95);
+}
+
+/* ---- causes ---- */
+
+static void lower_power(pj_run_data *d, const pj_disturbance *e)
+{
+    for (uint32_t i = 0; i < d->samples.count; i++)
+        if (d->samples.t_ms[i] >= e->start_ms && d->samples.t_ms[i] <= e->start_ms + e->ms)
+            d->samples.columns[PJ_RAIL_TOTAL][i] *= 0.3;
+}
+
+static void causes_are_found(void **state)
+{
+    static const pj_disturbance_cause causes[] = {PJ_DISTURBED_BUSY, PJ_DISTURBED_WAITED,
+                                                  PJ_DISTURBED_THROTTLED};
+    (void)state;
+    for (size_t k = 0; k < sizeof causes / sizeof *causes; k++) {
+        made m;
+        pj_run_data d;
+        pj_condition_row slow = {.device = "cpu", .throttle = "thermal"};
+        made_begin(&m, 333 + k, "preset=rapl,low_mw=40000,high_mw=41000");
+        m.stalled_step = 5;
+        m.stalled_layer = 1;
+        m.stall_ns = 30000000;
+        made_end(&m, &d);
+        pj_disturbances list = events_of(&d, &d.arena);
+        assert_int_equal(list.count, 1);
+        slow.t_ms = list.items[0].start_ms + 1;
+        if (causes[k] == PJ_DISTURBED_WAITED) lower_power(&d, &list.items[0]);
+        if (causes[k] == PJ_DISTURBED_THROTTLED) {
+            d.conditions = &slow;
+            d.condition_count = 1;
+        }
+        assert_int_equal(pj_disturbances_explain(&d, NULL), PJ_OK);
+        list = events_of(&d, &d.arena);
+        assert_int_equal(list.items[0].cause, causes[k]);
+        end_run(&m.w, &d);
+    }
+}
+
 /* ---- comparable runs ---- */
 
 typedef struct comparable {
@@ -516,6 +586,8 @@ int main(void)
         cmocka_unit_test(planted_stalls_are_found),
         cmocka_unit_test(a_stall_is_its_components),
         cmocka_unit_test(quiet_runs_have_none),
+        cmocka_unit_test(quiet_runs_have_no_events),
+        cmocka_unit_test(causes_are_found),
         cmocka_unit_test(comparable_runs_decide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
