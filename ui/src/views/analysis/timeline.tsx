@@ -58,7 +58,8 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
   const range = at.range.value;
   const view = range ?? full;
   const p = range && zoomed ? zoomed : whole;
-  const phases = data.pipeline.value.data?.phases ?? null;
+  const [rows, measured] = [data.pipeline.value.data?.phases, data.power.value.data?.phases];
+  const phases = useMemo(() => onAxis(rows ?? null, measured ?? []), [rows, measured]);
   const tokens = data.tokens.value.data;
   const anomalies = data.summary.value.data?.anomalies;
   // A report has all sections or only the first ones, whatever is zoomed to.
@@ -300,7 +301,7 @@ function build(
   const slices: Slice[] = phases.map((p) => ({
     lane: 0,
     start: p.start_ms,
-    duration: p.duration_ms,
+    duration: p.end_ms - p.start_ms,
     label: phaseLabel(p.phase),
     energy: p.energy_mj,
     sd: p.energy_sd_mj,
@@ -344,6 +345,15 @@ function build(
   }
   return slices;
 }
+
+/** Phases where they were, also without disturbances, which shorten their durations. */
+const onAxis = (
+  phases: PhaseRow[] | null,
+  measured: { start_ms: number; end_ms: number }[],
+): PhaseRow[] | null =>
+  phases?.map((p, i) =>
+    measured[i]?.start_ms === p.start_ms ? { ...p, end_ms: measured[i].end_ms } : p,
+  ) ?? null;
 
 /** The server's events as marks on the time axis. */
 const marksOf = (anomalies: Anomaly[]): Mark[] =>
