@@ -7,11 +7,11 @@
 
 enum { SHOWN_EVENTS = 3 };
 
-/* "token 14", "prompt", "gap at 120 ms" */
+/* "token 14", "prefill", "gap at 120 ms" */
 static void disturbance_place(const pj_disturbance *e, char *text, size_t bytes)
 {
     switch (e->kind) {
-    case PJ_DISTURBED_PROMPT: snprintf(text, bytes, "prompt"); return;
+    case PJ_DISTURBED_PROMPT: snprintf(text, bytes, "prefill"); return;
     case PJ_DISTURBED_LOAD: snprintf(text, bytes, "loading the model"); return;
     case PJ_DISTURBED_GAP: snprintf(text, bytes, "gap at %s", pj_time_text(e->start_ms).s); return;
     default: break;
