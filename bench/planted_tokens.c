@@ -12,11 +12,11 @@ static double planted_tokens_noisy(pj_random *random, double value, double share
 
 static void plant(pj_planted_tokens *t, int i, double size, double *power)
 {
-    static const pj_anomaly_cause causes[] = {PJ_CAUSE_DISTURBED, PJ_CAUSE_THROTTLED,
-                                              PJ_CAUSE_FAULTS, PJ_CAUSE_REAL};
+    static const pj_anomaly_cause causes[] = {PJ_CAUSE_BUSY, PJ_CAUSE_THROTTLED, PJ_CAUSE_FAULTS,
+                                              PJ_CAUSE_REAL};
     t->planted[i] = causes[i / EVERY % 4];
     t->duration[i] *= size;
-    if (t->planted[i] == PJ_CAUSE_DISTURBED) t->processor[i] /= size, *power *= 0.85;
+    if (t->planted[i] == PJ_CAUSE_BUSY) t->processor[i] /= size, *power *= 0.85;
     if (t->planted[i] == PJ_CAUSE_THROTTLED) t->clock[i] = 0.7, *power *= 0.8;
     if (t->planted[i] == PJ_CAUSE_FAULTS) t->faults[i] = 300;
     if (t->planted[i] == PJ_CAUSE_REAL) t->spread[i] *= 1.5, t->attention[i] += 0.2;
@@ -27,7 +27,7 @@ void pj_planted_tokens_make(pj_planted_tokens *t, pj_random *random, bool with_a
     memset(t, 0, sizeof *t);
     for (int i = 0; i < TOKENS; i++) {
         double power = planted_tokens_noisy(random, 30, 0.01),
-               size = 1.3 + 1.2 * pj_random_unit(random);
+               size = 1.6 + 1.2 * pj_random_unit(random);
         t->duration[i] = planted_tokens_noisy(random, 10 * (1 + 0.3 * i / TOKENS), 0.01);
         t->attention[i] = 0.3 + 0.01 * pj_random_normal(random);
         t->spread[i] = planted_tokens_noisy(random, 1, 0.02);

@@ -18,7 +18,7 @@ DEVIATION = re.compile(r"_sd(_random|_bias|_gain)?_mj$")
 STATISTIC = re.compile(r'^ {4}X\(\w+, \w+, (FLOAT|U32), "(\w+)"', re.M)
 NUMBER, INTEGER, TEXT = ["number", "null"], ["integer", "null"], ["string", "null"]
 TYPES = {"TEXT": TEXT, "LIST": TEXT, "JSON": ["object", "null"], "EXTRAS": ["object", "null"], "DOUBLE": NUMBER,
-         "FLOAT": NUMBER, "NJ": NUMBER, "NS": NUMBER, "STAT_FLOAT": NUMBER, "I64": "integer", "U64": "integer",
+         "FLOAT": NUMBER, "NJ": NUMBER, "NS": NUMBER, "SOME": NUMBER, "SOME_NJ": NUMBER, "STAT_FLOAT": NUMBER, "I64": "integer", "U64": "integer",
          "U32": "integer", "U16": "integer", "COUNT": INTEGER, "COUNT64": INTEGER, "I32": INTEGER, "STAT_U32": INTEGER,
          "REFERENCE": INTEGER, "BOOL": "boolean", "NAME": "string", "ARRAY": "string"}
 # Which schemas of the API are rows, and what their columns are called there (views_run.c).

@@ -6,13 +6,13 @@
 
 static const char *advice_machine_disturbed(const pj_advice_facts *f, pj_advice *a)
 {
-    if (!(f->disturbed_share > 0.1)) return "less than 10 % of the energy is in disturbed tokens";
+    if (!(f->disturbed_share > 0.1)) return "less than 10 % of the energy is in disturbances";
     pj_advice_evidence(a, "disturbed_share", "share", f->disturbed_share,
-                       "of the request's energy is in disturbed tokens");
+                       "of the request's energy is in disturbances");
     a->limits = true;
     snprintf(a->text, sizeof a->text,
-             "%.0f %% of the request's energy went into tokens slowed down by other load on the "
-             "machine: these figures do not describe the model. Measure again on an idle machine.",
+             "%.0f %% of the request's energy went into disturbances, by other load, throttling or "
+             "waiting: these figures do not describe the model. Measure again on an idle machine.",
              100 * f->disturbed_share);
     pj_advice_run(f, a, "");
     return NULL;

@@ -33,7 +33,8 @@ size_t pj_anomalies_find(const double *values, size_t count, double threshold, d
     if (!(spread > 0)) return 0;
     for (size_t i = 0; i < count; i++) {
         double score = (values[i] - centre) / spread;
-        if (isnan(values[i]) || fabs(score) < threshold) continue;
+        bool small = fabs(values[i] - centre) < PJ_ANOMALY_LEAST * fabs(centre);
+        if (isnan(values[i]) || fabs(score) < threshold || small) continue;
         many = pj_anomalies_add(
             found, many, max,
             (pj_anomaly){.index = i, .value = values[i], .expected = centre, .score = score});

@@ -98,18 +98,17 @@ static pj_anomaly_cause cause_of(const table *t, const pj_token_figures *f, size
     double processor = known(f->processor_share, i), clock = known(f->clock_share, i);
     double before = i ? known(f->faults, i - 1) : NAN, faults = known(f->faults, i);
     if (processor < 0.7 || (isnan(processor) && z[0] > alone && !(clock < 0.9)))
-        return PJ_CAUSE_DISTURBED;
+        return PJ_CAUSE_BUSY;
     if (clock < 0.9) return PJ_CAUSE_THROTTLED;
     if (faults > 10 && !(before > faults / 2)) return PJ_CAUSE_FAULTS;
-    if (i == 0) return PJ_CAUSE_FIRST;
     if (fabs(z[3]) > together || fabs(z[4]) > together) return PJ_CAUSE_REAL;
     return PJ_CAUSE_UNKNOWN;
 }
 
 const char *pj_anomaly_cause_name(pj_anomaly_cause cause)
 {
-    static const char *const causes[] = {"unknown", "disturbed",         "throttled",
-                                         "faults",  "first of its kind", "real"};
+    static const char *const causes[PJ_CAUSES] = {"unknown",   "busy",   "waited",
+                                                  "throttled", "faults", "real"};
     return causes[cause];
 }
 
@@ -124,6 +123,16 @@ static int strongest(const double *z)
     return fabs(z[1]) > alone ? 1 : best;
 }
 
+/* Small deviations are none, whatever their score: within the token's own interval, or below the
+ * least share. */
+static bool matters(const table *t, const pj_token_figures *f, size_t i)
+{
+    double sd = f->energy_mj ? known(f->energy_sd_mj, i) : NAN,
+           off = fabs(t->shown[i] - t->trend[i]);
+    bool at_edge = i == 0 || i + 1 == t->count;
+    return !at_edge && off >= PJ_ANOMALY_LEAST * fabs(t->trend[i]) && !(off < 1.96 * sd);
+}
+
 static size_t search(const table *t, const pj_token_figures *f, const pj_forest *forest,
                      double threshold, pj_anomaly *found, size_t max)
 {
@@ -134,7 +143,7 @@ static size_t search(const table *t, const pj_token_figures *f, const pj_forest 
         bool single = fabs(z[k]) >= alone;
         bool joint =
             !single && fabs(z[k]) >= together && forest && pj_forest_score(forest, z) > threshold;
-        if (!single && !joint) continue;
+        if ((!single && !joint) || !matters(t, f, i)) continue;
         pj_anomaly a = {.index = i,
                         .value = t->shown[i],
                         .expected = t->trend[i],

@@ -278,14 +278,15 @@ static void fill_layer(rows_state *s)
 static void fill_section(rows_state *s)
 {
     token_position position = position_in_token(s->tree, s->index);
-    s->data->sections[s->node->row] = (pj_section_row){row_above(s->tree, s->index, PJ_SPAN_PHASE),
-                                                       position.token,
-                                                       position.step,
-                                                       pj_tree_name(s->tree, s->node->id),
-                                                       s->start_ms,
-                                                       s->duration_ms,
-                                                       PJ_ENERGY_UNKNOWN,
-                                                       s->node->row_device};
+    s->data->sections[s->node->row] =
+        (pj_section_row){.phase = row_above(s->tree, s->index, PJ_SPAN_PHASE),
+                         .token = position.token,
+                         .step = position.step,
+                         .name = pj_tree_name(s->tree, s->node->id),
+                         .start_ms = s->start_ms,
+                         .duration_ms = s->duration_ms,
+                         .energy = PJ_ENERGY_UNKNOWN,
+                         .device = s->node->row_device};
 }
 
 static bool fill_row(rows_state *s, uint32_t index)
@@ -514,6 +515,7 @@ pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options,
     if (status == PJ_OK && data->info.allocation)
         mark_allocated(data, with_shares.shares, tree.begin_ns);
     if (status == PJ_OK) status = pj_build_conditions(&tree, data, err);
+    if (status == PJ_OK) status = pj_disturbances_explain(data, err);
     pj_shares_fini(&shares);
     pj_tree_fini(&tree);
     if (status != PJ_OK) pj_run_data_fini(data);

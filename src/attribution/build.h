@@ -8,6 +8,7 @@
 #include "attribution/shares.h"
 #include "power/curve.h"
 #include "power/sim.h"
+#include "trace/disturbance.h"
 #include "trace/run_json.h"
 
 /* Uniform within +-20 %. */
@@ -24,6 +25,9 @@ typedef struct pj_build_options {
     void (*observe)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
                     double power_mw, double sd_mw);
     void *observe_context;
+    /* Looks up what runs comparable to this one took; or NULL. */
+    void (*usual)(void *context, const pj_run_info *info, pj_usual_times *usual);
+    void *usual_context;
     const pj_shares *shares;  /* set by pj_build_run; NULL: the run was alone */
     const _Atomic bool *stop; /* set by another thread to cancel (PJ_E_CANCELLED); or NULL */
     bool trusted;             /* sensors and load behave as declared: the reference in benchmarks */

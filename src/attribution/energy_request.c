@@ -74,7 +74,9 @@ static void forget_request(pj_run_info *info)
 
 pj_status pj_energy_request(pj_energies *j, pj_error *err)
 {
-    pj_status status = pj_request_figures(j->d, err);
+    pj_usual_times usual = PJ_USUAL_TIMES_UNKNOWN;
+    if (j->options->usual) j->options->usual(j->options->usual_context, &j->d->info, &usual);
+    pj_status status = pj_request_figures(j->d, &usual, err);
     if (j->no_parts) forget_request(&j->d->info);
     if (status != PJ_OK || isnan(j->d->info.request_mj)) return status;
     uint32_t *leaves = pj_alloc((size_t)j->tree->leaf_count + 1, sizeof *leaves);

@@ -32,6 +32,7 @@ static int run_compare(const pj_command *command, int argc, char **argv)
          "include disturbed and throttled runs"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object"},
         PJ_OPTIONS_PRICES(&a.prices),
+        PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&a.db),
         {0}};
     int positional;

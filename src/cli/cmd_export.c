@@ -54,6 +54,7 @@ static int run_export(const pj_command *command, int argc, char **argv)
         {"output", 'o', PJ_OPTION_TEXT, &output, "FILE",
          "output file (default: standard output for json and folded, else a file named after the "
          "run; -: standard output)"},
+        PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&db),
         {0}};
     int positional;

@@ -214,6 +214,7 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"offset", 0, PJ_OPTION_INT, &args.offset, "N", "skip the first N", 0, 1e15},
         {"json", 0, PJ_OPTION_FLAG, &args.json, NULL, "print an array of run summaries"},
         PJ_OPTIONS_PRICES(&args.prices),
+        PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&args.db),
         {0}};
     int code = pj_options_parse(command, options, argc, argv, NULL);

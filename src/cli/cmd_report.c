@@ -33,6 +33,7 @@ static int run_report(const pj_command *command, int argc, char **argv)
          "write to a file; its ending (.html, .md) is the format (default: standard output)"},
         {"format", 0, PJ_OPTION_CHOICE, &format, "FORMAT", "html (default) or md",
          .choices = "html md"},
+        PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&db),
         {0}};
     int positional;

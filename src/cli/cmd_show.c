@@ -248,6 +248,7 @@ static int run_show(const pj_command *command, int argc, char **argv)
         {"json", 0, PJ_OPTION_FLAG, &args.json, NULL,
          "the selected part as JSON, or the whole run"},
         PJ_OPTIONS_PRICES(&args.prices),
+        PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&args.db),
         {0}};
     int positional;

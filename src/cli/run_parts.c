@@ -1,6 +1,7 @@
 #include "cli/run_parts.h"
 
 #include "cli/terminal.h"
+#include "trace/disturbance.h"
 #include "trace/model_figures.h"
 #include "trace/phases.h"
 #include "trace/summary.h"
@@ -53,14 +54,17 @@ void pj_run_parts_phases(pj_run_parts *parts, const pj_run_data *run)
 }
 
 /* Errors of rows of one component are correlated: standard deviations add linearly, as in the
- * store. */
+ * store. Disturbances are left out. */
 void pj_run_parts_components(pj_run_parts *parts, const pj_run_data *run)
 {
     parts->count = 0;
     for (uint32_t i = 0; i < run->component_count; i++) {
         const pj_component_row *row = &run->components[i];
-        pj_run_part *part = run_parts_add(parts, row->name, row->duration_ms, &row->energy);
-        if (part) part->sd_mj += (double)row->energy.sd_mj;
+        double share = pj_component_disturbed_share(row);
+        pj_energy energy = pj_energy_without_share(&row->energy, share);
+        pj_run_part *part =
+            run_parts_add(parts, row->name, row->duration_ms * (1 - share), &energy);
+        if (part) part->sd_mj += (double)energy.sd_mj;
     }
 }
 

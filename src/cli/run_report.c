@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "cli/conditions_line.h"
+#include "cli/disturbances.h"
 #include "cli/run_parts.h"
 #include "cli/terminal.h"
 #include "trace/summary.h"
@@ -68,6 +69,16 @@ static int hotter(const void *a, const void *b)
     return p > q ? -1 : p < q;
 }
 
+/* Components are without disturbances, which are a line of their own. */
+static void print_disturbed_part(FILE *out, const pj_run_info *info)
+{
+    const pj_disturbed_sum *sum = &info->disturbed;
+    double share = isnan(sum->mj) ? sum->ms / info->total_ms : sum->mj / info->total_mj;
+    if (!(sum->ms > 0)) return;
+    fprintf(out, "  %-15s%s%s%10.1f %%\n", "disturbed", pj_padded(10, pj_time_text(sum->ms)).s,
+            pj_padded(24, energy_text(sum->mj, NAN)).s, 100 * share);
+}
+
 static void print_hottest(FILE *out, const pj_run_data *d)
 {
     pj_run_parts parts;
@@ -85,19 +96,17 @@ static void print_hottest(FILE *out, const pj_run_data *d)
                 pj_padded(10, pj_time_text(list[i].ms)).s,
                 pj_padded(24, energy_text(list[i].gross_mj, list[i].sd_mj)).s, 100 * share);
     }
+    print_disturbed_part(out, &d->info);
 }
 
 /* ---- lines below ---- */
 
 static void print_disturbed(FILE *out, const pj_run_info *info)
 {
-    if (info->disturbed_tokens <= 0) return;
-    fprintf(out, "  %sdisturbed:%s %d token%s took more than 3x the time of neighbouring tokens",
-            pj_style_on(out, PJ_STYLE_YELLOW), pj_style_off(out), info->disturbed_tokens,
-            info->disturbed_tokens == 1 ? "" : "s");
-    if (!isnan(info->disturbed_share))
-        fprintf(out, " (%.1f %% of the request's energy)", 100 * info->disturbed_share);
-    fputc('\n', out);
+    char first[64];
+    snprintf(first, sizeof first, "  %sdisturbed:%s ", pj_style_on(out, PJ_STYLE_YELLOW),
+             pj_style_off(out));
+    pj_print_disturbances(out, info, first, "    ");
 }
 
 /* Four digits. */

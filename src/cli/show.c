@@ -3,7 +3,9 @@
 
 #include "base/clock.h"
 #include "cli/conditions_line.h"
+#include "cli/disturbances.h"
 #include "cli/run_parts.h"
+#include "cli/stored.h"
 #include "cli/terminal.h"
 #include "trace/phases.h"
 
@@ -79,13 +81,19 @@ static void show_print_warnings(const pj_run_data *run)
     }
 }
 
+/* Disturbances have lines of their own. */
 static void print_anomalies(const pj_run_insight *insight)
 {
-    char reason[128];
-    if (!insight->anomaly_count) return;
-    pj_run_anomaly_reason(&insight->anomalies[0], reason, sizeof reason);
-    printf("anomalies    %u, the strongest: %s at %.1f ms\n", insight->anomaly_count, reason,
-           insight->anomalies[0].t_ms);
+    const pj_run_anomaly *first = NULL;
+    char reason[160];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < insight->anomaly_count; i++) {
+        if (insight->anomalies[i].kind == PJ_EVENT_DISTURBANCE) continue;
+        if (count++ == 0) first = &insight->anomalies[i];
+    }
+    if (!first) return;
+    pj_run_anomaly_reason(first, reason, sizeof reason);
+    printf("anomalies    %u, the dearest: %s at %.1f ms\n", count, reason, first->begin_ms);
 }
 
 static void show_print_figure(const char *name, double value, const char *unit)
@@ -115,13 +123,9 @@ static void show_per_token(const pj_run_info *info, const pj_run_ratios *r)
     if (!isnan(r->joules_per_token))
         printf("%-12s %s on average\n", isnan(r->joules_per_token_typical) ? "per token" : "",
                interval(r->joules_per_token * 1e3, r->joules_per_token_sd * 1e3).s);
-    if (info->disturbed_tokens > 0) {
-        printf("%-12s %d token%s", "disturbed", info->disturbed_tokens,
-               info->disturbed_tokens == 1 ? "" : "s");
-        if (!isnan(info->disturbed_share))
-            printf(", %.1f %% of the request's energy", 100 * info->disturbed_share);
-        putchar('\n');
-    }
+    pj_print_disturbances(stdout, info,
+                          *pj_without_disturbances() ? "left out     " : "disturbed    ",
+                          "             ");
 }
 
 /* "0.42 s busy, 12.3 J (gpu0, by UUID)" */
@@ -363,6 +367,12 @@ void pj_show_phases(const pj_show_run *run)
         print_sections(run, i, true);
     }
     if (idle) print_phase("idle", idle_ms, idle_mj, sqrt(variance), idle->energy.method);
+    if (run->data.info.disturbed.ms > 0) {
+        printf("%-16s %-20s %5s", "", "of it disturbed", "");
+        print_duration(run->data.info.disturbed.ms);
+        print_interval(run->data.info.disturbed.mj, NAN);
+        putchar('\n');
+    }
     pj_gain_note_print(stdout, "", gain);
 }
 
@@ -388,6 +398,20 @@ void pj_show_layers(const pj_show_run *run, uint32_t limit)
     pj_show_hidden(count, limit);
 }
 
+/* Components are without disturbances, which are a row of their own. */
+static void print_disturbed_row(const pj_show_run *run)
+{
+    const pj_run_info *info = &run->data.info;
+    if (!(info->disturbed.ms > 0)) return;
+    bool joules = !isnan(info->disturbed.mj);
+    double share =
+        joules ? info->disturbed.mj / info->total_mj : info->disturbed.ms / info->total_ms;
+    printf("%-24s %7s", "disturbed", "");
+    print_duration(info->disturbed.ms);
+    print_interval(info->disturbed.mj, NAN);
+    printf(" %7s\n", pj_number_text("%.1f %%", share * 100).s);
+}
+
 void pj_show_components(const pj_show_run *run, uint32_t limit)
 {
     uint32_t count = run->component_count, shown = count < limit ? count : limit;
@@ -407,6 +431,7 @@ void pj_show_components(const pj_show_run *run, uint32_t limit)
         printf(" %7s %7s\n", pj_number_text("%.1f %%", c->share * 100).s,
                pj_number_text("%.2f", speed).s);
     }
+    print_disturbed_row(run);
     pj_show_hidden(count, limit);
 }
 

@@ -117,9 +117,17 @@ pj_status pj_stored_open_new(const char *db, pj_store **store, pj_error *err)
     return pj_store_open(&(pj_store_options){.path = db}, store, err);
 }
 
+bool *pj_without_disturbances(void)
+{
+    static bool without;
+    return &without;
+}
+
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)
 {
-    return open_patiently(db, RECOVERY_MS * PJ_NS_PER_MS, store, err);
+    pj_status status = open_patiently(db, RECOVERY_MS * PJ_NS_PER_MS, store, err);
+    if (status == PJ_OK) pj_store_leave_out_disturbances(*store, *pj_without_disturbances());
+    return status;
 }
 
 bool pj_stored_make_room(const char *db)

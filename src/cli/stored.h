@@ -13,6 +13,15 @@
             "the database (default: $PERJOULE_DB, else in the user's data folder)" \
     }
 
+/* --without-disturbances: one switch for every figure that a command reads. */
+#define PJ_OPTION_WITHOUT                                                           \
+    {                                                                               \
+        "without-disturbances", 0, PJ_OPTION_FLAG, pj_without_disturbances(), NULL, \
+            "leave out what other load, throttling or waiting added"                \
+    }
+/* Its target: every database that is opened by pj_stored_open obeys it. */
+bool *pj_without_disturbances(void);
+
 /* --usd-per-kwh, --g-per-kwh and --region; NAN and NULL: not given. */
 typedef struct pj_price_options {
     double usd_per_kwh, g_per_kwh;

@@ -12,20 +12,30 @@
 
 enum { PJ_COMPARE_MAX = 4 };
 
-/* An anomalous token or power sample. */
+typedef enum pj_event_kind {
+    PJ_EVENT_POWER = 0,   /* power of the decode phase */
+    PJ_EVENT_TOKEN,       /* tokens */
+    PJ_EVENT_DISTURBANCE, /* see trace/disturbance.h */
+} pj_event_kind;
+
+/* Something unusual with a begin and an end; neighbours are one event. */
 typedef struct pj_run_anomaly {
-    double t_ms, value, expected, score;
-    uint32_t token, is_token,
-        by_forest;   /* by_forest: its figures are unusual only in combination */
-    uint32_t cause;  /* pj_anomaly_cause: the first that fits, by rule */
-    char figure[24]; /* of a token: which figure is unusual */
+    double begin_ms, end_ms;
+    double value, expected; /* energies (mJ), durations (ms) if unknown, powers (mW) */
+    double times;           /* value / expected */
+    double extra_mj;        /* beyond what is expected, negative: less; NAN: unknown */
+    uint32_t kind;          /* pj_event_kind */
+    uint32_t token, tokens; /* the first, and how many rows; 0: in none */
+    uint32_t by_forest;     /* its figures are unusual only in combination */
+    uint32_t cause;         /* pj_anomaly_cause: the first that fits, by rule */
+    char figure[24];        /* of tokens: which figure is unusual */
 } pj_run_anomaly;
 
 void pj_run_anomaly_reason(const pj_run_anomaly *anomaly, char *reason, size_t bytes);
 
 /* Analysis of a stored run, in the arena. */
 typedef struct pj_run_insight {
-    pj_run_anomaly *anomalies; /* the strongest first */
+    pj_run_anomaly *anomalies; /* the dearest first */
     uint32_t anomaly_count;
     pj_model_use use;
     pj_outlook outlook;

@@ -76,6 +76,21 @@ static void mean_parts(parts *p)
     }
 }
 
+/* Classes are without disturbances, which are a part of each phase. */
+static void add_disturbed(parts *p, uint32_t run, uint8_t phase, const pj_disturbed_sum *sum,
+                          double tokens)
+{
+    const pj_class_sum part = {.run = run,
+                               .phase = phase,
+                               .name = "disturbed",
+                               .time_ms = sum->ms,
+                               .energy_mj = sum->mj,
+                               .energy_sd_mj = 0,
+                               .flops = NAN,
+                               .bytes = NAN};
+    if (sum->mj > 0) side_parts_add_class(p, &part, tokens);
+}
+
 static pj_status load_parts(pj_sides *s, const pj_side *side, parts *p, pj_error *err)
 {
     pj_arena *arena = &s->arena;
@@ -98,6 +113,10 @@ static pj_status load_parts(pj_sides *s, const pj_side *side, parts *p, pj_error
         }
         if (!has_energy(run)) continue;
         if (!any) add_phases(p, run, tokens);
+        if (any) {
+            add_disturbed(p, i, PJ_PHASE_PREFILL, &run->prefill_disturbed, tokens);
+            add_disturbed(p, i, PJ_PHASE_DECODE, &run->decode_disturbed, tokens);
+        }
         p->runs++;
         p->mj += run->request_mj / tokens;
     }

@@ -49,6 +49,11 @@ struct route {
     {                                           \
         "g_per_kwh", PJ_PARAM_NUMBER, 0, 100000 \
     }
+/* Whether figures are with or without disturbances. */
+#define DISTURBED                                           \
+    {                                                       \
+        "disturbances", PJ_PARAM_CHOICE, 0, 0, "leave|keep" \
+    }
 #define ENERGY_SOURCES "measured|modelled|unavailable"
 
 static const pj_param_rule runs_rules[] = {
@@ -76,6 +81,7 @@ static const pj_param_rule runs_rules[] = {
     {"limit", PJ_PARAM_INT, 1, 10000},
     {"offset", PJ_PARAM_INT, 0, 1e15},
     RATES,
+    DISTURBED,
     {0}};
 static const pj_param_rule prune_rules[] = {{"before", PJ_PARAM_TIME},
                                             {"keep", PJ_PARAM_INT, 0, 1e9},
@@ -84,14 +90,19 @@ static const pj_param_rule prune_rules[] = {{"before", PJ_PARAM_TIME},
                                             {0}};
 static const pj_param_rule retag_rules[] = {
     {"add", PJ_PARAM_TEXT, 0, 0, NULL, true}, {"remove", PJ_PARAM_TEXT, 0, 0, NULL, true}, {0}};
-static const pj_param_rule rates_rules[] = {RATES, {0}};
+static const pj_param_rule rates_rules[] = {RATES, DISTURBED, {0}};
 static const pj_param_rule advice_rules[] = {{"g_per_kwh", PJ_PARAM_NUMBER, 0, 100000}, {0}};
-static const pj_param_rule run_rules[] = {
-    {"include"}, {"limit", PJ_PARAM_INT, 1, 100000}, {"offset", PJ_PARAM_INT, 0, 1e15}, RATES, {0}};
+static const pj_param_rule run_rules[] = {{"include"},
+                                          {"limit", PJ_PARAM_INT, 1, 100000},
+                                          {"offset", PJ_PARAM_INT, 0, 1e15},
+                                          RATES,
+                                          DISTURBED,
+                                          {0}};
 static const pj_param_rule pipeline_rules[] = {{"phase", PJ_PARAM_CHOICE, 0, 0, PJ_PHASE_CHOICES},
                                                {"from_ms", PJ_PARAM_NUMBER},
                                                {"to_ms", PJ_PARAM_NUMBER},
                                                {"limit", PJ_PARAM_INT, 0, 20000},
+                                               DISTURBED,
                                                {0}};
 static const pj_param_rule power_now_rules[] = {{"seconds", PJ_PARAM_INT, 1, 300}, {0}};
 static const pj_param_rule power_rules[] = {{"points", PJ_PARAM_INT, 2, 200000},
@@ -100,21 +111,25 @@ static const pj_param_rule power_rules[] = {{"points", PJ_PARAM_INT, 2, 200000},
                                             {"rails", PJ_PARAM_CHOICE, 0, 0, "0|1"},
                                             {0}};
 static const pj_param_rule tokens_rules[] = {
-    {"limit", PJ_PARAM_INT, 1, 1000000}, {"offset", PJ_PARAM_INT, 0, 1e15}, {0}};
+    {"limit", PJ_PARAM_INT, 1, 1000000}, {"offset", PJ_PARAM_INT, 0, 1e15}, DISTURBED, {0}};
 static const pj_param_rule heatmap_rules[] = {{"metric", PJ_PARAM_CHOICE, 0, 0, PJ_HEATMAP_CHOICES},
                                               {"token", PJ_PARAM_INT, 0, 4e9},
                                               {"phase", PJ_PARAM_CHOICE, 0, 0, PJ_PHASE_CHOICES},
                                               {"format", PJ_PARAM_CHOICE, 0, 0, "json|f32"},
                                               {"outside", PJ_PARAM_CHOICE, 0, 0, "0|1"},
+                                              DISTURBED,
                                               {0}};
-static const pj_param_rule tree_rules[] = {
-    {"metric", PJ_PARAM_CHOICE, 0, 0, PJ_TREE_CHOICES}, {"depth", PJ_PARAM_INT, 1, 4}, {0}};
+static const pj_param_rule tree_rules[] = {{"metric", PJ_PARAM_CHOICE, 0, 0, PJ_TREE_CHOICES},
+                                           {"depth", PJ_PARAM_INT, 1, 4},
+                                           DISTURBED,
+                                           {0}};
 static const pj_param_rule operations_rules[] = {{"layer", PJ_PARAM_INT, -1, 1e6},
                                                  {"component"},
                                                  {"token", PJ_PARAM_INT, 0, 4e9},
                                                  {"phase", PJ_PARAM_CHOICE, 0, 0, PJ_PHASE_CHOICES},
+                                                 DISTURBED,
                                                  {0}};
-static const pj_param_rule compare_rules[] = {{"ids"}, RATES, {0}};
+static const pj_param_rule compare_rules[] = {{"ids"}, RATES, DISTURBED, {0}};
 static const pj_param_rule groups_rules[] = {
     {"by"},
     {"search"},
@@ -138,10 +153,10 @@ static const pj_param_rule predict_rules[] = {{"model"},
                                               {0}};
 static const pj_param_rule laws_rules[] = {{"machine"}, {0}};
 static const pj_param_rule report_rules[] = {
-    {"ids"}, {"experiment"}, {"format", PJ_PARAM_CHOICE, 0, 0, "html|md"}, {0}};
+    {"ids"}, {"experiment"}, {"format", PJ_PARAM_CHOICE, 0, 0, "html|md"}, DISTURBED, {0}};
 static const pj_param_rule resume_rules[] = {{"again", PJ_PARAM_CHOICE, 0, 0, "true|false"}, {0}};
 static const pj_param_rule export_rules[] = {
-    {"format", PJ_PARAM_CHOICE, 0, 0, "json|csv|trace|speedscope|folded"}, {0}};
+    {"format", PJ_PARAM_CHOICE, 0, 0, "json|csv|trace|speedscope|folded"}, DISTURBED, {0}};
 static const pj_param_rule live_rules[] = {{"from", PJ_PARAM_INT, 0, 9e15}, {0}};
 static const pj_param_rule socket_rules[] = {{"run_id"},
                                              {"binary", PJ_PARAM_CHOICE, 0, 0, "0|1"},
@@ -301,6 +316,7 @@ static pj_status produce_export(void *context, void *stream, pj_error *err)
 {
     const stream_request *query = context;
     return query->service->export_run(query->service->context, query->id, query->format,
+                                      pj_params_is(&query->params, "disturbances", "leave"),
                                       pj_stream_write, stream, err);
 }
 

@@ -100,7 +100,8 @@ typedef struct pj_service {
                       pj_error *err);
     /* Writes a whole export; `write` returns false when the client is gone. */
     pj_status (*export_run)(void *context, const char *id, const char *format,
-                            pj_export_write_fn *write, void *write_context, pj_error *err);
+                            bool without_disturbances, pj_export_write_fn *write,
+                            void *write_context, pj_error *err);
     /* Queues a run; `request` is borrowed for the call. PJ_E_FULL: the queue is full. `position` 1:
      * it is next. */
     pj_status (*generate)(void *context, const pj_generation_request *request,

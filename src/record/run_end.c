@@ -7,6 +7,7 @@
 #include "record/calibration.h"
 #include "record/result.h"
 #include "store/run_summary.h"
+#include "store/usual_times.h"
 
 #include <math.h>
 #include <string.h>
@@ -110,6 +111,17 @@ static void stop_recording(pj_run *run, pj_run_status status)
     if (pj_spool_flush(&run->spool, &err) != PJ_OK) pj_run_spool_error(run, &err);
 }
 
+/* What comparable runs took; unknown where nothing is stored, or the database cannot be read. */
+static void look_up_usual_times(void *context, const pj_run_info *info, pj_usual_times *usual)
+{
+    pj_session *session = context;
+    if (!session->store) return;
+    pthread_mutex_lock(&session->store_mutex);
+    if (pj_store_usual_times(session->store, info, usual, NULL) != PJ_OK)
+        *usual = PJ_USUAL_TIMES_UNKNOWN;
+    pthread_mutex_unlock(&session->store_mutex);
+}
+
 static pj_status run_end_build(pj_run *run, pj_run_data *data, pj_error *err)
 {
     pj_spool_reader reader;
@@ -123,6 +135,8 @@ static pj_status run_end_build(pj_run *run, pj_run_data *data, pj_error *err)
     pj_build_options options = {.sim = sim,
                                 .prior = session->calibration ? pj_calibration_prior : NULL,
                                 .context = session->calibration,
+                                .usual = look_up_usual_times,
+                                .usual_context = run->session,
                                 .observe = session->observe,
                                 .observe_context = session->observe_context};
     status = pj_build_run(&reader, &options, data, err);

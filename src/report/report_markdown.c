@@ -152,8 +152,10 @@ static void markdown_trust(pj_buffer *out, const json_t *run, const char *of)
          pj_member_text(run, "created_at"));
     json_array_foreach(json_object_get(run, "partial_rails"), i, rail)
         LINE("- The total lacks %s.", json_string_value(rail));
-    if (pj_member_number(run, "disturbed_share") > 0.1)
-        LINE("- More than a tenth of the energy is in disturbed tokens.");
+    double disturbed = pj_member_number(json_object_get(run, "disturbance"), "request_energy_mj");
+    if (pj_member_number(run, "disturbed_share") > 0.001)
+        LINE("- %sDisturbances took %.4g mJ, %.1f %% of the request's energy.", of, disturbed,
+             100 * pj_member_number(run, "disturbed_share"));
     json_object_foreach(json_object_get(run, "conditions"), name, device)
         markdown_device(out, of, name, device);
 }

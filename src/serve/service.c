@@ -465,7 +465,9 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
     /* On a connection of its own: slow clients must not occupy the shared ones. */
     status = r->is_streamed ? open_small_store(serve, &store, err) : take_store(serve, &store, err);
     if (status != PJ_OK) return status;
+    pj_store_leave_out_disturbances(store, pj_params_is(r->params, "disturbances", "leave"));
     status = view_stored(serve, store, r, &rates, out, total, err);
+    pj_store_leave_out_disturbances(store, false);
     if (r->is_streamed)
         pj_store_close(store);
     else
@@ -474,11 +476,13 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
 }
 
 static pj_status export_run(void *context, const char *id, const char *format,
-                            pj_export_write_fn *write, void *write_context, pj_error *err)
+                            bool without_disturbances, pj_export_write_fn *write,
+                            void *write_context, pj_error *err)
 {
     pj_store *store;
     pj_status status = open_small_store(context, &store, err);
     if (status != PJ_OK) return status;
+    pj_store_leave_out_disturbances(store, without_disturbances);
     status = pj_store_export(store, id, (pj_export_format)pj_export_parse(format), write,
                              write_context, err);
     pj_store_close(store);

@@ -4,9 +4,11 @@
 
 #include "base/buffer.h"
 #include "base/ids.h"
+#include "trace/disturbance.h"
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -48,6 +50,7 @@ static uint32_t name_index(name_table *table, const char *name)
 
 typedef struct builder {
     const pj_run_data *data;
+    pj_disturbed *component_parts; /* left out of the sums */
     name_table *names;
     pj_sum_node *nodes;
     pj_buffer extras; /* of pj_extra_sum */
@@ -273,15 +276,18 @@ static void add_layers(builder *b)
 {
     for (uint32_t i = 0; i < b->data->layer_count && !b->failed; i++) {
         const pj_layer_row *row = &b->data->layers[i];
-        const part layer = {.ms = row->duration_ms,
+        const pj_energy energy = pj_energy_without(&row->energy, &row->disturbed_part);
+        const double ms = row->duration_ms - row->disturbed_part.ms;
+        const double remains = row->duration_ms > 0 ? ms / row->duration_ms : 1;
+        const part layer = {.ms = ms,
                             .flops = NAN,
                             .bytes = NAN,
-                            .energy = &row->energy,
+                            .energy = &energy,
                             .stats = row->has_stats ? &row->stats : NULL};
         pj_sum_node *n = add_part(b, key_of_layer(b->data, row), NULL, NULL, &layer);
         if (!n) continue;
-        n->attention_ms += isnan(row->attention_ms) ? 0 : row->attention_ms;
-        n->mlp_ms += isnan(row->mlp_ms) ? 0 : row->mlp_ms;
+        n->attention_ms += isnan(row->attention_ms) ? 0 : row->attention_ms * remains;
+        n->mlp_ms += isnan(row->mlp_ms) ? 0 : row->mlp_ms * remains;
         if (row->layer_index >= b->layer_count) b->layer_count = row->layer_index + 1;
     }
 }
@@ -290,13 +296,11 @@ static void add_components(builder *b)
 {
     for (uint32_t i = 0; i < b->data->component_count && !b->failed; i++) {
         const pj_component_row *row = &b->data->components[i];
-        const part component = {row->duration_ms,
-                                row->flops,
-                                row->bytes,
-                                &row->energy,
-                                row->has_stats ? &row->stats : NULL,
-                                row->extra_begin,
-                                row->extra_count};
+        const double share = pj_component_disturbed_share(row);
+        const pj_energy energy = pj_energy_without_share(&row->energy, share);
+        const part component = {
+            row->duration_ms * (1 - share),      row->flops,       row->bytes,      &energy,
+            row->has_stats ? &row->stats : NULL, row->extra_begin, row->extra_count};
         add_part(b, key_of_component(b->data, row), row->name, NULL, &component);
     }
 }
@@ -308,13 +312,11 @@ static void add_operations(builder *b)
         const pj_operation_row *row = &data->operations[i];
         if (row->component >= data->component_count) continue;
         const pj_component_row *component = &data->components[row->component];
-        const part operation = {row->duration_ms,
-                                row->flops,
-                                row->bytes,
-                                &row->energy,
-                                row->has_stats ? &row->stats : NULL,
-                                row->extra_begin,
-                                row->extra_count};
+        const double share = pj_component_disturbed_share(component);
+        const pj_energy energy = pj_energy_without_share(&row->energy, share);
+        const part operation = {
+            row->duration_ms * (1 - share),      row->flops,       row->bytes,      &energy,
+            row->has_stats ? &row->stats : NULL, row->extra_begin, row->extra_count};
         add_part(b, key_of_component(data, component), component->name, row->name, &operation);
     }
 }
@@ -464,6 +466,7 @@ typedef struct planes {
     uint32_t layers;  /* including the one outside the layers */
     size_t cells;
     float *values;
+    bool without; /* disturbances */
 } planes;
 
 static float entropy_of(const pj_run_data *data, uint32_t begin, uint32_t count)
@@ -474,10 +477,17 @@ static float entropy_of(const pj_run_data *data, uint32_t begin, uint32_t count)
     return NAN;
 }
 
-static float plane_value(const pj_run_data *data, const pj_component_row *c, pj_metric metric)
+/* What the plane shows of a component's time and energy. */
+static double plane_remains(const planes *p, const pj_component_row *c)
 {
+    return p->without ? 1 - pj_component_disturbed_share(c) : 1;
+}
+
+static float plane_value(const planes *p, const pj_component_row *c, pj_metric metric)
+{
+    const pj_run_data *data = p->data;
     pj_statistic statistic = pj_metric_statistic(metric);
-    if (metric == PJ_METRIC_TIME) return (float)c->duration_ms;
+    if (metric == PJ_METRIC_TIME) return (float)(c->duration_ms * plane_remains(p, c));
     if (metric == PJ_METRIC_ENERGY) return (float)pj_mj_of_nj(c->energy.gross_nj);
     if (statistic < PJ_STATISTIC_SHOWN)
         return c->has_stats ? (float)pj_statistic_get(&c->stats, statistic) : NAN;
@@ -510,7 +520,8 @@ static bool fill_cells(planes *p, pj_metric metric, uint32_t component, float va
     if (cell == SIZE_MAX) return false;
     uint32_t first = pj_step_of_component(p->data, row), end = end_of_step(p->data, first);
     for (uint32_t t = first; t < end; t++, cell += (size_t)p->layers * p->component_count) {
-        if (metric == PJ_METRIC_ENERGY) value = (float)pj_token_part_mj(&p->data->tokens[t], row);
+        if (metric == PJ_METRIC_ENERGY)
+            value = (float)(pj_token_part_mj(&p->data->tokens[t], row) * plane_remains(p, row));
         bool adds = metric == PJ_METRIC_TIME || metric == PJ_METRIC_ENERGY;
         p->values[cell] = adds && !isnan(p->values[cell]) ? p->values[cell] + value : value;
     }
@@ -524,7 +535,7 @@ static bool fill_plane(planes *p, pj_metric metric)
     bool any = false;
     for (size_t i = 0; i < p->cells; i++) p->values[i] = NAN;
     for (uint32_t i = 0; i < data->component_count; i++)
-        any |= fill_cells(p, metric, i, plane_value(data, &data->components[i], metric));
+        any |= fill_cells(p, metric, i, plane_value(p, &data->components[i], metric));
     for (uint32_t i = 0; i < data->operation_count && metric == PJ_METRIC_ENTROPY; i++) {
         const pj_operation_row *o = &data->operations[i];
         if (o->component < data->component_count)
@@ -568,6 +579,13 @@ static pj_status save_component_names(const planes *p, pj_chart_fn *save, void *
     return status;
 }
 
+static bool has_disturbances(const pj_run_data *data)
+{
+    for (uint32_t i = 0; i < data->component_count; i++)
+        if (data->components[i].disturbed_ms > 0) return true;
+    return false;
+}
+
 static pj_status save_planes(const pj_run_data *data, name_table *names, uint32_t layer_count,
                              pj_chart_fn *save, void *context, pj_error *err)
 {
@@ -592,6 +610,14 @@ static pj_status save_planes(const pj_run_data *data, name_table *names, uint32_
         const char *chart = pj_metric_table[metric].plane;
         if (chart && fill_plane(&p, metric)) status = save(context, chart, blob, bytes, err);
     }
+    p.without = true;
+    for (pj_metric metric = 0; metric < PJ_METRIC_COUNT && status == PJ_OK; metric++) {
+        char chart[64];
+        if (!has_disturbances(data) || (metric != PJ_METRIC_TIME && metric != PJ_METRIC_ENERGY))
+            continue;
+        snprintf(chart, sizeof chart, "%s" PJ_WITHOUT_DISTURBANCES, pj_metric_table[metric].plane);
+        if (fill_plane(&p, metric)) status = save(context, chart, blob, bytes, err);
+    }
 done:
     pj_free(blob);
     pj_free(p.of_row);
@@ -605,6 +631,9 @@ pj_status pj_aggregate_each_chart(const pj_run_data *data, pj_chart_fn *save, vo
     if (!names) return pj_fail_memory(err, "the sums of a run");
     builder b = {.data = data, .names = names};
     pj_buffer_init(&b.extras, MAX_NODES * sizeof(pj_extra_sum));
+    b.component_parts = pj_alloc((size_t)data->component_count + 1, sizeof *b.component_parts);
+    b.failed = !b.component_parts;
+    if (!b.failed) pj_component_disturbed_parts(data, b.component_parts);
     add_layers(&b);
     add_components(&b);
     add_operations(&b);
@@ -612,6 +641,7 @@ pj_status pj_aggregate_each_chart(const pj_run_data *data, pj_chart_fn *save, vo
     if (status == PJ_OK) status = save_nodes(&b, save, context, err);
     if (status == PJ_OK) status = save_planes(data, names, b.layer_count, save, context, err);
     pj_free(b.nodes);
+    pj_free(b.component_parts);
     pj_buffer_fini(&b.extras);
     pj_free(b.slots);
     pj_free(names);

@@ -1,6 +1,7 @@
 /*
  * Sums over a run for its charts, computed once when it is saved, so that a chart does not read a
- * million rows. They are a cache: everything here can be recomputed from the rows.
+ * million rows. They are a cache: everything here can be recomputed from the rows. Disturbances
+ * (trace/disturbance.h) are no part of a sum: they are a block of their own beside.
  *
  * Nodes: one per (phase, layer), (phase, layer, component) and (phase, layer, component, operation)
  * that occurs, summed over tokens; components outside the layers have layer -1. Planes: one float32
@@ -56,6 +57,10 @@ typedef struct pj_sum_nodes {
     const pj_extra_sum *extras;
     const char *const *names;
 } pj_sum_nodes;
+
+/* After the name of a plane: without disturbances; stored of runs that have some. Nodes are without
+ * them as they are. */
+#define PJ_WITHOUT_DISTURBANCES "-without"
 
 /* Names of the stored charts: "nodes", "components" (names of a plane's components, each with a
  * NUL), and pj_metric_info.plane of every metric that has one. */

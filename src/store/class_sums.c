@@ -47,10 +47,12 @@ pj_status pj_store_class_sums(pj_store *store, const char *const *ids, uint32_t 
 {
     growing g = {.arena = arena};
     bool room = true;
-    pj_sql *sql = pj_sql_begin(store,
-                               "SELECT class_name, phase, time_ms, energy_mj, energy_sd_mj, flops,"
-                               " bytes FROM run_classes WHERE run_id = ? ORDER BY id",
-                               err);
+    pj_sql *sql =
+        pj_sql_begin(store,
+                     "SELECT class_name, phase, time_ms - coalesce(disturbed_ms, 0), energy_mj -"
+                     " coalesce(disturbed_energy_mj, 0), energy_sd_mj, flops,"
+                     " bytes FROM run_classes WHERE run_id = ? ORDER BY id",
+                     err);
     for (uint32_t i = 0; i < count && room; i++) {
         pj_sql_text(sql, 1, ids[i]);
         while (room && pj_sql_step(sql)) room = class_sums_read_row(&g, sql, i);

@@ -113,6 +113,12 @@ void pj_column_get(const pj_row_table *table, const pj_column *column, const voi
     case PJ_COLUMN_FLOAT:
     case PJ_COLUMN_STAT_FLOAT: *v = pj_value_double((double)AT(float)); break;
     case PJ_COLUMN_NJ: *v = pj_value_double(pj_mj_of_nj(AT(int64_t))); break;
+    case PJ_COLUMN_SOME:
+        if (AT(double) != 0) *v = pj_value_double(AT(double));
+        break;
+    case PJ_COLUMN_SOME_NJ:
+        if (AT(int64_t)) *v = pj_value_double(pj_mj_of_nj(AT(int64_t)));
+        break;
     case PJ_COLUMN_NS:
         if (AT(int64_t) != -1) *v = pj_value_double((double)AT(int64_t) * 1e-6);
         break;
@@ -190,8 +196,13 @@ static bool column_values_set_number(const pj_column *column, unsigned char *at,
                     : v->type == PJ_VALUE_INT  ? (double)v->integer
                                                : NAN;
     if (v->type == PJ_VALUE_TEXT || v->type == PJ_VALUE_BLOB) return false;
-    if (column->type == PJ_COLUMN_DOUBLE) {
+    bool is_some = column->type == PJ_COLUMN_SOME || column->type == PJ_COLUMN_SOME_NJ;
+    if (is_some && isnan(number)) number = 0;
+    if (column->type == PJ_COLUMN_DOUBLE || column->type == PJ_COLUMN_SOME) {
         memcpy(at, &number, sizeof number);
+    } else if (column->type == PJ_COLUMN_SOME_NJ) {
+        if (fabs(number) >= 9.2e12) return false;
+        column_values_keep(column, at, llround(number * 1e6));
     } else if (column->type == PJ_COLUMN_NJ || column->type == PJ_COLUMN_NS) {
         if (fabs(number) >= 9.2e12) return false;
         int64_t none = column->type == PJ_COLUMN_NJ ? PJ_NJ_UNKNOWN : -1;
@@ -244,6 +255,8 @@ bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row
     case PJ_COLUMN_FLOAT:
     case PJ_COLUMN_STAT_FLOAT:
     case PJ_COLUMN_NJ:
+    case PJ_COLUMN_SOME:
+    case PJ_COLUMN_SOME_NJ:
     case PJ_COLUMN_NS: return column_values_set_number(column, at, v);
     default: return column_values_set_integer(column, at, v);
     }

@@ -32,7 +32,7 @@
 #include "store/value.h"
 #include "trace/run_data.h"
 
-enum { PJ_TABLE_COLUMNS = 128 /* at most */ };
+enum { PJ_TABLE_COLUMNS = 192 /* at most */ };
 
 typedef enum pj_transaction {
     PJ_READ = 0,

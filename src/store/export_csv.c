@@ -1,6 +1,7 @@
 /* The CSV export: a zip with one file per table, with the tables' own columns and RFC 4180
  * quoting. */
 #include "store/exports.h"
+#include "store/store_impl.h"
 #include "store/zip.h"
 
 #include "base/decimal.h"
@@ -104,16 +105,63 @@ static pj_status export_csv_write_table(csv *c, pj_run_view *view, pj_table_id i
     return put_lines(c, sql, table->column_count + skip, table, skip, err);
 }
 
+/* Figures of the run, and what is subtracted from them where disturbances are left out. */
+static const char *const disturbed_figures[][2] = {
+    {"total_energy_mj", "disturbed_energy_mj"},
+    {"net_energy_mj", "disturbed_net_energy_mj"},
+    {"total_duration_ms", "disturbed_duration_ms"},
+    {"request_energy_mj", "request_disturbed_energy_mj"},
+    {"request_energy_net_mj", "request_disturbed_net_energy_mj"},
+    {"request_duration_ms", "request_disturbed_duration_ms"},
+    {"prefill_energy_mj", "prefill_disturbed_energy_mj"},
+    {"prefill_energy_net_mj", "prefill_disturbed_net_energy_mj"},
+    {"prefill_duration_ms", "prefill_disturbed_duration_ms"},
+    {"decode_energy_mj", "decode_disturbed_energy_mj"},
+    {"decode_energy_net_mj", "decode_disturbed_net_energy_mj"},
+    {"decode_duration_ms", "decode_disturbed_duration_ms"},
+    {"model_load_energy_mj", "model_load_disturbed_energy_mj"},
+};
+
+/* The select list of the run's row: its columns, less what is left out. */
+static void write_run_columns(pj_buffer *out, const pj_store *store)
+{
+    pj_buffer_text(out, "id, tags");
+    for (int c = 0; c < pj_run_table.column_count; c++) {
+        const char *name = pj_run_table.columns[c].name, *less = NULL;
+        for (size_t i = 0; i < sizeof disturbed_figures / sizeof *disturbed_figures; i++)
+            if (store->leaves_out && strcmp(disturbed_figures[i][0], name) == 0)
+                less = disturbed_figures[i][1];
+        if (less)
+            pj_buffer_printf(out, ", %s - coalesce(%s, 0)", name, less);
+        else
+            pj_buffer_printf(out, ", %s", name);
+    }
+    pj_buffer_text(out, store->leaves_out
+                            ? ", created_at, tokens_per_second * decode_duration_ms /"
+                              " nullif(decode_duration_ms - coalesce(decode_disturbed_duration_ms,"
+                              " 0), 0), (request_energy_mj - coalesce(request_disturbed_energy_mj,"
+                              " 0)) / 1e3 / nullif(output_tokens, 0), joules_per_token_sd"
+                            : ", created_at, tokens_per_second, joules_per_token,"
+                              " joules_per_token_sd");
+}
+
 static pj_status export_csv_write_run(csv *c, pj_run_view *view, pj_error *err)
 {
-    char columns[4096], text[4200];
+    char columns[8192];
+    pj_buffer text;
     size_t n = pj_table_list_columns(&pj_run_table, "id, tags", columns, sizeof columns);
     snprintf(columns + n, sizeof columns - n,
              ", created_at, tokens_per_second, joules_per_token, joules_per_token_sd");
     pj_status status = begin_file(c, "profiling_runs", columns, err);
     if (status != PJ_OK) return status;
-    snprintf(text, sizeof text, "SELECT %s FROM profiling_runs WHERE id = ?", columns);
-    pj_sql *sql = pj_sql_begin(view->store, text, err);
+    pj_buffer_init(&text, 1 << 16);
+    pj_buffer_text(&text, "SELECT ");
+    write_run_columns(&text, view->store);
+    pj_buffer_text(&text, " FROM profiling_runs WHERE id = ?");
+    status = pj_buffer_status(&text, "the columns of a run", err);
+    pj_sql *sql = status == PJ_OK ? pj_sql_begin(view->store, pj_buffer_get(&text), err) : NULL;
+    pj_buffer_fini(&text);
+    if (!sql) return status == PJ_OK ? PJ_E_IO : status;
     pj_sql_text(sql, 1, view->info->id);
     return put_lines(c, sql, pj_run_table.column_count + 6, NULL, 0, err);
 }

@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Frame numbers: phases 0..4, layers from 5, then names. */
+/* Frame numbers: phases 0..4, layers from 5, then names, then disturbances. Sums of work are
+ * without them, so that they are a stack of their own in their phase. */
 typedef struct flame {
     pj_run_view *view;
     pj_sum_nodes nodes;
     double phase_own[PJ_PHASE_COUNT]; /* time or energy in no layer or component */
+    double disturbed[PJ_PHASE_COUNT];
     bool joules;
     pj_buffer stacks; /* of `stack` */
 } flame;
@@ -32,6 +34,11 @@ static uint32_t frame_of_name(const flame *f, uint32_t name)
     return PJ_PHASE_COUNT + f->nodes.layer_count + name;
 }
 
+static uint32_t frame_of_disturbances(const flame *f)
+{
+    return frame_of_name(f, f->nodes.name_count);
+}
+
 static void frame_text(const flame *f, uint32_t frame, char *text, size_t bytes)
 {
     uint32_t names = PJ_PHASE_COUNT + f->nodes.layer_count;
@@ -39,6 +46,8 @@ static void frame_text(const flame *f, uint32_t frame, char *text, size_t bytes)
         snprintf(text, bytes, "%s", pj_phase_name((pj_phase)frame));
     else if (frame < names)
         snprintf(text, bytes, "layer %u", frame - PJ_PHASE_COUNT);
+    else if (frame == frame_of_disturbances(f))
+        snprintf(text, bytes, "disturbed");
     else
         snprintf(text, bytes, "%s", f->nodes.names[frame - names]);
 }
@@ -71,12 +80,18 @@ static double own_weight(const flame *f, const pj_sum_node *n)
 static pj_status read_phases(flame *f, pj_error *err)
 {
     pj_sql *sql =
-        pj_view_select(f->view, PJ_TABLE_PHASES, "phase, duration_ms, energy_mj", "", err);
+        pj_view_select(f->view, PJ_TABLE_PHASES,
+                       "phase, duration_ms, energy_mj, disturbed_ms, disturbed_energy_mj", "", err);
     while (pj_sql_step(sql)) {
         const char *name = pj_sql_get_text(sql, 0, NULL);
         int phase = name ? pj_phase_parse(name) : -1;
         double own = pj_sql_get_double(sql, f->joules ? 2 : 1) * 1e3;
-        if (phase >= 0 && !isnan(own)) f->phase_own[phase] += own;
+        double disturbed = pj_sql_get_double(sql, f->joules ? 4 : 3) * 1e3;
+        if (phase < 0 || isnan(own)) continue;
+        f->phase_own[phase] += own;
+        if (!(disturbed > 0)) continue;
+        f->phase_own[phase] -= disturbed;
+        f->disturbed[phase] += disturbed;
     }
     for (uint32_t i = 0; i < f->nodes.node_count; i++) {
         const pj_sum_node *n = &f->nodes.nodes[i];
@@ -90,7 +105,9 @@ static void gather_stacks(flame *f)
 {
     for (uint32_t p = 0; p < PJ_PHASE_COUNT; p++) {
         const stack own = {{p}, 1, f->phase_own[p]};
+        const stack disturbed = {{p, frame_of_disturbances(f)}, 2, f->disturbed[p]};
         if (own.weight > 0) pj_buffer_append(&f->stacks, &own, sizeof own);
+        if (disturbed.weight > 0) pj_buffer_append(&f->stacks, &disturbed, sizeof disturbed);
         for (uint32_t i = 0; i < f->nodes.node_count; i++) {
             const pj_sum_node *n = &f->nodes.nodes[i];
             stack s = {{p}, 1, n->phase == p ? own_weight(f, n) : 0};
@@ -127,7 +144,7 @@ static void write_frames(flame *f)
     pj_json *json = f->view->json;
     pj_json_kv_object_begin(json, "shared");
     pj_json_kv_array_begin(json, "frames");
-    for (uint32_t i = 0; i < PJ_PHASE_COUNT + f->nodes.layer_count + f->nodes.name_count; i++) {
+    for (uint32_t i = 0; i <= frame_of_disturbances(f); i++) {
         char text[256];
         frame_text(f, i, text, sizeof text);
         pj_json_object_begin(json);

@@ -484,7 +484,7 @@ pj_status pj_import_json(const char *text, size_t bytes, pj_run_data *data, pj_e
     if (status == PJ_OK) status = pj_extras_take(&im.extras, data, err);
     if (status == PJ_OK) pj_rows_complete(data);
     if (status == PJ_OK) status = pj_rows_check(data, err);
-    if (status == PJ_OK && !im.has_request) status = pj_request_figures(data, err);
+    if (status == PJ_OK && !im.has_request) status = pj_request_figures(data, NULL, err);
     for (int r = 0; r < PJ_MAX_RAILS; r++) json_decref(im.series[r]);
     pj_buffer_fini(&im.text);
     pj_free(im.extras.rows);

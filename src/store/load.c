@@ -3,12 +3,13 @@
 #include "store/rows.h"
 #include "store/sql.h"
 #include "store/store_impl.h"
+#include "trace/disturbance.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { SQL_BYTES = 4096 };
+enum { SQL_BYTES = 8192 };
 
 /* ---- the run's own row --------------------------------------------------------------------- */
 
@@ -153,6 +154,7 @@ static pj_status load_rail_series(loading *l, pj_error *err)
 static pj_status load_chosen(loading *l, const char *id, uint32_t tables, pj_error *err)
 {
     pj_status status = pj_info_load(l->store, id, &l->data->info, &l->data->arena, err);
+    if (status == PJ_OK && l->store->leaves_out) pj_run_info_leave_out_disturbances(&l->data->info);
     if (status == PJ_OK) status = pj_store_ranges(l->store, id, l->ranges, err);
     for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++)
         if (tables >> t & 1) status = load_table(l, t, err);

@@ -24,6 +24,8 @@
     {                                                                                  \
         .name = label, .type = PJ_COLUMN_##kept_as, MEMBER(row, member), .shown = path \
     }
+#define DISTURBED_SUM(path, label, member) \
+    SHOWN("disturbance." path, label, DOUBLE, pj_run_info, member)
 #define NAMED(label, names, row, member)                                                     \
     {                                                                                        \
         .name = label, .type = PJ_COLUMN_NAME, .kind = PJ_NAMES_##names, MEMBER(row, member) \
@@ -65,6 +67,13 @@
 #define BOUND(row, member)                                  \
     COLUMN("energy_upper_mj", FLOAT, row, member.upper_mj), \
         NAMED("unavailable_reason", ABSENCE, row, member.absence)
+
+/* What of the row is disturbance. */
+#define DISTURBED(row, member)                                          \
+    COLUMN("disturbed_ms", SOME, row, member.ms),                       \
+        COLUMN("disturbed_energy_mj", SOME_NJ, row, member.gross_nj),   \
+        COLUMN("disturbed_net_energy_mj", SOME_NJ, row, member.net_nj), \
+        COLUMN("disturbed_self_energy_mj", SOME_NJ, row, member.self_nj)
 
 #define STATISTIC(ID, member, type, name, aggregate, unit, label, row, prefix) \
     COLUMN(PJ_STATISTIC_NAME_##type(prefix, name), STAT_##type, row, stats.member),
@@ -151,12 +160,30 @@ static const pj_column run_columns[] = {
     SD_COLUMNS("typical_token_energy_sd", pj_run_info, typical_sd),
     COLUMN("disturbed_tokens", I32, pj_run_info, disturbed_tokens),
     COLUMN("disturbed_share", DOUBLE, pj_run_info, disturbed_share),
+    DISTURBED_SUM("energy_mj", "disturbed_energy_mj", disturbed.mj),
+    DISTURBED_SUM("net_energy_mj", "disturbed_net_energy_mj", disturbed.net_mj),
+    DISTURBED_SUM("duration_ms", "disturbed_duration_ms", disturbed.ms),
+    DISTURBED_SUM("request_energy_mj", "request_disturbed_energy_mj", request_disturbed.mj),
+    DISTURBED_SUM("request_net_energy_mj", "request_disturbed_net_energy_mj",
+                  request_disturbed.net_mj),
+    DISTURBED_SUM("request_duration_ms", "request_disturbed_duration_ms", request_disturbed.ms),
+    DISTURBED_SUM("prefill_energy_mj", "prefill_disturbed_energy_mj", prefill_disturbed.mj),
+    DISTURBED_SUM("prefill_net_energy_mj", "prefill_disturbed_net_energy_mj",
+                  prefill_disturbed.net_mj),
+    DISTURBED_SUM("prefill_duration_ms", "prefill_disturbed_duration_ms", prefill_disturbed.ms),
+    DISTURBED_SUM("decode_energy_mj", "decode_disturbed_energy_mj", decode_disturbed.mj),
+    DISTURBED_SUM("decode_net_energy_mj", "decode_disturbed_net_energy_mj",
+                  decode_disturbed.net_mj),
+    DISTURBED_SUM("decode_duration_ms", "decode_disturbed_duration_ms", decode_disturbed.ms),
+    DISTURBED_SUM("model_load_energy_mj", "model_load_disturbed_energy_mj",
+                  model_load_disturbed_mj),
     COLUMN("batch_rule", TEXT, pj_run_info, batch_rule),
     COLUMN("cached_tokens", DOUBLE, pj_run_info, cached_tokens),
     COLUMN("allocation", TEXT, pj_run_info, allocation),
     SHOWN("", "monotonic_ms", DOUBLE, pj_run_info, monotonic_ms),
     SHOWN("", "parameters", DOUBLE, pj_run_info, parameters),
     SHOWN("", "active_parameters", DOUBLE, pj_run_info, active_parameters),
+    SHOWN("", "disturbances", JSON, pj_run_info, disturbances_json),
     COLUMN("settings", JSON, pj_run_info, settings_json),
     COLUMN("model", JSON, pj_run_info, model_json),
     COLUMN("prompt_private", JSON, pj_run_info, prompt_private),
@@ -207,6 +234,8 @@ static const pj_column rail_energy_columns[] = {
     SD_COLUMNS("sd", pj_rail_energy, sd),
     COLUMN("net_sd_mj", DOUBLE, pj_rail_energy, net_sd_mj),
     SD_COLUMNS("net_sd", pj_rail_energy, net_sd),
+    COLUMN("disturbed_mj", SOME, pj_rail_energy, disturbed_mj),
+    COLUMN("disturbed_net_mj", SOME, pj_rail_energy, disturbed_net_mj),
 };
 
 static const pj_column phase_columns[] = {
@@ -216,6 +245,7 @@ static const pj_column phase_columns[] = {
     ENERGY(pj_phase_row, energy),
     UNCERTAINTY(pj_phase_row, energy),
     BOUND(pj_phase_row, energy),
+    DISTURBED(pj_phase_row, disturbed_part),
 };
 
 static const pj_column class_columns[] = {
@@ -235,6 +265,9 @@ static const pj_column class_columns[] = {
     COLUMN("data_share", DOUBLE, pj_class_row, data_share),
     COLUMN("truncated", BOOL, pj_class_row, truncated),
     COLUMN("device", COUNT, pj_class_row, device),
+    COLUMN("disturbed_ms", SOME, pj_class_row, disturbed_ms),
+    COLUMN("disturbed_energy_mj", SOME, pj_class_row, disturbed_mj),
+    COLUMN("disturbed_net_energy_mj", SOME, pj_class_row, disturbed_net_mj),
 };
 
 static const pj_column token_columns[] = {
@@ -255,6 +288,7 @@ static const pj_column token_columns[] = {
     COLUMN("context_tokens", COUNT, pj_token_view, row.context_tokens),
     COLUMN("share", DOUBLE, pj_token_view, row.share),
     COLUMN("context_share", DOUBLE, pj_token_view, row.context_share),
+    DISTURBED(pj_token_view, row.disturbed_part),
 };
 
 static const pj_column section_columns[] = {
@@ -270,6 +304,7 @@ static const pj_column section_columns[] = {
     UNCERTAINTY(pj_section_view, row.energy),
     BOUND(pj_section_view, row.energy),
     COLUMN("device", COUNT, pj_section_view, row.device),
+    DISTURBED(pj_section_view, row.disturbed_part),
 };
 
 static const pj_column layer_columns[] = {
@@ -283,6 +318,7 @@ static const pj_column layer_columns[] = {
     STATS(pj_layer_row, PJ_ACTIVATION) COLUMN("start_ms", DOUBLE, pj_layer_row, start_ms),
     UNCERTAINTY(pj_layer_row, energy),
     COLUMN("device", COUNT, pj_layer_row, device),
+    DISTURBED(pj_layer_row, disturbed_part),
 };
 
 static const pj_column component_columns[] = {
@@ -300,6 +336,7 @@ static const pj_column component_columns[] = {
     COLUMN("extra_metrics", EXTRAS, pj_component_row, extra_begin),
     UNCERTAINTY(pj_component_row, energy),
     COLUMN("device", COUNT, pj_component_row, device),
+    COLUMN("disturbed_ms", SOME, pj_component_row, disturbed_ms),
 };
 
 /* An operation has no children, so all its energy is its own, and its method is that of its

@@ -17,6 +17,8 @@ typedef enum pj_column_type {
     PJ_COLUMN_DOUBLE,   /* NAN: NULL */
     PJ_COLUMN_FLOAT,    /* NAN: NULL */
     PJ_COLUMN_NJ,       /* int64_t nanojoules, written as millijoules */
+    PJ_COLUMN_SOME,     /* double; 0: NULL */
+    PJ_COLUMN_SOME_NJ,  /* as PJ_COLUMN_NJ; 0: NULL */
     PJ_COLUMN_NS,       /* int64_t nanoseconds, written as milliseconds; -1: NULL */
     PJ_COLUMN_I64,
     PJ_COLUMN_U64,

@@ -95,6 +95,7 @@ void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_c
     pj_tags_write(json, info->tags, info->tag_count);
     write_columns(json, &shown, NULL);
     run_summary_write_ratios(json, info, rates ? rates : &usual);
+    write_columns(json, &shown, "disturbance");
     write_columns(json, &shown, "attribution");
     write_columns(json, &shown, "overhead");
 }

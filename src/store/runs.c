@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "trace/disturbance.h"
 #include "trace/summary.h"
 
 #include <ctype.h>
@@ -176,7 +177,7 @@ static void write_select(pj_buffer *text, const pj_store *store, const pj_run_qu
                          const conditions *c)
 {
     pj_buffer matches;
-    char columns[4096], of_matches[96], sort[64] = "";
+    char columns[8192], of_matches[96], sort[64] = "";
     const char *key = store->driver->is_remote ? "id" : "rowid";
     pj_table_list_columns(&pj_run_table, "id, tags", columns, sizeof columns);
     if (q->sort != PJ_SORT_DATE) snprintf(sort, sizeof sort, ", %s", sorts[q->sort].column);
@@ -197,13 +198,15 @@ static void write_select(pj_buffer *text, const pj_store *store, const pj_run_qu
     pj_buffer_fini(&matches);
 }
 
-static pj_status runs_read_runs(pj_sql *sql, uint32_t limit, pj_run_list *list, pj_error *err)
+static pj_status runs_read_runs(const pj_store *store, pj_sql *sql, uint32_t limit,
+                                pj_run_list *list, pj_error *err)
 {
     while (list->count < limit && pj_sql_step(sql)) {
         list->runs = pj_arena_more(&list->arena, list->runs, list->count, sizeof *list->runs);
         if (!list->runs) return pj_fail_memory(err, "the list of runs");
         pj_status status = pj_info_read(sql, &list->runs[list->count], &list->arena, err);
         if (status != PJ_OK) return status;
+        if (store->leaves_out) pj_run_info_leave_out_disturbances(&list->runs[list->count]);
         list->count++;
         list->total = (uint64_t)pj_sql_get_int(sql, 2 + pj_run_table.column_count);
     }
@@ -232,7 +235,7 @@ static pj_status select_runs(pj_store *store, const pj_run_query *q, const condi
     pj_sql *sql = begin_query(store, &text, c, err);
     bind_page(sql, q, c);
     pj_buffer_fini(&text);
-    return pj_sql_end_after(sql, runs_read_runs(sql, limit_of(q), list, err), err);
+    return pj_sql_end_after(sql, runs_read_runs(store, sql, limit_of(q), list, err), err);
 }
 
 static pj_status conditions_of(conditions *c, const pj_run_query *query, pj_error *err)
@@ -309,6 +312,7 @@ pj_status pj_store_info(pj_store *store, const char *id, pj_run_list *one, pj_er
     one->runs = pj_arena_alloc(&one->arena, 1, sizeof *one->runs);
     if (!one->runs) return pj_fail_memory(err, "a run");
     pj_status status = pj_info_load(store, id, one->runs, &one->arena, err);
+    if (status == PJ_OK && store->leaves_out) pj_run_info_leave_out_disturbances(one->runs);
     one->count = 1;
     one->total = 1;
     if (status != PJ_OK) pj_run_list_fini(one);

@@ -184,6 +184,8 @@ static pj_status keep_chart(void *context, const char *name, const void *bytes, 
     const char *copy = pj_arena_strndup(&c->arena, bytes, count);
     c->kept = pj_arena_more(&c->arena, c->kept, c->count, sizeof *c->kept);
     if (!copy || !c->kept) return pj_fail_memory(err, "the charts of a run");
+    name = pj_arena_strndup(&c->arena, name, strlen(name));
+    if (!name) return pj_fail_memory(err, "the charts of a run");
     c->kept[c->count++] = (chart){name, copy, count};
     return PJ_OK;
 }

@@ -65,6 +65,8 @@ pj_sql_type pj_column_stored_as(const pj_column *column)
     case PJ_COLUMN_DOUBLE:
     case PJ_COLUMN_FLOAT:
     case PJ_COLUMN_NJ:
+    case PJ_COLUMN_SOME:
+    case PJ_COLUMN_SOME_NJ:
     case PJ_COLUMN_NS:
     case PJ_COLUMN_STAT_FLOAT: return PJ_SQL_REAL;
     default: return PJ_SQL_INTEGER;

@@ -117,3 +117,13 @@ const char *pj_store_path(const pj_store *store)
 {
     return store->address;
 }
+
+void pj_store_leave_out_disturbances(pj_store *store, bool leave)
+{
+    store->leaves_out = leave;
+}
+
+bool pj_store_leaves_out_disturbances(const pj_store *store)
+{
+    return store->leaves_out;
+}

@@ -34,6 +34,11 @@ bool pj_store_is_server(const char *address);
 /* Whether a file's content is a database of this program. */
 bool pj_store_is_database(const char *path);
 const char *pj_store_path(const pj_store *store);
+/* Whether everything read from now on, lists, views, exports and rows, is without the runs'
+ * disturbances (trace/disturbance.h). At first it is with them. Sums of components are without them
+ * either way, and state them beside. What is read this way must not be saved. */
+void pj_store_leave_out_disturbances(pj_store *store, bool leave);
+bool pj_store_leaves_out_disturbances(const pj_store *store);
 
 /* Saves a finished run, replacing a run of the same id. Durable on return, also against
  * a power failure. */

@@ -65,15 +65,28 @@ void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column)
     pj_json_kv_string(json, "unavailable_reason", pj_sql_get_text(sql, column + 13, NULL));
 }
 
+void pj_json_kv_disturbed(pj_json *json, pj_sql *sql, int column)
+{
+    pj_json_kv_double(json, "disturbed_ms", pj_sql_get_double(sql, column));
+    pj_json_kv_double(json, "disturbed_energy_mj", pj_sql_get_double(sql, column + 1));
+    pj_json_kv_double(json, "disturbed_net_energy_mj", pj_sql_get_double(sql, column + 2));
+}
+
 pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, const char **bytes,
                        size_t *count, pj_error *err)
 {
+    char without[96];
     *bytes = NULL;
     *count = 0;
-    pj_sql *sql =
-        pj_sql_begin(store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = ?", err);
+    snprintf(without, sizeof without, "%s%s", chart,
+             store->leaves_out ? PJ_WITHOUT_DISTURBANCES : "");
+    pj_sql *sql = pj_sql_begin(store,
+                               "SELECT data FROM run_charts WHERE run_id = ?1 AND chart IN (?2, ?3)"
+                               " ORDER BY chart DESC LIMIT 1",
+                               err);
     pj_sql_text(sql, 1, id);
     pj_sql_text(sql, 2, chart);
+    pj_sql_text(sql, 3, without);
     if (!pj_sql_step(sql)) return sql;
     *bytes = pj_sql_get_blob(sql, 0, count);
     if (!*bytes) *bytes = "";
@@ -168,8 +181,11 @@ pj_status pj_view_kept(pj_store *store, const char *id, const pj_view_chart *cha
     kept_header header = {.item_bytes = (uint32_t)chart->item_bytes};
     pj_buffer made;
     const char *data;
+    char name[64];
     size_t bytes;
-    pj_sql *sql = pj_chart_begin(store, id, chart->name, &data, &bytes, NULL);
+    snprintf(name, sizeof name, "%s%s", chart->name,
+             store->leaves_out ? PJ_WITHOUT_DISTURBANCES : "");
+    pj_sql *sql = pj_chart_begin(store, id, name, &data, &bytes, NULL);
     bool found = read_items(chart, data, bytes, arena, items, count);
     pj_sql_end(sql, NULL);
     if (found) return PJ_OK;
@@ -180,7 +196,7 @@ pj_status pj_view_kept(pj_store *store, const char *id, const pj_view_chart *cha
     if (status == PJ_OK) status = pj_buffer_status(&made, "the statistics of a run", err);
     if (status == PJ_OK && !read_items(chart, made.data, made.length, arena, items, count))
         status = pj_fail_memory(err, "the statistics of a run");
-    if (status == PJ_OK) view_keep(store, id, chart->name, &made);
+    if (status == PJ_OK) view_keep(store, id, name, &made);
     pj_buffer_fini(&made);
     return status;
 }

@@ -83,8 +83,8 @@ typedef struct pj_heatmap {
 pj_status pj_heatmap_get(pj_store *store, const char *id, const pj_view_choice *choice,
                          pj_heatmap *map, pj_error *err);
 void pj_heatmap_fini(pj_heatmap *map); /* may run twice */
-/* The binary cube of all tokens, appended to `out`. `outside`: with a last layer for what lies
- * outside the layers, and then with all components as columns. */
+/* The binary cube of all tokens, without disturbances, appended to `out`. `outside`: with a last
+ * layer for what lies outside the layers, and then with all components as columns. */
 pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, bool outside,
                        pj_buffer *out, pj_error *err);
 /* levels: 1 to 4 below the run; 0: 4. */
@@ -115,7 +115,7 @@ pj_status pj_view_each_part(pj_store *store, const char *id, const pj_view_choic
 typedef struct pj_token_series {
     uint32_t count;
     uint32_t *token;
-    double *start_ms, *duration_ms, *energy_mj;
+    double *start_ms, *duration_ms, *energy_mj, *energy_sd_mj;
 } pj_token_series;
 
 typedef struct pj_power_series {

@@ -1,5 +1,6 @@
 /* Views of components and operations: of one token from its rows, of the whole run from the
  * sums. */
+#include "store/store_impl.h"
 #include "store/view.h"
 
 #include <math.h>
@@ -140,7 +141,8 @@ static pj_status each_sum(pj_run_view *view, const pj_view_choice *choice, bool 
  * token's part: the fraction `s` of everything, plus `x` of the net energy of attention. */
 /* clang-format off */
 #define ROWS_OF_TOKEN(join, layer, layer_is)                                                     \
-    "SELECT c.*, " layer " AS layer_index, CASE WHEN t.step_id IS NULL THEN 1 ELSE t.share END"  \
+    "SELECT c.*, 1 - CAST(?5 AS double precision) * coalesce(c.disturbed_ms /"                   \
+    " nullif(c.time_ms, 0), 0) AS remains, " layer " AS layer_index, CASE WHEN t.step_id IS NULL THEN 1 ELSE t.share END"  \
     " AS s, CASE WHEN t.step_id IS NULL OR c.component_name <> 'attention' THEN 0 ELSE"          \
     " t.context_share - t.share END AS x FROM tokens t JOIN " join " WHERE t.id = ?1 AND"        \
     " t.run_id = ?4 AND "                                                                        \
@@ -158,8 +160,9 @@ static pj_status each_sum(pj_run_view *view, const pj_view_choice *choice, bool 
     "WITH chosen AS (" IN_LAYER("l.token_id = t.id") " UNION ALL "                               \
     IN_LAYER("l.step_id = t.step_id") " UNION ALL " OUTSIDE("c.token_id = t.id") " UNION ALL "   \
     OUTSIDE("c.step_id = t.step_id") ") "
-/* The token's fraction of a row's energy. */
-#define RATIO(of) "(s + x * coalesce(" of "net_energy_mj / nullif(" of "energy_mj, 0), 1))"
+/* The token's fraction of a row's energy. `remains`: without its disturbance, if ?5 is 1. */
+#define RATIO(of) \
+    "remains * (s + x * coalesce(" of "net_energy_mj / nullif(" of "energy_mj, 0), 1))"
 
 #define SELECTED(ID, member, type, name, aggregate, unit, label, table, prefix) \
     ", " table PJ_STATISTIC_NAME_##type(prefix, name)
@@ -167,13 +170,13 @@ static pj_status each_sum(pj_run_view *view, const pj_view_choice *choice, bool 
 /* Columns as read by figures_of_row: FIRST_STATISTIC and later ones come from the table. */
 enum { EXTRAS = 10, SELF_ENERGY, FIRST_STATISTIC };
 static const char component_rows[] = COMPONENTS_OF_TOKEN
-    "SELECT component_name, NULL, layer_index, time_ms, energy_mj * " RATIO("") ","
-    " net_energy_mj * (s + x), energy_sd_mj * " RATIO("") ", planted_mj * " RATIO("") ","
+    "SELECT component_name, NULL, layer_index, time_ms * remains, energy_mj * " RATIO("") ","
+    " net_energy_mj * remains * (s + x), energy_sd_mj * " RATIO("") ", planted_mj * " RATIO("") ","
     " flops_estimate, bytes_estimate, extra_metrics, self_energy_mj * " RATIO("")
     PJ_SHOWN_STATISTICS(SELECTED, "", PJ_ACTIVATION) " FROM chosen ORDER BY id";
 static const char operation_rows[] = COMPONENTS_OF_TOKEN
-    "SELECT c.component_name, o.operation_name, c.layer_index, o.time_ms, o.energy_mj * "
-    RATIO("o.") ", o.net_energy_mj * (s + x), o.energy_sd_mj * " RATIO("o.") ","
+    "SELECT c.component_name, o.operation_name, c.layer_index, o.time_ms * remains, o.energy_mj * "
+    RATIO("o.") ", o.net_energy_mj * remains * (s + x), o.energy_sd_mj * " RATIO("o.") ","
     " o.planted_mj * " RATIO("o.") ", o.flops_estimate, o.bytes_estimate,"
     " o.extra_metrics, NULL" PJ_SHOWN_STATISTICS(SELECTED, "o.", PJ_TENSOR)
     " FROM chosen c CROSS JOIN deep_operation_metrics o ON o.id BETWEEN c.first_operation_id AND"
@@ -212,6 +215,7 @@ static pj_status each_row(pj_run_view *view, const pj_view_choice *choice, bool 
     if (choice->layer != PJ_ANY) pj_sql_int(sql, 2, choice->layer);
     pj_sql_text(sql, 3, choice->component);
     pj_sql_text(sql, 4, view->info->id);
+    pj_sql_double(sql, 5, view->store->leaves_out ? 1 : 0);
     while (pj_sql_step(sql)) {
         pj_part_figures figures = figures_of_row(sql, operations);
         each(context, &figures);

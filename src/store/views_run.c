@@ -166,6 +166,17 @@ static pj_status views_run_write_rows(pj_run_view *view, pj_table_id id, const c
     return pj_sql_end(sql, err);
 }
 
+/* The events; null: not judged. Left out, they still say what was. */
+static void write_disturbances(pj_run_view *view)
+{
+    const char *list = view->info->disturbances_json;
+    pj_json_key(view->json, "disturbances");
+    if (list)
+        pj_json_raw(view->json, list, strlen(list));
+    else
+        pj_json_null(view->json);
+}
+
 static pj_status write_common(pj_run_view *view, pj_error *err)
 {
     static const struct {
@@ -176,6 +187,7 @@ static pj_status write_common(pj_run_view *view, pj_error *err)
                    {"layers", PJ_TABLE_LAYERS},        {"components", PJ_TABLE_COMPONENTS},
                    {"operations", PJ_TABLE_OPERATIONS}};
     pj_status status = pj_view_write_phases(view, &(pj_view_window){0}, false, err);
+    write_disturbances(view);
     if (status == PJ_OK)
         status = views_run_write_rows(view, PJ_TABLE_RAIL_ENERGY, "rail_energy", err);
     if (status == PJ_OK) status = views_run_write_rows(view, PJ_TABLE_CLASSES, "classes", err);

@@ -173,9 +173,12 @@ pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, bool o
     plane_view plane = {0};
     bool *inside = NULL;
     uint32_t layers;
+    bool without = pj_store_leaves_out_disturbances(store);
     pj_status status = pj_view_open(&view, store, id, NULL, err);
+    pj_store_leave_out_disturbances(store, true);
     if (status == PJ_OK) status = read_component_names(&view, &plane, err);
     if (status == PJ_OK) status = read_metric_plane(&view, metric, PJ_ANY, &plane, err);
+    pj_store_leave_out_disturbances(store, without);
     if (status == PJ_OK)
         status = find_inside(&view, plane.names, plane.components, &inside, &layers, err);
     if (status == PJ_OK) {
@@ -352,7 +355,7 @@ typedef struct branch {
 
 typedef struct tree {
     pj_run_view *view;
-    pj_sum_nodes nodes;
+    pj_sum_nodes nodes; /* without disturbances, which are a child of their phase */
     pj_metric metric;
     uint32_t levels;
 } tree;
@@ -392,7 +395,7 @@ static void write_node(const tree *t, const pj_sum_node *node, uint32_t level);
 static void write_children(const tree *t, const pj_sum_node *parent, uint32_t level)
 {
     pj_json *json = t->view->json;
-    bool any = false;
+    bool any = level == 2; /* a phase's array is its caller's, for the disturbed part */
     if (level > t->levels) return;
     for (uint32_t i = 0; i < t->nodes.node_count; i++) {
         const pj_sum_node *n = &t->nodes.nodes[i];
@@ -403,7 +406,7 @@ static void write_children(const tree *t, const pj_sum_node *parent, uint32_t le
         any = true;
         write_node(t, n, level);
     }
-    if (any) pj_json_array_end(json);
+    if (any && level > 2) pj_json_array_end(json);
 }
 
 static void write_figures(const tree *t, double value, double ms, double mj, double covered)
@@ -445,25 +448,56 @@ static double phase_value(const tree *t, const pj_sum_node *key, double ms, doub
     return t->metric == PJ_METRIC_ENERGY ? mj : children_sum(t, key, 2);
 }
 
+/* The disturbed part of a phase, by the tree's metric; 0: none, or another metric. */
+static double tree_disturbed(const tree *t, double ms, double mj)
+{
+    double value = t->metric == PJ_METRIC_TIME ? ms : t->metric == PJ_METRIC_ENERGY ? mj : 0;
+    return value > 0 ? value : 0;
+}
+
+static void write_disturbed(const tree *t, double ms, double mj)
+{
+    pj_json *json = t->view->json;
+    double value = tree_disturbed(t, ms, mj);
+    if (value == 0) return;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "kind", "disturbed");
+    pj_json_kv_string(json, "name", "disturbed");
+    write_figures(t, value, ms, mj, value);
+    pj_json_object_end(json);
+}
+
+static void views_sums_write_phase(const tree *t, pj_sql *sql)
+{
+    pj_json *json = t->view->json;
+    const char *name = pj_sql_get_text(sql, 0, NULL);
+    double ms = pj_sql_get_double(sql, 1), mj = pj_sql_get_double(sql, 2);
+    double disturbed_ms = pj_sql_get_double(sql, 4), disturbed_mj = pj_sql_get_double(sql, 5);
+    int phase = name ? pj_phase_parse(name) : -1;
+    pj_sum_node key = {.phase = (uint8_t)phase};
+    double disturbed = tree_disturbed(t, disturbed_ms, disturbed_mj);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "kind", "phase");
+    pj_json_kv_string(json, "name", name);
+    write_figures(t, phase_value(t, &key, ms, mj), ms, mj, children_sum(t, &key, 2) + disturbed);
+    pj_json_kv_array_begin(json, "children");
+    if (t->levels >= 2) {
+        write_children(t, &key, 2);
+        write_disturbed(t, disturbed_ms, disturbed_mj);
+    }
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+}
+
 static pj_status views_sums_write_phases(const tree *t, pj_error *err)
 {
     pj_json *json = t->view->json;
-    pj_sql *sql =
-        pj_view_select(t->view, PJ_TABLE_PHASES, "phase, sum(duration_ms), sum(energy_mj), min(id)",
-                       "GROUP BY phase ORDER BY min(id)", err);
+    pj_sql *sql = pj_view_select(t->view, PJ_TABLE_PHASES,
+                                 "phase, sum(duration_ms), sum(energy_mj), min(id),"
+                                 " sum(disturbed_ms), sum(disturbed_energy_mj)",
+                                 "GROUP BY phase ORDER BY min(id)", err);
     pj_json_kv_array_begin(json, "children");
-    while (pj_sql_step(sql)) {
-        const char *name = pj_sql_get_text(sql, 0, NULL);
-        double ms = pj_sql_get_double(sql, 1), mj = pj_sql_get_double(sql, 2);
-        int phase = name ? pj_phase_parse(name) : -1;
-        pj_sum_node key = {.phase = (uint8_t)phase};
-        pj_json_object_begin(json);
-        pj_json_kv_string(json, "kind", "phase");
-        pj_json_kv_string(json, "name", name);
-        write_figures(t, phase_value(t, &key, ms, mj), ms, mj, children_sum(t, &key, 2));
-        write_children(t, &key, 2);
-        pj_json_object_end(json);
-    }
+    while (pj_sql_step(sql)) views_sums_write_phase(t, sql);
     pj_json_array_end(json);
     return pj_sql_end(sql, err);
 }

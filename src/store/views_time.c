@@ -93,6 +93,7 @@ static void write_section(pj_run_view *view, pj_sql *sql)
     pj_json_kv_double(json, "end_ms", pj_sql_get_double(sql, 3));
     pj_json_kv_double(json, "duration_ms", pj_sql_get_double(sql, 4));
     pj_json_kv_energies(json, sql, 5);
+    pj_json_kv_disturbed(json, sql, 5 + PJ_ENERGY_COLUMN_COUNT);
     write_power_of(json, pj_sql_get_double(sql, 5), pj_sql_get_double(sql, 4));
     pj_json_object_end(json);
 }
@@ -103,7 +104,8 @@ static pj_status write_sections(pj_run_view *view, int64_t phase_id, const pj_vi
     bool whole = window->from_ms == 0 && window->to_ms == 0;
     pj_sql *sql =
         pj_view_select(view, PJ_TABLE_SECTIONS,
-                       "section_name, token_id, start_ms, end_ms, duration_ms, " PJ_ENERGY_COLUMNS,
+                       "section_name, token_id, start_ms, end_ms, duration_ms, " PJ_ENERGY_COLUMNS
+                       ", " PJ_DISTURBED_COLUMNS,
                        "AND phase_id = ?3 AND end_ms >= ?4 AND start_ms <= ?5"
                        " ORDER BY start_ms LIMIT ?6",
                        err);
@@ -129,6 +131,7 @@ static void views_time_write_phase(pj_run_view *view, pj_sql *sql)
     pj_json_kv_double(json, "end_ms", start + ms);
     pj_json_kv_double(json, "duration_ms", ms);
     pj_json_kv_energies(json, sql, 4);
+    pj_json_kv_disturbed(json, sql, 4 + PJ_ENERGY_COLUMN_COUNT);
     write_power_of(json, pj_sql_get_double(sql, 4), ms);
 }
 
@@ -146,9 +149,10 @@ pj_status pj_view_write_phases(pj_run_view *view, const pj_view_window *window, 
     if (left > 20000) left = 20000;
     pj_status status = read_section_sums(view, &view->one.arena, &sums, &count, err);
     if (status != PJ_OK) return status;
-    pj_sql *sql =
-        pj_view_select(view, PJ_TABLE_PHASES,
-                       "id, phase, start_ms, duration_ms, " PJ_ENERGY_COLUMNS, "ORDER BY id", err);
+    pj_sql *sql = pj_view_select(view, PJ_TABLE_PHASES,
+                                 "id, phase, start_ms, duration_ms, " PJ_ENERGY_COLUMNS
+                                 ", " PJ_DISTURBED_COLUMNS,
+                                 "ORDER BY id", err);
     pj_json_kv_array_begin(view->json, "phases");
     while (status == PJ_OK && pj_sql_step(sql)) {
         int64_t id = pj_sql_get_int(sql, 0);
@@ -443,7 +447,15 @@ static pj_status energy_before(pj_run_view *view, uint64_t offset, double *mj, p
 }
 
 /* Columns of a token after its energies. */
-enum { POWER = 8 + PJ_ENERGY_COLUMN_COUNT, DISTURBED, STEP, CONTEXT_TOKENS, SHARE, CONTEXT_SHARE };
+enum {
+    POWER = 8 + PJ_ENERGY_COLUMN_COUNT,
+    DISTURBED,
+    STEP,
+    CONTEXT_TOKENS,
+    SHARE,
+    CONTEXT_SHARE,
+    DISTURBED_PART
+};
 
 static void write_token(pj_run_view *view, pj_sql *sql, double *cumulative)
 {
@@ -472,6 +484,7 @@ static void write_token(pj_run_view *view, pj_sql *sql, double *cumulative)
         pj_json_kv_null(json, "disturbed");
     else
         pj_json_kv_bool(json, "disturbed", pj_sql_get_int(sql, DISTURBED) != 0);
+    pj_json_kv_disturbed(json, sql, DISTURBED_PART);
     write_token_index(view, sql, STEP, "step");
     write_optional(json, "context_tokens", sql, CONTEXT_TOKENS);
     pj_json_kv_double(json, "share", pj_sql_get_double(sql, SHARE));
@@ -494,7 +507,7 @@ static pj_status write_tokens(pj_run_view *view, uint64_t offset, uint32_t limit
                                  "id, position, sequence, vocabulary_id, text, phase, start_ms,"
                                  " duration_ms, " PJ_ENERGY_COLUMNS
                                  ", power_snapshot_mw, disturbed, step_id, context_tokens,"
-                                 " share, context_share",
+                                 " share, context_share, " PJ_DISTURBED_COLUMNS,
                                  "AND id >= ?3 ORDER BY id LIMIT ?4", err);
     pj_sql_int(sql, 3, view->ranges[PJ_TABLE_TOKENS].first + (int64_t)offset);
     pj_sql_int(sql, 4, limit ? limit : 10000);
@@ -528,10 +541,13 @@ static pj_status read_token_series(pj_run_view *view, pj_arena *arena, pj_token_
     series->start_ms = pj_arena_alloc(arena, capacity, sizeof(double));
     series->duration_ms = pj_arena_alloc(arena, capacity, sizeof(double));
     series->energy_mj = pj_arena_alloc(arena, capacity, sizeof(double));
-    if (!series->token || !series->start_ms || !series->duration_ms || !series->energy_mj)
+    series->energy_sd_mj = pj_arena_alloc(arena, capacity, sizeof(double));
+    if (!series->token || !series->start_ms || !series->duration_ms || !series->energy_mj ||
+        !series->energy_sd_mj)
         return pj_fail_memory(err, "the tokens of a run");
     sql = pj_view_select(view, PJ_TABLE_TOKENS,
-                         "min(id), min(start_ms), max(duration_ms), sum(energy_mj)",
+                         "min(id), min(start_ms), max(duration_ms), sum(energy_mj),"
+                         " sum(energy_sd_mj)",
                          "AND phase = 'decode' GROUP BY position ORDER BY min(id)", err);
     while (series->count < capacity && pj_sql_step(sql)) {
         uint32_t i = series->count++;
@@ -539,6 +555,7 @@ static pj_status read_token_series(pj_run_view *view, pj_arena *arena, pj_token_
         series->start_ms[i] = pj_sql_get_double(sql, 1);
         series->duration_ms[i] = pj_sql_get_double(sql, 2);
         series->energy_mj[i] = pj_sql_get_double(sql, 3);
+        series->energy_sd_mj[i] = pj_sql_get_double(sql, 4);
     }
     return pj_sql_end(sql, err);
 }

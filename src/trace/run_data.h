@@ -64,6 +64,21 @@ static inline void pj_energy_scale_sd(pj_energy *e, double factor)
     e->upper_mj *= (float)fabs(factor);
 }
 
+/* The part of a row that is disturbance (trace/disturbance.h), of its time, gross, net and self
+ * energy; 0: nothing of it, or unknown. */
+typedef struct pj_disturbed {
+    double ms;
+    int64_t gross_nj, net_nj, self_nj;
+} pj_disturbed;
+
+/* The same of a run, or of a part of it: NAN where it was not judged. */
+typedef struct pj_disturbed_sum {
+    double mj, net_mj, ms;
+} pj_disturbed_sum;
+
+#define PJ_DISTURBED_UNKNOWN \
+    ((pj_disturbed_sum){__builtin_nan(""), __builtin_nan(""), __builtin_nan("")})
+
 /* Power samples, stored by column, one row per time; mw[r] belongs to rails[r] and is NAN where the
  * rail has no reading. columns[c] is the sum over class c (total: own rail or sum), NAN if
  * unknown. */
@@ -81,6 +96,7 @@ typedef struct pj_phase_row {
     uint8_t phase;
     double start_ms, duration_ms;
     pj_energy energy;
+    pj_disturbed disturbed_part;
 } pj_phase_row;
 
 /* Energy of one phase on one rail; phase PJ_PHASE_COUNT is the whole run. */
@@ -90,6 +106,7 @@ typedef struct pj_rail_energy {
     double gross_mj, idle_mj, net_mj; /* NAN: unavailable */
     double sd_mj, net_sd_mj;
     pj_sd sd, net_sd;
+    double disturbed_mj, disturbed_net_mj; /* of gross and net; 0: nothing, or unknown */
 } pj_rail_energy;
 
 /* A step is one pass over the model: one token, or in a batch one token of every live sequence;
@@ -104,6 +121,7 @@ typedef struct pj_section_row {
     double start_ms, duration_ms;
     pj_energy energy;
     uint32_t device; /* number of the device that computed it, 0: the host */
+    pj_disturbed disturbed_part;
 } pj_section_row;
 
 typedef struct pj_token_row {
@@ -121,7 +139,8 @@ typedef struct pj_token_row {
     /* This token's fraction of a shared step: of the net energy of PJ_CONTEXT_COMPONENT, and of the
      * rest. */
     double context_share, share;
-    int32_t disturbed; /* by other load, see trace/request.h: 1, 0; -1: not classified */
+    int32_t disturbed; /* see trace/disturbance.h: 1, 0; -1: not judged */
+    pj_disturbed disturbed_part;
 } pj_token_row;
 
 /* The component that reads the cached keys and values: a sequence's fraction of its energy grows
@@ -133,6 +152,7 @@ typedef struct pj_layer_row {
     uint32_t layer_index;
     double start_ms, duration_ms, attention_ms, mlp_ms;
     pj_energy energy;
+    pj_disturbed disturbed_part;
     bool has_stats;
     pj_stats stats; /* of the layer's output */
     uint32_t device;
@@ -147,6 +167,8 @@ typedef struct pj_component_row {
     double start_ms, duration_ms;
     double flops, bytes; /* NAN: not given */
     pj_energy energy;
+    /* Of its time; 0: nothing. The same share of its energies and of its operations. */
+    double disturbed_ms;
     bool has_stats;
     pj_stats stats;
     uint32_t extra_begin, extra_count; /* into extras */
@@ -185,6 +207,7 @@ typedef struct pj_class_row {
         data_share;  /* 1 - posterior / prior variance: how much of the estimate comes from data */
     bool truncated;  /* its power came out negative and was set to 0 */
     uint32_t device; /* number of the device that computed it, 0: the host */
+    double disturbed_ms, disturbed_mj, disturbed_net_mj; /* 0: nothing, or unknown */
 } pj_class_row;
 
 typedef struct pj_warning_row {
@@ -258,8 +281,12 @@ typedef struct pj_run_info {
     pj_sd model_load_sd;
     double typical_token_mj, typical_sd_mj; /* trace/typical.h */
     pj_sd typical_sd;
-    double disturbed_share;               /* energy of disturbed tokens / request_mj */
-    int32_t disturbed_tokens;             /* -1: not classified */
+    /* Disturbances (trace/disturbance.h) of the run, of the request, of phases, of loading. */
+    const char *disturbances_json; /* the list; NULL: not judged */
+    pj_disturbed_sum disturbed, request_disturbed, prefill_disturbed, decode_disturbed;
+    double model_load_disturbed_mj;
+    double disturbed_share;               /* request_disturbed.mj / request_mj */
+    int32_t disturbed_tokens;             /* rows of tokens that are disturbed; -1: not judged */
     double parameters, active_parameters; /* of the model; NAN: unknown */
     /* attribution as a whole */
     double condition_number, pj_per_flop, pj_per_flop_sd, pj_per_byte, pj_per_byte_sd;

@@ -117,7 +117,7 @@ class OpenApi(unittest.TestCase):
         described = {p["name"] for o in paths.values() for x in o.values() for p in x.get("parameters", [])
                      if p["in"] == "query"}
         checked = set(re.findall(r'\{"(\w+)"|COUNT\("(\w+)"', " ".join(rules.values())))
-        checked = {a or b for a, b in checked} | {"usd_per_kwh", "g_per_kwh", "phase"}
+        checked = {a or b for a, b in checked} | {"usd_per_kwh", "g_per_kwh", "phase", "disturbances"}
         self.assertEqual(described, checked)
 
 

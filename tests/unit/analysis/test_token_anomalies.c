@@ -41,9 +41,9 @@ static void flat_rails_have_none(void **state)
     f = pj_planted_tokens_figures(&tokens);
     assert_int_equal(pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX), 0);
     /* Quantisation steps of the sensor count as noise. */
-    pj_planted_tokens_flat(&tokens, &r, 20);
+    pj_planted_tokens_flat(&tokens, &r, 90);
     assert_that(pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX), >, 0);
-    f.resolution_mj = 20;
+    f.resolution_mj = 90;
     assert_int_equal(pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX), 0);
 }
 

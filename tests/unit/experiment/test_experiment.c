@@ -4,6 +4,7 @@
 #include "../assertions.h"
 #include "bench/sim_experiment.h"
 #include "record/run.h"
+#include "trace/disturbance.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -47,16 +48,26 @@ static double planted_in_phases(const pj_run_data *d)
     return mj * 1e-3 / (double)d->info.output_tokens;
 }
 
+/* Parts are without the disturbances of the machine that runs the test. */
+static double planted_of_component(const pj_component_row *c)
+{
+    return pj_mj_of_nj(c->energy.planted_nj) * (1 - pj_component_disturbed_share(c));
+}
+
+static double planted_of_layer(const pj_layer_row *layer)
+{
+    return pj_mj_of_nj(pj_energy_without(&layer->energy, &layer->disturbed_part).planted_nj);
+}
+
 static void add_whole(truth *t, const pj_run_data *d)
 {
     double joules = 1e3 * (double)d->info.output_tokens;
     for (uint32_t i = 0; i < d->component_count; i++)
         for (int part = 0; part < 3; part++)
             if (is_one_of(d->components[i].name, names_of[part]))
-                t->parts[part] += pj_mj_of_nj(d->components[i].energy.planted_nj) / joules;
+                t->parts[part] += planted_of_component(&d->components[i]) / joules;
     for (uint32_t i = 0; i < d->layer_count; i++)
-        if (d->layers[i].layer_index >= 1)
-            t->parts[3] += pj_mj_of_nj(d->layers[i].energy.planted_nj) / joules;
+        if (d->layers[i].layer_index >= 1) t->parts[3] += planted_of_layer(&d->layers[i]) / joules;
     t->whole += planted_in_phases(d);
     t->runs++;
 }

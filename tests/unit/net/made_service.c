@@ -39,7 +39,8 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
 }
 
 static pj_status export_run(void *context, const char *id, const char *format,
-                            pj_export_write_fn *write, void *write_context, pj_error *err)
+                            bool without_disturbances, pj_export_write_fn *write,
+                            void *write_context, pj_error *err)
 {
     made *m = context;
     char block[1000];

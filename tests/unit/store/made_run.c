@@ -399,5 +399,5 @@ void make_run(const made_run *like, pj_run_data *data)
     add_rails(&m);
     add_samples(&m);
     fill_info(&m);
-    if (pj_request_figures(data, NULL) != PJ_OK) abort();
+    if (pj_request_figures(data, NULL, NULL) != PJ_OK) abort();
 }

@@ -6,6 +6,7 @@
 #include "store/sql.h"
 #include "store/sqlite.h"
 #include "store/store.h"
+#include "trace/disturbance.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -180,6 +181,8 @@ static void forget_later_figures(pj_run_data *d)
         d->rail_energy[i].net_sd_mj = NAN;
         d->rail_energy[i].sd = d->rail_energy[i].net_sd = PJ_SD_UNKNOWN;
     }
+    pj_disturbances_clear(info);
+    for (uint32_t i = 0; i < d->component_count; i++) d->components[i].disturbed_ms = 0;
     for (uint32_t i = 0; i < d->class_count; i++) {
         d->classes[i].net_energy_mj = d->classes[i].net_energy_sd_mj = NAN;
         d->classes[i].energy_sd = d->classes[i].net_energy_sd = PJ_SD_UNKNOWN;
@@ -207,8 +210,6 @@ static void version_1_is_taken_along(void **state)
                  &runs[i]);
         runs[i].info.statistics_ms = NAN; /* nobody asked for it then */
         runs[i].info.cached_tokens = runs[i].info.monotonic_ms = NAN;
-        runs[i].info.disturbed_tokens = -1;
-        runs[i].info.disturbed_share = NAN;
         for (uint32_t t = 0; t < runs[i].token_count; t++) runs[i].tokens[t].disturbed = -1;
         save(f, &runs[i]);
         forget_later_figures(&runs[i]);

@@ -106,12 +106,12 @@ export const api = {
   tokens: (id: string, q: Query, signal?: AbortSignal) =>
     get<T.Tokens>(`${run(id)}/tokens`, q, signal),
   /** All tokens of a run, which the server sends in pages. */
-  async allTokens(id: string, signal?: AbortSignal): Promise<T.Tokens> {
-    const all = await api.tokens(id, {}, signal);
+  async allTokens(id: string, signal?: AbortSignal, q: Query = {}): Promise<T.Tokens> {
+    const all = await api.tokens(id, q, signal);
     while (!REPORT && all.tokens.length < all.total) {
       const more = await api.tokens(
         id,
-        { offset: all.tokens.length, limit: all.total - all.tokens.length },
+        { ...q, offset: all.tokens.length, limit: all.total - all.tokens.length },
         signal,
       );
       if (!more.tokens.length) break;
@@ -135,8 +135,8 @@ export const api = {
     ...(await get<T.Compare>('api/profiling/compare/groups', query, signal)),
     runs: [],
   }),
-  compare: (ids: string[], signal?: AbortSignal) =>
-    get<T.Compare>('api/profiling/compare', { ids: ids.join(',') }, signal),
+  compare: (ids: string[], signal?: AbortSignal, q: Query = {}) =>
+    get<T.Compare>('api/profiling/compare', { ids: ids.join(','), ...q }, signal),
   predict: (q: Query, signal?: AbortSignal) =>
     get<T.Prediction>('api/profiling/predict', q, signal),
   experiments: (signal?: AbortSignal) =>

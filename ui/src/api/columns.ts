@@ -112,6 +112,21 @@ export interface RunColumns {
     samples_missed: number;
     spans_lost: number;
   };
+  disturbance: {
+    energy_mj: number | null;
+    net_energy_mj: number | null;
+    duration_ms: number | null;
+    request_energy_mj: number | null;
+    request_net_energy_mj: number | null;
+    request_duration_ms: number | null;
+    prefill_energy_mj: number | null;
+    prefill_net_energy_mj: number | null;
+    prefill_duration_ms: number | null;
+    decode_energy_mj: number | null;
+    decode_net_energy_mj: number | null;
+    decode_duration_ms: number | null;
+    model_load_energy_mj: number | null;
+  };
 }
 
 /** A run of which nothing is known. */
@@ -212,5 +227,20 @@ export const NO_COLUMNS: RunColumns = {
     sampler_jitter_us: null,
     samples_missed: 0,
     spans_lost: 0,
+  },
+  disturbance: {
+    energy_mj: null,
+    net_energy_mj: null,
+    duration_ms: null,
+    request_energy_mj: null,
+    request_net_energy_mj: null,
+    request_duration_ms: null,
+    prefill_energy_mj: null,
+    prefill_net_energy_mj: null,
+    prefill_duration_ms: null,
+    decode_energy_mj: null,
+    decode_net_energy_mj: null,
+    decode_duration_ms: null,
+    model_load_energy_mj: null,
   },
 };

@@ -60,6 +60,13 @@ export interface EnergyFields {
   method: string | null;
 }
 
+/** What of a row is disturbance; null: nothing, or not judged. */
+export interface DisturbedFields {
+  disturbed_ms?: N;
+  disturbed_energy_mj?: N;
+  disturbed_net_energy_mj?: N;
+}
+
 export interface Section extends EnergyFields {
   section_name: string;
   token: N;
@@ -69,7 +76,7 @@ export interface Section extends EnergyFields {
   power_mw: N;
 }
 
-export interface PhaseRow extends EnergyFields {
+export interface PhaseRow extends EnergyFields, DisturbedFields {
   phase: string;
   start_ms: number;
   end_ms: number;
@@ -117,7 +124,7 @@ export interface PowerSeries {
   phases: { phase: string; start_ms: number; end_ms: number }[];
 }
 
-export interface TokenRow extends EnergyFields {
+export interface TokenRow extends EnergyFields, DisturbedFields {
   token: number;
   position: number;
   sequence: number;
@@ -180,7 +187,7 @@ export interface HeatmapAnswer {
 }
 
 export interface TreeNode {
-  kind: 'run' | 'phase' | 'layer' | 'component' | 'operation';
+  kind: 'run' | 'phase' | 'layer' | 'component' | 'operation' | 'disturbed';
   name: string;
   value: N;
   time_ms: N;
@@ -258,15 +265,22 @@ export interface ComponentStat {
   part: 'attention' | 'mlp' | 'other';
 }
 
+/** An event: neighbours are one. */
 export interface Anomaly {
-  kind: 'token' | 'power';
+  kind: 'token' | 'power' | 'disturbance';
+  /** The first token row, and how many there are; null and 0: in no token. */
   token: N;
-  t_ms: N;
+  tokens: number;
+  begin_ms: number;
+  end_ms: number;
+  /** Of tokens an energy (a duration, if unknown), of power a power, of disturbances a duration. */
   value: N;
   expected: N;
-  score: number;
+  /** value / expected. */
+  times: N;
+  extra_energy_mj: N;
   reason: string;
-  /** The likely cause: `disturbed`, `throttled`, `faults`, `first of its kind`, `real`, `unknown`. */
+  /** The likely cause: `busy`, `waited`, `throttled`, `faults`, `real`, `unknown`. */
   cause?: string | null;
 }
 

@@ -108,6 +108,7 @@ export abstract class TreeChart extends CanvasChart<Placed> {
       .reverse();
     const part = nodePart(n.data.node, parents);
     if (part) return partColour(part);
+    if (n.data.node.kind === 'disturbed') return c.danger;
     if (n.data.node.kind === 'phase') return c.phase[n.data.node.name] ?? c.text3;
     return c.line;
   }

@@ -84,14 +84,14 @@ export const GLOSSARY = {
     where: 'measurement.md, Rails that contain each other',
   },
   disturbed: {
-    title: 'Disturbed tokens',
-    text: 'Tokens whose step took more than 3x the time of its neighbours without more work: the machine was busy with something else. They count in the mean.',
+    title: 'Disturbances',
+    text: 'What a step, the prompt, loading or a gap took beyond what is expected of it, where that is less than a third of it: other work ran, a clock was lowered, or the run waited. A block of its own in every sum; one switch leaves it out.',
     unit: 'share of the energy of the request',
-    where: 'measurement.md, Disturbed tokens',
+    where: 'measurement.md, Disturbances',
   },
   anomaly: {
     title: 'Anomaly',
-    text: 'A token or a power sample that stands out from its neighbours, in robust deviations, with the likely cause.',
+    text: 'Tokens or power that stand out from what is around them by at least 20 %, and disturbances: with begin, end, extra energy and the likely cause.',
     where: 'api.md, GET …/run/{id}/summary',
   },
   power: {

@@ -144,14 +144,14 @@ export function modelLoad(run: RunSummary, unit: EnergyUnit = 'auto'): string {
   return !loaded && known(run.request_energy_mj) ? 'none' : energy(run.model_load_energy_mj, unit);
 }
 
-/** Disturbed tokens' share of the request's energy, or null if there are none. */
+/** Disturbances' share of the request's energy, or null if there are none. */
 export const disturbed = (run: RunSummary): string | null =>
   known(run.disturbed_share) && run.disturbed_share > 0 ? percent(run.disturbed_share) : null;
 
 export function disturbedHelp(run: RunSummary): string {
   const n = run.disturbed_tokens;
   const which = known(n) ? `${count(n)} ${n === 1 ? 'token' : 'tokens'}` : 'tokens';
-  return `Share of the request's energy in ${which} whose step took more than 3x the time of its neighbours without more work: the machine was busy with something else. They count in the mean, and hardly move the typical token.`;
+  return `Share of the request's energy beyond what is expected, in ${which} that took more than 3x of that and in gaps: the machine was busy with something else, throttled or waiting. It counts in the mean, and hardly moves the typical token.`;
 }
 
 export const FIGURE_HELP = {

@@ -71,6 +71,8 @@ export interface Selection {
   size: Size;
   /** Energy above the idle power of the machine. */
   net: boolean;
+  /** Every figure without disturbances. */
+  calm: boolean;
   /** Separate layers in the trees, instead of merged ones. */
   apart: boolean;
   unit: EnergyUnit;
@@ -139,6 +141,7 @@ export const EMPTY: Selection = {
   scale: 'auto',
   size: 'energy',
   net: false,
+  calm: false,
   apart: false,
   unit: 'auto',
   usd: '',
@@ -213,6 +216,7 @@ export function parse(query: string): Selection {
     scale: one(q.get('scale'), SCALES, EMPTY.scale),
     size: one(q.get('size'), SIZES, EMPTY.size),
     net: q.get('net') === '1',
+    calm: q.get('disturbances') === 'leave',
     apart: q.get('layers') === 'apart',
     unit: one(q.get('unit'), ['auto', 'mJ', 'J', 'Wh'], EMPTY.unit),
     usd: amount(q.get('usd')),
@@ -272,6 +276,7 @@ export function write(s: Selection): string {
   add('scale', s.scale, EMPTY.scale);
   add('size', s.size, EMPTY.size);
   if (s.net) add('net', '1');
+  if (s.calm) add('disturbances', 'leave');
   if (s.apart) add('layers', 'apart');
   add('unit', s.unit, EMPTY.unit);
   add('usd', s.usd);
@@ -311,10 +316,16 @@ export function write(s: Selection): string {
 
 export const selection = signal<Selection>(EMPTY);
 
+/** The query parameter of the one switch "without disturbances", for all requests with figures of runs. */
+export const without = computed((): { disturbances?: string } =>
+  selection.value.calm ? { disturbances: 'leave' } : {},
+);
+
 /** Query parameters for price and carbon intensity, for all requests that return runs. */
 export const rates = computed(() => ({
   usd_per_kwh: selection.value.usd,
   g_per_kwh: selection.value.co2,
+  ...without.value,
 }));
 
 /** Where the crosshair stands, ms from the start of the run; not part of the address. */

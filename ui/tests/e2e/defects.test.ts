@@ -189,16 +189,14 @@ describe.skipIf(why)('the page says what is so', () => {
       const { run_id } = await generate(flat.url, ask);
       const summary = (await (
         await fetch(`${flat.url}api/profiling/run/${run_id}/summary`)
-      ).json()) as { anomalies: { value: number; expected: number; score: number }[] };
-      for (const a of summary.anomalies) {
-        expect(Math.abs(a.score)).toBeLessThan(1e5);
-        expect(Math.abs(a.value / a.expected - 1)).toBeGreaterThan(0.005);
-      }
+      ).json()) as { anomalies: { value: number; expected: number }[] };
+      for (const a of summary.anomalies)
+        expect(Math.abs(a.value / a.expected - 1)).toBeGreaterThan(0.1999);
       await visit({ view: 'analysis', run: run_id, pane: 'figures' }, {}, flat.url);
       await panel('Anomalies').waitFor();
       await chartHas(page, 'timeline', 'count');
       const text = await page.locator('main').innerText();
-      expect(text).not.toMatch(/\d{7,}(\.\d+)? (robust )?deviations/);
+      expect(text).not.toMatch(/robust deviations/);
       for (const [, value, expected] of text.matchAll(/([\d.,]+ \w+), expected ([\d.,]+ \w+)/g))
         expect(value).not.toBe(expected);
     } finally {
@@ -307,7 +305,7 @@ describe.skipIf(why)('the page says what is so', () => {
     expect(text).toMatch(/Typical token/);
     expect(text).toMatch(/Mean token/);
     await page
-      .getByText(/disturbed token/)
+      .getByText(/disturbance/)
       .first()
       .waitFor();
   });

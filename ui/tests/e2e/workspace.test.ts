@@ -362,11 +362,12 @@ scenarios('the verdict and the time canvas', () => {
         .locator('.energy-parts li')
         .evaluateAll((list) => list.map((x) => x.getAttribute('data-part')));
       expect(new Set(parts).size).toBe(parts.length);
-      const { disturbed_tokens: held } = (await (
+      const { disturbances: judged } = (await (
         await fetch(`${fallback.url}api/profiling/run/${id}/summary`)
-      ).json()) as { disturbed_tokens: number };
+      ).json()) as { disturbances: { events: unknown[] } | null };
+      const held = judged?.events.length ?? 0;
       expect(await verdict.locator('.trust').innerText()).toMatch(
-        held ? new RegExp(`${held} disturbed`) : /no disturbed tokens/,
+        held ? new RegExp(`${held} disturbance`) : /no disturbances|not judged/,
       );
       await panel('Timeline')
         .getByText(/unavailable/)

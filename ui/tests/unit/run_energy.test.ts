@@ -117,8 +117,8 @@ test('a disturbed share is shown above 0 only', () => {
   expect(disturbed({ ...whole, disturbed_share: 0.031 })).toBe('3.10 %');
   expect(disturbed({ ...whole, disturbed_share: 0 })).toBeNull();
   expect(disturbed({ ...whole, disturbed_share: null })).toBeNull();
-  expect(disturbedHelp({ ...whole, disturbed_tokens: 1 })).toContain('in 1 token whose');
-  expect(disturbedHelp({ ...whole, disturbed_tokens: 12 })).toContain('in 12 tokens whose');
+  expect(disturbedHelp({ ...whole, disturbed_tokens: 1 })).toContain('in 1 token that');
+  expect(disturbedHelp({ ...whole, disturbed_tokens: 12 })).toContain('in 12 tokens that');
 });
 
 test('rows of a list are without the calibration that they share, which is said once', () => {

@@ -69,48 +69,116 @@ const energyOf = (s: Partial<Scope>) =>
   amountOf(figures(rows, { ...NONE, ...s }).energy) ?? Number.NaN;
 const held = (x: ReturnType<typeof sums>) => hottest(x).reduce((a, p) => a + (p.energy ?? 0), 0);
 
-test('disturbed tokens are no hotspots: they are excluded on request', () => {
-  const odd = rows.tokens.map((t, i) => ({ ...t, disturbed: i === 3 || i === 7 }));
-  const total = (r: RunRows, calm: boolean) =>
-    hottest(sums(r, cubes, NONE, 'energy', false, calm)).reduce((a, p) => a + (p.energy ?? 0), 0);
-  const only = (token: number) =>
-    hottest(sums(rows, cubes, { ...NONE, token }, 'energy')).reduce(
-      (a, p) => a + (p.energy ?? 0),
+/** The same run with stalls in the prompt, a decode step and loading: rows as measured, cubes without. */
+function stalled(): { rows: RunRows; calm: RunRows; extra: number } {
+  const lost = new Map([
+    [0, 400],
+    [7, 90],
+  ]);
+  const tokens = run.tokens.map((t, i) => {
+    const mj = lost.get(i);
+    if (mj === undefined) return t;
+    return {
+      ...t,
+      energy_mj: (t.energy_mj ?? 0) + mj,
+      net_energy_mj: (t.net_energy_mj ?? 0) + mj / 2,
+      duration_ms: t.duration_ms + mj / 10,
+      disturbed: true,
+      disturbed_ms: mj / 10,
+      disturbed_energy_mj: mj,
+      disturbed_net_energy_mj: mj / 2,
+    };
+  });
+  const extraOf = (phase: string) =>
+    phase === 'prefill' ? 400 : phase === 'decode' ? 90 : phase === 'pre_inference' ? 55 : 0;
+  const phases = run.phases.map((p) => {
+    const mj = extraOf(p.phase);
+    return {
+      ...p,
+      energy_mj: (p.energy_mj ?? 0) + mj,
+      net_energy_mj: (p.net_energy_mj ?? 0) + mj / 2,
+      duration_ms: p.duration_ms + mj / 10,
+      disturbed_ms: mj / 10,
+      disturbed_energy_mj: mj,
+      disturbed_net_energy_mj: mj / 2,
+    };
+  });
+  return { rows: { ...rows, tokens, phases }, calm: rows, extra: 545 };
+}
+
+const worth = (n: TreeNode) => n.value ?? 0;
+
+/** No child is more than its parent, and children and self add up to it. */
+function holds(n: TreeNode): void {
+  if (!n.children?.length) return;
+  const parts = n.children.reduce((a, c) => a + worth(c), 0);
+  for (const c of n.children) {
+    expect(worth(c)).toBeLessThanOrEqual(worth(n) + 1e-6);
+    holds(c);
+  }
+  expect(parts + (n.kind === 'run' ? 0 : (n.self ?? 0))).toBeCloseTo(worth(n), 4);
+}
+
+test('with and without disturbances, gross and net: parts never exceed their whole, and all panels agree', () => {
+  const s = stalled();
+  for (const net of [false, true])
+    for (const r of [s.rows, s.calm]) {
+      const m = sums(r, cubes, NONE, 'energy', net);
+      for (const merged of [true, false]) holds(tree(m, merged));
+      const root = tree(m, true);
+      const whole = amountOf(net ? figures(r, NONE).net : figures(r, NONE).energy) ?? 0;
+      expect(worth(root)).toBeCloseTo(whole, 3);
+      const total = { ...summary, total_energy_mj: whole, net_energy_mj: whole } as Summary;
+      const bar = segments(total, r, cubes, net) ?? [];
+      expect(bar.reduce((a, x) => a + x.mj, 0)).toBeCloseTo(whole, 3);
+      const block = bar.find((x) => x.key === 'disturbed')?.mj ?? 0;
+      const lost = r === s.calm ? 0 : net ? s.extra / 2 : s.extra;
+      expect(block).toBeCloseTo(lost, 6);
+      const red = (root.children ?? [])
+        .flatMap((p) => p.children ?? [])
+        .filter((c) => c.kind === 'disturbed');
+      expect(red.reduce((a, c) => a + worth(c), 0)).toBeCloseTo(
+        // Loading has no components below it, but its block.
+        lost,
+        6,
+      );
+    }
+});
+
+test('the hottest components are the same with a stall and without it', () => {
+  const s = stalled();
+  const listed = (r: RunRows) => hottestCalm(sums(r, cubes, NONE, 'energy'));
+  expect(listed(s.rows).parts).toEqual(listed(s.calm).parts);
+  expect(listed(s.rows).whole).toBeCloseTo(listed(s.calm).whole ?? 0, 4);
+  expect([listed(s.rows).calm, listed(s.calm).calm]).toEqual([true, false]);
+});
+
+test('a scope of parts holds no disturbance, a token its own', () => {
+  const s = stalled();
+  const block = (scope: Partial<Scope>) =>
+    sums(s.rows, cubes, { ...NONE, ...scope }, 'energy').phases.reduce(
+      (a, p) => a + p.disturbed.value,
       0,
     );
-  const [a, b] = [rows.tokens[3].token, rows.tokens[7].token];
-  const marked = { ...rows, tokens: odd };
-  expect(total(marked, true)).toBeCloseTo(total(marked, false) - only(a) - only(b), 3);
-  const quiet = { ...rows, tokens: rows.tokens.map((t) => ({ ...t, disturbed: false })) };
-  expect(total(quiet, true)).toBe(total(quiet, false));
-  // Where every token of the scope was slowed, they are all there is to show.
-  const listed = (scope: Scope) =>
-    hottestCalm(marked, cubes, scope, sums(marked, cubes, scope, 'energy'), false);
-  expect(listed(NONE).calm).toBe(true);
-  const [from, length] = [rows.tokens[3].start_ms, rows.tokens[3].duration_ms];
-  const slowed = listed({ ...NONE, range: [from, from + length] });
-  expect(slowed.calm).toBe(false);
-  expect(slowed.parts.length).toBeGreaterThan(0);
+  expect(block({ layer: 2 })).toBe(0);
+  expect(block({ component: 'q_proj' })).toBe(0);
+  expect(block({ token: 7 })).toBe(90);
+  expect(block({ token: 8 })).toBe(0);
+  expect(block({ phase: 'prefill' })).toBe(400);
 });
 
 test('the hottest components are shares of the scope, not of each other', () => {
-  const share = (r: RunRows, scope: Scope, net = false) => {
-    const h = hottestCalm(r, cubes, scope, sums(r, cubes, scope, 'energy', net), net);
+  const share = (scope: Scope, net = false) => {
+    const h = hottestCalm(sums(rows, cubes, scope, 'energy', net));
     return { whole: h.whole, parts: h.parts.reduce((a, p) => a + (p.energy ?? 0), 0) };
   };
-  const calm = { ...rows, tokens: run.tokens.map((t) => ({ ...t, disturbed: false })) };
-  const all = share(calm, NONE);
+  const all = share(NONE);
   expect(all.whole).toBeCloseTo(summary.total_energy_mj ?? 0, 4);
   expect(all.parts).toBeLessThan(all.whole ?? 0); // loading belongs to no component
-  const odd = { ...rows, tokens: run.tokens.map((t, i) => ({ ...t, disturbed: i === 9 })) };
-  expect(share(odd, NONE).whole).toBeCloseTo(
-    (summary.total_energy_mj ?? 0) - (run.tokens[9].energy_mj ?? 0),
-    4,
-  );
-  expect(share(calm, { ...NONE, token: 7 }).whole).toBeCloseTo(run.tokens[7].energy_mj ?? 0, 4);
-  const net = figures(calm, NONE).net;
-  expect(share(calm, NONE, true).whole).toBeCloseTo(amountOf(net) ?? 0, 4);
-  const layer = share(calm, { ...NONE, layer: 2 });
+  expect(share({ ...NONE, token: 7 }).whole).toBeCloseTo(run.tokens[7].energy_mj ?? 0, 4);
+  const net = figures(rows, NONE).net;
+  expect(share(NONE, true).whole).toBeCloseTo(amountOf(net) ?? 0, 4);
+  const layer = share({ ...NONE, layer: 2 });
   expect(layer.whole).toBeCloseTo(layer.parts, 6);
 });
 
@@ -242,19 +310,6 @@ test('the parts of the verdict sum to the total, gross and net, with and without
       expect(list.some((x) => x.key === 'attention')).toBe(c !== null);
     }
   expect(segments({ ...summary, total_energy_mj: null }, rows, cubes, false)).toBeNull();
-});
-
-test('disturbed tokens are separate from decode', () => {
-  const mark = (odd: number) => ({
-    ...rows,
-    tokens: run.tokens.map((t, i) => ({ ...t, disturbed: i === odd })),
-  });
-  const list = segments(summary, mark(9), cubes, false) ?? [];
-  const calm = segments(summary, mark(-1), cubes, false) ?? [];
-  const of = (l: typeof list, key: string) => l.find((x) => x.key === key)?.mj ?? 0;
-  expect(of(list, 'disturbed')).toBeCloseTo(run.tokens[9].energy_mj ?? 0, 6);
-  expect(of(calm, 'disturbed')).toBe(0);
-  expect(of(list, 'attention')).toBeLessThan(of(calm, 'attention'));
 });
 
 test('what another engine did around its tokens is not called tokenization', () => {

@@ -48,6 +48,7 @@ const full: Selection = {
   aggregate: 'median',
   scale: 'log',
   size: 'time',
+  calm: true,
   net: true,
   apart: true,
   unit: 'Wh',

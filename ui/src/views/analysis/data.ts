@@ -10,7 +10,7 @@ import { holds } from '../../api/inlined';
 import type { PowerSeries } from '../../api/types';
 import { nextFrame } from '../../core/frame';
 import { type Loaded, useResource } from '../../state/resource';
-import { at, rates, selection } from '../../state/selection';
+import { at, rates, selection, without } from '../../state/selection';
 import { type Cubes, type RunRows, type Scope, type Sums, sums } from './scope';
 
 export type Resource<T> = Signal<Loaded<T>> & { retry: () => void };
@@ -25,16 +25,21 @@ export function useRun(id: string) {
   const summary = useResource(`summary ${id} ${JSON.stringify(r)}`, (s) => api.summary(id, s, r));
   const head = summary.value.data;
   const of = head && isStored(head) ? id : null;
-  const part = (name: string) => (of ? `${name} ${of}` : null);
-  const pipeline = useResource(part('pipeline'), (s) => api.pipeline(id, { limit: 1 }, s), 'drop');
+  const d = without.value;
+  const part = (name: string) => (of ? `${name} ${of} ${d.disturbances ?? ''}` : null);
+  const pipeline = useResource(
+    part('pipeline'),
+    (s) => api.pipeline(id, { limit: 1, ...d }, s),
+    'drop',
+  );
   const power = useResource(
-    part('power'),
+    of && `power ${of}`,
     (s) => api.power(id, { points: chartPoints() }, s),
     'drop',
   );
   const tokens = useResource(
     part('tokens'),
-    async (s) => (await api.allTokens(id, s)).tokens,
+    async (s) => (await api.allTokens(id, s, d)).tokens,
     'drop',
   );
   /** The data for the first screen has been loaded; everything else is requested afterwards. */

@@ -175,7 +175,7 @@ const HELP: Record<'energy' | 'share' | 'power' | 'token' | 'median' | 'time', E
   },
   median: {
     title: 'Median of the decode tokens',
-    text: 'With the 95 % interval of a median; tokens that the machine disturbed hardly move it.',
+    text: 'With the 95 % interval of a median; disturbed tokens hardly move it.',
     term: 'typical',
   },
   time: {
@@ -313,7 +313,7 @@ const meanToken = (f: ReturnType<typeof figures>, part: Quantity<'mJ'> | null): 
 /** Explains the column of shares. */
 const shareOf = (timed: boolean, calm: boolean): Explanation => ({
   title: 'Share of the scope',
-  text: `${timed ? 'Time' : 'Energy'} of the component over that of the scope (the whole run, unless narrowed)${calm ? ', both without disturbed tokens' : ''}. Loading the model and what no component did is the rest.`,
+  text: `${timed ? 'Time' : 'Energy'} of the component over that of the scope (the whole run, unless narrowed)${calm ? ', both without disturbances' : ''}. Loading the model and what no component did is the rest.`,
   term: 'share',
 });
 
@@ -324,19 +324,11 @@ function HottestList({ data }: { data: RunData }) {
   const held = data.inScope.value;
   const s = selection.value;
   // A stall is no hotspot.
-  const rows = data.rows.value;
-  const cubes = data.cubes.value.data;
   const {
     parts: list,
     calm,
     whole,
-  } = useMemo(
-    () =>
-      held && rows && cubes
-        ? hottestCalm(rows, cubes, scopeOf(s), held, s.net && cubes.energy !== null)
-        : { parts: [], calm: false, whole: null },
-    [held],
-  );
+  } = useMemo(() => (held ? hottestCalm(held) : { parts: [], calm: false, whole: null }), [held]);
   if (!list.length || s.component !== null) return null;
   const timed = !list.some((p) => p.energy !== null);
   const of = (p: (typeof list)[number]) => (timed ? p.ms : (p.energy ?? 0));
@@ -349,7 +341,7 @@ function HottestList({ data }: { data: RunData }) {
             {calm && (
               <>
                 <br />
-                <Explain of="disturbed">without disturbed tokens</Explain>
+                <Explain of="disturbed">without disturbances</Explain>
               </>
             )}
           </th>

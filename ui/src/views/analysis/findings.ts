@@ -33,10 +33,9 @@ const DECODE_PARTS: [SegmentKey, string, Part[]][] = [
   ['mlp', 'MLP', ['mlp']],
 ];
 
-/** Sums of decode by kind of work, without disturbed tokens. */
+/** Sums of decode by kind of work, without disturbances. */
 function decodeParts(rows: RunRows, cubes: Cubes, net: boolean): Map<Part, number> {
-  const calm = rows.tokens.map((t) => ({ ...t, phase: t.disturbed ? 'disturbed' : t.phase }));
-  const m = sums({ ...rows, tokens: calm }, cubes, only('decode'), 'energy', net);
+  const m = sums(rows, cubes, only('decode'), 'energy', net);
   const cells = matrix(m, 'energy');
   const out = new Map<Part, number>();
   m.components.forEach((name, c) => {
@@ -69,8 +68,11 @@ export function segments(
   const value = (e: { energy_mj: number | null; net_energy_mj: number | null }): number =>
     (net ? e.net_energy_mj : e.energy_mj) ?? 0;
   if (net && !known(s.net_energy_mj)) return null;
+  // Every part is without its disturbance, which is a part of its own.
+  const lost = (p: RunRows['phases'][number]): number =>
+    (net ? p.disturbed_net_energy_mj : p.disturbed_energy_mj) ?? 0;
   const phase = (name: string): number =>
-    rows.phases.filter((p) => p.phase === name).reduce((a, p) => a + value(p), 0);
+    rows.phases.filter((p) => p.phase === name).reduce((a, p) => a + value(p) - lost(p), 0);
   const list: Segment[] = [];
   const add = (
     key: SegmentKey,
@@ -83,7 +85,11 @@ export function segments(
   };
   const pre = phase('pre_inference');
   // The net energy of model loading is approximated by that of its phase, which contains little else.
-  const load = net ? (known(s.model_load_energy_mj) ? pre : 0) : (s.model_load_energy_mj ?? 0);
+  const load = net
+    ? known(s.model_load_energy_mj)
+      ? pre
+      : 0
+    : (s.model_load_energy_mj ?? 0) - (s.disturbance?.model_load_energy_mj ?? 0);
   add(
     'load',
     'Model load',
@@ -94,11 +100,8 @@ export function segments(
   add('prefill', 'Prefill', phase('prefill'), 'Reading the prompt, up to the first token.', {
     phase: 'prefill',
   });
-  const disturbed = rows.tokens.reduce(
-    (a, t) => a + (t.phase === 'decode' && t.disturbed ? value(t) : 0),
-    0,
-  );
-  const decode = phase('decode') - disturbed;
+  const disturbed = rows.phases.reduce((a, p) => a + lost(p), 0);
+  const decode = phase('decode');
   const parts = cubes?.energy ? decodeParts(rows, cubes, net) : null;
   if (parts?.size) {
     let left = decode;
@@ -119,9 +122,9 @@ export function segments(
   } else add('decode', 'Decode', decode, 'All tokens after the first.', { phase: 'decode' });
   add(
     'disturbed',
-    'Disturbed tokens',
+    'Disturbances',
     disturbed,
-    'Tokens whose step took more than 3x the time of its neighbours without more work: the machine was busy with something else.',
+    'What steps, the prompt, loading and gaps took beyond what is expected of them: the machine was busy, throttled or waiting.',
     null,
   );
   const rest = outsideTokens(s, rows);

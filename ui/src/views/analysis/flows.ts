@@ -63,7 +63,8 @@ export function flows(root: TreeNode): Flows {
       continue;
     }
     for (const child of phase.children) {
-      if (child.kind === 'layer') {
+      if (child.kind === 'disturbed') add(p, node('disturbed', 'Disturbed', c.danger), child.value);
+      else if (child.kind === 'layer') {
         const b = band(child.layer ?? 0);
         add(p, b, child.value);
         for (const component of child.children ?? []) work(component, b);
@@ -92,6 +93,7 @@ function inOrder(nodes: Flows['nodes'], links: Flow[]): Flows['nodes'] {
   const rank = (id: string): number => {
     const [kind, name] = [id.slice(0, id.indexOf(' ')), id.slice(id.indexOf(' ') + 1)];
     if (id === 'rest') return 1e6;
+    if (id === 'disturbed') return 1e6 - 1;
     if (id === 'load') return -1;
     if (kind === 'band') return Number(name);
     if (kind === 'part') return PART_ORDER.indexOf(name);

@@ -12,7 +12,15 @@ import { extent, scaleOf } from '../../core/stats';
 import { RampKey } from '../../parts/ramp_key';
 import { Segmented } from '../../parts/segmented';
 import { stateOf, useResource } from '../../state/resource';
-import { at, METRICS, type Metric, type Scale, select, selection } from '../../state/selection';
+import {
+  at,
+  METRICS,
+  type Metric,
+  type Scale,
+  select,
+  selection,
+  without,
+} from '../../state/selection';
 import { unit } from '../../state/settings';
 import { fetchCube, type RunData, scopeOf } from './data';
 import { isTimed, matrix, medians, OUTSIDE, type RunRows, type Scope, weigh } from './scope';
@@ -375,13 +383,14 @@ export function togglePlay(): void {
 export function OperationsPanel({ data }: { data: RunData }) {
   const { layer, component, token, phase, range, sequence } = selection.value;
   const whole = range !== null || sequence !== null;
-  const key = `ops ${data.id} ${layer} ${component} ${token} ${phase}`;
+  const calm = without.value;
+  const key = `ops ${data.id} ${layer} ${component} ${token} ${phase} ${calm.disturbances ?? ''}`;
   const where = {
     ...(layer === null ? {} : { layer }),
     ...(component === null ? {} : { component }),
   };
   const res = useResource(key, (s) =>
-    api.operations(data.id, { ...where, token, phase: token === null ? phase : null }, s),
+    api.operations(data.id, { ...where, ...calm, token, phase: token === null ? phase : null }, s),
   );
   const d = res.value.data;
   const head = component === null ? null : d?.components[0];

@@ -1,10 +1,11 @@
 // Sums over the selected scope (range, phase, token, sequence, layer, component) of a run.
 // Everything that the workspace shows is a sum over token rows, weighted by the fraction of each
-// row inside the scope. Two cubes (energy and time by token, layer and component; in a batch each
+// row inside the scope. Disturbances are a block of their own in each phase: the cubes are without them, and the
+// rows state them. Two cubes (energy and time by token, layer and component; in a batch each
 // sequence's share of the step) and the rows of tokens and phases suffice to sum any part of a run
 // within milliseconds.
 import type { Cube } from '../../api/binary';
-import type { EnergySource, PhaseRow, TokenRow, TreeNode } from '../../api/types';
+import type { DisturbedFields, EnergySource, PhaseRow, TokenRow, TreeNode } from '../../api/types';
 import { known } from '../../core/format';
 import { type Quantity, quantity } from '../../core/quantity';
 import { quantile } from '../../core/stats';
@@ -154,7 +155,14 @@ export interface Sums {
   metric: 'energy' | 'time';
   /** The scope holds only some layers or components: its phases are worth what these are worth. */
   partial: boolean;
-  phases: { name: string; value: number | null; ms: number; energy: number | null }[];
+  phases: {
+    name: string;
+    value: number | null;
+    ms: number;
+    energy: number | null;
+    /** The part of the value that is disturbance, and its time and energy; components are without it. */
+    disturbed: { value: number; ms: number; energy: number };
+  }[];
   components: string[];
   /** The number of layers, without the row outside the layers. */
   layers: number;
@@ -180,15 +188,38 @@ const idleOf = (p: PhaseRow[]): number => {
   return ms > 0 ? idle / ms : Number.NaN;
 };
 
-/** Sums every cell over the tokens in the scope. `net` subtracts idle power in proportion to time; `calm`
- * excludes disturbed tokens. */
+const noDisturbance = { value: 0, ms: 0, energy: 0 };
+
+/** What of a phase in the scope is disturbance. */
+function disturbedOf(rows: RunRows, s: Scope, phase: string, timed: boolean, net: boolean) {
+  if (s.layer !== null || s.component !== null) return noDisturbance;
+  let [ms, mj] = [0, 0];
+  const add = (x: DisturbedFields, share: number) => {
+    ms += share * (x.disturbed_ms ?? 0);
+    mj += share * ((net ? x.disturbed_net_energy_mj : x.disturbed_energy_mj) ?? 0);
+  };
+  if (!isTimed(s)) for (const p of rows.phases.filter((x) => x.phase === phase)) add(p, 1);
+  else {
+    const w = weigh(rows, { ...s, phase });
+    const seen = new Set<number>();
+    rows.tokens.forEach((t, i) => {
+      if (w[i] <= 0) return;
+      const step = t.step ?? i;
+      add(seen.has(step) ? { ...t, disturbed_ms: 0 } : t, w[i]);
+      seen.add(step);
+    });
+    for (const { phase: p, weight } of bare(rows, { ...s, phase })) add(p, weight);
+  }
+  return { value: timed ? ms : mj, ms, energy: mj };
+}
+
+/** Sums every cell over the tokens in the scope. `net` subtracts idle power in proportion to time. */
 export function sums(
   rows: RunRows,
   cubes: Cubes,
   s: Scope,
   metric: 'energy' | 'time',
   net = false,
-  calm = false,
 ): Sums {
   const w = weigh(rows, s);
   const [layers, columns] = [cubes.time.layers - 1, cubes.time.components];
@@ -207,7 +238,7 @@ export function sums(
     }
   };
   rows.tokens.forEach((t, i) => {
-    const share = calm && t.disturbed ? 0 : w[i];
+    const share = w[i];
     const p = slot.get(t.phase);
     if (share <= 0 || p === undefined || i >= cubes.time.tokens) return;
     // A step's energy is stored as each sequence's share, its time in full.
@@ -228,7 +259,8 @@ export function sums(
     const f = figures(rows, { ...s, phase: name, layer: null, component: null });
     const q = net ? f.net : f.energy;
     const mj = q.source === 'unavailable' ? null : q.value;
-    return { name, ms: f.ms, energy: mj, value: metric === 'time' ? f.ms : mj };
+    const disturbed = disturbedOf(rows, s, name, metric === 'time', net);
+    return { name, ms: f.ms, energy: mj, value: metric === 'time' ? f.ms : mj, disturbed };
   });
   const partial = s.layer !== null || s.component !== null;
   return { metric, partial, phases, components: cubes.components, layers, energy, time };
@@ -316,36 +348,26 @@ const ADDS = 1e-9;
 
 export interface Hottest {
   parts: PartSum[];
-  /** The parts and `whole` leave disturbed tokens out. */
+  /** The scope holds disturbances, which the parts and `whole` leave out. */
   calm: boolean;
   /** What the scope holds (mJ; ms without energy), of which the parts are shares: more than their sum, because
    * loading and what no component did belong to it too. */
   whole: number | null;
 }
 
-/** Without the tokens that other programs slowed, where there are several tokens and some of them were not slowed. */
-export function hottestCalm(rows: RunRows, cubes: Cubes, s: Scope, m: Sums, net: boolean): Hottest {
-  const odd = s.token === null && rows.tokens.some((t) => t.disturbed);
-  const quiet = odd ? hottest(sums(rows, cubes, s, m.metric, net, true)) : [];
-  const calm = quiet.length > 0;
-  const parts = calm ? quiet : hottest(m);
+/** The hottest components of the scope, whose sums are without disturbances. */
+export function hottestCalm(m: Sums): Hottest {
+  const parts = hottest(m);
   const timed = !parts.some((p) => p.energy !== null);
+  const lost = m.phases.reduce((a, p) => a + (timed ? p.disturbed.ms : p.disturbed.energy), 0);
+  const calm = lost > 0;
   // A phase outside the scope has no energy, as opposed to an unavailable one.
   const held = m.phases.flatMap((p) => (p.ms > 0 ? [timed ? p.ms : p.energy] : []));
   if (m.partial || held.some((v) => v === null)) {
     const sum = parts.reduce((a, p) => a + Math.max(0, timed ? p.ms : (p.energy ?? 0)), 0);
     return { parts, calm, whole: sum > 0 ? sum : null };
   }
-  let whole = held.reduce<number>((a, v) => a + (v ?? 0), 0);
-  if (calm) {
-    const w = weigh(rows, s);
-    rows.tokens.forEach((t, i) => {
-      if (!t.disturbed) return;
-      const ofStep = t.step === null ? 1 : (t.share ?? 1);
-      const value = timed ? ofStep * t.duration_ms : net ? t.net_energy_mj : t.energy_mj;
-      whole -= w[i] * (value ?? 0);
-    });
-  }
+  const whole = held.reduce<number>((a, v) => a + (v ?? 0), 0) - lost;
   return { parts, calm, whole: whole > 0 ? whole : null };
 }
 
@@ -412,6 +434,13 @@ export function tree(m: Sums, merged: boolean): TreeNode {
       }).filter((x) => x.children?.length);
       children.push(...m.components.flatMap((c, j) => leaf(p, [m.layers * n + j], c, null)));
     }
+    const lost = phase.disturbed;
+    if (lost.value > ADDS)
+      children.push({
+        ...node('disturbed', 'disturbed', lost.value, lost.ms, lost.energy, []),
+        self: lost.value,
+        children: undefined,
+      });
     if (!m.partial) return node('phase', phase.name, phase.value, phase.ms, phase.energy, children);
     // What lies outside the chosen layers or components is not in the scope, and not unattributed.
     const held = (k: 'value' | 'time_ms' | 'energy_mj') =>
@@ -439,9 +468,11 @@ export function within(root: TreeNode, s: Pick<Scope, 'phase' | 'layer' | 'compo
   const keeps = (n: TreeNode): boolean =>
     n.kind === 'phase'
       ? s.phase === null || n.name === s.phase
-      : n.kind === 'layer'
-        ? s.layer === null || n.layer === s.layer
-        : n.kind !== 'component' || s.component === null || n.name === s.component;
+      : n.kind === 'disturbed'
+        ? s.layer === null && s.component === null
+        : n.kind === 'layer'
+          ? s.layer === null || n.layer === s.layer
+          : n.kind !== 'component' || s.component === null || n.name === s.component;
   const parts = s.layer !== null || s.component !== null;
   const cut = (n: TreeNode): TreeNode | null => {
     if (!keeps(n)) return null;

@@ -12,7 +12,7 @@ import { energy, known, time } from '../../core/format';
 import type { Cell } from '../../core/table';
 import { Segmented } from '../../parts/segmented';
 import { stateOf, useResource } from '../../state/resource';
-import { hasSelection, select, selection } from '../../state/selection';
+import { hasSelection, select, selection, without } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
 import type { RunData } from './data';
 import { flows, sankeyPng, sankeyRows } from './flows';
@@ -65,8 +65,10 @@ function useTree(data: RunData) {
   const narrow =
     isTimed(s) || (s.net && !energyless && m === 'energy') || (!s.apart && s.layer !== null);
   const there = data.summary.value.data !== null;
-  const res = useResource(there && !narrow ? `tree ${data.id} ${m}` : null, (x) =>
-    api.tree(data.id, { metric: m }, x),
+  const d = without.value;
+  const res = useResource(
+    there && !narrow ? `tree ${data.id} ${m} ${d.disturbances ?? ''}` : null,
+    (x) => api.tree(data.id, { metric: m, ...d }, x),
   );
   const held = data.inScope.value;
   const cut = isZoom(s) ? null : `${s.layer} ${s.component}`;
@@ -220,6 +222,7 @@ function partItems(phases = false): LegendItem[] {
   return [
     ...parts,
     ...(phases ? ph : []),
+    { label: 'Disturbed', colour: c.danger },
     { label: 'Unattributed', colour: c.text3, kind: 'hatch' },
   ];
 }

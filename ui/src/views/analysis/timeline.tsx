@@ -58,7 +58,8 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
   const range = at.range.value;
   const view = range ?? full;
   const p = range && zoomed ? zoomed : whole;
-  const phases = data.pipeline.value.data?.phases ?? null;
+  const [rows, measured] = [data.pipeline.value.data?.phases, data.power.value.data?.phases];
+  const phases = useMemo(() => onAxis(rows ?? null, measured ?? []), [rows, measured]);
   const tokens = data.tokens.value.data;
   const anomalies = data.summary.value.data?.anomalies;
   // A report has all sections or only the first ones, whatever is zoomed to.
@@ -81,7 +82,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
     () => build(phases ?? [], tokens ?? [], shownSections ?? [], sectioned),
     [phases, tokens, shownSections, sectioned, programs.value],
   );
-  const marks = useMemo(() => marksOf(anomalies ?? [], tokens ?? []), [anomalies, tokens]);
+  const marks = useMemo(() => marksOf(anomalies ?? []), [anomalies]);
   const totalRails = data.summary.value.data?.total_rails;
   const track = useMemo(() => (p ? columnsOf(p, s.net, totalRails) : null), [p, s.net, totalRails]);
   const powered = !!whole?.samples_total;
@@ -300,7 +301,7 @@ function build(
   const slices: Slice[] = phases.map((p) => ({
     lane: 0,
     start: p.start_ms,
-    duration: p.duration_ms,
+    duration: p.end_ms - p.start_ms,
     label: phaseLabel(p.phase),
     energy: p.energy_mj,
     sd: p.energy_sd_mj,
@@ -336,30 +337,31 @@ function build(
       token: t.token,
       rows: [
         ['Token', String(t.token)],
-        ...(t.disturbed ? ([['Disturbed', 'the machine was busy']] as [string, string][]) : []),
+        ...(t.disturbed
+          ? ([['Disturbed', `${time(t.disturbed_ms ?? null)} of it`]] as [string, string][])
+          : []),
       ],
     });
   }
   return slices;
 }
 
-/** Disturbed tokens and the server's anomalies as marks on the time axis. */
-function marksOf(anomalies: Anomaly[], tokens: TokenRow[]): Mark[] {
-  const at = new Map(tokens.map((t) => [t.token, t.start_ms + t.duration_ms / 2]));
-  const marks: Mark[] = tokens
-    .filter((t) => t.disturbed)
-    .map((t) => ({
-      t: at.get(t.token) ?? t.start_ms,
-      token: t.token,
-      text: `token ${t.token} was disturbed: the machine was busy`,
-    }));
-  for (const a of anomalies) {
-    const t = a.token !== null ? (at.get(a.token) ?? a.t_ms) : a.t_ms;
-    if (t === null || (a.token !== null && marks.some((m) => m.token === a.token))) continue;
-    marks.push({ t, token: a.kind === 'token' ? a.token : null, text: whyOdd(a) });
-  }
-  return marks;
-}
+/** Phases where they were, also without disturbances, which shorten their durations. */
+const onAxis = (
+  phases: PhaseRow[] | null,
+  measured: { start_ms: number; end_ms: number }[],
+): PhaseRow[] | null =>
+  phases?.map((p, i) =>
+    measured[i]?.start_ms === p.start_ms ? { ...p, end_ms: measured[i].end_ms } : p,
+  ) ?? null;
+
+/** The server's events as marks on the time axis. */
+const marksOf = (anomalies: Anomaly[]): Mark[] =>
+  anomalies.map((a) => ({
+    t: (a.begin_ms + a.end_ms) / 2,
+    token: a.token,
+    text: whyOdd(a),
+  }));
 
 const CONDITIONS = ['temperature_c', 'clock_mhz', 'utilisation'] as const;
 

@@ -12,7 +12,7 @@ import { RampKey } from '../../parts/ramp_key';
 import { stateOf } from '../../state/resource';
 import { at, select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
-import { whyOdd } from './anomalies';
+import { nameOf, whyOdd, whyToken } from './anomalies';
 import { type RunData, scopeOf } from './data';
 import { cubesState } from './heatmap';
 import { tokenLayers, weigh } from './scope';
@@ -101,9 +101,6 @@ function WaterfallPanel({ data }: { data: RunData }) {
   const timed = !!rows && !rows.some((t) => known(t.energy_mj));
   const show = (v: number | null) => (timed ? time(v) : energy(v, unit.value));
   const bars = useMemo((): TokenBar[] => {
-    const odd = new Map(
-      (anomalies ?? []).filter((a) => a.kind === 'token').map((a) => [a.token, whyOdd(a)]),
-    );
     const sofar = timed ? runningSum((rows ?? []).map((t) => t.duration_ms)) : null;
     return (rows ?? []).map((t, i) => ({
       token: t.token,
@@ -114,7 +111,7 @@ function WaterfallPanel({ data }: { data: RunData }) {
       value: timed ? t.duration_ms : t.energy_mj,
       sd: timed ? null : t.energy_sd_mj,
       cumulative: sofar ? sofar[i] : t.cumulative_energy_mj,
-      anomaly: t.disturbed ? 'disturbed: the machine was busy' : (odd.get(t.token) ?? null),
+      anomaly: whyToken(t, anomalies ?? []),
     }));
   }, [rows, anomalies, timed]);
   const { value: range } = at.range;
@@ -295,60 +292,75 @@ export function MapPane({ data }: { data: RunData }) {
   );
 }
 
-/** A token can be odd in its power while it took as much as others. */
-const alike = (a: Anomaly): boolean =>
-  a.value !== null && a.expected !== null && Math.abs(a.value - a.expected) < 0.05 * a.expected;
-
 /** The highest values; the table and the CSV have all. */
 const ANOMALIES = 8;
 
+/** The figure of an event, beside what was expected. */
+function amounts(a: Anomaly): string {
+  const show = (v: number | null) => {
+    if (a.kind === 'power') return power(v);
+    return a.kind === 'disturbance' || a.extra_energy_mj === null ? time(v) : energy(v, unit.value);
+  };
+  return `${show(a.value)}, expected ${show(a.expected)}`;
+}
+
+const extraOf = (a: Anomaly): string =>
+  a.extra_energy_mj === null
+    ? `× ${plain(a.times, 2)}`
+    : `${a.extra_energy_mj < 0 ? '−' : '+'}${energy(Math.abs(a.extra_energy_mj), unit.value)}`;
+
+/** The event with half as much time on either side. */
+function aroundOf(a: Anomaly): [number, number] {
+  const air = Math.max(1, a.end_ms - a.begin_ms) / 2;
+  return [Math.max(0, a.begin_ms - air), a.end_ms + air];
+}
+
+const COLUMNS = [
+  'kind',
+  'token',
+  'tokens',
+  'begin_ms',
+  'end_ms',
+  'value',
+  'expected',
+  'times',
+  'extra_energy_mj',
+  'reason',
+  'cause',
+] as const;
+
 export function AnomalyPanel({ data }: { data: RunData }) {
   const list = data.summary.value.data?.anomalies ?? [];
+  const prompts = new Set(
+    (data.tokens.value.data ?? []).filter((t) => t.phase === 'prefill').map((t) => t.token),
+  );
   return (
     <Panel
       class="bare"
       title="Anomalies"
-      note="Tokens and samples that stand out in the whole run, with the reason; click one to go there."
+      note="Events that stand out in the whole run, the dearest first: what each took beyond what is expected, and why; click one to go there."
       state={stateOf(data.summary, (s) =>
         s.anomalies.length ? null : 'Nothing stands out in this run.',
       )}
       table={() => ({
-        columns: ['kind', 'token', 't_ms', 'value', 'expected', 'score', 'reason', 'cause'],
-        rows: list.map((a) => [
-          a.kind,
-          a.token ?? '',
-          a.t_ms,
-          a.value,
-          a.expected,
-          a.score,
-          a.reason,
-          a.cause ?? '',
-        ]),
+        columns: [...COLUMNS],
+        rows: list.map((a) => COLUMNS.map((c) => a[c] ?? '')),
       })}
     >
       <ul class="anomalies">
         {list.slice(0, ANOMALIES).map((a) => (
-          <li key={`${a.kind}${a.token}${a.t_ms}`}>
+          <li key={`${a.kind}${a.token}${a.begin_ms}`}>
             <button
               type="button"
               onClick={() => {
-                if (a.kind === 'token' && a.token !== null) select({ token: a.token });
-                else if (a.t_ms !== null)
-                  select({ range: [Math.max(0, a.t_ms - 20), a.t_ms + 20] });
+                if (a.token !== null && a.tokens === 1) select({ token: a.token });
+                else select({ range: aroundOf(a) });
               }}
             >
-              <span class="anomaly-score num">{plain(a.score, 2)}</span>
+              <span class="anomaly-score num">{extraOf(a)}</span>
               <span>
-                <strong>
-                  {a.kind === 'token' ? `Token ${a.token}` : `Power at ${time(a.t_ms)}`}
-                </strong>
-                <span class="muted">
-                  {' '}
-                  {a.kind === 'token' ? energy(a.value, unit.value) : power(a.value)}
-                  {a.expected !== null &&
-                    !alike(a) &&
-                    `, expected ${a.kind === 'token' ? energy(a.expected, unit.value) : power(a.expected)}`}
-                </span>
+                <strong>{nameOf(a, a.token !== null && prompts.has(a.token))}</strong>
+                <span class="muted"> {amounts(a)}</span>
                 <br />
                 <span class="note">{whyOdd(a)}</span>
               </span>

@@ -2,6 +2,7 @@
 // to change.
 import { useMemo } from 'preact/hooks';
 import { api } from '../../api/client';
+import { REPORT } from '../../api/inlined';
 import type { Advice, Summary } from '../../api/types';
 import { partColour } from '../../charts/parts';
 import { colours, phaseLabel } from '../../charts/theme';
@@ -88,6 +89,17 @@ export function Verdict({ data }: { data: RunData }) {
     <section class="panel verdict" aria-label="Verdict" aria-busy={!s}>
       <div class="verdict-head">
         <h2>Where the {s && !known(s.total_energy_mj) ? 'time' : 'energy'} went</h2>
+        {s && !REPORT && (selection.value.calm || hasDisturbances(s)) && (
+          <Segmented
+            label="Disturbances"
+            value={selection.value.calm ? 'leave' : 'keep'}
+            options={[
+              ['keep', 'With disturbances'],
+              ['leave', 'Without'],
+            ]}
+            onChange={(v) => select({ calm: v === 'leave' })}
+          />
+        )}
         {canBeNet(s) && (
           <Segmented
             label="Idle power"
@@ -266,11 +278,16 @@ function Figures({ s }: { s: Summary | null }) {
   );
 }
 
+const hasDisturbances = (s: Summary): boolean => (s.disturbance?.duration_ms ?? 0) > 0;
+
 function disturbedWords(s: Summary): string {
   const share = disturbed(s);
-  if (!s.disturbed_tokens) return 'no disturbed tokens';
-  const tokens = `${count(s.disturbed_tokens)} disturbed ${s.disturbed_tokens === 1 ? 'token' : 'tokens'}`;
-  return share ? `${share} of the request in ${tokens}` : tokens;
+  const events = s.anomalies.filter((a) => a.kind === 'disturbance').length;
+  if (s.disturbed_tokens === null) return 'disturbances not judged';
+  if (!events) return 'no disturbances';
+  const what = `${count(events)} ${events === 1 ? 'disturbance' : 'disturbances'}`;
+  if (selection.value.calm) return `without ${what}`;
+  return share ? `${share} of the request in ${what}` : what;
 }
 
 function Trust({ s, advice }: { s: Summary; advice: Advice | null }) {
@@ -301,7 +318,7 @@ function Trust({ s, advice }: { s: Summary; advice: Advice | null }) {
       disturbedWords(s),
       {
         title: 'Disturbed share',
-        text: 'Share of the energy of the request in tokens that the machine disturbed.',
+        text: 'Share of the energy of the request beyond what is expected of its prompt, steps and gaps.',
         term: 'disturbed',
       },
     ]);

@@ -6,7 +6,7 @@ import { Trouble } from '../../charts/panel';
 import { phaseLabel, programs } from '../../charts/theme';
 import { isProgram } from '../../core/run_energy';
 import { stateOf, useResource } from '../../state/resource';
-import { at, COMPARED, follow, href, select, selection } from '../../state/selection';
+import { at, COMPARED, follow, href, select, selection, without } from '../../state/selection';
 import { Cards } from './cards';
 import { ChooseRuns } from './choose';
 import { TestsPanel } from './differences';
@@ -48,7 +48,10 @@ export function CompareView() {
 }
 
 function Comparison({ ids }: { ids: string[] }) {
-  const res = useResource(`compare ${ids.join()}`, (s) => api.compare(ids, s));
+  const q = without.value;
+  const res = useResource(`compare ${ids.join()} ${q.disturbances ?? ''}`, (s) =>
+    api.compare(ids, s, q),
+  );
   const d = res.value.data;
   const state = stateOf(res);
   useEffect(() => {

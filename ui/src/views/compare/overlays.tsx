@@ -7,6 +7,7 @@ import { Canvas, Legend, Panel } from '../../charts/panel';
 import { energy, energyScale, power, powerScale, time, timeScale } from '../../core/format';
 import { isWide } from '../../core/stats';
 import { stateOf, useResource } from '../../state/resource';
+import { without } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { LETTERS, useColours } from './letters';
 
@@ -27,8 +28,9 @@ export function Overlays({ d }: { d: Compare }) {
   const powers = useResource(`overlay power ${ids.join()}`, (s) =>
     Promise.all(ids.map((id) => api.power(id, { points: POINTS }, s))),
   );
-  const tokens = useResource(`overlay tokens ${ids.join()}`, (s) =>
-    Promise.all(ids.map((id) => api.allTokens(id, s))),
+  const q = without.value;
+  const tokens = useResource(`overlay tokens ${ids.join()} ${q.disturbances ?? ''}`, (s) =>
+    Promise.all(ids.map((id) => api.allTokens(id, s, q))),
   );
   const series = useColours();
   const name = (i: number) =>

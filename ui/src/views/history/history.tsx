@@ -14,7 +14,16 @@ import { Notice, Sentence } from '../../parts/notice';
 import { ParetoPanel } from '../../parts/pareto';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
-import { at, CHOSEN, EMPTY, go, type Selection, select, selection } from '../../state/selection';
+import {
+  at,
+  CHOSEN,
+  EMPTY,
+  go,
+  type Selection,
+  select,
+  selection,
+  without,
+} from '../../state/selection';
 import { FIELDS } from '../compare/groups';
 import { Bulk } from './bulk';
 import { RunDetailPanel } from './detail';
@@ -74,7 +83,7 @@ function query(s: Selection): Query {
 
 export function HistoryView() {
   const s = selection.value;
-  const q = query(s);
+  const q = { ...query(s), ...without.value };
   const res = useResource(`${JSON.stringify(q)} ${finished.value} ${changed.value}`, (x) =>
     api.runs(q, x),
   );
