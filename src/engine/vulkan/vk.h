@@ -63,6 +63,11 @@ typedef struct pj_vk_info {
  * there is no libvulkan or no driver; *count is then 0. */
 pj_status pj_vk_list(pj_vk_info devices[PJ_VK_MAX_DEVICES], uint32_t *count, pj_error *err);
 
+bool pj_vk_is_hardware(const pj_vk_info *info);
+/* The device that a user means by "gpu" (the first that is hardware), "gpu:N" (the Nth, from 0), a
+ * UUID, or a name or its first words; -1: none. Software is meant by its UUID or name alone. */
+int pj_vk_select(const pj_vk_info *devices, uint32_t count, const char *name);
+
 typedef struct pj_vk_options {
     const uint8_t *uuid;   /* of the device; NULL: the first that is usable */
     bool validate;         /* with the validation layer, where it is installed */

@@ -53,6 +53,36 @@ static void test_list(void **state)
     }
 }
 
+static void test_what_a_name_means(void **state)
+{
+    const pj_vk_info devices[] = {
+        {.name = "NVIDIA H200", .kind = PJ_VK_DISCRETE, .uuid = {0xab, 0xcd, 1}},
+        {.name = "Intel(R) Graphics", .kind = PJ_VK_INTEGRATED, .uuid = {2}},
+        {.name = "llvmpipe (LLVM 15.0.6, 256 bits)", .kind = PJ_VK_SOFTWARE, .uuid = {3}}};
+    const struct {
+        const char *name;
+        int device;
+    } cases[] = {{"gpu", 0},
+                 {"GPU:1", 1},
+                 {"gpu:2", -1}, /* software is none of them */
+                 {"gpu:x", -1},
+                 {"gpu:1x", -1},
+                 {"gpu:", -1},
+                 {"llvmpipe", 2},
+                 {"llvm", -1},
+                 {"nvidia h200", 0},
+                 {"nvidia", 0},
+                 {"abcd0100000000000000000000000000", 0},
+                 {"GPU-ABCD0100-0000-0000-0000-000000000000", 0},
+                 {"abcd01", -1},
+                 {"abcd01000000000000000000000000000", -1},
+                 {"", -1},
+                 {"cpu", -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(pj_vk_select(devices, 3, cases[i].name), cases[i].device);
+    assert_int_equal(pj_vk_select(devices + 2, 1, "gpu"), -1);
+}
+
 static void test_copies_through_memory_of_each_place(void **state)
 {
     pj_vk *vk = *state;
@@ -281,6 +311,7 @@ int main(void)
         vulkan_test(test_missing_library),
         vulkan_test(test_unknown_device),
         vulkan_test(test_list),
+        vulkan_test(test_what_a_name_means),
         vulkan_test(test_copies_through_memory_of_each_place),
         vulkan_test(test_order_of_work),
         vulkan_test(test_groups_counted_on_the_device),
