@@ -1,0 +1,44 @@
+/* The SPIR-V of the kernels, and the sizes of their dispatches. */
+#include "engine/vulkan/shaders.h"
+
+static const uint32_t product_code[] = {
+#include "engine/vulkan/shaders/product.inc"
+};
+static const uint32_t product_tiled_code[] = {
+#include "engine/vulkan/shaders/product_tiled.inc"
+};
+static const uint32_t product_experts_code[] = {
+#include "engine/vulkan/shaders/product_experts.inc"
+};
+static const uint32_t norm_code[] = {
+#include "engine/vulkan/shaders/norm.inc"
+};
+static const uint32_t gather_code[] = {
+#include "engine/vulkan/shaders/gather.inc"
+};
+static const uint32_t rows_code[] = {
+#include "engine/vulkan/shaders/rows.inc"
+};
+
+#define SHADER(name)                                                           \
+    {                                                                          \
+        #name, name##_code, sizeof name##_code, sizeof(pj_vk_##name##_args)    \
+    }
+
+const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
+    [PJ_VK_PRODUCT] = SHADER(product),
+    [PJ_VK_PRODUCT_TILED] = SHADER(product_tiled),
+    [PJ_VK_PRODUCT_EXPERTS] = SHADER(product_experts),
+    [PJ_VK_NORM] = SHADER(norm),
+    [PJ_VK_GATHER] = SHADER(gather),
+    [PJ_VK_ROWS] = SHADER(rows),
+};
+
+uint32_t pj_vk_product_groups(const pj_vk_product_constants *constants, const pj_vk_product_args *args)
+{
+    enum { MOST = 65535 };
+    uint32_t rows = constants->threads / constants->lanes * constants->rows, groups = 0;
+    uint32_t parts = constants->output == PJ_VK_OUTPUT_STORE ? 3 : 1;
+    for (uint32_t i = 0; i < parts; i++) groups += (args->parts[i].rows + rows - 1) / rows;
+    return groups < MOST ? groups : MOST;
+}

@@ -1,0 +1,172 @@
+/*
+ * The kernels of the engine on a GPU: for each its SPIR-V, and the C form of its specialisation
+ * constants and of its arguments (push constants). Sources are shaders/<name>.comp, which also say how
+ * a kernel is dispatched. All addresses are device addresses, all strides count floats unless they
+ * say bytes, and an address 0 means that there is no such operand.
+ */
+#ifndef PJ_VULKAN_SHADERS_H
+#define PJ_VULKAN_SHADERS_H
+
+#include "engine/files/dtype.h"
+#include "engine/vulkan/vk.h"
+
+typedef enum pj_vk_kernel {
+    PJ_VK_PRODUCT,
+    PJ_VK_PRODUCT_TILED,
+    PJ_VK_PRODUCT_EXPERTS,
+    PJ_VK_NORM,
+    PJ_VK_GATHER,
+    PJ_VK_ROWS,
+    PJ_VK_KERNELS
+} pj_vk_kernel;
+
+extern const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS];
+
+typedef enum pj_vk_norm { PJ_VK_NORM_NONE, PJ_VK_NORM_RMS, PJ_VK_NORM_LAYER } pj_vk_norm;
+typedef enum pj_vk_gate { PJ_VK_GATE_SILU, PJ_VK_GATE_GELU, PJ_VK_GATE_CLAMPED } pj_vk_gate;
+
+/* ---- product: few rows of x --------------------------------------------------------------- */
+
+typedef enum pj_vk_product_output {
+    PJ_VK_OUTPUT_STORE,
+    PJ_VK_OUTPUT_RESIDUAL, /* also residual += residual_scale y */
+    PJ_VK_OUTPUT_GATE      /* f(gate) up of two matrices */
+} pj_vk_product_output;
+
+typedef struct pj_vk_product_constants {
+    uint32_t threads; /* a multiple of 16 and of lanes */
+    uint32_t type;    /* pj_dtype of the weights */
+    uint32_t lanes;   /* threads that share a row */
+    uint32_t rows;    /* of weights per `lanes` threads */
+    uint32_t tokens;  /* rows of x of a workgroup */
+    uint32_t norm;    /* pj_vk_norm of x */
+    uint32_t output;
+    uint32_t gate;
+    float eps, residual_scale;
+    float alpha, limit; /* PJ_VK_GATE_CLAMPED */
+} pj_vk_product_constants;
+
+typedef struct pj_vk_part {
+    uint64_t w, bias, y;
+    uint32_t rows, y_stride;
+} pj_vk_part;
+
+typedef struct pj_vk_product_args {
+    uint64_t x, norm; /* norm: weights of the norm of x */
+    pj_vk_part parts[3];
+    uint32_t cols, x_stride, tokens;
+    uint32_t norm_bias; /* floats from the norm's weights to its bias; 0: none */
+} pj_vk_product_args;
+
+/* Workgroups in x for the parts. */
+uint32_t pj_vk_product_groups(const pj_vk_product_constants *constants,
+                              const pj_vk_product_args *args);
+
+/* ---- product_tiled: many rows of x, or many tokens' experts -------------------------------- */
+
+typedef struct pj_vk_product_tiled_constants {
+    uint32_t threads; /* tile_tokens / per_token * tile_rows / per_row */
+    uint32_t type;
+    uint32_t tile_tokens, tile_rows;
+    uint32_t per_token, per_row; /* outputs of a thread */
+    uint32_t output;             /* PJ_VK_OUTPUT_STORE or PJ_VK_OUTPUT_RESIDUAL */
+    float residual_scale;
+} pj_vk_product_tiled_constants;
+
+typedef struct pj_vk_product_tiled_args {
+    uint64_t x, w, bias, y; /* with tiles, w and bias are tables of addresses by expert */
+    uint64_t residual;
+    uint64_t tiles; /* of sort; 0: dense */
+    uint64_t list;  /* [entries] row of x; 0: the entry itself */
+    uint32_t rows, cols, tokens, x_stride, y_stride, residual_stride;
+} pj_vk_product_tiled_args;
+
+/* ---- product_experts: few tokens ----------------------------------------------------------- */
+
+typedef enum pj_vk_experts_output {
+    PJ_VK_EXPERTS_GATE,   /* y[entry] = f(gate x[token]) up x[token] */
+    PJ_VK_EXPERTS_SINGLE, /* y[entry] = W x[token] */
+    PJ_VK_EXPERTS_DOWN    /* y[token] = sum of weight W x[entry] */
+} pj_vk_experts_output;
+
+typedef struct pj_vk_product_experts_constants {
+    uint32_t threads, type, lanes, rows, tokens; /* as those of product; tokens: 1 */
+    uint32_t output;
+    uint32_t gate;
+    float alpha, limit;
+    float residual_scale;
+} pj_vk_product_experts_constants;
+
+typedef struct pj_vk_product_experts_args {
+    uint64_t x, y;
+    uint64_t chosen;            /* [entries] experts */
+    uint64_t weights, order;    /* DOWN, of route: [entries] weights; slots by ascending expert */
+    uint64_t w, bias;           /* tables of addresses by expert: gate's for GATE */
+    uint64_t up, up_bias;       /* GATE */
+    uint64_t residual;          /* DOWN: added to; rows of y_stride; 0: none */
+    uint32_t rows, cols, slots; /* slots: entries of a token */
+    uint32_t x_stride, y_stride, residual_stride;
+} pj_vk_product_experts_args;
+
+/* ---- norm ---------------------------------------------------------------------------------- */
+
+typedef enum pj_vk_norm_output {
+    PJ_VK_NORM_STORE,
+    PJ_VK_NORM_RESIDUAL, /* also other += residual_scale y */
+    PJ_VK_NORM_GATED     /* y = norm(x) silu(other) */
+} pj_vk_norm_output;
+
+typedef struct pj_vk_norm_constants {
+    uint32_t threads;
+    uint32_t norm; /* pj_vk_norm */
+    uint32_t output;
+    float eps, residual_scale;
+} pj_vk_norm_constants;
+
+typedef struct pj_vk_norm_args {
+    uint64_t x, y, weight, bias, other;
+    uint32_t rows, n;
+    uint32_t per_token; /* rows of a token, adjacent; the strides are those of tokens */
+    uint32_t x_stride, y_stride, other_stride;
+} pj_vk_norm_args;
+
+/* ---- gather -------------------------------------------------------------------------------- */
+
+typedef struct pj_vk_gather_constants {
+    uint32_t threads, type;
+} pj_vk_gather_constants;
+
+typedef struct pj_vk_gather_args {
+    uint64_t table, list, y; /* list: [rows] rows of the table; 0: the first ones */
+    uint64_t row_bytes;
+    uint32_t rows, cols, y_stride;
+    float scale;
+} pj_vk_gather_args;
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+typedef enum pj_vk_rows_operation {
+    PJ_VK_ROWS_SCALE,   /* y = scale x */
+    PJ_VK_ROWS_ADD,     /* y += scale x */
+    PJ_VK_ROWS_CAP,     /* y = cap tanh(scale x / cap) */
+    PJ_VK_ROWS_GATE,    /* y = f(x) other, or f(x); scale, cap: alpha, limit */
+    PJ_VK_ROWS_SIGMOID, /* y *= sigmoid(x): gates after the queries of each head of x */
+    PJ_VK_ROWS_QUERIES, /* y = the queries in such rows of x */
+    PJ_VK_ROWS_MIX,     /* y += sigmoid(other[0]) x */
+    PJ_VK_ROWS_JOIN     /* y = scale (y + x) */
+} pj_vk_rows_operation;
+
+typedef struct pj_vk_rows_constants {
+    uint32_t threads;
+    uint32_t operation;
+    uint32_t gate; /* pj_vk_gate */
+} pj_vk_rows_constants;
+
+typedef struct pj_vk_rows_args {
+    uint64_t x, y, other;
+    uint32_t rows, n, x_stride, y_stride, other_stride;
+    uint32_t dim; /* of a head */
+    float scale, cap;
+} pj_vk_rows_args;
+
+#endif

@@ -1,0 +1,136 @@
+/* The inner loop of products of few rows of x: LANES threads share ROWS rows of weights and keep sums
+ * for TOKENS rows of x. Every weight is read once; x comes from the caches. */
+#ifndef DOT_ROWS_GLSL
+#define DOT_ROWS_GLSL
+
+#include "dequant.glsl"
+#include "norms.glsl"
+
+layout(constant_id = 2) const uint LANES = 32;
+layout(constant_id = 3) const uint ROWS = 1;
+layout(constant_id = 4) const uint TOKENS = 1;
+
+const uint GROUPS = gl_WorkGroupSize.x / LANES; /* of threads, each with rows of its own */
+const uint SUMS = ROWS * TOKENS;
+#define lane (thread % LANES)
+#define group (thread / LANES)
+
+shared float dot_parts[SUMS * gl_WorkGroupSize.x];
+float sums[SUMS];
+
+/* x: rows of floats, optionally normalised on the way. */
+struct dot_input {
+    uint64_t x[TOKENS];
+    norm_row norm[TOKENS];
+    uint64_t weight, bias; /* of the norm; bias 0: none */
+    uint kind;             /* of the norm */
+    uint cols;
+    bool aligned; /* runs of eight columns begin at multiples of 16 bytes */
+};
+
+bool dot_aligned(uint64_t x, uint x_stride, uint cols)
+{
+    return cols % 8 == 0 && x_stride % 4 == 0 && (uint(x) & 15) == 0;
+}
+
+vec4 dot_load(uint64_t x, uint k, bool aligned)
+{
+    if (aligned) return vectors(x).at[k / 4];
+    return vec4(float_at(x, k), float_at(x, k + 1), float_at(x, k + 2), float_at(x, k + 3));
+}
+
+float dot_normed(const dot_input d, uint t, float x, uint k)
+{
+    float bias = d.bias == 0 ? 0 : float_at(d.bias, k);
+    return norm_apply(d.norm[t], d.kind, x, float_at(d.weight, k), bias);
+}
+
+vec4 dot_columns(const dot_input d, uint t, uint k)
+{
+    vec4 x = dot_load(d.x[t], k, d.aligned);
+    if (d.kind == NORM_NONE) return x;
+    [[unroll]] for (uint i = 0; i < 4; i++) x[i] = dot_normed(d, t, x[i], k + i);
+    return x;
+}
+
+float dot_four(vec4 a, vec4 b, float sum)
+{
+    [[unroll]] for (uint i = 0; i < 4; i++) {
+        precise float next = fma(a[i], b[i], sum);
+        sum = next;
+    }
+    return sum;
+}
+
+float dot_total(vec4 a, vec4 b)
+{
+    precise float total = ((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w));
+    return total;
+}
+
+void dot_clear()
+{
+    [[unroll]] for (uint i = 0; i < SUMS; i++) sums[i] = 0;
+}
+
+/* Adds to `sums` this lane's part of the products with the weight rows at `rows`. */
+void dot_add(const dot_input d, const uint64_t rows[ROWS])
+{
+    uint whole = IS_FLOAT ? d.cols / (2 * RUN_DISTANCE) * (2 * RUN_DISTANCE) : d.cols;
+    for (uint u = lane; u < whole / 16; u += LANES) {
+        uint k = unit_column(u);
+        run first[ROWS], second[ROWS];
+        [[unroll]] for (uint r = 0; r < ROWS; r++) {
+            first[r] = unpack(rows[r], u, 0, d.aligned);
+            second[r] = unpack(rows[r], u, 1, d.aligned);
+        }
+        [[unroll]] for (uint t = 0; t < TOKENS; t++) {
+            vec4 a = dot_columns(d, t, k), b = dot_columns(d, t, k + 4);
+            vec4 c = dot_columns(d, t, k + RUN_DISTANCE), e = dot_columns(d, t, k + RUN_DISTANCE + 4);
+            float total_ab = HAS_OFFSET ? dot_total(a, b) : 0;
+            float total_ce = HAS_OFFSET ? dot_total(c, e) : 0;
+            [[unroll]] for (uint r = 0; r < ROWS; r++) {
+                precise float sum = sums[t * ROWS + r];
+                if (IS_FLOAT) {
+                    sum = dot_four(first[r].b, b, dot_four(first[r].a, a, sum));
+                    sum = dot_four(second[r].b, e, dot_four(second[r].a, c, sum));
+                } else {
+                    sum = fma(first[r].scale, dot_four(first[r].b, b, dot_four(first[r].a, a, 0)), sum);
+                    sum = fma(second[r].scale, dot_four(second[r].b, e, dot_four(second[r].a, c, 0)), sum);
+                }
+                if (HAS_OFFSET) {
+                    sum = fma(first[r].offset, total_ab, sum);
+                    sum = fma(second[r].offset, total_ce, sum);
+                }
+                sums[t * ROWS + r] = sum;
+            }
+        }
+    }
+    if (!IS_FLOAT) return;
+    for (uint k = whole + lane; k < d.cols; k += LANES)
+        [[unroll]] for (uint t = 0; t < TOKENS; t++) {
+            float x = float_at(d.x[t], k);
+            if (d.kind != NORM_NONE) x = dot_normed(d, t, x, k);
+            [[unroll]] for (uint r = 0; r < ROWS; r++) {
+                precise float sum = fma(stored_float(rows[r], k), x, sums[t * ROWS + r]);
+                sums[t * ROWS + r] = sum;
+            }
+        }
+}
+
+/* Brings the lanes' sums together. Afterwards dot_sum gives those of any group to any thread; a
+ * barrier must come before the next dot_gather. */
+void dot_gather()
+{
+    [[unroll]] for (uint i = 0; i < SUMS; i++) dot_parts[i * threads + thread] = sums[i];
+    barrier();
+}
+
+float dot_sum(uint of_group, uint i)
+{
+    precise float sum = 0;
+    for (uint l = 0; l < LANES; l++) sum += dot_parts[i * threads + of_group * LANES + l];
+    return sum;
+}
+
+#endif

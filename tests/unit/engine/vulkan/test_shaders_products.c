@@ -1,0 +1,318 @@
+/* Products of weights with few and with many rows, against sums in double precision. */
+#include "shader_bench.h"
+
+#include <math.h>
+#include <string.h>
+
+static const float EPS = 1e-5f;
+
+/* ---- references --------------------------------------------------------------------------- */
+
+static double gelu_of(double x)
+{
+    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
+
+static double silu_of(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+/* n values of a row, normalised. */
+static void norm_of(pj_vk_norm kind, const float *x, size_t n, const float *weight, const float *bias,
+                    double *y)
+{
+    double mean = 0, square = 0;
+    for (size_t i = 0; kind == PJ_VK_NORM_LAYER && i < n; i++) mean += x[i] / (double)n;
+    for (size_t i = 0; i < n; i++) square += (x[i] - mean) * (x[i] - mean);
+    double scale = 1 / sqrt(square / (double)n + (double)EPS);
+    for (size_t i = 0; i < n; i++)
+        y[i] = kind == PJ_VK_NORM_NONE
+                   ? (double)x[i]
+                   : (x[i] - mean) * scale * weight[i] + (bias && kind == PJ_VK_NORM_LAYER ? bias[i] : 0);
+}
+
+/* One matrix with its bias and its reference. */
+typedef struct matrix {
+    uint64_t w, bias;
+    double *values;
+    float *bias_values;
+    size_t rows, cols;
+} matrix;
+
+static matrix make_matrix(pj_dtype type, size_t rows, size_t cols, bool biased)
+{
+    matrix m = {.rows = rows, .cols = cols};
+    unsigned char *stored = bench_random_weights(type, rows, cols);
+    m.values = bench_dequantised(type, stored, rows, cols);
+    m.w = bench_input(stored, rows * pj_dtype_row_bytes(type, cols));
+    if (!biased) return m;
+    m.bias_values = bench_random_floats(rows, 1);
+    m.bias = bench_input(m.bias_values, rows * sizeof(float));
+    return m;
+}
+
+static double product_of(const matrix *m, size_t row, const double *x)
+{
+    double sum = m->bias_values ? m->bias_values[row] : 0;
+    for (size_t i = 0; i < m->cols; i++) sum += m->values[row * m->cols + i] * x[i];
+    return sum;
+}
+
+/* ---- few rows ----------------------------------------------------------------------------- */
+
+typedef struct few_case {
+    pj_dtype type;
+    size_t cols, tokens;
+    uint32_t threads, lanes, rows, per_group;
+    pj_vk_norm norm;
+    bool biased;
+} few_case;
+
+static pj_vk_product_constants few_constants(const few_case *c)
+{
+    return (pj_vk_product_constants){.threads = c->threads,
+                                     .type = c->type,
+                                     .lanes = c->lanes,
+                                     .rows = c->rows,
+                                     .tokens = c->per_group,
+                                     .norm = c->norm,
+                                     .eps = EPS,
+                                     .residual_scale = 1};
+}
+
+static void run_few(const pj_vk_product_constants *k, const pj_vk_product_args *args)
+{
+    BENCH_DISPATCH(PJ_VK_PRODUCT, k, args, pj_vk_product_groups(k, args), (args->tokens + k->tokens - 1) / k->tokens,
+                   1);
+    bench_run();
+}
+
+/* x with its norm; fills the arguments and gives the rows that the matrices are multiplied with. */
+static double *few_input(const few_case *c, pj_vk_product_args *args)
+{
+    size_t stride = c->cols + c->cols % 3;
+    float *x = bench_random_floats(c->tokens * stride, 1);
+    float *norm = bench_random_floats(2 * c->cols, 1);
+    double *normed = bench_memory(c->tokens * c->cols * sizeof *normed);
+    bool layer = c->norm == PJ_VK_NORM_LAYER;
+    for (size_t t = 0; t < c->tokens; t++)
+        norm_of(c->norm, x + t * stride, c->cols, norm, layer ? norm + c->cols : NULL, normed + t * c->cols);
+    *args = (pj_vk_product_args){.cols = (uint32_t)c->cols,
+                                 .x_stride = (uint32_t)stride,
+                                 .tokens = (uint32_t)c->tokens,
+                                 .norm_bias = layer ? (uint32_t)c->cols : 0};
+    args->x = bench_input(x, c->tokens * stride * sizeof(float));
+    if (c->norm) args->norm = bench_input(norm, 2 * c->cols * sizeof(float));
+    return normed;
+}
+
+static const size_t few_rows[3] = {5, 3, 33};
+
+static void check_few(few_case c)
+{
+    pj_vk_product_args args;
+    matrix m[3];
+    bench_begin();
+    const double *x = few_input(&c, &args);
+    for (size_t i = 0; i < 3; i++) {
+        m[i] = make_matrix(c.type, few_rows[i], c.cols, c.biased);
+        args.parts[i] = (pj_vk_part){m[i].w, m[i].bias, bench_output(c.tokens * 40 * sizeof(float)),
+                                     (uint32_t)m[i].rows, 40};
+    }
+    pj_vk_product_constants k = few_constants(&c);
+    run_few(&k, &args);
+    for (size_t i = 0; i < 3; i++) {
+        const float *y = bench_result(args.parts[i].y);
+        double *want = bench_memory(c.tokens * m[i].rows * sizeof *want);
+        for (size_t t = 0; t < c.tokens; t++)
+            for (size_t r = 0; r < m[i].rows; r++)
+                want[t * m[i].rows + r] = product_of(&m[i], r, x + t * c.cols);
+        bench_assert_rows(y, 40, want, c.tokens, m[i].rows, 1e-5 * sqrt((double)c.cols));
+        assert_true(isnan(y[m[i].rows])); /* between the rows */
+    }
+}
+
+static size_t least_cols(pj_dtype type)
+{
+    return pj_dtype_get(type)->block_values;
+}
+
+/* One pipeline per type, which is what takes the time. */
+static void every_type_multiplies_few_rows(void **state)
+{
+    for (pj_dtype type = 0; type < PJ_DTYPE_COUNT; type++) {
+        size_t least = least_cols(type);
+        check_few((few_case){type, least > 1 ? 3 * least : 96, 1, 64, 16, 2, 2, PJ_VK_NORM_RMS, true});
+        check_few((few_case){type, least > 1 ? least : 257, 3, 64, 16, 2, 2, PJ_VK_NORM_RMS, false});
+    }
+}
+
+static void few_rows_have_any_size(void **state)
+{
+    static const size_t cols[] = {1, 3, 31, 33, 65, 257, 288};
+    for (size_t i = 0; i < 7; i++) {
+        check_few((few_case){PJ_F32, cols[i], 1 + i, 32, 16, 1, 4, PJ_VK_NORM_LAYER, true});
+        check_few((few_case){PJ_BF16, cols[i], 8 - i, 32, 32, 2, 8, PJ_VK_NORM_NONE, false});
+    }
+}
+
+static void check_residual(const few_case *c)
+{
+    pj_vk_product_args args;
+    bench_begin();
+    const double *x = few_input(c, &args);
+    matrix m = make_matrix(c->type, 37, c->cols, true);
+    float *residual = bench_random_floats(c->tokens * 41, 1);
+    args.parts[0] = (pj_vk_part){m.w, m.bias, bench_output(c->tokens * 37 * sizeof(float)), 37, 37};
+    args.parts[2].y = bench_updated(residual, c->tokens * 41 * sizeof(float));
+    args.parts[2].y_stride = 41;
+    pj_vk_product_constants k = few_constants(c);
+    k.output = PJ_VK_OUTPUT_RESIDUAL;
+    k.residual_scale = 0.25f;
+    run_few(&k, &args);
+    double *want = bench_memory(c->tokens * 37 * sizeof *want), *sum = bench_memory(c->tokens * 37 * sizeof *sum);
+    for (size_t i = 0; i < c->tokens * 37; i++) {
+        want[i] = product_of(&m, i % 37, x + i / 37 * c->cols);
+        sum[i] = residual[i / 37 * 41 + i % 37] + 0.25 * want[i];
+    }
+    bench_assert_rows(bench_result(args.parts[0].y), 37, want, c->tokens, 37, 2e-4);
+    bench_assert_rows(bench_result(args.parts[2].y), 41, sum, c->tokens, 37, 2e-4);
+    const float *after = bench_result(args.parts[2].y);
+    for (size_t t = 0; t < c->tokens; t++)
+        assert_memory_equal(after + t * 41 + 37, residual + t * 41 + 37, 4 * sizeof(float));
+}
+
+static void the_residual_stream_is_added_to(void **state)
+{
+    const few_case odd = {PJ_F16, 65, 3, 32, 16, 2, 2, PJ_VK_NORM_NONE, true};
+    const few_case block = {PJ_Q8_0, 96, 5, 64, 32, 1, 8, PJ_VK_NORM_NONE, true};
+    check_residual(&odd);
+    check_residual(&block);
+}
+
+static double gated_of(pj_vk_gate kind, double gate, double up)
+{
+    double limit = 0.75, alpha = 1.7;
+    if (kind == PJ_VK_GATE_GELU) return gelu_of(gate) * up;
+    if (kind == PJ_VK_GATE_SILU) return silu_of(gate) * up;
+    double g = fmin(gate, limit);
+    return g / (1 + exp(-alpha * g)) * (fmax(fmin(up, limit), -limit) + 1);
+}
+
+static void check_gate(const few_case *c, pj_vk_gate kind)
+{
+    enum { WIDTH = 45 };
+    pj_vk_product_args args;
+    bench_begin();
+    const double *x = few_input(c, &args);
+    matrix gate = make_matrix(c->type, WIDTH, c->cols, c->biased), up = make_matrix(c->type, WIDTH, c->cols, c->biased);
+    args.parts[0] = (pj_vk_part){gate.w, gate.bias, bench_output(c->tokens * WIDTH * sizeof(float)), WIDTH, WIDTH};
+    args.parts[1] = (pj_vk_part){up.w, up.bias, 0, WIDTH, 0};
+    pj_vk_product_constants k = few_constants(c);
+    k.output = PJ_VK_OUTPUT_GATE;
+    k.gate = kind;
+    k.alpha = 1.7f;
+    k.limit = 0.75f;
+    run_few(&k, &args);
+    double *want = bench_memory(c->tokens * WIDTH * sizeof *want);
+    for (size_t i = 0; i < c->tokens * WIDTH; i++) {
+        const double *row = x + i / WIDTH * c->cols;
+        want[i] = gated_of(kind, product_of(&gate, i % WIDTH, row), product_of(&up, i % WIDTH, row));
+    }
+    bench_assert_rows(bench_result(args.parts[0].y), WIDTH, want, c->tokens, WIDTH, 3e-4);
+}
+
+static void gate_and_up_become_an_activation(void **state)
+{
+    few_case c = {PJ_BF16, 40, 3, 64, 16, 2, 2, PJ_VK_NORM_RMS, true};
+    for (pj_vk_gate kind = 0; kind <= PJ_VK_GATE_CLAMPED; kind++) check_gate(&c, kind);
+    few_case block = {PJ_Q4_K, 256, 1, 64, 16, 4, 1, PJ_VK_NORM_LAYER, false};
+    check_gate(&block, PJ_VK_GATE_SILU);
+}
+
+/* ---- many rows ---------------------------------------------------------------------------- */
+
+typedef struct many_case {
+    pj_dtype type;
+    size_t tokens, rows, cols;
+    uint32_t tile_tokens, tile_rows, per_token, per_row;
+    pj_vk_product_output output;
+} many_case;
+
+static void check_many(many_case c)
+{
+    bench_begin();
+    size_t stride = c.cols + c.cols % 2, y_stride = c.rows + 3;
+    float *x = bench_random_floats(c.tokens * stride, 1);
+    float *residual = bench_random_floats(c.tokens * c.rows, 1);
+    matrix m = make_matrix(c.type, c.rows, c.cols, c.rows % 2);
+    pj_vk_product_tiled_args args = {.x = bench_input(x, c.tokens * stride * sizeof *x),
+                                     .w = m.w,
+                                     .bias = m.bias,
+                                     .y = bench_output(c.tokens * y_stride * sizeof *x),
+                                     .residual = bench_updated(residual, c.tokens * c.rows * sizeof *x),
+                                     .rows = (uint32_t)c.rows,
+                                     .cols = (uint32_t)c.cols,
+                                     .tokens = (uint32_t)c.tokens,
+                                     .x_stride = (uint32_t)stride,
+                                     .y_stride = (uint32_t)y_stride,
+                                     .residual_stride = (uint32_t)c.rows};
+    pj_vk_product_tiled_constants k = {c.tile_tokens / c.per_token * (c.tile_rows / c.per_row),
+                                       c.type,
+                                       c.tile_tokens,
+                                       c.tile_rows,
+                                       c.per_token,
+                                       c.per_row,
+                                       c.output,
+                                       0.5f};
+    BENCH_DISPATCH(PJ_VK_PRODUCT_TILED, &k, &args, (uint32_t)((c.rows + c.tile_rows - 1) / c.tile_rows),
+                   (uint32_t)((c.tokens + c.tile_tokens - 1) / c.tile_tokens), 1);
+    bench_run();
+    double *want = bench_memory(c.tokens * c.rows * sizeof *want), *row = bench_memory(c.cols * sizeof *row);
+    double *sum = bench_memory(c.tokens * c.rows * sizeof *sum);
+    for (size_t t = 0; t < c.tokens; t++) {
+        norm_of(PJ_VK_NORM_NONE, x + t * stride, c.cols, NULL, NULL, row);
+        for (size_t r = 0; r < c.rows; r++) {
+            want[t * c.rows + r] = product_of(&m, r, row);
+            sum[t * c.rows + r] = residual[t * c.rows + r] + 0.5 * want[t * c.rows + r];
+        }
+    }
+    const float *y = bench_result(args.y);
+    bench_assert_rows(y, y_stride, want, c.tokens, c.rows, 1e-5 * sqrt((double)c.cols));
+    assert_true(isnan(y[c.rows]));
+    if (c.output == PJ_VK_OUTPUT_RESIDUAL)
+        bench_assert_rows(bench_result(args.residual), c.rows, sum, c.tokens, c.rows, 1e-5 * sqrt((double)c.cols));
+    else
+        assert_memory_equal(bench_result(args.residual), residual, c.tokens * c.rows * sizeof *x);
+}
+
+static void every_type_multiplies_many_rows(void **state)
+{
+    for (pj_dtype type = 0; type < PJ_DTYPE_COUNT; type++) {
+        size_t least = least_cols(type);
+        check_many((many_case){type, 17, 21, least > 1 ? 2 * least : 96, 16, 16, 4, 2, PJ_VK_OUTPUT_STORE});
+    }
+}
+
+static void many_rows_have_any_size(void **state)
+{
+    static const size_t cols[] = {1, 3, 31, 33, 65, 257};
+    for (size_t i = 0; i < 6; i++) {
+        check_many((many_case){PJ_F16, 7 + 9 * i, 64 - 9 * i, cols[i], 32, 32, 4, 4, PJ_VK_OUTPUT_RESIDUAL});
+        check_many((many_case){PJ_F32, 65, 1 + i, cols[i], 64, 64, 8, 8, PJ_VK_OUTPUT_STORE});
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_type_multiplies_few_rows),
+        cmocka_unit_test(few_rows_have_any_size),
+        cmocka_unit_test(the_residual_stream_is_added_to),
+        cmocka_unit_test(gate_and_up_become_an_activation),
+        cmocka_unit_test(every_type_multiplies_many_rows),
+        cmocka_unit_test(many_rows_have_any_size),
+    };
+    return bench_main(tests);
+}
