@@ -91,6 +91,19 @@ void pj_vk_fill(pj_vk *vk, const pj_vk_buffer *to, uint64_t offset, uint64_t byt
 {
 }
 
+void pj_vk_refuse(pj_vk *vk, const pj_error *reason) {}
+
+uint64_t pj_vk_memory_free(const pj_vk *vk)
+{
+    return 0;
+}
+
+pj_status pj_vk_upload_part(pj_vk *vk, const pj_vk_buffer *to, uint64_t offset, const void *data,
+                            uint64_t bytes, pj_error *err)
+{
+    return absent_fail(err);
+}
+
 void pj_vk_flush(pj_vk *vk) {}
 
 pj_status pj_vk_wait(pj_vk *vk, pj_error *err)

@@ -139,6 +139,14 @@ typedef enum pj_vk_stage {
     PJ_VK_STAGES
 } pj_vk_stage;
 
+/* Two buffers for copies: the host fills one while the device copies the other. */
+typedef struct pj_vk_staging {
+    pj_vk_buffer buffers[2];
+    uint64_t values[2]; /* submissions that read them */
+    uint32_t turn;
+    uint64_t used;
+} pj_vk_staging;
+
 struct pj_vk_block {
     VkBuffer buffer;
     VkDeviceMemory memory;
@@ -185,7 +193,7 @@ struct pj_vk {
     VkQueue queue;
     /* memory */
     uint64_t used_bytes;
-    pj_vk_buffer staging[2];
+    pj_vk_staging staging;
     /* pipelines */
     VkPipelineLayout layout;
     VkPipelineCache cache;

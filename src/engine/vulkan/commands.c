@@ -47,6 +47,11 @@ void pj_vk_fail_recording(pj_vk *vk, VkResult result, const char *what)
     if (vk->failure.status == PJ_OK) pj_vk_fail(vk, result, &vk->failure, what);
 }
 
+void pj_vk_refuse(pj_vk *vk, const pj_error *reason)
+{
+    if (vk->failure.status == PJ_OK) vk->failure = *reason;
+}
+
 static VkResult commands_wait(pj_vk *vk, uint64_t value, int64_t timeout_ns)
 {
     VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
@@ -130,6 +135,7 @@ pj_status pj_vk_wait(pj_vk *vk, pj_error *err)
     if (vk->unordered[PJ_VK_HOST_READS]) pj_vk_command_after(vk, PJ_VK_HOST_READS);
     pj_vk_flush(vk);
     if (!vk->lost) pj_vk_wait_for(vk, vk->submitted, NULL);
+    vk->staging.used = 0;
     pj_status status = vk->failure.status;
     if (status != PJ_OK && err) *err = vk->failure;
     if (!vk->lost) vk->failure = (pj_error){0};

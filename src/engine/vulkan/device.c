@@ -173,7 +173,7 @@ void pj_vk_close(pj_vk *vk)
     pj_vk_functions *fn = &vk->instance.fn;
     if (vk->device && fn->DestroyDevice) {
         fn->DeviceWaitIdle(vk->device);
-        for (int i = 0; i < 2; i++) pj_vk_buffer_free(vk, &vk->staging[i]);
+        for (int i = 0; i < 2; i++) pj_vk_buffer_free(vk, &vk->staging.buffers[i]);
         pj_vk_clock_close(vk);
         pj_vk_pipelines_close(vk);
         pj_vk_recordings_close(vk);

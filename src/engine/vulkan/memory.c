@@ -75,6 +75,12 @@ static uint64_t memory_free_bytes(const pj_vk *vk, uint32_t heap)
     return reported && reported < left ? reported : left;
 }
 
+uint64_t pj_vk_memory_free(const pj_vk *vk)
+{
+    int type = memory_type(vk, PJ_VK_DEVICE, UINT32_MAX);
+    return type < 0 ? 0 : memory_free_bytes(vk, vk->physical.memory.memoryTypes[type].heapIndex);
+}
+
 static pj_status memory_allocate(pj_vk *vk, pj_vk_buffer *b, const char *what, pj_error *err)
 {
     const pj_vk_functions *fn = &vk->instance.fn;
@@ -189,13 +195,12 @@ void pj_vk_fill(pj_vk *vk, const pj_vk_buffer *to, uint64_t offset, uint64_t byt
     if (commands) vk->instance.fn.CmdFillBuffer(commands, to->block->buffer, offset, bytes, value);
 }
 
-/* Two staging buffers: the host fills one while the device copies the other. */
 static pj_status memory_need_staging(pj_vk *vk, pj_error *err)
 {
     for (int i = 0; i < 2; i++) {
-        if (vk->staging[i].block) continue;
+        if (vk->staging.buffers[i].block) continue;
         pj_status status = pj_vk_buffer_make(vk, PJ_VK_READBACK, PJ_VK_STAGING_BYTES,
-                                             "a buffer for copies", &vk->staging[i], err);
+                                             "a buffer for copies", &vk->staging.buffers[i], err);
         if (status != PJ_OK) return status;
     }
     return PJ_OK;
@@ -210,40 +215,54 @@ static pj_status memory_check(pj_vk *vk, const pj_vk_buffer *b, uint64_t offset,
                    (unsigned long long)b->bytes);
 }
 
-static pj_status memory_upload_staged(pj_vk *vk, const pj_vk_buffer *to, uint64_t offset,
-                                      const char *data, uint64_t bytes, pj_error *err)
+/* Sends off what the staging buffer in turn holds, and takes the other one. */
+static pj_status memory_next_staging(pj_vk *vk, pj_error *err)
 {
-    uint64_t values[2] = {0, 0};
-    pj_status status = PJ_OK;
-    for (uint64_t done = 0, part = 0; done < bytes && status == PJ_OK; part++) {
-        uint64_t count = bytes - done < PJ_VK_STAGING_BYTES ? bytes - done : PJ_VK_STAGING_BYTES;
-        pj_vk_buffer *staging = &vk->staging[part % 2];
-        status = pj_vk_wait_for(vk, values[part % 2], err);
-        if (status != PJ_OK) break;
-        memcpy(staging->mapped, data + done, count);
-        memset((char *)staging->mapped + count, 0, memory_whole_words(count) - count);
-        pj_vk_copy(vk, to, offset + done, staging, 0, memory_whole_words(count));
-        pj_vk_flush(vk);
-        values[part % 2] = vk->submitted;
+    pj_vk_staging *s = &vk->staging;
+    pj_vk_flush(vk);
+    s->values[s->turn] = vk->submitted;
+    s->turn = !s->turn;
+    s->used = 0;
+    return pj_vk_wait_for(vk, s->values[s->turn], err);
+}
+
+static pj_status memory_stage(pj_vk *vk, const pj_vk_buffer *to, uint64_t offset, const char *data,
+                              uint64_t bytes, pj_error *err)
+{
+    pj_vk_staging *s = &vk->staging;
+    pj_status status = memory_need_staging(vk, err);
+    for (uint64_t done = 0; done < bytes && status == PJ_OK;) {
+        uint64_t room = PJ_VK_STAGING_BYTES - s->used;
+        uint64_t count = bytes - done < room ? bytes - done : room;
+        uint64_t whole = memory_whole_words(count);
+        char *staged = (char *)s->buffers[s->turn].mapped + s->used;
+        memcpy(staged, data + done, count);
+        memset(staged + count, 0, whole - count);
+        pj_vk_copy(vk, to, offset + done, &s->buffers[s->turn], s->used, whole);
+        s->used += whole;
         done += count;
+        if (s->used == PJ_VK_STAGING_BYTES) status = memory_next_staging(vk, err);
     }
-    pj_vk_barrier(vk);
-    pj_status end = pj_vk_wait(vk, status == PJ_OK ? err : NULL);
-    return status == PJ_OK ? end : status;
+    return status;
+}
+
+pj_status pj_vk_upload_part(pj_vk *vk, const pj_vk_buffer *to, uint64_t offset, const void *data,
+                            uint64_t bytes, pj_error *err)
+{
+    pj_status status = memory_check(vk, to, offset, bytes, err);
+    if (status != PJ_OK) return status;
+    if (!to->mapped) return memory_stage(vk, to, offset, data, bytes, err);
+    memcpy((char *)to->mapped + offset, data, bytes);
+    return PJ_OK;
 }
 
 pj_status pj_vk_upload(pj_vk *vk, const pj_vk_buffer *to, uint64_t offset, const void *data,
                        uint64_t bytes, pj_error *err)
 {
-    pj_status status = memory_check(vk, to, offset, bytes, err);
-    if (status == PJ_OK) status = pj_vk_wait(vk, err);
-    if (status != PJ_OK) return status;
-    if (to->mapped) {
-        memcpy((char *)to->mapped + offset, data, bytes);
-        return PJ_OK;
-    }
-    status = memory_need_staging(vk, err);
-    return status == PJ_OK ? memory_upload_staged(vk, to, offset, data, bytes, err) : status;
+    pj_status status = pj_vk_wait(vk, err);
+    if (status == PJ_OK) status = pj_vk_upload_part(vk, to, offset, data, bytes, err);
+    pj_status end = pj_vk_wait(vk, status == PJ_OK ? err : NULL);
+    return status == PJ_OK ? end : status;
 }
 
 pj_status pj_vk_download(pj_vk *vk, const pj_vk_buffer *from, uint64_t offset, void *data,
@@ -259,9 +278,9 @@ pj_status pj_vk_download(pj_vk *vk, const pj_vk_buffer *from, uint64_t offset, v
     for (uint64_t done = 0; done < bytes && status == PJ_OK;) {
         uint64_t count = bytes - done < PJ_VK_STAGING_BYTES ? bytes - done : PJ_VK_STAGING_BYTES;
         pj_vk_barrier(vk);
-        pj_vk_copy(vk, &vk->staging[0], 0, from, offset + done, memory_whole_words(count));
+        pj_vk_copy(vk, &vk->staging.buffers[0], 0, from, offset + done, memory_whole_words(count));
         status = pj_vk_wait(vk, err);
-        if (status == PJ_OK) memcpy((char *)data + done, vk->staging[0].mapped, count);
+        if (status == PJ_OK) memcpy((char *)data + done, vk->staging.buffers[0].mapped, count);
         done += count;
     }
     return status;

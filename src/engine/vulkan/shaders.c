@@ -20,9 +20,9 @@ static const uint32_t rows_code[] = {
 #include "engine/vulkan/shaders/rows.inc"
 };
 
-#define SHADER(name)                                                           \
-    {                                                                          \
-        #name, name##_code, sizeof name##_code, sizeof(pj_vk_##name##_args)    \
+#define SHADER(name)                                                        \
+    {                                                                       \
+#name, name##_code, sizeof name##_code, sizeof(pj_vk_##name##_args) \
     }
 
 const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
@@ -34,7 +34,8 @@ const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
     [PJ_VK_ROWS] = SHADER(rows),
 };
 
-uint32_t pj_vk_product_groups(const pj_vk_product_constants *constants, const pj_vk_product_args *args)
+uint32_t pj_vk_product_groups(const pj_vk_product_constants *constants,
+                              const pj_vk_product_args *args)
 {
     enum { MOST = 65535 };
     uint32_t rows = constants->threads / constants->lanes * constants->rows, groups = 0;

@@ -1,8 +1,8 @@
 /*
  * The kernels of the engine on a GPU: for each its SPIR-V, and the C form of its specialisation
- * constants and of its arguments (push constants). Sources are shaders/<name>.comp, which also say how
- * a kernel is dispatched. All addresses are device addresses, all strides count floats unless they
- * say bytes, and an address 0 means that there is no such operand.
+ * constants and of its arguments (push constants). Sources are shaders/<name>.comp, which also say
+ * how a kernel is dispatched. All addresses are device addresses, all strides count floats unless
+ * they say bytes, and an address 0 means that there is no such operand.
  */
 #ifndef PJ_VULKAN_SHADERS_H
 #define PJ_VULKAN_SHADERS_H

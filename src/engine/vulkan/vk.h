@@ -107,10 +107,14 @@ pj_status pj_vk_buffer_make(pj_vk *vk, pj_vk_place place, uint64_t bytes, const 
                             pj_vk_buffer *buffer, pj_error *err);
 void pj_vk_buffer_free(pj_vk *vk, pj_vk_buffer *buffer); /* may run twice; not while in use */
 uint64_t pj_vk_memory_used(const pj_vk *vk);             /* bytes of PJ_VK_DEVICE buffers */
+uint64_t pj_vk_memory_free(const pj_vk *vk); /* bytes that such buffers may still have */
 
 /* Copies between the host and a buffer of any place, and waits; for loading and tests. */
 pj_status pj_vk_upload(pj_vk *vk, const pj_vk_buffer *to, uint64_t offset, const void *data,
                        uint64_t bytes, pj_error *err);
+/* One of many uploads, done after the next pj_vk_wait; nothing else is recorded in between. */
+pj_status pj_vk_upload_part(pj_vk *vk, const pj_vk_buffer *to, uint64_t offset, const void *data,
+                            uint64_t bytes, pj_error *err);
 pj_status pj_vk_download(pj_vk *vk, const pj_vk_buffer *from, uint64_t offset, void *data,
                          uint64_t bytes, pj_error *err);
 
@@ -151,6 +155,9 @@ void pj_vk_flush(pj_vk *vk);
 /* Submits and waits for all. The first failure since the last wait: a lost device, a hung one, what
  * a recording call found. After PJ_E_LOST every call fails. */
 pj_status pj_vk_wait(pj_vk *vk, pj_error *err);
+
+/* Fails the recording for a reason of the caller's. */
+void pj_vk_refuse(pj_vk *vk, const pj_error *reason);
 
 /* ---- time ---- */
 

@@ -1,0 +1,176 @@
+/* The table of a Vulkan device's operations, and a model on it. */
+#include "engine/vulkan/gpu.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- a model on a device ---- */
+
+static pj_status gpu_find(const char *name, pj_vk_info *found, pj_error *err)
+{
+    pj_vk_info devices[PJ_VK_MAX_DEVICES];
+    uint32_t count;
+    pj_status status = pj_vk_list(devices, &count, err);
+    if (status != PJ_OK) return status;
+    int chosen = pj_vk_select(devices, count, name ? name : "gpu");
+    if (chosen < 0)
+        return pj_fail(err, PJ_E_NOT_FOUND, "there is no device \"%.60s\": see perjoule devices",
+                       name ? name : "gpu");
+    *found = devices[chosen];
+    return PJ_OK;
+}
+
+static bool gpu_has(const char *device)
+{
+    pj_vk_info found;
+    return gpu_find(device, &found, NULL) == PJ_OK;
+}
+
+/* What of the model no kernel computes; NULL: nothing. */
+static const char *gpu_lacks(const pj_model *model)
+{
+    for (uint32_t i = 0; i < model->config.layers; i++) {
+        const pj_layer *l = &model->layers[i];
+        if (l->delta) return "the gated delta rule";
+        if (l->experts) return "experts";
+    }
+    return NULL;
+}
+
+static pj_status gpu_take(pj_gpu_model *m, const pj_load_request *request, pj_error *err)
+{
+    pj_vk_info found;
+    const char *lacks = gpu_lacks(request->model);
+    if (lacks) return pj_fail(err, PJ_E_UNSUPPORTED, "the GPU cannot compute %s yet", lacks);
+    pj_status status = gpu_find(request->device, &found, err);
+    if (status != PJ_OK) return status;
+    status = pj_vk_open(&m->vk, &(pj_vk_options){.uuid = found.uuid}, err);
+    return status == PJ_OK ? pj_gpu_weights_load(&m->weights, m->vk, request, err) : status;
+}
+
+static void gpu_unload(void *loaded)
+{
+    pj_gpu_model *m = loaded;
+    if (m->vk) pj_gpu_weights_free(&m->weights, m->vk);
+    pj_vk_close(m->vk);
+    pj_free(m);
+}
+
+static pj_status gpu_load(const pj_load_request *request, void **loaded, pj_error *err)
+{
+    pj_gpu_model *m = pj_alloc(1, sizeof *m);
+    if (!m) return pj_fail_memory(err, "the engine");
+    m->model = request->model;
+    pj_status status = gpu_take(m, request, err);
+    if (status == PJ_OK)
+        *loaded = m;
+    else
+        gpu_unload(m);
+    return status;
+}
+
+static void gpu_facts(void *loaded, pj_compute_facts *facts)
+{
+    const pj_gpu_model *m = loaded;
+    *facts = (pj_compute_facts){.name = pj_vk_device(m->vk)->name, .isa = "vulkan"};
+}
+
+static double gpu_peak(void *loaded, int64_t duration_ns)
+{
+    return NAN;
+}
+
+static double gpu_read_pass(void *loaded, unsigned streams, uint64_t max_bytes)
+{
+    return NAN;
+}
+
+/* ---- dispatching ---- */
+
+void pj_gpu_refuse(pj_gpu *s, const char *what)
+{
+    pj_error err;
+    pj_fail(&err, PJ_E_UNSUPPORTED, "the GPU cannot compute %s yet", what);
+    pj_vk_refuse(s->vk, &err);
+}
+
+void pj_gpu_touch(pj_gpu *s, uint32_t reads, uint32_t writes)
+{
+    if ((reads & s->writes) | (writes & (s->writes | s->reads))) {
+        pj_vk_barrier(s->vk);
+        s->reads = s->writes = 0;
+    }
+    s->reads |= reads;
+    s->writes |= writes;
+}
+
+void pj_gpu_run(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
+                const void *args, uint32_t x, uint32_t y, uint64_t work)
+{
+    pj_error err;
+    const pj_vk_pipeline *pipeline =
+        pj_vk_pipeline_get(s->vk, &pj_vk_kernels[kernel], constants,
+                           (uint32_t)(constant_bytes / sizeof(uint32_t)), &err);
+    if (pipeline)
+        pj_vk_dispatch(s->vk, pipeline, args, x, y, 1, work);
+    else
+        pj_vk_refuse(s->vk, &err);
+}
+
+uint64_t pj_gpu_list(pj_gpu *s, const uint32_t *rows, uint32_t count)
+{
+    pj_gpu_inputs *in = &s->inputs;
+    uint64_t at = in->lists + in->lists_used, bytes = 4ull * count;
+    if (at + bytes > in->host.bytes) {
+        pj_gpu_refuse(s, "so many lists of rows");
+        return in->host.address + in->lists;
+    }
+    memcpy((char *)in->host.mapped + at, rows, bytes);
+    in->lists_used += bytes;
+    return in->host.address + at;
+}
+
+const pj_backend pj_backend_vulkan = {.version = PJ_BACKEND_VERSION,
+                                      .name = "vulkan",
+                                      .has = gpu_has,
+                                      .load = gpu_load,
+                                      .unload = gpu_unload,
+                                      .facts = gpu_facts,
+                                      .peak = gpu_peak,
+                                      .read_pass = gpu_read_pass,
+                                      .open = pj_gpu_open,
+                                      .close = pj_gpu_close,
+                                      .ops = {.begin_pass = pj_gpu_begin_pass,
+                                              .end_pass = pj_gpu_end_pass,
+                                              .section = pj_gpu_section,
+                                              .end_section = pj_gpu_end_section,
+                                              .layer = pj_gpu_layer,
+                                              .component = pj_gpu_component,
+                                              .end = pj_gpu_end,
+                                              .gather = pj_gpu_gather,
+                                              .scale = pj_gpu_scale,
+                                              .join_vectors = pj_gpu_join_vectors,
+                                              .angles = pj_gpu_angles,
+                                              .norm = pj_gpu_norm,
+                                              .products = pj_gpu_products,
+                                              .add = pj_gpu_add,
+                                              .take_queries = pj_gpu_take_queries,
+                                              .gate_heads = pj_gpu_gate_heads,
+                                              .rotate_and_store = pj_gpu_rotate_and_store,
+                                              .attend = pj_gpu_attend,
+                                              .activate = pj_gpu_activate,
+                                              .route = pj_gpu_route,
+                                              .experts = pj_gpu_experts,
+                                              .add_gated = pj_gpu_add_gated,
+                                              .convolve = pj_gpu_convolve,
+                                              .delta_rule = pj_gpu_delta_rule,
+                                              .gated_norm = pj_gpu_gated_norm,
+                                              .take_rows = pj_gpu_take_rows,
+                                              .bound = pj_gpu_bound,
+                                              .argmax = pj_gpu_argmax,
+                                              .logits = pj_gpu_logits,
+                                              .ids = pj_gpu_ids,
+                                              .reset = pj_gpu_reset,
+                                              .slide = pj_gpu_slide}};

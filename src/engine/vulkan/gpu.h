@@ -1,0 +1,147 @@
+/* A model and generations on a Vulkan device: what the files of operations share. */
+#ifndef PJ_VULKAN_GPU_H
+#define PJ_VULKAN_GPU_H
+
+#include "engine/forward/ops.h"
+#include "engine/vulkan/shaders.h"
+#include "engine/vulkan/vk.h"
+
+/* ---- weights (weights.c) ---- */
+
+/* Copies of the model's matrices and vectors, found by their address in host memory. */
+typedef struct pj_gpu_copy {
+    const void *host;
+    uint64_t bytes, address;
+} pj_gpu_copy;
+
+/* Tables of addresses by expert, of a layer: bias 0: there is none. */
+typedef struct pj_gpu_expert_tables {
+    uint64_t gate, gate_bias, up, up_bias, down, down_bias;
+} pj_gpu_expert_tables;
+
+typedef struct pj_gpu_weights {
+    pj_gpu_copy *copies; /* ascending by host address */
+    size_t count, capacity;
+    pj_vk_buffer *chunks;
+    size_t chunk_count, chunk_capacity;
+    pj_gpu_expert_tables *experts; /* [layers] */
+    uint64_t bytes;
+} pj_gpu_weights;
+
+pj_status pj_gpu_weights_load(pj_gpu_weights *weights, pj_vk *vk, const pj_load_request *request,
+                              pj_error *err);
+void pj_gpu_weights_free(pj_gpu_weights *weights, pj_vk *vk); /* may run twice */
+/* 0 for NULL. */
+uint64_t pj_gpu_weight(const pj_gpu_weights *weights, const void *host);
+
+/* ---- a loaded model, and a generation (gpu.c, state.c) ---- */
+
+typedef struct pj_gpu_model {
+    const pj_model *model;
+    pj_vk *vk;
+    pj_gpu_weights weights;
+} pj_gpu_model;
+
+/* What an operation touches besides the named buffers. */
+enum { PJ_GPU_CACHE = PJ_BUFFERS, PJ_GPU_ROUTES, PJ_GPU_IDS, PJ_GPU_SCRATCH };
+#define PJ_GPU_BIT(buffer) (1u << (buffer))
+
+/* Inputs of a pass, written by the host and copied to the device at once. Offsets in bytes. */
+typedef struct pj_gpu_inputs {
+    pj_vk_buffer host, device;
+    uint64_t ids, sequence, position, angles[PJ_ROPES]; /* cosines, then sines, of all rows */
+    uint64_t lists, lists_used; /* row lists, read where the host wrote them */
+    uint64_t bytes;             /* copied */
+} pj_gpu_inputs;
+
+typedef struct pj_gpu {
+    const pj_gpu_model *on;
+    const pj_model *model;
+    pj_vk *vk;
+    pj_state_options options;
+    uint32_t full_slots, window_slots;
+    pj_instrument *instrument;
+
+    pj_vk_buffer activations, cache, moved; /* moved: for slides */
+    uint64_t buffers[PJ_BUFFERS];           /* addresses */
+    uint64_t *cache_offset;                 /* [layers] */
+    pj_gpu_inputs inputs;
+    pj_vk_buffer logits, ids; /* in host memory */
+
+    pj_rows_of_pass rows;
+    uint32_t reads, writes; /* buffers since the last barrier */
+    uint32_t logit_rows;    /* of this pass, to be copied */
+} pj_gpu;
+
+extern const pj_backend pj_backend_vulkan;
+
+pj_status pj_gpu_open(void *loaded, const pj_generation_shape *shape, void **state, pj_error *err);
+void pj_gpu_close(void *state);
+void pj_gpu_begin_pass(void *state, const pj_rows_of_pass *rows);
+pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err);
+float *pj_gpu_logits(void *state, uint32_t rows);
+const int32_t *pj_gpu_ids(void *state);
+void pj_gpu_reset(void *state, uint32_t sequence);
+void pj_gpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count);
+
+/* ---- dispatching ---- */
+
+/* Address of a slice's first value; 0: no slice. */
+static inline uint64_t pj_gpu_at(const pj_gpu *s, pj_slice slice)
+{
+    return slice.buffer ? s->buffers[slice.buffer] + 4ull * slice.first : 0;
+}
+static inline uint32_t pj_gpu_bit(pj_slice slice)
+{
+    return slice.buffer ? PJ_GPU_BIT(slice.buffer) : 0;
+}
+/* Before an operation that reads and writes these buffers: a barrier if it must wait. */
+void pj_gpu_touch(pj_gpu *s, uint32_t reads, uint32_t writes);
+/* Dispatches a kernel; constants and arguments are its structs of shaders.h. */
+void pj_gpu_run(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
+                const void *args, uint32_t x, uint32_t y, uint64_t work);
+#define PJ_GPU_RUN(s, kernel, constants, args, x, y, work) \
+    pj_gpu_run(s, kernel, constants, sizeof *(constants), args, x, y, work)
+/* Address of a list of rows that the device reads from host memory. */
+uint64_t pj_gpu_list(pj_gpu *s, const uint32_t *rows, uint32_t count);
+static inline uint32_t pj_gpu_groups(uint64_t values, uint32_t each)
+{
+    return (uint32_t)((values + each - 1) / each);
+}
+/* What the device cannot do yet, as a failure of the pass. */
+void pj_gpu_refuse(pj_gpu *s, const char *what);
+
+/* ---- operations ---- */
+
+void pj_gpu_gather(void *state, const pj_matrix *table, float scale, pj_slice y);
+void pj_gpu_scale(void *state, pj_slice x, float factor);
+void pj_gpu_join_vectors(void *state, const pj_norm *norm, pj_slice context, pj_slice vectors);
+void pj_gpu_angles(void *state);
+void pj_gpu_norm(void *state, const pj_norm_step *step);
+void pj_gpu_products(void *state, pj_slice x, const pj_product *products, uint32_t count);
+void pj_gpu_add(void *state, pj_slice y, pj_slice x);
+void pj_gpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to);
+void pj_gpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y);
+void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv);
+void pj_gpu_attend(void *state, const pj_layer *layer, pj_slice qkv, pj_slice y,
+                   const pj_attention_extent *extent);
+void pj_gpu_activate(void *state, const pj_activation *activation);
+void pj_gpu_route(void *state, const pj_layer *layer, pj_slice logits, bool renormalise);
+void pj_gpu_experts(void *state, const pj_layer *layer, const pj_activation *like, pj_slice x,
+                    pj_slice y, pj_slice residual);
+void pj_gpu_add_gated(void *state, pj_slice y, pj_slice x, pj_slice gate);
+void pj_gpu_convolve(void *state, const pj_layer *layer, pj_slice x, pj_slice y);
+void pj_gpu_delta_rule(void *state, const pj_layer *layer, pj_slice qkv, pj_slice strength,
+                       pj_slice y);
+void pj_gpu_gated_norm(void *state, const pj_layer *layer, pj_slice y, pj_slice gate);
+void pj_gpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y);
+void pj_gpu_bound(void *state, pj_slice x, float factor, float cap);
+void pj_gpu_argmax(void *state, pj_slice x);
+
+void pj_gpu_section(void *state, pj_instrument_name name);
+void pj_gpu_end_section(void *state);
+void pj_gpu_layer(void *state, uint32_t layer);
+void pj_gpu_component(void *state, pj_instrument_name name);
+void pj_gpu_end(void *state, const pj_done *done);
+
+#endif

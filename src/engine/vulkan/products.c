@@ -1,0 +1,136 @@
+/* Products with weights: few rows by a kernel that reads every weight once, many by tiles. */
+#include "engine/vulkan/gpu.h"
+
+#include <string.h>
+
+enum {
+    PRODUCTS_FEW = 8, /* rows of x that the kernel for few takes */
+    PRODUCTS_THREADS = 128,
+    PRODUCTS_LANES = 32,
+    PRODUCTS_TILE = 64,
+    PRODUCTS_EACH = 4, /* outputs of a thread in each direction */
+    PRODUCTS_PARTS = 3 /* of one dispatch */
+};
+
+static uint64_t products_bytes(const pj_projection *p)
+{
+    return (uint64_t)p->w.rows * p->w.row_bytes;
+}
+
+static pj_vk_part products_part(const pj_gpu *s, const pj_product *p)
+{
+    const pj_projection *projection = p->projection;
+    return (pj_vk_part){pj_gpu_weight(&s->on->weights, projection->w.data),
+                        pj_gpu_weight(&s->on->weights, projection->bias), pj_gpu_at(s, p->y),
+                        (uint32_t)projection->w.rows, p->y.stride};
+}
+
+/* A power of two, so that there are few pipelines. */
+static uint32_t products_tokens(uint32_t rows)
+{
+    uint32_t tokens = 1;
+    while (tokens < rows && tokens < PRODUCTS_FEW) tokens *= 2;
+    return tokens;
+}
+
+/* Products of one type without residual, or one with it. */
+static void products_run_few(pj_gpu *s, pj_slice x, const pj_product *const *products,
+                             uint32_t count)
+{
+    const pj_product *first = products[0];
+    bool adds = first->residual.buffer != PJ_NO_BUFFER;
+    uint32_t tokens = products_tokens(x.rows);
+    uint64_t work = 0;
+    pj_vk_product_constants constants = {.threads = PRODUCTS_THREADS,
+                                         .type = first->projection->w.type,
+                                         .lanes = PRODUCTS_LANES,
+                                         .rows = 1,
+                                         .tokens = tokens,
+                                         .output =
+                                             adds ? PJ_VK_OUTPUT_RESIDUAL : PJ_VK_OUTPUT_STORE,
+                                         .eps = (float)s->model->config.norm_eps,
+                                         .residual_scale = (float)s->model->config.residual_scale,
+                                         .alpha = 1};
+    pj_vk_product_args args = {.x = pj_gpu_at(s, x),
+                               .cols = (uint32_t)first->projection->w.cols,
+                               .x_stride = x.stride,
+                               .tokens = x.rows};
+    for (uint32_t i = 0; i < count; i++) {
+        args.parts[i] = products_part(s, products[i]);
+        work += products_bytes(products[i]->projection);
+    }
+    if (adds) {
+        args.parts[2].y = pj_gpu_at(s, first->residual);
+        args.parts[2].y_stride = first->residual.stride;
+    }
+    PJ_GPU_RUN(s, PJ_VK_PRODUCT, &constants, &args, pj_vk_product_groups(&constants, &args),
+               pj_gpu_groups(x.rows, tokens), work);
+}
+
+static void products_run_tiled(pj_gpu *s, pj_slice x, const pj_product *p)
+{
+    bool adds = p->residual.buffer != PJ_NO_BUFFER;
+    pj_vk_part part = products_part(s, p);
+    enum { ACROSS = PRODUCTS_TILE / PRODUCTS_EACH };
+    pj_vk_product_tiled_constants constants = {
+        .threads = ACROSS * ACROSS,
+        .type = p->projection->w.type,
+        .tile_tokens = PRODUCTS_TILE,
+        .tile_rows = PRODUCTS_TILE,
+        .per_token = PRODUCTS_EACH,
+        .per_row = PRODUCTS_EACH,
+        .output = adds ? PJ_VK_OUTPUT_RESIDUAL : PJ_VK_OUTPUT_STORE,
+        .residual_scale = (float)s->model->config.residual_scale};
+    pj_vk_product_tiled_args args = {.x = pj_gpu_at(s, x),
+                                     .w = part.w,
+                                     .bias = part.bias,
+                                     .y = part.y,
+                                     .residual = pj_gpu_at(s, p->residual),
+                                     .rows = part.rows,
+                                     .cols = (uint32_t)p->projection->w.cols,
+                                     .tokens = x.rows,
+                                     .x_stride = x.stride,
+                                     .y_stride = part.y_stride,
+                                     .residual_stride = p->residual.stride};
+    PJ_GPU_RUN(s, PJ_VK_PRODUCT_TILED, &constants, &args, pj_gpu_groups(part.rows, PRODUCTS_TILE),
+               pj_gpu_groups(x.rows, PRODUCTS_TILE),
+               products_bytes(p->projection) * pj_gpu_groups(x.rows, PRODUCTS_TILE));
+}
+
+static bool products_fit(const pj_product *a, const pj_product *b)
+{
+    return a->projection->w.type == b->projection->w.type && !a->residual.buffer &&
+           !b->residual.buffer;
+}
+
+/* Those that may share a dispatch, in any order: their outputs do not overlap. */
+static void products_group(pj_gpu *s, pj_slice x, const pj_product *products, uint32_t count)
+{
+    bool done[PJ_MAX_PRODUCTS] = {false};
+    for (uint32_t i = 0; i < count; i++) {
+        const pj_product *together[PRODUCTS_PARTS];
+        uint32_t n = 0;
+        for (uint32_t j = i; j < count && n < PRODUCTS_PARTS; j++) {
+            if (done[j] || (j > i && !products_fit(&products[i], &products[j]))) continue;
+            together[n++] = &products[j];
+            done[j] = true;
+        }
+        if (n) products_run_few(s, x, together, n);
+    }
+}
+
+void pj_gpu_products(void *state, pj_slice x, const pj_product *products, uint32_t count)
+{
+    pj_gpu *s = state;
+    uint32_t writes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        writes |= pj_gpu_bit(products[i].y) | pj_gpu_bit(products[i].residual);
+        if (products[i].y.buffer == PJ_BUFFER_LOGITS) s->logit_rows = x.rows;
+    }
+    pj_gpu_touch(s, pj_gpu_bit(x) | writes, writes);
+    if (x.rows <= PRODUCTS_FEW) {
+        products_group(s, x, products, count);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) products_run_tiled(s, x, &products[i]);
+}

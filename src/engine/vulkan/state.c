@@ -1,0 +1,262 @@
+/* A generation on the device: its buffers, its cache, and the beginning and end of a pass. */
+#include "engine/forward/work.h"
+#include "engine/model/delta.h"
+#include "engine/vulkan/gpu.h"
+
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { STATE_ALIGNMENT = 256 };
+
+static uint64_t state_padded(uint64_t bytes)
+{
+    return (bytes + STATE_ALIGNMENT - 1) / STATE_ALIGNMENT * STATE_ALIGNMENT;
+}
+
+/* ---- memory ---- */
+
+static pj_status state_make_activations(pj_gpu *s, const size_t *floats, pj_error *err)
+{
+    uint64_t bytes = 0;
+    for (int i = 1; i < PJ_BUFFERS; i++) bytes += state_padded(4ull * floats[i]);
+    pj_status status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, bytes, "the activations of a pass",
+                                         &s->activations, err);
+    uint64_t at = s->activations.address;
+    for (int i = 1; i < PJ_BUFFERS && status == PJ_OK; i++) {
+        s->buffers[i] = at;
+        at += state_padded(4ull * floats[i]);
+    }
+    return status;
+}
+
+uint64_t pj_gpu_kv_row_bytes(const pj_gpu *s, const pj_layer *l)
+{
+    return pj_dtype_row_bytes(s->options.kv_type, l->head_dim);
+}
+
+uint32_t pj_gpu_slots(const pj_gpu *s, const pj_layer *l)
+{
+    return l->window == UINT32_MAX ? s->full_slots : s->window_slots;
+}
+
+/* Of a layer's cache: keys and values of a sequence, or the state of the delta rule. */
+static uint64_t state_sequence_bytes(const pj_gpu *s, const pj_layer *l)
+{
+    if (l->delta) return 4 * pj_delta_state_floats(l->delta);
+    if (!pj_layer_has_keys(l)) return 0;
+    return 2ull * l->kv_heads * pj_gpu_slots(s, l) * pj_gpu_kv_row_bytes(s, l);
+}
+
+/* A slide moves rows by way of a copy, since they overlap. */
+static uint64_t state_most_moved(const pj_gpu *s)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < s->model->config.layers; i++) {
+        const pj_layer *l = &s->model->layers[i];
+        uint64_t bytes = state_sequence_bytes(s, l);
+        if (l->window != UINT32_MAX && !l->delta && bytes > most) most = bytes;
+    }
+    return most;
+}
+
+static pj_status state_make_cache(pj_gpu *s, pj_error *err)
+{
+    char what[80];
+    uint64_t bytes = 0, moved = state_most_moved(s);
+    s->cache_offset = pj_alloc(s->model->config.layers, sizeof *s->cache_offset);
+    if (!s->cache_offset) return pj_fail_memory(err, "a cache");
+    for (uint32_t i = 0; i < s->model->config.layers; i++) {
+        const pj_layer *l = &s->model->layers[i];
+        s->cache_offset[i] = bytes;
+        bytes += state_padded(s->options.sequences * state_sequence_bytes(s, l));
+    }
+    snprintf(what, sizeof what, "a cache of %u tokens in %u sequences", s->options.context,
+             s->options.sequences);
+    pj_status status =
+        pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, bytes + STATE_ALIGNMENT, what, &s->cache, err);
+    if (status == PJ_OK && moved)
+        status =
+            pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, moved, "a copy of a window", &s->moved, err);
+    return status;
+}
+
+static uint64_t state_cut(uint64_t *bytes, uint64_t count)
+{
+    uint64_t at = *bytes;
+    *bytes = state_padded(at + 4 * count);
+    return at;
+}
+
+static pj_status state_make_inputs(pj_gpu *s, pj_error *err)
+{
+    enum { LISTS = 4 }; /* of up to max_logits or max_tokens rows in a pass */
+    pj_gpu_inputs *in = &s->inputs;
+    uint64_t bytes = 0, rows = s->options.max_tokens;
+    in->ids = state_cut(&bytes, rows);
+    in->sequence = state_cut(&bytes, rows);
+    in->position = state_cut(&bytes, rows);
+    for (int i = 0; i < PJ_ROPES; i++)
+        in->angles[i] = state_cut(&bytes, 2 * rows * s->model->ropes[i].pairs);
+    in->bytes = bytes;
+    in->lists = state_cut(&bytes, LISTS * (rows + s->options.max_logits));
+    pj_status status =
+        pj_vk_buffer_make(s->vk, PJ_VK_UPLOAD, bytes, "the inputs of a pass", &in->host, err);
+    if (status == PJ_OK)
+        status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, in->bytes, "the inputs of a pass",
+                                   &in->device, err);
+    return status;
+}
+
+static pj_status state_make_outputs(pj_gpu *s, const size_t *floats, pj_error *err)
+{
+    uint64_t rows = s->options.max_logits ? s->options.max_logits : 1;
+    uint64_t bytes = floats[PJ_BUFFER_LOGITS] ? 4ull * floats[PJ_BUFFER_LOGITS] : 4;
+    pj_status status = pj_vk_buffer_make(s->vk, PJ_VK_READBACK, bytes, "logits", &s->logits, err);
+    if (status == PJ_OK)
+        status = pj_vk_buffer_make(s->vk, PJ_VK_READBACK, 4 * rows, "ids", &s->ids, err);
+    return status;
+}
+
+/* Everything is zero when opened. */
+static pj_status state_clear(pj_gpu *s, pj_error *err)
+{
+    pj_vk_fill(s->vk, &s->activations, 0, s->activations.bytes, 0);
+    pj_vk_fill(s->vk, &s->cache, 0, s->cache.bytes / 4 * 4, 0);
+    return pj_vk_wait(s->vk, err);
+}
+
+static pj_status state_make(pj_gpu *s, const pj_generation_shape *shape, pj_error *err)
+{
+    pj_status status = state_make_activations(s, shape->floats, err);
+    if (status == PJ_OK) status = state_make_cache(s, err);
+    if (status == PJ_OK) status = state_make_inputs(s, err);
+    if (status == PJ_OK) status = state_make_outputs(s, shape->floats, err);
+    return status == PJ_OK ? state_clear(s, err) : status;
+}
+
+pj_status pj_gpu_open(void *loaded, const pj_generation_shape *shape, void **state, pj_error *err)
+{
+    const pj_gpu_model *on = loaded;
+    pj_gpu *s = pj_alloc(1, sizeof *s);
+    if (!s) return pj_fail_memory(err, "the state of a generation");
+    s->on = on;
+    s->model = on->model;
+    s->vk = on->vk;
+    s->options = *shape->options;
+    s->full_slots = shape->full_slots;
+    s->window_slots = shape->window_slots;
+    s->instrument = shape->instrument;
+    pj_status status = state_make(s, shape, err);
+    if (status == PJ_OK)
+        *state = s;
+    else
+        pj_gpu_close(s);
+    return status;
+}
+
+void pj_gpu_close(void *state)
+{
+    pj_gpu *s = state;
+    pj_vk_buffer *buffers[] = {&s->activations,   &s->cache,  &s->moved, &s->inputs.host,
+                               &s->inputs.device, &s->logits, &s->ids};
+    pj_vk_wait(s->vk, NULL);
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        pj_vk_buffer_free(s->vk, buffers[i]);
+    pj_free(s->cache_offset);
+    pj_free(s);
+}
+
+/* ---- passes ---- */
+
+static void state_write_rows(pj_gpu *s)
+{
+    const pj_rows_of_pass *r = &s->rows;
+    pj_gpu_inputs *in = &s->inputs;
+    char *host = in->host.mapped;
+    size_t bytes = r->pass->tokens * sizeof(uint32_t);
+    memcpy(host + in->ids, r->pass->ids, bytes);
+    memcpy(host + in->sequence, r->sequence, bytes);
+    memcpy(host + in->position, r->position, bytes);
+}
+
+/* The inputs are copied by `angles`, which completes them; a pass without new rows has those of the
+ * last one. */
+void pj_gpu_begin_pass(void *state, const pj_rows_of_pass *rows)
+{
+    pj_gpu *s = state;
+    s->rows = *rows;
+    s->inputs.lists_used = 0;
+    s->logit_rows = 0;
+    pj_gpu_touch(s, UINT32_MAX, UINT32_MAX);
+    if (rows->pass->tokens == 0) return;
+    state_write_rows(s);
+    /* ids are needed before the angles are known */
+    pj_vk_copy(s->vk, &s->inputs.device, 0, &s->inputs.host, 0, s->inputs.angles[0]);
+}
+
+pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err)
+{
+    pj_gpu *s = state;
+    uint64_t row_bytes = 4ull * s->model->config.vocab;
+    if (s->logit_rows && !cancelled && !s->rows.pass->greedy) {
+        uint64_t offset = s->buffers[PJ_BUFFER_LOGITS] - s->activations.address;
+        pj_gpu_touch(s, PJ_GPU_BIT(PJ_BUFFER_LOGITS), 0);
+        pj_vk_copy(s->vk, &s->logits, 0, &s->activations, offset, s->logit_rows * row_bytes);
+    }
+    return pj_vk_wait(s->vk, err);
+}
+
+float *pj_gpu_logits(void *state, uint32_t rows)
+{
+    const pj_gpu *s = state;
+    return s->logits.mapped;
+}
+
+const int32_t *pj_gpu_ids(void *state)
+{
+    const pj_gpu *s = state;
+    return s->ids.mapped;
+}
+
+/* ---- sequences ---- */
+
+void pj_gpu_reset(void *state, uint32_t sequence)
+{
+    pj_gpu *s = state;
+    for (uint32_t i = 0; i < s->model->config.layers; i++) {
+        const pj_layer *l = &s->model->layers[i];
+        uint64_t bytes = state_sequence_bytes(s, l);
+        if (!l->delta) continue;
+        pj_gpu_touch(s, 0, PJ_GPU_BIT(PJ_GPU_CACHE));
+        pj_vk_fill(s->vk, &s->cache, s->cache_offset[i] + sequence * bytes, bytes, 0);
+    }
+}
+
+/* Rows of all heads of a layer to the front, by way of a copy: both ranges may overlap. */
+static void state_slide_layer(pj_gpu *s, const pj_layer *l, uint32_t sequence, uint32_t from,
+                              uint32_t count)
+{
+    uint64_t row = pj_gpu_kv_row_bytes(s, l), run = pj_gpu_slots(s, l) * row;
+    uint64_t start = s->cache_offset[l->index] + sequence * state_sequence_bytes(s, l);
+    uint32_t runs = 2 * l->kv_heads;
+    pj_gpu_touch(s, PJ_GPU_BIT(PJ_GPU_CACHE), PJ_GPU_BIT(PJ_GPU_SCRATCH));
+    for (uint32_t i = 0; i < runs; i++)
+        pj_vk_copy(s->vk, &s->moved, i * count * row, &s->cache, start + i * run + from * row,
+                   count * row);
+    pj_gpu_touch(s, PJ_GPU_BIT(PJ_GPU_SCRATCH), PJ_GPU_BIT(PJ_GPU_CACHE));
+    for (uint32_t i = 0; i < runs; i++)
+        pj_vk_copy(s->vk, &s->cache, start + i * run, &s->moved, i * count * row, count * row);
+}
+
+void pj_gpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count)
+{
+    pj_gpu *s = state;
+    if (from == 0 || count == 0) return;
+    for (uint32_t i = 0; i < s->model->config.layers; i++) {
+        const pj_layer *l = &s->model->layers[i];
+        if (l->window != UINT32_MAX && !l->delta && pj_layer_has_keys(l))
+            state_slide_layer(s, l, sequence, from, count);
+    }
+}
