@@ -1,798 +1,98 @@
-/* Attention. A *unit* of work is a set of query rows that read the same keys: the heads that share
- * a KV head, at one position in decode, at a tile of positions in prefill. Keys and values are
- * therefore converted to the kernels' form once for all of them. Threads take units dynamically;
- * each runs the stages (scores, scale, mask, softmax, values) over a tile of weights that stays in
- * its cache. A deep profile runs the same stages over the same units, but one stage at a time over
- * as many units as the score buffer holds, so that each stage is a span and the results are
- * identical; if the stages are shorter than a dispatch (decode with few keys), each thread runs and
- * times them unit by unit. */
-#include "engine/forward/pass.h"
-#include "engine/kernels/stats_timer.h"
+/* Attention as steps: queries, keys and values with their norms, attention itself, its output gate
+ * and projection. */
+#include "engine/forward/steps.h"
 
-#include <math.h>
-#include <string.h>
-
-/* In a deep profile, stages exchange WAVE_FLOATS of weights per thread: half of an L2 cache. */
-enum {
-    UNIT_ROWS = 64,
-    TILE_POSITIONS = 32, /* per unit: half of the last tile's square is masked */
-    WAVE_FLOATS = 1 << 17,
-    FEW_FLOATS = 1 << 13
-};
-
-_Static_assert(PJ_ATTENTION_SCRATCH_BYTES + PJ_MAX_HEAD_DIM * 4 <= PJ_TEAM_SCRATCH_BYTES,
-               "a row must fit after the kernels' scratch");
-
-typedef struct unit {
-    const pj_pass_segment *segment;
-    uint32_t head, heads;     /* query heads */
-    uint32_t first;           /* row in the pass */
-    uint32_t position;        /* of that row in the sequence */
-    uint32_t positions;       /* number of positions from there on */
-    uint32_t rows;            /* heads x positions, heads of a position adjacent */
-    uint32_t key_begin, keys; /* positions [key_begin, key_begin + keys) are read */
-} unit;
-
-typedef struct attention {
-    const pj_steps *s;
-    const pj_layer *layer;
-    uint32_t group;       /* query heads per KV head */
-    uint32_t units;       /* of the pass */
-    uint32_t unit_floats; /* of the largest unit's scores */
-    size_t token_floats;  /* of one row of qkv */
-    bool sums_units;      /* statistics of the output unit by unit, not afterwards */
-    /* deep profile: the current stage, over units [begin, end) */
-    uint32_t begin, end;
-    const struct stage_row *stage;
-    uint32_t number; /* of this component among all that were run apart */
-} attention;
-
-/* ---- units -------------------------------------------------------------------------------- */
-
-static uint32_t score_stride(uint32_t keys)
+/* RMSNorm of queries, keys or values: per head, or over all heads of a token. */
+static void norm_heads(const pj_steps *s, const pj_norm *norm, pj_slice x, pj_slice y,
+                       uint32_t heads)
 {
-    return (keys + 15) / 16 * 16;
+    bool together = s->model->blueprint->qk_norm == PJ_QK_NORM_FULL;
+    pj_norm_step step = {
+        .norm = norm, .kind = PJ_NORM_RMS, .heads = together ? 1 : heads, .x = x, .y = y};
+    pj_steps_norm(s, &step);
 }
 
-/* Distance between rows of weights: with an attention sink, one more than the number of keys. */
-static uint32_t row_floats(const attention *a, uint32_t keys)
+/* Queries, keys and values of x, adjacent in `qkv`. */
+static void project_qkv(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slice qkv)
 {
-    return score_stride(keys + (a->layer->sinks != NULL));
-}
-
-/* First key read by a tile that begins at position `first`. */
-static uint32_t keys_begin(const attention *a, uint32_t first)
-{
-    return first + 1 > a->layer->window ? first + 1 - a->layer->window : 0;
-}
-
-/* How a segment is split into units: smaller units when rows of weights are so long, or heads so
- * wide, that they would not fit a thread's buffers. */
-typedef struct cut {
-    uint32_t heads, positions; /* of a unit */
-} cut;
-
-static cut cut_of(const attention *a, const pj_pass_segment *g)
-{
-    const pj_state *state = a->s->state;
-    uint32_t last = state->sequences[g->sequence].length + g->count;
-    uint32_t tile = g->count < TILE_POSITIONS ? g->count : TILE_POSITIONS;
-    uint32_t widest = a->layer->window < last - tile ? a->layer->window + tile : last;
-    size_t rows = state->score_floats / row_floats(a, widest);
-    size_t fit =
-        (PJ_TEAM_SCRATCH_BYTES - PJ_ATTENTION_SCRATCH_BYTES) / sizeof(float) / a->layer->head_dim;
-    if (rows > fit) rows = fit;
-    if (rows > UNIT_ROWS) rows = UNIT_ROWS;
-    cut c = {.heads = a->group};
-    while (c.heads > rows || a->group % c.heads) c.heads--;
-    c.positions = rows / c.heads < tile ? (uint32_t)rows / c.heads : tile;
-    return c;
-}
-
-static uint32_t segment_units(const attention *a, const pj_pass_segment *g)
-{
-    cut c = cut_of(a, g);
-    return a->layer->heads / c.heads * ((g->count + c.positions - 1) / c.positions);
-}
-
-static const pj_pass_segment *segment_of_unit(const pj_pass *pass, uint32_t index)
-{
-    uint32_t low = 0, high = pass->segment_count - 1;
-    while (low < high) {
-        uint32_t middle = (low + high + 1) / 2;
-        if (pass->segments[middle].unit_begin <= index)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return &pass->segments[low];
-}
-
-static unit unit_at(const attention *a, uint32_t index)
-{
-    const pj_pass_segment *g = segment_of_unit(a->s->pass, index);
-    uint32_t cached = a->s->state->sequences[g->sequence].length;
-    cut c = cut_of(a, g);
-    index -= g->unit_begin;
-    /* long tiles first, so that threads finish at about the same time */
-    uint32_t tiles = (g->count + c.positions - 1) / c.positions;
-    uint32_t begin = (tiles - 1 - index % tiles) * c.positions;
-    unit u = {.segment = g,
-              .head = index / tiles * c.heads,
-              .heads = c.heads,
-              .first = g->row + begin,
-              .position = cached + begin,
-              .positions = g->count - begin < c.positions ? g->count - begin : c.positions};
-    u.rows = u.heads * u.positions;
-    u.key_begin = keys_begin(a, u.position);
-    u.keys = u.position + u.positions - u.key_begin;
-    return u;
-}
-
-/* Keys visible to row i of a unit, relative to the unit's first key. */
-static pj_visible visible(const attention *a, const unit *u, uint32_t i)
-{
-    uint32_t position = u->position + i / u->heads;
-    return (pj_visible){keys_begin(a, position) - u->key_begin, position + 1 - u->key_begin};
-}
-
-/* ---- stages ------------------------------------------------------------------------------- */
-
-static pj_kv_rows unit_kv(const attention *a, const unit *u, uint32_t which)
-{
-    return pj_state_kv(a->s->state, a->layer->kv_source, u->segment->sequence, which,
-                       u->head / a->group, u->key_begin);
-}
-
-/* The thread's buffer for a unit's queries or results, [rows][head_dim]: contiguous rows avoid the
- * cache set conflicts of a pass's rows, and a second stride. */
-static float *attention_unit_rows(const attention *a, unsigned thread)
-{
-    char *scratch = pj_team_scratch(a->s->team, thread);
-    return (float *)(void *)(scratch + PJ_ATTENTION_SCRATCH_BYTES);
-}
-
-static void stage_scores(const attention *a, const unit *u, float *scores, unsigned thread)
-{
-    size_t dim = a->layer->head_dim, position_floats = u->heads * dim;
-    const float *from = a->s->state->qkv + u->first * a->token_floats + u->head * dim;
-    float *q = attention_unit_rows(a, thread);
-    pj_kv_rows keys = unit_kv(a, u, 0);
-    for (uint32_t i = 0; i < u->positions; i++)
-        memcpy(q + i * position_floats, from + i * a->token_floats, position_floats * sizeof *q);
-    a->s->kernels->attention_scores(scores, row_floats(a, u->keys), q, dim, u->rows, &keys, u->keys,
-                                    dim, pj_team_scratch(a->s->team, thread));
-}
-
-static void stage_scale(const attention *a, const unit *u, float *scores, unsigned thread)
-{
-    a->s->kernels->attention_scale(scores, row_floats(a, u->keys), u->rows, u->keys,
-                                   a->layer->score_scale);
-}
-
-static void stage_softcap(const attention *a, const unit *u, float *scores, unsigned thread)
-{
-    float cap = (float)a->s->model->config.attention_softcap;
-    for (uint32_t i = 0; i < u->rows; i++)
-        a->s->kernels->softcap(scores + (size_t)i * row_floats(a, u->keys), u->keys, cap);
-}
-
-static void stage_mask(const attention *a, const unit *u, float *scores, unsigned thread)
-{
-    pj_visible seen[UNIT_ROWS];
-    if (u->positions == 1) return; /* every key read is visible */
-    for (uint32_t i = 0; i < u->rows; i++) seen[i] = visible(a, u, i);
-    a->s->kernels->attention_mask(scores, row_floats(a, u->keys), u->rows, u->keys, seen);
-}
-
-/* A head's sink follows its scores: it takes part in the softmax, but contributes no value. */
-static void stage_softmax(const attention *a, const unit *u, float *scores, unsigned thread)
-{
-    const float *sinks = a->layer->sinks;
-    size_t stride = row_floats(a, u->keys);
-    for (uint32_t i = 0; sinks && i < u->rows; i++)
-        scores[i * stride + u->keys] = sinks[u->head + i % u->heads];
-    a->s->kernels->attention_softmax(scores, stride, u->rows, u->keys + (sinks != NULL));
-}
-
-static size_t output_floats(const attention *a)
-{
-    return (size_t)a->layer->heads * a->layer->head_dim;
-}
-
-/* Destination of a unit's results: positions are output_floats apart. */
-static float *unit_output(const attention *a, const unit *u)
-{
-    return a->s->state->attended + u->first * output_floats(a) +
-           (size_t)u->head * a->layer->head_dim;
-}
-
-static void stage_values(const attention *a, const unit *u, float *scores, unsigned thread)
-{
-    size_t dim = a->layer->head_dim, position_floats = u->heads * dim;
-    float *y = attention_unit_rows(a, thread);
-    pj_kv_rows values = unit_kv(a, u, 1);
-    a->s->kernels->attention_values(y, dim, scores, row_floats(a, u->keys), u->rows, &values,
-                                    u->keys, dim, false, pj_team_scratch(a->s->team, thread));
-    for (uint32_t i = 0; i < u->positions; i++)
-        memcpy(unit_output(a, u) + i * output_floats(a), y + i * position_floats,
-               position_floats * sizeof *y);
-}
-
-/* ---- all stages of a unit at once --------------------------------------------------------- */
-
-/* Statistics of a unit's output. */
-static void sum_attended(const attention *a, const unit *u, pj_value_sums *sums)
-{
-    a->s->kernels->value_sums(unit_output(a, u), u->positions,
-                              (size_t)u->heads * a->layer->head_dim, output_floats(a),
-                              PJ_SPARSITY_TAU, sums);
-}
-
-static void run_units(void *context, unsigned thread)
-{
-    const attention *a = context;
-    float *scores = a->s->state->scores + thread * a->s->state->score_floats;
-    bool capped = a->s->model->config.attention_softcap > 0;
-    size_t begin, end;
-    while (pj_team_take(a->s->team, a->units, 1, &begin, &end)) {
-        unit u = unit_at(a, (uint32_t)begin);
-        stage_scores(a, &u, scores, thread);
-        stage_scale(a, &u, scores, thread);
-        if (capped) stage_softcap(a, &u, scores, thread);
-        stage_mask(a, &u, scores, thread);
-        stage_softmax(a, &u, scores, thread);
-        stage_values(a, &u, scores, thread);
-        if (!a->sums_units) continue;
-        int64_t timed_from = pj_stats_timer_begin();
-        sum_attended(a, &u, pj_instrument_sums(a->s->instrument, thread));
-        pj_stats_timer_end(timed_from);
-    }
-}
-
-/* ---- separate stages with statistics ------------------------------------------------------ */
-
-/* Every step-th row of a segment, always including the last. */
-static bool row_is_sampled(const unit *u, uint32_t i, size_t step)
-{
-    uint32_t row = u->first + i / u->heads - u->segment->row;
-    return pj_sample_has_row(row, u->segment->count, step);
-}
-
-/* Statistics of the visible scores, before and after scaling, and of weights: sums of sampled rows,
- * or of all, and bounds of all. */
-static void sum_rows(const attention *a, const unit *u, const float *scores, pj_value_sums *sums)
-{
-    const pj_kernels *k = a->s->kernels;
-    size_t step = pj_instrument_step(a->s->instrument, u->segment->count);
-    if (u->positions == 1 && row_is_sampled(u, 0, step)) { /* every key read is visible */
-        k->value_sums(scores, u->rows, u->keys, row_floats(a, u->keys), PJ_SPARSITY_TAU, sums);
-        return;
-    }
-    for (uint32_t i = 0; i < u->rows; i++) {
-        pj_visible v = visible(a, u, i);
-        uint32_t keys = v.end - v.begin;
-        const float *row = scores + i * row_floats(a, u->keys) + v.begin;
-        if (row_is_sampled(u, i, step))
-            k->value_sums(row, 1, keys, keys, PJ_SPARSITY_TAU, sums);
-        else
-            k->value_bounds(row, 1, keys, keys, sums);
-    }
-}
-
-static double attention_larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-static void look_at_row(const pj_kernels *kernels, const float *p, uint32_t keys, double log_keys,
-                        pj_head_figures *to)
-{
-    pj_attention_figures f = {0};
-    kernels->attention_figures(p, keys, PJ_SPARSITY_TAU, 0.1f / (float)keys, &f);
-    to->rows++;
-    to->entropy += f.entropy;
-    to->entropy_normalised += keys > 1 ? f.entropy / log_keys : 0;
-    to->largest += f.max;
-    to->largest_of_all = attention_larger(to->largest_of_all, f.max);
-    to->visible += keys;
-    to->below += (double)f.below;
-    to->below_relative += (double)f.below_relative;
-}
-
-/* The head's figures, zeroed by the thread that works on them: if the driving thread did that, all
- * of their cache lines would move to and fro. */
-static pj_head_figures *figures_of(const attention *a, unsigned thread, uint32_t head)
-{
-    pj_head_figures *f = &a->s->state->figures[thread * a->layer->heads + head];
-    if (f->number != a->number) *f = (pj_head_figures){.number = a->number};
-    return f;
-}
-
-static void look_at_unit(const attention *a, const unit *u, const float *scores, unsigned thread)
-{
-    size_t step = pj_sample_step(u->segment->count);
-    uint32_t keys = 0;
-    double log_keys = 0;
-    for (uint32_t i = 0; i < u->rows; i++) {
-        if (!row_is_sampled(u, i, step)) continue;
-        pj_visible v = visible(a, u, i);
-        if (v.end - v.begin != keys) log_keys = log(keys = v.end - v.begin);
-        look_at_row(a->s->kernels, scores + i * row_floats(a, u->keys) + v.begin, keys, log_keys,
-                    figures_of(a, thread, u->head + i % u->heads));
-    }
-}
-
-/* ---- stages apart ------------------------------------------------------------------------- */
-
-typedef enum summed { NOTHING, SCORES, OUTPUT } summed;
-
-typedef struct stage_row {
-    pj_instrument_name name;
-    void (*run)(const attention *a, const unit *u, float *scores, unsigned thread);
-    double flops_per_pair;  /* for products: with head_dim 1 */
-    bool product;           /* reads keys or values */
-    double floats_per_pair; /* of scores read and written */
-    summed summed;          /* what has statistics */
-    uint8_t sums;           /* their index */
-} stage_row;
-
-static const stage_row stages[PJ_ATTENTION_STAGES] = {
-    {PJ_N_OP_QK_MATMUL, stage_scores, 2, true, 0, SCORES, 0},
-    {PJ_N_OP_SCALE, stage_scale, 1, false, 2, SCORES, 1},
-    {PJ_N_OP_SOFTCAP, stage_softcap, 6, false, 2, SCORES, 4},
-    {PJ_N_OP_MASK_APPLY, stage_mask, 1, false, 2, NOTHING},
-    {PJ_N_OP_SOFTMAX, stage_softmax, 5, false, 2, SCORES, 2},
-    {PJ_N_OP_ATTN_DROPOUT, NULL, 0, false, 0, NOTHING},
-    {PJ_N_OP_VALUE_MATMUL, stage_values, 2, true, 0, OUTPUT, 3},
-};
-
-static bool has_stage(const attention *a, const stage_row *stage)
-{
-    return stage->run != stage_softcap || a->s->model->config.attention_softcap > 0;
-}
-
-static bool has_sums(const attention *a, const stage_row *stage)
-{
-    return stage->summed != NOTHING && has_stage(a, stage);
-}
-
-/* The thread's times and sums, which it zeroes itself when it begins. */
-static pj_attention_part *thread_part(const attention *a, unsigned thread)
-{
-    pj_attention_part *part = &a->s->state->attention_parts[thread];
-    if (part->number == a->number) return part;
-    part->number = a->number;
-    memset(part->ns, 0, sizeof part->ns);
-    for (size_t i = 0; i < PJ_ATTENTION_STAGES; i++)
-        if (has_sums(a, &stages[i])) part->sums[stages[i].sums] = (pj_value_sums){0};
-    return part;
-}
-
-/* One stage of a unit and its statistics. */
-static void run_stage_unit(const attention *a, const stage_row *stage, const unit *u, float *scores,
-                           unsigned thread, pj_value_sums *sums)
-{
-    if (stage->run) stage->run(a, u, scores, thread);
-    if (!a->s->instrument->statistics || stage->summed == NOTHING) return;
-    int64_t timed_from = pj_stats_timer_begin();
-    if (stage->summed == OUTPUT)
-        sum_attended(a, u, sums);
-    else
-        sum_rows(a, u, scores, sums);
-    if (stage->run == stage_softmax) look_at_unit(a, u, scores, thread);
-    pj_stats_timer_end(timed_from);
-}
-
-static void run_stage_share(void *context, unsigned thread)
-{
-    const attention *a = context;
-    pj_value_sums *sums = pj_instrument_sums(a->s->instrument, thread);
-    size_t begin, end;
-    pj_team_share(a->s->team, thread, a->end - a->begin, 1, &begin, &end);
-    for (size_t i = begin; i < end; i++) {
-        unit u = unit_at(a, a->begin + (uint32_t)i);
-        run_stage_unit(a, a->stage, &u, a->s->state->scores + i * a->unit_floats, thread, sums);
-    }
-}
-
-/* All stages of a unit in turn, with the time of each. */
-static void run_units_apart(void *context, unsigned thread)
-{
-    const attention *a = context;
-    float *scores = a->s->state->scores + thread * a->s->state->score_floats;
-    size_t begin, end;
-    while (pj_team_take(a->s->team, a->end - a->begin, 1, &begin, &end)) {
-        pj_attention_part *part = thread_part(a, thread);
-        unit u = unit_at(a, a->begin + (uint32_t)begin);
-        int64_t began = pj_clock_ns();
-        for (size_t i = 0; i < PJ_ATTENTION_STAGES; i++) {
-            if (!has_stage(a, &stages[i])) continue;
-            run_stage_unit(a, &stages[i], &u, scores, thread, &part->sums[stages[i].sums]);
-            int64_t now = pj_clock_ns();
-            part->ns[i] += now - began;
-            began = now;
-        }
-    }
-}
-
-static void add_figures(pj_head_figures *to, const pj_head_figures *part)
-{
-    to->rows += part->rows;
-    to->entropy += part->entropy;
-    to->entropy_normalised += part->entropy_normalised;
-    to->largest += part->largest;
-    to->largest_of_all = attention_larger(to->largest_of_all, part->largest_of_all);
-    to->visible += part->visible;
-    to->below += part->below;
-    to->below_relative += part->below_relative;
-}
-
-/* Extra figures of the whole layer. */
-static void record_figures(const attention *a)
-{
-    const pj_steps *s = a->s;
-    pj_instrument *r = s->instrument;
-    uint32_t heads = a->layer->heads;
-    pj_head_figures *figures = s->state->figures, all = {0};
-    for (uint32_t h = 0; h < heads; h++) {
-        pj_head_figures *of_head = figures_of(a, 0, h);
-        for (unsigned t = 1; t < pj_team_threads(s->team); t++)
-            if (figures[t * heads + h].number == a->number)
-                add_figures(of_head, &figures[t * heads + h]);
-        add_figures(&all, of_head);
-    }
-    if (all.rows == 0) return;
-    const uint32_t scalar = PJ_EXTRA_SCALAR;
-    pj_instrument_extra(r, PJ_N_X_ENTROPY, scalar, all.entropy / all.rows);
-    pj_instrument_extra(r, PJ_N_X_ENTROPY_NORMALISED, scalar, all.entropy_normalised / all.rows);
-    pj_instrument_extra(r, PJ_N_X_LARGEST, scalar, all.largest / all.rows);
-    pj_instrument_extra(r, PJ_N_X_LARGEST_OF_ALL, scalar, all.largest_of_all);
-    pj_instrument_extra(r, PJ_N_X_ATTENTION_SPARSITY, scalar, all.below / all.visible);
-    pj_instrument_extra(r, PJ_N_X_ATTENTION_SPARSITY_RELATIVE, scalar,
-                        all.below_relative / all.visible);
-    pj_instrument_extra(r, PJ_N_X_ATTENTION_ROWS, scalar, (double)all.rows / heads);
-    for (uint32_t h = 0; h < heads; h++) {
-        const pj_head_figures *f = &figures[h];
-        pj_instrument_extra(r, PJ_N_X_ENTROPY_HEAD, h, f->entropy / f->rows);
-        pj_instrument_extra(r, PJ_N_X_LARGEST_HEAD, h, f->largest / f->rows);
-        pj_instrument_extra(r, PJ_N_X_ATTENTION_SPARSITY_HEAD, h, f->below / f->visible);
-    }
-}
-
-/* Extra figures of a stage's last part: number of sampled rows per head, and statistics of the
- * weights. */
-static void record_extras(const attention *a, pj_instrument_name stage)
-{
-    const pj_steps *s = a->s;
-    size_t rows = 0;
-    if (stage == PJ_N_OP_SOFTMAX) record_figures(a);
-    if (stage != PJ_N_OP_QK_MATMUL && stage != PJ_N_OP_SCALE && stage != PJ_N_OP_SOFTCAP) return;
-    for (uint32_t i = 0; i < s->pass->segment_count; i++) {
-        size_t count = s->pass->segments[i].count, step = pj_instrument_step(s->instrument, count);
-        rows += (count + step - 1) / step;
-    }
-    pj_instrument_extra(s->instrument, PJ_N_X_ATTENTION_ROWS, PJ_EXTRA_SCALAR, (double)rows);
-}
-
-/* Amount of work in a range of units, for FLOPs and bytes. */
-typedef struct extent {
-    double pairs;     /* visible (query, key) pairs, over all heads */
-    double kv_floats; /* of the keys (or values) read, each counted once */
-    double q_floats;  /* of the queries (or outputs) */
-} extent;
-
-static extent extent_of(const attention *a, uint32_t begin, uint32_t end)
-{
-    extent e = {0};
-    uint32_t dim = a->layer->head_dim;
-    for (uint32_t i = begin; i < end; i++) {
-        unit u = unit_at(a, i);
-        const pj_pass_segment *g = u.segment;
-        e.q_floats += (double)u.rows * dim;
-        for (uint32_t row = 0; row < u.rows; row++) {
-            pj_visible v = visible(a, &u, row);
-            e.pairs += v.end - v.begin;
-        }
-        /* a group's keys count once, with the unit that sees the last of them */
-        if (u.head % a->group || u.first + u.positions < g->row + g->count) continue;
-        uint32_t first = keys_begin(a, a->s->state->sequences[g->sequence].length);
-        e.kv_floats += (double)(u.key_begin + u.keys - first) * dim;
-    }
-    return e;
-}
-
-/* The same of all units: by rows of the pass, which are fewer in decode. */
-static extent extent_of_all(const attention *a)
-{
-    extent e = {0};
-    const pj_pass *pass = a->s->pass;
-    const pj_layer *l = a->layer;
-    for (uint32_t i = 0; i < pass->segment_count; i++) {
-        const pj_pass_segment *g = &pass->segments[i];
-        uint32_t first = a->s->state->sequences[g->sequence].length, end = first + g->count;
-        for (uint32_t position = first; position < end; position++)
-            e.pairs += (double)l->heads * (position + 1 - keys_begin(a, position));
-        e.q_floats += (double)l->heads * g->count * l->head_dim;
-        e.kv_floats += (double)l->kv_heads * (end - keys_begin(a, first)) * l->head_dim;
-    }
-    return e;
-}
-
-static double kv_value_bytes(const pj_steps *s)
-{
-    return (double)pj_dtype_row_bytes(s->state->options.kv_type, 1);
-}
-
-/* Ends the open operation: a stage of units [a->begin, a->end). */
-static void attention_end_stage(const attention *a, const stage_row *stage, const extent *e,
-                                const pj_value_sums *sums, int64_t now_ns)
-{
-    pj_instrument *r = a->s->instrument;
-    pj_stats stats;
-    int64_t timed_from = pj_stats_timer_begin();
-    if (r->statistics && a->end == a->units) record_extras(a, stage->name);
-    pj_stats_timer_end(timed_from);
-    pj_work work = {
-        .flops = stage->flops_per_pair * e->pairs * (stage->product ? a->layer->head_dim : 1),
-        .bytes = stage->product ? e->kv_floats * kv_value_bytes(a->s) + 4 * e->q_floats
-                                : 4 * stage->floats_per_pair * e->pairs,
+    uint32_t queries = l->heads * l->head_dim, values = l->kv_heads * l->head_dim;
+    pj_slice q = pj_slice_cols(qkv, 0, queries), k = pj_slice_cols(qkv, queries, values);
+    pj_slice v = pj_slice_cols(qkv, queries + values, values);
+    pj_slice gated = pj_steps_slice(s, PJ_BUFFER_GATE, 2 * queries);
+    const pj_product products[] = {
+        {.projection = &l->qkv, .y = qkv}, /* fused, or separate */
+        {.projection = &l->q, .y = l->output_gate ? gated : q},
+        {.projection = &l->k, .y = k},
+        {.projection = &l->v, .y = v},
     };
-    if (sums->count > 0) {
-        stats = pj_stats_of_sums(sums);
-        work.stats = &stats;
+    pj_steps_products(s, x, products, 4);
+    if (l->output_gate) s->ops->take_queries(s->state, l, gated, q);
+    norm_heads(s, &l->q_norm, q, q, l->heads);
+    norm_heads(s, &l->v_norm, l->keys_are_values ? k : v, v, l->kv_heads);
+    norm_heads(s, &l->k_norm, k, k, l->kv_heads);
+}
+
+static pj_attention_extent extent_of_all(const pj_steps *s, const pj_layer *l)
+{
+    pj_attention_extent e = {0};
+    for (uint32_t i = 0; i < s->pass->segment_count; i++) {
+        const pj_pass_segment *g = &s->pass->segments[i];
+        uint32_t first = s->compute->sequences[g->sequence].length, end = first + g->count;
+        for (uint32_t position = first; position < end; position++)
+            e.pairs += (double)l->heads * (position + 1 - pj_layer_first_key(l, position));
+        e.q_floats += (double)l->heads * g->count * l->head_dim;
+        e.kv_floats += (double)l->kv_heads * (end - pj_layer_first_key(l, first)) * l->head_dim;
     }
-    pj_instrument_end_work(r, &work, now_ns);
+    return e;
 }
 
-/* One dispatch per stage. */
-static void run_stages_in_turn(attention *a, const extent *e, pj_value_sums *attended)
+static pj_done attention_work(const pj_steps *s, const pj_layer *l, const pj_attention_extent *e,
+                              pj_slice y)
 {
-    const pj_steps *s = a->s;
-    for (size_t i = 0; i < PJ_ATTENTION_STAGES; i++) {
-        pj_value_sums sums = {0};
-        a->stage = &stages[i];
-        if (!has_stage(a, a->stage)) continue;
-        pj_instrument_operation(s->instrument, a->stage->name);
-        if (a->stage->run) {
-            pj_team_run(s->team, run_stage_share, a);
-            pj_instrument_take_sums(s->instrument, 0, &sums);
-        }
-        if (a->stage->summed == OUTPUT) pj_value_sums_add(attended, &sums);
-        attention_end_stage(a, a->stage, e, &sums, 0);
-    }
+    const pj_model_config *c = &s->model->config;
+    pj_dtype kv_type = s->compute->options.kv_type;
+    double rotated = s->rows * pj_rotated_values(s->model, l);
+    double scaled = c->query_beta > 0 ? e->q_floats : 0;
+    double each = c->attention_softcap > 0 ? 13 : 7; /* FLOPs of scale, mask, softmax, cap */
+    return (pj_done){
+        .flops = 3 * rotated + scaled + e->pairs * (4.0 * l->head_dim + each),
+        .bytes = 8 * (rotated + scaled) + s->rows * pj_stored_bytes(l, kv_type) +
+                 2 * (e->kv_floats * (double)pj_dtype_row_bytes(kv_type, 1) + 4 * e->q_floats),
+        .out = y,
+        .with_last = true};
 }
 
-/* Stages shorter than a dispatch: one for all of them. Each stage is recorded with its share of the
- * dispatch, in proportion to the time that all threads spent in it. */
-static void run_stages_together(attention *a, const extent *e, pj_value_sums *attended)
+static void attend(const pj_steps *s, const pj_layer *l, pj_slice qkv, pj_slice y)
 {
-    const pj_steps *s = a->s;
-    pj_instrument *r = s->instrument;
-    pj_attention_part all = {0};
-    const pj_value_sums none = {0};
-    int64_t begun_ns = r->ended_ns, spent_ns = 0, passed_ns = 0;
-    pj_team_offer(s->team, run_units_apart, a);
-    int64_t took_ns = pj_clock_ns() - begun_ns;
-    for (unsigned t = 0; t < pj_team_threads(s->team); t++) {
-        const pj_attention_part *part = &s->state->attention_parts[t];
-        if (part->number != a->number) continue;
-        for (size_t i = 0; i < PJ_ATTENTION_STAGES; i++) {
-            all.ns[i] += part->ns[i];
-            spent_ns += part->ns[i];
-            size_t sums = stages[i].sums;
-            if (has_sums(a, &stages[i])) pj_value_sums_add(&all.sums[sums], &part->sums[sums]);
-        }
-    }
-    double scale = spent_ns > 0 ? (double)took_ns / (double)spent_ns : 0;
-    for (size_t i = 0; i < PJ_ATTENTION_STAGES; i++) {
-        if (!has_stage(a, &stages[i])) continue;
-        passed_ns += all.ns[i];
-        bool last = i + 1 == PJ_ATTENTION_STAGES;
-        pj_instrument_operation(r, stages[i].name);
-        attention_end_stage(a, &stages[i], e,
-                            has_sums(a, &stages[i]) ? &all.sums[stages[i].sums] : &none,
-                            begun_ns + (last ? took_ns : (int64_t)(scale * (double)passed_ns)));
-    }
-    pj_value_sums_add(attended, &all.sums[stages[PJ_ATTENTION_STAGES - 1].sums]);
-}
-
-/* `of_all`: of all units. */
-static void run_stages_apart(attention *a, const extent *of_all, pj_value_sums *attended)
-{
-    const pj_steps *s = a->s;
-    size_t wave = a->unit_floats > WAVE_FLOATS ? a->unit_floats : WAVE_FLOATS;
-    size_t fit = pj_team_threads(s->team) * wave / a->unit_floats;
-    a->number = ++s->state->attention_number;
-    for (a->begin = 0; a->begin < a->units; a->begin = a->end) {
-        a->end = a->units - a->begin < fit ? a->units : a->begin + (uint32_t)fit;
-        extent e = fit < a->units ? extent_of(a, a->begin, a->end) : *of_all;
-        s->instrument->ended_ns = pj_clock_ns();
-        if ((size_t)(a->end - a->begin) * a->unit_floats < FEW_FLOATS)
-            run_stages_together(a, &e, attended);
-        else
-            run_stages_in_turn(a, &e, attended);
-    }
-}
-
-/* ---- rope and the cache ------------------------------------------------------------------- */
-
-/* A layer that shares the keys of another has none of its own. */
-static bool has_keys(const attention *a)
-{
-    return a->layer->kv_source == a->layer->index;
-}
-
-static size_t rotated_heads(const attention *a)
-{
-    return a->layer->heads + (has_keys(a) ? a->layer->kv_heads : 0);
-}
-
-static void rope_row(void *context, size_t row)
-{
-    const attention *a = context;
-    const pj_layer *l = a->layer;
-    const pj_state *state = a->s->state;
-    const pj_rope *rope = &a->s->model->ropes[l->rope];
-    size_t pairs = rope->pairs;
-    /* the heads of k follow those of q */
-    a->s->kernels->rope(state->qkv + row * a->token_floats, rotated_heads(a), l->head_dim,
-                        state->cosine[l->rope] + row * pairs, state->sine[l->rope] + row * pairs,
-                        2 * pairs, rope->neighbours);
-}
-
-static void append_row(void *context, size_t row)
-{
-    const attention *a = context;
-    const pj_layer *l = a->layer;
-    const pj_state *state = a->s->state;
-    const float *from = state->qkv + row * a->token_floats + (size_t)l->heads * l->head_dim;
-    for (uint32_t which = 0; which < 2; which++)
-        for (uint32_t head = 0; head < l->kv_heads; head++, from += l->head_dim) {
-            pj_kv_rows to = pj_state_kv(state, l->index, state->row_sequence[row], which, head,
-                                        state->row_position[row]);
-            a->s->kernels->quantise(to.type, from, (void *)(uintptr_t)to.data, l->head_dim);
-        }
-}
-
-static void scale_queries_row(void *context, size_t row)
-{
-    const attention *a = context;
-    const pj_model_config *c = &a->s->model->config;
-    const pj_state *state = a->s->state;
-    double periods = floor((double)state->row_position[row] / c->query_period);
-    if (periods == 0) return;
-    a->s->kernels->scale(state->qkv + row * a->token_floats,
-                         (size_t)a->layer->heads * a->layer->head_dim,
-                         (float)(1 + c->query_beta * log(1 + periods)));
-}
-
-/* Scales queries by position (temperature), so that attention over a long context stays sharp. */
-static void scale_queries(const attention *a)
-{
-    const pj_steps *s = a->s;
-    size_t q = (size_t)a->layer->heads * a->layer->head_dim;
-    double values = (double)s->rows * (double)q;
-    pj_done done = {.flops = values,
-                    .bytes = 8 * values,
-                    .x = s->state->qkv,
-                    .rows = s->rows,
-                    .cols = q,
-                    .stride = a->token_floats};
-    if (s->model->config.query_beta == 0) return;
-    pj_instrument_operation(s->instrument, PJ_N_OP_QUERY_SCALE);
-    if (s->instrument->deep)
-        pj_steps_rows_summed(s, s->rows, s->rows * q, scale_queries_row, (void *)(uintptr_t)a,
-                             &done);
-    else
-        pj_steps_rows(s, s->rows, s->rows * q, scale_queries_row, (void *)(uintptr_t)a);
-    pj_instrument_operation_end(s->instrument, &done);
-}
-
-/* Number of values rotated per row. */
-static double rotated_values(const attention *a)
-{
-    const pj_layer *l = a->layer;
-    if (l->rope == PJ_NO_ROPE) return 0;
-    return 2.0 * a->s->model->ropes[l->rope].pairs * (double)rotated_heads(a);
-}
-
-static void attention_rotate(const attention *a)
-{
-    const pj_steps *s = a->s;
-    double values = (double)s->rows * rotated_values(a);
-    pj_done done = {.flops = 3 * values,
-                    .bytes = 8 * values,
-                    .x = s->state->qkv,
-                    .rows = s->rows,
-                    .cols = rotated_heads(a) * a->layer->head_dim,
-                    .stride = a->token_floats};
-    if (a->layer->rope == PJ_NO_ROPE) return;
-    pj_instrument_operation(s->instrument, PJ_N_OP_ROPE);
-    if (s->instrument->deep)
-        pj_steps_rows_summed(s, s->rows, s->rows * a->token_floats, rope_row, (void *)(uintptr_t)a,
-                             &done);
-    else
-        pj_steps_rows(s, s->rows, s->rows * a->token_floats, rope_row, (void *)(uintptr_t)a);
-    pj_instrument_operation_end(s->instrument, &done);
-}
-
-/* Bytes per position in the layer's KV cache. */
-static double attention_cached_bytes(const attention *a)
-{
-    return has_keys(a) * 2.0 * a->layer->kv_heads *
-           (double)a->s->state->kv_row_bytes[a->layer->index];
-}
-
-static void attention_append(const attention *a)
-{
-    const pj_steps *s = a->s;
-    if (!has_keys(a)) return;
-    pj_instrument_operation(s->instrument, PJ_N_OP_KV_APPEND);
-    pj_steps_rows(s, s->rows, s->rows * a->token_floats, append_row, (void *)(uintptr_t)a);
-    pj_instrument_operation_end(s->instrument,
-                                &(pj_done){.bytes = (double)s->rows * attention_cached_bytes(a)});
-}
-
-/* ---- the component ------------------------------------------------------------------------ */
-
-static void cut_units(attention *a)
-{
-    const pj_pass *pass = a->s->pass;
-    for (uint32_t i = 0; i < pass->segment_count; i++) {
-        pass->segments[i].unit_begin = a->units;
-        a->units += segment_units(a, &pass->segments[i]);
-    }
-    for (uint32_t i = 0; a->s->instrument->deep && i < a->units; i++) {
-        unit u = unit_at(a, i);
-        uint32_t floats = u.rows * row_floats(a, u.keys);
-        if (floats > a->unit_floats) a->unit_floats = floats;
-    }
-}
-
-/* Scores, softmax and values of all units, with statistics of the output. */
-static void attention_run(attention *a, const extent *e, const pj_done *output)
-{
-    const pj_steps *s = a->s;
-    pj_value_sums attended = {0};
-    if (s->instrument->deep) {
-        run_stages_apart(a, e, &attended);
-    } else {
-        a->sums_units =
-            s->instrument->statistics && !pj_instrument_short(output->rows, output->cols);
-        pj_team_offer(s->team, run_units, a);
-        if (!a->sums_units) return; /* computed at the component's end */
-        pj_instrument_take_sums(s->instrument, 0, &attended);
-    }
-    if (s->instrument->statistics) pj_instrument_keep(s->instrument, output, &attended);
-}
-
-void pj_steps_attention(const pj_steps *s, const pj_layer *l)
-{
+    pj_attention_extent extent = {0};
     if (!pj_steps_want(s, PJ_N_ATTENTION)) return;
-    size_t dim = l->head_dim;
-    attention a = {.s = s,
-                   .layer = l,
-                   .group = l->heads / l->kv_heads,
-                   .token_floats = (l->heads + 2 * (size_t)l->kv_heads) * dim};
-    extent e = {0};
-    cut_units(&a);
-    if (s->instrument->module) e = extent_of_all(&a);
-    pj_instrument_component(s->instrument, PJ_N_ATTENTION);
-    attention_rotate(&a);
-    scale_queries(&a);
-    attention_append(&a);
-    double rows = (double)s->rows, rotated = rows * rotated_values(&a);
-    double each =
-        s->model->config.attention_softcap > 0 ? 13 : 7; /* FLOPs of scale, mask, softmax, cap */
-    double scaled = s->model->config.query_beta > 0 ? e.q_floats : 0;
-    pj_done done = {.flops = 3 * rotated + scaled + e.pairs * (4.0 * (double)dim + each),
-                    .bytes = 8 * (rotated + scaled) + rows * attention_cached_bytes(&a) +
-                             2 * (e.kv_floats * kv_value_bytes(s) + 4 * e.q_floats),
-                    .x = s->state->attended,
-                    .rows = s->rows,
-                    .cols = l->heads * dim,
-                    .stride = l->heads * dim};
-    attention_run(&a, &e, &done);
-    pj_instrument_module_end_with_last(s->instrument, &done);
+    if (s->instrument->module) extent = extent_of_all(s, l);
+    pj_steps_component(s, PJ_N_ATTENTION);
+    s->ops->rotate_and_store(s->state, l, qkv);
+    s->ops->attend(s->state, l, qkv, y, &extent);
+    pj_done done = attention_work(s, l, &extent, y);
+    pj_steps_end(s, &done);
+}
+
+/* Multiplies attention's output by the sigmoid of its gate. */
+static void gate_output(const pj_steps *s, const pj_layer *l, pj_slice y)
+{
+    double values = (double)y.rows * y.cols;
+    pj_done done = {.flops = 5 * values, .bytes = 12 * values, .out = y};
+    if (!l->output_gate || !pj_steps_want(s, PJ_N_OUTPUT_GATE)) return;
+    pj_steps_component(s, PJ_N_OUTPUT_GATE);
+    s->ops->gate_heads(s->state, l, pj_steps_slice(s, PJ_BUFFER_GATE, 2 * y.cols), y);
+    pj_steps_end(s, &done);
+}
+
+void pj_steps_attention(const pj_steps *s, const pj_layer *l, pj_slice x)
+{
+    pj_slice qkv = pj_steps_slice(s, PJ_BUFFER_QKV, (l->heads + 2 * l->kv_heads) * l->head_dim);
+    pj_slice attended = pj_steps_slice(s, PJ_BUFFER_ATTENDED, l->heads * l->head_dim);
+    bool normed = l->attention_out_norm.w != NULL;
+    project_qkv(s, l, x, qkv);
+    attend(s, l, qkv, attended);
+    gate_output(s, l, attended);
+    pj_steps_product(s, attended, &l->o, pj_steps_hidden(s, PJ_BUFFER_Y),
+                     normed ? (pj_slice){0} : pj_steps_hidden(s, PJ_BUFFER_X));
 }

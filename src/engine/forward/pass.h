@@ -1,102 +1,46 @@
-/* Internals of the forward pass: steps shared by its files. A step gets its component's name from
- * the part of the model that it runs (pj_norm, pj_projection), records it through the
- * instrumentation, and does nothing if the model has no such part. */
+/* What a forward pass is asked to compute, and the sequences it adds to. */
 #ifndef PJ_FORWARD_PASS_H
 #define PJ_FORWARD_PASS_H
 
-#include "engine/forward/forward.h"
+#include "engine/files/dtype.h"
+#include "engine/model/ablation.h"
 
-typedef struct pj_steps {
-    pj_state *state;
-    const pj_model *model;
-    const pj_kernels *kernels;
-    pj_team *team;
-    pj_instrument *instrument;
-    const pj_pass *pass;
-    size_t rows; /* rows of the pass */
-    /* Calibration runs a single component and skips the others. NULL: all run. */
-    struct pj_pass_part *part;
-} pj_steps;
+#include <perjoule.h>
+#include <stdatomic.h>
 
-typedef struct pj_pass_part {
-    pj_instrument_name only; /* PJ_N_NONE: all run, and `seen` notes those that exist */
-    bool seen[PJ_N_COUNT];
-} pj_pass_part;
+typedef struct pj_sequence {
+    uint32_t length;     /* tokens in the cache */
+    uint32_t base;       /* first position that windowed layers still hold */
+    uint32_t generation; /* of rope frequencies the keys were rotated with */
+    int32_t *tokens;     /* [context] the ids whose keys are in the cache */
+} pj_sequence;
 
-/* Whether the component should run now; PJ_N_NONE is part of the running one. */
-static inline bool pj_steps_want(const pj_steps *s, pj_instrument_name component)
-{
-    if (__builtin_expect(s->part == NULL, 1) || component == PJ_N_NONE) return true;
-    s->part->seen[component] = true;
-    return s->part->only == PJ_N_NONE || s->part->only == component;
-}
+typedef struct pj_state_options {
+    uint32_t sequences;
+    uint32_t context;    /* positions a sequence may have */
+    uint32_t max_tokens; /* rows of one pass, over all sequences */
+    uint32_t max_logits; /* rows of logits of one pass */
+    uint32_t rewind;     /* tokens that the engine may roll back by lowering pj_sequence.length */
+    pj_dtype kv_type;    /* F32 or F16 */
+    pj_ablation without; /* what a pass leaves out */
+} pj_state_options;
 
-/* Runs fn(context, row) for all rows: on the team if there is enough `work` (values touched, over
- * all rows) to justify a dispatch. */
-typedef void pj_row_fn(void *context, size_t row);
-void pj_steps_rows(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run, void *context);
-/* The same, with statistics of the output `done`, if recorded, per row as soon as it is written.
- * Row i is part of done's row i / (rows / done->rows). */
-void pj_steps_rows_summed(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run,
-                          void *context, const pj_done *done);
+/* Rows [row, row + count) of a pass are the next `count` tokens of a sequence. */
+typedef struct pj_pass_segment {
+    uint32_t sequence, row, count;
+    uint32_t unit_begin; /* the device's, during the pass */
+} pj_pass_segment;
 
-/* Records an extra with the number of sampled rows, unless all were sampled. */
-void pj_steps_record_rows(const pj_steps *s, size_t rows);
-
-/* Rows of activations. */
-typedef struct pj_rows {
-    const float *x; /* [count][stride] */
-    size_t count, stride;
-} pj_rows;
-
-/* Normalises `rows` rows of n values as a component; y == x is allowed. Heads of a token are rows
- * too: row i is at x + (i / per_token) * stride + (i % per_token) * n. */
-typedef struct pj_norm_step {
-    const pj_norm *norm;
-    pj_norm_kind kind;
-    const float *x;
-    float *y;
-    size_t rows, n, per_token, x_stride, y_stride;
-    float *residual; /* [rows][n] to which y is added, or NULL */
-} pj_norm_step;
-void pj_steps_norm(const pj_steps *s, const pj_norm_step *step);
-
-/* y = x w + bias, as a component with the projection's name, or, if unnamed, as operations of the
- * open component. */
-typedef struct pj_product {
-    const pj_projection *projection; /* skipped if the model does not have it */
-    float *y;                        /* [rows][y_stride] */
-    size_t y_stride;
-    float *residual; /* [rows][out] to which y is added, or NULL */
-} pj_product;
-
-enum { PJ_MAX_PRODUCTS = 4 };
-/* Up to PJ_MAX_PRODUCTS products of the same rows, which are packed once; all named, or none. */
-void pj_steps_products(const pj_steps *s, const pj_rows *rows, const pj_product *products,
-                       size_t count);
-void pj_steps_product(const pj_steps *s, const pj_rows *rows, const pj_projection *projection,
-                      float *y, size_t y_stride, float *residual);
-/* y += x times the model's residual scale, as an operation; both [rows][n], contiguous. */
-void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size_t n);
-
-/* FLOPs and bytes of a product, by the documented conventions. */
-double pj_product_flops(const pj_projection *p, size_t rows);
-double pj_product_bytes(const pj_projection *p, size_t rows);
-
-/* Rotates the queries and keys in state->qkv, stores keys and values in the cache, and leaves the
- * result in state->attended. */
-void pj_steps_attention(const pj_steps *s, const pj_layer *layer);
-/* Runs x [rows][hidden] through the gated delta rule and adds the result to the residual stream. */
-void pj_steps_delta(const pj_steps *s, const pj_layer *layer, const pj_rows *x);
-/* Runs x [rows][hidden] through a dense block into y [rows][hidden], which is added to `residual`
- * unless that is NULL. */
-void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float *y,
-                  float *residual);
-/* Runs x [rows][hidden] through the experts of a layer, chosen from `routed`, into state->y, which
- * is added to `residual` unless that is NULL. */
-void pj_steps_experts(const pj_steps *s, const pj_layer *layer, const pj_rows *routed,
-                      const pj_rows *x, float *residual);
-/* The layer's part of the token vectors, into y [rows][hidden]. */
-void pj_steps_token_input(const pj_steps *s, const pj_layer *layer, float *y);
+typedef struct pj_pass {
+    const int32_t *ids; /* [tokens], each within the vocabulary */
+    uint32_t tokens;
+    pj_pass_segment *segments; /* in row order, each sequence at most once */
+    uint32_t segment_count;
+    const uint32_t *logit_rows; /* rows whose logits are needed */
+    uint32_t logit_count;
+    bool prefill;
+    bool greedy;                /* the most likely ids are wanted, and no logits */
+    const _Atomic bool *cancel; /* polled once per layer; NULL: never */
+} pj_pass;
 
 #endif

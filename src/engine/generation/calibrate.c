@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "engine/forward/pass.h"
 #include "engine/generation/engine_internal.h"
 
 #include <string.h>
@@ -58,7 +57,7 @@ static bool is_component(pj_instrument_name name)
 static void calibrate_find_blocks(work *w, const bench *b, pj_phase phase)
 {
     pj_pass_part part = {0};
-    w->compute.backend->prepare(&w->compute, &b->pass, &w->silent, &part);
+    pj_compute_prepare(&w->compute, &b->pass, &part);
     for (int name = 1; name < PJ_N_COUNT; name++) {
         bool head = name == PJ_N_LM_HEAD; /* both a section and a component */
         if (!part.seen[name] || (!head && !is_component((pj_instrument_name)name))) continue;
@@ -87,7 +86,7 @@ static void run_block(work *w, const block *b, uint32_t number)
      * idle power. */
     pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE);
     pj_span_begin(lane, PJ_SPAN_SECTION, w->preparation);
-    w->compute.backend->prepare(&w->compute, &at->pass, &w->silent, &part);
+    pj_compute_prepare(&w->compute, &at->pass, &part);
     pj_span_end(lane, NULL);
     pj_span_end(lane, NULL);
     part.only = b->component;
@@ -98,7 +97,7 @@ static void run_block(work *w, const block *b, uint32_t number)
         int64_t span_end_ns = pj_clock_ns() + SPAN_NS;
         pj_span_begin(lane, PJ_SPAN_COMPONENT, w->instrument.names[b->component]);
         do {
-            w->compute.backend->run_part(&w->compute, &at->pass, &w->silent, &part, layer);
+            pj_compute_part(&w->compute, &at->pass, &part, layer);
             layer = layer + 1 == layers ? 0 : layer + 1;
         } while (pj_clock_ns() < span_end_ns);
         pj_span_end(lane, NULL);
@@ -126,22 +125,17 @@ static pj_status prepare(work *w, pj_error *err)
     pj_random random = {q->seed};
     for (uint32_t i = 0; i <= longest; i++)
         w->ids[i] = (int32_t)(pj_random_u64(&random) % e->model.config.vocab);
-    pj_status status = pj_engine_compute(e, &options, &w->compute, err);
-    if (status == PJ_OK && !w->compute.backend->prepare)
-        status = pj_fail(err, PJ_E_UNSUPPORTED, "backend %s cannot run components one by one",
-                         w->compute.backend->name);
+    pj_status status = pj_instrument_init(&w->silent, NULL, PJ_STATISTICS_BY_DEPTH, err);
     if (status == PJ_OK)
-        status =
-            pj_instrument_init(&w->silent, NULL, e->kernels, e->team, PJ_STATISTICS_BY_DEPTH, err);
+        status = pj_compute_open(&w->compute, &e->loaded, &options, &w->silent, err);
     if (status == PJ_OK)
-        status = pj_instrument_init(&w->instrument, q->run, e->kernels, e->team,
-                                    PJ_STATISTICS_BY_DEPTH, err);
+        status = pj_instrument_init(&w->instrument, q->run, PJ_STATISTICS_BY_DEPTH, err);
     if (status != PJ_OK) return status;
     w->preparation = pj_run_name(q->run, "preparation");
     bench fill;
     make_bench(&fill, w->ids, 0, q->context, true);
     fill.pass.logit_count = 0;
-    if (q->context > 0 && pj_compute_forward(&w->compute, &fill.pass, &w->silent) != PJ_OK)
+    if (q->context > 0 && pj_compute_forward(&w->compute, &fill.pass) != PJ_OK)
         return pj_fail(err, PJ_E_INTERNAL, "the context of a calibration could not be filled");
     make_bench(&w->decode, w->ids, 0, 1, false);
     make_bench(&w->prefill, w->ids, 1, q->prefill_rows, true);
@@ -171,8 +165,6 @@ pj_status pj_engine_calibrate(pj_engine *engine, const pj_calibrate_request *req
     }
     if (status == PJ_OK && pj_is_cancelled(w->request->cancel))
         status = pj_fail(err, PJ_E_CANCELLED, "the calibration was cancelled");
-    pj_instrument_fini(&w->instrument);
-    pj_instrument_fini(&w->silent);
     pj_compute_close(&w->compute);
     pj_free(w->ids);
     pj_free(w);

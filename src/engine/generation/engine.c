@@ -6,10 +6,9 @@
 #include "base/nearest.h"
 #include "base/thread.h"
 #include "engine/files/locations.h"
-#include "engine/forward/state.h"
+#include "engine/generation/devices.h"
 #include "engine/generation/draft_check.h"
 #include "engine/generation/engine_internal.h"
-#include "engine/kernels/limits.h"
 #include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
 
@@ -54,7 +53,7 @@ static void gather_facts(pj_engine *e)
     f->model_path = path;
     f->architecture = e->model.config.arch_name;
     f->dtype = pj_dtype_get(m->dtype)->name;
-    f->isa = e->kernels->name;
+    f->isa = e->loaded.facts.isa;
     f->kv = pj_dtype_get(e->kv_type)->name;
     f->synthetic = e->model.synthetic;
     f->extrapolated = e->model.full_layers != e->model.config.layers;
@@ -66,8 +65,8 @@ static void gather_facts(pj_engine *e)
     f->weight_bytes = m->weight_bytes;
     f->decode_weight_bytes = m->decode_weight_bytes;
     f->flops_per_token = m->flops_per_token;
-    f->kv_bytes_per_token = pj_state_kv_token_bytes(&e->model, e->kv_type, false);
-    f->kv_window_bytes_per_token = pj_state_kv_token_bytes(&e->model, e->kv_type, true);
+    f->kv_bytes_per_token = pj_kv_token_bytes(&e->model, e->kv_type, false);
+    f->kv_window_bytes_per_token = pj_kv_token_bytes(&e->model, e->kv_type, true);
 }
 
 /* From the folder or the GGUF file; a missing tokenizer is not an error. */
@@ -133,22 +132,24 @@ static pj_status read_tokenizer(pj_engine *e, bool map_weights, pj_error *err)
     return load.status;
 }
 
-/* The draft model runs on this engine's threads, and only one thread of its own loads it. */
-static pj_status open_draft(pj_engine *e, pj_error *err)
+/* Puts the model on its device. */
+static pj_status load_model(pj_engine *e, pj_error *err)
 {
-    pj_engine_options options = {.model = e->options.draft,
-                                 .threads = 1,
-                                 .kv = e->options.kv,
-                                 .isa = e->options.isa,
-                                 .backend = e->options.backend,
-                                 .any_tokenizer = true,
-                                 .cancel = e->options.cancel};
-    if (!e->options.draft) return PJ_OK;
-    pj_status status = pj_engine_open(&options, &e->draft, err);
-    return status ? status : pj_draft_check(e, e->draft, err);
+    const pj_engine_options *o = &e->options;
+    const pj_backend *backend = o->backend;
+    pj_load_request request = {.device = o->device,
+                               .model = &e->model,
+                               .kernels = e->kernels,
+                               .team = e->team,
+                               .cancel = o->cancel,
+                               .progress = o->progress};
+    pj_status status = backend ? PJ_OK : pj_device_find(o->device, &backend, err);
+    return status ? status : pj_load(&e->loaded, backend, &request, err);
 }
 
-pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, pj_error *err)
+/* `team`: threads of another engine to run on; NULL: its own. */
+static pj_status engine_open(const pj_engine_options *options, pj_team *team, pj_engine **engine,
+                             pj_error *err)
 {
     int dtype;
     *engine = NULL;
@@ -160,7 +161,8 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     if (!e) return pj_fail_memory(err, "the engine");
     int64_t begin_ns = pj_clock_ns();
     e->options = *options;
-    e->backend = options->backend;
+    e->team = team;
+    e->borrows_team = team != NULL;
     e->options.chunk = options->chunk ? options->chunk : DEFAULT_CHUNK;
     if (e->options.chunk > MAX_CHUNK) e->options.chunk = MAX_CHUNK;
     const char *mask = options->isa ? options->isa : getenv("PERJOULE_ISA");
@@ -173,8 +175,10 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
                          mask);
         goto fail;
     }
-    status = e->options.model ? pj_team_new(options->threads, true, &e->team, err)
-                              : pj_fail_memory(err, "the engine");
+    if (!e->options.model)
+        status = pj_fail_memory(err, "the engine");
+    else if (!team)
+        status = pj_team_new(options->threads, true, &e->team, err);
     if (status) goto fail;
     pj_model_options model = {.path = options->model,
                               .dtype = dtype,
@@ -182,6 +186,7 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
                               .cancel = options->cancel,
                               .progress = options->progress};
     status = pj_model_open(&e->model, &model, e->team, err);
+    if (!status) status = load_model(e, err);
     if (status) goto fail;
     choose_kv_type(e);
     e->context = e->model.config.context;
@@ -192,8 +197,6 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     status = read_tokenizer(e, dtype < 0 && !e->model.synthetic, err);
     if (status) goto fail;
     gather_facts(e);
-    status = open_draft(e, err);
-    if (status) goto fail;
     *engine = e;
     return PJ_OK;
 fail:
@@ -201,13 +204,40 @@ fail:
     return status;
 }
 
+/* The draft model runs on this engine's device and threads. */
+static pj_status open_draft(pj_engine *e, pj_error *err)
+{
+    pj_engine_options options = {.model = e->options.draft,
+                                 .kv = e->options.kv,
+                                 .isa = e->options.isa,
+                                 .device = e->options.device,
+                                 .backend = e->options.backend,
+                                 .any_tokenizer = true,
+                                 .cancel = e->options.cancel};
+    if (!e->options.draft) return PJ_OK;
+    pj_status status = engine_open(&options, e->team, &e->draft, err);
+    return status ? status : pj_draft_check(e, e->draft, err);
+}
+
+pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, pj_error *err)
+{
+    pj_status status = engine_open(options, NULL, engine, err);
+    if (status) return status;
+    status = open_draft(*engine, err);
+    if (!status) return PJ_OK;
+    pj_engine_close(*engine);
+    *engine = NULL;
+    return status;
+}
+
 void pj_engine_close(pj_engine *e)
 {
     if (!e) return;
     pj_engine_close(e->draft);
+    pj_unload(&e->loaded);
     pj_model_close(&e->model);
     pj_tokenizer_close(e->tokenizer);
-    pj_team_free(e->team);
+    if (!e->borrows_team) pj_team_free(e->team);
     pj_free((void *)(uintptr_t)e->options.model);
     pj_free(e);
 }
@@ -222,41 +252,9 @@ const pj_engine_facts *pj_engine_draft_facts(const pj_engine *engine)
     return engine->draft ? &engine->draft->facts : NULL;
 }
 
-typedef struct reading {
-    pj_engine *engine;
-    unsigned streams;
-    uint64_t bytes, max_bytes;
-    double seconds;
-} reading;
-
-static void read_matrix(reading *r, const pj_matrix *m)
-{
-    size_t bytes = m->data ? m->rows * m->row_bytes : 0;
-    if (bytes == 0 || r->bytes + bytes > r->max_bytes) return;
-    r->seconds += (double)bytes / pj_limits_read(r->engine->team, m->data, bytes, r->streams);
-    r->bytes += bytes;
-}
-
-static void engine_read_layer(reading *r, const pj_layer *l)
-{
-    const pj_matrix *matrices[] = {&l->q.w,      &l->k.w,           &l->v.w,
-                                   &l->qkv.w,    &l->o.w,           &l->mlp.gate.w,
-                                   &l->mlp.up.w, &l->mlp.gate_up.w, &l->mlp.down.w};
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) read_matrix(r, matrices[i]);
-    for (uint32_t e = 0; l->experts && e < r->engine->model.config.experts; e++) {
-        read_matrix(r, &l->experts[e].gate.w);
-        read_matrix(r, &l->experts[e].up.w);
-        read_matrix(r, &l->experts[e].down.w);
-    }
-}
-
 double pj_engine_read_pass(pj_engine *e, unsigned streams, uint64_t max_bytes)
 {
-    reading r = {.engine = e, .streams = streams, .max_bytes = max_bytes};
-    for (uint32_t i = 0; i < e->model.config.layers; i++)
-        engine_read_layer(&r, &e->model.layers[i]);
-    read_matrix(&r, &e->model.head.w);
-    return r.bytes < PJ_ENGINE_READ_BYTES ? NAN : (double)r.bytes / r.seconds;
+    return e->loaded.backend->read_pass(e->loaded.device, streams, max_bytes);
 }
 
 double pj_engine_read_speed(pj_engine *e, uint64_t max_bytes)
@@ -269,11 +267,7 @@ double pj_engine_read_speed(pj_engine *e, uint64_t max_bytes)
 
 double pj_engine_peak(pj_engine *e, int64_t duration_ns)
 {
-    const pj_matrix *q =
-        e->model.layers[0].q.w.data ? &e->model.layers[0].q.w : &e->model.layers[0].qkv.w;
-    const pj_kernels *kernels = pj_kernels_get();
-    pj_form prefill = pj_linear_form(kernels, q->type, SIZE_MAX);
-    return pj_limits_peak(kernels, e->team, prefill, duration_ns);
+    return e->loaded.backend->peak(e->loaded.device, duration_ns);
 }
 
 void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling)
@@ -288,11 +282,10 @@ void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling)
     if (g->repetition_penalty > 0) sampling->repetition_penalty = g->repetition_penalty;
 }
 
-pj_status pj_engine_compute(const pj_engine *e, const pj_state_options *options,
-                            pj_compute *compute, pj_error *err)
+pj_status pj_engine_compute(pj_engine *e, const pj_state_options *options, pj_compute *compute,
+                            pj_error *err)
 {
-    const pj_compute_host host = {&e->model, e->kernels, e->team};
-    return pj_compute_open(compute, e->backend, &host, options, err);
+    return pj_compute_open(compute, &e->loaded, options, &e->instrument, err);
 }
 
 /* Recomputes keys that were rotated with other frequencies. */
@@ -302,7 +295,7 @@ static pj_status engine_rebuild(pj_engine *e, pj_compute *compute, uint32_t sequ
     pj_sequence *q = &compute->sequences[sequence];
     uint32_t length = q->length;
     if (q->generation == generation && length > 0) return PJ_OK;
-    compute->backend->reset(compute, sequence);
+    pj_compute_reset(compute, sequence);
     q->generation = generation;
     if (length == 0) return PJ_OK;
     pj_instrument_section(&e->instrument, PJ_N_KV_CACHE_REBUILD);
@@ -313,7 +306,7 @@ static pj_status engine_rebuild(pj_engine *e, pj_compute *compute, uint32_t sequ
 }
 
 pj_status pj_engine_feed(pj_engine *e, pj_compute *compute, uint32_t sequence, const int32_t *ids,
-                         uint32_t count, uint32_t horizon, bool logits, const _Atomic bool *cancel)
+                         uint32_t count, uint32_t horizon, bool greedy, const _Atomic bool *cancel)
 {
     uint32_t chunk = compute->options.max_tokens;
     pj_status status = PJ_OK;
@@ -328,10 +321,11 @@ pj_status pj_engine_feed(pj_engine *e, pj_compute *compute, uint32_t sequence, c
                         .segments = &segment,
                         .segment_count = 1,
                         .logit_rows = &last,
-                        .logit_count = logits && done + n == count,
+                        .logit_count = greedy && done + n == count,
                         .prefill = true,
+                        .greedy = greedy,
                         .cancel = cancel};
-        status = pj_compute_forward(compute, &pass, &e->instrument);
+        status = pj_compute_forward(compute, &pass);
         done += n;
     }
     return status;
@@ -421,21 +415,23 @@ static pj_status check_ids(const pj_engine *e, const int32_t *ids, uint32_t coun
     return PJ_OK;
 }
 
-/* Hands out the logits of all rows of the pass that ran, a few rows at a time. */
-static bool hand_out(pj_engine *e, pj_compute *compute, uint32_t first, uint32_t count,
-                     pj_logits_row_fn *row, void *context)
+/* Hands out the logits of all rows of the pass that ran, a few rows at a time; *stopped: `row` did
+ * not want more. */
+static pj_status hand_out(pj_engine *e, pj_compute *compute, uint32_t first, uint32_t count,
+                          pj_logits_row_fn *row, void *context, bool *stopped)
 {
+    uint32_t vocab = e->model.config.vocab;
     for (uint32_t done = 0; done < count;) {
         uint32_t rows[EVAL_LOGITS], n = 0;
         for (; n < compute->options.max_logits && done + n < count; n++) rows[n] = done + n;
-        compute->backend->more_logits(compute, rows, n, &e->instrument);
-        for (uint32_t i = 0; i < n; i++)
-            if (!row(context, first + done + i, compute->logits + (size_t)i * e->model.config.vocab,
-                     e->model.config.vocab))
-                return false;
+        pj_status status = pj_compute_logits(compute, rows, n);
+        if (status) return status;
+        for (uint32_t i = 0; i < n && !*stopped; i++)
+            *stopped = !row(context, first + done + i, compute->logits + (size_t)i * vocab, vocab);
+        if (*stopped) return PJ_OK;
         done += n;
     }
-    return true;
+    return PJ_OK;
 }
 
 pj_status pj_engine_logits(pj_engine *e, const int32_t *ids, uint32_t count, bool whole,
@@ -449,20 +445,18 @@ pj_status pj_engine_logits(pj_engine *e, const int32_t *ids, uint32_t count, boo
                                 .max_tokens = chunk,
                                 .max_logits = chunk < EVAL_LOGITS ? chunk : EVAL_LOGITS,
                                 .kv_type = e->kv_type};
-    pj_compute compute;
-    status = pj_engine_compute(e, &options, &compute, err);
-    if (status) return status;
-    status =
-        pj_instrument_init(&e->instrument, NULL, e->kernels, e->team, PJ_STATISTICS_BY_DEPTH, err);
-    for (uint32_t done = 0; !status && done < count;) {
+    pj_compute compute = {0};
+    bool stopped = false;
+    status = pj_instrument_init(&e->instrument, NULL, PJ_STATISTICS_BY_DEPTH, err);
+    if (!status) status = pj_engine_compute(e, &options, &compute, err);
+    for (uint32_t done = 0; !status && !stopped && done < count;) {
         uint32_t n = count - done < chunk ? count - done : chunk;
         /* token by token, frequencies follow the current length; in one pass, the final length */
         status =
             pj_engine_feed(e, &compute, 0, ids + done, n, whole ? count : done + n, false, NULL);
-        if (!status && !hand_out(e, &compute, done, n, row, context)) break;
+        if (!status) status = hand_out(e, &compute, done, n, row, context, &stopped);
         done += n;
     }
-    pj_instrument_fini(&e->instrument);
     pj_compute_close(&compute);
     return status;
 }

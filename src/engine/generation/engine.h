@@ -28,9 +28,12 @@ typedef struct pj_engine_options {
                           as stored */
     uint32_t threads;  /* 0: one per core that this process may use */
     pj_kv_type kv;
-    uint32_t chunk;  /* prompt tokens in one pass, 0: 512 */
-    const char *isa; /* kernel sets that may be used, as PERJOULE_ISA; NULL: that variable */
-    const struct pj_backend *backend; /* computes the forward pass; NULL: the CPU (backend.h) */
+    uint32_t chunk;     /* prompt tokens in one pass, 0: 512 */
+    const char *isa;    /* kernel sets that may be used, as PERJOULE_ISA; NULL: that variable */
+    const char *device; /* computes the forward pass: "cpu"; NULL: that; read while opening */
+    /* Computes the forward pass in the device's stead, for tests (engine/forward/ops.h); or NULL.
+     */
+    const struct pj_backend *backend;
     const char *draft;  /* a smaller model that proposes tokens (engine/generation/speculation.h);
                            NULL: none */
     bool no_tokenizer;  /* prompts are ids only: the tokenizer is not loaded */
@@ -157,11 +160,11 @@ pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *reque
                              pj_generate_result *result, pj_error *err);
 void pj_generate_result_fini(pj_generate_result *result);
 
-/* Bandwidth in bytes per second at which the engine's threads read the weights in place, without
+/* Bandwidth in bytes per second at which the engine's device reads the weights in place, without
  * other work: an upper bound for decode. One pass over at most `max_bytes`, the matrices in order,
  * each thread in `streams` (1 .. 8) interleaved streams. NAN when there is less than
- * PJ_ENGINE_READ_BYTES to read, which caches would serve. */
-enum { PJ_ENGINE_READ_BYTES = 64 << 20, PJ_ENGINE_READ_STREAMS = 8 };
+ * 64 MiB to read, which caches would serve, or when the device cannot say. */
+enum { PJ_ENGINE_READ_STREAMS = 8 };
 double pj_engine_read_pass(pj_engine *engine, unsigned streams, uint64_t max_bytes);
 /* The fastest pass over several numbers of streams. */
 double pj_engine_read_speed(pj_engine *engine, uint64_t max_bytes);

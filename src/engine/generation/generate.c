@@ -63,12 +63,14 @@ const char *pj_stop_reason_name(pj_stop_reason reason)
 static void begin_phase(generation *g, pj_phase phase)
 {
     pj_lane *lane = g->engine->instrument.lane;
+    g->compute.phase = phase;
     if (lane) pj_span_begin(lane, PJ_SPAN_PHASE, (uint32_t)phase);
 }
 
 static void begin_token(generation *g, uint32_t position)
 {
     pj_lane *lane = g->engine->instrument.lane;
+    g->compute.token = (int32_t)position;
     if (lane) pj_span_begin(lane, PJ_SPAN_TOKEN, position);
 }
 
@@ -89,7 +91,7 @@ static pj_status run_pass(generation *g, uint32_t rows, uint32_t segments, uint3
                     .logit_count = logits,
                     .prefill = is_prefill,
                     .cancel = g->request->cancel};
-    return pj_compute_forward(&g->compute, &pass, &g->engine->instrument);
+    return pj_compute_forward(&g->compute, &pass);
 }
 
 /* ---- before inference --------------------------------------------------------------------- */
@@ -219,7 +221,7 @@ static pj_status generate_prepare(generation *g)
         status = pj_fail_memory(g->err, "the batch");
     for (uint32_t i = 0; i < g->count && !status; i++) status = prepare_sequence(g, i);
     if (!status && g->draft_tokens)
-        status = pj_speculation_open(&g->speculation, e->draft, e, options.context, g->err);
+        status = pj_speculation_open(&g->speculation, e->draft, options.context, g->err);
     generate_end_span(g);
     return status;
 }
@@ -608,8 +610,7 @@ pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *reque
     if (g.draft_tokens > PJ_DRAFT_TOKENS) g.draft_tokens = PJ_DRAFT_TOKENS;
     pj_status status = check_request(engine, request, err);
     if (!status)
-        status = pj_instrument_init(&engine->instrument, request->run, engine->kernels,
-                                    engine->team, request->statistics, err);
+        status = pj_instrument_init(&engine->instrument, request->run, request->statistics, err);
     if (status) goto end_pre_inference;
     if (!request->in_pre_inference) begin_phase(&g, PJ_PHASE_PRE_INFERENCE);
     uint32_t count = request->sequences ? request->sequences : request->prompt_count;
@@ -632,11 +633,9 @@ pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *reque
     }
     status = generate_finish(&g, status);
     if (request->run) pj_run_set_tokens(request->run, result->input_tokens, result->output_tokens);
-    pj_instrument_fini(&engine->instrument);
     return status;
 end_pre_inference:
     if (request->run && request->in_pre_inference) pj_span_end(pj_run_lane(request->run), NULL);
-    pj_instrument_fini(&engine->instrument);
     return status;
 }
 

@@ -2,10 +2,8 @@
  * last; rejected proposals are dropped by truncating the sequence. */
 #include "engine/generation/speculation.h"
 
-pj_status pj_speculation_open(pj_speculation *s, pj_engine *draft, const pj_engine *target,
-                              uint32_t context, pj_error *err)
+pj_status pj_speculation_open(pj_speculation *s, pj_engine *draft, uint32_t context, pj_error *err)
 {
-    const pj_compute_host host = {&draft->model, draft->kernels, target->team};
     uint32_t chunk = context < draft->options.chunk ? context : draft->options.chunk;
     pj_state_options options = {.sequences = 1,
                                 .context = context,
@@ -18,7 +16,7 @@ pj_status pj_speculation_open(pj_speculation *s, pj_engine *draft, const pj_engi
                        "prompt and new tokens are %u, more than the draft model's context of %u",
                        context, draft->context);
     s->draft = draft;
-    return pj_compute_open(&s->compute, draft->backend, &host, &options, err);
+    return pj_engine_compute(draft, &options, &s->compute, err);
 }
 
 void pj_speculation_close(pj_speculation *s)
@@ -28,10 +26,10 @@ void pj_speculation_close(pj_speculation *s)
 }
 
 static pj_status speculation_feed(pj_speculation *s, const int32_t *ids, uint32_t count,
-                                  bool logits, const _Atomic bool *cancel)
+                                  bool greedy, const _Atomic bool *cancel)
 {
     uint32_t length = s->compute.sequences[0].length;
-    return pj_engine_feed(s->draft, &s->compute, 0, ids, count, length + count, logits, cancel);
+    return pj_engine_feed(s->draft, &s->compute, 0, ids, count, length + count, greedy, cancel);
 }
 
 pj_status pj_speculation_feed(pj_speculation *s, const int32_t *ids, uint32_t count,
@@ -40,14 +38,6 @@ pj_status pj_speculation_feed(pj_speculation *s, const int32_t *ids, uint32_t co
     pj_status status = s->has_pending ? speculation_feed(s, &s->pending, 1, false, cancel) : PJ_OK;
     s->has_pending = false;
     return status ? status : speculation_feed(s, ids, count, false, cancel);
-}
-
-static int32_t most_likely(const float *logits, uint32_t count)
-{
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < count; i++)
-        if (logits[i] > logits[best]) best = i;
-    return (int32_t)best;
 }
 
 pj_status pj_speculation_propose(pj_speculation *s, int32_t last, uint32_t count,
@@ -61,7 +51,7 @@ pj_status pj_speculation_propose(pj_speculation *s, int32_t last, uint32_t count
                             : speculation_feed(s, &last, 1, true, cancel);
     s->has_pending = false;
     while (!status) {
-        last = most_likely(s->compute.logits, s->draft->model.config.vocab);
+        last = s->compute.ids[0];
         s->proposed[s->count++] = last;
         if (s->count == count) break;
         status = speculation_feed(s, &last, 1, true, cancel);

@@ -21,8 +21,7 @@ typedef struct pj_speculation {
 } pj_speculation;
 
 /* Room for a sequence of `context` tokens. */
-pj_status pj_speculation_open(pj_speculation *s, pj_engine *draft, const pj_engine *target,
-                              uint32_t context, pj_error *err);
+pj_status pj_speculation_open(pj_speculation *s, pj_engine *draft, uint32_t context, pj_error *err);
 void pj_speculation_close(pj_speculation *s); /* may run twice; a zeroed one is allowed */
 
 /* Appends tokens to the draft's sequence. */

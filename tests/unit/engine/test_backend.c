@@ -1,6 +1,7 @@
-/* The compute backend interface: a second backend, which forwards to the CPU and counts, gets every
- * pass of a generation; one of another version is rejected. */
-#include "engine/forward/backend.h"
+/* A device of the forward pass: one that forwards to the CPU and counts gets every pass of a
+ * generation, and its model is loaded once per engine; one of another version, or of an unknown
+ * name, is rejected. */
+#include "engine/cpu/device.h"
 #include "engine/generation/engine.h"
 
 #include <setjmp.h>
@@ -10,63 +11,76 @@
 
 #include <cmocka.h>
 
-#define PLAIN (pj_backends[0])
-
 enum { NEW_TOKENS = 5 };
 
 static struct {
-    int opened, closed, prefills, decodes;
+    int loaded, unloaded, opened, closed, prefills, decodes, products;
     uint64_t tokens;
 } seen;
 
-static pj_status counting_open(pj_compute *compute, const pj_compute_host *place,
-                               const pj_state_options *options, pj_error *err)
+static pj_status counting_load(const pj_load_request *request, void **loaded, pj_error *err)
+{
+    seen.loaded++;
+    return pj_backend_cpu.load(request, loaded, err);
+}
+
+static void counting_unload(void *loaded)
+{
+    seen.unloaded++;
+    pj_backend_cpu.unload(loaded);
+}
+
+static pj_status counting_open(void *loaded, const pj_generation_shape *shape, void **state,
+                               pj_error *err)
 {
     seen.opened++;
-    return PLAIN->open(compute, place, options, err);
+    return pj_backend_cpu.open(loaded, shape, state, err);
 }
 
-static void counting_close(pj_compute *compute)
+static void counting_close(void *state)
 {
     seen.closed++;
-    PLAIN->close(compute);
+    pj_backend_cpu.close(state);
 }
 
-static void counting_reset(pj_compute *compute, uint32_t sequence)
+static void counting_begin_pass(void *state, const pj_rows_of_pass *rows)
 {
-    PLAIN->reset(compute, sequence);
+    seen.prefills += rows->pass->prefill;
+    seen.decodes += !rows->pass->prefill;
+    seen.tokens += rows->pass->tokens;
+    assert_int_equal(rows->phase, rows->pass->prefill ? PJ_PHASE_PREFILL : PJ_PHASE_DECODE);
+    assert_int_equal(rows->token, seen.decodes);
+    pj_backend_cpu.ops.begin_pass(state, rows);
 }
 
-static pj_status counting_forward(pj_compute *compute, const pj_pass *pass,
-                                  pj_instrument *instrument)
+static void counting_products(void *state, pj_slice x, const pj_product *products, uint32_t count)
 {
-    seen.prefills += pass->prefill;
-    seen.decodes += !pass->prefill;
-    seen.tokens += pass->tokens;
-    return PLAIN->forward(compute, pass, instrument);
+    seen.products += (int)count;
+    pj_backend_cpu.ops.products(state, x, products, count);
 }
 
-static void counting_more_logits(pj_compute *compute, const uint32_t *rows, uint32_t count,
-                                 pj_instrument *instrument)
+static pj_backend counting_backend(void)
 {
-    PLAIN->more_logits(compute, rows, count, instrument);
+    pj_backend counting = pj_backend_cpu;
+    counting.name = "counting";
+    counting.load = counting_load;
+    counting.unload = counting_unload;
+    counting.open = counting_open;
+    counting.close = counting_close;
+    counting.ops.begin_pass = counting_begin_pass;
+    counting.ops.products = counting_products;
+    return counting;
 }
-
-static const pj_backend counting = {.version = PJ_BACKEND_VERSION,
-                                    .name = "counting",
-                                    .open = counting_open,
-                                    .close = counting_close,
-                                    .reset = counting_reset,
-                                    .forward = counting_forward,
-                                    .more_logits = counting_more_logits};
 
 /* Hash of all logits of a generation. */
-static pj_status generate(const pj_backend *backend, uint64_t *hash, pj_error *err)
+static pj_status generate(const pj_backend *backend, const char *device, uint64_t *hash,
+                          pj_error *err)
 {
     pj_engine *engine;
     pj_engine_options options = {.model = "synthetic:smollm2-135m,q8_0,layers=2",
                                  .threads = 2,
                                  .chunk = 4,
+                                 .device = device,
                                  .backend = backend};
     pj_prompt prompt = {.text = "ten bytes.", .bytes = 10};
     pj_generate_request request = {.prompts = &prompt,
@@ -77,9 +91,12 @@ static pj_status generate(const pj_backend *backend, uint64_t *hash, pj_error *e
     pj_generate_result result = {0};
     pj_status status = pj_engine_open(&options, &engine, err);
     if (status != PJ_OK) return status;
-    status = pj_engine_generate(engine, &request, &result, err);
-    *hash = result.logits_hash;
-    pj_generate_result_fini(&result);
+    for (int i = 0; i < 2 && status == PJ_OK; i++) {
+        status = pj_engine_generate(engine, &request, &result, err);
+        *hash = result.logits_hash;
+        pj_generate_result_fini(&result);
+        if (i == 0) seen.prefills = seen.decodes = 0, seen.tokens = 0;
+    }
     pj_engine_close(engine);
     return status;
 }
@@ -88,27 +105,41 @@ static void every_pass_goes_through_the_table(void **state)
 {
     uint64_t plain = 0, counted = 0;
     pj_error err = {0};
-    if (generate(NULL, &plain, &err) != PJ_OK) fail_msg("%s", err.text);
+    pj_backend counting = counting_backend();
+    if (generate(NULL, "cpu", &plain, &err) != PJ_OK) fail_msg("%s", err.text);
     assert_int_equal(seen.opened, 0);
-    if (generate(&counting, &counted, &err) != PJ_OK) fail_msg("%s", err.text);
+    if (generate(&counting, NULL, &counted, &err) != PJ_OK) fail_msg("%s", err.text);
     assert_int_equal(counted, plain);
-    assert_int_equal(seen.opened, 1);
-    assert_int_equal(seen.closed, 1);
+    assert_int_equal(seen.loaded, 1);
+    assert_int_equal(seen.unloaded, 1);
+    assert_int_equal(seen.opened, 2);
+    assert_int_equal(seen.closed, 2);
     assert_int_equal(seen.prefills, 3); /* 10 tokens by 4 */
     assert_int_equal(seen.decodes, NEW_TOKENS - 1);
     assert_int_equal(seen.tokens, 10 + NEW_TOKENS - 1);
+    /* both generations: q, k, v, o, gate, up, down of two layers, and the head where logits are */
+    int passes = 2 * (3 + NEW_TOKENS - 1);
+    assert_int_equal(seen.products, passes * 2 * 7 + 2 * NEW_TOKENS);
 }
 
 static void another_version_is_refused(void **state)
 {
     uint64_t hash = 0;
     pj_error err = {0};
-    pj_backend newer = counting;
+    pj_backend newer = counting_backend();
     newer.version++;
-    int opened = seen.opened;
-    assert_int_equal(generate(&newer, &hash, &err), PJ_E_INTERNAL);
+    int loaded = seen.loaded;
+    assert_int_equal(generate(&newer, NULL, &hash, &err), PJ_E_INTERNAL);
     assert_non_null(strstr(err.text, "counting"));
-    assert_int_equal(seen.opened, opened);
+    assert_int_equal(seen.loaded, loaded);
+}
+
+static void an_unknown_name_is_refused(void **state)
+{
+    uint64_t hash = 0;
+    pj_error err = {0};
+    assert_int_equal(generate(NULL, "abacus", &hash, &err), PJ_E_INVALID);
+    assert_string_equal(err.text, "unknown device \"abacus\": use cpu");
 }
 
 int main(void)
@@ -116,6 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pass_goes_through_the_table),
         cmocka_unit_test(another_version_is_refused),
+        cmocka_unit_test(an_unknown_name_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,163 @@
+/* The gated delta rule: convolution, rule, gated norm. Rows of a sequence depend on each other in
+ * the convolution and in the rule, so work is parallelised by channel and by head, never by row: a
+ * batch gives the same results as single sequences. */
+#include "engine/model/delta.h"
+
+#include "engine/cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct delta {
+    pj_cpu *s;
+    const struct pj_delta *d;
+    uint32_t layer;
+    size_t channels; /* of the convolution: queries, keys, values */
+    pj_slice x, y, qkv, strength, gate;
+} delta;
+
+/* ---- convolution -------------------------------------------------------------------------- */
+
+/* Channels per work item. */
+enum { RUN = 256 };
+
+/* Inputs preceding a segment's first row, [kernel - 1][channels], oldest first. */
+static float *last_inputs(const delta *t, const pj_pass_segment *g)
+{
+    return pj_cpu_delta(t->s, t->layer, g->sequence);
+}
+
+/* Channels [begin, begin + n) of row `row` of a segment; negative rows are in the state. */
+static const float *input_row(const delta *t, const pj_pass_segment *g, int64_t row, size_t begin)
+{
+    if (row >= 0) return pj_cpu_row(t->s, t->x, g->row + (size_t)row) + begin;
+    return last_inputs(t, g) + (size_t)(row + t->d->kernel - 1) * t->channels + begin;
+}
+
+static void convolve_run(const delta *t, const pj_pass_segment *g, size_t begin, size_t n)
+{
+    const pj_kernels *k = t->s->kernels;
+    for (uint32_t row = 0; row < g->count; row++) {
+        float *y = pj_cpu_row(t->s, t->y, g->row + row) + begin;
+        memset(y, 0, n * sizeof *y);
+        for (uint32_t j = 0; j < t->d->kernel; j++) {
+            const float *x = input_row(t, g, (int64_t)row + j + 1 - t->d->kernel, begin);
+            const float *w = t->d->conv + j * t->channels + begin;
+            for (size_t i = 0; i < n; i++) y[i] += w[i] * x[i];
+        }
+        k->silu(y, y, n);
+    }
+}
+
+/* The segment's last inputs become the state; in ascending order none is overwritten before it is
+ * moved. */
+static void keep_inputs(const delta *t, const pj_pass_segment *g, size_t begin, size_t n)
+{
+    uint32_t kept = t->d->kernel - 1;
+    for (uint32_t j = 0; j < kept; j++)
+        memmove(last_inputs(t, g) + j * t->channels + begin,
+                input_row(t, g, (int64_t)g->count + j - kept, begin), n * sizeof(float));
+}
+
+static void convolve(void *context, size_t run)
+{
+    const delta *t = context;
+    size_t begin = run * RUN, n = t->channels - begin < RUN ? t->channels - begin : RUN;
+    const pj_pass *pass = t->s->rows.pass;
+    for (uint32_t i = 0; i < pass->segment_count; i++) {
+        convolve_run(t, &pass->segments[i], begin, n);
+        keep_inputs(t, &pass->segments[i], begin, n);
+    }
+}
+
+void pj_cpu_convolve(void *state, const pj_layer *layer, pj_slice x, pj_slice y)
+{
+    const struct pj_delta *d = layer->delta;
+    delta t = {.s = state, .d = d, .layer = layer->index, .channels = x.cols, .x = x, .y = y};
+    pj_cpu_rows(state, (t.channels + RUN - 1) / RUN, x.rows * t.channels * d->kernel, convolve, &t);
+}
+
+/* ---- the rule ----------------------------------------------------------------------------- */
+
+/* L2-normalises x and multiplies by scale. */
+static void delta_normalise(float *y, const float *x, size_t n, float scale)
+{
+    float square = 0;
+    for (size_t i = 0; i < n; i++) square += x[i] * x[i];
+    scale /= sqrtf(square + 1e-6f);
+    for (size_t i = 0; i < n; i++) y[i] = x[i] * scale;
+}
+
+static float softplus(float x)
+{
+    return x > 20 ? x : log1pf(expf(x));
+}
+
+/* One row of one value head. */
+static void delta_run_row(const delta *t, uint32_t head, size_t row, float *matrix)
+{
+    const struct pj_delta *d = t->d;
+    size_t keys = (size_t)d->key_heads * d->key_dim;
+    uint32_t key_head = d->tiled ? head % d->key_heads : head / (d->value_heads / d->key_heads);
+    const float *qkv = pj_cpu_row(t->s, t->qkv, row);
+    const float *q = qkv + (size_t)key_head * d->key_dim, *k = q + keys;
+    const float *v = qkv + 2 * keys + (size_t)head * d->value_dim;
+    const float *ba = pj_cpu_row(t->s, t->strength, row);
+    float unit_q[PJ_MAX_DELTA_DIM], unit_k[PJ_MAX_DELTA_DIM];
+    delta_normalise(unit_q, q, d->key_dim, 1 / sqrtf((float)d->key_dim));
+    delta_normalise(unit_k, k, d->key_dim, 1);
+    float beta = 1 / (1 + expf(-ba[head]));
+    float decay = expf(-d->rate[head] * softplus(ba[d->value_heads + head] + d->bias[head]));
+    t->s->kernels->delta_step(matrix, unit_q, unit_k, v, decay, beta, d->key_dim, d->value_dim,
+                              pj_cpu_row(t->s, t->y, row) + (size_t)head * d->value_dim);
+}
+
+/* All rows of one head of one segment, in order. */
+static void run_unit(void *context, size_t unit)
+{
+    const delta *t = context;
+    const struct pj_delta *d = t->d;
+    const pj_pass_segment *g = &t->s->rows.pass->segments[unit / d->value_heads];
+    uint32_t head = (uint32_t)(unit % d->value_heads);
+    float *matrix = last_inputs(t, g) + (d->kernel - 1) * t->channels +
+                    (size_t)head * d->key_dim * d->value_dim;
+    for (uint32_t row = 0; row < g->count; row++) delta_run_row(t, head, g->row + row, matrix);
+}
+
+void pj_cpu_delta_rule(void *state, const pj_layer *layer, pj_slice qkv, pj_slice strength,
+                       pj_slice y)
+{
+    pj_cpu *s = state;
+    const struct pj_delta *d = layer->delta;
+    delta t = {.s = s,
+               .d = d,
+               .layer = layer->index,
+               .channels = qkv.cols,
+               .y = y,
+               .qkv = qkv,
+               .strength = strength};
+    pj_cpu_rows(s, (size_t)s->rows.pass->segment_count * d->value_heads,
+                (size_t)y.rows * y.cols * d->key_dim, run_unit, &t);
+}
+
+/* ---- output ------------------------------------------------------------------------------- */
+
+/* Normalises each head's output and multiplies by silu of its gate. */
+static void delta_norm_row(void *context, size_t row)
+{
+    const delta *t = context;
+    const pj_kernels *k = t->s->kernels;
+    float *y = pj_cpu_row(t->s, t->y, row), *z = pj_cpu_row(t->s, t->gate, row);
+    size_t n = t->d->value_dim;
+    for (uint32_t head = 0; head < t->d->value_heads; head++)
+        k->rmsnorm(y + head * n, y + head * n, t->d->norm, n, (float)t->s->model->config.norm_eps);
+    k->silu(z, z, t->y.cols);
+    k->multiply(y, z, t->y.cols);
+}
+
+void pj_cpu_gated_norm(void *state, const pj_layer *layer, pj_slice y, pj_slice gate)
+{
+    delta t = {.s = state, .d = layer->delta, .y = y, .gate = gate};
+    pj_cpu_done done = pj_cpu_work(state, y, 0, 0);
+    pj_cpu_rows_summed(state, y.rows, (size_t)y.rows * y.cols * 8, delta_norm_row, &t, &done);
+}

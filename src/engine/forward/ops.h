@@ -1,0 +1,273 @@
+/*
+ * Operations of a device: all that the forward pass (forward.c, mlp.c, attention.c, delta.c) needs
+ * of whatever computes it. The order of a pass over every architecture is written once, over this
+ * table; a device is these functions and knows no architecture. The CPU is engine/cpu; a reference
+ * in plain C is tests/unit/engine/reference_device.c.
+ *
+ * Activations are named buffers in the device's memory, weights are the model's (pj_matrix,
+ * pj_projection, pj_norm), of which a device may have copies, made in `load`. The host's memory is
+ * read only where this header says so: weights at load, and pj_rows_of_pass.
+ *
+ * Order. Operations are called in the order of the pass, and each sees the results of those before
+ * it; a device may delay and fuse them as long as that holds. They return nothing: a device
+ * remembers its first failure, ignores what follows, and `end_pass` returns it.
+ *
+ * Recording. `section`, `layer` and `component` begin a span, `end_section` and `end` end the one
+ * begun last; they are called only if a run records them, and `end` brings FLOPs, bytes and the
+ * output whose statistics are the span's. A device with a clock of its own notes a pair of
+ * timestamps and adds the spans later, at the latest in `close`. `products` and `experts` record
+ * their components themselves, since they may overlap. Operations within a component (pj_span_kind
+ * PJ_SPAN_OPERATION, at depth deep), their names and their extras are the device's own business.
+ */
+#ifndef PJ_FORWARD_OPS_H
+#define PJ_FORWARD_OPS_H
+
+#include "engine/forward/instrument.h"
+#include "engine/forward/pass.h"
+#include "engine/model/model.h"
+
+/* Incremented with every change of a table's layout or of a function's contract. */
+enum { PJ_BACKEND_VERSION = 4 };
+
+/* ---- what the operations read and write --------------------------------------------------- */
+
+/* Row i of each is about row i of the pass, except in LOGITS. Zero when opened. */
+typedef enum pj_buffer_name {
+    PJ_NO_BUFFER = 0,
+    PJ_BUFFER_X,             /* residual stream */
+    PJ_BUFFER_NORMED,        /* output of the norm before half a layer */
+    PJ_BUFFER_QKV,           /* queries, keys, values of a token, adjacent */
+    PJ_BUFFER_GATE,          /* output gates; queries and gates alternating by head */
+    PJ_BUFFER_ATTENDED,      /* attention's output, before its projection */
+    PJ_BUFFER_MIXED,         /* input of the delta rule's convolution */
+    PJ_BUFFER_STRENGTH,      /* the delta rule's b, then a */
+    PJ_BUFFER_Y,             /* output of half a layer */
+    PJ_BUFFER_Y2,            /* output of a shared expert */
+    PJ_BUFFER_GATE_UP,       /* gate and up of a token, adjacent */
+    PJ_BUFFER_ACT,           /* their activation */
+    PJ_BUFFER_BRANCH,        /* a dense block's output beside experts */
+    PJ_BUFFER_ROUTED,        /* the router's input beside a dense block */
+    PJ_BUFFER_ROUTING,       /* router logits; a shared expert's gate */
+    PJ_BUFFER_TOKEN_VECTORS, /* per-layer token vectors */
+    PJ_BUFFER_TOKEN_CONTEXT, /* the same, from the embedding's projection */
+    PJ_BUFFER_LOGITS,        /* [max_logits] rows */
+    PJ_BUFFERS
+} pj_buffer_name;
+
+/* Columns [first, first + cols) of the first `rows` rows of a buffer, whose rows are `stride`
+ * floats apart: element (r, c) is float r stride + first + c of the buffer. */
+typedef struct pj_slice {
+    pj_buffer_name buffer; /* PJ_NO_BUFFER: none */
+    uint32_t first, rows, cols, stride;
+} pj_slice;
+
+/* Work of a layer or component, when it ends. NAN: not known. */
+typedef struct pj_done {
+    double flops, bytes;
+    pj_slice out;   /* what statistics are of; none: no statistics */
+    bool with_last; /* ends with its last operation, if that was recorded; else now */
+} pj_done;
+
+/* The rows of a pass, in host memory, valid until `end_pass`. */
+typedef struct pj_rows_of_pass {
+    const pj_pass *pass;
+    const uint32_t *sequence, *position; /* [pass->tokens] of each row */
+    const pj_sequence *sequences;        /* lengths are those before the pass */
+    pj_phase phase;                      /* the spans that the pass is in; token -1: none */
+    int32_t token;
+} pj_rows_of_pass;
+
+/* ---- arguments ---------------------------------------------------------------------------- */
+
+/* y = norm(x), by heads: each row's cols / heads columns are normalised apart with the same
+ * weights. y may be x. Then, with a residual, residual += residual_scale * y. */
+typedef struct pj_norm_step {
+    const pj_norm *norm; /* b is used by PJ_NORM_LAYER alone */
+    pj_norm_kind kind;
+    uint32_t heads; /* 1: rows as a whole */
+    pj_slice x, y, residual;
+} pj_norm_step;
+
+/* y = x W^T + bias; then, with a residual, residual += residual_scale * y. */
+typedef struct pj_product {
+    const pj_projection *projection;
+    pj_slice y, residual; /* cols: the matrix's rows */
+} pj_product;
+
+enum { PJ_MAX_PRODUCTS = 4 };
+
+typedef enum pj_activation_kind {
+    PJ_ACT_SILU = 0, /* g / (1 + e^-g) */
+    PJ_ACT_GELU,     /* 0.5 g (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))) */
+    PJ_ACT_CLAMPED   /* g = min(g, limit): g / (1 + e^(-alpha g)); u: min(max(u, -limit), limit) + 1
+                      */
+} pj_activation_kind;
+
+/* act = f(gate) * up, or f(gate) without `up`. */
+typedef struct pj_activation {
+    pj_activation_kind kind;
+    float alpha, limit; /* of PJ_ACT_CLAMPED */
+    pj_slice gate, up, act;
+    bool inner; /* part of another component: at depth module it has no statistics of its own */
+} pj_activation;
+
+/* Work of attention, over all rows, heads and sequences of the pass. */
+typedef struct pj_attention_extent {
+    double pairs;     /* visible (query, key) pairs, over all heads */
+    double kv_floats; /* of the keys (or values) read, each counted once */
+    double q_floats;  /* of the queries (or outputs) */
+} pj_attention_extent;
+
+/* ---- the table ---------------------------------------------------------------------------- */
+
+/* `s`: the state that `open` returned. eps is config.norm_eps, residual_scale config's. */
+typedef struct pj_ops {
+    /* Work on new rows begins; with no tokens, further work on the rows of the last pass. */
+    void (*begin_pass)(void *s, const pj_rows_of_pass *rows);
+    /* Waits until `logits` or `ids` of the pass can be read. `cancelled`: its results are not
+     * wanted. Fails with the first failure of an operation. */
+    pj_status (*end_pass)(void *s, bool cancelled, pj_error *err);
+
+    void (*section)(void *s, pj_instrument_name name);
+    void (*end_section)(void *s);
+    void (*layer)(void *s, uint32_t layer);
+    void (*component)(void *s, pj_instrument_name name);
+    void (*end)(void *s, const pj_done *done); /* of a layer or component */
+
+    /* y[r] = scale * row pass->ids[r] of the table. */
+    void (*gather)(void *s, const pj_matrix *table, float scale, pj_slice y);
+    /* x *= factor */
+    void (*scale)(void *s, pj_slice x, float factor);
+    /* vectors = sqrt(1/2) (vectors + rmsnorm(context / sqrt(config.hidden))), where every
+     * config.token_vector columns (a layer's vector) are normalised apart. Overwrites context. */
+    void (*join_vectors)(void *s, const pj_norm *norm, pj_slice context, pj_slice vectors);
+    /* Cosines and sines of all rows for every rope of the model, as pj_rope_angles, from the
+     * rows' positions and their sequences' generation of frequencies. They stay with the device. */
+    void (*angles)(void *s);
+    void (*norm)(void *s, const pj_norm_step *step);
+    /* Up to PJ_MAX_PRODUCTS products of the same x, none of whose outputs overlap. Projections with
+     * a name are components, with the work of pj_product_work and statistics of y; those without
+     * are part of the open component. All have a name, or none. */
+    void (*products)(void *s, pj_slice x, const pj_product *products, uint32_t count);
+    /* y += residual_scale * x */
+    void (*add)(void *s, pj_slice y, pj_slice x);
+    /* to(r, h d + i) = from(r, 2 h d + i), d = layer's head_dim, i < d, for all query heads h. */
+    void (*take_queries)(void *s, const pj_layer *layer, pj_slice from, pj_slice to);
+    /* y(r, h d + i) *= sigmoid(gates(r, (2 h + 1) d + i)), likewise. */
+    void (*gate_heads)(void *s, const pj_layer *layer, pj_slice gates, pj_slice y);
+    /* In qkv, rows of [heads d] queries, [kv_heads d] keys, [kv_heads d] values:
+     * 1. rotates queries and, if the layer is its own kv_source, keys by `angles` (layer->rope;
+     *    PJ_NO_ROPE: not): pair j of a head is (j, j + pairs), or (2 j, 2 j + 1) with
+     *    rope->neighbours; (a, b) becomes (a cos - b sin, b cos + a sin); further columns stay;
+     * 2. if config.query_beta is not 0, multiplies queries by
+     *    1 + query_beta ln(1 + floor(position / query_period));
+     * 3. if the layer is its own kv_source, stores keys and values as kv_type in the cache, at
+     *    slot position (with a window: position - sequence's base) of the row's sequence. */
+    void (*rotate_and_store)(void *s, const pj_layer *layer, pj_slice qkv);
+    /* y = attention of the queries in qkv over the cache of layer->kv_source, positions
+     * [max(0, p + 1 - window), p] of a row's sequence for position p, in groups of heads /
+     * kv_heads query heads: scores q k * score_scale, then config.attention_softcap (c tanh(s /
+     * c)), softmax with the head's sink (layer->sinks) as one more score that has no value. The
+     * extent is given where components are recorded. */
+    void (*attend)(void *s, const pj_layer *layer, pj_slice qkv, pj_slice y,
+                   const pj_attention_extent *extent);
+    void (*activate)(void *s, const pj_activation *activation);
+    /* Chooses config.experts_per_token experts for each row of router logits: the largest of their
+     * softmax, the lower index on a tie; their probabilities are weights, divided by their sum if
+     * `renormalise`, times layer->expert_scale of the expert if there is one. They stay with the
+     * device. Records the extras of routing in the open component. */
+    void (*route)(void *s, const pj_layer *layer, pj_slice logits, bool renormalise);
+    /* y = sum over a row's chosen experts, in ascending order of expert, of weight * block(x),
+     * where a block is that of pj_mlp_block_of with this kind of activation; then, with a residual,
+     * residual += residual_scale * y. May overwrite GATE_UP, ACT and Y2. A component PJ_N_EXPERTS
+     * with the work of pj_mlp_flops and pj_mlp_bytes of each expert that has rows. */
+    void (*experts)(void *s, const pj_layer *layer, const pj_activation *like, pj_slice x,
+                    pj_slice y, pj_slice residual);
+    /* y += sigmoid(gate) * x; gate has one column. */
+    void (*add_gated)(void *s, pj_slice y, pj_slice x, pj_slice gate);
+    /* Causal convolution by channel over a row and the kernel - 1 rows before it in its sequence
+     * (those before the pass are in the state, which is advanced), then silu: y = silu(sum_j
+     * conv[j] * x[row + j + 1 - kernel]). */
+    void (*convolve)(void *s, const pj_layer *layer, pj_slice x, pj_slice y);
+    /* The gated delta rule (engine/model/delta.h) over rows of a sequence in order: queries and
+     * keys of qkv are divided by sqrt(their square + 1e-6), queries also by sqrt(key_dim);
+     * beta = sigmoid(strength(r, h)), decay = e^(-rate[h] softplus(strength(r, value_heads + h) +
+     * bias[h])). */
+    void (*delta_rule)(void *s, const pj_layer *layer, pj_slice qkv, pj_slice strength, pj_slice y);
+    /* y = rmsnorm(y, delta->norm) by value head, times silu(gate). Overwrites gate. */
+    void (*gated_norm)(void *s, const pj_layer *layer, pj_slice y, pj_slice gate);
+    /* y[i] = x[rows[i]] for the rows of y; `rows` is read before the function returns. */
+    void (*take_rows)(void *s, pj_slice x, const uint32_t *rows, pj_slice y);
+    /* x = cap tanh(factor x / cap); cap 0: only the factor. */
+    void (*bound)(void *s, pj_slice x, float factor, float cap);
+    /* The column of each row's largest value, the lowest on a tie, NaN never unless all are: kept
+     * for `ids`. */
+    void (*argmax)(void *s, pj_slice x);
+
+    /* After end_pass: the rows of LOGITS in host memory, writable, until the next pass. NULL: lost,
+     * end_pass will say why. */
+    float *(*logits)(void *s, uint32_t rows);
+    const int32_t *(*ids)(void *s); /* of argmax, likewise */
+
+    /* Between passes: empties the recurrent state (convolution and delta rule) of a sequence. */
+    void (*reset)(void *s, uint32_t sequence);
+    /* Within a pass: in windowed layers that own their keys, moves slots [from, from + count) of a
+     * sequence to slots [0, count); its base advances by `from`. */
+    void (*slide)(void *s, uint32_t sequence, uint32_t from, uint32_t count);
+} pj_ops;
+
+/* ---- devices ------------------------------------------------------------------------------ */
+
+/* A model that is put on a device. All pointers outlive it. */
+typedef struct pj_load_request {
+    const char *device; /* as the user named it; NULL: the backend's first */
+    const pj_model *model;
+    const pj_kernels *kernels; /* of the host's processor */
+    pj_team *team;             /* the host's threads */
+    const _Atomic bool *cancel;
+    pj_progress *progress;
+} pj_load_request;
+
+typedef struct pj_compute_facts {
+    const char *name; /* "cpu", "NVIDIA H200" */
+    const char *isa;  /* kernel set or interface: "avx512", "vulkan" */
+    bool host_memory; /* activations are in host memory: logits cost nothing to read */
+} pj_compute_facts;
+
+/* The memory a generation needs of its device. */
+typedef struct pj_generation_shape {
+    const pj_state_options *options;
+    /* Floats of each buffer. */
+    size_t floats[PJ_BUFFERS];
+    /* Positions that a sequence has in the cache of layers without and with a window. */
+    uint32_t full_slots, window_slots;
+    /* Of the forward pass, for the whole generation; the device records through it. */
+    pj_instrument *instrument;
+} pj_generation_shape;
+
+enum { PJ_LEAST_READ_BYTES = 64 << 20 };
+
+/* A way to reach devices. */
+typedef struct pj_backend {
+    uint32_t version; /* PJ_BACKEND_VERSION */
+    const char *name; /* "cpu" */
+    /* Whether one of its devices is meant by this name. */
+    bool (*has)(const char *device);
+    /* Once per engine: takes the device and brings the model's weights there, or says in one line
+     * why not. */
+    pj_status (*load)(const pj_load_request *request, void **loaded, pj_error *err);
+    void (*unload)(void *loaded);
+    void (*facts)(void *loaded, pj_compute_facts *facts);
+    /* Upper bounds of what it can do, for reports: operations per second of the layers' products
+     * (two per multiply-add), bytes per second at which one pass over at most `max_bytes` of the
+     * weights reads them in `streams` streams a thread. NAN: not known, or fewer than
+     * PJ_LEAST_READ_BYTES, which caches would serve. */
+    double (*peak)(void *loaded, int64_t duration_ns);
+    double (*read_pass)(void *loaded, unsigned streams, uint64_t max_bytes);
+    /* Once per generation: everything that passes of this shape need; they allocate nothing. */
+    pj_status (*open)(void *loaded, const pj_generation_shape *shape, void **state, pj_error *err);
+    void (*close)(void *state);
+    pj_ops ops;
+} pj_backend;
+
+#endif

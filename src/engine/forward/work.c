@@ -1,0 +1,84 @@
+/* FLOPs and bytes. A multiply-add is two operations; every value is read and written once. */
+#include "engine/forward/work.h"
+
+double pj_product_flops(const pj_projection *p, size_t rows)
+{
+    double t = (double)rows, out = (double)p->w.rows;
+    return 2 * t * (double)p->w.cols * out + (p->bias ? t * out : 0);
+}
+
+double pj_product_bytes(const pj_projection *p, size_t rows)
+{
+    return (double)p->w.rows * (double)p->w.row_bytes +
+           4.0 * (double)rows * (double)(p->w.cols + p->w.rows);
+}
+
+pj_done pj_product_work(const pj_product *p)
+{
+    return (pj_done){pj_product_flops(p->projection, p->y.rows),
+                     pj_product_bytes(p->projection, p->y.rows), p->y, true};
+}
+
+pj_done pj_norm_work(const pj_norm_step *step)
+{
+    double values = (double)step->y.rows * step->y.cols;
+    return (pj_done){7 * values, 8 * values + 4.0 * (step->y.cols / step->heads), step->y, true};
+}
+
+pj_done pj_activation_work(const pj_activation *a)
+{
+    double values = (double)a->act.rows * a->act.cols;
+    bool gated = a->up.buffer != PJ_NO_BUFFER;
+    return (pj_done){(gated ? 5 : 4) * values, 4 * (gated ? 3 : 2) * values, a->act, true};
+}
+
+double pj_rotated_values(const pj_model *model, const pj_layer *l)
+{
+    if (l->rope == PJ_NO_ROPE) return 0;
+    size_t heads = l->heads + (pj_layer_has_keys(l) ? l->kv_heads : 0);
+    return 2.0 * model->ropes[l->rope].pairs * (double)heads;
+}
+
+double pj_stored_bytes(const pj_layer *l, pj_dtype kv_type)
+{
+    return pj_layer_has_keys(l) * 2.0 * l->kv_heads *
+           (double)pj_dtype_row_bytes(kv_type, l->head_dim);
+}
+
+/* ---- blocks ------------------------------------------------------------------------------- */
+
+static void work_add_input(pj_mlp_block *b, const pj_projection *p, pj_slice y)
+{
+    if (p->w.data) b->inputs[b->input_count++] = (pj_product){.projection = p, .y = y};
+}
+
+pj_mlp_block pj_mlp_block_of(const pj_mlp *mlp, const pj_activation *like, pj_slice y,
+                             pj_slice residual)
+{
+    uint32_t f = mlp->width;
+    bool plain = !mlp->gate.w.data && !mlp->gate_up.w.data;
+    pj_slice both =
+        pj_slice_of(PJ_BUFFER_GATE_UP, y.rows, 2 * f, (plain ? f : 2 * f) + PJ_GATE_GAP);
+    pj_slice gate = pj_slice_cols(both, 0, f), up = pj_slice_cols(both, f, f);
+    pj_mlp_block b = {.activation = *like, .output = {&mlp->down, y, residual}};
+    work_add_input(&b, &mlp->gate_up, both); /* fused, or separate */
+    work_add_input(&b, &mlp->gate, gate);
+    work_add_input(&b, &mlp->up, plain ? gate : up);
+    b.activation.gate = gate;
+    b.activation.up = plain ? (pj_slice){0} : up;
+    b.activation.act = pj_slice_of(PJ_BUFFER_ACT, y.rows, f, f);
+    b.activation.inner = mlp->down.name == PJ_N_NONE;
+    return b;
+}
+
+double pj_mlp_flops(const pj_mlp *mlp, size_t rows)
+{
+    return pj_product_flops(&mlp->gate, rows) + pj_product_flops(&mlp->up, rows) +
+           pj_product_flops(&mlp->down, rows) + 5.0 * (double)rows * mlp->width;
+}
+
+double pj_mlp_bytes(const pj_mlp *mlp, size_t rows)
+{
+    return pj_product_bytes(&mlp->gate, rows) + pj_product_bytes(&mlp->up, rows) +
+           pj_product_bytes(&mlp->down, rows) + 12.0 * (double)rows * mlp->width;
+}

@@ -1,0 +1,60 @@
+/* FLOPs and bytes of components, by the conventions of docs/measurement.md, and the parts of a
+ * feed-forward block: shared by the forward pass and by devices. */
+#ifndef PJ_FORWARD_WORK_H
+#define PJ_FORWARD_WORK_H
+
+#include "engine/forward/ops.h"
+
+/* The first `cols` columns of a buffer whose rows are `stride` floats apart. */
+static inline pj_slice pj_slice_of(pj_buffer_name buffer, uint32_t rows, uint32_t cols,
+                                   uint32_t stride)
+{
+    return (pj_slice){buffer, 0, rows, cols, stride};
+}
+static inline pj_slice pj_slice_cols(pj_slice t, uint32_t first, uint32_t cols)
+{
+    t.first += first;
+    t.cols = cols;
+    return t;
+}
+
+double pj_product_flops(const pj_projection *p, size_t rows);
+double pj_product_bytes(const pj_projection *p, size_t rows);
+pj_done pj_product_work(const pj_product *product);
+pj_done pj_norm_work(const pj_norm_step *step);
+pj_done pj_activation_work(const pj_activation *activation);
+
+/* Values of queries and keys that the layer rotates in each row, and bytes of keys and values that
+ * it stores. */
+double pj_rotated_values(const pj_model *model, const pj_layer *layer);
+double pj_stored_bytes(const pj_layer *layer, pj_dtype kv_type);
+static inline bool pj_layer_has_keys(const pj_layer *layer)
+{
+    return layer->kv_source == layer->index; /* else it reads those of another layer */
+}
+/* First key visible to the query at a position. */
+static inline uint32_t pj_layer_first_key(const pj_layer *layer, uint32_t position)
+{
+    return position + 1 > layer->window ? position + 1 - layer->window : 0;
+}
+
+/* Padding between the rows of gate and up, in floats: nine cache lines. Widths are powers of two,
+ * and rows 64 KiB apart would map to the same cache set and evict each other when a panel's rows
+ * are written together. */
+enum { PJ_GATE_GAP = 144 };
+
+/* A feed-forward block: down(act(gate x) * up x), or down(act(up x)). */
+typedef struct pj_mlp_block {
+    pj_product inputs[2]; /* those that the model has */
+    uint32_t input_count;
+    pj_activation activation;
+    pj_product output;
+} pj_mlp_block;
+
+/* The block's steps in the buffers GATE_UP and ACT, for y.rows rows; `like`: kind of activation. */
+pj_mlp_block pj_mlp_block_of(const pj_mlp *mlp, const pj_activation *like, pj_slice y,
+                             pj_slice residual);
+double pj_mlp_flops(const pj_mlp *mlp, size_t rows);
+double pj_mlp_bytes(const pj_mlp *mlp, size_t rows);
+
+#endif
