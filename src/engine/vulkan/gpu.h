@@ -49,10 +49,29 @@ enum { PJ_GPU_CACHE = PJ_BUFFERS, PJ_GPU_ROUTES, PJ_GPU_IDS, PJ_GPU_SCRATCH };
 /* Inputs of a pass, written by the host and copied to the device at once. Offsets in bytes. */
 typedef struct pj_gpu_inputs {
     pj_vk_buffer host, device;
-    uint64_t ids, sequence, position, angles[PJ_ROPES]; /* cosines, then sines, of all rows */
+    uint64_t ids, rows;         /* rows: pj_vk_cache_row */
+    uint64_t angles[PJ_ROPES];  /* cosines, then sines, of all rows */
     uint64_t lists, lists_used; /* row lists, read where the host wrote them */
     uint64_t bytes;             /* copied */
 } pj_gpu_inputs;
+
+/* A span's beginning or end, at a timestamp. */
+typedef enum pj_gpu_event_kind {
+    PJ_GPU_SECTION,
+    PJ_GPU_LAYER,
+    PJ_GPU_COMPONENT,
+    PJ_GPU_END_SECTION,
+    PJ_GPU_END
+} pj_gpu_event_kind;
+
+typedef struct pj_gpu_event {
+    pj_gpu_event_kind kind;
+    uint32_t id; /* pj_instrument_name, or the layer */
+    uint32_t stamp;
+    double flops, bytes; /* of PJ_GPU_END */
+} pj_gpu_event;
+
+enum { PJ_GPU_EVENTS = PJ_VK_MAX_STAMPS };
 
 typedef struct pj_gpu {
     const pj_gpu_model *on;
@@ -62,18 +81,31 @@ typedef struct pj_gpu {
     uint32_t full_slots, window_slots;
     pj_instrument *instrument;
 
-    pj_vk_buffer activations, cache, moved; /* moved: for slides */
+    pj_vk_buffer activations, cache, parts; /* parts: of attention over split contexts */
     uint64_t buffers[PJ_BUFFERS];           /* addresses */
     uint64_t *cache_offset;                 /* [layers] */
     pj_gpu_inputs inputs;
     pj_vk_buffer logits, ids; /* in host memory */
 
     pj_rows_of_pass rows;
+    uint32_t most_splits;   /* of a context, by attention */
     uint32_t reads, writes; /* buffers since the last barrier */
     uint32_t logit_rows;    /* of this pass, to be copied */
+
+    /* Recording; events NULL: nothing is recorded. */
+    pj_gpu_event *events;
+    int64_t *stamp_ns;
+    uint32_t event_count, last_stamp;
+    int64_t pass_begin_ns;
 } pj_gpu;
 
 extern const pj_backend pj_backend_vulkan;
+
+/* Of `parts`, and how many a row's context may be split into. */
+uint64_t pj_gpu_split_bytes(const pj_state_options *options, const pj_model *model,
+                            uint32_t *most_splits);
+uint64_t pj_gpu_kv_row_bytes(const pj_gpu *s, const pj_layer *layer);
+uint32_t pj_gpu_slots(const pj_gpu *s, const pj_layer *layer); /* of a sequence's cache */
 
 pj_status pj_gpu_open(void *loaded, const pj_generation_shape *shape, void **state, pj_error *err);
 void pj_gpu_close(void *state);
@@ -100,6 +132,8 @@ void pj_gpu_touch(pj_gpu *s, uint32_t reads, uint32_t writes);
 /* Dispatches a kernel; constants and arguments are its structs of shaders.h. */
 void pj_gpu_run(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
                 const void *args, uint32_t x, uint32_t y, uint64_t work);
+void pj_gpu_run_3d(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
+                   const void *args, uint32_t x, uint32_t y, uint32_t z, uint64_t work);
 #define PJ_GPU_RUN(s, kernel, constants, args, x, y, work) \
     pj_gpu_run(s, kernel, constants, sizeof *(constants), args, x, y, work)
 /* Address of a list of rows that the device reads from host memory. */
@@ -137,6 +171,13 @@ void pj_gpu_gated_norm(void *state, const pj_layer *layer, pj_slice y, pj_slice 
 void pj_gpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y);
 void pj_gpu_bound(void *state, pj_slice x, float factor, float cap);
 void pj_gpu_argmax(void *state, pj_slice x);
+
+/* ---- recording (record.c) ---- */
+
+pj_status pj_gpu_record_open(pj_gpu *s, pj_error *err);
+void pj_gpu_record_close(pj_gpu *s);
+void pj_gpu_record_begin(pj_gpu *s); /* a pass */
+void pj_gpu_record_pass(pj_gpu *s);  /* its spans, when the device is done */
 
 void pj_gpu_section(void *state, pj_instrument_name name);
 void pj_gpu_end_section(void *state);

@@ -1,4 +1,5 @@
 /* Products with weights: few rows by a kernel that reads every weight once, many by tiles. */
+#include "engine/forward/work.h"
 #include "engine/vulkan/gpu.h"
 
 #include <string.h>
@@ -119,18 +120,70 @@ static void products_group(pj_gpu *s, pj_slice x, const pj_product *products, ui
     }
 }
 
-void pj_gpu_products(void *state, pj_slice x, const pj_product *products, uint32_t count)
+/* Products without a barrier between them. */
+static void products_run(pj_gpu *s, pj_slice x, const pj_product *products, uint32_t count)
 {
-    pj_gpu *s = state;
     uint32_t writes = 0;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++)
         writes |= pj_gpu_bit(products[i].y) | pj_gpu_bit(products[i].residual);
-        if (products[i].y.buffer == PJ_BUFFER_LOGITS) s->logit_rows = x.rows;
-    }
     pj_gpu_touch(s, pj_gpu_bit(x) | writes, writes);
     if (x.rows <= PRODUCTS_FEW) {
         products_group(s, x, products, count);
         return;
     }
     for (uint32_t i = 0; i < count; i++) products_run_tiled(s, x, &products[i]);
+}
+
+/* ---- components ---- */
+
+/* The name of products that overlap: that of models which store them as one matrix. PJ_N_NONE:
+ * there is none, and they are run one after the other. */
+static pj_instrument_name products_common_name(const pj_product *products, uint32_t count)
+{
+    pj_instrument_name first = products[0].projection->name;
+    if (count == 1) return first;
+    return first == PJ_N_Q_PROJ      ? PJ_N_QKV_PROJ
+           : first == PJ_N_GATE_PROJ ? PJ_N_GATE_UP_PROJ
+                                     : PJ_N_NONE;
+}
+
+/* Output of all: adjacent columns of one buffer, or none. */
+static pj_slice products_common_output(const pj_product *products, uint32_t count)
+{
+    pj_slice all = products[0].y;
+    for (uint32_t i = 1; i < count; i++) {
+        pj_slice y = products[i].y;
+        if (y.buffer != all.buffer || y.first != all.first + all.cols) return (pj_slice){0};
+        all.cols += y.cols;
+    }
+    return all;
+}
+
+static void products_record(pj_gpu *s, pj_slice x, const pj_product *products, uint32_t count,
+                            pj_instrument_name name)
+{
+    pj_done done = {.out = products_common_output(products, count)};
+    for (uint32_t i = 0; i < count; i++) {
+        pj_done one = pj_product_work(&products[i]);
+        done.flops += one.flops;
+        done.bytes += one.bytes;
+    }
+    pj_gpu_component(s, name);
+    products_run(s, x, products, count);
+    pj_gpu_end(s, &done);
+}
+
+void pj_gpu_products(void *state, pj_slice x, const pj_product *products, uint32_t count)
+{
+    pj_gpu *s = state;
+    pj_instrument_name name = products_common_name(products, count);
+    for (uint32_t i = 0; i < count; i++)
+        if (products[i].y.buffer == PJ_BUFFER_LOGITS) s->logit_rows = x.rows;
+    if (!s->instrument->module || products[0].projection->name == PJ_N_NONE)
+        products_run(s, x, products, count);
+    else if (name != PJ_N_NONE)
+        products_record(s, x, products, count, name);
+    else
+        for (uint32_t i = 0; i < count; i++)
+            products_record(s, x, &products[i], 1, products[i].projection->name);
 }

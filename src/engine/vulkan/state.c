@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STATE_ALIGNMENT = 256 };
+enum { STATE_ALIGNMENT = 256, STATE_SLIDE_THREADS = 64 };
 
 static uint64_t state_padded(uint64_t bytes)
 {
@@ -49,22 +49,10 @@ static uint64_t state_sequence_bytes(const pj_gpu *s, const pj_layer *l)
     return 2ull * l->kv_heads * pj_gpu_slots(s, l) * pj_gpu_kv_row_bytes(s, l);
 }
 
-/* A slide moves rows by way of a copy, since they overlap. */
-static uint64_t state_most_moved(const pj_gpu *s)
-{
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < s->model->config.layers; i++) {
-        const pj_layer *l = &s->model->layers[i];
-        uint64_t bytes = state_sequence_bytes(s, l);
-        if (l->window != UINT32_MAX && !l->delta && bytes > most) most = bytes;
-    }
-    return most;
-}
-
 static pj_status state_make_cache(pj_gpu *s, pj_error *err)
 {
     char what[80];
-    uint64_t bytes = 0, moved = state_most_moved(s);
+    uint64_t bytes = 0, parts = pj_gpu_split_bytes(&s->options, s->model, &s->most_splits);
     s->cache_offset = pj_alloc(s->model->config.layers, sizeof *s->cache_offset);
     if (!s->cache_offset) return pj_fail_memory(err, "a cache");
     for (uint32_t i = 0; i < s->model->config.layers; i++) {
@@ -95,8 +83,7 @@ static pj_status state_make_inputs(pj_gpu *s, pj_error *err)
     pj_gpu_inputs *in = &s->inputs;
     uint64_t bytes = 0, rows = s->options.max_tokens;
     in->ids = state_cut(&bytes, rows);
-    in->sequence = state_cut(&bytes, rows);
-    in->position = state_cut(&bytes, rows);
+    in->rows = state_cut(&bytes, 4 * rows);
     for (int i = 0; i < PJ_ROPES; i++)
         in->angles[i] = state_cut(&bytes, 2 * rows * s->model->ropes[i].pairs);
     in->bytes = bytes;
@@ -133,6 +120,7 @@ static pj_status state_make(pj_gpu *s, const pj_generation_shape *shape, pj_erro
     if (status == PJ_OK) status = state_make_cache(s, err);
     if (status == PJ_OK) status = state_make_inputs(s, err);
     if (status == PJ_OK) status = state_make_outputs(s, shape->floats, err);
+    if (status == PJ_OK) status = pj_gpu_record_open(s, err);
     return status == PJ_OK ? state_clear(s, err) : status;
 }
 
@@ -159,41 +147,33 @@ pj_status pj_gpu_open(void *loaded, const pj_generation_shape *shape, void **sta
 void pj_gpu_close(void *state)
 {
     pj_gpu *s = state;
-    pj_vk_buffer *buffers[] = {&s->activations,   &s->cache,  &s->moved, &s->inputs.host,
+    pj_vk_buffer *buffers[] = {&s->activations,   &s->cache,  &s->parts, &s->inputs.host,
                                &s->inputs.device, &s->logits, &s->ids};
     pj_vk_wait(s->vk, NULL);
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         pj_vk_buffer_free(s->vk, buffers[i]);
+    pj_gpu_record_close(s);
     pj_free(s->cache_offset);
     pj_free(s);
 }
 
 /* ---- passes ---- */
 
-static void state_write_rows(pj_gpu *s)
-{
-    const pj_rows_of_pass *r = &s->rows;
-    pj_gpu_inputs *in = &s->inputs;
-    char *host = in->host.mapped;
-    size_t bytes = r->pass->tokens * sizeof(uint32_t);
-    memcpy(host + in->ids, r->pass->ids, bytes);
-    memcpy(host + in->sequence, r->sequence, bytes);
-    memcpy(host + in->position, r->position, bytes);
-}
-
-/* The inputs are copied by `angles`, which completes them; a pass without new rows has those of the
- * last one. */
+/* The ids; what else the host knows of the rows is written by `angles`, once there is room for
+ * them. A pass without new rows has those of the last one. */
 void pj_gpu_begin_pass(void *state, const pj_rows_of_pass *rows)
 {
     pj_gpu *s = state;
+    pj_gpu_inputs *in = &s->inputs;
     s->rows = *rows;
-    s->inputs.lists_used = 0;
+    in->lists_used = 0;
     s->logit_rows = 0;
-    pj_gpu_touch(s, UINT32_MAX, UINT32_MAX);
-    if (rows->pass->tokens == 0) return;
-    state_write_rows(s);
-    /* ids are needed before the angles are known */
-    pj_vk_copy(s->vk, &s->inputs.device, 0, &s->inputs.host, 0, s->inputs.angles[0]);
+    pj_gpu_record_begin(s);
+    uint32_t tokens = rows->pass->tokens;
+    if (tokens == 0) return;
+    pj_gpu_touch(s, 0, PJ_GPU_BIT(PJ_GPU_IDS));
+    memcpy((char *)in->host.mapped + in->ids, rows->pass->ids, tokens * sizeof(int32_t));
+    pj_vk_copy(s->vk, &in->device, in->ids, &in->host, in->ids, tokens * sizeof(int32_t));
 }
 
 pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err)
@@ -205,7 +185,9 @@ pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err)
         pj_gpu_touch(s, PJ_GPU_BIT(PJ_BUFFER_LOGITS), 0);
         pj_vk_copy(s->vk, &s->logits, 0, &s->activations, offset, s->logit_rows * row_bytes);
     }
-    return pj_vk_wait(s->vk, err);
+    pj_status status = pj_vk_wait(s->vk, err);
+    if (status == PJ_OK) pj_gpu_record_pass(s);
+    return status;
 }
 
 float *pj_gpu_logits(void *state, uint32_t rows)
@@ -234,29 +216,23 @@ void pj_gpu_reset(void *state, uint32_t sequence)
     }
 }
 
-/* Rows of all heads of a layer to the front, by way of a copy: both ranges may overlap. */
-static void state_slide_layer(pj_gpu *s, const pj_layer *l, uint32_t sequence, uint32_t from,
-                              uint32_t count)
-{
-    uint64_t row = pj_gpu_kv_row_bytes(s, l), run = pj_gpu_slots(s, l) * row;
-    uint64_t start = s->cache_offset[l->index] + sequence * state_sequence_bytes(s, l);
-    uint32_t runs = 2 * l->kv_heads;
-    pj_gpu_touch(s, PJ_GPU_BIT(PJ_GPU_CACHE), PJ_GPU_BIT(PJ_GPU_SCRATCH));
-    for (uint32_t i = 0; i < runs; i++)
-        pj_vk_copy(s->vk, &s->moved, i * count * row, &s->cache, start + i * run + from * row,
-                   count * row);
-    pj_gpu_touch(s, PJ_GPU_BIT(PJ_GPU_SCRATCH), PJ_GPU_BIT(PJ_GPU_CACHE));
-    for (uint32_t i = 0; i < runs; i++)
-        pj_vk_copy(s->vk, &s->cache, start + i * run, &s->moved, i * count * row, count * row);
-}
-
 void pj_gpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count)
 {
     pj_gpu *s = state;
     if (from == 0 || count == 0) return;
     for (uint32_t i = 0; i < s->model->config.layers; i++) {
         const pj_layer *l = &s->model->layers[i];
-        if (l->window != UINT32_MAX && !l->delta && pj_layer_has_keys(l))
-            state_slide_layer(s, l, sequence, from, count);
+        if (l->window == UINT32_MAX || l->delta || !pj_layer_has_keys(l)) continue;
+        uint32_t words = (uint32_t)pj_gpu_kv_row_bytes(s, l) / 2;
+        pj_vk_slide_constants constants = {STATE_SLIDE_THREADS};
+        pj_vk_slide_args args = {.heads = s->cache.address + s->cache_offset[i] +
+                                          sequence * state_sequence_bytes(s, l),
+                                 .head_bytes = pj_gpu_slots(s, l) * pj_gpu_kv_row_bytes(s, l),
+                                 .row_words = words,
+                                 .from = from,
+                                 .count = count};
+        pj_gpu_touch(s, PJ_GPU_BIT(PJ_GPU_CACHE), PJ_GPU_BIT(PJ_GPU_CACHE));
+        PJ_GPU_RUN(s, PJ_VK_SLIDE, &constants, &args, pj_gpu_groups(words, STATE_SLIDE_THREADS),
+                   2 * l->kv_heads, 8ull * count * words * l->kv_heads);
     }
 }
