@@ -53,15 +53,6 @@ vec4 dot_columns(const dot_input d, uint t, uint k)
     return x;
 }
 
-float dot_four(vec4 a, vec4 b, float sum)
-{
-    [[unroll]] for (uint i = 0; i < 4; i++) {
-        precise float next = fma(a[i], b[i], sum);
-        sum = next;
-    }
-    return sum;
-}
-
 float dot_total(vec4 a, vec4 b)
 {
     precise float total = ((a.x + a.y) + (a.z + a.w)) + ((b.x + b.y) + (b.z + b.w));
@@ -73,37 +64,36 @@ void dot_clear()
     [[unroll]] for (uint i = 0; i < SUMS; i++) sums[i] = 0;
 }
 
+void dot_add_run(uint i, const run r, vec4 a, vec4 b)
+{
+    precise float sum = sums[i];
+    float part = IS_FLOAT ? sum : 0;
+    [[unroll]] for (uint j = 0; j < 4; j++) {
+        precise float next = fma(r.a[j], a[j], part);
+        part = next;
+    }
+    [[unroll]] for (uint j = 0; j < 4; j++) {
+        precise float next = fma(r.b[j], b[j], part);
+        part = next;
+    }
+    sum = IS_FLOAT ? part : fma(r.scale, part, sum);
+    if (HAS_OFFSET) sum = fma(r.offset, dot_total(a, b), sum);
+    sums[i] = sum;
+}
+
 /* Adds to `sums` this lane's part of the products with the weight rows at `rows`. */
 void dot_add(const dot_input d, const uint64_t rows[ROWS])
 {
     uint whole = IS_FLOAT ? d.cols / (2 * RUN_DISTANCE) * (2 * RUN_DISTANCE) : d.cols;
     for (uint u = lane; u < whole / 16; u += LANES) {
-        uint k = unit_column(u);
-        run first[ROWS], second[ROWS];
-        [[unroll]] for (uint r = 0; r < ROWS; r++) {
-            first[r] = unpack(rows[r], u, 0, d.aligned);
-            second[r] = unpack(rows[r], u, 1, d.aligned);
-        }
+        run runs[2 * ROWS];
+        vec4 x[4];
+        [[unroll]] for (uint i = 0; i < 2 * ROWS; i++) runs[i] = unpack(rows[i / 2], u, i % 2, d.aligned);
         [[unroll]] for (uint t = 0; t < TOKENS; t++) {
-            vec4 a = dot_columns(d, t, k), b = dot_columns(d, t, k + 4);
-            vec4 c = dot_columns(d, t, k + RUN_DISTANCE), e = dot_columns(d, t, k + RUN_DISTANCE + 4);
-            float total_ab = HAS_OFFSET ? dot_total(a, b) : 0;
-            float total_ce = HAS_OFFSET ? dot_total(c, e) : 0;
-            [[unroll]] for (uint r = 0; r < ROWS; r++) {
-                precise float sum = sums[t * ROWS + r];
-                if (IS_FLOAT) {
-                    sum = dot_four(first[r].b, b, dot_four(first[r].a, a, sum));
-                    sum = dot_four(second[r].b, e, dot_four(second[r].a, c, sum));
-                } else {
-                    sum = fma(first[r].scale, dot_four(first[r].b, b, dot_four(first[r].a, a, 0)), sum);
-                    sum = fma(second[r].scale, dot_four(second[r].b, e, dot_four(second[r].a, c, 0)), sum);
-                }
-                if (HAS_OFFSET) {
-                    sum = fma(first[r].offset, total_ab, sum);
-                    sum = fma(second[r].offset, total_ce, sum);
-                }
-                sums[t * ROWS + r] = sum;
-            }
+            [[unroll]] for (uint i = 0; i < 4; i++)
+                x[i] = dot_columns(d, t, unit_column(u) + i / 2 * RUN_DISTANCE + i % 2 * 4);
+            [[unroll]] for (uint i = 0; i < 2 * ROWS; i++)
+                dot_add_run(t * ROWS + i / 2, runs[i], x[i % 2 * 2], x[i % 2 * 2 + 1]);
         }
     }
     if (!IS_FLOAT) return;
