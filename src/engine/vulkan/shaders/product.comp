@@ -107,7 +107,7 @@ void main()
     d.bias = norm_bias == 0 ? 0 : norm + uint64_t(norm_bias) * 4;
     d.kind = NORM;
     d.cols = cols;
-    d.aligned = dot_aligned(x, x_stride, cols);
+    d.whole = columns_in_units(cols, is_aligned(x, x_stride));
     [[unroll]] for (uint t = 0; t < TOKENS; t++) {
         d.x[t] = row_at(x, min(first + t, tokens - 1), 4 * x_stride);
         if (NORM != NORM_NONE) d.norm[t] = norm_measure(d.x[t], cols, NORM, EPS);

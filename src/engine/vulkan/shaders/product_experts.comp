@@ -87,7 +87,7 @@ void main()
     dot_input d;
     d.kind = NORM_NONE;
     d.cols = cols;
-    d.aligned = dot_aligned(x, x_stride, cols);
+    d.whole = columns_in_units(cols, is_aligned(x, x_stride));
     set_levels();
     if (HAS_LEVELS) barrier();
     uint blocks = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;

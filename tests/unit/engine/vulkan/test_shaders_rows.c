@@ -20,7 +20,8 @@ typedef struct norm_case {
     bool in_place;
 } norm_case;
 
-static void norm_of(const norm_case *c, const float *x, const float *weight, const float *bias, double *y)
+static void norm_of(const norm_case *c, const float *x, const float *weight, const float *bias,
+                    double *y)
 {
     double mean = 0, square = 0;
     for (size_t i = 0; c->norm == PJ_VK_NORM_LAYER && i < c->n; i++) mean += x[i] / (double)c->n;
@@ -33,7 +34,8 @@ static void norm_of(const norm_case *c, const float *x, const float *weight, con
 static void check_norm(norm_case c)
 {
     bench_begin();
-    size_t stride = c.per_token * c.n + c.gap, floats = c.tokens * stride, bytes = floats * sizeof(float);
+    size_t stride = c.per_token * c.n + c.gap, floats = c.tokens * stride,
+           bytes = floats * sizeof(float);
     float *x = bench_random_floats(floats, 3), *weight = bench_random_floats(c.n, 1);
     float *bias = bench_random_floats(c.n, 1), *other = bench_random_floats(floats, 2);
     pj_vk_norm_args args = {.weight = bench_input(weight, c.n * sizeof(float)),
@@ -46,7 +48,8 @@ static void check_norm(norm_case c)
     args.x = c.in_place ? bench_updated(x, bytes) : bench_input(x, bytes);
     args.y = c.in_place ? args.x : bench_output(bytes);
     if (c.norm == PJ_VK_NORM_LAYER) args.bias = bench_input(bias, c.n * sizeof(float));
-    args.other = c.output == PJ_VK_NORM_RESIDUAL ? bench_updated(other, bytes) : bench_input(other, bytes);
+    args.other =
+        c.output == PJ_VK_NORM_RESIDUAL ? bench_updated(other, bytes) : bench_input(other, bytes);
     pj_vk_norm_constants k = {64, c.norm, c.output, EPS, 0.5f};
     BENCH_DISPATCH(PJ_VK_NORM, &k, &args, args.rows > 4 ? 4 : args.rows, 1, 1);
     bench_run();
@@ -55,10 +58,12 @@ static void check_norm(norm_case c)
     for (size_t row = 0; row < args.rows; row++) {
         size_t at = row / c.per_token * stride + row % c.per_token * c.n;
         norm_of(&c, x + at, weight, bias, want);
-        for (size_t i = 0; c.output == PJ_VK_NORM_GATED && i < c.n; i++) want[i] *= silu_of(other[at + i]);
+        for (size_t i = 0; c.output == PJ_VK_NORM_GATED && i < c.n; i++)
+            want[i] *= silu_of(other[at + i]);
         bench_assert_rows(y + at, c.n, want, 1, c.n, 1e-5);
         for (size_t i = 0; i < c.n; i++) want[i] = other[at + i] + 0.5 * want[i];
-        if (c.output == PJ_VK_NORM_RESIDUAL) bench_assert_rows(beside + at, c.n, want, 1, c.n, 1e-5);
+        if (c.output == PJ_VK_NORM_RESIDUAL)
+            bench_assert_rows(beside + at, c.n, want, 1, c.n, 1e-5);
     }
 }
 
@@ -66,7 +71,8 @@ static void rows_are_normalised(void **state)
 {
     static const size_t sizes[] = {1, 3, 31, 33, 65, 257};
     for (size_t i = 0; i < 6; i++) {
-        check_norm((norm_case){PJ_VK_NORM_RMS, PJ_VK_NORM_STORE, 1 + 11 * i, 1, sizes[i], i, i % 2});
+        check_norm(
+            (norm_case){PJ_VK_NORM_RMS, PJ_VK_NORM_STORE, 1 + 11 * i, 1, sizes[i], i, i % 2});
         check_norm((norm_case){PJ_VK_NORM_LAYER, PJ_VK_NORM_RESIDUAL, 7, 1, sizes[i], i, i % 2});
         check_norm((norm_case){PJ_VK_NORM_RMS, PJ_VK_NORM_RESIDUAL, 2, 3, sizes[i], 5, true});
         check_norm((norm_case){PJ_VK_NORM_RMS, PJ_VK_NORM_GATED, 3, 2, sizes[i], 0, true});
@@ -125,7 +131,8 @@ typedef struct rows_case {
 
 static double gated_of(pj_vk_gate kind, double gate, double alpha, double limit)
 {
-    if (kind == PJ_VK_GATE_GELU) return 0.5 * gate * (1 + tanh(0.7978845608028654 * (gate + 0.044715 * pow(gate, 3))));
+    if (kind == PJ_VK_GATE_GELU)
+        return 0.5 * gate * (1 + tanh(0.7978845608028654 * (gate + 0.044715 * pow(gate, 3))));
     if (kind == PJ_VK_GATE_SILU) return silu_of(gate);
     return fmin(gate, limit) / (1 + exp(-alpha * fmin(gate, limit)));
 }
@@ -155,12 +162,14 @@ static void check_rows(rows_case c)
 {
     enum { X_STRIDE = 2 * N + 1, Y_STRIDE = N + 4, OTHER_STRIDE = N };
     bench_begin();
-    float *x = bench_random_floats(TOKENS * X_STRIDE, 4), *other = bench_random_floats(TOKENS * OTHER_STRIDE, 4);
+    float *x = bench_random_floats(TOKENS * X_STRIDE, 4),
+          *other = bench_random_floats(TOKENS * OTHER_STRIDE, 4);
     float *y = bench_random_floats(TOKENS * Y_STRIDE, 4);
     for (size_t i = 0; i < N; i++) x[i] *= 100; /* where exponentials overflow */
     pj_vk_rows_args args = {.x = bench_input(x, TOKENS * X_STRIDE * sizeof *x),
                             .y = bench_updated(y, TOKENS * Y_STRIDE * sizeof *x),
-                            .other = c.other ? bench_input(other, TOKENS * OTHER_STRIDE * sizeof *x) : 0,
+                            .other =
+                                c.other ? bench_input(other, TOKENS * OTHER_STRIDE * sizeof *x) : 0,
                             .rows = TOKENS,
                             .n = N,
                             .x_stride = X_STRIDE,
@@ -176,7 +185,8 @@ static void check_rows(rows_case c)
     for (size_t t = 0; t < TOKENS; t++) {
         double want[N];
         for (size_t i = 0; i < N; i++)
-            want[i] = value_of(&c, x + t * X_STRIDE, y[t * Y_STRIDE + i], other + t * OTHER_STRIDE, i);
+            want[i] =
+                value_of(&c, x + t * X_STRIDE, y[t * Y_STRIDE + i], other + t * OTHER_STRIDE, i);
         bench_assert_rows(after + t * Y_STRIDE, Y_STRIDE, want, 1, N, 1e-5);
         assert_memory_equal(after + t * Y_STRIDE + N, y + t * Y_STRIDE + N, 4 * sizeof *y);
     }
