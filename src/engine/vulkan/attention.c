@@ -67,7 +67,7 @@ void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv)
     uint64_t angles = s->inputs.device.address + s->inputs.angles[rotates ? layer->rope : 0];
     attention_cache cache = attention_cache_of(s, layer);
     pj_vk_rope_constants constants = {.threads = ATTENTION_THREADS,
-                                      .cache = s->options.kv_type,
+                                      .cache_type = s->options.kv_type,
                                       .norm = PJ_VK_NORM_NONE,
                                       .neighbours = rope->neighbours,
                                       .eps = (float)c->norm_eps};
@@ -102,7 +102,6 @@ enum {
     ATTEND_LANES = 32,   /* threads that share a row's values, at most */
     ATTEND_CHUNK = 128,  /* columns of keys in shared memory */
     ATTEND_SPLIT = 256,  /* least keys of a part */
-    ATTEND_QUADS = 4,    /* groups of four values that a thread holds, at most */
     ATTEND_FEW_ROWS = 64 /* passes of more rows are not split: they fill the device */
 };
 
@@ -119,12 +118,6 @@ static uint32_t attend_lanes(uint32_t dim)
     uint32_t lanes = 1, quads = (dim + 3) / 4;
     while (lanes < quads && lanes < ATTEND_LANES) lanes *= 2;
     return lanes;
-}
-
-static uint32_t attend_slices(uint32_t dim, uint32_t lanes)
-{
-    uint32_t quads = (dim + 3) / 4, each = pj_gpu_groups(quads, lanes);
-    return pj_gpu_groups(quads, lanes * (each < ATTEND_QUADS ? each : ATTEND_QUADS));
 }
 
 static uint32_t attend_most_keys(const pj_gpu *s, const pj_layer *l, uint32_t row, uint32_t count)
@@ -200,7 +193,7 @@ static pj_vk_attention_args attend_args(const pj_gpu *s, const pj_layer *l, pj_s
 static void attend_merge(pj_gpu *s, const pj_layer *l, const pj_vk_attention_args *args, uint64_t y,
                          uint32_t splits)
 {
-    pj_vk_attention_merge_constants constants = {ATTENTION_THREADS};
+    pj_vk_threads_constants constants = {ATTENTION_THREADS};
     pj_vk_attention_merge_args merge = {.parts = args->y,
                                         .y = y,
                                         .sinks = args->sinks,
@@ -219,9 +212,8 @@ static void attend_run_rows(pj_gpu *s, const pj_layer *l, pj_slice qkv, pj_slice
     uint32_t group = l->heads / l->kv_heads, heads = attend_heads(group);
     uint32_t lanes = attend_lanes(l->head_dim), splits = attend_splits(s, l, run->row, run->count);
     uint32_t keys = attend_most_keys(s, l, run->row, run->count) + run->positions - 1;
-    uint32_t across = l->kv_heads * (group / heads) * attend_slices(l->head_dim, lanes);
     pj_vk_attention_constants constants = {.threads = ATTEND_THREADS,
-                                           .cache = s->options.kv_type,
+                                           .cache_type = s->options.kv_type,
                                            .dim = l->head_dim,
                                            .heads = heads,
                                            .positions = run->positions,
@@ -234,7 +226,8 @@ static void attend_run_rows(pj_gpu *s, const pj_layer *l, pj_slice qkv, pj_slice
         args.y = s->parts.address;
         args.split_keys = attend_split_keys(keys, splits);
     }
-    pj_gpu_run_3d(s, PJ_VK_ATTENTION, &constants, sizeof constants, &args, splits, across,
+    pj_gpu_run_3d(s, PJ_VK_ATTENTION, &constants, sizeof constants, &args, splits,
+                  pj_vk_attention_groups(&constants, &args),
                   pj_gpu_groups(run->count, run->positions), work);
     if (splits > 1) attend_merge(s, l, &args, to, splits);
 }

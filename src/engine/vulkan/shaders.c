@@ -19,6 +19,18 @@ static const uint32_t gather_code[] = {
 static const uint32_t rows_code[] = {
 #include "engine/vulkan/shaders/rows.inc"
 };
+static const uint32_t rope_code[] = {
+#include "engine/vulkan/shaders/rope.inc"
+};
+static const uint32_t attention_code[] = {
+#include "engine/vulkan/shaders/attention.inc"
+};
+static const uint32_t attention_merge_code[] = {
+#include "engine/vulkan/shaders/attention_merge.inc"
+};
+static const uint32_t slide_code[] = {
+#include "engine/vulkan/shaders/slide.inc"
+};
 
 #define SHADER(name)                                                        \
     {                                                                       \
@@ -32,6 +44,10 @@ const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
     [PJ_VK_NORM] = SHADER(norm),
     [PJ_VK_GATHER] = SHADER(gather),
     [PJ_VK_ROWS] = SHADER(rows),
+    [PJ_VK_ROPE] = SHADER(rope),
+    [PJ_VK_ATTENTION] = SHADER(attention),
+    [PJ_VK_ATTENTION_MERGE] = SHADER(attention_merge),
+    [PJ_VK_SLIDE] = SHADER(slide),
 };
 
 uint32_t pj_vk_product_groups(const pj_vk_product_constants *constants,
@@ -42,4 +58,11 @@ uint32_t pj_vk_product_groups(const pj_vk_product_constants *constants,
     uint32_t parts = constants->output == PJ_VK_OUTPUT_STORE ? 3 : 1;
     for (uint32_t i = 0; i < parts; i++) groups += (args->parts[i].rows + rows - 1) / rows;
     return groups < MOST ? groups : MOST;
+}
+
+uint32_t pj_vk_attention_groups(const pj_vk_attention_constants *constants,
+                                const pj_vk_attention_args *args)
+{
+    uint32_t quads = (constants->dim + 3) / 4, slice = constants->lanes * 4;
+    return args->heads / constants->heads * ((quads + slice - 1) / slice);
 }

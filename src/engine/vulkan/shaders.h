@@ -17,6 +17,10 @@ typedef enum pj_vk_kernel {
     PJ_VK_NORM,
     PJ_VK_GATHER,
     PJ_VK_ROWS,
+    PJ_VK_ROPE,
+    PJ_VK_ATTENTION,
+    PJ_VK_ATTENTION_MERGE,
+    PJ_VK_SLIDE,
     PJ_VK_KERNELS
 } pj_vk_kernel;
 
@@ -168,5 +172,86 @@ typedef struct pj_vk_rows_args {
     uint32_t dim; /* of a head */
     float scale, cap;
 } pj_vk_rows_args;
+
+/* ---- the cache ----------------------------------------------------------------------------- */
+
+/* What rope and attention have to know about each row of a pass; written by the host. A cache is
+ * [sequences][heads][slots] rows of keys or values, by bytes between them; slot is position - base
+ * in layers with a window, else position. */
+typedef struct pj_vk_cache_row {
+    uint32_t position, sequence, base;
+    float scale; /* of queries */
+} pj_vk_cache_row;
+
+/* ---- rope ---------------------------------------------------------------------------------- */
+
+typedef struct pj_vk_rope_constants {
+    uint32_t threads;
+    uint32_t cache_type; /* PJ_F32 or PJ_F16 */
+    uint32_t norm;       /* of each head of queries and keys: PJ_VK_NORM_NONE or PJ_VK_NORM_RMS */
+    uint32_t neighbours; /* pairs (2i, 2i + 1) instead of halves */
+    float eps;
+} pj_vk_rope_constants;
+
+typedef struct pj_vk_rope_args {
+    uint64_t qkv;
+    uint64_t rows;         /* pj_vk_cache_row by row */
+    uint64_t cosine, sine; /* [tokens][pairs] */
+    uint64_t q_norm, k_norm;
+    uint64_t keys, values; /* the layer's cache */
+    uint64_t sequence_bytes;
+    uint32_t head_bytes, row_bytes;
+    uint32_t heads, kv_heads, dim;
+    uint32_t pairs; /* 0: no rotation */
+    uint32_t qkv_stride;
+    uint32_t windowed; /* 1: slots count from base */
+    uint32_t scaled;   /* 1: queries times the row's scale */
+} pj_vk_rope_args;
+
+/* ---- attention ----------------------------------------------------------------------------- */
+
+typedef struct pj_vk_attention_constants {
+    uint32_t threads; /* a multiple of 32 and of lanes */
+    uint32_t cache_type;
+    uint32_t dim;
+    uint32_t heads;     /* query heads of a workgroup: a divisor of heads / kv_heads */
+    uint32_t positions; /* adjacent rows of a workgroup, of one sequence; 1: any rows */
+    uint32_t lanes;     /* threads per row of values */
+    uint32_t chunk;     /* columns of keys in shared memory: a multiple of 4 */
+    uint32_t split;     /* 1: stores parts for attention_merge */
+} pj_vk_attention_constants;
+
+typedef struct pj_vk_attention_args {
+    uint64_t qkv, rows, keys, values;
+    uint64_t y; /* with split: [tokens][heads][splits][2 + dim] floats */
+    uint64_t sinks;
+    uint64_t sequence_bytes;
+    uint32_t head_bytes, row_bytes;
+    uint32_t tokens, heads, kv_heads;
+    uint32_t qkv_stride, y_stride;
+    uint32_t window;     /* UINT32_MAX: all */
+    uint32_t windowed;   /* 1: slots count from base */
+    uint32_t split_keys; /* per workgroup */
+    float scale, cap;    /* cap 0: none */
+} pj_vk_attention_args;
+
+/* Workgroups in y. */
+uint32_t pj_vk_attention_groups(const pj_vk_attention_constants *constants,
+                                const pj_vk_attention_args *args);
+
+typedef struct pj_vk_threads_constants {
+    uint32_t threads;
+} pj_vk_threads_constants; /* of kernels without others */
+
+typedef struct pj_vk_attention_merge_args {
+    uint64_t parts, y, sinks;
+    uint32_t heads, splits, dim, y_stride;
+} pj_vk_attention_merge_args;
+
+typedef struct pj_vk_slide_args {
+    uint64_t heads; /* the sequence's first */
+    uint64_t head_bytes;
+    uint32_t row_words, from, count; /* words of 16 bits */
+} pj_vk_slide_args;
 
 #endif

@@ -224,7 +224,7 @@ void pj_gpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count)
         const pj_layer *l = &s->model->layers[i];
         if (l->window == UINT32_MAX || l->delta || !pj_layer_has_keys(l)) continue;
         uint32_t words = (uint32_t)pj_gpu_kv_row_bytes(s, l) / 2;
-        pj_vk_slide_constants constants = {STATE_SLIDE_THREADS};
+        pj_vk_threads_constants constants = {STATE_SLIDE_THREADS};
         pj_vk_slide_args args = {.heads = s->cache.address + s->cache_offset[i] +
                                           sequence * state_sequence_bytes(s, l),
                                  .head_bytes = pj_gpu_slots(s, l) * pj_gpu_kv_row_bytes(s, l),

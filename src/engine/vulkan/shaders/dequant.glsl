@@ -137,18 +137,13 @@ vec4 four_halves(uvec2 w)
     return uintBitsToFloat(uvec4(w.x << 16, w.x & 0xffff0000u, w.y << 16, w.y & 0xffff0000u));
 }
 
-/* `aligned`: rows begin at multiples of 16 bytes and k is a multiple of eight. */
-run unpack_floats(uint64_t row, uint k, bool aligned)
+/* Eight values; rows begin at multiples of 16 bytes and k is a multiple of eight. */
+run unpack_floats(uint64_t row, uint k)
 {
     run r;
     r.scale = 1;
     r.offset = 0;
-    if (!aligned) {
-        [[unroll]] for (uint i = 0; i < 4; i++) {
-            r.a[i] = stored_float(row, k + i);
-            r.b[i] = stored_float(row, k + 4 + i);
-        }
-    } else if (TYPE == F32) {
+    if (TYPE == F32) {
         r.a = vectors(row).at[k / 4];
         r.b = vectors(row).at[k / 4 + 1];
     } else {
@@ -280,6 +275,19 @@ run unpack_xs(uint64_t block, uint v, uint second)
 
 /* ---- all types ----------------------------------------------------------------------------- */
 
+/* Columns of a row that are read in units; the others of a floating-point type one by one. Its rows
+ * need not be aligned: then it is all of them. */
+uint columns_in_units(uint cols, bool aligned)
+{
+    if (!IS_FLOAT) return cols;
+    return aligned && cols % 8 == 0 ? cols / (2 * RUN_DISTANCE) * (2 * RUN_DISTANCE) : 0;
+}
+
+bool is_aligned(uint64_t rows, uint stride)
+{
+    return (uint(rows) & 15) == 0 && stride % 4 == 0;
+}
+
 /* First column of unit `u`; its second run is RUN_DISTANCE further. */
 uint unit_column(uint u)
 {
@@ -294,9 +302,9 @@ uvec2 unit_of_column(uint k)
     return uvec2(k / (2 * RUN_DISTANCE) * runs + k % RUN_DISTANCE / 8, k / RUN_DISTANCE % 2);
 }
 
-run unpack(uint64_t row, uint u, uint second, bool aligned)
+run unpack(uint64_t row, uint u, uint second)
 {
-    if (IS_FLOAT) return unpack_floats(row, unit_column(u) + RUN_DISTANCE * second, aligned);
+    if (IS_FLOAT) return unpack_floats(row, unit_column(u) + RUN_DISTANCE * second);
     if (VALUES_PER_BLOCK == 32) return unpack_small(row, u, second);
     uint64_t block = row + uint64_t(u / 16 * BLOCK_BYTES);
     if (TYPE == Q4_K || TYPE == Q5_K) return unpack_k4(block, u % 16, second);

@@ -18,26 +18,16 @@ const uint SUMS = ROWS * TOKENS;
 shared float dot_parts[SUMS * gl_WorkGroupSize.x];
 float sums[SUMS];
 
-/* x: rows of floats, optionally normalised on the way. */
+/* x: rows of floats, optionally normalised on the way. Those that blocks are multiplied with begin at
+ * multiples of 16 bytes. */
 struct dot_input {
     uint64_t x[TOKENS];
     norm_row norm[TOKENS];
     uint64_t weight, bias; /* of the norm; bias 0: none */
     uint kind;             /* of the norm */
     uint cols;
-    bool aligned; /* runs of eight columns begin at multiples of 16 bytes */
+    uint whole;            /* columns in units */
 };
-
-bool dot_aligned(uint64_t x, uint x_stride, uint cols)
-{
-    return cols % 8 == 0 && x_stride % 4 == 0 && (uint(x) & 15) == 0;
-}
-
-vec4 dot_load(uint64_t x, uint k, bool aligned)
-{
-    if (aligned) return vectors(x).at[k / 4];
-    return vec4(float_at(x, k), float_at(x, k + 1), float_at(x, k + 2), float_at(x, k + 3));
-}
 
 float dot_normed(const dot_input d, uint t, float x, uint k)
 {
@@ -47,19 +37,10 @@ float dot_normed(const dot_input d, uint t, float x, uint k)
 
 vec4 dot_columns(const dot_input d, uint t, uint k)
 {
-    vec4 x = dot_load(d.x[t], k, d.aligned);
+    vec4 x = vectors(d.x[t]).at[k / 4];
     if (d.kind == NORM_NONE) return x;
     [[unroll]] for (uint i = 0; i < 4; i++) x[i] = dot_normed(d, t, x[i], k + i);
     return x;
-}
-
-float dot_four(vec4 a, vec4 b, float sum)
-{
-    [[unroll]] for (uint i = 0; i < 4; i++) {
-        precise float next = fma(a[i], b[i], sum);
-        sum = next;
-    }
-    return sum;
 }
 
 float dot_total(vec4 a, vec4 b)
@@ -73,41 +54,39 @@ void dot_clear()
     [[unroll]] for (uint i = 0; i < SUMS; i++) sums[i] = 0;
 }
 
+void dot_add_run(uint i, const run r, vec4 a, vec4 b)
+{
+    precise float sum = sums[i];
+    float part = IS_FLOAT ? sum : 0;
+    [[unroll]] for (uint j = 0; j < 4; j++) {
+        precise float next = fma(r.a[j], a[j], part);
+        part = next;
+    }
+    [[unroll]] for (uint j = 0; j < 4; j++) {
+        precise float next = fma(r.b[j], b[j], part);
+        part = next;
+    }
+    sum = IS_FLOAT ? part : fma(r.scale, part, sum);
+    if (HAS_OFFSET) sum = fma(r.offset, dot_total(a, b), sum);
+    sums[i] = sum;
+}
+
 /* Adds to `sums` this lane's part of the products with the weight rows at `rows`. */
 void dot_add(const dot_input d, const uint64_t rows[ROWS])
 {
-    uint whole = IS_FLOAT ? d.cols / (2 * RUN_DISTANCE) * (2 * RUN_DISTANCE) : d.cols;
-    for (uint u = lane; u < whole / 16; u += LANES) {
-        uint k = unit_column(u);
-        run first[ROWS], second[ROWS];
-        [[unroll]] for (uint r = 0; r < ROWS; r++) {
-            first[r] = unpack(rows[r], u, 0, d.aligned);
-            second[r] = unpack(rows[r], u, 1, d.aligned);
-        }
+    for (uint u = lane; u < d.whole / 16; u += LANES) {
+        run runs[2 * ROWS];
+        vec4 x[4];
+        [[unroll]] for (uint i = 0; i < 2 * ROWS; i++) runs[i] = unpack(rows[i / 2], u, i % 2);
         [[unroll]] for (uint t = 0; t < TOKENS; t++) {
-            vec4 a = dot_columns(d, t, k), b = dot_columns(d, t, k + 4);
-            vec4 c = dot_columns(d, t, k + RUN_DISTANCE), e = dot_columns(d, t, k + RUN_DISTANCE + 4);
-            float total_ab = HAS_OFFSET ? dot_total(a, b) : 0;
-            float total_ce = HAS_OFFSET ? dot_total(c, e) : 0;
-            [[unroll]] for (uint r = 0; r < ROWS; r++) {
-                precise float sum = sums[t * ROWS + r];
-                if (IS_FLOAT) {
-                    sum = dot_four(first[r].b, b, dot_four(first[r].a, a, sum));
-                    sum = dot_four(second[r].b, e, dot_four(second[r].a, c, sum));
-                } else {
-                    sum = fma(first[r].scale, dot_four(first[r].b, b, dot_four(first[r].a, a, 0)), sum);
-                    sum = fma(second[r].scale, dot_four(second[r].b, e, dot_four(second[r].a, c, 0)), sum);
-                }
-                if (HAS_OFFSET) {
-                    sum = fma(first[r].offset, total_ab, sum);
-                    sum = fma(second[r].offset, total_ce, sum);
-                }
-                sums[t * ROWS + r] = sum;
-            }
+            [[unroll]] for (uint i = 0; i < 4; i++)
+                x[i] = dot_columns(d, t, unit_column(u) + i / 2 * RUN_DISTANCE + i % 2 * 4);
+            [[unroll]] for (uint i = 0; i < 2 * ROWS; i++)
+                dot_add_run(t * ROWS + i / 2, runs[i], x[i % 2 * 2], x[i % 2 * 2 + 1]);
         }
     }
     if (!IS_FLOAT) return;
-    for (uint k = whole + lane; k < d.cols; k += LANES)
+    for (uint k = d.whole + lane; k < d.cols; k += LANES)
         [[unroll]] for (uint t = 0; t < TOKENS; t++) {
             float x = float_at(d.x[t], k);
             if (d.kind != NORM_NONE) x = dot_normed(d, t, x, k);

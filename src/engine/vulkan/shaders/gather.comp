@@ -26,15 +26,15 @@ void main()
 {
     uint64_t from = table + uint64_t(listed(list, gl_WorkGroupID.y)) * row_bytes;
     uint64_t to = row_at(y, gl_WorkGroupID.y, 4 * y_stride);
-    uint whole = IS_FLOAT ? cols / (2 * RUN_DISTANCE) * (2 * RUN_DISTANCE) : cols;
-    bool aligned = row_bytes % 16 == 0 && (uint(table) & 15) == 0;
+    uint whole = columns_in_units(cols, row_bytes % 16 == 0 && (uint(table) & 15) == 0);
     set_levels();
     if (HAS_LEVELS) barrier();
     uint u = gl_WorkGroupID.x * threads + thread;
     if (u < whole / 16) {
-        store_run(to, unit_column(u), unpack(from, u, 0, aligned));
-        store_run(to, unit_column(u) + RUN_DISTANCE, unpack(from, u, 1, aligned));
+        store_run(to, unit_column(u), unpack(from, u, 0));
+        store_run(to, unit_column(u) + RUN_DISTANCE, unpack(from, u, 1));
     }
-    if (IS_FLOAT && gl_WorkGroupID.x == 0)
-        for (uint k = whole + thread; k < cols; k += threads) floats(to).at[k] = stored_float(from, k) * scale;
+    if (IS_FLOAT)
+        for (uint k = whole + u; k < cols; k += gl_NumWorkGroups.x * threads)
+            floats(to).at[k] = stored_float(from, k) * scale;
 }

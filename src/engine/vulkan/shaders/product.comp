@@ -33,6 +33,7 @@ layout(push_constant, scalar) uniform parameters {
  * is a matrix. OUTPUT_GATE: parts[0] is gate, parts[1] up, and parts[0].y gets the activation. */
 
 const uint BLOCK_ROWS = GROUPS * ROWS;
+const uint KEPT = (SUMS + LANES - 1) / LANES; /* outputs of a thread */
 
 uint blocks_of(uint rows)
 {
@@ -66,35 +67,36 @@ float block_sum(uint i)
     return dot_sum(i % BLOCK_ROWS / ROWS, i / BLOCK_ROWS * ROWS + i % ROWS);
 }
 
-void run_block(const dot_input d, uint part, uint block, uint first)
+void store_block(uint part, uint block, uint first, const float before[KEPT])
 {
-    uint64_t rows[ROWS];
-    float gate[(SUMS + LANES - 1) / LANES];
-    row_addresses(part, block * BLOCK_ROWS + group * ROWS, rows);
-    dot_clear();
-    dot_add(d, rows);
-    dot_gather();
-    if (OUTPUT == OUTPUT_GATE) {
-        [[unroll]] for (uint i = thread, n = 0; i < BLOCK_ROWS * TOKENS; i += threads, n++)
-            gate[n] = block_sum(i);
-        barrier();
-        row_addresses(1, block * BLOCK_ROWS + group * ROWS, rows);
-        dot_clear();
-        dot_add(d, rows);
-        dot_gather();
-    }
     for (uint i = thread, n = 0; i < BLOCK_ROWS * TOKENS; i += threads, n++) {
         uint token = first + i / BLOCK_ROWS, row = block * BLOCK_ROWS + i % BLOCK_ROWS;
         if (token >= tokens || row >= parts[part].rows) continue;
-        float y = block_sum(i);
+        float y = biased(part, row, block_sum(i));
         if (OUTPUT == OUTPUT_GATE) {
-            float activated = gate_activate(GATE, biased(0, row, gate[n]), ALPHA, LIMIT);
-            store(0, token, row, gate_multiply(GATE, activated, biased(1, row, y), LIMIT));
-        } else {
-            store(part, token, row, biased(part, row, y));
+            float activated = gate_activate(GATE, biased(0, row, before[n]), ALPHA, LIMIT);
+            y = gate_multiply(GATE, activated, y, LIMIT);
         }
+        store(OUTPUT == OUTPUT_GATE ? 0 : part, token, row, y);
     }
-    barrier();
+}
+
+void run_block(const dot_input d, uint part, uint block, uint first)
+{
+    uint64_t rows[ROWS];
+    float before[KEPT];
+    const uint matrices = OUTPUT == OUTPUT_GATE ? 2 : 1;
+    for (uint m = 0; m < matrices; m++) {
+        row_addresses(part + m, block * BLOCK_ROWS + group * ROWS, rows);
+        dot_clear();
+        dot_add(d, rows);
+        dot_gather();
+        if (m + 1 < matrices)
+            for (uint i = thread, n = 0; i < BLOCK_ROWS * TOKENS; i += threads, n++) before[n] = block_sum(i);
+        else
+            store_block(part + m, block, first, before);
+        barrier();
+    }
 }
 
 void main()
@@ -105,7 +107,7 @@ void main()
     d.bias = norm_bias == 0 ? 0 : norm + uint64_t(norm_bias) * 4;
     d.kind = NORM;
     d.cols = cols;
-    d.aligned = dot_aligned(x, x_stride, cols);
+    d.whole = columns_in_units(cols, is_aligned(x, x_stride));
     [[unroll]] for (uint t = 0; t < TOKENS; t++) {
         d.x[t] = row_at(x, min(first + t, tokens - 1), 4 * x_stride);
         if (NORM != NORM_NONE) d.norm[t] = norm_measure(d.x[t], cols, NORM, EPS);

@@ -65,23 +65,20 @@ float expert_product(dot_input d, uint64_t table, uint64_t bias_table, uint expe
     return sum;
 }
 
-float gated(dot_input d, uint expert, uint block)
+/* gate and up of an entry, or its single product. */
+float of_entry(dot_input d, uint entry, uint block)
 {
-    float gate = expert_product(d, w, bias, expert, block);
-    float other = expert_product(d, up, up_bias, expert, block);
-    return gate_multiply(GATE, gate_activate(GATE, gate, ALPHA, LIMIT), other, LIMIT);
-}
-
-float down(dot_input d, uint token, uint block)
-{
-    precise float sum = 0;
-    for (uint slot = 0; slot < slots; slot++) {
-        uint entry = token * slots + word_at(order, token * slots + slot);
-        d.x[0] = row_at(x, entry, 4 * x_stride);
-        float product = expert_product(d, w, bias, word_at(chosen, entry), block);
-        sum = fma(float_at(weights, entry), product, sum);
+    uint expert = word_at(chosen, entry);
+    float value = 0;
+    const uint matrices = OUTPUT == OUTPUT_GATE ? 2 : 1;
+    for (uint m = 0; m < matrices; m++) {
+        float y = expert_product(d, m == 0 ? w : up, m == 0 ? bias : up_bias, expert, block);
+        if (m == 0)
+            value = OUTPUT == OUTPUT_GATE ? gate_activate(GATE, y, ALPHA, LIMIT) : y;
+        else
+            value = gate_multiply(GATE, value, y, LIMIT);
     }
-    return sum;
+    return value;
 }
 
 void main()
@@ -90,19 +87,19 @@ void main()
     dot_input d;
     d.kind = NORM_NONE;
     d.cols = cols;
-    d.aligned = dot_aligned(x, x_stride, cols);
+    d.whole = columns_in_units(cols, is_aligned(x, x_stride));
     set_levels();
     if (HAS_LEVELS) barrier();
     uint blocks = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
     for (uint block = gl_WorkGroupID.x; block < blocks; block += gl_NumWorkGroups.x) {
         uint row = block * BLOCK_ROWS + thread;
-        float value;
-        if (OUTPUT == OUTPUT_DOWN) {
-            value = down(d, at, block);
-        } else {
-            uint expert = word_at(chosen, at);
-            d.x[0] = row_at(x, at / slots, 4 * x_stride);
-            value = OUTPUT == OUTPUT_GATE ? gated(d, expert, block) : expert_product(d, w, bias, expert, block);
+        precise float value = 0;
+        const uint entries = OUTPUT == OUTPUT_DOWN ? slots : 1;
+        for (uint slot = 0; slot < entries; slot++) {
+            uint entry = OUTPUT == OUTPUT_DOWN ? at * slots + word_at(order, at * slots + slot) : at;
+            d.x[0] = row_at(x, OUTPUT == OUTPUT_DOWN ? entry : entry / slots, 4 * x_stride);
+            float y = of_entry(d, entry, block);
+            value = OUTPUT == OUTPUT_DOWN ? fma(float_at(weights, entry), y, value) : y;
         }
         if (thread >= BLOCK_ROWS || row >= rows) continue;
         floats(row_at(y, at, 4 * y_stride)).at[row] = value;

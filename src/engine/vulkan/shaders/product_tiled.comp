@@ -40,8 +40,7 @@ vec4 four_columns(uint64_t row, uint k, bool aligned)
 {
     if (aligned && k + 4 <= cols) return vectors(row).at[k / 4];
     vec4 v = vec4(0);
-    [[unroll]] for (uint i = 0; i < 4; i++)
-        if (k + i < cols) v[i] = float_at(row, k + i);
+    for (uint i = 0; i < 4 && k + i < cols; i++) v[i] = float_at(row, k + i);
     return v;
 }
 
@@ -59,18 +58,19 @@ void load_x(const tile t, uint k0)
 /* Eight columns from k on, zero beyond the last. */
 run eight_columns(uint64_t row, uint k, bool aligned)
 {
-    if (k + 8 <= cols) {
-        if (IS_FLOAT) return unpack_floats(row, k, aligned);
+    if (!IS_FLOAT && k < cols) {
         uvec2 at = unit_of_column(k);
-        return unpack(row, at.x, at.y, aligned);
+        return unpack(row, at.x, at.y);
     }
+    if (aligned && k + 8 <= cols) return unpack_floats(row, k);
     run r;
     r.a = r.b = vec4(0);
     r.scale = 1;
     r.offset = 0;
-    [[unroll]] for (uint i = 0; i < 4; i++) {
-        if (k + i < cols) r.a[i] = stored_float(row, k + i);
-        if (k + 4 + i < cols) r.b[i] = stored_float(row, k + 4 + i);
+    for (uint i = 0; i < 8 && k + i < cols; i++) {
+        float v = stored_float(row, k + i);
+        if (i < 4) r.a[i] = v;
+        else r.b[i - 4] = v;
     }
     return r;
 }
@@ -117,7 +117,7 @@ void main()
         t.count = word_at(tiles, entry + 2);
     }
     t.aligned_w = cols % 8 == 0;
-    t.aligned_x = x_stride % 4 == 0 && (uint(x) & 15) == 0;
+    t.aligned_x = is_aligned(x, x_stride);
     set_levels();
     if (HAS_LEVELS) barrier();
 

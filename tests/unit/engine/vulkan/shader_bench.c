@@ -50,7 +50,8 @@ static void bench_open(void)
 {
     pj_error err = {0};
     bench.vk = vulkan_test_vk;
-    if (pj_vk_buffer_make(bench.vk, PJ_VK_DEVICE, ARENA_BYTES, "the tests' operands", &bench.arena, &err))
+    if (pj_vk_buffer_make(bench.vk, PJ_VK_DEVICE, ARENA_BYTES, "the tests' operands", &bench.arena,
+                          &err))
         fail_msg("%s", err.text);
     bench.before = malloc(ARENA_BYTES);
     bench.first = malloc(ARENA_BYTES);
@@ -121,15 +122,16 @@ uint64_t bench_updated(const void *data, size_t bytes)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-void bench_dispatch(pj_vk_kernel kernel, const void *constants, size_t constant_bytes, const void *push,
-                    uint32_t x, uint32_t y, uint32_t z)
+void bench_dispatch(pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
+                    const void *push, uint32_t x, uint32_t y, uint32_t z)
 {
     pj_error err = {0};
     assert_true(bench.dispatch_count < MAX_DISPATCHES);
     dispatch *d = &bench.dispatches[bench.dispatch_count++];
     const pj_vk_shader *shader = &pj_vk_kernels[kernel];
     *d = (dispatch){.x = x, .y = y, .z = z};
-    d->pipeline = pj_vk_pipeline_get(bench.vk, shader, constants, (uint32_t)(constant_bytes / 4), &err);
+    d->pipeline =
+        pj_vk_pipeline_get(bench.vk, shader, constants, (uint32_t)(constant_bytes / 4), &err);
     if (!d->pipeline) fail_msg("%s", err.text);
     memcpy(d->push, push, shader->push_bytes);
 }
@@ -137,7 +139,8 @@ void bench_dispatch(pj_vk_kernel kernel, const void *constants, size_t constant_
 static void run_into(unsigned char *after)
 {
     pj_error err = {0};
-    assert_int_equal(pj_vk_upload(bench.vk, &bench.arena, 0, bench.before, bench.used, &err), PJ_OK);
+    assert_int_equal(pj_vk_upload(bench.vk, &bench.arena, 0, bench.before, bench.used, &err),
+                     PJ_OK);
     for (size_t i = 0; i < bench.dispatch_count; i++) {
         const dispatch *d = &bench.dispatches[i];
         pj_vk_dispatch(bench.vk, d->pipeline, d->push, d->x, d->y, d->z, 0);
@@ -157,7 +160,9 @@ static void check_untouched(void)
         size_t to = i < bench.span_count ? s->begin : bench.used;
         for (size_t at = from; at < to; at++)
             if (bench.first[at] != bench.before[at])
-                fail_msg("byte %zu was written, outside of every output; the next one begins at %zu", at, to);
+                fail_msg(
+                    "byte %zu was written, outside of every output; the next one begins at %zu", at,
+                    to);
         if (i < bench.span_count) from = s->begin + s->bytes;
     }
 }
@@ -167,7 +172,8 @@ void bench_run(void)
     run_into(bench.first);
     run_into(bench.second);
     check_untouched();
-    if (memcmp(bench.first, bench.second, bench.used) != 0) fail_msg("a second run gave other bits");
+    if (memcmp(bench.first, bench.second, bench.used) != 0)
+        fail_msg("a second run gave other bits");
     vulkan_test_check_validation(bench.vk);
     bench.dispatch_count = 0;
     memcpy(bench.before, bench.first, bench.used);
@@ -221,8 +227,9 @@ static void scale_offsets(pj_dtype type, int offsets[2])
                  : type == PJ_Q2_K ? 80
                  : type == PJ_Q3_K ? 108
                                    : 0;
-    offsets[1] = type == PJ_Q2_K ? 82
-                 : type == PJ_Q4_1 || type == PJ_Q5_1 || type == PJ_Q4_K || type == PJ_Q5_K ? 2 : -1;
+    offsets[1] = type == PJ_Q2_K                                                            ? 82
+                 : type == PJ_Q4_1 || type == PJ_Q5_1 || type == PJ_Q4_K || type == PJ_Q5_K ? 2
+                                                                                            : -1;
 }
 
 static void random_block(pj_dtype type, size_t bytes, unsigned char *block)
@@ -265,8 +272,8 @@ double *bench_dequantised(pj_dtype type, const unsigned char *stored, size_t row
     return values;
 }
 
-void bench_assert_rows(const float *got, size_t got_stride, const double *want, size_t rows, size_t cols,
-                       double tolerance)
+void bench_assert_rows(const float *got, size_t got_stride, const double *want, size_t rows,
+                       size_t cols, double tolerance)
 {
     for (size_t r = 0; r < rows; r++)
         for (size_t i = 0; i < cols; i++) {

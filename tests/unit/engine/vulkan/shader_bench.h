@@ -24,14 +24,14 @@ void bench_begin(void);
 
 /* Operands. Addresses are multiples of 256, plus `shift` bytes where that is set. */
 uint64_t bench_input(const void *data, size_t bytes);
-uint64_t bench_output(size_t bytes);                   /* poisoned: NaN as floats */
+uint64_t bench_output(size_t bytes);                    /* poisoned: NaN as floats */
 uint64_t bench_updated(const void *data, size_t bytes); /* read and written */
 extern size_t bench_shift;
 
-/* Constants are the kernel's struct of them, push constants that of its arguments. Each dispatch waits
- * for the one before. */
-void bench_dispatch(pj_vk_kernel kernel, const void *constants, size_t constant_bytes, const void *push,
-                    uint32_t x, uint32_t y, uint32_t z);
+/* Constants are the kernel's struct of them, push constants that of its arguments. Each dispatch
+ * waits for the one before. */
+void bench_dispatch(pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
+                    const void *push, uint32_t x, uint32_t y, uint32_t z);
 #define BENCH_DISPATCH(kernel, constants, push, x, y, z) \
     bench_dispatch(kernel, constants, sizeof *(constants), push, x, y, z)
 
@@ -49,8 +49,9 @@ unsigned char *bench_random_weights(pj_dtype type, size_t rows, size_t cols);
 /* Its values as doubles, by the engine's plain C. */
 double *bench_dequantised(pj_dtype type, const unsigned char *stored, size_t rows, size_t cols);
 
-/* got[i * got_stride + j] against want[i * cols + j]; `scale` is that of the sum that was formed. */
-void bench_assert_rows(const float *got, size_t got_stride, const double *want, size_t rows, size_t cols,
-                       double tolerance);
+/* got[i * got_stride + j] against want[i * cols + j]; `scale` is that of the sum that was formed.
+ */
+void bench_assert_rows(const float *got, size_t got_stride, const double *want, size_t rows,
+                       size_t cols, double tolerance);
 
 #endif
