@@ -64,9 +64,9 @@ static pj_status state_make_cache(pj_gpu *s, pj_error *err)
              s->options.sequences);
     pj_status status =
         pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, bytes + STATE_ALIGNMENT, what, &s->cache, err);
-    if (status == PJ_OK && moved)
+    if (status == PJ_OK && parts)
         status =
-            pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, moved, "a copy of a window", &s->moved, err);
+            pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, parts, "parts of attention", &s->parts, err);
     return status;
 }
 

@@ -783,6 +783,7 @@ export interface GenerateRequest {
   batch_rule?: string;
   statistics?: string;
   draft_model?: string;
+  device?: string;
   draft_tokens?: number;
   dtype?: string;
   kv?: string;
