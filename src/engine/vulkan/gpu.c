@@ -4,6 +4,7 @@
 #include "base/memory.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- a model on a device ---- */
@@ -46,7 +47,9 @@ static pj_status gpu_take(pj_gpu_model *m, const pj_load_request *request, pj_er
     if (lacks) return pj_fail(err, PJ_E_UNSUPPORTED, "the GPU cannot compute %s yet", lacks);
     pj_status status = gpu_find(request->device, &found, err);
     if (status != PJ_OK) return status;
-    status = pj_vk_open(&m->vk, &(pj_vk_options){.uuid = found.uuid}, err);
+    const char *validate = getenv("PERJOULE_VULKAN_VALIDATE");
+    pj_vk_options options = {.uuid = found.uuid, .validate = validate && *validate};
+    status = pj_vk_open(&m->vk, &options, err);
     return status == PJ_OK ? pj_gpu_weights_load(&m->weights, m->vk, request, err) : status;
 }
 

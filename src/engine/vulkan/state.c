@@ -185,8 +185,11 @@ pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err)
         pj_gpu_touch(s, PJ_GPU_BIT(PJ_BUFFER_LOGITS), 0);
         pj_vk_copy(s->vk, &s->logits, 0, &s->activations, offset, s->logit_rows * row_bytes);
     }
+    const char *message;
     pj_status status = pj_vk_wait(s->vk, err);
     if (status == PJ_OK) pj_gpu_record_pass(s);
+    if (status == PJ_OK && pj_vk_validation_messages(s->vk, &message))
+        return pj_fail(err, PJ_E_INTERNAL, "Vulkan's validation layer says: %s", message);
     return status;
 }
 
