@@ -32,6 +32,25 @@ static const uint32_t slide_code[] = {
 #include "engine/vulkan/shaders/slide.inc"
 };
 
+static const uint32_t route_code[] = {
+#include "engine/vulkan/shaders/route.inc"
+};
+static const uint32_t sort_code[] = {
+#include "engine/vulkan/shaders/sort.inc"
+};
+static const uint32_t combine_code[] = {
+#include "engine/vulkan/shaders/combine.inc"
+};
+static const uint32_t convolve_code[] = {
+#include "engine/vulkan/shaders/convolve.inc"
+};
+static const uint32_t delta_rule_code[] = {
+#include "engine/vulkan/shaders/delta_rule.inc"
+};
+static const uint32_t argmax_code[] = {
+#include "engine/vulkan/shaders/argmax.inc"
+};
+
 #define SHADER(name)                                                        \
     {                                                                       \
 #name, name##_code, sizeof name##_code, sizeof(pj_vk_##name##_args) \
@@ -48,6 +67,12 @@ const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
     [PJ_VK_ATTENTION] = SHADER(attention),
     [PJ_VK_ATTENTION_MERGE] = SHADER(attention_merge),
     [PJ_VK_SLIDE] = SHADER(slide),
+    [PJ_VK_ROUTE] = SHADER(route),
+    [PJ_VK_SORT] = SHADER(sort),
+    [PJ_VK_COMBINE] = SHADER(combine),
+    [PJ_VK_CONVOLVE] = SHADER(convolve),
+    [PJ_VK_DELTA_RULE] = SHADER(delta_rule),
+    [PJ_VK_ARGMAX] = SHADER(argmax),
 };
 
 uint32_t pj_vk_product_groups(const pj_vk_product_constants *constants,
@@ -65,4 +90,10 @@ uint32_t pj_vk_attention_groups(const pj_vk_attention_constants *constants,
 {
     uint32_t quads = (constants->dim + 3) / 4, slice = constants->lanes * 4;
     return args->heads / constants->heads * ((quads + slice - 1) / slice);
+}
+
+uint32_t pj_vk_most_tiles(uint32_t entries, uint32_t experts, uint32_t tile_entries)
+{
+    uint32_t busy = entries < experts ? entries : experts;
+    return busy + (entries - busy) / tile_entries;
 }

@@ -21,6 +21,12 @@ typedef enum pj_vk_kernel {
     PJ_VK_ATTENTION,
     PJ_VK_ATTENTION_MERGE,
     PJ_VK_SLIDE,
+    PJ_VK_ROUTE,
+    PJ_VK_SORT,
+    PJ_VK_COMBINE,
+    PJ_VK_CONVOLVE,
+    PJ_VK_DELTA_RULE,
+    PJ_VK_ARGMAX,
     PJ_VK_KERNELS
 } pj_vk_kernel;
 
@@ -253,5 +259,103 @@ typedef struct pj_vk_slide_args {
     uint64_t head_bytes;
     uint32_t row_words, from, count; /* words of 16 bits */
 } pj_vk_slide_args;
+
+/* ---- experts ------------------------------------------------------------------------------- */
+
+typedef struct pj_vk_route_constants {
+    uint32_t threads;
+    uint32_t slots;       /* experts per token */
+    uint32_t renormalise; /* 1: the weights of a token sum to 1 */
+} pj_vk_route_constants;
+
+typedef struct pj_vk_route_args {
+    uint64_t logits;
+    uint64_t factors;         /* [experts] of the weights */
+    uint64_t probability;     /* [tokens][experts] */
+    uint64_t chosen, weights; /* [tokens][slots], best first */
+    uint64_t order;           /* [tokens][slots] slots by ascending expert */
+    uint32_t experts, logits_stride;
+} pj_vk_route_args;
+
+typedef struct pj_vk_sort_constants {
+    uint32_t threads;
+    uint32_t experts; /* shared memory holds 8 bytes of each */
+} pj_vk_sort_constants;
+
+typedef struct pj_vk_sort_args {
+    uint64_t chosen; /* [entries], of route */
+    uint64_t list;   /* [entries] token by sorted entry, for product_tiled */
+    uint64_t places; /* [entries] sorted entry by entry, for combine */
+    uint64_t begins; /* [experts + 1] first sorted entry of each expert */
+    uint64_t tiles;  /* [1 + 3 pj_vk_most_tiles], for product_tiled */
+    uint32_t entries, slots;
+    uint32_t tile_entries; /* tile_tokens of product_tiled */
+} pj_vk_sort_args;
+
+/* Most tiles that sort makes: workgroups in y of product_tiled. */
+uint32_t pj_vk_most_tiles(uint32_t entries, uint32_t experts, uint32_t tile_entries);
+
+typedef struct pj_vk_combine_constants {
+    uint32_t threads;
+    float residual_scale;
+} pj_vk_combine_constants;
+
+typedef struct pj_vk_combine_args {
+    uint64_t x; /* by sorted entry */
+    uint64_t y, residual;
+    uint64_t places, weights, order;
+    uint32_t n, slots, x_stride, y_stride, residual_stride;
+} pj_vk_combine_args;
+
+/* ---- the delta rule ------------------------------------------------------------------------ */
+
+/* Adjacent rows of one sequence. */
+typedef struct pj_vk_segment {
+    uint32_t row, count, sequence;
+} pj_vk_segment;
+
+typedef struct pj_vk_convolve_constants {
+    uint32_t threads;
+    uint32_t kernel;
+} pj_vk_convolve_constants;
+
+typedef struct pj_vk_convolve_args {
+    uint64_t x, y;
+    uint64_t weights; /* [kernel][channels], oldest input first */
+    uint64_t state;   /* [sequences] of [kernel - 1][channels], and more */
+    uint64_t sequence_bytes;
+    uint64_t segments; /* pj_vk_segment */
+    uint32_t channels, x_stride, y_stride;
+} pj_vk_convolve_args;
+
+typedef struct pj_vk_delta_rule_constants {
+    uint32_t threads; /* a multiple of 16 and of parts */
+    uint32_t key_dim;
+    uint32_t parts; /* threads per column of the state */
+    uint32_t tiled; /* 1: value head h uses key head h % key_heads */
+} pj_vk_delta_rule_constants;
+
+typedef struct pj_vk_delta_rule_args {
+    uint64_t qkv, strength, y;
+    uint64_t rate, bias; /* [value_heads] */
+    uint64_t state;      /* first matrix of the first sequence */
+    uint64_t sequence_bytes;
+    uint64_t segments;
+    uint32_t key_heads, value_heads, value_dim;
+    uint32_t qkv_stride, strength_stride, y_stride;
+} pj_vk_delta_rule_args;
+
+/* ---- argmax -------------------------------------------------------------------------------- */
+
+typedef struct pj_vk_argmax_constants {
+    uint32_t threads;
+    uint32_t last; /* 0: the best of each part of a row; then 1: of its parts */
+} pj_vk_argmax_constants;
+
+typedef struct pj_vk_argmax_args {
+    uint64_t x, ids;
+    uint64_t found; /* [rows][parts] floats, then as many words */
+    uint32_t rows, n, x_stride, parts;
+} pj_vk_argmax_args;
 
 #endif
