@@ -34,8 +34,8 @@ static const char *gpu_lacks(const pj_model *model)
 {
     for (uint32_t i = 0; i < model->config.layers; i++) {
         const pj_layer *l = &model->layers[i];
-        if (l->delta) return "the gated delta rule";
-        if (l->experts) return "experts";
+        if (l->experts && (!l->experts[0].gate.w.data || !l->experts[0].up.w.data))
+            return "experts without a gate";
     }
     return NULL;
 }

@@ -49,11 +49,23 @@ enum { PJ_GPU_CACHE = PJ_BUFFERS, PJ_GPU_ROUTES, PJ_GPU_IDS, PJ_GPU_SCRATCH };
 /* Inputs of a pass, written by the host and copied to the device at once. Offsets in bytes. */
 typedef struct pj_gpu_inputs {
     pj_vk_buffer host, device;
-    uint64_t ids, rows;         /* rows: pj_vk_cache_row */
-    uint64_t angles[PJ_ROPES];  /* cosines, then sines, of all rows */
-    uint64_t lists, lists_used; /* row lists, read where the host wrote them */
-    uint64_t bytes;             /* copied */
+    uint64_t ids, segments, rows; /* segments: pj_vk_segment; rows: pj_vk_cache_row */
+    uint64_t angles[PJ_ROPES];    /* cosines, then sines, of all rows */
+    uint64_t lists, lists_used;   /* row lists, read where the host wrote them */
+    uint64_t bytes;               /* copied */
 } pj_gpu_inputs;
+
+/* What a mixture of experts needs in a pass; addresses. An entry is a row and one of its experts.
+ */
+typedef struct pj_gpu_routing {
+    pj_vk_buffer memory; /* none: the model has no experts */
+    uint64_t bytes;
+    uint64_t probability, chosen, weights, order; /* of route */
+    uint64_t list, places, begins, tiles;         /* of sort */
+    uint64_t gate, up, act, out;                  /* [entries] */
+} pj_gpu_routing;
+
+enum { PJ_GPU_MOST_PARTS = 64 }; /* of a row of logits, for argmax */
 
 /* A span's beginning or end, at a timestamp. */
 typedef enum pj_gpu_event_kind {
@@ -86,6 +98,8 @@ typedef struct pj_gpu {
     uint64_t *cache_offset;                 /* [layers] */
     pj_gpu_inputs inputs;
     pj_vk_buffer logits, ids; /* in host memory */
+    pj_vk_buffer found;       /* by argmax, in parts of rows */
+    pj_gpu_routing routing;
 
     pj_rows_of_pass rows;
     uint32_t most_splits;   /* of a context, by attention */
@@ -171,6 +185,8 @@ void pj_gpu_gated_norm(void *state, const pj_layer *layer, pj_slice y, pj_slice 
 void pj_gpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y);
 void pj_gpu_bound(void *state, pj_slice x, float factor, float cap);
 void pj_gpu_argmax(void *state, pj_slice x);
+
+pj_status pj_gpu_routing_open(pj_gpu *s, pj_error *err);
 
 /* ---- recording (record.c) ---- */
 

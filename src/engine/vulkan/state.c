@@ -83,6 +83,7 @@ static pj_status state_make_inputs(pj_gpu *s, pj_error *err)
     pj_gpu_inputs *in = &s->inputs;
     uint64_t bytes = 0, rows = s->options.max_tokens;
     in->ids = state_cut(&bytes, rows);
+    in->segments = state_cut(&bytes, 3 * rows);
     in->rows = state_cut(&bytes, 4 * rows);
     for (int i = 0; i < PJ_ROPES; i++)
         in->angles[i] = state_cut(&bytes, 2 * rows * s->model->ropes[i].pairs);
@@ -103,6 +104,9 @@ static pj_status state_make_outputs(pj_gpu *s, const size_t *floats, pj_error *e
     pj_status status = pj_vk_buffer_make(s->vk, PJ_VK_READBACK, bytes, "logits", &s->logits, err);
     if (status == PJ_OK)
         status = pj_vk_buffer_make(s->vk, PJ_VK_READBACK, 4 * rows, "ids", &s->ids, err);
+    if (status == PJ_OK)
+        status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, 8 * rows * PJ_GPU_MOST_PARTS,
+                                   "the largest logits", &s->found, err);
     return status;
 }
 
@@ -120,6 +124,7 @@ static pj_status state_make(pj_gpu *s, const pj_generation_shape *shape, pj_erro
     if (status == PJ_OK) status = state_make_cache(s, err);
     if (status == PJ_OK) status = state_make_inputs(s, err);
     if (status == PJ_OK) status = state_make_outputs(s, shape->floats, err);
+    if (status == PJ_OK) status = pj_gpu_routing_open(s, err);
     if (status == PJ_OK) status = pj_gpu_record_open(s, err);
     return status == PJ_OK ? state_clear(s, err) : status;
 }
@@ -147,8 +152,9 @@ pj_status pj_gpu_open(void *loaded, const pj_generation_shape *shape, void **sta
 void pj_gpu_close(void *state)
 {
     pj_gpu *s = state;
-    pj_vk_buffer *buffers[] = {&s->activations,   &s->cache,  &s->parts, &s->inputs.host,
-                               &s->inputs.device, &s->logits, &s->ids};
+    pj_vk_buffer *buffers[] = {&s->activations, &s->cache,         &s->parts,
+                               &s->inputs.host, &s->inputs.device, &s->logits,
+                               &s->ids,         &s->found,         &s->routing.memory};
     pj_vk_wait(s->vk, NULL);
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         pj_vk_buffer_free(s->vk, buffers[i]);
@@ -173,7 +179,12 @@ void pj_gpu_begin_pass(void *state, const pj_rows_of_pass *rows)
     if (tokens == 0) return;
     pj_gpu_touch(s, 0, PJ_GPU_BIT(PJ_GPU_IDS));
     memcpy((char *)in->host.mapped + in->ids, rows->pass->ids, tokens * sizeof(int32_t));
-    pj_vk_copy(s->vk, &in->device, in->ids, &in->host, in->ids, tokens * sizeof(int32_t));
+    pj_vk_segment *segments = (void *)((char *)in->host.mapped + in->segments);
+    for (uint32_t i = 0; i < rows->pass->segment_count; i++) {
+        const pj_pass_segment *g = &rows->pass->segments[i];
+        segments[i] = (pj_vk_segment){g->row, g->count, g->sequence};
+    }
+    pj_vk_copy(s->vk, &in->device, 0, &in->host, 0, in->rows);
 }
 
 pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err)

@@ -1,5 +1,5 @@
 /* The forward pass on a Vulkan device against the plain double-precision reference, for every
- * architecture; what no kernel computes yet is refused by name. */
+ * architecture. */
 #include "../../assertions.h"
 #include "../tiny.h"
 #include "engine/generation/engine.h"
@@ -83,36 +83,16 @@ static void check_shape(const tiny_shape *shape, tiny_type type, double toleranc
     tiny_free(&m);
 }
 
-static bool is_refused(const tiny_shape *shape)
-{
-    return shape->experts > 0;
-}
-
 static void every_architecture(void **state)
 {
     for (size_t i = 0; i < tiny_shape_count; i++)
-        if (!is_refused(&tiny_shapes[i])) check_shape(&tiny_shapes[i], TINY_F32, 1e-3);
+        check_shape(&tiny_shapes[i], TINY_F32, 1e-3);
 }
 
 static void sixteen_bits(void **state)
 {
     check_shape(tiny_find("llama"), TINY_BF16, 1e-2);
     check_shape(tiny_find("llama"), TINY_F16, 1e-2);
-}
-
-static void refused_by_name(void **state)
-{
-    tiny_model m;
-    pj_error err;
-    for (size_t i = 0; i < tiny_shape_count; i++) {
-        if (!is_refused(&tiny_shapes[i])) continue;
-        tiny_make(&m, &tiny_shapes[i], 42);
-        tiny_write(&m, TINY_F32);
-        assert_null(open_tiny(&m, &(pj_engine_options){0}, &err));
-        assert_int_equal(err.status, PJ_E_UNSUPPORTED);
-        assert_non_null(strstr(err.text, "cannot compute experts yet"));
-        tiny_free(&m);
-    }
 }
 
 static void unknown_devices(void **state)
@@ -143,7 +123,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         vulkan_test(every_architecture),
         vulkan_test(sixteen_bits),
-        vulkan_test(refused_by_name),
         vulkan_test(unknown_devices),
     };
     char folder[] = "/tmp/pj-vulkan-XXXXXX", command[100];
