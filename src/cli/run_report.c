@@ -287,7 +287,7 @@ void pj_run_report_speed(FILE *out, const pj_run_data *d, const pj_generate_resu
                     100 * speed / read_speed, read_speed * 1e-9);
         fprintf(out, "\n");
     }
-    fprintf(out, "  logits %016llx\n", (unsigned long long)g->logits_hash);
+    if (g->logits_hash) fprintf(out, "  logits %016llx\n", (unsigned long long)g->logits_hash);
     run_report_print_warnings(out, d);
 }
 
@@ -374,10 +374,10 @@ static void write_sequence(pj_json *json, const pj_sequence_result *s)
 void pj_run_report_write_text(pj_json *json, const pj_generate_result *g)
 {
     char hash[17];
-    const pj_sequence_result none = {0};
+    const pj_sequence_result none = {0}; /* and a hash of 0: not known */
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)g->logits_hash);
     write_sequence(json, g->count ? &g->sequences[0] : &none);
-    pj_json_kv_string(json, "logits_hash", hash);
+    pj_json_kv_string(json, "logits_hash", g->logits_hash ? hash : NULL);
     if (g->count < 2) return;
     pj_json_kv_array_begin(json, "sequences");
     for (uint32_t i = 0; i < g->count; i++) {

@@ -3,6 +3,7 @@
  * token. */
 #include "../unit/assertions.h"
 #include "../unit/engine/made_gguf.h"
+#include "../unit/engine/reference_device.h"
 #include "judge_json.h"
 
 #include "engine/generation/engine.h"
@@ -111,6 +112,38 @@ static void check_logits(const char *folder, const char *isa, uint32_t threads)
     }
     pj_engine_close(engine);
     json_decref(reference);
+}
+
+/* Every operation of a device, in plain C and run when the pass ends, on every golden checkpoint.
+ */
+static void check_reference_device(const char *folder)
+{
+    json_t *reference = judge_json(folder, "reference.json"), *entry;
+    pj_error err = {0};
+    pj_engine *engine;
+    pj_engine_options options = {.model = folder, .threads = 1, .backend = &reference_device};
+    if (pj_engine_open(&options, &engine, &err) != PJ_OK) fail_msg("%s", err.text);
+    bool exact = strcmp(pj_engine_get_facts(engine)->dtype, "f32") == 0;
+    size_t i;
+    json_array_foreach(json_object_get(reference, "logits"), i, entry)
+    {
+        const char *file = json_string_value(json_object_get(entry, "file"));
+        for (int whole = 0; whole < 2; whole++) {
+            double rms;
+            comparison c = compare(folder, engine, entry, file, whole, &rms);
+            if (exact ? !(c.worst <= room(engine)) : !(rms <= 0.015))
+                fail_msg("%s, whole %d: %g times the tolerance, rms %g", folder, whole, c.worst,
+                         rms);
+        }
+    }
+    pj_engine_close(engine);
+    json_decref(reference);
+}
+
+static void test_reference_device(void **state)
+{
+    (void)state;
+    judge_each(judge_folder("PJ_GOLDEN"), check_reference_device);
 }
 
 static void check_quantised(const char *folder, const char *isa, const char *dtype)
@@ -543,9 +576,10 @@ static void test_long_story(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits),     cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_statistics), cmocka_unit_test(test_stories),
-        cmocka_unit_test(test_long_story), cmocka_unit_test(test_gguf_copies),
+        cmocka_unit_test(test_logits),           cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_statistics),       cmocka_unit_test(test_stories),
+        cmocka_unit_test(test_long_story),       cmocka_unit_test(test_gguf_copies),
+        cmocka_unit_test(test_reference_device),
     };
     isa_count = pj_kernels_list(isas, MAX_ISAS);
     return cmocka_run_group_tests(tests, NULL, NULL);

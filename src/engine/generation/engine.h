@@ -150,7 +150,9 @@ typedef struct pj_generate_result {
     int64_t prefill_cpu_ns, decode_cpu_ns; /* CPU time of the whole process */
     uint32_t decode_steps;
     uint64_t proposed, accepted; /* tokens of the draft model */
-    uint64_t logits_hash;        /* over the logits of every step, in order */
+    /* Over the logits of every step, in order; 0: they did not come to the host, since the device
+     * chose the tokens. */
+    uint64_t logits_hash;
 } pj_generate_result;
 
 /* Checks the prompts against the context before anything runs. On failure and cancellation

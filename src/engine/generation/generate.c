@@ -43,6 +43,7 @@ typedef struct generation {
     uint64_t prompt_tokens;
     pj_speculation speculation;
     uint32_t draft_tokens; /* tokens proposed per step; 0: no draft model */
+    bool greedy;           /* the device chooses: only ids come to the host, no logits */
     fresh_token *fresh;    /* [rows of logits] of the step, not announced yet */
     uint32_t fresh_count;
     /* for a pass */
@@ -90,6 +91,7 @@ static pj_status run_pass(generation *g, uint32_t rows, uint32_t segments, uint3
                     .logit_rows = g->logit_rows,
                     .logit_count = logits,
                     .prefill = is_prefill,
+                    .greedy = g->greedy,
                     .cancel = g->request->cancel};
     return pj_compute_forward(&g->compute, &pass);
 }
@@ -208,6 +210,7 @@ static pj_status generate_prepare(generation *g)
                                 .rewind = g->draft_tokens,
                                 .without = g->request->without,
                                 .kv_type = e->kv_type};
+    g->greedy = !e->loaded.facts.host_memory && pj_sampling_is_argmax(&g->request->sampling);
     pj_instrument_section(&e->instrument, PJ_N_KV_CACHE_INIT);
     pj_status status = pj_engine_compute(e, &options, &g->compute, g->err);
     g->sequences = pj_alloc(g->count, sizeof *g->sequences);
@@ -258,14 +261,22 @@ static pj_status append_text(generation *g, sequence_state *s, int32_t id)
     return pj_buffer_status(&s->reply.text, "the generated text", g->err);
 }
 
-/* Samples the next token of sequence `index` from a row of logits. */
-static pj_status generate_draw(generation *g, uint32_t index, float *logits)
+/* The next token by row `row` of the pass's results. */
+static int32_t choose_id(generation *g, sequence_state *s, uint32_t row)
+{
+    size_t vocab = g->engine->model.config.vocab;
+    if (g->greedy) return g->compute.ids[row];
+    float *logits = g->compute.logits + row * vocab;
+    g->result->logits_hash = hash_logits(g->result->logits_hash, logits, vocab);
+    return pj_sampler_draw(&s->sampler, logits);
+}
+
+/* Samples the next token of sequence `index` from row `row` of the pass's logits. */
+static pj_status generate_draw(generation *g, uint32_t index, uint32_t row)
 {
     sequence_state *s = &g->sequences[index];
     pj_sequence_result *r = s->result;
-    size_t vocab = g->engine->model.config.vocab;
-    g->result->logits_hash = hash_logits(g->result->logits_hash, logits, vocab);
-    int32_t id = pj_sampler_draw(&s->sampler, logits);
+    int32_t id = choose_id(g, s, row);
     pj_sampler_accept(&s->sampler, id, true);
     r->ids[r->count++] = id;
     g->result->output_tokens++;
@@ -303,10 +314,9 @@ static void record_token(generation *g, uint32_t index)
 static pj_status draw_all(generation *g, uint32_t count)
 {
     pj_status status = PJ_OK;
-    size_t vocab = g->engine->model.config.vocab;
     pj_instrument_section(&g->engine->instrument, PJ_N_SAMPLING);
     for (uint32_t i = 0; i < count && !status; i++)
-        status = generate_draw(g, g->row_sequence[i], g->compute.logits + i * vocab);
+        status = generate_draw(g, g->row_sequence[i], i);
     generate_end_span(g);
     for (uint32_t i = 0; i < count && !status; i++) record_token(g, g->row_sequence[i]);
     return status;
@@ -455,12 +465,11 @@ static pj_status draw_checked(generation *g, uint32_t *accepted)
 {
     const pj_sequence_result *r = &g->result->sequences[0];
     const pj_speculation *p = &g->speculation;
-    size_t vocab = g->engine->model.config.vocab;
     pj_status status = PJ_OK;
     *accepted = 0;
     pj_instrument_section(&g->engine->instrument, PJ_N_SAMPLING);
     for (uint32_t i = 0; i <= p->count && !status; i++) {
-        status = generate_draw(g, 0, g->compute.logits + i * vocab);
+        status = generate_draw(g, 0, i);
         if (status) break;
         record_token(g, 0);
         bool same = i < p->count && r->ids[r->count - 1] == p->proposed[i];

@@ -52,6 +52,12 @@ static pj_status check_biases(const pj_sampling *s, uint32_t vocab, pj_error *er
     return PJ_OK;
 }
 
+bool pj_sampling_is_argmax(const pj_sampling *s)
+{
+    return s->temperature == 0 && s->repetition_penalty == 1 && s->frequency_penalty == 0 &&
+           s->presence_penalty == 0 && s->bias_count == 0;
+}
+
 pj_status pj_sampler_init(pj_sampler *sampler, const pj_sampling *settings, uint32_t vocab,
                           pj_error *err)
 {

@@ -35,6 +35,9 @@ typedef struct pj_sampling {
 /* An error that names the setting and its range, or PJ_OK. */
 pj_status pj_sampling_check(const pj_sampling *sampling, pj_error *err);
 
+/* Whether a token is simply the first of the largest logits. */
+bool pj_sampling_is_argmax(const pj_sampling *sampling);
+
 typedef struct pj_sampler {
     pj_sampling settings;
     pj_random random;
