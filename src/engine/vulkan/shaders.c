@@ -51,6 +51,16 @@ static const uint32_t argmax_code[] = {
 #include "engine/vulkan/shaders/argmax.inc"
 };
 
+static const uint32_t statistics_code[] = {
+#include "engine/vulkan/shaders/statistics.inc"
+};
+static const uint32_t gate_figures_code[] = {
+#include "engine/vulkan/shaders/gate_figures.inc"
+};
+static const uint32_t attention_figures_code[] = {
+#include "engine/vulkan/shaders/attention_figures.inc"
+};
+
 #define SHADER(name)                                                        \
     {                                                                       \
 #name, name##_code, sizeof name##_code, sizeof(pj_vk_##name##_args) \
@@ -73,6 +83,9 @@ const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
     [PJ_VK_CONVOLVE] = SHADER(convolve),
     [PJ_VK_DELTA_RULE] = SHADER(delta_rule),
     [PJ_VK_ARGMAX] = SHADER(argmax),
+    [PJ_VK_STATISTICS] = SHADER(statistics),
+    [PJ_VK_GATE_FIGURES] = SHADER(gate_figures),
+    [PJ_VK_ATTENTION_FIGURES] = SHADER(attention_figures),
 };
 
 uint32_t pj_vk_product_groups(const pj_vk_product_constants *constants,

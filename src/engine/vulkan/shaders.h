@@ -27,6 +27,9 @@ typedef enum pj_vk_kernel {
     PJ_VK_CONVOLVE,
     PJ_VK_DELTA_RULE,
     PJ_VK_ARGMAX,
+    PJ_VK_STATISTICS,
+    PJ_VK_GATE_FIGURES,
+    PJ_VK_ATTENTION_FIGURES,
     PJ_VK_KERNELS
 } pj_vk_kernel;
 
@@ -357,5 +360,57 @@ typedef struct pj_vk_argmax_args {
     uint64_t found; /* [rows][parts] floats, then as many words */
     uint32_t rows, n, x_stride, parts;
 } pj_vk_argmax_args;
+
+/* ---- statistics: what pj_value_sums has, in single precision -------------------------------- */
+
+typedef struct pj_vk_value_sums {
+    float sum, sum_abs, sum_square, max_abs;
+    uint32_t count, skipped, below, nan, inf;
+} pj_vk_value_sums;
+
+typedef struct pj_vk_statistics_constants {
+    uint32_t threads;
+    uint32_t last; /* 0: a record per workgroup; then 1: their total */
+} pj_vk_statistics_constants;
+
+typedef struct pj_vk_statistics_args {
+    uint64_t x;
+    uint64_t parts; /* [part_count] pj_vk_value_sums */
+    uint64_t total; /* pj_vk_value_sums */
+    uint32_t rows, cols, stride;
+    uint32_t step; /* pj_sample_step: which rows are summed; of the others only bounds are kept */
+    uint32_t part_count;
+    float tau;
+} pj_vk_statistics_args;
+
+typedef struct pj_vk_gate_figures_args {
+    uint64_t gate, activated, up;
+    uint64_t counts; /* [sampled rows] of killed, dead, gated, as pj_gate_counts */
+    uint32_t rows, n, gate_stride, activated_stride, up_stride;
+    uint32_t step;
+    float tau;
+} pj_vk_gate_figures_args; /* constants: pj_vk_threads_constants */
+
+/* Sums over rows, as pj_head_figures. */
+typedef struct pj_vk_head_figures {
+    uint32_t rows;
+    float entropy, entropy_normalised, largest, largest_of_all;
+    float visible, below, below_relative;
+} pj_vk_head_figures;
+
+typedef struct pj_vk_attention_figures_constants {
+    uint32_t threads, cache_type, dim;
+} pj_vk_attention_figures_constants;
+
+typedef struct pj_vk_attention_figures_args {
+    uint64_t qkv, rows, keys, sinks;
+    uint64_t list;    /* [sampled] rows of the pass */
+    uint64_t figures; /* [parts][heads] pj_vk_head_figures */
+    uint64_t sequence_bytes;
+    uint32_t head_bytes, row_bytes;
+    uint32_t sampled, heads, kv_heads, qkv_stride;
+    uint32_t window, windowed;
+    float scale, cap, tau;
+} pj_vk_attention_figures_args;
 
 #endif

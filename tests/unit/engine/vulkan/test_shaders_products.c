@@ -232,9 +232,9 @@ static void check_gate(const few_case *c, pj_vk_gate kind)
 
 static void gate_and_up_become_an_activation(void **state)
 {
-    few_case c = {PJ_BF16, 40, 3, 64, 16, 2, 2, PJ_VK_NORM_RMS, true};
+    few_case c = {PJ_BF16, 40, 3, 64, 16, 1, 1, PJ_VK_NORM_RMS, true};
     for (pj_vk_gate kind = 0; kind <= PJ_VK_GATE_CLAMPED; kind++) check_gate(&c, kind);
-    few_case block = {PJ_Q4_K, 256, 1, 64, 16, 4, 1, PJ_VK_NORM_LAYER, false};
+    few_case block = {PJ_Q4_K, 256, 3, 64, 16, 2, 2, PJ_VK_NORM_LAYER, false};
     check_gate(&block, PJ_VK_GATE_SILU);
 }
 
