@@ -61,13 +61,28 @@ static const uint32_t attention_figures_code[] = {
 #include "engine/vulkan/shaders/attention_figures.inc"
 };
 
-#define SHADER(name)                                                        \
-    {                                                                       \
-#name, name##_code, sizeof name##_code, sizeof(pj_vk_##name##_args) \
+static const uint32_t product_packed_code[] = {
+#include "engine/vulkan/shaders/product_packed.inc"
+};
+static const uint32_t product_experts_packed_code[] = {
+#include "engine/vulkan/shaders/product_experts_packed.inc"
+};
+static const uint32_t quantise_code[] = {
+#include "engine/vulkan/shaders/quantise.inc"
+};
+
+#define SHADER_WITH(name, args)                              \
+    {                                                        \
+#name, name##_code, sizeof name##_code, sizeof(args) \
     }
+#define SHADER(name) SHADER_WITH(name, pj_vk_##name##_args)
 
 const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
     [PJ_VK_PRODUCT] = SHADER(product),
+    [PJ_VK_PRODUCT_PACKED] = SHADER_WITH(product_packed, pj_vk_product_args),
+    [PJ_VK_PRODUCT_EXPERTS_PACKED] =
+        SHADER_WITH(product_experts_packed, pj_vk_product_experts_args),
+    [PJ_VK_QUANTISE] = SHADER(quantise),
     [PJ_VK_PRODUCT_TILED] = SHADER(product_tiled),
     [PJ_VK_PRODUCT_EXPERTS] = SHADER(product_experts),
     [PJ_VK_NORM] = SHADER(norm),

@@ -12,8 +12,11 @@
 
 typedef enum pj_vk_kernel {
     PJ_VK_PRODUCT,
+    PJ_VK_PRODUCT_PACKED, /* needs packed dot products; constants and arguments of product */
     PJ_VK_PRODUCT_TILED,
     PJ_VK_PRODUCT_EXPERTS,
+    PJ_VK_PRODUCT_EXPERTS_PACKED, /* likewise, of product_experts */
+    PJ_VK_QUANTISE,
     PJ_VK_NORM,
     PJ_VK_GATHER,
     PJ_VK_ROWS,
@@ -48,7 +51,7 @@ typedef enum pj_vk_product_output {
 
 typedef struct pj_vk_product_constants {
     uint32_t threads; /* a multiple of 16 and of lanes */
-    uint32_t type;    /* pj_dtype of the weights */
+    uint32_t type;    /* of the weights: pj_dtype or PJ_VK_Q8_ROWS */
     uint32_t lanes;   /* threads that share a row */
     uint32_t rows;    /* of weights per `lanes` threads */
     uint32_t tokens;  /* rows of x of a workgroup */
@@ -65,7 +68,7 @@ typedef struct pj_vk_part {
 } pj_vk_part;
 
 typedef struct pj_vk_product_args {
-    uint64_t x, norm; /* norm: weights of the norm of x */
+    uint64_t x, norm; /* norm: weights of the norm of x; packed: x are codes, norm their scales */
     pj_vk_part parts[3];
     uint32_t cols, x_stride, tokens;
     uint32_t norm_bias; /* floats from the norm's weights to its bias; 0: none */
@@ -74,6 +77,21 @@ typedef struct pj_vk_product_args {
 /* Workgroups in x for the parts. */
 uint32_t pj_vk_product_groups(const pj_vk_product_constants *constants,
                               const pj_vk_product_args *args);
+
+/* ---- quantise: the activations of packed products ------------------------------------------- */
+
+typedef struct pj_vk_quantise_constants {
+    uint32_t threads;
+    uint32_t norm; /* pj_vk_norm of x */
+    float eps;
+} pj_vk_quantise_constants;
+
+typedef struct pj_vk_quantise_args {
+    uint64_t x, weight, bias; /* weight and bias: of the norm */
+    uint64_t codes;           /* [rows][cols] signed bytes */
+    uint64_t scales;          /* [rows][cols / 32] */
+    uint32_t rows, cols, x_stride;
+} pj_vk_quantise_args;
 
 /* ---- product_tiled: many rows of x, or many tokens' experts -------------------------------- */
 
@@ -112,6 +130,7 @@ typedef struct pj_vk_product_experts_constants {
 
 typedef struct pj_vk_product_experts_args {
     uint64_t x, y;
+    uint64_t scales;            /* packed: of x */
     uint64_t chosen;            /* [entries] experts */
     uint64_t weights, order;    /* DOWN, of route: [entries] weights; slots by ascending expert */
     uint64_t w, bias;           /* tables of addresses by expert: gate's for GATE */
