@@ -51,13 +51,38 @@ static const uint32_t argmax_code[] = {
 #include "engine/vulkan/shaders/argmax.inc"
 };
 
-#define SHADER(name)                                                        \
-    {                                                                       \
-#name, name##_code, sizeof name##_code, sizeof(pj_vk_##name##_args) \
+static const uint32_t statistics_code[] = {
+#include "engine/vulkan/shaders/statistics.inc"
+};
+static const uint32_t gate_figures_code[] = {
+#include "engine/vulkan/shaders/gate_figures.inc"
+};
+static const uint32_t attention_figures_code[] = {
+#include "engine/vulkan/shaders/attention_figures.inc"
+};
+
+static const uint32_t product_packed_code[] = {
+#include "engine/vulkan/shaders/product_packed.inc"
+};
+static const uint32_t product_experts_packed_code[] = {
+#include "engine/vulkan/shaders/product_experts_packed.inc"
+};
+static const uint32_t quantise_code[] = {
+#include "engine/vulkan/shaders/quantise.inc"
+};
+
+#define SHADER_WITH(name, args)                              \
+    {                                                        \
+#name, name##_code, sizeof name##_code, sizeof(args) \
     }
+#define SHADER(name) SHADER_WITH(name, pj_vk_##name##_args)
 
 const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
     [PJ_VK_PRODUCT] = SHADER(product),
+    [PJ_VK_PRODUCT_PACKED] = SHADER_WITH(product_packed, pj_vk_product_args),
+    [PJ_VK_PRODUCT_EXPERTS_PACKED] =
+        SHADER_WITH(product_experts_packed, pj_vk_product_experts_args),
+    [PJ_VK_QUANTISE] = SHADER(quantise),
     [PJ_VK_PRODUCT_TILED] = SHADER(product_tiled),
     [PJ_VK_PRODUCT_EXPERTS] = SHADER(product_experts),
     [PJ_VK_NORM] = SHADER(norm),
@@ -73,6 +98,9 @@ const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
     [PJ_VK_CONVOLVE] = SHADER(convolve),
     [PJ_VK_DELTA_RULE] = SHADER(delta_rule),
     [PJ_VK_ARGMAX] = SHADER(argmax),
+    [PJ_VK_STATISTICS] = SHADER(statistics),
+    [PJ_VK_GATE_FIGURES] = SHADER(gate_figures),
+    [PJ_VK_ATTENTION_FIGURES] = SHADER(attention_figures),
 };
 
 uint32_t pj_vk_product_groups(const pj_vk_product_constants *constants,

@@ -12,8 +12,11 @@
 
 typedef enum pj_vk_kernel {
     PJ_VK_PRODUCT,
+    PJ_VK_PRODUCT_PACKED, /* needs packed dot products; constants and arguments of product */
     PJ_VK_PRODUCT_TILED,
     PJ_VK_PRODUCT_EXPERTS,
+    PJ_VK_PRODUCT_EXPERTS_PACKED, /* likewise, of product_experts */
+    PJ_VK_QUANTISE,
     PJ_VK_NORM,
     PJ_VK_GATHER,
     PJ_VK_ROWS,
@@ -27,6 +30,9 @@ typedef enum pj_vk_kernel {
     PJ_VK_CONVOLVE,
     PJ_VK_DELTA_RULE,
     PJ_VK_ARGMAX,
+    PJ_VK_STATISTICS,
+    PJ_VK_GATE_FIGURES,
+    PJ_VK_ATTENTION_FIGURES,
     PJ_VK_KERNELS
 } pj_vk_kernel;
 
@@ -45,7 +51,7 @@ typedef enum pj_vk_product_output {
 
 typedef struct pj_vk_product_constants {
     uint32_t threads; /* a multiple of 16 and of lanes */
-    uint32_t type;    /* pj_dtype of the weights */
+    uint32_t type;    /* of the weights: pj_dtype or PJ_VK_Q8_ROWS */
     uint32_t lanes;   /* threads that share a row */
     uint32_t rows;    /* of weights per `lanes` threads */
     uint32_t tokens;  /* rows of x of a workgroup */
@@ -62,7 +68,7 @@ typedef struct pj_vk_part {
 } pj_vk_part;
 
 typedef struct pj_vk_product_args {
-    uint64_t x, norm; /* norm: weights of the norm of x */
+    uint64_t x, norm; /* norm: weights of the norm of x; packed: x are codes, norm their scales */
     pj_vk_part parts[3];
     uint32_t cols, x_stride, tokens;
     uint32_t norm_bias; /* floats from the norm's weights to its bias; 0: none */
@@ -71,6 +77,21 @@ typedef struct pj_vk_product_args {
 /* Workgroups in x for the parts. */
 uint32_t pj_vk_product_groups(const pj_vk_product_constants *constants,
                               const pj_vk_product_args *args);
+
+/* ---- quantise: the activations of packed products ------------------------------------------- */
+
+typedef struct pj_vk_quantise_constants {
+    uint32_t threads;
+    uint32_t norm; /* pj_vk_norm of x */
+    float eps;
+} pj_vk_quantise_constants;
+
+typedef struct pj_vk_quantise_args {
+    uint64_t x, weight, bias; /* weight and bias: of the norm */
+    uint64_t codes;           /* [rows][cols] signed bytes */
+    uint64_t scales;          /* [rows][cols / 32] */
+    uint32_t rows, cols, x_stride;
+} pj_vk_quantise_args;
 
 /* ---- product_tiled: many rows of x, or many tokens' experts -------------------------------- */
 
@@ -109,6 +130,7 @@ typedef struct pj_vk_product_experts_constants {
 
 typedef struct pj_vk_product_experts_args {
     uint64_t x, y;
+    uint64_t scales;            /* packed: of x */
     uint64_t chosen;            /* [entries] experts */
     uint64_t weights, order;    /* DOWN, of route: [entries] weights; slots by ascending expert */
     uint64_t w, bias;           /* tables of addresses by expert: gate's for GATE */
@@ -357,5 +379,57 @@ typedef struct pj_vk_argmax_args {
     uint64_t found; /* [rows][parts] floats, then as many words */
     uint32_t rows, n, x_stride, parts;
 } pj_vk_argmax_args;
+
+/* ---- statistics: what pj_value_sums has, in single precision -------------------------------- */
+
+typedef struct pj_vk_value_sums {
+    float sum, sum_abs, sum_square, max_abs;
+    uint32_t count, skipped, below, nan, inf;
+} pj_vk_value_sums;
+
+typedef struct pj_vk_statistics_constants {
+    uint32_t threads;
+    uint32_t last; /* 0: a record per workgroup; then 1: their total */
+} pj_vk_statistics_constants;
+
+typedef struct pj_vk_statistics_args {
+    uint64_t x;
+    uint64_t parts; /* [part_count] pj_vk_value_sums */
+    uint64_t total; /* pj_vk_value_sums */
+    uint32_t rows, cols, stride;
+    uint32_t step; /* pj_sample_step: which rows are summed; of the others only bounds are kept */
+    uint32_t part_count;
+    float tau;
+} pj_vk_statistics_args;
+
+typedef struct pj_vk_gate_figures_args {
+    uint64_t gate, activated, up;
+    uint64_t counts; /* [sampled rows] of killed, dead, gated, as pj_gate_counts */
+    uint32_t rows, n, gate_stride, activated_stride, up_stride;
+    uint32_t step;
+    float tau;
+} pj_vk_gate_figures_args; /* constants: pj_vk_threads_constants */
+
+/* Sums over rows, as pj_head_figures. */
+typedef struct pj_vk_head_figures {
+    uint32_t rows;
+    float entropy, entropy_normalised, largest, largest_of_all;
+    float visible, below, below_relative;
+} pj_vk_head_figures;
+
+typedef struct pj_vk_attention_figures_constants {
+    uint32_t threads, cache_type, dim;
+} pj_vk_attention_figures_constants;
+
+typedef struct pj_vk_attention_figures_args {
+    uint64_t qkv, rows, keys, sinks;
+    uint64_t list;    /* [sampled] rows of the pass */
+    uint64_t figures; /* [parts][heads] pj_vk_head_figures */
+    uint64_t sequence_bytes;
+    uint32_t head_bytes, row_bytes;
+    uint32_t sampled, heads, kv_heads, qkv_stride;
+    uint32_t window, windowed;
+    float scale, cap, tau;
+} pj_vk_attention_figures_args;
 
 #endif

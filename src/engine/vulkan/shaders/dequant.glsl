@@ -1,8 +1,8 @@
-/* Weights as stored in files, unpacked in registers. TYPE is a pj_dtype. A *run* is eight adjacent
- * values, scale * code + offset with one scale and one offset; a *unit* is the two runs that share
- * bytes, RUN_DISTANCE values apart: in most types a byte holds a value and the one sixteen (or 32,
- * or 64) further. Layouts: engine/kernels/blocks.c. A kernel calls unpack for both runs of a unit
- * with the same address, so that the compiler loads shared bytes once. */
+/* Weights as stored in files, unpacked in registers. TYPE is a pj_dtype, or Q8_ROWS. A *run* is eight
+ * adjacent values, scale * code + offset with one scale and one offset; a *unit* is the two runs that
+ * share bytes, RUN_DISTANCE values apart: in most types a byte holds a value and the one sixteen (or 32,
+ * or 64) further. Layouts: engine/kernels/blocks.c. A kernel calls unpack for both runs of a unit with
+ * the same address, so that the compiler loads shared bytes once. It sets `row_columns` first. */
 #ifndef DEQUANT_GLSL
 #define DEQUANT_GLSL
 
@@ -10,6 +10,9 @@
 
 const uint F32 = 0, F16 = 1, BF16 = 2, Q8_0 = 3, Q4_0 = 4, Q4_K = 5, Q5_K = 6, Q6_K = 7, Q4_1 = 8,
            Q5_0 = 9, Q5_1 = 10, IQ4_NL = 11, MXFP4 = 12, Q2_K = 13, Q3_K = 14, IQ4_XS = 15;
+/* Q8_0 as the engine puts it on a device: all codes of a row, its scales as f16, and padding, so that
+ * rows begin at multiples of 16 bytes. */
+const uint Q8_ROWS = 16;
 
 layout(constant_id = 1) const uint TYPE = 0;
 
@@ -19,6 +22,7 @@ const bool HAS_OFFSET = TYPE == Q4_0 || TYPE == Q4_1 || TYPE == Q5_0 || TYPE == 
                         TYPE == Q4_K || TYPE == Q5_K || TYPE == Q6_K || TYPE == Q2_K;
 const uint RUN_DISTANCE = TYPE == Q4_K || TYPE == Q5_K                   ? 32
                           : TYPE == Q6_K || TYPE == Q2_K || TYPE == Q3_K ? 64
+                          : TYPE == Q8_ROWS                              ? 8
                                                                          : 16;
 const uint VALUES_PER_BLOCK = IS_FLOAT ? 1
                               : TYPE == Q4_K || TYPE == Q5_K || TYPE == Q6_K || TYPE == Q2_K ||
@@ -40,8 +44,11 @@ const uint BLOCK_BYTES = TYPE == F32                        ? 4
                          : TYPE == Q3_K                     ? 110
                                                             : 136;
 
+uint row_columns;
+
 uint row_bytes_of(uint cols)
 {
+    if (TYPE == Q8_ROWS) return (cols + cols / 16 + 15) / 16 * 16;
     return cols / VALUES_PER_BLOCK * BLOCK_BYTES;
 }
 
@@ -95,11 +102,6 @@ uvec2 eight_bytes(uint64_t at)
     return uvec2(word_of_halves(at), word_of_halves(at + 4));
 }
 
-vec4 four_bytes(uint word)
-{
-    return vec4(word & 255, word >> 8 & 255, word >> 16 & 255, word >> 24);
-}
-
 vec4 four_signed(uint word)
 {
     int w = int(word);
@@ -117,8 +119,21 @@ vec4 four_levels(uint word)
     return vec4(levels[word & 15], levels[word >> 8 & 15], levels[word >> 16 & 15], levels[word >> 24 & 15]);
 }
 
+/* The levels of four codes as signed bytes. */
+uint level_bytes(uint word)
+{
+    ivec4 v = ivec4(four_levels(word)) & 255;
+    return uint(v.x | v.y << 8 | v.z << 16 | v.w << 24);
+}
+
 struct run {
     vec4 a, b; /* codes 0..3 and 4..7 */
+    float scale, offset;
+};
+
+/* A run's codes as signed bytes; of table types as indices of levels. */
+struct code_run {
+    uvec2 codes;
     float scale, offset;
 };
 
@@ -157,17 +172,15 @@ run unpack_floats(uint64_t row, uint k)
 /* ---- blocks of 32 -------------------------------------------------------------------------- */
 
 /* Unit `u` holds the bytes 8 (u % 2) .. of block u / 2. */
-run unpack_small(uint64_t row, uint u, uint second)
+code_run unpack_small(uint64_t row, uint u, uint second)
 {
-    run r;
+    code_run r;
     uint64_t block = row + uint64_t(u / 2 * BLOCK_BYTES);
     uint part = u % 2 * 8;
     r.offset = 0;
     if (TYPE == Q8_0) {
-        uvec2 w = eight_bytes(block + 2 + part + 16 * second);
+        r.codes = eight_bytes(block + 2 + part + 16 * second);
         r.scale = half_at(block);
-        r.a = four_signed(w.x);
-        r.b = four_signed(w.y);
         return r;
     }
     uint header = TYPE == MXFP4 ? 1 : TYPE == Q4_1 ? 4 : TYPE == Q5_0 ? 6 : TYPE == Q5_1 ? 8 : 2;
@@ -185,8 +198,7 @@ run unpack_small(uint64_t row, uint u, uint second)
     if (TYPE == Q4_0) r.offset = -8 * r.scale;
     if (TYPE == Q5_0) r.offset = -16 * r.scale;
     if (TYPE == Q4_1 || TYPE == Q5_1) r.offset = half_at(block + 2);
-    r.a = HAS_LEVELS ? four_levels(w.x) : four_bytes(w.x);
-    r.b = HAS_LEVELS ? four_levels(w.y) : four_bytes(w.y);
+    r.codes = w;
     return r;
 }
 
@@ -198,9 +210,9 @@ uint byte_of(uvec3 packed, uint index)
 }
 
 /* Q4_K and Q5_K: sub-blocks of 32 with six-bit scales and minima; a byte holds values of two. */
-run unpack_k4(uint64_t block, uint v, uint second)
+code_run unpack_k4(uint64_t block, uint v, uint second)
 {
-    run r;
+    code_run r;
     uint j = v / 4 * 2 + second, l = v % 4 * 8;
     uvec4 head = word_quads(block).at[0];
     uvec3 packed = head.yzw;
@@ -218,15 +230,14 @@ run unpack_k4(uint64_t block, uint v, uint second)
     uint nibbles = TYPE == Q5_K ? 48 : 16;
     uvec2 w = eight_bytes(block + nibbles + v / 4 * 32 + l) >> (4 * second) & 0x0f0f0f0fu;
     if (TYPE == Q5_K) w |= (eight_bytes(block + 16 + l) >> j & 0x01010101u) << 4;
-    r.a = four_bytes(w.x);
-    r.b = four_bytes(w.y);
+    r.codes = w;
     return r;
 }
 
 /* Q6_K, Q2_K and Q3_K: quarters of 32 values in each half of the block; scales per 16 values. */
-run unpack_k6(uint64_t block, uint v, uint second)
+code_run unpack_k6(uint64_t block, uint v, uint second)
 {
-    run r;
+    code_run r;
     uint side = v / 8, quarter = v % 8 / 4 + 2 * second, l = v % 4 * 8;
     uint sub = side * 8 + quarter * 2 + l / 16;
     if (TYPE == Q6_K) {
@@ -235,17 +246,14 @@ run unpack_k6(uint64_t block, uint v, uint second)
         uint pair = uint(halves(block + 192 + sub / 2 * 2).at[0]);
         r.scale = half_at(block + 208) * float(bitfieldExtract(int(pair), int(sub % 2) * 8, 8));
         r.offset = -32 * r.scale;
-        low |= high << 4;
-        r.a = four_bytes(low.x);
-        r.b = four_bytes(low.y);
+        r.codes = low | high << 4;
     } else if (TYPE == Q2_K) {
         uvec2 w = eight_bytes(block + 16 + side * 32 + l) >> (2 * quarter) & 0x03030303u;
         vec2 d = unpackHalf2x16(words(block).at[20]);
         uint both = words(block).at[sub / 4] >> (sub % 4 * 8);
         r.scale = d.x * float(both & 15);
         r.offset = -d.y * float(both >> 4 & 15);
-        r.a = four_bytes(w.x);
-        r.b = four_bytes(w.y);
+        r.codes = w;
     } else {
         uvec2 w = eight_bytes(block + 32 + side * 32 + l) >> (2 * quarter) & 0x03030303u;
         uvec2 third = eight_bytes(block + l) >> (side * 4 + quarter) & 0x01010101u;
@@ -253,23 +261,21 @@ run unpack_k6(uint64_t block, uint v, uint second)
         uint high = uint(halves(block + 104 + sub % 4 / 2 * 2).at[0]) >> (sub % 2 * 8 + sub / 4 * 2) & 3;
         r.scale = half_at(block + 108) * float(int(low | high << 4) - 32);
         r.offset = 0;
-        r.a = four_bytes(w.x) - 4 * (1 - four_bytes(third.x));
-        r.b = four_bytes(w.y) - 4 * (1 - four_bytes(third.y));
+        r.codes = w | (third ^ 0x01010101u) * 0xfcu; /* minus four, as a byte, without the third bit */
     }
     return r;
 }
 
-run unpack_xs(uint64_t block, uint v, uint second)
+code_run unpack_xs(uint64_t block, uint v, uint second)
 {
-    run r;
+    code_run r;
     uint j = v / 2;
     uvec2 head = word_pairs(block).at[0];
     uint low = head.y >> (4 * j) & 15, high = head.x >> (16 + 2 * j) & 3;
     uvec2 w = eight_bytes(block + 8 + 16 * j + v % 2 * 8) >> (4 * second) & 0x0f0f0f0fu;
     r.scale = unpackHalf2x16(head.x).x * float(int(low | high << 4) - 32);
     r.offset = 0;
-    r.a = four_levels(w.x);
-    r.b = four_levels(w.y);
+    r.codes = w;
     return r;
 }
 
@@ -302,14 +308,36 @@ uvec2 unit_of_column(uint k)
     return uvec2(k / (2 * RUN_DISTANCE) * runs + k % RUN_DISTANCE / 8, k / RUN_DISTANCE % 2);
 }
 
-run unpack(uint64_t row, uint u, uint second)
+code_run unpack_q8_rows(uint64_t row, uint u, uint second)
 {
-    if (IS_FLOAT) return unpack_floats(row, unit_column(u) + RUN_DISTANCE * second);
+    code_run r;
+    uvec4 w = word_quads(row).at[u];
+    r.codes = second == 0 ? w.xy : w.zw;
+    r.scale = half_at(row + row_columns + u / 2 * 2);
+    r.offset = 0;
+    return r;
+}
+
+code_run unpack_codes(uint64_t row, uint u, uint second)
+{
+    if (TYPE == Q8_ROWS) return unpack_q8_rows(row, u, second);
     if (VALUES_PER_BLOCK == 32) return unpack_small(row, u, second);
     uint64_t block = row + uint64_t(u / 16 * BLOCK_BYTES);
     if (TYPE == Q4_K || TYPE == Q5_K) return unpack_k4(block, u % 16, second);
     if (TYPE == IQ4_XS) return unpack_xs(block, u % 16, second);
     return unpack_k6(block, u % 16, second);
+}
+
+run unpack(uint64_t row, uint u, uint second)
+{
+    if (IS_FLOAT) return unpack_floats(row, unit_column(u) + RUN_DISTANCE * second);
+    code_run c = unpack_codes(row, u, second);
+    run r;
+    r.a = HAS_LEVELS ? four_levels(c.codes.x) : four_signed(c.codes.x);
+    r.b = HAS_LEVELS ? four_levels(c.codes.y) : four_signed(c.codes.y);
+    r.scale = c.scale;
+    r.offset = c.offset;
+    return r;
 }
 
 #endif

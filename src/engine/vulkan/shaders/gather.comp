@@ -24,6 +24,7 @@ void store_run(uint64_t to, uint column, const run r)
 
 void main()
 {
+    row_columns = cols;
     uint64_t from = table + uint64_t(listed(list, gl_WorkGroupID.y)) * row_bytes;
     uint64_t to = row_at(y, gl_WorkGroupID.y, 4 * y_stride);
     uint whole = columns_in_units(cols, row_bytes % 16 == 0 && (uint(table) & 15) == 0);

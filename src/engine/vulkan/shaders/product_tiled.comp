@@ -102,6 +102,7 @@ void store(const tile t, uint token, uint n, float sum)
 void main()
 {
     tile t;
+    row_columns = cols;
     t.w = w;
     t.bias = bias;
     t.first = gl_WorkGroupID.y * TILE_TOKENS;

@@ -1,6 +1,8 @@
 /* Products of weights with few and with many rows, against sums in double precision. */
 #include "shader_bench.h"
 
+#include "engine/vulkan/weights.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -40,12 +42,24 @@ typedef struct matrix {
     size_t rows, cols;
 } matrix;
 
+/* As the file has it, or as it lies on the device. */
+static bool as_stored;
+
+static uint32_t kernel_type(pj_dtype type)
+{
+    return as_stored ? type : pj_vk_weight_type(type);
+}
+
 static matrix make_matrix(pj_dtype type, size_t rows, size_t cols, bool biased)
 {
     matrix m = {.rows = rows, .cols = cols};
     unsigned char *stored = bench_random_weights(type, rows, cols);
     m.values = bench_dequantised(type, stored, rows, cols);
-    m.w = bench_input(stored, rows * pj_dtype_row_bytes(type, cols));
+    size_t row_bytes = pj_dtype_row_bytes(type, cols), there = pj_vk_weight_row_bytes(type, cols);
+    unsigned char *loaded = bench_memory(rows * there);
+    for (size_t r = 0; r < rows; r++)
+        pj_vk_weight_row(type, stored + r * row_bytes, cols, loaded + r * there);
+    m.w = as_stored ? bench_input(stored, rows * row_bytes) : bench_input(loaded, rows * there);
     if (!biased) return m;
     m.bias_values = bench_random_floats(rows, 1);
     m.bias = bench_input(m.bias_values, rows * sizeof(float));
@@ -72,7 +86,7 @@ typedef struct few_case {
 static pj_vk_product_constants few_constants(const few_case *c)
 {
     return (pj_vk_product_constants){.threads = c->threads,
-                                     .type = c->type,
+                                     .type = kernel_type(c->type),
                                      .lanes = c->lanes,
                                      .rows = c->rows,
                                      .tokens = c->per_group,
@@ -149,6 +163,96 @@ static void every_type_multiplies_few_rows(void **state)
         check_few(
             (few_case){type, least > 1 ? least : 257, 3, 32, 16, 1, 1, PJ_VK_NORM_NONE, false});
     }
+}
+
+/* ---- few rows of integers ------------------------------------------------------------------ */
+
+/* What quantise makes of a row, as doubles. */
+static void quantised(const double *x, size_t n, double *y)
+{
+    for (size_t i = 0; i < n; i += 32) {
+        double largest = 0;
+        for (size_t j = i; j < i + 32; j++) largest = fmax(largest, fabs(x[j]));
+        for (size_t j = i; j < i + 32; j++)
+            y[j] = largest > 0 ? rint(x[j] * 127 / largest) * largest / 127 : 0;
+    }
+}
+
+static void codes_as_values(const int8_t *codes, const float *scales, size_t n, double *y)
+{
+    for (size_t i = 0; i < n; i++) y[i] = codes[i] * (double)scales[i / 32];
+}
+
+static void quantise_input(const few_case *c, const pj_vk_product_args *args,
+                           pj_vk_quantise_args *q)
+{
+    *q = (pj_vk_quantise_args){
+        .x = args->x,
+        .weight = args->norm,
+        .bias = args->norm_bias ? args->norm + args->norm_bias * sizeof(float) : 0,
+        .codes = bench_output(c->tokens * c->cols),
+        .scales = bench_output(c->tokens * c->cols / 8),
+        .rows = args->tokens,
+        .cols = args->cols,
+        .x_stride = args->x_stride};
+    pj_vk_quantise_constants k = {c->threads, c->norm, EPS};
+    BENCH_DISPATCH(PJ_VK_QUANTISE, &k, q, q->rows, 1, 1);
+}
+
+/* The codes are those of the normalised row within one step, and the product is exactly theirs. */
+static void check_packed(few_case c)
+{
+    enum { OUT = 21 };
+    pj_vk_product_args args;
+    pj_vk_quantise_args q;
+    bench_begin();
+    const double *x = few_input(&c, &args);
+    quantise_input(&c, &args, &q);
+    matrix m = make_matrix(c.type, OUT, c.cols, c.biased);
+    args.x = q.codes;
+    args.norm = q.scales;
+    args.norm_bias = 0;
+    args.x_stride = args.cols;
+    args.parts[0] =
+        (pj_vk_part){m.w, m.bias, bench_output(c.tokens * OUT * sizeof(float)), OUT, OUT};
+    pj_vk_product_constants k = few_constants(&c);
+    k.norm = PJ_VK_NORM_NONE;
+    BENCH_DISPATCH(PJ_VK_PRODUCT_PACKED, &k, &args, pj_vk_product_groups(&k, &args),
+                   (args.tokens + k.tokens - 1) / k.tokens, 1);
+    bench_run();
+    const int8_t *codes = bench_result(q.codes);
+    const float *scales = bench_result(q.scales), *y = bench_result(args.parts[0].y);
+    double *values = bench_memory(c.cols * sizeof *values),
+           *want = bench_memory(c.cols * sizeof *want), out[OUT];
+    for (size_t t = 0; t < c.tokens; t++) {
+        codes_as_values(codes + t * c.cols, scales + t * c.cols / 32, c.cols, values);
+        quantised(x + t * c.cols, c.cols, want);
+        for (size_t i = 0; i < c.cols; i++)
+            assert_true(fabs(values[i] - want[i]) <=
+                        1.01 * (double)scales[(t * c.cols + i) / 32] + 1e-6);
+        for (size_t r = 0; r < OUT; r++) out[r] = product_of(&m, r, values);
+        bench_assert_rows(y + t * OUT, OUT, out, 1, OUT, 1e-5 * sqrt((double)c.cols));
+    }
+}
+
+static void every_type_multiplies_integers(void **state)
+{
+    for (pj_dtype type = PJ_Q8_0; type < PJ_DTYPE_COUNT; type++) {
+        size_t least = least_cols(type);
+        check_packed((few_case){type, 3 * least, 1, 32, 16, 1, 1, PJ_VK_NORM_RMS, true});
+        check_packed((few_case){type, least, 3, 32, 16, 1, 1, PJ_VK_NORM_RMS, false});
+    }
+    check_packed((few_case){PJ_Q5_1, 96, 5, 64, 32, 2, 4, PJ_VK_NORM_LAYER, true});
+    as_stored = true;
+    check_packed((few_case){PJ_Q8_0, 64, 3, 32, 16, 1, 1, PJ_VK_NORM_NONE, false});
+    as_stored = false;
+}
+
+static void stored_blocks_are_multiplied_too(void **state)
+{
+    as_stored = true;
+    check_few((few_case){PJ_Q8_0, 96, 3, 32, 16, 1, 1, PJ_VK_NORM_NONE, false});
+    as_stored = false;
 }
 
 static void few_rows_have_any_size(void **state)
@@ -232,9 +336,9 @@ static void check_gate(const few_case *c, pj_vk_gate kind)
 
 static void gate_and_up_become_an_activation(void **state)
 {
-    few_case c = {PJ_BF16, 40, 3, 64, 16, 2, 2, PJ_VK_NORM_RMS, true};
+    few_case c = {PJ_BF16, 40, 3, 64, 16, 1, 1, PJ_VK_NORM_RMS, true};
     for (pj_vk_gate kind = 0; kind <= PJ_VK_GATE_CLAMPED; kind++) check_gate(&c, kind);
-    few_case block = {PJ_Q4_K, 256, 1, 64, 16, 4, 1, PJ_VK_NORM_LAYER, false};
+    few_case block = {PJ_Q4_K, 256, 3, 64, 16, 2, 2, PJ_VK_NORM_LAYER, false};
     check_gate(&block, PJ_VK_GATE_SILU);
 }
 
@@ -267,7 +371,7 @@ static void check_many(many_case c)
                                      .y_stride = (uint32_t)y_stride,
                                      .residual_stride = (uint32_t)c.rows};
     pj_vk_product_tiled_constants k = {c.tile_tokens / c.per_token * (c.tile_rows / c.per_row),
-                                       c.type,
+                                       kernel_type(c.type),
                                        c.tile_tokens,
                                        c.tile_rows,
                                        c.per_token,
@@ -324,6 +428,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_multiplies_few_rows),
+        cmocka_unit_test(every_type_multiplies_integers),
+        cmocka_unit_test(stored_blocks_are_multiplied_too),
         cmocka_unit_test(few_rows_have_any_size),
         cmocka_unit_test(the_residual_stream_is_added_to),
         cmocka_unit_test(gate_and_up_become_an_activation),
