@@ -6,7 +6,7 @@
 #include "engine/vulkan/shaders.h"
 #include "engine/vulkan/vk.h"
 
-/* ---- weights (weights.c) ---- */
+/* ---- weights (upload.c) ---- */
 
 /* Copies of the model's matrices and vectors, found by their address in host memory. */
 typedef struct pj_gpu_copy {
