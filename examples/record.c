@@ -1,7 +1,7 @@
 /*
  * A program that records a synthetic inference with only the public header: a prompt of eight
  * tokens, then as many decode steps as the first argument says (16 when absent), each of four
- * layers with a few components that burn a little time. It uses every function of the interface.
+ * layers with a few components that burn a little time.
  *
  *     cc record.c -lperjoule -o record && ./record 32 sim
  *

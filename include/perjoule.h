@@ -364,34 +364,72 @@ typedef struct pj_span_batch {
  * failure nothing is added. */
 PJ_API pj_status pj_spans_add(pj_lane *lane, const pj_span_batch *batch, pj_error *err);
 
-/* ---- spans of devices that report late --------------------------------------------------- */
+/* ---- devices ---------------------------------------------------------------------------- */
 
-/* Two readings of one instant: the device's clock and pj_clock_ns(). */
-typedef struct pj_clock_pair {
-    double device_ns;
-    int64_t host_ns;
-} pj_clock_pair;
+/* What computes besides the host's processor: a GPU, say. Strings are copied; NULL and 0 mean
+ * unknown, except that a device needs a name. */
+typedef struct pj_device_info {
+    size_t size;           /* sizeof(pj_device_info) */
+    const char *name;      /* as its driver calls it: "NVIDIA H200" */
+    const char *kind;      /* NULL: "gpu"; or "npu", "tpu", ... */
+    const char *uuid;      /* 16 bytes as hexadecimal digits; a prefix such as "GPU-", dashes and
+                              case do not matter */
+    const char *pci;       /* PCI address: "0000:65:00.0" */
+    const char *driver;    /* name and version */
+    uint64_t memory_bytes; /* of its own */
+    double clock_mhz;      /* highest clock of its cores */
+    const char *rail;      /* name of the rail that measures it, such as "gpu0", if the program
+                              knows; NULL: found by UUID, by PCI address, or because there is one
+                              device of this kind and one rail */
+} pj_device_info;
 
-/* A finished span with device times in an explicit context (phase, token, layer, component).
- * Token and layer -1, section and component 0: none. */
+/* Adds a device to the run and returns its number, at least 1 (0 is the host). Two calls with the
+ * same UUID, else PCI address, else name give the same number. At most 31 devices. Work that the
+ * run records on the device is charged to the rail that measures it. If none does, that work and
+ * what contains it have no energy, and the run is partial. */
+PJ_API pj_status pj_device_declare(pj_run *run, const pj_device_info *info, uint32_t *device,
+                                   pj_error *err);
+
+/* Where on the host work was given to a device. All bytes zero: nowhere in particular. */
+typedef struct pj_launch {
+    uint64_t opaque[4];
+} pj_launch;
+
+/* Notes the lane's innermost open span (without one, the run's current context) as the place of a
+ * launch. Costs nanoseconds, never blocks or allocates. The device's spans may be added long after
+ * that span has ended. */
+PJ_API void pj_device_launch(const pj_lane *lane, pj_launch *launch);
+
+/* A finished span of a device: a section, layer, component or operation. 40 bytes without padding:
+ * "=qqIIiIQ". */
 typedef struct pj_device_span {
-    pj_span_kind kind;
-    uint32_t id;
-    pj_phase phase;
-    uint32_t section;
-    int32_t token;
-    int32_t layer;
-    uint32_t component;
-    double begin_device_ns;
-    double end_device_ns;
+    int64_t begin_ns, end_ns; /* on the clock of pj_clock_ns: the caller calibrates the device's */
+    uint32_t kind;            /* pj_span_kind */
+    uint32_t id;              /* as in pj_span_begin */
+    int32_t layer; /* of a component or operation in a layer that has no span: its index; else -1 */
+    uint32_t parent;     /* 1 + index of the enclosing span, which comes before this one; 0: none */
+    const pj_work *work; /* or NULL */
 } pj_device_span;
 
-/* Converts a device span to the host's clock by two pairs, one from before and one from after it
- * (which also correct the drift), and adds it. May be called any time before pj_run_end. Spans are
- * clipped to the run's time; those outside are dropped and counted. */
-PJ_API void pj_device_span_add(pj_lane *lane, const pj_device_span *span,
-                               const pj_clock_pair *before, const pj_clock_pair *after,
-                               const pj_work *work);
+typedef struct pj_device_batch {
+    size_t size;                 /* sizeof(pj_device_batch) */
+    const pj_launch *launch;     /* of all its outermost spans; NULL: nowhere in particular */
+    const pj_device_span *spans; /* enclosing spans before enclosed ones */
+    size_t span_count;
+    int64_t clock_error_ns; /* standard deviation of these times on the host's clock, an error that
+                               they have in common; it widens the intervals of energies */
+} pj_device_batch;
+
+/* Adds finished spans of a device. They nest in each other as `parent` says, and outermost ones in
+ * the host's span that launched them, whose own time they do not take: the host computes or waits
+ * meanwhile, and that is charged to the host's rails. A span that extends beyond its parent is
+ * clipped to it, one that extends beyond the run to the run; those outside the run are dropped and
+ * counted. Spans of one device may overlap, as on several queues: they share its power in
+ * proportion to what the fit gives their classes. Spans finer than the run's depth are dropped.
+ * From any thread, any time before pj_run_end. Allocates, and waits up to two seconds for room; on
+ * failure nothing is added. */
+PJ_API pj_status pj_device_spans_add(pj_run *run, uint32_t device, const pj_device_batch *batch,
+                                     pj_error *err);
 
 #ifdef __cplusplus
 }

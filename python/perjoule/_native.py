@@ -179,7 +179,35 @@ class SpanBatch(Sized):
     ]
 
 
-SPAN_BYTES, DETAIL_BYTES = 32, 48
+class DeviceInfo(Sized):
+    _fields_ = [
+        ("size", c.c_size_t),
+        ("name", c.c_char_p),
+        ("kind", c.c_char_p),
+        ("uuid", c.c_char_p),
+        ("pci", c.c_char_p),
+        ("driver", c.c_char_p),
+        ("memory_bytes", c.c_uint64),
+        ("clock_mhz", c.c_double),
+        ("rail", c.c_char_p),
+    ]
+
+
+class Launch(c.Structure):
+    _fields_ = [("opaque", c.c_uint64 * 4)]
+
+
+class DeviceBatch(Sized):
+    _fields_ = [
+        ("size", c.c_size_t),
+        ("launch", c.POINTER(Launch)),
+        ("spans", c.c_void_p),
+        ("span_count", c.c_size_t),
+        ("clock_error_ns", c.c_int64),
+    ]
+
+
+SPAN_BYTES, DETAIL_BYTES, DEVICE_SPAN_BYTES = 32, 48, 40
 
 _P, _E = c.c_void_p, c.POINTER(Error)
 FUNCTIONS = {
@@ -203,6 +231,11 @@ FUNCTIONS = {
     "pj_run_set_tokens": (None, [_P, c.c_uint64, c.c_uint64]),
     "pj_span_begin": (None, [_P, c.c_int, c.c_uint32]),
     "pj_span_end": (None, [_P, c.POINTER(Work)]),
+    "pj_span_begin_at": (None, [_P, c.c_int, c.c_uint32, c.c_int64]),
+    "pj_span_end_at": (None, [_P, c.POINTER(Work), c.c_int64]),
+    "pj_device_declare": (c.c_int, [_P, c.POINTER(DeviceInfo), c.POINTER(c.c_uint32), _E]),
+    "pj_device_launch": (None, [_P, c.POINTER(Launch)]),
+    "pj_device_spans_add": (c.c_int, [_P, c.c_uint32, c.POINTER(DeviceBatch), _E]),
     "pj_token_text": (None, [_P, c.c_uint32, c.c_int32, c.c_char_p, c.c_size_t]),
     "pj_statistics_time": (None, [_P, c.c_int64]),
     "pj_spans_add": (c.c_int, [_P, c.POINTER(SpanBatch), _E]),

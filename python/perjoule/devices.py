@@ -99,6 +99,8 @@ class CudaClock(HostClock):
         self._stampers: Dict[Device, Callable[[], int]] = {}
         self._own: Dict[Device, Stream] = {}
         self._paired_ns = 0
+        self.computed_on: List[Device] = []  # by record of the step that was resolved last
+        self.clock_error_ns = 0  # of its times, 1 sigma
         self._next = self._sealed = self._read = 0  # newest stamp, newest of the step before, newest that was read
         self.stamp = self._stamper(device)  # type: ignore[method-assign]
 
@@ -206,6 +208,7 @@ class CudaClock(HostClock):
         if any(mark not in events for mark in (records[0], records[1], last)):
             return []
         began_ns, pairs = events[records[0]].host_ns, {}
+        self.computed_on = [events[number].device for number in records[1::FIELDS]]
         for i in range(0, len(records), FIELDS):
             for j in (i, i + 1):
                 number = records[j]
@@ -216,6 +219,8 @@ class CudaClock(HostClock):
                     host_ns, base, _ = pairs[device]
                     times[number] = host_ns + int(base.elapsed_time(event) * 1e6)
                 out[j] = times[number]
+        # a moment between the two readings of the host's clock, each as likely
+        self.clock_error_ns = max((int(pair.width_ns / 12 ** 0.5) for pair in pairs.values()), default=0)
         self._note_waiting(records, out)
         self._recycle(last)
         return out
@@ -250,6 +255,17 @@ class CudaClock(HostClock):
         self._sealed = self._read
         self.wait(self.seal())
         return True
+
+    def describe(self, device: Device) -> Dict[str, Any]:
+        """What the run's table of devices says about one, as far as torch knows it."""
+        about = self.cuda.get_device_properties(device)
+        info: Dict[str, Any] = {"name": str(about.name), "kind": "gpu",
+                                "memory_bytes": int(getattr(about, "total_memory", 0))}
+        if getattr(about, "uuid", None):
+            info["uuid"] = str(about.uuid)
+        if hasattr(about, "pci_bus_id"):
+            info["pci"] = f"{about.pci_domain_id:04x}:{about.pci_bus_id:02x}:{about.pci_device_id:02x}.0"
+        return info
 
     # ---- what the times contain ----
 

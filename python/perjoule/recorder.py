@@ -16,6 +16,7 @@ import threading
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
 from . import _native as n
+from . import on_device
 from .names import MODULES, SECTIONS, Module, Namespace, Part, Plan
 from .patching import Replacement, as_hook, attaching, copy_unpatched
 from .session import Run, clock_ns
@@ -44,6 +45,8 @@ class HostClock:
     how = "host"  # how modules are timed, as the run says it
     untimed: Optional[str] = None  # why modules can't be timed
     error: Optional[Exception] = None  # of a stamp that a module took
+    computed_on: List[Any] = []  # which device computed each record of the step that was resolved last; empty: the host
+    clock_error_ns = 0  # of its times
 
     def stamp(self) -> int:
         return clock_ns()
@@ -79,6 +82,10 @@ class HostClock:
         """Converts the stamps in a step's records to nanoseconds: the first two hold its begin, the end of its last pass,
         and its end. Nothing if one of these was lost."""
         return records
+
+    def describe(self, device: Any) -> Dict[str, Any]:
+        """What is known about a device, as arguments of Run.declare_device."""
+        return {"name": str(device)}
 
     def is_done(self, stamps: List[int]) -> bool:
         return True
@@ -163,10 +170,11 @@ class Recorder:
         self.pending: List[Step] = []  # steps whose device times are outstanding
         self.looking: Optional[Look] = None  # of the current pass
         self.gated = False
+        self._devices: Dict[Any, int] = {}  # their numbers in the run
         self.outer, self.inner = Gate(), Gate()  # layers and modules outside them; parts of layers
         self.inner_wanted = True  # in the current pass, or the last
         self.unphased_ns: Optional[int] = None  # begin of the phase before the first, where the clock is late
-        self._phase: Optional[Tuple[str, int, int]] = None  # of the steps handed over last
+        self._phase: Optional[Tuple[str, int]] = None  # of the steps handed over last, and its end so far
         self._restore: List[Callable[[], Any]] = []
         self._words()
 
@@ -437,25 +445,55 @@ class Recorder:
         if step.phase is not None:
             self._extend_phase(step.phase, begin, end)
         self._name_gates(records)
-        packed = array.array("q", self._outer(step, begin, forward_end, end, records))
+        outer = self._outer(step, begin, forward_end, end, records)
+        if self.clock.computed_on:
+            self._hand_over_devices(step, outer, records, self.clock.computed_on[2:])
+            return
+        packed = array.array("q", outer)
         packed.extend(array.array("q", records))
         self.run.add_spans(packed, step.details, step.texts)
+
+    # ---- steps that devices computed ----
+
+    def _hand_over_devices(self, step: Step, outer: List[int], records: List[int], devices: List[Any]) -> None:
+        """The token and its sections are spans of the host, which waits meanwhile; the modules are the devices'."""
+        sections = [(outer[i], outer[i + 1]) for i in range(FIELDS, len(outer), FIELDS)]
+        run, token = self.run, outer[:FIELDS]
+        run.begin_at(n.TOKEN, step.position, token[0])
+        launches = {-1: run.launch()}
+        for _, sequence, token_id, text in step.texts:
+            run.token_text(sequence, token_id, text)
+        for i, (begin, end) in enumerate(sections):
+            what = outer[(i + 1) * FIELDS + 2]
+            run.begin_at(n.SECTION, what & 0xFFFFFFFF, begin)
+            launches[i] = run.launch()
+            run.end_at(end)
+        run.end_at(token[1])
+        works = on_device.Works(step.details)
+        for (device, section), group in on_device.grouped(records, devices, sections).items():
+            run.add_device_spans(self._number_of(device), launches[section], on_device.pack(on_device.nest(group), works),
+                                 self.clock.clock_error_ns)
+
+    def _number_of(self, device: Any) -> int:
+        if device not in self._devices:
+            self._devices[device] = self.run.declare_device(**self.clock.describe(device))
+        return self._devices[device]
 
     # ---- phases of a late clock: as the device computed their steps ----
 
     def _extend_phase(self, phase: str, begin: int, end: int) -> None:
+        """The phase stays open for its next steps, whose times are not known yet."""
         if self.unphased_ns is not None:
             self._add_phase("pre_inference", self.unphased_ns, begin)
             self.unphased_ns = None
-        if self._phase is not None and self._phase[0] == phase:
-            begin = self._phase[1]
-        else:
+        if self._phase is None or self._phase[0] != phase:
             self._end_phase()
-        self._phase = phase, begin, end
+            self.run.begin_at(n.PHASE, n.PHASES.index(phase), begin)
+        self._phase = phase, end
 
     def _end_phase(self) -> None:
         if self._phase is not None:
-            self._add_phase(*self._phase)
+            self.run.end_at(self._phase[1])
         self._phase = None
 
     def _add_phase(self, name: str, begin: int, end: int) -> None:

@@ -426,6 +426,46 @@ class Run:
         error = n.Error()
         n.check(self._native.pj_spans_add(self.lane(), c.byref(batch), c.byref(error)), error)
 
+    # ---- devices ----
+
+    def declare_device(self, name: str, kind: str = "gpu", uuid: Optional[str] = None, pci: Optional[str] = None,
+                       memory_bytes: int = 0, clock_mhz: float = 0, rail: Optional[str] = None) -> int:
+        """Adds a device that computes; returns its number. One of the same UUID, else PCI address, else name is the same."""
+        info = n.DeviceInfo(name=n.text(name), kind=n.text(kind), uuid=n.text(uuid), pci=n.text(pci),
+                            memory_bytes=memory_bytes, clock_mhz=clock_mhz, rail=n.text(rail))
+        number, error = c.c_uint32(), n.Error()
+        n.check(self._native.pj_device_declare(self._open(), c.byref(info), c.byref(number), c.byref(error)), error)
+        return number.value
+
+    def begin_at(self, kind: int, id: int, ns: int) -> None:
+        """Opens a span at a time that has passed."""
+        self._native.pj_span_begin_at(self.lane(), kind, id, ns)
+
+    def end_at(self, ns: int) -> None:
+        self._native.pj_span_end_at(self.lane(), None, ns)
+
+    def token_text(self, sequence: int, token_id: int, text: Optional[str]) -> None:
+        """Of the token whose span is open."""
+        words = n.text(text or "") or b""
+        self._native.pj_token_text(self.lane(), sequence, token_id, words, len(words))
+
+    def launch(self) -> n.Launch:
+        """The innermost open span as the place of a launch."""
+        launch = n.Launch()
+        self._native.pj_device_launch(self.lane(), c.byref(launch))
+        return launch
+
+    def add_device_spans(self, device: int, launch: n.Launch, spans: bytes, clock_error_ns: int) -> None:
+        """Adds finished spans of a device: `spans` is an array of pj_device_span."""
+        batch = n.DeviceBatch(
+            launch=c.pointer(launch),
+            spans=c.cast(c.c_char_p(spans), c.c_void_p),
+            span_count=len(spans) // n.DEVICE_SPAN_BYTES,
+            clock_error_ns=clock_error_ns,
+        )
+        error = n.Error()
+        n.check(self._native.pj_device_spans_add(self._open(), device, c.byref(batch), c.byref(error)), error)
+
     def add_statistics_time(self, ns: int) -> None:
         """Time that the caller spent on statistics; it counts as profiling overhead of the run."""
         self._native.pj_statistics_time(self.lane(), ns)

@@ -6,6 +6,7 @@ reading an event that has not been passed is an error, and so is anything asked 
 captured, which also invalidates the capture.
 """
 import contextlib
+import struct
 import types
 
 US, MS = 1_000, 1_000_000
@@ -155,6 +156,11 @@ class Machine:
         self.contexts.add(index)
         self.wait_until(max(s.ready for s in self.streams if s.index == index))
 
+    def properties(self, device):
+        index = self.index_of(device)
+        return types.SimpleNamespace(name="Stand-in", total_memory=8 << 30, uuid=f"{index:08x}-0000-0000-0000-000000000000",
+                                     pci_domain_id=0, pci_bus_id=0x65 + index, pci_device_id=0)
+
     def torch(self, **more):
         cuda = types.SimpleNamespace(
             is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: len(self.defaults),
@@ -162,7 +168,8 @@ class Machine:
             synchronize=self.synchronize, memory_reserved=lambda i: int(i in self.contexts),
             is_current_stream_capturing=lambda: self.current_stream() is self.captured,
             Stream=lambda device=None: Stream(self, self.index_of(device)),
-            Event=lambda enable_timing=False: Event(self, enable_timing))
+            Event=lambda enable_timing=False: Event(self, enable_timing),
+            get_device_properties=self.properties)
         from made_model import Module
         return types.SimpleNamespace(
             cuda=cuda, device=Device, nn=types.SimpleNamespace(Identity=type("Identity", (Module,), {})),
@@ -220,6 +227,7 @@ class StandInRun:
 
     def __init__(self):
         self.names, self.spans, self.texts, self._handle = [], [], [], object()
+        self.open, self.devices, self.on, self.clock_errors = [], [], {}, []
         self._native = types.SimpleNamespace(pj_span_begin=lambda *_: None, pj_span_end=lambda *_: None)
 
     def name(self, text):
@@ -236,6 +244,38 @@ class StandInRun:
             begin, end, word, _ = records[i:i + 4]
             self.spans.append((word >> 32, word & 0xFFFFFFFF, begin, end))
         self.texts += [(self.spans[first + t[0]][1], *t[1:]) for t in texts]
+
+    # spans in the order in which they begin; a device's have its number in `on`
+
+    def begin_at(self, kind, id, ns):
+        self.open.append(len(self.spans))
+        self.spans.append((kind, id, ns, None))
+
+    def end_at(self, ns):
+        at = self.open.pop()
+        kind, id, begin, _ = self.spans[at]
+        self.spans[at] = (kind, id, begin, ns)
+
+    def token_text(self, sequence, token_id, text):
+        kind, position, _, _ = self.spans[self.open[-1]]
+        assert kind == 2
+        self.texts.append((position, sequence, token_id, text))
+
+    def launch(self):
+        return self.open[-1]
+
+    def declare_device(self, **about):
+        self.devices.append(about)
+        return len(self.devices)
+
+    def add_device_spans(self, device, launch, spans, clock_error_ns):
+        first = len(self.spans)
+        for begin, end, kind, id, layer, parent, work in struct.iter_unpack("=qqIIiIQ", spans):
+            outer = self.spans[first + parent - 1] if parent else self.spans[launch]
+            assert (outer[0] <= kind or (outer[0], kind) == (2, 1)) and (not parent or outer[2] <= begin <= outer[3]), (outer, kind, begin)
+            self.on[len(self.spans)] = device
+            self.spans.append((kind, id, begin, end))
+        self.clock_errors.append(clock_error_ns)
 
     def add_statistics_time(self, ns):
         pass

@@ -183,6 +183,29 @@ class Devices(CudaCase):
         second = self.spans(n.COMPONENT, "down_proj")[1]
         self.assertAlmostEqual(second, 0.4, delta=0.01)
 
+    def test_modules_are_spans_of_the_device_that_computes_them(self):
+        machine = self.machine(devices=2)
+        model = self.model(machine)
+        for module in model.model.layers._modules["1"].modules():
+            if module._parameters:
+                place(machine, module, 400 * US, "cuda:1")
+        watch = self.watch(model)
+        self.loop(machine, model, 4)
+        watch.finish()
+        run = self.run_
+        self.assertEqual([d["pci"] for d in run.devices], ["0000:65:00.0", "0000:66:00.0"])
+        self.assertEqual({d["name"] for d in run.devices}, {"Stand-in"})
+        kinds = {}
+        for i, (kind, id, begin, end) in enumerate(run.spans):
+            kinds.setdefault(kind, set()).add(run.on.get(i))
+        self.assertEqual([kinds[k] for k in (n.PHASE, n.TOKEN)], [{None}] * 2)
+        layers = {id: {run.on.get(i) for i, (kind, other, _, _) in enumerate(run.spans) if (kind, other) == (n.LAYER, id)}
+                  for id in (0, 1)}
+        self.assertEqual(layers, {0: {1}, 1: {2}})
+        self.assertNotIn(None, kinds[n.COMPONENT])
+        self.assertTrue(all(0 < e < MS for e in run.clock_errors))
+        self.assertEqual(run.open, [])
+
     def test_an_event_that_fails_stays_inside(self):
         machine = self.machine()
         model = self.model(machine)

@@ -38,6 +38,7 @@ class LateClock(HostClock):
         return after or self.stamp()
 
     def resolve(self, records):
+        self.computed_on = ["card"] * (len(records) // 4)
         return [self.times[v] if i % 4 < 2 else v for i, v in enumerate(records)]
 
     def is_done(self, stamps):
@@ -79,6 +80,32 @@ class Recording(StoredCase):
         run, _ = self.record(Model(), steps=5, clock=LateClock())
         self.assertEqual(len(self.rows("SELECT 1 FROM tokens")), 5)
         self.assertEqual(len(self.components(run.id, 4)), 22)
+
+    def test_a_late_device_has_the_modules_and_its_phases_the_tokens(self):
+        model, phases = Model(), ("prefill", "decode", "decode")
+        with self.session().run() as run:
+            recorder = Recorder(run, plan_of(model), LateClock())
+            recorder.attach()
+            try:
+                for i, phase in enumerate(phases):
+                    step = Step(recorder.clock.begin_step(), i)
+                    step.phase = phase
+                    recorder.forward_begins()
+                    model(1)
+                    recorder.forward_ended(step)
+                    recorder.end_step(step, recorder.clock.stamp())
+                recorder.flush(everything=True)
+            finally:
+                recorder.detach()
+        self.assertEqual([r["phase"] for r in self.rows("SELECT phase FROM tokens ORDER BY position")], list(phases))
+        self.assertEqual([r["phase"] for r in self.rows("SELECT phase FROM run_phases WHERE phase <> 'idle'")],
+                         ["prefill", "decode"])
+        for table in ("component_metrics", "layer_metrics"):
+            self.assertEqual([r["device"] for r in self.rows(f"SELECT DISTINCT device FROM {table}")], [1])
+        self.assertEqual([r["n"] for r in self.rows("SELECT count(*) AS n FROM layer_metrics GROUP BY token_id")], [2] * 3)
+        self.assertEqual([r["device"] for r in self.rows(
+            "SELECT DISTINCT device FROM pipeline_sections WHERE section_name = 'layers'")], [None])
+        self.assertIn('"name":"card"', self.rows("SELECT devices FROM profiling_runs")[0]["devices"])
 
     def test_the_core_is_what_lies_between_the_projections(self):
         model = Model()

@@ -45,6 +45,24 @@ static pj_status take_fact(const pj_record *record, pj_run_data *data, int64_t *
     return PJ_OK;
 }
 
+static pj_status take_device(const pj_record *record, pj_tree *tree, pj_run_data *data,
+                             pj_error *err)
+{
+    pj_device_row row;
+    pj_status status = pj_device_read((const char *)record->payload, pj_record_bytes(record),
+                                      &data->arena, &row, err);
+    if (status != PJ_OK) return status;
+    if (!data->devices) {
+        data->devices = pj_arena_alloc(&data->arena, PJ_MAX_DEVICES, sizeof *data->devices);
+        if (!data->devices) return pj_fail_memory(err, "the devices of a run");
+        for (uint32_t i = 0; i < PJ_MAX_DEVICES; i++) data->devices[i] = pj_device_row_make(i);
+    }
+    data->devices[row.number] = row;
+    if (data->device_count <= row.number) data->device_count = row.number + 1;
+    pj_tree_add_device(tree, row.number);
+    return PJ_OK;
+}
+
 static uint32_t count_notes(const pj_tree *tree, pj_record_type type)
 {
     uint32_t count = 0;
@@ -63,7 +81,9 @@ pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
     data->warnings = pj_arena_alloc(&data->arena, warnings + 2, sizeof *data->warnings);
     if (!data->warnings) return pj_fail_memory(err, "a run");
     for (uint32_t i = 0; i < tree->note_count; i++) {
-        pj_status status = take_fact(tree->notes[i], data, &begin_ns, &warnings, err);
+        pj_status status = pj_record_kind(tree->notes[i]) == PJ_RECORD_DEVICE
+                               ? take_device(tree->notes[i], tree, data, err)
+                               : take_fact(tree->notes[i], data, &begin_ns, &warnings, err);
         if (status != PJ_OK) return status;
     }
     for (uint32_t i = 0; i < data->warning_count; i++)
@@ -201,7 +221,8 @@ static void fill_component(rows_state *s)
     const pj_span *span = s->view.span;
     pj_component_row *row = &s->data->components[s->node->row];
     token_position position = position_in_token(tree, s->index);
-    *row = (pj_component_row){.layer = row_above(tree, s->index, PJ_SPAN_LAYER),
+    *row = (pj_component_row){.device = s->node->row_device,
+                              .layer = row_above(tree, s->index, PJ_SPAN_LAYER),
                               .section = row_above(tree, s->index, PJ_SPAN_SECTION),
                               .token = position.token,
                               .step = position.step,
@@ -225,7 +246,8 @@ static void fill_component(rows_state *s)
 static void fill_operation(rows_state *s)
 {
     pj_operation_row *row = &s->data->operations[s->node->row];
-    *row = (pj_operation_row){.component = row_above(s->tree, s->index, PJ_SPAN_COMPONENT),
+    *row = (pj_operation_row){.device = s->node->row_device,
+                              .component = row_above(s->tree, s->index, PJ_SPAN_COMPONENT),
                               .class_ = PJ_NO_PARENT,
                               .name = pj_tree_name(s->tree, s->node->id),
                               .start_ms = s->start_ms,
@@ -244,6 +266,7 @@ static void fill_layer(rows_state *s)
     token_position position = position_in_token(s->tree, s->index);
     row->token = position.token;
     row->step = position.step;
+    row->device = s->node->row_device;
     row->layer_index = s->node->id;
     row->start_ms = s->start_ms;
     row->duration_ms = s->duration_ms;
@@ -261,7 +284,8 @@ static void fill_section(rows_state *s)
                                                        pj_tree_name(s->tree, s->node->id),
                                                        s->start_ms,
                                                        s->duration_ms,
-                                                       PJ_ENERGY_UNKNOWN};
+                                                       PJ_ENERGY_UNKNOWN,
+                                                       s->node->row_device};
 }
 
 static bool fill_row(rows_state *s, uint32_t index)

@@ -30,6 +30,14 @@ static void start_node(pj_energy *node, bool known, bool has_planted)
     node->planted_nj = has_planted ? 0 : PJ_NJ_UNKNOWN;
 }
 
+/* Whether a leaf counts in a span around it. The run's total is the sum of what was measured, even
+ * where a device without a rail computed: it is partial. */
+static bool is_charged(const pj_energies *j, uint32_t leaf, uint32_t node)
+{
+    return node != 0 || j->d->device_count == 0 || j->gross[leaf] != PJ_NJ_UNKNOWN ||
+           j->measured >> pj_tree_leaf_device(j->tree, &j->tree->leaves[leaf]) & 1;
+}
+
 /* Adds a leaf's energy to every enclosing span, except those that are charged only for their own
  * time (pj_tree_stands_apart); `apart` has the kinds that are not charged to a kind, a bit each. */
 static void add_upwards(pj_energies *j, uint32_t leaf, int64_t planted_nj, const uint32_t *apart)
@@ -39,7 +47,7 @@ static void add_upwards(pj_energies *j, uint32_t leaf, int64_t planted_nj, const
     for (uint32_t at = tree->leaves[leaf].node;; at = tree->nodes[at].parent) {
         uint8_t kind = tree->nodes[at].kind;
         pj_energy *node = pj_energy_of(j, at);
-        if (!(below & apart[kind])) {
+        if (!(below & apart[kind]) && is_charged(j, leaf, at)) {
             pj_nj_add(&node->gross_nj, j->gross[leaf]);
             pj_nj_add(&node->net_nj, j->net[leaf]);
             pj_nj_add(&node->planted_nj, planted_nj);
@@ -49,11 +57,29 @@ static void add_upwards(pj_energies *j, uint32_t leaf, int64_t planted_nj, const
     }
 }
 
+/* Spans of which no leaf counts have no energy. */
+static pj_status forget_unmeasured(pj_energies *j, pj_error *err)
+{
+    const pj_tree *tree = j->tree;
+    if (j->d->device_count == 0) return PJ_OK;
+    bool *counts = pj_alloc(tree->node_count, sizeof *counts);
+    if (!counts) return pj_fail_memory(err, "the energies of a run");
+    for (uint32_t i = 0; i < tree->leaf_count; i++) {
+        if (!pj_energy_counts(j, i)) continue;
+        for (uint32_t at = tree->leaves[i].node; !counts[at]; at = tree->nodes[at].parent)
+            counts[at] = true;
+    }
+    for (uint32_t i = 1; i < tree->node_count; i++)
+        if (!counts[i]) start_node(pj_energy_of(j, i), false, false);
+    pj_free(counts);
+    return PJ_OK;
+}
+
 static void sum_nodes(pj_energies *j)
 {
     const pj_tree *tree = j->tree;
     uint32_t apart[PJ_NODE_ROOT + 1] = {0};
-    bool has_planted = j->sim_mw && !tree->overlaps;
+    bool has_planted = pj_energy_has_planted(j);
     for (uint8_t outer = 0; tree->nested && outer < PJ_SPAN_KIND_COUNT; outer++)
         for (uint8_t inner = 0; inner < PJ_SPAN_KIND_COUNT; inner++)
             if (pj_tree_stands_apart(outer, inner)) apart[outer] |= 1u << inner;
@@ -61,7 +87,9 @@ static void sum_nodes(pj_energies *j)
         start_node(pj_energy_of(j, i), j->result_count > 0, has_planted);
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
         const pj_leaf *leaf = &tree->leaves[i];
-        pj_nj_add(&pj_energy_of(j, leaf->node)->self_nj, j->gross[i]);
+        if (!pj_energy_counts(j, i)) continue;
+        if (is_charged(j, i, leaf->node))
+            pj_nj_add(&pj_energy_of(j, leaf->node)->self_nj, j->gross[i]);
         add_upwards(j, i, has_planted ? pj_energy_planted(j, leaf) : PJ_NJ_UNKNOWN, apart);
     }
 }
@@ -84,11 +112,12 @@ static pj_status energies_prepare(pj_energies *j, pj_error *err)
     return pj_energy_pool(j, err);
 }
 
-/* Whether what computed the run has a rail. Our own engine computes on the CPU; where other engines
- * do is not known. */
+/* Whether what computed the run has a rail. Our own engine computes on the CPU, unless it names
+ * devices; where other engines do is not known. */
 static bool has_device_rail(const pj_energies *j)
 {
     const pj_run_data *d = j->d;
+    if (d->device_count) return true; /* energy_devices.c says which has one */
     if (!d->info.engine || strcmp(d->info.engine, "perjoule") != 0) return true;
     for (uint32_t r = 0; r < d->rail_count; r++)
         if (pj_rail_covers_cpu(&d->rails[r])) return true;
@@ -104,14 +133,17 @@ static pj_status attribute_rails(pj_energies *j, pj_error *err)
     bool in_total[PJ_MAX_RAILS], whole[PJ_MAX_RAILS], any = false, any_whole = false;
     j->no_device = !has_device_rail(j);
     for (uint32_t r = 0; r < d->rail_count; r++) {
-        in_total[r] = !j->no_device && pj_rail_in_column(d->rails, d->rail_count, r, PJ_RAIL_TOTAL);
+        in_total[r] = !j->no_device && j->measured & j->rail_devices[r] &&
+                      pj_rail_in_column(d->rails, d->rail_count, r, PJ_RAIL_TOTAL);
         whole[r] = in_total[r] &&
                    !isnan(pj_curve_energy_mj(j->curves[r], j->tree->begin_ns, j->tree->end_ns));
         any |= in_total[r];
         any_whole |= whole[r];
     }
-    for (uint32_t i = 0; i < j->tree->leaf_count; i++)
-        j->gross[i] = j->net[i] = any ? 0 : PJ_NJ_UNKNOWN;
+    for (uint32_t i = 0; i < j->tree->leaf_count; i++) {
+        bool known = any && j->measured >> pj_tree_leaf_device(j->tree, &j->tree->leaves[i]) & 1;
+        j->gross[i] = j->net[i] = known ? 0 : PJ_NJ_UNKNOWN;
+    }
     for (uint32_t r = 0; r < d->rail_count; r++) {
         bool use = any_whole ? whole[r] : in_total[r];
         if (in_total[r]) *(use ? &j->used_rails : &j->missing_rails) |= 1ull << r;
@@ -222,6 +254,7 @@ pj_status pj_energy_new(const pj_tree *tree, const pj_readings *readings,
     j->options = options;
     j->d = data;
     pj_status status = energies_prepare(j, err);
+    if (status == PJ_OK) status = pj_energy_devices(j, err);
     if (status == PJ_OK) status = pj_energy_curves(j, readings, err);
     if (status == PJ_OK) status = pj_energy_check(j, err);
     if (status == PJ_OK) status = attribute_rails(j, err);
@@ -231,11 +264,13 @@ pj_status pj_energy_new(const pj_tree *tree, const pj_readings *readings,
 pj_status pj_energy_fill(pj_energies *j, pj_error *err)
 {
     sum_nodes(j);
-    pj_status status = pj_energy_check_total(j, err);
+    pj_status status = forget_unmeasured(j, err);
+    if (status == PJ_OK) status = pj_energy_check_total(j, err);
     if (status == PJ_OK) check_resolution(j);
     if (status == PJ_OK) check_idle(j);
     if (status == PJ_OK) status = pj_energy_rows(j, err);
     if (status == PJ_OK) status = pj_energy_of_run(j, err);
+    if (status == PJ_OK) status = pj_energy_of_devices(j, err);
     if (status == PJ_OK) status = pj_energy_report(j, err);
     if (status == PJ_OK)
         status = pj_build_samples(j->tree, j->curves, j->options->shares, j->d, err);

@@ -27,6 +27,8 @@ typedef struct pj_timings {
 
 typedef struct pj_rail_result {
     uint32_t rail;
+    uint64_t devices;                /* whose work the rail measures, a bit each */
+    pj_leaf *leaves;                 /* [leaf_count + 2] as the rail sees them, see pj_energies */
     int64_t begin_ns, end_ns;        /* the run, extended to whole windows */
     double phase_mj[PJ_PHASE_COUNT]; /* gross */
     double whole_mj;                 /* gross, of the run */
@@ -51,8 +53,9 @@ typedef struct pj_rail_result {
     /* leaves that overlap several blocks; [block + 1] the first of those that begin in it */
     uint32_t *bridges;
     size_t *bridge_begin;
-    double alternative_weight[PJ_MAX_TIMINGS]; /* of other timings */
-    float *alternative_mj[PJ_MAX_TIMINGS];     /* [leaf] gross energy under them */
+    /* of other timings; a device's clock adds one */
+    double alternative_weight[PJ_MAX_TIMINGS + 1];
+    float *alternative_mj[PJ_MAX_TIMINGS + 1]; /* [leaf] gross energy under them */
     uint32_t alternative_count;
     /* [part of options->shares] leaf energies times factor are the run's own; relative 1 sigma of
      * the part's energy. NULL: the run was alone. */
@@ -68,9 +71,13 @@ struct pj_energies {
     pj_curve *steps[PJ_MAX_RAILS]; /* of counters whose steps may be powers: those; else NULL */
     char (*class_names)[128];
     double *sim_mw; /* [class] simulated net power, NULL: no simulation */
-    /* Leaves for the fit: with pooled classes, plus one leaf before and one after the run. */
-    pj_leaf *leaves;   /* [leaf_count + 2] */
-    uint32_t *pool_of; /* [class] of the tree -> class of the fit */
+    /* Leaves for the fit of the current rail: with pooled classes, plus one leaf before and one
+     * after the run. Those of devices that the rail does not measure have no duration. */
+    pj_leaf *leaves;                     /* [leaf_count + 2] */
+    pj_leaf *pooled;                     /* the same with every leaf's duration */
+    uint64_t rail_devices[PJ_MAX_RAILS]; /* that each rail measures, a bit each */
+    uint64_t measured;                   /* devices that a rail of the total measures */
+    uint32_t *pool_of;                   /* [class] of the tree -> class of the fit */
     uint32_t pool_count;
     uint8_t *pool_phase;            /* [pool] */
     uint32_t *pool_class;           /* [pool] its class; PJ_NO_PARENT: several */
@@ -83,7 +90,8 @@ struct pj_energies {
     uint32_t result_count;
     bool replayed;         /* a calibration was the prior */
     bool by_time;          /* some rail could not be fitted */
-    bool no_device;        /* what computed has no rail */
+    bool no_device;        /* what computed has no rail: there is no total */
+    bool no_parts;         /* a device that computed has no rail: what it worked on has no energy */
     bool idle_moved;       /* net energy is below zero, so the baseline no longer holds */
     bool below_resolution; /* no sensor's windows resolve the run's energy */
     /* of the rails that count: included in the total, missing from it */
@@ -98,6 +106,26 @@ struct pj_energies {
 static inline bool pj_net_is_refuted(double net_mj, double net_sd_mj)
 {
     return net_mj < -2 * net_sd_mj;
+}
+
+static inline bool pj_rail_sees(const pj_rail_result *result, uint8_t device)
+{
+    return result->devices >> device & 1;
+}
+
+static inline bool pj_rail_sees_leaf(const pj_energies *j, const pj_rail_result *result,
+                                     uint32_t leaf)
+{
+    return pj_rail_sees(result, pj_tree_leaf_device(j->tree, &j->tree->leaves[leaf]));
+}
+
+/* Whether a leaf's energy counts in that of the spans around it. Not where no rail measures a
+ * device that did nothing then, or the host: the run is partial, and says so. */
+static inline bool pj_energy_counts(const pj_energies *j, uint32_t leaf)
+{
+    const pj_tree_class *class_ = &j->tree->classes[j->tree->leaves[leaf].class_];
+    if (j->d->device_count == 0 || j->measured >> class_->device & 1) return true;
+    return class_->device != PJ_HOST && !pj_tree_class_is_idle(class_);
 }
 
 /* Adds; unknown plus anything is unknown. */
@@ -128,11 +156,22 @@ pj_status pj_energy_report(pj_energies *j, pj_error *err);
 
 /* Ground truth of simulated rails, and curves of every rail. */
 pj_status pj_energy_curves(pj_energies *j, const pj_readings *readings, pj_error *err);
+/* Whether a simulation states the energy of every leaf. */
+bool pj_energy_has_planted(const pj_energies *j);
 /* Simulated energy of a leaf, summed over all rails of the simulation. */
 int64_t pj_energy_planted(const pj_energies *j, const pj_leaf *leaf);
 
 /* Pools classes and creates the leaves for the fit. */
 pj_status pj_energy_pool(pj_energies *j, pj_error *err);
+
+/* Finds the rails that measure the run's devices. */
+pj_status pj_energy_devices(pj_energies *j, pj_error *err);
+/* Completes the table of devices: what they did, and with how much energy. */
+pj_status pj_energy_of_devices(pj_energies *j, pj_error *err);
+/* Names what no rail of the total measures, besides what the run's partial rails name already. */
+void pj_energy_name_unmeasured(const pj_energies *j, char *text, size_t bytes);
+/* The leaves as a rail sees them, for fits and shares; NULL: out of memory. */
+pj_leaf *pj_energy_leaves_of(pj_energies *j, const pj_rail_result *result);
 
 /* Gross and net energy of every leaf on one rail, into rail_gross, rail_net and the sums. */
 pj_status pj_energy_rail(pj_energies *j, uint32_t rail, pj_error *err);

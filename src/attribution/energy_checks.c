@@ -46,6 +46,23 @@ static bool add_warning(pj_energies *j, const char *code, const char *text)
     return row->code && row->text;
 }
 
+/* Devices that computed and that no rail measures. */
+static bool report_devices(pj_energies *j)
+{
+    char text[400];
+    bool ok = true;
+    for (uint32_t i = 1; i < j->d->device_count; i++) {
+        const pj_device_row *device = &j->d->devices[i];
+        if (j->measured >> i & 1 || j->tree->busy_ns[i] == 0) continue;
+        snprintf(text, sizeof text,
+                 "no sensor measures %.80s (%s), which computed part of this run: its work has no "
+                 "energy, and neither has what contains it",
+                 device->name, device->rail_reason);
+        ok &= add_warning(j, "device_without_sensor", text);
+    }
+    return ok;
+}
+
 /* Warns of what attribution could not do, each once. */
 static bool report_limits(pj_energies *j)
 {
@@ -74,6 +91,7 @@ static bool report_limits(pj_energies *j)
                  names);
         ok &= add_warning(j, "device_without_sensor", text);
     }
+    if (j->no_parts) ok &= report_devices(j);
     if (j->idle_moved)
         ok &= add_warning(j, "idle_power_moved",
                           "the run used less than an idle machine: idle power has changed since it "
@@ -91,7 +109,7 @@ static bool report_limits(pj_energies *j)
 pj_status pj_energy_report(pj_energies *j, pj_error *err)
 {
     pj_run_data *d = j->d;
-    uint32_t before = d->warning_count, most = before + j->finding_count + 4;
+    uint32_t before = d->warning_count, most = before + j->finding_count + 4 + d->device_count;
     pj_warning_row *all = pj_arena_alloc(&d->arena, most, sizeof *all);
     if (!all) return pj_fail_memory(err, "the warnings of a run");
     if (before) memcpy(all, d->warnings, before * sizeof *all);
@@ -101,5 +119,7 @@ pj_status pj_energy_report(pj_energies *j, pj_error *err)
         if (!is_reported(d, before, &j->findings[i]))
             ok &= add_warning(j, j->findings[i].code, j->findings[i].text);
     if (!report_limits(j) || !ok) return pj_fail_memory(err, "the warnings of a run");
-    return pj_run_name_total(d, j->used_rails, j->missing_rails, err);
+    char unmeasured[256];
+    pj_energy_name_unmeasured(j, unmeasured, sizeof unmeasured);
+    return pj_run_name_total(d, j->used_rails, j->missing_rails, unmeasured, err);
 }

@@ -36,10 +36,17 @@ static void measure_classes(const pj_tree *tree, sized_class *sizes, double *who
     qsort(sizes, tree->class_count, sizeof *sizes, longest_first);
 }
 
+/* Of the machine outside phases, or of a device. */
+static bool is_idle_time(const pj_energies *j, uint32_t class_)
+{
+    const pj_tree_class *c = &j->tree->classes[class_];
+    return class_ == j->tree->idle_class || (c->device != PJ_HOST && pj_tree_class_is_idle(c));
+}
+
 /* Whether a class gets a power of its own; idle time always does. */
 static bool stands_alone(const pj_energies *j, const sized_class *c, double whole_ns)
 {
-    return j->tree->class_count <= FEW_CLASSES || c->class_ == j->tree->idle_class ||
+    return j->tree->class_count <= FEW_CLASSES || is_idle_time(j, c->class_) ||
            c->time_ns >= LEAST_SHARE * whole_ns;
 }
 
@@ -51,7 +58,7 @@ static void energy_classes_assign(pj_energies *j, const sized_class *sizes, doub
     for (uint32_t i = 0; i < tree->class_count; i++) {
         uint32_t c = sizes[i].class_;
         uint8_t phase = tree->classes[c].phase;
-        bool alone = stands_alone(j, &sizes[i], whole_ns), idle = c == tree->idle_class;
+        bool alone = stands_alone(j, &sizes[i], whole_ns), idle = is_idle_time(j, c);
         if (alone && !idle && j->pool_count >= MOST_CLASSES) {
             alone = false;
             j->pooled_many++;
@@ -79,7 +86,7 @@ pj_status pj_energy_pool(pj_energies *j, pj_error *err)
     j->pool_class = pj_arena_alloc(arena, tree->class_count, sizeof *j->pool_class);
     j->pool_phase = pj_arena_alloc(arena, tree->class_count, sizeof *j->pool_phase);
     j->pool_mw = pj_arena_alloc(arena, tree->class_count, sizeof *j->pool_mw);
-    j->leaves = pj_arena_alloc(arena, (size_t)tree->leaf_count + 2, sizeof *j->leaves);
+    j->leaves = j->pooled = pj_arena_alloc(arena, (size_t)tree->leaf_count + 2, sizeof *j->leaves);
     if (!sizes || !j->pool_of || !j->pool_class || !j->pool_phase || !j->pool_mw || !j->leaves)
         return pj_fail_memory(err, "the classes of a run");
     measure_classes(tree, sizes, &whole_ns);

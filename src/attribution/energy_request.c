@@ -61,9 +61,21 @@ static pj_status measure_model_load(pj_energies *j, uint32_t *leaves, pj_error *
     return status;
 }
 
+/* Part of what computed the request has no rail: its energy is unknown. */
+static void forget_request(pj_run_info *info)
+{
+    double ms = info->request_ms, share = info->disturbed_share;
+    int32_t disturbed = info->disturbed_tokens;
+    pj_request_clear(info);
+    info->request_ms = ms;
+    info->disturbed_tokens = disturbed;
+    info->disturbed_share = share;
+}
+
 pj_status pj_energy_request(pj_energies *j, pj_error *err)
 {
     pj_status status = pj_request_figures(j->d, err);
+    if (j->no_parts) forget_request(&j->d->info);
     if (status != PJ_OK || isnan(j->d->info.request_mj)) return status;
     uint32_t *leaves = pj_alloc((size_t)j->tree->leaf_count + 1, sizeof *leaves);
     if (!leaves) return pj_fail_memory(err, "the energies of a run");

@@ -29,7 +29,11 @@ static void energy_rows_fill_rows(pj_energies *j)
     }
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
         const pj_node *node = &tree->nodes[tree->leaves[i].node];
-        if (tree->child_begin[tree->leaves[i].node] != tree->child_begin[tree->leaves[i].node + 1])
+        uint32_t index = tree->leaves[i].node;
+        const pj_tree_class *class_ = &tree->classes[tree->leaves[i].class_];
+        bool is_work = class_->component || class_->operation;
+        if (tree->child_begin[index] != tree->child_begin[index + 1] &&
+            !(is_work && class_->device == PJ_HOST && node->device == PJ_HOST))
             continue; /* the time between its children is of another class */
         if (node->kind == PJ_SPAN_COMPONENT)
             d->components[node->row].class_ = tree->leaves[i].class_;
@@ -38,68 +42,130 @@ static void energy_rows_fill_rows(pj_energies *j)
     }
 }
 
-/* The end of the leaves that make one row of idle time: those that were only cut because the share
- * of the run changed between them. */
-static uint32_t idle_end(const pj_tree *tree, uint32_t begin)
+/* ---- idle time ---- */
+
+/* A row of idle time: the host's leaves that follow one another outside phases, and those of
+ * devices that begin meanwhile. */
+typedef struct idle_gap {
+    int64_t begin_ns, end_ns;
+    uint32_t *leaves;
+    uint32_t count;
+} idle_gap;
+
+static bool is_outside(const pj_energies *j, uint32_t leaf, bool of_host)
 {
-    uint32_t end = begin + 1;
-    while (end < tree->leaf_count && tree->leaves[begin].node == 0 && tree->leaves[end].node == 0 &&
-           tree->leaves[end].begin_ns == tree->leaves[end - 1].end_ns)
-        end++;
-    return end;
+    const pj_leaf *l = &j->tree->leaves[leaf];
+    return l->node == 0 && (pj_tree_leaf_device(j->tree, l) == PJ_HOST) == of_host;
 }
 
-static pj_status fill_idle_row(pj_energies *j, uint32_t begin, uint32_t end, pj_phase_row *row,
-                               pj_error *err)
+/* Leaves that were only cut because the share of the run changed between them are one gap. */
+static uint32_t find_gaps(const pj_energies *j, idle_gap *gaps)
 {
     const pj_tree *tree = j->tree;
-    int64_t from_ns = tree->leaves[begin].begin_ns, to_ns = tree->leaves[end - 1].end_ns;
-    uint32_t *leaves = pj_alloc(end - begin, sizeof *leaves);
-    if (!leaves) return pj_fail_memory(err, "the phases of a run");
-    *row = (pj_phase_row){PJ_PHASE_IDLE, (double)(from_ns - tree->begin_ns) / 1e6,
-                          (double)(to_ns - from_ns) / 1e6, j->run};
-    bool has_planted = row->energy.planted_nj != PJ_NJ_UNKNOWN;
-    row->energy.gross_nj = row->energy.net_nj = 0;
-    row->energy.planted_nj = has_planted ? 0 : PJ_NJ_UNKNOWN;
-    for (uint32_t i = begin; i < end; i++) {
-        leaves[i - begin] = i;
-        pj_nj_add(&row->energy.gross_nj, j->gross[i]);
-        pj_nj_add(&row->energy.net_nj, j->net[i]);
-        if (has_planted) row->energy.planted_nj += pj_energy_planted(j, &tree->leaves[i]);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < tree->leaf_count; i++) {
+        const pj_leaf *leaf = &tree->leaves[i];
+        if (!is_outside(j, i, true)) continue;
+        if (count && gaps[count - 1].end_ns == leaf->begin_ns)
+            gaps[count - 1].end_ns = leaf->end_ns;
+        else
+            gaps[count++] = (idle_gap){leaf->begin_ns, leaf->end_ns, NULL, 0};
     }
-    row->energy.self_nj = row->energy.gross_nj;
-    pj_status status = PJ_OK;
-    if (row->energy.gross_nj != PJ_NJ_UNKNOWN) {
-        status = pj_energy_check_leaves(j, leaves, end - begin, PJ_ALL_RAILS, &row->energy.sd,
-                                        &row->energy.net_sd, err);
-        row->energy.sd_mj = (float)pj_sd_total(&row->energy.sd);
-        row->energy.net_sd_mj = (float)pj_sd_total(&row->energy.net_sd);
-        row->energy.method = (uint8_t)pj_energy_method(j, PJ_SPAN_PHASE, to_ns - from_ns);
+    return count;
+}
+
+/* The last gap that begins by then, or the first. */
+static uint32_t gap_at(const idle_gap *gaps, uint32_t count, int64_t at_ns)
+{
+    uint32_t low = 0, high = count;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (gaps[middle].begin_ns <= at_ns)
+            low = middle;
+        else
+            high = middle;
     }
-    pj_free(leaves);
+    return low;
+}
+
+/* Both in order of their begin, so that the leaves of each gap follow one another. */
+static void give_leaves(const pj_energies *j, idle_gap *gaps, uint32_t count, uint32_t *room)
+{
+    const pj_tree *tree = j->tree;
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t i = 0; i < tree->leaf_count; i++) {
+            if (tree->leaves[i].node != 0) continue;
+            idle_gap *gap = &gaps[gap_at(gaps, count, tree->leaves[i].begin_ns)];
+            if (pass == 1) gap->leaves[gap->count] = i;
+            gap->count++;
+        }
+        for (uint32_t g = 0; pass == 0 && g < count; g++) {
+            gaps[g].leaves = room;
+            room += gaps[g].count;
+            gaps[g].count = 0;
+        }
+    }
+}
+
+static void sum_gap(const pj_energies *j, const idle_gap *gap, pj_energy *e)
+{
+    bool has_planted = e->planted_nj != PJ_NJ_UNKNOWN, any = false;
+    e->gross_nj = e->net_nj = 0;
+    e->planted_nj = has_planted ? 0 : PJ_NJ_UNKNOWN;
+    for (uint32_t i = 0; i < gap->count; i++) {
+        if (!pj_energy_counts(j, gap->leaves[i])) continue;
+        any = true;
+        pj_nj_add(&e->gross_nj, j->gross[gap->leaves[i]]);
+        pj_nj_add(&e->net_nj, j->net[gap->leaves[i]]);
+        if (has_planted) e->planted_nj += pj_energy_planted(j, &j->tree->leaves[gap->leaves[i]]);
+    }
+    if (!any) e->gross_nj = e->net_nj = PJ_NJ_UNKNOWN;
+    e->self_nj = e->gross_nj;
+}
+
+static pj_status fill_idle_row(pj_energies *j, const idle_gap *gap, pj_phase_row *row,
+                               pj_error *err)
+{
+    *row = (pj_phase_row){PJ_PHASE_IDLE, (double)(gap->begin_ns - j->tree->begin_ns) / 1e6,
+                          (double)(gap->end_ns - gap->begin_ns) / 1e6, j->run};
+    pj_energy *e = &row->energy;
+    sum_gap(j, gap, e);
+    if (e->gross_nj == PJ_NJ_UNKNOWN) return PJ_OK;
+    pj_status status =
+        pj_energy_check_leaves(j, gap->leaves, gap->count, PJ_ALL_RAILS, &e->sd, &e->net_sd, err);
+    e->sd_mj = (float)pj_sd_total(&e->sd);
+    e->net_sd_mj = (float)pj_sd_total(&e->net_sd);
+    e->method = (uint8_t)pj_energy_method(j, PJ_SPAN_PHASE, gap->end_ns - gap->begin_ns);
     return status;
+}
+
+static uint32_t count_outside(const pj_energies *j)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < j->tree->leaf_count; i++) count += j->tree->leaves[i].node == 0;
+    return count;
 }
 
 /* Time outside phases becomes rows of phase `idle`, so that the phases add up to the run. */
 static pj_status fill_idle(pj_energies *j, pj_error *err)
 {
-    const pj_tree *tree = j->tree;
     pj_run_data *d = j->d;
-    uint32_t extra = 0;
-    for (uint32_t i = 0; i < tree->leaf_count; i = idle_end(tree, i))
-        extra += tree->leaves[i].node == 0;
-    if (!extra) return PJ_OK;
-    pj_phase_row *rows = pj_arena_alloc(&d->arena, d->phase_count + extra, sizeof *rows);
-    if (!rows) return pj_fail_memory(err, "the phases of a run");
-    if (d->phase_count) memcpy(rows, d->phases, d->phase_count * sizeof *rows);
-    d->phases = rows;
-    for (uint32_t i = 0, end; i < tree->leaf_count; i = end) {
-        end = idle_end(tree, i);
-        if (tree->leaves[i].node != 0) continue;
-        pj_status status = fill_idle_row(j, i, end, &d->phases[d->phase_count++], err);
-        if (status != PJ_OK) return status;
-    }
-    return PJ_OK;
+    uint32_t outside = count_outside(j);
+    if (!outside) return PJ_OK;
+    idle_gap *gaps = pj_alloc(outside, sizeof *gaps);
+    uint32_t *room = pj_alloc(outside, sizeof *room);
+    uint32_t count = gaps ? find_gaps(j, gaps) : 0;
+    pj_phase_row *rows = pj_arena_alloc(&d->arena, d->phase_count + count + 1, sizeof *rows);
+    pj_status status = PJ_OK;
+    if (!gaps || !room || !rows) status = pj_fail_memory(err, "the phases of a run");
+    if (status == PJ_OK && count) give_leaves(j, gaps, count, room);
+    if (status == PJ_OK && d->phase_count) memcpy(rows, d->phases, d->phase_count * sizeof *rows);
+    if (status == PJ_OK) d->phases = rows;
+    for (uint32_t g = 0; g < count && status == PJ_OK; g++)
+        status = fill_idle_row(j, &gaps[g], &d->phases[d->phase_count++], err);
+    pj_free(gaps);
+    pj_free(room);
+    return status;
 }
 
 pj_status pj_energy_rows(pj_energies *j, pj_error *err)

@@ -7,23 +7,31 @@
 #include <math.h>
 #include <string.h>
 
-static const pj_rail_result *main_rail(const pj_energies *j)
+/* The most important rail of those that measure one of the devices. */
+static const pj_rail_result *main_rail_of(const pj_energies *j, uint64_t devices)
 {
     const pj_rail_result *best = NULL;
     for (uint32_t i = 0; i < j->result_count; i++)
-        if (j->results[i].has_fit && (!best || j->results[i].weight_mj > best->weight_mj))
+        if (j->results[i].has_fit && j->results[i].devices & devices &&
+            (!best || j->results[i].weight_mj > best->weight_mj))
             best = &j->results[i];
     return best;
+}
+
+static const pj_rail_result *main_rail(const pj_energies *j)
+{
+    return main_rail_of(j, UINT64_MAX);
 }
 
 /* ---- classes ---- */
 
 static pj_status start_class(pj_energies *j, uint32_t c, pj_class_row *row, pj_error *err)
 {
-    const pj_rail_result *leading = main_rail(j);
     const pj_tree_class *class_ = &j->tree->classes[c];
+    const pj_rail_result *leading = main_rail_of(j, 1ull << class_->device);
     uint32_t pool = j->pool_of[c];
-    *row = (pj_class_row){.phase = class_->phase,
+    *row = (pj_class_row){.device = class_->device,
+                          .phase = class_->phase,
                           .flops = class_->flops,
                           .bytes = class_->bytes,
                           .power_mw = leading ? 0 : NAN,
@@ -40,7 +48,7 @@ static pj_status start_class(pj_energies *j, uint32_t c, pj_class_row *row, pj_e
     double variance = 0;
     for (uint32_t i = 0; i < j->result_count; i++) {
         const pj_fit *fit = &j->results[i].fit;
-        if (!j->results[i].has_fit) continue;
+        if (!j->results[i].has_fit || !pj_rail_sees(&j->results[i], class_->device)) continue;
         row->power_mw += fit->power_mw[pool];
         variance += fit->covariance[(size_t)pool * fit->class_count + pool];
         row->truncated |= fit->truncated[pool];
@@ -152,13 +160,17 @@ static pj_status sum_rail(pj_energies *j, uint32_t result, const pj_groups *by_p
     bool whole = row->phase == PJ_PHASE_COUNT;
     uint32_t from = by_phase->begin[whole ? 0 : row->phase];
     uint32_t to = by_phase->begin[whole ? PJ_PHASE_COUNT : row->phase + 1];
+    int64_t until_ns = j->tree->begin_ns; /* leaves of one rail that overlap share its idle power */
     row->gross_mj = whole ? j->results[result].whole_mj : j->results[result].phase_mj[row->phase];
+    const pj_rail_result *own = &j->results[result];
     for (uint32_t i = from; i < to; i++) {
         const pj_leaf *leaf = &j->tree->leaves[by_phase->items[i]];
-        *ms += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6 *
-               pj_energy_share_of(j, by_phase->items[i]);
+        int64_t begin_ns = leaf->begin_ns > until_ns ? leaf->begin_ns : until_ns;
+        if (!pj_rail_sees_leaf(j, own, by_phase->items[i]) || leaf->end_ns <= begin_ns) continue;
+        *ms += (double)(leaf->end_ns - begin_ns) * 1e-6 * pj_energy_share_of(j, by_phase->items[i]);
+        until_ns = leaf->end_ns;
     }
-    if (whole && !j->tree->overlaps)
+    if (whole)
         *ms = (double)(j->tree->end_ns - j->tree->begin_ns) * 1e-6 *
               mean_share(j, &j->tree->nodes[0]);
     if (j->below_resolution) row->gross_mj = NAN;
@@ -257,6 +269,7 @@ static double calibration_gap(const pj_energies *j, const pj_rail_result *leadin
                                (pj_phase)j->tree->classes[c].phase, &mw, &sd_mw))
             continue;
         if (j->pool_class[j->pool_of[c]] != c) continue; /* pooled: no power of its own */
+        if (!pj_rail_sees(leading, j->tree->classes[c].device)) continue;
         seen += leading->fit.power_mw[j->pool_of[c]] * leading->fit.time_ms[j->pool_of[c]];
         expected += mw * leading->fit.time_ms[j->pool_of[c]];
     }
@@ -270,6 +283,7 @@ static void fill_unit_costs(const pj_energies *j, const pj_rail_result *leading,
     double *bytes = pj_alloc(j->pool_count, sizeof *bytes);
     for (uint32_t c = 0; flops && bytes && c < j->tree->class_count; c++) {
         const pj_tree_class *class_ = &j->tree->classes[c];
+        if (!pj_rail_sees(leading, class_->device)) continue;
         if (isfinite(class_->flops)) flops[j->pool_of[c]] += class_->flops;
         if (isfinite(class_->bytes)) bytes[j->pool_of[c]] += class_->bytes;
     }

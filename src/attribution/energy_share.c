@@ -13,22 +13,28 @@
 /* Leaves of one part: [begin, end) of the tree's. */
 typedef struct part_leaves {
     uint32_t begin, end;
+    uint32_t last;          /* of those that the rail sees */
     int64_t sum_nj, sum_ns; /* sum_nj is unknown because a leaf is */
 } part_leaves;
 
-static part_leaves leaves_of(const pj_energies *j, uint32_t part, uint32_t from)
+/* Slot 0 of the rail's arrays is the time before the run. */
+static part_leaves leaves_of(const pj_energies *j, const pj_rail_result *result, uint32_t part,
+                             uint32_t from)
 {
-    part_leaves p = {from, from, 0, 0};
-    while (p.end < j->tree->leaf_count && j->leaf_part[p.end] == part) {
+    part_leaves p = {from, from, from, 0, 0};
+    for (; p.end < j->tree->leaf_count && j->leaf_part[p.end] == part; p.end++) {
         const pj_leaf *leaf = &j->tree->leaves[p.end];
+        if (!pj_rail_sees_leaf(j, result, p.end)) continue;
+        p.last = p.end;
         p.sum_ns += leaf->end_ns - leaf->begin_ns;
-        pj_nj_add(&p.sum_nj, j->rail_gross[++p.end]); /* slot 0 is the time before the run */
+        pj_nj_add(&p.sum_nj, j->rail_gross[p.end + 1]);
     }
     return p;
 }
 
 /* Distributes the target by what the leaves have; by time if they have nothing. */
-static void scale_leaves(pj_energies *j, const part_leaves *p, double share, int64_t target_nj)
+static void scale_leaves(pj_energies *j, const pj_rail_result *result, const part_leaves *p,
+                         double share, int64_t target_nj)
 {
     double sum = 0;
     int64_t given = 0;
@@ -36,11 +42,11 @@ static void scale_leaves(pj_energies *j, const part_leaves *p, double share, int
     for (uint32_t i = p->begin; i < p->end; i++) {
         const pj_leaf *leaf = &j->tree->leaves[i];
         int64_t *gross = &j->rail_gross[i + 1], *net = &j->rail_net[i + 1];
+        if (!pj_rail_sees_leaf(j, result, i)) continue;
         int64_t idle = *net == PJ_NJ_UNKNOWN ? 0 : *gross - *net;
         sum += by_time ? (double)(leaf->end_ns - leaf->begin_ns) / (double)p->sum_ns
                        : (double)*gross / (double)p->sum_nj;
-        int64_t own =
-            i + 1 == p->end ? target_nj - given : llround(sum * (double)target_nj) - given;
+        int64_t own = i == p->last ? target_nj - given : llround(sum * (double)target_nj) - given;
         given += own;
         *gross = own;
         if (*net != PJ_NJ_UNKNOWN) *net = own - llround(share * (double)idle);
@@ -80,7 +86,7 @@ pj_status pj_energy_scale(pj_energies *j, pj_rail_result *result, pj_error *err)
         return pj_fail_memory(err, "the shares of a run");
     for (uint32_t k = 0; k < shares->count; k++) {
         const pj_share_part *part = &shares->parts[k];
-        part_leaves p = leaves_of(j, k, at);
+        part_leaves p = leaves_of(j, result, k, at);
         pj_share_energy e = pj_share_part_energy(part, result->rail);
         at = p.end;
         result->part_factor[k] = part->share;
@@ -93,7 +99,7 @@ pj_status pj_energy_scale(pj_energies *j, pj_rail_result *result, pj_error *err)
         whole_mj += part->share * e.mj;
         int64_t target_nj = llround(whole_mj * 1e6) - given_nj;
         given_nj += target_nj;
-        scale_leaves(j, &p, part->share, target_nj);
+        scale_leaves(j, result, &p, part->share, target_nj);
         if (p.sum_nj > 0) result->part_factor[k] = (double)target_nj / (double)p.sum_nj;
         if (e.mj > 0 && e.sd_mj > 0) result->part_sd[k] = e.sd_mj / e.mj;
     }

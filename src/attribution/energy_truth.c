@@ -20,7 +20,8 @@ static bool plant_powers(pj_energies *j)
     const pj_tree *tree = j->tree;
     j->sim_mw = pj_arena_alloc(&j->arena, tree->class_count, sizeof *j->sim_mw);
     for (uint32_t c = 0; j->sim_mw && c < tree->class_count; c++)
-        j->sim_mw[c] = tree->classes[c].phase == PJ_PHASE_IDLE
+        j->sim_mw[c] = tree->classes[c].phase == PJ_PHASE_IDLE ||
+                               (tree->classes[c].device && pj_tree_class_is_idle(&tree->classes[c]))
                            ? 0
                            : pj_sim_class_mw(j->options->sim, j->class_names[c],
                                              (pj_phase)tree->classes[c].phase);
@@ -47,40 +48,90 @@ static int energy_truth_by_time(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Net power over time: the sum of the active leaves. Leaves of one thread do not overlap and give
- * one segment each; those of several threads need a sweep. */
-static pj_sim_segment *make_truth(const pj_energies *j, size_t *count)
+/* Whether several leaves that a rail measures may be active at one time. */
+static bool may_overlap(const pj_energies *j, uint64_t devices)
+{
+    return j->tree->overlaps || (devices & (devices - 1)) != 0;
+}
+
+/* The truth behind the simulated rails of the same devices. */
+typedef struct simulation {
+    uint64_t devices;
+    pj_sim_segment *segments;
+    size_t count;
+} simulation;
+
+/* Shares of a rail that the simulation divides the truth of its devices by: those of all rails of
+ * these devices, of which none contains another. Without devices 1. */
+static double truth_shares(const pj_energies *j, uint64_t devices)
+{
+    const pj_run_data *d = j->d;
+    double sum = 0;
+    uint32_t sim_rail = 0;
+    if (j->tree->device_count == 1) return 1;
+    for (uint32_t r = 0; r < d->rail_count; r++) {
+        if (!is_simulated(j, r)) continue;
+        const pj_sim_rail *sim = &j->options->sim->rails[sim_rail++];
+        int parent = d->rails[r].parent;
+        bool contained = parent >= 0 && j->rail_devices[parent] == devices;
+        if (j->rail_devices[r] == devices && !contained) sum += sim->share;
+    }
+    return sum > 0 ? sum : 1;
+}
+
+/* Leaves that do not overlap give one segment each. */
+static void make_segments(const pj_energies *j, double shares, simulation *t)
 {
     const pj_tree *tree = j->tree;
-    size_t n = tree->leaf_count, used = 0;
-    pj_sim_segment *segments = pj_alloc(2 * n + 1, sizeof *segments);
-    *count = 0;
-    if (!segments || !tree->overlaps) {
-        for (size_t i = 0; segments && i < n; i++)
-            segments[(*count)++] = (pj_sim_segment){
-                tree->leaves[i].begin_ns, tree->leaves[i].end_ns, leaf_mw(j, &tree->leaves[i])};
-        return segments;
-    }
-    edge *edges = pj_alloc(2 * n, sizeof *edges);
-    for (size_t i = 0; edges && i < n; i++) {
-        double mw = leaf_mw(j, &tree->leaves[i]);
+    for (size_t i = 0; i < tree->leaf_count; i++)
+        if (t->devices >> pj_tree_leaf_device(tree, &tree->leaves[i]) & 1)
+            t->segments[t->count++] =
+                (pj_sim_segment){tree->leaves[i].begin_ns, tree->leaves[i].end_ns,
+                                 leaf_mw(j, &tree->leaves[i]) / shares};
+}
+
+static size_t list_edges(const pj_energies *j, uint64_t devices, double shares, edge *edges)
+{
+    const pj_tree *tree = j->tree;
+    size_t used = 0;
+    for (size_t i = 0; i < tree->leaf_count; i++) {
+        if (!(devices >> pj_tree_leaf_device(tree, &tree->leaves[i]) & 1)) continue;
+        double mw = leaf_mw(j, &tree->leaves[i]) / shares;
         edges[used++] = (edge){tree->leaves[i].begin_ns, mw};
         edges[used++] = (edge){tree->leaves[i].end_ns, -mw};
     }
-    if (!edges) {
-        pj_free(segments);
-        return NULL;
-    }
     qsort(edges, used, sizeof *edges, energy_truth_by_time);
+    return used;
+}
+
+/* Leaves of several threads, queues or devices need a sweep: the sum of the active ones. */
+static bool sweep_segments(const pj_energies *j, double shares, simulation *t)
+{
+    edge *edges = pj_alloc(2 * (size_t)j->tree->leaf_count, sizeof *edges);
+    if (!edges) return false;
+    size_t used = list_edges(j, t->devices, shares, edges);
     double mw = 0;
     for (size_t i = 0; i + 1 < used; i++) {
         mw += edges[i].change_mw;
         if (edges[i + 1].at_ns > edges[i].at_ns)
-            segments[(*count)++] =
+            t->segments[t->count++] =
                 (pj_sim_segment){edges[i].at_ns, edges[i + 1].at_ns, mw > 0 ? mw : 0};
     }
     pj_free(edges);
-    return segments;
+    return true;
+}
+
+/* Net power over time of the devices that a rail measures. */
+static bool make_truth(const pj_energies *j, uint64_t devices, simulation *t)
+{
+    double shares = truth_shares(j, devices);
+    pj_free(t->segments);
+    *t = (simulation){.devices = devices};
+    t->segments = pj_alloc(2 * (size_t)j->tree->leaf_count + 1, sizeof *t->segments);
+    if (!t->segments) return false;
+    if (may_overlap(j, devices)) return sweep_segments(j, shares, t);
+    make_segments(j, shares, t);
+    return true;
 }
 
 static pj_status energy_truth_feed(const pj_energies *j, uint32_t rail, const pj_reading *readings,
@@ -156,21 +207,16 @@ static pj_status energy_truth_new_curves(pj_energies *j, uint32_t rail, pj_error
                : pj_fail_memory(err, "an energy curve");
 }
 
-/* The truth behind all simulated rails. */
-typedef struct truth {
-    pj_sim_segment *segments;
-    size_t count;
-} truth;
-
-static pj_status feed_rail(pj_energies *j, uint32_t rail, const pj_readings *readings, truth *t,
-                           pj_error *err)
+static pj_status feed_rail(pj_energies *j, uint32_t rail, const pj_readings *readings,
+                           simulation *t, pj_error *err)
 {
     if (!is_simulated(j, rail))
         return energy_truth_feed(j, rail, readings->items + readings->begin[rail],
                                  readings->begin[rail + 1] - readings->begin[rail], err);
     uint32_t sim_rail = 0;
     for (uint32_t r = 0; r < rail; r++) sim_rail += is_simulated(j, r);
-    if (!t->segments && (!plant_powers(j) || !(t->segments = make_truth(j, &t->count))))
+    if ((!j->sim_mw && !plant_powers(j)) ||
+        (t->devices != j->rail_devices[rail] && !make_truth(j, j->rail_devices[rail], t)))
         return pj_fail_memory(err, "the simulated truth");
     return feed_simulated(j, rail, sim_rail, t->segments, t->count, err);
 }
@@ -178,7 +224,7 @@ static pj_status feed_rail(pj_energies *j, uint32_t rail, const pj_readings *rea
 pj_status pj_energy_curves(pj_energies *j, const pj_readings *readings, pj_error *err)
 {
     pj_run_data *d = j->d;
-    truth t = {0};
+    simulation t = {0};
     pj_status status = PJ_OK;
     for (uint32_t r = 0; r < d->rail_count && status == PJ_OK; r++)
         status = energy_truth_new_curves(j, r, err);
@@ -194,9 +240,22 @@ pj_status pj_energy_curves(pj_energies *j, const pj_readings *readings, pj_error
     return status;
 }
 
+/* Whether the simulated energy of every leaf is known: of leaves that one rail measures at one time
+ * the idle power can only be divided by a rule. */
+bool pj_energy_has_planted(const pj_energies *j)
+{
+    uint64_t all = j->tree->devices | 1ull << PJ_HOST;
+    bool known = j->sim_mw && !j->tree->overlaps && (j->measured & all) == all;
+    for (uint32_t r = 0; r < j->d->rail_count; r++)
+        known &= !(j->used_rails >> r & 1) || !may_overlap(j, j->rail_devices[r]);
+    return known;
+}
+
 /* Simulated energy of a leaf, summed over all rails of the simulation. mW x ns = pJ. */
 int64_t pj_energy_planted(const pj_energies *j, const pj_leaf *leaf)
 {
     double ns = (double)(leaf->end_ns - leaf->begin_ns);
-    return llround((leaf_mw(j, leaf) + j->options->sim->idle_mw) * ns * 1e-3);
+    uint64_t device = 1ull << pj_tree_leaf_device(j->tree, leaf);
+    double idle_mw = j->options->sim->idle_mw * truth_shares(j, device);
+    return llround((leaf_mw(j, leaf) + idle_mw) * ns * 1e-3);
 }

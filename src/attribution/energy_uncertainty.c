@@ -13,7 +13,7 @@
  *
  * The rails of a run see the same leaves, so what is not known about the leaves' powers (the prior,
  * variation within a class) is wrong on all rails alike and adds up; the noise of their readings is
- * independent.
+ * independent. Rails of different devices see different leaves.
  */
 #include "attribution/energies.h"
 
@@ -194,7 +194,7 @@ static void energy_uncertainty_add_leaf(uncertainty_state *g, const pj_rail_resu
                                         uint32_t index, size_t *low, size_t *high, double *seconds)
 {
     const pj_energies *j = g->joules;
-    const pj_leaf *leaf = &j->leaves[index + 1];
+    const pj_leaf *leaf = &result->leaves[index + 1];
     const pj_blocks *b = &result->blocks;
     double mw = result->fit.power_mw[leaf->class_];
     size_t k = result->first_block[index];
@@ -254,7 +254,7 @@ static void energy_uncertainty_take_shares(uncertainty_state *g, const pj_rail_r
 static double bridge_variance(const uncertainty_state *g, const pj_rail_result *result,
                               uint32_t index, bool member, size_t low, size_t high)
 {
-    const pj_leaf *leaf = &g->joules->leaves[index + 1];
+    const pj_leaf *leaf = &result->leaves[index + 1];
     const pj_blocks *b = &result->blocks;
     double mw = result->fit.power_mw[leaf->class_], sum = 0, squares = 0;
     size_t k = result->first_block[index];
@@ -297,7 +297,8 @@ static void scale_figure(const pj_energies *j, const pj_rail_result *result, con
     double own_mj = 0, part_mj = 0, border_var = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t part = j->leaf_part[leaves[i]];
-        double mj = (double)result->leaf_mj[leaves[i]] * result->part_factor[part];
+        double mj =
+            (double)result->leaf_mj[leaves[i]] * result->part_factor[part]; /* 0: not seen */
         own_mj += mj;
         part_mj += mj;
         if (i + 1 < count && j->leaf_part[leaves[i + 1]] == part) continue;
@@ -326,6 +327,7 @@ static void measure_alone(uncertainty_state *g, uint32_t rail, const uint32_t *l
     *figure = (set_figure){0};
     g->used_count = 0;
     for (size_t i = 0; i < count; i++) {
+        if (!pj_rail_sees_leaf(j, result, leaves[i])) continue;
         figure->gross_mj += (double)result->leaf_mj[leaves[i]];
         if (!result->has_fit) continue;
         energy_uncertainty_add_leaf(g, result, leaves[i], &low, &high, &seconds);
@@ -361,7 +363,8 @@ static void energy_uncertainty_measure(uncertainty_state *g, uint32_t rail, cons
 /* ---- all rails together ---- */
 
 typedef struct total {
-    double noise_var, powers_sd, bias_gross, bias_net;
+    double noise_var, bias_gross, bias_net;
+    double powers_sd[PJ_MAX_DEVICES]; /* by the first device that a rail measures */
     double gain_gross[PJ_MAX_RAILS], gain_net[PJ_MAX_RAILS]; /* by group */
 } total;
 
@@ -370,7 +373,7 @@ static void add_figure(total *t, const pj_rail_result *result, const set_figure 
     double unseen = result->unseen_sd * f->gross_mj;
     double shared = f->spread_var + f->timing_var + f->heat_var + unseen * unseen;
     t->noise_var += f->noise_var;
-    t->powers_sd += sqrt(f->powers_var);
+    t->powers_sd[__builtin_ctzll(result->devices)] += sqrt(f->powers_var);
     t->bias_gross += sqrt(shared + f->idle_gross * f->idle_gross);
     t->bias_net += sqrt(shared + f->idle_net * f->idle_net);
     t->gain_gross[result->gain_group] += result->gain_sd * f->gross_mj;
@@ -383,7 +386,7 @@ static void measure_set(uncertainty_state *g, const uint32_t *leaves, size_t cou
 {
     const pj_energies *j = g->joules;
     total t = {.noise_var = 0};
-    double gain_gross = 0, gain_net = 0;
+    double gain_gross = 0, gain_net = 0, powers_var = 0;
     for (uint32_t r = 0; r < j->result_count; r++) {
         set_figure figure;
         if (result != PJ_ALL_RAILS && (uint32_t)result != r) continue;
@@ -394,7 +397,9 @@ static void measure_set(uncertainty_state *g, const uint32_t *leaves, size_t cou
         gain_gross += t.gain_gross[r] * t.gain_gross[r];
         gain_net += t.gain_net[r] * t.gain_net[r];
     }
-    float random = (float)hypot(sqrt(t.noise_var), t.powers_sd);
+    for (uint32_t d = 0; d < j->tree->device_count; d++)
+        powers_var += t.powers_sd[d] * t.powers_sd[d];
+    float random = (float)sqrt(t.noise_var + powers_var);
     *gross = (pj_sd){random, (float)t.bias_gross, (float)sqrt(gain_gross)};
     *net = (pj_sd){random, (float)t.bias_net, (float)sqrt(gain_net)};
 }

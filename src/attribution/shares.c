@@ -168,7 +168,8 @@ pj_status pj_shares_cut(const pj_shares *s, pj_tree *tree, pj_error *err)
         }
         leaves[used++] = rest;
     }
-    if (tree->overlaps) qsort(leaves, used, sizeof *leaves, shares_leaf_by_begin);
+    if (tree->overlaps || tree->device_count > 1)
+        qsort(leaves, used, sizeof *leaves, shares_leaf_by_begin);
     pj_free(tree->leaves - 1);
     tree->leaves = leaves;
     tree->leaf_count = (uint32_t)used;

@@ -1,6 +1,7 @@
 /* Builds the tree from records, and leaves from the tree. */
 #include "attribution/tree.h"
 
+#include "trace/lane.h"
 #include "trace/run_json.h"
 
 #include <stdio.h>
@@ -59,6 +60,8 @@ typedef struct reading_state {
     uint32_t name_capacity;
     int64_t last_ns; /* latest time of a span */
     int64_t read_ns; /* latest time of a power reading */
+    pj_launch_record *launches;
+    uint32_t launch_count, launch_capacity;
 } reading_state;
 
 static lane_state *tree_lane_of(reading_state *r, uint32_t number)
@@ -98,6 +101,12 @@ static bool tree_adopt(reading_state *r, lane_state *lane, uint32_t node, uint32
     return true;
 }
 
+void pj_tree_add_device(pj_tree *tree, uint32_t device)
+{
+    tree->devices |= 1u << device;
+    if (tree->device_count <= device) tree->device_count = device + 1;
+}
+
 static bool take_span(reading_state *r, const pj_record *record, int64_t end_ns)
 {
     const pj_span *span = (const pj_span *)record->payload;
@@ -111,8 +120,11 @@ static bool take_span(reading_state *r, const pj_record *record, int64_t end_ns)
     node->id = span->id;
     node->kind = span->kind;
     node->phase = span->kind == PJ_SPAN_PHASE ? (uint8_t)span->id : span->phase;
+    node->device = node->row_device = span->device;
+    pj_tree_add_device(r->tree, span->device);
     if (r->last_ns < node->end_ns) r->last_ns = node->end_ns;
-    if (span->flags & PJ_SPAN_DEVICE) return true; /* placed by its context later */
+    /* of an earlier version: placed by its context later */
+    if (span->flags & PJ_SPAN_DEVICE && span->device == PJ_HOST) return true;
     if (span->kind == PJ_SPAN_TOKEN) {
         node->text = lane->first_text;
         lane->first_text = lane->last_text = UINT32_MAX;
@@ -130,6 +142,24 @@ static bool take_begin(reading_state *r, const pj_record *record)
     if (lane->open_count < MAX_OPEN) lane->open[lane->open_count++] = record;
     if (r->last_ns < span->begin_ns) r->last_ns = span->begin_ns;
     if (span->kind == PJ_SPAN_TOKEN) lane->first_text = lane->last_text = UINT32_MAX;
+    return true;
+}
+
+/* The clock's error also counts where the launch is not known. */
+static bool tree_take_launch(reading_state *r, const pj_record *record)
+{
+    const pj_launch_record *launch = (const pj_launch_record *)record->payload;
+    if (pj_record_bytes(record) < sizeof *launch || launch->device == PJ_HOST ||
+        launch->device >= PJ_MAX_DEVICES || launch->clock_error_ns < 0)
+        return true;
+    int64_t *error_ns = &r->tree->clock_error_ns[launch->device];
+    if (*error_ns < launch->clock_error_ns && launch->clock_error_ns < PJ_LATEST_NS)
+        *error_ns = launch->clock_error_ns;
+    if (launch->host_lane == UINT32_MAX) return true;
+    if (!tree_grow((void **)&r->launches, &r->launch_capacity, r->launch_count,
+                   sizeof *r->launches))
+        return false;
+    r->launches[r->launch_count++] = *launch;
     return true;
 }
 
@@ -203,7 +233,8 @@ static bool tree_is_sound(const pj_span *span)
 {
     return span->kind < PJ_SPAN_KIND_COUNT && span->phase < PJ_PHASE_COUNT &&
            (span->kind != PJ_SPAN_PHASE || span->id < PJ_PHASE_COUNT) && span->begin_ns >= 0 &&
-           span->begin_ns < PJ_LATEST_NS && span->end_ns < PJ_LATEST_NS;
+           span->begin_ns < PJ_LATEST_NS && span->end_ns < PJ_LATEST_NS &&
+           span->device < PJ_MAX_DEVICES;
 }
 
 static pj_status tree_take_record(reading_state *r, const pj_record *record, pj_error *err)
@@ -230,6 +261,7 @@ static pj_status tree_take_record(reading_state *r, const pj_record *record, pj_
         r->tree->end_ns = end_ns < PJ_LATEST_NS ? end_ns : 0;
         break;
     }
+    case PJ_RECORD_LAUNCH: ok = tree_take_launch(r, record); break;
     case PJ_RECORD_READINGS: ok = tree_take_readings(r, record); break;
     default: ok = take_note(r->tree, record); break;
     }
@@ -343,11 +375,96 @@ static uint32_t parent_by_context(const pj_tree *tree, const location_map *map, 
     return 0;
 }
 
+/* ---- launches ---- */
+
+static int tree_launch_by_serial(const void *a, const void *b)
+{
+    const pj_launch_record *x = a, *y = b;
+    if (x->lane != y->lane) return x->lane < y->lane ? -1 : 1;
+    return x->serial < y->serial ? -1 : x->serial > y->serial;
+}
+
+/* The launch of an outermost span of a device; NULL: unknown. Launches are sorted. */
+static const pj_launch_record *tree_launch_of(const reading_state *r, const pj_span *span)
+{
+    uint32_t low = 0, high = r->launch_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        const pj_launch_record *at = &r->launches[middle];
+        bool after = at->lane != span->lane ? at->lane > span->lane : at->serial > span->serial;
+        if (after)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    const pj_launch_record *found = low ? &r->launches[low - 1] : NULL;
+    return found && found->lane == span->lane && found->device == span->device ? found : NULL;
+}
+
+/* The host's spans that are named by launches: nodes by lane and serial number. */
+typedef struct launcher_map {
+    uint32_t *slots;
+    uint32_t mask;
+} launcher_map;
+
+static uint32_t *tree_find_launcher(const pj_tree *tree, const launcher_map *map, uint32_t lane,
+                                    uint32_t serial)
+{
+    uint32_t h = (serial * 0x9e3779b1u ^ lane) * 0x85ebca6bu;
+    for (h ^= h >> 15;; h++) {
+        uint32_t *slot = &map->slots[h & map->mask];
+        if (!*slot) return slot;
+        const pj_span *span = span_of(&tree->nodes[*slot]);
+        if (span->lane == lane && span->serial == serial) return slot;
+    }
+}
+
+static bool tree_map_launchers(const pj_tree *tree, launcher_map *map)
+{
+    uint32_t capacity = 1024;
+    while (capacity < tree->node_count * 2) capacity *= 2;
+    map->slots = pj_alloc(capacity, sizeof *map->slots);
+    map->mask = capacity - 1;
+    for (uint32_t i = 1; map->slots && i < tree->node_count; i++) {
+        const pj_span *span = span_of(&tree->nodes[i]);
+        if (span->device == PJ_HOST) *tree_find_launcher(tree, map, span->lane, span->serial) = i;
+    }
+    return map->slots != NULL;
+}
+
+/* The span that launched it, or the nearest one around that which can contain it. */
+static uint32_t tree_launcher_of(const reading_state *r, const launcher_map *map, uint32_t index)
+{
+    const pj_tree *tree = r->tree;
+    const pj_launch_record *launch = tree_launch_of(r, span_of(&tree->nodes[index]));
+    if (!launch) return 0;
+    uint32_t at = *tree_find_launcher(tree, map, launch->host_lane, launch->host_serial);
+    while (at && !pj_span_may_nest((pj_span_kind)tree->nodes[at].kind,
+                                   (pj_span_kind)tree->nodes[index].kind))
+        at = tree->nodes[at].parent;
+    return at;
+}
+
+static bool tree_attach_launched(reading_state *r)
+{
+    pj_tree *tree = r->tree;
+    launcher_map map = {0};
+    if (!r->launch_count) return true;
+    qsort(r->launches, r->launch_count, sizeof *r->launches, tree_launch_by_serial);
+    if (!tree_map_launchers(tree, &map)) return false;
+    for (uint32_t i = 1; i < tree->node_count; i++)
+        if (tree->nodes[i].parent == 0 && tree->nodes[i].device != PJ_HOST)
+            tree->nodes[i].parent = tree_launcher_of(r, &map, i);
+    pj_free(map.slots);
+    return true;
+}
+
 /* Finds parents for host spans that stayed pending and for device spans. */
 static bool attach_roots(reading_state *r)
 {
     pj_tree *tree = r->tree;
     bool any = false;
+    if (!tree_attach_launched(r)) return false;
     for (uint32_t i = 1; i < tree->node_count && !any; i++)
         any = tree->nodes[i].parent == 0 && tree->nodes[i].kind != PJ_SPAN_PHASE;
     if (!any) return true;
@@ -442,6 +559,7 @@ static bool tree_make_up(pj_tree *tree, made_up *m, uint32_t index, missing what
         if (!node) return false;
         around = tree->node_count - 1;
         *node = tree->nodes[index];
+        if (node->device != PJ_HOST) node->device = PJ_NO_DEVICE;
         node->record = NULL;
         node->kind = (uint8_t)what.kind;
         node->id = what.id;
@@ -449,6 +567,7 @@ static bool tree_make_up(pj_tree *tree, made_up *m, uint32_t index, missing what
         if (parent < m->nodes) m->last[parent] = around;
     }
     pj_node *wrap = &tree->nodes[around], *node = &tree->nodes[index];
+    if (node->device != PJ_HOST) wrap->device = PJ_NO_DEVICE; /* not the host's time */
     if (wrap->begin_ns > node->begin_ns) wrap->begin_ns = node->begin_ns;
     if (wrap->end_ns < node->end_ns) wrap->end_ns = node->end_ns;
     node->parent = around;
@@ -548,25 +667,26 @@ static bool group_children(pj_tree *tree)
 
 /* ---- classes and leaves ---- */
 
-static bool is_class(const pj_tree *tree, uint32_t index, uint8_t phase, uint32_t component,
-                     uint32_t operation)
+static bool is_class(const pj_tree *tree, uint32_t index, const pj_tree_class *wanted)
 {
     const pj_tree_class *c = &tree->classes[index];
-    return c->component == component && c->operation == operation && c->phase == phase;
+    return c->component == wanted->component && c->operation == wanted->operation &&
+           c->phase == wanted->phase && c->device == wanted->device;
 }
 
-static uint32_t tree_class_of(pj_tree *tree, uint8_t phase, uint32_t component, uint32_t operation)
+static uint32_t tree_class_of(pj_tree *tree, uint8_t device, uint8_t phase, uint32_t component,
+                              uint32_t operation)
 {
-    uint32_t at = (component * 31 + operation * 7 + phase) % PJ_RECENT_CLASSES;
+    const pj_tree_class wanted = {component, operation, phase, device, NAN, NAN};
+    uint32_t at = (component * 31 + operation * 7 + phase + device * 5u) % PJ_RECENT_CLASSES;
     uint32_t *recent = &tree->recent_class[at]; /* cache: most leaves hit it */
-    if (*recent < tree->class_count && is_class(tree, *recent, phase, component, operation))
-        return *recent;
+    if (*recent < tree->class_count && is_class(tree, *recent, &wanted)) return *recent;
     for (uint32_t i = 0; i < tree->class_count; i++)
-        if (is_class(tree, i, phase, component, operation)) return *recent = i;
+        if (is_class(tree, i, &wanted)) return *recent = i;
     if (!tree_grow((void **)&tree->classes, &tree->class_capacity, tree->class_count,
                    sizeof *tree->classes))
         return UINT32_MAX;
-    tree->classes[tree->class_count] = (pj_tree_class){component, operation, phase, NAN, NAN};
+    tree->classes[tree->class_count] = wanted;
     return tree->class_count++;
 }
 
@@ -576,12 +696,13 @@ static uint32_t class_of_leaf(pj_tree *tree, uint32_t index)
     const pj_node *node = &tree->nodes[index];
     uint32_t component = 0, operation = 0;
     if (node->kind == PJ_SPAN_COMPONENT || node->kind == PJ_SPAN_SECTION) component = node->id;
+    if (node->kind == PJ_SPAN_LAYER && node->device != PJ_HOST) component = PJ_CLASS_LAYER;
     if (node->kind == PJ_SPAN_OPERATION) {
         uint32_t around = pj_tree_ancestor(tree, index, PJ_SPAN_COMPONENT);
         component = around == UINT32_MAX ? 0 : tree->nodes[around].id;
         operation = node->id;
     }
-    return tree_class_of(tree, node->phase, component, operation);
+    return tree_class_of(tree, node->device, node->phase, component, operation);
 }
 
 static bool make_room_for_leaf(pj_tree *tree)
@@ -597,53 +718,114 @@ static bool make_room_for_leaf(pj_tree *tree)
     return all != NULL;
 }
 
-static bool tree_add_leaf(pj_tree *tree, int64_t begin_ns, int64_t end_ns, uint32_t node,
+/* The leaves of one device, while the tree is cut. */
+typedef struct device_cut {
+    pj_tree *tree;
+    uint8_t device;
+    uint32_t first;  /* its first leaf */
+    bool unordered;  /* some leaf begins before its predecessor does */
+    int64_t last_ns; /* where the leaf that was added last ends */
+} device_cut;
+
+static bool tree_add_leaf(device_cut *cut, int64_t begin_ns, int64_t end_ns, uint32_t node,
                           uint32_t class_)
 {
+    pj_tree *tree = cut->tree;
     if (class_ == UINT32_MAX || !make_room_for_leaf(tree)) return false;
     if (tree->leaf_count == 0 && tree->begin_ns < begin_ns) begin_ns = tree->begin_ns;
-    if (tree->leaf_count && tree->leaves[tree->leaf_count - 1].end_ns > begin_ns)
-        tree->overlaps = true;
+    if (tree->leaf_count > cut->first) {
+        tree->overlaps |= cut->last_ns > begin_ns;
+        cut->unordered |= tree->leaves[tree->leaf_count - 1].begin_ns > begin_ns;
+    }
+    cut->last_ns = end_ns;
     tree->leaves[tree->leaf_count++] = (pj_leaf){begin_ns, end_ns, class_, node};
     return true;
 }
 
-static bool add_gap(pj_tree *tree, uint32_t index, int64_t begin_ns, int64_t end_ns)
+/* Time of a device's component that no operation covers is the component's; between the components
+ * of a layer the device has nothing to do. */
+static uint32_t tree_class_of_gap(const device_cut *cut, uint32_t index)
 {
-    const pj_node *node = &tree->nodes[index];
-    if (end_ns <= begin_ns) return true;
-    pj_leaf *last = tree->leaf_count ? &tree->leaves[tree->leaf_count - 1] : NULL;
-    if (end_ns - begin_ns < LEAST_GAP_NS && (!last || last->end_ns == begin_ns)) {
-        if (last) last->end_ns = end_ns; /* else the first leaf starts at the run's begin */
-        return true;
-    }
-    return tree_add_leaf(tree, begin_ns, end_ns, index, tree_class_of(tree, node->phase, 0, 0));
+    const pj_node *node = &cut->tree->nodes[index];
+    bool works = cut->device != PJ_HOST && node->kind != PJ_SPAN_LAYER;
+    return works ? class_of_leaf(cut->tree, index)
+                 : tree_class_of(cut->tree, cut->device, node->phase, 0, 0);
 }
 
-/* Recursion depth is bounded by nesting: 16 on a lane and a few more by context. */
-static bool tree_add_leaves(pj_tree *tree, uint32_t index)
+static bool add_gap(device_cut *cut, uint32_t index, int64_t begin_ns, int64_t end_ns)
 {
-    uint32_t begin = tree->child_begin[index], end = tree->child_begin[index + 1];
-    const pj_node node = tree->nodes[index];
-    if (begin == end) {
-        uint32_t class_ = class_of_leaf(tree, index);
-        pj_span_view view;
-        if (class_ != UINT32_MAX && node.record && pj_span_view_get(node.record, &view)) {
-            pj_tree_class *c = &tree->classes[class_];
-            c->flops = pj_add_known(c->flops, (double)view.span->flops);
-            c->bytes = pj_add_known(c->bytes, (double)view.span->bytes);
-        }
-        return tree_add_leaf(tree, node.begin_ns, node.end_ns, index, class_);
+    pj_tree *tree = cut->tree;
+    if (end_ns <= begin_ns) return true;
+    pj_leaf *last = tree->leaf_count > cut->first ? &tree->leaves[tree->leaf_count - 1] : NULL;
+    bool at_begin = !last && cut->device == PJ_HOST; /* then the first leaf starts with the run */
+    if (end_ns - begin_ns < LEAST_GAP_NS && (at_begin || (last && last->end_ns == begin_ns))) {
+        if (last) last->end_ns = cut->last_ns = end_ns;
+        return true;
     }
-    int64_t covered = node.begin_ns;
-    for (uint32_t k = begin; k < end; k++) {
+    return tree_add_leaf(cut, begin_ns, end_ns, index, tree_class_of_gap(cut, index));
+}
+
+/* A span without children in it: the work that its record states is that of the leaf. */
+static uint32_t tree_class_with_work(pj_tree *tree, uint32_t index)
+{
+    uint32_t class_ = class_of_leaf(tree, index);
+    const pj_node *node = &tree->nodes[index];
+    pj_span_view view;
+    bool is_whole = tree->child_begin[index] == tree->child_begin[index + 1];
+    if (is_whole && class_ != UINT32_MAX && node->record && pj_span_view_get(node->record, &view)) {
+        pj_tree_class *c = &tree->classes[class_];
+        c->flops = pj_add_known(c->flops, (double)view.span->flops);
+        c->bytes = pj_add_known(c->bytes, (double)view.span->bytes);
+    }
+    return class_;
+}
+
+static bool tree_has_children_on(const pj_tree *tree, uint32_t index, uint8_t device)
+{
+    for (uint32_t k = tree->child_begin[index]; k < tree->child_begin[index + 1]; k++) {
         uint32_t child = tree->children[k];
-        if (!add_gap(tree, index, covered, tree->nodes[child].begin_ns) ||
-            !tree_add_leaves(tree, child))
-            return false;
-        if (covered < tree->nodes[child].end_ns) covered = tree->nodes[child].end_ns;
+        if (tree->nodes[child].device == device || tree_has_children_on(tree, child, device))
+            return true;
     }
-    return add_gap(tree, index, covered, node.end_ns);
+    return false;
+}
+
+static bool tree_cut_inside(device_cut *cut, uint32_t index, uint32_t owner, int64_t *covered_ns);
+
+/* The leaves of a span of the device. */
+static bool tree_cut_own(device_cut *cut, uint32_t index)
+{
+    pj_tree *tree = cut->tree;
+    const pj_node node = tree->nodes[index];
+    int64_t covered_ns = node.begin_ns;
+    bool is_leaf = tree->device_count > 1
+                       ? !tree_has_children_on(tree, index, cut->device)
+                       : tree->child_begin[index] == tree->child_begin[index + 1];
+    if (is_leaf)
+        return tree_add_leaf(cut, node.begin_ns, node.end_ns, index,
+                             tree_class_with_work(tree, index));
+    return tree_cut_inside(cut, index, index, &covered_ns) &&
+           add_gap(cut, index, covered_ns, node.end_ns);
+}
+
+/* What lies inside a span: what is the device's, and the time between that, which is the owner's;
+ * UINT32_MAX: nobody's. Recursion is as deep as the spans nest: 16 on a lane and a few more by
+ * context. */
+static bool tree_cut_inside(device_cut *cut, uint32_t index, uint32_t owner, int64_t *covered_ns)
+{
+    const pj_tree *tree = cut->tree;
+    for (uint32_t k = tree->child_begin[index]; k < tree->child_begin[index + 1]; k++) {
+        uint32_t child = tree->children[k];
+        if (tree->nodes[child].device != cut->device) {
+            if (!tree_cut_inside(cut, child, owner, covered_ns)) return false;
+            continue;
+        }
+        if (owner != UINT32_MAX && !add_gap(cut, owner, *covered_ns, tree->nodes[child].begin_ns))
+            return false;
+        if (!tree_cut_own(cut, child)) return false;
+        if (*covered_ns < tree->nodes[child].end_ns) *covered_ns = tree->nodes[child].end_ns;
+    }
+    return true;
 }
 
 static int tree_leaf_by_begin(const void *a, const void *b)
@@ -652,12 +834,131 @@ static int tree_leaf_by_begin(const void *a, const void *b)
     return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
 }
 
+/* ---- idle time of devices ---- */
+
+/* The run's time by the host's phase, section or token that it lies in. */
+typedef struct host_times {
+    pj_leaf *items; /* in order, without gaps; class_ is not used */
+    uint32_t count, capacity;
+    int64_t end_ns; /* of the last, or the run's begin */
+} host_times;
+
+/* As with the host's leaves, a short gap belongs to what precedes it, at the begin to what
+ * follows. */
+static bool tree_add_time(host_times *times, uint32_t node, int64_t begin_ns, int64_t end_ns)
+{
+    if (end_ns <= times->end_ns) return true;
+    if (end_ns - begin_ns < LEAST_GAP_NS) {
+        if (times->count) times->items[times->count - 1].end_ns = times->end_ns = end_ns;
+        return true;
+    }
+    begin_ns = times->end_ns;
+    times->end_ns = end_ns;
+    if (!tree_grow((void **)&times->items, &times->capacity, times->count, sizeof *times->items))
+        return false;
+    times->items[times->count++] = (pj_leaf){begin_ns, end_ns, 0, node};
+    return true;
+}
+
+static bool tree_collect_times(const pj_tree *tree, uint32_t index, int64_t *at_ns,
+                               host_times *times)
+{
+    for (uint32_t k = tree->child_begin[index]; k < tree->child_begin[index + 1]; k++) {
+        const pj_node *child = &tree->nodes[tree->children[k]];
+        bool is_host = child->device == PJ_HOST || child->device == PJ_NO_DEVICE;
+        if (child->kind > PJ_SPAN_TOKEN || !is_host) continue;
+        if (!tree_add_time(times, index, *at_ns, child->begin_ns)) return false;
+        if (*at_ns < child->begin_ns) *at_ns = child->begin_ns;
+        if (!tree_collect_times(tree, tree->children[k], at_ns, times)) return false;
+    }
+    int64_t end_ns = tree->nodes[index].end_ns;
+    if (!tree_add_time(times, index, *at_ns, end_ns)) return false;
+    if (*at_ns < end_ns) *at_ns = end_ns;
+    return true;
+}
+
+/* Adds a device's idle time from `begin_ns` to `end_ns`; `at` is the first of the host's times that
+ * does not end before it. */
+static bool tree_add_idle(device_cut *cut, const host_times *times, uint32_t *at, int64_t begin_ns,
+                          int64_t end_ns)
+{
+    pj_tree *tree = cut->tree;
+    while (begin_ns < end_ns && *at < times->count) {
+        const pj_leaf *time = &times->items[*at];
+        if (time->end_ns <= begin_ns) {
+            ++*at;
+            continue;
+        }
+        int64_t until_ns = time->end_ns < end_ns ? time->end_ns : end_ns;
+        uint32_t class_ = tree_class_of(tree, cut->device, tree->nodes[time->node].phase, 0, 0);
+        if (!tree_add_leaf(cut, begin_ns, until_ns, time->node, class_)) return false;
+        begin_ns = until_ns;
+    }
+    return true;
+}
+
+/* The time that the device's leaves, which are sorted, leave out becomes leaves of idle time. */
+static bool tree_fill_idle(device_cut *cut, const host_times *times)
+{
+    pj_tree *tree = cut->tree;
+    uint32_t busy_end = tree->leaf_count, at = 0;
+    int64_t covered_ns = tree->begin_ns, *busy_ns = &tree->busy_ns[cut->device];
+    bool overlaps = tree->overlaps; /* as far as spans do */
+    for (uint32_t i = cut->first; i < busy_end; i++) {
+        pj_leaf leaf = tree->leaves[i];
+        if (!tree_add_idle(cut, times, &at, covered_ns, leaf.begin_ns)) return false;
+        int64_t from_ns = leaf.begin_ns > covered_ns ? leaf.begin_ns : covered_ns;
+        bool is_idle = pj_tree_class_is_idle(&tree->classes[leaf.class_]);
+        if (leaf.end_ns > from_ns && !is_idle) *busy_ns += leaf.end_ns - from_ns;
+        if (covered_ns < leaf.end_ns) covered_ns = leaf.end_ns;
+    }
+    bool ok = tree_add_idle(cut, times, &at, covered_ns, tree->end_ns);
+    tree->overlaps = overlaps;
+    return ok;
+}
+
+static void tree_sort_leaves(pj_tree *tree, uint32_t first)
+{
+    qsort(tree->leaves + first, tree->leaf_count - first, sizeof *tree->leaves, tree_leaf_by_begin);
+}
+
+static bool tree_cut_device(pj_tree *tree, uint8_t device, const host_times *times)
+{
+    device_cut cut = {.tree = tree, .device = device, .first = tree->leaf_count};
+    int64_t covered_ns = 0;
+    if (!tree_cut_inside(&cut, 0, UINT32_MAX, &covered_ns)) return false;
+    if (cut.unordered) tree_sort_leaves(tree, cut.first);
+    return tree_fill_idle(&cut, times);
+}
+
+static bool tree_cut_host(pj_tree *tree)
+{
+    device_cut cut = {.tree = tree, .device = PJ_HOST};
+    return tree_cut_own(&cut, 0);
+}
+
+static bool tree_cut_devices(pj_tree *tree)
+{
+    host_times times = {.end_ns = tree->begin_ns};
+    int64_t at_ns = tree->begin_ns;
+    if (tree->device_count == 1) return true;
+    bool ok = tree_collect_times(tree, 0, &at_ns, &times);
+    if (ok && !times.count && tree->end_ns > tree->begin_ns) /* shorter than a gap */
+        ok = tree_add_time(&times, 0, tree->begin_ns - LEAST_GAP_NS, tree->end_ns);
+    for (uint32_t d = 1; ok && d < tree->device_count; d++)
+        if (tree->devices >> d & 1) ok = tree_cut_device(tree, (uint8_t)d, &times);
+    pj_free(times.items);
+    return ok;
+}
+
 /* ---- the whole tree ---- */
 
 void pj_tree_class_name(const pj_tree *tree, const pj_tree_class *c, char *text, size_t bytes)
 {
     if (!c->component && !c->operation)
         snprintf(text, bytes, "(between)");
+    else if (c->component == PJ_CLASS_LAYER)
+        snprintf(text, bytes, "(layer)");
     else if (!c->operation)
         snprintf(text, bytes, "%s", pj_tree_name(tree, c->component));
     else if (!c->component)
@@ -699,7 +1000,8 @@ pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, 
 {
     *tree = (pj_tree){.spool_ns = reader->start_ns,
                       .spool_wall_ns = reader->start_wall_ns,
-                      .status = PJ_RUN_INTERRUPTED};
+                      .status = PJ_RUN_INTERRUPTED,
+                      .device_count = 1};
     reading_state r = {.tree = tree, .arena = arena, .last_ns = tree_sound_time(reader->start_ns)};
     uint32_t likely = likely_nodes(reader); /* avoids reallocation */
     tree->nodes = pj_alloc(likely, sizeof *tree->nodes);
@@ -708,6 +1010,7 @@ pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, 
         tree->nodes ? read_spans(&r, reader, err) : pj_fail_memory(err, "the spans of a run");
     for (uint32_t i = 0; i < r.lane_count; i++) pj_free(r.lanes[i].pending);
     pj_free(r.lanes);
+    pj_free(r.launches);
     if (!tree->end_ns) tree->end_ns = r.last_ns;
     if (status != PJ_OK) pj_tree_fini(tree);
     return status;
@@ -747,11 +1050,11 @@ void pj_tree_stretch(pj_tree *tree, double factor)
 
 pj_status pj_tree_cut(pj_tree *tree, pj_error *err)
 {
-    if (!group_children(tree) || !make_room_for_leaf(tree) || !tree_add_leaves(tree, 0) ||
-        (tree->idle_class = tree_class_of(tree, PJ_PHASE_IDLE, 0, 0)) == UINT32_MAX)
+    if (!group_children(tree) || !make_room_for_leaf(tree) || !tree_cut_host(tree) ||
+        !tree_cut_devices(tree) ||
+        (tree->idle_class = tree_class_of(tree, PJ_HOST, PJ_PHASE_IDLE, 0, 0)) == UINT32_MAX)
         return pj_fail_memory(err, "the spans of a run");
-    if (tree->overlaps)
-        qsort(tree->leaves, tree->leaf_count, sizeof *tree->leaves, tree_leaf_by_begin);
+    if (tree->overlaps || tree->device_count > 1) tree_sort_leaves(tree, 0);
     return PJ_OK;
 }
 

@@ -1,11 +1,15 @@
 /*
  * The spans of a spool as a tree: run > phases > sections and tokens > layers > components >
  * operations, and the run's time cut into leaves. Host spans nest as on their lane (a child has a
- * higher serial number and ended earlier); device spans, and spans of a thread with nothing open
- * around them, are placed by their context.
+ * higher serial number and ended earlier), spans of a device on that device's lane. Outermost spans
+ * of a device belong to the host's span that launched them; others, and spans of a thread with
+ * nothing open around them, are placed by their context.
  *
- * Every moment of the run belongs to a leaf: a span without children, or the time of a span that
- * none of its children covers. Time outside phases is phase `idle`.
+ * Every moment of the run belongs to a leaf, on each device: a span without children on its own
+ * device, or the time of a span that no span of the same device in it covers. So the host has a
+ * leaf while it waits for a device, and the device another one. Time of a device without spans is
+ * the device's idle time, in the host's phase, section or token of that moment. Time outside phases
+ * is phase `idle`.
  */
 #ifndef PJ_ATTRIBUTION_TREE_H
 #define PJ_ATTRIBUTION_TREE_H
@@ -17,6 +21,9 @@
 #include <math.h>
 
 enum { PJ_NODE_ROOT = PJ_SPAN_KIND_COUNT, PJ_RECENT_CLASSES = 256 };
+enum { PJ_NO_DEVICE = UINT8_MAX };
+/* The component of a class: a device's layers in which nothing finer was recorded. */
+#define PJ_CLASS_LAYER UINT32_MAX
 
 /* Times of a spool are within [0, PJ_LATEST_NS): differences do not overflow. */
 #define PJ_LATEST_NS (INT64_MAX / 4)
@@ -30,12 +37,15 @@ typedef struct pj_node {
     uint32_t text;           /* tokens: first text, UINT32_MAX: none */
     uint8_t kind;            /* pj_span_kind or PJ_NODE_ROOT */
     uint8_t phase;           /* pj_phase */
+    uint8_t device;     /* number; PJ_NO_DEVICE: synthesised around spans of devices, without time
+                           of its own */
+    uint8_t row_device; /* of its row: of synthesised spans, that of the first span in it */
 } pj_node;
 
-/* A class of work: leaves of equal phase and name, assumed to draw the same power. */
+/* A class of work: leaves of equal device, phase and name, assumed to draw the same power. */
 typedef struct pj_tree_class {
     uint32_t component, operation; /* interned names, 0: none; both 0: time between spans */
-    uint8_t phase;
+    uint8_t phase, device;
     double flops, bytes; /* sums over its leaves; NAN: none is known */
 } pj_tree_class;
 
@@ -66,8 +76,12 @@ typedef struct pj_tree {
     uint32_t idle_class;
     /* some span may not be charged to its enclosing span, see pj_tree_stands_apart */
     bool nested;
-    bool overlaps;           /* some leaves overlap: several threads or devices */
-    const pj_record **notes; /* facts, rails, warnings and readings, for pj_build */
+    bool overlaps;         /* some leaves of one device overlap: several threads or queues */
+    uint32_t device_count; /* numbers of the host and of the devices are below */
+    uint32_t devices;      /* declared, or with spans: a bit each */
+    int64_t clock_error_ns[PJ_MAX_DEVICES]; /* of a device's times, 1 sigma; the largest */
+    int64_t busy_ns[PJ_MAX_DEVICES];        /* time in which a device had work */
+    const pj_record **notes;                /* facts, rails, warnings and readings, for pj_build */
     uint32_t note_count, note_capacity;
     uint64_t extra_count;            /* of all spans */
     int64_t spool_ns, spool_wall_ns; /* when the spool was made */
@@ -87,6 +101,8 @@ bool pj_group(const uint32_t *key, size_t stride, uint32_t first, uint32_t count
 
 /* Reads the whole spool: all spans into nodes. Names go to `arena`. */
 pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, pj_error *err);
+/* A device of the run, whether it has spans or not. */
+void pj_tree_add_device(pj_tree *tree, uint32_t device);
 /* Sets when the run began, as its facts state. */
 void pj_tree_begin(pj_tree *tree, int64_t begin_ns);
 /* Multiplies the duration of every span by `factor`, before the tree is cut: for benchmarks. */
@@ -109,6 +125,16 @@ static inline bool pj_tree_stands_apart(uint8_t outer, uint8_t inner)
 }
 /* The nearest ancestor of that kind, UINT32_MAX: none. */
 uint32_t pj_tree_ancestor(const pj_tree *tree, uint32_t node, pj_span_kind kind);
+static inline uint8_t pj_tree_leaf_device(const pj_tree *tree, const pj_leaf *leaf)
+{
+    return tree->classes[leaf->class_].device;
+}
+/* Whether it is a device's time without recorded work. */
+static inline bool pj_tree_class_is_idle(const pj_tree_class *class_)
+{
+    return !class_->component && !class_->operation &&
+           (class_->phase == PJ_PHASE_IDLE || class_->device != PJ_HOST);
+}
 static inline double pj_add_known(double sum, double value) /* NAN: unknown, or nothing so far */
 {
     return isnan(value) ? sum : isnan(sum) ? value : sum + value;

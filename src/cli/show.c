@@ -115,6 +115,35 @@ static void show_per_token(const pj_run_info *info, const pj_run_ratios *r)
     }
 }
 
+/* "0.42 s busy, 12.3 J (gpu0, by UUID)" */
+static void show_device(const pj_device_row *d)
+{
+    char busy[48] = "", rails[160];
+    if (!isnan(d->busy_ms)) snprintf(busy, sizeof busy, ", busy for %s", duration(d->busy_ms).s);
+    if (d->rails && d->rail_reason)
+        snprintf(rails, sizeof rails, "%s (%s, %s)", energy(d->energy_mj).s, d->rails,
+                 d->rail_reason);
+    else if (d->rails)
+        snprintf(rails, sizeof rails, "%s (%s)", energy(d->energy_mj).s, d->rails);
+    else
+        snprintf(rails, sizeof rails, "energy unavailable: %s",
+                 d->rail_reason ? d->rail_reason : "no rail measures it");
+    printf("%-12s ", d->kind ? d->kind : "device");
+    show_print_text(d->name);
+    printf("%s, %s\n", busy, rails);
+}
+
+static void show_devices(const pj_run_info *info)
+{
+    pj_arena arena;
+    pj_device_row devices[PJ_MAX_DEVICES];
+    pj_arena_init(&arena, 0);
+    uint32_t count = pj_devices_read(info->devices_json, &arena, devices);
+    for (uint32_t i = 0; i < count; i++)
+        if (devices[i].name) show_device(&devices[i]);
+    pj_arena_fini(&arena);
+}
+
 static void show_conditions(const pj_run_info *info)
 {
     char text[2048];
@@ -262,6 +291,7 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
     show_published(&run->insight.outlook);
     show_print_figure("cost", pj_cost_usd(info->total_mj, rates), "USD");
     show_print_figure("CO2", pj_co2_grams(info->total_mj, rates), "g");
+    show_devices(info);
     show_conditions(info);
     show_print_warnings(&run->data);
     print_anomalies(&run->insight);

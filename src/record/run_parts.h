@@ -16,7 +16,8 @@ struct pj_run {
     double observed_cpu_ms;         /* of an observed program */
     uint32_t layer_count;
     pj_recorder recorder;
-    pthread_mutex_t spool_mutex; /* guards spool and info against the collector */
+    pj_device_row devices[PJ_MAX_DEVICES]; /* as declared, by number; guarded by spool_mutex */
+    pthread_mutex_t spool_mutex;           /* guards spool and info against the collector */
     pj_spool spool;
     pj_collector collector;
     pj_live_feed *feed;

@@ -108,6 +108,7 @@ static const pj_column run_columns[] = {
     COLUMN("total_rails", LIST, pj_run_info, total_rails),
     COLUMN("partial_rails", LIST, pj_run_info, partial_rails),
     COLUMN("conditions", JSON, pj_run_info, conditions_json),
+    COLUMN("devices", JSON, pj_run_info, devices_json),
     COLUMN("prefill_energy_mj", DOUBLE, pj_run_info, prefill_mj),
     COLUMN("decode_energy_mj", DOUBLE, pj_run_info, decode_mj),
     COLUMN("prefill_energy_net_mj", DOUBLE, pj_run_info, prefill_net_mj),
@@ -231,6 +232,7 @@ static const pj_column class_columns[] = {
     SD_COLUMNS("net_energy_sd", pj_class_row, net_energy_sd),
     COLUMN("data_share", DOUBLE, pj_class_row, data_share),
     COLUMN("truncated", BOOL, pj_class_row, truncated),
+    COLUMN("device", COUNT, pj_class_row, device),
 };
 
 static const pj_column token_columns[] = {
@@ -265,6 +267,7 @@ static const pj_column section_columns[] = {
     REFERENCE("step_id", TOKENS, pj_section_view, row.step),
     UNCERTAINTY(pj_section_view, row.energy),
     BOUND(pj_section_view, row.energy),
+    COLUMN("device", COUNT, pj_section_view, row.device),
 };
 
 static const pj_column layer_columns[] = {
@@ -277,6 +280,7 @@ static const pj_column layer_columns[] = {
     ENERGY(pj_layer_row, energy),
     STATS(pj_layer_row, PJ_ACTIVATION) COLUMN("start_ms", DOUBLE, pj_layer_row, start_ms),
     UNCERTAINTY(pj_layer_row, energy),
+    COLUMN("device", COUNT, pj_layer_row, device),
 };
 
 static const pj_column component_columns[] = {
@@ -293,6 +297,7 @@ static const pj_column component_columns[] = {
     REFERENCE("class_id", CLASSES, pj_component_row, class_),
     COLUMN("extra_metrics", EXTRAS, pj_component_row, extra_begin),
     UNCERTAINTY(pj_component_row, energy),
+    COLUMN("device", COUNT, pj_component_row, device),
 };
 
 /* An operation has no children, so all its energy is its own, and its method is that of its
@@ -314,6 +319,7 @@ static const pj_column operation_columns[] = {
     COLUMN("energy_sd_gain_mj", FLOAT, pj_operation_row, energy.sd.gain_mj),
     COLUMN("planted_mj", NJ, pj_operation_row, energy.planted_nj),
     REFERENCE("class_id", CLASSES, pj_operation_row, class_),
+    COLUMN("device", COUNT, pj_operation_row, device),
 };
 
 static const pj_column warning_columns[] = {

@@ -23,6 +23,19 @@ void pj_lane_wait_for_room(const pj_lane *lane, int64_t *patience_ns);
 int64_t pj_lane_begun_ns(const pj_lane *lane); /* when the run began */
 void pj_lane_misuse(pj_lane *lane);
 
+/* What a pj_launch contains. */
+typedef struct pj_launch_place {
+    uint32_t lane, serial; /* of the innermost open span; lane + 1, 0: there was none */
+    int32_t phase, section, token, layer, component;
+    uint32_t noted; /* 0: nowhere in particular */
+} pj_launch_place;
+
+_Static_assert(sizeof(pj_launch_place) == sizeof(pj_launch), "a launch is copied as a whole");
+
+void pj_lane_locate(const pj_lane *lane, pj_launch_place *place);
+/* Says where the spans that follow on a device's lane were launched. No span may be open on it. */
+void pj_lane_launch(pj_lane *lane, const pj_launch_place *place, int64_t clock_error_ns);
+
 /* Whether a span kind may nest in another: in one at least as coarse, and a section in a
  * token. */
 static inline bool pj_span_may_nest(pj_span_kind outer, pj_span_kind inner)

@@ -27,7 +27,9 @@ struct pj_lane {
     uint32_t serial, skipped;
     int32_t context[PJ_SPAN_KIND_COUNT]; /* by kind; -1 none for token and layer, else 0 */
     uint16_t number, depth;
-    bool quiet; /* its spans lie in the past, so they do not set the run's current context */
+    uint8_t device; /* whose spans it takes, 0: a thread's */
+    bool quiet;     /* its spans lie in the past, so they do not set the run's current context */
+    int32_t launched_in[PJ_SPAN_KIND_COUNT]; /* a device's lane: context of its outermost spans */
     frame frames[PJ_MAX_OPEN_SPANS];
     pj_lane *next;
     /* shared */
@@ -152,7 +154,8 @@ static void recorder_put_span(pj_lane *lane, pj_record_type type, const frame *f
         .kind = f->kind,
         .phase = (uint8_t)(f->kind == PJ_SPAN_PHASE && type == PJ_RECORD_SPAN ? f->id
                                                                               : c[PJ_SPAN_PHASE]),
-        .flags = (uint8_t)(flags | open.flags),
+        .flags = (uint8_t)(flags | open.flags | (lane->device ? PJ_SPAN_DEVICE : 0)),
+        .device = lane->device,
     };
     recorder_close_span(lane, type, &open);
 }
@@ -185,6 +188,16 @@ static bool is_finer_than(pj_span_kind kind, pj_depth depth)
                                               : PJ_SPAN_TOKEN);
 }
 
+/* The context of a lane without open spans. */
+static void take_context(pj_lane *lane)
+{
+    if (lane->device)
+        memcpy(lane->context, lane->launched_in, sizeof lane->context);
+    else
+        unpack_context(atomic_load_explicit(&lane->recorder->context, memory_order_relaxed),
+                       lane->context);
+}
+
 void pj_lane_begin(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns)
 {
     /* Dropped spans will still be ended: `skipped` counts them. */
@@ -193,8 +206,7 @@ void pj_lane_begin(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns
         return;
     }
     if (lane->depth == 0) {
-        unpack_context(atomic_load_explicit(&lane->recorder->context, memory_order_relaxed),
-                       lane->context);
+        take_context(lane);
     } else if (lane->depth == PJ_MAX_OPEN_SPANS ||
                !pj_span_may_nest((pj_span_kind)lane->frames[lane->depth - 1].kind, kind)) {
         lane->skipped++;
@@ -209,7 +221,8 @@ void pj_lane_begin(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns
     }
     frame *f = &lane->frames[lane->depth++];
     *f = (frame){now_ns, id, lane->serial++, lane->context[kind], (uint8_t)kind};
-    if (kind <= PJ_SPAN_TOKEN) recorder_put_span(lane, PJ_RECORD_SPAN_BEGIN, f, 0, 0, NULL);
+    if (kind <= PJ_SPAN_TOKEN && !lane->device) /* a device's have ended */
+        recorder_put_span(lane, PJ_RECORD_SPAN_BEGIN, f, 0, 0, NULL);
     lane->context[kind] = (int32_t)id;
     if (kind <= PJ_SPAN_LAYER) publish_context(lane);
 }
@@ -273,6 +286,49 @@ int64_t pj_lane_begun_ns(const pj_lane *lane)
     return lane->recorder->begun_ns;
 }
 
+/* ---- for spans of devices ------------------------------------------------------------------ */
+
+void pj_lane_locate(const pj_lane *lane, pj_launch_place *place)
+{
+    int32_t context[PJ_SPAN_KIND_COUNT];
+    if (lane->depth)
+        memcpy(context, lane->context, sizeof context);
+    else
+        unpack_context(atomic_load_explicit(&lane->recorder->context, memory_order_relaxed),
+                       context);
+    *place = (pj_launch_place){.noted = 1,
+                               .phase = context[PJ_SPAN_PHASE],
+                               .section = context[PJ_SPAN_SECTION],
+                               .token = context[PJ_SPAN_TOKEN],
+                               .layer = context[PJ_SPAN_LAYER],
+                               .component = context[PJ_SPAN_COMPONENT]};
+    if (!lane->depth) return;
+    place->lane = lane->number + 1u;
+    place->serial = lane->frames[lane->depth - 1].serial;
+}
+
+void pj_lane_launch(pj_lane *lane, const pj_launch_place *place, int64_t clock_error_ns)
+{
+    size_t size = sizeof(pj_record) + sizeof(pj_launch_record);
+    pj_launch_place here = *place;
+    if (!place->noted) pj_lane_locate(lane, &here); /* nothing is open on a device's lane */
+    const int32_t context[PJ_SPAN_KIND_COUNT] = {here.phase, here.section,   here.token,
+                                                 here.layer, here.component, 0};
+    memcpy(lane->launched_in, context, sizeof context);
+    unsigned char *at = recorder_claim(lane, size);
+    if (!at) return;
+    *(pj_record *)at =
+        (pj_record){.type_bytes = PJ_RECORD_LAUNCH | (uint32_t)sizeof(pj_launch_record) << 8};
+    *(pj_launch_record *)(at + sizeof(pj_record)) =
+        (pj_launch_record){.clock_error_ns = clock_error_ns,
+                           .lane = lane->number,
+                           .serial = lane->serial,
+                           .host_lane = here.lane ? here.lane - 1 : UINT32_MAX,
+                           .host_serial = here.lane ? here.serial : UINT32_MAX,
+                           .device = lane->device};
+    recorder_publish(lane, size);
+}
+
 /* ---- public calls -------------------------------------------------------------------------- */
 
 void pj_span_begin(pj_lane *lane, pj_span_kind kind, uint32_t id)
@@ -333,66 +389,6 @@ void pj_statistics_time(pj_lane *lane, int64_t ns)
         atomic_fetch_add_explicit(&lane->statistics_ns, (uint64_t)ns, memory_order_relaxed);
 }
 
-/* Nanoseconds after before->host_ns, as a double: a client's times may be arbitrary. */
-static double host_offset(double device_ns, const pj_clock_pair *before, const pj_clock_pair *after)
-{
-    double span = after->device_ns - before->device_ns;
-    double slope = span > 0 ? ((double)after->host_ns - (double)before->host_ns) / span : 1;
-    return (device_ns - before->device_ns) * slope;
-}
-
-/* Clamps a device span to the run, from its begin to now. */
-static bool clip_device_span(const pj_recorder *recorder, const pj_device_span *span,
-                             const pj_clock_pair *before, const pj_clock_pair *after, pj_span *s)
-{
-    int64_t now_ns = pj_clock_ns();
-    if (before->host_ns < 0) return false;
-    double first = (double)(recorder->begun_ns - before->host_ns);
-    double last = (double)(now_ns - before->host_ns);
-    double begin = host_offset(span->begin_device_ns, before, after);
-    double end = host_offset(span->end_device_ns, before, after);
-    if (!(begin <= end && begin <= last && end >= first)) return false;
-    s->begin_ns = begin > first ? before->host_ns + llround(begin) : recorder->begun_ns;
-    s->end_ns = end < last ? before->host_ns + llround(end) : now_ns;
-    return true;
-}
-
-void pj_device_span_add(pj_lane *lane, const pj_device_span *span, const pj_clock_pair *before,
-                        const pj_clock_pair *after, const pj_work *work)
-{
-    if (!lane) return;
-    if (!span || !before || !after || span->layer > INT16_MAX) {
-        pj_lane_misuse(lane);
-        return;
-    }
-    if (is_finer_than(span->kind, lane->recorder->depth)) return;
-    pj_span s = {
-        .id = span->id,
-        .token = span->token,
-        .layer = (int16_t)span->layer,
-        .lane = lane->number,
-        .section = (uint16_t)span->section,
-        .component = (uint16_t)span->component,
-        .kind = (uint8_t)span->kind,
-        .phase = (uint8_t)span->phase,
-        .flags = PJ_SPAN_DEVICE,
-    };
-    if ((unsigned)span->kind >= PJ_SPAN_KIND_COUNT || (unsigned)span->phase >= PJ_PHASE_COUNT ||
-        span->section > PJ_MAX_NAMES || span->component > PJ_MAX_NAMES ||
-        !clip_device_span(lane->recorder, span, before, after, &s)) {
-        pj_lane_misuse(lane);
-        return;
-    }
-    s.serial = lane->serial++;
-    open_record open;
-    if (!recorder_open_span(lane, PJ_RECORD_SPAN, work, &open)) return;
-    s.flops = work ? (float)work->flops : NAN;
-    s.bytes = work ? (float)work->bytes : NAN;
-    s.flags |= open.flags;
-    *open.span = s;
-    recorder_close_span(lane, PJ_RECORD_SPAN, &open);
-}
-
 /* ---- lanes and names ----------------------------------------------------------------------- */
 
 static uint64_t this_thread(void)
@@ -451,6 +447,15 @@ pj_lane *pj_recorder_new_lane(pj_recorder *recorder)
     pthread_mutex_lock(&recorder->mutex);
     pj_lane *lane = lane_new(recorder, 0); /* 0: no thread */
     pthread_mutex_unlock(&recorder->mutex);
+    return lane;
+}
+
+pj_lane *pj_recorder_new_device_lane(pj_recorder *recorder, uint32_t device)
+{
+    pj_lane *lane = pj_recorder_new_lane(recorder);
+    if (!lane) return NULL;
+    lane->device = (uint8_t)device;
+    lane->quiet = true;
     return lane;
 }
 
@@ -592,6 +597,7 @@ pj_status pj_recorder_init(pj_recorder *recorder, pj_depth depth, uint32_t lane_
     recorder->begun_ns = pj_clock_ns();
     recorder->depth = depth;
     recorder->lane_bytes = bytes;
+    atomic_store(&recorder->device_count, 1); /* the host */
     static const int32_t nowhere[PJ_SPAN_KIND_COUNT] = {PJ_PHASE_IDLE, 0, -1, -1, 0, 0};
     atomic_store(&recorder->context, pack_context(nowhere));
     pj_arena_init(&recorder->arena, 0);
@@ -606,6 +612,8 @@ void pj_recorder_fini(pj_recorder *recorder)
         pj_free(lane->ring);
         pj_free(lane);
     }
+    for (uint32_t d = 1; d < atomic_load(&recorder->device_count); d++)
+        pthread_mutex_destroy(&recorder->devices[d].mutex);
     pj_free(recorder->names);
     pj_free(recorder->slots);
     pj_arena_fini(&recorder->arena);

@@ -14,6 +14,7 @@
 #define PJ_TRACE_RECORDER_H
 
 #include "base/memory.h"
+#include "trace/device.h"
 #include "trace/span.h"
 #include "trace/spool.h"
 
@@ -21,6 +22,12 @@
 #include <stdatomic.h>
 
 enum { PJ_MAX_OPEN_SPANS = 16, PJ_MAX_LANES = 1024, PJ_MAX_NAMES = 65535 };
+
+/* A device's lane, which threads use one at a time. */
+typedef struct pj_device_lane {
+    pj_lane *lane;
+    pthread_mutex_t mutex;
+} pj_device_lane;
 
 typedef struct pj_recorder {
     uint64_t generation; /* unique in the process: detects a stale pointer */
@@ -36,6 +43,8 @@ typedef struct pj_recorder {
     uint32_t *slots; /* hash table of name ids, 0: free; size a power of two */
     uint32_t slot_count;
     uint32_t names_drained;
+    pj_device_lane devices[PJ_MAX_DEVICES]; /* by number; that of the host is not used */
+    _Atomic uint32_t device_count;          /* the host included */
     uint32_t lane_bytes; /* ring size of the first lane; others have a quarter of it */
 } pj_recorder;
 
@@ -47,6 +56,13 @@ void pj_recorder_fini(
 pj_lane *pj_recorder_lane(pj_recorder *recorder);
 /* A lane that belongs to no thread: its creator may use it from one thread at a time. */
 pj_lane *pj_recorder_new_lane(pj_recorder *recorder);
+/* A lane for the spans of a device. */
+pj_lane *pj_recorder_new_device_lane(pj_recorder *recorder, uint32_t device);
+/* Makes room for the spans of one more device; its number. 0: out of memory or of numbers. One
+ * thread at a time. */
+uint32_t pj_recorder_add_device(pj_recorder *recorder);
+pj_status pj_recorder_add_device_spans(pj_recorder *recorder, uint32_t device,
+                                       const pj_device_batch *batch, pj_error *err);
 uint32_t pj_recorder_name(pj_recorder *recorder, const char *name);
 
 /* The run's current context, for display: read without a lock, hence approximate. */

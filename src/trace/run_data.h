@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/memory.h"
 #include "trace/conditions.h"
+#include "trace/device.h"
 #include "trace/rail.h"
 #include "trace/uncertainty.h"
 
@@ -102,6 +103,7 @@ typedef struct pj_section_row {
     const char *name;
     double start_ms, duration_ms;
     pj_energy energy;
+    uint32_t device; /* number of the device that computed it, 0: the host */
 } pj_section_row;
 
 typedef struct pj_token_row {
@@ -133,6 +135,7 @@ typedef struct pj_layer_row {
     pj_energy energy;
     bool has_stats;
     pj_stats stats; /* of the layer's output */
+    uint32_t device;
 } pj_layer_row;
 
 typedef struct pj_component_row {
@@ -147,6 +150,7 @@ typedef struct pj_component_row {
     bool has_stats;
     pj_stats stats;
     uint32_t extra_begin, extra_count; /* into extras */
+    uint32_t device;
 } pj_component_row;
 
 typedef struct pj_operation_row {
@@ -159,6 +163,7 @@ typedef struct pj_operation_row {
     bool has_stats;
     pj_stats stats;
     uint32_t extra_begin, extra_count;
+    uint32_t device;
 } pj_operation_row;
 
 typedef struct pj_extra_row {
@@ -177,8 +182,9 @@ typedef struct pj_class_row {
     double net_energy_mj, net_energy_sd_mj;
     pj_sd energy_sd, net_energy_sd;
     double
-        data_share; /* 1 - posterior / prior variance: how much of the estimate comes from data */
-    bool truncated; /* its power came out negative and was set to 0 */
+        data_share;  /* 1 - posterior / prior variance: how much of the estimate comes from data */
+    bool truncated;  /* its power came out negative and was set to 0 */
+    uint32_t device; /* number of the device that computed it, 0: the host */
 } pj_class_row;
 
 typedef struct pj_warning_row {
@@ -240,6 +246,7 @@ typedef struct pj_run_info {
     bool total_is_partial;       /* partial_rails is not NULL */
     const char *total_rails;     /* rails summed in the total: "cpu,gpu0"; NULL: none */
     const char *conditions_json; /* by device: means and extremes; NULL: none reported */
+    const char *devices_json;    /* what computed, by number; NULL: the host alone */
     const char
         *partial_rails; /* rails that the total should include but lacks: "gpu1"; NULL: none */
     /* The request: the run without model loading and idle gaps (trace/request.h). */
@@ -283,13 +290,18 @@ typedef struct pj_run_data {
     pj_class_row *classes;
     pj_warning_row *warnings;
     pj_condition_row *conditions;
+    /* By number, the host first; none if only the host computed. Stored as info.devices_json. */
+    pj_device_row *devices;
+    uint32_t device_count;
     uint32_t rail_energy_count, phase_count, section_count, token_count, layer_count,
         component_count, operation_count, extra_count, class_count, warning_count, condition_count;
 } pj_run_data;
 
 /* Records the names of the rails summed in the total, and of those missing from it besides the ones
- * known to be unreadable before the run; bit masks of rails. */
-pj_status pj_run_name_total(pj_run_data *data, uint64_t used, uint64_t missing, pj_error *err);
+ * known to be unreadable before the run; bit masks of rails. `unmeasured`: what no rail measures,
+ * "cpu" or "gpu", separated by commas. */
+pj_status pj_run_name_total(pj_run_data *data, uint64_t used, uint64_t missing,
+                            const char *unmeasured, pj_error *err);
 
 void pj_run_data_fini(pj_run_data *data); /* frees the arena; may run twice */
 void pj_run_info_init(pj_run_info *info); /* no figure is known */

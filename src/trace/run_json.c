@@ -334,6 +334,14 @@ void pj_spool_put_rail(pj_spool_writer *w, uint32_t index, const pj_rail *rail, 
     put_json(w, PJ_RECORD_RAIL, &json);
 }
 
+void pj_spool_put_device(pj_spool_writer *w, const pj_device_row *device)
+{
+    pj_json json;
+    pj_json_open(&json, 1 << 16);
+    pj_device_write(&json, device);
+    put_json(w, PJ_RECORD_DEVICE, &json);
+}
+
 void pj_spool_put_warning(pj_spool_writer *w, int64_t t_ns, const char *code, const char *sentence)
 {
     pj_json json;

@@ -41,6 +41,7 @@ void pj_spool_put(pj_spool_writer *w, pj_record_type type, const void *payload, 
 void pj_spool_put_info(pj_spool_writer *w, const pj_run_info *info, int64_t start_ns);
 void pj_spool_put_rail(pj_spool_writer *w, uint32_t index, const pj_rail *rail, double baseline_mw,
                        double baseline_sd_mw);
+void pj_spool_put_device(pj_spool_writer *w, const pj_device_row *device);
 void pj_spool_put_warning(pj_spool_writer *w, int64_t t_ns, const char *code, const char *sentence);
 void pj_spool_put_end(pj_spool_writer *w, int64_t t_ns, pj_run_status status);
 void pj_spool_put_name(pj_spool_writer *w, uint32_t id, const char *name);

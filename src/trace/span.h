@@ -19,14 +19,14 @@ typedef struct pj_span {
     uint8_t kind;       /* pj_span_kind */
     uint8_t phase;      /* pj_phase */
     uint8_t flags;      /* PJ_SPAN_... */
-    uint8_t reserved;
-    uint32_t sequence; /* of the batch, for token spans */
+    uint8_t device;     /* number of the device, 0: the host */
+    uint32_t reserved;
 } pj_span;
 
 enum {
     PJ_SPAN_HAS_STATS = 1,
     PJ_SPAN_HAS_EXTRAS = 2,
-    PJ_SPAN_DEVICE = 4,    /* times came from a device's clock */
+    PJ_SPAN_DEVICE = 4,    /* of a device; its times came from that device's clock */
     PJ_SPAN_UNFINISHED = 8 /* still open when the run ended */
 };
 

@@ -29,6 +29,7 @@ typedef struct spool_header {
 
 _Static_assert(sizeof(spool_header) == PJ_SPOOL_HEADER_BYTES, "part of the format");
 _Static_assert(sizeof(pj_reading) == 56, "part of the format");
+_Static_assert(sizeof(pj_launch_record) == 32, "part of the format");
 /* Statistics have a slot of 32 bytes in a record; larger ones would be a new version of the format.
  */
 _Static_assert(sizeof(pj_stats) <= 32 && sizeof(pj_extra) == 16, "part of the format");

@@ -26,6 +26,8 @@
  *   END           JSON object: status, t_ns. A spool without it was interrupted
  *   CONDITIONS    pj_condition each
  *   SHARE         pj_share_record, then its energies: the run's part of the machine's energy
+ *   DEVICE        JSON object: number and description of a device
+ *   LAUNCH        pj_launch_record: where spans of a device were launched; before these
  *
  * A reader skips records whose checksum is wrong and resumes at the next valid one; it counts the
  * bytes it skipped. A record that is cut off at the end of the file is what an interrupted write
@@ -60,7 +62,9 @@ typedef enum pj_record_type {
     PJ_RECORD_END,
     PJ_RECORD_CONDITIONS, /* an array of pj_condition */
     PJ_RECORD_SHARE,      /* pj_share_record (trace/share.h) */
-    PJ_RECORD_LAST = PJ_RECORD_SHARE
+    PJ_RECORD_DEVICE,
+    PJ_RECORD_LAUNCH,
+    PJ_RECORD_LAST = PJ_RECORD_LAUNCH
 } pj_record_type;
 
 typedef struct pj_record {
@@ -90,6 +94,14 @@ typedef struct pj_token_text_record {
     int32_t token_id;
     /* the text follows */
 } pj_token_text_record;
+
+/* Applies to the spans of a device's lane from this serial number on, up to the next record. */
+typedef struct pj_launch_record {
+    int64_t clock_error_ns; /* of their times, 1 sigma */
+    uint32_t lane, serial;
+    uint32_t host_lane, host_serial; /* the host's span that launched them; UINT32_MAX: unknown */
+    uint32_t device, reserved;
+} pj_launch_record;
 
 /* A span record taken apart. Pointers go into the record. */
 typedef struct pj_span_view {

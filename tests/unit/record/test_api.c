@@ -215,9 +215,17 @@ static void bad_arguments_are_refused(void **state)
     ASSERT_REFUSED(pj_run_describe(run, NULL, err), PJ_E_INVALID);
     assert_int_equal(pj_run_name(run, NULL), 0);
     pj_run_set_prompts(run, NULL, 3);
-    pj_device_span_add(pj_run_lane(run), NULL, NULL, NULL, NULL);
-    pj_device_span_add(pj_run_lane(run), &(pj_device_span){.layer = 1 << 20}, &(pj_clock_pair){0},
-                       &(pj_clock_pair){0}, NULL);
+    uint32_t device = 7;
+    pj_device_info nameless = {.size = sizeof nameless, .uuid = "GPU-1"};
+    ASSERT_REFUSED(pj_device_declare(NULL, &nameless, &device, err), PJ_E_INVALID);
+    ASSERT_REFUSED(pj_device_declare(run, NULL, &device, err), PJ_E_INVALID);
+    ASSERT_REFUSED(pj_device_declare(run, &nameless, NULL, err), PJ_E_INVALID);
+    ASSERT_REFUSED(pj_device_declare(run, &nameless, &device, err), PJ_E_INVALID);
+    assert_int_equal(device, 0);
+    ASSERT_REFUSED(pj_device_spans_add(NULL, 1, NULL, err), PJ_E_INVALID);
+    ASSERT_REFUSED(pj_device_spans_add(run, 1, NULL, err), PJ_E_INVALID);
+    pj_device_launch(NULL, NULL);
+    pj_device_launch(pj_run_lane(run), NULL);
     assert_int_equal(pj_run_end(run, PJ_RUN_CANCELLED, NULL, NULL), PJ_OK);
     assert_null(pj_run_lane(NULL));
     assert_string_equal(pj_run_id(NULL), "");

@@ -245,66 +245,134 @@ static void hot_path_allocates_nothing(void **state)
     pj_recorder_fini(&r);
 }
 
-static void device_spans_land_on_the_host_clock(void **state)
+/* ---- devices ------------------------------------------------------------------------------- */
+
+static pj_device_span on_device(pj_span_kind kind, uint32_t id, uint32_t parent, int64_t begin_ns,
+                                int64_t end_ns)
+{
+    return (pj_device_span){begin_ns, end_ns, (uint32_t)kind, id, -1, parent, NULL};
+}
+
+static void start_with_device(pj_recorder *r)
+{
+    pj_recorder_init(r, PJ_DEPTH_DEEP, 0, NULL);
+    r->begun_ns = pj_clock_ns() - 10000000; /* spans of the past 10 ms are the run's */
+    assert_int_equal(pj_recorder_add_device(r), 1);
+}
+
+/* Four levels of two launches, the first of which is added after its host span has ended. */
+static void device_spans_nest_and_know_their_launch(void **state)
 {
     pj_recorder r;
-    pj_recorder_init(&r, PJ_DEPTH_DEEP, 0, NULL);
+    pj_launch first, second;
+    start_with_device(&r);
+    int64_t t = r.begun_ns + 1000;
     pj_lane *lane = pj_recorder_lane(&r);
-    /* A device whose clock starts elsewhere and runs 1 % fast. */
-    int64_t host_ns = pj_clock_ns();
-    pj_clock_pair before = {5000, host_ns}, after = {5000 + 1010000, host_ns + 1000000};
-    while (pj_clock_ns() < after.host_ns) {
-    }
-    pj_device_span span = {.kind = PJ_SPAN_OPERATION,
-                           .id = 3,
-                           .phase = PJ_PHASE_DECODE,
-                           .token = 4,
-                           .layer = 5,
-                           .component = 6,
-                           .begin_device_ns = 5000 + 101000,
-                           .end_device_ns = 5000 + 202000};
-    pj_device_span_add(lane, &span, &before, &after, NULL);
-    span.end_device_ns = NAN;
-    pj_device_span_add(lane, &span, &before, &after, NULL);
-    span.end_device_ns = span.begin_device_ns - 1;
-    pj_device_span_add(lane, &span, &before, &after, NULL);
+    pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_DECODE);
+    pj_span_begin(lane, PJ_SPAN_TOKEN, 7);
+    pj_device_launch(lane, &first);
+    pj_span_end(lane, NULL);
+    pj_span_begin(lane, PJ_SPAN_TOKEN, 8);
+    pj_device_launch(lane, &second);
+    pj_work work = {.flops = 5, .bytes = 6};
+    pj_device_span spans[] = {on_device(PJ_SPAN_LAYER, 3, 0, t, t + 100),
+                              on_device(PJ_SPAN_COMPONENT, 4, 1, t + 10, t + 90),
+                              on_device(PJ_SPAN_LAYER, 9, 0, t + 100, t + 120),
+                              on_device(PJ_SPAN_OPERATION, 5, 2, t + 20, t + 95)};
+    spans[3].work = &work;
+    pj_device_batch batch = {.size = sizeof batch,
+                             .launch = &second,
+                             .spans = spans,
+                             .span_count = 4,
+                             .clock_error_ns = 11};
+    assert_int_equal(pj_recorder_add_device_spans(&r, 1, &batch, NULL), PJ_OK);
+    batch.launch = &first;
+    batch.span_count = 1;
+    assert_int_equal(pj_recorder_add_device_spans(&r, 1, &batch, NULL), PJ_OK);
     drain(&r);
-    assert_int_equal(count_of(PJ_RECORD_SPAN), 1);
-    assert_int_equal(pj_recorder_count(&r).misused, 2);
-    assert_int_equal(ended(0)->span.begin_ns, host_ns + 100000);
-    assert_int_equal(ended(0)->span.end_ns, host_ns + 200000);
-    assert_int_equal(ended(0)->span.flags & PJ_SPAN_DEVICE, PJ_SPAN_DEVICE);
-    assert_int_equal(ended(0)->span.layer, 5);
+    assert_int_equal(count_of(PJ_RECORD_LAUNCH), 2);
+    /* the host's first token, then each device span after what it contains */
+    static const struct {
+        uint8_t kind;
+        uint32_t id, serial;
+        int32_t token, layer;
+    } expected[] = {{PJ_SPAN_OPERATION, 5, 2, 8, 3},
+                    {PJ_SPAN_COMPONENT, 4, 1, 8, 3},
+                    {PJ_SPAN_LAYER, 3, 0, 8, -1},
+                    {PJ_SPAN_LAYER, 9, 3, 8, -1},
+                    {PJ_SPAN_LAYER, 3, 4, 7, -1}};
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count_of(PJ_RECORD_SPAN); i++) {
+        const pj_span *s = &ended(i)->span;
+        if (s->device == 0) continue;
+        assert_int_equal(s->flags & PJ_SPAN_DEVICE, PJ_SPAN_DEVICE);
+        assert_int_equal(s->phase, PJ_PHASE_DECODE);
+        assert_int_equal(s->kind, expected[found].kind);
+        assert_int_equal(s->id, expected[found].id);
+        assert_int_equal(s->serial, expected[found].serial);
+        assert_int_equal(s->token, expected[found].token);
+        assert_int_equal(s->layer, expected[found].layer);
+        found++;
+    }
+    assert_int_equal(found, 5);
+    assert_float_equal(ended(1)->span.flops, 5, 0);
+    assert_that(ended(1)->span.end_ns, ==, t + 90); /* clipped to its parent */
     pj_recorder_fini(&r);
 }
 
-/* A wrong pair of clocks, or arbitrary device times, cannot make a run longer than it was. */
 static void device_spans_stay_within_the_run(void **state)
 {
-    static const double outside[][2] = {
-        {1e300, INFINITY}, {-INFINITY, -1e300}, {-1e30, -1e29}, {1e29, 1e30}, {NAN, 0}, {NAN, NAN}};
     pj_recorder r;
-    int64_t earliest_ns = pj_clock_ns();
-    pj_recorder_init(&r, PJ_DEPTH_DEEP, 0, NULL);
-    pj_lane *lane = pj_recorder_lane(&r);
-    pj_clock_pair before = {0, pj_clock_ns()}, after = {1000, before.host_ns + 1000};
-    pj_device_span span = {.kind = PJ_SPAN_COMPONENT, .token = -1, .layer = -1};
-    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
-        span.begin_device_ns = outside[i][0];
-        span.end_device_ns = outside[i][1];
-        pj_device_span_add(lane, &span, &before, &after, NULL);
-    }
-    pj_clock_pair odd = {0, INT64_MIN};
-    pj_device_span_add(lane, &span, &odd, &after, NULL);
-    span.begin_device_ns = -1e30; /* this one covers the run */
-    span.end_device_ns = 1e30;
-    pj_device_span_add(lane, &span, &before, &after, NULL);
+    start_with_device(&r);
+    int64_t begun_ns = r.begun_ns;
+    pj_device_span spans[] = {
+        on_device(PJ_SPAN_COMPONENT, 1, 0, begun_ns - 200, begun_ns - 100),
+        on_device(PJ_SPAN_COMPONENT, 2, 0, INT64_MAX - 1, INT64_MAX),
+        on_device(PJ_SPAN_COMPONENT, 3, 0, INT64_MIN, INT64_MAX),
+    };
+    pj_device_batch batch = {.size = sizeof batch, .spans = spans, .span_count = 3};
+    assert_int_equal(pj_recorder_add_device_spans(&r, 1, &batch, NULL), PJ_OK);
     drain(&r);
     assert_int_equal(count_of(PJ_RECORD_SPAN), 1);
-    assert_int_equal(pj_recorder_count(&r).misused, sizeof outside / sizeof *outside + 1);
-    assert_that(ended(0)->span.begin_ns, >=, earliest_ns);
+    assert_int_equal(pj_recorder_count(&r).misused, 2);
+    assert_int_equal(ended(0)->span.id, 3);
+    assert_that(ended(0)->span.begin_ns, ==, begun_ns);
     assert_that(ended(0)->span.end_ns, <=, pj_clock_ns());
-    assert_that(ended(0)->span.end_ns, >=, ended(0)->span.begin_ns);
+    pj_recorder_fini(&r);
+}
+
+static void impossible_device_spans_are_refused_as_a_whole(void **state)
+{
+    pj_recorder r;
+    start_with_device(&r);
+    int64_t t = r.begun_ns;
+    const pj_device_span good = on_device(PJ_SPAN_COMPONENT, 1, 0, t, t + 10);
+    const struct {
+        pj_device_span span;
+        const char *says;
+    } bad[] = {{on_device(PJ_SPAN_PHASE, 1, 0, t, t), "kind"},
+               {on_device(PJ_SPAN_TOKEN, 1, 0, t, t), "kind"},
+               {on_device(PJ_SPAN_KIND_COUNT, 1, 0, t, t), "kind"},
+               {on_device(PJ_SPAN_OPERATION, 1, 0, t, t - 1), "before it begins"},
+               {on_device(PJ_SPAN_OPERATION, 1, 2, t, t), "not before it"},
+               {on_device(PJ_SPAN_LAYER, 1, 1, t, t), "coarser"},
+               {on_device(PJ_SPAN_OPERATION, 1, 1, t + 11, t + 12), "outside its parent"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pj_device_span spans[] = {good, bad[i].span};
+        pj_device_batch batch = {.size = sizeof batch, .spans = spans, .span_count = 2};
+        pj_error err = {0};
+        assert_int_equal(pj_recorder_add_device_spans(&r, 1, &batch, &err), PJ_E_INVALID);
+        if (!strstr(err.text, bad[i].says)) fail_msg("%zu: %s", i, err.text);
+    }
+    pj_device_span deep[20];
+    for (uint32_t i = 0; i < 20; i++) deep[i] = on_device(PJ_SPAN_COMPONENT, 1, i, t, t);
+    pj_device_batch batch = {.size = sizeof batch, .spans = deep, .span_count = 20};
+    assert_int_equal(pj_recorder_add_device_spans(&r, 1, &batch, NULL), PJ_E_INVALID);
+    batch.span_count = 1;
+    assert_int_equal(pj_recorder_add_device_spans(&r, 2, &batch, NULL), PJ_E_INVALID);
+    assert_int_equal(pj_recorder_add_device_spans(&r, 0, &batch, NULL), PJ_E_INVALID);
+    drain(&r);
+    assert_int_equal(count_of(PJ_RECORD_SPAN), 0);
     pj_recorder_fini(&r);
 }
 
@@ -424,8 +492,9 @@ int main(void)
         cmocka_unit_test(misuse_is_counted_and_balanced),
         cmocka_unit_test(a_full_ring_counts_losses_and_goes_on),
         cmocka_unit_test(hot_path_allocates_nothing),
-        cmocka_unit_test(device_spans_land_on_the_host_clock),
+        cmocka_unit_test(device_spans_nest_and_know_their_launch),
         cmocka_unit_test(device_spans_stay_within_the_run),
+        cmocka_unit_test(impossible_device_spans_are_refused_as_a_whole),
         cmocka_unit_test(open_spans_are_closed_as_unfinished),
         cmocka_unit_test(many_threads_lose_and_mix_nothing),
         cmocka_unit_test(nth_allocation_may_fail),

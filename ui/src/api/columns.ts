@@ -47,6 +47,7 @@ export interface RunColumns {
   partial_rails: string[];
   /** by device: temperature, clocks, utilisation, power limit, throttling, TDP and its share */
   conditions: Record<string, unknown> | null;
+  devices: Record<string, unknown> | null;
   prefill_energy_mj: number | null;
   decode_energy_mj: number | null;
   prefill_energy_net_mj: number | null;
@@ -151,6 +152,7 @@ export const NO_COLUMNS: RunColumns = {
   total_rails: [],
   partial_rails: [],
   conditions: null,
+  devices: null,
   prefill_energy_mj: null,
   decode_energy_mj: null,
   prefill_energy_net_mj: null,
