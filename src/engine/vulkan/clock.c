@@ -303,6 +303,11 @@ pj_status pj_vk_stamps_read(pj_vk *vk, uint32_t first, uint32_t count, int64_t *
     return PJ_OK;
 }
 
+uint32_t pj_vk_stamps(const pj_vk *vk)
+{
+    return vk->stamps;
+}
+
 void pj_vk_stamps_clear(pj_vk *vk)
 {
     if (vk->stamps) vk->instance.fn.ResetQueryPool(vk->device, vk->queries, 0, vk->stamps);

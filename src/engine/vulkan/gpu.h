@@ -67,23 +67,42 @@ typedef struct pj_gpu_routing {
 
 enum { PJ_GPU_MOST_PARTS = 64 }; /* of a row of logits, for argmax */
 
-/* A span's beginning or end, at a timestamp. */
-typedef enum pj_gpu_event_kind {
-    PJ_GPU_SECTION,
-    PJ_GPU_LAYER,
-    PJ_GPU_COMPONENT,
-    PJ_GPU_END_SECTION,
-    PJ_GPU_END
-} pj_gpu_event_kind;
+/* Most spans of a pass, and of those the ones with statistics, each of so many parts. */
+enum {
+    PJ_GPU_SPANS = PJ_VK_MAX_STAMPS / 2,
+    PJ_GPU_STATISTICS = 4096,
+    PJ_GPU_STATISTICS_PARTS = 64
+};
 
-typedef struct pj_gpu_event {
-    pj_gpu_event_kind kind;
-    uint32_t id; /* pj_instrument_name, or the layer */
-    uint32_t stamp;
-    double flops, bytes; /* of PJ_GPU_END */
-} pj_gpu_event;
+/* A span of the pass, between two timestamps. */
+typedef struct pj_gpu_span {
+    pj_span_kind kind;
+    uint32_t id;         /* interned name, or the layer */
+    uint32_t parent;     /* 1 + index, 0: none */
+    uint32_t begin, end; /* stamps */
+    double flops, bytes; /* NAN: not known */
+    uint32_t statistics; /* 1 + its parts' place, 0: none */
+    uint32_t parts;      /* records */
+    uint32_t rows, cols; /* of the output */
+} pj_gpu_span;
 
-enum { PJ_GPU_EVENTS = PJ_VK_MAX_STAMPS };
+/* Recording of a generation. */
+typedef struct pj_gpu_record {
+    uint32_t device; /* number in the run; 0: nothing is recorded */
+    pj_launch launch;
+    pj_gpu_span *spans;
+    uint32_t span_count, open; /* open: 1 + index of the innermost open span */
+    uint32_t left_out;         /* open spans that there was no room for */
+    uint32_t last_stamp;
+    pj_vk_buffer statistics; /* read by the host: pj_vk_value_sums of each part */
+    uint32_t statistics_count;
+    /* for reading a pass */
+    int64_t *stamp_ns;
+    pj_device_span *done;
+    pj_work *works;
+    pj_stats *stats;
+    pj_extra *extras;
+} pj_gpu_record;
 
 typedef struct pj_gpu {
     const pj_gpu_model *on;
@@ -106,11 +125,7 @@ typedef struct pj_gpu {
     uint32_t reads, writes; /* buffers since the last barrier */
     uint32_t logit_rows;    /* of this pass, to be copied */
 
-    /* Recording; events NULL: nothing is recorded. */
-    pj_gpu_event *events;
-    int64_t *stamp_ns;
-    uint32_t event_count, last_stamp;
-    int64_t pass_begin_ns;
+    pj_gpu_record record;
 } pj_gpu;
 
 extern const pj_backend pj_backend_vulkan;

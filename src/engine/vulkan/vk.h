@@ -167,7 +167,8 @@ uint32_t pj_vk_stamp(pj_vk *vk);
 /* After pj_vk_wait: CLOCK_MONOTONIC of stamps [first, first + count), as pj_clock_ns gives it. */
 pj_status pj_vk_stamps_read(pj_vk *vk, uint32_t first, uint32_t count, int64_t *times_ns,
                             pj_error *err);
-void pj_vk_stamps_clear(pj_vk *vk); /* after pj_vk_wait */
+uint32_t pj_vk_stamps(const pj_vk *vk); /* recorded since then */
+void pj_vk_stamps_clear(pj_vk *vk);     /* after pj_vk_wait */
 /* Compares the clocks again if the last comparison is older than `age_ns`. */
 pj_status pj_vk_clock_update(pj_vk *vk, int64_t age_ns, pj_error *err);
 /* How far a stamp's time may be off, in ns: deviation of the comparisons and distance of the line.
