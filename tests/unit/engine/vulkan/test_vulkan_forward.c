@@ -3,13 +3,14 @@
 #include "../../assertions.h"
 #include "../tiny.h"
 #include "engine/generation/engine.h"
+#include "record/run.h"
 #include "vulkan_test.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { TOKENS = 40, MAX_VOCAB = 200 };
+enum { TOKENS = 40, STEPS = 12, MAX_VOCAB = 200 };
 
 static char device[40]; /* UUID */
 
@@ -55,8 +56,8 @@ static double error_of(pj_engine *engine, const int32_t *ids, int count, bool wh
     return sqrt(d.square / d.all);
 }
 
-/* At once, in pieces that do not divide the prompt, and one by one. */
-static void check_shape(const tiny_shape *shape, tiny_type type, double tolerance)
+/* At once, one by one, and in pieces that do not divide the prompt. */
+static void check_shape(const tiny_shape *shape, tiny_type type, bool pieces, double tolerance)
 {
     tiny_model m;
     pj_error err = {0};
@@ -66,15 +67,14 @@ static void check_shape(const tiny_shape *shape, tiny_type type, double toleranc
     tiny_write(&m, type);
     make_ids(ids, TOKENS, shape->vocab);
     tiny_forward(&m, ids, TOKENS, want, NULL, 0);
-    for (uint32_t chunk = 0; chunk <= 7; chunk += 7) {
+    for (uint32_t chunk = 0; chunk <= (pieces ? 7 : 0); chunk += 7) {
         pj_engine_options o = {.chunk = chunk};
         pj_engine *engine = open_tiny(&m, &o, &err);
         if (!engine) fail_msg("%s: %s", shape->name, err.text);
-        /* token by token, positions within the original context use its frequencies */
-        bool late = strcmp(shape->rope, "longrope") == 0;
+        /* token by token within the original context, whose frequencies may be others */
+        bool same = strcmp(shape->rope, "longrope") != 0;
         double whole = error_of(engine, ids, TOKENS, true, 0, want);
-        double steps = chunk ? 0 : error_of(engine, ids, late ? 16 : TOKENS, false, 0, want);
-        if (late && !chunk) steps = 0;
+        double steps = chunk || !same ? 0 : error_of(engine, ids, STEPS, false, 0, want);
         if (!(whole < tolerance && steps < tolerance))
             fail_msg("%s, chunk %u: off by %g at once, %g in steps", shape->name, chunk, whole,
                      steps);
@@ -86,13 +86,139 @@ static void check_shape(const tiny_shape *shape, tiny_type type, double toleranc
 static void every_architecture(void **state)
 {
     for (size_t i = 0; i < tiny_shape_count; i++)
-        check_shape(&tiny_shapes[i], TINY_F32, 1e-3);
+        check_shape(&tiny_shapes[i], TINY_F32, i % 4 == 0, 1e-3);
 }
 
 static void sixteen_bits(void **state)
 {
-    check_shape(tiny_find("llama"), TINY_BF16, 1e-2);
-    check_shape(tiny_find("llama"), TINY_F16, 1e-2);
+    check_shape(tiny_find("llama"), TINY_BF16, false, 1e-2);
+    check_shape(tiny_find("llama"), TINY_F16, false, 1e-2);
+}
+
+/* ---- generation ---- */
+
+static pj_engine *open_on(const tiny_model *m, const char *where)
+{
+    pj_error err = {0};
+    pj_engine *engine;
+    pj_engine_options options = {.model = m->folder, .device = where, .threads = 1};
+    if (pj_engine_open(&options, &engine, &err) != PJ_OK) fail_msg("%s", err.text);
+    return engine;
+}
+
+enum { SEQUENCES = 3, NEW_TOKENS = 10 };
+
+/* Prompts of different lengths in one batch, past windows. */
+static void generate(const tiny_model *m, const char *where, pj_generate_result *result,
+                     pj_run *run)
+{
+    pj_error err = {0};
+    int32_t ids[TOKENS];
+    pj_prompt prompts[SEQUENCES];
+    make_ids(ids, TOKENS, m->shape.vocab);
+    for (int i = 0; i < SEQUENCES; i++)
+        prompts[i] = (pj_prompt){.ids = ids + i, .id_count = (uint32_t)(30 - 12 * i)};
+    pj_generate_request request = {.prompts = prompts,
+                                   .prompt_count = SEQUENCES,
+                                   .max_tokens = NEW_TOKENS,
+                                   .ignore_eos = true,
+                                   .sampling = PJ_SAMPLING_GREEDY,
+                                   .run = run};
+    pj_engine *engine = open_on(m, where);
+    if (pj_engine_generate(engine, &request, result, &err) != PJ_OK) fail_msg("%s", err.text);
+    pj_engine_close(engine);
+}
+
+static void same_tokens_as_the_cpu(void **state)
+{
+    for (size_t i = 0; i < tiny_shape_count; i += 4) {
+        tiny_model m;
+        pj_generate_result cpu = {0}, gpu = {0};
+        tiny_make(&m, &tiny_shapes[i], 42);
+        tiny_write(&m, TINY_F32);
+        generate(&m, "cpu", &cpu, NULL);
+        generate(&m, device, &gpu, NULL);
+        for (int s = 0; s < SEQUENCES; s++) {
+            assert_int_equal(cpu.sequences[s].count, NEW_TOKENS);
+            assert_int_equal(gpu.sequences[s].count, NEW_TOKENS);
+            assert_memory_equal(cpu.sequences[s].ids, gpu.sequences[s].ids,
+                                NEW_TOKENS * sizeof(int32_t));
+        }
+        pj_generate_result_fini(&cpu);
+        pj_generate_result_fini(&gpu);
+        tiny_free(&m);
+    }
+}
+
+/* ---- recording ---- */
+
+static void record(const tiny_model *m, const char *where, pj_run_data *data)
+{
+    pj_error err = {0};
+    pj_session *session;
+    pj_run *run;
+    pj_generate_result result = {0};
+    pj_session_options nothing = {.power = "none", .database = "none", .baseline_seconds = -1};
+    if (pj_session_open(&nothing, &session, &err) != PJ_OK) fail_msg("%s", err.text);
+    if (pj_run_begin(session, &(pj_run_options){.depth = PJ_DEPTH_MODULE}, &run, &err) != PJ_OK)
+        fail_msg("%s", err.text);
+    generate(m, where, &result, run);
+    pj_generate_result_fini(&result);
+    if (pj_run_finish(run, PJ_RUN_COMPLETED, NULL, data, &err) != PJ_OK) fail_msg("%s", err.text);
+    assert_int_equal(data->info.spans_lost, 0);
+    pj_session_close(session);
+}
+
+/* The next component of this name, from `from` on. */
+static const pj_component_row *component(const pj_run_data *data, const char *name, uint32_t *from)
+{
+    while (*from < data->component_count)
+        if (strcmp(data->components[(*from)++].name, name) == 0)
+            return &data->components[*from - 1];
+    return NULL;
+}
+
+static void assert_same_figures(const pj_run_data *cpu, const pj_run_data *gpu, const char *name)
+{
+    uint32_t at = 0, also = 0;
+    const pj_component_row *want, *got;
+    while ((want = component(cpu, name, &at))) {
+        got = component(gpu, name, &also);
+        if (!got) fail_msg("there are fewer %s on the device", name);
+        assert_near(got->flops, want->flops, 1e-9 * want->flops);
+        assert_true(got->has_stats);
+        assert_near(got->stats.mean_abs, want->stats.mean_abs, 1e-4 * want->stats.mean_abs + 1e-6);
+        assert_near(got->stats.std, want->stats.std, 1e-4 * want->stats.std + 1e-6);
+        assert_near(got->stats.max_abs, want->stats.max_abs, 1e-4 * want->stats.max_abs);
+        assert_near(got->stats.sparsity, want->stats.sparsity, 0.01);
+        assert_int_equal(got->stats.nan_count, 0);
+    }
+    assert_null(component(gpu, name, &also));
+}
+
+/* Layers and components once each, with the CPU's work and statistics; products that overlap are
+ * one component. */
+static void spans_and_statistics(void **state)
+{
+    static const char *const names[] = {"input_layernorm", "attention", "o_proj", "act",
+                                        "down_proj",       "norm",      "lm_head"};
+    tiny_model m;
+    pj_run_data cpu, gpu;
+    uint32_t from = 0;
+    tiny_make(&m, tiny_find("llama"), 42);
+    tiny_write(&m, TINY_F32);
+    record(&m, "cpu", &cpu);
+    record(&m, device, &gpu);
+    assert_int_equal(gpu.layer_count, cpu.layer_count);
+    assert_int_equal(gpu.token_count, cpu.token_count);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_same_figures(&cpu, &gpu, names[i]);
+    assert_non_null(component(&gpu, "qkv_proj", &from));
+    assert_int_equal(gpu.device_count, 2);
+    assert_string_equal(gpu.devices[1].name, pj_vk_device(vulkan_test_vk)->name);
+    pj_run_data_fini(&cpu);
+    pj_run_data_fini(&gpu);
+    tiny_free(&m);
 }
 
 static void unknown_devices(void **state)
@@ -121,8 +247,8 @@ static void write_uuid(const uint8_t uuid[16])
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        vulkan_test(every_architecture),
-        vulkan_test(sixteen_bits),
+        vulkan_test(every_architecture),     vulkan_test(sixteen_bits),
+        vulkan_test(same_tokens_as_the_cpu), vulkan_test(spans_and_statistics),
         vulkan_test(unknown_devices),
     };
     char folder[] = "/tmp/pj-vulkan-XXXXXX", command[100];
