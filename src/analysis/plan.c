@@ -160,7 +160,8 @@ static pj_status plan_check_members(json_t *tree, pj_error *err)
 {
     static const char *const numbers[] = {"repeat", "precision", "cool_down_s", "max_latency_ms",
                                           "seed",   "round",     NULL};
-    static const char *const texts[] = {"name", "prompt", "eval", "eval_text", "depth", NULL};
+    static const char *const texts[] = {"name",  "prompt", "eval", "eval_text",
+                                        "depth", "device", NULL};
     static const char *const lists[] = {"models",  "dtypes",  "batches", "inputs", "outputs",
                                         "threads", "engines", "ablate",  NULL};
     const char *name;
@@ -169,11 +170,12 @@ static pj_status plan_check_members(json_t *tree, pj_error *err)
     {
         bool number = is_among(numbers, name), text = is_among(texts, name);
         if (!number && !text && !is_among(lists, name))
-            return pj_fail(err, PJ_E_INVALID,
-                           "unknown member %.64s in the plan; known: name, models, dtypes, "
-                           "batches, inputs, outputs, threads, ablate, engines, repeat, precision, "
-                           "cool_down_s, max_latency_ms, seed, prompt, eval, eval_text and depth",
-                           name);
+            return pj_fail(
+                err, PJ_E_INVALID,
+                "unknown member %.64s in the plan; known: name, models, dtypes, "
+                "batches, inputs, outputs, threads, ablate, engines, repeat, precision, "
+                "cool_down_s, max_latency_ms, seed, prompt, eval, eval_text, depth and device",
+                name);
         bool fits = json_is_null(value) || (number ? json_is_number(value) : json_is_string(value));
         if ((number || text) && !fits)
             return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a %s", name,
@@ -189,6 +191,7 @@ static pj_status read_rest(const json_t *tree, pj_arena *arena, pj_plan *p, pj_e
     p->eval = plan_text_of(tree, "eval", NULL, arena);
     p->eval_text = plan_text_of(tree, "eval_text", NULL, arena);
     p->depth = plan_text_of(tree, "depth", "module", arena);
+    p->device = plan_text_of(tree, "device", NULL, arena);
     p->precision = plan_number_of(tree, "precision", 0);
     double repeat = plan_number_of(tree, "repeat", p->precision > 0 ? 30 : 5);
     p->cool_down_s = plan_number_of(tree, "cool_down_s", 0);
@@ -269,6 +272,7 @@ void pj_plan_write(const pj_plan *p, pj_json *json)
     if (p->eval) pj_json_kv_string(json, "eval", p->eval);
     if (p->eval_text) pj_json_kv_string(json, "eval_text", p->eval_text);
     pj_json_kv_string(json, "depth", p->depth);
+    if (p->device) pj_json_kv_string(json, "device", p->device);
     pj_json_kv_uint(json, "round", p->round);
     pj_json_object_end(json);
 }

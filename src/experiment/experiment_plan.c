@@ -25,9 +25,9 @@ static json_t *tree_of(const pj_plan *plan)
  * order or their measurements. A text whose loss is measured may be added, not replaced. */
 static pj_status check_grid(const json_t *stored, const pj_plan *plan, pj_error *err)
 {
-    static const char *const grid[] = {"models",  "dtypes", "batches",  "inputs", "outputs",
-                                       "threads", "ablate", "engines",  "prompt", "seed",
-                                       "depth",   "eval",   "eval_text"};
+    static const char *const grid[] = {"models",  "dtypes", "batches", "inputs",   "outputs",
+                                       "threads", "ablate", "engines", "prompt",   "seed",
+                                       "depth",   "device", "eval",    "eval_text"};
     enum { GRID = sizeof grid / sizeof *grid, TEXTS = 2 };
     pj_status status = PJ_OK;
     json_t *wanted = tree_of(plan);

@@ -499,6 +499,7 @@ static pj_status generate(void *context, const pj_generation_request *request,
         pj_serve_find_model(serve->models, request->model, request->dtype, path, sizeof path, err);
     if (status != PJ_OK) return status;
     found.model = path;
+    if (!found.device) found.device = serve->device;
     if (request->draft) {
         status = pj_serve_find_model(serve->models, request->draft, NULL, draft, sizeof draft, err);
         if (status != PJ_OK) return status;

@@ -547,6 +547,7 @@ export interface Plan {
   eval?: string | null;
   eval_text?: string | null;
   depth?: string;
+  device?: string;
   round?: number;
 }
 
