@@ -134,7 +134,6 @@ enum {
 typedef enum pj_vk_stage {
     PJ_VK_COMPUTES,
     PJ_VK_TRANSFERS,
-    PJ_VK_READS_GROUPS, /* indirect dispatches */
     PJ_VK_HOST_READS,
     PJ_VK_STAGES
 } pj_vk_stage;
@@ -230,8 +229,6 @@ pj_status pj_vk_fail(const pj_vk *vk, VkResult result, pj_error *err, const char
 /* Keeps the first failure of a recording. */
 void pj_vk_fail_recording(pj_vk *vk, VkResult result, const char *what);
 const char *pj_vk_result_text(VkResult result);
-/* The device's own words on why it was lost; empty where it has none. */
-void pj_vk_fault_text(const pj_vk *vk, char *text, size_t bytes);
 
 /* Command buffer for one more command of this stage, after the barriers it needs; NULL once the
  * recording has failed. */

@@ -152,7 +152,6 @@ static VkPipelineStageFlags commands_stages(uint32_t bits)
 {
     return (bits >> PJ_VK_COMPUTES & 1 ? VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT : 0) |
            (bits >> PJ_VK_TRANSFERS & 1 ? VK_PIPELINE_STAGE_TRANSFER_BIT : 0) |
-           (bits >> PJ_VK_READS_GROUPS & 1 ? VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT : 0) |
            (bits >> PJ_VK_HOST_READS & 1 ? VK_PIPELINE_STAGE_HOST_BIT : 0);
 }
 
@@ -167,7 +166,6 @@ static VkAccessFlags commands_accesses(pj_vk_stage stage)
     static const VkAccessFlags accesses[PJ_VK_STAGES] = {
         [PJ_VK_COMPUTES] = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT,
         [PJ_VK_TRANSFERS] = VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
-        [PJ_VK_READS_GROUPS] = VK_ACCESS_INDIRECT_COMMAND_READ_BIT,
         [PJ_VK_HOST_READS] = VK_ACCESS_HOST_READ_BIT,
     };
     return accesses[stage];
@@ -194,7 +192,6 @@ VkCommandBuffer pj_vk_command_after(pj_vk *vk, pj_vk_stage stage)
     if (!vk->recording) commands_begin(vk);
     if (!vk->recording) return NULL;
     commands_order(vk, stage);
-    if (stage == PJ_VK_READS_GROUPS) commands_order(vk, PJ_VK_COMPUTES);
     vk->commands++;
     return vk->recording->commands;
 }
@@ -204,17 +201,15 @@ VkCommandBuffer pj_vk_command(pj_vk *vk, pj_vk_stage stage)
     VkCommandBuffer commands = pj_vk_command_after(vk, stage);
     if (!commands) return NULL;
     vk->recorded |= 1u << stage;
-    if (stage == PJ_VK_READS_GROUPS) vk->recorded |= 1u << PJ_VK_COMPUTES;
     return commands;
 }
 
 /* Command buffer with pipeline and constants set. */
-static VkCommandBuffer commands_prepare(pj_vk *vk, const pj_vk_pipeline *pipeline, const void *push,
-                                        pj_vk_stage stage)
+static VkCommandBuffer commands_prepare(pj_vk *vk, const pj_vk_pipeline *pipeline, const void *push)
 {
     const pj_vk_functions *fn = &vk->instance.fn;
     if (!pipeline) pj_vk_fail_recording(vk, VK_ERROR_UNKNOWN, "a dispatch without a pipeline");
-    VkCommandBuffer commands = pj_vk_command(vk, stage);
+    VkCommandBuffer commands = pj_vk_command(vk, PJ_VK_COMPUTES);
     if (!commands) return NULL;
     if (vk->bound != pipeline)
         fn->CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline->handle);
@@ -233,17 +228,8 @@ void pj_vk_dispatch(pj_vk *vk, const pj_vk_pipeline *pipeline, const void *push,
         pj_vk_fail_recording(vk, VK_ERROR_UNKNOWN, "a dispatch has too many workgroups");
         return;
     }
-    VkCommandBuffer commands = commands_prepare(vk, pipeline, push, PJ_VK_COMPUTES);
+    VkCommandBuffer commands = commands_prepare(vk, pipeline, push);
     if (!commands) return;
     vk->instance.fn.CmdDispatch(commands, x, y, z);
-    vk->work += work;
-}
-
-void pj_vk_dispatch_indirect(pj_vk *vk, const pj_vk_pipeline *pipeline, const void *push,
-                             const pj_vk_buffer *groups, uint64_t offset, uint64_t work)
-{
-    VkCommandBuffer commands = commands_prepare(vk, pipeline, push, PJ_VK_READS_GROUPS);
-    if (!commands) return;
-    vk->instance.fn.CmdDispatchIndirect(commands, groups->block->buffer, offset);
     vk->work += work;
 }

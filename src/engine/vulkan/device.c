@@ -7,33 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-pj_status pj_vk_fail(const pj_vk *vk, VkResult result, pj_error *err, const char *what)
-{
-    char fault[300] = "";
-    bool memory = result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY;
-    bool lost = result == VK_ERROR_DEVICE_LOST || result == VK_TIMEOUT;
-    if (result == VK_ERROR_DEVICE_LOST) pj_vk_fault_text(vk, fault, sizeof fault);
-    return pj_fail(err,
-                   memory ? PJ_E_NO_MEMORY
-                   : lost ? PJ_E_LOST
-                          : PJ_E_UNAVAILABLE,
-                   "%s: %s: %s%s%s", vk->physical.info.name, what, pj_vk_result_text(result),
-                   *fault ? ": " : "", fault);
-}
-
-void pj_vk_fault_text(const pj_vk *vk, char *text, size_t bytes)
-{
-    VkDeviceFaultCountsEXT counts = {.sType = VK_STRUCTURE_TYPE_DEVICE_FAULT_COUNTS_EXT};
-    VkDeviceFaultInfoEXT fault = {.sType = VK_STRUCTURE_TYPE_DEVICE_FAULT_INFO_EXT};
-    *text = 0;
-    if (!vk->device || !vk->instance.fn.GetDeviceFaultInfoEXT) return;
-    if (vk->instance.fn.GetDeviceFaultInfoEXT(vk->device, &counts, NULL) < 0) return;
-    counts.addressInfoCount = counts.vendorInfoCount = 0;
-    counts.vendorBinarySize = 0;
-    if (vk->instance.fn.GetDeviceFaultInfoEXT(vk->device, &counts, &fault) < 0) return;
-    snprintf(text, bytes, "%.200s", fault.description);
-}
-
 const pj_vk_info *pj_vk_device(const pj_vk *vk)
 {
     return &vk->physical.info;

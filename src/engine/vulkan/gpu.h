@@ -34,7 +34,7 @@ void pj_gpu_weights_free(pj_gpu_weights *weights, pj_vk *vk); /* may run twice *
 /* 0 for NULL. */
 uint64_t pj_gpu_weight(const pj_gpu_weights *weights, const void *host);
 
-/* ---- a loaded model, and a generation (gpu.c, state.c) ---- */
+/* ---- a loaded model, and a generation (backend.c, state.c) ---- */
 
 typedef struct pj_gpu_model {
     const pj_model *model;
@@ -133,8 +133,15 @@ extern const pj_backend pj_backend_vulkan;
 /* Of `parts`, and how many a row's context may be split into. */
 uint64_t pj_gpu_split_bytes(const pj_state_options *options, const pj_model *model,
                             uint32_t *most_splits);
-uint64_t pj_gpu_kv_row_bytes(const pj_gpu *s, const pj_layer *layer);
-uint32_t pj_gpu_slots(const pj_gpu *s, const pj_layer *layer); /* of a sequence's cache */
+static inline uint64_t pj_gpu_kv_row_bytes(const pj_gpu *s, const pj_layer *layer)
+{
+    return pj_dtype_row_bytes(s->options.kv_type, layer->head_dim);
+}
+/* Of a sequence's cache. */
+static inline uint32_t pj_gpu_slots(const pj_gpu *s, const pj_layer *layer)
+{
+    return layer->window == UINT32_MAX ? s->full_slots : s->window_slots;
+}
 
 pj_status pj_gpu_open(void *loaded, const pj_generation_shape *shape, void **state, pj_error *err);
 void pj_gpu_close(void *state);
@@ -145,7 +152,7 @@ const int32_t *pj_gpu_ids(void *state);
 void pj_gpu_reset(void *state, uint32_t sequence);
 void pj_gpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count);
 
-/* ---- dispatching ---- */
+/* ---- dispatching (dispatch.c) ---- */
 
 /* Address of a slice's first value; 0: no slice. */
 static inline uint64_t pj_gpu_at(const pj_gpu *s, pj_slice slice)
@@ -171,8 +178,6 @@ static inline uint32_t pj_gpu_groups(uint64_t values, uint32_t each)
 {
     return (uint32_t)((values + each - 1) / each);
 }
-/* What the device cannot do yet, as a failure of the pass. */
-void pj_gpu_refuse(pj_gpu *s, const char *what);
 
 /* ---- operations ---- */
 

@@ -180,22 +180,3 @@ void pj_vk_instance_close(pj_vk_instance *instance)
     instance->handle = NULL;
     instance->library = NULL;
 }
-
-const char *pj_vk_result_text(VkResult result)
-{
-    switch (result) {
-    case VK_ERROR_OUT_OF_HOST_MEMORY: return "the host is out of memory";
-    case VK_ERROR_OUT_OF_DEVICE_MEMORY: return "the device is out of memory";
-    case VK_ERROR_INITIALIZATION_FAILED: return "initialisation failed";
-    case VK_ERROR_DEVICE_LOST: return "the device is lost";
-    case VK_ERROR_MEMORY_MAP_FAILED: return "memory cannot be mapped";
-    case VK_ERROR_LAYER_NOT_PRESENT: return "a layer is missing";
-    case VK_ERROR_EXTENSION_NOT_PRESENT: return "an extension is missing";
-    case VK_ERROR_FEATURE_NOT_PRESENT: return "a feature is missing";
-    case VK_ERROR_INCOMPATIBLE_DRIVER: return "there is no driver for this machine's devices";
-    case VK_ERROR_TOO_MANY_OBJECTS: return "too many objects";
-    case VK_ERROR_INVALID_SHADER_NV: return "the driver refuses the shader";
-    case VK_TIMEOUT: return "it did not finish in time";
-    default: return "an unknown error of the driver";
-    }
-}

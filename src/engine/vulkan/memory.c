@@ -115,8 +115,7 @@ static pj_status memory_make(pj_vk *vk, pj_vk_buffer *b, const char *what, pj_er
         .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
         .size = (b->bytes + 3) / 4 * 4,
         .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-                 VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
-                 VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT};
+                 VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT};
     VkResult result = fn->CreateBuffer(vk->device, &info, NULL, &b->block->buffer);
     if (result != VK_SUCCESS) return pj_vk_fail(vk, result, err, what);
     pj_status status = memory_allocate(vk, b, what, err);

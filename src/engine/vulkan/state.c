@@ -31,16 +31,6 @@ static pj_status state_make_activations(pj_gpu *s, const size_t *floats, pj_erro
     return status;
 }
 
-uint64_t pj_gpu_kv_row_bytes(const pj_gpu *s, const pj_layer *l)
-{
-    return pj_dtype_row_bytes(s->options.kv_type, l->head_dim);
-}
-
-uint32_t pj_gpu_slots(const pj_gpu *s, const pj_layer *l)
-{
-    return l->window == UINT32_MAX ? s->full_slots : s->window_slots;
-}
-
 /* Of a layer's cache: keys and values of a sequence, or the state of the delta rule. */
 static uint64_t state_sequence_bytes(const pj_gpu *s, const pj_layer *l)
 {

@@ -129,26 +129,6 @@ static void test_order_of_work(void **state)
     pj_vk_buffer_free(vk, &copy);
 }
 
-static void test_groups_counted_on_the_device(void **state)
-{
-    pj_vk *vk = *state;
-    pj_vk_buffer words, groups;
-    uint32_t got[WORDS];
-    assert_int_equal(pj_vk_buffer_make(vk, PJ_VK_DEVICE, WORDS * 4, "words", &words, NULL), PJ_OK);
-    assert_int_equal(pj_vk_buffer_make(vk, PJ_VK_DEVICE, 16, "groups", &groups, NULL), PJ_OK);
-    pj_vk_fill(vk, &words, 0, WORDS * 4, 0);
-    pj_vk_fill(vk, &groups, 0, 12, 0); /* one more than each: three dispatches of one thread */
-    pj_vk_barrier(vk);
-    probe_push counts = {groups.address, 3, 1}, push = {words.address, WORDS, 1};
-    pj_vk_dispatch(vk, adds(vk, 1), &counts, 1, 1, 1, 12);
-    pj_vk_barrier(vk);
-    pj_vk_dispatch_indirect(vk, adds(vk, 9), &push, &groups, 0, 64);
-    assert_int_equal(pj_vk_download(vk, &words, 0, got, sizeof got, NULL), PJ_OK);
-    for (int i = 0; i < WORDS; i++) assert_int_equal(got[i], i < 64 ? 9 : 0);
-    pj_vk_buffer_free(vk, &words);
-    pj_vk_buffer_free(vk, &groups);
-}
-
 static void test_pipelines_are_made_once(void **state)
 {
     pj_vk *vk = *state;
@@ -314,7 +294,6 @@ int main(void)
         vulkan_test(test_what_a_name_means),
         vulkan_test(test_copies_through_memory_of_each_place),
         vulkan_test(test_order_of_work),
-        vulkan_test(test_groups_counted_on_the_device),
         vulkan_test(test_pipelines_are_made_once),
         vulkan_test(test_failed_recordings),
         vulkan_test(test_full_memory),
