@@ -124,8 +124,7 @@ void pj_cpu_norm(void *state, const pj_norm_step *step)
 {
     pj_cpu *s = state;
     pj_value_sums sums = {0};
-    pj_done work = pj_norm_work(step);
-    pj_cpu_done done = pj_cpu_done_of(s, &work);
+    pj_cpu_done done = pj_cpu_work(s, step->y, 0, 0);
     norm_task task = {.s = s,
                       .step = step,
                       .x = pj_cpu_floats(s, step->x),
@@ -146,6 +145,9 @@ void pj_cpu_norm(void *state, const pj_norm_step *step)
                            ratios ? norm_row_with_ratios : norm_row, &task, &done);
     }
     if (ratios) record_ratios(&task);
-    pj_cpu_operation_end(s, &done);
+    if (s->instrument->deep) {
+        pj_done work = pj_norm_work(step);
+        pj_cpu_end_done(s, work.flops, work.bytes, &done, 0);
+    }
     if (step->residual.buffer) pj_cpu_add(s, step->residual, step->y);
 }

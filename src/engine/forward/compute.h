@@ -62,8 +62,9 @@ typedef struct pj_pass_part {
     pj_instrument_name only; /* PJ_N_NONE: all run, and `seen` notes those that exist */
     bool seen[PJ_N_COUNT];
 } pj_pass_part;
-void pj_compute_prepare(pj_compute *compute, const pj_pass *pass, pj_pass_part *part);
-void pj_compute_part(pj_compute *compute, const pj_pass *pass, pj_pass_part *part, uint32_t layer);
+pj_status pj_compute_prepare(pj_compute *compute, const pj_pass *pass, pj_pass_part *part);
+pj_status pj_compute_part(pj_compute *compute, const pj_pass *pass, pj_pass_part *part,
+                          uint32_t layer);
 
 /* KV cache bytes per token, in all layers or only in those with a sliding window. */
 size_t pj_kv_token_bytes(const pj_model *model, pj_dtype kv_type, bool only_windowed);

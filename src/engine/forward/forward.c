@@ -310,7 +310,7 @@ pj_status pj_compute_logits(pj_compute *compute, const uint32_t *rows, uint32_t 
 
 /* ---- single components, for calibration ---------------------------------------------------- */
 
-void pj_compute_prepare(pj_compute *compute, const pj_pass *pass, pj_pass_part *part)
+pj_status pj_compute_prepare(pj_compute *compute, const pj_pass *pass, pj_pass_part *part)
 {
     pj_steps s = steps_of(compute, pass, part);
     part->only = PJ_N_NONE;
@@ -319,10 +319,11 @@ void pj_compute_prepare(pj_compute *compute, const pj_pass *pass, pj_pass_part *
     find_angles(&s);
     run_layers(&s);
     if (pass->logit_count) run_head(&s, pass->logit_rows, pass->logit_count);
-    end_pass(&s, PJ_OK, 0);
+    return end_pass(&s, PJ_OK, 0);
 }
 
-void pj_compute_part(pj_compute *compute, const pj_pass *pass, pj_pass_part *part, uint32_t layer)
+pj_status pj_compute_part(pj_compute *compute, const pj_pass *pass, pj_pass_part *part,
+                          uint32_t layer)
 {
     pj_steps s = steps_of(compute, pass, part);
     begin_pass(&s);
@@ -334,5 +335,5 @@ void pj_compute_part(pj_compute *compute, const pj_pass *pass, pj_pass_part *par
         embed_token_vectors(&s);
     else
         run_layer(&s, &s.model->layers[layer]);
-    end_pass(&s, PJ_OK, 0);
+    return end_pass(&s, PJ_OK, 0);
 }

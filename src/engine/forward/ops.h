@@ -31,7 +31,9 @@ enum { PJ_BACKEND_VERSION = 4 };
 
 /* ---- what the operations read and write --------------------------------------------------- */
 
-/* Row i of each is about row i of the pass, except in LOGITS. Zero when opened. */
+/* Row i of each is about row i of the pass; in LOGITS, and in Y and NORMED for the head, about the
+ * i-th row whose logits are wanted. LOGITS is zero when opened, others are written before they are
+ * read. */
 typedef enum pj_buffer_name {
     PJ_NO_BUFFER = 0,
     PJ_BUFFER_X,             /* residual stream */
@@ -72,7 +74,7 @@ typedef struct pj_done {
 typedef struct pj_rows_of_pass {
     const pj_pass *pass;
     const uint32_t *sequence, *position; /* [pass->tokens] of each row */
-    const pj_sequence *sequences;        /* lengths are those before the pass */
+    const pj_sequence *sequences;        /* read during a call only: they advance with the pass */
     pj_phase phase;                      /* the spans that the pass is in; token -1: none */
     int32_t token;
 } pj_rows_of_pass;
@@ -200,8 +202,8 @@ typedef struct pj_ops {
     void (*take_rows)(void *s, pj_slice x, const uint32_t *rows, pj_slice y);
     /* x = cap tanh(factor x / cap); cap 0: only the factor. */
     void (*bound)(void *s, pj_slice x, float factor, float cap);
-    /* The column of each row's largest value, the lowest on a tie, NaN never unless all are: kept
-     * for `ids`. */
+    /* The column of each row's largest value, the lowest on a tie (column i replaces an earlier one
+     * only if x(r, i) > x(r, earlier)): kept for `ids`. */
     void (*argmax)(void *s, pj_slice x);
 
     /* After end_pass: the rows of LOGITS in host memory, writable, until the next pass. NULL: lost,

@@ -4,9 +4,10 @@
 void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
 {
     if (!step->norm->w || !pj_steps_want(s, step->norm->name)) return;
-    pj_done done = pj_norm_work(step);
     pj_steps_component(s, step->norm->name);
     s->ops->norm(s->state, step);
+    if (!s->instrument->module) return;
+    pj_done done = pj_norm_work(step);
     pj_steps_end(s, &done);
 }
 

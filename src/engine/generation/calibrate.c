@@ -54,16 +54,17 @@ static bool is_component(pj_instrument_name name)
     return name >= PJ_N_EMBED_TOKENS && name <= PJ_N_FINAL_LAYERNORM;
 }
 
-static void calibrate_find_blocks(work *w, const bench *b, pj_phase phase)
+static pj_status calibrate_find_blocks(work *w, const bench *b, pj_phase phase)
 {
     pj_pass_part part = {0};
-    pj_compute_prepare(&w->compute, &b->pass, &part);
+    pj_status status = pj_compute_prepare(&w->compute, &b->pass, &part);
     for (int name = 1; name < PJ_N_COUNT; name++) {
         bool head = name == PJ_N_LM_HEAD; /* both a section and a component */
         if (!part.seen[name] || (!head && !is_component((pj_instrument_name)name))) continue;
         if (w->block_count < 2 * MAX_PARTS)
             w->blocks[w->block_count++] = (block){phase, (pj_instrument_name)name};
     }
+    return status;
 }
 
 static void shuffle(work *w, pj_random *random)
@@ -76,7 +77,7 @@ static void shuffle(work *w, pj_random *random)
     }
 }
 
-static void run_block(work *w, const block *b, uint32_t number)
+static pj_status run_block(work *w, const block *b, uint32_t number)
 {
     const bench *at = b->phase == PJ_PHASE_DECODE ? &w->decode : &w->prefill;
     uint32_t layers = w->engine->model.config.layers, layer = 0;
@@ -86,24 +87,25 @@ static void run_block(work *w, const block *b, uint32_t number)
      * idle power. */
     pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE);
     pj_span_begin(lane, PJ_SPAN_SECTION, w->preparation);
-    pj_compute_prepare(&w->compute, &at->pass, &part);
+    pj_status status = pj_compute_prepare(&w->compute, &at->pass, &part);
     pj_span_end(lane, NULL);
     pj_span_end(lane, NULL);
     part.only = b->component;
     pj_span_begin(lane, PJ_SPAN_PHASE, (uint32_t)b->phase);
     pj_span_begin(lane, PJ_SPAN_TOKEN, number);
     int64_t end_ns = pj_clock_ns() + w->request->block_ns;
-    while (pj_clock_ns() < end_ns && !pj_is_cancelled(w->request->cancel)) {
+    while (!status && pj_clock_ns() < end_ns && !pj_is_cancelled(w->request->cancel)) {
         int64_t span_end_ns = pj_clock_ns() + SPAN_NS;
         pj_span_begin(lane, PJ_SPAN_COMPONENT, w->instrument.names[b->component]);
         do {
-            pj_compute_part(&w->compute, &at->pass, &part, layer);
+            status = pj_compute_part(&w->compute, &at->pass, &part, layer);
             layer = layer + 1 == layers ? 0 : layer + 1;
-        } while (pj_clock_ns() < span_end_ns);
+        } while (!status && pj_clock_ns() < span_end_ns);
         pj_span_end(lane, NULL);
     }
     pj_span_end(lane, NULL);
     pj_span_end(lane, NULL);
+    return status;
 }
 
 static pj_status prepare(work *w, pj_error *err)
@@ -135,13 +137,12 @@ static pj_status prepare(work *w, pj_error *err)
     bench fill;
     make_bench(&fill, w->ids, 0, q->context, true);
     fill.pass.logit_count = 0;
-    if (q->context > 0 && pj_compute_forward(&w->compute, &fill.pass) != PJ_OK)
-        return pj_fail(err, PJ_E_INTERNAL, "the context of a calibration could not be filled");
+    if (q->context > 0) status = pj_compute_forward(&w->compute, &fill.pass);
+    if (status != PJ_OK) return status;
     make_bench(&w->decode, w->ids, 0, 1, false);
     make_bench(&w->prefill, w->ids, 1, q->prefill_rows, true);
-    calibrate_find_blocks(w, &w->decode, PJ_PHASE_DECODE);
-    calibrate_find_blocks(w, &w->prefill, PJ_PHASE_PREFILL);
-    return PJ_OK;
+    status = calibrate_find_blocks(w, &w->decode, PJ_PHASE_DECODE);
+    return status ? status : calibrate_find_blocks(w, &w->prefill, PJ_PHASE_PREFILL);
 }
 
 pj_status pj_engine_calibrate(pj_engine *engine, const pj_calibrate_request *request, pj_error *err)
@@ -155,12 +156,13 @@ pj_status pj_engine_calibrate(pj_engine *engine, const pj_calibrate_request *req
     uint32_t total = w->block_count * request->passes, done = 0;
     for (uint32_t pass = 0; status == PJ_OK && pass < request->passes; pass++) {
         shuffle(w, &random);
-        for (uint32_t i = 0; i < w->block_count && !pj_is_cancelled(w->request->cancel); i++) {
+        for (uint32_t i = 0;
+             status == PJ_OK && i < w->block_count && !pj_is_cancelled(w->request->cancel); i++) {
             if (request->on_block)
                 request->on_block(request->context_of_block, w->blocks[i].phase,
                                   pj_instrument_text(w->blocks[i].component), done, total);
             pj_clock_sleep_until(pj_clock_ns() + request->gap_ns);
-            run_block(w, &w->blocks[i], done++);
+            status = run_block(w, &w->blocks[i], done++);
         }
     }
     if (status == PJ_OK && pj_is_cancelled(w->request->cancel))

@@ -95,7 +95,9 @@ static pj_status generate(const pj_backend *backend, const char *device, uint64_
         status = pj_engine_generate(engine, &request, &result, err);
         *hash = result.logits_hash;
         pj_generate_result_fini(&result);
-        if (i == 0) seen.prefills = seen.decodes = 0, seen.tokens = 0;
+        if (i > 0 || status) break;
+        seen.prefills = seen.decodes = 0;
+        seen.tokens = 0;
     }
     pj_engine_close(engine);
     return status;
@@ -134,6 +136,26 @@ static void another_version_is_refused(void **state)
     assert_int_equal(seen.loaded, loaded);
 }
 
+static pj_status lost_end_pass(void *state, bool cancelled, pj_error *err)
+{
+    return pj_fail(err, PJ_E_UNAVAILABLE, "the device was lost");
+}
+
+static void a_pass_that_fails_ends_the_generation(void **state)
+{
+    uint64_t hash = 0;
+    pj_error err = {0};
+    pj_backend lost = counting_backend();
+    lost.ops.end_pass = lost_end_pass;
+    seen.prefills = seen.decodes = 0;
+    assert_int_equal(generate(&lost, NULL, &hash, &err), PJ_E_UNAVAILABLE);
+    assert_string_equal(err.text, "the device was lost");
+    assert_int_equal(seen.prefills, 1);
+    assert_int_equal(seen.decodes, 0);
+    assert_int_equal(seen.opened, seen.closed);
+    assert_int_equal(seen.loaded, seen.unloaded);
+}
+
 static void an_unknown_name_is_refused(void **state)
 {
     uint64_t hash = 0;
@@ -147,6 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pass_goes_through_the_table),
         cmocka_unit_test(another_version_is_refused),
+        cmocka_unit_test(a_pass_that_fails_ends_the_generation),
         cmocka_unit_test(an_unknown_name_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
