@@ -165,6 +165,118 @@ static void every_type_multiplies_few_rows(void **state)
     }
 }
 
+/* ---- fused and apart ----------------------------------------------------------------------- */
+
+enum { BLOCK_HIDDEN = 70, BLOCK_WIDTH = 45, BLOCK_TOKENS = 3 };
+
+/* Half a layer: its norm, gate and up, their activation, down, the sum with the residual stream. */
+typedef struct half_layer {
+    matrix gate, up, down;
+    float *x, *norm;
+    uint64_t stream, norm_at; /* of x, which is updated */
+} half_layer;
+
+static half_layer make_half_layer(void)
+{
+    half_layer h = {.gate = make_matrix(PJ_F16, BLOCK_WIDTH, BLOCK_HIDDEN, true),
+                    .up = make_matrix(PJ_F16, BLOCK_WIDTH, BLOCK_HIDDEN, true),
+                    .down = make_matrix(PJ_F16, BLOCK_HIDDEN, BLOCK_WIDTH, true),
+                    .x = bench_random_floats(BLOCK_TOKENS * BLOCK_HIDDEN, 2),
+                    .norm = bench_random_floats(BLOCK_HIDDEN, 1)};
+    h.norm_at = bench_input(h.norm, BLOCK_HIDDEN * sizeof(float));
+    return h;
+}
+
+static uint64_t dispatch_part(pj_vk_product_constants *k, pj_vk_product_args *args, const matrix *m)
+{
+    args->parts[0] =
+        (pj_vk_part){m->w, m->bias, bench_output(BLOCK_TOKENS * m->rows * sizeof(float)),
+                     (uint32_t)m->rows, (uint32_t)m->rows};
+    BENCH_DISPATCH(PJ_VK_PRODUCT, k, args, 1, BLOCK_TOKENS, 1);
+    return args->parts[0].y;
+}
+
+static pj_vk_product_constants half_layer_constants(void)
+{
+    return (pj_vk_product_constants){.threads = 32,
+                                     .type = PJ_F16,
+                                     .lanes = 16,
+                                     .rows = 1,
+                                     .tokens = 1,
+                                     .eps = EPS,
+                                     .residual_scale = 0.3f};
+}
+
+static void dispatch_fused(const half_layer *h)
+{
+    pj_vk_product_constants k = half_layer_constants();
+    pj_vk_product_args args = {.x = h->stream,
+                               .norm = h->norm_at,
+                               .cols = BLOCK_HIDDEN,
+                               .x_stride = BLOCK_HIDDEN,
+                               .tokens = BLOCK_TOKENS};
+    k.norm = PJ_VK_NORM_RMS;
+    k.output = PJ_VK_OUTPUT_GATE;
+    args.parts[1] = (pj_vk_part){h->up.w, h->up.bias, 0, BLOCK_WIDTH, 0};
+    uint64_t act = dispatch_part(&k, &args, &h->gate);
+    k.norm = PJ_VK_NORM_NONE;
+    k.output = PJ_VK_OUTPUT_RESIDUAL;
+    args = (pj_vk_product_args){
+        .x = act, .cols = BLOCK_WIDTH, .x_stride = BLOCK_WIDTH, .tokens = BLOCK_TOKENS};
+    args.parts[2] = (pj_vk_part){.y = h->stream, .y_stride = BLOCK_HIDDEN};
+    dispatch_part(&k, &args, &h->down);
+}
+
+static void dispatch_apart(const half_layer *h)
+{
+    pj_vk_product_constants k = half_layer_constants();
+    pj_vk_norm_constants norm_k = {32, PJ_VK_NORM_RMS, PJ_VK_NORM_STORE, EPS, 1};
+    pj_vk_norm_args norm = {.x = h->stream,
+                            .y = bench_output(BLOCK_TOKENS * BLOCK_HIDDEN * sizeof(float)),
+                            .weight = h->norm_at,
+                            .rows = BLOCK_TOKENS,
+                            .n = BLOCK_HIDDEN,
+                            .per_token = 1,
+                            .x_stride = BLOCK_HIDDEN,
+                            .y_stride = BLOCK_HIDDEN};
+    BENCH_DISPATCH(PJ_VK_NORM, &norm_k, &norm, BLOCK_TOKENS, 1, 1);
+    pj_vk_product_args args = {
+        .x = norm.y, .cols = BLOCK_HIDDEN, .x_stride = BLOCK_HIDDEN, .tokens = BLOCK_TOKENS};
+    uint64_t gate = dispatch_part(&k, &args, &h->gate), up = dispatch_part(&k, &args, &h->up);
+    pj_vk_rows_constants rows_k = {32, PJ_VK_ROWS_GATE, PJ_VK_GATE_SILU};
+    pj_vk_rows_args rows = {
+        .x = gate, .y = gate, .other = up, .rows = BLOCK_TOKENS, .n = BLOCK_WIDTH};
+    rows.x_stride = rows.y_stride = rows.other_stride = BLOCK_WIDTH;
+    BENCH_DISPATCH(PJ_VK_ROWS, &rows_k, &rows, 2, BLOCK_TOKENS, 1);
+    args = (pj_vk_product_args){
+        .x = gate, .cols = BLOCK_WIDTH, .x_stride = BLOCK_WIDTH, .tokens = BLOCK_TOKENS};
+    rows = (pj_vk_rows_args){.x = dispatch_part(&k, &args, &h->down),
+                             .y = h->stream,
+                             .rows = BLOCK_TOKENS,
+                             .n = BLOCK_HIDDEN,
+                             .x_stride = BLOCK_HIDDEN,
+                             .y_stride = BLOCK_HIDDEN,
+                             .scale = 0.3f};
+    rows_k.operation = PJ_VK_ROWS_ADD;
+    BENCH_DISPATCH(PJ_VK_ROWS, &rows_k, &rows, 3, BLOCK_TOKENS, 1);
+}
+
+/* What is recorded apart, at a greater depth, is what is computed together otherwise. */
+static void fused_dispatches_give_equal_bits(void **state)
+{
+    bench_begin();
+    size_t bytes = BLOCK_TOKENS * BLOCK_HIDDEN * sizeof(float);
+    half_layer h = make_half_layer();
+    uint64_t fused = bench_updated(h.x, bytes), apart = bench_updated(h.x, bytes);
+    h.stream = fused;
+    dispatch_fused(&h);
+    h.stream = apart;
+    dispatch_apart(&h);
+    bench_run();
+    assert_memory_equal(bench_result(fused), bench_result(apart), bytes);
+    assert_memory_not_equal(bench_result(fused), h.x, bytes);
+}
+
 /* ---- few rows of integers ------------------------------------------------------------------ */
 
 /* What quantise makes of a row, as doubles. */
@@ -433,6 +545,7 @@ int main(void)
         cmocka_unit_test(few_rows_have_any_size),
         cmocka_unit_test(the_residual_stream_is_added_to),
         cmocka_unit_test(gate_and_up_become_an_activation),
+        cmocka_unit_test(fused_dispatches_give_equal_bits),
         cmocka_unit_test(types_multiply_many_rows),
         cmocka_unit_test(many_rows_have_any_size),
     };
