@@ -461,7 +461,40 @@ typedef struct many_case {
     size_t tokens, rows, cols;
     uint32_t tile_tokens, tile_rows, per_token, per_row;
     pj_vk_product_output output;
+    bool matrices;
 } many_case;
+
+static const uint32_t written_out_code[] = {
+#include "matrix_written_out.inc"
+};
+
+static const pj_vk_shader written_out = {"matrix_written_out", written_out_code,
+                                         sizeof written_out_code, sizeof(pj_vk_product_tiled_args)};
+
+static void dispatch_many(const many_case *c, const pj_vk_product_tiled_args *args)
+{
+    uint32_t x = (args->rows + c->tile_rows - 1) / c->tile_rows;
+    uint32_t y = (args->tokens + c->tile_tokens - 1) / c->tile_tokens;
+    if (c->matrices) {
+        uint32_t down = c->tile_tokens / 64, across = c->tile_rows / 32;
+        pj_vk_product_matrix_constants k = {
+            down * across * 32, kernel_type(c->type), down, across, 32, c->output, 0.5f};
+        bench_dispatch_shader(&written_out, &k, sizeof k, args, x, y, 1);
+    } else {
+        uint32_t threads = c->tile_tokens / c->per_token * (c->tile_rows / c->per_row);
+        pj_vk_product_tiled_constants k = {
+            threads,      kernel_type(c->type), c->tile_tokens, c->tile_rows,
+            c->per_token, c->per_row,           c->output,      0.5f};
+        BENCH_DISPATCH(PJ_VK_PRODUCT_TILED, &k, args, x, y, 1);
+    }
+}
+
+static double largest_of(const matrix *m)
+{
+    double largest = 0;
+    for (size_t i = 0; i < m->rows * m->cols; i++) largest = fmax(largest, fabs(m->values[i]));
+    return largest;
+}
 
 static void check_many(many_case c)
 {
@@ -482,17 +515,7 @@ static void check_many(many_case c)
                                      .x_stride = (uint32_t)stride,
                                      .y_stride = (uint32_t)y_stride,
                                      .residual_stride = (uint32_t)c.rows};
-    pj_vk_product_tiled_constants k = {c.tile_tokens / c.per_token * (c.tile_rows / c.per_row),
-                                       kernel_type(c.type),
-                                       c.tile_tokens,
-                                       c.tile_rows,
-                                       c.per_token,
-                                       c.per_row,
-                                       c.output,
-                                       0.5f};
-    BENCH_DISPATCH(PJ_VK_PRODUCT_TILED, &k, &args,
-                   (uint32_t)((c.rows + c.tile_rows - 1) / c.tile_rows),
-                   (uint32_t)((c.tokens + c.tile_tokens - 1) / c.tile_tokens), 1);
+    dispatch_many(&c, &args);
     bench_run();
     double *want = bench_memory(c.tokens * c.rows * sizeof *want),
            *row = bench_memory(c.cols * sizeof *row);
@@ -505,13 +528,22 @@ static void check_many(many_case c)
         }
     }
     const float *y = bench_result(args.y);
-    bench_assert_rows(y, y_stride, want, c.tokens, c.rows, 1e-5 * sqrt((double)c.cols));
+    double tolerance = sqrt((double)c.cols) * (c.matrices ? 5e-4 * largest_of(&m) : 1e-5);
+    bench_assert_rows(y, y_stride, want, c.tokens, c.rows, tolerance);
     assert_true(isnan(y[c.rows]));
     if (c.output == PJ_VK_OUTPUT_RESIDUAL)
-        bench_assert_rows(bench_result(args.residual), c.rows, sum, c.tokens, c.rows,
-                          1e-5 * sqrt((double)c.cols));
+        bench_assert_rows(bench_result(args.residual), c.rows, sum, c.tokens, c.rows, tolerance);
     else
         assert_memory_equal(bench_result(args.residual), residual, c.tokens * c.rows * sizeof *x);
+}
+
+/* The kernel for cooperative matrices, with their operations written out. */
+static void matrices_multiply_many_rows(void **state)
+{
+    check_many((many_case){PJ_F16, 65, 35, 33, 64, 64, 0, 0, PJ_VK_OUTPUT_STORE, true});
+    check_many((many_case){PJ_F16, 1, 64, 3, 64, 64, 0, 0, PJ_VK_OUTPUT_STORE, true});
+    check_many((many_case){PJ_Q4_K, 31, 33, 256, 64, 64, 0, 0, PJ_VK_OUTPUT_RESIDUAL, true});
+    check_many((many_case){PJ_Q8_0, 130, 65, 32, 128, 32, 0, 0, PJ_VK_OUTPUT_STORE, true});
 }
 
 static void types_multiply_many_rows(void **state)
@@ -531,7 +563,7 @@ static void many_rows_have_any_size(void **state)
     static const size_t cols[] = {1, 3, 31, 33, 65, 257};
     for (size_t i = 0; i < 6; i++) {
         check_many((many_case){PJ_F16, 7 + 9 * i, 64 - 9 * i, cols[i], 32, 32, 4, 4,
-                               PJ_VK_OUTPUT_RESIDUAL});
+                               PJ_VK_OUTPUT_RESIDUAL, false});
         check_many((many_case){PJ_F32, 65, 1 + i, cols[i], 64, 64, 8, 8, PJ_VK_OUTPUT_STORE});
     }
 }
@@ -548,6 +580,7 @@ int main(void)
         cmocka_unit_test(fused_dispatches_give_equal_bits),
         cmocka_unit_test(types_multiply_many_rows),
         cmocka_unit_test(many_rows_have_any_size),
+        cmocka_unit_test(matrices_multiply_many_rows),
     };
     return bench_main(tests);
 }
