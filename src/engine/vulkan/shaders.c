@@ -71,6 +71,10 @@ static const uint32_t quantise_code[] = {
 #include "engine/vulkan/shaders/quantise.inc"
 };
 
+static const uint32_t product_matrix_code[] = {
+#include "engine/vulkan/shaders/product_matrix.inc"
+};
+
 #define SHADER_WITH(name, args)                              \
     {                                                        \
 #name, name##_code, sizeof name##_code, sizeof(args) \
@@ -82,6 +86,7 @@ const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
     [PJ_VK_PRODUCT_PACKED] = SHADER_WITH(product_packed, pj_vk_product_args),
     [PJ_VK_PRODUCT_EXPERTS_PACKED] =
         SHADER_WITH(product_experts_packed, pj_vk_product_experts_args),
+    [PJ_VK_PRODUCT_MATRIX] = SHADER_WITH(product_matrix, pj_vk_product_tiled_args),
     [PJ_VK_QUANTISE] = SHADER(quantise),
     [PJ_VK_PRODUCT_TILED] = SHADER(product_tiled),
     [PJ_VK_PRODUCT_EXPERTS] = SHADER(product_experts),

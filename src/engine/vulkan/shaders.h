@@ -14,6 +14,7 @@ typedef enum pj_vk_kernel {
     PJ_VK_PRODUCT,
     PJ_VK_PRODUCT_PACKED, /* needs packed dot products; constants and arguments of product */
     PJ_VK_PRODUCT_TILED,
+    PJ_VK_PRODUCT_MATRIX, /* needs cooperative matrices of f16; arguments of product_tiled */
     PJ_VK_PRODUCT_EXPERTS,
     PJ_VK_PRODUCT_EXPERTS_PACKED, /* likewise, of product_experts */
     PJ_VK_QUANTISE,
@@ -111,6 +112,16 @@ typedef struct pj_vk_product_tiled_args {
     uint64_t list;  /* [entries] row of x; 0: the entry itself */
     uint32_t rows, cols, tokens, x_stride, y_stride, residual_stride;
 } pj_vk_product_tiled_args;
+
+/* A tile is 64 down x 32 across. */
+typedef struct pj_vk_product_matrix_constants {
+    uint32_t threads; /* down * across * subgroup */
+    uint32_t type;
+    uint32_t down, across; /* subgroups */
+    uint32_t subgroup;     /* its size: a divisor of 256 */
+    uint32_t output;       /* PJ_VK_OUTPUT_STORE or PJ_VK_OUTPUT_RESIDUAL */
+    float residual_scale;
+} pj_vk_product_matrix_constants;
 
 /* ---- product_experts: few tokens ----------------------------------------------------------- */
 

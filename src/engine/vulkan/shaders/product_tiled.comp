@@ -4,8 +4,6 @@
  * w and bias are tables of addresses by expert, and `tiles` lists what the workgroups work on.
  *
  * Dispatch: x: ceil(rows / TILE_ROWS); y: ceil(tokens / TILE_TOKENS), or the most tiles there can be. */
-#include "dequant.glsl"
-
 layout(constant_id = 2) const uint TILE_TOKENS = 64;
 layout(constant_id = 3) const uint TILE_ROWS = 64;
 layout(constant_id = 4) const uint PER_TOKEN = 4;
@@ -13,36 +11,13 @@ layout(constant_id = 5) const uint PER_ROW = 4;
 layout(constant_id = 6) const uint OUTPUT = 0;
 layout(constant_id = 7) const float RESIDUAL_SCALE = 1;
 
-const uint OUTPUT_STORE = 0, OUTPUT_RESIDUAL = 1;
-
-layout(push_constant, scalar) uniform parameters {
-    uint64_t x, w, bias, y;
-    uint64_t residual; /* [tokens][residual_stride] */
-    uint64_t tiles;    /* count, then (expert, first entry, entries) of each; 0: dense */
-    uint64_t list;     /* row of x by entry; 0: the entry itself */
-    uint rows, cols, tokens, x_stride, y_stride, residual_stride;
-};
+#include "product_many.glsl"
 
 const uint DEPTH = 32; /* columns of a step */
 const uint X_STRIDE = TILE_TOKENS + 1, W_STRIDE = TILE_ROWS + 1;
 const uint ACROSS = TILE_ROWS / PER_ROW, DOWN = TILE_TOKENS / PER_TOKEN;
 shared float x_tile[DEPTH * X_STRIDE];
 shared float w_tile[DEPTH * W_STRIDE];
-
-struct tile {
-    uint64_t w, bias;
-    uint first, count; /* entries */
-    uint row;          /* first row of weights */
-    bool aligned_x, aligned_w;
-};
-
-vec4 four_columns(uint64_t row, uint k, bool aligned)
-{
-    if (aligned && k + 4 <= cols) return vectors(row).at[k / 4];
-    vec4 v = vec4(0);
-    for (uint i = 0; i < 4 && k + i < cols; i++) v[i] = float_at(row, k + i);
-    return v;
-}
 
 void load_x(const tile t, uint k0)
 {
@@ -53,26 +28,6 @@ void load_x(const tile t, uint k0)
             v = four_columns(row_at(x, listed(list, t.first + token), 4 * x_stride), k0 + k, t.aligned_x);
         [[unroll]] for (uint j = 0; j < 4; j++) x_tile[(k + j) * X_STRIDE + token] = v[j];
     }
-}
-
-/* Eight columns from k on, zero beyond the last. */
-run eight_columns(uint64_t row, uint k, bool aligned)
-{
-    if (!IS_FLOAT && k < cols) {
-        uvec2 at = unit_of_column(k);
-        return unpack(row, at.x, at.y);
-    }
-    if (aligned && k + 8 <= cols) return unpack_floats(row, k);
-    run r;
-    r.a = r.b = vec4(0);
-    r.scale = 1;
-    r.offset = 0;
-    for (uint i = 0; i < 8 && k + i < cols; i++) {
-        float v = stored_float(row, k + i);
-        if (i < 4) r.a[i] = v;
-        else r.b[i - 4] = v;
-    }
-    return r;
 }
 
 void load_w(const tile t, uint k0)
@@ -88,37 +43,10 @@ void load_w(const tile t, uint k0)
     }
 }
 
-void store(const tile t, uint token, uint n, float sum)
-{
-    uint row = t.row + n;
-    if (token >= t.count || row >= rows) return;
-    precise float value = t.bias == 0 ? sum : sum + float_at(t.bias, row);
-    floats(row_at(y, t.first + token, 4 * y_stride)).at[row] = value;
-    if (OUTPUT != OUTPUT_RESIDUAL) return;
-    uint64_t to = row_at(residual, t.first + token, 4 * residual_stride);
-    floats(to).at[row] = fma(RESIDUAL_SCALE, value, float_at(to, row));
-}
-
 void main()
 {
     tile t;
-    row_columns = cols;
-    t.w = w;
-    t.bias = bias;
-    t.first = gl_WorkGroupID.y * TILE_TOKENS;
-    t.row = gl_WorkGroupID.x * TILE_ROWS;
-    if (tiles == 0) {
-        t.count = min(tokens - t.first, TILE_TOKENS);
-    } else {
-        if (gl_WorkGroupID.y >= word_at(tiles, 0)) return;
-        uint entry = 1 + 3 * gl_WorkGroupID.y, expert = word_at(tiles, entry);
-        t.w = addresses(w).at[expert];
-        t.bias = bias == 0 ? 0 : addresses(bias).at[expert];
-        t.first = word_at(tiles, entry + 1);
-        t.count = word_at(tiles, entry + 2);
-    }
-    t.aligned_w = cols % 8 == 0;
-    t.aligned_x = is_aligned(x, x_stride);
+    if (!choose_tile(TILE_ROWS, t)) return;
     set_levels();
     if (HAS_LEVELS) barrier();
 

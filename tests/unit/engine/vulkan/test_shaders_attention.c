@@ -168,6 +168,49 @@ static void heads_are_rotated_and_stored(void **state)
     check_rope(l);
 }
 
+/* Values become the nearest F16, ties to even, with subnormals and infinities. */
+static void values_are_rounded_as_on_the_cpu(void **state)
+{
+    static const float special[] = {0,
+                                    -0.0f,
+                                    1.0f,
+                                    1.00048828125f,
+                                    1.00146484375f,
+                                    65504,
+                                    65519.9f,
+                                    65520,
+                                    -1e6f,
+                                    INFINITY,
+                                    6.1035156e-5f,
+                                    6.0975552e-5f,
+                                    5.9604645e-8f,
+                                    2.9802322e-8f,
+                                    2.9802326e-8f,
+                                    8.9406967e-8f,
+                                    -1e-30f,
+                                    0.1f};
+    enum { DIM = sizeof special / sizeof *special };
+    static const pj_vk_cache_row row = {0, 0, 0, 1};
+    float qkv[3 * DIM];
+    bench_begin();
+    for (size_t i = 0; i < 3 * DIM; i++) qkv[i] = special[i % DIM];
+    pj_vk_rope_args args = {.qkv = bench_updated(qkv, sizeof qkv),
+                            .rows = bench_input(&row, sizeof row),
+                            .keys = bench_output(DIM * 2),
+                            .values = bench_output(DIM * 2),
+                            .head_bytes = DIM * 2,
+                            .row_bytes = DIM * 2,
+                            .heads = 1,
+                            .kv_heads = 1,
+                            .dim = DIM,
+                            .qkv_stride = 3 * DIM};
+    pj_vk_rope_constants k = {32, PJ_F16, PJ_VK_NORM_NONE, 0, EPS};
+    BENCH_DISPATCH(PJ_VK_ROPE, &k, &args, 3, 1, 1);
+    bench_run();
+    const uint16_t *values = bench_result(args.values);
+    for (size_t i = 0; i < DIM; i++) assert_int_equal(values[i], pj_f16_of_float(special[i]));
+}
+
 /* ---- attention ---------------------------------------------------------------------------- */
 
 typedef struct attention_case {
@@ -342,6 +385,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heads_are_rotated_and_stored),
+        cmocka_unit_test(values_are_rounded_as_on_the_cpu),
         cmocka_unit_test(single_queries_attend),
         cmocka_unit_test(many_queries_attend),
         cmocka_unit_test(wide_heads_attend_in_slices),

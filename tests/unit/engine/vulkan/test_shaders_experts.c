@@ -181,8 +181,40 @@ static block make_block(pj_dtype type, uint32_t tokens)
     b.want = bench_memory((size_t)tokens * HIDDEN * sizeof(double));
     b.sum = bench_memory((size_t)tokens * HIDDEN * sizeof(double));
     choose(&b);
-    compute(&b);
     return b;
+}
+
+/* Rows of x as codes and scales, and as what those stand for; sets where they are. */
+static void quantise_rows(float *x, size_t rows, size_t cols, uint64_t *codes, uint64_t *scales)
+{
+    int8_t *code = bench_memory(rows * cols);
+    float *scale = bench_memory(rows * cols / 8);
+    for (size_t i = 0; i < rows * cols; i += 32) {
+        float largest = 0;
+        for (size_t j = i; j < i + 32; j++) largest = fmaxf(largest, fabsf(x[j]));
+        scale[i / 32] = largest / 127;
+        for (size_t j = i; j < i + 32; j++) {
+            code[j] = (int8_t)rintf(x[j] / scale[i / 32]);
+            x[j] = code[j] * scale[i / 32];
+        }
+    }
+    *codes = bench_input(code, rows * cols);
+    *scales = bench_input(scale, rows * cols / 8);
+}
+
+static pj_vk_product_experts_args gate_args(const block *b)
+{
+    return (pj_vk_product_experts_args){
+        .y = bench_output((size_t)b->tokens * SLOTS * WIDTH * sizeof(float)),
+        .chosen = bench_input(b->chosen, (size_t)b->tokens * SLOTS * 4),
+        .w = b->gates,
+        .bias = b->gate_biases,
+        .up = b->ups,
+        .rows = WIDTH,
+        .cols = HIDDEN,
+        .slots = SLOTS,
+        .x_stride = HIDDEN,
+        .y_stride = WIDTH};
 }
 
 static void check_few(pj_dtype type, uint32_t tokens)
@@ -192,17 +224,9 @@ static void check_few(pj_dtype type, uint32_t tokens)
     size_t entries = (size_t)tokens * SLOTS, hidden_bytes = (size_t)tokens * HIDDEN * sizeof(float);
     pj_vk_product_experts_constants k = {64, type, 16,  2, 1, PJ_VK_EXPERTS_GATE, PJ_VK_GATE_SILU,
                                          0,  0,    0.5f};
-    pj_vk_product_experts_args args = {.x = bench_input(b.x, hidden_bytes),
-                                       .y = bench_output(entries * WIDTH * sizeof(float)),
-                                       .chosen = bench_input(b.chosen, entries * 4),
-                                       .w = b.gates,
-                                       .bias = b.gate_biases,
-                                       .up = b.ups,
-                                       .rows = WIDTH,
-                                       .cols = HIDDEN,
-                                       .slots = SLOTS,
-                                       .x_stride = HIDDEN,
-                                       .y_stride = WIDTH};
+    pj_vk_product_experts_args args = gate_args(&b);
+    compute(&b);
+    args.x = bench_input(b.x, hidden_bytes);
     BENCH_DISPATCH(PJ_VK_PRODUCT_EXPERTS, &k, &args, 3, (uint32_t)entries, 1);
     pj_vk_product_experts_constants down_k = {32, PJ_F16, 16, 1,   1, PJ_VK_EXPERTS_DOWN,
                                               0,  0,      0,  0.5f};
@@ -227,6 +251,21 @@ static void few_tokens_pass_through_experts(void **state)
 {
     check_few(PJ_F16, 1);
     check_few(PJ_MXFP4, 5);
+}
+
+static void experts_multiply_integers(void **state)
+{
+    enum { TOKENS = 3 };
+    bench_begin();
+    block b = make_block(PJ_Q4_1, TOKENS);
+    pj_vk_product_experts_constants k = {32, PJ_Q4_1, 16, 1, 1, PJ_VK_EXPERTS_GATE, PJ_VK_GATE_SILU,
+                                         0,  0,       1};
+    pj_vk_product_experts_args args = gate_args(&b);
+    quantise_rows(b.x, TOKENS, HIDDEN, &args.x, &args.scales);
+    compute(&b);
+    BENCH_DISPATCH(PJ_VK_PRODUCT_EXPERTS_PACKED, &k, &args, 3, TOKENS * SLOTS, 1);
+    bench_run();
+    bench_assert_rows(bench_result(args.y), WIDTH, b.act, TOKENS * SLOTS, WIDTH, 1e-4);
 }
 
 /* One product of all entries, tile by tile. */
@@ -267,6 +306,7 @@ static void check_many(pj_dtype type, uint32_t tokens)
 {
     bench_begin();
     block b = make_block(type, tokens);
+    compute(&b);
     uint32_t entries = tokens * SLOTS, groups = pj_vk_most_tiles(entries, EXPERTS, 8);
     size_t hidden_bytes = (size_t)tokens * HIDDEN * sizeof(float);
     pj_vk_sort_constants sort_k = {4, EXPERTS};
@@ -319,6 +359,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(experts_are_chosen),
         cmocka_unit_test(few_tokens_pass_through_experts),
+        cmocka_unit_test(experts_multiply_integers),
         cmocka_unit_test(many_tokens_pass_through_experts),
     };
     return bench_main(tests);

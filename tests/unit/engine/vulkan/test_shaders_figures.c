@@ -139,7 +139,7 @@ static void outputs_are_summed(void **state)
     check_statistics((statistics_case){1, 1, 1, 1, 1, false});
     check_statistics((statistics_case){1, 4097, 1, 9, 1, true});
     check_statistics((statistics_case){64, 65, 1, 2, 7, false});
-    check_statistics((statistics_case){37, 257, 4, 3, 40, true});
+    check_statistics((statistics_case){38, 257, 4, 3, 40, true});
 }
 
 /* ---- gates -------------------------------------------------------------------------------- */

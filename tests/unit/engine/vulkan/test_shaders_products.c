@@ -165,6 +165,118 @@ static void every_type_multiplies_few_rows(void **state)
     }
 }
 
+/* ---- fused and apart ----------------------------------------------------------------------- */
+
+enum { BLOCK_HIDDEN = 70, BLOCK_WIDTH = 45, BLOCK_TOKENS = 3 };
+
+/* Half a layer: its norm, gate and up, their activation, down, the sum with the residual stream. */
+typedef struct half_layer {
+    matrix gate, up, down;
+    float *x, *norm;
+    uint64_t stream, norm_at; /* of x, which is updated */
+} half_layer;
+
+static half_layer make_half_layer(void)
+{
+    half_layer h = {.gate = make_matrix(PJ_F16, BLOCK_WIDTH, BLOCK_HIDDEN, true),
+                    .up = make_matrix(PJ_F16, BLOCK_WIDTH, BLOCK_HIDDEN, true),
+                    .down = make_matrix(PJ_F16, BLOCK_HIDDEN, BLOCK_WIDTH, true),
+                    .x = bench_random_floats(BLOCK_TOKENS * BLOCK_HIDDEN, 2),
+                    .norm = bench_random_floats(BLOCK_HIDDEN, 1)};
+    h.norm_at = bench_input(h.norm, BLOCK_HIDDEN * sizeof(float));
+    return h;
+}
+
+static uint64_t dispatch_part(pj_vk_product_constants *k, pj_vk_product_args *args, const matrix *m)
+{
+    args->parts[0] =
+        (pj_vk_part){m->w, m->bias, bench_output(BLOCK_TOKENS * m->rows * sizeof(float)),
+                     (uint32_t)m->rows, (uint32_t)m->rows};
+    BENCH_DISPATCH(PJ_VK_PRODUCT, k, args, 1, BLOCK_TOKENS, 1);
+    return args->parts[0].y;
+}
+
+static pj_vk_product_constants half_layer_constants(void)
+{
+    return (pj_vk_product_constants){.threads = 32,
+                                     .type = PJ_F16,
+                                     .lanes = 16,
+                                     .rows = 1,
+                                     .tokens = 1,
+                                     .eps = EPS,
+                                     .residual_scale = 0.3f};
+}
+
+static void dispatch_fused(const half_layer *h)
+{
+    pj_vk_product_constants k = half_layer_constants();
+    pj_vk_product_args args = {.x = h->stream,
+                               .norm = h->norm_at,
+                               .cols = BLOCK_HIDDEN,
+                               .x_stride = BLOCK_HIDDEN,
+                               .tokens = BLOCK_TOKENS};
+    k.norm = PJ_VK_NORM_RMS;
+    k.output = PJ_VK_OUTPUT_GATE;
+    args.parts[1] = (pj_vk_part){h->up.w, h->up.bias, 0, BLOCK_WIDTH, 0};
+    uint64_t act = dispatch_part(&k, &args, &h->gate);
+    k.norm = PJ_VK_NORM_NONE;
+    k.output = PJ_VK_OUTPUT_RESIDUAL;
+    args = (pj_vk_product_args){
+        .x = act, .cols = BLOCK_WIDTH, .x_stride = BLOCK_WIDTH, .tokens = BLOCK_TOKENS};
+    args.parts[2] = (pj_vk_part){.y = h->stream, .y_stride = BLOCK_HIDDEN};
+    dispatch_part(&k, &args, &h->down);
+}
+
+static void dispatch_apart(const half_layer *h)
+{
+    pj_vk_product_constants k = half_layer_constants();
+    pj_vk_norm_constants norm_k = {32, PJ_VK_NORM_RMS, PJ_VK_NORM_STORE, EPS, 1};
+    pj_vk_norm_args norm = {.x = h->stream,
+                            .y = bench_output(BLOCK_TOKENS * BLOCK_HIDDEN * sizeof(float)),
+                            .weight = h->norm_at,
+                            .rows = BLOCK_TOKENS,
+                            .n = BLOCK_HIDDEN,
+                            .per_token = 1,
+                            .x_stride = BLOCK_HIDDEN,
+                            .y_stride = BLOCK_HIDDEN};
+    BENCH_DISPATCH(PJ_VK_NORM, &norm_k, &norm, BLOCK_TOKENS, 1, 1);
+    pj_vk_product_args args = {
+        .x = norm.y, .cols = BLOCK_HIDDEN, .x_stride = BLOCK_HIDDEN, .tokens = BLOCK_TOKENS};
+    uint64_t gate = dispatch_part(&k, &args, &h->gate), up = dispatch_part(&k, &args, &h->up);
+    pj_vk_rows_constants rows_k = {32, PJ_VK_ROWS_GATE, PJ_VK_GATE_SILU};
+    pj_vk_rows_args rows = {
+        .x = gate, .y = gate, .other = up, .rows = BLOCK_TOKENS, .n = BLOCK_WIDTH};
+    rows.x_stride = rows.y_stride = rows.other_stride = BLOCK_WIDTH;
+    BENCH_DISPATCH(PJ_VK_ROWS, &rows_k, &rows, 2, BLOCK_TOKENS, 1);
+    args = (pj_vk_product_args){
+        .x = gate, .cols = BLOCK_WIDTH, .x_stride = BLOCK_WIDTH, .tokens = BLOCK_TOKENS};
+    rows = (pj_vk_rows_args){.x = dispatch_part(&k, &args, &h->down),
+                             .y = h->stream,
+                             .rows = BLOCK_TOKENS,
+                             .n = BLOCK_HIDDEN,
+                             .x_stride = BLOCK_HIDDEN,
+                             .y_stride = BLOCK_HIDDEN,
+                             .scale = 0.3f};
+    rows_k.operation = PJ_VK_ROWS_ADD;
+    BENCH_DISPATCH(PJ_VK_ROWS, &rows_k, &rows, 3, BLOCK_TOKENS, 1);
+}
+
+/* What is recorded apart, at a greater depth, is what is computed together otherwise. */
+static void fused_dispatches_give_equal_bits(void **state)
+{
+    bench_begin();
+    size_t bytes = BLOCK_TOKENS * BLOCK_HIDDEN * sizeof(float);
+    half_layer h = make_half_layer();
+    uint64_t fused = bench_updated(h.x, bytes), apart = bench_updated(h.x, bytes);
+    h.stream = fused;
+    dispatch_fused(&h);
+    h.stream = apart;
+    dispatch_apart(&h);
+    bench_run();
+    assert_memory_equal(bench_result(fused), bench_result(apart), bytes);
+    assert_memory_not_equal(bench_result(fused), h.x, bytes);
+}
+
 /* ---- few rows of integers ------------------------------------------------------------------ */
 
 /* What quantise makes of a row, as doubles. */
@@ -349,7 +461,40 @@ typedef struct many_case {
     size_t tokens, rows, cols;
     uint32_t tile_tokens, tile_rows, per_token, per_row;
     pj_vk_product_output output;
+    bool matrices;
 } many_case;
+
+static const uint32_t written_out_code[] = {
+#include "matrix_written_out.inc"
+};
+
+static const pj_vk_shader written_out = {"matrix_written_out", written_out_code,
+                                         sizeof written_out_code, sizeof(pj_vk_product_tiled_args)};
+
+static void dispatch_many(const many_case *c, const pj_vk_product_tiled_args *args)
+{
+    uint32_t x = (args->rows + c->tile_rows - 1) / c->tile_rows;
+    uint32_t y = (args->tokens + c->tile_tokens - 1) / c->tile_tokens;
+    if (c->matrices) {
+        uint32_t down = c->tile_tokens / 64, across = c->tile_rows / 32;
+        pj_vk_product_matrix_constants k = {
+            down * across * 32, kernel_type(c->type), down, across, 32, c->output, 0.5f};
+        bench_dispatch_shader(&written_out, &k, sizeof k, args, x, y, 1);
+    } else {
+        uint32_t threads = c->tile_tokens / c->per_token * (c->tile_rows / c->per_row);
+        pj_vk_product_tiled_constants k = {
+            threads,      kernel_type(c->type), c->tile_tokens, c->tile_rows,
+            c->per_token, c->per_row,           c->output,      0.5f};
+        BENCH_DISPATCH(PJ_VK_PRODUCT_TILED, &k, args, x, y, 1);
+    }
+}
+
+static double largest_of(const matrix *m)
+{
+    double largest = 0;
+    for (size_t i = 0; i < m->rows * m->cols; i++) largest = fmax(largest, fabs(m->values[i]));
+    return largest;
+}
 
 static void check_many(many_case c)
 {
@@ -370,17 +515,7 @@ static void check_many(many_case c)
                                      .x_stride = (uint32_t)stride,
                                      .y_stride = (uint32_t)y_stride,
                                      .residual_stride = (uint32_t)c.rows};
-    pj_vk_product_tiled_constants k = {c.tile_tokens / c.per_token * (c.tile_rows / c.per_row),
-                                       kernel_type(c.type),
-                                       c.tile_tokens,
-                                       c.tile_rows,
-                                       c.per_token,
-                                       c.per_row,
-                                       c.output,
-                                       0.5f};
-    BENCH_DISPATCH(PJ_VK_PRODUCT_TILED, &k, &args,
-                   (uint32_t)((c.rows + c.tile_rows - 1) / c.tile_rows),
-                   (uint32_t)((c.tokens + c.tile_tokens - 1) / c.tile_tokens), 1);
+    dispatch_many(&c, &args);
     bench_run();
     double *want = bench_memory(c.tokens * c.rows * sizeof *want),
            *row = bench_memory(c.cols * sizeof *row);
@@ -393,13 +528,22 @@ static void check_many(many_case c)
         }
     }
     const float *y = bench_result(args.y);
-    bench_assert_rows(y, y_stride, want, c.tokens, c.rows, 1e-5 * sqrt((double)c.cols));
+    double tolerance = sqrt((double)c.cols) * (c.matrices ? 5e-4 * largest_of(&m) : 1e-5);
+    bench_assert_rows(y, y_stride, want, c.tokens, c.rows, tolerance);
     assert_true(isnan(y[c.rows]));
     if (c.output == PJ_VK_OUTPUT_RESIDUAL)
-        bench_assert_rows(bench_result(args.residual), c.rows, sum, c.tokens, c.rows,
-                          1e-5 * sqrt((double)c.cols));
+        bench_assert_rows(bench_result(args.residual), c.rows, sum, c.tokens, c.rows, tolerance);
     else
         assert_memory_equal(bench_result(args.residual), residual, c.tokens * c.rows * sizeof *x);
+}
+
+/* The kernel for cooperative matrices, with their operations written out. */
+static void matrices_multiply_many_rows(void **state)
+{
+    check_many((many_case){PJ_F16, 65, 35, 33, 64, 64, 0, 0, PJ_VK_OUTPUT_STORE, true});
+    check_many((many_case){PJ_F16, 1, 64, 3, 64, 64, 0, 0, PJ_VK_OUTPUT_STORE, true});
+    check_many((many_case){PJ_Q4_K, 31, 33, 256, 64, 64, 0, 0, PJ_VK_OUTPUT_RESIDUAL, true});
+    check_many((many_case){PJ_Q8_0, 130, 65, 32, 128, 32, 0, 0, PJ_VK_OUTPUT_STORE, true});
 }
 
 static void types_multiply_many_rows(void **state)
@@ -419,7 +563,7 @@ static void many_rows_have_any_size(void **state)
     static const size_t cols[] = {1, 3, 31, 33, 65, 257};
     for (size_t i = 0; i < 6; i++) {
         check_many((many_case){PJ_F16, 7 + 9 * i, 64 - 9 * i, cols[i], 32, 32, 4, 4,
-                               PJ_VK_OUTPUT_RESIDUAL});
+                               PJ_VK_OUTPUT_RESIDUAL, false});
         check_many((many_case){PJ_F32, 65, 1 + i, cols[i], 64, 64, 8, 8, PJ_VK_OUTPUT_STORE});
     }
 }
@@ -433,8 +577,10 @@ int main(void)
         cmocka_unit_test(few_rows_have_any_size),
         cmocka_unit_test(the_residual_stream_is_added_to),
         cmocka_unit_test(gate_and_up_become_an_activation),
+        cmocka_unit_test(fused_dispatches_give_equal_bits),
         cmocka_unit_test(types_multiply_many_rows),
         cmocka_unit_test(many_rows_have_any_size),
+        cmocka_unit_test(matrices_multiply_many_rows),
     };
     return bench_main(tests);
 }

@@ -1,6 +1,8 @@
 /* Kernels that treat rows apart: norms, gathered rows, and what is done value by value. */
 #include "shader_bench.h"
 
+#include "engine/vulkan/weights.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -81,7 +83,8 @@ static void rows_are_normalised(void **state)
 
 /* ---- gathered rows ------------------------------------------------------------------------- */
 
-static void check_gather(pj_dtype type, size_t cols, bool listed)
+/* `loaded`: the table lies as weights do on the device. */
+static void check_gather(pj_dtype type, size_t cols, bool listed, bool loaded)
 {
     enum { TABLE_ROWS = 9, ROWS = 5 };
     static const uint32_t list[ROWS] = {8, 0, 3, 3, 7};
@@ -89,6 +92,14 @@ static void check_gather(pj_dtype type, size_t cols, bool listed)
     unsigned char *table = bench_random_weights(type, TABLE_ROWS, cols);
     size_t row_bytes = pj_dtype_row_bytes(type, cols), y_stride = cols + 2;
     double *values = bench_dequantised(type, table, TABLE_ROWS, cols);
+    if (loaded) {
+        size_t there = pj_vk_weight_row_bytes(type, cols);
+        unsigned char *rows = bench_memory(TABLE_ROWS * there);
+        for (size_t i = 0; i < TABLE_ROWS; i++)
+            pj_vk_weight_row(type, table + i * row_bytes, cols, rows + i * there);
+        table = rows;
+        row_bytes = there;
+    }
     pj_vk_gather_args args = {.table = bench_input(table, TABLE_ROWS * row_bytes),
                               .list = listed ? bench_input(list, sizeof list) : 0,
                               .y = bench_output(ROWS * y_stride * sizeof(float)),
@@ -97,7 +108,7 @@ static void check_gather(pj_dtype type, size_t cols, bool listed)
                               .cols = (uint32_t)cols,
                               .y_stride = (uint32_t)y_stride,
                               .scale = 1.5f};
-    pj_vk_gather_constants k = {32, type};
+    pj_vk_gather_constants k = {32, loaded ? pj_vk_weight_type(type) : type};
     BENCH_DISPATCH(PJ_VK_GATHER, &k, &args, (uint32_t)(cols / (16 * 32) + 1), ROWS, 1);
     bench_run();
     const float *y = bench_result(args.y);
@@ -113,10 +124,11 @@ static void rows_of_every_type_are_gathered(void **state)
     static const size_t sizes[] = {1, 3, 31, 33, 65, 257};
     for (pj_dtype type = 0; type < PJ_DTYPE_COUNT; type++) {
         size_t block = pj_dtype_get(type)->block_values;
-        check_gather(type, block > 1 ? 3 * block : 1056, true);
-        check_gather(type, block, false);
+        check_gather(type, block > 1 ? 3 * block : 1056, true, false);
+        check_gather(type, block, false, true);
     }
-    for (size_t i = 0; i < 6; i++) check_gather(PJ_F16, sizes[i], true);
+    for (size_t i = 0; i < 6; i++) check_gather(PJ_F16, sizes[i], true, false);
+    check_gather(PJ_Q8_0, 1056, true, true);
 }
 
 /* ---- value by value ------------------------------------------------------------------------ */
