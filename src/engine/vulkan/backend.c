@@ -40,6 +40,13 @@ static const char *gpu_lacks(const pj_model *model)
     return NULL;
 }
 
+/* For tests: software drivers have no fast paths. */
+static bool gpu_is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && *value;
+}
+
 static pj_status gpu_take(pj_gpu_model *m, const pj_load_request *request, pj_error *err)
 {
     pj_vk_info found;
@@ -47,10 +54,12 @@ static pj_status gpu_take(pj_gpu_model *m, const pj_load_request *request, pj_er
     if (lacks) return pj_fail(err, PJ_E_UNSUPPORTED, "the GPU cannot compute %s yet", lacks);
     pj_status status = gpu_find(request->device, &found, err);
     if (status != PJ_OK) return status;
-    const char *validate = getenv("PERJOULE_VULKAN_VALIDATE");
-    pj_vk_options options = {.uuid = found.uuid, .validate = validate && *validate};
+    pj_vk_options options = {.uuid = found.uuid,
+                             .validate = gpu_is_set("PERJOULE_VULKAN_VALIDATE")};
     status = pj_vk_open(&m->vk, &options, err);
-    return status == PJ_OK ? pj_gpu_weights_load(&m->weights, m->vk, request, err) : status;
+    if (status != PJ_OK) return status;
+    m->packs = pj_vk_device(m->vk)->packed_dot || gpu_is_set("PERJOULE_VULKAN_PACKED");
+    return pj_gpu_weights_load(&m->weights, m->vk, request, err);
 }
 
 static void gpu_unload(void *loaded)

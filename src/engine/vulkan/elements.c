@@ -33,7 +33,7 @@ static void elements_run(pj_gpu *s, pj_vk_rows_operation operation, pj_vk_gate g
 
 /* ---- rows of tables ---- */
 
-static void elements_gather(pj_gpu *s, pj_dtype type, uint64_t table, uint64_t row_bytes,
+static void elements_gather(pj_gpu *s, uint32_t type, uint64_t table, uint64_t row_bytes,
                             uint64_t list, float scale, pj_slice y)
 {
     pj_vk_gather_constants constants = {ELEMENTS_THREADS, type};
@@ -53,7 +53,8 @@ void pj_gpu_gather(void *state, const pj_matrix *table, float scale, pj_slice y)
 {
     pj_gpu *s = state;
     pj_gpu_touch(s, PJ_GPU_BIT(PJ_GPU_IDS), pj_gpu_bit(y));
-    elements_gather(s, table->type, pj_gpu_weight(&s->on->weights, table->data), table->row_bytes,
+    elements_gather(s, pj_vk_weight_type(table->type), pj_gpu_weight(&s->on->weights, table->data),
+                    pj_vk_weight_row_bytes(table->type, table->cols),
                     s->inputs.device.address + s->inputs.ids, scale, y);
 }
 

@@ -9,7 +9,6 @@
 enum {
     EXPERTS_THREADS = 128,
     EXPERTS_LANES = 32,
-    EXPERTS_FEW = 8, /* rows whose entries are computed one by one */
     EXPERTS_TILE = 64,
     EXPERTS_EACH = 4 /* outputs of a thread in each direction */
 };
@@ -122,7 +121,7 @@ static void experts_run_few(pj_gpu *s, const experts_task *t, pj_vk_experts_outp
                             const pj_projection *p, pj_vk_product_experts_args args)
 {
     pj_vk_product_experts_constants constants = {.threads = EXPERTS_THREADS,
-                                                 .type = p->w.type,
+                                                 .type = pj_vk_weight_type(p->w.type),
                                                  .lanes = EXPERTS_LANES,
                                                  .rows = 1,
                                                  .tokens = 1,
@@ -211,7 +210,7 @@ static void experts_run_tiled(pj_gpu *s, const experts_task *t, const pj_project
     enum { ACROSS = EXPERTS_TILE / EXPERTS_EACH };
     uint32_t experts = s->model->config.experts;
     pj_vk_product_tiled_constants constants = {.threads = ACROSS * ACROSS,
-                                               .type = p->w.type,
+                                               .type = pj_vk_weight_type(p->w.type),
                                                .tile_tokens = EXPERTS_TILE,
                                                .tile_rows = EXPERTS_TILE,
                                                .per_token = EXPERTS_EACH,
@@ -283,7 +282,7 @@ void pj_gpu_experts(void *state, const pj_layer *layer, const pj_activation *lik
     bool recorded = s->instrument->module;
     if (recorded) pj_gpu_component(s, PJ_N_EXPERTS);
     pj_gpu_touch(s, pj_gpu_bit(x) | writes, writes);
-    if (x.rows <= EXPERTS_FEW)
+    if (x.rows <= PJ_GPU_FEW)
         experts_few(s, &t);
     else
         experts_many(s, &t);

@@ -5,13 +5,15 @@
 #include "engine/forward/ops.h"
 #include "engine/vulkan/shaders.h"
 #include "engine/vulkan/vk.h"
+#include "engine/vulkan/weights.h"
 
 /* ---- weights (upload.c) ---- */
 
 /* Copies of the model's matrices and vectors, found by their address in host memory. */
 typedef struct pj_gpu_copy {
     const void *host;
-    uint64_t bytes, address;
+    uint64_t bytes, address; /* on the device */
+    pj_matrix matrix;        /* data NULL: a vector */
 } pj_gpu_copy;
 
 /* Tables of addresses by expert, of a layer: bias 0: there is none. */
@@ -40,10 +42,13 @@ typedef struct pj_gpu_model {
     const pj_model *model;
     pj_vk *vk;
     pj_gpu_weights weights;
+    bool packs; /* few rows are multiplied as 8-bit integers with quantised weights */
 } pj_gpu_model;
 
+enum { PJ_GPU_FEW = 8 }; /* rows that are multiplied by kernels which read every weight once */
+
 /* What an operation touches besides the named buffers. */
-enum { PJ_GPU_CACHE = PJ_BUFFERS, PJ_GPU_ROUTES, PJ_GPU_IDS, PJ_GPU_SCRATCH };
+enum { PJ_GPU_CACHE = PJ_BUFFERS, PJ_GPU_ROUTES, PJ_GPU_IDS, PJ_GPU_PACKED, PJ_GPU_SCRATCH };
 #define PJ_GPU_BIT(buffer) (1u << (buffer))
 
 /* Inputs of a pass, written by the host and copied to the device at once. Offsets in bytes. */
@@ -118,6 +123,8 @@ typedef struct pj_gpu {
     pj_gpu_inputs inputs;
     pj_vk_buffer logits, ids; /* in host memory */
     pj_vk_buffer found;       /* by argmax, in parts of rows */
+    pj_vk_buffer packed;      /* few rows as 8-bit integers, then their scales */
+    uint64_t packed_scales;   /* address */
     pj_gpu_routing routing;
 
     pj_rows_of_pass rows;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 enum {
-    PRODUCTS_FEW = 8, /* rows of x that the kernel for few takes */
     PRODUCTS_THREADS = 128,
     PRODUCTS_LANES = 32,
     PRODUCTS_TILE = 64,
@@ -30,8 +29,28 @@ static pj_vk_part products_part(const pj_gpu *s, const pj_product *p)
 static uint32_t products_tokens(uint32_t rows)
 {
     uint32_t tokens = 1;
-    while (tokens < rows && tokens < PRODUCTS_FEW) tokens *= 2;
+    while (tokens < rows && tokens < PJ_GPU_FEW) tokens *= 2;
     return tokens;
+}
+
+/* Whether the product is one of 8-bit integers: of quantised weights, where the device has an
+ * instruction for it. */
+static bool products_packs(const pj_gpu *s, const pj_product *p)
+{
+    return s->on->packs && pj_dtype_get(p->projection->w.type)->block_values > 1;
+}
+
+static void products_pack(pj_gpu *s, pj_slice x, uint32_t cols)
+{
+    pj_vk_quantise_constants constants = {PRODUCTS_THREADS, PJ_VK_NORM_NONE, 0};
+    pj_vk_quantise_args args = {.x = pj_gpu_at(s, x),
+                                .codes = s->packed.address,
+                                .scales = s->packed_scales,
+                                .rows = x.rows,
+                                .cols = cols,
+                                .x_stride = x.stride};
+    pj_gpu_touch(s, pj_gpu_bit(x), PJ_GPU_BIT(PJ_GPU_PACKED));
+    PJ_GPU_RUN(s, PJ_VK_QUANTISE, &constants, &args, x.rows, 1, 5ull * x.rows * cols);
 }
 
 /* Products of one type without residual, or one with it. */
@@ -43,7 +62,7 @@ static void products_run_few(pj_gpu *s, pj_slice x, const pj_product *const *pro
     uint32_t tokens = products_tokens(x.rows);
     uint64_t work = 0;
     pj_vk_product_constants constants = {.threads = PRODUCTS_THREADS,
-                                         .type = first->projection->w.type,
+                                         .type = pj_vk_weight_type(first->projection->w.type),
                                          .lanes = PRODUCTS_LANES,
                                          .rows = 1,
                                          .tokens = tokens,
@@ -64,8 +83,14 @@ static void products_run_few(pj_gpu *s, pj_slice x, const pj_product *const *pro
         args.parts[2].y = pj_gpu_at(s, first->residual);
         args.parts[2].y_stride = first->residual.stride;
     }
-    PJ_GPU_RUN(s, PJ_VK_PRODUCT, &constants, &args, pj_vk_product_groups(&constants, &args),
-               pj_gpu_groups(x.rows, tokens), work);
+    bool packs = products_packs(s, first);
+    if (packs) {
+        args.x = s->packed.address;
+        args.norm = s->packed_scales;
+        args.x_stride = args.cols;
+    }
+    PJ_GPU_RUN(s, packs ? PJ_VK_PRODUCT_PACKED : PJ_VK_PRODUCT, &constants, &args,
+               pj_vk_product_groups(&constants, &args), pj_gpu_groups(x.rows, tokens), work);
 }
 
 static void products_run_tiled(pj_gpu *s, pj_slice x, const pj_product *p)
@@ -75,7 +100,7 @@ static void products_run_tiled(pj_gpu *s, pj_slice x, const pj_product *p)
     enum { ACROSS = PRODUCTS_TILE / PRODUCTS_EACH };
     pj_vk_product_tiled_constants constants = {
         .threads = ACROSS * ACROSS,
-        .type = p->projection->w.type,
+        .type = pj_vk_weight_type(p->projection->w.type),
         .tile_tokens = PRODUCTS_TILE,
         .tile_rows = PRODUCTS_TILE,
         .per_token = PRODUCTS_EACH,
@@ -123,11 +148,18 @@ static void products_group(pj_gpu *s, pj_slice x, const pj_product *products, ui
 /* Products without a barrier between them. */
 static void products_run(pj_gpu *s, pj_slice x, const pj_product *products, uint32_t count)
 {
-    uint32_t writes = 0;
-    for (uint32_t i = 0; i < count; i++)
+    uint32_t reads = pj_gpu_bit(x), writes = 0;
+    bool packs = false;
+    for (uint32_t i = 0; i < count; i++) {
         writes |= pj_gpu_bit(products[i].y) | pj_gpu_bit(products[i].residual);
-    pj_gpu_touch(s, pj_gpu_bit(x) | writes, writes);
-    if (x.rows <= PRODUCTS_FEW) {
+        packs |= x.rows <= PJ_GPU_FEW && products_packs(s, &products[i]);
+    }
+    if (packs) {
+        products_pack(s, x, (uint32_t)products[0].projection->w.cols);
+        reads |= PJ_GPU_BIT(PJ_GPU_PACKED);
+    }
+    pj_gpu_touch(s, reads | writes, writes);
+    if (x.rows <= PJ_GPU_FEW) {
         products_group(s, x, products, count);
         return;
     }

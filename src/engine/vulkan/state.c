@@ -100,6 +100,21 @@ static pj_status state_make_outputs(pj_gpu *s, const size_t *floats, pj_error *e
     return status;
 }
 
+/* Room for few rows of the widest matrix. */
+static pj_status state_make_packed(pj_gpu *s, pj_error *err)
+{
+    const pj_gpu_weights *w = &s->on->weights;
+    uint64_t widest = 0;
+    if (!s->on->packs) return PJ_OK;
+    for (size_t i = 0; i < w->count; i++)
+        if (w->copies[i].matrix.cols > widest) widest = w->copies[i].matrix.cols;
+    uint64_t codes = state_padded(PJ_GPU_FEW * widest);
+    pj_status status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, codes + PJ_GPU_FEW * widest / 8 + 4,
+                                         "packed activations", &s->packed, err);
+    s->packed_scales = s->packed.address + codes;
+    return status;
+}
+
 /* Everything is zero when opened. */
 static pj_status state_clear(pj_gpu *s, pj_error *err)
 {
@@ -114,6 +129,7 @@ static pj_status state_make(pj_gpu *s, const pj_generation_shape *shape, pj_erro
     if (status == PJ_OK) status = state_make_cache(s, err);
     if (status == PJ_OK) status = state_make_inputs(s, err);
     if (status == PJ_OK) status = state_make_outputs(s, shape->floats, err);
+    if (status == PJ_OK) status = state_make_packed(s, err);
     if (status == PJ_OK) status = pj_gpu_routing_open(s, err);
     if (status == PJ_OK) status = pj_gpu_record_open(s, err);
     return status == PJ_OK ? state_clear(s, err) : status;

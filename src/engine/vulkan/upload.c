@@ -28,7 +28,7 @@ static void upload_add(upload_list *l, const void *host, uint64_t bytes)
     l->full = !grown;
     if (!grown) return;
     w->copies = grown;
-    w->copies[w->count++] = (pj_gpu_copy){host, bytes, 0};
+    w->copies[w->count++] = (pj_gpu_copy){.host = host, .bytes = bytes};
 }
 
 static void upload_add_floats(upload_list *l, const float *values, uint64_t count)
@@ -36,9 +36,13 @@ static void upload_add_floats(upload_list *l, const float *values, uint64_t coun
     upload_add(l, values, count * sizeof *values);
 }
 
+/* As it lies on the device. */
 static void upload_add_matrix(upload_list *l, const pj_matrix *m)
 {
-    upload_add(l, m->data, (uint64_t)m->rows * m->row_bytes);
+    size_t before = l->weights->count;
+    if (!m->data) return;
+    upload_add(l, m->data, (uint64_t)m->rows * pj_vk_weight_row_bytes(m->type, m->cols));
+    if (l->weights->count > before) l->weights->copies[before].matrix = *m;
 }
 
 static void upload_add_projection(upload_list *l, const pj_projection *p)
@@ -215,6 +219,35 @@ static bool upload_cancelled(const upload_task *u)
     return cancel && atomic_load_explicit(cancel, memory_order_relaxed);
 }
 
+/* Rows that lie otherwise on the device than in the file, some at a time. */
+static pj_status upload_repacked(const upload_task *u, const pj_vk_buffer *chunk, uint64_t offset,
+                                 const pj_matrix *m, pj_error *err)
+{
+    enum { BLOCK_BYTES = 1 << 20 };
+    size_t row_bytes = pj_vk_weight_row_bytes(m->type, m->cols), n = BLOCK_BYTES / row_bytes + 1;
+    unsigned char *rows = pj_alloc(n, row_bytes);
+    pj_status status = rows ? PJ_OK : pj_fail_memory(err, "rows of weights");
+    for (size_t first = 0; first < m->rows && status == PJ_OK; first += n) {
+        size_t count = m->rows - first < n ? m->rows - first : n;
+        const unsigned char *stored = (const unsigned char *)m->data + first * m->row_bytes;
+        for (size_t i = 0; i < count; i++)
+            pj_vk_weight_row(m->type, stored + i * m->row_bytes, m->cols, rows + i * row_bytes);
+        status = pj_vk_upload_part(u->vk, chunk, offset + first * row_bytes, rows,
+                                   count * row_bytes, err);
+    }
+    pj_free(rows);
+    return status;
+}
+
+static pj_status upload_one(const upload_task *u, const pj_vk_buffer *chunk, uint64_t offset,
+                            const pj_gpu_copy *copy, pj_error *err)
+{
+    const pj_matrix *m = &copy->matrix;
+    if (m->data && pj_vk_weight_type(m->type) != (uint32_t)m->type)
+        return upload_repacked(u, chunk, offset, m, err);
+    return pj_vk_upload_part(u->vk, chunk, offset, copy->host, copy->bytes, err);
+}
+
 static pj_status upload_chunk(upload_task *u, size_t first, size_t end, pj_error *err)
 {
     pj_gpu_weights *w = u->weights;
@@ -223,7 +256,7 @@ static pj_status upload_chunk(upload_task *u, size_t first, size_t end, pj_error
     for (size_t i = first; i < end; i++) {
         pj_gpu_copy *copy = &w->copies[i];
         if (upload_cancelled(u)) return pj_fail(err, PJ_E_CANCELLED, "cancelled");
-        pj_status status = pj_vk_upload_part(u->vk, chunk, offset, copy->host, copy->bytes, err);
+        pj_status status = upload_one(u, chunk, offset, copy, err);
         if (status != PJ_OK) return status;
         copy->address = chunk->address + offset;
         offset += upload_padded(copy->bytes);

@@ -95,6 +95,33 @@ static void sixteen_bits(void **state)
     check_shape(tiny_find("llama"), TINY_F16, false, 1e-2);
 }
 
+/* Weights converted while loading, with activations as floats and as 8-bit integers. */
+static void quantised_weights(void **state)
+{
+    static const char *const dtypes[] = {"q8_0", "q4_0"};
+    static double want[TOKENS * MAX_VOCAB];
+    int32_t ids[TOKENS];
+    pj_error err = {0};
+    for (int i = 0; i < 4; i++) {
+        tiny_model m;
+        tiny_make(&m, tiny_find("wide"), 9);
+        tiny_write(&m, TINY_F32);
+        tiny_quantise(&m, i % 2 ? 4 : 8);
+        make_ids(ids, TOKENS, m.shape.vocab);
+        tiny_forward(&m, ids, TOKENS, want, NULL, 0);
+        setenv("PERJOULE_VULKAN_PACKED", i < 2 ? "" : "1", 1);
+        pj_engine *engine = open_tiny(&m, &(pj_engine_options){.dtype = dtypes[i % 2]}, &err);
+        if (!engine) fail_msg("%s", err.text);
+        assert_that(error_of(engine, ids, TOKENS, true, 0, want), <, 0.01);
+        double steps = error_of(engine, ids, STEPS, false, 0, want);
+        assert_that(steps, <, 0.02);
+        if (i >= 2) assert_that(steps, >, 1e-3); /* it did round */
+        pj_engine_close(engine);
+        tiny_free(&m);
+    }
+    unsetenv("PERJOULE_VULKAN_PACKED");
+}
+
 /* ---- generation ---- */
 
 static pj_engine *open_on(const tiny_model *m, const char *where)
@@ -247,9 +274,9 @@ static void write_uuid(const uint8_t uuid[16])
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        vulkan_test(every_architecture),     vulkan_test(sixteen_bits),
-        vulkan_test(same_tokens_as_the_cpu), vulkan_test(spans_and_statistics),
-        vulkan_test(unknown_devices),
+        vulkan_test(every_architecture),   vulkan_test(sixteen_bits),
+        vulkan_test(quantised_weights),    vulkan_test(same_tokens_as_the_cpu),
+        vulkan_test(spans_and_statistics), vulkan_test(unknown_devices),
     };
     char folder[] = "/tmp/pj-vulkan-XXXXXX", command[100];
     if (!vulkan_test_open()) return VULKAN_TEST_SKIPPED;
