@@ -53,7 +53,7 @@ static attention_cache attention_cache_of(const pj_gpu *s, const pj_layer *layer
 {
     const pj_layer *l = &s->model->layers[layer->kv_source];
     uint64_t row = pj_gpu_kv_row_bytes(s, l), head = row * pj_gpu_slots(s, l);
-    uint64_t keys = s->cache.address + s->cache_offset[l->index];
+    uint64_t keys = pj_gpu_cache_at(s, l->index);
     return (attention_cache){keys, keys + l->kv_heads * head, 2 * l->kv_heads * head,
                              (uint32_t)head, (uint32_t)row};
 }

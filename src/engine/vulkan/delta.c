@@ -4,11 +4,6 @@
 
 enum { DELTA_THREADS = 128, DELTA_PARTS = 4 };
 
-static uint64_t delta_state(const pj_gpu *s, const pj_layer *layer)
-{
-    return s->cache.address + s->cache_offset[layer->index];
-}
-
 static uint64_t delta_segments(const pj_gpu *s)
 {
     return s->inputs.device.address + s->inputs.segments;
@@ -23,7 +18,7 @@ void pj_gpu_convolve(void *state, const pj_layer *layer, pj_slice x, pj_slice y)
     pj_vk_convolve_args args = {.x = pj_gpu_at(s, x),
                                 .y = pj_gpu_at(s, y),
                                 .weights = pj_gpu_weight(&s->on->weights, d->conv),
-                                .state = delta_state(s, layer),
+                                .state = pj_gpu_cache_at(s, layer->index),
                                 .sequence_bytes = 4 * pj_delta_state_floats(d),
                                 .segments = delta_segments(s),
                                 .channels = channels,
@@ -48,7 +43,7 @@ void pj_gpu_delta_rule(void *state, const pj_layer *layer, pj_slice qkv, pj_slic
                                   .y = pj_gpu_at(s, y),
                                   .rate = pj_gpu_weight(w, d->rate),
                                   .bias = pj_gpu_weight(w, d->bias),
-                                  .state = delta_state(s, layer) +
+                                  .state = pj_gpu_cache_at(s, layer->index) +
                                            4 * (d->kernel - 1) * pj_delta_channels(d),
                                   .sequence_bytes = 4 * pj_delta_state_floats(d),
                                   .segments = delta_segments(s),

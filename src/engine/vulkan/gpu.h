@@ -60,6 +60,12 @@ typedef struct pj_gpu_inputs {
     uint64_t bytes;               /* copied */
 } pj_gpu_inputs;
 
+/* Where a layer's cache begins. */
+typedef struct pj_gpu_place {
+    uint32_t chunk;
+    uint64_t offset;
+} pj_gpu_place;
+
 /* What a mixture of experts needs in a pass; addresses. An entry is a row and one of its experts.
  */
 typedef struct pj_gpu_routing {
@@ -117,9 +123,11 @@ typedef struct pj_gpu {
     uint32_t full_slots, window_slots;
     pj_instrument *instrument;
 
-    pj_vk_buffer activations, cache, parts; /* parts: of attention over split contexts */
-    uint64_t buffers[PJ_BUFFERS];           /* addresses */
-    uint64_t *cache_offset;                 /* [layers] */
+    pj_vk_buffer activations, parts; /* parts: of attention over split contexts */
+    pj_vk_buffer *cache;             /* in chunks, as weights are */
+    uint32_t cache_chunks;
+    uint64_t buffers[PJ_BUFFERS]; /* addresses */
+    pj_gpu_place *cache_places;   /* [layers] */
     pj_gpu_inputs inputs;
     pj_vk_buffer logits, ids; /* in host memory */
     pj_vk_buffer found;       /* by argmax, in parts of rows */
@@ -158,6 +166,12 @@ float *pj_gpu_logits(void *state, uint32_t rows);
 const int32_t *pj_gpu_ids(void *state);
 void pj_gpu_reset(void *state, uint32_t sequence);
 void pj_gpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count);
+
+static inline uint64_t pj_gpu_cache_at(const pj_gpu *s, uint32_t layer)
+{
+    const pj_gpu_place *place = &s->cache_places[layer];
+    return s->cache[place->chunk].address + place->offset;
+}
 
 /* ---- dispatching (dispatch.c) ---- */
 

@@ -39,25 +39,46 @@ static uint64_t state_sequence_bytes(const pj_gpu *s, const pj_layer *l)
     return 2ull * l->kv_heads * pj_gpu_slots(s, l) * pj_gpu_kv_row_bytes(s, l);
 }
 
+/* Layers from `first` on share a chunk, which is no larger than drivers allocate for certain. */
+static uint32_t state_place_chunk(pj_gpu *s, uint32_t first, uint64_t *bytes)
+{
+    static const uint64_t most = 1ull << 30;
+    uint32_t layers = s->model->config.layers, i = first;
+    for (*bytes = 0; i < layers; i++) {
+        uint64_t needs =
+            state_padded(s->options.sequences * state_sequence_bytes(s, &s->model->layers[i]));
+        if (i > first && *bytes + needs > most) break;
+        s->cache_places[i] = (pj_gpu_place){s->cache_chunks, *bytes};
+        *bytes += needs;
+    }
+    return i;
+}
+
 static pj_status state_make_cache(pj_gpu *s, pj_error *err)
 {
     char what[80];
-    uint64_t bytes = 0, parts = pj_gpu_split_bytes(&s->options, s->model, &s->most_splits);
-    s->cache_offset = pj_alloc(s->model->config.layers, sizeof *s->cache_offset);
-    if (!s->cache_offset) return pj_fail_memory(err, "a cache");
-    for (uint32_t i = 0; i < s->model->config.layers; i++) {
-        const pj_layer *l = &s->model->layers[i];
-        s->cache_offset[i] = bytes;
-        bytes += state_padded(s->options.sequences * state_sequence_bytes(s, l));
+    uint32_t layers = s->model->config.layers;
+    pj_status status = PJ_OK;
+    s->cache_places = pj_alloc(layers, sizeof *s->cache_places);
+    s->cache = pj_alloc(layers, sizeof *s->cache);
+    if (!s->cache_places || !s->cache) return pj_fail_memory(err, "a cache");
+    snprintf(what, sizeof what, "a part of the cache of %u tokens in %u sequences",
+             s->options.context, s->options.sequences);
+    for (uint32_t i = 0; i < layers && status == PJ_OK;) {
+        uint64_t bytes;
+        i = state_place_chunk(s, i, &bytes);
+        status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, bytes + STATE_ALIGNMENT, what,
+                                   &s->cache[s->cache_chunks], err);
+        s->cache_chunks += status == PJ_OK;
     }
-    snprintf(what, sizeof what, "a cache of %u tokens in %u sequences", s->options.context,
-             s->options.sequences);
-    pj_status status =
-        pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, bytes + STATE_ALIGNMENT, what, &s->cache, err);
-    if (status == PJ_OK && parts)
-        status =
-            pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, parts, "parts of attention", &s->parts, err);
     return status;
+}
+
+static pj_status state_make_parts(pj_gpu *s, pj_error *err)
+{
+    uint64_t bytes = pj_gpu_split_bytes(&s->options, s->model, &s->most_splits);
+    if (!bytes) return PJ_OK;
+    return pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, bytes, "parts of attention", &s->parts, err);
 }
 
 static uint64_t state_cut(uint64_t *bytes, uint64_t count)
@@ -119,7 +140,8 @@ static pj_status state_make_packed(pj_gpu *s, pj_error *err)
 static pj_status state_clear(pj_gpu *s, pj_error *err)
 {
     pj_vk_fill(s->vk, &s->activations, 0, s->activations.bytes, 0);
-    pj_vk_fill(s->vk, &s->cache, 0, s->cache.bytes / 4 * 4, 0);
+    for (uint32_t i = 0; i < s->cache_chunks; i++)
+        pj_vk_fill(s->vk, &s->cache[i], 0, s->cache[i].bytes / 4 * 4, 0);
     return pj_vk_wait(s->vk, err);
 }
 
@@ -127,6 +149,7 @@ static pj_status state_make(pj_gpu *s, const pj_generation_shape *shape, pj_erro
 {
     pj_status status = state_make_activations(s, shape->floats, err);
     if (status == PJ_OK) status = state_make_cache(s, err);
+    if (status == PJ_OK) status = state_make_parts(s, err);
     if (status == PJ_OK) status = state_make_inputs(s, err);
     if (status == PJ_OK) status = state_make_outputs(s, shape->floats, err);
     if (status == PJ_OK) status = state_make_packed(s, err);
@@ -158,14 +181,15 @@ pj_status pj_gpu_open(void *loaded, const pj_generation_shape *shape, void **sta
 void pj_gpu_close(void *state)
 {
     pj_gpu *s = state;
-    pj_vk_buffer *buffers[] = {&s->activations, &s->cache,         &s->parts,
-                               &s->inputs.host, &s->inputs.device, &s->logits,
-                               &s->ids,         &s->found,         &s->routing.memory};
+    pj_vk_buffer *buffers[] = {&s->activations, &s->parts, &s->inputs.host, &s->inputs.device,
+                               &s->logits,      &s->ids,   &s->found,       &s->routing.memory};
     pj_vk_wait(s->vk, NULL);
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         pj_vk_buffer_free(s->vk, buffers[i]);
+    for (uint32_t i = 0; i < s->cache_chunks; i++) pj_vk_buffer_free(s->vk, &s->cache[i]);
     pj_gpu_record_close(s);
-    pj_free(s->cache_offset);
+    pj_free(s->cache);
+    pj_free(s->cache_places);
     pj_free(s);
 }
 
@@ -232,7 +256,8 @@ void pj_gpu_reset(void *state, uint32_t sequence)
         uint64_t bytes = state_sequence_bytes(s, l);
         if (!l->delta) continue;
         pj_gpu_touch(s, 0, PJ_GPU_BIT(PJ_GPU_CACHE));
-        pj_vk_fill(s->vk, &s->cache, s->cache_offset[i] + sequence * bytes, bytes, 0);
+        pj_vk_fill(s->vk, &s->cache[s->cache_places[i].chunk],
+                   s->cache_places[i].offset + sequence * bytes, bytes, 0);
     }
 }
 
@@ -245,8 +270,8 @@ void pj_gpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count)
         if (l->window == UINT32_MAX || l->delta || !pj_layer_has_keys(l)) continue;
         uint32_t words = (uint32_t)pj_gpu_kv_row_bytes(s, l) / 2;
         pj_vk_threads_constants constants = {STATE_SLIDE_THREADS};
-        pj_vk_slide_args args = {.heads = s->cache.address + s->cache_offset[i] +
-                                          sequence * state_sequence_bytes(s, l),
+        pj_vk_slide_args args = {.heads =
+                                     pj_gpu_cache_at(s, i) + sequence * state_sequence_bytes(s, l),
                                  .head_bytes = pj_gpu_slots(s, l) * pj_gpu_kv_row_bytes(s, l),
                                  .row_words = words,
                                  .from = from,

@@ -114,8 +114,8 @@ static void quantised_weights(void **state)
         if (!engine) fail_msg("%s", err.text);
         assert_that(error_of(engine, ids, TOKENS, true, 0, want), <, 0.01);
         double steps = error_of(engine, ids, STEPS, false, 0, want);
-        assert_that(steps, <, 0.02);
-        if (i >= 2) assert_that(steps, >, 1e-3); /* it did round */
+        assert_that(steps, <, i < 2 ? 0.01 : 0.05); /* the CPU's kernels round alike */
+        if (i >= 2) assert_that(steps, >, 1e-3);
         pj_engine_close(engine);
         tiny_free(&m);
     }
