@@ -16,10 +16,11 @@ static pj_status devices_find(const char *device, const pj_backend **backend, pj
         *backend = backends[i];
         if (backends[i]->has(device)) return PJ_OK;
     }
-    return pj_fail(err, PJ_E_NOT_FOUND,
-                   "there is no device \"%.60s\": use cpu, gpu, gpu:N, or a name or UUID that "
-                   "`perjoule devices` lists",
-                   device);
+    return pj_fail(
+        err, PJ_E_INVALID,
+        "there is no device \"%.60s\": use auto, cpu, gpu, gpu:N, or a name or UUID that "
+        "`perjoule devices` lists",
+        device);
 }
 
 /* A GPU that is hardware, if there is one that takes the model; else the CPU. */

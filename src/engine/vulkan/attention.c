@@ -87,11 +87,14 @@ void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv)
                             .qkv_stride = qkv.stride,
                             .windowed = layer->window != UINT32_MAX,
                             .scaled = c->query_beta != 0};
+    pj_gpu_operation(s, PJ_N_OP_ROPE);
     pj_gpu_touch(s, pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_IDS),
                  pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_CACHE));
     PJ_GPU_RUN(s, PJ_VK_ROPE, &constants, &args,
                stores ? layer->heads + 2 * layer->kv_heads : layer->heads, qkv.rows,
                8ull * qkv.rows * qkv.cols);
+    pj_gpu_operation_end(s, 3 * qkv.rows * pj_rotated_values(s->model, layer),
+                         8.0 * qkv.rows * qkv.cols);
 }
 
 /* ---- attention ---- */
@@ -232,22 +235,31 @@ static void attend_run_rows(pj_gpu *s, const pj_layer *l, pj_slice qkv, pj_slice
     if (splits > 1) attend_merge(s, l, &args, to, splits);
 }
 
+static void attend_run_segments(pj_gpu *s, const pj_layer *l, pj_slice qkv, pj_slice y)
+{
+    const pj_pass *pass = s->rows.pass;
+    uint32_t positions = ATTEND_ROWS / attend_heads(l->heads / l->kv_heads);
+    for (uint32_t i = 0; i < pass->segment_count; i++) {
+        const pj_pass_segment *g = &pass->segments[i];
+        if (i > 0) pj_vk_barrier(s->vk); /* parts of a split context are in one buffer */
+        attend_run_rows(s, l, qkv, y, &(attend_run){g->row, g->count, positions});
+    }
+}
+
 /* Decoding: every row by itself. Prefill: the rows of each sequence in blocks. */
 void pj_gpu_attend(void *state, const pj_layer *l, pj_slice qkv, pj_slice y,
                    const pj_attention_extent *extent)
 {
     pj_gpu *s = state;
     const pj_pass *pass = s->rows.pass;
-    uint32_t positions = ATTEND_ROWS / attend_heads(l->heads / l->kv_heads);
+    pj_gpu_operation(s, PJ_N_OP_FUSED_ATTENTION);
     pj_gpu_touch(s, pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_CACHE) | PJ_GPU_BIT(PJ_GPU_IDS),
                  pj_gpu_bit(y) | PJ_GPU_BIT(PJ_GPU_SCRATCH));
-    if (pass->tokens == pass->segment_count) {
+    if (pass->tokens == pass->segment_count)
         attend_run_rows(s, l, qkv, y, &(attend_run){0, pass->tokens, 1});
-        return;
-    }
-    for (uint32_t i = 0; i < pass->segment_count; i++) {
-        const pj_pass_segment *g = &pass->segments[i];
-        if (i > 0) pj_vk_barrier(s->vk); /* parts of a split context are in one buffer */
-        attend_run_rows(s, l, qkv, y, &(attend_run){g->row, g->count, positions});
-    }
+    else
+        attend_run_segments(s, l, qkv, y);
+    double kv_bytes = (double)pj_dtype_row_bytes(s->options.kv_type, 1);
+    pj_gpu_operation_end(s, extent->pairs * 4.0 * l->head_dim,
+                         2 * (extent->kv_floats * kv_bytes + 4 * extent->q_floats));
 }

@@ -1,4 +1,5 @@
 /* Operations on rows and single values: embedding, norms, sums, gates, selections. */
+#include "engine/forward/work.h"
 #include "engine/vulkan/gpu.h"
 
 #include <math.h>
@@ -9,6 +10,13 @@ static uint32_t elements_rows(uint32_t rows)
 {
     return rows < ELEMENTS_MOST_ROWS ? rows : ELEMENTS_MOST_ROWS;
 }
+
+/* What each is called as an operation. */
+static const pj_instrument_name elements_names[] = {
+    [PJ_VK_ROWS_SCALE] = PJ_N_OP_SCALE,      [PJ_VK_ROWS_ADD] = PJ_N_OP_RESIDUAL_ADD,
+    [PJ_VK_ROWS_CAP] = PJ_N_OP_SOFTCAP,      [PJ_VK_ROWS_GATE] = PJ_N_OP_ACTIVATION,
+    [PJ_VK_ROWS_SIGMOID] = PJ_N_OP_GATE_MUL, [PJ_VK_ROWS_QUERIES] = PJ_N_OP_GATHER,
+    [PJ_VK_ROWS_MIX] = PJ_N_OP_SCATTER_ADD,  [PJ_VK_ROWS_JOIN] = PJ_N_OP_RESIDUAL_ADD};
 
 /* A kernel by value over the rows of y. */
 static void elements_run(pj_gpu *s, pj_vk_rows_operation operation, pj_vk_gate gate, pj_slice x,
@@ -26,9 +34,11 @@ static void elements_run(pj_gpu *s, pj_vk_rows_operation operation, pj_vk_gate g
                             .dim = dim,
                             .scale = scale,
                             .cap = cap};
+    pj_gpu_operation(s, elements_names[operation]);
     pj_gpu_touch(s, pj_gpu_bit(x) | pj_gpu_bit(y) | pj_gpu_bit(other), pj_gpu_bit(y));
     PJ_GPU_RUN(s, PJ_VK_ROWS, &constants, &args, pj_gpu_groups(y.cols, ELEMENTS_THREADS),
                elements_rows(y.rows), 12ull * y.rows * y.cols);
+    pj_gpu_operation_end(s, NAN, (other.buffer ? 12.0 : 8.0) * y.rows * y.cols);
 }
 
 /* ---- rows of tables ---- */
@@ -52,10 +62,12 @@ static void elements_gather(pj_gpu *s, uint32_t type, uint64_t table, uint64_t r
 void pj_gpu_gather(void *state, const pj_matrix *table, float scale, pj_slice y)
 {
     pj_gpu *s = state;
+    pj_gpu_operation(s, table->type == PJ_F32 ? PJ_N_OP_GATHER : PJ_N_OP_DEQUANTISE);
     pj_gpu_touch(s, PJ_GPU_BIT(PJ_GPU_IDS), pj_gpu_bit(y));
     elements_gather(s, pj_vk_weight_type(table->type), pj_gpu_weight(&s->on->weights, table->data),
                     pj_vk_weight_row_bytes(table->type, table->cols),
                     s->inputs.device.address + s->inputs.ids, scale, y);
+    pj_gpu_operation_end(s, NAN, (double)y.rows * ((double)table->row_bytes + 4.0 * y.cols));
 }
 
 void pj_gpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y)
@@ -88,9 +100,12 @@ static void elements_norm(pj_gpu *s, const pj_norm_step *step, pj_vk_norm_output
                             .y_stride = step->y.stride,
                             .other_stride = other.stride};
     uint32_t both = pj_gpu_bit(step->y) | pj_gpu_bit(other);
+    pj_done work = pj_norm_work(step);
+    pj_gpu_operation(s, PJ_N_OP_NORM);
     pj_gpu_touch(s, pj_gpu_bit(step->x) | both, both);
     PJ_GPU_RUN(s, PJ_VK_NORM, &constants, &args, elements_rows(args.rows), 1,
                8ull * step->y.rows * step->y.cols);
+    pj_gpu_operation_end(s, work.flops, work.bytes);
 }
 
 void pj_gpu_norm(void *state, const pj_norm_step *step)

@@ -70,8 +70,10 @@ void pj_gpu_route(void *state, const pj_layer *layer, pj_slice logits, bool reno
                              .order = r->order,
                              .experts = c->experts,
                              .logits_stride = logits.stride};
+    pj_gpu_operation(s, PJ_N_OP_TOP_K);
     pj_gpu_touch(s, pj_gpu_bit(logits), PJ_GPU_BIT(PJ_GPU_ROUTES));
     PJ_GPU_RUN(s, PJ_VK_ROUTE, &constants, &args, logits.rows, 1, 4ull * logits.rows * c->experts);
+    pj_gpu_operation_end(s, NAN, 4.0 * logits.rows * c->experts);
 }
 
 /* ---- blocks ---- */

@@ -236,6 +236,11 @@ void pj_gpu_record_close(pj_gpu *s);
 void pj_gpu_record_begin(pj_gpu *s); /* a pass */
 void pj_gpu_record_pass(pj_gpu *s);  /* its spans, when the device is done */
 
+/* An operation of the open component, at depth deep; begins before `pj_gpu_touch` of what it does.
+ * NAN: not known. */
+void pj_gpu_operation(pj_gpu *s, pj_instrument_name name);
+void pj_gpu_operation_end(pj_gpu *s, double flops, double bytes);
+
 void pj_gpu_section(void *state, pj_instrument_name name);
 void pj_gpu_end_section(void *state);
 void pj_gpu_layer(void *state, uint32_t layer);

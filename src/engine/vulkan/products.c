@@ -145,25 +145,38 @@ static void products_group(pj_gpu *s, pj_slice x, const pj_product *products, ui
     }
 }
 
-/* Products without a barrier between them. */
-static void products_run(pj_gpu *s, pj_slice x, const pj_product *products, uint32_t count)
+/* Products without a barrier between them; `packs`: of packed activations. */
+static void products_multiply(pj_gpu *s, pj_slice x, const pj_product *products, uint32_t count,
+                              bool packs)
 {
-    uint32_t reads = pj_gpu_bit(x), writes = 0;
-    bool packs = false;
+    uint32_t reads = pj_gpu_bit(x) | (packs ? PJ_GPU_BIT(PJ_GPU_PACKED) : 0), writes = 0;
+    double flops = 0, bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
         writes |= pj_gpu_bit(products[i].y) | pj_gpu_bit(products[i].residual);
-        packs |= x.rows <= PJ_GPU_FEW && products_packs(s, &products[i]);
+        flops += pj_product_flops(products[i].projection, x.rows);
+        bytes += pj_product_bytes(products[i].projection, x.rows);
     }
-    if (packs) {
-        products_pack(s, x, (uint32_t)products[0].projection->w.cols);
-        reads |= PJ_GPU_BIT(PJ_GPU_PACKED);
-    }
+    pj_gpu_operation(s, PJ_N_OP_MATMUL);
     pj_gpu_touch(s, reads | writes, writes);
-    if (x.rows <= PJ_GPU_FEW) {
+    if (x.rows <= PJ_GPU_FEW)
         products_group(s, x, products, count);
-        return;
+    else
+        for (uint32_t i = 0; i < count; i++) products_run_tiled(s, x, &products[i]);
+    pj_gpu_operation_end(s, flops, bytes);
+}
+
+static void products_run(pj_gpu *s, pj_slice x, const pj_product *products, uint32_t count)
+{
+    uint32_t cols = (uint32_t)products[0].projection->w.cols;
+    bool packs = false;
+    for (uint32_t i = 0; i < count && x.rows <= PJ_GPU_FEW; i++)
+        packs |= products_packs(s, &products[i]);
+    if (packs) {
+        pj_gpu_operation(s, PJ_N_OP_PACK);
+        products_pack(s, x, cols);
+        pj_gpu_operation_end(s, NAN, 5.0 * x.rows * cols);
     }
-    for (uint32_t i = 0; i < count; i++) products_run_tiled(s, x, &products[i]);
+    products_multiply(s, x, products, count, packs);
 }
 
 /* ---- components ---- */

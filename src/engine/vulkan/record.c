@@ -75,6 +75,19 @@ void pj_gpu_component(void *state, pj_instrument_name name)
     record_begin_span(state, PJ_SPAN_COMPONENT, s->instrument->names[name]);
 }
 
+void pj_gpu_operation(pj_gpu *s, pj_instrument_name name)
+{
+    if (s->instrument->deep) record_begin_span(s, PJ_SPAN_OPERATION, s->instrument->names[name]);
+}
+
+void pj_gpu_operation_end(pj_gpu *s, double flops, double bytes)
+{
+    pj_gpu_span *span = s->instrument->deep ? record_end_span(s) : NULL;
+    if (!span) return;
+    span->flops = flops;
+    span->bytes = bytes;
+}
+
 /* ---- statistics ---- */
 
 static uint32_t record_smaller(uint32_t a, uint32_t b)

@@ -256,7 +256,7 @@ static void unknown_devices(void **state)
     tiny_make(&m, tiny_find("llama"), 42);
     tiny_write(&m, TINY_F32);
     pj_engine_options o = {.model = m.folder, .device = "gpu:77", .threads = 1};
-    assert_int_equal(pj_engine_open(&o, &engine, &err), PJ_E_NOT_FOUND);
+    assert_int_equal(pj_engine_open(&o, &engine, &err), PJ_E_INVALID);
     assert_non_null(strstr(err.text, "\"gpu:77\""));
     o.device = "auto"; /* a software driver is never taken by itself */
     assert_int_equal(pj_engine_open(&o, &engine, &err), PJ_OK);
