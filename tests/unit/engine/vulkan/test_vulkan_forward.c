@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TOKENS = 40, STEPS = 12, MAX_VOCAB = 200 };
+enum { TOKENS = 40, STEPS = 6, MAX_VOCAB = 200 };
 
 static char device[40]; /* UUID */
 
@@ -86,7 +86,7 @@ static void check_shape(const tiny_shape *shape, tiny_type type, bool pieces, do
 static void every_architecture(void **state)
 {
     for (size_t i = 0; i < tiny_shape_count; i++)
-        check_shape(&tiny_shapes[i], TINY_F32, i % 4 == 0, 1e-3);
+        check_shape(&tiny_shapes[i], TINY_F32, i % 6 == 0, 1e-3);
 }
 
 static void sixteen_bits(void **state)
@@ -133,7 +133,7 @@ static pj_engine *open_on(const tiny_model *m, const char *where)
     return engine;
 }
 
-enum { SEQUENCES = 3, NEW_TOKENS = 10 };
+enum { SEQUENCES = 3, NEW_TOKENS = 8 };
 
 /* Prompts of different lengths in one batch, past windows. */
 static void generate(const tiny_model *m, const char *where, pj_generate_result *result,
@@ -158,7 +158,7 @@ static void generate(const tiny_model *m, const char *where, pj_generate_result 
 
 static void same_tokens_as_the_cpu(void **state)
 {
-    for (size_t i = 0; i < tiny_shape_count; i += 4) {
+    for (size_t i = 1; i < tiny_shape_count; i += 6) {
         tiny_model m;
         pj_generate_result cpu = {0}, gpu = {0};
         tiny_make(&m, &tiny_shapes[i], 42);
@@ -278,14 +278,12 @@ int main(void)
         vulkan_test(quantised_weights),    vulkan_test(same_tokens_as_the_cpu),
         vulkan_test(spans_and_statistics), vulkan_test(unknown_devices),
     };
-    char folder[] = "/tmp/pj-vulkan-XXXXXX", command[100];
+    const char *cache = getenv("PJ_VULKAN_CACHE"); /* kept from one run to the next */
     if (!vulkan_test_open()) return VULKAN_TEST_SKIPPED;
     write_uuid(pj_vk_device(vulkan_test_vk)->uuid);
-    if (!mkdtemp(folder)) return 1;
-    setenv("XDG_CACHE_HOME", folder, 1); /* pipelines are compiled once */
+    if (cache) setenv("XDG_CACHE_HOME", cache, 1);
     setenv("PERJOULE_VULKAN_VALIDATE", "1", 1);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     pj_vk_close(vulkan_test_vk);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command) ? 1 : failed;
+    return failed;
 }
