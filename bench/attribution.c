@@ -26,6 +26,7 @@ typedef struct sensor {
     const char *name, *spec;
     double calibration; /* relative 1 sigma of a calibrated power; 0: none */
     double limits[2];   /* published 95th percentile for tokens of 50 and of 10 ms; 0: none */
+    bool on_device;     /* layers and components are the work of a GPU, for which the host waits */
 } sensor;
 
 /* Calibrations are what measuring a component alone for 2 s gives with that sensor, 0.1 % at
@@ -58,6 +59,16 @@ static const sensor sensors[] = {
      "kind=power,period_ms=100,window_ms=25,noise=0.005",
      0.0022,
      {0, 0}},
+    {"GPU and host, counters 1 ms",
+     "rails=cpu+gpu,kind=counter,period_ms=1,resolution_mj=0.061",
+     0,
+     {0, 0},
+     true},
+    {"GPU and host, H200, 0.5 %",
+     "rails=cpu+gpu,preset=nvml-h200,log_noise=0.005,log_gain=1.016",
+     0,
+     {0, 0},
+     true},
 };
 
 enum { SENSORS = sizeof sensors / sizeof *sensors, MAX_ERRORS = 1 << 20 };
@@ -160,21 +171,25 @@ static void score_tokens(bench *b, const pj_run_data *d)
     }
 }
 
+/* Idle time, and that of a GPU between kernels, in which it draws nothing above its idle power. */
+static bool is_idle(const pj_class_row *row)
+{
+    return row->phase == PJ_PHASE_IDLE || (row->device && strcmp(row->name, "(between)") == 0);
+}
+
 static void attribution_judge(bench *b, const pj_sim_spec *spec, const pj_run_data *d)
 {
     double net = 0, time = 0;
     for (uint32_t c = 0; c < d->class_count; c++) {
         const pj_class_row *row = &d->classes[c];
-        if (row->phase == PJ_PHASE_IDLE) continue;
+        if (is_idle(row)) continue;
         net += pj_sim_class_mw(spec, row->name, (pj_phase)row->phase) * row->time_ms;
         time += row->time_ms;
     }
     for (uint32_t c = 0; c < d->class_count; c++) {
         const pj_class_row *row = &d->classes[c];
         double truth = pj_sim_class_mw(spec, row->name, (pj_phase)row->phase);
-        if (row->phase == PJ_PHASE_IDLE || truth * row->time_ms < 0.01 * net ||
-            b->count == MAX_ERRORS)
-            continue;
+        if (is_idle(row) || truth * row->time_ms < 0.01 * net || b->count == MAX_ERRORS) continue;
         if (isnan(row->power_mw)) { /* the sensor did not resolve even the total */
             b->unknown++;
             continue;
@@ -302,12 +317,22 @@ static double decode_token_ms(const pj_tree *tree)
     return ms / tokens;
 }
 
+static pj_status make_tree(pj_tree *tree, pj_run_data *facts, pj_spool_reader *reader,
+                           bool on_device, pj_error *err)
+{
+    pj_status status = pj_tree_init(tree, reader, &facts->arena, err);
+    if (status == PJ_OK && on_device) pj_tree_move_to_device(tree);
+    if (status == PJ_OK) status = pj_build_facts(tree, facts, err);
+    if (status == PJ_OK) status = pj_tree_cut(tree, err);
+    return status;
+}
+
 /* Called with the run's spans: evaluates every sensor and seed. */
 static void attribution_run_all(void *context, pj_spool_reader *reader)
 {
     bench *b = context;
-    pj_run_data facts = {0};
-    pj_tree tree = {0};
+    pj_run_data facts = {0}, device_facts = {0};
+    pj_tree tree = {0}, device_tree = {0};
     pj_error err = {0};
     pj_status status = PJ_OK;
     if (b->model_error) {
@@ -320,14 +345,14 @@ static void attribution_run_all(void *context, pj_spool_reader *reader)
         return;
     }
     if (b->keep) status = pj_file_write(b->keep, reader->mapping.data, reader->mapping.size, &err);
-    if (status == PJ_OK) status = pj_tree_init(&tree, reader, &facts.arena, &err);
-    if (status == PJ_OK) status = pj_build_facts(&tree, &facts, &err);
-    if (status == PJ_OK) status = pj_tree_cut(&tree, &err);
+    if (status == PJ_OK) status = make_tree(&tree, &facts, reader, false, &err);
+    if (status == PJ_OK) status = make_tree(&device_tree, &device_facts, reader, true, &err);
     b->errors = pj_alloc(MAX_ERRORS, sizeof(double));
     b->equal = pj_alloc(MAX_ERRORS, sizeof(double));
     b->token_errors = pj_alloc(MAX_ERRORS, sizeof(double));
-    b->class_count = tree.class_count;
-    b->classes = pj_alloc(tree.class_count, sizeof *b->classes);
+    b->class_count =
+        tree.class_count > device_tree.class_count ? tree.class_count : device_tree.class_count;
+    b->classes = pj_alloc(b->class_count, sizeof *b->classes);
     if (status == PJ_OK && (!b->errors || !b->equal || !b->token_errors || !b->classes))
         status = pj_fail_memory(&err, "the errors of a bench");
     if (status == PJ_OK && !b->json)
@@ -343,7 +368,8 @@ static void attribution_run_all(void *context, pj_spool_reader *reader)
         b->residual = 0;
         memset(b->classes, 0, b->class_count * sizeof *b->classes);
         for (int64_t k = 0; k < b->runs && status == PJ_OK; k++)
-            status = attribution_simulate(b, &tree, &sensors[i], (uint64_t)(b->seed + k), &err);
+            status = attribution_simulate(b, sensors[i].on_device ? &device_tree : &tree,
+                                          &sensors[i], (uint64_t)(b->seed + k), &err);
         if (status == PJ_OK) attribution_print_row(b, &sensors[i]);
     }
     if (status != PJ_OK) b->code = pj_command_failed(b->command, &err);
@@ -352,7 +378,9 @@ static void attribution_run_all(void *context, pj_spool_reader *reader)
     pj_free(b->token_errors);
     pj_free(b->classes);
     pj_tree_fini(&tree);
+    pj_tree_fini(&device_tree);
     pj_run_data_fini(&facts);
+    pj_run_data_fini(&device_facts);
 }
 
 static pj_status reuse(bench *b, pj_error *err)

@@ -225,6 +225,9 @@ typedef struct pj_window_result {
     double total_upper_mj;           /* an upper bound of an unavailable total, if known */
     uint32_t rail_count;
     pj_window_rail rails[PJ_WINDOW_RAILS]; /* every sensor's; some may contain others */
+    /* Parts of the total's interval, each half of a 95 % one: what readings cannot tell of this
+     * window, and the calibration of the sensors, which is the same factor in every window. */
+    double total_random_mj, total_gain_mj; /* NAN: unavailable */
 } pj_window_result;
 
 /* Measures the machine's energy between two calls, without a run; nothing is stored. Windows may

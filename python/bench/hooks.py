@@ -9,8 +9,8 @@ caches. Each round runs one step of each kind in rotating order, so that a slowd
 alike; the figures are medians of the differences within a round, in CPU time.
 
 --event US measures what a CUDA device's clock costs where an event takes the host so many microseconds: the model computes
-on the CPU, events are those of the stand-in of the tests. The figures are then means over several steps, because not
-every step times all modules.
+on the CPU, events are those of the stand-in of the tests. Steps with and without the parts of layers are then timed apart
+and weighted as in a long generation; the figures are lower deciles, because other programs can only slow a step.
 
 --whole measures what a user pays instead: wall-clock and CPU time of a token of `generate`, with and without a run
 whose sensors are sampled (simulated ones) and which is stored. Needs torch and transformers.
@@ -84,25 +84,40 @@ class EmptyHooks:
             self.handles.pop().remove()
 
 
-def timed_step(loop, what, steps):
+def timed_step(loop, what):
     what.attach()
     try:
         loop.step()  # warms the caches with this kind's code and objects, as in a real run
-        return statistics.mean(loop.step() for _ in range(steps))
+        return loop.step()
     finally:
         what.detach()
 
 
-def measure(loop, kinds, rounds, steps):
+def measure(loop, kinds, rounds):
     """Median of a plain step, and of each kind's overhead."""
     names, plain, added = list(kinds), [], {name: [] for name in kinds}
     for i in range(rounds):
         order = names[i % len(names):] + names[:i % len(names)]
-        took = {name: timed_step(loop, kinds[name], steps) for name in order}
+        took = {name: timed_step(loop, kinds[name]) for name in order}
         plain.append(took["nothing"])
         for name in names:
             added[name].append(took[name] - took["nothing"])
     return statistics.median(plain), {name: statistics.median(values) for name, values in added.items()}
+
+
+def measure_events(loop, hooks, watch, rounds):
+    """Lower deciles of a plain step, and of what empty hooks, steps without parts and steps with them add to it."""
+    plain, hooked, sparse, full = [], [], [], []
+    for _ in range(rounds):
+        for what, wants, times in ((Nothing(), None, plain), (hooks, None, hooked), (watch, False, sparse), (watch, True, full)):
+            what.attach()
+            if wants is not None:
+                watch.part_steps.wants = lambda phase, wants=wants: wants
+            loop.step()
+            times += [loop.step() for _ in range(8)]
+            what.detach()
+    base, *added = (statistics.quantiles(times, n=10)[0] for times in (plain, hooked, sparse, full))
+    return base, [each - base for each in added]
 
 
 def of_step(layers, milliseconds):
@@ -164,12 +179,11 @@ def with_events(torch, event_us):
     from standin_cuda import Device, Machine
 
     class RealTime(Machine):
-        now = property(lambda self: time.monotonic_ns(), lambda self, value: None)
-
         def work(self, ns):
-            end = time.monotonic_ns() + ns
-            while time.monotonic_ns() < end:
+            end = time.thread_time_ns() + ns
+            while time.thread_time_ns() < end:
                 pass
+            self.now = time.monotonic_ns()
 
     standin = RealTime(event_ns=int(1000 * event_us)).torch(compiler=torch.compiler, is_tensor=torch.is_tensor)
     standin.nn = torch.nn
@@ -196,15 +210,20 @@ def main():
         known, patch = with_events(torch, o.event) if o.event else (torch, contextlib.nullcontext())
         with patch:
             watch = Watch(known, run, model, plan, statistics_every=0)
-        kinds = {"nothing": Nothing(), "empty hooks": EmptyHooks(plan), "profiler": watch}
-        base, cost = measure(loop, kinds, o.rounds, 24 if o.event else 1)
-        every = watch.part_steps.every
+        if o.event:
+            base, (hooks, sparse, full) = measure_events(loop, EmptyHooks(plan), watch, o.rounds)
+            watch.attach()
+            every = watch.part_steps.every
+            cost = {"empty hooks": hooks, "without parts": sparse, "with parts": full, "profiler": sparse + (full - sparse) / every}
+        else:
+            base, cost = measure(loop, {"nothing": Nothing(), "empty hooks": EmptyHooks(plan), "profiler": watch}, o.rounds)
         watch.finish()
     print(f"{modules} modules, a step of {base * 1e3:.2f} ms"
-          + (f"; layers timed in each step, their parts in every {every}th" if every > 1 else ""))
-    for name in ("empty hooks", "profiler"):
-        print(f"{name:12} {cost[name] / modules * 1e6:6.2f} us per module and step, {100 * cost[name] / base:5.2f} % of the step")
-    print(f"ratio        {cost['profiler'] / cost['empty hooks']:.2f}")
+          + (f"; layers timed in each step, their parts in every {every}th" if o.event and every > 1 else ""))
+    for name in cost:
+        if name != "nothing":
+            print(f"{name:13} {cost[name] / modules * 1e6:6.2f} us per module and step, {100 * cost[name] / base:5.2f} % of the step")
+    print(f"ratio         {cost['profiler'] / cost['empty hooks']:.2f}")
 
 
 if __name__ == "__main__":

@@ -130,6 +130,8 @@ class WindowResult(Sized):
         ("total_upper_mj", c.c_double),
         ("rail_count", c.c_uint32),
         ("rails", WindowRail * 64),
+        ("total_random_mj", c.c_double),
+        ("total_gain_mj", c.c_double),
     ]
 
 

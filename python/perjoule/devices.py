@@ -22,7 +22,7 @@ from .session import clock_ns
 PAIR_EVERY_NS = 1_000_000_000  # how long a clock pair is used: event times are 32-bit floats of milliseconds
 PAIR_TRIES = 3  # of which the tightest pair counts
 PAIRS_KEPT = 32
-COST_SAMPLES = 9
+COST_ROUNDS, COST_STAMPS = 5, 8
 BEHIND_NS = 20_000  # an event that the device passes within this time was waited for: its stream was empty
 
 Device = Any  # torch.device
@@ -66,13 +66,29 @@ class SynchronisedClock(HostClock):
         return True
 
 
-class Stamp(NamedTuple):
-    """An event, and where and when (on the host's clock) it was recorded."""
+Stamp = Tuple[Event, Device, int]  # an event, where it was recorded, and when on the host's clock; plain, to be cheap
 
-    event: Event
-    device: Device
-    stream: Stream
-    host_ns: int
+
+def _stream_getter(torch: Any, device: Device) -> Callable[[], Tuple[int, Stream]]:
+    """A function that returns the handle and the object of a device's current stream. torch makes an object at each
+    call, which costs as much as a hook, so those known are kept by their handles."""
+    current = torch.cuda.current_stream
+    handle_of = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
+    index: Optional[int] = device.index
+    known: Dict[int, Stream] = {}
+
+    def slow() -> Tuple[int, Stream]:
+        stream = current(device)
+        return stream.cuda_stream, stream
+
+    def fast() -> Tuple[int, Stream]:
+        handle: int = handle_of(index)  # type: ignore[misc]
+        stream = known.get(handle)
+        if stream is None:
+            stream = known[handle] = current(device)
+        return handle, stream
+
+    return slow if handle_of is None or index is None else fast
 
 
 class Pair(NamedTuple):
@@ -97,11 +113,12 @@ class CudaClock(HostClock):
         self.error: Optional[Exception] = None  # of a stamp: raised at the end of the pass, not in the program's modules
         self.waited_ns = self.timed_ns = 0  # modules' time: of those that the host launched too slowly, and of all
         self._stampers: Dict[Device, Callable[[], int]] = {}
+        self._newest: Dict[Device, Dict[int, int]] = {}  # the newest stamp of each stream since the step before
         self._own: Dict[Device, Stream] = {}
         self._paired_ns = 0
         self.computed_on: List[Device] = []  # by record of the step that was resolved last
         self.clock_error_ns = 0  # of its times, 1 sigma
-        self._next = self._sealed = self._read = 0  # newest stamp, newest of the step before, newest that was read
+        self._next = self._read = 0  # newest stamp, newest that was read
         self.stamp = self._stamper(device)  # type: ignore[method-assign]
 
     # ---- stamps ----
@@ -113,17 +130,19 @@ class CudaClock(HostClock):
 
     def _make_stamper(self, device: Device) -> Callable[[], int]:
         cuda, pool, events, clock = self.cuda, self.pool.setdefault(device, []), self.events, self
-        stream_of, capturing = cuda.current_stream, cuda.is_current_stream_capturing
+        stream_of, capturing = _stream_getter(self.torch, device), cuda.is_current_stream_capturing
+        newest = self._newest.setdefault(device, {})
 
         def stamp() -> int:
             try:
                 if capturing():
                     return LOST
                 event = pool.pop() if pool else cuda.Event(enable_timing=True)
-                stream = stream_of(device)
+                handle, stream = stream_of()
                 event.record(stream)
                 clock._next = number = clock._next + 1
-                events[number] = Stamp(event, device, stream, clock_ns())
+                newest[handle] = number
+                events[number] = event, device, clock_ns()
                 return number
             except Exception as e:
                 clock.error = e
@@ -173,57 +192,75 @@ class CudaClock(HostClock):
         return Pair((before + after) // 2, event, after - before)
 
     def cost_ns(self) -> int:
-        """What a stamp costs the host: the middle one of several."""
-        begins = []
-        for _ in range(COST_SAMPLES + 2):
-            begins.append(clock_ns())
-            self.stamp()
+        """What a stamp and its reading cost the host: the cheapest of several rounds."""
+        return min(self._cost_of_round() for _ in range(COST_ROUNDS)) // COST_STAMPS
+
+    def _cost_of_round(self) -> int:
+        begin = clock_ns()
+        numbers = [self.stamp() for _ in range(COST_STAMPS)]
+        took = clock_ns() - begin
+        self.wait(self.seal())
+        if LOST in numbers:
+            return took
+        begin = clock_ns()
+        base = self.events[numbers[0]][0]
+        for number in numbers:
+            base.elapsed_time(self.events[number][0])
         self._recycle(self._next + 1)
-        return sorted(b - a for a, b in zip(begins[1:], begins[2:]))[COST_SAMPLES // 2]
+        return took + clock_ns() - begin
 
     # ---- reading ----
 
     def seal(self) -> List[int]:
         """The newest stamp of each stream since the step before: when the device has passed these, all can be read."""
-        newest: Dict[Tuple[Device, int], int] = {}
-        for number in range(self._sealed + 1, self._next + 1):
-            stamp = self.events.get(number)
-            if stamp is not None:
-                newest[stamp.device, stamp.stream.cuda_stream] = number
-        self._sealed = self._next
-        return list(newest.values())
+        found: List[int] = []
+        for newest in self._newest.values():
+            found += newest.values()
+            newest.clear()
+        return found
 
     def is_done(self, stamps: List[int]) -> bool:
         if self.is_capturing():
             return False
-        return all(self.events[s].event.query() for s in stamps if s in self.events)
+        return all(self.events[s][0].query() for s in stamps if s in self.events)
 
     def wait(self, stamps: List[int]) -> None:
         for s in stamps:
             if s in self.events:
-                self.events[s].event.synchronize()
+                self.events[s][0].synchronize()
 
     def resolve(self, records: List[int]) -> List[int]:
-        events, times, last, out = self.events, {LOST: 0}, records[FIELDS + 1], list(records)
+        events, last = self.events, records[FIELDS + 1]
         if any(mark not in events for mark in (records[0], records[1], last)):
             return []
-        began_ns, pairs = events[records[0]].host_ns, {}
-        self.computed_on = [events[number].device for number in records[1::FIELDS]]
-        for i in range(0, len(records), FIELDS):
-            for j in (i, i + 1):
-                number = records[j]
-                if number not in times:
-                    event, device, _, _ = events[number]
-                    if device not in pairs:
-                        pairs[device] = self._pair_before(device, began_ns)
-                    host_ns, base, _ = pairs[device]
-                    times[number] = host_ns + int(base.elapsed_time(event) * 1e6)
-                out[j] = times[number]
-        # a moment between the two readings of the host's clock, each as likely
-        self.clock_error_ns = max((int(pair.width_ns / 12 ** 0.5) for pair in pairs.values()), default=0)
+        self.computed_on = [events[number][1] if number in events else self.device for number in records[1::FIELDS]]
+        times = self._times(records[0], last)
+        out = list(records)
+        for field in (0, 1):
+            out[field::FIELDS] = [times[number] for number in records[field::FIELDS]]
         self._note_waiting(records, out)
         self._recycle(last)
         return out
+
+    def _times(self, first: int, last: int) -> Dict[int, int]:
+        """Of all stamps of a step."""
+        times, began_ns = {LOST: 0}, self.events[first][2]
+        pairs: Dict[Device, Pair] = {}
+        known: Device = None
+        for number, (event, device, _) in self._between(first, last):
+            if device is not known:
+                known = device
+                if device not in pairs:
+                    pairs[device] = self._pair_before(device, began_ns)
+                host_ns, elapsed = pairs[device].host_ns, pairs[device].event.elapsed_time
+            times[number] = host_ns + int(elapsed(event) * 1e6)
+        # a moment between the two readings of the host's clock, each as likely
+        self.clock_error_ns = max((int(pair.width_ns / 12 ** 0.5) for pair in pairs.values()), default=0)
+        return times
+
+    def _between(self, first: int, last: int) -> Iterable[Tuple[int, Stamp]]:
+        events = self.events
+        return [(number, events[number]) for number in range(first, last + 1) if number in events]
 
     def _pair_before(self, device: Device, host_ns: int) -> Pair:
         """The newest pair that was taken before."""
@@ -234,26 +271,27 @@ class CudaClock(HostClock):
 
     def _note_waiting(self, records: List[int], times: List[int]) -> None:
         """Adds up the time of the modules at whose end the device had nothing to do."""
-        for i in range(2 * FIELDS + 1, len(records), FIELDS):
-            took = times[i] - times[i - 1]
-            self.timed_ns += took
-            if times[i] - self.events[records[i]].host_ns < BEHIND_NS:
-                self.waited_ns += took
+        begins, ends, numbers = (column[2 * FIELDS + at::FIELDS] for column, at in ((times, 0), (times, 1), (records, 1)))
+        events = self.events
+        self.timed_ns += sum(ends) - sum(begins)
+        self.waited_ns += sum([end - begin for begin, end, number in zip(begins, ends, numbers)
+                               if end - events[number][2] < BEHIND_NS])
 
     def _recycle(self, last: int) -> None:
         """All events before the step's last, which is also the first event of the next step."""
+        pop, pool = self.events.pop, self.pool
         for number in range(self._read + 1, last):
-            stamp = self.events.pop(number, None)
+            stamp = pop(number, None)
             if stamp is not None:
-                self.pool[stamp.device].append(stamp.event)
+                pool[stamp[1]].append(stamp[0])
         self._read = max(self._read, last - 1)
 
     def finish(self) -> bool:
         """Waits for every stamp; False if they can't be read, because a graph is being captured."""
         if self.is_capturing():
             return False
-        self._sealed = self._read
-        self.wait(self.seal())
+        self.seal()
+        self.wait(list(self.events))
         return True
 
     def describe(self, device: Device) -> Dict[str, Any]:

@@ -22,6 +22,8 @@ from .patching import Replacement, as_hook, attaching, copy_unpatched
 from .session import Run, clock_ns
 from .statistics import Look
 
+TOGETHER = 8  # steps that a device has computed are passed on together, which costs less than one by one
+TOGETHER_NS = 100_000_000  # or as many as there are when the oldest is as old as this
 MAX_BEHIND = 16  # steps that the device may be behind; then the host waits for the oldest of them
 NONE = 0xFFFFFFFF  # in no layer of its own, without detail
 FIELDS = 4  # fields of a record: begin, end, kind and name, layer and detail
@@ -168,6 +170,10 @@ class Recorder:
         self.run, self.plan, self.clock, self.compiling, self.mode = run, plan, clock or HostClock(), compiling, mode
         self.records: List[int] = []  # of the current pass
         self.pending: List[Step] = []  # steps whose device times are outstanding
+        self.computed: List[Step] = []  # steps whose device times can be read
+        self._computed_ns = 0  # when the oldest of them was noticed
+        self._packed = array.array("q")  # spans of steps, and what else goes with them
+        self._texts: List[Tuple[int, int, int, Optional[str]]] = []
         self.looking: Optional[Look] = None  # of the current pass
         self.gated = False
         self._devices: Dict[Any, int] = {}  # their numbers in the run
@@ -415,13 +421,16 @@ class Recorder:
         """After an error of the recording itself: nothing more is recorded."""
         self._close_gates()
         self.pending.clear()
+        self.computed.clear()
 
     def flush(self, everything: bool = False) -> None:
         """Passes on the steps that the device has computed, or with `everything` waits for all."""
         if everything and not self.clock.finish():
             self.pending.clear()
         while self.pending and (everything or self._is_ready(self.pending[0])):
-            self._hand_over(self.pending.pop(0))
+            self._read(self.pending.pop(0))
+        if self.computed and (everything or self._is_time()):
+            self._hand_over()
         if everything:
             self._end_phase()
 
@@ -433,13 +442,28 @@ class Recorder:
         self.clock.wait(step.stamps)
         return True
 
-    def _hand_over(self, step: Step) -> None:
+    def _is_time(self) -> bool:
+        return (not self.clock.is_late or len(self.computed) >= TOGETHER
+                or clock_ns() - self._computed_ns >= TOGETHER_NS)
+
+    def _read(self, step: Step) -> None:
+        """Reads the tensors of a computed step, before the program writes others in their place."""
         for complete in step.complete:
             complete()
-        records = self.clock.resolve(
-            [step.begin, step.forward_end, 0, 0, step.forward_end, step.end, 0, 0] + step.records)
-        if not records:
-            return
+        if not self.computed:
+            self._computed_ns = clock_ns()
+        self.computed.append(step)
+
+    def _hand_over(self) -> None:
+        steps, self.computed = self.computed, []
+        for step in steps:
+            records = self.clock.resolve(
+                [step.begin, step.forward_end, 0, 0, step.forward_end, step.end, 0, 0] + step.records)
+            if records:
+                self._pack(step, records)
+        self._send()
+
+    def _pack(self, step: Step, records: List[int]) -> None:
         begin, forward_end, end = records[0], records[1], records[FIELDS + 1]
         del records[: 2 * FIELDS]
         if step.phase is not None:
@@ -449,9 +473,18 @@ class Recorder:
         if self.clock.computed_on:
             self._hand_over_devices(step, outer, records, self.clock.computed_on[2:])
             return
-        packed = array.array("q", outer)
-        packed.extend(array.array("q", records))
-        self.run.add_spans(packed, step.details, step.texts)
+        first = len(self._packed) // FIELDS
+        self._texts += [(first + index, *rest) for index, *rest in step.texts]  # type: ignore[misc]
+        self._packed.extend(array.array("q", outer + records))
+        if step.details:  # the records number them from the first of the call
+            self._send(step.details)
+
+    def _send(self, details: bytes = b"") -> None:
+        """Passes the packed spans to the library."""
+        if self._packed:
+            packed, self._packed = self._packed, array.array("q")
+            texts, self._texts = self._texts, []
+            self.run.add_spans(packed, details, texts)
 
     # ---- steps that devices computed ----
 
@@ -497,6 +530,7 @@ class Recorder:
         self._phase = None
 
     def _add_phase(self, name: str, begin: int, end: int) -> None:
+        self._send()
         self.run.add_spans(array.array("q", [begin, end, word(n.PHASE, n.PHASES.index(name)), NONE]))
 
     def _name_gates(self, records: List[int]) -> None:

@@ -126,6 +126,10 @@ class WindowResult:
     energy_net: Optional[Energy]
     energy_upper_mj: Optional[float]  # where the energy is unavailable: at most this, if known
     rails: Mapping[str, Optional[Energy]] = field(default_factory=dict)  # each sensor's; some may contain others
+    # parts of the interval of `energy`, each half of a 95 % one: what readings cannot tell of this window, and the
+    # calibration of the sensors, which is the same factor in every window
+    random_mj: Optional[float] = None
+    gain_mj: Optional[float] = None
 
 
 def _read_window(r: n.WindowResult) -> WindowResult:
@@ -137,6 +141,8 @@ def _read_window(r: n.WindowResult) -> WindowResult:
         energy_net=_energy(r.net),
         energy_upper_mj=_known(r.total_upper_mj),
         rails={rail.name.decode(): _energy(rail.gross) for rail in r.rails[: r.rail_count]},
+        random_mj=_known(r.total_random_mj),
+        gain_mj=_known(r.total_gain_mj),
     )
 
 

@@ -3,6 +3,7 @@
 A CUDA event costs the host as much as a launch (11 us have been seen), and a part needs two. Where the host's launches
 limit the speed, that time is added to every token. So layers, and the few modules outside them, are timed in every step,
 their parts in every k-th: k is to keep the mean cost of a step below `LIMIT` times that of empty hooks on these modules.
+A short generation must show its parts too, so the first few intervals are no longer than `FIRST`.
 """
 from __future__ import annotations
 
@@ -14,10 +15,11 @@ from .recorder import HostClock, is_outer
 from .session import clock_ns
 
 LIMIT = 1.4  # of what empty hooks cost
-WRAPPED = 0.5  # what a wrapper costs without its stamps, of the cost of two empty hooks
+WRAPPED = 1.0  # what a wrapper costs without its stamps, of the cost of two empty hooks
 PASSED_BY = 0.25  # what a wrapper costs that does not time, of the same
-PASS = 80  # what following a pass and handing its spans over costs, of the same
-RAREST = 16  # the parts of a short generation are still seen some times
+PASS = 90  # what following a pass and handing its spans over costs, of the same
+RAREST = 128
+FIRST, FEW = 16, 4  # so many intervals at the beginning are not longer than that many steps
 CALLS, TRIES = 8, 5
 IN_A_PASS = 3.0  # what hooks cost between a model's kernels, of their cost in a loop that stays in the caches (bench: 3.6)
 
@@ -57,7 +59,8 @@ class PartSteps:
     """Which passes time the parts of layers: every prefill, the first decode step, and from there every k-th."""
 
     def __init__(self, every: int = 1) -> None:
-        self.every, self._count, self.omitted = every, 0, 0
+        self.every, self.omitted = every, 0
+        self._timed = self._since = 0  # steps with parts, and those since the last of them
 
     @classmethod
     def for_clock(cls, torch: Any, plan: Plan, clock: HostClock) -> PartSteps:
@@ -70,7 +73,10 @@ class PartSteps:
     def wants(self, phase: str) -> bool:
         if phase == "prefill":
             return True
-        self._count += 1
-        wanted = self._count % self.every == 1 or self.every == 1
+        self._since += 1
+        interval = min(self.every, FIRST) if self._timed <= FEW else self.every
+        wanted = not self._timed or self._since >= interval
+        if wanted:
+            self._timed, self._since = self._timed + 1, 0
         self.omitted += not wanted
         return wanted

@@ -77,6 +77,13 @@ class Measured:
         return self.energy.joules if self.energy else None
 
     @property
+    def random_joules(self) -> Optional[float]:
+        """Half of a 95 % interval, without the calibration of the sensors (`result.gain_mj`): what differs between equal
+        blocks, and averages out over many."""
+        random = self.result.random_mj if self.result else None
+        return None if random is None else random / 1000
+
+    @property
     def seconds(self) -> Optional[float]:
         return None if self.result is None else self.result.duration_ms / 1000
 

@@ -171,8 +171,9 @@ class Machine:
             Event=lambda enable_timing=False: Event(self, enable_timing),
             get_device_properties=self.properties)
         from made_model import Module
+        handles = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda index: self.current[index].cuda_stream)
         return types.SimpleNamespace(
-            cuda=cuda, device=Device, nn=types.SimpleNamespace(Identity=type("Identity", (Module,), {})),
+            cuda=cuda, _C=handles, device=Device, nn=types.SimpleNamespace(Identity=type("Identity", (Module,), {})),
             backends=types.SimpleNamespace(mps=types.SimpleNamespace(is_available=lambda: False)), **more)
 
 

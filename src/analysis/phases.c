@@ -173,6 +173,17 @@ static segment *phases_cut(const pj_phase_trace *t, size_t *count)
 
 /* ---- the model ---- */
 
+enum { PRIOR_TRACES = 3 };    /* recordings of real cards that the prior was tested on */
+enum { TRACE_SUCCESSES = 3 }; /* phases of one trace of a cross-validation, which are alike */
+
+/* No confidence exceeds what as many successes support (the rule of succession): a model that few
+ * traces have tested may be wrong on the next one, however sure it is. */
+static void limit_confidence(pj_phase_model *m, double tested)
+{
+    double most = (tested + 1) / (tested + 2);
+    for (int i = 0; i < STEPS; i++) m->calibrated[i] = fmin(m->calibrated[i], most);
+}
+
 void pj_phase_model_prior(pj_phase_model *m)
 {
     /* idle, pre, prefill, decode, post */
@@ -196,6 +207,7 @@ void pj_phase_model_prior(pj_phase_model *m)
     }
     for (int i = 0; i < STEPS; i++) m->calibrated[i] = (i + 0.5) / STEPS;
     memcpy(m->edge, edge, sizeof edge);
+    limit_confidence(m, PRIOR_TRACES);
 }
 
 static double log_normal(double x, double mean, double sd)
@@ -290,6 +302,18 @@ static bool is_known_machine(const pj_phase_model *m, const segment *s, size_t n
     return 10 * near >= 9 * all;
 }
 
+/* Levels that differ by less than a tenth are told apart by their absolute power, if at all: which
+ * is idle, and which of two is prefill, depends on the machine. */
+static bool are_alike(const pj_phase_model *m, const segment *s, size_t n)
+{
+    double lowest = s[0].log_mw, highest = s[0].log_mw;
+    for (size_t k = 1; k < n; k++) {
+        lowest = fmin(lowest, s[k].log_mw);
+        highest = fmax(highest, s[k].log_mw);
+    }
+    return highest - lowest < log(1.1) && !is_known_machine(m, s, n);
+}
+
 /* The samples [*from, *to) of the segments around segment `k` that have the same phase. */
 static void stretch_of(const segment *s, size_t n, size_t k, size_t *from, size_t *to)
 {
@@ -343,7 +367,10 @@ size_t pj_phases_detect(const pj_phase_trace *t, const pj_phase_model *m, uint8_
     memset(phase, PJ_PHASE_UNKNOWN, t->count);
     for (size_t i = 0; i < t->count; i++) confidence[i] = 0;
     if (!s) return 0;
-    name_samples(m, s, n, phase, confidence);
+    if (are_alike(m, s, n))
+        n = 0;
+    else
+        name_samples(m, s, n, phase, confidence);
     pj_free(s);
     return n;
 }
@@ -610,6 +637,7 @@ bool pj_phase_model_train(const pj_phase_trace *traces, size_t count, pj_phase_m
     }
     estimate(&c, m);
     bool ok = count < 3 || calibrate_model(all, count, m);
+    limit_confidence(m, count < 3 ? c.traces : TRACE_SUCCESSES * c.traces);
     for (size_t i = 0; i < count; i++) pj_free(all[i].segments);
     pj_free(all);
     return ok;

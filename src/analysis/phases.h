@@ -4,7 +4,7 @@
  * trained on tagged traces, best of the same machine, else a prior is used. The posterior
  * probability of a segment is the confidence of its samples, calibrated by isotonic regression on
  * traces left out of the training, and lowered near a change by how often such samples are wrong
- * there. Pure.
+ * there; it never exceeds what the number of traces supports. Pure.
  */
 #ifndef PJ_ANALYSIS_PHASES_H
 #define PJ_ANALYSIS_PHASES_H
@@ -46,8 +46,9 @@ void pj_phase_model_prior(pj_phase_model *model);
 bool pj_phase_model_train(const pj_phase_trace *traces, size_t count, pj_phase_model *model);
 
 /* Writes a phase and a confidence for every reading; PJ_PHASE_UNKNOWN with confidence 0 for all
- * when the trace has fewer than 15 readings or is flatter than its noise. Returns the number of
- * segments; 0: unknown, or memory is out. */
+ * when the trace has fewer than 15 readings, is flatter than its noise, or has levels that differ
+ * by less than a tenth and no traces of such machines tell which phase has which power. Returns the
+ * number of segments; 0: unknown, or memory is out. */
 size_t pj_phases_detect(const pj_phase_trace *trace, const pj_phase_model *model, uint8_t *phase,
                         double *confidence);
 

@@ -158,10 +158,10 @@ static bool is_among(const char *const *names, const char *name)
 /* Unknown members and values of another kind are errors. Lists are checked where they are read. */
 static pj_status plan_check_members(json_t *tree, pj_error *err)
 {
-    static const char *const numbers[] = {"repeat", "precision", "cool_down_s", "max_latency_ms",
-                                          "seed",   "round",     NULL};
-    static const char *const texts[] = {"name",  "prompt", "eval", "eval_text",
-                                        "depth", "device", NULL};
+    static const char *const numbers[] = {"repeat", "precision",   "cool_down_s", "max_latency_ms",
+                                          "seed",   "interval_ms", "round",       NULL};
+    static const char *const texts[] = {"name",  "prompt", "eval",  "eval_text",
+                                        "depth", "device", "power", NULL};
     static const char *const lists[] = {"models",  "dtypes",  "batches", "inputs", "outputs",
                                         "threads", "engines", "ablate",  NULL};
     const char *name;
@@ -174,7 +174,8 @@ static pj_status plan_check_members(json_t *tree, pj_error *err)
                 err, PJ_E_INVALID,
                 "unknown member %.64s in the plan; known: name, models, dtypes, "
                 "batches, inputs, outputs, threads, ablate, engines, repeat, precision, "
-                "cool_down_s, max_latency_ms, seed, prompt, eval, eval_text, depth and device",
+                "cool_down_s, max_latency_ms, seed, prompt, eval, eval_text, depth, device, "
+                "power and interval_ms",
                 name);
         bool fits = json_is_null(value) || (number ? json_is_number(value) : json_is_string(value));
         if ((number || text) && !fits)
@@ -192,6 +193,8 @@ static pj_status read_rest(const json_t *tree, pj_arena *arena, pj_plan *p, pj_e
     p->eval_text = plan_text_of(tree, "eval_text", NULL, arena);
     p->depth = plan_text_of(tree, "depth", "module", arena);
     p->device = plan_text_of(tree, "device", NULL, arena);
+    p->power = plan_text_of(tree, "power", NULL, arena);
+    p->interval_ms = plan_number_of(tree, "interval_ms", 0);
     p->precision = plan_number_of(tree, "precision", 0);
     double repeat = plan_number_of(tree, "repeat", p->precision > 0 ? 30 : 5);
     p->cool_down_s = plan_number_of(tree, "cool_down_s", 0);
@@ -202,6 +205,8 @@ static pj_status read_rest(const json_t *tree, pj_arena *arena, pj_plan *p, pj_e
     if (!(p->precision >= 0 && p->precision < 1)) return plan_bad(err, "precision must be 0 to 1");
     if (!(p->cool_down_s >= 0 && p->cool_down_s <= 86400))
         return plan_bad(err, "cool_down_s must be 0 to 86400");
+    if (!(p->interval_ms >= 0 && p->interval_ms <= 1e9))
+        return plan_bad(err, "interval_ms must be 0 (each source's own) to 1e9");
     if (!(p->max_latency_ms >= 0))
         return plan_bad(err, "max_latency_ms must be 0 (no limit) or more");
     if (!(seed >= 0 && seed < 9e15 && seed == floor(seed)))
@@ -273,6 +278,8 @@ void pj_plan_write(const pj_plan *p, pj_json *json)
     if (p->eval_text) pj_json_kv_string(json, "eval_text", p->eval_text);
     pj_json_kv_string(json, "depth", p->depth);
     if (p->device) pj_json_kv_string(json, "device", p->device);
+    if (p->power) pj_json_kv_string(json, "power", p->power);
+    if (p->power) pj_json_kv_double(json, "interval_ms", p->interval_ms);
     pj_json_kv_uint(json, "round", p->round);
     pj_json_object_end(json);
 }

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LARGE_TREE_NODES = 20000 };
+enum { LARGE_TREE_NODES = 20000, MOST_SIMULATED = 20000000 };
 
 /* ---- facts ---- */
 
@@ -480,11 +480,22 @@ static void mark_allocated(pj_run_data *d, const pj_shares *shares, int64_t begi
     if (d->info.method != PJ_METHOD_NONE) d->info.method = PJ_METHOD_ALLOCATED;
 }
 
+/* Readings of simulated sensors are computed from the spans, of a killed run as of any other. In
+ * concurrent runs they are the live ones. */
+static bool read_simulation(const pj_tree *tree, const pj_run_data *data, pj_sim_spec *spec)
+{
+    const char *text = data->info.simulation;
+    if (!text || pj_sim_parse(text, spec, NULL) != PJ_OK) return false;
+    double readings = (double)(tree->end_ns - tree->begin_ns) / (double)spec->period_ns;
+    return readings * spec->rail_count < MOST_SIMULATED;
+}
+
 pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options, pj_run_data *data,
                        pj_error *err)
 {
     pj_tree tree = {0};
     pj_shares shares = {0};
+    pj_sim_spec simulated;
     pj_build_options with_shares = *options;
     *data = (pj_run_data){0};
     pj_arena_init(&data->arena, 0);
@@ -496,6 +507,8 @@ pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options,
     if (shares.count) {
         with_shares.shares = &shares;
         data->info.allocation = pj_share_rule_name(shares.rule);
+    } else if (status == PJ_OK && !options->sim && read_simulation(&tree, data, &simulated)) {
+        with_shares.sim = &simulated;
     }
     if (status == PJ_OK) status = build_rows_and_joules(&tree, &with_shares, data, err);
     if (status == PJ_OK && data->info.allocation)

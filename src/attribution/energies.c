@@ -92,6 +92,10 @@ static void sum_nodes(pj_energies *j)
             pj_nj_add(&pj_energy_of(j, leaf->node)->self_nj, j->gross[i]);
         add_upwards(j, i, has_planted ? pj_energy_planted(j, leaf) : PJ_NJ_UNKNOWN, apart);
     }
+    for (uint32_t i = 0; i < tree->node_count; i++) { /* of an unknown energy nothing is zero */
+        pj_energy *node = pj_energy_of(j, i);
+        if (node->gross_nj == PJ_NJ_UNKNOWN && node->self_nj == 0) node->self_nj = PJ_NJ_UNKNOWN;
+    }
 }
 
 /* ---- rails ---- */
@@ -177,11 +181,14 @@ static void energies_withdraw(pj_energies *j, pj_energy *e, double ms, bool obse
     e->absence = PJ_ABSENT_BELOW_RESOLUTION;
 }
 
-/* Whether a run is so short that its energy depends on when the sensor sampled, and that is neither
- * declared and confirmed by the readings nor evident from them. */
+/* Whether a run is so short that its energy depends on when the sensor sampled, and that is not
+ * evident from the readings. Which part of its window is the run's then depends on the window, too:
+ * a declaration is not enough, since only the edges of a longer run confirm it. */
 static bool may_be_missed(const pj_energies *j, const pj_rail_result *result, int64_t run_ns)
 {
     const pj_rail *rail = &j->d->rails[result->rail];
+    if (!result->certain)
+        return run_ns < 2 * (rail->window_ns > rail->period_ns ? rail->window_ns : rail->period_ns);
     if (result->settled) return false;
     return run_ns < (rail->window_ns > 0 ? rail->window_ns : 2 * result->period_ns);
 }
@@ -257,6 +264,7 @@ pj_status pj_energy_new(const pj_tree *tree, const pj_readings *readings,
     if (status == PJ_OK) status = pj_energy_devices(j, err);
     if (status == PJ_OK) status = pj_energy_curves(j, readings, err);
     if (status == PJ_OK) status = pj_energy_check(j, err);
+    if (status == PJ_OK) status = pj_energy_overlaps(j, err);
     if (status == PJ_OK) status = attribute_rails(j, err);
     return status;
 }

@@ -22,6 +22,7 @@ typedef struct pj_timings {
     pj_timing all[PJ_MAX_TIMINGS]; /* likeliest first */
     uint32_t count;
     bool settled;       /* when the sensor sampled is known or evident from its readings */
+    bool certain;       /* known */
     double log_against; /* by how much the likeliest explains them better than the declared one */
 } pj_timings;
 
@@ -35,12 +36,15 @@ typedef struct pj_rail_result {
     double weight_mj;                /* gross, to find the most important rail */
     double idle_sd_mw;               /* of the baseline */
     double gain_sd;                  /* relative */
+    double offset_sd_mw;             /* pj_rail_offset_sd_mw */
     double unseen_sd;                /* relative: steps taken as powers, and what was counted */
     uint32_t gain_group;             /* rails of one group share their gain */
     double class_spread;             /* relative 1 sigma of power between leaves of a class */
     double observed;                 /* share of the run's time covered by windows */
     int64_t period_ns;               /* typical time between two readings */
-    bool settled;                    /* as in pj_timings */
+    bool settled, certain;           /* as in pj_timings */
+    /* net energies; NAN: idle power is unknown */
+    double phase_net_mj[PJ_PHASE_COUNT], whole_net_mj;
     bool counter;
     pj_fit fit; /* of pooled classes */
     bool has_fit;
@@ -97,6 +101,8 @@ struct pj_energies {
     /* of the rails that count: included in the total, missing from it */
     uint64_t used_rails, missing_rails;
     uint32_t *leaf_part;  /* [leaf] part of options->shares; NULL: the run was alone */
+    float *leaf_idle;     /* [leaf] mean of 1 / leaves at the same time, which share idle power;
+                             NULL: leaves do not overlap */
     pj_finding *findings; /* of the consistency checks */
     uint32_t finding_count;
     uint32_t pooled_many; /* classes pooled although they have over a thousandth of the time */
@@ -173,13 +179,21 @@ void pj_energy_name_unmeasured(const pj_energies *j, char *text, size_t bytes);
 /* The leaves as a rail sees them, for fits and shares; NULL: out of memory. */
 pj_leaf *pj_energy_leaves_of(pj_energies *j, const pj_rail_result *result);
 
+/* How much of the machine's idle power leaves of several threads are charged. */
+pj_status pj_energy_overlaps(pj_energies *j, pj_error *err);
+/* The time for which a leaf is charged idle power. */
+static inline double pj_energy_idle_s(const pj_energies *j, uint32_t leaf)
+{
+    const pj_leaf *l = &j->tree->leaves[leaf];
+    return (double)(l->end_ns - l->begin_ns) * 1e-9 *
+           (j->leaf_idle ? (double)j->leaf_idle[leaf] : 1);
+}
+
 /* Gross and net energy of every leaf on one rail, into rail_gross, rail_net and the sums. */
 pj_status pj_energy_rail(pj_energies *j, uint32_t rail, pj_error *err);
 void pj_energy_rail_fini(pj_rail_result *result);
 /* Scales rail_gross and rail_net of the leaves to the run's share. */
 pj_status pj_energy_scale(pj_energies *j, pj_rail_result *result, pj_error *err);
-/* Of the time of a leaf; 1: the run was alone. */
-double pj_energy_share_of(const pj_energies *j, uint32_t leaf);
 
 /* Timing hypotheses for a rail's windows. */
 void pj_energy_timings(pj_energies *j, const pj_rail_result *result, pj_timings *timings);

@@ -78,6 +78,10 @@ static bool report_limits(pj_energies *j)
                  bound);
         ok &= add_warning(j, "below_resolution", text);
     }
+    if (j->run.absence == PJ_ABSENT_SENSOR_GAP)
+        ok &= add_warning(j, "sensor_gap",
+                          "the sensors gave no readings for a part of the run, whose energy is "
+                          "unavailable");
     if (j->no_device) {
         char names[128];
         uint64_t others = 0;
@@ -109,7 +113,7 @@ static bool report_limits(pj_energies *j)
 pj_status pj_energy_report(pj_energies *j, pj_error *err)
 {
     pj_run_data *d = j->d;
-    uint32_t before = d->warning_count, most = before + j->finding_count + 4 + d->device_count;
+    uint32_t before = d->warning_count, most = before + j->finding_count + 5 + d->device_count;
     pj_warning_row *all = pj_arena_alloc(&d->arena, most, sizeof *all);
     if (!all) return pj_fail_memory(err, "the warnings of a run");
     if (before) memcpy(all, d->warnings, before * sizeof *all);

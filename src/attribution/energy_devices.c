@@ -30,13 +30,13 @@ static pj_device_row *energy_devices_new(pj_energies *j)
     for (uint32_t i = 0; rows && i < count; i++) {
         rows[i] = i < d->device_count ? d->devices[i] : pj_device_row_make(i);
         rows[i].number = i;
+        if (!rows[i].kind) rows[i].kind = i == PJ_HOST ? "cpu" : "gpu";
         if (rows[i].name || !energy_devices_has(j, i)) continue;
         char name[32]; /* its description was lost, or it is the host */
         snprintf(name, sizeof name, "device %u", i);
         rows[i].name = i == PJ_HOST && d->info.machine
                            ? d->info.machine
                            : pj_arena_strndup(&d->arena, i ? name : "host", i ? strlen(name) : 4);
-        rows[i].kind = i == PJ_HOST ? "cpu" : "gpu";
         if (!rows[i].name) return NULL;
     }
     d->devices = rows;
@@ -291,7 +291,8 @@ pj_status pj_energy_of_devices(pj_energies *j, pj_error *err)
         d->devices[i].energy_mj = d->devices[i].net_energy_mj = is_known ? 0 : NAN;
         if (i == PJ_HOST) continue;
         d->devices[i].busy_ms = (double)j->tree->busy_ns[i] * 1e-6;
-        d->devices[i].clock_error_us = (double)j->tree->clock_error_ns[i] * 1e-3;
+        if (j->tree->clock_error_ns[i] > 0)
+            d->devices[i].clock_error_us = (double)j->tree->clock_error_ns[i] * 1e-3;
     }
     for (uint32_t i = 0; d->device_count && i < j->tree->leaf_count; i++) energy_devices_add(j, i);
     return energy_devices_store(d, err);
@@ -307,16 +308,20 @@ static bool energy_devices_lists(const char *names, const char *name)
     return false;
 }
 
-/* "gpu", or "gpu2" where the run has several devices of that kind. */
+/* "gpu"; where the run has several devices of that kind "gpu0", "gpu1", ... */
 static void energy_devices_label(const pj_run_data *d, uint32_t device, char *text, size_t bytes)
 {
-    uint32_t same = 0;
-    for (uint32_t i = 1; i < d->device_count; i++)
-        same += d->devices[i].name && strcasecmp(d->devices[i].kind, d->devices[device].kind) == 0;
+    uint32_t same = 0, before = 0;
+    for (uint32_t i = 1; i < d->device_count; i++) {
+        if (!d->devices[i].name || strcasecmp(d->devices[i].kind, d->devices[device].kind) != 0)
+            continue;
+        same++;
+        before += i < device;
+    }
     if (device == PJ_HOST || same < 2)
         snprintf(text, bytes, "%.30s", d->devices[device].kind);
     else
-        snprintf(text, bytes, "%.20s%u", d->devices[device].kind, device);
+        snprintf(text, bytes, "%.20s%u", d->devices[device].kind, before);
 }
 
 void pj_energy_name_unmeasured(const pj_energies *j, char *text, size_t bytes)

@@ -19,8 +19,9 @@
 #define MOST_MJ    4e12
 #define LONGEST_NS (100000 * 1000000000LL)
 
-/* At an edge an update may be missing (up to three periods) and a delay is tried (up to 2.5). */
-enum { MARGIN_PERIODS = 3, EDGE_PERIODS = 6 };
+/* At an edge an update may be missing (up to three periods) and a delay is tried (up to 3.5, or
+ * 4 ms). */
+enum { MARGIN_PERIODS = 4, EDGE_PERIODS = 6, MARGIN_NS = 5000000 };
 #define SEES_ROWS 6.0      /* max. leaves per window of a sensor that resolves how they vary */
 enum { LEAST_LOGGED = 4 }; /* values of a log, to judge their noise */
 enum { LEAST_CLOCK_PART = 1000 }; /* a clock error below this part of a period is not propagated */
@@ -115,7 +116,7 @@ static bool was_idle(const pj_curve *curve, double idle_mw, int64_t from_ns, int
     double inside_s = (double)(inside_to_ns - inside_from_ns) * 1e-9;
     double beside_mw = pj_curve_energy_mj(curve, from_ns, to_ns) / seconds;
     double inside_mw = pj_curve_energy_mj(curve, inside_from_ns, inside_to_ns) / inside_s;
-    return beside_mw - idle_mw < 0.5 * (inside_mw - idle_mw);
+    return fabs(beside_mw - idle_mw) < 0.25 * (inside_mw - idle_mw);
 }
 
 /* Where a log shows how a step's energy was distributed, the part of a step that lies outside the
@@ -147,8 +148,9 @@ static pj_status get_windows(const pj_energies *j, pj_rail_result *result, pj_er
     const pj_rail *rail = rail_of(j, result);
     const pj_curve *log = log_of(j, result);
     /* of a counter with a log: room for the other parts of a step at the run's edges */
-    int64_t margin =
-        result->counter && !log ? 0 : MARGIN_PERIODS * rail->period_ns + 2 * rail->window_ns;
+    int64_t late_ns = MARGIN_PERIODS * rail->period_ns;
+    if (late_ns < MARGIN_NS) late_ns = MARGIN_NS;
+    int64_t margin = result->counter && !log ? 0 : late_ns + 2 * rail->window_ns;
     int64_t begin = j->tree->begin_ns - margin, end = j->tree->end_ns + margin;
     size_t n = pj_curve_windows(curve, begin, end, NULL, 0);
     pj_curve_window *seen = pj_alloc(n, sizeof *seen);
@@ -678,8 +680,12 @@ static void energy_rail_add_leaves(pj_energies *j, pj_rail_result *result)
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
         if (!pj_rail_sees_leaf(j, result, i)) continue;
         double mj = pj_mj_of_nj(j->rail_gross[i + 1]);
-        result->phase_mj[tree->classes[tree->leaves[i].class_].phase] += mj;
+        double net_mj = baseline ? pj_mj_of_nj(j->rail_net[i + 1]) : NAN;
+        uint8_t phase = tree->classes[tree->leaves[i].class_].phase;
+        result->phase_mj[phase] += mj;
         result->whole_mj += mj;
+        result->phase_net_mj[phase] += net_mj;
+        result->whole_net_mj += net_mj;
         pj_nj_add(&j->gross[i], j->rail_gross[i + 1]);
         pj_nj_add(&j->net[i], baseline ? j->rail_net[i + 1] : PJ_NJ_UNKNOWN);
     }
@@ -746,6 +752,8 @@ static pj_status try_timings(pj_energies *j, pj_rail_result *result, pj_error *e
     set_reach(j, result);
     pj_energy_timings(j, result, &t);
     result->settled = t.settled;
+    result->certain = t.certain || rail_of(j, result)->kind == PJ_RAIL_COUNTER ||
+                      pj_curve_reports_windows(j->curves[result->rail]);
     for (uint32_t i = 1; i < t.count; i++) {
         pj_status status = try_timing(j, result, &t.all[i], err);
         if (status != PJ_OK) return status;
@@ -827,6 +835,7 @@ pj_status pj_energy_rail(pj_energies *j, uint32_t rail, pj_error *err)
                                .counter = curve_kind == PJ_RAIL_COUNTER || r->lag_ns > 0,
                                .idle_sd_mw = isnan(idle_sd) ? 0 : idle_sd,
                                .gain_sd = r->gain_sd > 0 ? r->gain_sd : PJ_USUAL_GAIN_SD,
+                               .offset_sd_mw = pj_rail_offset_sd_mw(r),
                                .gain_group = gain_group(j, rail)};
     j->leaves = result->leaves = pj_energy_leaves_of(j, result);
     if (!j->leaves) return pj_fail_memory(err, "the energies of a run");

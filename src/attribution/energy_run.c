@@ -28,7 +28,8 @@ static const pj_rail_result *main_rail(const pj_energies *j)
 static pj_status start_class(pj_energies *j, uint32_t c, pj_class_row *row, pj_error *err)
 {
     const pj_tree_class *class_ = &j->tree->classes[c];
-    const pj_rail_result *leading = main_rail_of(j, 1ull << class_->device);
+    const pj_rail_result *leading =
+        j->below_resolution ? NULL : main_rail_of(j, 1ull << class_->device);
     uint32_t pool = j->pool_of[c];
     *row = (pj_class_row){.device = class_->device,
                           .phase = class_->phase,
@@ -48,7 +49,8 @@ static pj_status start_class(pj_energies *j, uint32_t c, pj_class_row *row, pj_e
     double variance = 0;
     for (uint32_t i = 0; i < j->result_count; i++) {
         const pj_fit *fit = &j->results[i].fit;
-        if (!j->results[i].has_fit || !pj_rail_sees(&j->results[i], class_->device)) continue;
+        if (!leading || !j->results[i].has_fit || !pj_rail_sees(&j->results[i], class_->device))
+            continue;
         row->power_mw += fit->power_mw[pool];
         variance += fit->covariance[(size_t)pool * fit->class_count + pool];
         row->truncated |= fit->truncated[pool];
@@ -66,6 +68,7 @@ static pj_status sum_class(pj_energies *j, pj_class_row *row, const uint32_t *le
         row->energy_mj = pj_add_known(row->energy_mj, pj_mj_of_nj(j->gross[leaves[i]]));
         row->net_energy_mj = pj_add_known(row->net_energy_mj, pj_mj_of_nj(j->net[leaves[i]]));
     }
+    if (row->time_ms == 0) row->energy_mj = row->net_energy_mj = NAN;
     if (isnan(row->energy_mj)) return PJ_OK;
     pj_status status = pj_energy_check_leaves(j, leaves, count, PJ_ALL_RAILS, &row->energy_sd,
                                               &row->net_energy_sd, err);
@@ -128,52 +131,43 @@ static void query_share(const pj_energies *j, uint32_t rail, int64_t begin_ns, i
 }
 
 /* For a rail that was not shared among leaves: from its curve, interval by interval. */
-static void integrate_rail(const pj_energies *j, uint32_t rail, pj_rail_energy *row, double *ms)
+static void integrate_rail(const pj_energies *j, uint32_t rail, pj_rail_energy *row)
 {
     const pj_tree *tree = j->tree;
     bool whole = row->phase == PJ_PHASE_COUNT; /* the whole run is one interval: the root node */
     pj_sd sd = {0, 0, 0};
+    double ms = 0;
     for (uint32_t k = tree->child_begin[0]; k <= tree->child_begin[1]; k++) {
         if (k == tree->child_begin[1] && !whole) break;
         const pj_node *node = &tree->nodes[whole ? 0 : tree->children[k]];
         if (!whole && node->phase != row->phase) continue;
         pj_curve_energy e;
         query_share(j, rail, node->begin_ns, node->end_ns, &e);
-        *ms += (double)(node->end_ns - node->begin_ns) * 1e-6 * mean_share(j, node);
+        ms += (double)(node->end_ns - node->begin_ns) * 1e-6 * mean_share(j, node);
         row->gross_mj = pj_add_known(row->gross_mj, e.energy_mj);
         pj_sd part = {(float)e.random_sd_mj, (float)e.bias_sd_mj, (float)e.gain_sd_mj};
         if (!isnan(e.energy_mj)) sd = pj_sd_add(&sd, &part);
         if (whole) break;
     }
-    double idle_sd = j->d->baseline_sd_mw[rail] * *ms * 1e-3, idle = j->d->baseline_mw[rail];
+    double idle_sd = j->d->baseline_sd_mw[rail] * ms * 1e-3;
     if (isnan(row->gross_mj)) return;
+    row->net_mj = row->gross_mj - j->d->baseline_mw[rail] * ms * 1e-3;
     row->sd = row->net_sd = sd;
     row->net_sd.bias_mj += isnan(idle_sd) ? 0 : (float)idle_sd;
-    row->net_sd.gain_mj *= (float)fabs(1 - idle * *ms * 1e-3 / row->gross_mj);
+    row->net_sd.gain_mj *= (float)fabs(row->net_mj / row->gross_mj);
 }
 
-/* For a rail that was shared among leaves: the sum of the rows. `ms` is the time for which the run
- * is charged idle power: its share of the duration where it overlapped others. */
+/* For a rail that was shared among leaves: the sum of the rows. */
 static pj_status sum_rail(pj_energies *j, uint32_t result, const pj_groups *by_phase,
-                          pj_rail_energy *row, double *ms, pj_error *err)
+                          pj_rail_energy *row, pj_error *err)
 {
+    const pj_rail_result *of = &j->results[result];
     bool whole = row->phase == PJ_PHASE_COUNT;
     uint32_t from = by_phase->begin[whole ? 0 : row->phase];
     uint32_t to = by_phase->begin[whole ? PJ_PHASE_COUNT : row->phase + 1];
-    int64_t until_ns = j->tree->begin_ns; /* leaves of one rail that overlap share its idle power */
-    row->gross_mj = whole ? j->results[result].whole_mj : j->results[result].phase_mj[row->phase];
-    const pj_rail_result *own = &j->results[result];
-    for (uint32_t i = from; i < to; i++) {
-        const pj_leaf *leaf = &j->tree->leaves[by_phase->items[i]];
-        int64_t begin_ns = leaf->begin_ns > until_ns ? leaf->begin_ns : until_ns;
-        if (!pj_rail_sees_leaf(j, own, by_phase->items[i]) || leaf->end_ns <= begin_ns) continue;
-        *ms += (double)(leaf->end_ns - begin_ns) * 1e-6 * pj_energy_share_of(j, by_phase->items[i]);
-        until_ns = leaf->end_ns;
-    }
-    if (whole)
-        *ms = (double)(j->tree->end_ns - j->tree->begin_ns) * 1e-6 *
-              mean_share(j, &j->tree->nodes[0]);
-    if (j->below_resolution) row->gross_mj = NAN;
+    if (j->below_resolution) return PJ_OK;
+    row->gross_mj = whole ? of->whole_mj : of->phase_mj[row->phase];
+    row->net_mj = whole ? of->whole_net_mj : of->phase_net_mj[row->phase];
     if (isnan(row->gross_mj)) return PJ_OK;
     return pj_energy_check_leaves(j, by_phase->items + from, to - from, (int)result, &row->sd,
                                   &row->net_sd, err);
@@ -184,16 +178,14 @@ static pj_status rail_energy(pj_energies *j, uint32_t rail, uint8_t phase,
 {
     *row = (pj_rail_energy){phase, (uint16_t)rail, NAN,          NAN, NAN, NAN,
                             NAN,   PJ_SD_UNKNOWN,  PJ_SD_UNKNOWN};
-    double ms = 0;
     uint32_t result = 0;
     pj_status status = PJ_OK;
     while (result < j->result_count && j->results[result].rail != rail) result++;
     if (result < j->result_count)
-        status = sum_rail(j, result, by_phase, row, &ms, err);
+        status = sum_rail(j, result, by_phase, row, err);
     else
-        integrate_rail(j, rail, row, &ms);
-    row->idle_mj = isnan(row->gross_mj) ? NAN : j->d->baseline_mw[rail] * ms * 1e-3;
-    row->net_mj = row->gross_mj - row->idle_mj;
+        integrate_rail(j, rail, row);
+    row->idle_mj = row->gross_mj - row->net_mj;
     row->sd_mj = pj_sd_total(&row->sd);
     if (j->idle_moved || pj_net_is_refuted(row->net_mj, pj_sd_total(&row->net_sd)))
         row->idle_mj = row->net_mj = NAN;
@@ -306,6 +298,7 @@ static void fill_attribution(pj_energies *j, pj_run_info *info)
     info->pj_per_byte = info->pj_per_byte_sd = info->attribution_interval = NAN;
     info->attribution_interval_calibrated = info->calibration_gap = NAN;
     info->method = PJ_METHOD_NONE;
+    if (isnan(info->total_mj)) return; /* nothing was attributed */
     if (!leading) {
         if (j->by_time && j->result_count) info->method = PJ_METHOD_TIME;
         return;

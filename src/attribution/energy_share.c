@@ -9,6 +9,7 @@
 #include "base/memory.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* Leaves of one part: [begin, end) of the tree's. */
 typedef struct part_leaves {
@@ -106,7 +107,61 @@ pj_status pj_energy_scale(pj_energies *j, pj_rail_result *result, pj_error *err)
     return PJ_OK;
 }
 
-double pj_energy_share_of(const pj_energies *j, uint32_t leaf)
+/* ---- leaves at the same time ---- */
+
+typedef struct leaf_edge {
+    int64_t at_ns;
+    uint32_t leaf;
+    bool is_end;
+} leaf_edge;
+
+static int share_by_time(const void *a, const void *b)
 {
-    return j->leaf_part ? j->options->shares->parts[j->leaf_part[leaf]].share : 1;
+    const leaf_edge *x = a, *y = b;
+    if (x->at_ns != y->at_ns) return x->at_ns < y->at_ns ? -1 : 1;
+    return (int)y->is_end - (int)x->is_end;
+}
+
+/* Of the leaves of one device. */
+typedef struct open_leaves {
+    size_t count;
+    int64_t at_ns;  /* of the last edge */
+    double idle_ns; /* of one leaf that would have been there from the start */
+} open_leaves;
+
+static void pass_edge(pj_energies *j, open_leaves *open, const leaf_edge *edge, double *from)
+{
+    const pj_leaf *leaf = &j->tree->leaves[edge->leaf];
+    double length = (double)(leaf->end_ns - leaf->begin_ns);
+    if (open->count) open->idle_ns += (double)(edge->at_ns - open->at_ns) / (double)open->count;
+    open->at_ns = edge->at_ns;
+    open->count += edge->is_end ? (size_t)-1 : 1;
+    if (!edge->is_end)
+        from[edge->leaf] = open->idle_ns;
+    else
+        j->leaf_idle[edge->leaf] =
+            length > 0 ? (float)((open->idle_ns - from[edge->leaf]) / length) : 1;
+}
+
+pj_status pj_energy_overlaps(pj_energies *j, pj_error *err)
+{
+    const pj_tree *tree = j->tree;
+    open_leaves open[PJ_MAX_DEVICES] = {{0, 0, 0}};
+    size_t count = 0;
+    if (!tree->overlaps) return PJ_OK;
+    leaf_edge *edges = pj_alloc((size_t)2 * tree->leaf_count, sizeof *edges);
+    double *from = pj_alloc(tree->leaf_count, sizeof *from);
+    j->leaf_idle = pj_arena_alloc(&j->arena, tree->leaf_count, sizeof *j->leaf_idle);
+    for (uint32_t i = 0; edges && i < tree->leaf_count; i++) {
+        edges[count++] = (leaf_edge){tree->leaves[i].begin_ns, i, false};
+        edges[count++] = (leaf_edge){tree->leaves[i].end_ns, i, true};
+    }
+    bool ok = edges && from && j->leaf_idle;
+    if (ok) qsort(edges, count, sizeof *edges, share_by_time);
+    for (size_t i = 0; ok && i < count; i++)
+        pass_edge(j, &open[pj_tree_leaf_device(tree, &tree->leaves[edges[i].leaf])], &edges[i],
+                  from);
+    pj_free(edges);
+    pj_free(from);
+    return ok ? PJ_OK : pj_fail_memory(err, "the energies of a run");
 }

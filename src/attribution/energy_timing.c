@@ -29,6 +29,9 @@ enum { FIRST_DELAYS = 9, MOST_ROUNDS = 10, MOST_REFINED = 100 };
 #define FINEST     100  /* of a step: closest delays */
 #define CLEAR      7    /* range of readings, in standard deviations of their noise */
 
+/* How late a value may be, however short its period: what a driver takes to publish it. */
+static const int64_t LATE_NS = 4000000;
+
 /* of windows, in periods; 0: as declared */
 static const double lengths[MOST_LENGTHS] = {0, 0.25, 0.5, 1, 10};
 
@@ -162,13 +165,14 @@ static int64_t length_of(const pj_rail *rail, int64_t period, int64_t window)
 /* The candidate delays for a window length: the longest, and the step between them. */
 static int64_t longest_delay(const pj_rail *rail, int64_t period, int64_t window)
 {
-    int64_t length = length_of(rail, period, window);
-    return 5 * period / 2 + (length > period ? length : 0);
+    int64_t length = length_of(rail, period, window), least = 7 * period / 2;
+    return (least > LATE_NS ? least : LATE_NS) + (length > period ? length : 0);
 }
 static int64_t delay_step(const pj_rail *rail, int64_t period, int64_t window)
 {
     int64_t step = length_of(rail, period, window) > period ? period / 4 : period / STEPS_A_PERIOD;
-    return step > 0 ? step : 1;
+    int64_t least = longest_delay(rail, period, window) / (MOST_DELAYS - 1);
+    return step > least ? step : least + 1;
 }
 
 /* Prior probability that the delay, or a window length, is as declared. */
@@ -487,6 +491,7 @@ void pj_energy_timings(pj_energies *j, const pj_rail_result *result, pj_timings 
     *t = (pj_timings){.all = {{0, 0, 1}}, .count = 1};
     t->settled =
         pj_rail_is_model(rail) || result->counter || rail->lag_ns > 0 || j->options->trusted;
+    t->certain = t->settled;
     search *s = t->settled ? NULL : begin_search(j, result);
     if (!s) return;
     energy_timing_choose(s, t);

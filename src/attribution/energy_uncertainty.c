@@ -9,7 +9,7 @@
  * of a whole block does not depend on class powers). Where windows overlap, the powers were fitted
  * to the very readings that then correct them, and the two errors add up. Other contributions:
  * window noise through c (random); power variation between leaves of a class, heat, idle power, and
- * alternative window timings that the readings do not exclude (bias); the sensor's gain.
+ * alternative window timings that the readings do not exclude (bias); the sensor's gain and offset.
  *
  * The rails of a run see the same leaves, so what is not known about the leaves' powers (the prior,
  * variation within a class) is wrong on all rails alike and adds up; the noise of their readings is
@@ -60,6 +60,7 @@ typedef struct set_figure {
     double powers_var; /* of the powers of classes */
     double spread_var, timing_var, heat_var;
     double idle_gross, idle_net; /* 1 sigma due to idle power */
+    double seconds;              /* for which it has a part of the machine's power */
 } set_figure;
 
 static bool energy_uncertainty_allocate(uncertainty_state *g, pj_energies *j)
@@ -198,7 +199,7 @@ static void energy_uncertainty_add_leaf(uncertainty_state *g, const pj_rail_resu
     const pj_blocks *b = &result->blocks;
     double mw = result->fit.power_mw[leaf->class_];
     size_t k = result->first_block[index];
-    *seconds += (double)(leaf->end_ns - leaf->begin_ns) * 1e-9;
+    *seconds += pj_energy_idle_s(j, index);
     if (g->times[leaf->class_] == 0) g->used[g->used_count++] = leaf->class_;
     g->times[leaf->class_] += (double)(leaf->end_ns - leaf->begin_ns) * 1e-9 + 1e-300;
     if (k == SIZE_MAX) return;
@@ -313,6 +314,7 @@ static void scale_figure(const pj_energies *j, const pj_rail_result *result, con
     figure->spread_var *= factor * factor;
     figure->timing_var *= factor * factor;
     figure->heat_var *= factor * factor;
+    figure->seconds *= factor;
     figure->idle_gross *= factor;
     figure->idle_net *= factor;
 }
@@ -333,6 +335,7 @@ static void measure_alone(uncertainty_state *g, uint32_t rail, const uint32_t *l
         energy_uncertainty_add_leaf(g, result, leaves[i], &low, &high, &seconds);
         g->member[leaves[i]] = true;
     }
+    figure->seconds = seconds;
     figure->net_mj = figure->gross_mj - (isnan(idle_mw) ? 0 : idle_mw) * seconds;
     if (!result->has_fit) { /* shared by time: all of it may belong to other spans */
         figure->noise_var = figure->gross_mj * figure->gross_mj;
@@ -366,6 +369,7 @@ typedef struct total {
     double noise_var, bias_gross, bias_net;
     double powers_sd[PJ_MAX_DEVICES]; /* by the first device that a rail measures */
     double gain_gross[PJ_MAX_RAILS], gain_net[PJ_MAX_RAILS]; /* by group */
+    double offset[PJ_MAX_RAILS];                             /* by group; of gross energies */
 } total;
 
 static void add_figure(total *t, const pj_rail_result *result, const set_figure *f)
@@ -378,6 +382,7 @@ static void add_figure(total *t, const pj_rail_result *result, const set_figure 
     t->bias_net += sqrt(shared + f->idle_net * f->idle_net);
     t->gain_gross[result->gain_group] += result->gain_sd * f->gross_mj;
     t->gain_net[result->gain_group] += result->gain_sd * f->net_mj;
+    t->offset[result->gain_group] += result->offset_sd_mw * f->seconds;
 }
 
 /* On one rail (index of its result), or over all of them. */
@@ -394,7 +399,7 @@ static void measure_set(uncertainty_state *g, const uint32_t *leaves, size_t cou
         add_figure(&t, &j->results[r], &figure);
     }
     for (uint32_t r = 0; r < j->result_count; r++) {
-        gain_gross += t.gain_gross[r] * t.gain_gross[r];
+        gain_gross += t.gain_gross[r] * t.gain_gross[r] + t.offset[r] * t.offset[r];
         gain_net += t.gain_net[r] * t.gain_net[r];
     }
     for (uint32_t d = 0; d < j->tree->device_count; d++)

@@ -439,10 +439,12 @@ static uint32_t tree_launcher_of(const reading_state *r, const launcher_map *map
     const pj_launch_record *launch = tree_launch_of(r, span_of(&tree->nodes[index]));
     if (!launch) return 0;
     uint32_t at = *tree_find_launcher(tree, map, launch->host_lane, launch->host_serial);
-    while (at && !pj_span_may_nest((pj_span_kind)tree->nodes[at].kind,
-                                   (pj_span_kind)tree->nodes[index].kind))
+    int steps = 0; /* a spool may come from anywhere: its spans may contain each other */
+    while (at && steps++ < MAX_NESTING &&
+           !pj_span_may_nest((pj_span_kind)tree->nodes[at].kind,
+                             (pj_span_kind)tree->nodes[index].kind))
         at = tree->nodes[at].parent;
-    return at;
+    return steps > MAX_NESTING ? 0 : at;
 }
 
 static bool tree_attach_launched(reading_state *r)
@@ -554,12 +556,14 @@ static bool tree_make_up(pj_tree *tree, made_up *m, uint32_t index, missing what
 {
     uint32_t parent = tree->nodes[index].parent;
     uint32_t around = !what.alone && parent < m->nodes ? m->last[parent] : 0;
+    /* the time around spans of devices is not the host's, except that of a whole phase */
+    uint8_t device = what.kind == PJ_SPAN_PHASE ? PJ_HOST : PJ_NO_DEVICE;
     if (!around || tree->nodes[around].kind != what.kind || tree->nodes[around].id != what.id) {
         pj_node *node = tree_add_node(tree);
         if (!node) return false;
         around = tree->node_count - 1;
         *node = tree->nodes[index];
-        if (node->device != PJ_HOST) node->device = PJ_NO_DEVICE;
+        if (node->device != PJ_HOST) node->device = device;
         node->record = NULL;
         node->kind = (uint8_t)what.kind;
         node->id = what.id;
@@ -567,7 +571,7 @@ static bool tree_make_up(pj_tree *tree, made_up *m, uint32_t index, missing what
         if (parent < m->nodes) m->last[parent] = around;
     }
     pj_node *wrap = &tree->nodes[around], *node = &tree->nodes[index];
-    if (node->device != PJ_HOST) wrap->device = PJ_NO_DEVICE; /* not the host's time */
+    if (node->device != PJ_HOST) wrap->device = device;
     if (wrap->begin_ns > node->begin_ns) wrap->begin_ns = node->begin_ns;
     if (wrap->end_ns < node->end_ns) wrap->end_ns = node->end_ns;
     node->parent = around;
@@ -1046,6 +1050,14 @@ void pj_tree_stretch(pj_tree *tree, double factor)
         tree->nodes[i].end_ns = stretched(tree, tree->nodes[i].end_ns, factor);
     }
     tree->end_ns = stretched(tree, tree->end_ns, factor);
+}
+
+void pj_tree_move_to_device(pj_tree *tree)
+{
+    for (uint32_t i = 1; i < tree->node_count; i++)
+        if (tree->nodes[i].kind >= PJ_SPAN_LAYER && tree->nodes[i].kind < PJ_SPAN_KIND_COUNT)
+            tree->nodes[i].device = tree->nodes[i].row_device = 1;
+    pj_tree_add_device(tree, 1);
 }
 
 pj_status pj_tree_cut(pj_tree *tree, pj_error *err)

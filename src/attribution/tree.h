@@ -107,6 +107,8 @@ void pj_tree_add_device(pj_tree *tree, uint32_t device);
 void pj_tree_begin(pj_tree *tree, int64_t begin_ns);
 /* Multiplies the duration of every span by `factor`, before the tree is cut: for benchmarks. */
 void pj_tree_stretch(pj_tree *tree, double factor);
+/* As if device 1 had computed the layers and components, before the tree is cut: for benchmarks. */
+void pj_tree_move_to_device(pj_tree *tree);
 /* Cuts the run's time into leaves. Nodes do not change: other threads may read them meanwhile. */
 pj_status pj_tree_cut(pj_tree *tree, pj_error *err);
 void pj_tree_fini(pj_tree *tree); /* may run twice */

@@ -1,8 +1,11 @@
 /* Starting and pinning threads on Linux and macOS. */
 #include "base/thread.h"
 
+#include "base/clock.h"
+
 #include <sched.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/prctl.h>
@@ -129,4 +132,33 @@ int pj_cpu_allowed(int *cpus, int max)
     if (count < 1) count = 1;
     for (int i = 0; cpus && i < count && i < max; i++) cpus[i] = i;
     return count;
+}
+
+/* macOS has no condition on another clock than the wall's, but a wait relative to now. */
+void pj_cond_init(pthread_cond_t *cond)
+{
+#ifdef __APPLE__
+    pthread_cond_init(cond, NULL);
+#else
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attributes);
+    pthread_condattr_destroy(&attributes);
+#endif
+}
+
+bool pj_cond_wait_for(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t ns)
+{
+    struct timespec time = {ns / PJ_NS_PER_S, ns % PJ_NS_PER_S};
+#ifdef __APPLE__
+    return pthread_cond_timedwait_relative_np(cond, mutex, &time) == 0;
+#else
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    ns = time.tv_nsec + now.tv_nsec;
+    time.tv_sec += now.tv_sec + ns / PJ_NS_PER_S;
+    time.tv_nsec = ns % PJ_NS_PER_S;
+    return pthread_cond_timedwait(cond, mutex, &time) == 0;
+#endif
 }

@@ -1,4 +1,6 @@
-/* Threads: a name, a core, a timer slack. Mutexes and conditions are plain pthread ones. */
+/* Threads: a name, a core, a timer slack. Mutexes and conditions are plain pthread ones; a
+ * condition that is waited for with a limit is made here, so that setting the wall clock does not
+ * matter. */
 #ifndef PJ_BASE_THREAD_H
 #define PJ_BASE_THREAD_H
 
@@ -23,6 +25,10 @@ bool pj_thread_timer_slack(uint64_t slack_ns);
 /* CPUs this process may run on: their number, and the numbers themselves in `cpus` (may be NULL).
  */
 int pj_cpu_allowed(int *cpus, int max);
+
+void pj_cond_init(pthread_cond_t *cond);
+/* Waits at most `ns` of the monotonic clock, 0 and up; false when they have passed. */
+bool pj_cond_wait_for(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t ns);
 
 static inline void pj_cpu_relax(void)
 {

@@ -55,6 +55,11 @@ static pj_status eval_print_result(const eval *e, const pj_engine_facts *facts, 
                                    pj_error *err)
 {
     double predicted = t->count - 1, loss = predicted > 0 ? t->loss / predicted : NAN;
+    if (predicted > 0 && !isfinite(loss))
+        return pj_fail(
+            err, PJ_E_INVALID,
+            "the model's logits are not finite, so that there is no loss: its weights may "
+            "have NaN or infinite values");
     if (!e->json) {
         printf("model       %s (%s, %s)\ntokens      %u\n", facts->model_name, facts->dtype,
                facts->isa, t->count);

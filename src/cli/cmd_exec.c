@@ -226,10 +226,12 @@ static pj_status open_session(pj_exec_run *e, const exec_args *a, pj_error *err)
     options.baseline_seconds = isnan(a->baseline_s) ? 0 : a->baseline_s == 0 ? -1 : a->baseline_s;
     pj_status status = pj_session_open(&options, &e->session, err);
     if (status == PJ_OK) e->session->stored = pj_insight_prepare;
+    if (status == PJ_OK) e->session->listens_after = true;
     if (status == PJ_OK || options.database) return status;
     options.database = "none";
     pj_error without = {0};
     if (pj_session_open(&options, &e->session, &without) != PJ_OK) return status;
+    e->session->listens_after = true;
     memcpy(e->store_problem, err->text, sizeof e->store_problem);
     return PJ_OK;
 }
@@ -260,8 +262,9 @@ static int run_exec(const pj_command *command, int argc, char **argv)
         {"interval", 'i', PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
          "sampling interval (each source's own)"},
         {"baseline", 0, PJ_OPTION_DOUBLE, &a.baseline_s, "S",
-         "seconds of idle power measured before (1); 0: none, then there is no net figure", 0, 600,
-         .old_letter = 'b'},
+         "seconds of idle power measured before (1), and half as long after; 0: none, then there is "
+         "no net figure",
+         0, 600, .old_letter = 'b'},
         {"depth", 'd', PJ_OPTION_CHOICE, &a.depth, "DEPTH",
          "how deep markers are recorded: off (phases, sections, tokens), module (components; "
          "default) or deep (operations)",

@@ -9,6 +9,7 @@
 #include "experiment/experiment_plan.h"
 #include "experiment/experiment_view.h"
 #include "insight/insight.h"
+#include "power/source.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -95,6 +96,18 @@ static json_t *plan_of_flags(const experiment_args *a)
     return plan;
 }
 
+/* The list of sources is stored without secrets. */
+static void put_power(json_t *plan, const pj_session_options *session)
+{
+    char power[1024];
+    if (session->power) {
+        pj_power_list_public(session->power, power, sizeof power);
+        json_object_set_new(plan, "power", json_string(power));
+    }
+    if (session->interval_ns)
+        json_object_set_new(plan, "interval_ms", json_real((double)session->interval_ns * 1e-6));
+}
+
 /* Options override the plan file. */
 static void put_settings(json_t *plan, const experiment_args *a)
 {
@@ -111,6 +124,7 @@ static void put_settings(json_t *plan, const experiment_args *a)
     if (a->depth) json_object_set_new(plan, "depth", json_string(a->depth));
     if (a->device) json_object_set_new(plan, "device", json_string(a->device));
     if (a->name) json_object_set_new(plan, "name", json_string(a->name));
+    put_power(plan, &a->session);
 }
 
 static pj_status read_plan_file(const char *path, json_t **plan, pj_error *err)
@@ -147,7 +161,10 @@ static pj_status make_plan(const experiment_args *a, const char *file, pj_store 
     char *text = json_dumps(tree, JSON_COMPACT);
     json_decref(tree);
     if (!text) return pj_fail_memory(err, "a plan");
-    pj_plan_request request = {.json = text, .only_resumes = !given, .again = a->again};
+    pj_plan_request request = {.json = text,
+                               .only_resumes = !given,
+                               .again = a->again,
+                               .power = a->result ? NULL : pj_power_default()};
     status = pj_plan_join_stored(store, &request, arena, plan, err);
     free(text);
     return status;
@@ -176,7 +193,10 @@ static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_engi
     pj_session *session = NULL;
     pj_model_slot slot = {0};
     pj_interrupt_catch();
-    pj_status status = pj_session_open(&a->session, &session, err);
+    pj_session_options how = a->session;
+    if (!how.power) how.power = plan->power;
+    if (!how.interval_ns) how.interval_ns = (int64_t)(plan->interval_ms * 1e6);
+    pj_status status = pj_session_open(&how, &session, err);
     if (status == PJ_OK) {
         session->stored = pj_insight_prepare;
         engines->session = session;

@@ -66,7 +66,7 @@ static pj_status import_trace(pj_store *store, const char *path, pj_error *err)
 static pj_status import_read_power(const pj_mapping *file, const char *path, pj_trace *power,
                                    pj_error *err)
 {
-    pj_status status = pj_trace_read_csv((const char *)file->data, file->size, path, power, err);
+    pj_status status = pj_trace_read((const char *)file->data, file->size, path, power, err);
     if (status == PJ_OK && isnan(power->origin_unix_ms))
         status = pj_fail(err, PJ_E_INVALID,
                          "%s has no recording time: it needs a column unix_ms, as "
@@ -108,7 +108,7 @@ static int run_import(const pj_command *command, int argc, char **argv)
          "the power recorded at the same time: by perjoule top --record, or an nvidia-smi log"},
         {"replace", 0, PJ_OPTION_FLAG, &replace, NULL, "replace a run of the same id"},
         {"detect-phases", 0, PJ_OPTION_FLAG, &detect, NULL,
-         "the files are power traces (CSV) without phases: find them"},
+         "the files are power traces without phases: find them"},
         PJ_OPTION_DB(&db),
         {0}};
     int positional;
@@ -137,8 +137,8 @@ const pj_command pj_command_import = {
     .usage = "[options] FILE...",
     .text =
         "Reads JSON written by perjoule export, and spools left by a process that died. Prints "
-        "the id of each run. With --detect-phases the files are power traces as perjoule top "
-        "--record writes them: change points and a model trained on the runs in the database "
+        "the id of each run. With --detect-phases the files are power traces: those of perjoule top "
+        "--record, exported power_samples.csv, logs of nvidia-smi, Zeus and powermetrics. Change points and a model trained on the runs in the database "
         "find the phases, and the run's settings name each segment with its confidence.\n\n"
         "With --torch-trace, a trace that PyTorch's profiler wrote (export_chrome_trace) becomes "
         "a run: the joules of its kernels and ranges, from the power recorded while it ran. "

@@ -24,7 +24,9 @@ static int remove_named(const pj_command *command, const pj_retention *r, char *
     if (count > MAX_RUNS) return pj_command_usage(command, "give at most %d runs", MAX_RUNS);
     pj_store *store = NULL;
     pj_error err = {0};
+    bool is_tight = pj_stored_make_room(r->db);
     pj_status status = pj_store_open(&(pj_store_options){.path = r->db}, &store, &err);
+    if (status == PJ_OK && is_tight) pj_store_be_frugal(store);
     for (int i = 0; i < count && status == PJ_OK; i++)
         status = pj_store_resolve(store, names[i], ids[i], &err);
     if (status == PJ_OK) status = pj_retention_can_ask(r, &err);

@@ -56,6 +56,7 @@ static pj_status retention_prune(pj_store *store, void *context, pj_error *err)
                      .dry_run = true};
     pruned listed = {.print = r->dry_run}, done = {0};
     pj_status status = PJ_OK;
+    if (r->is_tight) pj_store_be_frugal(store);
     if (!r->yes || r->dry_run) status = pj_store_prune(store, &rule, retention_take, &listed, err);
     if (status == PJ_OK && r->dry_run) {
         printf("would ");
@@ -81,5 +82,6 @@ int pj_retention_apply(const pj_command *command, pj_retention *r)
     if (!r->dry_run && pj_retention_can_ask(r, &err) != PJ_OK)
         return pj_command_failed(command, &err);
     r->before_ns = r->older_than ? pj_clock_wall_ns() - age_ns : INT64_MAX;
+    r->is_tight = pj_stored_make_room(r->db);
     return pj_stored_command(command, r->db, retention_prune, r);
 }

@@ -10,6 +10,7 @@ typedef struct pj_retention {
     int64_t keep;      /* -1: not given */
     int64_t before_ns; /* set by pj_retention_apply */
     bool yes, dry_run, tagged;
+    bool is_tight;           /* little space is free; set by pj_retention_apply */
     bool operations;         /* only the operations of the runs are deleted */
     const char *verb, *past; /* "delete", "deleted" */
     const char *unchanged;   /* said when the answer is no */

@@ -7,12 +7,15 @@
 #include "cli/terminal.h"
 #include "insight/insight.h"
 #include "record/recover.h"
+#include "record/spool_dir.h"
 #include "store/outbox.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 
 enum { RECOVERY_MS = 2000 };
 
@@ -102,7 +105,7 @@ static pj_status open_patiently(const char *db, int64_t patience_ns, pj_store **
     pj_store_options options = {.path = db};
     pj_status status = pj_store_open(&options, store, err);
     if (status == PJ_OK) recover_runs(*store, patience_ns);
-    if (status != PJ_E_DENIED && status != PJ_E_IO) return status;
+    if (status != PJ_E_DENIED && status != PJ_E_IO && status != PJ_E_FULL) return status;
     pj_error second;
     options.read_only = true;
     return pj_store_open(&options, store, &second) == PJ_OK ? PJ_OK : status;
@@ -117,6 +120,23 @@ pj_status pj_stored_open_new(const char *db, pj_store **store, pj_error *err)
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)
 {
     return open_patiently(db, RECOVERY_MS * PJ_NS_PER_MS, store, err);
+}
+
+bool pj_stored_make_room(const char *db)
+{
+    char path[PJ_SPOOL_DIR_BYTES];
+    pj_spool_dirs dirs;
+    struct statvfs disk;
+    struct stat file;
+    if (pj_store_find_address(db, path, sizeof path, NULL) != PJ_OK || pj_store_is_server(path) ||
+        statvfs(path, &disk) != 0 || stat(path, &file) != 0)
+        return false;
+    uint64_t free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
+    pj_spool_dirs_of(path, &dirs);
+    for (int i = 0; i < 2 && free_bytes < (uint64_t)PJ_SPOOL_RESERVE_BYTES; i++)
+        if (dirs.path[i][0] && pj_spool_dir_check(dirs.path[i], NULL) == PJ_OK)
+            pj_spool_release(dirs.path[i]);
+    return free_bytes < (uint64_t)file.st_size;
 }
 
 int pj_stored_command(const pj_command *command, const char *db,

@@ -1,6 +1,8 @@
 /* Runs the cells of a plan one step at a time. */
 #include "experiment/experiment.h"
 
+#include "experiment/experiment_claim.h"
+
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/nearest.h"
@@ -73,11 +75,46 @@ static double joules_of(const pj_run_info *info)
     return ratios.joules_per_token;
 }
 
+static const char *named_sources(const char *sources)
+{
+    return sources && *sources ? sources : "no power source";
+}
+
+/* Runs that other sensors measured are not repetitions. `auto` may find others than last time. */
+static pj_status check_sources(const experiment *e, const pj_experiment_runs *runs, pj_error *err)
+{
+    const pj_meter *meter = e->o.session->meter;
+    const char *now = named_sources(meter ? pj_meter_sources(meter) : NULL);
+    for (uint32_t c = 0; c < e->cell_count; c++)
+        for (uint32_t i = 0; i < runs->cells[c].count; i++) {
+            const char *then = named_sources(runs->cells[c].runs[i]->power_sources);
+            if (strcmp(then, now) != 0)
+                return pj_fail(err, PJ_E_INVALID,
+                               "the experiment %.200s was measured with %.100s, and now %.100s "
+                               "would measure it; choose another name",
+                               e->plan->name, then, now);
+        }
+    return PJ_OK;
+}
+
+/* A further round is compared with the one before it. */
+static pj_status check_former(const experiment *e, pj_error *err)
+{
+    pj_experiment_runs runs;
+    if (e->plan->round == 0) return PJ_OK;
+    pj_status status =
+        pj_experiment_runs_load(e->o.session->store, e->plan, e->plan->round - 1, &runs, err);
+    if (status == PJ_OK) status = check_sources(e, &runs, err);
+    pj_experiment_runs_fini(&runs);
+    return status;
+}
+
 static pj_status read_done(experiment *e, pj_error *err)
 {
     pj_experiment_runs runs;
     pj_status status =
         pj_experiment_runs_load(e->o.session->store, e->plan, e->plan->round, &runs, err);
+    if (status == PJ_OK) status = check_sources(e, &runs, err);
     for (uint32_t c = 0; c < e->cell_count && status == PJ_OK; c++)
         for (uint32_t i = 0; i < runs.cells[c].count; i++) {
             const pj_cell_runs *cell = &runs.cells[c];
@@ -483,9 +520,10 @@ pj_status pj_experiment_open(const pj_experiment_options *o, pj_experiment **out
     if (!e) return PJ_E_NO_MEMORY;
     pj_status status = check_cells(e, err);
     if (status == PJ_OK) status = read_eval(e, err);
+    if (status == PJ_OK) status = check_former(e, err);
+    if (status == PJ_OK) status = read_done(e, err);
     if (status == PJ_OK) status = pj_experiment_store(o->session->store, o->plan, err);
     if (status == PJ_OK) status = read_losses(e, err);
-    if (status == PJ_OK) status = read_done(e, err);
     if (status == PJ_OK)
         *out = e;
     else
@@ -530,12 +568,17 @@ pj_status pj_experiment_run(const pj_experiment_options *o, pj_error *err)
     experiment *e;
     bool more = true;
     pj_store *store = o->session->store;
-    pj_status status = pj_experiment_open(o, &e, err);
+    /* before its plan is stored, which may replace one of that name, and for good after it */
+    pj_status status = pj_experiment_claim(o->session, store, o->plan->name, err);
+    if (status == PJ_OK) status = pj_experiment_open(o, &e, err);
+    if (status != PJ_OK) return status;
+    status = pj_experiment_claim(o->session, store, o->plan->name, err);
     if (status == PJ_OK)
         status = pj_store_experiment_set_state(store, o->plan->name, NULL, NULL, err);
     while (status == PJ_OK && more) status = pj_experiment_step(e, &more, err);
     if (status == PJ_OK)
         status = pj_store_experiment_set_state(store, o->plan->name, "completed", NULL, err);
+    pj_experiment_release(o->session, store, o->plan->name);
     pj_experiment_close(e);
     return status;
 }

@@ -7,6 +7,8 @@
 #include "base/memory.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { FIRST_SLOTS = 64, NAME_BYTES = 200 };
@@ -27,6 +29,7 @@ typedef struct event_members {
     int kind;           /* -1: of another category */
     double us, long_us; /* NAN: not a number */
     uint64_t process, thread;
+    uint32_t process_number;
 } event_members;
 
 static pj_status kineto_bad(reader *r, const char *what)
@@ -103,10 +106,14 @@ static int kind_of(pj_json_text category)
 }
 
 /* A thread is a number, a stream may be a text ("stream 7"). */
-static void kineto_take_key(pj_json_scan *scan, uint64_t *key)
+static void kineto_take_key(pj_json_scan *scan, uint64_t *key, uint32_t *number)
 {
     pj_json_text value;
-    if (pj_json_scan_skip(scan, &value)) *key = pj_hash64(0, value.text, value.bytes);
+    char digits[12];
+    if (!pj_json_scan_skip(scan, &value)) return;
+    *key = pj_hash64(0, value.text, value.bytes);
+    snprintf(digits, sizeof digits, "%.*s", value.bytes < 10 ? (int)value.bytes : 0, value.text);
+    *number = (uint32_t)strtoul(digits, NULL, 10);
 }
 
 static void kineto_take_name(pj_json_scan *scan, event_members *e)
@@ -134,9 +141,9 @@ static void kineto_take_event_member(pj_json_scan *scan, pj_json_text key, event
     else if (pj_json_text_is(key, "dur"))
         pj_json_scan_number(scan, &e->long_us);
     else if (pj_json_text_is(key, "pid"))
-        kineto_take_key(scan, &e->process);
+        kineto_take_key(scan, &e->process, &e->process_number);
     else if (pj_json_text_is(key, "tid"))
-        kineto_take_key(scan, &e->thread);
+        kineto_take_key(scan, &e->thread, &(uint32_t){0});
     else
         pj_json_scan_skip(scan, NULL);
 }
@@ -165,6 +172,7 @@ static pj_status kineto_keep_event(reader *r, const event_members *m)
     pj_kineto_event e = {.begin_ns = (int64_t)llround(m->us * 1e3),
                          .end_ns = (int64_t)llround((m->us + m->long_us) * 1e3),
                          .thread = pj_hash64(m->process, &m->thread, sizeof m->thread),
+                         .process = m->process_number,
                          .name = (uint32_t)id,
                          .kind = (pj_kineto_kind)m->kind};
     if (id >= 0 && e.end_ns <= e.begin_ns) e.end_ns = e.begin_ns + 1;

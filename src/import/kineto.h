@@ -21,6 +21,7 @@ typedef enum pj_kineto_kind {
 typedef struct pj_kineto_event {
     int64_t begin_ns, end_ns; /* since 1970 */
     uint64_t thread;          /* thread or stream, of one process or device */
+    uint32_t process;         /* number of the process, of kernels that of the device; 0: none */
     uint32_t name;            /* index in names */
     pj_kineto_kind kind;
 } pj_kineto_event;

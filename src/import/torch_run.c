@@ -92,12 +92,21 @@ static uint16_t enclosing(const torch_run *t, pj_span_kind kind)
     return 0;
 }
 
+/* Events of a device name it where those of the host name a process. 0: the host. */
+static uint8_t device_of(const torch_run *t, const pj_kineto_event *e)
+{
+    if (!t->trace->of_kind[PJ_KINETO_KERNEL]) return PJ_HOST;
+    return e->process + 1 < PJ_MAX_DEVICES ? (uint8_t)(e->process + 1) : 1;
+}
+
 static void torch_run_close_span(torch_run *t)
 {
     const open_span *o = &t->open[--t->depth];
     pj_span span = pj_span_make(o->serial, o->kind, o->event->name + 1, PJ_PHASE_PRE_INFERENCE,
                                 o->event->begin_ns, o->end_ns);
     span.lane = (uint16_t)t->lane;
+    span.device = device_of(t, o->event);
+    if (span.device) span.flags |= PJ_SPAN_DEVICE;
     span.section = enclosing(t, PJ_SPAN_SECTION);
     span.component = enclosing(t, PJ_SPAN_COMPONENT);
     pj_spool_put_span(&t->w, &span);
@@ -163,6 +172,27 @@ static void put_spans(torch_run *t)
     pj_span phase = pj_span_make(0, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE, PJ_PHASE_PRE_INFERENCE,
                                  t->begin_ns, t->end_ns);
     pj_spool_put_span(&t->w, &phase);
+}
+
+/* ---- devices ------------------------------------------------------------------------------- */
+
+/* The devices whose events are used; recordings of power name the rail of the third one "gpu2". */
+static void put_devices(torch_run *t)
+{
+    bool used[PJ_MAX_DEVICES] = {false};
+    for (size_t i = 0; i < t->count; i++) used[device_of(t, t->events[i].event)] = true;
+    for (uint32_t d = 1; d < PJ_MAX_DEVICES; d++) {
+        char name[32], rail[32];
+        pj_device_row device = pj_device_row_make(d);
+        if (!used[d]) continue;
+        snprintf(name, sizeof name, "GPU %u", d - 1);
+        snprintf(rail, sizeof rail, "gpu%u", d - 1);
+        device.name = name;
+        device.kind = "gpu";
+        for (uint32_t r = 0; r < t->power->rail_count; r++)
+            if (strcmp(t->power->rails[r].name, rail) == 0) device.rail = rail;
+        pj_spool_put_device(&t->w, &device);
+    }
 }
 
 /* ---- power --------------------------------------------------------------------------------- */
@@ -254,6 +284,7 @@ static void torch_run_write_all(torch_run *t)
         pj_spool_put_name(&t->w, i + 1, t->trace->names[i]);
     for (size_t row = 0; row < p->row_count; row++)
         for (uint32_t r = 0; r < p->rail_count; r++) put_reading(t, row, r);
+    put_devices(t);
     put_spans(t);
     put_warnings(t);
     pj_spool_put_end(&t->w, t->end_ns, PJ_RUN_COMPLETED);

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TRAINING_RUNS = 60, LEAST_DECODE_SAMPLES = 10 };
+enum { TRAINING_RUNS = 60, LEAST_DECODE_SAMPLES = 10, LEAST_READINGS = 15 };
 
 typedef struct detection {
     pj_trace trace;
@@ -41,9 +41,25 @@ static double trace_run_total_at(const pj_trace *t, size_t row)
     return sum;
 }
 
-static pj_status take_total(detection *d, pj_error *err)
+/* Names the columns of a trace of which none is known to count. */
+static pj_status no_total(const pj_trace *t, const char *path, pj_error *err)
+{
+    char names[256];
+    pj_rail_names(t->rails, t->rail_count, UINT64_MAX, names, sizeof names);
+    return pj_fail(
+        err, PJ_E_INVALID,
+        "%s has no power of a CPU, a GPU or the whole machine: none of its columns (%s) is "
+        "known to be one; name it cpu_mw, gpu_mw or total_mw",
+        path, names);
+}
+
+static pj_status take_total(detection *d, const char *path, pj_error *err)
 {
     const pj_trace *t = &d->trace;
+    uint32_t counted = 0;
+    for (uint32_t r = 0; r < t->rail_count; r++)
+        counted += pj_rail_in_column(t->rails, t->rail_count, r, PJ_RAIL_TOTAL);
+    if (!counted) return no_total(t, path, err);
     d->t_ms = pj_alloc(t->row_count + 1, sizeof *d->t_ms);
     d->mw = pj_alloc(t->row_count + 1, sizeof *d->mw);
     d->phase = pj_alloc(t->row_count + 1, sizeof *d->phase);
@@ -153,9 +169,12 @@ static void put_facts(writing *w, const char *id, const char *path)
     pj_run_info_init(&info);
     info.depth = PJ_DEPTH_OFF;
     info.batch_size = 1;
-    info.created_wall_ns = pj_clock_wall_ns();
+    double unix_ms = w->d->trace.origin_unix_ms;
+    info.created_wall_ns = unix_ms > 0 ? (int64_t)(unix_ms * 1e6) : pj_clock_wall_ns();
     info.model_name = pj_path_name(path);
     info.engine = "trace";
+    info.scope = "machine";
+    info.level = "coarse";
     info.settings_json = pj_json_whole(&settings);
     info.quality = pj_trace_quality(&w->d->trace);
     info.power_sources = "replay";
@@ -230,6 +249,73 @@ static void tag_samples(const detection *d, pj_sample_table *samples)
     }
 }
 
+static pj_status no_phases(const detection *d, const char *path, pj_error *err)
+{
+    if (d->count < LEAST_READINGS)
+        return pj_fail(err, PJ_E_INVALID,
+                       "%s cannot be divided into phases: it has %zu readings, and at least %d are "
+                       "needed",
+                       path, d->count, LEAST_READINGS);
+    return pj_fail(
+        err, PJ_E_INVALID,
+        "%s cannot be divided into phases: it is flatter than its noise, or its levels "
+        "differ by less than a tenth and no stored runs tell which phase has which power",
+        path);
+}
+
+/* ---- borders -------------------------------------------------------------------------------- */
+
+/* Mean and variance of the power of the samples [from, to). */
+static double mean_of(const double *mw, size_t from, size_t to, double *variance)
+{
+    double sum = 0, squares = 0, n = (double)(to - from);
+    for (size_t i = from; i < to; i++) sum += mw[i];
+    for (size_t i = from; i < to; i++) squares += (mw[i] - sum / n) * (mw[i] - sum / n);
+    *variance = n > 1 ? squares / (n - 1) : 0;
+    return sum / n;
+}
+
+/* 1 sigma of the energy that belongs to the other side of the border before sample `at`: it lies
+ * within a reading at best, and the further off the smaller the step is against the noise. */
+static double border_mj(const detection *d, size_t at)
+{
+    enum { AROUND = 20 };
+    double before_var, after_var;
+    size_t from = at > AROUND ? at - AROUND : 0,
+           to = at + AROUND < d->count ? at + AROUND : d->count;
+    double before = mean_of(d->mw, from, at, &before_var);
+    double after = mean_of(d->mw, at, to, &after_var), step = fabs(after - before);
+    double noise = (before_var + after_var) / (2 * fmax(step * step, 1e-9));
+    double readings = fmin(hypot(0.5, 2 * noise), AROUND);
+    return step * readings * (d->t_ms[at] - d->t_ms[at - 1]) * 1e-3;
+}
+
+static void add_bias(pj_energy *e, double mj)
+{
+    if (e->gross_nj == PJ_NJ_UNKNOWN) return;
+    e->sd.bias_mj = (float)hypot((double)e->sd.bias_mj, mj);
+    e->net_sd.bias_mj = (float)hypot((double)e->net_sd.bias_mj, mj);
+    e->sd_mj = (float)pj_sd_total(&e->sd);
+    if (e->net_nj != PJ_NJ_UNKNOWN) e->net_sd_mj = (float)pj_sd_total(&e->net_sd);
+}
+
+/* Where a phase begins and ends is an estimate, whose uncertainty its energy has. */
+static void widen_phases(const detection *d, pj_run_data *data)
+{
+    for (size_t i = 1; i < d->count; i++) {
+        if (d->phase[i] == d->phase[i - 1]) continue;
+        double mj = border_mj(d, i);
+        for (uint32_t p = 0; p < data->phase_count; p++) {
+            pj_phase_row *row = &data->phases[p];
+            double begin = row->start_ms, end = begin + row->duration_ms;
+            if (fabs(d->t_ms[i] - begin) < 1e-3 || fabs(d->t_ms[i] - end) < 1e-3)
+                add_bias(&row->energy, mj);
+        }
+    }
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
 pj_status pj_trace_run_make(pj_store *store, const char *path, pj_run_data *data, pj_error *err)
 {
     pj_mapping file;
@@ -237,22 +323,20 @@ pj_status pj_trace_run_make(pj_store *store, const char *path, pj_run_data *data
     *data = (pj_run_data){0};
     pj_status status = pj_file_map(path, &file, err);
     if (status != PJ_OK) return status;
-    status = pj_trace_read_csv((const char *)file.data, file.size, path, &d.trace, err);
+    status = pj_trace_read((const char *)file.data, file.size, path, &d.trace, err);
     pj_file_unmap(&file);
-    if (status == PJ_OK) status = take_total(&d, err);
+    if (status == PJ_OK) status = take_total(&d, path, err);
     if (status == PJ_OK) status = train(store, &d.model, err);
     if (status == PJ_OK) {
         pj_phase_trace trace = {d.t_ms, d.mw, d.count, NAN, NULL};
         d.segments = pj_phases_detect(&trace, &d.model, d.phase, d.confidence);
-        if (!d.segments)
-            status =
-                pj_fail(err, PJ_E_INVALID,
-                        "%s cannot be divided into phases: it has fewer than 15 readings, or is "
-                        "flatter than its noise",
-                        path);
+        if (!d.segments) status = no_phases(&d, path, err);
     }
     if (status == PJ_OK) status = trace_run_build(&d, path, data, err);
-    if (status == PJ_OK) tag_samples(&d, &data->samples);
+    if (status == PJ_OK) {
+        tag_samples(&d, &data->samples);
+        widen_phases(&d, data);
+    }
     pj_trace_fini(&d.trace);
     pj_free(d.t_ms);
     pj_free(d.mw);

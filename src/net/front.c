@@ -111,12 +111,18 @@ static void front_make_room(pj_front *front)
     front_drop(front, oldest);
 }
 
-static void front_pass_on(pj_front *front, int index)
+/* True when the guest has been removed. */
+static bool front_pass_on(pj_front *front, int index, bool is_head)
 {
-    guest g = front->guests[index];
-    front_forget(front, index);
-    set_least(g.fd, 1);
-    front->pass(front->context, g.fd, (const struct sockaddr *)&g.address, g.address_bytes);
+    guest *g = &front->guests[index];
+    set_least(g->fd, 1);
+    if (front->pass(front->context, g->fd, (const struct sockaddr *)&g->address,
+                    g->address_bytes)) {
+        front_forget(front, index);
+        return true;
+    }
+    front_refuse(g, 503, "too many connections are open; try again in a moment", is_head);
+    return false;
 }
 
 /* True when the guest has been removed. */
@@ -138,10 +144,9 @@ static bool front_look_at(pj_front *front, int index)
     if (verdict == PJ_HEAD_COMPLETE) verdict = front_check(&head, &fault);
     if (verdict == PJ_HEAD_BAD)
         front_refuse(g, fault.status, fault.detail, strcmp(head.method, "HEAD") == 0);
-    else if (verdict == PJ_HEAD_COMPLETE) {
-        front_pass_on(front, index);
-        return true;
-    } else if ((size_t)n == g->seen) { /* no more data: the client closed its side */
+    else if (verdict == PJ_HEAD_COMPLETE)
+        return front_pass_on(front, index, strcmp(head.method, "HEAD") == 0);
+    else if ((size_t)n == g->seen) { /* no more data: the client closed its side */
         front_drop(front, index);
         return true;
     } else {

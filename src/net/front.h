@@ -11,8 +11,9 @@
 
 typedef struct pj_front pj_front;
 
-/* Receives a connection whose head is complete, and owns the descriptor. */
-typedef void pj_front_pass_fn(void *context, int fd, const struct sockaddr *address,
+/* Receives a connection whose head is complete, and then owns the descriptor; false: there is no
+ * room for it, and the front answers 503. */
+typedef bool pj_front_pass_fn(void *context, int fd, const struct sockaddr *address,
                               socklen_t bytes);
 
 /* Takes ownership of `listener`, which does not block, whatever the outcome. */

@@ -3,8 +3,11 @@
 #include "base/json.h"
 #include "http/problem.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { HELD_MAX_BYTES = 128 << 20, SMALL_BYTES = 64 << 10 };
 
 pj_http *pj_http_new(const char *raw_target)
 {
@@ -78,13 +81,53 @@ enum MHD_Result pj_http_queue(pj_http *http, unsigned status, struct MHD_Respons
     return result;
 }
 
+/* Answers that are in memory until their clients have read them are bounded together. */
+typedef struct held_answer {
+    char *text;
+    size_t bytes;
+} held_answer;
+
+static _Atomic size_t held_bytes;
+
+static void release_answer(void *context)
+{
+    held_answer *held = context;
+    atomic_fetch_sub(&held_bytes, held->bytes);
+    pj_free(held->text);
+    pj_free(held);
+}
+
+/* False: too much is held; the text is freed. Small answers always fit. */
+static bool hold_answer(held_answer **out, char *text, size_t bytes)
+{
+    held_answer *held = pj_alloc(1, sizeof *held);
+    bool fits =
+        atomic_fetch_add(&held_bytes, bytes) + bytes <= HELD_MAX_BYTES || bytes < SMALL_BYTES;
+    if (held && fits) {
+        *held = (held_answer){text, bytes};
+        *out = held;
+        return true;
+    }
+    atomic_fetch_sub(&held_bytes, bytes);
+    pj_free(held);
+    pj_free(text);
+    return false;
+}
+
 enum MHD_Result pj_http_reply(pj_http *http, unsigned status, const char *content_type, char *text,
                               size_t bytes)
 {
+    held_answer *held;
+    if (!hold_answer(&held, text, bytes))
+        return bytes < SMALL_BYTES
+                   ? MHD_NO
+                   : pj_http_problem(
+                         http, 503,
+                         "large responses are already being sent; try again in a moment");
     struct MHD_Response *response =
-        MHD_create_response_from_buffer_with_free_callback(bytes, text, pj_free);
+        MHD_create_response_from_buffer_with_free_callback_cls(bytes, text, release_answer, held);
     if (!response) {
-        pj_free(text);
+        release_answer(held);
         return MHD_NO;
     }
     MHD_add_response_header(response, "Content-Type", content_type);

@@ -152,13 +152,13 @@ static const pj_param_rule join_rules[] = {{"machine"}, {0}};
 
 /* ---- documents ----------------------------------------------------------------------------- */
 
-static enum MHD_Result answer_written(const visit *v)
+static enum MHD_Result answer_written(const visit *v, route_write *write)
 {
     pj_buffer buffer;
     written out = {.status = 200, .invalid = 400, .type = "application/json"};
     pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
     pj_json_init(&out.json, &buffer);
-    if (v->route->write(v, &out) != PJ_OK) {
+    if (write(v, &out) != PJ_OK) {
         pj_buffer_fini(&buffer);
         return pj_http_failure(v->http, out.invalid, &out.err);
     }
@@ -200,6 +200,13 @@ static pj_status write_metrics(const visit *v, written *out)
     return PJ_OK;
 }
 
+static void add_total(pj_http *http, uint64_t total)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)total);
+    pj_http_add_header(http, "X-Total-Count", text);
+}
+
 static pj_status write_view(const visit *v, written *out)
 {
     const pj_service *service = v->routes->service;
@@ -207,11 +214,7 @@ static pj_status write_view(const visit *v, written *out)
     uint64_t total = 0;
     pj_status status = service->view(service->context, &request, &out->json, &total, &out->err);
     if (v->route->view == PJ_DELETE_RUN) out->status = 204;
-    if (status == PJ_OK && v->route->view == PJ_VIEW_RUNS) {
-        char text[24];
-        snprintf(text, sizeof text, "%llu", (unsigned long long)total);
-        pj_http_add_header(v->http, "X-Total-Count", text);
-    }
+    if (v->route->view == PJ_VIEW_RUNS) add_total(v->http, total);
     return status;
 }
 
@@ -251,6 +254,7 @@ typedef struct stream_request {
     char id[PJ_UUID_BYTES], format[16];
     pj_params params;
     pj_arena arena; /* the parameters' texts */
+    uint64_t total; /* of a list; the producer's until it first writes */
 } stream_request;
 
 static void free_stream_request(void *context)
@@ -278,14 +282,14 @@ static stream_request *new_stream_request(const pj_service *service, const route
 
 static pj_status produce_view(void *context, void *stream, pj_error *err)
 {
-    const stream_request *query = context;
-    pj_view_request request = {query->view, query->id, &query->params};
-    uint64_t total = 0;
+    stream_request *query = context;
+    pj_view_request request = {query->view, query->id, &query->params, true};
     pj_buffer block;
     pj_json json;
     pj_buffer_init(&block, 4 << 20);
     pj_json_init_stream(&json, &block, pj_stream_write, stream);
-    pj_status status = query->service->view(query->service->context, &request, &json, &total, err);
+    pj_status status =
+        query->service->view(query->service->context, &request, &json, &query->total, err);
     if (status == PJ_OK && !pj_json_finish(&json))
         status = pj_fail(err, PJ_E_CANCELLED, "the client has disconnected");
     pj_buffer_fini(&block);
@@ -306,6 +310,23 @@ static enum MHD_Result answer_whole_run(const visit *v)
     if (!query) return MHD_NO;
     return pj_stream_reply(
         v->http, &(pj_stream_source){produce_view, query, free_stream_request, "application/json"});
+}
+
+static void add_list_headers(void *context, pj_http *http)
+{
+    add_total(http, ((const stream_request *)context)->total);
+}
+
+/* And so may a list; a short one does without a connection of its own. */
+static enum MHD_Result answer_runs(const visit *v)
+{
+    enum { SHORT = 200, DEFAULT = 1000 };
+    if (pj_params_int(&v->http->target.params, "limit", DEFAULT) <= SHORT)
+        return answer_written(v, write_view);
+    stream_request *query = new_stream_request(v->routes->service, v->route, v->http, "");
+    if (!query) return MHD_NO;
+    return pj_stream_reply(v->http, &(pj_stream_source){produce_view, query, free_stream_request,
+                                                        "application/json", add_list_headers});
 }
 
 static enum MHD_Result answer_export(const visit *v)
@@ -491,7 +512,7 @@ static pj_status write_experiment(const visit *v, written *out)
 #define API "/api/profiling/"
 
 static const route table[] = {
-    {"GET", API "runs", write_view, PJ_VIEW_RUNS, runs_rules},
+    {"GET", API "runs", NULL, PJ_VIEW_RUNS, runs_rules, answer_runs},
     {"GET", API "facets", write_view, PJ_VIEW_FACETS},
     {"GET", API "compare", write_view, PJ_VIEW_COMPARE, compare_rules},
     {"GET", API "compare/groups", write_view, PJ_VIEW_GROUPS, groups_rules},
@@ -577,7 +598,7 @@ static enum MHD_Result answer_route(const pj_routes *routes, const route *r, pj_
         v.id = id_text;
     else if (id_text[0] && routes->service->resolve(routes->service->context, id_text, id, &err))
         return pj_http_failure(http, 404, &err);
-    return r->answer ? r->answer(&v) : answer_written(&v);
+    return r->answer ? r->answer(&v) : answer_written(&v, r->write);
 }
 
 enum MHD_Result pj_routes_answer(const pj_routes *routes, pj_http *http)

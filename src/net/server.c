@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 enum {
-    CONNECTIONS_MAX = 1024, /* further connections are closed */
+    CONNECTIONS_MAX = 1024, /* further ones are refused before libmicrohttpd sees them: */
+    LIBRARY_MAX = 2 * CONNECTIONS_MAX, /* 0.9.75 to 0.9.77 deadlock at their own limit */
     CONNECTION_MEMORY_BYTES = 32 << 10,
     TIMEOUT_S = 20,
     STACK_BYTES = 512 << 10,
@@ -35,22 +36,22 @@ struct pj_server {
     pj_routes routes;
     pthread_mutex_t mutex; /* guards the slots */
     slot slots[CONNECTIONS_MAX];
-    uint32_t used_slots;
     struct MHD_Daemon *daemon;
     pj_front *front; /* NULL: connections come by pj_server_add only */
     uint16_t port;
+    _Atomic int handed;    /* connections that libmicrohttpd has, or is about to take */
     _Atomic int answering; /* requests being answered */
 };
 
 /* ---- connections --------------------------------------------------------------------------- */
 
-/* When few slots are left, a new connection replaces the one whose request has been incomplete for
+/* When few places are left, a new connection replaces the one whose request has been incomplete for
  * longest, so that slow ones keep nobody out. An eighth stays free, because a connection that is
  * cut off takes a moment to go: it is only shut down, as libmicrohttpd owns the descriptor. */
 static void server_make_room(pj_server *server)
 {
     slot *longest = NULL;
-    if (server->used_slots < CONNECTIONS_MAX - CONNECTIONS_MAX / 8) return;
+    if (atomic_load(&server->handed) < CONNECTIONS_MAX - CONNECTIONS_MAX / 8) return;
     for (slot *s = server->slots; s < server->slots + CONNECTIONS_MAX; s++)
         if (s->used && s->since_ns && (!longest || s->since_ns < longest->since_ns)) longest = s;
     if (!longest) return;
@@ -62,11 +63,9 @@ static void server_take_slot(pj_server *server, struct MHD_Connection *connectio
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    server_make_room(server);
     for (slot *s = server->slots; s < server->slots + CONNECTIONS_MAX && info; s++) {
         if (s->used) continue;
         *s = (slot){true, info->connect_fd, pj_clock_ns()};
-        server->used_slots++;
         *out = s;
         return;
     }
@@ -79,11 +78,10 @@ static void server_on_connection(void *context, struct MHD_Connection *connectio
     pthread_mutex_lock(&server->mutex);
     if (code == MHD_CONNECTION_NOTIFY_STARTED)
         server_take_slot(server, connection, out);
-    else if (*out) {
+    else if (*out)
         *(slot *)*out = (slot){0};
-        server->used_slots--;
-    }
     pthread_mutex_unlock(&server->mutex);
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) atomic_fetch_sub(&server->handed, 1);
 }
 
 /* The connection's request, its only one, is complete: the answer may take its time. */
@@ -170,18 +168,28 @@ static struct MHD_Daemon *start_daemon(pj_server *server, bool is_polled)
         flags, 0, NULL, NULL, server_take_request, server, MHD_OPTION_EXTERNAL_LOGGER, ignore_log,
         NULL, MHD_OPTION_URI_LOG_CALLBACK, server_begin_request, server,
         MHD_OPTION_NOTIFY_COMPLETED, server_end_request, server, MHD_OPTION_NOTIFY_CONNECTION,
-        server_on_connection, server, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+        server_on_connection, server, MHD_OPTION_CONNECTION_LIMIT, (unsigned)LIBRARY_MAX,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_THREAD_STACK_SIZE,
         (size_t)STACK_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
         MHD_OPTION_END);
 }
 
-/* The library closes connections beyond its limit. */
-static void server_pass_on(void *context, int fd, const struct sockaddr *address, socklen_t bytes)
+/* Hands a connection to libmicrohttpd, which then owns the descriptor, whatever it makes of it;
+ * false: there are too many. */
+static bool server_pass_on(void *context, int fd, const struct sockaddr *address, socklen_t bytes)
 {
-    const pj_server *server = context;
-    MHD_add_connection(server->daemon, fd, address, bytes);
+    pj_server *server = context;
+    pthread_mutex_lock(&server->mutex);
+    server_make_room(server);
+    pthread_mutex_unlock(&server->mutex);
+    if (atomic_fetch_add(&server->handed, 1) >= CONNECTIONS_MAX) {
+        atomic_fetch_sub(&server->handed, 1);
+        return false;
+    }
+    if (MHD_add_connection(server->daemon, fd, address, bytes) != MHD_YES)
+        atomic_fetch_sub(&server->handed, 1);
+    return true;
 }
 
 pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_error *err)
@@ -257,9 +265,8 @@ uint16_t pj_server_port(const pj_server *server)
 pj_status pj_server_add(pj_server *server, int fd, pj_error *err)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    if (MHD_add_connection(server->daemon, fd, (struct sockaddr *)&address, sizeof address) ==
-        MHD_YES)
-        return PJ_OK;
+    if (server_pass_on(server, fd, (struct sockaddr *)&address, sizeof address)) return PJ_OK;
+    close(fd);
     return pj_fail(err, PJ_E_FULL, "the server accepts no more connections");
 }
 

@@ -54,6 +54,7 @@ typedef struct pj_view_request {
     pj_view view;
     const char *id;          /* full id of a run; NULL for views not of a single run */
     const pj_params *params; /* checked against the route's rules */
+    bool is_streamed;        /* written at the client's pace */
 } pj_view_request;
 
 /* A POST that begins or continues an experiment. */

@@ -181,5 +181,6 @@ enum MHD_Result pj_stream_reply(pj_http *http, const pj_stream_source *source)
         return MHD_NO;
     }
     MHD_add_response_header(response, "Content-Type", source->content_type);
+    if (source->add_headers) source->add_headers(source->context, http);
     return pj_http_queue(http, 200, response);
 }

@@ -18,12 +18,14 @@ typedef struct pj_stream_source {
     void *context; /* freed by free_context when producer and reader are done */
     void (*free_context)(void *context);
     const char *content_type; /* static */
+    /* Adds headers that the producer knows when it first writes; NULL: none. */
+    void (*add_headers)(void *context, pj_http *http);
 } pj_stream_source;
 
 bool pj_stream_write(void *stream, const char *bytes, size_t count);
 /* Takes ownership of source->context whatever the outcome. Headers (Content-Disposition) must be
  * added before. More than PJ_STREAMS_MAX concurrent streams are refused with 503. */
-enum { PJ_STREAMS_MAX = 16 };
+enum { PJ_STREAMS_MAX = 32 };
 enum MHD_Result pj_stream_reply(pj_http *http, const pj_stream_source *source);
 
 #endif

@@ -72,7 +72,11 @@ static bool looks_at_machine(const pj_rail *rail)
 void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, int64_t begin_ns,
                          int64_t end_ns, double busy_share, pj_baseline *baseline)
 {
-    *baseline = (pj_baseline){.busy_share = busy_share, .rail_count = rail_count, .quiet = true};
+    *baseline = (pj_baseline){.busy_share = busy_share,
+                              .rail_count = rail_count,
+                              .quiet = true,
+                              .begin_ns = begin_ns,
+                              .end_ns = end_ns};
     for (uint32_t i = 0; i < PJ_MAX_RAILS; i++) {
         baseline->mw[i] = baseline->sd_mw[i] = NAN;
         baseline->rail_quiet[i] = true;
@@ -120,6 +124,57 @@ bool pj_baseline_text(const pj_baseline *baseline, char *text, size_t bytes)
     return true;
 }
 
+/* ---- before and after ---- */
+
+static double middle_ns(const pj_baseline *b)
+{
+    return 0.5 * ((double)b->begin_ns + (double)b->end_ns);
+}
+
+/* Where idle power may have moved from one level to another at any time, its mean is anywhere
+ * between them: a uniform distribution, around its middle or seen from one end. */
+static void idle_between(const pj_baseline *before, const pj_baseline *after, uint32_t rail,
+                         double share, pj_baseline *idle)
+{
+    double moved_mw = after->mw[rail] - before->mw[rail];
+    double off = after->rail_quiet[rail] ? hypot(1 / sqrt(12), share - 0.5) : 1 / sqrt(3);
+    const pj_baseline *known = isnan(before->mw[rail]) ? after : before;
+    idle->rail_quiet[rail] =
+        before->rail_quiet[rail] && (known == before || idle->rail_quiet[rail]);
+    idle->mw[rail] = known->mw[rail];
+    idle->sd_mw[rail] = known->sd_mw[rail];
+    if (isnan(moved_mw)) return;
+    if (after->rail_quiet[rail]) {
+        idle->mw[rail] += share * moved_mw;
+        idle->sd_mw[rail] = fmax(before->sd_mw[rail], after->sd_mw[rail]);
+    }
+    idle->sd_mw[rail] = hypot(idle->sd_mw[rail], off * moved_mw);
+}
+
+void pj_baseline_between(const pj_baseline *before, const pj_baseline *after, const pj_rail *rails,
+                         int64_t begin_ns, int64_t end_ns, bool is_loaded, pj_baseline *idle)
+{
+    double apart_ns = middle_ns(after) - middle_ns(before);
+    double share = (0.5 * ((double)begin_ns + (double)end_ns) - middle_ns(before)) / apart_ns;
+    *idle = *after;
+    share = apart_ns > 0 ? fmin(fmax(share, 0), 1) : 0.5;
+    for (uint32_t i = 0; i < after->rail_count; i++)
+        if (!is_loaded || rails[i].rail_class != PJ_RAIL_GPU || !(after->mw[i] > before->mw[i]))
+            idle_between(before, after, i, share, idle);
+}
+
+int pj_baseline_moved(const pj_baseline *before, const pj_baseline *after)
+{
+    int most = -1;
+    for (uint32_t i = 0; i < after->rail_count; i++) {
+        double moved = fabs(after->mw[i] - before->mw[i]);
+        double least = fmax(3 * hypot(before->sd_mw[i], after->sd_mw[i]), 0.1 * before->mw[i]);
+        if (!(moved > least)) continue;
+        if (most < 0 || moved > fabs(after->mw[most] - before->mw[most])) most = (int)i;
+    }
+    return most;
+}
+
 /* ---- listening ---- */
 
 static pj_status listen_until(pj_meter *meter, pj_curve *const *curves, int64_t until_ns,
@@ -153,6 +208,7 @@ pj_status pj_meter_baseline(pj_meter *meter, int64_t duration_ns, pj_baseline *b
     pj_curves_link(curves, rails, rail_count);
     pj_busy_get(&meter->env, &before);
     int64_t begin = pj_clock_ns(), end = begin + duration_ns;
+    pj_meter_want(meter, begin);
     status = listen_until(meter, curves, end, err);
     if (status != PJ_OK) goto done;
     pj_busy_get(&meter->env, &after);

@@ -1,6 +1,8 @@
 /* Characterisation: polls each rail, counts changes and takes medians. The cache is one small JSON
- * file per source in the user's cache folder, keyed by device, field, driver and kernel; it is only
- * a convenience, so every problem with it silently means "measure again". */
+ * file per source in the user's cache folder, keyed by machine, device, field, driver and kernel;
+ * it is only a convenience, so every problem with it silently means "measure again". So does what
+ * could not be told (a grid, on a busy machine), and after some time what was not found: movement
+ * of a counter, whose value is compared at each start, and a grid. */
 #include "power/characterise.h"
 
 #include "base/clock.h"
@@ -18,6 +20,8 @@
 
 enum {
     ENOUGH_CHANGES = 12,
+    MOST_CHANGES = 32, /* kept: a busy machine sees many of them too vaguely for a grid */
+    ENOUGH_SHARP = 10, /* of those: what a grid is found by */
     ENOUGH_READS = 100,
     MAX_COSTS = 256,  /* kept of the first reads */
     MAX_POWERS = 256, /* kept of the first values of power */
@@ -31,6 +35,9 @@ static const int64_t COMPARED_NS = 300 * PJ_NS_PER_MS;
 static const int64_t LOG_EVERY_NS = 200 * PJ_NS_PER_MS; /* a log misses nothing in between */
 /* Ticks of faster counters are not worth predicting. */
 static const int64_t GRID_LEAST_NS = 10 * PJ_NS_PER_MS;
+/* For how long it is believed that a counter stands still, and that its ticks are on no grid. */
+static const int64_t STILL_BELIEVED_S = 24 * 3600, NO_GRID_BELIEVED_S = 3600;
+static const int64_t GLANCE_NS = 20 * PJ_NS_PER_MS; /* at a counter that stood still */
 
 /* ---- measuring ---- */
 
@@ -41,9 +48,10 @@ typedef struct watch {
     /* begin of the first read, and of the last one of the present value */
     int64_t begin_ns, old_ns;
     /* reads around each change, and the value after it */
-    int64_t from_ns[ENOUGH_CHANGES], to_ns[ENOUGH_CHANGES];
-    double values[ENOUGH_CHANGES];
+    int64_t from_ns[MOST_CHANGES], to_ns[MOST_CHANGES];
+    double values[MOST_CHANGES];
     uint32_t changes;
+    double value;                 /* the last accepted */
     int64_t power_ns[MAX_POWERS]; /* power: new values, each of the time since the one before */
     double power_mw[MAX_POWERS];
     uint32_t powers;
@@ -56,7 +64,9 @@ typedef struct watch {
 typedef struct traits {
     int64_t period_ns, grid_ns;
     pj_rail_contact contact;
-    bool is_dead;
+    int64_t watched_s; /* wall-clock time */
+    double still;      /* value of a counter that stood still; NAN: it moved, or is none */
+    bool is_vague;     /* whether its ticks are on a grid was not seen well enough to tell */
 } traits;
 
 static void watch_take_power(watch *w, const pj_reading *r)
@@ -74,7 +84,7 @@ static void watch_take(watch *w, const pj_rail *rail, pj_reading *r)
     if (w->begin_ns == 0) w->begin_ns = r->before_ns;
     if (w->cost_ns == 0 || took < w->cost_ns) w->cost_ns = took > 0 ? took : 1;
     pj_filter_take(&w->filter, r);
-    if (r->status == PJ_READING_OK && w->old_ns > 0 && w->changes < ENOUGH_CHANGES) {
+    if (r->status == PJ_READING_OK && w->old_ns > 0 && w->changes < MOST_CHANGES) {
         w->from_ns[w->changes] = w->old_ns;
         w->values[w->changes] = r->value;
         w->to_ns[w->changes++] = r->after_ns;
@@ -83,6 +93,7 @@ static void watch_take(watch *w, const pj_rail *rail, pj_reading *r)
     w->stands = w->changes == 0 && w->filter.armed && r->after_ns - w->begin_ns > STILL_NS;
     bool is_new = r->status == PJ_READING_OK || r->status == PJ_READING_RESET;
     if (is_new && w->first_ns == 0) w->first_ns = r->after_ns;
+    if (is_new) w->value = r->value;
     if (is_new && rail->kind != PJ_RAIL_COUNTER) watch_take_power(w, r);
 }
 
@@ -91,12 +102,38 @@ static bool is_silent(const watch *w)
     return w->first_ns == 0 && w->reads >= ENOUGH_READS;
 }
 
+/* Keeps the changes that were located to an eighth of a period, to either side; returns their
+ * number. */
+static uint32_t watch_sharp(const watch *w, int64_t *from_ns, int64_t *to_ns)
+{
+    uint32_t count = 0;
+    int64_t widest = pj_filter_period(&w->filter) / 4;
+    for (uint32_t i = 0; i < w->changes; i++) {
+        if (w->to_ns[i] - w->from_ns[i] > widest) continue;
+        from_ns[count] = w->from_ns[i];
+        to_ns[count++] = w->to_ns[i];
+    }
+    return count;
+}
+
+static bool may_have_grid(const watch *w)
+{
+    return w->filter.rail->kind == PJ_RAIL_COUNTER && pj_filter_period(&w->filter) >= GRID_LEAST_NS;
+}
+
+static bool watch_is_enough(const watch *w)
+{
+    int64_t from_ns[MOST_CHANGES], to_ns[MOST_CHANGES];
+    if (w->filter.lost || is_silent(w) || w->stands) return true;
+    if (w->filter.interval_count < ENOUGH_CHANGES) return false;
+    return w->changes == MOST_CHANGES || !may_have_grid(w) ||
+           watch_sharp(w, from_ns, to_ns) >= ENOUGH_SHARP;
+}
+
 static bool enough(const watch *watches, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (watches[i].filter.interval_count < ENOUGH_CHANGES && !watches[i].filter.lost &&
-            !is_silent(&watches[i]) && !watches[i].stands)
-            return false;
+        if (!watch_is_enough(&watches[i])) return false;
     return true;
 }
 
@@ -191,7 +228,10 @@ static void cache_key(const pj_power_sampler *s, const pj_rail *rail, char key[1
     hash = pj_hash64(hash, rail->device, strlen(rail->device));
     hash = pj_hash64(hash, rail->field, strlen(rail->field));
     hash = pj_hash64(hash, s->env->sysfs_root, strlen(s->env->sysfs_root));
-    if (uname(&system) == 0) hash = pj_hash64(hash, system.release, strlen(system.release));
+    if (uname(&system) == 0) { /* several machines may share a home */
+        hash = pj_hash64(hash, system.release, strlen(system.release));
+        hash = pj_hash64(hash, system.nodename, strlen(system.nodename));
+    }
     if (pj_power_path(path, sizeof path, s->env->procfs_root, "/proc/driver/nvidia/version") &&
         pj_file_read(path, 4096, &driver, &bytes, NULL) == PJ_OK)
         hash = pj_hash64(hash, driver, bytes);
@@ -213,18 +253,60 @@ static bool is_duration(double ns)
 
 static bool cache_entry(json_t *entry, traits *t)
 {
-    double period = 0, grid = 0, cost = 0, p50 = 0, p95 = 0;
+    double period = 0, grid = 0, cost = 0, p50 = 0, p95 = 0, watched = 0;
     const json_t *off = json_object_get(entry, "disagreement");
-    if (json_unpack(entry, "{s:F,s:F,s:F,s:F,s:F}", "period_ns", &period, "grid_ns", &grid,
-                    "cost_ns", &cost, "cost_p50_ns", &p50, "cost_p95_ns", &p95) != 0 ||
+    const json_t *still = json_object_get(entry, "still");
+    if (json_unpack(entry, "{s:F,s:F,s:F,s:F,s:F,s:F}", "period_ns", &period, "grid_ns", &grid,
+                    "cost_ns", &cost, "cost_p50_ns", &p50, "cost_p95_ns", &p95, "watched_s",
+                    &watched) != 0 ||
         !is_duration(period) || !is_duration(grid) || !is_duration(cost) || !is_duration(p50) ||
-        !is_duration(p95))
+        !is_duration(p95) || !is_duration(watched))
         return false;
     *t = (traits){.period_ns = (int64_t)period,
                   .grid_ns = (int64_t)grid,
                   .contact = {(int64_t)cost, (int64_t)p50, (int64_t)p95,
-                              json_is_number(off) ? json_number_value(off) : NAN}};
+                              json_is_number(off) ? json_number_value(off) : NAN},
+                  .watched_s = (int64_t)watched,
+                  .still = json_is_number(still) ? json_number_value(still) : NAN};
     return true;
+}
+
+/* What was not there when it was watched may be there now. */
+static bool is_believed(const pj_rail *rail, const traits *t)
+{
+    int64_t age_s = pj_clock_wall_ns() / PJ_NS_PER_S - t->watched_s;
+    bool lacks_grid =
+        rail->kind == PJ_RAIL_COUNTER && t->grid_ns == 0 && t->period_ns >= GRID_LEAST_NS;
+    int64_t most = isfinite(t->still) ? STILL_BELIEVED_S : NO_GRID_BELIEVED_S;
+    if (!isfinite(t->still) && !lacks_grid) return true;
+    return age_s >= 0 && age_s < most;
+}
+
+/* A glance at counters that stood still when they were watched. */
+static bool has_moved(pj_power_sampler *s, const traits *t)
+{
+    uint32_t count = 0;
+    pj_status status = s->source->read(s->state, s->scratch, PJ_SOURCE_READ_MAX, &count);
+    if (status != PJ_OK) return true;
+    for (uint32_t i = 0; i < count; i++) {
+        const pj_reading *r = &s->scratch[i];
+        if (r->rail < s->rail_count && isfinite(t[r->rail].still) && r->status == PJ_READING_OK &&
+            r->value != t[r->rail].still)
+            return true;
+    }
+    return false;
+}
+
+static bool still_stand(pj_power_sampler *s, const traits *t)
+{
+    uint64_t rails = 0;
+    for (uint32_t i = 0; i < s->rail_count; i++)
+        if (isfinite(t[i].still)) rails |= 1ull << i;
+    if (rails == 0) return true;
+    if (s->source->select) s->source->select(s->state, rails);
+    if (has_moved(s, t)) return false;
+    pj_clock_sleep_until(pj_clock_ns() + GLANCE_NS);
+    return !has_moved(s, t);
 }
 
 /* All rails or none: a new rail requires a new characterisation. */
@@ -239,7 +321,7 @@ static bool cache_read(const pj_power_sampler *s, traits *t)
     bool found = json_is_object(root);
     for (uint32_t i = 0; found && i < s->rail_count; i++) {
         cache_key(s, &s->rails[i], key);
-        found = cache_entry(json_object_get(root, key), &t[i]);
+        found = cache_entry(json_object_get(root, key), &t[i]) && is_believed(&s->rails[i], &t[i]);
     }
     json_decref(root);
     pj_free(text);
@@ -266,6 +348,8 @@ static void cache_write(const pj_power_sampler *s, const traits *t)
         pj_json_kv_int(&json, "cost_p50_ns", t[i].contact.cost_p50_ns);
         pj_json_kv_int(&json, "cost_p95_ns", t[i].contact.cost_p95_ns);
         pj_json_kv_double(&json, "disagreement", t[i].contact.disagreement);
+        pj_json_kv_int(&json, "watched_s", t[i].watched_s);
+        pj_json_kv_double(&json, "still", t[i].still);
         pj_json_object_end(&json);
     }
     pj_json_object_end(&json);
@@ -283,11 +367,22 @@ static traits traits_of(const pj_rail *rail, watch *w)
         t.contact.cost_p50_ns = (int64_t)pj_median(w->costs_ns, costs);
         t.contact.cost_p95_ns = (int64_t)w->costs_ns[costs * 95 / 100]; /* sorted by the median */
     }
-    bool is_counter = rail->kind == PJ_RAIL_COUNTER;
-    if (is_counter && t.period_ns >= GRID_LEAST_NS)
-        t.grid_ns = pj_grid_find(w->from_ns, w->to_ns, w->changes);
-    t.is_dead = is_counter && w->stands && rail->scope != PJ_SCOPE_DOMAIN;
+    t.watched_s = pj_clock_wall_ns() / PJ_NS_PER_S;
+    t.still = rail->kind == PJ_RAIL_COUNTER && w->stands ? w->value : NAN;
+    if (may_have_grid(w)) {
+        int64_t from_ns[MOST_CHANGES], to_ns[MOST_CHANGES];
+        uint32_t sharp = watch_sharp(w, from_ns, to_ns);
+        t.grid_ns = pj_grid_find(from_ns, to_ns, sharp);
+        t.is_vague = t.grid_ns == 0 && (sharp < ENOUGH_SHARP || pj_cost_is_high(rail, w->cost_ns));
+    }
     return t;
+}
+
+static bool is_complete(const pj_rail *rail, const traits *t)
+{
+    /* a power that never changed has its stated period */
+    bool is_stated = rail->kind != PJ_RAIL_COUNTER && rail->period_ns > 0;
+    return (t->period_ns > 0 || is_stated || isfinite(t->still)) && !t->is_vague;
 }
 
 static pj_status measure(pj_power_sampler *s, traits *t, pj_error *err)
@@ -300,9 +395,7 @@ static pj_status measure(pj_power_sampler *s, traits *t, pj_error *err)
     for (uint32_t i = 0; i < s->rail_count; i++) {
         t[i] = traits_of(&s->rails[i], &watches[i]);
         t[i].contact.disagreement = disagreement_of(s->rails, watches, s->rail_count, i);
-        /* a power that never changed has its stated period */
-        bool is_stated = s->rails[i].kind != PJ_RAIL_COUNTER && s->rails[i].period_ns > 0;
-        complete = complete && (t[i].period_ns > 0 || is_stated);
+        complete = complete && is_complete(&s->rails[i], &t[i]);
     }
     if (complete) cache_write(s, t);
     pj_free(watches);
@@ -313,7 +406,7 @@ pj_status pj_characterise(pj_power_sampler *sampler, pj_error *err)
 {
     traits t[PJ_MAX_RAILS];
     pj_status status = PJ_OK;
-    if (!cache_read(sampler, t)) status = measure(sampler, t, err);
+    if (!cache_read(sampler, t) || !still_stand(sampler, t)) status = measure(sampler, t, err);
     for (uint32_t i = 0; i < sampler->rail_count && status == PJ_OK; i++) {
         pj_rail *rail = &sampler->rails[i];
         int64_t seen = t[i].period_ns, stated = rail->period_ns;
@@ -322,7 +415,8 @@ pj_status pj_characterise(pj_power_sampler *sampler, pj_error *err)
         rail->grid_ns = t[i].grid_ns;
         if (rail->grid_ns > 0) rail->period_ns = rail->grid_ns;
         sampler->contacts[i] = t[i].contact;
-        if (t[i].is_dead) sampler->dead |= 1ull << i;
+        bool is_dead = isfinite(t[i].still) && rail->scope != PJ_SCOPE_DOMAIN;
+        if (is_dead) sampler->dead |= 1ull << i;
     }
     return status;
 }

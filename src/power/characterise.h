@@ -7,8 +7,8 @@
 /* Polls the sampler's open source as fast as is sensible until every rail has changed often enough,
  * for at most 3 s, and sets the rails' periods where the source left them open or was off by half,
  * the grids of counters' ticks, what reads cost, how well counters agree with the power of the
- * same device, and which rails stand still. A valid cache entry (same device, field, driver,
- * kernel) is used instead. */
+ * same device, and which rails stand still. A valid cache entry (same machine, device, field,
+ * driver, kernel) is used instead, unless a counter that stood still has moved since. */
 pj_status pj_characterise(pj_power_sampler *sampler, pj_error *err);
 
 #endif

@@ -27,6 +27,8 @@ static const double LOG_COVERS = 0.8;
 static const double LOG_REST = 0.05;
 /* Half width of the uncertainty of where the part of a value begins and ends. */
 static const float LOG_EDGE_NS = PJ_NS_PER_MS;
+/* Half of what single ticks of a grid deviate from it. */
+static const double GRID_JITTER_NS = PJ_NS_PER_MS / 2;
 
 static pj_curve *new_curve(const pj_rail *rail, bool of_steps)
 {
@@ -67,6 +69,11 @@ const pj_rail *pj_curve_rail(const pj_curve *curve)
     return &curve->rail;
 }
 
+bool pj_curve_reports_windows(const pj_curve *curve)
+{
+    return curve->window_count > 0 && curve->unreported == 0;
+}
+
 void pj_curve_follow(pj_curve *curve, const pj_curve *log)
 {
     curve->log = log;
@@ -86,8 +93,11 @@ void pj_curve_doubt_gain(pj_curve *curve, double excess)
 }
 
 /* The energies that its ticks would move, at the powers around them. */
-static void curve_set_tick_sd(piece *p, double begin_mw, double end_mw)
+static void curve_set_tick_sd(const pj_curve *c, piece *p, double begin_mw, double end_mw)
 {
+    double edge_ns = fmin((double)p->begin_edge_ns, (double)p->edge_ns);
+    if (c->rail.grid_ns > 0 && edge_ns > GRID_JITTER_NS)
+        p->common = (float)(1 - GRID_JITTER_NS * GRID_JITTER_NS / (edge_ns * edge_ns));
     p->begin_sd = begin_mw * (double)p->begin_edge_ns * 1e-9 / sqrt(3);
     p->end_sd = end_mw * (double)p->edge_ns * 1e-9 / sqrt(3);
 }
@@ -145,7 +155,7 @@ static pj_status curve_add_piece(pj_curve *c, int64_t begin_ns, int64_t end_ns, 
                .swing_mj = (float)energy_mj,
                .tick = ++c->ticks,
                .until = 1};
-    curve_set_tick_sd(&p, piece_mw(&p), piece_mw(&p));
+    curve_set_tick_sd(c, &p, piece_mw(&p), piece_mw(&p));
     return curve_add_part(c, &p, err);
 }
 
@@ -269,7 +279,7 @@ static pj_status curve_add_logged(pj_curve *c, const piece *whole, const log_vie
         rest_mj = 0;
     }
     piece ends = *whole;
-    curve_set_tick_sd(&ends, gain * log->windows[v->first].power_mw,
+    curve_set_tick_sd(c, &ends, gain * log->windows[v->first].power_mw,
                       gain * log->windows[v->last].power_mw);
     pj_status status = PJ_OK;
     int64_t from = whole->begin_ns;
@@ -312,7 +322,7 @@ static pj_status curve_add_counted(pj_curve *c, const piece *given, pj_error *er
     p.tick = ++c->ticks;
     p.swing_mj = (float)p.energy_mj;
     curve_see_part(c, &p);
-    curve_set_tick_sd(&p, piece_mw(&p), piece_mw(&p));
+    curve_set_tick_sd(c, &p, piece_mw(&p), piece_mw(&p));
     log_view v;
     bool is_logged = c->log && p.energy_mj > 0 && log_look(c->log, &p, &v);
     return is_logged ? curve_add_logged(c, &p, &v, err) : curve_add_part(c, &p, err);
@@ -375,9 +385,10 @@ static pj_status fill_hole(pj_curve *c, int64_t begin_ns, double mw, pj_error *e
                            err);
 }
 
-static int64_t curve_window_of(const pj_curve *c, const pj_reading *r, int64_t tick)
+static int64_t curve_window_of(pj_curve *c, const pj_reading *r, int64_t tick)
 {
     if (r->window_ns > 0) return r->window_ns;
+    c->unreported++;
     if (c->rail.window_ns > 0) return c->rail.window_ns;
     if (c->period_ns > 0) return c->period_ns;
     return c->armed ? tick - c->last_tick_ns : 0;

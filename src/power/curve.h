@@ -57,6 +57,8 @@ void pj_curve_forget(pj_curve *curve, int64_t at_ns);
 void pj_curve_doubt_gain(pj_curve *curve, double excess);
 
 const pj_rail *pj_curve_rail(const pj_curve *curve);
+/* Whether every power reading came with its true averaging time, as those of powermetrics do. */
+bool pj_curve_reports_windows(const pj_curve *curve);
 /* The interval in which energy is known; false: none. */
 bool pj_curve_span(const pj_curve *curve, int64_t *begin_ns, int64_t *end_ns);
 

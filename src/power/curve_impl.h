@@ -23,7 +23,9 @@ typedef struct piece {
      * energy before and after this part, and what the uncertainty of its ticks moves. */
     uint32_t tick;
     float before, until;
-    double begin_sd, end_sd;                 /* mJ */
+    double begin_sd, end_sd; /* mJ */
+    float
+        common; /* share of that variance that is the same shift of all ticks: of a grid's phase */
     float swings_before, swings, swings_all; /* squared: of earlier parts, its own, of all; mJ^2 */
 } piece;
 
@@ -36,6 +38,7 @@ struct pj_curve {
     /* the previous reading */
     bool resolved; /* overlapping windows have been deconvolved */
     bool armed, just_armed;
+    uint32_t unreported; /* power readings that came without their averaging time */
     double last_value;
     int64_t last_tick_ns;
     double last_edge_ns;

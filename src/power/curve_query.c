@@ -5,7 +5,8 @@
  * the piece and off otherwise, the part f of it has a standard deviation of up to
  * e sqrt(f (1 - f) / 3), at worst p tau / sqrt(12); this is assumed at both edges of an interval.
  * Where a log shows the power before and after, e is their difference. The time of a tick moves a
- * part of the energy between its neighbours.
+ * part of the energy between its neighbours. Ticks of a grid are mostly early or late together,
+ * which matters only where the power at both ends of an interval differs.
  */
 #include "power/curve_impl.h"
 
@@ -123,9 +124,17 @@ static double tick_part(const pj_curve *c, const sums *s)
  * the energy next to it. */
 static double tick_variance(const pj_curve *c, const sums *s, double begin_part, double end_part)
 {
-    double begin = begin_part * c->pieces[s->index].begin_sd;
-    double end = end_part * c->pieces[s->index].end_sd;
-    return begin * begin + end * end;
+    const piece *p = &c->pieces[s->index];
+    double begin = begin_part * p->begin_sd, end = end_part * p->end_sd;
+    return (1 - (double)p->common) * (begin * begin + end * end);
+}
+
+/* What a shift of all ticks of a grid by one standard deviation adds to the energy up to an
+ * instant. */
+static double tick_shift(const pj_curve *c, const sums *s, double begin_part, double end_part)
+{
+    const piece *p = &c->pieces[s->index];
+    return sqrt((double)p->common) * (begin_part * p->begin_sd + end_part * p->end_sd);
 }
 
 /* Errors of a log's values add up from tick to tick, where they end at what was counted. `swings`:
@@ -158,10 +167,12 @@ static double curve_edge_variance(const pj_curve *c, const sums *a, const sums *
         variance += spread_variance(c, a->index, a->part) + spread_variance(c, b->index, b->part);
     if (c->pieces[a->index].tick == c->pieces[b->index].tick) {
         double part = until_b - until_a; /* tick errors change the length of the whole */
-        return variance + tick_variance(c, a, part, part) +
+        double shift = tick_shift(c, a, -part, part);
+        return variance + tick_variance(c, a, part, part) + shift * shift +
                log_variance(c, a->index, swings_until(c, b) - swings_until(c, a));
     }
-    return variance + log_variance(c, a->index, swings_until(c, a)) +
+    double shift = tick_shift(c, b, 1 - until_b, until_b) - tick_shift(c, a, 1 - until_a, until_a);
+    return variance + shift * shift + log_variance(c, a->index, swings_until(c, a)) +
            log_variance(c, b->index, swings_until(c, b)) +
            tick_variance(c, a, 1 - until_a, until_a) + tick_variance(c, b, 1 - until_b, until_b);
 }
@@ -200,7 +211,8 @@ void pj_curve_query(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
     energy->energy_mj = mj;
     energy->random_sd_mj = sqrt(random);
     energy->bias_sd_mj = bias;
-    energy->gain_sd_mj = curve_gain_sd(curve) * mj;
+    energy->gain_sd_mj = hypot(curve_gain_sd(curve) * mj, pj_rail_offset_sd_mw(&curve->rail) *
+                                                              (double)(end_ns - begin_ns) * 1e-9);
     energy->sd_mj = sqrt(random + bias * bias + energy->gain_sd_mj * energy->gain_sd_mj);
 }
 

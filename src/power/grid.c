@@ -2,7 +2,9 @@
 #include "power/grid.h"
 
 #include "base/clock.h"
+#include "base/median.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Relative drift allowed between the device's clock and ours: seven times that measured on a card.
@@ -10,7 +12,7 @@
 static const double DRIFT = 50e-6;
 /* Ticks are published by software: each may be this late. */
 static const int64_t TICK_JITTER_NS = PJ_NS_PER_MS / 2;
-enum { MISSES_MOST = 2, TICKS_LEAST = 8 };
+enum { MISSES_MOST = 2, TICKS_LEAST = 8, TICKS_MOST = 64 };
 /* Timers of drivers have periods of whole milliseconds; a period this close to one may be one. */
 static const double SNAP = 0.01;
 
@@ -67,24 +69,26 @@ bool pj_grid_observe(pj_grid *g, int64_t from_ns, int64_t to_ns)
     return false;
 }
 
-/* The span of all ticks over their number of periods, which follows from the shortest step. */
+static double tick_middle(const int64_t *from_ns, const int64_t *to_ns, uint32_t i)
+{
+    return ((double)(from_ns[i] - from_ns[0]) + (double)(to_ns[i] - from_ns[0])) / 2;
+}
+
+/* The span of all ticks over their number of periods. That follows from the usual step, and better
+ * and better from the span of the ticks before: several of them may have been missed in a row. */
 static double grid_mean_period(const int64_t *from_ns, const int64_t *to_ns, uint32_t count)
 {
-    double shortest = 0,
-           span = (double)(from_ns[count - 1] - from_ns[0]) + (double)(to_ns[count - 1] - to_ns[0]);
-    for (uint32_t i = 1; i < count; i++) {
-        double step =
-            ((double)(from_ns[i] - from_ns[i - 1]) + (double)(to_ns[i] - to_ns[i - 1])) / 2;
-        if (shortest == 0 || step < shortest) shortest = step;
+    double steps[TICKS_MOST], first = tick_middle(from_ns, to_ns, 0);
+    if (count > TICKS_MOST) count = TICKS_MOST;
+    for (uint32_t i = 1; i < count; i++)
+        steps[i - 1] = tick_middle(from_ns, to_ns, i) - tick_middle(from_ns, to_ns, i - 1);
+    double usual = pj_median(steps, count - 1), least = steps[0]; /* sorted by the median */
+    double period = usual < 1.5 * least ? usual : least;
+    for (uint32_t i = 1; i < count && period > 0; i++) {
+        double span = tick_middle(from_ns, to_ns, i) - first, periods = floor(span / period + 0.5);
+        if (periods >= 1) period = span / periods;
     }
-    if (!(shortest > 0)) return 0;
-    double periods = 0;
-    for (uint32_t i = 1; i < count; i++) {
-        double step =
-            ((double)(from_ns[i] - from_ns[i - 1]) + (double)(to_ns[i] - to_ns[i - 1])) / 2;
-        periods += (double)(int64_t)(step / shortest + 0.5);
-    }
-    return span / 2 / periods;
+    return period;
 }
 
 static bool grid_fits(int64_t period_ns, const int64_t *from_ns, const int64_t *to_ns,

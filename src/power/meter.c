@@ -458,6 +458,25 @@ int64_t pj_meter_settle_ns(const pj_meter *meter)
     return longest;
 }
 
+int64_t pj_meter_memory_ns(const pj_meter *meter)
+{
+    int64_t longest = 0;
+    for (uint32_t i = 0; i < meter->rail_count; i++) {
+        const pj_rail *rail = &meter->rails[i];
+        int64_t memory = rail->kind == PJ_RAIL_AVERAGE ? rail->window_ns : 3 * rail->lag_ns;
+        if (memory > longest) longest = memory;
+    }
+    return longest;
+}
+
+int64_t pj_meter_period_ns(const pj_meter *meter)
+{
+    int64_t longest = 0;
+    for (uint32_t i = 0; i < meter->rail_count; i++)
+        if (meter->rails[i].period_ns > longest) longest = meter->rails[i].period_ns;
+    return longest;
+}
+
 /* ---- queries ---- */
 
 const pj_rail *pj_meter_rails(const pj_meter *meter, uint32_t *count)

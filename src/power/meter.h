@@ -71,6 +71,10 @@ void pj_meter_set_pace(pj_meter *meter, int64_t pace_ns);
 void pj_meter_want(pj_meter *meter, int64_t at_ns);
 /* How long sampling must continue after the end of an interval until its energy is known. */
 int64_t pj_meter_settle_ns(const pj_meter *meter);
+/* For how long after a change of load trailing averages still contain what was before. */
+int64_t pj_meter_memory_ns(const pj_meter *meter);
+/* The longest update period of its rails. */
+int64_t pj_meter_period_ns(const pj_meter *meter);
 
 /* ---- events ---- */
 
@@ -131,6 +135,7 @@ typedef struct pj_baseline {
     bool rail_quiet[PJ_MAX_RAILS]; /* the machine was idle, or the rail does not depend on it */
     char busy_gpu[24];             /* the GPU that was most busy with other work, "" for none */
     double gpu_share;              /* how busy it was */
+    int64_t begin_ns, end_ns;      /* when it was measured */
     uint32_t rail_count;
     double mw[PJ_MAX_RAILS];    /* median power, NAN: unknown */
     double sd_mw[PJ_MAX_RAILS]; /* 1 sigma of that figure as a baseline (robust spread) */
@@ -149,6 +154,16 @@ bool pj_baseline_text(const pj_baseline *baseline, char *text, size_t bytes);
 /* The same from curves filled elsewhere; busy_share as measured by power/busy.h. */
 void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, int64_t begin_ns,
                          int64_t end_ns, double busy_share, pj_baseline *baseline);
+/* Idle power from `begin_ns` to `end_ns`, between two baselines: on the line between them,
+ * uncertain by a change at any time in between. Where the machine was busy after it, the first one
+ * stands, uncertain by all of the difference; where it was busy before, nothing is known. A model
+ * that is in memory since `before` adds to a GPU's idle power from then on, which is no drift
+ * (`is_loaded`). */
+void pj_baseline_between(const pj_baseline *before, const pj_baseline *after, const pj_rail *rails,
+                         int64_t begin_ns, int64_t end_ns, bool is_loaded, pj_baseline *idle);
+/* The rail whose idle power changed most between them, if by more than its scatter and a tenth;
+ * -1: none. */
+int pj_baseline_moved(const pj_baseline *before, const pj_baseline *after);
 
 /* ---- simulated sensors ---- */
 

@@ -16,12 +16,6 @@ typedef struct replay_state {
     int64_t begin_ns; /* when row 0 is due; 0: not started */
 } replay_state;
 
-static bool looks_like_plist(const char *text, size_t bytes)
-{
-    while (bytes > 0 && (*text == 0 || *text == '\n')) text++, bytes--;
-    return bytes >= 5 && memcmp(text, "<?xml", 5) == 0;
-}
-
 static pj_status replay_open(void *state, const pj_power_env *env, const char *argument,
                              pj_source_report *report)
 {
@@ -33,10 +27,7 @@ static pj_status replay_open(void *state, const pj_power_env *env, const char *a
         return pj_source_explain(report, PJ_E_INVALID, "",
                                  "replay: give the recorded trace, for example replay:FILE.csv");
     pj_status status = pj_file_read(argument, PJ_TRACE_MAX_BYTES, &text, &bytes, &err);
-    if (status == PJ_OK && looks_like_plist(text, bytes))
-        status = pj_trace_read_plist(text, bytes, argument, &s->trace, &err);
-    else if (status == PJ_OK)
-        status = pj_trace_read_csv(text, bytes, argument, &s->trace, &err);
+    if (status == PJ_OK) status = pj_trace_read(text, bytes, argument, &s->trace, &err);
     pj_free(text);
     return status == PJ_OK ? PJ_OK : pj_source_explain(report, status, "", "%s", err.text);
 }

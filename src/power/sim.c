@@ -162,6 +162,7 @@ static pj_status sim_tick(sensor *s, uint16_t rail, int64_t at_ns, int64_t since
 {
     const pj_sim_spec *spec = s->truth.spec;
     pj_reading r = {.before_ns = at_ns, .after_ns = at_ns, .fresh_ns = at_ns, .rail = rail};
+    if (spec->reports_window) r.window_ns = spec->window_ns;
     bool frozen = spec->freeze_begin_ns >= 0 && since_begin >= spec->freeze_begin_ns &&
                   since_begin < spec->freeze_end_ns;
     bool stays = frozen || (spec->duplicate > 0 && pj_random_unit(&s->random) < spec->duplicate);

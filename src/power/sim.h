@@ -77,6 +77,7 @@ typedef struct pj_sim_spec {
     double jitter, gain, offset_mw, noise;
     double resolution; /* mJ of a counter, mW of a power reading; 0: none */
     bool counter_sees_window, on_grid;
+    bool reports_window; /* every reading comes with its averaging time */
     double modulus_mj, start_mj;
     int64_t log_ns, log_window_ns, log_delay_ns; /* log_ns 0: there is no log */
     double log_jitter, log_noise, log_gain;

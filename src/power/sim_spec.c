@@ -23,6 +23,7 @@ typedef struct preset {
     double modulus_mj;
     double jitter;
     bool has_log; /* as that of an H200: below */
+    bool reports_window;
 } preset;
 
 enum { LOG_VALUES = 119 }; /* that a device keeps */
@@ -48,7 +49,7 @@ static const preset presets[] = {
     {"nvml-h200", PJ_RAIL_COUNTER, 100, 0, 6, 0, 1, 0, .has_log = true},
     {"nvml-h200-instant", PJ_RAIL_INSTANT, 100, 25, 10, 0, 1, 0, .jitter = 0.1},
     {"nvml-h200-average", PJ_RAIL_AVERAGE, 100, 1000, 15, 0, 1, 0, .jitter = 0.1},
-    {"apple", PJ_RAIL_INSTANT, 100, 100, 0, 0, 10, 0},
+    {"apple", PJ_RAIL_INSTANT, 100, 100, 0, 0, 10, 0, .reports_window = true},
     {"xe", PJ_RAIL_COUNTER, 1, 0, 0, 0, 0.06103515625, 262143328.911},
 };
 
@@ -175,6 +176,7 @@ static pj_status set_preset(draft *d, const char *name, pj_error *err)
         spec->kind = p->kind;
         spec->period_ns = (int64_t)(p->period_ms * 1e6);
         spec->window_ns = (int64_t)(p->window_ms * 1e6);
+        spec->reports_window = p->reports_window;
         spec->delay_ns = (int64_t)(p->delay_ms * 1e6);
         spec->lag_ns = (int64_t)(p->lag_ms * 1e6);
         spec->resolution = p->resolution;

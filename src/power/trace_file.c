@@ -1,10 +1,11 @@
-/* CSV traces, parsed line by line. */
+/* CSV traces, parsed line by line. Columns are in trace_columns.c. */
 #include "power/trace_file.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/memory.h"
+#include "power/trace_columns.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,29 +15,16 @@
 
 enum { MAX_COLUMNS = 256, DEVICE_BYTES = 64 };
 
-typedef enum column_kind {
-    COLUMN_OTHER = 0,
-    COLUMN_TIME,
-    COLUMN_POWER,
-    COLUMN_QUALITY,
-    COLUMN_WALL,  /* milliseconds since 1970 */
-    COLUMN_DEVICE /* which GPU the row belongs to */
-} column_kind;
-
-typedef struct column {
-    column_kind kind;
-    int rail;     /* of power columns */
-    double scale; /* cell x scale = mW or ms; 0: by the cell's unit */
-} column;
-
 typedef struct reader {
     pj_trace *trace;
-    column columns[MAX_COLUMNS];
-    size_t column_count, time_column, device_column, capacity;
-    bool dates;                /* times are dates, not milliseconds */
+    pj_trace_column columns[MAX_COLUMNS];
+    size_t column_count, capacity;
+    /* MAX_COLUMNS: there is none */
+    size_t time_column, day_column, elapsed_column, device_column;
+    bool spaces;               /* separate the cells */
     char device[DEVICE_BYTES]; /* of the first row */
     bool many;                 /* a later row belongs to another device */
-    double first_ms;
+    double first_ms, until_ms; /* end of the last row, which no later one overlaps */
     pj_buffer line;
 } reader;
 
@@ -59,13 +47,15 @@ static char *trim(char *cell)
     return cell;
 }
 
-/* Splits a line at commas; returns how many cells there are (more than MAX_COLUMNS are not
- * stored). */
-static size_t trace_file_split(char *line, char **cells)
+/* Splits a line into cells; returns how many there are (more than MAX_COLUMNS are not stored). */
+static size_t trace_file_split(const reader *r, char *line, char **cells)
 {
     size_t count = 0;
-    for (char *cell; (cell = strsep(&line, ",")) != NULL; count++)
+    for (char *cell; (cell = strsep(&line, r->spaces ? " \t\r" : ",")) != NULL;) {
+        if (r->spaces && !*cell) continue;
         if (count < MAX_COLUMNS) cells[count] = trim(cell);
+        count++;
+    }
     return count;
 }
 
@@ -87,6 +77,13 @@ static bool cell_number(const char *cell, double scale, double *value)
     return true;
 }
 
+/* Times of unknown unit, since 1970 or since a start: no log of milliseconds begins in 1970. */
+static double time_scale(double value)
+{
+    if (value < 1e9) return 1;
+    return value < 1e11 ? 1e3 : value < 1e14 ? 1 : value < 1e17 ? 1e-3 : 1e-6;
+}
+
 /* "2023/07/08 19:28:27.236" as nvidia-smi writes it; milliseconds since 1970. */
 static bool cell_date(char *cell, double *ms)
 {
@@ -101,99 +98,68 @@ static bool cell_date(char *cell, double *ms)
 
 /* ---- header ---- */
 
-/* Power limit of a recorded column: one without a number may be the sum of several devices. */
-static double trace_file_most_mw(const pj_rail *rail)
+/* Says which column is missing, and which there are. */
+static pj_status trace_file_lacks(const char *what, const char *file, char *const *cells,
+                                  size_t count, pj_error *err)
 {
-    enum { SOCKETS = 4, BOARDS = 8 };
-    bool numbered = rail->name[0] && strchr("0123456789", rail->name[strlen(rail->name) - 1]);
-    double each = pj_rail_class_most_mw(rail->rail_class);
-    if (numbered || rail->rail_class >= PJ_RAIL_TOTAL) return each;
-    return each * (rail->rail_class == PJ_RAIL_GPU ? BOARDS : SOCKETS);
+    char found[256] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < count && used + 1 < sizeof found; i++)
+        used +=
+            (size_t)snprintf(found + used, sizeof found - used, "%s%.40s", i ? ", " : "", cells[i]);
+    return pj_fail(err, PJ_E_INVALID, "%s is not a power trace: it has no column of %s; it has %s",
+                   file, what, found[0] ? found : "none");
 }
 
-/* Adds a rail; its name is truncated and reduced to plain characters. */
-static int trace_file_add_rail(pj_trace *t, const char *name, size_t length, const char *field)
+static void note_column(reader *r, size_t i)
 {
-    if (t->rail_count == PJ_MAX_RAILS || length == 0) return -1;
-    pj_rail *r = &t->rails[t->rail_count];
-    *r = (pj_rail){
-        .kind = PJ_RAIL_INSTANT, .scope = PJ_SCOPE_DOMAIN, .quality = PJ_MEASURED, .parent = -1};
-    for (size_t i = 0; i < length && i < sizeof r->name - 1; i++) {
-        char c = name[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                     c == '-' || c == '.';
-        r->name[i] = plain ? c : '_';
-    }
-    snprintf(r->source, sizeof r->source, "replay");
-    memcpy(r->device, r->name, sizeof r->name);
-    snprintf(r->field, sizeof r->field, "%s", field);
-    r->rail_class = pj_rail_class_of_name(r->name);
-    r->max_mw = trace_file_most_mw(r);
-    for (uint32_t i = 0; i < t->rail_count; i++)
-        if (strcmp(t->rails[i].name, r->name) == 0) return -1; /* a column named twice */
-    return (int)t->rail_count++;
+    const struct {
+        pj_trace_column_kind kind;
+        size_t *at;
+    } single[] = {{PJ_TRACE_COLUMN_TIME, &r->time_column},
+                  {PJ_TRACE_COLUMN_DAY, &r->day_column},
+                  {PJ_TRACE_COLUMN_ELAPSED, &r->elapsed_column},
+                  {PJ_TRACE_COLUMN_DEVICE, &r->device_column}};
+    for (size_t k = 0; k < sizeof single / sizeof *single; k++)
+        if (r->columns[i].kind == single[k].kind && *single[k].at == MAX_COLUMNS) *single[k].at = i;
 }
 
-static column nvidia_column(reader *r, const char *cell)
+/* Where rows have a wall time only, it is the time. */
+static void use_wall_time(reader *r)
 {
-    bool average = strstr(cell, "average"), instant = strstr(cell, "instant");
-    const char *name = average ? "gpu0-average" : instant ? "gpu0-instant" : "gpu0";
-    int rail = trace_file_add_rail(r->trace, name, strlen(name), "power.draw");
-    if (rail < 0) return (column){0};
-    pj_rail *made = &r->trace->rails[rail];
-    if (average) {
-        made->kind = PJ_RAIL_AVERAGE;
-        made->window_ns = PJ_NS_PER_S;
-    }
-    made->scope = PJ_SCOPE_BOARD;
-    snprintf(made->device, sizeof made->device, "gpu0");
-    r->trace->polled = true;
-    return (column){COLUMN_POWER, rail, 1000};
-}
-
-static column read_column(reader *r, const char *cell)
-{
-    static const struct {
-        const char *name;
-        column_kind kind;
-    } named[] = {
-        {"timestamp_ms", COLUMN_TIME}, {"timestamp", COLUMN_TIME},   {"unix_ms", COLUMN_WALL},
-        {"quality", COLUMN_QUALITY},   {"index", COLUMN_DEVICE},     {"uuid", COLUMN_DEVICE},
-        {"gpu_uuid", COLUMN_DEVICE},   {"serial", COLUMN_DEVICE},    {"gpu_serial", COLUMN_DEVICE},
-        {"pci.bus_id", COLUMN_DEVICE}, {"gpu_bus_id", COLUMN_DEVICE}};
-    size_t length = strlen(cell);
-    r->dates |= strcmp(cell, "timestamp") == 0;
-    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
-        if (strcmp(cell, named[i].name) == 0) return (column){named[i].kind, -1, 1};
-    if (length >= 3 && strcmp(cell + length - 3, "_mw") == 0)
-        return (column){COLUMN_POWER, trace_file_add_rail(r->trace, cell, length - 3, "recorded"),
-                        1};
-    if (strncmp(cell, "power.draw", 10) == 0 && strchr(cell, 'W')) return nvidia_column(r, cell);
-    return (column){0};
+    for (size_t i = 0; i < r->column_count && r->time_column == MAX_COLUMNS; i++)
+        if (r->columns[i].kind == PJ_TRACE_COLUMN_WALL) r->time_column = i;
 }
 
 static pj_status trace_file_read_header(reader *r, const char *name, pj_error *err)
 {
     char *cells[MAX_COLUMNS], *line = r->line.data;
+    bool has_energy = false;
     if (strncmp(line, "\xef\xbb\xbf", 3) == 0) line += 3;
-    r->column_count = trace_file_split(line, cells);
+    r->spaces = *line == '#';
+    r->column_count = trace_file_split(r, line + r->spaces, cells);
     if (r->column_count > MAX_COLUMNS)
         return pj_fail(err, PJ_E_INVALID, "%s: more than %d columns", name, MAX_COLUMNS);
-    r->time_column = r->device_column = MAX_COLUMNS;
+    r->time_column = r->day_column = r->elapsed_column = r->device_column = MAX_COLUMNS;
     for (size_t i = 0; i < r->column_count; i++) {
-        r->columns[i] = read_column(r, cells[i]);
-        if (r->columns[i].kind == COLUMN_TIME && r->time_column == MAX_COLUMNS) r->time_column = i;
-        if (r->columns[i].kind == COLUMN_DEVICE && r->device_column == MAX_COLUMNS)
-            r->device_column = i;
-        if (r->columns[i].kind == COLUMN_POWER && r->columns[i].rail < 0)
-            r->columns[i].kind = COLUMN_OTHER;
+        r->columns[i] = r->spaces ? pj_trace_column_of_dmon(r->trace, cells[i])
+                                  : pj_trace_column_of(r->trace, cells[i]);
+        note_column(r, i);
+        has_energy |= r->columns[i].kind == PJ_TRACE_COLUMN_ENERGY;
     }
-    if (r->time_column == MAX_COLUMNS || r->trace->rail_count == 0)
-        return pj_fail(
-            err, PJ_E_INVALID,
-            "%s is not a power trace: its first line needs a column timestamp_ms and one "
-            "column NAME_mw for each rail",
-            name);
+    use_wall_time(r);
+    if (r->spaces && r->day_column == MAX_COLUMNS)
+        return trace_file_lacks("dates and times (nvidia-smi dmon -o DT)", name, cells,
+                                r->column_count, err);
+    if (r->time_column == MAX_COLUMNS)
+        return trace_file_lacks("times (timestamp_ms, timestamp, time or start_time)", name, cells,
+                                r->column_count, err);
+    if (r->trace->rail_count == 0)
+        return trace_file_lacks("power (NAME_mw or NAME_w for each rail, or power.draw [W])", name,
+                                cells, r->column_count, err);
+    if (has_energy && r->elapsed_column == MAX_COLUMNS)
+        return trace_file_lacks("durations (elapsed_time) beside its energies", name, cells,
+                                r->column_count, err);
     return PJ_OK;
 }
 
@@ -211,15 +177,46 @@ static pj_status trace_file_make_room(reader *r, pj_error *err)
     if (mw) t->mw = mw;
     bool *gap = pj_resize(t->gap, cells, sizeof *gap);
     if (gap) t->gap = gap;
+    if (r->elapsed_column != MAX_COLUMNS) {
+        float *window_ms = pj_resize(t->window_ms, wanted, sizeof *window_ms);
+        if (!window_ms) return pj_fail_memory(err, "a trace");
+        t->window_ms = window_ms;
+    }
     if (!t_ms || !mw || !gap) return pj_fail_memory(err, "a trace");
     r->capacity = wanted;
     return PJ_OK;
 }
 
-static bool row_time(const reader *r, char *const *cells, double *ms)
+/* `is_date`: the local time, without saying where. */
+static bool row_time(const reader *r, char *const *cells, double *ms, bool *is_date)
 {
-    char *cell = cells[r->time_column];
-    return ((r->dates && cell_date(cell, ms)) || cell_number(cell, 1, ms)) && fabs(*ms) < 1e14;
+    const pj_trace_column *c = &r->columns[r->time_column];
+    char *cell = cells[r->time_column], date[40];
+    if (r->day_column != MAX_COLUMNS && strlen(cells[r->day_column]) == 8) {
+        const char *day = cells[r->day_column];
+        snprintf(date, sizeof date, "%.4s-%.2s-%.2s %.20s", day, day + 4, day + 6, cell);
+        cell = date;
+    }
+    *is_date = c->dates && cell_date(cell, ms);
+    if (*is_date) return fabs(*ms) < 1e14;
+    if (!cell_number(cell, 1, ms)) return false;
+    *ms *= c->scale > 0 ? c->scale : time_scale(*ms);
+    return fabs(*ms) < 1e14;
+}
+
+/* Of rows that take time, the time is that of their end, and their energies are powers. False: the
+ * row overlaps the one before it. */
+static bool row_window(reader *r, char *const *cells, double *ms, double *window_ms)
+{
+    *window_ms = 0;
+    if (r->elapsed_column == MAX_COLUMNS) return true;
+    if (!cell_number(cells[r->elapsed_column], r->columns[r->elapsed_column].scale, window_ms) ||
+        !(*window_ms > 0 && *window_ms < 1e12))
+        return false;
+    if (r->trace->row_count > 0 && *ms < r->until_ms - 1e-3 * *window_ms) return false;
+    *ms += *window_ms;
+    r->until_ms = *ms;
+    return true;
 }
 
 /* Rows of several GPUs in one log would pass for readings of one GPU. */
@@ -229,7 +226,7 @@ static void watch_device(reader *r, const char *device)
     r->many |= strncmp(device, r->device, sizeof r->device - 1) != 0;
 }
 
-/* nvidia-smi writes the local time, without saying so. */
+/* nvidia-smi and others write the local time. */
 static double local_to_unix_ms(double ms)
 {
     struct tm parts;
@@ -240,35 +237,55 @@ static double local_to_unix_ms(double ms)
     return unix_seconds == (time_t)-1 ? NAN : ms + ((double)unix_seconds - (double)seconds) * 1e3;
 }
 
+static void begin_trace(reader *r, double ms, bool is_date)
+{
+    const pj_trace_column *time = &r->columns[r->time_column];
+    bool unix_time = time->kind == PJ_TRACE_COLUMN_WALL || (ms > 1e12 && !is_date);
+    r->first_ms = ms;
+    r->trace->origin_unix_ms = is_date ? local_to_unix_ms(ms) : unix_time ? ms : NAN;
+}
+
+static void set_modelled(pj_trace *t)
+{
+    for (uint32_t k = 0; k < t->rail_count; k++) t->rails[k].quality = PJ_MODELLED;
+}
+
+/* A cell that is no power or energy. */
+static void take_other(reader *r, const pj_trace_column *c, const char *cell)
+{
+    pj_trace *t = r->trace;
+    double value;
+    if (c->kind == PJ_TRACE_COLUMN_QUALITY && strcmp(cell, "modelled") == 0) set_modelled(t);
+    if (c->kind == PJ_TRACE_COLUMN_WALL && t->row_count == 0 && cell_number(cell, 1, &value) &&
+        value > 0 && value < 4e15)
+        t->origin_unix_ms = value;
+}
+
 /* Parses a line as a row; false when it is truncated, ragged, or goes back in time. */
 static bool trace_file_read_row(reader *r)
 {
     pj_trace *t = r->trace;
     char *cells[MAX_COLUMNS];
-    double ms;
-    if (trace_file_split(r->line.data, cells) != r->column_count) return false;
-    if (!row_time(r, cells, &ms)) return false;
+    double ms, window_ms;
+    bool is_date;
+    if (trace_file_split(r, r->line.data, cells) != r->column_count) return false;
+    if (!row_time(r, cells, &ms, &is_date) || !row_window(r, cells, &ms, &window_ms)) return false;
     if (r->device_column < r->column_count) watch_device(r, cells[r->device_column]);
-    if (t->row_count == 0) {
-        r->first_ms = ms;
-        t->origin_unix_ms = r->dates ? local_to_unix_ms(ms) : NAN;
-    }
+    if (t->row_count == 0) begin_trace(r, ms, is_date);
     ms -= r->first_ms;
     if (t->row_count > 0 && !(ms > t->t_ms[t->row_count - 1])) return false;
     size_t at = t->row_count * t->rail_count;
     for (size_t i = 0; i < r->column_count; i++) {
-        const column *c = &r->columns[i];
+        const pj_trace_column *c = &r->columns[i];
         double value;
-        if (c->kind == COLUMN_QUALITY && strcmp(cells[i], "modelled") == 0)
-            for (uint32_t k = 0; k < t->rail_count; k++) t->rails[k].quality = PJ_MODELLED;
-        if (c->kind == COLUMN_WALL && t->row_count == 0 && cell_number(cells[i], 1, &value) &&
-            value > 0 && value < 4e15)
-            t->origin_unix_ms = value;
-        if (c->kind != COLUMN_POWER) continue;
+        take_other(r, c, cells[i]);
+        if (c->kind != PJ_TRACE_COLUMN_POWER && c->kind != PJ_TRACE_COLUMN_ENERGY) continue;
         bool number = cell_number(cells[i], c->scale, &value) && fabs(value) < 1e12;
+        if (c->kind == PJ_TRACE_COLUMN_ENERGY) value /= window_ms * 1e-3;
         t->mw[at + (size_t)c->rail] = number ? (float)value : NAN;
         t->gap[at + (size_t)c->rail] = !number && cells[i][0];
     }
+    if (t->window_ms) t->window_ms[t->row_count] = (float)window_ms;
     t->t_ms[t->row_count++] = ms;
     return true;
 }
@@ -341,7 +358,7 @@ pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj
         else if (at == 0)
             status = trace_file_read_header(&r, name, err);
         else if ((status = trace_file_make_room(&r, err)) == PJ_OK && !trace_file_read_row(&r))
-            trace->skipped += length > 0;
+            trace->skipped += length > 0 && text[at] != '#';
         at += length + 1;
     }
     pj_buffer_fini(&r.line);
@@ -355,6 +372,8 @@ pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj
         pj_trace_fini(trace);
         return status;
     }
+    for (size_t i = 0; i < r.column_count; i++) /* whether these were measured is not said */
+        if (r.columns[i].kind == PJ_TRACE_COLUMN_RUN) set_modelled(trace);
     set_periods(trace);
     set_parents(trace);
     return PJ_OK;

@@ -1,8 +1,9 @@
 /* Recorded power traces: the CSV that `perjoule top --record` writes (timestamp_ms, one NAME_mw
- * column per rail, phase, unix_ms and monotonic_ms), and logs of `nvidia-smi
- * --query-gpu=timestamp,power.draw,...
- * --format=csv`. Files are untrusted: a cell that is not a number is a gap, a truncated or ragged
- * line is skipped, memory is bounded by the file's size. */
+ * column per rail, phase, unix_ms and monotonic_ms), our exported power_samples.csv, logs of
+ * `nvidia-smi --query-gpu=timestamp,power.draw,... --format=csv` and of `nvidia-smi dmon -o DT`,
+ * Zeus's logs of power and of windows, and the output of powermetrics. Files are untrusted: a cell
+ * that is not a number is a gap, a truncated or ragged line is skipped, memory is bounded by the
+ * file's size. */
 #ifndef PJ_POWER_TRACE_FILE_H
 #define PJ_POWER_TRACE_FILE_H
 
@@ -31,6 +32,12 @@ pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj
 /* As above from a stream of powermetrics' property lists, separated by NUL bytes. */
 pj_status pj_trace_read_plist(const char *text, size_t bytes, const char *name, pj_trace *trace,
                               pj_error *err);
+/* As above from what powermetrics prints without `--format plist`. */
+pj_status pj_trace_read_powermetrics(const char *text, size_t bytes, const char *name,
+                                     pj_trace *trace, pj_error *err);
+/* Any of these, by how the file begins. */
+pj_status pj_trace_read(const char *text, size_t bytes, const char *name, pj_trace *trace,
+                        pj_error *err);
 void pj_trace_fini(pj_trace *trace); /* may run twice */
 
 /* PJ_MODELLED if any rail is. */

@@ -52,6 +52,18 @@ static pj_status copy_options(pj_run *run, const pj_run_options *o, pj_error *er
     return failed || !list ? pj_fail_memory(err, "a run") : PJ_OK;
 }
 
+/* With the settings of simulated sensors in its spool, a killed run has its energy, too. */
+static const char *simulation_of(pj_run *run)
+{
+    pj_power_list list;
+    bool failed = false;
+    if (pj_power_list_parse(run->session->power_requested, &list, NULL) != PJ_OK) return NULL;
+    for (uint32_t i = 0; i < list.count; i++)
+        if (strcmp(list.choices[i].source->name, "sim") == 0)
+            return pj_run_keep_text(run, list.choices[i].argument, &failed);
+    return NULL;
+}
+
 static void describe_power(pj_run *run)
 {
     const pj_session *s = run->session;
@@ -63,6 +75,7 @@ static void describe_power(pj_run *run)
     if (!s->meter || !(rails = pj_meter_rails(s->meter, &count)) || !count) return;
     info->quality = pj_meter_quality(s->meter);
     info->power_sources = pj_meter_sources(s->meter);
+    if (pj_meter_sim(s->meter)) info->simulation = simulation_of(run);
     if (*pj_meter_unread(s->meter)) info->partial_rails = pj_meter_unread(s->meter);
     pj_run_describe_baselines(run);
 }

@@ -46,14 +46,41 @@ static void account_overhead(pj_run *run)
                     (unsigned long long)counts.misused);
 }
 
-/* After a session's first run that loaded its model, measures idle power with the model in memory,
- * which was impossible earlier; net figures of that run use it. */
-static void listen_with_model(pj_run *run)
+static void warn_of_drift(pj_run *run, const pj_baseline *before, const pj_baseline *after)
+{
+    uint32_t count;
+    const pj_rail *rails = pj_meter_rails(run->session->meter, &count);
+    int rail = pj_baseline_moved(before, after);
+    if (rail < 0 || !run->idle.rail_quiet[rail]) return;
+    pj_run_warn(run, "idle_power_changed",
+                "idle power of %s was %.3g W before the run and %.3g W after it: the intervals of "
+                "net energies include the change",
+                rails[rail].name, before->mw[rail] * 1e-3, after->mw[rail] * 1e-3);
+}
+
+/* Measures idle power after a run: after a session's first run that loaded its model, with the
+ * model in memory, which was impossible earlier; after others where the session is asked to. Net
+ * figures of the run use what was measured before and after it. */
+static void listen_after(pj_run *run, int64_t end_ns)
 {
     pj_session *s = run->session;
-    if (!run->metering || !run->model_resident || s->has_resident) return;
-    if (pj_session_baseline(s, PJ_BASELINE_RESIDENT, NULL) != PJ_OK || !s->has_resident) return;
-    pj_run_describe_baselines(run);
+    const pj_baseline *idle = pj_session_idle(s);
+    bool is_loaded = run->model_resident && !s->has_resident, had_idle = idle != NULL;
+    bool resident = is_loaded || (had_idle && idle == &s->resident);
+    pj_baseline before = had_idle ? *idle : (pj_baseline){0};
+    pj_baseline *after = resident ? &s->resident : &s->cold;
+    int64_t last_ns = after->end_ns;
+    if (!run->metering || (!is_loaded && !s->listens_after)) return;
+    pj_session_baseline(s, resident ? PJ_BASELINE_RESIDENT : PJ_BASELINE_COLD, NULL);
+    if (after->end_ns == last_ns) return; /* another run is open, or it failed */
+    if (had_idle && s->listens_after) {
+        uint32_t count;
+        const pj_rail *rails = pj_meter_rails(s->meter, &count);
+        pj_baseline_between(&before, after, rails, run->start_ns, end_ns, is_loaded, &run->idle);
+        run->has_idle = true;
+        warn_of_drift(run, &before, after);
+    }
+    if (is_loaded) pj_run_describe_baselines(run);
     pj_run_append_rails(run, NULL);
 }
 
@@ -74,7 +101,7 @@ static void stop_recording(pj_run *run, pj_run_status status)
         pj_collector_round(&run->collector); /* readings from before the samplers stopped */
     }
     account_overhead(run);
-    listen_with_model(run);
+    listen_after(run, end_ns);
     pj_run_append_info(run, NULL);
     pj_spool_writer w = pj_run_lock_spool(run, NULL);
     pj_spool_put_end(&w, end_ns, status);

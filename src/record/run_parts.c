@@ -42,7 +42,7 @@ pj_status pj_run_append_rails(pj_run *run, pj_error *err)
 {
     uint32_t count;
     const pj_rail *rails = pj_meter_rails(run->session->meter, &count);
-    const pj_baseline *idle = pj_session_idle(run->session);
+    const pj_baseline *idle = run->has_idle ? &run->idle : pj_session_idle(run->session);
     pj_spool_writer w = pj_run_lock_spool(run, err);
     for (uint32_t i = 0; i < count; i++) {
         bool known = idle && idle->rail_quiet[i];

@@ -27,7 +27,9 @@ struct pj_run {
     bool metering, is_announced;
     uint64_t missed_before; /* ticks and readings that earlier runs of the session missed */
     uint32_t spool_failures;
-    bool model_resident;    /* a model stays in memory after this run */
+    bool model_resident; /* a model stays in memory after this run */
+    pj_baseline idle;    /* idle power during the run, if it was measured after it, too */
+    bool has_idle;
     pj_run_built_fn *built; /* or NULL */
     void *built_context;
 };

@@ -175,6 +175,7 @@ void pj_session_close(pj_session *session)
     pj_meter_close(session->meter);
     pj_store_close(session->store);
     pj_free(session->calibration);
+    pj_owner_close(&session->owner);
     pj_free(session->spool_dir);
     pj_free(session->other_dir);
     pj_arena_fini(&session->arena);
@@ -182,6 +183,23 @@ void pj_session_close(pj_session *session)
     pthread_mutex_destroy(&session->store_mutex);
     pthread_mutex_destroy(&session->mutex);
     pj_free(session);
+}
+
+pj_status pj_session_owner(pj_session *session, const char **id, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    *id = NULL;
+    if (!session->spool_dir) return PJ_OK;
+    pthread_mutex_lock(&session->mutex);
+    if (!session->owner.id[0]) status = pj_owner_open(&session->owner, session->spool_dir, err);
+    pthread_mutex_unlock(&session->mutex);
+    if (status == PJ_OK) *id = session->owner.id;
+    return status;
+}
+
+bool pj_session_knows_owner(const pj_session *session, const char *id)
+{
+    return id[0] && pj_owner_is_alive(session->spool_dir, id);
 }
 
 pj_status pj_session_add_sink(pj_session *session, const pj_live_sink *sink, pj_error *err)
@@ -205,20 +223,28 @@ static void note_busy_gpus(pj_session *session, pj_baseline *baseline)
         pj_baseline_note_gpu(baseline, rails, rows[i].device, rows[i].utilisation);
 }
 
+/* After a run the user already has the answer, so it takes half the time, or three updates. */
+static int64_t listening_ns(const pj_session *session, bool first)
+{
+    int64_t half = session->baseline_ns / 2, least = 3 * pj_meter_period_ns(session->meter);
+    if (first || least > session->baseline_ns) return session->baseline_ns;
+    return half > least ? half : least;
+}
+
 pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err)
 {
     uint32_t count = 0;
     bool cold = kind == PJ_BASELINE_COLD;
+    bool first = cold && !session->has_cold;
     if (session->meter) pj_meter_rails(session->meter, &count);
     if (!count || !session->baseline_ns || pj_reading_hub_is_used(session->hub)) return PJ_OK;
     pj_status status = pj_meter_start(session->meter, err);
     if (status != PJ_OK) return status;
     pj_recovery_pause(session->recovery);
     pj_meter_set_activity(session->meter, 0);
-    /* The user already has the answer, so a resident baseline takes half the time. */
     pj_baseline *baseline = cold ? &session->cold : &session->resident;
-    status =
-        pj_meter_baseline(session->meter, session->baseline_ns / (cold ? 1 : 2), baseline, err);
+    if (!first) pj_clock_sleep_until(pj_clock_ns() + pj_meter_memory_ns(session->meter));
+    status = pj_meter_baseline(session->meter, listening_ns(session, first), baseline, err);
     if (status == PJ_OK) note_busy_gpus(session, baseline);
     pj_recovery_resume(session->recovery);
     pj_meter_stop(session->meter);

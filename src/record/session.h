@@ -13,6 +13,7 @@
 #include "record/machine.h"
 #include "record/reading_hub.h"
 #include "record/recover.h"
+#include "store/owner.h"
 #include "store/store.h"
 #include "trace/live.h"
 #include "trace/run_data.h"
@@ -27,6 +28,7 @@ struct pj_session {
     pthread_mutex_t store_mutex;  /* serialises use of the store by several runs */
     char *spool_dir;              /* NULL: spools are in memory */
     char *other_dir;              /* fallback folder when spool_dir's disk is full; NULL: none */
+    pj_owner owner;               /* of rows of queues; pj_session_owner */
     struct pj_recovery *recovery; /* of leftover spools; NULL: none */
     bool hurried;                 /* do not wait for the recovery when closing */
     pj_power_env power_env;
@@ -39,6 +41,7 @@ struct pj_session {
     pthread_mutex_t conditions_mutex;
     pj_baseline cold, resident;
     bool has_cold, has_resident;
+    bool listens_after; /* idle power is measured after every run, too; runs are one at a time */
     struct pj_calibration *calibration; /* prior of the next run's fit; NULL: none. Owned. */
     /* As pj_build_options.observe; only during a calibration. */
     void (*observe)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
@@ -63,13 +66,19 @@ struct pj_session {
 
 /* Adds a sink for events of later runs. */
 pj_status pj_session_add_sink(pj_session *session, const pj_live_sink *sink, pj_error *err);
-/* Measures idle power: cold once when the session opens, resident whenever a model is in memory and
- * no run is open. Does nothing without rails. */
+/* Measures idle power: cold when the session opens, resident whenever a model is in memory and no
+ * run is open; again, either replaces what it measured before. Does nothing without rails. */
 pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err);
 /* Between runs: waits at most `ns` until leftover spools are recovered. */
 pj_recovery_state pj_session_settle(pj_session *session, int64_t ns);
 /* The better of the two baselines for a run started now; NULL: none. */
 const pj_baseline *pj_session_idle(const pj_session *session);
+
+/* This process as the owner of queued runs and experiments, known by a file in the spool folder
+ * from the first call on. *id NULL: there is no such folder, so nothing can be shared. */
+pj_status pj_session_owner(pj_session *session, const char **id, pj_error *err);
+/* Whether another process that uses the session's database has this id; "" is nobody. */
+bool pj_session_knows_owner(const pj_session *session, const char *id);
 
 /* Reads one complete spool file, with energies; for import and recovery. */
 pj_status pj_run_data_of_spool(const char *path, pj_run_data *data, pj_error *err);

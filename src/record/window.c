@@ -119,6 +119,8 @@ static void fill_total(pj_window_result *r, const window_sum *sum, const pj_sess
     r->energy_source = pj_meter_quality(s->meter);
     r->is_partial = sum->missing > 0 || *pj_meter_unread(s->meter);
     r->total = gross_with_interval(sum->mj, sd);
+    r->total_random_mj = PJ_NORMAL_95 * hypot(sqrt(sum->random_var), sum->bias_mj);
+    r->total_gain_mj = PJ_NORMAL_95 * sum->gain_mj;
     double net = sum->mj - sum->idle_mj, gain = sum->mj > 0 ? sum->gain_mj * net / sum->mj : 0;
     double net_sd = sqrt(sum->random_var + sum->bias_mj * sum->bias_mj + gain * gain +
                          sum->idle_sd_mj * sum->idle_sd_mj);
@@ -147,7 +149,7 @@ static void window_fill(pj_window_result *r, const pj_open_window *w,
 
 /* ---- ending --------------------------------------------------------------------------------- */
 
-enum { SIZE_FIRST = sizeof(pj_window_result) };
+enum { SIZE_FIRST = offsetof(pj_window_result, total_random_mj) };
 
 pj_status pj_window_end(pj_open_window *w, pj_window_result *result, pj_error *err)
 {
@@ -161,8 +163,12 @@ pj_status pj_window_end(pj_open_window *w, pj_window_result *result, pj_error *e
     if (size < SIZE_FIRST || size > 1 << 16)
         return pj_fail(err, PJ_E_INVALID, "the result has a size of %zu bytes: set it with sizeof",
                        result->size);
-    pj_window_result all = {
-        .size = result->size, .total = unknown, .net = unknown, .total_upper_mj = NAN};
+    pj_window_result all = {.size = result->size,
+                            .total = unknown,
+                            .net = unknown,
+                            .total_upper_mj = NAN,
+                            .total_random_mj = NAN,
+                            .total_gain_mj = NAN};
     if (w->has_readings)
         pj_reading_hub_window_end(w->session->hub, &w->readings, energies);
     else

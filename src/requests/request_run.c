@@ -289,12 +289,14 @@ static void request_run_put_load(spans *s, const pj_request_times *t)
     put_phase(s, phase, PJ_PHASE_PRE_INFERENCE, t->begin_ns, t->load_end_ns);
 }
 
-/* Makes token times strictly increasing, even if several arrive at once; the last ends decode. */
+/* Makes token times strictly increasing, even if several arrive at once; the last ends decode.
+ * `spread`: all came at once, so that decode is divided evenly among the tokens that are in it. */
 static int64_t token_end(const pj_request_times *t, const pj_exchange_token *tokens, size_t count,
                          size_t index, int64_t begin_ns, bool spread)
 {
-    int64_t end_ns = spread ? t->first_ns + (int64_t)((double)(t->last_ns - t->first_ns) *
-                                                      (double)index / (double)(count - 1))
+    size_t before = t->has_prefill ? 1 : 0; /* in prefill */
+    double share = (double)(index + 1 - before) / (double)(count - before);
+    int64_t end_ns = spread ? t->first_ns + (int64_t)((double)(t->last_ns - t->first_ns) * share)
                             : tokens[index].at_ns;
     return end_ns > begin_ns ? end_ns : begin_ns + 1;
 }

@@ -72,11 +72,7 @@ static void *beat_always(void *context)
         pthread_mutex_unlock(&b->mutex);
         b->succeeded = beats_report(b);
         pthread_mutex_lock(&b->mutex);
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += period_s;
-        while (!b->is_stopping && pthread_cond_timedwait(&b->changed, &b->mutex, &until) == 0) {
-        }
+        if (!b->is_stopping) pj_cond_wait_for(&b->changed, &b->mutex, period_s * PJ_NS_PER_S);
     }
     pthread_mutex_unlock(&b->mutex);
     if (b->succeeded) beats_report(b);
@@ -90,7 +86,7 @@ pj_status pj_beats_open(const pj_beats_options *options, pj_beats **beats, pj_er
     if (!b) return pj_fail_memory(err, "the beats of this machine");
     b->options = *options;
     pthread_mutex_init(&b->mutex, NULL);
-    pthread_cond_init(&b->changed, NULL);
+    pj_cond_init(&b->changed);
     pj_status status = pj_thread_start(&b->thread, "pj-beats", beat_always, b, err);
     if (status == PJ_OK)
         *beats = b;

@@ -1,5 +1,6 @@
 #include "serve/experiments.h"
 
+#include "experiment/experiment_claim.h"
 #include "experiment/experiment_plan.h"
 #include "serve/machine.h"
 #include "store/experiments.h"
@@ -27,6 +28,7 @@ struct pj_experiments {
     pj_store *store;       /* NULL: the session stores nothing */
     entry *first;          /* the oldest: the one that runs */
     uint32_t count;
+    entry *taken, **taken_end; /* rows that are being read */
     bool stop;
 };
 
@@ -98,6 +100,7 @@ static void experiments_end_entry(pj_experiments *x, entry *e, const char *state
 {
     unlink_entry(x, e);
     pj_store_experiment_set_state(x->store, e->plan.name, state, error, NULL);
+    pj_experiment_release(x->options.session, x->store, e->plan.name);
     experiments_notify(e, state, error);
     entry_free(e);
 }
@@ -138,7 +141,11 @@ static pj_status enqueue(pj_experiments *x, entry *e, pj_experiment_ticket *tick
                        e->plan.name);
     if (x->count >= x->options.limit)
         return pj_fail(err, PJ_E_FULL, "%u experiments are already queued", x->count);
-    pj_status status = pj_experiment_store(x->store, &e->plan, err);
+    pj_status status = pj_experiment_claim(x->options.session, x->store, e->plan.name, err);
+    if (status == PJ_OK) status = pj_experiment_store(x->store, &e->plan, err);
+    /* a plan that was not stored yet has no owner */
+    if (status == PJ_OK)
+        status = pj_experiment_claim(x->options.session, x->store, e->plan.name, err);
     if (status == PJ_OK)
         status = pj_store_experiment_queue(x->store, e->plan.name, machine_of(x), err);
     if (status != PJ_OK) return status;
@@ -152,14 +159,19 @@ static pj_status enqueue(pj_experiments *x, entry *e, pj_experiment_ticket *tick
     return PJ_OK;
 }
 
-static pj_status queue_plan(pj_experiments *x, const pj_plan_request *request,
+static pj_status queue_plan(pj_experiments *x, const pj_plan_request *asked,
                             pj_experiment_ticket *ticket, pj_error *err)
 {
+    const pj_session *session = x->options.session;
+    pj_plan_request request = *asked;
     if (!x->store) return pj_fail(err, PJ_E_UNAVAILABLE, "this server does not store runs");
+    request.power = session->power_requested;
+    request.interval_ms = (double)session->power_env.interval_ns * 1e-6;
+    request.measures_itself = true;
     entry *e = entry_new(x);
     if (!e) return pj_fail_memory(err, "an experiment");
     pthread_mutex_lock(&x->mutex);
-    pj_status status = pj_plan_join_stored(x->store, request, &e->arena, &e->plan, err);
+    pj_status status = pj_plan_join_stored(x->store, &request, &e->arena, &e->plan, err);
     pthread_mutex_unlock(&x->mutex);
     if (status == PJ_OK) status = check_name(e->plan.name, err);
     if (status == PJ_OK)
@@ -204,20 +216,38 @@ pj_status pj_experiments_resume(pj_experiments *x, const char *name, bool again,
     return status;
 }
 
+/* With the mutex held. *was_waiting: it had not begun. */
+static void cancel_entry(pj_experiments *x, entry *e, bool *was_waiting)
+{
+    *was_waiting = strcmp(e->live.state, "queued") == 0;
+    if (*was_waiting)
+        experiments_end_entry(x, e, "cancelled", NULL);
+    else
+        atomic_store(&e->cancel, true);
+}
+
+/* With the mutex held: one of another server, which sees that it is no longer queued. */
+static pj_status cancel_other(pj_experiments *x, const char *name, pj_error *err)
+{
+    char owner[PJ_UUID_BYTES] = "";
+    if (x->store) pj_store_experiment_owner(x->store, name, owner, NULL);
+    if (!pj_session_knows_owner(x->options.session, owner))
+        return pj_fail(err, PJ_E_STATE, "the experiment %.200s is neither queued nor running",
+                       name);
+    return pj_store_experiment_set_state(x->store, name, "cancelled", NULL, err);
+}
+
 pj_status pj_experiments_cancel(pj_experiments *x, const char *name, bool *was_waiting,
                                 pj_error *err)
 {
     pj_status status = PJ_OK;
     pthread_mutex_lock(&x->mutex);
     entry *e = find(x, name);
-    *was_waiting = e && strcmp(e->live.state, "queued") == 0;
-    if (!e)
-        status =
-            pj_fail(err, PJ_E_STATE, "the experiment %.200s is neither queued nor running", name);
-    else if (*was_waiting)
-        experiments_end_entry(x, e, "cancelled", NULL);
+    *was_waiting = false;
+    if (e)
+        cancel_entry(x, e, was_waiting);
     else
-        atomic_store(&e->cancel, true);
+        status = cancel_other(x, name, err);
     pthread_mutex_unlock(&x->mutex);
     return status;
 }
@@ -326,10 +356,27 @@ bool pj_experiments_wait(pj_experiments *x)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* An invalid stored plan, or one whose model no longer exists, fails when it is started. */
+/* Whether it is queued in the database, where another server may have cancelled it. */
+static bool is_queued(pj_experiments *x, const entry *e)
+{
+    pj_arena arena;
+    const char *state = NULL, *error;
+    pj_arena_init(&arena, 0);
+    pj_status status =
+        pj_store_experiment_get_state(x->store, e->plan.name, &arena, &state, &error, NULL);
+    bool queued = status != PJ_OK || (state && strcmp(state, "queued") == 0);
+    pj_arena_fini(&arena);
+    return queued;
+}
+
+/* A queued one that belongs to no living process. An invalid plan, or one whose model no longer
+ * exists, fails when it is started. */
 static void experiments_take_row(void *context, const pj_experiment_row *row)
 {
     pj_experiments *x = context;
+    if (find(x, row->name) ||
+        pj_session_knows_owner(x->options.session, row->owner ? row->owner : ""))
+        return;
     entry *e = entry_new(x);
     if (!e) return;
     const char *name = pj_arena_strndup(&e->arena, row->name, strlen(row->name));
@@ -339,7 +386,43 @@ static void experiments_take_row(void *context, const pj_experiment_row *row)
     }
     e->plan.name = name;
     e->live.progress.total = pj_plan_cells(&e->plan) * e->plan.repeat;
-    experiments_append(x, e);
+    *x->taken_end = e;
+    x->taken_end = &e->next;
+}
+
+/* With the mutex held: reads the rows to their end, then makes them this server's. */
+static pj_status take_queued_rows(pj_experiments *x, pj_error *err)
+{
+    entry *next;
+    x->taken = NULL;
+    x->taken_end = &x->taken;
+    pj_status status =
+        pj_store_experiment_list_queued(x->store, machine_of(x), experiments_take_row, x, err);
+    for (entry *e = x->taken; e; e = next) {
+        next = e->next;
+        e->next = NULL;
+        if (pj_experiment_claim(x->options.session, x->store, e->plan.name, NULL) == PJ_OK)
+            experiments_append(x, e);
+        else
+            entry_free(e);
+    }
+    return status;
+}
+
+bool pj_experiments_sync(pj_experiments *x)
+{
+    if (!x || !x->store) return false;
+    pthread_mutex_lock(&x->mutex);
+    uint32_t before = x->count;
+    for (entry *e = x->first, *next; e && !x->stop; e = next) {
+        bool was_waiting;
+        next = e->next;
+        if (!is_queued(x, e)) cancel_entry(x, e, &was_waiting);
+    }
+    if (!x->stop) take_queued_rows(x, NULL);
+    bool more = x->count > before;
+    pthread_mutex_unlock(&x->mutex);
+    return more;
 }
 
 pj_status pj_experiments_open(const pj_experiments_options *options, pj_experiments **out,
@@ -354,9 +437,7 @@ pj_status pj_experiments_open(const pj_experiments_options *options, pj_experime
     if (options->session->store) {
         pj_store_options store = {.path = pj_store_path(options->session->store)};
         status = pj_store_open(&store, &x->store, err);
-        if (status == PJ_OK)
-            status = pj_store_experiment_list_queued(x->store, machine_of(x), experiments_take_row,
-                                                     x, err);
+        if (status == PJ_OK) status = take_queued_rows(x, err);
     }
     if (status == PJ_OK)
         *out = x;

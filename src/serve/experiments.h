@@ -61,6 +61,9 @@ typedef struct pj_experiments_hooks {
     void *context;
 } pj_experiments_hooks;
 
+/* Takes over queued experiments whose server is gone, and cancels those that another server was
+ * asked to cancel. Whether there are new ones; NULL is allowed. */
+bool pj_experiments_sync(pj_experiments *experiments);
 bool pj_experiments_wait(pj_experiments *experiments); /* whether one is waiting */
 /* One measured run of the oldest experiment. */
 void pj_experiments_step(pj_experiments *experiments, const pj_experiments_hooks *hooks);

@@ -7,8 +7,6 @@
 #include "base/memory.h"
 #include "base/thread.h"
 
-#include <time.h>
-
 static const int64_t PACE_NS = PJ_NS_PER_S;
 static const long LOOK_NS = 250 * 1000 * 1000L; /* how often the rings are drained */
 
@@ -54,18 +52,6 @@ static void sample(pj_idle_meter *idle)
     if (idle->sampling) idle_meter_drain(idle);
 }
 
-static void wait_a_little(pj_idle_meter *idle)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += LOOK_NS;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_nsec -= 1000000000L;
-        until.tv_sec++;
-    }
-    pthread_cond_timedwait(&idle->changed, &idle->mutex, &until);
-}
-
 static void *idle_main(void *context)
 {
     pj_idle_meter *idle = context;
@@ -76,7 +62,7 @@ static void *idle_main(void *context)
             continue;
         }
         sample(idle);
-        wait_a_little(idle);
+        pj_cond_wait_for(&idle->changed, &idle->mutex, LOOK_NS);
     }
     stop_sampling(idle);
     pthread_mutex_unlock(&idle->mutex);
@@ -92,7 +78,7 @@ pj_status pj_idle_meter_open(pj_meter *meter, pj_idle_meter **out, pj_error *err
     if (!idle) return pj_fail_memory(err, "the meter between runs");
     idle->meter = meter;
     pthread_mutex_init(&idle->mutex, NULL);
-    pthread_cond_init(&idle->changed, NULL);
+    pj_cond_init(&idle->changed);
     idle->log = pj_power_log_new(rails, count);
     if (!idle->log) return pj_fail_memory(err, "the log of power");
     pj_meter_subscribe(meter, subscriber, idle->log);

@@ -152,11 +152,10 @@ static void *send_always(void *context)
         bool sent = otlp_send_all(o) == PJ_OK;
         pause_ms = sent ? o->period_ms : 2 * pause_ms;
         if (pause_ms > MAX_PERIOD_MS) pause_ms = MAX_PERIOD_MS;
-        int64_t until_ns = pj_clock_wall_ns() + pause_ms * PJ_NS_PER_MS;
-        struct timespec until = {until_ns / PJ_NS_PER_S, until_ns % PJ_NS_PER_S};
+        int64_t until_ns = pj_clock_ns() + pause_ms * PJ_NS_PER_MS, left_ns;
         pthread_mutex_lock(&o->mutex);
-        while (!o->is_stopping && pthread_cond_timedwait(&o->changed, &o->mutex, &until) == 0) {
-        }
+        while (!o->is_stopping && (left_ns = until_ns - pj_clock_ns()) > 0)
+            pj_cond_wait_for(&o->changed, &o->mutex, left_ns);
     }
     pthread_mutex_unlock(&o->mutex);
     if (!o->has_failed) otlp_send_all(o);
@@ -240,7 +239,7 @@ pj_status pj_otlp_open(const pj_otlp_options *options, pj_otlp **otlp, pj_error 
     o->resource = (pj_otlp_resource){options->host, o->instance, options->renames};
     read_headers(o);
     pthread_mutex_init(&o->mutex, NULL);
-    pthread_cond_init(&o->changed, NULL);
+    pj_cond_init(&o->changed);
     *otlp = o;
     return PJ_OK;
 }

@@ -14,6 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* How often the rows of other servers are looked at. */
+static const int64_t SHARE_NS = PJ_NS_PER_S;
+
 typedef enum job_state { JOB_WAITS = 0, JOB_RUNS, JOB_ENDED } job_state;
 
 typedef struct job {
@@ -38,9 +41,10 @@ struct pj_run_queue {
     pj_model_slot slot;  /* worker only */
     bool slot_was_used;  /* the model slot was used by a single run since the last run of an
                             experiment; worker only */
-    pthread_t worker;
+    pthread_t worker, sharer;
+    bool is_shared;        /* the sharer runs */
     pthread_mutex_t mutex; /* guards all below */
-    pthread_cond_t moved;
+    pthread_cond_t moved, stopping;
     /* oldest first: the running one, waiting ones, and ended ones whose result is awaited */
     job *jobs;
     uint32_t waiting;
@@ -454,7 +458,7 @@ static void leave_waiting(pj_run_queue *queue, job *j)
     end_job(queue, j, PJ_E_UNAVAILABLE, &err);
 }
 
-pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, bool *was_waiting, pj_error *err)
+static pj_status cancel_own(pj_run_queue *queue, const char *id, bool *was_waiting, pj_error *err)
 {
     pj_status status = PJ_OK;
     *was_waiting = false;
@@ -472,6 +476,13 @@ pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, bool *was_wai
     return status;
 }
 
+pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, bool *was_waiting, pj_error *err)
+{
+    pj_status status = cancel_own(queue, id, was_waiting, err);
+    if (status != PJ_E_NOT_FOUND || !queue->rows) return status;
+    return pj_queue_rows_cancel(queue->rows, id, err);
+}
+
 bool pj_run_queue_find(pj_run_queue *queue, const char *text, char id[PJ_UUID_BYTES])
 {
     size_t length = strlen(text), found = 0;
@@ -480,7 +491,7 @@ bool pj_run_queue_find(pj_run_queue *queue, const char *text, char id[PJ_UUID_BY
         if (j->state != JOB_ENDED && strncmp(j->id, text, length) == 0 && found++ == 0)
             memcpy(id, j->id, sizeof j->id);
     pthread_mutex_unlock(&queue->mutex);
-    return found == 1;
+    return found == 1 || (found == 0 && pj_queue_rows_find(queue->rows, text, id));
 }
 
 uint32_t pj_run_queue_list(pj_run_queue *queue, char ids[][PJ_UUID_BYTES], uint32_t max)
@@ -547,7 +558,7 @@ void pj_run_queue_get_totals(pj_run_queue *queue, pj_queue_totals *totals)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* A run requested from an earlier server; its client is gone. */
+/* A run requested from another server, which is gone, as is its client. */
 static void take_queued(void *context, const char *id, int64_t queued_ns,
                         const pj_generation_request *request)
 {
@@ -557,7 +568,39 @@ static void take_queued(void *context, const char *id, int64_t queued_ns,
     snprintf(j->id, sizeof j->id, "%s", id);
     j->created_wall_ns = queued_ns;
     j->is_stored = true;
+    pthread_mutex_lock(&queue->mutex);
     queue_append(queue, j);
+    pthread_cond_broadcast(&queue->moved);
+    pthread_mutex_unlock(&queue->mutex);
+}
+
+static void cancel_queued(void *context, const char *id)
+{
+    bool was_waiting;
+    cancel_own(context, id, &was_waiting, NULL);
+}
+
+static pj_status queue_share(pj_run_queue *queue, pj_error *err)
+{
+    return pj_queue_rows_sync(queue->rows,
+                              &(pj_queue_rows_hooks){take_queued, cancel_queued, queue}, err);
+}
+
+/* Other servers on the same database may die, or be asked to cancel this one's runs. */
+static void *share_always(void *context)
+{
+    pj_run_queue *queue = context;
+    pthread_mutex_lock(&queue->mutex);
+    while (!queue->stop) {
+        if (pj_cond_wait_for(&queue->stopping, &queue->mutex, SHARE_NS)) continue;
+        pthread_mutex_unlock(&queue->mutex);
+        queue_share(queue, NULL);
+        bool more = pj_experiments_sync(queue->options.experiments);
+        pthread_mutex_lock(&queue->mutex);
+        if (more) pthread_cond_broadcast(&queue->moved);
+    }
+    pthread_mutex_unlock(&queue->mutex);
+    return NULL;
 }
 
 static void free_jobs(pj_run_queue *queue)
@@ -578,10 +621,14 @@ pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **
     if (queue->options.limit > PJ_QUEUE_MAX) queue->options.limit = PJ_QUEUE_MAX;
     pthread_mutex_init(&queue->mutex, NULL);
     pthread_cond_init(&queue->moved, NULL);
+    pj_cond_init(&queue->stopping);
     pj_status status = pj_queue_rows_open(options->session, &queue->rows, err);
-    if (status == PJ_OK) status = pj_queue_rows_load(queue->rows, take_queued, queue, err);
+    if (status == PJ_OK) status = queue_share(queue, err);
     if (status == PJ_OK)
         status = pj_thread_start(&queue->worker, "pj-queue", queue_work, queue, err);
+    if (status == PJ_OK && queue->rows)
+        queue->is_shared =
+            pj_thread_start(&queue->sharer, "pj-queue-share", share_always, queue, NULL) == PJ_OK;
     if (status == PJ_OK) {
         *out = queue;
         return PJ_OK;
@@ -604,8 +651,11 @@ void pj_run_queue_stop(pj_run_queue *queue)
         if (j->state == JOB_WAITS) leave_waiting(queue, j);
     }
     pthread_cond_broadcast(&queue->moved);
+    pthread_cond_broadcast(&queue->stopping);
     pthread_mutex_unlock(&queue->mutex);
-    if (!already) pthread_join(queue->worker, NULL);
+    if (already) return;
+    if (queue->is_shared) pthread_join(queue->sharer, NULL);
+    pthread_join(queue->worker, NULL);
 }
 
 void pj_run_queue_close(pj_run_queue *queue)
@@ -617,5 +667,6 @@ void pj_run_queue_close(pj_run_queue *queue)
     pj_model_slot_close(&queue->slot);
     pthread_mutex_destroy(&queue->mutex);
     pthread_cond_destroy(&queue->moved);
+    pthread_cond_destroy(&queue->stopping);
     pj_free(queue);
 }

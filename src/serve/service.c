@@ -39,6 +39,14 @@ static pj_status service_open_store(const pj_serve *serve, pj_store **store, pj_
     return pj_store_open(&(pj_store_options){.path = serve->database}, store, err);
 }
 
+/* For a connection that lasts as long as its reader takes. */
+static pj_status open_small_store(const pj_serve *serve, pj_store **store, pj_error *err)
+{
+    pj_status status = service_open_store(serve, store, err);
+    if (status == PJ_OK) pj_store_limit_cache(*store);
+    return status;
+}
+
 /* Waits while all PJ_SERVE_STORES are in use, which also limits concurrent views. */
 static pj_status take_store(pj_serve *serve, pj_store **store, pj_error *err)
 {
@@ -459,25 +467,22 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
     }
     if (r->view < PJ_RETAG_RUN && view_unfinished(serve, r, &rates, out, &status, err))
         return status;
-    /* A whole run is streamed at the client's pace on its own connection: slow clients must not
-     * occupy the shared ones. */
-    bool streamed = r->view == PJ_VIEW_RUN;
-    status = streamed ? service_open_store(serve, &store, err) : take_store(serve, &store, err);
+    /* On a connection of its own: slow clients must not occupy the shared ones. */
+    status = r->is_streamed ? open_small_store(serve, &store, err) : take_store(serve, &store, err);
     if (status != PJ_OK) return status;
     status = view_stored(serve, store, r, &rates, out, total, err);
-    if (streamed)
+    if (r->is_streamed)
         pj_store_close(store);
     else
         give_store(serve, store);
     return status;
 }
 
-/* On a connection of its own: an export lasts as long as its reader takes. */
 static pj_status export_run(void *context, const char *id, const char *format,
                             pj_export_write_fn *write, void *write_context, pj_error *err)
 {
     pj_store *store;
-    pj_status status = service_open_store(context, &store, err);
+    pj_status status = open_small_store(context, &store, err);
     if (status != PJ_OK) return status;
     status = pj_store_export(store, id, (pj_export_format)pj_export_parse(format), write,
                              write_context, err);

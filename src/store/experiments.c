@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "store/sql.h"
 
+#include <stdio.h>
+
 pj_status pj_store_experiment_put(pj_store *store, const char *name, const char *plan,
                                   pj_error *err)
 {
@@ -64,6 +66,24 @@ pj_status pj_store_experiment_queue(pj_store *store, const char *name, const cha
         err);
 }
 
+pj_status pj_store_experiment_claim(pj_store *store, const char *name, const char *from,
+                                    const char *owner, pj_error *err)
+{
+    return pj_sql_change(
+        store, "UPDATE experiments SET owner = ?1 WHERE name = ?2 AND coalesce(owner, '') = ?3",
+        PJ_VALUES(pj_value_text(owner), pj_value_text(name), pj_value_text(from)), err);
+}
+
+pj_status pj_store_experiment_owner(pj_store *store, const char *name, char owner[PJ_UUID_BYTES],
+                                    pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store, "SELECT owner FROM experiments WHERE name = ?", err);
+    pj_sql_text(sql, 1, name);
+    const char *text = pj_sql_step(sql) ? pj_sql_get_text(sql, 0, NULL) : NULL;
+    snprintf(owner, PJ_UUID_BYTES, "%s", text ? text : "");
+    return pj_sql_end(sql, err);
+}
+
 pj_status pj_store_experiment_set_state(pj_store *store, const char *name, const char *state,
                                         const char *error, pj_error *err)
 {
@@ -79,7 +99,7 @@ pj_status pj_store_experiment_get_state(pj_store *store, const char *name, pj_ar
                            arena, state, error, err);
 }
 
-#define COLUMNS "SELECT name, created_ns, plan, state, error FROM experiments "
+#define COLUMNS "SELECT name, created_ns, plan, state, error, owner FROM experiments "
 
 static pj_status experiments_list(pj_sql *sql, pj_experiment_fn *take, void *context, pj_error *err)
 {
@@ -88,6 +108,7 @@ static pj_status experiments_list(pj_sql *sql, pj_experiment_fn *take, void *con
                                  .plan = pj_sql_get_text(sql, 2, NULL),
                                  .state = pj_sql_get_text(sql, 3, NULL),
                                  .error = pj_sql_get_text(sql, 4, NULL),
+                                 .owner = pj_sql_get_text(sql, 5, NULL),
                                  .created_ns = pj_sql_get_int(sql, 1)};
         if (row.name && row.plan) take(context, &row);
     }

@@ -18,6 +18,12 @@ pj_status pj_store_experiment_set_losses(pj_store *store, const char *name, cons
  * if the server restarts. */
 pj_status pj_store_experiment_queue(pj_store *store, const char *name, const char *machine,
                                     pj_error *err);
+/* Gives it to `owner` (NULL: to nobody) if it still belongs to `from` ("": to nobody). Of several
+ * processes that try, one succeeds; which one, the owner says. */
+pj_status pj_store_experiment_claim(pj_store *store, const char *name, const char *from,
+                                    const char *owner, pj_error *err);
+pj_status pj_store_experiment_owner(pj_store *store, const char *name, char owner[PJ_UUID_BYTES],
+                                    pj_error *err);
 /* The state it ended with: "completed", "cancelled", or "failed" with a reason. NULL: begun and not
  * ended. */
 pj_status pj_store_experiment_set_state(pj_store *store, const char *name, const char *state,
@@ -25,7 +31,7 @@ pj_status pj_store_experiment_set_state(pj_store *store, const char *name, const
 pj_status pj_store_experiment_get_state(pj_store *store, const char *name, pj_arena *arena,
                                         const char **state, const char **error, pj_error *err);
 typedef struct pj_experiment_row {
-    const char *name, *plan, *state, *error; /* state and error NULL: none */
+    const char *name, *plan, *state, *error, *owner; /* the last three NULL: none */
     int64_t created_ns;
 } pj_experiment_row;
 typedef void pj_experiment_fn(void *context, const pj_experiment_row *row);

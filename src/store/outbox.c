@@ -191,10 +191,8 @@ static void *push_always(void *context)
         else
             pause_s = 2 * pause_s < MAX_PAUSE_S ? 2 * pause_s : MAX_PAUSE_S;
         pthread_mutex_lock(&p->mutex);
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += waiting ? pause_s : IDLE_PAUSE_S;
-        if (!p->is_stopping) pthread_cond_timedwait(&p->changed, &p->mutex, &until);
+        int64_t wait_ns = (waiting ? pause_s : IDLE_PAUSE_S) * PJ_NS_PER_S;
+        if (!p->is_stopping) pj_cond_wait_for(&p->changed, &p->mutex, wait_ns);
     }
     pthread_mutex_unlock(&p->mutex);
     return NULL;
@@ -207,7 +205,7 @@ pj_pusher *pj_pusher_start(const char *server)
     if (!p) return NULL;
     snprintf(p->server, sizeof p->server, "%s", server);
     pthread_mutex_init(&p->mutex, NULL);
-    pthread_cond_init(&p->changed, NULL);
+    pj_cond_init(&p->changed);
     if (pj_thread_start(&p->thread, "pj-push", push_always, p, NULL) == PJ_OK) return p;
     pj_free(p);
     return NULL;

@@ -5,8 +5,7 @@
  * Operations are most of the rows of a deep run. Their sums by component, layer and phase are in
  * the run's charts; a component whose operations are gone holds their energy itself. */
 #include "store/rows.h"
-#include "store/sql.h"
-#include "store/store.h"
+#include "store/store_impl.h"
 
 enum { MAX_ID_BYTES = 1 << 30 };
 
@@ -41,7 +40,10 @@ static pj_status change_rows(pj_store *store, const char *text, const char *id,
                          err);
 }
 
-static pj_status forget_operations(pj_store *store, const char *id, pj_error *err)
+/* A component whose operations are gone holds their energy itself, so that the run is whole after
+ * every part. */
+static pj_status forget_of_components(pj_store *store, const char *id, const pj_row_range *part,
+                                      const pj_row_range *operations, pj_error *err)
 {
     static const char of_components[] =
         "UPDATE component_metrics SET self_energy_mj = energy_mj, first_operation_id = NULL,"
@@ -49,22 +51,64 @@ static pj_status forget_operations(pj_store *store, const char *id, pj_error *er
         "/*RUN component_metrics=?1*/";
     static const char rows[] = "DELETE FROM deep_operation_metrics WHERE id BETWEEN ?2 AND ?3"
                                "/*RUN deep_operation_metrics=?1*/";
+    pj_status status = change_rows(store, of_components, id, part, err);
+    return status == PJ_OK ? change_rows(store, rows, id, operations, err) : status;
+}
+
+/* The operations of components [first, first + count), which follow each other. */
+static pj_status operations_of(pj_store *store, const pj_row_range *components,
+                               pj_row_range *operations, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store,
+                               "SELECT min(first_operation_id), sum(operation_count)"
+                               " FROM component_metrics WHERE id BETWEEN ? AND ?"
+                               " AND operation_count > 0",
+                               err);
+    *operations = (pj_row_range){0};
+    pj_sql_int(sql, 1, components->first);
+    pj_sql_int(sql, 2, components->first + components->count - 1);
+    if (pj_sql_step(sql))
+        *operations = (pj_row_range){pj_sql_get_int(sql, 0), (uint32_t)pj_sql_get_int(sql, 1)};
+    return pj_sql_end(sql, err);
+}
+
+/* On a full disk, where the log of one transaction has no room. */
+static pj_status forget_first_parts(pj_store *store, const char *id, const pj_row_range *ranges,
+                                    pj_error *err)
+{
+    enum { PART_ROWS = 512 };
+    pj_row_range part = ranges[PJ_TABLE_COMPONENTS], of_part;
+    pj_status status = PJ_OK;
+    for (uint32_t left = part.count; left > PART_ROWS && status == PJ_OK; left -= PART_ROWS) {
+        part.count = PART_ROWS;
+        status = operations_of(store, &part, &of_part, err);
+        if (status == PJ_OK) status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
+        if (status != PJ_OK) return status;
+        status = pj_sql_finish(store, forget_of_components(store, id, &part, &of_part, err), err);
+        part.first += PART_ROWS;
+    }
+    return status;
+}
+
+static pj_status forget_operations(pj_store *store, const char *id, const pj_row_range *ranges,
+                                   pj_error *err)
+{
     static const char count[] = "UPDATE run_rows SET row_count = 0 WHERE run_id = ?1"
                                 " AND table_name = 'deep_operation_metrics'";
-    pj_row_range ranges[PJ_TABLE_COUNT];
-    pj_status status = pj_store_ranges(store, id, ranges, err);
-    if (status == PJ_OK)
-        status = change_rows(store, of_components, id, &ranges[PJ_TABLE_COMPONENTS], err);
-    if (status == PJ_OK) status = change_rows(store, rows, id, &ranges[PJ_TABLE_OPERATIONS], err);
+    pj_status status = forget_of_components(store, id, &ranges[PJ_TABLE_COMPONENTS],
+                                            &ranges[PJ_TABLE_OPERATIONS], err);
     if (status != PJ_OK) return status;
     return pj_sql_change(store, count, PJ_VALUES(pj_value_text(id)), err);
 }
 
 static pj_status retention_compact(pj_store *store, const char *id, pj_error *err)
 {
-    pj_status status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
+    pj_row_range ranges[PJ_TABLE_COUNT];
+    pj_status status = pj_store_ranges(store, id, ranges, err);
+    if (status == PJ_OK && store->is_frugal) status = forget_first_parts(store, id, ranges, err);
+    if (status == PJ_OK) status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
     if (status != PJ_OK) return status;
-    return pj_sql_finish(store, forget_operations(store, id, err), err);
+    return pj_sql_finish(store, forget_operations(store, id, ranges, err), err);
 }
 
 pj_status pj_store_prune(pj_store *store, const pj_prune *rule, pj_pruned_fn *take, void *context,

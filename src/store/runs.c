@@ -78,6 +78,17 @@ static void add_bound(conditions *c, const char *before, bool has, double bound)
     if (has) add_condition(c, before, "", (pj_value){.type = PJ_VALUE_DOUBLE, .number = bound});
 }
 
+/* Added as " AND id IN (?7, ?8)". */
+static void add_ids(conditions *c, const char *id, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++, id += strlen(id) + 1) {
+        const char *before = i > 0 ? ", " : c->count ? " AND id IN (" : " WHERE id IN (";
+        c->values[c->count++] = pj_value_text(id);
+        pj_buffer_printf(&c->text, "%s?%d", before, c->count);
+    }
+    if (count) pj_buffer_char(&c->text, ')');
+}
+
 static pj_status add_conditions(conditions *c, const pj_run_query *q, pj_error *err)
 {
     add_search(c, q->search);
@@ -100,6 +111,7 @@ static pj_status add_conditions(conditions *c, const pj_run_query *q, pj_error *
     add_bound(c, "total_energy_mj <= ", q->has_max_energy, q->max_energy_mj);
     add_bound(c, "joules_per_token >= ", q->has_min_joules_per_token, q->min_joules_per_token);
     add_bound(c, "joules_per_token <= ", q->has_max_joules_per_token, q->max_joules_per_token);
+    if (q->ids) add_ids(c, q->ids, q->id_count);
     if (status == PJ_OK) status = pj_buffer_status(&c->pattern, "the search text", err);
     return status == PJ_OK ? pj_buffer_status(&c->text, "the query", err) : status;
 }
@@ -197,42 +209,95 @@ static pj_status runs_read_runs(pj_sql *sql, uint32_t limit, pj_run_list *list, 
     return PJ_OK;
 }
 
+static uint32_t limit_of(const pj_run_query *q)
+{
+    uint32_t limit = q->limit ? q->limit : PJ_QUERY_LIMIT;
+    return limit < PJ_QUERY_MAX ? limit : PJ_QUERY_MAX;
+}
+
+/* Binds limit and offset, after the conditions' values. */
+static void bind_page(pj_sql *sql, const pj_run_query *q, const conditions *c)
+{
+    pj_sql_int(sql, c->count + 1, limit_of(q));
+    pj_sql_int(sql, c->count + 2, q->offset > INT64_MAX ? INT64_MAX : (int64_t)q->offset);
+}
+
 static pj_status select_runs(pj_store *store, const pj_run_query *q, const conditions *c,
                              pj_run_list *list, pj_error *err)
 {
-    uint32_t limit = q->limit ? q->limit : PJ_QUERY_LIMIT;
-    if (limit > PJ_QUERY_MAX) limit = PJ_QUERY_MAX;
     pj_buffer text;
     pj_buffer_init(&text, 1 << 16);
     write_select(&text, store, q, c);
     pj_sql *sql = begin_query(store, &text, c, err);
-    pj_sql_int(sql, c->count + 1, limit);
-    pj_sql_int(sql, c->count + 2, q->offset > INT64_MAX ? INT64_MAX : (int64_t)q->offset);
+    bind_page(sql, q, c);
     pj_buffer_fini(&text);
-    return pj_sql_end_after(sql, runs_read_runs(sql, limit, list, err), err);
+    return pj_sql_end_after(sql, runs_read_runs(sql, limit_of(q), list, err), err);
+}
+
+static pj_status conditions_of(conditions *c, const pj_run_query *query, pj_error *err)
+{
+    enum { OTHER_CONDITIONS = 20 };
+    *c = (conditions){0};
+    pj_buffer_init(&c->text, 1 << 16);
+    pj_buffer_init(&c->pattern, 1 << 20);
+    if (query->sort < 0 || query->sort >= PJ_SORT_COUNT)
+        return pj_fail(err, PJ_E_INVALID, "cannot sort runs by this field");
+    c->values =
+        pj_alloc((size_t)query->tag_count + query->id_count + OTHER_CONDITIONS, sizeof *c->values);
+    if (!c->values) return pj_fail_memory(err, "the query");
+    return add_conditions(c, query, err);
+}
+
+static void free_conditions(conditions *c)
+{
+    pj_buffer_fini(&c->pattern);
+    pj_buffer_fini(&c->text);
+    pj_free(c->values);
 }
 
 pj_status pj_store_list(pj_store *store, const pj_run_query *query, pj_run_list *list,
                         pj_error *err)
 {
-    enum { OTHER_CONDITIONS = 20 };
-    conditions c = {0};
+    conditions c;
     *list = (pj_run_list){0};
     pj_arena_init(&list->arena, 0);
-    if (query->sort < 0 || query->sort >= PJ_SORT_COUNT)
-        return pj_fail(err, PJ_E_INVALID, "cannot sort runs by this field");
-    c.values = pj_alloc((size_t)query->tag_count + OTHER_CONDITIONS, sizeof *c.values);
-    if (!c.values) return pj_fail_memory(err, "the query");
-    pj_buffer_init(&c.text, 1 << 16);
-    pj_buffer_init(&c.pattern, 1 << 20);
-    pj_status status = add_conditions(&c, query, err);
+    pj_status status = conditions_of(&c, query, err);
     if (status == PJ_OK) status = select_runs(store, query, &c, list, err);
     if (status == PJ_OK && list->total == 0 && (list->count || query->offset))
         status = count_matches(store, query, &c, &list->total, err);
-    pj_buffer_fini(&c.pattern);
-    pj_buffer_fini(&c.text);
-    pj_free(c.values);
+    free_conditions(&c);
     if (status != PJ_OK) pj_run_list_fini(list);
+    return status;
+}
+
+static pj_status select_ids(pj_store *store, const pj_run_query *q, const conditions *c,
+                            pj_buffer *ids, pj_error *err)
+{
+    pj_buffer text;
+    char columns[96];
+    pj_buffer_init(&text, 1 << 16);
+    snprintf(columns, sizeof columns, "id, created_ns%s%s", q->sort == PJ_SORT_DATE ? "" : ", ",
+             q->sort == PJ_SORT_DATE ? "" : sorts[q->sort].column);
+    pj_buffer_text(&text, "SELECT id ");
+    write_matches(&text, store, q, c, columns);
+    write_order(&text, q);
+    pj_buffer_printf(&text, " LIMIT ?%d OFFSET ?%d", c->count + 1, c->count + 2);
+    pj_sql *sql = begin_query(store, &text, c, err);
+    bind_page(sql, q, c);
+    pj_buffer_fini(&text);
+    return pj_sql_read_ids(sql, ids, err);
+}
+
+pj_status pj_store_list_ids(pj_store *store, const pj_run_query *query, pj_buffer *ids,
+                            uint64_t *total, pj_error *err)
+{
+    conditions c;
+    pj_status status = conditions_of(&c, query, err);
+    if (status == PJ_OK) status = select_ids(store, query, &c, ids, err);
+    *total = ids->length / PJ_UUID_BYTES;
+    if (status == PJ_OK && (query->offset || *total >= limit_of(query)))
+        status = count_matches(store, query, &c, total, err);
+    free_conditions(&c);
     return status;
 }
 
@@ -341,10 +406,47 @@ pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err)
                          PJ_VALUES(pj_value_text(id)), err);
 }
 
+/* ---- deleting on a full disk ------------------------------------------------------------------
+ */
+
+/* The log of a transaction holds every page that it changes, so that deleting a large run needs
+ * about its size. In parts it needs little; a run whose deletion is interrupted says so. */
+static pj_status remove_part(pj_store *store, const char *table, int64_t first, int64_t count,
+                             pj_error *err)
+{
+    char text[160];
+    pj_status status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
+    if (status != PJ_OK) return status;
+    snprintf(text, sizeof text, "DELETE FROM %s WHERE id BETWEEN ? AND ?", table);
+    status = pj_sql_change(store, text,
+                           PJ_VALUES(pj_value_int(first), pj_value_int(first + count - 1)), err);
+    return pj_sql_finish(store, status, err);
+}
+
+static pj_status remove_in_parts(pj_store *store, const char *id, pj_error *err)
+{
+    enum { PART_ROWS = 4096 };
+    pj_row_range ranges[PJ_TABLE_COUNT];
+    pj_status status = pj_sql_change(
+        store,
+        "UPDATE profiling_runs SET status = 'failed', failure = 'its deletion was interrupted, and"
+        " most of its rows are gone: delete it again' WHERE id = ?",
+        PJ_VALUES(pj_value_text(id)), err);
+    if (status == PJ_OK) status = pj_store_ranges(store, id, ranges, err);
+    for (int t = PJ_TABLE_COUNT - 1; t >= 0; t--)
+        for (uint32_t at = 0; at < ranges[t].count && status == PJ_OK; at += PART_ROWS) {
+            uint32_t left = ranges[t].count - at;
+            status = remove_part(store, pj_tables[t].name, ranges[t].first + at,
+                                 left < PART_ROWS ? left : PART_ROWS, err);
+        }
+    return status;
+}
+
 pj_status pj_store_delete(pj_store *store, const char *id, pj_error *err)
 {
     int64_t found = 0;
-    pj_status status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
+    pj_status status = store->is_frugal ? remove_in_parts(store, id, err) : PJ_OK;
+    if (status == PJ_OK) status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
     if (status != PJ_OK) return status;
     status =
         pj_sql_get_one_int(store, "SELECT 1 FROM profiling_runs WHERE id = ?", id, 0, &found, err);

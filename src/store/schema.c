@@ -37,10 +37,11 @@ const pj_schema_table pj_schema_tables[] = {
       {"name", PJ_SQL_TEXT, NEEDED}, {"created_ns", PJ_SQL_INTEGER, NEEDED},
       {"plan", PJ_SQL_TEXT, NEEDED}, {"losses", PJ_SQL_TEXT}, {"state", PJ_SQL_TEXT},
       {"queued_ns", PJ_SQL_INTEGER}, {"error", PJ_SQL_TEXT},
-      {"machine", PJ_SQL_TEXT} /* whose server is to run a queued one */}},
+      {"machine", PJ_SQL_TEXT}, /* whose server is to run a queued one */
+      {"owner", PJ_SQL_TEXT} /* the process that runs it */}},
     {"run_queue", .key = "id", .columns = {
       {"id", PJ_SQL_TEXT, NEEDED}, {"queued_ns", PJ_SQL_INTEGER, NEEDED},
-      {"request", PJ_SQL_TEXT, NEEDED}}},
+      {"request", PJ_SQL_TEXT, NEEDED}, {"owner", PJ_SQL_TEXT}, {"cancelled", PJ_SQL_INTEGER}}},
     {"machine_states", .key = "name", .columns = {
       {"name", PJ_SQL_TEXT, NEEDED}, {"seen_ns", PJ_SQL_INTEGER, NEEDED}, {"version", PJ_SQL_TEXT},
       {"sensors", PJ_SQL_TEXT}, {"energy_source", PJ_SQL_TEXT}, {"day", PJ_SQL_TEXT},

@@ -165,6 +165,8 @@ const pj_schema_view pj_schema_views[] = {
      "     p.id/*RUN s=p*/)/*RUN p*/ FROM run_phases p WHERE p.energy_mj IS NOT NULL"
      " UNION ALL SELECT 'run', min(r.rowid), min(r.total_energy_mj), total(p.energy_mj)/*RUN p*/"
      "  FROM profiling_runs r JOIN run_phases p ON p.run_id = r.id"
-     "  WHERE r.total_energy_mj IS NOT NULL GROUP BY r.id/*RUN p*/"},
+     /* that of a run in which a device without a rail worked has no parts */
+     "  WHERE r.total_energy_mj IS NOT NULL GROUP BY r.id/*RUN p*/"
+     "  HAVING count(p.energy_mj) = count(*)"},
     {NULL},
 };

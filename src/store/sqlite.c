@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,17 +24,26 @@ enum { BUSY_TIMEOUT_MS = 120000, HEADER_BYTES = 72, CHECKPOINT_PAGES = 1 << 14 }
 
 /* ---- errors -------------------------------------------------------------------------------- */
 
+/* A log needs 32 kB of shared memory, in a file beside the database. */
+static bool is_full(const pj_sqlite *sqlite)
+{
+    int code = sqlite3_extended_errcode(sqlite->db), number = sqlite3_system_errno(sqlite->db);
+    return code == SQLITE_IOERR_SHMSIZE || code == SQLITE_IOERR_SHMOPEN ||
+           ((code & 0xff) == SQLITE_IOERR && (number == ENOSPC || number == EDQUOT));
+}
+
 pj_status pj_sqlite_fail(void *context, int code, pj_error *err)
 {
     pj_sqlite *sqlite = context;
     const char *path = sqlite->path;
     pj_status status = PJ_E_IO;
+    if (is_full(sqlite)) code = SQLITE_FULL;
     switch (code & 0xff) {
     case SQLITE_NOMEM: return pj_fail_memory(err, "the database");
     case SQLITE_FULL:
         return pj_fail(err, PJ_E_FULL,
-                       "no space left for database %s: free some, or choose "
-                       "another location with --db",
+                       "no space left for database %s: the disk is full; free some, delete runs "
+                       "with perjoule rm, or choose another location with --db",
                        path);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -120,8 +130,9 @@ static int sqlite_open_file(pj_sqlite *sqlite)
 {
     char path[3 * sizeof sqlite->path + 32];
     bool is_like_uri = strncmp(sqlite->path, "file:", 5) == 0;
-    int flags =
-        sqlite->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    int flags = sqlite->is_alone    ? SQLITE_OPEN_READWRITE
+                : sqlite->read_only ? SQLITE_OPEN_READONLY
+                                    : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
     snprintf(path, sizeof path, "%s%s", is_like_uri ? "./" : "", sqlite->path);
     if (sqlite->read_only && is_immutable(sqlite->path)) {
         char *at = path + snprintf(path, sizeof path, "file:");
@@ -153,6 +164,10 @@ static pj_status set_up_connection(pj_sqlite *sqlite, pj_error *err)
     sqlite3_db_config(sqlite->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     pj_status status =
         pj_sqlite_run(sqlite, "PRAGMA cell_size_check=ON; PRAGMA foreign_keys=ON", err);
+    if (status == PJ_OK && sqlite->is_alone)
+        status = pj_sqlite_run(sqlite, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA query_only=ON", err);
+    if (status == PJ_OK && sqlite->read_only)
+        status = pj_sqlite_run(sqlite, "SELECT 1 FROM sqlite_master LIMIT 1", err);
     if (status == PJ_OK && !sqlite->read_only) {
         status = pj_sqlite_run(sqlite, "PRAGMA page_size=32768", err);
         if (status == PJ_OK) status = switch_to_wal(sqlite, err);
@@ -191,6 +206,12 @@ pj_status pj_sqlite_open(const char *address, bool read_only, void **db, pj_erro
     sqlite->read_only = read_only;
     snprintf(sqlite->path, sizeof sqlite->path, "%s", address);
     pj_status status = open_existing_or_new(sqlite, err);
+    if (status == PJ_E_FULL && read_only) {
+        sqlite3_close(sqlite->db);
+        sqlite->db = NULL;
+        sqlite->is_alone = true;
+        status = open_existing_or_new(sqlite, err);
+    }
     if (status == PJ_OK)
         *db = sqlite;
     else

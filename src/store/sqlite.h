@@ -10,6 +10,7 @@
 typedef struct pj_sqlite {
     sqlite3 *db;
     bool read_only;
+    bool is_alone; /* without the shared memory of a log, which the full disk has no space for */
     pj_transaction kind; /* of the open transaction; PJ_READ outside one */
     char path[4096];
 } pj_sqlite;

@@ -59,12 +59,17 @@ static pj_status connect_again(pj_store *store, pj_error *err)
     return status;
 }
 
+pj_status pj_store_find_address(const char *path, char *address, size_t bytes, pj_error *err)
+{
+    return pj_store_choose_path(path ? path : getenv("PERJOULE_DB"), "perjoule.db",
+                                "the database's path", address, bytes, err);
+}
+
 static pj_status store_open_address(pj_store *store, const pj_store_options *options, pj_error *err)
 {
     store->read_only = options->read_only;
     pj_status status =
-        pj_store_choose_path(options->path ? options->path : getenv("PERJOULE_DB"), "perjoule.db",
-                             "the database's path", store->address, sizeof store->address, err);
+        pj_store_find_address(options->path, store->address, sizeof store->address, err);
     store->driver = options->driver;
     if (status == PJ_OK && !store->driver)
         status = pj_store_driver_find(store->address, &store->driver, err);
@@ -86,6 +91,18 @@ pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_erro
     else
         pj_store_close(store);
     return status;
+}
+
+void pj_store_be_frugal(pj_store *store)
+{
+    if (store->driver->is_remote) return;
+    store->is_frugal = true;
+    pj_sql_run(store, "PRAGMA wal_autocheckpoint=32", NULL);
+}
+
+void pj_store_limit_cache(pj_store *store)
+{
+    if (!store->driver->is_remote) pj_sql_run(store, "PRAGMA cache_size=-2048", NULL);
 }
 
 void pj_store_close(pj_store *store)

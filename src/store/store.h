@@ -20,9 +20,15 @@ typedef struct pj_store_options {
     bool is_direct; /* runs go directly to the server, bypassing the outbox */
 } pj_store_options;
 
+/* The address that opening uses for options.path. */
+pj_status pj_store_find_address(const char *path, char *address, size_t bytes, pj_error *err);
 /* Creates and migrates as needed. */
 pj_status pj_store_open(const pj_store_options *options, pj_store **store, pj_error *err);
 void pj_store_close(pj_store *store); /* NULL is allowed */
+/* For a disk with little space: runs are deleted in parts, so that the log stays small. */
+void pj_store_be_frugal(pj_store *store);
+/* For connections that are open at a slow reader's pace: at most 2 MB of cached pages. */
+void pj_store_limit_cache(pj_store *store);
 /* Whether an address is a server's address and not a path. */
 bool pj_store_is_server(const char *address);
 /* Whether a file's content is a database of this program. */
@@ -87,6 +93,8 @@ typedef struct pj_run_query {
     const char *const *tags; /* a run must carry all of them */
     uint32_t tag_count;
     const char *from, *to; /* ISO 8601 times or dates: from inclusive, to exclusive */
+    const char *ids;       /* only these, each with its NUL; NULL: any */
+    uint32_t id_count;
     bool has_min_energy, has_max_energy;
     double min_energy_mj, max_energy_mj;
     bool has_min_joules_per_token, has_max_joules_per_token;
@@ -109,6 +117,9 @@ typedef struct pj_run_list {
 
 pj_status pj_store_list(pj_store *store, const pj_run_query *query, pj_run_list *list,
                         pj_error *err);
+/* The same runs, in the same order, by their ids alone, each with its NUL. */
+pj_status pj_store_list_ids(pj_store *store, const pj_run_query *query, pj_buffer *ids,
+                            uint64_t *total, pj_error *err);
 /* A list of one run, with complete texts. */
 pj_status pj_store_info(pj_store *store, const char *id, pj_run_list *one, pj_error *err);
 void pj_run_list_fini(pj_run_list *list); /* may run twice */

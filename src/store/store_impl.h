@@ -22,6 +22,7 @@ struct pj_store {
     void *db;
     bool read_only;
     bool is_direct;      /* saves without the outbox */
+    bool is_frugal;      /* pj_store_be_frugal */
     pj_store *outbox;    /* of a server; opened by the first run */
     int64_t try_next_ns; /* next attempt to connect while the server is unreachable */
     int64_t pause_ns;

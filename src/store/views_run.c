@@ -10,18 +10,37 @@
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
+/* A list of any length takes the memory of a page: a slow reader holds it for minutes. */
+enum { LIST_PAGE = 200 };
+
+static pj_status write_runs(pj_store *store, const pj_run_query *query, const char *ids,
+                            size_t count, const pj_cost_rates *rates, pj_json *json, pj_error *err)
+{
+    pj_run_list list;
+    pj_run_query page = {.sort = query->sort, .ascending = query->ascending, .ids = ids};
+    page.id_count = page.limit = (uint32_t)(count < LIST_PAGE ? count : LIST_PAGE);
+    pj_status status = pj_store_list(store, &page, &list, err);
+    if (status != PJ_OK) return status;
+    for (uint32_t i = 0; i < list.count; i++) pj_summary_write(json, &list.runs[i], rates);
+    pj_run_list_fini(&list);
+    return PJ_OK;
+}
+
 pj_status pj_view_runs(pj_store *store, const pj_run_query *query, const pj_cost_rates *rates,
                        pj_json *json, uint64_t *total, pj_error *err)
 {
-    pj_run_list list;
-    pj_status status = pj_store_list(store, query, &list, err);
-    if (status != PJ_OK) return status;
-    *total = list.total;
+    pj_buffer ids;
+    uint32_t limit = query->limit ? query->limit : PJ_QUERY_LIMIT;
+    pj_buffer_init(&ids, (size_t)limit * PJ_UUID_BYTES + 1);
+    pj_status status = pj_store_list_ids(store, query, &ids, total, err);
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < list.count; i++) pj_summary_write(json, &list.runs[i], rates);
+    const char *end = ids.data + ids.length;
+    for (const char *id = ids.data; status == PJ_OK && !json->failed && id < end;
+         id += (size_t)LIST_PAGE * PJ_UUID_BYTES)
+        status = write_runs(store, query, id, (size_t)(end - id) / PJ_UUID_BYTES, rates, json, err);
     pj_json_array_end(json);
-    pj_run_list_fini(&list);
-    return PJ_OK;
+    pj_buffer_fini(&ids);
+    return status;
 }
 
 enum { FACET_VALUES_MAX = 1000 };

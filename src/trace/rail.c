@@ -41,6 +41,15 @@ bool pj_rail_steps_are_power(const pj_rail *rail)
            (rail->window_ns == PJ_WINDOW_UNKNOWN || pj_rail_sees_part(rail));
 }
 
+double pj_rail_offset_sd_mw(const pj_rail *rail)
+{
+    static const double board_sd_mw = 3000;
+    bool board = strcmp(rail->source, "nvml") == 0;
+    /* a simulated sensor is what it declares, or as unknown as a board */
+    bool unknown = strcmp(rail->source, "sim") == 0 && !(rail->gain_sd > 0);
+    return board || unknown ? board_sd_mw : 0;
+}
+
 bool pj_rail_covers_cpu(const pj_rail *rail)
 {
     static const char *const stand_ins[] = {"sim", "replay", "perjoule"};

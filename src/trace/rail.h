@@ -98,6 +98,10 @@ bool pj_rail_sees_part(const pj_rail *rail);
 /* Whether a counter's sensor covers, or may cover, only a part of each period. What it counted
  * remains what it counted; that this is the energy of the period is less certain. */
 bool pj_rail_steps_are_power(const pj_rail *rail);
+/* 1 sigma of a constant error of its power, which a gain does not describe: recorded boards are off
+ * by up to 7 W against a meter. It is in gross energies; net ones have it twice, with opposite
+ * signs. */
+double pj_rail_offset_sd_mw(const pj_rail *rail);
 /* Whether it measures the CPU, alone or with the whole machine. A simulated, replayed or remote
  * rail is taken to, whatever it is called: it stands for what computes. */
 bool pj_rail_covers_cpu(const pj_rail *rail);

@@ -236,7 +236,8 @@ typedef struct pj_run_info {
     double total_ms, prefill_ms, decode_ms; /* NAN: did not happen */
     pj_source_quality quality;
     const char *power_sources; /* "rapl,nvml"; NULL: none */
-    pj_method method;          /* of figures below the token */
+    const char *simulation; /* settings of the source `sim`; in spools only; NULL: it is unused */
+    pj_method method;       /* of figures below the token */
     double total_mj, idle_mj, net_mj, total_sd_mj, net_sd_mj;
     pj_sd total_sd, net_sd;       /* their components */
     double upper_mj;              /* unavailable below resolution: at most this much; else NAN */

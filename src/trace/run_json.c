@@ -15,7 +15,7 @@ enum { MOST_BASELINE_MW = 10000000 }; /* 10 kW: a higher baseline in a spool is 
 #define INFO_TEXTS(X)                                                                              \
     X(prompt) X(model_name) X(model_path) X(engine) X(scope) X(level) X(experiment_name) X(dtype)  \
     X(isa) X(machine) X(failure) X(repeat_group) X(power_sources) X(partial_rails) X(batch_rule)   \
-    X(allocation)
+    X(allocation) X(simulation)
 #define INFO_OBJECTS(X) /* texts that are JSON themselves */                                       \
     X(prompt_private) X(output_private) X(machine_json) X(settings_json) X(model_json)
 #define INFO_U32(X) X(batch_size) X(threads) X(repeat_index)

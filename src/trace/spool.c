@@ -248,6 +248,12 @@ void pj_spool_reserve(const char *dir)
     close(fd);
 }
 
+void pj_spool_release(const char *dir)
+{
+    char path[4096];
+    if (pj_path_join(path, sizeof path, dir, "reserve")) unlink(path);
+}
+
 /* Everything from `from` on, including the batch. */
 static bool write_rest(const pj_spool *spool, int fd, uint64_t from)
 {

@@ -128,6 +128,8 @@ typedef struct pj_spool {
 
 /* Ensures that DIR/reserve exists and occupies PJ_SPOOL_RESERVE_BYTES on the disk. Best effort. */
 void pj_spool_reserve(const char *dir);
+/* Deletes it. */
+void pj_spool_release(const char *dir);
 /* Creates DIR/ID.spool, locked; `dir` NULL: in memory, for runs that are not kept. */
 pj_status pj_spool_create(const char *dir, const char *run_id, int64_t start_ns,
                           int64_t start_wall_ns, pj_spool *spool, pj_error *err);

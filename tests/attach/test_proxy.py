@@ -132,6 +132,9 @@ class Transparent(unittest.TestCase):
         header = float(re.search(rb"X-Energy-Joules: ([0-9.e+-]+)", head)[1])
         self.assertAlmostEqual(header / energy["total"], 1, places=6)
         self.assertIn(b"X-Energy-Method: ", head)
+        run = re.search(rb"X-Energy-Run: ([0-9a-f-]{36})", head)[1].decode()
+        times = wait_until(lambda: self.proxy.rows(f"SELECT duration_ms FROM tokens WHERE run_id = '{run}'"))
+        self.assertGreater(min(times)[0], 0.5 * max(times)[0])  # its tokens came at once: none of them took no time
         self.assertEqual(answer, json.loads(self.proxy.raw(post(body), self.engine.port).partition(b"\r\n\r\n")[2]))
 
     def test_the_final_figure_can_be_waited_for(self):

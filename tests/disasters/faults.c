@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -188,6 +189,23 @@ int ftruncate(int fd, off_t size)
 int ftruncate64(int fd, off64_t size)
 {
     return ftruncate(fd, size);
+}
+
+int statvfs(const char *path, struct statvfs *info)
+{
+    static int (*real)(const char *, struct statvfs *);
+    char inside[PATH_BYTES];
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "statvfs");
+    int result = real(path, info);
+    if (result == 0 && absolute(path, inside) && capacity >= 0) {
+        long long left = capacity - used_below(folder);
+        info->f_bavail = info->f_bfree = left > 0 ? (fsblkcnt_t)left / info->f_frsize : 0;
+    }
+    return result;
+}
+int statvfs64(const char *path, struct statvfs64 *info)
+{
+    return statvfs(path, (struct statvfs *)info);
 }
 
 static int sync_with(long number, int fd)

@@ -252,6 +252,38 @@ def full_once(folder, capacity):
     return "refused before it began"
 
 
+def read_when_full(folder):
+    """With no byte free, every command reads, and rm frees what the reserve held and what it deletes."""
+    disk, home = os.path.join(folder, "disk"), os.path.join(folder, "home")
+    os.makedirs(disk)
+    os.makedirs(home)
+    db = os.path.join(disk, "runs.db")
+    ids = [json.loads(subprocess.run(run_command(db), capture_output=True, text=True, env=environment(home),
+                                     check=True).stdout)["id"] for _ in range(3)]
+    assert glob.glob(f"{disk}/**/reserve", recursive=True)
+    full = environment(home, LD_PRELOAD=FAULTS, PJ_FAULT_DIR=disk, PJ_FAULT_CAPACITY=str(used_below(disk)))
+
+    def command(*arguments):
+        done = subprocess.run([PROGRAM, *arguments, "--db", db], capture_output=True, text=True, env=full,
+                              timeout=120 * SLOW)
+        return done.returncode, done.stdout, done.stderr
+
+    for arguments in (["ls", "--json"], ["show", "last"], ["compare", ids[0], ids[1]], ["report", "last", "--format", "md"],
+                      ["export", "last"], ["check"]):
+        code, said, errors = command(*arguments)
+        assert code == 0 and said, (arguments, errors)
+    code, _, errors = command("run", "-m", f"{MODELS}/demo", "-n", "2", "Once")
+    assert code == 1 and "the disk is full" in errors, (code, errors)
+    code, said, errors = command("compact", "--yes", "--keep", "2")
+    assert code == 0 and "compacted 1 run" in said, (said, errors)
+    code, said, errors = command("check")
+    assert code == 0 and "ok" in said, (said, errors)
+    code, said, errors = command("rm", "--yes", ids[0], ids[1])
+    assert code == 0 and "deleted 2 runs" in said, (said, errors)
+    assert [r["id"] for r in json.loads(command("ls", "--json")[1])] == [ids[2]]
+    return "read and made room"
+
+
 # ---- a power failure ----------------------------------------------------------------------------
 
 
@@ -427,6 +459,7 @@ pool = concurrent.futures.ThreadPoolExecutor(1)
 waiting = pool.submit(lock_in_background, int(TIMES["lock"])) if int(TIMES.get("lock", 0)) else None
 attempts("kill", int(TIMES.get("kill", 0)), kill_once)
 attempts("full", int(TIMES.get("full", 0)), lambda folder: full_once(folder, chance.randint(1 << 20, 60 << 20)))
+attempts("no space", min(1, int(TIMES.get("full", 0))), read_when_full)
 with tempfile.TemporaryDirectory(prefix="perjoule-power-") as place:
     if int(TIMES.get("power", 0)):
         print("power:", dict(power_failures(place, int(TIMES["power"]))), flush=True)

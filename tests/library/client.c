@@ -93,12 +93,15 @@ static int divide(void)
     CHECK(pj_window_end(window, &result, &err) == PJ_OK);
     CHECK(result.energy_source == PJ_MODELLED && result.total.lo_mj < result.total.mj);
     CHECK(result.rail_count > 0 && result.duration_ms >= 200);
+    CHECK(result.total_random_mj > 0 && result.total_gain_mj > 0);
+    CHECK(hypot(result.total_random_mj, result.total_gain_mj) >
+          0.99 * (result.total.hi_mj - result.total.mj));
     pj_session_close(session);
     how.power = "none";
     CHECK(pj_session_open(&how, &session, &err) == PJ_OK);
     CHECK(pj_window_begin(session, &window, &err) == PJ_OK);
     CHECK(pj_window_end(window, &result, &err) == PJ_OK);
-    CHECK(isnan(result.total.mj) && result.rail_count == 0);
+    CHECK(isnan(result.total.mj) && isnan(result.total_random_mj) && result.rail_count == 0);
     pj_session_close(session);
     return 0;
 }

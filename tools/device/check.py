@@ -20,6 +20,7 @@ import tempfile
 import time
 import warnings
 
+EXPLAINED = .3  # R² below which a load does not tell what a sensor saw
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MS = 1e-3
 BURN = """
@@ -239,7 +240,7 @@ def fit(schedule, values, windows, delays):
         for delay in delays:
             shares = [schedule.share(at - delay - window, at - delay) for at, _ in values]
             best = max(best, (determination(shares, [v for _, v in values]), window, delay), key=lambda f: f[0])
-    return best
+    return best if best[0] >= EXPLAINED else (best[0], None, None)
 
 
 WINDOWS = [w * MS for w in (5, 10, 15, 20, 25, 35, 50, 75, 100, 200, 500, 1000, 1500)]
@@ -343,7 +344,7 @@ def print_fits(watches, log, missing, schedule):
         period = statistics.median(b - a for (a, _), (b, _) in zip(values, values[1:]))
         found[name] = (period, *fit(schedule, values, WINDOWS, DELAYS))
         _, r2, window, delay = found[name]
-        fitted = f"{milliseconds(window):>5} ms {milliseconds(delay):>4} ms  {r2:.3f}" if window else "      no fit        "
+        fitted = f"{milliseconds(window):>5} ms {milliseconds(delay):>4} ms  {r2:.3f}" if window else f"  does not follow  {r2:.3f}"
         print(f"{name:19} {milliseconds(period):>6} ms {fitted}  {cost_text(watches[name])}")
     return found
 
@@ -372,7 +373,7 @@ def main():
     ticks, adds_up, period, agreement = watches["counter"].ticks(), "no counter", None, None
     if len(ticks) > 8:
         period, whole, part = counter_fit(schedule, ticks)
-        adds_up = "all of the time" if whole[0] >= part[0] - .005 else f"{milliseconds(part[1])} of {milliseconds(period)} ms"
+        adds_up = "what this load does not tell" if whole[1] is part[1] is None else "all of the time" if whole[0] >= part[0] - .005 else f"{milliseconds(part[1])} of {milliseconds(period)} ms"
         print(f"{'counter':19} {milliseconds(period):>6} ms adds up {adds_up}: R² {whole[0]:.3f}, of a part {part[0]:.3f}; "
               f"delay {milliseconds(whole[2] or 0)} ms; {cost_text(watches['counter'])}")
         agreement = compare_log(ticks, log)

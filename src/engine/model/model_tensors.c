@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { SLAB_BYTES = 256 << 20, MATRIX_ALIGNMENT = 64 };
 
@@ -50,7 +51,22 @@ typedef struct fill {
     float scale;
     float *scratch;             /* [threads, cols] */
     const _Atomic bool *cancel; /* or NULL */
+    bool is_quantised;          /* the new type has blocks, which cannot hold NaN or infinity */
+    _Atomic bool *is_broken;    /* set when a row has such a value */
 } fill;
+
+static bool is_finite_row(const float *row, size_t n)
+{
+    static const uint32_t infinity = 0x7f800000u, magnitude = 0x7fffffffu;
+    uint32_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, row + i, sizeof bits);
+        bits &= magnitude;
+        most = bits > most ? bits : most;
+    }
+    return most < infinity;
+}
 
 static bool is_cancelled(const _Atomic bool *cancel)
 {
@@ -77,6 +93,10 @@ static void model_tensors_fill_rows(void *context, unsigned thread)
         } else {
             pj_synthetic_row(f->matrix, r, row, cols, f->scale);
         }
+        if (f->is_quantised && !is_finite_row(row, cols)) {
+            atomic_store(f->is_broken, true);
+            return;
+        }
         f->kernels->quantise(f->to->type, row, out, cols);
     }
 }
@@ -92,6 +112,7 @@ void pj_load_converted(pj_loader *l, const char *name, pj_dtype type, const pj_m
     }
     *to = (pj_matrix){from ? from->data : l->model, type, rows, cols, row_bytes};
     if (l->check) return;
+    _Atomic bool is_broken = false;
     float *scratch = pj_alloc(pj_team_threads(l->team) * cols, sizeof(float));
     to->data = scratch ? take_bytes(l->model, bytes) : NULL;
     fill f = {.kernels = l->kernels,
@@ -102,13 +123,19 @@ void pj_load_converted(pj_loader *l, const char *name, pj_dtype type, const pj_m
               .matrix = l->matrices,
               .scale = sqrtf(3.0f / (float)cols), /* uniform within +-scale: variance 1 / cols */
               .scratch = scratch,
-              .cancel = l->cancel};
+              .cancel = l->cancel,
+              .is_quantised = pj_dtype_get(type)->block_values > 1,
+              .is_broken = &is_broken};
     if (to->data) pj_team_run(l->team, model_tensors_fill_rows, &f);
     pj_free(scratch);
     if (!to->data)
         l->status = pj_fail_memory(l->err, name);
     else if (is_cancelled(l->cancel))
         l->status = pj_fail(l->err, PJ_E_CANCELLED, "loading was interrupted");
+    else if (is_broken)
+        l->status = pj_fail(l->err, PJ_E_INVALID,
+                            "%s has NaN or infinite values, which cannot be quantised to %s", name,
+                            pj_dtype_get(type)->name);
 }
 
 static pj_dtype wanted_type(const pj_loader *l, pj_role use, pj_dtype stored, size_t cols)

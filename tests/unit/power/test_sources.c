@@ -183,6 +183,83 @@ static void logs_of_nvidia_smi(void **state)
     assert_null(t.t_ms);
 }
 
+/* Each file by its columns; powers in milliwatts. */
+static void traces_of_other_tools(void **state)
+{
+    static const struct {
+        const char *text, *rail;
+        pj_rail_class rail_class;
+        double t_ms, mw, window_ms; /* of the last row */
+        pj_source_quality quality;
+    } files[] = {
+        /* our export: the quality of its run is elsewhere */
+        {"id,run_id,timestamp_ms,cpu_power_mw,gpu_power_mw,total_power_mw,phase,phase_confidence\n"
+         "1,01a2,2.5,19581,,19581,idle,0.75\n2,01a2,12.5,49178.2,,49178.2,decode,1\n",
+         "cpu", PJ_RAIL_CPU, 10, 49178.2, 0, PJ_MODELLED},
+        /* Zeus: powers */
+        {"Time,Power\n2021-09-30 22:59:13.234,37.5\n2021-09-30 22:59:13.334,38.5\n", "gpu0",
+         PJ_RAIL_GPU, 100, 38500, 0, PJ_MEASURED},
+        {"time,power0,power1\n1695000000.25,60,70\n1695000000.50,61,71\n", "gpu0", PJ_RAIL_GPU, 250,
+         61000, 0, PJ_MEASURED},
+        /* Zeus: windows of energy; one that lies in another is left out */
+        {"start_time,window_name,elapsed_time,gpu0_energy\n100,a,2,500\n101,inner,0.5,200\n"
+         "102.5,b,4,1000\n",
+         "gpu0", PJ_RAIL_GPU, 4500, 250000, 4000, PJ_MEASURED},
+        /* nvidia-smi dmon -s p -o DT */
+        {"#Date       Time        gpu    pwr  gtemp  mtemp\n"
+         "#YYYYMMDD   HH:MM:SS    Idx      W      C      C\n"
+         " 20230101   12:00:00      0     45     30      -\n"
+         " 20230101   12:00:01      0     46     30      -\n",
+         "gpu0", PJ_RAIL_GPU, 1000, 46000, 0, PJ_MEASURED},
+        {"unix_us,total_w\n1688840907417245,112.5\n1688840907418245,114\n", "total", PJ_RAIL_TOTAL,
+         1, 114000, 0, PJ_MEASURED},
+        /* powermetrics without --format plist */
+        {"Machine model: Macmini9,1\n\n"
+         "*** Sampled system activity (Sun Feb 28 00:17:04 2021 -0800) (1005.03ms elapsed) ***\n\n"
+         "cpu 0 frequency: 1177 MHz\nCPU Power: 23 mW\nGPU Power: 1 mW\n\n"
+         "*** Sampled system activity (Sun Feb 28 00:17:05 2021 -0800) (1000.00ms elapsed) ***\n\n"
+         "CPU Power: 4321 mW\nGPU Power: 2 mW\n**** GPU usage ****\nGPU Power: 2 mW\n",
+         "cpu", PJ_RAIL_CPU, 2005.03, 4321, 1000, PJ_MEASURED}};
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        pj_trace t;
+        pj_error err;
+        const char *text = files[i].text;
+        if (pj_trace_read(text, strlen(text), "t", &t, &err) != PJ_OK)
+            fail_msg("%zu: %s", i, err.text);
+        assert_int_equal(t.row_count, 2);
+        assert_string_equal(t.rails[0].name, files[i].rail);
+        assert_int_equal(t.rails[0].rail_class, files[i].rail_class);
+        assert_int_equal(t.rails[0].quality, files[i].quality);
+        assert_near(t.t_ms[1], files[i].t_ms, 1e-3);
+        assert_near((double)t.mw[t.rail_count], files[i].mw, 1e-2);
+        if (files[i].window_ms > 0) assert_near((double)t.window_ms[1], files[i].window_ms, 1e-3);
+        assert_true(pj_rail_in_column(t.rails, t.rail_count, 0, PJ_RAIL_TOTAL) ||
+                    t.rails[0].parent >= 0);
+        pj_trace_fini(&t);
+    }
+}
+
+/* What is missing is named, with what there is. */
+static void traces_without_a_column(void **state)
+{
+    static const struct {
+        const char *text, *missing, *found;
+    } files[] = {{"dataset,power_limit,average_power\nc,100,9\n", "column of times", "power_limit"},
+                 {"timestamp_ms,phase\n1,idle\n", "column of power", "timestamp_ms, phase"},
+                 {"start_time,gpu0_energy\n1,2\n", "column of durations", "gpu0_energy"},
+                 {"# gpu    pwr\n# Idx W\n 0 45\n", "nvidia-smi dmon -o DT", "gpu, pwr"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        pj_trace t;
+        pj_error err;
+        const char *text = files[i].text;
+        assert_int_equal(pj_trace_read(text, strlen(text), "t", &t, &err), PJ_E_INVALID);
+        assert_non_null(strstr(err.text, files[i].missing));
+        assert_non_null(strstr(err.text, files[i].found));
+    }
+}
+
 static void hopeless_traces(void **state)
 {
     static const char *const bad[] = {"",
@@ -424,6 +501,8 @@ int main(void)
         cmocka_unit_test(secrets_of_lists),
         cmocka_unit_test(our_traces),
         cmocka_unit_test(logs_of_nvidia_smi),
+        cmocka_unit_test(traces_of_other_tools),
+        cmocka_unit_test(traces_without_a_column),
         cmocka_unit_test(hopeless_traces),
         cmocka_unit_test(traces_without_memory),
         cmocka_unit_test(meters_without_power),

@@ -480,6 +480,50 @@ static void dead_counter(void **state)
     pj_meter_close(m.meter);
 }
 
+/* Opens the meter; returns how long that took, and which rails were left out. */
+static int64_t opening_ns(const pj_power_env *env, char *still, size_t bytes)
+{
+    pj_meter *meter;
+    pj_error err = {0};
+    int64_t begin = pj_clock_ns();
+    pj_meter_options options = {.sources = "rapl", .env = env};
+    if (pj_meter_open(&options, &meter, &err) != PJ_OK) fail_msg("%s", err.text);
+    snprintf(still, bytes, "%s", pj_meter_still(meter));
+    pj_meter_close(meter);
+    return pj_clock_ns() - begin;
+}
+
+/* Counters that stood still are watched once a day, and when their value has changed. */
+static void dead_counters_are_remembered(void **state)
+{
+    (void)state;
+    char still[256], cache[300];
+    fresh_machine();
+    zone("intel-rapl:0", "package-0\n", 45);
+    standing_zone("intel-rapl:1", "psys\n");
+    snprintf(cache, sizeof cache, "%s/cache", folder);
+    pj_power_env env = env_here();
+    env.cache_folder = cache;
+    assert_that(opening_ns(&env, still, sizeof still), >, PJ_NS_PER_S);
+    assert_string_equal(still, "psys");
+    for (int i = 0; i < 3; i++) {
+        assert_that(opening_ns(&env, still, sizeof still), <, 100 * PJ_NS_PER_MS);
+        assert_string_equal(still, "psys");
+    }
+    /* it has counted in between */
+    file_with("sys/class/powercap/intel-rapl:1/energy_uj", "123456999\n");
+    assert_that(opening_ns(&env, still, sizeof still), >, PJ_NS_PER_S);
+    assert_that(opening_ns(&env, still, sizeof still), <, 100 * PJ_NS_PER_MS);
+    /* a day later */
+    pj_clock_sleep_until(pj_clock_ns() + 25 * 3600 * PJ_NS_PER_S);
+    assert_that(opening_ns(&env, still, sizeof still), >, PJ_NS_PER_S);
+    /* it moves */
+    zone("intel-rapl:1", "psys\n", 60);
+    opening_ns(&env, still, sizeof still);
+    assert_string_equal(still, "");
+    assert_that(opening_ns(&env, still, sizeof still), <, 100 * PJ_NS_PER_MS);
+}
+
 /* A second source of one domain counts for nothing, and does not make the first one fail. */
 static void one_domain_two_sources(void **state)
 {
@@ -812,6 +856,45 @@ static void busy_gpu(void **state)
     assert_non_null(strstr(text, "(gpu1 was 80 % busy)"));
 }
 
+/* Idle power between two baselines: on the line, with both ends inside the interval. */
+static void idle_power_between_baselines(void **state)
+{
+    (void)state;
+    const pj_rail rails[] = {{.name = "cpu", .rail_class = PJ_RAIL_CPU, .parent = -1},
+                             {.name = "gpu0", .rail_class = PJ_RAIL_GPU, .parent = -1},
+                             {.name = "dram", .rail_class = PJ_RAIL_DRAM, .parent = -1},
+                             {.name = "ane", .rail_class = PJ_RAIL_ANE, .parent = -1}};
+    const int64_t s = PJ_NS_PER_S;
+    pj_baseline before = {.begin_ns = 0, .end_ns = s, .rail_count = 4}, idle;
+    pj_baseline after = {.begin_ns = 4 * s, .end_ns = 5 * s, .rail_count = 4};
+    for (int i = 0; i < 4; i++) {
+        before.rail_quiet[i] = after.rail_quiet[i] = true;
+        before.mw[i] = 20e3;
+        after.mw[i] = 50e3;
+        before.sd_mw[i] = after.sd_mw[i] = 10;
+    }
+    after.rail_quiet[2] = false;
+    after.mw[3] = after.sd_mw[3] = NAN;
+    assert_int_equal(pj_baseline_moved(&before, &before), -1);
+    assert_true(pj_baseline_moved(&before, &after) >= 0);
+    pj_baseline_between(&before, &after, rails, 2 * s, 3 * s, true, &idle);
+    assert_near(idle.mw[0], 35e3, 1);
+    assert_that(1.96 * idle.sd_mw[0], >, 15e3);
+    assert_that(1.96 * idle.sd_mw[0], <, 18e3);
+    assert_near(idle.mw[1], 50e3, 1); /* the model in its memory */
+    assert_near(idle.sd_mw[1], 10, 1);
+    assert_near(idle.mw[2], 20e3, 1);
+    assert_that(1.96 * idle.sd_mw[2], >, 30e3);
+    assert_near(idle.mw[3], 20e3, 1);
+    assert_near(idle.sd_mw[3], 10, 1);
+    pj_baseline_between(&before, &after, rails, 1 * s, 2 * s, false, &idle);
+    assert_near(idle.mw[1], 27.5e3, 1);
+    assert_that(idle.mw[1] + 2 * idle.sd_mw[1], >, 50e3);
+    before.rail_quiet[0] = false;
+    pj_baseline_between(&before, &after, rails, 1 * s, 2 * s, false, &idle);
+    assert_false(idle.rail_quiet[0]);
+}
+
 /* ---- conditions --------------------------------------------------------------------------------
  */
 
@@ -908,6 +991,7 @@ int main(void)
         cmocka_unit_test(unreadable_socket),
         cmocka_unit_test(standing_counter),
         cmocka_unit_test(dead_counter),
+        cmocka_unit_test(dead_counters_are_remembered),
         cmocka_unit_test(one_domain_two_sources),
         cmocka_unit_test(recordings),
         cmocka_unit_test(contradictions),
@@ -915,6 +999,7 @@ int main(void)
         cmocka_unit_test(parents_end),
         cmocka_unit_test(busy_baseline),
         cmocka_unit_test(busy_gpu),
+        cmocka_unit_test(idle_power_between_baselines),
         cmocka_unit_test(recorded_parts),
         cmocka_unit_test(silent_gpu),
         cmocka_unit_test(stopped_sensors),

@@ -6,8 +6,10 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "record/result.h"
 #include "record/run.h"
 #include "record/session.h"
+#include "trace/uncertainty.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -23,11 +25,15 @@ static fake_card_state *card;
  */
 
 static double low_w = 125, high_w = 705, period_ms = 730, on_ms = 310;
+static double rise_w_per_s; /* from `rise_ns` on */
+static int64_t rise_ns;
 
 static double joules_until(int64_t t)
 {
     double ms = (double)t * 1e-6, whole = floor(ms / period_ms), rest = ms - whole * period_ms;
-    return (low_w * ms + (high_w - low_w) * (whole * on_ms + fmin(rest, on_ms))) * 1e-3;
+    double risen_s = t > rise_ns ? (double)(t - rise_ns) * 1e-9 : 0;
+    return (low_w * ms + (high_w - low_w) * (whole * on_ms + fmin(rest, on_ms))) * 1e-3 +
+           0.5 * rise_w_per_s * risen_s * risen_s;
 }
 
 static void set_load(double low, double high, double period, double on)
@@ -64,10 +70,12 @@ static int set_up(void **state)
     snprintf(database, sizeof database, "%s/runs.db", folder);
     setenv("XDG_CACHE_HOME", folder, 1);
     setenv("PERJOULE_NVML", getenv("PJ_FAKE_CARD"), 1);
+    setenv("PERJOULE_PROCFS", folder, 1); /* how busy this machine is does not matter */
+    setenv("PERJOULE_BASELINE", "1", 1);
     void *library = dlopen(getenv("PJ_FAKE_CARD"), RTLD_NOW | RTLD_LOCAL);
     card = library ? dlsym(library, "fake_card") : NULL;
     if (!card) return -1;
-    *card = (fake_card_state){card_now, card_wall, card_sleep, joules_until, 0, 0, 0, 0};
+    *card = (fake_card_state){card_now, card_wall, card_sleep, joules_until, 0, 0, 0, 0, 0};
     return 0;
 }
 
@@ -88,6 +96,16 @@ static pj_session *open_session(void)
     return session;
 }
 
+/* The period of the grid that a session believes its counter to tick on, ns. */
+static int64_t opened_on_grid(void)
+{
+    uint32_t count;
+    pj_session *session = open_session();
+    int64_t grid_ns = pj_meter_rails(session->meter, &count)[0].grid_ns;
+    pj_session_close(session);
+    return grid_ns;
+}
+
 static void pass_ms(double ms)
 {
     pj_clock_sleep_until(pj_clock_ns() + (int64_t)(ms * 1e6));
@@ -95,7 +113,7 @@ static void pass_ms(double ms)
 
 typedef struct score {
     unsigned windows, within; /* truth in the 95 % interval */
-    double squares, wide;     /* of errors, and of half intervals */
+    double squares, randoms;  /* of errors, and of the random part of half intervals */
 } score;
 
 static pj_open_window *begin_window(pj_session *session, int64_t *begin_ns)
@@ -123,7 +141,9 @@ static void end_window(pj_open_window *window, int64_t begin_ns, double step_w, 
     s->windows++;
     s->within += result.total.lo_mj <= truth && truth <= result.total.hi_mj;
     s->squares += off * off;
-    s->wide += (result.total.hi_mj - result.total.lo_mj) / 2;
+    s->randoms += result.total_random_mj * result.total_random_mj;
+    double half = (result.total.hi_mj - result.total.lo_mj) / 2;
+    assert_that(hypot(result.total_random_mj, result.total_gain_mj), <=, 1.001 * half);
 }
 
 static const struct load {
@@ -137,6 +157,20 @@ enum { LOADS = sizeof loads / sizeof *loads };
 
 /* ---- tests ------------------------------------------------------------------------------------
  */
+
+/* Where reads are so slow that the ticks are seen vaguely, a grid is not found; that is not kept,
+ * and the next session finds it. */
+static void missed_grid_is_looked_for_again(void **state)
+{
+    (void)state;
+    card->call_ms = 45;
+    assert_int_equal(opened_on_grid(), 0);
+    card->call_ms = 0;
+    assert_int_equal(opened_on_grid(), 100 * MS);
+    card->call_ms = 45;
+    assert_int_equal(opened_on_grid(), 100 * MS);
+    card->call_ms = 0;
+}
 
 /* Every window has a figure; from 0.3 s on within 3 % and 5 ms of the step of power at each end. */
 static void windows_are_right(void **state)
@@ -156,10 +190,12 @@ static void windows_are_right(void **state)
             end_window(w, begin, loads[l].high - loads[l].low, &s);
         }
         pj_session_close(session);
-        print_message("%s: %u of %u within, rms %.2f J, half interval %.2f J\n", loads[l].name,
-                      s.within, s.windows, sqrt(s.squares / s.windows) * 1e-3,
-                      s.wide / s.windows * 1e-3);
+        print_message("%s: %u of %u within, rms %.2f J, random half interval %.2f J\n",
+                      loads[l].name, s.within, s.windows, sqrt(s.squares / s.windows) * 1e-3,
+                      sqrt(s.randoms / s.windows) * 1e-3);
         assert_that(s.within, >=, 0.92 * s.windows);
+        assert_that(sqrt(s.randoms / s.windows) / PJ_NORMAL_95, <=,
+                    2 * sqrt(s.squares / s.windows) + 500);
     }
 }
 
@@ -240,14 +276,78 @@ static void runs_show_what_is_within_a_tick(void **state)
     pj_session_close(session);
 }
 
+/* ---- idle power ---- */
+
+/* Runs that compute nothing, on a machine whose idle power moves: net energy is 0. */
+typedef struct nothing {
+    unsigned runs, within, known, warned;
+    double worst; /* error / standard deviation */
+} nothing;
+
+static void run_nothing(double ms, nothing *n)
+{
+    pj_session *session = open_session();
+    pj_error err = {0};
+    pj_run *run;
+    pj_run_data data;
+    session->listens_after = true;
+    assert_int_equal(pj_run_begin(session, &(pj_run_options){.prompt = "sleep"}, &run, &err),
+                     PJ_OK);
+    pass_ms(ms);
+    assert_int_equal(pj_run_finish(run, PJ_RUN_COMPLETED, NULL, &data, &err), PJ_OK);
+    double z = fabs(data.info.net_mj) / data.info.net_sd_mj;
+    n->runs++;
+    n->known += !isnan(z);
+    n->within += isnan(z) || z <= 1.96;
+    n->worst = fmax(n->worst, z);
+    for (uint32_t i = 0; i < data.warning_count; i++)
+        n->warned += strcmp(data.warnings[i].code, "idle_power_changed") == 0;
+    pj_run_data_fini(&data);
+    pj_session_close(session);
+}
+
+static void net_energy_knows_that_idle_power_moves(void **state)
+{
+    (void)state;
+    pj_random random = {7741};
+    nothing steady = {0}, swings = {0}, rises = {0};
+    set_load(20, 20, 8000, 4000);
+    for (int i = 0; i < 8; i++) run_nothing(1500, &steady);
+    set_load(20, 50, 8000, 4000);
+    for (int i = 0; i < 40; i++) {
+        pass_ms(8000 * pj_random_unit(&random));
+        run_nothing(1500, &swings);
+    }
+    set_load(20, 20, 8000, 4000);
+    for (int i = 0; i < 12; i++) {
+        rise_ns = pj_clock_ns();
+        rise_w_per_s = 2;
+        run_nothing(500 + 2500 * pj_random_unit(&random), &rises);
+        rise_w_per_s = 0;
+    }
+    print_message("steady %u of %u within, worst %.1f sd; swings %u of %u, %.1f sd, %u known, %u "
+                  "warned; rises %u of %u, %.1f sd\n",
+                  steady.within, steady.runs, steady.worst, swings.within, swings.runs,
+                  swings.worst, swings.known, swings.warned, rises.within, rises.runs, rises.worst);
+    assert_int_equal(steady.within, steady.runs);
+    assert_int_equal(steady.warned, 0);
+    assert_that(swings.within, >=, 0.92 * swings.runs);
+    assert_that(swings.worst, <, 3);
+    assert_that(swings.known, >=, 0.9 * swings.runs);
+    assert_that(swings.warned, >=, 10);
+    assert_that(rises.within, >=, 0.92 * rises.runs);
+}
+
 int main(void)
 {
     virtual_clock_use();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(missed_grid_is_looked_for_again), /* nothing is known yet */
         cmocka_unit_test(windows_are_right),
         cmocka_unit_test(windows_may_overlap),
         cmocka_unit_test(calls_are_few),
         cmocka_unit_test(runs_show_what_is_within_a_tick),
+        cmocka_unit_test(net_energy_knows_that_idle_power_moves),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -495,6 +495,53 @@ static void no_run_is_lost_by_a_kill(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* Killed during its run, after its last span. */
+static void record_and_die(int tell)
+{
+    pj_session *session = open_session("sim:period_ms=1,idle_mw=10000,low_mw=40000,high_mw=40000");
+    pj_run *run;
+    pj_error err = {0};
+    if (pj_run_begin(session, &(pj_run_options){.depth = PJ_DEPTH_MODULE, .prompt = "killed"}, &run,
+                     &err) != PJ_OK)
+        _exit(1);
+    record(run, 40, 200000);
+    pj_clock_sleep_until(pj_clock_ns() + 50000000); /* for the collector */
+    if (write(tell, pj_run_id(run), 36) != 36) _exit(1);
+    kill(getpid(), SIGKILL);
+}
+
+static void a_killed_run_keeps_its_simulated_energy(void **state)
+{
+    int fds[2];
+    char id[37] = "";
+    assert_int_equal(pipe(fds), 0);
+    pid_t child = fork();
+    if (child == 0) record_and_die(fds[1]);
+    close(fds[1]);
+    assert_int_equal(read(fds[0], id, 36), 36);
+    close(fds[0]);
+    waitpid(child, NULL, 0);
+    pj_session *session = open_session("none");
+    assert_true(pj_session_settle(session, PATIENCE_NS).done);
+    pj_run_data data = {0};
+    pj_error err = {0};
+    if (pj_store_load(session->store, id, &data, &err) != PJ_OK) fail_msg("%s", err.text);
+    assert_int_equal(data.info.status, PJ_RUN_INTERRUPTED);
+    assert_int_equal(data.token_count, 40);
+    double energy_mj = 0, planted_mj = 0, ms = 0;
+    for (uint32_t i = 0; i < data.token_count; i++) {
+        energy_mj += pj_mj_of_nj(data.tokens[i].energy.gross_nj);
+        planted_mj += pj_mj_of_nj(data.tokens[i].energy.planted_nj);
+        ms += data.tokens[i].duration_ms;
+    }
+    print_message("%.3f J of %.3f J planted, in %.0f ms\n", energy_mj * 1e-3, planted_mj * 1e-3,
+                  ms);
+    assert_near(planted_mj, 50 * ms, 0.05 * planted_mj); /* of 50 W */
+    assert_near(energy_mj, planted_mj, 0.02 * planted_mj);
+    pj_run_data_fini(&data);
+    pj_session_close(session);
+}
+
 static void an_open_run_of_a_closed_session_is_interrupted(void **state)
 {
     pj_session *session = open_session("none");
@@ -618,6 +665,7 @@ int main(void)
         cmocka_unit_test(the_running_layer_is_sampled),
         cmocka_unit_test(the_progress_of_a_load_is_sampled),
         cmocka_unit_test(no_run_is_lost_by_a_kill),
+        cmocka_unit_test(a_killed_run_keeps_its_simulated_energy),
         cmocka_unit_test(an_open_run_of_a_closed_session_is_interrupted),
         cmocka_unit_test(a_run_that_cannot_be_stored_keeps_its_spool),
         cmocka_unit_test(places_that_do_not_exist_are_one_sentence),

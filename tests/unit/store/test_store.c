@@ -352,11 +352,13 @@ static void retention_keeps_what_has_not_ended(void **state)
     pj_store *store = ((fixture *)*state)->store;
     pj_error err = {0};
     fill_for_lists(store);
-    assert_int_equal(pj_sql_run(store,
-                                "INSERT INTO run_queue SELECT id, 1, '{}' FROM profiling_runs"
-                                " ORDER BY created_ns LIMIT 1",
-                                &err),
-                     PJ_OK);
+    assert_int_equal(
+        pj_sql_run(
+            store,
+            "INSERT INTO run_queue (id, queued_ns, request) SELECT id, 1, '{}' FROM profiling_runs"
+            " ORDER BY created_ns LIMIT 1",
+            &err),
+        PJ_OK);
     assert_int_equal(pj_sql_run(store,
                                 "UPDATE profiling_runs SET status = 'running' WHERE id ="
                                 " (SELECT id FROM profiling_runs ORDER BY created_ns DESC LIMIT 1)",

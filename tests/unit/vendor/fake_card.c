@@ -56,7 +56,7 @@ static double chance(int64_t i)
 
 static void call_takes(double ms)
 {
-    int64_t ns = (int64_t)(ms * 1e6);
+    int64_t ns = (int64_t)((ms > fake_card.call_ms ? ms : fake_card.call_ms) * 1e6);
     fake_card.calls_ns += ns;
     fake_card.sleep_until(fake_card.now_ns() + ns);
 }

@@ -17,6 +17,7 @@ typedef struct fake_card {
     int64_t (*wall_ns)(void);
     void (*sleep_until)(int64_t monotonic_ns);
     double (*joules)(int64_t monotonic_ns);
+    double call_ms; /* what a call takes at least */
     /* kept by the library */
     int64_t calls_ns; /* that calls took in all */
     unsigned counter_reads, log_reads, field_reads;

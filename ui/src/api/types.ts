@@ -548,6 +548,8 @@ export interface Plan {
   eval_text?: string | null;
   depth?: string;
   device?: string;
+  power?: string;
+  interval_ms?: number;
   round?: number;
 }
 
@@ -745,7 +747,26 @@ export interface SensorSource {
   in_use: boolean;
   reason: string | null;
   remedy: string | null;
-  rails: { name: string; quality: EnergySource; power_mw: N; period_ms: N }[];
+  rails: SensorRail[];
+}
+
+export interface SensorRail {
+  name: string;
+  quality: EnergySource;
+  power_mw: N;
+  period_ms: N;
+  /** Exact period of a counter whose ticks are on a grid. */
+  grid_ms: N;
+  /** How far back the driver's log reaches. */
+  log_ms: N;
+  /** The rail whose log shapes this counter's energy within a tick. */
+  shape: string | null;
+  /** What a read takes, as measured at first contact: the cheapest, the median, the 95th percentile. */
+  read_ms: N;
+  read_p50_ms: N;
+  read_p95_ms: N;
+  /** The same in words. */
+  made_of: string | null;
 }
 
 export interface Facets {

@@ -9,6 +9,8 @@ export interface Explanation {
   title: string;
   text: string;
   unit?: string;
+  /** Further rows. */
+  more?: [string, string][];
   /** Its glossary entry. */
   term: Term;
 }
@@ -24,6 +26,7 @@ export function explaining(e: Explanation, press: string) {
     const rows: [string, string][] = [
       ['What', e.text],
       ...(unit ? ([['Unit', unit]] as [string, string][]) : []),
+      ...(e.more ?? []),
       ['Definition', `docs/${entry.where}`],
       ['', press],
     ];

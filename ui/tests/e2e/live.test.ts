@@ -254,6 +254,19 @@ scenarios('Live', () => {
     },
   );
 
+  test('a meter says what its figures are made of', async () => {
+    await visit({ view: 'live' });
+    const meters = page.getByRole('region', { name: 'Meters of this machine' });
+    await meters.locator('.explain').first().waitFor();
+    await expect
+      .poll(async () => {
+        await page.mouse.move(0, 0);
+        await meters.locator('.explain').first().hover();
+        return page.locator('.tip').innerText();
+      })
+      .toMatch(/Made of[\s\S]*every .* ms/);
+  });
+
   test('what the form would ask is in the URL, which restores it', async () => {
     await visit({ view: 'live' });
     await page.getByText('Connected').waitFor();

@@ -14,8 +14,10 @@ import {
   mergeLayers,
   type RunRows,
   type Scope,
+  stepFrom,
   sums,
   tokenLayers,
+  tokensOf,
   tree,
   weigh,
   within,
@@ -335,4 +337,17 @@ test('the tree within a part that a run lacks is empty, and that of no scope the
   const whole = wholeTree(run, 'energy');
   expect(within(whole, NONE)).toBe(whole);
   expect(within(whole, { ...NONE, component: 'no such' }).children).toEqual([]);
+});
+
+test('the tokens of a sequence are stepped through alone', () => {
+  const batch = rows.tokens.slice(0, 12).map((t, i) => ({ ...t, token: i, sequence: i % 4 }));
+  const second = tokensOf(batch, 2);
+  expect(second).toEqual([2, 6, 10]);
+  expect(tokensOf(batch, null)).toHaveLength(12);
+  expect(stepFrom(second, null, 1)).toBe(2);
+  expect(stepFrom(second, null, -1)).toBe(10);
+  expect(stepFrom(second, 2, 1)).toBe(6);
+  expect(stepFrom(second, 10, 1)).toBe(10);
+  expect(stepFrom(second, 3, 1)).toBe(2); // of another sequence
+  expect(stepFrom([], null, 1)).toBe(null);
 });

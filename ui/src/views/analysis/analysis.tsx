@@ -31,6 +31,7 @@ import { HeatmapPane, playing, togglePlay } from './heatmap';
 import { OutlookPanel } from './outlook';
 import { SamplePanels } from './power';
 import { RailsPane } from './rails';
+import { stepFrom, tokensOf } from './scope';
 import { TreePane } from './structure';
 import { TimelinePanel } from './timeline';
 import { AnomalyPanel, MapPane, TokensPane } from './tokens';
@@ -89,14 +90,16 @@ const STEP_MS = 120;
 
 /** Plays back the tokens of the run one after another. */
 function usePlayer(data: Data): void {
-  const n = data.tokens.value.data?.length ?? 0;
+  const tokens = data.tokens.value.data;
+  const n = tokens?.length ?? 0;
   useEffect(() => {
     if (!playing.value || n === 0) return;
     const timer = setInterval(
       () => {
-        const now = at.token.peek() ?? -1;
-        if (now + 1 >= n) playing.value = false;
-        else select({ token: now + 1 });
+        const now = at.token.peek();
+        const next = stepFrom(tokensOf(tokens ?? [], at.sequence.peek()), now, 1);
+        if (next === now || next === null) playing.value = false;
+        else select({ token: next });
       },
       still.value ? STEP_MS * 4 : STEP_MS,
     );
@@ -118,11 +121,9 @@ function useTimeKeys(data: Data, full: Range, end: number | null): void {
         focus: () => focusOf(data),
         play: togglePlay,
         step: (by) => {
-          const n = data.tokens.value.data?.length ?? 0;
-          if (n)
-            select({
-              token: Math.max(0, Math.min(n - 1, (at.token.peek() ?? (by > 0 ? -1 : n)) + by)),
-            });
+          const list = tokensOf(data.tokens.value.data ?? [], at.sequence.peek());
+          const token = stepFrom(list, at.token.peek(), by);
+          if (token !== null) select({ token });
         },
       }),
     [data.id, full],

@@ -15,7 +15,15 @@ import { whyToken } from './anomalies';
 import { type RunData, scopeOf } from './data';
 import { medianInterval } from './findings';
 import { Bar, OperationsPanel, playing, togglePlay } from './heatmap';
-import { figures, hottest, hottestCalm, isTimed, type RunRows, type Scope } from './scope';
+import {
+  figures,
+  hottest,
+  hottestCalm,
+  isTimed,
+  type RunRows,
+  type Scope,
+  tokensOf,
+} from './scope';
 
 /** Names of the parts of a scope, for its breadcrumbs. */
 function crumbs(s: Scope): { label: string; off: Partial<Scope> }[] {
@@ -36,7 +44,11 @@ export function ScopeBar({ data }: { data: RunData }) {
   const list = crumbs(scopeOf(selection.value));
   const rows = data.rows.value;
   const token = selection.value.token;
-  const n = rows?.tokens.length ?? 0;
+  const tokens = useMemo(
+    () => tokensOf(rows?.tokens ?? [], selection.value.sequence),
+    [rows, selection.value.sequence],
+  );
+  const n = tokens.length;
   const row = token === null ? null : rows?.tokens.find((t) => t.token === token);
   const sequences = useMemo(
     () => [...new Set((rows?.tokens ?? []).map((t) => t.sequence))],
@@ -100,15 +112,15 @@ export function ScopeBar({ data }: { data: RunData }) {
             type="range"
             min={0}
             max={Math.max(0, n - 1)}
-            value={token ?? 0}
+            value={token === null ? 0 : Math.max(0, tokens.indexOf(token))}
             aria-label="Token"
             aria-valuetext={token === null ? 'all tokens' : `token ${token}`}
-            onInput={(e) => select({ token: Number(e.currentTarget.value) })}
+            onInput={(e) => select({ token: tokens[Number(e.currentTarget.value)] ?? null })}
           />
           <span class="slider-text mono">
             {token === null
               ? `${n} ${n === 1 ? 'token' : 'tokens'}`
-              : `${token}/${n - 1} ${JSON.stringify(row?.text ?? '')}`}
+              : `${tokens.indexOf(token)}/${n - 1} ${JSON.stringify(row?.text ?? '')}`}
           </span>
         </div>
       )}

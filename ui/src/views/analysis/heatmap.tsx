@@ -368,7 +368,7 @@ const partOfModel = (layer: number | null): string =>
       : `Of all components of layer ${layer}`;
 
 export function togglePlay(): void {
-  if (!playing.value && at.token.value === null) select({ token: 0 });
+  if (!playing.value && at.token.value === null && at.sequence.value === null) select({ token: 0 }); // of a sequence, the player begins with its own first token
   playing.value = !playing.value;
 }
 

@@ -45,6 +45,18 @@ const overlap = (from: number, length: number, r: Range | null): number => {
   return Math.max(0, Math.min(r[1], from + length) - Math.max(r[0], from)) / length;
 };
 
+/** The numbers of the tokens to step through: those of the chosen sequence, else of all. */
+export const tokensOf = (tokens: readonly TokenRow[], sequence: number | null): number[] =>
+  tokens.filter((t) => sequence === null || t.sequence === sequence).map((t) => t.token);
+
+/** The token `by` steps from `now` in such a list, which it does not leave; with none chosen, its first or last. */
+export function stepFrom(list: readonly number[], now: number | null, by: number): number | null {
+  if (list.length === 0) return null;
+  const at = now === null ? -1 : list.indexOf(now);
+  if (at < 0) return by > 0 ? list[0] : list[list.length - 1];
+  return list[Math.max(0, Math.min(list.length - 1, at + by))];
+}
+
 /** The share of each token row that lies in the scope, 0 to 1. */
 export function weigh(rows: RunRows, s: Scope): Float64Array {
   return Float64Array.from(rows.tokens, (t) => {

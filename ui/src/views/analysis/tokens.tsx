@@ -123,7 +123,12 @@ function WaterfallPanel({ data }: { data: RunData }) {
   const sequence = at.sequence.value;
   dark.value;
   const c = colours();
-  const decode = bars.filter((b) => b.phase === 'decode' && known(b.value));
+  const decode = bars.filter(
+    (b, i) =>
+      b.phase === 'decode' &&
+      known(b.value) &&
+      (sequence === null || rows?.[i]?.sequence === sequence),
+  );
   const cut = useMemo(() => scaleEnd(bars).cut, [bars]);
   const dearest = decode.reduce<TokenBar | null>(
     (a, b) => (!a || (b.value ?? 0) > (a.value ?? 0) ? b : a),

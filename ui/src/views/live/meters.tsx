@@ -8,7 +8,7 @@ import { isKnown, quantity, text } from '../../core/quantity';
 import { SourceBadge } from '../../parts/badge';
 import { Explain, termed } from '../../parts/explain';
 import { Notice, Sentence } from '../../parts/notice';
-import { link } from '../../state/live';
+import { link, sensors } from '../../state/live';
 import { dark } from '../../state/settings';
 
 /** Rail names as in the charts; unknown names are left unchanged. */
@@ -16,6 +16,13 @@ const NAME = (rail: string): string => RAIL_LABEL[rail as Rail] ?? rail;
 
 const METER_HELP =
   'Power of this rail now, and over the last minute; read whether a run goes on or not.';
+
+/** What the figures of a rail are made of: its counter, the log that shapes it, what a read takes. */
+function madeOf(rail: PowerNow['rails'][number]): [string, string][] {
+  const source = sensors.value?.sources.find((s) => s.name === rail.source);
+  const made = source?.rails.find((r) => r.name === rail.name)?.made_of;
+  return made ? [['Made of', made]] : [];
+}
 
 const EVERY_MS = 1000;
 const SECONDS = 60;
@@ -72,7 +79,14 @@ export function Meters() {
           return (
             <li key={`${r.source} ${r.name}`}>
               <span class="meter-head">
-                <Explain of={{ ...termed('power'), title: NAME(r.name), text: METER_HELP }}>
+                <Explain
+                  of={{
+                    ...termed('power'),
+                    title: NAME(r.name),
+                    text: METER_HELP,
+                    more: madeOf(r),
+                  }}
+                >
                   {NAME(r.name)}
                 </Explain>
                 <small class="muted">{r.source}</small>

@@ -1,0 +1,82 @@
+"""The loads and fits of tools/device/check.py, without a card: test_check.py PROJECT."""
+import os
+import pathlib
+import random
+import sys
+import time
+import types
+import unittest
+
+ROOT = pathlib.Path(sys.argv.pop()).resolve()
+sys.path.insert(0, str(ROOT / "tools" / "device"))
+import check  # noqa: E402
+
+os.environ["PYTHONPATH"] = str(ROOT / "tests" / "device" / "standin")
+
+
+def options(load=None):
+    return types.SimpleNamespace(wave=None, load=load)
+
+
+class Loads(unittest.TestCase):
+    def test_pytorch(self):
+        begin = time.monotonic()
+        load = check.Load(options(), .5)
+        child = load.child
+        schedule = load.schedule(begin, begin + 1)
+        self.assertEqual(child.returncode, 0)
+        self.assertGreaterEqual(len(schedule.begins), 1)
+        self.assertTrue(all(begin < b < e for b, e in zip(schedule.begins, schedule.ends)))
+        self.assertAlmostEqual(schedule.busy(time.monotonic()), sum(schedule.ends) - sum(schedule.begins))
+
+    def test_a_command(self):
+        load = check.Load(options("sleep 60 & wait"), 1)
+        load.tick(0)
+        child = load.child
+        self.assertIsNone(child.poll())
+        load.tick(load.turn - .001)  # not yet
+        self.assertIs(load.child, child)
+        load.tick(load.turn)
+        self.assertIsNone(load.child)
+        self.assertIsNotNone(child.poll())
+        (begin, end), = load.bursts
+        self.assertLess(begin, end)
+        load.tick(load.turn)
+        self.assertEqual(len(load.schedule(0, 1).begins), 2)
+
+    def test_no_load(self):
+        os.environ["PYTHONPATH"], before = str(ROOT), os.environ["PYTHONPATH"]
+        try:
+            if not check.subprocess.run([sys.executable, "-c", "import torch"], stderr=check.subprocess.DEVNULL).returncode:
+                self.skipTest("torch is installed")
+            with self.assertRaisesRegex(SystemExit, "--load"):
+                check.Load(options(), 1)
+        finally:
+            os.environ["PYTHONPATH"] = before
+
+
+class Fits(unittest.TestCase):
+    def values(self, schedule, window, delay):
+        return [(k * .02, 100 + 500 * schedule.share(k * .02 - delay - window, k * .02 - delay)) for k in range(50, 900)]
+
+    def schedule(self, seed):
+        chance, at, bursts = random.Random(seed), 0.0, []
+        while at < 20:
+            begin = at + chance.uniform(.02, .4)
+            at = begin + chance.uniform(.02, .4)
+            bursts.append((begin, at))
+        return check.Schedule(bursts)
+
+    def test_what_follows_the_load(self):
+        schedule = self.schedule(1)
+        r2, window, delay = check.fit(schedule, self.values(schedule, .1, .01), check.WINDOWS, check.DELAYS)
+        self.assertGreater(r2, .999)
+        self.assertEqual((window, delay), (.1, .01))
+
+    def test_what_does_not(self):
+        r2, *fitted = check.fit(self.schedule(1), self.values(self.schedule(2), .1, .01), check.WINDOWS, check.DELAYS)
+        self.assertLess(r2, check.EXPLAINED)
+        self.assertEqual(fitted, [None, None])
+
+
+unittest.main()
