@@ -12,7 +12,7 @@
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_EXT_shader_8bit_storage : require
 
-layout(local_size_x_id = 0) in;
+layout(local_size_x_id = 0, local_size_x = 64) in; /* a size to validate with; always specialised */
 
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer floats { float at[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer words { uint at[]; };
