@@ -20,7 +20,7 @@
 enum { MAX_ROWS = 64, PEAK_NS = 40 * PJ_NS_PER_MS };
 
 typedef struct settings {
-    const char *model, *dtypes, *threads, *kv;
+    const char *model, *dtypes, *threads, *kv, *device;
     int64_t prompt, decode, batch, repeat, chunk;
     bool json;
 } settings;
@@ -207,6 +207,7 @@ static pj_status engine_measure(const settings *s, const char *dtype, uint32_t t
                                  .threads = threads,
                                  .chunk = (uint32_t)s->chunk,
                                  .kv = kv,
+                                 .device = s->device,
                                  .no_tokenizer = true};
     static measuring m;
     m = (measuring){.s = s, .row = r};
@@ -327,6 +328,7 @@ static int run_bench_engine(const pj_command *command, int argc, char **argv)
         {"dtypes", 0, PJ_OPTION_TEXT, &s.dtypes, "LIST", "weight types, e.g. bf16,q8_0,q4_0"},
         {"threads", 't', PJ_OPTION_TEXT, &s.threads, "LIST", "thread counts, e.g. 1,2; 0: all"},
         {"kv", 0, PJ_OPTION_TEXT, &s.kv, "TYPE", "keys and values in f32 or f16"},
+        PJ_OPTION_DEVICE(&s.device),
         {"prompt", 'p', PJ_OPTION_INT, &s.prompt, "N", "prompt tokens (512)", 1, 1 << 20},
         {"decode", 0, PJ_OPTION_INT, &s.decode, "N", "decoded tokens (128); 0: prompt only", 0,
          1 << 20, .old_letter = 'n'},

@@ -16,6 +16,7 @@ class Perjoule < Formula
   depends_on "node" => :build
   depends_on "pkgconf" => :build
   depends_on "brotli" => :build
+  depends_on "vulkan-headers" => :build # GPUs, by MoltenVK opened at run time
   depends_on "jansson"
   depends_on "libmicrohttpd"
   depends_on "libpq" # opened at run time, for --db postgresql://

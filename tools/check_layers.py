@@ -7,7 +7,7 @@ include <- base <- {trace, http} <- {power, engine, energy, store, analysis, net
 <- {import, insight} <- generate <- {experiment, requests} <- report <- serve <- cli <- bench
 
 The rooms in braces do not include each other, except that engine is a row of rooms of its own,
-files <- {kernels, text} <- model <- forward <- cpu <- generation; attribution knows power and energy
+files <- {kernels, text} <- model <- forward <- {cpu, vulkan} <- generation; attribution knows power and energy
 alone; http is for power, net, attach, serve and the programs; every foreign header has one home.
 Reads the #include lines; runs nothing. check_circles.py finds cycles inside a room.
 """
@@ -17,7 +17,8 @@ import sys
 
 # Room -> the rooms it may include besides itself.
 LOW = ["base", "trace"]
-ENGINE = ["engine/files", "engine/kernels", "engine/text", "engine/model", "engine/forward", "engine/cpu", "engine/generation"]
+ENGINE = ["engine/files", "engine/kernels", "engine/text", "engine/model", "engine/forward", "engine/cpu",
+          "engine/vulkan", "engine/generation"]
 MIDDLE = ["power", "energy", "store", "analysis", "net", "attach"]
 RECORD = LOW + MIDDLE + ["attribution"]
 MAY = {
@@ -32,7 +33,8 @@ MAY = {
     "engine/model": LOW + ENGINE[:3],
     "engine/forward": LOW + ENGINE[:4],
     "engine/cpu": LOW + ENGINE[:5],
-    "engine/generation": LOW + ENGINE[:6],
+    "engine/vulkan": LOW + ENGINE[:5],
+    "engine/generation": LOW + ENGINE[:7],
     "attribution": LOW + ["power", "energy"],
     "record": RECORD,
     "import": RECORD + ["record"],
@@ -55,6 +57,7 @@ HOMES = {
     "pcre2.h": ["engine/text/tokenizer/"],
     "utf8proc.h": ["engine/text/tokenizer/"],
     "zlib.h": ["store/"],
+    "vulkan/vulkan_core.h": ["engine/vulkan/"],
 }
 
 INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^>"]+)[>"]')

@@ -51,7 +51,7 @@ rm -rf "$headers"
 mkdir -p "$headers"
 multiarch=$(cc -print-multiarch 2>/dev/null || true)
 for h in jansson.h jansson_config.h sqlite3.h pcre2.h utf8proc.h microhttpd.h wslay zlib.h \
-    zconf.h libpq-fe.h postgres_ext.h pg_config_ext.h; do
+    zconf.h libpq-fe.h postgres_ext.h pg_config_ext.h vulkan vk_video; do
     for dir in /usr/include /usr/include/postgresql "/usr/include/$multiarch"; do
         if [ -e "$dir/$h" ]; then ln -sf "$dir/$h" "$headers/$h"; fi
     done

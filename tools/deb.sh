@@ -55,7 +55,7 @@ Version: $version
 Architecture: $arch
 Maintainer: $maintainer
 Depends: $depends
-Recommends: libpq5, libcurl4
+Recommends: libpq5, libcurl4, libvulkan1
 Section: science
 Priority: optional
 Installed-Size: $(du -ks "$tree/usr" | cut -f1)

@@ -131,6 +131,14 @@ Cflags: -isystem $1/include/postgresql
 EOF
 }
 
+# Likewise those of Vulkan.
+take_vulkan_headers() { # folder with include
+    local from=/usr/include
+    [ -e "$from/vulkan/vulkan_core.h" ] || { echo "dist-bin: Vulkan's headers are not here (package libvulkan-dev)" >&2; exit 3; }
+    mkdir -p "$1/include"
+    cp -r "$from/vulkan" "$from/vk_video" "$1/include/"
+}
+
 # ---- one target -------------------------------------------------------------------------------
 
 triple_of() { # arch: the target's name for the compiler
@@ -204,6 +212,7 @@ build_target() { # arch
         : >"$out/libs-$arch/complete"
     }
     take_postgres_headers "$out/libs-$arch"
+    take_vulkan_headers "$out/libs-$arch"
     [ "$arch" = "$(uname -m)" ] || fetch_runtime "$arch"
     make_cross_file "$arch" >"$out/cross-$arch.ini"
     [ -f "$out/build-$arch/build.ninja" ] ||

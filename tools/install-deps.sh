@@ -49,10 +49,17 @@ need_for_build() {
     lib zlib || need zlib
     have brotli || need brotli
     lib libpq || need libpq
+    header vulkan/vulkan_core.h || need vulkan-headers
     if needs_node && { ! node_is_new || ! have npm; }; then need node; fi
 }
+icd() { for d in /usr/share/vulkan /usr/local/share/vulkan /etc/vulkan /opt/homebrew/share/vulkan /opt/homebrew/etc/vulkan; do
+    for f in "$d/$1"/*"$2"*.json; do [ -e "$f" ] && return 0; done; done; return 1; }
 need_for_tests() {
     lib cmocka || need cmocka
+    if macos; then icd icd.d MoltenVK || need vulkan-driver; else icd icd.d lvp || need vulkan-driver; fi
+    icd explicit_layer.d validation || need vulkan-validation
+    have glslc || need glslc
+    have spirv-val || need spirv-tools
     macos || have chromium || have chromium-browser || have google-chrome || need chromium
     have curl || need curl-tool
     have initdb || set -- /usr/lib/postgresql/*/bin/initdb
@@ -109,6 +116,13 @@ translate() { # our name -> package names of $manager
     apt:wslay) echo libwslay-dev ;;
     apt:zlib) echo zlib1g-dev ;;
     apt:libpq) echo libpq-dev ;;
+    apt:vulkan-headers) echo libvulkan-dev ;;
+    apt:vulkan-driver | dnf:vulkan-driver) echo mesa-vulkan-drivers ;;
+    apt:vulkan-validation | brew:vulkan-validation) echo vulkan-validationlayers ;;
+    dnf:vulkan-validation | pacman:vulkan-validation) echo vulkan-validation-layers ;;
+    pacman:vulkan-driver) echo vulkan-swrast ;;
+    pacman:glslc | brew:glslc) echo shaderc ;;
+    brew:vulkan-driver) echo molten-vk vulkan-loader ;;
     dnf:postgresql) echo postgresql-server ;;
     pacman:libpq) echo postgresql-libs ;;
     apt:node) echo python3-venv ;;

@@ -160,8 +160,8 @@ static pj_status plan_check_members(json_t *tree, pj_error *err)
 {
     static const char *const numbers[] = {"repeat", "precision",   "cool_down_s", "max_latency_ms",
                                           "seed",   "interval_ms", "round",       NULL};
-    static const char *const texts[] = {"name",  "prompt", "eval", "eval_text",
-                                        "depth", "power",  NULL};
+    static const char *const texts[] = {"name",  "prompt", "eval",  "eval_text",
+                                        "depth", "device", "power", NULL};
     static const char *const lists[] = {"models",  "dtypes",  "batches", "inputs", "outputs",
                                         "threads", "engines", "ablate",  NULL};
     const char *name;
@@ -170,12 +170,13 @@ static pj_status plan_check_members(json_t *tree, pj_error *err)
     {
         bool number = is_among(numbers, name), text = is_among(texts, name);
         if (!number && !text && !is_among(lists, name))
-            return pj_fail(err, PJ_E_INVALID,
-                           "unknown member %.64s in the plan; known: name, models, dtypes, "
-                           "batches, inputs, outputs, threads, ablate, engines, repeat, precision, "
-                           "cool_down_s, max_latency_ms, seed, prompt, eval, eval_text, depth, "
-                           "power and interval_ms",
-                           name);
+            return pj_fail(
+                err, PJ_E_INVALID,
+                "unknown member %.64s in the plan; known: name, models, dtypes, "
+                "batches, inputs, outputs, threads, ablate, engines, repeat, precision, "
+                "cool_down_s, max_latency_ms, seed, prompt, eval, eval_text, depth, device, "
+                "power and interval_ms",
+                name);
         bool fits = json_is_null(value) || (number ? json_is_number(value) : json_is_string(value));
         if ((number || text) && !fits)
             return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a %s", name,
@@ -191,6 +192,7 @@ static pj_status read_rest(const json_t *tree, pj_arena *arena, pj_plan *p, pj_e
     p->eval = plan_text_of(tree, "eval", NULL, arena);
     p->eval_text = plan_text_of(tree, "eval_text", NULL, arena);
     p->depth = plan_text_of(tree, "depth", "module", arena);
+    p->device = plan_text_of(tree, "device", NULL, arena);
     p->power = plan_text_of(tree, "power", NULL, arena);
     p->interval_ms = plan_number_of(tree, "interval_ms", 0);
     p->precision = plan_number_of(tree, "precision", 0);
@@ -275,6 +277,7 @@ void pj_plan_write(const pj_plan *p, pj_json *json)
     if (p->eval) pj_json_kv_string(json, "eval", p->eval);
     if (p->eval_text) pj_json_kv_string(json, "eval_text", p->eval_text);
     pj_json_kv_string(json, "depth", p->depth);
+    if (p->device) pj_json_kv_string(json, "device", p->device);
     if (p->power) pj_json_kv_string(json, "power", p->power);
     if (p->power) pj_json_kv_double(json, "interval_ms", p->interval_ms);
     pj_json_kv_uint(json, "round", p->round);

@@ -31,6 +31,7 @@ typedef struct pj_plan {
     const char *eval;   /* text file whose loss is measured for each model and dtype; NULL: none */
     const char *eval_text; /* the text itself instead of a file; NULL: none */
     const char *depth;     /* "off", "module", "deep" */
+    const char *device;    /* that computes (pj_engine_options.device); NULL: the CPU */
     const char *power;     /* the --power list that measures it, without secrets; NULL: not said */
     double interval_ms;    /* between power samples; 0: each source's own */
     uint32_t round;        /* 0, 1, ...: repetition of the whole plan */

@@ -178,7 +178,9 @@ static uint64_t energy_devices_of_rail(const pj_energies *j, uint32_t rail, cons
     uint64_t own = 0, host = 1ull << PJ_HOST, all = j->tree->devices | host;
     for (uint32_t i = 1; i < j->d->device_count; i++)
         if (found[i] >> rail & 1) own |= 1ull << i;
-    if (own) return r->scope == PJ_SCOPE_MODULE ? own | host : own; /* an APU's includes the CPU */
+    /* an APU's includes the CPU; a device that computes on the CPU shares its rail */
+    bool shared = r->scope == PJ_SCOPE_MODULE || r->rail_class == PJ_RAIL_CPU;
+    if (own) return shared ? own | host : own;
     bool is_wide = r->rail_class == PJ_RAIL_TOTAL || r->scope == PJ_SCOPE_MACHINE;
     return is_wide ? all & ~apart : host;
 }

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 typedef struct calibrate {
-    const char *model, *dtype;
+    const char *model, *dtype, *device;
     pj_session_options session;
     int64_t threads, context, rows, passes, seed;
     double seconds;
@@ -79,6 +79,7 @@ static int calibrate_measure(const pj_command *command, const calibrate *o)
         status = pj_calibrate(session, &slot,
                               &(pj_calibration_options){.engine = {.model = model,
                                                                    .dtype = o->dtype,
+                                                                   .device = o->device,
                                                                    .threads = (uint32_t)o->threads,
                                                                    .no_tokenizer = true},
                                                         .seconds = o->seconds,
@@ -112,6 +113,7 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
         PJ_OPTION_POWER(&o.session.power),
         {"interval", 0, PJ_OPTION_DURATION, &o.session.interval_ns, "TIME", "sampling interval"},
         PJ_OPTION_DTYPE(&o.dtype),
+        PJ_OPTION_DEVICE(&o.device),
         {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (all CPUs)", 1, 256},
         {"seconds", 0, PJ_OPTION_DOUBLE, &o.seconds, "S", "seconds per component (2)", 0.05, 600},
         {"passes", 0, PJ_OPTION_INT, &o.passes, "N", "measurements of each component (2)", 1, 20},

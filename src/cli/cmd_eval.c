@@ -13,7 +13,7 @@
 enum { MAX_TEXT_BYTES = 256 << 20 };
 
 typedef struct eval {
-    const char *model, *file, *ids, *logits, *dtype, *kv;
+    const char *model, *file, *ids, *logits, *dtype, *kv, *device;
     int64_t threads, chunk;
     bool json, one_by_one;
 } eval;
@@ -142,6 +142,7 @@ static int run_eval(const pj_command *command, int argc, char **argv)
          "write the logits of every position, little-endian floats"},
         PJ_OPTION_DTYPE(&e.dtype),
         PJ_OPTION_KV(&e.kv),
+        PJ_OPTION_DEVICE(&e.device),
         {"threads", 't', PJ_OPTION_INT, &e.threads, "N", "threads (all CPUs)", 1, 256},
         {"chunk", 0, PJ_OPTION_INT, &e.chunk, "N", "tokens per pass (512)", 1, 8192},
         {"one-by-one", 0, PJ_OPTION_FLAG, &e.one_by_one, NULL,
@@ -158,6 +159,7 @@ static int run_eval(const pj_command *command, int argc, char **argv)
     char path[4096];
     pj_engine_options engine_options = {.model = path,
                                         .dtype = e.dtype,
+                                        .device = e.device,
                                         .threads = (uint32_t)e.threads,
                                         .chunk = (uint32_t)e.chunk,
                                         .kv = !e.kv                      ? PJ_KV_AUTO

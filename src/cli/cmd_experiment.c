@@ -25,7 +25,7 @@ static const char *const list_names[LISTS] = {"models",  "dtypes",  "batches", "
                                               "outputs", "threads", "ablate"};
 
 typedef struct experiment_args {
-    const char *lists[LISTS], *eval, *name, *prompt, *precision, *depth;
+    const char *lists[LISTS], *eval, *name, *prompt, *precision, *depth, *device;
     pj_session_options session;
     pj_text_list engines;
     int64_t repeat, cool_down_ns, seed;
@@ -122,6 +122,7 @@ static void put_settings(json_t *plan, const experiment_args *a)
     if (a->eval) json_object_set_new(plan, "eval", json_string(a->eval));
     if (a->prompt) json_object_set_new(plan, "prompt", json_string(a->prompt));
     if (a->depth) json_object_set_new(plan, "depth", json_string(a->depth));
+    if (a->device) json_object_set_new(plan, "device", json_string(a->device));
     if (a->name) json_object_set_new(plan, "name", json_string(a->name));
     put_power(plan, &a->session);
 }
@@ -296,6 +297,7 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
         {"prompt", 'p', PJ_OPTION_TEXT, &a.prompt, "TEXT", "this prompt instead of --inputs"},
         {"depth", 0, PJ_OPTION_CHOICE, &a.depth, "DEPTH", "module (default) or deep",
          .choices = "module deep"},
+        PJ_OPTION_DEVICE(&a.device),
         {"name", 0, PJ_OPTION_TEXT, &a.name, "NAME",
          "name of the experiment; an interrupted one is resumed"},
         {"again", 0, PJ_OPTION_FLAG, &a.again, NULL,

@@ -410,6 +410,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
         pj_request_option(request, "batch_rule"),
         pj_request_option(request, "statistics"),
         pj_request_option(request, "draft_model"),
+        pj_request_option(request, "device"),
         pj_request_option(request, "draft_tokens"),
         {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N", "run N times and print statistics", 1,
          PJ_SERIES_MAX},

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 typedef struct serve_args {
-    const char *host, *models, *token, *otlp, *join, *join_token;
+    const char *host, *models, *device, *token, *otlp, *join, *join_token;
     int64_t port, queue, threads;
     pj_session_options session;
     pj_text_list allow_origin, allow_host, otlp_names;
@@ -222,6 +222,7 @@ static pj_status serve_start(serve_state *s, const serve_args *a, pj_error *err)
     pj_serve_init(&s->serve);
     s->serve.database = a->session.database;
     s->serve.models = a->models;
+    s->serve.device = a->device;
     s->serve.power = a->session.power;
     s->serve.queue_limit = (uint32_t)a->queue;
     pj_serve_service(&s->serve, &s->service);
@@ -323,6 +324,7 @@ static int run_serve(const pj_command *command, int argc, char **argv)
         {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs"},
         {"models", 0, PJ_OPTION_TEXT, &a.models, "DIR",
          "folder of models ($PERJOULE_MODELS, else ./models)"},
+        PJ_OPTION_DEVICE(&a.device),
         PJ_OPTION_POWER(&a.session.power),
         {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
          "sampling interval, e.g. 10ms"},

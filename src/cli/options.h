@@ -51,6 +51,12 @@ typedef struct pj_option {
         "kv", 0, PJ_OPTION_CHOICE, pointer, "TYPE", "keep keys and values in f32 or f16", \
             .choices = PJ_REQUEST_KV_TYPES                                                \
     }
+#define PJ_OPTION_DEVICE(pointer)                                                               \
+    {                                                                                           \
+        "device", 0, PJ_OPTION_TEXT, pointer, "DEVICE",                                         \
+            "what computes: cpu (default), gpu, gpu:N, a name or UUID that `perjoule devices` " \
+            "lists, or auto (a GPU on which the model fits, else the CPU)"                      \
+    }
 #define PJ_OPTION_MODEL(pointer)                                                              \
     {                                                                                         \
         "model", 'm', PJ_OPTION_TEXT, pointer, "MODEL",                                       \

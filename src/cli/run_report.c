@@ -270,12 +270,15 @@ static void print_absence(FILE *out, const pj_run_data *d)
     fputc('\n', out);
 }
 
-static void run_report_print_title(FILE *out, const pj_run_info *info)
+static void run_report_print_title(FILE *out, const pj_run_data *d)
 {
+    const pj_run_info *info = &d->info;
     fprintf(out, "\n%s%s%s  %s", pj_style_on(out, PJ_STYLE_BOLD), info->id, pj_style_off(out),
             info->model_name ? info->model_name : "");
     if (info->dtype) fprintf(out, " %s", info->dtype);
     if (info->isa) fprintf(out, ", %s kernels", info->isa);
+    for (uint32_t i = 1; i < d->device_count; i++) /* 0 is the host */
+        if (d->devices[i].name) fprintf(out, " on %s", d->devices[i].name);
     if (info->threads) fprintf(out, ", %u thread%s", info->threads, info->threads == 1 ? "" : "s");
     if (info->batch_size > 1) fprintf(out, ", batch %u", info->batch_size);
     fprintf(out, ", depth %s, %s\n\n", pj_depth_name(info->depth),
@@ -285,7 +288,7 @@ static void run_report_print_title(FILE *out, const pj_run_info *info)
 void pj_run_report_print(FILE *out, const pj_run_data *d)
 {
     const pj_run_info *info = &d->info;
-    run_report_print_title(out, info);
+    run_report_print_title(out, d);
     run_report_print_phases(out, d);
     print_absence(out, d);
     print_hottest(out, d);
@@ -301,7 +304,7 @@ void pj_run_report_speed(FILE *out, const pj_run_data *d, const pj_generate_resu
                          const pj_engine_facts *facts, double read_speed)
 {
     double seconds = (double)g->decode_ns * 1e-9, steps = g->decode_steps;
-    run_report_print_title(out, &d->info);
+    run_report_print_title(out, d);
     run_report_print_phases(out, d);
     print_rates(out, &d->info);
     if (steps > 0 && seconds > 0) {

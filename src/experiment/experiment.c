@@ -184,6 +184,7 @@ static pj_status experiment_set_options(experiment *e, uint32_t index, pj_profil
     request.max_tokens = cell.output;
     request.ignore_eos = true;
     request.depth = e->plan->depth;
+    request.device = e->plan->device;
     request.experiment = e->plan->name;
     *o = (pj_profile_options){.engine = {.threads = cell.threads ? cell.threads : e->o.threads,
                                          .any_tokenizer = !e->plan->prompt},

@@ -40,9 +40,9 @@ static void differing_values(const json_t *stored, const json_t *wanted, char *t
  * power sources of plans that were stored without. */
 static pj_status check_grid(const json_t *stored, const pj_plan *plan, pj_error *err)
 {
-    static const char *const grid[] = {"models",  "dtypes", "batches",   "inputs", "outputs",
-                                       "threads", "ablate", "engines",   "prompt", "seed",
-                                       "depth",   "eval",   "eval_text", "power",  "interval_ms"};
+    static const char *const grid[] = {
+        "models", "dtypes", "batches", "inputs", "outputs", "threads",   "ablate", "engines",
+        "prompt", "seed",   "depth",   "device", "eval",    "eval_text", "power",  "interval_ms"};
     enum { GRID = sizeof grid / sizeof *grid, ADDED = 4 };
     pj_status status = PJ_OK;
     json_t *wanted = tree_of(plan);

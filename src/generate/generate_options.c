@@ -69,6 +69,7 @@ void pj_profile_options_set(pj_profile_options *o, const pj_generation_request *
     o->request.sampling = sampling_of(request);
     o->request.stop = request->stop.count ? request->stop.items : NULL;
     o->engine.draft = request->draft;
+    o->engine.device = request->device;
     o->request.draft_tokens = request->draft_tokens > 0 ? (uint32_t)request->draft_tokens : 0;
     o->request.statistics = statistics_of(request->statistics);
     o->depth = (pj_depth)pj_depth_parse(request->depth);

@@ -9,9 +9,9 @@
 static bool make_key(const pj_engine_options *o, pj_buffer *key)
 {
     pj_buffer_init(key, 1 << 16);
-    return pj_buffer_printf(key, "%s|%s|%u|%d|%u|%d|%s", o->model, o->dtype ? o->dtype : "",
+    return pj_buffer_printf(key, "%s|%s|%u|%d|%u|%d|%s|%s", o->model, o->dtype ? o->dtype : "",
                             o->threads, (int)o->kv, o->chunk, o->no_tokenizer,
-                            o->draft ? o->draft : "");
+                            o->draft ? o->draft : "", o->device ? o->device : "");
 }
 
 bool pj_model_slot_holds(const pj_model_slot *slot, const pj_engine_options *options)

@@ -62,6 +62,7 @@ static const char plain_page[] =
     "dashboard.</p>\n"
     "<ul><li><a href=\"/api/profiling/runs\">runs</a></li>\n"
     "<li><a href=\"/api/profiling/sensors\">sensors</a></li>\n"
+    "<li><a href=\"/api/profiling/devices\">devices</a></li>\n"
     "<li><a href=\"/api/profiling/models\">models</a></li>\n"
     "<li><a href=\"/metrics\">metrics</a></li>\n"
     "<li><a href=\"/api/openapi.json\">the API</a></li></ul></body></html>\n";

@@ -544,6 +544,7 @@ static const route table[] = {
     {"GET", API "machines", write_view, PJ_VIEW_MACHINES},
     {"GET", API "models", write_view, PJ_VIEW_MODELS},
     {"GET", API "sensors", write_view, PJ_VIEW_SENSORS},
+    {"GET", API "devices", write_view, PJ_VIEW_DEVICES},
     {"GET", API "power/now", write_view, PJ_VIEW_POWER_NOW, power_now_rules},
     {"POST", API "generate", write_generate},
     {"GET", API "run/{id}", NULL, PJ_VIEW_RUN, run_rules, answer_whole_run},

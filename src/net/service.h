@@ -29,6 +29,7 @@ typedef enum pj_view {
     PJ_VIEW_MACHINES,
     PJ_VIEW_MODELS,
     PJ_VIEW_SENSORS,
+    PJ_VIEW_DEVICES,
     PJ_VIEW_PREDICT,   /* parameters model, dtype, input, output, batch, map */
     PJ_VIEW_LAWS,      /* parameter machine */
     PJ_VIEW_POWER_NOW, /* of the machine, with or without a run; parameter seconds */

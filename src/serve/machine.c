@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "engine/model/scan.h"
 #include "engine/model/synthetic.h"
+#include "generate/devices.h"
 #include "generate/find_model.h"
 #include "power/survey.h"
 
@@ -191,6 +192,23 @@ pj_status pj_serve_write_sensors(const pj_serve_sensors *sensors, pj_json *out, 
     }
     pthread_mutex_unlock(&survey_mutex);
     return status;
+}
+
+/* ---- devices ------------------------------------------------------------------------------- */
+
+static pthread_mutex_t devices_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pj_device_list devices; /* latest result; empty: none yet */
+static int64_t devices_ns;
+
+void pj_serve_write_devices(const pj_serve_sensors *sensors, pj_json *out)
+{
+    pthread_mutex_lock(&devices_mutex);
+    if (!devices.count || (!sensors->busy && pj_clock_ns() - devices_ns > FRESH_NS)) {
+        pj_device_list_read(&devices, sensors->power);
+        devices_ns = pj_clock_ns();
+    }
+    pj_device_list_json(&devices, out);
+    pthread_mutex_unlock(&devices_mutex);
 }
 
 /* ---- power now ----------------------------------------------------------------------------- */

@@ -24,6 +24,8 @@ typedef struct pj_serve_sensors {
 /* The object of GET /api/profiling/sensors. Sensors are surveyed at most every few seconds; in
  * between, and during a run, the last result is returned. */
 pj_status pj_serve_write_sensors(const pj_serve_sensors *sensors, pj_json *out, pj_error *err);
+/* The object of GET /api/profiling/devices, likewise. */
+void pj_serve_write_devices(const pj_serve_sensors *sensors, pj_json *out);
 /* The object of GET /api/profiling/power/now: every rail with its power over the last `seconds`.
  * NULL, NULL: no rails. */
 void pj_serve_write_power_now(const pj_meter *meter, pj_power_log *log, uint32_t seconds,

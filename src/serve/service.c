@@ -455,6 +455,11 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
         pj_serve_sensors sensors = sensors_of(serve);
         return pj_serve_write_sensors(&sensors, out, err);
     }
+    if (r->view == PJ_VIEW_DEVICES) {
+        pj_serve_sensors sensors = sensors_of(serve);
+        pj_serve_write_devices(&sensors, out);
+        return PJ_OK;
+    }
     if (r->view == PJ_VIEW_POWER_NOW) {
         pj_serve_write_power_now(serve->meter, pj_idle_meter_log(serve->idle_meter),
                                  (uint32_t)pj_params_int(r->params, "seconds", 60), out);
@@ -503,6 +508,7 @@ static pj_status generate(void *context, const pj_generation_request *request,
         pj_serve_find_model(serve->models, request->model, request->dtype, path, sizeof path, err);
     if (status != PJ_OK) return status;
     found.model = path;
+    if (!found.device) found.device = serve->device;
     if (request->draft) {
         status = pj_serve_find_model(serve->models, request->draft, NULL, draft, sizeof draft, err);
         if (status != PJ_OK) return status;

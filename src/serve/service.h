@@ -15,7 +15,7 @@
 enum { PJ_SERVE_STORES = 8 };
 
 typedef struct pj_serve {
-    const char *database, *models, *power;
+    const char *database, *models, *power, *device;
     const char *address;       /* that the name of the database stands for */
     const pj_meter *meter;     /* used for runs; NULL: none */
     pj_idle_meter *idle_meter; /* samples between runs; NULL: --power none */

@@ -75,6 +75,10 @@ const pj_request_field pj_request_fields[] = {
     {"draft_tokens", PJ_REQUEST_INT, AT(draft_tokens), 1, 16, .standard = -1,
      .option = "draft-tokens", .value_name = "N",
      .help = "tokens that the draft model proposes in each step (4)"},
+    {"device", PJ_REQUEST_TEXT, AT(device), .most = MAX_NAME, .option = "device",
+     .value_name = "DEVICE",
+     .help = "what computes: cpu (default), gpu, gpu:N, a name or UUID that `perjoule devices` "
+             "lists, or auto (a GPU on which the model fits, else the CPU)"},
     {"dtype", PJ_REQUEST_CHOICE, AT(dtype), .choices = PJ_REQUEST_DTYPES},
     {"kv", PJ_REQUEST_CHOICE, AT(kv), .choices = PJ_REQUEST_KV_TYPES},
     {"wait", PJ_REQUEST_FLAG, AT(wait), .standard = 1},

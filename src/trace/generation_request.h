@@ -24,7 +24,7 @@ typedef struct pj_generation_request {
     size_t prompt_bytes;
     const int32_t *prompt_ids;
     uint32_t prompt_id_count;
-    const char *depth, *experiment, *dtype, *kv, *system, *batch_rule, *statistics, *draft;
+    const char *depth, *experiment, *dtype, *kv, *system, *batch_rule, *statistics, *draft, *device;
     int64_t max_tokens, batch, top_k, seed, draft_tokens;
     double temperature, top_p, min_p, typical_p, repetition_penalty, frequency_penalty,
         presence_penalty;

@@ -23,7 +23,11 @@ static pj_engine *open_engine(const char *folder, const char *dtype, const char 
 {
     pj_error err = {0};
     pj_engine *engine;
-    pj_engine_options options = {.model = folder, .dtype = dtype, .isa = isa, .threads = threads};
+    pj_engine_options options = {.model = folder,
+                                 .dtype = dtype,
+                                 .isa = isa,
+                                 .threads = threads,
+                                 .device = getenv("PJ_DEVICE")};
     if (pj_engine_open(&options, &engine, &err) != PJ_OK) fail_msg("%s", err.text);
     return engine;
 }

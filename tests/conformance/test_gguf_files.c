@@ -38,7 +38,8 @@ static comparison compare(const char *model, const char *isa, const char *logits
     char *text;
     size_t bytes;
     uint32_t count = judge_ids(ids, list, MAX_IDS);
-    pj_engine_options options = {.model = model, .isa = isa, .threads = 2};
+    pj_engine_options options = {
+        .model = model, .isa = isa, .threads = 2, .device = getenv("PJ_DEVICE")};
     if (pj_engine_open(&options, &engine, &err) != PJ_OK) fail_msg("%s", err.text);
     assert_int_equal(pj_file_read(logits, 1 << 28, &text, &bytes, &err), PJ_OK);
     assert_int_equal(bytes, count * sizeof(float) * pj_engine_get_facts(engine)->config->vocab);
@@ -57,7 +58,7 @@ static void check_refusal(const char *path, const char *type)
 {
     pj_error err = {0};
     pj_engine *engine;
-    pj_engine_options options = {.model = path, .threads = 1};
+    pj_engine_options options = {.model = path, .threads = 1, .device = getenv("PJ_DEVICE")};
     assert_int_equal(pj_engine_open(&options, &engine, &err), PJ_E_UNSUPPORTED);
     if (!strstr(err.text, type) || !strstr(err.text, "not supported")) fail_msg("%s", err.text);
 }
@@ -114,7 +115,8 @@ static void record(const char *model, const char *dtype, const char *isa, uint32
     pj_run *run;
     int32_t ids[MAX_IDS];
     for (uint32_t i = 0; i < tokens; i++) ids[i] = (int32_t)(3 + (i * 37 + i * i * 11) % 190);
-    pj_engine_options options = {.model = model, .dtype = dtype, .isa = isa, .threads = 2};
+    pj_engine_options options = {
+        .model = model, .dtype = dtype, .isa = isa, .threads = 2, .device = getenv("PJ_DEVICE")};
     pj_session_options nothing = {.power = "none", .database = "none", .baseline_seconds = -1};
     if (pj_engine_open(&options, &engine, &err) != PJ_OK) fail_msg("%s", err.text);
     if (pj_session_open(&nothing, &session, &err) != PJ_OK) fail_msg("%s", err.text);

@@ -7,6 +7,7 @@ pj_status pj_instrument_init(pj_instrument *r, pj_run *run, pj_statistics_rows r
 {
     memset(r, 0, sizeof *r);
     if (!run) return PJ_OK;
+    r->run = run;
     r->lane = pj_run_lane(run);
     if (!r->lane) return pj_fail_memory(err, "the recording lane");
     r->module = pj_run_depth(run) >= PJ_DEPTH_MODULE;

@@ -32,6 +32,7 @@ static inline bool pj_sample_has_row(size_t row, size_t rows, size_t step)
 enum { PJ_INSTRUMENT_EXTRAS = 1024 };
 
 typedef struct pj_instrument {
+    pj_run *run;                /* of the lane */
     pj_lane *lane;              /* NULL: nothing is recorded */
     bool module, deep;          /* components and their statistics; operations and their extras */
     bool statistics;            /* of outputs, and extras: not switched off */

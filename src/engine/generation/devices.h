@@ -2,9 +2,10 @@
 #ifndef PJ_GENERATION_DEVICES_H
 #define PJ_GENERATION_DEVICES_H
 
-#include "engine/forward/ops.h"
+#include "engine/forward/compute.h"
 
-/* The backend of the device with this name; NULL: the CPU. An unknown name is an error. */
-pj_status pj_device_find(const char *device, const pj_backend **backend, pj_error *err);
+/* Loads the model on the device that the request names: NULL: the CPU; "auto": hardware on which it
+ * fits, else the CPU. An unknown name is an error. */
+pj_status pj_device_load(pj_loaded *loaded, pj_load_request *request, pj_error *err);
 
 #endif

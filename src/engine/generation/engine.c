@@ -143,8 +143,8 @@ static pj_status load_model(pj_engine *e, pj_error *err)
                                .team = e->team,
                                .cancel = o->cancel,
                                .progress = o->progress};
-    pj_status status = backend ? PJ_OK : pj_device_find(o->device, &backend, err);
-    return status ? status : pj_load(&e->loaded, backend, &request, err);
+    return backend ? pj_load(&e->loaded, backend, &request, err)
+                   : pj_device_load(&e->loaded, &request, err);
 }
 
 /* `team`: threads of another engine to run on; NULL: its own. */

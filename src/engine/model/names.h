@@ -89,6 +89,7 @@
     X(OP_SOFTCAP, "softcap")                                        \
     X(OP_MASK_APPLY, "mask_apply")                                  \
     X(OP_SOFTMAX, "softmax")                                        \
+    X(OP_FUSED_ATTENTION, "fused_attention")                        \
     X(OP_ATTN_DROPOUT, "attn_dropout")                              \
     X(OP_VALUE_MATMUL, "value_matmul")                              \
     X(OP_ACTIVATION, "activation")                                  \

@@ -161,7 +161,9 @@ static void an_unknown_name_is_refused(void **state)
     uint64_t hash = 0;
     pj_error err = {0};
     assert_int_equal(generate(NULL, "abacus", &hash, &err), PJ_E_INVALID);
-    assert_string_equal(err.text, "unknown device \"abacus\": use cpu");
+    assert_string_equal(err.text,
+                        "there is no device \"abacus\": use auto, cpu, gpu, gpu:N, or a name "
+                        "or UUID that `perjoule devices` lists");
 }
 
 int main(void)

@@ -566,6 +566,7 @@ export interface Plan {
   eval?: string | null;
   eval_text?: string | null;
   depth?: string;
+  device?: string;
   power?: string;
   interval_ms?: number;
   round?: number;
@@ -827,6 +828,7 @@ export interface GenerateRequest {
   batch_rule?: string;
   statistics?: string;
   draft_model?: string;
+  device?: string;
   draft_tokens?: number;
   dtype?: string;
   kv?: string;

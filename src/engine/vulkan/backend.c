@@ -1,0 +1,143 @@
+/* The table of a Vulkan device's operations, and a model on it. */
+#include "engine/vulkan/gpu.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a model on a device ---- */
+
+static pj_status gpu_find(const char *name, pj_vk_info *found, pj_error *err)
+{
+    pj_vk_info devices[PJ_VK_MAX_DEVICES];
+    uint32_t count;
+    pj_status status = pj_vk_list(devices, &count, err);
+    if (status != PJ_OK) return status;
+    int chosen = pj_vk_select(devices, count, name ? name : "gpu");
+    if (chosen < 0)
+        return pj_fail(err, PJ_E_NOT_FOUND, "there is no device \"%.60s\": see perjoule devices",
+                       name ? name : "gpu");
+    *found = devices[chosen];
+    return PJ_OK;
+}
+
+static bool gpu_has(const char *device)
+{
+    pj_vk_info found;
+    return gpu_find(device, &found, NULL) == PJ_OK;
+}
+
+/* What of the model no kernel computes; NULL: nothing. */
+static const char *gpu_lacks(const pj_model *model)
+{
+    for (uint32_t i = 0; i < model->config.layers; i++) {
+        const pj_layer *l = &model->layers[i];
+        if (l->experts && (!l->experts[0].gate.w.data || !l->experts[0].up.w.data))
+            return "experts without a gate";
+    }
+    return NULL;
+}
+
+/* For tests: software drivers have no fast paths. */
+static bool gpu_is_set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && *value;
+}
+
+static pj_status gpu_take(pj_gpu_model *m, const pj_load_request *request, pj_error *err)
+{
+    pj_vk_info found;
+    const char *lacks = gpu_lacks(request->model);
+    if (lacks) return pj_fail(err, PJ_E_UNSUPPORTED, "the GPU cannot compute %s yet", lacks);
+    pj_status status = gpu_find(request->device, &found, err);
+    if (status != PJ_OK) return status;
+    pj_vk_options options = {.uuid = found.uuid,
+                             .validate = gpu_is_set("PERJOULE_VULKAN_VALIDATE")};
+    status = pj_vk_open(&m->vk, &options, err);
+    if (status != PJ_OK) return status;
+    m->packs = pj_vk_device(m->vk)->packed_dot || gpu_is_set("PERJOULE_VULKAN_PACKED");
+    return pj_gpu_weights_load(&m->weights, m->vk, request, err);
+}
+
+static void gpu_unload(void *loaded)
+{
+    pj_gpu_model *m = loaded;
+    if (m->vk) pj_gpu_weights_free(&m->weights, m->vk);
+    pj_vk_close(m->vk);
+    pj_free(m);
+}
+
+static pj_status gpu_load(const pj_load_request *request, void **loaded, pj_error *err)
+{
+    pj_gpu_model *m = pj_alloc(1, sizeof *m);
+    if (!m) return pj_fail_memory(err, "the engine");
+    m->model = request->model;
+    pj_status status = gpu_take(m, request, err);
+    if (status == PJ_OK)
+        *loaded = m;
+    else
+        gpu_unload(m);
+    return status;
+}
+
+static void gpu_facts(void *loaded, pj_compute_facts *facts)
+{
+    const pj_gpu_model *m = loaded;
+    *facts = (pj_compute_facts){.name = pj_vk_device(m->vk)->name, .isa = "vulkan"};
+}
+
+static double gpu_peak(void *loaded, int64_t duration_ns)
+{
+    return NAN;
+}
+
+static double gpu_read_pass(void *loaded, unsigned streams, uint64_t max_bytes)
+{
+    return NAN;
+}
+
+const pj_backend pj_backend_vulkan = {.version = PJ_BACKEND_VERSION,
+                                      .name = "vulkan",
+                                      .has = gpu_has,
+                                      .load = gpu_load,
+                                      .unload = gpu_unload,
+                                      .facts = gpu_facts,
+                                      .peak = gpu_peak,
+                                      .read_pass = gpu_read_pass,
+                                      .open = pj_gpu_open,
+                                      .close = pj_gpu_close,
+                                      .ops = {.begin_pass = pj_gpu_begin_pass,
+                                              .end_pass = pj_gpu_end_pass,
+                                              .section = pj_gpu_section,
+                                              .end_section = pj_gpu_end_section,
+                                              .layer = pj_gpu_layer,
+                                              .component = pj_gpu_component,
+                                              .end = pj_gpu_end,
+                                              .gather = pj_gpu_gather,
+                                              .scale = pj_gpu_scale,
+                                              .join_vectors = pj_gpu_join_vectors,
+                                              .angles = pj_gpu_angles,
+                                              .norm = pj_gpu_norm,
+                                              .products = pj_gpu_products,
+                                              .add = pj_gpu_add,
+                                              .take_queries = pj_gpu_take_queries,
+                                              .gate_heads = pj_gpu_gate_heads,
+                                              .rotate_and_store = pj_gpu_rotate_and_store,
+                                              .attend = pj_gpu_attend,
+                                              .activate = pj_gpu_activate,
+                                              .route = pj_gpu_route,
+                                              .experts = pj_gpu_experts,
+                                              .add_gated = pj_gpu_add_gated,
+                                              .convolve = pj_gpu_convolve,
+                                              .delta_rule = pj_gpu_delta_rule,
+                                              .gated_norm = pj_gpu_gated_norm,
+                                              .take_rows = pj_gpu_take_rows,
+                                              .bound = pj_gpu_bound,
+                                              .argmax = pj_gpu_argmax,
+                                              .logits = pj_gpu_logits,
+                                              .ids = pj_gpu_ids,
+                                              .reset = pj_gpu_reset,
+                                              .slide = pj_gpu_slide}};

@@ -1,0 +1,292 @@
+/* Mixtures of experts: routing, and the blocks of the chosen experts. An entry is a row and one of
+ * its experts. Few rows' entries are computed one by one; many are sorted by expert and computed in
+ * tiles. Nothing of it is known to the host. */
+#include "engine/forward/work.h"
+#include "engine/vulkan/gpu.h"
+
+#include <math.h>
+
+enum {
+    EXPERTS_THREADS = 128,
+    EXPERTS_LANES = 32,
+    EXPERTS_TILE = 64,
+    EXPERTS_EACH = 4 /* outputs of a thread in each direction */
+};
+
+/* ---- memory ---- */
+
+static uint64_t experts_cut(uint64_t *bytes, uint64_t words)
+{
+    uint64_t at = *bytes;
+    *bytes += (4 * words + 255) / 256 * 256;
+    return at;
+}
+
+static void experts_place(pj_gpu_routing *r, const pj_model_config *c, uint64_t rows)
+{
+    uint64_t entries = rows * c->experts_per_token, width = c->expert_intermediate;
+    uint64_t tiles = pj_vk_most_tiles((uint32_t)entries, c->experts, EXPERTS_TILE);
+    r->bytes = 0;
+    r->probability = experts_cut(&r->bytes, rows * c->experts);
+    r->chosen = experts_cut(&r->bytes, entries);
+    r->weights = experts_cut(&r->bytes, entries);
+    r->order = experts_cut(&r->bytes, entries);
+    r->list = experts_cut(&r->bytes, entries);
+    r->places = experts_cut(&r->bytes, entries);
+    r->begins = experts_cut(&r->bytes, c->experts + 1ull);
+    r->tiles = experts_cut(&r->bytes, 1 + 3 * tiles);
+    r->gate = experts_cut(&r->bytes, entries * width);
+    r->up = experts_cut(&r->bytes, entries * width);
+    r->act = experts_cut(&r->bytes, entries * width);
+    r->out = experts_cut(&r->bytes, entries * c->hidden);
+}
+
+pj_status pj_gpu_routing_open(pj_gpu *s, pj_error *err)
+{
+    pj_gpu_routing *r = &s->routing;
+    if (!s->model->config.experts) return PJ_OK;
+    experts_place(r, &s->model->config, s->options.max_tokens);
+    pj_status status =
+        pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, r->bytes, "the experts of a pass", &r->memory, err);
+    uint64_t *parts[] = {&r->probability, &r->chosen, &r->weights, &r->order, &r->list, &r->places,
+                         &r->begins,      &r->tiles,  &r->gate,    &r->up,    &r->act,  &r->out};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) *parts[i] += r->memory.address;
+    return status;
+}
+
+/* ---- routing ---- */
+
+void pj_gpu_route(void *state, const pj_layer *layer, pj_slice logits, bool renormalise)
+{
+    pj_gpu *s = state;
+    const pj_model_config *c = &s->model->config;
+    const pj_gpu_routing *r = &s->routing;
+    pj_vk_route_constants constants = {EXPERTS_THREADS, c->experts_per_token, renormalise};
+    pj_vk_route_args args = {.logits = pj_gpu_at(s, logits),
+                             .factors = pj_gpu_weight(&s->on->weights, layer->expert_scale),
+                             .probability = r->probability,
+                             .chosen = r->chosen,
+                             .weights = r->weights,
+                             .order = r->order,
+                             .experts = c->experts,
+                             .logits_stride = logits.stride};
+    pj_gpu_operation(s, PJ_N_OP_TOP_K);
+    pj_gpu_touch(s, pj_gpu_bit(logits), PJ_GPU_BIT(PJ_GPU_ROUTES));
+    PJ_GPU_RUN(s, PJ_VK_ROUTE, &constants, &args, logits.rows, 1, 4ull * logits.rows * c->experts);
+    pj_gpu_operation_end(s, NAN, 4.0 * logits.rows * c->experts);
+}
+
+/* ---- blocks ---- */
+
+typedef struct experts_task {
+    const pj_layer *layer;
+    const pj_mlp *mlp; /* of any expert: all have the same shapes and types */
+    const pj_gpu_expert_tables *tables;
+    const pj_activation *like;
+    pj_slice x, y, residual;
+    uint32_t slots, entries;
+} experts_task;
+
+static pj_vk_gate experts_gate(const pj_activation *a)
+{
+    return a->kind == PJ_ACT_SILU   ? PJ_VK_GATE_SILU
+           : a->kind == PJ_ACT_GELU ? PJ_VK_GATE_GELU
+                                    : PJ_VK_GATE_CLAMPED;
+}
+
+/* act[entry] = f(gate[entry]) up[entry] */
+static void experts_activate(pj_gpu *s, const experts_task *t)
+{
+    const pj_gpu_routing *r = &s->routing;
+    uint32_t width = t->mlp->width;
+    pj_vk_rows_constants constants = {EXPERTS_THREADS, PJ_VK_ROWS_GATE, experts_gate(t->like)};
+    pj_vk_rows_args args = {.x = r->gate,
+                            .y = r->act,
+                            .other = r->up,
+                            .rows = t->entries,
+                            .n = width,
+                            .x_stride = width,
+                            .y_stride = width,
+                            .other_stride = width,
+                            .dim = 1,
+                            .scale = t->like->alpha,
+                            .cap = t->like->limit};
+    pj_vk_barrier(s->vk);
+    PJ_GPU_RUN(s, PJ_VK_ROWS, &constants, &args, pj_gpu_groups(width, EXPERTS_THREADS),
+               t->entries < 65535 ? t->entries : 65535, 12ull * t->entries * width);
+    pj_vk_barrier(s->vk);
+}
+
+/* ---- few rows ---- */
+
+static void experts_run_few(pj_gpu *s, const experts_task *t, pj_vk_experts_output output,
+                            const pj_projection *p, pj_vk_product_experts_args args)
+{
+    pj_vk_product_experts_constants constants = {.threads = EXPERTS_THREADS,
+                                                 .type = pj_vk_weight_type(p->w.type),
+                                                 .lanes = EXPERTS_LANES,
+                                                 .rows = 1,
+                                                 .tokens = 1,
+                                                 .output = output,
+                                                 .gate = experts_gate(t->like),
+                                                 .alpha = t->like->alpha,
+                                                 .limit = t->like->limit,
+                                                 .residual_scale =
+                                                     (float)s->model->config.residual_scale};
+    uint32_t groups = pj_gpu_groups(p->w.rows, EXPERTS_THREADS / EXPERTS_LANES);
+    uint64_t matrices = output == PJ_VK_EXPERTS_GATE ? 2 : 1;
+    args.chosen = s->routing.chosen;
+    args.rows = (uint32_t)p->w.rows;
+    args.cols = (uint32_t)p->w.cols;
+    args.slots = t->slots;
+    PJ_GPU_RUN(s, PJ_VK_PRODUCT_EXPERTS, &constants, &args, groups < 65535 ? groups : 65535,
+               output == PJ_VK_EXPERTS_DOWN ? t->y.rows : t->entries,
+               matrices * t->entries * p->w.rows * p->w.row_bytes);
+}
+
+/* Gate and up in one dispatch where they are of one type. */
+static void experts_run_inputs(pj_gpu *s, const experts_task *t)
+{
+    const pj_gpu_routing *r = &s->routing;
+    const pj_gpu_expert_tables *w = t->tables;
+    pj_vk_product_experts_args args = {.x = pj_gpu_at(s, t->x),
+                                       .y = r->act,
+                                       .w = w->gate,
+                                       .bias = w->gate_bias,
+                                       .up = w->up,
+                                       .up_bias = w->up_bias,
+                                       .x_stride = t->x.stride,
+                                       .y_stride = t->mlp->width};
+    if (t->mlp->gate.w.type == t->mlp->up.w.type) {
+        experts_run_few(s, t, PJ_VK_EXPERTS_GATE, &t->mlp->gate, args);
+        return;
+    }
+    args.y = r->gate;
+    experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &t->mlp->gate, args);
+    args.y = r->up;
+    args.w = w->up;
+    args.bias = w->up_bias;
+    experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &t->mlp->up, args);
+    experts_activate(s, t);
+}
+
+static void experts_few(pj_gpu *s, const experts_task *t)
+{
+    const pj_gpu_routing *r = &s->routing;
+    pj_vk_product_experts_args args = {.x = r->act,
+                                       .y = pj_gpu_at(s, t->y),
+                                       .weights = r->weights,
+                                       .order = r->order,
+                                       .w = t->tables->down,
+                                       .bias = t->tables->down_bias,
+                                       .residual = pj_gpu_at(s, t->residual),
+                                       .x_stride = t->mlp->width,
+                                       .y_stride = t->y.stride,
+                                       .residual_stride = t->residual.stride};
+    experts_run_inputs(s, t);
+    pj_vk_barrier(s->vk);
+    experts_run_few(s, t, PJ_VK_EXPERTS_DOWN, &t->mlp->down, args);
+}
+
+/* ---- many rows ---- */
+
+static void experts_sort(pj_gpu *s, const experts_task *t)
+{
+    const pj_gpu_routing *r = &s->routing;
+    pj_vk_sort_constants constants = {EXPERTS_THREADS, s->model->config.experts};
+    pj_vk_sort_args args = {.chosen = r->chosen,
+                            .list = r->list,
+                            .places = r->places,
+                            .begins = r->begins,
+                            .tiles = r->tiles,
+                            .entries = t->entries,
+                            .slots = t->slots,
+                            .tile_entries = EXPERTS_TILE};
+    PJ_GPU_RUN(s, PJ_VK_SORT, &constants, &args, 1, 1, 4ull * t->entries);
+    pj_vk_barrier(s->vk);
+}
+
+static void experts_run_tiled(pj_gpu *s, const experts_task *t, const pj_projection *p,
+                              pj_vk_product_tiled_args args)
+{
+    enum { ACROSS = EXPERTS_TILE / EXPERTS_EACH };
+    uint32_t experts = s->model->config.experts;
+    pj_vk_product_tiled_constants constants = {.threads = ACROSS * ACROSS,
+                                               .type = pj_vk_weight_type(p->w.type),
+                                               .tile_tokens = EXPERTS_TILE,
+                                               .tile_rows = EXPERTS_TILE,
+                                               .per_token = EXPERTS_EACH,
+                                               .per_row = EXPERTS_EACH,
+                                               .output = PJ_VK_OUTPUT_STORE,
+                                               .residual_scale = 1};
+    args.tiles = s->routing.tiles;
+    args.rows = (uint32_t)p->w.rows;
+    args.cols = (uint32_t)p->w.cols;
+    args.tokens = t->entries;
+    args.y_stride = (uint32_t)p->w.rows;
+    PJ_GPU_RUN(s, PJ_VK_PRODUCT_TILED, &constants, &args, pj_gpu_groups(p->w.rows, EXPERTS_TILE),
+               pj_vk_most_tiles(t->entries, experts, EXPERTS_TILE),
+               (uint64_t)experts * p->w.rows * p->w.row_bytes);
+}
+
+static void experts_combine(pj_gpu *s, const experts_task *t)
+{
+    const pj_gpu_routing *r = &s->routing;
+    pj_vk_combine_constants constants = {EXPERTS_THREADS, (float)s->model->config.residual_scale};
+    pj_vk_combine_args args = {.x = r->out,
+                               .y = pj_gpu_at(s, t->y),
+                               .residual = pj_gpu_at(s, t->residual),
+                               .places = r->places,
+                               .weights = r->weights,
+                               .order = r->order,
+                               .n = t->y.cols,
+                               .slots = t->slots,
+                               .x_stride = t->y.cols,
+                               .y_stride = t->y.stride,
+                               .residual_stride = t->residual.stride};
+    pj_vk_barrier(s->vk);
+    PJ_GPU_RUN(s, PJ_VK_COMBINE, &constants, &args, pj_gpu_groups(t->y.cols, EXPERTS_THREADS),
+               t->y.rows, 4ull * t->entries * t->y.cols);
+}
+
+static void experts_many(pj_gpu *s, const experts_task *t)
+{
+    const pj_gpu_routing *r = &s->routing;
+    const pj_gpu_expert_tables *w = t->tables;
+    pj_vk_product_tiled_args args = {
+        .x = pj_gpu_at(s, t->x), .list = r->list, .x_stride = t->x.stride};
+    experts_sort(s, t);
+    args.w = w->gate;
+    args.bias = w->gate_bias;
+    args.y = r->gate;
+    experts_run_tiled(s, t, &t->mlp->gate, args);
+    args.w = w->up;
+    args.bias = w->up_bias;
+    args.y = r->up;
+    experts_run_tiled(s, t, &t->mlp->up, args);
+    experts_activate(s, t);
+    args = (pj_vk_product_tiled_args){
+        .x = r->act, .w = w->down, .bias = w->down_bias, .y = r->out, .x_stride = t->mlp->width};
+    experts_run_tiled(s, t, &t->mlp->down, args);
+    experts_combine(s, t);
+}
+
+/* Which experts were read is known to the device alone, and with it the bytes. */
+void pj_gpu_experts(void *state, const pj_layer *layer, const pj_activation *like, pj_slice x,
+                    pj_slice y, pj_slice residual)
+{
+    pj_gpu *s = state;
+    uint32_t slots = s->model->config.experts_per_token;
+    experts_task t = {
+        layer, &layer->experts[0], &s->on->weights.experts[layer->index], like, x, y, residual,
+        slots, y.rows * slots};
+    uint32_t writes = pj_gpu_bit(y) | pj_gpu_bit(residual) | PJ_GPU_BIT(PJ_GPU_ROUTES);
+    bool recorded = s->instrument->module;
+    if (recorded) pj_gpu_component(s, PJ_N_EXPERTS);
+    pj_gpu_touch(s, pj_gpu_bit(x) | writes, writes);
+    if (x.rows <= PJ_GPU_FEW)
+        experts_few(s, &t);
+    else
+        experts_many(s, &t);
+    if (recorded) pj_gpu_end(s, &(pj_done){pj_mlp_flops(t.mlp, t.entries), NAN, y, false});
+}

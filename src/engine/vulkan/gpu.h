@@ -1,0 +1,250 @@
+/* A model and generations on a Vulkan device: what the files of operations share. */
+#ifndef PJ_VULKAN_GPU_H
+#define PJ_VULKAN_GPU_H
+
+#include "engine/forward/ops.h"
+#include "engine/vulkan/shaders.h"
+#include "engine/vulkan/vk.h"
+#include "engine/vulkan/weights.h"
+
+/* ---- weights (upload.c) ---- */
+
+/* Copies of the model's matrices and vectors, found by their address in host memory. */
+typedef struct pj_gpu_copy {
+    const void *host;
+    uint64_t bytes, address; /* on the device */
+    pj_matrix matrix;        /* data NULL: a vector */
+} pj_gpu_copy;
+
+/* Tables of addresses by expert, of a layer: bias 0: there is none. */
+typedef struct pj_gpu_expert_tables {
+    uint64_t gate, gate_bias, up, up_bias, down, down_bias;
+} pj_gpu_expert_tables;
+
+typedef struct pj_gpu_weights {
+    pj_gpu_copy *copies; /* ascending by host address */
+    size_t count, capacity;
+    pj_vk_buffer *chunks;
+    size_t chunk_count, chunk_capacity;
+    pj_gpu_expert_tables *experts; /* [layers] */
+    uint64_t bytes;
+} pj_gpu_weights;
+
+pj_status pj_gpu_weights_load(pj_gpu_weights *weights, pj_vk *vk, const pj_load_request *request,
+                              pj_error *err);
+void pj_gpu_weights_free(pj_gpu_weights *weights, pj_vk *vk); /* may run twice */
+/* 0 for NULL. */
+uint64_t pj_gpu_weight(const pj_gpu_weights *weights, const void *host);
+
+/* ---- a loaded model, and a generation (backend.c, state.c) ---- */
+
+typedef struct pj_gpu_model {
+    const pj_model *model;
+    pj_vk *vk;
+    pj_gpu_weights weights;
+    bool packs; /* few rows are multiplied as 8-bit integers with quantised weights */
+} pj_gpu_model;
+
+enum { PJ_GPU_FEW = 8 }; /* rows that are multiplied by kernels which read every weight once */
+
+/* What an operation touches besides the named buffers. */
+enum { PJ_GPU_CACHE = PJ_BUFFERS, PJ_GPU_ROUTES, PJ_GPU_IDS, PJ_GPU_PACKED, PJ_GPU_SCRATCH };
+#define PJ_GPU_BIT(buffer) (1u << (buffer))
+
+/* Inputs of a pass, written by the host and copied to the device at once. Offsets in bytes. */
+typedef struct pj_gpu_inputs {
+    pj_vk_buffer host, device;
+    uint64_t ids, segments, rows; /* segments: pj_vk_segment; rows: pj_vk_cache_row */
+    uint64_t angles[PJ_ROPES];    /* cosines, then sines, of all rows */
+    uint64_t lists, lists_used;   /* row lists, read where the host wrote them */
+    uint64_t bytes;               /* copied */
+} pj_gpu_inputs;
+
+/* Where a layer's cache begins. */
+typedef struct pj_gpu_place {
+    uint32_t chunk;
+    uint64_t offset;
+} pj_gpu_place;
+
+/* What a mixture of experts needs in a pass; addresses. An entry is a row and one of its experts.
+ */
+typedef struct pj_gpu_routing {
+    pj_vk_buffer memory; /* none: the model has no experts */
+    uint64_t bytes;
+    uint64_t probability, chosen, weights, order; /* of route */
+    uint64_t list, places, begins, tiles;         /* of sort */
+    uint64_t gate, up, act, out;                  /* [entries] */
+} pj_gpu_routing;
+
+enum { PJ_GPU_MOST_PARTS = 64 }; /* of a row of logits, for argmax */
+
+/* Most spans of a pass, and of those the ones with statistics, each of so many parts. */
+enum {
+    PJ_GPU_SPANS = PJ_VK_MAX_STAMPS / 2,
+    PJ_GPU_STATISTICS = 4096,
+    PJ_GPU_STATISTICS_PARTS = 64
+};
+
+/* A span of the pass, between two timestamps. */
+typedef struct pj_gpu_span {
+    pj_span_kind kind;
+    uint32_t id;         /* interned name, or the layer */
+    uint32_t parent;     /* 1 + index, 0: none */
+    uint32_t begin, end; /* stamps */
+    double flops, bytes; /* NAN: not known */
+    uint32_t statistics; /* 1 + its parts' place, 0: none */
+    uint32_t parts;      /* records */
+    uint32_t rows, cols; /* of the output */
+} pj_gpu_span;
+
+/* Recording of a generation. */
+typedef struct pj_gpu_record {
+    uint32_t device; /* number in the run; 0: nothing is recorded */
+    pj_launch launch;
+    pj_gpu_span *spans;
+    uint32_t span_count, open; /* open: 1 + index of the innermost open span */
+    uint32_t left_out;         /* open spans that there was no room for */
+    uint32_t last_stamp;
+    pj_vk_buffer statistics; /* read by the host: pj_vk_value_sums of each part */
+    uint32_t statistics_count;
+    /* for reading a pass */
+    int64_t *stamp_ns;
+    pj_device_span *done;
+    pj_work *works;
+    pj_stats *stats;
+    pj_extra *extras;
+} pj_gpu_record;
+
+typedef struct pj_gpu {
+    const pj_gpu_model *on;
+    const pj_model *model;
+    pj_vk *vk;
+    pj_state_options options;
+    uint32_t full_slots, window_slots;
+    pj_instrument *instrument;
+
+    pj_vk_buffer activations, parts; /* parts: of attention over split contexts */
+    pj_vk_buffer *cache;             /* in chunks, as weights are */
+    uint32_t cache_chunks;
+    uint64_t buffers[PJ_BUFFERS]; /* addresses */
+    pj_gpu_place *cache_places;   /* [layers] */
+    pj_gpu_inputs inputs;
+    pj_vk_buffer logits, ids; /* in host memory */
+    pj_vk_buffer found;       /* by argmax, in parts of rows */
+    pj_vk_buffer packed;      /* few rows as 8-bit integers, then their scales */
+    uint64_t packed_scales;   /* address */
+    pj_gpu_routing routing;
+
+    pj_rows_of_pass rows;
+    uint32_t most_splits;   /* of a context, by attention */
+    uint32_t reads, writes; /* buffers since the last barrier */
+    uint32_t logit_rows;    /* of this pass, to be copied */
+
+    pj_gpu_record record;
+} pj_gpu;
+
+extern const pj_backend pj_backend_vulkan;
+
+/* Of `parts`, and how many a row's context may be split into. */
+uint64_t pj_gpu_split_bytes(const pj_state_options *options, const pj_model *model,
+                            uint32_t *most_splits);
+static inline uint64_t pj_gpu_kv_row_bytes(const pj_gpu *s, const pj_layer *layer)
+{
+    return pj_dtype_row_bytes(s->options.kv_type, layer->head_dim);
+}
+/* Of a sequence's cache. */
+static inline uint32_t pj_gpu_slots(const pj_gpu *s, const pj_layer *layer)
+{
+    return layer->window == UINT32_MAX ? s->full_slots : s->window_slots;
+}
+
+pj_status pj_gpu_open(void *loaded, const pj_generation_shape *shape, void **state, pj_error *err);
+void pj_gpu_close(void *state);
+void pj_gpu_begin_pass(void *state, const pj_rows_of_pass *rows);
+pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err);
+float *pj_gpu_logits(void *state, uint32_t rows);
+const int32_t *pj_gpu_ids(void *state);
+void pj_gpu_reset(void *state, uint32_t sequence);
+void pj_gpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count);
+
+static inline uint64_t pj_gpu_cache_at(const pj_gpu *s, uint32_t layer)
+{
+    const pj_gpu_place *place = &s->cache_places[layer];
+    return s->cache[place->chunk].address + place->offset;
+}
+
+/* ---- dispatching (dispatch.c) ---- */
+
+/* Address of a slice's first value; 0: no slice. */
+static inline uint64_t pj_gpu_at(const pj_gpu *s, pj_slice slice)
+{
+    return slice.buffer ? s->buffers[slice.buffer] + 4ull * slice.first : 0;
+}
+static inline uint32_t pj_gpu_bit(pj_slice slice)
+{
+    return slice.buffer ? PJ_GPU_BIT(slice.buffer) : 0;
+}
+/* Before an operation that reads and writes these buffers: a barrier if it must wait. */
+void pj_gpu_touch(pj_gpu *s, uint32_t reads, uint32_t writes);
+/* Dispatches a kernel; constants and arguments are its structs of shaders.h. */
+void pj_gpu_run(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
+                const void *args, uint32_t x, uint32_t y, uint64_t work);
+void pj_gpu_run_3d(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
+                   const void *args, uint32_t x, uint32_t y, uint32_t z, uint64_t work);
+#define PJ_GPU_RUN(s, kernel, constants, args, x, y, work) \
+    pj_gpu_run(s, kernel, constants, sizeof *(constants), args, x, y, work)
+/* Address of a list of rows that the device reads from host memory. */
+uint64_t pj_gpu_list(pj_gpu *s, const uint32_t *rows, uint32_t count);
+static inline uint32_t pj_gpu_groups(uint64_t values, uint32_t each)
+{
+    return (uint32_t)((values + each - 1) / each);
+}
+
+/* ---- operations ---- */
+
+void pj_gpu_gather(void *state, const pj_matrix *table, float scale, pj_slice y);
+void pj_gpu_scale(void *state, pj_slice x, float factor);
+void pj_gpu_join_vectors(void *state, const pj_norm *norm, pj_slice context, pj_slice vectors);
+void pj_gpu_angles(void *state);
+void pj_gpu_norm(void *state, const pj_norm_step *step);
+void pj_gpu_products(void *state, pj_slice x, const pj_product *products, uint32_t count);
+void pj_gpu_add(void *state, pj_slice y, pj_slice x);
+void pj_gpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to);
+void pj_gpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y);
+void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv);
+void pj_gpu_attend(void *state, const pj_layer *layer, pj_slice qkv, pj_slice y,
+                   const pj_attention_extent *extent);
+void pj_gpu_activate(void *state, const pj_activation *activation);
+void pj_gpu_route(void *state, const pj_layer *layer, pj_slice logits, bool renormalise);
+void pj_gpu_experts(void *state, const pj_layer *layer, const pj_activation *like, pj_slice x,
+                    pj_slice y, pj_slice residual);
+void pj_gpu_add_gated(void *state, pj_slice y, pj_slice x, pj_slice gate);
+void pj_gpu_convolve(void *state, const pj_layer *layer, pj_slice x, pj_slice y);
+void pj_gpu_delta_rule(void *state, const pj_layer *layer, pj_slice qkv, pj_slice strength,
+                       pj_slice y);
+void pj_gpu_gated_norm(void *state, const pj_layer *layer, pj_slice y, pj_slice gate);
+void pj_gpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y);
+void pj_gpu_bound(void *state, pj_slice x, float factor, float cap);
+void pj_gpu_argmax(void *state, pj_slice x);
+
+pj_status pj_gpu_routing_open(pj_gpu *s, pj_error *err);
+
+/* ---- recording (record.c) ---- */
+
+pj_status pj_gpu_record_open(pj_gpu *s, pj_error *err);
+void pj_gpu_record_close(pj_gpu *s);
+void pj_gpu_record_begin(pj_gpu *s); /* a pass */
+void pj_gpu_record_pass(pj_gpu *s);  /* its spans, when the device is done */
+
+/* An operation of the open component, at depth deep; begins before `pj_gpu_touch` of what it does.
+ * NAN: not known. */
+void pj_gpu_operation(pj_gpu *s, pj_instrument_name name);
+void pj_gpu_operation_end(pj_gpu *s, double flops, double bytes);
+
+void pj_gpu_section(void *state, pj_instrument_name name);
+void pj_gpu_end_section(void *state);
+void pj_gpu_layer(void *state, uint32_t layer);
+void pj_gpu_component(void *state, pj_instrument_name name);
+void pj_gpu_end(void *state, const pj_done *done);
+
+#endif

@@ -1,0 +1,276 @@
+/*
+ * Spans of what the device computes. During a pass, beginnings and ends are noted with the number
+ * of a timestamp, and statistics of outputs are summed on the device. After it, when the device is
+ * done, the spans are added to the run with their times on the host's clock. A timestamp waits for
+ * nothing that would not be waited for anyway, and products that may overlap are timed as one
+ * component. The sums of an output's statistics overlap with what is computed next.
+ */
+#include "engine/vulkan/gpu.h"
+
+#include "base/memory.h"
+
+#include <stdio.h>
+
+enum { RECORD_THREADS = 128, RECORD_VALUES = 8 * RECORD_THREADS, RECORD_ACROSS = 8 };
+
+/* A time between what was recorded before and what follows. Ends and beginnings without work in
+ * between share one. */
+static uint32_t record_stamp(pj_gpu *s)
+{
+    if (!s->reads && !s->writes && s->record.span_count) return s->record.last_stamp;
+    pj_vk_barrier(s->vk);
+    s->reads = s->writes = 0;
+    s->record.last_stamp = pj_vk_stamp(s->vk);
+    return s->record.last_stamp;
+}
+
+static void record_begin_span(pj_gpu *s, pj_span_kind kind, uint32_t id)
+{
+    pj_gpu_record *r = &s->record;
+    if (!r->device) return;
+    if (r->span_count == PJ_GPU_SPANS) {
+        r->left_out++;
+        return;
+    }
+    uint32_t stamp = record_stamp(s);
+    r->spans[r->span_count++] = (pj_gpu_span){
+        .kind = kind, .id = id, .parent = r->open, .begin = stamp, .flops = NAN, .bytes = NAN};
+    r->open = r->span_count;
+}
+
+/* NULL: none is open, or it was left out. */
+static pj_gpu_span *record_end_span(pj_gpu *s)
+{
+    pj_gpu_record *r = &s->record;
+    if (!r->device || !r->open) return NULL;
+    if (r->left_out) {
+        r->left_out--;
+        return NULL;
+    }
+    pj_gpu_span *span = &r->spans[r->open - 1];
+    span->end = record_stamp(s);
+    r->open = span->parent;
+    return span;
+}
+
+void pj_gpu_section(void *state, pj_instrument_name name)
+{
+    const pj_gpu *s = state;
+    record_begin_span(state, PJ_SPAN_SECTION, s->instrument->names[name]);
+}
+
+void pj_gpu_end_section(void *state)
+{
+    record_end_span(state);
+}
+
+void pj_gpu_layer(void *state, uint32_t layer)
+{
+    record_begin_span(state, PJ_SPAN_LAYER, layer);
+}
+
+void pj_gpu_component(void *state, pj_instrument_name name)
+{
+    const pj_gpu *s = state;
+    record_begin_span(state, PJ_SPAN_COMPONENT, s->instrument->names[name]);
+}
+
+void pj_gpu_operation(pj_gpu *s, pj_instrument_name name)
+{
+    if (s->instrument->deep) record_begin_span(s, PJ_SPAN_OPERATION, s->instrument->names[name]);
+}
+
+void pj_gpu_operation_end(pj_gpu *s, double flops, double bytes)
+{
+    pj_gpu_span *span = s->instrument->deep ? record_end_span(s) : NULL;
+    if (!span) return;
+    span->flops = flops;
+    span->bytes = bytes;
+}
+
+/* ---- statistics ---- */
+
+static uint32_t record_smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Sums of a component's output, by parts. */
+static void record_sum_output(pj_gpu *s, pj_gpu_span *span, pj_slice out)
+{
+    pj_gpu_record *r = &s->record;
+    if (!r->statistics.block || r->statistics_count == PJ_GPU_STATISTICS || out.rows == 0) return;
+    uint32_t across = record_smaller(pj_gpu_groups(out.cols, RECORD_VALUES), RECORD_ACROSS);
+    uint32_t down = record_smaller(out.rows, PJ_GPU_STATISTICS_PARTS / RECORD_ACROSS);
+    uint64_t place = (uint64_t)r->statistics_count * PJ_GPU_STATISTICS_PARTS;
+    pj_vk_statistics_constants constants = {RECORD_THREADS, 0};
+    pj_vk_statistics_args args = {.x = pj_gpu_at(s, out),
+                                  .parts = r->statistics.address + place * sizeof(pj_vk_value_sums),
+                                  .rows = out.rows,
+                                  .cols = out.cols,
+                                  .stride = out.stride,
+                                  .step = (uint32_t)pj_instrument_step(s->instrument, out.rows),
+                                  .tau = PJ_SPARSITY_TAU};
+    pj_gpu_touch(s, pj_gpu_bit(out), 0);
+    PJ_GPU_RUN(s, PJ_VK_STATISTICS, &constants, &args, across, down, 4ull * out.rows * out.cols);
+    span->statistics = ++r->statistics_count;
+    span->parts = across * down;
+    span->rows = out.rows;
+    span->cols = out.cols;
+}
+
+static pj_value_sums record_total(const pj_vk_value_sums *parts, uint32_t count)
+{
+    pj_value_sums all = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        const pj_vk_value_sums *p = &parts[i];
+        pj_value_sums_add(&all, &(pj_value_sums){.sum = (double)p->sum,
+                                                 .sum_abs = (double)p->sum_abs,
+                                                 .sum_square = (double)p->sum_square,
+                                                 .count = p->count,
+                                                 .skipped = p->skipped,
+                                                 .below = p->below,
+                                                 .max_abs = p->max_abs,
+                                                 .nan = p->nan,
+                                                 .inf = p->inf});
+    }
+    return all;
+}
+
+void pj_gpu_end(void *state, const pj_done *done)
+{
+    pj_gpu *s = state;
+    pj_gpu_span *span = record_end_span(s);
+    if (!span) return;
+    span->flops = done->flops;
+    span->bytes = done->bytes;
+    if (done->out.buffer) record_sum_output(s, span, done->out);
+}
+
+/* ---- after the pass ---- */
+
+/* Statistics, and how many rows they are of if not of all. */
+static void record_fill_statistics(const pj_gpu *s, const pj_gpu_span *span, uint32_t index)
+{
+    const pj_gpu_record *r = &s->record;
+    const pj_vk_value_sums *parts = r->statistics.mapped;
+    parts += (uint64_t)(span->statistics - 1) * PJ_GPU_STATISTICS_PARTS;
+    pj_value_sums sums = record_total(parts, span->parts);
+    uint64_t sampled = span->cols ? sums.count / span->cols : 0;
+    pj_work *work = &r->works[index];
+    r->stats[index] = pj_stats_of_sums(&sums);
+    work->stats = &r->stats[index];
+    if (sampled == span->rows) return;
+    r->extras[index] =
+        (pj_extra){s->instrument->names[PJ_N_X_STATISTICS_ROWS], PJ_EXTRA_SCALAR, (double)sampled};
+    work->extras = &r->extras[index];
+    work->extra_count = 1;
+}
+
+static void record_fill(const pj_gpu *s, uint32_t index)
+{
+    const pj_gpu_record *r = &s->record;
+    const pj_gpu_span *span = &r->spans[index];
+    r->works[index] = (pj_work){.flops = span->flops, .bytes = span->bytes};
+    if (span->statistics) record_fill_statistics(s, span, index);
+    r->done[index] = (pj_device_span){.begin_ns = r->stamp_ns[span->begin],
+                                      .end_ns = r->stamp_ns[span->end],
+                                      .kind = span->kind,
+                                      .id = span->id,
+                                      .layer = -1,
+                                      .parent = span->parent,
+                                      .work = &r->works[index]};
+}
+
+/* Spans that too many stamps left without a time end the list. */
+static uint32_t record_timed(const pj_gpu_record *r)
+{
+    uint32_t count = 0;
+    while (count < r->span_count && r->spans[count].begin != UINT32_MAX &&
+           r->spans[count].end != UINT32_MAX)
+        count++;
+    return count;
+}
+
+void pj_gpu_record_pass(pj_gpu *s)
+{
+    pj_gpu_record *r = &s->record;
+    uint32_t count = record_timed(r), stamps = pj_vk_stamps(s->vk);
+    if (!r->device || !count || pj_vk_stamps_read(s->vk, 0, stamps, r->stamp_ns, NULL) != PJ_OK)
+        return;
+    for (uint32_t i = 0; i < count; i++) record_fill(s, i);
+    pj_device_batch batch = {.size = sizeof batch,
+                             .launch = &r->launch,
+                             .spans = r->done,
+                             .span_count = count,
+                             .clock_error_ns = (int64_t)pj_vk_clock_error_ns(s->vk)};
+    pj_device_spans_add(s->instrument->run, r->device, &batch, NULL);
+    s->instrument->ended_ns = 0; /* the host's next span begins now */
+}
+
+void pj_gpu_record_begin(pj_gpu *s)
+{
+    pj_gpu_record *r = &s->record;
+    if (!r->device) return;
+    pj_vk_stamps_clear(s->vk);
+    pj_device_launch(s->instrument->lane, &r->launch);
+    r->span_count = r->open = r->left_out = r->statistics_count = 0;
+}
+
+/* ---- opening ---- */
+
+static pj_status record_declare(pj_gpu *s, pj_error *err)
+{
+    const pj_vk_info *info = pj_vk_device(s->vk);
+    char uuid[33], pci[24] = "";
+    for (int i = 0; i < 16; i++) snprintf(uuid + 2 * i, 3, "%02x", info->uuid[i]);
+    if (info->has_pci)
+        snprintf(pci, sizeof pci, "%04x:%02x:%02x.%x", info->pci_domain, info->pci_bus,
+                 info->pci_device, info->pci_function);
+    pj_device_info device = {.size = sizeof device,
+                             .name = info->name,
+                             /* software runs on the CPU, whose rail measures it */
+                             .kind = pj_vk_is_hardware(info) ? "gpu" : "cpu",
+                             .uuid = uuid,
+                             .pci = pci[0] ? pci : NULL,
+                             .driver = info->driver,
+                             .memory_bytes = info->memory_bytes};
+    return pj_device_declare(s->instrument->run, &device, &s->record.device, err);
+}
+
+static pj_status record_allocate(pj_gpu *s, pj_error *err)
+{
+    pj_gpu_record *r = &s->record;
+    r->spans = pj_alloc(PJ_GPU_SPANS, sizeof *r->spans);
+    r->stamp_ns = pj_alloc(PJ_VK_MAX_STAMPS, sizeof *r->stamp_ns);
+    r->done = pj_alloc(PJ_GPU_SPANS, sizeof *r->done);
+    r->works = pj_alloc(PJ_GPU_SPANS, sizeof *r->works);
+    r->stats = pj_alloc(PJ_GPU_SPANS, sizeof *r->stats);
+    r->extras = pj_alloc(PJ_GPU_SPANS, sizeof *r->extras);
+    if (!r->spans || !r->stamp_ns || !r->done || !r->works || !r->stats || !r->extras)
+        return pj_fail_memory(err, "spans of the device");
+    if (!s->instrument->statistics) return PJ_OK;
+    uint64_t parts = (uint64_t)PJ_GPU_STATISTICS * PJ_GPU_STATISTICS_PARTS;
+    return pj_vk_buffer_make(s->vk, PJ_VK_READBACK, parts * sizeof(pj_vk_value_sums), "statistics",
+                             &r->statistics, err);
+}
+
+/* A device without a clock computes all the same. */
+pj_status pj_gpu_record_open(pj_gpu *s, pj_error *err)
+{
+    if (!s->instrument->lane || pj_vk_clock_update(s->vk, 0, NULL) != PJ_OK) return PJ_OK;
+    pj_status status = record_allocate(s, err);
+    return status == PJ_OK ? record_declare(s, err) : status;
+}
+
+void pj_gpu_record_close(pj_gpu *s)
+{
+    pj_gpu_record *r = &s->record;
+    pj_vk_buffer_free(s->vk, &r->statistics);
+    pj_free(r->spans);
+    pj_free(r->stamp_ns);
+    pj_free(r->done);
+    pj_free(r->works);
+    pj_free(r->stats);
+    pj_free(r->extras);
+}

@@ -1,0 +1,3 @@
+#version 450
+/* Products of few rows of floats. */
+#include "product.glsl"

@@ -1,0 +1,283 @@
+/* A generation on the device: its buffers, its cache, and the beginning and end of a pass. */
+#include "engine/forward/work.h"
+#include "engine/model/delta.h"
+#include "engine/vulkan/gpu.h"
+
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { STATE_ALIGNMENT = 256, STATE_SLIDE_THREADS = 64 };
+
+static uint64_t state_padded(uint64_t bytes)
+{
+    return (bytes + STATE_ALIGNMENT - 1) / STATE_ALIGNMENT * STATE_ALIGNMENT;
+}
+
+/* ---- memory ---- */
+
+static pj_status state_make_activations(pj_gpu *s, const size_t *floats, pj_error *err)
+{
+    uint64_t bytes = 0;
+    for (int i = 1; i < PJ_BUFFERS; i++) bytes += state_padded(4ull * floats[i]);
+    pj_status status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, bytes, "the activations of a pass",
+                                         &s->activations, err);
+    uint64_t at = s->activations.address;
+    for (int i = 1; i < PJ_BUFFERS && status == PJ_OK; i++) {
+        s->buffers[i] = at;
+        at += state_padded(4ull * floats[i]);
+    }
+    return status;
+}
+
+/* Of a layer's cache: keys and values of a sequence, or the state of the delta rule. */
+static uint64_t state_sequence_bytes(const pj_gpu *s, const pj_layer *l)
+{
+    if (l->delta) return 4 * pj_delta_state_floats(l->delta);
+    if (!pj_layer_has_keys(l)) return 0;
+    return 2ull * l->kv_heads * pj_gpu_slots(s, l) * pj_gpu_kv_row_bytes(s, l);
+}
+
+/* Layers from `first` on share a chunk, which is no larger than drivers allocate for certain. */
+static uint32_t state_place_chunk(pj_gpu *s, uint32_t first, uint64_t *bytes)
+{
+    static const uint64_t most = 1ull << 30;
+    uint32_t layers = s->model->config.layers, i = first;
+    for (*bytes = 0; i < layers; i++) {
+        uint64_t needs =
+            state_padded(s->options.sequences * state_sequence_bytes(s, &s->model->layers[i]));
+        if (i > first && *bytes + needs > most) break;
+        s->cache_places[i] = (pj_gpu_place){s->cache_chunks, *bytes};
+        *bytes += needs;
+    }
+    return i;
+}
+
+static pj_status state_make_cache(pj_gpu *s, pj_error *err)
+{
+    char what[80];
+    uint32_t layers = s->model->config.layers;
+    pj_status status = PJ_OK;
+    s->cache_places = pj_alloc(layers, sizeof *s->cache_places);
+    s->cache = pj_alloc(layers, sizeof *s->cache);
+    if (!s->cache_places || !s->cache) return pj_fail_memory(err, "a cache");
+    snprintf(what, sizeof what, "a part of the cache of %u tokens in %u sequences",
+             s->options.context, s->options.sequences);
+    for (uint32_t i = 0; i < layers && status == PJ_OK;) {
+        uint64_t bytes;
+        i = state_place_chunk(s, i, &bytes);
+        status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, bytes + STATE_ALIGNMENT, what,
+                                   &s->cache[s->cache_chunks], err);
+        s->cache_chunks += status == PJ_OK;
+    }
+    return status;
+}
+
+static pj_status state_make_parts(pj_gpu *s, pj_error *err)
+{
+    uint64_t bytes = pj_gpu_split_bytes(&s->options, s->model, &s->most_splits);
+    if (!bytes) return PJ_OK;
+    return pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, bytes, "parts of attention", &s->parts, err);
+}
+
+static uint64_t state_cut(uint64_t *bytes, uint64_t count)
+{
+    uint64_t at = *bytes;
+    *bytes = state_padded(at + 4 * count);
+    return at;
+}
+
+static pj_status state_make_inputs(pj_gpu *s, pj_error *err)
+{
+    enum { LISTS = 4 }; /* of up to max_logits or max_tokens rows in a pass */
+    pj_gpu_inputs *in = &s->inputs;
+    uint64_t bytes = 0, rows = s->options.max_tokens;
+    in->ids = state_cut(&bytes, rows);
+    in->segments = state_cut(&bytes, 3 * rows);
+    in->rows = state_cut(&bytes, 4 * rows);
+    for (int i = 0; i < PJ_ROPES; i++)
+        in->angles[i] = state_cut(&bytes, 2 * rows * s->model->ropes[i].pairs);
+    in->bytes = bytes;
+    in->lists = state_cut(&bytes, LISTS * (rows + s->options.max_logits));
+    pj_status status =
+        pj_vk_buffer_make(s->vk, PJ_VK_UPLOAD, bytes, "the inputs of a pass", &in->host, err);
+    if (status == PJ_OK)
+        status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, in->bytes, "the inputs of a pass",
+                                   &in->device, err);
+    return status;
+}
+
+static pj_status state_make_outputs(pj_gpu *s, const size_t *floats, pj_error *err)
+{
+    uint64_t rows = s->options.max_logits ? s->options.max_logits : 1;
+    uint64_t bytes = floats[PJ_BUFFER_LOGITS] ? 4ull * floats[PJ_BUFFER_LOGITS] : 4;
+    pj_status status = pj_vk_buffer_make(s->vk, PJ_VK_READBACK, bytes, "logits", &s->logits, err);
+    if (status == PJ_OK)
+        status = pj_vk_buffer_make(s->vk, PJ_VK_READBACK, 4 * rows, "ids", &s->ids, err);
+    if (status == PJ_OK)
+        status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, 8 * rows * PJ_GPU_MOST_PARTS,
+                                   "the largest logits", &s->found, err);
+    return status;
+}
+
+/* Room for few rows of the widest matrix. */
+static pj_status state_make_packed(pj_gpu *s, pj_error *err)
+{
+    const pj_gpu_weights *w = &s->on->weights;
+    uint64_t widest = 0;
+    if (!s->on->packs) return PJ_OK;
+    for (size_t i = 0; i < w->count; i++)
+        if (w->copies[i].matrix.cols > widest) widest = w->copies[i].matrix.cols;
+    uint64_t codes = state_padded(PJ_GPU_FEW * widest);
+    pj_status status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, codes + PJ_GPU_FEW * widest / 8 + 4,
+                                         "packed activations", &s->packed, err);
+    s->packed_scales = s->packed.address + codes;
+    return status;
+}
+
+/* Everything is zero when opened. */
+static pj_status state_clear(pj_gpu *s, pj_error *err)
+{
+    pj_vk_fill(s->vk, &s->activations, 0, s->activations.bytes, 0);
+    for (uint32_t i = 0; i < s->cache_chunks; i++)
+        pj_vk_fill(s->vk, &s->cache[i], 0, s->cache[i].bytes / 4 * 4, 0);
+    return pj_vk_wait(s->vk, err);
+}
+
+static pj_status state_make(pj_gpu *s, const pj_generation_shape *shape, pj_error *err)
+{
+    pj_status status = state_make_activations(s, shape->floats, err);
+    if (status == PJ_OK) status = state_make_cache(s, err);
+    if (status == PJ_OK) status = state_make_parts(s, err);
+    if (status == PJ_OK) status = state_make_inputs(s, err);
+    if (status == PJ_OK) status = state_make_outputs(s, shape->floats, err);
+    if (status == PJ_OK) status = state_make_packed(s, err);
+    if (status == PJ_OK) status = pj_gpu_routing_open(s, err);
+    if (status == PJ_OK) status = pj_gpu_record_open(s, err);
+    return status == PJ_OK ? state_clear(s, err) : status;
+}
+
+pj_status pj_gpu_open(void *loaded, const pj_generation_shape *shape, void **state, pj_error *err)
+{
+    const pj_gpu_model *on = loaded;
+    pj_gpu *s = pj_alloc(1, sizeof *s);
+    if (!s) return pj_fail_memory(err, "the state of a generation");
+    s->on = on;
+    s->model = on->model;
+    s->vk = on->vk;
+    s->options = *shape->options;
+    s->full_slots = shape->full_slots;
+    s->window_slots = shape->window_slots;
+    s->instrument = shape->instrument;
+    pj_status status = state_make(s, shape, err);
+    if (status == PJ_OK)
+        *state = s;
+    else
+        pj_gpu_close(s);
+    return status;
+}
+
+void pj_gpu_close(void *state)
+{
+    pj_gpu *s = state;
+    pj_vk_buffer *buffers[] = {&s->activations, &s->parts, &s->inputs.host, &s->inputs.device,
+                               &s->logits,      &s->ids,   &s->found,       &s->routing.memory};
+    pj_vk_wait(s->vk, NULL);
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        pj_vk_buffer_free(s->vk, buffers[i]);
+    for (uint32_t i = 0; i < s->cache_chunks; i++) pj_vk_buffer_free(s->vk, &s->cache[i]);
+    pj_gpu_record_close(s);
+    pj_free(s->cache);
+    pj_free(s->cache_places);
+    pj_free(s);
+}
+
+/* ---- passes ---- */
+
+/* The ids; what else the host knows of the rows is written by `angles`, once there is room for
+ * them. A pass without new rows has those of the last one. */
+void pj_gpu_begin_pass(void *state, const pj_rows_of_pass *rows)
+{
+    pj_gpu *s = state;
+    pj_gpu_inputs *in = &s->inputs;
+    s->rows = *rows;
+    in->lists_used = 0;
+    s->logit_rows = 0;
+    pj_gpu_record_begin(s);
+    uint32_t tokens = rows->pass->tokens;
+    if (tokens == 0) return;
+    pj_gpu_touch(s, 0, PJ_GPU_BIT(PJ_GPU_IDS));
+    memcpy((char *)in->host.mapped + in->ids, rows->pass->ids, tokens * sizeof(int32_t));
+    pj_vk_segment *segments = (void *)((char *)in->host.mapped + in->segments);
+    for (uint32_t i = 0; i < rows->pass->segment_count; i++) {
+        const pj_pass_segment *g = &rows->pass->segments[i];
+        segments[i] = (pj_vk_segment){g->row, g->count, g->sequence};
+    }
+    pj_vk_copy(s->vk, &in->device, 0, &in->host, 0, in->rows);
+}
+
+pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err)
+{
+    pj_gpu *s = state;
+    uint64_t row_bytes = 4ull * s->model->config.vocab;
+    if (s->logit_rows && !cancelled && !s->rows.pass->greedy) {
+        uint64_t offset = s->buffers[PJ_BUFFER_LOGITS] - s->activations.address;
+        pj_gpu_touch(s, PJ_GPU_BIT(PJ_BUFFER_LOGITS), 0);
+        pj_vk_copy(s->vk, &s->logits, 0, &s->activations, offset, s->logit_rows * row_bytes);
+    }
+    const char *message;
+    pj_status status = pj_vk_wait(s->vk, err);
+    if (status == PJ_OK) pj_gpu_record_pass(s);
+    if (status == PJ_OK && pj_vk_validation_messages(s->vk, &message))
+        return pj_fail(err, PJ_E_INTERNAL, "Vulkan's validation layer says: %s", message);
+    return status;
+}
+
+float *pj_gpu_logits(void *state, uint32_t rows)
+{
+    const pj_gpu *s = state;
+    return s->logits.mapped;
+}
+
+const int32_t *pj_gpu_ids(void *state)
+{
+    const pj_gpu *s = state;
+    return s->ids.mapped;
+}
+
+/* ---- sequences ---- */
+
+void pj_gpu_reset(void *state, uint32_t sequence)
+{
+    pj_gpu *s = state;
+    for (uint32_t i = 0; i < s->model->config.layers; i++) {
+        const pj_layer *l = &s->model->layers[i];
+        uint64_t bytes = state_sequence_bytes(s, l);
+        if (!l->delta) continue;
+        pj_gpu_touch(s, 0, PJ_GPU_BIT(PJ_GPU_CACHE));
+        pj_vk_fill(s->vk, &s->cache[s->cache_places[i].chunk],
+                   s->cache_places[i].offset + sequence * bytes, bytes, 0);
+    }
+}
+
+void pj_gpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count)
+{
+    pj_gpu *s = state;
+    if (from == 0 || count == 0) return;
+    for (uint32_t i = 0; i < s->model->config.layers; i++) {
+        const pj_layer *l = &s->model->layers[i];
+        if (l->window == UINT32_MAX || l->delta || !pj_layer_has_keys(l)) continue;
+        uint32_t words = (uint32_t)pj_gpu_kv_row_bytes(s, l) / 2;
+        pj_vk_threads_constants constants = {STATE_SLIDE_THREADS};
+        pj_vk_slide_args args = {.heads =
+                                     pj_gpu_cache_at(s, i) + sequence * state_sequence_bytes(s, l),
+                                 .head_bytes = pj_gpu_slots(s, l) * pj_gpu_kv_row_bytes(s, l),
+                                 .row_words = words,
+                                 .from = from,
+                                 .count = count};
+        pj_gpu_touch(s, PJ_GPU_BIT(PJ_GPU_CACHE), PJ_GPU_BIT(PJ_GPU_CACHE));
+        PJ_GPU_RUN(s, PJ_VK_SLIDE, &constants, &args, pj_gpu_groups(words, STATE_SLIDE_THREADS),
+                   2 * l->kv_heads, 8ull * count * words * l->kv_heads);
+    }
+}

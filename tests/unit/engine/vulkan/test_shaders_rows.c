@@ -1,0 +1,225 @@
+/* Kernels that treat rows apart: norms, gathered rows, and what is done value by value. */
+#include "shader_bench.h"
+
+#include "engine/vulkan/weights.h"
+
+#include <math.h>
+#include <string.h>
+
+static const float EPS = 1e-5f;
+
+static double silu_of(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+/* ---- norms -------------------------------------------------------------------------------- */
+
+typedef struct norm_case {
+    pj_vk_norm norm;
+    pj_vk_norm_output output;
+    size_t tokens, per_token, n, gap; /* gap: floats between the rows of tokens */
+    bool in_place;
+} norm_case;
+
+static void norm_of(const norm_case *c, const float *x, const float *weight, const float *bias,
+                    double *y)
+{
+    double mean = 0, square = 0;
+    for (size_t i = 0; c->norm == PJ_VK_NORM_LAYER && i < c->n; i++) mean += x[i] / (double)c->n;
+    for (size_t i = 0; i < c->n; i++) square += (x[i] - mean) * (x[i] - mean);
+    double scale = 1 / sqrt(square / (double)c->n + (double)EPS);
+    for (size_t i = 0; i < c->n; i++)
+        y[i] = (x[i] - mean) * scale * weight[i] + (c->norm == PJ_VK_NORM_LAYER ? bias[i] : 0);
+}
+
+static void check_norm(norm_case c)
+{
+    bench_begin();
+    size_t stride = c.per_token * c.n + c.gap, floats = c.tokens * stride,
+           bytes = floats * sizeof(float);
+    float *x = bench_random_floats(floats, 3), *weight = bench_random_floats(c.n, 1);
+    float *bias = bench_random_floats(c.n, 1), *other = bench_random_floats(floats, 2);
+    pj_vk_norm_args args = {.weight = bench_input(weight, c.n * sizeof(float)),
+                            .rows = (uint32_t)(c.tokens * c.per_token),
+                            .n = (uint32_t)c.n,
+                            .per_token = (uint32_t)c.per_token,
+                            .x_stride = (uint32_t)stride,
+                            .y_stride = (uint32_t)stride,
+                            .other_stride = (uint32_t)stride};
+    args.x = c.in_place ? bench_updated(x, bytes) : bench_input(x, bytes);
+    args.y = c.in_place ? args.x : bench_output(bytes);
+    if (c.norm == PJ_VK_NORM_LAYER) args.bias = bench_input(bias, c.n * sizeof(float));
+    args.other =
+        c.output == PJ_VK_NORM_RESIDUAL ? bench_updated(other, bytes) : bench_input(other, bytes);
+    pj_vk_norm_constants k = {64, c.norm, c.output, EPS, 0.5f};
+    BENCH_DISPATCH(PJ_VK_NORM, &k, &args, args.rows > 4 ? 4 : args.rows, 1, 1);
+    bench_run();
+    const float *y = bench_result(args.y), *beside = bench_result(args.other);
+    double *want = bench_memory(c.n * sizeof *want);
+    for (size_t row = 0; row < args.rows; row++) {
+        size_t at = row / c.per_token * stride + row % c.per_token * c.n;
+        norm_of(&c, x + at, weight, bias, want);
+        for (size_t i = 0; c.output == PJ_VK_NORM_GATED && i < c.n; i++)
+            want[i] *= silu_of(other[at + i]);
+        bench_assert_rows(y + at, c.n, want, 1, c.n, 1e-5);
+        for (size_t i = 0; i < c.n; i++) want[i] = other[at + i] + 0.5 * want[i];
+        if (c.output == PJ_VK_NORM_RESIDUAL)
+            bench_assert_rows(beside + at, c.n, want, 1, c.n, 1e-5);
+    }
+}
+
+static void rows_are_normalised(void **state)
+{
+    static const size_t sizes[] = {1, 3, 31, 33, 65, 257};
+    for (size_t i = 0; i < 6; i++) {
+        check_norm(
+            (norm_case){PJ_VK_NORM_RMS, PJ_VK_NORM_STORE, 1 + 11 * i, 1, sizes[i], i, i % 2});
+        check_norm((norm_case){PJ_VK_NORM_LAYER, PJ_VK_NORM_RESIDUAL, 7, 1, sizes[i], i, i % 2});
+        check_norm((norm_case){PJ_VK_NORM_RMS, PJ_VK_NORM_RESIDUAL, 2, 3, sizes[i], 5, true});
+        check_norm((norm_case){PJ_VK_NORM_RMS, PJ_VK_NORM_GATED, 3, 2, sizes[i], 0, true});
+    }
+}
+
+/* ---- gathered rows ------------------------------------------------------------------------- */
+
+/* `loaded`: the table lies as weights do on the device. */
+static void check_gather(pj_dtype type, size_t cols, bool listed, bool loaded)
+{
+    enum { TABLE_ROWS = 9, ROWS = 5 };
+    static const uint32_t list[ROWS] = {8, 0, 3, 3, 7};
+    bench_begin();
+    unsigned char *table = bench_random_weights(type, TABLE_ROWS, cols);
+    size_t row_bytes = pj_dtype_row_bytes(type, cols), y_stride = cols + 2;
+    double *values = bench_dequantised(type, table, TABLE_ROWS, cols);
+    if (loaded) {
+        size_t there = pj_vk_weight_row_bytes(type, cols);
+        unsigned char *rows = bench_memory(TABLE_ROWS * there);
+        for (size_t i = 0; i < TABLE_ROWS; i++)
+            pj_vk_weight_row(type, table + i * row_bytes, cols, rows + i * there);
+        table = rows;
+        row_bytes = there;
+    }
+    pj_vk_gather_args args = {.table = bench_input(table, TABLE_ROWS * row_bytes),
+                              .list = listed ? bench_input(list, sizeof list) : 0,
+                              .y = bench_output(ROWS * y_stride * sizeof(float)),
+                              .row_bytes = row_bytes,
+                              .rows = ROWS,
+                              .cols = (uint32_t)cols,
+                              .y_stride = (uint32_t)y_stride,
+                              .scale = 1.5f};
+    pj_vk_gather_constants k = {32, loaded ? pj_vk_weight_type(type) : type};
+    BENCH_DISPATCH(PJ_VK_GATHER, &k, &args, (uint32_t)(cols / (16 * 32) + 1), ROWS, 1);
+    bench_run();
+    const float *y = bench_result(args.y);
+    double *want = bench_memory(ROWS * cols * sizeof *want);
+    for (size_t i = 0; i < ROWS * cols; i++)
+        want[i] = 1.5 * values[(listed ? list[i / cols] : i / cols) * cols + i % cols];
+    bench_assert_rows(y, y_stride, want, ROWS, cols, 1e-6);
+    assert_true(isnan(y[cols]));
+}
+
+static void rows_of_every_type_are_gathered(void **state)
+{
+    static const size_t sizes[] = {1, 3, 31, 33, 65, 257};
+    for (pj_dtype type = 0; type < PJ_DTYPE_COUNT; type++) {
+        size_t block = pj_dtype_get(type)->block_values;
+        check_gather(type, block > 1 ? 3 * block : 1056, true, false);
+        check_gather(type, block, false, true);
+    }
+    for (size_t i = 0; i < 6; i++) check_gather(PJ_F16, sizes[i], true, false);
+    check_gather(PJ_Q8_0, 1056, true, true);
+}
+
+/* ---- value by value ------------------------------------------------------------------------ */
+
+enum { N = 75, DIM = 25, TOKENS = 9 };
+
+typedef struct rows_case {
+    pj_vk_rows_operation operation;
+    pj_vk_gate gate;
+    bool other;
+} rows_case;
+
+static double gated_of(pj_vk_gate kind, double gate, double alpha, double limit)
+{
+    if (kind == PJ_VK_GATE_GELU)
+        return 0.5 * gate * (1 + tanh(0.7978845608028654 * (gate + 0.044715 * pow(gate, 3))));
+    if (kind == PJ_VK_GATE_SILU) return silu_of(gate);
+    return fmin(gate, limit) / (1 + exp(-alpha * fmin(gate, limit)));
+}
+
+/* Value i of a row, from its rows of x, y and other. */
+static double value_of(const rows_case *c, const float *x, double y, const float *other, size_t i)
+{
+    const double scale = 1.25, cap = 2;
+    double twice = x[i / DIM * 2 * DIM + i % DIM], gate = x[i / DIM * 2 * DIM + DIM + i % DIM];
+    switch (c->operation) {
+    case PJ_VK_ROWS_SCALE: return scale * x[i];
+    case PJ_VK_ROWS_ADD: return y + scale * x[i];
+    case PJ_VK_ROWS_CAP: return cap * tanh(scale * x[i] / cap);
+    case PJ_VK_ROWS_SIGMOID: return y / (1 + exp(-gate));
+    case PJ_VK_ROWS_QUERIES: return twice;
+    case PJ_VK_ROWS_MIX: return y + x[i] / (1 + exp(-other[0]));
+    case PJ_VK_ROWS_JOIN: return scale * (y + x[i]);
+    case PJ_VK_ROWS_GATE: break;
+    }
+    double activated = gated_of(c->gate, x[i], scale, cap);
+    if (!c->other) return activated;
+    if (c->gate != PJ_VK_GATE_CLAMPED) return activated * other[i];
+    return activated * (fmax(fmin(other[i], cap), -cap) + 1);
+}
+
+static void check_rows(rows_case c)
+{
+    enum { X_STRIDE = 2 * N + 1, Y_STRIDE = N + 4, OTHER_STRIDE = N };
+    bench_begin();
+    float *x = bench_random_floats(TOKENS * X_STRIDE, 4),
+          *other = bench_random_floats(TOKENS * OTHER_STRIDE, 4);
+    float *y = bench_random_floats(TOKENS * Y_STRIDE, 4);
+    for (size_t i = 0; i < N; i++) x[i] *= 100; /* where exponentials overflow */
+    pj_vk_rows_args args = {.x = bench_input(x, TOKENS * X_STRIDE * sizeof *x),
+                            .y = bench_updated(y, TOKENS * Y_STRIDE * sizeof *x),
+                            .other =
+                                c.other ? bench_input(other, TOKENS * OTHER_STRIDE * sizeof *x) : 0,
+                            .rows = TOKENS,
+                            .n = N,
+                            .x_stride = X_STRIDE,
+                            .y_stride = Y_STRIDE,
+                            .other_stride = OTHER_STRIDE,
+                            .dim = DIM,
+                            .scale = 1.25f,
+                            .cap = 2};
+    pj_vk_rows_constants k = {32, c.operation, c.gate};
+    BENCH_DISPATCH(PJ_VK_ROWS, &k, &args, (N + 31) / 32, 4, 1);
+    bench_run();
+    const float *after = bench_result(args.y);
+    for (size_t t = 0; t < TOKENS; t++) {
+        double want[N];
+        for (size_t i = 0; i < N; i++)
+            want[i] =
+                value_of(&c, x + t * X_STRIDE, y[t * Y_STRIDE + i], other + t * OTHER_STRIDE, i);
+        bench_assert_rows(after + t * Y_STRIDE, Y_STRIDE, want, 1, N, 1e-5);
+        assert_memory_equal(after + t * Y_STRIDE + N, y + t * Y_STRIDE + N, 4 * sizeof *y);
+    }
+}
+
+static void values_are_mapped(void **state)
+{
+    for (pj_vk_rows_operation o = 0; o <= PJ_VK_ROWS_JOIN; o++)
+        if (o != PJ_VK_ROWS_GATE) check_rows((rows_case){o, 0, o == PJ_VK_ROWS_MIX});
+    for (pj_vk_gate gate = 0; gate <= PJ_VK_GATE_CLAMPED; gate++) {
+        check_rows((rows_case){PJ_VK_ROWS_GATE, gate, true});
+        check_rows((rows_case){PJ_VK_ROWS_GATE, gate, false});
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_normalised),
+        cmocka_unit_test(rows_of_every_type_are_gathered),
+        cmocka_unit_test(values_are_mapped),
+    };
+    return bench_main(tests);
+}

@@ -1,0 +1,289 @@
+/* The forward pass on a Vulkan device against the plain double-precision reference, for every
+ * architecture. */
+#include "../../assertions.h"
+#include "../tiny.h"
+#include "engine/generation/engine.h"
+#include "record/run.h"
+#include "vulkan_test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TOKENS = 40, STEPS = 6, MAX_VOCAB = 200 };
+
+static char device[40]; /* UUID */
+
+static void make_ids(int32_t *ids, int count, int vocab)
+{
+    for (int i = 0; i < count; i++) ids[i] = 2 + (i * 37 + i * i * 11) % (vocab - 2);
+}
+
+typedef struct difference {
+    const double *want;
+    int first; /* positions before it are not compared */
+    double square, all;
+} difference;
+
+static bool compare_row(void *context, uint32_t position, const float *got, uint32_t vocab)
+{
+    difference *d = context;
+    for (uint32_t i = 0; i < vocab && (int)position >= d->first; i++) {
+        double want = d->want[position * vocab + i], off = got[i] - want;
+        d->square += isnan(off) ? INFINITY : off * off;
+        d->all += want * want;
+    }
+    return true;
+}
+
+static pj_engine *open_tiny(const tiny_model *m, const pj_engine_options *base, pj_error *err)
+{
+    pj_engine *engine;
+    pj_engine_options options = *base;
+    options.model = m->folder;
+    options.device = device;
+    options.threads = 1;
+    return pj_engine_open(&options, &engine, err) == PJ_OK ? engine : NULL;
+}
+
+static double error_of(pj_engine *engine, const int32_t *ids, int count, bool whole, int first,
+                       const double *want)
+{
+    pj_error err = {0};
+    difference d = {.want = want, .first = first};
+    if (pj_engine_logits(engine, ids, (uint32_t)count, whole, compare_row, &d, &err) != PJ_OK)
+        fail_msg("%s", err.text);
+    return sqrt(d.square / d.all);
+}
+
+/* At once, one by one, and in pieces that do not divide the prompt. */
+static void check_shape(const tiny_shape *shape, tiny_type type, bool pieces, double tolerance)
+{
+    tiny_model m;
+    pj_error err = {0};
+    int32_t ids[TOKENS];
+    static double want[TOKENS * MAX_VOCAB];
+    tiny_make(&m, shape, 42);
+    tiny_write(&m, type);
+    make_ids(ids, TOKENS, shape->vocab);
+    tiny_forward(&m, ids, TOKENS, want, NULL, 0);
+    for (uint32_t chunk = 0; chunk <= (pieces ? 7 : 0); chunk += 7) {
+        pj_engine_options o = {.chunk = chunk};
+        pj_engine *engine = open_tiny(&m, &o, &err);
+        if (!engine) fail_msg("%s: %s", shape->name, err.text);
+        /* token by token within the original context, whose frequencies may be others */
+        bool same = strcmp(shape->rope, "longrope") != 0;
+        double whole = error_of(engine, ids, TOKENS, true, 0, want);
+        double steps = chunk || !same ? 0 : error_of(engine, ids, STEPS, false, 0, want);
+        if (!(whole < tolerance && steps < tolerance))
+            fail_msg("%s, chunk %u: off by %g at once, %g in steps", shape->name, chunk, whole,
+                     steps);
+        pj_engine_close(engine);
+    }
+    tiny_free(&m);
+}
+
+static void every_architecture(void **state)
+{
+    for (size_t i = 0; i < tiny_shape_count; i++)
+        check_shape(&tiny_shapes[i], TINY_F32, i % 6 == 0, 1e-3);
+}
+
+static void sixteen_bits(void **state)
+{
+    check_shape(tiny_find("llama"), TINY_BF16, false, 1e-2);
+    check_shape(tiny_find("llama"), TINY_F16, false, 1e-2);
+}
+
+/* Weights converted while loading, with activations as floats and as 8-bit integers. */
+static void quantised_weights(void **state)
+{
+    static const char *const dtypes[] = {"q8_0", "q4_0"};
+    static double want[TOKENS * MAX_VOCAB];
+    int32_t ids[TOKENS];
+    pj_error err = {0};
+    for (int i = 0; i < 4; i++) {
+        tiny_model m;
+        tiny_make(&m, tiny_find("wide"), 9);
+        tiny_write(&m, TINY_F32);
+        tiny_quantise(&m, i % 2 ? 4 : 8);
+        make_ids(ids, TOKENS, m.shape.vocab);
+        tiny_forward(&m, ids, TOKENS, want, NULL, 0);
+        setenv("PERJOULE_VULKAN_PACKED", i < 2 ? "" : "1", 1);
+        pj_engine *engine = open_tiny(&m, &(pj_engine_options){.dtype = dtypes[i % 2]}, &err);
+        if (!engine) fail_msg("%s", err.text);
+        assert_that(error_of(engine, ids, TOKENS, true, 0, want), <, 0.01);
+        double steps = error_of(engine, ids, STEPS, false, 0, want);
+        assert_that(steps, <, i < 2 ? 0.01 : 0.05); /* the CPU's kernels round alike */
+        if (i >= 2) assert_that(steps, >, 1e-3);
+        pj_engine_close(engine);
+        tiny_free(&m);
+    }
+    unsetenv("PERJOULE_VULKAN_PACKED");
+}
+
+/* ---- generation ---- */
+
+static pj_engine *open_on(const tiny_model *m, const char *where)
+{
+    pj_error err = {0};
+    pj_engine *engine;
+    pj_engine_options options = {.model = m->folder, .device = where, .threads = 1};
+    if (pj_engine_open(&options, &engine, &err) != PJ_OK) fail_msg("%s", err.text);
+    return engine;
+}
+
+enum { SEQUENCES = 3, NEW_TOKENS = 8 };
+
+/* Prompts of different lengths in one batch, past windows. */
+static void generate(const tiny_model *m, const char *where, pj_generate_result *result,
+                     pj_run *run)
+{
+    pj_error err = {0};
+    int32_t ids[TOKENS];
+    pj_prompt prompts[SEQUENCES];
+    make_ids(ids, TOKENS, m->shape.vocab);
+    for (int i = 0; i < SEQUENCES; i++)
+        prompts[i] = (pj_prompt){.ids = ids + i, .id_count = (uint32_t)(30 - 12 * i)};
+    pj_generate_request request = {.prompts = prompts,
+                                   .prompt_count = SEQUENCES,
+                                   .max_tokens = NEW_TOKENS,
+                                   .ignore_eos = true,
+                                   .sampling = PJ_SAMPLING_GREEDY,
+                                   .run = run};
+    pj_engine *engine = open_on(m, where);
+    if (pj_engine_generate(engine, &request, result, &err) != PJ_OK) fail_msg("%s", err.text);
+    pj_engine_close(engine);
+}
+
+static void same_tokens_as_the_cpu(void **state)
+{
+    for (size_t i = 1; i < tiny_shape_count; i += 6) {
+        tiny_model m;
+        pj_generate_result cpu = {0}, gpu = {0};
+        tiny_make(&m, &tiny_shapes[i], 42);
+        tiny_write(&m, TINY_F32);
+        generate(&m, "cpu", &cpu, NULL);
+        generate(&m, device, &gpu, NULL);
+        for (int s = 0; s < SEQUENCES; s++) {
+            assert_int_equal(cpu.sequences[s].count, NEW_TOKENS);
+            assert_int_equal(gpu.sequences[s].count, NEW_TOKENS);
+            assert_memory_equal(cpu.sequences[s].ids, gpu.sequences[s].ids,
+                                NEW_TOKENS * sizeof(int32_t));
+        }
+        pj_generate_result_fini(&cpu);
+        pj_generate_result_fini(&gpu);
+        tiny_free(&m);
+    }
+}
+
+/* ---- recording ---- */
+
+static void record(const tiny_model *m, const char *where, pj_run_data *data)
+{
+    pj_error err = {0};
+    pj_session *session;
+    pj_run *run;
+    pj_generate_result result = {0};
+    pj_session_options nothing = {.power = "none", .database = "none", .baseline_seconds = -1};
+    if (pj_session_open(&nothing, &session, &err) != PJ_OK) fail_msg("%s", err.text);
+    if (pj_run_begin(session, &(pj_run_options){.depth = PJ_DEPTH_MODULE}, &run, &err) != PJ_OK)
+        fail_msg("%s", err.text);
+    generate(m, where, &result, run);
+    pj_generate_result_fini(&result);
+    if (pj_run_finish(run, PJ_RUN_COMPLETED, NULL, data, &err) != PJ_OK) fail_msg("%s", err.text);
+    assert_int_equal(data->info.spans_lost, 0);
+    pj_session_close(session);
+}
+
+/* The next component of this name, from `from` on. */
+static const pj_component_row *component(const pj_run_data *data, const char *name, uint32_t *from)
+{
+    while (*from < data->component_count)
+        if (strcmp(data->components[(*from)++].name, name) == 0)
+            return &data->components[*from - 1];
+    return NULL;
+}
+
+static void assert_same_figures(const pj_run_data *cpu, const pj_run_data *gpu, const char *name)
+{
+    uint32_t at = 0, also = 0;
+    const pj_component_row *want, *got;
+    while ((want = component(cpu, name, &at))) {
+        got = component(gpu, name, &also);
+        if (!got) fail_msg("there are fewer %s on the device", name);
+        assert_near(got->flops, want->flops, 1e-9 * want->flops);
+        assert_true(got->has_stats);
+        assert_near(got->stats.mean_abs, want->stats.mean_abs, 1e-4 * want->stats.mean_abs + 1e-6);
+        assert_near(got->stats.std, want->stats.std, 1e-4 * want->stats.std + 1e-6);
+        assert_near(got->stats.max_abs, want->stats.max_abs, 1e-4 * want->stats.max_abs);
+        assert_near(got->stats.sparsity, want->stats.sparsity, 0.01);
+        assert_int_equal(got->stats.nan_count, 0);
+    }
+    assert_null(component(gpu, name, &also));
+}
+
+/* Layers and components once each, with the CPU's work and statistics; products that overlap are
+ * one component. */
+static void spans_and_statistics(void **state)
+{
+    static const char *const names[] = {"input_layernorm", "attention", "o_proj", "act",
+                                        "down_proj",       "norm",      "lm_head"};
+    tiny_model m;
+    pj_run_data cpu, gpu;
+    uint32_t from = 0;
+    tiny_make(&m, tiny_find("llama"), 42);
+    tiny_write(&m, TINY_F32);
+    record(&m, "cpu", &cpu);
+    record(&m, device, &gpu);
+    assert_int_equal(gpu.layer_count, cpu.layer_count);
+    assert_int_equal(gpu.token_count, cpu.token_count);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_same_figures(&cpu, &gpu, names[i]);
+    assert_non_null(component(&gpu, "qkv_proj", &from));
+    assert_int_equal(gpu.device_count, 2);
+    assert_string_equal(gpu.devices[1].name, pj_vk_device(vulkan_test_vk)->name);
+    pj_run_data_fini(&cpu);
+    pj_run_data_fini(&gpu);
+    tiny_free(&m);
+}
+
+static void unknown_devices(void **state)
+{
+    tiny_model m;
+    pj_engine *engine;
+    pj_error err = {0};
+    tiny_make(&m, tiny_find("llama"), 42);
+    tiny_write(&m, TINY_F32);
+    pj_engine_options o = {.model = m.folder, .device = "gpu:77", .threads = 1};
+    assert_int_equal(pj_engine_open(&o, &engine, &err), PJ_E_INVALID);
+    assert_non_null(strstr(err.text, "\"gpu:77\""));
+    o.device = "auto"; /* a software driver is never taken by itself */
+    assert_int_equal(pj_engine_open(&o, &engine, &err), PJ_OK);
+    if (pj_vk_device(vulkan_test_vk)->kind == PJ_VK_SOFTWARE)
+        assert_string_not_equal(pj_engine_get_facts(engine)->isa, "vulkan");
+    pj_engine_close(engine);
+    tiny_free(&m);
+}
+
+static void write_uuid(const uint8_t uuid[16])
+{
+    for (int i = 0; i < 16; i++) snprintf(device + 2 * i, 3, "%02x", uuid[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        vulkan_test(every_architecture),   vulkan_test(sixteen_bits),
+        vulkan_test(quantised_weights),    vulkan_test(same_tokens_as_the_cpu),
+        vulkan_test(spans_and_statistics), vulkan_test(unknown_devices),
+    };
+    const char *cache = getenv("PJ_VULKAN_CACHE"); /* kept from one run to the next */
+    if (!vulkan_test_open()) return VULKAN_TEST_SKIPPED;
+    write_uuid(pj_vk_device(vulkan_test_vk)->uuid);
+    if (cache) setenv("XDG_CACHE_HOME", cache, 1);
+    setenv("PERJOULE_VULKAN_VALIDATE", "1", 1);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    pj_vk_close(vulkan_test_vk);
+    return failed;
+}
