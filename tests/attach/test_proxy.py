@@ -466,12 +466,12 @@ class Hostile(unittest.TestCase):
                                  capture_output=True, text=True, check=False, timeout=PATIENCE)
         self.assertEqual(refused.returncode, 2)
         self.assertIn("--token", refused.stderr)
-        proxy = Proxy(engine, "--token", "secret", listen="0.0.0.0:0")
+        proxy = Proxy(engine, "--token", "the-secret-words", listen="0.0.0.0:0")
         self.assertIn(b"401", proxy.raw(post(STREAM))[:20])
-        self.assertIn(b"[DONE]", proxy.raw(post(STREAM, "/v1/chat/completions", "X-Perjoule-Token: secret",
+        self.assertIn(b"[DONE]", proxy.raw(post(STREAM, "/v1/chat/completions", "X-Perjoule-Token: the-secret-words",
                                                 "Authorization: Bearer upstream-key")))
         self.assertEqual(engine.requests[-1]["headers"]["authorization"], "Bearer upstream-key")
-        self.assertIn(b"[DONE]", proxy.raw(post(STREAM, "/v1/chat/completions", "Authorization: Bearer secret")))
+        self.assertIn(b"[DONE]", proxy.raw(post(STREAM, "/v1/chat/completions", "Authorization: Bearer the-secret-words")))
         self.assertNotIn("authorization", engine.requests[-1]["headers"])
         self.assertEqual(proxy.stop()[0], 0)
 
