@@ -64,6 +64,7 @@ typedef struct pj_pair {
     int64_t unseen_ns;
     /* the answer */
     pj_buffer head; /* incomplete head */
+    pj_hidden secrets; /* of the request */
     pj_head answer;
     pj_body answer_body;
     pj_answer_mode mode;
