@@ -11,9 +11,11 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -184,6 +186,37 @@ static int note_progress(void *unused)
     return ++steps > STEPS_MAX;
 }
 
+static void (*_Atomic wait_hook)(const char *text);
+
+void pj_store_on_wait(void (*say)(const char *text))
+{
+    atomic_store(&wait_hook, say);
+}
+
+static void say_wait(pj_sqlite *sqlite)
+{
+    char text[sizeof sqlite->path + 64];
+    void (*say)(const char *text) = atomic_load(&wait_hook);
+    if (sqlite->has_said_wait || !say) return;
+    sqlite->has_said_wait = true;
+    snprintf(text, sizeof text, "waiting for another process that has locked database %s",
+             sqlite->path);
+    say(text);
+}
+
+/* SQLite's busy handler; 0 gives up. */
+static int wait_for_lock(void *context, int count)
+{
+    pj_sqlite *sqlite = context;
+    int64_t now_ns = pj_clock_ns();
+    if (count == 0) sqlite->wait_ns = now_ns;
+    if (count == 0) sqlite->has_said_wait = false;
+    if (now_ns - sqlite->wait_ns > BUSY_TIMEOUT_MS * PJ_NS_PER_MS) return 0;
+    if (now_ns - sqlite->wait_ns > PJ_NS_PER_S) say_wait(sqlite);
+    pj_clock_sleep_until(now_ns + (count < 10 ? 1 + count * 2 : 25) * PJ_NS_PER_MS);
+    return 1;
+}
+
 static void bound_work(pj_sqlite *sqlite)
 {
     sqlite3_limit(sqlite->db, SQLITE_LIMIT_LENGTH, CELL_MAX_BYTES);
@@ -193,7 +226,7 @@ static void bound_work(pj_sqlite *sqlite)
 static pj_status set_up_connection(pj_sqlite *sqlite, pj_error *err)
 {
     bound_work(sqlite);
-    sqlite3_busy_timeout(sqlite->db, BUSY_TIMEOUT_MS);
+    sqlite3_busy_handler(sqlite->db, wait_for_lock, sqlite);
     sqlite3_db_config(sqlite->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(sqlite->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     pj_status status =

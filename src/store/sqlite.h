@@ -10,7 +10,9 @@
 typedef struct pj_sqlite {
     sqlite3 *db;
     bool read_only;
-    bool is_alone; /* without the shared memory of a log, which the full disk has no space for */
+    bool is_alone;   /* without the shared memory of a log, which the full disk has no space for */
+    int64_t wait_ns; /* since when it waits for a lock */
+    bool has_said_wait;
     pj_transaction kind; /* of the open transaction; PJ_READ outside one */
     char path[4096];
 } pj_sqlite;

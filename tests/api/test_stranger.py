@@ -81,6 +81,17 @@ class Stranger(unittest.TestCase):
         _, err = self.perjoule("ls", "--db", self.db, code=2)
         self.assertIn("holds a value of more than 160 MB", err)
 
+    def test_a_long_wait_is_said(self):
+        base = sqlite3.connect(self.db, isolation_level=None)
+        base.execute("BEGIN IMMEDIATE")
+        with subprocess.Popen([harness.PROGRAM, "rm", "last", "--yes", "--db", self.db], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as waiting:
+            self.assertIn("waiting for another process that has locked database", waiting.stderr.readline())
+            base.execute("ROLLBACK")
+            _, err = waiting.communicate(timeout=60 * harness.SLOW)
+        base.close()
+        self.assertEqual((waiting.returncode, err), (0, ""))
+
     def test_a_database_in_memory_is_refused(self):
         _, err = self.run_demo(":memory:", code=2)
         self.assertIn("keeps nothing", err)
