@@ -459,6 +459,7 @@ static void recover_inspect(const char *path, pj_spool_entry *entry)
     *entry = (pj_spool_entry){.state = PJ_SPOOL_LEFT};
     snprintf(entry->path, sizeof entry->path, "%s", path);
     pj_status status = recover_open_spool(path, &reader, &entry->bytes, &entry->reason);
+    bool is_open = status == PJ_OK;
     if (status == PJ_E_AGAIN) entry->state = PJ_SPOOL_RUNNING;
     if (status == PJ_E_DENIED) entry->state = PJ_SPOOL_FOREIGN;
     if (pj_ends_with(path, ".damaged"))
@@ -474,7 +475,7 @@ static void recover_inspect(const char *path, pj_spool_entry *entry)
         if (!has_facts) status = pj_fail(&entry->reason, PJ_E_INVALID, "it does not name its run");
     }
     if (status != PJ_OK && entry->state == PJ_SPOOL_LEFT) entry->state = PJ_SPOOL_UNREADABLE;
-    if (status == PJ_OK) pj_spool_reader_close(&reader);
+    if (is_open) pj_spool_reader_close(&reader); /* and releases its lock */
 }
 
 static void list_folder(const char *dir, void (*take)(void *, const pj_spool_entry *),
