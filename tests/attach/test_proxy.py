@@ -366,6 +366,14 @@ class Hostile(unittest.TestCase):
         self.assertIn(b"application/problem+json", got)
         self.assertEqual(run[0], "failed")
 
+    def test_a_server_that_repeats_the_key(self):
+        def repeat(engine, request, send):
+            key = request["headers"]["authorization"].removeprefix("Bearer ")
+            return engine.whole(send, {"error": {"message": f"Incorrect API key provided: {key}"}}, "401 Unauthorized")
+        got, run = self.through(repeat, post(STREAM, "/v1/chat/completions", "Authorization: Bearer sk-1234567890abcdef"))
+        self.assertIn(b"sk-1234567890abcdef", got)  # the client gets every byte
+        self.assertEqual(run[:2], ("failed", "the server answered 401: Incorrect API key provided: *******************"))
+
     def test_a_server_that_stops_in_the_middle(self):
         def stop(engine, request, send):
             engine.head(send)
