@@ -83,6 +83,7 @@ static void client_begin(client *k, lane *l)
                      "Accept: text/event-stream, application/json\r\n%s"
                      "Content-Length: %zu\r\n\r\n",
                      o->headers ? o->headers : "", bytes);
+    pj_hidden_take(&l->exchange->hidden, l->call.out.data, l->call.out.length);
     pj_buffer_append(&l->call.out, body, bytes);
     l->exchange->must_be_read = true;
     l->request = o->hooks.begin(o->hooks.context, index, l->exchange);

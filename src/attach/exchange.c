@@ -227,6 +227,7 @@ pj_exchange *pj_exchange_new(const char *method, const char *target, const char 
     x->asked.is_inference = pj_exchange_is_inference(method, target);
     pj_answer_init(&x->answer);
     pj_answer_template_init(&x->usual);
+    pj_hidden_init(&x->hidden);
     pj_buffer_init(&x->text, PJ_EXCHANGE_TEXT_MAX_BYTES);
     if (x->asked.is_inference) read_request(&x->asked, body, bytes);
     return x;
@@ -236,6 +237,7 @@ void pj_exchange_free(pj_exchange *x)
 {
     if (!x) return;
     if (x->has_head) pj_events_fini(&x->events);
+    pj_hidden_fini(&x->hidden);
     pj_buffer_fini(&x->text);
     pj_answer_template_fini(&x->usual);
     pj_free(x->pieces);
@@ -279,6 +281,16 @@ static void exchange_check(pj_exchange *x, const char *why)
     }
 }
 
+enum { HIDE_IN_ERRORS_BYTES = 4, HIDE_IN_TEXT_BYTES = 16 };
+
+static void hide_secrets(pj_exchange *x)
+{
+    char *const errors[] = {x->failure, x->answer.error, x->answer.model};
+    for (int i = 0; i < 3; i++)
+        pj_hidden_mask(&x->hidden, errors[i], strlen(errors[i]), HIDE_IN_ERRORS_BYTES);
+    pj_hidden_mask(&x->hidden, x->text.data, x->text.length, HIDE_IN_TEXT_BYTES);
+}
+
 void pj_exchange_end(pj_exchange *x, pj_exchange_outcome outcome, const char *why, int64_t at_ns)
 {
     if (x->end_ns) return;
@@ -290,6 +302,7 @@ void pj_exchange_end(pj_exchange *x, pj_exchange_outcome outcome, const char *wh
     x->end_ns = at_ns;
     x->outcome = outcome;
     exchange_check(x, why);
+    hide_secrets(x);
 }
 
 /* ---- what is known -------------------------------------------------------------------------- */

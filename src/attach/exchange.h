@@ -12,6 +12,7 @@
 #include "attach/answer.h"
 #include "attach/answer_template.h"
 #include "attach/events.h"
+#include "attach/hidden.h"
 
 enum {
     PJ_EXCHANGE_PIECES_MAX = 1 << 20,
@@ -66,6 +67,7 @@ typedef struct pj_exchange {
     /* A completed answer of which nothing can be read counts as failed, too. Set by a client of
      * its own; a proxy passes on more than it can read. */
     bool must_be_read;
+    pj_hidden hidden; /* secrets of the request, which are masked in what the server says */
     /* The recording itself. */
     pj_answer_template usual; /* event that only gives text */
     pj_events events;

@@ -63,6 +63,7 @@ static pj_pair *new_pair(const pj_proxy_options *options, int fd)
     pj_buffer_init(&p->body, PJ_PAIR_BODY_BYTES);
     pj_buffer_init(&p->unseen, 2 * READ_BYTES);
     pj_buffer_init(&p->head, IN_BYTES);
+    pj_hidden_init(&p->secrets);
     pj_buffer_init(&p->hold, PJ_PAIR_WHOLE_BYTES + (1 << 20));
     pj_buffer_init(&p->late, 1 << 24);
     return p;
@@ -104,6 +105,7 @@ static void free_pair(proxy *x, pj_pair *p, const char *why)
     pj_buffer_fini(&p->body);
     pj_buffer_fini(&p->unseen);
     pj_buffer_fini(&p->head);
+    pj_hidden_fini(&p->secrets);
     pj_buffer_fini(&p->hold);
     pj_buffer_fini(&p->late);
     pj_free(p);
@@ -213,6 +215,9 @@ static void queue_request_head(const proxy *x, pj_pair *p)
     char line[PJ_URL_HOST_BYTES + 2200], authority[PJ_URL_AUTHORITY_BYTES];
     const char *head = pj_buffer_get(&p->in);
     pj_head_field field;
+    pj_hidden_fini(&p->secrets);
+    pj_hidden_init(&p->secrets);
+    pj_hidden_take(&p->secrets, head, p->request.bytes);
     int n = snprintf(line, sizeof line, "%s %s HTTP/1.%d\r\n", p->request.method, p->target,
                      p->request.minor);
     pj_pair_queue(&p->to_server, line, (size_t)n);
@@ -256,6 +261,9 @@ static void begin_exchange(proxy *x, pj_pair *p)
     if (!p->inference || p->exchange || p->ended) return;
     p->exchange = pj_exchange_new(p->request.method, p->target, pj_buffer_get(&p->body),
                                   p->body.length, pj_clock_ns());
+    if (p->exchange && p->secrets.values.length)
+        pj_buffer_append(&p->exchange->hidden.values, p->secrets.values.data,
+                         p->secrets.values.length);
     if (p->exchange) p->request_hook = hooks->begin(hooks->context, p->exchange);
     pj_buffer_fini(&p->body);
     pj_buffer_init(&p->body, PJ_PAIR_BODY_BYTES);

@@ -63,7 +63,8 @@ typedef struct pj_pair {
     pj_buffer unseen; /* payload that was forwarded but not parsed yet */
     int64_t unseen_ns;
     /* the answer */
-    pj_buffer head; /* incomplete head */
+    pj_buffer head;    /* incomplete head */
+    pj_hidden secrets; /* of the request */
     pj_head answer;
     pj_body answer_body;
     pj_answer_mode mode;

@@ -2,6 +2,8 @@
  * hostile names from files cannot corrupt a log or a terminal. */
 #include "base/error.h"
 
+#include "base/utf8.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,8 +21,11 @@ const char *pj_status_name(pj_status status)
 
 static void make_one_line(char *text)
 {
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = ' ';
+    uint32_t c;
+    for (size_t n, left = strlen(text); left; text += n, left -= n) {
+        n = pj_utf8_step(text, left, &c);
+        if (pj_utf8_is_control(c) || c == '\n' || c == '\t') memset(text, ' ', n);
+    }
 }
 
 pj_status pj_fail(pj_error *err, pj_status status, const char *format, ...)

@@ -11,12 +11,17 @@
 #include <string.h>
 #include <unistd.h>
 
-static void random_bytes(unsigned char *bytes, size_t count)
+static bool system_random(unsigned char *bytes, size_t count)
 {
     int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
     ssize_t got = fd >= 0 ? read(fd, bytes, count) : -1;
     if (fd >= 0) close(fd);
-    if (got == (ssize_t)count) return;
+    return got == (ssize_t)count;
+}
+
+static void random_bytes(unsigned char *bytes, size_t count)
+{
+    if (system_random(bytes, count)) return;
     pj_random r = {(uint64_t)pj_clock_ns() ^ (uint64_t)pj_clock_wall_ns() << 1 ^
                    (uint64_t)getpid() << 40};
     for (size_t i = 0; i < count; i++) bytes[i] = (unsigned char)pj_random_u64(&r);
@@ -42,6 +47,14 @@ void pj_uuid7(char text[PJ_UUID_BYTES])
              "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
              b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
              b[15]);
+}
+
+bool pj_secret_make(char text[PJ_SECRET_BYTES])
+{
+    unsigned char b[32];
+    if (!system_random(b, sizeof b)) return false;
+    for (size_t i = 0; i < sizeof b; i++) snprintf(text + 2 * i, 3, "%02x", b[i]);
+    return true;
 }
 
 static uint32_t crc_table[256];

@@ -70,6 +70,30 @@ static inline size_t pj_utf8_cut(const char *text, size_t bytes, size_t most)
     return n;
 }
 
+/* Whether a terminal may act on the character instead of showing it: control characters but line
+ * feed and tab, and those that change the direction of what follows. */
+static inline bool pj_utf8_is_control(uint32_t c)
+{
+    return (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0) || c == 0x61c ||
+           c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
+           (c >= 0x2066 && c <= 0x2069);
+}
+
+/* Copies a text from elsewhere so that a terminal can only show it: control characters and invalid
+ * bytes become U+FFFD. Cut between characters where it is too long for `room`, which includes the
+ * final NUL. Returns the length. */
+static inline size_t pj_utf8_safe(const char *text, size_t bytes, char *out, size_t room)
+{
+    size_t length = 0;
+    uint32_t c;
+    for (size_t i = 0, n; i < bytes && length + 4 < room; i += n) {
+        n = pj_utf8_step(text + i, bytes - i, &c);
+        length += pj_utf8_put(pj_utf8_is_control(c) ? 0xfffd : c, out + length);
+    }
+    if (room) out[length] = 0;
+    return length;
+}
+
 static inline bool pj_utf8_valid(const char *text, size_t bytes)
 {
     uint32_t c;

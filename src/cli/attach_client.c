@@ -94,9 +94,10 @@ static void progress(void *context, void *request)
     pj_request_progress(request);
     if (!s->streams_text) return;
     const char *text = pj_exchange_text(s->exchange);
-    fputs(text + s->printed, stdout);
+    size_t bytes = strlen(text + s->printed);
+    pj_print_safe(stdout, text + s->printed, bytes);
     fflush(stdout);
-    s->printed = strlen(text);
+    s->printed += bytes;
 }
 
 static void client_end_request(void *context, void *request, pj_exchange *exchange)

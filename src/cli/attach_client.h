@@ -5,11 +5,13 @@
 
 #include "attach/dialect.h"
 #include "cli/options.h"
+#include "cli/secrets.h"
 #include "record/session.h"
 #include "requests/requests.h"
 
 typedef struct pj_attach_args {
-    const char *url, *model, *prompt, *file, *prompts_file, *api, *listen, *token, *rule, *shape;
+    const char *url, *model, *prompt, *file, *prompts_file, *api, *listen, *token, *token_file,
+        *header_file, *rule, *shape;
     pj_session_options session;
     pj_requests_options recorded; /* what the options say of recorded requests */
     int64_t max_tokens, concurrency, requests, input_tokens, output_tokens, seed;
@@ -19,6 +21,7 @@ typedef struct pj_attach_args {
     /* derived */
     pj_url address;
     char *header_lines; /* of requests; "" for none */
+    pj_secrets header_secrets, token_secret;
     char no_power_text[512];
 } pj_attach_args;
 

@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+enum { PROXY_TOKEN_MIN_BYTES = 16 /* off loopback */ };
+
 typedef struct proxying {
     const pj_attach_args *args;
     const pj_command *command;
@@ -148,6 +150,11 @@ static pj_status open_gate(proxying *x, pj_error *err)
                         .host = x->address.host,
                         .token = a->token,
                         .extra_hosts = a->hosts.count ? a->hosts.items : NULL};
+    if (!x->gate.loopback && a->token && strlen(a->token) < PROXY_TOKEN_MIN_BYTES)
+        return pj_fail(
+            err, PJ_E_INVALID,
+            "a token that other machines can try must have at least %d characters, not %zu",
+            PROXY_TOKEN_MIN_BYTES, strlen(a->token));
     if (!x->gate.loopback && !(a->token && *a->token))
         return pj_fail(err, PJ_E_INVALID,
                        "%s is reachable from other machines: give a --token that clients must send",

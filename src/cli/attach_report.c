@@ -268,8 +268,8 @@ void pj_load_print(const pj_load *load, const pj_remote_server *server, uint32_t
                    const pj_load_window *window)
 {
     figures f = load_sum_up(load);
-    printf("%s, %s: %u requests, %u at once", server->engine, server->model, load->count,
-           concurrency);
+    printf("%s, %s: %u requests, %u at once", pj_safe(server->engine).s, pj_safe(server->model).s,
+           load->count, concurrency);
     if (load->failed) printf(", %u failed", load->failed);
     putchar('\n');
     if (!isnan(f.input)) printf("%.0f input tokens (%.0f cached), ", f.input, f.cached);

@@ -17,8 +17,10 @@ static pj_status join_headers(pj_attach_args *a, pj_error *err)
     pj_buffer_init(&lines, 32 << 10);
     const char *key = getenv("OPENAI_API_KEY");
     bool has_key = false;
-    for (int i = 0; i < a->headers.count; i++) {
-        const char *line = a->headers.items[i];
+    pj_status status = pj_secrets_open(&a->headers, a->header_file, &a->header_secrets, err);
+    if (status != PJ_OK) return status;
+    for (int i = 0; i < a->header_secrets.count; i++) {
+        const char *line = a->header_secrets.items[i];
         if (!strchr(line, ':') || strpbrk(line, "\r\n") || *line == ':' || *line == ' ')
             return pj_fail(err, PJ_E_INVALID, "--header is \"Name: value\", not %.100s", line);
         has_key |= strncasecmp(line, "authorization:", 14) == 0;
@@ -74,6 +76,11 @@ static pj_status attach_prepare(pj_attach_args *a, pj_error *err)
     if (status == PJ_OK) status = join_headers(a, err);
     if (status == PJ_OK) status = parse_shape(a, err);
     if (status != PJ_OK) return status;
+    if (a->token_file) {
+        status = pj_secrets_open(NULL, a->token_file, &a->token_secret, err);
+        if (status == PJ_OK) a->token = pj_secrets_only(&a->token_secret, a->token_file, err);
+        if (status != PJ_OK || !a->token) return PJ_E_INVALID;
+    }
     check_remote_server(a);
     pj_requests_options *r = &a->recorded;
     r->rule = a->rule ? (pj_batch_rule)pj_batch_rule_parse(a->rule) : PJ_BATCH_BYTES;
@@ -111,7 +118,26 @@ static int attach_execute(const pj_command *command, pj_attach_args *a, const ch
     else
         code = a->listen ? pj_attach_proxy(command, a) : pj_attach_client(command, a, positional);
     pj_free(a->header_lines);
+    pj_secrets_close(&a->header_secrets);
+    pj_secrets_close(&a->token_secret);
     return code;
+}
+
+static bool is_secret_header(const char *line)
+{
+    static const char *const names[] = {
+        "authorization:", "proxy-authorization:", "x-api-key:", "api-key:", "cookie:", NULL};
+    for (int i = 0; names[i]; i++)
+        if (strncasecmp(line, names[i], strlen(names[i])) == 0) return true;
+    return false;
+}
+
+static void warn_of_secrets(const pj_attach_args *a)
+{
+    bool is_secret = false;
+    for (int i = 0; i < a->headers.count; i++) is_secret |= is_secret_header(a->headers.items[i]);
+    if (is_secret) pj_secrets_warn("--header", "--header-file or OPENAI_API_KEY");
+    if (a->token) pj_secrets_warn("--token", "--token-file or PERJOULE_TOKEN");
 }
 
 static int run_attach(const pj_command *command, int argc, char **argv)
@@ -144,12 +170,16 @@ static int run_attach(const pj_command *command, int argc, char **argv)
          .choices = "chat completions"},
         {"header", 0, PJ_OPTION_LIST, &a.headers, "LINE",
          "a header of every request, \"Name: value\"; $OPENAI_API_KEY is sent as a bearer token"},
+        {"header-file", 0, PJ_OPTION_TEXT, &a.header_file, "FILE",
+         "read such headers from a file, one per line; other users cannot see them there"},
         {"listen", 'l', PJ_OPTION_TEXT, &a.listen, "HOST:PORT",
          "run a proxy at this address: every request becomes a run and its answer contains its "
          "energy"},
         {"token", 0, PJ_OPTION_TEXT, &a.token, "TOKEN",
          "token that clients of the proxy must send (X-Perjoule-Token, or as a bearer token); "
          "required except on loopback"},
+        {"token-file", 0, PJ_OPTION_TEXT, &a.token_file, "FILE",
+         "read that token from a file ($PERJOULE_TOKEN otherwise)"},
         {"allow-host", 0, PJ_OPTION_LIST, &a.hosts, "NAME",
          "an additional host name that clients may use for the proxy"},
         {"headers-only", 0, PJ_OPTION_FLAG, &a.headers_only, NULL,
@@ -179,6 +209,8 @@ static int run_attach(const pj_command *command, int argc, char **argv)
     if (positional > 1)
         return pj_command_usage(command, "put the prompt in quotes: it was split into %d arguments",
                                 positional);
+    warn_of_secrets(&a);
+    if (!a.token && a.listen && !a.token_file) a.token = getenv("PERJOULE_TOKEN");
     if (a.no_store) a.session.database = "none";
     code = check_words(command, &a, positional);
     return code != PJ_EXIT_OK ? code : attach_execute(command, &a, positional ? argv[1] : NULL);

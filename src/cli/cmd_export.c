@@ -1,5 +1,6 @@
 /* perjoule export: writes a run as a file for other programs. */
 #include "cli/stored.h"
+#include "cli/terminal.h"
 #include "store/export.h"
 
 #include "base/error.h"
@@ -13,6 +14,13 @@
 static bool write_file(void *context, const char *bytes, size_t count)
 {
     return fwrite(bytes, 1, count, context) == count;
+}
+
+/* A folded stack on a terminal is text to read; everything else stays byte by byte. */
+static bool write_terminal(void *context, const char *bytes, size_t count)
+{
+    pj_print_safe(context, bytes, count);
+    return !ferror((FILE *)context);
 }
 
 /* The target is not a regular file: a device, a pipe, or a link to one. */
@@ -72,7 +80,9 @@ static int run_export(const pj_command *command, int argc, char **argv)
         bool is_text = format == PJ_EXPORT_JSON || format == PJ_EXPORT_FOLDED;
         if (!output) output = is_text ? "-" : name;
         if (strcmp(output, "-") == 0)
-            status = pj_store_export(store, id, (pj_export_format)format, write_file, stdout, &err);
+            status =
+                pj_store_export(store, id, (pj_export_format)format,
+                                isatty(STDOUT_FILENO) ? write_terminal : write_file, stdout, &err);
         else
             status = export_to(store, id, (pj_export_format)format, output, &err);
     }

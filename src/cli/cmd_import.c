@@ -3,6 +3,7 @@
 #include "cli/stored.h"
 #include "import/torch_run.h"
 #include "import/trace_run.h"
+#include "record/recover.h"
 #include "record/session.h"
 #include "store/export.h"
 
@@ -122,9 +123,11 @@ static int run_import(const pj_command *command, int argc, char **argv)
     pj_status status =
         pj_store_open(&(pj_store_options){.path = db, .may_be_away = true}, &store, &err);
     if (torch && status == PJ_OK) status = import_torch(store, torch, power, &err);
-    for (int i = 1; i <= positional && status == PJ_OK; i++)
+    for (int i = 1; i <= positional && status == PJ_OK; i++) {
         status = detect ? import_trace(store, argv[i], &err)
                         : import_file(store, argv[i], replace, &err);
+        if (status == PJ_OK) pj_recovery_imported(pj_store_path(store), argv[i]);
+    }
     pj_store_close(store);
     pj_say_waiting(db);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);

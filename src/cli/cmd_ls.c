@@ -40,13 +40,15 @@ static void shorten(const char *text, int width, char *out, size_t bytes)
 {
     size_t at = 0;
     int shown = 0;
+    pj_safe_text safe = pj_safe(text);
+    text = safe.s;
     for (; text && *text && at + 5 < bytes; text++) {
         bool starts = ((unsigned char)*text & 0xc0) != 0x80;
         if (starts && shown++ == width - 1 && text[1]) {
             at += (size_t)snprintf(out + at, bytes - at, "…");
             break;
         }
-        out[at++] = (unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text;
+        out[at++] = *text;
     }
     out[at] = 0;
 }
@@ -66,7 +68,7 @@ static void explain_partial(const pj_run_list *list)
         const pj_run_info *run = &list->runs[i];
         if (*mark_of(run) != '!') continue;
         pj_partial_text(run->total_rails, run->partial_rails, text, sizeof text);
-        if (strcmp(text, last) != 0) printf("! partial: %s (%.18s)\n", text, run->id);
+        if (strcmp(text, last) != 0) printf("! partial: %s (%.18s)\n", pj_safe(text).s, run->id);
         memcpy(last, text, sizeof last);
     }
 }

@@ -40,8 +40,9 @@ static void print_machine(const pj_machine_row *m)
     pj_clock_format_iso(m->beat_ns >= m->run_ns ? m->beat_ns : m->run_ns, seen);
     seen[10] = ' ';
     printf("%-16.16s  %6lld  %s  %-14.14s  %-10.10s  %10s  %-8s  %s\n", seen, (long long)m->runs,
-           pj_padded(12, today).s, list_or_dash(m->sensors), list_or_dash(m->throttle),
-           pj_number_text("%+.1f ms", m->offset_ms).s, or_dash(m->version), m->name);
+           pj_padded(12, today).s, pj_safe(list_or_dash(m->sensors)).s,
+           pj_safe(list_or_dash(m->throttle)).s, pj_number_text("%+.1f ms", m->offset_ms).s,
+           pj_safe(or_dash(m->version)).s, pj_safe(m->name).s);
 }
 
 static void machines_print_table(const pj_machine_row *machines, uint32_t count)

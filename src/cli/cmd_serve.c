@@ -2,6 +2,7 @@
  * API. */
 #include "cli/exec_child.h"
 #include "cli/options.h"
+#include "cli/secrets.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
 #include "net/server.h"
@@ -25,10 +26,11 @@
 #include <unistd.h>
 
 typedef struct serve_args {
-    const char *host, *models, *device, *token, *otlp, *join, *join_token;
+    const char *host, *models, *device, *token, *token_file, *otlp, *join, *join_token_file;
     int64_t port, queue, threads;
     pj_session_options session;
-    pj_text_list allow_origin, allow_host, otlp_names;
+    pj_text_list allow_origin, allow_host, otlp_names, join_token;
+    pj_secrets token_secret, join_secrets;
     bool open, is_private;
 } serve_args;
 
@@ -235,6 +237,8 @@ static pj_status serve_start(serve_state *s, const serve_args *a, pj_error *err)
     pj_server_options server = {.host = a->host,
                                 .port = (uint16_t)a->port,
                                 .token = a->token,
+                                .join_tokens = a->join ? NULL : a->join_secrets.items,
+                                .say = serve_say,
                                 .extra_hosts = a->allow_host.items,
                                 .extra_origins = a->allow_origin.items,
                                 .service = &s->service,
@@ -243,7 +247,7 @@ static pj_status serve_start(serve_state *s, const serve_args *a, pj_error *err)
     status = pj_server_open(&server, &s->server, err);
     if (status != PJ_OK || !a->join) return status;
     pj_join_options join = {.url = a->join,
-                            .token = a->join_token ? a->join_token : a->token,
+                            .token = a->join_secrets.count ? a->join_secrets.items[0] : a->token,
                             .machine = s->session->machine.name,
                             .hub = s->hub,
                             .say = serve_say};
@@ -292,11 +296,38 @@ static void print_address(const serve_state *s, const serve_args *a)
     if (a->open) open_browser(url, pj_server_port(s->server));
 }
 
-static int serve_execute(const pj_command *command, const serve_args *a)
+/* Secrets of the command line and files; those of the environment have been taken already. */
+static pj_status take_secrets(serve_args *a, pj_error *err)
+{
+    const char *sent = getenv("PERJOULE_JOIN_TOKEN");
+    if (sent && *sent && !a->join_token.count && !a->join_token_file)
+        a->join_token.items[a->join_token.count++] = sent;
+    pj_status status = pj_secrets_open(&a->join_token, a->join_token_file, &a->join_secrets, err);
+    if (status == PJ_OK && a->join && a->join_secrets.count > 1)
+        status = pj_fail(err, PJ_E_INVALID, "with --join, one --join-token is sent: %d were given",
+                         a->join_secrets.count);
+    if (status != PJ_OK || !a->token_file) return status;
+    status = pj_secrets_open(NULL, a->token_file, &a->token_secret, err);
+    if (status == PJ_OK) a->token = pj_secrets_only(&a->token_secret, a->token_file, err);
+    return a->token ? status : PJ_E_INVALID;
+}
+
+static void warn_of_secrets(const serve_args *a)
+{
+    const char *token = getenv("PERJOULE_TOKEN");
+    if (a->token && a->token != token) pj_secrets_warn("--token", "--token-file or PERJOULE_TOKEN");
+    if (a->join_token.count)
+        pj_secrets_warn("--join-token", "--join-token-file or PERJOULE_JOIN_TOKEN");
+    if (pj_secrets_in_url(a->otlp) && a->otlp != getenv("PERJOULE_OTLP"))
+        pj_secrets_warn("--otlp", "PERJOULE_OTLP");
+}
+
+static int serve_execute(const pj_command *command, serve_args *a)
 {
     pj_error err = {0};
     serve_state *s = pj_alloc(1, sizeof *s);
-    pj_status status = s ? serve_catch_signals(&err) : pj_fail_memory(&err, "the server");
+    pj_status status = s ? take_secrets(a, &err) : pj_fail_memory(&err, "the server");
+    if (status == PJ_OK) status = serve_catch_signals(&err);
     if (status == PJ_OK) status = serve_start(s, a, &err);
     if (status == PJ_OK) {
         print_address(s, a);
@@ -305,6 +336,8 @@ static int serve_execute(const pj_command *command, const serve_args *a)
     }
     if (s) serve_stop(s);
     pj_free(s);
+    pj_secrets_close(&a->token_secret);
+    pj_secrets_close(&a->join_secrets);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
@@ -315,7 +348,7 @@ static int run_serve(const pj_command *command, int argc, char **argv)
     serve_args a = {.port = 8000,
                     .queue = 16,
                     .token = getenv("PERJOULE_TOKEN"),
-                    .join_token = getenv("PERJOULE_JOIN_TOKEN")};
+                    .otlp = getenv("PERJOULE_OTLP")};
     const pj_option options[] = {
         {"host", 0, PJ_OPTION_TEXT, &a.host, "ADDRESS",
          "address to listen on (127.0.0.1); others require --token"},
@@ -330,6 +363,8 @@ static int run_serve(const pj_command *command, int argc, char **argv)
          "sampling interval, e.g. 10ms"},
         {"token", 0, PJ_OPTION_TEXT, &a.token, "SECRET",
          "require this token for every request ($PERJOULE_TOKEN)"},
+        {"token-file", 0, PJ_OPTION_TEXT, &a.token_file, "FILE",
+         "read the token from a file, which other users cannot see as they can a command line"},
         {"queue", 0, PJ_OPTION_INT, &a.queue, "N", "maximum number of queued runs (16)", 1,
          PJ_QUEUE_MAX},
         {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads of the engine (all CPUs)", 1,
@@ -338,10 +373,13 @@ static int run_serve(const pj_command *command, int argc, char **argv)
          "store a hash, length and simple features of prompts and outputs, not the texts"},
         {"join", 0, PJ_OPTION_TEXT, &a.join, "URL",
          "allow watching this machine's live stream through that server"},
-        {"join-token", 0, PJ_OPTION_TEXT, &a.join_token, "SECRET",
-         "token of that server ($PERJOULE_JOIN_TOKEN, else --token)"},
+        {"join-token", 0, PJ_OPTION_LIST, &a.join_token, "SECRET",
+         "with --join: token sent to that server ($PERJOULE_JOIN_TOKEN, else --token); without: "
+         "SECRET or NAME=SECRET that any machine or machine NAME must join with; may be repeated"},
+        {"join-token-file", 0, PJ_OPTION_TEXT, &a.join_token_file, "FILE",
+         "read join tokens from a file, one per line"},
         {"otlp", 0, PJ_OPTION_TEXT, &a.otlp, "URL",
-         "send metrics and a span per run to this OpenTelemetry collector"},
+         "send metrics and a span per run to this OpenTelemetry collector ($PERJOULE_OTLP)"},
         {"otlp-name", 0, PJ_OPTION_LIST, &a.otlp_names, "OLD=NEW",
          "send a metric or attribute under another name, e.g. hw.energy=acme.energy; may be "
          "repeated"},
@@ -355,6 +393,8 @@ static int run_serve(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
     if (a.token && !a.token[0]) a.token = NULL;
+    if (a.otlp && !a.otlp[0]) a.otlp = NULL;
+    warn_of_secrets(&a);
     return serve_execute(command, &a);
 }
 
@@ -372,7 +412,9 @@ const pj_command pj_command_serve = {
         "(with --allow-host for the proxy's name).\n\n"
         "On a server of a fleet, --db names the PostgreSQL database that all machines write to; "
         "each machine runs its own perjoule serve --db ... --join with the address of that server, "
-        "and can then be watched there. An unwatched machine keeps one idle connection.",
+        "and can then be watched there. An unwatched machine keeps one idle connection. With "
+        "--join-token on that server machines join with such a token, which opens nothing else, "
+        "and no longer with --token; a token that is left out is revoked at the next start.",
     .examples = "perjoule serve --open\n"
                 "perjoule serve --port 0 --power sim --db /tmp/try.db\n"
                 "PERJOULE_TOKEN=secret perjoule serve --host 0.0.0.0\n"

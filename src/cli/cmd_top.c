@@ -152,7 +152,8 @@ static void draw_rail(const top *t, uint32_t i, int width)
     int bar = free_columns > 60 ? 30 : free_columns / 2;
     int spark = free_columns - bar > HISTORY ? HISTORY : free_columns - bar - 2;
     printf("\033[K%s%-16.16s%s %s", pj_style_on(stdout, colour_of(t->rails[i].rail_class)),
-           t->rails[i].name, pj_style_off(stdout), pj_padded(11, pj_power_text(t->mw[i])).s);
+           pj_safe(t->rails[i].name).s, pj_style_off(stdout),
+           pj_padded(11, pj_power_text(t->mw[i])).s);
     if (free_columns >= 0) printf(" %s  ", pj_padded(11, pj_energy_text(t->sum[i])).s);
     if (bar > 0) draw_bar(t->mw[i] / t->peak[i], bar);
     if (spark > 0) {
@@ -181,7 +182,7 @@ static void print_plain(const top *t, double t_ms)
 {
     printf("%9.2f s", t_ms * 1e-3);
     for (uint32_t i = 0; i < t->rail_count; i++)
-        printf("  %s %s", t->rails[i].name, pj_power_text(t->mw[i]).s);
+        printf("  %s %s", pj_safe(t->rails[i].name).s, pj_power_text(t->mw[i]).s);
     if (!top_has_total_rail(t) && t->rail_count > 1)
         printf("  total %s", pj_power_text(top_total_mw(t)).s);
     putchar('\n');

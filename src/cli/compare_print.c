@@ -20,10 +20,10 @@ static void print_title(const char *title)
 static void print_head(const pj_side *side, const pj_run_info *run)
 {
     bool one = run && side->run_count == 1 && !side->left_out;
-    printf("%s", side->name);
+    printf("%s", pj_safe(side->name).s);
     if (run)
-        printf("  %.18s  %s, %s, %s, energy %s", run->id, run->model_name ? run->model_name : "",
-               run->dtype ? run->dtype : "", pj_run_status_name(run->status),
+        printf("  %.18s  %s, %s, %s, energy %s", run->id, pj_safe(run->model_name).s,
+               pj_safe(run->dtype).s, pj_run_status_name(run->status),
                pj_quality_name(run->quality));
     if (!one)
         printf("%s%u run%s", run ? ", " : "  ", side->run_count, side->run_count == 1 ? "" : "s");
@@ -35,10 +35,11 @@ static void print_differences(const pj_sides *s)
 {
     if (s->difference_count) print_title("settings that differ");
     for (uint32_t d = 0; d < s->difference_count; d++) {
-        printf("%-20s", s->differences[d].setting);
+        printf("%-20s", pj_safe(s->differences[d].setting).s);
         for (uint32_t i = 0; i < s->count; i++) {
             const char *value = s->differences[d].values[i];
-            printf("  %s: %.40s", s->sides[i].name, value ? value : "unknown");
+            printf("  %s: %.40s", pj_safe(s->sides[i].name).s,
+                   value ? pj_safe(value).s : "unknown");
         }
         putchar('\n');
     }
@@ -48,7 +49,7 @@ static void print_caveats(const pj_sides *s)
 {
     for (uint32_t i = 0; i < s->caveat_count; i++)
         printf("%s%scaveat%s  %s\n", i ? "" : "\n", pj_style_on(stdout, PJ_STYLE_YELLOW),
-               pj_style_off(stdout), s->caveats[i].text);
+               pj_style_off(stdout), pj_safe(s->caveats[i].text).s);
 }
 
 /* ---- the table ---- */
@@ -91,8 +92,8 @@ static void print_metrics(const pj_sides *s)
         if (length > width) width = length;
     }
     printf("\n%s%-*s %-4s", pj_style_on(stdout, PJ_STYLE_BOLD), width, "metric (mean)", "unit");
-    for (uint32_t i = 0; i < sides; i++) printf(" %11.11s", s->sides[i].name);
-    for (uint32_t i = 1; i < sides; i++) printf("  %9.9s", s->sides[i].name);
+    for (uint32_t i = 0; i < sides; i++) printf(" %11.11s", pj_safe(s->sides[i].name).s);
+    for (uint32_t i = 1; i < sides; i++) printf("  %9.9s", pj_safe(s->sides[i].name).s);
     printf("%s\n", pj_style_off(stdout));
     for (uint32_t f = 0; f < pj_figure_count; f++) print_metric(s, f, sides, width);
     double gain = 0;
@@ -146,7 +147,7 @@ static void print_tests(const pj_sides *s)
 static void print_term(const pj_term *t)
 {
     char name[64];
-    snprintf(name, sizeof name, "%s %s", t->phase, t->name);
+    snprintf(name, sizeof name, "%s %s", t->phase, pj_safe(t->name).s);
     printf("  %-34s %s  %s time %s power\n", name, pj_padded(11, pj_energy_text(t->difference)).s,
            pj_padded(11, pj_energy_text(t->by_time)).s,
            pj_padded(11, pj_energy_text(t->by_power)).s);
@@ -170,7 +171,7 @@ static void print_standing(const pj_sides *s, const pj_side_best *best, int stan
     bool any = false;
     for (uint32_t i = 0; i < s->count; i++) {
         if ((int)best->standing[i] != standing) continue;
-        printf("%s%s", any ? ", " : introduction, s->sides[i].name);
+        printf("%s%s", any ? ", " : introduction, pj_safe(s->sides[i].name).s);
         any = true;
     }
 }
@@ -181,7 +182,7 @@ static void print_bests(const pj_sides *s)
     putchar('\n');
     for (uint32_t i = 0; i < s->best_count; i++) {
         const pj_side_best *b = &s->bests[i];
-        printf("%-15s %s", b->title, s->sides[b->side].name);
+        printf("%-15s %s", b->title, pj_safe(s->sides[b->side].name).s);
         print_standing(s, b, PJ_STANDING_TIED, ", not distinguishable from ");
         print_standing(s, b, PJ_STANDING_UNTESTED, ", not tested against ");
         putchar('\n');

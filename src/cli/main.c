@@ -4,6 +4,7 @@
 #include "cli/exec_child.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
+#include "store/store.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -144,6 +145,11 @@ static void *run_in_thread(void *context)
 
 /* Under a small `ulimit -s` everything runs in a thread, whose stack is large enough, and which
  * gets all signals. */
+static void main_say_wait(const char *text)
+{
+    pj_say("perjoule: %s", text);
+}
+
 int main(int argc, char **argv)
 {
     pthread_t thread;
@@ -151,6 +157,7 @@ int main(int argc, char **argv)
     sigset_t all;
     program p = {argv, argc, PJ_EXIT_FAILED};
     pj_child_note_signals();
+    pj_store_on_wait(main_say_wait);
     signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes an error of write() */
     signal(SIGXFSZ, SIG_IGN); /* and so does the file size limit */
     if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= LEAST_STACK_BYTES)

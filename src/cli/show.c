@@ -52,11 +52,11 @@ static void print_interval(double mj, double sd_mj)
 /* Prints model text without control characters, which could affect the terminal. */
 static void show_print_text(const char *text)
 {
-    for (; *text; text++) {
-        if (*text == '\n')
-            fputs("\\n", stdout);
-        else
-            putchar((unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text);
+    for (const char *line = text, *end; line; line = end) {
+        end = strchr(line, '\n');
+        pj_print_safe(stdout, line, end ? (size_t)(end - line) : strlen(line));
+        if (end) fputs("\\n", stdout);
+        if (end) end++;
     }
 }
 
@@ -241,9 +241,9 @@ static void show_engine(const pj_run_info *info)
 {
     const char *rule = info->allocation;
     if (!info->engine || !*info->engine || strcmp(info->engine, "perjoule") == 0) return;
-    printf("%-12s %s (scope %s, level %s%s%s)\n", "engine", info->engine,
-           info->scope ? info->scope : "", info->level ? info->level : "unknown",
-           rule ? "; energy shared by the rule " : "", rule ? rule : "");
+    printf("%-12s %s (scope %s, level %s%s%s)\n", "engine", pj_safe(info->engine).s,
+           pj_safe(info->scope).s, info->level ? pj_safe(info->level).s : "unknown",
+           rule ? "; energy shared by the rule " : "", pj_safe(rule).s);
 }
 
 /* Total and interval, or why there is none and what it was at most. */
@@ -251,7 +251,7 @@ static void show_energy(const pj_run_info *info)
 {
     const char *sources = info->power_sources ? info->power_sources : "";
     printf("%-12s %s (%s%s%s)\n", "energy", interval(info->total_mj, info->total_sd_mj).s,
-           pj_quality_name(info->quality), *sources ? ", " : "", sources);
+           pj_quality_name(info->quality), *sources ? ", " : "", pj_safe(sources).s);
     if (!isnan(info->total_mj)) return;
     printf("%-12s %s", "", pj_absence_text(pj_absence_name(info->absence)));
     if (!isnan(info->upper_mj)) printf("; at most %s", energy(info->upper_mj).s);
@@ -338,7 +338,7 @@ static uint32_t print_sections(const pj_show_run *run, uint32_t phase, bool prin
         if (sum->phase != phase) continue;
         count++;
         if (!print) continue;
-        printf("%-16s %-20s %5u", "", sum->name, sum->count);
+        printf("%-16s %-20s %5u", "", pj_safe(sum->name).s, sum->count);
         print_duration(sum->duration_ms);
         print_interval(sum->energy_mj, sum->energy_sd_mj);
         putchar('\n');
@@ -425,7 +425,7 @@ void pj_show_components(const pj_show_run *run, uint32_t limit)
         const pj_component_sum *c = &run->components[i];
         double gain = pj_run_gain_sd(&run->data.info);
         double speed = c->time_ms > 0 ? c->bytes / c->time_ms / 1e6 : NAN;
-        printf("%-24s %7u", c->name, c->count);
+        printf("%-24s %7u", pj_safe(c->name).s, c->count);
         print_duration(c->time_ms);
         print_interval(c->energy_mj, pj_sd_without_gain(c->energy_mj, c->energy_sd_mj, gain));
         printf(" %7s %7s\n", pj_number_text("%.1f %%", c->share * 100).s,
@@ -493,8 +493,8 @@ void pj_show_part(void *context, const pj_part_figures *p)
         snprintf(layer, sizeof layer, "-");
     else if (index != PJ_ANY)
         snprintf(layer, sizeof layer, "%d", index);
-    printf("%-20s %-18s %6s %6u", p->component ? p->component : "",
-           p->operation ? p->operation : "", layer, p->count);
+    printf("%-20s %-18s %6s %6u", pj_safe(p->component).s, pj_safe(p->operation).s, layer,
+           p->count);
     print_duration(p->time_ms);
     print_interval(p->energy_mj, p->energy_sd_mj);
     putchar('\n');
@@ -519,7 +519,8 @@ static void print_columns(const pj_heatmap *m, uint32_t count)
     for (uint32_t c = 0, i = 1; c < m->components; c++) {
         char text[300];
         if (!m->inside[c]) continue;
-        int n = snprintf(text, sizeof text, "%u %s%s", i, m->names[c], i < count ? ", " : "");
+        int n = snprintf(text, sizeof text, "%u %s%s", i, pj_safe(m->names[c]).s,
+                         i < count ? ", " : "");
         if (at + n > width) {
             printf("\n     ");
             at = 5;

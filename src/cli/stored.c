@@ -1,5 +1,6 @@
 /* Shared code of the commands on stored runs. */
 #include "cli/stored.h"
+#include "cli/interrupt.h"
 
 #include "analysis/cost.h"
 #include "base/clock.h"
@@ -85,15 +86,27 @@ void pj_stored_session_close(pj_session *session)
     pj_session_close(session);
 }
 
+static void count_left(void *context, const pj_spool_entry *entry)
+{
+    if (entry->state == PJ_SPOOL_LEFT) ++*(uint32_t *)context;
+}
+
 /* Short recoveries of interrupted runs are done at once, so that the runs are visible; longer ones
  * are left to longer-running commands. */
 static void recover_runs(pj_store *store, int64_t patience_ns)
 {
     static char speaker[] = "perjoule";
+    pj_interrupt_catch_recovery();
+    uint32_t left = 0;
+    pj_spools_list(pj_store_path(store), count_left, &left);
+    if (left) pj_say("%s: recovering %u interrupted run%s", speaker, left, left == 1 ? "" : "s");
     pj_recovery *recovery = pj_recovery_start(pj_store_path(store));
     pj_recovery_on_message(recovery, stored_say, speaker);
-    if (!pj_recovery_wait(recovery, patience_ns).done)
-        stored_say(speaker, "interrupted runs have not been recovered yet: run perjoule check");
+    pj_recovery_state state = pj_recovery_wait(recovery, patience_ns);
+    if (!state.done)
+        pj_say("%s: %u of %u interrupted runs were recovered so far: perjoule check recovers the "
+               "rest",
+               speaker, state.recovered, left);
     pj_recovery_close(recovery);
 }
 

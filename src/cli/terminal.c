@@ -1,12 +1,16 @@
 /* Terminal capabilities and number formats for people. */
 #include "cli/terminal.h"
 
+#include "base/utf8.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+enum { SAY_BYTES = 16 << 10 };
 
 bool pj_terminal_is(FILE *stream)
 {
@@ -45,9 +49,31 @@ void pj_say(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    char text[SAY_BYTES];
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    pj_print_safe(stderr, text, strlen(text));
     putc('\n', stderr);
+}
+
+pj_safe_text pj_safe(const char *text)
+{
+    pj_safe_text safe = {""};
+    if (!text) return safe;
+    pj_utf8_safe(text, strlen(text), safe.s, sizeof safe.s);
+    for (char *c = safe.s; *c; c++)
+        if (*c == '\n' || *c == '\t') *c = ' ';
+    return safe;
+}
+
+void pj_print_safe(FILE *stream, const char *text, size_t bytes)
+{
+    char out[4];
+    uint32_t c;
+    for (size_t n; bytes; text += n, bytes -= n) {
+        n = pj_utf8_step(text, bytes, &c);
+        fwrite(out, 1, pj_utf8_put(pj_utf8_is_control(c) ? 0xfffd : c, out), stream);
+    }
 }
 
 /* Bytes of the first `columns` characters of a text of UTF-8. */

@@ -5,6 +5,7 @@
 #include "base/estimate.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 typedef enum pj_style {
@@ -55,6 +56,15 @@ void pj_gain_note_print(FILE *out, const char *before, double gain_sd);
 /* A sparkline for values from 0 to the largest or, if that is more, to `most`; NAN is a blank. */
 void pj_sparkline(const double *values, size_t count, int width, double most, char *text,
                   size_t bytes);
+/* A text from a run, another machine or a server, safe for a terminal (pj_utf8_safe) and on one
+ * line;
+ * "" for NULL: printf("%s", pj_safe(name).s). */
+typedef struct pj_safe_text {
+    char s[512];
+} pj_safe_text;
+pj_safe_text pj_safe(const char *text);
+/* Prints such a text of any length; line feeds stay. */
+void pj_print_safe(FILE *stream, const char *text, size_t bytes);
 /* Padded to so many columns on the screen, on the left or, if negative, on the right: UTF-8
  * characters have more bytes than columns, so that printf cannot do it. */
 pj_text pj_padded(int columns, pj_text text);

@@ -72,6 +72,34 @@ bool pj_gate_token(const pj_gate *gate, const char *authorization, const char *p
     return parameter && equal_in_constant_time(parameter, gate->token);
 }
 
+const char *pj_join_token_secret(const char *token)
+{
+    size_t name = strcspn(token, "=");
+    return name > 0 && token[name] && token[name + 1 + strspn(token + name + 1, "=")]
+               ? token + name + 1
+               : token;
+}
+
+static bool join_token_is_of(const char *token, const char *machine)
+{
+    const char *secret = pj_join_token_secret(token);
+    if (secret == token) return true;
+    size_t bytes = (size_t)(secret - token) - 1;
+    return strlen(machine) == bytes && memcmp(token, machine, bytes) == 0;
+}
+
+bool pj_gate_join(const pj_gate *gate, const char *authorization, const char *machine)
+{
+    bool is_bearer = authorization && strncasecmp(authorization, "Bearer ", 7) == 0;
+    bool may = false;
+    if (!gate->join_tokens || !gate->join_tokens[0])
+        return pj_gate_token(gate, authorization, NULL);
+    for (const char *const *t = gate->join_tokens; *t && is_bearer; t++)
+        if (join_token_is_of(*t, machine))
+            may |= equal_in_constant_time(authorization + 7, pj_join_token_secret(*t));
+    return may;
+}
+
 static void digest(const char *purpose, const char *token, char text[PJ_SHA256_TEXT_BYTES])
 {
     char inner[PJ_SHA256_TEXT_BYTES], both[2 * PJ_SHA256_TEXT_BYTES];
@@ -80,17 +108,11 @@ static void digest(const char *purpose, const char *token, char text[PJ_SHA256_T
     pj_sha256_text(both, (size_t)n, text);
 }
 
-bool pj_gate_session(const pj_gate *gate, pj_session_cookie *cookie)
+bool pj_gate_cookie_name(const pj_gate *gate, char name[PJ_COOKIE_NAME_BYTES])
 {
-    char name[PJ_SHA256_TEXT_BYTES];
-    if (!gate->token) return false;
-    digest("name", gate->token, name);
-    snprintf(cookie->name, sizeof cookie->name, "perjoule_%.12s", name);
-    digest("session", gate->token, cookie->value);
+    char digits[PJ_SHA256_TEXT_BYTES];
+    if (!gate->token || !gate->sessions) return false;
+    digest("name", gate->token, digits);
+    snprintf(name, PJ_COOKIE_NAME_BYTES, "perjoule_%.12s", digits);
     return true;
-}
-
-bool pj_gate_cookie(const pj_session_cookie *cookie, const char *value)
-{
-    return value && equal_in_constant_time(value, cookie->value);
 }

@@ -11,11 +11,14 @@
 #define PJ_NET_GATE_H
 
 #include "base/error.h"
+#include "net/sessions.h"
 
 typedef struct pj_gate {
     bool loopback;                    /* bound to loopback: only loopback names are accepted */
     const char *host;                 /* what the server was bound to */
+    pj_sessions *sessions;            /* of browsers; NULL: none */
     const char *token;                /* NULL: no token is required */
+    const char *const *join_tokens;   /* "SECRET" or "NAME=SECRET"; NULL-terminated, or NULL */
     const char *const *extra_hosts;   /* NULL-terminated, or NULL */
     const char *const *extra_origins; /* "http://localhost:5173": for developing the dashboard */
 } pj_gate;
@@ -28,16 +31,16 @@ bool pj_gate_origin(const pj_gate *gate, const char *origin, const char *host_he
  * constant time. */
 bool pj_gate_token(const pj_gate *gate, const char *authorization, const char *parameter);
 
-/* The cookie that stands for the token in a browser. Both its name and its value are derived from
- * the token, so that sessions survive a restart, end with the token, and servers on several ports
- * of one host (which share their cookies) do not take each other's. */
-typedef struct pj_session_cookie {
-    char name[32], value[65];
-} pj_session_cookie;
+/* Whether a machine of that name may join with the token: one of the join tokens that holds for it,
+ * or, when there are none, the server's token. A join token opens nothing else. */
+bool pj_gate_join(const pj_gate *gate, const char *authorization, const char *machine);
+/* The secret of "SECRET" or "NAME=SECRET"; a base64 secret's final '=' names nobody. */
+const char *pj_join_token_secret(const char *token);
 
-bool pj_gate_session(const pj_gate *gate,
-                     pj_session_cookie *cookie); /* false: no token, no session */
-/* Whether `value` is the value of that cookie; NULL is not. */
-bool pj_gate_cookie(const pj_session_cookie *cookie, const char *value);
+/* The name of the cookie with the id of a session (sessions.h). It is derived from the token, so
+ * that servers on several ports of one host, which share their cookies, do not take each other's.
+ * False: no token, no sessions. */
+enum { PJ_COOKIE_NAME_BYTES = 32 };
+bool pj_gate_cookie_name(const pj_gate *gate, char name[PJ_COOKIE_NAME_BYTES]);
 
 #endif

@@ -98,7 +98,7 @@ typedef struct upgrade {
     pj_hub *hub; /* NULL: a machine joins */
     pj_reader_options options;
     pj_relay *relay;
-    char machine[PJ_RELAY_NAME_BYTES];
+    char machine[PJ_RELAY_NAME_BYTES], key[PJ_RELAY_KEY_BYTES];
 } upgrade;
 
 /* Duplicates the socket and makes libmicrohttpd release its own: no thread and no request memory
@@ -112,7 +112,7 @@ static void handshake_hand_over(void *unused, struct MHD_Connection *connection,
     int fd = dup(socket);
     MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
     if (fd >= 0 && u->relay)
-        pj_relay_join(u->relay, u->machine, fd);
+        pj_relay_join(u->relay, u->machine, u->key, fd);
     else if (fd >= 0)
         pj_hub_add(u->hub, fd, &u->options, early, early_bytes);
 }
@@ -157,12 +157,14 @@ enum MHD_Result pj_handshake_reply(pj_http *http, pj_hub *hub, const pj_reader_o
     return reply(http, &(upgrade){.hub = hub, .options = *options});
 }
 
-enum MHD_Result pj_handshake_join(pj_http *http, pj_relay *relay, const char *machine)
+enum MHD_Result pj_handshake_join(pj_http *http, pj_relay *relay, const char *machine,
+                                  const char *key)
 {
     upgrade u = {.relay = relay};
     if (!machine[0] || strlen(machine) >= sizeof u.machine)
         return pj_http_problem(http, 400, "machine must be a name of 1 to %d bytes",
                                PJ_RELAY_NAME_BYTES - 1);
     snprintf(u.machine, sizeof u.machine, "%s", machine);
+    snprintf(u.key, sizeof u.key, "%s", key);
     return reply(http, &u);
 }

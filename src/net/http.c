@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "http/problem.h"
 
+#include <arpa/inet.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -213,12 +214,84 @@ static bool is_known_method(const char *method)
     return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0 || changes_something(method);
 }
 
+const char *pj_http_session(const pj_http *http, const pj_gate *gate)
+{
+    char name[PJ_COOKIE_NAME_BYTES];
+    if (!pj_gate_cookie_name(gate, name)) return NULL;
+    return MHD_lookup_connection_value(http->connection, MHD_COOKIE_KIND, name);
+}
+
+static void *ip_of(struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET) return &((struct sockaddr_in *)(void *)a)->sin_addr;
+    return a->sa_family == AF_INET6 ? &((struct sockaddr_in6 *)(void *)a)->sin6_addr : NULL;
+}
+
+void pj_http_client(const pj_http *http, char text[PJ_HTTP_ADDRESS_BYTES])
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(http->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+    unsigned char bytes[16] = {0};
+    const void *ip = info && info->client_addr ? ip_of(info->client_addr) : NULL;
+    int family = ip ? info->client_addr->sa_family : AF_UNSPEC;
+    if (ip) memcpy(bytes, ip, family == AF_INET ? 4 : 16);
+    bool is_mapped = family == AF_INET6 && memcmp(bytes, mapped, sizeof mapped) == 0;
+    if (family == AF_INET6 && !is_mapped) memset(bytes + 8, 0, 8);
+    if (!ip || !inet_ntop(is_mapped ? AF_INET : family, is_mapped ? bytes + 12 : bytes, text,
+                          PJ_HTTP_ADDRESS_BYTES))
+        snprintf(text, PJ_HTTP_ADDRESS_BYTES, "local");
+}
+
+/* The token that the request gives; NULL: none. */
+static const char *given_token(const pj_http *http, bool live)
+{
+    const char *authorization = pj_http_header(http, "Authorization");
+    if (authorization) return authorization;
+    return live ? pj_params_text(&http->target.params, "token") : NULL;
+}
+
+static bool is_token(const pj_http *http, const pj_gate *gate, bool live)
+{
+    const char *authorization = pj_http_header(http, "Authorization");
+    const pj_params *params = &http->target.params;
+    const char *machine = pj_params_text(params, "machine");
+    if (strcmp(http->target.path, "/ws/join") == 0)
+        return pj_gate_join(gate, authorization, machine ? machine : "");
+    return pj_gate_token(gate, authorization, live ? pj_params_text(params, "token") : NULL);
+}
+
+/* 0, or the status of a refusal. */
+static unsigned check_token(const pj_http *http, const pj_gate *gate, bool live)
+{
+    char address[PJ_HTTP_ADDRESS_BYTES];
+    if (!given_token(http, live) || !gate->sessions) return is_token(http, gate, live) ? 0 : 401;
+    pj_http_client(http, address);
+    if (!pj_sessions_wait_turn(gate->sessions, address)) return 429;
+    if (is_token(http, gate, live)) return 0;
+    pj_sessions_note_wrong(gate->sessions, address);
+    return 401;
+}
+
 static bool has_session(const pj_http *http, const pj_gate *gate)
 {
-    pj_session_cookie cookie;
-    return pj_gate_session(gate, &cookie) &&
-           pj_gate_cookie(&cookie, MHD_lookup_connection_value(http->connection, MHD_COOKIE_KIND,
-                                                               cookie.name));
+    return gate->sessions && strcmp(http->target.path, "/ws/join") != 0 &&
+           pj_sessions_has(gate->sessions, pj_http_session(http, gate));
+}
+
+enum MHD_Result pj_http_too_many(pj_http *http)
+{
+    pj_http_add_header(http, "Retry-After", "3");
+    return pj_http_problem(http, 429, "too many wrong tokens came from your address: wait");
+}
+
+static enum MHD_Result refuse_sender(pj_http *http, unsigned status)
+{
+    if (status == 429) return pj_http_too_many(http);
+    pj_http_add_header(http, "WWW-Authenticate", "Bearer realm=\"perjoule\"");
+    return pj_http_problem(http, 401,
+                           "this server was started with --token: send it as Authorization: "
+                           "Bearer TOKEN");
 }
 
 static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate)
@@ -238,15 +311,9 @@ static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate)
     /* The page itself is public: it prompts for the token. */
     bool open = strncmp(http->target.path, "/api/", 5) != 0 && !live &&
                 strcmp(http->target.path, "/metrics") != 0;
-    if (!open && !has_session(http, gate) &&
-        !pj_gate_token(gate, pj_http_header(http, "Authorization"),
-                       live ? pj_params_text(&http->target.params, "token") : NULL)) {
-        pj_http_add_header(http, "WWW-Authenticate", "Bearer realm=\"perjoule\"");
-        return pj_http_problem(http, 401,
-                               "this server was started with --token: send it as Authorization: "
-                               "Bearer TOKEN");
-    }
-    return MHD_YES;
+    if (open || has_session(http, gate)) return MHD_YES;
+    unsigned refusal = check_token(http, gate, live);
+    return refusal ? refuse_sender(http, refusal) : MHD_YES;
 }
 
 enum MHD_Result pj_http_check_head(pj_http *http, const pj_gate *gate)

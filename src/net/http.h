@@ -39,6 +39,14 @@ void pj_http_free(pj_http *http);
 
 /* Checks the head before routing, and answers a bad one. MHD_NO: the connection must be dropped. */
 enum MHD_Result pj_http_check_head(pj_http *http, const pj_gate *gate);
+/* The id that the client gives of its session; NULL: none. */
+const char *pj_http_session(const pj_http *http, const pj_gate *gate);
+/* Refuses a token unchecked. */
+enum MHD_Result pj_http_too_many(pj_http *http);
+/* The client's IPv4 address or IPv6 network (of 64 bits: one client's addresses), "local" without
+ * one. */
+enum { PJ_HTTP_ADDRESS_BYTES = 64 };
+void pj_http_client(const pj_http *http, char text[PJ_HTTP_ADDRESS_BYTES]);
 const char *pj_http_header(const pj_http *http, const char *name); /* NULL: absent */
 
 /* ---- answers: each may be given once ------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "http/websocket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,13 +22,15 @@ enum {
     UNWATCHED_NS = 3 * 1000 * 1000 * 1000LL, /* then the machine's stream is closed */
     SILENT_NS = 60 * 1000 * 1000 * 1000LL,   /* machines ping every 20 s */
     RETRY_NS = 1000 * 1000 * 1000LL,
+    FORGET_NS = 60 * 1000 * 1000 * 1000LL, /* longer than a handshake may hold a machine's hub */
+    SWEEP_MS = 10000,
     RING_BYTES = 4 << 20,
     RING_MESSAGES = 8192
 };
 
 typedef struct machine {
     pj_relay *relay;
-    char name[PJ_RELAY_NAME_BYTES];
+    char name[PJ_RELAY_NAME_BYTES], key[PJ_RELAY_KEY_BYTES];
     int idle_fd;    /* idle connection of the machine; -1: none */
     int watched_fd; /* -1: none */
     pj_hub *hub;    /* NULL: never watched yet */
@@ -42,18 +45,22 @@ struct pj_relay {
     machine *machines[PJ_RELAY_MACHINES];
     uint32_t count, watched;
     bool closing;
+    int wake[2]; /* self-pipe of the sweeper: there is another idle connection, or it must end */
+    pthread_t sweeper;
+    bool is_swept;
 };
 
 /* ---- sockets --------------------------------------------------------------------------------- */
 
 static void keep_alive(int fd)
 {
-    int on = 1, idle_s = 30;
+    int on = 1;
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 #ifdef TCP_KEEPIDLE
+    int idle_s = 30, probe_s = 10, probes = 3; /* a machine that lost power is gone in a minute */
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-#else
-    (void)idle_s;
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &probe_s, sizeof probe_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 #endif
 }
 
@@ -62,6 +69,14 @@ static bool is_connected(int fd)
     char byte;
     ssize_t n = fd < 0 ? 0 : recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+/* A machine sends nothing before it is watched, so an idle connection that can be read has ended
+ * or is no machine's. */
+static bool is_quiet(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
 static void relay_drop(int *fd)
@@ -302,19 +317,48 @@ static machine *relay_find_or_add(pj_relay *relay, const char *name)
     return m;
 }
 
-void pj_relay_join(pj_relay *relay, const char *name, int fd)
+/* A machine has two connections while it is watched, so the name alone does not tell another
+ * machine from the same one. A machine without a key may replace its idle connection only after
+ * that has ended or is being watched. */
+static bool relay_may_join(const machine *m, const char *key)
+{
+    if (!m) return true;
+    bool is_idle = is_connected(m->idle_fd);
+    if (!is_idle && !is_connected(m->watched_fd)) return true;
+    return strcmp(m->key, key) == 0 && (key[0] || !is_idle);
+}
+
+bool pj_relay_may_join(pj_relay *relay, const char *name, const char *key)
+{
+    pthread_mutex_lock(&relay->mutex);
+    bool may = relay_may_join(relay_find(relay, name), key);
+    pthread_mutex_unlock(&relay->mutex);
+    return may;
+}
+
+static void relay_wake(pj_relay *relay)
+{
+    ssize_t n = write(relay->wake[1], "w", 1);
+    (void)n; /* a full pipe wakes as well */
+}
+
+void pj_relay_join(pj_relay *relay, const char *name, const char *key, int fd)
 {
     keep_alive(fd);
     pthread_mutex_lock(&relay->mutex);
-    machine *m = relay->closing ? NULL : relay_find_or_add(relay, name);
+    machine *m = relay->closing || !relay_may_join(relay_find(relay, name), key)
+                     ? NULL
+                     : relay_find_or_add(relay, name);
     if (m) {
         relay_drop(&m->idle_fd);
         m->idle_fd = fd;
+        snprintf(m->key, sizeof m->key, "%s", key);
         /* it was disconnected while being watched */
         if (m->hub && !m->is_streaming && watchers(m) > 0) begin_stream(m, NULL);
     }
     pthread_mutex_unlock(&relay->mutex);
     if (!m) close(fd);
+    relay_wake(relay);
 }
 
 bool pj_relay_has(pj_relay *relay, const char *name)
@@ -341,14 +385,8 @@ pj_hub *pj_relay_watch(pj_relay *relay, const char *name, pj_error *err)
     return hub;
 }
 
-pj_status pj_relay_open(pj_relay **out, pj_error *err)
-{
-    pj_relay *relay = pj_alloc(1, sizeof *relay);
-    if (!relay) return pj_fail_memory(err, "the streams of other machines");
-    pthread_mutex_init(&relay->mutex, NULL);
-    *out = relay;
-    return PJ_OK;
-}
+/* ---- machines that are gone --------------------------------------------------------------------
+ */
 
 static void free_machine(machine *m)
 {
@@ -360,6 +398,97 @@ static void free_machine(machine *m)
     pj_free(m);
 }
 
+/* A hub stays for a while after its last watcher: a handshake may be about to use it. */
+static bool relay_is_gone(const machine *m, int64_t now_ns)
+{
+    if (m->idle_fd >= 0 || m->is_streaming) return false;
+    return !m->hub || (watchers(m) == 0 && now_ns - m->watched_ns > FORGET_NS);
+}
+
+/* With the mutex held: takes one machine that is gone from the list. */
+static machine *relay_take_gone(pj_relay *relay)
+{
+    int64_t now_ns = pj_clock_ns();
+    for (uint32_t i = 0; i < relay->count; i++) {
+        machine *m = relay->machines[i];
+        if (!relay_is_gone(m, now_ns)) continue;
+        relay->machines[i] = relay->machines[--relay->count];
+        if (m->hub) relay->watched--;
+        return m;
+    }
+    return NULL;
+}
+
+/* Freed without the mutex, which the threads of a hub and of a stream take. */
+static void relay_forget(pj_relay *relay)
+{
+    machine *gone;
+    do {
+        pthread_mutex_lock(&relay->mutex);
+        gone = relay_take_gone(relay);
+        pthread_mutex_unlock(&relay->mutex);
+        if (gone) free_machine(gone);
+    } while (gone);
+}
+
+/* Closes idle connections that have ended, and lists the others. False: the relay closes. */
+static bool relay_list_idle(pj_relay *relay, struct pollfd *waits, nfds_t *count)
+{
+    *count = 0;
+    waits[(*count)++] = (struct pollfd){.fd = relay->wake[0], .events = POLLIN};
+    pthread_mutex_lock(&relay->mutex);
+    for (uint32_t i = 0; i < relay->count; i++) {
+        machine *m = relay->machines[i];
+        if (m->idle_fd >= 0 && !is_quiet(m->idle_fd)) relay_drop(&m->idle_fd);
+        if (m->idle_fd >= 0)
+            waits[(*count)++] = (struct pollfd){.fd = m->idle_fd, .events = POLLIN};
+    }
+    bool more = !relay->closing;
+    pthread_mutex_unlock(&relay->mutex);
+    return more;
+}
+
+static void *relay_sweep(void *context)
+{
+    pj_relay *relay = context;
+    struct pollfd *waits = pj_alloc(PJ_RELAY_MACHINES + 1, sizeof *waits);
+    nfds_t count;
+    char bytes[256];
+    while (waits && relay_list_idle(relay, waits, &count)) {
+        relay_forget(relay);
+        if (poll(waits, count, SWEEP_MS) > 0 && waits[0].revents)
+            while (read(relay->wake[0], bytes, sizeof bytes) == (ssize_t)sizeof bytes) continue;
+    }
+    pj_free(waits);
+    return NULL;
+}
+
+/* ---- opening and closing
+ * ------------------------------------------------------------------------- */
+
+static pj_status relay_start_sweeper(pj_relay *relay, pj_error *err)
+{
+    if (pipe(relay->wake) != 0) return pj_fail_errno(err, errno, "cannot create a pipe");
+    for (int i = 0; i < 2; i++) fcntl(relay->wake[i], F_SETFL, O_NONBLOCK);
+    pj_status status = pj_thread_start(&relay->sweeper, "pj-sweep", relay_sweep, relay, err);
+    relay->is_swept = status == PJ_OK;
+    return status;
+}
+
+pj_status pj_relay_open(pj_relay **out, pj_error *err)
+{
+    pj_relay *relay = pj_alloc(1, sizeof *relay);
+    if (!relay) return pj_fail_memory(err, "the streams of other machines");
+    relay->wake[0] = relay->wake[1] = -1;
+    pthread_mutex_init(&relay->mutex, NULL);
+    pj_status status = relay_start_sweeper(relay, err);
+    if (status == PJ_OK)
+        *out = relay;
+    else
+        pj_relay_close(relay);
+    return status;
+}
+
 void pj_relay_close(pj_relay *relay)
 {
     if (!relay) return;
@@ -369,7 +498,10 @@ void pj_relay_close(pj_relay *relay)
         if (relay->machines[i]->watched_fd >= 0)
             shutdown(relay->machines[i]->watched_fd, SHUT_RDWR);
     pthread_mutex_unlock(&relay->mutex);
+    relay_wake(relay);
+    if (relay->is_swept) pthread_join(relay->sweeper, NULL);
     for (uint32_t i = 0; i < relay->count; i++) free_machine(relay->machines[i]);
+    for (int i = 0; i < 2; i++) relay_drop(&relay->wake[i]);
     pthread_mutex_destroy(&relay->mutex);
     pj_free(relay);
 }

@@ -401,11 +401,26 @@ static enum MHD_Result answer_socket(const visit *v)
     return pj_handshake_reply(v->http, hub, &options);
 }
 
+static void report_second_join(const visit *v, const char *machine)
+{
+    char text[512], address[PJ_HTTP_ADDRESS_BYTES];
+    pj_http_client(v->http, address);
+    snprintf(text, sizeof text, "refused a second machine that joins as %.200s, from %s", machine,
+             address);
+    if (v->routes->say) v->routes->say(text);
+}
+
 static enum MHD_Result answer_join(const visit *v)
 {
     const char *machine = pj_params_text(&v->http->target.params, "machine");
     if (!v->routes->relay) return pj_http_problem(v->http, 404, "no machines can join this server");
-    return pj_handshake_join(v->http, v->routes->relay, machine ? machine : "");
+    const char *key = pj_http_header(v->http, "X-Perjoule-Machine-Key");
+    if (!machine) machine = "";
+    if (!key) key = "";
+    if (pj_relay_may_join(v->routes->relay, machine, key))
+        return pj_handshake_join(v->http, v->routes->relay, machine, key);
+    report_second_join(v, machine);
+    return pj_http_problem(v->http, 409, "another machine has joined as %.100s", machine);
 }
 
 /* ---- sessions of the page -------------------------------------------------------------------- */
@@ -414,33 +429,47 @@ enum { COOKIE_BYTES = 160 };
 
 /* No Path attribute: the browser then uses the folder of this address, which behind a reverse proxy
  * is the one the page is served from. */
-static void set_session_cookie(pj_http *http, const pj_session_cookie *cookie, bool ends)
+static void set_session_cookie(pj_http *http, const char *name, const char *id)
 {
     const char *origin = pj_http_header(http, "Origin");
     bool secure = origin && strncasecmp(origin, "https://", 8) == 0;
     char text[COOKIE_BYTES];
-    snprintf(text, sizeof text, "%s=%s; HttpOnly; SameSite=Strict%s%s", cookie->name,
-             ends ? "" : cookie->value, secure ? "; Secure" : "", ends ? "; Max-Age=0" : "");
+    snprintf(text, sizeof text, "%s=%s; HttpOnly; SameSite=Strict%s%s", name, id,
+             secure ? "; Secure" : "", id[0] ? "" : "; Max-Age=0");
     pj_http_add_header(http, "Set-Cookie", text);
+}
+
+static enum MHD_Result begin_session(const visit *v, const char *name)
+{
+    char id[PJ_SECRET_BYTES];
+    if (!pj_sessions_begin(v->routes->gate.sessions, id))
+        return pj_http_problem(v->http, 503, "the system gives no random numbers");
+    set_session_cookie(v->http, name, id);
+    return pj_http_reply_empty(v->http, 204);
 }
 
 static enum MHD_Result answer_login(const visit *v)
 {
-    pj_session_cookie cookie;
+    char name[PJ_COOKIE_NAME_BYTES], address[PJ_HTTP_ADDRESS_BYTES];
     const pj_gate *gate = &v->routes->gate;
     const char *token = pj_buffer_get(&v->http->body);
-    if (!pj_gate_session(gate, &cookie)) return pj_http_reply_empty(v->http, 204);
-    if (!token || !pj_gate_token(gate, NULL, token))
-        return pj_http_problem(v->http, 401,
-                               "wrong token: give the one that perjoule serve was started with");
-    set_session_cookie(v->http, &cookie, false);
-    return pj_http_reply_empty(v->http, 204);
+    if (!pj_gate_cookie_name(gate, name)) return pj_http_reply_empty(v->http, 204);
+    pj_http_client(v->http, address);
+    if (!pj_sessions_wait_turn(gate->sessions, address)) return pj_http_too_many(v->http);
+    if (token && pj_gate_token(gate, NULL, token)) return begin_session(v, name);
+    pj_sessions_note_wrong(gate->sessions, address);
+    return pj_http_problem(v->http, 401,
+                           "wrong token: give the one that perjoule serve was started with");
 }
 
 static enum MHD_Result answer_logout(const visit *v)
 {
-    pj_session_cookie cookie;
-    if (pj_gate_session(&v->routes->gate, &cookie)) set_session_cookie(v->http, &cookie, true);
+    char name[PJ_COOKIE_NAME_BYTES];
+    const pj_gate *gate = &v->routes->gate;
+    if (pj_gate_cookie_name(gate, name)) {
+        pj_sessions_end(gate->sessions, pj_http_session(v->http, gate));
+        set_session_cookie(v->http, name, "");
+    }
     return pj_http_reply_empty(v->http, 204);
 }
 

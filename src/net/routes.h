@@ -10,7 +10,8 @@
 typedef struct pj_routes {
     const pj_service *service;
     pj_hub *hub;
-    pj_relay *relay; /* live streams of other machines; NULL: joining is disabled */
+    pj_relay *relay;               /* live streams of other machines; NULL: joining is disabled */
+    void (*say)(const char *text); /* NULL: nobody listens */
     pj_gate gate;
 } pj_routes;
 

@@ -17,6 +17,7 @@
 
 enum {
     CONNECTIONS_MAX = 1024, /* further ones are refused before libmicrohttpd sees them: */
+    TOKEN_MIN_BYTES = 16,   /* off loopback */
     LIBRARY_MAX = 2 * CONNECTIONS_MAX, /* 0.9.75 to 0.9.77 deadlock at their own limit */
     CONNECTION_MEMORY_BYTES = 32 << 10,
     TIMEOUT_S = 20,
@@ -192,6 +193,20 @@ static bool server_pass_on(void *context, int fd, const struct sockaddr *address
     return true;
 }
 
+static pj_status check_secrets(const char *token, const char *const *join_tokens, pj_error *err)
+{
+    if (strlen(token) < TOKEN_MIN_BYTES)
+        return pj_fail(
+            err, PJ_E_INVALID,
+            "a token that other machines can try must have at least %d characters, not %zu",
+            TOKEN_MIN_BYTES, strlen(token));
+    for (; join_tokens && *join_tokens; join_tokens++)
+        if (strlen(pj_join_token_secret(*join_tokens)) < TOKEN_MIN_BYTES)
+            return pj_fail(err, PJ_E_INVALID, "a join token must have at least %d characters",
+                           TOKEN_MIN_BYTES);
+    return PJ_OK;
+}
+
 pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_error *err)
 {
     *out = NULL;
@@ -210,14 +225,18 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
     server->routes = (pj_routes){.service = options->service,
                                  .hub = options->hub,
                                  .relay = options->relay,
+                                 .say = options->say,
                                  .gate = {.loopback = loopback,
                                           .host = host,
                                           .token = options->token,
+                                          .join_tokens = options->join_tokens,
                                           .extra_hosts = options->extra_hosts,
                                           .extra_origins = options->extra_origins}};
     pthread_mutex_init(&server->mutex, NULL);
-    pj_status status = PJ_OK;
-    if (!options->no_listen) status = pj_listen(&address, &listener, err);
+    pj_status status = loopback ? PJ_OK : check_secrets(options->token, options->join_tokens, err);
+    if (status == PJ_OK)
+        status = pj_sessions_open(options->say, &server->routes.gate.sessions, err);
+    if (status == PJ_OK && !options->no_listen) status = pj_listen(&address, &listener, err);
     if (status == PJ_OK) {
         server->port = (uint16_t)address.port;
         server->daemon = start_daemon(server, options->is_polled);
@@ -253,6 +272,7 @@ void pj_server_close(pj_server *server)
         MHD_stop_daemon(server->daemon);
     }
     pj_front_close(server->front);
+    pj_sessions_close(server->routes.gate.sessions);
     pthread_mutex_destroy(&server->mutex);
     pj_free(server);
 }

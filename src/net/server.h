@@ -12,15 +12,17 @@
 typedef struct pj_server pj_server;
 
 typedef struct pj_server_options {
-    const char *host; /* NULL: 127.0.0.1 */
-    uint16_t port;    /* 0: a free one */
-    const char *token;
+    const char *host;               /* NULL: 127.0.0.1 */
+    uint16_t port;                  /* 0: a free one */
+    const char *token;              /* NULL: none; of at least 16 characters off loopback */
+    const char *const *join_tokens; /* of machines that join (gate.h); NULL: the token */
     const char *const *extra_hosts, *const *extra_origins; /* NULL-terminated, or NULL */
     const pj_service *service;
     pj_hub *hub;
-    pj_relay *relay; /* NULL: machines cannot join this server */
-    bool no_listen;  /* connections come only by pj_server_add, for tests */
-    bool is_polled;  /* no thread per connection: work is done by pj_server_poll; with no_listen */
+    pj_relay *relay;               /* NULL: machines cannot join this server */
+    void (*say)(const char *text); /* gets refused machines and wrong tokens; NULL: nobody */
+    bool no_listen;                /* connections come only by pj_server_add, for tests */
+    bool is_polled; /* no thread per connection: work is done by pj_server_poll; with no_listen */
 } pj_server_options;
 
 /* Strings, service and hub are borrowed until the server is closed. */

@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -100,6 +101,15 @@ static bool tries_path(const char *spool, char *path, size_t bytes)
     return snprintf(path, bytes, "%.*s.tries", stem, spool) < (int)bytes;
 }
 
+/* The count of the attempt in progress, for a signal's handler. */
+static char tries_now[PJ_SPOOL_DIR_BYTES];
+static volatile sig_atomic_t is_trying;
+
+void pj_recovery_interrupted(void)
+{
+    if (is_trying) unlink(tries_now);
+}
+
 static bool begin_try(const char *spool, pj_error *err)
 {
     char path[PJ_SPOOL_DIR_BYTES];
@@ -116,13 +126,35 @@ static bool begin_try(const char *spool, pj_error *err)
     ssize_t n = write(fd, "x", 1);
     (void)n;
     close(fd);
+    snprintf(tries_now, sizeof tries_now, "%s", path);
+    is_trying = 1;
     return true;
 }
 
 static void end_try(const char *spool)
 {
     char path[PJ_SPOOL_DIR_BYTES];
+    is_trying = 0;
     if (tries_path(spool, path, sizeof path)) unlink(path);
+}
+
+void pj_recovery_imported(const char *database, const char *path)
+{
+    pj_spool_dirs dirs;
+    struct stat folder, own;
+    char dir[PJ_SPOOL_DIR_BYTES];
+    snprintf(dir, sizeof dir, "%s", path);
+    char *slash = strrchr(dir, '/');
+    if (!slash || !pj_ends_with(path, ".spool")) return;
+    *slash = 0;
+    pj_spool_dirs_of(database, &dirs);
+    for (int i = 0; i < PJ_SPOOL_DIRS && stat(dir, &folder) == 0; i++)
+        if (dirs.path[i][0] && stat(dirs.path[i], &own) == 0 && own.st_ino == folder.st_ino &&
+            own.st_dev == folder.st_dev) {
+            unlink(path);
+            end_try(path);
+            return;
+        }
 }
 
 static void note_trying(pj_recovery *r, const char *spool)
@@ -427,6 +459,7 @@ static void recover_inspect(const char *path, pj_spool_entry *entry)
     *entry = (pj_spool_entry){.state = PJ_SPOOL_LEFT};
     snprintf(entry->path, sizeof entry->path, "%s", path);
     pj_status status = recover_open_spool(path, &reader, &entry->bytes, &entry->reason);
+    bool is_open = status == PJ_OK;
     if (status == PJ_E_AGAIN) entry->state = PJ_SPOOL_RUNNING;
     if (status == PJ_E_DENIED) entry->state = PJ_SPOOL_FOREIGN;
     if (pj_ends_with(path, ".damaged"))
@@ -442,7 +475,7 @@ static void recover_inspect(const char *path, pj_spool_entry *entry)
         if (!has_facts) status = pj_fail(&entry->reason, PJ_E_INVALID, "it does not name its run");
     }
     if (status != PJ_OK && entry->state == PJ_SPOOL_LEFT) entry->state = PJ_SPOOL_UNREADABLE;
-    if (status == PJ_OK) pj_spool_reader_close(&reader);
+    if (is_open) pj_spool_reader_close(&reader); /* and releases its lock */
 }
 
 static void list_folder(const char *dir, void (*take)(void *, const pj_spool_entry *),

@@ -8,7 +8,7 @@
  *
  *   ID.spool      not processed yet, in use by a live process, or unreadable
  *   ID.damaged    stored, except for bytes with a wrong checksum
- *   ID.tries      one byte per attempt that did not end normally; after five of them the spool is
+ *   ID.tries      one byte per attempt that crashed; after five of them the spool is
  *                 no longer retried automatically
  */
 #ifndef PJ_RECORD_RECOVER_H
@@ -43,6 +43,13 @@ bool pj_recovery_awaits(pj_recovery *recovery, const char *run_id);
 /* Abandons work in progress. Returns within a fraction of a second even if a large spool cannot be
  * interrupted at once; the thread then ends on its own. */
 void pj_recovery_close(pj_recovery *recovery);
+
+/* For handlers of signals that end the process: an attempt in progress did not crash and is not
+ * counted. Safe in a handler. */
+void pj_recovery_interrupted(void);
+/* After `path` was imported: removes it with its count of attempts, if it is a spool of this
+ * database. Copies elsewhere stay. */
+void pj_recovery_imported(const char *database, const char *path);
 
 /* ---- for `perjoule check` ------------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
  * server is reached through a tunnel (curl.h), which is a socket like any other. */
 #include "serve/join.h"
 
+#include "base/ids.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "http/call.h"
@@ -26,6 +27,7 @@ enum {
 struct pj_join {
     pj_join_options options;
     pj_url url;
+    char key[PJ_SECRET_BYTES]; /* tells this machine from another of its name */
     pthread_t thread;
     int stop[2]; /* self-pipe that stops the thread */
     bool has_failed, is_tls;
@@ -67,6 +69,7 @@ static void put_request(const pj_join *j, pj_call *call)
     put_encoded(&path, j->options.machine);
     pj_call_write(call, "GET", pj_buffer_get(&path));
     pj_buffer_text(&call->out, PJ_WEBSOCKET_LINES);
+    pj_buffer_printf(&call->out, "X-Perjoule-Machine-Key: %.32s\r\n", j->key);
     if (j->options.token)
         pj_buffer_printf(&call->out, "Authorization: Bearer %s\r\n", j->options.token);
     pj_buffer_text(&call->out, "\r\n");
@@ -87,6 +90,9 @@ static pj_status request_upgrade(pj_join *j, pj_call *call, pj_error *err)
     if (!http) return pj_fail(err, PJ_E_UNAVAILABLE, "%s does not respond", j->options.url);
     if (http == 401)
         return pj_fail(err, PJ_E_DENIED, "%s rejected the token (--join-token)", j->options.url);
+    if (http == 409)
+        return pj_fail(err, PJ_E_STATE, "%s has already been joined by another machine named %s",
+                       j->options.url, j->options.machine);
     return pj_fail(err, PJ_E_STATE,
                    "%s is not a perjoule server that machines can join (status %d)", j->options.url,
                    http);
@@ -211,6 +217,8 @@ pj_status pj_join_open(const pj_join_options *options, pj_join **join, pj_error 
     if (status == PJ_OK && j->is_tls) status = pj_curl_load(err);
     if (status == PJ_OK && options->token && strpbrk(options->token, "\r\n"))
         status = pj_fail(err, PJ_E_INVALID, "--join-token contains a line break");
+    if (status == PJ_OK && !pj_secret_make(j->key))
+        status = pj_fail(err, PJ_E_UNAVAILABLE, "the system gives no random numbers");
     if (status == PJ_OK && pipe(j->stop) != 0)
         status = pj_fail_errno(err, errno, "cannot create a pipe");
     if (status == PJ_OK) {

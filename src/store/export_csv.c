@@ -28,7 +28,10 @@ static void export_csv_flush(csv *c, size_t above)
  * run programs. A leading apostrophe makes it text. */
 static bool is_formula(const char *text, size_t bytes)
 {
-    return bytes && text[0] && strchr("=+-@\t\r", text[0]);
+    static const char wide_equals[] = "\xef\xbc\x9d", no_break_space[] = "\xc2\xa0";
+    if (bytes && text[0] && strchr("=+-@\t\r\n", text[0])) return true;
+    return (bytes >= 3 && memcmp(text, wide_equals, 3) == 0) ||
+           (bytes >= 2 && memcmp(text, no_break_space, 2) == 0);
 }
 
 static void export_csv_put_text(pj_buffer *line, const char *text, size_t bytes)

@@ -411,6 +411,18 @@ pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err)
                          PJ_VALUES(pj_value_text(id)), err);
 }
 
+pj_status pj_store_expect_run(pj_store *store, const char *id, bool expected, pj_error *err)
+{
+    int64_t found = 0;
+    pj_status status =
+        pj_sql_get_one_int(store, "SELECT 1 FROM profiling_runs WHERE id = ?", id, 0, &found, err);
+    if (status != PJ_OK || (found == 1) == expected) return status;
+    return pj_fail(err, PJ_E_STATE,
+                   "database %s did not %s run %s: something in it prevents that; move it away or "
+                   "name another with --db",
+                   store->address, expected ? "take" : "delete", id);
+}
+
 /* ---- deleting on a full disk ------------------------------------------------------------------
  */
 
@@ -457,5 +469,6 @@ pj_status pj_store_delete(pj_store *store, const char *id, pj_error *err)
         pj_sql_get_one_int(store, "SELECT 1 FROM profiling_runs WHERE id = ?", id, 0, &found, err);
     if (status == PJ_OK && !found) status = pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
     if (status == PJ_OK) status = pj_store_remove_run(store, id, err);
+    if (status == PJ_OK) status = pj_store_expect_run(store, id, false, err);
     return pj_sql_finish(store, status, err);
 }

@@ -244,6 +244,7 @@ static pj_status save_all(pj_saving *s, pj_error *err)
     pj_status status = pj_store_remove_run(s->store, info->id, err);
     if (status == PJ_OK) status = find_first_ids(s, err);
     if (status == PJ_OK) status = insert_rows(s, PJ_TABLE_COUNT, 1, err);
+    if (status == PJ_OK) status = pj_store_expect_run(s->store, info->id, true, err);
     if (status == PJ_OK) status = save_texts(s->store, info, err);
     if (status == PJ_OK) status = sort_operations(s, err);
     if (status == PJ_OK) status = save_ranges(s, err);

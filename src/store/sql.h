@@ -71,6 +71,9 @@ pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error
 pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_arena *arena,
                        pj_error *err);
 /* Inside a PJ_WRITE_RUN transaction. A run that does not exist is no error. */
+/* Fails when the run is not there, or is: after an insertion or a deletion, which a trigger of a
+ * database from elsewhere can skip without an error. */
+pj_status pj_store_expect_run(pj_store *store, const char *id, bool expected, pj_error *err);
 pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err);
 
 /* Tags of a run: as a JSON array, out of one, and as rows of run_tags. */

@@ -11,9 +11,11 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,6 +23,11 @@
 /* CHECKPOINT_PAGES: 512 MB. A large run's commit would otherwise checkpoint the whole log at once,
  * on the caller's time, and so would a small commit after it. Closing the database checkpoints. */
 enum { BUSY_TIMEOUT_MS = 120000, HEADER_BYTES = 72, CHECKPOINT_PAGES = 1 << 14 };
+
+/* Bounds on what a database from elsewhere can make this program do. No statement of ours needs
+ * 10^10 operations of SQLite's machine (minutes) for one row; no cell of ours is near the length.
+ */
+enum { STEP_OPERATIONS = 1000000, STEPS_MAX = 10000, CELL_MAX_BYTES = 160 << 20 };
 
 /* ---- errors -------------------------------------------------------------------------------- */
 
@@ -73,6 +80,14 @@ pj_status pj_sqlite_fail(void *context, int code, pj_error *err)
                        "database %s is damaged: move it away to start a new one, or "
                        "recover what is left with: sqlite3 FILE .recover",
                        path);
+    case SQLITE_TOOBIG:
+        return pj_fail(err, PJ_E_INVALID, "database %s holds a value of more than %d MB", path,
+                       CELL_MAX_BYTES >> 20);
+    case SQLITE_INTERRUPT:
+        return pj_fail(err, PJ_E_INVALID,
+                       "database %s: a statement took too long and was ended: something in the "
+                       "database keeps it busy",
+                       path);
     case SQLITE_CONSTRAINT: status = PJ_E_STATE; break;
     case SQLITE_MISUSE: status = PJ_E_INTERNAL; break;
     default: break;
@@ -83,6 +98,7 @@ pj_status pj_sqlite_fail(void *context, int code, pj_error *err)
 pj_status pj_sqlite_each_row(pj_sqlite *sqlite, const char *text, pj_sqlite_row_fn *take,
                              void *context, pj_error *err)
 {
+    pj_sqlite_begin_work();
     int code = sqlite3_exec(sqlite->db, text, take, context, NULL);
     return code == SQLITE_OK ? PJ_OK : pj_sqlite_fail(sqlite, code, err);
 }
@@ -157,9 +173,60 @@ static pj_status switch_to_wal(pj_sqlite *sqlite, pj_error *err)
     }
 }
 
+static _Thread_local uint32_t steps; /* of this thread's statement since its last row */
+
+void pj_sqlite_begin_work(void)
+{
+    steps = 0;
+}
+
+/* Other than 0 ends the statement. */
+static int note_progress(void *unused)
+{
+    return ++steps > STEPS_MAX;
+}
+
+static void (*_Atomic wait_hook)(const char *text);
+
+void pj_store_on_wait(void (*say)(const char *text))
+{
+    atomic_store(&wait_hook, say);
+}
+
+static void say_wait(pj_sqlite *sqlite)
+{
+    char text[sizeof sqlite->path + 64];
+    void (*say)(const char *text) = atomic_load(&wait_hook);
+    if (sqlite->has_said_wait || !say) return;
+    sqlite->has_said_wait = true;
+    snprintf(text, sizeof text, "waiting for another process that has locked database %s",
+             sqlite->path);
+    say(text);
+}
+
+/* SQLite's busy handler; 0 gives up. */
+static int wait_for_lock(void *context, int count)
+{
+    pj_sqlite *sqlite = context;
+    int64_t now_ns = pj_clock_ns();
+    if (count == 0) sqlite->wait_ns = now_ns;
+    if (count == 0) sqlite->has_said_wait = false;
+    if (now_ns - sqlite->wait_ns > BUSY_TIMEOUT_MS * PJ_NS_PER_MS) return 0;
+    if (now_ns - sqlite->wait_ns > PJ_NS_PER_S) say_wait(sqlite);
+    pj_clock_sleep_until(now_ns + (count < 10 ? 1 + count * 2 : 25) * PJ_NS_PER_MS);
+    return 1;
+}
+
+static void bound_work(pj_sqlite *sqlite)
+{
+    sqlite3_limit(sqlite->db, SQLITE_LIMIT_LENGTH, CELL_MAX_BYTES);
+    sqlite3_progress_handler(sqlite->db, STEP_OPERATIONS, note_progress, NULL);
+}
+
 static pj_status set_up_connection(pj_sqlite *sqlite, pj_error *err)
 {
-    sqlite3_busy_timeout(sqlite->db, BUSY_TIMEOUT_MS);
+    bound_work(sqlite);
+    sqlite3_busy_handler(sqlite->db, wait_for_lock, sqlite);
     sqlite3_db_config(sqlite->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(sqlite->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     pj_status status =
@@ -194,7 +261,7 @@ static pj_status open_existing_or_new(pj_sqlite *sqlite, pj_error *err)
                        sqlite->path);
     pj_status status = sqlite->read_only ? PJ_OK : make_folder(sqlite->path, err);
     if (status != PJ_OK) return status;
-    if (!sqlite->read_only && strcmp(sqlite->path, ":memory:") != 0) create_private(sqlite->path);
+    if (!sqlite->read_only) create_private(sqlite->path);
     int code = sqlite_open_file(sqlite);
     return code == SQLITE_OK ? set_up_connection(sqlite, err) : pj_sqlite_fail(sqlite, code, err);
 }
@@ -203,6 +270,11 @@ pj_status pj_sqlite_open(const char *address, bool read_only, void **db, pj_erro
 {
     pj_sqlite *sqlite = pj_alloc(1, sizeof *sqlite);
     if (!sqlite) return pj_fail_memory(err, "the database");
+    if (strcmp(address, ":memory:") == 0) {
+        pj_free(sqlite);
+        return pj_fail(err, PJ_E_INVALID,
+                       "a database in memory keeps nothing: name a file, or none to store nothing");
+    }
     sqlite->read_only = read_only;
     snprintf(sqlite->path, sizeof sqlite->path, "%s", address);
     pj_status status = open_existing_or_new(sqlite, err);

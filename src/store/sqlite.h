@@ -10,7 +10,9 @@
 typedef struct pj_sqlite {
     sqlite3 *db;
     bool read_only;
-    bool is_alone; /* without the shared memory of a log, which the full disk has no space for */
+    bool is_alone;   /* without the shared memory of a log, which the full disk has no space for */
+    int64_t wait_ns; /* since when it waits for a lock */
+    bool has_said_wait;
     pj_transaction kind; /* of the open transaction; PJ_READ outside one */
     char path[4096];
 } pj_sqlite;
@@ -22,6 +24,8 @@ bool pj_sqlite_recognise(const char *path);
 pj_status pj_sqlite_fail(void *db, int code, pj_error *err);
 pj_status pj_sqlite_run(void *db, const char *text, pj_error *err);
 
+/* The bound on the work of a statement counts from here. */
+void pj_sqlite_begin_work(void);
 /* Runs a text and passes the values of each row, as texts or NULL; returns 0. */
 typedef int pj_sqlite_row_fn(void *context, int columns, char **values, char **names);
 pj_status pj_sqlite_each_row(pj_sqlite *sqlite, const char *text, pj_sqlite_row_fn *take,

@@ -1,4 +1,5 @@
 /* SQLite as a storage engine: schema, transactions, statements and checks of an open connection. */
+#include "store/schema.h"
 #include "store/sqlite.h"
 
 #include <stdio.h>
@@ -6,12 +7,55 @@
 #include <string.h>
 #include <sys/stat.h>
 
+enum { STRANGER_BYTES = 120 };
+
 /* ---- schema -------------------------------------------------------------------------------- */
 
 static int take_integer(void *context, int columns, char **values, char **names)
 {
     *(int64_t *)context = values[0] ? strtoll(values[0], NULL, 10) : 0;
     return 0;
+}
+
+static bool is_our_view(const char *name)
+{
+    for (const pj_schema_view *view = pj_schema_views; view->name; view++)
+        if (strcmp(view->name, name) == 0) return true;
+    return false;
+}
+
+static bool is_known_object(const char *type, const char *name)
+{
+    static const char *const triggers[] = {"run_is_deleted", "conditions_are_deleted",
+                                           "component_is_deleted", "step_is_deleted", NULL};
+    if (strcmp(type, "view") == 0) return is_our_view(name);
+    for (int i = 0; triggers[i]; i++)
+        if (strcmp(name, triggers[i]) == 0) return true;
+    return false;
+}
+
+/* A row: type and name of a trigger or view. Keeps the first that is not ours. */
+static int note_stranger(void *context, int columns, char **values, char **names)
+{
+    char *found = context;
+    if (!*found && !is_known_object(values[0] ? values[0] : "", values[1] ? values[1] : ""))
+        snprintf(found, STRANGER_BYTES, "%s %s", values[0] ? values[0] : "",
+                 values[1] ? values[1] : "");
+    return 0;
+}
+
+/* Triggers and views run statements of whoever made the database within ours. */
+static pj_status refuse_strangers(void *db, pj_error *err)
+{
+    char found[STRANGER_BYTES] = "";
+    pj_status status = pj_sqlite_each_row(
+        db, "SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')", note_stranger,
+        found, err);
+    if (status != PJ_OK || !*found) return status;
+    return pj_fail(err, PJ_E_INVALID,
+                   "database %s contains the %s, which is not perjoule's and could change what it "
+                   "reads and writes: drop it with sqlite3, or name another database with --db",
+                   ((pj_sqlite *)db)->path, found);
 }
 
 static pj_status get_version(void *db, pj_db_owner *owner, int64_t *version, pj_error *err)
@@ -26,9 +70,9 @@ static pj_status get_version(void *db, pj_db_owner *owner, int64_t *version, pj_
         status = pj_sqlite_each_row(db, "SELECT count(*) FROM sqlite_schema", take_integer,
                                     &objects, err);
     bool is_new = objects == 0 && *version == 0 && application == 0;
-    *owner = is_new                                    ? PJ_DB_NEW
-             : application == PJ_SQLITE_APPLICATION_ID ? PJ_DB_OURS
-                                                       : PJ_DB_FOREIGN;
+    bool is_ours = application == PJ_SQLITE_APPLICATION_ID;
+    if (status == PJ_OK && is_ours) status = refuse_strangers(db, err);
+    *owner = is_new ? PJ_DB_NEW : is_ours ? PJ_DB_OURS : PJ_DB_FOREIGN;
     return status;
 }
 
@@ -141,6 +185,7 @@ static int bind(void *statement, int index, const pj_value *value)
 
 static int step(void *statement, bool *row)
 {
+    pj_sqlite_begin_work();
     int code = sqlite3_step(statement);
     *row = code == SQLITE_ROW;
     return *row || code == SQLITE_DONE ? 0 : code;

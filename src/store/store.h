@@ -22,6 +22,9 @@ typedef struct pj_store_options {
 
 /* The address that opening uses for options.path. */
 pj_status pj_store_find_address(const char *path, char *address, size_t bytes, pj_error *err);
+/* `say` gets a sentence when any connection of the process has waited a second for a lock of
+ * another process; NULL: nobody does. SQLite alone. */
+void pj_store_on_wait(void (*say)(const char *text));
 /* Creates and migrates as needed. */
 pj_status pj_store_open(const pj_store_options *options, pj_store **store, pj_error *err);
 void pj_store_close(pj_store *store); /* NULL is allowed */

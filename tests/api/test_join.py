@@ -144,9 +144,10 @@ class Join(unittest.TestCase):
     def test_tokens(self):
         with harness.Server("--token", "fleet") as central:
             url = f"http://127.0.0.1:{central.port}"
-            with harness.Server("--join", url, "--join-token", "wrong") as refused:
+            with harness.Server("--join", url, environment={"PERJOULE_JOIN_TOKEN": "wrong"}) as refused:
                 self.assertIn("rejected the token", refused.process.stderr.readline())
             with harness.Server("--join", url, "--join-token", "fleet") as machine:
+                self.assertIn("--join-token-file", machine.process.stderr.readline())
                 name = name_of(machine)
                 query = "?" + urllib.parse.urlencode({"machine": name, "token": "fleet"})
 
@@ -154,6 +155,91 @@ class Join(unittest.TestCase):
                     with harness.Socket(central.port, query) as s:
                         return s.status == 101
                 central.wait_until(is_live, "the machine joins")
+
+    def join(self, central, machine, **headers):
+        """A machine's connection and the status of the answer."""
+        s = socket.create_connection(("127.0.0.1", central.port))
+        s.settimeout(60 * harness.SLOW)
+        lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+        s.sendall((f"GET /ws/join?machine={machine} HTTP/1.1\r\nHost: {harness.NAME}:{central.port}\r\n"
+                   "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                   f"Sec-WebSocket-Key: cGVyam91bGUtbWFjaGluZQ==\r\n{lines}\r\n").encode())
+        return s, int(s.recv(1000).split()[1])
+
+    def test_machines_that_leave_are_forgotten(self):
+        """Neither sockets nor places stay: containers have a new name at each start."""
+        with harness.Server() as central:
+            def sockets():
+                folder = f"/proc/{central.process.pid}/fd"
+                count = 0
+                for fd in os.listdir(folder):
+                    with contextlib.suppress(FileNotFoundError):  # closed in between
+                        count += os.readlink(os.path.join(folder, fd)).startswith("socket:")
+                return count
+            before = sockets()
+            for first in range(0, 4500, 100):  # more than there are places
+                joined = [self.join(central, f"pod-{first + i}") for i in range(100)]
+                self.assertEqual({status for _, status in joined}, {101})
+                for s, _ in joined:
+                    s.close()
+                central.wait_until(lambda: sockets() <= before, "their sockets are closed")
+            last, status = self.join(central, "last")
+            self.assertEqual(status, 101)
+            self.joined(central, "last")
+            last.close()
+
+    def test_a_living_name_is_taken(self):
+        with harness.Server() as central:
+            alpha, status = self.join(central, "alpha", X_Perjoule_Machine_Key="0123")
+            self.assertEqual(status, 101)
+            watchers = []
+
+            def is_watched():
+                watchers.append(watch(central, "alpha"))
+                return watchers[-1].status == 101
+            central.wait_until(is_watched, "it has joined")
+            self.assertEqual(alpha.recv(100), b"\x81\x05watch")
+            for headers in ({}, {"X_Perjoule_Machine_Key": "4567"}):
+                other, status = self.join(central, "alpha", **headers)
+                self.assertEqual(status, 409)
+                other.close()
+                self.assertIn("refused a second machine that joins as alpha, from 127.0.0.1",
+                              central.process.stderr.readline())
+            # The machine itself opens its next idle connection.
+            spare, status = self.join(central, "alpha", X_Perjoule_Machine_Key="0123")
+            self.assertEqual(status, 101)
+            spare.close()
+            for watcher in watchers:
+                watcher.s.close()
+            alpha.close()
+
+            def is_free():
+                other, status = self.join(central, "alpha", X_Perjoule_Machine_Key="4567")
+                other.close()
+                return status == 101
+            central.wait_until(is_free, "the name is free when the machine has left")
+
+    def test_join_tokens_only_join(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="perjoule-secrets-"))
+        (folder / "token").write_text("an-admin-s-secret\n")
+        (folder / "join").write_text("# machines\nalpha=alpha-s-secret\nbeta=YmV0YQ==\n\n")
+        with harness.Server("--token-file", str(folder / "token"), "--join-token-file", str(folder / "join"),
+                            "--join-token", "gamma=g") as central:
+            self.assertIn("--join-token is visible to other users", central.process.stderr.readline())
+            for machine, token, expected in (("alpha", "alpha-s-secret", 101), ("beta", "YmV0YQ==", 101),
+                                             ("gamma", "g", 101), ("delta", "alpha-s-secret", 401),
+                                             ("beta2", "alpha-s-secret", 401), ("alpha", "an-admin-s-secret", 401),
+                                             ("alpha2", "", 401)):
+                s, status = self.join(central, machine, Authorization=f"Bearer {token}")
+                self.assertEqual((machine, token, status), (machine, token, expected))
+                s.close()
+            for method, path in (("GET", "/api/profiling/runs"), ("DELETE", "/api/profiling/runs?keep=0"),
+                                 ("GET", "/metrics"), ("POST", "/session")):
+                answer = central.ask(method, path, headers={"Authorization": "Bearer alpha-s-secret"})
+                self.assertEqual((path, answer.status), (path, 401))
+            runs = central.get("/api/profiling/runs", Authorization="Bearer an-admin-s-secret")
+            self.assertEqual(runs.status, 200)
+        shutil.rmtree(folder)
 
     @unittest.skipUnless(shutil.which("openssl"), "there is no openssl to make a certificate with")
     def test_watched_over_tls(self):

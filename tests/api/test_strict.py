@@ -1,4 +1,5 @@
 """Strictness of the server: malformed request heads, names and bodies; tokens; its own description."""
+import concurrent.futures
 import contextlib
 import gzip
 import json
@@ -434,33 +435,33 @@ class Strict(unittest.TestCase):
 
 class Token(unittest.TestCase):
     def test_token(self):
-        with harness.Server("--host", "0.0.0.0", "--token", "secret-word") as server:
+        with harness.Server("--host", "0.0.0.0", "--token", "the-secret-words") as server:
             port = server.port
             get = lambda path, **h: server.ask("GET", path, headers=h).status
             self.assertEqual(get("/api/profiling/runs"), 401)
             self.assertEqual(get("/metrics"), 401)
-            self.assertEqual(get("/api/profiling/runs", Authorization="Bearer secret-wor"), 401)
-            self.assertEqual(get("/api/profiling/runs", Authorization="Bearer secret-word2"), 401)
-            self.assertEqual(get("/api/profiling/runs", Authorization="Bearer secret-word"), 200)
+            self.assertEqual(get("/api/profiling/runs", Authorization="Bearer the-secret-word"), 401)
+            self.assertEqual(get("/api/profiling/runs", Authorization="Bearer the-secret-words2"), 401)
+            self.assertEqual(get("/api/profiling/runs", Authorization="Bearer the-secret-words"), 200)
             self.assertEqual(get("/"), 200)
             self.assertEqual(get("/healthz"), 200)
             with harness.Socket(port) as ws:
                 self.assertEqual(ws.status, 401)
-            with harness.Socket(port, "?token=secret-word") as ws:
+            with harness.Socket(port, "?token=the-secret-words") as ws:
                 self.assertEqual(ws.status, 101)
             answer = server.get("/api/profiling/runs")
             self.assertIn("Bearer", answer.headers["WWW-Authenticate"])
 
     def test_session(self):
-        with harness.Server("--host", "0.0.0.0", "--token", "secret-word") as server:
+        with harness.Server("--host", "0.0.0.0", "--token", "the-secret-words") as server:
             own = {"Origin": server.url, "Content-Type": "text/plain"}
             runs = lambda cookie: server.ask("GET", "/api/profiling/runs", headers={"Cookie": cookie}).status
-            for wrong in (b"secret-wor", b"secret-word2", b"", b"Bearer secret-word"):
+            for wrong in (b"the-secret-word", b"the-secret-words2", b"", b"Bearer the-secret-words"):
                 answer = server.ask("POST", "/session", wrong, headers=own)
                 self.assertEqual((answer.status, answer.headers["Set-Cookie"]), (401, None), wrong)
-            self.assertEqual(server.ask("POST", "/session", b"secret-word", headers={
+            self.assertEqual(server.ask("POST", "/session", b"the-secret-words", headers={
                 **own, "Origin": "http://evil.example"}).status, 403)
-            answer = server.ask("POST", "/session", b"secret-word", headers=own)
+            answer = server.ask("POST", "/session", b"the-secret-words", headers=own)
             self.assertEqual(answer.status, 204)
             cookie, *attributes = answer.headers["Set-Cookie"].split("; ")
             self.assertEqual(attributes, ["HttpOnly", "SameSite=Strict"])  # no Path: works below any prefix
@@ -469,16 +470,52 @@ class Token(unittest.TestCase):
             self.assertEqual(runs(f"other=1; {cookie}"), 200)
             self.assertEqual(runs(cookie[:-1] + "x"), 401)
             self.assertEqual(runs(cookie.split("=")[0] + "="), 401)
-            secure = server.ask("POST", "/session", b"secret-word", headers={
+            secure = server.ask("POST", "/session", b"the-secret-words", headers={
                 **own, "Origin": server.url.replace("http:", "https:")})
             self.assertIn("Secure", secure.headers["Set-Cookie"])
             # CSRF: a page of another site must not act even with the cookie.
             self.assertEqual(server.ask("DELETE", "/api/profiling/run/last", headers={
                 "Cookie": cookie, "Origin": "http://evil.example"}).status, 403)
-            self.assertIn("Max-Age=0", server.ask("DELETE", "/session", headers=own).headers["Set-Cookie"])
+            again = server.ask("POST", "/session", b"the-secret-words", headers=own)
+            other = again.headers["Set-Cookie"].split("; ")[0]
+            self.assertNotEqual(other, cookie)  # each sign-in has a session of its own
+            left = server.ask("DELETE", "/session", headers={**own, "Cookie": cookie})
+            self.assertIn("Max-Age=0", left.headers["Set-Cookie"])
+            self.assertEqual((runs(cookie), runs(other)), (401, 200))
+        with harness.Server("--host", "0.0.0.0", "--token", "the-secret-words") as server:
+            self.assertEqual(runs(other), 401)  # sessions end with the process
         with harness.Server() as server:
             self.assertEqual(server.ask("POST", "/session", b"anything").status, 204)
             self.assertIsNone(server.ask("POST", "/session", b"anything").headers["Set-Cookie"])
+
+    def test_guesses_are_slowed_and_logged(self):
+        with harness.Server("--host", "0.0.0.0", environment={"PERJOULE_TOKEN": "the-secret-words"}) as server:
+            own = {"Origin": server.url, "Content-Type": "text/plain"}
+            session = server.ask("POST", "/session", b"the-secret-words", headers=own).headers["Set-Cookie"]
+            begin = time.monotonic()
+            for number in range(12):
+                answer = server.get("/api/profiling/runs", Authorization=f"Bearer guess-{number}")
+                self.assertEqual(answer.status, 401)
+            self.assertGreater(time.monotonic() - begin, 3)  # pauses of 60 ms to 2 s since the fifth
+            with concurrent.futures.ThreadPoolExecutor(20) as pool:
+                ask = lambda _: server.get("/api/profiling/runs", Authorization="Bearer guess").status
+                answers = list(pool.map(ask, range(20)))
+            self.assertIn(429, answers)
+            # Whoever has signed in notices nothing of it.
+            self.assertEqual(server.get("/api/profiling/runs", Cookie=session.split(";")[0]).status, 200)
+            self.assertEqual(server.get("/healthz").status, 200)
+            server.end()
+            log = server.process.stderr.read()
+            self.assertIn("wrong token from 127.0.0.1 (1 so far)", log)
+            self.assertIn("wrong token from 127.0.0.1 (8 so far)", log)
+            self.assertNotIn("guess-", log)
+
+    def test_short_tokens_off_loopback(self):
+        for options in (("--token", "fifteen-letters"), ("--token", "the-secret-words", "--join-token", "a=short")):
+            done = subprocess.run([harness.PROGRAM, "serve", "--host", "0.0.0.0", "--port", "0", "--power", "none",
+                                   "--db", "none", *options], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("at least 16 characters", done.stderr)
 
     def test_no_token_off_loopback(self):
         done = subprocess.run([harness.PROGRAM, "serve", "--host", "0.0.0.0", "--port", "0", "--power",

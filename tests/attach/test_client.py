@@ -140,6 +140,31 @@ class Client(unittest.TestCase):
         self.assertEqual(self.rows("SELECT status, failure FROM profiling_runs"),
                          [("failed", "the server answered 400: the request exceeds the context")])
 
+    def test_a_repeated_key_is_not_stored(self):
+        key, other = "sk-1234567890abcdef", "a-header-s-secret"
+
+        def refuse(request, send):
+            if request["method"] == "GET":
+                return engine.chat(request, send)
+            return engine.whole(send, {"error": {"message": f"Incorrect API key provided: {key}, {other}"}},
+                                "401 Unauthorized")
+        engine = Engine(refuse)
+        headers = os.path.join(self.folder.name, "headers")
+        with open(headers, "w", encoding="ascii") as file:
+            file.write(f"X-Api-Key: {other}\n")
+        got = self.attach(engine, "Hello", "--header-file", headers, code=1, environment={"OPENAI_API_KEY": key})
+        self.assertNotIn("warning", got.stderr)
+        self.assertIn("Incorrect API key provided: *******************, *****************", got.stderr)
+        for name in os.listdir(self.folder.name):
+            if name.startswith("runs.db") and os.path.isfile(path := os.path.join(self.folder.name, name)):
+                with open(path, "rb") as file:
+                    stored = file.read()
+                self.assertNotIn(key.encode(), stored)
+                self.assertNotIn(other.encode(), stored)
+        self.assertIn(key, str(engine.requests[-1]))  # it was sent
+        got = self.attach(engine, "Hello", "--header", f"Authorization: Bearer {key}", code=1)
+        self.assertIn("warning: the secret of --header is visible to other users", got.stderr)
+
     def test_an_answer_of_which_nothing_can_be_read_is_a_failure(self):
         answers = {
             ("307 Temporary Redirect", "text/plain", b"", "Location: http://127.0.0.1:1/"): "answered 307",

@@ -369,6 +369,14 @@ class Hostile(unittest.TestCase):
         self.assertIn(b"application/problem+json", got)
         self.assertEqual(run[0], "failed")
 
+    def test_a_server_that_repeats_the_key(self):
+        def repeat(engine, request, send):
+            key = request["headers"]["authorization"].removeprefix("Bearer ")
+            return engine.whole(send, {"error": {"message": f"Incorrect API key provided: {key}"}}, "401 Unauthorized")
+        got, run = self.through(repeat, post(STREAM, "/v1/chat/completions", "Authorization: Bearer sk-1234567890abcdef"))
+        self.assertIn(b"sk-1234567890abcdef", got)  # the client gets every byte
+        self.assertEqual(run[:2], ("failed", "the server answered 401: Incorrect API key provided: *******************"))
+
     def test_a_server_that_stops_in_the_middle(self):
         def stop(engine, request, send):
             engine.head(send)
@@ -469,12 +477,12 @@ class Hostile(unittest.TestCase):
                                  capture_output=True, text=True, check=False, timeout=PATIENCE)
         self.assertEqual(refused.returncode, 2)
         self.assertIn("--token", refused.stderr)
-        proxy = Proxy(engine, "--token", "secret", listen="0.0.0.0:0")
+        proxy = Proxy(engine, "--token", "the-secret-words", listen="0.0.0.0:0")
         self.assertIn(b"401", proxy.raw(post(STREAM))[:20])
-        self.assertIn(b"[DONE]", proxy.raw(post(STREAM, "/v1/chat/completions", "X-Perjoule-Token: secret",
+        self.assertIn(b"[DONE]", proxy.raw(post(STREAM, "/v1/chat/completions", "X-Perjoule-Token: the-secret-words",
                                                 "Authorization: Bearer upstream-key")))
         self.assertEqual(engine.requests[-1]["headers"]["authorization"], "Bearer upstream-key")
-        self.assertIn(b"[DONE]", proxy.raw(post(STREAM, "/v1/chat/completions", "Authorization: Bearer secret")))
+        self.assertIn(b"[DONE]", proxy.raw(post(STREAM, "/v1/chat/completions", "Authorization: Bearer the-secret-words")))
         self.assertNotIn("authorization", engine.requests[-1]["headers"])
         self.assertEqual(proxy.stop()[0], 0)
 

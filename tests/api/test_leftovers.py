@@ -1,0 +1,83 @@
+"""Spools of killed runs: impatient users do them no harm, and what was imported is gone."""
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+import unittest
+
+import beside
+import harness
+
+
+class Leftovers(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="perjoule-leftovers-")
+        self.db = os.path.join(self.folder, "runs.db")
+        self.spools = pathlib.Path(self.db + "-spool")
+        self.env = {**os.environ, "HOME": self.folder, "XDG_DATA_HOME": self.folder}
+        self.leave_a_run()
+
+    def tearDown(self):
+        shutil.rmtree(self.folder)
+
+    def start(self, *words):
+        return subprocess.Popen([harness.PROGRAM, *words, "--db", self.db], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, env=self.env)
+
+    def perjoule(self, *words):
+        with self.start(*words) as done:
+            out, err = done.communicate(timeout=120 * harness.SLOW)
+        self.assertEqual(done.returncode, 0, out + err)
+        return out, err
+
+    def leave_a_run(self):
+        with self.start("run", "-m", "synthetic:smollm2-135m,layers=1", "--ids", "1,2,3", "-n", "7000", "--ignore-eos",
+                        "--power", "none") as run:
+            end = time.monotonic() + 60 * harness.SLOW
+            while not any(b"smollm2" in spool.read_bytes() for spool in self.spools.glob("*.spool")):
+                self.assertIsNone(run.poll())
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.05)
+            run.kill()
+            run.communicate()
+        self.spool = next(self.spools.glob("*.spool"))
+        self.tries = self.spool.with_suffix(".tries")
+
+    def rows(self):
+        with contextlib.closing(sqlite3.connect(self.db)) as base:
+            return base.execute("SELECT status FROM profiling_runs").fetchall()
+
+    def test_interrupts_are_no_failed_attempts(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGINT, signal.SIGINT):
+            with self.start("ls") as listing:
+                while listing.poll() is None and not self.tries.exists():
+                    pass
+                listing.send_signal(number)
+                listing.communicate()
+            self.assertFalse(self.tries.exists(), number)
+        self.perjoule("check")
+        self.assertEqual(self.rows(), [("interrupted",)])
+
+    def test_recovery_says_what_it_does(self):
+        _, err = self.perjoule("ls")
+        self.assertTrue(err.startswith("perjoule: recovering 1 interrupted run\n"), err)
+
+    def test_an_imported_spool_is_gone(self):
+        copy = os.path.join(self.folder, "copy.spool")
+        shutil.copy(self.spool, copy)
+        self.tries.write_bytes(b"xxxxx")
+        self.assertIn("failed to finish 5 times", self.perjoule("ls")[1])
+        self.perjoule("import", str(self.spool))
+        self.assertEqual([p.name for p in self.spools.iterdir() if p.suffix in (".spool", ".tries")], [])
+        self.assertNotIn("spool", self.perjoule("ls")[1])
+        self.perjoule("import", "--replace", copy)
+        self.assertTrue(os.path.exists(copy))  # a copy elsewhere is the user's
+        self.assertEqual(self.rows(), [("interrupted",)])
+
+
+beside.main()

@@ -1,0 +1,121 @@
+"""Databases from elsewhere: what they contain can neither change what is stored nor act on a terminal."""
+import io
+import os
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+import unittest
+import zipfile
+
+import beside
+import harness
+
+TITLE = "\033]0;owned\a\033[2J\u009b31m\u202e\u2066"
+
+
+class Stranger(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="perjoule-stranger-")
+        cls.made = os.path.join(cls.folder, "made.db")
+        cls("run_demo").run_demo(cls.made)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def setUp(self):
+        self.copy()
+
+    def copy(self):
+        """A fresh copy, without the log of another one beside it."""
+        self.db = os.path.join(tempfile.mkdtemp(dir=self.folder), "runs.db")
+        shutil.copy(self.made, self.db)
+
+    def perjoule(self, *words, code=0, binary=False):
+        env = {**os.environ, "HOME": self.folder, "XDG_DATA_HOME": self.folder, "PERJOULE_BASELINE": "0.2"}
+        done = subprocess.run([harness.PROGRAM, *words], capture_output=True, timeout=120 * harness.SLOW, env=env,
+                              check=False)
+        out, err = (text if binary else text.decode() for text in (done.stdout, done.stderr))
+        if done.returncode != code:
+            raise AssertionError(f"{words}: {done.returncode}, not {code}: {out}{err}")
+        return out, err
+
+    def run_demo(self, db, code=0):
+        model = str(harness.MODELS / "demo")
+        return self.perjoule("run", "-m", model, "-n", "4", "--power", "sim", "--db", db, "Hi", code=code)
+
+    def change(self, *statements):
+        base = sqlite3.connect(self.db)
+        for statement, *values in statements:
+            base.execute(statement, values)
+        base.commit()
+        base.close()
+
+    def test_triggers_and_views_are_refused_by_name(self):
+        for statement, named in (
+                ("CREATE TRIGGER hush BEFORE INSERT ON profiling_runs BEGIN SELECT RAISE(IGNORE); END", "trigger hush"),
+                ("CREATE VIEW endless AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT * FROM n",
+                 "view endless")):
+            self.copy()
+            self.change((statement,))
+            for words in (("ls",), ("check",), ("rm", "last", "--yes")):
+                _, err = self.perjoule(*words, "--db", self.db, code=2)
+                self.assertIn(f"contains the {named}, which is not perjoule's", err)
+            _, err = self.run_demo(self.db, code=2)
+            self.assertIn(named, err)
+
+    def test_a_trigger_with_one_of_our_names_loses_nothing_silently(self):
+        self.change(("DROP TRIGGER run_is_deleted",),
+                    ("CREATE TRIGGER run_is_deleted BEFORE DELETE ON profiling_runs BEGIN SELECT RAISE(IGNORE); END",))
+        _, err = self.perjoule("rm", "last", "--yes", "--db", self.db, code=1)
+        self.assertIn("did not delete run", err)
+        self.change(("DROP TRIGGER run_is_deleted",),
+                    ("CREATE TRIGGER run_is_deleted BEFORE INSERT ON profiling_runs BEGIN SELECT RAISE(IGNORE); END",))
+        _, err = self.run_demo(self.db, code=1)
+        self.assertIn("did not take run", err)
+
+    def test_a_huge_value_is_refused(self):
+        self.change(("UPDATE profiling_runs SET model_name = CAST(zeroblob(170000000) AS TEXT)",))
+        _, err = self.perjoule("ls", "--db", self.db, code=2)
+        self.assertIn("holds a value of more than 160 MB", err)
+
+    def test_a_long_wait_is_said(self):
+        base = sqlite3.connect(self.db, isolation_level=None)
+        base.execute("BEGIN IMMEDIATE")
+        with subprocess.Popen([harness.PROGRAM, "rm", "last", "--yes", "--db", self.db], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as waiting:
+            self.assertIn("waiting for another process that has locked database", waiting.stderr.readline())
+            base.execute("ROLLBACK")
+            _, err = waiting.communicate(timeout=60 * harness.SLOW)
+        base.close()
+        self.assertEqual((waiting.returncode, err), (0, ""))
+
+    def test_a_database_in_memory_is_refused(self):
+        _, err = self.run_demo(":memory:", code=2)
+        self.assertIn("keeps nothing", err)
+
+    def test_texts_cannot_act_on_a_terminal(self):
+        self.change(("UPDATE profiling_runs SET model_name = ?, engine = ?, failure = ?, machine = ?",
+                     *[f"m{TITLE}"] * 4),
+                    ("UPDATE component_metrics SET component_name = ?", f"c{TITLE}"))
+        for words in (("show", "last"), ("show", "last", "--tokens"), ("ls",), ("compare", "last", "last"),
+                      ("machines",)):
+            done = subprocess.run([harness.PROGRAM, *words, "--db", self.db], capture_output=True,
+                                  timeout=120 * harness.SLOW, check=False)
+            text = (done.stdout + done.stderr).decode()
+            self.assertNotRegex(text, "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", words)
+        out, _ = self.perjoule("show", "last", "--db", self.db)
+        self.assertIn("m\ufffd]0;owned\ufffd", out)
+
+    def test_cells_cannot_be_formulas(self):
+        for text in ("\n=1", "\u00a0=1", "\uff1d1", "=1"):
+            self.change(("UPDATE profiling_runs SET model_name = ?", text))
+            out, _ = self.perjoule("export", "last", "--format", "csv", "-o", "-", "--db", self.db, binary=True)
+            files = zipfile.ZipFile(io.BytesIO(out))
+            whole = b"".join(files.read(name) for name in files.namelist())
+            self.assertTrue(("'" + text).encode() in whole, text)
+
+
+beside.main()
