@@ -116,7 +116,7 @@ static bool was_idle(const pj_curve *curve, double idle_mw, int64_t from_ns, int
     double inside_s = (double)(inside_to_ns - inside_from_ns) * 1e-9;
     double beside_mw = pj_curve_energy_mj(curve, from_ns, to_ns) / seconds;
     double inside_mw = pj_curve_energy_mj(curve, inside_from_ns, inside_to_ns) / inside_s;
-    return fabs(beside_mw - idle_mw) < fmax(0.25 * (inside_mw - idle_mw), idle_mw / 3);
+    return fabs(beside_mw - idle_mw) < 0.25 * (inside_mw - idle_mw);
 }
 
 /* Where a log shows how a step's energy was distributed, the part of a step that lies outside the
