@@ -7,6 +7,7 @@
 #include "base/sized.h"
 #include "trace/recorder.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,6 +232,14 @@ static int64_t listening_ns(const pj_session *session, bool first)
     return half > least ? half : least;
 }
 
+/* Whether the idle power of a rail that was known is not known any more. */
+static bool lost_a_rail(const pj_baseline *before, const pj_baseline *now, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (isnan(now->mw[i]) && i < before->rail_count && !isnan(before->mw[i])) return true;
+    return false;
+}
+
 pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err)
 {
     uint32_t count = 0;
@@ -244,7 +253,11 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
     pj_meter_set_activity(session->meter, 0);
     pj_baseline *baseline = cold ? &session->cold : &session->resident;
     if (!first) pj_clock_sleep_until(pj_clock_ns() + pj_meter_memory_ns(session->meter));
+    const pj_baseline before = *baseline;
     status = pj_meter_baseline(session->meter, listening_ns(session, first), baseline, err);
+    /* a counter whose tick was looked for meanwhile is read by now */
+    if (status == PJ_OK && !first && lost_a_rail(&before, baseline, count))
+        status = pj_meter_baseline(session->meter, listening_ns(session, true), baseline, err);
     if (status == PJ_OK) note_busy_gpus(session, baseline);
     pj_recovery_resume(session->recovery);
     pj_meter_stop(session->meter);

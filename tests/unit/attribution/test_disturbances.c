@@ -245,7 +245,6 @@ static double part(double whole, double of)
 static void assert_sums_hold(const pj_run_data *d)
 {
     double gross = 0, net = 0, rails = 0, rail_net = 0;
-    if (isnan(d->info.total_mj)) return; /* too short for the sensor */
     for (uint32_t i = 0; i < d->phase_count; i++) {
         gross += pj_mj_of_nj(d->phases[i].energy.gross_nj);
         net += pj_mj_of_nj(d->phases[i].energy.net_nj);
@@ -329,7 +328,7 @@ static void parts_and_disturbance_are_the_whole(void **state)
     static const char *const sensors[] = {"preset=rapl,rails=cpu+dram,share=0.8+0.2",
                                           "preset=counter,rails=cpu+gpu+dram,share=0.5+0.3+0.2",
                                           "preset=rapl",
-                                          "preset=nvml-ampere,rails=cpu+gpu,share=0.4+0.6,total=1"};
+                                          "preset=counter,rails=cpu+gpu,share=0.4+0.6,total=1"};
     uint32_t found = 0;
     char path[] = "/tmp/pj-disturbances-XXXXXX", file[64];
     pj_store *store;

@@ -91,7 +91,7 @@ static pj_session *open_session(void)
 {
     pj_session *session;
     pj_error err = {0};
-    pj_session_options options = {.power = "nvml", .database = database, .baseline_seconds = 0};
+    pj_session_options options = {.power = "nvml", .database = database, .baseline_seconds = 1};
     if (pj_session_open(&options, &session, &err) != PJ_OK) fail_msg("%s", err.text);
     return session;
 }
