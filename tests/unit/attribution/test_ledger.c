@@ -124,6 +124,56 @@ static void test_conservation(void **state)
     check_conservation(PJ_BATCH_EQUAL);
 }
 
+/* A request that lives from one tick of the counter to another gets what was counted between them,
+ * and so do several together: with ticks that jitter, lost reads, and whatever window the rail
+ * declares. */
+static void test_counted_is_kept(void **state)
+{
+    enum { TICKS = 60, REQUESTS = 12, SEEDS = 40 };
+    static const int64_t periods[] = {MS, 10 * MS, 100 * MS, 1000 * MS};
+    static const int64_t windows[] = {0, 25 * MS, 1000 * MS};
+    (void)state;
+    for (unsigned seed = 1; seed <= SEEDS; seed++) {
+        double at_uj[TICKS], uj = 0;
+        int64_t tick_ns[TICKS], t = 5000 * MS, period = periods[seed % 4];
+        pj_rail one = rail("gpu0", PJ_RAIL_GPU);
+        one.period_ns = period;
+        one.window_ns = windows[seed % 3];
+        pj_ledger *l = pj_ledger_new(
+            &(pj_ledger_options){.rails = &one, .rail_count = 1, .rule = PJ_BATCH_EQUAL});
+        srand(seed);
+        for (int i = 0; i < TICKS; i++) {
+            int steps = rand() % 8 == 0 ? 3 : 1; /* reads are lost */
+            for (int k = 0; k < steps; k++) {
+                int64_t step = period * (90 + rand() % 20) / 100;
+                uj += (double)step * 1e-3 * (20 + rand() % 300);
+                t += step;
+            }
+            tick_ns[i] = t;
+            at_uj[i] = uj;
+            pj_reading r = {.before_ns = t, .after_ns = t, .fresh_ns = t, .value = uj};
+            assert_int_equal(pj_ledger_read(l, &r, NULL), PJ_OK);
+        }
+        double sum = 0;
+        for (int i = 0, at = 4; i < REQUESTS; i++) {
+            int end = at + 1 + rand() % 3;
+            pj_ledger_entry *a = pj_ledger_enter(l, tick_ns[at], 10);
+            pj_ledger_entry *b = i % 2 ? pj_ledger_enter(l, tick_ns[at], 10) : NULL;
+            pj_ledger_leave(a, tick_ns[end]);
+            if (b) pj_ledger_leave(b, tick_ns[end]);
+            assert_int_equal(pj_ledger_settle(l, tick_ns[end], NULL), PJ_OK);
+            double mj = pj_ledger_of(l, a).total_mj + (b ? pj_ledger_of(l, b).total_mj : 0);
+            double counted_mj = (at_uj[end] - at_uj[at]) * 1e-3;
+            assert_near(mj, counted_mj, 1e-9 * counted_mj);
+            sum += counted_mj;
+            at = end;
+        }
+        int64_t unknown_ns;
+        assert_near(pj_ledger_divided_mj(l, &unknown_ns), sum, 1e-9 * sum);
+        pj_ledger_free(l);
+    }
+}
+
 /* Two concurrent streams, one three times as fast as the other. */
 static void test_rates(void **state)
 {
@@ -414,18 +464,13 @@ static void test_long(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_conservation),
-                                       cmocka_unit_test(test_rates),
-                                       cmocka_unit_test(test_contexts),
-                                       cmocka_unit_test(test_estimates),
-                                       cmocka_unit_test(test_gaps),
-                                       cmocka_unit_test(test_nothing_known),
-                                       cmocka_unit_test(test_short),
-                                       cmocka_unit_test(test_certain),
-                                       cmocka_unit_test(test_certain_of_all_rails),
-                                       cmocka_unit_test(test_long_prompt),
-                                       cmocka_unit_test(test_settled_rate),
-                                       cmocka_unit_test(test_early_parts),
-                                       cmocka_unit_test(test_long)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conservation),  cmocka_unit_test(test_counted_is_kept),
+        cmocka_unit_test(test_rates),         cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_estimates),     cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_nothing_known), cmocka_unit_test(test_short),
+        cmocka_unit_test(test_certain),       cmocka_unit_test(test_certain_of_all_rails),
+        cmocka_unit_test(test_long_prompt),   cmocka_unit_test(test_settled_rate),
+        cmocka_unit_test(test_early_parts),   cmocka_unit_test(test_long)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
