@@ -151,7 +151,7 @@ scenarios('the structure of a run', () => {
     await page.keyboard.press('ArrowDown');
     await expect.poll(told).not.toBe(first);
     await page.keyboard.press('ArrowRight');
-    await expect.poll(told).toMatch(/From [\s\S]*To /);
+    await expect.poll(told).toMatch(/From /); // what nothing flows out of, such as disturbances, has no "To"
     await page.keyboard.press('End');
     await expect.poll(told).toMatch(/From /);
     await page.keyboard.press('Home');
