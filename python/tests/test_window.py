@@ -34,7 +34,7 @@ class Measuring(StoredCase):
         self.assertEqual(reported, [m])
         self.assertRegex(str(m), r"^sleep: .* s, .* J .*modelled")
         self.assertEqual(sum(v for k, v in m.rails.items()), m.joules)
-        half = (m.energy.hi_mj - m.energy.mj) / 1000
+        half = (m.energy.hi_mj - m.energy.lo_mj) / 2000  # symmetric in logarithms
         self.assertTrue(0 < m.random_joules <= half)
         self.assertAlmostEqual((m.random_joules ** 2 + (m.result.gain_mj / 1000) ** 2) ** .5, half, delta=half / 100)
         self.assertFalse(os.path.exists(self.db))  # windows store nothing

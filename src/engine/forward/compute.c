@@ -106,11 +106,13 @@ static bool allocate_sequences(pj_compute *c)
     c->sequences = pj_alloc(o->sequences, sizeof *c->sequences);
     c->row_sequence = pj_alloc(o->max_tokens, sizeof *c->row_sequence);
     c->row_position = pj_alloc(o->max_tokens, sizeof *c->row_position);
-    if (!c->sequences || !tokens) pj_free(tokens);
-    if (!c->sequences || !tokens || !c->row_sequence || !c->row_position) return false;
+    if (!c->sequences || !tokens) {
+        pj_free(tokens);
+        return false;
+    }
     for (uint32_t i = 0; i < o->sequences; i++)
         c->sequences[i].tokens = tokens + (size_t)i * o->context;
-    return true;
+    return c->row_sequence && c->row_position;
 }
 
 pj_status pj_compute_open(pj_compute *c, const pj_loaded *loaded, const pj_state_options *options,

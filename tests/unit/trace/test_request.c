@@ -69,6 +69,12 @@ static made *make(uint32_t steps, uint32_t batch)
     return m;
 }
 
+static void unmake(made *m)
+{
+    pj_arena_fini(&m->d.arena);
+    free(m);
+}
+
 static void set_step(made *m, uint32_t step, uint32_t batch, double ms, double work)
 {
     for (uint32_t s = 0; s < batch; s++) m->tokens[step * batch + s].duration_ms = ms;
@@ -98,7 +104,7 @@ static void loading_and_idle_gaps_are_left_out(void **state)
     assert_near(pj_sd_total(&m->d.info.request_sd), 6.2, 1e-6);
     assert_near(m->d.info.model_load_sd_mj, 3, 1e-9);
     assert_near(pj_sd_total(&m->d.info.model_load_sd), 3, 1e-6);
-    free(m);
+    unmake(m);
 }
 
 static void a_run_without_loading_is_all_request(void **state)
@@ -108,7 +114,7 @@ static void a_run_without_loading_is_all_request(void **state)
     assert_that(m->d.info.request_mj, ==, 1000);
     assert_that(m->d.info.request_ms, ==, 300);
     assert_true(isnan(m->d.info.model_load_mj)); /* absent, not zero */
-    free(m);
+    unmake(m);
 }
 
 static void unknown_loading_makes_the_request_unknown(void **state)
@@ -119,7 +125,7 @@ static void unknown_loading_makes_the_request_unknown(void **state)
     figure(m);
     assert_true(isnan(m->d.info.request_mj) && isnan(m->d.info.model_load_mj));
     assert_that(m->d.info.request_ms, ==, 200);
-    free(m);
+    unmake(m);
 }
 
 static void typical_is_the_median_of_decode(void **state)
@@ -131,7 +137,7 @@ static void typical_is_the_median_of_decode(void **state)
     m->tokens[4].energy = energy_of(NAN);
     figure(m);
     assert_that(m->d.info.typical_token_mj, ==, 3); /* of 2, 2, 3, 4, 1000 */
-    free(m);
+    unmake(m);
 }
 
 static int count_marks(const made *m)
@@ -154,7 +160,7 @@ static void a_slow_step_is_marked(void **state)
         assert_int_equal(m->tokens[6 * batch].disturbed, 0);
         assert_int_equal(m->tokens[0].disturbed, -1); /* prefill is not judged */
         assert_near(m->d.info.disturbed_share, 2.0 * 2.1 / 3.1 * batch / 1000, 1e-8);
-        free(m);
+        unmake(m);
     }
 }
 
@@ -171,7 +177,7 @@ static void work_explains_a_slow_step(void **state)
     assert_int_equal(m->tokens[10].disturbed, 0);
     assert_int_equal(m->tokens[20].disturbed, 1);
     assert_int_equal(m->tokens[30].disturbed, 0);
-    free(m);
+    unmake(m);
 }
 
 /* Steps that grow tenfold with the context, ever so slowly, are no disturbance. */
@@ -181,7 +187,7 @@ static void a_growing_context_is_followed(void **state)
     for (uint32_t i = 1; i <= MOST_STEPS; i++) set_step(m, i, 1, 1 + 9.0 * i / MOST_STEPS, 1);
     figure(m);
     assert_int_equal(count_marks(m), 0);
-    free(m);
+    unmake(m);
 }
 
 static void few_steps_are_not_judged(void **state)
@@ -192,7 +198,7 @@ static void few_steps_are_not_judged(void **state)
         figure(m);
         assert_int_equal(m->d.info.disturbed_tokens, steps >= PJ_DISTURBED_LEAST_STEPS ? 1 : -1);
         assert_that(isnan(m->d.info.disturbed_share), ==, (steps < PJ_DISTURBED_LEAST_STEPS));
-        free(m);
+        unmake(m);
     }
 }
 
@@ -205,7 +211,7 @@ static void marks_need_no_energy(void **state)
     figure(m);
     assert_int_equal(m->d.info.disturbed_tokens, 1);
     assert_true(isnan(m->d.info.disturbed_share) && isnan(m->d.info.request_mj));
-    free(m);
+    unmake(m);
 }
 
 int main(void)
