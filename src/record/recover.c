@@ -121,13 +121,13 @@ static bool begin_try(const char *spool, pj_error *err)
                 MOST_TRIES, spool);
         return false;
     }
+    snprintf(tries_now, sizeof tries_now, "%s", path);
+    is_trying = 1; /* first: a signal may come as soon as the file is there */
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return true;
     ssize_t n = write(fd, "x", 1);
     (void)n;
     close(fd);
-    snprintf(tries_now, sizeof tries_now, "%s", path);
-    is_trying = 1;
     return true;
 }
 
