@@ -108,7 +108,7 @@ class Experiments(unittest.TestCase):
         with Server() as server:
             self.begin(server, PLAN | {"name": "knee", "batches": [1, 2], "outputs": [8]})
             done = self.await_state(server, "knee", "completed")
-            by_batch = {c["cell"]: (c["batch"], c["joules_per_token"]) for c in done["cells"]}
+            by_batch = {c["cell"]: (c["batch"], c[done["metric"]]) for c in done["cells"]}
             for first, (batch, joules) in by_batch.items():
                 if batch != 1:
                     continue
