@@ -1,4 +1,6 @@
-/* perjoule ls: stored runs, filtered and sorted. */
+/* perjoule ls: stored runs, filtered and sorted; perjoule table: the same runs as a table of tests.
+ */
+#include "cli/runs_table.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
 
@@ -15,9 +17,11 @@ typedef struct ls_args {
     pj_text_list tags;
     double min_joules, max_joules;
     int64_t limit, offset;
-    bool json;
+    bool json, table, csv;
     pj_price_options prices;
 } ls_args;
+
+enum { LIST_RUNS = 50, TABLE_RUNS = 10000 }; /* by default */
 
 static void ls_complete_query(ls_args *a)
 {
@@ -31,7 +35,7 @@ static void ls_complete_query(ls_args *a)
     q->has_min_joules_per_token = !isnan(q->min_joules_per_token);
     q->has_max_joules_per_token = !isnan(q->max_joules_per_token);
     q->sort = (pj_run_sort)pj_run_sort_parse(a->sort);
-    q->limit = (uint32_t)a->limit;
+    q->limit = a->limit ? (uint32_t)a->limit : a->table ? TABLE_RUNS : LIST_RUNS;
     q->offset = (uint64_t)a->offset;
 }
 
@@ -147,37 +151,68 @@ static void ls_print_list(const pj_run_list *list)
     if (mean) printf("* mean of the request; the others are typical tokens (median of decode)\n");
 }
 
+static pj_status print_summaries(const pj_run_list *list, const pj_price_options *prices,
+                                 pj_error *err)
+{
+    pj_json_out out;
+    pj_cost_rates rates;
+    pj_status status = pj_prices_get(prices, &rates, err);
+    if (status != PJ_OK) return status;
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < list->count; i++) pj_summary_write(json, &list->runs[i], &rates);
+    pj_json_array_end(json);
+    return pj_json_out_end(&out, status, err);
+}
+
+static pj_status print_table(const ls_args *args, const pj_run_list *list, pj_error *err)
+{
+    pj_run_table table;
+    pj_json_out out;
+    pj_status status = pj_run_table_make(list->runs, list->count, &table, err);
+    if (status == PJ_OK && args->json) {
+        pj_runs_table_write(&table, pj_json_out_begin(&out));
+        status = pj_json_out_end(&out, status, err);
+    } else if (status == PJ_OK && args->csv) {
+        pj_runs_table_csv(&table);
+    } else if (status == PJ_OK) {
+        pj_runs_table_print(&table);
+        if (list->total > list->count)
+            printf("of the newest %u of %llu runs; more with --limit\n", list->count,
+                   (unsigned long long)list->total);
+    }
+    pj_run_table_fini(&table);
+    return status;
+}
+
 static pj_status list_runs(pj_store *store, void *context, pj_error *err)
 {
     const ls_args *args = context;
     pj_run_list list = {0};
-    pj_cost_rates rates;
-    pj_status status = pj_prices_get(&args->prices, &rates, err);
-    if (status == PJ_OK) status = pj_store_list(store, &args->query, &list, err);
-    if (status == PJ_OK && args->json) {
-        pj_json_out out;
-        pj_json *json = pj_json_out_begin(&out);
-        pj_json_array_begin(json);
-        for (uint32_t i = 0; i < list.count; i++) pj_summary_write(json, &list.runs[i], &rates);
-        pj_json_array_end(json);
-        status = pj_json_out_end(&out, status, err);
-    } else if (status == PJ_OK) {
+    pj_status status = pj_store_list(store, &args->query, &list, err);
+    if (status == PJ_OK && args->table)
+        status = print_table(args, &list, err);
+    else if (status == PJ_OK && args->json)
+        status = print_summaries(&list, &args->prices, err);
+    else if (status == PJ_OK)
         ls_print_list(&list);
-    }
     pj_run_list_fini(&list);
     return status;
 }
+
+extern const pj_command pj_command_table;
 
 static int run_ls(const pj_command *command, int argc, char **argv)
 {
     ls_args args = {.query = {.min_joules_per_token = NAN, .max_joules_per_token = NAN},
                     .sort = "date",
-                    .limit = 50,
+                    .table = command == &pj_command_table,
                     .min_joules = NAN,
                     .max_joules = NAN,
                     .prices = PJ_PRICES_NONE};
     pj_run_query *query = &args.query;
     const pj_option options[] = {
+        {"table", 0, PJ_OPTION_FLAG, &args.table, NULL, "as perjoule table prints them"},
         {"search", 's', PJ_OPTION_TEXT, &query->search, "TEXT", "part of the prompt"},
         {"model", 'm', PJ_OPTION_TEXT, &query->model, "NAME", "runs of this model"},
         {"tag", 0, PJ_OPTION_LIST, &args.tags, "TAG",
@@ -211,16 +246,20 @@ static int run_ls(const pj_command *command, int argc, char **argv)
                     "joules_per_token_typical"},
         {"ascending", 0, PJ_OPTION_FLAG, &query->ascending, NULL, "smallest or oldest first",
          .old_letter = 'r'},
-        {"limit", 0, PJ_OPTION_INT, &args.limit, "N", "maximum number of runs (default 50)", 1,
-         PJ_QUERY_MAX, .old_letter = 'n'},
+        {"limit", 0, PJ_OPTION_INT, &args.limit, "N",
+         "maximum number of runs (default 50; for a table 10000)", 1, PJ_QUERY_MAX,
+         .old_letter = 'n'},
         {"offset", 0, PJ_OPTION_INT, &args.offset, "N", "skip the first N", 0, 1e15},
-        {"json", 0, PJ_OPTION_FLAG, &args.json, NULL, "print an array of run summaries"},
+        {"json", 0, PJ_OPTION_FLAG, &args.json, NULL, "print an array of run summaries or rows"},
+        {"csv", 0, PJ_OPTION_FLAG, &args.csv, NULL, "print the table as CSV"},
         PJ_OPTIONS_PRICES(&args.prices),
         PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&args.db),
         {0}};
-    int code = pj_options_parse(command, options, argc, argv, NULL);
+    int code = pj_options_parse(command, options + args.table, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
+    if (args.csv && (!args.table || args.json))
+        return pj_command_usage(command, "--csv is for a table, and not with --json");
     ls_complete_query(&args);
     return pj_stored_command(command, args.db, list_runs, &args);
 }
@@ -236,4 +275,20 @@ const pj_command pj_command_ls = {
     .examples = "perjoule ls\n"
                 "perjoule ls --model demo --sort joules_per_token_typical --ascending\n"
                 "perjoule ls --tag baseline --from 2026-01-01 --json\n",
+};
+
+const pj_command pj_command_table = {
+    .name = "table",
+    .summary = "stored runs as a benchmark's table, with joules per token",
+    .run = run_ls,
+    .usage = "[options]",
+    .text =
+        "Prints completed runs as Markdown, ready to paste: for each model, type, batch, number of "
+        "threads and device a row for the prompt (pp512: 512 tokens) and one for decoding (tg128), "
+        "with tokens per second and joules per token, each the mean over the runs with its 95 % "
+        "interval. A prompt's energy is per token of the prompt, decoding's is that of the typical "
+        "token.",
+    .examples = "perjoule table\n"
+                "perjoule table --model demo --experiment lengths\n"
+                "perjoule table --csv > runs.csv\n",
 };

@@ -159,6 +159,11 @@ pj_text pj_bounds_text(double mj, pj_bounds bounds)
     return isnan(mj) ? pj_energy_text(mj) : joules_text(mj, bounds, fabs(mj), pj_estimate_write);
 }
 
+pj_text pj_bounds_value_text(double mj, pj_bounds bounds)
+{
+    return isnan(mj) ? pj_energy_text(mj) : joules_text(mj, bounds, fabs(mj), pj_value_write);
+}
+
 pj_text pj_signed_text(double mj, double sd_mj)
 {
     double half = PJ_Z95 * sd_mj;

@@ -45,9 +45,10 @@ pj_text pj_count_text(double value); /* "1.24 G" */
  * alone. */
 pj_text pj_interval_text(double mj, double sd_mj);
 pj_text pj_bounds_text(double mj, pj_bounds bounds);
-pj_text pj_signed_text(double mj, double sd_mj);          /* of an energy that may be negative */
-pj_text pj_supported_text(double mj, double sd_mj);       /* only the value, with these digits */
-pj_text pj_number_text(const char *format, double value); /* printf of a double; "-" for NAN */
+pj_text pj_bounds_value_text(double mj, pj_bounds bounds); /* only the value, with these digits */
+pj_text pj_signed_text(double mj, double sd_mj);           /* of an energy that may be negative */
+pj_text pj_supported_text(double mj, double sd_mj);        /* only the value, with these digits */
+pj_text pj_number_text(const char *format, double value);  /* printf of a double; "-" for NAN */
 /* The text of a value, or "-" if that is NAN. */
 pj_text pj_or_dash(double value, pj_text text);
 /* "the rows share the error of their sensor's calibration, ±16 %": once for a table whose rows

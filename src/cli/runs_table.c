@@ -1,0 +1,309 @@
+/* The table of tests as Markdown with aligned columns, as CSV and as JSON. */
+#include "cli/runs_table.h"
+
+#include "base/csv.h"
+#include "base/decimal.h"
+#include "cli/terminal.h"
+#include "trace/summary.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Markdown ------------------------------------------------------------------------------- */
+
+/* What a table leaves out to fit a terminal: nothing, optional columns, then intervals, long names
+ * and what is equal in all rows. */
+typedef enum table_room { TABLE_WHOLE = 0, TABLE_NARROW, TABLE_NARROWEST } table_room;
+
+static pj_text plain(const char *text)
+{
+    pj_text out;
+    snprintf(out.s, sizeof out.s, "%s", *text ? pj_safe(text).s : "-");
+    for (char *c = out.s; *c; c++)
+        if (*c == '|') *c = '/'; /* the column separator */
+    return out;
+}
+
+static int columns_of(const char *text)
+{
+    int columns = 0;
+    for (; *text; text++) columns += ((unsigned char)*text & 0xc0) != 0x80;
+    return columns;
+}
+
+static pj_text cell_model(const pj_table_row *r, table_room room)
+{
+    enum { MOST = 24 };
+    pj_text text = plain(r->model);
+    if (room < TABLE_NARROWEST || columns_of(text.s) <= MOST) return text;
+    char *end = text.s;
+    for (int columns = 0; columns < MOST - 1; end++)
+        columns += ((unsigned char)end[1] & 0xc0) != 0x80;
+    strcpy(end, "…");
+    return text;
+}
+
+static pj_text cell_dtype(const pj_table_row *r, table_room room)
+{
+    return plain(r->dtype);
+}
+static pj_text cell_device(const pj_table_row *r, table_room room)
+{
+    return plain(r->device);
+}
+static pj_text cell_engine(const pj_table_row *r, table_room room)
+{
+    return plain(r->engine);
+}
+static pj_text cell_machine(const pj_table_row *r, table_room room)
+{
+    return plain(r->machine);
+}
+static pj_text cell_test(const pj_table_row *r, table_room room)
+{
+    return plain(r->test);
+}
+
+static pj_text cell_size(const pj_table_row *r, table_room room)
+{
+    double mib = r->bytes / 1048576;
+    return mib >= 1024 ? pj_number_text("%.2f GiB", mib / 1024) : pj_number_text("%.1f MiB", mib);
+}
+
+static pj_text cell_parameters(const pj_table_row *r, table_room room)
+{
+    double millions = r->parameters / 1e6;
+    return millions >= 1000 ? pj_number_text("%.2f B", millions / 1000)
+                            : pj_number_text("%.1f M", millions);
+}
+
+static pj_text cell_batch(const pj_table_row *r, table_room room)
+{
+    return pj_number_text("%.0f", r->batch);
+}
+
+static pj_text cell_threads(const pj_table_row *r, table_room room)
+{
+    return pj_number_text("%.0f", r->threads ? r->threads : NAN);
+}
+
+static pj_text cell_runs(const pj_table_row *r, table_room room)
+{
+    return pj_number_text("%.0f", r->runs);
+}
+
+static pj_text cell_speed(const pj_table_row *r, table_room room)
+{
+    pj_text text = {"-"};
+    if (isfinite(r->speed.value))
+        (room == TABLE_NARROWEST ? pj_value_write : pj_estimate_write)(
+            r->speed.value, (pj_bounds){r->speed.lo, r->speed.hi}, text.s, sizeof text.s);
+    return text;
+}
+
+static bool is_mean(const pj_table_row *r)
+{
+    return isfinite(r->joules.value) && strcmp(r->figure, "joules_per_output_token") == 0;
+}
+
+static bool is_modelled(const pj_table_row *r)
+{
+    return isfinite(r->joules.value) && r->quality == PJ_MODELLED;
+}
+
+static pj_text cell_joules(const pj_table_row *r, table_room room)
+{
+    pj_mean j = r->joules;
+    pj_text text = {"-"};
+    if (!isfinite(j.value)) return text;
+    pj_bounds bounds = {1e3 * j.lo, 1e3 * j.hi};
+    text = room == TABLE_NARROWEST ? pj_bounds_value_text(1e3 * j.value, bounds)
+                                   : pj_bounds_text(1e3 * j.value, bounds);
+    if (is_modelled(r)) strcat(text.s, " ~");
+    if (is_mean(r)) strcat(text.s, " *");
+    return text;
+}
+
+typedef struct table_column {
+    const char *title;
+    pj_text (*cell)(const pj_table_row *row, table_room room);
+    bool right;          /* aligned right: numbers */
+    table_room optional; /* left out from this one on; 0: never */
+    table_room equal;    /* the same, if all rows are equal in it */
+    bool always_equal;   /* left out in all of them, if all rows are equal in it */
+} table_column;
+
+static const table_column table_columns[] = {
+    {"model", cell_model},
+    {"size", cell_size, .right = true, .optional = TABLE_NARROW},
+    {"params", cell_parameters, .right = true, .optional = TABLE_NARROW},
+    {"dtype", cell_dtype},
+    {"engine", cell_engine, .always_equal = true},
+    {"machine", cell_machine, .always_equal = true},
+    {"device", cell_device, .equal = TABLE_NARROWEST},
+    {"batch", cell_batch, .right = true, .equal = TABLE_NARROWEST},
+    {"threads", cell_threads, .right = true, .equal = TABLE_NARROWEST},
+    {"test", cell_test, .right = true},
+    {"t/s", cell_speed, .right = true},
+    {"J/token", cell_joules, .right = true},
+    {"runs", cell_runs, .right = true, .optional = TABLE_NARROW},
+};
+enum { TABLE_COLUMNS = sizeof table_columns / sizeof *table_columns };
+
+/* Widths of the columns, 0 for those left out. Returns the width of the table. */
+static int measure(const pj_run_table *t, table_room room, int *widths)
+{
+    int all = 1;
+    for (int k = 0; k < TABLE_COLUMNS; k++) {
+        const table_column *c = &table_columns[k];
+        bool varies = false;
+        widths[k] = columns_of(c->title);
+        for (uint32_t i = 0; i < t->count; i++) {
+            pj_text text = c->cell(&t->rows[i], room);
+            int width = columns_of(text.s);
+            if (width > widths[k]) widths[k] = width;
+            varies |= strcmp(text.s, c->cell(&t->rows[0], room).s) != 0;
+        }
+        bool is_out = (c->optional && room >= c->optional) || (!varies && c->always_equal) ||
+                      (!varies && c->equal && room >= c->equal);
+        if (is_out) widths[k] = 0;
+        if (widths[k]) all += widths[k] + 3;
+    }
+    return all;
+}
+
+static void print_row(const pj_table_row *row, table_room room, const int *widths)
+{
+    for (int k = 0; k < TABLE_COLUMNS; k++) {
+        const table_column *c = &table_columns[k];
+        pj_text text;
+        if (!widths[k]) continue;
+        if (row)
+            text = c->cell(row, room);
+        else
+            snprintf(text.s, sizeof text.s, "%s", c->title);
+        printf("| %s ", pj_padded(c->right ? widths[k] : -widths[k], text).s);
+    }
+    printf("|\n");
+}
+
+static void print_rule(const int *widths)
+{
+    static const char dashes[] = "----------------------------------------------------------------"
+                                 "----------------------------------------------------------------";
+    for (int k = 0; k < TABLE_COLUMNS; k++)
+        if (widths[k])
+            printf("| %.*s%s ", widths[k] - table_columns[k].right, dashes,
+                   table_columns[k].right ? ":" : "");
+    printf("|\n");
+}
+
+static void explain(const pj_run_table *t)
+{
+    bool modelled = false, mean = false;
+    for (uint32_t i = 0; i < t->count; i++) {
+        modelled |= is_modelled(&t->rows[i]);
+        mean |= is_mean(&t->rows[i]);
+    }
+    printf("\npp512: a prompt of 512 tokens, energy per token of it\n"
+           "tg128: decoding of 128 tokens, energy of the typical one\n");
+    if (modelled) printf("~ modelled, not measured\n");
+    if (mean) printf("* mean of the tokens: no typical one is known\n");
+    if (t->left_out)
+        printf("%u run%s left out: not completed, or without a part of the model\n", t->left_out,
+               t->left_out == 1 ? " is" : "s are");
+}
+
+void pj_runs_table_print(const pj_run_table *t)
+{
+    int widths[TABLE_COLUMNS], most = pj_terminal_is(stdout) ? pj_terminal_width(stdout) : INT_MAX;
+    table_room room = TABLE_WHOLE;
+    if (!t->count) {
+        printf("no runs\n");
+        return;
+    }
+    while (measure(t, room, widths) > most && room < TABLE_NARROWEST) room++;
+    print_row(NULL, room, widths);
+    print_rule(widths);
+    for (uint32_t i = 0; i < t->count; i++) print_row(&t->rows[i], room, widths);
+    explain(t);
+}
+
+/* ---- JSON and CSV --------------------------------------------------------------------------- */
+
+void pj_runs_table_write(const pj_run_table *t, pj_json *json)
+{
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < t->count; i++) {
+        const pj_table_row *r = &t->rows[i];
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "model", r->model);
+        pj_json_kv_double(json, "weight_bytes", r->bytes);
+        pj_json_kv_double(json, "parameters", r->parameters);
+        pj_json_kv_string(json, "dtype", *r->dtype ? r->dtype : NULL);
+        pj_json_kv_string(json, "engine", *r->engine ? r->engine : NULL);
+        pj_json_kv_string(json, "machine", *r->machine ? r->machine : NULL);
+        pj_json_kv_string(json, "device", r->device);
+        pj_json_kv_uint(json, "batch", r->batch);
+        pj_json_kv_optional(json, "threads", r->threads != 0, r->threads);
+        pj_json_kv_string(json, "test", r->test);
+        pj_json_kv_uint(json, "runs", r->runs);
+        pj_json_kv_double(json, "tokens_per_second", r->speed.value);
+        pj_json_kv_double(json, "tokens_per_second_lo", r->speed.lo);
+        pj_json_kv_double(json, "tokens_per_second_hi", r->speed.hi);
+        pj_json_kv_string(json, "figure", r->figure);
+        pj_json_kv_double(json, "joules_per_token", r->joules.value);
+        pj_json_kv_double(json, "joules_per_token_lo", r->joules.lo);
+        pj_json_kv_double(json, "joules_per_token_hi", r->joules.hi);
+        pj_json_kv_string(json, "energy_source", pj_quality_name(r->quality));
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+}
+
+static void put_text(pj_buffer *line, const char *text)
+{
+    pj_csv_put_text(line, text, strlen(text));
+    pj_buffer_char(line, ',');
+}
+
+/* Empty where unknown. */
+static void put_number(pj_buffer *line, double value)
+{
+    char text[PJ_DECIMAL_BYTES];
+    if (isfinite(value)) pj_buffer_append(line, text, pj_decimal_double(value, text));
+    pj_buffer_char(line, ',');
+}
+
+void pj_runs_table_csv(const pj_run_table *t)
+{
+    pj_buffer line;
+    pj_buffer_init(&line, SIZE_MAX);
+    printf("model,weight_bytes,parameters,dtype,engine,machine,device,batch,threads,test,runs,"
+           "tokens_per_second,tokens_per_second_lo,tokens_per_second_hi,figure,joules_per_token,"
+           "joules_per_token_lo,joules_per_token_hi,energy_source\n");
+    for (uint32_t i = 0; i < t->count; i++) {
+        const pj_table_row *r = &t->rows[i];
+        const double figures[] = {r->speed.value, r->speed.lo, r->speed.hi};
+        const double joules[] = {r->joules.value, r->joules.lo, r->joules.hi};
+        pj_buffer_clear(&line);
+        put_text(&line, r->model);
+        put_number(&line, r->bytes);
+        put_number(&line, r->parameters);
+        put_text(&line, r->dtype);
+        put_text(&line, r->engine);
+        put_text(&line, r->machine);
+        put_text(&line, r->device);
+        put_number(&line, r->batch);
+        put_number(&line, r->threads ? r->threads : NAN);
+        put_text(&line, r->test);
+        put_number(&line, r->runs);
+        for (int k = 0; k < 3; k++) put_number(&line, figures[k]);
+        put_text(&line, r->figure);
+        for (int k = 0; k < 3; k++) put_number(&line, joules[k]);
+        printf("%.*s%s\n", (int)line.length, line.data, pj_quality_name(r->quality));
+    }
+    pj_buffer_fini(&line);
+}

@@ -1,0 +1,163 @@
+/* Runs grouped by what a benchmark's table tells apart, and the figures of each group. */
+#include "insight/run_table.h"
+
+#include "insight/sides.h"
+#include "trace/device.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void copy(char *to, size_t bytes, const char *text)
+{
+    snprintf(to, bytes, "%s", text ? text : "");
+}
+
+/* What computed: the devices besides the host, or "cpu". */
+static void name_device(const pj_run_info *run, char *text, size_t bytes)
+{
+    pj_arena arena;
+    pj_device_row devices[PJ_MAX_DEVICES];
+    size_t used = 0;
+    pj_arena_init(&arena, 0);
+    uint32_t count = pj_devices_read(run->devices_json, &arena, devices);
+    for (uint32_t i = 0; i < count && used < bytes; i++)
+        if (devices[i].number && devices[i].name)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? " + " : "",
+                                     devices[i].name);
+    if (!used) copy(text, bytes, "cpu");
+    pj_arena_fini(&arena);
+}
+
+static double model_number(const pj_run_info *run, const char *field)
+{
+    char text[40];
+    return pj_run_field(run, field, text, sizeof text) ? strtod(text, NULL) : NAN;
+}
+
+static pj_table_row describe(const pj_run_info *run, bool is_prompt)
+{
+    pj_table_row row = {.is_prompt = is_prompt, .threads = run->threads, .quality = run->quality};
+    row.batch = run->batch_size ? run->batch_size : 1;
+    row.tokens = (is_prompt ? run->input_tokens : run->output_tokens) / row.batch;
+    copy(row.model, sizeof row.model, run->model_name);
+    copy(row.dtype, sizeof row.dtype, run->dtype);
+    copy(row.engine, sizeof row.engine, run->engine);
+    copy(row.machine, sizeof row.machine, run->machine);
+    name_device(run, row.device, sizeof row.device);
+    snprintf(row.test, sizeof row.test, "%s%llu", is_prompt ? "pp" : "tg",
+             (unsigned long long)row.tokens);
+    row.bytes = model_number(run, "model.weight_bytes");
+    row.parameters = run->parameters;
+    return row;
+}
+
+/* A run in one of its tests. */
+typedef struct table_entry {
+    pj_table_row row;
+    const pj_run_info *run;
+} table_entry;
+
+#define ORDER(a, b) ((a) < (b) ? -1 : (a) > (b))
+
+/* 0: of one row. */
+static int compare_tests(const pj_table_row *a, const pj_table_row *b)
+{
+    const int orders[] = {
+        strcmp(a->model, b->model),        strcmp(a->dtype, b->dtype),
+        strcmp(a->engine, b->engine),      strcmp(a->machine, b->machine),
+        strcmp(a->device, b->device),      ORDER(a->batch, b->batch),
+        ORDER(a->threads, b->threads),     ORDER(a->quality, b->quality),
+        ORDER(b->is_prompt, a->is_prompt), ORDER(a->tokens, b->tokens),
+    };
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
+        if (orders[i]) return orders[i];
+    return 0;
+}
+
+/* Runs are an array, so their addresses are their order in the list. */
+static int compare_entries(const void *left, const void *right)
+{
+    const table_entry *a = left, *b = right;
+    int order = compare_tests(&a->row, &b->row);
+    return order ? order : ORDER(a->run, b->run);
+}
+
+static int compare_firsts(const void *left, const void *right)
+{
+    const table_entry *a = left, *b = right;
+    int order = ORDER(a->run, b->run);
+    return order ? order : ORDER(b->row.is_prompt, a->row.is_prompt);
+}
+
+/* The prompt's energy per token has no typical one; decoding's is the median token, unless a run of
+ * the group has none. */
+static void fill_figures(pj_table_row *row, const pj_side *side)
+{
+    bool typical = true;
+    row->runs = side->run_count;
+    for (uint32_t i = 0; i < side->run_count; i++) pj_note_typical(&typical, side->runs[i]);
+    row->figure = row->is_prompt ? "joules_per_input_token"
+                  : typical      ? "joules_per_token_typical"
+                                 : "joules_per_output_token";
+    row->joules = pj_side_mean_of(side, pj_figure_find(row->figure));
+    row->speed = pj_side_mean_of(
+        side, pj_figure_find(row->is_prompt ? "prefill_tokens_per_second" : "tokens_per_second"));
+}
+
+static bool belongs(const pj_run_info *run)
+{
+    return run->status == PJ_RUN_COMPLETED && run->output_tokens && !pj_run_is_ablated(run);
+}
+
+static uint32_t list_tests(pj_run_table *t, const pj_run_info *runs, uint32_t count,
+                           table_entry *entries)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!belongs(&runs[i])) {
+            t->left_out++;
+            continue;
+        }
+        if (runs[i].input_tokens) entries[n++] = (table_entry){describe(&runs[i], true), &runs[i]};
+        entries[n++] = (table_entry){describe(&runs[i], false), &runs[i]};
+    }
+    return n;
+}
+
+/* Merges equal tests, which are adjacent, into their first entry; returns how many remain. */
+static uint32_t merge_tests(table_entry *entries, uint32_t n, const pj_run_info **runs)
+{
+    uint32_t rows = 0;
+    for (uint32_t from = 0, to; from < n; from = to) {
+        pj_side side = {.runs = runs};
+        for (to = from; to < n && compare_tests(&entries[from].row, &entries[to].row) == 0; to++)
+            runs[side.run_count++] = entries[to].run;
+        fill_figures(&entries[from].row, &side);
+        entries[rows++] = entries[from];
+    }
+    return rows;
+}
+
+pj_status pj_run_table_make(const pj_run_info *runs, uint32_t count, pj_run_table *t, pj_error *err)
+{
+    size_t room = 2 * (size_t)count + 1;
+    *t = (pj_run_table){0};
+    pj_arena_init(&t->arena, 0);
+    t->rows = pj_arena_alloc(&t->arena, room, sizeof *t->rows);
+    table_entry *entries = pj_arena_alloc(&t->arena, room, sizeof *entries);
+    const pj_run_info **of_row = pj_arena_alloc(&t->arena, room, sizeof(void *));
+    if (!t->rows || !entries || !of_row) return pj_fail_memory(err, "a table");
+    uint32_t n = list_tests(t, runs, count, entries);
+    qsort(entries, n, sizeof *entries, compare_entries);
+    t->count = merge_tests(entries, n, of_row);
+    qsort(entries, t->count, sizeof *entries, compare_firsts);
+    for (uint32_t i = 0; i < t->count; i++) t->rows[i] = entries[i].row;
+    return PJ_OK;
+}
+
+void pj_run_table_fini(pj_run_table *table)
+{
+    pj_arena_fini(&table->arena);
+}
