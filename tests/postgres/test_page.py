@@ -12,8 +12,8 @@ import urllib.request
 import server as servers
 from common import ENVIRONMENT, HOME, PROGRAM, ROOT, record
 
-browser = next((path for path in map(shutil.which, (os.environ.get("CHROMIUM", "chromium"), "chromium-browser",
-                                                    "google-chrome")) if path), None)
+names = (os.environ.get("CHROMIUM", "chromium-headless-shell"), "chromium", "chromium-browser", "google-chrome")
+browser = next((path for path in map(shutil.which, names) if path), None)
 if not browser:
     print("skipped: no Chromium is installed")
     sys.exit(servers.SKIPPED)

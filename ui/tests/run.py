@@ -13,9 +13,9 @@ vitest = ui / "node_modules" / "vitest" / "vitest.mjs"
 if not vitest.exists():
     print(f"skipped: the page's development tools are not installed; run npm ci in {ui.name}/")
     sys.exit(77)
-if project == "e2e" and not any(
-        pathlib.Path(p).exists() for p in (os.environ.get("CHROMIUM", ""), "/usr/bin/chromium",
-                                           "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if p):
+browsers = [os.environ.get("CHROMIUM", "")] + [
+    f"/usr/bin/{name}" for name in ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")]
+if project == "e2e" and not any(pathlib.Path(p).exists() for p in browsers if p):
     print("skipped: no Chromium is installed")
     sys.exit(77)
 if project == "e2e" and "PERJOULE_PAGE" not in os.environ and not (ui / "dist" / "PREBUILT").exists():
