@@ -3,7 +3,7 @@
 #include "import/markers.h"
 
 #include "base/clock.h"
-#include "trace/lane.h"
+#include "import/lane_history.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -30,6 +30,7 @@ typedef struct marker_lane {
     pj_lane *lane;
     uint32_t depth; /* open spans of the program on this lane */
     int64_t last_ns;
+    pj_lane_history history;
 } marker_lane;
 
 typedef struct phase_change {
@@ -333,6 +334,13 @@ static void markers_open_span(pj_markers *m, marker_lane *l, const event *e, uin
     pj_token_text(l->lane, 0, -1, e->text, e->bytes);
 }
 
+/* A span that others may lie in, as opposed to one that is reported when it has ended. */
+static void markers_note(marker_lane *l, const event *e, int64_t at_ns)
+{
+    if (e->verb == VERB_BEGIN) pj_lane_history_begin(&l->history, l->lane, at_ns);
+    if (e->verb == VERB_END) pj_lane_history_end(&l->history, l->lane, at_ns);
+}
+
 static void markers_close_span(pj_markers *m, marker_lane *l, int64_t at_ns)
 {
     pj_lane_wait_for_room(l->lane, &m->patience_ns);
@@ -392,6 +400,7 @@ static bool markers_apply(pj_markers *m, const event *e, int64_t now_ns)
     if (e->verb == VERB_END) {
         if (!l->depth) return false;
         markers_close_span(m, l, l->last_ns = at_ns);
+        markers_note(l, e, at_ns);
         return true;
     }
     if (e->kind == PJ_SPAN_PHASE && l->depth) return false; /* phases are outermost spans */
@@ -403,7 +412,34 @@ static bool markers_apply(pj_markers *m, const event *e, int64_t now_ns)
         return true;
     }
     markers_open_span(m, l, e, id, l->last_ns = at_ns);
+    markers_note(l, e, at_ns);
     return true;
+}
+
+/* ---- launches ------------------------------------------------------------------------------ */
+
+/* Lanes of a thread have its number in their lower half; NVTX's domains are in the upper one. */
+static bool is_lane_of(const marker_lane *l, uint32_t thread)
+{
+    return thread && (uint32_t)l->number == thread && l->number >> 62 == 0;
+}
+
+bool pj_markers_launch(const pj_markers *m, uint32_t thread, int64_t at_ns, pj_launch *launch)
+{
+    const pj_lane_entry *innermost = NULL;
+    bool is_settled = false;
+    for (uint32_t i = 0; i < m->lane_count; i++) {
+        const marker_lane *l = &m->lanes[i];
+        if (!is_lane_of(l, thread)) continue;
+        const pj_lane_entry *open = pj_lane_history_at(&l->history, at_ns);
+        is_settled |= pj_lane_history_until(&l->history) >= at_ns;
+        if (open && (!innermost || open->begin_ns > innermost->begin_ns)) innermost = open;
+    }
+    pj_launch_place place = {.noted = 1, .token = -1, .layer = -1};
+    place.phase = (int32_t)markers_phase_at(m, at_ns);
+    if (innermost) place = innermost->place;
+    memcpy(launch, &place, sizeof place);
+    return is_settled;
 }
 
 /* ---- lines --------------------------------------------------------------------------------- */
@@ -517,5 +553,6 @@ const pj_markers_facts *pj_markers_fact(const pj_markers *m)
 
 void pj_markers_free(pj_markers *m)
 {
+    for (uint32_t i = 0; m && i < m->lane_count; i++) pj_lane_history_fini(&m->lanes[i].history);
     pj_free(m);
 }
