@@ -13,7 +13,7 @@
 enum { MOST_RUNNING = 256, MOST_GROUPS = 2 * MOST_RUNNING, MOST_PENDING = 1 << 22 };
 /* How late the driver may report work, and a program may report what launched it. */
 #define LATE_NS   (4 * PJ_NS_PER_S)
-#define UNSURE_NS PJ_NS_PER_S
+#define UNSURE_NS (3 * PJ_NS_PER_S)
 
 typedef struct pending_piece {
     pj_work_piece piece;

@@ -202,7 +202,7 @@ void pj_kernel_name(const char *symbol, char name[PJ_KERNEL_NAME_BYTES])
 {
     path p = {.length = 0};
     if (strncmp(symbol, "_Z", 2) == 0) {
-        take_path(&p, symbol + 2);
+        take_path(&p, symbol + 2 + strspn(symbol + 2, "Z")); /* Z: in a function, which names it */
         for (int i = 0; i < MOST_WRAPPED && is_wrapper(&p); i++) {
             path inner;
             take_path(&inner, p.arguments);

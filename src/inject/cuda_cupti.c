@@ -125,8 +125,8 @@ static bool become_client(pj_cupti *c, char *problem, size_t bytes)
         other[sizeof other - 1] = 0;
     }
     if (result == MULTIPLE_SUBSCRIBERS)
-        snprintf(problem, bytes, "another profiler%s%.64s is using CUPTI: %s", *other ? ", " : "",
-                 other, why);
+        snprintf(problem, bytes, "another profiler%s%.64s%s uses CUPTI: %s", *other ? " (" : "",
+                 other, *other ? ")" : "", why);
     else
         snprintf(problem, bytes, "CUPTI %u cannot start: %s%s", c->version, why,
                  result == NOT_INITIALIZED ? "; it may be newer than the driver" : "");
