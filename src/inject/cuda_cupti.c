@@ -8,57 +8,12 @@
 
 enum { MULTIPLE_SUBSCRIBERS = 39, NOT_INITIALIZED = 15 };
 
-/* By falling version, since the one that fits the program's CUDA is tried before (see find). */
+/* By falling version. */
 static const char *const sonames[] = {"libcupti.so.13",   "libcupti.so.12",   "libcupti.so.11.8",
                                       "libcupti.so.11.7", "libcupti.so.11.6", "libcupti.so.11.5",
                                       "libcupti.so.11.4", "libcupti.so.11.3", "libcupti.so.11.2",
                                       "libcupti.so.11.1", "libcupti.so.11.0", "libcupti.so"};
 enum { SONAMES = sizeof sonames / sizeof *sonames };
-
-static void *open_in(const char *folder)
-{
-    char path[4096];
-    void *library = NULL;
-    for (int i = 0; i < SONAMES && folder && *folder && !library; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, sonames[i]);
-        library = dlopen(path, RTLD_NOW);
-    }
-    return library;
-}
-
-static void *open_in_toolkit(const char *toolkit)
-{
-    char folder[4000];
-    if (!toolkit || !*toolkit) return NULL;
-    snprintf(folder, sizeof folder, "%s/extras/CUPTI/lib64", toolkit);
-    return open_in(folder);
-}
-
-/* The path that the user gave; else the library that the program has loaded, as PyTorch has; else
- * where the loader and the toolkit have it. */
-static void *find(void)
-{
-    const char *given = getenv("PERJOULE_CUPTI");
-    if (given && *given) return dlopen(given, RTLD_NOW);
-    void *library = NULL;
-    for (int i = 0; i < SONAMES && !library; i++)
-        library = dlopen(sonames[i], RTLD_NOW | RTLD_NOLOAD);
-    for (int i = 0; i < SONAMES && !library; i++) library = dlopen(sonames[i], RTLD_NOW);
-    if (!library) library = open_in_toolkit(getenv("CUDA_HOME"));
-    if (!library) library = open_in_toolkit(getenv("CUDA_PATH"));
-    return library ? library : open_in_toolkit("/usr/local/cuda");
-}
-
-static void say_not_found(char *problem, size_t bytes)
-{
-    const char *given = getenv("PERJOULE_CUPTI");
-    if (given && *given)
-        snprintf(problem, bytes, "%.300s, which PERJOULE_CUPTI names, cannot be opened", given);
-    else
-        snprintf(problem, bytes,
-                 "libcupti was not found (install nvidia-cuda-cupti for the program's version of "
-                 "CUDA, or give its path in PERJOULE_CUPTI)");
-}
 
 /* The name of the first function that is missing; NULL: none. */
 static const char *look_up(pj_cupti *c, void *library)
@@ -133,20 +88,75 @@ static bool become_client(pj_cupti *c, char *problem, size_t bytes)
     return false;
 }
 
-bool pj_cupti_open(pj_cupti *c, char *problem, size_t bytes)
+static bool use(pj_cupti *c, void *library, char *problem, size_t bytes)
 {
     char why[120];
-    void *library = find();
-    const char *missing = library ? look_up(c, library) : NULL;
-    int result = library && !missing ? c->get_version(&c->version) : 0;
-    if (!library)
-        say_not_found(problem, bytes);
-    else if (missing)
+    const char *missing = look_up(c, library);
+    int result = missing ? 0 : c->get_version(&c->version);
+    if (missing) {
         snprintf(problem, bytes, "libcupti has no function %s: it is too old", missing);
-    else if (result == 0)
-        return become_client(c, problem, bytes);
-    if (result == 0) return false;
+        return false;
+    }
+    if (result == 0) return become_client(c, problem, bytes);
     pj_cupti_name_result(c, result, why, sizeof why);
     snprintf(problem, bytes, "CUPTI cannot start: %s", why);
+    return false;
+}
+
+/* ---- where it is ---- */
+
+/* Tries all versions in a folder, NULL: where the loader looks; one that is newer than the driver
+ * cannot be used, but an older one can. The first problem is kept. */
+static bool use_any_in(pj_cupti *c, const char *folder, char *problem, size_t bytes)
+{
+    char path[4096], further[400];
+    for (int i = 0; i < SONAMES; i++) {
+        snprintf(path, sizeof path, "%s%s%s", folder ? folder : "", folder ? "/" : "", sonames[i]);
+        void *library = dlopen(path, RTLD_NOW);
+        bool is_first = problem[0] == 0;
+        if (!library) continue;
+        if (use(c, library, is_first ? problem : further, is_first ? bytes : sizeof further))
+            return true;
+        dlclose(library);
+    }
+    return false;
+}
+
+static bool use_any_of_toolkit(pj_cupti *c, const char *toolkit, char *problem, size_t bytes)
+{
+    char folder[4000];
+    if (!toolkit || !*toolkit) return false;
+    snprintf(folder, sizeof folder, "%s/extras/CUPTI/lib64", toolkit);
+    return use_any_in(c, folder, problem, bytes);
+}
+
+static bool use_given(pj_cupti *c, const char *path, char *problem, size_t bytes)
+{
+    void *library = dlopen(path, RTLD_NOW);
+    if (library) return use(c, library, problem, bytes);
+    snprintf(problem, bytes, "%.300s, which PERJOULE_CUPTI names, cannot be opened", path);
+    return false;
+}
+
+/* The path that the user gave; else the library that the program has loaded, as PyTorch has; else
+ * where the loader and the toolkit have it. */
+bool pj_cupti_open(pj_cupti *c, char *problem, size_t bytes)
+{
+    const char *given = getenv("PERJOULE_CUPTI");
+    problem[0] = 0;
+    if (given && *given) return use_given(c, given, problem, bytes);
+    for (int i = 0; i < SONAMES; i++) {
+        void *loaded = dlopen(sonames[i], RTLD_NOW | RTLD_NOLOAD);
+        if (loaded) return use(c, loaded, problem, bytes);
+    }
+    if (use_any_in(c, NULL, problem, bytes) ||
+        use_any_of_toolkit(c, getenv("CUDA_HOME"), problem, bytes) ||
+        use_any_of_toolkit(c, getenv("CUDA_PATH"), problem, bytes) ||
+        use_any_of_toolkit(c, "/usr/local/cuda", problem, bytes))
+        return true;
+    if (!problem[0])
+        snprintf(problem, bytes,
+                 "libcupti was not found (install nvidia-cuda-cupti for the program's version of "
+                 "CUDA, or give its path in PERJOULE_CUPTI)");
     return false;
 }

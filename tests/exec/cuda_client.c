@@ -1,5 +1,5 @@
 /* A program that uses CUDA, without CUDA: it loads the injection library as the driver does and
- * plays GPU work as records of the stand-in CUPTI, whose path is in PERJOULE_CUPTI. The first
+ * plays GPU work as records of the stand-in CUPTI, whose path is in CLIENT_CUPTI. The first
  * argument says what it does:
  *   work         kernels of three names, in ranges of NVTX, with copies and a graph; see play()
  *   overlap      kernels on two streams that overlap
@@ -264,7 +264,7 @@ static int many(int count)
 
 static int start(void)
 {
-    const char *path = getenv("CUDA_INJECTION64_PATH"), *cupti = getenv("PERJOULE_CUPTI");
+    const char *path = getenv("CUDA_INJECTION64_PATH"), *cupti = getenv("CLIENT_CUPTI");
     void *library = path ? dlopen(path, RTLD_NOW) : NULL, *fake;
     int (*initialize)(void) = NULL;
     if (library) *(void **)&initialize = dlsym(library, "InitializeInjection");

@@ -1,7 +1,7 @@
 /* A stand-in for libcupti, with as much of its interface as perjoule uses. The test program hands
  * it records (fake_cupti_put); like CUPTI it fills buffers that its client gives, and delivers them
  * when they are full or flushed. FAKE_CUPTI=RESULT makes cuptiSubscribe fail. With -DOLD it lacks
- * what old versions lack, and its clock is its own. */
+ * what old versions lack, its clock is its own, and it never fails. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -83,6 +83,9 @@ int cuptiSubscribe(void **subscriber, void *callback, void *context)
     const char *result = getenv("FAKE_CUPTI");
     (void)callback, (void)context;
     *subscriber = &is_subscribed;
+#ifdef OLD
+    result = NULL;
+#endif
     if (result) return atoi(result);
     return is_subscribed++ ? 39 : 0;
 }

@@ -4,6 +4,7 @@ fake_cupti.c is CUPTI. The power of each kernel is planted.
 Usage: test_cuda.py PROGRAM CLIENT CUPTI OLD_CUPTI
 """
 import concurrent.futures
+import ctypes
 import os
 import pathlib
 import sqlite3
@@ -23,6 +24,16 @@ TEN = {"cutlass_80_tensorop_bf16_gemm_tn": 80, "flash::flash_fwd_kernel": 40, "r
 IN_GRAPHS = {name: ms for name, ms in TEN.items() if name != "graph 5"} | {"in_a_graph": 20}
 
 
+def is_installed(library):
+    try:
+        return bool(ctypes.CDLL(library))
+    except OSError:
+        return False
+
+
+HAS_CUPTI = any(is_installed(f"libcupti.so{version}") for version in (".13", ".12", ".11.8", ""))
+
+
 class Run:
     def __init__(self, folder, name, *words, power="none", options=(), **extra):
         self.database = os.path.join(folder, name + ".db")
@@ -30,7 +41,7 @@ class Run:
                        if not k.startswith(("PERJOULE_", "NVTX_", "CUDA_", "FAKE_"))}
         done = subprocess.run([PROGRAM, "exec", "--baseline", "0", "--power", power, "--db", self.database, *options,
                                "--", CLIENT, *words], capture_output=True, text=True, check=False, timeout=300,
-                              env={**environment, "PERJOULE_CUPTI": CUPTI, **extra})
+                              env={**environment, "PERJOULE_CUPTI": CUPTI, "CLIENT_CUPTI": CUPTI, **extra})
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
         self.devices = self.rows("select devices from profiling_runs")[0][0]
         self.warnings = [text for text, in self.rows("select text from run_warnings where code like 'cuda%'")]
@@ -49,7 +60,10 @@ class Run:
 
 RUNS = {
     "work": (("work",), {"power": SIM}), "overlap": (("overlap",), {"power": SIM}),
-    "old": (("work",), {"PERJOULE_CUPTI": OLD}), "deep": (("work",), {"options": ("-d", "deep")}),
+    "old": (("work",), {"PERJOULE_CUPTI": OLD, "CLIENT_CUPTI": OLD}),
+    # of two that are installed, the first is newer than the driver
+    "installed": (("work",), {"PERJOULE_CUPTI": "", "CLIENT_CUPTI": OLD, "FAKE_CUPTI": "15"}),
+    "toolkit": (("work",), {"PERJOULE_CUPTI": "", "CLIENT_CUPTI": OLD, "FAKE_CUPTI": "15"}), "deep": (("work",), {"options": ("-d", "deep")}),
     "off": (("work",), {"options": ("-d", "off")}), "_exit": (("_exit",), {}), "kill": (("kill",), {}),
     "fork": (("fork",), {}), "two": (("two",), {}), "hostile": (("hostile",), {}), "many": (("many", "20000"), {}),
     "taken": (("work",), {"FAKE_CUPTI": "39"}), "refused": (("work",), {"FAKE_CUPTI": "15"}),
@@ -62,6 +76,12 @@ class Cuda(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
+        libraries = pathlib.Path(cls.folder.name, "extras/CUPTI/lib64")
+        libraries.mkdir(parents=True)
+        libraries.joinpath("libcupti.so.13").symlink_to(CUPTI)
+        libraries.joinpath("libcupti.so.12").symlink_to(OLD)
+        RUNS["installed"][1]["LD_LIBRARY_PATH"] = str(libraries)
+        RUNS["toolkit"][1]["CUDA_HOME"] = cls.folder.name
         with concurrent.futures.ThreadPoolExecutor(len(RUNS)) as pool:
             started = {name: pool.submit(Run, cls.folder.name, name, *words, **how)
                        for name, (words, how) in RUNS.items()}
@@ -103,6 +123,9 @@ class Cuda(unittest.TestCase):
 
     def test_versions_and_depths(self):
         self.assertEqual(self.run_of("old").ms, IN_GRAPHS)  # CUPTI cannot record graphs, has a clock of its own
+        self.assertEqual(self.run_of("installed").ms, IN_GRAPHS)
+        if not HAS_CUPTI:  # which would be found before
+            self.assertEqual(self.run_of("toolkit").ms, IN_GRAPHS)
         self.assertEqual(self.run_of("deep").ms, IN_GRAPHS)
         off = self.runs["off"]
         self.assertEqual((off.code, off.ms), (3, {}))  # nothing was injected
