@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_PHASES = 4096 };
 #define MAX_EVENTS UINT64_C(20000000)
@@ -46,6 +47,7 @@ struct pj_markers {
     uint32_t phase_count;
     uint32_t open_phases;
     bool in_prologue; /* the phase before the first marker is open on lane 0 */
+    bool has_phases;  /* reported as such */
     int64_t phase_ended_ns;
     uint32_t last_name;
     pj_markers_counts counts;
@@ -380,9 +382,25 @@ static bool keep_fact(pj_markers_facts *facts, const event *e)
     return true;
 }
 
-static bool markers_apply(pj_markers *m, const event *e, int64_t now_ns)
+/* An outermost range that is called like a phase is one, in programs that know ranges only. */
+static event markers_with_phase(pj_markers *m, const marker_lane *l, event e)
+{
+    static const pj_phase phases[] = {PJ_PHASE_PREFILL, PJ_PHASE_DECODE};
+    m->has_phases |= e.kind == PJ_SPAN_PHASE;
+    if (e.verb != VERB_BEGIN || e.kind != PJ_SPAN_SECTION || l->depth || m->has_phases) return e;
+    for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
+        const char *name = pj_phase_name(phases[i]);
+        if (strlen(name) != e.bytes || strncasecmp(name, e.text, e.bytes) != 0) continue;
+        e.kind = PJ_SPAN_PHASE;
+        e.number = phases[i];
+    }
+    return e;
+}
+
+static bool markers_apply(pj_markers *m, const event *reported, int64_t now_ns)
 {
     uint32_t id;
+    const event *e = reported;
     if (e->verb == VERB_TOKENS) {
         m->counts.input_tokens = e->number;
         m->counts.output_tokens = e->output;
@@ -403,6 +421,8 @@ static bool markers_apply(pj_markers *m, const event *e, int64_t now_ns)
         markers_note(l, e, at_ns);
         return true;
     }
+    const event meant = markers_with_phase(m, l, *reported);
+    e = &meant;
     if (e->kind == PJ_SPAN_PHASE && l->depth) return false; /* phases are outermost spans */
     if (!identify(m, e, &id) || l->depth >= PJ_MAX_OPEN_SPANS - 1) return false;
     if (e->verb == VERB_SPAN) { /* a finished span, which siblings may overlap */
