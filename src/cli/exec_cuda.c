@@ -34,6 +34,7 @@ typedef struct cuda_process {
 
 struct pj_exec_cuda {
     pj_run *run;
+    const pj_markers *markers;
     pj_device_work *work;
     pj_cuda_shared *shared;
     int fd;
@@ -164,6 +165,7 @@ static void take_process(pj_exec_cuda *c, uint32_t index, int64_t now_ns)
 {
     pj_cuda_process *slot = c->processes[index].slot;
     if (!slot) return;
+    if (pj_markers_has_spans(c->markers)) atomic_store(&slot->wants_launches, 1);
     uint64_t written = atomic_load_explicit(&slot->written, memory_order_acquire);
     uint64_t read = atomic_load_explicit(&slot->read, memory_order_relaxed);
     if (written - read > PJ_CUDA_RECORDS) return; /* the program wrote over it */
@@ -258,6 +260,7 @@ pj_exec_cuda *pj_exec_cuda_open(pj_run *run, const pj_markers *markers, bool in_
     pj_exec_cuda *c = pj_alloc(1, sizeof *c);
     if (!c) return NULL;
     c->run = run;
+    c->markers = markers;
     c->fd = -1;
     c->begun_ns = c->settled_ns = pj_clock_ns();
     if (exec_cuda_share(c, in_graphs) &&

@@ -15,6 +15,15 @@ enum { MOST_RUNNING = 256, MOST_GROUPS = 2 * MOST_RUNNING, MOST_PENDING = 1 << 2
 #define LATE_NS   (4 * PJ_NS_PER_S)
 #define UNSURE_NS (3 * PJ_NS_PER_S)
 
+/* The length of packets at first, and of the idle time that ends them; a server that runs for hours
+ * would have too many. */
+enum {
+    PACKET_NS = 5000000,
+    GAPS_PER_PACKET = 50,
+    SPANS_PER_DOUBLING = 1000000,
+    MOST_DOUBLINGS = 4
+};
+
 typedef struct pending_piece {
     pj_work_piece piece;
     pj_launch launch;
@@ -55,7 +64,8 @@ struct pj_device_work {
     size_t count, capacity;
     device_sweep *sweeps[PJ_MAX_DEVICES]; /* by device; made when it has work */
     device_sweep *late;                   /* for pieces that begin in swept time */
-    uint64_t lost;
+    int64_t packet_ns;
+    uint64_t spans, lost;
 };
 
 /* ---- packets to spans ---- */
@@ -105,6 +115,7 @@ static int64_t put_section(pj_device_work *w, const device_sweep *s, uint32_t fi
                              .clock_error_ns = w->clock_error_ns};
     if (count > 1 && pj_device_spans_add(w->run, s->device, &batch, NULL) != PJ_OK)
         w->lost += count - 1;
+    w->spans += count;
     return at_ns;
 }
 
@@ -125,6 +136,8 @@ static void close_packet(pj_device_work *w, device_sweep *s)
     s->group_count = 0;
     for (uint32_t i = 0; i < s->running_count; i++) s->running[i].group = 0;
     s->begin_ns = s->at_ns;
+    uint64_t doublings = w->spans / SPANS_PER_DOUBLING;
+    w->packet_ns = (int64_t)PACKET_NS << (doublings < MOST_DOUBLINGS ? doublings : MOST_DOUBLINGS);
 }
 
 /* ---- the sweep ---- */
@@ -163,17 +176,17 @@ static void drop_ended(device_sweep *s)
 }
 
 /* Work that is alone needs no limit: nothing is added up. */
-static bool is_full(const device_sweep *s)
+static bool is_full(const pj_device_work *w, const device_sweep *s)
 {
     bool is_alone = s->group_count <= 1 && s->running_count <= 1;
     return s->group_count + s->running_count > MOST_GROUPS ||
-           (!is_alone && s->at_ns >= s->begin_ns + PJ_PACKET_NS);
+           (!is_alone && s->at_ns >= s->begin_ns + w->packet_ns);
 }
 
 /* The next moment at which something changes, at most `until_ns`. */
-static int64_t next_change(const device_sweep *s, int64_t until_ns)
+static int64_t next_change(const pj_device_work *w, const device_sweep *s, int64_t until_ns)
 {
-    int64_t next_ns = s->begin_ns + PJ_PACKET_NS;
+    int64_t next_ns = s->begin_ns + w->packet_ns;
     if (next_ns <= s->at_ns || next_ns > until_ns) next_ns = until_ns;
     for (uint32_t i = 0; i < s->running_count; i++)
         if (s->running[i].piece.piece.end_ns < next_ns) next_ns = s->running[i].piece.piece.end_ns;
@@ -183,11 +196,11 @@ static int64_t next_change(const device_sweep *s, int64_t until_ns)
 static void sweep_until(pj_device_work *w, device_sweep *s, int64_t until_ns)
 {
     while (s->running_count && s->at_ns < until_ns) {
-        share_until(s, next_change(s, until_ns));
+        share_until(s, next_change(w, s, until_ns));
         drop_ended(s);
-        if (is_full(s)) close_packet(w, s);
+        if (is_full(w, s)) close_packet(w, s);
     }
-    bool is_idle = s->running_count == 0 && until_ns > s->at_ns + PJ_PACKET_GAP_NS;
+    bool is_idle = s->running_count == 0 && until_ns > s->at_ns + w->packet_ns / GAPS_PER_PACKET;
     if (is_idle && s->group_count) close_packet(w, s);
 }
 
@@ -198,7 +211,7 @@ static void sweep_piece(pj_device_work *w, device_sweep *s, const pending_piece 
         w->lost++;
         return;
     }
-    bool is_over = p->piece.begin_ns >= s->begin_ns + PJ_PACKET_NS;
+    bool is_over = p->piece.begin_ns >= s->begin_ns + w->packet_ns;
     bool has_no_room = s->group_count + s->running_count + 1 > MOST_GROUPS;
     if (s->group_count && (is_over || has_no_room)) close_packet(w, s);
     if (s->at_ns < p->piece.begin_ns) s->at_ns = p->piece.begin_ns;
@@ -263,7 +276,8 @@ pj_status pj_device_work_new(pj_run *run, const pj_markers *markers, pj_launch_f
                               .markers = markers,
                               .find = find,
                               .context = context,
-                              .clock_error_ns = clock_error_ns};
+                              .clock_error_ns = clock_error_ns,
+                              .packet_ns = PACKET_NS};
     return PJ_OK;
 }
 

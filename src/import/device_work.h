@@ -10,15 +10,14 @@
  *   They become a section for the queue, in the span that launched them, with a component for each
  *   name. Within a packet they lie one after another, in the order in which they began.
  *
- * A packet with one piece of work has that work's own times. Work may be reported seconds late;
- * what is later than that becomes a packet of its own. One thread at a time.
+ * A packet with one piece of work has that work's own times. With each million spans that a run
+ * has, both limits double, up to 80 ms. Work may be reported seconds late; what is later than that
+ * becomes a packet of its own. One thread at a time.
  */
 #ifndef PJ_IMPORT_DEVICE_WORK_H
 #define PJ_IMPORT_DEVICE_WORK_H
 
 #include "import/markers.h"
-
-enum { PJ_PACKET_NS = 5000000, PJ_PACKET_GAP_NS = 100000 };
 
 typedef struct pj_work_piece {
     int64_t begin_ns, end_ns;

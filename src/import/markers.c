@@ -206,6 +206,7 @@ static bool is_lane_of(const marker_lane *l, uint32_t thread)
     return thread && (uint32_t)l->number == thread && l->number >> 62 == 0;
 }
 
+/* Lane 0 is that of programs that do not say which thread they speak of. */
 bool pj_markers_launch(const pj_markers *m, uint32_t thread, int64_t at_ns, pj_launch *launch)
 {
     const pj_lane_entry *innermost = NULL;
@@ -219,9 +220,17 @@ bool pj_markers_launch(const pj_markers *m, uint32_t thread, int64_t at_ns, pj_l
     }
     pj_launch_place place = {.noted = 1, .token = -1, .layer = -1};
     place.phase = (int32_t)markers_phase_at(m, at_ns);
+    if (!innermost) innermost = pj_lane_history_at(&m->lanes[0].history, at_ns);
     if (innermost) place = innermost->place;
     memcpy(launch, &place, sizeof place);
     return is_settled;
+}
+
+bool pj_markers_has_spans(const pj_markers *m)
+{
+    for (uint32_t i = 0; i < m->lane_count; i++)
+        if (m->lanes[i].history.count) return true;
+    return false;
 }
 
 /* ---- lines --------------------------------------------------------------------------------- */

@@ -27,6 +27,7 @@
 
 /* A buffer is delivered when all of its work is done: a small one is soon. */
 enum { BUFFER_BYTES = 256 << 10, FLUSH_MS = 100, STACK_BYTES = 256 << 10, EXIT_SECONDS = 2 };
+enum { SPARE_BUFFERS = 8, PATIENCE_MS = 2000 };
 enum { THREAD_ID_SYSTEM = 1 };
 
 static pj_cupti cupti;
@@ -73,13 +74,23 @@ static pj_cuda_process *map_slot(uint32_t *in_graphs)
 
 /* ---- buffers ---- */
 
+/* Buffers that have come back: new ones would cost page faults where the program launches. */
+static _Atomic(uint8_t *) spare[SPARE_BUFFERS];
+
+static void keep_buffer(uint8_t *buffer)
+{
+    for (int i = 0; i < SPARE_BUFFERS && buffer; i++) buffer = atomic_exchange(&spare[i], buffer);
+    free(buffer);
+}
+
 /* Without a buffer CUPTI drops records and counts them. */
 static void request(uint8_t **buffer, size_t *bytes, size_t *most_records)
 {
     *most_records = 0; /* as many as fit */
-    *bytes = BUFFER_BYTES;
-    *buffer = aligned_alloc(8, BUFFER_BYTES);
-    if (!*buffer) *bytes = 0;
+    *buffer = NULL;
+    for (int i = 0; i < SPARE_BUFFERS && !*buffer; i++) *buffer = atomic_exchange(&spare[i], NULL);
+    if (!*buffer) *buffer = aligned_alloc(8, BUFFER_BYTES);
+    *bytes = *buffer ? BUFFER_BYTES : 0;
 }
 
 /* Where CUPTI cannot use our clock: the difference between the two, read in a pair. */
@@ -106,7 +117,7 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t by
             atomic_fetch_add(&to->dropped, dropped);
         pthread_mutex_unlock(&mutex);
     }
-    free(buffer);
+    keep_buffer(buffer);
     errno = kept;
 }
 
@@ -123,16 +134,33 @@ static void find_nvtx(void)
     memcpy(&flush_ranges, &address, sizeof address);
 }
 
+/* Records of API calls say which thread launched what. They are half of the cost, so a program that
+ * has not reported any span for a while goes without, until it does. */
+static void follow_launches(int64_t waited_ms)
+{
+    static bool is_off;
+    static const uint32_t kinds[] = {PJ_CUPTI_RUNTIME, PJ_CUPTI_DRIVER};
+    bool is_wanted = atomic_load(&decoder.to->wants_launches) || waited_ms < PATIENCE_MS;
+    for (int i = 0; i < 2 && is_off == is_wanted; i++)
+        if (is_wanted)
+            cupti.enable(kinds[i]);
+        else
+            cupti.disable(kinds[i]);
+    is_off = !is_wanted;
+}
+
 static void *flush_from_time_to_time(void *nothing)
 {
     const struct timespec period = {0, FLUSH_MS * 1000000L};
-    for (bool goes_on = true; goes_on;) {
+    int64_t waited_ms = 0;
+    for (bool goes_on = true; goes_on; waited_ms += FLUSH_MS) {
         nanosleep(&period, NULL);
         pthread_mutex_lock(&flushing);
         goes_on = atomic_load(&slot) != NULL;
         if (!flush_ranges) find_nvtx(); /* which the program loads at its first range */
         if (goes_on && flush_ranges) flush_ranges();
         if (goes_on) cupti.flush_all(0);
+        if (goes_on) follow_launches(waited_ms);
         pthread_mutex_unlock(&flushing);
     }
     return nothing;

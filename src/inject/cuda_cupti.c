@@ -31,6 +31,7 @@ static const char *look_up(pj_cupti *c, void *library)
         {"cuptiGetTimestamp", &c->get_time, false},
         {"cuptiSetThreadIdType", &c->set_thread_id_type, true},
         {"cuptiActivityEnable", &c->enable, false},
+        {"cuptiActivityDisable", &c->disable, false},
         {"cuptiActivityGetNextRecord", &c->next_record, false},
         {"cuptiActivityFlushAll", &c->flush_all, false},
         {"cuptiActivityFlushPeriod", &c->flush_period, true},

@@ -38,6 +38,7 @@ typedef struct pj_cupti {
     int (*get_time)(uint64_t *ns);
     int (*set_thread_id_type)(uint32_t type); /* or NULL */
     int (*enable)(uint32_t kind);
+    int (*disable)(uint32_t kind);
     int (*next_record)(uint8_t *buffer, size_t valid, void **record);
     int (*flush_all)(uint32_t flags);
     int (*flush_period)(uint32_t milliseconds); /* or NULL */

@@ -54,8 +54,9 @@ typedef enum pj_cuda_state {
 } pj_cuda_state;
 
 typedef struct pj_cuda_process {
-    _Atomic uint32_t state; /* pj_cuda_state */
-    uint32_t pid, version;  /* of CUPTI */
+    _Atomic uint32_t state;          /* pj_cuda_state */
+    _Atomic uint32_t wants_launches; /* set by perjoule: the program reports spans */
+    uint32_t pid, version;           /* of CUPTI */
     uint32_t clock_error_ns;
     char problem[400];
     _Atomic uint64_t written, read; /* numbers of records */

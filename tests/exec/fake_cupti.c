@@ -106,6 +106,12 @@ int cuptiActivityEnable(uint32_t kind)
     return 0;
 }
 
+int cuptiActivityDisable(uint32_t kind)
+{
+    enabled &= ~(UINT64_C(1) << kind);
+    return 0;
+}
+
 int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *count)
 {
     (void)context, (void)stream;

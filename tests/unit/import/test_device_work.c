@@ -240,6 +240,12 @@ static void launches_are_in_the_innermost_range(void **state)
     pj_launch elsewhere = launch_at(&r, 79, 3500, false);
     memcpy(&place, &elsewhere, sizeof place);
     assert_int_equal(place.phase, PJ_PHASE_PREFILL);
+    /* without ranges of its own a thread is where lane 0 is */
+    feed(&r, 6600, "end");
+    feed(&r, 6700, "begin section inner");
+    assert_string_equal(range_of(&r, launch_at(&r, 79, 6800, false)), "inner");
+    assert_string_equal(range_of(&r, launch_at(&r, 77, 6800, false)), "outer");
+    feed(&r, 6900, "end");
     /* a long history forgets its beginning */
     for (int i = 0; i < 40000; i++) {
         feed(&r, 7000, "#77 begin section inner");
