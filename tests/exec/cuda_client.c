@@ -5,6 +5,7 @@
  *   overlap      kernels on two streams that overlap
  *   hostile      records that no CUPTI would write
  *   many N       N kernels; prints the processor time of each
+ *   quiet        no range until launches are not recorded any more, then one
  *   _exit, kill  work, and then that end
  *   fork         work, while a forked child exits
  *   two          work, in two processes at once */
@@ -22,7 +23,7 @@
 #define MS 1000000u
 
 static void (*put)(uint32_t kind, const void *record, size_t size);
-static int (*flush)(uint32_t);
+static int (*flush)(uint32_t), (*has)(uint32_t);
 static int (*get_time)(uint64_t *);
 static uint32_t correlation;
 
@@ -262,6 +263,25 @@ static int many(int count)
     return 0;
 }
 
+/* Ends when perjoule does what is waited for; else the test's time ends. */
+static void wait_for_launches(int are_recorded)
+{
+    while (has(5) != are_recorded) usleep(1000);
+}
+
+static int quiet(void)
+{
+    wait_for_launches(0);
+    push("late range");
+    wait_for_launches(1);
+    uint64_t at = now();
+    uint32_t by = launch(at);
+    wait_until(at + 2 * MS);
+    pop();
+    kernel(norm, 7, at + MS, at + 2 * MS, by, 0);
+    return 0;
+}
+
 static int start(void)
 {
     const char *path = getenv("CUDA_INJECTION64_PATH"), *cupti = getenv("CLIENT_CUPTI");
@@ -277,6 +297,7 @@ static int start(void)
     *(void **)&put = dlsym(fake, "fake_cupti_put");
     *(void **)&flush = dlsym(fake, "cuptiActivityFlushAll");
     *(void **)&get_time = dlsym(fake, "cuptiGetTimestamp");
+    *(void **)&has = dlsym(fake, "fake_cupti_has");
     is_old = dlsym(fake, "cuptiSubscribe_v2") == NULL;
     return 0;
 }
@@ -302,6 +323,7 @@ int main(int argc, char **argv)
     if (failed) return failed;
     if (strcmp(what, "overlap") == 0) return overlap();
     if (strcmp(what, "hostile") == 0) return hostile();
+    if (strcmp(what, "quiet") == 0) return quiet();
     if (strcmp(what, "many") == 0) return many(argc > 2 ? atoi(argv[2]) : 1000);
     if (strcmp(what, "fork") == 0) {
         pid_t child = fork();

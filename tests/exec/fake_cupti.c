@@ -17,7 +17,7 @@ static completed *give_back;
 static uint64_t (*client_clock)(void);
 static uint8_t *buffer;
 static size_t bytes, used, dropped;
-static uint64_t enabled;
+static _Atomic uint64_t enabled;
 static int is_subscribed;
 
 /* A record is preceded by its size: CUPTI knows it from kind and version. */
@@ -66,6 +66,11 @@ void fake_cupti_put(uint32_t kind, const void *record, size_t size)
         dropped++;
     }
     pthread_mutex_unlock(&mutex);
+}
+
+int fake_cupti_has(uint32_t kind)
+{
+    return enabled >> kind & 1;
 }
 
 int cuptiGetVersion(uint32_t *version)

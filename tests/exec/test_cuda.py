@@ -49,8 +49,9 @@ class Run:
             "select component_name, sum(time_ms) from component_metrics group by 1")}
         self.joules = {n: mj / 1e3 for n, mj in self.rows(
             "select component_name, sum(energy_mj) from component_metrics group by 1") if mj is not None}
+        # what lies in ranges: their number and joules
         self.ranges = {n: (count, mj and mj / 1e3) for n, count, mj in self.rows(
-            "select section_name, count(*), sum(energy_mj) from pipeline_sections group by 1")}
+            "select section_name, count(*), sum(energy_mj - self_energy_mj) from pipeline_sections group by 1")}
         self.busy_ms = self.rows("select sum(duration_ms) from pipeline_sections where device = 1")[0][0]
 
     def rows(self, query):
@@ -66,6 +67,7 @@ RUNS = {
     "toolkit": (("work",), {"PERJOULE_CUPTI": "", "CLIENT_CUPTI": OLD, "FAKE_CUPTI": "15"}), "deep": (("work",), {"options": ("-d", "deep")}),
     "off": (("work",), {"options": ("-d", "off")}), "_exit": (("_exit",), {}), "kill": (("kill",), {}),
     "fork": (("fork",), {}), "two": (("two",), {}), "hostile": (("hostile",), {}), "many": (("many", "20000"), {}),
+    "quiet": (("quiet",), {"power": SIM}),
     "taken": (("work",), {"FAKE_CUPTI": "39"}), "refused": (("work",), {"FAKE_CUPTI": "15"}),
     "missing": (("work",), {"PERJOULE_CUPTI": "/nowhere/libcupti.so"}),
     "foreign": (("work",), {"CUDA_INJECTION64_PATH": "/nowhere/other.so"}),
@@ -109,9 +111,10 @@ class Cuda(unittest.TestCase):
     def test_ranges_have_what_they_launched(self):
         run = self.run_of("work")
         self.assertEqual((run.ranges["even"][0], run.ranges["odd"][0]), (5, 5))
-        whole = run.ranges["stream 7"][1]
-        for name in ("even", "odd"):
-            self.assertGreater(run.ranges[name][1], 0.45 * whole)
+        even, odd, whole = (run.ranges[name][1] for name in ("even", "odd", "stream 7"))
+        self.assertAlmostEqual(even + odd, whole, places=6)
+        self.assertAlmostEqual(whole, sum(run.joules.values()), places=6)
+        self.assertAlmostEqual(even / odd, 1, delta=0.05)
 
     def test_work_at_once_shares_each_instant(self):
         run = self.run_of("overlap")
@@ -151,6 +154,12 @@ class Cuda(unittest.TestCase):
         self.assertIn("bad???name", run.ms)
         self.assertIn("further kernels", run.ms)
         self.assertAlmostEqual(sum(run.ms.values()), 9, places=2)  # 9000 kernels of 1 us, three of 1 ms at once
+
+    def test_launches_are_recorded_while_spans_are_reported(self):
+        run = self.run_of("quiet")
+        self.assertEqual(run.ms, {"rms_norm_kernel": 1})
+        self.assertAlmostEqual(run.ranges["late range"][1], run.joules["rms_norm_kernel"], places=6)
+        self.assertGreater(run.joules["rms_norm_kernel"], 0)
 
     def test_many(self):
         run = self.run_of("many")
