@@ -15,8 +15,12 @@
 
 /* Between two times at which work that has come is recorded. */
 #define SETTLE_NS (PJ_NS_PER_S / 2)
+/* How long work waits for the description of its device. */
+#define DEVICE_NS PJ_NS_PER_S
 /* CUPTI interpolates between readings of the GPU's timer, which ticks every microsecond on many. */
 #define CLOCK_ERROR_NS 1000
+/* How far a GPU's times may seem to be ahead of ours. */
+#define CLOCKS_NS 1000000
 
 enum { STREAMS = 64 };
 
@@ -106,7 +110,7 @@ static uint32_t stream_name_of(pj_exec_cuda *c, cuda_process *p, uint32_t stream
     return s->name;
 }
 
-/* The device's UUID, by which its rail is found, is known if CUPTI described it before its work. */
+/* The device's UUID, by which its rail is found, is known if CUPTI described it. */
 static uint32_t device_of(pj_exec_cuda *c, cuda_process *p, uint32_t index)
 {
     char name[sizeof(((pj_cuda_device *)0)->name)] = "", uuid[40] = "GPU-";
@@ -145,7 +149,8 @@ static bool find_launch(void *context, uint32_t source, uint32_t correlation, ui
 static void take_record(pj_exec_cuda *c, uint32_t index, const pj_cuda_record *r, int64_t now_ns)
 {
     cuda_process *p = &c->processes[index];
-    bool is_sound = r->begin_ns >= c->begun_ns && r->begin_ns <= r->end_ns && r->end_ns <= now_ns;
+    bool is_sound =
+        r->begin_ns >= c->begun_ns && r->begin_ns <= r->end_ns && r->end_ns <= now_ns + CLOCKS_NS;
     uint32_t device = is_sound ? device_of(c, p, r->device) : 0;
     uint32_t name = device ? kernel_name_of(c, p, r->name) : 0;
     if (!name) {
@@ -161,34 +166,43 @@ static void take_record(pj_exec_cuda *c, uint32_t index, const pj_cuda_record *r
                                                  .correlation = r->correlation});
 }
 
-static void take_process(pj_exec_cuda *c, uint32_t index, int64_t now_ns)
+/* CUPTI may describe a device after its first work. */
+static bool may_wait_for_device(const pj_cuda_process *slot, const pj_cuda_record *r,
+                                int64_t now_ns)
+{
+    return r->device < PJ_CUDA_DEVICES && !atomic_load(&slot->devices[r->device].is_known) &&
+           atomic_load(&slot->state) == PJ_CUDA_RECORDING && r->end_ns > now_ns - DEVICE_NS;
+}
+
+static void take_process(pj_exec_cuda *c, uint32_t index, bool is_last)
 {
     pj_cuda_process *slot = c->processes[index].slot;
     if (!slot) return;
     if (pj_markers_has_spans(c->markers)) atomic_store(&slot->wants_launches, 1);
     uint64_t written = atomic_load_explicit(&slot->written, memory_order_acquire);
     uint64_t read = atomic_load_explicit(&slot->read, memory_order_relaxed);
+    int64_t now_ns = pj_clock_ns();               /* after what was written had ended */
     if (written - read > PJ_CUDA_RECORDS) return; /* the program wrote over it */
     for (; read != written; read++) {
         pj_cuda_record record = slot->records[read % PJ_CUDA_RECORDS];
+        if (!is_last && may_wait_for_device(slot, &record, now_ns)) break;
         take_record(c, index, &record, now_ns);
     }
     atomic_store_explicit(&slot->read, read, memory_order_release);
 }
 
-static void take_all(pj_exec_cuda *c)
+static void take_all(pj_exec_cuda *c, bool is_last)
 {
-    int64_t now_ns = pj_clock_ns();
     for (uint32_t i = 0; i < exec_cuda_taken(c); i++) {
         map_process(c, i);
-        take_process(c, i, now_ns);
+        take_process(c, i, is_last);
     }
 }
 
 bool pj_exec_cuda_take(pj_exec_cuda *c)
 {
     if (!atomic_load(&c->shared->taken)) return false;
-    take_all(c);
+    take_all(c, false);
     int64_t now_ns = pj_clock_ns();
     if (now_ns - c->settled_ns >= SETTLE_NS) {
         pj_device_work_settle(c->work, now_ns, false);
@@ -242,7 +256,7 @@ static void warn_of_losses(pj_exec_cuda *c)
 void pj_exec_cuda_finish(pj_exec_cuda *c)
 {
     uint32_t taken = atomic_load(&c->shared->taken);
-    take_all(c);
+    take_all(c, true);
     pj_device_work_settle(c->work, pj_clock_ns(), true);
     for (uint32_t i = 0; i < exec_cuda_taken(c); i++)
         if (c->processes[i].slot) warn_of_process(c, c->processes[i].slot);
