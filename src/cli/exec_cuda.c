@@ -249,7 +249,8 @@ static void warn_of_losses(pj_exec_cuda *c)
         pj_run_warn(c->run, "cuda_dropped", "CUPTI dropped %llu records of GPU work",
                     (unsigned long long)dropped);
     if (untimed)
-        pj_run_warn(c->run, "cuda_untimed", "%llu GPU kernels had no valid times and are left out",
+        pj_run_warn(c->run, "cuda_untimed",
+                    "%llu records of GPU work had no valid times or devices and are left out",
                     (unsigned long long)untimed);
 }
 

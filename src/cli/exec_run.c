@@ -161,6 +161,9 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
     if (injection.cuda[0])
         e->cuda = pj_exec_cuda_open(e->run, e->markers, e->request.depth == PJ_DEPTH_DEEP);
     if (e->cuda) variables[count] = pj_exec_cuda_variable(e->cuda);
+    if (injection.cuda[0] && !e->cuda && access("/dev/nvidiactl", F_OK) == 0)
+        pj_run_warn(e->run, "cuda_memory",
+                    "GPU kernels are not recorded: no memory can be shared with the program");
     pj_busy_get(env, &e->busy_before);
     pj_status status = pj_child_start(&e->child, e->child.reserved_fd >= 0 ? variables : NULL, err);
     if (status != PJ_OK) {

@@ -36,7 +36,7 @@ struct pj_markers {
     bool in_prologue; /* the phase before the first marker is open on lane 0 */
     bool has_phases;  /* reported as such */
     int64_t phase_ended_ns;
-    uint32_t last_name;
+    uint32_t last_name, name_count; /* the run has names of others, too */
     pj_markers_counts counts;
     pj_markers_facts facts;
     uint64_t token_spans;
@@ -91,9 +91,12 @@ static bool identify(pj_markers *m, const pj_marker_event *e, uint32_t *id)
     size_t bytes = e->bytes < sizeof name ? e->bytes : sizeof name - 1;
     memcpy(name, e->text, bytes);
     name[bytes] = 0;
-    if (m->last_name >= PJ_MARKER_NAMES) return false;
+    if (m->name_count >= PJ_MARKER_NAMES) return false;
     *id = pj_run_name(m->run, name);
-    if (*id > m->last_name) m->last_name = *id;
+    if (*id > m->last_name) {
+        m->last_name = *id;
+        m->name_count++;
+    }
     return *id != 0;
 }
 

@@ -149,7 +149,7 @@ class Cuda(unittest.TestCase):
 
     def test_hostile_records(self):
         run = self.run_of("hostile", warnings=1)
-        self.assertIn("6 GPU kernels had no valid times", run.warnings[0])
+        self.assertIn("6 records of GPU work had no valid times or devices", run.warnings[0])
         self.assertIn("unnamed kernel", run.ms)
         self.assertIn("bad???name", run.ms)
         self.assertIn("further kernels", run.ms)
