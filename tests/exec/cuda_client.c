@@ -158,7 +158,7 @@ static void device(size_t size)
 {
     uint8_t record[184] = {0};
     set32(record, 0, 8);
-    for (uint8_t i = 0; i < 16; i++) record[120 + i] = (uint8_t)(0xa0 + i);
+    memcpy(record + 120, "\xaa\xaa\0\1\x11\x11\x22\x22\x33\x33\x44\x44\x44\x44\x44\x44", 16);
     set64(record, 136, (uint64_t)(uintptr_t) "NVIDIA Stand-in");
     put(8, record, size);
 }

@@ -1,10 +1,11 @@
 """GPU work of CUDA programs under `perjoule exec`, without CUDA: cuda_client.c plays the driver and the program,
 fake_cupti.c is CUPTI. The power of each kernel is planted.
 
-Usage: test_cuda.py PROGRAM CLIENT CUPTI OLD_CUPTI
+Usage: test_cuda.py PROGRAM CLIENT CUPTI OLD_CUPTI NVML
 """
 import concurrent.futures
 import ctypes
+import json
 import os
 import pathlib
 import sqlite3
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-PROGRAM, CLIENT, CUPTI, OLD = (str(pathlib.Path(p).resolve()) for p in sys.argv[1:5])
+PROGRAM, CLIENT, CUPTI, OLD, NVML = (str(pathlib.Path(p).resolve()) for p in sys.argv[1:6])
 WATTS = {"cutlass_80_tensorop_bf16_gemm_tn": 300, "flash::flash_fwd_kernel": 100, "rms_norm_kernel": 50,
          "first": 40, "second": 240}
 SIM = "sim:rails=cpu+gpu,share=0.5+0.5,period_ms=1,noise=0,idle_mw=20000," + ",".join(
@@ -43,7 +44,7 @@ class Run:
                                "--", CLIENT, *words], capture_output=True, text=True, check=False, timeout=300,
                               env={**environment, "PERJOULE_CUPTI": CUPTI, "CLIENT_CUPTI": CUPTI, **extra})
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
-        self.devices = self.rows("select devices from profiling_runs")[0][0]
+        self.devices = json.loads(self.rows("select devices from profiling_runs")[0][0] or "{}")
         self.warnings = [text for text, in self.rows("select text from run_warnings where code like 'cuda%'")]
         self.ms = {n: round(ms, 6) for n, ms in self.rows(
             "select component_name, sum(time_ms) from component_metrics group by 1")}
@@ -67,6 +68,8 @@ RUNS = {
     "toolkit": (("work",), {"PERJOULE_CUPTI": "", "CLIENT_CUPTI": OLD, "FAKE_CUPTI": "15"}), "deep": (("work",), {"options": ("-d", "deep")}),
     "off": (("work",), {"options": ("-d", "off")}), "_exit": (("_exit",), {}), "kill": (("kill",), {}),
     "fork": (("fork",), {}), "two": (("two",), {}), "hostile": (("hostile",), {}), "many": (("many", "20000"), {}),
+    # the second of two cards, which NVML measures
+    "card": (("work",), {"power": "nvml", "FAKE_NVML": "gpus=2"}),
     "quiet": (("quiet",), {"power": SIM}),
     "taken": (("work",), {"FAKE_CUPTI": "39"}), "refused": (("work",), {"FAKE_CUPTI": "15"}),
     "missing": (("work",), {"PERJOULE_CUPTI": "/nowhere/libcupti.so"}),
@@ -84,6 +87,8 @@ class Cuda(unittest.TestCase):
         libraries.joinpath("libcupti.so.12").symlink_to(OLD)
         RUNS["installed"][1]["LD_LIBRARY_PATH"] = str(libraries)
         RUNS["toolkit"][1]["CUDA_HOME"] = cls.folder.name
+        libraries.joinpath("libnvidia-ml.so.1").symlink_to(NVML)
+        RUNS["card"][1]["LD_LIBRARY_PATH"] = str(libraries)
         with concurrent.futures.ThreadPoolExecutor(len(RUNS)) as pool:
             started = {name: pool.submit(Run, cls.folder.name, name, *words, **how)
                        for name, (words, how) in RUNS.items()}
@@ -105,8 +110,13 @@ class Cuda(unittest.TestCase):
         for name in TEN.keys() & WATTS.keys():
             planted = TEN[name] * 1e-3 * (WATTS[name] + 10)  # half of the idle power is the GPU's
             self.assertAlmostEqual(run.joules[name] / planted, 1, delta=0.02, msg=name)
-        self.assertIn('"uuid":"GPU-a0a1a2a3a4a5a6a7a8a9aaabacadaeaf"', run.devices)
-        self.assertIn("NVIDIA Stand-in", run.devices)
+        self.assertEqual(run.devices["1"]["name"], "NVIDIA Stand-in")
+        self.assertEqual((run.devices["1"]["rails"], run.devices["1"]["busy_ms"]), ("gpu", 170))
+
+    def test_the_card_has_its_rail(self):
+        device = self.run_of("card").devices["1"]
+        self.assertEqual((device["rails"], device["rail_reason"]), ("gpu1", "by UUID"))
+        self.assertEqual(device["uuid"], "GPU-aaaa0001111122223333444444444444")
 
     def test_ranges_have_what_they_launched(self):
         run = self.run_of("work")
@@ -180,4 +190,4 @@ class Cuda(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[5:])
+    unittest.main(argv=sys.argv[:1] + sys.argv[6:])
