@@ -284,14 +284,15 @@ pj_status pj_device_work_new(pj_run *run, const pj_markers *markers, pj_launch_f
 void pj_device_work_add(pj_device_work *w, const pj_work_piece *piece)
 {
     if (piece->end_ns <= piece->begin_ns) return;
-    pending_piece *bigger = w->count < MOST_PENDING
-                                ? pj_grow(w->pending, w->count, &w->capacity, sizeof *w->pending)
-                                : NULL;
-    if (!bigger || piece->device == PJ_HOST || piece->device >= PJ_MAX_DEVICES) {
+    bool may_be = piece->device != PJ_HOST && piece->device < PJ_MAX_DEVICES;
+    pending_piece *room = may_be && w->count < MOST_PENDING
+                              ? pj_grow(w->pending, w->count, &w->capacity, sizeof *w->pending)
+                              : NULL;
+    if (!room) {
         w->lost++;
         return;
     }
-    w->pending = bigger;
+    w->pending = room;
     w->pending[w->count++] = (pending_piece){.piece = *piece};
 }
 
