@@ -268,8 +268,8 @@ static int run_exec(const pj_command *command, int argc, char **argv)
          "no net figure",
          0, 600, .old_letter = 'b'},
         {"depth", 'd', PJ_OPTION_CHOICE, &a.depth, "DEPTH",
-         "how deep markers are recorded: off (phases, sections, tokens), module (components; "
-         "default) or deep (operations)",
+         "how deep markers are recorded: off (phases, sections, tokens), module (components, GPU "
+         "kernels; default) or deep (operations, kernels in CUDA graphs)",
          .choices = "off module deep"},
         {"engine", 0, PJ_OPTION_TEXT, &request->engine, "NAME",
          "name of the engine that runs (exec)"},

@@ -424,30 +424,32 @@ static void count_cpu(pj_child *c)
 
 /* At most what the pipe can hold: a process that writes without end must not keep us from noticing
  * that the program has ended, nor go on after it. */
-static void drain_markers(pj_child *c, void (*take)(void *, const char *, size_t), void *context)
+static void drain_markers(pj_child *c, const pj_child_watch *watch)
 {
     char bytes[READ_BYTES];
     size_t taken = 0;
     for (ssize_t got; taken < PIPE_BYTES && (got = read(c->markers[0], bytes, sizeof bytes)) > 0;) {
-        take(context, bytes, (size_t)got);
+        watch->take(watch->context, bytes, (size_t)got);
         taken += (size_t)got;
     }
 }
 
-void pj_child_wait(pj_child *c, void (*take)(void *, const char *, size_t), void *context)
+void pj_child_wait(pj_child *c, const pj_child_watch *watch)
 {
     char bytes[64];
+    bool is_looking = false;
     for (bool done = false; !done;) {
         struct pollfd wait[2] = {{.fd = c->wake[0], .events = POLLIN},
                                  {.fd = c->markers[0], .events = POLLIN}};
-        poll(wait, 2, 1000);
+        poll(wait, 2, is_looking ? 100 : 1000);
         done = exec_child_reap(c);
-        drain_markers(c, take, context);
+        drain_markers(c, watch);
+        is_looking = watch->look(watch->context);
         while (read(c->wake[0], bytes, sizeof bytes) > 0) {
         }
         if (!done) done = exec_child_reap(c); /* it may have ended between the two */
     }
-    drain_markers(c, take, context);
+    drain_markers(c, watch);
     count_cpu(c);
 }
 

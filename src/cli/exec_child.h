@@ -9,6 +9,7 @@
 #include "base/error.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 typedef struct pj_child {
@@ -40,9 +41,16 @@ bool pj_program_find(const char *word, char *path, size_t bytes);
 bool pj_child_open_markers(pj_child *child);
 /* `variables` (NAME=VALUE, ends with NULL) are added to the program's environment. */
 pj_status pj_child_start(pj_child *child, const char *const *variables, pj_error *err);
-/* Waits for the program; `take` gets the bytes of markers as they arrive. */
-void pj_child_wait(pj_child *child, void (*take)(void *context, const char *bytes, size_t count),
-                   void *context);
+/* `take` gets the bytes of markers as they arrive. `look` is called after each of them and from
+ * time to time: ten times per second while it returns true. */
+typedef struct pj_child_watch {
+    void *context;
+    void (*take)(void *context, const char *bytes, size_t count);
+    bool (*look)(void *context);
+} pj_child_watch;
+
+/* Waits for the program. */
+void pj_child_wait(pj_child *child, const pj_child_watch *watch);
 void pj_child_close(pj_child *child);
 
 #endif

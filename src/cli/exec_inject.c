@@ -83,6 +83,19 @@ static void choose_nvtx(pj_injection *i, pj_run *run)
         snprintf(i->nvtx, sizeof i->nvtx, "NVTX_INJECTION64_PATH=%s", path);
 }
 
+/* With depth off no part of the program's work is recorded. */
+static void choose_cuda(pj_injection *i, pj_run *run, pj_depth depth)
+{
+    char path[PATH_MAX];
+    const char *theirs = getenv("CUDA_INJECTION64_PATH");
+    if (depth == PJ_DEPTH_OFF) return;
+    if (theirs && *theirs)
+        pj_run_warn(run, "cuda_taken",
+                    "GPU kernels are not recorded: CUDA_INJECTION64_PATH names another library");
+    else if (find_library("libperjoule-cuda.so", path, sizeof path))
+        snprintf(i->cuda, sizeof i->cuda, "CUDA_INJECTION64_PATH=%s", path);
+}
+
 static void choose_llama(pj_injection *i, pj_run *run, const char *program, pj_depth depth,
                          bool is_llama)
 {
@@ -111,8 +124,10 @@ void pj_injection_choose(pj_injection *i, pj_run *run, const char *path, pj_dept
     size_t count = 0;
     memset(i, 0, sizeof *i);
     choose_nvtx(i, run);
+    choose_cuda(i, run, depth);
     choose_llama(i, run, path, depth, is_llama);
     if (i->nvtx[0]) i->variables[count++] = i->nvtx;
+    if (i->cuda[0]) i->variables[count++] = i->cuda;
     if (i->preload[0]) i->variables[count++] = i->preload;
     if (i->llama[0]) i->variables[count++] = i->llama;
 }

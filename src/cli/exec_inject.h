@@ -1,7 +1,8 @@
 /*
  * The libraries that `perjoule exec` injects into the program, so that it reports its parts as
- * markers: libperjoule-nvtx.so through NVTX's own variable, and libperjoule-llama.so through
- * LD_PRELOAD if the program is linked with a shared libllama. Nothing is injected where it cannot
+ * markers: libperjoule-nvtx.so through NVTX's own variable, libperjoule-cuda.so through the CUDA
+ * driver's, and libperjoule-llama.so through LD_PRELOAD if the program is linked with a shared
+ * libllama. Nothing is injected where it cannot
  * work: an incompatible object would make the loader print errors into the program's output.
  */
 #ifndef PJ_CLI_EXEC_INJECT_H
@@ -13,7 +14,8 @@
 
 typedef struct pj_injection {
     char nvtx[PATH_MAX + 64], preload[2 * PATH_MAX], llama[32]; /* NAME=VALUE; "": none */
-    const char *variables[4];                                   /* number that are not "" */
+    char cuda[PATH_MAX + 64];
+    const char *variables[5]; /* number that are not "" */
 } pj_injection;
 
 /* Chooses the libraries for the program in the file `path` recorded at `depth`; if one cannot be

@@ -3,6 +3,7 @@
 
 #include "inject/nvtx_shared.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -13,8 +14,9 @@ void pj_nvtx_memory_open(pj_nvtx_memory *m, int pipe_fd)
     *m = (pj_nvtx_memory){.fd = -1};
 #ifdef __linux__
     struct stat s;
-    m->fd = memfd_create("perjoule-nvtx", MFD_CLOEXEC);
+    m->fd = memfd_create("perjoule-nvtx", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (m->fd < 0 || fstat(pipe_fd, &s) != 0 || ftruncate(m->fd, sizeof *m->shared) != 0) return;
+    fcntl(m->fd, F_ADD_SEALS, F_SEAL_SHRINK); /* or the program could make our reads fail */
     void *memory =
         mmap(NULL, sizeof *m->shared, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0); /* sparse */
     if (memory == MAP_FAILED) return;

@@ -54,7 +54,14 @@ pj_status pj_exec_begin(pj_exec_run *e, pj_error *err)
 
 static void take_markers(void *context, const char *bytes, size_t count)
 {
-    pj_markers_feed(context, bytes, count, pj_clock_ns());
+    pj_exec_run *e = context;
+    pj_markers_feed(e->markers, bytes, count, pj_clock_ns());
+}
+
+static bool take_gpu_work(void *context)
+{
+    pj_exec_run *e = context;
+    return e->cuda && pj_exec_cuda_take(e->cuda);
 }
 
 /* The model facts reported by the program, as a JSON object. */
@@ -109,7 +116,8 @@ static void describe_run(pj_exec_run *e)
  * library for NVTX had not written is known. */
 static void read_the_rest(pj_exec_run *e)
 {
-    bool is_whole = pj_nvtx_memory_read(&e->nvtx, take_markers, e->markers);
+    bool is_whole = pj_nvtx_memory_read(&e->nvtx, take_markers, e);
+    if (e->cuda) pj_exec_cuda_finish(e->cuda);
     if (is_whole || !e->child.signal || !pj_markers_count(e->markers).has_times) return;
     pj_run_warn(e->run, "markers_cut",
                 "the program was killed by signal %d: spans that it had recorded but not yet "
@@ -141,7 +149,7 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
     const pj_power_env *env = &e->session->power_env;
     snprintf(fd, sizeof fd, "PERJOULE_MARKERS=%d", e->child.reserved_fd);
     pj_injection injection = {0};
-    const char *variables[8] = {fd};
+    const char *variables[10] = {fd};
     if (e->child.reserved_fd >= 0)
         pj_injection_choose(&injection, e->run, e->child.path, e->request.depth, e->request.llama);
     memcpy(variables + 1, injection.variables, sizeof injection.variables);
@@ -149,7 +157,13 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
         pj_nvtx_memory_open(nvtx, e->child.markers[0]);
     size_t count = 1;
     while (variables[count]) count++;
-    if (nvtx->shared) variables[count] = nvtx->variable;
+    if (nvtx->shared) variables[count++] = nvtx->variable;
+    if (injection.cuda[0])
+        e->cuda = pj_exec_cuda_open(e->run, e->markers, e->request.depth == PJ_DEPTH_DEEP);
+    if (e->cuda) variables[count] = pj_exec_cuda_variable(e->cuda);
+    if (injection.cuda[0] && !e->cuda && access("/dev/nvidiactl", F_OK) == 0)
+        pj_run_warn(e->run, "cuda_memory",
+                    "GPU kernels are not recorded: no memory can be shared with the program");
     pj_busy_get(env, &e->busy_before);
     pj_status status = pj_child_start(&e->child, e->child.reserved_fd >= 0 ? variables : NULL, err);
     if (status != PJ_OK) {
@@ -157,7 +171,8 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
         end_run(e, PJ_RUN_FAILED, err->text, NULL);
         return status;
     }
-    pj_child_wait(&e->child, take_markers, e->markers);
+    const pj_child_watch watch = {e, take_markers, take_gpu_work};
+    pj_child_wait(&e->child, &watch);
     pj_busy_get(env, &e->busy_after);
     read_the_rest(e);
     pj_markers_finish(e->markers, e->child.end_ns);
@@ -176,6 +191,7 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
 void pj_exec_close(pj_exec_run *e)
 {
     pj_run_data_fini(&e->data);
+    pj_exec_cuda_close(e->cuda);
     pj_markers_free(e->markers);
     pj_nvtx_memory_close(&e->nvtx);
     pj_child_close(&e->child);

@@ -4,6 +4,7 @@
 #define PJ_CLI_EXEC_RUN_H
 
 #include "cli/exec_child.h"
+#include "cli/exec_cuda.h"
 #include "cli/exec_nvtx.h"
 #include "import/markers.h"
 #include "power/busy.h"
@@ -23,6 +24,7 @@ typedef struct pj_exec_run {
     pj_session *session; /* the caller's */
     pj_child child;      /* with `words` set, the descriptor reserved and the program found */
     pj_nvtx_memory nvtx;
+    pj_exec_cuda *cuda; /* NULL: not available */
     pj_run *run;
     pj_markers *markers;
     pj_busy busy_before, busy_after; /* of the machine */

@@ -538,7 +538,9 @@ void pj_show_heatmap(const pj_heatmap *m, pj_metric metric)
     uint32_t columns = 0;
     for (uint32_t c = 0; c < m->components; c++) columns += m->inside[c];
     if (!columns) {
-        printf("\nno heatmap: only runs of depth module and deep record components\n");
+        printf(
+            "\nno heatmap: the run has no components in layers, which only depth module and deep "
+            "record\n");
         return;
     }
     if (isnan(m->min)) {

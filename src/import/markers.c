@@ -1,35 +1,24 @@
-/* Parses lines into events, and turns events into spans. Each lane of the markers has its own lane
- * of the recorder, so that threads of the program nest separately. */
+/* Turns events into spans. Each lane of the markers has its own lane of the recorder, so that
+ * threads of the program nest separately. */
 #include "import/markers.h"
 
 #include "base/clock.h"
-#include "trace/lane.h"
+#include "import/lane_history.h"
+#include "import/marker_event.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_PHASES = 4096 };
 #define MAX_EVENTS UINT64_C(20000000)
-
-typedef enum verb { VERB_BEGIN, VERB_END, VERB_SPAN, VERB_TOKENS, VERB_FACT, VERB_LOST } verb;
-
-typedef struct event {
-    verb verb;
-    pj_span_kind kind;
-    int64_t begin_ns, end_ns; /* -1: now */
-    uint64_t lane;
-    uint64_t number, output; /* position, index; tokens: input and output */
-    const char *text;        /* name, text of a token, value of a fact; not terminated */
-    size_t bytes;
-    int fact; /* index into fact_rows */
-} event;
 
 typedef struct marker_lane {
     uint64_t number;
     pj_lane *lane;
     uint32_t depth; /* open spans of the program on this lane */
     int64_t last_ns;
+    pj_lane_history history;
 } marker_lane;
 
 typedef struct phase_change {
@@ -45,8 +34,9 @@ struct pj_markers {
     uint32_t phase_count;
     uint32_t open_phases;
     bool in_prologue; /* the phase before the first marker is open on lane 0 */
+    bool has_phases;  /* reported as such */
     int64_t phase_ended_ns;
-    uint32_t last_name;
+    uint32_t last_name, name_count; /* the run has names of others, too */
     pj_markers_counts counts;
     pj_markers_facts facts;
     uint64_t token_spans;
@@ -56,213 +46,6 @@ struct pj_markers {
     bool overflown;
     char first_bad[80];
 };
-
-/* ---- words --------------------------------------------------------------------------------- */
-
-typedef struct words {
-    const char *at, *end;
-} words;
-
-static void skip_blanks(words *w)
-{
-    while (w->at < w->end && (*w->at == ' ' || *w->at == '\t')) w->at++;
-}
-
-static bool markers_take_word(words *w, const char *word)
-{
-    size_t bytes = strlen(word);
-    if ((size_t)(w->end - w->at) < bytes || memcmp(w->at, word, bytes) != 0) return false;
-    if (w->at + bytes < w->end && w->at[bytes] != ' ' && w->at[bytes] != '\t') return false;
-    w->at += bytes;
-    skip_blanks(w);
-    return true;
-}
-
-static bool markers_take_number(words *w, uint64_t *number)
-{
-    const char *first = w->at;
-    *number = 0;
-    while (w->at < w->end && *w->at >= '0' && *w->at <= '9') {
-        if (*number > (uint64_t)INT64_MAX / 10 - 1) return false;
-        *number = *number * 10 + (uint64_t)(*w->at++ - '0');
-    }
-    return w->at > first;
-}
-
-static bool ends_word(words *w)
-{
-    bool ends = w->at == w->end || *w->at == ' ' || *w->at == '\t';
-    skip_blanks(w);
-    return ends;
-}
-
-static const char *const kind_names[PJ_SPAN_KIND_COUNT] = {"phase", "section",   "token",
-                                                           "layer", "component", "operation"};
-
-static bool find_phase(const char *text, size_t bytes, uint64_t *phase)
-{
-    for (int p = PJ_PHASE_PRE_INFERENCE; p < PJ_PHASE_COUNT; p++)
-        if (strlen(pj_phase_name((pj_phase)p)) == bytes &&
-            memcmp(pj_phase_name((pj_phase)p), text, bytes) == 0) {
-            *phase = (uint64_t)p;
-            return true;
-        }
-    return false;
-}
-
-/* The destination of a fact's value: a text of `bytes`, or a number if that is 0. */
-static const struct fact_row {
-    const char *name;
-    size_t at, bytes;
-} fact_rows[] = {
-#define TEXT(name)                                                                   \
-    {                                                                                \
-#name, offsetof(pj_markers_facts, name), sizeof((pj_markers_facts *)0)->name \
-    }
-    TEXT(engine),
-    TEXT(level),
-    TEXT(model),
-    TEXT(architecture),
-#undef TEXT
-    {"layers", offsetof(pj_markers_facts, layers), 0},
-    {"parameters", offsetof(pj_markers_facts, parameters), 0},
-};
-enum { FACTS = sizeof fact_rows / sizeof *fact_rows };
-
-/* ---- the plain form ------------------------------------------------------------------------ */
-
-static bool parse_prefix(words *w, event *e)
-{
-    uint64_t number;
-    if (w->at < w->end && *w->at == '@') {
-        w->at++;
-        if (!markers_take_number(w, &number)) return false;
-        e->begin_ns = e->end_ns = (int64_t)number;
-        if (w->at < w->end && *w->at == '-') {
-            w->at++;
-            if (!markers_take_number(w, &number)) return false;
-            e->end_ns = (int64_t)number;
-        }
-        if (!ends_word(w)) return false;
-    }
-    if (w->at < w->end && *w->at == '#') {
-        w->at++;
-        if (!markers_take_number(w, &e->lane) || !ends_word(w)) return false;
-    }
-    return true;
-}
-
-/* "section NAME", "token 3 TEXT", "layer 3", "phase prefill". */
-static bool parse_what(words *w, event *e)
-{
-    int kind = 0;
-    while (kind < PJ_SPAN_KIND_COUNT && !markers_take_word(w, kind_names[kind])) kind++;
-    if (kind == PJ_SPAN_KIND_COUNT) return false;
-    e->kind = (pj_span_kind)kind;
-    if (e->kind == PJ_SPAN_TOKEN || e->kind == PJ_SPAN_LAYER) {
-        if (!markers_take_number(w, &e->number)) return false;
-        if (w->at < w->end && *w->at != ' ') return false;
-        if (w->at < w->end) w->at++; /* one space: further ones belong to the token's text */
-    }
-    e->text = w->at;
-    e->bytes = (size_t)(w->end - w->at);
-    if (e->kind == PJ_SPAN_PHASE) return find_phase(e->text, e->bytes, &e->number);
-    return e->kind == PJ_SPAN_TOKEN || (e->kind == PJ_SPAN_LAYER ? e->bytes == 0 : e->bytes > 0);
-}
-
-/* "fact NAME VALUE" */
-static bool parse_fact(words *w, event *e)
-{
-    e->verb = VERB_FACT;
-    while (e->fact < FACTS && !markers_take_word(w, fact_rows[e->fact].name)) e->fact++;
-    if (e->fact == FACTS || w->at == w->end) return false;
-    e->text = w->at;
-    e->bytes = (size_t)(w->end - w->at);
-    return fact_rows[e->fact].bytes || (markers_take_number(w, &e->number) && w->at == w->end);
-}
-
-static bool parse_plain(const char *line, size_t bytes, event *e)
-{
-    words w = {line, line + bytes};
-    skip_blanks(&w);
-    if (!parse_prefix(&w, e)) return false;
-    if (markers_take_word(&w, "begin")) return e->verb = VERB_BEGIN, parse_what(&w, e);
-    if (markers_take_word(&w, "span"))
-        return e->verb = VERB_SPAN, parse_what(&w, e) && e->begin_ns >= 0;
-    if (markers_take_word(&w, "end")) return e->verb = VERB_END, w.at == w.end;
-    if (markers_take_word(&w, "fact")) return parse_fact(&w, e);
-    if (markers_take_word(&w, "lost")) {
-        e->verb = VERB_LOST;
-        return markers_take_number(&w, &e->number) && w.at == w.end;
-    }
-    if (!markers_take_word(&w, "tokens")) return false;
-    e->verb = VERB_TOKENS;
-    return markers_take_number(&w, &e->number) && ends_word(&w) &&
-           markers_take_number(&w, &e->output) && ends_word(&w) && w.at == w.end;
-}
-
-/* ---- the JSON form ------------------------------------------------------------------------- */
-
-static bool json_count(const json_t *object, const char *name, uint64_t *number)
-{
-    const json_t *value = json_object_get(object, name);
-    if (!json_is_integer(value) || json_integer_value(value) < 0) return false;
-    *number = (uint64_t)json_integer_value(value);
-    return true;
-}
-
-static const char *json_word(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : "";
-}
-
-static bool read_what(const json_t *o, event *e)
-{
-    const char *kind = json_word(o, "kind");
-    int k = 0;
-    while (k < PJ_SPAN_KIND_COUNT && strcmp(kind, kind_names[k]) != 0) k++;
-    if (k == PJ_SPAN_KIND_COUNT) return false;
-    e->kind = (pj_span_kind)k;
-    const json_t *text = json_object_get(o, e->kind == PJ_SPAN_TOKEN ? "text" : "name");
-    e->text = json_is_string(text) ? json_string_value(text) : "";
-    e->bytes = json_is_string(text) ? json_string_length(text) : 0;
-    if (e->kind == PJ_SPAN_TOKEN || e->kind == PJ_SPAN_LAYER)
-        return json_count(o, "position", &e->number);
-    if (e->kind == PJ_SPAN_PHASE) return find_phase(e->text, e->bytes, &e->number);
-    return e->bytes > 0;
-}
-
-static bool read_fact(const json_t *o, event *e)
-{
-    const json_t *value = json_object_get(o, "value");
-    const char *name = json_word(o, "name");
-    e->verb = VERB_FACT;
-    while (e->fact < FACTS && strcmp(name, fact_rows[e->fact].name) != 0) e->fact++;
-    if (e->fact == FACTS) return false;
-    if (fact_rows[e->fact].bytes == 0) return json_count(o, "value", &e->number);
-    if (!json_is_string(value)) return false;
-    e->text = json_string_value(value);
-    e->bytes = json_string_length(value);
-    return true;
-}
-
-static bool markers_read_json(const json_t *o, event *e)
-{
-    const char *name = json_word(o, "event");
-    uint64_t t;
-    if (json_count(o, "t_ns", &t)) e->begin_ns = e->end_ns = (int64_t)t;
-    if (json_count(o, "end_ns", &t)) e->end_ns = (int64_t)t;
-    json_count(o, "lane", &e->lane);
-    if (!strcmp(name, "begin")) return e->verb = VERB_BEGIN, read_what(o, e);
-    if (!strcmp(name, "span")) return e->verb = VERB_SPAN, read_what(o, e) && e->begin_ns >= 0;
-    if (!strcmp(name, "end")) return e->verb = VERB_END, true;
-    if (!strcmp(name, "fact")) return read_fact(o, e);
-    if (!strcmp(name, "lost")) return e->verb = VERB_LOST, json_count(o, "count", &e->number);
-    if (strcmp(name, "tokens") != 0) return false;
-    e->verb = VERB_TOKENS;
-    return json_count(o, "input", &e->number) && json_count(o, "output", &e->output);
-}
 
 /* ---- spans --------------------------------------------------------------------------------- */
 
@@ -298,7 +81,7 @@ static void end_prologue(pj_markers *m, int64_t at_ns)
     m->in_prologue = false;
 }
 
-static bool identify(pj_markers *m, const event *e, uint32_t *id)
+static bool identify(pj_markers *m, const pj_marker_event *e, uint32_t *id)
 {
     char name[PJ_MARKER_LINE_BYTES];
     *id = (uint32_t)e->number;
@@ -308,13 +91,16 @@ static bool identify(pj_markers *m, const event *e, uint32_t *id)
     size_t bytes = e->bytes < sizeof name ? e->bytes : sizeof name - 1;
     memcpy(name, e->text, bytes);
     name[bytes] = 0;
-    if (m->last_name >= PJ_MARKER_NAMES) return false;
+    if (m->name_count >= PJ_MARKER_NAMES) return false;
     *id = pj_run_name(m->run, name);
-    if (*id > m->last_name) m->last_name = *id;
+    if (*id > m->last_name) {
+        m->last_name = *id;
+        m->name_count++;
+    }
     return *id != 0;
 }
 
-static void markers_open_span(pj_markers *m, marker_lane *l, const event *e, uint32_t id,
+static void markers_open_span(pj_markers *m, marker_lane *l, const pj_marker_event *e, uint32_t id,
                               int64_t at_ns)
 {
     if (e->kind == PJ_SPAN_PHASE) {
@@ -331,6 +117,13 @@ static void markers_open_span(pj_markers *m, marker_lane *l, const event *e, uin
     if (e->kind != PJ_SPAN_TOKEN) return;
     m->token_spans++;
     pj_token_text(l->lane, 0, -1, e->text, e->bytes);
+}
+
+/* A span that others may lie in, as opposed to one that is reported when it has ended. */
+static void markers_note(marker_lane *l, const pj_marker_event *e, int64_t at_ns)
+{
+    if (e->verb == PJ_MARKER_BEGIN) pj_lane_history_begin(&l->history, l->lane, at_ns);
+    if (e->verb == PJ_MARKER_END) pj_lane_history_end(&l->history, l->lane, at_ns);
 }
 
 static void markers_close_span(pj_markers *m, marker_lane *l, int64_t at_ns)
@@ -353,35 +146,33 @@ static int64_t markers_sound_time(const pj_markers *m, const marker_lane *l, int
     return at_ns < l->last_ns ? l->last_ns : at_ns;
 }
 
-static bool keep_fact(pj_markers_facts *facts, const event *e)
+/* An outermost range that is called like a phase is one, in programs that know ranges only. */
+static pj_marker_event markers_with_phase(pj_markers *m, const marker_lane *l, pj_marker_event e)
 {
-    const struct fact_row *row = &fact_rows[e->fact];
-    char *at = (char *)facts + row->at;
-    if (row->bytes == 0) {
-        memcpy(at, &e->number, sizeof e->number);
-        return true;
+    static const pj_phase phases[] = {PJ_PHASE_PREFILL, PJ_PHASE_DECODE};
+    m->has_phases |= e.kind == PJ_SPAN_PHASE;
+    if (e.verb != PJ_MARKER_BEGIN || e.kind != PJ_SPAN_SECTION || l->depth || m->has_phases)
+        return e;
+    for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
+        const char *name = pj_phase_name(phases[i]);
+        if (strlen(name) != e.bytes || strncasecmp(name, e.text, e.bytes) != 0) continue;
+        e.kind = PJ_SPAN_PHASE;
+        e.number = phases[i];
     }
-    words value = {e->text, e->text + e->bytes};
-    if (e->bytes >= row->bytes) return false;
-    if (!strcmp(row->name, "level") &&
-        !(markers_take_word(&value, "coarse") && value.at == value.end) &&
-        !(markers_take_word(&value, "fine") && value.at == value.end))
-        return false;
-    memcpy(at, e->text, e->bytes);
-    at[e->bytes] = 0;
-    return true;
+    return e;
 }
 
-static bool markers_apply(pj_markers *m, const event *e, int64_t now_ns)
+static bool markers_apply(pj_markers *m, const pj_marker_event *reported, int64_t now_ns)
 {
     uint32_t id;
-    if (e->verb == VERB_TOKENS) {
+    const pj_marker_event *e = reported;
+    if (e->verb == PJ_MARKER_TOKENS) {
         m->counts.input_tokens = e->number;
         m->counts.output_tokens = e->output;
         return m->counts.has_tokens = true;
     }
-    if (e->verb == VERB_FACT) return keep_fact(&m->facts, e);
-    if (e->verb == VERB_LOST) {
+    if (e->verb == PJ_MARKER_FACT) return pj_marker_keep_fact(&m->facts, e);
+    if (e->verb == PJ_MARKER_LOST) {
         m->counts.lost += e->number;
         return true;
     }
@@ -389,21 +180,60 @@ static bool markers_apply(pj_markers *m, const event *e, int64_t now_ns)
     if (!l) return false;
     int64_t at_ns = markers_sound_time(m, l, e->begin_ns, now_ns);
     m->counts.has_times |= e->begin_ns >= 0;
-    if (e->verb == VERB_END) {
+    if (e->verb == PJ_MARKER_END) {
         if (!l->depth) return false;
         markers_close_span(m, l, l->last_ns = at_ns);
+        markers_note(l, e, at_ns);
         return true;
     }
+    const pj_marker_event meant = markers_with_phase(m, l, *reported);
+    e = &meant;
     if (e->kind == PJ_SPAN_PHASE && l->depth) return false; /* phases are outermost spans */
     if (!identify(m, e, &id) || l->depth >= PJ_MAX_OPEN_SPANS - 1) return false;
-    if (e->verb == VERB_SPAN) { /* a finished span, which siblings may overlap */
+    if (e->verb == PJ_MARKER_SPAN) { /* a finished span, which siblings may overlap */
         int64_t end_ns = e->end_ns > now_ns ? now_ns : e->end_ns;
         markers_open_span(m, l, e, id, at_ns);
         markers_close_span(m, l, end_ns > at_ns ? end_ns : at_ns);
         return true;
     }
     markers_open_span(m, l, e, id, l->last_ns = at_ns);
+    markers_note(l, e, at_ns);
     return true;
+}
+
+/* ---- launches ------------------------------------------------------------------------------ */
+
+/* Lanes of a thread have its number in their lower half; NVTX's domains are in the upper one. */
+static bool is_lane_of(const marker_lane *l, uint32_t thread)
+{
+    return thread && (uint32_t)l->number == thread && l->number >> 62 == 0;
+}
+
+/* Lane 0 is that of programs that do not say which thread they speak of. */
+bool pj_markers_launch(const pj_markers *m, uint32_t thread, int64_t at_ns, pj_launch *launch)
+{
+    const pj_lane_entry *innermost = NULL;
+    bool is_settled = false;
+    for (uint32_t i = 0; i < m->lane_count; i++) {
+        const marker_lane *l = &m->lanes[i];
+        if (!is_lane_of(l, thread)) continue;
+        const pj_lane_entry *open = pj_lane_history_at(&l->history, at_ns);
+        is_settled |= pj_lane_history_until(&l->history) >= at_ns;
+        if (open && (!innermost || open->begin_ns > innermost->begin_ns)) innermost = open;
+    }
+    pj_launch_place place = {.noted = 1, .token = -1, .layer = -1};
+    place.phase = (int32_t)markers_phase_at(m, at_ns);
+    if (!innermost) innermost = pj_lane_history_at(&m->lanes[0].history, at_ns);
+    if (innermost) place = innermost->place;
+    memcpy(launch, &place, sizeof place);
+    return is_settled;
+}
+
+bool pj_markers_has_spans(const pj_markers *m)
+{
+    for (uint32_t i = 0; i < m->lane_count; i++)
+        if (m->lanes[i].history.count) return true;
+    return false;
 }
 
 /* ---- lines --------------------------------------------------------------------------------- */
@@ -418,16 +248,16 @@ static void markers_reject(pj_markers *m, const char *line, size_t bytes)
 
 static void take_line(pj_markers *m, const char *line, size_t bytes, int64_t now_ns)
 {
-    event e = {.begin_ns = -1, .end_ns = -1};
+    pj_marker_event e = {.begin_ns = -1, .end_ns = -1};
     json_t *object = NULL;
     if (bytes && line[bytes - 1] == '\r') bytes--;
     if (!bytes) return;
     bool good = m->counts.events < MAX_EVENTS;
     if (good && line[0] == '{') {
         object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
-        good = object && markers_read_json(object, &e);
+        good = object && pj_marker_read(object, &e);
     } else if (good) {
-        good = parse_plain(line, bytes, &e);
+        good = pj_marker_parse(line, bytes, &e);
     }
     if (good && markers_apply(m, &e, now_ns))
         m->counts.events++;
@@ -517,5 +347,6 @@ const pj_markers_facts *pj_markers_fact(const pj_markers *m)
 
 void pj_markers_free(pj_markers *m)
 {
+    for (uint32_t i = 0; m && i < m->lane_count; i++) pj_lane_history_fini(&m->lanes[i].history);
     pj_free(m);
 }

@@ -39,6 +39,13 @@ typedef struct pj_markers_facts {
 pj_status pj_markers_new(pj_run *run, pj_markers **markers, pj_error *err);
 /* Takes bytes read from the descriptor at `now_ns`; lines may be split anywhere. */
 void pj_markers_feed(pj_markers *markers, const char *bytes, size_t count, int64_t now_ns);
+/* Where a thread of the program launched work at a time: in the innermost span that it had open,
+ * else in that of lane 0, else in the phase of that time. `thread` 0: unknown. False: later marker
+ * lines may still tell. */
+bool pj_markers_launch(const pj_markers *markers, uint32_t thread, int64_t at_ns,
+                       pj_launch *launch);
+/* Whether the program has reported a span in which work may be launched. */
+bool pj_markers_has_spans(const pj_markers *markers);
 /* The program has ended: closes open spans, warns about ignored lines, and hands the token counts
  * to the run. Do not call pj_markers_feed afterwards. */
 void pj_markers_finish(pj_markers *markers, int64_t now_ns);

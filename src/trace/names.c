@@ -91,6 +91,14 @@ int pj_quality_parse(const char *name)
     return names_find(quality_names, name);
 }
 
+/* Whether a name of no list, such as a kernel's, contains one of the words. */
+static bool names_contain(const char *const *words, const char *name)
+{
+    for (int i = 0; name && words[i]; i++)
+        if (strstr(name, words[i])) return true;
+    return false;
+}
+
 pj_part pj_component_part(const char *name)
 {
     static const char *const attention[] = {
@@ -103,6 +111,11 @@ pj_part pj_component_part(const char *name)
         "router",    "experts", "mlp",          "shared_expert", "shared_expert_gate", NULL};
     if (names_find(attention, name) >= 0) return PJ_PART_ATTENTION;
     if (names_find(mlp, name) >= 0) return PJ_PART_MLP;
+    static const char *const attention_kernels[] = {"flash", "fmha",   "attention", "attn",
+                                                    "rope",  "rotary", NULL};
+    static const char *const mlp_kernels[] = {"silu", "gelu", "swiglu", "act_and_mul", "moe", NULL};
     if (name && (strstr(name, "norm") || strncmp(name, "ln_", 3) == 0)) return PJ_PART_NORM;
+    if (names_contain(attention_kernels, name)) return PJ_PART_ATTENTION;
+    if (names_contain(mlp_kernels, name)) return PJ_PART_MLP;
     return PJ_PART_OTHER;
 }

@@ -53,7 +53,7 @@ def installation(folder):
     output(*meson, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", folder)
     files = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()]
     for wanted in ("bin/perjoule", "bin/perjoule-bench", "include/perjoule.h", "include/perjoule/base.h", "pkgconfig/perjoule.pc", "libperjoule.a",
-                   *(["/perjoule/libperjoule-nvtx.so", "/perjoule/libperjoule-llama.so"] if sys.platform == "linux" else []),
+                   *(["/perjoule/libperjoule-nvtx.so", "/perjoule/libperjoule-cuda.so", "/perjoule/libperjoule-llama.so"] if sys.platform == "linux" else []),
                    "models/demo/config.json", "models/demo/tokenizer.json",
                    "models/demo/model.safetensors", "prometheus/perjoule.rules.yml", "grafana/perjoule.json",
                    *(["systemd/user/perjoule.service", "systemd/system/perjoule-meter.service"]

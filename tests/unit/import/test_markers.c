@@ -136,6 +136,34 @@ static void threads_nest_apart(void **state)
     pj_run_data_fini(&d);
 }
 
+/* `phases`: of the run, as a row of names' first letters. */
+static void expect_phases(const char *text, const char *phases)
+{
+    pj_run *run;
+    pj_markers *markers = begin(&run);
+    feed(markers, text, 100);
+    assert_int_equal(pj_markers_count(markers).malformed, 0);
+    pj_run_data d = end(run, markers);
+    for (uint32_t i = 0; i < d.phase_count; i++) {
+        const char *name = pj_phase_name(d.phases[i].phase);
+        if (strcmp(name, "prefill") && strcmp(name, "decode")) continue;
+        assert_int_equal(*name, *phases++);
+    }
+    assert_int_equal(*phases, 0);
+    pj_run_data_fini(&d);
+}
+
+static void ranges_called_like_phases_are_phases(void **state)
+{
+    expect_phases("@~1 #7 begin section Prefill\n@~2 #7 begin section decode\n@~3 #7 end\n"
+                  "@~4 #7 end\n@~5 #7 begin section decode\n@~6 #7 end\n",
+                  "pd");
+    expect_phases("@~1 begin phase prefill\n@~2 #7 begin section decode\n@~3 #7 end\n@~4 end\n",
+                  "p");
+    expect_phases("@~1 #7 begin section decoder\n@~2 #7 end\n@~3 #7 begin section x\n@~4 #7 end\n",
+                  "");
+}
+
 static void facts_and_losses_are_kept(void **state)
 {
     pj_run *run;
@@ -242,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_become_spans_wherever_they_are_cut),
         cmocka_unit_test(threads_nest_apart),
+        cmocka_unit_test(ranges_called_like_phases_are_phases),
         cmocka_unit_test(facts_and_losses_are_kept),
         cmocka_unit_test(nonsense_is_counted),
         cmocka_unit_test(times_are_made_possible),
