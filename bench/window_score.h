@@ -18,8 +18,8 @@ typedef struct pj_window_load {
 typedef struct pj_window_score {
     double median, p95; /* |error| / truth */
     double other_median, other_p95;
-    double half_width;  /* median of the 95 % interval's, relative to the truth */
-    double covered;     /* share of windows; of a nominal 95 % */
+    double half_width; /* median of the 95 % interval's, relative to the truth */
+    double covered;    /* share of windows; of a nominal 95 % */
     double needed; /* 95th percentile of |error| / half width: 1 is right, 0.5 twice as wide as need
                       be */
     double unavailable; /* share of all windows */
