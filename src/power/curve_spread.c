@@ -14,9 +14,11 @@
 
 #include <math.h>
 
-enum { AROUND = 20, LEAST_DIFFERENCES = 8 }; /* readings on each side; of those that are compared */
-enum { NEAR = 1, FAR = 8 };                  /* distances of compared readings */
-static const double HALF_LIKELY = 0.0022;    /* of the highest power: may be steady, may be not */
+enum { NEAR = 1, FAR = 8 }; /* distances of compared readings */
+/* Readings on each side that are compared with such a distance; differences at least. */
+enum { NEAR_AROUND = 10, FAR_AROUND = 20, LEAST_DIFFERENCES = 8 };
+/* Of the highest power: may be steady, may be not. What a counter counted has hardly any noise. */
+static const double HALF_LIKELY = 0.0022, HALF_LIKELY_COUNTED = 0.0006;
 /* Median of |x - y| of two normal variables of standard deviation 1. */
 static const double MEDIAN_DIFFERENCE = 0.9539;
 /* A lower reading shows what remains when the load is off. */
@@ -39,13 +41,13 @@ static size_t reading_at(const pj_curve *c, int64_t at_ns)
                : pj_first_after(c->windows, c->window_count, sizeof *c->windows, at_ns);
 }
 
-/* Standard deviation of readings from the median difference of those that are `distance` apart: a
- * step of power, which is in few of them, does not count. NAN: too few. */
-static double fluctuation(const pj_curve *c, size_t first, size_t last, size_t distance)
+/* Standard deviation of the readings around one of them, from the median difference of those that
+ * are `distance` apart: a step of power, which is in few of them, does not count. NAN: too few. */
+static double fluctuation(const pj_curve *c, size_t at, size_t around, size_t distance)
 {
-    double differences[2 * AROUND + 1];
-    size_t count = 0;
-    for (size_t i = first; i + distance < last; i++)
+    double differences[2 * FAR_AROUND + 1];
+    size_t count = 0, first = at > around ? at - around : 0;
+    for (size_t i = first; i <= at + around && i + distance < reading_count(c); i++)
         differences[count++] = fabs(reading_mw(c, i + distance) - reading_mw(c, i));
     return count < LEAST_DIFFERENCES ? NAN : pj_median(differences, count) / MEDIAN_DIFFERENCE;
 }
@@ -53,17 +55,17 @@ static double fluctuation(const pj_curve *c, size_t first, size_t last, size_t d
 curve_spread pj_curve_spread_at(const pj_curve *c, int64_t at_ns)
 {
     const pj_curve *read = c->read_from ? c->read_from : c;
-    size_t at = reading_at(read, at_ns), count = reading_count(read);
-    size_t first = at > AROUND ? at - AROUND : 0;
-    size_t last = at + AROUND < count ? at + AROUND + 1 : count;
-    curve_spread s = {.off_mw = read->least_mw, .near_mw = fluctuation(read, first, last, NEAR)};
-    double far_mw = fluctuation(read, first, last, FAR);
+    size_t at = reading_at(read, at_ns);
+    curve_spread s = {.off_mw = read->least_mw,
+                      .near_mw = fluctuation(read, at, NEAR_AROUND, NEAR)};
+    double far_mw = fluctuation(read, at, FAR_AROUND, FAR);
     s.far_mw = isnan(far_mw) ? s.near_mw : fmax(s.near_mw, far_mw);
     double window_ns = (double)read->rail.window_ns, seen = window_ns / (double)read->period_ns;
     double share = s.near_mw / read->most_mw;
     if (seen > 0 && seen < 1) share *= sqrt(seen); /* of noise, shorter windows show more */
     bool hidden = isnan(share) || pj_rail_overlaps(&read->rail); /* a long average shows none */
-    s.switching = hidden ? 1 : 1 / (1 + pow(HALF_LIKELY / share, 4));
+    double likely = read->rail.kind == PJ_RAIL_COUNTER ? HALF_LIKELY_COUNTED : HALF_LIKELY;
+    s.switching = hidden ? 1 : 1 / (1 + pow(likely / share, 4));
     return s;
 }
 
