@@ -46,8 +46,9 @@ static size_t reading_at(const pj_curve *c, int64_t at_ns)
 static double fluctuation(const pj_curve *c, size_t at, size_t around, size_t distance)
 {
     double differences[2 * FAR_AROUND + 1];
-    size_t count = 0, first = at > around ? at - around : 0;
-    for (size_t i = first; i <= at + around && i + distance < reading_count(c); i++)
+    size_t count = 0, first = at > around ? at - around : 0, last = at + around + 1;
+    if (last > reading_count(c)) last = reading_count(c);
+    for (size_t i = first; i + distance < last; i++)
         differences[count++] = fabs(reading_mw(c, i + distance) - reading_mw(c, i));
     return count < LEAST_DIFFERENCES ? NAN : pj_median(differences, count) / MEDIAN_DIFFERENCE;
 }

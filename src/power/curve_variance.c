@@ -173,7 +173,7 @@ static double wander_variance(const pj_curve *c, const curve_sums *a, const curv
     }
     if (!(near > 0)) near = far = c->spread_mw2;
     if (!(near > 0)) return 0;
-    double alike = 3 * sqrt(far / near); /* periods that are off to the same side */
+    double alike = 2 * sqrt(far / near); /* periods that are off to the same side */
     return far * unseen_s * unseen_s * fmin(alike / periods, 1);
 }
 
