@@ -457,7 +457,7 @@ static int attribution_run_bench(const pj_command *command, int argc, char **arg
         {"model-error", 0, PJ_OPTION_FLAG, &b.model_error, NULL,
          "coverage and width of intervals when sensor or load differ from what is declared", 0, 0},
         {"seconds", 0, PJ_OPTION_DOUBLE, &b.seconds, "S",
-         "with --model-error: only one run length (0.005, 0.05, 0.5 or 5)", 0, 100},
+         "with --model-error: only this run length (0.005, 0.05, 0.5 and 5)", 0, 100},
         {"windows", 0, PJ_OPTION_FLAG, &b.windows, NULL,
          "errors and intervals of windows of 30 ms to 10 s over simulated loads", 0, 0},
         {"json", 0, PJ_OPTION_FLAG, &b.json, NULL, "print one JSON object", 0, 0},

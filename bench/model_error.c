@@ -320,9 +320,10 @@ pj_status pj_bench_model_error(pj_spool_reader *reader, const pj_model_error_opt
     if (status == PJ_OK && !options->json)
         printf("%-32s %7s  %-20s  %-20s  %-20s  %-20s  %-20s\n", "covered %, median +-95 %, ratio",
                "length", "run", "phase", "token", "class", "row");
-    for (int l = 0; l < LENGTHS && status == PJ_OK; l++)
-        if (!(options->seconds > 0) || fabs(options->seconds - lengths_s[l]) < 1e-9)
-            status = run_length(&t, reader, lengths_s[l], err);
+    if (status == PJ_OK && options->seconds > 0)
+        status = run_length(&t, reader, options->seconds, err);
+    for (int l = 0; l < LENGTHS && status == PJ_OK && !(options->seconds > 0); l++)
+        status = run_length(&t, reader, lengths_s[l], err);
     for (int e = 0; e < 2; e++)
         for (int k = 0; k < KINDS; k++) pj_free(t.scores[e][k].width);
     return status;

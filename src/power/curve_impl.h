@@ -83,7 +83,9 @@ curve_spread pj_curve_spread_at(const pj_curve *c, int64_t at_ns);
 double pj_curve_swing_mw(const curve_spread *s, double mw);
 
 /* What is random in the energy between two instants, in mJ^2, and what is not, in mJ: for readings
- * that are right. Their resolution and gain are not in it (curve_variance.c). */
+ * that are right. Their resolution and gain are not in it (curve_variance.c). Unseen: what is
+ * random because a sensor does not see all of the time. */
+double pj_curve_unseen_variance(const pj_curve *c, const curve_sums *a, const curve_sums *b);
 double pj_curve_variance(const pj_curve *c, const curve_sums *a, const curve_sums *b);
 double pj_curve_bias_mj(const pj_curve *c, const curve_sums *a, const curve_sums *b);
 /* Uncertainty of a delay. */

@@ -68,7 +68,7 @@ static double energy_between(const curve_sums *a, const curve_sums *b, double le
 void pj_curve_query(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
                     pj_curve_energy *energy)
 {
-    *energy = (pj_curve_energy){NAN, NAN, NAN, NAN, NAN, 0};
+    *energy = (pj_curve_energy){NAN, NAN, NAN, NAN, NAN, 0, NAN};
     if (end_ns <= begin_ns || curve->count == 0) return;
     curve_sums a = sums_until(curve, begin_ns), b = sums_until(curve, end_ns);
     double length = (double)(end_ns - begin_ns);
@@ -76,10 +76,12 @@ void pj_curve_query(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
     double mj = energy_between(&a, &b, length);
     if (isnan(mj)) return;
     double step = resolution_mj(curve, length), filled_mj = mj - (b.energy_mj - a.energy_mj);
-    double random = pj_curve_variance(curve, &a, &b) + step * step / 6;
+    double unseen = pj_curve_unseen_variance(curve, &a, &b);
+    double random = pj_curve_variance(curve, &a, &b) + unseen + step * step / 6;
     double bias = pj_curve_bias_mj(curve, &a, &b) + filled_mj;
     energy->energy_mj = mj;
     energy->random_sd_mj = sqrt(random);
+    energy->unseen_sd_mj = sqrt(unseen);
     energy->bias_sd_mj = bias;
     energy->gain_sd_mj =
         hypot(curve_gain_sd(curve) * mj, pj_rail_offset_sd_mw(&curve->rail) * length * 1e-9);

@@ -158,7 +158,7 @@ static double edges_variance(const pj_curve *c, const edge *a, const edge *b)
 /* A sensor that sees a part of each period takes its sample at the same phase of a load that
  * switches nearly as often: readings then wander slowly, and what is not seen is off to the same
  * side for as long. */
-static double wander_variance(const pj_curve *c, const curve_sums *a, const curve_sums *b)
+double pj_curve_unseen_variance(const pj_curve *c, const curve_sums *a, const curve_sums *b)
 {
     double unseen_s = ((b->covered_ns - b->known_ns) - (a->covered_ns - a->known_ns)) * 1e-9;
     double periods = (double)(b->at_ns - a->at_ns) / (double)c->period_ns, near = 0, far = 0;
@@ -189,12 +189,12 @@ double pj_curve_variance(const pj_curve *c, const curve_sums *a, const curve_sum
 {
     edge begin = edge_at(c, a), end = edge_at(c, b);
     double beyond = (a->beyond_mj * a->beyond_mj + b->beyond_mj * b->beyond_mj) / 3;
-    return edges_variance(c, &begin, &end) + beyond + (b->fill_var - a->fill_var) +
-           wander_variance(c, a, b);
+    return edges_variance(c, &begin, &end) + beyond + (b->fill_var - a->fill_var);
 }
 
 double pj_curve_bias_mj(const pj_curve *c, const curve_sums *a, const curve_sums *b)
 {
-    return fabs(b->mw - a->mw) * pj_curve_delay_sd_s(c) +
-           FILL_BIAS * (b->fill_sd_sum - a->fill_sd_sum);
+    /* what a sensor never sees has a variance of its own, which does not average out either */
+    double filled = pj_rail_sees_part(&c->rail) ? 0 : b->fill_sd_sum - a->fill_sd_sum;
+    return fabs(b->mw - a->mw) * pj_curve_delay_sd_s(c) + FILL_BIAS * filled;
 }
