@@ -388,9 +388,10 @@ static pj_status fill_hole(pj_curve *c, int64_t begin_ns, double mw, pj_error *e
     int64_t limit = MAX_FILL_PERIODS * c->period_ns;
     if (begin_ns <= from || (limit > 0 && begin_ns - from > limit)) return PJ_OK;
     double seconds = (double)(begin_ns - from) * 1e-9, middle = (c->last_value + mw) / 2;
-    /* a step somewhere in it; how a sensor that sees little wanders is added to long intervals */
+    /* a step somewhere in it; how a sensor that sees little wanders is added to long
+     * intervals */
     double step = mw - c->last_value;
-    double spread_mw2 = pj_rail_sees_part(&c->rail) ? step * step / 12 : c->spread_mw2;
+    double spread_mw2 = pj_rail_sees_part(&c->rail) ? step * step / 7 : c->spread_mw2;
     double sd = sqrt(spread_mw2 + 1e-4 * middle * middle) * seconds;
     return curve_add_piece(c, from, begin_ns, middle * seconds, c->last_edge_ns, sd > 0 ? sd : 1e-9,
                            err);

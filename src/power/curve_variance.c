@@ -4,10 +4,11 @@
  * How energy is distributed inside a piece is unknown. A load that is on during a share x of the
  * piece and off otherwise gives the part f of it a standard deviation of up to e sqrt(f (1 - f) /
  * 3), with e the energy above what is drawn without it; a single step of height h somewhere inside,
- * one of h t f (1 - f) / sqrt(3). Which of the two it is follows from how the readings around it
- * fluctuate (curve_spread.c). The same is assumed at both edges of an interval. The time of a tick
- * moves a part of the energy between its neighbours. Ticks of a grid are mostly early or late
- * together, which matters only where the power at both ends of an interval differs.
+ * one of h t f (1 - f) / sqrt(3), or more where it is the edge of the interval. Whether the load
+ * switches follows from how the readings around it fluctuate (curve_spread.c). The same is assumed
+ * at both edges of an interval. The time of a tick moves a part of the energy between its
+ * neighbours. Ticks of a grid are mostly early or late together, which matters only where the power
+ * at both ends of an interval differs.
  */
 #include "power/curve_impl.h"
 
@@ -19,10 +20,14 @@ static const double FILL_BIAS = 0.1;
 static const double LOG_SMEAR = 0.02;
 /* Relative variance of what a value contributes to the sum of a log. */
 static const double LOG_WALK = 0.01;
-/* Deconvolution shows a step of power over this many pieces on both sides, and puts up to this part
- * of its height, over one piece, on the wrong side of it. */
+/* Deconvolution shows a step of power over this many pieces on both sides (so does a sensor that
+ * sees a part of each period, with the pieces in between), and puts up to this part of its height,
+ * over one piece, on the wrong side of it. */
 enum { BLURRED_PIECES = 2 };
-static const double BLUR = 0.3;
+static const double BLUR = 0.4;
+/* A step anywhere inside would make it 1/3. But intervals like to begin and end with the load,
+ * which is the worst place for one, and off to the same side at both ends. */
+static const double AT_A_STEP = 0.55;
 /* Instants at which a long interval's fluctuation is looked up. */
 enum { LOOKS = 8 };
 
@@ -36,7 +41,7 @@ typedef struct edge {
 
 static double step_around(const pj_curve *c, size_t i)
 {
-    size_t reach = c->resolved ? BLURRED_PIECES : 1;
+    size_t reach = c->resolved || pj_rail_sees_part(&c->rail) ? BLURRED_PIECES : 1;
     size_t first = i > reach ? i - reach : 0,
            last = i + reach < c->count ? i + reach : c->count - 1;
     double low_mw = piece_mw(&c->pieces[i]), high_mw = low_mw;
@@ -75,15 +80,21 @@ static double spread_variance(const pj_curve *c, const edge *e, double part)
     const piece *p = e->p;
     double seconds = piece_s(p), mixed = part * (1 - part), switching = e->spread.switching;
     if (p->before > 0 || p->until < 1) return logged_variance(p, mixed);
+    /* nothing tells what happened in several periods that were counted as one */
+    if (c->rail.kind == PJ_RAIL_COUNTER && seconds * 2e9 > 3 * (double)c->period_ns) switching = 1;
     double swing_mj = pj_curve_swing_mw(&e->spread, piece_mw(p)) * seconds;
     if (!c->resolved && c->rail.kind == PJ_RAIL_AVERAGE &&
         (double)c->rail.window_ns > seconds * 1e9)
         return pow(swing_mj * (double)c->rail.window_ns * 1e-9 / seconds, 2) * mixed / 3;
-    double step_mj = e->step_mw * seconds, noise_mj = e->spread.near_mw * seconds;
-    double steady = step_mj * step_mj * mixed * mixed / 3;
-    if (switching < 1) steady += noise_mj * noise_mj * mixed;
+    double step_mj = e->step_mw * seconds, noise_mj = e->spread.near_mw * seconds, off = mixed;
+    if (pj_rail_sees_part(&c->rail) && c->rail.kind != PJ_RAIL_COUNTER) {
+        step_mj = e->step_mw * (double)c->period_ns * 1e-9; /* anywhere in a period */
+        off = 0.25;
+    }
+    double step = AT_A_STEP * step_mj * step_mj * off * off;
+    double noise = switching < 1 ? (1 - switching) * noise_mj * noise_mj * mixed : 0;
     double blur = c->resolved ? BLUR * step_mj : e->step_mw * pj_curve_delay_sd_s(c);
-    return switching * swing_mj * swing_mj * mixed / 3 + (1 - switching) * steady + blur * blur;
+    return switching * swing_mj * swing_mj * mixed / 3 + step + noise + blur * blur;
 }
 
 /* ---- ticks ---- */
