@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "bench/model_error.h"
 #include "bench/prior.h"
+#include "bench/sim_windows.h"
 #include "generate/generate.h"
 
 #include <math.h>
@@ -87,7 +88,7 @@ typedef struct bench {
     const char *model, *dtype, *keep, *spans, *only;
     int64_t runs, tokens, prompt, seed, threads;
     double idle_mw;
-    bool json, model_error;
+    bool json, model_error, windows;
     double seconds;
     /* of the current run */
     double *errors, *equal;
@@ -456,7 +457,9 @@ static int attribution_run_bench(const pj_command *command, int argc, char **arg
         {"model-error", 0, PJ_OPTION_FLAG, &b.model_error, NULL,
          "coverage and width of intervals when sensor or load differ from what is declared", 0, 0},
         {"seconds", 0, PJ_OPTION_DOUBLE, &b.seconds, "S",
-         "with --model-error: only one run length (0.005, 0.05, 0.5 or 5)", 0, 100},
+         "with --model-error: only this run length (0.005, 0.05, 0.5 and 5)", 0, 100},
+        {"windows", 0, PJ_OPTION_FLAG, &b.windows, NULL,
+         "errors and intervals of windows of 30 ms to 10 s over simulated loads", 0, 0},
         {"json", 0, PJ_OPTION_FLAG, &b.json, NULL, "print one JSON object", 0, 0},
         {0}};
     int positional;
@@ -473,7 +476,10 @@ static int attribution_run_bench(const pj_command *command, int argc, char **arg
     pj_json_key(&json, "rows");
     pj_json_array_begin(&json);
     if (b.model_error && b.tokens == 200) b.tokens = 40;
-    pj_status status = b.spans ? reuse(&b, &err) : attribution_record(&b, &err);
+    pj_status status = b.windows
+                           ? pj_bench_windows(b.runs, b.seed, b.only, b.json ? &json : NULL, &err)
+                       : b.spans ? reuse(&b, &err)
+                                 : attribution_record(&b, &err);
     pj_json_array_end(&json);
     pj_json_kv_string(&json, "model", b.recorded);
     pj_json_kv_double(&json, "token_ms", b.token_ms);
@@ -482,7 +488,7 @@ static int attribution_run_bench(const pj_command *command, int argc, char **arg
         b.code = pj_command_failed(command, &err);
     else if (b.json)
         printf("%s\n", pj_buffer_get(&buffer));
-    else if (!b.model_error)
+    else if (!b.model_error && !b.windows)
         printf("\n%s: tokens of %.1f ms, %lld simulated machines per row\n", b.recorded, b.token_ms,
                (long long)b.runs);
     pj_buffer_fini(&buffer);

@@ -53,6 +53,9 @@ static const table_row rows[] = {
     {"calibrated ampere", "preset=nvml-ampere,noise=0.005", 0.0022, true},
     {"rapl, 2 rails", "preset=rapl,rails=cpu0+cpu1", 0, true},
     {"rapl, 4 rails", "preset=rapl,rails=cpu0+cpu1+cpu2+cpu3", 0, true},
+    {"rapl, 8 rails", "preset=rapl,rails=cpu0+cpu1+cpu2+cpu3+cpu4+cpu5+cpu6+cpu7", 0, true},
+    {"rapl, 4 unequal rails", "preset=rapl,rails=cpu0+cpu1+cpu2+cpu3,share=0.55+0.25+0.15+0.05", 0,
+     true},
     {"counter, 4 unequal rails",
      "preset=counter,rails=cpu0+cpu1+cpu2+cpu3,share=0.55+0.25+0.15+0.05", 0, true},
     {"ampere, 2 rails", "preset=nvml-ampere,noise=0.005,rails=gpu0+gpu1", 0, true},
@@ -320,9 +323,10 @@ pj_status pj_bench_model_error(pj_spool_reader *reader, const pj_model_error_opt
     if (status == PJ_OK && !options->json)
         printf("%-32s %7s  %-20s  %-20s  %-20s  %-20s  %-20s\n", "covered %, median +-95 %, ratio",
                "length", "run", "phase", "token", "class", "row");
-    for (int l = 0; l < LENGTHS && status == PJ_OK; l++)
-        if (!(options->seconds > 0) || fabs(options->seconds - lengths_s[l]) < 1e-9)
-            status = run_length(&t, reader, lengths_s[l], err);
+    if (status == PJ_OK && options->seconds > 0)
+        status = run_length(&t, reader, options->seconds, err);
+    for (int l = 0; l < LENGTHS && status == PJ_OK && !(options->seconds > 0); l++)
+        status = run_length(&t, reader, lengths_s[l], err);
     for (int e = 0; e < 2; e++)
         for (int k = 0; k < KINDS; k++) pj_free(t.scores[e][k].width);
     return status;

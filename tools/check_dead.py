@@ -25,7 +25,6 @@ FOR_TESTS = {
     "pj_vk_is_validated": "whether the tests were watched by the validation layer",
     "pj_vk_memory_used": "that nothing is left",
     "pj_vk_download": "what a kernel computed",
-    "pj_sim_truth_mj": "the simulation's true energy of any interval",
 }
 DECLARED = re.compile(r"^(?!static|typedef|#|return)[a-z][\w ]*[ *]\**(pj_\w+)\(", re.M)
 WORD = re.compile(r"\bpj_\w+")

@@ -294,6 +294,14 @@ static void measure_total(const pj_energies *j, const pj_rail_result *result, bo
     *total = (pj_curve_energy){.energy_mj = mj, .bias_sd_mj = 1e3 * fabs(mj) + 1};
 }
 
+/* Of a measured total, without what the times of the spans explain. A counter's steps are exact. */
+static double total_sd_mj(const pj_rail_result *result, const pj_curve_energy *total)
+{
+    double random = total->random_sd_mj, unseen = total->unseen_sd_mj;
+    double explained = result->counter ? 0 : sqrt(fmax(random * random - unseen * unseen, 0));
+    return hypot(explained, total->bias_sd_mj);
+}
+
 static void observe(const pj_energies *j, const pj_rail_result *result)
 {
     const pj_build_options *o = j->options;
@@ -421,8 +429,7 @@ static pj_status fit_rail(pj_energies *j, pj_rail_result *result, bool as_declar
                           .class_count = j->pool_count,
                           .idle_mw = j->d->baseline_mw[result->rail],
                           .total_mj = total.energy_mj,
-                          .total_sd_mj =
-                              hypot(result->counter ? 0 : total.random_sd_mj, total.bias_sd_mj),
+                          .total_sd_mj = total_sd_mj(result, &total),
                           .begin_ns = begin_ns,
                           .end_ns = end_ns,
                           .priors = priors,

@@ -22,12 +22,13 @@ enum { FIRST_DELAYS = 9, MOST_ROUNDS = 10, MOST_REFINED = 100 };
 #define SURE_OF_WINDOW 0.95
 #define LEAST_EDGE     0.05 /* relative to the power: smallest change of readings that counts */
 /* prior probability of the usual values if undeclared: no delay, window = period */
-#define UNSURE     0.5
-#define LIGHTEST   0.02 /* less likely timings are dropped */
-#define AGREED     0.9  /* weight above which one window length is accepted as the only one */
-#define STANDS_OUT 2.5  /* weight of all delays relative to the likeliest one's: split it below */
-#define FINEST     100  /* of a step: closest delays */
-#define CLEAR      7    /* range of readings, in standard deviations of their noise */
+#define UNSURE      0.5
+#define LIGHTEST    0.02 /* less likely timings are dropped */
+#define AGREED      0.9  /* weight above which one window length is accepted as the only one */
+#define STANDS_OUT  2.5  /* weight of all delays relative to the likeliest one's: split it below */
+#define FINEST      100  /* of a step: closest delays */
+#define HALF_A_STEP 1.4  /* between window lengths that are tried */
+#define CLEAR       7    /* range of readings, in standard deviations of their noise */
 
 /* How late a value may be, however short its period: what a driver takes to publish it. */
 static const int64_t LATE_NS = 4000000;
@@ -289,6 +290,23 @@ static void energy_timing_choose(const search *s, pj_timings *t)
         if (&found[k] != best) add_timing(t, found[k].mean, found[k].window_ns, found[k].weight);
 }
 
+/* Window lengths are tried in steps of a factor of two or more. Where one that was not declared is
+ * the likeliest, the true one may be half a step shorter or longer, with the same middle. */
+static void add_lengths_between(search *s, pj_timings *t)
+{
+    const pj_timing best = t->all[0];
+    candidate likeliest = {.at = best};
+    if (best.window_ns == 0) return;
+    double log_best = evidence(s, &likeliest);
+    for (int i = 0; i < 2; i++) {
+        double window = (double)best.window_ns * (i ? HALF_A_STEP : 1 / HALF_A_STEP);
+        double shift = (double)best.shift_ns + ((double)best.window_ns - window) / 2;
+        candidate c = {.at = {(int64_t)shift, (int64_t)window, 0}};
+        double likelihood = exp(fmin(evidence(s, &c) - log_best, 0));
+        add_timing(t, shift, (int64_t)window, best.weight * likelihood);
+    }
+}
+
 /* ---- refinement with all classes ---- */
 
 /* Evaluates a delay that represents all those within `width`, or only itself if that is 0. */
@@ -382,6 +400,7 @@ static void energy_timing_refine(search *s, pj_timings *timings)
     }
     energy_timing_normalise(s);
     energy_timing_choose(s, timings);
+    add_lengths_between(s, timings);
 }
 
 /* Readings that hardly change have no edges to locate. Without this check, a machine with equal
@@ -427,13 +446,21 @@ static void keep_within(const pj_rail *rail, int64_t period, pj_timings *t)
     }
 }
 
+/* Whether two lengths are the same, or one that was tried and one between; 0: as declared. */
+static bool is_near(int64_t a, int64_t b)
+{
+    if (a == 0 || b == 0) return a == b;
+    double ratio = (double)a / (double)b;
+    return ratio < 1.5 && ratio > 1 / 1.5;
+}
+
 /* Whether the readings agree on one window length. */
 static bool agree_on_window(const pj_timings *t)
 {
     double alike = 0, sum = 0;
     for (uint32_t i = 0; i < t->count; i++) {
         sum += t->all[i].weight;
-        if (t->all[i].window_ns == t->all[0].window_ns) alike += t->all[i].weight;
+        if (is_near(t->all[i].window_ns, t->all[0].window_ns)) alike += t->all[i].weight;
     }
     return alike >= AGREED * sum;
 }

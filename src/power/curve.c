@@ -38,6 +38,7 @@ static pj_curve *new_curve(const pj_rail *rail, bool of_steps)
     curve->period_ns = rail->period_ns;
     curve->gain = rail->gain > 0 ? rail->gain : 1;
     curve->last_mw = NAN;
+    curve->least_mw = INFINITY;
     curve->of_steps = of_steps;
     if (of_steps) {
         curve->rail.kind = PJ_RAIL_INSTANT;
@@ -173,12 +174,19 @@ double pj_counter_step(const pj_rail *rail, double old_uj, double new_uj)
     return rail->modulus_uj > 0 && step >= 0 ? step : NAN;
 }
 
+static void curve_note_mw(pj_curve *c, double mw)
+{
+    c->least_mw = fmin(c->least_mw, mw);
+    c->most_mw = fmax(c->most_mw, mw);
+}
+
 /* Where a counter's sensor sees part of the time, what it did not see is as uncertain as power
  * varies from step to step. */
 static void curve_see_part(pj_curve *c, piece *p)
 {
     const pj_rail *rail = &c->rail;
     double mw = piece_mw(p), difference = mw - c->last_mw;
+    curve_note_mw(c, mw);
     if (!isnan(difference))
         c->spread_mw2 +=
             (difference * difference / 2 - c->spread_mw2) / (c->spread_mw2 > 0 ? 8 : 1);
@@ -380,7 +388,11 @@ static pj_status fill_hole(pj_curve *c, int64_t begin_ns, double mw, pj_error *e
     int64_t limit = MAX_FILL_PERIODS * c->period_ns;
     if (begin_ns <= from || (limit > 0 && begin_ns - from > limit)) return PJ_OK;
     double seconds = (double)(begin_ns - from) * 1e-9, middle = (c->last_value + mw) / 2;
-    double sd = sqrt(c->spread_mw2 + 1e-4 * middle * middle) * seconds;
+    /* a step somewhere in it; how a sensor that sees little wanders is added to long
+     * intervals */
+    double step = mw - c->last_value;
+    double spread_mw2 = pj_rail_sees_part(&c->rail) ? step * step / 7 : c->spread_mw2;
+    double sd = sqrt(spread_mw2 + 1e-4 * middle * middle) * seconds;
     return curve_add_piece(c, from, begin_ns, middle * seconds, c->last_edge_ns, sd > 0 ? sd : 1e-9,
                            err);
 }
@@ -404,6 +416,7 @@ static pj_status curve_add_window(pj_curve *c, int64_t begin_ns, int64_t end_ns,
         if (status != PJ_OK) return status;
     }
     c->windows[c->window_count++] = (pj_curve_point){begin_ns, end_ns, mw, (float)edge};
+    curve_note_mw(c, mw);
     return PJ_OK;
 }
 
@@ -648,6 +661,7 @@ pj_status pj_curve_resolve(const pj_curve *curve, int64_t since_ns, int64_t from
     /* blocks below zero are made up for by the next ones, before a part of them is taken */
     if (status == PJ_OK) status = curve_rebuild(whole, blocks, count, err);
     resolved->resolved = true;
+    resolved->read_from = curve;
     if (status == PJ_OK) curve_cut(resolved, from_ns);
     if (status == PJ_OK) status = curve_append(resolved, whole, from_ns, err);
     pj_free(blocks);

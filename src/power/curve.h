@@ -70,6 +70,8 @@ typedef struct pj_curve_energy {
     double bias_sd_mj;   /* delay, unobserved time: does not average out */
     double gain_sd_mj;   /* of the device, common to all its figures */
     double known_share;  /* share of the interval's time observed by readings, 0..1 */
+    double unseen_sd_mj; /* in random_sd_mj: of a load as fast as a sensor that sees a part of each
+                            period. Who knows when the load switched can do without it */
 } pj_curve_energy;
 
 void pj_curve_query(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,

@@ -48,6 +48,8 @@ struct pj_curve {
     double debt_mj;    /* energy still to be subtracted without making a piece negative */
     uint32_t ticks;
     double last_mw;                     /* of a counter's last step; NAN: none */
+    double least_mw, most_mw;           /* of all readings */
+    const pj_curve *read_from;          /* has the readings of a curve that was resolved */
     const pj_curve *log;                /* distributes a counter's steps; NULL: none */
     double log_counted_mj, log_seen_mj; /* of the time that it has distributed */
     /* The steps of a counter, as readings of power: what its sensor saw in part of each period;
@@ -56,6 +58,38 @@ struct pj_curve {
     double last_count_uj;
     int64_t last_count_ns;
 };
+
+/* Prefix sums of a curve at one instant. */
+typedef struct curve_sums {
+    int64_t at_ns;
+    double energy_mj, fill_var, fill_sd_sum;
+    double covered_ns; /* by pieces, observed or filled */
+    double known_ns;   /* seen by readings */
+    double mw;         /* of the piece */
+    double part;       /* fraction of the piece before the instant */
+    size_t index;      /* of the piece; of the nearest one outside the curve */
+    double beyond_mj;  /* taken to have been used between the curve and an instant outside it */
+} curve_sums;
+
+/* How readings around an instant fluctuate (curve_spread.c). */
+typedef struct curve_spread {
+    double near_mw, far_mw; /* standard deviation from one to the next, and over several */
+    double switching;       /* probability of a load that switches within single pieces */
+    double off_mw;          /* power without the load, if that was seen */
+} curve_spread;
+
+curve_spread pj_curve_spread_at(const pj_curve *c, int64_t at_ns);
+/* By how much a switching load of this mean power changes it. */
+double pj_curve_swing_mw(const curve_spread *s, double mw);
+
+/* What is random in the energy between two instants, in mJ^2, and what is not, in mJ: for readings
+ * that are right. Their resolution and gain are not in it (curve_variance.c). Unseen: what is
+ * random because a sensor does not see all of the time. */
+double pj_curve_unseen_variance(const pj_curve *c, const curve_sums *a, const curve_sums *b);
+double pj_curve_variance(const pj_curve *c, const curve_sums *a, const curve_sums *b);
+double pj_curve_bias_mj(const pj_curve *c, const curve_sums *a, const curve_sums *b);
+/* Uncertainty of a delay. */
+double pj_curve_delay_sd_s(const pj_curve *c);
 
 static inline double curve_gain_sd(const pj_curve *c)
 {

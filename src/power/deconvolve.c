@@ -1,9 +1,16 @@
-/* Regularised least squares with a banded normal matrix. Unknowns are the powers x of blocks that
- * end where windows end; window w states sum_j a_wj x_j = v_w, with a_wj the share of the window in
- * block j. Minimises sum_w (v_w - a_w x)^2 / s^2 + sum_j (x_j - x_{j-1})^2 / q, where s is the
- * sensor's noise and q the step variance estimated from the readings: a window mean over N blocks
- * changes by (x_new - x_old) / N between neighbours. The matrix has as many bands as a window has
- * blocks, so its Cholesky factorisation costs blocks x bands^2. */
+/* Unknowns are the powers x of blocks that end where windows end; window w states sum_j a_wj x_j =
+ * v_w, with a_wj the share of the window in block j. Minimises
+ *
+ *   sum_w |v_w - a_w x| / s + sum_j |x_j - x_{j-1}| / d
+ *
+ * where s is the sensor's noise and d the mean step between blocks, as the readings show it: a step
+ * changes the readings of a whole window, by as much in all. Sums of absolute values, because
+ * power changes seldom and by much, and because a single reading that no power explains (a card
+ * that wakes up starts a new average) would otherwise be explained by power that swings with the
+ * period of the window for ever after, which no mean over a window sees.
+ *
+ * The minimum is found by least squares with weights from the solution before. Their matrix has as
+ * many bands as a window has blocks, so that a factorisation costs blocks x bands^2. */
 #include "power/deconvolve.h"
 
 #include "base/banded.h"
@@ -12,13 +19,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_BANDS = PJ_MOST_BLOCKS_PER_WINDOW + 4, MAX_HOLE_PERIODS = 3 };
+enum { MAX_BANDS = PJ_MOST_BLOCKS_PER_WINDOW + 4, MAX_HOLE_PERIODS = 3, ROUNDS = 12 };
 static const double relative_noise = 0.002; /* of a reading: one step in 500, typical of boards */
 
 typedef struct system {
     size_t n, bands; /* of the matrix, as in base/banded.h */
     double *matrix, *x;
-    pj_block *blocks;
+    pj_block *blocks; /* with the powers found so far */
+    double noise_mw, step_mw;
 } system_t;
 
 /* Blocks of one contiguous series of windows: period steps back over the first window, then from
@@ -62,13 +70,18 @@ static size_t bands_for(const system_t *s, const pj_curve_point *w, size_t count
     return widest - 1;
 }
 
+/* Weight of a square in place of an absolute value: of x / scale, with x as last found. */
+static double weight_of(double x, double scale, double least)
+{
+    return 1 / (scale * fmax(fabs(x), least));
+}
+
 /* Adds one window's weighted equation to the normal equations. A window that extends beyond the
  * blocks, or over more of them than there are bands, is skipped. *first advances with the
  * windows. */
-static void deconvolve_add_window(const system_t *s, const pj_curve_point *w, double weight,
-                                  size_t *first)
+static void deconvolve_add_window(const system_t *s, const pj_curve_point *w, size_t *first)
 {
-    double a[MAX_BANDS + 1], length = (double)(w->end_ns - w->begin_ns);
+    double a[MAX_BANDS + 1], length = (double)(w->end_ns - w->begin_ns), residual = w->power_mw;
     size_t used = covered(s, w, first);
     if (used == 0 || used > s->bands + 1 || w->begin_ns < s->blocks[0].begin_ns) return;
     for (size_t i = 0; i < used; i++) {
@@ -76,7 +89,9 @@ static void deconvolve_add_window(const system_t *s, const pj_curve_point *w, do
         b = b > w->begin_ns ? b : w->begin_ns;
         e = e < w->end_ns ? e : w->end_ns;
         a[i] = e > b ? (double)(e - b) / length : 0;
+        residual -= a[i] * s->blocks[*first + i].mw;
     }
+    double weight = weight_of(residual, s->noise_mw, s->noise_mw);
     for (size_t i = 0; i < used; i++) {
         s->x[*first + i] += weight * a[i] * w->power_mw;
         for (size_t j = 0; j <= i; j++)
@@ -84,30 +99,40 @@ static void deconvolve_add_window(const system_t *s, const pj_curve_point *w, do
     }
 }
 
-static void add_smoothness(const system_t *s, double weight)
+static void add_steps(const system_t *s)
 {
     for (size_t i = 1; i < s->n; i++) {
         double *row = s->matrix + i * (s->bands + 1), *before = row - (s->bands + 1);
+        double step = s->blocks[i].mw - s->blocks[i - 1].mw;
+        double weight = weight_of(step, s->step_mw, s->noise_mw);
         row[0] += weight;
         before[0] += weight;
         row[1] -= weight;
     }
 }
 
-/* Noise of a reading and variance of a step between neighbouring blocks. */
-static void scales(const pj_curve_point *w, size_t count, double blocks_per_window, double *noise,
-                   double *step)
+/* Noise of a reading and mean step between neighbouring blocks. */
+static void scales(system_t *s, const pj_curve_point *w, size_t count)
 {
-    double mean = 0, squares = 0;
+    double mean = 0, steps = 0;
     for (size_t i = 0; i < count; i++) mean += w[i].power_mw / (double)count;
-    for (size_t i = 1; i < count; i++) {
-        double d = w[i].power_mw - w[i - 1].power_mw;
-        squares += d * d;
-    }
-    double s = relative_noise * fabs(mean) + 1e-6;
-    *noise = s * s;
-    double moved = count > 1 ? squares / (double)(count - 1) : 0;
-    *step = moved * blocks_per_window * blocks_per_window / 2 + *noise;
+    for (size_t i = 1; i < count; i++) steps += fabs(w[i].power_mw - w[i - 1].power_mw);
+    s->noise_mw = relative_noise * fabs(mean) + 1e-3;
+    s->step_mw = s->noise_mw + (count > 1 ? steps / (double)(count - 1) : 0);
+}
+
+/* False: the matrix is not positive definite. */
+static bool solve_once(const system_t *s, const pj_curve_point *w, size_t count)
+{
+    size_t first = 0;
+    memset(s->matrix, 0, s->n * (s->bands + 1) * sizeof(double));
+    memset(s->x, 0, s->n * sizeof(double));
+    for (size_t i = 0; i < count; i++) deconvolve_add_window(s, &w[i], &first);
+    add_steps(s);
+    if (!pj_banded_cholesky(s->matrix, s->n, s->bands, NULL)) return false;
+    pj_banded_solve(s->matrix, s->n, s->bands, 0, s->x);
+    for (size_t i = 0; i < s->n; i++) s->blocks[i].mw = s->x[i];
+    return true;
 }
 
 /* One series without gaps; appends to the blocks. */
@@ -116,26 +141,16 @@ static pj_status deconvolve_resolve(const pj_curve_point *w, size_t count, int64
 {
     system_t s = {.blocks = blocks + *block_count};
     s.n = lay_blocks(w, count, period, s.blocks);
-    double per_window = (double)(w[0].end_ns - w[0].begin_ns) / (double)period;
     s.bands = bands_for(&s, w, count);
-    pj_status status = PJ_OK;
     s.matrix = pj_alloc(s.n, (s.bands + 1) * sizeof(double));
     s.x = pj_alloc(s.n, sizeof(double));
-    if (!s.matrix || !s.x) {
-        status = pj_fail_memory(err, "resolving an averaging sensor");
-        goto done;
-    }
-    double noise, step;
-    scales(w, count, per_window, &noise, &step);
-    size_t first = 0;
-    for (size_t i = 0; i < count; i++) deconvolve_add_window(&s, &w[i], 1 / noise, &first);
-    add_smoothness(&s, 1 / step);
-    if (!pj_banded_cholesky(s.matrix, s.n, s.bands, NULL))
-        goto done; /* cannot happen with step > 0; the series is then skipped */
-    pj_banded_solve(s.matrix, s.n, s.bands, 0, s.x);
-    for (size_t i = 0; i < s.n; i++) s.blocks[i].mw = s.x[i];
-    *block_count += s.n;
-done:
+    pj_status status =
+        s.matrix && s.x ? PJ_OK : pj_fail_memory(err, "resolving an averaging sensor");
+    bool solved = status == PJ_OK;
+    scales(&s, w, count);
+    for (int round = 0; round < ROUNDS && solved; round++) solved = solve_once(&s, w, count);
+    /* a matrix of these weights can be factorised; if not, the series is skipped */
+    if (solved) *block_count += s.n;
     pj_free(s.matrix);
     pj_free(s.x);
     return status;

@@ -289,7 +289,7 @@ static void equal_requests_get_equal_energy(void **state)
         simulate("rapl", 7, how, true, 3, &s);
         simulate("nvml-ampere-average", 8, how, true, 4, &s);
         if (getenv("PJ_TABLE")) print_row("equal", kinds[how], &s);
-        assert_that(s.worst_ratio, <, 0.03);
+        assert_that(s.worst_ratio, <, 0.04); /* they begin 2 ms apart */
     }
 }
 
