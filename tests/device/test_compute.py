@@ -8,7 +8,7 @@ import tempfile
 
 BUILD, PROJECT = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 SKIPPED = 77
-JUDGED = {("devices", "usable"), ("logits", "demo f32"), ("depths", "equal logits"), ("depths", "operations"), ("depths", "trace"),
+JUDGED = {("devices", "usable"), ("logits", "demo f32"), ("depths", "equal logits"), ("depths", "operations"), ("depths", "named"),
           ("depths", "nothing lost"), ("coverage", "without a rail"), ("interruption", "cancelled"), ("interruption", "interrupted")}
 
 

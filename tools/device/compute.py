@@ -124,7 +124,9 @@ def depths(device):
                         operations=len(operations))
     trace = json.loads(device.call("export", "--db", device.database, runs["deep"]["run_id"], "--format", "trace", "-o", "-"))
     names = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"]
-    device.report.judge("depths", "trace", device.report.facts["device"] in names, f"tracks of {', '.join(names)}")
+    document = device.call("report", "--db", device.database, runs["deep"]["run_id"], "--format", "md")
+    named = device.report.facts["device"]
+    device.report.judge("depths", "named", named in names and f"Computed on {named}" in document, f"trace of {', '.join(names)}; the report says so")
     lost = sum(run["overhead"]["spans_lost"] for run in runs.values())
     device.report.judge("depths", "nothing lost", not lost, f"{lost} spans lost")
 
