@@ -4,6 +4,7 @@ Run by tools/device/run.py with the Python that has torch; with --cpu on the pro
 import argparse
 import contextlib
 import gc
+import inspect
 import json
 import os
 import pathlib
@@ -267,10 +268,11 @@ def cost_on_the_card():
 
 def loop(model, steps):
     x, cache = torch.arange(3, 35, device=WHERE).unsqueeze(0), None
+    name = "cache" if "cache" in inspect.signature(type(model).forward).parameters else "past_key_values"  # of newer transformers
     with torch.no_grad():
         for _ in range(steps):
-            out = model(input_ids=x, use_cache=True, past_key_values=cache)
-            cache, x = out.past_key_values, out.logits[:, -1:].argmax(-1)
+            out = model(input_ids=x, use_cache=True, **{name: cache})
+            cache, x = out[name], out.logits[:, -1:].argmax(-1)
     return x
 
 

@@ -34,6 +34,8 @@ def read_options():
     options.build, options.device = options.build.resolve(), options.device or "gpu"
     if not (options.build / "perjoule").exists():
         sys.exit(f"device-check: no program in {options.build}; name the build folder with --build")
+    if not 2 <= options.seconds <= 200:
+        sys.exit(f"device-check: --seconds {options.seconds:g}: from 2 to 200")
     return options
 
 

@@ -33,6 +33,15 @@ static bool figures_wanted(const pj_gpu *s)
     return s->instrument->deep && s->instrument->statistics && s->record.device;
 }
 
+uint64_t pj_gpu_results(pj_gpu *s, uint64_t bytes)
+{
+    pj_gpu_record *r = &s->record;
+    if (bytes > r->results.bytes - r->results_used) return PJ_GPU_NO_RESULTS;
+    uint64_t at = r->results_used;
+    r->results_used += bytes;
+    return at;
+}
+
 /* 1 + index, 0: there is no room. */
 static uint32_t figures_add(pj_gpu *s, pj_gpu_figures figures, uint64_t bytes)
 {

@@ -271,11 +271,10 @@ void pj_gpu_operation_end(pj_gpu *s, double flops, double bytes, pj_slice out);
  * `touched` what they are part of. */
 void pj_gpu_operation_output(pj_gpu *s, uint64_t address, uint32_t touched, pj_slice out);
 
-/* Room in the results, in bytes; PJ_GPU_NO_RESULTS: there is none left. */
-uint64_t pj_gpu_results(pj_gpu *s, uint64_t bytes);
-
 /* ---- figures (figures.c): of the span that ended last, unless they say otherwise ---- */
 
+/* Room in the results, in bytes; PJ_GPU_NO_RESULTS: there is none left. */
+uint64_t pj_gpu_results(pj_gpu *s, uint64_t bytes);
 /* Of a gate, at depth deep; the arguments lack what is counted and where to. */
 void pj_gpu_gate_figures(pj_gpu *s, pj_vk_gate_figures_args args);
 /* Before the norm, which may work in place: how it will change variances, at depth deep.

@@ -99,15 +99,6 @@ static uint32_t record_smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-uint64_t pj_gpu_results(pj_gpu *s, uint64_t bytes)
-{
-    pj_gpu_record *r = &s->record;
-    if (bytes > r->results.bytes - r->results_used) return PJ_GPU_NO_RESULTS;
-    uint64_t at = r->results_used;
-    r->results_used += bytes;
-    return at;
-}
-
 /* Sums of a span's output, by parts. */
 static void record_sum_output(pj_gpu *s, pj_gpu_span *span, uint64_t address, uint32_t touched,
                               pj_slice out)
