@@ -308,10 +308,11 @@ static void fill_attribution(pj_energies *j, pj_run_info *info)
         info->method = PJ_METHOD_ALLOCATED;
         return;
     }
-    fill_unit_costs(j, leading, info);
     info->method = j->by_time ? PJ_METHOD_TIME : j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
     info->condition_number =
         isfinite(leading->fit.condition_number) ? leading->fit.condition_number : NAN;
+    if (j->tree->devices & ~j->measured & ~(1ull << PJ_HOST)) return; /* nothing sees its work */
+    fill_unit_costs(j, leading, info);
     info->attribution_interval = interval_now(j, &leading->fit);
     info->attribution_interval_calibrated =
         j->replayed ? info->attribution_interval

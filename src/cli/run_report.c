@@ -88,10 +88,12 @@ static void print_hottest(FILE *out, const pj_run_data *d)
     double whole_mj = d->info.total_mj, whole_ms = d->info.total_ms;
     if (!parts.count) return;
     qsort(list, parts.count, sizeof *list, hotter);
+    /* the total may be known where parts are not: of a device that no sensor measures */
+    bool unmeasured = isnan(whole_mj) || isnan(list[0].gross_mj);
     fprintf(out, "\n%s  %-15s%10s%24s%12s%s\n", pj_style_on(out, PJ_STYLE_DIM),
-            isnan(whole_mj) ? "longest" : "hottest", "time", "energy", "share", pj_style_off(out));
+            unmeasured ? "longest" : "hottest", "time", "energy", "share", pj_style_off(out));
     for (uint32_t i = 0; i < parts.count && i < HOTTEST; i++) {
-        double share = isnan(whole_mj) ? list[i].ms / whole_ms : list[i].gross_mj / whole_mj;
+        double share = unmeasured ? list[i].ms / whole_ms : list[i].gross_mj / whole_mj;
         fprintf(out, "  %-15.32s%s%s%10.1f %%\n", list[i].name,
                 pj_padded(10, pj_time_text(list[i].ms)).s,
                 pj_padded(24, energy_text(list[i].gross_mj, list[i].sd_mj)).s, 100 * share);

@@ -68,6 +68,7 @@ static size_t known_runs_choose(const pj_run_list *list, const pj_known_query *q
             continue;
         if (threads && info->threads != threads) continue;
         if (of_another_model(first, info)) continue;
+        if (first && !pj_run_same_devices(first, info)) continue;
         if (!pj_known_run_of(info, &runs[n]) || !known_runs_is_comparable(&all, info)) continue;
         threads = info->threads;
         first = first ? first : info;

@@ -44,6 +44,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 static bool laws_read_row(const pj_run_info *info, pj_law_run *r)
 {
     pj_model_figures model;
+    char device[PJ_DEVICES_TEXT];
     double batch = info->batch_size ? info->batch_size : 1;
     pj_model_figures_read(info->model_json, &model);
     *r =
@@ -58,6 +59,8 @@ static bool laws_read_row(const pj_run_info *info, pj_law_run *r)
     r->settings = hash_text(info->threads * 8u + info->quality, info->dtype);
     r->settings = hash_text(r->settings, info->scope ? info->scope : "machine");
     r->settings = hash_text(r->settings, info->total_rails);
+    if (pj_run_field(info, "device", device, sizeof device))
+        r->settings = hash_text(r->settings, device);
     return r->joules > 0 && info->engine && strcmp(info->engine, "perjoule") == 0 &&
            !pj_run_is_disturbed(info) && !pj_run_is_ablated(info);
 }

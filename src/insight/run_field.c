@@ -1,5 +1,6 @@
 /* Settings of a run as text, for grouping and for listing differences. */
 #include "insight/sides.h"
+#include "trace/device.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -62,6 +63,34 @@ static bool give_draft(const char *model, char *text, size_t bytes)
     return found;
 }
 
+/* What computed: the devices besides the host, else "cpu" if it was our engine. */
+static bool give_devices(const pj_run_info *info, char *text, size_t bytes)
+{
+    pj_arena arena;
+    pj_device_row devices[PJ_MAX_DEVICES];
+    size_t used = 0;
+    *text = 0;
+    pj_arena_init(&arena, 0);
+    uint32_t count = pj_devices_read(info->devices_json, &arena, devices);
+    for (uint32_t i = 0; i < count && used < bytes; i++)
+        if (devices[i].number != PJ_HOST)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? ", " : "",
+                                     devices[i].name ? devices[i].name : "device");
+    pj_arena_fini(&arena);
+    if (used) return true;
+    bool ours = info->engine && strcmp(info->engine, "perjoule") == 0;
+    return ours && run_field_give("cpu", text, bytes);
+}
+
+bool pj_run_same_devices(const pj_run_info *a, const pj_run_info *b)
+{
+    char of_a[PJ_DEVICES_TEXT] = "", of_b[PJ_DEVICES_TEXT] = "";
+    if (!a->devices_json && !b->devices_json) return true;
+    give_devices(a, of_a, sizeof of_a);
+    give_devices(b, of_b, sizeof of_b);
+    return strcmp(of_a, of_b) == 0;
+}
+
 bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t bytes)
 {
     const struct {
@@ -89,6 +118,7 @@ bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t
         if (strcmp(field, texts[i].name) == 0) return run_field_give(texts[i].value, text, bytes);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (strcmp(field, counts[i].name) == 0) return give_count(counts[i].value, text, bytes);
+    if (strcmp(field, "device") == 0) return give_devices(info, text, bytes);
     if (strcmp(field, "draft") == 0) return give_draft(info->model_json, text, bytes);
     if (strncmp(field, "model.", 6) == 0)
         return give_member(info->model_json, field + 6, text, bytes);

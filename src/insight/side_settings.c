@@ -26,6 +26,7 @@ static const char *const compared[] = {
     "level",
     "batch",
     "threads",
+    "device",
     "isa",
     "depth",
     "input_tokens",

@@ -139,6 +139,21 @@ static void markdown_device(pj_buffer *out, const char *of, const char *name, co
     pj_buffer_char(out, '\n');
 }
 
+/* What computed besides the host, and what measured it. */
+static void markdown_computed_on(pj_buffer *out, const json_t *run, const char *of)
+{
+    const char *number;
+    json_t *device;
+    json_object_foreach(json_object_get(run, "devices"), number, device)
+    {
+        const char *rails = pj_member_text(device, "rails");
+        if (strcmp(number, "0") == 0) continue;
+        LINE("- %sComputed on %s, %s%s.", of, pj_member_text(device, "name"),
+             *rails ? "measured by " : "which is not measured: ",
+             *rails ? rails : pj_member_text(device, "rail_reason"));
+    }
+}
+
 /* Where the energy comes from. */
 static void markdown_trust(pj_buffer *out, const json_t *run, const char *of)
 {
@@ -150,6 +165,7 @@ static void markdown_trust(pj_buffer *out, const json_t *run, const char *of)
          pj_member_text(run, "energy_source"), *sources ? sources : "no sensor",
          pj_member_text(run, "method"), pj_member_text(run, "machine"),
          pj_member_text(run, "created_at"));
+    markdown_computed_on(out, run, of);
     json_array_foreach(json_object_get(run, "partial_rails"), i, rail)
         LINE("- The total lacks %s.", json_string_value(rail));
     double disturbed = pj_member_number(json_object_get(run, "disturbance"), "request_energy_mj");

@@ -36,6 +36,7 @@ enum { PJ_ENERGY_COLUMN_COUNT = 14 };
 /* PJ_DISTURBED_COLUMNS from `column` on */
 void pj_json_kv_disturbed(pj_json *json, pj_sql *sql, int column);
 #define PJ_DISTURBED_COLUMNS "disturbed_ms, disturbed_energy_mj, disturbed_net_energy_mj"
+enum { PJ_DISTURBED_COLUMN_COUNT = 3 };
 
 /* Begins reading a stored chart, which the caller ends; *bytes NULL: there is none. */
 pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, const char **bytes,

@@ -95,6 +95,7 @@ static void write_section(pj_run_view *view, pj_sql *sql)
     pj_json_kv_energies(json, sql, 5);
     pj_json_kv_disturbed(json, sql, 5 + PJ_ENERGY_COLUMN_COUNT);
     write_power_of(json, pj_sql_get_double(sql, 5), pj_sql_get_double(sql, 4));
+    write_optional(json, "device", sql, 5 + PJ_ENERGY_COLUMN_COUNT + PJ_DISTURBED_COLUMN_COUNT);
     pj_json_object_end(json);
 }
 
@@ -105,7 +106,7 @@ static pj_status write_sections(pj_run_view *view, int64_t phase_id, const pj_vi
     pj_sql *sql =
         pj_view_select(view, PJ_TABLE_SECTIONS,
                        "section_name, token_id, start_ms, end_ms, duration_ms, " PJ_ENERGY_COLUMNS
-                       ", " PJ_DISTURBED_COLUMNS,
+                       ", " PJ_DISTURBED_COLUMNS ", device",
                        "AND phase_id = ?3 AND end_ms >= ?4 AND start_ms <= ?5"
                        " ORDER BY start_ms LIMIT ?6",
                        err);

@@ -2,6 +2,7 @@
  * golden checkpoint, with every instruction set, one and two threads, in one pass and token by
  * token. */
 #include "../unit/assertions.h"
+#include "../unit/engine/deep_parity.h"
 #include "../unit/engine/made_gguf.h"
 #include "../unit/engine/reference_device.h"
 #include "judge_json.h"
@@ -15,8 +16,10 @@
 
 enum { MAX_ISAS = 16, MAX_IDS = 4096 };
 
+/* A device has one instruction set, and the host's threads have no part in it. */
 static const char *isas[MAX_ISAS];
 static size_t isa_count;
+static uint32_t most_threads;
 
 static pj_engine *open_engine(const char *folder, const char *dtype, const char *isa,
                               uint32_t threads)
@@ -168,7 +171,8 @@ static void check_logits_of(const char *folder)
 {
     if (!pj_dir_exists(folder)) return;
     for (size_t i = 0; i < isa_count; i++) {
-        for (uint32_t threads = 1; threads <= 2; threads++) check_logits(folder, isas[i], threads);
+        for (uint32_t threads = 1; threads <= most_threads; threads++)
+            check_logits(folder, isas[i], threads);
         check_quantised(folder, isas[i], "q8_0");
         check_quantised(folder, isas[i], "q4_0");
     }
@@ -289,7 +293,8 @@ static void check_greedy_of(const char *folder)
 {
     if (!pj_dir_exists(folder)) return;
     for (size_t i = 0; i < isa_count; i++)
-        for (uint32_t threads = 1; threads <= 2; threads++) check_greedy(folder, isas[i], threads);
+        for (uint32_t threads = 1; threads <= most_threads; threads++)
+            check_greedy(folder, isas[i], threads);
 }
 
 static void test_greedy(void **state)
@@ -462,7 +467,7 @@ static void check_statistics_of(const char *folder)
         return;
     statistics_seen++;
     for (size_t i = 0; i < isa_count; i++)
-        for (uint32_t threads = 1; threads <= 2; threads++)
+        for (uint32_t threads = 1; threads <= most_threads; threads++)
             check_statistics(folder, isas[i], threads);
 }
 
@@ -471,6 +476,40 @@ static void test_statistics(void **state)
     (void)state;
     judge_each(judge_folder("PJ_GOLDEN"), check_statistics_of);
     assert_that(statistics_seen, >, 0);
+}
+
+/* ---- operations on a device --------------------------------------------------------------- */
+
+/* What a device records of the longest prompt at depth deep is what the CPU does. */
+static void check_operations(const char *folder)
+{
+    int32_t ids[MAX_IDS];
+    json_t *reference = judge_json(folder, "reference.json");
+    const json_t *logits = json_object_get(reference, "logits");
+    const json_t *last = json_array_get(logits, json_array_size(logits) - 1);
+    uint32_t count = judge_ids(json_object_get(last, "ids"), ids, MAX_IDS);
+    pj_run_data data[2];
+    bool rounds = false; /* activations, on either */
+    for (int on_device = 0; on_device < 2; on_device++) {
+        pj_error err = {0};
+        pj_engine *engine;
+        pj_engine_options options = {
+            .model = folder, .threads = 1, .device = on_device ? getenv("PJ_DEVICE") : "cpu"};
+        if (pj_engine_open(&options, &engine, &err) != PJ_OK) fail_msg("%s", err.text);
+        record_prefill(engine, ids, count, &data[on_device]);
+        rounds |= strcmp(pj_engine_get_facts(engine)->dtype, "f32") != 0;
+        pj_engine_close(engine);
+    }
+    if (!rounds) assert_same_at_depth_deep(&data[0], &data[1], folder);
+    for (int i = 0; i < 2; i++) pj_run_data_fini(&data[i]);
+    json_decref(reference);
+}
+
+static void test_operations(void **state)
+{
+    (void)state;
+    if (!getenv("PJ_DEVICE")) skip();
+    judge_each(judge_folder("PJ_GOLDEN"), check_operations);
 }
 
 /* ---- a trained model ---------------------------------------------------------------------- */
@@ -576,11 +615,13 @@ static void test_long_story(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits),           cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_statistics),       cmocka_unit_test(test_stories),
-        cmocka_unit_test(test_long_story),       cmocka_unit_test(test_gguf_copies),
-        cmocka_unit_test(test_reference_device),
+        cmocka_unit_test(test_logits),      cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_statistics),  cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_stories),     cmocka_unit_test(test_long_story),
+        cmocka_unit_test(test_gguf_copies), cmocka_unit_test(test_reference_device),
     };
-    isa_count = pj_kernels_list(isas, MAX_ISAS);
+    bool on_device = getenv("PJ_DEVICE") != NULL;
+    isa_count = on_device ? 1 : pj_kernels_list(isas, MAX_ISAS);
+    most_threads = on_device ? 1 : 2;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,9 +163,10 @@ void pj_cpu_add_gated(void *state, pj_slice y, pj_slice x, pj_slice gate)
 {
     pj_cpu *s = state;
     add_task task = {.s = s, .y = y, .x = x, .gate = gate};
+    double values = (double)y.rows * y.cols;
     pj_instrument_operation(s->instrument, PJ_N_OP_SCATTER_ADD);
     pj_cpu_rows(s, y.rows, (size_t)y.rows * y.cols, add_gated_row, &task);
-    pj_cpu_operation_end(s, &(pj_cpu_done){0});
+    pj_cpu_operation_end(s, &(pj_cpu_done){.flops = 2 * values, .bytes = 12 * values});
 }
 
 /* ---- selections --------------------------------------------------------------------------- */

@@ -58,6 +58,19 @@ static attention_cache attention_cache_of(const pj_gpu *s, const pj_layer *layer
                              (uint32_t)head, (uint32_t)row};
 }
 
+/* The work that the CPU records as `rope`, `query_scale` and `kv_append`. */
+static void attention_end_rotation(pj_gpu *s, const pj_layer *l, pj_slice qkv)
+{
+    bool rotates = l->rope != PJ_NO_ROPE, scales = s->model->config.query_beta != 0;
+    double rotated = qkv.rows * pj_rotated_values(s->model, l);
+    double scaled = scales ? (double)qkv.rows * l->heads * l->head_dim : 0;
+    uint32_t heads = l->heads + (rotates && pj_layer_has_keys(l) ? l->kv_heads : 0);
+    pj_slice changed = pj_slice_cols(qkv, 0, heads * l->head_dim);
+    pj_gpu_operation_end(s, 3 * rotated + scaled,
+                         8 * (rotated + scaled) + qkv.rows * pj_stored_bytes(l, s->options.kv_type),
+                         rotates || scales ? changed : (pj_slice){0});
+}
+
 void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv)
 {
     pj_gpu *s = state;
@@ -66,6 +79,7 @@ void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv)
     const pj_rope *rope = &s->model->ropes[rotates ? layer->rope : 0];
     uint64_t angles = s->inputs.device.address + s->inputs.angles[rotates ? layer->rope : 0];
     attention_cache cache = attention_cache_of(s, layer);
+    if (!rotates && !stores && c->query_beta == 0) return;
     pj_vk_rope_constants constants = {.threads = ATTENTION_THREADS,
                                       .cache_type = s->options.kv_type,
                                       .norm = PJ_VK_NORM_NONE,
@@ -87,14 +101,15 @@ void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv)
                             .qkv_stride = qkv.stride,
                             .windowed = layer->window != UINT32_MAX,
                             .scaled = c->query_beta != 0};
-    pj_gpu_operation(s, PJ_N_OP_ROPE);
+    pj_gpu_operation(s, rotates              ? PJ_N_OP_ROPE
+                        : c->query_beta != 0 ? PJ_N_OP_QUERY_SCALE
+                                             : PJ_N_OP_KV_APPEND);
     pj_gpu_touch(s, pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_IDS),
                  pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_CACHE));
     PJ_GPU_RUN(s, PJ_VK_ROPE, &constants, &args,
                stores ? layer->heads + 2 * layer->kv_heads : layer->heads, qkv.rows,
                8ull * qkv.rows * qkv.cols);
-    pj_gpu_operation_end(s, 3 * qkv.rows * pj_rotated_values(s->model, layer),
-                         8.0 * qkv.rows * qkv.cols);
+    attention_end_rotation(s, layer, qkv);
 }
 
 /* ---- attention ---- */
@@ -246,6 +261,15 @@ static void attend_run_segments(pj_gpu *s, const pj_layer *l, pj_slice qkv, pj_s
     }
 }
 
+/* Figures of the weights, which were never stored. */
+static void attend_describe(pj_gpu *s, const pj_layer *l, pj_slice qkv, pj_slice y)
+{
+    if (!s->instrument->deep) return;
+    pj_vk_attention_args all = attend_args(s, l, qkv, y, &(attend_run){0, s->rows.pass->tokens, 1});
+    pj_gpu_touch(s, pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_CACHE) | PJ_GPU_BIT(PJ_GPU_IDS), 0);
+    pj_gpu_attention_figures(s, l, &all);
+}
+
 /* Decoding: every row by itself. Prefill: the rows of each sequence in blocks. */
 void pj_gpu_attend(void *state, const pj_layer *l, pj_slice qkv, pj_slice y,
                    const pj_attention_extent *extent)
@@ -260,6 +284,9 @@ void pj_gpu_attend(void *state, const pj_layer *l, pj_slice qkv, pj_slice y,
     else
         attend_run_segments(s, l, qkv, y);
     double kv_bytes = (double)pj_dtype_row_bytes(s->options.kv_type, 1);
-    pj_gpu_operation_end(s, extent->pairs * 4.0 * l->head_dim,
-                         2 * (extent->kv_floats * kv_bytes + 4 * extent->q_floats));
+    double each =
+        s->model->config.attention_softcap > 0 ? 13 : 7; /* of scale, mask, softmax, cap */
+    pj_gpu_operation_end(s, extent->pairs * (4.0 * l->head_dim + each),
+                         2 * (extent->kv_floats * kv_bytes + 4 * extent->q_floats), y);
+    attend_describe(s, l, qkv, y);
 }

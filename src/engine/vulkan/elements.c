@@ -11,13 +11,6 @@ static uint32_t elements_rows(uint32_t rows)
     return rows < ELEMENTS_MOST_ROWS ? rows : ELEMENTS_MOST_ROWS;
 }
 
-/* What each is called as an operation. */
-static const pj_instrument_name elements_names[] = {
-    [PJ_VK_ROWS_SCALE] = PJ_N_OP_SCALE,      [PJ_VK_ROWS_ADD] = PJ_N_OP_RESIDUAL_ADD,
-    [PJ_VK_ROWS_CAP] = PJ_N_OP_SOFTCAP,      [PJ_VK_ROWS_GATE] = PJ_N_OP_ACTIVATION,
-    [PJ_VK_ROWS_SIGMOID] = PJ_N_OP_GATE_MUL, [PJ_VK_ROWS_QUERIES] = PJ_N_OP_GATHER,
-    [PJ_VK_ROWS_MIX] = PJ_N_OP_SCATTER_ADD,  [PJ_VK_ROWS_JOIN] = PJ_N_OP_RESIDUAL_ADD};
-
 /* A kernel by value over the rows of y. */
 static void elements_run(pj_gpu *s, pj_vk_rows_operation operation, pj_vk_gate gate, pj_slice x,
                          pj_slice y, pj_slice other, float scale, float cap, uint32_t dim)
@@ -34,11 +27,16 @@ static void elements_run(pj_gpu *s, pj_vk_rows_operation operation, pj_vk_gate g
                             .dim = dim,
                             .scale = scale,
                             .cap = cap};
-    pj_gpu_operation(s, elements_names[operation]);
     pj_gpu_touch(s, pj_gpu_bit(x) | pj_gpu_bit(y) | pj_gpu_bit(other), pj_gpu_bit(y));
     PJ_GPU_RUN(s, PJ_VK_ROWS, &constants, &args, pj_gpu_groups(y.cols, ELEMENTS_THREADS),
                elements_rows(y.rows), 12ull * y.rows * y.cols);
-    pj_gpu_operation_end(s, NAN, (other.buffer ? 12.0 : 8.0) * y.rows * y.cols);
+}
+
+/* Ends an operation with so many FLOPs and bytes for each value of y. */
+static void elements_end(pj_gpu *s, double flops, double bytes, pj_slice y)
+{
+    double values = (double)y.rows * y.cols;
+    pj_gpu_operation_end(s, flops * values, bytes * values, y);
 }
 
 /* ---- rows of tables ---- */
@@ -67,7 +65,7 @@ void pj_gpu_gather(void *state, const pj_matrix *table, float scale, pj_slice y)
     elements_gather(s, pj_vk_weight_type(table->type), pj_gpu_weight(&s->on->weights, table->data),
                     pj_vk_weight_row_bytes(table->type, table->cols),
                     s->inputs.device.address + s->inputs.ids, scale, y);
-    pj_gpu_operation_end(s, NAN, (double)y.rows * ((double)table->row_bytes + 4.0 * y.cols));
+    elements_end(s, scale != 1, (double)table->row_bytes / y.cols + 4, y);
 }
 
 void pj_gpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y)
@@ -80,18 +78,19 @@ void pj_gpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y)
 
 /* ---- norms ---- */
 
-static void elements_norm(pj_gpu *s, const pj_norm_step *step, pj_vk_norm_output output,
-                          const float *w, const float *b, pj_slice other)
+static void elements_norm(pj_gpu *s, const pj_norm_step *step)
 {
+    pj_slice other = step->residual;
     bool layer = step->kind == PJ_NORM_LAYER;
     const pj_gpu_weights *weights = &s->on->weights;
     pj_vk_norm_constants constants = {ELEMENTS_THREADS, layer ? PJ_VK_NORM_LAYER : PJ_VK_NORM_RMS,
-                                      output, (float)s->model->config.norm_eps,
+                                      other.buffer ? PJ_VK_NORM_RESIDUAL : PJ_VK_NORM_STORE,
+                                      (float)s->model->config.norm_eps,
                                       (float)s->model->config.residual_scale};
     pj_vk_norm_args args = {.x = pj_gpu_at(s, step->x),
                             .y = pj_gpu_at(s, step->y),
-                            .weight = pj_gpu_weight(weights, w),
-                            .bias = layer ? pj_gpu_weight(weights, b) : 0,
+                            .weight = pj_gpu_weight(weights, step->norm->w),
+                            .bias = layer ? pj_gpu_weight(weights, step->norm->b) : 0,
                             .other = pj_gpu_at(s, other),
                             .rows = step->y.rows * step->heads,
                             .n = step->y.cols / step->heads,
@@ -100,19 +99,20 @@ static void elements_norm(pj_gpu *s, const pj_norm_step *step, pj_vk_norm_output
                             .y_stride = step->y.stride,
                             .other_stride = other.stride};
     uint32_t both = pj_gpu_bit(step->y) | pj_gpu_bit(other);
-    pj_done work = pj_norm_work(step);
-    pj_gpu_operation(s, PJ_N_OP_NORM);
     pj_gpu_touch(s, pj_gpu_bit(step->x) | both, both);
     PJ_GPU_RUN(s, PJ_VK_NORM, &constants, &args, elements_rows(args.rows), 1,
                8ull * step->y.rows * step->y.cols);
-    pj_gpu_operation_end(s, work.flops, work.bytes);
 }
 
 void pj_gpu_norm(void *state, const pj_norm_step *step)
 {
-    bool adds = step->residual.buffer != PJ_NO_BUFFER;
-    elements_norm(state, step, adds ? PJ_VK_NORM_RESIDUAL : PJ_VK_NORM_STORE, step->norm->w,
-                  step->norm->b, step->residual);
+    pj_gpu *s = state;
+    pj_done work = pj_norm_work(step);
+    uint32_t figures = pj_gpu_norm_figures(s, step);
+    pj_gpu_operation(s, PJ_N_OP_NORM);
+    elements_norm(s, step);
+    pj_gpu_operation_end(s, work.flops, work.bytes, step->y);
+    pj_gpu_attach(s, figures);
 }
 
 void pj_gpu_join_vectors(void *state, const pj_norm *norm, pj_slice context, pj_slice vectors)
@@ -124,39 +124,80 @@ void pj_gpu_join_vectors(void *state, const pj_norm *norm, pj_slice context, pj_
                          .heads = vectors.cols / c->token_vector,
                          .x = context,
                          .y = context};
+    pj_gpu_operation(s, PJ_N_OP_NORM);
     elements_run(s, PJ_VK_ROWS_SCALE, 0, context, context, (pj_slice){0},
                  1 / sqrtf((float)c->hidden), 0, 1);
-    elements_norm(s, &step, PJ_VK_NORM_STORE, norm->w, NULL, (pj_slice){0});
+    elements_norm(s, &step);
     elements_run(s, PJ_VK_ROWS_JOIN, 0, context, vectors, (pj_slice){0}, sqrtf(0.5f), 0, 1);
+    elements_end(s, 10, 12, vectors);
 }
 
 /* ---- value by value ---- */
 
 void pj_gpu_scale(void *state, pj_slice x, float factor)
 {
+    pj_gpu_operation(state, PJ_N_OP_SCALE);
     elements_run(state, PJ_VK_ROWS_SCALE, 0, x, x, (pj_slice){0}, factor, 0, 1);
+    elements_end(state, 1, 8, x);
 }
 
 void pj_gpu_add(void *state, pj_slice y, pj_slice x)
 {
-    const pj_gpu *s = state;
-    elements_run(state, PJ_VK_ROWS_ADD, 0, x, y, (pj_slice){0},
-                 (float)s->model->config.residual_scale, 0, 1);
+    pj_gpu *s = state;
+    float scale = (float)s->model->config.residual_scale;
+    pj_gpu_operation(s, PJ_N_OP_RESIDUAL_ADD);
+    elements_run(s, PJ_VK_ROWS_ADD, 0, x, y, (pj_slice){0}, scale, 0, 1);
+    elements_end(s, scale == 1 ? 1 : 2, 12, y);
 }
 
 void pj_gpu_bound(void *state, pj_slice x, float factor, float cap)
 {
+    double values = (double)x.rows * x.cols;
+    pj_gpu_operation(state, cap > 0 ? PJ_N_OP_SOFTCAP : PJ_N_OP_SCALE);
     elements_run(state, cap > 0 ? PJ_VK_ROWS_CAP : PJ_VK_ROWS_SCALE, 0, x, x, (pj_slice){0}, factor,
                  cap, 1);
+    pj_gpu_operation_end(state, ((factor != 1) + 6 * (cap > 0)) * values, 8 * values,
+                         (pj_slice){0});
+}
+
+/* What the gate's counts are of: f(gate), before it is multiplied. */
+static void elements_count_gate(pj_gpu *s, const pj_activation *a)
+{
+    pj_gpu_touch(s, pj_gpu_bit(a->gate) | pj_gpu_bit(a->act) | pj_gpu_bit(a->up), 0);
+    pj_gpu_gate_figures(s, (pj_vk_gate_figures_args){.gate = pj_gpu_at(s, a->gate),
+                                                     .activated = pj_gpu_at(s, a->act),
+                                                     .up = pj_gpu_at(s, a->up),
+                                                     .rows = a->act.rows,
+                                                     .n = a->act.cols,
+                                                     .gate_stride = a->gate.stride,
+                                                     .activated_stride = a->act.stride,
+                                                     .up_stride = a->up.stride});
+}
+
+/* Activation and multiplication as operations of their own: the same values. */
+static void elements_activate_apart(pj_gpu *s, const pj_activation *a, pj_vk_gate kind)
+{
+    pj_gpu_operation(s, PJ_N_OP_ACTIVATION);
+    elements_run(s, PJ_VK_ROWS_GATE, kind, a->gate, a->act, (pj_slice){0}, a->alpha, a->limit, 1);
+    elements_end(s, 4, 8, a->act);
+    elements_count_gate(s, a);
+    if (!a->up.buffer) return;
+    pj_gpu_operation(s, PJ_N_OP_GATE_MUL);
+    elements_run(s, PJ_VK_ROWS_MULTIPLY, kind, a->act, a->act, a->up, 1, a->limit, 1);
+    elements_end(s, 1, 12, a->act);
 }
 
 void pj_gpu_activate(void *state, const pj_activation *a)
 {
+    const pj_gpu *s = state;
     static const pj_vk_gate kinds[] = {[PJ_ACT_SILU] = PJ_VK_GATE_SILU,
                                        [PJ_ACT_GELU] = PJ_VK_GATE_GELU,
                                        [PJ_ACT_CLAMPED] = PJ_VK_GATE_CLAMPED};
-    elements_run(state, PJ_VK_ROWS_GATE, kinds[a->kind], a->gate, a->act, a->up, a->alpha, a->limit,
-                 1);
+    if (s->instrument->deep)
+        elements_activate_apart(state, a, kinds[a->kind]);
+    else
+        elements_run(state, PJ_VK_ROWS_GATE, kinds[a->kind], a->gate, a->act, a->up, a->alpha,
+                     a->limit, 1);
 }
 
 void pj_gpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to)
@@ -171,5 +212,8 @@ void pj_gpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_sl
 
 void pj_gpu_add_gated(void *state, pj_slice y, pj_slice x, pj_slice gate)
 {
+    double values = (double)y.rows * y.cols;
+    pj_gpu_operation(state, PJ_N_OP_SCATTER_ADD);
     elements_run(state, PJ_VK_ROWS_MIX, 0, x, y, gate, 1, 0, 1);
+    pj_gpu_operation_end(state, 2 * values, 12 * values, (pj_slice){0});
 }

@@ -73,7 +73,8 @@ void pj_gpu_route(void *state, const pj_layer *layer, pj_slice logits, bool reno
     pj_gpu_operation(s, PJ_N_OP_TOP_K);
     pj_gpu_touch(s, pj_gpu_bit(logits), PJ_GPU_BIT(PJ_GPU_ROUTES));
     PJ_GPU_RUN(s, PJ_VK_ROUTE, &constants, &args, logits.rows, 1, 4ull * logits.rows * c->experts);
-    pj_gpu_operation_end(s, NAN, 4.0 * logits.rows * c->experts);
+    double values = (double)logits.rows * c->experts;
+    pj_gpu_operation_end(s, 5 * values, 8 * values, (pj_slice){0});
 }
 
 /* ---- blocks ---- */
@@ -85,7 +86,44 @@ typedef struct experts_task {
     const pj_activation *like;
     pj_slice x, y, residual;
     uint32_t slots, entries;
+    uint32_t touched; /* buffers */
 } experts_task;
+
+/* What follows waits for what was recorded. */
+static void experts_operation(pj_gpu *s, const experts_task *t, pj_instrument_name name)
+{
+    pj_gpu_operation(s, name);
+    pj_gpu_touch(s, t->touched, t->touched);
+}
+
+/* The same for what need not wait, and does so at depth deep alone. */
+static void experts_operation_apart(pj_gpu *s, const experts_task *t, pj_instrument_name name)
+{
+    if (s->instrument->deep) experts_operation(s, t, name);
+}
+
+/* Ends an operation whose output is `cols` values for every entry, at an address. */
+static void experts_end_entries(pj_gpu *s, const experts_task *t, double flops, double bytes,
+                                uint64_t y, uint32_t cols)
+{
+    pj_gpu_operation_end(s, flops, bytes, (pj_slice){0});
+    pj_gpu_operation_output(s, y, t->touched, pj_slice_of(PJ_NO_BUFFER, t->entries, cols, cols));
+}
+
+/* How many bytes a product read is known when the device has said which experts were chosen. */
+static void experts_count_bytes(pj_gpu *s, const pj_projection *p)
+{
+    double weights = pj_product_bytes(p, 0);
+    if (s->instrument->deep)
+        pj_gpu_experts_figures(s, weights, pj_product_bytes(p, 1) - weights, false);
+}
+
+static void experts_end_product(pj_gpu *s, const experts_task *t, const pj_projection *p,
+                                uint64_t y)
+{
+    experts_end_entries(s, t, pj_product_flops(p, t->entries), NAN, y, (uint32_t)p->w.rows);
+    experts_count_bytes(s, p);
+}
 
 static pj_vk_gate experts_gate(const pj_activation *a)
 {
@@ -94,15 +132,15 @@ static pj_vk_gate experts_gate(const pj_activation *a)
                                     : PJ_VK_GATE_CLAMPED;
 }
 
-/* act[entry] = f(gate[entry]) up[entry] */
-static void experts_activate(pj_gpu *s, const experts_task *t)
+/* act[entry] = f(gate[entry]) up[entry], or one half of it: x, other 0: none */
+static void experts_run_rows(pj_gpu *s, const experts_task *t, pj_vk_rows_operation operation,
+                             uint64_t x, uint64_t other)
 {
-    const pj_gpu_routing *r = &s->routing;
     uint32_t width = t->mlp->width;
-    pj_vk_rows_constants constants = {EXPERTS_THREADS, PJ_VK_ROWS_GATE, experts_gate(t->like)};
-    pj_vk_rows_args args = {.x = r->gate,
-                            .y = r->act,
-                            .other = r->up,
+    pj_vk_rows_constants constants = {EXPERTS_THREADS, operation, experts_gate(t->like)};
+    pj_vk_rows_args args = {.x = x,
+                            .y = s->routing.act,
+                            .other = other,
                             .rows = t->entries,
                             .n = width,
                             .x_stride = width,
@@ -111,10 +149,33 @@ static void experts_activate(pj_gpu *s, const experts_task *t)
                             .dim = 1,
                             .scale = t->like->alpha,
                             .cap = t->like->limit};
-    pj_vk_barrier(s->vk);
     PJ_GPU_RUN(s, PJ_VK_ROWS, &constants, &args, pj_gpu_groups(width, EXPERTS_THREADS),
                t->entries < 65535 ? t->entries : 65535, 12ull * t->entries * width);
-    pj_vk_barrier(s->vk);
+}
+
+static void experts_activate(pj_gpu *s, const experts_task *t)
+{
+    const pj_gpu_routing *r = &s->routing;
+    uint32_t width = t->mlp->width;
+    double values = (double)t->entries * width;
+    experts_operation(s, t, PJ_N_OP_ACTIVATION);
+    if (!s->instrument->deep) {
+        experts_run_rows(s, t, PJ_VK_ROWS_GATE, r->gate, r->up);
+        return;
+    }
+    experts_run_rows(s, t, PJ_VK_ROWS_GATE, r->gate, 0);
+    experts_end_entries(s, t, 4 * values, 8 * values, r->act, width);
+    pj_gpu_gate_figures(s, (pj_vk_gate_figures_args){.gate = r->gate,
+                                                     .activated = r->act,
+                                                     .up = r->up,
+                                                     .rows = t->entries,
+                                                     .n = width,
+                                                     .gate_stride = width,
+                                                     .activated_stride = width,
+                                                     .up_stride = width});
+    experts_operation(s, t, PJ_N_OP_GATE_MUL);
+    experts_run_rows(s, t, PJ_VK_ROWS_MULTIPLY, r->act, r->up);
+    experts_end_entries(s, t, values, 12 * values, r->act, width);
 }
 
 /* ---- few rows ---- */
@@ -144,7 +205,7 @@ static void experts_run_few(pj_gpu *s, const experts_task *t, pj_vk_experts_outp
                matrices * t->entries * p->w.rows * p->w.row_bytes);
 }
 
-/* Gate and up in one dispatch where they are of one type. */
+/* Gate and up in one dispatch where they are of one type, except at depth deep. */
 static void experts_run_inputs(pj_gpu *s, const experts_task *t)
 {
     const pj_gpu_routing *r = &s->routing;
@@ -157,16 +218,20 @@ static void experts_run_inputs(pj_gpu *s, const experts_task *t)
                                        .up_bias = w->up_bias,
                                        .x_stride = t->x.stride,
                                        .y_stride = t->mlp->width};
-    if (t->mlp->gate.w.type == t->mlp->up.w.type) {
+    experts_operation(s, t, PJ_N_OP_MATMUL);
+    if (t->mlp->gate.w.type == t->mlp->up.w.type && !s->instrument->deep) {
         experts_run_few(s, t, PJ_VK_EXPERTS_GATE, &t->mlp->gate, args);
         return;
     }
     args.y = r->gate;
     experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &t->mlp->gate, args);
+    experts_end_product(s, t, &t->mlp->gate, r->gate);
     args.y = r->up;
     args.w = w->up;
     args.bias = w->up_bias;
+    experts_operation_apart(s, t, PJ_N_OP_MATMUL);
     experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &t->mlp->up, args);
+    experts_end_product(s, t, &t->mlp->up, r->up);
     experts_activate(s, t);
 }
 
@@ -184,8 +249,11 @@ static void experts_few(pj_gpu *s, const experts_task *t)
                                        .y_stride = t->y.stride,
                                        .residual_stride = t->residual.stride};
     experts_run_inputs(s, t);
-    pj_vk_barrier(s->vk);
+    experts_operation(s, t, PJ_N_OP_MATMUL);
     experts_run_few(s, t, PJ_VK_EXPERTS_DOWN, &t->mlp->down, args);
+    pj_gpu_operation_end(
+        s, pj_product_flops(&t->mlp->down, t->entries) + 2.0 * t->entries * t->y.cols, NAN, t->y);
+    experts_count_bytes(s, &t->mlp->down);
 }
 
 /* ---- many rows ---- */
@@ -202,8 +270,9 @@ static void experts_sort(pj_gpu *s, const experts_task *t)
                             .entries = t->entries,
                             .slots = t->slots,
                             .tile_entries = EXPERTS_TILE};
+    experts_operation(s, t, PJ_N_OP_GATHER);
     PJ_GPU_RUN(s, PJ_VK_SORT, &constants, &args, 1, 1, 4ull * t->entries);
-    pj_vk_barrier(s->vk);
+    pj_gpu_operation_end(s, 0, 12.0 * t->entries, (pj_slice){0});
 }
 
 static void experts_run_tiled(pj_gpu *s, const experts_task *t, const pj_projection *p,
@@ -244,9 +313,11 @@ static void experts_combine(pj_gpu *s, const experts_task *t)
                                .x_stride = t->y.cols,
                                .y_stride = t->y.stride,
                                .residual_stride = t->residual.stride};
-    pj_vk_barrier(s->vk);
+    double values = (double)t->entries * t->y.cols;
+    experts_operation(s, t, PJ_N_OP_SCATTER_ADD);
     PJ_GPU_RUN(s, PJ_VK_COMBINE, &constants, &args, pj_gpu_groups(t->y.cols, EXPERTS_THREADS),
                t->y.rows, 4ull * t->entries * t->y.cols);
+    pj_gpu_operation_end(s, 2 * values, 12 * values, t->y);
 }
 
 static void experts_many(pj_gpu *s, const experts_task *t)
@@ -259,34 +330,53 @@ static void experts_many(pj_gpu *s, const experts_task *t)
     args.w = w->gate;
     args.bias = w->gate_bias;
     args.y = r->gate;
+    experts_operation(s, t, PJ_N_OP_MATMUL);
     experts_run_tiled(s, t, &t->mlp->gate, args);
+    experts_end_product(s, t, &t->mlp->gate, r->gate);
     args.w = w->up;
     args.bias = w->up_bias;
     args.y = r->up;
+    experts_operation_apart(s, t, PJ_N_OP_MATMUL);
     experts_run_tiled(s, t, &t->mlp->up, args);
+    experts_end_product(s, t, &t->mlp->up, r->up);
     experts_activate(s, t);
     args = (pj_vk_product_tiled_args){
         .x = r->act, .w = w->down, .bias = w->down_bias, .y = r->out, .x_stride = t->mlp->width};
+    experts_operation(s, t, PJ_N_OP_MATMUL);
     experts_run_tiled(s, t, &t->mlp->down, args);
+    experts_end_product(s, t, &t->mlp->down, r->out);
     experts_combine(s, t);
 }
 
-/* Which experts were read is known to the device alone, and with it the bytes. */
+/* Which experts were read is known to the device alone; with its figures of the routing the host
+ * learns their bytes. */
 void pj_gpu_experts(void *state, const pj_layer *layer, const pj_activation *like, pj_slice x,
                     pj_slice y, pj_slice residual)
 {
     pj_gpu *s = state;
     uint32_t slots = s->model->config.experts_per_token;
-    experts_task t = {
-        layer, &layer->experts[0], &s->on->weights.experts[layer->index], like, x, y, residual,
-        slots, y.rows * slots};
-    uint32_t writes = pj_gpu_bit(y) | pj_gpu_bit(residual) | PJ_GPU_BIT(PJ_GPU_ROUTES);
+    experts_task t = {layer,
+                      &layer->experts[0],
+                      &s->on->weights.experts[layer->index],
+                      like,
+                      x,
+                      y,
+                      residual,
+                      slots,
+                      y.rows * slots,
+                      pj_gpu_bit(x) | pj_gpu_bit(y) | pj_gpu_bit(residual) |
+                          PJ_GPU_BIT(PJ_GPU_ROUTES)};
+    double weights = pj_mlp_bytes(t.mlp, 0);
     bool recorded = s->instrument->module;
-    if (recorded) pj_gpu_component(s, PJ_N_EXPERTS);
-    pj_gpu_touch(s, pj_gpu_bit(x) | writes, writes);
+    if (recorded) {
+        pj_gpu_route_figures(s, x.rows);
+        pj_gpu_component(s, PJ_N_EXPERTS);
+    }
     if (x.rows <= PJ_GPU_FEW)
         experts_few(s, &t);
     else
         experts_many(s, &t);
-    if (recorded) pj_gpu_end(s, &(pj_done){pj_mlp_flops(t.mlp, t.entries), NAN, y, false});
+    if (!recorded) return;
+    pj_gpu_end(s, &(pj_done){pj_mlp_flops(t.mlp, t.entries), NAN, y, false});
+    pj_gpu_experts_figures(s, weights, pj_mlp_bytes(t.mlp, 1) - weights, true);
 }

@@ -78,12 +78,9 @@ typedef struct pj_gpu_routing {
 
 enum { PJ_GPU_MOST_PARTS = 64 }; /* of a row of logits, for argmax */
 
-/* Most spans of a pass, and of those the ones with statistics, each of so many parts. */
-enum {
-    PJ_GPU_SPANS = PJ_VK_MAX_STAMPS / 2,
-    PJ_GPU_STATISTICS = 4096,
-    PJ_GPU_STATISTICS_PARTS = 64
-};
+/* Most spans of a pass, and extras of all of them. */
+enum { PJ_GPU_SPANS = PJ_VK_MAX_STAMPS / 2, PJ_GPU_EXTRAS = 1 << 16 };
+#define PJ_GPU_NO_RESULTS UINT64_MAX
 
 /* A span of the pass, between two timestamps. */
 typedef struct pj_gpu_span {
@@ -92,27 +89,56 @@ typedef struct pj_gpu_span {
     uint32_t parent;     /* 1 + index, 0: none */
     uint32_t begin, end; /* stamps */
     double flops, bytes; /* NAN: not known */
-    uint32_t statistics; /* 1 + its parts' place, 0: none */
-    uint32_t parts;      /* records */
-    uint32_t rows, cols; /* of the output */
+    uint64_t sums;       /* of `out`: parts in the results */
+    uint32_t parts;      /* 0: it has no statistics */
+    uint32_t figures;    /* 1 + index, 0: none */
+    pj_slice out;
 } pj_gpu_span;
+
+typedef enum pj_gpu_figures_kind {
+    PJ_GPU_OF_GATES,
+    PJ_GPU_OF_A_NORM,
+    PJ_GPU_OF_ATTENTION,
+    PJ_GPU_OF_ROUTING,
+    PJ_GPU_OF_EXPERTS /* those of routing again, for the experts' component */
+} pj_gpu_figures_kind;
+
+/* What the device found about a span besides statistics (figures.c). */
+typedef struct pj_gpu_figures {
+    pj_gpu_figures_kind kind;
+    uint64_t at, list;      /* in the results; list: of choices, 0: none */
+    uint32_t rows, sampled; /* of the pass; of those described */
+    uint32_t parts;         /* records: rows of a gate, ratios of a norm, parts of the others */
+    uint32_t count;         /* values of a row of a gate, heads, experts */
+    uint32_t slots;         /* experts of a row */
+    bool more;              /* gated values; ratios of mean squares; choices of experts */
+    double weights, each;   /* bytes of an expert, and of an entry */
+} pj_gpu_figures;
 
 /* Recording of a generation. */
 typedef struct pj_gpu_record {
     uint32_t device; /* number in the run; 0: nothing is recorded */
     pj_launch launch;
     pj_gpu_span *spans;
-    uint32_t span_count, open; /* open: 1 + index of the innermost open span */
-    uint32_t left_out;         /* open spans that there was no room for */
+    uint32_t span_count;
+    uint32_t open, ended; /* 1 + index of the innermost open span, of the one that ended last */
+    uint32_t summed;      /* 1 + index of the last one with statistics in the component */
+    uint32_t left_out;    /* open spans that there was no room for */
     uint32_t last_stamp;
-    pj_vk_buffer statistics; /* read by the host: pj_vk_value_sums of each part */
-    uint32_t statistics_count;
+    pj_vk_buffer results; /* of a pass, read by the host: sums and figures */
+    uint64_t results_used;
+    pj_gpu_figures *figures;
+    uint32_t figure_count;
+    uint32_t routing;      /* 1 + index of the last ones of routing, 0: none */
+    uint64_t sampled_list; /* rows whose attention is described, as the device reads them */
+    uint32_t sampled_rows; /* their number, 0: not listed yet */
     /* for reading a pass */
     int64_t *stamp_ns;
     pj_device_span *done;
     pj_work *works;
     pj_stats *stats;
     pj_extra *extras;
+    uint32_t extra_count;
 } pj_gpu_record;
 
 typedef struct pj_gpu {
@@ -239,7 +265,32 @@ void pj_gpu_record_pass(pj_gpu *s);  /* its spans, when the device is done */
 /* An operation of the open component, at depth deep; begins before `pj_gpu_touch` of what it does.
  * NAN: not known. */
 void pj_gpu_operation(pj_gpu *s, pj_instrument_name name);
-void pj_gpu_operation_end(pj_gpu *s, double flops, double bytes);
+void pj_gpu_operation_end(pj_gpu *s, double flops, double bytes, pj_slice out);
+
+/* Statistics of the operation that ended last, at an address; `out` says rows and columns,
+ * `touched` what they are part of. */
+void pj_gpu_operation_output(pj_gpu *s, uint64_t address, uint32_t touched, pj_slice out);
+
+/* ---- figures (figures.c): of the span that ended last, unless they say otherwise ---- */
+
+/* Room in the results, in bytes; PJ_GPU_NO_RESULTS: there is none left. */
+uint64_t pj_gpu_results(pj_gpu *s, uint64_t bytes);
+/* Of a gate, at depth deep; the arguments lack what is counted and where to. */
+void pj_gpu_gate_figures(pj_gpu *s, pj_vk_gate_figures_args args);
+/* Before the norm, which may work in place: how it will change variances, at depth deep.
+ * 1 + index, 0: none. */
+uint32_t pj_gpu_norm_figures(pj_gpu *s, const pj_norm_step *step);
+/* Of attention weights, at depth deep. */
+void pj_gpu_attention_figures(pj_gpu *s, const pj_layer *layer, const pj_vk_attention_args *of);
+/* Of the choices of experts, for the open component, and again for that of the experts. */
+void pj_gpu_route_figures(pj_gpu *s, uint32_t rows);
+void pj_gpu_experts_figures(pj_gpu *s, double weights, double each, bool choices);
+/* Gives the span that ended last what was found about it. */
+void pj_gpu_attach(pj_gpu *s, uint32_t figures);
+/* When the device is done: figures as extras of a span's work, and its bytes if they say. */
+void pj_gpu_figures_read(const pj_gpu *s, const pj_gpu_figures *f, pj_work *work);
+void pj_gpu_extra(const pj_gpu *s, pj_work *work, pj_instrument_name name, uint32_t index,
+                  double value);
 
 void pj_gpu_section(void *state, pj_instrument_name name);
 void pj_gpu_end_section(void *state);

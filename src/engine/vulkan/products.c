@@ -162,21 +162,24 @@ static void products_multiply(pj_gpu *s, pj_slice x, const pj_product *products,
         products_group(s, x, products, count);
     else
         for (uint32_t i = 0; i < count; i++) products_run_tiled(s, x, &products[i]);
-    pj_gpu_operation_end(s, flops, bytes);
+    pj_gpu_operation_end(s, flops, bytes, count == 1 ? products[0].y : (pj_slice){0});
 }
 
-static void products_run(pj_gpu *s, pj_slice x, const pj_product *products, uint32_t count)
+/* `packed`: x is already; returns whether it is now. */
+static bool products_run(pj_gpu *s, pj_slice x, const pj_product *products, uint32_t count,
+                         bool packed)
 {
     uint32_t cols = (uint32_t)products[0].projection->w.cols;
     bool packs = false;
     for (uint32_t i = 0; i < count && x.rows <= PJ_GPU_FEW; i++)
         packs |= products_packs(s, &products[i]);
-    if (packs) {
+    if (packs && !packed) {
         pj_gpu_operation(s, PJ_N_OP_PACK);
         products_pack(s, x, cols);
-        pj_gpu_operation_end(s, NAN, 5.0 * x.rows * cols);
+        pj_gpu_operation_end(s, NAN, 5.0 * x.rows * cols, (pj_slice){0});
     }
     products_multiply(s, x, products, count, packs);
+    return packs || packed;
 }
 
 /* ---- components ---- */
@@ -204,18 +207,30 @@ static pj_slice products_common_output(const pj_product *products, uint32_t coun
     return all;
 }
 
-static void products_record(pj_gpu *s, pj_slice x, const pj_product *products, uint32_t count,
-                            pj_instrument_name name)
+static bool products_record(pj_gpu *s, pj_slice x, const pj_product *products, uint32_t count,
+                            pj_instrument_name name, bool packed)
 {
-    pj_done done = {.out = products_common_output(products, count)};
+    pj_done done = {.out = products_common_output(products, count), .with_last = true};
     for (uint32_t i = 0; i < count; i++) {
         pj_done one = pj_product_work(&products[i]);
         done.flops += one.flops;
         done.bytes += one.bytes;
     }
     pj_gpu_component(s, name);
-    products_run(s, x, products, count);
+    packed = products_run(s, x, products, count, packed);
     pj_gpu_end(s, &done);
+    return packed;
+}
+
+/* One after the other: at depth deep, and where they have no common name. */
+static void products_in_turn(pj_gpu *s, pj_slice x, const pj_product *products, uint32_t count)
+{
+    bool packed = false;
+    for (uint32_t i = 0; i < count; i++) {
+        pj_instrument_name name = products[i].projection->name;
+        packed = name == PJ_N_NONE ? products_run(s, x, &products[i], 1, packed)
+                                   : products_record(s, x, &products[i], 1, name, packed);
+    }
 }
 
 void pj_gpu_products(void *state, pj_slice x, const pj_product *products, uint32_t count)
@@ -224,11 +239,12 @@ void pj_gpu_products(void *state, pj_slice x, const pj_product *products, uint32
     pj_instrument_name name = products_common_name(products, count);
     for (uint32_t i = 0; i < count; i++)
         if (products[i].y.buffer == PJ_BUFFER_LOGITS) s->logit_rows = x.rows;
-    if (!s->instrument->module || products[0].projection->name == PJ_N_NONE)
-        products_run(s, x, products, count);
+    if (s->instrument->deep)
+        products_in_turn(s, x, products, count);
+    else if (!s->instrument->module || products[0].projection->name == PJ_N_NONE)
+        products_run(s, x, products, count, false);
     else if (name != PJ_N_NONE)
-        products_record(s, x, products, count, name);
+        products_record(s, x, products, count, name, false);
     else
-        for (uint32_t i = 0; i < count; i++)
-            products_record(s, x, &products[i], 1, products[i].projection->name);
+        products_in_turn(s, x, products, count);
 }

@@ -1,17 +1,24 @@
 /*
  * Spans of what the device computes. During a pass, beginnings and ends are noted with the number
- * of a timestamp, and statistics of outputs are summed on the device. After it, when the device is
- * done, the spans are added to the run with their times on the host's clock. A timestamp waits for
- * nothing that would not be waited for anyway, and products that may overlap are timed as one
- * component. The sums of an output's statistics overlap with what is computed next.
+ * of a timestamp, and statistics of outputs are summed on the device, as are the figures of
+ * figures.c. After it, when the device is done, the spans are added to the run with their times on
+ * the host's clock. A timestamp waits for nothing that would not be waited for anyway, and products
+ * that may overlap are timed as one component, except at depth deep. Statistics are computed after
+ * the end of the span that they describe.
  */
 #include "engine/vulkan/gpu.h"
 
 #include "base/memory.h"
 
 #include <stdio.h>
+#include <string.h>
 
-enum { RECORD_THREADS = 128, RECORD_VALUES = 8 * RECORD_THREADS, RECORD_ACROSS = 8 };
+enum {
+    RECORD_THREADS = 128,
+    RECORD_VALUES = 8 * RECORD_THREADS, /* of a part, at least */
+    RECORD_MOST_PARTS = 8,              /* in each direction */
+    RECORD_RESULTS = 16 << 20           /* bytes of a pass */
+};
 
 /* A time between what was recorded before and what follows. Ends and beginnings without work in
  * between share one. */
@@ -38,17 +45,26 @@ static void record_begin_span(pj_gpu *s, pj_span_kind kind, uint32_t id)
     r->open = r->span_count;
 }
 
-/* NULL: none is open, or it was left out. */
-static pj_gpu_span *record_end_span(pj_gpu *s)
+/* Whether the innermost open span contains the one that ended last. */
+static bool record_has_ended_child(const pj_gpu_record *r)
+{
+    return r->ended && r->spans[r->ended - 1].parent == r->open;
+}
+
+/* `with_last`: where the last span in it ended. NULL: none is open, or it was left out. */
+static pj_gpu_span *record_end_span(pj_gpu *s, bool with_last)
 {
     pj_gpu_record *r = &s->record;
     if (!r->device || !r->open) return NULL;
     if (r->left_out) {
         r->left_out--;
+        r->ended = 0;
         return NULL;
     }
     pj_gpu_span *span = &r->spans[r->open - 1];
-    span->end = record_stamp(s);
+    bool shared = with_last && record_has_ended_child(r);
+    span->end = shared ? r->spans[r->ended - 1].end : record_stamp(s);
+    r->ended = r->open;
     r->open = span->parent;
     return span;
 }
@@ -61,7 +77,7 @@ void pj_gpu_section(void *state, pj_instrument_name name)
 
 void pj_gpu_end_section(void *state)
 {
-    record_end_span(state);
+    record_end_span(state, false);
 }
 
 void pj_gpu_layer(void *state, uint32_t layer)
@@ -71,21 +87,9 @@ void pj_gpu_layer(void *state, uint32_t layer)
 
 void pj_gpu_component(void *state, pj_instrument_name name)
 {
-    const pj_gpu *s = state;
+    pj_gpu *s = state;
+    s->record.summed = 0;
     record_begin_span(state, PJ_SPAN_COMPONENT, s->instrument->names[name]);
-}
-
-void pj_gpu_operation(pj_gpu *s, pj_instrument_name name)
-{
-    if (s->instrument->deep) record_begin_span(s, PJ_SPAN_OPERATION, s->instrument->names[name]);
-}
-
-void pj_gpu_operation_end(pj_gpu *s, double flops, double bytes)
-{
-    pj_gpu_span *span = s->instrument->deep ? record_end_span(s) : NULL;
-    if (!span) return;
-    span->flops = flops;
-    span->bytes = bytes;
 }
 
 /* ---- statistics ---- */
@@ -95,28 +99,47 @@ static uint32_t record_smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Sums of a component's output, by parts. */
-static void record_sum_output(pj_gpu *s, pj_gpu_span *span, pj_slice out)
+/* Sums of a span's output, by parts. */
+static void record_sum_output(pj_gpu *s, pj_gpu_span *span, uint64_t address, uint32_t touched,
+                              pj_slice out)
 {
-    pj_gpu_record *r = &s->record;
-    if (!r->statistics.block || r->statistics_count == PJ_GPU_STATISTICS || out.rows == 0) return;
-    uint32_t across = record_smaller(pj_gpu_groups(out.cols, RECORD_VALUES), RECORD_ACROSS);
-    uint32_t down = record_smaller(out.rows, PJ_GPU_STATISTICS_PARTS / RECORD_ACROSS);
-    uint64_t place = (uint64_t)r->statistics_count * PJ_GPU_STATISTICS_PARTS;
+    uint32_t across = record_smaller(pj_gpu_groups(out.cols, RECORD_VALUES), RECORD_MOST_PARTS);
+    uint32_t down = record_smaller(out.rows, RECORD_MOST_PARTS), parts = across * down;
+    uint64_t at = pj_gpu_results(s, parts * sizeof(pj_vk_value_sums));
+    if (at == PJ_GPU_NO_RESULTS) return;
     pj_vk_statistics_constants constants = {RECORD_THREADS, 0};
-    pj_vk_statistics_args args = {.x = pj_gpu_at(s, out),
-                                  .parts = r->statistics.address + place * sizeof(pj_vk_value_sums),
+    pj_vk_statistics_args args = {.x = address,
+                                  .parts = s->record.results.address + at,
                                   .rows = out.rows,
                                   .cols = out.cols,
                                   .stride = out.stride,
                                   .step = (uint32_t)pj_instrument_step(s->instrument, out.rows),
                                   .tau = PJ_SPARSITY_TAU};
-    pj_gpu_touch(s, pj_gpu_bit(out), 0);
+    pj_gpu_touch(s, touched, 0);
     PJ_GPU_RUN(s, PJ_VK_STATISTICS, &constants, &args, across, down, 4ull * out.rows * out.cols);
-    span->statistics = ++r->statistics_count;
-    span->parts = across * down;
-    span->rows = out.rows;
-    span->cols = out.cols;
+    span->sums = at;
+    span->parts = parts;
+    span->out = out;
+}
+
+/* The last operation's output is often its component's too. */
+static bool record_reuse_sums(pj_gpu_record *r, pj_gpu_span *span, pj_slice out)
+{
+    const pj_gpu_span *before = r->summed ? &r->spans[r->summed - 1] : NULL;
+    if (!before || memcmp(&before->out, &out, sizeof out) != 0) return false;
+    span->sums = before->sums;
+    span->parts = before->parts;
+    span->out = out;
+    return true;
+}
+
+static void record_output(pj_gpu *s, pj_gpu_span *span, pj_slice out)
+{
+    pj_gpu_record *r = &s->record;
+    if (!s->instrument->statistics || !out.buffer || out.rows == 0) return;
+    if (span->kind != PJ_SPAN_OPERATION && record_reuse_sums(r, span, out)) return;
+    record_sum_output(s, span, pj_gpu_at(s, out), pj_gpu_bit(out), out);
+    r->summed = span->parts ? r->ended : 0;
 }
 
 static pj_value_sums record_total(const pj_vk_value_sums *parts, uint32_t count)
@@ -140,46 +163,63 @@ static pj_value_sums record_total(const pj_vk_value_sums *parts, uint32_t count)
 void pj_gpu_end(void *state, const pj_done *done)
 {
     pj_gpu *s = state;
-    pj_gpu_span *span = record_end_span(s);
+    pj_gpu_span *span = record_end_span(s, done->with_last && s->instrument->deep);
     if (!span) return;
     span->flops = done->flops;
     span->bytes = done->bytes;
-    if (done->out.buffer) record_sum_output(s, span, done->out);
+    record_output(s, span, done->out);
+}
+
+void pj_gpu_operation(pj_gpu *s, pj_instrument_name name)
+{
+    if (s->instrument->deep) record_begin_span(s, PJ_SPAN_OPERATION, s->instrument->names[name]);
+}
+
+void pj_gpu_operation_end(pj_gpu *s, double flops, double bytes, pj_slice out)
+{
+    if (s->instrument->deep) pj_gpu_end(s, &(pj_done){.flops = flops, .bytes = bytes, .out = out});
+}
+
+void pj_gpu_operation_output(pj_gpu *s, uint64_t address, uint32_t touched, pj_slice out)
+{
+    pj_gpu_record *r = &s->record;
+    if (s->instrument->deep && s->instrument->statistics && r->ended && out.rows)
+        record_sum_output(s, &r->spans[r->ended - 1], address, touched, out);
 }
 
 /* ---- after the pass ---- */
 
 /* Statistics, and how many rows they are of if not of all. */
-static void record_fill_statistics(const pj_gpu *s, const pj_gpu_span *span, uint32_t index)
+static void record_fill_statistics(const pj_gpu *s, const pj_gpu_span *span, pj_work *work,
+                                   pj_stats *stats)
 {
     const pj_gpu_record *r = &s->record;
-    const pj_vk_value_sums *parts = r->statistics.mapped;
-    parts += (uint64_t)(span->statistics - 1) * PJ_GPU_STATISTICS_PARTS;
-    pj_value_sums sums = record_total(parts, span->parts);
-    uint64_t sampled = span->cols ? sums.count / span->cols : 0;
-    pj_work *work = &r->works[index];
-    r->stats[index] = pj_stats_of_sums(&sums);
-    work->stats = &r->stats[index];
-    if (sampled == span->rows) return;
-    r->extras[index] =
-        (pj_extra){s->instrument->names[PJ_N_X_STATISTICS_ROWS], PJ_EXTRA_SCALAR, (double)sampled};
-    work->extras = &r->extras[index];
-    work->extra_count = 1;
+    const char *results = r->results.mapped;
+    pj_value_sums sums = record_total((const void *)(results + span->sums), span->parts);
+    uint64_t sampled = span->out.cols ? sums.count / span->out.cols : 0;
+    *stats = pj_stats_of_sums(&sums);
+    work->stats = stats;
+    if (sampled != span->out.rows)
+        pj_gpu_extra(s, work, PJ_N_X_STATISTICS_ROWS, PJ_EXTRA_SCALAR, (double)sampled);
 }
 
-static void record_fill(const pj_gpu *s, uint32_t index)
+static void record_fill(pj_gpu *s, uint32_t index)
 {
-    const pj_gpu_record *r = &s->record;
+    pj_gpu_record *r = &s->record;
     const pj_gpu_span *span = &r->spans[index];
-    r->works[index] = (pj_work){.flops = span->flops, .bytes = span->bytes};
-    if (span->statistics) record_fill_statistics(s, span, index);
+    pj_work *work = &r->works[index];
+    *work =
+        (pj_work){.flops = span->flops, .bytes = span->bytes, .extras = r->extras + r->extra_count};
+    if (span->parts) record_fill_statistics(s, span, work, &r->stats[index]);
+    if (span->figures) pj_gpu_figures_read(s, &r->figures[span->figures - 1], work);
+    r->extra_count += work->extra_count;
     r->done[index] = (pj_device_span){.begin_ns = r->stamp_ns[span->begin],
                                       .end_ns = r->stamp_ns[span->end],
                                       .kind = span->kind,
                                       .id = span->id,
                                       .layer = -1,
                                       .parent = span->parent,
-                                      .work = &r->works[index]};
+                                      .work = work};
 }
 
 /* Spans that too many stamps left without a time end the list. */
@@ -214,7 +254,9 @@ void pj_gpu_record_begin(pj_gpu *s)
     if (!r->device) return;
     pj_vk_stamps_clear(s->vk);
     pj_device_launch(s->instrument->lane, &r->launch);
-    r->span_count = r->open = r->left_out = r->statistics_count = 0;
+    r->span_count = r->open = r->ended = r->left_out = r->summed = 0;
+    r->results_used = 0;
+    r->extra_count = r->figure_count = r->sampled_rows = 0;
 }
 
 /* ---- opening ---- */
@@ -246,13 +288,13 @@ static pj_status record_allocate(pj_gpu *s, pj_error *err)
     r->done = pj_alloc(PJ_GPU_SPANS, sizeof *r->done);
     r->works = pj_alloc(PJ_GPU_SPANS, sizeof *r->works);
     r->stats = pj_alloc(PJ_GPU_SPANS, sizeof *r->stats);
-    r->extras = pj_alloc(PJ_GPU_SPANS, sizeof *r->extras);
-    if (!r->spans || !r->stamp_ns || !r->done || !r->works || !r->stats || !r->extras)
+    r->extras = pj_alloc(PJ_GPU_EXTRAS, sizeof *r->extras);
+    r->figures = pj_alloc(PJ_GPU_SPANS, sizeof *r->figures);
+    if (!r->spans || !r->stamp_ns || !r->done || !r->works || !r->stats || !r->extras ||
+        !r->figures)
         return pj_fail_memory(err, "spans of the device");
-    if (!s->instrument->statistics) return PJ_OK;
-    uint64_t parts = (uint64_t)PJ_GPU_STATISTICS * PJ_GPU_STATISTICS_PARTS;
-    return pj_vk_buffer_make(s->vk, PJ_VK_READBACK, parts * sizeof(pj_vk_value_sums), "statistics",
-                             &r->statistics, err);
+    if (!s->instrument->module) return PJ_OK;
+    return pj_vk_buffer_make(s->vk, PJ_VK_READBACK, RECORD_RESULTS, "statistics", &r->results, err);
 }
 
 /* A device without a clock computes all the same. */
@@ -266,11 +308,12 @@ pj_status pj_gpu_record_open(pj_gpu *s, pj_error *err)
 void pj_gpu_record_close(pj_gpu *s)
 {
     pj_gpu_record *r = &s->record;
-    pj_vk_buffer_free(s->vk, &r->statistics);
+    pj_vk_buffer_free(s->vk, &r->results);
     pj_free(r->spans);
     pj_free(r->stamp_ns);
     pj_free(r->done);
     pj_free(r->works);
     pj_free(r->stats);
     pj_free(r->extras);
+    pj_free(r->figures);
 }

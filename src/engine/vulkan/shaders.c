@@ -60,6 +60,12 @@ static const uint32_t gate_figures_code[] = {
 static const uint32_t attention_figures_code[] = {
 #include "engine/vulkan/shaders/attention_figures.inc"
 };
+static const uint32_t norm_figures_code[] = {
+#include "engine/vulkan/shaders/norm_figures.inc"
+};
+static const uint32_t route_figures_code[] = {
+#include "engine/vulkan/shaders/route_figures.inc"
+};
 
 static const uint32_t product_packed_code[] = {
 #include "engine/vulkan/shaders/product_packed.inc"
@@ -106,6 +112,8 @@ const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
     [PJ_VK_STATISTICS] = SHADER(statistics),
     [PJ_VK_GATE_FIGURES] = SHADER(gate_figures),
     [PJ_VK_ATTENTION_FIGURES] = SHADER(attention_figures),
+    [PJ_VK_NORM_FIGURES] = SHADER(norm_figures),
+    [PJ_VK_ROUTE_FIGURES] = SHADER(route_figures),
 };
 
 uint32_t pj_vk_product_groups(const pj_vk_product_constants *constants,

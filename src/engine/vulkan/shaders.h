@@ -34,6 +34,8 @@ typedef enum pj_vk_kernel {
     PJ_VK_STATISTICS,
     PJ_VK_GATE_FIGURES,
     PJ_VK_ATTENTION_FIGURES,
+    PJ_VK_NORM_FIGURES,
+    PJ_VK_ROUTE_FIGURES,
     PJ_VK_KERNELS
 } pj_vk_kernel;
 
@@ -196,7 +198,8 @@ typedef enum pj_vk_rows_operation {
     PJ_VK_ROWS_SIGMOID, /* y *= sigmoid(x): gates after the queries of each head of x */
     PJ_VK_ROWS_QUERIES, /* y = the queries in such rows of x */
     PJ_VK_ROWS_MIX,     /* y += sigmoid(other[0]) x */
-    PJ_VK_ROWS_JOIN     /* y = scale (y + x) */
+    PJ_VK_ROWS_JOIN,    /* y = scale (y + x) */
+    PJ_VK_ROWS_MULTIPLY /* y = x other, the second half of GATE */
 } pj_vk_rows_operation;
 
 typedef struct pj_vk_rows_constants {
@@ -442,5 +445,30 @@ typedef struct pj_vk_attention_figures_args {
     uint32_t window, windowed;
     float scale, cap, tau;
 } pj_vk_attention_figures_args;
+
+typedef struct pj_vk_norm_figures_constants {
+    uint32_t threads;
+    uint32_t norm; /* pj_vk_norm */
+    float eps;
+} pj_vk_norm_figures_constants;
+
+typedef struct pj_vk_norm_figures_args {
+    uint64_t x, weight, bias;
+    uint64_t ratios; /* [measured] of variances, then of mean squares; -1: not defined */
+    uint32_t tokens, n, per_token, x_stride;
+    uint32_t step, measured; /* every step-th token, all of its rows */
+} pj_vk_norm_figures_args;
+
+typedef struct pj_vk_route_figures_constants {
+    uint32_t threads;
+    uint32_t experts; /* shared memory holds 8 bytes of each */
+} pj_vk_route_figures_constants;
+
+typedef struct pj_vk_route_figures_args {
+    uint64_t probability, chosen, weights; /* of route */
+    uint64_t figures; /* [parts] of entropy, margin, [experts] counts, [experts] probabilities */
+    uint64_t list;    /* [rows slots] chosen, then their weights; 0: not wanted */
+    uint32_t rows, slots;
+} pj_vk_route_figures_args;
 
 #endif

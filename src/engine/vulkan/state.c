@@ -181,8 +181,9 @@ pj_status pj_gpu_open(void *loaded, const pj_generation_shape *shape, void **sta
 void pj_gpu_close(void *state)
 {
     pj_gpu *s = state;
-    pj_vk_buffer *buffers[] = {&s->activations, &s->parts, &s->inputs.host, &s->inputs.device,
-                               &s->logits,      &s->ids,   &s->found,       &s->routing.memory};
+    pj_vk_buffer *buffers[] = {&s->activations,   &s->parts,  &s->inputs.host,
+                               &s->inputs.device, &s->logits, &s->ids,
+                               &s->found,         &s->packed, &s->routing.memory};
     pj_vk_wait(s->vk, NULL);
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         pj_vk_buffer_free(s->vk, buffers[i]);

@@ -280,6 +280,8 @@ static void a_device_without_a_rail_has_no_energy(void **state)
     assert_string_equal(d.info.partial_rails, "gpu1");
     assert_near(d.info.total_mj, d.devices[0].energy_mj + d.devices[1].energy_mj, 1e-6);
     assert_true(isnan(d.info.request_mj));
+    assert_true(isnan(d.info.attribution_interval));
+    assert_true(isnan(d.info.pj_per_flop));
     for (uint32_t i = 0; i < d.component_count; i++)
         assert_int_equal(d.components[i].energy.gross_nj == PJ_NJ_UNKNOWN,
                          d.components[i].device == 2);

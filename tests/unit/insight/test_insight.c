@@ -437,7 +437,7 @@ static void single_runs_are_only_themselves(void **state)
 
 /* A run of a model with that many parameters and layers; energy grows as the 0.8th power. */
 static void save_model_on(place *p, uint64_t seed, double parameters, uint32_t batch,
-                          const char *settings, const char *rails)
+                          const char *settings, const char *rails, const char *devices)
 {
     static char model[256], name[32];
     pj_run_data data = {0};
@@ -463,6 +463,7 @@ static void save_model_on(place *p, uint64_t seed, double parameters, uint32_t b
     i->request_mj = pow(parameters, 0.8) * 1e-3 * i->output_tokens / sqrt(batch) *
                     (settings ? 50 : 1 + 0.004 * (double)(seed % 5));
     i->total_rails = rails;
+    i->devices_json = devices;
     assert_int_equal(pj_store_save(p->store, &data, NULL), PJ_OK);
     pj_run_data_fini(&data);
 }
@@ -470,7 +471,7 @@ static void save_model_on(place *p, uint64_t seed, double parameters, uint32_t b
 static void save_model(place *p, uint64_t seed, double parameters, uint32_t batch,
                        const char *settings)
 {
-    save_model_on(p, seed, parameters, batch, settings, "cpu");
+    save_model_on(p, seed, parameters, batch, settings, "cpu", NULL);
 }
 
 static json_t *law_over(const json_t *tree, const char *name)
@@ -496,7 +497,10 @@ static void laws_hold_all_else_equal(void **state)
     /* What leaves a part out is no run of the model. */
     save_model(p, ++seed, 1.6e9, 1, "{\"ablate\":\"mlp\"}");
     /* The energy of other devices is another quantity. */
-    save_model_on(p, ++seed, 1e8, 1, NULL, "cpu,gpu0");
+    save_model_on(p, ++seed, 1e8, 1, NULL, "cpu,gpu0", NULL);
+    /* So is that of the same rails where another device computed. */
+    save_model_on(p, ++seed, 1e8, 1, NULL, "cpu",
+                  "{\"0\":{\"name\":\"x\"},\"1\":{\"name\":\"card\"}}");
     pj_buffer_init(&out, 1 << 20);
     pj_json_init(&json, &out);
     assert_int_equal(pj_insight_laws(p->store, "one", &json, NULL), PJ_OK);

@@ -165,6 +165,7 @@ export const api = {
     get<T.PowerNow>('api/profiling/power/now', { seconds }, signal),
   health: (signal?: AbortSignal) => get<T.Health>('healthz', {}, signal),
   machines: (signal?: AbortSignal) => get<T.Machine[]>('api/profiling/machines', {}, signal),
+  devices: (signal?: AbortSignal) => get<T.DeviceList>('api/profiling/devices', {}, signal),
   models: (signal?: AbortSignal) => get<T.ModelInfo[]>('api/profiling/models', {}, signal),
   sensors: (signal?: AbortSignal) => get<T.Sensors>('api/profiling/sensors', {}, signal),
   async generate(body: T.GenerateRequest): Promise<{ run_id: string; position?: number }> {

@@ -74,6 +74,8 @@ export interface Section extends EnergyFields {
   end_ms: number;
   duration_ms: number;
   power_mw: N;
+  /** Its number in the run's `devices`; null and 0: the host. */
+  device?: N;
 }
 
 export interface PhaseRow extends EnergyFields, DisturbedFields {
@@ -570,6 +572,19 @@ export interface Plan {
   power?: string;
   interval_ms?: number;
   round?: number;
+}
+
+/** What can compute on the machine. */
+export interface DeviceList {
+  devices: {
+    id: string;
+    name: string;
+    kind: string;
+    usable: boolean;
+    rail: string | null;
+    rail_reason: string | null;
+  }[];
+  no_vulkan: string | null;
 }
 
 export type ExperimentState =

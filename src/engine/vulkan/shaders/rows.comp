@@ -5,6 +5,7 @@
  *   SIGMOID: y *= sigmoid(x), the gates alternating with queries by head of `dim` values
  *   QUERIES: y = x, the queries alternating with gates by head
  *   MIX: y += sigmoid(other[row]) x         JOIN: y = scale (y + x)
+ *   MULTIPLY: y = x other, as GATE does after f
  *
  * Dispatch: x: ceil(n / threads); y: rows, or fewer (they take turns). */
 #include "gates.glsl"
@@ -12,7 +13,7 @@
 layout(constant_id = 1) const uint OPERATION = 0;
 layout(constant_id = 2) const uint GATE = 0;
 
-const uint SCALE = 0, ADD = 1, CAP = 2, GATED = 3, SIGMOID = 4, QUERIES = 5, MIX = 6, JOIN = 7;
+const uint SCALE = 0, ADD = 1, CAP = 2, GATED = 3, SIGMOID = 4, QUERIES = 5, MIX = 6, JOIN = 7, MULTIPLY = 8;
 
 layout(push_constant, scalar) uniform parameters {
     uint64_t x, y, other;
@@ -29,6 +30,7 @@ float value_of(float x, float y, uint64_t beside, uint i)
     if (OPERATION == QUERIES) value = x;
     if (OPERATION == JOIN) value = scale * (y + x);
     if (OPERATION == MIX) value = fma(sigmoid(float_at(beside, 0)), x, y);
+    if (OPERATION == MULTIPLY) value = gate_multiply(GATE, x, float_at(beside, i), cap);
     if (OPERATION == GATED) {
         value = gate_activate(GATE, x, scale, cap);
         if (other != 0) value = gate_multiply(GATE, value, float_at(beside, i), cap);

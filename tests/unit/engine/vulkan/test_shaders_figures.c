@@ -1,5 +1,6 @@
 /* Results of a few words: greedy choices, statistics of outputs, figures of gates and of attention.
  */
+#include "../../assertions.h"
 #include "shader_bench.h"
 
 #include "engine/kernels/half.h"
@@ -188,6 +189,116 @@ static void gates_are_counted(void **state)
     check_gates(false);
 }
 
+/* ---- norms -------------------------------------------------------------------------------- */
+
+static double variance_of(const double *x, int n, double *mean_square)
+{
+    double sum = 0, square = 0, spread = 0;
+    for (int i = 0; i < n; i++) sum += x[i];
+    for (int i = 0; i < n; i++) square += x[i] * x[i];
+    for (int i = 0; i < n; i++) spread += (x[i] - sum / n) * (x[i] - sum / n);
+    *mean_square = square / n;
+    return spread / n;
+}
+
+/* Two rows of each token, of which every second token is measured. */
+static void check_norm(bool layer)
+{
+    enum { TOKENS = 5, HEADS = 2, N = 37, STRIDE = 80, STEP = 2, MEASURED = 3 * HEADS };
+    bench_begin();
+    float *x = bench_random_floats(TOKENS * STRIDE, 2), *w = bench_random_floats(N, 1);
+    float *b = bench_random_floats(N, 1);
+    memset(x + 2 * STRIDE + N, 0, N * sizeof *x); /* a head whose output may be 0 */
+    pj_vk_norm_figures_args args = {.x = bench_input(x, TOKENS * STRIDE * sizeof *x),
+                                    .weight = bench_input(w, N * sizeof *w),
+                                    .bias = layer ? bench_input(b, N * sizeof *b) : 0,
+                                    .ratios = bench_output(2 * MEASURED * sizeof(float)),
+                                    .tokens = TOKENS,
+                                    .n = N,
+                                    .per_token = HEADS,
+                                    .x_stride = STRIDE,
+                                    .step = STEP,
+                                    .measured = MEASURED};
+    pj_vk_norm_figures_constants k = {32, layer ? PJ_VK_NORM_LAYER : PJ_VK_NORM_RMS, 1e-5f};
+    BENCH_DISPATCH(PJ_VK_NORM_FIGURES, &k, &args, 4, 1, 1);
+    bench_run();
+    const float *ratios = bench_result(args.ratios);
+    for (int m = 0; m < MEASURED; m++) {
+        const float *row = x + (TOKENS - 1 - m / HEADS * STEP) * STRIDE + m % HEADS * N;
+        double in[N], out[N], in_square, out_square, mean = 0;
+        for (int i = 0; i < N; i++) mean += layer ? (double)row[i] / N : 0;
+        for (int i = 0; i < N; i++) in[i] = (double)row[i] - mean;
+        double spread = variance_of(in, N, &in_square), scale = 1 / sqrt(in_square + 1e-5);
+        for (int i = 0; i < N; i++)
+            out[i] = in[i] * scale * (double)w[i] + (layer ? (double)b[i] : 0);
+        for (int i = 0; i < N; i++) in[i] = (double)row[i];
+        variance_of(in, N, &in_square);
+        double changed = variance_of(out, N, &out_square);
+        double want = changed > 0 ? spread / changed : -1;
+        double squares = out_square > 0 ? in_square / out_square : -1;
+        assert_near(ratios[m], want, 1e-4 * fabs(want));
+        assert_near(ratios[MEASURED + m], squares, 1e-4 * fabs(squares));
+    }
+}
+
+static void norms_are_described(void **state)
+{
+    check_norm(false);
+    check_norm(true);
+}
+
+/* ---- routing ------------------------------------------------------------------------------ */
+
+/* More experts than threads; the last row's two largest are equal. */
+static void routing_is_described(void **state)
+{
+    enum { ROWS = 5, EXPERTS = 40, SLOTS = 2, PARTS = 2, RECORD = 2 + 2 * EXPERTS };
+    bench_begin();
+    float *p = bench_random_floats(ROWS * EXPERTS, 1),
+          *weights = bench_random_floats(ROWS * SLOTS, 1);
+    uint32_t chosen[ROWS * SLOTS] = {3, 39, 0, 3, 17, 18, 39, 1, 3, 2};
+    for (int i = 0; i < ROWS * EXPERTS; i++) p[i] = fabsf(p[i]) / EXPERTS;
+    p[4 * EXPERTS + 3] = p[4 * EXPERTS + 35] = 0.25f;
+    p[7] = 0;
+    pj_vk_route_figures_args args = {.probability = bench_input(p, ROWS * EXPERTS * sizeof *p),
+                                     .chosen = bench_input(chosen, sizeof chosen),
+                                     .weights = bench_input(weights, ROWS * SLOTS * sizeof *p),
+                                     .figures = bench_output(PARTS * RECORD * sizeof *p),
+                                     .list = bench_output(2 * ROWS * SLOTS * sizeof *p),
+                                     .rows = ROWS,
+                                     .slots = SLOTS};
+    pj_vk_route_figures_constants k = {32, EXPERTS};
+    BENCH_DISPATCH(PJ_VK_ROUTE_FIGURES, &k, &args, PARTS, 1, 1);
+    bench_run();
+    const float *records = bench_result(args.figures);
+    const uint32_t *list = bench_result(args.list);
+    assert_memory_equal(list, chosen, sizeof chosen);
+    assert_memory_equal(list + ROWS * SLOTS, weights, ROWS * SLOTS * sizeof *weights);
+    double entropy = 0, margin = 0;
+    for (int row = 0; row < ROWS; row++) {
+        double first = 0, second = 0;
+        for (int e = 0; e < EXPERTS; e++) {
+            double value = (double)p[row * EXPERTS + e];
+            if (value > 0) entropy -= value * log(value);
+            second = fmax(second, fmin(first, value));
+            first = fmax(first, value);
+        }
+        margin += first - second;
+    }
+    assert_near(records[0] + records[RECORD], entropy, 1e-5 * entropy);
+    assert_near(records[1] + records[RECORD + 1], margin, 1e-5);
+    for (uint32_t e = 0; e < EXPERTS; e++) {
+        uint32_t count = 0, got = 0;
+        double sum = 0;
+        for (int i = 0; i < ROWS * SLOTS; i++) count += chosen[i] == e;
+        for (int row = 0; row < ROWS; row++) sum += (double)p[row * EXPERTS + e];
+        for (int part = 0; part < PARTS; part++)
+            got += ((const uint32_t *)(const void *)records)[part * RECORD + 2 + e];
+        assert_int_equal(got, count);
+        assert_near(records[2 + EXPERTS + e] + records[RECORD + 2 + EXPERTS + e], sum, 1e-5);
+    }
+}
+
 /* ---- attention ---------------------------------------------------------------------------- */
 
 enum { HEADS = 4, KV_HEADS = 2, DIM = 10, SLOTS = 90, TOKENS = 5, SAMPLED = 3, PARTS = 2 };
@@ -318,6 +429,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_value_is_found), cmocka_unit_test(a_nan_is_never_the_largest),
         cmocka_unit_test(outputs_are_summed),         cmocka_unit_test(gates_are_counted),
+        cmocka_unit_test(norms_are_described),        cmocka_unit_test(routing_is_described),
         cmocka_unit_test(attention_is_described),
     };
     return bench_main(tests);

@@ -162,9 +162,11 @@ static double value_of(const rows_case *c, const float *x, double y, const float
     case PJ_VK_ROWS_QUERIES: return twice;
     case PJ_VK_ROWS_MIX: return y + x[i] / (1 + exp(-other[0]));
     case PJ_VK_ROWS_JOIN: return scale * (y + x[i]);
+    case PJ_VK_ROWS_MULTIPLY:
     case PJ_VK_ROWS_GATE: break;
     }
-    double activated = gated_of(c->gate, x[i], scale, cap);
+    bool half = c->operation == PJ_VK_ROWS_MULTIPLY; /* the gate is activated already */
+    double activated = half ? x[i] : gated_of(c->gate, x[i], scale, cap);
     if (!c->other) return activated;
     if (c->gate != PJ_VK_GATE_CLAMPED) return activated * other[i];
     return activated * (fmax(fmin(other[i], cap), -cap) + 1);
@@ -211,6 +213,7 @@ static void values_are_mapped(void **state)
     for (pj_vk_gate gate = 0; gate <= PJ_VK_GATE_CLAMPED; gate++) {
         check_rows((rows_case){PJ_VK_ROWS_GATE, gate, true});
         check_rows((rows_case){PJ_VK_ROWS_GATE, gate, false});
+        check_rows((rows_case){PJ_VK_ROWS_MULTIPLY, gate, true});
     }
 }
 

@@ -1,6 +1,7 @@
 /* The forward pass on a Vulkan device against the plain double-precision reference, for every
  * architecture. */
 #include "../../assertions.h"
+#include "../deep_parity.h"
 #include "../tiny.h"
 #include "engine/generation/engine.h"
 #include "record/run.h"
@@ -136,8 +137,8 @@ static pj_engine *open_on(const tiny_model *m, const char *where)
 enum { SEQUENCES = 3, NEW_TOKENS = 8 };
 
 /* Prompts of different lengths in one batch, past windows. */
-static void generate(const tiny_model *m, const char *where, pj_generate_result *result,
-                     pj_run *run)
+static void generate(const tiny_model *m, const char *where, pj_sampling sampling,
+                     pj_generate_result *result, pj_run *run)
 {
     pj_error err = {0};
     int32_t ids[TOKENS];
@@ -149,7 +150,7 @@ static void generate(const tiny_model *m, const char *where, pj_generate_result 
                                    .prompt_count = SEQUENCES,
                                    .max_tokens = NEW_TOKENS,
                                    .ignore_eos = true,
-                                   .sampling = PJ_SAMPLING_GREEDY,
+                                   .sampling = sampling,
                                    .run = run};
     pj_engine *engine = open_on(m, where);
     if (pj_engine_generate(engine, &request, result, &err) != PJ_OK) fail_msg("%s", err.text);
@@ -163,8 +164,8 @@ static void same_tokens_as_the_cpu(void **state)
         pj_generate_result cpu = {0}, gpu = {0};
         tiny_make(&m, &tiny_shapes[i], 42);
         tiny_write(&m, TINY_F32);
-        generate(&m, "cpu", &cpu, NULL);
-        generate(&m, device, &gpu, NULL);
+        generate(&m, "cpu", PJ_SAMPLING_GREEDY, &cpu, NULL);
+        generate(&m, device, PJ_SAMPLING_GREEDY, &gpu, NULL);
         for (int s = 0; s < SEQUENCES; s++) {
             assert_int_equal(cpu.sequences[s].count, NEW_TOKENS);
             assert_int_equal(gpu.sequences[s].count, NEW_TOKENS);
@@ -179,7 +180,8 @@ static void same_tokens_as_the_cpu(void **state)
 
 /* ---- recording ---- */
 
-static void record(const tiny_model *m, const char *where, pj_run_data *data)
+static uint64_t record(const tiny_model *m, const char *where, pj_depth depth, pj_sampling sampling,
+                       pj_run_data *data)
 {
     pj_error err = {0};
     pj_session *session;
@@ -187,13 +189,15 @@ static void record(const tiny_model *m, const char *where, pj_run_data *data)
     pj_generate_result result = {0};
     pj_session_options nothing = {.power = "none", .database = "none", .baseline_seconds = -1};
     if (pj_session_open(&nothing, &session, &err) != PJ_OK) fail_msg("%s", err.text);
-    if (pj_run_begin(session, &(pj_run_options){.depth = PJ_DEPTH_MODULE}, &run, &err) != PJ_OK)
+    if (pj_run_begin(session, &(pj_run_options){.depth = depth}, &run, &err) != PJ_OK)
         fail_msg("%s", err.text);
-    generate(m, where, &result, run);
+    generate(m, where, sampling, &result, run);
+    uint64_t logits = result.logits_hash;
     pj_generate_result_fini(&result);
     if (pj_run_finish(run, PJ_RUN_COMPLETED, NULL, data, &err) != PJ_OK) fail_msg("%s", err.text);
     assert_int_equal(data->info.spans_lost, 0);
     pj_session_close(session);
+    return logits;
 }
 
 /* The next component of this name, from `from` on. */
@@ -234,8 +238,8 @@ static void spans_and_statistics(void **state)
     uint32_t from = 0;
     tiny_make(&m, tiny_find("llama"), 42);
     tiny_write(&m, TINY_F32);
-    record(&m, "cpu", &cpu);
-    record(&m, device, &gpu);
+    record(&m, "cpu", PJ_DEPTH_MODULE, PJ_SAMPLING_GREEDY, &cpu);
+    record(&m, device, PJ_DEPTH_MODULE, PJ_SAMPLING_GREEDY, &gpu);
     assert_int_equal(gpu.layer_count, cpu.layer_count);
     assert_int_equal(gpu.token_count, cpu.token_count);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -246,6 +250,48 @@ static void spans_and_statistics(void **state)
     pj_run_data_fini(&cpu);
     pj_run_data_fini(&gpu);
     tiny_free(&m);
+}
+
+/* Single operations with what the CPU says about them: gates, norms, attention weights, routing,
+ * in prefill and batches. */
+static void operations_as_on_the_cpu(void **state)
+{
+    static const char *const names[] = {"llama", "qwen2-moe", "gemma2", "mistral"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        tiny_model m;
+        pj_run_data cpu, gpu;
+        tiny_make(&m, tiny_find(names[i]), 42);
+        tiny_write(&m, TINY_F32);
+        record(&m, "cpu", PJ_DEPTH_DEEP, PJ_SAMPLING_GREEDY, &cpu);
+        record(&m, device, PJ_DEPTH_DEEP, PJ_SAMPLING_GREEDY, &gpu);
+        assert_that(gpu.operation_count, >, gpu.component_count / 2);
+        assert_same_at_depth_deep(&cpu, &gpu, names[i]);
+        pj_run_data_fini(&cpu);
+        pj_run_data_fini(&gpu);
+        tiny_free(&m);
+    }
+}
+
+/* Not by a bit: what is fused below depth deep gives the same values apart. */
+static void logits_at_every_depth(void **state)
+{
+    static const char *const names[] = {"llama", "qwen2-moe"};
+    static const pj_depth depths[] = {PJ_DEPTH_OFF, PJ_DEPTH_MODULE, PJ_DEPTH_DEEP};
+    const pj_sampling random = {.temperature = 1, .top_p = 1, .repetition_penalty = 1, .seed = 5};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        tiny_model m;
+        uint64_t logits[3];
+        tiny_make(&m, tiny_find(names[i]), 42);
+        tiny_write(&m, TINY_F32);
+        for (int d = 0; d < 3; d++) {
+            pj_run_data data;
+            logits[d] = record(&m, device, depths[d], random, &data);
+            pj_run_data_fini(&data);
+        }
+        assert_true(logits[0] != 0);
+        assert_true(logits[1] == logits[0] && logits[2] == logits[0]);
+        tiny_free(&m);
+    }
 }
 
 static void unknown_devices(void **state)
@@ -274,9 +320,10 @@ static void write_uuid(const uint8_t uuid[16])
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        vulkan_test(every_architecture),   vulkan_test(sixteen_bits),
-        vulkan_test(quantised_weights),    vulkan_test(same_tokens_as_the_cpu),
-        vulkan_test(spans_and_statistics), vulkan_test(unknown_devices),
+        vulkan_test(every_architecture),    vulkan_test(sixteen_bits),
+        vulkan_test(quantised_weights),     vulkan_test(same_tokens_as_the_cpu),
+        vulkan_test(spans_and_statistics),  vulkan_test(operations_as_on_the_cpu),
+        vulkan_test(logits_at_every_depth), vulkan_test(unknown_devices),
     };
     const char *cache = getenv("PJ_VULKAN_CACHE"); /* kept from one run to the next */
     if (!vulkan_test_open()) return VULKAN_TEST_SKIPPED;

@@ -4,6 +4,7 @@ import { api } from '../../api/client';
 import { REPORT } from '../../api/inlined';
 import type { Summary } from '../../api/types';
 import { Panel } from '../../charts/panel';
+import { onDevices } from '../../core/devices';
 import {
   clip,
   count,
@@ -150,6 +151,7 @@ function Facts({ s }: { s: Summary }) {
         {[
           s.model_name,
           s.dtype,
+          onDevices(s),
           `depth ${s.profiling_depth}`,
           s.threads ? `${s.threads} threads` : '',
           s.batch_size > 1 ? `batch ${s.batch_size}` : '',

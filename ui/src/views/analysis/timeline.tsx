@@ -18,6 +18,7 @@ import { Canvas, Panel, RailLegend } from '../../charts/panel';
 import { phaseLabel, programs, RAILS, type Rail } from '../../charts/theme';
 import { type Mark, type Slice, Tracks } from '../../charts/tracks';
 import { envelope } from '../../core/decimate';
+import { type Device, devicesOf, shortDevice } from '../../core/devices';
 import { energyInterval, percent, power, time } from '../../core/format';
 import { SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
@@ -76,11 +77,15 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
       );
     },
   );
+  const devices = useMemo(
+    () => devicesOf(data.summary.value.data),
+    [data.summary.value.data?.devices],
+  );
   const sectioned = (phases ?? []).some((x) => (x.section_count ?? 0) > 0);
   const shownSections = few ? sections.value.data : null;
   const slices = useMemo(
-    () => build(phases ?? [], tokens ?? [], shownSections ?? [], sectioned),
-    [phases, tokens, shownSections, sectioned, programs.value],
+    () => build(phases ?? [], tokens ?? [], shownSections ?? [], sectioned ? devices : null),
+    [phases, tokens, shownSections, sectioned, devices, programs.value],
   );
   const marks = useMemo(() => marksOf(anomalies ?? []), [anomalies]);
   const totalRails = data.summary.value.data?.total_rails;
@@ -88,7 +93,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
   const powered = !!whole?.samples_total;
   const lanes = [
     'Phases',
-    ...(sectioned ? ['Sections'] : []),
+    ...(sectioned ? ['Sections', ...devices.map((d) => shortDevice(d.name))] : []),
     ...(tokens?.length ? ['Tokens'] : []),
   ];
   const conditions = useResource(data.calm.value ? `conditions ${data.id}` : null, (x) =>
@@ -182,7 +187,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
             c.set({
               full,
               lanes,
-              hints: sectioned ? [null, hint(few, sections.value), null] : [null, null],
+              hints: lanes.map((_, i) => (sectioned && i === 1 ? hint(few, sections.value) : null)),
               slices,
               marks,
               gauges,
@@ -292,12 +297,19 @@ function outline(full: Range, p: PowerSeries | null, tokens: TokenRow[], phases:
   };
 }
 
+const nameOf = (devices: Device[], number: number): string =>
+  devices.find((d) => d.number === number)?.name ?? `device ${number}`;
+
+/** Slices of the lanes: phases, sections of the host and of each device, tokens. `devices` null: no
+ * sections were recorded. */
 function build(
   phases: PhaseRow[],
   tokens: TokenRow[],
   sections: (Section & { phase: string })[],
-  sectioned: boolean,
+  devices: Device[] | null,
 ): Slice[] {
+  const laneOf = (device: number | null | undefined): number =>
+    device ? 2 + (devices ?? []).findIndex((d) => d.number === device) : 1;
   const slices: Slice[] = phases.map((p) => ({
     lane: 0,
     start: p.start_ms,
@@ -312,7 +324,7 @@ function build(
   }));
   for (const x of sections)
     slices.push({
-      lane: 1,
+      lane: laneOf(x.device),
       start: x.start_ms,
       duration: x.duration_ms,
       label: x.section_name,
@@ -321,12 +333,15 @@ function build(
       kind: 'section',
       phase: x.phase,
       token: x.token,
-      rows: x.token === null ? [] : [['Token', String(x.token)]],
+      rows: [
+        ...(x.device ? ([['Device', nameOf(devices ?? [], x.device)]] as [string, string][]) : []),
+        ...(x.token === null ? [] : ([['Token', String(x.token)]] as [string, string][])),
+      ],
     });
   for (const t of tokens) {
     if (t.step !== null && t.step !== t.token) continue;
     slices.push({
-      lane: sectioned ? 2 : 1,
+      lane: devices ? 2 + devices.length : 1,
       start: t.start_ms,
       duration: t.duration_ms,
       label: t.phase === 'prefill' ? 'Prompt' : (t.text ?? '').trim() || `#${t.token}`,

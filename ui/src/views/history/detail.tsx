@@ -2,6 +2,7 @@
 import { api } from '../../api/client';
 import type { RunDetail, RunSummary } from '../../api/types';
 import { Trouble } from '../../charts/panel';
+import { type Device, devicesOf } from '../../core/devices';
 import {
   count,
   dateTime,
@@ -165,12 +166,15 @@ function figures(d: RunDetail): FactRow[] {
   ];
 }
 
+const measuredBy = (d: Device): string => (d.rails ? `measured by ${d.rails}` : 'not measured');
+
 function settings(d: RunDetail): FactRow[] {
   return [
     ['Run', d.id],
     ['Started', dateTime(d.created_at)],
     ['Model', d.model_name ?? '–'],
     ['Weights', d.dtype ?? '–'],
+    ...devicesOf(d).map((x): FactRow => ['Device', `${x.name}, ${measuredBy(x)}`]),
     ['Depth', d.profiling_depth],
     ['Threads', d.threads ? String(d.threads) : '–'],
     ['Instruction set', d.isa ?? '–'],

@@ -1,5 +1,6 @@
 // One run as a row of the history, and the columns that rows have.
 import type { RunSummary } from '../../api/types';
+import { onDevices } from '../../core/devices';
 import { clip, dateTime, energy, known, plain, promptOf, time } from '../../core/format';
 import type { Term } from '../../core/glossary';
 import {
@@ -112,9 +113,12 @@ export function Row({
         data-col="model"
         class="nowrap model"
         data-label="Model"
-        title={`${r.model_name ?? ''} ${r.dtype ?? ''}`}
+        title={`${r.model_name ?? ''} ${r.dtype ?? ''} ${onDevices(r)}`}
       >
-        {r.model_name} <span class="muted">{r.dtype}</span>
+        {r.model_name}{' '}
+        <span class="muted">
+          {r.dtype} {onDevices(r)}
+        </span>
       </td>
       <td data-col="tokens" class="num wider" data-label="Tokens">
         {r.input_tokens ?? '–'} → {r.output_tokens ?? '–'}

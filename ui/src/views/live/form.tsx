@@ -2,7 +2,7 @@
 import { batch, effect, type Signal, signal, untracked } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { ApiError, api } from '../../api/client';
-import type { GenerateRequest } from '../../api/types';
+import type { DeviceList, GenerateRequest } from '../../api/types';
 import { capital, count, promptOf, shortId } from '../../core/format';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
@@ -30,6 +30,7 @@ const STATISTICS = ['all', 'sampled', 'off'];
 
 const EMPTY = {
   model: '',
+  device: '',
   prompt: 'Once upon a time',
   depth: 'module' as Depth,
   length: '100',
@@ -128,6 +129,7 @@ function request(): GenerateRequest {
       .filter(Boolean),
     wait: false,
     ...(f.model && { model_name: f.model }),
+    ...(f.device && { device: f.device }),
     ...(f.experiment && { experiment_name: f.experiment }),
     ...(given(f.temperature) !== undefined && { temperature: given(f.temperature) }),
     ...(given(f.topK) !== undefined && { top_k: given(f.topK) }),
@@ -239,6 +241,7 @@ async function stop(id: string): Promise<void> {
 export function StartForm() {
   useAsk();
   const models = useResource('models', (s) => api.models(s));
+  const devices = useResource('devices', (s) => api.devices(s)).value.data?.devices ?? [];
   const f = form.value;
   const list = models.value.data ?? [];
   useEffect(() => {
@@ -311,6 +314,7 @@ export function StartForm() {
             .join(' · ')}
         </p>
       )}
+      {devices.length > 1 && <DeviceChoice devices={devices} />}
       <label class="field">
         <span>Prompt</span>
         <textarea
@@ -504,6 +508,33 @@ export function StartForm() {
         </div>
       )}
     </form>
+  );
+}
+
+/** Only where there is more than the CPU. */
+function DeviceChoice({ devices }: { devices: DeviceList['devices'] }) {
+  const chosen = devices.find((d) => d.id === form.value.device);
+  return (
+    <label class="field">
+      <span>Device</span>
+      <select
+        class="input"
+        name="device"
+        value={form.value.device}
+        onChange={(e) => put('device', e.currentTarget.value)}
+      >
+        <option value="">the server's choice</option>
+        {devices.map((d) => (
+          <option key={d.id} value={d.id} disabled={!d.usable}>
+            {d.name}
+            {d.usable ? '' : ' (cannot be used)'}
+          </option>
+        ))}
+      </select>
+      {chosen && !chosen.rail && (
+        <p class="note">Not measured: {chosen.rail_reason ?? 'no rail'}.</p>
+      )}
+    </label>
   );
 }
 

@@ -4,6 +4,7 @@ import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { EnergySource } from '../../api/types';
 import { phaseLabel } from '../../charts/theme';
+import { onDevices } from '../../core/devices';
 import { capital, clip, count, plain, time } from '../../core/format';
 import { isKnown, type Quantity, quantity, text } from '../../core/quantity';
 import { energyPerToken, runEnergy } from '../../core/run_energy';
@@ -106,7 +107,9 @@ export function NowBar() {
       <div class="now-line">
         <span class={`dot ${going ? 'on' : state === 'ended' ? r.status : ''}`} />
         <strong>{state === 'ended' ? r.status : WORD[state]}</strong>
-        <span>{r.model}</span>
+        <span>
+          {r.model} {onDevices(s)}
+        </span>
         <span class="muted now-where">
           {state === 'gone' && 'Reconnecting; what is shown is the last that was known.'}
           {state === 'loading' &&

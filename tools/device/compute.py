@@ -1,0 +1,259 @@
+"""What a device computes, through the program alone: logits, depths, speeds, overhead, coverage, interruption."""
+import array
+import json
+import math
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEMO = str(ROOT / "models" / "demo")
+IDS = [3 + (i * 37 + i * i * 11) % 190 for i in range(24)]
+EXACT, ROUNDED = 1e-3, 1e-2  # root mean square of the difference over that of the logits; F32 weights, others
+SHAPES = ["llama-3.2-1b,bf16", "llama-3.2-1b,q8_0", "llama-3.2-1b,q4_0"]
+
+
+class Refused(Exception):
+    """The program said why not."""
+
+
+class Device:
+    def __init__(self, options, report):
+        self.program, self.name, self.report = str(options.build / "perjoule"), options.device, report
+        self.small, self.golden = options.small, options.golden
+        self.scratch = tempfile.TemporaryDirectory()
+        self.database = os.path.join(self.scratch.name, "runs.db")
+        self.kept = {}
+
+    def call(self, *words):
+        out = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True, timeout=max(5, self.report.left()))
+        if out.returncode:
+            raise Refused(" ".join((out.stderr.strip() or f"exit {out.returncode}").splitlines()[-1:]))
+        return out.stdout
+
+    def run(self, *words, device=None):
+        """One run as JSON, greedy unless told otherwise."""
+        return json.loads(self.call("run", "--device", device or self.name, "--db", self.database, "--json", "--ids", ",".join(map(str, IDS[:8])),
+                                    "--ignore-eos", *words).splitlines()[-1])
+
+    def unmeasured(self, model, tokens, depth, *words):
+        """A run for its speed. In the small form one serves several checks."""
+        key = (model, depth)
+        if key not in self.kept or not self.small:
+            self.kept[key] = self.run("-m", model, "-n", tokens, "--depth", depth, "--power", "none", *words)
+        return self.kept[key]
+
+    def logits(self, device, model, *words):
+        file = os.path.join(self.scratch.name, "logits")
+        self.call("eval", "-m", model, "--ids", ",".join(map(str, IDS)), "--device", device, "--logits", file, *words)
+        values = array.array("f")
+        values.frombytes(pathlib.Path(file).read_bytes())
+        return values
+
+    def exported(self, run):
+        return json.loads(self.call("export", "--db", self.database, run["run_id"], "--format", "json", "-o", "-"))
+
+
+# ---- what it computes ----
+
+def listed(device):
+    """Finds the device; the report's facts are those that `perjoule devices` tells."""
+    entries = json.loads(device.call("devices", "--json"))
+    wanted = (device.name or "gpu").lower()
+    fits = [e for e in entries["devices"] if e["id"].lower() == wanted or e["name"].lower().startswith(wanted)]
+    if not fits:
+        reason = entries["no_vulkan"] or "only " + ", ".join(e["name"] for e in entries["devices"])
+        device.report.add("devices", "a device", "skipped", f"there is no {wanted}: {reason}")
+        return False
+    entry = fits[0]
+    device.report.facts |= {"device": entry["name"], "driver": entry["driver"], "entry": entry}
+    device.report.judge("devices", "usable", entry["usable"], entry["reason"] or f"memory {(entry['memory_bytes'] or 0) / 1e9:.1f} GB")
+    device.report.add("devices", "fast paths", "info", entry["fast_paths"] or "none")
+    device.report.add("devices", "rail", "info", entry["rail"] or f"not measured: {entry['rail_reason']}")
+    return entry["usable"]
+
+
+def difference(ours, theirs):
+    square = sum((a - b) ** 2 for a, b in zip(ours, theirs))
+    whole = sum(b * b for b in theirs)
+    return math.sqrt(square / whole) if len(ours) == len(theirs) and whole else math.inf
+
+
+def models(device):
+    """Model, further words, and how far logits may be from the CPU's."""
+    yield DEMO, ["--dtype", "f32"], EXACT
+    if device.small:
+        return
+    yield DEMO, [], ROUNDED
+    for shape in SHAPES:
+        yield f"synthetic:{shape},layers=2", [], ROUNDED
+    for folder in sorted(pathlib.Path(device.golden).iterdir()) if device.golden else []:
+        if (folder / "config.json").exists():
+            yield str(folder), ["--dtype", "f32"], EXACT
+
+
+def same_logits(device):
+    for model, words, room in models(device):
+        name = f"{pathlib.Path(model).name} {' '.join(words[1:])}".strip()
+        if device.report.left() < 60:
+            device.report.add("logits", name, "skipped", "no time left")
+            continue
+        try:
+            theirs = device.logits("cpu", model, *words)
+        except Refused as why:
+            device.report.add("logits", name, "skipped", f"the CPU refuses it: {why}")
+            continue
+        off = difference(device.logits(device.name, model, *words), theirs)
+        device.report.judge("logits", name, off <= room, f"{off:.2g} from the CPU's, of {room:g}", difference=off)
+
+
+def depths(device):
+    """The same logits at every depth, and nothing lost."""
+    runs = {depth: device.unmeasured(DEMO, 3 if device.small else 16, depth, "--temp", "1", "--seed", "3") for depth in ("off", "module", "deep")}
+    hashes = {run["logits_hash"] for run in runs.values()}
+    device.report.judge("depths", "equal logits", len(hashes) == 1 and None not in hashes, f"off, module, deep: {', '.join(sorted(map(str, hashes)))}")
+    whole = device.exported(runs["deep"])
+    components = [c for c in whole["component_metrics"] if c["device"]]
+    operations = [o for o in whole["deep_operation_metrics"] if o["device"]]
+    bare = [o for o in operations if o["operation_name"] == "matmul" and o["tensor_mean"] is None]
+    device.report.judge("depths", "operations", bool(components and operations) and not bare,
+                        f"{len(components)} components and {len(operations)} operations on the device", components=len(components),
+                        operations=len(operations))
+    trace = json.loads(device.call("export", "--db", device.database, runs["deep"]["run_id"], "--format", "trace", "-o", "-"))
+    names = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"]
+    document = device.call("report", "--db", device.database, runs["deep"]["run_id"], "--format", "md")
+    named = device.report.facts["device"]
+    device.report.judge("depths", "named", named in names and f"Computed on {named}" in document, f"trace of {', '.join(names)}; the report says so")
+    lost = sum(run["overhead"]["spans_lost"] for run in runs.values())
+    device.report.judge("depths", "nothing lost", not lost, f"{lost} spans lost")
+
+
+# ---- how fast ----
+
+def bandwidth(device):
+    """Bytes per second that the device copies, by the program's benchmark; None where it does not measure that."""
+    try:
+        out = json.loads(device.call("bench", "kernels", "--device", device.name, "--json"))
+    except (Refused, ValueError) as why:
+        device.report.add("speed", "copy bandwidth", "skipped", str(why))
+        return None
+    found = out.get("copy_bytes_per_second")
+    device.report.add("speed", "copy bandwidth", "info" if found else "skipped", f"{found / 1e9:.0f} GB/s" if found else "the benchmark does not say")
+    return found
+
+
+def speeds(device):
+    copied = None if device.small else bandwidth(device)
+    for model in [DEMO] if device.small else [f"synthetic:{shape}" for shape in SHAPES]:
+        name = model.split(":")[-1] if ":" in model else "demo"
+        if device.report.left() < 60:
+            device.report.add("speed", name, "skipped", "no time left")
+            continue
+        run = device.unmeasured(model, 64, "off")
+        steps = max(1, run["output_tokens"] - 1)
+        read = run["model"]["decode_weight_bytes"]
+        rate = read * steps / (run["decode_duration_ms"] * 1e-3)
+        share = f", {100 * rate / copied:.0f} % of the copy bandwidth" if copied else ""
+        device.report.add("speed", name, "info", f"prefill {run['prefill_tokens_per_second']:.4g}, decode {run['tokens_per_second']:.4g} tokens/s, "
+                          f"{rate / 1e9:.3g} GB/s of weights{share}", decode=run["tokens_per_second"], prefill=run["prefill_tokens_per_second"],
+                          bytes_per_second=rate, share=rate / copied if copied else None)
+
+
+def overhead(device):
+    """What recording costs: runs at every depth in turn."""
+    model, rounds = (DEMO, 1) if device.small else (f"synthetic:{SHAPES[0]}", 5)
+    took = {"off": [], "module": [], "deep": []}
+    for _ in range(rounds):
+        if device.report.left() < 60:
+            break
+        for depth, list_ in took.items():
+            list_.append(device.unmeasured(model, 64, depth)["decode_duration_ms"])
+    if not took["deep"]:
+        device.report.add("overhead", "by depth", "skipped", "no time left")
+        return
+    base = statistics.median(took["off"])
+    costs = {depth: 100 * (statistics.median(list_) / base - 1) for depth, list_ in took.items() if depth != "off"}
+    device.report.add("overhead", "by depth", "info", ", ".join(f"{depth} {cost:+.1f} %" for depth, cost in costs.items()) + f", {rounds} rounds", **costs)
+
+
+# ---- where the energy goes ----
+
+def coverage(device):
+    """Simulated sensors with a rail for the device: how often the intervals of components hold the planted energy."""
+    run = device.run("-m", DEMO, "-n", 3 if device.small else 64, "--depth", "module", "--power", "sim:rails=cpu+gpu,period_ms=2")
+    rows = [c for c in device.exported(run)["component_metrics"] if c["device"] and c["planted_mj"] is not None]
+    if not rows:
+        entry = device.report.facts["entry"]
+        device.report.add("coverage", "planted energy", "skipped", f"{entry['name']} shares its rail with the host" if entry["kind"] == "software"
+                          else "the simulated energy of its parts is not known")
+        return
+    sums = {}
+    for row in rows:
+        of = sums.setdefault(row["component_name"], [0.0, 0.0, 0.0])
+        for i, name in enumerate(("energy_mj", "planted_mj", "energy_sd_mj")):
+            of[i] += row[name] or 0
+    held = sum(abs(mj - planted) <= 1.96 * sd for mj, planted, sd in sums.values())
+    device.report.judge("coverage", "planted energy", held >= .8 * len(sums), f"{held} of {len(sums)} components within their interval", held=held,
+                        components=len(sums))
+
+
+def partial(device):
+    """A device that no rail measures: the run is partial, and its parts have no energy of others."""
+    rails = "gpu" if device.report.facts["entry"]["kind"] == "software" else "cpu"
+    run = device.run("-m", DEMO, "-n", 3, "--depth", "module", "--power", f"sim:rails={rails}")
+    parts = [c for c in device.exported(run)["component_metrics"] if c["device"] and c["energy_mj"] is not None]
+    advice = run["advice"]["findings"]
+    device.report.judge("coverage", "without a rail", run["total_is_partial"] and run["request_energy_mj"] is None and not parts and not advice,
+                        f"partial: {run['total_is_partial']}, {len(parts)} components with energy, {len(advice)} pieces of advice")
+
+
+# ---- what may happen ----
+
+def interrupted(device, how, expected):
+    """A signal in the middle of a long run, which is kept."""
+    database = os.path.join(device.scratch.name, f"{expected}.db")
+    model, tokens = (DEMO, 400) if device.small else (f"synthetic:{SHAPES[0]}", 4000)  # longer than it takes to interrupt it
+    words = ["run", "-m", model, "-n", str(tokens), "--ignore-eos", "--device", device.name, "--power", "none", "--db", database, "hello"]
+    child = subprocess.Popen([device.program, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        child.stdout.read(4)  # some tokens
+        child.send_signal(how)
+        child.wait(timeout=max(5, device.report.left()))
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+    device.call("check", "--db", database)  # takes in what a killed run left
+    run = json.loads(device.call("show", "--db", database, "last", "--json"))
+    # a kill costs what the collector had not fetched, so there may be no token
+    device.report.judge("interruption", expected, run["status"] == expected, f"{run['status']}, {run['output_tokens']} tokens kept")
+
+
+def cancelled(device):
+    interrupted(device, signal.SIGINT, "cancelled")
+
+
+def killed(device):
+    interrupted(device, signal.SIGKILL, "interrupted")
+
+
+CHECKS = [same_logits, depths, speeds, overhead, coverage, partial, cancelled, killed]
+
+
+def check(options, report):
+    device = Device(options, report)
+    if not listed(device):
+        return
+    for one in CHECKS:
+        if report.left() < 30:
+            report.add("device", one.__name__, "skipped", "no time left")
+            continue
+        try:
+            one(device)
+        except subprocess.TimeoutExpired:
+            report.add("device", one.__name__, "skipped", "no time left")
+        except Exception as error:  # a check that breaks is a finding, not the end
+            report.add("device", one.__name__, "bad", f"{type(error).__name__}: {error}")

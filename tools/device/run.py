@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""tools/device-check.sh: everything that a machine with a card can show, in at most nine minutes. What the device computes
+(compute.py), what its sensors say (check.py), and the Python package on it (hooks.py). Parts that the machine lacks something for are
+skipped with the reason. Ends with 1 if a check failed.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import compute
+from report import Report
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+SECONDS = 520
+MOST_SENSORS, MOST_HOOKS = 150, 200
+
+
+def read_options():
+    parser = argparse.ArgumentParser(prog="device-check", description=__doc__)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="build folder (build)")
+    parser.add_argument("--device", help="what computes: as --device of perjoule run (gpu)")
+    parser.add_argument("--out", default="device-check", help="folder of the table and the JSON file (device-check)")
+    parser.add_argument("--golden", help="a folder of checkpoints, whose logits are compared with the CPU's")
+    parser.add_argument("--small", action="store_true", help="the demo model and a few tokens; no sensors, no hooks")
+    parser.add_argument("--seconds", type=float, default=30, help="of watching the sensors (30)")
+    parser.add_argument("--load", help="a shell command that keeps the card busy, for the sensors; without it PyTorch does")
+    parser.add_argument("--wave", help="as of check.py: a stand-in for the driver has its own load")
+    options = parser.parse_args()
+    options.build, options.device = options.build.resolve(), options.device or "gpu"
+    if not (options.build / "perjoule").exists():
+        sys.exit(f"device-check: no program in {options.build}; name the build folder with --build")
+    if not 2 <= options.seconds <= 200:
+        sys.exit(f"device-check: --seconds {options.seconds:g}: from 2 to 200")
+    return options
+
+
+def sensors(options, report):
+    """Every field of the driver against a load of known schedule; its own report is kept as it is."""
+    words = [sys.executable, HERE / "check.py", "--build", options.build, "--seconds", str(options.seconds)]
+    words += ["--load", options.load] if options.load else []
+    words += ["--wave", options.wave] if options.wave else []
+    try:
+        out = subprocess.run(words, capture_output=True, text=True, timeout=min(MOST_SENSORS, report.left() - 20))
+    except subprocess.TimeoutExpired:
+        report.add("sensors", "against a load", "bad", f"not done after {MOST_SENSORS} s")
+        return
+    (report.folder / "sensors.txt").write_text(out.stdout + out.stderr)
+    if out.stderr.startswith("device-check: "):  # what check.py needs and does not find
+        report.add("sensors", "against a load", "skipped", out.stderr.strip().removeprefix("device-check: "))
+        return
+    rows = [line for line in out.stdout.splitlines() if line.startswith("| ")]
+    report.judge("sensors", "against a load", out.returncode == 0, rows[-1].strip("| ") if rows else out.stderr.strip()[-200:])
+
+
+def hooks(options, report):
+    with tempfile.TemporaryDirectory() as folder:
+        out = subprocess.Popen([sys.executable, HERE / "hooks.py", "--build", options.build, "--seconds", str(min(MOST_HOOKS, report.left() - 40))],
+                               stdout=subprocess.PIPE, text=True, env=os.environ | {"PERJOULE_DB": os.path.join(folder, "hooks.db")})
+        with out:
+            for line in out.stdout:
+                row = json.loads(line)
+                report.add("hooks", row["check"], row["result"], row["text"], **row["figures"])
+    if out.returncode:
+        report.add("hooks", "all", "bad", f"ended with {out.returncode}")
+
+
+def main():
+    options = read_options()
+    report = Report(options.out, SECONDS)
+    compute.check(options, report)
+    for part in (sensors, hooks):
+        if options.small:
+            report.add(part.__name__, "all", "skipped", "the small form is of computing alone")
+        else:
+            part(options, report)
+    print(report.markdown())
+    sys.exit(report.failed() > 0)
+
+
+if __name__ == "__main__":
+    main()
