@@ -74,6 +74,8 @@ static const pj_param_rule runs_rules[] = {
     {"machine"},
     {"min_joules_per_token", PJ_PARAM_NUMBER},
     {"max_joules_per_token", PJ_PARAM_NUMBER},
+    {"min_joules_per_token_typical", PJ_PARAM_NUMBER},
+    {"max_joules_per_token_typical", PJ_PARAM_NUMBER},
     {"repeat_group"},
     {"sort", PJ_PARAM_CHOICE, 0, 0,
      "date|duration|energy|tokens_per_second|joules_per_token|joules_per_token_typical"},
