@@ -70,8 +70,8 @@ function query(s: Selection): Query {
     engine: s.engine,
     dtype: s.dtype,
     machine: s.machine,
-    min_joules_per_token: number(s.least),
-    max_joules_per_token: number(s.most),
+    min_joules_per_token_typical: number(s.least),
+    max_joules_per_token_typical: number(s.most),
     from: s.from,
     to: s.to,
     sort: s.sort,
@@ -381,7 +381,7 @@ function Filters() {
       {(f?.dtypes.length ?? 0) > 1 && pick('dtype', 'Weights', f?.dtypes ?? [])}
       {(f?.machines.length ?? 0) > 1 && pick('machine', 'Machine', f?.machines ?? [])}
       <span class="check">
-        J/token
+        Typical J/token
         {(['least', 'most'] as const).map((name) => (
           <input
             key={name}
