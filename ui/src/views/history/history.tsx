@@ -12,6 +12,7 @@ import { Explain, explaining, termed } from '../../parts/explain';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { ParetoPanel } from '../../parts/pareto';
+import { WithoutDisturbances } from '../../parts/without';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
 import {
@@ -414,6 +415,7 @@ function Filters() {
           onInput={(e) => put({ to: e.currentTarget.value })}
         />
       </label>
+      <WithoutDisturbances />
       {any && (
         <button type="button" class="btn small" onClick={() => put(CLEAR)}>
           Clear filters
