@@ -185,13 +185,16 @@ typedef struct pj_result {
     pj_joules_mj total;              /* gross: what the machine drew, idle power included */
     pj_joules_mj net;                /* above the idle machine */
     double total_upper_mj;           /* an upper bound of an unavailable total, if known */
-    double joules_per_token;         /* gross, per output token; NAN: unavailable */
+    double joules_per_token;         /* mean: gross, per output token; NAN: unavailable */
     uint64_t input_tokens, output_tokens;
     uint32_t phase_count;
     pj_phase_result phases[PJ_RESULT_PHASES]; /* those that occurred, in order of pj_phase */
     /* The run's summary, its phases and its rails as a JSON object (docs/api.md). Owned by the
      * result. */
     char *json;
+    /* Gross energy of the median of the undisturbed decode tokens: by it runs are compared.
+     * Unavailable without decode tokens. */
+    pj_joules_mj typical_token;
 } pj_result;
 
 /* Ends recording, attributes energy and stores the run; frees it whatever the outcome, except for

@@ -37,7 +37,9 @@ def _say(results: Sequence[Result], process: int) -> None:
     if not results:
         print("perjoule: this process called no model's generate, so it has no run", file=sys.stderr)
     for r in results:
-        per_token = "" if r.joules_per_token is None else f", {r.joules_per_token:.4g} J per token"
+        per_token = "" if r.joules_per_token is None else f", {r.joules_per_token:.4g} J per token on average"
+        if r.typical_token is not None:
+            per_token = f", {r.typical_token} per typical token"
         energy = "energy unavailable" if r.energy is None else f"{r.energy} {r.energy_source}"
         print(f"perjoule: run {r.run_id}: {r.output_tokens} tokens, {energy}{per_token}", file=sys.stderr)
 

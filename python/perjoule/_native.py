@@ -112,6 +112,7 @@ class RunResult(Sized):
         ("phase_count", c.c_uint32),
         ("phases", PhaseResult * 8),
         ("json", c.c_void_p),
+        ("typical_token", Joules),
     ]
 
 

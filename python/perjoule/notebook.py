@@ -10,6 +10,14 @@ COMPONENTS = 8  # bars shown by name; the rest are summed up in one
 WIDTH, ROW = 520, 18
 
 
+def per_token(run: Mapping[str, Any]) -> str:
+    """Joules of the typical token, by which runs are compared, or of the mean one."""
+    typical, mean = run.get("typical_token_energy_mj"), run.get("joules_per_token")
+    if typical is not None:
+        return f"{typical / 1000:.4g} J (typical)"
+    return "unavailable" if mean is None else f"{mean:.4g} J (mean)"
+
+
 def _joules(mj: Optional[float]) -> str:
     return "unavailable" if mj is None else f"{mj / 1000:.4g} J"
 
@@ -51,10 +59,9 @@ def picture_of(run: Mapping[str, Any], phases: Sequence[Mapping[str, Any]],
     by_component = [(n, v / scale, "#54a24b") for n, v in ordered[:COMPONENTS]]
     if len(ordered) > COMPONENTS:
         by_component.append((f"{len(ordered) - COMPONENTS} others", sum(v for _, v in ordered[COMPONENTS:]) / scale, "#b5b5b5"))
-    per_token = run.get("joules_per_token")
     facts = [("run", run.get("id")), ("model", run.get("model_name")), ("status", run.get("status")),
              ("energy", f"{_joules(run.get('total_energy_mj'))} ({run.get('energy_source')})"),
-             ("per token", "unavailable" if per_token is None else f"{per_token:.4g} J")]
+             ("per token", per_token(run))]
     cells = "".join(f"<tr><th style='text-align:left'>{escape(n)}</th><td>{escape(str(v))}</td></tr>" for n, v in facts)
     parts: List[str] = [f"<div><table>{cells}</table>", _bars(f"{what} by phase", by_phase, unit)]
     if by_component:
@@ -64,12 +71,11 @@ def picture_of(run: Mapping[str, Any], phases: Sequence[Mapping[str, Any]],
 
 def table_of(runs: Sequence[Mapping[str, Any]]) -> str:
     """A list of runs."""
-    head = "".join(f"<th>{n}</th>" for n in ("run", "model", "status", "tokens", "energy", "J per token", "source"))
+    head = "".join(f"<th>{n}</th>" for n in ("run", "model", "status", "tokens", "energy", "per token", "source"))
     rows = []
     for r in runs:
-        per_token = r.get("joules_per_token")
         cells = (r["id"][:18], r.get("model_name"), r.get("status"), r.get("output_tokens"),
-                 _joules(r.get("total_energy_mj")), "unavailable" if per_token is None else f"{per_token:.4g}",
+                 _joules(r.get("total_energy_mj")), per_token(r),
                  r.get("energy_source"))
         rows.append("<tr>" + "".join(f"<td>{escape(str(c))}</td>" for c in cells) + "</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

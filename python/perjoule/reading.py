@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, 
 if TYPE_CHECKING:
     from typing import SupportsIndex
 
-from .notebook import picture_of, table_of
+from .notebook import per_token, picture_of, table_of
 
 TABLES = {
     # tables of to_pandas and to_polars: name -> query with the run's id
@@ -126,10 +126,10 @@ class StoredRun:
         return self._database.report(path, self)
 
     def __repr__(self) -> str:
-        figure, total = self._row.get("joules_per_token"), self._row.get("total_energy_mj")
+        total = self._row.get("total_energy_mj")
         energy = "energy unavailable" if total is None else f"{total / 1000:.4g} J"
-        if figure is not None:
-            energy = f"{figure:.4g} J per token"
+        if self._row.get("joules_per_token") is not None:
+            energy = f"{per_token(self._row)} per token"
         return f"<run {self.id}: {self._row.get('model_name')}, {self._row.get('status')}, {energy}>"
 
     def _repr_html_(self) -> str:

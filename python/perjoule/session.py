@@ -80,11 +80,12 @@ class Result:
     energy: Optional[Energy]
     energy_net: Optional[Energy]
     energy_upper_mj: Optional[float]  # where the energy is unavailable: at most this, if known
-    joules_per_token: Optional[float]
+    joules_per_token: Optional[float]  # mean over the output tokens
     input_tokens: int
     output_tokens: int
     phases: Mapping[str, PhaseResult] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)  # the run's summary as the API gives it
+    typical_token: Optional[Energy] = None  # the median decode token, by which runs are compared
 
     @property
     def joules(self) -> Optional[float]:
@@ -112,6 +113,7 @@ def _read_result(r: n.RunResult) -> Result:
         output_tokens=r.output_tokens,
         phases={n.PHASES[p.phase]: _phase(p) for p in r.phases[: r.phase_count]},
         summary=summary,
+        typical_token=_energy(r.typical_token),
     )
 
 

@@ -1,6 +1,8 @@
 /* Rules about how a model is run. */
 #include "analysis/advice_rules.h"
 
+#include "base/estimate.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,8 +33,8 @@ static const char *advice_run_keep_resident(const pj_advice_facts *f, pj_advice 
              "time%s in the hour before: keep it in memory.",
              100 * share, f->same_model_last_hour, f->same_model_last_hour == 1 ? "" : "s");
     snprintf(a->test, sizeof a->test, "perjoule serve");
-    return pj_advice_saves(f, a, "total", f->total_mj, share * (1 - 1.96 * sd), share,
-                           share * (1 + 1.96 * sd), "observed");
+    pj_bounds saved = pj_bounds_of(share, PJ_Z95 * sd * share);
+    return pj_advice_saves(f, a, "total", f->total_mj, saved.lo, share, saved.hi, "observed");
 }
 
 /* ---- batches ---- */

@@ -2,6 +2,7 @@
 #include "analysis/part_cost.h"
 
 #include "analysis/compare.h"
+#include "base/estimate.h"
 
 #include <math.h>
 
@@ -46,7 +47,8 @@ static void part_cost_attribute(const pj_part_query *request, pj_part_cost *cost
     }
     if (!shares.n) return;
     double chance = shares.n > 1 ? pj_half_width(shares.n, shares.squares) : 0;
-    cost->attributed = around(shares.mean, hypot(chance, 1.96 * sd / shares.n));
+    pj_bounds bounds = pj_bounds_of(shares.mean, hypot(chance, PJ_Z95 * sd / shares.n));
+    cost->attributed = (pj_estimate){shares.mean, bounds.lo, bounds.hi};
 }
 
 void pj_part_cost_get(const pj_part_query *request, pj_part_cost *cost)

@@ -762,7 +762,9 @@ static bool add_gap(device_cut *cut, uint32_t index, int64_t begin_ns, int64_t e
     if (end_ns <= begin_ns) return true;
     pj_leaf *last = tree->leaf_count > cut->first ? &tree->leaves[tree->leaf_count - 1] : NULL;
     bool at_begin = !last && cut->device == PJ_HOST; /* then the first leaf starts with the run */
-    if (end_ns - begin_ns < LEAST_GAP_NS && (at_begin || (last && last->end_ns == begin_ns))) {
+    bool joins = last && last->end_ns == begin_ns &&
+                 tree->nodes[last->node].phase == tree->nodes[index].phase;
+    if (end_ns - begin_ns < LEAST_GAP_NS && (at_begin || joins)) {
         if (last) last->end_ns = cut->last_ns = end_ns;
         return true;
     }

@@ -307,6 +307,7 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
         {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
          "between power samples"},
         PJ_OPTION_POWER(&a.session.power),
+        PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&a.session.database),
         {0}};
     int positional;

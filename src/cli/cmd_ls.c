@@ -28,12 +28,13 @@ static void ls_complete_query(ls_args *a)
     pj_run_query *q = &a->query;
     q->tags = a->tags.items;
     q->tag_count = (uint32_t)a->tags.count;
-    q->has_min_energy = !isnan(a->min_joules);
-    q->has_max_energy = !isnan(a->max_joules);
-    q->min_energy_mj = a->min_joules * 1e3;
-    q->max_energy_mj = a->max_joules * 1e3;
-    q->has_min_joules_per_token = !isnan(q->min_joules_per_token);
-    q->has_max_joules_per_token = !isnan(q->max_joules_per_token);
+    q->energy_mj.min = a->min_joules * 1e3;
+    q->energy_mj.max = a->max_joules * 1e3;
+    pj_run_bounds *bounds[] = {&q->energy_mj, &q->joules_per_token, &q->joules_per_token_typical};
+    for (int i = 0; i < 3; i++) {
+        bounds[i]->has_min = !isnan(bounds[i]->min);
+        bounds[i]->has_max = !isnan(bounds[i]->max);
+    }
     q->sort = (pj_run_sort)pj_run_sort_parse(a->sort);
     q->limit = a->limit ? (uint32_t)a->limit : a->table ? TABLE_RUNS : LIST_RUNS;
     q->offset = (uint64_t)a->offset;
@@ -204,7 +205,8 @@ extern const pj_command pj_command_table;
 
 static int run_ls(const pj_command *command, int argc, char **argv)
 {
-    ls_args args = {.query = {.min_joules_per_token = NAN, .max_joules_per_token = NAN},
+    const pj_run_bounds any = {.min = NAN, .max = NAN};
+    ls_args args = {.query = {.joules_per_token = any, .joules_per_token_typical = any},
                     .sort = "date",
                     .table = command == &pj_command_table,
                     .min_joules = NAN,
@@ -235,10 +237,14 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"dtype", 0, PJ_OPTION_TEXT, &query->dtype, "TYPE", "runs with weights of this type"},
         {"machine", 0, PJ_OPTION_TEXT, &query->machine, "TEXT",
          "part of the machine's name (CPU model and host)"},
-        {"min-joules-per-token", 0, PJ_OPTION_DOUBLE, &query->min_joules_per_token, "J",
-         "minimum energy of the request per output token"},
-        {"max-joules-per-token", 0, PJ_OPTION_DOUBLE, &query->max_joules_per_token, "J",
-         "maximum energy of the request per output token"},
+        {"min-joules-per-token-typical", 0, PJ_OPTION_DOUBLE, &query->joules_per_token_typical.min,
+         "J", "minimum energy of the typical token, as listed"},
+        {"max-joules-per-token-typical", 0, PJ_OPTION_DOUBLE, &query->joules_per_token_typical.max,
+         "J", "maximum energy of the typical token, as listed"},
+        {"min-joules-per-token", 0, PJ_OPTION_DOUBLE, &query->joules_per_token.min, "J",
+         "minimum mean energy of the request per output token"},
+        {"max-joules-per-token", 0, PJ_OPTION_DOUBLE, &query->joules_per_token.max, "J",
+         "maximum mean energy of the request per output token"},
         {"sort", 0, PJ_OPTION_CHOICE, &args.sort, "BY",
          "date, duration, energy, tokens_per_second, joules_per_token (mean) or "
          "joules_per_token_typical",

@@ -142,6 +142,7 @@ static int run_predict(const pj_command *command, int argc, char **argv)
         {"laws", 0, PJ_OPTION_FLAG, &laws, NULL,
          "instead: how energy per token scales with size, shape, batch and length"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object"},
+        PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&db),
         {0}};
     int code = pj_options_parse(command, options, argc, argv, NULL);

@@ -110,6 +110,12 @@ static void recover_runs(pj_store *store, int64_t patience_ns)
     pj_recovery_close(recovery);
 }
 
+bool *pj_without_disturbances(void)
+{
+    static bool without;
+    return &without;
+}
+
 static pj_status open_patiently(const char *db, int64_t patience_ns, pj_store **store,
                                 pj_error *err)
 {
@@ -127,13 +133,9 @@ static pj_status open_patiently(const char *db, int64_t patience_ns, pj_store **
 pj_status pj_stored_open_new(const char *db, pj_store **store, pj_error *err)
 {
     if (!db || pj_store_is_server(db) || pj_file_exists(db)) return pj_stored_open(db, store, err);
-    return pj_store_open(&(pj_store_options){.path = db}, store, err);
-}
-
-bool *pj_without_disturbances(void)
-{
-    static bool without;
-    return &without;
+    pj_status status = pj_store_open(&(pj_store_options){.path = db}, store, err);
+    if (status == PJ_OK) pj_store_leave_out_disturbances(*store, *pj_without_disturbances());
+    return status;
 }
 
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)

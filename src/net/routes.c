@@ -74,6 +74,8 @@ static const pj_param_rule runs_rules[] = {
     {"machine"},
     {"min_joules_per_token", PJ_PARAM_NUMBER},
     {"max_joules_per_token", PJ_PARAM_NUMBER},
+    {"min_joules_per_token_typical", PJ_PARAM_NUMBER},
+    {"max_joules_per_token_typical", PJ_PARAM_NUMBER},
     {"repeat_group"},
     {"sort", PJ_PARAM_CHOICE, 0, 0,
      "date|duration|energy|tokens_per_second|joules_per_token|joules_per_token_typical"},
@@ -91,7 +93,8 @@ static const pj_param_rule prune_rules[] = {{"before", PJ_PARAM_TIME},
 static const pj_param_rule retag_rules[] = {
     {"add", PJ_PARAM_TEXT, 0, 0, NULL, true}, {"remove", PJ_PARAM_TEXT, 0, 0, NULL, true}, {0}};
 static const pj_param_rule rates_rules[] = {RATES, DISTURBED, {0}};
-static const pj_param_rule advice_rules[] = {{"g_per_kwh", PJ_PARAM_NUMBER, 0, 100000}, {0}};
+static const pj_param_rule advice_rules[] = {
+    {"g_per_kwh", PJ_PARAM_NUMBER, 0, 100000}, DISTURBED, {0}};
 static const pj_param_rule run_rules[] = {{"include"},
                                           {"limit", PJ_PARAM_INT, 1, 100000},
                                           {"offset", PJ_PARAM_INT, 0, 1e15},
@@ -143,6 +146,7 @@ static const pj_param_rule groups_rules[] = {
     {"dtype"},
     {"machine"},
     {"disturbed", PJ_PARAM_CHOICE, 0, 0, "leave|keep"},
+    DISTURBED,
     {0}};
 static const pj_param_rule predict_rules[] = {{"model"},
                                               {"dtype"},
@@ -150,8 +154,10 @@ static const pj_param_rule predict_rules[] = {{"model"},
                                               {"output", PJ_PARAM_INT, 1, 1e7},
                                               {"batch", PJ_PARAM_INT, 1, 65536},
                                               {"map", PJ_PARAM_CHOICE, 0, 0, "true|false"},
+                                              DISTURBED,
                                               {0}};
-static const pj_param_rule laws_rules[] = {{"machine"}, {0}};
+static const pj_param_rule laws_rules[] = {{"machine"}, DISTURBED, {0}};
+static const pj_param_rule experiment_rules[] = {DISTURBED, {0}};
 static const pj_param_rule report_rules[] = {
     {"ids"}, {"experiment"}, {"format", PJ_PARAM_CHOICE, 0, 0, "html|md"}, DISTURBED, {0}};
 static const pj_param_rule resume_rules[] = {{"again", PJ_PARAM_CHOICE, 0, 0, "true|false"}, {0}};
@@ -564,7 +570,7 @@ static const route table[] = {
     {"GET", API "compare/groups", write_view, PJ_VIEW_GROUPS, groups_rules},
     {"GET", API "experiments", write_view, PJ_VIEW_EXPERIMENTS},
     {"POST", API "experiments", write_experiment},
-    {"GET", API "experiments/{id}", write_view, PJ_VIEW_EXPERIMENT},
+    {"GET", API "experiments/{id}", write_view, PJ_VIEW_EXPERIMENT, experiment_rules},
     {"POST", API "experiments/{id}/cancel", write_stop, PJ_VIEW_EXPERIMENT},
     {"POST", API "experiments/{id}/resume", write_experiment, PJ_VIEW_EXPERIMENT, resume_rules},
     {"GET", API "report", write_report, PJ_VIEW_REPORT, report_rules},

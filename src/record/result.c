@@ -106,6 +106,7 @@ static void result_fill(pj_result *r, const pj_run_data *data)
     r->net = pj_with_interval(info->net_mj, info->net_sd_mj);
     r->total_upper_mj = info->upper_mj;
     r->joules_per_token = ratios.joules_per_token;
+    r->typical_token = pj_gross_with_interval(info->typical_token_mj, info->typical_sd_mj);
     r->input_tokens = info->input_tokens;
     r->output_tokens = info->output_tokens;
     for (pj_phase p = 0; p < PJ_PHASE_COUNT; p++)
@@ -124,6 +125,7 @@ void pj_result_fill(pj_result *result, const pj_run_data *data, bool stored)
                      .duration_ms = NAN,
                      .total_upper_mj = NAN,
                      .joules_per_token = NAN,
+                     .typical_token = unknown,
                      .is_stored = stored};
     size_t size = result->size ? result->size : SIZE_0_1;
     if (data->info.id[0]) result_fill(&all, data);

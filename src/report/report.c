@@ -38,7 +38,9 @@ pj_status pj_report_make(pj_store *store, const pj_report_request *request, pj_b
     char texts[PJ_COMPARE_MAX][PJ_UUID_BYTES];
     const char *ids[PJ_COMPARE_MAX];
     json_t *view = NULL, *advice = NULL;
-    pj_report_subject s = {.ids = ids, .experiment = request->experiment};
+    pj_report_subject s = {.ids = ids,
+                           .experiment = request->experiment,
+                           .without = pj_store_leaves_out_disturbances(store)};
     pj_status status = PJ_OK;
     if (!request->experiment && (request->count < 1 || request->count > PJ_COMPARE_MAX))
         return pj_fail(err, PJ_E_INVALID, "a report covers 1 to %d runs or an experiment",

@@ -14,7 +14,10 @@ typedef struct pj_report_subject {
     const char *experiment;
     const json_t *view;   /* the summary, the comparison or the experiment */
     const json_t *advice; /* of a single run */
+    bool without;         /* disturbances are left out */
 } pj_report_subject;
+
+#define PJ_REPORT_WITHOUT "All figures are without disturbances."
 
 void pj_report_markdown(const pj_report_subject *subject, pj_buffer *out);
 /* The dashboard's view with its data inlined; PJ_E_UNSUPPORTED in a build without it. */

@@ -450,6 +450,7 @@ void pj_report_markdown(const pj_report_subject *s, pj_buffer *out)
         LINE("# Comparison of %u runs", s->count);
     else
         LINE("# Energy of %.100s, run %s", pj_member_text(s->view, "model_name"), s->ids[0]);
+    if (s->without) PARAGRAPH(PJ_REPORT_WITHOUT);
     if (s->experiment)
         markdown_experiment(out, s->view);
     else if (s->count > 1)

@@ -222,6 +222,7 @@ static void page_left_out(page *p)
 {
     pj_json_kv_array_begin(&p->out, "left_out");
     if (p->cut_tokens) pj_json_string(&p->out, "It holds the first 20,000 tokens of this run.");
+    if (pj_store_leaves_out_disturbances(p->store)) pj_json_string(&p->out, PJ_REPORT_WITHOUT);
     if (p->no_cubes)
         pj_json_string(&p->out, "This run is too long to be narrowed to a range of tokens in this "
                                 "file; the dashboard can.");

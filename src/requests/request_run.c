@@ -369,7 +369,8 @@ static void put_warnings(pj_spool_writer *w, const pj_request_parts *p, const pj
         pj_spool_put_warning(
             w, t->end_ns, "phases_unknown",
             "the answer was not streamed and the server reported no times: prefill "
-            "and decode cannot be separated, and decode contains both");
+            "and decode cannot be separated; decode contains both, and its tokens have equal "
+            "shares");
     if (malformed) {
         snprintf(text, sizeof text, "%llu events of the answer could not be read", malformed);
         pj_spool_put_warning(w, t->end_ns, "events_malformed", text);

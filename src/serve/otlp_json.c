@@ -343,6 +343,7 @@ static void write_run_attributes(const pj_otlp_resource *r, const pj_run_info *i
     attribute_double(out, "perjoule.energy.sd", info->total_sd_mj / 1e3);
     attribute_double(out, "perjoule.request.energy", info->request_mj / 1e3);
     attribute_double(out, "perjoule.joules_per_token", ratios.joules_per_token);
+    attribute_double(out, "perjoule.joules_per_token_typical", ratios.joules_per_token_typical);
     attribute_text(out, "perjoule.energy.source", pj_quality_name(info->quality));
     attribute_text(out, "perjoule.run.id", info->id);
     attribute_text(out, "perjoule.run.status", pj_run_status_name(info->status));

@@ -157,6 +157,12 @@ static pj_status view_pending_runs(pj_serve *serve, const char *wanted, const pj
 }
 
 /* Converts parameters to a query; `tags` is storage for the tags. */
+static pj_run_bounds bounds_of(const pj_params *params, const char *min, const char *max)
+{
+    return (pj_run_bounds){pj_params_text(params, min) != NULL, pj_params_text(params, max) != NULL,
+                           pj_params_number(params, min, 0), pj_params_number(params, max, 0)};
+}
+
 static pj_run_query query_of(const pj_params *params, const char *tags[PJ_PARAMS_MAX])
 {
     const char *sort = pj_params_text(params, "sort");
@@ -175,14 +181,10 @@ static pj_run_query query_of(const pj_params *params, const char *tags[PJ_PARAMS
         .scope = pj_params_text(params, "scope"),
         .level = pj_params_text(params, "level"),
         .machine = pj_params_text(params, "machine"),
-        .has_min_joules_per_token = pj_params_text(params, "min_joules_per_token") != NULL,
-        .has_max_joules_per_token = pj_params_text(params, "max_joules_per_token") != NULL,
-        .min_joules_per_token = pj_params_number(params, "min_joules_per_token", 0),
-        .max_joules_per_token = pj_params_number(params, "max_joules_per_token", 0),
-        .has_min_energy = pj_params_text(params, "min_energy_mj") != NULL,
-        .has_max_energy = pj_params_text(params, "max_energy_mj") != NULL,
-        .min_energy_mj = pj_params_number(params, "min_energy_mj", 0),
-        .max_energy_mj = pj_params_number(params, "max_energy_mj", 0),
+        .energy_mj = bounds_of(params, "min_energy_mj", "max_energy_mj"),
+        .joules_per_token = bounds_of(params, "min_joules_per_token", "max_joules_per_token"),
+        .joules_per_token_typical =
+            bounds_of(params, "min_joules_per_token_typical", "max_joules_per_token_typical"),
         .sort = sort ? (pj_run_sort)pj_run_sort_parse(sort) : PJ_SORT_DATE,
         .ascending = pj_params_is(params, "order", "asc"),
         .limit = (uint32_t)pj_params_int(params, "limit", 0),

@@ -1,11 +1,12 @@
 /* The CSV export: a zip with one file per table, with the tables' own columns and RFC 4180
  * quoting. */
 #include "store/exports.h"
-#include "store/store_impl.h"
 #include "store/zip.h"
 
+#include "base/clock.h"
 #include "base/csv.h"
 #include "base/decimal.h"
+#include "trace/summary.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,12 +26,10 @@ static void export_csv_flush(csv *c, size_t above)
     pj_buffer_clear(&c->line);
 }
 
-static void export_csv_put_value(csv *c, pj_sql *sql, int column, bool is_float)
+static void export_csv_put_value(csv *c, pj_value v, bool is_float)
 {
     char text[PJ_DECIMAL_BYTES];
-    pj_value v;
     size_t bytes = 0;
-    pj_sql_get_value(sql, column, &v);
     if (v.type == PJ_VALUE_TEXT) pj_csv_put_text(&c->line, v.text, v.bytes);
     if (v.type == PJ_VALUE_INT) bytes = pj_decimal_int(v.integer, text);
     if (v.type == PJ_VALUE_DOUBLE)
@@ -39,17 +38,25 @@ static void export_csv_put_value(csv *c, pj_sql *sql, int column, bool is_float)
     pj_buffer_append(&c->line, text, bytes);
 }
 
+/* A value after others. */
+static void put_next(csv *c, pj_value v)
+{
+    pj_buffer_char(&c->line, ',');
+    export_csv_put_value(c, v, false);
+}
+
 /* Writes the rows of a SELECT; `table` defines which columns are floats (offset by `skip`), or is
  * NULL. */
 static pj_status put_lines(csv *c, pj_sql *sql, int columns, const pj_row_table *table, int skip,
                            pj_error *err)
 {
+    pj_value value;
     while (!c->failed && pj_sql_step(sql)) {
         for (int i = 0; i < columns; i++) {
             int type = table && i >= skip ? table->columns[i - skip].type : PJ_COLUMN_TEXT;
             if (i) pj_buffer_char(&c->line, ',');
-            export_csv_put_value(c, sql, i,
-                                 type == PJ_COLUMN_FLOAT || type == PJ_COLUMN_STAT_FLOAT);
+            pj_sql_get_value(sql, i, &value);
+            export_csv_put_value(c, value, type == PJ_COLUMN_FLOAT || type == PJ_COLUMN_STAT_FLOAT);
         }
         pj_buffer_append(&c->line, "\r\n", 2);
         export_csv_flush(c, FLUSH_BYTES);
@@ -80,65 +87,38 @@ static pj_status export_csv_write_table(csv *c, pj_run_view *view, pj_table_id i
     return put_lines(c, sql, table->column_count + skip, table, skip, err);
 }
 
-/* Figures of the run, and what is subtracted from them where disturbances are left out. */
-static const char *const disturbed_figures[][2] = {
-    {"total_energy_mj", "disturbed_energy_mj"},
-    {"net_energy_mj", "disturbed_net_energy_mj"},
-    {"total_duration_ms", "disturbed_duration_ms"},
-    {"request_energy_mj", "request_disturbed_energy_mj"},
-    {"request_energy_net_mj", "request_disturbed_net_energy_mj"},
-    {"request_duration_ms", "request_disturbed_duration_ms"},
-    {"prefill_energy_mj", "prefill_disturbed_energy_mj"},
-    {"prefill_energy_net_mj", "prefill_disturbed_net_energy_mj"},
-    {"prefill_duration_ms", "prefill_disturbed_duration_ms"},
-    {"decode_energy_mj", "decode_disturbed_energy_mj"},
-    {"decode_energy_net_mj", "decode_disturbed_net_energy_mj"},
-    {"decode_duration_ms", "decode_disturbed_duration_ms"},
-    {"model_load_energy_mj", "model_load_disturbed_energy_mj"},
-};
-
-/* The select list of the run's row: its columns, less what is left out. */
-static void write_run_columns(pj_buffer *out, const pj_store *store)
+/* The run as it is shown: without disturbances if they are left out. */
+static pj_status export_csv_write_run(csv *c, const pj_run_view *view, pj_error *err)
 {
-    pj_buffer_text(out, "id, tags");
-    for (int c = 0; c < pj_run_table.column_count; c++) {
-        const char *name = pj_run_table.columns[c].name, *less = NULL;
-        for (size_t i = 0; i < sizeof disturbed_figures / sizeof *disturbed_figures; i++)
-            if (store->leaves_out && strcmp(disturbed_figures[i][0], name) == 0)
-                less = disturbed_figures[i][1];
-        if (less)
-            pj_buffer_printf(out, ", %s - coalesce(%s, 0)", name, less);
-        else
-            pj_buffer_printf(out, ", %s", name);
-    }
-    pj_buffer_text(out, store->leaves_out
-                            ? ", created_at, tokens_per_second * decode_duration_ms /"
-                              " nullif(decode_duration_ms - coalesce(decode_disturbed_duration_ms,"
-                              " 0), 0), (request_energy_mj - coalesce(request_disturbed_energy_mj,"
-                              " 0)) / 1e3 / nullif(output_tokens, 0), joules_per_token_sd"
-                            : ", created_at, tokens_per_second, joules_per_token,"
-                              " joules_per_token_sd");
-}
-
-static pj_status export_csv_write_run(csv *c, pj_run_view *view, pj_error *err)
-{
-    char columns[8192];
-    pj_buffer text;
+    const pj_run_info *info = view->info;
+    char columns[8192], created[32];
+    pj_run_ratios ratios;
+    pj_buffer tags;
+    pj_json json;
     size_t n = pj_table_list_columns(&pj_run_table, "id, tags", columns, sizeof columns);
     snprintf(columns + n, sizeof columns - n,
              ", created_at, tokens_per_second, joules_per_token, joules_per_token_sd");
     pj_status status = begin_file(c, "profiling_runs", columns, err);
-    if (status != PJ_OK) return status;
-    pj_buffer_init(&text, 1 << 16);
-    pj_buffer_text(&text, "SELECT ");
-    write_run_columns(&text, view->store);
-    pj_buffer_text(&text, " FROM profiling_runs WHERE id = ?");
-    status = pj_buffer_status(&text, "the columns of a run", err);
-    pj_sql *sql = status == PJ_OK ? pj_sql_begin(view->store, pj_buffer_get(&text), err) : NULL;
-    pj_buffer_fini(&text);
-    if (!sql) return status == PJ_OK ? PJ_E_IO : status;
-    pj_sql_text(sql, 1, view->info->id);
-    return put_lines(c, sql, pj_run_table.column_count + 6, NULL, 0, err);
+    pj_buffer_init(&tags, 1u << 24);
+    pj_json_init(&json, &tags);
+    pj_tags_write(&json, info->tags, info->tag_count);
+    pj_clock_format_iso(info->created_wall_ns, created);
+    pj_run_ratios_get(info, &ratios);
+    export_csv_put_value(c, pj_value_text(info->id), false);
+    put_next(c, pj_value_bytes(PJ_VALUE_TEXT, tags.data, tags.length));
+    for (int i = 0; i < pj_run_table.column_count; i++) {
+        pj_value value;
+        pj_column_get(&pj_run_table, &pj_run_table.columns[i], info, &value);
+        put_next(c, value);
+    }
+    put_next(c, pj_value_text(created));
+    put_next(c, pj_value_double(ratios.tokens_per_second));
+    put_next(c, pj_value_double(ratios.joules_per_token));
+    put_next(c, pj_value_double(ratios.joules_per_token_sd));
+    pj_buffer_append(&c->line, "\r\n", 2);
+    export_csv_flush(c, 0);
+    pj_buffer_fini(&tags);
+    return status;
 }
 
 pj_status pj_export_csv(pj_run_view *view, const pj_output *out, pj_error *err)

@@ -220,7 +220,7 @@ static void write_after(pj_buffer *out, int64_t version)
     pj_buffer_text(out, reserve_ids);
 }
 
-const pj_dialect pj_postgres_dialect = {.version = 9,
+const pj_dialect pj_postgres_dialect = {.version = 10,
                                         .types = {TEXT, "double precision", "bigint", "bytea"},
                                         .id_type = "bigint NOT NULL",
                                         .has_run_everywhere = true,

@@ -14,16 +14,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* `without`: the figure without disturbances; the typical token has none. */
 static const struct {
-    const char *name, *column;
+    const char *name, *column, *without;
 } sorts[PJ_SORT_COUNT] = {
-    [PJ_SORT_DATE] = {"date", "created_ns"},
-    [PJ_SORT_DURATION] = {"duration", "total_duration_ms"},
-    [PJ_SORT_ENERGY] = {"energy", "total_energy_mj"},
-    [PJ_SORT_TOKENS_PER_SECOND] = {"tokens_per_second", "tokens_per_second"},
-    [PJ_SORT_JOULES_PER_TOKEN] = {"joules_per_token", "joules_per_token"},
-    [PJ_SORT_TYPICAL] = {"joules_per_token_typical", "typical_token_energy_mj"},
+    [PJ_SORT_DATE] = {"date", "created_ns", NULL},
+    [PJ_SORT_DURATION] = {"duration", "total_duration_ms",
+                          "(total_duration_ms - coalesce(disturbed_duration_ms, 0))"},
+    [PJ_SORT_ENERGY] = {"energy", "total_energy_mj",
+                        "(total_energy_mj - coalesce(disturbed_energy_mj, 0))"},
+    [PJ_SORT_TOKENS_PER_SECOND] = {"tokens_per_second", "tokens_per_second",
+                                   "(tokens_per_second * decode_duration_ms / nullif("
+                                   "decode_duration_ms -"
+                                   " coalesce(decode_disturbed_duration_ms, 0), 0))"},
+    [PJ_SORT_JOULES_PER_TOKEN] = {"joules_per_token", "joules_per_token",
+                                  "((request_energy_mj - coalesce(request_disturbed_energy_mj,"
+                                  " 0)) / 1e3 / nullif(output_tokens, 0))"},
+    [PJ_SORT_TYPICAL] = {"joules_per_token_typical", "typical_token_energy_mj", NULL},
 };
+
+/* A figure of runs in SQL, as it is shown. */
+static const char *figure_of(const pj_store *store, pj_run_sort sort)
+{
+    return store->leaves_out && sorts[sort].without ? sorts[sort].without : sorts[sort].column;
+}
 
 int pj_run_sort_parse(const char *name)
 {
@@ -75,9 +89,23 @@ static void add_search(conditions *c, const char *words)
                   pj_value_text(pj_buffer_get(&c->pattern)));
 }
 
-static void add_bound(conditions *c, const char *before, bool has, double bound)
+static void add_bounds(conditions *c, const char *figure, pj_run_bounds bounds)
 {
-    if (has) add_condition(c, before, "", (pj_value){.type = PJ_VALUE_DOUBLE, .number = bound});
+    char before[320];
+    snprintf(before, sizeof before, "%s >= ", figure);
+    if (bounds.has_min) add_condition(c, before, "", pj_value_double(bounds.min));
+    snprintf(before, sizeof before, "%s <= ", figure);
+    if (bounds.has_max) add_condition(c, before, "", pj_value_double(bounds.max));
+}
+
+static void add_figures(conditions *c, const pj_store *store, const pj_run_query *q)
+{
+    char primary[256];
+    const char *mean = figure_of(store, PJ_SORT_JOULES_PER_TOKEN);
+    snprintf(primary, sizeof primary, "coalesce(typical_token_energy_mj / 1e3, %s)", mean);
+    add_bounds(c, figure_of(store, PJ_SORT_ENERGY), q->energy_mj);
+    add_bounds(c, mean, q->joules_per_token);
+    add_bounds(c, primary, q->joules_per_token_typical);
 }
 
 /* Added as " AND id IN (?7, ?8)". */
@@ -91,7 +119,8 @@ static void add_ids(conditions *c, const char *id, uint32_t count)
     if (count) pj_buffer_char(&c->text, ')');
 }
 
-static pj_status add_conditions(conditions *c, const pj_run_query *q, pj_error *err)
+static pj_status add_conditions(conditions *c, const pj_store *store, const pj_run_query *q,
+                                pj_error *err)
 {
     add_search(c, q->search);
     add_condition(c, "model_name = ", "", pj_value_text(q->model));
@@ -109,10 +138,7 @@ static pj_status add_conditions(conditions *c, const pj_run_query *q, pj_error *
                       pj_value_text(q->tags[i]));
     pj_status status = add_time(c, "created_ns >= ", q->from, err);
     if (status == PJ_OK) status = add_time(c, "created_ns < ", q->to, err);
-    add_bound(c, "total_energy_mj >= ", q->has_min_energy, q->min_energy_mj);
-    add_bound(c, "total_energy_mj <= ", q->has_max_energy, q->max_energy_mj);
-    add_bound(c, "joules_per_token >= ", q->has_min_joules_per_token, q->min_joules_per_token);
-    add_bound(c, "joules_per_token <= ", q->has_max_joules_per_token, q->max_joules_per_token);
+    add_figures(c, store, q);
     if (q->ids) add_ids(c, q->ids, q->id_count);
     if (status == PJ_OK) status = pj_buffer_status(&c->pattern, "the search text", err);
     return status == PJ_OK ? pj_buffer_status(&c->text, "the query", err) : status;
@@ -121,12 +147,12 @@ static pj_status add_conditions(conditions *c, const pj_run_query *q, pj_error *
 /* Writes "FROM …" with the query's matches, of which only `columns` may be used. Where an index
  * holds what most conditions ask for, of all runs but those with very long names, the matches are
  * put together from both kinds, so that the engine reads the index instead of the runs. Searches
- * have an index of their own. */
+ * have an index of their own; figures without disturbances are in none. */
 static void write_matches(pj_buffer *text, const pj_store *store, const pj_run_query *q,
                           const conditions *c, const char *columns)
 {
     const char *listed = store->driver->listed_runs, *where = pj_buffer_get(&c->text);
-    if (!listed || !c->count || q->search || q->repeat_group)
+    if (!listed || !c->count || q->search || q->repeat_group || store->leaves_out)
         pj_buffer_printf(text, "FROM profiling_runs%s", where);
     else
         pj_buffer_printf(text,
@@ -159,14 +185,13 @@ static pj_status count_matches(pj_store *store, const pj_run_query *q, const con
 
 /* Runs without the figure come last in either order; ties are ordered by date. Every run has a
  * date: without NULLS LAST PostgreSQL finds the order in its index. */
-static void write_order(pj_buffer *text, const pj_run_query *q)
+static void write_order(pj_buffer *text, const pj_run_query *q, const char *figure)
 {
     const char *order = q->ascending ? "ASC" : "DESC";
     if (q->sort == PJ_SORT_DATE)
         pj_buffer_printf(text, " ORDER BY created_ns %s", order);
     else
-        pj_buffer_printf(text, " ORDER BY %s %s NULLS LAST, created_ns DESC", sorts[q->sort].column,
-                         order);
+        pj_buffer_printf(text, " ORDER BY %s %s NULLS LAST, created_ns DESC", figure, order);
 }
 
 /* The keys of the matches, ordered by what `columns` holds besides, are found and counted in one
@@ -177,23 +202,25 @@ static void write_select(pj_buffer *text, const pj_store *store, const pj_run_qu
                          const conditions *c)
 {
     pj_buffer matches;
-    char columns[8192], of_matches[96], sort[64] = "";
-    const char *key = store->driver->is_remote ? "id" : "rowid";
+    char columns[8192], of_matches[320];
+    const char *key = store->driver->is_remote ? "id" : "rowid",
+               *figure = figure_of(store, q->sort);
+    const bool by_date = q->sort == PJ_SORT_DATE;
     pj_table_list_columns(&pj_run_table, "id, tags", columns, sizeof columns);
-    if (q->sort != PJ_SORT_DATE) snprintf(sort, sizeof sort, ", %s", sorts[q->sort].column);
-    snprintf(of_matches, sizeof of_matches, "%s, created_ns%s", key, sort);
+    snprintf(of_matches, sizeof of_matches, "%s, created_ns%s%s", key, by_date ? "" : ", ",
+             by_date ? "" : figure);
     pj_buffer_init(&matches, 1 << 16);
     int count = c->count;
     write_matches(&matches, store, q, c, of_matches);
     if (count)
-        pj_buffer_printf(text, "WITH matches (found, created_ns%s) AS (SELECT %s %s) ", sort,
-                         of_matches, pj_buffer_get(&matches));
+        pj_buffer_printf(text, "WITH matches (found, created_ns%s) AS (SELECT %s %s) ",
+                         by_date ? "" : ", figure", of_matches, pj_buffer_get(&matches));
     pj_buffer_printf(text, "SELECT %s, %s FROM profiling_runs WHERE %s IN (SELECT %s FROM %s",
                      columns, count ? "(SELECT count(*) FROM matches)" : "NULL", key,
                      count ? "found" : key, count ? "matches" : "profiling_runs");
-    write_order(text, q);
+    write_order(text, q, count ? "figure" : figure);
     pj_buffer_printf(text, " LIMIT ?%d OFFSET ?%d)", count + 1, count + 2);
-    write_order(text, q);
+    write_order(text, q, figure);
     text->failed = text->failed || matches.failed;
     pj_buffer_fini(&matches);
 }
@@ -238,7 +265,8 @@ static pj_status select_runs(pj_store *store, const pj_run_query *q, const condi
     return pj_sql_end_after(sql, runs_read_runs(store, sql, limit_of(q), list, err), err);
 }
 
-static pj_status conditions_of(conditions *c, const pj_run_query *query, pj_error *err)
+static pj_status conditions_of(conditions *c, const pj_store *store, const pj_run_query *query,
+                               pj_error *err)
 {
     enum { OTHER_CONDITIONS = 20 };
     *c = (conditions){0};
@@ -249,7 +277,7 @@ static pj_status conditions_of(conditions *c, const pj_run_query *query, pj_erro
     c->values =
         pj_alloc((size_t)query->tag_count + query->id_count + OTHER_CONDITIONS, sizeof *c->values);
     if (!c->values) return pj_fail_memory(err, "the query");
-    return add_conditions(c, query, err);
+    return add_conditions(c, store, query, err);
 }
 
 static void free_conditions(conditions *c)
@@ -265,7 +293,7 @@ pj_status pj_store_list(pj_store *store, const pj_run_query *query, pj_run_list 
     conditions c;
     *list = (pj_run_list){0};
     pj_arena_init(&list->arena, 0);
-    pj_status status = conditions_of(&c, query, err);
+    pj_status status = conditions_of(&c, store, query, err);
     if (status == PJ_OK) status = select_runs(store, query, &c, list, err);
     if (status == PJ_OK && list->total == 0 && (list->count || query->offset))
         status = count_matches(store, query, &c, &list->total, err);
@@ -278,13 +306,14 @@ static pj_status select_ids(pj_store *store, const pj_run_query *q, const condit
                             pj_buffer *ids, pj_error *err)
 {
     pj_buffer text;
-    char columns[96];
+    char columns[320];
+    const char *figure = figure_of(store, q->sort);
     pj_buffer_init(&text, 1 << 16);
     snprintf(columns, sizeof columns, "id, created_ns%s%s", q->sort == PJ_SORT_DATE ? "" : ", ",
-             q->sort == PJ_SORT_DATE ? "" : sorts[q->sort].column);
+             q->sort == PJ_SORT_DATE ? "" : figure);
     pj_buffer_text(&text, "SELECT id ");
     write_matches(&text, store, q, c, columns);
-    write_order(&text, q);
+    write_order(&text, q, figure);
     pj_buffer_printf(&text, " LIMIT ?%d OFFSET ?%d", c->count + 1, c->count + 2);
     pj_sql *sql = begin_query(store, &text, c, err);
     bind_page(sql, q, c);
@@ -296,7 +325,7 @@ pj_status pj_store_list_ids(pj_store *store, const pj_run_query *query, pj_buffe
                             uint64_t *total, pj_error *err)
 {
     conditions c;
-    pj_status status = conditions_of(&c, query, err);
+    pj_status status = conditions_of(&c, store, query, err);
     if (status == PJ_OK) status = select_ids(store, query, &c, ids, err);
     *total = ids->length / PJ_UUID_BYTES;
     if (status == PJ_OK && (query->offset || *total >= limit_of(query)))

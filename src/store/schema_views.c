@@ -71,6 +71,13 @@
     "SELECT t.run_id, t.phase, l.layer_index, l.total_time_ms, l.attention_time_ms,"         \
     " l.mlp_time_ms, l.energy_mj FROM tokens t JOIN layer_metrics l ON " key "/*RUN l=t*/"
 
+/* An end of an energy's interval, as by pj_bounds_of: symmetric in logarithms where it is positive,
+ * so that it stays positive. */
+#define HALF "(1.96 * energy_sd_mj)"
+#define BOUND(sign)                                                                        \
+    "CASE WHEN energy_mj > 0 THEN sqrt(energy_mj * energy_mj + " HALF " * " HALF ")" sign  \
+    " " HALF " ELSE energy_mj " sign " " HALF " END"
+
 const pj_schema_view pj_schema_views[] = {
     {"run_efficiency",
      "SELECT id AS run_id, created_at, status, model_name, engine, dtype, batch_size, threads,"
@@ -86,9 +93,9 @@ const pj_schema_view pj_schema_views[] = {
      " mj_per_million_active_parameters, total_energy_mj / 3.6e9 AS kwh, tags, experiment_name"
      " FROM profiling_runs"},
     {"energy_by_phase",
-     "SELECT run_id, phase, duration_ms, energy_mj, energy_mj - 1.96 * energy_sd_mj AS"
-     " energy_lo_mj, energy_mj + 1.96 * energy_sd_mj AS energy_hi_mj, net_energy_mj,"
-     " energy_mj * 1000 / nullif(duration_ms, 0) AS power_mw FROM run_phases"},
+     "SELECT run_id, phase, duration_ms, energy_mj, " BOUND("-") " AS energy_lo_mj, " BOUND("+")
+     " AS energy_hi_mj, net_energy_mj, energy_mj * 1000 / nullif(duration_ms, 0) AS power_mw"
+     " FROM run_phases"},
     {"steps",
      "SELECT coalesce(t.step_id, t.id) AS step_id, t.run_id, min(t.phase_id) AS phase_id,"
      " min(t.phase) AS phase, min(t.position) AS position, count(*) AS tokens, min(t.start_ms)"

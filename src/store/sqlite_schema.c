@@ -194,7 +194,7 @@ static void write_after(pj_buffer *out, int64_t version)
     pj_buffer_text(out, triggers);
 }
 
-const pj_dialect pj_sqlite_dialect = {.version = 18,
+const pj_dialect pj_sqlite_dialect = {.version = 19,
                                       .types = {"TEXT", "REAL", "INTEGER", "BLOB"},
                                       .id_type = "INTEGER PRIMARY KEY",
                                       .has_foreign_keys = true,

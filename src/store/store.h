@@ -93,6 +93,12 @@ typedef enum pj_run_sort {
 
 int pj_run_sort_parse(const char *name); /* "date", ...; -1: none of them */
 
+/* Zeroed: no bounds. */
+typedef struct pj_run_bounds {
+    bool has_min, has_max;
+    double min, max;
+} pj_run_bounds;
+
 /* Zeroed, it selects the newest PJ_QUERY_LIMIT runs. NULL and 0 mean "any". */
 typedef struct pj_run_query {
     const char *search; /* substring of the prompt, case-insensitive (ASCII) */
@@ -104,11 +110,9 @@ typedef struct pj_run_query {
     const char *from, *to; /* ISO 8601 times or dates: from inclusive, to exclusive */
     const char *ids;       /* only these, each with its NUL; NULL: any */
     uint32_t id_count;
-    bool has_min_energy, has_max_energy;
-    double min_energy_mj, max_energy_mj;
-    bool has_min_joules_per_token, has_max_joules_per_token;
-    double min_joules_per_token, max_joules_per_token;
-    pj_run_sort sort; /* runs without the figure come last */
+    pj_run_bounds energy_mj, joules_per_token;
+    pj_run_bounds joules_per_token_typical; /* of the mean where a run has no typical token */
+    pj_run_sort sort;                       /* runs without the figure come last */
     bool ascending;
     uint32_t limit; /* 0: PJ_QUERY_LIMIT */
     uint64_t offset;

@@ -60,7 +60,21 @@ pj_status pj_unit_leaves_find(const pj_run_data *data, pj_disturbed_units *units
  * all rows. */
 pj_status pj_disturbances_share(pj_run_data *data, pj_disturbed_units *units,
                                 pj_unit_leaves *leaves, pj_error *err);
+/* Then the disturbed parts of rails, classes and the run: sums of those of rows. */
+pj_status pj_disturbances_sum(pj_run_data *data, const pj_disturbed_units *units, pj_error *err);
 /* Stores the list with the run. */
 pj_status pj_disturbances_keep(pj_run_data *data, const pj_disturbances *list, pj_error *err);
+
+static inline int64_t pj_disturbed_share_of(int64_t nj, double share)
+{
+    return nj == PJ_NJ_UNKNOWN ? 0 : llround((double)nj * share);
+}
+
+static inline void pj_disturbed_add(pj_disturbed *to, const pj_disturbed *part)
+{
+    to->ms += part->ms;
+    to->gross_nj += part->gross_nj;
+    to->net_nj += part->net_nj;
+}
 
 #endif

@@ -256,18 +256,6 @@ static bool leaf_share_all(const pj_disturbed_units *u, pj_unit_leaves *l)
 
 /* ---- parts of rows ---- */
 
-static int64_t part_of(int64_t nj, double share)
-{
-    return nj == PJ_NJ_UNKNOWN ? 0 : llround((double)nj * share);
-}
-
-static void part_add(pj_disturbed *to, const pj_disturbed *part)
-{
-    to->ms += part->ms;
-    to->gross_nj += part->gross_nj;
-    to->net_nj += part->net_nj;
-}
-
 /* A share of the energy of time that no part covers. Its net energy is what the parts' leave. */
 typedef struct self_energy {
     int64_t gross_nj, net_nj;
@@ -275,8 +263,8 @@ typedef struct self_energy {
 
 static pj_disturbed part_of_self(const self_energy *self, double ms, double share)
 {
-    int64_t nj = part_of(self->gross_nj, share);
-    return (pj_disturbed){ms * share, nj, part_of(self->net_nj, share), nj};
+    int64_t nj = pj_disturbed_share_of(self->gross_nj, share);
+    return (pj_disturbed){ms * share, nj, pj_disturbed_share_of(self->net_nj, share), nj};
 }
 
 /* Net energy of time without parts: the row's less that of its parts. */
@@ -344,9 +332,10 @@ static void sharing_add_component(sharing *s, const pj_unit_leaf *leaf)
     pj_run_data *d = s->d;
     const pj_component_row *c = &d->components[leaf->row];
     pj_disturbed part = s->component_part[leaf->row];
-    part_add(&s->step_part[leaf->unit], &part);
-    if (c->layer < d->layer_count) part_add(&d->layers[c->layer].disturbed_part, &part);
-    if (c->section < d->section_count) part_add(&d->sections[c->section].disturbed_part, &part);
+    pj_disturbed_add(&s->step_part[leaf->unit], &part);
+    if (c->layer < d->layer_count) pj_disturbed_add(&d->layers[c->layer].disturbed_part, &part);
+    if (c->section < d->section_count)
+        pj_disturbed_add(&d->sections[c->section].disturbed_part, &part);
 }
 
 static void sharing_add_layer(sharing *s, const pj_unit_leaf *leaf)
@@ -354,11 +343,12 @@ static void sharing_add_layer(sharing *s, const pj_unit_leaf *leaf)
     pj_layer_row *l = &s->d->layers[leaf->row];
     const self_energy self = {l->energy.self_nj, s->layer_net[leaf->row]};
     pj_disturbed part = part_of_self(&self, leaf->ms, leaf->share);
-    part_add(&l->disturbed_part, &part);
+    pj_disturbed_add(&l->disturbed_part, &part);
     l->disturbed_part.self_nj = part.self_nj;
-    part_add(&s->step_part[leaf->unit], &part);
+    pj_disturbed_add(&s->step_part[leaf->unit], &part);
     uint32_t section = s->section_of_layer[leaf->row];
-    if (section < s->d->section_count) part_add(&s->d->sections[section].disturbed_part, &part);
+    if (section < s->d->section_count)
+        pj_disturbed_add(&s->d->sections[section].disturbed_part, &part);
 }
 
 static void sharing_add_section(sharing *s, const pj_unit_leaf *leaf)
@@ -366,9 +356,9 @@ static void sharing_add_section(sharing *s, const pj_unit_leaf *leaf)
     pj_section_row *r = &s->d->sections[leaf->row];
     const self_energy self = {r->energy.self_nj, s->section_net[leaf->row]};
     pj_disturbed part = part_of_self(&self, leaf->ms, leaf->share);
-    part_add(&r->disturbed_part, &part);
+    pj_disturbed_add(&r->disturbed_part, &part);
     r->disturbed_part.self_nj = part.self_nj;
-    part_add(&s->step_part[leaf->unit], &part);
+    pj_disturbed_add(&s->step_part[leaf->unit], &part);
 }
 
 /* Self energy of a step; all of it where its parts are unknown. */
@@ -388,7 +378,7 @@ static void sharing_add_step(sharing *s, const pj_unit_leaf *leaf)
 {
     const self_energy self = {sharing_self(s, leaf->unit), s->step_net[leaf->unit]};
     pj_disturbed part = part_of_self(&self, leaf->ms, leaf->share);
-    part_add(&s->step_part[leaf->unit], &part);
+    pj_disturbed_add(&s->step_part[leaf->unit], &part);
     s->step_part[leaf->unit].self_nj = part.self_nj;
 }
 
@@ -437,10 +427,10 @@ static pj_disturbed sharing_set_load(sharing *s, const pj_disturbed_unit *u)
         if (r->phase != u->phase || pj_step_of(r->token, r->step) != PJ_NO_PARENT ||
             r->start_ms < u->start_ms || r->start_ms + r->duration_ms > end_ms)
             continue;
-        int64_t self = part_of(r->energy.self_nj, share);
-        r->disturbed_part =
-            (pj_disturbed){r->duration_ms * share, 0, part_of(r->energy.net_nj, share), self};
-        r->disturbed_part.gross_nj = part_of(r->energy.gross_nj, share);
+        int64_t self = pj_disturbed_share_of(r->energy.self_nj, share);
+        r->disturbed_part = (pj_disturbed){r->duration_ms * share, 0,
+                                           pj_disturbed_share_of(r->energy.net_nj, share), self};
+        r->disturbed_part.gross_nj = pj_disturbed_share_of(r->energy.gross_nj, share);
     }
     for (uint32_t i = 0; i < d->component_count; i++) {
         pj_component_row *c = &d->components[i];
@@ -471,114 +461,8 @@ static pj_disturbed sharing_gap(const sharing *s, const pj_disturbed_unit *u)
         net_less(&net, r->energy.net_nj);
     }
     double share = ms > 0 ? fmin(extra_ms / ms, 1) : 0;
-    int64_t self = part_of(p->energy.self_nj, share);
-    return (pj_disturbed){extra_ms, self, part_of(net, share), self};
-}
-
-/* ---- sums of phases, rails, classes and the run ---- */
-
-static double share_of_mj(int64_t part, double whole)
-{
-    return whole != 0 && !isnan(whole) ? (double)part / 1e6 / whole : 0;
-}
-
-/* Rails share a phase's disturbance as they share its energy. */
-static void sums_set_rails(pj_run_data *d)
-{
-    pj_disturbed parts[PJ_PHASE_COUNT] = {0};
-    double mj[PJ_PHASE_COUNT] = {0}, net[PJ_PHASE_COUNT] = {0};
-    for (uint32_t i = 0; i < d->phase_count; i++) {
-        const pj_phase_row *p = &d->phases[i];
-        part_add(&parts[p->phase], &p->disturbed_part);
-        mj[p->phase] += pj_mj_of_nj(p->energy.gross_nj);
-        net[p->phase] += pj_mj_of_nj(p->energy.net_nj);
-    }
-    for (uint32_t i = 0; i < d->rail_energy_count; i++) {
-        pj_rail_energy *r = &d->rail_energy[i];
-        if (r->phase >= PJ_PHASE_COUNT) continue;
-        double gross_mj = r->gross_mj * share_of_mj(parts[r->phase].gross_nj, mj[r->phase]);
-        double net_mj = r->net_mj * share_of_mj(parts[r->phase].net_nj, net[r->phase]);
-        r->disturbed_mj = isnan(gross_mj) ? 0 : gross_mj;
-        r->disturbed_net_mj = isnan(net_mj) ? 0 : net_mj;
-        for (uint32_t k = 0; k < d->rail_energy_count; k++) {
-            pj_rail_energy *all = &d->rail_energy[k];
-            if (all->rail != r->rail || all->phase != PJ_PHASE_COUNT) continue;
-            all->disturbed_mj += r->disturbed_mj;
-            all->disturbed_net_mj += r->disturbed_net_mj;
-        }
-    }
-}
-
-static void class_add(pj_run_data *d, uint32_t class_, const pj_energy *e, double ms, double share)
-{
-    if (class_ >= d->class_count || !(share > 0)) return;
-    pj_class_row *c = &d->classes[class_];
-    c->disturbed_ms += ms * share;
-    c->disturbed_mj += (double)part_of(e->gross_nj, share) / 1e6;
-    c->disturbed_net_mj += (double)part_of(e->net_nj, share) / 1e6;
-}
-
-/* Work of a component with operations is their work; what is its own is little, and is left in. */
-static pj_status sums_set_classes(pj_run_data *d, pj_error *err)
-{
-    bool *has_operations = pj_alloc((size_t)d->component_count + 1, sizeof *has_operations);
-    if (!has_operations) return pj_fail_memory(err, "the disturbances of a run");
-    for (uint32_t i = 0; i < d->operation_count; i++) {
-        const pj_operation_row *o = &d->operations[i];
-        if (o->component >= d->component_count) continue;
-        has_operations[o->component] = true;
-        class_add(d, o->class_, &o->energy, o->duration_ms,
-                  pj_component_disturbed_share(&d->components[o->component]));
-    }
-    for (uint32_t i = 0; i < d->component_count; i++) {
-        const pj_component_row *c = &d->components[i];
-        if (!has_operations[i])
-            class_add(d, c->class_, &c->energy, c->duration_ms, pj_component_disturbed_share(c));
-    }
-    pj_free(has_operations);
-    return PJ_OK;
-}
-
-static void sum_add(pj_disturbed_sum *sum, const pj_disturbed *part)
-{
-    sum->mj += (double)part->gross_nj / 1e6;
-    sum->net_mj += (double)part->net_nj / 1e6;
-    sum->ms += part->ms;
-}
-
-static void sum_forget(pj_disturbed_sum *sum, bool has_gross, bool has_net)
-{
-    if (!has_gross) sum->mj = NAN;
-    if (!has_gross || !has_net) sum->net_mj = NAN;
-}
-
-static void sums_set_run(pj_run_data *d, const pj_disturbed_units *u)
-{
-    pj_run_info *info = &d->info;
-    pj_disturbed load = {0}, idle = {0};
-    bool gross = !isnan(info->total_mj), net = !isnan(info->net_mj);
-    info->disturbed = info->request_disturbed = (pj_disturbed_sum){0, 0, 0};
-    info->prefill_disturbed = info->decode_disturbed = (pj_disturbed_sum){0, 0, 0};
-    for (uint32_t i = 0; i < d->phase_count; i++) {
-        const pj_phase_row *p = &d->phases[i];
-        sum_add(&info->disturbed, &p->disturbed_part);
-        if (p->phase == PJ_PHASE_PREFILL) sum_add(&info->prefill_disturbed, &p->disturbed_part);
-        if (p->phase == PJ_PHASE_DECODE) sum_add(&info->decode_disturbed, &p->disturbed_part);
-        if (p->phase == PJ_PHASE_IDLE) part_add(&idle, &p->disturbed_part);
-    }
-    for (uint32_t i = u->step_count; i < u->count; i++)
-        if (u->items[i].kind == PJ_DISTURBED_LOAD) part_add(&load, &u->items[i].part);
-    info->request_disturbed =
-        (pj_disturbed_sum){info->disturbed.mj - (double)(load.gross_nj + idle.gross_nj) / 1e6,
-                           info->disturbed.net_mj - (double)(load.net_nj + idle.net_nj) / 1e6,
-                           info->disturbed.ms - load.ms - idle.ms};
-    info->model_load_disturbed_mj = isnan(info->model_load_mj) ? NAN : (double)load.gross_nj / 1e6;
-    sum_forget(&info->disturbed, gross, net);
-    sum_forget(&info->request_disturbed, gross, net);
-    sum_forget(&info->prefill_disturbed, gross && !isnan(info->prefill_ms), net);
-    sum_forget(&info->decode_disturbed, gross && !isnan(info->decode_ms), net);
-    info->disturbed_share =
-        info->request_mj > 0 ? info->request_disturbed.mj / info->request_mj : NAN;
+    int64_t self = pj_disturbed_share_of(p->energy.self_nj, share);
+    return (pj_disturbed){extra_ms, self, pj_disturbed_share_of(net, share), self};
 }
 
 /* ---- all of it ---- */
@@ -599,7 +483,7 @@ static void sharing_set_units(sharing *s)
         }
         pj_phase_row *phase = unit->phase < s->d->phase_count ? &s->d->phases[unit->phase] : NULL;
         if (!phase) continue;
-        part_add(&phase->disturbed_part, &unit->part);
+        pj_disturbed_add(&phase->disturbed_part, &unit->part);
         if (unit->kind == PJ_DISTURBED_GAP) phase->disturbed_part.self_nj += unit->part.self_nj;
     }
 }
@@ -649,9 +533,7 @@ pj_status pj_disturbances_share(pj_run_data *d, pj_disturbed_units *u, pj_unit_l
     if (good) {
         sharing_forget_earlier(d);
         sharing_set_rows(&s);
-        sums_set_rails(d);
-        status = sums_set_classes(d, err);
-        sums_set_run(d, u);
+        status = pj_disturbances_sum(d, u, err);
     }
     pj_free(s.layer_net);
     pj_free(s.section_net);

@@ -241,14 +241,40 @@ static double part(double whole, double of)
     return isnan(of) ? 0 : whole + of;
 }
 
+/* Classes of a phase have its energy and time, whichever class a disturbance was in. */
+static void assert_classes_hold(const pj_run_data *d, pj_phase phase)
+{
+    double gross = 0, net = 0, ms = 0;
+    for (uint32_t i = 0; i < d->phase_count; i++) {
+        if (d->phases[i].phase != phase) continue;
+        gross += pj_mj_of_nj(d->phases[i].energy.gross_nj);
+        net += pj_mj_of_nj(d->phases[i].energy.net_nj);
+        ms += d->phases[i].duration_ms;
+    }
+    for (uint32_t i = 0; i < d->class_count; i++) {
+        const pj_class_row *c = &d->classes[i];
+        if (c->phase != phase) continue;
+        assert_that(c->energy_mj, >=, -1e-6);
+        gross -= c->energy_mj;
+        net -= c->net_energy_mj;
+        ms -= c->time_ms;
+    }
+    assert_near(gross, 0, 1e-6 * d->info.total_mj);
+    assert_near(net, 0, 1e-6 * d->info.total_mj);
+    assert_near(ms, 0, 1e-6);
+}
+
 /* Sums of rails and phases are those of the run, gross and net; no part is more than its whole. */
 static void assert_sums_hold(const pj_run_data *d)
 {
-    double gross = 0, net = 0, rails = 0, rail_net = 0;
+    double gross = 0, net = 0, ms = 0, rails = 0, rail_net = 0;
     for (uint32_t i = 0; i < d->phase_count; i++) {
         gross += pj_mj_of_nj(d->phases[i].energy.gross_nj);
         net += pj_mj_of_nj(d->phases[i].energy.net_nj);
+        ms += d->phases[i].duration_ms;
     }
+    for (int phase = 0; phase < PJ_PHASE_COUNT; phase++) assert_classes_hold(d, phase);
+    assert_that(ms, <=, d->info.total_ms + 1e-9);
     for (uint32_t i = 0; i < d->rail_energy_count; i++) {
         const pj_rail_energy *r = &d->rail_energy[i];
         bool in_total = pj_rail_in_column(d->rails, d->rail_count, r->rail, PJ_RAIL_TOTAL);

@@ -281,8 +281,8 @@ static void filters_find_what_they_name(void **state)
     assert_int_equal(matches(store, &(pj_run_query){.tags = none, .tag_count = 2}), 0);
     assert_int_equal(matches(store, &(pj_run_query){.from = "2026-01-31T14:00:00"}), 8);
     assert_int_equal(matches(store, &(pj_run_query){.to = "2026-01-31T14:00:00"}), 2);
-    assert_int_equal(matches(store, &(pj_run_query){.has_min_energy = true}), 9);
-    assert_int_equal(matches(store, &(pj_run_query){.has_max_energy = true}), 0);
+    assert_int_equal(matches(store, &(pj_run_query){.energy_mj = {.has_min = true}}), 9);
+    assert_int_equal(matches(store, &(pj_run_query){.energy_mj = {.has_max = true}}), 0);
     assert_int_equal(matches(store, &(pj_run_query){.limit = 3, .offset = 8}), 10);
     assert_int_equal(matches(store, &(pj_run_query){.model = "beta", .limit = 3, .offset = 4}), 5);
     assert_int_equal(matches(store, &(pj_run_query){.model = "beta", .limit = 3, .offset = 80}), 5);

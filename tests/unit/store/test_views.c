@@ -101,6 +101,31 @@ static void assert_about(double a, double b)
     if (!(fabs(a - b) <= 1e-6 * fabs(b))) fail_msg("%.12g is not %.12g", a, b);
 }
 
+/* The SQL view has the intervals of the API. */
+static void assert_phases_in_sql(pj_store *store, const json_t *phases)
+{
+    pj_error err = {0};
+    size_t i = 0;
+    pj_sql *sql = pj_sql_begin(store,
+                               "SELECT energy_mj, energy_lo_mj, energy_hi_mj FROM energy_by_phase"
+                               " ORDER BY run_id, energy_mj",
+                               &err);
+    while (pj_sql_step(sql)) {
+        double mj = pj_sql_get_double(sql, 0);
+        const json_t *phase;
+        size_t k;
+        json_array_foreach(phases, k, phase)
+        {
+            if (fabs(number(phase, "energy_mj") - mj) > 1e-9 * mj) continue;
+            assert_about(pj_sql_get_double(sql, 1), number(phase, "energy_lo_mj"));
+            assert_about(pj_sql_get_double(sql, 2), number(phase, "energy_hi_mj"));
+            i++;
+        }
+    }
+    assert_int_equal(pj_sql_end(sql, &err), PJ_OK);
+    assert_int_equal(i, json_array_size(phases));
+}
+
 static void pipeline_tells_phases_and_sections(void **state)
 {
     fixture *f = *state;
@@ -112,6 +137,7 @@ static void pipeline_tells_phases_and_sections(void **state)
     assert_int_equal(json_array_size(json_object_get(decode, "sections")), 11);
     assert_about(number(decode, "energy_mj"), pj_mj_of_nj(f->run.phases[2].energy.gross_nj));
     assert_that(number(decode, "energy_lo_mj"), <, number(decode, "energy_mj"));
+    assert_phases_in_sql(f->store, phases);
     assert_int_equal(number(json_array_get(json_object_get(decode, "section_totals"), 0), "count"),
                      11);
     json_decref(v);

@@ -141,8 +141,8 @@ export const api = {
     get<T.Prediction>('api/profiling/predict', q, signal),
   experiments: (signal?: AbortSignal) =>
     get<T.ExperimentLine[]>('api/profiling/experiments', {}, signal),
-  experiment: (name: string, signal?: AbortSignal) =>
-    get<T.Experiment>(`api/profiling/experiments/${encodeURIComponent(name)}`, {}, signal),
+  experiment: (name: string, signal?: AbortSignal, q: Query = {}) =>
+    get<T.Experiment>(`api/profiling/experiments/${encodeURIComponent(name)}`, q, signal),
   async beginExperiment(plan: T.Plan): Promise<string> {
     const r = await request('api/profiling/experiments', {}, { method: 'POST', ...asJson(plan) });
     return ((await r.json()) as { name: string }).name;
@@ -159,7 +159,7 @@ export const api = {
     );
   },
   /** A standalone report page of runs or of an experiment. */
-  reportHref: (of: { ids?: string; experiment?: string; format?: string }): string =>
+  reportHref: (of: { ids?: string; experiment?: string; disturbances?: string }): string =>
     address('api/profiling/report', of),
   powerNow: (seconds: number, signal?: AbortSignal) =>
     get<T.PowerNow>('api/profiling/power/now', { seconds }, signal),
@@ -195,11 +195,9 @@ export const api = {
     await request(run(id), {}, { method: 'DELETE' });
   },
   /** Downloads a file from the server with the session's token. */
-  async export(id: string, format: string): Promise<Blob> {
-    return (await request(`api/profiling/export/${encodeURIComponent(id)}`, { format })).blob();
+  async export(id: string, q: Query): Promise<Blob> {
+    return (await request(`api/profiling/export/${encodeURIComponent(id)}`, q)).blob();
   },
-  exportHref: (id: string, format: string): string =>
-    address(`api/profiling/export/${encodeURIComponent(id)}`, { format }),
 };
 
 export { base, type Query };

@@ -22,6 +22,7 @@ export interface RunSummary extends RunColumns {
   joules_per_token: N;
   joules_per_token_sd: N;
   joules_per_token_net: N;
+  joules_per_token_net_sd: N;
   joules_per_token_typical: N;
   joules_per_token_typical_sd: N;
   joules_per_token_typical_lo: N;

@@ -1,18 +1,19 @@
 // The time canvas of a run: aligned tracks over one time axis. First power by rail with its idle
 // line, then lanes of slices (phases, sections, tokens), conditions of the devices, then anomalies.
-// Width is duration, and colour is energy within a lane; of several slices within one pixel the one with the
-// highest value is drawn.
+// Width is duration, colour the phase, and its strength energy against what is usual for slices of that name; of
+// several slices within one pixel the one with the highest value is drawn.
 
 import { energyInterval, known, power, powerScale, time } from '../core/format';
-import { css, inkOn, level, ramp } from '../core/ramp';
+import { blend, css, inkOn } from '../core/ramp';
 import { lowerBound } from '../core/ring';
-import { extent, fenceOf, ticks } from '../core/stats';
+import { ticks } from '../core/stats';
 import { pan, zoom } from '../state/range';
 import { cursor, type Range } from '../state/selection';
-import { rampName, unit } from '../state/settings';
+import { unit } from '../state/settings';
 import { type Arrow, fitText, type Rect } from './canvas';
 import { drawGauge, GAUGE, type Gauge, gaugeRows, readingAt } from './gauges';
 import { polyline } from './polyline';
+import { strengths } from './strength';
 import { type Colours, hatch, phaseLabel, RAIL_LABEL, RAILS, type Rail } from './theme';
 import { LEFT, RIGHT, TimeChart } from './time_chart';
 import type { Tip } from './tip';
@@ -67,18 +68,10 @@ const AXIS = 20;
 /** Mark numbers reserved per gauge: a week of readings at one per second. */
 const READINGS = 1_000_000;
 
-/** Clips the colour scale of long lanes, where one slice (such as the prompt) would darken all others. */
-function spreadOf(slices: Slice[]): [number, number] | null {
-  const v = slices.flatMap((s) => (known(s.energy) ? [s.energy] : []));
-  if (v.length < 12) return extent(v);
-  const f = fenceOf(v);
-  return f && [f.lo, f.hi];
-}
-
 export class Tracks extends TimeChart<number> {
   private model: TrackModel | null = null;
   private byLane: number[][] = [];
-  private scale: ([number, number] | null)[] = [];
+  private strength: Float32Array = new Float32Array();
   private slices: Slice[] | null = null;
 
   constructor(host: HTMLElement) {
@@ -100,7 +93,7 @@ export class Tracks extends TimeChart<number> {
       this.byLane = model.lanes.map((_, lane) =>
         model.slices.flatMap((s, i) => (s.lane === lane ? [i] : [])),
       );
-      this.scale = this.byLane.map((list) => spreadOf(list.map((i) => model.slices[i])));
+      this.strength = strengths(model.slices);
     }
     this.invalidate();
   }
@@ -299,17 +292,15 @@ export class Tracks extends TimeChart<number> {
       g.fillStyle = c.text3;
       g.fillText(hint, LEFT + 6, y + LANE / 2);
     }
-    const lut = ramp(rampName.value);
     const stripes = hatch(g, this.dpr);
-    const e = this.scale[lane];
-    const fill = (s: Slice, energy: number | null, x: number, w: number) => {
-      const pixel = known(energy) && e ? lut[level(energy, e[0], e[1])] : null;
-      g.fillStyle =
-        s.kind === 'phase' ? (c.phase[s.phase] ?? c.text3) : pixel === null ? stripes : css(pixel);
-      if (s.kind === 'phase') g.globalAlpha = 0.75;
+    const fill = (i: number, x: number, w: number) => {
+      const alpha = this.strength[i];
+      const pixel = Number.isNaN(alpha)
+        ? null
+        : blend(c.phase[m.slices[i].phase] ?? c.text3, alpha, c.surface);
+      g.fillStyle = pixel === null ? stripes : css(pixel);
       g.fillRect(x, y, w, LANE);
-      g.globalAlpha = 1;
-      return s.kind === 'phase' ? null : pixel;
+      return pixel;
     };
     // Of several slices in one pixel the one with the highest value is drawn.
     let [column, peak]: [number, number | null] = [-1, null];
@@ -323,10 +314,10 @@ export class Tracks extends TimeChart<number> {
         const higher = at !== column || (s.energy ?? -1) > (peak ?? -1);
         if (!higher) continue;
         [column, peak] = [at, s.energy];
-        fill(s, s.energy, at, 1);
+        fill(i, at, 1);
       } else {
         const w = Math.max(1, x1 - x0 - (x1 - x0 > 3 ? 1 : 0));
-        const pixel = fill(s, s.energy, x0, w);
+        const pixel = fill(i, x0, w);
         if (w > 26) {
           g.fillStyle = pixel === null ? c.text : inkOn(pixel);
           g.fillText(fitText(g, s.label, w - 10), Math.max(x0, LEFT) + 5, y + LANE / 2 + 0.5);

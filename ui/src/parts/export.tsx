@@ -1,6 +1,7 @@
 import { useSignal } from '@preact/signals';
 import { api } from '../api/client';
 import { download } from '../core/table';
+import { without } from '../state/selection';
 import { Icon } from './icon';
 
 const FORMATS = [
@@ -17,7 +18,7 @@ export function ExportMenu({ id }: { id: string }) {
   const save = async (format: string, extension: string) => {
     error.value = null;
     try {
-      download(`perjoule-${id}.${extension}`, await api.export(id, format));
+      download(`perjoule-${id}.${extension}`, await api.export(id, { format, ...without.value }));
     } catch (e) {
       error.value = e instanceof Error ? e.message : String(e);
     }
@@ -42,7 +43,7 @@ export function ExportMenu({ id }: { id: string }) {
           </li>
         ))}
         <li>
-          <a href={api.reportHref({ ids: id })} target="_blank" rel="noreferrer">
+          <a href={api.reportHref({ ids: id, ...without.value })} target="_blank" rel="noreferrer">
             Report, one page to forward
           </a>
         </li>

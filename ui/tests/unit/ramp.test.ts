@@ -1,6 +1,7 @@
 // Text on the energy trees: readable on every colour of a part or phase, at every opacity, in both themes.
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { MOST, OF_PHASES, strengths, USUAL } from '../../src/charts/strength';
 import { blend, inkOn } from '../../src/core/ramp';
 
 // Imported styles are empty in tests.
@@ -28,7 +29,7 @@ test('ink on parts and phases has a contrast of 4.5 or more', () => {
     );
     expect(colours.length).toBeGreaterThan(8);
     for (const colour of colours)
-      for (const alpha of [0.6, 0.75, 0.85, 0.88]) {
+      for (const alpha of [USUAL, 0.6, OF_PHASES, 0.85, 0.88, MOST]) {
         const p = blend(colour, alpha, surface);
         const y = luminance(p & 255, (p >> 8) & 255, (p >> 16) & 255);
         const ink = inkOn(p) === '#000' ? 0 : 1;
@@ -39,4 +40,23 @@ test('ink on parts and phases has a contrast of 4.5 or more', () => {
         ).toBeGreaterThan(4.5);
       }
   }
+});
+
+test('slices are coloured by what is more than usual, not by their order', () => {
+  const decode = (label: string, energy: number | null) => ({
+    kind: 'token' as const,
+    phase: 'decode',
+    label,
+    energy,
+  });
+  const slices = [
+    { ...decode('Prompt', 900), phase: 'prefill' },
+    ...[10, 10.3, 9.7, 10.1, 60].map((mj, i) => decode(`${i}`, mj)),
+    decode('?', null),
+  ];
+  const [prompt, a, b, c, d, stall, unknown] = strengths(slices);
+  expect(prompt).toBeCloseTo(USUAL);
+  for (const usual of [a, b, c, d]) expect(Math.abs(usual - USUAL)).toBeLessThan(0.02);
+  expect(stall).toBeCloseTo(MOST);
+  expect(unknown).toBeNaN();
 });

@@ -278,6 +278,11 @@ function LabelledPane(props: { data: Data; full: Range; pane: Pane }) {
           <span class="badge">whole run</span> This view does not follow the scope.
         </p>
       )}
+      {selection.value.calm && props.pane === 'samples' && (
+        <p class="whole-run">
+          <span class="badge">as measured</span> Readings of power are with disturbances.
+        </p>
+      )}
       <PaneOf {...props} />
     </>
   );

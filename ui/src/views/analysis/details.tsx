@@ -5,6 +5,7 @@ import { partColour, partOf } from '../../charts/parts';
 import { phaseLabel } from '../../charts/theme';
 import { energy, known, percent, power, time } from '../../core/format';
 import { isKnown, type Quantity, quantity } from '../../core/quantity';
+import { typicalToken } from '../../core/run_energy';
 import { quantile } from '../../core/stats';
 import { Amount } from '../../parts/badge';
 import { Explain, type Explanation } from '../../parts/explain';
@@ -175,7 +176,7 @@ const HELP: Record<'energy' | 'share' | 'power' | 'token' | 'median' | 'time', E
   },
   median: {
     title: 'Median of the decode tokens',
-    text: 'With the 95 % interval of a median; disturbed tokens hardly move it.',
+    text: 'Of those in the scope, with the 95 % interval of a median; disturbed tokens hardly move it.',
     term: 'typical',
   },
   time: {
@@ -239,21 +240,27 @@ function ScopeFigures(props: {
   const q =
     net && !part
       ? whole
-        ? quantity('mJ', summary?.net_energy_mj, summary?.energy_source)
+        ? quantity('mJ', summary?.net_energy_mj, summary?.energy_source, {
+            sd: summary?.net_energy_sd_mj,
+          })
         : f.net
       : gross;
   const ms = whole ? (summary?.total_duration_ms ?? 0) : part ? (ofPart?.ms ?? 0) : f.ms;
   const mw = q && isKnown(q) && ms > 0 ? quantity('mW', (q.value / ms) * 1000, q.source) : null;
   const total = net ? summary?.net_energy_mj : summary?.total_energy_mj;
-  const median = f.perToken.length > 1 && !part ? quantile(f.perToken, 0.5) : null;
+  // Of the whole run it is the typical token, of which there is one, the server's. Both are gross.
+  const typical = whole && !net && known(summary.joules_per_token_typical) ? summary : null;
+  const median =
+    f.perToken.length > 1 && !part && !whole && !net ? quantile(f.perToken, 0.5) : null;
   const ends = medianInterval(f.perToken);
   const half = median !== null && ends && summary ? medianSd(median, ends, summary) : null;
   const source = data.rows.value?.source;
   const joules = net ? summary?.joules_per_token_net : summary?.joules_per_token;
+  const joulesSd = net ? summary?.joules_per_token_net_sd : summary?.joules_per_token_sd;
   const mean = meanToken(f, part ? q : null);
   const meanOf = whole
     ? quantity('mJ', known(joules) ? joules * 1000 : null, source, {
-        sd: known(summary.joules_per_token_sd) ? summary.joules_per_token_sd * 1000 : null,
+        sd: known(joulesSd) ? joulesSd * 1000 : null,
       })
     : quantity('mJ', net && !part ? null : mean, source);
   return (
@@ -290,6 +297,14 @@ function ScopeFigures(props: {
           <dd data-figure="mean">
             <Amount q={meanOf} />
           </dd>
+        </>
+      )}
+      {typical && (
+        <>
+          <dt>
+            <Explain of="typical">Typical token</Explain>
+          </dt>
+          <dd data-figure="typical">{typicalToken(typical, unit.value)}</dd>
         </>
       )}
       {median !== null && (

@@ -156,7 +156,9 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
           ))}
           <span class="note wide">
             Drag to zoom; W A S D, wheel
-            {whole?.energy_source === 'unavailable' ? '' : '; colour is energy within its lane'}
+            {whole?.energy_source === 'unavailable'
+              ? ''
+              : '; the stronger the colour, the more energy than usual for its kind'}
             {p?.means ? '; power as mean and range' : ''}.
           </span>
         </>

@@ -35,7 +35,7 @@ import { Icon } from '../../parts/icon';
 import { Sentence } from '../../parts/notice';
 import { Segmented } from '../../parts/segmented';
 import { useResource } from '../../state/resource';
-import { select, selection } from '../../state/selection';
+import { select, selection, without } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
 import type { RunData } from './data';
 import { canBeNet, type Segment, type SegmentKey, samplesPerToken, segments } from './findings';
@@ -361,8 +361,10 @@ function Trust({ s, advice }: { s: Summary; advice: Advice | null }) {
 function useAdvice(data: RunData): Advice | null {
   const stored = data.summary.value.data?.status === 'completed';
   const g = selection.value.co2;
-  const res = useResource(data.calm.value && stored ? `advice ${data.id} ${g}` : null, (s) =>
-    api.advice(data.id, { g_per_kwh: g }, s),
+  const q = { g_per_kwh: g, ...without.value };
+  const res = useResource(
+    data.calm.value && stored ? `advice ${data.id} ${JSON.stringify(q)}` : null,
+    (s) => api.advice(data.id, q, s),
   );
   return res.value.data ?? null;
 }

@@ -5,6 +5,7 @@ import { REPORT } from '../../api/inlined';
 import { Trouble } from '../../charts/panel';
 import { phaseLabel, programs } from '../../charts/theme';
 import { isProgram } from '../../core/run_energy';
+import { WithoutDisturbances } from '../../parts/without';
 import { stateOf, useResource } from '../../state/resource';
 import { at, COMPARED, follow, href, select, selection, without } from '../../state/selection';
 import { Cards } from './cards';
@@ -27,6 +28,7 @@ export function CompareView() {
         <div class="row">
           <h1>Compare</h1>
           <span class="spacer" />
+          <WithoutDisturbances />
           <GroupChooser />
         </div>
         <GroupComparison />
@@ -62,6 +64,7 @@ function Comparison({ ids }: { ids: string[] }) {
       <div class="row">
         <h1>Compare</h1>
         <span class="spacer" />
+        {!REPORT && <WithoutDisturbances />}
         {!REPORT && <GroupChooser />}
         <label class="check">
           <input

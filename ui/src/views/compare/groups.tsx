@@ -4,7 +4,7 @@ import type { Compare } from '../../api/types';
 import { Panel, Trouble } from '../../charts/panel';
 import { known } from '../../core/format';
 import { stateOf, useResource } from '../../state/resource';
-import { select, selection } from '../../state/selection';
+import { select, selection, without } from '../../state/selection';
 import { TestsPanel } from './differences';
 import { Metric, showBetween } from './metric_text';
 import { RatiosPanel } from './ratios';
@@ -74,6 +74,7 @@ export function GroupComparison() {
     dtype: s.dtype,
     machine: s.machine,
     tag: s.tag ? [s.tag] : [],
+    ...without.value,
   };
   const res = useResource(`groups ${JSON.stringify(ask)}`, (x) => api.compareGroups(ask, x));
   const state = stateOf(res);

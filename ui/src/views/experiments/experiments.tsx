@@ -18,9 +18,10 @@ import {
 import { SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
+import { WithoutDisturbances } from '../../parts/without';
 import { experiment } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
-import { follow, href, select, selection, settle } from '../../state/selection';
+import { follow, href, select, selection, settle, without } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { CellsPanel } from './cells';
 import { FactorialPanel, FrontPanel } from './charts';
@@ -129,9 +130,9 @@ function List({ all }: { all: ExperimentLine[] }) {
 /** One experiment with all of its figures. */
 export function One({ name }: { name: string }) {
   const news = experiment.value?.name === name ? experiment.value : null;
-  const res = useResource(`experiment ${name} ${news?.state} ${news?.done} ${asked.value}`, (s) =>
-    api.experiment(name, s),
-  );
+  const q = without.value;
+  const key = `experiment ${name} ${news?.state} ${news?.done} ${asked.value} ${q.disturbances}`;
+  const res = useResource(key, (s) => api.experiment(name, s, q));
   const d = res.value.data;
   const state = stateOf(res);
   return (
@@ -184,11 +185,12 @@ function Head({ d }: { d: Experiment }) {
         <span class="spacer" />
         {!REPORT && (
           <>
+            <WithoutDisturbances />
             <Act d={d} />
             <RunsLink name={d.name} />
             <a
               class="btn"
-              href={api.reportHref({ experiment: d.name })}
+              href={api.reportHref({ experiment: d.name, ...without.value })}
               target="_blank"
               rel="noreferrer"
             >

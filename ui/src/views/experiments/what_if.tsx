@@ -8,7 +8,7 @@ import { css, level, ramp } from '../../core/ramp';
 import { SourceBadge } from '../../parts/badge';
 import { Explain, type Explanation } from '../../parts/explain';
 import { stateOf, useResource } from '../../state/resource';
-import { select, type WhatIf } from '../../state/selection';
+import { select, type WhatIf, without } from '../../state/selection';
 import { rampName, unit } from '../../state/settings';
 import { numbers } from './form';
 
@@ -32,14 +32,15 @@ export function WhatIfPanel({ ask }: { ask: WhatIf }) {
   const batches = (numbers(ask.batches) ?? []).filter((b) => b > 0).slice(0, BATCHES);
   const [input, output] = [Number(ask.input), Number(ask.output)];
   const whole = [input, output].every((n) => Number.isInteger(n) && n > 0) && batches.length > 0;
+  const calm = without.value;
   const res = useResource(
-    whole && model ? JSON.stringify({ ...ask, model }) : null,
+    whole && model ? JSON.stringify({ ...ask, model, ...calm }) : null,
     async (signal) => {
       await new Promise((done) => setTimeout(done, 250));
       signal.throwIfAborted();
       const one = (batch: number, i: number) =>
         api.predict(
-          { model, dtype: ask.dtype, input, output, batch, map: i === 0 ? 'true' : null },
+          { model, dtype: ask.dtype, input, output, batch, map: i === 0 ? 'true' : null, ...calm },
           signal,
         );
       return Promise.all(batches.map(one));

@@ -7,7 +7,7 @@ import { download, type Table, toCsv } from '../../core/table';
 import { Confirm } from '../../parts/confirm';
 import { Icon } from '../../parts/icon';
 import { Notice } from '../../parts/notice';
-import { at, COMPARED, go, select, selection } from '../../state/selection';
+import { at, COMPARED, go, select, selection, without } from '../../state/selection';
 
 /** Limit of concurrent requests, because the server has other clients. */
 const ABREAST = 6;
@@ -224,7 +224,8 @@ function SaveMenu(props: {
     download('perjoule-runs.csv', new Blob([toCsv(figuresOf(list))], { type: 'text/csv' }));
   };
   const files = async () => {
-    for (const id of ids) download(`perjoule-${id}.json`, await api.export(id, 'json'));
+    for (const id of ids)
+      download(`perjoule-${id}.json`, await api.export(id, { format: 'json', ...without.value }));
   };
   const pick = (e: Event, work: () => Promise<void>) => {
     (e.currentTarget as HTMLElement).closest('details')?.removeAttribute('open');
@@ -257,7 +258,11 @@ function SaveMenu(props: {
         )}
         {ids.length > 0 && ids.length <= COMPARED && (
           <li>
-            <a href={api.reportHref({ ids: ids.join(',') })} target="_blank" rel="noreferrer">
+            <a
+              href={api.reportHref({ ids: ids.join(','), ...without.value })}
+              target="_blank"
+              rel="noreferrer"
+            >
               Report of the selected runs
             </a>
           </li>

@@ -12,6 +12,7 @@ import { Explain, explaining, termed } from '../../parts/explain';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { ParetoPanel } from '../../parts/pareto';
+import { WithoutDisturbances } from '../../parts/without';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
 import {
@@ -70,8 +71,8 @@ function query(s: Selection): Query {
     engine: s.engine,
     dtype: s.dtype,
     machine: s.machine,
-    min_joules_per_token: number(s.least),
-    max_joules_per_token: number(s.most),
+    min_joules_per_token_typical: number(s.least),
+    max_joules_per_token_typical: number(s.most),
     from: s.from,
     to: s.to,
     sort: s.sort,
@@ -381,7 +382,7 @@ function Filters() {
       {(f?.dtypes.length ?? 0) > 1 && pick('dtype', 'Weights', f?.dtypes ?? [])}
       {(f?.machines.length ?? 0) > 1 && pick('machine', 'Machine', f?.machines ?? [])}
       <span class="check">
-        J/token
+        Typical J/token
         {(['least', 'most'] as const).map((name) => (
           <input
             key={name}
@@ -414,6 +415,7 @@ function Filters() {
           onInput={(e) => put({ to: e.currentTarget.value })}
         />
       </label>
+      <WithoutDisturbances />
       {any && (
         <button type="button" class="btn small" onClick={() => put(CLEAR)}>
           Clear filters
