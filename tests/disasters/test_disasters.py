@@ -284,6 +284,18 @@ def read_when_full(folder):
     return "read and made room"
 
 
+def without_locks(folder):
+    """A file system without locks is named, after a second instead of two minutes of waiting."""
+    disk, home = os.path.join(folder, "disk"), os.path.join(folder, "home")
+    os.makedirs(disk)
+    os.makedirs(home)
+    done = subprocess.run(run_command(os.path.join(disk, "runs.db")), capture_output=True, text=True, timeout=60 * SLOW,
+                          env=environment(home, LD_PRELOAD=FAULTS, PJ_FAULT_DIR=disk, PJ_FAULT_LOCKS="none"))
+    assert done.returncode == 1 and "file system without locks" in done.stderr, done
+    assert "another process" not in done.stderr, done
+    return "named"
+
+
 # ---- a power failure ----------------------------------------------------------------------------
 
 
@@ -460,6 +472,7 @@ waiting = pool.submit(lock_in_background, int(TIMES["lock"])) if int(TIMES.get("
 attempts("kill", int(TIMES.get("kill", 0)), kill_once)
 attempts("full", int(TIMES.get("full", 0)), lambda folder: full_once(folder, chance.randint(1 << 20, 60 << 20)))
 attempts("no space", min(1, int(TIMES.get("full", 0))), read_when_full)
+attempts("no locks", min(1, int(TIMES.get("full", 0))), without_locks)
 with tempfile.TemporaryDirectory(prefix="perjoule-power-") as place:
     if int(TIMES.get("power", 0)):
         print("power:", dict(power_failures(place, int(TIMES["power"]))), flush=True)
