@@ -73,7 +73,7 @@ static void *stop_in_time(void *context)
     ssize_t n = write(go_pipe[1], "s", 1);
     (void)n;
     pj_clock_sleep_until(pj_clock_ns() + STOP_WITHIN_MS * PJ_NS_PER_MS);
-    static const char text[] = "perjoule serve: stopped at once; the run that was in progress is "
+    static const char text[] = "perjoule serve: stopped at once; a run in progress is "
                                "recovered from its spool at the next start\n";
     n = write(STDERR_FILENO, text, sizeof text - 1);
     _exit(PJ_EXIT_OK);
