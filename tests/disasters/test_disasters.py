@@ -92,6 +92,13 @@ def recover(db, home, *folders):
     return {run: (status, tokens) for run, status, tokens in found}
 
 
+def losses(db):
+    """What the runs themselves say about records that are missing, for the message of a failure."""
+    with contextlib.closing(sqlite3.connect(db)) as connection:
+        return connection.execute("SELECT r.id, r.profiling_depth, r.output_tokens, r.spans_lost, group_concat(w.code) FROM"
+                                  " profiling_runs r LEFT JOIN run_warnings w ON w.run_id = r.id GROUP BY r.id").fetchall()
+
+
 # ---- kill -9 ------------------------------------------------------------------------------------
 
 
@@ -230,11 +237,11 @@ def full_once(folder, capacity):
     runs = recover(db, home, folder)
     assert not spools(folder), said
     if first.returncode == 0:
-        assert list(runs.values()) == [("completed", TOKENS - 1)], (runs, said)
+        assert list(runs.values()) == [("completed", TOKENS - 1)], (runs, said, losses(db))
         return "stored"
     if "all of it is in its spool" in said:
         assert left and left[0] in said, (left, said)
-        assert list(runs.values()) == [("completed", TOKENS - 1)], (runs, said)
+        assert list(runs.values()) == [("completed", TOKENS - 1)], (runs, said, losses(db))
         return "kept whole in its spool"
     kept = re.search(r"of its (\d+) bytes of events only the first (\d+) are kept, in (\S+),", said)
     if kept:
@@ -416,7 +423,8 @@ def power_failures(folder, times):
         runs = recover(os.path.join(target, "runs.db"), folder, target)
         for run, end in zip(ids, ends):
             if at >= end or f"{run}.spool" in deleted:
-                assert runs.get(run) == ("completed", TOKENS - 1), f"event {at}: {run} was stored, now {runs}"
+                assert runs.get(run) == ("completed", TOKENS - 1), \
+                    f"event {at}: {run} was stored, now {runs} {losses(os.path.join(target, 'runs.db'))}"
             elif run in left and left[run][INFO]:
                 assert run in runs or spools(target), f"event {at}: the spool of {run} is gone, runs {runs}"
         counts["in all"] += 1
