@@ -4,17 +4,42 @@
 #include "store/export.h"
 #include "trace/spool.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static pj_store *store;
+static char folder[] = "/tmp/perjoule-fuzz-XXXXXX";
+
+static void remove_store(void)
+{
+    static const char *const endings[] = {"", "-wal", "-shm"};
+    char path[64];
+    pj_store_close(store);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        snprintf(path, sizeof path, "%s/runs.db%s", folder, endings[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+static void make_store(void)
+{
+    char path[64];
+    pj_error err;
+    if (!mkdtemp(folder)) abort();
+    snprintf(path, sizeof path, "%s/runs.db", folder);
+    if (pj_store_open(&(pj_store_options){.path = path}, &store, &err) != PJ_OK) abort();
+    atexit(remove_store);
+}
+
 static void store_and_load(const pj_run_data *run)
 {
-    static pj_store *store;
     pj_run_data back = {0};
     pj_error err;
-    if (!store && pj_store_open(&(pj_store_options){.path = ":memory:"}, &store, &err) != PJ_OK)
-        abort();
+    if (!store) make_store();
     if (pj_store_save(store, run, &err) != PJ_OK) return;
     if (pj_store_load(store, run->info.id, &back, &err) != PJ_OK) abort();
     pj_run_data_fini(&back);

@@ -32,6 +32,16 @@ License: Apache-2.0
  On Debian systems the full text of the Apache License, version 2.0, is in
  /usr/share/common-licenses/Apache-2.0.
 EOF
+# The page contains packages of others; the libraries are Debian's own packages.
+python3 tools/notices.py --ui ui --sbom "dist/perjoule_${version}_${arch}.cdx.json" >"$doc/THIRD-PARTY-NOTICES"
+cat >>"$doc/copyright" <<EOF
+
+Files: usr/bin/perjoule
+Copyright: the authors named in /usr/share/doc/perjoule/THIRD-PARTY-NOTICES
+License: Apache-2.0 and MIT and ISC and BSD-3-clause
+ The page inside the program contains packages under the last three licences, whose full texts
+ are in /usr/share/doc/perjoule/THIRD-PARTY-NOTICES.
+EOF
 # the maintainer, from the variables that Debian's tools use
 maintainer="${DEBFULLNAME:-perjoule maintainers} <${DEBEMAIL:-maintainers@perjoule.invalid}>"
 {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes portable binaries: dist/perjoule-VERSION-linux-ARCH.tar.gz for x86_64 and
 # aarch64, which need a Linux with glibc 2.28 (2018) or later and nothing else; all other libraries are linked
-# statically. A fully static program (such as with musl) could not load NVIDIA's management library.
+# statically (THIRD-PARTY-NOTICES in the archive; beside it a bill of materials, .cdx.json). A fully static program (such as with musl) could not load NVIDIA's management library.
 #
 #   dist-bin.sh [ARCH...]
 #   dist-bin.sh --library BUILD ARCH     only libperjoule, for a wheel: build-dist-bin/wheel-ARCH/; also macos-arm64
@@ -233,6 +233,8 @@ build_target() { # arch
         cp -r "$out/texts/." "$tree/share/"
     fi
     cp README.md LICENSE CHANGELOG.md "$tree/"
+    # shellcheck disable=SC2086  # a list of words
+    python3 tools/notices.py --ui ui --sources "$out/sources" $packages --sbom "dist/$name.cdx.json" >"$tree/THIRD-PARTY-NOTICES"
     tar -C "$out" --sort=name --owner=0 --group=0 -czf "$out/archive" "$name"
     mv "$out/archive" "dist/$name.tar.gz"
     echo "dist/$name.tar.gz"
@@ -250,6 +252,8 @@ build_library() { # build, arch
         : >"$libs/complete"
     }
     mkdir -p "$made"
+    # shellcheck disable=SC2086  # a list of words
+    python3 tools/notices.py --sources "$out/sources" $of_library --sbom "$made/cdx.json" >"$made/THIRD-PARTY-NOTICES"
     python3 tools/wheel_library.py "$1" "$libs" "$out/bin/cc-$2" $system "$made/$name"
     [ $system != linux ] || check_needs "$made/$name"
     echo "$made/$name"
@@ -266,3 +270,5 @@ fetch_sources
 zig=$(tools/zig.sh)
 [ $# -gt 0 ] || set -- x86_64 aarch64
 for each; do build_target "$each"; done
+# The LGPL's condition for linking it statically: its source goes along (tools/notices.py says how to use another).
+cp "$out"/sources/libmicrohttpd_* dist/

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes a source archive, dist/perjoule-VERSION.tar.xz, with the dashboard already built, so that a
-# machine without node can build from it. Usage: dist.sh BUILD [FOLDER]
+# machine without node can build from it, and beside it what the page contains (.cdx.json).
+# Usage: dist.sh BUILD [FOLDER]
 set -eu
 build=$1 out=${2:-dist}
 version=$(tools/version.sh)
@@ -18,6 +19,8 @@ if [ -n "$page" ]; then
     mkdir -p "$tree/$name/ui/dist"
     cp -r "$page/." "$tree/$name/ui/dist/"
     : >"$tree/$name/ui/dist/PREBUILT" # tells the build to embed it without npm
+    mkdir -p "$out"
+    python3 tools/notices.py --ui ui --sbom "$out/$name.cdx.json" >"$tree/$name/THIRD-PARTY-NOTICES"
 else
     echo "the page is not built; the archive goes without it" >&2
 fi

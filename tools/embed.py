@@ -22,6 +22,8 @@ import shutil
 import subprocess
 import sys
 
+import notices
+
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -76,6 +78,7 @@ def build(ui, dist, node, npm):
              "warn"], ui, "vite build")
         if not (dist / page).exists():
             raise Failed(f"vite build left no {dist / page}")
+    (dist / "licenses.txt").write_text(notices.notices(list(notices.packages(ui))))
 
 
 def brotli(data):
@@ -176,6 +179,7 @@ def write_nothing(out):
 
 def depfile(path, target, ui):
     sources = [p for folder in ("src", "public") for p in (ui / folder).rglob("*") if p.is_file()]
+    sources.append(pathlib.Path(notices.__file__))
     sources += [ui / n for n in ("index.html", REPORT, "package-lock.json", "package.json", "vite.config.ts",
                                  "tsconfig.json")]
     escape = lambda p: str(p.resolve()).replace(" ", "\\ ")

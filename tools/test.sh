@@ -1,8 +1,9 @@
 #!/bin/sh
 # All tests, then one closing line: "N passed, N failed, N skipped". Usage: test.sh BUILD, or test.sh BUILD check for
 # the fast part: unit tests, command line and the checks of the sources.
-# Steps: the suite on the normal build, including the page's checks; then unit, corpus and some command line tests under
-# the address and undefined sanitizers, whose build takes the time that the first step's tests wait.
+# Steps: the suite on the normal build, including the page's checks; then unit, fuzz targets (corpus, then a second of
+# mutations each) and some command line tests under the address and undefined sanitizers, whose build takes the time
+# that the first step's tests wait.
 # `make sanitize` adds the thread sanitizer.
 # Timeouts exist only to end hanging tests, so they are generous for slow and busy machines.
 set -eu

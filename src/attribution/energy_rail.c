@@ -270,7 +270,7 @@ static bool curve_reaches(const pj_curve *curve, int64_t begin_ns, int64_t end_n
     if (!pj_curve_span(curve, &from_ns, &to_ns)) return false;
     int64_t missing =
         (from_ns > begin_ns ? from_ns - begin_ns : 0) + (end_ns > to_ns ? end_ns - to_ns : 0);
-    return missing * 20 <= end_ns - begin_ns;
+    return missing <= (end_ns - begin_ns) / 20;
 }
 
 /* Energy of the time that windows cover, and its uncertainty beyond the windows' own noise: none

@@ -131,11 +131,11 @@ static void proxy_request_done(void *context, void *user, const pj_exchange *exc
     if (x->args->json) return;
     if (info->input_tokens)
         snprintf(input, sizeof input, "%llu", (unsigned long long)info->input_tokens);
-    printf("%.18s  %-9s %5s in %5llu out %9s %10s%s%s\n", info->id,
-           pj_run_status_name(info->status), input, (unsigned long long)info->output_tokens,
-           pj_time_text(info->total_ms).s, pj_energy_text(info->total_mj).s,
-           known && info->quality == PJ_MODELLED ? " modelled" : "",
-           known && info->partial_rails ? " partial" : "");
+    pj_print(stdout, "%.18s  %-9s %5s in %5llu out %9s %10s%s%s\n", info->id,
+             pj_run_status_name(info->status), input, (unsigned long long)info->output_tokens,
+             pj_time_text(info->total_ms).s, pj_energy_text(info->total_mj).s,
+             known && info->quality == PJ_MODELLED ? " modelled" : "",
+             known && info->partial_rails ? " partial" : "");
     fflush(stdout);
 }
 
@@ -187,8 +187,8 @@ static void print_ready(const proxying *x)
         pj_say("perjoule attach: energy is unavailable: %s", x->args->recorded.no_power);
     else if (pj_requests_quality(x->requests) == PJ_UNAVAILABLE && x->session->meter)
         pj_say("perjoule attach: energy is unavailable: %s", pj_meter_remedy(x->session->meter));
-    printf("listening on http://%s, forwarding to %s (%s)\n", authority, x->args->url,
-           x->server.engine);
+    pj_print(stdout, "listening on http://%s, forwarding to %s (%s)\n", authority, x->args->url,
+             x->server.engine);
     fflush(stdout);
 }
 
@@ -220,13 +220,13 @@ static void print_end(const proxying *x)
         print_end_json(x, mj, (double)unknown_ns / 1e6, quality);
         return;
     }
-    printf("%u requests, %u failed, %s%s while any was in flight", x->count, x->failed,
-           isnan(mj) ? "energy unavailable" : pj_energy_text(mj).s,
-           quality == PJ_MODELLED ? " (modelled)" : "");
+    pj_print(stdout, "%u requests, %u failed, %s%s while any was in flight", x->count, x->failed,
+             isnan(mj) ? "energy unavailable" : pj_energy_text(mj).s,
+             quality == PJ_MODELLED ? " (modelled)" : "");
     if (unknown_ns && !isnan(mj))
-        printf(", excluding %s in which a sensor gave no reading",
-               pj_time_text((double)unknown_ns / 1e6).s);
-    if (x->partial[0]) printf("\npartial: %s", x->partial);
+        pj_print(stdout, ", excluding %s in which a sensor gave no reading",
+                 pj_time_text((double)unknown_ns / 1e6).s);
+    if (x->partial[0]) pj_print(stdout, "\npartial: %s", x->partial);
     putchar('\n');
 }
 

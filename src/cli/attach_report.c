@@ -197,11 +197,14 @@ void pj_load_print_one(const pj_load *load)
 {
     const pj_load_row *r = &load->rows[0];
     double decode_ms = (double)(r->last_ns - r->first_ns) / 1e6;
-    if (load->report) fputs(load->report, stdout);
+    if (load->report) pj_print(stdout, "%s", load->report);
     if (!r->first_ns) return;
-    printf("  first token after %s", pj_time_text((double)(r->first_ns - r->sent_ns) / 1e6).s);
-    if (r->output > 1) printf(", then one every %s", pj_time_text(decode_ms / (r->output - 1)).s);
-    if (r->cached > 0) printf("; %.0f of %.0f prompt tokens were cached", r->cached, r->input);
+    pj_print(stdout, "  first token after %s",
+             pj_time_text((double)(r->first_ns - r->sent_ns) / 1e6).s);
+    if (r->output > 1)
+        pj_print(stdout, ", then one every %s", pj_time_text(decode_ms / (r->output - 1)).s);
+    if (r->cached > 0)
+        pj_print(stdout, "; %.0f of %.0f prompt tokens were cached", r->cached, r->input);
     putchar('\n');
 }
 
@@ -211,13 +214,13 @@ static void load_print_cell(const pj_moments *m, int width)
     pj_text text;
     pj_mean mean = pj_mean_of(m, false);
     pj_estimate_write(mean.value, (pj_bounds){mean.lo, mean.hi}, text.s, sizeof text.s);
-    printf(" %s |", pj_padded(width, pj_or_dash(mean.value, text)).s);
+    pj_print(stdout, " %s |", pj_padded(width, pj_or_dash(mean.value, text)).s);
 }
 
 static void load_print_row(const char *test, const pj_moments *rate, const pj_moments *ms,
                            const pj_moments *j)
 {
-    printf("| %-11s |", test);
+    pj_print(stdout, "| %-11s |", test);
     load_print_cell(rate, 22);
     load_print_cell(ms, 22);
     load_print_cell(j, 24);
@@ -228,22 +231,23 @@ static void print_window(const pj_load_window *w)
 {
     double mj = w->machine.energy_mj;
     if (w->why_not) {
-        printf("steady state: none (%s)\n", w->why_not);
+        pj_print(stdout, "steady state: none (%s)\n", w->why_not);
         return;
     }
     double seconds = (double)(w->end_ns - w->begin_ns) * 1e-9;
-    printf("steady state: %.2f s, ", seconds);
-    if (!isnan(w->input)) printf("%.0f input and ", w->input);
-    printf("%.0f output tokens, %.2f output tokens/s\n", w->output, w->output / seconds);
+    pj_print(stdout, "steady state: %.2f s, ", seconds);
+    if (!isnan(w->input)) pj_print(stdout, "%.0f input and ", w->input);
+    pj_print(stdout, "%.0f output tokens, %.2f output tokens/s\n", w->output, w->output / seconds);
     if (isnan(mj)) {
-        if (w->quality) printf("  machine: energy unavailable, a sensor gave no reading\n");
+        if (w->quality)
+            pj_print(stdout, "  machine: energy unavailable, a sensor gave no reading\n");
         return;
     }
-    printf("  machine %s (%s%s)", pj_interval_text(mj, w->machine.sd_mj).s,
-           pj_power_text(mj / seconds).s, w->quality == PJ_MODELLED ? ", modelled" : "");
+    pj_print(stdout, "  machine %s (%s%s)", pj_interval_text(mj, w->machine.sd_mj).s,
+             pj_power_text(mj / seconds).s, w->quality == PJ_MODELLED ? ", modelled" : "");
     if (w->output > 0)
-        printf(", %s per output token, prefill included",
-               pj_interval_text(mj / w->output, w->machine.sd_mj / w->output).s);
+        pj_print(stdout, ", %s per output token, prefill included",
+                 pj_interval_text(mj / w->output, w->machine.sd_mj / w->output).s);
     putchar('\n');
 }
 
@@ -252,38 +256,42 @@ static void load_print_energy(const pj_load *load, double total_mj)
 {
     uint32_t known = load->count - load->unknown;
     if (load->quality == PJ_UNAVAILABLE)
-        printf("energy unavailable");
+        pj_print(stdout, "energy unavailable");
     else
-        printf("energy %s%s", pj_energy_text(total_mj).s,
-               load->quality == PJ_MODELLED ? " (modelled)" : "");
+        pj_print(stdout, "energy %s%s", pj_energy_text(total_mj).s,
+                 load->quality == PJ_MODELLED ? " (modelled)" : "");
     if (load->quality != PJ_UNAVAILABLE && load->unknown)
-        printf(" for %u request%s; unavailable for %u", known, known == 1 ? "" : "s",
-               load->unknown);
-    if (load->unknown) printf(":\n%s", load->why_unknown);
-    if (load->partial[0]) printf("\npartial: %s", load->partial);
-    printf("\n\n");
+        pj_print(stdout, " for %u request%s; unavailable for %u", known, known == 1 ? "" : "s",
+                 load->unknown);
+    if (load->unknown) pj_print(stdout, ":\n%s", load->why_unknown);
+    if (load->partial[0]) pj_print(stdout, "\npartial: %s", load->partial);
+    pj_print(stdout, "\n\n");
 }
 
 void pj_load_print(const pj_load *load, const pj_remote_server *server, uint32_t concurrency,
                    const pj_load_window *window)
 {
     figures f = load_sum_up(load);
-    printf("%s, %s: %u requests, %u at once", pj_safe(server->engine).s, pj_safe(server->model).s,
-           load->count, concurrency);
-    if (load->failed) printf(", %u failed", load->failed);
+    pj_print(stdout, "%s, %s: %u requests, %u at once", pj_safe(server->engine).s,
+             pj_safe(server->model).s, load->count, concurrency);
+    if (load->failed) pj_print(stdout, ", %u failed", load->failed);
     putchar('\n');
-    if (!isnan(f.input)) printf("%.0f input tokens (%.0f cached), ", f.input, f.cached);
-    printf("%.0f output tokens%s, ", f.output, load->approximate ? " (chunks counted)" : "");
+    if (!isnan(f.input)) pj_print(stdout, "%.0f input tokens (%.0f cached), ", f.input, f.cached);
+    pj_print(stdout, "%.0f output tokens%s, ", f.output,
+             load->approximate ? " (chunks counted)" : "");
     load_print_energy(load, f.total_mj);
-    printf("| %-11s | %22s | %22s | %24s |\n", "per request", "tokens/s", "ms", "J per token");
-    printf("| %-11s | %22s | %22s | %24s |\n", "----------:", "---------------------:",
-           "---------------------:", "-----------------------:");
+    pj_print(stdout, "| %-11s | %22s | %22s | %24s |\n", "per request", "tokens/s", "ms",
+             "J per token");
+    pj_print(stdout, "| %-11s | %22s | %22s | %24s |\n", "----------:", "---------------------:",
+             "---------------------:", "-----------------------:");
     load_print_row("input", &f.input_rate, &f.ttft_ms, &f.input_j);
     load_print_row("output", &f.output_rate, &f.token_ms, &f.output_j);
-    printf("(ms: until the first token; between tokens. Means with their 95 %% intervals.");
+    pj_print(stdout,
+             "(ms: until the first token; between tokens. Means with their 95 %% intervals.");
     if (load->rule[0] && concurrency > 1)
-        printf("\n Energy is allocated between requests in flight by the rule %s.", load->rule);
-    printf(")\n\n");
+        pj_print(stdout, "\n Energy is allocated between requests in flight by the rule %s.",
+                 load->rule);
+    pj_print(stdout, ")\n\n");
     print_window(window);
 }
 

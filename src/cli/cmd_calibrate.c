@@ -51,7 +51,8 @@ static pj_status calibrate_print_json(const pj_calibration *c, const char *path,
 
 static void calibrate_print_table(const pj_calibration *c, const char *path)
 {
-    printf("%-8s  %-26s  %-8s  %10s  %8s\n", "phase", "component", "rail", "net power", "95 %");
+    pj_print(stdout, "%-8s  %-26s  %-8s  %10s  %8s\n", "phase", "component", "rail", "net power",
+             "95 %");
     for (int phase = PJ_PHASE_PREFILL; phase <= PJ_PHASE_DECODE; phase++)
         for (uint32_t i = 0; i < c->count; i++) {
             const pj_calibration_row *r = &c->rows[i];
@@ -59,11 +60,12 @@ static void calibrate_print_table(const pj_calibration *c, const char *path)
             if (r->phase != (pj_phase)phase) continue;
             if (r->power_mw > 0)
                 snprintf(interval, sizeof interval, "±%.1f %%", 196 * r->sd_mw / r->power_mw);
-            printf("%-8s  %-26s  %-8s  %10s  %9s%s\n", pj_phase_name(r->phase), r->name, r->rail,
-                   pj_power_text(r->power_mw).s, interval,
-                   r->unstable ? "  unstable: its passes differ" : "");
+            pj_print(stdout, "%-8s  %-26s  %-8s  %10s  %9s%s\n", pj_phase_name(r->phase), r->name,
+                     r->rail, pj_power_text(r->power_mw).s, interval,
+                     r->unstable ? "  unstable: its passes differ" : "");
         }
-    printf("\nstored in %s; runs of this model on this machine use it from now on\n", path);
+    pj_print(stdout, "\nstored in %s; runs of this model on this machine use it from now on\n",
+             path);
 }
 
 static int calibrate_measure(const pj_command *command, const calibrate *o)
@@ -90,7 +92,7 @@ static int calibrate_measure(const pj_command *command, const calibrate *o)
                                                         .cancel = &pj_interrupted,
                                                         .on_block = show_block},
                               &calibration, &err);
-    if (pj_terminal_is(stderr)) fprintf(stderr, "\r\033[K");
+    if (pj_terminal_is(stderr)) fputs("\r\033[K", stderr);
     if (status == PJ_OK) status = pj_calibration_save(calibration, path, sizeof path, &err);
     if (status == PJ_OK && !o->json) calibrate_print_table(calibration, path);
     if (status == PJ_OK && o->json) status = calibrate_print_json(calibration, path, &err);

@@ -1,5 +1,6 @@
 /* perjoule check: recovers interrupted runs and checks the database. */
 #include "cli/stored.h"
+#include "cli/terminal.h"
 #include "record/recover.h"
 #include "store/check.h"
 #include "store/outbox.h"
@@ -31,8 +32,8 @@ static void check_take_spool(void *context, const pj_spool_entry *entry)
     c->spools[entry->state]++;
     if (!c->json) {
         bool named = strncmp(check_describe(entry), entry->path, strlen(entry->path)) == 0;
-        printf("spool %s%s%s\n", named ? "" : entry->path, named ? "" : ": ",
-               check_describe(entry));
+        pj_print(stdout, "spool %s%s%s\n", named ? "" : entry->path, named ? "" : ": ",
+                 check_describe(entry));
         return;
     }
     pj_json_object_begin(c->json);
@@ -64,14 +65,14 @@ static void check_print_text(const check *c, const char *path)
     static const char *const good[PJ_FINDING_KINDS] = {
         "the file is intact", "every row belongs to a run", "parts add up to their wholes"};
     const pj_store_check_result *r = &c->result;
-    printf("%s: %" PRIu64 " run%s\n", path, r->runs, r->runs == 1 ? "" : "s");
+    pj_print(stdout, "%s: %" PRIu64 " run%s\n", path, r->runs, r->runs == 1 ? "" : "s");
     for (int k = 0; k < PJ_FINDING_KINDS; k++) {
         uint64_t count = findings(r, k);
         if (count)
-            printf("%-13s %" PRIu64 " finding%s; the first: %s\n", kinds[k], count,
-                   count == 1 ? "" : "s", r->first[k]);
+            pj_print(stdout, "%-13s %" PRIu64 " finding%s; the first: %s\n", kinds[k], count,
+                     count == 1 ? "" : "s", r->first[k]);
         else
-            printf("%-13s ok: %s\n", kinds[k], good[k]);
+            pj_print(stdout, "%-13s ok: %s\n", kinds[k], good[k]);
     }
 }
 
@@ -96,8 +97,8 @@ static void check_print(check *c, const char *path)
     check_print_text(c, path);
     pj_spools_list(path, check_take_spool, c);
     if (pj_store_is_server(path))
-        printf("%-13s %" PRIu64 " run%s kept on this machine for the server\n", "waiting",
-               c->waiting, c->waiting == 1 ? "" : "s");
+        pj_print(stdout, "%-13s %" PRIu64 " run%s kept on this machine for the server\n", "waiting",
+                 c->waiting, c->waiting == 1 ? "" : "s");
 }
 
 static pj_status check_print_json(check *c, const char *path, pj_error *err)

@@ -1,13 +1,14 @@
 /* perjoule compact: deletes single operations of old deep runs, whose sums remain. */
 #include "cli/retention.h"
 #include "cli/stored.h"
+#include "cli/terminal.h"
 
 #include <stdio.h>
 
 static void compact_ask(uint64_t count, const char *first_id)
 {
-    fprintf(stderr, "Keep only sums of the operations of %llu run%s?", (unsigned long long)count,
-            count == 1 ? "" : "s");
+    pj_print(stderr, "Keep only sums of the operations of %llu run%s?", (unsigned long long)count,
+             count == 1 ? "" : "s");
 }
 
 static int run_compact(const pj_command *command, int argc, char **argv)

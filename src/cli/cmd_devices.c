@@ -9,38 +9,38 @@
 static void devices_print_memory(const pj_device_entry *e)
 {
     if (!e->memory_bytes) return;
-    printf("  memory %sB", pj_count_text((double)e->memory_bytes).s);
-    if (e->free_bytes) printf(", %sB free", pj_count_text((double)e->free_bytes).s);
-    printf("\n");
+    pj_print(stdout, "  memory %sB", pj_count_text((double)e->memory_bytes).s);
+    if (e->free_bytes) pj_print(stdout, ", %sB free", pj_count_text((double)e->free_bytes).s);
+    pj_print(stdout, "\n");
 }
 
 static void devices_print_driver(const pj_device_entry *e)
 {
     if (!e->driver[0]) return;
-    printf("  driver %s, %s%s%s\n", e->driver, e->api, e->vendor ? "; vendor " : "",
-           e->vendor ? e->vendor : "");
-    if (e->pci[0]) printf("  PCI %s\n", e->pci);
-    printf("  UUID %s\n", e->uuid);
+    pj_print(stdout, "  driver %s, %s%s%s\n", e->driver, e->api, e->vendor ? "; vendor " : "",
+             e->vendor ? e->vendor : "");
+    if (e->pci[0]) pj_print(stdout, "  PCI %s\n", e->pci);
+    pj_print(stdout, "  UUID %s\n", e->uuid);
 }
 
 static void devices_print_entry(const pj_device_entry *e)
 {
-    printf("%s%s%s  %s (%s)\n", pj_style_on(stdout, PJ_STYLE_BOLD), e->id, pj_style_off(stdout),
-           e->name, e->kind);
+    pj_print(stdout, "%s%s%s  %s (%s)\n", pj_style_on(stdout, PJ_STYLE_BOLD), e->id,
+             pj_style_off(stdout), e->name, e->kind);
     devices_print_memory(e);
     devices_print_driver(e);
-    if (e->fast_paths[0]) printf("  fast paths: %s\n", e->fast_paths);
+    if (e->fast_paths[0]) pj_print(stdout, "  fast paths: %s\n", e->fast_paths);
     if (e->rail[0])
-        printf("  measured by rail %s (%s)\n", e->rail, e->rail_source);
+        pj_print(stdout, "  measured by rail %s (%s)\n", e->rail, e->rail_source);
     else
-        printf("  not measured: %s\n", e->rail_reason);
-    if (e->reason[0]) printf("  %s%s\n", e->usable ? "" : "cannot be used: ", e->reason);
+        pj_print(stdout, "  not measured: %s\n", e->rail_reason);
+    if (e->reason[0]) pj_print(stdout, "  %s%s\n", e->usable ? "" : "cannot be used: ", e->reason);
 }
 
 static void devices_print(const pj_device_list *list)
 {
     for (uint32_t i = 0; i < list->count; i++) devices_print_entry(&list->items[i]);
-    if (list->no_vulkan[0]) printf("No GPU: %s\n", list->no_vulkan);
+    if (list->no_vulkan[0]) pj_print(stdout, "No GPU: %s\n", list->no_vulkan);
 }
 
 static int run_devices(const pj_command *command, int argc, char **argv)

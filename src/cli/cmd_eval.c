@@ -3,6 +3,7 @@
 #include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/run_report.h"
+#include "cli/terminal.h"
 #include "generate/find_model.h"
 
 #include <errno.h>
@@ -61,12 +62,14 @@ static pj_status eval_print_result(const eval *e, const pj_engine_facts *facts, 
             "the model's logits are not finite, so that there is no loss: its weights may "
             "have NaN or infinite values");
     if (!e->json) {
-        printf("model       %s (%s, %s)\ntokens      %u\n", facts->model_name, facts->dtype,
-               facts->isa, t->count);
+        pj_print(stdout, "model       %s (%s, %s)\ntokens      %u\n", facts->model_name,
+                 facts->dtype, facts->isa, t->count);
         if (t->window)
-            printf("window      %u tokens, half of them overlapping the previous one\n", t->window);
+            pj_print(stdout, "window      %u tokens, half of them overlapping the previous one\n",
+                     t->window);
         if (predicted > 0)
-            printf("mean loss   %.6f nats per token\nperplexity  %.4f\n", loss, exp(loss));
+            pj_print(stdout, "mean loss   %.6f nats per token\nperplexity  %.4f\n", loss,
+                     exp(loss));
         return PJ_OK;
     }
     pj_json_out out;

@@ -60,10 +60,10 @@ static void exec_print_figure(const char *name, const pj_rail_energy *f, double 
 {
     pj_text net = {""};
     if (!isnan(f->net_mj)) net = pj_signed_text(f->net_mj, f->net_sd_mj);
-    fprintf(stderr, "  %-20s %s", name, pj_padded(20, pj_interval_text(f->gross_mj, f->sd_mj)).s);
+    pj_print(stderr, "  %-20s %s", name, pj_padded(20, pj_interval_text(f->gross_mj, f->sd_mj)).s);
     if (!isnan(f->gross_mj))
-        fprintf(stderr, " %s %s", pj_padded(20, net).s,
-                pj_padded(10, pj_power_text(f->gross_mj / run_s)).s);
+        pj_print(stderr, " %s %s", pj_padded(20, net).s,
+                 pj_padded(10, pj_power_text(f->gross_mj / run_s)).s);
     fputc('\n', stderr);
 }
 
@@ -78,7 +78,7 @@ static void print_rails(const pj_exec_run *e)
 {
     const pj_run_info *info = &e->data.info;
     double run_s = run_seconds(e);
-    fprintf(stderr, "  %-20s %20s %20s %10s\n", "rail", "gross, 95 %", "net, 95 %", "mean");
+    pj_print(stderr, "  %-20s %20s %20s %10s\n", "rail", "gross, 95 %", "net, 95 %", "mean");
     for (uint32_t i = 0; i < e->data.rail_count; i++) {
         const pj_rail_energy *f = rail_figure(e, i);
         if (f) exec_print_figure(e->data.rails[i].name, f, run_s);
@@ -89,17 +89,17 @@ static void print_rails(const pj_exec_run *e)
     if (info->partial_rails) {
         char text[600];
         pj_partial_text(info->total_rails, info->partial_rails, text, sizeof text);
-        fprintf(stderr, isnan(info->total_mj) ? "  no total: %s\n" : "  partial: %s\n", text);
+        pj_print(stderr, isnan(info->total_mj) ? "  no total: %s\n" : "  partial: %s\n", text);
     }
     if (info->quality == PJ_MODELLED)
-        fprintf(stderr, "  These figures are modelled, not measured.\n");
+        pj_print(stderr, "  These figures are modelled, not measured.\n");
 }
 
 /* Only for programs that wrote markers. */
 static void exec_print_phases(const pj_exec_run *e)
 {
     if (pj_markers_count(e->markers).events == 0) return;
-    fprintf(stderr, "  %-20s %12s %20s\n", "phase", "time", "gross, 95 %");
+    pj_print(stderr, "  %-20s %12s %20s\n", "phase", "time", "gross, 95 %");
     for (pj_phase p = PJ_PHASE_IDLE; p < PJ_PHASE_COUNT; p++) {
         double ms = 0, mj = 0, sd_mj = 0;
         bool found = false;
@@ -111,18 +111,18 @@ static void exec_print_phases(const pj_exec_run *e)
             sd_mj = hypot(sd_mj, (double)e->data.phases[i].energy.sd_mj);
         }
         if (!found) continue;
-        fprintf(stderr, "  %-20s %s %s\n", pj_phase_name(p), pj_padded(12, pj_time_text(ms)).s,
-                pj_padded(20, pj_interval_text(mj, sd_mj)).s);
+        pj_print(stderr, "  %-20s %s %s\n", pj_phase_name(p), pj_padded(12, pj_time_text(ms)).s,
+                 pj_padded(20, pj_interval_text(mj, sd_mj)).s);
     }
 }
 
 static void print_process(const pj_exec_run *e)
 {
     if (isnan(process_mj(e))) return;
-    fprintf(stderr,
-            "  the program's share: %.0f %% of the processors' busy time, %s net (modelled)\n",
-            100 * pj_exec_cpu_share(e),
-            pj_supported_text(process_mj(e), e->data.info.net_sd_mj * pj_exec_cpu_share(e)).s);
+    pj_print(stderr,
+             "  the program's share: %.0f %% of the processors' busy time, %s net (modelled)\n",
+             100 * pj_exec_cpu_share(e),
+             pj_supported_text(process_mj(e), e->data.info.net_sd_mj * pj_exec_cpu_share(e)).s);
 }
 
 static bool is_shown(const char *code)
@@ -134,26 +134,27 @@ static bool is_shown(const char *code)
 static void exec_print_table(const pj_exec_run *e)
 {
     const pj_run_info *info = &e->data.info;
-    fprintf(stderr, "\nperjoule exec: %s took %s (CPU time %s), exit code %d\n", e->child.words[0],
-            pj_time_text(info->total_ms).s, pj_time_text(e->child.cpu_s * 1e3).s,
-            e->child.exit_code);
+    pj_print(stderr, "\nperjoule exec: %s took %s (CPU time %s), exit code %d\n", e->child.words[0],
+             pj_time_text(info->total_ms).s, pj_time_text(e->child.cpu_s * 1e3).s,
+             e->child.exit_code);
     if (e->data.rail_count == 0) {
         const char *remedy = e->session->meter
                                  ? pj_meter_remedy(e->session->meter)
                                  : "Power measurement is switched off (--power none); "
                                    "leave the option out to use the machine's sensors.";
-        fprintf(stderr, "  energy: unavailable. %s\n", remedy);
+        pj_print(stderr, "  energy: unavailable. %s\n", remedy);
     } else {
         print_rails(e);
         print_process(e);
     }
     exec_print_phases(e);
     for (uint32_t i = 0; i < e->data.warning_count; i++)
-        if (is_shown(e->data.warnings[i].code)) fprintf(stderr, "  %s\n", e->data.warnings[i].text);
+        if (is_shown(e->data.warnings[i].code))
+            pj_print(stderr, "  %s\n", e->data.warnings[i].text);
     if (e->store_problem[0])
-        fprintf(stderr, "  not stored: %s\n", e->store_problem);
+        pj_print(stderr, "  not stored: %s\n", e->store_problem);
     else if (e->session->store)
-        fprintf(stderr, "  stored as %s\n", info->id);
+        pj_print(stderr, "  stored as %s\n", info->id);
 }
 
 static void figure_json(pj_json *json, const pj_rail_energy *f, double run_s)

@@ -13,7 +13,7 @@
 
 static bool write_file(void *context, const char *bytes, size_t count)
 {
-    return fwrite(bytes, 1, count, context) == count;
+    return pj_write_output(context, bytes, count);
 }
 
 /* A folded stack on a terminal is text to read; everything else stays byte by byte. */
@@ -86,7 +86,7 @@ static int run_export(const pj_command *command, int argc, char **argv)
         else
             status = export_to(store, id, (pj_export_format)format, output, &err);
     }
-    if (status == PJ_OK && strcmp(output, "-") != 0) printf("%s\n", output);
+    if (status == PJ_OK && strcmp(output, "-") != 0) pj_print(stdout, "%s\n", output);
     if (status == PJ_OK && fflush(stdout) != 0)
         status = pj_fail_errno(&err, errno, "cannot write to standard output");
     pj_store_close(store);

@@ -1,6 +1,7 @@
 /* perjoule import: imports exported runs, spools and power traces into the database, and traces of
  * PyTorch's profiler with power recorded at the same time. */
 #include "cli/stored.h"
+#include "cli/terminal.h"
 #include "import/torch_run.h"
 #include "import/trace_run.h"
 #include "record/recover.h"
@@ -23,7 +24,7 @@ static bool looks_like_json(const pj_mapping *file)
 static pj_status import_save(pj_store *store, pj_status status, pj_run_data *data, pj_error *err)
 {
     if (status == PJ_OK) status = pj_store_save(store, data, err);
-    if (status == PJ_OK) printf("%s\n", data->info.id);
+    if (status == PJ_OK) pj_print(stdout, "%s\n", data->info.id);
     pj_run_data_fini(data);
     return status;
 }

@@ -5,6 +5,8 @@
 #include "cli/terminal.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
+#include "record/leftovers.h"
 #include "store/run_summary.h"
 
 #include <math.h>
@@ -19,6 +21,7 @@ typedef struct ls_args {
     int64_t limit, offset;
     bool json, table, csv;
     pj_price_options prices;
+    const pj_run_list *waiting; /* to be recovered, shown first; NULL: none */
 } ls_args;
 
 enum { LIST_RUNS = 50, TABLE_RUNS = 10000 }; /* by default */
@@ -73,7 +76,8 @@ static void explain_partial(const pj_run_list *list)
         const pj_run_info *run = &list->runs[i];
         if (*mark_of(run) != '!') continue;
         pj_partial_text(run->total_rails, run->partial_rails, text, sizeof text);
-        if (strcmp(text, last) != 0) printf("! partial: %s (%.18s)\n", pj_safe(text).s, run->id);
+        if (strcmp(text, last) != 0)
+            pj_print(stdout, "! partial: %s (%.18s)\n", pj_safe(text).s, run->id);
         memcpy(last, text, sizeof last);
     }
 }
@@ -119,24 +123,25 @@ static void print_run(const pj_run_info *run, int prompt_width)
     created[10] = ' ';
     shorten(run->prompt_private ? "(private)" : run->prompt, prompt_width, prompt, sizeof prompt);
     shorten(run->model_name ? run->model_name : "", 16, model, sizeof model);
-    printf("%.18s  %s  %-11s %-16s %s %s%s %8s %s %s\n", run->id, created,
-           pj_run_status_name(run->status), model, pj_padded(9, pj_time_text(run->total_ms)).s,
-           pj_padded(10, energy).s, mark_of(run), pj_number_text("%.1f", r.tokens_per_second).s,
-           pj_padded(10, per_token_text(run, &r)).s, prompt);
+    pj_print(stdout, "%.18s  %s  %-11s %-16s %s %s%s %8s %s %s\n", run->id, created,
+             pj_run_status_name(run->status), model, pj_padded(9, pj_time_text(run->total_ms)).s,
+             pj_padded(10, energy).s, mark_of(run), pj_number_text("%.1f", r.tokens_per_second).s,
+             pj_padded(10, per_token_text(run, &r)).s, prompt);
 }
 
-static void ls_print_list(const pj_run_list *list)
+static void ls_print_list(const pj_run_list *list, const pj_run_info *const *first, uint32_t count)
 {
     int width = pj_terminal_width(stdout) - 108;
-    if (list->count == 0) {
-        printf("no runs\n");
+    if (list->count + count == 0) {
+        pj_print(stdout, "no runs\n");
         return;
     }
-    printf("%s%-18s  %-16s  %-11s %-16s %9s %10s  %7s %9s   %s%s\n",
-           pj_style_on(stdout, PJ_STYLE_BOLD), "run", "created (UTC)", "status", "model",
-           "duration", "energy", "tok/s", "per token", "prompt", pj_style_off(stdout));
+    pj_print(stdout, "%s%-18s  %-16s  %-11s %-16s %9s %10s  %7s %9s   %s%s\n",
+             pj_style_on(stdout, PJ_STYLE_BOLD), "run", "created (UTC)", "status", "model",
+             "duration", "energy", "tok/s", "per token", "prompt", pj_style_off(stdout));
     bool modelled = false, mean = false;
     double gain = 0;
+    for (uint32_t i = 0; i < count; i++) print_run(first[i], width > 20 ? width : 20);
     for (uint32_t i = 0; i < list->count; i++) {
         print_run(&list->runs[i], width > 20 ? width : 20);
         modelled |= list->runs[i].quality == PJ_MODELLED;
@@ -144,16 +149,18 @@ static void ls_print_list(const pj_run_list *list)
         gain = fmax(gain, pj_run_gain_sd(&list->runs[i]));
     }
     if (list->total > list->count)
-        printf("%u of %llu runs; more with --limit and --offset\n", list->count,
-               (unsigned long long)list->total);
+        pj_print(stdout, "%u of %llu runs; more with --limit and --offset\n", list->count,
+                 (unsigned long long)list->total);
     explain_partial(list);
-    if (modelled) printf("~ modelled, not measured\n");
+    if (modelled) pj_print(stdout, "~ modelled, not measured\n");
     pj_gain_note_print(stdout, "", gain);
-    if (mean) printf("* mean of the request; the others are typical tokens (median of decode)\n");
+    if (mean)
+        pj_print(stdout,
+                 "* mean of the request; the others are typical tokens (median of decode)\n");
 }
 
-static pj_status print_summaries(const pj_run_list *list, const pj_price_options *prices,
-                                 pj_error *err)
+static pj_status print_summaries(const pj_run_list *list, const pj_run_info *const *first,
+                                 uint32_t count, const pj_price_options *prices, pj_error *err)
 {
     pj_json_out out;
     pj_cost_rates rates;
@@ -161,6 +168,7 @@ static pj_status print_summaries(const pj_run_list *list, const pj_price_options
     if (status != PJ_OK) return status;
     pj_json *json = pj_json_out_begin(&out);
     pj_json_array_begin(json);
+    for (uint32_t i = 0; i < count; i++) pj_summary_write(json, first[i], &rates);
     for (uint32_t i = 0; i < list->count; i++) pj_summary_write(json, &list->runs[i], &rates);
     pj_json_array_end(json);
     return pj_json_out_end(&out, status, err);
@@ -179,8 +187,8 @@ static pj_status print_table(const ls_args *args, const pj_run_list *list, pj_er
     } else if (status == PJ_OK) {
         pj_runs_table_print(&table);
         if (list->total > list->count)
-            printf("of the newest %u of %llu runs; more with --limit\n", list->count,
-                   (unsigned long long)list->total);
+            pj_print(stdout, "of the newest %u of %llu runs; more with --limit\n", list->count,
+                     (unsigned long long)list->total);
     }
     pj_run_table_fini(&table);
     return status;
@@ -190,13 +198,17 @@ static pj_status list_runs(pj_store *store, void *context, pj_error *err)
 {
     const ls_args *args = context;
     pj_run_list list = {0};
+    const pj_run_info **first = NULL;
+    uint32_t count = 0;
+    if (args->waiting) first = pj_leftovers_unstored(args->waiting, store, &count);
     pj_status status = pj_store_list(store, &args->query, &list, err);
     if (status == PJ_OK && args->table)
         status = print_table(args, &list, err);
     else if (status == PJ_OK && args->json)
-        status = print_summaries(&list, &args->prices, err);
+        status = print_summaries(&list, first, count, &args->prices, err);
     else if (status == PJ_OK)
-        ls_print_list(&list);
+        ls_print_list(&list, first, count);
+    pj_free(first);
     pj_run_list_fini(&list);
     return status;
 }
@@ -267,6 +279,8 @@ static int run_ls(const pj_command *command, int argc, char **argv)
     if (args.csv && (!args.table || args.json))
         return pj_command_usage(command, "--csv is for a table, and not with --json");
     ls_complete_query(&args);
+    if (!args.table && pj_leftovers_wanted(&args.query))
+        return pj_stored_list(command, args.db, list_runs, &args, &args.waiting);
     return pj_stored_command(command, args.db, list_runs, &args);
 }
 

@@ -39,29 +39,29 @@ static void print_machine(const pj_machine_row *m)
     if (!isnan(mj) && is_of_runs(m)) strcat(today.s, "*");
     pj_clock_format_iso(m->beat_ns >= m->run_ns ? m->beat_ns : m->run_ns, seen);
     seen[10] = ' ';
-    printf("%-16.16s  %6lld  %s  %-14.14s  %-10.10s  %10s  %-8s  %s\n", seen, (long long)m->runs,
-           pj_padded(12, today).s, pj_safe(list_or_dash(m->sensors)).s,
-           pj_safe(list_or_dash(m->throttle)).s, pj_number_text("%+.1f ms", m->offset_ms).s,
-           pj_safe(or_dash(m->version)).s, pj_safe(m->name).s);
+    pj_print(stdout, "%-16.16s  %6lld  %s  %-14.14s  %-10.10s  %10s  %-8s  %s\n", seen,
+             (long long)m->runs, pj_padded(12, today).s, pj_safe(list_or_dash(m->sensors)).s,
+             pj_safe(list_or_dash(m->throttle)).s, pj_number_text("%+.1f ms", m->offset_ms).s,
+             pj_safe(or_dash(m->version)).s, pj_safe(m->name).s);
 }
 
 static void machines_print_table(const pj_machine_row *machines, uint32_t count)
 {
     bool runs_only = false, modelled = false;
     if (!count) {
-        printf("no machines\n");
+        pj_print(stdout, "no machines\n");
         return;
     }
-    printf("%s%-16s  %6s  %12s  %-14s  %-10s  %10s  %-8s  %s%s\n",
-           pj_style_on(stdout, PJ_STYLE_BOLD), "last seen (UTC)", "runs", "today", "sensors",
-           "throttled", "clock", "version", "machine", pj_style_off(stdout));
+    pj_print(stdout, "%s%-16s  %6s  %12s  %-14s  %-10s  %10s  %-8s  %s%s\n",
+             pj_style_on(stdout, PJ_STYLE_BOLD), "last seen (UTC)", "runs", "today", "sensors",
+             "throttled", "clock", "version", "machine", pj_style_off(stdout));
     for (uint32_t i = 0; i < count; i++) {
         print_machine(&machines[i]);
         runs_only |= is_of_runs(&machines[i]);
         modelled |= is_modelled(&machines[i]);
     }
-    if (runs_only) printf("* of its runs only: no perjoule serve is running there\n");
-    if (modelled) printf("~ modelled, not measured\n");
+    if (runs_only) pj_print(stdout, "* of its runs only: no perjoule serve is running there\n");
+    if (modelled) pj_print(stdout, "~ modelled, not measured\n");
 }
 
 static pj_status show_json(pj_store *store, void *context, pj_error *err)

@@ -9,30 +9,33 @@
 static void print_usable(const pj_model_entry *entry)
 {
     const pj_model_facts *f = &entry->facts;
-    printf("%s%s%s  (%s)\n", pj_style_on(stdout, PJ_STYLE_BOLD), entry->name, pj_style_off(stdout),
-           f->arch);
-    printf("  parameters %s", pj_count_text((double)f->parameters).s);
+    pj_print(stdout, "%s%s%s  (%s)\n", pj_style_on(stdout, PJ_STYLE_BOLD), entry->name,
+             pj_style_off(stdout), f->arch);
+    pj_print(stdout, "  parameters %s", pj_count_text((double)f->parameters).s);
     if (f->active_parameters != f->parameters)
-        printf(", active %s", pj_count_text((double)f->active_parameters).s);
-    printf("; %u layers, hidden %u, heads %u/%u (%s) of %u, %s\n", f->layers, f->hidden, f->heads,
-           f->kv_heads, f->attention, f->head_dim, pj_dtype_get(f->dtype)->name);
-    printf("  per token: reads %sB, %sFLOP", pj_count_text((double)f->bytes_per_token).s,
-           pj_count_text((double)f->flops_per_token).s);
-    if (f->experts) printf("; %u of %u experts", f->experts_per_token, f->experts);
-    if (f->window) printf("; window %u", f->window);
-    printf("; context %u%s\n", f->context, entry->has_tokenizer ? "" : "; no tokenizer");
-    printf("  %s\n", entry->path);
+        pj_print(stdout, ", active %s", pj_count_text((double)f->active_parameters).s);
+    pj_print(stdout, "; %u layers, hidden %u, heads %u/%u (%s) of %u, %s\n", f->layers, f->hidden,
+             f->heads, f->kv_heads, f->attention, f->head_dim, pj_dtype_get(f->dtype)->name);
+    pj_print(stdout, "  per token: reads %sB, %sFLOP", pj_count_text((double)f->bytes_per_token).s,
+             pj_count_text((double)f->flops_per_token).s);
+    if (f->experts) pj_print(stdout, "; %u of %u experts", f->experts_per_token, f->experts);
+    if (f->window) pj_print(stdout, "; window %u", f->window);
+    pj_print(stdout, "; context %u%s\n", f->context, entry->has_tokenizer ? "" : "; no tokenizer");
+    pj_print(stdout, "  %s\n", entry->path);
     if (entry->first)
-        printf("  -m %s selects %s; to use this one, give its path\n", entry->name, entry->first);
+        pj_print(stdout, "  -m %s selects %s; to use this one, give its path\n", entry->name,
+                 entry->first);
 }
 
 static void models_print_list(const pj_model_list *list, const char *folder)
 {
     if (list->count == 0) {
-        printf("No models in %s or in the caches of Hugging Face, Ollama, LM Studio and llama.cpp. "
-               "Put a model's folder there, name another folder with --models, or use -m "
-               "synthetic:llama-3.2-1b.\n",
-               folder);
+        pj_print(
+            stdout,
+            "No models in %s or in the caches of Hugging Face, Ollama, LM Studio and llama.cpp. "
+            "Put a model's folder there, name another folder with --models, or use -m "
+            "synthetic:llama-3.2-1b.\n",
+            folder);
         return;
     }
     for (size_t i = 0; i < list->count; i++) {
@@ -40,8 +43,8 @@ static void models_print_list(const pj_model_list *list, const char *folder)
         if (entry->usable)
             print_usable(entry);
         else
-            printf("%s%s%s\n  cannot be used: %s\n", pj_style_on(stdout, PJ_STYLE_DIM), entry->name,
-                   pj_style_off(stdout), entry->reason.text);
+            pj_print(stdout, "%s%s%s\n  cannot be used: %s\n", pj_style_on(stdout, PJ_STYLE_DIM),
+                     entry->name, pj_style_off(stdout), entry->reason.text);
     }
 }
 

@@ -10,24 +10,26 @@
 /* Rows are input lengths, columns output lengths; lengths that cannot be predicted stay empty. */
 static void print_map(const pj_length_map *map)
 {
-    printf("\n%sJ per output token, input down, output across; * within 10 %% of the least%s\n%8s",
-           pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout), "");
-    for (uint32_t k = 0; k < map->output_count; k++) printf(" %9u", map->outputs[k]);
+    pj_print(
+        stdout,
+        "\n%sJ per output token, input down, output across; * within 10 %% of the least%s\n%8s",
+        pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout), "");
+    for (uint32_t k = 0; k < map->output_count; k++) pj_print(stdout, " %9u", map->outputs[k]);
     for (uint32_t i = 0; i < map->input_count; i++) {
-        printf("\n%8u", map->inputs[i]);
+        pj_print(stdout, "\n%8u", map->inputs[i]);
         for (uint32_t k = 0; k < map->output_count; k++) {
             double joules = map->joules[i][k];
             if (isnan(joules))
-                printf(" %9s", "");
+                pj_print(stdout, " %9s", "");
             else
-                printf(" %8.3g%c", joules, joules <= 1.1 * map->least ? '*' : ' ');
+                pj_print(stdout, " %8.3g%c", joules, joules <= 1.1 * map->least ? '*' : ' ');
         }
     }
     if (map->least_output)
-        printf("\nleast: %.3g J per output token at input %u and output %u\n", map->least,
-               map->least_input, map->least_output);
+        pj_print(stdout, "\nleast: %.3g J per output token at input %u and output %u\n", map->least,
+                 map->least_input, map->least_output);
     else
-        printf("\nno prediction is possible for these lengths\n");
+        pj_print(stdout, "\nno prediction is possible for these lengths\n");
 }
 
 static void print_nearest(const pj_request_prediction *p)
@@ -43,27 +45,29 @@ static void print_nearest(const pj_request_prediction *p)
 
 static void print_law(const pj_run_law *s)
 {
-    printf("%-18s", s->over);
+    pj_print(stdout, "%-18s", s->over);
     if (s->law.refusal)
-        printf(" no law: %s\n", s->law.refusal);
+        pj_print(stdout, " no law: %s\n", s->law.refusal);
     else
-        printf(" J/token ~ x^%.3f (%.3f to %.3f), R2 %.4f, %u points\n", s->law.exponent,
-               s->law.exponent_lo, s->law.exponent_hi, s->law.r2, s->count);
+        pj_print(stdout, " J/token ~ x^%.3f (%.3f to %.3f), R2 %.4f, %u points\n", s->law.exponent,
+                 s->law.exponent_lo, s->law.exponent_hi, s->law.r2, s->count);
 }
 
 static void print_laws(const pj_laws *laws)
 {
-    printf("energy per output token over x, all else equal, from %u runs of this machine\n",
-           laws->run_count);
+    pj_print(stdout,
+             "energy per output token over x, all else equal, from %u runs of this machine\n",
+             laws->run_count);
     for (int i = 0; i < PJ_LAWS; i++) print_law(&laws->laws[i]);
     if (laws->kinds_refusal) {
-        printf("%-18s no law: %s\n", "kind of attention", laws->kinds_refusal);
+        pj_print(stdout, "%-18s no law: %s\n", "kind of attention", laws->kinds_refusal);
         return;
     }
-    printf("%-18s R2 %.4f;", "kind of attention", laws->kinds_r2);
+    pj_print(stdout, "%-18s R2 %.4f;", "kind of attention", laws->kinds_r2);
     for (uint32_t i = 0; i < laws->kind_count; i++)
-        printf(" %s %.3g J/token per billion parameters (%u models)", laws->kinds[i].attention,
-               laws->kinds[i].joules_per_billion, laws->kinds[i].models);
+        pj_print(stdout, " %s %.3g J/token per billion parameters (%u models)",
+                 laws->kinds[i].attention, laws->kinds[i].joules_per_billion,
+                 laws->kinds[i].models);
     putchar('\n');
 }
 
@@ -75,13 +79,14 @@ static void print_prediction(const pj_request_prediction *p)
     pj_bounds each = {f->joules_lo / tokens, f->joules_hi / tokens};
     char text[96];
     pj_estimate_write(f->joules, joules, text, sizeof text);
-    printf("energy     %s J\n", text);
+    pj_print(stdout, "energy     %s J\n", text);
     pj_estimate_write(p->joules_per_token, each, text, sizeof text);
-    printf("per token  %s J\n", text);
+    pj_print(stdout, "per token  %s J\n", text);
     pj_estimate_write(f->seconds, seconds, text, sizeof text);
-    printf("time       %s s\n", text);
-    printf("from       %zu %s runs of this machine; leave-one-out error %.1f %% (median)\n",
-           f->runs, pj_quality_name(p->known.quality), 100 * f->median_error);
+    pj_print(stdout, "time       %s s\n", text);
+    pj_print(stdout,
+             "from       %zu %s runs of this machine; leave-one-out error %.1f %% (median)\n",
+             f->runs, pj_quality_name(p->known.quality), 100 * f->median_error);
     if (p->request.map) print_map(&p->map);
 }
 

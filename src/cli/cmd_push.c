@@ -1,5 +1,6 @@
 /* perjoule push: transfers the runs in a server's outbox to it. */
 #include "cli/stored.h"
+#include "cli/terminal.h"
 #include "store/outbox.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 static void push_print_id(void *context, const char *id)
 {
     const bool *json = context;
-    if (!*json) printf("%s\n", id);
+    if (!*json) pj_print(stdout, "%s\n", id);
 }
 
 static void push_print_json(const pj_outbox_result *result, const char *path)
@@ -34,7 +35,7 @@ static int push(const pj_command *command, const char *server, bool json)
     if (status == PJ_OK) status = pj_outbox_push(server, push_print_id, &json, &result, &err);
     if (status != PJ_OK) return pj_command_failed(command, &err);
     if (json) push_print_json(&result, path);
-    if (!json && !result.left && !result.handed_over) printf("nothing to transfer\n");
+    if (!json && !result.left && !result.handed_over) pj_print(stdout, "nothing to transfer\n");
     if (!result.left) return PJ_EXIT_OK;
     pj_error_prefix(&result.reason, "%" PRIu64 " run%s still kept in %s", result.left,
                     result.left == 1 ? " is" : "s are", path);

@@ -2,6 +2,7 @@
  * returns the space that deleted runs left in the database's file. */
 #include "cli/retention.h"
 #include "cli/stored.h"
+#include "cli/terminal.h"
 #include "store/sql.h"
 
 #include <stdio.h>
@@ -12,9 +13,9 @@ enum { MAX_RUNS = 1000 };
 static void rm_ask(uint64_t count, const char *first_id)
 {
     if (count == 1)
-        fprintf(stderr, "Delete run %s and all its rows?", first_id);
+        pj_print(stderr, "Delete run %s and all its rows?", first_id);
     else
-        fprintf(stderr, "Delete %llu runs and all their rows?", (unsigned long long)count);
+        pj_print(stderr, "Delete %llu runs and all their rows?", (unsigned long long)count);
 }
 
 static int remove_named(const pj_command *command, const pj_retention *r, char **names, int count)
@@ -59,7 +60,7 @@ static int shrink(const pj_command *command, const char *db)
     status = pj_sql_run(store, "VACUUM", &err);
     pj_store_close(store); /* the file is cut when the log is written back */
     if (status != PJ_OK) return pj_command_failed(command, &err);
-    printf("%s: %.1f MB before, %.1f MB now\n", path, before, megabytes(path));
+    pj_print(stdout, "%s: %.1f MB before, %.1f MB now\n", path, before, megabytes(path));
     return PJ_EXIT_OK;
 }
 

@@ -92,7 +92,7 @@ static void on_token(void *context, const pj_generated *token)
     if (token->position == 0 && token->sequence == 0) s->first_token_ns = pj_clock_ns();
     s->streamed++;
     if (token->sequence == 0 && token->bytes && !s->args->json) {
-        fwrite(token->text, 1, token->bytes, stdout);
+        pj_write_output(stdout, token->text, token->bytes);
         fflush(stdout);
     }
     double seconds = (double)(pj_clock_ns() - s->first_token_ns) * 1e-9;
@@ -196,8 +196,8 @@ static void run_print_speed(const run_state *s, const pj_profile_result *result)
 static void print_batch(const pj_generate_result *g)
 {
     for (uint32_t i = 1; i < g->count; i++)
-        printf("\n[%u] %.*s\n", i, (int)g->sequences[i].text_bytes,
-               g->sequences[i].text ? g->sequences[i].text : "");
+        pj_print(stdout, "\n[%u] %.*s\n", i, (int)g->sequences[i].text_bytes,
+                 g->sequences[i].text ? g->sequences[i].text : "");
 }
 
 static void run_print_result(run_state *s, const pj_profile_result *result, bool last)

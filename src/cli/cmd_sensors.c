@@ -25,26 +25,27 @@ static void print_rail(const pj_survey_source *s, uint32_t rail)
     pj_text period = {"unknown"};
     if (r->rail.period_ns > 0) period = pj_time_text((double)r->rail.period_ns * 1e-6);
     snprintf(label, sizeof label, "%s%s", r->rail.parent >= 0 ? "  " : "", r->rail.name);
-    printf("    %-16s %s   %-8s %-8s %-8s every %s %s%s%s\n", label,
-           pj_padded(12, pj_power_text(r->power_mw)).s, pj_rail_kind_name(r->rail.kind),
-           pj_rail_scope_name(r->rail.scope), pj_quality_name(r->rail.quality),
-           pj_padded(-8, period).s, pj_style_on(stdout, PJ_STYLE_DIM), r->rail.field,
-           pj_style_off(stdout));
+    pj_print(stdout, "    %-16s %s   %-8s %-8s %-8s every %s %s%s%s\n", label,
+             pj_padded(12, pj_power_text(r->power_mw)).s, pj_rail_kind_name(r->rail.kind),
+             pj_rail_scope_name(r->rail.scope), pj_quality_name(r->rail.quality),
+             pj_padded(-8, period).s, pj_style_on(stdout, PJ_STYLE_DIM), r->rail.field,
+             pj_style_off(stdout));
     bool tells =
         r->rail.grid_ns > 0 || r->rail.log_ns > 0 || pj_cost_is_high(&r->rail, r->contact.cost_ns);
-    if (tells) printf("        %s\n", pj_survey_made_of(s, rail, made_of, sizeof made_of));
+    if (tells)
+        pj_print(stdout, "        %s\n", pj_survey_made_of(s, rail, made_of, sizeof made_of));
 }
 
 static void print_source(const pj_survey_source *s)
 {
-    printf("%s%-14s%s %s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), s->source->name,
-           pj_style_off(stdout), pj_style_on(stdout, style_of(s->report.state)),
-           pj_source_state_name(s->report.state), pj_style_off(stdout));
+    pj_print(stdout, "%s%-14s%s %s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), s->source->name,
+             pj_style_off(stdout), pj_style_on(stdout, style_of(s->report.state)),
+             pj_source_state_name(s->report.state), pj_style_off(stdout));
     for (uint32_t i = 0; i < s->rail_count; i++) print_rail(s, i);
-    if (s->still[0]) printf("    %s %s\n", s->still, pj_survey_still_reason);
-    if (s->report.reason[0]) printf("    %s\n", s->report.reason);
-    if (s->report.remedy[0]) printf("    -> %s\n", s->report.remedy);
-    if (s->disagreement[0]) printf("    ! %s\n", s->disagreement);
+    if (s->still[0]) pj_print(stdout, "    %s %s\n", s->still, pj_survey_still_reason);
+    if (s->report.reason[0]) pj_print(stdout, "    %s\n", s->report.reason);
+    if (s->report.remedy[0]) pj_print(stdout, "    -> %s\n", s->report.remedy);
+    if (s->disagreement[0]) pj_print(stdout, "    ! %s\n", s->disagreement);
 }
 
 static int sensors_print_json(const pj_command *command, const pj_survey_options *options,

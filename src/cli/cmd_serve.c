@@ -73,7 +73,7 @@ static void *stop_in_time(void *context)
     ssize_t n = write(go_pipe[1], "s", 1);
     (void)n;
     pj_clock_sleep_until(pj_clock_ns() + STOP_WITHIN_MS * PJ_NS_PER_MS);
-    static const char text[] = "perjoule serve: stopped at once; the run that was in progress is "
+    static const char text[] = "perjoule serve: stopped at once; a run in progress is "
                                "recovered from its spool at the next start\n";
     n = write(STDERR_FILENO, text, sizeof text - 1);
     _exit(PJ_EXIT_OK);
@@ -126,9 +126,10 @@ static void open_browser(const char *url, unsigned port)
 #endif
     const char *missing = no_browser(command);
     if (missing) {
-        printf("%s: open %s in one. From another machine: ssh -L %u:127.0.0.1:%u HOST, and open "
-               "http://127.0.0.1:%u/ there\n",
-               missing, url, port, port, port);
+        pj_print(stdout,
+                 "%s: open %s in one. From another machine: ssh -L %u:127.0.0.1:%u HOST, and open "
+                 "http://127.0.0.1:%u/ there\n",
+                 missing, url, port, port, port);
         fflush(stdout);
         return;
     }
@@ -282,16 +283,17 @@ static void print_address(const serve_state *s, const serve_args *a)
     bool v6 = strchr(host, ':') != NULL;
     snprintf(url, sizeof url, "http://%s%.200s%s:%u/", v6 ? "[" : "", host, v6 ? "]" : "",
              pj_server_port(s->server));
-    printf("perjoule %s listens on %s\n", pj_version(), url);
-    if (s->session->store) printf("runs are stored in %s\n", pj_store_path(s->session->store));
+    pj_print(stdout, "perjoule %s listens on %s\n", pj_version(), url);
+    if (s->session->store)
+        pj_print(stdout, "runs are stored in %s\n", pj_store_path(s->session->store));
     if (s->session->store) pj_say_waiting(pj_store_path(s->session->store));
     uint32_t rails = 0;
     if (s->session->meter) pj_meter_rails(s->session->meter, &rails);
     if (s->session->meter && rails == 0)
-        printf("power: unavailable. %s\n", pj_meter_remedy(s->session->meter));
+        pj_print(stdout, "power: unavailable. %s\n", pj_meter_remedy(s->session->meter));
     else if (s->session->meter)
-        printf("power: %s (%s)\n", pj_meter_sources(s->session->meter),
-               pj_meter_quality(s->session->meter) == PJ_MEASURED ? "measured" : "modelled");
+        pj_print(stdout, "power: %s (%s)\n", pj_meter_sources(s->session->meter),
+                 pj_meter_quality(s->session->meter) == PJ_MEASURED ? "measured" : "modelled");
     fflush(stdout);
     if (a->open) open_browser(url, pj_server_port(s->server));
 }

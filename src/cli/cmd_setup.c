@@ -67,7 +67,7 @@ static int setup_deliver(const pj_command *command, const setup_options *o,
     pj_error err;
     snprintf(path, sizeof path, "%s%s", o->root, path_in_root);
     if (!o->write) {
-        printf("# %s (mode %04o)\n%s", path, (unsigned)mode, text);
+        pj_print(stdout, "# %s (mode %04o)\n%s", path, (unsigned)mode, text);
         return PJ_EXIT_OK;
     }
     if (pj_file_write(path, text, strlen(text), &err) != PJ_OK) {
@@ -78,7 +78,7 @@ static int setup_deliver(const pj_command *command, const setup_options *o,
         pj_fail_errno(&err, errno, "cannot set the mode of %s", path);
         return pj_command_failed(command, &err);
     }
-    printf("wrote %s\n", path);
+    pj_print(stdout, "wrote %s\n", path);
     return PJ_EXIT_OK;
 }
 
@@ -132,7 +132,8 @@ static int setup_powermetrics(const pj_command *command, const setup_options *o)
     sudoers_text(o, text, sizeof text);
     int code = check_sudoers(command, text);
     if (code == PJ_EXIT_OK) code = setup_deliver(command, o, "/etc/sudoers.d/perjoule", text, 0440);
-    if (code == PJ_EXIT_OK && o->write) printf("test it as %s with: perjoule sensors\n", o->user);
+    if (code == PJ_EXIT_OK && o->write)
+        pj_print(stdout, "test it as %s with: perjoule sensors\n", o->user);
     return code;
 }
 
@@ -146,7 +147,7 @@ static bool make_group(const char *name)
     snprintf(group, sizeof group, "%s", name);
     char *words[] = {(char[]){"groupadd"}, (char[]){"--system"}, group, NULL};
     if (run_quietly(words) != 0 || !getgrnam(name)) return false;
-    printf("created the group %s\n", name);
+    pj_print(stdout, "created the group %s\n", name);
     return true;
 }
 
@@ -172,10 +173,11 @@ static int setup_rapl(const pj_command *command, const setup_options *o)
     char *trigger[] = {(char[]){"udevadm"}, (char[]){"trigger"},
                        (char[]){"--subsystem-match=powercap"}, NULL};
     if (run_quietly(reload) != 0 || run_quietly(trigger) != 0)
-        printf("reload the rules with: sudo udevadm control --reload && sudo udevadm trigger "
-               "--subsystem-match=powercap\n");
-    printf("members of %s can read RAPL now; add one with: sudo usermod -aG %s USER\n", o->group,
-           o->group);
+        pj_print(stdout,
+                 "reload the rules with: sudo udevadm control --reload && sudo udevadm trigger "
+                 "--subsystem-match=powercap\n");
+    pj_print(stdout, "members of %s can read RAPL now; add one with: sudo usermod -aG %s USER\n",
+             o->group, o->group);
     return code;
 }
 
@@ -185,7 +187,7 @@ static int setup_gain(const pj_command *command, const char *assignment)
     char path[4096];
     pj_error err;
     if (pj_gain_store(assignment, &err) != PJ_OK) return pj_command_failed(command, &err);
-    if (pj_gain_path(path, sizeof path)) printf("%s: written to %s\n", assignment, path);
+    if (pj_gain_path(path, sizeof path)) pj_print(stdout, "%s: written to %s\n", assignment, path);
     return PJ_EXIT_OK;
 }
 

@@ -1,6 +1,7 @@
 /* perjoule show: one run in the terminal, from its summary down to its operations. */
 #include "cli/show.h"
 #include "cli/stored.h"
+#include "cli/terminal.h"
 #include "store/rows.h"
 
 #include <math.h>
@@ -92,10 +93,10 @@ static pj_status print_parts(const showing *s, bool operations, pj_error *err)
     if (status != PJ_OK) return status;
     const char *kind = operations ? "operations" : "components";
     if (!parts.count && some)
-        printf("\nthe run has no %s for this selection\n", kind);
+        pj_print(stdout, "\nthe run has no %s for this selection\n", kind);
     else if (!parts.count)
-        printf("\nno %s: only runs of depth %sdeep record them\n", kind,
-               operations ? "" : "module and ");
+        pj_print(stdout, "\nno %s: only runs of depth %sdeep record them\n", kind,
+                 operations ? "" : "module and ");
     pj_show_hidden(parts.count, parts.limit);
     return PJ_OK;
 }

@@ -3,6 +3,7 @@
 #include "cli/inputs.h"
 #include "cli/json_out.h"
 #include "cli/options.h"
+#include "cli/terminal.h"
 #include "engine/text/tokenizer.h"
 #include "generate/find_model.h"
 
@@ -28,13 +29,13 @@ static pj_status tokenize_read_text(const request *r, char **text, size_t *bytes
 
 static void print_ids(const pj_ids *ids)
 {
-    for (size_t i = 0; i < ids->count; i++) printf("%s%d", i ? "," : "", ids->ids[i]);
-    printf("\n");
+    for (size_t i = 0; i < ids->count; i++) pj_print(stdout, "%s%d", i ? "," : "", ids->ids[i]);
+    pj_print(stdout, "\n");
 }
 
 static bool tokenize_write_out(void *context, const char *bytes, size_t count)
 {
-    return fwrite(bytes, 1, count, stdout) == count;
+    return pj_write_output(stdout, bytes, count);
 }
 
 static bool tokenize_print_json(const pj_tokenizer *tokenizer, const pj_ids *ids)
@@ -53,7 +54,7 @@ static bool tokenize_print_json(const pj_tokenizer *tokenizer, const pj_ids *ids
     pj_json_array_end(&json);
     pj_json_object_end(&json);
     bool ok = pj_json_finish(&json);
-    printf("\n");
+    pj_print(stdout, "\n");
     pj_buffer_fini(&block);
     return ok;
 }
@@ -102,8 +103,8 @@ static pj_status decode(const request *r, const pj_tokenizer *tokenizer, pj_erro
         pj_json_object_end(json);
         status = pj_json_out_end(&out, status, err);
     } else if (status == PJ_OK) {
-        fwrite(pj_buffer_get(&text), 1, text.length, stdout);
-        printf("\n");
+        pj_write_output(stdout, pj_buffer_get(&text), text.length);
+        pj_print(stdout, "\n");
     }
     pj_buffer_fini(&text);
     pj_free(ids);

@@ -68,26 +68,26 @@ static bool any_modelled(const top *t)
 
 static void write_record_header(const top *t)
 {
-    fprintf(t->record, "timestamp_ms");
-    for (uint32_t i = 0; i < t->rail_count; i++) fprintf(t->record, ",%s_mw", t->rails[i].name);
+    pj_print(t->record, "timestamp_ms");
+    for (uint32_t i = 0; i < t->rail_count; i++) pj_print(t->record, ",%s_mw", t->rails[i].name);
     /* modelled figures must stay labelled when replayed */
-    fprintf(t->record, any_modelled(t) ? ",phase,quality" : ",phase");
-    fprintf(t->record, ",unix_ms,monotonic_ms\n"); /* to join it with what others recorded */
+    pj_print(t->record, any_modelled(t) ? ",phase,quality" : ",phase");
+    pj_print(t->record, ",unix_ms,monotonic_ms\n"); /* to join it with what others recorded */
 }
 
 static void write_record_row(const top *t, double t_ms)
 {
-    fprintf(t->record, "%.3f", t_ms);
+    pj_print(t->record, "%.3f", t_ms);
     for (uint32_t i = 0; i < t->rail_count; i++) {
         if (isnan(t->mw[i]))
-            fprintf(t->record, ",");
+            pj_print(t->record, ",");
         else
-            fprintf(t->record, ",%.6g", t->mw[i]);
+            pj_print(t->record, ",%.6g", t->mw[i]);
     }
-    fprintf(t->record, any_modelled(t) ? ",idle,modelled" : ",idle");
+    pj_print(t->record, any_modelled(t) ? ",idle,modelled" : ",idle");
     double monotonic_ms = (double)t->begin_ns * 1e-6 + t_ms;
     double ago_ms = (double)pj_clock_ns() * 1e-6 - monotonic_ms;
-    fprintf(t->record, ",%.3f,%.3f\n", (double)pj_clock_wall_ns() * 1e-6 - ago_ms, monotonic_ms);
+    pj_print(t->record, ",%.3f,%.3f\n", (double)pj_clock_wall_ns() * 1e-6 - ago_ms, monotonic_ms);
 }
 
 static void print_json_row(const top *t, double t_ms)
@@ -151,10 +151,11 @@ static void draw_rail(const top *t, uint32_t i, int width)
     int free_columns = width - 16 - 12 - 12 - 4;
     int bar = free_columns > 60 ? 30 : free_columns / 2;
     int spark = free_columns - bar > HISTORY ? HISTORY : free_columns - bar - 2;
-    printf("\033[K%s%-16.16s%s %s", pj_style_on(stdout, colour_of(t->rails[i].rail_class)),
-           pj_safe(t->rails[i].name).s, pj_style_off(stdout),
-           pj_padded(11, pj_power_text(t->mw[i])).s);
-    if (free_columns >= 0) printf(" %s  ", pj_padded(11, pj_energy_text(t->sum[i])).s);
+    fputs("\033[K", stdout);
+    pj_print(stdout, "%s%-16.16s%s %s", pj_style_on(stdout, colour_of(t->rails[i].rail_class)),
+             pj_safe(t->rails[i].name).s, pj_style_off(stdout),
+             pj_padded(11, pj_power_text(t->mw[i])).s);
+    if (free_columns >= 0) pj_print(stdout, " %s  ", pj_padded(11, pj_energy_text(t->sum[i])).s);
     if (bar > 0) draw_bar(t->mw[i] / t->peak[i], bar);
     if (spark > 0) {
         fputs("  ", stdout);
@@ -166,13 +167,14 @@ static void draw_rail(const top *t, uint32_t i, int width)
 static void top_draw(top *t, double t_ms)
 {
     int width = pj_terminal_width(stdout);
-    if (t->lines_drawn) printf("\033[%dA", t->lines_drawn);
+    if (t->lines_drawn) pj_cursor_up(stdout, t->lines_drawn);
     char heading[256];
     snprintf(heading, sizeof heading, "  %s  total %s  (%s; Ctrl-C ends)  %s", pj_time_text(t_ms).s,
              pj_power_text(top_total_mw(t)).s, pj_quality_name(pj_meter_quality(t->meter)),
              pj_meter_sources(t->meter));
-    printf("\033[K%sperjoule top%s%.*s\n", pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout),
-           width > 14 ? width - 13 : 1, heading);
+    fputs("\033[K", stdout);
+    pj_print(stdout, "%sperjoule top%s%.*s\n", pj_style_on(stdout, PJ_STYLE_BOLD),
+             pj_style_off(stdout), width > 14 ? width - 13 : 1, heading);
     for (uint32_t i = 0; i < t->rail_count; i++) draw_rail(t, i, width);
     t->lines_drawn = (int)t->rail_count + 1;
     fflush(stdout);
@@ -180,11 +182,11 @@ static void top_draw(top *t, double t_ms)
 
 static void print_plain(const top *t, double t_ms)
 {
-    printf("%9.2f s", t_ms * 1e-3);
+    pj_print(stdout, "%9.2f s", t_ms * 1e-3);
     for (uint32_t i = 0; i < t->rail_count; i++)
-        printf("  %s %s", pj_safe(t->rails[i].name).s, pj_power_text(t->mw[i]).s);
+        pj_print(stdout, "  %s %s", pj_safe(t->rails[i].name).s, pj_power_text(t->mw[i]).s);
     if (!top_has_total_rail(t) && t->rail_count > 1)
-        printf("  total %s", pj_power_text(top_total_mw(t)).s);
+        pj_print(stdout, "  total %s", pj_power_text(top_total_mw(t)).s);
     putchar('\n');
     fflush(stdout);
 }

@@ -12,7 +12,7 @@ enum { COLUMNS_MAX = 6, TERMS_SHOWN = 10 }; /* sides that a table shows */
 
 static void print_title(const char *title)
 {
-    printf("\n%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), title, pj_style_off(stdout));
+    pj_print(stdout, "\n%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), title, pj_style_off(stdout));
 }
 
 /* ---- heads and settings ---- */
@@ -20,14 +20,15 @@ static void print_title(const char *title)
 static void print_head(const pj_side *side, const pj_run_info *run)
 {
     bool one = run && side->run_count == 1 && !side->left_out;
-    printf("%s", pj_safe(side->name).s);
+    pj_print(stdout, "%s", pj_safe(side->name).s);
     if (run)
-        printf("  %.18s  %s, %s, %s, energy %s", run->id, pj_safe(run->model_name).s,
-               pj_safe(run->dtype).s, pj_run_status_name(run->status),
-               pj_quality_name(run->quality));
+        pj_print(stdout, "  %.18s  %s, %s, %s, energy %s", run->id, pj_safe(run->model_name).s,
+                 pj_safe(run->dtype).s, pj_run_status_name(run->status),
+                 pj_quality_name(run->quality));
     if (!one)
-        printf("%s%u run%s", run ? ", " : "  ", side->run_count, side->run_count == 1 ? "" : "s");
-    if (side->left_out) printf(" (%u left out)", side->left_out);
+        pj_print(stdout, "%s%u run%s", run ? ", " : "  ", side->run_count,
+                 side->run_count == 1 ? "" : "s");
+    if (side->left_out) pj_print(stdout, " (%u left out)", side->left_out);
     putchar('\n');
 }
 
@@ -35,11 +36,11 @@ static void print_differences(const pj_sides *s)
 {
     if (s->difference_count) print_title("settings that differ");
     for (uint32_t d = 0; d < s->difference_count; d++) {
-        printf("%-20s", pj_safe(s->differences[d].setting).s);
+        pj_print(stdout, "%-20s", pj_safe(s->differences[d].setting).s);
         for (uint32_t i = 0; i < s->count; i++) {
             const char *value = s->differences[d].values[i];
-            printf("  %s: %.40s", pj_safe(s->sides[i].name).s,
-                   value ? pj_safe(value).s : "unknown");
+            pj_print(stdout, "  %s: %.40s", pj_safe(s->sides[i].name).s,
+                     value ? pj_safe(value).s : "unknown");
         }
         putchar('\n');
     }
@@ -48,8 +49,8 @@ static void print_differences(const pj_sides *s)
 static void print_caveats(const pj_sides *s)
 {
     for (uint32_t i = 0; i < s->caveat_count; i++)
-        printf("%s%scaveat%s  %s\n", i ? "" : "\n", pj_style_on(stdout, PJ_STYLE_YELLOW),
-               pj_style_off(stdout), pj_safe(s->caveats[i].text).s);
+        pj_print(stdout, "%s%scaveat%s  %s\n", i ? "" : "\n", pj_style_on(stdout, PJ_STYLE_YELLOW),
+                 pj_style_off(stdout), pj_safe(s->caveats[i].text).s);
 }
 
 /* ---- the table ---- */
@@ -60,8 +61,8 @@ static void print_change(double percent, bool lower)
     pj_style style = fabs(percent) < 0.5 || isnan(percent) ? PJ_STYLE_PLAIN
                      : good                                ? PJ_STYLE_GREEN
                                                            : PJ_STYLE_RED;
-    printf("  %s", pj_style_on(stdout, style));
-    printf("%9s", pj_number_text("%+7.1f %%", percent).s);
+    pj_print(stdout, "  %s", pj_style_on(stdout, style));
+    pj_print(stdout, "%9s", pj_number_text("%+7.1f %%", percent).s);
     fputs(pj_style_off(stdout), stdout);
 }
 
@@ -69,13 +70,13 @@ static void print_metric(const pj_sides *s, uint32_t figure, uint32_t sides, int
 {
     const pj_figure *f = &pj_figures[figure];
     double values[COLUMNS_MAX];
-    printf("%-*s %-4s", width, f->name, f->unit);
+    pj_print(stdout, "%-*s %-4s", width, f->name, f->unit);
     for (uint32_t i = 0; i < sides; i++) {
         pj_text text;
         pj_mean mean = pj_side_mean_of(&s->sides[i], figure);
         values[i] = mean.value;
         pj_value_write(mean.value, (pj_bounds){mean.lo, mean.hi}, text.s, sizeof text.s);
-        printf(" %11s", pj_or_dash(mean.value, text).s);
+        pj_print(stdout, " %11s", pj_or_dash(mean.value, text).s);
     }
     for (uint32_t i = 1; i < sides; i++)
         print_change(values[0] != 0 ? (values[i] / values[0] - 1) * 100 : NAN,
@@ -91,17 +92,19 @@ static void print_metrics(const pj_sides *s)
         int length = (int)strlen(pj_figures[f].name);
         if (length > width) width = length;
     }
-    printf("\n%s%-*s %-4s", pj_style_on(stdout, PJ_STYLE_BOLD), width, "metric (mean)", "unit");
-    for (uint32_t i = 0; i < sides; i++) printf(" %11.11s", pj_safe(s->sides[i].name).s);
-    for (uint32_t i = 1; i < sides; i++) printf("  %9.9s", pj_safe(s->sides[i].name).s);
-    printf("%s\n", pj_style_off(stdout));
+    pj_print(stdout, "\n%s%-*s %-4s", pj_style_on(stdout, PJ_STYLE_BOLD), width, "metric (mean)",
+             "unit");
+    for (uint32_t i = 0; i < sides; i++) pj_print(stdout, " %11.11s", pj_safe(s->sides[i].name).s);
+    for (uint32_t i = 1; i < sides; i++) pj_print(stdout, "  %9.9s", pj_safe(s->sides[i].name).s);
+    pj_print(stdout, "%s\n", pj_style_off(stdout));
     for (uint32_t f = 0; f < pj_figure_count; f++) print_metric(s, f, sides, width);
     double gain = 0;
     for (uint32_t i = 0; i < sides; i++)
         for (uint32_t k = 0; k < s->sides[i].run_count; k++)
             gain = fmax(gain, pj_run_gain_sd(s->sides[i].runs[k]));
     pj_gain_note_print(stdout, "", gain);
-    if (s->count > COLUMNS_MAX) printf("the first %d groups; --json prints all\n", COLUMNS_MAX);
+    if (s->count > COLUMNS_MAX)
+        pj_print(stdout, "the first %d groups; --json prints all\n", COLUMNS_MAX);
 }
 
 /* ---- tests ---- */
@@ -124,8 +127,8 @@ static void print_test(const pj_sides *s, const pj_side_test *t)
     snprintf(pair, sizeof pair, "%.10s, %.10s", s->sides[t->a].name, s->sides[t->b].name);
     write_decision(t, decision, sizeof decision);
     pj_estimate_write(r->ratio, (pj_bounds){r->lo, r->hi}, ratio, sizeof ratio);
-    printf("%-24s %s  %zu+%zu %ss  %s  g %.2f  %s\n", t->metric, pair, r->n_a, r->n_b, t->sample,
-           ratio, t->result.hedges_g, decision);
+    pj_print(stdout, "%-24s %s  %zu+%zu %ss  %s  g %.2f  %s\n", t->metric, pair, r->n_a, r->n_b,
+             t->sample, ratio, t->result.hedges_g, decision);
 }
 
 /* The verdict rests on the primary metric alone, which comes first. */
@@ -148,19 +151,21 @@ static void print_term(const pj_term *t)
 {
     char name[64];
     snprintf(name, sizeof name, "%s %s", t->phase, pj_safe(t->name).s);
-    printf("  %-34s %s  %s time %s power\n", name, pj_padded(11, pj_energy_text(t->difference)).s,
-           pj_padded(11, pj_energy_text(t->by_time)).s,
-           pj_padded(11, pj_energy_text(t->by_power)).s);
+    pj_print(stdout, "  %-34s %s  %s time %s power\n", name,
+             pj_padded(11, pj_energy_text(t->difference)).s,
+             pj_padded(11, pj_energy_text(t->by_time)).s,
+             pj_padded(11, pj_energy_text(t->by_power)).s);
 }
 
 static void print_terms(const pj_sides *s, const pj_side_terms *d)
 {
-    printf("\n%sfrom %s to %s: %s per token on average%s, by time and by power of the parts\n",
-           pj_style_on(stdout, PJ_STYLE_BOLD), s->sides[0].name, s->sides[d->side].name,
-           pj_energy_text(d->mj_b - d->mj_a).s, pj_style_off(stdout));
+    pj_print(stdout,
+             "\n%sfrom %s to %s: %s per token on average%s, by time and by power of the parts\n",
+             pj_style_on(stdout, PJ_STYLE_BOLD), s->sides[0].name, s->sides[d->side].name,
+             pj_energy_text(d->mj_b - d->mj_a).s, pj_style_off(stdout));
     for (uint32_t k = 0; k < d->count && k < TERMS_SHOWN; k++) print_term(&d->terms[k]);
     if (d->count > TERMS_SHOWN)
-        printf("  and %u smaller ones (see --json)\n", d->count - TERMS_SHOWN);
+        pj_print(stdout, "  and %u smaller ones (see --json)\n", d->count - TERMS_SHOWN);
 }
 
 /* ---- sentences ---- */
@@ -171,7 +176,7 @@ static void print_standing(const pj_sides *s, const pj_side_best *best, int stan
     bool any = false;
     for (uint32_t i = 0; i < s->count; i++) {
         if ((int)best->standing[i] != standing) continue;
-        printf("%s%s", any ? ", " : introduction, pj_safe(s->sides[i].name).s);
+        pj_print(stdout, "%s%s", any ? ", " : introduction, pj_safe(s->sides[i].name).s);
         any = true;
     }
 }
@@ -182,7 +187,7 @@ static void print_bests(const pj_sides *s)
     putchar('\n');
     for (uint32_t i = 0; i < s->best_count; i++) {
         const pj_side_best *b = &s->bests[i];
-        printf("%-15s %s", b->title, pj_safe(s->sides[b->side].name).s);
+        pj_print(stdout, "%-15s %s", b->title, pj_safe(s->sides[b->side].name).s);
         print_standing(s, b, PJ_STANDING_TIED, ", not distinguishable from ");
         print_standing(s, b, PJ_STANDING_UNTESTED, ", not tested against ");
         putchar('\n');

@@ -35,11 +35,11 @@ static void print_event(FILE *out, const pj_disturbance *e, const char *next)
 {
     char place[64];
     disturbance_place(e, place, sizeof place);
-    fprintf(out, "%s%s: %s instead of %s", next, place, pj_time_text(e->ms).s,
-            pj_time_text(e->expected_ms).s);
+    pj_print(out, "%s%s: %s instead of %s", next, place, pj_time_text(e->ms).s,
+             pj_time_text(e->expected_ms).s);
     if (!isnan(e->extra_mj))
-        fprintf(out, ", %s more", pj_interval_text(e->extra_mj, e->extra_sd_mj).s);
-    fprintf(out, "; %s\n", pj_disturbance_cause_text(e->cause));
+        pj_print(out, ", %s more", pj_interval_text(e->extra_mj, e->extra_sd_mj).s);
+    pj_print(out, "; %s\n", pj_disturbance_cause_text(e->cause));
 }
 
 static void print_sum(FILE *out, const pj_disturbances *list, const char *first)
@@ -49,10 +49,10 @@ static void print_sum(FILE *out, const pj_disturbances *list, const char *first)
         mj += list->items[i].extra_mj;
         ms += list->items[i].ms - list->items[i].expected_ms;
     }
-    fprintf(out, "%s%s", first, isnan(mj) ? pj_time_text(ms).s : pj_energy_text(mj).s);
-    if (!isnan(mj)) fprintf(out, " in %s", pj_time_text(ms).s);
-    fprintf(out, ", %u event%s beyond %g times what is expected\n", list->count,
-            list->count == 1 ? "" : "s", PJ_DISTURBED_RATIO);
+    pj_print(out, "%s%s", first, isnan(mj) ? pj_time_text(ms).s : pj_energy_text(mj).s);
+    if (!isnan(mj)) pj_print(out, " in %s", pj_time_text(ms).s);
+    pj_print(out, ", %u event%s beyond %g times what is expected\n", list->count,
+             list->count == 1 ? "" : "s", PJ_DISTURBED_RATIO);
 }
 
 void pj_print_disturbances(FILE *out, const pj_run_info *info, const char *first, const char *next)

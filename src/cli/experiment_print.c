@@ -41,24 +41,25 @@ static void print_cell(const pj_experiment_result *r, uint32_t index, int width)
 {
     const pj_cell_figures *f = &r->cells[index];
     pj_text joules = joules_text_of(&f->primary);
-    printf("%-*s %3u  %s %8s  %8s  %s", width, f->name, f->n, pj_padded(22, joules).s,
-           pj_number_text("%.4g", f->speed).s, pj_number_text("%.4g", f->ttft_ms).s,
-           pj_padded(8, pj_or_dash(f->primary.value, pj_power_text(f->power_mw))).s);
-    if (!isnan(f->loss)) printf("  %.4f", f->loss);
-    if (r->optimum == index) printf("  least energy");
+    pj_print(stdout, "%-*s %3u  %s %8s  %8s  %s", width, f->name, f->n, pj_padded(22, joules).s,
+             pj_number_text("%.4g", f->speed).s, pj_number_text("%.4g", f->ttft_ms).s,
+             pj_padded(8, pj_or_dash(f->primary.value, pj_power_text(f->power_mw))).s);
+    if (!isnan(f->loss)) pj_print(stdout, "  %.4f", f->loss);
+    if (r->optimum == index) pj_print(stdout, "  least energy");
     putchar('\n');
 }
 
 static void print_against(const pj_experiment_result *r, const pj_cell_ratio *all, uint32_t count,
                           const char *title, int width)
 {
-    if (count) printf("\n%s\n", title);
+    if (count) pj_print(stdout, "\n%s\n", title);
     for (uint32_t i = 0; i < count; i++) {
         const pj_cell_ratio *c = &all[i];
         char ratio[96];
         pj_estimate_write(c->ratio.ratio, (pj_bounds){c->ratio.lo, c->ratio.hi}, ratio,
                           sizeof ratio);
-        printf("%-*s %18s  ", width, r->cells[c->cell].name, isnan(c->ratio.ratio) ? "-" : ratio);
+        pj_print(stdout, "%-*s %18s  ", width, r->cells[c->cell].name,
+                 isnan(c->ratio.ratio) ? "-" : ratio);
         if (isnan(c->ratio.lo) || isnan(c->ratio.hi))
             puts("(too few runs for an interval)");
         else
@@ -80,14 +81,15 @@ static pj_text estimate_text(const pj_estimate *e)
 static void print_ablations(const pj_experiment_result *r, int width)
 {
     if (r->ablation_count)
-        printf("\n%swhat the missing part takes per token\n"
-               "%-*s by the difference of runs           by attribution%s\n",
-               pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell", pj_style_off(stdout));
+        pj_print(stdout,
+                 "\n%swhat the missing part takes per token\n"
+                 "%-*s by the difference of runs           by attribution%s\n",
+                 pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell", pj_style_off(stdout));
     for (uint32_t i = 0; i < r->ablation_count; i++) {
         const pj_ablated_part *a = &r->ablations[i];
-        printf("%-*s %s %s\n%-*s %s\n", width, r->cells[a->cell].name,
-               pj_padded(-35, estimate_text(&a->cost.difference)).s,
-               estimate_text(&a->cost.attributed).s, width, "", a->text);
+        pj_print(stdout, "%-*s %s %s\n%-*s %s\n", width, r->cells[a->cell].name,
+                 pj_padded(-35, estimate_text(&a->cost.difference)).s,
+                 estimate_text(&a->cost.attributed).s, width, "", a->text);
     }
 }
 
@@ -97,53 +99,55 @@ static void print_use(const pj_experiment_result *r, int width)
     bool any = false;
     for (uint32_t i = 0; i < r->count; i++) any |= r->cells[i].context.limit > 0;
     if (!any) return;
-    printf("\n%s%-*s    KV MB   context  mJ / M active  experts per step%s\n",
-           pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell", pj_style_off(stdout));
+    pj_print(stdout, "\n%s%-*s    KV MB   context  mJ / M active  experts per step%s\n",
+             pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell", pj_style_off(stdout));
     for (uint32_t i = 0; i < r->count; i++) {
         const pj_cell_figures *f = &r->cells[i];
         bool has_context = f->context.limit > 0, has_experts = f->experts.experts > 0;
-        printf("%-*s %8s %9s  %13s  %16s\n", width, f->name,
-               pj_number_text("%.4g", has_context ? f->context.kv_bytes / 1e6 : NAN).s,
-               pj_number_text("%.3g %%", has_context ? 100 * f->context.share : NAN).s,
-               pj_number_text("%.4g", f->mj_per_million_active).s,
-               pj_number_text("%.4g", has_experts ? f->experts.per_step : NAN).s);
+        pj_print(stdout, "%-*s %8s %9s  %13s  %16s\n", width, f->name,
+                 pj_number_text("%.4g", has_context ? f->context.kv_bytes / 1e6 : NAN).s,
+                 pj_number_text("%.3g %%", has_context ? 100 * f->context.share : NAN).s,
+                 pj_number_text("%.4g", f->mj_per_million_active).s,
+                 pj_number_text("%.4g", has_experts ? f->experts.per_step : NAN).s);
     }
 }
 
 static void print_front(const pj_experiment_result *r, const pj_cell_front *front)
 {
-    printf("\nEnergy against %s, on the Pareto front:",
-           strcmp(front->over, "loss") == 0 ? "loss" : "speed");
+    pj_print(stdout, "\nEnergy against %s, on the Pareto front:",
+             strcmp(front->over, "loss") == 0 ? "loss" : "speed");
     for (uint32_t i = 0; i < front->count; i++)
-        printf("%s %s", i ? ";" : "", r->cells[front->cells[i]].name);
-    if (front->knee != PJ_NO_CELL) printf(". Its knee: %s", r->cells[front->knee].name);
-    printf(".\n");
+        pj_print(stdout, "%s %s", i ? ";" : "", r->cells[front->cells[i]].name);
+    if (front->knee != PJ_NO_CELL) pj_print(stdout, ". Its knee: %s", r->cells[front->knee].name);
+    pj_print(stdout, ".\n");
 }
 
 static void print_optimum(const pj_experiment_result *r)
 {
-    if (r->refusal) printf("\nNo verdict, since cells are not comparable: %s\n", r->refusal);
+    if (r->refusal)
+        pj_print(stdout, "\nNo verdict, since cells are not comparable: %s\n", r->refusal);
     if (r->optimum == PJ_NO_CELL) return;
-    printf("\n%sLeast energy per %s: %s.%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), per_text(r),
-           r->cells[r->optimum].name, pj_style_off(stdout));
+    pj_print(stdout, "\n%sLeast energy per %s: %s.%s\n", pj_style_on(stdout, PJ_STYLE_BOLD),
+             per_text(r), r->cells[r->optimum].name, pj_style_off(stdout));
     if (!r->tie_count) return;
-    printf("Not distinguishable from it:");
+    pj_print(stdout, "Not distinguishable from it:");
     for (uint32_t i = 0; i < r->tie_count && i < TIES_SHOWN; i++)
-        printf("%s %s", i ? ";" : "", r->cells[r->ties[i]].name);
-    if (r->tie_count > TIES_SHOWN) printf("; and %u more", r->tie_count - TIES_SHOWN);
-    printf(". More blocks may separate them.\n");
+        pj_print(stdout, "%s %s", i ? ";" : "", r->cells[r->ties[i]].name);
+    if (r->tie_count > TIES_SHOWN) pj_print(stdout, "; and %u more", r->tie_count - TIES_SHOWN);
+    pj_print(stdout, ". More blocks may separate them.\n");
 }
 
 void pj_experiment_print(const pj_experiment_result *r)
 {
     char title[240];
     int width = name_width(r);
-    printf("%s%s%s: %s, %u of %u runs, energy %s\n\n", pj_style_on(stdout, PJ_STYLE_BOLD),
-           r->plan.name, pj_style_off(stdout), r->state, r->done, r->total,
-           r->cells[0].n ? pj_quality_name(r->runs.cells[0].runs[0]->quality) : "unknown");
-    printf("%s%-*sruns %22s tokens/s   TTFT ms     power  loss%s\n",
-           pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell",
-           is_typical(r) ? "typical token, 95 %" : "energy per token, 95 %", pj_style_off(stdout));
+    pj_print(stdout, "%s%s%s: %s, %u of %u runs, energy %s\n\n", pj_style_on(stdout, PJ_STYLE_BOLD),
+             r->plan.name, pj_style_off(stdout), r->state, r->done, r->total,
+             r->cells[0].n ? pj_quality_name(r->runs.cells[0].runs[0]->quality) : "unknown");
+    pj_print(stdout, "%s%-*sruns %22s tokens/s   TTFT ms     power  loss%s\n",
+             pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell",
+             is_typical(r) ? "typical token, 95 %" : "energy per token, 95 %",
+             pj_style_off(stdout));
     for (uint32_t i = 0; i < r->count; i++) print_cell(r, i, width);
     if (r->cells[0].n) pj_gain_note_print(stdout, "", pj_run_gain_sd(r->runs.cells[0].runs[0]));
     print_use(r, width);
@@ -151,7 +155,7 @@ void pj_experiment_print(const pj_experiment_result *r)
     print_against(r, r->against_first, r->first_count, title, width);
     print_against(r, r->against_former, r->former_count, "against the previous round", width);
     print_ablations(r, width);
-    for (uint32_t i = 0; i < r->knee_count; i++) printf("\n%s\n", r->knees[i].text);
+    for (uint32_t i = 0; i < r->knee_count; i++) pj_print(stdout, "\n%s\n", r->knees[i].text);
     for (uint32_t i = 0; i < r->front_count && r->count > 1; i++) print_front(r, &r->fronts[i]);
     print_optimum(r);
 }

@@ -27,14 +27,14 @@ enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static void print_overview(FILE *out)
 {
-    fprintf(out,
-            "perjoule %s: energy profiler for transformer inference\n\n"
-            "Usage: perjoule COMMAND [options]\n\nCommands:\n",
-            pj_version());
+    pj_print(out,
+             "perjoule %s: energy profiler for transformer inference\n\n"
+             "Usage: perjoule COMMAND [options]\n\nCommands:\n",
+             pj_version());
     for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(out, "\nperjoule COMMAND --help: options and examples\n"
-                 "perjoule --version:      the version\n");
+        pj_print(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
+    pj_print(out, "\nperjoule COMMAND --help: options and examples\n"
+                  "perjoule --version:      the version\n");
 }
 
 static const pj_command *find_command(const char *name)
@@ -109,7 +109,7 @@ static int main_run_program(int argc, char **argv)
         return PJ_EXIT_USAGE;
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
-        printf("perjoule %s\n", pj_version());
+        pj_print(stdout, "perjoule %s\n", pj_version());
         return check_output("", PJ_EXIT_OK);
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {

@@ -72,7 +72,7 @@ static void print_wrapped(const char *text, int at, int indent, int width)
         bool is_break = *text == '\n';
         if (is_break && is_kept_break(begin, text)) {
             putchar('\n');
-            if (text[1] && text[1] != '\n') printf("%*s", indent, "");
+            if (text[1] && text[1] != '\n') pj_print(stdout, "%*s", indent, "");
             column = indent;
             fresh = true;
             text++;
@@ -82,11 +82,11 @@ static void print_wrapped(const char *text, int at, int indent, int width)
         int length = (int)strcspn(text + blanks, " \n");
         const char *word = text + blanks;
         if (!fresh && column + blanks + length > width) {
-            printf("\n%*s", indent, "");
+            pj_print(stdout, "\n%*s", indent, "");
             column = indent;
             blanks = 0;
         }
-        printf("%*s%.*s", blanks, "", length, word);
+        pj_print(stdout, "%*s%.*s", blanks, "", length, word);
         column += blanks + length;
         text = word + length;
         fresh = false;
@@ -97,11 +97,11 @@ static void print_wrapped(const char *text, int at, int indent, int width)
 static void print_option(const char *heading, const char *help, int width)
 {
     int indent = width < 60 ? 8 : HELP_COLUMN, used = 2 + (int)strlen(heading);
-    printf("  %s", heading);
+    pj_print(stdout, "  %s", heading);
     if (used + 2 > indent)
-        printf("\n%*s", indent, "");
+        pj_print(stdout, "\n%*s", indent, "");
     else
-        printf("%*s", indent - used, "");
+        pj_print(stdout, "%*s", indent - used, "");
     print_wrapped(help, indent, indent, width);
 }
 
@@ -110,7 +110,7 @@ static void print_example_command(const char *text, size_t length, int width)
 {
     int column = 2;
     bool quoted = false;
-    printf("  ");
+    pj_print(stdout, "  ");
     for (size_t i = 0; i < length; i++) {
         size_t next = 1; /* the next word, including quotes */
         bool inside = false;
@@ -118,7 +118,7 @@ static void print_example_command(const char *text, size_t length, int width)
         while (i + next < length && (inside || text[i + next] != ' '))
             inside ^= text[i + next++] == '"';
         if (text[i] == ' ' && !quoted && column + (int)next + 2 > width && column > 6) {
-            printf(" \\\n      ");
+            pj_print(stdout, " \\\n      ");
             column = 6;
         } else {
             putchar(text[i]);
@@ -136,14 +136,14 @@ static void print_examples(const char *lines, int width)
         const char *comment = memchr(lines, '#', length);
         size_t command = comment ? (size_t)(comment - lines) : length;
         if ((int)length + 2 <= width) {
-            printf("  %.*s\n", (int)length, lines);
+            pj_print(stdout, "  %.*s\n", (int)length, lines);
         } else {
             while (command && lines[command - 1] == ' ') command--;
             char text[256];
             snprintf(text, sizeof text, "%.*s", comment ? (int)(lines + length - comment) : 0,
                      comment ? comment : "");
             if (*text) {
-                printf("  ");
+                pj_print(stdout, "  ");
                 print_wrapped(text, 2, 2, width);
             }
             if (command) print_example_command(lines, command, width);
@@ -162,17 +162,17 @@ static void print_help(const pj_command *command, const pj_option *options)
 {
     int width = help_width();
     char usage[512];
-    printf("perjoule %s: ", command->name);
+    pj_print(stdout, "perjoule %s: ", command->name);
     print_wrapped(command->summary, 11 + (int)strlen(command->name), 2, width);
     snprintf(usage, sizeof usage, "perjoule %s %s", command->name,
              command->usage ? command->usage : "");
-    printf("\nUsage: ");
+    pj_print(stdout, "\nUsage: ");
     print_wrapped(usage, 7, 7, width);
     if (command->text) {
-        printf("\n");
+        pj_print(stdout, "\n");
         print_wrapped(command->text, 0, 0, width);
     }
-    printf("\nOptions:\n");
+    pj_print(stdout, "\nOptions:\n");
     for (const pj_option *o = options; o->name; o++) {
         char heading[64];
         option_heading(o, heading, sizeof heading);
@@ -180,7 +180,7 @@ static void print_help(const pj_command *command, const pj_option *options)
     }
     print_option("-h, --help", "show this", width);
     if (command->examples) {
-        printf("\nExamples:\n");
+        pj_print(stdout, "\nExamples:\n");
         print_examples(command->examples, width);
     }
 }
@@ -189,21 +189,21 @@ static void print_help(const pj_command *command, const pj_option *options)
 static void options_print_table(const pj_option *options)
 {
     for (const pj_option *o = options; o->name; o++)
-        printf("%s\t%s\t%s\t%s\n", o->name, o->value_name ? o->value_name : "",
-               o->choices ? o->choices : "", o->help);
+        pj_print(stdout, "%s\t%s\t%s\t%s\n", o->name, o->value_name ? o->value_name : "",
+                 o->choices ? o->choices : "", o->help);
 }
 
 /* In roff, '-' is a hyphen, '\' an escape, and a leading '.' or ''' a request. */
 static void print_roff(const char *text)
 {
     for (const char *p = text; *p; p++) {
-        if ((*p == '.' || *p == '\'') && (p == text || p[-1] == '\n')) printf("\\&");
+        if ((*p == '.' || *p == '\'') && (p == text || p[-1] == '\n')) pj_print(stdout, "\\&");
         if (*p == '-')
-            printf("\\-");
+            pj_print(stdout, "\\-");
         else if (*p == '\\')
-            printf("\\e");
+            pj_print(stdout, "\\e");
         else if (*p == '\n' && p[1] == '\n')
-            printf("\n.PP");
+            pj_print(stdout, "\n.PP");
         else
             putchar(*p);
     }
@@ -212,32 +212,34 @@ static void print_roff(const char *text)
 
 static void print_man(const pj_command *command, const pj_option *options)
 {
-    printf(".TH PERJOULE\\-%s 1 \"\" \"perjoule %s\" \"perjoule manual\"\n", command->name,
-           pj_version());
-    printf(".SH NAME\nperjoule\\-%s \\- ", command->name);
+    pj_print(stdout, ".TH PERJOULE\\-%s 1 \"\" \"perjoule %s\" \"perjoule manual\"\n",
+             command->name, pj_version());
+    pj_print(stdout, ".SH NAME\nperjoule\\-%s \\- ", command->name);
     print_roff(command->summary);
-    printf(".SH SYNOPSIS\n.B perjoule %s\n", command->name);
+    pj_print(stdout, ".SH SYNOPSIS\n.B perjoule %s\n", command->name);
     print_roff(command->usage ? command->usage : "");
     if (command->text) {
-        printf(".SH DESCRIPTION\n");
+        pj_print(stdout, ".SH DESCRIPTION\n");
         print_roff(command->text);
     }
-    printf(".SH OPTIONS\n");
+    pj_print(stdout, ".SH OPTIONS\n");
     for (const pj_option *o = options; o->name; o++) {
         char heading[64];
         option_heading(o, heading, sizeof heading);
-        printf(".TP\n.B ");
+        pj_print(stdout, ".TP\n.B ");
         print_roff(heading + strspn(heading, " "));
         print_roff(o->help);
     }
-    printf(".TP\n.B \\-h, \\-\\-help\nshow a summary of all this\n");
+    pj_print(stdout, ".TP\n.B \\-h, \\-\\-help\nshow a summary of all this\n");
     if (command->examples) {
-        printf(".SH EXAMPLES\n.nf\n");
+        pj_print(stdout, ".SH EXAMPLES\n.nf\n");
         print_roff(command->examples);
-        printf(".fi\n");
+        pj_print(stdout, ".fi\n");
     }
-    printf(".SH EXIT STATUS\n0 done, 1 it failed while working, 2 bad input or usage, 3 something "
-           "it needs is unavailable, 130 interrupted.\n.SH SEE ALSO\n.BR perjoule (1)\n");
+    pj_print(
+        stdout,
+        ".SH EXIT STATUS\n0 done, 1 it failed while working, 2 bad input or usage, 3 something "
+        "it needs is unavailable, 130 interrupted.\n.SH SEE ALSO\n.BR perjoule (1)\n");
 }
 
 /* ---- parsing ---- */

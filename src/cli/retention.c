@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "cli/stored.h"
+#include "cli/terminal.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ static void retention_take(void *context, const char *id)
 {
     pruned *p = context;
     if (p->count++ == 0) snprintf(p->first, sizeof p->first, "%s", id);
-    if (p->print) puts(id);
+    if (p->print) pj_print(stdout, "%s\n", id);
 }
 
 pj_status pj_retention_can_ask(const pj_retention *r, pj_error *err)
@@ -36,13 +37,13 @@ bool pj_retention_is_confirmed(const pj_retention *r, uint64_t count, const char
     fputs(" [y/N] ", stderr);
     if (fgets(answer, sizeof answer, stdin) && tolower((unsigned char)answer[0]) == 'y')
         return true;
-    puts(r->unchanged);
+    pj_print(stdout, "%s\n", r->unchanged);
     return false;
 }
 
 void pj_retention_print_count(const char *what, uint64_t count)
 {
-    printf("%s %llu run%s\n", what, (unsigned long long)count, count == 1 ? "" : "s");
+    pj_print(stdout, "%s %llu run%s\n", what, (unsigned long long)count, count == 1 ? "" : "s");
 }
 
 /* Counts the runs first, unless nothing is asked. */
@@ -59,7 +60,7 @@ static pj_status retention_prune(pj_store *store, void *context, pj_error *err)
     if (r->is_tight) pj_store_be_frugal(store);
     if (!r->yes || r->dry_run) status = pj_store_prune(store, &rule, retention_take, &listed, err);
     if (status == PJ_OK && r->dry_run) {
-        printf("would ");
+        pj_print(stdout, "would ");
         pj_retention_print_count(r->verb, listed.count);
     }
     if (status != PJ_OK || r->dry_run ||

@@ -104,9 +104,9 @@ static void series_print_figure(FILE *out, const pj_series_figure *f)
     const pj_mean *m = &f->mean;
     snprintf(label, sizeof label, "%s%s%s", f->part, *f->part ? " " : "", f->name);
     pj_estimate_write(m->value, (pj_bounds){m->lo, m->hi}, value.s, sizeof value.s);
-    fprintf(out, "  %-28s %s %-9s n %u", label, pj_padded(26, value).s, f->unit, m->n);
+    pj_print(out, "  %-28s %s %-9s n %u", label, pj_padded(26, value).s, f->unit, m->n);
     pj_digits_write(m->sd, 2, value.s, sizeof value.s);
-    fprintf(out, m->n > 1 ? "  sd %s\n" : "\n", value.s);
+    pj_print(out, m->n > 1 ? "  sd %s\n" : "\n", value.s);
 }
 
 /* The components with the most energy, or time where energy is unknown. */
@@ -136,9 +136,9 @@ static void print_components(FILE *out, const pj_series *series)
 
 void pj_series_print(FILE *out, const pj_series *series)
 {
-    fprintf(out,
-            "\n%u runs: mean with its 95 %% interval, number of values (n), standard deviation\n",
-            series->runs);
+    pj_print(out,
+             "\n%u runs: mean with its 95 %% interval, number of values (n), standard deviation\n",
+             series->runs);
     for (uint32_t i = 0; i < series->count; i++)
         if (series->figures[i].group != PJ_SERIES_COMPONENT && series->figures[i].moments.n)
             series_print_figure(out, &series->figures[i]);

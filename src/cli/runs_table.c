@@ -184,9 +184,9 @@ static void print_row(const pj_table_row *row, table_room room, const int *width
             text = c->cell(row, room);
         else
             snprintf(text.s, sizeof text.s, "%s", c->title);
-        printf("| %s ", pj_padded(c->right ? widths[k] : -widths[k], text).s);
+        pj_print(stdout, "| %s ", pj_padded(c->right ? widths[k] : -widths[k], text).s);
     }
-    printf("|\n");
+    pj_print(stdout, "|\n");
 }
 
 static void print_rule(const int *widths)
@@ -195,9 +195,9 @@ static void print_rule(const int *widths)
                                  "----------------------------------------------------------------";
     for (int k = 0; k < TABLE_COLUMNS; k++)
         if (widths[k])
-            printf("| %.*s%s ", widths[k] - table_columns[k].right, dashes,
-                   table_columns[k].right ? ":" : "");
-    printf("|\n");
+            pj_print(stdout, "| %.*s%s ", widths[k] - table_columns[k].right, dashes,
+                     table_columns[k].right ? ":" : "");
+    pj_print(stdout, "|\n");
 }
 
 static void explain(const pj_run_table *t)
@@ -207,13 +207,13 @@ static void explain(const pj_run_table *t)
         modelled |= is_modelled(&t->rows[i]);
         mean |= is_mean(&t->rows[i]);
     }
-    printf("\npp512: a prompt of 512 tokens, energy per token of it\n"
-           "tg128: decoding of 128 tokens, energy of the typical one\n");
-    if (modelled) printf("~ modelled, not measured\n");
-    if (mean) printf("* mean of the tokens: no typical one is known\n");
+    pj_print(stdout, "\npp512: a prompt of 512 tokens, energy per token of it\n"
+                     "tg128: decoding of 128 tokens, energy of the typical one\n");
+    if (modelled) pj_print(stdout, "~ modelled, not measured\n");
+    if (mean) pj_print(stdout, "* mean of the tokens: no typical one is known\n");
     if (t->left_out)
-        printf("%u run%s left out: not completed, or without a part of the model\n", t->left_out,
-               t->left_out == 1 ? " is" : "s are");
+        pj_print(stdout, "%u run%s left out: not completed, or without a part of the model\n",
+                 t->left_out, t->left_out == 1 ? " is" : "s are");
 }
 
 void pj_runs_table_print(const pj_run_table *t)
@@ -221,7 +221,7 @@ void pj_runs_table_print(const pj_run_table *t)
     int widths[TABLE_COLUMNS], most = pj_terminal_is(stdout) ? pj_terminal_width(stdout) : INT_MAX;
     table_room room = TABLE_WHOLE;
     if (!t->count) {
-        printf("no runs\n");
+        pj_print(stdout, "no runs\n");
         return;
     }
     while (measure(t, room, widths) > most && room < TABLE_NARROWEST) room++;
@@ -281,9 +281,10 @@ void pj_runs_table_csv(const pj_run_table *t)
 {
     pj_buffer line;
     pj_buffer_init(&line, SIZE_MAX);
-    printf("model,weight_bytes,parameters,dtype,engine,machine,device,batch,threads,test,runs,"
-           "tokens_per_second,tokens_per_second_lo,tokens_per_second_hi,figure,joules_per_token,"
-           "joules_per_token_lo,joules_per_token_hi,energy_source\n");
+    pj_print(stdout,
+             "model,weight_bytes,parameters,dtype,engine,machine,device,batch,threads,test,runs,"
+             "tokens_per_second,tokens_per_second_lo,tokens_per_second_hi,figure,joules_per_token,"
+             "joules_per_token_lo,joules_per_token_hi,energy_source\n");
     for (uint32_t i = 0; i < t->count; i++) {
         const pj_table_row *r = &t->rows[i];
         const double figures[] = {r->speed.value, r->speed.lo, r->speed.hi};
@@ -303,7 +304,9 @@ void pj_runs_table_csv(const pj_run_table *t)
         for (int k = 0; k < 3; k++) put_number(&line, figures[k]);
         put_text(&line, r->figure);
         for (int k = 0; k < 3; k++) put_number(&line, joules[k]);
-        printf("%.*s%s\n", (int)line.length, line.data, pj_quality_name(r->quality));
+        pj_buffer_text(&line, pj_quality_name(r->quality));
+        pj_buffer_char(&line, '\n');
+        pj_write_output(stdout, line.data, line.length);
     }
     pj_buffer_fini(&line);
 }

@@ -30,23 +30,23 @@ static pj_text duration(double ms)
 
 static void show_print_head(const char *text)
 {
-    printf("\n%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), text, pj_style_off(stdout));
+    pj_print(stdout, "\n%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), text, pj_style_off(stdout));
 }
 
 /* Columns of a table, aligned to the right. */
 static void print_duration(double ms)
 {
-    printf(" %s", pj_padded(10, duration(ms)).s);
+    pj_print(stdout, " %s", pj_padded(10, duration(ms)).s);
 }
 
 static void show_print_energy(double mj)
 {
-    printf(" %s", pj_padded(10, energy(mj)).s);
+    pj_print(stdout, " %s", pj_padded(10, energy(mj)).s);
 }
 
 static void print_interval(double mj, double sd_mj)
 {
-    printf(" %s", pj_padded(20, interval(mj, sd_mj)).s);
+    pj_print(stdout, " %s", pj_padded(20, interval(mj, sd_mj)).s);
 }
 
 /* Prints model text without control characters, which could affect the terminal. */
@@ -65,7 +65,7 @@ static void show_print_text(const char *text)
 static void show_print_line(const char *name, const char *text)
 {
     if (text && *text) {
-        printf("%-12s ", name);
+        pj_print(stdout, "%-12s ", name);
         show_print_text(text);
         putchar('\n');
     }
@@ -76,8 +76,8 @@ static void show_print_warnings(const pj_run_data *run)
     for (uint32_t i = 0; i < run->warning_count; i++) {
         const pj_warning_row *w = &run->warnings[i];
         if (w->code && strcmp(w->code, "run_failed") == 0) continue; /* shown at the top */
-        printf("%swarning%s      %s\n", pj_style_on(stdout, PJ_STYLE_YELLOW), pj_style_off(stdout),
-               w->text ? w->text : "");
+        pj_print(stdout, "%swarning%s      %s\n", pj_style_on(stdout, PJ_STYLE_YELLOW),
+                 pj_style_off(stdout), w->text ? w->text : "");
     }
 }
 
@@ -93,12 +93,13 @@ static void print_anomalies(const pj_run_insight *insight)
     }
     if (!first) return;
     pj_run_anomaly_reason(first, reason, sizeof reason);
-    printf("anomalies    %u, the dearest: %s at %.1f ms\n", count, reason, first->begin_ms);
+    pj_print(stdout, "anomalies    %u, the dearest: %s at %.1f ms\n", count, reason,
+             first->begin_ms);
 }
 
 static void show_print_figure(const char *name, double value, const char *unit)
 {
-    if (!isnan(value)) printf("%-12s %.4g %s\n", name, value, unit);
+    if (!isnan(value)) pj_print(stdout, "%-12s %.4g %s\n", name, value, unit);
 }
 
 /* With the digits that the energy's interval supports. */
@@ -108,21 +109,23 @@ static void show_price(const char *name, double value, const pj_run_info *info, 
     double half = PJ_Z95 * info->total_sd_mj / info->total_mj * value;
     if (isnan(value)) return;
     pj_value_write(value, pj_bounds_of(value, half), text, sizeof text);
-    printf("%-12s %s %s\n", name, text, unit);
+    pj_print(stdout, "%-12s %s %s\n", name, text, unit);
 }
 
 static void show_per_token(const pj_run_info *info, const pj_run_ratios *r)
 {
     if (!isnan(info->model_load_mj))
-        printf("%-12s %s, excluding %s for loading the model\n", "request",
-               interval(info->request_mj, info->request_sd_mj).s,
-               interval(info->model_load_mj, info->model_load_sd_mj).s);
+        pj_print(stdout, "%-12s %s, excluding %s for loading the model\n", "request",
+                 interval(info->request_mj, info->request_sd_mj).s,
+                 interval(info->model_load_mj, info->model_load_sd_mj).s);
     if (!isnan(r->joules_per_token_typical))
-        printf("%-12s %s, typical (median of decode)\n", "per token",
-               interval(r->joules_per_token_typical * 1e3, r->joules_per_token_typical_sd * 1e3).s);
+        pj_print(
+            stdout, "%-12s %s, typical (median of decode)\n", "per token",
+            interval(r->joules_per_token_typical * 1e3, r->joules_per_token_typical_sd * 1e3).s);
     if (!isnan(r->joules_per_token))
-        printf("%-12s %s on average\n", isnan(r->joules_per_token_typical) ? "per token" : "",
-               interval(r->joules_per_token * 1e3, r->joules_per_token_sd * 1e3).s);
+        pj_print(stdout, "%-12s %s on average\n",
+                 isnan(r->joules_per_token_typical) ? "per token" : "",
+                 interval(r->joules_per_token * 1e3, r->joules_per_token_sd * 1e3).s);
     pj_print_disturbances(stdout, info,
                           *pj_without_disturbances() ? "left out     " : "disturbed    ",
                           "             ");
@@ -141,9 +144,9 @@ static void show_device(const pj_device_row *d)
     else
         snprintf(rails, sizeof rails, "energy unavailable: %s",
                  d->rail_reason ? d->rail_reason : "no rail measures it");
-    printf("%-12s ", d->kind ? d->kind : "device");
+    pj_print(stdout, "%-12s ", d->kind ? d->kind : "device");
     show_print_text(d->name);
-    printf("%s, %s\n", busy, rails);
+    pj_print(stdout, "%s, %s\n", busy, rails);
 }
 
 static void show_devices(const pj_run_info *info)
@@ -176,9 +179,9 @@ static void show_partial(const pj_run_info *info)
 static void show_predicted(const pj_expectation *p)
 {
     if (!p || isnan(p->joules)) return;
-    printf("%-12s %s (%s to %s) from %u earlier runs: the request was %s\n", "predicted",
-           energy(p->joules * 1e3).s, energy(p->joules_lo * 1e3).s, energy(p->joules_hi * 1e3).s,
-           p->runs, pj_expectation_is_met(p) ? "within" : "outside");
+    pj_print(stdout, "%-12s %s (%s to %s) from %u earlier runs: the request was %s\n", "predicted",
+             energy(p->joules * 1e3).s, energy(p->joules_lo * 1e3).s, energy(p->joules_hi * 1e3).s,
+             p->runs, pj_expectation_is_met(p) ? "within" : "outside");
 }
 
 /* The nearest published figure, always with the differences in setup. */
@@ -186,12 +189,13 @@ static void show_published(const pj_outlook *outlook)
 {
     const pj_published_beside *b = &outlook->published[0];
     if (!outlook->published_count) return;
-    printf("%-12s %.3g J/token: %s, %s", "published", b->figure->joules_per_token, b->figure->model,
-           b->figure->hardware);
-    if (b->figure->batch) printf(", batch %u", b->figure->batch);
+    pj_print(stdout, "%-12s %.3g J/token: %s, %s", "published", b->figure->joules_per_token,
+             b->figure->model, b->figure->hardware);
+    if (b->figure->batch) pj_print(stdout, ", batch %u", b->figure->batch);
     putchar('\n');
-    if (!isnan(b->ratio)) printf("%-12s this run needs %.3g times that\n", "", b->ratio);
-    for (uint32_t i = 0; i < b->caveat_count; i++) printf("%-12s - %s\n", "", b->caveats[i]);
+    if (!isnan(b->ratio)) pj_print(stdout, "%-12s this run needs %.3g times that\n", "", b->ratio);
+    for (uint32_t i = 0; i < b->caveat_count; i++)
+        pj_print(stdout, "%-12s - %s\n", "", b->caveats[i]);
 }
 
 /* Mixture of experts: what a step read, and how evenly the router spread its choices. */
@@ -199,24 +203,26 @@ static void show_experts(const pj_model_use *use, const pj_run_ratios *r)
 {
     const pj_expert_use *e = &use->experts;
     if (!pj_model_use_has_experts(use)) return;
-    printf("%-12s %.0f of %.0f per token", "experts", e->per_token, e->experts);
+    pj_print(stdout, "%-12s %.0f of %.0f per token", "experts", e->per_token, e->experts);
     if (!isnan(e->per_step))
-        printf("; a decode step reads %.3g of a layer (%.3g if drawn at random)", e->per_step,
-               e->per_step_even);
+        pj_print(stdout, "; a decode step reads %.3g of a layer (%.3g if drawn at random)",
+                 e->per_step, e->per_step_even);
     if (!isnan(use->variation))
-        printf("; load varies by %.0f %%, %.0f %% unused", 100 * use->variation, 100 * use->unused);
+        pj_print(stdout, "; load varies by %.0f %%, %.0f %% unused", 100 * use->variation,
+                 100 * use->unused);
     putchar('\n');
     if (!isnan(r->mj_per_million_active_parameters))
-        printf("%-12s %s for the request per million active parameters\n", "",
-               energy(r->mj_per_million_active_parameters).s);
+        pj_print(stdout, "%-12s %s for the request per million active parameters\n", "",
+                 energy(r->mj_per_million_active_parameters).s);
 }
 
 static void show_context(const pj_context_use *c)
 {
     if (isnan(c->share)) return;
-    printf("%-12s %.0f of %.0f tokens (%.3g %%)", "context", c->longest, c->limit, 100 * c->share);
-    if (!isnan(c->kv_bytes)) printf(", keys and values %.4g MB", c->kv_bytes / 1e6);
-    if (c->share >= PJ_CONTEXT_NEARLY_FULL) printf(", nearly full");
+    pj_print(stdout, "%-12s %.0f of %.0f tokens (%.3g %%)", "context", c->longest, c->limit,
+             100 * c->share);
+    if (!isnan(c->kv_bytes)) pj_print(stdout, ", keys and values %.4g MB", c->kv_bytes / 1e6);
+    if (c->share >= PJ_CONTEXT_NEARLY_FULL) pj_print(stdout, ", nearly full");
     putchar('\n');
 }
 
@@ -241,20 +247,20 @@ static void show_engine(const pj_run_info *info)
 {
     const char *rule = info->allocation;
     if (!info->engine || !*info->engine || strcmp(info->engine, "perjoule") == 0) return;
-    printf("%-12s %s (scope %s, level %s%s%s)\n", "engine", pj_safe(info->engine).s,
-           pj_safe(info->scope).s, info->level ? pj_safe(info->level).s : "unknown",
-           rule ? "; energy shared by the rule " : "", pj_safe(rule).s);
+    pj_print(stdout, "%-12s %s (scope %s, level %s%s%s)\n", "engine", pj_safe(info->engine).s,
+             pj_safe(info->scope).s, info->level ? pj_safe(info->level).s : "unknown",
+             rule ? "; energy shared by the rule " : "", pj_safe(rule).s);
 }
 
 /* Total and interval, or why there is none and what it was at most. */
 static void show_energy(const pj_run_info *info)
 {
     const char *sources = info->power_sources ? info->power_sources : "";
-    printf("%-12s %s (%s%s%s)\n", "energy", interval(info->total_mj, info->total_sd_mj).s,
-           pj_quality_name(info->quality), *sources ? ", " : "", pj_safe(sources).s);
+    pj_print(stdout, "%-12s %s (%s%s%s)\n", "energy", interval(info->total_mj, info->total_sd_mj).s,
+             pj_quality_name(info->quality), *sources ? ", " : "", pj_safe(sources).s);
     if (!isnan(info->total_mj)) return;
-    printf("%-12s %s", "", pj_absence_text(pj_absence_name(info->absence)));
-    if (!isnan(info->upper_mj)) printf("; at most %s", energy(info->upper_mj).s);
+    pj_print(stdout, "%-12s %s", "", pj_absence_text(pj_absence_name(info->absence)));
+    if (!isnan(info->upper_mj)) pj_print(stdout, "; at most %s", energy(info->upper_mj).s);
     putchar('\n');
 }
 
@@ -264,7 +270,8 @@ static void show_token_counts(const pj_run_info *info)
     if (!info->input_tokens && !info->output_tokens) return; /* a program that reports none */
     if (info->input_tokens)
         snprintf(text, sizeof text, "%llu", (unsigned long long)info->input_tokens);
-    printf("%-12s %s in, %llu out\n", "tokens", text, (unsigned long long)info->output_tokens);
+    pj_print(stdout, "%-12s %s in, %llu out\n", "tokens", text,
+             (unsigned long long)info->output_tokens);
 }
 
 static void show_identity(const pj_run_info *info)
@@ -291,11 +298,12 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
     pj_run_ratios_get(info, &ratios);
     show_identity(info);
     show_token_counts(info);
-    printf("%-12s %s\n", "duration", duration(info->total_ms).s);
+    pj_print(stdout, "%-12s %s\n", "duration", duration(info->total_ms).s);
     show_energy(info);
     show_partial(info);
     if (!isnan(info->net_mj))
-        printf("%-12s %s\n", "net of idle", pj_signed_text(info->net_mj, info->net_sd_mj).s);
+        pj_print(stdout, "%-12s %s\n", "net of idle",
+                 pj_signed_text(info->net_mj, info->net_sd_mj).s);
     show_print_figure("speed", ratios.tokens_per_second, "tokens/s");
     show_per_token(info, &ratios);
     show_context(&run->insight.use.context);
@@ -318,15 +326,15 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
 void pj_show_hidden(uint32_t count, uint32_t limit)
 {
     uint32_t hidden = count > limit ? count - limit : 0;
-    if (hidden) printf("%u more row%s with --limit\n", hidden, hidden == 1 ? "" : "s");
+    if (hidden) pj_print(stdout, "%u more row%s with --limit\n", hidden, hidden == 1 ? "" : "s");
 }
 
 static void print_phase(const char *name, double ms, double mj, double sd, uint8_t method)
 {
-    printf("%-16s %-20s %5s", name, "", "");
+    pj_print(stdout, "%-16s %-20s %5s", name, "", "");
     print_duration(ms);
     print_interval(mj, sd);
-    printf("  %s\n", pj_method_name(method));
+    pj_print(stdout, "  %s\n", pj_method_name(method));
 }
 
 /* Returns how many sections the phase has. */
@@ -338,7 +346,7 @@ static uint32_t print_sections(const pj_show_run *run, uint32_t phase, bool prin
         if (sum->phase != phase) continue;
         count++;
         if (!print) continue;
-        printf("%-16s %-20s %5u", "", pj_safe(sum->name).s, sum->count);
+        pj_print(stdout, "%-16s %-20s %5u", "", pj_safe(sum->name).s, sum->count);
         print_duration(sum->duration_ms);
         print_interval(sum->energy_mj, sum->energy_sd_mj);
         putchar('\n');
@@ -368,7 +376,7 @@ void pj_show_phases(const pj_show_run *run)
     }
     if (idle) print_phase("idle", idle_ms, idle_mj, sqrt(variance), idle->energy.method);
     if (run->data.info.disturbed.ms > 0) {
-        printf("%-16s %-20s %5s", "", "of it disturbed", "");
+        pj_print(stdout, "%-16s %-20s %5s", "", "of it disturbed", "");
         print_duration(run->data.info.disturbed.ms);
         print_interval(run->data.info.disturbed.mj, NAN);
         putchar('\n');
@@ -381,12 +389,12 @@ void pj_show_layers(const pj_show_run *run, uint32_t limit)
     const pj_layer_sum *layers = run->layers;
     uint32_t count = run->layer_count, shown = count < limit ? count : limit;
     if (!count) {
-        printf("\nno layers: only runs of depth module and deep record them\n");
+        pj_print(stdout, "\nno layers: only runs of depth module and deep record them\n");
         return;
     }
     show_print_head("layer   duration  attention        mlp     energy  attention        mlp");
     for (uint32_t l = 0; l < shown; l++) {
-        printf("%5u", l);
+        pj_print(stdout, "%5u", l);
         print_duration(layers[l].time_ms);
         print_duration(layers[l].attention_ms);
         print_duration(layers[l].mlp_ms);
@@ -406,17 +414,17 @@ static void print_disturbed_row(const pj_show_run *run)
     bool joules = !isnan(info->disturbed.mj);
     double share =
         joules ? info->disturbed.mj / info->total_mj : info->disturbed.ms / info->total_ms;
-    printf("%-24s %7s", "disturbed", "");
+    pj_print(stdout, "%-24s %7s", "disturbed", "");
     print_duration(info->disturbed.ms);
     print_interval(info->disturbed.mj, NAN);
-    printf(" %7s\n", pj_number_text("%.1f %%", share * 100).s);
+    pj_print(stdout, " %7s\n", pj_number_text("%.1f %%", share * 100).s);
 }
 
 void pj_show_components(const pj_show_run *run, uint32_t limit)
 {
     uint32_t count = run->component_count, shown = count < limit ? count : limit;
     if (!count) {
-        printf("\nno components: only runs of depth module and deep record them\n");
+        pj_print(stdout, "\nno components: only runs of depth module and deep record them\n");
         return;
     }
     show_print_head(
@@ -425,11 +433,11 @@ void pj_show_components(const pj_show_run *run, uint32_t limit)
         const pj_component_sum *c = &run->components[i];
         double gain = pj_run_gain_sd(&run->data.info);
         double speed = c->time_ms > 0 ? c->bytes / c->time_ms / 1e6 : NAN;
-        printf("%-24s %7u", pj_safe(c->name).s, c->count);
+        pj_print(stdout, "%-24s %7u", pj_safe(c->name).s, c->count);
         print_duration(c->time_ms);
         print_interval(c->energy_mj, pj_sd_without_gain(c->energy_mj, c->energy_sd_mj, gain));
-        printf(" %7s %7s\n", pj_number_text("%.1f %%", c->share * 100).s,
-               pj_number_text("%.2f", speed).s);
+        pj_print(stdout, " %7s %7s\n", pj_number_text("%.1f %%", c->share * 100).s,
+                 pj_number_text("%.2f", speed).s);
     }
     print_disturbed_row(run);
     pj_show_hidden(count, limit);
@@ -449,13 +457,13 @@ void pj_show_tokens(const pj_run_data *run, uint32_t limit)
         const pj_token_row *t = &run->tokens[i];
         const char *phase =
             t->phase < run->phase_count ? pj_phase_name(run->phases[t->phase].phase) : "";
-        printf("%5u %8u %3u %-8s", i, t->position, t->sequence, phase);
+        pj_print(stdout, "%5u %8u %3u %-8s", i, t->position, t->sequence, phase);
         print_duration(t->duration_ms);
         double mj = pj_mj_of_nj(t->energy.gross_nj);
         print_interval(mj, pj_sd_without_gain(mj, (double)t->energy.sd_mj, gain));
-        printf(" |");
+        pj_print(stdout, " |");
         show_print_text(t->text ? t->text : "");
-        printf("|%s\n", t->disturbed > 0 ? " disturbed" : "");
+        pj_print(stdout, "|%s\n", t->disturbed > 0 ? " disturbed" : "");
     }
     pj_show_hidden(run->token_count, limit);
     pj_gain_note_print(stdout, "", gain);
@@ -476,7 +484,7 @@ void pj_show_sparkline(const pj_run_data *run)
     if (n == 0) return;
     pj_sparkline(values, n, pj_terminal_width(stdout) - 2, 0, text, sizeof text);
     show_print_head(joules ? "energy of each decode token" : "duration of each decode token");
-    printf("%s\n", text);
+    pj_print(stdout, "%s\n", text);
 }
 
 void pj_show_part(void *context, const pj_part_figures *p)
@@ -493,8 +501,8 @@ void pj_show_part(void *context, const pj_part_figures *p)
         snprintf(layer, sizeof layer, "-");
     else if (index != PJ_ANY)
         snprintf(layer, sizeof layer, "%d", index);
-    printf("%-20s %-18s %6s %6u", pj_safe(p->component).s, pj_safe(p->operation).s, layer,
-           p->count);
+    pj_print(stdout, "%-20s %-18s %6s %6u", pj_safe(p->component).s, pj_safe(p->operation).s, layer,
+             p->count);
     print_duration(p->time_ms);
     print_interval(p->energy_mj, p->energy_sd_mj);
     putchar('\n');
@@ -514,15 +522,15 @@ static void show_print_cell(double value, double low, double high)
 static void print_columns(const pj_heatmap *m, uint32_t count)
 {
     int width = pj_terminal_width(stdout), at = width;
-    printf("     ");
-    for (uint32_t i = 1; i <= count; i++) printf("%2u ", i);
+    pj_print(stdout, "     ");
+    for (uint32_t i = 1; i <= count; i++) pj_print(stdout, "%2u ", i);
     for (uint32_t c = 0, i = 1; c < m->components; c++) {
         char text[300];
         if (!m->inside[c]) continue;
         int n = snprintf(text, sizeof text, "%u %s%s", i, pj_safe(m->names[c]).s,
                          i < count ? ", " : "");
         if (at + n > width) {
-            printf("\n     ");
+            pj_print(stdout, "\n     ");
             at = 5;
         }
         fputs(text, stdout);
@@ -538,20 +546,21 @@ void pj_show_heatmap(const pj_heatmap *m, pj_metric metric)
     uint32_t columns = 0;
     for (uint32_t c = 0; c < m->components; c++) columns += m->inside[c];
     if (!columns) {
-        printf(
+        pj_print(
+            stdout,
             "\nno heatmap: the run has no components in layers, which only depth module and deep "
             "record\n");
         return;
     }
     if (isnan(m->min)) {
-        printf("\nno heatmap: %s is unavailable for this selection\n", what->name);
+        pj_print(stdout, "\nno heatmap: %s is unavailable for this selection\n", what->name);
         return;
     }
-    printf("\n%s%s by layer and component%s (%s): %.4g to %.4g %s\n",
-           pj_style_on(stdout, PJ_STYLE_BOLD), what->name, pj_style_off(stdout), what->aggregate,
-           m->min, m->max, what->unit);
+    pj_print(stdout, "\n%s%s by layer and component%s (%s): %.4g to %.4g %s\n",
+             pj_style_on(stdout, PJ_STYLE_BOLD), what->name, pj_style_off(stdout), what->aggregate,
+             m->min, m->max, what->unit);
     for (uint32_t l = 0; l < m->layers; l++) {
-        printf("%4u ", l);
+        pj_print(stdout, "%4u ", l);
         for (uint32_t c = 0; c < m->components; c++)
             if (m->inside[c]) show_print_cell(m->values[l * m->components + c], m->min, m->max);
         putchar('\n');

@@ -56,10 +56,10 @@ void pj_say_waiting(const char *db)
     if (!address || !pj_store_is_server(address)) return;
     unsigned long long count = pj_outbox_count(address);
     if (count == 0 || pj_outbox_path(address, path, sizeof path, NULL) != PJ_OK) return;
-    fprintf(stderr,
-            "perjoule: %llu run%s kept in %s until the server takes %s: the next run or perjoule "
-            "push hands over\n",
-            count, count == 1 ? " is" : "s are", path, count == 1 ? "it" : "them");
+    pj_print(stderr,
+             "perjoule: %llu run%s kept in %s until the server takes %s: the next run or perjoule "
+             "push hands over\n",
+             count, count == 1 ? " is" : "s are", path, count == 1 ? "it" : "them");
 }
 
 static void stored_say(void *speaker, const char *text)
@@ -91,23 +91,37 @@ static void count_left(void *context, const pj_spool_entry *entry)
     if (entry->state == PJ_SPOOL_LEFT) ++*(uint32_t *)context;
 }
 
-/* Short recoveries of interrupted runs are done at once, so that the runs are visible; longer ones
- * are left to longer-running commands. */
-static void recover_runs(pj_store *store, int64_t patience_ns)
+/* Interrupted runs: the recovery of those in the spools of a database. */
+typedef struct recovering {
+    pj_recovery *recovery; /* NULL: there are none */
+    uint32_t left;
+} recovering;
+
+static char recovery_speaker[] = "perjoule";
+
+static recovering begin_recovery(pj_store *store)
 {
-    static char speaker[] = "perjoule";
+    recovering r = {0};
     pj_interrupt_catch_recovery();
-    uint32_t left = 0;
-    pj_spools_list(pj_store_path(store), count_left, &left);
-    if (left) pj_say("%s: recovering %u interrupted run%s", speaker, left, left == 1 ? "" : "s");
-    pj_recovery *recovery = pj_recovery_start(pj_store_path(store));
-    pj_recovery_on_message(recovery, stored_say, speaker);
-    pj_recovery_state state = pj_recovery_wait(recovery, patience_ns);
+    pj_spools_list(pj_store_path(store), count_left, &r.left);
+    if (r.left)
+        pj_say("%s: recovering %u interrupted run%s", recovery_speaker, r.left,
+               r.left == 1 ? "" : "s");
+    r.recovery = pj_recovery_start(pj_store_path(store));
+    return r;
+}
+
+/* Short recoveries are awaited, so that the runs are visible; longer ones are left to
+ * longer-running commands. */
+static void end_recovery(const recovering *r, int64_t patience_ns)
+{
+    pj_recovery_on_message(r->recovery, stored_say, recovery_speaker);
+    pj_recovery_state state = pj_recovery_wait(r->recovery, patience_ns);
     if (!state.done)
         pj_say("%s: %u of %u interrupted runs were recovered so far: perjoule check recovers the "
                "rest",
-               speaker, state.recovered, left);
-    pj_recovery_close(recovery);
+               recovery_speaker, state.recovered, r->left);
+    pj_recovery_close(r->recovery);
 }
 
 bool *pj_without_disturbances(void)
@@ -116,18 +130,29 @@ bool *pj_without_disturbances(void)
     return &without;
 }
 
-static pj_status open_patiently(const char *db, int64_t patience_ns, pj_store **store,
-                                pj_error *err)
+/* Read-only where it cannot be written; its interrupted runs are then left alone. */
+static pj_status open_stored(const char *db, pj_store **store, bool *is_writable, pj_error *err)
 {
     if (db && !pj_store_is_server(db) && !pj_file_exists(db))
         return pj_fail(err, PJ_E_NOT_FOUND, "there is no database at %s", db);
     pj_store_options options = {.path = db};
     pj_status status = pj_store_open(&options, store, err);
-    if (status == PJ_OK) recover_runs(*store, patience_ns);
+    *is_writable = status == PJ_OK;
     if (status != PJ_E_DENIED && status != PJ_E_IO && status != PJ_E_FULL) return status;
     pj_error second;
     options.read_only = true;
     return pj_store_open(&options, store, &second) == PJ_OK ? PJ_OK : status;
+}
+
+static pj_status open_patiently(const char *db, int64_t patience_ns, pj_store **store,
+                                pj_error *err)
+{
+    bool is_writable;
+    pj_status status = open_stored(db, store, &is_writable, err);
+    if (status != PJ_OK || !is_writable) return status;
+    recovering r = begin_recovery(*store);
+    end_recovery(&r, patience_ns);
+    return PJ_OK;
 }
 
 pj_status pj_stored_open_new(const char *db, pj_store **store, pj_error *err)
@@ -170,6 +195,25 @@ int pj_stored_command(const pj_command *command, const char *db,
     pj_error err = {0};
     pj_status status = pj_stored_open(db, &store, &err);
     if (status == PJ_OK) status = act(store, context, &err);
+    pj_store_close(store);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+}
+
+int pj_stored_list(const pj_command *command, const char *db,
+                   pj_status (*act)(pj_store *store, void *context, pj_error *err), void *context,
+                   const pj_run_list **waiting)
+{
+    pj_store *store = NULL;
+    pj_error err = {0};
+    bool is_writable;
+    recovering r = {0};
+    pj_status status = open_stored(db, &store, &is_writable, &err);
+    if (status == PJ_OK) pj_store_leave_out_disturbances(store, *pj_without_disturbances());
+    if (status == PJ_OK && is_writable) r = begin_recovery(store);
+    *waiting = pj_recovery_waiting(r.recovery);
+    if (status == PJ_OK) status = act(store, context, &err);
+    fflush(stdout);
+    end_recovery(&r, RECOVERY_MS * PJ_NS_PER_MS);
     pj_store_close(store);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }

@@ -1,6 +1,7 @@
 /* Terminal capabilities and number formats for people. */
 #include "cli/terminal.h"
 
+#include "base/memory.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -44,6 +45,50 @@ const char *pj_style_off(FILE *stream)
 }
 
 /* ---- messages ---- */
+
+/* The length of one of the styles above that `text` begins with, else 0. */
+static size_t style_bytes(const char *text)
+{
+    static const char *const digits = "01234567";
+    bool is_style = text[0] == '\033' && text[1] == '[' && text[2] && strchr(digits, text[2]);
+    if (is_style && text[3] == 'm') return strlen("\033[0m");
+    return is_style && text[2] == '3' && strchr("12345", text[3]) && text[3] && text[4] == 'm'
+               ? strlen("\033[31m")
+               : 0;
+}
+
+void pj_print(FILE *stream, const char *format, ...)
+{
+    char few[1024], *text = few;
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int bytes = vsnprintf(few, sizeof few, format, args);
+    if (bytes >= (int)sizeof few && (text = pj_alloc((size_t)bytes + 1, 1)))
+        vsnprintf(text, (size_t)bytes + 1, format, again);
+    va_end(again);
+    va_end(args);
+    for (const char *at = text; at && *at;) {
+        size_t plain = strcspn(at, "\033"), style = style_bytes(at + plain);
+        pj_print_safe(stream, at, plain);
+        fwrite(at + plain, 1, style, stream);
+        at += plain + style;
+        if (*at == '\033' && !style) pj_print_safe(stream, at++, 1);
+    }
+    if (text != few) pj_free(text);
+}
+
+void pj_cursor_up(FILE *stream, int lines)
+{
+    fprintf(stream, "\033[%dA", lines);
+}
+
+bool pj_write_output(FILE *stream, const char *bytes, size_t count)
+{
+    if (!isatty(fileno(stream))) return fwrite(bytes, 1, count, stream) == count;
+    pj_print_safe(stream, bytes, count);
+    return !ferror(stream);
+}
 
 void pj_say(const char *format, ...)
 {

@@ -57,6 +57,13 @@ void pj_gain_note_print(FILE *out, const char *before, double gain_sd);
 /* A sparkline for values from 0 to the largest or, if that is more, to `most`; NAN is a blank. */
 void pj_sparkline(const double *values, size_t count, int width, double most, char *text,
                   size_t bytes);
+/* printf of everything that commands print: control characters, which texts from runs, models,
+ * machines and servers may hold, become U+FFFD (pj_utf8_safe). Line feeds, tabs and the styles
+ * above stay. */
+__attribute__((format(printf, 2, 3))) void pj_print(FILE *stream, const char *format, ...);
+void pj_cursor_up(FILE *stream, int lines);
+/* fwrite of output that is for programs too: exact, but to a terminal as above. */
+bool pj_write_output(FILE *stream, const char *bytes, size_t count);
 /* A text from a run, another machine or a server, safe for a terminal (pj_utf8_safe) and on one
  * line;
  * "" for NULL: printf("%s", pj_safe(name).s). */

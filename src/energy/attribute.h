@@ -102,6 +102,7 @@ typedef struct pj_fit {
     double condition_number;
     double log_evidence; /* of the windows' energies in mJ, marginalised over noise and drift */
     double predicted_mj, predicted_sd_mj; /* gross total predicted by the prior alone */
+    unsigned solutions; /* of the equations: what the fit cost, whatever the machine */
 } pj_fit;
 
 pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err);

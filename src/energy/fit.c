@@ -292,7 +292,15 @@ typedef struct estimate {
     bool *held;                 /* [classes] negative, therefore set to 0: the fit's `truncated` */
     /* [classes] variances before truncation, and those of the prior */
     double *free_variance, *prior_variance;
+    unsigned solutions; /* computed so far */
 } estimate;
+
+/* Into one_mean and one_cov, for the noise of the regression's sums. */
+static bool solve_level(pj_regression *r, double drift, estimate *e)
+{
+    e->solutions++;
+    return pj_regression_posterior(r, drift, e->one_mean, e->one_cov);
+}
 
 /* Recalls the sums at that grid point of the noise: only the prior differs. */
 static void come_back(pj_regression *r, levels *l, size_t index, const level *at)
@@ -319,7 +327,7 @@ static bool average(pj_regression *r, levels *l, estimate *e)
         if (at->weight == 0) continue;
         if (at->noise != noise || at->spread != spread) come_back(r, l, noises++, at);
         noise = at->noise, spread = at->spread;
-        if (!pj_regression_posterior(r, at->drift, e->one_mean, e->one_cov)) return false;
+        if (!solve_level(r, at->drift, e)) return false;
         for (size_t i = 0; i < n; i++) {
             e->mean[i] += at->weight * e->one_mean[i];
             for (size_t j = 0; j < n; j++)
@@ -332,33 +340,43 @@ static bool average(pj_regression *r, levels *l, estimate *e)
     return true;
 }
 
-/* Solves; while some class comes out negative, replaces the prior of the most negative one by "it
- * is 0". */
+/* Replaces the prior of the class with the most negative power by "it is 0"; false: none is. */
+static bool hold_worst(pj_regression *r, const double *mean, estimate *e)
+{
+    size_t worst = r->classes;
+    for (size_t c = 0; c < r->classes; c++)
+        if (!e->held[c] && mean[c] < 0 && r->design.total_s[c] > 0 &&
+            (worst == r->classes || mean[c] < mean[worst]))
+            worst = c;
+    if (worst == r->classes) return false;
+    e->held[worst] = true;
+    r->m0[worst] = r->common[worst] = 0;
+    r->d0[worst] = 1e-12;
+    return true;
+}
+
+/* Solves until no power is negative. Classes are held at 0 one after the other, since each changes
+ * the others' powers; this is judged at the likeliest level alone, because the mixture has
+ * hundreds. The mixture begins it and has the last word. */
 static bool solve_truncated(pj_regression *r, levels *l, estimate *e)
 {
-    for (size_t round = 0; round <= r->classes; round++) {
+    for (;;) {
         if (!average(r, l, e)) return false;
-        size_t worst = r->classes;
-        for (size_t c = 0; c < r->classes; c++) {
-            if (e->held[c]) continue;
-            e->free_variance[c] = e->cov[c * r->n + c];
-            if (e->mean[c] < 0 && r->design.total_s[c] > 0 &&
-                (worst == r->classes || e->mean[c] < e->mean[worst]))
-                worst = c;
-        }
-        if (worst == r->classes) return true;
-        e->held[worst] = true;
-        r->m0[worst] = r->common[worst] = 0;
-        r->d0[worst] = 1e-12;
+        for (size_t c = 0; c < r->classes; c++)
+            if (!e->held[c]) e->free_variance[c] = e->cov[c * r->n + c];
+        if (!hold_worst(r, e->mean, e)) return true;
+        pj_regression_set_noise(r, l->best.noise, l->best.spread, true);
+        do {
+            if (!solve_level(r, l->best.drift, e)) return false;
+        } while (hold_worst(r, e->one_mean, e));
     }
-    return true;
 }
 
 /* Takes the sums around the estimate for this noise. */
 static bool centre(pj_regression *r, const level *at, estimate *e)
 {
     pj_regression_set_noise(r, at->noise, at->spread, true);
-    bool ok = pj_regression_posterior(r, at->drift, e->one_mean, e->one_cov);
+    bool ok = solve_level(r, at->drift, e);
     if (ok) pj_regression_centre(r, e->one_mean);
     return ok;
 }
@@ -436,7 +454,7 @@ static bool fit_alloc(pj_fit *fit, estimate *e, pj_regression *r)
 
 static pj_status fit_solve(pj_regression *r, pj_fit *fit, pj_error *err)
 {
-    estimate e;
+    estimate e = {0};
     levels *l = pj_arena_alloc(&r->arena, 1, sizeof *l);
     if (!fit_alloc(fit, &e, r) || !l) return pj_fail_memory(err, "attribution");
     set_prior(r);
@@ -456,6 +474,7 @@ static pj_status fit_solve(pj_regression *r, pj_fit *fit, pj_error *err)
     if (r->in->evidence_only) return PJ_OK;
     if (!solve_truncated(r, l, &e))
         return pj_fail(err, PJ_E_INTERNAL, "the attribution's equations could not be solved");
+    fit->solutions = e.solutions;
     fit->mean_mw = r->scale;
     fit->drift = root_mean_drift(r, l);
     pj_regression_set_apart(r);

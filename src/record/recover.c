@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/thread.h"
-#include "trace/spool.h"
+#include "record/spool_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,11 +20,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_TRIES = 5, PATIENCE_MS = 200, NEWBORN_S = 60 };
+enum { PATIENCE_MS = 200, NEWBORN_S = 60 };
 
 struct pj_recovery {
     char *database;
     pj_spool_dirs dirs;
+    pj_run_list waiting;   /* when it started */
     _Atomic bool stop;     /* abandon the current spool */
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t moved;
@@ -93,14 +94,6 @@ static void note_unreadable(pj_recovery *r, const char *path, const pj_error *er
 
 /* ---- attempts ------------------------------------------------------------------------------- */
 
-/* Attempts are counted in a file next to the spool, because an attempt may crash the process: a
- * spool that crashes its reader must not be retried for ever. */
-static bool tries_path(const char *spool, char *path, size_t bytes)
-{
-    int stem = (int)(strlen(spool) - strlen(".spool"));
-    return snprintf(path, bytes, "%.*s.tries", stem, spool) < (int)bytes;
-}
-
 /* The count of the attempt in progress, for a signal's handler. */
 static char tries_now[PJ_SPOOL_DIR_BYTES];
 static volatile sig_atomic_t is_trying;
@@ -114,11 +107,11 @@ static bool begin_try(const char *spool, pj_error *err)
 {
     char path[PJ_SPOOL_DIR_BYTES];
     struct stat info;
-    if (!tries_path(spool, path, sizeof path)) return true;
-    if (stat(path, &info) == 0 && info.st_size >= MOST_TRIES) {
+    if (!pj_spool_tries_path(spool, path, sizeof path)) return true;
+    if (stat(path, &info) == 0 && info.st_size >= PJ_SPOOL_MOST_TRIES) {
         pj_fail(err, PJ_E_STATE,
                 "its recovery failed to finish %d times; perjoule import %s tries again",
-                MOST_TRIES, spool);
+                PJ_SPOOL_MOST_TRIES, spool);
         return false;
     }
     snprintf(tries_now, sizeof tries_now, "%s", path);
@@ -135,7 +128,7 @@ static void end_try(const char *spool)
 {
     char path[PJ_SPOOL_DIR_BYTES];
     is_trying = 0;
-    if (tries_path(spool, path, sizeof path)) unlink(path);
+    if (pj_spool_tries_path(spool, path, sizeof path)) unlink(path);
 }
 
 void pj_recovery_imported(const char *database, const char *path)
@@ -165,28 +158,6 @@ static void note_trying(pj_recovery *r, const char *spool)
 }
 
 /* ---- one spool ------------------------------------------------------------------------------ */
-
-/* Opens and locks a spool of this user; files of other users are ignored, whatever they contain. */
-static pj_status recover_open_spool(const char *path, pj_spool_reader *reader, uint64_t *bytes,
-                                    pj_error *err)
-{
-    struct stat info;
-    *reader = (pj_spool_reader){.lock_fd = -1};
-    *bytes = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0) return pj_fail_errno(err, errno, "cannot open it");
-    pj_status status = PJ_OK;
-    if (fstat(fd, &info) != 0)
-        status = pj_fail_errno(err, errno, "cannot inspect it");
-    else if (!S_ISREG(info.st_mode) || info.st_uid != geteuid())
-        status = pj_fail(err, PJ_E_DENIED, "it is not a file of this user, and is ignored");
-    if (status != PJ_OK) {
-        close(fd);
-        return status;
-    }
-    *bytes = (uint64_t)info.st_size;
-    return pj_spool_reader_open_fd(fd, path, reader, err);
-}
 
 /* A process that died before writing anything leaves an empty file or only a header. */
 static bool recover_is_empty(const pj_spool_reader *reader, pj_status opened, uint64_t bytes)
@@ -237,7 +208,7 @@ static void recover_take_spool(pj_recovery *r, pj_store *store, const char *path
     pj_spool_reader reader;
     pj_error err = {0};
     uint64_t bytes;
-    pj_status status = recover_open_spool(path, &reader, &bytes, &err);
+    pj_status status = pj_spool_file_open(path, &reader, &bytes, &err);
     /* in use or taken by another process */
     if (status == PJ_E_AGAIN || status == PJ_E_NOT_FOUND) return;
     if (recover_is_empty(&reader, status, bytes)) {
@@ -264,24 +235,11 @@ static void recover_take_spool(pj_recovery *r, pj_store *store, const char *path
 
 /* ---- one pass ------------------------------------------------------------------------------- */
 
-/* The path of the next spool in a folder, or with `damaged` also of files set aside; false at the
- * end, or if there is no folder. */
-static bool next_spool(DIR *spools, const char *dir, bool damaged, char path[PJ_SPOOL_DIR_BYTES])
-{
-    for (struct dirent *entry; spools && (entry = readdir(spools));) {
-        bool wanted = pj_ends_with(entry->d_name, ".spool") ||
-                      (damaged && pj_ends_with(entry->d_name, ".damaged"));
-        if (wanted && pj_path_join(path, PJ_SPOOL_DIR_BYTES, dir, entry->d_name)) return true;
-    }
-    if (spools) closedir(spools);
-    return false;
-}
-
 static void take_folder(pj_recovery *r, pj_store *store, const char *dir)
 {
     char path[PJ_SPOOL_DIR_BYTES];
     DIR *spools = opendir(dir);
-    while (next_spool(spools, dir, false, path))
+    while (pj_spool_next_file(spools, dir, false, path))
         if (!atomic_load(&r->stop)) recover_take_spool(r, store, path);
 }
 
@@ -320,6 +278,7 @@ static void recover_release(pj_recovery *r) /* with the mutex held; unlocks it *
     pthread_mutex_destroy(&r->mutex);
     pthread_cond_destroy(&r->moved);
     pj_buffer_fini(&r->undelivered);
+    pj_run_list_fini(&r->waiting);
     pj_free(r->database);
     pj_free(r);
 }
@@ -352,7 +311,7 @@ static bool has_spools(const pj_spool_dirs *dirs)
     bool found = false;
     for (int i = 0; i < PJ_SPOOL_DIRS; i++) {
         DIR *spools = dirs->path[i][0] ? opendir(dirs->path[i]) : NULL;
-        while (next_spool(spools, dirs->path[i], false, path)) found = true;
+        while (pj_spool_next_file(spools, dirs->path[i], false, path)) found = true;
     }
     return found;
 }
@@ -368,6 +327,7 @@ pj_recovery *pj_recovery_start(const char *database)
     pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->moved, NULL);
     r->database = has_spools(&r->dirs) ? pj_strdup(database) : NULL;
+    if (r->database) pj_leftovers_read(database, &r->waiting); /* the thread locks spools */
     if (r->database && pj_thread_start(&thread, "pj-recover", recover_work, r, NULL) == PJ_OK) {
         pthread_detach(thread);
         return r;
@@ -417,6 +377,12 @@ pj_recovery_state pj_recovery_wait(pj_recovery *r, int64_t ns)
     return state;
 }
 
+const pj_run_list *pj_recovery_waiting(pj_recovery *r)
+{
+    static const pj_run_list none;
+    return r ? &r->waiting : &none;
+}
+
 bool pj_recovery_awaits(pj_recovery *r, const char *run_id)
 {
     char name[PJ_UUID_BYTES + sizeof ".spool"], path[PJ_SPOOL_DIR_BYTES];
@@ -441,68 +407,4 @@ void pj_recovery_close(pj_recovery *r)
     r->closing = true;
     r->paused = false;
     recover_release(r);
-}
-
-/* ---- listing -------------------------------------------------------------------------------- */
-
-const char *pj_spool_state_name(pj_spool_state state)
-{
-    static const char *const names[] = {"running", "left", "unreadable", "damaged", "foreign"};
-    return names[state];
-}
-
-static void recover_inspect(const char *path, pj_spool_entry *entry)
-{
-    pj_spool_reader reader;
-    char tries[PJ_SPOOL_DIR_BYTES];
-    struct stat info;
-    *entry = (pj_spool_entry){.state = PJ_SPOOL_LEFT};
-    snprintf(entry->path, sizeof entry->path, "%s", path);
-    pj_status status = recover_open_spool(path, &reader, &entry->bytes, &entry->reason);
-    bool is_open = status == PJ_OK;
-    if (status == PJ_E_AGAIN) entry->state = PJ_SPOOL_RUNNING;
-    if (status == PJ_E_DENIED) entry->state = PJ_SPOOL_FOREIGN;
-    if (pj_ends_with(path, ".damaged"))
-        entry->state = PJ_SPOOL_DAMAGED;
-    else if (status == PJ_OK && tries_path(path, tries, sizeof tries) && stat(tries, &info) == 0 &&
-             info.st_size >= MOST_TRIES)
-        status = pj_fail(&entry->reason, PJ_E_STATE, "its recovery failed to finish %d times",
-                         MOST_TRIES);
-    else if (status == PJ_OK) {
-        bool has_facts = false;
-        for (const pj_record *record; !has_facts && (record = pj_spool_next(&reader));)
-            has_facts = pj_record_kind(record) == PJ_RECORD_INFO;
-        if (!has_facts) status = pj_fail(&entry->reason, PJ_E_INVALID, "it does not name its run");
-    }
-    if (status != PJ_OK && entry->state == PJ_SPOOL_LEFT) entry->state = PJ_SPOOL_UNREADABLE;
-    if (is_open) pj_spool_reader_close(&reader); /* and releases its lock */
-}
-
-static void list_folder(const char *dir, void (*take)(void *, const pj_spool_entry *),
-                        void *context)
-{
-    pj_spool_entry entry;
-    char path[PJ_SPOOL_DIR_BYTES];
-    DIR *spools = opendir(dir);
-    while (next_spool(spools, dir, true, path)) {
-        recover_inspect(path, &entry);
-        if (entry.reason.status != PJ_E_NOT_FOUND) take(context, &entry);
-    }
-}
-
-void pj_spools_list(const char *database, void (*take)(void *, const pj_spool_entry *),
-                    void *context)
-{
-    pj_spool_dirs dirs;
-    pj_spool_dirs_of(database, &dirs);
-    for (int i = 0; i < PJ_SPOOL_DIRS; i++) {
-        pj_spool_entry entry = {.state = PJ_SPOOL_FOREIGN};
-        if (!dirs.path[i][0]) continue;
-        pj_status status = pj_spool_dir_check(dirs.path[i], &entry.reason);
-        snprintf(entry.path, sizeof entry.path, "%s", dirs.path[i]);
-        if (status == PJ_OK)
-            list_folder(dirs.path[i], take, context);
-        else if (status != PJ_E_NOT_FOUND)
-            take(context, &entry);
-    }
 }

@@ -14,7 +14,7 @@
 #ifndef PJ_RECORD_RECOVER_H
 #define PJ_RECORD_RECOVER_H
 
-#include "record/spool_dir.h"
+#include "record/leftovers.h"
 
 typedef struct pj_recovery pj_recovery;
 
@@ -38,6 +38,8 @@ void pj_recovery_pause(pj_recovery *recovery);
 void pj_recovery_resume(pj_recovery *recovery);
 /* Waits until it is done, at most `ns`. */
 pj_recovery_state pj_recovery_wait(pj_recovery *recovery, int64_t ns);
+/* The runs that waited when it started; pj_leftovers_unstored tells which still do. */
+const pj_run_list *pj_recovery_waiting(pj_recovery *recovery);
 /* Whether the spool of this run (a full id) is still to be recovered. */
 bool pj_recovery_awaits(pj_recovery *recovery, const char *run_id);
 /* Abandons work in progress. Returns within a fraction of a second even if a large spool cannot be
@@ -50,28 +52,5 @@ void pj_recovery_interrupted(void);
 /* After `path` was imported: removes it with its count of attempts, if it is a spool of this
  * database. Copies elsewhere stay. */
 void pj_recovery_imported(const char *database, const char *path);
-
-/* ---- for `perjoule check` ------------------------------------------------------------------- */
-
-typedef enum pj_spool_state {
-    PJ_SPOOL_RUNNING = 0, /* a live process holds it */
-    PJ_SPOOL_LEFT,        /* to be recovered */
-    PJ_SPOOL_UNREADABLE,
-    PJ_SPOOL_DAMAGED, /* its readable part is stored */
-    PJ_SPOOL_FOREIGN  /* owned by another user: ignored */
-} pj_spool_state;
-
-typedef struct pj_spool_entry {
-    char path[PJ_SPOOL_DIR_BYTES];
-    pj_spool_state state;
-    uint64_t bytes;
-    pj_error reason; /* why it is unreadable or ignored; else empty */
-} pj_spool_entry;
-
-const char *pj_spool_state_name(pj_spool_state state);
-/* Calls `take` for each spool of the database, and for each ignored folder. Opens and locks spools
- * briefly, so do not call it during a recovery. */
-void pj_spools_list(const char *database, void (*take)(void *context, const pj_spool_entry *entry),
-                    void *context);
 
 #endif

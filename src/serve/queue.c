@@ -8,9 +8,7 @@
 #include "serve/queue_rows.h"
 #include "store/rows.h"
 #include "store/run_summary.h"
-#include "trace/request.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -504,16 +502,6 @@ uint32_t pj_run_queue_list(pj_run_queue *queue, char ids[][PJ_UUID_BYTES], uint3
     return count;
 }
 
-static void queue_set_unknown(pj_run_info *info)
-{
-    for (uint16_t i = 0; i < pj_run_table.column_count; i++) {
-        const pj_column *c = &pj_run_table.columns[i];
-        if (c->type == PJ_COLUMN_DOUBLE)
-            memcpy((char *)info + c->offset, &(double){NAN}, sizeof(double));
-    }
-    pj_request_clear(info);
-}
-
 static void queue_fill_info(const pj_run_queue *queue, const job *j, pj_run_info *info,
                             pj_arena *arena)
 {
@@ -523,7 +511,7 @@ static void queue_fill_info(const pj_run_queue *queue, const job *j, pj_run_info
                           .created_wall_ns = j->created_wall_ns,
                           .batch_size = j->request.batch ? (uint32_t)j->request.batch : 1,
                           .engine = "perjoule"};
-    queue_set_unknown(info);
+    pj_run_info_unknown(info);
     memcpy(info->id, j->id, sizeof info->id);
     if (!queue->options.is_private) info->prompt = queue_keep(arena, j->request.prompt);
     info->model_path = queue_keep(arena, j->request.model);

@@ -196,12 +196,18 @@ static pj_run_query query_of(const pj_params *params, const char *tags[PJ_PARAMS
     return query;
 }
 
-static pj_status view_runs(pj_store *store, const pj_params *params, const pj_cost_rates *rates,
-                           pj_json *out, uint64_t *total, pj_error *err)
+static pj_status view_runs(pj_serve *serve, pj_store *store, const pj_params *params,
+                           const pj_cost_rates *rates, pj_json *out, uint64_t *total, pj_error *err)
 {
     const char *tags[PJ_PARAMS_MAX];
     pj_run_query query = query_of(params, tags);
-    return pj_view_runs(store, &query, rates, out, total, err);
+    const pj_run_info **first = NULL;
+    uint32_t count = 0;
+    if (pj_leftovers_wanted(&query))
+        first = pj_leftovers_unstored(pj_recovery_waiting(serve->recovery), store, &count);
+    pj_status status = pj_view_runs_after(first, count, store, &query, rates, out, total, err);
+    pj_free(first);
+    return status;
 }
 
 static pj_view_choice service_choice_of(const pj_params *params)
@@ -385,7 +391,7 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
     pj_view_window window;
     pj_experiment_live live;
     switch (r->view) {
-    case PJ_VIEW_RUNS: return view_runs(store, p, rates, out, total, err);
+    case PJ_VIEW_RUNS: return view_runs(serve, store, p, rates, out, total, err);
     case PJ_VIEW_FACETS: return pj_view_facets(store, out, err);
     case PJ_VIEW_RUN:
         return pj_view_run(store, r->id,

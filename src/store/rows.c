@@ -1,6 +1,7 @@
 /* Maps the columns of every table to members of rows in memory, for reading and writing. */
 #include "store/rows.h"
 
+#include "trace/request.h"
 #include "trace/statistics.h"
 
 #include <math.h>
@@ -627,4 +628,16 @@ pj_status pj_rows_check(const pj_run_data *data, pj_error *err)
         if (data->rail_energy[i].rail >= data->rail_count)
             status = pj_fail(err, PJ_E_INVALID, "row %u of run_rail_energy names no rail", i);
     return status;
+}
+
+void pj_run_info_unknown(pj_run_info *info)
+{
+    for (uint16_t i = 0; i < pj_run_table.column_count; i++) {
+        const pj_column *c = &pj_run_table.columns[i];
+        if (c->type == PJ_COLUMN_DOUBLE)
+            memcpy((char *)info + c->offset, &(double){NAN}, sizeof(double));
+        if (c->type == PJ_COLUMN_FLOAT)
+            memcpy((char *)info + c->offset, &(float){NAN}, sizeof(float));
+    }
+    pj_request_clear(info);
 }

@@ -93,6 +93,8 @@ typedef struct pj_row_table {
 
 extern const pj_row_table pj_tables[PJ_TABLE_COUNT];
 extern const pj_row_table pj_run_table; /* profiling_runs, based on pj_run_info */
+/* Makes all figures unknown: of a run that has no row yet. */
+void pj_run_info_unknown(pj_run_info *info);
 
 /* Writes `before` ("id") and the names of the columns, with commas between them. */
 size_t pj_table_list_columns(const pj_row_table *table, const char *before, char *text,

@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,6 +46,12 @@ pj_status pj_sqlite_fail(void *context, int code, pj_error *err)
     const char *path = sqlite->path;
     pj_status status = PJ_E_IO;
     if (is_full(sqlite)) code = SQLITE_FULL;
+    if (sqlite->has_no_locks)
+        return pj_fail(
+            err, PJ_E_IO,
+            "database %s is on a file system without locks (%s), which several processes "
+            "need: choose a local disk with --db",
+            path, strerror(ENOLCK));
     switch (code & 0xff) {
     case SQLITE_NOMEM: return pj_fail_memory(err, "the database");
     case SQLITE_FULL:
@@ -159,16 +166,58 @@ static int sqlite_open_file(pj_sqlite *sqlite)
     return sqlite3_open_v2(path, &sqlite->db, flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
 }
 
+/* SQLite takes ENOLCK, which network file systems without a lock service answer, for a lock of
+ * another process. Tried on a file of our own, since closing the database would give up its locks.
+ */
+static bool has_no_locks(const pj_sqlite *sqlite)
+{
+    char path[sizeof sqlite->path + 16];
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    snprintf(path, sizeof path, "%s-lock-XXXXXX", sqlite->path);
+    int fd = mkstemp(path);
+    if (fd < 0) return false;
+    unlink(path);
+    bool none = fcntl(fd, F_SETLK, &lock) != 0 && errno == ENOLCK;
+    close(fd);
+    return none;
+}
+
+static void (*_Atomic wait_hook)(const char *text);
+
+void pj_store_on_wait(void (*say)(const char *text))
+{
+    atomic_store(&wait_hook, say);
+}
+
+/* After a second of waiting: says so, once; false: it would be in vain. */
+static bool goes_on_waiting(pj_sqlite *sqlite)
+{
+    char text[sizeof sqlite->path + 64];
+    void (*say)(const char *text) = atomic_load(&wait_hook);
+    if (sqlite->has_said_wait) return !sqlite->has_no_locks;
+    sqlite->has_said_wait = true;
+    sqlite->has_no_locks = has_no_locks(sqlite);
+    if (sqlite->has_no_locks || !say) return !sqlite->has_no_locks;
+    snprintf(text, sizeof text, "waiting for another process that has locked database %s",
+             sqlite->path);
+    say(text);
+    return true;
+}
+
 /* SQLite's busy handler is not called while the journal mode changes: processes that create one
  * database at once would fail on each other's lock. */
 static pj_status switch_to_wal(pj_sqlite *sqlite, pj_error *err)
 {
-    int64_t give_up_ns = pj_clock_ns() + BUSY_TIMEOUT_MS * PJ_NS_PER_MS;
+    int64_t begin_ns = pj_clock_ns();
+    sqlite->has_said_wait = false;
     for (;;) {
         pj_status status = pj_sqlite_run(sqlite, "PRAGMA journal_mode=WAL", err);
+        int64_t waited_ns = pj_clock_ns() - begin_ns;
         if (status == PJ_OK || (sqlite3_errcode(sqlite->db) & 0xff) != SQLITE_BUSY ||
-            pj_clock_ns() > give_up_ns)
+            waited_ns > BUSY_TIMEOUT_MS * PJ_NS_PER_MS)
             return status;
+        if (waited_ns > PJ_NS_PER_S && !goes_on_waiting(sqlite))
+            return pj_sqlite_fail(sqlite, SQLITE_BUSY, err);
         pj_clock_sleep_until(pj_clock_ns() + 10 * PJ_NS_PER_MS);
     }
 }
@@ -186,24 +235,6 @@ static int note_progress(void *unused)
     return ++steps > STEPS_MAX;
 }
 
-static void (*_Atomic wait_hook)(const char *text);
-
-void pj_store_on_wait(void (*say)(const char *text))
-{
-    atomic_store(&wait_hook, say);
-}
-
-static void say_wait(pj_sqlite *sqlite)
-{
-    char text[sizeof sqlite->path + 64];
-    void (*say)(const char *text) = atomic_load(&wait_hook);
-    if (sqlite->has_said_wait || !say) return;
-    sqlite->has_said_wait = true;
-    snprintf(text, sizeof text, "waiting for another process that has locked database %s",
-             sqlite->path);
-    say(text);
-}
-
 /* SQLite's busy handler; 0 gives up. */
 static int wait_for_lock(void *context, int count)
 {
@@ -212,7 +243,7 @@ static int wait_for_lock(void *context, int count)
     if (count == 0) sqlite->wait_ns = now_ns;
     if (count == 0) sqlite->has_said_wait = false;
     if (now_ns - sqlite->wait_ns > BUSY_TIMEOUT_MS * PJ_NS_PER_MS) return 0;
-    if (now_ns - sqlite->wait_ns > PJ_NS_PER_S) say_wait(sqlite);
+    if (now_ns - sqlite->wait_ns > PJ_NS_PER_S && !goes_on_waiting(sqlite)) return 0;
     pj_clock_sleep_until(now_ns + (count < 10 ? 1 + count * 2 : 25) * PJ_NS_PER_MS);
     return 1;
 }

@@ -13,6 +13,7 @@ typedef struct pj_sqlite {
     bool is_alone;   /* without the shared memory of a log, which the full disk has no space for */
     int64_t wait_ns; /* since when it waits for a lock */
     bool has_said_wait;
+    bool has_no_locks;   /* its file system has none */
     pj_transaction kind; /* of the open transaction; PJ_READ outside one */
     char path[4096];
 } pj_sqlite;

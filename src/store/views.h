@@ -12,6 +12,10 @@
 /* An array of summaries; *total: number of all matches. */
 pj_status pj_view_runs(pj_store *store, const pj_run_query *query, const pj_cost_rates *rates,
                        pj_json *json, uint64_t *total, pj_error *err);
+/* The array begins with runs that are not stored yet; neither limit nor total counts them. */
+pj_status pj_view_runs_after(const pj_run_info *const *first, uint32_t first_count, pj_store *store,
+                             const pj_run_query *query, const pj_cost_rates *rates, pj_json *json,
+                             uint64_t *total, pj_error *err);
 pj_status pj_view_facets(pj_store *store, pj_json *json, pj_error *err);
 
 typedef struct pj_view_page {

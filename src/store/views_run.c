@@ -26,14 +26,16 @@ static pj_status write_runs(pj_store *store, const pj_run_query *query, const ch
     return PJ_OK;
 }
 
-pj_status pj_view_runs(pj_store *store, const pj_run_query *query, const pj_cost_rates *rates,
-                       pj_json *json, uint64_t *total, pj_error *err)
+pj_status pj_view_runs_after(const pj_run_info *const *first, uint32_t first_count, pj_store *store,
+                             const pj_run_query *query, const pj_cost_rates *rates, pj_json *json,
+                             uint64_t *total, pj_error *err)
 {
     pj_buffer ids;
     uint32_t limit = query->limit ? query->limit : PJ_QUERY_LIMIT;
     pj_buffer_init(&ids, (size_t)limit * PJ_UUID_BYTES + 1);
     pj_status status = pj_store_list_ids(store, query, &ids, total, err);
     pj_json_array_begin(json);
+    for (uint32_t i = 0; i < first_count; i++) pj_summary_write(json, first[i], rates);
     const char *end = ids.data + ids.length;
     for (const char *id = ids.data; status == PJ_OK && !json->failed && id < end;
          id += (size_t)LIST_PAGE * PJ_UUID_BYTES)
@@ -41,6 +43,12 @@ pj_status pj_view_runs(pj_store *store, const pj_run_query *query, const pj_cost
     pj_json_array_end(json);
     pj_buffer_fini(&ids);
     return status;
+}
+
+pj_status pj_view_runs(pj_store *store, const pj_run_query *query, const pj_cost_rates *rates,
+                       pj_json *json, uint64_t *total, pj_error *err)
+{
+    return pj_view_runs_after(NULL, 0, store, query, rates, json, total, err);
 }
 
 enum { FACET_VALUES_MAX = 1000 };

@@ -60,11 +60,21 @@ static void unpack_context(uint64_t word, int32_t context[PJ_SPAN_KIND_COUNT])
 
 /* ---- the ring ------------------------------------------------------------------------------ */
 
-static unsigned char *recorder_claim(pj_lane *lane, size_t size)
+/* The share of a ring that is for phases, sections, tokens and texts alone: a collector that a slow
+ * disk or a busy machine stalls costs details, not tokens. */
+enum { SPARE_SHARE = 8 };
+
+static size_t recorder_spare(const pj_lane *lane, pj_span_kind kind)
+{
+    return kind > PJ_SPAN_TOKEN ? (lane->mask + 1) / SPARE_SHARE : 0;
+}
+
+/* Room for a record, leaving `spare` bytes; NULL if there is none, which is counted. */
+static unsigned char *recorder_claim(pj_lane *lane, size_t size, size_t spare)
 {
     uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
     size_t capacity = lane->mask + 1, at = head & lane->mask, rest = capacity - at;
-    size_t need = size <= rest ? size : rest + size;
+    size_t need = (size <= rest ? size : rest + size) + spare;
     if (head + need - lane->tail_seen > capacity) {
         lane->tail_seen = atomic_load_explicit(&lane->tail, memory_order_acquire);
         if (head + need - lane->tail_seen > capacity) {
@@ -97,8 +107,8 @@ typedef struct open_record {
 } open_record;
 
 /* False if there is no room; counts the loss. */
-static bool recorder_open_span(pj_lane *lane, pj_record_type type, const pj_work *work,
-                               open_record *open)
+static bool recorder_open_span(pj_lane *lane, pj_record_type type, pj_span_kind kind,
+                               const pj_work *work, open_record *open)
 {
     uint32_t extras = work && work->extras ? work->extra_count : 0;
     if (extras > MAX_EXTRAS) extras = MAX_EXTRAS;
@@ -106,7 +116,7 @@ static bool recorder_open_span(pj_lane *lane, pj_record_type type, const pj_work
     size_t payload = sizeof(pj_span) + (stats ? 32 : 0) + extras * sizeof(pj_extra);
     open->size = sizeof(pj_record) + payload;
     open->flags = (uint8_t)((stats ? PJ_SPAN_HAS_STATS : 0) | (extras ? PJ_SPAN_HAS_EXTRAS : 0));
-    unsigned char *at = recorder_claim(lane, open->size);
+    unsigned char *at = recorder_claim(lane, open->size, recorder_spare(lane, kind));
     if (!at) return false;
     *(pj_record *)at = (pj_record){.type_bytes = type | (uint32_t)payload << 8};
     at += sizeof(pj_record);
@@ -138,7 +148,7 @@ static void recorder_put_span(pj_lane *lane, pj_record_type type, const frame *f
 {
     const int32_t *c = lane->context;
     open_record open;
-    if (!recorder_open_span(lane, type, work, &open)) return;
+    if (!recorder_open_span(lane, type, (pj_span_kind)f->kind, work, &open)) return;
     *open.span = (pj_span){
         .begin_ns = f->begin_ns,
         .end_ns = end_ns,
@@ -315,7 +325,7 @@ void pj_lane_launch(pj_lane *lane, const pj_launch_place *place, int64_t clock_e
     const int32_t context[PJ_SPAN_KIND_COUNT] = {here.phase, here.section,   here.token,
                                                  here.layer, here.component, 0};
     memcpy(lane->launched_in, context, sizeof context);
-    unsigned char *at = recorder_claim(lane, size);
+    unsigned char *at = recorder_claim(lane, size, 0);
     if (!at) return;
     *(pj_record *)at =
         (pj_record){.type_bytes = PJ_RECORD_LAUNCH | (uint32_t)sizeof(pj_launch_record) << 8};
@@ -372,7 +382,7 @@ void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, const cha
     if (!text) bytes = 0;
     if (bytes > 255) bytes = 255;
     size_t payload = sizeof(pj_token_text_record) + bytes, size = pj_record_size(payload);
-    unsigned char *at = recorder_claim(lane, size);
+    unsigned char *at = recorder_claim(lane, size, 0);
     if (!at) return;
     pj_record *record = (pj_record *)at;
     *record = (pj_record){.type_bytes = PJ_RECORD_TOKEN_TEXT | (uint32_t)payload << 8};

@@ -1,5 +1,6 @@
 """Spools of killed runs: impatient users do them no harm, and what was imported is gone."""
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -66,6 +67,23 @@ class Leftovers(unittest.TestCase):
     def test_recovery_says_what_it_does(self):
         _, err = self.perjoule("ls")
         self.assertTrue(err.startswith("perjoule: recovering 1 interrupted run\n"), err)
+
+    def test_lists_show_what_is_not_recovered(self):
+        """By the facts of its spool: this one is not even tried."""
+        self.tries.write_bytes(b"xxxxx")
+        run, lists = self.spool.stem, {}
+        lists["ls"] = json.loads(self.perjoule("ls", "--json")[0])
+        lists["interrupted"] = json.loads(self.perjoule("ls", "--json", "--status", "interrupted")[0])
+        with harness.Server(db=self.db, power="none") as server:
+            lists["API"] = server.get("/api/profiling/runs").json()
+            self.assertEqual(server.get("/api/profiling/runs?status=completed").json(), [])
+        for place, runs in lists.items():
+            self.assertEqual([(r["id"], r["status"], r["total_energy_mj"], r["total_energy_sd_bias_mj"]) for r in runs],
+                             [(run, "interrupted", None, None)], place)
+            self.assertIn("smollm2", runs[0]["model_name"])
+        self.assertRegex(self.perjoule("ls")[0], f"{run[:18]}.* interrupted .*unavailable")
+        self.perjoule("import", str(self.spool))
+        self.assertEqual([r["id"] for r in json.loads(self.perjoule("ls", "--json")[0])], [run])
 
     def test_an_imported_spool_is_gone(self):
         copy = os.path.join(self.folder, "copy.spool")

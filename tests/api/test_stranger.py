@@ -100,7 +100,7 @@ class Stranger(unittest.TestCase):
         self.change(("UPDATE profiling_runs SET model_name = ?, engine = ?, failure = ?, machine = ?",
                      *[f"m{TITLE}"] * 4),
                     ("UPDATE component_metrics SET component_name = ?", f"c{TITLE}"))
-        for words in (("show", "last"), ("show", "last", "--tokens"), ("ls",), ("compare", "last", "last"),
+        for words in (("show", "last"), ("show", "last", "--tokens"), ("show", "last", "--advice"), ("check",), ("ls",), ("compare", "last", "last"),
                       ("machines",)):
             done = subprocess.run([harness.PROGRAM, *words, "--db", self.db], capture_output=True,
                                   timeout=120 * harness.SLOW, check=False)

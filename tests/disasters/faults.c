@@ -4,6 +4,8 @@
  *
  *   PJ_FAULT_CAPACITY=BYTES  the folder is a disk of this size: a write that does not fit is short,
  *                            and the next fails with ENOSPC, see write(2)
+ *   PJ_FAULT_LOCKS=none      the folder is on a file system without locks: fcntl(F_SETLK) fails
+ *                            with ENOLCK
  *   PJ_FAULT_LOG=FILE        every change is appended to FILE, with its data, so that a test can
  *                            build what a power failure at any moment would have left behind
  *
@@ -35,12 +37,14 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char folder[PATH_BYTES];
 static long long capacity = -1;
 static int log_fd = -1;
+static bool has_locks = true;
 
 static void set_up(void)
 {
     const char *dir = getenv("PJ_FAULT_DIR"), *most = getenv("PJ_FAULT_CAPACITY"),
                *log = getenv("PJ_FAULT_LOG");
     if (!dir || !realpath(dir, folder)) return;
+    has_locks = !getenv("PJ_FAULT_LOCKS");
     if (most) capacity = atoll(most);
     if (log)
         log_fd = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
@@ -207,6 +211,28 @@ int statvfs64(const char *path, struct statvfs64 *info)
 {
     return statvfs(path, (struct statvfs *)info);
 }
+
+static int control(int fd, int command, void *argument)
+{
+    char path[PATH_BYTES];
+    bool locks = command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK;
+    if (locks && path_of(fd, path) && !has_locks) {
+        errno = ENOLCK;
+        return -1;
+    }
+    return (int)syscall(SYS_fcntl, fd, command, argument);
+}
+#define CONTROL(function)                           \
+    int function(int fd, int command, ...)          \
+    {                                               \
+        va_list arguments;                          \
+        va_start(arguments, command);               \
+        void *argument = va_arg(arguments, void *); \
+        va_end(arguments);                          \
+        return control(fd, command, argument);      \
+    }
+CONTROL(fcntl)
+CONTROL(fcntl64)
 
 static int sync_with(long number, int fd)
 {

@@ -92,6 +92,13 @@ def recover(db, home, *folders):
     return {run: (status, tokens) for run, status, tokens in found}
 
 
+def losses(db):
+    """What the runs themselves say about records that are missing, for the message of a failure."""
+    with contextlib.closing(sqlite3.connect(db)) as connection:
+        return connection.execute("SELECT r.id, r.profiling_depth, r.output_tokens, r.spans_lost, group_concat(w.code) FROM"
+                                  " profiling_runs r LEFT JOIN run_warnings w ON w.run_id = r.id GROUP BY r.id").fetchall()
+
+
 # ---- kill -9 ------------------------------------------------------------------------------------
 
 
@@ -230,11 +237,11 @@ def full_once(folder, capacity):
     runs = recover(db, home, folder)
     assert not spools(folder), said
     if first.returncode == 0:
-        assert list(runs.values()) == [("completed", TOKENS - 1)], (runs, said)
+        assert list(runs.values()) == [("completed", TOKENS - 1)], (runs, said, losses(db))
         return "stored"
     if "all of it is in its spool" in said:
         assert left and left[0] in said, (left, said)
-        assert list(runs.values()) == [("completed", TOKENS - 1)], (runs, said)
+        assert list(runs.values()) == [("completed", TOKENS - 1)], (runs, said, losses(db))
         return "kept whole in its spool"
     kept = re.search(r"of its (\d+) bytes of events only the first (\d+) are kept, in (\S+),", said)
     if kept:
@@ -282,6 +289,18 @@ def read_when_full(folder):
     assert code == 0 and "deleted 2 runs" in said, (said, errors)
     assert [r["id"] for r in json.loads(command("ls", "--json")[1])] == [ids[2]]
     return "read and made room"
+
+
+def without_locks(folder):
+    """A file system without locks is named, after a second instead of two minutes of waiting."""
+    disk, home = os.path.join(folder, "disk"), os.path.join(folder, "home")
+    os.makedirs(disk)
+    os.makedirs(home)
+    done = subprocess.run(run_command(os.path.join(disk, "runs.db")), capture_output=True, text=True, timeout=60 * SLOW,
+                          env=environment(home, LD_PRELOAD=FAULTS, PJ_FAULT_DIR=disk, PJ_FAULT_LOCKS="none"))
+    assert done.returncode == 1 and "file system without locks" in done.stderr, done
+    assert "another process" not in done.stderr, done
+    return "named"
 
 
 # ---- a power failure ----------------------------------------------------------------------------
@@ -404,7 +423,8 @@ def power_failures(folder, times):
         runs = recover(os.path.join(target, "runs.db"), folder, target)
         for run, end in zip(ids, ends):
             if at >= end or f"{run}.spool" in deleted:
-                assert runs.get(run) == ("completed", TOKENS - 1), f"event {at}: {run} was stored, now {runs}"
+                assert runs.get(run) == ("completed", TOKENS - 1), \
+                    f"event {at}: {run} was stored, now {runs} {losses(os.path.join(target, 'runs.db'))}"
             elif run in left and left[run][INFO]:
                 assert run in runs or spools(target), f"event {at}: the spool of {run} is gone, runs {runs}"
         counts["in all"] += 1
@@ -460,6 +480,7 @@ waiting = pool.submit(lock_in_background, int(TIMES["lock"])) if int(TIMES.get("
 attempts("kill", int(TIMES.get("kill", 0)), kill_once)
 attempts("full", int(TIMES.get("full", 0)), lambda folder: full_once(folder, chance.randint(1 << 20, 60 << 20)))
 attempts("no space", min(1, int(TIMES.get("full", 0))), read_when_full)
+attempts("no locks", min(1, int(TIMES.get("full", 0))), without_locks)
 with tempfile.TemporaryDirectory(prefix="perjoule-power-") as place:
     if int(TIMES.get("power", 0)):
         print("power:", dict(power_failures(place, int(TIMES["power"]))), flush=True)

@@ -87,8 +87,10 @@ def check_links(path):
 
 
 def output(*words):
-    return subprocess.run([PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=SECONDS).stdout
+    """On a database of its own: the user's may be of a later version."""
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run([PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS,
+                              env={**os.environ, "PERJOULE_DB": f"{folder}/runs.db"}).stdout
 
 
 def read_help():

@@ -8,7 +8,8 @@
    runs, tags and experiments in an interactive terminal.
 4. From a git checkout, the source archive has the tracked files and the dashboard as it was built.
 5. If npm fails, the dashboard's build fails with npm's message and leaves no output.
-6. The targets of the Makefile install what they use.
+6. The targets of the Makefile install what they use; what is fetched from elsewhere is pinned by its hash.
+7. The notices of third-party software and the bill of materials list what is inside, each with its licence.
 """
 import json
 import os
@@ -176,6 +177,9 @@ def archive(version):
             expect(f"{top}/{wanted}" in names, f"the archive has {wanted}")
         if (build / "ui/page/index.html").exists():
             expect(f"{top}/ui/dist/PREBUILT" in names, "the archive has the page built")
+            expect(f"{top}/ui/dist/licenses.txt" in names, "with the notices of what it contains")
+        if f"{top}/THIRD-PARTY-NOTICES" in names:
+            materials(pathlib.Path(made.replace(".tar.xz", ".cdx.json")), {"preact", "uplot", "d3-array"})
 
 
 def dashboard_without_npm():
@@ -198,6 +202,74 @@ def dashboard_without_npm():
     expect("option('dashboard', type: 'feature', value: 'enabled'" in options, "the dashboard is not optional")
 
 
+LICENCES = {"MIT", "ISC", "BSD-3-Clause", "Apache-2.0", "Zlib", "LGPL-2.1-or-later", "blessing"}
+
+
+def materials(path, wanted):
+    """A bill of materials by the rules of CycloneDX 1.5 (the part that we use)."""
+    bill = json.loads(path.read_text())
+    own, parts = bill["metadata"]["component"], bill["components"]
+    expect(bill["bomFormat"] == "CycloneDX" and bill["specVersion"] == "1.5" and bill["version"] == 1
+           and re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", bill["serialNumber"]),
+           f"{path.name} is a CycloneDX bill of materials")
+    references = [c["bom-ref"] for c in (own, *parts)]
+    expect(len(set(references)) == len(references), "its references are unique")
+    expect([d["ref"] for d in bill["dependencies"]] == [own["bom-ref"]]
+           and set(bill["dependencies"][0]["dependsOn"]) == set(references[1:]), "and its dependencies known")
+    for c in parts:
+        licence = c["licenses"][0]["license"]["id"]
+        expect(c["type"] == "library" and c["version"] and licence in LICENCES and re.match(r"pkg:(npm|generic)/\S+@", c["purl"]),
+               f"{c['name']} has version, licence and address: {c['version']}, {licence}, {c['purl']}")
+        expect(all(h["alg"] == "SHA-512" and len(h["content"]) == 128 for h in c.get("hashes", [])), "and a sound hash")
+    expect(wanted <= {c["name"] for c in parts}, f"it lists {wanted}")
+
+
+def third_parties():
+    with tempfile.TemporaryDirectory() as folder:
+        there = pathlib.Path(folder)
+        lock = {"": {"dependencies": {"vite": "1", "@a/chart": "2"}}, "node_modules/vite": {"version": "1.0.0", "license": "MIT"},
+                "node_modules/@a/chart": {"version": "2.0.0", "license": "MIT", "dependencies": {"deep": "3"}},
+                "node_modules/deep": {"version": "3.0.0", "license": "ISC"}}
+        for entry in lock.values():
+            entry["integrity"] = "sha512-" + "A" * 86 + "=="
+        for name in ("@a/chart", "deep"):
+            (there / "node_modules" / name).mkdir(parents=True)
+            (there / "node_modules" / name / "LICENSE").write_text(f"terms of {name}")
+        (there / "package-lock.json").write_text(json.dumps({"packages": lock}))
+        for library, file in (("libmicrohttpd", "COPYING"), ("zlib", "debian/copyright")):
+            (there / "text").write_text(f"terms of {library}")
+            with tarfile.open(there / f"{library}_1.2.orig.tar.gz", "w:gz") as tar:
+                tar.add(there / "text", f"{library}-1.2/{file}")
+        command = [sys.executable, root / "tools/notices.py", "--ui", there, "--sources", there, "libmicrohttpd", "zlib",
+                   "--sbom", there / "made.cdx.json"]
+        text = output(*command)
+        for name in ("@a/chart", "deep", "libmicrohttpd", "zlib"):
+            expect(f"terms of {name}" in text, f"the notices have the terms of {name}")
+        expect("vite" not in text, "but not those of a build tool")
+        expect("to use a changed library" in text, "and say how to link a changed libmicrohttpd")
+        materials(there / "made.cdx.json", {"@a/chart", "deep", "libmicrohttpd", "zlib"})
+        shutil.rmtree(there / "node_modules/deep")
+        (there / "dist").mkdir()
+        (there / "dist/licenses.txt").write_text(text)
+        expect(output(*command) == text, "a release, which has no packages, keeps their terms")
+        (there / "dist/licenses.txt").unlink()
+        done = subprocess.run(command, capture_output=True, text=True)
+        expect(done.returncode == 1 and "has no licence" in done.stderr, "a package without its terms is an error")
+
+
+def pins():
+    script = (root / "tools/install-deps.sh").read_text()
+    expect("--require-hashes" in script and len(re.findall(r"--hash=sha256:[0-9a-f]{64}", script)) == 2,
+           "node is installed by version and hash")
+    container = (root / "packaging/Containerfile").read_text()
+    expect("VOLUME /data" in container and "HEALTHCHECK" in container and "/healthz" in container,
+           "the container keeps its runs in a volume and tells its health")
+    for unit in ("perjoule.service.in", "perjoule-meter.service.in"):
+        text = (root / "packaging" / unit).read_text()
+        expect(all(f"\n{key}=" in text for key in ("ProtectSystem", "ProtectHome", "SystemCallFilter", "TasksMax", "LimitNOFILE")),
+               f"{unit} is sandboxed and has limits")
+
+
 def busy_port():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -217,6 +289,8 @@ def targets():
 with tempfile.TemporaryDirectory() as destination:
     dashboard_without_npm()
     targets()
+    pins()
+    third_parties()
     busy_port()
     version = versions()
     installation(pathlib.Path(destination))

@@ -197,8 +197,18 @@ static void a_full_ring_counts_losses_and_goes_on(void **state)
         pj_span_end(lane, NULL);
     }
     pj_recorder_counts counts = pj_recorder_count(&r);
-    assert_int_equal(counts.spans, 256 * 1024 / 64);
+    assert_int_equal(counts.spans, 256 * 1024 / 64 / 8 * 7);
     assert_int_equal(counts.spans + counts.lost, tried);
+    for (uint32_t i = 0; i < 100; i++) { /* the rest is for tokens */
+        pj_span_begin(lane, PJ_SPAN_TOKEN, i);
+        pj_span_begin(lane, PJ_SPAN_OPERATION, i);
+        pj_span_end(lane, NULL);
+        pj_token_text(lane, 0, (int32_t)i, "x", 1);
+        pj_span_end(lane, NULL);
+    }
+    assert_int_equal(pj_recorder_count(&r).spans, counts.spans + 100);
+    counts.lost += 100;
+    assert_int_equal(pj_recorder_count(&r).lost, counts.lost);
     assert_true(pj_recorder_is_busy(&r));
     drain(&r);
     assert_false(pj_recorder_is_busy(&r));

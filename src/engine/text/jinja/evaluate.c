@@ -313,7 +313,7 @@ static jv call_macro(jv_run *run, const jv_callable *callee, const jv_arguments 
         evaluate_assign(run, name, value);
     }
     size_t known = macro->count / 2, extra = a->count > known ? a->count - known : 0;
-    evaluate_assign(run, "varargs", jv_tuple_of(run, a->items + a->count - extra, extra));
+    evaluate_assign(run, "varargs", jv_tuple_of(run, extra ? a->items + known : NULL, extra));
     if (macro->integer & JI_KWARGS) evaluate_assign(run, "kwargs", rest);
     if (caller) evaluate_assign(run, "caller", *caller);
     jv text = capture(run, macro->a, run->scope);

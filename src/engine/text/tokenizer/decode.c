@@ -392,8 +392,8 @@ static void push_direct(pj_token_stream *s, const char *token, size_t bytes, pj_
 static pj_status decode_window(pj_token_stream *s, size_t from, pj_buffer *text, pj_error *err)
 {
     s->decoded += s->window.count - from;
-    return pj_tokenizer_decode(s->t, s->window.ids + from, s->window.count - from, s->skip_special,
-                               text, err);
+    const int32_t *ids = s->window.count ? s->window.ids + from : NULL;
+    return pj_tokenizer_decode(s->t, ids, s->window.count - from, s->skip_special, text, err);
 }
 
 /* How much of the window's text was already emitted. It cannot be taken back: if a new id changes

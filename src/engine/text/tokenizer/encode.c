@@ -309,7 +309,7 @@ static bool repair(pj_workspace *w, const char *text, size_t bytes,
 static bool apply_template(const pj_template *template, pj_ids *ids, size_t base)
 {
     pj_ids text = {0};
-    bool ok = pj_ids_extend(&text, ids->ids + base, ids->count - base);
+    bool ok = ids->count == base || pj_ids_extend(&text, ids->ids + base, ids->count - base);
     ids->count = base;
     for (uint32_t i = 0; ok && i < template->count; i++)
         ok = template->ids[i] >= 0 ? pj_ids_append(ids, template->ids[i])
