@@ -320,19 +320,20 @@ PJ_API void pj_statistics_time(pj_lane *lane, int64_t ns);
 
 /* For programs that collect times themselves, such as hooks in Python: one call per token instead
  * of two per span. A record is 32 bytes without padding; on a little-endian machine it is also four
- * 64-bit integers (begin, end, id | kind << 32, layer & 0xffffffff | detail << 32), and in Python
+ * 64-bit integers (begin, end, id | kind << 32 | device << 48, layer & 0xffffffff | detail << 32),
+ * and in Python
  *
- *     struct.Struct("=qqIHHiI")   begin_ns, end_ns, id, kind, reserved, layer, detail
+ *     struct.Struct("=qqIHHiI")   begin_ns, end_ns, id, kind, device, layer, detail
  *     numpy.dtype([("begin_ns", "i8"), ("end_ns", "i8"), ("id", "u4"), ("kind", "u2"),
- *                  ("reserved", "u2"), ("layer", "i4"), ("detail", "u4")])
+ *                  ("device", "u2"), ("layer", "i4"), ("detail", "u4")])
  *
  * so that a hook can append to an array("q") with the last two words computed once per module.
  * Times come from time.monotonic_ns() (the same clock as pj_clock_ns). */
 typedef struct pj_packed_span {
     int64_t begin_ns, end_ns;
-    uint32_t id;       /* as in pj_span_begin: interned name, phase, position or layer index */
-    uint16_t kind;     /* pj_span_kind */
-    uint16_t reserved; /* 0 */
+    uint32_t id;     /* as in pj_span_begin: interned name, phase, position or layer index */
+    uint16_t kind;   /* pj_span_kind */
+    uint16_t device; /* index into `devices` + 1; 0: the host */
     int32_t layer; /* of a component or operation in a layer that has no span: its index; else -1 */
     uint32_t detail; /* index into `details` + 1; 0: none */
 } pj_packed_span;
@@ -353,6 +354,13 @@ typedef struct pj_packed_text {
     const char *text;
 } pj_packed_text;
 
+/* A device that computed packed spans. */
+typedef struct pj_packed_device {
+    uint32_t device;        /* its number, from pj_device_declare */
+    uint32_t reserved;      /* 0 */
+    int64_t clock_error_ns; /* as in pj_device_batch */
+} pj_packed_device;
+
 typedef struct pj_span_batch {
     size_t size;                 /* sizeof(pj_span_batch) */
     const pj_packed_span *spans; /* in any order */
@@ -361,13 +369,16 @@ typedef struct pj_span_batch {
     size_t detail_count;
     const pj_packed_text *texts; /* in the order of their spans; or NULL */
     size_t text_count;
+    const pj_packed_device *devices; /* or NULL */
+    size_t device_count;
 } pj_span_batch;
 
 /* Adds finished spans, nested by their times. Outermost spans of the call become children of the
  * lane's innermost open span or, without one, belong to the run's current context. Spans of one
- * call that overlap without nesting are kept as siblings. Spans are clipped to the run's time;
- * those outside are dropped and counted. Allocates, and waits up to two seconds for room; on
- * failure nothing is added. */
+ * call that overlap without nesting are kept as siblings. Spans of a device nest among themselves;
+ * its outermost ones count as launched in the host's innermost span in which they began. Spans are
+ * clipped to the run's time; those outside are dropped and counted. Allocates, and waits up to two
+ * seconds for room; on failure nothing is added. */
 PJ_API pj_status pj_spans_add(pj_lane *lane, const pj_span_batch *batch, pj_error *err);
 
 /* ---- devices ---------------------------------------------------------------------------- */

@@ -170,6 +170,12 @@ class Text(c.Structure):
     ]
 
 
+class PackedDevice(c.Structure):
+    """pj_packed_device"""
+
+    _fields_ = [("device", c.c_uint32), ("reserved", c.c_uint32), ("clock_error_ns", c.c_int64)]
+
+
 class SpanBatch(Sized):
     _fields_ = [
         ("size", c.c_size_t),
@@ -179,6 +185,8 @@ class SpanBatch(Sized):
         ("detail_count", c.c_size_t),
         ("texts", c.POINTER(Text)),
         ("text_count", c.c_size_t),
+        ("devices", c.POINTER(PackedDevice)),
+        ("device_count", c.c_size_t),
     ]
 
 
@@ -196,21 +204,7 @@ class DeviceInfo(Sized):
     ]
 
 
-class Launch(c.Structure):
-    _fields_ = [("opaque", c.c_uint64 * 4)]
-
-
-class DeviceBatch(Sized):
-    _fields_ = [
-        ("size", c.c_size_t),
-        ("launch", c.POINTER(Launch)),
-        ("spans", c.c_void_p),
-        ("span_count", c.c_size_t),
-        ("clock_error_ns", c.c_int64),
-    ]
-
-
-SPAN_BYTES, DETAIL_BYTES, DEVICE_SPAN_BYTES = 32, 48, 40
+SPAN_BYTES, DETAIL_BYTES = 32, 48
 
 _P, _E = c.c_void_p, c.POINTER(Error)
 FUNCTIONS = {
@@ -237,8 +231,6 @@ FUNCTIONS = {
     "pj_span_begin_at": (None, [_P, c.c_int, c.c_uint32, c.c_int64]),
     "pj_span_end_at": (None, [_P, c.POINTER(Work), c.c_int64]),
     "pj_device_declare": (c.c_int, [_P, c.POINTER(DeviceInfo), c.POINTER(c.c_uint32), _E]),
-    "pj_device_launch": (None, [_P, c.POINTER(Launch)]),
-    "pj_device_spans_add": (c.c_int, [_P, c.c_uint32, c.POINTER(DeviceBatch), _E]),
     "pj_token_text": (None, [_P, c.c_uint32, c.c_int32, c.c_char_p, c.c_size_t]),
     "pj_statistics_time": (None, [_P, c.c_int64]),
     "pj_spans_add": (c.c_int, [_P, c.POINTER(SpanBatch), _E]),

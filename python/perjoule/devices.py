@@ -91,6 +91,11 @@ def _stream_getter(torch: Any, device: Device) -> Callable[[], Tuple[int, Stream
     return slow if handle_of is None or index is None else fast
 
 
+def _of_device(stamps: Dict[int, Stamp], device: Device, devices: int) -> Dict[int, Stamp]:
+    """Those of one of so many devices."""
+    return stamps if devices == 1 else {number: stamp for number, stamp in stamps.items() if stamp[1] is device}
+
+
 class Pair(NamedTuple):
     """A moment on the host's clock, and an event of that moment."""
 
@@ -116,7 +121,6 @@ class CudaClock(HostClock):
         self._newest: Dict[Device, Dict[int, int]] = {}  # the newest stamp of each stream since the step before
         self._own: Dict[Device, Stream] = {}
         self._paired_ns = 0
-        self.computed_on: List[Device] = []  # by record of the step that was resolved last
         self.clock_error_ns = 0  # of its times, 1 sigma
         self._next = self._read = 0  # newest stamp, newest that was read
         self.stamp = self._stamper(device)  # type: ignore[method-assign]
@@ -152,8 +156,11 @@ class CudaClock(HostClock):
 
     def stamp_of(self, module: Module) -> Callable[[], int]:
         """Stamps on the stream of the module's device. A module elsewhere (on the CPU, on meta) is timed on the model's."""
-        device = next((d for d in _devices_of(self.torch, module) if d.type == "cuda"), self.device)
-        return self._stamper(device)
+        return self._stamper(self.device_of(module))
+
+    def device_of(self, module: Optional[Module]) -> Device:
+        devices = () if module is None else _devices_of(self.torch, module)
+        return next((d for d in devices if d.type == "cuda"), self.device)
 
     def begin_step(self, after: Optional[int] = None) -> int:
         if clock_ns() - self._paired_ns > PAIR_EVERY_NS or len(self.pairs) < len(self.pool):
@@ -230,37 +237,34 @@ class CudaClock(HostClock):
                 self.events[s][0].synchronize()
 
     def resolve(self, records: List[int]) -> List[int]:
-        events, last = self.events, records[FIELDS + 1]
-        if any(mark not in events for mark in (records[0], records[1], last)):
+        events, first, last = self.events, records[0], records[FIELDS + 1]
+        if any(mark not in events for mark in (first, records[1], last)):
             return []
-        self.computed_on = [events[number][1] if number in events else self.device for number in records[1::FIELDS]]
-        times = self._times(records[0], last)
+        self._recycle(first)
+        stamps = {number: events.pop(number) for number in range(first, last) if number in events}
+        stamps[last] = events[last]  # the first of the next step
+        times = self._times(stamps, stamps[first][2])
         out = list(records)
         for field in (0, 1):
-            out[field::FIELDS] = [times[number] for number in records[field::FIELDS]]
-        self._note_waiting(records, out)
-        self._recycle(last)
+            out[field::FIELDS] = map(times.__getitem__, records[field::FIELDS])
+        self._note_waiting(records, out, stamps)
+        del stamps[last]
+        self._pool(stamps)
+        self._read = last - 1
         return out
 
-    def _times(self, first: int, last: int) -> Dict[int, int]:
-        """Of all stamps of a step."""
-        times, began_ns = {LOST: 0}, self.events[first][2]
-        pairs: Dict[Device, Pair] = {}
-        known: Device = None
-        for number, (event, device, _) in self._between(first, last):
-            if device is not known:
-                known = device
-                if device not in pairs:
-                    pairs[device] = self._pair_before(device, began_ns)
-                host_ns, elapsed = pairs[device].host_ns, pairs[device].event.elapsed_time
-            times[number] = host_ns + int(elapsed(event) * 1e6)
+    def _times(self, stamps: Dict[int, Stamp], began_ns: int) -> Dict[int, int]:
+        """The time of each stamp of a step."""
+        times = {LOST: 0}
+        used = self.pool if len(self.pool) == 1 else {stamp[1] for stamp in stamps.values()}
+        pairs = {device: self._pair_before(device, began_ns) for device in used}
+        for device, pair in pairs.items():
+            host_ns, elapsed = pair.host_ns, pair.event.elapsed_time
+            own = _of_device(stamps, device, len(pairs))
+            times.update(zip(own, [host_ns + int(elapsed(stamp[0]) * 1e6) for stamp in own.values()]))
         # a moment between the two readings of the host's clock, each as likely
         self.clock_error_ns = max((int(pair.width_ns / 12 ** 0.5) for pair in pairs.values()), default=0)
         return times
-
-    def _between(self, first: int, last: int) -> Iterable[Tuple[int, Stamp]]:
-        events = self.events
-        return [(number, events[number]) for number in range(first, last + 1) if number in events]
 
     def _pair_before(self, device: Device, host_ns: int) -> Pair:
         """The newest pair that was taken before."""
@@ -269,22 +273,23 @@ class CudaClock(HostClock):
             pairs = self.pairs[device] = deque([self._pair(device)], maxlen=PAIRS_KEPT)
         return next((pair for pair in reversed(pairs) if pair.host_ns <= host_ns), pairs[0])
 
-    def _note_waiting(self, records: List[int], times: List[int]) -> None:
+    def _note_waiting(self, records: List[int], times: List[int], stamps: Dict[int, Stamp]) -> None:
         """Adds up the time of the modules at whose end the device had nothing to do."""
         begins, ends, numbers = (column[2 * FIELDS + at::FIELDS] for column, at in ((times, 0), (times, 1), (records, 1)))
-        events = self.events
         self.timed_ns += sum(ends) - sum(begins)
         self.waited_ns += sum([end - begin for begin, end, number in zip(begins, ends, numbers)
-                               if end - events[number][2] < BEHIND_NS])
+                               if end - stamps[number][2] < BEHIND_NS])
 
-    def _recycle(self, last: int) -> None:
-        """All events before the step's last, which is also the first event of the next step."""
-        pop, pool = self.events.pop, self.pool
-        for number in range(self._read + 1, last):
-            stamp = pop(number, None)
-            if stamp is not None:
-                pool[stamp[1]].append(stamp[0])
-        self._read = max(self._read, last - 1)
+    def _recycle(self, first: int) -> None:
+        """The events before a step, which belong to none."""
+        events = self.events
+        self._pool({number: events.pop(number) for number in range(self._read + 1, first) if number in events})
+        self._read = max(self._read, first - 1)
+
+    def _pool(self, stamps: Dict[int, Stamp]) -> None:
+        """Keeps events that have been read, for later stamps."""
+        for device, pool in self.pool.items():
+            pool += [stamp[0] for stamp in _of_device(stamps, device, len(self.pool)).values()]
 
     def finish(self) -> bool:
         """Waits for every stamp; False if they can't be read, because a graph is being captured."""

@@ -16,7 +16,6 @@ import threading
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
 from . import _native as n
-from . import on_device
 from .names import MODULES, SECTIONS, Module, Namespace, Part, Plan
 from .patching import Replacement, as_hook, attaching, copy_unpatched
 from .session import Run, clock_ns
@@ -26,7 +25,9 @@ TOGETHER = 8  # steps that a device has computed are passed on together, which c
 TOGETHER_NS = 100_000_000  # or as many as there are when the oldest is as old as this
 MAX_BEHIND = 16  # steps that the device may be behind; then the host waits for the oldest of them
 NONE = 0xFFFFFFFF  # in no layer of its own, without detail
-FIELDS = 4  # fields of a record: begin, end, kind and name, layer and detail
+FIELDS = 4  # fields of a record: begin, end, kind and name and device, layer and detail
+DEVICE = 48  # where a device is in the third of them
+KIND_AND_NAME = (1 << DEVICE) - 1
 
 
 def word(kind: int, id: int) -> int:
@@ -47,14 +48,17 @@ class HostClock:
     how = "host"  # how modules are timed, as the run says it
     untimed: Optional[str] = None  # why modules can't be timed
     error: Optional[Exception] = None  # of a stamp that a module took
-    computed_on: List[Any] = []  # which device computed each record of the step that was resolved last; empty: the host
-    clock_error_ns = 0  # of its times
+    clock_error_ns = 0  # of the times of the step that was resolved last
 
     def stamp(self) -> int:
         return clock_ns()
 
     def stamp_of(self, module: Module) -> Callable[[], int]:
         return clock_ns
+
+    def device_of(self, module: Optional[Module]) -> Any:
+        """The device whose time stamp_of() tells, or stamp() without a module; None: the host's."""
+        return None
 
     def begin_step(self, after: Optional[int] = None) -> int:
         """The stamp at which a step begins; `after`: the one at which the step before ended."""
@@ -176,7 +180,9 @@ class Recorder:
         self._texts: List[Tuple[int, int, int, Optional[str]]] = []
         self.looking: Optional[Look] = None  # of the current pass
         self.gated = False
-        self._devices: Dict[Any, int] = {}  # their numbers in the run
+        self._devices: List[Any] = []  # that compute modules, as the records number them
+        self._declared: List[int] = []  # their numbers in the run
+        self._clock_error_ns = 0  # of the packed spans
         self.outer, self.inner = Gate(), Gate()  # layers and modules outside them; parts of layers
         self.inner_wanted = True  # in the current pass, or the last
         self.unphased_ns: Optional[int] = None  # begin of the phase before the first, where the clock is late
@@ -197,20 +203,30 @@ class Recorder:
             if part.section:
                 members[part.section].append(self._word_of(part))
         self.head = set(members["lm_head"])
-        self.logits = word(n.COMPONENT, name("logits")) if plan.logits else None
+        self.logits = word(n.COMPONENT, name("logits")) | self._on(None) if plan.logits else None
         if self.logits is not None:
             members["lm_head"].append(self.logits)
         self.modules = word(n.SECTION, name(MODULES)) if members.pop(MODULES) else None
         for section, words in members.items():
             if words:
                 self.sections.append((word(n.SECTION, name(section)), words))
-        layers = [word(n.LAYER, index) for index, _ in plan.layers]
+        layers = [word(n.LAYER, index) | self._on(block) for index, block in plan.layers]
         if layers:
             self.sections.append((word(n.SECTION, name("layers")), layers))
 
     def _word_of(self, part: Part) -> int:
         # a module without a component is timed only for its section
-        return word(n.COMPONENT if part.component else n.SECTION, self.run.name(part.component or part.section or ""))
+        return (word(n.COMPONENT if part.component else n.SECTION, self.run.name(part.component or part.section or ""))
+                | self._on(part.module))
+
+    def _on(self, module: Optional[Module]) -> int:
+        """The device of a module, or of functions, as a part of a record's word."""
+        device = self.clock.device_of(module)
+        if device is None:
+            return 0
+        if device not in self._devices:
+            self._devices.append(device)
+        return self._devices.index(device) + 1 << DEVICE
 
     # ---- attaching ----
 
@@ -228,12 +244,13 @@ class Recorder:
 
     def _patch(self, plan: Plan) -> None:
         for index, block in plan.layers:
-            self._time(block, word(n.LAYER, index), self.outer)
+            self._time(block, word(n.LAYER, index) | self._on(block), self.outer)
         for part in plan.parts:
-            gap = word(n.COMPONENT, self.run.name(part.gap)) if part.gap else None
+            gap = word(n.COMPONENT, self.run.name(part.gap)) | self._on(part.module) if part.gap else None
             self._time(part.module, self._word_of(part), self.outer if is_outer(part) else self.inner, gap)
         for namespace, name, component in plan.functions:
-            self._replace(namespace, name, self._timed_function(namespace[name], word(n.COMPONENT, self.run.name(component))))
+            self._replace(namespace, name, self._timed_function(
+                namespace[name], word(n.COMPONENT, self.run.name(component)) | self._on(None)))
         for namespace in plan.gated_attention:
             self._time_attention(namespace)
 
@@ -254,7 +271,7 @@ class Recorder:
         if self.mode == "hooks":
             return self._hook(module, what, gate, gap)
         stamp = self.clock.stamp_of(module)
-        chained = self.clock.is_late and what >> 32 == n.LAYER
+        chained = self.clock.is_late and what & KIND_AND_NAME >> 32 == n.LAYER
         self._replace(module.__dict__, "forward", self._timed_layer(module.forward, what, stamp) if chained else
                       self._timed(module.forward, what, gate, gap, stamp))
 
@@ -292,12 +309,12 @@ class Recorder:
         """Wraps a layer's `forward` where stamps are expensive: a layer begins at the stamp at which the one before it on
         the same device ended, unless something else was timed between them."""
         records, compiling, recorder, gate = self.records, self.compiling, self, self.outer
-        put, thread = records.extend, threading.get_ident
+        put, thread, kind = records.extend, threading.get_ident, what >> 32
 
         def timed(*args: Any, **kwargs: Any) -> Any:
             if compiling() or thread() != gate.thread:
                 return forward(*args, **kwargs)
-            follows = records and records[-2] >> 32 == n.LAYER and gate.ended_by is stamp
+            follows = records and records[-2] >> 32 == kind and gate.ended_by is stamp
             begin = (records[-3] if follows else LOST) or stamp()
             out = forward(*args, **kwargs)
             put((begin, stamp(), what, NONE))
@@ -364,7 +381,7 @@ class Recorder:
                 out = function(module, *args, **kwargs)
                 records = recorder.records
                 if records and not recorder.compiling() and threading.get_ident() == recorder.inner.thread:
-                    records.extend((records[-3], recorder.clock.stamp_of(module)(), core, NONE))
+                    records.extend((records[-3], recorder.clock.stamp_of(module)(), core | recorder._on(module), NONE))
                     recorder.gated = True
                 return out
             return attend
@@ -470,9 +487,8 @@ class Recorder:
             self._extend_phase(step.phase, begin, end)
         self._name_gates(records)
         outer = self._outer(step, begin, forward_end, end, records)
-        if self.clock.computed_on:
-            self._hand_over_devices(step, outer, records, self.clock.computed_on[2:])
-            return
+        if records and self._devices:
+            self._declare()
         first = len(self._packed) // FIELDS
         self._texts += [(first + index, *rest) for index, *rest in step.texts]  # type: ignore[misc]
         self._packed.extend(array.array("q", outer + records))
@@ -484,33 +500,14 @@ class Recorder:
         if self._packed:
             packed, self._packed = self._packed, array.array("q")
             texts, self._texts = self._texts, []
-            self.run.add_spans(packed, details, texts)
+            error_ns, self._clock_error_ns = self._clock_error_ns, 0
+            self.run.add_spans(packed, details, texts, [(number, error_ns) for number in self._declared])
 
-    # ---- steps that devices computed ----
-
-    def _hand_over_devices(self, step: Step, outer: List[int], records: List[int], devices: List[Any]) -> None:
-        """The token and its sections are spans of the host, which waits meanwhile; the modules are the devices'."""
-        sections = [(outer[i], outer[i + 1]) for i in range(FIELDS, len(outer), FIELDS)]
-        run, token = self.run, outer[:FIELDS]
-        run.begin_at(n.TOKEN, step.position, token[0])
-        launches = {-1: run.launch()}
-        for _, sequence, token_id, text in step.texts:
-            run.token_text(sequence, token_id, text)
-        for i, (begin, end) in enumerate(sections):
-            what = outer[(i + 1) * FIELDS + 2]
-            run.begin_at(n.SECTION, what & 0xFFFFFFFF, begin)
-            launches[i] = run.launch()
-            run.end_at(end)
-        run.end_at(token[1])
-        works = on_device.Works(step.details)
-        for (device, section), group in on_device.grouped(records, devices, sections).items():
-            run.add_device_spans(self._number_of(device), launches[section], on_device.pack(on_device.nest(group), works),
-                                 self.clock.clock_error_ns)
-
-    def _number_of(self, device: Any) -> int:
-        if device not in self._devices:
-            self._devices[device] = self.run.declare_device(**self.clock.describe(device))
-        return self._devices[device]
+    def _declare(self) -> None:
+        """Declares the devices of the records that are handed over, whose spans lie in the host's of the token."""
+        self._clock_error_ns = max(self._clock_error_ns, self.clock.clock_error_ns)
+        for device in self._devices[len(self._declared):]:
+            self._declared.append(self.run.declare_device(**self.clock.describe(device)))
 
     # ---- phases of a late clock: as the device computed their steps ----
 
@@ -526,6 +523,7 @@ class Recorder:
 
     def _end_phase(self) -> None:
         if self._phase is not None:
+            self._send()
             self.run.end_at(self._phase[1])
         self._phase = None
 
@@ -539,8 +537,8 @@ class Recorder:
             return
         core, gate = self.gate_words
         for i in range(FIELDS, len(records), FIELDS):
-            if records[i + 2] == core and records[i - 2] == core:
-                records[i + 2] = gate
+            if records[i + 2] & KIND_AND_NAME == core == records[i - 2] & KIND_AND_NAME:
+                records[i + 2] += gate - core
 
     def _outer(self, step: Step, begin: int, forward_end: int, end: int, records: List[int]) -> List[int]:
         """Spans of the token and its sections."""
@@ -560,7 +558,7 @@ class Recorder:
         words = records[2::FIELDS]
         for what, members in self.sections:
             found = [m for m in (members[0], members[-1]) if m in words]
-            if found and what != found[0]:
+            if found and what != found[0] & KIND_AND_NAME:
                 first = words.index(found[0]) * FIELDS
                 last = (len(words) - 1 - words[::-1].index(found[-1])) * FIELDS
                 out.extend((records[first], max(records[first + 1], records[last + 1]), what, NONE))

@@ -407,10 +407,11 @@ class Run:
     # ---- many spans at once ----
 
     def add_spans(self, records: Union["array.array[int]", bytes], details: bytes = b"",
-                  texts: Sequence[Tuple[int, int, int, Optional[str]]] = ()) -> None:
+                  texts: Sequence[Tuple[int, int, int, Optional[str]]] = (), devices: Sequence[Tuple[int, int]] = ()) -> None:
         """Adds finished spans in one call: `records` is an array("q") or bytes of 32-byte records as
         pj_packed_span in perjoule.h says, `details` bytes of pj_span_detail, `texts` tuples (index of
-        the span, sequence, token id, text) in the order of their spans."""
+        the span, sequence, token id, text) in the order of their spans, `devices` tuples (number,
+        standard deviation of its times in ns)."""
         data = records if isinstance(records, array.array) else array.array("b", records)
         size = len(data) * data.itemsize
         if size % n.SPAN_BYTES or len(details) % n.DETAIL_BYTES:
@@ -430,6 +431,8 @@ class Run:
             detail_count=len(details) // n.DETAIL_BYTES,
             texts=listed,
             text_count=len(texts),
+            devices=(n.PackedDevice * len(devices))(*(n.PackedDevice(number, 0, error) for number, error in devices)),
+            device_count=len(devices),
         )
         error = n.Error()
         n.check(self._native.pj_spans_add(self.lane(), c.byref(batch), c.byref(error)), error)
@@ -451,28 +454,6 @@ class Run:
 
     def end_at(self, ns: int) -> None:
         self._native.pj_span_end_at(self.lane(), None, ns)
-
-    def token_text(self, sequence: int, token_id: int, text: Optional[str]) -> None:
-        """Of the token whose span is open."""
-        words = n.text(text or "") or b""
-        self._native.pj_token_text(self.lane(), sequence, token_id, words, len(words))
-
-    def launch(self) -> n.Launch:
-        """The innermost open span as the place of a launch."""
-        launch = n.Launch()
-        self._native.pj_device_launch(self.lane(), c.byref(launch))
-        return launch
-
-    def add_device_spans(self, device: int, launch: n.Launch, spans: bytes, clock_error_ns: int) -> None:
-        """Adds finished spans of a device: `spans` is an array of pj_device_span."""
-        batch = n.DeviceBatch(
-            launch=c.pointer(launch),
-            spans=c.cast(c.c_char_p(spans), c.c_void_p),
-            span_count=len(spans) // n.DEVICE_SPAN_BYTES,
-            clock_error_ns=clock_error_ns,
-        )
-        error = n.Error()
-        n.check(self._native.pj_device_spans_add(self._open(), device, c.byref(batch), c.byref(error)), error)
 
     def add_statistics_time(self, ns: int) -> None:
         """Time that the caller spent on statistics; it counts as profiling overhead of the run."""

@@ -17,7 +17,7 @@ from .session import clock_ns
 LIMIT = 1.4  # of what empty hooks cost
 WRAPPED = 1.0  # what a wrapper costs without its stamps, of the cost of two empty hooks
 PASSED_BY = 0.25  # what a wrapper costs that does not time, of the same
-PASS = 90  # what following a pass and handing its spans over costs, of the same
+PASS = 70  # what following a pass and handing its spans over costs, of the same
 RAREST = 128
 FIRST, FEW = 16, 4  # so many intervals at the beginning are not longer than that many steps
 CALLS, TRIES = 8, 5

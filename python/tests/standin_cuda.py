@@ -6,7 +6,6 @@ reading an event that has not been passed is an error, and so is anything asked 
 captured, which also invalidates the capture.
 """
 import contextlib
-import struct
 import types
 
 US, MS = 1_000, 1_000_000
@@ -228,7 +227,8 @@ class StandInRun:
 
     def __init__(self):
         self.names, self.spans, self.texts, self._handle = [], [], [], object()
-        self.open, self.devices, self.on, self.clock_errors = [], [], {}, []
+        self.open, self.devices, self.clock_errors = [], [], []
+        self.on = {}  # number of the device of a span
         self._native = types.SimpleNamespace(pj_span_begin=lambda *_: None, pj_span_end=lambda *_: None)
 
     def name(self, text):
@@ -239,14 +239,15 @@ class StandInRun:
     def lane(self):
         return None
 
-    def add_spans(self, records, details=b"", texts=()):
+    def add_spans(self, records, details=b"", texts=(), devices=()):
         first = len(self.spans)
         for i in range(0, len(records), 4):
             begin, end, word, _ = records[i:i + 4]
-            self.spans.append((word >> 32, word & 0xFFFFFFFF, begin, end))
+            if word >> 48:
+                self.on[len(self.spans)] = devices[(word >> 48) - 1][0]
+            self.spans.append((word >> 32 & 0xFFFF, word & 0xFFFFFFFF, begin, end))
         self.texts += [(self.spans[first + t[0]][1], *t[1:]) for t in texts]
-
-    # spans in the order in which they begin; a device's have its number in `on`
+        self.clock_errors += [error for _, error in devices]
 
     def begin_at(self, kind, id, ns):
         self.open.append(len(self.spans))
@@ -257,26 +258,9 @@ class StandInRun:
         kind, id, begin, _ = self.spans[at]
         self.spans[at] = (kind, id, begin, ns)
 
-    def token_text(self, sequence, token_id, text):
-        kind, position, _, _ = self.spans[self.open[-1]]
-        assert kind == 2
-        self.texts.append((position, sequence, token_id, text))
-
-    def launch(self):
-        return self.open[-1]
-
     def declare_device(self, **about):
         self.devices.append(about)
         return len(self.devices)
-
-    def add_device_spans(self, device, launch, spans, clock_error_ns):
-        first = len(self.spans)
-        for begin, end, kind, id, layer, parent, work in struct.iter_unpack("=qqIIiIQ", spans):
-            outer = self.spans[first + parent - 1] if parent else self.spans[launch]
-            assert (outer[0] <= kind or (outer[0], kind) == (2, 1)) and (not parent or outer[2] <= begin <= outer[3]), (outer, kind, begin)
-            self.on[len(self.spans)] = device
-            self.spans.append((kind, id, begin, end))
-        self.clock_errors.append(clock_error_ns)
 
     def add_statistics_time(self, ns):
         pass

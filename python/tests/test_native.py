@@ -20,7 +20,7 @@ STRUCTS = {
     "pj_run_facts": native.RunFacts, "pj_joules_mj": native.Joules, "pj_phase_result": native.PhaseResult,
     "pj_result": native.RunResult, "pj_stats": native.Stats, "pj_work": native.Work,
     "pj_packed_text": native.Text, "pj_span_batch": native.SpanBatch,
-    "pj_device_info": native.DeviceInfo, "pj_launch": native.Launch, "pj_device_batch": native.DeviceBatch,
+    "pj_device_info": native.DeviceInfo, "pj_packed_device": native.PackedDevice,
 }
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
@@ -36,8 +36,8 @@ class Declarations(unittest.TestCase):
             for field in struct._fields_:
                 lines.append(f'printf("{name}.{field[0]} %zu\\n", offsetof({name}, {field[0]}));')
                 ours.append(f"{name}.{field[0]} {getattr(struct, field[0]).offset}")
-        lines.append('printf("%zu %zu %zu\\n", sizeof(pj_packed_span), sizeof(pj_span_detail), sizeof(pj_device_span));')
-        ours.append(f"{native.SPAN_BYTES} {native.DETAIL_BYTES} {native.DEVICE_SPAN_BYTES}")
+        lines.append('printf("%zu %zu\\n", sizeof(pj_packed_span), sizeof(pj_span_detail));')
+        ours.append(f"{native.SPAN_BYTES} {native.DETAIL_BYTES}")
         with tempfile.TemporaryDirectory() as folder:
             source = pathlib.Path(folder, "probe.c")
             source.write_text("#include <perjoule.h>\n#include <stdio.h>\nint main(void) {\n"

@@ -34,11 +34,13 @@ class LateClock(HostClock):
     def stamp_of(self, module):
         return self.stamp
 
+    def device_of(self, module):
+        return "card"
+
     def begin_step(self, after=None):
         return after or self.stamp()
 
     def resolve(self, records):
-        self.computed_on = ["card"] * (len(records) // 4)
         return [self.times[v] if i % 4 < 2 else v for i, v in enumerate(records)]
 
     def is_done(self, stamps):

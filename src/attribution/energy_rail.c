@@ -462,6 +462,7 @@ static pj_status make_blocks(pj_energies *j, pj_rail_result *result, pj_error *e
                              .count = result->window_count,
                              .period_ns = result->period_ns,
                              .overlapping = overlaps(j, result),
+                             .counted = result->counter,
                              .begin_ns = j->tree->begin_ns,
                              .end_ns = j->tree->end_ns,
                              .edge_ns = EDGE_PERIODS * result->period_ns + longest,
@@ -612,19 +613,24 @@ static bool find_ticks(const pj_curve *counted, int64_t *begin_ns, int64_t *end_
     return found;
 }
 
-/* A counter whose steps were taken as powers has nevertheless counted: the blocks add up to that.
- * How far the powers were off says how much of it the sensor did not see, or saw at another time;
- * this is common to all blocks. */
-static void keep_counted(pj_energies *j, pj_rail_result *result)
+/* A counter whose steps were taken as powers has nevertheless counted: the blocks add up to that,
+ * within the run if it contains two ticks. How far the powers were off says how much of it the
+ * sensor did not see, or saw at another time; this is common to all blocks. `late_ns`: how much
+ * later than declared the ticks came. */
+static void keep_counted(pj_energies *j, pj_rail_result *result, int64_t late_ns)
 {
     const pj_curve *counted = j->steps[result->rail]; /* swapped */
     pj_blocks *b = &result->blocks;
     pj_curve_energy e;
     if (!counted || pj_curve_rail(counted)->kind != PJ_RAIL_COUNTER || b->count == 0) return;
-    int64_t begin_ns = b->segments[0].begin_ns, end_ns = b->segments[b->count - 1].end_ns;
-    if (!find_ticks(counted, &begin_ns, &end_ns)) return;
+    int64_t begin_ns = j->tree->begin_ns + late_ns, end_ns = j->tree->end_ns + late_ns;
+    if (!find_ticks(counted, &begin_ns, &end_ns)) {
+        begin_ns = b->segments[0].begin_ns + late_ns;
+        end_ns = b->segments[b->count - 1].end_ns + late_ns;
+        if (!find_ticks(counted, &begin_ns, &end_ns)) return;
+    }
     pj_curve_query(counted, begin_ns, end_ns, &e);
-    double factor = e.energy_mj / blocks_mj(b, begin_ns, end_ns);
+    double factor = e.energy_mj / blocks_mj(b, begin_ns - late_ns, end_ns - late_ns);
     if (!isfinite(factor) || !(factor > 0)) return;
     for (size_t k = 0; k < b->count; k++) b->segments[k].energy_mj *= factor;
     result->unseen_sd = fabs(1 - 1 / factor);
@@ -701,13 +707,13 @@ static void energy_rail_add_leaves(pj_energies *j, pj_rail_result *result)
 /* ---- timings ---- */
 
 static pj_status energy_rail_attribute(pj_energies *j, pj_rail_result *result, bool as_declared,
-                                       pj_error *err)
+                                       int64_t late_ns, pj_error *err)
 {
     set_reach(j, result);
     pj_status status = fit_rail(j, result, as_declared, err);
     if (status == PJ_OK) status = make_blocks(j, result, err);
     if (status != PJ_OK) return status;
-    keep_counted(j, result);
+    keep_counted(j, result, late_ns);
     keep_sane(&result->blocks);
     energy_rail_share(j, result);
     return PJ_OK;
@@ -731,7 +737,7 @@ static pj_status try_timing(pj_energies *j, pj_rail_result *result, const pj_tim
     if (!mj || !other.windows) status = pj_fail_memory(err, "the windows of a sensor");
     if (status == PJ_OK) {
         pj_energy_shift_windows(result->windows, other.window_count, timing, other.windows);
-        status = energy_rail_attribute(j, &other, false, err);
+        status = energy_rail_attribute(j, &other, false, timing->shift_ns, err);
     }
     for (uint32_t i = 0; status == PJ_OK && i < leaves; i++)
         mj[i] = (float)pj_mj_of_nj(j->rail_gross[i + 1]);
@@ -774,7 +780,7 @@ static pj_status try_timings(pj_energies *j, pj_rail_result *result, pj_error *e
     }
     bool as_declared = !t.all[0].shift_ns && !t.all[0].window_ns;
     pj_energy_shift_windows(result->windows, result->window_count, &t.all[0], result->windows);
-    return energy_rail_attribute(j, result, as_declared, err);
+    return energy_rail_attribute(j, result, as_declared, t.all[0].shift_ns, err);
 }
 
 /* Rails of one kind share their gain error: CPU sockets, or cards with one driver. */

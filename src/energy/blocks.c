@@ -47,8 +47,9 @@ static void lay_first(pj_blocks *b, const pj_blocks_input *in)
     const pj_window *w = &in->windows[0];
     int64_t begin = w->begin_ns;
     if (!in->overlapping) {
-        if (w->end_ns - in->period_ns < begin && w->end_ns - w->begin_ns < in->period_ns)
-            begin = w->end_ns - in->period_ns;
+        int64_t from = w->end_ns - in->period_ns;
+        if (begin >= in->begin_ns && from < in->begin_ns) from = in->begin_ns;
+        if (!in->counted && from < begin) begin = from;
         blocks_add_block(b, begin, w->end_ns, 0, false);
         return;
     }

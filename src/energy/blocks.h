@@ -25,7 +25,8 @@ typedef struct pj_blocks_input {
     size_t count;
     /* usual interval between ends; gaps longer than three of it are unknown */
     int64_t period_ns;
-    bool overlapping;         /* windows are longer than the period */
+    bool overlapping; /* windows are longer than the period */
+    bool counted;     /* windows lie between the ticks of a counter: no time before one is unseen */
     int64_t begin_ns, end_ns; /* of the run */
     int64_t edge_ns;          /* time uncovered at the run's edges is filled in up to this length */
     const pj_leaf *leaves;

@@ -17,8 +17,10 @@ bool pj_overlap_init(pj_regression *r)
     for (size_t w = 1; w < r->design.rows; w++) {
         if (windows[w].lag_s > 0) return true;
         while (w > bands && windows[w - bands - 1].end_ns > windows[w].begin_ns) bands++;
+        if (r->crossed && w - r->before[w] > bands) bands = w - r->before[w];
     }
-    if (bands == 0 || bands > MOST_BANDS || !(r->in->usual_spread > 0)) return true;
+    bool is_needed = r->crossed || r->in->usual_spread > 0;
+    if (bands == 0 || bands > MOST_BANDS || !is_needed) return true;
     r->bands = ++bands; /* a leaf may lie across the end of one window and the begin of another */
     r->band = pj_arena_alloc(&r->arena, r->design.rows * (bands + 1), sizeof *r->band);
     r->shared = pj_arena_alloc(&r->arena, r->design.rows * (bands + 1), sizeof *r->shared);
@@ -72,7 +74,7 @@ static void fill_band(pj_regression *r, const double *variance, bool bounded)
         double *row = r->band + w * (r->bands + 1);
         for (size_t j = 0; j <= r->bands; j++) row[j] = square * r->shared[w * (r->bands + 1) + j];
         row[0] += variance[w] + (bounded ? square * r->outlasting[w] : 0);
-        if (w > 0) row[1] += r->link[w];
+        row[w - r->before[w]] += r->link[w]; /* 0 without one */
     }
 }
 

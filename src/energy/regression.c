@@ -80,7 +80,8 @@ static bool regression_allocate(pj_regression *r)
                   {&r->around, n},     {&r->pull, n},      {&r->rhs, n},      {&r->vector, n},
                   {&r->normal, n * n}, {&r->factor, n * n}};
     r->calibrated = pj_arena_alloc(&r->arena, n, sizeof *r->calibrated);
-    bool ok = r->calibrated && allocate_batch(r);
+    r->before = pj_arena_alloc(&r->arena, rows, sizeof *r->before);
+    bool ok = r->calibrated && r->before && allocate_batch(r);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         ok &=
             (*arrays[i].array = pj_arena_alloc(&r->arena, arrays[i].count, sizeof(double))) != NULL;
@@ -185,9 +186,37 @@ static double opening(const pj_window *w)
 
 static bool is_linked(const pj_regression *r, size_t w)
 {
-    const pj_window *window = &r->in->windows[w];
-    return w > 0 && window[-1].end_ns == window->begin_ns &&
-           !regression_is_empty(&r->design, w - 1) && !regression_is_empty(&r->design, w);
+    return r->before[w] != w;
+}
+
+static bool lies_between_readings(const pj_window *w)
+{
+    return w->lag_s > 0 || w->reading_mj > 0 || w->begin_s > 0 || w->end_s > 0;
+}
+
+/* Finds the windows that share readings; those of a log may lie between them. */
+static void find_links(pj_regression *r)
+{
+    const pj_window *windows = r->in->windows;
+    size_t last = SIZE_MAX;
+    for (size_t w = 0; w < r->design.rows; w++) {
+        r->before[w] = w;
+        if (!lies_between_readings(&windows[w])) continue;
+        bool shares = last != SIZE_MAX && windows[last].end_ns == windows[w].begin_ns &&
+                      !regression_is_empty(&r->design, last) && !regression_is_empty(&r->design, w);
+        if (shares) r->before[w] = last;
+        r->crossed |= shares && last + 1 < w;
+        last = w;
+    }
+}
+
+/* Without room for them: as if independent. */
+static void drop_crossed_links(pj_regression *r)
+{
+    if (!r->crossed || r->band) return;
+    for (size_t w = 0; w < r->design.rows; w++)
+        if (r->before[w] + 1 < w) r->before[w] = w;
+    r->crossed = false;
 }
 
 /* What a lagging sensor reads at the end of the window, and the rounding of its readings. */
@@ -195,24 +224,25 @@ static void add_lagged_readings(pj_regression *r, size_t w)
 {
     const pj_window *window = &r->in->windows[w];
     double decay = pj_lag_decay(window), rounding = window->reading_mj / r->scale;
-    double before = is_linked(r, w) ? r->answer[w - 1] : r->level[w];
+    double before = is_linked(r, w) ? r->answer[r->before[w]] : r->level[w];
     r->answer[w] = decay * before + (1 - decay) * r->level[w];
     double variance = rounding * rounding, close = closing(window), open = opening(window);
     r->known[w] += variance * (close * close + open * open);
-    if (is_linked(r, w)) r->link[w] = -variance * closing(window - 1) * open;
+    if (is_linked(r, w)) r->link[w] = -variance * closing(&r->in->windows[r->before[w]]) * open;
 }
 
 /* Adds the variances of both readings of a window, and the covariance with the window before. */
 static void add_counter_readings(pj_regression *r, size_t w)
 {
-    const pj_window *window = &r->in->windows[w], *before = window - 1;
+    size_t last = r->before[w];
+    const pj_window *window = &r->in->windows[w], *before = &r->in->windows[last];
     double seconds = window_seconds(r, w), mw = r->level[w] / seconds;
     if (is_linked(r, w)) { /* the window before counted the shared reading as its own */
-        double last_seconds = window_seconds(r, w - 1), last_mw = r->level[w - 1] / last_seconds;
+        double last_seconds = window_seconds(r, last), last_mw = r->level[last] / last_seconds;
         double alone = reading_variance(r, before->reading_mj, last_mw, before->end_s);
-        double mean_mw = (r->level[w - 1] + r->level[w]) / (last_seconds + seconds);
+        double mean_mw = (r->level[last] + r->level[w]) / (last_seconds + seconds);
         double shared = reading_variance(r, window->reading_mj, mean_mw, window->begin_s);
-        r->known[w - 1] += shared - alone;
+        r->known[last] += shared - alone;
         r->loose -= alone;
         r->known[w] += shared;
         r->link[w] = -shared;
@@ -266,7 +296,10 @@ pj_status pj_regression_init(pj_regression *r, const pj_fit_input *in, pj_error 
     r->n = r->classes + r->knots;
     pj_status status = pj_design_init(&r->design, in, r->knots, err);
     if (status != PJ_OK) return status;
-    if (!regression_allocate(r) || !pj_overlap_init(r)) return pj_fail_memory(err, "attribution");
+    if (!regression_allocate(r)) return pj_fail_memory(err, "attribution");
+    find_links(r);
+    if (!pj_overlap_init(r)) return pj_fail_memory(err, "attribution");
+    drop_crossed_links(r);
     regression_fill(r);
     return PJ_OK;
 }
@@ -415,7 +448,7 @@ static double noise_variance(const pj_regression *r, size_t w)
 {
     const pj_window *window = &r->in->windows[w];
     if (window->lag_s > 0) {
-        double begin = is_linked(r, w) ? r->answer[w - 1] : r->answer[w];
+        double begin = r->answer[r->before[w]];
         double late = r->noise * r->answer[w] * closing(window);
         double early = r->noise * begin * opening(window);
         return late * late + early * early;
@@ -429,8 +462,9 @@ static double link_of(const pj_regression *r, size_t w)
 {
     const pj_window *window = &r->in->windows[w];
     if (!(window->lag_s > 0) || !is_linked(r, w)) return r->link[w];
-    double shared = r->noise * r->answer[w - 1];
-    return r->link[w] - shared * shared * closing(window - 1) * opening(window);
+    double shared = r->noise * r->answer[r->before[w]];
+    const pj_window *before = &r->in->windows[r->before[w]];
+    return r->link[w] - shared * shared * closing(before) * opening(window);
 }
 
 /* Without the spread. */
@@ -446,10 +480,11 @@ void pj_regression_set_noise(pj_regression *r, double noise, double spread, bool
     r->spread = spread;
     for (size_t w = 0; w < r->design.rows; w++)
         r->weight[w] = regression_is_empty(&r->design, w) ? 1 : regression_window_variance(r, w);
-    if (r->band && spread > 0 && pj_overlap_accumulate(r, r->weight, bounded)) return;
+    if (r->band && (spread > 0 || r->crossed) && pj_overlap_accumulate(r, r->weight, bounded))
+        return;
     for (size_t w = 0; w < r->design.rows; w++) {
         if (!regression_is_empty(&r->design, w)) r->weight[w] += spread * spread * leaves[w];
-        r->step[w] = link_of(r, w);
+        r->step[w] = r->before[w] + 1 == w ? link_of(r, w) : 0;
     }
     if (!pj_tridiagonal_invert(r->weight, r->step, r->design.rows, &r->log_v)) r->log_v = INFINITY;
     accumulate(r);

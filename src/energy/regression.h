@@ -8,13 +8,14 @@
  *   d ~ N(0, drift^2)      drift common to all work: hat functions over the run, of mean 0
  *   e ~ N(0, V)            V[w, w] = (noise x energy of w)^2 + known variance of w
  *                                    + spread^2 x the leaves in w (design.h)
- *                          V[w, w - 1] = -(variance of the counter's reading between them)
+ *                          V[w, before w] = -(variance of the counter's reading between them)
  *                          both with the weights of lag.c where a sensor lags
  *                          V[w, k]: for the evidence of a spread, the leaves that two overlapping
  *                          windows share (overlap.c)
  *
  * The error of a counter's reading (rounding, time of reading) enters the window that it closes and
- * the one that it opens with opposite signs: V is tridiagonal, and long sums are known as well as
+ * the one that it opens with opposite signs: V is tridiagonal, or banded where the values of a log
+ * lie between the counter's, and long sums are known as well as
  * short ones. Treated as independent, the errors would make every sum of windows look worse than it
  * is. V^-1 is full, but each row of V^-1 A follows from the row before, so that a window costs one
  * dense row of sums besides its few entries.
@@ -37,13 +38,16 @@ typedef struct pj_regression {
     double *known;            /* [rows] known variance */
     double *own, *bound;      /* [rows] variance for a spread of 1: as it is, bounded (design.h) */
     double own_total;         /* the same for the whole run */
-    double *link;             /* [rows] covariance with the window before; 0: independent */
-    double *answer;           /* [rows] of a lagging sensor: its reading at the end, as an energy */
-    double loose;             /* variance of the readings that belong to one window only */
-    double *m0, *d0;          /* [n] prior means and the diagonal of their variances */
-    double *common;           /* [n] common direction of the group; 0: not part of it */
-    bool *calibrated;         /* [n] which of the two groups */
-    double total_y;           /* net energy of the run */
+    size_t *before;   /* [rows] the window that ends with the reading that begins this one; itself:
+                         none */
+    double *link;     /* [rows] covariance with that window; 0: independent */
+    bool crossed;     /* other windows lie between two that share a reading */
+    double *answer;   /* [rows] of a lagging sensor: its reading at the end, as an energy */
+    double loose;     /* variance of the readings that belong to one window only */
+    double *m0, *d0;  /* [n] prior means and the diagonal of their variances */
+    double *common;   /* [n] common direction of the group; 0: not part of it */
+    bool *calibrated; /* [n] which of the two groups */
+    double total_y;   /* net energy of the run */
     /* [n] the powers that sums are taken around: near the solution, this avoids cancellation */
     double *around;
     /* for the noise accumulated last */

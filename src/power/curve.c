@@ -532,6 +532,9 @@ static pj_status add_power_of_step(pj_curve *c, const pj_reading *r, double step
     pj_reading power = *r;
     power.value = step_uj * 1e-3 / ((double)since * 1e-9) / c->gain;
     power.fresh_ns = tick + c->rail.delay_ns;
+    /* periods may be irregular: a sensor of all of the time saw each of them, and none saw more */
+    int64_t each = count > 1 ? since / count : since;
+    if (!pj_rail_sees_part(&c->rail) || each < c->rail.window_ns) power.window_ns = each;
     if (count <= 1) return curve_add_power(c, &power, err);
     if (count > MAX_BRIDGED_PERIODS) return PJ_OK; /* a gap */
     pj_status status = curve_add_window(c, from, tick, power.value, (double)r->fresh_error_ns, err);

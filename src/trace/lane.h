@@ -20,6 +20,7 @@ void pj_lane_set_layer(pj_lane *lane, int32_t layer);
  * span; the time is taken from the caller's patience, after which spans are lost. */
 #define PJ_LANE_PATIENCE_NS (2 * PJ_NS_PER_S)
 void pj_lane_wait_for_room(const pj_lane *lane, int64_t *patience_ns);
+pj_recorder *pj_lane_recorder(const pj_lane *lane);
 int64_t pj_lane_begun_ns(const pj_lane *lane); /* when the run began */
 void pj_lane_misuse(pj_lane *lane);
 

@@ -291,6 +291,11 @@ void pj_lane_wait_for_room(const pj_lane *lane, int64_t *patience_ns)
     }
 }
 
+pj_recorder *pj_lane_recorder(const pj_lane *lane)
+{
+    return lane->recorder;
+}
+
 int64_t pj_lane_begun_ns(const pj_lane *lane)
 {
     return lane->recorder->begun_ns;

@@ -1,7 +1,9 @@
 /* Energies of finished runs: sums at every level, and what sensors of each kind let one say. Spans
  * have explicit times, so that expectations are exact. */
 #include "../assertions.h"
+#include "base/clock.h"
 #include "base/median.h"
+#include "base/random.h"
 #include "made_spool.h"
 #include "trace/run_json.h"
 
@@ -92,6 +94,47 @@ static void a_log_separates_what_a_counter_does_not(void **state)
         assert_that(median_power_sd(counter), >, 0.15);
         assert_that(median_power_sd(logged), <, 0.05);
     }
+}
+
+/* Sum of the squared errors of decode's class powers in standard deviations, and how many. */
+static double squared_errors(const char *text, unsigned *count)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    double sum = 0;
+    begin_run(&w, &sim, text);
+    build_slow_steps(&w, &sim, 100, 101 * 39000000LL, &d);
+    for (uint32_t c = 0; c < d.class_count; c++) {
+        const pj_class_row *row = &d.classes[c];
+        if (row->phase != PJ_PHASE_DECODE || row->name[0] == '(') continue;
+        double truth = pj_sim_class_mw(&sim, row->name, PJ_PHASE_DECODE);
+        double off = (row->power_mw - truth) / row->power_sd_mw;
+        sum += off * off;
+        ++*count;
+    }
+    end_run(&w, &d);
+    return sum;
+}
+
+/* Two steps of a counter share the rounding of the reading between them, also where values of the
+ * log lie between: taken for independent, it made class powers look surer than they are. */
+static void errors_beside_a_log_are_as_large_as_said(void **state)
+{
+    enum { MACHINES = 120 };
+    double sum = 0;
+    unsigned count = 0;
+    (void)state;
+    for (int seed = 61001; seed < 61001 + MACHINES; seed++) {
+        char text[128];
+        snprintf(text, sizeof text,
+                 "preset=nvml-h200,log_noise=0.005,log_gain=1.016,resolution_mj=0.061,seed=%d",
+                 seed);
+        sum += squared_errors(text, &count);
+    }
+    print_message("mean square %.2f of %u\n", sum / count, count);
+    assert_that(sum / count, <, 1.15);
+    assert_that(sum / count, >, 0.7);
 }
 
 /* `--interval` made samples twenty times as long as the sensor's own: the same energy
@@ -807,11 +850,96 @@ static void samples_know_how_sure_their_phase_is(void **state)
     end_run(&w, &d);
 }
 
+/* Readings of a counter before, during and after a run of `ns` from 1000 ns on, which begins and
+ * ends at a tick: ticks come irregularly, some are not read, and a call may last half of a period.
+ * Returns what was counted within the run. */
+static double put_counter(writer *w, uint16_t number, const pj_rail *rail, int64_t ns,
+                          pj_random *random)
+{
+    int64_t period = rail->period_ns ? rail->period_ns : 10 * PJ_NS_PER_MS;
+    int64_t begin = 1000 + rail->delay_ns, last = begin - 12 * period;
+    double uj = 4e6, counted[2] = {0};
+    for (int i = 0, steps = (int)(ns / period) + 24; i <= steps; i++) {
+        double jitter = rail->grid_ns ? 0 : 0.3 * (pj_random_unit(random) - 0.5);
+        int64_t at = begin + (i - 12) * period + (int64_t)(jitter * (double)period);
+        bool at_begin = i == 12, at_end = i == steps - 12;
+        if (at_begin) at = begin;
+        if (at_end) at = begin + ns;
+        bool within = i > 12 && i <= steps - 12;
+        uj += (within ? 40e-3 + 20e-3 * pj_random_unit(random) : 10e-3) * (double)(at - last);
+        last = at;
+        if (at_begin || at_end) counted[at_end] = uj;
+        if (!at_begin && !at_end && pj_random_unit(random) < 0.15) continue;
+        int64_t slow = pj_random_unit(random) < 0.1 ? period / 2 : period / 1000;
+        pj_reading r = {.before_ns = at,
+                        .after_ns = at + slow,
+                        .fresh_ns = at,
+                        .value = uj,
+                        .rail = number,
+                        .status = i ? PJ_READING_OK : PJ_READING_RESET,
+                        .sequence = (uint32_t)i};
+        assert_int_equal(pj_spool_append(&w->spool, PJ_RECORD_READINGS, &r, sizeof r, NULL), PJ_OK);
+    }
+    return (counted[1] - counted[0]) * 1e-3;
+}
+
+static void put_log(writer *w, uint16_t number, const pj_rail *rail, int64_t ns, pj_random *random)
+{
+    for (int64_t at = -10 * rail->period_ns; at < ns + 10 * rail->period_ns;
+         at += rail->period_ns) {
+        pj_reading r = {.before_ns = at,
+                        .after_ns = at,
+                        .fresh_ns = at + rail->delay_ns,
+                        .value = 10e3 + 80e3 * pj_random_unit(random),
+                        .rail = number};
+        assert_int_equal(pj_spool_append(&w->spool, PJ_RECORD_READINGS, &r, sizeof r, NULL), PJ_OK);
+    }
+}
+
+/* The total of a run from one tick of a counter to another is what was counted between them. */
+static void a_run_has_what_was_counted(void **state)
+{
+    static const char *const presets[] = {"counter",
+                                          "rapl",
+                                          "xe",
+                                          "nvml-counter",
+                                          "nvml-h200",
+                                          "nvml-counter,window_ms=25",
+                                          "nvml-counter,declare_window_ms=unknown"};
+    (void)state;
+    for (size_t k = 0; k < sizeof presets / sizeof *presets; k++)
+        for (unsigned seed = 1; seed <= 4; seed++) {
+            writer w;
+            pj_run_data d;
+            pj_sim_spec sim;
+            pj_rail rails[PJ_SIM_MAX_RAILS];
+            pj_random random = {seed + 10 * k};
+            char text[64];
+            double counted = 0;
+            snprintf(text, sizeof text, "preset=%s", presets[k]);
+            begin_run(&w, &sim, text);
+            uint32_t count = pj_sim_rails(&sim, rails, PJ_SIM_MAX_RAILS);
+            int64_t ns = 40 * rails[0].period_ns;
+            for (uint16_t r = 0; r < count; r++) {
+                if (rails[r].kind == PJ_RAIL_COUNTER)
+                    counted += put_counter(&w, r, &rails[r], ns, &random);
+                else
+                    put_log(&w, r, &rails[r], ns, &random);
+            }
+            put_slow_steps(&w, 9, ns);
+            assert_int_equal(build(&w, NULL, &d), PJ_OK);
+            assert_near(d.info.total_mj, counted, 1e-9 * counted);
+            assert_conserved(&d);
+            end_run(&w, &d);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(simulated_energy_is_conserved_and_right),
         cmocka_unit_test(a_log_separates_what_a_counter_does_not),
+        cmocka_unit_test(errors_beside_a_log_are_as_large_as_said),
         cmocka_unit_test(a_simulation_keeps_the_interval_asked_for),
         cmocka_unit_test(what_no_window_saw_is_unavailable),
         cmocka_unit_test(an_uncertain_gain_is_an_interval),
@@ -835,6 +963,7 @@ int main(void)
         cmocka_unit_test(a_request_beside_idle_time_is_covered),
         cmocka_unit_test(a_wrong_calibration_is_seen),
         cmocka_unit_test(samples_know_how_sure_their_phase_is),
+        cmocka_unit_test(a_run_has_what_was_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

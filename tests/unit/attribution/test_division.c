@@ -84,7 +84,7 @@ static part take(pj_division *d, pj_division_member *m)
         p.last_ns = record.end_ns;
         p.last_share = record.share;
         p.determined++;
-        for (int r = 0; r < 2; r++) p.mj[r] += record.share * energies[r].mj;
+        for (uint32_t r = 0; r < record.rail_count; r++) p.mj[r] += record.share * energies[r].mj;
     }
     return p;
 }
@@ -295,8 +295,8 @@ static void long_sessions_stay_small(void **state)
 }
 
 /* Whatever a counter declares and however irregularly it ticks and is read: a window from one tick
- * to another has what was counted. */
-static void windows_between_ticks_are_exact(void **state)
+ * to another has what was counted, and so have all runs together that share that time. */
+static void what_was_counted_between_ticks_is_kept(void **state)
 {
     enum { TICKS = 60, CASES = 6 };
     static const struct {
@@ -323,7 +323,8 @@ static void windows_between_ticks_are_exact(void **state)
                         .resolution = 1};
         pj_division *d = pj_division_new(&rail, 1, PJ_SHARE_EQUAL);
         pj_division_window *open[TICKS] = {0};
-        int64_t at[TICKS];
+        pj_division_member *runs[3] = {0};
+        int64_t at[TICKS], entered[3], left[3];
         double value[TICKS], uj = 4e9;
         for (int i = 0; i < TICKS; i++) {
             double jitter = 0.3 * (double)rail.period_ns * pj_random_unit(&random);
@@ -337,12 +338,24 @@ static void windows_between_ticks_are_exact(void **state)
                             .value = uj,
                             .status = i ? PJ_READING_OK : PJ_READING_RESET};
             if (is_read) assert_int_equal(pj_division_read(d, &r, NULL), PJ_OK);
-            if (i % 10 == 0 && i < 40) open[i] = pj_division_window_open(d, at[i] - rail.delay_ns);
+            int64_t seen_ns = at[i] - rail.delay_ns;
+            if (i % 10 == 0 && i < 40) open[i] = pj_division_window_open(d, seen_ns);
+            if (i == 50) pj_division_window_stop(open[0], seen_ns); /* it contains the others */
+            if (i == 20 || i == 30 || i == 40) pj_division_window_stop(open[i - 10], seen_ns);
+            for (int k = 0; k < 3; k++) { /* from ticks 10, 20 and 30 to 50, 40 and 40 */
+                entered[k] = left[k] = seen_ns;
+                if (i == 10 * (k + 1)) runs[k] = pj_division_enter(d, &entered[k], 1);
+                if (i == (k ? 40 : 50)) pj_division_leave(d, runs[k], &left[k]);
+            }
+            pj_division_settle(d, seen_ns, 0);
         }
+        pj_division_settle(d, at[TICKS - 1], at[50] - rail.delay_ns);
+        double shared = 0, counted = (value[50] - value[10]) * 1e-3;
+        for (int k = 0; k < 3; k++) shared += take(d, runs[k]).mj[0];
+        assert_near(shared, counted, 1e-9 * value[50] * 1e-3);
         for (int i = 0; i < 40; i += 10) {
             pj_curve_energy e;
-            int end = i == 0 ? 50 : i + 10; /* one contains the others */
-            pj_division_window_stop(open[i], at[end] - rail.delay_ns);
+            int end = i == 0 ? 50 : i + 10;
             pj_division_window_energy(d, open[i], 0, &e);
             assert_near(e.energy_mj, (value[end] - value[i]) * 1e-3, 1e-9 * value[end] * 1e-3);
             pj_division_window_close(d, open[i]);
@@ -359,7 +372,7 @@ int main(void)
         cmocka_unit_test(shares_are_announced_at_once),
         cmocka_unit_test(weights_divide_in_proportion),
         cmocka_unit_test(windows_see_the_same_energy),
-        cmocka_unit_test(windows_between_ticks_are_exact),
+        cmocka_unit_test(what_was_counted_between_ticks_is_kept),
         cmocka_unit_test(what_no_sensor_saw_is_unknown),
         cmocka_unit_test(equal_times_still_make_parts),
         cmocka_unit_test(long_sessions_stay_small),

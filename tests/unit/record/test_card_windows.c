@@ -242,7 +242,29 @@ static void calls_are_few(void **state)
     pj_session_close(session);
 }
 
-/* A run's total is what the card drew, and its samples show the bursts, in pieces of 20 ms. */
+/* What a live view is sent of a run's power. */
+typedef struct live_power {
+    unsigned samples;
+    double lowest, highest, last_ms, longest_ms; /* between two samples */
+} live_power;
+
+static void see_power(void *context, const char *run_id, const pj_live_power *samples,
+                      uint32_t count)
+{
+    live_power *seen = context;
+    (void)run_id;
+    for (size_t i = 0; i < count; i++) {
+        double mw = samples[i].mw[PJ_RAIL_GPU];
+        seen->lowest = fmin(seen->lowest, mw);
+        seen->highest = fmax(seen->highest, mw);
+        if (seen->samples++)
+            seen->longest_ms = fmax(seen->longest_ms, samples[i].t_ms - seen->last_ms);
+        seen->last_ms = samples[i].t_ms;
+    }
+}
+
+/* A run's total is what the card drew, and its samples show the bursts, in pieces of 20 ms, live
+ * ones as well as stored ones. */
 static void runs_show_what_is_within_a_tick(void **state)
 {
     (void)state;
@@ -251,6 +273,9 @@ static void runs_show_what_is_within_a_tick(void **state)
     pj_error err = {0};
     pj_run *run;
     pj_run_data data;
+    live_power live = {.lowest = INFINITY};
+    pj_live_sink sink = {.version = PJ_LIVE_SINK_VERSION, .context = &live, .power = see_power};
+    assert_int_equal(pj_session_add_sink(session, &sink, &err), PJ_OK);
     assert_int_equal(pj_run_begin(session, &(pj_run_options){.prompt = "x"}, &run, &err), PJ_OK);
     int64_t begin = pj_clock_ns();
     pj_lane *lane = pj_run_lane(run);
@@ -272,6 +297,12 @@ static void runs_show_what_is_within_a_tick(void **state)
     assert_that(data.samples.count, >=, 4000 / 20 * 3 / 4); /* a tick alone would give 40 */
     assert_that(highest, >, 600e3);
     assert_that(lowest, <, 160e3);
+    print_message("live: %u samples, %.0f to %.0f W, at most %.0f ms apart\n", live.samples,
+                  live.lowest * 1e-3, live.highest * 1e-3, live.longest_ms);
+    assert_that(live.samples, >=, 4000 / 20 / 2);
+    assert_that(live.longest_ms, <, 100);
+    assert_that(live.highest, >, 600e3);
+    assert_that(live.lowest, <, 160e3);
     pj_run_data_fini(&data);
     pj_session_close(session);
 }

@@ -131,7 +131,7 @@ static void they_lie_in_what_is_open(void **state)
     spans[0].detail = 2;
     spans[1].detail = 1;
     spans[2].detail = 1;
-    pj_span_batch batch = {sizeof batch, spans, 4, details, 2, NULL, 0};
+    pj_span_batch batch = {sizeof batch, spans, 4, details, 2, NULL, 0, NULL, 0};
     assert_int_equal(pj_spans_add(lane, &batch, NULL), PJ_OK);
     pj_token_text(lane, 0, 42, "x", 1);
     pj_span_end(lane, NULL);
@@ -164,7 +164,7 @@ static void tokens_carry_texts(void **state)
                               span(t, 0, 400, PJ_SPAN_TOKEN, 0, -1),
                               span(t, 0, 800, PJ_SPAN_PHASE, PJ_PHASE_DECODE, -1)};
     pj_packed_text texts[] = {{0, 0, 7, 3, "two"}, {0, 1, 8, 3, "zwo"}, {1, 0, 9, 3, "one"}};
-    pj_span_batch batch = {sizeof batch, spans, 3, NULL, 0, texts, 3};
+    pj_span_batch batch = {sizeof batch, spans, 3, NULL, 0, texts, 3, NULL, 0};
     assert_int_equal(pj_spans_add(pj_run_lane(run), &batch, NULL), PJ_OK);
     pj_run_data d = end(run);
     assert_int_equal(d.token_count, 3);
@@ -173,6 +173,64 @@ static void tokens_carry_texts(void **state)
     assert_string_equal(d.tokens[2].text, "zwo");
     assert_int_equal(d.tokens[2].sequence, 1);
     assert_int_equal(d.tokens[2].token_id, 8);
+    pj_run_data_fini(&d);
+}
+
+/* The host's token and sections, and two devices' modules, in one call: modules nest on their
+ * device, and lie in the section in which they began. */
+static void devices_nest_among_themselves(void **state)
+{
+    pj_run *run = begin(PJ_DEPTH_MODULE);
+    pj_lane *lane = pj_run_lane(run);
+    uint32_t q = pj_run_name(run, "q_proj"), head = pj_run_name(run, "lm_head");
+    uint32_t layers = pj_run_name(run, "layers");
+    pj_packed_device devices[2] = {{.clock_error_ns = 700}, {.clock_error_ns = 900}};
+    for (int i = 0; i < 2; i++) {
+        pj_device_info info = {.size = sizeof info, .name = i ? "second" : "first"};
+        assert_int_equal(pj_device_declare(run, &info, &devices[i].device, NULL), PJ_OK);
+    }
+    pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_DECODE);
+    int64_t t = pj_clock_ns();
+    while (pj_clock_ns() < t + 100 * US) {
+    }
+    pj_packed_span spans[] = {
+        span(t, 0, 90, PJ_SPAN_TOKEN, 5, -1),       span(t, 0, 50, PJ_SPAN_SECTION, layers, -1),
+        span(t, 50, 80, PJ_SPAN_SECTION, head, -1), span(t, 0, 30, PJ_SPAN_LAYER, 0, -1),
+        span(t, 5, 20, PJ_SPAN_COMPONENT, q, -1),   span(t, 25, 52, PJ_SPAN_LAYER, 1, -1),
+        span(t, 26, 40, PJ_SPAN_COMPONENT, q, -1),  span(t, 50, 80, PJ_SPAN_COMPONENT, head, -1)};
+    enum { COUNT = sizeof spans / sizeof *spans };
+    pj_span_detail detail = {.flops = 5e6, .bytes = NAN};
+    for (int i = 3; i < COUNT; i++) spans[i].device = i == 5 || i == 6 ? 2 : 1;
+    spans[4].detail = 1;
+    shuffle(spans, COUNT);
+    pj_span_batch batch = {.size = sizeof batch,
+                           .spans = spans,
+                           .span_count = COUNT,
+                           .details = &detail,
+                           .detail_count = 1,
+                           .devices = devices,
+                           .device_count = 2};
+    assert_int_equal(pj_spans_add(lane, &batch, NULL), PJ_OK);
+    pj_span_end(lane, NULL);
+    pj_run_data d = end(run);
+    assert_int_equal(d.token_count, 1);
+    assert_int_equal(d.section_count, 2);
+    assert_int_equal(d.layer_count, 2);
+    assert_int_equal(d.component_count, 3);
+    for (uint32_t i = 0; i < 2; i++) {
+        const pj_layer_row *l = &d.layers[i];
+        assert_int_equal(l->device, devices[l->layer_index].device);
+        assert_int_equal(d.tokens[l->token].position, 5);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        const pj_component_row *c = &d.components[i];
+        bool is_head = strcmp(c->name, "lm_head") == 0;
+        assert_string_equal(d.sections[c->section].name, is_head ? "lm_head" : "layers");
+        assert_int_equal(c->layer == PJ_NO_PARENT, is_head);
+        if (!is_head) assert_int_equal(c->device, d.layers[c->layer].device);
+        assert_int_equal(c->flops == 5e6, !is_head && d.layers[c->layer].layer_index == 0);
+    }
+    assert_int_equal(d.info.spans_lost, 0);
     pj_run_data_fini(&d);
 }
 
@@ -204,20 +262,35 @@ static void nonsense_is_refused_whole(void **state)
     pj_error err = {0};
     int64_t t = pj_clock_ns() - 500 * US;
     pj_packed_span good = span(t, 0, 10, PJ_SPAN_SECTION, pj_run_name(run, "s"), -1), bad[2];
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         bad[0] = bad[1] = good;
         if (i == 0) bad[1].kind = 6;
         if (i == 1) bad[1].end_ns = bad[1].begin_ns - 1;
         if (i == 2) bad[1].detail = 1;
         if (i == 3) bad[1].layer = 40000;
         if (i == 4) bad[1].kind = PJ_SPAN_PHASE, bad[1].id = 77;
+        if (i == 5) bad[1].device = 1;
         assert_int_equal(add(run, bad, 2, &err), PJ_E_INVALID);
         assert_non_null(strstr(err.text, "span 1"));
     }
     assert_int_equal(add(run, NULL, 3, &err), PJ_E_INVALID);
     assert_int_equal(pj_spans_add(NULL, NULL, &err), PJ_E_INVALID);
+    pj_packed_device device = {.device = 1}; /* which the run has not */
+    pj_span_batch on = {
+        .size = sizeof on, .spans = &good, .span_count = 1, .devices = &device, .device_count = 1};
+    assert_int_equal(pj_spans_add(pj_run_lane(run), &on, &err), PJ_E_INVALID);
+    pj_device_info info = {.size = sizeof info, .name = "GPU"};
+    assert_int_equal(pj_device_declare(run, &info, &device.device, NULL), PJ_OK);
+    pj_packed_span token = good;
+    token.kind = PJ_SPAN_TOKEN;
+    token.device = 1;
+    on.spans = &token;
+    assert_int_equal(pj_spans_add(pj_run_lane(run), &on, &err), PJ_E_INVALID);
+    assert_non_null(strstr(err.text, "token of a device"));
+    device.clock_error_ns = -1;
+    assert_int_equal(pj_spans_add(pj_run_lane(run), &on, &err), PJ_E_INVALID);
     pj_packed_text texts[] = {{1, 0, 7, 0, NULL}, {0, 0, 8, 0, NULL}};
-    pj_span_batch batch = {sizeof batch, bad, 2, NULL, 0, texts, 2};
+    pj_span_batch batch = {sizeof batch, bad, 2, NULL, 0, texts, 2, NULL, 0};
     bad[1] = good;
     assert_int_equal(pj_spans_add(pj_run_lane(run), &batch, &err), PJ_E_INVALID);
     assert_int_equal(add(run, NULL, 0, &err), PJ_OK);
@@ -297,6 +370,7 @@ int main(void)
         cmocka_unit_test(times_make_the_tree),
         cmocka_unit_test(they_lie_in_what_is_open),
         cmocka_unit_test(tokens_carry_texts),
+        cmocka_unit_test(devices_nest_among_themselves),
         cmocka_unit_test(overlaps_are_kept),
         cmocka_unit_test(nonsense_is_refused_whole),
         cmocka_unit_test(a_large_batch_is_not_lost),
