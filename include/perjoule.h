@@ -111,7 +111,7 @@ typedef struct pj_session_options {
 PJ_API pj_status pj_session_open(const pj_session_options *options, pj_session **session,
                                  pj_error *err);
 /* Ends open runs as interrupted and open windows without a result; their pointers become invalid.
- * NULL is allowed. */
+ * Waits for runs that other threads are ending. NULL is allowed. */
 PJ_API void pj_session_close(pj_session *session);
 
 typedef struct pj_run_options {
