@@ -154,12 +154,16 @@ _warned = False
 
 
 def warn(text: str, category: Type[Warning]) -> None:
-    """Issues a warning that points at the caller's line outside this package."""
+    """Issues a warning that points at the caller's line outside this package. Where warnings are errors (-W error) it is
+    printed: raised, it would end the program's own call, and what was recorded would be lost."""
     here, level = os.path.dirname(__file__), 2
     frame: Optional[FrameType] = sys._getframe(1)
     while frame and os.path.dirname(frame.f_code.co_filename).startswith(here):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, stacklevel=level)
+    try:
+        warnings.warn(text, category, stacklevel=level)
+    except category:
+        print(f"{category.__name__}: {text}", file=sys.stderr)
 
 
 def warn_unavailable() -> None:
@@ -340,6 +344,12 @@ class OpenWindow:
         if result.energy_source == 0 and result.rail_count == 0:
             warn_unavailable()
         return _read_window(result)
+
+    def discard(self) -> None:
+        """Ends the window without waiting for its energy."""
+        handle, self._handle = self._handle, None
+        if handle is not None and self._session._handle is not None:
+            self._session._native.pj_window_end(handle, None, None)
 
 
 class _Span:

@@ -147,8 +147,8 @@ class Watch:
             return
         self.part_steps = PartSteps.for_clock(self.torch, plan, clock)
         if self.part_steps.every > 1:
-            warn_of_level(f"parts of layers are timed in every {ordinal(self.part_steps.every)} decode step, because a CUDA event "
-                          "takes the host as long as a launch; layers in every one")
+            warn(f"parts of layers are timed in every {ordinal(self.part_steps.every)} decode step, because a CUDA event "
+                 "takes the host as long as a launch; layers in every one", CoarseRecording)
 
     def _wrap_generate(self, module: Module) -> None:
         inner, watch = module.generate, self
@@ -355,7 +355,7 @@ class Watch:
     def _becomes_coarse(self, why: str) -> None:
         if self.coarse is None:
             self.coarse = why
-            warn_of_level(f"recorded at the level of phases and tokens: {why}")
+            warn(f"recorded at the level of phases and tokens: {why}", CoarseRecording)
 
     def _enter(self, phase: str) -> None:
         """Switches the run's phase, a span that stays open on the computing thread."""
@@ -608,13 +608,6 @@ class Newest:
 
 def ordinal(number: int) -> str:
     return {2: "second", 3: "third"}.get(number, f"{number}th")
-
-
-def warn_of_level(text: str) -> None:
-    try:
-        warn(text, CoarseRecording)
-    except CoarseRecording:
-        pass  # with -W error it would end the program's own call; the run's settings have the reason
 
 
 def _holds_ids(value: Any) -> bool:
