@@ -126,8 +126,14 @@ class InferencePipelineProfiler:
         return self.last
 
     def get_summary(self) -> Mapping[str, Any]:
-        """The last run's summary as in perjoule's API; unavailable figures are None."""
-        return self.result.summary
+        """The last run's summary as in perjoule's API; unavailable figures are None. Of a model that yields no tokens also
+        `joules_per_pass` and `joules_per_item`, such as an image of a batch."""
+        summary, joules = dict(self.result.summary), self.result.joules
+        settings = summary.get("settings") or {}
+        for unit, count in (("pass", settings.get("passes")), ("item", settings.get("items"))):
+            if count and summary.get("output_tokens") == 0:
+                summary[f"joules_per_{unit}"] = None if joules is None else joules / count
+        return summary
 
 
 class ProfiledRun:

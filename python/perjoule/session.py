@@ -508,6 +508,7 @@ class Run:
         level: Optional[str] = None,
         batch_rule: Optional[str] = None,
         scope: Optional[str] = None,
+        batch_size: int = 0,
     ) -> None:
         """Sets facts of the model, as soon as they are known."""
         facts = n.RunFacts(
@@ -522,6 +523,7 @@ class Run:
             level=n.text(level),
             batch_rule=n.text(batch_rule),
             scope=n.text(scope),
+            batch_size=batch_size,
         )
         error = n.Error()
         n.check(self._native.pj_run_describe(self._open(), c.byref(facts), c.byref(error)), error)
@@ -537,8 +539,9 @@ class Run:
         error = n.Error()
         n.check(self._native.pj_run_set_weight(self._open(), weight, c.byref(error)), error)
 
-    def set_tokens(self, input_tokens: int, output_tokens: int) -> None:
-        self._native.pj_run_set_tokens(self._open(), input_tokens, output_tokens)
+    def set_tokens(self, input_tokens: int, output_tokens: Optional[int]) -> None:
+        """`output_tokens` None: the run's token spans are passes that yield none, as a classifier's."""
+        self._native.pj_run_set_tokens(self._open(), input_tokens, n.NO_TOKENS if output_tokens is None else output_tokens)
 
     # ---- the end ----
 

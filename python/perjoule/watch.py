@@ -50,6 +50,8 @@ WHY_ALTERNATING = ("the passes of several texts alternate in a loop: their token
 WHY_BROKEN = "recording stopped at an error of its own, after which only tokens are counted: "
 WHY_CAPTURED = ("a CUDA graph was captured: its replays call no module, and what the capture recorded was not computed, so "
                 "neither is counted")
+WHY_PACKED = ("passes were packed, each over several texts at once (continuous batching): their phases and modules are not told "
+              "apart")
 WHY_UNCALLED = "the model was not called: what the block calls may be a compiled copy of it, or another object"
 
 
@@ -106,6 +108,9 @@ class Watch:
         self.requests = 0
         self.ids: Optional[Tensor] = None  # input of the current pass
         self.rows = 1
+        self.batch = 0  # most sequences of a request
+        self.passes, self.items = 0, 0  # of models that yield no tokens
+        self.reads_ids = self.yields_tokens = False  # whether any pass did
         self.beams = self.speculates = False
         self.entries: Set[int] = set()  # id() of the modules whose calls are watched
         self.automatic = False  # made by `python -m perjoule run`: for its own thread's calls alone
@@ -134,6 +139,8 @@ class Watch:
                     self._undo += watch_calls(module, number, self._before, self._guarded_after)
                     if has_generate(module):
                         self._wrap_generate(module)
+                    if callable(getattr(module, "generate_batch", None)):
+                        self._wrap_generate_batch(module)
         except BaseException:
             self.detach()
             raise
@@ -167,6 +174,23 @@ class Watch:
             return out
 
         self._undo.append(Replacement(module.__dict__, "generate", generate).undo)
+
+    def _wrap_generate_batch(self, module: Module) -> None:
+        """Of transformers' continuous batching, whose passes run in a thread of its own."""
+        inner, watch = module.generate_batch, self
+
+        @functools.wraps(inner)
+        def generate_batch(*args: Any, **kwargs: Any) -> Any:
+            out = inner(*args, **kwargs)
+            watch.guarded(watch._end_batch, out)
+            return out
+
+        self._undo.append(Replacement(module.__dict__, "generate_batch", generate_batch).undo)
+
+    def _end_batch(self, out: Any) -> None:
+        if self.is_ours():
+            self.yields_tokens = True
+            self.aside.end_batch(out.values())
 
     def detach(self) -> None:
         _attached.discard(self)
@@ -235,6 +259,11 @@ class Watch:
             return  # nested in the wrapper's call, perhaps a replica in another thread
         if not self.is_ours() or self._is_captured():
             return
+        if is_packed(kwargs):
+            self.seen = True
+            self._becomes_coarse(WHY_PACKED)
+            self.aside.begin_packed(number)
+            return
         aside = self._is_aside()
         if not aside and (self.drafting or self.broken):
             return
@@ -244,7 +273,8 @@ class Watch:
         size = _size_of(ids)
         if size is None and number < self.last_generator:
             return  # not token ids yet: an inner model reads those
-        rows, query = size or (1, 1)
+        rows, query = size or (_items_in(args, kwargs), 1)
+        self._note_tokens(size is not None, rows)
         cache = cache_given(args, kwargs)
         cached = cached_in(cache)
         if cached is None:
@@ -260,6 +290,17 @@ class Watch:
         else:
             self.begin_pass(rows, query, cached, cache, ids, kwargs.get("attention_mask"))
         self.passing = number
+
+    def _note_tokens(self, reads_ids: bool, rows: int) -> None:
+        """Whether a pass yields tokens: images, audio and latents do not, nor do models that transformers says can't
+        generate (encoders, classifiers)."""
+        self.reads_ids = self.reads_ids or reads_ids
+        can_generate = getattr(self.model, "can_generate", None)
+        if reads_ids and (can_generate is None or can_generate() or self.generating):
+            self.yields_tokens = True
+        else:
+            self.passes += 1
+            self.items += rows
 
     def _alternates(self, cache: Any, cached: int, query: int, ids: Optional[Tensor]) -> bool:
         """Whether a pass of a hand-written loop returns to a text after passes of another one."""
@@ -428,6 +469,7 @@ class Watch:
         self._prompts_before = len(self.prompts)
         self.request = request = Request(prompt, self.positions)
         self.prompts.extend(lengths)
+        self.batch = max(self.batch, len(lengths))
         self.finished = []
         return request
 
@@ -558,10 +600,7 @@ class Watch:
             self._add_phase("decode", begin, end)
         if self.aside.times:
             self.last_ns = max(self.last_ns, self.aside.times[-1][1])
-        prompts = self.prompts + self.aside.prompts
-        if self.requests + self.aside.requests == 1:
-            self.run.set_prompts(prompts)
-        self.run.set_tokens(sum(prompts), self.output_tokens + self.aside.output_tokens)
+        self._count_tokens()
         if self.last_ns:
             self._add_phase("post_inference", self.last_ns, clock_ns())
         level: Dict[str, Any] = {"level": "coarse" if self.coarse else "fine"}
@@ -569,7 +608,21 @@ class Watch:
             level["level_reason"] = self.coarse
         elif self.recorder.plan is not None:
             level.update(self._how_timed())
+        if self.passes and not self.yields_tokens:
+            level.update(passes=self.passes, items=self.items)
         return level
+
+    def _count_tokens(self) -> None:
+        prompts = self.prompts + self.aside.prompts
+        batch = max(self.batch, self.aside.batch)
+        if batch:
+            self.run.describe(batch_size=batch)
+        if self.passes and not self.yields_tokens:
+            self.run.set_tokens(sum(prompts) if self.reads_ids else 0, None)
+            return
+        if self.requests + self.aside.requests == 1:
+            self.run.set_prompts(prompts)
+        self.run.set_tokens(sum(prompts), self.output_tokens + self.aside.output_tokens)
 
     def _how_timed(self) -> Dict[str, Any]:
         """What the times of modules are, where they are not simply those of the work."""
@@ -619,6 +672,17 @@ def _size_of(value: Any) -> Optional[Tuple[int, int]]:
     if not _holds_ids(value) and len(getattr(value, "shape", ())) != 3:
         return None
     return int(value.shape[0]), int(value.shape[1])
+
+
+def _items_in(args: Any, kwargs: Dict[str, Any]) -> int:
+    """Images, windows of audio, ...: the first dimension of the first tensor of several."""
+    shapes = (getattr(value, "shape", ()) for value in (*args, *kwargs.values()))
+    return next((int(shape[0]) for shape in shapes if len(shape) > 1), 1)
+
+
+def is_packed(kwargs: Dict[str, Any]) -> bool:
+    """Whether a pass reads parts of several texts in one row, as transformers' continuous batching does."""
+    return kwargs.get("cu_seq_lens_q") is not None and kwargs.get("cache") is not None
 
 
 def _lengths(mask: Any) -> List[int]:

@@ -433,7 +433,7 @@ class Profiling(StoredCase):
         for given, stored, batch in (("a", "a", 1), (["a", "b"], "a\nb", 2), (("a", None), "a\n", 2), (b"a\xff", "a\ufffd", 1),
                                      (chat, '[{"role": "user", "content": "h\u00e9"}]', 1), (None, None, 1)):
             with profiler.run(prompt=given) as run:
-                model(PROMPT)
+                model(PROMPT.repeat(batch, 1))
             found = perjoule.open(self.db).run(run.run_id)
             self.assertEqual((found.prompt, found.batch_size), (stored, batch))
         with self.assertRaisesRegex(TypeError, "prompt is a text"):

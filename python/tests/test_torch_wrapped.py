@@ -13,7 +13,7 @@ except ImportError as e:
 
 import perjoule
 from perjoule.session import clock_ns
-from perjoule.watch import WHY_REPLICATED, WHY_SILENT, WHY_UNCALLED, WHY_UNSEEN
+from perjoule.watch import WHY_PACKED, WHY_REPLICATED, WHY_SILENT, WHY_UNCALLED, WHY_UNSEEN
 from profiling.pipeline_profiler import InferencePipelineProfiler
 from support import StoredCase, recorded_warnings
 from test_torch import PROMPT, make
@@ -200,6 +200,34 @@ class Wrapped(StoredCase):
         result = self.run_of(model, lambda: model(torch.ones(1, 5, 32)))
         self.assertEqual(result.input_tokens, 5)
         self.assertLessEqual({(0, "self_attn"), (1, "linear1"), (1, "linear2")}, set(self.components(result.run_id)))
+
+    def test_continuous_batching_is_coarse_and_counted(self):
+        prompts = [[3, 5, 7], [4, 6, 8, 9, 3]]
+        model = make()
+        result = self.run_of(model, lambda: model.generate_batch(prompts, max_new_tokens=4, warmup=False))
+        self.assertEqual((result.input_tokens, result.output_tokens, result.summary["batch_size"]), (8, 8, 2))
+        self.assertEqual(result.summary["level"], "coarse")
+        self.assertEqual(result.summary["settings"]["level_reason"], WHY_PACKED)
+        self.assertGreater(result.phases["decode"].energy.mj, 0)
+        self.caught.clear()
+
+    def test_models_without_tokens_have_joules_per_pass(self):
+        images = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
+        config = transformers.BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+                                         vocab_size=64)
+        texts = transformers.BertForSequenceClassification(config).eval()
+        for model, given, inputs in ((images, torch.ones(3, 3, 8, 8), None), (texts, PROMPT.repeat(3, 1), 30)):
+            with self.subTest(type(model).__name__):
+                profiler = InferencePipelineProfiler(model, session=self.session())
+                with profiler.run():
+                    for _ in range(2):
+                        model(given)
+                summary, joules = profiler.get_summary(), profiler.result.joules
+                self.assertEqual((summary["input_tokens"], summary["output_tokens"], summary["batch_size"]), (inputs, 0, 3))
+                self.assertIsNone(summary["joules_per_token"])
+                self.assertEqual((summary["settings"]["passes"], summary["settings"]["items"]), (2, 6))
+                self.assertAlmostEqual(summary["joules_per_pass"] * 2, joules)
+                self.assertAlmostEqual(summary["joules_per_item"] * 6, joules)
 
     def test_a_pass_that_raises_yields_no_token(self):
         for fails_at, tokens in ((1, 0), (3, 2)):
