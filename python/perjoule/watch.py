@@ -17,7 +17,7 @@ import functools
 import os
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import _native as n
 from .aside import Aside
@@ -676,7 +676,7 @@ def _size_of(value: Any) -> Optional[Tuple[int, int]]:
 
 def _items_in(args: Any, kwargs: Dict[str, Any]) -> int:
     """Images, windows of audio, ...: the first dimension of the first tensor of several."""
-    shapes = (getattr(value, "shape", ()) for value in (*args, *kwargs.values()))
+    shapes: Iterable[Any] = (getattr(value, "shape", ()) for value in (*args, *kwargs.values()))
     return next((int(shape[0]) for shape in shapes if len(shape) > 1), 1)
 
 
