@@ -23,7 +23,7 @@ from . import _native as n
 from .aside import Aside
 from .calls import entry_points, has_generate, watch_calls
 from .devices import clock_for, synchronise_devices
-from .errors import CoarseRecording
+from .errors import CoarseRecording, PartlyRecognised
 from .generating import Call, as_list, is_encoder_decoder, rows_of
 from .loops import Text, Texts, cache_given, cache_returned, cached_in, reference
 from .names import Module, Plan
@@ -55,12 +55,20 @@ WHY_PACKED = ("passes were packed, each over several texts at once (continuous b
 WHY_UNCALLED = "the model was not called: what the block calls may be a compiled copy of it, or another object"
 
 
-def why_coarse(model: Module) -> Optional[str]:
-    """The reason why this model's modules can't be timed separately, or None."""
-    names = [type(m).__name__ for m in model.modules()]
-    if "OptimizedModule" in names or any(getattr(m, "_compiled_call_impl", None) is not None for m in model.modules()):
+def is_compiled(module: Module) -> bool:
+    return type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def compiled_layers(plan: Optional[Plan]) -> Set[int]:
+    return {index for index, block in plan.layers if is_compiled(block)} if plan is not None else set()
+
+
+def why_coarse(model: Module, plan: Optional[Plan]) -> Optional[str]:
+    """The reason why this model's modules can't be timed separately, or None. Compiled blocks can be, as layers."""
+    blocks = {id(block) for _, block in plan.layers} if plan is not None else set()
+    if any(is_compiled(module) and id(module) not in blocks for module in model.modules()):
         return WHY_COMPILED
-    if "DataParallel" in names:
+    if any(type(module).__name__ == "DataParallel" for module in model.modules()):
         return WHY_REPLICATED
     return None
 
@@ -82,7 +90,11 @@ class Watch:
                  statistics_every: Optional[int] = None, depth: str = "module") -> None:
         self.torch, self.run, self.model, self.tokenizer = torch, run, model, tokenizer
         clock, self.device = clock_for(torch, model)
-        self.coarse = why_coarse(model) or clock.untimed
+        self.coarse = why_coarse(model, plan) or clock.untimed
+        self.compiled = compiled_layers(plan) if self.coarse is None else set()
+        if plan is not None and self.compiled:
+            plan = plan.without_parts_of(self.compiled)
+            warn("compiled blocks are timed as layers: energy of their parts is not told apart", PartlyRecognised)
         replicated = torch.cuda.is_available() and torch.cuda.device_count() > 1
         self.recorder = Recorder(
             run, plan if depth != "off" and self.coarse is None else None, clock,
@@ -635,6 +647,8 @@ class Watch:
             how["module_times_waiting_share"] = round(waiting, 3)
             if waiting > MOSTLY:
                 how["module_times"] = f"{clock.how}, which contain waiting for launches"
+        if self.compiled:
+            how["compiled_layers"] = len(self.compiled)
         if self.part_steps.omitted:
             how["parts_timed_every"] = self.part_steps.every
             how["steps_without_parts"] = self.part_steps.omitted
