@@ -444,7 +444,7 @@ static void set_energy(const share_curve *c, double start_ms, double duration_ms
     e->net_nj = isnan(c->idle_mw)
                     ? PJ_NJ_UNKNOWN
                     : e->gross_nj - llround(c->idle_mw * (double)(to - from) * 1e-9 * 1e6);
-    e->method = PJ_METHOD_ALLOCATED;
+    e->method = c->p->is_shared ? PJ_METHOD_ALLOCATED : PJ_METHOD_INTEGRATE;
 }
 
 static void set_rows(const share_curve *c, pj_run_data *d)
@@ -501,6 +501,7 @@ static void request_run_set_figures(const share_curve *c, pj_run_data *d)
     double load_ms = d->section_count ? d->sections[0].duration_ms : 0;
     info->total_mj = (double)gross / 1e6;
     info->idle_mj = c->idle_mw * info->total_ms * 1e-3;
+    if (!c->p->is_shared) info->method = PJ_METHOD_INTEGRATE;
     info->net_mj = info->total_mj - info->idle_mj;
     info->model_load_mj = d->section_count ? (double)load / 1e6 : NAN;
     info->request_mj = (double)(gross - idle - load) / 1e6;
@@ -599,8 +600,8 @@ pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_erro
     pj_arena_init(&arena, 0);
     w.status = pj_spool_create(NULL, p->id, t.begin_ns, p->wall_ns, &spool, err);
     if (w.status == PJ_OK)
-        w.status = pj_request_info(p->origin, p->exchange, p->id, p->wall_ns, p->allocation, &arena,
-                                   &info, err);
+        w.status = pj_request_info(p->origin, p->exchange, p->id, p->wall_ns,
+                                   p->is_shared ? p->allocation : NULL, &arena, &info, err);
     pj_spool_put_info(&w, &info, t.begin_ns);
     put_power(&w, p, &t);
     put_spans(&w, p, &t);
