@@ -286,12 +286,12 @@ class Watch:
         if size is None and number < self.last_generator:
             return  # not token ids yet: an inner model reads those
         rows, query = size or (_items_in(args, kwargs), 1)
-        self._note_tokens(size is not None, rows)
         cache = cache_given(args, kwargs)
         cached = cached_in(cache)
         if cached is None:
             request = self.request if self.generating and not aside else None
             cached = request.read if request is not None else self.texts.read_into(cache)
+        self._note_tokens(size is not None, rows, cached > 0)
         if not _holds_ids(ids):
             ids = None
         if aside or not self.generating and self._alternates(cache, cached, query, ids):
@@ -303,12 +303,12 @@ class Watch:
             self.begin_pass(rows, query, cached, cache, ids, kwargs.get("attention_mask"))
         self.passing = number
 
-    def _note_tokens(self, reads_ids: bool, rows: int) -> None:
+    def _note_tokens(self, reads_ids: bool, rows: int, continues: bool) -> None:
         """Whether a pass yields tokens: images, audio and latents do not, nor do models that transformers says can't
-        generate (encoders, classifiers)."""
+        generate (encoders, classifiers), unless a pass continues a text."""
         self.reads_ids = self.reads_ids or reads_ids
         can_generate = getattr(self.model, "can_generate", None)
-        if reads_ids and (can_generate is None or can_generate() or self.generating):
+        if reads_ids and (continues or can_generate is None or can_generate() or self.generating):
             self.yields_tokens = True
         else:
             self.passes += 1

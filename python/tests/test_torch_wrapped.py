@@ -16,7 +16,7 @@ from perjoule.session import clock_ns
 from perjoule.watch import WHY_PACKED, WHY_REPLICATED, WHY_SILENT, WHY_UNCALLED, WHY_UNSEEN
 from profiling.pipeline_profiler import InferencePipelineProfiler
 from support import StoredCase, recorded_warnings
-from test_torch import PROMPT, make
+from test_torch import CACHE, PROMPT, make
 
 OPTIONS = dict(max_new_tokens=4, min_new_tokens=4, do_sample=False)
 PHASES = ["prefill"] + ["decode"] * 3
@@ -232,9 +232,10 @@ class Wrapped(StoredCase):
 
     def test_continuous_batching_is_coarse_and_counted(self):
         prompts = [[3, 5, 7], [4, 6, 8, 9, 3]]
-        model = make()
-        result = self.run_of(model, lambda: model.generate_batch(prompts, max_new_tokens=4, warmup=False))
-        self.assertEqual((result.input_tokens, result.output_tokens, result.summary["batch_size"]), (8, 8, 2))
+        model, got = make(), []
+        result = self.run_of(model, lambda: got.append(model.generate_batch(prompts, max_new_tokens=4, warmup=False)))
+        made = sum(len(out.generated_tokens) for out in got[0].values())
+        self.assertEqual((result.input_tokens, result.output_tokens, result.summary["batch_size"]), (8, made, 2))
         self.assertEqual(result.summary["level"], "coarse")
         self.assertEqual(result.summary["settings"]["level_reason"], WHY_PACKED)
         self.assertGreater(result.phases["decode"].energy.mj, 0)
@@ -257,6 +258,16 @@ class Wrapped(StoredCase):
                 self.assertEqual((summary["settings"]["passes"], summary["settings"]["items"]), (2, 6))
                 self.assertAlmostEqual(summary["joules_per_pass"] * 2, joules)
                 self.assertAlmostEqual(summary["joules_per_item"] * 6, joules)
+
+    def test_a_model_without_its_head_that_continues_a_text_yields_tokens(self):
+        decoder = make().model
+
+        def loop():
+            out = decoder(PROMPT, use_cache=True)
+            decoder(PROMPT[:, :1], use_cache=True, **{CACHE: out[CACHE]})
+        result = self.run_of(decoder, loop)
+        self.assertEqual((result.input_tokens, result.output_tokens), (5, 2))
+        self.assertNotIn("passes", result.summary["settings"])
 
     def test_a_pass_that_raises_yields_no_token(self):
         for fails_at, tokens in ((1, 0), (3, 2)):
