@@ -111,7 +111,7 @@ typedef struct pj_session_options {
 PJ_API pj_status pj_session_open(const pj_session_options *options, pj_session **session,
                                  pj_error *err);
 /* Ends open runs as interrupted and open windows without a result; their pointers become invalid.
- * NULL is allowed. */
+ * Waits for runs that other threads are ending. NULL is allowed. */
 PJ_API void pj_session_close(pj_session *session);
 
 typedef struct pj_run_options {
@@ -151,10 +151,11 @@ typedef struct pj_run_facts {
     const char *repeat_group; /* id of the first run of a series of equal runs */
     uint32_t repeat_index;
     const char
-        *batch_rule;   /* how a batch's steps are split: "bytes" (default), "tokens", "equal" */
-    const char *scope; /* the scope of the energy: "machine" (default), "process", "request" */
-    const char *level; /* resolution of an attached engine: "coarse" (as users run it), "fine"
-                          (eager, synchronised) */
+        *batch_rule;     /* how a batch's steps are split: "bytes" (default), "tokens", "equal" */
+    const char *scope;   /* the scope of the energy: "machine" (default), "process", "request" */
+    const char *level;   /* resolution of an attached engine: "coarse" (as users run it), "fine"
+                            (eager, synchronised) */
+    uint32_t batch_size; /* sequences computed together */
 } pj_run_facts;
 
 PJ_API pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err);
@@ -257,6 +258,9 @@ PJ_API pj_lane *pj_run_lane(pj_run *run);
 /* Prompt lengths in tokens, in order of the sequences: needed to split the energy of the shared
  * steps of a batch. Sets the run's input tokens to their sum. */
 PJ_API void pj_run_set_prompts(pj_run *run, const uint32_t *tokens, uint32_t count);
+/* Output tokens of a run that generates none: its token spans are passes, such as a classifier's or
+ * an image model's. It has no joules per token. */
+#define PJ_NO_TOKENS UINT64_MAX
 /* Sets token counts, for runs whose spans do not contain them. */
 PJ_API void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_tokens);
 

@@ -83,7 +83,11 @@ class RunFacts(Sized):
         ("batch_rule", c.c_char_p),
         ("scope", c.c_char_p),
         ("level", c.c_char_p),
+        ("batch_size", c.c_uint32),
     ]
+
+
+NO_TOKENS = 2 ** 64 - 1  # output tokens of a run whose passes yield none
 
 
 class Joules(c.Structure):

@@ -8,7 +8,7 @@ method is called under the watch's lock.
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from .generating import Call, rows_of
 from .loops import Text, Texts
@@ -33,7 +33,7 @@ class Aside:
         self.texts = texts
         self.times: List[Tuple[int, int]] = []
         self.prompts: List[int] = []
-        self.output_tokens = self.requests = 0
+        self.output_tokens = self.requests = self.batch = 0
         self.workers: Dict[int, Worker] = {}
         self._active = 0
         self._since = 0
@@ -57,6 +57,7 @@ class Aside:
             rows = rows_of(out) or []
             lengths = call.lengths() if call.size else [1] * len(rows)
             self.prompts += lengths
+            self.batch = max(self.batch, len(lengths))
             self.requests += 1
             self.output_tokens += sum(call.new_tokens(rows, call.size[1] if call.size else 1))
         return end
@@ -77,6 +78,7 @@ class Aside:
         before, added = request.yielded, request.added
         request.begin_pass(cached, query)
         worker.gain = (request.yielded - before) * rows
+        self.batch = max(self.batch, rows)
         if request.added != added:
             self.prompts += [request.added - added] * rows
         if worker.passing is None:
@@ -91,6 +93,23 @@ class Aside:
         self.texts.returned(worker.text, cache)
         self.output_tokens += worker.gain
         self._end()
+
+    # ---- continuous batching ----
+
+    def begin_packed(self, number: int) -> None:
+        """A pass over several texts at once, whose tokens only their `generate_batch` tells."""
+        worker = self.worker()
+        if worker.passing is None:
+            self._begin()
+        worker.text, worker.passing, worker.gain = None, number, 0
+
+    def end_batch(self, outputs: Iterable[Any]) -> None:
+        """What `generate_batch` returned, one of each request."""
+        found = [out for out in outputs if hasattr(out, "prompt_ids") and hasattr(out, "generated_tokens")]
+        self.prompts += [len(out.prompt_ids) for out in found]
+        self.output_tokens += sum(len(out.generated_tokens) for out in found)
+        self.requests += len(found)
+        self.batch = max(self.batch, len(found))
 
     # ---- time ----
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Container, Dict, Iterator, List, Optional, Tuple
 
 from .errors import ModelNotRecognised
 
@@ -78,6 +78,10 @@ class Plan:
     gated_attention: List[Namespace] = field(default_factory=list)  # namespaces whose attention has an output gate
     logits: bool = False  # the head is followed by a scale or a soft cap
     unmatched: List[str] = field(default_factory=list)  # paths of modules with weights that no entry above covers
+
+    def without_parts_of(self, blocks: Container[int]) -> "Plan":
+        """The same without what is inside the blocks of these indices. Functions are left alone, too: blocks call them."""
+        return replace(self, parts=[part for part in self.parts if part.layer not in blocks], functions=[], gated_attention=[])
 
 
 def _children(module: Module) -> Iterator[Tuple[str, Module]]:

@@ -49,6 +49,14 @@ def _texts_of(prompt: Any) -> Optional[List[str]]:
     return [text for each in prompt for text in _texts_of(each) or [""]]
 
 
+def _what_else(model: Any) -> str:
+    """Names an object that is no torch module, and says what to do with it."""
+    kind = type(model)
+    if any(base.__module__.split(".")[0] == "mlx" for base in kind.__mro__):
+        return f"MLX's {kind.__name__}: measure its calls with perjoule.measure()"
+    return kind.__name__ + (": a pipeline's is its .model" if hasattr(model, "model") else "")
+
+
 _DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
 
 
@@ -83,9 +91,8 @@ class InferencePipelineProfiler:
     ) -> None:
         if profiling_depth not in ("off", "module", "deep"):
             raise ValueError(f"profiling_depth is off or module, not {profiling_depth!r}")
-        if not hasattr(model, "named_modules"):
-            raise TypeError(f"the profiler takes a torch module, not {type(model).__name__}"
-                            + (": a pipeline's is its .model" if hasattr(model, "model") else ""))
+        if not hasattr(model, "register_forward_hook"):
+            raise TypeError(f"the profiler takes a torch module, not {_what_else(model)}")
         if statistics_every is not None and (not isinstance(statistics_every, int) or statistics_every < 0):
             raise ValueError(f"statistics_every is a number of steps, 0 or more, not {statistics_every!r}")
         if session is not None and not isinstance(session, Session):
@@ -126,8 +133,14 @@ class InferencePipelineProfiler:
         return self.last
 
     def get_summary(self) -> Mapping[str, Any]:
-        """The last run's summary as in perjoule's API; unavailable figures are None."""
-        return self.result.summary
+        """The last run's summary as in perjoule's API; unavailable figures are None. Of a model that yields no tokens also
+        `joules_per_pass` and `joules_per_item`, such as an image of a batch."""
+        summary, joules = dict(self.result.summary), self.result.joules
+        settings = summary.get("settings") or {}
+        for unit, count in (("pass", settings.get("passes")), ("item", settings.get("items"))):
+            if count and summary.get("output_tokens") == 0:
+                summary[f"joules_per_{unit}"] = None if joules is None else joules / count
+        return summary
 
 
 class ProfiledRun:

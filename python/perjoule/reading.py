@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, 
 if TYPE_CHECKING:
     from typing import SupportsIndex
 
-from .notebook import per_token, picture_of, table_of
+from .notebook import per_token, picture_of, table_of, with_interval
 
 TABLES = {
     # tables of to_pandas and to_polars: name -> query with the run's id
@@ -28,8 +28,11 @@ TABLES = {
                 "pipeline_sections WHERE run_id = ? ORDER BY start_ms",
     "power": "SELECT timestamp_ms, cpu_power_mw, gpu_power_mw, ane_power_mw, dram_power_mw, total_power_mw, phase FROM "
              "power_samples WHERE run_id = ? ORDER BY timestamp_ms",
-    "energy_by_component": "SELECT phase, component_name, count, time_ms, energy_mj, flops, bytes FROM "
-                           "energy_by_component WHERE run_id = ?",
+    # the errors of parts of one run are mostly common, so their sum is an upper bound
+    "energy_by_component": "SELECT phase, component_name, count(*) AS count, sum(time_ms) AS time_ms, "
+                           "sum(energy_mj) AS energy_mj, sum(flops_estimate) AS flops, sum(bytes_estimate) AS bytes, "
+                           "sum(energy_sd_mj) AS energy_sd_mj FROM components_of_runs WHERE run_id = ? "
+                           "GROUP BY phase, component_name",
 }
 
 
@@ -126,8 +129,7 @@ class StoredRun:
         return self._database.report(path, self)
 
     def __repr__(self) -> str:
-        total = self._row.get("total_energy_mj")
-        energy = "energy unavailable" if total is None else f"{total / 1000:.4g} J"
+        energy = f"energy {with_interval(self._row.get('total_energy_mj'), self._row.get('total_energy_sd_mj'), 'J', 1000)}"
         if self._row.get("joules_per_token") is not None:
             energy = f"{per_token(self._row)} per token"
         return f"<run {self.id}: {self._row.get('model_name')}, {self._row.get('status')}, {energy}>"

@@ -38,6 +38,7 @@ def never() -> bool:
     return False
 
 
+COMPILED = "_compiled_call_impl"  # what a module calls after `module.compile()`
 LOST = 0  # a stamp that could not be taken
 
 
@@ -268,12 +269,14 @@ class Recorder:
 
     def _time(self, module: Module, what: int, gate: Gate, gap: Optional[int] = None) -> None:
         self._restore.append(copy_unpatched(module).undo)
-        if self.mode == "hooks":
+        # a hook or another forward would become part of a compiled block's graph
+        called = "forward" if getattr(module, COMPILED, None) is None else COMPILED
+        if self.mode == "hooks" and called == "forward":
             return self._hook(module, what, gate, gap)
-        stamp = self.clock.stamp_of(module)
-        chained = self.clock.is_late and what & KIND_AND_NAME >> 32 == n.LAYER
-        self._replace(module.__dict__, "forward", self._timed_layer(module.forward, what, stamp) if chained else
-                      self._timed(module.forward, what, gate, gap, stamp))
+        stamp, inner = self.clock.stamp_of(module), getattr(module, called)
+        chained = self.clock.is_late and (what & KIND_AND_NAME) >> 32 == n.LAYER
+        self._replace(module.__dict__, called, self._timed_layer(inner, what, stamp) if chained else
+                      self._timed(inner, what, gate, gap, stamp))
 
     def _timed(self, forward: Callable[..., Any], what: int, gate: Gate, gap: Optional[int],
                stamp: Callable[[], int]) -> Callable[..., Any]:

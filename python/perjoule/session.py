@@ -156,12 +156,16 @@ _warned = False
 
 
 def warn(text: str, category: Type[Warning]) -> None:
-    """Issues a warning that points at the caller's line outside this package."""
+    """Issues a warning that points at the caller's line outside this package. Where warnings are errors (-W error) it is
+    printed: raised, it would end the program's own call, and what was recorded would be lost."""
     here, level = os.path.dirname(__file__), 2
     frame: Optional[FrameType] = sys._getframe(1)
     while frame and os.path.dirname(frame.f_code.co_filename).startswith(here):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, stacklevel=level)
+    try:
+        warnings.warn(text, category, stacklevel=level)
+    except category:
+        print(f"{category.__name__}: {text}", file=sys.stderr)
 
 
 def warn_unavailable() -> None:
@@ -343,6 +347,12 @@ class OpenWindow:
             warn_unavailable()
         return _read_window(result)
 
+    def discard(self) -> None:
+        """Ends the window without waiting for its energy."""
+        handle, self._handle = self._handle, None
+        if handle is not None and self._session._handle is not None:
+            self._session._native.pj_window_end(handle, None, None)
+
 
 class _Span:
     """One span of a run as a context manager."""
@@ -481,6 +491,7 @@ class Run:
         level: Optional[str] = None,
         batch_rule: Optional[str] = None,
         scope: Optional[str] = None,
+        batch_size: int = 0,
     ) -> None:
         """Sets facts of the model, as soon as they are known."""
         facts = n.RunFacts(
@@ -495,6 +506,7 @@ class Run:
             level=n.text(level),
             batch_rule=n.text(batch_rule),
             scope=n.text(scope),
+            batch_size=batch_size,
         )
         error = n.Error()
         n.check(self._native.pj_run_describe(self._open(), c.byref(facts), c.byref(error)), error)
@@ -510,8 +522,9 @@ class Run:
         error = n.Error()
         n.check(self._native.pj_run_set_weight(self._open(), weight, c.byref(error)), error)
 
-    def set_tokens(self, input_tokens: int, output_tokens: int) -> None:
-        self._native.pj_run_set_tokens(self._open(), input_tokens, output_tokens)
+    def set_tokens(self, input_tokens: int, output_tokens: Optional[int]) -> None:
+        """`output_tokens` None: the run's token spans are passes that yield none, as a classifier's."""
+        self._native.pj_run_set_tokens(self._open(), input_tokens, n.NO_TOKENS if output_tokens is None else output_tokens)
 
     # ---- the end ----
 

@@ -17,13 +17,13 @@ import functools
 import os
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import _native as n
 from .aside import Aside
 from .calls import entry_points, has_generate, watch_calls
 from .devices import clock_for, synchronise_devices
-from .errors import CoarseRecording
+from .errors import CoarseRecording, PartlyRecognised
 from .generating import Call, as_list, is_encoder_decoder, rows_of
 from .loops import Text, Texts, cache_given, cache_returned, cached_in, reference
 from .names import Module, Plan
@@ -50,15 +50,25 @@ WHY_ALTERNATING = ("the passes of several texts alternate in a loop: their token
 WHY_BROKEN = "recording stopped at an error of its own, after which only tokens are counted: "
 WHY_CAPTURED = ("a CUDA graph was captured: its replays call no module, and what the capture recorded was not computed, so "
                 "neither is counted")
+WHY_PACKED = ("passes were packed, each over several texts at once (continuous batching): their phases and modules are not told "
+              "apart")
 WHY_UNCALLED = "the model was not called: what the block calls may be a compiled copy of it, or another object"
 
 
-def why_coarse(model: Module) -> Optional[str]:
-    """The reason why this model's modules can't be timed separately, or None."""
-    names = [type(m).__name__ for m in model.modules()]
-    if "OptimizedModule" in names or any(getattr(m, "_compiled_call_impl", None) is not None for m in model.modules()):
+def is_compiled(module: Module) -> bool:
+    return type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def compiled_layers(plan: Optional[Plan]) -> Set[int]:
+    return {index for index, block in plan.layers if is_compiled(block)} if plan is not None else set()
+
+
+def why_coarse(model: Module, plan: Optional[Plan]) -> Optional[str]:
+    """The reason why this model's modules can't be timed separately, or None. Compiled blocks can be, as layers."""
+    blocks = {id(block) for _, block in plan.layers} if plan is not None else set()
+    if any(is_compiled(module) and id(module) not in blocks for module in model.modules()):
         return WHY_COMPILED
-    if "DataParallel" in names:
+    if any(type(module).__name__ == "DataParallel" for module in model.modules()):
         return WHY_REPLICATED
     return None
 
@@ -80,7 +90,11 @@ class Watch:
                  statistics_every: Optional[int] = None, depth: str = "module") -> None:
         self.torch, self.run, self.model, self.tokenizer = torch, run, model, tokenizer
         clock, self.device = clock_for(torch, model)
-        self.coarse = why_coarse(model) or clock.untimed
+        self.coarse = why_coarse(model, plan) or clock.untimed
+        self.compiled = compiled_layers(plan) if self.coarse is None else set()
+        if plan is not None and self.compiled:
+            plan = plan.without_parts_of(self.compiled)
+            warn("compiled blocks are timed as layers: energy of their parts is not told apart", PartlyRecognised)
         replicated = torch.cuda.is_available() and torch.cuda.device_count() > 1
         self.recorder = Recorder(
             run, plan if depth != "off" and self.coarse is None else None, clock,
@@ -106,6 +120,9 @@ class Watch:
         self.requests = 0
         self.ids: Optional[Tensor] = None  # input of the current pass
         self.rows = 1
+        self.batch = 0  # most sequences of a request
+        self.passes, self.items = 0, 0  # of models that yield no tokens
+        self.reads_ids = self.yields_tokens = False  # whether any pass did
         self.beams = self.speculates = False
         self.entries: Set[int] = set()  # id() of the modules whose calls are watched
         self.automatic = False  # made by `python -m perjoule run`: for its own thread's calls alone
@@ -134,6 +151,8 @@ class Watch:
                     self._undo += watch_calls(module, number, self._before, self._guarded_after)
                     if has_generate(module):
                         self._wrap_generate(module)
+                    if callable(getattr(module, "generate_batch", None)):
+                        self._wrap_generate_batch(module)
         except BaseException:
             self.detach()
             raise
@@ -147,8 +166,8 @@ class Watch:
             return
         self.part_steps = PartSteps.for_clock(self.torch, plan, clock)
         if self.part_steps.every > 1:
-            warn_of_level(f"parts of layers are timed in every {ordinal(self.part_steps.every)} decode step, because a CUDA event "
-                          "takes the host as long as a launch; layers in every one")
+            warn(f"parts of layers are timed in every {ordinal(self.part_steps.every)} decode step, because a CUDA event "
+                 "takes the host as long as a launch; layers in every one", CoarseRecording)
 
     def _wrap_generate(self, module: Module) -> None:
         inner, watch = module.generate, self
@@ -167,6 +186,23 @@ class Watch:
             return out
 
         self._undo.append(Replacement(module.__dict__, "generate", generate).undo)
+
+    def _wrap_generate_batch(self, module: Module) -> None:
+        """Of transformers' continuous batching, whose passes run in a thread of its own."""
+        inner, watch = module.generate_batch, self
+
+        @functools.wraps(inner)
+        def generate_batch(*args: Any, **kwargs: Any) -> Any:
+            out = inner(*args, **kwargs)
+            watch.guarded(watch._end_batch, out)
+            return out
+
+        self._undo.append(Replacement(module.__dict__, "generate_batch", generate_batch).undo)
+
+    def _end_batch(self, out: Any) -> None:
+        if self.is_ours():
+            self.yields_tokens = True
+            self.aside.end_batch(out.values())
 
     def detach(self) -> None:
         _attached.discard(self)
@@ -235,6 +271,11 @@ class Watch:
             return  # nested in the wrapper's call, perhaps a replica in another thread
         if not self.is_ours() or self._is_captured():
             return
+        if is_packed(kwargs):
+            self.seen = True
+            self._becomes_coarse(WHY_PACKED)
+            self.aside.begin_packed(number)
+            return
         aside = self._is_aside()
         if not aside and (self.drafting or self.broken):
             return
@@ -244,12 +285,13 @@ class Watch:
         size = _size_of(ids)
         if size is None and number < self.last_generator:
             return  # not token ids yet: an inner model reads those
-        rows, query = size or (1, 1)
+        rows, query = size or (_items_in(args, kwargs), 1)
         cache = cache_given(args, kwargs)
         cached = cached_in(cache)
         if cached is None:
             request = self.request if self.generating and not aside else None
             cached = request.read if request is not None else self.texts.read_into(cache)
+        self._note_tokens(size is not None, rows, cached > 0)
         if not _holds_ids(ids):
             ids = None
         if aside or not self.generating and self._alternates(cache, cached, query, ids):
@@ -260,6 +302,17 @@ class Watch:
         else:
             self.begin_pass(rows, query, cached, cache, ids, kwargs.get("attention_mask"))
         self.passing = number
+
+    def _note_tokens(self, reads_ids: bool, rows: int, continues: bool) -> None:
+        """Whether a pass yields tokens: images, audio and latents do not, nor do models that transformers says can't
+        generate (encoders, classifiers), unless a pass continues a text."""
+        self.reads_ids = self.reads_ids or reads_ids
+        can_generate = getattr(self.model, "can_generate", None)
+        if reads_ids and (continues or can_generate is None or can_generate() or self.generating):
+            self.yields_tokens = True
+        else:
+            self.passes += 1
+            self.items += rows
 
     def _alternates(self, cache: Any, cached: int, query: int, ids: Optional[Tensor]) -> bool:
         """Whether a pass of a hand-written loop returns to a text after passes of another one."""
@@ -355,7 +408,7 @@ class Watch:
     def _becomes_coarse(self, why: str) -> None:
         if self.coarse is None:
             self.coarse = why
-            warn_of_level(f"recorded at the level of phases and tokens: {why}")
+            warn(f"recorded at the level of phases and tokens: {why}", CoarseRecording)
 
     def _enter(self, phase: str) -> None:
         """Switches the run's phase, a span that stays open on the computing thread."""
@@ -428,6 +481,7 @@ class Watch:
         self._prompts_before = len(self.prompts)
         self.request = request = Request(prompt, self.positions)
         self.prompts.extend(lengths)
+        self.batch = max(self.batch, len(lengths))
         self.finished = []
         return request
 
@@ -558,10 +612,7 @@ class Watch:
             self._add_phase("decode", begin, end)
         if self.aside.times:
             self.last_ns = max(self.last_ns, self.aside.times[-1][1])
-        prompts = self.prompts + self.aside.prompts
-        if self.requests + self.aside.requests == 1:
-            self.run.set_prompts(prompts)
-        self.run.set_tokens(sum(prompts), self.output_tokens + self.aside.output_tokens)
+        self._count_tokens()
         if self.last_ns:
             self._add_phase("post_inference", self.last_ns, clock_ns())
         level: Dict[str, Any] = {"level": "coarse" if self.coarse else "fine"}
@@ -569,7 +620,21 @@ class Watch:
             level["level_reason"] = self.coarse
         elif self.recorder.plan is not None:
             level.update(self._how_timed())
+        if self.passes and not self.yields_tokens:
+            level.update(passes=self.passes, items=self.items)
         return level
+
+    def _count_tokens(self) -> None:
+        prompts = self.prompts + self.aside.prompts
+        batch = max(self.batch, self.aside.batch)
+        if batch:
+            self.run.describe(batch_size=batch)
+        if self.passes and not self.yields_tokens:
+            self.run.set_tokens(sum(prompts) if self.reads_ids else 0, None)
+            return
+        if self.requests + self.aside.requests == 1:
+            self.run.set_prompts(prompts)
+        self.run.set_tokens(sum(prompts), self.output_tokens + self.aside.output_tokens)
 
     def _how_timed(self) -> Dict[str, Any]:
         """What the times of modules are, where they are not simply those of the work."""
@@ -582,6 +647,8 @@ class Watch:
             how["module_times_waiting_share"] = round(waiting, 3)
             if waiting > MOSTLY:
                 how["module_times"] = f"{clock.how}, which contain waiting for launches"
+        if self.compiled:
+            how["compiled_layers"] = len(self.compiled)
         if self.part_steps.omitted:
             how["parts_timed_every"] = self.part_steps.every
             how["steps_without_parts"] = self.part_steps.omitted
@@ -610,13 +677,6 @@ def ordinal(number: int) -> str:
     return {2: "second", 3: "third"}.get(number, f"{number}th")
 
 
-def warn_of_level(text: str) -> None:
-    try:
-        warn(text, CoarseRecording)
-    except CoarseRecording:
-        pass  # with -W error it would end the program's own call; the run's settings have the reason
-
-
 def _holds_ids(value: Any) -> bool:
     return len(getattr(value, "shape", ())) == 2 and not value.is_floating_point()
 
@@ -626,6 +686,17 @@ def _size_of(value: Any) -> Optional[Tuple[int, int]]:
     if not _holds_ids(value) and len(getattr(value, "shape", ())) != 3:
         return None
     return int(value.shape[0]), int(value.shape[1])
+
+
+def _items_in(args: Any, kwargs: Dict[str, Any]) -> int:
+    """Images, windows of audio, ...: the first dimension of the first tensor of several."""
+    shapes: Iterable[Any] = (getattr(value, "shape", ()) for value in (*args, *kwargs.values()))
+    return next((int(shape[0]) for shape in shapes if len(shape) > 1), 1)
+
+
+def is_packed(kwargs: Dict[str, Any]) -> bool:
+    """Whether a pass reads parts of several texts in one row, as transformers' continuous batching does."""
+    return kwargs.get("cu_seq_lens_q") is not None and kwargs.get("cache") is not None
 
 
 def _lengths(mask: Any) -> List[int]:

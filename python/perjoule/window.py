@@ -25,6 +25,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 from . import _native as n
 from .devices import synchronise_devices
+from .frameworks import WAITS
 from .session import Energy, OpenWindow, Session, WindowResult
 
 
@@ -237,6 +238,16 @@ class _Block:
 
 
 @dataclass(frozen=True)
+class SocEnergy:
+    """Millijoules of the parts of Apple's chips, with the attribute names of Zeus; None: unavailable."""
+
+    cpu_total_mj: Optional[float]
+    gpu_mj: Optional[float]
+    dram_mj: Optional[float]
+    ane_mj: Optional[float]
+
+
+@dataclass(frozen=True)
 class Measurement:
     """A window's measurement with the attribute names of Zeus. Energies in joules; None (never 0): unavailable."""
 
@@ -246,6 +257,7 @@ class Measurement:
     dram_energy: Optional[Mapping[int, Optional[float]]]
     total: Optional[Energy]  # total of the machine, with its interval
     energy_source: str
+    soc_energy: Optional[SocEnergy] = None  # None: not one of Apple's chips
 
     @property
     def total_energy(self) -> Optional[float]:
@@ -268,6 +280,14 @@ def _numbered(rails: Mapping[str, Optional[float]], kind: str,
     return found if wanted is None else {i: found.get(i) for i in wanted}
 
 
+def _soc_energy(rails: Mapping[str, Optional[float]]) -> Optional[SocEnergy]:
+    """Only Apple's chips have a rail of their neural engine."""
+    if "ane" not in rails:
+        return None
+    mj = {name: None if joules is None else joules * 1000 for name, joules in rails.items()}
+    return SocEnergy(mj.get("cpu"), mj.get("gpu"), mj.get("dram"), mj.get("ane"))
+
+
 def _indices_of(name: str, given: Optional[Iterable[int]]) -> Optional[List[int]]:
     if given is None:
         return None
@@ -282,19 +302,19 @@ class Window:
 
     gpu_indices: GPUs to report, in the order of CUDA_VISIBLE_DEVICES (default all that are visible). cpu_indices:
     processor packages to report. log_file: a CSV file with one row per window. sync_execution_with:
-    "torch", when it is loaded; synchronise=False waits for no device. approx_instant_energy has no effect: a window too
+    "torch", "jax" or "cupy", for which both ends wait; synchronise=False waits for none. approx_instant_energy has no effect: a window too
     short for a sensor gets a wide interval, or None.
     """
 
     def __init__(self, gpu_indices: Optional[Iterable[int]] = None, cpu_indices: Optional[Iterable[int]] = None,
                  approx_instant_energy: bool = False, log_file: Union[str, "os.PathLike[str]", None] = None,
                  sync_execution_with: str = "torch", synchronise: bool = True) -> None:
-        if synchronise and sync_execution_with != "torch":
-            raise ValueError(f"can wait for torch's devices only, not for {sync_execution_with}: synchronise before and after "
+        if synchronise and sync_execution_with not in WAITS:
+            raise ValueError(f"can wait for {', '.join(WAITS)}, not for {sync_execution_with}: synchronise before and after "
                              "the window, and pass synchronise=False")
         self._indices = _indices_of("gpu_indices", gpu_indices)
         self._cpu_indices = _indices_of("cpu_indices", cpu_indices)
-        self._synchronise = synchronise
+        self._wait: Callable[[], None] = WAITS[sync_execution_with] if synchronise else lambda: None
         self._log = None if log_file is None else open(log_file, "w", encoding="utf-8", newline="")
         self._begun: Dict[str, float] = {}  # wall-clock time, for the log
         self._logged = False
@@ -302,9 +322,12 @@ class Window:
         self._lock = threading.Lock()
         n.library()
 
-    def begin_window(self, key: str, sync_execution: bool = True) -> None:
-        if sync_execution and self._synchronise:
-            synchronise_devices()
+    def begin_window(self, key: str, sync_execution: bool = True, restart: bool = False) -> None:
+        """`restart`: a window of this name that is open is discarded."""
+        if restart and key in self._open:
+            self._discard(key)
+        if sync_execution:
+            self._wait()
         with self._lock:
             if key in self._open:
                 raise ValueError(f"the window {key!r} is open already")
@@ -318,8 +341,8 @@ class Window:
         self._begun[key] = time.time()
 
     def end_window(self, key: str, sync_execution: bool = True, cancel: bool = False) -> Measurement:
-        if sync_execution and self._synchronise:
-            synchronise_devices()
+        if sync_execution:
+            self._wait()
         with self._lock:
             opened = self._open.pop(key, None)
         if opened is None:
@@ -329,6 +352,18 @@ class Window:
         if not cancel:
             self._write(key, begun, measured)
         return measured
+
+    def reset_windows(self) -> None:
+        """Discards all open windows."""
+        for key in list(self._open):
+            self._discard(key)
+
+    def _discard(self, key: str) -> None:
+        with self._lock:
+            opened = self._open.pop(key, None)
+        if opened is not None:
+            opened.discard()
+        self._begun.pop(key, None)
 
     def _write(self, key: str, begun: float, measured: Measurement) -> None:
         """Writes one row of the log; its GPU columns are those of the header."""
@@ -348,7 +383,7 @@ class Window:
             time=result.duration_ms / 1000, gpu_energy=_numbered(rails, "gpu", self._indices),
             cpu_energy=_numbered(rails, "cpu", self._cpu_indices) or None,
             dram_energy=_numbered(rails, "dram", self._cpu_indices) or None,
-            total=result.energy, energy_source=result.energy_source)
+            total=result.energy, energy_source=result.energy_source, soc_energy=_soc_energy(rails))
 
 
 ZeusMonitor = Window  # aliases, so that migrating from Zeus changes only the import

@@ -268,5 +268,8 @@ class StandInRun:
     def set_prompts(self, tokens):
         self.prompts = tokens
 
+    def describe(self, **facts):
+        self.facts = facts
+
     def set_tokens(self, given, made):
         self.tokens = given, made

@@ -80,6 +80,16 @@ class Reading(StoredCase):
             self.assertNotIn("http", html)
         self.assertIn("q_proj", runs[0]._repr_html_())
 
+    def test_no_energy_without_its_interval(self):
+        self.record()
+        run = perjoule.open(self.db).run()
+        for text in (run._repr_html_(), perjoule.open(self.db).runs()._repr_html_(), repr(run)):
+            energies = re.findall(r"([^<>]*\d J\b)", text)
+            self.assertTrue(energies)
+            self.assertEqual([e for e in energies if "\u00b1" not in e], [])
+        half = perjoule.notebook.NORMAL_95 * run["total_energy_sd_mj"] / 1000
+        self.assertIn(f"{run['total_energy_mj'] / 1000:.4g} \u00b1 {half:.2g} J", run._repr_html_())
+
     def test_without_energy_the_picture_shows_time(self):
         with self.session(power="none").run() as run, run.phase("decode"), run.token(0):
             pass

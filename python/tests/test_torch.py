@@ -433,7 +433,7 @@ class Profiling(StoredCase):
         for given, stored, batch in (("a", "a", 1), (["a", "b"], "a\nb", 2), (("a", None), "a\n", 2), (b"a\xff", "a\ufffd", 1),
                                      (chat, '[{"role": "user", "content": "h\u00e9"}]', 1), (None, None, 1)):
             with profiler.run(prompt=given) as run:
-                model(PROMPT)
+                model(PROMPT.repeat(batch, 1))
             found = perjoule.open(self.db).run(run.run_id)
             self.assertEqual((found.prompt, found.batch_size), (stored, batch))
         with self.assertRaisesRegex(TypeError, "prompt is a text"):
@@ -442,7 +442,9 @@ class Profiling(StoredCase):
     def test_arguments_of_a_wrong_type_are_named(self):
         import types
         pipeline = types.SimpleNamespace(model=make())
-        for wrong, said in (({"model": "gpt2"}, "not str"), ({"model": None}, "not NoneType"), ({"model": pipeline}, r"its \.model"),
+        class Mlx(type("Module", (dict,), {"__module__": "mlx.nn.layers.base", "named_modules": lambda self: []})):
+            model = None
+        for wrong, said in (({"model": "gpt2"}, "not str"), ({"model": Mlx()}, "not MLX's Mlx: measure its calls"), ({"model": None}, "not NoneType"), ({"model": pipeline}, r"its \.model"),
                             ({"statistics_every": "2"}, "'2'"), ({"statistics_every": -1}, "-1"), ({"session": "x"}, "not str")):
             with self.assertRaisesRegex((TypeError, ValueError), said):
                 InferencePipelineProfiler(**{"model": pipeline.model, **wrong})

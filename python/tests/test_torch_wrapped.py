@@ -13,10 +13,10 @@ except ImportError as e:
 
 import perjoule
 from perjoule.session import clock_ns
-from perjoule.watch import WHY_REPLICATED, WHY_SILENT, WHY_UNCALLED, WHY_UNSEEN
+from perjoule.watch import WHY_PACKED, WHY_REPLICATED, WHY_SILENT, WHY_UNCALLED, WHY_UNSEEN
 from profiling.pipeline_profiler import InferencePipelineProfiler
 from support import StoredCase, recorded_warnings
-from test_torch import PROMPT, make
+from test_torch import CACHE, PROMPT, make
 
 OPTIONS = dict(max_new_tokens=4, min_new_tokens=4, do_sample=False)
 PHASES = ["prefill"] + ["decode"] * 3
@@ -119,6 +119,35 @@ class Wrapped(StoredCase):
             self.assertIn((1, "q_proj"), self.components(result.run_id))
             self.setUp()
 
+    def test_compiled_blocks_are_timed_as_layers(self):
+        """As diffusers and transformers advise; the blocks are not compiled again because of the profiler."""
+        for how in ("in place", "wrapped"):
+            with self.subTest(how):
+                self.setUp()
+                model, graphs = make(), []
+
+                def backend(graph, inputs):
+                    graphs.append(graph)
+                    return graph.forward
+                blocks = model.model.layers
+                for i, block in enumerate(blocks):
+                    if how == "in place":
+                        block.compile(backend=backend)
+                    else:
+                        blocks[i] = torch.compile(block, backend=backend)
+                expected, got = model.generate(PROMPT, **OPTIONS), []
+                compiled = len(graphs)
+                result = self.run_of(model, lambda: got.append(model.generate(PROMPT, **OPTIONS)))
+                self.assertTrue(torch.equal(expected, got[0]))
+                self.assertEqual(len(graphs), compiled)
+                self.check_generated(result, "fine")
+                self.assertEqual(result.summary["settings"]["compiled_layers"], 2)
+                layers = self.rows("SELECT l.layer_index FROM layer_metrics l JOIN tokens t ON t.id = l.token_id "
+                                   "WHERE t.run_id = ? ORDER BY t.position, l.layer_index", result.run_id)
+                self.assertEqual([row["layer_index"] for row in layers], [0, 1] * 4)
+                self.assertEqual(self.components(result.run_id), [])
+                self.assertIn(perjoule.PartlyRecognised, [w.category for w in self.caught])
+
     def test_transformers_compiles_the_steps_of_a_static_cache(self):
         model = make()
         config = transformers.CompileConfig(backend="eager", fullgraph=False)
@@ -200,6 +229,45 @@ class Wrapped(StoredCase):
         result = self.run_of(model, lambda: model(torch.ones(1, 5, 32)))
         self.assertEqual(result.input_tokens, 5)
         self.assertLessEqual({(0, "self_attn"), (1, "linear1"), (1, "linear2")}, set(self.components(result.run_id)))
+
+    def test_continuous_batching_is_coarse_and_counted(self):
+        prompts = [[3, 5, 7], [4, 6, 8, 9, 3]]
+        model, got = make(), []
+        result = self.run_of(model, lambda: got.append(model.generate_batch(prompts, max_new_tokens=4, warmup=False)))
+        made = sum(len(out.generated_tokens) for out in got[0].values())
+        self.assertEqual((result.input_tokens, result.output_tokens, result.summary["batch_size"]), (8, made, 2))
+        self.assertEqual(result.summary["level"], "coarse")
+        self.assertEqual(result.summary["settings"]["level_reason"], WHY_PACKED)
+        self.assertGreater(result.phases["decode"].energy.mj, 0)
+        self.caught.clear()
+
+    def test_models_without_tokens_have_joules_per_pass(self):
+        images = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
+        config = transformers.BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+                                         vocab_size=64)
+        texts = transformers.BertForSequenceClassification(config).eval()
+        for model, given, inputs in ((images, torch.ones(3, 3, 8, 8), None), (texts, PROMPT.repeat(3, 1), 30)):
+            with self.subTest(type(model).__name__):
+                profiler = InferencePipelineProfiler(model, session=self.session())
+                with profiler.run():
+                    for _ in range(2):
+                        model(given)
+                summary, joules = profiler.get_summary(), profiler.result.joules
+                self.assertEqual((summary["input_tokens"], summary["output_tokens"], summary["batch_size"]), (inputs, 0, 3))
+                self.assertIsNone(summary["joules_per_token"])
+                self.assertEqual((summary["settings"]["passes"], summary["settings"]["items"]), (2, 6))
+                self.assertAlmostEqual(summary["joules_per_pass"] * 2, joules)
+                self.assertAlmostEqual(summary["joules_per_item"] * 6, joules)
+
+    def test_a_model_without_its_head_that_continues_a_text_yields_tokens(self):
+        decoder = make().model
+
+        def loop():
+            out = decoder(PROMPT, use_cache=True)
+            decoder(PROMPT[:, :1], use_cache=True, **{CACHE: out[CACHE]})
+        result = self.run_of(decoder, loop)
+        self.assertEqual((result.input_tokens, result.output_tokens), (5, 2))
+        self.assertNotIn("passes", result.summary["settings"])
 
     def test_a_pass_that_raises_yields_no_token(self):
         for fails_at, tokens in ((1, 0), (3, 2)):

@@ -4,6 +4,8 @@ import csv
 import functools
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -261,9 +263,56 @@ class Windows(StoredCase):
             rows = list(csv.DictReader(file))
         self.assertEqual([(r["window_name"], r["gpu0_energy"]) for r in rows], [("a", ""), ("b, c", "")])
         self.assertGreater(float(rows[0]["elapsed_time"]), 0)
-        with self.assertRaisesRegex(ValueError, "jax"):
-            perjoule.Window(sync_execution_with="jax")
-        perjoule.Window(sync_execution_with="jax", synchronise=False)
+        with self.assertRaisesRegex(ValueError, "torch, jax, cupy, not for mxnet"):
+            perjoule.Window(sync_execution_with="mxnet")
+        perjoule.Window(sync_execution_with="mxnet", synchronise=False)
+
+    def test_windows_are_restarted_and_discarded(self):
+        monitor = perjoule.Window()
+        monitor.begin_window("a")
+        first = monitor._open["a"]
+        monitor.begin_window("a", restart=True)
+        self.assertIsNot(monitor._open["a"], first)
+        with self.assertRaisesRegex(RuntimeError, "the window is over"):
+            first.end()
+        monitor.begin_window("b", restart=True)
+        monitor.reset_windows()
+        for key in "ab":
+            with self.assertRaisesRegex(ValueError, f"no window '{key}'"):
+                monitor.end_window(key)
+
+    def test_other_frameworks_are_waited_for(self):
+        jax, cupy = mock.MagicMock(), mock.MagicMock()
+        jax.local_devices.return_value = ["cpu", "gpu"]
+        cupy.cuda.runtime.getDeviceCount.return_value = 2
+        for name in ("jax", "cupy"):
+            perjoule.Window(sync_execution_with=name).begin_window("not imported: nothing to wait for")
+        with mock.patch.dict(sys.modules, jax=jax, cupy=cupy):
+            for name in ("jax", "cupy"):
+                window = perjoule.Window(sync_execution_with=name)
+                window.begin_window("w")
+                window.end_window("w")
+                window.begin_window("w", sync_execution=False)
+        self.assertEqual([call.kwargs["device"] for call in jax.device_put.call_args_list], ["cpu", "gpu"] * 2)
+        self.assertEqual(jax.block_until_ready.call_count, 2)
+        self.assertEqual([call.args for call in cupy.cuda.Device.call_args_list], [(0,), (1,)] * 2)
+        self.assertEqual(cupy.cuda.Device.return_value.synchronize.call_count, 4)
+
+    def test_parts_of_apples_chips(self):
+        rails = {"cpu": perjoule.Energy(500.0), "gpu": perjoule.Energy(2000.0), "ane": perjoule.Energy(3.0), "dram": None}
+        result = mock.Mock(rails=rails, duration_ms=10.0, energy=None, energy_source="measured")
+        soc = perjoule.Window()._measurement(result).soc_energy
+        self.assertEqual((soc.cpu_total_mj, soc.gpu_mj, soc.ane_mj, soc.dram_mj), (500.0, 2000.0, 3.0, None))
+        del rails["ane"]
+        self.assertIsNone(perjoule.Window()._measurement(result).soc_energy)
+
+    def test_a_missing_sensor_is_no_error_where_warnings_are(self):
+        """The block's energy is None, and its program goes on."""
+        code = "import perjoule\nwith perjoule.measure() as m: pass\nprint(m.joules, m.seconds > 0)"
+        environment = {**os.environ, "PERJOULE_POWER": "none"}
+        done = subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, "None True\n"), done.stderr)
+        self.assertIn("EnergyUnavailable: no power sensor works here", done.stderr)
 
     def test_without_a_sensor(self):
         caught = recorded_warnings(self)

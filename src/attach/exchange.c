@@ -233,6 +233,15 @@ pj_exchange *pj_exchange_new(const char *method, const char *target, const char 
     return x;
 }
 
+void pj_exchange_set_session(pj_exchange *x, const char *id)
+{
+    size_t bytes = strlen(id);
+    if (bytes > PJ_EXCHANGE_SESSION_MAX_BYTES) return;
+    for (size_t i = 0; i < bytes; i++)
+        if (id[i] <= ' ' || id[i] > '~') return;
+    memcpy(x->asked.session, id, bytes + 1);
+}
+
 void pj_exchange_free(pj_exchange *x)
 {
     if (!x) return;

@@ -17,7 +17,8 @@
 enum {
     PJ_EXCHANGE_PIECES_MAX = 1 << 20,
     PJ_EXCHANGE_TEXT_MAX_BYTES = 16 << 20,
-    PJ_EXCHANGE_PROMPT_MAX_BYTES = 256 << 10
+    PJ_EXCHANGE_PROMPT_MAX_BYTES = 256 << 10,
+    PJ_EXCHANGE_SESSION_MAX_BYTES = 64
 };
 
 typedef enum pj_exchange_outcome {
@@ -34,7 +35,8 @@ typedef struct pj_exchange_request {
     char *prompt;        /* a text; of a chat, its messages as lines "role: text" */
     size_t prompt_bytes; /* of the whole prompt, even if `prompt` is truncated */
     char model[128];
-    int64_t max_tokens; /* -1: not given */
+    int64_t max_tokens;                              /* -1: not given */
+    char session[PJ_EXCHANGE_SESSION_MAX_BYTES + 1]; /* the task that it is a part of; "": none */
 } pj_exchange_request;
 
 /* A token, as finally determined. Text points into the exchange. */
@@ -87,6 +89,8 @@ bool pj_exchange_is_inference(const char *method, const char *target);
 /* `target` and `method` as in the request line, and the complete body. NULL when out of memory. */
 pj_exchange *pj_exchange_new(const char *method, const char *target, const char *body, size_t bytes,
                              int64_t sent_ns);
+/* Ignores an id that is longer than the maximum or has other than printable ASCII characters. */
+void pj_exchange_set_session(pj_exchange *exchange, const char *id);
 void pj_exchange_free(pj_exchange *exchange); /* NULL is allowed */
 /* The answer's head; `encoded`: its payload is compressed and cannot be parsed. */
 void pj_exchange_head(pj_exchange *exchange, int status, const char *content_type,

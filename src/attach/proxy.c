@@ -244,6 +244,7 @@ static void read_wishes(pj_pair *p)
     p->wants_wait = wait && strcmp(wait, "1") == 0;
     const char *energy = field_text(p, "x-energy", text, sizeof text);
     p->wants_none = energy && strcmp(energy, "none") == 0;
+    if (!field_text(p, "x-session-id", p->session, sizeof p->session)) p->session[0] = 0;
 }
 
 static void connect_pair(proxy *x, pj_pair *p)
@@ -261,6 +262,7 @@ static void begin_exchange(proxy *x, pj_pair *p)
     if (!p->inference || p->exchange || p->ended) return;
     p->exchange = pj_exchange_new(p->request.method, p->target, pj_buffer_get(&p->body),
                                   p->body.length, pj_clock_ns());
+    if (p->exchange) pj_exchange_set_session(p->exchange, p->session);
     if (p->exchange && p->secrets.values.length)
         pj_buffer_append(&p->exchange->hidden.values, p->secrets.values.data,
                          p->secrets.values.length);

@@ -58,6 +58,7 @@ typedef struct pj_pair {
     pj_buffer body; /* body of an inference request, as far as it is parsed */
     bool inference, takes_trailers, wants_wait, wants_none, ended;
     char target[2048];
+    char session[PJ_EXCHANGE_SESSION_MAX_BYTES + 2]; /* one byte too many where it was cut */
     pj_exchange *exchange;
     void *request_hook;
     pj_buffer unseen; /* payload that was forwarded but not parsed yet */

@@ -351,6 +351,7 @@ pj_status pj_build_rows(pj_tree *tree, pj_run_data *d, pj_error *err)
     info->prefill_ms = phase_ms(d, PJ_PHASE_PREFILL);
     info->decode_ms = phase_ms(d, PJ_PHASE_DECODE);
     if (!info->output_tokens) info->output_tokens = d->token_count;
+    if (info->output_tokens == PJ_GENERATES_NO_TOKENS) info->output_tokens = 0;
     if (isnan(info->overhead_share) &&
         !isnan(info->overhead_ms)) /* a spool of an earlier version */
         info->overhead_share = fmin(info->overhead_ms / info->total_ms, 1);

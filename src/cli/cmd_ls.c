@@ -15,7 +15,8 @@
 
 typedef struct ls_args {
     pj_run_query query;
-    const char *db, *sort;
+    const char *db, *sort, *session;
+    char session_tag[256];
     pj_text_list tags;
     double min_joules, max_joules;
     int64_t limit, offset;
@@ -29,6 +30,10 @@ enum { LIST_RUNS = 50, TABLE_RUNS = 10000 }; /* by default */
 static void ls_complete_query(ls_args *a)
 {
     pj_run_query *q = &a->query;
+    if (a->session && a->tags.count < PJ_LIST_MAX) {
+        snprintf(a->session_tag, sizeof a->session_tag, PJ_TAG_SESSION "%s", a->session);
+        a->tags.items[a->tags.count++] = a->session_tag;
+    }
     q->tags = a->tags.items;
     q->tag_count = (uint32_t)a->tags.count;
     q->energy_mj.min = a->min_joules * 1e3;
@@ -194,6 +199,26 @@ static pj_status print_table(const ls_args *args, const pj_run_list *list, pj_er
     return status;
 }
 
+/* Sums of a session. Its energies' errors are mostly common, so their sum is an upper bound. */
+static void print_session(const char *id, const pj_run_list *list)
+{
+    double mj = 0, sd_mj = 0;
+    uint64_t tokens = 0;
+    bool modelled = false, partial = false;
+    for (uint32_t i = 0; i < list->count; i++) {
+        mj += list->runs[i].total_mj;
+        sd_mj += list->runs[i].total_sd_mj;
+        tokens += list->runs[i].output_tokens;
+        modelled |= list->runs[i].quality == PJ_MODELLED;
+        partial |= list->runs[i].partial_rails != NULL;
+    }
+    if (list->total > list->count) return; /* not all of them */
+    pj_print(stdout, "session %s: %u runs, %llu output tokens, %s%s%s\n", pj_safe(id).s,
+             list->count, (unsigned long long)tokens,
+             isnan(mj) ? "energy unavailable" : pj_interval_text(mj, sd_mj).s,
+             !isnan(mj) && modelled ? ", modelled" : "", !isnan(mj) && partial ? ", partial" : "");
+}
+
 static pj_status list_runs(pj_store *store, void *context, pj_error *err)
 {
     const ls_args *args = context;
@@ -208,6 +233,8 @@ static pj_status list_runs(pj_store *store, void *context, pj_error *err)
         status = print_summaries(&list, first, count, &args->prices, err);
     else if (status == PJ_OK)
         ls_print_list(&list, first, count);
+    if (status == PJ_OK && args->session && list.count && !args->json && !args->csv)
+        print_session(args->session, &list);
     pj_free(first);
     pj_run_list_fini(&list);
     return status;
@@ -231,6 +258,8 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"model", 'm', PJ_OPTION_TEXT, &query->model, "NAME", "runs of this model"},
         {"tag", 0, PJ_OPTION_LIST, &args.tags, "TAG",
          "runs with this tag; if repeated, with all of them", .old_letter = 't'},
+        {"session", 0, PJ_OPTION_TEXT, &args.session, "ID",
+         "requests of this session (X-Session-Id), and their sum"},
         {"experiment", 0, PJ_OPTION_TEXT, &query->experiment, "NAME", "runs of this experiment"},
         {"status", 0, PJ_OPTION_CHOICE, &query->status, "STATUS",
          "completed, failed, cancelled, interrupted or running",

@@ -142,6 +142,17 @@ static pj_status end_run(pj_exec_run *e, pj_run_status status, const char *why, 
     return PJ_OK;
 }
 
+/* Our library tells the engine at the first step that it sees. */
+static void warn_of_unseen_llama(const pj_exec_run *e, const pj_injection *injection)
+{
+    if (!injection->llama[0] || strcmp(pj_markers_fact(e->markers)->engine, "llama.cpp") == 0)
+        return;
+    pj_run_warn(
+        e->run, "llama_unseen",
+        "no step of llama.cpp was seen: calls of llama_decode by a program that has looked it "
+        "up itself (dlsym), as bindings such as llama-cpp-python do, cannot be intercepted");
+}
+
 pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
 {
     char fd[48], why[64];
@@ -177,6 +188,7 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
     read_the_rest(e);
     pj_markers_finish(e->markers, e->child.end_ns);
     describe_run(e);
+    warn_of_unseen_llama(e, &injection);
     snprintf(why, sizeof why, e->child.signal ? "killed by signal %d" : "exit code %d",
              e->child.signal ? e->child.signal : e->child.exit_code);
     pj_run_status ended = exec_run_status_of(&e->child);

@@ -1,6 +1,7 @@
 /* Settings of a run as text, for grouping and for listing differences. */
 #include "insight/sides.h"
 #include "trace/device.h"
+#include "trace/summary.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -98,7 +99,7 @@ bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t
     } texts[] = {{"model", info->model_name},
                  {"dtype", info->dtype},
                  {"engine", info->engine},
-                 {"scope", info->scope ? info->scope : "machine"},
+                 {"scope", pj_run_scope(info)},
                  {"level", info->level},
                  {"machine", info->machine},
                  {"experiment", info->experiment_name},

@@ -3,6 +3,7 @@
 
 #include "trace/device_conditions.h"
 #include "trace/request.h"
+#include "trace/summary.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -320,7 +321,7 @@ static uint64_t devices_of(const char *rails)
 
 static bool same_scope(const pj_run_info *a, const pj_run_info *b)
 {
-    return strcmp(a->scope ? a->scope : "machine", b->scope ? b->scope : "machine") == 0;
+    return strcmp(pj_run_scope(a), pj_run_scope(b)) == 0;
 }
 
 void pj_likeness_add(pj_likeness *l, const pj_run_info *run)

@@ -174,9 +174,27 @@ static void announce_run(pj_run *run)
     sink->run_begin(sink->context, &live);
 }
 
-static void interrupt(pj_run *run)
+static pj_run *first_unended(const pj_session *s)
 {
-    pj_run_end(run, PJ_RUN_INTERRUPTED, NULL, NULL);
+    pj_run *run = s->open_runs;
+    while (run && run->is_ending) run = run->next_open;
+    return run;
+}
+
+/* A run that another thread is ending keeps the status with which it ends. */
+static void interrupt(pj_session *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    while (s->open_runs) {
+        pj_run *run = first_unended(s);
+        if (run) {
+            pthread_mutex_unlock(&s->mutex);
+            pj_run_end(run, PJ_RUN_INTERRUPTED, NULL, NULL);
+            pthread_mutex_lock(&s->mutex);
+        } else
+            pthread_cond_wait(&s->run_gone, &s->mutex);
+    }
+    pthread_mutex_unlock(&s->mutex);
 }
 
 /* Recovery of leftovers consumes power, so it pauses while anything is recorded. */

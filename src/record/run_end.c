@@ -196,6 +196,9 @@ pj_status pj_run_finish(pj_run *run, pj_run_status run_status, const char *failu
                         pj_run_data *data, pj_error *err)
 {
     *data = (pj_run_data){0};
+    pthread_mutex_lock(&run->session->mutex);
+    run->is_ending = true;
+    pthread_mutex_unlock(&run->session->mutex);
     if (failure) {
         bool lost = false;
         run->info.failure = pj_run_keep_text(run, failure, &lost);

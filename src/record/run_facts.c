@@ -28,9 +28,11 @@ void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_token
 {
     if (!run) return;
     pthread_mutex_lock(&run->spool_mutex);
-    /* the largest number that the spool and the database can store */
+    /* the largest numbers that the spool and the database can store */
     run->info.input_tokens = input_tokens < INT64_MAX ? input_tokens : INT64_MAX;
-    run->info.output_tokens = output_tokens < INT64_MAX ? output_tokens : INT64_MAX;
+    run->info.output_tokens = output_tokens == PJ_NO_TOKENS            ? PJ_GENERATES_NO_TOKENS
+                              : output_tokens < PJ_GENERATES_NO_TOKENS ? output_tokens
+                                                                       : PJ_GENERATES_NO_TOKENS - 1;
     pthread_mutex_unlock(&run->spool_mutex);
     pj_run_append_info(run, NULL);
 }
@@ -107,6 +109,7 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
         if (texts[i].from) *texts[i].to = pj_run_keep_text(run, texts[i].from, &failed);
     if (facts->threads) info->threads = facts->threads;
     if (facts->layer_count) run->layer_count = facts->layer_count;
+    if (facts->batch_size) info->batch_size = facts->batch_size;
     if (facts->repeat_index) info->repeat_index = facts->repeat_index;
     if (failed) return pj_fail_memory(err, "the facts of a run");
     announce_model(run);

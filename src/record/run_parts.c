@@ -106,6 +106,7 @@ static void forget_open(pj_run *run)
         }
     bool was_last = --s->open_run_count == 0;
     if (was_last) pj_recovery_resume(s->recovery);
+    pthread_cond_broadcast(&s->run_gone);
     pthread_mutex_unlock(&s->mutex);
 }
 

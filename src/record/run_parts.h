@@ -25,6 +25,7 @@ struct pj_run {
     pj_subscriber subscriber; /* of the session's reading hub */
     pj_progress load;         /* of the model, in layers */
     bool metering, is_announced;
+    bool is_ending;         /* a thread is ending it; guarded by the session's mutex */
     uint64_t missed_before; /* ticks and readings that earlier runs of the session missed */
     uint32_t spool_failures;
     bool model_resident; /* a model stays in memory after this run */

@@ -135,6 +135,7 @@ pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_e
     pj_session *session = pj_alloc(1, sizeof *session);
     if (!session) return pj_fail_memory(err, "a session");
     pthread_mutex_init(&session->mutex, NULL);
+    pthread_cond_init(&session->run_gone, NULL);
     pthread_mutex_init(&session->store_mutex, NULL);
     pthread_mutex_init(&session->conditions_mutex, NULL);
     pj_arena_init(&session->arena, 0);
@@ -166,7 +167,7 @@ fail:
 void pj_session_close(pj_session *session)
 {
     if (!session) return;
-    while (session->open_runs) session->interrupt(session->open_runs);
+    if (session->interrupt) session->interrupt(session);
     while (session->open_windows) session->drop_window(session->open_windows);
     if (!session->hurried)
         pj_recovery_wait(session->recovery, RECOVERY_AT_CLOSING_MS * PJ_NS_PER_MS);
@@ -182,6 +183,7 @@ void pj_session_close(pj_session *session)
     pj_arena_fini(&session->arena);
     pthread_mutex_destroy(&session->conditions_mutex);
     pthread_mutex_destroy(&session->store_mutex);
+    pthread_cond_destroy(&session->run_gone);
     pthread_mutex_destroy(&session->mutex);
     pj_free(session);
 }

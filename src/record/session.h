@@ -2,8 +2,9 @@
  * Members of a session for the commands and the server: its meter, its store, the live sinks, and
  * the idle baselines.
  *
- * Threads: opened and closed by one thread; runs and windows begin and end in any. Runs that are
- * open at the same time divide the energy between them (record/reading_hub.h).
+ * Threads: opened and closed by one thread; runs and windows begin and end in any. Closing waits
+ * for runs that other threads are ending. Runs that are open at the same time divide the energy
+ * between them (record/reading_hub.h).
  */
 #ifndef PJ_RECORD_SESSION_H
 #define PJ_RECORD_SESSION_H
@@ -58,7 +59,8 @@ struct pj_session {
     pj_run *open_runs;     /* the first of a list */
     uint32_t open_run_count;
     pj_open_window *open_windows;
-    void (*interrupt)(pj_run *run); /* ends the first open run when the session closes */
+    pthread_cond_t run_gone;                /* an open run has left the list */
+    void (*interrupt)(pj_session *session); /* ends the open runs when the session closes */
     void (*drop_window)(pj_open_window *window);
     char next_run_id[PJ_UUID_BYTES];   /* used by the next run; "": a new id is created */
     char warning[PJ_ERROR_TEXT_BYTES]; /* of opening: no spool folder; "": none */

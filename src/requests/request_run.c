@@ -91,6 +91,7 @@ static const char *request_run_write_settings(const pj_request_origin *origin, c
     request_run_number(&json, "max_tokens", (double)request->max_tokens);
     if (x->status) pj_json_kv_int(&json, "http_status", x->status);
     if (a->finish_reason[0]) pj_json_kv_string(&json, "finish_reason", a->finish_reason);
+    if (request->session[0]) pj_json_kv_string(&json, "session", request->session);
     if (x->first_ns) request_run_number(&json, "ttft_ms", (double)(x->first_ns - x->sent_ns) / 1e6);
     write_timings(&json, a);
     pj_json_kv_bool(&json, "tokens_approximate", counts.approximate);
@@ -112,6 +113,25 @@ static const char *request_run_keep(pj_arena *arena, const char *text, bool *fai
     const char *copy = text && *text ? pj_arena_strndup(arena, text, strlen(text)) : NULL;
     if (text && *text && !copy) *failed = true;
     return copy;
+}
+
+/* Those of all requests, and the request's session. */
+static void set_tags(const pj_request_origin *origin, const pj_exchange *x, pj_arena *arena,
+                     pj_run_info *info, bool *failed)
+{
+    const char *session = x->asked.session;
+    info->tags = origin->tags;
+    while (origin->tags && origin->tags[info->tag_count]) info->tag_count++;
+    if (!session[0]) return;
+    const char **tags = pj_arena_alloc(arena, (size_t)info->tag_count + 2, sizeof *tags);
+    size_t bytes = sizeof PJ_TAG_SESSION + sizeof x->asked.session;
+    char *tag = pj_arena_alloc(arena, bytes, 1);
+    *failed |= !tags || !tag;
+    if (!tags || !tag) return;
+    snprintf(tag, bytes, PJ_TAG_SESSION "%s", session);
+    for (uint32_t i = 0; i < info->tag_count; i++) tags[i] = origin->tags[i];
+    tags[info->tag_count++] = tag;
+    info->tags = tags;
 }
 
 static void set_texts(const pj_request_origin *origin, const pj_exchange *x, pj_arena *arena,
@@ -151,8 +171,7 @@ pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *x,
     info->scope = "request";
     info->level = "coarse";
     info->experiment_name = origin->experiment_name;
-    info->tags = origin->tags;
-    while (origin->tags && origin->tags[info->tag_count]) info->tag_count++;
+    set_tags(origin, x, arena, info, &failed);
     info->machine = origin->session->machine.name;
     info->machine_json = origin->session->machine.json;
     info->settings_json = request_run_write_settings(origin, x, arena);
@@ -426,7 +445,7 @@ static void set_energy(const share_curve *c, double start_ms, double duration_ms
     e->net_nj = isnan(c->idle_mw)
                     ? PJ_NJ_UNKNOWN
                     : e->gross_nj - llround(c->idle_mw * (double)(to - from) * 1e-9 * 1e6);
-    e->method = PJ_METHOD_ALLOCATED;
+    e->method = c->p->is_shared ? PJ_METHOD_ALLOCATED : PJ_METHOD_INTEGRATE;
 }
 
 static void set_rows(const share_curve *c, pj_run_data *d)
@@ -483,6 +502,7 @@ static void request_run_set_figures(const share_curve *c, pj_run_data *d)
     double load_ms = d->section_count ? d->sections[0].duration_ms : 0;
     info->total_mj = (double)gross / 1e6;
     info->idle_mj = c->idle_mw * info->total_ms * 1e-3;
+    if (!c->p->is_shared) info->method = PJ_METHOD_INTEGRATE;
     info->net_mj = info->total_mj - info->idle_mj;
     info->model_load_mj = d->section_count ? (double)load / 1e6 : NAN;
     info->request_mj = (double)(gross - idle - load) / 1e6;
@@ -581,8 +601,8 @@ pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_erro
     pj_arena_init(&arena, 0);
     w.status = pj_spool_create(NULL, p->id, t.begin_ns, p->wall_ns, &spool, err);
     if (w.status == PJ_OK)
-        w.status = pj_request_info(p->origin, p->exchange, p->id, p->wall_ns, p->allocation, &arena,
-                                   &info, err);
+        w.status = pj_request_info(p->origin, p->exchange, p->id, p->wall_ns,
+                                   p->is_shared ? p->allocation : NULL, &arena, &info, err);
     pj_spool_put_info(&w, &info, t.begin_ns);
     put_power(&w, p, &t);
     put_spans(&w, p, &t);

@@ -55,6 +55,7 @@ typedef struct pj_request_parts {
     const pj_request_origin *origin;
     const pj_exchange *exchange;
     const char *allocation;  /* name of the rule; NULL: no energy is known */
+    bool is_shared;          /* other requests were in flight at the same time */
     pj_ledger_series series; /* the following members are meaningless without one */
     double sd_mj[PJ_MAX_RAILS], idle_mj[PJ_MAX_RAILS];
     double total_mj; /* NAN: unknown */

@@ -432,6 +432,7 @@ static pj_request_parts requests_collect(pj_request *r)
     }
     r->final = pj_ledger_of(q->ledger, r->entry);
     parts.total_mj = r->final.total_mj;
+    parts.is_shared = r->final.shared;
     return parts;
 }
 

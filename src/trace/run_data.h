@@ -224,6 +224,13 @@ typedef struct pj_condition_row {
     const char *throttle; /* "power,thermal"; "": not throttled */
 } pj_condition_row;
 
+/* Begins the tag of the runs that belong to one session, such as the requests of an agent's task.
+ */
+#define PJ_TAG_SESSION "session="
+
+/* Output tokens of an open run whose token spans are passes that yield none; 0 when it is built. */
+#define PJ_GENERATES_NO_TOKENS ((uint64_t)INT64_MAX)
+
 /* Facts and figures of the run as a whole; NAN, NULL or 0 as commented. */
 typedef struct pj_run_info {
     char id[PJ_UUID_BYTES];

@@ -2,6 +2,7 @@
 #include "trace/summary.h"
 
 #include <math.h>
+#include <string.h>
 
 static double summary_divide(double a, double b)
 {
@@ -80,4 +81,10 @@ double pj_cost_usd(double mj, const pj_cost_rates *rates)
 double pj_co2_grams(double mj, const pj_cost_rates *rates)
 {
     return mj / 3.6e9 * rates->co2_g_per_kwh;
+}
+
+const char *pj_run_scope(const pj_run_info *info)
+{
+    const char *scope = info->scope ? info->scope : "machine";
+    return strcmp(scope, "request") == 0 && !info->allocation ? "machine" : scope;
 }

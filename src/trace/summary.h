@@ -49,6 +49,8 @@ double pj_co2_grams(double mj, const pj_cost_rates *rates);
 
 /* The status of a queued run: shown, never stored, not a pj_run_status. */
 enum { PJ_RUN_QUEUED = 100 };
+/* What the energy of a run is of. A request that was alone has all of the machine's. */
+const char *pj_run_scope(const pj_run_info *info);
 const char *pj_run_status_name(pj_run_status status);   /* "completed", ... */
 const char *pj_depth_name(pj_depth depth);              /* "off", "module", "deep" */
 const char *pj_quality_name(pj_source_quality quality); /* "measured", "modelled", ... */

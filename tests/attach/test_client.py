@@ -40,7 +40,7 @@ class Client(unittest.TestCase):
         self.assertIn("4 of 12 prompt tokens were cached", got.stdout)
         run = self.rows("SELECT status, engine, model_name, input_tokens, cached_tokens, output_tokens,"
                         " prompt, allocation, energy_source, scope, level FROM profiling_runs")
-        self.assertEqual(run, [("completed", "openai", "m", 12, 4, 6, "Hello", "tokens", "modelled", "request",
+        self.assertEqual(run, [("completed", "openai", "m", 12, 4, 6, "Hello", None, "modelled", "request",
                                 "coarse")])
         tokens = self.rows("SELECT position, text, phase, method FROM tokens ORDER BY position")
         self.assertEqual([t[:3] for t in tokens],
@@ -55,6 +55,20 @@ class Client(unittest.TestCase):
         self.assertRegex(show.stdout, r"(?m)^engine +\S.* \(scope request, level coarse")
         sent = json.loads(engine.requests[-1]["body"])
         self.assertEqual(sent["messages"], [{"role": "user", "content": "Hello"}])
+
+    def test_a_request_alone_is_compared_with_our_engine(self):
+        """Both are the machine's energy during the request; a request's share of it is not."""
+        engine = Engine()
+        engine.pause = 0.02
+        model = os.path.join(os.path.dirname(__file__), "..", "..", "models", "demo")
+        subprocess.run([PERJOULE, "run", "-m", model, "-n", "6", "--db", self.db, "--power", "sim", "Hello"], check=True,
+                       capture_output=True)
+        for concurrency, refused in (("1", False), ("4", True)):
+            self.attach(engine, "--requests", "4", "--concurrency", concurrency, "--input-len", "8", "--output-len", "20")
+            compared = subprocess.run([PERJOULE, "compare", "--by", "engine", "--json", "--db", self.db], check=True,
+                                      capture_output=True, text=True)
+            codes = {caveat["code"] for caveat in json.loads(compared.stdout)["caveats"]}
+            self.assertEqual("scope_differs" in codes, refused, codes)
 
     def test_a_load_shares_the_machine(self):
         engine = Engine()

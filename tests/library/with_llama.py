@@ -63,7 +63,7 @@ def check_steps(run, alone):
     assert run.sections.count("mixed_batch") == 1, run.sections
     assert [t["position"] for t in run.tokens] == [0, 1, 2, 3, 4, 5], run.tokens
     assert run.tokens[4]["duration_ms"] < 900, "the pause belongs to no token"
-    assert not {"markers_ignored", "markers_lost"} & set(run.warnings), run.warnings
+    assert not {"markers_ignored", "markers_lost", "llama_unseen"} & set(run.warnings), run.warnings
     run.check_conservation()
 
 
@@ -133,6 +133,8 @@ def with_freed_batches(folder):
 
 
 def with_plugin(folder):
+    nothing = Run(folder, sys.executable, "-c", "", options=["--llama"])
+    assert "llama_unseen" in nothing.warnings, nothing.warnings
     run, alone = alone_and(folder, loader, plugin, "5", "process", options=["--llama"])
     check_steps(run, alone)
     check_layers(run, 9)

@@ -49,6 +49,7 @@ static int tear_down(void **state)
 typedef struct kind {
     const char *dtype, *machine, *rails, *scope;
     const char *level; /* of an attached engine */
+    const char *allocation;
     double factor;
     pj_source_quality quality;
     double disturbed;
@@ -75,6 +76,7 @@ static void save(place *p, uint64_t seed, const kind *k, char id[PJ_UUID_BYTES])
     i->machine = k->machine ? k->machine : "one";
     i->total_rails = k->rails ? k->rails : "cpu";
     i->scope = k->scope;
+    i->allocation = k->allocation;
     i->quality = k->quality ? k->quality : PJ_MEASURED;
     i->disturbed_share = k->disturbed;
     i->repeat_group = NULL;
@@ -229,6 +231,19 @@ static void groups_by_a_number_say_of_what(void **state)
     json_decref(numbers);
 }
 
+static void a_request_that_was_alone_is_judged(void **state)
+{
+    place *p = *state;
+    for (uint64_t i = 0; i < 6; i++) {
+        save(p, 2 * i + 1, &(kind){"a", .factor = 1}, NULL);
+        save(p, 2 * i + 2, &(kind){"b", .factor = 2, .scope = "request"}, NULL);
+    }
+    json_t *tree = groups(p, "dtype", PJ_OK);
+    assert_string_equal(text(at(tree, "verdicts", 0), "outcome"), "different");
+    assert_false(has_caveat(tree, "scope_differs"));
+    json_decref(tree);
+}
+
 static void what_may_not_be_compared_is_not_judged(void **state)
 {
     place *p = *state;
@@ -236,7 +251,8 @@ static void what_may_not_be_compared_is_not_judged(void **state)
         save(p, 2 * i + 1, &(kind){"a", .factor = 1}, NULL);
         save(p, 2 * i + 2, &(kind){"b", .factor = 2, .quality = PJ_MODELLED}, NULL);
         save(p, 2 * i + 50, &(kind){"c", .factor = 2, .rails = "cpu,gpu0"}, NULL);
-        save(p, 2 * i + 80, &(kind){"d", .factor = 2, .scope = "request"}, NULL);
+        save(p, 2 * i + 80, &(kind){"d", .factor = 2, .scope = "request", .allocation = "tokens"},
+             NULL);
     }
     json_t *tree = groups(p, "dtype", PJ_OK);
     assert_int_equal(json_array_size(json_object_get(tree, "verdicts")), 6);
@@ -531,6 +547,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(groups_are_judged_and_explained, set_up, tear_down),
         cmocka_unit_test_setup_teardown(table_verdict_and_best_agree, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_by_a_number_say_of_what, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_request_that_was_alone_is_judged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_may_not_be_compared_is_not_judged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(disturbed_runs_are_left_out_and_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_machines_widen_the_interval, set_up, tear_down),

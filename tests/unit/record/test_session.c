@@ -160,6 +160,27 @@ static void what_a_client_says_spoils_nothing(void **state)
     pj_session_close(session);
 }
 
+static void passes_that_yield_no_tokens_have_no_joules_per_token(void **state)
+{
+    pj_session *session = open_session("sim");
+    pj_run *run;
+    pj_error err = {0};
+    pj_result result = {.size = sizeof result};
+    pj_run_facts facts = {.size = sizeof facts, .batch_size = 4};
+    assert_int_equal(pj_run_begin(session, &(pj_run_options){.depth = PJ_DEPTH_MODULE}, &run, &err),
+                     PJ_OK);
+    record(run, 2, 100000);
+    assert_int_equal(pj_run_describe(run, &facts, &err), PJ_OK);
+    pj_run_set_tokens(run, 0, PJ_NO_TOKENS);
+    assert_int_equal(pj_run_end(run, PJ_RUN_COMPLETED, &result, &err), PJ_OK);
+    assert_int_equal(result.output_tokens, 0);
+    assert_that(result.total.mj, >, 0);
+    assert_true(isnan(result.joules_per_token));
+    assert_non_null(strstr(result.json, "\"batch_size\":4"));
+    pj_result_fini(&result);
+    pj_session_close(session);
+}
+
 static void without_a_sensor_only_energy_is_missing(void **state)
 {
     setenv("PERJOULE_SYSFS", folder, 1); /* an empty machine */
@@ -659,6 +680,7 @@ int main(void)
 {
     virtual_clock_use();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(passes_that_yield_no_tokens_have_no_joules_per_token),
         cmocka_unit_test(a_run_comes_out_of_the_database_as_it_went_in),
         cmocka_unit_test(what_a_client_says_spoils_nothing),
         cmocka_unit_test(without_a_sensor_only_energy_is_missing),

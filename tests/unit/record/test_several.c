@@ -518,6 +518,44 @@ static void closing_ends_what_is_open(void **state)
     pj_session_close(session);
 }
 
+static pthread_mutex_t stored_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t stored = PTHREAD_COND_INITIALIZER;
+static pj_run_status status_stored; /* RUNNING: not yet */
+
+static void note_stored(pj_store *store, const char *run_id)
+{
+    pj_run_data data;
+    pj_error err = {0};
+    if (pj_store_load(store, run_id, &data, &err) != PJ_OK) abort();
+    pthread_mutex_lock(&stored_mutex);
+    status_stored = data.info.status;
+    pthread_cond_signal(&stored);
+    pthread_mutex_unlock(&stored_mutex);
+    pj_run_data_fini(&data);
+}
+
+static void *end_completed(void *run)
+{
+    return (void *)(intptr_t)pj_run_end(run, PJ_RUN_COMPLETED, NULL, NULL);
+}
+
+static void closing_waits_for_an_end_in_progress(void **state)
+{
+    pthread_t thread;
+    void *result;
+    pj_session *session = open_session(steady, NULL);
+    session->stored = note_stored;
+    status_stored = PJ_RUN_RUNNING;
+    assert_int_equal(pthread_create(&thread, NULL, end_completed, begin(session, 0)), 0);
+    pthread_mutex_lock(&stored_mutex);
+    while (status_stored == PJ_RUN_RUNNING) pthread_cond_wait(&stored, &stored_mutex);
+    pthread_mutex_unlock(&stored_mutex);
+    pj_session_close(session);
+    pthread_join(thread, &result);
+    assert_int_equal((intptr_t)result, PJ_OK);
+    assert_int_equal(status_stored, PJ_RUN_COMPLETED);
+}
+
 /* Windows one after the other start and stop the sensors each time. */
 static void windows_can_be_repeated(void **state)
 {
@@ -548,6 +586,7 @@ int main(void)
         cmocka_unit_test(a_window_shorter_than_a_period_has_a_wide_interval),
         cmocka_unit_test(windows_without_sensors_have_a_time),
         cmocka_unit_test(closing_ends_what_is_open),
+        cmocka_unit_test(closing_waits_for_an_end_in_progress),
         cmocka_unit_test(windows_can_be_repeated),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
