@@ -203,12 +203,15 @@ static void print_rule(const int *widths)
 static void explain(const pj_run_table *t)
 {
     bool modelled = false, mean = false;
+    double gain = 0;
     for (uint32_t i = 0; i < t->count; i++) {
+        gain = fmax(gain, t->rows[i].gain_sd);
         modelled |= is_modelled(&t->rows[i]);
         mean |= is_mean(&t->rows[i]);
     }
     pj_print(stdout, "\npp512: a prompt of 512 tokens, energy per token of it\n"
                      "tg128: decoding of 128 tokens, energy of the typical one\n");
+    pj_gain_note_print(stdout, "", gain);
     if (modelled) pj_print(stdout, "~ modelled, not measured\n");
     if (mean) pj_print(stdout, "* mean of the tokens: no typical one is known\n");
     if (t->left_out)

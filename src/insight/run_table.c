@@ -3,6 +3,7 @@
 
 #include "insight/sides.h"
 #include "trace/device.h"
+#include "trace/summary.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -97,7 +98,10 @@ static void fill_figures(pj_table_row *row, const pj_side *side)
 {
     bool typical = true;
     row->runs = side->run_count;
-    for (uint32_t i = 0; i < side->run_count; i++) pj_note_typical(&typical, side->runs[i]);
+    for (uint32_t i = 0; i < side->run_count; i++) {
+        pj_note_typical(&typical, side->runs[i]);
+        row->gain_sd = fmax(row->gain_sd, pj_run_gain_sd(side->runs[i]));
+    }
     row->figure = row->is_prompt ? "joules_per_input_token"
                   : typical      ? "joules_per_token_typical"
                                  : "joules_per_output_token";

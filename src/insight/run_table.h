@@ -18,6 +18,7 @@ typedef struct pj_table_row {
     pj_source_quality quality;
     pj_mean speed;      /* tokens per second, of all sequences together */
     pj_mean joules;     /* per token of the test */
+    double gain_sd;     /* of the sensors' calibration, relative; the intervals leave it out */
     const char *figure; /* what `joules` is: its column of the API */
     uint32_t runs;
 } pj_table_row;

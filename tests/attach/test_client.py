@@ -65,8 +65,8 @@ class Client(unittest.TestCase):
                        capture_output=True)
         for concurrency, refused in (("1", False), ("4", True)):
             self.attach(engine, "--requests", "4", "--concurrency", concurrency, "--input-len", "8", "--output-len", "20")
-            compared = subprocess.run([PERJOULE, "compare", "--by", "engine", "--json", "--db", self.db], check=True,
-                                      capture_output=True, text=True)
+            compared = subprocess.run([PERJOULE, "compare", "--by", "engine", "--with-disturbed", "--json", "--db", self.db],
+                                      check=True, capture_output=True, text=True)
             codes = {caveat["code"] for caveat in json.loads(compared.stdout)["caveats"]}
             self.assertEqual("scope_differs" in codes, refused, codes)
 

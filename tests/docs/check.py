@@ -352,6 +352,9 @@ def check_runs(path):
             if words != ["sh"]:
                 continue
             for line in statements(block):
+                if setting := re.match(r"export (PERJOULE_\w+)=(\S+)", line):
+                    env = {**env, setting[1]: setting[2]}
+                    continue
                 if LEFT_OUT.match(line) or line.startswith("cc ") and not shutil.which("cc"):
                     continue
                 wrong = run(line, folder / "work", env)
