@@ -6,9 +6,9 @@
 #include <math.h>
 
 /* The bounds are exact when the spread is known. It is estimated from the same runs, which inflates
- * errors by up to a fifth of the level; so much is held back
+ * errors by up to a quarter of the level; so much is held back
  * (tests/unit/analysis/test_cost_gate.c). */
-static const double planned_share = 0.82, least_p = 1e-12;
+static const double planned_share = 0.78, least_p = 1e-12;
 
 typedef struct gate_estimate {
     double value, error, freedom; /* of the logarithm of the ratio */
@@ -117,7 +117,7 @@ uint32_t pj_cost_gate_needed(const pj_cost_gate *g, double spread, double times)
             freedom = variance * variance / (of_n + 1 / (stored * stored * (stored - 1)));
         }
         double distance = fabs(log(times)) / (spread * sqrt(variance));
-        if (distance >= reach_at(g, n, freedom) + pj_student_quantile(0.95, freedom)) return n;
+        if (distance >= reach_at(g, n, freedom) + pj_student_quantile(0.96, freedom)) return n;
     }
     return 0;
 }

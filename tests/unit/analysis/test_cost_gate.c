@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-enum { GATES = PJ_SANITIZED ? 200 : 4000, MOST = 32 };
+enum { GATES = PJ_SANITIZED ? 200 : 4000, MOST = 40 };
 static const double spread = 0.02;
 
 /* Bounds of five equal looks at a one-sided level of 2.5 %, as in tables of the method. */
@@ -57,7 +57,7 @@ static tally hold_gates(const pj_cost_gate *gate, double factor, uint32_t stated
 static pj_cost_gate planned(pj_gate_kind kind, double limit)
 {
     pj_cost_gate gate = {.kind = kind, .limit = limit, .most = MOST};
-    if (kind == PJ_GATE_STORED) gate.stored = 30;
+    if (kind == PJ_GATE_STORED) gate.stored = MOST;
     pj_cost_gate_plan(&gate, PJ_LEVEL);
     return gate;
 }
