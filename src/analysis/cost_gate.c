@@ -106,6 +106,12 @@ pj_cost_look pj_cost_gate_look(const pj_cost_gate *g, const double *a, const dou
                           .spread = e.spread};
 }
 
+double pj_cost_spread(const double *values, uint32_t n)
+{
+    pj_moments m = gate_moments(values, n);
+    return sqrt(gate_variance(&m));
+}
+
 uint32_t pj_cost_gate_needed(const pj_cost_gate *g, double spread, double times)
 {
     double stored = g->stored;

@@ -48,6 +48,8 @@ pj_gate_outcome pj_cost_gate_judge(const pj_cost_gate *gate, const double *a, co
 /* The same with its figures. */
 pj_cost_look pj_cost_gate_look(const pj_cost_gate *gate, const double *a, const double *b,
                                uint32_t n);
+/* Relative spread of single values; NAN: fewer than two. */
+double pj_cost_spread(const double *values, uint32_t n);
 /* After how many runs at most 95 of 100 gates have decided, when single runs vary by `spread` and
  * the true ratio is `times` the limit; 0: not within `most`. */
 uint32_t pj_cost_gate_needed(const pj_cost_gate *gate, double spread, double times);

@@ -58,24 +58,6 @@ static void plan_criteria(gating *g)
         pj_cost_gate_plan(&r->criteria[i].gate, PJ_LEVEL / r->count);
 }
 
-static pj_status gate_comparable(const gating *g, pj_error *err)
-{
-    const pj_gate_runs *a = &g->runs[BASELINE], *b = &g->runs[COMMAND_SIDE];
-    if (!a->count) return PJ_OK;
-    if (strcmp(a->source, b->source) != 0)
-        return pj_fail(
-            err, PJ_E_INVALID,
-            "the baseline's energy is %s and the command's is %s: they cannot be compared",
-            a->source, b->source);
-    if (strcmp(a->rails, b->rails) != 0)
-        return pj_fail(
-            err, PJ_E_INVALID,
-            "the baseline's total sums the rails %s and the command's %s: they cannot be "
-            "compared",
-            a->rails, b->rails);
-    return PJ_OK;
-}
-
 static pj_status choose_figure(gating *g, pj_error *err)
 {
     const pj_gate_runs *a = &g->runs[BASELINE], *b = &g->runs[COMMAND_SIDE];
@@ -122,24 +104,29 @@ static void look_at_all(gating *g)
 
 /* ---- progress ---- */
 
+/* As soon as the spread is known: of a stored baseline from the beginning. */
 static void say_needed(const gating *g)
 {
     const pj_gate_report *r = &g->report;
+    const pj_gate_runs *a = &g->runs[BASELINE], *b = &g->runs[COMMAND_SIDE];
     for (uint32_t i = 0; i < r->count; i++) {
         const pj_cost_gate *gate = &r->criteria[i].gate;
-        pj_cost_look look =
-            pj_cost_gate_look(gate, g->runs[BASELINE].joules[r->figure],
-                              g->runs[COMMAND_SIDE].joules[r->figure], g->runs[COMMAND_SIDE].count);
-        if (!(look.spread > 0)) continue;
+        bool is_stored = gate->kind == PJ_GATE_STORED;
+        if (b->count != (is_stored ? 1 : PJ_GATE_FIRST)) continue;
+        double spread = is_stored ? pj_cost_spread(a->joules[r->figure], a->count)
+                                  : pj_cost_gate_look(gate, a->joules[r->figure],
+                                                      b->joules[r->figure], b->count)
+                                        .spread;
+        if (!(spread > 0)) continue;
         char needed[64];
-        uint32_t n = pj_cost_gate_needed(gate, look.spread, 1.05);
+        uint32_t n = pj_cost_gate_needed(gate, spread, 1.05);
         if (n)
             snprintf(needed, sizeof needed, "%u of at most %u runs", n, gate->most);
         else
             snprintf(needed, sizeof needed, "more than %u runs", gate->most);
         pj_say("single runs vary by %.2g %%: to tell a cost from 5 %% more or less than the %s "
                "allows takes %s",
-               100 * look.spread, r->criteria[i].name, needed);
+               100 * spread, r->criteria[i].name, needed);
     }
 }
 
@@ -153,7 +140,7 @@ static void say_runs(const gating *g)
                b->joules[figure][last], pj_gate_figure_per(figure));
     else
         pj_say("run %u: %.4g J %s", b->count, b->joules[figure][last], pj_gate_figure_per(figure));
-    if (b->count == PJ_GATE_FIRST && g->report.outcome == PJ_GATE_UNDECIDED) say_needed(g);
+    if (g->report.outcome == PJ_GATE_UNDECIDED) say_needed(g);
 }
 
 /* ---- measuring ---- */
@@ -180,7 +167,8 @@ static pj_status measure_all(gating *g, pj_error *err)
         status = measure_block(g, (uint32_t)i, false, err);
     for (uint32_t n = 0; n < g->args->runs && status == PJ_OK; n++) {
         status = measure_block(g, n, true, err);
-        if (status == PJ_OK) status = gate_comparable(g, err);
+        if (status == PJ_OK)
+            status = pj_gate_comparable(&g->runs[BASELINE], &g->runs[COMMAND_SIDE], err);
         if (status == PJ_OK) status = choose_figure(g, err);
         if (status == PJ_OK && g->report.count) g->report.outcome = judge_all(g);
         if (status == PJ_OK) say_runs(g);
@@ -366,13 +354,13 @@ const pj_command pj_command_gate = {
     .usage = "[options] -- COMMAND [ARGUMENTS]",
     .text =
         "Runs the command again and again until it can tell whether it costs more than allowed, or "
-        "says after --runs that it cannot. A perjoule run is judged by its joules per token, as is "
-        "a program that reports tokens (perjoule exec); any other program by the joules of a run. "
-        "With --baseline-command both are run in alternating blocks, which cancels what "
-        "changes with time on both sides; a stored baseline must come from the same machine. "
-        "However often it looks, it says \"costs more\" of a command at the limit, and \"costs no "
-        "more\", in at most 5 of 100 gates each; the bounds printed are those at which it would "
-        "have decided.\n\n"
+        "says after --runs that it cannot. A command that begins with \"perjoule run\" is judged by "
+        "joules per token, and so is a program that reports its tokens (see perjoule exec); any "
+        "other program by the joules of a whole run. With --baseline-command both are run in "
+        "alternating blocks, so that what changes with time affects both alike; a stored baseline "
+        "must come from the same machine. However often the gate looks, at most 5 of 100 call a "
+        "command that costs exactly what is allowed more costly, and at most 5 less; the interval "
+        "is that by which it decides.\n\n"
         "Exit codes: 0 costs no more than allowed, 1 costs more, 4 undecided, 2 bad input or the "
         "command failed, 3 energy is unavailable, 130 interrupted. On GitHub (GITHUB_ACTIONS=true) "
         "it also prints an annotation.",

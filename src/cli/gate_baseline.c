@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { BASELINE_VERSION = 1 };
+enum { BASELINE_VERSION = 1, BASELINE_BYTES = 1 << 20 };
 static const char baseline_format[] = "perjoule-baseline";
 
 /* ---- runs of the database ---- */
@@ -102,6 +102,7 @@ static pj_status read_saved(const json_t *file, pj_gate_runs *runs, pj_error *er
         for (int k = 0; k < PJ_GATE_FIGURES; k++)
             run.joules[k] = pj_gate_number(item, pj_gate_figure_name((pj_gate_figure)k));
         pj_gate_text(file, "energy_source", run.source, sizeof run.source);
+        pj_gate_text(file, "scope", run.scope, sizeof run.scope);
         pj_gate_text(file, "rails", run.rails, sizeof run.rails);
         pj_gate_text(file, "machine", run.machine, sizeof run.machine);
         if (status == PJ_OK) status = pj_gate_add(runs, &run, err);
@@ -126,9 +127,10 @@ static pj_status read_file(const char *path, pj_gate_runs *runs, pj_error *err)
     json_error_t where;
     pj_status status = pj_file_map(path, &file, err);
     if (status != PJ_OK) return status;
-    /* an export may be large: only a text with our mark near its beginning becomes a tree */
+    /* an export may be large: only a small text with our mark near its beginning becomes a tree */
     size_t head = file.size < 256 ? file.size : 256;
-    if (head && memmem(file.data, head, baseline_format, sizeof baseline_format - 1)) {
+    if (head && file.size <= BASELINE_BYTES &&
+        memmem(file.data, head, baseline_format, sizeof baseline_format - 1)) {
         json_t *tree = json_loadb((const char *)file.data, file.size, 0, &where);
         status = tree ? read_saved(tree, runs, err)
                       : pj_fail(err, PJ_E_INVALID, "%s (line %d)", where.text, where.line);
@@ -157,7 +159,7 @@ pj_status pj_gate_save(const char *path, const char *command, const pj_gate_runs
     pj_json json;
     char now[32];
     pj_clock_format_iso(pj_clock_wall_ns(), now);
-    pj_json_open(&json, 1 << 20);
+    pj_json_open(&json, BASELINE_BYTES);
     pj_json_object_begin(&json);
     pj_json_kv_string(&json, "format", baseline_format);
     pj_json_kv_int(&json, "version", BASELINE_VERSION);
@@ -165,6 +167,7 @@ pj_status pj_gate_save(const char *path, const char *command, const pj_gate_runs
     pj_json_kv_string(&json, "command", command);
     pj_json_kv_string(&json, "machine", runs->machine);
     pj_json_kv_string(&json, "energy_source", runs->source);
+    pj_json_kv_string(&json, "scope", runs->scope);
     pj_json_kv_string(&json, "rails", runs->rails);
     pj_json_kv_array_begin(&json, "runs");
     for (uint32_t i = 0; i < runs->count; i++) {

@@ -45,13 +45,26 @@ pj_gate_figure pj_gate_figure_of(const pj_gate_runs *a, const pj_gate_runs *b)
 
 /* ---- adding runs ---- */
 
-static pj_status gate_same(char *first, size_t bytes, const char *now, const char *what,
-                           pj_error *err)
+static pj_status gate_same(const char *first, const char *now, const char *what, pj_error *err)
 {
-    if (!first[0]) snprintf(first, bytes, "%s", now);
-    if (strcmp(first, now) == 0) return PJ_OK;
-    return pj_fail(err, PJ_E_INVALID, "runs cannot be compared: %s is %s in one and %s in another",
+    if (!first[0] || !now[0] || strcmp(first, now) == 0) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID,
+                   "runs cannot be compared: the %s of the energy is %s in one and %s in another",
                    what, first, now);
+}
+
+static pj_status gate_same_energy(const pj_gate_runs *a, const char *source, const char *scope,
+                                  const char *rails, pj_error *err)
+{
+    pj_status status = gate_same(a->source, source, "source", err);
+    if (status == PJ_OK) status = gate_same(a->scope, scope, "scope", err);
+    if (status == PJ_OK) status = gate_same(a->rails, rails, "list of rails", err);
+    return status;
+}
+
+pj_status pj_gate_comparable(const pj_gate_runs *a, const pj_gate_runs *b, pj_error *err)
+{
+    return gate_same_energy(a, b->source, b->scope, b->rails, err);
 }
 
 pj_status pj_gate_add(pj_gate_runs *runs, const pj_gate_run *run, pj_error *err)
@@ -59,11 +72,14 @@ pj_status pj_gate_add(pj_gate_runs *runs, const pj_gate_run *run, pj_error *err)
     if (!(run->joules[PJ_GATE_RUN] > 0))
         return pj_fail(err, PJ_E_UNAVAILABLE, "the energy of a run is unavailable: %s",
                        pj_absence_text(run->absence));
-    pj_status status = gate_same(runs->source, sizeof runs->source, run->source, "energy", err);
-    if (status == PJ_OK)
-        status = gate_same(runs->rails, sizeof runs->rails, run->rails, "the total's rails", err);
+    pj_status status = gate_same_energy(runs, run->source, run->scope, run->rails, err);
     if (status != PJ_OK) return status;
-    if (!runs->machine[0]) snprintf(runs->machine, sizeof runs->machine, "%s", run->machine);
+    if (!runs->count) {
+        memcpy(runs->source, run->source, sizeof runs->source);
+        memcpy(runs->scope, run->scope, sizeof runs->scope);
+        memcpy(runs->rails, run->rails, sizeof runs->rails);
+        memcpy(runs->machine, run->machine, sizeof runs->machine);
+    }
     if (runs->count == PJ_GATE_RUNS)
         return pj_fail(err, PJ_E_INVALID, "a baseline has more than %d runs", PJ_GATE_RUNS);
     for (int i = 0; i < PJ_GATE_FIGURES; i++) runs->joules[i][runs->count] = run->joules[i];
@@ -80,6 +96,7 @@ pj_gate_run pj_gate_run_of(const pj_run_info *info)
         .joules = {ratios.joules_per_token_typical, ratios.joules_per_token, info->total_mj * 1e-3},
         .disturbed = pj_run_is_disturbed(info)};
     snprintf(run.source, sizeof run.source, "%s", pj_quality_name(info->quality));
+    snprintf(run.scope, sizeof run.scope, "%s", info->scope ? info->scope : "machine");
     snprintf(run.rails, sizeof run.rails, "%s", info->total_rails ? info->total_rails : "");
     snprintf(run.machine, sizeof run.machine, "%s", info->machine ? info->machine : "");
     snprintf(run.absence, sizeof run.absence, "%s", pj_absence_name(info->absence));
@@ -136,6 +153,7 @@ static pj_status read_summary(const char *text, size_t bytes, pj_gate_runs *runs
                                   pj_gate_number(summary, "total_energy_mj") * 1e-3},
                        .disturbed = pj_gate_number(summary, "disturbed_share") > 0.1};
     pj_gate_text(summary, "energy_source", run.source, sizeof run.source);
+    pj_gate_text(summary, "scope", run.scope, sizeof run.scope);
     pj_gate_text(summary, "machine", run.machine, sizeof run.machine);
     pj_gate_text(summary, "unavailable_reason", run.absence, sizeof run.absence);
     join_rails(summary, run.rails, sizeof run.rails);
@@ -159,7 +177,7 @@ static pj_status run_own(const pj_gate_command *c, const char *options, pj_gate_
     pj_buffer_init(&text, 1 << 20);
     pj_buffer_init(&out, 256 << 20);
     pj_buffer_append(&text, c->text, (size_t)(options - c->text));
-    pj_buffer_text(&text, " --json");
+    pj_buffer_text(&text, " --json --tag gate");
     if (c->power) pj_buffer_text(&text, " --power "), pj_shell_word(&text, c->power);
     if (c->db) pj_buffer_text(&text, " --db "), pj_shell_word(&text, c->db);
     pj_buffer_text(&text, options);

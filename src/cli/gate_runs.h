@@ -18,9 +18,9 @@ enum { PJ_GATE_RUNS = 256 };
 typedef struct pj_gate_runs {
     double joules[PJ_GATE_FIGURES][PJ_GATE_RUNS]; /* NAN: unavailable */
     uint32_t count, disturbed;                    /* of stored ones the disturbed are left out */
-    /* of the first run: "measured" or "modelled", the rails in the total, the machine; "" as long
-     * as there is no energy */
-    char source[16], rails[256], machine[128];
+    /* of the first run: "measured" or "modelled", the scope, the rails in the total, the machine;
+     * "" as long as there is none */
+    char source[16], scope[16], rails[256], machine[128];
 } pj_gate_runs;
 
 /* A command, as a text for the shell. `perjoule run` measures itself and is asked for its figures;
@@ -38,6 +38,8 @@ const char *pj_gate_own_run(const char *command);
 /* Runs it once. `runs` NULL: to warm up. Its standard output is discarded. */
 pj_status pj_gate_measure(const pj_gate_command *command, pj_gate_runs *runs, pj_error *err);
 
+/* Fails if the runs of the two sides are different quantities. */
+pj_status pj_gate_comparable(const pj_gate_runs *a, const pj_gate_runs *b, pj_error *err);
 /* Adds the runs of a baseline: a file, a run (or its --repeat series) or an experiment. */
 pj_status pj_gate_read(const char *baseline, const char *db, pj_gate_runs *runs, pj_error *err);
 pj_status pj_gate_save(const char *path, const char *command, const pj_gate_runs *runs,

@@ -10,7 +10,7 @@
 typedef struct pj_gate_run {
     double joules[PJ_GATE_FIGURES];
     bool disturbed;
-    char source[16], rails[256], machine[128];
+    char source[16], scope[16], rails[256], machine[128];
     char absence[32]; /* why there is no energy (pj_absence_name) */
 } pj_gate_run;
 
