@@ -53,7 +53,7 @@ static bool on_another_machine(const pj_gate_report *r)
 
 void pj_gate_print(const pj_gate_report *r, FILE *out)
 {
-    for (uint32_t i = 0; i < r->count; i++) fprintf(out, "%s\n", r->criteria[i].text);
+    for (uint32_t i = 0; i < r->count; i++) pj_print(out, "%s\n", r->criteria[i].text);
     if (on_another_machine(r))
         pj_say("the baseline was measured on another machine (%s): it tells little about this one",
                pj_safe(r->a->machine).s);
