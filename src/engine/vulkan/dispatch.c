@@ -12,6 +12,7 @@ static void dispatch_refuse(pj_gpu *s, const char *what)
 
 void pj_gpu_touch(pj_gpu *s, uint32_t reads, uint32_t writes)
 {
+    pj_gpu_settle(s);
     if ((reads & s->writes) | (writes & (s->writes | s->reads))) {
         pj_vk_barrier(s->vk);
         s->reads = s->writes = 0;

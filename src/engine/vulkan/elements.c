@@ -110,8 +110,13 @@ static void elements_norm(pj_gpu *s, const pj_norm_step *step, pj_vk_norm_output
 
 void pj_gpu_norm(void *state, const pj_norm_step *step)
 {
+    if (!pj_gpu_hold_norm(state, step)) pj_gpu_run_norm(state, step);
+}
+
+void pj_gpu_run_norm(pj_gpu *s, const pj_norm_step *step)
+{
     bool adds = step->residual.buffer != PJ_NO_BUFFER;
-    elements_norm(state, step, adds ? PJ_VK_NORM_RESIDUAL : PJ_VK_NORM_STORE, step->norm->w,
+    elements_norm(s, step, adds ? PJ_VK_NORM_RESIDUAL : PJ_VK_NORM_STORE, step->norm->w,
                   step->norm->b, step->residual);
 }
 
@@ -152,11 +157,13 @@ void pj_gpu_bound(void *state, pj_slice x, float factor, float cap)
 
 void pj_gpu_activate(void *state, const pj_activation *a)
 {
-    static const pj_vk_gate kinds[] = {[PJ_ACT_SILU] = PJ_VK_GATE_SILU,
-                                       [PJ_ACT_GELU] = PJ_VK_GATE_GELU,
-                                       [PJ_ACT_CLAMPED] = PJ_VK_GATE_CLAMPED};
-    elements_run(state, PJ_VK_ROWS_GATE, kinds[a->kind], a->gate, a->act, a->up, a->alpha, a->limit,
-                 1);
+    pj_gpu *s = state;
+    pj_gpu_held inputs;
+    if (pj_gpu_take_products(s, a, &inputs))
+        pj_gpu_run_gate(s, &inputs, a);
+    else
+        elements_run(s, PJ_VK_ROWS_GATE, pj_gpu_gate(a), a->gate, a->act, a->up, a->alpha, a->limit,
+                     1);
 }
 
 void pj_gpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to)

@@ -87,19 +87,12 @@ typedef struct experts_task {
     uint32_t slots, entries;
 } experts_task;
 
-static pj_vk_gate experts_gate(const pj_activation *a)
-{
-    return a->kind == PJ_ACT_SILU   ? PJ_VK_GATE_SILU
-           : a->kind == PJ_ACT_GELU ? PJ_VK_GATE_GELU
-                                    : PJ_VK_GATE_CLAMPED;
-}
-
 /* act[entry] = f(gate[entry]) up[entry] */
 static void experts_activate(pj_gpu *s, const experts_task *t)
 {
     const pj_gpu_routing *r = &s->routing;
     uint32_t width = t->mlp->width;
-    pj_vk_rows_constants constants = {EXPERTS_THREADS, PJ_VK_ROWS_GATE, experts_gate(t->like)};
+    pj_vk_rows_constants constants = {EXPERTS_THREADS, PJ_VK_ROWS_GATE, pj_gpu_gate(t->like)};
     pj_vk_rows_args args = {.x = r->gate,
                             .y = r->act,
                             .other = r->up,
@@ -128,7 +121,7 @@ static void experts_run_few(pj_gpu *s, const experts_task *t, pj_vk_experts_outp
                                                  .rows = 1,
                                                  .tokens = 1,
                                                  .output = output,
-                                                 .gate = experts_gate(t->like),
+                                                 .gate = pj_gpu_gate(t->like),
                                                  .alpha = t->like->alpha,
                                                  .limit = t->like->limit,
                                                  .residual_scale =

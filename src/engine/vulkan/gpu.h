@@ -102,8 +102,9 @@ typedef struct pj_gpu_record {
     uint32_t device; /* number in the run; 0: nothing is recorded */
     pj_launch launch;
     pj_gpu_span *spans;
-    uint32_t span_count, open; /* open: 1 + index of the innermost open span */
-    uint32_t left_out;         /* open spans that there was no room for */
+    uint32_t span_count, open;     /* open: 1 + index of the innermost open span */
+    uint32_t left_out;             /* open spans that there was no room for */
+    double more_flops, more_bytes; /* of steps that the open component was widened by */
     uint32_t last_stamp;
     pj_vk_buffer statistics; /* read by the host: pj_vk_value_sums of each part */
     uint32_t statistics_count;
@@ -114,6 +115,33 @@ typedef struct pj_gpu_record {
     pj_stats *stats;
     pj_extra *extras;
 } pj_gpu_record;
+
+/* Rows that products read: x, or its norm, which is formed on the way. */
+typedef struct pj_gpu_input {
+    pj_slice x;
+    const pj_norm *norm; /* NULL: none */
+    pj_norm_kind norm_kind;
+    double flops, bytes; /* of a norm that has no component of its own */
+} pj_gpu_input;
+
+/* Steps that are held back to share a dispatch with the next one (fuse.c). */
+typedef struct pj_gpu_held {
+    bool normed; /* a norm */
+    bool joins;  /* its component is open and will be part of the next one */
+    pj_norm_step norm;
+    double flops, bytes;    /* of its component */
+    uint32_t product_count; /* gate and up: two products, or one with the rows of both; 0: none */
+    pj_product products[2];
+    pj_gpu_input input;
+} pj_gpu_held;
+
+/* A component of several steps; PJ_N_NONE: it has no such step. */
+typedef struct pj_gpu_group {
+    pj_instrument_name norm, products, act;
+    uint32_t id; /* interned name */
+} pj_gpu_group;
+
+enum { PJ_GPU_GROUPS = 32 };
 
 typedef struct pj_gpu {
     const pj_gpu_model *on;
@@ -139,8 +167,11 @@ typedef struct pj_gpu {
     uint32_t most_splits;   /* of a context, by attention */
     uint32_t reads, writes; /* buffers since the last barrier */
     uint32_t logit_rows;    /* of this pass, to be copied */
+    pj_gpu_held held;
 
     pj_gpu_record record;
+    pj_gpu_group groups[PJ_GPU_GROUPS];
+    uint32_t group_count;
 } pj_gpu;
 
 extern const pj_backend pj_backend_vulkan;
@@ -186,6 +217,13 @@ static inline uint32_t pj_gpu_bit(pj_slice slice)
 }
 /* Before an operation that reads and writes these buffers: a barrier if it must wait. */
 void pj_gpu_touch(pj_gpu *s, uint32_t reads, uint32_t writes);
+/* The function of an activation, as kernels call it. */
+static inline pj_vk_gate pj_gpu_gate(const pj_activation *a)
+{
+    return a->kind == PJ_ACT_SILU   ? PJ_VK_GATE_SILU
+           : a->kind == PJ_ACT_GELU ? PJ_VK_GATE_GELU
+                                    : PJ_VK_GATE_CLAMPED;
+}
 /* Dispatches a kernel; constants and arguments are its structs of shaders.h. */
 void pj_gpu_run(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
                 const void *args, uint32_t x, uint32_t y, uint64_t work);
@@ -200,6 +238,24 @@ static inline uint32_t pj_gpu_groups(uint64_t values, uint32_t each)
     return (uint32_t)((values + each - 1) / each);
 }
 
+/* ---- fusing (fuse.c) ---- */
+
+/* True: the norm is held back for the products that read it. */
+bool pj_gpu_hold_norm(pj_gpu *s, const pj_norm_step *step);
+/* What products of x read: the rows under a norm that was held back, which is thereby taken. */
+pj_gpu_input pj_gpu_take_input(pj_gpu *s, pj_slice x);
+/* True: they are gate and up, and are held back for their activation. */
+bool pj_gpu_hold_products(pj_gpu *s, const pj_gpu_input *in, const pj_product *products,
+                          uint32_t count);
+/* True: the activation's inputs were held back and are to be computed with it. */
+bool pj_gpu_take_products(pj_gpu *s, const pj_activation *a, pj_gpu_held *taken);
+/* Runs what is held back. Every operation does this before it touches a buffer. */
+void pj_gpu_settle(pj_gpu *s);
+void pj_gpu_declare_groups(pj_gpu *s);
+/* Interned name of a component of these steps. */
+uint32_t pj_gpu_group_name(const pj_gpu *s, pj_instrument_name norm, pj_instrument_name products,
+                           pj_instrument_name act);
+
 /* ---- operations ---- */
 
 void pj_gpu_gather(void *state, const pj_matrix *table, float scale, pj_slice y);
@@ -207,7 +263,12 @@ void pj_gpu_scale(void *state, pj_slice x, float factor);
 void pj_gpu_join_vectors(void *state, const pj_norm *norm, pj_slice context, pj_slice vectors);
 void pj_gpu_angles(void *state);
 void pj_gpu_norm(void *state, const pj_norm_step *step);
+void pj_gpu_run_norm(pj_gpu *s, const pj_norm_step *step);
 void pj_gpu_products(void *state, pj_slice x, const pj_product *products, uint32_t count);
+void pj_gpu_run_products(pj_gpu *s, const pj_gpu_input *in, const pj_product *products,
+                         uint32_t count);
+/* act = f(gate) up, with gate and up as held back. */
+void pj_gpu_run_gate(pj_gpu *s, const pj_gpu_held *inputs, const pj_activation *a);
 void pj_gpu_add(void *state, pj_slice y, pj_slice x);
 void pj_gpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to);
 void pj_gpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y);
@@ -240,6 +301,11 @@ void pj_gpu_record_pass(pj_gpu *s);  /* its spans, when the device is done */
  * NAN: not known. */
 void pj_gpu_operation(pj_gpu *s, pj_instrument_name name);
 void pj_gpu_operation_end(pj_gpu *s, double flops, double bytes);
+
+/* A component with an interned name. */
+void pj_gpu_begin_component(pj_gpu *s, uint32_t id);
+/* Makes the open component one of more steps, with what those that were held back add to it. */
+void pj_gpu_widen_component(pj_gpu *s, uint32_t id, double flops, double bytes);
 
 void pj_gpu_section(void *state, pj_instrument_name name);
 void pj_gpu_end_section(void *state);

@@ -75,6 +75,31 @@ void pj_gpu_component(void *state, pj_instrument_name name)
     record_begin_span(state, PJ_SPAN_COMPONENT, s->instrument->names[name]);
 }
 
+void pj_gpu_begin_component(pj_gpu *s, uint32_t id)
+{
+    record_begin_span(s, PJ_SPAN_COMPONENT, id);
+}
+
+void pj_gpu_widen_component(pj_gpu *s, uint32_t id, double flops, double bytes)
+{
+    pj_gpu_record *r = &s->record;
+    if (!r->device || !r->open || r->left_out) return;
+    r->spans[r->open - 1].id = id;
+    r->more_flops = flops;
+    r->more_bytes = bytes;
+}
+
+/* The component of a step that was held back was begun and nothing recorded in it. */
+static void record_drop_span(pj_gpu *s)
+{
+    pj_gpu_record *r = &s->record;
+    if (!r->device || !r->open) return;
+    if (r->left_out)
+        r->left_out--;
+    else
+        r->open = r->spans[--r->span_count].parent;
+}
+
 void pj_gpu_operation(pj_gpu *s, pj_instrument_name name)
 {
     if (s->instrument->deep) record_begin_span(s, PJ_SPAN_OPERATION, s->instrument->names[name]);
@@ -140,10 +165,19 @@ static pj_value_sums record_total(const pj_vk_value_sums *parts, uint32_t count)
 void pj_gpu_end(void *state, const pj_done *done)
 {
     pj_gpu *s = state;
+    pj_gpu_record *r = &s->record;
+    if (s->held.joins) {
+        s->held.joins = false;
+        s->held.flops = done->flops;
+        s->held.bytes = done->bytes;
+        record_drop_span(s);
+        return;
+    }
     pj_gpu_span *span = record_end_span(s);
     if (!span) return;
-    span->flops = done->flops;
-    span->bytes = done->bytes;
+    span->flops = done->flops + r->more_flops;
+    span->bytes = done->bytes + r->more_bytes;
+    r->more_flops = r->more_bytes = 0;
     if (done->out.buffer) record_sum_output(s, span, done->out);
 }
 
@@ -260,6 +294,7 @@ pj_status pj_gpu_record_open(pj_gpu *s, pj_error *err)
 {
     if (!s->instrument->lane || pj_vk_clock_update(s->vk, 0, NULL) != PJ_OK) return PJ_OK;
     pj_status status = record_allocate(s, err);
+    if (status == PJ_OK) pj_gpu_declare_groups(s);
     return status == PJ_OK ? record_declare(s, err) : status;
 }
 

@@ -221,6 +221,7 @@ pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err)
 {
     pj_gpu *s = state;
     uint64_t row_bytes = 4ull * s->model->config.vocab;
+    pj_gpu_settle(s);
     if (s->logit_rows && !cancelled && !s->rows.pass->greedy) {
         uint64_t offset = s->buffers[PJ_BUFFER_LOGITS] - s->activations.address;
         pj_gpu_touch(s, PJ_GPU_BIT(PJ_BUFFER_LOGITS), 0);

@@ -2,7 +2,8 @@
  * architecture. */
 #include "../../assertions.h"
 #include "../tiny.h"
-#include "engine/generation/engine.h"
+#include "engine/generation/engine_internal.h"
+#include "engine/vulkan/gpu.h"
 #include "record/run.h"
 #include "vulkan_test.h"
 
@@ -136,8 +137,8 @@ static pj_engine *open_on(const tiny_model *m, const char *where)
 enum { SEQUENCES = 3, NEW_TOKENS = 8 };
 
 /* Prompts of different lengths in one batch, past windows. */
-static void generate(const tiny_model *m, const char *where, pj_generate_result *result,
-                     pj_run *run)
+static void generate_as(const tiny_model *m, const char *where, const pj_sampling *sampling,
+                        pj_generate_result *result, pj_run *run)
 {
     pj_error err = {0};
     int32_t ids[TOKENS];
@@ -149,11 +150,17 @@ static void generate(const tiny_model *m, const char *where, pj_generate_result 
                                    .prompt_count = SEQUENCES,
                                    .max_tokens = NEW_TOKENS,
                                    .ignore_eos = true,
-                                   .sampling = PJ_SAMPLING_GREEDY,
+                                   .sampling = *sampling,
                                    .run = run};
     pj_engine *engine = open_on(m, where);
     if (pj_engine_generate(engine, &request, result, &err) != PJ_OK) fail_msg("%s", err.text);
     pj_engine_close(engine);
+}
+
+static void generate(const tiny_model *m, const char *where, pj_generate_result *result,
+                     pj_run *run)
+{
+    generate_as(m, where, &PJ_SAMPLING_GREEDY, result, run);
 }
 
 static void same_tokens_as_the_cpu(void **state)
@@ -179,21 +186,27 @@ static void same_tokens_as_the_cpu(void **state)
 
 /* ---- recording ---- */
 
-static void record(const tiny_model *m, const char *where, pj_run_data *data)
+/* Greedy, or drawn from logits, whose hash is returned. */
+static uint64_t record(const tiny_model *m, const char *where, pj_depth depth, bool greedy,
+                       pj_run_data *data)
 {
+    pj_sampling sampling = PJ_SAMPLING_GREEDY;
+    if (!greedy) sampling.temperature = 0.7;
     pj_error err = {0};
     pj_session *session;
     pj_run *run;
     pj_generate_result result = {0};
     pj_session_options nothing = {.power = "none", .database = "none", .baseline_seconds = -1};
     if (pj_session_open(&nothing, &session, &err) != PJ_OK) fail_msg("%s", err.text);
-    if (pj_run_begin(session, &(pj_run_options){.depth = PJ_DEPTH_MODULE}, &run, &err) != PJ_OK)
+    if (pj_run_begin(session, &(pj_run_options){.depth = depth}, &run, &err) != PJ_OK)
         fail_msg("%s", err.text);
-    generate(m, where, &result, run);
+    generate_as(m, where, &sampling, &result, run);
+    uint64_t hash = result.logits_hash;
     pj_generate_result_fini(&result);
     if (pj_run_finish(run, PJ_RUN_COMPLETED, NULL, data, &err) != PJ_OK) fail_msg("%s", err.text);
     assert_int_equal(data->info.spans_lost, 0);
     pj_session_close(session);
+    return hash;
 }
 
 /* The next component of this name, from `from` on. */
@@ -234,8 +247,8 @@ static void spans_and_statistics(void **state)
     uint32_t from = 0;
     tiny_make(&m, tiny_find("llama"), 42);
     tiny_write(&m, TINY_F32);
-    record(&m, "cpu", &cpu);
-    record(&m, device, &gpu);
+    record(&m, "cpu", PJ_DEPTH_DEEP, true, &cpu);
+    record(&m, device, PJ_DEPTH_DEEP, true, &gpu);
     assert_int_equal(gpu.layer_count, cpu.layer_count);
     assert_int_equal(gpu.token_count, cpu.token_count);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -245,6 +258,69 @@ static void spans_and_statistics(void **state)
     assert_string_equal(gpu.devices[1].name, pj_vk_device(vulkan_test_vk)->name);
     pj_run_data_fini(&cpu);
     pj_run_data_fini(&gpu);
+    tiny_free(&m);
+}
+
+static double flops_of(const pj_run_data *data, const char *first, const char *second)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < data->component_count; i++)
+        if (strcmp(data->components[i].name, first) == 0 ||
+            (second && strcmp(data->components[i].name, second) == 0))
+            sum += data->components[i].flops;
+    return sum;
+}
+
+/* Below deep, what shares a dispatch is one component that says so, has the work of all and the
+ * statistics of the last. What is computed is the same. */
+static void groups_at_depth_module(void **state)
+{
+    tiny_model m;
+    pj_run_data module, deep, off;
+    uint32_t from = 0;
+    tiny_make(&m, tiny_find("llama"), 42);
+    tiny_write(&m, TINY_F32);
+    uint64_t as_module = record(&m, device, PJ_DEPTH_MODULE, false, &module);
+    assert_int_equal(as_module, record(&m, device, PJ_DEPTH_DEEP, false, &deep));
+    assert_int_equal(as_module, record(&m, device, PJ_DEPTH_OFF, false, &off));
+    assert_int_not_equal(as_module, 0);
+    const pj_component_row *attention = component(&module, "input_layernorm+qkv_proj", &from);
+    const pj_component_row *mlp =
+        component(&module, "post_attention_layernorm+gate_up_proj+act", &from);
+    assert_non_null(attention);
+    assert_non_null(mlp);
+    assert_true(attention->has_stats && mlp->has_stats);
+    /* the prompt is too long for it and computed in steps */
+    assert_non_null(component(&module, "act", &(uint32_t){0}));
+    assert_near(flops_of(&module, "input_layernorm", "input_layernorm+qkv_proj") +
+                    flops_of(&module, "qkv_proj", NULL),
+                flops_of(&deep, "input_layernorm", "qkv_proj"), 1);
+    pj_run_data_fini(&module);
+    pj_run_data_fini(&deep);
+    pj_run_data_fini(&off);
+    tiny_free(&m);
+}
+
+/* A token takes at most seven dispatches a layer, and as many for all that is around the layers. */
+static void few_dispatches_per_token(void **state)
+{
+    enum { MOST = 7 };
+    tiny_model m;
+    pj_error err = {0};
+    int32_t ids[STEPS];
+    static double want[STEPS * MAX_VOCAB];
+    tiny_make(&m, tiny_find("llama"), 42);
+    tiny_write(&m, TINY_F32);
+    make_ids(ids, STEPS, m.shape.vocab);
+    pj_engine *engine = open_tiny(&m, &(pj_engine_options){0}, &err);
+    if (!engine) fail_msg("%s", err.text);
+    const pj_gpu_model *on = engine->loaded.device;
+    uint64_t before = pj_vk_dispatches(on->vk);
+    error_of(engine, ids, STEPS, false, 0, want);
+    uint64_t each = (pj_vk_dispatches(on->vk) - before) / STEPS;
+    assert_that((double)each, <=, (double)MOST * (engine->model.config.layers + 1));
+    assert_that((double)each, >, 0.0);
+    pj_engine_close(engine);
     tiny_free(&m);
 }
 
@@ -274,9 +350,10 @@ static void write_uuid(const uint8_t uuid[16])
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        vulkan_test(every_architecture),   vulkan_test(sixteen_bits),
-        vulkan_test(quantised_weights),    vulkan_test(same_tokens_as_the_cpu),
-        vulkan_test(spans_and_statistics), vulkan_test(unknown_devices),
+        vulkan_test(every_architecture),       vulkan_test(sixteen_bits),
+        vulkan_test(quantised_weights),        vulkan_test(same_tokens_as_the_cpu),
+        vulkan_test(spans_and_statistics),     vulkan_test(groups_at_depth_module),
+        vulkan_test(few_dispatches_per_token), vulkan_test(unknown_devices),
     };
     const char *cache = getenv("PJ_VULKAN_CACHE"); /* kept from one run to the next */
     if (!vulkan_test_open()) return VULKAN_TEST_SKIPPED;
