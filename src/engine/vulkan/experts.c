@@ -9,8 +9,7 @@
 enum {
     EXPERTS_THREADS = 128,
     EXPERTS_LANES = 32,
-    EXPERTS_TILE = 64,
-    EXPERTS_EACH = 4 /* outputs of a thread in each direction */
+    EXPERTS_TILE = 64 /* entries: the rows of a tile of either kernel */
 };
 
 /* ---- memory ---- */
@@ -199,27 +198,19 @@ static void experts_sort(pj_gpu *s, const experts_task *t)
     pj_vk_barrier(s->vk);
 }
 
-static void experts_run_tiled(pj_gpu *s, const experts_task *t, const pj_projection *p,
-                              pj_vk_product_tiled_args args)
+/* A tile of sort is one of the kernel. */
+static void experts_run_many(pj_gpu *s, const experts_task *t, const pj_projection *p,
+                             pj_vk_product_tiled_args args)
 {
-    enum { ACROSS = EXPERTS_TILE / EXPERTS_EACH };
     uint32_t experts = s->model->config.experts;
-    pj_vk_product_tiled_constants constants = {.threads = ACROSS * ACROSS,
-                                               .type = pj_vk_weight_type(p->w.type),
-                                               .tile_tokens = EXPERTS_TILE,
-                                               .tile_rows = EXPERTS_TILE,
-                                               .per_token = EXPERTS_EACH,
-                                               .per_row = EXPERTS_EACH,
-                                               .output = PJ_VK_OUTPUT_STORE,
-                                               .residual_scale = 1};
+    pj_gpu_many_plan plan = pj_gpu_plan_many(s->on, s->on->many, p->w.type, EXPERTS_TILE, false, 1);
     args.tiles = s->routing.tiles;
     args.rows = (uint32_t)p->w.rows;
     args.cols = (uint32_t)p->w.cols;
     args.tokens = t->entries;
     args.y_stride = (uint32_t)p->w.rows;
-    PJ_GPU_RUN(s, PJ_VK_PRODUCT_TILED, &constants, &args, pj_gpu_groups(p->w.rows, EXPERTS_TILE),
-               pj_vk_most_tiles(t->entries, experts, EXPERTS_TILE),
-               (uint64_t)experts * p->w.rows * p->w.row_bytes);
+    pj_gpu_run_many(s, &plan, &args, pj_vk_most_tiles(t->entries, experts, EXPERTS_TILE),
+                    (uint64_t)experts * p->w.rows * p->w.row_bytes);
 }
 
 static void experts_combine(pj_gpu *s, const experts_task *t)
@@ -252,15 +243,15 @@ static void experts_many(pj_gpu *s, const experts_task *t)
     args.w = w->gate;
     args.bias = w->gate_bias;
     args.y = r->gate;
-    experts_run_tiled(s, t, &t->mlp->gate, args);
+    experts_run_many(s, t, &t->mlp->gate, args);
     args.w = w->up;
     args.bias = w->up_bias;
     args.y = r->up;
-    experts_run_tiled(s, t, &t->mlp->up, args);
+    experts_run_many(s, t, &t->mlp->up, args);
     experts_activate(s, t);
     args = (pj_vk_product_tiled_args){
         .x = r->act, .w = w->down, .bias = w->down_bias, .y = r->out, .x_stride = t->mlp->width};
-    experts_run_tiled(s, t, &t->mlp->down, args);
+    experts_run_many(s, t, &t->mlp->down, args);
     experts_combine(s, t);
 }
 

@@ -42,7 +42,8 @@ typedef struct pj_gpu_model {
     const pj_model *model;
     pj_vk *vk;
     pj_gpu_weights weights;
-    bool packs; /* few rows are multiplied as 8-bit integers with quantised weights */
+    bool packs;        /* few rows are multiplied as 8-bit integers with quantised weights */
+    pj_vk_kernel many; /* of many rows, with weights of up to 16 bits */
 } pj_gpu_model;
 
 enum { PJ_GPU_FEW = 8 }; /* rows that are multiplied by kernels which read every weight once */
@@ -237,6 +238,30 @@ static inline uint32_t pj_gpu_groups(uint64_t values, uint32_t each)
 {
     return (uint32_t)((values + each - 1) / each);
 }
+
+/* ---- products of many rows (many.c) ---- */
+
+/* How they are dispatched. */
+typedef struct pj_gpu_many_plan {
+    pj_vk_kernel kernel;
+    uint32_t tile_tokens, tile_rows; /* outputs of a workgroup */
+    uint32_t constant_count, constants[PJ_VK_MAX_CONSTANTS];
+} pj_gpu_many_plan;
+
+/* By `kernel`, unless weights of this type need single precision. `adds`: to the residual stream.
+ */
+pj_gpu_many_plan pj_gpu_plan_many(const pj_gpu_model *m, pj_vk_kernel kernel, pj_dtype type,
+                                  uint32_t tokens, bool adds, float residual_scale);
+/* `tiles`: of sort, at most; 0: dense. */
+void pj_gpu_run_many(pj_gpu *s, const pj_gpu_many_plan *plan, const pj_vk_product_tiled_args *args,
+                     uint32_t tiles, uint64_t work);
+
+/* ---- measurements (limits.c) ---- */
+
+double pj_gpu_peak(void *loaded, int64_t duration_ns);
+double pj_gpu_read_pass(void *loaded, unsigned streams, uint64_t max_bytes);
+/* Whether matrices are faster than tiles. */
+bool pj_gpu_matrices_are_real(const pj_gpu_model *m);
 
 /* ---- fusing (fuse.c) ---- */
 

@@ -1,4 +1,5 @@
-/* Products with weights: few rows by a kernel that reads every weight once, many by tiles. */
+/* Products with weights: few rows by a kernel that reads every weight once, many by those of
+ * many.c. */
 #include "engine/forward/work.h"
 #include "engine/vulkan/gpu.h"
 
@@ -7,8 +8,6 @@
 enum {
     PRODUCTS_THREADS = 128,
     PRODUCTS_LANES = 32,
-    PRODUCTS_TILE = 64,
-    PRODUCTS_EACH = 4, /* outputs of a thread in each direction */
     PRODUCTS_PARTS = 3 /* of one dispatch */
 };
 
@@ -130,20 +129,12 @@ static void products_run_few(pj_gpu *s, const pj_gpu_input *in, const pj_product
     products_dispatch_few(s, in, first, constants, args, work);
 }
 
-static void products_run_tiled(pj_gpu *s, pj_slice x, const pj_product *p)
+static void products_run_many(pj_gpu *s, pj_slice x, const pj_product *p)
 {
-    bool adds = p->residual.buffer != PJ_NO_BUFFER;
     pj_vk_part part = products_part(s, p);
-    enum { ACROSS = PRODUCTS_TILE / PRODUCTS_EACH };
-    pj_vk_product_tiled_constants constants = {
-        .threads = ACROSS * ACROSS,
-        .type = pj_vk_weight_type(p->projection->w.type),
-        .tile_tokens = PRODUCTS_TILE,
-        .tile_rows = PRODUCTS_TILE,
-        .per_token = PRODUCTS_EACH,
-        .per_row = PRODUCTS_EACH,
-        .output = adds ? PJ_VK_OUTPUT_RESIDUAL : PJ_VK_OUTPUT_STORE,
-        .residual_scale = (float)s->model->config.residual_scale};
+    pj_gpu_many_plan plan = pj_gpu_plan_many(s->on, s->on->many, p->projection->w.type, x.rows,
+                                             p->residual.buffer != PJ_NO_BUFFER,
+                                             (float)s->model->config.residual_scale);
     pj_vk_product_tiled_args args = {.x = pj_gpu_at(s, x),
                                      .w = part.w,
                                      .bias = part.bias,
@@ -155,9 +146,8 @@ static void products_run_tiled(pj_gpu *s, pj_slice x, const pj_product *p)
                                      .x_stride = x.stride,
                                      .y_stride = part.y_stride,
                                      .residual_stride = p->residual.stride};
-    PJ_GPU_RUN(s, PJ_VK_PRODUCT_TILED, &constants, &args, pj_gpu_groups(part.rows, PRODUCTS_TILE),
-               pj_gpu_groups(x.rows, PRODUCTS_TILE),
-               products_bytes(p->projection) * pj_gpu_groups(x.rows, PRODUCTS_TILE));
+    pj_gpu_run_many(s, &plan, &args, 0,
+                    products_bytes(p->projection) * pj_gpu_groups(x.rows, plan.tile_tokens));
 }
 
 static bool products_fit(const pj_product *a, const pj_product *b)
@@ -211,7 +201,7 @@ void pj_gpu_run_products(pj_gpu *s, const pj_gpu_input *in, const pj_product *pr
     if (in->x.rows <= PJ_GPU_FEW)
         products_group(s, in, products, count);
     else
-        for (uint32_t i = 0; i < count; i++) products_run_tiled(s, in->x, &products[i]);
+        for (uint32_t i = 0; i < count; i++) products_run_many(s, in->x, &products[i]);
     pj_gpu_operation_end(s, flops, bytes);
 }
 

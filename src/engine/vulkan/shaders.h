@@ -14,7 +14,8 @@ typedef enum pj_vk_kernel {
     PJ_VK_PRODUCT,
     PJ_VK_PRODUCT_PACKED, /* needs packed dot products; constants and arguments of product */
     PJ_VK_PRODUCT_TILED,
-    PJ_VK_PRODUCT_MATRIX, /* needs cooperative matrices of f16; arguments of product_tiled */
+    PJ_VK_PRODUCT_MATRIX,       /* needs cooperative matrices of f16; arguments of product_tiled */
+    PJ_VK_PRODUCT_MATRIX_PLAIN, /* the same without, for tests */
     PJ_VK_PRODUCT_EXPERTS,
     PJ_VK_PRODUCT_EXPERTS_PACKED, /* likewise, of product_experts */
     PJ_VK_QUANTISE,
@@ -34,6 +35,9 @@ typedef enum pj_vk_kernel {
     PJ_VK_STATISTICS,
     PJ_VK_GATE_FIGURES,
     PJ_VK_ATTENTION_FIGURES,
+    PJ_VK_PEAK,
+    PJ_VK_PEAK_MATRIX, /* needs cooperative matrices of f16; arguments of peak */
+    PJ_VK_READ,
     PJ_VK_KERNELS
 } pj_vk_kernel;
 
@@ -114,6 +118,8 @@ typedef struct pj_vk_product_tiled_args {
 } pj_vk_product_tiled_args;
 
 /* A tile is 64 down x 32 across. */
+enum { PJ_VK_MATRIX_DOWN = 64, PJ_VK_MATRIX_ACROSS = 32 };
+
 typedef struct pj_vk_product_matrix_constants {
     uint32_t threads; /* down * across * subgroup */
     uint32_t type;
@@ -442,5 +448,27 @@ typedef struct pj_vk_attention_figures_args {
     uint32_t window, windowed;
     float scale, cap, tau;
 } pj_vk_attention_figures_args;
+
+/* ---- what the device can do, at most -------------------------------------------------------- */
+
+typedef struct pj_vk_peak_constants {
+    uint32_t threads;  /* with matrices 4 * subgroup */
+    uint32_t subgroup; /* of peak_matrix */
+} pj_vk_peak_constants;
+
+typedef struct pj_vk_peak_args {
+    uint64_t sink;
+    uint32_t rounds; /* of 16 operations per thread, with matrices 4 x 8192 per subgroup */
+    float factor, summand;
+} pj_vk_peak_args;
+
+typedef struct pj_vk_read_constants {
+    uint32_t threads, streams;
+} pj_vk_read_constants;
+
+typedef struct pj_vk_read_args {
+    uint64_t memory, sink;
+    uint64_t quads; /* of words */
+} pj_vk_read_args;
 
 #endif

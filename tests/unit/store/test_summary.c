@@ -205,6 +205,7 @@ static void names_read_back(void **state)
     assert_int_equal(pj_component_part("down_proj"), PJ_PART_MLP);
     assert_int_equal(pj_component_part("qkv_proj"), PJ_PART_ATTENTION);
     assert_int_equal(pj_component_part("input_layernorm"), PJ_PART_NORM);
+    assert_int_equal(pj_component_part("input_layernorm+qkv_proj"), PJ_PART_ATTENTION);
 }
 
 static json_t *features_of(const char *text, size_t bytes)

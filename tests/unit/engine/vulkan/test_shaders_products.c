@@ -455,13 +455,6 @@ typedef struct many_case {
     bool matrices;
 } many_case;
 
-static const uint32_t written_out_code[] = {
-#include "matrix_written_out.inc"
-};
-
-static const pj_vk_shader written_out = {"matrix_written_out", written_out_code,
-                                         sizeof written_out_code, sizeof(pj_vk_product_tiled_args)};
-
 static void dispatch_many(const many_case *c, const pj_vk_product_tiled_args *args)
 {
     uint32_t x = (args->rows + c->tile_rows - 1) / c->tile_rows;
@@ -470,7 +463,7 @@ static void dispatch_many(const many_case *c, const pj_vk_product_tiled_args *ar
         uint32_t down = c->tile_tokens / 64, across = c->tile_rows / 32;
         pj_vk_product_matrix_constants k = {
             down * across * 32, kernel_type(c->type), down, across, 32, c->output, 0.5f};
-        bench_dispatch_shader(&written_out, &k, sizeof k, args, x, y, 1);
+        BENCH_DISPATCH(PJ_VK_PRODUCT_MATRIX_PLAIN, &k, args, x, y, 1);
     } else {
         uint32_t threads = c->tile_tokens / c->per_token * (c->tile_rows / c->per_row);
         pj_vk_product_tiled_constants k = {

@@ -57,13 +57,14 @@ static double error_of(pj_engine *engine, const int32_t *ids, int count, bool wh
     return sqrt(d.square / d.all);
 }
 
-/* At once, one by one, and in pieces that do not divide the prompt. */
-static void check_shape(const tiny_shape *shape, tiny_type type, bool pieces, double tolerance)
+/* At once, one by one, and in pieces that do not divide the prompt. Returns the error at once. */
+static double check_shape(const tiny_shape *shape, tiny_type type, bool pieces, double tolerance)
 {
     tiny_model m;
     pj_error err = {0};
     int32_t ids[TOKENS];
     static double want[TOKENS * MAX_VOCAB];
+    double whole = 0;
     tiny_make(&m, shape, 42);
     tiny_write(&m, type);
     make_ids(ids, TOKENS, shape->vocab);
@@ -74,7 +75,7 @@ static void check_shape(const tiny_shape *shape, tiny_type type, bool pieces, do
         if (!engine) fail_msg("%s: %s", shape->name, err.text);
         /* token by token within the original context, whose frequencies may be others */
         bool same = strcmp(shape->rope, "longrope") != 0;
-        double whole = error_of(engine, ids, TOKENS, true, 0, want);
+        whole = error_of(engine, ids, TOKENS, true, 0, want);
         double steps = chunk || !same ? 0 : error_of(engine, ids, STEPS, false, 0, want);
         if (!(whole < tolerance && steps < tolerance))
             fail_msg("%s, chunk %u: off by %g at once, %g in steps", shape->name, chunk, whole,
@@ -82,6 +83,7 @@ static void check_shape(const tiny_shape *shape, tiny_type type, bool pieces, do
         pj_engine_close(engine);
     }
     tiny_free(&m);
+    return whole;
 }
 
 static void every_architecture(void **state)
@@ -94,6 +96,16 @@ static void sixteen_bits(void **state)
 {
     check_shape(tiny_find("llama"), TINY_BF16, false, 1e-2);
     check_shape(tiny_find("llama"), TINY_F16, false, 1e-2);
+}
+
+/* Many rows as matrices of 16 bits, in the kernel's form without hardware. */
+static void matrices(void **state)
+{
+    setenv("PERJOULE_VULKAN_MATRIX", "1", 1);
+    double rounded = check_shape(tiny_find("mixtral"), TINY_F16, false, 1e-2);
+    unsetenv("PERJOULE_VULKAN_MATRIX");
+    double exact = check_shape(tiny_find("mixtral"), TINY_F16, false, 1e-2);
+    assert_that(rounded, !=, exact);
 }
 
 /* Weights converted while loading, with activations as floats and as 8-bit integers. */
@@ -111,6 +123,7 @@ static void quantised_weights(void **state)
         make_ids(ids, TOKENS, m.shape.vocab);
         tiny_forward(&m, ids, TOKENS, want, NULL, 0);
         setenv("PERJOULE_VULKAN_PACKED", i < 2 ? "" : "1", 1);
+        setenv("PERJOULE_VULKAN_MATRIX", i < 3 ? "" : "1", 1);
         pj_engine *engine = open_tiny(&m, &(pj_engine_options){.dtype = dtypes[i % 2]}, &err);
         if (!engine) fail_msg("%s", err.text);
         assert_that(error_of(engine, ids, TOKENS, true, 0, want), <, 0.01);
@@ -121,6 +134,7 @@ static void quantised_weights(void **state)
         tiny_free(&m);
     }
     unsetenv("PERJOULE_VULKAN_PACKED");
+    unsetenv("PERJOULE_VULKAN_MATRIX");
 }
 
 /* ---- generation ---- */
@@ -350,10 +364,15 @@ static void write_uuid(const uint8_t uuid[16])
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        vulkan_test(every_architecture),       vulkan_test(sixteen_bits),
-        vulkan_test(quantised_weights),        vulkan_test(same_tokens_as_the_cpu),
-        vulkan_test(spans_and_statistics),     vulkan_test(groups_at_depth_module),
-        vulkan_test(few_dispatches_per_token), vulkan_test(unknown_devices),
+        vulkan_test(every_architecture),
+        vulkan_test(sixteen_bits),
+        vulkan_test(matrices),
+        vulkan_test(quantised_weights),
+        vulkan_test(same_tokens_as_the_cpu),
+        vulkan_test(spans_and_statistics),
+        vulkan_test(groups_at_depth_module),
+        vulkan_test(few_dispatches_per_token),
+        vulkan_test(unknown_devices),
     };
     const char *cache = getenv("PJ_VULKAN_CACHE"); /* kept from one run to the next */
     if (!vulkan_test_open()) return VULKAN_TEST_SKIPPED;
