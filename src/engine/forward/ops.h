@@ -27,7 +27,7 @@
 #include "engine/model/model.h"
 
 /* Incremented with every change of a table's layout or of a function's contract. */
-enum { PJ_BACKEND_VERSION = 4 };
+enum { PJ_BACKEND_VERSION = 5 };
 
 /* ---- what the operations read and write --------------------------------------------------- */
 
@@ -226,6 +226,8 @@ typedef struct pj_load_request {
     const pj_model *model;
     const pj_kernels *kernels; /* of the host's processor */
     pj_team *team;             /* the host's threads */
+    pj_dtype kv_type;          /* of the generations to come */
+    uint32_t chunk;            /* rows of their longest passes, usually */
     const _Atomic bool *cancel;
     pj_progress *progress;
 } pj_load_request;

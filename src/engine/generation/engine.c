@@ -141,6 +141,8 @@ static pj_status load_model(pj_engine *e, pj_error *err)
                                .model = &e->model,
                                .kernels = e->kernels,
                                .team = e->team,
+                               .kv_type = e->kv_type,
+                               .chunk = o->chunk,
                                .cancel = o->cancel,
                                .progress = o->progress};
     return backend ? pj_load(&e->loaded, backend, &request, err)
@@ -186,9 +188,10 @@ static pj_status engine_open(const pj_engine_options *options, pj_team *team, pj
                               .cancel = options->cancel,
                               .progress = options->progress};
     status = pj_model_open(&e->model, &model, e->team, err);
-    if (!status) status = load_model(e, err);
     if (status) goto fail;
     choose_kv_type(e);
+    status = load_model(e, err);
+    if (status) goto fail;
     e->context = e->model.config.context;
     /* dynamic RoPE scaling is defined beyond the training length */
     if (e->model.ropes[0].type == PJ_ROPE_DYNAMIC)

@@ -36,6 +36,7 @@ void pj_gpu_angles(void *state)
 {
     pj_gpu *s = state;
     pj_gpu_inputs *in = &s->inputs;
+    if (s->dry) return;
     for (uint32_t row = 0; row < s->rows.pass->tokens; row++) attention_write_row(s, row);
     pj_gpu_touch(s, 0, PJ_GPU_BIT(PJ_GPU_IDS));
     pj_vk_copy(s->vk, &in->device, in->rows, &in->host, in->rows, in->bytes - in->rows);

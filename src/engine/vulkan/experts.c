@@ -45,6 +45,7 @@ pj_status pj_gpu_routing_open(pj_gpu *s, pj_error *err)
     pj_gpu_routing *r = &s->routing;
     if (!s->model->config.experts) return PJ_OK;
     experts_place(r, &s->model->config, s->options.max_tokens);
+    if (s->dry) return PJ_OK;
     pj_status status =
         pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, r->bytes, "the experts of a pass", &r->memory, err);
     uint64_t *parts[] = {&r->probability, &r->chosen, &r->weights, &r->order, &r->list, &r->places,

@@ -42,8 +42,10 @@ typedef struct pj_gpu_model {
     const pj_model *model;
     pj_vk *vk;
     pj_gpu_weights weights;
-    bool packs;        /* few rows are multiplied as 8-bit integers with quantised weights */
-    pj_vk_kernel many; /* of many rows, with weights of up to 16 bits */
+    bool packs;              /* few rows are multiplied as 8-bit integers with quantised weights */
+    uint32_t shared_columns; /* of such integers, that have the same scale on the host too */
+    pj_vk_kernel many;       /* of many rows, with weights of up to 16 bits */
+    bool dry; /* what is opened now has no memory, and its passes make pipelines alone */
 } pj_gpu_model;
 
 enum { PJ_GPU_FEW = 8 }; /* rows that are multiplied by kernels which read every weight once */
@@ -145,12 +147,13 @@ typedef struct pj_gpu_group {
 enum { PJ_GPU_GROUPS = 32 };
 
 typedef struct pj_gpu {
-    const pj_gpu_model *on;
+    pj_gpu_model *on;
     const pj_model *model;
     pj_vk *vk;
     pj_state_options options;
     uint32_t full_slots, window_slots;
     pj_instrument *instrument;
+    bool dry; /* as the model was when this was opened */
 
     pj_vk_buffer activations, parts; /* parts: of attention over split contexts */
     pj_vk_buffer *cache;             /* in chunks, as weights are */
@@ -204,6 +207,13 @@ static inline uint64_t pj_gpu_cache_at(const pj_gpu *s, uint32_t layer)
     const pj_gpu_place *place = &s->cache_places[layer];
     return s->cache[place->chunk].address + place->offset;
 }
+
+/* ---- pipelines before the first pass (prepare.c) ---- */
+
+/* Of passes of these options, recorded as `like` says; NULL: at depth off. */
+pj_status pj_gpu_prepare(pj_gpu_model *m, const pj_state_options *options,
+                         const pj_instrument *like, pj_error *err);
+pj_status pj_gpu_prepare_model(pj_gpu_model *m, const pj_load_request *request, pj_error *err);
 
 /* ---- dispatching (dispatch.c) ---- */
 
@@ -319,8 +329,9 @@ pj_status pj_gpu_routing_open(pj_gpu *s, pj_error *err);
 
 pj_status pj_gpu_record_open(pj_gpu *s, pj_error *err);
 void pj_gpu_record_close(pj_gpu *s);
-void pj_gpu_record_begin(pj_gpu *s); /* a pass */
-void pj_gpu_record_pass(pj_gpu *s);  /* its spans, when the device is done */
+void pj_gpu_record_prepare(pj_gpu *s); /* makes its pipelines */
+void pj_gpu_record_begin(pj_gpu *s);   /* a pass */
+void pj_gpu_record_pass(pj_gpu *s);    /* its spans, when the device is done */
 
 /* An operation of the open component, at depth deep; begins before `pj_gpu_touch` of what it does.
  * NAN: not known. */

@@ -50,7 +50,7 @@ static bool products_packs(const pj_gpu *s, const pj_product *p)
 static void products_pack(pj_gpu *s, const pj_gpu_input *in)
 {
     pj_vk_quantise_constants constants = {PRODUCTS_THREADS, products_norm(in),
-                                          (float)s->model->config.norm_eps};
+                                          (float)s->model->config.norm_eps, s->on->shared_columns};
     pj_vk_quantise_args args = {.x = pj_gpu_at(s, in->x),
                                 .codes = s->packed.address,
                                 .scales = s->packed_scales,

@@ -120,6 +120,18 @@ static uint32_t record_smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+static pj_vk_statistics_constants record_constants(void)
+{
+    return (pj_vk_statistics_constants){RECORD_THREADS, 0};
+}
+
+void pj_gpu_record_prepare(pj_gpu *s)
+{
+    pj_vk_statistics_constants constants = record_constants();
+    if (s->instrument->statistics)
+        PJ_GPU_RUN(s, PJ_VK_STATISTICS, &constants, &(pj_vk_statistics_args){0}, 0, 0, 0);
+}
+
 /* Sums of a component's output, by parts. */
 static void record_sum_output(pj_gpu *s, pj_gpu_span *span, pj_slice out)
 {
@@ -128,7 +140,7 @@ static void record_sum_output(pj_gpu *s, pj_gpu_span *span, pj_slice out)
     uint32_t across = record_smaller(pj_gpu_groups(out.cols, RECORD_VALUES), RECORD_ACROSS);
     uint32_t down = record_smaller(out.rows, PJ_GPU_STATISTICS_PARTS / RECORD_ACROSS);
     uint64_t place = (uint64_t)r->statistics_count * PJ_GPU_STATISTICS_PARTS;
-    pj_vk_statistics_constants constants = {RECORD_THREADS, 0};
+    pj_vk_statistics_constants constants = record_constants();
     pj_vk_statistics_args args = {.x = pj_gpu_at(s, out),
                                   .parts = r->statistics.address + place * sizeof(pj_vk_value_sums),
                                   .rows = out.rows,
