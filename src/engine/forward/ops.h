@@ -233,9 +233,11 @@ typedef struct pj_load_request {
 } pj_load_request;
 
 typedef struct pj_compute_facts {
-    const char *name; /* "cpu", "NVIDIA H200" */
-    const char *isa;  /* kernel set or interface: "avx512", "vulkan" */
-    bool host_memory; /* activations are in host memory: logits cost nothing to read */
+    const char *name;      /* "cpu", "NVIDIA H200" */
+    const char *isa;       /* kernel set or interface: "avx512", "vulkan" */
+    bool host_memory;      /* activations are in host memory: logits cost nothing to read */
+    uint64_t upload_bytes; /* of weights, copied while loading; 0: none */
+    int64_t upload_begin_ns, upload_end_ns;
 } pj_compute_facts;
 
 /* The memory a generation needs of its device. */

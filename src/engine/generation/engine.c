@@ -55,6 +55,9 @@ static void gather_facts(pj_engine *e)
     f->dtype = pj_dtype_get(m->dtype)->name;
     f->isa = e->loaded.facts.isa;
     f->kv = pj_dtype_get(e->kv_type)->name;
+    f->upload_bytes = e->loaded.facts.upload_bytes;
+    f->upload_begin_ns = e->loaded.facts.upload_begin_ns;
+    f->upload_end_ns = e->loaded.facts.upload_end_ns;
     f->synthetic = e->model.synthetic;
     f->extrapolated = e->model.full_layers != e->model.config.layers;
     f->has_tokenizer = e->tokenizer != NULL;

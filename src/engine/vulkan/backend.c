@@ -99,7 +99,11 @@ static pj_status gpu_load(const pj_load_request *request, void **loaded, pj_erro
 static void gpu_facts(void *loaded, pj_compute_facts *facts)
 {
     const pj_gpu_model *m = loaded;
-    *facts = (pj_compute_facts){.name = pj_vk_device(m->vk)->name, .isa = "vulkan"};
+    *facts = (pj_compute_facts){.name = pj_vk_device(m->vk)->name,
+                                .isa = "vulkan",
+                                .upload_bytes = m->weights.bytes,
+                                .upload_begin_ns = m->weights.begin_ns,
+                                .upload_end_ns = m->weights.end_ns};
 }
 
 const pj_backend pj_backend_vulkan = {.version = PJ_BACKEND_VERSION,

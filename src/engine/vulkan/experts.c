@@ -1,6 +1,6 @@
 /* Mixtures of experts: routing, and the blocks of the chosen experts. An entry is a row and one of
- * its experts. Few rows' entries are computed one by one; many are sorted by expert and computed in
- * tiles. Nothing of it is known to the host. */
+ * its experts. One row's entries are computed one by one; more are sorted by expert, whose weights
+ * are then read once. Nothing of it is known to the host. */
 #include "engine/forward/work.h"
 #include "engine/vulkan/gpu.h"
 
@@ -110,78 +110,7 @@ static void experts_activate(pj_gpu *s, const experts_task *t)
     pj_vk_barrier(s->vk);
 }
 
-/* ---- few rows ---- */
-
-static void experts_run_few(pj_gpu *s, const experts_task *t, pj_vk_experts_output output,
-                            const pj_projection *p, pj_vk_product_experts_args args)
-{
-    pj_vk_product_experts_constants constants = {.threads = EXPERTS_THREADS,
-                                                 .type = pj_vk_weight_type(p->w.type),
-                                                 .lanes = EXPERTS_LANES,
-                                                 .rows = 1,
-                                                 .tokens = 1,
-                                                 .output = output,
-                                                 .gate = pj_gpu_gate(t->like),
-                                                 .alpha = t->like->alpha,
-                                                 .limit = t->like->limit,
-                                                 .residual_scale =
-                                                     (float)s->model->config.residual_scale};
-    uint32_t groups = pj_gpu_groups(p->w.rows, EXPERTS_THREADS / EXPERTS_LANES);
-    uint64_t matrices = output == PJ_VK_EXPERTS_GATE ? 2 : 1;
-    args.chosen = s->routing.chosen;
-    args.rows = (uint32_t)p->w.rows;
-    args.cols = (uint32_t)p->w.cols;
-    args.slots = t->slots;
-    PJ_GPU_RUN(s, PJ_VK_PRODUCT_EXPERTS, &constants, &args, groups < 65535 ? groups : 65535,
-               output == PJ_VK_EXPERTS_DOWN ? t->y.rows : t->entries,
-               matrices * t->entries * p->w.rows * p->w.row_bytes);
-}
-
-/* Gate and up in one dispatch where they are of one type. */
-static void experts_run_inputs(pj_gpu *s, const experts_task *t)
-{
-    const pj_gpu_routing *r = &s->routing;
-    const pj_gpu_expert_tables *w = t->tables;
-    pj_vk_product_experts_args args = {.x = pj_gpu_at(s, t->x),
-                                       .y = r->act,
-                                       .w = w->gate,
-                                       .bias = w->gate_bias,
-                                       .up = w->up,
-                                       .up_bias = w->up_bias,
-                                       .x_stride = t->x.stride,
-                                       .y_stride = t->mlp->width};
-    if (t->mlp->gate.w.type == t->mlp->up.w.type) {
-        experts_run_few(s, t, PJ_VK_EXPERTS_GATE, &t->mlp->gate, args);
-        return;
-    }
-    args.y = r->gate;
-    experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &t->mlp->gate, args);
-    args.y = r->up;
-    args.w = w->up;
-    args.bias = w->up_bias;
-    experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &t->mlp->up, args);
-    experts_activate(s, t);
-}
-
-static void experts_few(pj_gpu *s, const experts_task *t)
-{
-    const pj_gpu_routing *r = &s->routing;
-    pj_vk_product_experts_args args = {.x = r->act,
-                                       .y = pj_gpu_at(s, t->y),
-                                       .weights = r->weights,
-                                       .order = r->order,
-                                       .w = t->tables->down,
-                                       .bias = t->tables->down_bias,
-                                       .residual = pj_gpu_at(s, t->residual),
-                                       .x_stride = t->mlp->width,
-                                       .y_stride = t->y.stride,
-                                       .residual_stride = t->residual.stride};
-    experts_run_inputs(s, t);
-    pj_vk_barrier(s->vk);
-    experts_run_few(s, t, PJ_VK_EXPERTS_DOWN, &t->mlp->down, args);
-}
-
-/* ---- many rows ---- */
+/* ---- sorted entries ---- */
 
 static void experts_sort(pj_gpu *s, const experts_task *t)
 {
@@ -197,21 +126,6 @@ static void experts_sort(pj_gpu *s, const experts_task *t)
                             .tile_entries = EXPERTS_TILE};
     PJ_GPU_RUN(s, PJ_VK_SORT, &constants, &args, 1, 1, 4ull * t->entries);
     pj_vk_barrier(s->vk);
-}
-
-/* A tile of sort is one of the kernel. */
-static void experts_run_many(pj_gpu *s, const experts_task *t, const pj_projection *p,
-                             pj_vk_product_tiled_args args)
-{
-    uint32_t experts = s->model->config.experts;
-    pj_gpu_many_plan plan = pj_gpu_plan_many(s->on, s->on->many, p->w.type, EXPERTS_TILE, false, 1);
-    args.tiles = s->routing.tiles;
-    args.rows = (uint32_t)p->w.rows;
-    args.cols = (uint32_t)p->w.cols;
-    args.tokens = t->entries;
-    args.y_stride = (uint32_t)p->w.rows;
-    pj_gpu_run_many(s, &plan, &args, pj_vk_most_tiles(t->entries, experts, EXPERTS_TILE),
-                    (uint64_t)experts * p->w.rows * p->w.row_bytes);
 }
 
 static void experts_combine(pj_gpu *s, const experts_task *t)
@@ -232,6 +146,124 @@ static void experts_combine(pj_gpu *s, const experts_task *t)
     pj_vk_barrier(s->vk);
     PJ_GPU_RUN(s, PJ_VK_COMBINE, &constants, &args, pj_gpu_groups(t->y.cols, EXPERTS_THREADS),
                t->y.rows, 4ull * t->entries * t->y.cols);
+}
+
+/* ---- few rows ---- */
+
+/* Of one row, whose experts differ, each entry by itself; of more, those of an expert together, so
+ * that its weights are read once. */
+static void experts_run_few(pj_gpu *s, const experts_task *t, pj_vk_experts_output output,
+                            const pj_projection *p, pj_vk_product_experts_args args)
+{
+    bool packs = pj_gpu_packs(s, p), sorted = t->y.rows > 1;
+    uint32_t experts = s->model->config.experts;
+    uint32_t units = t->entries < experts ? t->entries : experts; /* most that have entries */
+    pj_vk_product_experts_constants constants = {.threads = EXPERTS_THREADS,
+                                                 .type = pj_vk_weight_type(p->w.type),
+                                                 .lanes = EXPERTS_LANES,
+                                                 .rows = 1,
+                                                 .tokens = pj_gpu_few_tokens(t->y.rows),
+                                                 .output = output,
+                                                 .gate = pj_gpu_gate(t->like),
+                                                 .alpha = t->like->alpha,
+                                                 .limit = t->like->limit,
+                                                 .residual_scale =
+                                                     (float)s->model->config.residual_scale};
+    uint32_t groups = pj_gpu_groups(p->w.rows, EXPERTS_THREADS / EXPERTS_LANES);
+    uint64_t matrices = output == PJ_VK_EXPERTS_GATE ? 2 : 1;
+    if (packs) {
+        args.x = s->packed.address;
+        args.scales = s->packed_scales;
+        args.x_stride = (uint32_t)p->w.cols;
+    }
+    args.chosen = s->routing.chosen;
+    args.tiles = sorted ? s->routing.tiles : 0;
+    args.rows = (uint32_t)p->w.rows;
+    args.cols = (uint32_t)p->w.cols;
+    args.slots = t->slots;
+    PJ_GPU_RUN(s, packs ? PJ_VK_PRODUCT_EXPERTS_PACKED : PJ_VK_PRODUCT_EXPERTS, &constants, &args,
+               groups < 65535 ? groups : 65535,
+               output == PJ_VK_EXPERTS_DOWN ? 1
+               : sorted                     ? units
+                                            : t->entries,
+               matrices * units * p->w.rows * p->w.row_bytes);
+}
+
+static void experts_pack(pj_gpu *s, uint64_t x, uint32_t rows, uint32_t cols, uint32_t stride)
+{
+    pj_gpu_pack(s, PJ_VK_NORM_NONE,
+                (pj_vk_quantise_args){.x = x, .rows = rows, .cols = cols, .x_stride = stride});
+    pj_vk_barrier(s->vk);
+}
+
+/* Gate and up in one dispatch where they are of one type. */
+static void experts_run_inputs(pj_gpu *s, const experts_task *t)
+{
+    const pj_gpu_routing *r = &s->routing;
+    const pj_gpu_expert_tables *w = t->tables;
+    const pj_mlp *mlp = t->mlp;
+    pj_vk_product_experts_args args = {.x = pj_gpu_at(s, t->x),
+                                       .y = r->act,
+                                       .w = w->gate,
+                                       .bias = w->gate_bias,
+                                       .up = w->up,
+                                       .up_bias = w->up_bias,
+                                       .list = r->list,
+                                       .x_stride = t->x.stride,
+                                       .y_stride = mlp->width};
+    if (pj_gpu_packs(s, &mlp->gate) || pj_gpu_packs(s, &mlp->up))
+        experts_pack(s, args.x, t->x.rows, t->x.cols, t->x.stride);
+    if (mlp->gate.w.type == mlp->up.w.type) {
+        experts_run_few(s, t, PJ_VK_EXPERTS_GATE, &mlp->gate, args);
+        return;
+    }
+    args.y = r->gate;
+    experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &mlp->gate, args);
+    args.y = r->up;
+    args.w = w->up;
+    args.bias = w->up_bias;
+    experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &mlp->up, args);
+    experts_activate(s, t);
+}
+
+static void experts_few(pj_gpu *s, const experts_task *t)
+{
+    const pj_gpu_routing *r = &s->routing;
+    const pj_mlp *mlp = t->mlp;
+    bool sorted = t->y.rows > 1;
+    pj_vk_product_experts_args args = {.x = r->act,
+                                       .y = sorted ? r->out : pj_gpu_at(s, t->y),
+                                       .weights = r->weights,
+                                       .order = r->order,
+                                       .w = t->tables->down,
+                                       .bias = t->tables->down_bias,
+                                       .residual = pj_gpu_at(s, t->residual),
+                                       .x_stride = mlp->width,
+                                       .y_stride = sorted ? t->y.cols : t->y.stride,
+                                       .residual_stride = t->residual.stride};
+    if (sorted) experts_sort(s, t);
+    experts_run_inputs(s, t);
+    pj_vk_barrier(s->vk);
+    if (pj_gpu_packs(s, &mlp->down)) experts_pack(s, r->act, t->entries, mlp->width, mlp->width);
+    experts_run_few(s, t, sorted ? PJ_VK_EXPERTS_SINGLE : PJ_VK_EXPERTS_DOWN, &mlp->down, args);
+    if (sorted) experts_combine(s, t);
+}
+
+/* ---- many rows ---- */
+
+/* A tile of sort is one of the kernel. */
+static void experts_run_many(pj_gpu *s, const experts_task *t, const pj_projection *p,
+                             pj_vk_product_tiled_args args)
+{
+    uint32_t experts = s->model->config.experts;
+    pj_gpu_many_plan plan = pj_gpu_plan_many(s->on, s->on->many, p->w.type, EXPERTS_TILE, false, 1);
+    args.tiles = s->routing.tiles;
+    args.rows = (uint32_t)p->w.rows;
+    args.cols = (uint32_t)p->w.cols;
+    args.tokens = t->entries;
+    args.y_stride = (uint32_t)p->w.rows;
+    pj_gpu_run_many(s, &plan, &args, pj_vk_most_tiles(t->entries, experts, EXPERTS_TILE),
+                    (uint64_t)experts * p->w.rows * p->w.row_bytes);
 }
 
 static void experts_many(pj_gpu *s, const experts_task *t)
@@ -265,7 +297,8 @@ void pj_gpu_experts(void *state, const pj_layer *layer, const pj_activation *lik
     experts_task t = {
         layer, &layer->experts[0], &s->on->weights.experts[layer->index], like, x, y, residual,
         slots, y.rows * slots};
-    uint32_t writes = pj_gpu_bit(y) | pj_gpu_bit(residual) | PJ_GPU_BIT(PJ_GPU_ROUTES);
+    uint32_t writes = pj_gpu_bit(y) | pj_gpu_bit(residual) | PJ_GPU_BIT(PJ_GPU_ROUTES) |
+                      PJ_GPU_BIT(PJ_GPU_PACKED);
     bool recorded = s->instrument->module;
     if (recorded) pj_gpu_component(s, PJ_N_EXPERTS);
     pj_gpu_touch(s, pj_gpu_bit(x) | writes, writes);

@@ -28,6 +28,7 @@ typedef struct pj_gpu_weights {
     size_t chunk_count, chunk_capacity;
     pj_gpu_expert_tables *experts; /* [layers] */
     uint64_t bytes;
+    int64_t begin_ns, end_ns; /* of their upload */
 } pj_gpu_weights;
 
 pj_status pj_gpu_weights_load(pj_gpu_weights *weights, pj_vk *vk, const pj_load_request *request,
@@ -248,6 +249,19 @@ static inline uint32_t pj_gpu_groups(uint64_t values, uint32_t each)
 {
     return (uint32_t)((values + each - 1) / each);
 }
+
+/* ---- products of few rows (products.c) ---- */
+
+/* Rows of a workgroup: a power of two, so that there are few pipelines. */
+uint32_t pj_gpu_few_tokens(uint32_t rows);
+/* Whether the product is one of 8-bit integers: of quantised weights, where the device has an
+ * instruction for it. */
+static inline bool pj_gpu_packs(const pj_gpu *s, const pj_projection *p)
+{
+    return s->on->packs && pj_dtype_get(p->w.type)->block_values > 1;
+}
+/* Rows as 8-bit integers, into `packed`; the caller orders it. */
+void pj_gpu_pack(pj_gpu *s, pj_vk_norm norm, pj_vk_quantise_args args);
 
 /* ---- products of many rows (many.c) ---- */
 

@@ -31,39 +31,38 @@ static pj_vk_part products_part(const pj_gpu *s, const pj_product *p)
                         (uint32_t)projection->w.rows, p->y.stride};
 }
 
-/* A power of two, so that there are few pipelines. */
-static uint32_t products_tokens(uint32_t rows)
+uint32_t pj_gpu_few_tokens(uint32_t rows)
 {
     uint32_t tokens = 1;
     while (tokens < rows && tokens < PJ_GPU_FEW) tokens *= 2;
     return tokens;
 }
 
-/* Whether the product is one of 8-bit integers: of quantised weights, where the device has an
- * instruction for it. */
 static bool products_packs(const pj_gpu *s, const pj_product *p)
 {
-    return s->on->packs && pj_dtype_get(p->projection->w.type)->block_values > 1;
+    return pj_gpu_packs(s, p->projection);
+}
+
+void pj_gpu_pack(pj_gpu *s, pj_vk_norm norm, pj_vk_quantise_args args)
+{
+    pj_vk_quantise_constants constants = {PRODUCTS_THREADS, norm, (float)s->model->config.norm_eps,
+                                          s->on->shared_columns};
+    args.codes = s->packed.address;
+    args.scales = s->packed_scales;
+    PJ_GPU_RUN(s, PJ_VK_QUANTISE, &constants, &args, args.rows, 1, 5ull * args.rows * args.cols);
 }
 
 /* Codes of the input, normalised on the way. */
 static void products_pack(pj_gpu *s, const pj_gpu_input *in)
 {
-    pj_vk_quantise_constants constants = {PRODUCTS_THREADS, products_norm(in),
-                                          (float)s->model->config.norm_eps, s->on->shared_columns};
-    pj_vk_quantise_args args = {.x = pj_gpu_at(s, in->x),
-                                .codes = s->packed.address,
-                                .scales = s->packed_scales,
-                                .rows = in->x.rows,
-                                .cols = in->x.cols,
-                                .x_stride = in->x.stride};
-    if (in->norm) {
-        args.weight = pj_gpu_weight(&s->on->weights, in->norm->w);
-        if (in->norm_kind == PJ_NORM_LAYER) args.bias = pj_gpu_weight(&s->on->weights, in->norm->b);
-    }
+    const pj_gpu_weights *w = &s->on->weights;
+    pj_vk_quantise_args args = {
+        .x = pj_gpu_at(s, in->x), .rows = in->x.rows, .cols = in->x.cols, .x_stride = in->x.stride};
+    if (in->norm) args.weight = pj_gpu_weight(w, in->norm->w);
+    if (in->norm && in->norm_kind == PJ_NORM_LAYER) args.bias = pj_gpu_weight(w, in->norm->b);
     pj_gpu_operation(s, PJ_N_OP_PACK);
     pj_gpu_touch(s, pj_gpu_bit(in->x), PJ_GPU_BIT(PJ_GPU_PACKED));
-    PJ_GPU_RUN(s, PJ_VK_QUANTISE, &constants, &args, in->x.rows, 1, 5ull * in->x.rows * in->x.cols);
+    pj_gpu_pack(s, products_norm(in), args);
     pj_gpu_operation_end(s, NAN, 5.0 * in->x.rows * in->x.cols);
 }
 
@@ -83,7 +82,7 @@ static void products_dispatch_few(pj_gpu *s, const pj_gpu_input *in, const pj_pr
                                   uint64_t work)
 {
     bool packs = products_packs(s, like);
-    uint32_t tokens = products_tokens(in->x.rows);
+    uint32_t tokens = pj_gpu_few_tokens(in->x.rows);
     constants.threads = PRODUCTS_THREADS;
     constants.type = pj_vk_weight_type(like->projection->w.type);
     constants.lanes = PRODUCTS_LANES;

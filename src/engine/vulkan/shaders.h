@@ -139,7 +139,7 @@ typedef enum pj_vk_experts_output {
 } pj_vk_experts_output;
 
 typedef struct pj_vk_product_experts_constants {
-    uint32_t threads, type, lanes, rows, tokens; /* as those of product; tokens: 1 */
+    uint32_t threads, type, lanes, rows, tokens; /* as those of product; without tiles: 1 token */
     uint32_t output;
     uint32_t gate;
     float alpha, limit;
@@ -154,6 +154,7 @@ typedef struct pj_vk_product_experts_args {
     uint64_t w, bias;           /* tables of addresses by expert: gate's for GATE */
     uint64_t up, up_bias;       /* GATE */
     uint64_t residual;          /* DOWN: added to; rows of y_stride; 0: none */
+    uint64_t tiles, list;       /* of sort, whose tiles have at most `tokens` entries; 0: none */
     uint32_t rows, cols, slots; /* slots: entries of a token */
     uint32_t x_stride, y_stride, residual_stride;
 } pj_vk_product_experts_args;

@@ -125,11 +125,12 @@ static pj_status state_make_outputs(pj_gpu *s, const size_t *floats, pj_error *e
     return status;
 }
 
-/* Room for few rows of the widest matrix. */
+/* Room for few rows of the widest matrix, and for their entries of experts. */
 static pj_status state_make_packed(pj_gpu *s, pj_error *err)
 {
     const pj_gpu_weights *w = &s->on->weights;
-    uint64_t widest = 0;
+    const pj_model_config *c = &s->model->config;
+    uint64_t widest = (uint64_t)c->experts_per_token * c->expert_intermediate;
     if (!s->on->packs) return PJ_OK;
     for (size_t i = 0; i < w->count; i++)
         if (w->copies[i].matrix.cols > widest) widest = w->copies[i].matrix.cols;

@@ -160,6 +160,33 @@ static void quantised_weights(void **state)
     unsetenv("PERJOULE_VULKAN_MATRIX");
 }
 
+/* Experts of few rows: alone, and more, of which those of an expert are computed together. */
+static void packed_experts(void **state)
+{
+    enum { CHUNK = 3 };
+    tiny_model m;
+    pj_error err = {0};
+    int32_t ids[STEPS];
+    static double want[STEPS * MAX_VOCAB];
+    tiny_shape shape = *tiny_find("mixtral");
+    shape.hidden = 64;
+    shape.head_dim = 32;
+    shape.expert_width = 96;
+    tiny_make(&m, &shape, 5);
+    tiny_write(&m, TINY_F32);
+    tiny_quantise(&m, 8);
+    make_ids(ids, STEPS, shape.vocab);
+    cpu_logits(&m, "q8_0", ids, want);
+    setenv("PERJOULE_VULKAN_PACKED", "1", 1);
+    pj_engine *engine = open_tiny(&m, &(pj_engine_options){.dtype = "q8_0", .chunk = CHUNK}, &err);
+    if (!engine) fail_msg("%s", err.text);
+    assert_that(error_of(engine, ids, STEPS, false, 0, want), <, 1e-4);
+    assert_that(error_of(engine, ids, STEPS, true, 0, want), <, 1e-4);
+    pj_engine_close(engine);
+    unsetenv("PERJOULE_VULKAN_PACKED");
+    tiny_free(&m);
+}
+
 /* ---- generation ---- */
 
 static pj_engine *open_on(const tiny_model *m, const char *where)
@@ -393,6 +420,7 @@ int main(void)
         vulkan_test(sixteen_bits),
         vulkan_test(matrices),
         vulkan_test(quantised_weights),
+        vulkan_test(packed_experts),
         vulkan_test(same_tokens_as_the_cpu),
         vulkan_test(spans_and_statistics),
         vulkan_test(groups_at_depth_module),
