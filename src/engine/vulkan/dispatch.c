@@ -28,11 +28,11 @@ void pj_gpu_run_3d(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t
     const pj_vk_pipeline *pipeline =
         pj_vk_pipeline_get(s->vk, &pj_vk_kernels[kernel], constants,
                            (uint32_t)(constant_bytes / sizeof(uint32_t)), &err);
-    if (pipeline && s->dry) return;
-    if (pipeline)
-        pj_vk_dispatch(s->vk, pipeline, args, x, y, z, work);
-    else
+    if (!pipeline)
         pj_vk_refuse(s->vk, &err);
+    else if (!s->dry)
+        pj_vk_dispatch(s->vk, pipeline, args, x, y, z, work);
+    if (s->on->trace) pj_gpu_note(s, &(pj_gpu_call){kernel, constants, args, y, work});
 }
 
 void pj_gpu_run(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t constant_bytes,

@@ -39,6 +39,8 @@ uint64_t pj_gpu_weight(const pj_gpu_weights *weights, const void *host);
 
 /* ---- a loaded model, and a generation (backend.c, state.c) ---- */
 
+typedef struct pj_gpu_trace pj_gpu_trace; /* trace.h */
+
 typedef struct pj_gpu_model {
     const pj_model *model;
     pj_vk *vk;
@@ -46,6 +48,7 @@ typedef struct pj_gpu_model {
     bool packs;              /* few rows are multiplied as 8-bit integers with quantised weights */
     uint32_t shared_columns; /* of such integers, that have the same scale on the host too */
     pj_vk_kernel many;       /* of many rows, with weights of up to 16 bits */
+    pj_gpu_trace *trace;     /* of the pass that is recorded; NULL: none is wanted */
     bool dry; /* what is opened now has no memory, and its passes make pipelines alone */
 } pj_gpu_model;
 
@@ -243,6 +246,14 @@ void pj_gpu_run_3d(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t
                    const void *args, uint32_t x, uint32_t y, uint32_t z, uint64_t work);
 #define PJ_GPU_RUN(s, kernel, constants, args, x, y, work) \
     pj_gpu_run(s, kernel, constants, sizeof *(constants), args, x, y, work)
+/* A dispatch, for a trace of the pass. */
+typedef struct pj_gpu_call {
+    pj_vk_kernel kernel;
+    const void *constants, *args;
+    uint32_t y; /* workgroups */
+    uint64_t work;
+} pj_gpu_call;
+void pj_gpu_note(pj_gpu *s, const pj_gpu_call *call);
 /* Address of a list of rows that the device reads from host memory. */
 uint64_t pj_gpu_list(pj_gpu *s, const uint32_t *rows, uint32_t count);
 static inline uint32_t pj_gpu_groups(uint64_t values, uint32_t each)

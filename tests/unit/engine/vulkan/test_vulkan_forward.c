@@ -4,7 +4,7 @@
 #include "../tiny.h"
 #include "engine/generation/engine_internal.h"
 #include "engine/vulkan/api.h"
-#include "engine/vulkan/gpu.h"
+#include "engine/vulkan/trace.h"
 #include "record/run.h"
 #include "vulkan_test.h"
 
@@ -365,6 +365,35 @@ static void groups_at_depth_module(void **state)
     tiny_free(&m);
 }
 
+enum { MOST_DISPATCHES = 256 };
+
+/* An outline, which needs neither weights nor memory, has the dispatches of a pass that is run. */
+static void outlines(void **state)
+{
+    tiny_model m;
+    pj_error err = {0};
+    pj_gpu_model *outlined;
+    static pj_gpu_dispatched run[MOST_DISPATCHES], paper[MOST_DISPATCHES];
+    pj_gpu_trace ran = {.list = run, .most = MOST_DISPATCHES}, written = {paper, MOST_DISPATCHES};
+    tiny_make(&m, tiny_find("mixtral"), 42);
+    tiny_write(&m, TINY_F32);
+    pj_engine *engine = open_tiny(&m, &(pj_engine_options){0}, &err);
+    if (!engine) fail_msg("%s", err.text);
+    assert_int_equal(pj_gpu_trace_decode(engine->loaded.device, PJ_F32, 2, 20, &ran, &err), PJ_OK);
+    assert_int_equal(pj_gpu_outline_open(&engine->model, false, &outlined, &err), PJ_OK);
+    assert_int_equal(pj_gpu_trace_decode(outlined, PJ_F32, 2, 20, &written, &err), PJ_OK);
+    assert_true(ran.count > 0);
+    assert_int_equal(ran.count, written.count);
+    for (uint32_t i = 0; i < ran.count; i++) {
+        assert_string_equal(run[i].kernel, paper[i].kernel);
+        assert_true(run[i].bytes == paper[i].bytes && run[i].flops == paper[i].flops);
+        assert_true(run[i].bytes > 0 && run[i].seconds >= 0 && isnan(paper[i].seconds));
+    }
+    pj_gpu_outline_close(outlined);
+    pj_engine_close(engine);
+    tiny_free(&m);
+}
+
 /* A token takes at most seven dispatches a layer, and as many for all that is around the layers.
  * Their pipelines were made when the model was opened. */
 static void few_dispatches_per_token(void **state)
@@ -425,6 +454,7 @@ int main(void)
         vulkan_test(spans_and_statistics),
         vulkan_test(groups_at_depth_module),
         vulkan_test(few_dispatches_per_token),
+        vulkan_test(outlines),
         vulkan_test(unknown_devices),
     };
     const char *cache = getenv("PJ_VULKAN_CACHE"); /* kept from one run to the next */
