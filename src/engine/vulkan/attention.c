@@ -4,8 +4,6 @@
 
 #include <math.h>
 
-enum { ATTENTION_THREADS = 64 };
-
 /* ---- what the host knows of each row ---- */
 
 /* Factor of queries by position, so that attention over a long context stays sharp. */
@@ -67,15 +65,19 @@ void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv)
     const pj_rope *rope = &s->model->ropes[rotates ? layer->rope : 0];
     uint64_t angles = s->inputs.device.address + s->inputs.angles[rotates ? layer->rope : 0];
     attention_cache cache = attention_cache_of(s, layer);
-    pj_vk_rope_constants constants = {.threads = ATTENTION_THREADS,
+    const float *q_norm, *k_norm;
+    pj_gpu_take_head_norms(s, &q_norm, &k_norm);
+    pj_vk_rope_constants constants = {.threads = PJ_GPU_HEAD_THREADS,
                                       .cache_type = s->options.kv_type,
-                                      .norm = PJ_VK_NORM_NONE,
+                                      .norm = q_norm || k_norm ? PJ_VK_NORM_RMS : PJ_VK_NORM_NONE,
                                       .neighbours = rope->neighbours,
                                       .eps = (float)c->norm_eps};
     pj_vk_rope_args args = {.qkv = pj_gpu_at(s, qkv),
                             .rows = s->inputs.device.address + s->inputs.rows,
                             .cosine = angles,
                             .sine = angles + 4ull * s->rows.pass->tokens * rope->pairs,
+                            .q_norm = pj_gpu_weight(&s->on->weights, q_norm),
+                            .k_norm = pj_gpu_weight(&s->on->weights, k_norm),
                             .keys = cache.keys,
                             .values = cache.values,
                             .sequence_bytes = cache.sequence_bytes,
@@ -197,7 +199,7 @@ static pj_vk_attention_args attend_args(const pj_gpu *s, const pj_layer *l, pj_s
 static void attend_merge(pj_gpu *s, const pj_layer *l, const pj_vk_attention_args *args, uint64_t y,
                          uint32_t splits)
 {
-    pj_vk_threads_constants constants = {ATTENTION_THREADS};
+    pj_vk_threads_constants constants = {PJ_GPU_HEAD_THREADS};
     pj_vk_attention_merge_args merge = {.parts = args->y,
                                         .y = y,
                                         .sinks = args->sinks,

@@ -85,8 +85,10 @@ static void elements_norm(pj_gpu *s, const pj_norm_step *step, pj_vk_norm_output
 {
     bool layer = step->kind == PJ_NORM_LAYER;
     const pj_gpu_weights *weights = &s->on->weights;
-    pj_vk_norm_constants constants = {ELEMENTS_THREADS, layer ? PJ_VK_NORM_LAYER : PJ_VK_NORM_RMS,
-                                      output, (float)s->model->config.norm_eps,
+    /* the threads of the kernel that would do it with its own work: the same sums */
+    uint32_t threads = step->heads > 1 ? PJ_GPU_HEAD_THREADS : ELEMENTS_THREADS;
+    pj_vk_norm_constants constants = {threads, layer ? PJ_VK_NORM_LAYER : PJ_VK_NORM_RMS, output,
+                                      (float)s->model->config.norm_eps,
                                       (float)s->model->config.residual_scale};
     pj_vk_norm_args args = {.x = pj_gpu_at(s, step->x),
                             .y = pj_gpu_at(s, step->y),
@@ -110,7 +112,8 @@ static void elements_norm(pj_gpu *s, const pj_norm_step *step, pj_vk_norm_output
 
 void pj_gpu_norm(void *state, const pj_norm_step *step)
 {
-    if (!pj_gpu_hold_norm(state, step)) pj_gpu_run_norm(state, step);
+    if (!pj_gpu_hold_norm(state, step) && !pj_gpu_hold_head_norm(state, step))
+        pj_gpu_run_norm(state, step);
 }
 
 void pj_gpu_run_norm(pj_gpu *s, const pj_norm_step *step)

@@ -1,9 +1,10 @@
 /*
- * Steps that share a dispatch with the one that follows: the norm before a product of few rows, and
- * gate and up with their activation. Such a step is held back when it is called, and computed with
- * the next one, with the same bits as apart; any other operation that comes first makes it run by
- * itself. At depth deep nothing is held, so that every operation has a span of its own. At depth
- * module the steps of a dispatch are one component, which is called by all their names.
+ * Steps that share a dispatch with the one that follows: the norm before a product of few rows,
+ * gate and up with their activation, and the norms of queries and keys before their rotation. Such
+ * a step is held back when it is called, and computed with the next one, with the same bits as
+ * apart; any other operation that comes first makes it run by itself. At depth deep nothing is
+ * held, so that every operation has a span of its own. At depth module the steps of a dispatch are
+ * one component, which is called by all their names.
  */
 #include "engine/forward/work.h"
 #include "engine/vulkan/gpu.h"
@@ -54,6 +55,47 @@ bool pj_gpu_hold_norm(pj_gpu *s, const pj_norm_step *step)
     pj_gpu_settle(s);
     *held = (pj_gpu_held){.normed = true, .norm = *step, .joins = s->instrument->module};
     return true;
+}
+
+bool pj_gpu_hold_head_norm(pj_gpu *s, const pj_norm_step *step)
+{
+    pj_gpu_held *held = &s->held;
+    const pj_layer *l = fuse_layer_of(s, step->norm);
+    bool ours = l && (step->norm == &l->q_norm || step->norm == &l->k_norm);
+    if (!ours || s->instrument->deep || l->v_norm.w ||
+        s->model->blueprint->qk_norm == PJ_QK_NORM_FULL)
+        return false;
+    if (held->head_norm_count != 1 || step->norm == &l->q_norm) {
+        pj_gpu_settle(s);
+        *held = (pj_gpu_held){0};
+    }
+    held->head_norms[held->head_norm_count++] = *step;
+    held->joins = s->instrument->module;
+    return true;
+}
+
+/* The norm that is held for heads of this kind, by its name. */
+static const float *fuse_head_norm(const pj_gpu_held *held, pj_instrument_name name)
+{
+    for (uint32_t i = 0; i < held->head_norm_count; i++)
+        if (held->head_norms[i].norm->name == name) return held->head_norms[i].norm->w;
+    return NULL;
+}
+
+void pj_gpu_take_head_norms(pj_gpu *s, const float **q_norm, const float **k_norm)
+{
+    pj_gpu_held held = s->held;
+    *q_norm = *k_norm = NULL;
+    if (!held.head_norm_count) return;
+    *q_norm = fuse_head_norm(&held, PJ_N_Q_NORM);
+    *k_norm = fuse_head_norm(&held, PJ_N_K_NORM);
+    s->held = (pj_gpu_held){0};
+    if (!s->instrument->module) return;
+    pj_instrument_name first = held.head_norms[0].norm->name;
+    uint32_t id = held.head_norm_count == 2
+                      ? pj_gpu_group_name(s, PJ_N_Q_NORM, PJ_N_K_NORM, PJ_N_ATTENTION)
+                      : pj_gpu_group_name(s, PJ_N_NONE, first, PJ_N_ATTENTION);
+    pj_gpu_widen_component(s, id, held.flops, held.bytes);
 }
 
 pj_gpu_input pj_gpu_take_input(pj_gpu *s, pj_slice x)
@@ -109,11 +151,12 @@ bool pj_gpu_take_products(pj_gpu *s, const pj_activation *a, pj_gpu_held *taken)
 void pj_gpu_settle(pj_gpu *s)
 {
     pj_gpu_held held = s->held;
-    if (!held.normed && !held.product_count) return;
+    if (!held.normed && !held.product_count && !held.head_norm_count) return;
     s->held = (pj_gpu_held){0};
+    for (uint32_t i = 0; i < held.head_norm_count; i++) pj_gpu_run_norm(s, &held.head_norms[i]);
     if (held.product_count)
         pj_gpu_run_products(s, &held.input, held.products, held.product_count);
-    else
+    else if (held.normed)
         pj_gpu_run_norm(s, &held.norm);
 }
 
@@ -157,6 +200,10 @@ void pj_gpu_declare_groups(pj_gpu *s)
         fuse_declare(s, l->mlp_norm.name, up, PJ_N_NONE);
         fuse_declare(s, l->mlp_norm.name, up, PJ_N_ACT);
         fuse_declare(s, PJ_N_NONE, up, PJ_N_ACT);
+        if (l->q_norm.w && l->k_norm.w)
+            fuse_declare(s, PJ_N_Q_NORM, PJ_N_K_NORM, PJ_N_ATTENTION);
+        else if (l->q_norm.w)
+            fuse_declare(s, PJ_N_NONE, PJ_N_Q_NORM, PJ_N_ATTENTION);
     }
 }
 

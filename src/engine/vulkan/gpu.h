@@ -52,6 +52,7 @@ typedef struct pj_gpu_model {
     bool dry; /* what is opened now has no memory, and its passes make pipelines alone */
 } pj_gpu_model;
 
+enum { PJ_GPU_HEAD_THREADS = 64 }; /* of a workgroup that works on a head */
 enum { PJ_GPU_FEW = 8 }; /* rows that are multiplied by kernels which read every weight once */
 
 /* What an operation touches besides the named buffers. */
@@ -133,10 +134,12 @@ typedef struct pj_gpu_input {
 
 /* Steps that are held back to share a dispatch with the next one (fuse.c). */
 typedef struct pj_gpu_held {
-    bool normed; /* a norm */
-    bool joins;  /* its component is open and will be part of the next one */
+    bool normed; /* a norm of whole rows */
+    bool joins;  /* a held norm's component is open and will be part of the next one */
     pj_norm_step norm;
-    double flops, bytes;    /* of its component */
+    uint32_t head_norm_count; /* norms of queries and keys by head, in this order */
+    pj_norm_step head_norms[2];
+    double flops, bytes;    /* of the components of norms */
     uint32_t product_count; /* gate and up: two products, or one with the rows of both; 0: none */
     pj_product products[2];
     pj_gpu_input input;
@@ -302,6 +305,10 @@ bool pj_gpu_matrices_are_real(const pj_gpu_model *m);
 
 /* True: the norm is held back for the products that read it. */
 bool pj_gpu_hold_norm(pj_gpu *s, const pj_norm_step *step);
+/* Likewise, norms of queries and keys for their rotation. */
+bool pj_gpu_hold_head_norm(pj_gpu *s, const pj_norm_step *step);
+/* Takes those; at depth module the open component, attention, becomes one with them. */
+void pj_gpu_take_head_norms(pj_gpu *s, const float **q_norm, const float **k_norm);
 /* What products of x read: the rows under a norm that was held back, which is thereby taken. */
 pj_gpu_input pj_gpu_take_input(pj_gpu *s, pj_slice x);
 /* True: they are gate and up, and are held back for their activation. */

@@ -180,8 +180,8 @@ void pj_gpu_end(void *state, const pj_done *done)
     pj_gpu_record *r = &s->record;
     if (s->held.joins) {
         s->held.joins = false;
-        s->held.flops = done->flops;
-        s->held.bytes = done->bytes;
+        s->held.flops += done->flops;
+        s->held.bytes += done->bytes;
         record_drop_span(s);
         return;
     }

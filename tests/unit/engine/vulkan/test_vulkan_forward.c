@@ -342,7 +342,7 @@ static void groups_at_depth_module(void **state)
     tiny_model m;
     pj_run_data module, deep, off;
     uint32_t from = 0;
-    tiny_make(&m, tiny_find("llama"), 42);
+    tiny_make(&m, tiny_find("qwen3"), 42);
     tiny_write(&m, TINY_F32);
     uint64_t as_module = record(&m, device, PJ_DEPTH_MODULE, false, &module);
     assert_int_equal(as_module, record(&m, device, PJ_DEPTH_DEEP, false, &deep));
@@ -351,6 +351,7 @@ static void groups_at_depth_module(void **state)
     const pj_component_row *attention = component(&module, "input_layernorm+qkv_proj", &from);
     const pj_component_row *mlp =
         component(&module, "post_attention_layernorm+gate_up_proj+act", &from);
+    assert_non_null(component(&module, "q_norm+k_norm+attention", &(uint32_t){0}));
     assert_non_null(attention);
     assert_non_null(mlp);
     assert_true(attention->has_stats && mlp->has_stats);
@@ -403,7 +404,7 @@ static void few_dispatches_per_token(void **state)
     pj_error err = {0};
     int32_t ids[STEPS];
     static double want[STEPS * MAX_VOCAB];
-    tiny_make(&m, tiny_find("llama"), 42);
+    tiny_make(&m, tiny_find("qwen3"), 42);
     tiny_write(&m, TINY_F32);
     make_ids(ids, STEPS, m.shape.vocab);
     pj_engine *engine = open_tiny(&m, &(pj_engine_options){0}, &err);
