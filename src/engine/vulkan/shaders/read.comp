@@ -15,14 +15,14 @@ layout(push_constant, scalar) uniform parameters {
 void main()
 {
     uint step = gl_NumWorkGroups.x * threads, first = gl_WorkGroupID.x * threads + thread;
-    uvec4 all = uvec4(0);
+    uvec4 all = uvec4(0); /* all bits that were seen */
     for (uint64_t at = first; at < quads; at += uint64_t(step) * STREAMS) {
         uvec4 read[STREAMS];
         [[unroll]] for (uint i = 0; i < STREAMS; i++) {
             uint64_t quad = at + uint64_t(step) * i;
             read[i] = word_quads(memory + 16 * (quad < quads ? quad : at)).at[0];
         }
-        [[unroll]] for (uint i = 0; i < STREAMS; i++) all ^= read[i];
+        [[unroll]] for (uint i = 0; i < STREAMS; i++) all |= read[i];
     }
     if (all == uvec4(0x9e3779b9u, 0x7f4a7c15u, 0xf39cc060u, 0x5cedc834u)) words(sink).at[0] = all.x;
 }

@@ -420,6 +420,24 @@ static void few_dispatches_per_token(void **state)
     tiny_free(&m);
 }
 
+/* Peak and bandwidth are measured, where there are enough weights that no cache holds them. */
+static void limits(void **state)
+{
+    pj_error err = {0};
+    pj_vk_buffer weights = {0};
+    assert_int_equal(pj_vk_buffer_make(vulkan_test_vk, PJ_VK_DEVICE, PJ_LEAST_READ_BYTES, "weights",
+                                       &weights, &err),
+                     PJ_OK);
+    pj_vk_fill(vulkan_test_vk, &weights, 0, weights.bytes, 0);
+    pj_gpu_model m = {.vk = vulkan_test_vk,
+                      .weights = {.chunks = &weights, .chunk_count = 1, .bytes = weights.bytes}};
+    double peak = pj_gpu_peak(&m, 1000), read = pj_gpu_read_pass(&m, 2, UINT64_MAX);
+    assert_true(isfinite(peak) && peak > 0);
+    assert_true(isfinite(read) && read > 0);
+    assert_true(isnan(pj_gpu_read_pass(&m, 2, PJ_LEAST_READ_BYTES - 1)));
+    pj_vk_buffer_free(vulkan_test_vk, &weights);
+}
+
 static void unknown_devices(void **state)
 {
     tiny_model m;
@@ -456,6 +474,7 @@ int main(void)
         vulkan_test(groups_at_depth_module),
         vulkan_test(few_dispatches_per_token),
         vulkan_test(outlines),
+        vulkan_test(limits),
         vulkan_test(unknown_devices),
     };
     const char *cache = getenv("PJ_VULKAN_CACHE"); /* kept from one run to the next */
