@@ -75,11 +75,6 @@ void pj_vk_dispatch(pj_vk *vk, const pj_vk_pipeline *pipeline, const void *push,
 {
 }
 
-uint64_t pj_vk_dispatches(const pj_vk *vk)
-{
-    return 0;
-}
-
 void pj_vk_barrier(pj_vk *vk) {}
 
 void pj_vk_copy(pj_vk *vk, const pj_vk_buffer *to, uint64_t to_offset, const pj_vk_buffer *from,

@@ -238,7 +238,6 @@ struct pj_vk {
     uint64_t submitted;         /* submissions so far */
     uint64_t work;              /* of the open recording */
     uint32_t commands;
-    uint64_t dispatches;              /* since the device was opened */
     uint32_t recorded;                /* stages since the last barrier, as bits */
     uint32_t unordered[PJ_VK_STAGES]; /* stages that this one must still wait for */
     const pj_vk_pipeline *bound;

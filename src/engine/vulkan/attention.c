@@ -65,19 +65,18 @@ void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv)
     const pj_rope *rope = &s->model->ropes[rotates ? layer->rope : 0];
     uint64_t angles = s->inputs.device.address + s->inputs.angles[rotates ? layer->rope : 0];
     attention_cache cache = attention_cache_of(s, layer);
-    const float *q_norm, *k_norm;
-    pj_gpu_take_head_norms(s, &q_norm, &k_norm);
+    pj_gpu_head_norms norms = pj_gpu_take_head_norms(s);
     pj_vk_rope_constants constants = {.threads = PJ_GPU_HEAD_THREADS,
                                       .cache_type = s->options.kv_type,
-                                      .norm = q_norm || k_norm ? PJ_VK_NORM_RMS : PJ_VK_NORM_NONE,
+                                      .norm = norms.q || norms.k ? PJ_VK_NORM_RMS : PJ_VK_NORM_NONE,
                                       .neighbours = rope->neighbours,
                                       .eps = (float)c->norm_eps};
     pj_vk_rope_args args = {.qkv = pj_gpu_at(s, qkv),
                             .rows = s->inputs.device.address + s->inputs.rows,
                             .cosine = angles,
                             .sine = angles + 4ull * s->rows.pass->tokens * rope->pairs,
-                            .q_norm = pj_gpu_weight(&s->on->weights, q_norm),
-                            .k_norm = pj_gpu_weight(&s->on->weights, k_norm),
+                            .q_norm = pj_gpu_weight(&s->on->weights, norms.q),
+                            .k_norm = pj_gpu_weight(&s->on->weights, norms.k),
                             .keys = cache.keys,
                             .values = cache.values,
                             .sequence_bytes = cache.sequence_bytes,
@@ -90,6 +89,8 @@ void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv)
                             .qkv_stride = qkv.stride,
                             .windowed = layer->window != UINT32_MAX,
                             .scaled = c->query_beta != 0};
+    if ((norms.q || norms.k) && s->instrument->module)
+        pj_gpu_widen_component(s, norms.name, norms.flops, norms.bytes);
     pj_gpu_operation(s, PJ_N_OP_ROPE);
     pj_gpu_touch(s, pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_IDS),
                  pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_CACHE));

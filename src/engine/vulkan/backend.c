@@ -88,6 +88,7 @@ static pj_status gpu_load(const pj_load_request *request, void **loaded, pj_erro
     pj_gpu_model *m = pj_alloc(1, sizeof *m);
     if (!m) return pj_fail_memory(err, "the engine");
     m->model = request->model;
+    m->backend = &pj_backend_vulkan;
     pj_status status = gpu_take(m, request, err);
     if (status == PJ_OK)
         *loaded = m;

@@ -232,10 +232,4 @@ void pj_vk_dispatch(pj_vk *vk, const pj_vk_pipeline *pipeline, const void *push,
     if (!commands) return;
     vk->instance.fn.CmdDispatch(commands, x, y, z);
     vk->work += work;
-    vk->dispatches++;
-}
-
-uint64_t pj_vk_dispatches(const pj_vk *vk)
-{
-    return vk->dispatches;
 }

@@ -12,7 +12,7 @@ static void dispatch_refuse(pj_gpu *s, const char *what)
 
 void pj_gpu_touch(pj_gpu *s, uint32_t reads, uint32_t writes)
 {
-    pj_gpu_settle(s);
+    s->settle(s);
     if ((reads & s->writes) | (writes & (s->writes | s->reads))) {
         pj_vk_barrier(s->vk);
         s->reads = s->writes = 0;
@@ -32,7 +32,7 @@ void pj_gpu_run_3d(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t
         pj_vk_refuse(s->vk, &err);
     else if (!s->dry)
         pj_vk_dispatch(s->vk, pipeline, args, x, y, z, work);
-    if (s->on->trace) pj_gpu_note(s, &(pj_gpu_call){kernel, constants, args, y, work});
+    if (s->on->note) s->on->note(s, &(pj_gpu_call){kernel, constants, args, y, work});
 }
 
 void pj_gpu_run(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t constant_bytes,

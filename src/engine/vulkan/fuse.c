@@ -52,7 +52,7 @@ bool pj_gpu_hold_norm(pj_gpu *s, const pj_norm_step *step)
         step->x.buffer == step->y.buffer)
         return false;
     if (!fuse_has_one_reader(s, step->norm) || !fuse_reaches_bias(s, step)) return false;
-    pj_gpu_settle(s);
+    s->settle(s);
     *held = (pj_gpu_held){.normed = true, .norm = *step, .joins = s->instrument->module};
     return true;
 }
@@ -66,7 +66,7 @@ bool pj_gpu_hold_head_norm(pj_gpu *s, const pj_norm_step *step)
         s->model->blueprint->qk_norm == PJ_QK_NORM_FULL)
         return false;
     if (held->head_norm_count != 1 || step->norm == &l->q_norm) {
-        pj_gpu_settle(s);
+        s->settle(s);
         *held = (pj_gpu_held){0};
     }
     held->head_norms[held->head_norm_count++] = *step;
@@ -82,20 +82,20 @@ static const float *fuse_head_norm(const pj_gpu_held *held, pj_instrument_name n
     return NULL;
 }
 
-void pj_gpu_take_head_norms(pj_gpu *s, const float **q_norm, const float **k_norm)
+pj_gpu_head_norms pj_gpu_take_head_norms(pj_gpu *s)
 {
     pj_gpu_held held = s->held;
-    *q_norm = *k_norm = NULL;
-    if (!held.head_norm_count) return;
-    *q_norm = fuse_head_norm(&held, PJ_N_Q_NORM);
-    *k_norm = fuse_head_norm(&held, PJ_N_K_NORM);
-    s->held = (pj_gpu_held){0};
-    if (!s->instrument->module) return;
+    if (!held.head_norm_count) return (pj_gpu_head_norms){0};
     pj_instrument_name first = held.head_norms[0].norm->name;
-    uint32_t id = held.head_norm_count == 2
-                      ? pj_gpu_group_name(s, PJ_N_Q_NORM, PJ_N_K_NORM, PJ_N_ATTENTION)
-                      : pj_gpu_group_name(s, PJ_N_NONE, first, PJ_N_ATTENTION);
-    pj_gpu_widen_component(s, id, held.flops, held.bytes);
+    s->held = (pj_gpu_held){0};
+    return (pj_gpu_head_norms){
+        .q = fuse_head_norm(&held, PJ_N_Q_NORM),
+        .k = fuse_head_norm(&held, PJ_N_K_NORM),
+        .name = held.head_norm_count == 2
+                    ? pj_gpu_group_name(s, PJ_N_Q_NORM, PJ_N_K_NORM, PJ_N_ATTENTION)
+                    : pj_gpu_group_name(s, PJ_N_NONE, first, PJ_N_ATTENTION),
+        .flops = held.flops,
+        .bytes = held.bytes};
 }
 
 pj_gpu_input pj_gpu_take_input(pj_gpu *s, pj_slice x)
@@ -146,18 +146,6 @@ bool pj_gpu_take_products(pj_gpu *s, const pj_activation *a, pj_gpu_held *taken)
     *taken = *held;
     s->held = (pj_gpu_held){0};
     return true;
-}
-
-void pj_gpu_settle(pj_gpu *s)
-{
-    pj_gpu_held held = s->held;
-    if (!held.normed && !held.product_count && !held.head_norm_count) return;
-    s->held = (pj_gpu_held){0};
-    for (uint32_t i = 0; i < held.head_norm_count; i++) pj_gpu_run_norm(s, &held.head_norms[i]);
-    if (held.product_count)
-        pj_gpu_run_products(s, &held.input, held.products, held.product_count);
-    else if (held.normed)
-        pj_gpu_run_norm(s, &held.norm);
 }
 
 /* ---- components of several steps ---- */

@@ -40,6 +40,15 @@ uint64_t pj_gpu_weight(const pj_gpu_weights *weights, const void *host);
 /* ---- a loaded model, and a generation (backend.c, state.c) ---- */
 
 typedef struct pj_gpu_trace pj_gpu_trace; /* trace.h */
+struct pj_gpu;
+
+/* A dispatch, for a trace of the pass. */
+typedef struct pj_gpu_call {
+    pj_vk_kernel kernel;
+    const void *constants, *args;
+    uint32_t y; /* workgroups */
+    uint64_t work;
+} pj_gpu_call;
 
 typedef struct pj_gpu_model {
     const pj_model *model;
@@ -48,7 +57,10 @@ typedef struct pj_gpu_model {
     bool packs;              /* few rows are multiplied as 8-bit integers with quantised weights */
     uint32_t shared_columns; /* of such integers, that have the same scale on the host too */
     pj_vk_kernel many;       /* of many rows, with weights of up to 16 bits */
-    pj_gpu_trace *trace;     /* of the pass that is recorded; NULL: none is wanted */
+    /* Told of every dispatch, for a trace of the pass; NULL: none is wanted. */
+    void (*note)(struct pj_gpu *s, const pj_gpu_call *call);
+    pj_gpu_trace *trace;
+    const pj_backend *backend; /* this device's */
     bool dry; /* what is opened now has no memory, and its passes make pipelines alone */
 } pj_gpu_model;
 
@@ -179,6 +191,7 @@ typedef struct pj_gpu {
     uint32_t reads, writes; /* buffers since the last barrier */
     uint32_t logit_rows;    /* of this pass, to be copied */
     pj_gpu_held held;
+    void (*settle)(struct pj_gpu *s); /* runs what is held */
 
     pj_gpu_record record;
     pj_gpu_group groups[PJ_GPU_GROUPS];
@@ -249,14 +262,6 @@ void pj_gpu_run_3d(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t
                    const void *args, uint32_t x, uint32_t y, uint32_t z, uint64_t work);
 #define PJ_GPU_RUN(s, kernel, constants, args, x, y, work) \
     pj_gpu_run(s, kernel, constants, sizeof *(constants), args, x, y, work)
-/* A dispatch, for a trace of the pass. */
-typedef struct pj_gpu_call {
-    pj_vk_kernel kernel;
-    const void *constants, *args;
-    uint32_t y; /* workgroups */
-    uint64_t work;
-} pj_gpu_call;
-void pj_gpu_note(pj_gpu *s, const pj_gpu_call *call);
 /* Address of a list of rows that the device reads from host memory. */
 uint64_t pj_gpu_list(pj_gpu *s, const uint32_t *rows, uint32_t count);
 static inline uint32_t pj_gpu_groups(uint64_t values, uint32_t each)
@@ -305,10 +310,15 @@ bool pj_gpu_matrices_are_real(const pj_gpu_model *m);
 
 /* True: the norm is held back for the products that read it. */
 bool pj_gpu_hold_norm(pj_gpu *s, const pj_norm_step *step);
-/* Likewise, norms of queries and keys for their rotation. */
+/* Norms of queries and keys by head; NULL: there is none. */
+typedef struct pj_gpu_head_norms {
+    const float *q, *k;
+    uint32_t name;       /* interned, of the component that attention becomes with them */
+    double flops, bytes; /* that they add to it */
+} pj_gpu_head_norms;
+/* Likewise, such norms for the rotation. */
 bool pj_gpu_hold_head_norm(pj_gpu *s, const pj_norm_step *step);
-/* Takes those; at depth module the open component, attention, becomes one with them. */
-void pj_gpu_take_head_norms(pj_gpu *s, const float **q_norm, const float **k_norm);
+pj_gpu_head_norms pj_gpu_take_head_norms(pj_gpu *s);
 /* What products of x read: the rows under a norm that was held back, which is thereby taken. */
 pj_gpu_input pj_gpu_take_input(pj_gpu *s, pj_slice x);
 /* True: they are gate and up, and are held back for their activation. */
@@ -316,7 +326,8 @@ bool pj_gpu_hold_products(pj_gpu *s, const pj_gpu_input *in, const pj_product *p
                           uint32_t count);
 /* True: the activation's inputs were held back and are to be computed with it. */
 bool pj_gpu_take_products(pj_gpu *s, const pj_activation *a, pj_gpu_held *taken);
-/* Runs what is held back. Every operation does this before it touches a buffer. */
+/* Runs what is held back; pj_gpu's `settle`. Every operation does this before it touches a buffer.
+ */
 void pj_gpu_settle(pj_gpu *s);
 void pj_gpu_declare_groups(pj_gpu *s);
 /* Interned name of a component of these steps. */

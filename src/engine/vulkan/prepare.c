@@ -51,7 +51,7 @@ static void prepare_passes(prepare_task *t)
 static pj_status prepare_run(prepare_task *t, pj_gpu_model *m, const pj_state_options *options,
                              pj_error *err)
 {
-    pj_loaded loaded = {.backend = &pj_backend_vulkan, .model = m->model, .device = m};
+    pj_loaded loaded = {.backend = m->backend, .model = m->model, .device = m};
     t->ids = pj_alloc(options->max_tokens, sizeof *t->ids);
     t->segments = pj_alloc(options->sequences, sizeof *t->segments);
     if (!t->ids || !t->segments) return pj_fail_memory(err, "a pass");

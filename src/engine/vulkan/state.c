@@ -172,6 +172,7 @@ pj_status pj_gpu_open(void *loaded, const pj_generation_shape *shape, void **sta
     if (!s) return pj_fail_memory(err, "the state of a generation");
     s->on = on;
     s->dry = on->dry;
+    s->settle = pj_gpu_settle;
     s->model = on->model;
     s->vk = on->vk;
     s->options = *shape->options;
@@ -230,7 +231,7 @@ pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err)
 {
     pj_gpu *s = state;
     uint64_t row_bytes = 4ull * s->model->config.vocab;
-    pj_gpu_settle(s);
+    s->settle(s);
     if (s->dry) return PJ_OK;
     if (s->logit_rows && !cancelled && !s->rows.pass->greedy) {
         uint64_t offset = s->buffers[PJ_BUFFER_LOGITS] - s->activations.address;

@@ -45,7 +45,7 @@ static double trace_flops(const pj_gpu_call *c)
     }
 }
 
-void pj_gpu_note(pj_gpu *s, const pj_gpu_call *call)
+static void trace_note(pj_gpu *s, const pj_gpu_call *call)
 {
     pj_gpu_trace *trace = s->on->trace;
     if (trace->count == trace->most) return;
@@ -96,8 +96,9 @@ static pj_status trace_pass(pj_compute *c, pj_pass_segment *segments, int32_t *i
     if (!m->dry) pj_vk_stamp(m->vk);
     trace->count = 0;
     m->trace = trace;
+    m->note = trace_note;
     status = pj_compute_forward(c, &pass);
-    m->trace = NULL;
+    m->note = NULL;
     if (status == PJ_OK && !m->dry) status = trace_read_times(m->vk, trace, err);
     pj_vk_stamps_clear(m->vk);
     return status;
@@ -106,7 +107,7 @@ static pj_status trace_pass(pj_compute *c, pj_pass_segment *segments, int32_t *i
 pj_status pj_gpu_trace_decode(pj_gpu_model *m, pj_dtype kv_type, uint32_t sequences,
                               uint32_t before, pj_gpu_trace *trace, pj_error *err)
 {
-    pj_loaded loaded = {.backend = &pj_backend_vulkan, .model = m->model, .device = m};
+    pj_loaded loaded = {.backend = m->backend, .model = m->model, .device = m};
     pj_state_options options = {.sequences = sequences,
                                 .context = before + 2,
                                 .max_tokens = sequences,
@@ -140,7 +141,8 @@ pj_status pj_gpu_outline_open(const pj_model *model, bool packs, pj_gpu_model **
                            .packs = packs,
                            .shared_columns = 32,
                            .many = PJ_VK_PRODUCT_TILED,
-                           .dry = true};
+                           .dry = true,
+                           .backend = &pj_backend_vulkan};
     made->weights.experts = pj_alloc(layers, sizeof *made->weights.experts);
     pj_status status = made->weights.experts ? pj_vk_open(&made->vk, &(pj_vk_options){0}, err)
                                              : pj_fail_memory(err, "tables of experts");

@@ -144,7 +144,6 @@ const pj_vk_pipeline *pj_vk_pipeline_get(pj_vk *vk, const pj_vk_shader *shader,
  * many bytes the dispatch reads; long recordings are submitted in parts by it. */
 void pj_vk_dispatch(pj_vk *vk, const pj_vk_pipeline *pipeline, const void *push, uint32_t x,
                     uint32_t y, uint32_t z, uint64_t work);
-uint64_t pj_vk_dispatches(const pj_vk *vk); /* so far */
 /* What was recorded before it is done, and its writes visible, before what follows starts. */
 void pj_vk_barrier(pj_vk *vk);
 /* Copies and fills are not ordered without barriers either. Offsets and bytes: multiples of 4. */
