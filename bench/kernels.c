@@ -7,6 +7,7 @@
 #include "base/median.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "bench/kernels_device.h"
 #include "bench/limits_save.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
@@ -387,6 +388,8 @@ static int run_bench_kernels(const pj_command *command, int argc, char **argv)
                   .milliseconds = 60,
                   .megabytes = 512};
     int positional;
+    bool outline = false;
+    pj_bench_device on = {.model = "synthetic:llama-3.2-1b", .context = 512, .batch = 1};
     const pj_option options[] = {
         {"sets", 0, PJ_OPTION_TEXT, &s.sets, "LIST", "kernel sets, or all; default: the best"},
         {"dtypes", 0, PJ_OPTION_TEXT, &s.types, "LIST", "weight types, e.g. bf16,q8_0,q4_k"},
@@ -395,11 +398,28 @@ static int run_bench_kernels(const pj_command *command, int argc, char **argv)
         {"time", 0, PJ_OPTION_INT, &s.milliseconds, "MS", "milliseconds per line (60)", 1, 60000},
         {"size", 0, PJ_OPTION_INT, &s.megabytes, "MB", "megabytes of weights to use (512)", 64,
          1 << 16},
+        {"device", 0, PJ_OPTION_TEXT, &on.device, "DEVICE",
+         "the kernels of a GPU instead, as a decode step dispatches them"},
+        {"outline", 0, PJ_OPTION_FLAG, &outline, NULL,
+         "the same, computed and not run; with layers=1 the model's full number of layers"},
+        {"packed", 0, PJ_OPTION_FLAG, &on.packs, NULL,
+         "with --outline: 8-bit activations for quantised weights"},
+        {"model", 'm', PJ_OPTION_TEXT, &on.model, "MODEL",
+         "with --device or --outline: the model (synthetic:llama-3.2-1b)"},
+        {"dtype", 0, PJ_OPTION_TEXT, &on.dtype, "TYPE", "likewise: convert its weights"},
+        {"context", 0, PJ_OPTION_INT, &on.context, "N", "likewise: tokens before (512)", 0,
+         1 << 20},
+        {"batch", 'b', PJ_OPTION_INT, &on.batch, "N", "likewise: sequences (1)", 1, 64},
         {"json", 0, PJ_OPTION_FLAG, &s.json, NULL, "print one JSON object"},
         {0}};
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     pj_error err = {0};
+    if (outline) on.device = NULL;
+    on.json = s.json;
+    if (outline || on.device)
+        return pj_bench_device_kernels(&on, &err) == PJ_OK ? PJ_EXIT_OK
+                                                           : pj_command_failed(command, &err);
     bench b;
     if (bench_open(&b, &s, &err)) {
         bench_close(&b);
@@ -428,7 +448,10 @@ const pj_command pj_bench_kernels = {
         "rows. The share is that of the limit that binds: multiply-adds from registers by the "
         "same instruction, or the memory read bandwidth, both measured at the start. Those limits "
         "of all threads are kept for this machine: later runs carry them, as the roof of their "
-        "roofline.",
+        "roofline. With --device, every kernel that one decode step dispatches on a GPU, with "
+        "the bytes it reads, its FLOPs, its time there, and the times that follow from the "
+        "bandwidth and the peak of an H100 and a base M4.",
     .examples = "perjoule bench kernels --dtypes q8_0,q4_0 --tokens 1,512\n"
-                "perjoule bench kernels --sets all --json\n",
+                "perjoule bench kernels --sets all --json\n"
+                "perjoule bench kernels --outline -m synthetic:llama-3.1-8b,q8_0,layers=1\n",
 };

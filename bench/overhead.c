@@ -27,7 +27,7 @@ static const char *const figure_names[FIGURES] = {"decode", "prefill", "decode_c
 static const char *const way_names[WAYS] = {"off", "module", "deep"};
 
 typedef struct overhead {
-    const char *model, *dtype, *power;
+    const char *model, *dtype, *power, *device;
     int64_t rounds, tokens, prompt, threads;
     bool json;
     pj_session *session;
@@ -183,6 +183,7 @@ static pj_status overhead_prepare(overhead *o, int32_t **ids, pj_prompt *prompt,
     *prompt = (pj_prompt){.ids = *ids, .id_count = (uint32_t)o->prompt};
     o->options = (pj_profile_options){.engine = {.model = o->path,
                                                  .dtype = o->dtype,
+                                                 .device = o->device,
                                                  .threads = (uint32_t)o->threads,
                                                  .no_tokenizer = true},
                                       .request.prompts = prompt,
@@ -202,6 +203,7 @@ static int run_overhead(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         {"model", 'm', PJ_OPTION_TEXT, &o.model, "MODEL", "model (synthetic:llama-3.2-1b)"},
         {"dtype", 0, PJ_OPTION_TEXT, &o.dtype, "TYPE", "convert the weights"},
+        PJ_OPTION_DEVICE(&o.device),
         {"rounds", 0, PJ_OPTION_INT, &o.rounds, "N", "rounds (15)", 3, PJ_BENCH_ROUNDS_MAX,
          .old_letter = 'r'},
         {"tokens", 'n', PJ_OPTION_INT, &o.tokens, "N", "new tokens per run (16)", 2, 100000},

@@ -341,6 +341,17 @@ static pj_status open_model(pj_model_slot *slot, const pj_profile_options *o, pj
     return pj_model_slot_open(slot, &options, err);
 }
 
+/* The copy of the weights to the device, as a part of `model_load`. */
+static void record_upload(pj_run *run, const pj_engine_facts *facts)
+{
+    pj_lane *lane = pj_run_lane(run);
+    pj_work work = {.flops = NAN, .bytes = (double)facts->upload_bytes};
+    if (!facts->upload_bytes) return;
+    pj_span_begin_at(lane, PJ_SPAN_SECTION, pj_run_name(run, "tensor_transfer"),
+                     facts->upload_begin_ns);
+    pj_span_end_at(lane, &work, facts->upload_end_ns);
+}
+
 /* Loads the model inside the run unless it is open, then generates. */
 static pj_status run_inside(pj_session *session, pj_model_slot *slot, const pj_profile_options *o,
                             pj_run *run, pj_generate_result *result, pj_error *err)
@@ -351,6 +362,7 @@ static pj_status run_inside(pj_session *session, pj_model_slot *slot, const pj_p
     if (!pj_model_slot_holds(slot, &o->engine)) {
         pj_span_begin(lane, PJ_SPAN_SECTION, pj_run_name(run, "model_load"));
         status = open_model(slot, o, run, err);
+        if (status == PJ_OK) record_upload(run, pj_engine_get_facts(slot->engine));
         pj_span_end(lane, NULL);
         if (status == PJ_OK) pj_run_keeps_model(run);
     }

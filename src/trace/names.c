@@ -109,6 +109,8 @@ pj_part pj_component_part(const char *name)
     static const char *const mlp[] = {
         "gate_proj", "up_proj", "gate_up_proj", "act",           "down_proj",          "fc1", "fc2",
         "router",    "experts", "mlp",          "shared_expert", "shared_expert_gate", NULL};
+    const char *last = name ? strrchr(name, '+') : NULL;
+    if (last) return pj_component_part(last + 1); /* of several steps: norms come first */
     if (names_find(attention, name) >= 0) return PJ_PART_ATTENTION;
     if (names_find(mlp, name) >= 0) return PJ_PART_MLP;
     static const char *const attention_kernels[] = {"flash", "fmha",   "attention", "attn",

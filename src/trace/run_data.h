@@ -359,7 +359,8 @@ typedef enum pj_batch_rule { PJ_BATCH_BYTES = 0, PJ_BATCH_TOKENS, PJ_BATCH_EQUAL
 const char *pj_batch_rule_name(pj_batch_rule rule);
 int pj_batch_rule_parse(const char *name); /* -1: none of them */
 
-/* Which part of a transformer block a component belongs to, by its name. */
+/* Which part of a transformer block a component belongs to, by its name; of steps that were
+ * computed together ("input_layernorm+qkv_proj"), by the last. */
 typedef enum pj_part { PJ_PART_OTHER = 0, PJ_PART_ATTENTION, PJ_PART_MLP, PJ_PART_NORM } pj_part;
 pj_part pj_component_part(const char *name);
 

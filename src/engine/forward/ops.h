@@ -27,7 +27,7 @@
 #include "engine/model/model.h"
 
 /* Incremented with every change of a table's layout or of a function's contract. */
-enum { PJ_BACKEND_VERSION = 4 };
+enum { PJ_BACKEND_VERSION = 5 };
 
 /* ---- what the operations read and write --------------------------------------------------- */
 
@@ -226,14 +226,18 @@ typedef struct pj_load_request {
     const pj_model *model;
     const pj_kernels *kernels; /* of the host's processor */
     pj_team *team;             /* the host's threads */
+    pj_dtype kv_type;          /* of the generations to come */
+    uint32_t chunk;            /* rows of their longest passes, usually */
     const _Atomic bool *cancel;
     pj_progress *progress;
 } pj_load_request;
 
 typedef struct pj_compute_facts {
-    const char *name; /* "cpu", "NVIDIA H200" */
-    const char *isa;  /* kernel set or interface: "avx512", "vulkan" */
-    bool host_memory; /* activations are in host memory: logits cost nothing to read */
+    const char *name;      /* "cpu", "NVIDIA H200" */
+    const char *isa;       /* kernel set or interface: "avx512", "vulkan" */
+    bool host_memory;      /* activations are in host memory: logits cost nothing to read */
+    uint64_t upload_bytes; /* of weights, copied while loading; 0: none */
+    int64_t upload_begin_ns, upload_end_ns;
 } pj_compute_facts;
 
 /* The memory a generation needs of its device. */

@@ -55,6 +55,9 @@ static void gather_facts(pj_engine *e)
     f->dtype = pj_dtype_get(m->dtype)->name;
     f->isa = e->loaded.facts.isa;
     f->kv = pj_dtype_get(e->kv_type)->name;
+    f->upload_bytes = e->loaded.facts.upload_bytes;
+    f->upload_begin_ns = e->loaded.facts.upload_begin_ns;
+    f->upload_end_ns = e->loaded.facts.upload_end_ns;
     f->synthetic = e->model.synthetic;
     f->extrapolated = e->model.full_layers != e->model.config.layers;
     f->has_tokenizer = e->tokenizer != NULL;
@@ -141,6 +144,8 @@ static pj_status load_model(pj_engine *e, pj_error *err)
                                .model = &e->model,
                                .kernels = e->kernels,
                                .team = e->team,
+                               .kv_type = e->kv_type,
+                               .chunk = o->chunk,
                                .cancel = o->cancel,
                                .progress = o->progress};
     return backend ? pj_load(&e->loaded, backend, &request, err)
@@ -186,9 +191,10 @@ static pj_status engine_open(const pj_engine_options *options, pj_team *team, pj
                               .cancel = options->cancel,
                               .progress = options->progress};
     status = pj_model_open(&e->model, &model, e->team, err);
-    if (!status) status = load_model(e, err);
     if (status) goto fail;
     choose_kv_type(e);
+    status = load_model(e, err);
+    if (status) goto fail;
     e->context = e->model.config.context;
     /* dynamic RoPE scaling is defined beyond the training length */
     if (e->model.ropes[0].type == PJ_ROPE_DYNAMIC)

@@ -70,6 +70,8 @@ typedef struct pj_engine_facts {
     uint64_t kv_bytes_per_token;        /* of the cache, in all layers */
     uint64_t kv_window_bytes_per_token; /* of those, in layers with a sliding window */
     /* Duration of opening: the model without its tokenizer, and the tokenizer. */
+    uint64_t upload_bytes; /* of weights to the device, within model_ns; 0: none */
+    int64_t upload_begin_ns, upload_end_ns;
     int64_t model_ns, tokenizer_ns;
 } pj_engine_facts;
 

@@ -64,6 +64,12 @@ pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type, size_t tokens)
     return kernels_for(kernels, type, tokens)->form;
 }
 
+size_t pj_linear_shared_columns(const pj_kernels *kernels)
+{
+    size_t blocks = kernels->forms[PJ_FORM_Q8]->shared_blocks;
+    return (blocks ? blocks : 1) * PJ_Q8_BLOCK;
+}
+
 size_t pj_linear_pack_bytes(size_t tokens, size_t cols)
 {
     /* The largest form: 4 bytes per value; codes need 2, and 8 per block. */

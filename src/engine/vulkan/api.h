@@ -12,24 +12,55 @@
 #define VK_KHR_PORTABILITY_SUBSET_EXTENSION_NAME "VK_KHR_portability_subset"
 #endif
 
+/* Likewise newer than they are. */
+#ifndef VK_KHR_cooperative_matrix
+enum {
+    VK_SCOPE_SUBGROUP_KHR = 3,
+    VK_COMPONENT_TYPE_FLOAT16_KHR = 0,
+    VK_COMPONENT_TYPE_FLOAT32_KHR = 1
+};
+#define VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR \
+    ((VkStructureType)1000506000)
+#define VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR ((VkStructureType)1000506001)
+
+typedef struct VkCooperativeMatrixPropertiesKHR {
+    VkStructureType sType;
+    void *pNext;
+    uint32_t MSize, NSize, KSize;
+    uint32_t AType, BType, CType, ResultType; /* enumerations */
+    VkBool32 saturatingAccumulation;
+    uint32_t scope;
+} VkCooperativeMatrixPropertiesKHR;
+
+typedef struct VkPhysicalDeviceCooperativeMatrixFeaturesKHR {
+    VkStructureType sType;
+    void *pNext;
+    VkBool32 cooperativeMatrix, cooperativeMatrixRobustBufferAccess;
+} VkPhysicalDeviceCooperativeMatrixFeaturesKHR;
+
+typedef VkResult(VKAPI_PTR *PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR)(
+    VkPhysicalDevice device, uint32_t *count, VkCooperativeMatrixPropertiesKHR *properties);
+#endif
+
 /* X(function, needed): of the loader, of an instance, of a device. */
 #define PJ_VK_GLOBAL_FUNCTIONS(X)                 \
     X(CreateInstance, true)                       \
     X(EnumerateInstanceExtensionProperties, true) \
     X(EnumerateInstanceLayerProperties, true)     \
     X(EnumerateInstanceVersion, true)
-#define PJ_VK_INSTANCE_FUNCTIONS(X)                        \
-    X(DestroyInstance, true)                               \
-    X(EnumeratePhysicalDevices, true)                      \
-    X(EnumerateDeviceExtensionProperties, true)            \
-    X(GetPhysicalDeviceProperties2, true)                  \
-    X(GetPhysicalDeviceFeatures2, true)                    \
-    X(GetPhysicalDeviceMemoryProperties2, true)            \
-    X(GetPhysicalDeviceQueueFamilyProperties, true)        \
-    X(CreateDevice, true)                                  \
-    X(GetDeviceProcAddr, true)                             \
-    X(GetPhysicalDeviceCalibrateableTimeDomainsEXT, false) \
-    X(CreateDebugUtilsMessengerEXT, false)                 \
+#define PJ_VK_INSTANCE_FUNCTIONS(X)                           \
+    X(DestroyInstance, true)                                  \
+    X(EnumeratePhysicalDevices, true)                         \
+    X(EnumerateDeviceExtensionProperties, true)               \
+    X(GetPhysicalDeviceProperties2, true)                     \
+    X(GetPhysicalDeviceFeatures2, true)                       \
+    X(GetPhysicalDeviceMemoryProperties2, true)               \
+    X(GetPhysicalDeviceQueueFamilyProperties, true)           \
+    X(CreateDevice, true)                                     \
+    X(GetDeviceProcAddr, true)                                \
+    X(GetPhysicalDeviceCalibrateableTimeDomainsEXT, false)    \
+    X(GetPhysicalDeviceCooperativeMatrixPropertiesKHR, false) \
+    X(CreateDebugUtilsMessengerEXT, false)                    \
     X(DestroyDebugUtilsMessengerEXT, false)
 #define PJ_VK_DEVICE_FUNCTIONS(X)        \
     X(DestroyDevice, true)               \

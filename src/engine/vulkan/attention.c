@@ -4,8 +4,6 @@
 
 #include <math.h>
 
-enum { ATTENTION_THREADS = 64 };
-
 /* ---- what the host knows of each row ---- */
 
 /* Factor of queries by position, so that attention over a long context stays sharp. */
@@ -36,6 +34,7 @@ void pj_gpu_angles(void *state)
 {
     pj_gpu *s = state;
     pj_gpu_inputs *in = &s->inputs;
+    if (s->dry) return;
     for (uint32_t row = 0; row < s->rows.pass->tokens; row++) attention_write_row(s, row);
     pj_gpu_touch(s, 0, PJ_GPU_BIT(PJ_GPU_IDS));
     pj_vk_copy(s->vk, &in->device, in->rows, &in->host, in->rows, in->bytes - in->rows);
@@ -79,16 +78,20 @@ void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv)
     const pj_rope *rope = &s->model->ropes[rotates ? layer->rope : 0];
     uint64_t angles = s->inputs.device.address + s->inputs.angles[rotates ? layer->rope : 0];
     attention_cache cache = attention_cache_of(s, layer);
-    if (!rotates && !stores && c->query_beta == 0) return;
-    pj_vk_rope_constants constants = {.threads = ATTENTION_THREADS,
+    pj_gpu_head_norms norms = pj_gpu_take_head_norms(s);
+    bool normed = norms.q || norms.k;
+    if (!rotates && !stores && !normed && c->query_beta == 0) return;
+    pj_vk_rope_constants constants = {.threads = PJ_GPU_HEAD_THREADS,
                                       .cache_type = s->options.kv_type,
-                                      .norm = PJ_VK_NORM_NONE,
+                                      .norm = normed ? PJ_VK_NORM_RMS : PJ_VK_NORM_NONE,
                                       .neighbours = rope->neighbours,
                                       .eps = (float)c->norm_eps};
     pj_vk_rope_args args = {.qkv = pj_gpu_at(s, qkv),
                             .rows = s->inputs.device.address + s->inputs.rows,
                             .cosine = angles,
                             .sine = angles + 4ull * s->rows.pass->tokens * rope->pairs,
+                            .q_norm = pj_gpu_weight(&s->on->weights, norms.q),
+                            .k_norm = pj_gpu_weight(&s->on->weights, norms.k),
                             .keys = cache.keys,
                             .values = cache.values,
                             .sequence_bytes = cache.sequence_bytes,
@@ -101,6 +104,8 @@ void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv)
                             .qkv_stride = qkv.stride,
                             .windowed = layer->window != UINT32_MAX,
                             .scaled = c->query_beta != 0};
+    if (normed && s->instrument->module)
+        pj_gpu_widen_component(s, norms.name, norms.flops, norms.bytes);
     pj_gpu_operation(s, rotates              ? PJ_N_OP_ROPE
                         : c->query_beta != 0 ? PJ_N_OP_QUERY_SCALE
                                              : PJ_N_OP_KV_APPEND);
@@ -211,7 +216,7 @@ static pj_vk_attention_args attend_args(const pj_gpu *s, const pj_layer *l, pj_s
 static void attend_merge(pj_gpu *s, const pj_layer *l, const pj_vk_attention_args *args, uint64_t y,
                          uint32_t splits)
 {
-    pj_vk_threads_constants constants = {ATTENTION_THREADS};
+    pj_vk_threads_constants constants = {PJ_GPU_HEAD_THREADS};
     pj_vk_attention_merge_args merge = {.parts = args->y,
                                         .y = y,
                                         .sinks = args->sinks,

@@ -2,8 +2,8 @@
 #include "engine/vulkan/gpu.h"
 
 #include "base/memory.h"
+#include "engine/kernels/linear.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +47,16 @@ static bool gpu_is_set(const char *variable)
     return value && *value;
 }
 
+static pj_vk_kernel gpu_choose_many(const pj_gpu_model *m)
+{
+    enum { SHARED_BYTES = 28 << 10, SUBGROUPS = 8 }; /* of the kernel, at most */
+    const pj_vk_info *info = pj_vk_device(m->vk);
+    if (gpu_is_set("PERJOULE_VULKAN_MATRIX")) return PJ_VK_PRODUCT_MATRIX_PLAIN;
+    bool fits = info->cooperative_matrix && info->shared_bytes >= SHARED_BYTES &&
+                info->max_threads >= SUBGROUPS * info->subgroup_size;
+    return fits && pj_gpu_matrices_are_real(m) ? PJ_VK_PRODUCT_MATRIX : PJ_VK_PRODUCT_TILED;
+}
+
 static pj_status gpu_take(pj_gpu_model *m, const pj_load_request *request, pj_error *err)
 {
     pj_vk_info found;
@@ -59,7 +69,10 @@ static pj_status gpu_take(pj_gpu_model *m, const pj_load_request *request, pj_er
     status = pj_vk_open(&m->vk, &options, err);
     if (status != PJ_OK) return status;
     m->packs = pj_vk_device(m->vk)->packed_dot || gpu_is_set("PERJOULE_VULKAN_PACKED");
-    return pj_gpu_weights_load(&m->weights, m->vk, request, err);
+    m->shared_columns = (uint32_t)pj_linear_shared_columns(request->kernels);
+    m->many = gpu_choose_many(m);
+    status = pj_gpu_weights_load(&m->weights, m->vk, request, err);
+    return status == PJ_OK ? pj_gpu_prepare_model(m, request, err) : status;
 }
 
 static void gpu_unload(void *loaded)
@@ -75,6 +88,7 @@ static pj_status gpu_load(const pj_load_request *request, void **loaded, pj_erro
     pj_gpu_model *m = pj_alloc(1, sizeof *m);
     if (!m) return pj_fail_memory(err, "the engine");
     m->model = request->model;
+    m->backend = &pj_backend_vulkan;
     pj_status status = gpu_take(m, request, err);
     if (status == PJ_OK)
         *loaded = m;
@@ -86,17 +100,11 @@ static pj_status gpu_load(const pj_load_request *request, void **loaded, pj_erro
 static void gpu_facts(void *loaded, pj_compute_facts *facts)
 {
     const pj_gpu_model *m = loaded;
-    *facts = (pj_compute_facts){.name = pj_vk_device(m->vk)->name, .isa = "vulkan"};
-}
-
-static double gpu_peak(void *loaded, int64_t duration_ns)
-{
-    return NAN;
-}
-
-static double gpu_read_pass(void *loaded, unsigned streams, uint64_t max_bytes)
-{
-    return NAN;
+    *facts = (pj_compute_facts){.name = pj_vk_device(m->vk)->name,
+                                .isa = "vulkan",
+                                .upload_bytes = m->weights.bytes,
+                                .upload_begin_ns = m->weights.begin_ns,
+                                .upload_end_ns = m->weights.end_ns};
 }
 
 const pj_backend pj_backend_vulkan = {.version = PJ_BACKEND_VERSION,
@@ -105,8 +113,8 @@ const pj_backend pj_backend_vulkan = {.version = PJ_BACKEND_VERSION,
                                       .load = gpu_load,
                                       .unload = gpu_unload,
                                       .facts = gpu_facts,
-                                      .peak = gpu_peak,
-                                      .read_pass = gpu_read_pass,
+                                      .peak = pj_gpu_peak,
+                                      .read_pass = pj_gpu_read_pass,
                                       .open = pj_gpu_open,
                                       .close = pj_gpu_close,
                                       .ops = {.begin_pass = pj_gpu_begin_pass,

@@ -49,6 +49,7 @@ static uint32_t device_extensions(pj_vk *vk, const char **names)
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if (pj_vk_has_extension(&vk->instance, vk->physical.handle, wanted[i]))
             names[count++] = wanted[i];
+    if (vk->physical.info.cooperative_matrix) names[count++] = "VK_KHR_cooperative_matrix";
     return count;
 }
 
@@ -61,9 +62,13 @@ static VkResult device_create(pj_vk *vk)
     const float priority = 1;
     VkPhysicalDeviceFaultFeaturesEXT fault = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FAULT_FEATURES_EXT, .deviceFault = VK_TRUE};
+    VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
+        .pNext = info->device_fault ? &fault : NULL,
+        .cooperativeMatrix = VK_TRUE};
     VkPhysicalDeviceVulkan13Features f13 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES,
-        .pNext = info->device_fault ? &fault : NULL,
+        .pNext = info->cooperative_matrix ? &matrices : matrices.pNext,
         .subgroupSizeControl = info->subgroup_control,
         .computeFullSubgroups = info->subgroup_control,
         .shaderIntegerDotProduct = VK_TRUE,
@@ -77,7 +82,8 @@ static VkResult device_create(pj_vk *vk)
         .scalarBlockLayout = VK_TRUE,
         .storageBuffer8BitAccess = VK_TRUE,
         .shaderInt8 = VK_TRUE,
-        .shaderFloat16 = info->float16};
+        .shaderFloat16 = info->float16,
+        .vulkanMemoryModel = info->cooperative_matrix};
     VkPhysicalDeviceVulkan11Features f11 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
         .pNext = &f12,

@@ -147,6 +147,49 @@ static void devices_judge(const devices_features *f, pj_vk_info *info)
     if (lacks) snprintf(info->reason, sizeof info->reason, "its driver lacks %s", lacks);
 }
 
+/* ---- matrices ---- */
+
+static bool devices_fit(const VkCooperativeMatrixPropertiesKHR *p)
+{
+    return p->MSize == 16 && p->NSize == 16 && p->KSize == 16 &&
+           p->AType == VK_COMPONENT_TYPE_FLOAT16_KHR && p->BType == p->AType &&
+           p->CType == VK_COMPONENT_TYPE_FLOAT32_KHR && p->ResultType == p->CType &&
+           p->scope == VK_SCOPE_SUBGROUP_KHR;
+}
+
+/* Whether a product of the shape that our kernel multiplies is offered. */
+static bool devices_have_shape(const pj_vk_instance *instance, VkPhysicalDevice device)
+{
+    enum { MAX_SHAPES = 128 };
+    VkCooperativeMatrixPropertiesKHR shapes[MAX_SHAPES];
+    uint32_t count = MAX_SHAPES;
+    if (!instance->fn.GetPhysicalDeviceCooperativeMatrixPropertiesKHR) return false;
+    for (uint32_t i = 0; i < MAX_SHAPES; i++)
+        shapes[i] = (VkCooperativeMatrixPropertiesKHR){
+            .sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR};
+    if (instance->fn.GetPhysicalDeviceCooperativeMatrixPropertiesKHR(device, &count, shapes) < 0)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (devices_fit(&shapes[i])) return true;
+    return false;
+}
+
+/* The kernel's subgroups have a size that is known when it is compiled. */
+static bool devices_have_matrices(const pj_vk_instance *instance, VkPhysicalDevice device,
+                                  const devices_properties *p, const devices_features *f,
+                                  const pj_vk_info *info)
+{
+    VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};
+    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                          .pNext = &matrices};
+    if (!info->subgroup_control || !info->float16 || !f->v12.vulkanMemoryModel ||
+        !(p->v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT))
+        return false;
+    instance->fn.GetPhysicalDeviceFeatures2(device, &features);
+    return matrices.cooperativeMatrix && devices_have_shape(instance, device);
+}
+
 static void devices_read_memory(const pj_vk_instance *instance, bool budget,
                                 pj_vk_physical *physical)
 {
@@ -211,7 +254,8 @@ static void devices_read(const pj_vk_instance *instance, VkPhysicalDevice handle
     devices_judge(&f, info);
     info->memory_budget = devices_have(e.list, e.count, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     info->device_fault = devices_have(e.list, e.count, VK_EXT_DEVICE_FAULT_EXTENSION_NAME);
-    info->cooperative_matrix = devices_have(e.list, e.count, "VK_KHR_cooperative_matrix");
+    info->cooperative_matrix = devices_have(e.list, e.count, "VK_KHR_cooperative_matrix") &&
+                               devices_have_matrices(instance, handle, &p, &f, info);
     info->calibrated_clock =
         devices_have(e.list, e.count, VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME) ||
         devices_have(e.list, e.count, "VK_KHR_calibrated_timestamps");

@@ -83,7 +83,9 @@ static void elements_norm(pj_gpu *s, const pj_norm_step *step)
     pj_slice other = step->residual;
     bool layer = step->kind == PJ_NORM_LAYER;
     const pj_gpu_weights *weights = &s->on->weights;
-    pj_vk_norm_constants constants = {ELEMENTS_THREADS, layer ? PJ_VK_NORM_LAYER : PJ_VK_NORM_RMS,
+    /* the threads of the kernel that would do it with its own work: the same sums */
+    uint32_t threads = step->heads > 1 ? PJ_GPU_HEAD_THREADS : ELEMENTS_THREADS;
+    pj_vk_norm_constants constants = {threads, layer ? PJ_VK_NORM_LAYER : PJ_VK_NORM_RMS,
                                       other.buffer ? PJ_VK_NORM_RESIDUAL : PJ_VK_NORM_STORE,
                                       (float)s->model->config.norm_eps,
                                       (float)s->model->config.residual_scale};
@@ -106,7 +108,12 @@ static void elements_norm(pj_gpu *s, const pj_norm_step *step)
 
 void pj_gpu_norm(void *state, const pj_norm_step *step)
 {
-    pj_gpu *s = state;
+    if (!pj_gpu_hold_norm(state, step) && !pj_gpu_hold_head_norm(state, step))
+        pj_gpu_run_norm(state, step);
+}
+
+void pj_gpu_run_norm(pj_gpu *s, const pj_norm_step *step)
+{
     pj_done work = pj_norm_work(step);
     uint32_t figures = pj_gpu_norm_figures(s, step);
     pj_gpu_operation(s, PJ_N_OP_NORM);
@@ -189,15 +196,15 @@ static void elements_activate_apart(pj_gpu *s, const pj_activation *a, pj_vk_gat
 
 void pj_gpu_activate(void *state, const pj_activation *a)
 {
-    const pj_gpu *s = state;
-    static const pj_vk_gate kinds[] = {[PJ_ACT_SILU] = PJ_VK_GATE_SILU,
-                                       [PJ_ACT_GELU] = PJ_VK_GATE_GELU,
-                                       [PJ_ACT_CLAMPED] = PJ_VK_GATE_CLAMPED};
+    pj_gpu *s = state;
+    pj_gpu_held inputs;
     if (s->instrument->deep)
-        elements_activate_apart(state, a, kinds[a->kind]);
+        elements_activate_apart(s, a, pj_gpu_gate(a));
+    else if (pj_gpu_take_products(s, a, &inputs))
+        pj_gpu_run_gate(s, &inputs, a);
     else
-        elements_run(state, PJ_VK_ROWS_GATE, kinds[a->kind], a->gate, a->act, a->up, a->alpha,
-                     a->limit, 1);
+        elements_run(s, PJ_VK_ROWS_GATE, pj_gpu_gate(a), a->gate, a->act, a->up, a->alpha, a->limit,
+                     1);
 }
 
 void pj_gpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to)

@@ -1,6 +1,6 @@
 /* Mixtures of experts: routing, and the blocks of the chosen experts. An entry is a row and one of
- * its experts. Few rows' entries are computed one by one; many are sorted by expert and computed in
- * tiles. Nothing of it is known to the host. */
+ * its experts. One row's entries are computed one by one; more are sorted by expert, whose weights
+ * are then read once. Nothing of it is known to the host. */
 #include "engine/forward/work.h"
 #include "engine/vulkan/gpu.h"
 
@@ -9,8 +9,7 @@
 enum {
     EXPERTS_THREADS = 128,
     EXPERTS_LANES = 32,
-    EXPERTS_TILE = 64,
-    EXPERTS_EACH = 4 /* outputs of a thread in each direction */
+    EXPERTS_TILE = 64 /* entries: the rows of a tile of either kernel */
 };
 
 /* ---- memory ---- */
@@ -46,6 +45,7 @@ pj_status pj_gpu_routing_open(pj_gpu *s, pj_error *err)
     pj_gpu_routing *r = &s->routing;
     if (!s->model->config.experts) return PJ_OK;
     experts_place(r, &s->model->config, s->options.max_tokens);
+    if (s->dry) return PJ_OK;
     pj_status status =
         pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, r->bytes, "the experts of a pass", &r->memory, err);
     uint64_t *parts[] = {&r->probability, &r->chosen, &r->weights, &r->order, &r->list, &r->places,
@@ -125,19 +125,12 @@ static void experts_end_product(pj_gpu *s, const experts_task *t, const pj_proje
     experts_count_bytes(s, p);
 }
 
-static pj_vk_gate experts_gate(const pj_activation *a)
-{
-    return a->kind == PJ_ACT_SILU   ? PJ_VK_GATE_SILU
-           : a->kind == PJ_ACT_GELU ? PJ_VK_GATE_GELU
-                                    : PJ_VK_GATE_CLAMPED;
-}
-
 /* act[entry] = f(gate[entry]) up[entry], or one half of it: x, other 0: none */
 static void experts_run_rows(pj_gpu *s, const experts_task *t, pj_vk_rows_operation operation,
                              uint64_t x, uint64_t other)
 {
     uint32_t width = t->mlp->width;
-    pj_vk_rows_constants constants = {EXPERTS_THREADS, operation, experts_gate(t->like)};
+    pj_vk_rows_constants constants = {EXPERTS_THREADS, operation, pj_gpu_gate(t->like)};
     pj_vk_rows_args args = {.x = x,
                             .y = s->routing.act,
                             .other = other,
@@ -178,85 +171,7 @@ static void experts_activate(pj_gpu *s, const experts_task *t)
     experts_end_entries(s, t, values, 12 * values, r->act, width);
 }
 
-/* ---- few rows ---- */
-
-static void experts_run_few(pj_gpu *s, const experts_task *t, pj_vk_experts_output output,
-                            const pj_projection *p, pj_vk_product_experts_args args)
-{
-    pj_vk_product_experts_constants constants = {.threads = EXPERTS_THREADS,
-                                                 .type = pj_vk_weight_type(p->w.type),
-                                                 .lanes = EXPERTS_LANES,
-                                                 .rows = 1,
-                                                 .tokens = 1,
-                                                 .output = output,
-                                                 .gate = experts_gate(t->like),
-                                                 .alpha = t->like->alpha,
-                                                 .limit = t->like->limit,
-                                                 .residual_scale =
-                                                     (float)s->model->config.residual_scale};
-    uint32_t groups = pj_gpu_groups(p->w.rows, EXPERTS_THREADS / EXPERTS_LANES);
-    uint64_t matrices = output == PJ_VK_EXPERTS_GATE ? 2 : 1;
-    args.chosen = s->routing.chosen;
-    args.rows = (uint32_t)p->w.rows;
-    args.cols = (uint32_t)p->w.cols;
-    args.slots = t->slots;
-    PJ_GPU_RUN(s, PJ_VK_PRODUCT_EXPERTS, &constants, &args, groups < 65535 ? groups : 65535,
-               output == PJ_VK_EXPERTS_DOWN ? t->y.rows : t->entries,
-               matrices * t->entries * p->w.rows * p->w.row_bytes);
-}
-
-/* Gate and up in one dispatch where they are of one type, except at depth deep. */
-static void experts_run_inputs(pj_gpu *s, const experts_task *t)
-{
-    const pj_gpu_routing *r = &s->routing;
-    const pj_gpu_expert_tables *w = t->tables;
-    pj_vk_product_experts_args args = {.x = pj_gpu_at(s, t->x),
-                                       .y = r->act,
-                                       .w = w->gate,
-                                       .bias = w->gate_bias,
-                                       .up = w->up,
-                                       .up_bias = w->up_bias,
-                                       .x_stride = t->x.stride,
-                                       .y_stride = t->mlp->width};
-    experts_operation(s, t, PJ_N_OP_MATMUL);
-    if (t->mlp->gate.w.type == t->mlp->up.w.type && !s->instrument->deep) {
-        experts_run_few(s, t, PJ_VK_EXPERTS_GATE, &t->mlp->gate, args);
-        return;
-    }
-    args.y = r->gate;
-    experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &t->mlp->gate, args);
-    experts_end_product(s, t, &t->mlp->gate, r->gate);
-    args.y = r->up;
-    args.w = w->up;
-    args.bias = w->up_bias;
-    experts_operation_apart(s, t, PJ_N_OP_MATMUL);
-    experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &t->mlp->up, args);
-    experts_end_product(s, t, &t->mlp->up, r->up);
-    experts_activate(s, t);
-}
-
-static void experts_few(pj_gpu *s, const experts_task *t)
-{
-    const pj_gpu_routing *r = &s->routing;
-    pj_vk_product_experts_args args = {.x = r->act,
-                                       .y = pj_gpu_at(s, t->y),
-                                       .weights = r->weights,
-                                       .order = r->order,
-                                       .w = t->tables->down,
-                                       .bias = t->tables->down_bias,
-                                       .residual = pj_gpu_at(s, t->residual),
-                                       .x_stride = t->mlp->width,
-                                       .y_stride = t->y.stride,
-                                       .residual_stride = t->residual.stride};
-    experts_run_inputs(s, t);
-    experts_operation(s, t, PJ_N_OP_MATMUL);
-    experts_run_few(s, t, PJ_VK_EXPERTS_DOWN, &t->mlp->down, args);
-    pj_gpu_operation_end(
-        s, pj_product_flops(&t->mlp->down, t->entries) + 2.0 * t->entries * t->y.cols, NAN, t->y);
-    experts_count_bytes(s, &t->mlp->down);
-}
-
-/* ---- many rows ---- */
+/* ---- sorted entries ---- */
 
 static void experts_sort(pj_gpu *s, const experts_task *t)
 {
@@ -273,29 +188,6 @@ static void experts_sort(pj_gpu *s, const experts_task *t)
     experts_operation(s, t, PJ_N_OP_GATHER);
     PJ_GPU_RUN(s, PJ_VK_SORT, &constants, &args, 1, 1, 4ull * t->entries);
     pj_gpu_operation_end(s, 0, 12.0 * t->entries, (pj_slice){0});
-}
-
-static void experts_run_tiled(pj_gpu *s, const experts_task *t, const pj_projection *p,
-                              pj_vk_product_tiled_args args)
-{
-    enum { ACROSS = EXPERTS_TILE / EXPERTS_EACH };
-    uint32_t experts = s->model->config.experts;
-    pj_vk_product_tiled_constants constants = {.threads = ACROSS * ACROSS,
-                                               .type = pj_vk_weight_type(p->w.type),
-                                               .tile_tokens = EXPERTS_TILE,
-                                               .tile_rows = EXPERTS_TILE,
-                                               .per_token = EXPERTS_EACH,
-                                               .per_row = EXPERTS_EACH,
-                                               .output = PJ_VK_OUTPUT_STORE,
-                                               .residual_scale = 1};
-    args.tiles = s->routing.tiles;
-    args.rows = (uint32_t)p->w.rows;
-    args.cols = (uint32_t)p->w.cols;
-    args.tokens = t->entries;
-    args.y_stride = (uint32_t)p->w.rows;
-    PJ_GPU_RUN(s, PJ_VK_PRODUCT_TILED, &constants, &args, pj_gpu_groups(p->w.rows, EXPERTS_TILE),
-               pj_vk_most_tiles(t->entries, experts, EXPERTS_TILE),
-               (uint64_t)experts * p->w.rows * p->w.row_bytes);
 }
 
 static void experts_combine(pj_gpu *s, const experts_task *t)
@@ -320,6 +212,142 @@ static void experts_combine(pj_gpu *s, const experts_task *t)
     pj_gpu_operation_end(s, 2 * values, 12 * values, t->y);
 }
 
+/* ---- few rows ---- */
+
+/* Of one row, whose experts differ, each entry by itself; of more, those of an expert together, so
+ * that its weights are read once. */
+static void experts_run_few(pj_gpu *s, const experts_task *t, pj_vk_experts_output output,
+                            const pj_projection *p, pj_vk_product_experts_args args)
+{
+    bool packs = pj_gpu_packs(s, p), sorted = t->y.rows > 1;
+    uint32_t experts = s->model->config.experts;
+    uint32_t units = t->entries < experts ? t->entries : experts; /* most that have entries */
+    pj_vk_product_experts_constants constants = {.threads = EXPERTS_THREADS,
+                                                 .type = pj_vk_weight_type(p->w.type),
+                                                 .lanes = EXPERTS_LANES,
+                                                 .rows = 1,
+                                                 .tokens = pj_gpu_few_tokens(t->y.rows),
+                                                 .output = output,
+                                                 .gate = pj_gpu_gate(t->like),
+                                                 .alpha = t->like->alpha,
+                                                 .limit = t->like->limit,
+                                                 .residual_scale =
+                                                     (float)s->model->config.residual_scale};
+    uint32_t groups = pj_gpu_groups(p->w.rows, EXPERTS_THREADS / EXPERTS_LANES);
+    uint64_t matrices = output == PJ_VK_EXPERTS_GATE ? 2 : 1;
+    if (packs) {
+        args.x = s->packed.address;
+        args.scales = s->packed_scales;
+        args.x_stride = (uint32_t)p->w.cols;
+    }
+    args.chosen = s->routing.chosen;
+    args.tiles = sorted ? s->routing.tiles : 0;
+    args.rows = (uint32_t)p->w.rows;
+    args.cols = (uint32_t)p->w.cols;
+    args.slots = t->slots;
+    PJ_GPU_RUN(s, packs ? PJ_VK_PRODUCT_EXPERTS_PACKED : PJ_VK_PRODUCT_EXPERTS, &constants, &args,
+               groups < 65535 ? groups : 65535,
+               output == PJ_VK_EXPERTS_DOWN ? 1
+               : sorted                     ? units
+                                            : t->entries,
+               matrices * units * p->w.rows * p->w.row_bytes);
+}
+
+static void experts_pack(pj_gpu *s, const experts_task *t, pj_vk_quantise_args args)
+{
+    experts_operation(s, t, PJ_N_OP_PACK);
+    pj_gpu_pack(s, PJ_VK_NORM_NONE, args);
+    pj_gpu_operation_end(s, NAN, 5.0 * args.rows * args.cols, (pj_slice){0});
+}
+
+/* Gate and up in one dispatch where they are of one type, except at depth deep. */
+static void experts_run_inputs(pj_gpu *s, const experts_task *t)
+{
+    const pj_gpu_routing *r = &s->routing;
+    const pj_gpu_expert_tables *w = t->tables;
+    const pj_mlp *mlp = t->mlp;
+    pj_vk_product_experts_args args = {.x = pj_gpu_at(s, t->x),
+                                       .y = r->act,
+                                       .w = w->gate,
+                                       .bias = w->gate_bias,
+                                       .up = w->up,
+                                       .up_bias = w->up_bias,
+                                       .list = r->list,
+                                       .x_stride = t->x.stride,
+                                       .y_stride = mlp->width};
+    if (pj_gpu_packs(s, &mlp->gate) || pj_gpu_packs(s, &mlp->up))
+        experts_pack(
+            s, t,
+            (pj_vk_quantise_args){
+                .x = args.x, .rows = t->x.rows, .cols = t->x.cols, .x_stride = t->x.stride});
+    experts_operation(s, t, PJ_N_OP_MATMUL);
+    if (mlp->gate.w.type == mlp->up.w.type && !s->instrument->deep) {
+        experts_run_few(s, t, PJ_VK_EXPERTS_GATE, &mlp->gate, args);
+        return;
+    }
+    args.y = r->gate;
+    experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &mlp->gate, args);
+    experts_end_product(s, t, &mlp->gate, r->gate);
+    args.y = r->up;
+    args.w = w->up;
+    args.bias = w->up_bias;
+    experts_operation_apart(s, t, PJ_N_OP_MATMUL);
+    experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &mlp->up, args);
+    experts_end_product(s, t, &mlp->up, r->up);
+    experts_activate(s, t);
+}
+
+static void experts_few(pj_gpu *s, const experts_task *t)
+{
+    const pj_gpu_routing *r = &s->routing;
+    const pj_mlp *mlp = t->mlp;
+    bool sorted = t->y.rows > 1;
+    pj_vk_product_experts_args args = {.x = r->act,
+                                       .y = sorted ? r->out : pj_gpu_at(s, t->y),
+                                       .weights = r->weights,
+                                       .order = r->order,
+                                       .w = t->tables->down,
+                                       .bias = t->tables->down_bias,
+                                       .residual = pj_gpu_at(s, t->residual),
+                                       .x_stride = mlp->width,
+                                       .y_stride = sorted ? t->y.cols : t->y.stride,
+                                       .residual_stride = t->residual.stride};
+    if (sorted) experts_sort(s, t);
+    experts_run_inputs(s, t);
+    if (pj_gpu_packs(s, &mlp->down))
+        experts_pack(
+            s, t,
+            (pj_vk_quantise_args){
+                .x = r->act, .rows = t->entries, .cols = mlp->width, .x_stride = mlp->width});
+    experts_operation(s, t, PJ_N_OP_MATMUL);
+    experts_run_few(s, t, sorted ? PJ_VK_EXPERTS_SINGLE : PJ_VK_EXPERTS_DOWN, &mlp->down, args);
+    if (sorted) {
+        experts_end_product(s, t, &mlp->down, r->out);
+        experts_combine(s, t);
+        return;
+    }
+    pj_gpu_operation_end(s, pj_product_flops(&mlp->down, t->entries) + 2.0 * t->entries * t->y.cols,
+                         NAN, t->y);
+    experts_count_bytes(s, &mlp->down);
+}
+
+/* ---- many rows ---- */
+
+/* A tile of sort is one of the kernel. */
+static void experts_run_many(pj_gpu *s, const experts_task *t, const pj_projection *p,
+                             pj_vk_product_tiled_args args)
+{
+    uint32_t experts = s->model->config.experts;
+    pj_gpu_many_plan plan = pj_gpu_plan_many(s->on, s->on->many, p->w.type, EXPERTS_TILE, false, 1);
+    args.tiles = s->routing.tiles;
+    args.rows = (uint32_t)p->w.rows;
+    args.cols = (uint32_t)p->w.cols;
+    args.tokens = t->entries;
+    args.y_stride = (uint32_t)p->w.rows;
+    pj_gpu_run_many(s, &plan, &args, pj_vk_most_tiles(t->entries, experts, EXPERTS_TILE),
+                    (uint64_t)experts * p->w.rows * p->w.row_bytes);
+}
+
 static void experts_many(pj_gpu *s, const experts_task *t)
 {
     const pj_gpu_routing *r = &s->routing;
@@ -331,19 +359,19 @@ static void experts_many(pj_gpu *s, const experts_task *t)
     args.bias = w->gate_bias;
     args.y = r->gate;
     experts_operation(s, t, PJ_N_OP_MATMUL);
-    experts_run_tiled(s, t, &t->mlp->gate, args);
+    experts_run_many(s, t, &t->mlp->gate, args);
     experts_end_product(s, t, &t->mlp->gate, r->gate);
     args.w = w->up;
     args.bias = w->up_bias;
     args.y = r->up;
     experts_operation_apart(s, t, PJ_N_OP_MATMUL);
-    experts_run_tiled(s, t, &t->mlp->up, args);
+    experts_run_many(s, t, &t->mlp->up, args);
     experts_end_product(s, t, &t->mlp->up, r->up);
     experts_activate(s, t);
     args = (pj_vk_product_tiled_args){
         .x = r->act, .w = w->down, .bias = w->down_bias, .y = r->out, .x_stride = t->mlp->width};
     experts_operation(s, t, PJ_N_OP_MATMUL);
-    experts_run_tiled(s, t, &t->mlp->down, args);
+    experts_run_many(s, t, &t->mlp->down, args);
     experts_end_product(s, t, &t->mlp->down, r->out);
     experts_combine(s, t);
 }
@@ -365,7 +393,7 @@ void pj_gpu_experts(void *state, const pj_layer *layer, const pj_activation *lik
                       slots,
                       y.rows * slots,
                       pj_gpu_bit(x) | pj_gpu_bit(y) | pj_gpu_bit(residual) |
-                          PJ_GPU_BIT(PJ_GPU_ROUTES)};
+                          PJ_GPU_BIT(PJ_GPU_ROUTES) | PJ_GPU_BIT(PJ_GPU_PACKED)};
     double weights = pj_mlp_bytes(t.mlp, 0);
     bool recorded = s->instrument->module;
     if (recorded) {

@@ -67,6 +67,25 @@ void pj_gpu_attach(pj_gpu *s, uint32_t figures)
 
 /* ---- on the device ------------------------------------------------------------------------ */
 
+static pj_vk_norm_figures_constants figures_norm_constants(const pj_gpu *s, pj_norm_kind kind)
+{
+    return (pj_vk_norm_figures_constants){FIGURES_THREADS,
+                                          kind == PJ_NORM_LAYER ? PJ_VK_NORM_LAYER : PJ_VK_NORM_RMS,
+                                          (float)s->model->config.norm_eps};
+}
+
+static pj_vk_attention_figures_constants figures_attention_constants(const pj_gpu *s,
+                                                                     const pj_layer *layer)
+{
+    return (pj_vk_attention_figures_constants){FIGURES_THREADS, s->options.kv_type,
+                                               layer->head_dim};
+}
+
+static pj_vk_route_figures_constants figures_route_constants(const pj_gpu *s)
+{
+    return (pj_vk_route_figures_constants){FIGURES_THREADS, s->model->config.experts};
+}
+
 void pj_gpu_gate_figures(pj_gpu *s, pj_vk_gate_figures_args args)
 {
     pj_vk_threads_constants constants = {FIGURES_THREADS};
@@ -95,9 +114,7 @@ uint32_t pj_gpu_norm_figures(pj_gpu *s, const pj_norm_step *step)
     if (!figures_wanted(s) || f.parts == 0) return 0;
     uint32_t figures = figures_add(s, f, 8ull * f.parts);
     if (!figures) return 0;
-    pj_vk_norm_figures_constants constants = {FIGURES_THREADS,
-                                              layer ? PJ_VK_NORM_LAYER : PJ_VK_NORM_RMS,
-                                              (float)s->model->config.norm_eps};
+    pj_vk_norm_figures_constants constants = figures_norm_constants(s, step->kind);
     pj_vk_norm_figures_args args = {.x = pj_gpu_at(s, step->x),
                                     .weight = pj_gpu_weight(&s->on->weights, step->norm->w),
                                     .bias =
@@ -146,8 +163,7 @@ void pj_gpu_attention_figures(pj_gpu *s, const pj_layer *layer, const pj_vk_atte
     uint64_t bytes = (uint64_t)f.parts * f.count * sizeof(pj_vk_head_figures);
     uint32_t figures = figures_add(s, f, bytes);
     if (!figures) return;
-    pj_vk_attention_figures_constants constants = {FIGURES_THREADS, s->options.kv_type,
-                                                   layer->head_dim};
+    pj_vk_attention_figures_constants constants = figures_attention_constants(s, layer);
     pj_vk_attention_figures_args args = {.qkv = of->qkv,
                                          .rows = of->rows,
                                          .keys = of->keys,
@@ -189,7 +205,7 @@ void pj_gpu_route_figures(pj_gpu *s, uint32_t rows)
     if (!figures) return;
     uint64_t at = figures_address(s, figures);
     if (few) r->figures[figures - 1].list = r->figures[figures - 1].at + bytes;
-    pj_vk_route_figures_constants constants = {FIGURES_THREADS, f.count};
+    pj_vk_route_figures_constants constants = figures_route_constants(s);
     pj_vk_route_figures_args args = {.probability = s->routing.probability,
                                      .chosen = s->routing.chosen,
                                      .weights = s->routing.weights,
@@ -214,6 +230,32 @@ void pj_gpu_experts_figures(pj_gpu *s, double weights, double each, bool choices
     f.more = choices;
     r->figures[r->figure_count++] = f;
     pj_gpu_attach(s, r->figure_count);
+}
+
+/* Pipelines of kernels that a dry pass, which has no spans, does not come to. */
+static void figures_prepare_deep(pj_gpu *s)
+{
+    pj_vk_threads_constants gates = {FIGURES_THREADS};
+    PJ_GPU_RUN(s, PJ_VK_GATE_FIGURES, &gates, &(pj_vk_gate_figures_args){0}, 0, 0, 0);
+    for (int kind = PJ_NORM_RMS; kind <= PJ_NORM_LAYER; kind++) {
+        pj_vk_norm_figures_constants norms = figures_norm_constants(s, (pj_norm_kind)kind);
+        PJ_GPU_RUN(s, PJ_VK_NORM_FIGURES, &norms, &(pj_vk_norm_figures_args){0}, 0, 0, 0);
+    }
+    for (uint32_t i = 0; i < s->model->config.layers; i++) {
+        const pj_layer *layer = &s->model->layers[i];
+        pj_vk_attention_figures_constants heads = figures_attention_constants(s, layer);
+        if (!layer->delta)
+            PJ_GPU_RUN(s, PJ_VK_ATTENTION_FIGURES, &heads, &(pj_vk_attention_figures_args){0}, 0, 0,
+                       0);
+    }
+}
+
+void pj_gpu_figures_prepare(pj_gpu *s)
+{
+    pj_vk_route_figures_constants routes = figures_route_constants(s);
+    if (s->instrument->module && routes.experts)
+        PJ_GPU_RUN(s, PJ_VK_ROUTE_FIGURES, &routes, &(pj_vk_route_figures_args){0}, 0, 0, 0);
+    if (s->instrument->deep && s->instrument->statistics) figures_prepare_deep(s);
 }
 
 /* ---- on the host -------------------------------------------------------------------------- */

@@ -28,6 +28,7 @@ typedef struct pj_gpu_weights {
     size_t chunk_count, chunk_capacity;
     pj_gpu_expert_tables *experts; /* [layers] */
     uint64_t bytes;
+    int64_t begin_ns, end_ns; /* of their upload */
 } pj_gpu_weights;
 
 pj_status pj_gpu_weights_load(pj_gpu_weights *weights, pj_vk *vk, const pj_load_request *request,
@@ -38,13 +39,32 @@ uint64_t pj_gpu_weight(const pj_gpu_weights *weights, const void *host);
 
 /* ---- a loaded model, and a generation (backend.c, state.c) ---- */
 
+typedef struct pj_gpu_trace pj_gpu_trace; /* trace.h */
+struct pj_gpu;
+
+/* A dispatch, for a trace of the pass. */
+typedef struct pj_gpu_call {
+    pj_vk_kernel kernel;
+    const void *constants, *args;
+    uint32_t y; /* workgroups */
+    uint64_t work;
+} pj_gpu_call;
+
 typedef struct pj_gpu_model {
     const pj_model *model;
     pj_vk *vk;
     pj_gpu_weights weights;
-    bool packs; /* few rows are multiplied as 8-bit integers with quantised weights */
+    bool packs;              /* few rows are multiplied as 8-bit integers with quantised weights */
+    uint32_t shared_columns; /* of such integers, that have the same scale on the host too */
+    pj_vk_kernel many;       /* of many rows, with weights of up to 16 bits */
+    /* Told of every dispatch, for a trace of the pass; NULL: none is wanted. */
+    void (*note)(struct pj_gpu *s, const pj_gpu_call *call);
+    pj_gpu_trace *trace;
+    const pj_backend *backend; /* this device's */
+    bool dry; /* what is opened now has no memory, and its passes make pipelines alone */
 } pj_gpu_model;
 
+enum { PJ_GPU_HEAD_THREADS = 64 }; /* of a workgroup that works on a head */
 enum { PJ_GPU_FEW = 8 }; /* rows that are multiplied by kernels which read every weight once */
 
 /* What an operation touches besides the named buffers. */
@@ -124,6 +144,7 @@ typedef struct pj_gpu_record {
     uint32_t open, ended; /* 1 + index of the innermost open span, of the one that ended last */
     uint32_t summed;      /* 1 + index of the last one with statistics in the component */
     uint32_t left_out;    /* open spans that there was no room for */
+    double more_flops, more_bytes; /* of steps that the open component was widened by */
     uint32_t last_stamp;
     pj_vk_buffer results; /* of a pass, read by the host: sums and figures */
     uint64_t results_used;
@@ -141,13 +162,43 @@ typedef struct pj_gpu_record {
     uint32_t extra_count;
 } pj_gpu_record;
 
+/* Rows that products read: x, or its norm, which is formed on the way. */
+typedef struct pj_gpu_input {
+    pj_slice x;
+    const pj_norm *norm; /* NULL: none */
+    pj_norm_kind norm_kind;
+    double flops, bytes; /* of a norm that has no component of its own */
+} pj_gpu_input;
+
+/* Steps that are held back to share a dispatch with the next one (fuse.c). */
+typedef struct pj_gpu_held {
+    bool normed; /* a norm of whole rows */
+    bool joins;  /* a held norm's component is open and will be part of the next one */
+    pj_norm_step norm;
+    uint32_t head_norm_count; /* norms of queries and keys by head, in this order */
+    pj_norm_step head_norms[2];
+    double flops, bytes;    /* of the components of norms */
+    uint32_t product_count; /* gate and up: two products, or one with the rows of both; 0: none */
+    pj_product products[2];
+    pj_gpu_input input;
+} pj_gpu_held;
+
+/* A component of several steps; PJ_N_NONE: it has no such step. */
+typedef struct pj_gpu_group {
+    pj_instrument_name norm, products, act;
+    uint32_t id; /* interned name */
+} pj_gpu_group;
+
+enum { PJ_GPU_GROUPS = 32 };
+
 typedef struct pj_gpu {
-    const pj_gpu_model *on;
+    pj_gpu_model *on;
     const pj_model *model;
     pj_vk *vk;
     pj_state_options options;
     uint32_t full_slots, window_slots;
     pj_instrument *instrument;
+    bool dry; /* as the model was when this was opened */
 
     pj_vk_buffer activations, parts; /* parts: of attention over split contexts */
     pj_vk_buffer *cache;             /* in chunks, as weights are */
@@ -165,8 +216,12 @@ typedef struct pj_gpu {
     uint32_t most_splits;   /* of a context, by attention */
     uint32_t reads, writes; /* buffers since the last barrier */
     uint32_t logit_rows;    /* of this pass, to be copied */
+    pj_gpu_held held;
+    void (*settle)(struct pj_gpu *s); /* runs what is held */
 
     pj_gpu_record record;
+    pj_gpu_group groups[PJ_GPU_GROUPS];
+    uint32_t group_count;
 } pj_gpu;
 
 extern const pj_backend pj_backend_vulkan;
@@ -199,6 +254,13 @@ static inline uint64_t pj_gpu_cache_at(const pj_gpu *s, uint32_t layer)
     return s->cache[place->chunk].address + place->offset;
 }
 
+/* ---- pipelines before the first pass (prepare.c) ---- */
+
+/* Of passes of these options, recorded as `like` says; NULL: at depth off. */
+pj_status pj_gpu_prepare(pj_gpu_model *m, const pj_state_options *options,
+                         const pj_instrument *like, pj_error *err);
+pj_status pj_gpu_prepare_model(pj_gpu_model *m, const pj_load_request *request, pj_error *err);
+
 /* ---- dispatching (dispatch.c) ---- */
 
 /* Address of a slice's first value; 0: no slice. */
@@ -212,6 +274,13 @@ static inline uint32_t pj_gpu_bit(pj_slice slice)
 }
 /* Before an operation that reads and writes these buffers: a barrier if it must wait. */
 void pj_gpu_touch(pj_gpu *s, uint32_t reads, uint32_t writes);
+/* The function of an activation, as kernels call it. */
+static inline pj_vk_gate pj_gpu_gate(const pj_activation *a)
+{
+    return a->kind == PJ_ACT_SILU   ? PJ_VK_GATE_SILU
+           : a->kind == PJ_ACT_GELU ? PJ_VK_GATE_GELU
+                                    : PJ_VK_GATE_CLAMPED;
+}
 /* Dispatches a kernel; constants and arguments are its structs of shaders.h. */
 void pj_gpu_run(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
                 const void *args, uint32_t x, uint32_t y, uint64_t work);
@@ -226,6 +295,71 @@ static inline uint32_t pj_gpu_groups(uint64_t values, uint32_t each)
     return (uint32_t)((values + each - 1) / each);
 }
 
+/* ---- products of few rows (products.c) ---- */
+
+/* Rows of a workgroup: a power of two, so that there are few pipelines. */
+uint32_t pj_gpu_few_tokens(uint32_t rows);
+/* Whether the product is one of 8-bit integers: of quantised weights, where the device has an
+ * instruction for it. */
+static inline bool pj_gpu_packs(const pj_gpu *s, const pj_projection *p)
+{
+    return s->on->packs && pj_dtype_get(p->w.type)->block_values > 1;
+}
+/* Rows as 8-bit integers, into `packed`; the caller orders it. */
+void pj_gpu_pack(pj_gpu *s, pj_vk_norm norm, pj_vk_quantise_args args);
+
+/* ---- products of many rows (many.c) ---- */
+
+/* How they are dispatched. */
+typedef struct pj_gpu_many_plan {
+    pj_vk_kernel kernel;
+    uint32_t tile_tokens, tile_rows; /* outputs of a workgroup */
+    uint32_t constant_count, constants[PJ_VK_MAX_CONSTANTS];
+} pj_gpu_many_plan;
+
+/* By `kernel`, unless weights of this type need single precision. `adds`: to the residual stream.
+ */
+pj_gpu_many_plan pj_gpu_plan_many(const pj_gpu_model *m, pj_vk_kernel kernel, pj_dtype type,
+                                  uint32_t tokens, bool adds, float residual_scale);
+/* `tiles`: of sort, at most; 0: dense. */
+void pj_gpu_run_many(pj_gpu *s, const pj_gpu_many_plan *plan, const pj_vk_product_tiled_args *args,
+                     uint32_t tiles, uint64_t work);
+
+/* ---- measurements (limits.c) ---- */
+
+double pj_gpu_peak(void *loaded, int64_t duration_ns);
+double pj_gpu_read_pass(void *loaded, unsigned streams, uint64_t max_bytes);
+/* Whether matrices are faster than tiles. */
+bool pj_gpu_matrices_are_real(const pj_gpu_model *m);
+
+/* ---- fusing (fuse.c) ---- */
+
+/* True: the norm is held back for the products that read it. */
+bool pj_gpu_hold_norm(pj_gpu *s, const pj_norm_step *step);
+/* Norms of queries and keys by head; NULL: there is none. */
+typedef struct pj_gpu_head_norms {
+    const float *q, *k;
+    uint32_t name;       /* interned, of the component that attention becomes with them */
+    double flops, bytes; /* that they add to it */
+} pj_gpu_head_norms;
+/* Likewise, such norms for the rotation. */
+bool pj_gpu_hold_head_norm(pj_gpu *s, const pj_norm_step *step);
+pj_gpu_head_norms pj_gpu_take_head_norms(pj_gpu *s);
+/* What products of x read: the rows under a norm that was held back, which is thereby taken. */
+pj_gpu_input pj_gpu_take_input(pj_gpu *s, pj_slice x);
+/* True: they are gate and up, and are held back for their activation. */
+bool pj_gpu_hold_products(pj_gpu *s, const pj_gpu_input *in, const pj_product *products,
+                          uint32_t count);
+/* True: the activation's inputs were held back and are to be computed with it. */
+bool pj_gpu_take_products(pj_gpu *s, const pj_activation *a, pj_gpu_held *taken);
+/* Runs what is held back; pj_gpu's `settle`. Every operation does this before it touches a buffer.
+ */
+void pj_gpu_settle(pj_gpu *s);
+void pj_gpu_declare_groups(pj_gpu *s);
+/* Interned name of a component of these steps. */
+uint32_t pj_gpu_group_name(const pj_gpu *s, pj_instrument_name norm, pj_instrument_name products,
+                           pj_instrument_name act);
+
 /* ---- operations ---- */
 
 void pj_gpu_gather(void *state, const pj_matrix *table, float scale, pj_slice y);
@@ -233,7 +367,12 @@ void pj_gpu_scale(void *state, pj_slice x, float factor);
 void pj_gpu_join_vectors(void *state, const pj_norm *norm, pj_slice context, pj_slice vectors);
 void pj_gpu_angles(void *state);
 void pj_gpu_norm(void *state, const pj_norm_step *step);
+void pj_gpu_run_norm(pj_gpu *s, const pj_norm_step *step);
 void pj_gpu_products(void *state, pj_slice x, const pj_product *products, uint32_t count);
+void pj_gpu_run_products(pj_gpu *s, const pj_gpu_input *in, const pj_product *products,
+                         uint32_t count);
+/* act = f(gate) up, with gate and up as held back. */
+void pj_gpu_run_gate(pj_gpu *s, const pj_gpu_held *inputs, const pj_activation *a);
 void pj_gpu_add(void *state, pj_slice y, pj_slice x);
 void pj_gpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to);
 void pj_gpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y);
@@ -259,13 +398,19 @@ pj_status pj_gpu_routing_open(pj_gpu *s, pj_error *err);
 
 pj_status pj_gpu_record_open(pj_gpu *s, pj_error *err);
 void pj_gpu_record_close(pj_gpu *s);
-void pj_gpu_record_begin(pj_gpu *s); /* a pass */
-void pj_gpu_record_pass(pj_gpu *s);  /* its spans, when the device is done */
+void pj_gpu_record_prepare(pj_gpu *s); /* makes its pipelines */
+void pj_gpu_record_begin(pj_gpu *s);   /* a pass */
+void pj_gpu_record_pass(pj_gpu *s);    /* its spans, when the device is done */
 
 /* An operation of the open component, at depth deep; begins before `pj_gpu_touch` of what it does.
  * NAN: not known. */
 void pj_gpu_operation(pj_gpu *s, pj_instrument_name name);
 void pj_gpu_operation_end(pj_gpu *s, double flops, double bytes, pj_slice out);
+
+/* A component with an interned name. */
+void pj_gpu_begin_component(pj_gpu *s, uint32_t id);
+/* Makes the open component one of more steps, with what those that were held back add to it. */
+void pj_gpu_widen_component(pj_gpu *s, uint32_t id, double flops, double bytes);
 
 /* Statistics of the operation that ended last, at an address; `out` says rows and columns,
  * `touched` what they are part of. */
@@ -287,6 +432,7 @@ void pj_gpu_route_figures(pj_gpu *s, uint32_t rows);
 void pj_gpu_experts_figures(pj_gpu *s, double weights, double each, bool choices);
 /* Gives the span that ended last what was found about it. */
 void pj_gpu_attach(pj_gpu *s, uint32_t figures);
+void pj_gpu_figures_prepare(pj_gpu *s); /* makes its pipelines */
 /* When the device is done: figures as extras of a span's work, and its bytes if they say. */
 void pj_gpu_figures_read(const pj_gpu *s, const pj_gpu_figures *f, pj_work *work);
 void pj_gpu_extra(const pj_gpu *s, pj_work *work, pj_instrument_name name, uint32_t index,

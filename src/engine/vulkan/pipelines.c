@@ -142,6 +142,13 @@ static VkResult pipelines_compile(pj_vk *vk, pj_vk_pipeline *p)
                   .pSpecializationInfo = p->count ? &special : NULL},
         .layout = vk->layout,
         .basePipelineIndex = -1};
+    VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroups = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO};
+    if (p->shader->subgroup_constant && vk->physical.info.subgroup_control) {
+        subgroups.requiredSubgroupSize = p->constants[p->shader->subgroup_constant - 1];
+        info.stage.pNext = &subgroups;
+        info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+    }
     VkResult result = fn->CreateShaderModule(vk->device, &module, NULL, &info.stage.module);
     if (result != VK_SUCCESS) return result;
     result = fn->CreateComputePipelines(vk->device, vk->cache, 1, &info, NULL, &p->handle);

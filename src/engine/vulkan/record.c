@@ -85,11 +85,36 @@ void pj_gpu_layer(void *state, uint32_t layer)
     record_begin_span(state, PJ_SPAN_LAYER, layer);
 }
 
+void pj_gpu_begin_component(pj_gpu *s, uint32_t id)
+{
+    s->record.summed = 0;
+    record_begin_span(s, PJ_SPAN_COMPONENT, id);
+}
+
 void pj_gpu_component(void *state, pj_instrument_name name)
 {
     pj_gpu *s = state;
-    s->record.summed = 0;
-    record_begin_span(state, PJ_SPAN_COMPONENT, s->instrument->names[name]);
+    pj_gpu_begin_component(s, s->instrument->names[name]);
+}
+
+void pj_gpu_widen_component(pj_gpu *s, uint32_t id, double flops, double bytes)
+{
+    pj_gpu_record *r = &s->record;
+    if (!r->device || !r->open || r->left_out) return;
+    r->spans[r->open - 1].id = id;
+    r->more_flops = flops;
+    r->more_bytes = bytes;
+}
+
+/* The component of a step that was held back was begun and nothing recorded in it. */
+static void record_drop_span(pj_gpu *s)
+{
+    pj_gpu_record *r = &s->record;
+    if (!r->device || !r->open) return;
+    if (r->left_out)
+        r->left_out--;
+    else
+        r->open = r->spans[--r->span_count].parent;
 }
 
 /* ---- statistics ---- */
@@ -97,6 +122,18 @@ void pj_gpu_component(void *state, pj_instrument_name name)
 static uint32_t record_smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
+}
+
+static pj_vk_statistics_constants record_constants(void)
+{
+    return (pj_vk_statistics_constants){RECORD_THREADS, 0};
+}
+
+void pj_gpu_record_prepare(pj_gpu *s)
+{
+    pj_vk_statistics_constants constants = record_constants();
+    if (s->instrument->statistics)
+        PJ_GPU_RUN(s, PJ_VK_STATISTICS, &constants, &(pj_vk_statistics_args){0}, 0, 0, 0);
 }
 
 /* Sums of a span's output, by parts. */
@@ -107,7 +144,7 @@ static void record_sum_output(pj_gpu *s, pj_gpu_span *span, uint64_t address, ui
     uint32_t down = record_smaller(out.rows, RECORD_MOST_PARTS), parts = across * down;
     uint64_t at = pj_gpu_results(s, parts * sizeof(pj_vk_value_sums));
     if (at == PJ_GPU_NO_RESULTS) return;
-    pj_vk_statistics_constants constants = {RECORD_THREADS, 0};
+    pj_vk_statistics_constants constants = record_constants();
     pj_vk_statistics_args args = {.x = address,
                                   .parts = s->record.results.address + at,
                                   .rows = out.rows,
@@ -163,10 +200,19 @@ static pj_value_sums record_total(const pj_vk_value_sums *parts, uint32_t count)
 void pj_gpu_end(void *state, const pj_done *done)
 {
     pj_gpu *s = state;
+    pj_gpu_record *r = &s->record;
+    if (s->held.joins) {
+        s->held.joins = false;
+        s->held.flops += done->flops;
+        s->held.bytes += done->bytes;
+        record_drop_span(s);
+        return;
+    }
     pj_gpu_span *span = record_end_span(s, done->with_last && s->instrument->deep);
     if (!span) return;
-    span->flops = done->flops;
-    span->bytes = done->bytes;
+    span->flops = done->flops + r->more_flops;
+    span->bytes = done->bytes + r->more_bytes;
+    r->more_flops = r->more_bytes = 0;
     record_output(s, span, done->out);
 }
 
@@ -302,6 +348,7 @@ pj_status pj_gpu_record_open(pj_gpu *s, pj_error *err)
 {
     if (!s->instrument->lane || pj_vk_clock_update(s->vk, 0, NULL) != PJ_OK) return PJ_OK;
     pj_status status = record_allocate(s, err);
+    if (status == PJ_OK) pj_gpu_declare_groups(s);
     return status == PJ_OK ? record_declare(s, err) : status;
 }
 

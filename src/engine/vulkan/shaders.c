@@ -1,6 +1,8 @@
 /* The SPIR-V of the kernels, and the sizes of their dispatches. */
 #include "engine/vulkan/shaders.h"
 
+#include <stddef.h>
+
 static const uint32_t product_code[] = {
 #include "engine/vulkan/shaders/product.inc"
 };
@@ -81,18 +83,38 @@ static const uint32_t product_matrix_code[] = {
 #include "engine/vulkan/shaders/product_matrix.inc"
 };
 
-#define SHADER_WITH(name, args)                              \
-    {                                                        \
-#name, name##_code, sizeof name##_code, sizeof(args) \
+static const uint32_t product_matrix_plain_code[] = {
+#include "engine/vulkan/shaders/product_matrix_plain.inc"
+};
+static const uint32_t peak_code[] = {
+#include "engine/vulkan/shaders/peak.inc"
+};
+static const uint32_t peak_matrix_code[] = {
+#include "engine/vulkan/shaders/peak_matrix.inc"
+};
+static const uint32_t read_code[] = {
+#include "engine/vulkan/shaders/read.inc"
+};
+
+#define SHADER_OF(name, args, subgroup)                                \
+    {                                                                  \
+#name, name##_code, sizeof name##_code, sizeof(args), subgroup \
     }
-#define SHADER(name) SHADER_WITH(name, pj_vk_##name##_args)
+#define SHADER_WITH(name, args) SHADER_OF(name, args, 0)
+#define SHADER(name)            SHADER_WITH(name, pj_vk_##name##_args)
 
 const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
     [PJ_VK_PRODUCT] = SHADER(product),
     [PJ_VK_PRODUCT_PACKED] = SHADER_WITH(product_packed, pj_vk_product_args),
     [PJ_VK_PRODUCT_EXPERTS_PACKED] =
         SHADER_WITH(product_experts_packed, pj_vk_product_experts_args),
-    [PJ_VK_PRODUCT_MATRIX] = SHADER_WITH(product_matrix, pj_vk_product_tiled_args),
+    [PJ_VK_PRODUCT_MATRIX] = SHADER_OF(product_matrix, pj_vk_product_tiled_args,
+                                       1 + offsetof(pj_vk_product_matrix_constants, subgroup) / 4),
+    [PJ_VK_PRODUCT_MATRIX_PLAIN] = SHADER_WITH(product_matrix_plain, pj_vk_product_tiled_args),
+    [PJ_VK_PEAK] = SHADER(peak),
+    [PJ_VK_PEAK_MATRIX] =
+        SHADER_OF(peak_matrix, pj_vk_peak_args, 1 + offsetof(pj_vk_peak_constants, subgroup) / 4),
+    [PJ_VK_READ] = SHADER(read),
     [PJ_VK_QUANTISE] = SHADER(quantise),
     [PJ_VK_PRODUCT_TILED] = SHADER(product_tiled),
     [PJ_VK_PRODUCT_EXPERTS] = SHADER(product_experts),

@@ -14,7 +14,8 @@ typedef enum pj_vk_kernel {
     PJ_VK_PRODUCT,
     PJ_VK_PRODUCT_PACKED, /* needs packed dot products; constants and arguments of product */
     PJ_VK_PRODUCT_TILED,
-    PJ_VK_PRODUCT_MATRIX, /* needs cooperative matrices of f16; arguments of product_tiled */
+    PJ_VK_PRODUCT_MATRIX,       /* needs cooperative matrices of f16; arguments of product_tiled */
+    PJ_VK_PRODUCT_MATRIX_PLAIN, /* the same without, for tests */
     PJ_VK_PRODUCT_EXPERTS,
     PJ_VK_PRODUCT_EXPERTS_PACKED, /* likewise, of product_experts */
     PJ_VK_QUANTISE,
@@ -36,6 +37,9 @@ typedef enum pj_vk_kernel {
     PJ_VK_ATTENTION_FIGURES,
     PJ_VK_NORM_FIGURES,
     PJ_VK_ROUTE_FIGURES,
+    PJ_VK_PEAK,
+    PJ_VK_PEAK_MATRIX, /* needs cooperative matrices of f16; arguments of peak */
+    PJ_VK_READ,
     PJ_VK_KERNELS
 } pj_vk_kernel;
 
@@ -87,6 +91,7 @@ typedef struct pj_vk_quantise_constants {
     uint32_t threads;
     uint32_t norm; /* pj_vk_norm of x */
     float eps;
+    uint32_t shared; /* columns with the same scale: 32 or 128 */
 } pj_vk_quantise_constants;
 
 typedef struct pj_vk_quantise_args {
@@ -116,6 +121,8 @@ typedef struct pj_vk_product_tiled_args {
 } pj_vk_product_tiled_args;
 
 /* A tile is 64 down x 32 across. */
+enum { PJ_VK_MATRIX_DOWN = 64, PJ_VK_MATRIX_ACROSS = 32 };
+
 typedef struct pj_vk_product_matrix_constants {
     uint32_t threads; /* down * across * subgroup */
     uint32_t type;
@@ -134,7 +141,7 @@ typedef enum pj_vk_experts_output {
 } pj_vk_experts_output;
 
 typedef struct pj_vk_product_experts_constants {
-    uint32_t threads, type, lanes, rows, tokens; /* as those of product; tokens: 1 */
+    uint32_t threads, type, lanes, rows, tokens; /* as those of product; without tiles: 1 token */
     uint32_t output;
     uint32_t gate;
     float alpha, limit;
@@ -149,6 +156,7 @@ typedef struct pj_vk_product_experts_args {
     uint64_t w, bias;           /* tables of addresses by expert: gate's for GATE */
     uint64_t up, up_bias;       /* GATE */
     uint64_t residual;          /* DOWN: added to; rows of y_stride; 0: none */
+    uint64_t tiles, list;       /* of sort, whose tiles have at most `tokens` entries; 0: none */
     uint32_t rows, cols, slots; /* slots: entries of a token */
     uint32_t x_stride, y_stride, residual_stride;
 } pj_vk_product_experts_args;
@@ -470,5 +478,26 @@ typedef struct pj_vk_route_figures_args {
     uint64_t list;    /* [rows slots] chosen, then their weights; 0: not wanted */
     uint32_t rows, slots;
 } pj_vk_route_figures_args;
+/* ---- what the device can do, at most -------------------------------------------------------- */
+
+typedef struct pj_vk_peak_constants {
+    uint32_t threads;  /* with matrices 4 * subgroup */
+    uint32_t subgroup; /* of peak_matrix */
+} pj_vk_peak_constants;
+
+typedef struct pj_vk_peak_args {
+    uint64_t sink;
+    uint32_t rounds; /* of 16 operations per thread, with matrices 4 x 8192 per subgroup */
+    float factor, summand;
+} pj_vk_peak_args;
+
+typedef struct pj_vk_read_constants {
+    uint32_t threads, streams;
+} pj_vk_read_constants;
+
+typedef struct pj_vk_read_args {
+    uint64_t memory, sink;
+    uint64_t quads; /* of words */
+} pj_vk_read_args;
 
 #endif

@@ -17,12 +17,19 @@ static uint64_t state_padded(uint64_t bytes)
 
 /* ---- memory ---- */
 
+/* A generation that only makes pipelines has no memory. */
+static pj_status state_buffer(pj_gpu *s, pj_vk_place place, uint64_t bytes, const char *what,
+                              pj_vk_buffer *buffer, pj_error *err)
+{
+    return s->dry ? PJ_OK : pj_vk_buffer_make(s->vk, place, bytes, what, buffer, err);
+}
+
 static pj_status state_make_activations(pj_gpu *s, const size_t *floats, pj_error *err)
 {
     uint64_t bytes = 0;
     for (int i = 1; i < PJ_BUFFERS; i++) bytes += state_padded(4ull * floats[i]);
-    pj_status status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, bytes, "the activations of a pass",
-                                         &s->activations, err);
+    pj_status status =
+        state_buffer(s, PJ_VK_DEVICE, bytes, "the activations of a pass", &s->activations, err);
     uint64_t at = s->activations.address;
     for (int i = 1; i < PJ_BUFFERS && status == PJ_OK; i++) {
         s->buffers[i] = at;
@@ -67,8 +74,8 @@ static pj_status state_make_cache(pj_gpu *s, pj_error *err)
     for (uint32_t i = 0; i < layers && status == PJ_OK;) {
         uint64_t bytes;
         i = state_place_chunk(s, i, &bytes);
-        status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, bytes + STATE_ALIGNMENT, what,
-                                   &s->cache[s->cache_chunks], err);
+        status = state_buffer(s, PJ_VK_DEVICE, bytes + STATE_ALIGNMENT, what,
+                              &s->cache[s->cache_chunks], err);
         s->cache_chunks += status == PJ_OK;
     }
     return status;
@@ -78,7 +85,7 @@ static pj_status state_make_parts(pj_gpu *s, pj_error *err)
 {
     uint64_t bytes = pj_gpu_split_bytes(&s->options, s->model, &s->most_splits);
     if (!bytes) return PJ_OK;
-    return pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, bytes, "parts of attention", &s->parts, err);
+    return state_buffer(s, PJ_VK_DEVICE, bytes, "parts of attention", &s->parts, err);
 }
 
 static uint64_t state_cut(uint64_t *bytes, uint64_t count)
@@ -100,11 +107,9 @@ static pj_status state_make_inputs(pj_gpu *s, pj_error *err)
         in->angles[i] = state_cut(&bytes, 2 * rows * s->model->ropes[i].pairs);
     in->bytes = bytes;
     in->lists = state_cut(&bytes, LISTS * (rows + s->options.max_logits));
-    pj_status status =
-        pj_vk_buffer_make(s->vk, PJ_VK_UPLOAD, bytes, "the inputs of a pass", &in->host, err);
+    pj_status status = state_buffer(s, PJ_VK_UPLOAD, bytes, "the inputs of a pass", &in->host, err);
     if (status == PJ_OK)
-        status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, in->bytes, "the inputs of a pass",
-                                   &in->device, err);
+        status = state_buffer(s, PJ_VK_DEVICE, in->bytes, "the inputs of a pass", &in->device, err);
     return status;
 }
 
@@ -112,26 +117,26 @@ static pj_status state_make_outputs(pj_gpu *s, const size_t *floats, pj_error *e
 {
     uint64_t rows = s->options.max_logits ? s->options.max_logits : 1;
     uint64_t bytes = floats[PJ_BUFFER_LOGITS] ? 4ull * floats[PJ_BUFFER_LOGITS] : 4;
-    pj_status status = pj_vk_buffer_make(s->vk, PJ_VK_READBACK, bytes, "logits", &s->logits, err);
+    pj_status status = state_buffer(s, PJ_VK_READBACK, bytes, "logits", &s->logits, err);
+    if (status == PJ_OK) status = state_buffer(s, PJ_VK_READBACK, 4 * rows, "ids", &s->ids, err);
     if (status == PJ_OK)
-        status = pj_vk_buffer_make(s->vk, PJ_VK_READBACK, 4 * rows, "ids", &s->ids, err);
-    if (status == PJ_OK)
-        status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, 8 * rows * PJ_GPU_MOST_PARTS,
-                                   "the largest logits", &s->found, err);
+        status = state_buffer(s, PJ_VK_DEVICE, 8 * rows * PJ_GPU_MOST_PARTS, "the largest logits",
+                              &s->found, err);
     return status;
 }
 
-/* Room for few rows of the widest matrix. */
+/* Room for few rows of the widest matrix, and for their entries of experts. */
 static pj_status state_make_packed(pj_gpu *s, pj_error *err)
 {
     const pj_gpu_weights *w = &s->on->weights;
-    uint64_t widest = 0;
+    const pj_model_config *c = &s->model->config;
+    uint64_t widest = (uint64_t)c->experts_per_token * c->expert_intermediate;
     if (!s->on->packs) return PJ_OK;
     for (size_t i = 0; i < w->count; i++)
         if (w->copies[i].matrix.cols > widest) widest = w->copies[i].matrix.cols;
     uint64_t codes = state_padded(PJ_GPU_FEW * widest);
-    pj_status status = pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, codes + PJ_GPU_FEW * widest / 8 + 4,
-                                         "packed activations", &s->packed, err);
+    pj_status status = state_buffer(s, PJ_VK_DEVICE, codes + PJ_GPU_FEW * widest / 8 + 4,
+                                    "packed activations", &s->packed, err);
     s->packed_scales = s->packed.address + codes;
     return status;
 }
@@ -154,16 +159,20 @@ static pj_status state_make(pj_gpu *s, const pj_generation_shape *shape, pj_erro
     if (status == PJ_OK) status = state_make_outputs(s, shape->floats, err);
     if (status == PJ_OK) status = state_make_packed(s, err);
     if (status == PJ_OK) status = pj_gpu_routing_open(s, err);
+    if (status != PJ_OK || s->dry) return status;
+    status = pj_gpu_prepare(s->on, &s->options, s->instrument, err);
     if (status == PJ_OK) status = pj_gpu_record_open(s, err);
     return status == PJ_OK ? state_clear(s, err) : status;
 }
 
 pj_status pj_gpu_open(void *loaded, const pj_generation_shape *shape, void **state, pj_error *err)
 {
-    const pj_gpu_model *on = loaded;
+    pj_gpu_model *on = loaded;
     pj_gpu *s = pj_alloc(1, sizeof *s);
     if (!s) return pj_fail_memory(err, "the state of a generation");
     s->on = on;
+    s->dry = on->dry;
+    s->settle = pj_gpu_settle;
     s->model = on->model;
     s->vk = on->vk;
     s->options = *shape->options;
@@ -207,7 +216,7 @@ void pj_gpu_begin_pass(void *state, const pj_rows_of_pass *rows)
     s->logit_rows = 0;
     pj_gpu_record_begin(s);
     uint32_t tokens = rows->pass->tokens;
-    if (tokens == 0) return;
+    if (tokens == 0 || s->dry) return;
     pj_gpu_touch(s, 0, PJ_GPU_BIT(PJ_GPU_IDS));
     memcpy((char *)in->host.mapped + in->ids, rows->pass->ids, tokens * sizeof(int32_t));
     pj_vk_segment *segments = (void *)((char *)in->host.mapped + in->segments);
@@ -222,6 +231,8 @@ pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err)
 {
     pj_gpu *s = state;
     uint64_t row_bytes = 4ull * s->model->config.vocab;
+    s->settle(s);
+    if (s->dry) return PJ_OK;
     if (s->logit_rows && !cancelled && !s->rows.pass->greedy) {
         uint64_t offset = s->buffers[PJ_BUFFER_LOGITS] - s->activations.address;
         pj_gpu_touch(s, PJ_GPU_BIT(PJ_BUFFER_LOGITS), 0);

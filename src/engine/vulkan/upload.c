@@ -3,6 +3,7 @@
 #include "engine/model/delta.h"
 #include "engine/vulkan/gpu.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 #include <stdio.h>
@@ -350,8 +351,10 @@ pj_status pj_gpu_weights_load(pj_gpu_weights *weights, pj_vk *vk, const pj_load_
 {
     *weights = (pj_gpu_weights){0};
     pj_status status = upload_collect(weights, request->model, err);
+    weights->begin_ns = pj_clock_ns();
     if (status == PJ_OK) status = upload_copy(weights, vk, request, err);
     if (status == PJ_OK) status = upload_load_experts(weights, vk, request->model, err);
+    weights->end_ns = pj_clock_ns();
     if (status != PJ_OK) pj_gpu_weights_free(weights, vk);
     return status;
 }

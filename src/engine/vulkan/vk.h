@@ -53,8 +53,9 @@ typedef struct pj_vk_info {
     double tick_ns;        /* of the device's clock */
     /* fast paths that the device has */
     bool float16, int8, int16, storage16, storage8, subgroup_arithmetic, subgroup_control;
-    bool packed_dot; /* 4x8-bit dot products in hardware */
-    bool cooperative_matrix, calibrated_clock, memory_budget, device_fault;
+    bool packed_dot;         /* 4x8-bit dot products in hardware */
+    bool cooperative_matrix; /* the driver multiplies 16x16 matrices of f16 with sums in f32 */
+    bool calibrated_clock, memory_budget, device_fault;
     bool usable;      /* the engine can run on it */
     char reason[128]; /* why it cannot; empty otherwise */
 } pj_vk_info;
@@ -126,6 +127,8 @@ typedef struct pj_vk_shader {
     const uint32_t *code;
     size_t code_bytes;
     uint32_t push_bytes; /* size of its push constants */
+    /* 1 + number of the constant that is the size of its subgroups, which are full; 0: any size */
+    uint32_t subgroup_constant;
 } pj_vk_shader;
 
 typedef struct pj_vk_pipeline pj_vk_pipeline;

@@ -209,6 +209,7 @@ static void names_read_back(void **state)
     assert_int_equal(pj_component_part("vllm::act_and_mul_kernel"), PJ_PART_MLP);
     assert_int_equal(pj_component_part("vllm::rms_norm_kernel"), PJ_PART_NORM);
     assert_int_equal(pj_component_part("ampere_sgemm_128x64_tn"), PJ_PART_OTHER);
+    assert_int_equal(pj_component_part("input_layernorm+qkv_proj"), PJ_PART_ATTENTION);
 }
 
 static json_t *features_of(const char *text, size_t bytes)

@@ -17,7 +17,9 @@ const MLP =
   /^(gate_proj|up_proj|gate_up_proj|down_proj|act|fc\d|mlp|router|experts?|shared_expert)/;
 const NORM = /norm/;
 
-export function partOf(component: string): Part {
+/** The last of steps that were computed together ("input_layernorm+qkv_proj") decides. */
+export function partOf(steps: string): Part {
+  const component = steps.slice(steps.lastIndexOf('+') + 1);
   if (NORM.test(component)) return 'norm';
   if (ATTENTION.test(component)) return 'attention';
   return MLP.test(component) ? 'mlp' : 'other';
@@ -25,7 +27,7 @@ export function partOf(component: string): Part {
 
 /** For ambiguous names the server's classification takes precedence; norms are distinguished here. */
 export function partOfStat(c: ComponentStat): Part {
-  return NORM.test(c.component_name) ? 'norm' : c.part;
+  return partOf(c.component_name) === 'norm' ? 'norm' : c.part;
 }
 
 let cached: { key: string; map: Record<Part, string> } | null = null;

@@ -4,9 +4,11 @@
  *   SINGLE: y[entry] = W x[token];
  *   DOWN: y[token] = sum over its entries of weight W x[entry], by ascending expert; also added to the
  *   residual stream, if there is one.
- * w and bias are tables of addresses by expert.
+ * w and bias are tables of addresses by expert. With `tiles`, entries are sorted by expert, so that each
+ * expert is read once, for up to TOKENS entries: GATE and SINGLE alone, of entries in sorted order.
  *
- * Dispatch: x: ceil(rows / (GROUPS ROWS)), or fewer; y: entries, or tokens for DOWN. TOKENS is 1. */
+ * Dispatch: x: ceil(rows / (GROUPS ROWS)), or fewer; y: entries, tokens for DOWN, or the most tiles there
+ * can be. TOKENS is 1 without tiles. */
 #ifndef PRODUCT_EXPERTS_GLSL
 #define PRODUCT_EXPERTS_GLSL
 
@@ -30,6 +32,8 @@ layout(push_constant, scalar) uniform parameters {
     uint64_t w, bias; /* tables; gate's for GATE */
     uint64_t up, up_bias;
     uint64_t residual;
+    uint64_t tiles; /* of sort: count, then (expert, first entry, entries) of each; 0: none */
+    uint64_t list;  /* with tiles: row of x by entry; 0: the entry itself */
     uint rows, cols, slots, x_stride, y_stride, residual_stride;
 };
 
@@ -51,15 +55,18 @@ float biased(uint64_t table, uint expert, uint row, float sum)
     return y;
 }
 
-/* This thread's output of the block; only the first BLOCK_ROWS threads have one. */
+const uint OUTPUTS = BLOCK_ROWS * TOKENS; /* of a block; the first threads have one each */
+#define OUTPUT_ROW (thread % BLOCK_ROWS)
+#define OUTPUT_TOKEN (thread / BLOCK_ROWS)
+
 float block_sum()
 {
-    return thread < BLOCK_ROWS ? dot_sum(thread / ROWS, thread % ROWS) : 0;
+    return thread < OUTPUTS ? dot_sum(OUTPUT_ROW / ROWS, OUTPUT_TOKEN * ROWS + thread % ROWS) : 0;
 }
 
 float expert_product(uint64_t table, uint64_t bias_table, uint expert, uint block)
 {
-    uint row = min(block * BLOCK_ROWS + thread, rows - 1);
+    uint row = min(block * BLOCK_ROWS + OUTPUT_ROW, rows - 1);
     dot_clear();
     add_product(table, expert, block);
     dot_gather();
@@ -68,10 +75,9 @@ float expert_product(uint64_t table, uint64_t bias_table, uint expert, uint bloc
     return sum;
 }
 
-/* gate and up of an entry, or its single product. */
-float of_entry(uint entry, uint block)
+/* gate and up of the rows that were taken, or their single product. */
+float of_expert(uint expert, uint block)
 {
-    uint expert = word_at(chosen, entry);
     float value = 0;
     const uint matrices = OUTPUT == OUTPUT_GATE ? 2 : 1;
     for (uint m = 0; m < matrices; m++) {
@@ -84,22 +90,53 @@ float of_entry(uint entry, uint block)
     return value;
 }
 
-void main()
+/* Sum of a token's entries. */
+float of_token(uint token, uint block)
+{
+    precise float value = 0;
+    for (uint slot = 0; slot < slots; slot++) {
+        uint entry = token * slots + word_at(order, token * slots + slot);
+        dot_take(0, entry);
+        value = fma(float_at(weights, entry), of_expert(word_at(chosen, entry), block), value);
+    }
+    return value;
+}
+
+struct work {
+    uint expert, first, count; /* entries */
+};
+
+/* False: there is nothing left for this workgroup. Takes the rows of x, unless of DOWN. */
+bool choose_work(out work w)
 {
     uint at = gl_WorkGroupID.y;
+    w.first = at;
+    w.count = 1;
+    w.expert = 0;
+    if (OUTPUT == OUTPUT_DOWN) return true;
+    if (tiles == 0) {
+        w.expert = word_at(chosen, at);
+        dot_take(0, at / slots);
+        return true;
+    }
+    if (at >= word_at(tiles, 0)) return false;
+    w.expert = word_at(tiles, 1 + 3 * at);
+    w.first = word_at(tiles, 2 + 3 * at);
+    w.count = word_at(tiles, 3 + 3 * at);
+    for (uint t = 0; t < TOKENS; t++) dot_take(t, listed(list, w.first + min(t, w.count - 1)));
+    return true;
+}
+
+void main()
+{
+    work mine;
     dot_begin(x, scales, x_stride, cols);
+    if (!choose_work(mine)) return;
     uint blocks = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
     for (uint block = gl_WorkGroupID.x; block < blocks; block += gl_NumWorkGroups.x) {
-        uint row = block * BLOCK_ROWS + thread;
-        precise float value = 0;
-        const uint entries = OUTPUT == OUTPUT_DOWN ? slots : 1;
-        for (uint slot = 0; slot < entries; slot++) {
-            uint entry = OUTPUT == OUTPUT_DOWN ? at * slots + word_at(order, at * slots + slot) : at;
-            dot_take(0, OUTPUT == OUTPUT_DOWN ? entry : entry / slots);
-            float y = of_entry(entry, block);
-            value = OUTPUT == OUTPUT_DOWN ? fma(float_at(weights, entry), y, value) : y;
-        }
-        if (thread >= BLOCK_ROWS || row >= rows) continue;
+        uint row = block * BLOCK_ROWS + OUTPUT_ROW, at = mine.first + OUTPUT_TOKEN;
+        float value = OUTPUT == OUTPUT_DOWN ? of_token(mine.first, block) : of_expert(mine.expert, block);
+        if (thread >= OUTPUTS || OUTPUT_TOKEN >= mine.count || row >= rows) continue;
         floats(row_at(y, at, 4 * y_stride)).at[row] = value;
         if (OUTPUT != OUTPUT_DOWN || residual == 0) continue;
         uint64_t to = row_at(residual, at, 4 * residual_stride);

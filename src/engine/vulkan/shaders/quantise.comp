@@ -1,12 +1,14 @@
 #version 450
-/* Rows of floats, optionally normalised, as signed bytes with a scale per 32: the activations of packed
- * products. Eight threads share 32 columns.
+/* Rows of floats, optionally normalised, as signed bytes with a scale per 32 columns: the activations of
+ * packed products. SHARED columns, 32 or 128, have the same scale, as the host's processor has it, so that
+ * both round alike.
  *
- * Dispatch: x: rows. cols is a multiple of 32, threads of 16. */
+ * Dispatch: x: rows. cols is a multiple of 32, threads of 16 and of SHARED / 4. */
 #include "norms.glsl"
 
 layout(constant_id = 1) const uint NORM = 0;
 layout(constant_id = 2) const float EPS = 0;
+layout(constant_id = 3) const uint SHARED = 32;
 
 layout(push_constant, scalar) uniform parameters {
     uint64_t x, weight, bias; /* of the norm */
@@ -44,7 +46,8 @@ void main()
         largest_of[thread] = max(max(magnitude.x, magnitude.y), max(magnitude.z, magnitude.w));
         barrier();
         float largest = 0;
-        for (uint i = 0; i < 8; i++) largest = max(largest, largest_of[thread / 8 * 8 + i]);
+        const uint sharing = SHARED / 4;
+        for (uint i = 0; i < sharing; i++) largest = max(largest, largest_of[thread / sharing * sharing + i]);
         barrier();
         if (column >= cols) continue;
         float inverse = largest > 0 ? 127 / largest : 0;

@@ -122,10 +122,11 @@ uint64_t bench_updated(const void *data, size_t bytes)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-void bench_dispatch_shader(const pj_vk_shader *shader, const void *constants, size_t constant_bytes,
-                           const void *push, uint32_t x, uint32_t y, uint32_t z)
+void bench_dispatch(pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
+                    const void *push, uint32_t x, uint32_t y, uint32_t z)
 {
     pj_error err = {0};
+    const pj_vk_shader *shader = &pj_vk_kernels[kernel];
     assert_true(bench.dispatch_count < MAX_DISPATCHES);
     dispatch *d = &bench.dispatches[bench.dispatch_count++];
     *d = (dispatch){.x = x, .y = y, .z = z};
@@ -133,12 +134,6 @@ void bench_dispatch_shader(const pj_vk_shader *shader, const void *constants, si
         pj_vk_pipeline_get(bench.vk, shader, constants, (uint32_t)(constant_bytes / 4), &err);
     if (!d->pipeline) fail_msg("%s", err.text);
     memcpy(d->push, push, shader->push_bytes);
-}
-
-void bench_dispatch(pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
-                    const void *push, uint32_t x, uint32_t y, uint32_t z)
-{
-    bench_dispatch_shader(&pj_vk_kernels[kernel], constants, constant_bytes, push, x, y, z);
 }
 
 static void run_into(unsigned char *after)

@@ -32,9 +32,6 @@ extern size_t bench_shift;
  * waits for the one before. */
 void bench_dispatch(pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
                     const void *push, uint32_t x, uint32_t y, uint32_t z);
-/* Likewise, of a shader that is not the engine's. */
-void bench_dispatch_shader(const pj_vk_shader *shader, const void *constants, size_t constant_bytes,
-                           const void *push, uint32_t x, uint32_t y, uint32_t z);
 #define BENCH_DISPATCH(kernel, constants, push, x, y, z) \
     bench_dispatch(kernel, constants, sizeof *(constants), push, x, y, z)
 

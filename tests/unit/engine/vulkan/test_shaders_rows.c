@@ -217,12 +217,54 @@ static void values_are_mapped(void **state)
     }
 }
 
+/* ---- measurements -------------------------------------------------------------------------- */
+
+/* The kernel writes only if a thread has seen these bits and no others. */
+static void check_read(uint32_t streams, uint32_t quads, uint32_t planted)
+{
+    enum { THREADS = 32, GROUPS = 3 };
+    static const uint32_t bits[4] = {0x9e3779b9, 0x7f4a7c15, 0xf39cc060, 0x5cedc834};
+    bench_begin();
+    uint32_t *memory = bench_memory(16ull * quads);
+    if (planted < quads) memcpy(memory + 4ull * planted, bits, sizeof bits);
+    pj_vk_read_args args = {
+        .memory = bench_input(memory, 16ull * quads), .sink = bench_output(4), .quads = quads};
+    pj_vk_read_constants k = {THREADS, streams};
+    BENCH_DISPATCH(PJ_VK_READ, &k, &args, GROUPS, 1, 1);
+    bench_run();
+    uint32_t found = *(const uint32_t *)bench_result(args.sink);
+    assert_int_equal(found == bits[0], planted < quads);
+}
+
+static void every_quad_is_read(void **state)
+{
+    enum { QUADS = 1003 };
+    for (uint32_t streams = 1; streams <= 4; streams += 3) {
+        check_read(streams, QUADS, 0);
+        check_read(streams, QUADS, 500);
+        check_read(streams, QUADS, QUADS - 1);
+        check_read(streams, QUADS, QUADS);
+    }
+}
+
+static void the_peak_writes_nothing(void **state)
+{
+    bench_begin();
+    pj_vk_peak_args args = {.sink = bench_output(4), .rounds = 3, .factor = 0.5f, .summand = 1};
+    pj_vk_peak_constants k = {32, 0};
+    bench_dispatch(PJ_VK_PEAK, &k, sizeof k.threads, &args, 2, 1, 1);
+    bench_run();
+    assert_true(isnan(*(const float *)bench_result(args.sink)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_normalised),
         cmocka_unit_test(rows_of_every_type_are_gathered),
         cmocka_unit_test(values_are_mapped),
+        cmocka_unit_test(every_quad_is_read),
+        cmocka_unit_test(the_peak_writes_nothing),
     };
     return bench_main(tests);
 }
