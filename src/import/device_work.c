@@ -312,7 +312,7 @@ static size_t take_due(pj_device_work *w, int64_t until_ns)
         w->pending[i] = w->pending[due];
         w->pending[due++] = p;
     }
-    qsort(w->pending, due, sizeof *w->pending, pending_by_begin);
+    if (due) qsort(w->pending, due, sizeof *w->pending, pending_by_begin);
     return due;
 }
 

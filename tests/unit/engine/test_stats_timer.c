@@ -50,7 +50,7 @@ static void test_empty_looks_cost_next_to_nothing(void **state)
 {
     double share = stated_share(OUTSIDE);
     print_message("empty looks: %.2f %% of the time\n", 100 * share);
-    assert_that(share, <, 0.02);
+    assert_that(share, <, 0.05);
 }
 
 /* A lower bound far below 1: time stolen by a hypervisor counts as CPU time, and a sample may miss

@@ -524,7 +524,7 @@ static pj_run_status status_stored; /* RUNNING: not yet */
 
 static void note_stored(pj_store *store, const char *run_id)
 {
-    pj_run_data data;
+    pj_run_data data = {0};
     pj_error err = {0};
     if (pj_store_load(store, run_id, &data, &err) != PJ_OK) abort();
     pthread_mutex_lock(&stored_mutex);
