@@ -188,7 +188,7 @@ static pj_status print_table(const ls_args *args, const pj_run_list *list, pj_er
         pj_runs_table_write(&table, pj_json_out_begin(&out));
         status = pj_json_out_end(&out, status, err);
     } else if (status == PJ_OK && args->csv) {
-        pj_runs_table_csv(&table);
+        status = pj_runs_table_csv(&table, err);
     } else if (status == PJ_OK) {
         pj_runs_table_print(&table);
         if (list->total > list->count)

@@ -236,80 +236,86 @@ void pj_runs_table_print(const pj_run_table *t)
 
 /* ---- JSON and CSV --------------------------------------------------------------------------- */
 
+typedef struct table_value {
+    const char *name, *text; /* text NULL: a number; "": unknown */
+    double number;           /* NAN: unknown */
+} table_value;
+
+enum { TABLE_VALUES = 19 };
+
+static void list_values(const pj_table_row *r, table_value values[TABLE_VALUES])
+{
+    const table_value all[TABLE_VALUES] = {
+        {"model", r->model},
+        {"weight_bytes", .number = r->bytes},
+        {"parameters", .number = r->parameters},
+        {"dtype", r->dtype},
+        {"engine", r->engine},
+        {"machine", r->machine},
+        {"device", r->device},
+        {"batch", .number = r->batch},
+        {"threads", .number = r->threads ? r->threads : NAN},
+        {"test", r->test},
+        {"runs", .number = r->runs},
+        {"tokens_per_second", .number = r->speed.value},
+        {"tokens_per_second_lo", .number = r->speed.lo},
+        {"tokens_per_second_hi", .number = r->speed.hi},
+        {"figure", r->figure},
+        {"joules_per_token", .number = r->joules.value},
+        {"joules_per_token_lo", .number = r->joules.lo},
+        {"joules_per_token_hi", .number = r->joules.hi},
+        {"energy_source", pj_quality_name(r->quality)},
+    };
+    memcpy(values, all, sizeof all);
+}
+
 void pj_runs_table_write(const pj_run_table *t, pj_json *json)
 {
+    table_value values[TABLE_VALUES];
     pj_json_array_begin(json);
     for (uint32_t i = 0; i < t->count; i++) {
-        const pj_table_row *r = &t->rows[i];
+        list_values(&t->rows[i], values);
         pj_json_object_begin(json);
-        pj_json_kv_string(json, "model", r->model);
-        pj_json_kv_double(json, "weight_bytes", r->bytes);
-        pj_json_kv_double(json, "parameters", r->parameters);
-        pj_json_kv_string(json, "dtype", *r->dtype ? r->dtype : NULL);
-        pj_json_kv_string(json, "engine", *r->engine ? r->engine : NULL);
-        pj_json_kv_string(json, "machine", *r->machine ? r->machine : NULL);
-        pj_json_kv_string(json, "device", r->device);
-        pj_json_kv_uint(json, "batch", r->batch);
-        pj_json_kv_optional(json, "threads", r->threads != 0, r->threads);
-        pj_json_kv_string(json, "test", r->test);
-        pj_json_kv_uint(json, "runs", r->runs);
-        pj_json_kv_double(json, "tokens_per_second", r->speed.value);
-        pj_json_kv_double(json, "tokens_per_second_lo", r->speed.lo);
-        pj_json_kv_double(json, "tokens_per_second_hi", r->speed.hi);
-        pj_json_kv_string(json, "figure", r->figure);
-        pj_json_kv_double(json, "joules_per_token", r->joules.value);
-        pj_json_kv_double(json, "joules_per_token_lo", r->joules.lo);
-        pj_json_kv_double(json, "joules_per_token_hi", r->joules.hi);
-        pj_json_kv_string(json, "energy_source", pj_quality_name(r->quality));
+        for (int k = 0; k < TABLE_VALUES; k++) {
+            const table_value *v = &values[k];
+            if (v->text)
+                pj_json_kv_string(json, v->name, *v->text ? v->text : NULL);
+            else
+                pj_json_kv_double(json, v->name, v->number);
+        }
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
 }
 
-static void put_text(pj_buffer *line, const char *text)
-{
-    pj_csv_put_text(line, text, strlen(text));
-    pj_buffer_char(line, ',');
-}
-
-/* Empty where unknown. */
-static void put_number(pj_buffer *line, double value)
+static void put_value(pj_buffer *line, const table_value *v)
 {
     char text[PJ_DECIMAL_BYTES];
-    if (isfinite(value)) pj_buffer_append(line, text, pj_decimal_double(value, text));
-    pj_buffer_char(line, ',');
+    if (v->text)
+        pj_csv_put_text(line, v->text, strlen(v->text));
+    else if (isfinite(v->number))
+        pj_buffer_append(line, text, pj_decimal_double(v->number, text));
 }
 
-void pj_runs_table_csv(const pj_run_table *t)
+pj_status pj_runs_table_csv(const pj_run_table *t, pj_error *err)
 {
-    pj_buffer line;
-    pj_buffer_init(&line, SIZE_MAX);
-    pj_print(stdout,
-             "model,weight_bytes,parameters,dtype,engine,machine,device,batch,threads,test,runs,"
-             "tokens_per_second,tokens_per_second_lo,tokens_per_second_hi,figure,joules_per_token,"
-             "joules_per_token_lo,joules_per_token_hi,energy_source\n");
+    table_value values[TABLE_VALUES];
+    pj_buffer out;
+    pj_buffer_init(&out, SIZE_MAX);
+    list_values(&(pj_table_row){.figure = ""}, values);
+    for (int k = 0; k < TABLE_VALUES; k++)
+        pj_buffer_printf(&out, "%s%s", k ? "," : "", values[k].name);
+    pj_buffer_char(&out, '\n');
     for (uint32_t i = 0; i < t->count; i++) {
-        const pj_table_row *r = &t->rows[i];
-        const double figures[] = {r->speed.value, r->speed.lo, r->speed.hi};
-        const double joules[] = {r->joules.value, r->joules.lo, r->joules.hi};
-        pj_buffer_clear(&line);
-        put_text(&line, r->model);
-        put_number(&line, r->bytes);
-        put_number(&line, r->parameters);
-        put_text(&line, r->dtype);
-        put_text(&line, r->engine);
-        put_text(&line, r->machine);
-        put_text(&line, r->device);
-        put_number(&line, r->batch);
-        put_number(&line, r->threads ? r->threads : NAN);
-        put_text(&line, r->test);
-        put_number(&line, r->runs);
-        for (int k = 0; k < 3; k++) put_number(&line, figures[k]);
-        put_text(&line, r->figure);
-        for (int k = 0; k < 3; k++) put_number(&line, joules[k]);
-        pj_buffer_text(&line, pj_quality_name(r->quality));
-        pj_buffer_char(&line, '\n');
-        pj_write_output(stdout, line.data, line.length);
+        list_values(&t->rows[i], values);
+        for (int k = 0; k < TABLE_VALUES; k++) {
+            if (k) pj_buffer_char(&out, ',');
+            put_value(&out, &values[k]);
+        }
+        pj_buffer_char(&out, '\n');
     }
-    pj_buffer_fini(&line);
+    pj_status status = pj_buffer_status(&out, "a table", err);
+    if (status == PJ_OK) pj_write_output(stdout, out.data, out.length);
+    pj_buffer_fini(&out);
+    return status;
 }

@@ -7,7 +7,7 @@
 
 /* Markdown; on a terminal that is too narrow without what the name of a model tells. */
 void pj_runs_table_print(const pj_run_table *table);
-void pj_runs_table_csv(const pj_run_table *table);
+pj_status pj_runs_table_csv(const pj_run_table *table, pj_error *err);
 void pj_runs_table_write(const pj_run_table *table, pj_json *json); /* an array of rows */
 
 #endif
