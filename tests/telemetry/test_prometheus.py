@@ -47,6 +47,8 @@ def prometheus(targets):
                 with urllib.request.urlopen(url, timeout=10) as answer:
                     return json.load(answer)["data"]
             except urllib.error.HTTPError as problem:
+                if problem.code == 503:  # it listens before it is ready
+                    raise ConnectionError(problem) from None
                 raise AssertionError(f"{parameters}: {problem.read().decode()}") from None
         try:
             yield ask, process, there / "log"

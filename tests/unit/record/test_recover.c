@@ -1,4 +1,5 @@
 /* Leftover spools: whose they are, and that nothing in them is lost silently. */
+#include "../child.h"
 #include "../sanitized.h"
 #include "../virtual_clock.h"
 #include "base/clock.h"
@@ -92,28 +93,30 @@ static void record(pj_run *run, int tokens)
     pj_span_end(lane, NULL);
 }
 
-/* A process that dies in the middle of a run of this database; gives the path of its spool. */
+/* Dies in the middle of a run of the database of this name. */
+static void die_in_the_middle(const char *name, int tell)
+{
+    pj_run *run;
+    pj_error err = {0};
+    setenv("XDG_DATA_HOME", folder, 1);
+    virtual_clock_use();
+    pj_session *session = open_session(name);
+    if (pj_run_begin(session, &(pj_run_options){.prompt = "left", .depth = PJ_DEPTH_MODULE}, &run,
+                     &err) != PJ_OK)
+        _exit(1);
+    record(run, 20);
+    usleep(60000); /* several rounds of the collector */
+    if (write(tell, pj_run_id(run), 36) != 36) _exit(1);
+}
+
+/* A process that did so; gives the path of its spool. */
 static void die_in_a_run(const char *name, char spool[300])
 {
-    int fds[2];
-    assert_int_equal(pipe(fds), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        pj_run *run;
-        pj_error err = {0};
-        pj_session *session = open_session(name);
-        if (pj_run_begin(session, &(pj_run_options){.prompt = "left", .depth = PJ_DEPTH_MODULE},
-                         &run, &err) != PJ_OK)
-            _exit(1);
-        record(run, 20);
-        usleep(60000); /* several rounds of the collector */
-        if (write(fds[1], pj_run_id(run), 36) != 36) _exit(1);
-        _exit(0);
-    }
     char id[37] = "";
-    close(fds[1]);
-    assert_int_equal(read(fds[0], id, 36), 36);
-    close(fds[0]);
+    int told;
+    pid_t child = child_start(folder, name, &told);
+    assert_int_equal(read(told, id, 36), 36);
+    close(told);
     waitpid(child, NULL, 0);
     snprintf(spool, 300, "%s/%s-spool/%s.spool", folder, name, id);
     if (!pj_file_exists(spool)) fail_msg("%s is not there", spool);
@@ -392,8 +395,9 @@ static void a_slow_spool_delays_neither_opening_nor_closing(void **state)
     assert_int_equal(open_and_count("slow.db", NULL), 2);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    child_or_parent(argc, argv, folder, sizeof folder, die_in_the_middle);
     virtual_clock_use();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_spool_goes_to_its_own_database_alone),

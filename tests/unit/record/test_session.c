@@ -1,6 +1,7 @@
 /* Sessions end to end: a run into the database and out again, live events, threads, fallback,
  * processes killed at any moment, places that cannot be written. */
 #include "../assertions.h"
+#include "../child.h"
 #include "../virtual_clock.h"
 #include "attribution/build.h"
 #include "base/clock.h"
@@ -28,11 +29,16 @@
 static char folder[64], database[128];
 static const int64_t PATIENCE_NS = 20000000000;
 
+static void name_database(void)
+{
+    snprintf(database, sizeof database, "%s/runs.db", folder);
+}
+
 static int make_folder(void **state)
 {
     snprintf(folder, sizeof folder, "/tmp/perjoule-session-test-XXXXXX");
     if (!mkdtemp(folder)) return -1;
-    snprintf(database, sizeof database, "%s/runs.db", folder);
+    name_database();
     return 0;
 }
 
@@ -476,22 +482,16 @@ static void no_run_is_lost_by_a_kill(void **state)
     static char ids[MOST][37];
     int begun = 0;
     for (int round = 0; round < ROUNDS; round++) {
-        int fds[2];
-        assert_int_equal(pipe(fds), 0);
-        pid_t child = fork();
-        if (child == 0) {
-            close(fds[0]);
-            live_until_killed(fds[1]);
-        }
-        close(fds[1]);
-        assert_int_equal(read(fds[0], ids[begun], 36), 36);
+        int told;
+        pid_t child = child_start(folder, "live", &told);
+        assert_int_equal(read(told, ids[begun], 36), 36);
         begun++;
         struct timespec moment = {.tv_nsec = (long)(pj_random_unit(&random) * 40e6)};
         nanosleep(&moment, NULL); /* of the real clock: the child works meanwhile */
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
-        while (begun < MOST && read(fds[0], ids[begun], 36) == 36) begun++;
-        close(fds[0]);
+        while (begun < MOST && read(told, ids[begun], 36) == 36) begun++;
+        close(told);
     }
     pj_session *session = open_session("none");
     assert_string_equal(session->warning, "");
@@ -533,16 +533,20 @@ static void record_and_die(int tell)
     kill(getpid(), SIGKILL);
 }
 
+static void be_a_child(const char *what, int tell)
+{
+    name_database();
+    virtual_clock_use();
+    strcmp(what, "live") == 0 ? live_until_killed(tell) : record_and_die(tell);
+}
+
 static void a_killed_run_keeps_its_simulated_energy(void **state)
 {
-    int fds[2];
+    int told;
     char id[37] = "";
-    assert_int_equal(pipe(fds), 0);
-    pid_t child = fork();
-    if (child == 0) record_and_die(fds[1]);
-    close(fds[1]);
-    assert_int_equal(read(fds[0], id, 36), 36);
-    close(fds[0]);
+    pid_t child = child_start(folder, "record", &told);
+    assert_int_equal(read(told, id, 36), 36);
+    close(told);
     waitpid(child, NULL, 0);
     pj_session *session = open_session("none");
     assert_true(pj_session_settle(session, PATIENCE_NS).done);
@@ -676,8 +680,9 @@ static void nth_allocation_may_fail(void **state)
     assert_that(failures, >, 10);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    child_or_parent(argc, argv, folder, sizeof folder, be_a_child);
     virtual_clock_use();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(passes_that_yield_no_tokens_have_no_joules_per_token),

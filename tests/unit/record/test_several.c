@@ -4,6 +4,7 @@
  * and ends when; a killed process leaves the same shares; windows nest and know what is too short.
  */
 #include "../assertions.h"
+#include "../child.h"
 #include "../virtual_clock.h"
 #include "base/clock.h"
 #include "record/run.h"
@@ -34,18 +35,20 @@ static bool write_trace(const char *path, int step_ms)
     return fclose(file) == 0;
 }
 
+static void name_files(void)
+{
+    snprintf(database, sizeof database, "%s/runs.db", folder);
+    snprintf(steady, sizeof steady, "replay:%s/steady.csv", folder);
+    snprintf(slow, sizeof slow, "replay:%s/slow.csv", folder);
+}
+
 static int make_folder(void **state)
 {
-    char path[128];
     snprintf(folder, sizeof folder, "/tmp/perjoule-several-test-XXXXXX");
     if (!mkdtemp(folder)) return -1;
-    snprintf(database, sizeof database, "%s/runs.db", folder);
-    snprintf(path, sizeof path, "%s/steady.csv", folder);
-    snprintf(steady, sizeof steady, "replay:%s", path);
-    if (!write_trace(path, 2)) return -1;
-    snprintf(path, sizeof path, "%s/slow.csv", folder);
-    snprintf(slow, sizeof slow, "replay:%s", path);
-    return write_trace(path, 400) ? 0 : -1;
+    name_files();
+    if (!write_trace(steady + strlen("replay:"), 2)) return -1;
+    return write_trace(slow + strlen("replay:"), 400) ? 0 : -1;
 }
 
 static int remove_folder(void **state)
@@ -363,29 +366,33 @@ static void threads_divide_all_of_it(void **state)
 
 /* ---- a kill --------------------------------------------------------------------------------- */
 
+static void leave_two_runs(const char *argument, int tell)
+{
+    char ids[2][PJ_UUID_BYTES];
+    uint32_t position = 0;
+    name_files();
+    virtual_clock_use();
+    pj_session *session = open_session(steady, NULL);
+    pj_run *a = begin(session, 0);
+    decode(a, 200, &position);
+    pj_run *b = begin(session, 0);
+    decode(b, 300, &position);
+    wait_ms(100); /* the collectors have written it */
+    memcpy(ids[0], pj_run_id(a), PJ_UUID_BYTES);
+    memcpy(ids[1], pj_run_id(b), PJ_UUID_BYTES);
+    _exit(write(tell, ids, sizeof ids) == sizeof ids ? 0 : 1);
+}
+
 static void killed_runs_keep_their_shares(void **state)
 {
     char ids[2][PJ_UUID_BYTES] = {{0}};
-    int pipe_fds[2];
-    assert_int_equal(pipe(pipe_fds), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        pj_session *session = open_session(steady, NULL);
-        uint32_t position = 0;
-        pj_run *a = begin(session, 0);
-        decode(a, 200, &position);
-        pj_run *b = begin(session, 0);
-        decode(b, 300, &position);
-        wait_ms(100); /* the collectors have written it */
-        memcpy(ids[0], pj_run_id(a), PJ_UUID_BYTES);
-        memcpy(ids[1], pj_run_id(b), PJ_UUID_BYTES);
-        if (write(pipe_fds[1], ids, sizeof ids) != sizeof ids) _exit(1);
-        _exit(0);
-    }
+    int told;
+    pid_t child = child_start(folder, "", &told);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_int_equal(read(pipe_fds[0], ids, sizeof ids), sizeof ids);
+    assert_int_equal(read(told, ids, sizeof ids), sizeof ids);
+    close(told);
     pj_session *session = open_session("none", NULL);
     pj_run_data d[2];
     memset(d, 0, sizeof d);
@@ -571,8 +578,9 @@ static void windows_can_be_repeated(void **state)
     pj_session_close(session);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    child_or_parent(argc, argv, folder, sizeof folder, leave_two_runs);
     virtual_clock_use();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_share_the_time_of_the_sampler),
