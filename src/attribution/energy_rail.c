@@ -22,8 +22,10 @@
 /* At an edge an update may be missing (up to three periods) and a delay is tried (up to 3.5, or
  * 4 ms). */
 enum { MARGIN_PERIODS = 4, EDGE_PERIODS = 6, MARGIN_NS = 5000000 };
-#define SEES_ROWS 6.0      /* max. leaves per window of a sensor that resolves how they vary */
-enum { LEAST_LOGGED = 4 }; /* values of a log, to judge their noise */
+#define SEES_ROWS 6.0 /* max. leaves per window of a sensor that resolves how they vary */
+/* Values of a log: to judge their noise; that a run has at least, to be resolved; that tell whether
+ * the device was idle beside a run. */
+enum { LEAST_LOGGED = 4, FEW_VALUES = 3, BESIDE = 3 };
 enum { LEAST_CLOCK_PART = 1000 }; /* a clock error below this part of a period is not propagated */
 #define LOG_CUT_S    3e-3         /* 1 sigma of where a log puts an edge of the run */
 #define LEAST_SPREAD 1e-4         /* of power within a class */
@@ -107,38 +109,49 @@ static bool overlaps_run(const pj_energies *j, const pj_curve_window *w)
     return w->end_ns > j->tree->begin_ns && w->begin_ns < j->tree->end_ns;
 }
 
-/* Whether the device was idle beside the run, as far as its log tells: then the whole step is the
- * run's energy and idle time, without an edge that the log blurs. */
-static bool was_idle(const pj_curve *curve, double idle_mw, int64_t from_ns, int64_t to_ns,
-                     int64_t inside_from_ns, int64_t inside_to_ns)
+/* The mean power that the log shows in a range; NAN: nothing. */
+static double logged_mw(const pj_curve *curve, int64_t from_ns, int64_t to_ns)
 {
-    double seconds = (double)(to_ns - from_ns) * 1e-9;
-    double inside_s = (double)(inside_to_ns - inside_from_ns) * 1e-9;
-    double beside_mw = pj_curve_energy_mj(curve, from_ns, to_ns) / seconds;
-    double inside_mw = pj_curve_energy_mj(curve, inside_from_ns, inside_to_ns) / inside_s;
-    return fabs(beside_mw - idle_mw) < 0.25 * (inside_mw - idle_mw);
+    return pj_curve_energy_mj(curve, from_ns, to_ns) / ((double)(to_ns - from_ns) * 1e-9);
+}
+
+/* Whether the device was idle beside the run, as far as its log tells: then the whole step is the
+ * run's energy and idle time, without an edge that the log blurs. Only values that contain nothing
+ * of the run tell: they end a period before its `edge`, which is its begin or its end. */
+static bool was_idle(const pj_energies *j, const pj_rail_result *result, int64_t period_ns,
+                     int64_t edge_ns, int side)
+{
+    const pj_curve *curve = j->curves[result->rail];
+    double idle_mw = j->d->baseline_mw[result->rail];
+    int64_t near_ns = edge_ns + side * period_ns, far_ns = edge_ns + side * BESIDE * period_ns;
+    double beside_mw = logged_mw(curve, side < 0 ? far_ns : near_ns, side < 0 ? near_ns : far_ns);
+    double run_mw = logged_mw(curve, j->tree->begin_ns, j->tree->end_ns);
+    double likeness_mw = fmax(0.25 * (run_mw - idle_mw), 0.02 * idle_mw);
+    return isnan(beside_mw) || fabs(beside_mw - idle_mw) < likeness_mw;
 }
 
 /* Where a log shows how a step's energy was distributed, the part of a step that lies outside the
- * run is not the run's, whatever the device did meanwhile. */
-static void cut_to_run(const pj_energies *j, uint32_t rail, pj_curve_window *w)
+ * run is not the run's, whatever the device did meanwhile. A log does not resolve a run of a few
+ * values: an edge may then be anywhere in one. */
+static void cut_to_run(const pj_energies *j, const pj_rail_result *result, pj_curve_window *w)
 {
-    const pj_curve *curve = j->curves[rail];
     const pj_tree *tree = j->tree;
-    double idle_mw = j->d->baseline_mw[rail];
+    int log = pj_rail_log_of(j->d->rails, j->d->rail_count, result->rail);
+    int64_t period_ns = j->d->rails[log].period_ns;
+    bool resolved = tree->end_ns - tree->begin_ns > FEW_VALUES * period_ns;
+    double sd_s = resolved ? LOG_CUT_S : (double)period_ns * 1e-9 / sqrt(12);
     pj_curve_window cut = *w;
-    if (w->begin_ns < tree->begin_ns &&
-        !was_idle(curve, idle_mw, w->begin_ns, tree->begin_ns, tree->begin_ns, w->end_ns)) {
+    if (period_ns <= 0) return;
+    if (w->begin_ns < tree->begin_ns && !was_idle(j, result, period_ns, tree->begin_ns, -1)) {
         cut.begin_ns = tree->begin_ns;
-        cut.begin_s = LOG_CUT_S;
+        cut.begin_s = sd_s;
     }
-    if (w->end_ns > tree->end_ns &&
-        !was_idle(curve, idle_mw, tree->end_ns, w->end_ns, w->begin_ns, tree->end_ns)) {
+    if (w->end_ns > tree->end_ns && !was_idle(j, result, period_ns, tree->end_ns, 1)) {
         cut.end_ns = tree->end_ns;
-        cut.end_s = LOG_CUT_S;
+        cut.end_s = sd_s;
     }
     if (cut.begin_ns == w->begin_ns && cut.end_ns == w->end_ns) return;
-    cut.energy_mj = pj_curve_energy_mj(curve, cut.begin_ns, cut.end_ns);
+    cut.energy_mj = pj_curve_energy_mj(j->curves[result->rail], cut.begin_ns, cut.end_ns);
     if (!isnan(cut.energy_mj)) *w = cut;
 }
 
@@ -162,7 +175,7 @@ static pj_status get_windows(const pj_energies *j, pj_rail_result *result, pj_er
     pj_curve_windows(curve, begin, end, seen, n);
     n = join_ticks(seen, n);
     for (size_t i = 0; log && i < n; i++)
-        if (overlaps_run(j, &seen[i])) cut_to_run(j, result->rail, &seen[i]);
+        if (overlaps_run(j, &seen[i])) cut_to_run(j, result, &seen[i]);
     for (size_t i = 0; i < n; i++)
         if (!isnan(seen[i].energy_mj) && (!log || overlaps_run(j, &seen[i])))
             result->windows[result->window_count++] =
