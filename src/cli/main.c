@@ -2,8 +2,10 @@
 #include "base/nearest.h"
 #include "base/thread.h"
 #include "cli/exec_child.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
+#include "cli/wrap.h"
 #include "store/store.h"
 
 #include <poll.h>
@@ -13,6 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#define GROUP(title)
 #define COMMAND(name) extern const pj_command pj_command_##name;
 #include "cli/commands.def"
 #undef COMMAND
@@ -21,18 +24,41 @@ static const pj_command *const commands[] = {
 #define COMMAND(name) &pj_command_##name,
 #include "cli/commands.def"
 #undef COMMAND
+#undef GROUP
 };
 
-enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands, SUMMARY_COLUMN = 14 };
+
+/* The help's lines: a title, or a command. */
+static const struct listed {
+    const char *title;
+    const pj_command *command;
+} listing[] = {
+#define GROUP(title)  {title, NULL},
+#define COMMAND(name) {NULL, &pj_command_##name},
+#include "cli/commands.def"
+#undef COMMAND
+#undef GROUP
+};
 
 static void print_overview(FILE *out)
 {
+    int width = pj_help_width(out);
     pj_print(out,
              "perjoule %s: energy profiler for transformer inference\n\n"
-             "Usage: perjoule COMMAND [options]\n\nCommands:\n",
+             "Usage: perjoule COMMAND [options]\n"
+             "Start: perjoule run \"Once upon a time\"\n",
              pj_version());
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        pj_print(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
+    for (size_t i = 0; i < sizeof listing / sizeof *listing; i++) {
+        const struct listed *line = &listing[i];
+        if (line->title) {
+            pj_print(out, "\n%s%s:%s\n", pj_style_on(out, PJ_STYLE_BOLD), line->title,
+                     pj_style_off(out));
+            continue;
+        }
+        pj_print(out, "  %-10s  ", line->command->name);
+        pj_print_wrapped(out, line->command->summary, SUMMARY_COLUMN, SUMMARY_COLUMN, width);
+    }
     pj_print(out, "\nperjoule COMMAND --help: options and examples\n"
                   "perjoule --version:      the version\n");
 }

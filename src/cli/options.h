@@ -16,7 +16,8 @@ typedef enum pj_option_type {
     PJ_OPTION_DOUBLE,   /* double *, within min and max */
     PJ_OPTION_DURATION, /* int64_t * nanoseconds: "100ms", "1s", "50us", plain number: ms */
     PJ_OPTION_SECONDS,  /* int64_t * nanoseconds, as before, plain number: s */
-    PJ_OPTION_LIST      /* pj_text_list *: may be given several times */
+    PJ_OPTION_LIST,     /* pj_text_list *: may be given several times */
+    PJ_OPTION_GROUP     /* no option: heads the options that follow in the help */
 } pj_option_type;
 
 typedef struct pj_option {
@@ -30,6 +31,13 @@ typedef struct pj_option {
     const char *choices; /* "off module deep" */
     char old_letter;     /* still accepted here; other commands use it for another option */
 } pj_option;
+
+#define PJ_OPTION_HEADING(title)                    \
+    {                                               \
+        title, 0, PJ_OPTION_GROUP, NULL, NULL, NULL \
+    }
+/* Options that every command takes, listed below its own. */
+extern const pj_option pj_common_options[];
 
 /* Options with the same meaning in every command. */
 #define PJ_OPTION_POWER(pointer)                                                               \

@@ -11,7 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { SAY_BYTES = 16 << 10 };
+enum { SAY_BYTES = 16 << 10, WIDEST = 10000 };
 
 bool pj_terminal_is(FILE *stream)
 {
@@ -19,15 +19,21 @@ bool pj_terminal_is(FILE *stream)
     return isatty(fileno(stream)) && term && strcmp(term, "dumb") != 0;
 }
 
+const char *pj_terminal_color = "auto";
+
 static bool has_colour(FILE *stream)
 {
     const char *no_color = getenv("NO_COLOR");
+    if (strcmp(pj_terminal_color, "auto") != 0) return strcmp(pj_terminal_color, "always") == 0;
     return pj_terminal_is(stream) && !(no_color && no_color[0]);
 }
 
 int pj_terminal_width(FILE *stream)
 {
     struct winsize size;
+    const char *columns = getenv("COLUMNS");
+    int wanted = columns ? atoi(columns) : 0;
+    if (wanted > 0 && wanted <= WIDEST) return wanted;
     if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
     return 80;
 }
@@ -230,10 +236,8 @@ void pj_gain_note_print(FILE *out, const char *before, double gain_sd)
     char text[32];
     if (!(percent >= 0.1)) return;
     pj_rounded_write(percent, pj_place_of(percent), text, sizeof text);
-    fprintf(
-        out,
-        "%sthe rows share the error of their sensor's calibration, ±%s %%: their intervals leave it out\n",
-        before, text);
+    fprintf(out, "%sintervals leave out the sensor's calibration, which all rows share: ±%s %%\n",
+            before, text);
 }
 
 pj_text pj_power_text(double mw)
