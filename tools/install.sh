@@ -12,7 +12,7 @@ configured=$(meson introspect "$build" --buildoptions |
     python3 -c 'import json, sys; print(next(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')
 if [ "$configured" != "$prefix" ]; then
     meson configure "$build" --prefix "$prefix"
-    [ -n "$remove" ] || ninja -C "$build"
+    [ -n "$remove" ] || ninja -C "$build" program
 fi
 
 # the nearest existing parent decides whether sudo is needed

@@ -25,6 +25,7 @@ typedef struct run_args {
     const char *file, *prompts_file, *messages, *ids;
     pj_session_options session;
     int64_t threads, repeat, warmup;
+    double baseline_s; /* NAN: the default */
     pj_text_list chat_settings;
     bool is_private, no_store, json, quiet, verbose;
 } run_args;
@@ -394,7 +395,7 @@ static int run_execute(const pj_command *command, const run_args *a, const char 
 
 static int run_run(const pj_command *command, int argc, char **argv)
 {
-    run_args a = {.repeat = 1};
+    run_args a = {.repeat = 1, .baseline_s = NAN};
     pj_generation_request *request = &a.request;
     pj_generation_request_init(request);
     const pj_option options[] = {
@@ -418,6 +419,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
         PJ_OPTION_POWER(&a.session.power),
         {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
          "sampling interval, e.g. 10ms"},
+        PJ_OPTION_BASELINE(&a.baseline_s, 0),
         PJ_OPTION_HEADING("How to compute"),
         pj_request_option(request, "device"),
         {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads (all CPUs)", 1, 256},
@@ -466,6 +468,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
                                 positional);
     if (a.quiet && a.verbose)
         return pj_command_usage(command, "give --quiet or --verbose, not both");
+    a.session.baseline_seconds = pj_baseline_seconds(a.baseline_s);
     if (a.no_store) a.session.database = "none";
     return run_execute(command, &a, positional ? argv[1] : NULL);
 }

@@ -4,8 +4,10 @@
 #include "cli/exec_child.h"
 #include "cli/help.h"
 #include "cli/options.h"
+#include "cli/patience.h"
 #include "cli/terminal.h"
 #include "cli/wrap.h"
+#include "record/session.h"
 #include "store/store.h"
 
 #include <poll.h>
@@ -147,7 +149,12 @@ static int main_run_program(int argc, char **argv)
         print_unknown("perjoule", argv[1]);
         return PJ_EXIT_USAGE;
     }
-    return check_output(command->name, command->run(command, argc - 1, argv + 1));
+    char name[64];
+    snprintf(name, sizeof name, "perjoule %s", command->name);
+    if (!command->shows_progress) pj_patience_begin(name);
+    int code = command->run(command, argc - 1, argv + 1);
+    pj_patience_end();
+    return check_output(command->name, code);
 }
 
 /* ---- the stack ---- */
@@ -176,6 +183,16 @@ static void main_say_wait(const char *text)
     pj_say("perjoule: %s", text);
 }
 
+/* A line that is there while nothing else would be. */
+static void main_say_listening(double seconds)
+{
+    if (!pj_terminal_is(stderr)) return;
+    if (seconds > 0)
+        pj_live_line(stderr, "measuring idle power for %.2g s", seconds);
+    else
+        pj_live_line(stderr, "%s", "");
+}
+
 int main(int argc, char **argv)
 {
     pthread_t thread;
@@ -184,6 +201,7 @@ int main(int argc, char **argv)
     program p = {argv, argc, PJ_EXIT_FAILED};
     pj_child_note_signals();
     pj_store_on_wait(main_say_wait);
+    pj_session_on_listen(main_say_listening);
     signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes an error of write() */
     signal(SIGXFSZ, SIG_IGN); /* and so does the file size limit */
     if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= LEAST_STACK_BYTES)

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "cli/patience.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -63,8 +64,15 @@ static size_t style_bytes(const char *text)
                : 0;
 }
 
+/* What is printed ends the line that says how long there was nothing. */
+static void begin_output(FILE *stream)
+{
+    if (stream == stdout || stream == stderr) pj_patience_end();
+}
+
 void pj_print(FILE *stream, const char *format, ...)
 {
+    begin_output(stream);
     char few[1024], *text = few;
     va_list args, again;
     va_start(args, format);
@@ -91,6 +99,7 @@ void pj_cursor_up(FILE *stream, int lines)
 
 bool pj_write_output(FILE *stream, const char *bytes, size_t count)
 {
+    begin_output(stream);
     if (!isatty(fileno(stream))) return fwrite(bytes, 1, count, stream) == count;
     pj_print_safe(stream, bytes, count);
     return !ferror(stream);
@@ -101,6 +110,7 @@ void pj_say(const char *format, ...)
     va_list args;
     va_start(args, format);
     char text[SAY_BYTES];
+    begin_output(stderr);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     pj_print_safe(stderr, text, strlen(text));
@@ -138,6 +148,7 @@ static size_t bytes_of_columns(const char *text, int columns)
 
 void pj_live_line(FILE *out, const char *format, ...)
 {
+    pj_patience_pause();
     char text[512];
     va_list args;
     va_start(args, format);
