@@ -131,6 +131,7 @@ static void print_rows(const pj_option *options)
 
 void pj_help_print_table(const pj_option *options)
 {
+    pj_terminal_wraps = false;
     print_rows(options);
     print_rows(pj_common_options);
 }
@@ -170,6 +171,7 @@ static void print_man_options(const pj_option *options)
 
 void pj_help_print_man(const pj_command *command, const pj_option *options)
 {
+    pj_terminal_wraps = false;
     pj_print(stdout, ".TH PERJOULE\\-%s 1 \"\" \"perjoule %s\" \"perjoule manual\"\n",
              command->name, pj_version());
     pj_print(stdout, ".SH NAME\nperjoule\\-%s \\- ", command->name);

@@ -1,5 +1,6 @@
 #include "cli/run_answer.h"
 
+#include "base/buffer.h"
 #include "cli/run_parts.h"
 #include "cli/terminal.h"
 #include "cli/wrap.h"
@@ -254,27 +255,31 @@ static void print_warnings(FILE *out, const pj_run_data *d, int room)
                    d->warning_count - shown);
 }
 
-/* Which run it was, and where the rest is. */
-static void print_run_line(FILE *out, const pj_run_data *d)
+void pj_run_settings_text(const pj_run_data *d, bool with_kernels, char *text, size_t bytes)
 {
     const pj_run_info *info = &d->info;
-    char text[512];
-    size_t used = (size_t)snprintf(text, sizeof text, "%-*s%s%.18s%s  %.100s", LABEL, "run",
-                                   pj_style_on(out, PJ_STYLE_BOLD), info->id, pj_style_off(out),
-                                   info->model_name ? info->model_name : "");
-    if (info->dtype) used += (size_t)snprintf(text + used, sizeof text - used, " %s", info->dtype);
-    for (uint32_t i = 1; i < d->device_count && used < 300; i++) /* 0 is the host */
-        if (d->devices[i].name)
-            used +=
-                (size_t)snprintf(text + used, sizeof text - used, " on %.64s", d->devices[i].name);
+    pj_buffer out;
+    pj_buffer_init(&out, bytes);
+    pj_buffer_printf(&out, "%.100s", info->model_name ? info->model_name : "");
+    if (info->dtype) pj_buffer_printf(&out, " %s", info->dtype);
+    if (info->isa && with_kernels) pj_buffer_printf(&out, ", %s kernels", info->isa);
+    for (uint32_t i = 1; i < d->device_count; i++) /* 0 is the host */
+        if (d->devices[i].name) pj_buffer_printf(&out, " on %.64s", d->devices[i].name);
     if (info->threads)
-        used += (size_t)snprintf(text + used, sizeof text - used, ", %u thread%s", info->threads,
-                                 info->threads == 1 ? "" : "s");
-    if (info->batch_size > 1)
-        used += (size_t)snprintf(text + used, sizeof text - used, ", batch %u", info->batch_size);
-    snprintf(text + used, sizeof text - used, ", depth %s, %s", pj_depth_name(info->depth),
-             pj_run_status_name(info->status));
-    print_line(out, "%s", text);
+        pj_buffer_printf(&out, ", %u thread%s", info->threads, info->threads == 1 ? "" : "s");
+    if (info->batch_size > 1) pj_buffer_printf(&out, ", batch %u", info->batch_size);
+    pj_buffer_printf(&out, ", depth %s, %s", pj_depth_name(info->depth),
+                     pj_run_status_name(info->status));
+    snprintf(text, bytes, "%s", pj_buffer_get(&out));
+    pj_buffer_fini(&out);
+}
+
+static void print_run_line(FILE *out, const pj_run_data *d)
+{
+    char text[512];
+    pj_run_settings_text(d, false, text, sizeof text);
+    print_line(out, "%-*s%s%.18s%s  %s", LABEL, "run", pj_style_on(out, PJ_STYLE_BOLD), d->info.id,
+               pj_style_off(out), text);
 }
 
 void pj_run_answer_print(FILE *out, const pj_run_data *d)

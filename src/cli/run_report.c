@@ -175,55 +175,58 @@ void pj_run_report_write_draft(pj_json *json, const pj_run_data *d)
     pj_json_object_end(json);
 }
 
-static void print_cost(FILE *out, const char *before, double value, double sd, const char *unit)
+static void print_separation(FILE *out, const pj_run_info *info)
 {
-    char text[64];
-    pj_estimate_write(value, pj_bounds_of(value, PJ_Z95 * sd), text, sizeof text);
-    pj_print(out, "%s%s %s", before, text, unit);
+    double now = 100 * info->attribution_interval;
+    double then = 100 * info->attribution_interval_calibrated;
+    char within[96], better[96] = "", gap[96] = "";
+    if (now >= 100)
+        snprintf(within, sizeof within, "not separable with this sensor");
+    else
+        snprintf(within, sizeof within, "half of their net energy within ±%.2g %%",
+                 fmax(now, 0.01));
+    if (info->method == PJ_METHOD_FIT && then < now / 2)
+        snprintf(better, sizeof better, "; `perjoule calibrate` would make it about ±%.2g %%",
+                 then);
+    if (!isnan(info->calibration_gap) && fabs(info->calibration_gap) > 0.03)
+        snprintf(gap, sizeof gap, "; the calibration does not explain this run (%+.0f %%)",
+                 100 * info->calibration_gap);
+    pj_print(out, "  components: %s, %s%s%s\n", pj_method_name(info->method), within, better, gap);
+}
+
+static void write_cost(char *text, size_t bytes, double value, double sd, const char *unit)
+{
+    size_t used = pj_estimate_write(value, pj_bounds_of(value, PJ_Z95 * sd), text, bytes);
+    snprintf(text + used, bytes - used, " %s", unit);
 }
 
 static void print_attribution(FILE *out, const pj_run_info *info)
 {
-    double now = 100 * info->attribution_interval;
-    double then = 100 * info->attribution_interval_calibrated;
+    char flop[96] = "pJ/FLOP not identifiable", byte[96] = "pJ/byte not identifiable";
     if (info->method == PJ_METHOD_TIME)
         pj_print(out, "  components: shared by time, because the fit of their powers failed\n");
-    if (isnan(now)) return;
-    pj_print(out, "  components: %s, ", pj_method_name(info->method));
-    if (now >= 100)
-        pj_print(out, "not separable with this sensor");
-    else if (now < 0.01)
-        pj_print(out, "half of their net energy within ±0.01 %%");
-    else
-        pj_print(out, "half of their net energy within ±%.2g %%", now);
-    if (info->method == PJ_METHOD_FIT && then < now / 2)
-        pj_print(out, "; `perjoule calibrate` would make it about ±%.2g %%", then);
-    if (!isnan(info->calibration_gap) && fabs(info->calibration_gap) > 0.03)
-        pj_print(out, "; the calibration does not explain this run (%+.0f %%)",
-                 100 * info->calibration_gap);
-    fputc('\n', out);
-    bool flop = !isnan(info->pj_per_flop), byte = !isnan(info->pj_per_byte);
-    if (flop) print_cost(out, "  ", info->pj_per_flop, info->pj_per_flop_sd, "pJ/FLOP");
-    if (byte)
-        print_cost(out, flop ? ", " : "  ", info->pj_per_byte, info->pj_per_byte_sd, "pJ/byte");
-    pj_print(out, "%s\n",
-             flop && byte ? ""
-             : flop       ? ", pJ/byte not identifiable"
-             : byte       ? ", pJ/FLOP not identifiable"
-                          : "  pJ/FLOP and pJ/byte: not identifiable from this run");
+    if (isnan(info->attribution_interval)) return;
+    print_separation(out, info);
+    if (!isnan(info->pj_per_flop))
+        write_cost(flop, sizeof flop, info->pj_per_flop, info->pj_per_flop_sd, "pJ/FLOP");
+    if (!isnan(info->pj_per_byte))
+        write_cost(byte, sizeof byte, info->pj_per_byte, info->pj_per_byte_sd, "pJ/byte");
+    pj_print(out, "  %s, %s\n", flop, byte);
 }
 
 static void print_overhead(FILE *out, const pj_run_info *info)
 {
+    char statistics[64] = "", lost[64] = "", missed[64] = "";
     if (isnan(info->overhead_share)) return;
-    pj_print(out, "  profiling overhead: %.2f ms of CPU time (%.2f %%)", info->overhead_ms,
-             100 * info->overhead_share);
-    if (info->statistics_ms > 0) pj_print(out, ", %.2f ms of it statistics", info->statistics_ms);
-    if (info->spans_lost) pj_print(out, "; %llu spans lost", (unsigned long long)info->spans_lost);
+    if (info->statistics_ms > 0)
+        snprintf(statistics, sizeof statistics, ", %.2f ms of it statistics", info->statistics_ms);
+    if (info->spans_lost)
+        snprintf(lost, sizeof lost, "; %llu spans lost", (unsigned long long)info->spans_lost);
     if (info->samples_missed)
-        pj_print(out, "; %llu sample%s missed", (unsigned long long)info->samples_missed,
-                 info->samples_missed == 1 ? "" : "s");
-    fputc('\n', out);
+        snprintf(missed, sizeof missed, "; %llu sample%s missed",
+                 (unsigned long long)info->samples_missed, info->samples_missed == 1 ? "" : "s");
+    pj_print(out, "  profiling overhead: %.2f ms of CPU time (%.2f %%)%s%s%s\n", info->overhead_ms,
+             100 * info->overhead_share, statistics, lost, missed);
 }
 
 static void print_conditions(FILE *out, const pj_run_info *info)
@@ -243,16 +246,10 @@ static void run_report_print_warnings(FILE *out, const pj_run_data *d)
 static void run_report_print_title(FILE *out, const pj_run_data *d)
 {
     const pj_run_info *info = &d->info;
-    pj_print(out, "\n%s%s%s  %s", pj_style_on(out, PJ_STYLE_BOLD), info->id, pj_style_off(out),
-             info->model_name ? info->model_name : "");
-    if (info->dtype) pj_print(out, " %s", info->dtype);
-    if (info->isa) pj_print(out, ", %s kernels", info->isa);
-    for (uint32_t i = 1; i < d->device_count; i++) /* 0 is the host */
-        if (d->devices[i].name) pj_print(out, " on %s", d->devices[i].name);
-    if (info->threads) pj_print(out, ", %u thread%s", info->threads, info->threads == 1 ? "" : "s");
-    if (info->batch_size > 1) pj_print(out, ", batch %u", info->batch_size);
-    pj_print(out, ", depth %s, %s\n\n", pj_depth_name(info->depth),
-             pj_run_status_name(info->status));
+    char text[1024];
+    pj_run_settings_text(d, true, text, sizeof text);
+    pj_print(out, "\n%s%s%s  %s\n\n", pj_style_on(out, PJ_STYLE_BOLD), info->id, pj_style_off(out),
+             text);
 }
 
 void pj_run_report_print(FILE *out, const pj_run_data *d)

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "cli/patience.h"
+#include "cli/wrap.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -70,6 +71,77 @@ static void begin_output(FILE *stream)
     if (stream == stdout || stream == stderr) pj_patience_end();
 }
 
+static void print_styled(FILE *stream, const char *text)
+{
+    for (const char *at = text; *at;) {
+        size_t plain = strcspn(at, "\033"), style = style_bytes(at + plain);
+        pj_print_safe(stream, at, plain);
+        fwrite(at + plain, 1, style, stream);
+        at += plain + style;
+        if (*at == '\033' && !style) pj_print_safe(stream, at++, 1);
+    }
+}
+
+/* ---- lines that are wider than the terminal ---- */
+
+bool pj_terminal_wraps = true;
+
+/* Where people read: on a terminal, or where a width was asked for. 0: lines are left as they are.
+ */
+static int wrapping_width(FILE *stream)
+{
+    bool is_read =
+        (stream == stdout || stream == stderr) && (pj_terminal_is(stream) || getenv("COLUMNS"));
+    return is_read && pj_terminal_wraps ? pj_terminal_width(stream) : 0;
+}
+
+/* Tables for other programs, with tabs or bars between their columns, keep their lines. */
+static bool is_wide_prose(const char *line, size_t bytes, int width)
+{
+    return line[0] != '|' && !memchr(line, '\t', bytes) && pj_columns_of(line, (int)bytes) > width;
+}
+
+static bool is_too_wide(FILE *stream, const char *text)
+{
+    int width = wrapping_width(stream);
+    if (!width || strlen(text) <= (size_t)width) return false;
+    for (const char *end; (end = strchr(text, '\n')); text = end + 1)
+        if (is_wide_prose(text, (size_t)(end - text), width)) return true;
+    return false;
+}
+
+/* The column at which a line goes on: that of the text after a label, else a little further in. */
+static int hang_of(const char *line, size_t bytes)
+{
+    enum { MOST_LABEL = 16 };
+    size_t begin = 0;
+    while (begin < bytes && line[begin] == ' ') begin++;
+    for (size_t i = begin; i + 2 < bytes; i++) {
+        if (line[i] != ' ' || line[i + 1] != ' ') continue;
+        while (i < bytes && line[i] == ' ') i++;
+        int column = pj_columns_of(line, (int)i);
+        return column <= MOST_LABEL ? column : (int)begin + 2;
+    }
+    return (int)begin + 2;
+}
+
+static void print_lines(FILE *stream, char *text)
+{
+    int width = wrapping_width(stream);
+    while (*text) {
+        size_t bytes = strcspn(text, "\n");
+        bool is_line = text[bytes];
+        text[bytes] = 0;
+        if (is_line && is_wide_prose(text, bytes, width)) {
+            pj_print_wrapped(stream, text, 0, hang_of(text, bytes), width);
+        } else {
+            print_styled(stream, text);
+            if (is_line) putc('\n', stream);
+        }
+        text += bytes + is_line;
+    }
+}
+
 void pj_print(FILE *stream, const char *format, ...)
 {
     begin_output(stream);
@@ -82,13 +154,10 @@ void pj_print(FILE *stream, const char *format, ...)
         vsnprintf(text, (size_t)bytes + 1, format, again);
     va_end(again);
     va_end(args);
-    for (const char *at = text; at && *at;) {
-        size_t plain = strcspn(at, "\033"), style = style_bytes(at + plain);
-        pj_print_safe(stream, at, plain);
-        fwrite(at + plain, 1, style, stream);
-        at += plain + style;
-        if (*at == '\033' && !style) pj_print_safe(stream, at++, 1);
-    }
+    if (text && is_too_wide(stream, text))
+        print_lines(stream, text);
+    else if (text)
+        print_styled(stream, text);
     if (text != few) pj_free(text);
 }
 

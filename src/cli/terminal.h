@@ -19,8 +19,10 @@ typedef enum pj_style {
     PJ_STYLE_PURPLE
 } pj_style;
 
-bool pj_terminal_is(FILE *stream);    /* a terminal that understands more than plain text */
-int pj_terminal_width(FILE *stream);  /* columns: $COLUMNS, the terminal's, or 80 if unknown */
+bool pj_terminal_is(FILE *stream);   /* a terminal that understands more than plain text */
+int pj_terminal_width(FILE *stream); /* columns: $COLUMNS, the terminal's, or 80 if unknown */
+/* Lines that are wider than a terminal are broken between words by pj_print; false: never. */
+extern bool pj_terminal_wraps;
 extern const char *pj_terminal_color; /* --color: auto, always or never */
 /* The escape sequence, or "" where colour is off. */
 const char *pj_style_on(FILE *stream, pj_style style);

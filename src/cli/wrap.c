@@ -12,8 +12,7 @@ static bool is_kept_break(const char *text, const char *at)
     return at == text || at[-1] == '\n' || at[1] == '\n' || at[1] == ' ' || !at[1];
 }
 
-/* Columns of a word on the screen: without styles, and with one for each character of UTF-8. */
-static int columns_of(const char *word, int bytes)
+int pj_columns_of(const char *word, int bytes)
 {
     int columns = 0;
     for (int i = 0; i < bytes; i++) {
@@ -43,13 +42,13 @@ void pj_print_wrapped(FILE *out, const char *text, int at, int indent, int width
         int blanks = (int)strspn(text, is_break ? "\n" : " ");
         int length = (int)strcspn(text + blanks, " \n");
         const char *word = text + blanks;
-        if (!fresh && column + blanks + columns_of(word, length) > width) {
+        if (!fresh && column + blanks + pj_columns_of(word, length) > width) {
             pj_print(out, "\n%*s", indent, "");
             column = indent;
             blanks = 0;
         }
         pj_print(out, "%*s%.*s", blanks, "", length, word);
-        column += blanks + columns_of(word, length);
+        column += blanks + pj_columns_of(word, length);
         text = word + length;
         fresh = false;
     }
