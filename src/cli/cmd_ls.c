@@ -139,7 +139,7 @@ static int run_ls(const pj_command *command, int argc, char **argv)
     pj_run_query *query = &args.query;
     const pj_option options[] = {
         {"table", 0, PJ_OPTION_FLAG, &args.table, NULL, "as perjoule table prints them"},
-        {"columns", 'c', PJ_OPTION_TEXT, &args.columns, "LIST",
+        {"columns", 0, PJ_OPTION_TEXT, &args.columns, "LIST",
          "what to list, separated by commas: run, per-token, energy, net, speed, status, model, "
          "dtype, batch, input, output, threads, tags, created, duration, prefill-speed, "
          "experiment, engine, power, machine, prompt (default: as many as fit)",
