@@ -18,11 +18,14 @@ export PKG_CONFIG_PATH := $(shell brew --prefix 2>/dev/null)/opt/libpq/lib/pkgco
 endif
 TEST_ARGS = --print-errorlogs --no-rebuild --num-processes $(JOBS)
 
-.PHONY: all deps run test check bench lint fuzz conformance cross sanitize install uninstall dist dist-bin deb \
+.PHONY: all program deps run test check bench lint fuzz conformance cross sanitize install uninstall dist dist-bin deb \
     bare-root wheel python-test clean help
 
 all: deps $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
+
+program: deps $(BUILD)/build.ninja
+	@ninja -C $(BUILD) program
 
 deps:
 	@tools/install-deps.sh
@@ -30,7 +33,7 @@ deps:
 $(BUILD)/build.ninja: | deps
 	@$(MESON) setup $(BUILD) --prefix "$(PREFIX)" $$(tools/libdir.sh)
 
-run: all ## install what is missing, build, profile the demo model, serve the dashboard on PORT (8000)
+run: program ## install what is missing, build, profile the demo model, serve the dashboard on PORT (8000)
 	@tools/run-demo.sh $(BUILD)/perjoule $(PORT)
 
 test: ## everything: unit, command line, server, browser, corpus, layers, sanitizers
@@ -66,7 +69,7 @@ sanitize: deps ## the tests under the address, undefined and thread sanitizers
 	@tools/sanitize.sh
 
 install: ## into PREFIX (/usr/local), below DESTDIR
-	@[ -x $(BUILD)/perjoule ] || $(MAKE) --no-print-directory all
+	@[ -x $(BUILD)/perjoule ] || $(MAKE) --no-print-directory program
 	@tools/install.sh $(BUILD) "$(PREFIX)" "$(DESTDIR)"
 
 uninstall: ## remove what `make install` put there

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 64, PEAK_NS = 40 * PJ_NS_PER_MS };
+enum { USUAL_PROMPT = 512, MAX_ROWS = 64, PEAK_NS = 40 * PJ_NS_PER_MS };
 
 typedef struct settings {
     const char *model, *dtypes, *threads, *kv, *device;
@@ -197,7 +197,14 @@ static void end_row(measuring *m)
     if (m->decode.count) r->read_gb_s = pj_bench_median(m->decode.limit, m->decode.count) * 1e-9;
 }
 
-static pj_status engine_measure(const settings *s, const char *dtype, uint32_t threads, row *r,
+/* The usual prompt, or what the model's context leaves for it. */
+static int64_t fitting_prompt(const settings *s, uint32_t context)
+{
+    int64_t left = (int64_t)context - s->decode - 1;
+    return context == 0 || left >= USUAL_PROMPT ? USUAL_PROMPT : left > 0 ? left : 1;
+}
+
+static pj_status engine_measure(settings *s, const char *dtype, uint32_t threads, row *r,
                                 pj_error *err)
 {
     pj_kv_type kv = !s->kv ? PJ_KV_AUTO : strcmp(s->kv, "f32") == 0 ? PJ_KV_F32 : PJ_KV_F16;
@@ -211,19 +218,25 @@ static pj_status engine_measure(const settings *s, const char *dtype, uint32_t t
                                  .no_tokenizer = true};
     static measuring m;
     m = (measuring){.s = s, .row = r};
-    int32_t *ids = pj_alloc((size_t)s->prompt, sizeof *ids);
-    if (!ids) return pj_fail_memory(err, "the prompt");
+    int32_t *ids = NULL;
     pj_status status = pj_model_find(s->model, NULL, path, sizeof path, err);
     int64_t begin = pj_clock_ns();
     if (!status) status = pj_engine_open(&options, &m.engine, err);
     if (status) goto done;
     const pj_engine_facts *facts = pj_engine_get_facts(m.engine);
+    if (!s->prompt) s->prompt = fitting_prompt(s, facts->config->context);
+    ids = pj_alloc((size_t)s->prompt, sizeof *ids);
+    if (!ids) {
+        status = pj_fail_memory(err, "the prompt");
+        goto close;
+    }
     begin_row(r, facts, facts->dtype, pj_clock_ns() - begin);
     for (int64_t i = 0; i < s->prompt; i++)
         ids[i] = (int32_t)((uint64_t)i * 2654435761u % facts->config->vocab);
     m.streams = find_streams(m.engine);
     for (int64_t i = 0; i < s->repeat && !status; i++) status = measure_once(&m, ids, err);
     end_row(&m);
+close:
     pj_engine_close(m.engine);
 done:
     pj_free(ids);
@@ -318,7 +331,6 @@ static int run_bench_engine(const pj_command *command, int argc, char **argv)
     settings s = {.model = "synthetic:llama-3.2-1b",
                   .dtypes = "stored",
                   .threads = "0",
-                  .prompt = 512,
                   .decode = 128,
                   .batch = 1,
                   .repeat = 2};
@@ -329,7 +341,8 @@ static int run_bench_engine(const pj_command *command, int argc, char **argv)
         {"threads", 't', PJ_OPTION_TEXT, &s.threads, "LIST", "thread counts, e.g. 1,2; 0: all"},
         {"kv", 0, PJ_OPTION_TEXT, &s.kv, "TYPE", "keys and values in f32 or f16"},
         PJ_OPTION_DEVICE(&s.device),
-        {"prompt", 'p', PJ_OPTION_INT, &s.prompt, "N", "prompt tokens (512)", 1, 1 << 20},
+        {"prompt", 'p', PJ_OPTION_INT, &s.prompt, "N",
+         "prompt tokens (512, or what the model's context leaves)", 1, 1 << 20},
         {"decode", 0, PJ_OPTION_INT, &s.decode, "N", "decoded tokens (128); 0: prompt only", 0,
          1 << 20, .old_letter = 'n'},
         {"batch", 'b', PJ_OPTION_INT, &s.batch, "N", "batch size (1)", 1, 1024},

@@ -1,6 +1,7 @@
 /* perjoule-bench, run by `perjoule bench`: finds and runs a benchmark; each has its own file and
  * options. */
 #include "cli/options.h"
+#include "cli/patience.h"
 
 #include "base/nearest.h"
 
@@ -43,8 +44,14 @@ static int main_run_bench(const pj_command *command, int argc, char **argv)
         return PJ_EXIT_USAGE;
     }
     for (int i = 0; i < BENCH_COUNT; i++)
-        if (strcmp(short_name(benches[i]), argv[1]) == 0)
-            return benches[i]->run(benches[i], argc - 1, argv + 1);
+        if (strcmp(short_name(benches[i]), argv[1]) == 0) {
+            char name[64];
+            snprintf(name, sizeof name, "perjoule %s", benches[i]->name);
+            pj_patience_begin(name);
+            int code = benches[i]->run(benches[i], argc - 1, argv + 1);
+            pj_patience_end();
+            return code;
+        }
     int code = pj_options_parse(command, none, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) {
         if (code == PJ_EXIT_OK && strcmp(argv[1], "--man") != 0) {

@@ -101,8 +101,9 @@ typedef struct pj_session_options {
     const char
         *database; /* NULL: $PERJOULE_DB, else the user's default; "none": nothing is stored */
     const char *spool_dir;   /* NULL: next to the database */
-    double baseline_seconds; /* length of the idle window before the first run; 0: default 1 s;
-                                negative: none */
+    double baseline_seconds; /* length of the idle window before the first run; 0: default 1 s,
+                                or none if idle power is known from the last minute on this
+                                machine; negative: none */
     const char *share_rule;  /* how runs that are open at the same time divide the machine's energy:
                                 "equal" (default): each the same; "weight": in proportion to their
                                 weights */

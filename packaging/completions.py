@@ -6,6 +6,7 @@ Usage: completions.py PROGRAM BASH ZSH FISH
 Options and their fixed values are written into the scripts; models, runs, tags, experiments and engines are queried
 from the program at completion time (from the database given by --db on the command line).
 """
+import os
 import re
 import subprocess
 import sys
@@ -32,7 +33,8 @@ OF_THE_STORE = {"tag": "tags", "experiment": "experiments", "engine": "engines",
 
 
 def output(*words):
-    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, check=True).stdout
+    wide = {**os.environ, "COLUMNS": "100"}
+    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, check=True, env=wide).stdout
 
 
 def kind_of(command, option, value):
@@ -50,7 +52,7 @@ def kind_of(command, option, value):
 def read():
     """{command: (summary, [Option])}"""
     found = {}
-    for name, summary in re.findall(r"^  (\w+) +(\S.*)$", output("help").split("Commands:")[1], re.M):
+    for name, summary in re.findall(r"^  (\w+) +(\S.*)$", output("help"), re.M):
         rows = [line.split("\t") for line in output(name, "--list-options").splitlines()]
         letters = {o: letter for letter, o in re.findall(r"^  -(\w), --([\w-]+)", output(name, "--help"), re.M)}
         found[name] = (summary, [Option(o, letters.get(o, ""), value, choices.split(), text, kind_of(name, o, value))

@@ -3,6 +3,7 @@
 
 Usage: man.py PROGRAM FOLDER
 """
+import os
 import pathlib
 import re
 import subprocess
@@ -12,7 +13,8 @@ PROGRAM, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
 
 
 def output(*words):
-    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, check=True).stdout
+    wide = {**os.environ, "COLUMNS": "100"}
+    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, check=True, env=wide).stdout
 
 
 def escape(text):
@@ -37,6 +39,8 @@ def overview(commands, version):
                        ("PERJOULE_NVML", "path of NVIDIA's management library"),
                        ("PERJOULE_POWERMETRICS", "command to run instead of powermetrics"),
                        ("PERJOULE_ISA", "kernel sets that may be used"),
+                       ("PERJOULE_POWER", "power sources, in place of auto"),
+                       ("COLUMNS", "width of what is printed, in place of the terminal's"),
                        ("NO_COLOR", "plain text on terminals too")):
         lines += [".TP", f".B {name}", text]
     lines += [".SH EXIT STATUS",
@@ -48,7 +52,7 @@ def overview(commands, version):
 def main():
     FOLDER.mkdir(parents=True, exist_ok=True)
     listing = output("help")
-    commands = re.findall(r"^  (\w+) +(\S.*)$", listing.split("Commands:")[1], re.M)
+    commands = re.findall(r"^  (\w+) +(\S.*)$", listing, re.M)
     version = output("--version").split()[1]
     (FOLDER / "perjoule.1").write_text(overview(commands, version))
     for name, _ in commands:

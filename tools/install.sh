@@ -10,9 +10,9 @@ case $prefix in /*) ;; *) echo "PREFIX is an absolute folder, not \"$prefix\"" >
 
 configured=$(meson introspect "$build" --buildoptions |
     python3 -c 'import json, sys; print(next(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')
-if [ "$configured" != "$prefix" ]; then
+if [ -z "$remove" ] && [ "$configured" != "$prefix" ]; then
     meson configure "$build" --prefix "$prefix"
-    [ -n "$remove" ] || ninja -C "$build"
+    ninja -C "$build" program
 fi
 
 # the nearest existing parent decides whether sudo is needed
@@ -26,7 +26,7 @@ as_needed() {
 }
 
 if [ -n "$remove" ]; then
-    as_needed python3 tools/uninstall.py "$build" "$destdir"
+    as_needed python3 tools/uninstall.py "$build" "$prefix" "$destdir"
 else
     as_needed env DESTDIR="$destdir" meson install -C "$build" --no-rebuild --quiet
     # files that root wrote into the build folder are given back to its owner

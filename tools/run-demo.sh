@@ -23,17 +23,19 @@ then
 fi
 
 if ! "$program" ls --json --experiment first-run --limit 1 2>/dev/null | grep -q '"id"'; then
-    echo "perjoule profiles the demo model once, so that there is something to look at:"
+    echo "perjoule profiles the demo model ten times (a few seconds), so that there is something to look at:"
     echo
     "$program" run -m "$model" --power "$power" --experiment first-run --tag demo \
-        -n 96 "Once upon a time" || exit 1
+        -n 400 --ignore-eos --repeat 10 "Once upon a time" || exit 1
     echo
 fi
 open_page=
 if [ -z "${CI:-}" ] && { [ -n "${DISPLAY:-}" ] || [ -n "${WAYLAND_DISPLAY:-}" ] || [ "$(uname -s)" = Darwin ]; }; then
     open_page=--open
 fi
+newest=$("$program" ls --json --limit 1 2>/dev/null | sed -n 's/^\[{"id":"\([^"]*\)".*/\1/p')
 echo "The dashboard: $url   (Ctrl-C ends it)"
+[ -z "$newest" ] || echo "This run there: $url?view=analysis&run=$newest"
 [ -z "${SSH_CONNECTION:-}" ] ||
     echo "From the machine you sit at: ssh -L $port:127.0.0.1:$port $(id -un)@$(hostname), then open $url there"
 command -v perjoule >/dev/null ||

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Removes what `meson install` of a build folder installs: uninstall.py BUILD DESTDIR"""
+"""Removes what `meson install` of a build folder installs, from a prefix that may be another than the build's:
+uninstall.py BUILD PREFIX DESTDIR"""
 import json
 import pathlib
 import subprocess
 import sys
 
-build, destdir = sys.argv[1:3]
+build, prefix, destdir = sys.argv[1:4]
 listing = subprocess.run(["meson", "introspect", build, "--installed"], capture_output=True, text=True,
                          check=True)
 
@@ -21,10 +22,15 @@ def installed(built, target):
     return [target] + [p for p in target.parent.glob(stem + "*") if p.is_symlink()]
 
 
+listed = {built: pathlib.Path(path) for built, path in json.loads(listing.stdout).items()}
+# meson lists the prefix of its last run, which is the program's folder's folder
+own = next(path for path in listed.values() if path.name == "perjoule" and path.parent.name == "bin").parent.parent
 removed = 0
 folders = set()
-for built, path in json.loads(listing.stdout).items():
-    for each in installed(built, pathlib.Path(destdir + path)):
+for built, path in listed.items():
+    if not path.is_relative_to(own):
+        continue
+    for each in installed(built, pathlib.Path(f"{destdir}{prefix}") / path.relative_to(own)):
         if each.is_symlink() or each.is_file():
             each.unlink()
             removed += 1
@@ -34,4 +40,5 @@ for folder in sorted(folders, key=lambda p: -len(p.parts)):
     while "perjoule" in folder.parts[-3:] and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
         folder = folder.parent
-print(f"{removed} files removed" if removed else "nothing of perjoule is installed there")
+where = destdir + prefix
+print(f"{removed} files removed from {where}" if removed else f"nothing of perjoule is in {where}")

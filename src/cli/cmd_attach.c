@@ -220,6 +220,7 @@ const pj_command pj_command_attach = {
     .name = "attach",
     .summary = "measure requests to another engine's server",
     .run = run_attach,
+    .shows_progress = true,
     .usage = "--url URL [options] PROMPT",
     .text =
         "Sends requests to a server with an OpenAI-like streaming API (llama-server, vLLM, SGLang, "

@@ -26,4 +26,5 @@ const pj_command pj_command_bench = {
     .name = "bench",
     .summary = "measure the machine, the engine and the profiler itself",
     .run = bench_run,
+    .shows_progress = true,
 };

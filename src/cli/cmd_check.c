@@ -6,6 +6,7 @@
 #include "store/outbox.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,7 +66,10 @@ static void check_print_text(const check *c, const char *path)
     static const char *const good[PJ_FINDING_KINDS] = {
         "the file is intact", "every row belongs to a run", "parts add up to their wholes"};
     const pj_store_check_result *r = &c->result;
-    pj_print(stdout, "%s: %" PRIu64 " run%s\n", path, r->runs, r->runs == 1 ? "" : "s");
+    double bytes = pj_database_bytes(path);
+    pj_print(stdout, "%s: %" PRIu64 " run%s", path, r->runs, r->runs == 1 ? "" : "s");
+    if (!isnan(bytes)) pj_print(stdout, ", %.*f MB", bytes < 1e8 ? 1 : 0, bytes * 1e-6);
+    pj_print(stdout, "\n");
     for (int k = 0; k < PJ_FINDING_KINDS; k++) {
         uint64_t count = findings(r, k);
         if (count)
@@ -81,6 +85,7 @@ static void check_write_json(const check *c, const char *path, pj_json *json)
     const pj_store_check_result *r = &c->result;
     pj_json_kv_string(json, "database", path);
     pj_json_kv_uint(json, "runs", r->runs);
+    pj_json_kv_double(json, "bytes", pj_database_bytes(path));
     pj_json_kv_bool(json, "sound", check_is_sound(c));
     pj_json_kv_uint(json, "waiting", c->waiting);
     for (int k = 0; k < PJ_FINDING_KINDS; k++) {
@@ -136,6 +141,7 @@ static int run_check(const pj_command *command, int argc, char **argv)
     }
     if (status == PJ_OK && json) status = check_print_json(&c, pj_store_path(store), &err);
     if (status == PJ_OK && !json) check_print(&c, pj_store_path(store));
+    if (status == PJ_OK) pj_say_size(pj_store_path(store));
     pj_store_close(store);
     if (status != PJ_OK) return pj_command_failed(command, &err);
     return check_is_sound(&c) ? PJ_EXIT_OK : PJ_EXIT_FAILED;
@@ -150,7 +156,8 @@ const pj_command pj_command_check = {
         "First stores the runs that dead processes left in their spools, however long that takes. "
         "Then checks the database: that the file is intact, that every row belongs to a run, and "
         "that the energies of parts add up to their wholes (of one run, or of all). Finally it "
-        "lists the spools that remain, with the reason. Nothing is repaired or deleted.\n\n"
+        "lists the spools that remain, with the reason. The size of the database is named, and what "
+        "makes it smaller where it is large. Nothing is repaired or deleted.\n\n"
         "Exit code 0: no problems; 1: problems found.",
     .examples = "perjoule check\nperjoule check last --json\n",
 };

@@ -226,7 +226,7 @@ static pj_status exec_print_json(const pj_exec_run *e, pj_error *err)
 static pj_status open_session(pj_exec_run *e, const exec_args *a, pj_error *err)
 {
     pj_session_options options = a->session;
-    options.baseline_seconds = isnan(a->baseline_s) ? 0 : a->baseline_s == 0 ? -1 : a->baseline_s;
+    options.baseline_seconds = pj_baseline_seconds(a->baseline_s);
     pj_status status = pj_session_open(&options, &e->session, err);
     if (status == PJ_OK) e->session->stored = pj_insight_prepare;
     if (status == PJ_OK) e->session->listens_after = true;
@@ -264,10 +264,7 @@ static int run_exec(const pj_command *command, int argc, char **argv)
         PJ_OPTION_POWER(&a.session.power),
         {"interval", 'i', PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
          "sampling interval (each source's own)"},
-        {"baseline", 0, PJ_OPTION_DOUBLE, &a.baseline_s, "S",
-         "seconds of idle power measured before (1), and half as long after; 0: none, then there is "
-         "no net figure",
-         0, 600, .old_letter = 'b'},
+        PJ_OPTION_BASELINE(&a.baseline_s, 'b'),
         {"depth", 'd', PJ_OPTION_CHOICE, &a.depth, "DEPTH",
          "how deep markers are recorded: off (phases, sections, tokens), module (components, GPU "
          "kernels; default) or deep (operations, kernels in CUDA graphs)",
@@ -305,6 +302,7 @@ const pj_command pj_command_exec = {
     .name = "exec",
     .summary = "energy of any program and what it starts",
     .run = run_exec,
+    .shows_progress = true,
     .usage = "[options] -- PROGRAM [ARGUMENTS]",
     .text =
         "Measures idle power for a second, runs the program, stores the run and prints the energy "

@@ -329,6 +329,7 @@ const pj_command pj_command_experiment = {
     .name = "experiment",
     .summary = "run a grid of settings in randomised blocks, with its result",
     .run = run_experiment,
+    .shows_progress = true,
     .usage = "[options] PLAN.json | --dtypes A,B --batches 1,2 ...",
     .text =
         "Every combination of the lists is a cell. Each block runs every cell once in random "

@@ -351,6 +351,7 @@ const pj_command pj_command_gate = {
     .name = "gate",
     .summary = "fail a pull request that costs more energy than allowed",
     .run = run_gate,
+    .shows_progress = true,
     .usage = "[options] -- COMMAND [ARGUMENTS]",
     .text =
         "Runs the command again and again until it can tell whether it costs more than allowed, or "

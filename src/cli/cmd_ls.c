@@ -1,5 +1,6 @@
 /* perjoule ls: stored runs, filtered and sorted; perjoule table: the same runs as a table of tests.
  */
+#include "cli/runs_list.h"
 #include "cli/runs_table.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
@@ -15,7 +16,7 @@
 
 typedef struct ls_args {
     pj_run_query query;
-    const char *db, *sort, *session;
+    const char *db, *sort, *session, *columns;
     char session_tag[256];
     pj_text_list tags;
     double min_joules, max_joules;
@@ -46,122 +47,6 @@ static void ls_complete_query(ls_args *a)
     q->sort = (pj_run_sort)pj_run_sort_parse(a->sort);
     q->limit = a->limit ? (uint32_t)a->limit : a->table ? TABLE_RUNS : LIST_RUNS;
     q->offset = (uint64_t)a->offset;
-}
-
-/* The begin of the prompt on one line, truncated between characters. */
-static void shorten(const char *text, int width, char *out, size_t bytes)
-{
-    size_t at = 0;
-    int shown = 0;
-    pj_safe_text safe = pj_safe(text);
-    text = safe.s;
-    for (; text && *text && at + 5 < bytes; text++) {
-        bool starts = ((unsigned char)*text & 0xc0) != 0x80;
-        if (starts && shown++ == width - 1 && text[1]) {
-            at += (size_t)snprintf(out + at, bytes - at, "…");
-            break;
-        }
-        out[at++] = *text;
-    }
-    out[at] = 0;
-}
-
-/* Marks energies that need an explanation, which follows below the list. */
-static const char *mark_of(const pj_run_info *run)
-{
-    if (isnan(run->total_mj)) return " ";
-    return run->partial_rails ? "!" : run->quality == PJ_MODELLED ? "~" : " ";
-}
-
-/* Lists the rails that the shown totals lack, each once. */
-static void explain_partial(const pj_run_list *list)
-{
-    char text[256], last[256] = "";
-    for (uint32_t i = 0; i < list->count; i++) {
-        const pj_run_info *run = &list->runs[i];
-        if (*mark_of(run) != '!') continue;
-        pj_partial_text(run->total_rails, run->partial_rails, text, sizeof text);
-        if (strcmp(text, last) != 0)
-            pj_print(stdout, "! partial: %s (%.18s)\n", pj_safe(text).s, run->id);
-        memcpy(last, text, sizeof last);
-    }
-}
-
-/* Of one energy, without what all energies of the list share. */
-static double own_sd(const pj_run_info *run, double energy, double sd)
-{
-    return pj_sd_without_gain(energy, sd, pj_run_gain_sd(run));
-}
-
-static pj_text run_text(const pj_run_info *run)
-{
-    double mj = run->total_mj;
-    return pj_or_dash(mj, pj_supported_text(mj, own_sd(run, mj, run->total_sd_mj)));
-}
-
-/* The typical token; for runs without one the mean, marked. */
-static pj_text per_token_text(const pj_run_info *run, const pj_run_ratios *r)
-{
-    bool typical = !isnan(r->joules_per_token_typical);
-    double mj = 1e3 * (typical ? r->joules_per_token_typical : r->joules_per_token);
-    double sd_mj = 1e3 * (typical ? r->joules_per_token_typical_sd : r->joules_per_token_sd);
-    pj_text text = pj_or_dash(mj, pj_supported_text(mj, own_sd(run, mj, sd_mj)));
-    strcat(text.s, typical || isnan(mj) ? " " : "*");
-    return text;
-}
-
-static bool has_mean_alone(const pj_run_info *run)
-{
-    pj_run_ratios r;
-    pj_run_ratios_get(run, &r);
-    return isnan(r.joules_per_token_typical) && !isnan(r.joules_per_token);
-}
-
-static void print_run(const pj_run_info *run, int prompt_width)
-{
-    pj_text energy = run_text(run);
-    char created[32], prompt[512], model[64];
-    pj_run_ratios r;
-    pj_run_ratios_get(run, &r);
-    pj_clock_format_iso(run->created_wall_ns, created);
-    created[16] = 0;
-    created[10] = ' ';
-    shorten(run->prompt_private ? "(private)" : run->prompt, prompt_width, prompt, sizeof prompt);
-    shorten(run->model_name ? run->model_name : "", 16, model, sizeof model);
-    pj_print(stdout, "%.18s  %s  %-11s %-16s %s %s%s %8s %s %s\n", run->id, created,
-             pj_run_status_name(run->status), model, pj_padded(9, pj_time_text(run->total_ms)).s,
-             pj_padded(10, energy).s, mark_of(run), pj_number_text("%.1f", r.tokens_per_second).s,
-             pj_padded(10, per_token_text(run, &r)).s, prompt);
-}
-
-static void ls_print_list(const pj_run_list *list, const pj_run_info *const *first, uint32_t count)
-{
-    int width = pj_terminal_width(stdout) - 108;
-    if (list->count + count == 0) {
-        pj_print(stdout, "no runs\n");
-        return;
-    }
-    pj_print(stdout, "%s%-18s  %-16s  %-11s %-16s %9s %10s  %7s %9s   %s%s\n",
-             pj_style_on(stdout, PJ_STYLE_BOLD), "run", "created (UTC)", "status", "model",
-             "duration", "energy", "tok/s", "per token", "prompt", pj_style_off(stdout));
-    bool modelled = false, mean = false;
-    double gain = 0;
-    for (uint32_t i = 0; i < count; i++) print_run(first[i], width > 20 ? width : 20);
-    for (uint32_t i = 0; i < list->count; i++) {
-        print_run(&list->runs[i], width > 20 ? width : 20);
-        modelled |= list->runs[i].quality == PJ_MODELLED;
-        mean |= has_mean_alone(&list->runs[i]);
-        gain = fmax(gain, pj_run_gain_sd(&list->runs[i]));
-    }
-    if (list->total > list->count)
-        pj_print(stdout, "%u of %llu runs; more with --limit and --offset\n", list->count,
-                 (unsigned long long)list->total);
-    explain_partial(list);
-    if (modelled) pj_print(stdout, "~ modelled, not measured\n");
-    pj_gain_note_print(stdout, "", gain);
-    if (mean)
-        pj_print(stdout,
-                 "* mean of the request; the others are typical tokens (median of decode)\n");
 }
 
 static pj_status print_summaries(const pj_run_list *list, const pj_run_info *const *first,
@@ -232,7 +117,7 @@ static pj_status list_runs(pj_store *store, void *context, pj_error *err)
     else if (status == PJ_OK && args->json)
         status = print_summaries(&list, first, count, &args->prices, err);
     else if (status == PJ_OK)
-        ls_print_list(&list, first, count);
+        status = pj_runs_list_print(&list, first, count, args->columns, err);
     if (status == PJ_OK && args->session && list.count && !args->json && !args->csv)
         print_session(args->session, &list);
     pj_free(first);
@@ -254,6 +139,12 @@ static int run_ls(const pj_command *command, int argc, char **argv)
     pj_run_query *query = &args.query;
     const pj_option options[] = {
         {"table", 0, PJ_OPTION_FLAG, &args.table, NULL, "as perjoule table prints them"},
+        {"columns", 0, PJ_OPTION_TEXT, &args.columns, "LIST",
+         "what to list, separated by commas: run, per-token, energy, net, speed, status, model, "
+         "dtype, batch, input, output, threads, tags, created, duration, prefill-speed, "
+         "experiment, engine, power, machine, prompt (default: as many as fit)",
+         .choices = "run per-token energy net speed status model dtype batch input output threads "
+                    "tags created duration prefill-speed experiment engine power machine prompt"},
         {"search", 's', PJ_OPTION_TEXT, &query->search, "TEXT", "part of the prompt"},
         {"model", 'm', PJ_OPTION_TEXT, &query->model, "NAME", "runs of this model"},
         {"tag", 0, PJ_OPTION_LIST, &args.tags, "TAG",
@@ -303,7 +194,7 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&args.db),
         {0}};
-    int code = pj_options_parse(command, options + args.table, argc, argv, NULL);
+    int code = pj_options_parse(command, options + (args.table ? 2 : 0), argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
     if (args.csv && (!args.table || args.json))
         return pj_command_usage(command, "--csv is for a table, and not with --json");
@@ -319,9 +210,12 @@ const pj_command pj_command_ls = {
     .run = run_ls,
     .usage = "[options]",
     .text =
-        "Lists the runs in the database, newest first. An id may be shortened in other commands "
-        "as long as it is unique; \"last\" is the newest run.",
+        "Lists the runs in the database, newest first: joules per token (of the typical token), "
+        "energy and speed, then what tells the runs apart, as far as the terminal has room for it "
+        "(COLUMNS sets the width elsewhere). An id may be shortened in other commands as long as "
+        "it is unique; \"last\" is the newest run.",
     .examples = "perjoule ls\n"
+                "perjoule ls --columns run,per-token,dtype,batch,tags\n"
                 "perjoule ls --model demo --sort joules_per_token_typical --ascending\n"
                 "perjoule ls --tag baseline --from 2026-01-01 --json\n",
 };

@@ -3,6 +3,7 @@
 #include "cli/inputs.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/run_answer.h"
 #include "cli/run_live.h"
 #include "cli/run_report.h"
 #include "cli/stored.h"
@@ -24,8 +25,9 @@ typedef struct run_args {
     const char *file, *prompts_file, *messages, *ids;
     pj_session_options session;
     int64_t threads, repeat, warmup;
+    double baseline_s; /* NAN: the default */
     pj_text_list chat_settings;
-    bool is_private, no_store, json;
+    bool is_private, no_store, json, quiet, verbose;
 } run_args;
 
 typedef struct run_state {
@@ -86,12 +88,18 @@ static pj_status run_get_prompts(run_state *s, const char *positional, pj_error 
 
 /* ---- options ---- */
 
+/* Repetitions have the same text, which is printed once. */
+static bool prints_text(const run_state *s)
+{
+    return !s->args->json && s->options.repeat_index == 0;
+}
+
 static void on_token(void *context, const pj_generated *token)
 {
     run_state *s = context;
     if (token->position == 0 && token->sequence == 0) s->first_token_ns = pj_clock_ns();
     s->streamed++;
-    if (token->sequence == 0 && token->bytes && !s->args->json) {
+    if (token->sequence == 0 && token->bytes && prints_text(s)) {
         pj_write_output(stdout, token->text, token->bytes);
         fflush(stdout);
     }
@@ -179,7 +187,7 @@ static pj_status run_print_json(const run_state *s, const pj_profile_result *res
     return pj_json_out_end(&out, PJ_OK, err);
 }
 
-/* For runs without recording, which measure speed. */
+/* Of runs without recording, which measure speed. */
 static void run_print_speed(const run_state *s, const pj_profile_result *result)
 {
     const pj_engine_facts *facts = pj_engine_get_facts(s->slot.engine);
@@ -187,10 +195,10 @@ static void run_print_speed(const run_state *s, const pj_profile_result *result)
     pj_run_start start;
     pj_process_memory_get(&memory);
     /* after the text, so that it delays no output */
-    pj_run_report_speed(stdout, &result->data, &result->generated, facts,
+    pj_run_report_speed(stderr, &result->generated, facts,
                         pj_engine_read_speed(s->slot.engine, READ_BYTES));
-    if (get_start(s, result, &start)) pj_run_report_start(stdout, &start);
-    pj_run_report_resident(stdout, &memory, facts->weight_bytes);
+    if (get_start(s, result, &start)) pj_run_report_start(stderr, &start);
+    pj_run_report_resident(stderr, &memory, facts->weight_bytes);
 }
 
 static void print_batch(const pj_generate_result *g)
@@ -200,20 +208,37 @@ static void print_batch(const pj_generate_result *g)
                  g->sequences[i].text ? g->sequences[i].text : "");
 }
 
+static void run_print_series(run_state *s, const pj_run_data *data)
+{
+    pj_series_finish(&s->series);
+    if (s->args->verbose) {
+        pj_run_report_print(stderr, data);
+        pj_series_print(stderr, &s->series);
+    } else {
+        pj_series_answer_print(stderr, &s->series, data);
+    }
+}
+
+/* The text goes to standard output, what is said about it to standard error. */
 static void run_print_result(run_state *s, const pj_profile_result *result, bool last)
 {
     const pj_generate_result *g = &result->generated;
-    if (g->count && g->sequences[0].text_bytes) putchar('\n');
-    print_batch(g);
-    if (s->options.depth == PJ_DEPTH_OFF && s->slot.engine)
-        run_print_speed(s, result);
-    else if (last || s->args->repeat == 1)
-        pj_run_report_print(stdout, &result->data);
-    if (last && s->series.runs > 1) {
-        pj_series_finish(&s->series);
-        pj_series_print(stdout, &s->series);
+    const pj_run_data *data = &result->data;
+    if (prints_text(s)) {
+        if (g->count && g->sequences[0].text_bytes) putchar('\n');
+        print_batch(g);
+        fflush(stdout);
     }
-    fflush(stdout);
+    if (s->args->quiet) return;
+    bool is_series = s->series.runs > 1;
+    if (last && is_series)
+        run_print_series(s, data);
+    else if (last && s->args->verbose)
+        pj_run_report_print(stderr, data);
+    else if (last)
+        pj_run_answer_print(stderr, data);
+    if (last && s->options.depth == PJ_DEPTH_OFF && s->slot.engine) run_print_speed(s, result);
+    fflush(stderr);
 }
 
 /* The report is printed before the run is stored, which may take seconds. */
@@ -248,7 +273,7 @@ static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err
     s->options.on_result = on_result;
     s->options.repeat_index = index;
     s->options.repeat_group = s->args->repeat == 1 ? NULL : s->first_id;
-    pj_run_live_begin(&s->live);
+    if (!s->args->quiet) pj_run_live_begin(&s->live, index + 1, (uint32_t)s->args->repeat);
     pj_live_sink sink = pj_run_live_sink(&s->live);
     pj_live_sinks_clear(&s->session->sinks);
     if (s->live.rows) pj_session_add_sink(s->session, &sink, NULL);
@@ -352,6 +377,7 @@ static int run_execute(const pj_command *command, const run_args *a, const char 
     }
     s->args = a;
     s->began_ns = began_ns;
+    setvbuf(stderr, NULL, _IOLBF, 0); /* a report is many small writes */
     pj_status status = run_find_model(command, s, &err);
     if (status == PJ_OK) status = run_get_prompts(s, positional, &err);
     if (status == PJ_OK) status = pj_chat_variables(&a->chat_settings, &s->chat_variables, &err);
@@ -369,10 +395,11 @@ static int run_execute(const pj_command *command, const run_args *a, const char 
 
 static int run_run(const pj_command *command, int argc, char **argv)
 {
-    run_args a = {.repeat = 1};
+    run_args a = {.repeat = 1, .baseline_s = NAN};
     pj_generation_request *request = &a.request;
     pj_generation_request_init(request);
     const pj_option options[] = {
+        PJ_OPTION_HEADING("What to run"),
         PJ_OPTION_MODEL(&request->model),
         {"prompt", 'p', PJ_OPTION_TEXT, &request->prompt, "TEXT",
          "the prompt; - is standard input"},
@@ -381,10 +408,28 @@ static int run_run(const pj_command *command, int argc, char **argv)
          "a file of prompts, one per line, run in batches (--batch; default: all at once)"},
         {"ids", 0, PJ_OPTION_TEXT, &a.ids, "1,2,3", "token ids instead of a text"},
         pj_request_option(request, "max_length"),
+        pj_request_option(request, "ignore_eos"),
+        pj_request_option(request, "stop"),
+        {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N", "run N times and print statistics", 1,
+         PJ_SERIES_MAX},
+        {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "unrecorded warm-up runs before", 0, 1000},
+        PJ_OPTION_HEADING("What to measure"),
         pj_request_option(request, "profiling_depth"),
+        pj_request_option(request, "statistics"),
         PJ_OPTION_POWER(&a.session.power),
         {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
          "sampling interval, e.g. 10ms"},
+        PJ_OPTION_BASELINE(&a.baseline_s, 0),
+        PJ_OPTION_HEADING("How to compute"),
+        pj_request_option(request, "device"),
+        {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads (all CPUs)", 1, 256},
+        PJ_OPTION_DTYPE(&request->dtype),
+        PJ_OPTION_KV(&request->kv),
+        pj_request_option(request, "batch_size"),
+        pj_request_option(request, "batch_rule"),
+        pj_request_option(request, "draft_model"),
+        pj_request_option(request, "draft_tokens"),
+        PJ_OPTION_HEADING("Sampling"),
         pj_request_option(request, "temperature"),
         pj_request_option(request, "top_k"),
         pj_request_option(request, "top_p"),
@@ -395,32 +440,24 @@ static int run_run(const pj_command *command, int argc, char **argv)
         pj_request_option(request, "presence_penalty"),
         pj_request_option(request, "logit_bias"),
         pj_request_option(request, "seed"),
-        pj_request_option(request, "stop"),
+        PJ_OPTION_HEADING("Chat"),
         pj_request_option(request, "chat"),
         pj_request_option(request, "system"),
         {"messages", 0, PJ_OPTION_TEXT, &a.messages, "FILE",
          "a conversation as JSON, an array of {role, content}; implies --chat"},
         {"chat-set", 0, PJ_OPTION_LIST, &a.chat_settings, "NAME=VALUE",
          "a variable of the template, e.g. enable_thinking=false; may be repeated"},
-        pj_request_option(request, "ignore_eos"),
-        PJ_OPTION_DTYPE(&request->dtype),
-        PJ_OPTION_KV(&request->kv),
-        {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads (all CPUs)", 1, 256},
-        pj_request_option(request, "batch_size"),
-        pj_request_option(request, "batch_rule"),
-        pj_request_option(request, "statistics"),
-        pj_request_option(request, "draft_model"),
-        pj_request_option(request, "device"),
-        pj_request_option(request, "draft_tokens"),
-        {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N", "run N times and print statistics", 1,
-         PJ_SERIES_MAX},
-        {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "unrecorded warm-up runs before", 0, 1000},
+        PJ_OPTION_HEADING("What to keep"),
         pj_request_option(request, "tags"),
         pj_request_option(request, "experiment_name"),
         {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs"},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompt and output, not the texts"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
+        PJ_OPTION_HEADING("What to print"),
+        {"quiet", 'q', PJ_OPTION_FLAG, &a.quiet, NULL, "the generated text alone"},
+        {"verbose", 'v', PJ_OPTION_FLAG, &a.verbose, NULL,
+         "every phase, interval and condition below the answer"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object per batch"},
         {0}};
     int positional;
@@ -429,6 +466,9 @@ static int run_run(const pj_command *command, int argc, char **argv)
     if (positional > 1)
         return pj_command_usage(command, "put the prompt in quotes: it was split into %d arguments",
                                 positional);
+    if (a.quiet && a.verbose)
+        return pj_command_usage(command, "give --quiet or --verbose, not both");
+    a.session.baseline_seconds = pj_baseline_seconds(a.baseline_s);
     if (a.no_store) a.session.database = "none";
     return run_execute(command, &a, positional ? argv[1] : NULL);
 }
@@ -439,10 +479,11 @@ const pj_command pj_command_run = {
     .run = run_run,
     .usage = "[-m MODEL] [options] PROMPT",
     .text =
-        "Runs an inference, records it and stores the run. The text is printed as it is generated, "
-        "followed by a table of phases with time and energy, the components that took most, and "
-        "how accurate the figures are. Energy needs a power sensor (perjoule sensors); without one "
-        "the timing and the statistics are complete and energy is unavailable.\n\n"
+        "Runs an inference, records it and stores the run. The text goes to standard output as it "
+        "is generated. What it cost follows on standard error: joules per token, tokens per "
+        "second, the parts and what is to be known about them (-v: everything). Energy needs a "
+        "power sensor (perjoule sensors); without one the timing and the statistics are complete "
+        "and energy is unavailable.\n\n"
         "With --prompts each prompt runs exactly once, in batches of --batch prompts; every batch "
         "is a run of its own. Each sequence of a batch samples from its own stream of the seed.\n\n"
         "Text is chosen greedily unless --temp, --top-k, --top-p, --min-p or --typical-p is given. "

@@ -65,15 +65,20 @@ static int sensors_print_json(const pj_command *command, const pj_survey_options
 static int run_sensors(const pj_command *command, int argc, char **argv)
 {
     bool json = false;
-    pj_survey_options survey = {.listen_ns = 500 * PJ_NS_PER_MS};
-    const pj_option options[] = {PJ_OPTION_POWER(&survey.power),
-                                 {"duration", 0, PJ_OPTION_SECONDS, &survey.listen_ns, "S",
-                                  "measuring time for the current power (500ms)",
-                                  .old_letter = 'd'},
-                                 {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object"},
-                                 {0}};
+    enum { LISTEN_MS = 500 };
+    pj_survey_options survey = {0};
+    const pj_option options[] = {
+        PJ_OPTION_POWER(&survey.power),
+        {"duration", 0, PJ_OPTION_SECONDS, &survey.listen_ns, "S",
+         "measuring time for the current power (until each rail has shown one, at "
+         "most 500ms)",
+         .old_letter = 'd'},
+        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object"},
+        {0}};
     int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
+    survey.until_shown = survey.listen_ns == 0;
+    if (survey.until_shown) survey.listen_ns = LISTEN_MS * PJ_NS_PER_MS;
     pj_survey_source *sources;
     uint32_t count;
     pj_error err;

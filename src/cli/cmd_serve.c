@@ -276,9 +276,18 @@ static void serve_stop(serve_state *s)
     pj_serve_fini(&s->serve);
 }
 
+/* The page opens on the newest run, if there is one. */
+static void add_newest_run(pj_store *store, char *url, size_t bytes)
+{
+    char id[PJ_UUID_BYTES];
+    size_t used = strlen(url);
+    if (store && pj_store_resolve(store, "last", id, NULL) == PJ_OK)
+        snprintf(url + used, bytes - used, "?view=analysis&run=%s", id);
+}
+
 static void print_address(const serve_state *s, const serve_args *a)
 {
-    char url[300];
+    char url[400];
     const char *host = a->host ? a->host : "127.0.0.1";
     bool v6 = strchr(host, ':') != NULL;
     snprintf(url, sizeof url, "http://%s%.200s%s:%u/", v6 ? "[" : "", host, v6 ? "]" : "",
@@ -295,7 +304,10 @@ static void print_address(const serve_state *s, const serve_args *a)
         pj_print(stdout, "power: %s (%s)\n", pj_meter_sources(s->session->meter),
                  pj_meter_quality(s->session->meter) == PJ_MEASURED ? "measured" : "modelled");
     fflush(stdout);
-    if (a->open) open_browser(url, pj_server_port(s->server));
+    if (a->open) {
+        add_newest_run(s->session->store, url, sizeof url);
+        open_browser(url, pj_server_port(s->server));
+    }
 }
 
 /* Secrets of the command line and files; those of the environment have been taken already. */
@@ -385,7 +397,7 @@ static int run_serve(const pj_command *command, int argc, char **argv)
         {"otlp-name", 0, PJ_OPTION_LIST, &a.otlp_names, "OLD=NEW",
          "send a metric or attribute under another name, e.g. hw.energy=acme.energy; may be "
          "repeated"},
-        {"open", 0, PJ_OPTION_FLAG, &a.open, NULL, "open the dashboard in the browser"},
+        {"open", 0, PJ_OPTION_FLAG, &a.open, NULL, "open the newest run in the browser"},
         {"allow-host", 0, PJ_OPTION_LIST, &a.allow_host, "NAME",
          "accept requests for this host name, e.g. that of a proxy; may be repeated"},
         {"allow-origin", 0, PJ_OPTION_LIST, &a.allow_origin, "ORIGIN",
@@ -404,6 +416,7 @@ const pj_command pj_command_serve = {
     .name = "serve",
     .summary = "serve the dashboard, the API and the live stream",
     .run = run_serve,
+    .shows_progress = true,
     .usage = "[options]",
     .text =
         "Listens on 127.0.0.1:8000: the dashboard at /, the API under /api, live messages at "

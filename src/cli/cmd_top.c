@@ -397,6 +397,7 @@ const pj_command pj_command_top = {
     .name = "top",
     .summary = "show power rails live, or record them",
     .run = run_top,
+    .shows_progress = true,
     .usage = "[options]",
     .text =
         "Shows every rail of the power sources as it changes: present power, energy since the "

@@ -151,7 +151,7 @@ static void print_term(const pj_term *t)
 {
     char name[64];
     snprintf(name, sizeof name, "%s %s", t->phase, pj_safe(t->name).s);
-    pj_print(stdout, "  %-34s %s  %s time %s power\n", name,
+    pj_print(stdout, "  %-28s %s  %s time %s power\n", name,
              pj_padded(11, pj_energy_text(t->difference)).s,
              pj_padded(11, pj_energy_text(t->by_time)).s,
              pj_padded(11, pj_energy_text(t->by_power)).s);

@@ -33,13 +33,12 @@ static int by_cost(const void *x, const void *y)
 
 static void print_event(FILE *out, const pj_disturbance *e, const char *next)
 {
-    char place[64];
+    char place[64], more[160] = "";
     disturbance_place(e, place, sizeof place);
-    pj_print(out, "%s%s: %s instead of %s", next, place, pj_time_text(e->ms).s,
-             pj_time_text(e->expected_ms).s);
     if (!isnan(e->extra_mj))
-        pj_print(out, ", %s more", pj_interval_text(e->extra_mj, e->extra_sd_mj).s);
-    pj_print(out, "; %s\n", pj_disturbance_cause_text(e->cause));
+        snprintf(more, sizeof more, ", %s more", pj_interval_text(e->extra_mj, e->extra_sd_mj).s);
+    pj_print(out, "%s%s: %s instead of %s%s; %s\n", next, place, pj_time_text(e->ms).s,
+             pj_time_text(e->expected_ms).s, more, pj_disturbance_cause_text(e->cause));
 }
 
 static void print_sum(FILE *out, const pj_disturbances *list, const char *first)

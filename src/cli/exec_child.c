@@ -295,7 +295,11 @@ bool pj_program_find(const char *word, char *path, size_t bytes)
 
 pj_status pj_child_find(pj_child *c, pj_error *err)
 {
-    if (pj_program_find(c->words[0], c->path, sizeof c->path)) return PJ_OK;
+    if (pj_program_find(c->words[0], c->path, sizeof c->path)) {
+        if (access(c->path, X_OK) == 0) return PJ_OK;
+        c->exit_code = PJ_CHILD_NOT_RUNNABLE;
+        return pj_fail(err, PJ_E_NOT_FOUND, "cannot run %s: %s", c->words[0], strerror(errno));
+    }
     c->exit_code = PJ_CHILD_NOT_FOUND;
     return pj_fail(err, PJ_E_NOT_FOUND, "cannot run %s: %s", c->words[0], strerror(ENOENT));
 }

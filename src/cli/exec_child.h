@@ -33,7 +33,7 @@ void pj_child_note_signals(void);
 /* Called before anything else is opened: reserves a single-digit descriptor for the markers,
  * because some shells can only redirect to those. */
 void pj_child_reserve(pj_child *child);
-/* Whether the program can be found; PJ_E_NOT_FOUND with exit_code set. */
+/* Whether the program can be found and run; PJ_E_NOT_FOUND with exit_code set. */
 pj_status pj_child_find(pj_child *child, pj_error *err);
 /* The file that a shell would run for the word; false: there is none. */
 bool pj_program_find(const char *word, char *path, size_t bytes);

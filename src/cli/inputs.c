@@ -1,5 +1,6 @@
 /* Reads what commands take from files and options. */
 #include "cli/inputs.h"
+#include "cli/patience.h"
 
 #include "base/file.h"
 #include "base/json.h"
@@ -15,9 +16,9 @@ enum { MAX_VARIABLES_BYTES = 1 << 20 };
 pj_status pj_input_read(const char *path, size_t max_bytes, char **text, size_t *bytes,
                         pj_error *err)
 {
-    return strcmp(path, "-") == 0
-               ? pj_file_read_fd(0, "standard input", max_bytes, text, bytes, err)
-               : pj_file_read(path, max_bytes, text, bytes, err);
+    if (strcmp(path, "-") != 0) return pj_file_read(path, max_bytes, text, bytes, err);
+    pj_patience_end(); /* it is the user who takes their time */
+    return pj_file_read_fd(0, "standard input", max_bytes, text, bytes, err);
 }
 
 pj_status pj_input_prompts(const char *path, uint32_t most, char **text, pj_prompt **prompts,

@@ -2,8 +2,12 @@
 #include "base/nearest.h"
 #include "base/thread.h"
 #include "cli/exec_child.h"
+#include "cli/help.h"
 #include "cli/options.h"
+#include "cli/patience.h"
 #include "cli/terminal.h"
+#include "cli/wrap.h"
+#include "record/session.h"
 #include "store/store.h"
 
 #include <poll.h>
@@ -13,6 +17,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#define GROUP(title)
 #define COMMAND(name) extern const pj_command pj_command_##name;
 #include "cli/commands.def"
 #undef COMMAND
@@ -21,18 +26,41 @@ static const pj_command *const commands[] = {
 #define COMMAND(name) &pj_command_##name,
 #include "cli/commands.def"
 #undef COMMAND
+#undef GROUP
 };
 
-enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands, SUMMARY_COLUMN = 14 };
+
+/* The help's lines: a title, or a command. */
+static const struct listed {
+    const char *title;
+    const pj_command *command;
+} listing[] = {
+#define GROUP(title)  {title, NULL},
+#define COMMAND(name) {NULL, &pj_command_##name},
+#include "cli/commands.def"
+#undef COMMAND
+#undef GROUP
+};
 
 static void print_overview(FILE *out)
 {
+    int width = pj_help_width(out);
     pj_print(out,
              "perjoule %s: energy profiler for transformer inference\n\n"
-             "Usage: perjoule COMMAND [options]\n\nCommands:\n",
+             "Usage: perjoule COMMAND [options]\n"
+             "Start: perjoule run \"Once upon a time\"\n",
              pj_version());
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        pj_print(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
+    for (size_t i = 0; i < sizeof listing / sizeof *listing; i++) {
+        const struct listed *line = &listing[i];
+        if (line->title) {
+            pj_print(out, "\n%s%s:%s\n", pj_style_on(out, PJ_STYLE_BOLD), line->title,
+                     pj_style_off(out));
+            continue;
+        }
+        pj_print(out, "  %-10s  ", line->command->name);
+        pj_print_wrapped(out, line->command->summary, SUMMARY_COLUMN, SUMMARY_COLUMN, width);
+    }
     pj_print(out, "\nperjoule COMMAND --help: options and examples\n"
                   "perjoule --version:      the version\n");
 }
@@ -121,7 +149,12 @@ static int main_run_program(int argc, char **argv)
         print_unknown("perjoule", argv[1]);
         return PJ_EXIT_USAGE;
     }
-    return check_output(command->name, command->run(command, argc - 1, argv + 1));
+    char name[64];
+    snprintf(name, sizeof name, "perjoule %s", command->name);
+    if (!command->shows_progress) pj_patience_begin(name);
+    int code = command->run(command, argc - 1, argv + 1);
+    pj_patience_end();
+    return check_output(command->name, code);
 }
 
 /* ---- the stack ---- */
@@ -150,6 +183,16 @@ static void main_say_wait(const char *text)
     pj_say("perjoule: %s", text);
 }
 
+/* A line that is there while nothing else would be. */
+static void main_say_listening(double seconds)
+{
+    if (!pj_terminal_is(stderr)) return;
+    if (seconds > 0)
+        pj_live_line(stderr, "measuring idle power for %.2g s", seconds);
+    else
+        pj_live_line(stderr, "%s", "");
+}
+
 int main(int argc, char **argv)
 {
     pthread_t thread;
@@ -158,6 +201,7 @@ int main(int argc, char **argv)
     program p = {argv, argc, PJ_EXIT_FAILED};
     pj_child_note_signals();
     pj_store_on_wait(main_say_wait);
+    pj_session_on_listen(main_say_listening);
     signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes an error of write() */
     signal(SIGXFSZ, SIG_IGN); /* and so does the file size limit */
     if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= LEAST_STACK_BYTES)

@@ -1,7 +1,8 @@
-/* Option tables: parsing, help, man page. */
+/* Option tables: parsing. */
 #include "cli/options.h"
 
 #include "base/nearest.h"
+#include "cli/help.h"
 #include "cli/terminal.h"
 
 #include <ctype.h>
@@ -40,206 +41,6 @@ int pj_command_usage(const pj_command *command, const char *format, ...)
     va_end(args);
     pj_say("perjoule %s: %s (see: perjoule %s --help)", command->name, text, command->name);
     return PJ_EXIT_USAGE;
-}
-
-/* ---- help and man page ---- */
-
-static void option_heading(const pj_option *o, char *text, size_t bytes)
-{
-    char letter[8] = "    ";
-    if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
-    snprintf(text, bytes, "%s--%s%s%s", letter, o->name, o->value_name ? " " : "",
-             o->value_name ? o->value_name : "");
-}
-
-enum { HELP_COLUMN = 30, NARROWEST = 30 };
-
-/* Whether a line break in a text separates paragraphs or an indented line, and must be kept. A
- * single one before a word becomes a space. */
-static bool is_kept_break(const char *text, const char *at)
-{
-    return at == text || at[-1] == '\n' || at[1] == '\n' || at[1] == ' ' || !at[1];
-}
-
-/* Wraps text at `width` columns; the first line begins at column `at`, the others at `indent`.
- * Empty lines, and the line breaks of indented lines (examples), are kept. */
-static void print_wrapped(const char *text, int at, int indent, int width)
-{
-    const char *begin = text;
-    int column = at;
-    bool fresh = true; /* nothing printed on this line yet */
-    while (*text) {
-        bool is_break = *text == '\n';
-        if (is_break && is_kept_break(begin, text)) {
-            putchar('\n');
-            if (text[1] && text[1] != '\n') pj_print(stdout, "%*s", indent, "");
-            column = indent;
-            fresh = true;
-            text++;
-            continue;
-        }
-        int blanks = (int)strspn(text, is_break ? "\n" : " ");
-        int length = (int)strcspn(text + blanks, " \n");
-        const char *word = text + blanks;
-        if (!fresh && column + blanks + length > width) {
-            pj_print(stdout, "\n%*s", indent, "");
-            column = indent;
-            blanks = 0;
-        }
-        pj_print(stdout, "%*s%.*s", blanks, "", length, word);
-        column += blanks + length;
-        text = word + length;
-        fresh = false;
-    }
-    putchar('\n');
-}
-
-static void print_option(const char *heading, const char *help, int width)
-{
-    int indent = width < 60 ? 8 : HELP_COLUMN, used = 2 + (int)strlen(heading);
-    pj_print(stdout, "  %s", heading);
-    if (used + 2 > indent)
-        pj_print(stdout, "\n%*s", indent, "");
-    else
-        pj_print(stdout, "%*s", indent - used, "");
-    print_wrapped(help, indent, indent, width);
-}
-
-/* Prints a command, continued with a backslash if it is too wide; never inside quotes. */
-static void print_example_command(const char *text, size_t length, int width)
-{
-    int column = 2;
-    bool quoted = false;
-    pj_print(stdout, "  ");
-    for (size_t i = 0; i < length; i++) {
-        size_t next = 1; /* the next word, including quotes */
-        bool inside = false;
-        if (text[i] == '"') quoted = !quoted;
-        while (i + next < length && (inside || text[i + next] != ' '))
-            inside ^= text[i + next++] == '"';
-        if (text[i] == ' ' && !quoted && column + (int)next + 2 > width && column > 6) {
-            pj_print(stdout, " \\\n      ");
-            column = 6;
-        } else {
-            putchar(text[i]);
-            column++;
-        }
-    }
-    putchar('\n');
-}
-
-/* Lines "command # comment"; a comment that does not fit after its command is printed above it. */
-static void print_examples(const char *lines, int width)
-{
-    for (; *lines; lines += *lines == '\n') {
-        size_t length = strcspn(lines, "\n");
-        const char *comment = memchr(lines, '#', length);
-        size_t command = comment ? (size_t)(comment - lines) : length;
-        if ((int)length + 2 <= width) {
-            pj_print(stdout, "  %.*s\n", (int)length, lines);
-        } else {
-            while (command && lines[command - 1] == ' ') command--;
-            char text[256];
-            snprintf(text, sizeof text, "%.*s", comment ? (int)(lines + length - comment) : 0,
-                     comment ? comment : "");
-            if (*text) {
-                pj_print(stdout, "  ");
-                print_wrapped(text, 2, 2, width);
-            }
-            if (command) print_example_command(lines, command, width);
-        }
-        lines += length;
-    }
-}
-
-static int help_width(void)
-{
-    int width = pj_terminal_width(stdout);
-    return width < NARROWEST ? NARROWEST : width > 100 ? 100 : width;
-}
-
-static void print_help(const pj_command *command, const pj_option *options)
-{
-    int width = help_width();
-    char usage[512];
-    pj_print(stdout, "perjoule %s: ", command->name);
-    print_wrapped(command->summary, 11 + (int)strlen(command->name), 2, width);
-    snprintf(usage, sizeof usage, "perjoule %s %s", command->name,
-             command->usage ? command->usage : "");
-    pj_print(stdout, "\nUsage: ");
-    print_wrapped(usage, 7, 7, width);
-    if (command->text) {
-        pj_print(stdout, "\n");
-        print_wrapped(command->text, 0, 0, width);
-    }
-    pj_print(stdout, "\nOptions:\n");
-    for (const pj_option *o = options; o->name; o++) {
-        char heading[64];
-        option_heading(o, heading, sizeof heading);
-        print_option(heading, o->help, width);
-    }
-    print_option("-h, --help", "show this", width);
-    if (command->examples) {
-        pj_print(stdout, "\nExamples:\n");
-        print_examples(command->examples, width);
-    }
-}
-
-/* For shell completions: name, value name, choices and help, tab-separated. */
-static void options_print_table(const pj_option *options)
-{
-    for (const pj_option *o = options; o->name; o++)
-        pj_print(stdout, "%s\t%s\t%s\t%s\n", o->name, o->value_name ? o->value_name : "",
-                 o->choices ? o->choices : "", o->help);
-}
-
-/* In roff, '-' is a hyphen, '\' an escape, and a leading '.' or ''' a request. */
-static void print_roff(const char *text)
-{
-    for (const char *p = text; *p; p++) {
-        if ((*p == '.' || *p == '\'') && (p == text || p[-1] == '\n')) pj_print(stdout, "\\&");
-        if (*p == '-')
-            pj_print(stdout, "\\-");
-        else if (*p == '\\')
-            pj_print(stdout, "\\e");
-        else if (*p == '\n' && p[1] == '\n')
-            pj_print(stdout, "\n.PP");
-        else
-            putchar(*p);
-    }
-    putchar('\n');
-}
-
-static void print_man(const pj_command *command, const pj_option *options)
-{
-    pj_print(stdout, ".TH PERJOULE\\-%s 1 \"\" \"perjoule %s\" \"perjoule manual\"\n",
-             command->name, pj_version());
-    pj_print(stdout, ".SH NAME\nperjoule\\-%s \\- ", command->name);
-    print_roff(command->summary);
-    pj_print(stdout, ".SH SYNOPSIS\n.B perjoule %s\n", command->name);
-    print_roff(command->usage ? command->usage : "");
-    if (command->text) {
-        pj_print(stdout, ".SH DESCRIPTION\n");
-        print_roff(command->text);
-    }
-    pj_print(stdout, ".SH OPTIONS\n");
-    for (const pj_option *o = options; o->name; o++) {
-        char heading[64];
-        option_heading(o, heading, sizeof heading);
-        pj_print(stdout, ".TP\n.B ");
-        print_roff(heading + strspn(heading, " "));
-        print_roff(o->help);
-    }
-    pj_print(stdout, ".TP\n.B \\-h, \\-\\-help\nshow a summary of all this\n");
-    if (command->examples) {
-        pj_print(stdout, ".SH EXAMPLES\n.nf\n");
-        print_roff(command->examples);
-        pj_print(stdout, ".fi\n");
-    }
-    pj_print(
-        stdout,
-        ".SH EXIT STATUS\n0 done, 1 it failed while working, 2 bad input or usage, 3 something "
-        "it needs is unavailable, 130 interrupted.\n.SH SEE ALSO\n.BR perjoule (1)\n");
 }
 
 /* ---- parsing ---- */
@@ -319,7 +120,9 @@ static const pj_option *find_long(const pj_option *options, const char *name, si
                                   bool *negated)
 {
     for (const pj_option *o = options; o->name; o++)
-        if (strlen(o->name) == length && strncmp(o->name, name, length) == 0) return o;
+        if (o->type != PJ_OPTION_GROUP && strlen(o->name) == length &&
+            strncmp(o->name, name, length) == 0)
+            return o;
     if (*negated || length <= 3 || strncmp(name, "no-", 3) != 0) return NULL;
     *negated = true;
     const pj_option *o = find_long(options, name + 3, length - 3, negated);
@@ -341,7 +144,7 @@ static int unknown_option(const pj_command *command, const pj_option *options, c
         snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
         pj_nearest_begin(&nearest, name);
         for (const pj_option *o = options; o->name; o++)
-            pj_nearest_offer(&nearest, o->name, strlen(o->name));
+            if (o->type != PJ_OPTION_GROUP) pj_nearest_offer(&nearest, o->name, strlen(o->name));
         pj_nearest_write(&nearest, "--", hint, sizeof hint);
     }
     return pj_command_usage(command, "unknown option %s%s", word, hint);
@@ -362,6 +165,12 @@ static int wrong_choice(const pj_command *command, const pj_option *o, const cha
     return pj_command_usage(command, "--%s must be %s, not %s%s", o->name, list, value, hint);
 }
 
+const pj_option pj_common_options[] = {
+    {"color", 0, PJ_OPTION_CHOICE, &pj_terminal_color, "WHEN",
+     "auto (on terminals, unless NO_COLOR is set; default), always or never",
+     .choices = "auto always never"},
+    {0}};
+
 /* Handles the option at argv[*index] and its value; after an error the exit code. */
 static int take_option(const pj_command *command, const pj_option *options, int argc, char **argv,
                        int *index)
@@ -372,6 +181,7 @@ static int take_option(const pj_command *command, const pj_option *options, int 
     if (word[1] == '-') {
         size_t length = strcspn(word + 2, "=");
         o = find_long(options, word + 2, length, &negated);
+        if (!o) o = find_long(pj_common_options, word + 2, length, &negated);
         if (word[2 + length] == '=') value = word + 3 + length;
     } else {
         o = find_letter(options, word[1]);
@@ -407,13 +217,13 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
         } else if (strcmp(word, "--") == 0) {
             only_positional = true;
         } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            print_help(command, options);
+            pj_help_print(command, options);
             return PJ_EXIT_OK;
         } else if (strcmp(word, "--man") == 0) { /* used by the build */
-            print_man(command, options);
+            pj_help_print_man(command, options);
             return PJ_EXIT_OK;
         } else if (strcmp(word, "--list-options") == 0) { /* used by the build */
-            options_print_table(options);
+            pj_help_print_table(options);
             return PJ_EXIT_OK;
         } else {
             int code = take_option(command, options, argc, argv, &i);

@@ -8,6 +8,8 @@
 #include "base/text_list.h"
 #include "trace/generation_request.h"
 
+#include <math.h>
+
 typedef enum pj_option_type {
     PJ_OPTION_FLAG,     /* bool *: set to true; --no-NAME sets it to false */
     PJ_OPTION_TEXT,     /* const char **; `choices`, if any, are suggestions */
@@ -16,7 +18,8 @@ typedef enum pj_option_type {
     PJ_OPTION_DOUBLE,   /* double *, within min and max */
     PJ_OPTION_DURATION, /* int64_t * nanoseconds: "100ms", "1s", "50us", plain number: ms */
     PJ_OPTION_SECONDS,  /* int64_t * nanoseconds, as before, plain number: s */
-    PJ_OPTION_LIST      /* pj_text_list *: may be given several times */
+    PJ_OPTION_LIST,     /* pj_text_list *: may be given several times */
+    PJ_OPTION_GROUP     /* no option: heads the options that follow in the help */
 } pj_option_type;
 
 typedef struct pj_option {
@@ -31,6 +34,13 @@ typedef struct pj_option {
     char old_letter;     /* still accepted here; other commands use it for another option */
 } pj_option;
 
+#define PJ_OPTION_HEADING(title)                    \
+    {                                               \
+        title, 0, PJ_OPTION_GROUP, NULL, NULL, NULL \
+    }
+/* Options that every command takes, listed below its own. */
+extern const pj_option pj_common_options[];
+
 /* Options with the same meaning in every command. */
 #define PJ_OPTION_POWER(pointer)                                                               \
     {                                                                                          \
@@ -39,6 +49,15 @@ typedef struct pj_option {
             "powermetrics, estimate (modelled), perjoule:URL (another machine's), sim "        \
             "(simulated) or replay:FILE; a source's settings follow a colon",                  \
             .choices = "auto none rapl nvml hwmon powermetrics estimate perjoule: sim replay:" \
+    }
+/* NAN: not given. pj_baseline_seconds makes an option of a session of it. `old`: a letter that is
+ * still accepted, 0 for none. */
+#define PJ_OPTION_BASELINE(pointer, old)                                                      \
+    {                                                                                         \
+        "baseline", 0, PJ_OPTION_DOUBLE, pointer, "S",                                        \
+            "seconds of idle power measured before, and half as long after (default: 1, "     \
+            "unless it is known from the last minute); 0: none, then there is no net figure", \
+            0, 600, .old_letter = old                                                         \
     }
 #define PJ_OPTION_DTYPE(pointer)                                                               \
     {                                                                                          \
@@ -70,12 +89,19 @@ typedef struct pj_command {
     int (*run)(const struct pj_command *command, int argc, char **argv); /* argv[0]: the name */
     const char *usage;                                                   /* "[options] PROMPT" */
     const char *text;     /* a paragraph or two for --help and the man page */
+    bool shows_progress;  /* of its own; others get a line while they work without a word */
     const char *examples; /* lines "perjoule run ...\n", each with "# what" above or after it */
 } pj_command;
 
 /* The option of a field of requests to generate, with the table's letter, help, bounds and choices;
  * it writes into `ask`. */
 pj_option pj_request_option(pj_generation_request *request, const char *field);
+
+/* As pj_session_options.baseline_seconds. */
+static inline double pj_baseline_seconds(double given)
+{
+    return isnan(given) ? 0 : given == 0 ? -1 : given;
+}
 
 /* How pj_options_parse ended. */
 enum { PJ_PARSE_GO_ON = -1 }; /* else: the exit code to return */

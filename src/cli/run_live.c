@@ -10,23 +10,24 @@
 
 enum { DRAW_EVERY_NS = 200 * 1000 * 1000 };
 
-void pj_run_live_begin(pj_run_live *live)
+void pj_run_live_begin(pj_run_live *live, uint32_t run, uint32_t runs)
 {
     struct winsize size;
-    *live = (pj_run_live){.power_mw = NAN, .energy_mj = NAN};
-    if (!pj_terminal_is(stdout) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < 4)
+    FILE *out = pj_terminal_is(stdout) ? stdout : stderr;
+    *live = (pj_run_live){.out = out, .run = run, .runs = runs, .power_mw = NAN, .energy_mj = NAN};
+    if (!pj_terminal_is(out) || ioctl(fileno(out), TIOCGWINSZ, &size) != 0 || size.ws_row < 4)
         return;
     live->rows = size.ws_row;
     /* New line, back up, scroll region without the last row, restore the cursor. */
-    printf("\n\033[A\0337\033[1;%dr\0338", live->rows - 1);
-    fflush(stdout);
+    fprintf(out, "\n\033[A\0337\033[1;%dr\0338", live->rows - 1);
+    fflush(out);
 }
 
 void pj_run_live_end(pj_run_live *live)
 {
     if (!live->rows) return;
-    printf("\0337\033[r\033[%d;1H\033[2K\0338", live->rows);
-    fflush(stdout);
+    fprintf(live->out, "\0337\033[r\033[%d;1H\033[2K\0338", live->rows);
+    fflush(live->out);
     live->rows = 0;
 }
 
@@ -58,13 +59,14 @@ void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_seco
 {
     int64_t now_ns = pj_clock_ns();
     if (!live->rows || now_ns - live->drawn_ns < DRAW_EVERY_NS) return;
-    char line[128];
+    char line[160], run[40] = "";
     uint32_t counted = atomic_load(&live->tokens);
     live->drawn_ns = now_ns;
-    snprintf(line, sizeof line, " %u tokens  %.1f tokens/s  power %s  %s per token ", tokens,
+    if (live->runs > 1) snprintf(run, sizeof run, " run %u of %u ", live->run, live->runs);
+    snprintf(line, sizeof line, "%s %u tokens  %.1f tokens/s  power %s  %s per token ", run, tokens,
              tokens_per_second, pj_power_text(atomic_load(&live->power_mw)).s,
              pj_energy_text(counted ? atomic_load(&live->energy_mj) / counted : NAN).s);
-    printf("\0337\033[%d;1H\033[2K\033[7m%.*s\033[0m\0338", live->rows, pj_terminal_width(stdout),
-           line);
-    fflush(stdout);
+    fprintf(live->out, "\0337\033[%d;1H\033[2K\033[7m%.*s\033[0m\0338", live->rows,
+            pj_terminal_width(live->out), line);
+    fflush(live->out);
 }

@@ -7,16 +7,19 @@
 #include "trace/live.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 typedef struct pj_run_live {
+    FILE *out;          /* standard output, or standard error where that alone is a terminal */
+    uint32_t run, runs; /* which of how many repetitions */
     _Atomic double power_mw, energy_mj; /* latest, and sum over tokens; NAN: unavailable */
     _Atomic uint32_t tokens;
     int64_t drawn_ns;
     int rows; /* of the terminal; 0: no line */
 } pj_run_live;
 
-/* Reserves the bottom row when standard output is a terminal. */
-void pj_run_live_begin(pj_run_live *live);
+/* Reserves the bottom row of a terminal. */
+void pj_run_live_begin(pj_run_live *live, uint32_t run, uint32_t runs);
 void pj_run_live_end(pj_run_live *live); /* releases the row; may run twice */
 pj_live_sink pj_run_live_sink(pj_run_live *live);
 void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_second);

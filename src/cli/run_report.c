@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "cli/conditions_line.h"
 #include "cli/disturbances.h"
+#include "cli/run_answer.h"
 #include "cli/run_parts.h"
 #include "cli/terminal.h"
 #include "trace/summary.h"
@@ -112,46 +113,21 @@ static void print_disturbed(FILE *out, const pj_run_info *info)
     pj_print_disturbances(out, info, first, "    ");
 }
 
-/* Four digits. */
-static void run_report_print_speed(FILE *out, const char *phase, double speed)
-{
-    if (!isnan(speed))
-        pj_print(out, speed < 1000 ? "; %s %.4g tokens/s" : "; %s %.0f tokens/s", phase, speed);
-}
-
-/* The typical token, by which runs are compared, or without decode tokens the mean. */
-static void print_per_token(FILE *out, const pj_run_info *info, const pj_run_ratios *r)
-{
-    bool typical = !isnan(r->joules_per_token_typical);
-    pj_text mean = energy_text(r->joules_per_token * 1e3, r->joules_per_token_sd * 1e3);
-    pj_text median =
-        energy_text(r->joules_per_token_typical * 1e3, r->joules_per_token_typical_sd * 1e3);
-    pj_print(out, "  %s%s per token%s", pj_style_on(out, PJ_STYLE_GREEN),
-             typical ? median.s : mean.s, pj_style_off(out));
-    if (typical)
-        pj_print(out, " (typical: median of decode); %s\n  %s on average",
-                 pj_quality_name(info->quality), mean.s);
-    pj_print(out, " (gross%s)", isnan(info->model_load_mj) ? "" : ", excluding model load");
-    if (!isnan(r->joules_per_token_net))
-        pj_print(
-            out, ", %s net of idle",
-            pj_supported_text(r->joules_per_token_net * 1e3, r->joules_per_token_net_sd * 1e3).s);
-    pj_print(out, typical ? "\n" : "; %s\n", pj_quality_name(info->quality));
-}
-
-static void print_rates(FILE *out, const pj_run_info *info)
+/* Beside the typical token, which the headline has. */
+static void print_per_token(FILE *out, const pj_run_info *info)
 {
     pj_run_ratios r;
     pj_run_ratios_get(info, &r);
-    char input[32] = "unknown";
-    if (info->input_tokens)
-        snprintf(input, sizeof input, "%llu", (unsigned long long)info->input_tokens);
-    pj_print(out, "\n  %s tokens in, %llu out", input, (unsigned long long)info->output_tokens);
-    run_report_print_speed(out, "prefill", r.prefill_tokens_per_second);
-    run_report_print_speed(out, "decode", r.tokens_per_second);
     fputc('\n', out);
     if (!isnan(r.joules_per_token)) {
-        print_per_token(out, info, &r);
+        pj_print(out, "  %s per token on average (gross%s)",
+                 energy_text(r.joules_per_token * 1e3, r.joules_per_token_sd * 1e3).s,
+                 isnan(info->model_load_mj) ? "" : ", excluding model load");
+        if (!isnan(r.joules_per_token_net))
+            pj_print(
+                out, ", %s net of idle",
+                pj_supported_text(r.joules_per_token_net * 1e3, r.joules_per_token_net_sd * 1e3).s);
+        fputc('\n', out);
         if (!isnan(info->model_load_mj))
             pj_print(out, "  %s for loading the model\n",
                      energy_text(info->model_load_mj, info->model_load_sd_mj).s);
@@ -172,14 +148,17 @@ static pj_run_draft draft_of(const pj_run_data *d)
     return draft;
 }
 
-/* Acceptance rate and cost of speculative decoding's draft model. */
+bool pj_run_report_draft_text(const pj_run_data *d, char *text, size_t bytes)
+{
+    pj_run_draft draft = draft_of(d);
+    if (draft.name[0]) pj_run_draft_text(&draft, text, bytes);
+    return draft.name[0];
+}
+
 static void print_draft(FILE *out, const pj_run_data *d)
 {
     char text[400];
-    pj_run_draft draft = draft_of(d);
-    if (!draft.name[0]) return;
-    pj_run_draft_text(&draft, text, sizeof text);
-    pj_print(out, "  draft model %s\n", text);
+    if (pj_run_report_draft_text(d, text, sizeof text)) pj_print(out, "  draft model %s\n", text);
 }
 
 void pj_run_report_write_draft(pj_json *json, const pj_run_data *d)
@@ -196,55 +175,58 @@ void pj_run_report_write_draft(pj_json *json, const pj_run_data *d)
     pj_json_object_end(json);
 }
 
-static void print_cost(FILE *out, const char *before, double value, double sd, const char *unit)
+static void print_separation(FILE *out, const pj_run_info *info)
 {
-    char text[64];
-    pj_estimate_write(value, pj_bounds_of(value, PJ_Z95 * sd), text, sizeof text);
-    pj_print(out, "%s%s %s", before, text, unit);
+    double now = 100 * info->attribution_interval;
+    double then = 100 * info->attribution_interval_calibrated;
+    char within[96], better[96] = "", gap[96] = "";
+    if (now >= 100)
+        snprintf(within, sizeof within, "not separable with this sensor");
+    else
+        snprintf(within, sizeof within, "half of their net energy within ±%.2g %%",
+                 fmax(now, 0.01));
+    if (info->method == PJ_METHOD_FIT && then < now / 2)
+        snprintf(better, sizeof better, "; `perjoule calibrate` would make it about ±%.2g %%",
+                 then);
+    if (!isnan(info->calibration_gap) && fabs(info->calibration_gap) > 0.03)
+        snprintf(gap, sizeof gap, "; the calibration does not explain this run (%+.0f %%)",
+                 100 * info->calibration_gap);
+    pj_print(out, "  components: %s, %s%s%s\n", pj_method_name(info->method), within, better, gap);
+}
+
+static void write_cost(char *text, size_t bytes, double value, double sd, const char *unit)
+{
+    size_t used = pj_estimate_write(value, pj_bounds_of(value, PJ_Z95 * sd), text, bytes);
+    snprintf(text + used, bytes - used, " %s", unit);
 }
 
 static void print_attribution(FILE *out, const pj_run_info *info)
 {
-    double now = 100 * info->attribution_interval;
-    double then = 100 * info->attribution_interval_calibrated;
+    char flop[96] = "pJ/FLOP not identifiable", byte[96] = "pJ/byte not identifiable";
     if (info->method == PJ_METHOD_TIME)
         pj_print(out, "  components: shared by time, because the fit of their powers failed\n");
-    if (isnan(now)) return;
-    pj_print(out, "  components: %s, ", pj_method_name(info->method));
-    if (now >= 100)
-        pj_print(out, "not separable with this sensor");
-    else if (now < 0.01)
-        pj_print(out, "half of their net energy within ±0.01 %%");
-    else
-        pj_print(out, "half of their net energy within ±%.2g %%", now);
-    if (info->method == PJ_METHOD_FIT && then < now / 2)
-        pj_print(out, "; `perjoule calibrate` would make it about ±%.2g %%", then);
-    if (!isnan(info->calibration_gap) && fabs(info->calibration_gap) > 0.03)
-        pj_print(out, "; the calibration does not explain this run (%+.0f %%)",
-                 100 * info->calibration_gap);
-    fputc('\n', out);
-    bool flop = !isnan(info->pj_per_flop), byte = !isnan(info->pj_per_byte);
-    if (flop) print_cost(out, "  ", info->pj_per_flop, info->pj_per_flop_sd, "pJ/FLOP");
-    if (byte)
-        print_cost(out, flop ? ", " : "  ", info->pj_per_byte, info->pj_per_byte_sd, "pJ/byte");
-    pj_print(out, "%s\n",
-             flop && byte ? ""
-             : flop       ? ", pJ/byte not identifiable"
-             : byte       ? ", pJ/FLOP not identifiable"
-                          : "  pJ/FLOP and pJ/byte: not identifiable from this run");
+    if (isnan(info->attribution_interval)) return;
+    print_separation(out, info);
+    if (!isnan(info->pj_per_flop))
+        write_cost(flop, sizeof flop, info->pj_per_flop, info->pj_per_flop_sd, "pJ/FLOP");
+    if (!isnan(info->pj_per_byte))
+        write_cost(byte, sizeof byte, info->pj_per_byte, info->pj_per_byte_sd, "pJ/byte");
+    pj_print(out, "  %s, %s\n", flop, byte);
 }
 
 static void print_overhead(FILE *out, const pj_run_info *info)
 {
+    char statistics[64] = "", lost[64] = "", missed[64] = "";
     if (isnan(info->overhead_share)) return;
-    pj_print(out, "  profiling overhead: %.2f ms of CPU time (%.2f %%)", info->overhead_ms,
-             100 * info->overhead_share);
-    if (info->statistics_ms > 0) pj_print(out, ", %.2f ms of it statistics", info->statistics_ms);
-    if (info->spans_lost) pj_print(out, "; %llu spans lost", (unsigned long long)info->spans_lost);
+    if (info->statistics_ms > 0)
+        snprintf(statistics, sizeof statistics, ", %.2f ms of it statistics", info->statistics_ms);
+    if (info->spans_lost)
+        snprintf(lost, sizeof lost, "; %llu spans lost", (unsigned long long)info->spans_lost);
     if (info->samples_missed)
-        pj_print(out, "; %llu sample%s missed", (unsigned long long)info->samples_missed,
-                 info->samples_missed == 1 ? "" : "s");
-    fputc('\n', out);
+        snprintf(missed, sizeof missed, "; %llu sample%s missed",
+                 (unsigned long long)info->samples_missed, info->samples_missed == 1 ? "" : "s");
+    pj_print(out, "  profiling overhead: %.2f ms of CPU time (%.2f %%)%s%s%s\n", info->overhead_ms,
+             100 * info->overhead_share, statistics, lost, missed);
 }
 
 static void print_conditions(FILE *out, const pj_run_info *info)
@@ -261,41 +243,23 @@ static void run_report_print_warnings(FILE *out, const pj_run_data *d)
                  d->warnings[i].text);
 }
 
-/* Why there is no energy, where no warning gives the reason. */
-static void print_absence(FILE *out, const pj_run_data *d)
-{
-    const pj_run_info *info = &d->info;
-    if (!isnan(info->total_mj) || info->absence <= PJ_ABSENT_NO_SENSOR) return;
-    for (uint32_t i = 0; i < d->warning_count; i++)
-        if (strcmp(d->warnings[i].code, "below_resolution") == 0) return;
-    pj_print(out, "  energy is unavailable: %s", pj_absence_text(pj_absence_name(info->absence)));
-    if (!isnan(info->upper_mj)) pj_print(out, "; at most %s", pj_energy_text(info->upper_mj).s);
-    fputc('\n', out);
-}
-
 static void run_report_print_title(FILE *out, const pj_run_data *d)
 {
     const pj_run_info *info = &d->info;
-    pj_print(out, "\n%s%s%s  %s", pj_style_on(out, PJ_STYLE_BOLD), info->id, pj_style_off(out),
-             info->model_name ? info->model_name : "");
-    if (info->dtype) pj_print(out, " %s", info->dtype);
-    if (info->isa) pj_print(out, ", %s kernels", info->isa);
-    for (uint32_t i = 1; i < d->device_count; i++) /* 0 is the host */
-        if (d->devices[i].name) pj_print(out, " on %s", d->devices[i].name);
-    if (info->threads) pj_print(out, ", %u thread%s", info->threads, info->threads == 1 ? "" : "s");
-    if (info->batch_size > 1) pj_print(out, ", batch %u", info->batch_size);
-    pj_print(out, ", depth %s, %s\n\n", pj_depth_name(info->depth),
-             pj_run_status_name(info->status));
+    char text[1024];
+    pj_run_settings_text(d, true, text, sizeof text);
+    pj_print(out, "\n%s%s%s  %s\n\n", pj_style_on(out, PJ_STYLE_BOLD), info->id, pj_style_off(out),
+             text);
 }
 
 void pj_run_report_print(FILE *out, const pj_run_data *d)
 {
     const pj_run_info *info = &d->info;
+    pj_run_answer_print_headline(out, d);
     run_report_print_title(out, d);
     run_report_print_phases(out, d);
-    print_absence(out, d);
     print_hottest(out, d);
-    print_rates(out, info);
+    print_per_token(out, info);
     print_draft(out, d);
     print_attribution(out, info);
     print_overhead(out, info);
@@ -303,24 +267,20 @@ void pj_run_report_print(FILE *out, const pj_run_data *d)
     run_report_print_warnings(out, d);
 }
 
-void pj_run_report_speed(FILE *out, const pj_run_data *d, const pj_generate_result *g,
-                         const pj_engine_facts *facts, double read_speed)
+void pj_run_report_speed(FILE *out, const pj_generate_result *g, const pj_engine_facts *facts,
+                         double read_speed)
 {
     double seconds = (double)g->decode_ns * 1e-9, steps = g->decode_steps;
-    run_report_print_title(out, d);
-    run_report_print_phases(out, d);
-    print_rates(out, &d->info);
     if (steps > 0 && seconds > 0) {
         double speed = (double)facts->decode_weight_bytes * steps / seconds;
         pj_print(out, "  %.3f ms a step, %.2f GB/s of weights", seconds / steps * 1e3,
                  speed * 1e-9);
         if (isfinite(read_speed))
-            pj_print(out, ", %.0f %% of the measured read bandwidth of %.1f GB/s",
-                     100 * speed / read_speed, read_speed * 1e-9);
+            pj_print(out, ", %.0f %% of the measured %.1f GB/s", 100 * speed / read_speed,
+                     read_speed * 1e-9);
         pj_print(out, "\n");
     }
     if (g->logits_hash) pj_print(out, "  logits %016llx\n", (unsigned long long)g->logits_hash);
-    run_report_print_warnings(out, d);
 }
 
 /* ---- start and memory ---- */
@@ -335,8 +295,8 @@ void pj_run_report_start(FILE *out, const pj_run_start *s)
     int64_t all = s->first_token_ns - s->began_ns;
     int64_t rest = all - s->model_ns - s->tokenizer_ns - s->prefill_ns;
     pj_print(out,
-             "  first token after %.1f ms: sensors and idle baseline %.1f, model %.1f, "
-             "tokenizer %.1f, prefill %.1f\n",
+             "  first token after %.1f ms: sensors and idle power %.1f, model %.1f,\n"
+             "    tokenizer %.1f, prefill %.1f\n",
              run_report_ms_of(all), run_report_ms_of(rest), run_report_ms_of(s->model_ns),
              run_report_ms_of(s->tokenizer_ns), run_report_ms_of(s->prefill_ns));
 }

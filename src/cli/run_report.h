@@ -1,4 +1,5 @@
-/* Output of `run` for a finished run: a table for people, one JSON object for programs. */
+/* Output of `run` for a finished run: everything for people (--verbose; run_answer.h has what is
+ * printed otherwise), one JSON object for programs. */
 #ifndef PJ_CLI_RUN_REPORT_H
 #define PJ_CLI_RUN_REPORT_H
 
@@ -11,10 +12,12 @@
 #include <stdio.h>
 
 void pj_run_report_print(FILE *out, const pj_run_data *data);
-/* Speed only, for --depth off: tokens per second, ms per token, GB/s and their share of the plain
- * read bandwidth of the weights (bytes per second; NAN: unknown), hash of the logits. */
-void pj_run_report_speed(FILE *out, const pj_run_data *data, const pj_generate_result *generated,
+/* For --depth off: ms per step, GB/s and their share of the plain read bandwidth of the weights
+ * (bytes per second; NAN: unknown), hash of the logits. */
+void pj_run_report_speed(FILE *out, const pj_generate_result *generated,
                          const pj_engine_facts *facts, double read_speed);
+/* Acceptance rate and cost of speculative decoding's draft model; false: there was none. */
+bool pj_run_report_draft_text(const pj_run_data *data, char *text, size_t bytes);
 /* Breakdown of the time to the first token, for a run that opened its model. */
 typedef struct pj_run_start {
     /* start of the program, arrival of the first token; monotonic */

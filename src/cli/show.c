@@ -331,10 +331,10 @@ void pj_show_hidden(uint32_t count, uint32_t limit)
 
 static void print_phase(const char *name, double ms, double mj, double sd, uint8_t method)
 {
-    pj_print(stdout, "%-16s %-20s %5s", name, "", "");
+    pj_print(stdout, "%-14s %-18s %4s", name, "", "");
     print_duration(ms);
     print_interval(mj, sd);
-    pj_print(stdout, "  %s\n", pj_method_name(method));
+    pj_print(stdout, " %s\n", pj_method_name(method));
 }
 
 /* Returns how many sections the phase has. */
@@ -346,7 +346,7 @@ static uint32_t print_sections(const pj_show_run *run, uint32_t phase, bool prin
         if (sum->phase != phase) continue;
         count++;
         if (!print) continue;
-        pj_print(stdout, "%-16s %-20s %5u", "", pj_safe(sum->name).s, sum->count);
+        pj_print(stdout, "%-14s %-18s %4u", "", pj_safe(sum->name).s, sum->count);
         print_duration(sum->duration_ms);
         print_interval(sum->energy_mj, sum->energy_sd_mj);
         putchar('\n');
@@ -376,7 +376,7 @@ void pj_show_phases(const pj_show_run *run)
     }
     if (idle) print_phase("idle", idle_ms, idle_mj, sqrt(variance), idle->energy.method);
     if (run->data.info.disturbed.ms > 0) {
-        pj_print(stdout, "%-16s %-20s %5s", "", "of it disturbed", "");
+        pj_print(stdout, "%-14s %-18s %4s", "", "of it disturbed", "");
         print_duration(run->data.info.disturbed.ms);
         print_interval(run->data.info.disturbed.mj, NAN);
         putchar('\n');

@@ -19,6 +19,7 @@
 #include <sys/statvfs.h>
 
 enum { RECOVERY_MS = 2000 };
+static const double MUCH_BYTES = 2e9; /* a month of daily use */
 
 pj_option pj_price_option(pj_price_options *prices, int which)
 {
@@ -62,6 +63,24 @@ void pj_say_waiting(const char *db)
              count, count == 1 ? " is" : "s are", path, count == 1 ? "it" : "them");
 }
 
+double pj_database_bytes(const char *path)
+{
+    char log[4096];
+    struct stat file;
+    if (pj_store_is_server(path) || stat(path, &file) != 0) return NAN;
+    double bytes = (double)file.st_size;
+    snprintf(log, sizeof log, "%s-wal", path);
+    return stat(log, &file) == 0 ? bytes + (double)file.st_size : bytes;
+}
+
+void pj_say_size(const char *path)
+{
+    double bytes = pj_database_bytes(path);
+    if (bytes >= MUCH_BYTES)
+        pj_say("perjoule: %s takes %.1f GB: perjoule compact and perjoule rm make it smaller", path,
+               bytes * 1e-9);
+}
+
 static void stored_say(void *speaker, const char *text)
 {
     pj_say("%s: %s", (const char *)speaker, text);
@@ -82,7 +101,10 @@ pj_status pj_stored_session(const pj_command *command, const pj_session_options 
 
 void pj_stored_session_close(pj_session *session)
 {
-    if (session && session->store) pj_say_waiting(pj_store_path(session->store));
+    if (session && session->store) {
+        pj_say_waiting(pj_store_path(session->store));
+        pj_say_size(pj_store_path(session->store));
+    }
     pj_session_close(session);
 }
 

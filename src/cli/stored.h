@@ -37,6 +37,10 @@ pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, p
 
 /* Prints a notice on standard error if runs are waiting in the outbox. */
 void pj_say_waiting(const char *db);
+/* Bytes of a database's file and its log; NAN: a server's, or unknown. */
+double pj_database_bytes(const char *path);
+/* Prints a notice on standard error if that is a lot. */
+void pj_say_size(const char *path);
 /* Opens for writing if permitted, and then recovers runs of dead processes; otherwise for
  * reading. */
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err);

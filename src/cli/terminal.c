@@ -3,6 +3,8 @@
 
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "cli/patience.h"
+#include "cli/wrap.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -11,7 +13,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { SAY_BYTES = 16 << 10 };
+enum { SAY_BYTES = 16 << 10, WIDEST = 10000 };
 
 bool pj_terminal_is(FILE *stream)
 {
@@ -19,15 +21,21 @@ bool pj_terminal_is(FILE *stream)
     return isatty(fileno(stream)) && term && strcmp(term, "dumb") != 0;
 }
 
+const char *pj_terminal_color = "auto";
+
 static bool has_colour(FILE *stream)
 {
     const char *no_color = getenv("NO_COLOR");
+    if (strcmp(pj_terminal_color, "auto") != 0) return strcmp(pj_terminal_color, "always") == 0;
     return pj_terminal_is(stream) && !(no_color && no_color[0]);
 }
 
 int pj_terminal_width(FILE *stream)
 {
     struct winsize size;
+    const char *columns = getenv("COLUMNS");
+    int wanted = columns ? atoi(columns) : 0;
+    if (wanted > 0 && wanted <= WIDEST) return wanted;
     if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
     return 80;
 }
@@ -57,8 +65,86 @@ static size_t style_bytes(const char *text)
                : 0;
 }
 
+/* What is printed ends the line that says how long there was nothing. */
+static void begin_output(FILE *stream)
+{
+    if (stream == stdout || stream == stderr) pj_patience_end();
+}
+
+static void print_styled(FILE *stream, const char *text)
+{
+    for (const char *at = text; *at;) {
+        size_t plain = strcspn(at, "\033"), style = style_bytes(at + plain);
+        pj_print_safe(stream, at, plain);
+        fwrite(at + plain, 1, style, stream);
+        at += plain + style;
+        if (*at == '\033' && !style) pj_print_safe(stream, at++, 1);
+    }
+}
+
+/* ---- lines that are wider than the terminal ---- */
+
+bool pj_terminal_wraps = true;
+
+/* Where people read: on a terminal, or where a width was asked for. 0: lines are left as they are.
+ */
+static int wrapping_width(FILE *stream)
+{
+    bool is_read =
+        (stream == stdout || stream == stderr) && (pj_terminal_is(stream) || getenv("COLUMNS"));
+    return is_read && pj_terminal_wraps ? pj_terminal_width(stream) : 0;
+}
+
+/* Tables for other programs, with tabs or bars between their columns, keep their lines. */
+static bool is_wide_prose(const char *line, size_t bytes, int width)
+{
+    return line[0] != '|' && !memchr(line, '\t', bytes) && pj_columns_of(line, (int)bytes) > width;
+}
+
+static bool is_too_wide(FILE *stream, const char *text)
+{
+    int width = wrapping_width(stream);
+    if (!width || strlen(text) <= (size_t)width) return false;
+    for (const char *end; (end = strchr(text, '\n')); text = end + 1)
+        if (is_wide_prose(text, (size_t)(end - text), width)) return true;
+    return false;
+}
+
+/* The column at which a line goes on: that of the text after a label, else a little further in. */
+static int hang_of(const char *line, size_t bytes)
+{
+    enum { MOST_LABEL = 16 };
+    size_t begin = 0;
+    while (begin < bytes && line[begin] == ' ') begin++;
+    for (size_t i = begin; i + 2 < bytes; i++) {
+        if (line[i] != ' ' || line[i + 1] != ' ') continue;
+        while (i < bytes && line[i] == ' ') i++;
+        int column = pj_columns_of(line, (int)i);
+        return column <= MOST_LABEL ? column : (int)begin + 2;
+    }
+    return (int)begin + 2;
+}
+
+static void print_lines(FILE *stream, char *text)
+{
+    int width = wrapping_width(stream);
+    while (*text) {
+        size_t bytes = strcspn(text, "\n");
+        bool is_line = text[bytes];
+        text[bytes] = 0;
+        if (is_line && is_wide_prose(text, bytes, width)) {
+            pj_print_wrapped(stream, text, 0, hang_of(text, bytes), width);
+        } else {
+            print_styled(stream, text);
+            if (is_line) putc('\n', stream);
+        }
+        text += bytes + is_line;
+    }
+}
+
 void pj_print(FILE *stream, const char *format, ...)
 {
+    begin_output(stream);
     char few[1024], *text = few;
     va_list args, again;
     va_start(args, format);
@@ -68,13 +154,10 @@ void pj_print(FILE *stream, const char *format, ...)
         vsnprintf(text, (size_t)bytes + 1, format, again);
     va_end(again);
     va_end(args);
-    for (const char *at = text; at && *at;) {
-        size_t plain = strcspn(at, "\033"), style = style_bytes(at + plain);
-        pj_print_safe(stream, at, plain);
-        fwrite(at + plain, 1, style, stream);
-        at += plain + style;
-        if (*at == '\033' && !style) pj_print_safe(stream, at++, 1);
-    }
+    if (text && is_too_wide(stream, text))
+        print_lines(stream, text);
+    else if (text)
+        print_styled(stream, text);
     if (text != few) pj_free(text);
 }
 
@@ -85,6 +168,7 @@ void pj_cursor_up(FILE *stream, int lines)
 
 bool pj_write_output(FILE *stream, const char *bytes, size_t count)
 {
+    begin_output(stream);
     if (!isatty(fileno(stream))) return fwrite(bytes, 1, count, stream) == count;
     pj_print_safe(stream, bytes, count);
     return !ferror(stream);
@@ -95,6 +179,7 @@ void pj_say(const char *format, ...)
     va_list args;
     va_start(args, format);
     char text[SAY_BYTES];
+    begin_output(stderr);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     pj_print_safe(stderr, text, strlen(text));
@@ -132,6 +217,7 @@ static size_t bytes_of_columns(const char *text, int columns)
 
 void pj_live_line(FILE *out, const char *format, ...)
 {
+    pj_patience_pause();
     char text[512];
     va_list args;
     va_start(args, format);
@@ -230,10 +316,8 @@ void pj_gain_note_print(FILE *out, const char *before, double gain_sd)
     char text[32];
     if (!(percent >= 0.1)) return;
     pj_rounded_write(percent, pj_place_of(percent), text, sizeof text);
-    fprintf(
-        out,
-        "%sthe rows share the error of their sensor's calibration, ±%s %%: their intervals leave it out\n",
-        before, text);
+    fprintf(out, "%sintervals leave out the sensor's calibration, which all rows share: ±%s %%\n",
+            before, text);
 }
 
 pj_text pj_power_text(double mw)

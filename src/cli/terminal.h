@@ -20,7 +20,10 @@ typedef enum pj_style {
 } pj_style;
 
 bool pj_terminal_is(FILE *stream);   /* a terminal that understands more than plain text */
-int pj_terminal_width(FILE *stream); /* columns, 80 when unknown */
+int pj_terminal_width(FILE *stream); /* columns: $COLUMNS, the terminal's, or 80 if unknown */
+/* Lines that are wider than a terminal are broken between words by pj_print; false: never. */
+extern bool pj_terminal_wraps;
+extern const char *pj_terminal_color; /* --color: auto, always or never */
 /* The escape sequence, or "" where colour is off. */
 const char *pj_style_on(FILE *stream, pj_style style);
 const char *pj_style_off(FILE *stream);
@@ -51,8 +54,8 @@ pj_text pj_supported_text(double mj, double sd_mj);        /* only the value, wi
 pj_text pj_number_text(const char *format, double value);  /* printf of a double; "-" for NAN */
 /* The text of a value, or "-" if that is NAN. */
 pj_text pj_or_dash(double value, pj_text text);
-/* "the rows share the error of their sensor's calibration, ±16 %": once for a table whose rows
- * share it, instead of on every row. Nothing if it is below 0.1 %. */
+/* "intervals leave out the sensor's calibration, which all rows share: ±16 %": once for a table,
+ * instead of on every row. Nothing if it is below 0.1 %. */
 void pj_gain_note_print(FILE *out, const char *before, double gain_sd);
 /* A sparkline for values from 0 to the largest or, if that is more, to `most`; NAN is a blank. */
 void pj_sparkline(const double *values, size_t count, int width, double most, char *text,

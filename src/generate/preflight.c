@@ -3,6 +3,7 @@
 
 #include "engine/model/checkpoint.h"
 #include "engine/model/synthetic.h"
+#include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
 
 #include <string.h>
@@ -13,7 +14,7 @@ enum { FRAME_TOKENS = 64 };
 
 /* Facts in a model's header; 0: unknown. */
 typedef struct bounds {
-    uint32_t context, layers;
+    uint32_t context, layers, vocab;
 } bounds;
 
 static pj_status synthetic_bounds(const char *shape, bounds *found, pj_error *err)
@@ -25,11 +26,20 @@ static pj_status synthetic_bounds(const char *shape, bounds *found, pj_error *er
     pj_arena_init(&arena, 0);
     pj_status status = pj_synthetic_config(shape, &arena, &config, &dtype, &layers, err);
     pj_arena_fini(&arena);
-    if (status == PJ_OK) *found = (bounds){config.context, config.layers};
+    if (status == PJ_OK) *found = (bounds){config.context, config.layers, config.vocab};
     return status;
 }
 
-static pj_status find_bounds(const char *path, bounds *found, pj_error *err)
+/* A base model has no chat template. */
+static pj_status check_chat(const char *folder, pj_error *err)
+{
+    pj_chat *chat = NULL;
+    pj_status status = pj_chat_open(folder, &chat, err);
+    pj_chat_close(chat);
+    return status;
+}
+
+static pj_status find_bounds(const char *path, bool wants_chat, bounds *found, pj_error *err)
 {
     static const char synthetic[] = "synthetic:";
     pj_checkpoint *checkpoint;
@@ -45,7 +55,19 @@ static pj_status find_bounds(const char *path, bounds *found, pj_error *err)
     /* dynamic RoPE scaling extends it */
     if (config->rope.type != PJ_ROPE_DYNAMIC) found->context = config->context;
     found->layers = config->layers;
+    found->vocab = config->vocab;
+    if (wants_chat && !pj_checkpoint_gguf(checkpoint))
+        status = check_chat(pj_checkpoint_path(checkpoint), err);
     pj_checkpoint_close(checkpoint);
+    return status;
+}
+
+static pj_status check_ids(const pj_prompt *prompt, uint32_t vocab, pj_error *err)
+{
+    for (uint32_t i = 0; prompt->ids && vocab && i < prompt->id_count; i++)
+        if (prompt->ids[i] < 0 || (uint32_t)prompt->ids[i] >= vocab)
+            return pj_fail(err, PJ_E_INVALID, "token id %d is outside the model's vocabulary of %u",
+                           (int)prompt->ids[i], vocab);
     return PJ_OK;
 }
 
@@ -90,9 +112,14 @@ static pj_status check_ablation(const char *text, uint32_t layers, pj_error *err
 pj_status pj_profile_preflight(const pj_profile_options *o, pj_error *err)
 {
     bounds found;
-    pj_status status = find_bounds(o->engine.model, &found, err);
+    bool wants_chat = o->request.chat;
+    for (uint32_t i = 0; i < o->request.prompt_count; i++)
+        wants_chat |= o->request.prompts[i].messages;
+    pj_status status = find_bounds(o->engine.model, wants_chat, &found, err);
     uint32_t context = found.context;
     if (status == PJ_OK) status = check_ablation(o->ablate, found.layers, err);
+    for (uint32_t i = 0; i < o->request.prompt_count && status == PJ_OK; i++)
+        status = check_ids(&o->request.prompts[i], found.vocab, err);
     for (uint32_t i = 0; i < o->request.prompt_count && context && status == PJ_OK; i++)
         status = o->request.prompts[i].ids ? check_tokens(i, o->request.prompts[i].id_count,
                                                           o->request.max_tokens, context, err)

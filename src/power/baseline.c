@@ -8,6 +8,8 @@
 #include "base/median.h"
 #include "base/memory.h"
 #include "power/busy.h"
+#include "power/replay_source.h"
+#include "power/sim_source.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -175,6 +177,97 @@ int pj_baseline_moved(const pj_baseline *before, const pj_baseline *after)
     return most;
 }
 
+/* ---- without listening ---- */
+
+static bool is_only(const pj_meter *meter, const char *source)
+{
+    return meter->sampler_count == 1 && strcmp(meter->samplers[0]->source->name, source) == 0;
+}
+
+bool pj_meter_is_simulated(const pj_meter *meter)
+{
+    return is_only(meter, "sim");
+}
+
+bool pj_meter_is_recorded(const pj_meter *meter)
+{
+    return is_only(meter, "replay");
+}
+
+typedef struct idle_curves {
+    const pj_power_sampler *sampler;
+    pj_curve *curves[PJ_MAX_RAILS];
+} idle_curves;
+
+static pj_status take_idle(void *context, const pj_reading *reading, pj_error *err)
+{
+    idle_curves *c = context;
+    int rail = c->sampler->kept[reading->rail];
+    pj_reading own = *reading;
+    if (rail < 0) return PJ_OK;
+    own.rail = (uint16_t)rail;
+    return pj_curve_add(c->curves[rail], &own, err);
+}
+
+/* What the sensors would show of the machine at rest, without the faults that a run is given. */
+static pj_status simulate_idle(idle_curves *c, int64_t begin_ns, int64_t end_ns, pj_error *err)
+{
+    pj_sim_spec spec = *pj_sim_source_spec(c->sampler->state);
+    pj_status status = PJ_OK;
+    spec.reset_ns = spec.freeze_begin_ns = spec.freeze_end_ns = spec.jump_ns = -1;
+    spec.dropout = spec.duplicate = 0;
+    for (uint32_t i = 0; i < c->sampler->rail_count && status == PJ_OK; i++) {
+        pj_reading *readings = NULL;
+        size_t count = 0;
+        status = pj_sim_read(&spec, i, NULL, 0, begin_ns, end_ns, &readings, &count, err);
+        for (size_t k = 0; k < count && status == PJ_OK; k++) {
+            readings[k].rail = (uint16_t)i;
+            status = take_idle(c, &readings[k], err);
+        }
+        pj_free(readings);
+    }
+    return status;
+}
+
+static pj_status new_curves(const pj_meter *meter, pj_curve **curves, pj_error *err)
+{
+    for (uint32_t i = 0; i < meter->rail_count; i++)
+        if (!(curves[i] = pj_curve_new(&meter->rails[i]))) return pj_fail_memory(err, "a baseline");
+    pj_curves_link(curves, meter->rails, meter->rail_count);
+    return PJ_OK;
+}
+
+static void free_curves(const pj_meter *meter, pj_curve **curves)
+{
+    for (uint32_t i = 0; i < meter->rail_count; i++) pj_curve_free(curves[i]);
+}
+
+static pj_status finish_curves(const pj_meter *meter, pj_curve **curves, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    for (uint32_t i = 0; i < meter->rail_count && status == PJ_OK; i++)
+        status = pj_curve_finish(curves[i], err);
+    return status;
+}
+
+pj_status pj_meter_baseline_at_once(pj_meter *meter, int64_t duration_ns, pj_baseline *baseline,
+                                    pj_error *err)
+{
+    idle_curves c = {.sampler = meter->samplers[0]};
+    int64_t end_ns = pj_clock_ns(), begin_ns = end_ns - duration_ns;
+    pj_status status = new_curves(meter, c.curves, err);
+    if (status == PJ_OK && pj_meter_is_simulated(meter))
+        status = simulate_idle(&c, begin_ns, end_ns, err);
+    else if (status == PJ_OK)
+        status = pj_replay_skip(c.sampler->state, duration_ns, take_idle, &c, err);
+    if (status == PJ_OK) status = finish_curves(meter, c.curves, err);
+    if (status == PJ_OK)
+        pj_baseline_compute((const pj_curve *const *)c.curves, meter->rail_count, begin_ns, end_ns,
+                            NAN, baseline);
+    free_curves(meter, c.curves);
+    return status;
+}
+
 /* ---- listening ---- */
 
 static pj_status listen_until(pj_meter *meter, pj_curve *const *curves, int64_t until_ns,
@@ -189,37 +282,55 @@ static pj_status listen_until(pj_meter *meter, pj_curve *const *curves, int64_t 
     }
 }
 
+/* Whether what was busy so far is too much for the whole window, however quiet the rest of it is:
+ * twice as much as is allowed, because the system counts in ticks. */
+static bool is_spoilt(const pj_meter *meter, const pj_busy *before, int64_t begin_ns,
+                      int64_t end_ns)
+{
+    pj_busy now;
+    pj_busy_get(&meter->env, &now);
+    double passed = (double)(pj_clock_ns() - begin_ns) / (double)(end_ns - begin_ns);
+    return pj_busy_share(before, &now) * passed >= 2 * QUIET_BUSY;
+}
+
+/* Until `*end_ns`, or until the machine has been too busy, which is then its end. */
+static pj_status listen_while_quiet(pj_meter *meter, pj_curve *const *curves, const pj_busy *before,
+                                    int64_t begin_ns, int64_t *end_ns, pj_error *err)
+{
+    const int64_t step_ns = 100 * PJ_NS_PER_MS;
+    for (int64_t at_ns = begin_ns + step_ns;; at_ns += step_ns) {
+        bool is_last = at_ns >= *end_ns;
+        pj_status status = listen_until(meter, curves, is_last ? *end_ns : at_ns, err);
+        if (status != PJ_OK || is_last) return status;
+        if (!is_spoilt(meter, before, begin_ns, *end_ns)) continue;
+        *end_ns = pj_clock_ns();
+        return PJ_OK;
+    }
+}
+
 pj_status pj_meter_baseline(pj_meter *meter, int64_t duration_ns, pj_baseline *baseline,
                             pj_error *err)
 {
-    uint32_t rail_count;
-    const pj_rail *rails = pj_meter_rails(meter, &rail_count);
     pj_curve *curves[PJ_MAX_RAILS] = {0};
     pj_reading discarded[64];
     pj_busy before, after;
-    pj_status status = PJ_OK;
     while (pj_meter_read(meter, discarded, 64) > 0) {
     }
-    for (uint32_t i = 0; i < rail_count; i++)
-        if (!(curves[i] = pj_curve_new(&rails[i]))) {
-            status = pj_fail_memory(err, "a baseline");
-            goto done;
-        }
-    pj_curves_link(curves, rails, rail_count);
+    pj_status status = new_curves(meter, curves, err);
+    if (status != PJ_OK) goto done;
     pj_busy_get(&meter->env, &before);
     int64_t begin = pj_clock_ns(), end = begin + duration_ns;
     pj_meter_want(meter, begin);
-    status = listen_until(meter, curves, end, err);
+    status = listen_while_quiet(meter, curves, &before, begin, &end, err);
     if (status != PJ_OK) goto done;
     pj_busy_get(&meter->env, &after);
     pj_meter_want(meter, end);
     status = listen_until(meter, curves, end + pj_meter_settle_ns(meter), err);
-    for (uint32_t i = 0; i < rail_count && status == PJ_OK; i++)
-        status = pj_curve_finish(curves[i], err);
+    if (status == PJ_OK) status = finish_curves(meter, curves, err);
     if (status == PJ_OK)
-        pj_baseline_compute((const pj_curve *const *)curves, rail_count, begin, end,
+        pj_baseline_compute((const pj_curve *const *)curves, meter->rail_count, begin, end,
                             pj_busy_share(&before, &after), baseline);
 done:
-    for (uint32_t i = 0; i < rail_count; i++) pj_curve_free(curves[i]);
+    free_curves(meter, curves);
     return status;
 }

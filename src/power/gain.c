@@ -78,6 +78,10 @@ static pj_status write_entries(const gain_entry *entries, int count, pj_error *e
     for (int i = 0; i < count; i++)
         used += (size_t)snprintf(text + used, sizeof text - used, "%s %.9g %.9g\n",
                                  entries[i].source, entries[i].gain, entries[i].sd);
+    *strrchr(path, '/') = 0;
+    pj_status status = pj_dir_make(path, err);
+    if (status != PJ_OK) return status;
+    path[strlen(path)] = '/';
     return pj_file_write(path, text, used, err);
 }
 

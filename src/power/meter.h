@@ -141,9 +141,21 @@ typedef struct pj_baseline {
     double sd_mw[PJ_MAX_RAILS]; /* 1 sigma of that figure as a baseline (robust spread) */
 } pj_baseline;
 
-/* Measures for `duration_ns` (the meter must be started) and discards the readings. */
+/* Measures for `duration_ns` (the meter must be started) and discards the readings; ends as soon as
+ * the machine has been too busy for it. */
 pj_status pj_meter_baseline(pj_meter *meter, int64_t duration_ns, pj_baseline *baseline,
                             pj_error *err);
+/* Whether its only source is simulated or a recording. */
+bool pj_meter_is_simulated(const pj_meter *meter);
+bool pj_meter_is_recorded(const pj_meter *meter);
+/* The idle power of such a meter, which must be stopped: a simulated machine at rest; the beginning
+ * of a recording, which goes on from there as if it had been played. Nobody waits for either. */
+pj_status pj_meter_baseline_at_once(pj_meter *meter, int64_t duration_ns, pj_baseline *baseline,
+                                    pj_error *err);
+/* Idle power kept for the next process on this machine, by the meter's rails (idle_store.c). Only
+ * what was quiet is kept. Loads it if it is at most `most_ns` old. */
+void pj_baseline_keep(const pj_meter *meter, const pj_baseline *baseline);
+bool pj_baseline_kept(const pj_meter *meter, int64_t most_ns, pj_baseline *baseline);
 /* Sets the share of the window for which a GPU was busy (by the device's name in conditions; NAN:
  * unknown). If it was not idle, the idle power of its rail, and of rails that contain it, is not
  * known. */

@@ -1,6 +1,6 @@
 /* The source "replay:FILE": a recorded trace played on the run's clock, starting at the first read.
  * When the recording ends its rails are lost, and energy after that is unknown. */
-#include "power/source.h"
+#include "power/replay_source.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -69,6 +69,13 @@ static void make_reading(const pj_trace *t, size_t row, uint32_t rail, int64_t a
                             .value = (double)t->mw[row * t->rail_count + rail]};
 }
 
+/* An empty cell is not a row for its rail. */
+static bool has_reading(const pj_trace *t, size_t row, uint32_t rail)
+{
+    size_t cell = row * t->rail_count + rail;
+    return !isnan(t->mw[cell]) || t->gap[cell];
+}
+
 static pj_status replay_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
 {
     replay_state *s = state;
@@ -80,12 +87,33 @@ static pj_status replay_read(void *state, pj_reading *readings, uint32_t max, ui
         int64_t at_ns = s->begin_ns + (int64_t)(t->t_ms[s->next] * 1e6);
         if (at_ns > now) return PJ_OK;
         for (uint32_t rail = 0; rail < t->rail_count; rail++) {
-            size_t cell = s->next * t->rail_count + rail;
-            if (isnan(t->mw[cell]) && !t->gap[cell]) continue; /* empty: not a row for this rail */
+            if (!has_reading(t, s->next, rail)) continue;
             make_reading(t, s->next, rail, at_ns, &readings[(*count)++]);
         }
     }
     return s->next >= t->row_count && *count == 0 ? PJ_E_LOST : PJ_OK;
+}
+
+pj_status pj_replay_skip(void *state, int64_t duration_ns,
+                         pj_status (*take)(void *context, const pj_reading *reading, pj_error *err),
+                         void *context, pj_error *err)
+{
+    replay_state *s = state;
+    const pj_trace *t = &s->trace;
+    pj_status status = PJ_OK;
+    if (s->begin_ns != 0) return PJ_OK;
+    s->begin_ns = pj_clock_ns() - duration_ns;
+    for (; s->next < t->row_count && status == PJ_OK; s->next++) {
+        int64_t at_ns = s->begin_ns + (int64_t)(t->t_ms[s->next] * 1e6);
+        if (at_ns > s->begin_ns + duration_ns) break;
+        for (uint32_t rail = 0; rail < t->rail_count && status == PJ_OK; rail++) {
+            pj_reading reading;
+            if (!has_reading(t, s->next, rail)) continue;
+            make_reading(t, s->next, rail, at_ns, &reading);
+            status = take(context, &reading, err);
+        }
+    }
+    return status;
 }
 
 const pj_power_source pj_source_replay = {

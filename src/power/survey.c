@@ -76,6 +76,9 @@ const char *pj_survey_made_of(const pj_survey_source *s, uint32_t rail, char *te
 
 /* ---- listening ---- */
 
+/* A rail has shown its power after one of its periods, or this. */
+static const int64_t SHOWN_NS = 20 * PJ_NS_PER_MS;
+
 static void listener_close(listener *l)
 {
     for (uint32_t i = 0; i < PJ_MAX_RAILS; i++) pj_curve_free(l->curves[i]);
@@ -117,9 +120,24 @@ static pj_status open_listener(listener *l, pj_survey_source *s, const pj_power_
     return PJ_OK;
 }
 
-static pj_status listen_to_all(listener *listeners, uint32_t count, int64_t listen_ns,
+/* Whether every rail has shown a power, and for long enough that it says something. */
+static bool have_all_shown(const listener *listeners, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const listener *l = &listeners[i];
+        for (uint32_t k = 0; l->meter && k < PJ_MAX_RAILS && l->curves[k]; k++) {
+            int64_t begin, end, period_ns = pj_curve_rail(l->curves[k])->period_ns;
+            int64_t least_ns = period_ns > SHOWN_NS ? period_ns : SHOWN_NS;
+            if (!pj_curve_span(l->curves[k], &begin, &end) || end - begin < least_ns) return false;
+        }
+    }
+    return true;
+}
+
+static pj_status listen_to_all(listener *listeners, uint32_t count, const pj_survey_options *o,
                                pj_error *err)
 {
+    int64_t listen_ns = o->listen_ns;
     int64_t longest = -1;
     for (uint32_t i = 0; i < count; i++) {
         int64_t settle = listeners[i].meter ? pj_meter_settle_ns(listeners[i].meter) : -1;
@@ -135,7 +153,7 @@ static pj_status listen_to_all(listener *listeners, uint32_t count, int64_t list
         int64_t now = pj_clock_ns();
         for (uint32_t i = 0; i < count && now >= until - longest; i++)
             if (listeners[i].meter) pj_meter_want(listeners[i].meter, until - longest);
-        if (now >= until) return PJ_OK;
+        if (now >= until || (o->until_shown && have_all_shown(listeners, count))) return PJ_OK;
         pj_clock_sleep_until(until - now > 20 * PJ_NS_PER_MS ? now + 20 * PJ_NS_PER_MS : until);
     }
 }
@@ -196,7 +214,7 @@ pj_status pj_survey(const pj_survey_options *options, pj_survey_source **sources
         status = survey_look_at(&(*sources)[i], &listeners[i], &list, options->used ? &used : NULL,
                                 env, err);
     }
-    if (status == PJ_OK) status = listen_to_all(listeners, n, options->listen_ns, err);
+    if (status == PJ_OK) status = listen_to_all(listeners, n, options, err);
     for (uint32_t i = 0; listeners && i < n; i++) {
         if (status == PJ_OK) take_powers(&listeners[i], &(*sources)[i]);
         listener_close(&listeners[i]);

@@ -26,6 +26,7 @@ typedef struct pj_survey_source {
 typedef struct pj_survey_options {
     const pj_power_env *env; /* NULL: from the environment */
     int64_t listen_ns;       /* in addition to what the sensors need */
+    bool until_shown;        /* no longer than until every rail has shown a power */
     /* A --power list, and the names of the sources that the caller's open meter reads of it
      * (pj_meter_sources; NULL: there is no meter). Those, or all that the list names, are opened
      * with its arguments, also if they are used only when named. */

@@ -59,6 +59,16 @@ static void warn_of_drift(pj_run *run, const pj_baseline *before, const pj_basel
                 rails[rail].name, before->mw[rail] * 1e-3, after->mw[rail] * 1e-3);
 }
 
+/* A model in a GPU's memory keeps it from its deepest sleep. */
+static bool has_gpu(const pj_session *session)
+{
+    uint32_t count;
+    const pj_rail *rails = pj_meter_rails(session->meter, &count);
+    for (uint32_t i = 0; i < count; i++)
+        if (rails[i].rail_class == PJ_RAIL_GPU) return true;
+    return false;
+}
+
 /* Measures idle power after a run: after a session's first run that loaded its model, with the
  * model in memory, which was impossible earlier; after others where the session is asked to. Net
  * figures of the run use what was measured before and after it. */
@@ -72,6 +82,7 @@ static void listen_after(pj_run *run, int64_t end_ns)
     pj_baseline *after = resident ? &s->resident : &s->cold;
     int64_t last_ns = after->end_ns;
     if (!run->metering || (!is_loaded && !s->listens_after)) return;
+    if (pj_session_idle_stands(s, end_ns - run->start_ns) && !(is_loaded && has_gpu(s))) return;
     pj_session_baseline(s, resident ? PJ_BASELINE_RESIDENT : PJ_BASELINE_COLD, NULL);
     if (after->end_ns == last_ns) return; /* another run is open, or it failed */
     if (had_idle && s->listens_after) {

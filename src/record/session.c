@@ -16,6 +16,8 @@
 #include <string.h>
 
 enum { SPAN_COST_ROUNDS = 128, DISPLACING_BYTES = 512 << 10, MAX_BASELINE_SECONDS = 3600 };
+/* A listening after a run that is at least this many times as long costs little. */
+enum { SHORT_RUNS = 20 };
 /* Opening waits briefly for leftover spools, so that small ones are done before the first run;
  * longer work is done in the background between runs. */
 enum { RECOVERY_AT_OPENING_MS = 300, RECOVERY_AT_CLOSING_MS = 1000 };
@@ -128,14 +130,16 @@ static pj_status session_check_options(const pj_session_options *from, pj_sessio
     return status;
 }
 
-/* PERJOULE_BASELINE: seconds for callers that set none; 1 if unset. */
-static double default_baseline_seconds(void)
+/* How long to listen for callers that do not say: PERJOULE_BASELINE seconds, or one second where
+ * nothing is known from the last minute. */
+static double default_baseline_seconds(bool *may_keep)
 {
     const char *text = getenv("PERJOULE_BASELINE");
-    if (!text || !*text) return 1;
-    char *end;
-    double seconds = strtod(text, &end);
-    return *end == 0 && seconds >= 0 && seconds < MAX_BASELINE_SECONDS ? seconds : 1;
+    char *end = NULL;
+    double seconds = text && *text ? strtod(text, &end) : NAN;
+    bool is_given = end && *end == 0 && seconds >= 0 && seconds < MAX_BASELINE_SECONDS;
+    *may_keep = !is_given;
+    return is_given ? seconds : 1;
 }
 
 pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_error *err)
@@ -156,7 +160,7 @@ pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_e
     const char *power = options->power ? options->power : pj_power_default();
     session->power_requested = pj_arena_strndup(&session->arena, power, strlen(power));
     double seconds = options->baseline_seconds;
-    if (seconds == 0) seconds = default_baseline_seconds();
+    if (seconds == 0) seconds = default_baseline_seconds(&session->keeps_idle);
     session->baseline_ns = seconds > 0 ? (int64_t)(seconds * 1e9) : 0;
     pj_status status = session->power_requested ? session_open_store(session, options, err)
                                                 : pj_fail_memory(err, "a session");
@@ -256,20 +260,25 @@ static bool lost_a_rail(const pj_baseline *before, const pj_baseline *now, uint3
     return false;
 }
 
-pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err)
+static void (*on_listen)(double seconds);
+
+void pj_session_on_listen(void (*notice)(double seconds))
+{
+    on_listen = notice;
+}
+
+/* Starts the meter and listens, which takes as long as it says. */
+static pj_status listen_for(pj_session *session, bool first, pj_baseline *baseline, pj_error *err)
 {
     uint32_t count = 0;
-    bool cold = kind == PJ_BASELINE_COLD;
-    bool first = cold && !session->has_cold;
-    if (session->meter) pj_meter_rails(session->meter, &count);
-    if (!count || !session->baseline_ns || pj_reading_hub_is_used(session->hub)) return PJ_OK;
+    const pj_baseline before = *baseline;
+    pj_meter_rails(session->meter, &count);
     pj_status status = pj_meter_start(session->meter, err);
     if (status != PJ_OK) return status;
+    if (on_listen) on_listen((double)listening_ns(session, first) / PJ_NS_PER_S);
     pj_recovery_pause(session->recovery);
     pj_meter_set_activity(session->meter, 0);
-    pj_baseline *baseline = cold ? &session->cold : &session->resident;
     if (!first) pj_clock_sleep_until(pj_clock_ns() + pj_meter_memory_ns(session->meter));
-    const pj_baseline before = *baseline;
     status = pj_meter_baseline(session->meter, listening_ns(session, first), baseline, err);
     /* a counter whose tick was looked for meanwhile is read by now */
     if (status == PJ_OK && !first && lost_a_rail(&before, baseline, count))
@@ -277,8 +286,38 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
     if (status == PJ_OK) note_busy_gpus(session, baseline);
     pj_recovery_resume(session->recovery);
     pj_meter_stop(session->meter);
+    if (on_listen) on_listen(0);
+    return status;
+}
+
+pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err)
+{
+    uint32_t count = 0;
+    bool cold = kind == PJ_BASELINE_COLD;
+    bool first = cold && !session->has_cold;
+    pj_status status = PJ_OK;
+    if (session->meter) pj_meter_rails(session->meter, &count);
+    if (!count || !session->baseline_ns || pj_reading_hub_is_used(session->hub)) return PJ_OK;
+    pj_baseline *baseline = cold ? &session->cold : &session->resident;
+    bool recorded = pj_meter_is_recorded(session->meter);
+    if (recorded && !first) return PJ_OK; /* what is recorded after a run is not known to be idle */
+    if (recorded || pj_meter_is_simulated(session->meter)) {
+        status = pj_meter_baseline_at_once(session->meter, session->baseline_ns, baseline, err);
+    } else if (!first || !session->keeps_idle ||
+               !pj_baseline_kept(session->meter, PJ_IDLE_KEPT_NS, baseline)) {
+        status = listen_for(session, first, baseline, err);
+        if (status == PJ_OK && session->keeps_idle) pj_baseline_keep(session->meter, baseline);
+    }
     if (status == PJ_OK) *(cold ? &session->has_cold : &session->has_resident) = true;
     return status;
+}
+
+bool pj_session_idle_stands(const pj_session *session, int64_t run_ns)
+{
+    const pj_baseline *idle = pj_session_idle(session);
+    bool is_short = run_ns < SHORT_RUNS * listening_ns(session, false);
+    return session->keeps_idle && is_short && idle && idle->quiet &&
+           pj_clock_ns() - idle->end_ns <= PJ_IDLE_KEPT_NS;
 }
 
 const pj_baseline *pj_session_idle(const pj_session *session)

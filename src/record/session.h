@@ -9,6 +9,7 @@
 #ifndef PJ_RECORD_SESSION_H
 #define PJ_RECORD_SESSION_H
 
+#include "base/clock.h"
 #include "power/conditions.h"
 #include "power/meter.h"
 #include "record/machine.h"
@@ -38,7 +39,8 @@ struct pj_session {
     pj_live_sinks sinks;         /* live sinks; events go to sinks.all */
     const char *power_requested; /* the list of sources as requested */
     int64_t baseline_ns;         /* length of the cold idle window; 0: no baseline */
-    pj_conditions *conditions;   /* NULL: no power was requested */
+    bool keeps_idle; /* idle power from the last minute suffices, and is kept for other processes */
+    pj_conditions *conditions; /* NULL: no power was requested */
     pthread_mutex_t conditions_mutex;
     pj_baseline cold, resident;
     bool has_cold, has_resident;
@@ -68,9 +70,19 @@ struct pj_session {
 
 /* Adds a sink for events of later runs. */
 pj_status pj_session_add_sink(pj_session *session, const pj_live_sink *sink, pj_error *err);
+/* For how long idle power that was quiet stands for the present one. */
+#define PJ_IDLE_KEPT_NS (60 * (int64_t)PJ_NS_PER_S)
+
 /* Measures idle power: cold when the session opens, resident whenever a model is in memory and no
- * run is open; again, either replaces what it measured before. Does nothing without rails. */
+ * run is open; again, either replaces what it measured before. Does nothing without rails, and does
+ * not wait where idle power is simulated, recorded or known from the last minute. */
 pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err);
+/* Called with the seconds for which a session listens to idle power, and with 0 when it is done;
+ * for programs that tell people why they wait. */
+void pj_session_on_listen(void (*notice)(double seconds));
+/* Whether a run that took `run_ns` needs no listening after it: it was short, and idle power was
+ * quiet within the last minute. */
+bool pj_session_idle_stands(const pj_session *session, int64_t run_ns);
 /* Between runs: waits at most `ns` until leftover spools are recovered. */
 pj_recovery_state pj_session_settle(pj_session *session, int64_t ns);
 /* The better of the two baselines for a run started now; NULL: none. */

@@ -155,6 +155,7 @@ static int64_t survey_ns;
 static pj_survey_options survey_options(const pj_serve_sensors *sensors)
 {
     return (pj_survey_options){.listen_ns = LISTEN_NS,
+                               .until_shown = true,
                                .power = sensors->power ? sensors->power : pj_power_default(),
                                .used = sensors->meter ? pj_meter_sources(sensors->meter) : ""};
 }

@@ -81,7 +81,7 @@ class Leftovers(unittest.TestCase):
             self.assertEqual([(r["id"], r["status"], r["total_energy_mj"], r["total_energy_sd_bias_mj"]) for r in runs],
                              [(run, "interrupted", None, None)], place)
             self.assertIn("smollm2", runs[0]["model_name"])
-        self.assertRegex(self.perjoule("ls")[0], f"{run[:18]}.* interrupted .*unavailable")
+        self.assertRegex(self.perjoule("ls")[0], f"{run[:13]}.* interrupted ")
         self.perjoule("import", str(self.spool))
         self.assertEqual([r["id"] for r in json.loads(self.perjoule("ls", "--json")[0])], [run])
 

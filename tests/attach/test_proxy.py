@@ -245,7 +245,8 @@ class Transparent(unittest.TestCase):
                                          "GROUP BY 1, 2 ORDER BY 3"), [('["session=agent-1"]', "agent-1", 2), ("[]", None, 4)])
         listed = subprocess.run([PERJOULE, "ls", "--session", "agent-1", "--db", self.proxy.db], capture_output=True, text=True,
                                 check=True).stdout.splitlines()
-        self.assertEqual(len([line for line in listed if " completed " in line]), 2)
+        self.assertEqual(len([line for line in listed if re.match("[0-9a-f]{8}-", line)]), 2)  # runs, all completed
+        self.assertNotIn(" status ", listed[0])
         self.assertRegex(listed[-1], r"^session agent-1: 2 runs, 4 output tokens, [0-9.]+.* m?J, modelled$")
 
     def test_an_error_is_the_servers_own(self):

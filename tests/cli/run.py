@@ -43,7 +43,7 @@ def matches(want, got):
 
 def run(case):
     # isolated from the user's own database and models
-    others = ("PERJOULE_", "HF_", "HUGGINGFACE_", "OLLAMA_", "LLAMA_")
+    others = ("COLUMNS", "PERJOULE_", "HF_", "HUGGINGFACE_", "OLLAMA_", "LLAMA_")
     own = {k: v for k, v in os.environ.items() if not k.startswith(others)}
     env = {**own, "PERJOULE": str(PROGRAM.resolve()), "CASE": str(case.resolve()),
            "PERJOULE_BASELINE": "0.2", "NO_COLOR": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8"}

@@ -95,7 +95,7 @@ def output(*words):
 
 def read_help():
     """{command: its options}; benchmarks are "bench NAME"."""
-    names = re.findall(r"^  (\w+) +\S", output("help").split("Commands:")[1], re.M)
+    names = re.findall(r"^  (\w+) +\S", output("help"), re.M)
     names += ["bench " + n for n in re.findall(r"^  (\w+) +\S", output("bench"), re.M)]
     found = {}
     for name in names:

@@ -157,7 +157,13 @@ def complete(folder):
 
 
 def removal(folder):
-    output(sys.executable, root / "tools/uninstall.py", build, folder)
+    uninstall = (sys.executable, root / "tools/uninstall.py", build)
+    there = {p for p in folder.rglob("*") if not p.is_dir()}
+    said = output(*uninstall, "/opt/elsewhere", folder)
+    expect(there == {p for p in folder.rglob("*") if not p.is_dir()} and "/opt/elsewhere" in said,
+           f"uninstall from another prefix touches nothing: {said}")
+    [own] = [p.relative_to(folder).parent.parent for p in there if p.parts[-2:] == ("bin", "perjoule")]
+    output(*uninstall, f"/{own}", folder)
     left = [str(p) for p in folder.rglob("*") if not p.is_dir()]
     expect(not left, f"uninstall leaves nothing {left}")
 

@@ -1,0 +1,81 @@
+#include "cli/patience.h"
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "cli/terminal.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+static struct {
+    const char *name;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t ended;
+    int64_t begin_ns, quiet_since_ns;
+    bool ends, shown;
+    _Atomic bool running; /* read without the mutex by everything that prints */
+} patience = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+
+/* The cursor stays at the line's begin, so that whatever is printed next replaces it. */
+static void show_line(void)
+{
+    int64_t now_ns = pj_clock_ns();
+    if (now_ns - patience.quiet_since_ns < PJ_NS_PER_S) return;
+    fprintf(stderr, "\r\033[K%s: %d s\r", patience.name,
+            (int)((now_ns - patience.begin_ns) / PJ_NS_PER_S));
+    fflush(stderr);
+    patience.shown = true;
+}
+
+static void hide_line(void)
+{
+    if (patience.shown) fputs("\r\033[K", stderr);
+    fflush(stderr);
+    patience.shown = false;
+}
+
+static void *watch(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&patience.mutex);
+    while (!patience.ends) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        pthread_cond_timedwait(&patience.ended, &patience.mutex, &until);
+        if (!patience.ends) show_line();
+    }
+    hide_line();
+    pthread_mutex_unlock(&patience.mutex);
+    return NULL;
+}
+
+void pj_patience_begin(const char *name)
+{
+    if (!pj_terminal_is(stderr) || patience.running) return;
+    patience.name = name;
+    patience.begin_ns = patience.quiet_since_ns = pj_clock_ns();
+    patience.ends = patience.shown = false;
+    patience.running = pj_thread_start(&patience.thread, "patience", watch, NULL, NULL) == PJ_OK;
+}
+
+void pj_patience_end(void)
+{
+    if (!atomic_exchange(&patience.running, false)) return;
+    pthread_mutex_lock(&patience.mutex);
+    patience.ends = true;
+    pthread_cond_signal(&patience.ended);
+    pthread_mutex_unlock(&patience.mutex);
+    pthread_join(patience.thread, NULL);
+}
+
+void pj_patience_pause(void)
+{
+    if (!patience.running) return;
+    pthread_mutex_lock(&patience.mutex);
+    hide_line();
+    patience.quiet_since_ns = pj_clock_ns();
+    pthread_mutex_unlock(&patience.mutex);
+}
