@@ -180,6 +180,27 @@ static void parts_are_matched_across_programs(void **state)
     pj_why_fini(&why);
 }
 
+/* A program that records whole blocks is compared with one that records each step of them. */
+static void coarse_parts_stand_for_finer_ones(void **state)
+{
+    (void)state;
+    pj_why why;
+    const planned core = {"attention", 3, 30, 0, 0, 0}, out = {"o_proj", 2, 30, 0, 0, 0},
+                  norm_2 = {"post_attention_layernorm", 1, 20, 0, 0, 0},
+                  gate = {"gate_up_proj", 5, 40, 0, 0, 0}, head = {"lm_head", 2, 40, 0, 0, 0};
+    const planned block = {"attention", 9, 30, 0, 0, 0}, ffn = {"mlp", 15, 45, 0, 0, 0},
+                  logits = {"logits", 2, 40, 0, 0, 0};
+    const planned a[] = {norm, q, core, out, norm_2, gate, mlp, head, {0}};
+    const planned b[] = {block, out, ffn, logits, {0}};
+    explain(a, b, &why);
+    assert_string_equal(row_of(&why, "input_layernorm+q_proj+attention")->other, "attention");
+    assert_string_equal(row_of(&why, "post_attention_layernorm+gate_up_proj+down_proj")->other,
+                        "mlp");
+    assert_string_equal(row_of(&why, "lm_head")->other, "logits");
+    assert_int_equal(why.row_count, 4);
+    pj_why_fini(&why);
+}
+
 static void time_is_told_from_bytes_and_power(void **state)
 {
     (void)state;
@@ -237,6 +258,7 @@ int main(void)
         cmocka_unit_test(a_repeated_part_is_named_by_values),
         cmocka_unit_test(other_values_are_no_repetition),
         cmocka_unit_test(parts_are_matched_across_programs),
+        cmocka_unit_test(coarse_parts_stand_for_finer_ones),
         cmocka_unit_test(time_is_told_from_bytes_and_power),
         cmocka_unit_test(nothing_is_named_where_nothing_differs),
         cmocka_unit_test(runs_without_energy_are_refused),
