@@ -1,6 +1,6 @@
 /* perjoule report: a run, a comparison or an experiment as a self-contained document. */
 #include "cli/stored.h"
-#include "report/exchange.h"
+#include "report/disclosure.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -25,14 +25,15 @@ static pj_status report_write_out(const char *path, const pj_buffer *out, pj_err
                            path ? path : "to standard output");
 }
 
-static pj_status report_exchange(pj_store *store, const pj_report_request *report,
-                                 pj_exchange_format format, const pj_exchange_terms *terms,
-                                 pj_buffer *out, pj_error *err)
+static pj_status report_disclosure(pj_store *store, const pj_report_request *report,
+                                   pj_disclosure_format format, const pj_disclosure_terms *terms,
+                                   pj_buffer *out, pj_error *err)
 {
     pj_json json;
-    pj_exchange_request request = {report->ids, report->count, report->experiment, format, *terms};
+    pj_disclosure_request request = {report->ids, report->count, report->experiment, format,
+                                     *terms};
     pj_json_init(&json, out);
-    pj_status status = pj_exchange_write(store, &request, &json, err);
+    pj_status status = pj_disclosure_write(store, &request, &json, err);
     pj_buffer_char(out, '\n');
     return status == PJ_OK ? pj_buffer_status(out, "a report", err) : status;
 }
@@ -41,7 +42,7 @@ static int run_report(const pj_command *command, int argc, char **argv)
 {
     const char *db = NULL, *experiment = NULL, *path = NULL, *format = NULL;
     pj_price_options prices = PJ_PRICES_NONE;
-    pj_exchange_terms terms = {.pue = NAN, .embodied_kg = NAN, .lifetime_years = NAN};
+    pj_disclosure_terms terms = {.pue = NAN, .embodied_kg = NAN, .lifetime_years = NAN};
     pj_cost_rates rates;
     const pj_option options[] = {
         {"experiment", 0, PJ_OPTION_TEXT, &experiment, "NAME",
@@ -80,7 +81,7 @@ static int run_report(const pj_command *command, int argc, char **argv)
                                  .experiment = experiment,
                                  .html = format ? strcmp(format, "html") == 0
                                                 : !path || report_ends_with(path, ".html")};
-    int exchange = format ? pj_exchange_parse(format) : -1;
+    int disclosure = format ? pj_disclosure_parse(format) : -1;
     if (isnan(terms.embodied_kg) != isnan(terms.lifetime_years))
         return pj_command_usage(command, "--embodied-kg and --lifetime-years belong together");
     pj_store *store = NULL;
@@ -91,8 +92,9 @@ static int run_report(const pj_command *command, int argc, char **argv)
     terms.g_per_kwh = rates.co2_g_per_kwh;
     terms.g_is_default = !prices.region && isnan(prices.g_per_kwh);
     if (status == PJ_OK) status = pj_stored_open(db, &store, &err);
-    if (status == PJ_OK && exchange >= 0)
-        status = report_exchange(store, &request, (pj_exchange_format)exchange, &terms, &out, &err);
+    if (status == PJ_OK && disclosure >= 0)
+        status = report_disclosure(store, &request, (pj_disclosure_format)disclosure, &terms, &out,
+                                   &err);
     else if (status == PJ_OK)
         status = pj_report_make(store, &request, &out, &err);
     if (status == PJ_OK) status = report_write_out(path, &out, &err);

@@ -1,5 +1,5 @@
 /* Collects the measurements of runs or of an experiment. */
-#include "report/exchange_forms.h"
+#include "report/disclosure_forms.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -11,64 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const names[PJ_EXCHANGE_COUNT] = {"cyclonedx", "spdx", "sci", "eu",
-                                                     "inferencex"};
+static const char *const names[PJ_DISCLOSURE_COUNT] = {"cyclonedx", "spdx", "sci", "eu",
+                                                       "inferencex"};
 
-int pj_exchange_parse(const char *name)
+int pj_disclosure_parse(const char *name)
 {
-    for (int i = 0; i < PJ_EXCHANGE_COUNT; i++)
+    for (int i = 0; i < PJ_DISCLOSURE_COUNT; i++)
         if (strcmp(name, names[i]) == 0) return i;
     return -1;
-}
-
-/* ---- shared texts --------------------------------------------------------------------------- */
-
-const char *pj_exchange_model(const pj_exchange_item *item)
-{
-    return item->first->model_name ? item->first->model_name : "unnamed model";
-}
-
-bool pj_exchange_same_model(const pj_exchange_item *a, const pj_exchange_item *b)
-{
-    return strcmp(pj_exchange_model(a), pj_exchange_model(b)) == 0;
-}
-
-bool pj_exchange_is_known_model(const pj_exchange *x, uint32_t item)
-{
-    for (uint32_t i = 0; i < item; i++)
-        if (pj_exchange_same_model(&x->items[i], &x->items[item])) return true;
-    return false;
-}
-
-void pj_exchange_boundary(const pj_exchange_item *item, const pj_exchange_terms *t, char *text,
-                          size_t bytes)
-{
-    const pj_run_info *run = item->first;
-    size_t n = (size_t)snprintf(
-        text, bytes,
-        "%s energy of the %s while it computes the request (rails: %s%s%s), without "
-        "loading the model and idle time before and after; ",
-        pj_quality_name(run->quality), pj_run_scope(run),
-        run->total_rails ? run->total_rails : "unknown", run->partial_rails ? "; missing: " : "",
-        run->partial_rails ? run->partial_rails : "");
-    if (n >= bytes) return;
-    if (isnan(t->pue))
-        snprintf(text + n, bytes - n,
-                 "cooling and power supply of the facility are not included "
-                 "(PUE unknown)");
-    else
-        snprintf(text + n, bytes - n, "times a PUE of %.3g", t->pue);
-}
-
-void pj_exchange_task(const pj_exchange_item *i, char *text, size_t bytes)
-{
-    const pj_run_info *run = i->first;
-    size_t n =
-        (size_t)snprintf(text, bytes, "text generation: %.4g input tokens, %.4g output tokens",
-                         i->input_tokens, i->output_tokens);
-    if (run->batch_size > 1 && n < bytes)
-        n += (size_t)snprintf(text + n, bytes - n, ", in a batch of %u", run->batch_size);
-    if (run->dtype && n < bytes) snprintf(text + n, bytes - n, ", %s weights", run->dtype);
 }
 
 /* ---- measurements --------------------------------------------------------------------------- */
@@ -142,7 +92,7 @@ static double flops_of(pj_store *store, const pj_run_info *run)
 
 /* Energy of the rails of GPUs in prefill and decode; those that others contain do not count twice,
  * as only rails without a parent are added. */
-static pj_status add_gpus(pj_store *store, const pj_run_info *run, pj_exchange_item *item,
+static pj_status add_gpus(pj_store *store, const pj_run_info *run, pj_disclosure_item *item,
                           pj_error *err)
 {
     pj_run_data data = {0};
@@ -168,15 +118,15 @@ static pj_status add_gpus(pj_store *store, const pj_run_info *run, pj_exchange_i
     return status;
 }
 
-static pj_status measure(pj_store *store, const pj_side *side, pj_exchange_item *item,
+static pj_status measure(pj_store *store, const pj_side *side, pj_disclosure_item *item,
                          pj_error *err)
 {
     pj_status status = PJ_OK;
-    *item = (pj_exchange_item){.first = side->runs[0],
-                               .runs = side->run_count,
-                               .joules = pj_side_mean_of(side, pj_figure_find("request_energy_mj")),
-                               .joules_per_token =
-                                   pj_side_mean_of(side, pj_figure_find("joules_per_token"))};
+    *item = (pj_disclosure_item){
+        .first = side->runs[0],
+        .runs = side->run_count,
+        .joules = pj_side_mean_of(side, pj_figure_find("request_energy_mj")),
+        .joules_per_token = pj_side_mean_of(side, pj_figure_find("joules_per_token"))};
     item->joules.value /= 1e3, item->joules.lo /= 1e3, item->joules.hi /= 1e3;
     for (uint32_t i = 0; i < side->run_count && status == PJ_OK; i++) {
         const pj_run_info *run = side->runs[i];
@@ -194,7 +144,7 @@ static pj_status measure(pj_store *store, const pj_side *side, pj_exchange_item 
     return status;
 }
 
-static pj_status read_runs(pj_store *store, const pj_exchange_request *r, pj_run_list *lists,
+static pj_status read_runs(pj_store *store, const pj_disclosure_request *r, pj_run_list *lists,
                            uint32_t *count, pj_error *err)
 {
     pj_status status = PJ_OK;
@@ -214,13 +164,14 @@ static pj_status read_runs(pj_store *store, const pj_exchange_request *r, pj_run
     return status;
 }
 
-static pj_status write_items(const pj_exchange_request *r, const pj_exchange_item *items,
+static pj_status write_items(const pj_disclosure_request *r, const pj_disclosure_item *items,
                              uint32_t count, pj_json *json)
 {
-    static void (*const writers[PJ_EXCHANGE_COUNT])(const pj_exchange *exchange, pj_json *json) = {
-        pj_exchange_cyclonedx, pj_exchange_spdx, pj_exchange_sci, pj_exchange_eu,
-        pj_exchange_inferencex};
-    pj_exchange x = {.items = items, .count = count, .terms = &r->terms};
+    static void (*const writers[PJ_DISCLOSURE_COUNT])(const pj_disclosure *disclosure,
+                                                      pj_json *json) = {
+        pj_disclosure_cyclonedx, pj_disclosure_spdx, pj_disclosure_sci, pj_disclosure_eu,
+        pj_disclosure_inferencex};
+    pj_disclosure x = {.items = items, .count = count, .terms = &r->terms};
     pj_clock_format_iso(pj_clock_wall_ns(), x.now);
     snprintf(x.now + 19, sizeof x.now - 19, "Z"); /* without the fraction */
     pj_uuid7(x.id);
@@ -228,8 +179,8 @@ static pj_status write_items(const pj_exchange_request *r, const pj_exchange_ite
     return PJ_OK;
 }
 
-pj_status pj_exchange_write(pj_store *store, const pj_exchange_request *r, pj_json *json,
-                            pj_error *err)
+pj_status pj_disclosure_write(pj_store *store, const pj_disclosure_request *r, pj_json *json,
+                              pj_error *err)
 {
     pj_sides *sides = pj_alloc(1, sizeof *sides);
     pj_run_list *lists = pj_alloc(r->count + 1, sizeof *lists);
@@ -242,7 +193,7 @@ pj_status pj_exchange_write(pj_store *store, const pj_exchange_request *r, pj_js
         status = pj_fail(
             err, PJ_E_UNAVAILABLE, "no completed run%s%.80s has an energy and output tokens",
             r->experiment ? " of experiment " : " among these", r->experiment ? r->experiment : "");
-    pj_exchange_item *items =
+    pj_disclosure_item *items =
         status == PJ_OK ? pj_arena_alloc(&sides->arena, sides->count, sizeof *items) : NULL;
     if (status == PJ_OK && !items) status = pj_fail_memory(err, "a report");
     for (uint32_t i = 0; status == PJ_OK && i < sides->count; i++)

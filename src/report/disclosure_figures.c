@@ -1,16 +1,16 @@
 /* Figures: SCI per token, the EU's form, InferenceX. */
-#include "report/exchange_forms.h"
+#include "report/disclosure_forms.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static void write_facts(const pj_exchange *x, const pj_exchange_item *i, pj_json *json)
+static void write_facts(const pj_disclosure *x, const pj_disclosure_item *i, pj_json *json)
 {
     char text[400];
-    pj_exchange_task(i, text, sizeof text);
+    pj_disclosure_task(i, text, sizeof text);
     pj_json_kv_string(json, "task", text);
-    pj_exchange_boundary(i, x->terms, text, sizeof text);
+    pj_disclosure_boundary(i, x->terms, text, sizeof text);
     pj_json_kv_string(json, "boundary", text);
     pj_json_kv_string(json, "energy_source", pj_quality_name(i->first->quality));
     pj_json_kv_uint(json, "runs", i->runs);
@@ -32,19 +32,19 @@ static void write_scaled(pj_json *json, const char *key, const pj_mean *mean, do
 
 /* Grams of the machine's embodied emissions per output token: TE x TiR / EL, with all of the
  * machine reserved (RR = ToR). */
-static double embodied_per_token(const pj_exchange *x, const pj_exchange_item *i)
+static double embodied_per_token(const pj_disclosure *x, const pj_disclosure_item *i)
 {
     double life_s = x->terms->lifetime_years * 365.25 * 86400;
     return x->terms->embodied_kg * 1e3 * i->total_seconds / life_s / i->total_output;
 }
 
-static void write_sci(const pj_exchange *x, const pj_exchange_item *i, pj_json *json)
+static void write_sci(const pj_disclosure *x, const pj_disclosure_item *i, pj_json *json)
 {
-    const pj_exchange_terms *t = x->terms;
-    double kwh = pj_exchange_kwh(1, t), m = embodied_per_token(x, i);
+    const pj_disclosure_terms *t = x->terms;
+    double kwh = pj_disclosure_kwh(1, t), m = embodied_per_token(x, i);
     pj_mean sci = i->joules_per_token;
     pj_json_object_begin(json);
-    pj_json_kv_string(json, "model", pj_exchange_model(i));
+    pj_json_kv_string(json, "model", pj_disclosure_model(i));
     pj_json_kv_string(json, "functional_unit", "output token");
     write_facts(x, i, json);
     write_scaled(json, "e_kwh", &i->joules_per_token, kwh);
@@ -67,7 +67,7 @@ static void write_sci(const pj_exchange *x, const pj_exchange_item *i, pj_json *
     pj_json_object_end(json);
 }
 
-void pj_exchange_sci(const pj_exchange *x, pj_json *json)
+void pj_disclosure_sci(const pj_disclosure *x, pj_json *json)
 {
     pj_json_object_begin(json);
     pj_json_kv_string(json, "standard", "ISO/IEC 21031:2024, SCI for AI, stage: inference");
@@ -93,7 +93,7 @@ static double two_digits(double value)
 enum { EU_TOKENS = 100000 };
 
 /* Counted where the engine counts, else two per active parameter and token. */
-static double flops_per_token(const pj_exchange_item *i, const char **basis)
+static double flops_per_token(const pj_disclosure_item *i, const char **basis)
 {
     const pj_run_info *run = i->first;
     double tokens = i->input_tokens + i->output_tokens;
@@ -104,16 +104,16 @@ static double flops_per_token(const pj_exchange_item *i, const char **basis)
     return 2 * parameters * tokens / i->output_tokens;
 }
 
-static void write_eu(const pj_exchange *x, const pj_exchange_item *i, pj_json *json)
+static void write_eu(const pj_disclosure *x, const pj_disclosure_item *i, pj_json *json)
 {
     const char *basis;
-    double flops = flops_per_token(i, &basis), kwh = EU_TOKENS * pj_exchange_kwh(1, x->terms);
+    double flops = flops_per_token(i, &basis), kwh = EU_TOKENS * pj_disclosure_kwh(1, x->terms);
     pj_mean rounded = i->joules_per_token;
     char text[200];
     rounded.value = two_digits(rounded.value * kwh);
     rounded.lo = two_digits(rounded.lo * kwh), rounded.hi = two_digits(rounded.hi * kwh);
     pj_json_object_begin(json);
-    pj_json_kv_string(json, "model_name", pj_exchange_model(i));
+    pj_json_kv_string(json, "model_name", pj_disclosure_model(i));
     pj_json_kv_double(json, "parameters", two_digits(i->first->parameters));
     snprintf(text, sizeof text,
              "generating %d tokens by requests of %.4g input and %.4g output tokens", EU_TOKENS,
@@ -127,7 +127,7 @@ static void write_eu(const pj_exchange *x, const pj_exchange_item *i, pj_json *j
     pj_json_object_end(json);
 }
 
-void pj_exchange_eu(const pj_exchange *x, pj_json *json)
+void pj_disclosure_eu(const pj_disclosure *x, pj_json *json)
 {
     pj_json_object_begin(json);
     pj_json_kv_string(json, "form",
@@ -146,7 +146,7 @@ void pj_exchange_eu(const pj_exchange *x, pj_json *json)
 /* ---- InferenceX ----------------------------------------------------------------------------- */
 
 /* Its energies are those of the accelerators, of all requests. */
-static void write_metrics(const pj_exchange_item *i, bool valid, pj_json *json)
+static void write_metrics(const pj_disclosure_item *i, bool valid, pj_json *json)
 {
     double joules = valid ? i->gpu_joules : NAN, watts = joules / i->total_seconds;
     double requests = i->runs * (i->first->batch_size ? i->first->batch_size : 1);
@@ -160,13 +160,13 @@ static void write_metrics(const pj_exchange_item *i, bool valid, pj_json *json)
     pj_json_kv_double(json, "joules_per_total_token", joules / (i->total_input + i->total_output));
 }
 
-static void write_inferencex(const pj_exchange *x, const pj_exchange_item *i, pj_json *json)
+static void write_inferencex(const pj_disclosure *x, const pj_disclosure_item *i, pj_json *json)
 {
     const pj_run_info *run = i->first;
     bool valid = i->gpus && isfinite(i->gpu_joules) && !i->gpu_modelled;
     double batch = run->batch_size ? run->batch_size : 1;
     pj_json_object_begin(json);
-    pj_json_kv_string(json, "model", pj_exchange_model(i));
+    pj_json_kv_string(json, "model", pj_disclosure_model(i));
     pj_json_kv_string(json, "hardware", run->machine);
     pj_json_kv_string(json, "framework", run->engine);
     pj_json_kv_string(json, "precision", run->dtype);
@@ -191,7 +191,7 @@ static void write_inferencex(const pj_exchange *x, const pj_exchange_item *i, pj
     pj_json_object_end(json);
 }
 
-void pj_exchange_inferencex(const pj_exchange *x, pj_json *json)
+void pj_disclosure_inferencex(const pj_disclosure *x, pj_json *json)
 {
     pj_json_array_begin(json);
     for (uint32_t i = 0; i < x->count; i++) write_inferencex(x, &x->items[i], json);

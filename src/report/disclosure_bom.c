@@ -1,5 +1,5 @@
 /* Bills of materials: CycloneDX 1.7 and SPDX 3.0.1. */
-#include "report/exchange_forms.h"
+#include "report/disclosure_forms.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,14 +16,14 @@ static void give(fact_fn *put, void *context, const char *key, double value)
     put(context, key, isfinite(value) ? text : "unknown");
 }
 
-static void each_fact(const pj_exchange_item *i, const pj_exchange_terms *t, fact_fn *put,
+static void each_fact(const pj_disclosure_item *i, const pj_disclosure_terms *t, fact_fn *put,
                       void *context)
 {
     char text[400];
     const pj_run_info *run = i->first;
-    pj_exchange_task(i, text, sizeof text);
+    pj_disclosure_task(i, text, sizeof text);
     put(context, "functional_unit", text);
-    pj_exchange_boundary(i, t, text, sizeof text);
+    pj_disclosure_boundary(i, t, text, sizeof text);
     put(context, "boundary", text);
     put(context, "energy_source", pj_quality_name(run->quality));
     give(put, context, "runs", i->runs);
@@ -62,9 +62,9 @@ static void write_measure(pj_json *json, const char *key, double value, const ch
     pj_json_object_end(json);
 }
 
-static void write_consumption(const pj_exchange *x, const pj_exchange_item *i, pj_json *json)
+static void write_consumption(const pj_disclosure *x, const pj_disclosure_item *i, pj_json *json)
 {
-    double kwh = pj_exchange_kwh(i->joules.value, x->terms);
+    double kwh = pj_disclosure_kwh(i->joules.value, x->terms);
     pj_json_object_begin(json);
     pj_json_kv_string(json, "activity", "inference");
     pj_json_kv_array_begin(json, "energyProviders");
@@ -84,21 +84,21 @@ static void write_consumption(const pj_exchange *x, const pj_exchange_item *i, p
     pj_json_object_end(json);
 }
 
-static void write_model(const pj_exchange *x, uint32_t first, pj_json *json)
+static void write_model(const pj_disclosure *x, uint32_t first, pj_json *json)
 {
-    const pj_exchange_item *item = &x->items[first];
+    const pj_disclosure_item *item = &x->items[first];
     char reference[24];
     snprintf(reference, sizeof reference, "model-%u", first + 1);
     pj_json_object_begin(json);
     pj_json_kv_string(json, "type", "machine-learning-model");
     pj_json_kv_string(json, "bom-ref", reference);
-    pj_json_kv_string(json, "name", pj_exchange_model(item));
+    pj_json_kv_string(json, "name", pj_disclosure_model(item));
     pj_json_kv_object_begin(json, "modelCard");
     pj_json_kv_object_begin(json, "considerations");
     pj_json_kv_object_begin(json, "environmentalConsiderations");
     pj_json_kv_array_begin(json, "energyConsumptions");
     for (uint32_t i = first; i < x->count; i++)
-        if (pj_exchange_same_model(&x->items[i], item)) write_consumption(x, &x->items[i], json);
+        if (pj_disclosure_same_model(&x->items[i], item)) write_consumption(x, &x->items[i], json);
     pj_json_array_end(json);
     pj_json_object_end(json);
     pj_json_object_end(json);
@@ -106,7 +106,7 @@ static void write_model(const pj_exchange *x, uint32_t first, pj_json *json)
     pj_json_object_end(json);
 }
 
-void pj_exchange_cyclonedx(const pj_exchange *x, pj_json *json)
+void pj_disclosure_cyclonedx(const pj_disclosure *x, pj_json *json)
 {
     char serial[64];
     snprintf(serial, sizeof serial, "urn:uuid:%s", x->id);
@@ -129,7 +129,7 @@ void pj_exchange_cyclonedx(const pj_exchange *x, pj_json *json)
     pj_json_object_end(json);
     pj_json_kv_array_begin(json, "components");
     for (uint32_t i = 0; i < x->count; i++)
-        if (!pj_exchange_is_known_model(x, i)) write_model(x, i, json);
+        if (!pj_disclosure_is_known_model(x, i)) write_model(x, i, json);
     pj_json_array_end(json);
     pj_json_object_end(json);
 }
@@ -156,7 +156,7 @@ static void write_decimal(pj_json *json, const char *key, double value)
     pj_json_kv_string(json, key, text);
 }
 
-static void begin_element(const pj_exchange *x, const char *type, const char *name, pj_json *json)
+static void begin_element(const pj_disclosure *x, const char *type, const char *name, pj_json *json)
 {
     char id[96];
     snprintf(id, sizeof id, "urn:uuid:%s#%s", x->id, name);
@@ -166,32 +166,32 @@ static void begin_element(const pj_exchange *x, const char *type, const char *na
     pj_json_kv_string(json, "creationInfo", "_:creationinfo");
 }
 
-static void write_reference(const pj_exchange *x, const char *name, pj_json *json)
+static void write_reference(const pj_disclosure *x, const char *name, pj_json *json)
 {
     char id[96];
     snprintf(id, sizeof id, "urn:uuid:%s#%s", x->id, name);
     pj_json_string(json, id);
 }
 
-static void write_references(const pj_exchange *x, const char *key, pj_json *json)
+static void write_references(const pj_disclosure *x, const char *key, pj_json *json)
 {
     char name[24];
     pj_json_kv_array_begin(json, key);
     for (uint32_t i = 0; i < x->count; i++) {
         snprintf(name, sizeof name, "model-%u", i + 1);
-        if (!pj_exchange_is_known_model(x, i)) write_reference(x, name, json);
+        if (!pj_disclosure_is_known_model(x, i)) write_reference(x, name, json);
     }
     pj_json_array_end(json);
 }
 
 /* A measurement is an entry of the energy consumption; its facts are metrics, numbered alike. */
-static void write_package(const pj_exchange *x, uint32_t first, pj_json *json)
+static void write_package(const pj_disclosure *x, uint32_t first, pj_json *json)
 {
-    const pj_exchange_item *item = &x->items[first];
+    const pj_disclosure_item *item = &x->items[first];
     char name[24];
     snprintf(name, sizeof name, "model-%u", first + 1);
     begin_element(x, "ai_AIPackage", name, json);
-    pj_json_kv_string(json, "name", pj_exchange_model(item));
+    pj_json_kv_string(json, "name", pj_disclosure_model(item));
     pj_json_kv_string(json, "software_primaryPurpose", "model");
     pj_json_kv_string(json, "comment",
                       "Energy of one request each, in the order of the metrics. Supplier, version, "
@@ -200,11 +200,11 @@ static void write_package(const pj_exchange *x, uint32_t first, pj_json *json)
     pj_json_kv_string(json, "type", "ai_EnergyConsumption");
     pj_json_kv_array_begin(json, "ai_inferenceEnergyConsumption");
     for (uint32_t i = first; i < x->count; i++) {
-        if (!pj_exchange_same_model(&x->items[i], item)) continue;
+        if (!pj_disclosure_same_model(&x->items[i], item)) continue;
         pj_json_object_begin(json);
         pj_json_kv_string(json, "type", "ai_EnergyConsumptionDescription");
         write_decimal(json, "ai_energyQuantity",
-                      pj_exchange_kwh(x->items[i].joules.value, x->terms));
+                      pj_disclosure_kwh(x->items[i].joules.value, x->terms));
         pj_json_kv_string(json, "ai_energyUnit", "kilowattHour");
         pj_json_object_end(json);
     }
@@ -212,13 +212,13 @@ static void write_package(const pj_exchange *x, uint32_t first, pj_json *json)
     pj_json_object_end(json);
     pj_json_kv_array_begin(json, "ai_metric");
     for (uint32_t i = first; i < x->count; i++)
-        if (pj_exchange_same_model(&x->items[i], item))
+        if (pj_disclosure_same_model(&x->items[i], item))
             each_fact(&x->items[i], x->terms, put_entry, json);
     pj_json_array_end(json);
     pj_json_object_end(json);
 }
 
-static void write_creation(const pj_exchange *x, pj_json *json)
+static void write_creation(const pj_disclosure *x, pj_json *json)
 {
     pj_json_object_begin(json);
     pj_json_kv_string(json, "type", "CreationInfo");
@@ -231,7 +231,7 @@ static void write_creation(const pj_exchange *x, pj_json *json)
     pj_json_object_end(json);
 }
 
-void pj_exchange_spdx(const pj_exchange *x, pj_json *json)
+void pj_disclosure_spdx(const pj_disclosure *x, pj_json *json)
 {
     pj_json_object_begin(json);
     pj_json_kv_string(json, "@context", "https://spdx.org/rdf/3.0.1/spdx-context.jsonld");
@@ -248,7 +248,7 @@ void pj_exchange_spdx(const pj_exchange *x, pj_json *json)
     write_references(x, "element", json);
     pj_json_object_end(json);
     for (uint32_t i = 0; i < x->count; i++)
-        if (!pj_exchange_is_known_model(x, i)) write_package(x, i, json);
+        if (!pj_disclosure_is_known_model(x, i)) write_package(x, i, json);
     pj_json_array_end(json);
     pj_json_object_end(json);
 }
