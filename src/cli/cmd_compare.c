@@ -1,14 +1,33 @@
 /* perjoule compare: runs, or groups of runs, side by side, with tests of their differences. */
 #include "cli/compare_print.h"
 #include "cli/stored.h"
+#include "cli/why_print.h"
 
 typedef struct compare_args {
     pj_group_query groups;
     const char *db;
     pj_text_list tags;
-    bool json;
+    bool json, why;
     pj_price_options prices;
 } compare_args;
+
+/* Two sides, runs or with --by values of a field, and what explains their difference. */
+static pj_status explain(pj_store *store, const compare_args *a, const char *const *sides,
+                         pj_error *err)
+{
+    pj_explained *e = NULL;
+    pj_json_out out;
+    pj_status status = a->groups.by ? pj_explained_groups(store, &a->groups, sides, &e, err)
+                                    : pj_explained_runs(store, sides, &e, err);
+    if (e && a->json) {
+        pj_explained_write(e, pj_json_out_begin(&out));
+        status = pj_json_out_end(&out, status, err);
+    } else if (e) {
+        pj_why_print(e);
+    }
+    pj_explained_free(e);
+    return status;
+}
 
 static int run_compare(const pj_command *command, int argc, char **argv)
 {
@@ -30,6 +49,8 @@ static int run_compare(const pj_command *command, int argc, char **argv)
         {"to", 0, PJ_OPTION_TEXT, &runs->to, "TIME", "only runs created before a time"},
         {"with-disturbed", 0, PJ_OPTION_FLAG, &a.groups.with_disturbed, NULL,
          "include disturbed and throttled runs"},
+        {"why", 0, PJ_OPTION_FLAG, &a.why, NULL,
+         "explain the difference of two: which parts, and by what"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object"},
         PJ_OPTIONS_PRICES(&a.prices),
         PJ_OPTION_WITHOUT,
@@ -41,9 +62,18 @@ static int run_compare(const pj_command *command, int argc, char **argv)
     bool filters = runs->experiment || a.tags.count || runs->model || runs->dtype || runs->engine ||
                    runs->from || runs->to;
     bool by = a.groups.by != NULL;
-    if (by && positional) return pj_command_usage(command, "give runs or --by FIELD, not both");
+    if (a.why && !by && positional != 2)
+        return pj_command_usage(command, "--why explains two sides: give two runs, or lists of "
+                                         "runs with commas");
+    if (a.why && by && positional != 0 && positional != 2)
+        return pj_command_usage(command,
+                                "--why --by %s takes the two values to explain, or none "
+                                "if there are only two",
+                                a.groups.by);
+    if (!a.why && by && positional)
+        return pj_command_usage(command, "give runs or --by FIELD, not both");
     if (!by && filters) return pj_command_usage(command, "--by FIELD is required to form groups");
-    if (!by && (positional < 2 || positional > PJ_COMPARE_MAX))
+    if (!by && !a.why && (positional < 2 || positional > PJ_COMPARE_MAX))
         return pj_command_usage(command, "give 2 to %d runs, or --by FIELD", PJ_COMPARE_MAX);
     runs->tags = a.tags.items;
     runs->tag_count = (uint32_t)a.tags.count;
@@ -54,8 +84,10 @@ static int run_compare(const pj_command *command, int argc, char **argv)
     pj_json_out out;
     pj_status status = pj_prices_get(&a.prices, &rates, &err);
     if (status == PJ_OK) status = pj_stored_open(a.db, &store, &err);
-    if (status == PJ_OK && by) status = pj_compared_groups(store, &a.groups, &c, &err);
-    if (status == PJ_OK && !by)
+    if (status == PJ_OK && a.why)
+        status = explain(store, &a, positional ? (const char *const *)argv + 1 : NULL, &err);
+    if (status == PJ_OK && !a.why && by) status = pj_compared_groups(store, &a.groups, &c, &err);
+    if (status == PJ_OK && !a.why && !by)
         status =
             pj_compared_runs(store, (const char *const *)argv + 1, (uint32_t)positional, &c, &err);
     if (c && a.json) {
@@ -73,7 +105,7 @@ const pj_command pj_command_compare = {
     .name = "compare",
     .summary = "compare runs or groups of runs, with statistics",
     .run = run_compare,
-    .usage = "[options] RUN RUN [RUN [RUN]] | --by FIELD [options]",
+    .usage = "[options] RUN RUN [RUN [RUN]] | --by FIELD [options] | --why A B",
     .text =
         "RUN is an id, the beginning of one, \"last\", or \"last~1\" for the run before the last. "
         "Settings that differ come first, then metrics side by side, tests (Welch on logarithms, "
@@ -82,8 +114,14 @@ const pj_command pj_command_compare = {
         "token comes from, and the verdict in joules per token: a sentence for each pair that "
         "differs, and one for all that are not distinguishable. Runs from --repeat are compared as "
         "groups, and so are all runs with --by; single runs are compared as they are, which says "
-        "nothing about future runs. Disturbed runs are left out if enough others remain.",
+        "nothing about future runs. Disturbed runs are left out if enough others remain. With --why, "
+        "the parts of two sides are matched by name, by the values they computed, or by their "
+        "role, also across engines, and what explains the difference is named where it is certain "
+        "and at least 1 % of A's energy: values computed twice, a copy, a conversion, another "
+        "type, more calls, a slower or hotter kernel, time in which nothing computes, a clock. A "
+        "and B are runs, lists of runs with commas, or with --by two values of the field.",
     .examples = "perjoule compare last~1 last\nperjoule compare 01989c2e 01989c2f\nperjoule "
                 "compare --by dtype --experiment sweep\nperjoule compare --by batch --tag nightly "
-                "--json\n",
+                "--json\nperjoule compare --why last~1 last\nperjoule compare --why --by dtype "
+                "bf16 q8_0\n",
 };

@@ -133,6 +133,7 @@ static const pj_param_rule operations_rules[] = {{"layer", PJ_PARAM_INT, -1, 1e6
                                                  DISTURBED,
                                                  {0}};
 static const pj_param_rule compare_rules[] = {{"ids"}, RATES, DISTURBED, {0}};
+static const pj_param_rule why_rules[] = {{"a"}, {"b"}, DISTURBED, {0}};
 static const pj_param_rule groups_rules[] = {
     {"by"},
     {"search"},
@@ -567,6 +568,7 @@ static const route table[] = {
     {"GET", API "runs", NULL, PJ_VIEW_RUNS, runs_rules, answer_runs},
     {"GET", API "facets", write_view, PJ_VIEW_FACETS},
     {"GET", API "compare", write_view, PJ_VIEW_COMPARE, compare_rules},
+    {"GET", API "compare/why", write_view, PJ_VIEW_WHY, why_rules},
     {"GET", API "compare/groups", write_view, PJ_VIEW_GROUPS, groups_rules},
     {"GET", API "experiments", write_view, PJ_VIEW_EXPERIMENTS},
     {"POST", API "experiments", write_experiment},

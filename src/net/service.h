@@ -21,6 +21,7 @@ typedef enum pj_view {
     PJ_VIEW_RUNS = 0, /* an array; `total` is the number of matches */
     PJ_VIEW_FACETS,
     PJ_VIEW_COMPARE, /* parameter ids */
+    PJ_VIEW_WHY,     /* parameters a and b */
     PJ_VIEW_EXPERIMENTS,
     PJ_VIEW_EXPERIMENT, /* `id` is its name */
     PJ_VIEW_REPORT,     /* a document, not JSON: parameters ids, experiment and format.

@@ -3,7 +3,7 @@
 
 #include "experiment/experiment_view.h"
 #include "insight/advice.h"
-#include "insight/insight.h"
+#include "insight/explained.h"
 #include "report/report_forms.h"
 
 static pj_status report_view(pj_store *store, const pj_report_subject *s, pj_json *json,
@@ -14,16 +14,18 @@ static pj_status report_view(pj_store *store, const pj_report_subject *s, pj_jso
     return pj_insight_summary(store, s->ids[0], NULL, json, err);
 }
 
-/* The view or, of a single run, the advice. */
-static pj_status report_read(pj_store *store, const pj_report_subject *s, bool advice,
+typedef enum member { VIEW, ADVICE, WHY } member;
+
+static pj_status report_read(pj_store *store, const pj_report_subject *s, member which,
                              json_t **tree, pj_error *err)
 {
     pj_buffer buffer;
     pj_json json;
     pj_buffer_init(&buffer, PJ_REPORT_MAX_BYTES);
     pj_json_init(&json, &buffer);
-    pj_status status = advice ? pj_insight_advice(store, s->ids[0], NULL, &json, err)
-                              : report_view(store, s, &json, err);
+    pj_status status = which == ADVICE ? pj_insight_advice(store, s->ids[0], NULL, &json, err)
+                       : which == WHY  ? pj_insight_why(store, s->ids, &json, err)
+                                       : report_view(store, s, &json, err);
     if (status == PJ_OK) {
         *tree = json_loadb(pj_buffer_get(&buffer), buffer.length, 0, NULL);
         if (!*tree) status = pj_fail_memory(err, "a report");
@@ -37,7 +39,7 @@ pj_status pj_report_make(pj_store *store, const pj_report_request *request, pj_b
 {
     char texts[PJ_COMPARE_MAX][PJ_UUID_BYTES];
     const char *ids[PJ_COMPARE_MAX];
-    json_t *view = NULL, *advice = NULL;
+    json_t *view = NULL, *advice = NULL, *why = NULL;
     pj_report_subject s = {.ids = ids,
                            .experiment = request->experiment,
                            .without = pj_store_leaves_out_disturbances(store)};
@@ -49,15 +51,19 @@ pj_status pj_report_make(pj_store *store, const pj_report_request *request, pj_b
         status = pj_store_resolve(store, request->ids[s.count], texts[s.count], err);
         ids[s.count] = texts[s.count];
     }
-    if (status == PJ_OK) status = report_read(store, &s, false, &view, err);
-    if (status == PJ_OK && s.count == 1) status = report_read(store, &s, true, &advice, err);
+    if (status == PJ_OK) status = report_read(store, &s, VIEW, &view, err);
+    if (status == PJ_OK && s.count == 1) status = report_read(store, &s, ADVICE, &advice, err);
+    if (status == PJ_OK && s.count == 2 && !request->html)
+        status = report_read(store, &s, WHY, &why, err);
     s.view = view;
     s.advice = advice;
+    s.why = json_object_get(why, "why");
     if (status == PJ_OK && request->html)
         status = pj_report_page(store, &s, out, err);
     else if (status == PJ_OK)
         pj_report_markdown(&s, out);
     json_decref(view);
     json_decref(advice);
+    json_decref(why);
     return status == PJ_OK ? pj_buffer_status(out, "a report", err) : status;
 }

@@ -14,6 +14,7 @@ typedef struct pj_report_subject {
     const char *experiment;
     const json_t *view;   /* the summary, the comparison or the experiment */
     const json_t *advice; /* of a single run */
+    const json_t *why;    /* of two, for Markdown */
     bool without;         /* disturbances are left out */
 } pj_report_subject;
 

@@ -303,7 +303,22 @@ static void markdown_metrics(pj_buffer *out, const json_t *view)
     }
 }
 
-static void markdown_comparison(pj_buffer *out, const json_t *view)
+/* What explains the difference of two runs. */
+static void markdown_why(pj_buffer *out, const json_t *why)
+{
+    size_t i;
+    const json_t *f;
+    json_array_foreach(json_object_get(why, "findings"), i, f)
+    {
+        const char *part = pj_member_text(f, "part");
+        if (!i) pj_buffer_text(out, "\n## Why\n\n");
+        LINE("- **%+.3g mJ per token (%+.1f %%), %s%s%s.** %s.", pj_member_number(f, "mj"),
+             100 * pj_member_number(f, "share"), pj_member_text(f, "phase"), *part ? " " : "",
+             *part ? part : "all parts", pj_member_text(f, "text"));
+    }
+}
+
+static void markdown_comparison(pj_buffer *out, const json_t *view, const json_t *why)
 {
     static const column terms[] = {{"phase", "phase"},
                                    {"part", "component"},
@@ -321,6 +336,7 @@ static void markdown_comparison(pj_buffer *out, const json_t *view)
         snprintf(of, sizeof of, "%c: ", (int)('A' + i));
         markdown_trust(out, item, of);
     }
+    markdown_why(out, why);
     markdown_differences(out, view);
     markdown_metrics(out, view);
     json_array_foreach(json_object_get(view, "decomposition"), i, item)
@@ -454,7 +470,7 @@ void pj_report_markdown(const pj_report_subject *s, pj_buffer *out)
     if (s->experiment)
         markdown_experiment(out, s->view);
     else if (s->count > 1)
-        markdown_comparison(out, s->view);
+        markdown_comparison(out, s->view, s->why);
     else
         markdown_run(out, s->view, s->advice);
     markdown_repeat(out, s->view);

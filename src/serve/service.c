@@ -5,6 +5,7 @@
 #include "generate/predict.h"
 #include "generate/preflight.h"
 #include "insight/advice.h"
+#include "insight/explained.h"
 #include "insight/insight.h"
 #include "insight/laws.h"
 #include "report/report.h"
@@ -269,6 +270,16 @@ static pj_status view_compare(pj_store *store, const pj_params *params, const pj
     return pj_insight_compare(store, list.ids, list.count, rates, out, err);
 }
 
+static pj_status view_why(pj_store *store, const pj_params *params, pj_json *out, pj_error *err)
+{
+    const char *const sides[2] = {pj_params_text(params, "a"), pj_params_text(params, "b")};
+    if (!sides[0] || !sides[1])
+        return pj_fail(err, PJ_E_INVALID,
+                       "a and b must be ids of runs, each one or several "
+                       "separated by commas");
+    return pj_insight_why(store, sides, out, err);
+}
+
 static pj_status report(pj_store *store, const pj_params *params, pj_buffer *out, pj_error *err)
 {
     id_list list = {0};
@@ -400,6 +411,7 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
                                            .offset = (uint64_t)pj_params_int(p, "offset", 0)},
                            rates, out, err);
     case PJ_VIEW_COMPARE: return view_compare(store, p, rates, out, err);
+    case PJ_VIEW_WHY: return view_why(store, p, out, err);
     case PJ_VIEW_EXPERIMENTS:
         return pj_view_experiments(store, pj_experiments_live, serve->experiments, out, err);
     case PJ_VIEW_EXPERIMENT:

@@ -124,6 +124,7 @@ class Strict(unittest.TestCase):
         self.assertIn("twice", self.problem(get("/api/profiling/runs?limit=4&limit=5"), 400))
         self.assertIn("ids", self.problem(get("/api/profiling/compare?ids=last"), 400))
         self.problem(get("/api/profiling/compare"), 400)
+        self.assertIn("a and b", self.problem(get("/api/profiling/compare/why?a=last"), 400))
 
     def test_what_cannot_fit_is_refused_before_it_is_queued(self):
         with harness.Server(power="none") as server:

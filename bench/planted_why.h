@@ -1,0 +1,34 @@
+/* Pairs of runs in which the second does something more, with known truth, for the search for
+ * reasons (analysis/why.h). */
+#ifndef PJ_BENCH_PLANTED_WHY_H
+#define PJ_BENCH_PLANTED_WHY_H
+
+#include "base/error.h"
+
+#include <stdint.h>
+
+typedef enum pj_planted_cost {
+    PJ_COST_NONE = 0, /* both runs are alike */
+    PJ_COST_NORM,     /* a norm is computed twice */
+    PJ_COST_COPY,     /* a product's output is transposed into another buffer */
+    PJ_COST_TYPE,     /* one product has F32 weights among BF16 */
+    PJ_COST_GAP,      /* every step waits */
+    PJ_COST_CLOCK,    /* the processor's clock is capped */
+    PJ_COST_KERNEL,   /* one product's kernel is slower */
+    PJ_COST_POWER,    /* one product's kernel draws more power */
+    PJ_COST_COUNT
+} pj_planted_cost;
+
+extern const char *const pj_planted_cost_names[PJ_COST_COUNT]; /* "norm", ... */
+
+typedef struct pj_planted_why_score {
+    double pairs;
+    double found; /* the planted cause is named at its part; of like pairs: nothing is */
+    double alone; /* and nothing else */
+} pj_planted_why_score;
+
+/* One pair of `runs` runs a side, drawn from `seed`. */
+pj_status pj_planted_why_try(pj_planted_cost cost, uint32_t runs, uint64_t seed,
+                             pj_planted_why_score *score, pj_error *err);
+
+#endif

@@ -1,0 +1,115 @@
+/*
+ * Why does B cost more than A? The parts of two sides, each one run or several, are matched by
+ * their names, by the values they computed, or by their role. The difference of each is split into
+ * calls, bytes, FLOPs, the rest of the time, and power, and named where it is at least a hundredth
+ * of A's request and certain. All figures are per output token. Pure: rows of runs in, findings
+ * out. Method: docs/measurement.md, "Why".
+ */
+#ifndef PJ_ANALYSIS_WHY_H
+#define PJ_ANALYSIS_WHY_H
+
+#include "base/estimate.h"
+#include "trace/run_data.h"
+
+/* What explains a difference. */
+typedef enum pj_why_kind {
+    PJ_WHY_NOTHING = 0, /* not certain, or below a hundredth of the request */
+    PJ_WHY_REPEATED,    /* values computed again that are already there */
+    PJ_WHY_COPY,        /* values moved unchanged */
+    PJ_WHY_CONVERSION,  /* values moved and rounded */
+    PJ_WHY_EXTRA,       /* a part that only one side has */
+    PJ_WHY_CALLS,       /* more or fewer calls */
+    PJ_WHY_BATCH,       /* the same, since sequences share steps */
+    PJ_WHY_TYPE,        /* other bytes for the same FLOPs */
+    PJ_WHY_WORK,        /* other FLOPs */
+    PJ_WHY_LENGTH,      /* other numbers of tokens */
+    PJ_WHY_KERNEL,      /* the same work in other time */
+    PJ_WHY_POWER,       /* the same time at other power */
+    PJ_WHY_GAP,         /* time in which no part computed */
+    PJ_WHY_CLOCK,       /* a device's clock: all parts alike */
+    PJ_WHY_PACE,        /* all parts alike, for no known reason */
+    PJ_WHY_KIND_COUNT
+} pj_why_kind;
+
+const char *pj_why_kind_name(pj_why_kind kind); /* "repeated", ... */
+
+typedef enum pj_why_match {
+    PJ_WHY_BY_NAME = 0,
+    PJ_WHY_BY_VALUES, /* of other names, but the same values */
+    PJ_WHY_BY_ROLE,   /* of other names; both are attention, MLP, norms or none of them */
+    PJ_WHY_ALONE      /* only one side has it */
+} pj_why_match;
+
+const char *pj_why_match_name(pj_why_match match); /* "name", ... */
+
+/* One side's share in a part, per output token. 0: it has no such part. NAN: unknown. */
+typedef struct pj_why_amount {
+    double calls, ms, mj, flops, bytes;
+    double ms_variance, mj_variance; /* of the means */
+} pj_why_amount;
+
+/* What of a difference is due to what, mJ: adds up to b - from. */
+typedef struct pj_why_split {
+    double calls, bytes, flops, time, power;
+} pj_why_split;
+
+typedef struct pj_why_row {
+    uint8_t phase;
+    bool is_gap;
+    const char *name;  /* "q_proj", "attention/softmax", "q_proj+k_proj" */
+    const char *other; /* its name on side B, where that differs; else NULL */
+    pj_why_match match;
+    pj_why_amount a, b;
+    pj_why_amount from;            /* A's, after causes of all parts together */
+    double repeated_a, repeated_b; /* calls that repeat the values of the call before them */
+    int same_values;               /* 1, 0; -1: unknown */
+    const char *equals;            /* the part of its side whose values it repeats; NULL: none */
+    bool equals_exactly;
+    double difference_mj; /* b - a */
+    pj_bounds bounds;     /* its 95 % interval, without errors that both sides share */
+    pj_why_split split;
+    pj_why_kind kind;
+    double explained_mj; /* of the difference, by `kind` */
+    pj_bounds explained; /* its interval */
+} pj_why_row;
+
+/* A cause of all parts together. */
+typedef struct pj_why_common {
+    pj_why_kind kind; /* LENGTH, CLOCK, PACE; NOTHING: none */
+    double explained_mj, time_factor, power_factor;
+    char device[32];
+    double clock_a_mhz, clock_b_mhz, throttled_a, throttled_b; /* NAN: unknown */
+} pj_why_common;
+
+enum { PJ_WHY_COMMONS = 2 };
+
+typedef struct pj_why {
+    pj_arena arena;
+    double request_a_mj, request_b_mj;     /* per output token, means */
+    double disturbed_a_mj, disturbed_b_mj; /* of that */
+    uint32_t runs_a, runs_b;
+    pj_why_row *rows;                /* those that explain most first */
+    uint32_t row_count, named_count; /* the first `named_count` have a kind */
+    pj_why_common commons[PJ_WHY_COMMONS];
+    uint32_t common_count;
+    double explained_mj; /* by rows and common causes */
+} pj_why;
+
+/* Collects the runs of one side. */
+typedef struct pj_why_side pj_why_side;
+pj_status pj_why_side_new(pj_why_side **side, pj_error *err);
+/* Needs the classes of each run; of the first also phases, sections, tokens, layers, components and
+ * operations. Runs without an energy or without output tokens are not counted. */
+pj_status pj_why_side_add(pj_why_side *side, const pj_run_data *run, pj_error *err);
+uint32_t pj_why_side_runs(const pj_why_side *side);
+void pj_why_side_free(pj_why_side *side); /* NULL is allowed */
+
+/* The result is independent of the sides; free it with pj_why_fini. */
+pj_status pj_why_find(const pj_why_side *a, const pj_why_side *b, pj_why *why, pj_error *err);
+void pj_why_fini(pj_why *why); /* may run twice */
+
+/* One clause that says why, such as "2 calls instead of 1, with equal values". */
+void pj_why_row_text(const pj_why_row *row, char *text, size_t bytes);
+void pj_why_common_text(const pj_why_common *common, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,174 @@
+/* What all parts have in common: other numbers of tokens, a device's clock, a slower machine. */
+#include "analysis/why_impl.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double same_work = 0.02;      /* relative, of FLOPs and bytes */
+static const double other_clock = 0.03;    /* relative */
+static const double other_throttle = 0.05; /* of the time */
+static const double least_pace = 0.05;     /* relative, of all parts' time */
+static const double agreement = 0.08;      /* of a part with the rest, relative */
+
+/* ---- lengths -------------------------------------------------------------------------------- */
+
+static void scale_from(pj_why_row *row, double time, double power)
+{
+    row->from.ms *= time;
+    row->from.ms_variance *= time * time;
+    row->from.mj *= time * power;
+    row->from.mj_variance *= time * power * time * power;
+}
+
+/* Prefill's share in a token's energy grows with the prompt and falls with the answer. */
+static void find_length(pj_why *why, const pj_why_context *c)
+{
+    double a = c->a->input_tokens / c->a->output_tokens;
+    double b = c->b->input_tokens / c->b->output_tokens, factor = b / a, mj = 0;
+    if (!(a > 0) || !(b > 0) || fabs(factor - 1) < 0.01) return;
+    for (uint32_t i = 0; i < why->row_count; i++) {
+        pj_why_row *row = &why->rows[i];
+        if (row->phase != PJ_PHASE_PREFILL) continue;
+        mj += row->from.mj * (factor - 1);
+        scale_from(row, factor, 1);
+        row->from.calls *= c->a->output_tokens / c->b->output_tokens;
+        row->from.flops *= factor;
+        row->from.bytes *= factor;
+    }
+    why->commons[why->common_count++] = (pj_why_common){.kind = PJ_WHY_LENGTH,
+                                                        .explained_mj = mj,
+                                                        .time_factor = factor,
+                                                        .power_factor = 1,
+                                                        .clock_a_mhz = NAN,
+                                                        .clock_b_mhz = NAN,
+                                                        .throttled_a = NAN,
+                                                        .throttled_b = NAN};
+}
+
+/* ---- pace ----------------------------------------------------------------------------------- */
+
+typedef struct weighted {
+    double ratio, weight;
+} weighted;
+
+static int by_ratio(const void *x, const void *y)
+{
+    double a = ((const weighted *)x)->ratio, b = ((const weighted *)y)->ratio;
+    return (a > b) - (a < b);
+}
+
+static double weighted_median(weighted *items, uint32_t count)
+{
+    double all = 0, sum = 0;
+    qsort(items, count, sizeof *items, by_ratio);
+    for (uint32_t i = 0; i < count; i++) all += items[i].weight;
+    for (uint32_t i = 0; i < count; i++)
+        if ((sum += items[i].weight) >= all / 2) return items[i].ratio;
+    return NAN;
+}
+
+static bool is_near(double a, double b)
+{
+    return isnan(a) || isnan(b) || fabs(a - b) <= same_work * fmax(fabs(a), fabs(b));
+}
+
+/* Rows that do the same on both sides. */
+static bool is_same_work(const pj_why_row *r)
+{
+    return r->match == PJ_WHY_BY_NAME && !r->is_gap && r->from.ms > 0 && r->b.ms > 0 &&
+           r->from.mj > 0 && r->b.mj > 0 && is_near(r->from.calls, r->b.calls) &&
+           is_near(r->from.flops, r->b.flops) && is_near(r->from.bytes, r->b.bytes);
+}
+
+/* One large part does not speak for all. */
+static const double most_weight = 0.2;
+
+typedef struct pace {
+    double time, power;   /* typical ratios of B to A */
+    double agreeing, all; /* energy of rows with that ratio of times; of all rows */
+} pace;
+
+static bool pace_of(const pj_why *why, pace *p)
+{
+    weighted *times = pj_alloc(why->row_count + 1, sizeof *times);
+    weighted *powers = pj_alloc(why->row_count + 1, sizeof *powers);
+    uint32_t n = 0;
+    double all = 0;
+    *p = (pace){NAN, NAN, 0, 0};
+    for (uint32_t i = 0; i < why->row_count; i++) all += why->rows[i].from.mj;
+    for (uint32_t i = 0; times && powers && i < why->row_count; i++) {
+        const pj_why_row *r = &why->rows[i];
+        double weight = fmin(r->from.mj, most_weight * all);
+        p->all += weight;
+        if (!is_same_work(r)) continue;
+        times[n] = (weighted){r->b.ms / r->from.ms, weight};
+        powers[n++] = (weighted){r->b.mj / r->b.ms / (r->from.mj / r->from.ms), weight};
+    }
+    if (n) {
+        p->time = weighted_median(times, n);
+        p->power = weighted_median(powers, n);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (fabs(times[i].ratio / p->time - 1) <= agreement) p->agreeing += times[i].weight;
+    pj_free(times);
+    pj_free(powers);
+    return n > 0 && p->time > 0 && p->power > 0;
+}
+
+/* A device whose clock, or share of time with a throttled clock, differs in the way that the times
+ * do. */
+static bool find_clock(const pj_why_context *c, const pace *p, pj_why_common *found)
+{
+    for (uint32_t i = 0; i < c->a->device_count; i++)
+        for (uint32_t k = 0; k < c->b->device_count; k++) {
+            const pj_device_conditions *a = &c->a->devices[i], *b = &c->b->devices[k];
+            if (strcmp(a->device, b->device) != 0) continue;
+            double clock = b->clock_mhz / a->clock_mhz - 1;
+            double throttled = b->throttled_share - a->throttled_share;
+            bool slower = clock < -other_clock || throttled > other_throttle;
+            bool faster = clock > other_clock || throttled < -other_throttle;
+            if (p->time > 1 + same_work ? !slower : p->time < 1 - same_work ? !faster : true)
+                continue;
+            *found = (pj_why_common){.kind = PJ_WHY_CLOCK,
+                                     .clock_a_mhz = a->clock_mhz,
+                                     .clock_b_mhz = b->clock_mhz,
+                                     .throttled_a = a->throttled_share,
+                                     .throttled_b = b->throttled_share};
+            snprintf(found->device, sizeof found->device, "%s", a->device);
+            return true;
+        }
+    return false;
+}
+
+/* All parts of one program on one machine took longer alike. */
+static bool is_pace(const pj_why_context *c, const pace *p)
+{
+    double sd =
+        sqrt(c->spread_a * c->spread_a / c->a->runs + c->spread_b * c->spread_b / c->b->runs);
+    return strcmp(c->a->engine, c->b->engine) == 0 && strcmp(c->a->machine, c->b->machine) == 0 &&
+           fabs(p->time - 1) > fmax(least_pace, 3.3 * sd) && p->agreeing > 0.7 * p->all;
+}
+
+void pj_why_find_common(pj_why *why, const pj_why_context *c)
+{
+    pace p;
+    pj_why_common found = {
+        .clock_a_mhz = NAN, .clock_b_mhz = NAN, .throttled_a = NAN, .throttled_b = NAN};
+    find_length(why, c);
+    if (!pace_of(why, &p)) return;
+    if (!find_clock(c, &p, &found)) found.kind = is_pace(c, &p) ? PJ_WHY_PACE : PJ_WHY_NOTHING;
+    if (!found.kind) return;
+    found.time_factor = p.time;
+    found.power_factor = p.power;
+    for (uint32_t i = 0; i < why->row_count; i++) {
+        pj_why_row *row = &why->rows[i];
+        if (row->is_gap || row->match == PJ_WHY_ALONE) continue;
+        found.explained_mj += row->from.mj * (p.time * p.power - 1);
+        scale_from(row, p.time, p.power);
+    }
+    why->commons[why->common_count++] = found;
+}

@@ -1,0 +1,90 @@
+/* Private to why*.c: the parts of one side, and how those of two are matched. */
+#ifndef PJ_ANALYSIS_WHY_IMPL_H
+#define PJ_ANALYSIS_WHY_IMPL_H
+
+#include "analysis/compare.h"
+#include "analysis/why.h"
+#include "trace/device_conditions.h"
+
+/* Enough to tell values apart; a part's first ones. */
+enum { PJ_WHY_LOOKS = 32 };
+
+/* Statistics of the output of one call, and where it was. */
+typedef struct pj_why_look {
+    uint32_t token, layer; /* position of the token; PJ_NO_PARENT: in none */
+    float mean_abs, std, max_abs, sparsity, mean;
+} pj_why_look;
+
+/* A class of work of one side: a component, or an operation of it. */
+typedef struct pj_why_part {
+    const char *component, *operation; /* "": time between parts; NULL: the component itself */
+    uint8_t phase;
+    bool on_device;
+    pj_moments ms; /* per output token, of the runs */
+    pj_moments mj;
+    double random, bias; /* of mj: sums of variances and of deviations over the runs */
+    double flops, bytes; /* the same; NAN: unknown */
+    double ms_now, mj_now, random_now, bias_now; /* of the run being added */
+    /* of the run with rows: */
+    uint64_t calls, repeated; /* repeated: with the values of the call before it in one place */
+    double token_variance;    /* of the time over the whole run, by its tokens or calls, ms^2 */
+    pj_moments by_place;      /* time by token, in prefill by call */
+    uint32_t place;           /* being added up; UINT32_MAX: none */
+    double place_ms;
+    pj_why_look last, looks[PJ_WHY_LOOKS];
+    uint32_t look_count;
+    bool has_last;
+} pj_why_part;
+
+struct pj_why_side {
+    pj_arena arena;
+    pj_why_part *parts;
+    uint32_t count, runs;
+    bool has_operations, has_devices;
+    double request_mj, disturbed_mj;           /* sums over runs, per output token */
+    double input_tokens, output_tokens, batch; /* of the first run */
+    char engine[64], machine[128];
+    pj_device_conditions devices[4];
+    uint32_t device_count;
+};
+
+/* ---- values (why_values.c) ---- */
+
+/* Whether two calls gave the same values, up to relative differences of `tolerance`. */
+bool pj_why_looks_equal(const pj_why_look *a, const pj_why_look *b, double tolerance);
+
+typedef struct pj_why_likeness {
+    uint32_t compared, equal, exact; /* places that both have */
+} pj_why_likeness;
+
+pj_why_likeness pj_why_parts_compare(const pj_why_part *a, const pj_why_part *b);
+/* Enough places, and the same values in nearly all of them. */
+bool pj_why_likeness_same(const pj_why_likeness *likeness);
+
+/* ---- matching (why_match.c) ---- */
+
+/* The parts of both sides that are one thing. */
+typedef struct pj_why_pair {
+    const pj_why_part **parts[2];
+    uint32_t count[2];
+    pj_why_match match;
+} pj_why_pair;
+
+/* In the arena. */
+pj_status pj_why_pairs(const pj_why_side *a, const pj_why_side *b, pj_arena *arena,
+                       pj_why_pair **pairs, uint32_t *count, pj_error *err);
+
+/* ---- judging ---- */
+
+typedef struct pj_why_context {
+    const pj_why_side *a, *b;
+    double spread_a, spread_b; /* relative, of times from run to run */
+    double freedom;            /* degrees of freedom of times */
+} pj_why_context;
+
+/* Causes of all rows alike, which change what B is compared with (why_common.c). */
+void pj_why_find_common(pj_why *why, const pj_why_context *context);
+/* Splits the differences of rows and names what is certain (why_judge.c). */
+void pj_why_judge(pj_why *why, const pj_why_context *context);
+
+#endif

@@ -1,0 +1,193 @@
+/* Splits each row's difference and names what explains it. */
+#include "analysis/why_impl.h"
+
+#include "trace/summary.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double least_share = 0.01;  /* of A's request: smaller causes are not named */
+static const double other_amount = 0.02; /* relative: smaller changes of bytes and FLOPs are none */
+static const double level = 0.05;        /* of false names in a comparison */
+
+/* ---- splitting ------------------------------------------------------------------------------ */
+
+/* Of a change of time, what is in proportion to the change of an amount: at most all of it, and
+ * nothing if the time changed the other way. */
+static double due_to(double change, double in_proportion)
+{
+    if (in_proportion > 0) return fmin(fmax(change, 0), in_proportion);
+    return fmax(fmin(change, 0), in_proportion);
+}
+
+/* The relative change of an amount per call; 0: none, or unknown. */
+static double change_of(double from, double calls_from, double to, double calls_to)
+{
+    if (!(from > 0) || !(to > 0)) return 0;
+    bool known = calls_from > 0 && calls_to > 0;
+    double ratio = known ? to / calls_to / (from / calls_from) : to / from;
+    return fabs(ratio - 1) > other_amount ? ratio - 1 : 0;
+}
+
+/* Milliseconds of the change of time: more calls, then more work in each, then the rest. */
+typedef struct time_split {
+    double calls, flops, bytes, rest;
+    double expected; /* B's time with A's time per call */
+} time_split;
+
+static time_split split_time(const pj_why_row *r)
+{
+    const pj_why_amount *a = &r->from, *b = &r->b;
+    time_split t = {.expected = a->ms};
+    if (a->calls > 0 && b->calls > 0) t.expected = a->ms / a->calls * b->calls;
+    t.calls = t.expected - a->ms;
+    double change = b->ms - t.expected;
+    t.flops = due_to(change, t.expected * change_of(a->flops, a->calls, b->flops, b->calls));
+    t.bytes = due_to(change - t.flops,
+                     t.expected * change_of(a->bytes, a->calls, b->bytes, b->calls) - t.flops);
+    t.rest = change - t.flops - t.bytes;
+    return t;
+}
+
+/* ---- certainty ------------------------------------------------------------------------------ */
+
+typedef struct cause {
+    pj_why_kind kind;
+    double mj, sd;
+    double z; /* of what changed, time or power, in standard deviations; INFINITY: counted */
+} cause;
+
+/* Power over both sides, which small parts know better together than alone. */
+static double mean_power(const pj_why_row *r, double *sd)
+{
+    double ms = r->from.ms + r->b.ms;
+    *sd = sqrt(r->from.mj_variance + r->b.mj_variance) / ms;
+    return (r->from.mj + r->b.mj) / ms;
+}
+
+static cause cause_of_time(const pj_why_row *r, pj_why_kind kind, double ms, double ms_sd,
+                           bool counted)
+{
+    double power_sd, power = mean_power(r, &power_sd);
+    return (cause){kind, power * ms, hypot(power * ms_sd, power_sd * ms),
+                   counted ? INFINITY : fabs(ms) / ms_sd};
+}
+
+static cause cause_of_power(const pj_why_row *r, double mj)
+{
+    const pj_why_amount *a = &r->from, *b = &r->b;
+    double sd = b->ms * hypot(sqrt(a->mj_variance) / a->ms, sqrt(b->mj_variance) / b->ms);
+    return (cause){PJ_WHY_POWER, mj, sd, fabs(mj) / sd};
+}
+
+/* Parts that are large enough to be named: each is tested in time and in power. */
+static double tests_of(const pj_why *why)
+{
+    double n = 0;
+    for (uint32_t i = 0; i < why->row_count; i++)
+        n += fmax(why->rows[i].from.mj, why->rows[i].b.mj) >= least_share * why->request_a_mj;
+    return fmax(2 * n, 1);
+}
+
+static bool is_certain(const pj_why *why, const pj_why_context *c, const cause *of)
+{
+    if (!(fabs(of->mj) >= least_share * why->request_a_mj)) return false;
+    if (!(fabs(of->mj) > PJ_Z95 * of->sd)) return false;
+    return isinf(of->z) || pj_student_two_sided(of->z, c->freedom) * tests_of(why) < level;
+}
+
+static void name_row(const pj_why *why, const pj_why_context *c, const cause *causes, size_t count,
+                     pj_why_row *row)
+{
+    const cause *most = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (is_certain(why, c, &causes[i]) && (!most || fabs(causes[i].mj) > fabs(most->mj)))
+            most = &causes[i];
+    if (!most) return;
+    row->kind = most->kind;
+    row->explained_mj = most->mj;
+    row->explained = (pj_bounds){most->mj - PJ_Z95 * most->sd, most->mj + PJ_Z95 * most->sd};
+}
+
+/* ---- kinds ---------------------------------------------------------------------------------- */
+
+/* A part that one side has alone. Equal values without arithmetic are moved ones. */
+static pj_why_kind kind_of_alone(const pj_why_row *r)
+{
+    const pj_why_amount *of = r->b.ms > 0 ? &r->b : &r->a;
+    if (!r->equals) return PJ_WHY_EXTRA;
+    if (of->flops > 0) return PJ_WHY_REPEATED;
+    return r->equals_exactly ? PJ_WHY_COPY : PJ_WHY_CONVERSION;
+}
+
+static pj_why_kind kind_of_calls(const pj_why_row *r, const pj_why_context *c)
+{
+    double more = r->b.calls - r->from.calls, repeats = r->repeated_b - r->repeated_a;
+    if (more * repeats > 0 && fabs(repeats) >= 0.5 * fabs(more)) return PJ_WHY_REPEATED;
+    return c->a->batch != c->b->batch ? PJ_WHY_BATCH : PJ_WHY_CALLS;
+}
+
+static pj_why_kind kind_of_amount(const pj_why_row *r, const pj_why_context *c, bool of_bytes)
+{
+    bool other_length =
+        c->a->input_tokens != c->b->input_tokens || c->a->output_tokens != c->b->output_tokens;
+    double flops = change_of(r->from.flops, r->from.calls, r->b.flops, r->b.calls);
+    if (other_length && strncmp(r->name, "attention", 9) == 0) return PJ_WHY_LENGTH;
+    return of_bytes && flops == 0 ? PJ_WHY_TYPE : PJ_WHY_WORK;
+}
+
+static void judge_alone(const pj_why *why, const pj_why_context *c, pj_why_row *row)
+{
+    cause only = {kind_of_alone(row), row->difference_mj,
+                  sqrt(row->a.mj_variance + row->b.mj_variance), INFINITY};
+    if (row->is_gap) only.kind = PJ_WHY_GAP;
+    row->split.calls = row->difference_mj;
+    name_row(why, c, &only, 1, row);
+}
+
+/* What parts gain and lose in power over a phase. The phase's energy is measured; a wrong share of
+ * it in one part is missing in others, so that without a real difference these add up to little. */
+static double power_of_phase(const pj_why *why, uint8_t phase)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < why->row_count; i++) {
+        const pj_why_row *r = &why->rows[i];
+        double ignored;
+        if (r->phase == phase && r->from.ms > 0 && r->b.ms > 0)
+            sum += r->b.mj - r->from.mj - mean_power(r, &ignored) * (r->b.ms - r->from.ms);
+    }
+    return sum;
+}
+
+static void judge_both(const pj_why *why, const pj_why_context *c, pj_why_row *row)
+{
+    time_split t = split_time(row);
+    double phase_power = power_of_phase(why, row->phase);
+    double ignored, power = mean_power(row, &ignored);
+    double per_call = t.expected / row->from.ms;
+    double rest_sd = sqrt(row->from.ms_variance * per_call * per_call + row->b.ms_variance);
+    double counted_sd = sqrt(row->from.ms_variance) / row->from.ms;
+    row->split =
+        (pj_why_split){power * t.calls, power * t.bytes, power * t.flops, power * t.rest, 0};
+    row->split.power = row->b.mj - row->from.mj - power * (row->b.ms - row->from.ms);
+    bool is_real =
+        phase_power * row->split.power > 0 && fabs(phase_power) >= 0.5 * fabs(row->split.power);
+    const cause causes[] = {
+        cause_of_time(row, row->is_gap ? PJ_WHY_GAP : PJ_WHY_KERNEL, t.rest, rest_sd, false),
+        cause_of_time(row, kind_of_calls(row, c), t.calls, counted_sd * fabs(t.calls), true),
+        cause_of_time(row, kind_of_amount(row, c, true), t.bytes, rest_sd, true),
+        cause_of_time(row, kind_of_amount(row, c, false), t.flops, rest_sd, true),
+        cause_of_power(row, is_real ? row->split.power : 0)};
+    name_row(why, c, causes, row->is_gap ? 1 : sizeof causes / sizeof *causes, row);
+}
+
+void pj_why_judge(pj_why *why, const pj_why_context *c)
+{
+    for (uint32_t i = 0; i < why->row_count; i++) {
+        pj_why_row *row = &why->rows[i];
+        if (row->from.ms > 0 && row->b.ms > 0)
+            judge_both(why, c, row);
+        else
+            judge_alone(why, c, row);
+    }
+}

@@ -1,0 +1,135 @@
+/* Findings in words. */
+#include "analysis/why.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *pj_why_kind_name(pj_why_kind kind)
+{
+    static const char *const names[PJ_WHY_KIND_COUNT] = {
+        "none", "repeated", "copy",   "conversion", "extra", "calls", "batch", "type",
+        "work", "length",   "kernel", "power",      "gap",   "clock", "pace"};
+    return (unsigned)kind < PJ_WHY_KIND_COUNT ? names[kind] : "unknown";
+}
+
+const char *pj_why_match_name(pj_why_match match)
+{
+    static const char *const names[] = {"name", "values", "role", "alone"};
+    return (unsigned)match <= PJ_WHY_ALONE ? names[match] : "unknown";
+}
+
+/* "1.8 times"; `to` / `from` per call where calls are known. */
+static double ratio_per_call(double from, double from_calls, double to, double to_calls)
+{
+    bool known = from_calls > 0 && to_calls > 0;
+    return known ? to / to_calls / (from / from_calls) : to / from;
+}
+
+static void text_alone(const pj_why_row *r, char *text, size_t bytes)
+{
+    const char *only = r->b.ms > 0 ? "only in B" : "only in A";
+    const char *equals = r->equals ? r->equals : "";
+    if (r->kind == PJ_WHY_REPEATED)
+        snprintf(text, bytes, "%s: computes the values of %s again", only, equals);
+    else if (r->kind == PJ_WHY_COPY)
+        snprintf(text, bytes, "%s: moves the values of %s unchanged", only, equals);
+    else if (r->kind == PJ_WHY_CONVERSION)
+        snprintf(text, bytes, "%s: moves the values of %s, rounded", only, equals);
+    else
+        snprintf(text, bytes, "%s", only);
+}
+
+static void text_calls(const pj_why_row *r, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%.4g calls per token instead of %.4g%s%s", r->b.calls, r->from.calls,
+             r->kind == PJ_WHY_REPEATED ? r->b.calls > r->from.calls
+                                              ? ": B computes equal values again"
+                                              : ": A computes equal values again"
+                                        : "",
+             r->kind == PJ_WHY_BATCH ? ": sequences share steps" : "");
+}
+
+static void text_amount(const pj_why_row *r, char *text, size_t bytes)
+{
+    double more = ratio_per_call(r->from.bytes, r->from.calls, r->b.bytes, r->b.calls);
+    double flops = ratio_per_call(r->from.flops, r->from.calls, r->b.flops, r->b.calls);
+    double ms = ratio_per_call(r->from.ms, r->from.calls, r->b.ms, r->b.calls);
+    const char *values = r->same_values == 1 ? " and equal values" : "";
+    if (r->kind == PJ_WHY_TYPE)
+        snprintf(text, bytes,
+                 "%.2f times the bytes for the same FLOPs%s, in %.2f times the time: another type",
+                 more, values, ms);
+    else
+        snprintf(text, bytes,
+                 "%.2f times the FLOPs and %.2f times the bytes, in %.2f times the time", flops,
+                 more, ms);
+}
+
+static void text_power(const pj_why_row *r, char *text, size_t bytes)
+{
+    double from = r->from.mj / r->from.ms, to = r->b.mj / r->b.ms;
+    snprintf(text, bytes, "%s kernel: %.3g W instead of %.3g W for the same work",
+             to > from ? "hotter" : "cooler", to, from);
+}
+
+void pj_why_row_text(const pj_why_row *r, char *text, size_t bytes)
+{
+    double ms = ratio_per_call(r->from.ms, r->from.calls, r->b.ms, r->b.calls);
+    switch (r->kind) {
+    case PJ_WHY_REPEATED:
+        if (r->match != PJ_WHY_ALONE) {
+            text_calls(r, text, bytes);
+            return;
+        }
+        /* fall through */
+    case PJ_WHY_COPY:
+    case PJ_WHY_CONVERSION:
+    case PJ_WHY_EXTRA: text_alone(r, text, bytes); return;
+    case PJ_WHY_CALLS:
+    case PJ_WHY_BATCH: text_calls(r, text, bytes); return;
+    case PJ_WHY_TYPE:
+    case PJ_WHY_WORK: text_amount(r, text, bytes); return;
+    case PJ_WHY_LENGTH: snprintf(text, bytes, "another length of the context"); return;
+    case PJ_WHY_KERNEL:
+        snprintf(text, bytes, "%s kernel: %.2f times the time for the same work%s",
+                 ms > 1 ? "slower" : "faster", ms, r->same_values == 1 ? " and equal values" : "");
+        return;
+    case PJ_WHY_POWER: text_power(r, text, bytes); return;
+    case PJ_WHY_GAP:
+        snprintf(text, bytes, "nothing computes for %.3g ms per token instead of %.3g", r->b.ms,
+                 r->from.ms);
+        return;
+    default: snprintf(text, bytes, "not certain"); return;
+    }
+}
+
+static void text_clock(const pj_why_common *c, char *text, size_t bytes)
+{
+    size_t n = (size_t)snprintf(text, bytes, "clock of %s", c->device);
+    if (isfinite(c->clock_a_mhz) && isfinite(c->clock_b_mhz) && n < bytes)
+        n += (size_t)snprintf(text + n, bytes - n, ": %.0f MHz instead of %.0f", c->clock_b_mhz,
+                              c->clock_a_mhz);
+    if (isfinite(c->throttled_a) && isfinite(c->throttled_b) &&
+        c->throttled_a + c->throttled_b > 0 && n < bytes)
+        n += (size_t)snprintf(text + n, bytes - n,
+                              ", throttled for %.0f %% of the time instead of "
+                              "%.0f %%",
+                              100 * c->throttled_b, 100 * c->throttled_a);
+    if (n < bytes)
+        snprintf(text + n, bytes - n, "; parts take %.2f times the time at %.2f times the power",
+                 c->time_factor, c->power_factor);
+}
+
+void pj_why_common_text(const pj_why_common *c, char *text, size_t bytes)
+{
+    if (c->kind == PJ_WHY_LENGTH)
+        snprintf(text, bytes, "%.2f times the prompt tokens per output token", c->time_factor);
+    else if (c->kind == PJ_WHY_CLOCK)
+        text_clock(c, text, bytes);
+    else
+        snprintf(text, bytes,
+                 "all parts alike take %.2f times the time at %.2f times the power; no condition "
+                 "that was recorded says why",
+                 c->time_factor, c->power_factor);
+}

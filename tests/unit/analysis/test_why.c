@@ -1,0 +1,267 @@
+/* Parts of two sides are matched by units of work, by values and by role, and their differences are
+ * split exactly. Certainty on runs with noise is tested on planted ones (bench/planted_why.c). */
+#include "../assertions.h"
+#include "analysis/why.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { TOKENS = 4, LAYERS = 2, MOST = 12 };
+
+/* A component of every layer: figures of one call. */
+typedef struct planned {
+    const char *name;
+    double ms, watts, flops, bytes;
+    float values; /* 0: none */
+} planned;
+
+typedef struct made {
+    pj_run_data data;
+    pj_phase_row phases[1];
+    pj_token_row tokens[TOKENS];
+    pj_layer_row layers[TOKENS * LAYERS];
+    pj_component_row components[TOKENS * LAYERS * MOST];
+    pj_class_row classes[MOST];
+} made;
+
+static pj_class_row *class_of(made *m, const char *name)
+{
+    for (uint32_t i = 0; i < m->data.class_count; i++)
+        if (strcmp(m->classes[i].name, name) == 0) return &m->classes[i];
+    pj_class_row *c = &m->classes[m->data.class_count++];
+    *c = (pj_class_row){.name = name, .phase = PJ_PHASE_DECODE};
+    return c;
+}
+
+static void add_call(made *m, const planned *p, uint32_t token, uint32_t layer)
+{
+    pj_class_row *c = class_of(m, p->name);
+    c->time_ms += p->ms;
+    c->energy_mj += p->ms * p->watts;
+    c->energy_sd.random_mj = (float)(0.02 * c->energy_mj);
+    c->flops += p->flops;
+    c->bytes += p->bytes;
+    float v = p->values * (1 + 0.1F * (float)layer + 0.01F * (float)token);
+    m->components[m->data.component_count++] = (pj_component_row){
+        .name = p->name,
+        .layer = token * LAYERS + layer,
+        .section = PJ_NO_PARENT,
+        .token = token,
+        .step = PJ_NO_PARENT,
+        .class_ = PJ_NO_PARENT,
+        .duration_ms = p->ms,
+        .has_stats = p->values > 0,
+        .stats = {.mean_abs = v, .std = 2 * v, .max_abs = 5 * v, .mean = v / 10}};
+    m->data.info.request_mj += p->ms * p->watts;
+}
+
+static void make_run(made *m, const planned *plan)
+{
+    *m = (made){.data = {.info = {.output_tokens = TOKENS, .input_tokens = 1, .batch_size = 1},
+                         .phases = m->phases,
+                         .tokens = m->tokens,
+                         .layers = m->layers,
+                         .components = m->components,
+                         .classes = m->classes,
+                         .phase_count = 1,
+                         .token_count = TOKENS,
+                         .layer_count = TOKENS * LAYERS}};
+    m->data.info.request_disturbed.mj = NAN;
+    m->phases[0].phase = PJ_PHASE_DECODE;
+    for (uint32_t t = 0; t < TOKENS; t++) {
+        m->tokens[t] = (pj_token_row){.position = t, .step = PJ_NO_PARENT};
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            m->layers[t * LAYERS + l] =
+                (pj_layer_row){.token = t, .step = PJ_NO_PARENT, .layer_index = l};
+            for (const planned *p = plan; p->name; p++) add_call(m, p, t, l);
+        }
+    }
+}
+
+static void explain(const planned *plan_a, const planned *plan_b, pj_why *why)
+{
+    static made runs[2];
+    pj_why_side *sides[2];
+    for (int i = 0; i < 2; i++) {
+        make_run(&runs[i], i ? plan_b : plan_a);
+        assert_int_equal(pj_why_side_new(&sides[i], NULL), PJ_OK);
+        assert_int_equal(pj_why_side_add(sides[i], &runs[i].data, NULL), PJ_OK);
+    }
+    assert_int_equal(pj_why_find(sides[0], sides[1], why, NULL), PJ_OK);
+    for (int i = 0; i < 2; i++) pj_why_side_free(sides[i]);
+    double sum = 0;
+    for (uint32_t i = 0; i < why->row_count; i++) {
+        const pj_why_row *r = &why->rows[i];
+        const pj_why_split *s = &r->split;
+        double split = s->calls + s->bytes + s->flops + s->time + s->power;
+        assert_near(split + r->from.mj - r->a.mj, r->difference_mj, 1e-9);
+        sum += r->difference_mj;
+    }
+    assert_near(sum, why->request_b_mj - why->request_a_mj, 1e-9);
+}
+
+static const pj_why_row *row_of(const pj_why *why, const char *name)
+{
+    for (uint32_t i = 0; i < why->row_count; i++)
+        if (strcmp(why->rows[i].name, name) == 0) return &why->rows[i];
+    fail_msg("no part %s", name);
+    return NULL;
+}
+
+static void assert_named(const pj_why *why, const char *name, pj_why_kind kind, double mj)
+{
+    const pj_why_row *r = row_of(why, name);
+    assert_int_equal(r->kind, kind);
+    assert_near(r->explained_mj, mj, 1e-6 + 1e-3 * fabs(mj));
+}
+
+static const planned norm = {"input_layernorm", 1, 20, 10, 10, 0.5F};
+static const planned q = {"q_proj", 4, 40, 400, 400, 1.5F};
+static const planned mlp = {"down_proj", 10, 50, 1000, 1000, 2.5F};
+
+static void a_repeated_part_is_named_by_values(void **state)
+{
+    (void)state;
+    pj_why why;
+    const planned other = {"my_norm", 1, 20, 10, 10, 0.5F};
+    const planned a[] = {norm, q, mlp, {0}}, b[] = {norm, other, q, mlp, {0}};
+    const planned twice[] = {norm, norm, q, mlp, {0}};
+    explain(a, b, &why);
+    assert_named(&why, "my_norm", PJ_WHY_REPEATED, LAYERS * 20);
+    assert_string_equal(row_of(&why, "my_norm")->equals, "input_layernorm");
+    assert_int_equal(why.named_count, 1);
+    pj_why_fini(&why);
+    explain(a, twice, &why);
+    assert_named(&why, "input_layernorm", PJ_WHY_REPEATED, LAYERS * 20);
+    pj_why_fini(&why);
+    explain(twice, a, &why); /* and as a saving */
+    assert_named(&why, "input_layernorm", PJ_WHY_REPEATED, -LAYERS * 20);
+    pj_why_fini(&why);
+}
+
+static void other_values_are_no_repetition(void **state)
+{
+    (void)state;
+    pj_why why;
+    const planned other = {"my_norm", 1, 20, 10, 10, 0.7F}, copy = {"y", 1, 20, 0, 10, 1.5F},
+                  cast = {"z", 1, 20, 0, 10, 1.505F};
+    const planned a[] = {norm, q, mlp, {0}}, b[] = {norm, other, q, copy, cast, mlp, {0}};
+    explain(a, b, &why);
+    assert_named(&why, "my_norm", PJ_WHY_EXTRA, LAYERS * 20);
+    assert_named(&why, "y", PJ_WHY_COPY, LAYERS * 20);
+    assert_named(&why, "z", PJ_WHY_CONVERSION, LAYERS * 20);
+    pj_why_fini(&why);
+}
+
+static void parts_are_matched_across_programs(void **state)
+{
+    (void)state;
+    pj_why why;
+    const planned k = {"k_proj", 2, 40, 200, 200, 1.1F}, v = {"v_proj", 2, 40, 200, 200, 1.2F};
+    const planned qkv = {"qkv_proj", 8, 40, 800, 800, 0}, act = {"act", 1, 30, 20, 20, 3.5F};
+    const planned named = {"aten_silu", 1.5, 30, 20, 20, 3.5F};
+    const planned dense = {"self_attn_core", 3, 30, 0, 0, 0}, flash = {"flash_fwd", 2, 30, 0, 0, 0};
+    const planned a[] = {norm, q, k, v, act, dense, mlp, {0}},
+                  b[] = {norm, qkv, named, flash, mlp, {0}};
+    explain(a, b, &why);
+    const pj_why_row *r = row_of(&why, "q_proj+k_proj+v_proj");
+    assert_string_equal(r->other, "qkv_proj");
+    assert_near(r->difference_mj, 0, 1e-9);
+    assert_int_equal(row_of(&why, "act")->match, PJ_WHY_BY_VALUES);
+    assert_int_equal(row_of(&why, "act")->same_values, 1);
+    assert_int_equal(row_of(&why, "self_attn_core")->match, PJ_WHY_BY_ROLE);
+    for (uint32_t i = 0; i < why.row_count; i++)
+        assert_int_not_equal(why.rows[i].match, PJ_WHY_ALONE);
+    pj_why_fini(&why);
+}
+
+/* A program that records whole blocks is compared with one that records each step of them. */
+static void coarse_parts_stand_for_finer_ones(void **state)
+{
+    (void)state;
+    pj_why why;
+    const planned core = {"attention", 3, 30, 0, 0, 0}, out = {"o_proj", 2, 30, 0, 0, 0},
+                  norm_2 = {"post_attention_layernorm", 1, 20, 0, 0, 0},
+                  gate = {"gate_up_proj", 5, 40, 0, 0, 0}, head = {"lm_head", 2, 40, 0, 0, 0};
+    const planned block = {"attention", 9, 30, 0, 0, 0}, ffn = {"mlp", 15, 45, 0, 0, 0},
+                  logits = {"logits", 2, 40, 0, 0, 0};
+    const planned a[] = {norm, q, core, out, norm_2, gate, mlp, head, {0}};
+    const planned b[] = {block, out, ffn, logits, {0}};
+    explain(a, b, &why);
+    assert_string_equal(row_of(&why, "input_layernorm+q_proj+attention")->other, "attention");
+    assert_string_equal(row_of(&why, "post_attention_layernorm+gate_up_proj+down_proj")->other,
+                        "mlp");
+    assert_string_equal(row_of(&why, "lm_head")->other, "logits");
+    assert_int_equal(why.row_count, 4);
+    pj_why_fini(&why);
+}
+
+static void time_is_told_from_bytes_and_power(void **state)
+{
+    (void)state;
+    pj_why why;
+    char text[200];
+    planned wide = mlp, slow = mlp, hot = mlp;
+    wide.bytes *= 2, wide.ms *= 1.8;
+    slow.ms *= 1.5;
+    hot.watts *= 1.3;
+    const planned a[] = {norm, q, mlp, {0}};
+    const planned b[] = {norm, q, wide, {0}}, c[] = {norm, q, slow, {0}}, d[] = {norm, q, hot, {0}};
+    explain(a, b, &why);
+    assert_named(&why, "down_proj", PJ_WHY_TYPE, LAYERS * 50 * 8);
+    pj_why_row_text(row_of(&why, "down_proj"), text, sizeof text);
+    assert_string_equal(text, "2.00 times the bytes for the same FLOPs and equal values, in 1.80 "
+                              "times the time: another type");
+    pj_why_fini(&why);
+    explain(a, c, &why);
+    assert_named(&why, "down_proj", PJ_WHY_KERNEL, LAYERS * 50 * 5);
+    pj_why_fini(&why);
+    explain(a, d, &why);
+    assert_named(&why, "down_proj", PJ_WHY_POWER, LAYERS * 15 * 10);
+    assert_int_equal(why.named_count, 1);
+    pj_why_fini(&why);
+}
+
+static void nothing_is_named_where_nothing_differs(void **state)
+{
+    (void)state;
+    pj_why why;
+    const planned a[] = {norm, q, mlp, {0}};
+    explain(a, a, &why);
+    assert_int_equal(why.named_count, 0);
+    assert_int_equal(why.common_count, 0);
+    pj_why_fini(&why);
+}
+
+static void runs_without_energy_are_refused(void **state)
+{
+    (void)state;
+    pj_why_side *a, *b;
+    pj_why why;
+    pj_error err = {0};
+    assert_int_equal(pj_why_side_new(&a, &err), PJ_OK);
+    assert_int_equal(pj_why_side_new(&b, &err), PJ_OK);
+    assert_int_equal(pj_why_find(a, b, &why, &err), PJ_E_UNAVAILABLE);
+    pj_why_fini(&why);
+    pj_why_side_free(a);
+    pj_why_side_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_repeated_part_is_named_by_values),
+        cmocka_unit_test(other_values_are_no_repetition),
+        cmocka_unit_test(parts_are_matched_across_programs),
+        cmocka_unit_test(coarse_parts_stand_for_finer_ones),
+        cmocka_unit_test(time_is_told_from_bytes_and_power),
+        cmocka_unit_test(nothing_is_named_where_nothing_differs),
+        cmocka_unit_test(runs_without_energy_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
