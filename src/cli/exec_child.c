@@ -4,11 +4,13 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "power/process_energy.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -373,6 +375,7 @@ pj_status pj_child_start(pj_child *c, const char *const *variables, pj_error *er
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
     take_signals();
     c->begin_ns = pj_clock_ns();
+    c->energy_mj = NAN;
     c->pid = fork();
     if (c->pid == 0) become(c, variables, &before, ends[1]);
     child_pid = c->pid;
@@ -395,11 +398,23 @@ static double exec_child_seconds(struct timeval t)
     return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
 }
 
+/* Once the program has ended, and before it is reaped, its energy is final. */
+static void read_energy(pj_child *c)
+{
+    pj_power_env env;
+    siginfo_t ended = {.si_pid = 0};
+    if (waitid(P_PID, (id_t)c->pid, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || !ended.si_pid)
+        return;
+    pj_power_env_get(&env);
+    c->energy_mj = pj_process_energy_mj(&env, (int)c->pid);
+}
+
 /* Reaps every process that has ended; true if the program itself is among them. */
 static bool exec_child_reap(pj_child *c)
 {
     struct rusage usage;
     int status = 0;
+    read_energy(c);
     for (pid_t done; (done = wait4(-1, &status, WNOHANG, &usage)) > 0;) {
         c->cpu_s += exec_child_seconds(usage.ru_utime) + exec_child_seconds(usage.ru_stime);
         if (done != c->pid) continue;

@@ -91,6 +91,7 @@ static void describe_model(pj_exec_run *e)
     if (f->engine[0] && !e->request.engine) pj_run_set_engine(e->run, f->engine);
     pj_run_describe(e->run, &facts, NULL);
     pj_run_add_cpu(e->run, e->child.cpu_s);
+    pj_run_set_process_energy(e->run, e->child.energy_mj);
     pj_buffer_fini(&text);
 }
 

@@ -32,13 +32,14 @@ typedef struct pj_option {
 } pj_option;
 
 /* Options with the same meaning in every command. */
-#define PJ_OPTION_POWER(pointer)                                                               \
-    {                                                                                          \
-        "power", 0, PJ_OPTION_TEXT, pointer, "LIST",                                           \
-            "power sources, separated by commas: auto (default), none, rapl, nvml, hwmon, "    \
-            "powermetrics, estimate (modelled), perjoule:URL (another machine's), sim "        \
-            "(simulated) or replay:FILE; a source's settings follow a colon",                  \
-            .choices = "auto none rapl nvml hwmon powermetrics estimate perjoule: sim replay:" \
+#define PJ_OPTION_POWER(pointer)                                                              \
+    {                                                                                         \
+        "power", 0, PJ_OPTION_TEXT, pointer, "LIST",                                          \
+            "power sources, separated by commas: auto (default), none, rapl, nvml, hwmon, "   \
+            "ioreport, powermetrics, estimate (modelled), perjoule:URL (another machine's), " \
+            "sim (simulated) or replay:FILE; a source's settings follow a colon",             \
+            .choices = "auto none rapl nvml hwmon ioreport powermetrics estimate perjoule: "  \
+                       "sim replay:"                                                          \
     }
 #define PJ_OPTION_DTYPE(pointer)                                                               \
     {                                                                                          \

@@ -10,6 +10,7 @@
 #define PJ_RECORD_SESSION_H
 
 #include "power/conditions.h"
+#include "power/memory_traffic.h"
 #include "power/meter.h"
 #include "record/machine.h"
 #include "record/reading_hub.h"
@@ -35,11 +36,12 @@ struct pj_session {
     pj_power_env power_env;
     pj_arena arena;
     pj_machine machine;
-    pj_live_sinks sinks;         /* live sinks; events go to sinks.all */
-    const char *power_requested; /* the list of sources as requested */
-    int64_t baseline_ns;         /* length of the cold idle window; 0: no baseline */
-    pj_conditions *conditions;   /* NULL: no power was requested */
-    pthread_mutex_t conditions_mutex;
+    pj_live_sinks sinks;              /* live sinks; events go to sinks.all */
+    const char *power_requested;      /* the list of sources as requested */
+    int64_t baseline_ns;              /* length of the cold idle window; 0: no baseline */
+    pj_conditions *conditions;        /* NULL: no power was requested */
+    pj_memory_traffic *traffic;       /* NULL: not counted on this machine */
+    pthread_mutex_t conditions_mutex; /* of both */
     pj_baseline cold, resident;
     bool has_cold, has_resident;
     bool listens_after; /* idle power is measured after every run, too; runs are one at a time */

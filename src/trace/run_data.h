@@ -306,6 +306,9 @@ typedef struct pj_run_info {
     double sampler_cpu_share, sampler_jitter_us;
     uint64_t samples_missed, spans_lost;
     double baseline_cold_mw, baseline_resident_mw; /* total; NAN: none */
+    /* what the machine counted meanwhile; NAN: not counted on it */
+    double memory_read_bytes, memory_written_bytes; /* of the whole machine */
+    double process_mj; /* of the process that ran the model, its CPU alone, as the system says */
 } pj_run_info;
 
 typedef struct pj_run_data {
