@@ -95,6 +95,18 @@ static void describe_model(pj_exec_run *e)
     pj_buffer_fini(&text);
 }
 
+/* The run ends with the program: what a server that it left behind draws is in no run. */
+static void warn_of_orphans(pj_exec_run *e)
+{
+    const pj_child *c = &e->child;
+    if (c->left_count)
+        pj_run_warn(e->run, "left_running",
+                    "%u process%s that the program started run%s on after its end (%s): from then "
+                    "on %s energy is in no run",
+                    c->left_count, c->left_count == 1 ? "" : "es", c->left_count == 1 ? "s" : "",
+                    c->left_name, c->left_count == 1 ? "its" : "their");
+}
+
 static void describe_run(pj_exec_run *e)
 {
     pj_buffer text;
@@ -189,6 +201,7 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
     read_the_rest(e);
     pj_markers_finish(e->markers, e->child.end_ns);
     describe_run(e);
+    warn_of_orphans(e);
     warn_of_unseen_llama(e, &injection);
     snprintf(why, sizeof why, e->child.signal ? "killed by signal %d" : "exit code %d",
              e->child.signal ? e->child.signal : e->child.exit_code);

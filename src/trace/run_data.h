@@ -227,6 +227,8 @@ typedef struct pj_condition_row {
 /* Begins the tag of the runs that belong to one session, such as the requests of an agent's task.
  */
 #define PJ_TAG_SESSION "session="
+/* ... and of the requests of one client. */
+#define PJ_TAG_CLIENT "client="
 
 /* Output tokens of an open run whose token spans are passes that yield none; 0 when it is built. */
 #define PJ_GENERATES_NO_TOKENS ((uint64_t)INT64_MAX)
