@@ -162,8 +162,8 @@ static void warn_of_unseen_llama(const pj_exec_run *e, const pj_injection *injec
         return;
     pj_run_warn(
         e->run, "llama_unseen",
-        "no step of llama.cpp was seen: calls of llama_decode by a program that has looked it "
-        "up itself (dlsym), as bindings such as llama-cpp-python do, cannot be intercepted");
+        "no step of llama.cpp was seen: the program computed none, or its llama.cpp is linked "
+        "statically, whose calls cannot be intercepted");
 }
 
 pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
