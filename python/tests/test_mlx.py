@@ -1,5 +1,6 @@
 """Models of MLX: with a stand-in everywhere, and with mlx and mlx-lm where they are installed."""
 import importlib.util
+import sys
 import threading
 import unittest
 import warnings
@@ -149,8 +150,10 @@ class Mlx(StoredCase):
 class RealMlx(StoredCase):
     def test_a_model_of_mlx_lm(self):
         import mlx.core as mx
-        from mlx_lm.generate import generate_step
+        import mlx_lm.generate  # noqa: F401
         from mlx_lm.models import llama
+        module = sys.modules["mlx_lm.generate"]  # the package has a function of that name
+        generate_step = module.generate_step
 
         model = llama.Model(llama.ModelArgs(
             model_type="llama", hidden_size=64, num_hidden_layers=2, intermediate_size=128, num_attention_heads=4,
@@ -159,14 +162,13 @@ class RealMlx(StoredCase):
         prompt = mx.array([1, 2, 3, 4, 5, 6, 7])
 
         def generate():
-            import mlx_lm.generate as module
             return [int(token) for token, _ in module.generate_step(prompt, model, max_tokens=8)]
         alone = generate()
         profiler = perjoule.InferencePipelineProfiler(model=model, session=self.session())
         with profiler.run():
             traced = generate()
         self.assertEqual(traced, alone)
-        self.assertIs(generate_step, __import__("sys").modules["mlx_lm.generate"].generate_step)
+        self.assertIs(module.generate_step, generate_step)
         summary = profiler.get_summary()
         self.assertEqual((summary["input_tokens"], summary["output_tokens"], summary["level"]), (7, 8, "fine"))
         run = perjoule.open(self.db).run("last")
