@@ -37,6 +37,7 @@ def overview(commands, version):
                        ("PERJOULE_BASELINE", "seconds of idle power measured before the first run, in place of 1"),
                        ("PERJOULE_SYSFS, PERJOULE_PROCFS", "folders in front of /sys and /proc"),
                        ("PERJOULE_NVML", "path of NVIDIA's management library"),
+                       ("PERJOULE_IOREPORT", "library to open instead of libIOReport and CoreFoundation"),
                        ("PERJOULE_POWERMETRICS", "command to run instead of powermetrics"),
                        ("PERJOULE_ISA", "kernel sets that may be used"),
                        ("PERJOULE_POWER", "power sources, in place of auto"),

@@ -1,7 +1,8 @@
 """Builds perjoule's wheel and source archive with Python's standard library alone (PEP 517).
 
-PERJOULE_WHEEL_LIBRARY: a libperjoule to bundle; PERJOULE_WHEEL_PLATFORM: the wheel's platform tag.
-Without them the wheel is `py3-none-any` and finds the library of an installed perjoule.
+PERJOULE_WHEEL_LIBRARY: a libperjoule to bundle; PERJOULE_WHEEL_PROGRAM: the folder of an installation (bin/perjoule,
+lib/perjoule, share/perjoule) to bring along; PERJOULE_WHEEL_PLATFORM: the wheel's platform tag. Without them the wheel is
+`py3-none-any` and finds the library of an installed perjoule.
 """
 import base64
 import hashlib
@@ -51,6 +52,20 @@ def license_file():
     raise SystemExit("the LICENSE is missing")
 
 
+def program_files():
+    """(place in the wheel, bytes, mode) of the program and of what it looks for beside its folder."""
+    tree = os.environ.get("PERJOULE_WHEEL_PROGRAM")
+    if not tree:
+        return
+    tree = pathlib.Path(tree)
+    yield "scripts/perjoule", (tree / "bin/perjoule").read_bytes(), 0o755
+    for path in sorted(tree.glob("lib*/**/perjoule/*.so")):  # the folder of libraries has another name on some systems
+        yield f"data/lib/perjoule/{path.name}", path.read_bytes(), 0o755
+    for folder in ("share/perjoule", "share/man"):
+        for path in sorted(path for path in (tree / folder).rglob("*") if path.is_file()):
+            yield f"data/{path.relative_to(tree).as_posix()}", path.read_bytes(), 0o644
+
+
 class Wheel:
     """Writes a zip with its RECORD, the list of files and hashes."""
 
@@ -83,11 +98,14 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     if library:
         inside = "libperjoule.0.dylib" if platform.startswith("macosx") else "libperjoule.so.0"
         wheel.add(f"perjoule/lib/{inside}", pathlib.Path(library).read_bytes(), 0o755)
+        for place, data, mode in program_files():
+            wheel.add(f"perjoule-{version()}.data/{place}", data, mode)
         notices = pathlib.Path(library).parent / "THIRD-PARTY-NOTICES"  # of what is linked into it
         if notices.exists():
             wheel.add(f"{info}/THIRD-PARTY-NOTICES", notices.read_bytes())
     wheel.add(f"{info}/METADATA", metadata().encode())
     wheel.add(f"{info}/LICENSE", license_file())
+    wheel.add(f"{info}/entry_points.txt", b"[pytest11]\nperjoule = perjoule.testing\n")
     pure = "false" if library else "true"
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: perjoule\nRoot-Is-Purelib: {pure}\n"
               f"Tag: py3-none-{platform}\n".encode())

@@ -14,6 +14,12 @@ python3 -m venv "$work/fresh"
 unset PERJOULE_LIBRARY PYTHONPATH
 cd "$work"
 fresh/bin/python -c 'import perjoule, perjoule._native as n; print("perjoule", perjoule.__version__, "with", n.find_library())'
+# the wheel brings the program, and Python finds it where the environment is not on the PATH
+fresh/bin/perjoule run --power none --db "$work/fresh/runs.db" -n 2 Once >/dev/null
+fresh/bin/python -c '
+import perjoule
+run = perjoule.open("fresh/runs.db").run("last")
+print("the program that came with it wrote", run.report("fresh/run.md"))'
 PERJOULE_PROGRAM=$build/perjoule fresh/bin/python -m unittest discover -s ../python/tests
 python3 ../python/backend.py sdist "$work" >/dev/null
 mkdir sdist

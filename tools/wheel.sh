@@ -1,23 +1,30 @@
 #!/bin/bash
 # Makes the Python package: dist/perjoule-VERSION.tar.gz, perjoule_vllm-VERSION (the entry points by which vLLM finds
-# the package) and wheels with libperjoule inside.
+# the package) and wheels with libperjoule inside, on Linux with the program too.
 #
 #   wheel.sh BUILD [ARCH...]    wheels for other machines, from the sources and flags of a configured build
-#   wheel.sh --here BUILD       one for this machine, from the library in BUILD
+#   wheel.sh --here BUILD       one for this machine, from BUILD
 #
 # ARCH is x86_64, aarch64 (py3-none-manylinux_2_28_ARCH) or macos-arm64 (py3-none-macosx_11_0_arm64), default all:
-# their library needs only the system's C library. Each wheel is checked (check_wheel.py).
+# they need only the system's C library. Each wheel is checked (check_wheel.py).
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p dist
-build() { PERJOULE_WHEEL_LIBRARY=$1 PERJOULE_WHEEL_PLATFORM=$2 python3 python/backend.py wheel dist; }
+build() { # library, platform, folder of an installation or ""
+    PERJOULE_WHEEL_LIBRARY=$1 PERJOULE_WHEEL_PLATFORM=$2 PERJOULE_WHEEL_PROGRAM=$3 python3 python/backend.py wheel dist
+}
 
 if [ "${1:-}" = --here ]; then
     case $(uname -s) in
     Darwin) library=$2/libperjoule.0.dylib platform=macosx_11_0_$(uname -m) ;;
     *) library=$2/libperjoule.so.0 platform=linux_$(uname -m) ;;
     esac
-    build "$library" "$platform"
+    # an installation is found relative to its program, whatever its prefix
+    tree=$(mktemp -d)
+    trap 'rm -rf "$tree"' EXIT
+    DESTDIR=$tree meson install -C "$2" --no-rebuild --quiet >/dev/null
+    program=$(find "$tree" -path '*/bin/perjoule' -type f)
+    build "$library" "$platform" "${program%/bin/perjoule}"
     exit
 fi
 configured=$1
@@ -27,8 +34,14 @@ python3 python/backend.py vllm dist
 [ $# -gt 0 ] || set -- x86_64 aarch64 macos-arm64
 for arch; do
     case $arch in macos-*) platform=macosx_11_0_${arch#macos-} ;; *) platform=manylinux_2_28_$arch ;; esac
+    program=
+    case $arch in macos-*) ;; *)
+        tools/dist-bin.sh "$arch" >&2
+        program=build-dist-bin/perjoule-$(tools/version.sh)-linux-$arch
+        ;;
+    esac
     library=$(tools/dist-bin.sh --library "$configured" "$arch" | tail -n 1)
-    wheel=$(build "$library" "$platform")
+    wheel=$(build "$library" "$platform" "$program")
     python3 tools/check_wheel.py "$wheel"
     echo "$wheel"
 done

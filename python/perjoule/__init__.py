@@ -19,7 +19,7 @@ from .session import Energy, Result, Run, Session
 
 if TYPE_CHECKING:
     from .profiler import InferencePipelineProfiler
-    from .reading import Database, StoredRun, open
+    from .reading import Database, StoredRun, compare, open
     from .training import TrainingRecorder, lightning_callback, trainer_callback
     from .window import Measured, Measurement, Window, measure
 
@@ -33,6 +33,7 @@ _LATER = {
     "measure": "window",
     "Database": "reading",
     "StoredRun": "reading",
+    "compare": "reading",
     "open": "reading",
     "TrainingRecorder": "training",
     "lightning_callback": "training",
@@ -43,7 +44,7 @@ __all__ = [
     "PartlyRecognised", "PerjouleError", "Result", "Run", "Session", "__version__",
     # of _LATER; by name, for type checkers
     "Database", "InferencePipelineProfiler", "Measured", "Measurement", "StoredRun", "TrainingRecorder", "Window",
-    "lightning_callback", "measure", "open", "trainer_callback",
+    "compare", "lightning_callback", "measure", "open", "trainer_callback",
 ]
 
 

@@ -37,6 +37,18 @@ def _bars(title: str, values: Sequence[Tuple[str, Optional[float], str, str]]) -
     return "".join(parts) + "</svg>"
 
 
+def measured_table(measured: Any) -> str:
+    """A measured block (window.Measured): its figures and those of its rails, each with its interval."""
+    result = measured.result
+    rails = {} if result is None else result.rails
+    rows = [("time", "not measured yet" if result is None else f"{measured.seconds:.4g} s"),
+            ("energy", "unavailable" if measured.energy is None else f"{measured.energy} ({result.energy_source})"),
+            *((name, "unavailable" if energy is None else str(energy)) for name, energy in rails.items())]
+    cells = "".join(f"<tr><th style='text-align:left'>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in rows)
+    caption = f"<caption>{escape(measured.name)}</caption>" if measured.name else ""
+    return f"<table>{caption}{cells}</table>"
+
+
 def _sums(rows: Sequence[Mapping[str, Any]], key: str, value: str) -> Dict[str, Figure]:
     """Sums of the known values and of their standard deviations: an upper bound, as their errors are mostly common."""
     out: Dict[str, Figure] = {}

@@ -1,4 +1,4 @@
-"""InferencePipelineProfiler: joules of a PyTorch model's phases, tokens, layers and components.
+"""InferencePipelineProfiler: joules of a PyTorch or MLX model's phases, tokens, layers and components.
 
     profiler = InferencePipelineProfiler(model=model, profiling_depth="module", tokenizer=tokenizer)
     with profiler.run(prompt=prompt, tags=["mine"]) as session:
@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from .devices import synchronise_devices
 from .errors import CoarseRecording, PartlyRecognised
+from .mlx import MlxWatch, dtype_of_mlx, facts_of_mlx, is_mlx, plan_of_mlx
 from .names import Module, plan_of
 from .session import Result, Run, Session, default_session, warn
 from .watch import Watch
@@ -52,8 +53,6 @@ def _texts_of(prompt: Any) -> Optional[List[str]]:
 def _what_else(model: Any) -> str:
     """Names an object that is no torch module, and says what to do with it."""
     kind = type(model)
-    if any(base.__module__.split(".")[0] == "mlx" for base in kind.__mro__):
-        return f"MLX's {kind.__name__}: measure its calls with perjoule.measure()"
     return kind.__name__ + (": a pipeline's is its .model" if hasattr(model, "model") else "")
 
 
@@ -71,8 +70,8 @@ def _dtype_of(model: Module) -> Optional[str]:
 class InferencePipelineProfiler:
     """Profiles runs of one model.
 
-    model: a torch module; those of Hugging Face are recognised by their module names, others if they are structured
-    alike.
+    model: a module of torch or of mlx.nn; those of Hugging Face and mlx-lm are recognised by their module names, others if
+    they are structured alike.
     profiling_depth: "module" (to components) or "off" (phases and tokens).
     tokenizer: decodes the tokens' text; without it only ids are stored.
     statistics_every: compute statistics of the components' outputs at every k-th decode step; 0: never; None: chosen by
@@ -91,8 +90,9 @@ class InferencePipelineProfiler:
     ) -> None:
         if profiling_depth not in ("off", "module", "deep"):
             raise ValueError(f"profiling_depth is off or module, not {profiling_depth!r}")
-        if not hasattr(model, "register_forward_hook"):
-            raise TypeError(f"the profiler takes a torch module, not {_what_else(model)}")
+        self.is_mlx = is_mlx(model)
+        if not self.is_mlx and not hasattr(model, "register_forward_hook"):
+            raise TypeError(f"the profiler takes a module of torch or of mlx.nn, not {_what_else(model)}")
         if statistics_every is not None and (not isinstance(statistics_every, int) or statistics_every < 0):
             raise ValueError(f"statistics_every is a number of steps, 0 or more, not {statistics_every!r}")
         if session is not None and not isinstance(session, Session):
@@ -108,8 +108,8 @@ class InferencePipelineProfiler:
         self.automatic = False  # whether `python -m perjoule run` made it, rather than the program
         self.last: Optional[Result] = None
         plain = getattr(model, "_orig_mod", None)
-        self.plan = plan_of(plain if plain is not None else getattr(model, "module", model)) if (
-            profiling_depth == "module") else None
+        self.plan = None if profiling_depth != "module" else plan_of_mlx(model) if self.is_mlx else (
+            plan_of(plain if plain is not None else getattr(model, "module", model)))
         if self.plan is not None and not self.plan.layers:
             warn(f"{type(model).__name__} has no list of blocks (such as model.layers): its modules are recorded by their "
                  "own names, in no layer", PartlyRecognised)
@@ -152,7 +152,7 @@ class ProfiledRun:
         self._tags, self._experiment_name = tags, experiment_name
         self._prompts = _texts_of(prompt)
         self._run: Optional[Run] = None
-        self._watch: Optional[Watch] = None
+        self._watch: Union[Watch, MlxWatch, None] = None
 
     @property
     def run_id(self) -> str:
@@ -171,29 +171,42 @@ class ProfiledRun:
         return self._run.result
 
     def __enter__(self) -> "ProfiledRun":
-        import torch  # type: ignore[import-not-found,unused-ignore]
-
         if self._run is not None:
             raise RuntimeError("this run has already begun: call run() of the profiler again for another one")
         p = self.profiler
         session = p._session or default_session()
-        synchronise_devices(torch)  # what was launched before the block is not its work
+        synchronise_devices()  # what was launched before the block is not its work
         prompt = None if self._prompts is None else "\n".join(self._prompts)
         self._run = run = session.run(
-            prompt=prompt, model_name=p.model_name, model_path=p.model_path, engine="pytorch", depth=p.depth,
+            prompt=prompt, model_name=p.model_name, model_path=p.model_path, engine="mlx" if p.is_mlx else "pytorch", depth=p.depth,
             batch_size=1 if self._prompts is None else len(self._prompts), settings=self.settings or None,
             tags=self._tags, experiment_name=self._experiment_name)
         try:
-            self._watch = watch = Watch(torch, run, p.model, p.plan, p.tokenizer, p.statistics_every, p.depth)
-            watch.automatic = p.automatic
-            self._describe(torch, run, watch)
-            if watch.coarse and p.depth == "module":
-                warn(f"recorded at the level of phases and tokens: {watch.coarse}", CoarseRecording)
+            self._watch = watch = self._watch_mlx(run) if p.is_mlx else self._watch_torch(run)
             watch.attach()
         except BaseException as e:
             run.fail(f"{type(e).__name__}: {e}")
             raise
         return self
+
+    def _watch_mlx(self, run: Run) -> MlxWatch:
+        p = self.profiler
+        watch = MlxWatch(run, p.model, p.plan, p.tokenizer, p.depth)
+        facts = facts_of_mlx(p.model)
+        run.describe(dtype=dtype_of_mlx(p.model), device=watch.device, model=facts,
+                     layers=len(p.plan.layers) if p.plan else facts.get("layers", 0))
+        return watch
+
+    def _watch_torch(self, run: Run) -> Watch:
+        import torch  # type: ignore[import-not-found,unused-ignore]
+
+        p = self.profiler
+        watch = Watch(torch, run, p.model, p.plan, p.tokenizer, p.statistics_every, p.depth)
+        watch.automatic = p.automatic
+        self._describe(torch, run, watch)
+        if watch.coarse and p.depth == "module":
+            warn(f"recorded at the level of phases and tokens: {watch.coarse}", CoarseRecording)
+        return watch
 
     def _describe(self, torch: Any, run: Run, watch: Watch) -> None:
         p = self.profiler
@@ -203,8 +216,6 @@ class ProfiledRun:
                      layers=layers)
 
     def __exit__(self, kind: Any, exc: Any, trace: Any) -> None:
-        import torch
-
         run, watch = self._run, self._watch
         if run is None or watch is None:
             raise RuntimeError("the run has not begun")
@@ -213,7 +224,9 @@ class ProfiledRun:
             return
         try:
             said = watch.finish(failed=kind is not None)
-            run.describe(settings={**self.settings, "torch": torch.__version__, **said}, level=said["level"])
+            if isinstance(watch, Watch):
+                said = {"torch": str(watch.torch.__version__), **said}
+            run.describe(settings={**self.settings, **said}, level=said["level"])
         finally:
             watch.detach()
             run.__exit__(kind, exc, trace)

@@ -36,11 +36,26 @@ TABLES = {
 }
 
 
+def _installed() -> Optional[str]:
+    """The program that came with this package, also where its environment is not on the PATH."""
+    from importlib.metadata import PackageNotFoundError, files
+
+    try:
+        for file in files("perjoule") or []:
+            path = os.path.normpath(os.fspath(file.locate()))
+            if file.name == "perjoule" and os.path.isfile(path) and os.access(path, os.X_OK):
+                return path
+    except PackageNotFoundError:  # run from its sources
+        pass
+    return None
+
+
 def program() -> str:
-    """The perjoule program: PERJOULE_PROGRAM, or the one on the PATH."""
-    found = os.environ.get("PERJOULE_PROGRAM") or shutil.which("perjoule")
+    """The perjoule program: PERJOULE_PROGRAM, the one that came with this package, or the one on the PATH."""
+    found = os.environ.get("PERJOULE_PROGRAM") or _installed() or shutil.which("perjoule")
     if not found:
-        raise FileNotFoundError("the perjoule program is not on the PATH: install it, or set PERJOULE_PROGRAM")
+        raise FileNotFoundError("this package was installed without the perjoule program (only wheels for Linux contain it) and "
+                                "there is none on the PATH: install it, or set PERJOULE_PROGRAM")
     return found
 
 
@@ -237,6 +252,16 @@ class Database:
 
     def __repr__(self) -> str:
         return f"<perjoule database {self.path}>"
+
+
+def compare(*runs: Union[StoredRun, str], database: Optional[str] = None) -> Mapping[str, Any]:
+    """Compares stored runs, given as such or by their ids, as `perjoule compare` does. `database`: of ids; default as in
+    open()."""
+    stored = [r._database for r in runs if isinstance(r, StoredRun)]
+    if any(base.path != stored[0].path for base in stored):
+        raise ValueError("these runs are in different databases: perjoule import brings them together")
+    base = stored[0] if stored and database is None else open(database)
+    return base.compare(*runs)
 
 
 def open(database: Optional[str] = None) -> Database:

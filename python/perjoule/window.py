@@ -26,6 +26,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 from . import _native as n
 from .devices import synchronise_devices
 from .frameworks import WAITS
+from .notebook import measured_table
 from .session import Energy, OpenWindow, Session, WindowResult
 
 
@@ -78,6 +79,15 @@ class Measured:
         return self.energy.joules if self.energy else None
 
     @property
+    def lo(self) -> Optional[float]:
+        """Lower end of the 95 % interval, joules; None: unavailable, or the block has not ended."""
+        return self.energy.lo_mj / 1000 if self.energy else None
+
+    @property
+    def hi(self) -> Optional[float]:
+        return self.energy.hi_mj / 1000 if self.energy else None
+
+    @property
     def random_joules(self) -> Optional[float]:
         """Half of a 95 % interval, without the calibration of the sensors (`result.gain_mj`): what differs between equal
         blocks, and averages out over many."""
@@ -99,6 +109,12 @@ class Measured:
             return f"{label}not measured yet"
         energy = f"{self.energy}" if self.energy else "energy unavailable"
         return f"{label}{self.seconds:.4g} s, {energy} ({self.result.energy_source})"
+
+    def __repr__(self) -> str:
+        return f"<measured {self}>"
+
+    def _repr_html_(self) -> str:
+        return measured_table(self)
 
 
 def _rails(result: Optional[WindowResult]) -> Dict[str, Optional[float]]:

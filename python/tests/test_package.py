@@ -50,6 +50,22 @@ class Archives(unittest.TestCase):
                     ours = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
                     self.assertEqual((digest, int(size)), ("sha256=" + ours, len(data)))
 
+    def test_a_wheel_brings_the_program(self):
+        tree = pathlib.Path(self.folder, "installed")
+        for name in ("bin/perjoule", "lib/any-linux-gnu/perjoule/libperjoule-nvtx.so", "lib/libperjoule.so.0",
+                     "share/perjoule/models/demo/config.json", "share/bash-completion/completions/perjoule"):
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).write_bytes(name.encode())
+        path = build("wheel", self.folder, PERJOULE_WHEEL_LIBRARY=__file__, PERJOULE_WHEEL_PROGRAM=str(tree),
+                     PERJOULE_WHEEL_PLATFORM="linux_x86_64")
+        with zipfile.ZipFile(path) as wheel:
+            inside = {n.split(".data/")[1]: wheel.getinfo(n) for n in wheel.namelist() if ".data/" in n}
+            self.assertEqual(sorted(inside), ["data/lib/perjoule/libperjoule-nvtx.so",
+                                              "data/share/perjoule/models/demo/config.json", "scripts/perjoule"])
+            self.assertEqual(inside["scripts/perjoule"].external_attr >> 16 & 0o777, 0o755)
+            points = wheel.read(next(n for n in wheel.namelist() if n.endswith("/entry_points.txt")))
+            self.assertIn(b"[pytest11]\nperjoule = perjoule.testing\n", points)
+
     def test_macos_has_its_name_of_the_library(self):
         path = build("wheel", self.folder, PERJOULE_WHEEL_LIBRARY=__file__, PERJOULE_WHEEL_PLATFORM="macosx_11_0_arm64")
         self.assertIn("perjoule/lib/libperjoule.0.dylib", zipfile.ZipFile(path).namelist())

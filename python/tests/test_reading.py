@@ -3,11 +3,15 @@ import contextlib
 import os
 import re
 import sqlite3
+import sys
+import tempfile
 import time
 import unittest
 import xml.etree.ElementTree
+from unittest import mock
 
 import perjoule
+from perjoule import reading
 from perjoule.reading import TABLES
 from support import StoredCase
 
@@ -145,6 +149,38 @@ class Reading(StoredCase):
         self.assertIn(runs[0].id, str(runs[0].compare(runs[1])))
         with self.assertRaises(RuntimeError):
             perjoule.open(self.db).compare("zzz", "yyy")
+
+    @unittest.skipUnless(os.environ.get("PERJOULE_PROGRAM"), "needs the perjoule program (PERJOULE_PROGRAM)")
+    def test_runs_are_compared_by_name(self):
+        self.record()
+        self.record()
+        database = perjoule.open(self.db)
+        first, second = database.run("last~1"), database.run("last")
+        self.assertEqual(perjoule.compare(first, second.id), database.compare(first, second))
+        self.assertEqual(perjoule.compare("last~1", "last", database=self.db), database.compare("last~1", "last"))
+        with tempfile.TemporaryDirectory() as folder:
+            copy = os.path.join(folder, "copy.db")
+            with contextlib.closing(sqlite3.connect(self.db)) as base, contextlib.closing(sqlite3.connect(copy)) as to:
+                base.backup(to)
+            other = perjoule.open(copy).run("last")
+            with self.assertRaisesRegex(ValueError, "different databases"):
+                perjoule.compare(first, other)
+
+    def test_the_program_that_came_with_the_package_is_found(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"PATH": folder}):
+            os.environ.pop("PERJOULE_PROGRAM", None)
+            inside, info = os.path.join(folder, "bin/perjoule"), os.path.join(folder, "lib/perjoule-9.dist-info")
+            for path in (os.path.dirname(inside), info):
+                os.makedirs(path)
+            for path, text in ((inside, "#!/bin/sh\n"), (f"{info}/METADATA", "Metadata-Version: 2.1\nName: perjoule\nVersion: 9\n"),
+                               (f"{info}/RECORD", "../bin/perjoule,,\nperjoule-9.dist-info/METADATA,,\n")):
+                with open(path, "w", encoding="ascii") as file:
+                    file.write(text)
+            with mock.patch.object(sys, "path", [os.path.join(folder, "lib"), *sys.path]):
+                with self.assertRaisesRegex(FileNotFoundError, "without the perjoule program"):
+                    reading.program()  # it is not executable
+                os.chmod(inside, 0o755)
+                self.assertEqual(os.path.realpath(reading.program()), os.path.realpath(inside))
 
     def test_a_missing_database_is_said(self):
         with self.assertRaisesRegex(FileNotFoundError, "no run"):

@@ -35,6 +35,13 @@ class Measuring(StoredCase):
         self.assertGreaterEqual(m.seconds, 0.03)
         self.assertEqual(reported, [m])
         self.assertRegex(str(m), r"^sleep: .* s, .* J .*modelled")
+        self.assertEqual(repr(m), f"<measured {m}>")
+        self.assertLess(m.lo, m.joules)
+        self.assertLess(m.joules, m.hi)
+        picture = m._repr_html_()
+        self.assertTrue(picture.startswith("<table><caption>sleep</caption>") and picture.endswith("</table>"))
+        for name in m.rails:
+            self.assertIn(f">{name}</th>", picture)
         self.assertEqual(sum(v for k, v in m.rails.items()), m.joules)
         half = (m.energy.hi_mj - m.energy.lo_mj) / 2000  # symmetric in logarithms
         self.assertTrue(0 < m.random_joules <= half)

@@ -32,6 +32,10 @@ static double beta_fraction(double a, double b, double x)
     return f;
 }
 
+#ifdef __APPLE__
+double lgamma_r(double, int *); /* declared by its header only under _REENTRANT */
+#endif
+
 /* lgamma() writes a global variable, and threads compare at once. */
 static double log_gamma(double x)
 {

@@ -233,13 +233,25 @@ pj_exchange *pj_exchange_new(const char *method, const char *target, const char 
     return x;
 }
 
-void pj_exchange_set_session(pj_exchange *x, const char *id)
+static bool is_identifier(const char *id, size_t most)
 {
     size_t bytes = strlen(id);
-    if (bytes > PJ_EXCHANGE_SESSION_MAX_BYTES) return;
     for (size_t i = 0; i < bytes; i++)
-        if (id[i] <= ' ' || id[i] > '~') return;
-    memcpy(x->asked.session, id, bytes + 1);
+        if (id[i] <= ' ' || id[i] > '~') return false;
+    return bytes <= most;
+}
+
+void pj_exchange_set_session(pj_exchange *x, const char *id)
+{
+    if (is_identifier(id, PJ_EXCHANGE_SESSION_MAX_BYTES))
+        memcpy(x->asked.session, id, strlen(id) + 1);
+}
+
+void pj_exchange_set_client(pj_exchange *x, const char *name, bool named)
+{
+    if (!name[0] || !is_identifier(name, PJ_EXCHANGE_CLIENT_MAX_BYTES)) return;
+    memcpy(x->asked.client, name, strlen(name) + 1);
+    x->asked.names_client = named;
 }
 
 void pj_exchange_free(pj_exchange *x)

@@ -18,7 +18,8 @@ enum {
     PJ_EXCHANGE_PIECES_MAX = 1 << 20,
     PJ_EXCHANGE_TEXT_MAX_BYTES = 16 << 20,
     PJ_EXCHANGE_PROMPT_MAX_BYTES = 256 << 10,
-    PJ_EXCHANGE_SESSION_MAX_BYTES = 64
+    PJ_EXCHANGE_SESSION_MAX_BYTES = 64,
+    PJ_EXCHANGE_CLIENT_MAX_BYTES = 64
 };
 
 typedef enum pj_exchange_outcome {
@@ -37,6 +38,8 @@ typedef struct pj_exchange_request {
     char model[128];
     int64_t max_tokens;                              /* -1: not given */
     char session[PJ_EXCHANGE_SESSION_MAX_BYTES + 1]; /* the task that it is a part of; "": none */
+    char client[PJ_EXCHANGE_CLIENT_MAX_BYTES + 1];   /* who sent it; "": unknown */
+    bool names_client;                               /* it says so itself */
 } pj_exchange_request;
 
 /* A token, as finally determined. Text points into the exchange. */
@@ -91,6 +94,8 @@ pj_exchange *pj_exchange_new(const char *method, const char *target, const char 
                              int64_t sent_ns);
 /* Ignores an id that is longer than the maximum or has other than printable ASCII characters. */
 void pj_exchange_set_session(pj_exchange *exchange, const char *id);
+/* The same of the client. `named`: by the request; else it is the address that it came from. */
+void pj_exchange_set_client(pj_exchange *exchange, const char *name, bool named);
 void pj_exchange_free(pj_exchange *exchange); /* NULL is allowed */
 /* The answer's head; `encoded`: its payload is compressed and cannot be parsed. */
 void pj_exchange_head(pj_exchange *exchange, int status, const char *content_type,

@@ -57,6 +57,7 @@ static pj_pair *new_pair(const pj_proxy_options *options, int fd)
     p->server = -1;
     p->at_client.pair = p->at_server.pair = p;
     p->since_ns = p->heard_ns = pj_clock_ns();
+    pj_peer_address(fd, p->address, sizeof p->address);
     pj_buffer_init(&p->in, IN_BYTES);
     pj_buffer_init(&p->to_client.bytes, 1u << 30);
     pj_buffer_init(&p->to_server.bytes, 1u << 30);
@@ -182,6 +183,34 @@ static bool admit(proxy *x, pj_pair *p)
     return !status;
 }
 
+static bool is_path(const pj_pair *p, const char *path)
+{
+    size_t bytes = strlen(path);
+    return p->request.target_bytes >= bytes && memcmp(p->request.target, path, bytes) == 0 &&
+           (p->request.target_bytes == bytes || p->request.target[bytes] == '?');
+}
+
+/* GET /metrics. True: it has been answered. */
+static bool answer_metrics(proxy *x, pj_pair *p)
+{
+    char head[160];
+    pj_buffer text;
+    if (!x->o->hooks.metrics || strcmp(p->request.method, "GET") != 0 || !is_path(p, "/metrics"))
+        return false;
+    pj_buffer_init(&text, 4 << 20);
+    x->o->hooks.metrics(x->o->hooks.context, &text);
+    int bytes = snprintf(head, sizeof head,
+                         "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"
+                         "Content-Length: %zu\r\nConnection: close\r\n\r\n",
+                         text.length);
+    pj_pair_queue(&p->to_client, head, (size_t)bytes);
+    pj_pair_queue(&p->to_client, pj_buffer_get(&text), text.length);
+    pj_buffer_fini(&text);
+    hang_up_server(x, p);
+    proxy_enter(p, PJ_PAIR_CLOSING);
+    return true;
+}
+
 /* The path at the server: adds the server's prefix unless the path has it. */
 static bool set_target(const proxy *x, pj_pair *p)
 {
@@ -189,6 +218,10 @@ static bool set_target(const proxy *x, pj_pair *p)
     const char *prefix = x->o->url->prefix, *target = text;
     size_t n = strlen(prefix);
     if (p->request.target_bytes >= sizeof text) return false;
+    if (x->o->hooks.metrics && is_path(p, "/upstream/metrics")) { /* at the server's root */
+        snprintf(p->target, sizeof p->target, "/metrics");
+        return true;
+    }
     snprintf(text, sizeof text, "%.*s", (int)p->request.target_bytes, p->request.target);
     bool has = strncmp(target, prefix, n) == 0 && (!target[n] || strchr("/?", target[n]));
     if (strncmp(target, "http://", 7) == 0) { /* absolute form of the request target */
@@ -203,7 +236,7 @@ static bool is_ours(const proxy *x, const pj_head_field *line)
 {
     char value[2048];
     if (pj_field_is(line, "X-Perjoule-Token") || pj_field_is(line, "X-Energy") ||
-        pj_field_is(line, "X-Energy-Wait"))
+        pj_field_is(line, "X-Energy-Wait") || pj_field_is(line, "X-Energy-Fields"))
         return true;
     if (!pj_field_is(line, "Authorization")) return false;
     snprintf(value, sizeof value, "%.*s", (int)line->value_bytes, line->value);
@@ -245,6 +278,19 @@ static void read_wishes(pj_pair *p)
     const char *energy = field_text(p, "x-energy", text, sizeof text);
     p->wants_none = energy && strcmp(energy, "none") == 0;
     if (!field_text(p, "x-session-id", p->session, sizeof p->session)) p->session[0] = 0;
+    if (!field_text(p, "x-client-id", p->named, sizeof p->named)) p->named[0] = 0;
+}
+
+/* A list that cannot be read refuses the request: its client would look for the fields in vain. */
+static bool read_fields(proxy *x, pj_pair *p)
+{
+    char list[512];
+    pj_error err = {0};
+    p->fields = x->o->fields ? *x->o->fields : (pj_energy_fields){.count = 0};
+    const char *asked = field_text(p, "x-energy-fields", list, sizeof list);
+    if (!asked || pj_energy_fields_add(&p->fields, asked, &err) == PJ_OK) return true;
+    proxy_refuse(x, p, 400, err.text);
+    return false;
 }
 
 static void connect_pair(proxy *x, pj_pair *p)
@@ -262,7 +308,11 @@ static void begin_exchange(proxy *x, pj_pair *p)
     if (!p->inference || p->exchange || p->ended) return;
     p->exchange = pj_exchange_new(p->request.method, p->target, pj_buffer_get(&p->body),
                                   p->body.length, pj_clock_ns());
-    if (p->exchange) pj_exchange_set_session(p->exchange, p->session);
+    if (p->exchange) {
+        pj_exchange_set_session(p->exchange, p->session);
+        pj_exchange_set_client(p->exchange, p->address, false);
+        pj_exchange_set_client(p->exchange, p->named, true);
+    }
     if (p->exchange && p->secrets.values.length)
         pj_buffer_append(&p->exchange->hidden.values, p->secrets.values.data,
                          p->secrets.values.length);
@@ -314,6 +364,7 @@ static void proxy_take_request(proxy *x, pj_pair *p)
         proxy_refuse(x, p, 501, "the proxy accepts plain HTTP requests only");
         return;
     }
+    if (answer_metrics(x, p)) return;
     if (!set_target(x, p)) {
         proxy_refuse(x, p, 414, "the address is too long");
         return;
@@ -323,6 +374,7 @@ static void proxy_take_request(proxy *x, pj_pair *p)
     p->wants_wait = p->wants_none = p->takes_trailers = false;
     pj_buffer_clear(&p->head);
     read_wishes(p);
+    if (!read_fields(x, p)) return;
     queue_request_head(x, p);
     pj_body_begin(&p->request_body, p->request.body, p->request.length);
     memmove(p->in.data, p->in.data + p->request.bytes, p->in.length - p->request.bytes);

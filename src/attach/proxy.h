@@ -2,7 +2,8 @@
  * A proxy in front of an engine's server. It forwards requests and answers unchanged and without
  * buffering, except that it adds the energy of a request to its answer: as headers when the answer
  * is not streamed, as a member of every `usage` object, and as a trailer if the client accepts
- * trailers. Every inference request is reported to the hooks as an exchange.
+ * trailers. Every inference request is reported to the hooks as an exchange. GET /metrics is
+ * answered by the proxy; the server's own is at /upstream/metrics.
  *
  * One thread, non-blocking sockets, one server connection per client connection. A protocol error
  * ends only its own pair of connections.
@@ -10,6 +11,7 @@
 #ifndef PJ_ATTACH_PROXY_H
 #define PJ_ATTACH_PROXY_H
 
+#include "attach/energy_fields.h"
 #include "attach/exchange.h"
 #include "http/socket.h"
 
@@ -36,12 +38,15 @@ typedef struct pj_proxy_hooks {
     void (*release)(void *context, void *request);
     const char *(*id)(void *context, void *request);
     pj_proxy_energy (*energy)(void *context, void *request, int64_t now_ns);
+    /* Writes GET /metrics of the proxy itself; NULL: the server's is passed on. */
+    void (*metrics)(void *context, pj_buffer *out);
 } pj_proxy_hooks;
 
 typedef struct pj_proxy_options {
     const pj_url *url;
     int listener; /* of pj_listen; stays the caller's */
     bool headers_only;
+    const pj_energy_fields *fields; /* of every answer; NULL: none */
     const _Atomic bool *stop;
     pj_proxy_hooks hooks;
 } pj_proxy_options;

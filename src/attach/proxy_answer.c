@@ -48,6 +48,9 @@ static bool proxy_answer_insert(const pj_pair *p, const char *bytes, size_t coun
     pj_buffer_init(&member, 4096);
     pj_buffer_text(&member, "\"energy_joules\":");
     write_energy(&energy, &member);
+    const double figures[PJ_FIGURE_COUNT] = {energy.total, energy.input, energy.output, energy.lo,
+                                             energy.hi};
+    pj_energy_fields_write(&p->fields, figures, &member);
     pj_body_insert in = {.member = pj_buffer_get(&member),
                          .member_bytes = member.length,
                          .at = p->spots,

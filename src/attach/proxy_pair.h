@@ -2,9 +2,12 @@
 #ifndef PJ_ATTACH_PROXY_PAIR_H
 #define PJ_ATTACH_PROXY_PAIR_H
 
+#include "attach/energy_fields.h"
 #include "attach/proxy.h"
 #include "attach/usage_spot.h"
 #include "http/head.h"
+
+#include <netinet/in.h>
 
 enum {
     PJ_PAIR_HOLD_BYTES = 64 << 10,  /* maximum size of a held chunk */
@@ -59,6 +62,9 @@ typedef struct pj_pair {
     bool inference, takes_trailers, wants_wait, wants_none, ended;
     char target[2048];
     char session[PJ_EXCHANGE_SESSION_MAX_BYTES + 2]; /* one byte too many where it was cut */
+    char named[PJ_EXCHANGE_CLIENT_MAX_BYTES + 2];    /* the client, by its own account; "": none */
+    char address[INET6_ADDRSTRLEN];                  /* the client's */
+    pj_energy_fields fields;                         /* that it asks for */
     pj_exchange *exchange;
     void *request_hook;
     pj_buffer unseen; /* payload that was forwarded but not parsed yet */

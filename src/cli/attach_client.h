@@ -11,12 +11,12 @@
 
 typedef struct pj_attach_args {
     const char *url, *model, *prompt, *file, *prompts_file, *api, *listen, *token, *token_file,
-        *header_file, *rule, *shape;
+        *header_file, *rule, *shape, *otlp;
     pj_session_options session;
     pj_requests_options recorded; /* what the options say of recorded requests */
     int64_t max_tokens, concurrency, requests, input_tokens, output_tokens, seed;
     double temperature;
-    pj_text_list tags, headers, hosts;
+    pj_text_list tags, headers, hosts, otlp_names, fields;
     bool no_store, json, headers_only;
     /* derived */
     pj_url address;

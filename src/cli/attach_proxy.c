@@ -7,7 +7,9 @@
 #include "cli/stored.h"
 #include "cli/terminal.h"
 #include "net/gate.h"
+#include "requests/request_totals.h"
 #include "requests/requests.h"
+#include "serve/otlp.h"
 #include "trace/summary.h"
 
 #include <math.h>
@@ -25,6 +27,10 @@ typedef struct proxying {
     pj_gate gate;
     pj_session *session;
     pj_requests *requests;
+    pj_request_totals *totals;
+    pj_energy_fields fields; /* of every answer */
+    pj_service service;      /* gives telemetry its metrics */
+    pj_otlp *otlp;           /* NULL: no telemetry is sent */
     uint32_t count, failed, unstored;
     char partial[256]; /* rails missing from the totals, in words */
 } proxying;
@@ -61,7 +67,9 @@ static bool is_own_token(void *context, const char *authorization)
 static void *proxy_begin_request(void *context, pj_exchange *exchange)
 {
     proxying *x = context;
-    return pj_request_begin(x->requests, exchange, NULL);
+    pj_request *request = pj_request_begin(x->requests, exchange, NULL);
+    if (request) pj_request_totals_begin(x->totals);
+    return request;
 }
 
 static void progress(void *context, void *request)
@@ -72,11 +80,13 @@ static void progress(void *context, void *request)
 
 static void proxy_end_request(void *context, void *request, pj_exchange *exchange)
 {
-    (void)context;
-    if (request)
-        pj_request_end(request, true);
-    else
+    const proxying *x = context;
+    if (!request) {
         pj_exchange_free(exchange);
+        return;
+    }
+    pj_request_totals_end(x->totals);
+    pj_request_end(request, true);
 }
 
 static void release(void *context, void *request)
@@ -110,6 +120,32 @@ static pj_proxy_energy energy(void *context, void *request, int64_t now_ns)
         .provisional = f.provisional};
 }
 
+static void metrics(void *context, pj_buffer *out)
+{
+    const proxying *x = context;
+    int64_t unknown_ns;
+    double mj = pj_requests_divided_mj(x->requests, &unknown_ns);
+    pj_request_totals_write(x->totals, unknown_ns && !(mj > 0) ? NAN : mj, out);
+}
+
+static void telemetry_metrics(void *context, pj_metrics *out)
+{
+    const proxying *x = context;
+    pj_request_totals_metrics(x->totals, out);
+}
+
+static void proxy_say(const char *text)
+{
+    pj_say("perjoule attach: %s", text);
+}
+
+static void send_span(const proxying *x, const pj_run_data *data)
+{
+    const pj_live_sink *sink = x->otlp ? pj_otlp_sink(x->otlp) : NULL;
+    const pj_live_end end = {.status = data->info.status, .data = data};
+    if (sink) sink->run_end(sink->context, data->info.id, &end);
+}
+
 /* On the storing thread: one line per request. */
 static void proxy_request_done(void *context, void *user, const pj_exchange *exchange,
                                const pj_run_data *data, const pj_error *err)
@@ -123,7 +159,9 @@ static void proxy_request_done(void *context, void *user, const pj_exchange *exc
         x->unstored++;
         pj_say("perjoule attach: %s", err->text);
     }
+    pj_request_totals_add(x->totals, exchange, data);
     if (!data) return;
+    send_span(x, data);
     const pj_run_info *info = &data->info;
     bool known = !isnan(info->total_mj);
     if (known && info->partial_rails)
@@ -162,16 +200,36 @@ static pj_status open_gate(proxying *x, pj_error *err)
     return pj_listen(&x->address, &x->listener, err);
 }
 
+static pj_status open_telemetry(proxying *x, pj_error *err)
+{
+    const pj_attach_args *a = x->args;
+    if (!a->otlp) return PJ_OK;
+    x->service = (pj_service){.context = x, .metrics = telemetry_metrics};
+    const pj_otlp_options otlp = {.url = a->otlp,
+                                  .host = x->session->machine.name,
+                                  .renames = a->otlp_names.items,
+                                  .service = &x->service,
+                                  .say = proxy_say};
+    pj_status status = pj_otlp_open(&otlp, &x->otlp, err);
+    return status == PJ_OK ? pj_otlp_start(x->otlp, err) : status;
+}
+
 static pj_status proxy_open_all(proxying *x, pj_error *err)
 {
     const pj_attach_args *a = x->args;
     pj_error silent = {0};
     pj_status status = open_gate(x, err);
+    for (int i = 0; i < a->fields.count && status == PJ_OK; i++)
+        status = pj_energy_fields_add(&x->fields, a->fields.items[i], err);
     if (status != PJ_OK) return status;
+    x->totals = pj_request_totals_new();
+    if (!x->totals) return pj_fail_memory(err, "the requests' figures");
     /* The server may be started later; until then requests fail. */
     if (pj_server_find(&a->address, a->header_lines, &x->server, &silent) != PJ_OK)
         pj_say("perjoule attach: %s", silent.text);
     status = pj_stored_session(x->command, &a->session, &x->session, err);
+    if (status != PJ_OK) return status;
+    status = open_telemetry(x, err);
     if (status != PJ_OK) return status;
     pj_requests_options requests = pj_attach_requests(a, &x->server, x->session);
     requests.done = proxy_request_done;
@@ -235,6 +293,7 @@ static pj_status proxy_serve(proxying *x, pj_error *err)
     pj_proxy_options options = {.url = &x->args->address,
                                 .listener = x->listener,
                                 .headers_only = x->args->headers_only,
+                                .fields = &x->fields,
                                 .stop = &pj_interrupted,
                                 .hooks = {.context = x,
                                           .admit = admit,
@@ -244,7 +303,8 @@ static pj_status proxy_serve(proxying *x, pj_error *err)
                                           .end = proxy_end_request,
                                           .release = release,
                                           .id = id,
-                                          .energy = energy}};
+                                          .energy = energy,
+                                          .metrics = metrics}};
     print_ready(x);
     pj_status status = pj_proxy_run(&options, err);
     pj_requests_drain(x->requests);
@@ -259,6 +319,8 @@ int pj_attach_proxy(const pj_command *command, const pj_attach_args *args)
     pj_status status = proxy_open_all(&x, &err);
     if (status == PJ_OK) status = proxy_serve(&x, &err);
     pj_requests_close(x.requests);
+    pj_otlp_close(x.otlp);
+    pj_request_totals_free(x.totals);
     pj_session_close(x.session);
     if (x.listener >= 0) close(x.listener);
     if (status == PJ_OK && x.unstored) return PJ_EXIT_FAILED;

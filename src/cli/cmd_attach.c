@@ -142,7 +142,7 @@ static void warn_of_secrets(const pj_attach_args *a)
 
 static int run_attach(const pj_command *command, int argc, char **argv)
 {
-    pj_attach_args a = {.concurrency = 1, .temperature = NAN};
+    pj_attach_args a = {.concurrency = 1, .temperature = NAN, .otlp = getenv("PERJOULE_OTLP")};
     const pj_option options[] = {
         {"url", 'u', PJ_OPTION_TEXT, &a.url, "URL",
          "the server: http://HOST:PORT, with /v1 if its API is there"},
@@ -184,6 +184,16 @@ static int run_attach(const pj_command *command, int argc, char **argv)
          "an additional host name that clients may use for the proxy"},
         {"headers-only", 0, PJ_OPTION_FLAG, &a.headers_only, NULL,
          "do not change bodies of answers: energy in headers only"},
+        {"energy-field", 0, PJ_OPTION_LIST, &a.fields, "NAME=FIGURE:UNIT",
+         "also add this member to usage, as other meters name it, e.g. energy_kwh=total:kWh; "
+         "figures are total, input, output, lo, hi; units J, mJ, uJ, kJ, Wh, mWh, kWh; may be "
+         "repeated"},
+        {"otlp", 0, PJ_OPTION_TEXT, &a.otlp, "URL",
+         "with --listen: send metrics and a span per request to this OpenTelemetry collector "
+         "($PERJOULE_OTLP)"},
+        {"otlp-name", 0, PJ_OPTION_LIST, &a.otlp_names, "OLD=NEW",
+         "send a metric or attribute under another name, e.g. "
+         "gen_ai.infrastructure.energy=acme.energy; may be repeated"},
         {"rule", 0, PJ_OPTION_CHOICE, &a.rule, "RULE",
          "how energy is divided between requests in flight: bytes (default where --model-shape is "
          "given), tokens or equal",
@@ -211,6 +221,9 @@ static int run_attach(const pj_command *command, int argc, char **argv)
                                 positional);
     warn_of_secrets(&a);
     if (!a.token && a.listen && !a.token_file) a.token = getenv("PERJOULE_TOKEN");
+    if (a.otlp && !a.otlp[0]) a.otlp = NULL;
+    if (pj_secrets_in_url(a.otlp) && a.otlp != getenv("PERJOULE_OTLP"))
+        pj_secrets_warn("--otlp", "PERJOULE_OTLP");
     if (a.no_store) a.session.database = "none";
     code = check_words(command, &a, positional);
     return code != PJ_EXIT_OK ? code : attach_execute(command, &a, positional ? argv[1] : NULL);

@@ -4,11 +4,13 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "power/process_energy.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -216,7 +218,8 @@ static void remove_cgroup(pj_child *c)
 typedef struct process {
     pid_t pid, parent;
     double cpu_s;
-    bool ours;
+    char name[20];
+    bool ended, ours;
 } process;
 
 static bool read_process(const char *pid, process *p)
@@ -224,6 +227,7 @@ static bool read_process(const char *pid, process *p)
     char path[64], text[1024];
     unsigned long user = 0, kernel = 0;
     int parent = 0;
+    char state = 0;
     snprintf(path, sizeof path, "/proc/%.16s/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
@@ -231,16 +235,25 @@ static bool read_process(const char *pid, process *p)
     if (got <= 0) return false;
     text[got] = 0;
     const char *after = strrchr(text, ')'); /* the process name may contain any characters */
-    if (!after || sscanf(after + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &parent,
-                         &user, &kernel) != 3)
+    const char *name = strchr(text, '(');
+    if (!after || !name ||
+        sscanf(after + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &state, &parent,
+               &user, &kernel) != 4)
         return false;
-    *p = (process){.pid = (pid_t)atoi(pid), .parent = (pid_t)parent};
+    *p = (process){.pid = (pid_t)atoi(pid), .parent = (pid_t)parent, .ended = state == 'Z'};
+    snprintf(p->name, sizeof p->name, "%.*s", (int)(after - name - 1), name + 1);
     p->cpu_s = (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
     return true;
 }
 
+static void note_left(pj_child *c, const process *p)
+{
+    if (p->ended) return;
+    if (c->left_count++ == 0) memcpy(c->left_name, p->name, sizeof c->left_name);
+}
+
 /* Marks descendants of this process until no more are found. */
-static double sum_descendants(process *all, size_t count)
+static double sum_descendants(pj_child *c, process *all, size_t count)
 {
     double sum = 0;
     for (bool more = true; more;) {
@@ -252,12 +265,13 @@ static double sum_descendants(process *all, size_t count)
             if (!below || all[i].ours) continue;
             all[i].ours = more = true;
             sum += all[i].cpu_s;
+            note_left(c, &all[i]);
         }
     }
     return sum;
 }
 
-static double seconds_of_the_living(void)
+static double seconds_of_the_living(pj_child *c)
 {
     enum { MOST = 4096 };
     DIR *folder = opendir("/proc");
@@ -266,7 +280,7 @@ static double seconds_of_the_living(void)
     for (struct dirent *entry; all && count < MOST && (entry = readdir(folder));)
         if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
             count += read_process(entry->d_name, &all[count]);
-    double sum = all ? sum_descendants(all, count) : 0;
+    double sum = all ? sum_descendants(c, all, count) : 0;
     if (folder) closedir(folder);
     pj_free(all);
     return sum;
@@ -377,6 +391,7 @@ pj_status pj_child_start(pj_child *c, const char *const *variables, pj_error *er
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
     take_signals();
     c->begin_ns = pj_clock_ns();
+    c->energy_mj = NAN;
     c->pid = fork();
     if (c->pid == 0) become(c, variables, &before, ends[1]);
     child_pid = c->pid;
@@ -399,11 +414,23 @@ static double exec_child_seconds(struct timeval t)
     return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
 }
 
+/* Once the program has ended, and before it is reaped, its energy is final. */
+static void read_energy(pj_child *c)
+{
+    pj_power_env env;
+    siginfo_t ended = {.si_pid = 0};
+    if (waitid(P_PID, (id_t)c->pid, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || !ended.si_pid)
+        return;
+    pj_power_env_get(&env);
+    c->energy_mj = pj_process_energy_mj(&env, (int)c->pid);
+}
+
 /* Reaps every process that has ended; true if the program itself is among them. */
 static bool exec_child_reap(pj_child *c)
 {
     struct rusage usage;
     int status = 0;
+    read_energy(c);
     for (pid_t done; (done = wait4(-1, &status, WNOHANG, &usage)) > 0;) {
         c->cpu_s += exec_child_seconds(usage.ru_utime) + exec_child_seconds(usage.ru_stime);
         if (done != c->pid) continue;
@@ -420,7 +447,7 @@ static bool exec_child_reap(pj_child *c)
 static void count_cpu(pj_child *c)
 {
     double of_group = c->cgroup[0] ? cgroup_seconds(c) : -1;
-    double of_processes = c->cpu_s + seconds_of_the_living();
+    double of_processes = c->cpu_s + seconds_of_the_living(c);
     bool in_group = of_group >= of_processes / 2;
     c->cpu_method = in_group ? "cgroup" : "processes";
     c->cpu_s = in_group ? of_group : of_processes;

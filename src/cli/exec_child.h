@@ -21,6 +21,9 @@ typedef struct pj_child {
     pid_t pid;
     char cgroup[512]; /* cgroup created for the program; "": not permitted */
     int64_t begin_ns, end_ns;
+    uint32_t left_count;    /* of its processes, those that run on after it */
+    char left_name[20];     /* one of them */
+    double energy_mj;       /* of the program alone, as the system says; NAN: it does not */
     double cpu_s;           /* of the program and what it started */
     const char *cpu_method; /* "cgroup" or "processes" */
     int exit_code, signal;  /* signal: what killed it, 0: nothing */

@@ -91,7 +91,20 @@ static void describe_model(pj_exec_run *e)
     if (f->engine[0] && !e->request.engine) pj_run_set_engine(e->run, f->engine);
     pj_run_describe(e->run, &facts, NULL);
     pj_run_add_cpu(e->run, e->child.cpu_s);
+    pj_run_set_process_energy(e->run, e->child.energy_mj);
     pj_buffer_fini(&text);
+}
+
+/* The run ends with the program: what a server that it left behind draws is in no run. */
+static void warn_of_orphans(pj_exec_run *e)
+{
+    const pj_child *c = &e->child;
+    if (c->left_count)
+        pj_run_warn(e->run, "left_running",
+                    "%u process%s that the program started run%s on after its end (%s): from then "
+                    "on %s energy is in no run",
+                    c->left_count, c->left_count == 1 ? "" : "es", c->left_count == 1 ? "s" : "",
+                    c->left_name, c->left_count == 1 ? "its" : "their");
 }
 
 static void describe_run(pj_exec_run *e)
@@ -149,8 +162,8 @@ static void warn_of_unseen_llama(const pj_exec_run *e, const pj_injection *injec
         return;
     pj_run_warn(
         e->run, "llama_unseen",
-        "no step of llama.cpp was seen: calls of llama_decode by a program that has looked it "
-        "up itself (dlsym), as bindings such as llama-cpp-python do, cannot be intercepted");
+        "no step of llama.cpp was seen: the program computed none, or its llama.cpp is linked "
+        "statically, whose calls cannot be intercepted");
 }
 
 pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
@@ -188,6 +201,7 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
     read_the_rest(e);
     pj_markers_finish(e->markers, e->child.end_ns);
     describe_run(e);
+    warn_of_orphans(e);
     warn_of_unseen_llama(e, &injection);
     snprintf(why, sizeof why, e->child.signal ? "killed by signal %d" : "exit code %d",
              e->child.signal ? e->child.signal : e->child.exit_code);

@@ -42,13 +42,14 @@ typedef struct pj_option {
 extern const pj_option pj_common_options[];
 
 /* Options with the same meaning in every command. */
-#define PJ_OPTION_POWER(pointer)                                                               \
-    {                                                                                          \
-        "power", 0, PJ_OPTION_TEXT, pointer, "LIST",                                           \
-            "power sources, separated by commas: auto (default), none, rapl, nvml, hwmon, "    \
-            "powermetrics, estimate (modelled), perjoule:URL (another machine's), sim "        \
-            "(simulated) or replay:FILE; a source's settings follow a colon",                  \
-            .choices = "auto none rapl nvml hwmon powermetrics estimate perjoule: sim replay:" \
+#define PJ_OPTION_POWER(pointer)                                                              \
+    {                                                                                         \
+        "power", 0, PJ_OPTION_TEXT, pointer, "LIST",                                          \
+            "power sources, separated by commas: auto (default), none, rapl, nvml, hwmon, "   \
+            "ioreport, powermetrics, estimate (modelled), perjoule:URL (another machine's), " \
+            "sim (simulated) or replay:FILE; a source's settings follow a colon",             \
+            .choices = "auto none rapl nvml hwmon ioreport powermetrics estimate perjoule: "  \
+                       "sim replay:"                                                          \
     }
 /* NAN: not given. pj_baseline_seconds makes an option of a session of it. `old`: a letter that is
  * still accepted, 0 for none. */

@@ -135,6 +135,24 @@ static void print_per_token(FILE *out, const pj_run_info *info)
     print_disturbed(out, info);
 }
 
+/* What the machine counted: all of it, not the model's part alone. */
+static void print_machine_counts(FILE *out, const pj_run_info *info)
+{
+    double bytes = info->memory_read_bytes + info->memory_written_bytes;
+    if (bytes > 0) {
+        pj_print(out, "  memory of the machine: %sB read, %sB written",
+                 pj_count_text(info->memory_read_bytes).s,
+                 pj_count_text(info->memory_written_bytes).s);
+        if (info->output_tokens)
+            pj_print(out, ", %sB per output token",
+                     pj_count_text(bytes / (double)info->output_tokens).s);
+        fputc('\n', out);
+    }
+    if (info->process_mj > 0)
+        pj_print(out, "  the system ascribes %s to the process (CPU, the vendor's model)\n",
+                 pj_energy_text(info->process_mj).s);
+}
+
 static pj_run_draft draft_of(const pj_run_data *d)
 {
     pj_run_draft draft;
@@ -260,6 +278,7 @@ void pj_run_report_print(FILE *out, const pj_run_data *d)
     run_report_print_phases(out, d);
     print_hottest(out, d);
     print_per_token(out, info);
+    print_machine_counts(out, info);
     print_draft(out, d);
     print_attribution(out, info);
     print_overhead(out, info);

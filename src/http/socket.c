@@ -194,6 +194,17 @@ pj_status pj_listen(pj_url *url, int *fd, pj_error *err)
     return PJ_OK;
 }
 
+void pj_peer_address(int fd, char *text, size_t bytes)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    text[0] = 0;
+    if (getpeername(fd, (struct sockaddr *)&address, &length) != 0) return;
+    if (getnameinfo((struct sockaddr *)&address, length, text, (socklen_t)bytes, NULL, 0,
+                    NI_NUMERICHOST) != 0)
+        text[0] = 0;
+}
+
 int pj_accept(int listener)
 {
     int fd = accept(listener, NULL, NULL);

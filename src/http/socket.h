@@ -31,6 +31,8 @@ int pj_dial_error(int fd);
  * receives the assigned port. */
 pj_status pj_listen(pj_url *url, int *fd, pj_error *err);
 /* The next connection, -1 when there is none (errno as of accept). */
+/* The other end's numeric address without its port; "": unknown. */
+void pj_peer_address(int fd, char *text, size_t bytes);
 int pj_accept(int listener);
 
 #endif

@@ -10,6 +10,10 @@
  * - ggml_backend_sched_set_eval_callback: unless the program sets its own callback, ours requests
  *   the last node of each part of a layer (PERJOULE_LLAMA=module) or every node (deep). ggml then
  *   computes up to that node, synchronises and calls back.
+ * - ggml_backend_sched_graph_compute_async: a program that has looked llama_decode up itself
+ *   (dlsym), as bindings do, does not pass through here, but libllama's own calls of ggml do. A
+ *   graph that is computed outside the calls above is a step; how many tokens it has, and how many
+ *   results, is the number of rows of its first and its last tensor.
  *
  * No llama.cpp header is used. After each step, marker lines (docs/formats.md) are written to the
  * descriptor in PERJOULE_MARKERS without blocking. While the pipe is full they are buffered; when
@@ -60,7 +64,7 @@ static struct {
     bool watches_nodes, every_node, in_warmup, introduced, callback_set;
     const void *context; /* the first one that decoded; others are sections of its steps */
     step_kind phase;
-    bool step_open;
+    int open_count;    /* lines of the step in progress that need an end */
     int64_t active_ns; /* when the program last called a function on the context */
     /* The first step may be the warm-up: the length of the lines before it, to discard it later. */
     bool is_undecided;
@@ -73,7 +77,7 @@ static struct {
 
 /* State of the step in progress on this thread. */
 static _Thread_local struct {
-    bool is_in;
+    bool is_in, is_bare; /* bare: without a call of llama.cpp's that we have seen */
     uint32_t count;
     int64_t group_ns;
     pj_node_walk walk;
@@ -202,7 +206,7 @@ static void introduce(const void *context)
     state.introduced = true;
     report(0, "fact engine llama.cpp");
     report(0, "fact level %s", state.callback_set ? "fine" : "coarse");
-    const void *model = model_of(context);
+    const void *model = context ? model_of(context) : NULL;
     if (!model) return;
     report_meta(model, "model", "general.name");
     report_meta(model, "architecture", "general.architecture");
@@ -214,8 +218,7 @@ static void introduce(const void *context)
 
 static void end_step(int64_t at_ns)
 {
-    if (state.step_open) report(at_ns, "end");
-    state.step_open = false;
+    for (; state.open_count > 0; state.open_count--) report(at_ns, "end");
 }
 
 static void end_phase(int64_t at_ns)
@@ -238,11 +241,12 @@ static void begin_step(step_kind kind, bool is_mixed, int64_t begin_ns)
     if (kind != state.phase)
         report(begin_ns, "begin phase %s", kind == STEP_PROMPT ? "prefill" : "decode");
     state.phase = kind;
-    if (kind == STEP_TOKEN)
-        report(begin_ns, "begin token %" PRIu32, state.token++);
-    else
+    if (kind == STEP_PROMPT) {
         report(begin_ns, "begin section %s", is_mixed ? "mixed_batch" : "prompt_batch");
-    state.step_open = true;
+        state.open_count++;
+    }
+    report(begin_ns, "begin token %" PRIu32, state.token++);
+    state.open_count++;
 }
 
 static const char *section_of(const pj_node_class *c)
@@ -314,17 +318,17 @@ static void report_nodes(void)
 
 /* The buffer is full. The previous step is closed, so that it does not seem to last until the next
  * recorded one. */
-static void leave_step_out(pj_batch_contents c, int64_t begin_ns, int64_t end_ns)
+static void leave_step_out(int64_t begin_ns, int64_t end_ns)
 {
     end_step(begin_ns);
-    if (c.prompt_tokens <= c.generated) state.token++;
+    state.token++;
     state.active_ns = end_ns;
     state.lost += 1 + step.count;
 }
 
 static void record_step(const void *context, pj_batch_contents c, int64_t begin_ns, int64_t end_ns)
 {
-    if (!state.introduced) introduce(context);
+    if (!state.introduced) introduce(step.is_bare ? NULL : context);
     bool is_first = !state.context;
     if (is_first) state.context = context;
     if (state.in_warmup || context != state.context) {
@@ -340,7 +344,7 @@ static void record_step(const void *context, pj_batch_contents c, int64_t begin_
     state.input += c.prompt_tokens;
     state.output += c.outputs;
     if (state.used + STEP_BYTES > LINES_BYTES) {
-        leave_step_out(c, begin_ns, end_ns);
+        leave_step_out(begin_ns, end_ns);
         return;
     }
     begin_step(is_prompt ? STEP_PROMPT : STEP_TOKEN, c.prompt_tokens && c.generated, begin_ns);
@@ -353,7 +357,8 @@ static void record_step(const void *context, pj_batch_contents c, int64_t begin_
 static void take_back_first_step(void)
 {
     state.used = state.decided_bytes;
-    state.is_undecided = state.step_open = false;
+    state.is_undecided = false;
+    state.open_count = 0;
     state.phase = STEP_NONE;
     state.input = state.output = state.token = 0;
     state.context = NULL;
@@ -379,26 +384,37 @@ static int32_t forward(const call *c)
     return c->process ? c->process(c->context, c->type, c->extended) : -1;
 }
 
+static int64_t enter_step(bool is_bare)
+{
+    step.is_in = true;
+    step.is_bare = is_bare;
+    step.count = 0;
+    step.group_ns = 0;
+    pj_node_start(&step.walk);
+    return now_ns();
+}
+
+static void leave_step(const void *context, pj_batch_contents contents, int64_t begin_ns)
+{
+    int64_t end_ns = now_ns();
+    int kept = errno;
+    step.is_in = false;
+    pthread_mutex_lock(&state.mutex);
+    record_step(context, contents, begin_ns, end_ns);
+    report_lost();
+    if (!state.is_undecided) flush();
+    pthread_mutex_unlock(&state.mutex);
+    errno = kept;
+}
+
 static int32_t run_step(const call *c)
 {
     if (!is_recording() || step.is_in) return forward(c);
     pj_batch_contents contents =
         c->batch ? pj_batch_count(c->batch) : pj_batch_ext_count(c->extended);
-    step.is_in = true;
-    step.count = 0;
-    step.group_ns = 0;
-    pj_node_start(&step.walk);
-    int64_t begin_ns = now_ns();
+    int64_t begin_ns = enter_step(false);
     int32_t result = forward(c);
-    int64_t end_ns = now_ns();
-    int kept = errno;
-    step.is_in = false;
-    pthread_mutex_lock(&state.mutex);
-    record_step(c->context, contents, begin_ns, end_ns);
-    report_lost();
-    if (!state.is_undecided) flush();
-    pthread_mutex_unlock(&state.mutex);
-    errno = kept;
+    leave_step(c->context, contents, begin_ns);
     return result;
 }
 
@@ -474,17 +490,78 @@ PJ_EXPORT void llama_set_warmup(void *context, bool is_warmup)
     if (real) real(context, is_warmup);
 }
 
+static void forget_context(const void *context)
+{
+    if (!is_recording() || !context || context != state.context) return;
+    pthread_mutex_lock(&state.mutex);
+    end_phase(state.active_ns);
+    flush();
+    state.context = NULL;
+    pthread_mutex_unlock(&state.mutex);
+}
+
 PJ_EXPORT void llama_free(void *context)
 {
     REAL(void (*)(void *), "llama_free");
-    if (is_recording() && context && context == state.context) {
-        pthread_mutex_lock(&state.mutex);
-        end_phase(state.active_ns);
-        flush();
-        state.context = NULL;
-        pthread_mutex_unlock(&state.mutex);
-    }
+    forget_context(context);
     if (real) real(context);
+}
+
+/* ---- steps without a call that we have seen ---- */
+
+/* Rows of a tensor of the graph; 0: it has none of that name. */
+static int64_t rows_of(void *graph, const char *name)
+{
+    static _Atomic(void *) tensors, rows;
+    if (!atomic_load(&tensors)) atomic_store(&tensors, pj_find_real("ggml_graph_get_tensor"));
+    if (!atomic_load(&rows)) atomic_store(&rows, pj_find_real("ggml_nrows"));
+    void *find_address = atomic_load(&tensors), *rows_address = atomic_load(&rows);
+    tensor *(*find)(void *, const char *);
+    int64_t (*count)(const tensor *);
+    memcpy(&find, &find_address, sizeof find);
+    memcpy(&count, &rows_address, sizeof count);
+    const tensor *t = find_address && rows_address ? find(graph, name) : NULL;
+    return t ? count(t) : 0;
+}
+
+/* Of which sequences they are is unknown: as many results as tokens are one token of each of
+ * several sequences, fewer are those of a prompt. */
+static pj_batch_contents contents_of_graph(void *graph)
+{
+    int64_t tokens = rows_of(graph, "inp_embd"), results = rows_of(graph, "result_output");
+    if (tokens <= 0) tokens = rows_of(graph, "embd");
+    pj_batch_contents c = {.outputs = results > 0 ? (uint32_t)results : 0};
+    if (tokens > results && tokens > 1)
+        c.prompt_tokens = (uint32_t)tokens;
+    else
+        c.generated = tokens > 0 ? (uint32_t)tokens : 1;
+    return c;
+}
+
+PJ_EXPORT int ggml_backend_sched_graph_compute_async(void *scheduler, void *graph)
+{
+    REAL(int (*)(void *, void *), "ggml_backend_sched_graph_compute_async");
+    if (!real) return -1; /* GGML_STATUS_FAILED */
+    if (!is_recording() || step.is_in) return real(scheduler, graph);
+    pj_batch_contents contents = contents_of_graph(graph);
+    int64_t begin_ns = enter_step(true);
+    int result = real(scheduler, graph);
+    leave_step(scheduler, contents, begin_ns);
+    return result;
+}
+
+PJ_EXPORT void ggml_backend_sched_synchronize(void *scheduler)
+{
+    REAL(void (*)(void *), "ggml_backend_sched_synchronize");
+    if (real) real(scheduler);
+    if (!step.is_in) note_activity(scheduler, false);
+}
+
+PJ_EXPORT void ggml_backend_sched_free(void *scheduler)
+{
+    REAL(void (*)(void *), "ggml_backend_sched_free");
+    forget_context(scheduler);
+    if (real) real(scheduler);
 }
 
 /* ---- nodes ---- */

@@ -10,12 +10,12 @@
 
 #include <math.h>
 
-static void prometheus_head(pj_buffer *out, const char *name, const char *type, const char *help)
+void pj_prometheus_head(pj_buffer *out, const char *name, const char *type, const char *help)
 {
     pj_buffer_printf(out, "# HELP perjoule_%s %s\n# TYPE perjoule_%s %s\n", name, help, name, type);
 }
 
-static void value(pj_buffer *out, double number)
+void pj_prometheus_value(pj_buffer *out, double number)
 {
     char text[PJ_DECIMAL_BYTES];
     if (isnan(number)) {
@@ -31,13 +31,13 @@ static void value(pj_buffer *out, double number)
 static void single(pj_buffer *out, const char *name, const char *type, const char *help,
                    double number)
 {
-    prometheus_head(out, name, type, help);
+    pj_prometheus_head(out, name, type, help);
     pj_buffer_printf(out, "perjoule_%s", name);
-    value(out, number);
+    pj_prometheus_value(out, number);
 }
 
 /* Rail names come from sensors: quotes and backslashes must be escaped in the label. */
-static void label(pj_buffer *out, const char *text)
+void pj_prometheus_label(pj_buffer *out, const char *text)
 {
     for (const char *p = text; *p; p++) {
         if (*p == '"' || *p == '\\') pj_buffer_char(out, '\\');
@@ -50,28 +50,28 @@ static void rail_line(pj_buffer *out, const char *name, const pj_metric_rail *ra
                       const char *phase, double number)
 {
     pj_buffer_printf(out, "perjoule_%s{rail=\"", name);
-    label(out, rail->rail);
+    pj_prometheus_label(out, rail->rail);
     pj_buffer_text(out, "\",source=\"");
-    label(out, rail->source);
+    pj_prometheus_label(out, rail->source);
     if (phase)
         pj_buffer_printf(out, "\",phase=\"%s", phase);
     else
         pj_buffer_printf(out, "\",class=\"%s", rail->class_name);
     pj_buffer_printf(out, "\",quality=\"%s\"}", rail->modelled ? "modelled" : "measured");
-    value(out, number);
+    pj_prometheus_value(out, number);
 }
 
 static void rail_power(const pj_metrics *m, pj_buffer *out)
 {
-    prometheus_head(out, "rail_power_watts", "gauge",
-                    "Mean power of a rail over the last seconds, NaN while it cannot be read.");
+    pj_prometheus_head(out, "rail_power_watts", "gauge",
+                       "Mean power of a rail over the last seconds, NaN while it cannot be read.");
     for (uint32_t i = 0; i < m->rail_count; i++)
         rail_line(out, "rail_power_watts", &m->rails[i], NULL, m->rails[i].power_mw / 1e3);
 }
 
 static void rail_joules(const pj_metrics *m, pj_buffer *out)
 {
-    prometheus_head(
+    pj_prometheus_head(
         out, "rail_joules_total", "counter",
         "Energy that a rail has drawn since the server started, with or without a run.");
     for (uint32_t i = 0; i < m->rail_count; i++)
@@ -80,8 +80,8 @@ static void rail_joules(const pj_metrics *m, pj_buffer *out)
 
 static void prometheus_rail_energy(const pj_metrics *m, pj_buffer *out)
 {
-    prometheus_head(out, "energy_joules_total", "counter",
-                    "Energy of the runs of this process, idle power included.");
+    pj_prometheus_head(out, "energy_joules_total", "counter",
+                       "Energy of the runs of this process, idle power included.");
     for (uint32_t i = 0; i < m->rail_count; i++)
         for (int phase = 0; phase < PJ_PHASE_COUNT; phase++)
             rail_line(out, "energy_joules_total", &m->rails[i], pj_phase_name((pj_phase)phase),
@@ -90,12 +90,12 @@ static void prometheus_rail_energy(const pj_metrics *m, pj_buffer *out)
 
 static void prometheus_work(const pj_metrics *m, pj_buffer *out)
 {
-    prometheus_head(out, "tokens_total", "counter", "Tokens of this process's runs.");
+    pj_prometheus_head(out, "tokens_total", "counter", "Tokens of this process's runs.");
     pj_buffer_printf(out, "perjoule_tokens_total{kind=\"input\"} %llu\n",
                      (unsigned long long)m->input_tokens);
     pj_buffer_printf(out, "perjoule_tokens_total{kind=\"output\"} %llu\n",
                      (unsigned long long)m->output_tokens);
-    prometheus_head(out, "runs_total", "counter", "Runs of this process that have ended.");
+    pj_prometheus_head(out, "runs_total", "counter", "Runs of this process that have ended.");
     for (int i = 1; i < PJ_METRIC_STATUSES; i++)
         pj_buffer_printf(out, "perjoule_runs_total{status=\"%s\"} %llu\n",
                          pj_run_status_name((pj_run_status)i), (unsigned long long)m->runs[i]);
@@ -140,7 +140,7 @@ static void hub_figures(const pj_hub *hub, pj_buffer *out)
 
 void pj_prometheus_write(const pj_metrics *m, const pj_hub *hub, pj_buffer *out)
 {
-    prometheus_head(out, "build_info", "gauge", "Version of the server.");
+    pj_prometheus_head(out, "build_info", "gauge", "Version of the server.");
     pj_buffer_printf(out, "perjoule_build_info{version=\"%s\"} 1\n", pj_version());
     rail_power(m, out);
     rail_joules(m, out);

@@ -43,6 +43,7 @@ static const int64_t GLANCE_NS = 20 * PJ_NS_PER_MS; /* at a counter that stood s
 
 typedef struct watch {
     pj_filter filter;
+    int64_t poll_ns; /* shortest time between reads */
     uint64_t reads;
     int64_t first_ns; /* the first accepted value; 0: none */
     /* begin of the first read, and of the last one of the present value */
@@ -118,7 +119,9 @@ static uint32_t watch_sharp(const watch *w, int64_t *from_ns, int64_t *to_ns)
 
 static bool may_have_grid(const watch *w)
 {
-    return w->filter.rail->kind == PJ_RAIL_COUNTER && pj_filter_period(&w->filter) >= GRID_LEAST_NS;
+    int64_t period_ns = pj_filter_period(&w->filter);
+    bool is_seen = w->poll_ns <= period_ns / 8; /* else no read locates a tick */
+    return w->filter.rail->kind == PJ_RAIL_COUNTER && period_ns >= GRID_LEAST_NS && is_seen;
 }
 
 static bool watch_is_enough(const watch *w)
@@ -389,7 +392,10 @@ static pj_status measure(pj_power_sampler *s, traits *t, pj_error *err)
 {
     watch *watches = pj_alloc(PJ_MAX_RAILS, sizeof *watches);
     if (!watches) return pj_fail_memory(err, "probing the sensors");
-    for (uint32_t i = 0; i < s->rail_count; i++) pj_filter_init(&watches[i].filter, &s->rails[i]);
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        pj_filter_init(&watches[i].filter, &s->rails[i]);
+        watches[i].poll_ns = s->source->min_poll_ns;
+    }
     poll_source(s, watches);
     bool complete = true;
     for (uint32_t i = 0; i < s->rail_count; i++) {

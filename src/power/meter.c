@@ -288,6 +288,15 @@ fail:
     return status;
 }
 
+/* Whether rails of earlier sources already give all that the source counts for. */
+static bool is_spared(const pj_meter *m, const pj_power_choice *choice)
+{
+    unsigned given = 0;
+    if (choice->by_name || !(choice->source->flags & PJ_SOURCE_SPARE)) return false;
+    for (uint32_t i = 0; i < m->rail_count; i++) given |= 1u << m->rails[i].rail_class;
+    return (choice->source->counts_for & ~given) == 0;
+}
+
 /* Opens one choice; an absent source is recorded, not an error. */
 static pj_status try_choice(pj_meter *m, const pj_power_choice *choice, pj_source_report *report,
                             pj_error *err)
@@ -346,7 +355,8 @@ pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_er
     pj_status status = pj_power_list_parse(options->sources ? options->sources : pj_power_default(),
                                            &m->list, err);
     for (uint32_t i = 0; i < m->list.count && status == PJ_OK; i++)
-        status = try_choice(m, &m->list.choices[i], options->report, err);
+        if (!is_spared(m, &m->list.choices[i]))
+            status = try_choice(m, &m->list.choices[i], options->report, err);
     if (status != PJ_OK) goto fail;
     pj_rails_contain(m->rails, m->rail_count);
     note_unmeasured_cpu(m);

@@ -2,7 +2,8 @@
  * `sudo -n` for exactly the arguments used here. The process writes one plist per interval; each
  * becomes one reading per rail, a mean over the interval's true length. The pipe is non-blocking; a
  * document is complete when its end (the NUL or the closing tag) has arrived. When the process dies
- * the source is lost, and the sampler restarts it once. */
+ * the source is lost, and the sampler restarts it once. IOReport gives the same figures without
+ * root and without a process, so that this source is only used where that gives none. */
 #include "power/powermetrics_plist.h"
 #include "power/source.h"
 
@@ -310,7 +311,7 @@ const pj_power_source pj_source_powermetrics = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "powermetrics",
     .counts_for = 1u << PJ_RAIL_CPU | 1u << PJ_RAIL_GPU,
-    .flags = PJ_SOURCE_STREAM,
+    .flags = PJ_SOURCE_STREAM | PJ_SOURCE_SPARE,
     .state_bytes = sizeof(powermetrics),
     .open = powermetrics_open,
     .rails = powermetrics_rails,

@@ -26,18 +26,19 @@ enum {
 /* Where sources search, configurable for tests and unusual machines. Strings are borrowed and must
  * outlive every source opened with them. */
 typedef struct pj_power_env {
-    const char *sysfs_root;      /* prefix of "/sys/...": "" for the machine's own */
-    const char *procfs_root;     /* prefix of "/proc/...": "" for the machine's own */
-    const char *nvml_library;    /* NULL: libnvidia-ml.so.1 */
-    const char *powermetrics;    /* command line, NULL: sudo -n /usr/bin/powermetrics */
-    const char *visible_devices; /* CUDA_VISIBLE_DEVICES, NULL: all */
-    const char *cache_folder;    /* of sensor characterisations; NULL: no cache */
+    const char *sysfs_root;       /* prefix of "/sys/...": "" for the machine's own */
+    const char *procfs_root;      /* prefix of "/proc/...": "" for the machine's own */
+    const char *nvml_library;     /* NULL: libnvidia-ml.so.1 */
+    const char *ioreport_library; /* in place of libIOReport and CoreFoundation; NULL: these */
+    const char *powermetrics;     /* command line, NULL: sudo -n /usr/bin/powermetrics */
+    const char *visible_devices;  /* CUDA_VISIBLE_DEVICES, NULL: all */
+    const char *cache_folder;     /* of sensor characterisations; NULL: no cache */
     /* of samples; 0: each source's own update period, or 100 ms where it has none */
     int64_t interval_ns;
 } pj_power_env;
 
-/* From PERJOULE_SYSFS, PERJOULE_PROCFS, PERJOULE_NVML, PERJOULE_POWERMETRICS and
- * CUDA_VISIBLE_DEVICES; the cache folder lies in static storage. */
+/* From PERJOULE_SYSFS, PERJOULE_PROCFS, PERJOULE_NVML, PERJOULE_IOREPORT,
+ * PERJOULE_POWERMETRICS and CUDA_VISIBLE_DEVICES; the cache folder lies in static storage. */
 void pj_power_env_get(pj_power_env *env);
 
 /* The default --power list: PERJOULE_POWER, else "auto". */
@@ -65,7 +66,8 @@ enum {
     PJ_SOURCE_STREAM = 2,  /* pushes data with its own timestamps; `read` may allocate */
     PJ_SOURCE_BY_NAME = 4, /* never part of "auto" */
     PJ_SOURCE_ONCE = 8,    /* cannot be reopened */
-    PJ_SOURCE_MODEL = 16   /* computes this machine's power instead of measuring it */
+    PJ_SOURCE_MODEL = 16,  /* computes this machine's power instead of measuring it */
+    PJ_SOURCE_SPARE = 32   /* "auto" opens it only for classes that no source before it gives */
 };
 
 typedef struct pj_power_source {

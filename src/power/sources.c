@@ -9,13 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const pj_power_source pj_source_estimate, pj_source_hwmon, pj_source_nvml,
-    pj_source_perjoule, pj_source_powermetrics, pj_source_rapl, pj_source_replay, pj_source_sim;
+extern const pj_power_source pj_source_estimate, pj_source_hwmon, pj_source_ioreport,
+    pj_source_nvml, pj_source_perjoule, pj_source_powermetrics, pj_source_rapl, pj_source_replay,
+    pj_source_sim;
 
 const pj_power_source *const pj_power_sources[] = {
-    &pj_source_rapl,         &pj_source_nvml,     &pj_source_hwmon,
-    &pj_source_powermetrics, &pj_source_estimate, &pj_source_perjoule,
-    &pj_source_replay,       &pj_source_sim,      NULL,
+    &pj_source_rapl,         &pj_source_nvml,
+    &pj_source_hwmon,        &pj_source_ioreport,
+    &pj_source_powermetrics, &pj_source_estimate,
+    &pj_source_perjoule,     &pj_source_replay,
+    &pj_source_sim,          NULL,
 };
 
 const pj_power_source *pj_power_source_find(const char *name, size_t length)
@@ -59,6 +62,7 @@ void pj_power_env_get(pj_power_env *env)
         .sysfs_root = environment_or("PERJOULE_SYSFS", ""),
         .procfs_root = environment_or("PERJOULE_PROCFS", ""),
         .nvml_library = environment_or("PERJOULE_NVML", NULL),
+        .ioreport_library = environment_or("PERJOULE_IOREPORT", NULL),
         .powermetrics = environment_or("PERJOULE_POWERMETRICS", NULL),
         .visible_devices = getenv("CUDA_VISIBLE_DEVICES"), /* empty means: none visible */
         .cache_folder = user_cache_folder(),

@@ -323,6 +323,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
         goto fail;
     }
     run->start_cpu_ns = pj_clock_process_cpu_ns();
+    run->counts = pj_machine_counts_get(session);
     status = pj_run_append_info(run, err);
     if (status != PJ_OK) goto fail;
     if (session->sinks.count) {

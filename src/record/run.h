@@ -21,6 +21,8 @@ void pj_run_warn(pj_run *run, const char *code, const char *format, ...)
 void pj_run_set_engine(pj_run *run, const char *engine);
 /* CPU time of an observed program, in addition to that of this process. */
 void pj_run_add_cpu(pj_run *run, double seconds);
+/* Energy of the process that ran the model, where that is not this one; NAN: unknown. */
+void pj_run_set_process_energy(pj_run *run, double mj);
 /* Called at the end of the run with its figures, before they are stored. */
 typedef void pj_run_built_fn(void *context, const pj_run_data *data);
 void pj_run_on_built(pj_run *run, pj_run_built_fn *built, void *context);

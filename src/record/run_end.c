@@ -102,6 +102,7 @@ static void stop_recording(pj_run *run, pj_run_status status)
     pj_session *session = run->session;
     int64_t end_ns =
         run->metering ? pj_reading_hub_end(session->hub, &run->subscriber) : pj_clock_ns();
+    pj_machine_counts_tell(session, &run->counts, &run->info);
     if (run->metering) { /* until slow sensors have covered the last span */
         pj_meter_want(session->meter, end_ns);
         pj_clock_sleep_until(end_ns + pj_meter_settle_ns(session->meter));

@@ -42,6 +42,12 @@ void pj_run_add_cpu(pj_run *run, double seconds)
     if (seconds > 0) run->observed_cpu_ms += seconds * 1e3;
 }
 
+void pj_run_set_process_energy(pj_run *run, double mj)
+{
+    run->info.process_mj = mj;
+    run->counts.process_mj = NAN; /* this process is not the one */
+}
+
 void pj_run_set_engine(pj_run *run, const char *engine)
 {
     bool failed = false;

@@ -3,6 +3,7 @@
 #define PJ_RECORD_RUN_PARTS_H
 
 #include "record/collector.h"
+#include "record/machine_counts.h"
 #include "record/run.h"
 #include "record/watcher.h"
 #include "trace/run_json.h"
@@ -13,6 +14,7 @@ struct pj_run {
     pj_arena arena;
     pj_run_info info;
     int64_t start_ns, start_cpu_ns; /* monotonic; CPU time of the process */
+    pj_machine_counts counts;       /* at the begin */
     double observed_cpu_ms;         /* of an observed program */
     uint32_t layer_count;
     pj_recorder recorder;

@@ -103,6 +103,7 @@ static pj_status open_meter(pj_session *session, const pj_session_options *optio
     pj_power_env_get(&session->power_env);
     session->power_env.interval_ns = options->interval_ns;
     session->conditions = pj_conditions_open(&session->power_env);
+    session->traffic = pj_memory_traffic_open(&session->power_env);
     pj_status status = pj_meter_open(
         &(pj_meter_options){.sources = session->power_requested, .env = &session->power_env},
         &session->meter, err);
@@ -191,6 +192,7 @@ void pj_session_close(pj_session *session)
         pj_recovery_wait(session->recovery, RECOVERY_AT_CLOSING_MS * PJ_NS_PER_MS);
     pj_recovery_close(session->recovery);
     pj_conditions_close(session->conditions);
+    pj_memory_traffic_close(session->traffic);
     pj_reading_hub_free(session->hub);
     pj_meter_close(session->meter);
     pj_store_close(session->store);

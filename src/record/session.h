@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "power/conditions.h"
+#include "power/memory_traffic.h"
 #include "power/meter.h"
 #include "record/machine.h"
 #include "record/reading_hub.h"
@@ -40,8 +41,9 @@ struct pj_session {
     const char *power_requested; /* the list of sources as requested */
     int64_t baseline_ns;         /* length of the cold idle window; 0: no baseline */
     bool keeps_idle; /* idle power from the last minute suffices, and is kept for other processes */
-    pj_conditions *conditions; /* NULL: no power was requested */
-    pthread_mutex_t conditions_mutex;
+    pj_conditions *conditions;        /* NULL: no power was requested */
+    pj_memory_traffic *traffic;       /* NULL: not counted on this machine */
+    pthread_mutex_t conditions_mutex; /* of both */
     pj_baseline cold, resident;
     bool has_cold, has_resident;
     bool listens_after; /* idle power is measured after every run, too; runs are one at a time */

@@ -115,23 +115,35 @@ static const char *request_run_keep(pj_arena *arena, const char *text, bool *fai
     return copy;
 }
 
-/* Those of all requests, and the request's session. */
+static const char *make_tag(pj_arena *arena, const char *begin, const char *name, bool *failed)
+{
+    size_t bytes = strlen(begin) + strlen(name) + 1;
+    char *tag = pj_arena_alloc(arena, bytes, 1);
+    if (tag)
+        snprintf(tag, bytes, "%s%s", begin, name);
+    else
+        *failed = true;
+    return tag;
+}
+
+/* Those of all requests, and what the request says of its session and its client. */
 static void set_tags(const pj_request_origin *origin, const pj_exchange *x, pj_arena *arena,
                      pj_run_info *info, bool *failed)
 {
-    const char *session = x->asked.session;
+    const char *session = x->asked.session, *client = x->asked.client;
     info->tags = origin->tags;
     while (origin->tags && origin->tags[info->tag_count]) info->tag_count++;
-    if (!session[0]) return;
-    const char **tags = pj_arena_alloc(arena, (size_t)info->tag_count + 2, sizeof *tags);
-    size_t bytes = sizeof PJ_TAG_SESSION + sizeof x->asked.session;
-    char *tag = pj_arena_alloc(arena, bytes, 1);
-    *failed |= !tags || !tag;
-    if (!tags || !tag) return;
-    snprintf(tag, bytes, PJ_TAG_SESSION "%s", session);
+    if (!session[0] && !x->asked.names_client) return;
+    const char **tags = pj_arena_alloc(arena, (size_t)info->tag_count + 3, sizeof *tags);
+    *failed |= !tags;
+    if (!tags) return;
     for (uint32_t i = 0; i < info->tag_count; i++) tags[i] = origin->tags[i];
-    tags[info->tag_count++] = tag;
     info->tags = tags;
+    if (session[0]) tags[info->tag_count] = make_tag(arena, PJ_TAG_SESSION, session, failed);
+    if (session[0] && !*failed) info->tag_count++;
+    if (x->asked.names_client)
+        tags[info->tag_count] = make_tag(arena, PJ_TAG_CLIENT, client, failed);
+    if (x->asked.names_client && !*failed) info->tag_count++;
 }
 
 static void set_texts(const pj_request_origin *origin, const pj_exchange *x, pj_arena *arena,

@@ -328,6 +328,13 @@ static void otlp_json_end_span(const char *failure, pj_json *out)
     pj_json_object_end(out);
 }
 
+static const char *tag_value(const pj_run_info *info, const char *begin)
+{
+    for (uint32_t i = 0; i < info->tag_count; i++)
+        if (strncmp(info->tags[i], begin, strlen(begin)) == 0) return info->tags[i] + strlen(begin);
+    return NULL;
+}
+
 static void write_run_attributes(const pj_otlp_resource *r, const pj_run_info *info, pj_json *out)
 {
     pj_run_ratios ratios;
@@ -347,6 +354,8 @@ static void write_run_attributes(const pj_otlp_resource *r, const pj_run_info *i
     attribute_text(out, "perjoule.energy.source", pj_quality_name(info->quality));
     attribute_text(out, "perjoule.run.id", info->id);
     attribute_text(out, "perjoule.run.status", pj_run_status_name(info->status));
+    attribute_text(out, "perjoule.client", tag_value(info, PJ_TAG_CLIENT));
+    attribute_text(out, "perjoule.session", tag_value(info, PJ_TAG_SESSION));
     attribute_text(out, "perjoule.dtype", info->dtype);
     attribute_text(out, "perjoule.experiment", info->experiment_name);
 }

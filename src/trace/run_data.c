@@ -16,6 +16,7 @@ void pj_run_info_init(pj_run_info *info)
     info->overhead_ms = info->overhead_share = info->statistics_ms = NAN;
     info->sampler_cpu_share = info->sampler_jitter_us = NAN;
     info->baseline_cold_mw = info->baseline_resident_mw = NAN;
+    info->memory_read_bytes = info->memory_written_bytes = info->process_mj = NAN;
     info->parameters = info->active_parameters = NAN;
     info->cached_tokens = info->monotonic_ms = NAN;
 }

@@ -227,6 +227,8 @@ typedef struct pj_condition_row {
 /* Begins the tag of the runs that belong to one session, such as the requests of an agent's task.
  */
 #define PJ_TAG_SESSION "session="
+/* ... and of the requests of one client. */
+#define PJ_TAG_CLIENT "client="
 
 /* Output tokens of an open run whose token spans are passes that yield none; 0 when it is built. */
 #define PJ_GENERATES_NO_TOKENS ((uint64_t)INT64_MAX)
@@ -306,6 +308,9 @@ typedef struct pj_run_info {
     double sampler_cpu_share, sampler_jitter_us;
     uint64_t samples_missed, spans_lost;
     double baseline_cold_mw, baseline_resident_mw; /* total; NAN: none */
+    /* what the machine counted meanwhile; NAN: not counted on it */
+    double memory_read_bytes, memory_written_bytes; /* of the whole machine */
+    double process_mj; /* of the process that ran the model, its CPU alone, as the system says */
 } pj_run_info;
 
 typedef struct pj_run_data {

@@ -22,7 +22,8 @@ enum { MOST_BASELINE_MW = 10000000 }; /* 10 kW: a higher baseline in a spool is 
 #define INFO_U64(X) X(input_tokens) X(output_tokens) X(samples_missed) X(spans_lost)
 #define INFO_DOUBLES(X)                                                                            \
     X(monotonic_ms) X(cached_tokens) X(overhead_ms) X(overhead_share) X(statistics_ms)             \
-    X(sampler_cpu_share) X(sampler_jitter_us) X(baseline_cold_mw) X(baseline_resident_mw)
+    X(sampler_cpu_share) X(sampler_jitter_us) X(baseline_cold_mw) X(baseline_resident_mw)      \
+    X(memory_read_bytes) X(memory_written_bytes) X(process_mj)
 #define RAIL_CHARS(X)   X(name) X(source) X(device) X(field)
 #define RAIL_I64(X)     X(period_ns) X(window_ns) X(delay_ns) X(lag_ns) X(grid_ns) X(log_ns)
 #define RAIL_DOUBLES(X) X(resolution) X(modulus_uj) X(max_mw) X(gain) X(gain_sd)

@@ -1,6 +1,7 @@
 """`perjoule attach --listen`, the proxy: what it forwards, what it adds, and which faults it survives."""
 import atexit
 import http.client
+import http.server
 import json
 import os
 import pathlib
@@ -249,6 +250,59 @@ class Transparent(unittest.TestCase):
         self.assertNotIn(" status ", listed[0])
         self.assertRegex(listed[-1], r"^session agent-1: 2 runs, 4 output tokens, [0-9.]+.* m?J, modelled$")
 
+    def scrape(self, *headers):
+        lines = ["GET /metrics HTTP/1.1", "Host: 127.0.0.1", *headers]
+        head, _, text = self.proxy.raw(("\r\n".join(lines) + "\r\n\r\n").encode()).partition(b"\r\n\r\n")
+        self.assertIn(b"200 OK", head)
+        figures = {}
+        for line in text.decode().splitlines():
+            if not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                figures[name] = float(value)
+        return figures
+
+    def test_metrics_by_model_and_client(self):
+        short = {**STREAM, "max_tokens": 2}
+        for client, body in ((None, short), ("team-a", short), ('te"am', short), ("a b", short)):
+            self.proxy.raw(post(body, "/v1/chat/completions", *([f"X-Client-Id: {client}"] if client else [])))
+        wait_until(lambda: sum(value for name, value in self.scrape().items() if name.startswith("perjoule_requests_total")) == 4)
+        got = self.scrape()
+        here, team = 'model="m",client="127.0.0.1"', 'model="m",client="team-a"'
+        # a name that is no identifier is not one: the address counts
+        self.assertEqual(got[f'perjoule_requests_total{{{here},status="completed"}}'], 2)
+        self.assertEqual(got[f'perjoule_requests_total{{{team},status="completed"}}'], 1)
+        self.assertEqual(got[f'perjoule_requests_total{{{team},status="failed"}}'], 0)
+        self.assertEqual(got[f'perjoule_request_tokens_total{{{here},kind="output"}}'], 4)
+        self.assertEqual(got[f'perjoule_request_tokens_total{{{here},kind="input"}}'], 24)
+        self.assertEqual(len([n for n in got if n.startswith("perjoule_request_seconds_total")]), 3)
+        self.assertIn('perjoule_requests_total{model="m",client="te\\"am",status="completed"}', got)
+        stored = self.proxy.rows("SELECT sum(total_energy_mj), json_extract(tags, '$[0]') FROM profiling_runs GROUP BY 2")
+        self.assertEqual({tag for _, tag in stored}, {None, "client=team-a", 'client=te"am'})
+        joules = sum(value for name, value in got.items() if name.startswith("perjoule_request_joules_total"))
+        self.assertAlmostEqual(joules / sum(mj or 0 for mj, _ in stored) * 1e3, 1, places=6)
+        self.assertEqual(sum(v for n, v in got.items() if "joules_total" in n and 'quality="measured"' in n), 0)
+        self.assertEqual(got["perjoule_requests_in_flight"], 0)
+        # the server's own are not lost
+        self.proxy.raw(b"GET /upstream/metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        self.assertEqual(self.engine.requests[-1]["path"], "/metrics")
+
+    def test_figures_under_other_names(self):
+        body = {**STREAM, "stream": False, "max_tokens": 3}
+        self.engine.ttft = LONG_ENOUGH
+        through = self.proxy.raw(post(body, "/v1/chat/completions",
+                                      "X-Energy-Fields: energy_kwh=total:kWh, energy.in=input:Wh,energy_j=total"))
+        usage = json.loads(through.partition(b"\r\n\r\n")[2])["usage"]
+        self.assertGreater(usage["energy_joules"]["total"], 0)
+        self.assertEqual(usage["energy_j"], usage["energy_joules"]["total"])
+        self.assertAlmostEqual(usage["energy_kwh"] * 3.6e6 / usage["energy_j"], 1, places=9)
+        if usage["energy_joules"]["input"] is None:
+            self.assertIsNone(usage["energy.in"])
+        self.assertNotIn("x-energy-fields", self.engine.requests[-1]["headers"])
+        for wrong in ("energy_kwh", "a=total:cal", "a=watts", "total_tokens=total", 'a"b=total', "=total"):
+            before = len(self.engine.requests)
+            self.assertIn(b" 400 ", self.proxy.raw(post(body, "/v1/chat/completions", f"X-Energy-Fields: {wrong}"))[:20])
+            self.assertEqual(len(self.engine.requests), before)
+
     def test_an_error_is_the_servers_own(self):
         direct = self.proxy.raw(post({}, "/v1/nothing/completions2"), self.engine.port)
         self.assertEqual(self.proxy.raw(post({}, "/v1/nothing/completions2")), direct)
@@ -284,6 +338,42 @@ class Transparent(unittest.TestCase):
         self.assertEqual(self.proxy.raw(post(STREAM), half=True), b"")
         found = wait_until(lambda: self.proxy.rows("SELECT status FROM profiling_runs"))
         self.assertEqual(found[0][0], "cancelled")
+
+
+class Telemetry(unittest.TestCase):
+    def test_metrics_and_a_span_of_each_request(self):
+        class Collector(http.server.BaseHTTPRequestHandler):
+            got = []
+
+            def do_POST(self):
+                self.got.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+        collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+        threading.Thread(target=collector.serve_forever, daemon=True).start()
+        engine = Engine()
+        proxy = Proxy(engine, "--otlp", f"http://127.0.0.1:{collector.server_port}",
+                      "--otlp-name", "gen_ai.infrastructure.energy=acme.energy", "--energy-field", "energy_wh=total:Wh")
+        through = proxy.raw(post({**STREAM, "stream": False}, "/v1/chat/completions", "X-Client-Id: team-a"))
+        self.assertIn("energy_wh", json.loads(through.partition(b"\r\n\r\n")[2])["usage"])
+        wait_until(lambda: proxy.rows("SELECT 1 FROM profiling_runs"))
+        code, out, err = proxy.stop()  # what is pending is sent before it ends
+        self.assertEqual(code, 0, out + err)
+        spans = [d["resourceSpans"][0]["scopeSpans"][0]["spans"][0] for path, d in Collector.got if path == "/v1/traces"]
+        self.assertEqual(len(spans), 1)
+        told = {a["key"]: next(iter(a["value"].values())) for a in spans[0]["attributes"]}
+        self.assertEqual((told["gen_ai.request.model"], told["perjoule.client"], told["gen_ai.usage.output_tokens"]),
+                         ("m", "team-a", "5"))
+        self.assertIn("acme.energy", told)
+        last = [d for path, d in Collector.got if path == "/v1/metrics"][-1]
+        metrics = {m["name"]: m for m in last["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]}
+        runs = {p["attributes"][0]["value"]["stringValue"]: p["asDouble"]
+                for p in metrics["perjoule.runs"]["sum"]["dataPoints"]}
+        self.assertEqual(runs["completed"], 1)
+        collector.shutdown()
 
 
 class Shared(unittest.TestCase):

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { LAYERS = 3, MOST_NODES = 200 };
 
@@ -98,6 +97,7 @@ struct llama_context *llama_init(void)
 void llama_free(struct llama_context *c)
 {
     if (c->seen) printf("%d nodes seen\n", c->seen);
+    ggml_backend_sched_free(&c->scheduler);
     free(c);
 }
 
@@ -144,14 +144,30 @@ void llama_batch_free(llama_batch b)
     free(b.logits);
 }
 
+static int32_t run_graph(struct llama_context *c, int32_t tokens, int32_t outputs, double value)
+{
+    struct ggml_cgraph graph = {.nodes = c->nodes, .count = c->count, .value = value};
+    ggml_graph_get_tensor(&graph, "inp_embd")->rows = tokens;
+    ggml_graph_get_tensor(&graph, "result_output")->rows = outputs;
+    int failed = ggml_backend_sched_graph_compute_async(&c->scheduler, &graph);
+    c->logits = (float)graph.value;
+    return failed;
+}
+
+static int32_t outputs_of(llama_batch b)
+{
+    int32_t wanted = b.logits ? 0 : 1;
+    for (int i = 0; b.logits && i < b.n_tokens; i++) wanted += b.logits[i];
+    return wanted;
+}
+
 static int32_t compute(struct llama_context *c, llama_batch b, double value)
 {
     for (int i = 0; i < b.n_tokens; i++) value += b.token[i] * (b.pos ? b.pos[i] + 1 : 1);
 #ifdef OLD
     value += 3 * b.all_pos_0 + 5 * b.all_pos_1 + 7 * b.all_seq_id;
 #endif
-    c->logits = (float)ggml_compute(&c->scheduler, c->nodes, c->count, value);
-    return 0;
+    return run_graph(c, b.n_tokens, outputs_of(b), value);
 }
 
 int32_t llama_decode(struct llama_context *c, llama_batch b)
@@ -164,15 +180,9 @@ int32_t llama_encode(struct llama_context *c, llama_batch b)
     return compute(c, b, 2);
 }
 
-static void wait_for_device(void)
-{
-    if (getenv("FAKE_LAG")) usleep(20000);
-}
-
 void llama_synchronize(struct llama_context *c)
 {
-    (void)c;
-    wait_for_device();
+    ggml_backend_sched_synchronize(&c->scheduler);
 }
 
 void llama_perf_context_reset(struct llama_context *c)
@@ -182,14 +192,14 @@ void llama_perf_context_reset(struct llama_context *c)
 
 float *llama_get_logits(struct llama_context *c)
 {
-    wait_for_device();
+    llama_synchronize(c);
     return &c->logits;
 }
 
 float *llama_get_logits_ith(struct llama_context *c, int32_t i)
 {
     (void)i;
-    wait_for_device();
+    llama_synchronize(c);
     return &c->logits;
 }
 
@@ -260,7 +270,6 @@ int32_t llama_process(struct llama_context *c, int type, struct llama_batch_ext 
 {
     double value = 1 + 100 * type;
     for (int i = 0; i < b->count; i++) value += b->values[i] * (i + 1);
-    c->logits = (float)ggml_compute(&c->scheduler, c->nodes, c->count, value);
-    return type;
+    return run_graph(c, b->count, 1, value) ? -1 : type;
 }
 #endif

@@ -28,6 +28,12 @@ struct llama_embd {
 struct ggml_tensor {
     char name[64];
     const char *operation;
+    int64_t rows;
+};
+struct ggml_cgraph {
+    struct ggml_tensor *nodes;
+    int count;
+    double value;
 };
 typedef bool (*fake_callback)(struct ggml_tensor *, bool request, void *context);
 struct ggml_scheduler {
@@ -40,7 +46,11 @@ const char *ggml_get_name(const struct ggml_tensor *t);
 const char *ggml_op_desc(const struct ggml_tensor *t);
 void ggml_backend_sched_set_eval_callback(struct ggml_scheduler *s, fake_callback callback,
                                           void *context);
-double ggml_compute(struct ggml_scheduler *s, struct ggml_tensor *nodes, int count, double value);
+int ggml_backend_sched_graph_compute_async(struct ggml_scheduler *s, struct ggml_cgraph *graph);
+void ggml_backend_sched_synchronize(struct ggml_scheduler *s);
+void ggml_backend_sched_free(struct ggml_scheduler *s);
+struct ggml_tensor *ggml_graph_get_tensor(const struct ggml_cgraph *graph, const char *name);
+int64_t ggml_nrows(const struct ggml_tensor *t);
 
 struct llama_context *llama_init(void);
 void llama_free(struct llama_context *c);

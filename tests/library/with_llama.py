@@ -61,7 +61,10 @@ def check_steps(run, alone):
     assert {"prefill", "decode"} <= set(run.phases), run.phases
     assert run.sections.count("warmup") == 1 and run.sections.count("prompt_batch") == 2, run.sections
     assert run.sections.count("mixed_batch") == 1, run.sections
-    assert [t["position"] for t in run.tokens] == [0, 1, 2, 3, 4, 5], run.tokens
+    # the prompt's batches are tokens too, as the passes of other engines are
+    assert [t["position"] for t in run.tokens] == [2, 3, 4, 5, 6, 8], run.tokens
+    prompts = [t["position"] for t in run.tables["tokens"] if t["phase"] == "prefill"]
+    assert prompts == [0, 1, 7], prompts
     assert run.tokens[4]["duration_ms"] < 900, "the pause belongs to no token"
     assert not {"markers_ignored", "markers_lost", "llama_unseen"} & set(run.warnings), run.warnings
     run.check_conservation()
@@ -103,6 +106,10 @@ def with_stand_ins(folder):
     parts = {"embed_tokens", "input_layernorm", "q_proj", "k_proj", "v_proj", "attention", "o_proj",
              "post_attention_layernorm", "gate_proj", "up_proj", "act", "down_proj", "mlp", "norm", "logits"}
     assert deep.components() == parts, deep.components() ^ parts
+    # the prompts' embedding, norm and head are in the tables of components, too
+    outside = dict(deep.rows("select component_name, count(*) from components_of_runs where run_id = ? and layer_index is null"
+                             " group by 1"))
+    assert outside["embed_tokens"] == outside["logits"] == 9, outside
     softmax = Run(folder, client, depth="deep", env={"FAKE_SOFTMAX": "1"})
     assert softmax.done.returncode == 3 and softmax.components() == parts, softmax.components() ^ parts
 
@@ -138,6 +145,47 @@ def with_plugin(folder):
     run, alone = alone_and(folder, loader, plugin, "5", "process", options=["--llama"])
     check_steps(run, alone)
     check_layers(run, 9)
+
+
+# What a binding does: it loads the library and looks its functions up.
+BINDING = """
+import ctypes as c, sys
+class Batch(c.Structure):
+    _fields_ = [("n_tokens", c.c_int32), ("token", c.POINTER(c.c_int32)), ("embd", c.c_void_p), ("pos", c.c_void_p),
+                ("n_seq_id", c.c_void_p), ("seq_id", c.c_void_p), ("logits", c.c_void_p)]
+llama = c.CDLL(sys.argv[1])
+llama.llama_init.restype = c.c_void_p
+llama.llama_get_logits.restype = c.POINTER(c.c_float)
+llama.llama_decode.argtypes = [c.c_void_p, Batch]
+context = c.c_void_p(llama.llama_init())
+def decode(*ids):
+    tokens = (c.c_int32 * len(ids))(*ids)
+    assert llama.llama_decode(context, Batch(len(ids), tokens)) == 0
+    print(llama.llama_get_logits(context)[0])
+decode(5, 6, 7, 8)
+for i in range(3):
+    decode(20 + i)
+llama.llama_free(context)
+sys.exit(3)
+"""
+
+
+def with_binding(folder):
+    """Steps of a program that loads libllama itself are seen where libllama calls ggml."""
+    words = [sys.executable, "-c", BINDING, str(pathlib.Path(client).parent / "libllama.so")]
+    for depth in ("off", "deep"):
+        run, alone = alone_and(folder, *words, depth=depth, options=["--llama"])
+        assert (run.done.returncode, run.done.stdout) == (alone.returncode, alone.stdout) == (3, alone.stdout), run.done
+        assert run.info["engine"] == "llama.cpp" and run.sections.count("prompt_batch") == 1, run.info
+        assert (run.info["input_tokens"], run.info["output_tokens"]) == (4, 4), run.info
+        assert [(t["position"], t["phase"]) for t in run.tables["tokens"]] == [
+            (0, "prefill"), (1, "decode"), (2, "decode"), (3, "decode")], run.tables["tokens"]
+        assert "llama_unseen" not in run.warnings, run.warnings
+        run.check_conservation()
+    check_layers(run, 4)
+    check_operations(run, 4)
+    late = Run(folder, *words, depth="off", options=["--llama"], env={"FAKE_LAG": "1"})
+    assert min(t["duration_ms"] for t in late.tokens) >= 20, late.tokens
 
 
 def with_late_results(folder):
@@ -180,7 +228,7 @@ def with_full_pipe():
         verb = words[2] if words[0].startswith("@") else words[1]
         if verb == "begin":
             depth += 1
-            steps += words[3] in ("token", "section")
+            steps += words[3] == "token"
         elif verb == "end":
             depth -= 1
             assert depth >= 0
@@ -233,7 +281,7 @@ def in_a_folder(check):
         check(folder)
 
 
-checks = [with_stand_ins, with_settings, with_late_results, with_contexts, with_freed_batches, with_plugin,
+checks = [with_stand_ins, with_settings, with_late_results, with_contexts, with_freed_batches, with_plugin, with_binding,
           lambda folder: with_full_pipe(), *(with_interface(*words) for words in
                                              ([client, "5", "encode"], [client, "5", "reset"], [client, "5", "process"], [old]))]
 with multiprocessing.pool.ThreadPool(2 * (os.cpu_count() or 2)) as pool:  # beside each other: the stand-ins mostly sleep

@@ -87,6 +87,9 @@ export interface RunColumns {
   cached_tokens: number | null;
   /** rule that divided the server's energy between concurrent requests, of which this run is one; null: the energy belongs to this run alone */
   allocation: 'bytes' | 'tokens' | 'equal' | null;
+  memory_read_bytes: number | null;
+  memory_written_bytes: number | null;
+  process_energy_mj: number | null;
   settings: Record<string, unknown> | null;
   model: Record<string, unknown> | null;
   prompt_private: Record<string, unknown> | null;
@@ -204,6 +207,9 @@ export const NO_COLUMNS: RunColumns = {
   batch_rule: null,
   cached_tokens: null,
   allocation: null,
+  memory_read_bytes: null,
+  memory_written_bytes: null,
+  process_energy_mj: null,
   settings: null,
   model: null,
   prompt_private: null,
