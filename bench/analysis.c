@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "bench/folder.h"
 #include "bench/planted_advice.h"
+#include "bench/planted_savings.h"
 #include "bench/planted_sides.h"
 #include "bench/planted_tokens.h"
 #include "bench/sim_experiment.h"
@@ -139,6 +140,45 @@ static void bench_advice(pj_bench_truth *b)
                        "of runs without anything to recommend");
 }
 
+/* Runs of simulated machines with a planted waste, and what the same machines take without it. */
+static pj_status bench_savings(pj_bench_truth *b, pj_error *err)
+{
+    enum { MACHINES = 40 };
+    char path[300], key[64];
+    pj_store *store = NULL;
+    pj_saving_score all = {0}, none = {0};
+    uint64_t seed = pj_random_u64(&b->random) % 100000;
+    pj_bench_folder_database("savings.db", path, sizeof path);
+    pj_status status = pj_store_open(&(pj_store_options){.path = path}, &store, err);
+    for (const char *const *rule = pj_planted_savings; *rule && status == PJ_OK; rule++) {
+        pj_saving_score s = {0};
+        for (uint64_t i = 0; i < MACHINES && status == PJ_OK; i++)
+            status = pj_planted_saving_judge(*rule, seed + i, store, &s, err);
+        snprintf(key, sizeof key, "saving_of_%s", *rule);
+        pj_bench_truth_say(b, key, 100 * s.stated / s.found, "%", "stated, mean");
+        snprintf(key, sizeof key, "planted_%s", *rule);
+        pj_bench_truth_say(b, key, 100 * s.planted / s.found, "%", "planted, mean");
+        snprintf(key, sizeof key, "held_%s", *rule);
+        pj_bench_truth_say(b, key, 100 * s.held / s.found, "%",
+                           "of stated intervals contain the planted saving");
+        all.machines += s.machines, all.found += s.found, all.held += s.held;
+        all.other += s.other;
+    }
+    for (uint64_t i = 0; i < MACHINES && status == PJ_OK; i++)
+        status = pj_planted_saving_judge(NULL, seed + i, store, &none, err);
+    pj_store_close(store);
+    if (status != PJ_OK) return status;
+    pj_bench_truth_say(b, "waste_named", 100 * all.found / all.machines, "%",
+                       "of machines with a planted waste");
+    pj_bench_truth_say(b, "saving_held", 100 * all.held / all.found, "%",
+                       "of stated intervals contain the planted saving");
+    pj_bench_truth_say(b, "waste_not_planted", 100 * all.other / all.machines, "%",
+                       "of these machines get other advice too");
+    pj_bench_truth_say(b, "advice_without_waste", none.other, "",
+                       "recommendations for 40 machines without any");
+    return PJ_OK;
+}
+
 /* ---- ablation ---- */
 
 /* Real runs of a small model on simulated sensors; each seed draws other powers. */
@@ -237,7 +277,8 @@ static pj_status analysis_run_all(pj_bench_truth *b, const analysis_args *a, pj_
     bench_advice(b);
     bench_prediction(b);
     pj_free(t);
-    pj_status status = bench_ablation(b, err);
+    pj_status status = bench_savings(b, err);
+    if (status == PJ_OK) status = bench_ablation(b, err);
     if (status == PJ_OK) status = pj_bench_truth_phases(b, err);
     if (status == PJ_OK && a->fixtures) status = pj_bench_truth_recorded(b, a->fixtures, err);
     if (status == PJ_OK && a->runs) status = pj_bench_truth_times(b, (uint32_t)a->runs, err);
@@ -291,7 +332,7 @@ const pj_command pj_bench_analysis = {
         "Generates random data with known answers and prints how often the analysis is right: "
         "comparisons of 2 to 7 sides of 3 to 20 runs without a difference or with one of 10 %, "
         "50 % and the one that is called detectable, tokens with planted anomalies, runs "
-        "with a planted reason for advice, requests on machines with planted costs, parts left "
+        "with a planted reason for advice, runs of machines with a planted waste, requests on machines with planted costs, parts left "
         "out of real runs on simulated sensors, and power traces whose phases were removed. "
         "With --fixtures, recorded traces and runs, too. Then the time of each analysis over a "
         "database of 10,000 runs. The same seed gives the same figures, except for the real runs "

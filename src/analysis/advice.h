@@ -37,14 +37,18 @@ typedef struct pj_advice_facts {
     bool has_energy;
     uint64_t input_tokens, output_tokens;
     uint32_t batch, threads;
-    double request_mj, total_mj, load_mj, prefill_mj, decode_mj, prefill_ms, decode_ms;
+    /* Phases are without their disturbances. */
+    double request_mj, total_mj, load_mj, load_sd, prefill_mj, decode_mj, prefill_ms, decode_ms;
     double relative_sd; /* of the request's energy, without the uncertainty of the gain */
     double idle_mw;     /* idle power of the total */
     /* decode, all steps together */
     double decode_flops, decode_bytes, weight_bytes, cache_bytes;
-    double matrix_mj;    /* of components that read weights */
-    double head_mj;      /* of head and embedding */
+    double matrix_mj; /* of components that read weights */
+    double head_mj;   /* of head and embedding */
+    double prefill_matrix_mj, prefill_head_mj, prefill_attention_mj; /* the same of prefill */
     double attention_mj; /* of the attention core, which reads the cache */
+    /* relative 1 sigma of these, without the gain, which cancels in shares of the request */
+    double matrix_sd, head_sd, attention_sd;
     double prefill_flops;
     double model_bytes, memory_bytes; /* stored weights; of the machine or the device */
     double processor_cache_bytes;     /* of the last level of cache; NAN: unknown */

@@ -1,6 +1,8 @@
 /* Rules about the machine and its sensors. */
 #include "analysis/advice_rules.h"
 
+#include "base/estimate.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -47,7 +49,7 @@ static const char *advice_machine_power_limit(const pj_advice_facts *f, pj_advic
              "limit costs little speed.",
              100 * near);
     pj_advice_run(f, a, "--tag lower-limit");
-    return pj_advice_predicts(f, a, 0.05 * decode, 0.12 * decode, 0.25 * decode);
+    return pj_advice_predicts(f, a, 0.05 * decode, 0.12 * decode, 0.25 * decode, NAN);
 }
 
 static const char *advice_machine_calibrate(const pj_advice_facts *f, pj_advice *a)
@@ -87,8 +89,9 @@ static const char *advice_machine_idle(const pj_advice_facts *f, pj_advice *a)
              "put the work of several such machines on one, or let it sleep.",
              100 * share, f->idle_mw / 1000);
     snprintf(a->test, sizeof a->test, "perjoule top --duration 60");
-    return pj_advice_saves(f, a, "window", all, 0.3 * idle_mj / all, 0.7 * idle_mj / all,
-                           idle_mj / all, "predicted");
+    /* Idle energy is as uncertain beside the runs' energy as that is. */
+    double most = idle_mj / all, half = PJ_Z95 * f->relative_sd * f->window_mj / all;
+    return pj_advice_saves(f, a, "window", all, 0.3 * most, 0.7 * most, most + half, "predicted");
 }
 
 static const char *advice_machine_region(const pj_advice_facts *f, pj_advice *a)

@@ -1,6 +1,8 @@
 /* Shared by the rules: evidence, savings, whether decode is memory-bound, commands. */
 #include "analysis/advice_rules.h"
 
+#include "base/estimate.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,9 +29,11 @@ const char *pj_advice_saves(const pj_advice_facts *f, pj_advice *a, const char *
 }
 
 const char *pj_advice_predicts(const pj_advice_facts *f, pj_advice *a, double lo, double share,
-                               double hi)
+                               double hi, double sd)
 {
-    return pj_advice_saves(f, a, "request", f->request_mj, lo, share, hi, "predicted");
+    double half = PJ_Z95 * (sd > 0 ? sd : f->relative_sd);
+    return pj_advice_saves(f, a, "request", f->request_mj, pj_bounds_of(lo, half * lo).lo, share,
+                           pj_bounds_of(hi, half * hi).hi, "predicted");
 }
 
 double pj_advice_uncached(const pj_advice_facts *f)

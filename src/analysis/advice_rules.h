@@ -24,11 +24,13 @@ void pj_advice_evidence(pj_advice *a, const char *name, const char *unit, double
  * PJ_ADVICE_LEAST of the request. */
 const char *pj_advice_saves(const pj_advice_facts *f, pj_advice *a, const char *of, double mj,
                             double lo, double share, double hi, const char *basis);
-/* The same of the request, predicted by a formula. */
+/* The same of the request, predicted by a formula from the energy of a part that is known to `sd`
+ * (relative 1 sigma; NAN: to nothing worse than the request). */
 const char *pj_advice_predicts(const pj_advice_facts *f, pj_advice *a, double lo, double share,
-                               double hi);
-/* The share of the weights that memory has to deliver in every step, because the last level of
- * cache does not hold them; 1 if its size is unknown. */
+                               double hi, double sd);
+/* The share of the weights that memory has to deliver in every step if the last level of cache
+ * keeps what it can hold; 1 if its size is unknown. Weights are read one after the other, so that
+ * it may as well keep nothing: this is for the lower end of a saving. */
 double pj_advice_uncached(const pj_advice_facts *f);
 /* Why fewer bytes of weights would not save energy by this run's figures; NULL: they may. */
 const char *pj_advice_not_bytes_bound(const pj_advice_facts *f);

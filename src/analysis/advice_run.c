@@ -19,7 +19,7 @@ static const char *observed(const pj_advice_facts *f, pj_advice *a, const pj_adv
 
 static const char *advice_run_keep_resident(const pj_advice_facts *f, pj_advice *a)
 {
-    double share = f->load_mj / f->total_mj, sd = f->relative_sd;
+    double share = f->load_mj / f->total_mj, sd = hypot(f->load_sd, f->relative_sd);
     if (!(f->load_mj > 0)) return "the run did not load its model";
     if (!(share > 0.05)) return "loading the model took less than 5 % of the energy";
     if (!f->same_model_last_hour) return "the model did not run in the hour before";
@@ -50,8 +50,11 @@ static const char *batch_up(const pj_advice_facts *f, pj_advice *a)
 {
     uint32_t now = f->batch ? f->batch : 1, next = 2 * now;
     double reading = f->matrix_mj / f->request_mj;
-    /* Each read of the weights from memory serves twice as many sequences. */
+    /* Each read of the weights from memory serves twice as many sequences, and so does at best
+     * whatever else a step does but for reading its sequences' caches. */
     double share = 0.5 * reading * pj_advice_uncached(f);
+    double most =
+        0.5 * (f->decode_mj - (f->attention_mj > 0 ? f->attention_mj : 0)) / f->request_mj;
     if (!(f->matrix_mj > 0 && f->decode_mj > 0))
         return "the bytes read by decode are unknown (depth off, or no decoding)";
     if (pj_advice_not_bytes_bound(f)) return pj_advice_not_bytes_bound(f);
@@ -68,7 +71,8 @@ static const char *batch_up(const pj_advice_facts *f, pj_advice *a)
              100 * reading, next);
     pj_advice_experiment(f, a, "--batches %u,%u,%u", now, next, 2 * next);
     const pj_advice_neighbour *n = pj_advice_neighbour_of(f, 0, next, NULL);
-    return n ? observed(f, a, n) : pj_advice_predicts(f, a, 0.4 * share, 0.7 * share, share);
+    return n ? observed(f, a, n)
+             : pj_advice_predicts(f, a, 0.4 * share, 0.7 * share, most, f->matrix_sd);
 }
 
 static const char *advice_run_batch_down(const pj_advice_facts *f, pj_advice *a)
@@ -119,6 +123,8 @@ static const char *dtype(const pj_advice_facts *f, pj_advice *a)
     if (!(weights > 0.6)) return "weights are less than 60 % of the bytes that decode reads";
     if (pj_advice_not_bytes_bound(f)) return pj_advice_not_bytes_bound(f);
     double share = (1 - to->ratio) * reading * pj_advice_uncached(f);
+    /* Of a short prompt, too. */
+    double most = (1 - to->ratio) * (f->matrix_mj + f->prefill_matrix_mj) / f->request_mj;
     pj_advice_evidence(a, "weight_byte_share", "share", weights,
                        "of the bytes that decode reads are weights");
     pj_advice_evidence(a, "weights_energy_share", "share", reading,
@@ -132,7 +138,8 @@ static const char *dtype(const pj_advice_facts *f, pj_advice *a)
              100 * weights, f->dtype, to->to, 100 * to->ratio);
     pj_advice_experiment(f, a, "--dtypes %s,%s", f->dtype, to->to);
     const pj_advice_neighbour *n = pj_advice_neighbour_of(f, 0, 0, to->to);
-    return n ? observed(f, a, n) : pj_advice_predicts(f, a, 0.4 * share, 0.8 * share, share);
+    return n ? observed(f, a, n)
+             : pj_advice_predicts(f, a, 0.4 * share, 0.8 * share, most, f->matrix_sd);
 }
 
 static const char *advice_run_head(const pj_advice_facts *f, pj_advice *a)
@@ -145,6 +152,7 @@ static const char *advice_run_head(const pj_advice_facts *f, pj_advice *a)
     if (!(pj_advice_uncached(f) > 0)) return pj_advice_not_bytes_bound(f);
     double ratio = strcmp(f->dtype, "f32") == 0 ? 1.0625 / 4 : 1.0625 / 2;
     double saved = (1 - ratio) * f->head_mj / f->request_mj * pj_advice_uncached(f);
+    double most = (1 - ratio) * (f->head_mj + f->prefill_head_mj) / f->request_mj;
     pj_advice_evidence(a, "head_share", "share", share, "of decode is head and embedding");
     a->quality = "small: 8 bits with a scale for each block";
     a->memory = "less";
@@ -153,13 +161,14 @@ static const char *advice_run_head(const pj_advice_facts *f, pj_advice *a)
              "In Q8_0 they read %.0f %% of the bytes.",
              100 * share, 100 * ratio);
     pj_advice_experiment(f, a, "--dtypes %s,q8_0", f->dtype);
-    return pj_advice_predicts(f, a, 0.4 * saved, 0.8 * saved, saved);
+    return pj_advice_predicts(f, a, 0.4 * saved, 0.8 * saved, most, f->head_sd);
 }
 
 static const char *advice_run_kv_precision(const pj_advice_facts *f, pj_advice *a)
 {
     double share = f->cache_bytes / f->decode_bytes;
     double saved = 0.5 * f->attention_mj / f->request_mj;
+    double most = saved + 0.5 * f->prefill_attention_mj / f->request_mj;
     if (!(f->decode_bytes > 0 && f->cache_bytes > 0)) return "the bytes read by decode are unknown";
     if (!(share > 0.3)) return "the cache is less than 30 % of the bytes that decode reads";
     if (!f->kv_type || strcmp(f->kv_type, "f32") != 0)
@@ -173,7 +182,7 @@ static const char *advice_run_kv_precision(const pj_advice_facts *f, pj_advice *
              "bits.",
              100 * share);
     pj_advice_run(f, a, "--kv f16");
-    return pj_advice_predicts(f, a, 0.4 * saved, 0.8 * saved, saved);
+    return pj_advice_predicts(f, a, 0.4 * saved, 0.8 * saved, most, f->attention_sd);
 }
 
 /* ---- threads, prompts, drafts ---- */
@@ -218,7 +227,7 @@ static const char *prompt(const pj_advice_facts *f, pj_advice *a)
              "prompt%s too: a server that caches prompts computes it once. Put what repeats first.",
              100 * share, 100 * f->prefix_share, f->prefix_runs, f->prefix_runs == 1 ? "" : "s");
     pj_advice_run(f, a, "");
-    return pj_advice_predicts(f, a, 0.7 * saved, 0.9 * saved, saved);
+    return pj_advice_predicts(f, a, 0.7 * saved, 0.9 * saved, saved, NAN);
 }
 
 static const char *advice_run_speculate(const pj_advice_facts *f, pj_advice *a)
@@ -242,7 +251,7 @@ static const char *advice_run_speculate(const pj_advice_facts *f, pj_advice *a)
              f->smaller_model, 100 * size);
     snprintf(a->test, sizeof a->test, "perjoule attach --url http://127.0.0.1:8080/v1 %s",
              f->prompt && !f->prompt_is_ids ? f->prompt : "-f prompt.txt");
-    return pj_advice_predicts(f, a, lo, (lo + hi) / 2, hi);
+    return pj_advice_predicts(f, a, lo, (lo + hi) / 2, hi, f->matrix_sd);
 }
 
 const pj_advice_rule pj_advice_run_rules[] = {

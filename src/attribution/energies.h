@@ -9,7 +9,7 @@
 #include "energy/design.h"
 #include "power/checks.h"
 
-enum { PJ_MAX_TIMINGS = 9 };
+enum { PJ_MAX_TIMINGS = 12 };
 
 /* A hypothesis about the timing of a power sensor's windows. */
 typedef struct pj_timing {

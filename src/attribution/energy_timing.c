@@ -19,16 +19,19 @@ enum { FIRST_DELAYS = 9, MOST_ROUNDS = 10, MOST_REFINED = 100 };
 #define AROUND_NS (1000 * 1000000000LL)
 /* prior probability that a declared delay, or window, is right */
 #define SURE_OF_DELAY  0.85
-#define SURE_OF_WINDOW 0.95
-#define LEAST_EDGE     0.05 /* relative to the power: smallest change of readings that counts */
+#define SURE_OF_WINDOW 0.8
+/* that a counter has counted all the time: what it counted is not scaled by a guess */
+#define SURE_OF_COUNT 0.95
+#define LEAST_EDGE    0.05 /* relative to the power: smallest change of readings that counts */
 /* prior probability of the usual values if undeclared: no delay, window = period */
 #define UNSURE      0.5
-#define LIGHTEST    0.02 /* less likely timings are dropped */
-#define AGREED      0.9  /* weight above which one window length is accepted as the only one */
-#define STANDS_OUT  2.5  /* weight of all delays relative to the likeliest one's: split it below */
-#define FINEST      100  /* of a step: closest delays */
-#define HALF_A_STEP 1.4  /* between window lengths that are tried */
-#define CLEAR       7    /* range of readings, in standard deviations of their noise */
+#define LIGHTEST    0.005 /* less likely timings are dropped */
+#define SURE        0.97  /* weight above which the declared timing is the only one */
+#define AGREED      0.9   /* weight above which one window length is accepted as the only one */
+#define STANDS_OUT  2.5   /* weight of all delays relative to the likeliest one's: split it below */
+#define FINEST      100   /* of a step: closest delays */
+#define HALF_A_STEP 1.4   /* between window lengths that are tried at first */
+#define CLEAR       7     /* range of readings, in standard deviations of their noise */
 
 /* How late a value may be, however short its period: what a driver takes to publish it. */
 static const int64_t LATE_NS = 4000000;
@@ -183,7 +186,8 @@ static double sure_of_delay(const pj_rail *rail)
 }
 static double prior_of_window(const pj_rail *rail, int64_t window)
 {
-    double sure = rail->window_ns > 0 ? SURE_OF_WINDOW : UNSURE;
+    double declared = rail->kind == PJ_RAIL_COUNTER ? SURE_OF_COUNT : SURE_OF_WINDOW;
+    double sure = rail->window_ns > 0 ? declared : UNSURE;
     return window == 0 ? sure : (1 - sure) / 3;
 }
 
@@ -275,7 +279,7 @@ static void energy_timing_choose(const search *s, pj_timings *t)
         if (found[k].weight > best->weight) best = &found[k];
     }
     t->count = 0;
-    if (declared > 0.9) {
+    if (declared > SURE) {
         add_timing(t, 0, 0, 1);
         return;
     }
@@ -291,20 +295,31 @@ static void energy_timing_choose(const search *s, pj_timings *t)
 }
 
 /* Window lengths are tried in steps of a factor of two or more. Where one that was not declared is
- * the likeliest, the true one may be half a step shorter or longer, with the same middle. */
+ * the likeliest, the true one may be up to half a step shorter or longer, with the same middle. */
 static void add_lengths_between(search *s, pj_timings *t)
 {
+    enum { BETWEEN = 5 };
     const pj_timing best = t->all[0];
-    candidate likeliest = {.at = best};
+    candidate tried[BETWEEN];
+    int likeliest = BETWEEN / 2;
     if (best.window_ns == 0) return;
-    double log_best = evidence(s, &likeliest);
-    for (int i = 0; i < 2; i++) {
-        double window = (double)best.window_ns * (i ? HALF_A_STEP : 1 / HALF_A_STEP);
+    for (int i = 0; i < BETWEEN; i++) {
+        double window = (double)best.window_ns * pow(HALF_A_STEP, 0.5 * i - 1);
         double shift = (double)best.shift_ns + ((double)best.window_ns - window) / 2;
-        candidate c = {.at = {(int64_t)shift, (int64_t)window, 0}};
-        double likelihood = exp(fmin(evidence(s, &c) - log_best, 0));
-        add_timing(t, shift, (int64_t)window, best.weight * likelihood);
+        tried[i] = (candidate){.at = {(int64_t)shift, (int64_t)window, 0}};
+        tried[i].log_weight = evidence(s, &tried[i]);
+        if (tried[i].log_weight > tried[likeliest].log_weight) likeliest = i;
     }
+    const candidate *first = &tried[likeliest];
+    for (uint32_t i = 0; i < t->count; i++) {
+        if (t->all[i].window_ns != best.window_ns) continue;
+        t->all[i].shift_ns += first->at.shift_ns - best.shift_ns;
+        t->all[i].window_ns = first->at.window_ns;
+    }
+    for (int i = 0; i < BETWEEN; i++)
+        if (i != likeliest)
+            add_timing(t, (double)tried[i].at.shift_ns, tried[i].at.window_ns,
+                       best.weight * exp(tried[i].log_weight - first->log_weight));
 }
 
 /* ---- refinement with all classes ---- */

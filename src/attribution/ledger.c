@@ -292,6 +292,11 @@ void pj_ledger_prompt(pj_ledger_entry *e, double worked_on, double cached)
     if (cached >= 0) e->cached = cached;
 }
 
+void pj_ledger_waited(pj_ledger_entry *e, int64_t until_ns)
+{
+    if (!e->first_ns && !e->end_ns && until_ns > e->begin_ns) ledger_add_step(e, until_ns, 0);
+}
+
 void pj_ledger_tokens(pj_ledger_entry *e, int64_t at_ns, double tokens)
 {
     if (e->end_ns || !(tokens > 0)) return;

@@ -80,6 +80,8 @@ void pj_ledger_rail(const pj_ledger *ledger, uint32_t rail, int64_t begin_ns, in
 pj_ledger_entry *pj_ledger_enter(pj_ledger *ledger, int64_t begin_ns, double prompt_guess);
 /* Corrects the guess: prompt tokens that were processed, and those that were cached. */
 void pj_ledger_prompt(pj_ledger_entry *entry, double worked_on, double cached);
+/* Nothing was done for it until then: it waited in the server's queue. Before the first token. */
+void pj_ledger_waited(pj_ledger_entry *entry, int64_t until_ns);
 /* Adds output tokens; the first call ends the prefill. */
 void pj_ledger_tokens(pj_ledger_entry *entry, int64_t at_ns, double tokens);
 /* For an answer that came as a whole, without its server's timings: output tokens of unknown times.

@@ -31,26 +31,48 @@ static bool reads_weights(const char *name)
     return advice_facts_ends_with(name, "_proj");
 }
 
+static bool is_head(const char *name)
+{
+    return strcmp(name, "lm_head") == 0 || strcmp(name, "embed_tokens") == 0;
+}
+
 static double plus(double sum, double value)
 {
     return isnan(value) ? sum : sum + value;
 }
 
-static void add_decode(pj_advice_facts *f, const pj_class_sum *c)
+/* Parts of one kind are uncertain together: what is not known of one is not made up by another. */
+static void add_part(double *mj, double *sd_mj, const pj_class_sum *c, double gain)
+{
+    if (isnan(c->energy_mj)) return;
+    double common = gain * c->energy_mj, sd = c->energy_sd_mj * c->energy_sd_mj - common * common;
+    *mj += c->energy_mj;
+    *sd_mj += sd > 0 ? sqrt(sd) : 0;
+}
+
+static void add_decode(pj_advice_facts *f, const pj_class_sum *c, double gain)
 {
     bool weights = reads_weights(c->name);
     f->decode_flops = plus(f->decode_flops, c->flops);
     f->decode_bytes = plus(f->decode_bytes, c->bytes);
     if (weights) {
         f->weight_bytes = plus(f->weight_bytes, c->bytes);
-        f->matrix_mj = plus(f->matrix_mj, c->energy_mj);
+        add_part(&f->matrix_mj, &f->matrix_sd, c, gain);
     }
     if (strcmp(c->name, PJ_CONTEXT_COMPONENT) == 0) {
         f->cache_bytes = plus(f->cache_bytes, c->bytes);
-        f->attention_mj = plus(f->attention_mj, c->energy_mj);
+        add_part(&f->attention_mj, &f->attention_sd, c, gain);
     }
-    if (strcmp(c->name, "lm_head") == 0 || strcmp(c->name, "embed_tokens") == 0)
-        f->head_mj = plus(f->head_mj, c->energy_mj);
+    if (is_head(c->name)) add_part(&f->head_mj, &f->head_sd, c, gain);
+}
+
+static void add_prefill(pj_advice_facts *f, const pj_class_sum *c)
+{
+    f->prefill_flops = plus(f->prefill_flops, c->flops);
+    if (reads_weights(c->name)) f->prefill_matrix_mj = plus(f->prefill_matrix_mj, c->energy_mj);
+    if (strcmp(c->name, PJ_CONTEXT_COMPONENT) == 0)
+        f->prefill_attention_mj = plus(f->prefill_attention_mj, c->energy_mj);
+    if (is_head(c->name)) f->prefill_head_mj = plus(f->prefill_head_mj, c->energy_mj);
 }
 
 static pj_status read_classes(pj_store *store, const pj_run_info *info, pj_arena *arena,
@@ -60,11 +82,14 @@ static pj_status read_classes(pj_store *store, const pj_run_info *info, pj_arena
     uint32_t count;
     const char *ids[] = {info->id};
     pj_status status = pj_store_class_sums(store, ids, 1, arena, &sums, &count, err);
+    double gain = (double)info->total_sd.gain_mj / info->total_mj;
     for (uint32_t i = 0; i < count && status == PJ_OK; i++) {
-        if (sums[i].phase == PJ_PHASE_DECODE) add_decode(f, &sums[i]);
-        if (sums[i].phase == PJ_PHASE_PREFILL)
-            f->prefill_flops = plus(f->prefill_flops, sums[i].flops);
+        if (sums[i].phase == PJ_PHASE_DECODE) add_decode(f, &sums[i], isfinite(gain) ? gain : 0);
+        if (sums[i].phase == PJ_PHASE_PREFILL) add_prefill(f, &sums[i]);
     }
+    f->matrix_sd /= f->matrix_mj;
+    f->head_sd /= f->head_mj;
+    f->attention_sd /= f->attention_mj;
     return status;
 }
 
@@ -153,12 +178,18 @@ static bool is_ids(const char *prompt)
     return prompt && strchr(prompt, ',') && prompt[strspn(prompt, "0123456789,")] == 0;
 }
 
-static double spread_without_gain(const pj_run_info *info)
+/* Relative 1 sigma without the gain, which cancels in shares. */
+static double without_gain(const pj_run_info *info, double mj, double sd_mj)
 {
-    double gain = (double)info->total_sd.gain_mj / info->total_mj;
-    double all = info->request_sd_mj / info->request_mj;
+    double gain = (double)info->total_sd.gain_mj / info->total_mj, all = sd_mj / mj;
     if (!isfinite(all)) return 0;
     return sqrt(fmax(all * all - (isfinite(gain) ? gain * gain : 0), 0));
+}
+
+/* A figure of a phase less what was disturbance in it, if that was judged. */
+static double less(double figure, double disturbed)
+{
+    return disturbed > 0 ? figure - disturbed : figure;
 }
 
 static const char *model_word(const pj_run_info *info, pj_arena *arena)
@@ -200,11 +231,12 @@ static void read_info(const pj_run_info *info, pj_arena *arena, pj_advice_facts 
         .request_mj = info->request_mj,
         .total_mj = info->total_mj,
         .load_mj = info->model_load_mj,
-        .prefill_mj = info->prefill_mj,
-        .decode_mj = info->decode_mj,
-        .prefill_ms = info->prefill_ms,
-        .decode_ms = info->decode_ms,
-        .relative_sd = spread_without_gain(info),
+        .load_sd = without_gain(info, info->model_load_mj, info->model_load_sd_mj),
+        .prefill_mj = less(info->prefill_mj, info->prefill_disturbed.mj),
+        .decode_mj = less(info->decode_mj, info->decode_disturbed.mj),
+        .prefill_ms = less(info->prefill_ms, info->prefill_disturbed.ms),
+        .decode_ms = less(info->decode_ms, info->decode_disturbed.ms),
+        .relative_sd = without_gain(info, info->request_mj, info->request_sd_mj),
         .idle_mw =
             isnan(info->baseline_resident_mw) ? info->baseline_cold_mw : info->baseline_resident_mw,
         .parameters = info->parameters,

@@ -59,7 +59,8 @@ static void add_values(values *v, const pj_run_info *info)
     pj_run_ratios r;
     if (v->n == GROUP_MAX) return;
     pj_run_ratios_get(info, &r);
-    v->joules[v->n++] = pj_run_ratios_primary(&r);
+    /* What is said of the saving is of the request, not of its decode alone. */
+    v->joules[v->n++] = pj_typical_request_mj(info) / 1e3 / (double)info->output_tokens;
     v->speed += r.tokens_per_second;
     v->power += info->decode_mj / info->decode_ms;
 }

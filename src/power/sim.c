@@ -200,7 +200,8 @@ static void sim_become_log(pj_sim_spec *spec)
     pj_random random = {spec->seed ^ 0x6c6f67};
     spec->kind = PJ_RAIL_INSTANT;
     spec->period_ns = spec->log_ns;
-    spec->phase_ns = (int64_t)(pj_random_unit(&random) * (double)spec->log_ns);
+    for (uint32_t i = 0; i < spec->rail_count; i++)
+        spec->rails[i].phase_ns = (int64_t)(pj_random_unit(&random) * (double)spec->log_ns);
     spec->window_ns = spec->log_window_ns;
     spec->delay_ns = spec->log_delay_ns;
     spec->lag_ns = 0;
@@ -217,8 +218,8 @@ static pj_status sim_run_sensor(sensor *s, const pj_sim_spec *spec, uint32_t rai
                                 int64_t lead_ns, int64_t last_ns, pj_error *err)
 {
     pj_status status = PJ_OK;
-    int64_t first =
-        begin_ns + spec->phase_ns % spec->period_ns - lead_ns / spec->period_ns * spec->period_ns;
+    int64_t first = begin_ns + spec->rails[rail].phase_ns % spec->period_ns -
+                    lead_ns / spec->period_ns * spec->period_ns;
     s->counted_ns = first - spec->delay_ns - spec->period_ns;
     s->lag_at_ns = s->counted_ns;
     s->charge_mw = spec->rails[rail].share * spec->idle_mw;

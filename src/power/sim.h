@@ -17,7 +17,8 @@
  *                   nvml-h200-average, apple, xe
  *   seed=N          for powers, phase and noise (default 1)
  *   kind=counter|power
- *   period_ms, phase_ms (drawn from the seed by default), jitter (relative to the period)
+ *   period_ms, phase_ms (drawn from the seed by default, for each rail), jitter (relative to the
+ *                   period)
  *   grid=1          the ticks of a counter are known to be on a grid of exact periods
  *   window_ms       0: the period; smaller: only that part is observed; larger: trailing average
  *   coverage        instead of window_ms: window / period
@@ -65,15 +66,17 @@ typedef struct pj_sim_class {
 
 typedef struct pj_sim_rail {
     char name[PJ_RAIL_NAME_BYTES];
-    double share; /* of the truth */
-    int parent;   /* index, or -1 */
-    bool is_log;  /* of the power of its parent, a counter */
+    double share;     /* of the truth */
+    int parent;       /* index, or -1 */
+    int64_t phase_ns; /* of its ticks in the period */
+    bool is_log;      /* of the power of its parent, a counter */
 } pj_sim_rail;
 
 typedef struct pj_sim_spec {
     pj_rail_kind kind;
     uint64_t seed;
-    int64_t period_ns, phase_ns, window_ns, delay_ns, lag_ns;
+    int64_t period_ns, window_ns, delay_ns, lag_ns;
+    int64_t phase_ns; /* of all rails' ticks; -1: each has its own */
     double jitter, gain, offset_mw, noise;
     double resolution; /* mJ of a counter, mW of a power reading; 0: none */
     bool counter_sees_window, on_grid;

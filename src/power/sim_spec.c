@@ -373,6 +373,19 @@ static pj_status sim_spec_settle_log(draft *d, pj_error *err)
     return PJ_OK;
 }
 
+/* Devices do not tick together; a package and its cores are one. */
+static void sim_spec_settle_phases(draft *d)
+{
+    pj_sim_spec *spec = &d->spec;
+    pj_random random = {spec->seed ^ 0x706861736521};
+    for (uint32_t i = 0; i < spec->rail_count; i++) {
+        double part = pj_random_unit(&random);
+        spec->rails[i].phase_ns =
+            spec->phase_ns < 0 ? (int64_t)(part * (double)spec->period_ns) : spec->phase_ns;
+    }
+    if (d->core > 0) spec->rails[spec->rail_count - 1].phase_ns = spec->rails[0].phase_ns;
+}
+
 static pj_status sim_spec_settle(draft *d, pj_error *err)
 {
     pj_sim_spec *spec = &d->spec;
@@ -397,10 +410,7 @@ static pj_status sim_spec_settle(draft *d, pj_error *err)
                                : d->resolution_mj * 1e9 / (double)spec->period_ns;
     if (spec->high_mw < spec->low_mw)
         return pj_fail(err, PJ_E_INVALID, "sim: high_mw is below low_mw");
-    if (spec->phase_ns < 0) {
-        pj_random random = {spec->seed ^ 0x706861736521};
-        spec->phase_ns = (int64_t)(pj_random_unit(&random) * (double)spec->period_ns);
-    }
+    sim_spec_settle_phases(d);
     return sim_spec_settle_log(d, err);
 }
 

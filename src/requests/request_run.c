@@ -31,6 +31,17 @@ static void split_whole(pj_request_times *t, const pj_answer_timings *timings)
     t->first_ns = t->is_one ? t->prefill_ns : t->end_ns - decode_ns;
 }
 
+/* The server says how long it worked on the prompt: what came before, a queue or loading the model,
+ * is no prefill. */
+static void place_prefill(pj_request_times *t, const pj_answer_timings *timings)
+{
+    int64_t prompt_ns = ns_of(timings->prompt_ms), load_ns = t->load_end_ns - t->load_ns;
+    if (!t->has_prefill || !prompt_ns || t->first_ns - prompt_ns < t->prefill_ns) return;
+    t->prefill_ns = t->first_ns - prompt_ns;
+    t->load_end_ns = t->prefill_ns;
+    t->load_ns = t->prefill_ns - load_ns;
+}
+
 pj_request_times pj_request_times_of(const pj_exchange *x)
 {
     const pj_answer_timings *timings = &x->answer.timings;
@@ -40,7 +51,7 @@ pj_request_times pj_request_times_of(const pj_exchange *x)
                           .end_ns = x->end_ns};
     if (!t.end_ns) t.end_ns = t.last_ns ? t.last_ns : t.begin_ns + 1;
     if (t.end_ns <= t.begin_ns) t.end_ns = t.begin_ns + 1;
-    t.load_end_ns = t.prefill_ns = t.begin_ns;
+    t.load_ns = t.load_end_ns = t.prefill_ns = t.begin_ns;
     int64_t latest = t.first_ns && t.first_ns < t.end_ns ? t.first_ns : t.end_ns;
     int64_t load_ns = ns_of(timings->load_ms);
     if (load_ns && load_ns < latest - t.begin_ns) {
@@ -57,6 +68,7 @@ pj_request_times pj_request_times_of(const pj_exchange *x)
         if (c.output > 1) split_whole(&t, timings);
     }
     t.has_prefill = !t.is_one;
+    place_prefill(&t, timings);
     return t;
 }
 
@@ -310,14 +322,17 @@ static void request_run_put_text(spans *s, uint32_t serial, const pj_exchange_to
     pj_spool_put(s->w, PJ_RECORD_TOKEN_TEXT, &record, sizeof record.head + n);
 }
 
-static void request_run_put_load(spans *s, const pj_request_times *t)
+/* Before the prompt: waiting, and loading the model. */
+static void put_preparation(spans *s, const pj_request_times *t)
 {
+    if (t->prefill_ns <= t->begin_ns) return;
     uint32_t phase = s->serial++, section = s->serial++;
-    if (!t->has_load) return;
-    pj_spool_put_name(s->w, 1, "model_load");
-    request_run_put_span(s, section, PJ_SPAN_SECTION, 1, PJ_PHASE_PRE_INFERENCE, t->begin_ns,
-                         t->load_end_ns);
-    put_phase(s, phase, PJ_PHASE_PRE_INFERENCE, t->begin_ns, t->load_end_ns);
+    if (t->has_load) {
+        pj_spool_put_name(s->w, 1, "model_load");
+        request_run_put_span(s, section, PJ_SPAN_SECTION, 1, PJ_PHASE_PRE_INFERENCE, t->load_ns,
+                             t->load_end_ns);
+    }
+    put_phase(s, phase, PJ_PHASE_PRE_INFERENCE, t->begin_ns, t->prefill_ns);
 }
 
 /* Makes token times strictly increasing, even if several arrive at once; the last ends decode.
@@ -371,7 +386,7 @@ static void put_spans(pj_spool_writer *w, const pj_request_parts *p, const pj_re
     size_t count;
     spans s = {.w = w};
     pj_exchange_token *tokens = pj_exchange_tokens(p->exchange, &count);
-    request_run_put_load(&s, t);
+    put_preparation(&s, t);
     put_tokens(&s, t, tokens, count);
     pj_free(tokens);
 }

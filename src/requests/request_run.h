@@ -33,7 +33,7 @@ typedef struct pj_request_origin {
 
 /* The times of a request's phases, as far as its response reveals them. */
 typedef struct pj_request_times {
-    int64_t begin_ns, load_end_ns, prefill_ns, first_ns, last_ns, end_ns;
+    int64_t begin_ns, load_ns, load_end_ns, prefill_ns, first_ns, last_ns, end_ns;
     bool has_load, has_prefill;
     bool is_one; /* prefill and decode are indistinguishable */
 } pj_request_times;

@@ -603,6 +603,8 @@ pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
 static void report_prompt(pj_request *r)
 {
     pj_exchange_counts c = pj_exchange_count(r->exchange);
+    pj_request_times t = pj_request_times_of(r->exchange);
+    if (t.has_prefill) pj_ledger_waited(r->entry, t.prefill_ns);
     if (c.input >= 0)
         pj_ledger_prompt(r->entry, (double)(c.input - (c.cached > 0 ? c.cached : 0)),
                          (double)c.cached);
@@ -628,7 +630,8 @@ void pj_request_progress(pj_request *r)
     pthread_mutex_unlock(&r->owner->mutex);
 }
 
-/* For an unstreamed response: its phases by the server's timings, if any, and all tokens. */
+/* For an unstreamed response: its phases by the server's timings, if any, and all tokens. Estimates
+ * so far took all of it for its prompt. */
 static void advance_at_end(pj_request *r)
 {
     pj_request_times t = pj_request_times_of(r->exchange);
@@ -638,10 +641,10 @@ static void advance_at_end(pj_request *r)
     r->tokens = c.output;
     if (t.is_one) {
         pj_ledger_whole(r->entry, (double)c.output);
-        return;
+    } else {
+        pj_ledger_tokens(r->entry, t.first_ns, 1);
+        if (c.output > 1) pj_ledger_tokens(r->entry, t.last_ns, (double)(c.output - 1));
     }
-    pj_ledger_tokens(r->entry, t.first_ns, 1);
-    if (c.output > 1) pj_ledger_tokens(r->entry, t.last_ns, (double)(c.output - 1));
 }
 
 void pj_request_end(pj_request *r, bool holds)
@@ -651,9 +654,11 @@ void pj_request_end(pj_request *r, bool holds)
     r->has_ended = true;
     r->is_held = holds;
     r->end_ns = pj_request_times_of(r->exchange).end_ns;
-    if (r->exchange->first_ns == r->exchange->last_ns) advance_at_end(r);
+    bool at_once = r->exchange->first_ns == r->exchange->last_ns;
+    if (at_once) advance_at_end(r);
     requests_advance(r);
     if (r->entry) pj_ledger_leave(r->entry, r->end_ns);
+    if (r->entry && at_once) pj_ledger_estimate(q->ledger, pj_clock_ns());
     q->waiting++;
     pthread_cond_broadcast(&q->changed);
     pthread_mutex_unlock(&q->mutex);

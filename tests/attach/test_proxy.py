@@ -138,6 +138,35 @@ class Transparent(unittest.TestCase):
         self.assertGreater(min(times)[0], 0.5 * max(times)[0])  # its tokens came at once: none of them took no time
         self.assertEqual(answer, json.loads(self.proxy.raw(post(body), self.engine.port).partition(b"\r\n\r\n")[2]))
 
+    def test_a_whole_answer_is_divided_by_its_servers_times_alone(self):
+        """0.1 s of prompt and 0.3 s of decoding, after 0.2 s in a queue; of another server nothing is known."""
+        timings = {"prompt_n": 12, "prompt_ms": 100.0, "predicted_n": 3, "predicted_ms": 300.0}
+        body = post({**STREAM, "stream": False, "max_tokens": 3}, "/v1/chat/completions", "X-Energy-Wait: 1")
+        usage = {"prompt_tokens": 12, "completion_tokens": 3}
+
+        def answer(request, send, **more):
+            time.sleep(LONG_ENOUGH)
+            return self.engine.whole(send, {"choices": [{"index": 0, "message": {"content": "a b c"}}], "usage": usage,
+                                            **more})
+        for more in ({"timings": timings}, {}):
+            self.engine.answer = lambda request, send, more=more: answer(request, send, **more)
+            for wait in (body, body.replace(b"X-Energy-Wait: 1", b"X-Nothing: 1")):
+                through = self.proxy.raw(wait)
+                energy = json.loads(ENERGY.findall(through)[0].split(b":", 1)[1])
+                run = re.search(rb"X-Energy-Run: ([0-9a-f-]{36})", through)[1].decode()
+                phases = wait_until(lambda: self.proxy.rows(
+                    f"SELECT prefill_duration_ms, decode_duration_ms, decode_energy_mj, prefill_energy_mj FROM "
+                    f"profiling_runs WHERE id = '{run}'"))[0]
+                if not more:
+                    self.assertEqual((energy["input"], energy["output"], phases[0], phases[3]), (None,) * 4)
+                    continue
+                self.assertEqual(phases[:2], (100, 300))
+                # 40 W by the simulated sensors, which a busy machine reads late
+                self.assertAlmostEqual(phases[2] / 12000, 1, delta=0.5)
+                self.assertLess(phases[3], 5000)
+                self.assertAlmostEqual(energy["output"] / 12, 1, delta=0.5)
+                self.assertAlmostEqual(energy["input"] + energy["output"], energy["total"], places=6)
+
     def test_the_final_figure_can_be_waited_for(self):
         for body in (STREAM, {**STREAM, "stream": False}):
             through = self.proxy.raw(post(body, "/v1/chat/completions", "X-Energy-Wait: 1"))

@@ -369,15 +369,29 @@ static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uin
     return run_pass(g, rows, segments, *ended, true);
 }
 
+/* What the draft model computes is one part, beside those of the model that checks it. */
+static void begin_draft(generation *g)
+{
+    pj_instrument *r = &g->engine->instrument;
+    pj_instrument_section(r, PJ_N_DRAFT);
+    if (r->module) pj_instrument_component(r, PJ_N_DRAFT_PASS, 0);
+}
+
+static void end_draft(generation *g)
+{
+    if (g->engine->instrument.module) generate_end_span(g);
+    generate_end_span(g);
+}
+
 /* Fills the draft's KV cache with the prompt. */
 static pj_status prefill_draft(generation *g)
 {
     const pj_sequence_result *r = &g->result->sequences[0];
     if (!g->draft_tokens || r->stop) return PJ_OK;
-    pj_instrument_section(&g->engine->instrument, PJ_N_DRAFT);
+    begin_draft(g);
     pj_status status =
         pj_speculation_feed(&g->speculation, r->prompt_ids, r->prompt_count, g->request->cancel);
-    generate_end_span(g);
+    end_draft(g);
     return status;
 }
 
@@ -489,11 +503,11 @@ static pj_status speculative_step(generation *g, uint32_t *drawn)
     pj_status status = follow_rope(g, 0);
     pj_sequence *q = &g->compute.sequences[0];
     uint32_t length = q->length;
-    pj_instrument_section(&g->engine->instrument, PJ_N_DRAFT);
+    begin_draft(g);
     if (!status)
         status =
             pj_speculation_propose(p, r->ids[first - 1], proposal_count(g), g->request->cancel);
-    generate_end_span(g);
+    end_draft(g);
     if (!status) status = check_proposals(g);
     if (!status) status = draw_checked(g, &accepted);
     if (status) return status;
@@ -504,9 +518,9 @@ static pj_status speculative_step(generation *g, uint32_t *drawn)
     if (r->stop) return PJ_OK;
     pj_speculation_accept(p, accepted);
     if (p->count > 0) return PJ_OK;
-    pj_instrument_section(&g->engine->instrument, PJ_N_DRAFT);
+    begin_draft(g);
     status = pj_speculation_feed(p, &r->ids[first - 1], 1, g->request->cancel);
-    generate_end_span(g);
+    end_draft(g);
     return status;
 }
 

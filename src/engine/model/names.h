@@ -74,6 +74,7 @@
     X(OUT_PROJ, "out_proj")                                         \
     X(OUTPUT_GATE, "output_gate")                                   \
     X(FINAL_LAYERNORM, "final_layernorm")                           \
+    X(DRAFT_PASS, "draft_pass")                                     \
     /* operations */                                                \
     X(OP_GATHER, "gather")                                          \
     X(OP_DEQUANTISE, "dequantise")                                  \

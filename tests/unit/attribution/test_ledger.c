@@ -197,6 +197,34 @@ static void test_rates(void **state)
     pj_ledger_free(l);
 }
 
+/* A server that does one after the other: of equal requests that came together each gets as much,
+ * once the server has said when it worked on which. */
+static void test_queue(void **state)
+{
+    enum { COUNT = 3 };
+    pj_ledger *l = make(PJ_BATCH_TOKENS, NULL, 0, 0);
+    pj_ledger_entry *e[COUNT];
+    (void)state;
+    read_until(l, 0, 5000 * MS, 20000);
+    for (int i = 0; i < COUNT; i++) e[i] = pj_ledger_enter(l, 1000 * MS, 30);
+    for (int i = 0; i < COUNT; i++) {
+        int64_t begin = (1000 + 1000 * i) * MS;
+        pj_ledger_prompt(e[i], 30, 0);
+        pj_ledger_waited(e[i], begin);
+        pj_ledger_tokens(e[i], begin + 200 * MS, 1);
+        pj_ledger_tokens(e[i], begin + 1000 * MS, 40);
+        pj_ledger_leave(e[i], begin + 1000 * MS);
+    }
+    assert_int_equal(pj_ledger_settle(l, 4000 * MS, NULL), PJ_OK);
+    for (int i = 0; i < COUNT; i++) {
+        int64_t begin = (1000 + 1000 * i) * MS;
+        pj_ledger_figure f = pj_ledger_of(l, e[i]);
+        assert_near(f.total_mj / machine(l, begin, begin + 1000 * MS), 1, 1e-6);
+        assert_near(f.input_mj / machine(l, begin, begin + 200 * MS), 1, 1e-6);
+    }
+    pj_ledger_free(l);
+}
+
 /* Weights are read once for both, each context only for its own stream. */
 static void test_contexts(void **state)
 {
@@ -464,13 +492,20 @@ static void test_long(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conservation),  cmocka_unit_test(test_counted_is_kept),
-        cmocka_unit_test(test_rates),         cmocka_unit_test(test_contexts),
-        cmocka_unit_test(test_estimates),     cmocka_unit_test(test_gaps),
-        cmocka_unit_test(test_nothing_known), cmocka_unit_test(test_short),
-        cmocka_unit_test(test_certain),       cmocka_unit_test(test_certain_of_all_rails),
-        cmocka_unit_test(test_long_prompt),   cmocka_unit_test(test_settled_rate),
-        cmocka_unit_test(test_early_parts),   cmocka_unit_test(test_long)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_conservation),
+                                       cmocka_unit_test(test_counted_is_kept),
+                                       cmocka_unit_test(test_rates),
+                                       cmocka_unit_test(test_queue),
+                                       cmocka_unit_test(test_contexts),
+                                       cmocka_unit_test(test_estimates),
+                                       cmocka_unit_test(test_gaps),
+                                       cmocka_unit_test(test_nothing_known),
+                                       cmocka_unit_test(test_short),
+                                       cmocka_unit_test(test_certain),
+                                       cmocka_unit_test(test_certain_of_all_rails),
+                                       cmocka_unit_test(test_long_prompt),
+                                       cmocka_unit_test(test_settled_rate),
+                                       cmocka_unit_test(test_early_parts),
+                                       cmocka_unit_test(test_long)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
