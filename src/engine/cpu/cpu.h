@@ -73,6 +73,7 @@ typedef struct pj_cpu {
     size_t block_bytes;
     float *buffers[PJ_CPU_BUFFERS];
     float *probability;      /* [T][experts] softmax of the router logits */
+    float *choice;           /* [T][experts] what routers choose by, where that differs */
     uint32_t *chosen;        /* [T][experts_per_token] */
     float *chosen_weight;    /* [T][experts_per_token] */
     uint32_t *expert_begin;  /* [experts + 1] first entry of each expert in the next two */

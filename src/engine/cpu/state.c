@@ -53,6 +53,7 @@ static void cut_scratch(pj_cpu *s, cutter *c, const size_t *floats)
     size_t experts = m->experts, chosen = m->experts_per_token;
     s->buffers[PJ_CPU_GATHERED] = state_cut(c, experts ? tokens : 0, m->hidden, sizeof(float));
     s->probability = state_cut(c, tokens, experts, sizeof(float));
+    s->choice = state_cut(c, tokens, experts, sizeof(float));
     s->chosen = state_cut(c, tokens, chosen, sizeof(uint32_t));
     s->chosen_weight = state_cut(c, tokens, chosen, sizeof(float));
     s->expert_begin = state_cut(c, experts + 1, 1, sizeof(uint32_t));

@@ -174,10 +174,14 @@ typedef struct pj_ops {
     void (*attend)(void *s, const pj_layer *layer, pj_slice qkv, pj_slice y,
                    const pj_attention_extent *extent);
     void (*activate)(void *s, const pj_activation *activation);
-    /* Chooses config.experts_per_token experts for each row of router logits: the largest of their
-     * softmax, the lower index on a tie; their probabilities are weights, divided by their sum if
-     * `renormalise`, times layer->expert_scale of the expert if there is one. They stay with the
-     * device. Records the extras of routing in the open component. */
+    /* Chooses config.experts_per_token experts for each row of router logits: those with the
+     * largest score, softmax or (config.router_sigmoid) sigmoid, the lower index on a tie. When
+     * choosing, layer->expert_correction is added to the scores, and with config.expert_groups only
+     * the best expert_groups_kept groups of neighbouring experts take part, a group's score being
+     * its largest or (group_by_pair) the sum of its two largest. The scores are weights, divided by
+     * their sum if `renormalise`, times config.routed_scale, times layer->expert_scale of the
+     * expert if there is one. They stay with the device. Records the extras of routing in the open
+     * component. */
     void (*route)(void *s, const pj_layer *layer, pj_slice logits, bool renormalise);
     /* y = sum over a row's chosen experts, in ascending order of expert, of weight * block(x),
      * where a block is that of pj_mlp_block_of with this kind of activation; then, with a residual,

@@ -104,11 +104,22 @@ static const pj_tensor *find_in_gguf(const pj_checkpoint *checkpoint, const char
     return found;
 }
 
+/* Blocks after the model's layers are heads that predict further tokens. */
+static bool is_later_block(const pj_checkpoint *checkpoint, const char *name)
+{
+    static const char prefix[] = "blk.";
+    return strncmp(name, prefix, sizeof prefix - 1) == 0 &&
+           strtoul(name + sizeof prefix - 1, NULL, 10) >= checkpoint->config.layers;
+}
+
 const pj_tensor *pj_checkpoint_unused(const pj_checkpoint *checkpoint)
 {
-    for (uint32_t i = 0; checkpoint->is_gguf && i < checkpoint->count; i++)
-        if (!checkpoint->used[i] && !pj_gguf_is_config_tensor(checkpoint->tensors[i].name))
+    for (uint32_t i = 0; checkpoint->is_gguf && i < checkpoint->count; i++) {
+        const char *name = checkpoint->tensors[i].name;
+        if (!checkpoint->used[i] && !pj_gguf_is_config_tensor(name) &&
+            !is_later_block(checkpoint, name))
             return &checkpoint->tensors[i];
+    }
     return NULL;
 }
 
@@ -141,13 +152,14 @@ static const char *shape_text(const pj_tensor *tensor, char *text, size_t bytes)
     return text;
 }
 
-/* Compares shapes, ignoring leading dimensions of 1, which GGUF files may omit or add. */
+/* Compares shapes, ignoring leading dimensions of 1, which GGUF files may omit or add, and which
+ * some folders' vectors have. */
 static bool has_shape(const pj_checkpoint *checkpoint, const pj_tensor *tensor,
                       const pj_tensor *want)
 {
     const uint64_t *have = tensor->shape, *wanted = want->shape;
     uint32_t rank = tensor->rank, wanted_rank = want->rank;
-    while (checkpoint->is_gguf && rank > 1 && have[0] == 1) have++, rank--;
+    while ((checkpoint->is_gguf || wanted_rank == 1) && rank > 1 && have[0] == 1) have++, rank--;
     while (checkpoint->is_gguf && wanted_rank > 1 && wanted[0] == 1) wanted++, wanted_rank--;
     return rank == wanted_rank && memcmp(have, wanted, rank * sizeof *have) == 0;
 }

@@ -1,7 +1,9 @@
-/* config.json and generation_config.json: sizes, blocks, experts and token ids. Differences between
- * layers are in config_layers.c, rotation in config_rope.c, defaults in config_rules.c. */
+/* config.json and generation_config.json: sizes, blocks and token ids. Differences between layers
+ * are in config_layers.c, experts in config_experts.c, rotation in config_rope.c, defaults in
+ * config_rules.c. */
 #include "engine/model/config.h"
 
+#include "engine/model/blueprint.h"
 #include "engine/model/config_reader.h"
 #include "engine/model/config_rules.h"
 #include "engine/text/tokenizer.h"
@@ -131,18 +133,24 @@ static void config_read_block(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
     pj_arch arch = config->arch;
-    bool phi = arch == PJ_ARCH_PHI;
+    bool phi = arch == PJ_ARCH_PHI, layer_norm = pj_blueprint_get(arch)->norm == PJ_NORM_LAYER;
     config->norm_eps =
-        pj_config_number(r, phi ? "layer_norm_eps" : "rms_norm_eps", rules->eps, 1e-20, 1);
+        pj_config_number(r, layer_norm ? "layer_norm_eps" : "rms_norm_eps", rules->eps, 1e-20, 1);
     config->initializer_range = pj_config_number(r, "initializer_range", 0.02, 0, 100);
     json_t *tied = pj_config_get_any(r, "tie_word_embeddings");
     config->tied_head = tied ? json_is_true(tied) : rules->tied;
-    config->attention_bias = phi || pj_config_bool(r, "attention_bias", rules->attention_bias);
-    config->mlp_bias = phi || pj_config_bool(r, "mlp_bias", false);
+    bool ernie = arch == PJ_ARCH_ERNIE4_5 || arch == PJ_ARCH_ERNIE4_5_MOE;
+    config->attention_bias =
+        phi || pj_config_bool(r, ernie ? "use_bias" : "attention_bias", rules->attention_bias);
+    config->mlp_bias = phi || pj_config_bool(r, ernie ? "use_bias" : "mlp_bias", false);
+    config->out_bias = pj_config_bool(r, "attention_out_bias", false);
     config->qkv_bias = phi || arch == PJ_ARCH_QWEN2 ||
                        (arch == PJ_ARCH_QWEN2_MOE && pj_config_bool(r, "qkv_bias", true));
     if (pj_config_bool(r, "qk_layernorm", false))
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "qk_layernorm", "true is not supported");
+    /* the smaller GLM-4.5 has none */
+    if (arch == PJ_ARCH_GLM4_MOE)
+        config->without_qk_norm = !pj_config_bool(r, "use_qk_norm", false);
     read_activation(r, config);
 }
 
@@ -156,6 +164,8 @@ static void config_read_multipliers(pj_config_reader *r, pj_model_config *c)
         c->score_scale = pj_config_number(r, "attention_multiplier", 1, 1e-6, MOST);
         c->logit_scale = 1 / pj_config_number(r, "logits_scaling", 1, 1e-6, MOST);
     }
+    if (c->arch == PJ_ARCH_COHERE2)
+        c->logit_scale = pj_config_number(r, "logit_scale", 0.0625, 1e-6, MOST);
     bool gemma4 = c->arch == PJ_ARCH_GEMMA4;
     if (c->arch != PJ_ARCH_GEMMA2 && c->arch != PJ_ARCH_GEMMA3 && !gemma4) return;
     bool capped = c->arch == PJ_ARCH_GEMMA2;
@@ -175,86 +185,6 @@ static void config_read_multipliers(pj_config_reader *r, pj_model_config *c)
     const char *what = json_string_value(both_ways);
     if (json_is_true(both_ways) || (what && strcmp(what, "all") == 0))
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "use_bidirectional_attention", "is not supported");
-}
-
-static void read_dense_layers(pj_config_reader *r, pj_model_config *config)
-{
-    uint32_t step = pj_config_count(r, "decoder_sparse_step", 1, 1, PJ_MAX_LAYERS + 1);
-    json_t *only = pj_config_get(r, "mlp_only_layers"), *item;
-    size_t i;
-    if (only && !json_is_array(only))
-        pj_config_refuse(r, PJ_E_INVALID, "mlp_only_layers", "must be a list");
-    if (r->status != PJ_OK || (step == 1 && json_array_size(only) == 0)) return;
-    config->layer_is_dense =
-        pj_arena_alloc(r->arena, config->layers, sizeof *config->layer_is_dense);
-    if (!config->layer_is_dense) {
-        r->status = pj_fail_memory(r->err, r->name);
-        return;
-    }
-    for (uint32_t layer = 0; layer < config->layers; layer++)
-        config->layer_is_dense[layer] = (layer + 1) % step != 0;
-    json_array_foreach(only, i, item)
-    {
-        int64_t layer = json_integer_value(item);
-        if (!json_is_integer(item) || layer < 0)
-            pj_config_refuse(r, PJ_E_INVALID, "mlp_only_layers", "must hold layer numbers");
-        else if (layer < config->layers)
-            config->layer_is_dense[layer] = true;
-    }
-}
-
-/* The keys of an architecture's experts and their defaults, -1: required. */
-typedef struct expert_keys {
-    const char *count, *chosen, *width, *shared; /* width, shared NULL: the block's width; none */
-    int64_t counts, choices, widths, shares;
-} expert_keys;
-
-static void read_expert_keys(pj_config_reader *r, const expert_keys *k, pj_model_config *c)
-{
-    c->experts = pj_config_count(r, k->count, k->counts, 1, PJ_MAX_EXPERTS);
-    c->experts_per_token = pj_config_count(r, k->chosen, k->choices, 1, c->experts);
-    c->expert_intermediate =
-        k->width ? pj_config_count(r, k->width, k->widths, 1, PJ_MAX_WIDTH) : c->intermediate;
-    if (k->shared)
-        c->shared_intermediate = pj_config_count(r, k->shared, k->shares, 1, PJ_MAX_WIDTH);
-    /* a default is not checked against the other fields */
-    if (r->status == PJ_OK && c->experts_per_token > c->experts)
-        pj_config_refuse(r, PJ_E_INVALID, k->chosen, "exceeds the number of experts");
-}
-
-static void config_read_experts(pj_config_reader *r, pj_model_config *c)
-{
-    expert_keys k = {
-        "num_experts", "num_experts_per_tok", "moe_intermediate_size", NULL, -1, -1, -1, -1};
-    c->norm_topk = true;
-    switch (c->arch) {
-    case PJ_ARCH_MIXTRAL:
-        k = (expert_keys){"num_local_experts", k.chosen, NULL, NULL, 8, 2, 0, 0};
-        break;
-    case PJ_ARCH_GPT_OSS:
-        k = (expert_keys){"num_local_experts", k.chosen, NULL, NULL, 128, 4, 0, 0};
-        c->swiglu_alpha = pj_config_number(r, "swiglu_alpha", 1.702, 1e-6, 1e6);
-        c->swiglu_limit = pj_config_number(r, "swiglu_limit", 7, 1e-6, 1e6);
-        break;
-    case PJ_ARCH_QWEN3_5_MOE:
-        k = (expert_keys){k.count, k.chosen, k.width, "shared_expert_intermediate_size",
-                          256,     8,        512,     512};
-        break;
-    case PJ_ARCH_GEMMA4: /* larger models: in parallel with each layer's dense block */
-        k.chosen = "top_k_experts";
-        if (pj_config_bool(r, "enable_moe_block", false)) break;
-        c->norm_topk = false;
-        return;
-    case PJ_ARCH_QWEN2_MOE:
-    case PJ_ARCH_QWEN3_MOE:
-        if (c->arch == PJ_ARCH_QWEN2_MOE) k.shared = "shared_expert_intermediate_size";
-        if (!pj_config_get(r, k.count)) k.count = "num_local_experts";
-        c->norm_topk = pj_config_bool(r, "norm_topk_prob", false);
-        break;
-    default: c->norm_topk = false; return;
-    }
-    read_expert_keys(r, &k, c);
-    if (c->arch == PJ_ARCH_QWEN2_MOE || c->arch == PJ_ARCH_QWEN3_MOE) read_dense_layers(r, c);
 }
 
 static void config_add_eos(pj_config_reader *r, pj_model_config *config, json_t *value)
@@ -330,7 +260,7 @@ pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_a
         config_read_multipliers,
         pj_config_read_layers,
         pj_config_read_rope,
-        config_read_experts,
+        pj_config_read_experts,
         read_eos,
         read_bos,
         read_dtype_hint,

@@ -96,9 +96,10 @@ typedef struct pj_model_config {
     /* of each half layer's output, before adding it to the residual stream */
     double residual_scale;
     double logit_scale;
-    double score_scale;                      /* of q k^T; 0: head_dim^-0.5 */
+    double score_scale;   /* of q k^T; 0: head_dim^-0.5 */
+    bool without_qk_norm; /* smaller models of a family whose larger ones norm queries and keys */
     double attention_softcap, logit_softcap; /* x becomes cap tanh(x / cap); 0: none */
-    bool attention_bias, mlp_bias, qkv_bias;
+    bool attention_bias, mlp_bias, qkv_bias, out_bias;
     bool gelu; /* gelu_new instead of silu */
     /* Clamped SwiGLU: g sigmoid(alpha g) (u + 1) with g <= limit and |u| <= limit; limit 0: plain.
      */
@@ -106,6 +107,12 @@ typedef struct pj_model_config {
     /* mixture of experts; experts == 0: dense */
     uint32_t experts, experts_per_token, expert_intermediate, shared_intermediate;
     bool norm_topk;
+    /* Routers that score each expert by itself (sigmoid, not softmax), add a correction to the
+     * scores when choosing, scale the chosen weights, or choose among the best groups alone. */
+    bool router_sigmoid, router_correction;
+    double routed_scale;                        /* 1: none */
+    uint32_t expert_groups, expert_groups_kept; /* at most 1: no groups */
+    bool group_by_pair;   /* a group's score is the sum of its two best; else its best */
     bool *layer_is_dense; /* [layers], in the arena; NULL: every layer has experts */
     int32_t bos;          /* -1: none */
     int32_t eos[PJ_MAX_EOS];
@@ -136,8 +143,12 @@ static inline uint32_t pj_config_mlp_width(const pj_model_config *c, uint32_t la
 }
 
 /* Initial value before a file has been read. */
-#define PJ_MODEL_CONFIG_NONE \
-    ((pj_model_config){.bos = -1, .embedding_scale = 1, .residual_scale = 1, .logit_scale = 1})
+#define PJ_MODEL_CONFIG_NONE                 \
+    ((pj_model_config){.bos = -1,            \
+                       .embedding_scale = 1, \
+                       .residual_scale = 1,  \
+                       .logit_scale = 1,     \
+                       .routed_scale = 1})
 
 /* Sampling defaults of generation_config.json; NAN or 0 (top_k) where absent. */
 typedef struct pj_generation_config {

@@ -100,6 +100,8 @@ static void config_layers_read_window(pj_config_reader *r, pj_model_config *conf
     config->window = used && rules->window != PJ_WINDOW_NEVER ? window : 0;
     /* layers whose rotation depends on their kind need the kind even without a window */
     if (listed && (config->window > 0 || rules->window_theta > 0)) list_windowed_layers(r, config);
+    if (config->window > 0 && rules->only_windows_rotate)
+        config->layer_rotates = config->layer_is_windowed;
 }
 
 /* ---- linear attention --------------------------------------------------------------------- */

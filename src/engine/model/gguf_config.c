@@ -159,31 +159,32 @@ static void refuse_unless_neutral(reader *r, const char *key)
 static void refuse_unknown(reader *r, pj_model_config *config)
 {
     static const char *const keys[] = {
-        "attention.clamp_kqv",          "attention.max_alibi_bias",
-        "expert_weights_scale",         "expert_gating_func",
-        "expert_group_count",           "leading_dense_block_count",
-        "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
+        "attention.clamp_kqv",
+        "attention.max_alibi_bias",
+        "rope.scaling.yarn_ext_factor",
+        "rope.scaling.yarn_attn_factor",
     };
     /* supported for some architectures; read below */
     static const struct {
         const char *key;
-        pj_arch archs[4]; /* PJ_ARCH_COUNT ends a shorter list */
+        pj_arch archs[6]; /* PJ_ARCH_COUNT ends a shorter list */
     } known[] = {
         {"attention.scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
         {"embedding_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
         {"residual_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
-        {"logit_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
+        {"logit_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COHERE2, PJ_ARCH_COUNT}},
         {"attn_logit_softcapping", {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_COUNT}},
         {"final_logit_softcapping", {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_COUNT}},
         {"attention.sliding_window_pattern",
-         {PJ_ARCH_OLMO3, PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GPT_OSS}},
+         {PJ_ARCH_OLMO3, PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GPT_OSS, PJ_ARCH_EXAONE4,
+          PJ_ARCH_COHERE2}},
         {"attention.temperature_scale", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
         {"rope.scaling.yarn_log_multiplier", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) refuse_unless_neutral(r, keys[i]);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         bool here = false;
-        for (int a = 0; a < 4 && known[i].archs[a] != PJ_ARCH_COUNT; a++)
+        for (int a = 0; a < 6 && known[i].archs[a] != PJ_ARCH_COUNT; a++)
             here |= known[i].archs[a] == config->arch;
         if (!here) refuse_unless_neutral(r, known[i].key);
     }
@@ -224,12 +225,14 @@ static void gguf_config_read_sizes(reader *r, pj_model_config *c)
 {
     c->hidden = want_count(r, "embedding_length", -1, 1, PJ_MAX_WIDTH);
     c->layers = want_count(r, "block_count", -1, 1, PJ_MAX_LAYERS);
+    /* the last blocks may be heads that predict further tokens */
+    c->layers -= want_count(r, "nextn_predict_layers", 0, 0, c->layers ? c->layers - 1 : 0);
     c->heads = want_count(r, "attention.head_count", -1, 1, PJ_MAX_HEADS);
     c->kv_heads = want_count(r, "attention.head_count_kv", c->heads, 1, PJ_MAX_HEADS);
     c->context = want_count(r, "context_length", -1, 1, PJ_MAX_CONTEXT);
     c->vocab = want_count(r, "vocab_size", rows_of_embedding(r), 1, PJ_MAX_VOCAB);
     /* files of mixtures without a dense layer may lack it */
-    bool needed = c->arch != PJ_ARCH_QWEN3_5_MOE;
+    bool needed = c->arch != PJ_ARCH_QWEN3_5_MOE && c->arch != PJ_ARCH_QWEN3_NEXT;
     c->intermediate = want_count(r, "feed_forward_length", needed ? -1 : 512, 1, PJ_MAX_WIDTH);
     read_head_dim(r, c);
 }
@@ -239,13 +242,17 @@ static void gguf_config_read_block(reader *r, pj_model_config *c)
 {
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
     bool phi = c->arch == PJ_ARCH_PHI;
-    const char *eps = phi ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    const char *eps = pj_blueprint_get(c->arch)->norm == PJ_NORM_LAYER
+                          ? "attention.layer_norm_epsilon"
+                          : "attention.layer_norm_rms_epsilon";
     c->norm_eps = want_number(r, eps, 1e-5, 1e-20, 1);
     c->initializer_range = 0.02;
     c->gelu = strcmp(rules->activation, "silu") != 0;
     c->attention_bias = phi || tensor(r, "blk.0.attn_q.bias") != NULL;
     c->qkv_bias = phi || c->arch == PJ_ARCH_QWEN2 || tensor(r, "blk.0.attn_q.bias") != NULL;
     c->mlp_bias = phi || tensor(r, "blk.0.ffn_down.bias") != NULL;
+    c->out_bias = tensor(r, "blk.0.attn_output.bias") != NULL;
+    c->without_qk_norm = c->arch == PJ_ARCH_GLM4_MOE && !tensor(r, "blk.0.attn_q_norm.weight");
     c->tied_head = tensor(r, "output.weight") == NULL;
 }
 
@@ -260,6 +267,7 @@ static void read_multipliers(reader *r, pj_model_config *c)
         c->score_scale = want_number(r, "attention.scale", 0, 0, MOST);
         c->logit_scale = 1 / want_number(r, "logit_scale", 1, 1e-6, MOST);
     }
+    if (c->arch == PJ_ARCH_COHERE2) c->logit_scale = want_number(r, "logit_scale", 1, 1e-6, MOST);
     if (c->arch != PJ_ARCH_GEMMA2 && c->arch != PJ_ARCH_GEMMA3) return;
     bool largest = c->layers == (c->arch == PJ_ARCH_GEMMA2 ? GEMMA2_LARGEST : GEMMA3_LARGEST);
     double capped = c->arch == PJ_ARCH_GEMMA2;
@@ -302,12 +310,63 @@ static void gguf_config_read_window(reader *r, pj_model_config *c)
     c->layer_is_windowed = all_but_each(r, c, period);
     for (uint32_t i = 0; r->status == PJ_OK && pattern && pattern->is_array && i < c->layers; i++)
         c->layer_is_windowed[i] = has_window(pattern, i);
+    if (rules->only_windows_rotate && c->window) c->layer_rotates = c->layer_is_windowed;
 }
 
 /* SmolLM3's files do not state that every fourth layer has no rotation. */
 static void gguf_config_read_rotating_layers(reader *r, pj_model_config *c)
 {
     if (c->arch == PJ_ARCH_SMOLLM3) c->layer_rotates = all_but_each(r, c, 4);
+}
+
+/* How a router scores and chooses. */
+static void read_router(reader *r, pj_model_config *c)
+{
+    enum { SOFTMAX = 1, SIGMOID = 2 };
+    char name[64];
+    bool grouped = c->arch == PJ_ARCH_GLM4_MOE, sigmoid = grouped || c->arch == PJ_ARCH_MINIMAX_M2;
+    uint32_t kind = want_count(r, "expert_gating_func", 0, 0, 4);
+    if (kind > SIGMOID)
+        gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_gating_func", "is not supported");
+    c->router_sigmoid = kind ? kind == SIGMOID : sigmoid;
+    c->routed_scale = want_number(r, "expert_weights_scale", 1, 0, 1e6);
+    if (c->routed_scale == 0) c->routed_scale = 1;
+    c->expert_groups = want_count(r, "expert_group_count", 1, 0, c->experts);
+    c->expert_groups_kept = want_count(r, "expert_group_used_count", 1, 0, c->experts);
+    c->group_by_pair = c->router_sigmoid;
+    for (uint32_t i = 0; i < c->layers; i++) {
+        snprintf(name, sizeof name, "blk.%u.exp_probs_b.bias", i);
+        c->router_correction |= tensor(r, name) != NULL;
+    }
+    if (r->status != PJ_OK || c->expert_groups <= 1) return;
+    uint32_t each = c->experts / c->expert_groups;
+    if (c->experts % c->expert_groups != 0 || each < 2 || c->expert_groups_kept == 0 ||
+        c->expert_groups_kept > c->expert_groups ||
+        (uint64_t)each * c->expert_groups_kept < c->experts_per_token)
+        gguf_config_refuse(r, PJ_E_INVALID, "expert_group_count",
+                           "does not divide the experts into enough groups of two or more");
+}
+
+/* Whether the architecture's files have experts. */
+static bool has_experts(reader *r, const pj_model_config *c)
+{
+    bool maybe = pj_blueprint_get(c->arch)->router != PJ_ROUTER_NONE;
+    bool optional = pj_blueprint_get(c->arch)->parallel_experts;
+    return maybe && (!optional || want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS) > 0);
+}
+
+/* The width of shared experts: stated, or so many experts' widths. */
+static void read_shared_width(reader *r, pj_model_config *c)
+{
+    uint64_t width = c->intermediate;
+    if (!pj_blueprint_get(c->arch)->shared_expert) return;
+    if (!pj_blueprint_get(c->arch)->shared_gate)
+        width = (uint64_t)want_count(r, "expert_shared_count", 0, 0, 1024) * c->expert_intermediate;
+    if (width > PJ_MAX_WIDTH)
+        gguf_config_refuse(r, PJ_E_INVALID, "expert_shared_count", "is too large");
+    else
+        c->shared_intermediate = want_count(r, "expert_shared_feed_forward_length", (int64_t)width,
+                                            width > 0, PJ_MAX_WIDTH);
 }
 
 static void gguf_config_read_experts(reader *r, pj_model_config *c)
@@ -320,20 +379,18 @@ static void gguf_config_read_experts(reader *r, pj_model_config *c)
         c->mlp_bias = true;
         mixtral = true; /* experts in every layer, weights that sum to 1 */
     }
-    bool shared = c->arch == PJ_ARCH_QWEN2_MOE || c->arch == PJ_ARCH_QWEN3_5_MOE;
-    if (!mixtral && !shared && c->arch != PJ_ARCH_QWEN3_MOE) return;
+    if (!has_experts(r, c)) return;
     c->experts = want_count(r, "expert_count", -1, 1, PJ_MAX_EXPERTS);
     c->experts_per_token = want_count(r, "expert_used_count", -1, 1, c->experts);
     if (r->status != PJ_OK) return;
     /* older Qwen files omit the width: the chosen experts together are as wide as the block */
     uint32_t width = mixtral ? c->intermediate : c->intermediate / c->experts_per_token;
     c->expert_intermediate = want_count(r, "expert_feed_forward_length", width, 1, PJ_MAX_WIDTH);
-    if (shared)
-        c->shared_intermediate =
-            want_count(r, "expert_shared_feed_forward_length", c->intermediate, 1, PJ_MAX_WIDTH);
+    read_shared_width(r, c);
     c->norm_topk = want_bool(r, "expert_weights_norm", c->arch != PJ_ARCH_QWEN2_MOE);
     if (mixtral && !c->norm_topk)
         gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_weights_norm", "false is not supported");
+    read_router(r, c);
     bool *dense = all_but_each(r, c, 1);
     for (uint32_t i = 0; dense && i < c->layers; i++) {
         snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", i);
@@ -624,10 +681,13 @@ static const name_pair inside[] = {
     {"linear_attn.in_proj_z", "attn_gate"},
     {"linear_attn.in_proj_b", "ssm_beta"},
     {"linear_attn.in_proj_a", "ssm_alpha"},
+    {"linear_attn.in_proj_ba", "ssm_ba"},
+    {"linear_attn.in_proj_qkvz", "ssm_in"},
     {"linear_attn.conv1d", "ssm_conv1d"},
     {"linear_attn.dt_bias", "ssm_dt"},
     {"linear_attn.norm", "ssm_norm"},
     {"linear_attn.out_proj", "ssm_out"},
+    {"mlp.gate.e_score_correction", "exp_probs_b"},
     {"mlp.gate", "ffn_gate_inp"},
     {"mlp.router", "ffn_gate_inp"},
     {"mlp.experts.gate_proj", "ffn_gate_exps"},
@@ -683,7 +743,7 @@ static bool closes_attention(pj_arch arch, const char *part, size_t length)
     const char *name = pj_instrument_text(norm);
     return strlen(name) == length && memcmp(name, part, length) == 0 &&
            (pj_blueprint_get(arch)->attention_out_norm == norm || arch == PJ_ARCH_GPT_OSS ||
-            pj_arch_has_delta(arch));
+            arch == PJ_ARCH_GLM4_MOE || pj_arch_has_delta(arch));
 }
 
 static bool layer_name(pj_arch arch, const char *rest, const char *kind, char *out, size_t bytes)

@@ -61,7 +61,7 @@ static void load_layer(pj_loader *l, uint32_t index)
     const pj_blueprint *b = l->model->blueprint;
     pj_layer *layer = &l->model->layers[index];
     size_t hidden = l->model->config.hidden;
-    bool bias = b->norm == PJ_NORM_LAYER;
+    bool bias = pj_norms_have_bias(b);
     char prefix[PJ_TENSOR_NAME_BYTES / 2];
     snprintf(prefix, sizeof prefix, "model.layers.%u", index);
     shape_layer(l->model, index, layer);
@@ -100,8 +100,8 @@ static void load_ends(pj_loader *l)
         m->checkpoint ? pj_checkpoint_find(m->checkpoint, "lm_head.weight") != NULL : !c->tied_head;
     pj_load_matrix(l, "model.embed_tokens.weight", PJ_ROLE_TABLE, c->vocab, c->hidden,
                    &m->embedding);
-    pj_load_norm(l, "model", m->blueprint->final_norm, c->hidden,
-                 m->blueprint->norm == PJ_NORM_LAYER, &m->final_norm);
+    pj_load_norm(l, "model", m->blueprint->final_norm, c->hidden, pj_norms_have_bias(m->blueprint),
+                 &m->final_norm);
     load_token_vectors(l);
     m->head.w = m->embedding;
     m->head.name = PJ_N_LM_HEAD;

@@ -65,8 +65,9 @@ typedef struct pj_layer {
     /* Experts in parallel with a dense block: norms of its output, of the router's and the experts'
      * input, and of the experts' output; all [hidden]. */
     pj_norm dense_out_norm, router_norm, experts_norm, experts_out_norm;
-    const float *expert_scale; /* [experts] factors of the chosen weights, or NULL */
-    pj_norm mlp_out_norm;      /* [hidden] */
+    const float *expert_scale;      /* [experts] factors of the chosen weights, or NULL */
+    const float *expert_correction; /* [experts] added to scores when choosing, or NULL */
+    pj_norm mlp_out_norm;           /* [hidden] */
     /* The layer's part of each token vector, gated into the residual stream. */
     pj_projection token_gate;       /* [token_vector, hidden] */
     pj_projection token_projection; /* [hidden, token_vector] */

@@ -76,7 +76,7 @@ static void load_qk_norms(pj_loader *l, const char *attn, pj_layer *layer)
     bool full = kind == PJ_QK_NORM_FULL;
     size_t q = full ? (size_t)layer->heads * layer->head_dim : layer->head_dim;
     size_t k = full ? (size_t)layer->kv_heads * layer->head_dim : layer->head_dim;
-    if (kind == PJ_QK_NORM_NONE) return;
+    if (kind == PJ_QK_NORM_NONE || l->model->config.without_qk_norm) return;
     pj_load_norm(l, attn, PJ_N_Q_NORM, q, false, &layer->q_norm);
     if (layer->kv_source != layer->index) return;
     if (l->model->blueprint->v_norm) make_plain_norm(l, k, &layer->v_norm);
@@ -143,6 +143,60 @@ static void load_rates(pj_loader *l, const char *prefix, struct pj_delta *d)
     pj_load_vector(l, name, d->value_heads, 1, &d->bias);
 }
 
+/* Rows of one kind in a matrix that alternates kinds by key head: `rows` of each head, `first` rows
+ * after the head's beginning, heads `apart` from each other. */
+typedef struct head_rows {
+    size_t first, rows, apart;
+} head_rows;
+
+static void order_heads(uint32_t *order, size_t heads, const head_rows *part)
+{
+    for (size_t h = 0; h < heads; h++)
+        for (size_t i = 0; i < part->rows; i++)
+            *order++ = (uint32_t)(h * part->apart + part->first + i);
+}
+
+/* Gathers kinds of rows from a matrix that alternates them, into one matrix. */
+static void load_apart(pj_loader *l, const pj_projection *mixed, const struct pj_delta *d,
+                       const head_rows *parts, size_t count, pj_instrument_name name,
+                       pj_projection *out)
+{
+    size_t rows = 0, done = 0;
+    for (size_t i = 0; i < count; i++) rows += parts[i].rows * d->key_heads;
+    uint32_t *order = pj_load_alloc(l, rows, sizeof *order);
+    out->name = name;
+    if (!order) return;
+    for (size_t i = 0; i < count; i++) {
+        order_heads(order + done, d->key_heads, &parts[i]);
+        done += parts[i].rows * d->key_heads;
+    }
+    pj_row_source source = pj_rows_ordered(&mixed->w, order);
+    pj_load_adopt_rows(l, pj_instrument_text(name), &source, rows, &out->w);
+}
+
+/* Qwen3-Next: one matrix with queries, keys, values and gates of the first key head, then of the
+ * next, and one with strengths and decays likewise. */
+static void load_alternating(pj_loader *l, const char *linear, struct pj_delta *d)
+{
+    size_t hidden = l->model->config.hidden, ratio = d->value_heads / d->key_heads;
+    size_t k = d->key_dim, v = ratio * d->value_dim, all = 2 * k + 2 * v;
+    const head_rows parts[] = {{0, k, all}, {k, k, all}, {2 * k, v, all}, {2 * k + v, v, all}};
+    const head_rows halves[] = {{0, ratio, 2 * ratio}, {ratio, ratio, 2 * ratio}};
+    pj_projection mixed = {0}, rates = {0};
+    if (pj_load_has(l, linear, "in_proj_qkvz.weight")) {
+        pj_load_linear(l, linear, "in_proj_qkvz", all * d->key_heads, hidden, false, &mixed);
+        load_apart(l, &mixed, d, parts, 3, PJ_N_IN_PROJ_QKV, &d->qkv);
+        load_apart(l, &mixed, d, parts + 3, 1, PJ_N_IN_PROJ_Z, &d->z);
+    } else {
+        pj_load_component(l, linear, PJ_N_IN_PROJ_QKV, pj_delta_channels(d), hidden, false,
+                          &d->qkv);
+        pj_load_component(l, linear, PJ_N_IN_PROJ_Z, pj_delta_values(d), hidden, false, &d->z);
+    }
+    pj_load_linear(l, linear, "in_proj_ba", 2 * d->value_heads, hidden, false, &rates);
+    load_apart(l, &rates, d, halves, 1, PJ_N_IN_PROJ_B, &d->b);
+    load_apart(l, &rates, d, halves + 1, 1, PJ_N_IN_PROJ_A, &d->a);
+}
+
 void pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
@@ -155,13 +209,17 @@ void pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer)
                            .key_dim = c->linear.key_dim,
                            .value_dim = c->linear.value_dim,
                            .kernel = c->linear.kernel,
-                           .tiled = pj_load_is_gguf(l)};
+                           .tiled = pj_load_is_gguf(l) && c->arch != PJ_ARCH_QWEN3_NEXT};
     size_t channels = pj_delta_channels(d), values = pj_delta_values(d);
     snprintf(linear, sizeof linear, "%s.linear_attn", prefix);
-    pj_load_component(l, linear, PJ_N_IN_PROJ_QKV, channels, hidden, false, &d->qkv);
-    pj_load_component(l, linear, PJ_N_IN_PROJ_Z, values, hidden, false, &d->z);
-    pj_load_component(l, linear, PJ_N_IN_PROJ_B, d->value_heads, hidden, false, &d->b);
-    pj_load_component(l, linear, PJ_N_IN_PROJ_A, d->value_heads, hidden, false, &d->a);
+    if (pj_load_has(l, linear, "in_proj_ba.weight")) {
+        load_alternating(l, linear, d);
+    } else {
+        pj_load_component(l, linear, PJ_N_IN_PROJ_QKV, channels, hidden, false, &d->qkv);
+        pj_load_component(l, linear, PJ_N_IN_PROJ_Z, values, hidden, false, &d->z);
+        pj_load_component(l, linear, PJ_N_IN_PROJ_B, d->value_heads, hidden, false, &d->b);
+        pj_load_component(l, linear, PJ_N_IN_PROJ_A, d->value_heads, hidden, false, &d->a);
+    }
     pj_load_component(l, linear, PJ_N_OUT_PROJ, hidden, values, false, &d->out);
     load_convolution(l, linear, d);
     load_rates(l, linear, d);

@@ -66,6 +66,7 @@ void pj_model_count(pj_model *m)
         }
         bool full = m->blueprint->qk_norm == PJ_QK_NORM_FULL;
         count_vector(layer->sinks, layer->heads, counts);
+        count_vector(layer->expert_correction, c->experts, counts);
         if (layer->delta) count_delta(layer->delta, counts);
         count_vector(layer->q_norm.w, layer->head_dim * (full ? layer->heads : 1), counts);
         count_vector(layer->k_norm.w, layer->head_dim * (full ? layer->kv_heads : 1), counts);

@@ -255,21 +255,44 @@ static void load_some_experts(pj_loader *l, const char *prefix, pj_layer *layer)
         for (uint32_t e = 0; e < experts; e++) load_expert(l, prefix, e, &layer->experts[e]);
 }
 
-static void load_experts(pj_loader *l, const char *prefix, pj_layer *layer)
+/* What is added to the scores of experts when they are chosen. */
+static void load_correction(pj_loader *l, const char *block, pj_layer *layer)
+{
+    static const char *const parts[] = {"gate.e_score_correction.bias", /* of GGUF files */
+                                        "gate.e_score_correction_bias", "e_score_correction_bias",
+                                        "moe_statics.e_score_correction_bias"};
+    char name[PJ_TENSOR_NAME_BYTES + 64];
+    size_t i = 0, count = sizeof parts / sizeof *parts;
+    if (!l->model->config.router_correction) return;
+    while (i + 1 < count && !pj_load_has(l, block, parts[i])) i++;
+    snprintf(name, sizeof name, "%s.%s", block, parts[i]);
+    pj_load_vector(l, name, l->model->config.experts, 0, &layer->expert_correction);
+}
+
+static void load_shared(pj_loader *l, const char *block, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
+    char name[PJ_TENSOR_NAME_BYTES + 16];
+    if (!l->model->blueprint->shared_expert || c->shared_intermediate == 0) return;
+    bool several = pj_load_has(l, block, "shared_experts.up_proj.weight");
+    snprintf(name, sizeof name, "%s.%s", block, several ? "shared_experts" : "shared_expert");
+    load_mlp(l, name, c->shared_intermediate, PJ_MLP_GATED, &layer->shared);
+    unname(&layer->shared);
+    if (l->model->blueprint->shared_gate)
+        pj_load_linear(l, block, "shared_expert_gate", 1, c->hidden, false, &layer->shared_gate);
+}
+
+static void load_experts(pj_loader *l, const char *prefix, pj_layer *layer)
+{
     char block[PJ_TENSOR_NAME_BYTES], name[PJ_TENSOR_NAME_BYTES + 16];
     snprintf(block, sizeof block, "%s.%s", prefix,
              pj_load_has(l, prefix, "block_sparse_moe.gate.weight") ? "block_sparse_moe" : "mlp");
     const char *router = pj_load_has(l, block, "router.weight") ? "router" : "gate";
     load_router(l, block, router, &layer->router);
+    load_correction(l, block, layer);
     snprintf(name, sizeof name, "%s.experts", block);
     load_some_experts(l, name, layer);
-    if (!l->model->blueprint->shared_expert) return;
-    snprintf(name, sizeof name, "%s.shared_expert", block);
-    load_mlp(l, name, c->shared_intermediate, PJ_MLP_GATED, &layer->shared);
-    unname(&layer->shared);
-    pj_load_linear(l, block, "shared_expert_gate", 1, c->hidden, false, &layer->shared_gate);
+    load_shared(l, block, layer);
 }
 
 /* Gemma 4: a router with its own norm and scales, and norms around both branches. */

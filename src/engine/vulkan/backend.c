@@ -37,6 +37,9 @@ static const char *gpu_lacks(const pj_model *model)
         if (l->experts && (!l->experts[0].gate.w.data || !l->experts[0].up.w.data))
             return "experts without a gate";
     }
+    const pj_model_config *c = &model->config;
+    if (c->router_sigmoid || c->router_correction || c->expert_groups > 1 || c->routed_scale != 1)
+        return "routers that score experts by sigmoid, with a correction, in groups or scaled";
     return NULL;
 }
 

@@ -342,28 +342,58 @@ static void reference_activate(void *state, const pj_activation *activation)
     note(state, run_activation)->activation = *activation;
 }
 
+/* A group's score for choosing: of its largest, or its two largest. */
+static double group_score(const pj_model_config *m, const double *choice, uint32_t group)
+{
+    uint32_t each = m->experts / m->expert_groups;
+    double first = -INFINITY, second = -INFINITY;
+    for (uint32_t e = group * each; e < (group + 1) * each; e++) {
+        second = fmax(second, fmin(first, choice[e]));
+        first = fmax(first, choice[e]);
+    }
+    return m->group_by_pair ? first + second : first;
+}
+
+static bool group_is_kept(const pj_model_config *m, const double *choice, uint32_t group)
+{
+    uint32_t better = 0;
+    for (uint32_t g = 0; g < m->expert_groups; g++) {
+        double other = group_score(m, choice, g), own = group_score(m, choice, group);
+        better += other > own || (other == own && g < group);
+    }
+    return better < m->expert_groups_kept;
+}
+
 static void run_route(reference *s, const command *c)
 {
-    uint32_t experts = c->x.cols, chosen = s->model->config.experts_per_token;
+    const pj_model_config *m = &s->model->config;
+    uint32_t experts = c->x.cols, chosen = m->experts_per_token;
     for (uint32_t r = 0; r < c->x.rows; r++) {
         const float *logits = at(s, c->x, r);
-        double total = 0, sum = 0, top = logits[0];
+        double total = 0, sum = 0, top = logits[0], score[MAX_EXPERTS], choice[MAX_EXPERTS];
         bool taken[MAX_EXPERTS] = {false};
         for (uint32_t e = 0; e < experts; e++) top = fmax(top, logits[e]);
         for (uint32_t e = 0; e < experts; e++) total += exp(logits[e] - top);
+        for (uint32_t e = 0; e < experts; e++) {
+            score[e] = m->router_sigmoid ? sigmoid(logits[e]) : exp(logits[e] - top) / total;
+            choice[e] =
+                score[e] + (c->layer->expert_correction ? c->layer->expert_correction[e] : 0);
+        }
+        for (uint32_t e = 0; m->expert_groups > 1 && e < experts; e++)
+            taken[e] = !group_is_kept(m, choice, e / (experts / m->expert_groups));
         for (uint32_t k = 0; k < chosen; k++) {
             uint32_t best = UINT32_MAX;
             for (uint32_t e = 0; e < experts; e++)
-                if (!taken[e] && (best == UINT32_MAX || logits[e] > logits[best])) best = e;
+                if (!taken[e] && (best == UINT32_MAX || choice[e] > choice[best])) best = e;
             taken[best] = true;
             s->chosen[r * chosen + k] = best;
-            sum += exp(logits[best] - top) / total;
+            sum += score[best];
         }
         for (uint32_t k = 0; k < chosen; k++) {
             uint32_t e = s->chosen[r * chosen + k];
             double factor = c->layer->expert_scale ? c->layer->expert_scale[e] : 1;
             s->weight[r * chosen + k] =
-                (float)(exp(logits[e] - top) / total / (c->flag ? sum : 1) * factor);
+                (float)(score[e] / (c->flag ? sum : 1) * m->routed_scale * factor);
         }
     }
 }
