@@ -135,7 +135,10 @@ static void attend(const pj_steps *s, const pj_layer *l, pj_slice h)
         pj_steps_delta(s, l, h);
         return;
     }
-    pj_steps_attention(s, l, h);
+    if (l->latent)
+        pj_steps_latent(s, l, h);
+    else
+        pj_steps_attention(s, l, h);
     norm_output(s, &l->attention_out_norm);
 }
 

@@ -39,6 +39,9 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_ERNIE4_5] = {"Ernie4_5ForCausalLM", "ernie4_5", "ernie4_5", true},
     [PJ_ARCH_ERNIE4_5_MOE] = {"Ernie4_5_MoeForCausalLM", "ernie4_5_moe", "ernie4_5-moe", true},
     [PJ_ARCH_EXAONE4] = {"Exaone4ForCausalLM", "exaone4", "exaone4", false},
+    [PJ_ARCH_DEEPSEEK_V2] = {"DeepseekV2ForCausalLM", "deepseek_v2", "deepseek2", true},
+    [PJ_ARCH_DEEPSEEK_V3] = {"DeepseekV3ForCausalLM", "deepseek_v3", NULL, true},
+    [PJ_ARCH_GLM4_MOE_LITE] = {"Glm4MoeLiteForCausalLM", "glm4_moe_lite", NULL, true},
     [PJ_ARCH_COHERE2] = {"Cohere2ForCausalLM", "cohere2", "cohere2", true},
 };
 

@@ -36,6 +36,9 @@ typedef enum pj_arch {
     PJ_ARCH_ERNIE4_5_MOE,
     PJ_ARCH_EXAONE4,
     PJ_ARCH_COHERE2,
+    PJ_ARCH_DEEPSEEK_V2,
+    PJ_ARCH_DEEPSEEK_V3,
+    PJ_ARCH_GLM4_MOE_LITE,
     PJ_ARCH_COUNT
 } pj_arch;
 

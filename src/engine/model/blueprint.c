@@ -17,6 +17,8 @@
            .mlp_norm = PJ_N_PRE_FEEDFORWARD_LAYERNORM,          \
            .mlp_out_norm = PJ_N_POST_FEEDFORWARD_LAYERNORM
 
+#define LATENT PRE_NORM, ATTENTION_BIAS, .router = PJ_ROUTER_SOFTMAX, .shared_expert = true
+
 static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
     [PJ_ARCH_LLAMA] = {PRE_NORM, ATTENTION_BIAS, .mlp_bias = PJ_BIAS_MLP},
     [PJ_ARCH_MISTRAL] = {PRE_NORM},
@@ -79,6 +81,9 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
     [PJ_ARCH_EXAONE4] = {POST_NORM, .qk_norm = PJ_QK_NORM_HEAD},
     [PJ_ARCH_COHERE2] = {PARTS, ATTENTION_BIAS, .norm = PJ_NORM_LAYER, .norm_without_bias = true,
                          .parallel_block = true, .attention_norm = PJ_N_INPUT_LAYERNORM},
+    [PJ_ARCH_DEEPSEEK_V2] = {LATENT}, /* GGUF files have this name for all three */
+    [PJ_ARCH_DEEPSEEK_V3] = {LATENT},
+    [PJ_ARCH_GLM4_MOE_LITE] = {LATENT},
 };
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch)

@@ -90,6 +90,32 @@ static uint32_t want_kv_heads(pj_config_reader *r, uint32_t fallback, uint32_t h
                            PJ_MAX_HEADS);
 }
 
+/* Latent attention: one head of keys, of the latent vector and the rotated part. `head_dim`, if
+ * present, is that of the rotated part. */
+static void read_latent(pj_config_reader *r, pj_model_config *c)
+{
+    bool v2 = c->arch == PJ_ARCH_DEEPSEEK_V2, glm = c->arch == PJ_ARCH_GLM4_MOE_LITE;
+    const json_t *rank = json_object_get(r->object, "q_lora_rank");
+    c->latent.rank = want_size(r, "kv_lora_rank", 512, PJ_MAX_HEAD_DIM / 2);
+    c->latent.query_rank =
+        json_is_null(rank) ? 0 : want_size(r, "q_lora_rank", glm ? 768 : 1536, PJ_MAX_WIDTH);
+    c->latent.plain = want_size(r, "qk_nope_head_dim", glm ? 192 : 128, PJ_MAX_HEAD_DIM / 2);
+    c->latent.rotated = want_size(r, "qk_rope_head_dim", 64, PJ_MAX_HEAD_DIM / 2);
+    c->latent.value = want_size(r, "v_head_dim", glm ? 256 : 128, PJ_MAX_HEAD_DIM);
+    c->head_dim = c->latent.rank + c->latent.rotated;
+    c->kv_heads = 1;
+    if (r->status == PJ_OK && c->latent.rotated % 2 != 0)
+        pj_config_refuse(r, PJ_E_INVALID, "qk_rope_head_dim", "must be even");
+    if (!v2 && !pj_config_bool(r, "rope_interleave", true))
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "rope_interleave", "false is not supported");
+}
+
+static bool has_latent(pj_arch arch)
+{
+    return arch == PJ_ARCH_DEEPSEEK_V2 || arch == PJ_ARCH_DEEPSEEK_V3 ||
+           arch == PJ_ARCH_GLM4_MOE_LITE;
+}
+
 static void config_read_sizes(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
@@ -101,6 +127,10 @@ static void config_read_sizes(pj_config_reader *r, pj_model_config *config)
     config->vocab = want_size(r, "vocab_size", rules->vocab, PJ_MAX_VOCAB);
     config->context = want_size(r, "max_position_embeddings", rules->context, PJ_MAX_CONTEXT);
     if (r->status != PJ_OK) return;
+    if (has_latent(config->arch)) {
+        read_latent(r, config);
+        return;
+    }
     if (config->heads % config->kv_heads != 0)
         pj_config_refuse(r, PJ_E_INVALID, "num_attention_heads",
                          "is not a multiple of num_key_value_heads");

@@ -90,6 +90,10 @@ typedef struct pj_model_config {
     struct {
         uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
     } linear;
+    /* Multi-head latent attention (latent.h); rank 0: none. */
+    struct {
+        uint32_t rank, query_rank, plain, rotated, value; /* query_rank 0: queries directly */
+    } latent;
     bool tied_head; /* a hint; presence of lm_head.weight decides */
     /* Scale factors of some architectures; 1 has no effect. */
     double embedding_scale; /* of the rows of the embedding */
@@ -161,6 +165,10 @@ typedef struct pj_generation_config {
 #define PJ_GENERATION_CONFIG_NONE \
     ((pj_generation_config){      \
         .temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN})
+
+/* Sets the scale of latent attention's scores: by the size of a query before its projection, and by
+ * the factor that YaRN puts on them (its mscale_all_dim). */
+void pj_config_scale_latent(pj_model_config *config, double mscale);
 
 /* Parses the text of a config.json; `name` (a path) appears in errors. Arrays live in `arena`. */
 pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_arena *arena,

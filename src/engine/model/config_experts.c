@@ -1,6 +1,9 @@
 /* Mixtures of experts in config.json: how many there are and how wide, which layers have them, and
  * how the router chooses. Every family has its own names for the same things. */
+#include "engine/model/blueprint.h"
 #include "engine/model/config_reader.h"
+
+#include <string.h>
 
 /* ---- layers with a dense block instead ------------------------------------------------------ */
 
@@ -99,6 +102,21 @@ static void read_corrected_router(pj_config_reader *r, pj_model_config *c)
     c->expert_groups_kept = pj_config_count(r, "topk_group", 1, 1, PJ_MAX_EXPERTS);
 }
 
+/* DeepSeek V2: a softmax, of whose experts the best groups take part. */
+static void read_grouped_router(pj_config_reader *r, pj_model_config *c)
+{
+    const char *method = pj_config_text(r, "topk_method", "greedy");
+    bool grouped = strcmp(method, "group_limited_greedy") == 0;
+    if (!grouped && strcmp(method, "greedy") != 0)
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "topk_method",
+                         "must be greedy or group_limited_greedy");
+    c->norm_topk = pj_config_bool(r, "norm_topk_prob", false);
+    c->routed_scale = pj_config_number(r, "routed_scaling_factor", 1, 1e-6, 1e6);
+    if (!grouped) return;
+    c->expert_groups = pj_config_count(r, "n_group", 1, 1, PJ_MAX_EXPERTS);
+    c->expert_groups_kept = pj_config_count(r, "topk_group", 1, 1, PJ_MAX_EXPERTS);
+}
+
 static void check_groups(pj_config_reader *r, const pj_model_config *c)
 {
     if (r->status != PJ_OK || c->expert_groups <= 1) return;
@@ -157,6 +175,21 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
         read_corrected_router(r, c);
         read_first_dense(r, c);
         break;
+    case PJ_ARCH_DEEPSEEK_V2:
+        k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 64, 6, 1407, 0};
+        read_grouped_router(r, c);
+        read_first_dense(r, c);
+        break;
+    case PJ_ARCH_DEEPSEEK_V3:
+        k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 256, 8, 2048, 0};
+        read_corrected_router(r, c);
+        read_first_dense(r, c);
+        break;
+    case PJ_ARCH_GLM4_MOE_LITE:
+        k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 64, 4, 1536, 0};
+        read_corrected_router(r, c);
+        read_first_dense(r, c);
+        break;
     case PJ_ARCH_ERNIE4_5_MOE:
         k = (expert_keys){"moe_num_experts", "moe_k", k.width, NULL, 64, 6, 1536, 0};
         c->router_correction = true;
@@ -165,7 +198,8 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
     default: c->norm_topk = false; return;
     }
     read_expert_keys(r, &k, c);
-    if (c->arch == PJ_ARCH_GLM4_MOE) read_shared_count(r, "n_shared_experts", 1, c);
-    if (c->arch == PJ_ARCH_ERNIE4_5_MOE) read_shared_count(r, "moe_num_shared_experts", 2, c);
+    bool ernie = c->arch == PJ_ARCH_ERNIE4_5_MOE;
+    if (pj_blueprint_get(c->arch)->shared_expert && !pj_blueprint_get(c->arch)->shared_gate)
+        read_shared_count(r, ernie ? "moe_num_shared_experts" : "n_shared_experts", 1 + ernie, c);
     check_groups(r, c);
 }

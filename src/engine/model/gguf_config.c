@@ -179,7 +179,8 @@ static void refuse_unknown(reader *r, pj_model_config *config)
          {PJ_ARCH_OLMO3, PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GPT_OSS, PJ_ARCH_EXAONE4,
           PJ_ARCH_COHERE2}},
         {"attention.temperature_scale", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
-        {"rope.scaling.yarn_log_multiplier", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
+        {"rope.scaling.yarn_log_multiplier",
+         {PJ_ARCH_MINISTRAL3, PJ_ARCH_DEEPSEEK_V2, PJ_ARCH_COUNT}},
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) refuse_unless_neutral(r, keys[i]);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -221,6 +222,26 @@ static void read_head_dim(reader *r, pj_model_config *c)
                            "differs from key_length, which is not supported");
 }
 
+/* Latent attention. Newer files state a head's size with and without the latent vector, older ones
+ * without it alone. */
+static void read_latent_sizes(reader *r, pj_model_config *c)
+{
+    bool both = gguf_config_get(r, "attention.key_length_mla") != NULL;
+    const char *key = both ? "attention.key_length_mla" : "attention.key_length";
+    const char *value = both ? "attention.value_length_mla" : "attention.value_length";
+    uint32_t query = want_count(r, key, -1, 2, PJ_MAX_HEAD_DIM / 2);
+    c->latent.rank = want_count(r, "attention.kv_lora_rank", -1, 1, PJ_MAX_HEAD_DIM / 2);
+    c->latent.query_rank = want_count(r, "attention.q_lora_rank", 0, 0, PJ_MAX_WIDTH);
+    c->latent.rotated = want_count(r, "rope.dimension_count", -1, 2, PJ_MAX_HEAD_DIM / 2);
+    c->latent.value = want_count(r, value, -1, 1, PJ_MAX_HEAD_DIM);
+    if (tensor(r, "blk.0.attn_q.weight")) c->latent.query_rank = 0;
+    c->latent.plain = query - c->latent.rotated;
+    c->head_dim = c->latent.rank + c->latent.rotated;
+    c->kv_heads = 1;
+    if (r->status == PJ_OK && c->latent.rotated >= query)
+        gguf_config_refuse(r, PJ_E_INVALID, "rope.dimension_count", "is not below key_length");
+}
+
 static void gguf_config_read_sizes(reader *r, pj_model_config *c)
 {
     c->hidden = want_count(r, "embedding_length", -1, 1, PJ_MAX_WIDTH);
@@ -234,7 +255,10 @@ static void gguf_config_read_sizes(reader *r, pj_model_config *c)
     /* files of mixtures without a dense layer may lack it */
     bool needed = c->arch != PJ_ARCH_QWEN3_5_MOE && c->arch != PJ_ARCH_QWEN3_NEXT;
     c->intermediate = want_count(r, "feed_forward_length", needed ? -1 : 512, 1, PJ_MAX_WIDTH);
-    read_head_dim(r, c);
+    if (c->arch == PJ_ARCH_DEEPSEEK_V2)
+        read_latent_sizes(r, c);
+    else
+        read_head_dim(r, c);
 }
 
 /* The structure of a block; biases exist if the first layer has them. */
@@ -437,10 +461,20 @@ static void read_window_rope(reader *r, pj_model_config *c)
         want_number(r, "rope.freq_base_swa", gemma ? rules->window_theta : c->rope.theta, 1, 1e15);
 }
 
+/* Latent attention: YaRN scales scores instead of rotated parts. The key is a tenth of its mscale.
+ */
+static void read_latent_scale(reader *r, pj_model_config *c)
+{
+    double tenth = want_number(r, "rope.scaling.yarn_log_multiplier", 0, 0, 1e6);
+    if (c->rope.type == PJ_ROPE_YARN) c->rope.attention_factor = 1;
+    pj_config_scale_latent(c, 10 * tenth);
+}
+
 /* Ministral 3: queries scale with their position; YaRN's factor on all scores is divided out. */
 static void gguf_config_read_query_scale(reader *r, pj_model_config *c)
 {
     pj_rope_config *rope = &c->rope;
+    if (c->latent.rank) read_latent_scale(r, c);
     if (c->arch != PJ_ARCH_MINISTRAL3) return;
     c->query_beta = want_number(r, "attention.temperature_scale", 0, 0, 1e6);
     c->query_period = rope->original_context ? rope->original_context : c->context;
@@ -677,6 +711,14 @@ static const name_pair inside[] = {
     {"mlp.fc1", "ffn_up"},
     {"mlp.fc2", "ffn_down"},
     {"self_attn.sinks", "attn_sinks"},
+    {"self_attn.q_a_proj", "attn_q_a"},
+    {"self_attn.q_a_layernorm", "attn_q_a_norm"},
+    {"self_attn.q_b_proj", "attn_q_b"},
+    {"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"},
+    {"self_attn.kv_a_layernorm", "attn_kv_a_norm"},
+    {"self_attn.kv_b_proj", "attn_kv_b"},
+    {"self_attn.k_b_proj", "attn_k_b"},
+    {"self_attn.v_b_proj", "attn_v_b"},
     {"linear_attn.in_proj_qkv", "attn_qkv"},
     {"linear_attn.in_proj_z", "attn_gate"},
     {"linear_attn.in_proj_b", "ssm_beta"},

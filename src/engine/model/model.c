@@ -36,6 +36,9 @@ static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
     layer->rope = rope_of(m, index);
     layer->score_scale =
         c->score_scale > 0 ? (float)c->score_scale : 1.0f / sqrtf((float)layer->head_dim);
+    layer->value_dim = c->latent.rank ? c->latent.rank : layer->head_dim;
+    layer->values_in_keys = c->latent.rank > 0;
+    layer->rope_first = c->latent.rank;
 }
 
 /* The layer's token vector weights and output scale. */
@@ -71,6 +74,8 @@ static void load_layer(pj_loader *l, uint32_t index)
     pj_load_norm(l, prefix, b->mlp_out_norm, hidden, bias, &layer->mlp_out_norm);
     if (l->model->config.layer_is_linear && l->model->config.layer_is_linear[index])
         pj_load_delta(l, prefix, layer);
+    else if (l->model->config.latent.rank)
+        pj_load_latent(l, prefix, layer);
     else
         pj_load_attention(l, prefix, layer);
     pj_load_feed_forward(l, prefix, layer);

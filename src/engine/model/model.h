@@ -49,6 +49,10 @@ typedef struct pj_layer {
     pj_projection k, v;         /* [kv_heads head_dim, hidden] */
     pj_projection qkv;          /* fused: replaces the three */
     struct pj_delta *delta;     /* replaces attention; NULL: attention (delta.h) */
+    struct pj_latent *latent;   /* replaces q, k and v; NULL: none (latent.h) */
+    uint32_t value_dim;         /* of a head's values */
+    bool values_in_keys;        /* values are the first columns of the keys, and not stored */
+    uint32_t rope_first;        /* first column of a head that rotates */
     bool output_gate;           /* q has rows of queries and of gates, alternating by head */
     const float *sinks;         /* [heads] or NULL */
     pj_norm q_norm, k_norm;     /* [head_dim], or [heads head_dim] and [kv_heads head_dim] */

@@ -36,22 +36,7 @@ static void find_stacked(pj_loader *l, const char *prefix, const char *part, siz
 {
     char name[PJ_TENSOR_NAME_BYTES];
     snprintf(name, sizeof name, "%s.%s", prefix, part);
-    const pj_tensor *tensor = pj_checkpoint_find(l->model->checkpoint, name);
-    size_t experts = l->model->config.experts;
-    pj_dtype type;
-    if (l->status) return;
-    if (!tensor)
-        l->status = pj_fail(l->err, PJ_E_INVALID, "%s is missing", name);
-    else if (tensor->rank != 3 || tensor->shape[0] != experts || tensor->shape[1] != rows ||
-             tensor->shape[2] != cols)
-        l->status = pj_fail(l->err, PJ_E_INVALID, "%s must have the shape [%zu, %zu, %zu]", name,
-                            experts, rows, cols);
-    else if (!pj_file_dtype(tensor->type, &type))
-        l->status = pj_fail(l->err, PJ_E_UNSUPPORTED, "%s has the unsupported weight type %s", name,
-                            pj_file_type_name(tensor->type));
-    else
-        *out =
-            (pj_matrix){tensor->data, type, experts * rows, cols, pj_dtype_row_bytes(type, cols)};
+    pj_load_stack(l, name, l->model->config.experts, rows, cols, out);
 }
 
 /* Biases of all experts, [experts][count]; takes the values first, first + step, ... of each. */

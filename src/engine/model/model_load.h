@@ -48,6 +48,9 @@ void pj_load_adopt_rows(pj_loader *l, const char *name, const pj_row_source *sou
                         pj_matrix *out);
 void pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, size_t cols,
                     pj_matrix *out);
+/* All matrices of a tensor [count, rows, cols], one below the other; as stored. */
+void pj_load_stack(pj_loader *l, const char *name, size_t count, size_t rows, size_t cols,
+                   pj_matrix *out);
 /* As floats; synthetic models use `fallback` everywhere. */
 void pj_load_vector(pj_loader *l, const char *name, size_t count, float fallback,
                     const float **out);
@@ -69,6 +72,10 @@ bool pj_load_has(const pj_loader *l, const char *prefix, const char *part);
 pj_matrix pj_matrix_rows(const pj_matrix *whole, size_t first, size_t rows);
 void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer);
 void pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer);
+
+/* ---- model_latent.c ---- */
+
+void pj_load_latent(pj_loader *l, const char *prefix, pj_layer *layer);
 
 /* ---- model_experts.c ---- */
 

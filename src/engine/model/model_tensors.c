@@ -239,6 +239,25 @@ void pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, si
     if (!l->status) pj_load_adopt(l, name, use, &stored, out);
 }
 
+void pj_load_stack(pj_loader *l, const char *name, size_t count, size_t rows, size_t cols,
+                   pj_matrix *out)
+{
+    if (l->status) return;
+    const pj_tensor *tensor = pj_checkpoint_find(l->model->checkpoint, name);
+    pj_dtype type;
+    if (!tensor)
+        l->status = pj_fail(l->err, PJ_E_INVALID, "%s is missing", name);
+    else if (tensor->rank != 3 || tensor->shape[0] != count || tensor->shape[1] != rows ||
+             tensor->shape[2] != cols)
+        l->status = pj_fail(l->err, PJ_E_INVALID, "%s must have the shape [%zu, %zu, %zu]", name,
+                            count, rows, cols);
+    else if (!pj_file_dtype(tensor->type, &type))
+        l->status = pj_fail(l->err, PJ_E_UNSUPPORTED, "%s has the unsupported weight type %s", name,
+                            pj_file_type_name(tensor->type));
+    else
+        *out = (pj_matrix){tensor->data, type, count * rows, cols, pj_dtype_row_bytes(type, cols)};
+}
+
 void pj_load_vector(pj_loader *l, const char *name, size_t count, float fallback, const float **out)
 {
     pj_matrix stored = {0};

@@ -74,6 +74,13 @@
     X(OUT_PROJ, "out_proj")                                         \
     X(OUTPUT_GATE, "output_gate")                                   \
     X(FINAL_LAYERNORM, "final_layernorm")                           \
+    X(Q_A_PROJ, "q_a_proj")                                         \
+    X(Q_A_LAYERNORM, "q_a_layernorm")                               \
+    X(Q_B_PROJ, "q_b_proj")                                         \
+    X(KV_A_PROJ, "kv_a_proj_with_mqa")                              \
+    X(KV_A_LAYERNORM, "kv_a_layernorm")                             \
+    X(K_B_PROJ, "k_b_proj")                                         \
+    X(V_B_PROJ, "v_b_proj")                                         \
     /* operations */                                                \
     X(OP_GATHER, "gather")                                          \
     X(OP_DEQUANTISE, "dequantise")                                  \

@@ -36,6 +36,7 @@ static const char *gpu_lacks(const pj_model *model)
         const pj_layer *l = &model->layers[i];
         if (l->experts && (!l->experts[0].gate.w.data || !l->experts[0].up.w.data))
             return "experts without a gate";
+        if (l->latent) return "multi-head latent attention";
     }
     const pj_model_config *c = &model->config;
     if (c->router_sigmoid || c->router_correction || c->expert_groups > 1 || c->routed_scale != 1)

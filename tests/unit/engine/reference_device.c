@@ -21,7 +21,7 @@ struct command {
     const pj_layer *layer;
     pj_slice x, y, z;
     float factor, cap;
-    uint32_t sequence, from, count;
+    uint32_t sequence, from, count, from_step, to_step;
     bool flag;
     union {
         const pj_matrix *table;
@@ -486,6 +486,25 @@ static void reference_take_queries(void *state, const pj_layer *layer, pj_slice 
     c->y = to;
 }
 
+static void run_copy_heads(reference *s, const command *c)
+{
+    for (uint32_t r = 0; r < c->y.rows; r++)
+        for (uint32_t h = 0; h < c->count; h++)
+            for (uint32_t i = 0; i < c->y.cols; i++)
+                at(s, c->y, r)[h * c->to_step + i] = at(s, c->x, r)[h * c->from_step + i];
+}
+
+static void reference_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from_step,
+                                 pj_slice to, uint32_t to_step)
+{
+    command *c = note(state, run_copy_heads);
+    c->count = heads;
+    c->x = from;
+    c->y = to;
+    c->from_step = from_step;
+    c->to_step = to_step;
+}
+
 static void run_gate_heads(reference *s, const command *c)
 {
     uint32_t dim = c->layer->head_dim;
@@ -521,7 +540,7 @@ static void rotate(const reference *s, const pj_layer *l, float *head, uint32_t 
 {
     const pj_rope *rope = &s->model->ropes[l->rope];
     for (uint32_t j = 0; j < rope->pairs; j++) {
-        float *a = head + (rope->neighbours ? 2 * j : j);
+        float *a = head + l->rope_first + (rope->neighbours ? 2 * j : j);
         float *b = a + (rope->neighbours ? 1 : rope->pairs), old = *a;
         float cosine = s->cosine[l->rope][(size_t)row * rope->pairs + j];
         float sine = s->sine[l->rope][(size_t)row * rope->pairs + j];
@@ -543,7 +562,7 @@ static void run_rotate_and_store(reference *s, const command *c)
         double scale = 1 + m->query_beta * log(1 + floor(position / (double)m->query_period));
         for (uint32_t i = 0; m->query_beta != 0 && i < l->heads * l->head_dim; i++)
             qkv[i] *= (float)scale;
-        for (uint32_t i = 0; own && i < 2 * l->kv_heads; i++) {
+        for (uint32_t i = 0; own && i < pj_kv_planes(l) * l->kv_heads; i++) {
             unsigned char stored[4 * PJ_MAX_HEAD_DIM];
             s->plain->quantise(s->options.kv_type, keys + i * l->head_dim, stored, l->head_dim);
             s->plain->dequantise(
@@ -569,7 +588,7 @@ static void attend_head(const reference *s, const command *c, uint32_t row, uint
     uint32_t dim = l->head_dim, kv_head = head / (l->heads / l->kv_heads);
     uint32_t first = position + 1 > l->window ? position + 1 - l->window : 0;
     const float *q = at(s, c->x, row) + head * dim;
-    float *y = at(s, c->y, row) + head * dim;
+    float *y = at(s, c->y, row) + head * l->value_dim;
     double *p = pj_alloc(position + 1, sizeof *p), cap = s->model->config.attention_softcap;
     double top = l->sinks ? l->sinks[head] : -INFINITY, sum = 0;
     for (uint32_t t = first; t <= position; t++) {
@@ -581,10 +600,10 @@ static void attend_head(const reference *s, const command *c, uint32_t row, uint
     }
     for (uint32_t t = first; t <= position; t++) sum += p[t] = exp(p[t] - top);
     if (l->sinks) sum += exp(l->sinks[head] - top);
-    for (uint32_t i = 0; i < dim; i++) {
+    for (uint32_t i = 0; i < l->value_dim; i++) {
         double value = 0;
         for (uint32_t t = first; t <= position; t++)
-            value += p[t] / sum * cached(s, source, sequence, 1, kv_head, t)[i];
+            value += p[t] / sum * cached(s, source, sequence, !l->values_in_keys, kv_head, t)[i];
         y[i] = (float)value;
     }
     pj_free(p);
@@ -902,6 +921,7 @@ const pj_backend reference_device = {.version = PJ_BACKEND_VERSION,
                                              .products = reference_products,
                                              .add = reference_add,
                                              .take_queries = reference_take_queries,
+                                             .copy_heads = reference_copy_heads,
                                              .gate_heads = reference_gate_heads,
                                              .rotate_and_store = reference_rotate_and_store,
                                              .attend = reference_attend,
