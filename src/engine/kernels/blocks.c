@@ -14,9 +14,11 @@
  *   Q2_K    16 bytes of scale and minimum, 64 bytes of pairs, f16 d, f16 dmin
  *   Q3_K    32 bytes of third bits, 64 bytes of pairs, 12 scale bytes, f16 d
  *   IQ4_XS  f16 d, u16 and 4 bytes of scales, 8 times 16 bytes of nibbles
+ * Those with codebooks, and those of two bits or fewer, are in codebook.h.
  */
 #include "engine/kernels/blocks.h"
 
+#include "engine/kernels/codebook.h"
 #include "engine/kernels/half.h"
 
 #include <math.h>
@@ -159,7 +161,7 @@ void pj_blocks_dequantise(pj_dtype type, const void *row, float *y, size_t n)
         case PJ_Q2_K: q2_k_block(bytes, y + i); break;
         case PJ_Q3_K: q3_k_block(bytes, y + i); break;
         case PJ_IQ4_XS: iq4_xs_block(bytes, y + i); break;
-        default: break;
+        default: pj_codebook_block(type, bytes, y + i); break;
         }
 }
 
