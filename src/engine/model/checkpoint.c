@@ -112,12 +112,24 @@ static bool is_later_block(const pj_checkpoint *checkpoint, const char *name)
            strtoul(name + sizeof prefix - 1, NULL, 10) >= checkpoint->config.layers;
 }
 
+/* Layers that read the keys and values of others may have projections of their own nevertheless. */
+static bool is_shared_key(const pj_checkpoint *checkpoint, const char *name)
+{
+    static const char prefix[] = "blk.";
+    char *end;
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return false;
+    unsigned long layer = strtoul(name + sizeof prefix - 1, &end, 10);
+    return layer < checkpoint->config.layers &&
+           pj_config_kv_source(&checkpoint->config, (uint32_t)layer) != layer &&
+           (strncmp(end, ".attn_k", 7) == 0 || strncmp(end, ".attn_v", 7) == 0);
+}
+
 const pj_tensor *pj_checkpoint_unused(const pj_checkpoint *checkpoint)
 {
     for (uint32_t i = 0; checkpoint->is_gguf && i < checkpoint->count; i++) {
         const char *name = checkpoint->tensors[i].name;
         if (!checkpoint->used[i] && !pj_gguf_is_config_tensor(name) &&
-            !is_later_block(checkpoint, name))
+            !is_later_block(checkpoint, name) && !is_shared_key(checkpoint, name))
             return &checkpoint->tensors[i];
     }
     return NULL;
