@@ -49,23 +49,40 @@ static void config_read_arch(pj_config_reader *r, pj_model_config *config)
                             name ? name : type, pj_arch_list(known));
 }
 
-static void refuse_quantised(pj_config_reader *r)
+/* Whether a field of the quantisation is one of the values. */
+static bool is_one_of(const json_t *quantised, const char *key, const char *const *values)
 {
+    const char *value = json_string_value(json_object_get(quantised, key));
+    for (size_t i = 0; value && values[i]; i++)
+        if (strcmp(value, values[i]) == 0) return true;
+    return false;
+}
+
+/* The tensors determine the type, its scales and most of the packing. */
+static void config_read_packing(pj_config_reader *r, pj_model_config *c)
+{
+    static const char *const opened[] = {"mxfp4", "fp8", "fbgemm_fp8", NULL};
+    static const char *const packed[] = {"gptq", "awq", NULL}, *const fp8[] = {"FP8", NULL};
+    static const char *const floats[] = {"float-quantized", NULL}, *const nvfp4[] = {"NVFP4", NULL};
+    static const char *const formats[] = {"pack-quantized", "nvfp4-pack-quantized", NULL};
+    static const char *const second[] = {"gptq_v2", NULL}, *const awq[] = {"awq", NULL};
     json_t *quantised = pj_config_get_any(r, "quantization_config");
     json_t *of_mlx = pj_config_get_any(r, "quantization"); /* MLX's, whose copy names no method */
     const char *key = quantised ? "quantization_config" : "quantization";
     if (!json_is_integer(json_object_get(of_mlx, "bits"))) of_mlx = NULL;
     if (!quantised) quantised = of_mlx;
     if (!quantised) return;
-    const char *method = json_string_value(json_object_get(quantised, "quant_method"));
-    const char *format = json_string_value(json_object_get(quantised, "format"));
-    const char *algorithm = json_string_value(json_object_get(quantised, "quant_algo"));
-    /* the tensors determine the type and its scales */
-    bool opened = method && (strcmp(method, "mxfp4") == 0 || strcmp(method, "fp8") == 0 ||
-                             strcmp(method, "fbgemm_fp8") == 0);
-    if (opened || (format && strcmp(format, "float-quantized") == 0) ||
-        (algorithm && strcmp(algorithm, "FP8") == 0))
+    if (is_one_of(quantised, "quant_method", packed) || is_one_of(quantised, "format", formats) ||
+        is_one_of(quantised, "quant_algo", nvfp4)) {
+        c->packed = true;
+        c->packed_zero_plus = !is_one_of(quantised, "checkpoint_format", second) &&
+                              !is_one_of(quantised, "quant_method", awq);
         return;
+    }
+    if (is_one_of(quantised, "quant_method", opened) || is_one_of(quantised, "format", floats) ||
+        is_one_of(quantised, "quant_algo", fp8))
+        return;
+    const char *method = json_string_value(json_object_get(quantised, "quant_method"));
     char problem[256];
     snprintf(problem, sizeof problem,
              "says the checkpoint is quantised (%.40s), which is not read; use the original "
@@ -300,7 +317,7 @@ pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_a
     if (!object) return PJ_E_INVALID;
     pj_config_reader r = {
         .object = object, .name = name, .arena = arena, .err = err, .status = PJ_OK};
-    refuse_quantised(&r);
+    config_read_packing(&r, config);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && r.status == PJ_OK; i++)
         parts[i](&r, config);
     json_decref(object);

@@ -94,6 +94,8 @@ typedef struct pj_model_config {
     struct {
         uint32_t rank, query_rank, plain, rotated, value; /* query_rank 0: queries directly */
     } latent;
+    /* Folders whose weights are packed (packed_rows.h); GPTQ stores zeros less this. */
+    bool packed, packed_zero_plus;
     bool tied_head; /* a hint; presence of lm_head.weight decides */
     /* Scale factors of some architectures; 1 has no effect. */
     double embedding_scale; /* of the rows of the embedding */

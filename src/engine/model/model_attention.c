@@ -183,7 +183,7 @@ static void load_alternating(pj_loader *l, const char *linear, struct pj_delta *
     const head_rows parts[] = {{0, k, all}, {k, k, all}, {2 * k, v, all}, {2 * k + v, v, all}};
     const head_rows halves[] = {{0, ratio, 2 * ratio}, {ratio, ratio, 2 * ratio}};
     pj_projection mixed = {0}, rates = {0};
-    if (pj_load_has(l, linear, "in_proj_qkvz.weight")) {
+    if (pj_load_has_linear(l, linear, "in_proj_qkvz")) {
         pj_load_linear(l, linear, "in_proj_qkvz", all * d->key_heads, hidden, false, &mixed);
         load_apart(l, &mixed, d, parts, 3, PJ_N_IN_PROJ_QKV, &d->qkv);
         load_apart(l, &mixed, d, parts + 3, 1, PJ_N_IN_PROJ_Z, &d->z);
@@ -212,7 +212,7 @@ void pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer)
                            .tiled = pj_load_is_gguf(l) && c->arch != PJ_ARCH_QWEN3_NEXT};
     size_t channels = pj_delta_channels(d), values = pj_delta_values(d);
     snprintf(linear, sizeof linear, "%s.linear_attn", prefix);
-    if (pj_load_has(l, linear, "in_proj_ba.weight")) {
+    if (pj_load_has_linear(l, linear, "in_proj_ba")) {
         load_alternating(l, linear, d);
     } else {
         pj_load_component(l, linear, PJ_N_IN_PROJ_QKV, channels, hidden, false, &d->qkv);

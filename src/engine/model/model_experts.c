@@ -195,7 +195,7 @@ static void load_expert(pj_loader *l, const char *prefix, uint32_t expert, pj_ml
     const pj_model_config *c = &l->model->config;
     char name[PJ_TENSOR_NAME_BYTES];
     snprintf(name, sizeof name, "%s.%u", prefix, expert);
-    const char *const *part = spellings[pj_load_has(l, name, "w1.weight")];
+    const char *const *part = spellings[pj_load_has_linear(l, name, "w1")];
     size_t f = mlp->width = c->expert_intermediate;
     bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c);
     pj_load_linear(l, name, part[0], f, c->hidden, bias, &mlp->gate);
@@ -259,7 +259,7 @@ static void load_shared(pj_loader *l, const char *block, pj_layer *layer)
     const pj_model_config *c = &l->model->config;
     char name[PJ_TENSOR_NAME_BYTES + 16];
     if (!l->model->blueprint->shared_expert || c->shared_intermediate == 0) return;
-    bool several = pj_load_has(l, block, "shared_experts.up_proj.weight");
+    bool several = pj_load_has_linear(l, block, "shared_experts.up_proj");
     snprintf(name, sizeof name, "%s.%s", block, several ? "shared_experts" : "shared_expert");
     load_mlp(l, name, c->shared_intermediate, PJ_MLP_GATED, &layer->shared);
     unname(&layer->shared);

@@ -73,6 +73,14 @@ pj_matrix pj_matrix_rows(const pj_matrix *whole, size_t first, size_t rows);
 void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer);
 void pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer);
 
+/* ---- model_packed.c ---- */
+
+/* Loads a matrix whose folder has packed weights instead of the tensor `name`; false: it has none.
+ */
+bool pj_load_packed(pj_loader *l, const char *name, size_t rows, size_t cols, pj_matrix *out);
+/* Whether the file has "<prefix>.<part>.weight", packed or not. */
+bool pj_load_has_linear(const pj_loader *l, const char *prefix, const char *part);
+
 /* ---- model_latent.c ---- */
 
 void pj_load_latent(pj_loader *l, const char *prefix, pj_layer *layer);

@@ -235,6 +235,7 @@ void pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, si
         l->status = load_e4m3(l, name, tensor, use, rows, cols, out);
         return;
     }
+    if (l->model->config.packed && pj_load_packed(l, name, rows, cols, out)) return;
     l->status = pj_checkpoint_matrix(l->model->checkpoint, name, rows, cols, &stored, l->err);
     if (!l->status) pj_load_adopt(l, name, use, &stored, out);
 }
