@@ -63,7 +63,8 @@ static void widen_for_layer(const pj_layer *l, size_t *width)
     }
     if (!l->delta) return;
     size_t heads = l->delta->value_heads;
-    width[PJ_BUFFER_MIXED] = compute_larger(width[PJ_BUFFER_MIXED], channels);
+    size_t mixed = l->delta->kind == PJ_SHORT_CONVOLUTION ? 3 * channels : channels;
+    width[PJ_BUFFER_MIXED] = compute_larger(width[PJ_BUFFER_MIXED], mixed);
     width[PJ_BUFFER_STRENGTH] = compute_larger(width[PJ_BUFFER_STRENGTH], 2 * heads);
 }
 

@@ -101,6 +101,7 @@ enum { PJ_MAX_PRODUCTS = 4 };
 
 typedef enum pj_activation_kind {
     PJ_ACT_SILU = 0, /* g / (1 + e^-g) */
+    PJ_ACT_NONE,     /* g; act may be gate */
     PJ_ACT_GELU,     /* 0.5 g (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))) */
     PJ_ACT_CLAMPED   /* g = min(g, limit): g / (1 + e^(-alpha g)); u: min(max(u, -limit), limit) + 1
                       */
@@ -201,14 +202,15 @@ typedef struct pj_ops {
     void (*add_gated)(void *s, pj_slice y, pj_slice x, pj_slice gate);
     /* Causal convolution by channel over a row and the kernel - 1 rows before it in its sequence
      * (those before the pass are in the state, which is advanced), then silu: y = silu(sum_j
-     * conv[j] * x[row + j + 1 - kernel]). */
+     * conv[j] * x[row + j + 1 - kernel] + conv_bias); PJ_SHORT_CONVOLUTION: without silu. */
     void (*convolve)(void *s, const pj_layer *layer, pj_slice x, pj_slice y);
     /* The gated delta rule (engine/model/delta.h) over rows of a sequence in order: queries and
      * keys of qkv are divided by sqrt(their square + 1e-6), queries also by sqrt(key_dim);
      * beta = sigmoid(strength(r, h)), decay = e^(-rate[h] softplus(strength(r, value_heads + h) +
-     * bias[h])). */
+     * bias[h])). With PJ_SCAN (delta.h), qkv has x, B and C, and strength steps before softplus. */
     void (*delta_rule)(void *s, const pj_layer *layer, pj_slice qkv, pj_slice strength, pj_slice y);
-    /* y = rmsnorm(y, delta->norm) by value head, times silu(gate). Overwrites gate. */
+    /* y = rmsnorm(y, delta->norm) by value head, times silu(gate); with PJ_SCAN rmsnorm(y
+     * silu(gate)) in norm_groups parts. Overwrites gate. */
     void (*gated_norm)(void *s, const pj_layer *layer, pj_slice y, pj_slice gate);
     /* y[i] = x[rows[i]] for the rows of y; `rows` is read before the function returns. */
     void (*take_rows)(void *s, pj_slice x, const uint32_t *rows, pj_slice y);

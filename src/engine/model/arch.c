@@ -42,6 +42,9 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_DEEPSEEK_V2] = {"DeepseekV2ForCausalLM", "deepseek_v2", "deepseek2", true},
     [PJ_ARCH_DEEPSEEK_V3] = {"DeepseekV3ForCausalLM", "deepseek_v3", NULL, true},
     [PJ_ARCH_GLM4_MOE_LITE] = {"Glm4MoeLiteForCausalLM", "glm4_moe_lite", NULL, true},
+    [PJ_ARCH_LFM2] = {"Lfm2ForCausalLM", "lfm2", "lfm2", false},
+    [PJ_ARCH_GRANITE_HYBRID] = {"GraniteMoeHybridForCausalLM", "granitemoehybrid", "granitehybrid",
+                                true},
     [PJ_ARCH_COHERE2] = {"Cohere2ForCausalLM", "cohere2", "cohere2", true},
 };
 

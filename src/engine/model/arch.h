@@ -39,6 +39,8 @@ typedef enum pj_arch {
     PJ_ARCH_DEEPSEEK_V2,
     PJ_ARCH_DEEPSEEK_V3,
     PJ_ARCH_GLM4_MOE_LITE,
+    PJ_ARCH_LFM2,
+    PJ_ARCH_GRANITE_HYBRID,
     PJ_ARCH_COUNT
 } pj_arch;
 

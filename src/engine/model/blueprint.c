@@ -84,6 +84,22 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
     [PJ_ARCH_DEEPSEEK_V2] = {LATENT}, /* GGUF files have this name for all three */
     [PJ_ARCH_DEEPSEEK_V3] = {LATENT},
     [PJ_ARCH_GLM4_MOE_LITE] = {LATENT},
+    [PJ_ARCH_LFM2] = {.block = "feed_forward",
+                      .qk_norm = PJ_QK_NORM_HEAD,
+                      .attention_norm = PJ_N_OPERATOR_NORM,
+                      .mlp_norm = PJ_N_FFN_NORM,
+                      .q_norm = PJ_N_Q_LAYERNORM,
+                      .k_norm = PJ_N_K_LAYERNORM,
+                      .o = PJ_N_OUT_PROJ,
+                      .gate = PJ_N_W1,
+                      .up = PJ_N_W3,
+                      .down = PJ_N_W2,
+                      .final_norm = PJ_N_EMBEDDING_NORM},
+    [PJ_ARCH_GRANITE_HYBRID] = {ATTENTION_BIAS, .block = "shared_mlp", .mlp = PJ_MLP_GATED_FUSED,
+                                .attention_norm = PJ_N_INPUT_LAYERNORM,
+                                .mlp_norm = PJ_N_POST_ATTENTION_LAYERNORM, .o = PJ_N_O_PROJ,
+                                .gate_up = PJ_N_INPUT_LINEAR, .up = PJ_N_UP_PROJ,
+                                .down = PJ_N_OUTPUT_LINEAR, .final_norm = PJ_N_NORM},
 };
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch)

@@ -59,10 +59,13 @@ typedef struct pj_blueprint {
     bool shared_gate;      /* it is weighted by a sigmoid */
     pj_bias_rule qkv_bias, o_bias, mlp_bias, head_bias;
     /* Components in layer order; PJ_N_NONE: the architecture has no such norm. */
+    const char *block;                     /* the feed-forward block's own name; NULL: "mlp" */
     pj_instrument_name attention_norm;     /* before attention */
+    pj_instrument_name q_norm, k_norm;     /* PJ_N_NONE: q_norm and k_norm */
     pj_instrument_name o;                  /* attention's output projection */
     pj_instrument_name attention_out_norm; /* of attention's output, before the residual sum */
     pj_instrument_name mlp_norm;           /* before the feed-forward block */
+    pj_instrument_name gate, gate_up;      /* PJ_N_NONE: gate_proj and gate_up_proj */
     pj_instrument_name up, down;           /* first layer of a plain block; last layer of any */
     pj_instrument_name mlp_out_norm;       /* of the block's output, before the residual sum */
     pj_instrument_name final_norm;

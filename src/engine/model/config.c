@@ -133,6 +133,18 @@ static bool has_latent(pj_arch arch)
            arch == PJ_ARCH_GLM4_MOE_LITE;
 }
 
+/* LFM2: the width may be stated before two thirds of it are taken and rounded up. */
+static uint32_t adjusted_width(pj_config_reader *r, const pj_model_config *c)
+{
+    uint32_t width = want_size(r, "block_ff_dim", c->intermediate, PJ_MAX_WIDTH);
+    uint32_t multiple = pj_config_count(r, "block_multiple_of", 256, 1, PJ_MAX_WIDTH);
+    double factor = pj_config_number(r, "block_ffn_dim_multiplier", 1, 1e-6, 1e6);
+    if (!pj_config_bool(r, "block_auto_adjust_ff_dim", true)) return width;
+    double adjusted = factor * (double)(uint32_t)(2.0 * width / 3);
+    if (r->status != PJ_OK || adjusted > PJ_MAX_WIDTH || adjusted < 1) return width;
+    return ((uint32_t)adjusted + multiple - 1) / multiple * multiple;
+}
+
 static void config_read_sizes(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
@@ -141,6 +153,10 @@ static void config_read_sizes(pj_config_reader *r, pj_model_config *config)
     config->heads = want_size(r, "num_attention_heads", rules->heads, PJ_MAX_HEADS);
     config->kv_heads = want_kv_heads(r, rules->kv_heads, config->heads);
     config->intermediate = want_size(r, "intermediate_size", rules->intermediate, PJ_MAX_WIDTH);
+    if (config->arch == PJ_ARCH_GRANITE_HYBRID) /* the other width is that of experts */
+        config->intermediate =
+            want_size(r, "shared_intermediate_size", config->intermediate, PJ_MAX_WIDTH);
+    if (config->arch == PJ_ARCH_LFM2) config->intermediate = adjusted_width(r, config);
     config->vocab = want_size(r, "vocab_size", rules->vocab, PJ_MAX_VOCAB);
     config->context = want_size(r, "max_position_embeddings", rules->context, PJ_MAX_CONTEXT);
     if (r->status != PJ_OK) return;
@@ -181,8 +197,11 @@ static void config_read_block(pj_config_reader *r, pj_model_config *config)
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
     pj_arch arch = config->arch;
     bool phi = arch == PJ_ARCH_PHI, layer_norm = pj_blueprint_get(arch)->norm == PJ_NORM_LAYER;
-    config->norm_eps =
-        pj_config_number(r, layer_norm ? "layer_norm_eps" : "rms_norm_eps", rules->eps, 1e-20, 1);
+    config->norm_eps = pj_config_number(r,
+                                        layer_norm             ? "layer_norm_eps"
+                                        : arch == PJ_ARCH_LFM2 ? "norm_eps"
+                                                               : "rms_norm_eps",
+                                        rules->eps, 1e-20, 1);
     config->initializer_range = pj_config_number(r, "initializer_range", 0.02, 0, 100);
     json_t *tied = pj_config_get_any(r, "tie_word_embeddings");
     config->tied_head = tied ? json_is_true(tied) : rules->tied;
@@ -205,7 +224,7 @@ static void config_read_block(pj_config_reader *r, pj_model_config *config)
 static void config_read_multipliers(pj_config_reader *r, pj_model_config *c)
 {
     enum { MOST = 1000000 };
-    if (c->arch == PJ_ARCH_GRANITE) {
+    if (c->arch == PJ_ARCH_GRANITE || c->arch == PJ_ARCH_GRANITE_HYBRID) {
         c->embedding_scale = pj_config_number(r, "embedding_multiplier", 1, 1e-6, MOST);
         c->residual_scale = pj_config_number(r, "residual_multiplier", 1, 1e-6, MOST);
         c->score_scale = pj_config_number(r, "attention_multiplier", 1, 1e-6, MOST);

@@ -20,6 +20,13 @@ typedef enum pj_rope_type {
     PJ_ROPE_PROPORTIONAL
 } pj_rope_type;
 
+/* What layers with a recurrent state compute (delta.h). */
+typedef enum pj_recurrence {
+    PJ_DELTA_RULE = 0,
+    PJ_SCAN,              /* Mamba-2 */
+    PJ_SHORT_CONVOLUTION, /* LFM2 */
+} pj_recurrence;
+
 typedef struct pj_rope_config {
     pj_rope_type type;
     uint32_t dims; /* rotated dimensions of a head: head_dim x partial_rotary_factor, even */
@@ -85,10 +92,13 @@ typedef struct pj_model_config {
     uint32_t token_vector, token_vector_vocab;
     uint32_t window;         /* sliding window in tokens, 0: none */
     bool *layer_is_windowed; /* [layers], in the arena; NULL: every layer has the window */
-    /* Layers with the gated delta rule instead of attention (delta.h); key_heads 0: none. */
+    /* Layers with a recurrent state instead of attention (delta.h); kernel 0: none. */
     bool *layer_is_linear; /* [layers], in the arena; NULL: none */
     struct {
+        pj_recurrence kind;
         uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
+        uint32_t norm_groups;
+        bool conv_bias;
     } linear;
     /* Multi-head latent attention (latent.h); rank 0: none. */
     struct {

@@ -166,6 +166,12 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
         c->norm_topk = pj_config_bool(r, "norm_topk_prob", false);
         read_listed_dense(r, c);
         break;
+    case PJ_ARCH_GRANITE_HYBRID:
+        if (pj_config_count(r, "num_local_experts", 0, 0, PJ_MAX_EXPERTS) > 0)
+            pj_config_refuse(r, PJ_E_UNSUPPORTED, "num_local_experts",
+                             "above 0 is not supported beside state-space layers");
+        c->norm_topk = false;
+        return;
     case PJ_ARCH_MINIMAX_M2:
         k = (expert_keys){"num_local_experts", k.chosen, NULL, NULL, 256, 8, 0, 0};
         c->router_sigmoid = c->router_correction = true;

@@ -59,6 +59,15 @@ static void load_token_input(pj_loader *l, const char *prefix, pj_layer *layer)
     pj_load_norm(l, prefix, PJ_N_POST_PER_LAYER_INPUT_NORM, c->hidden, false, &layer->token_norm);
 }
 
+static void load_recurrence(pj_loader *l, const char *prefix, pj_layer *layer)
+{
+    switch (l->model->config.linear.kind) {
+    case PJ_DELTA_RULE: pj_load_delta(l, prefix, layer); break;
+    case PJ_SCAN: pj_load_scan(l, prefix, layer); break;
+    case PJ_SHORT_CONVOLUTION: pj_load_short_convolution(l, prefix, layer); break;
+    }
+}
+
 static void load_layer(pj_loader *l, uint32_t index)
 {
     const pj_blueprint *b = l->model->blueprint;
@@ -73,7 +82,7 @@ static void load_layer(pj_loader *l, uint32_t index)
     pj_load_norm(l, prefix, b->mlp_norm, hidden, bias, &layer->mlp_norm);
     pj_load_norm(l, prefix, b->mlp_out_norm, hidden, bias, &layer->mlp_out_norm);
     if (l->model->config.layer_is_linear && l->model->config.layer_is_linear[index])
-        pj_load_delta(l, prefix, layer);
+        load_recurrence(l, prefix, layer);
     else if (l->model->config.latent.rank)
         pj_load_latent(l, prefix, layer);
     else

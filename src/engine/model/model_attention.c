@@ -77,10 +77,11 @@ static void load_qk_norms(pj_loader *l, const char *attn, pj_layer *layer)
     size_t q = full ? (size_t)layer->heads * layer->head_dim : layer->head_dim;
     size_t k = full ? (size_t)layer->kv_heads * layer->head_dim : layer->head_dim;
     if (kind == PJ_QK_NORM_NONE || l->model->config.without_qk_norm) return;
-    pj_load_norm(l, attn, PJ_N_Q_NORM, q, false, &layer->q_norm);
+    const pj_blueprint *b = l->model->blueprint;
+    pj_load_norm(l, attn, b->q_norm ? b->q_norm : PJ_N_Q_NORM, q, false, &layer->q_norm);
     if (layer->kv_source != layer->index) return;
     if (l->model->blueprint->v_norm) make_plain_norm(l, k, &layer->v_norm);
-    pj_load_norm(l, attn, PJ_N_K_NORM, k, false, &layer->k_norm);
+    pj_load_norm(l, attn, b->k_norm ? b->k_norm : PJ_N_K_NORM, k, false, &layer->k_norm);
 }
 
 void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer)
@@ -101,7 +102,7 @@ void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer)
 /* ---- the gated delta rule ----------------------------------------------------------------- */
 
 /* The convolution's weights [channels][1][kernel], transposed to one row of channels per input. */
-static void load_convolution(pj_loader *l, const char *prefix, struct pj_delta *d)
+void pj_load_convolution(pj_loader *l, const char *prefix, const char *part, struct pj_delta *d)
 {
     char name[PJ_TENSOR_NAME_BYTES];
     size_t channels = pj_delta_channels(d), count = channels * d->kernel;
@@ -109,7 +110,7 @@ static void load_convolution(pj_loader *l, const char *prefix, struct pj_delta *
     d->conv = rows;
     for (size_t i = 0; rows && i < count; i++) rows[i] = 0.5f / (float)d->kernel;
     if (!rows || !l->model->checkpoint) return;
-    snprintf(name, sizeof name, "%s.conv1d.weight", prefix);
+    snprintf(name, sizeof name, "%s.%s.weight", prefix, part);
     const pj_tensor *t = pj_checkpoint_find(l->model->checkpoint, name);
     pj_dtype type;
     bool right = t && pj_file_dtype(t->type, &type) && t->rank >= 2 && t->shape[0] == channels &&
@@ -130,7 +131,7 @@ static void load_convolution(pj_loader *l, const char *prefix, struct pj_delta *
 }
 
 /* GGUF files store -e^A_log, others A_log. */
-static void load_rates(pj_loader *l, const char *prefix, struct pj_delta *d)
+void pj_load_rates(pj_loader *l, const char *prefix, struct pj_delta *d)
 {
     char name[PJ_TENSOR_NAME_BYTES];
     bool gguf = pj_load_is_gguf(l);
@@ -221,8 +222,8 @@ void pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer)
         pj_load_component(l, linear, PJ_N_IN_PROJ_A, d->value_heads, hidden, false, &d->a);
     }
     pj_load_component(l, linear, PJ_N_OUT_PROJ, hidden, values, false, &d->out);
-    load_convolution(l, linear, d);
-    load_rates(l, linear, d);
+    pj_load_convolution(l, linear, "conv1d", d);
+    pj_load_rates(l, linear, d);
     snprintf(name, sizeof name, "%s.norm.weight", linear);
     pj_load_vector(l, name, d->value_dim, 1, &d->norm);
 }

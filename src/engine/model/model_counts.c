@@ -43,7 +43,9 @@ static void count_delta(const struct pj_delta *d, pj_model_counts *counts)
     count_vector(d->conv, d->kernel * pj_delta_channels(d), counts);
     count_vector(d->rate, d->value_heads, counts);
     count_vector(d->bias, d->value_heads, counts);
-    count_vector(d->norm, d->value_dim, counts);
+    count_vector(d->norm, d->kind == PJ_SCAN ? pj_delta_values(d) : d->value_dim, counts);
+    count_vector(d->conv_bias, pj_delta_channels(d), counts);
+    count_vector(d->skip, d->value_heads, counts);
 }
 
 static void count_latent(const pj_layer *layer, pj_model_counts *counts)

@@ -17,9 +17,14 @@ static void load_mlp(pj_loader *l, const char *prefix, uint32_t width, pj_mlp_ki
     const pj_blueprint *b = l->model->blueprint;
     bool bias = pj_bias_wanted(b->mlp_bias, c);
     size_t f = mlp->width = width, d = c->hidden;
+    pj_instrument_name gate = b->gate ? b->gate : PJ_N_GATE_PROJ;
+    pj_instrument_name gate_up = b->gate_up ? b->gate_up : PJ_N_GATE_UP_PROJ;
+    /* GGUF files of some architectures have the halves apart */
+    if (kind == PJ_MLP_GATED_FUSED && pj_load_has(l, prefix, "gate_proj.weight"))
+        kind = PJ_MLP_GATED;
     if (kind == PJ_MLP_GATED_FUSED)
-        pj_load_component(l, prefix, PJ_N_GATE_UP_PROJ, 2 * f, d, bias, &mlp->gate_up);
-    if (kind == PJ_MLP_GATED) pj_load_component(l, prefix, PJ_N_GATE_PROJ, f, d, bias, &mlp->gate);
+        pj_load_component(l, prefix, gate_up, 2 * f, d, bias, &mlp->gate_up);
+    if (kind == PJ_MLP_GATED) pj_load_component(l, prefix, gate, f, d, bias, &mlp->gate);
     if (kind != PJ_MLP_GATED_FUSED) pj_load_component(l, prefix, b->up, f, d, bias, &mlp->up);
     pj_load_component(l, prefix, b->down, d, f, bias, &mlp->down);
 }
@@ -307,7 +312,8 @@ void pj_load_feed_forward(pj_loader *l, const char *prefix, pj_layer *layer)
     const pj_model_config *c = &l->model->config;
     bool dense = c->experts == 0 || (c->layer_is_dense && c->layer_is_dense[layer->index]);
     char mlp[PJ_TENSOR_NAME_BYTES];
-    snprintf(mlp, sizeof mlp, "%s.mlp", prefix);
+    const char *block = l->model->blueprint->block;
+    snprintf(mlp, sizeof mlp, "%s.%s", prefix, block ? block : "mlp");
     bool parallel = l->model->blueprint->parallel_experts;
     if (dense || parallel)
         load_mlp(l, mlp, pj_config_mlp_width(c, layer->index), l->model->blueprint->mlp,

@@ -73,6 +73,16 @@ pj_matrix pj_matrix_rows(const pj_matrix *whole, size_t first, size_t rows);
 void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer);
 void pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer);
 
+struct pj_delta;
+/* Convolution, and decays with their biases, of a recurrent layer. */
+void pj_load_convolution(pj_loader *l, const char *prefix, const char *part, struct pj_delta *d);
+void pj_load_rates(pj_loader *l, const char *prefix, struct pj_delta *d);
+
+/* ---- model_recurrent.c ---- */
+
+void pj_load_scan(pj_loader *l, const char *prefix, pj_layer *layer);
+void pj_load_short_convolution(pj_loader *l, const char *prefix, pj_layer *layer);
+
 /* ---- model_packed.c ---- */
 
 /* Loads a matrix whose folder has packed weights instead of the tensor `name`; false: it has none.

@@ -319,6 +319,7 @@ static double activated(const pj_activation *a, double g)
 {
     double cubic = sqrt(2 / acos(-1)) * (g + 0.044715 * g * g * g);
     switch (a->kind) {
+    case PJ_ACT_NONE: return g;
     case PJ_ACT_GELU: return 0.5 * g * (1 + tanh(cubic));
     case PJ_ACT_CLAMPED: g = fmin(g, a->limit); return g * sigmoid(a->alpha * g);
     default: return g * sigmoid(g);
@@ -664,7 +665,8 @@ static void run_convolve(reference *s, const command *c)
             double sum = (double)d->conv[kept * channels + i] * at(s, c->x, r)[i];
             for (uint32_t j = 0; j < kept; j++)
                 sum += (double)d->conv[j * channels + i] * last[j * channels + i];
-            at(s, c->y, r)[i] = (float)(sum * sigmoid(sum));
+            if (d->conv_bias) sum += d->conv_bias[i];
+            at(s, c->y, r)[i] = (float)(d->kind == PJ_SHORT_CONVOLUTION ? sum : sum * sigmoid(sum));
         }
         memmove(last, last + channels, (size_t)(kept - 1) * channels * sizeof *last);
         memcpy(last + (kept - 1) * channels, at(s, c->x, r), channels * sizeof *last);
@@ -708,15 +710,33 @@ static void delta_head(const struct pj_delta *d, const float *qkv, const float *
     }
 }
 
+static void scan_head(const struct pj_delta *d, const float *mixed, const float *strength,
+                      uint32_t head, float *m, float *y)
+{
+    uint32_t n = d->value_dim, group = head / (d->value_heads / d->key_heads);
+    const float *x = mixed + head * n, *b = mixed + d->value_heads * n + group * d->key_dim;
+    const float *c = b + d->key_heads * d->key_dim;
+    double step = log1p(exp((double)strength[d->value_heads + head] + d->bias[head]));
+    double decay = exp(-d->rate[head] * step);
+    for (uint32_t o = 0; o < n; o++) {
+        double read = d->skip[head] * x[o];
+        for (uint32_t i = 0; i < d->key_dim; i++) {
+            m[i * n + o] = (float)(decay * m[i * n + o] + step * b[i] * x[o]);
+            read += c[i] * m[i * n + o];
+        }
+        y[o] = (float)read;
+    }
+}
+
 static void run_delta_rule(reference *s, const command *c)
 {
     const struct pj_delta *d = c->layer->delta;
     for (uint32_t r = 0; r < c->y.rows; r++) {
         float *m = recurrent(s, c->layer, s->rows.sequence[r]) + (d->kernel - 1) * c->x.cols;
         for (uint32_t head = 0; head < d->value_heads; head++)
-            delta_head(d, at(s, c->x, r), at(s, c->z, r), head,
-                       m + (size_t)head * d->key_dim * d->value_dim,
-                       at(s, c->y, r) + head * d->value_dim);
+            (d->kind == PJ_SCAN ? scan_head : delta_head)(
+                d, at(s, c->x, r), at(s, c->z, r), head,
+                m + (size_t)head * d->key_dim * d->value_dim, at(s, c->y, r) + head * d->value_dim);
     }
 }
 
@@ -735,6 +755,15 @@ static void run_gated_norm(reference *s, const command *c)
     const struct pj_delta *d = c->layer->delta;
     for (uint32_t r = 0; r < c->y.rows; r++) {
         float *y = at(s, c->y, r);
+        if (d->kind == PJ_SCAN) {
+            uint32_t n = c->y.cols / d->norm_groups;
+            for (uint32_t i = 0; i < c->y.cols; i++)
+                y[i] *= (float)(at(s, c->x, r)[i] * sigmoid(at(s, c->x, r)[i]));
+            for (uint32_t i = 0; i < c->y.cols; i += n)
+                norm_values(&(pj_norm){.w = d->norm + i}, PJ_NORM_RMS, s->model->config.norm_eps,
+                            y + i, y + i, n);
+            continue;
+        }
         for (uint32_t i = 0; i < c->y.cols; i += d->value_dim)
             norm_values(&(pj_norm){.w = d->norm}, PJ_NORM_RMS, s->model->config.norm_eps, y + i,
                         y + i, d->value_dim);
