@@ -173,6 +173,8 @@ static bool has_shape(const pj_checkpoint *checkpoint, const pj_tensor *tensor,
     uint32_t rank = tensor->rank, wanted_rank = want->rank;
     while ((checkpoint->is_gguf || wanted_rank == 1) && rank > 1 && have[0] == 1) have++, rank--;
     while (checkpoint->is_gguf && wanted_rank > 1 && wanted[0] == 1) wanted++, wanted_rank--;
+    if (checkpoint->is_gguf && wanted_rank == 1 && rank == 2) /* a vector by groups */
+        return have[1] != 0 && have[0] == wanted[0] / have[1] && wanted[0] % have[1] == 0;
     return rank == wanted_rank && memcmp(have, wanted, rank * sizeof *have) == 0;
 }
 

@@ -182,10 +182,10 @@ static void refuse_unknown(reader *r, pj_model_config *config)
         const char *key;
         pj_arch archs[8]; /* PJ_ARCH_COUNT ends a shorter list */
     } known[] = {
-        {"attention.scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
-        {"embedding_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
-        {"residual_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
-        {"logit_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COHERE2, PJ_ARCH_COUNT}},
+        {"attention.scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COUNT}},
+        {"embedding_scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COUNT}},
+        {"residual_scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COUNT}},
+        {"logit_scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COHERE2, PJ_ARCH_COUNT}},
         {"attn_logit_softcapping", {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_COUNT}},
         {"final_logit_softcapping",
          {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GEMMA4, PJ_ARCH_COUNT}},
@@ -256,6 +256,24 @@ static void read_latent_sizes(reader *r, pj_model_config *c)
         gguf_config_refuse(r, PJ_E_INVALID, "rope.dimension_count", "is not below key_length");
 }
 
+/* Layers with attention beside others, which have 0 KV heads in these files. */
+static bool is_hybrid(pj_arch arch)
+{
+    return arch == PJ_ARCH_LFM2 || arch == PJ_ARCH_GRANITE_HYBRID;
+}
+
+/* The largest number of any layer. */
+static uint32_t most_of_layers(reader *r, const char *key, const pj_model_config *c)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        uint32_t number = want_of_layer(r, key, i, c->heads, 0, PJ_MAX_HEADS);
+        if (number > most) most = number;
+    }
+    if (most == 0) gguf_config_refuse(r, PJ_E_INVALID, key, "is 0 for every layer");
+    return most ? most : 1;
+}
+
 static void gguf_config_read_sizes(reader *r, pj_model_config *c)
 {
     bool differs = c->arch == PJ_ARCH_GEMMA4; /* between layers: read_layer_sizes */
@@ -264,9 +282,12 @@ static void gguf_config_read_sizes(reader *r, pj_model_config *c)
     /* the last blocks may be heads that predict further tokens */
     c->layers -= want_count(r, "nextn_predict_layers", 0, 0, c->layers ? c->layers - 1 : 0);
     c->heads = want_count(r, "attention.head_count", -1, 1, PJ_MAX_HEADS);
-    c->kv_heads = differs
-                      ? want_of_layer(r, "attention.head_count_kv", 0, c->heads, 1, PJ_MAX_HEADS)
-                      : want_count(r, "attention.head_count_kv", c->heads, 1, PJ_MAX_HEADS);
+    if (is_hybrid(c->arch))
+        c->kv_heads = most_of_layers(r, "attention.head_count_kv", c);
+    else
+        c->kv_heads =
+            differs ? want_of_layer(r, "attention.head_count_kv", 0, c->heads, 1, PJ_MAX_HEADS)
+                    : want_count(r, "attention.head_count_kv", c->heads, 1, PJ_MAX_HEADS);
     c->context = want_count(r, "context_length", -1, 1, PJ_MAX_CONTEXT);
     c->vocab = want_count(r, "vocab_size", rows_of_embedding(r), 1, PJ_MAX_VOCAB);
     /* files of mixtures without a dense layer may lack it */
@@ -304,7 +325,7 @@ static void gguf_config_read_block(reader *r, pj_model_config *c)
 static void read_multipliers(reader *r, pj_model_config *c)
 {
     enum { MOST = 1000000, GEMMA2_LARGEST = 46, GEMMA3_LARGEST = 62 };
-    if (c->arch == PJ_ARCH_GRANITE) {
+    if (c->arch == PJ_ARCH_GRANITE || c->arch == PJ_ARCH_GRANITE_HYBRID) {
         c->embedding_scale = want_number(r, "embedding_scale", 1, 1e-6, MOST);
         c->residual_scale = want_number(r, "residual_scale", 1, 1e-6, MOST);
         c->score_scale = want_number(r, "attention.scale", 0, 0, MOST);
@@ -507,6 +528,39 @@ static void gguf_config_read_experts(reader *r, pj_model_config *c)
 }
 
 /* ---- linear attention --------------------------------------------------------------------- */
+
+/* Layers without KV heads are state-space layers (Granite 4) or short convolutions (LFM2). */
+static void read_hybrid_layers(reader *r, pj_model_config *c)
+{
+    bool scan = c->arch == PJ_ARCH_GRANITE_HYBRID;
+    if (!is_hybrid(c->arch)) return;
+    c->linear.kind = scan ? PJ_SCAN : PJ_SHORT_CONVOLUTION;
+    c->linear.kernel =
+        want_count(r, scan ? "ssm.conv_kernel" : "shortconv.l_cache", -1, 1, PJ_MAX_CONVOLUTION);
+    c->layer_is_linear = all_but_each(r, c, 1);
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++)
+        c->layer_is_linear[i] =
+            want_of_layer(r, "attention.head_count_kv", i, 1, 0, PJ_MAX_HEADS) == 0;
+    if (!scan) return;
+    if (want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS) > 0)
+        gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_count",
+                           "above 0 is not supported beside state-space layers");
+    c->linear.key_heads = want_count(r, "ssm.group_count", -1, 1, PJ_MAX_HEADS);
+    c->linear.value_heads = want_count(r, "ssm.time_step_rank", -1, 1, PJ_MAX_HEADS);
+    c->linear.key_dim = want_count(r, "ssm.state_size", -1, 1, PJ_MAX_DELTA_DIM);
+    uint32_t values = want_count(r, "ssm.inner_size", -1, 1, PJ_MAX_WIDTH);
+    if (r->status != PJ_OK) return;
+    c->linear.value_dim = values / c->linear.value_heads;
+    c->linear.norm_groups = 1;
+    c->linear.conv_bias = true;
+    if (values % c->linear.value_heads != 0 || c->linear.value_dim > PJ_MAX_DELTA_DIM ||
+        c->linear.value_heads % c->linear.key_heads != 0)
+        gguf_config_refuse(
+            r, PJ_E_INVALID, "ssm.time_step_rank",
+            "does not divide ssm.inner_size, or is not a multiple of ssm.group_count");
+    if (!want_bool(r, "rope.scaling.finetuned", true))
+        c->layer_rotates = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_rotates);
+}
 
 /* Qwen3.5: all layers but each interval-th use the gated delta rule. */
 static void gguf_config_read_linear_layers(reader *r, pj_model_config *c)
@@ -772,6 +826,7 @@ pj_status pj_gguf_config(const pj_gguf *gguf, const char *name, pj_arena *arena,
         gguf_config_read_rotating_layers,
         gguf_config_read_experts,
         gguf_config_read_linear_layers,
+        read_hybrid_layers,
         read_rope,
         read_window_rope,
         gguf_config_read_query_scale,

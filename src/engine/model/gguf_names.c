@@ -27,6 +27,7 @@ static const name_pair outside[] = {
     {"embed_tokens", "token_embd"},
     {"norm", "output_norm"},
     {"final_layernorm", "output_norm"},
+    {"embedding_norm", "token_embd_norm"},
     {"embed_tokens_per_layer", "per_layer_token_embd"},
     {"per_layer_model_projection", "per_layer_model_proj"},
     {"per_layer_projection_norm", "per_layer_proj_norm"},
@@ -35,6 +36,8 @@ static const name_pair outside[] = {
 /* Of layers, with names that end otherwise. */
 static const name_pair whole[] = {
     {"linear_attn.A_log", "ssm_a"},
+    {"mamba.A_log", "ssm_a"},
+    {"mamba.D", "ssm_d"},
     {"layer_scalar", "layer_output_scale.weight"},
     {"router.scale", "ffn_gate_inp.scale"},
     {"router.per_expert_scale", "ffn_down_exps.scale"},
@@ -94,6 +97,25 @@ static const name_pair inside[] = {
     {"experts.gate_proj", "ffn_gate_exps"},
     {"experts.up_proj", "ffn_up_exps"},
     {"experts.down_proj", "ffn_down_exps"},
+    {"mamba.in_proj", "ssm_in"},
+    {"mamba.conv1d", "ssm_conv1d"},
+    {"mamba.dt_bias", "ssm_dt"},
+    {"mamba.norm", "ssm_norm"},
+    {"mamba.out_proj", "ssm_out"},
+    {"shared_mlp.gate_proj", "ffn_gate"},
+    {"shared_mlp.up_proj", "ffn_up"},
+    {"shared_mlp.output_linear", "ffn_down"},
+    {"operator_norm", "attn_norm"},
+    {"ffn_norm", "ffn_norm"},
+    {"self_attn.q_layernorm", "attn_q_norm"},
+    {"self_attn.k_layernorm", "attn_k_norm"},
+    {"self_attn.out_proj", "attn_output"},
+    {"conv.in_proj", "shortconv.in_proj"},
+    {"conv.conv", "shortconv.conv"},
+    {"conv.out_proj", "shortconv.out_proj"},
+    {"feed_forward.w1", "ffn_gate"},
+    {"feed_forward.w2", "ffn_down"},
+    {"feed_forward.w3", "ffn_up"},
     {"mlp.gate.e_score_correction", "exp_probs_b"},
     {"mlp.gate", "ffn_gate_inp"},
     {"mlp.router", "ffn_gate_inp"},
@@ -177,10 +199,10 @@ static bool whole_name(const char *name, char *out, size_t bytes)
     if (*end != '.') return false;
     /* loaders append ".weight" to some */
     size_t length = strlen(end + 1), suffix = strlen(".weight");
-    if (length > suffix && strcmp(end + 1 + length - suffix, ".weight") == 0 &&
-        strncmp(end + 1, "linear_attn.A_log", length - suffix) == 0)
-        length -= suffix;
-    const char *file = find_pair(whole, sizeof whole / sizeof *whole, end + 1, length);
+    const size_t count = sizeof whole / sizeof *whole;
+    const char *file = find_pair(whole, count, end + 1, length);
+    if (!file && length > suffix && strcmp(end + 1 + length - suffix, ".weight") == 0)
+        file = find_pair(whole, count, end + 1, length - suffix);
     return file && put_name(out, bytes, "blk.%lu.%s", layer, file);
 }
 

@@ -280,8 +280,8 @@ static void test_refused(void **state)
     assert_refused("{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"relu\"}", PJ_E_UNSUPPORTED,
                    "relu");
     assert_refused("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
-                   "\"awq\"}}",
-                   PJ_E_UNSUPPORTED, "awq");
+                   "\"bitsandbytes\"}}",
+                   PJ_E_UNSUPPORTED, "bitsandbytes");
     assert_refused("{\"model_type\":\"llama\"," SIZES
                    ",\"quantization\":{\"group_size\":64,\"bits\":4}}",
                    PJ_E_UNSUPPORTED, "(MLX)");
