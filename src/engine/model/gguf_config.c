@@ -409,6 +409,8 @@ static void read_layer_sizes(reader *r, pj_model_config *c)
     uint32_t wide = want_count(r, "attention.key_length", c->head_dim, 2, PJ_MAX_HEAD_DIM);
     if (c->arch != PJ_ARCH_GEMMA4) return;
     c->head_dim = want_count(r, "attention.key_length_swa", wide, 2, PJ_MAX_HEAD_DIM);
+    if (c->head_dim % 2 != 0)
+        gguf_config_refuse(r, PJ_E_INVALID, "attention.key_length_swa", "must be even");
     if (want_count(r, "attention.value_length_swa", c->head_dim, 1, PJ_MAX_HEAD_DIM) != c->head_dim)
         gguf_config_refuse(r, PJ_E_UNSUPPORTED, "attention.value_length_swa",
                            "differs from key_length_swa, which is not supported");
