@@ -70,10 +70,6 @@ static void q6_k_block(const uint8_t *block, float *y)
         y[i] = d * (float)(int8_t)block[192 + i / 16] * (float)(q6_k_code(block, i) - 32);
 }
 
-const int8_t pj_iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                  1,    13,   25,  38,  53,  69,  89,  113};
-const int8_t pj_mxfp4_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
 /* d q + m, with the fifth bits of q for types that have them. */
 static void even_block(float d, float m, const uint8_t *nibbles, uint32_t fifth, float *y)
 {

@@ -3,6 +3,13 @@
  * first lowest. */
 #include "engine/kernels/codebook.h"
 
+#include "engine/kernels/blocks.h"
+
+/* Of nibbles, see blocks.h. */
+const int8_t pj_iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                  1,    13,   25,  38,  53,  69,  89,  113};
+const int8_t pj_mxfp4_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 const uint16_t pj_book_iq2_xxs[256] = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0020, 0x0022, 0x0028, 0x002a, 0x0041,
     0x0044, 0x0050, 0x0058, 0x0061, 0x0064, 0x0080, 0x0082, 0x008a, 0x00a2, 0x0101, 0x0104, 0x0110,
