@@ -65,6 +65,8 @@ void pj_load_norm(pj_loader *l, const char *prefix, pj_instrument_name part, siz
 bool pj_load_is_gguf(const pj_loader *l);
 /* Whether the file has "<prefix>.<part>". */
 bool pj_load_has(const pj_loader *l, const char *prefix, const char *part);
+/* Whether the file has "<prefix>.<part>.weight", packed or not. */
+bool pj_load_has_linear(const pj_loader *l, const char *prefix, const char *part);
 
 /* ---- model_attention.c ---- */
 
@@ -85,11 +87,10 @@ void pj_load_short_convolution(pj_loader *l, const char *prefix, pj_layer *layer
 
 /* ---- model_packed.c ---- */
 
-/* Loads a matrix whose folder has packed weights instead of the tensor `name`; false: it has none.
- */
-bool pj_load_packed(pj_loader *l, const char *name, size_t rows, size_t cols, pj_matrix *out);
-/* Whether the file has "<prefix>.<part>.weight", packed or not. */
-bool pj_load_has_linear(const pj_loader *l, const char *prefix, const char *part);
+/* The rows of a matrix whose folder has packed weights instead of the tensor `name`; false: it has
+ * none. */
+bool pj_load_packed(pj_loader *l, const char *name, size_t rows, size_t cols,
+                    pj_row_source *source);
 
 /* ---- model_latent.c ---- */
 

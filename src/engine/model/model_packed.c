@@ -136,7 +136,7 @@ static bool take_fp4(const pj_loader *l, const char *stem, pj_packed_weights *w)
     return take_factor(l, stem, w);
 }
 
-bool pj_load_packed(pj_loader *l, const char *name, size_t rows, size_t cols, pj_matrix *out)
+bool pj_load_packed(pj_loader *l, const char *name, size_t rows, size_t cols, pj_row_source *source)
 {
     static const char suffix[] = "weight";
     size_t length = strlen(name), tail = sizeof suffix - 1;
@@ -148,8 +148,11 @@ bool pj_load_packed(pj_loader *l, const char *name, size_t rows, size_t cols, pj
     const pj_tensor *bytes = plain.tensor ? plain.tensor : other.tensor;
     bool fp4 = bytes && bytes->type == PJ_FILE_U8;
     if (!columns && !other.tensor && !fp4) return false;
-    pj_packed_weights *w = pj_load_alloc(l, 1, sizeof *w);
-    if (!w) return true;
+    pj_packed_weights *w = pj_arena_alloc(&l->model->arena, 1, sizeof *w);
+    if (!w) {
+        l->status = pj_fail_memory(l->err, name);
+        return true;
+    }
     *w = (pj_packed_weights){.rows = rows, .cols = cols};
     bool right = columns ? take_by_columns(l, stem, w)
                  : fp4   ? take_fp4(l, stem, w)
@@ -162,19 +165,6 @@ bool pj_load_packed(pj_loader *l, const char *name, size_t rows, size_t cols, pj
                     name, rows, cols);
         return true;
     }
-    pj_row_source source = pj_rows_packed(w);
-    pj_load_adopt_rows(l, name, &source, rows, out);
+    *source = pj_rows_packed(w);
     return true;
-}
-
-bool pj_load_has_linear(const pj_loader *l, const char *prefix, const char *part)
-{
-    static const char *const kinds[] = {"weight", "qweight", "weight_packed"};
-    char name[PJ_TENSOR_NAME_BYTES];
-    bool has = false;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        snprintf(name, sizeof name, "%s.%s", part, kinds[i]);
-        has |= pj_load_has(l, prefix, name);
-    }
-    return has;
 }

@@ -235,7 +235,11 @@ void pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, si
         l->status = load_e4m3(l, name, tensor, use, rows, cols, out);
         return;
     }
-    if (l->model->config.packed && pj_load_packed(l, name, rows, cols, out)) return;
+    pj_row_source packed;
+    if (l->model->config.packed && pj_load_packed(l, name, rows, cols, &packed)) {
+        if (!l->status) pj_load_adopt_rows(l, name, &packed, rows, out);
+        return;
+    }
     l->status = pj_checkpoint_matrix(l->model->checkpoint, name, rows, cols, &stored, l->err);
     if (!l->status) pj_load_adopt(l, name, use, &stored, out);
 }
@@ -322,4 +326,16 @@ bool pj_load_has(const pj_loader *l, const char *prefix, const char *part)
     char name[PJ_TENSOR_NAME_BYTES];
     snprintf(name, sizeof name, "%s.%s", prefix, part);
     return l->model->checkpoint && pj_checkpoint_find(l->model->checkpoint, name);
+}
+
+bool pj_load_has_linear(const pj_loader *l, const char *prefix, const char *part)
+{
+    static const char *const kinds[] = {"weight", "qweight", "weight_packed"};
+    char name[PJ_TENSOR_NAME_BYTES];
+    bool has = false;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        snprintf(name, sizeof name, "%s.%s", part, kinds[i]);
+        has |= pj_load_has(l, prefix, name);
+    }
+    return has;
 }
