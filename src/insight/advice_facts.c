@@ -25,10 +25,12 @@ static bool advice_facts_ends_with(const char *text, const char *end)
 
 static bool reads_weights(const char *name)
 {
-    static const char *const others[] = {"lm_head", "experts", "fc1", "fc2", "router", "dense"};
+    static const char *const others[] = {
+        "lm_head", "experts", "fc1", "fc2",          "router",        "dense",
+        "w1",      "w2",      "w3",  "input_linear", "output_linear", "kv_a_proj_with_mqa"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(name, others[i]) == 0) return true;
-    return advice_facts_ends_with(name, "_proj");
+    return advice_facts_ends_with(name, "_proj") || strncmp(name, "in_proj_", 8) == 0;
 }
 
 static bool is_head(const char *name)

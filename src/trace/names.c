@@ -102,13 +102,32 @@ static bool names_contain(const char *const *words, const char *name)
 pj_part pj_component_part(const char *name)
 {
     static const char *const attention[] = {
-        "q_proj",      "k_proj",      "v_proj",      "o_proj",    "qkv_proj",  "dense",
-        "q_norm",      "k_norm",      "attention",   "rope",      "c_attn",    "self_attn",
-        "output_gate", "in_proj_qkv", "in_proj_z",   "in_proj_b", "in_proj_a", "conv1d",
-        "delta_rule",  "out_proj",    "linear_attn", NULL};
-    static const char *const mlp[] = {
-        "gate_proj", "up_proj", "gate_up_proj", "act",           "down_proj",          "fc1", "fc2",
-        "router",    "experts", "mlp",          "shared_expert", "shared_expert_gate", NULL};
+        "q_proj",      "k_proj",      "v_proj",     "o_proj",
+        "qkv_proj",    "dense",       "q_norm",     "k_norm",
+        "attention",   "rope",        "c_attn",     "self_attn",
+        "output_gate", "in_proj_qkv", "in_proj_z",  "in_proj_b",
+        "in_proj_a",   "conv1d",      "delta_rule", "out_proj",
+        "linear_attn", "q_a_proj",    "q_b_proj",   "kv_a_proj_with_mqa",
+        "k_b_proj",    "v_b_proj",    "in_proj",    "in_proj_xbc",
+        "in_proj_dt",  "scan",        "conv",       NULL};
+    static const char *const mlp[] = {"gate_proj",
+                                      "up_proj",
+                                      "gate_up_proj",
+                                      "act",
+                                      "down_proj",
+                                      "fc1",
+                                      "fc2",
+                                      "router",
+                                      "experts",
+                                      "mlp",
+                                      "shared_expert",
+                                      "shared_expert_gate",
+                                      "w1",
+                                      "w2",
+                                      "w3",
+                                      "input_linear",
+                                      "output_linear",
+                                      NULL};
     const char *last = name ? strrchr(name, '+') : NULL;
     if (last) return pj_component_part(last + 1); /* of several steps: norms come first */
     if (names_find(attention, name) >= 0) return PJ_PART_ATTENTION;

@@ -60,21 +60,6 @@ static comparison compare(const char *model, const char *isa, const char *logits
 
 /* ---- weight types ------------------------------------------------------------------------- */
 
-/* Types without a kernel are rejected by name. */
-static void check_refusal(const char *path, const char *type)
-{
-    pj_error err = {0};
-    pj_engine *engine;
-    pj_engine_options options = {.model = path, .threads = 1, .device = getenv("PJ_DEVICE")};
-    assert_int_equal(pj_engine_open(&options, &engine, &err), PJ_E_UNSUPPORTED);
-    if (!strstr(err.text, type) || !strstr(err.text, "not supported")) fail_msg("%s", err.text);
-}
-
-static bool is_refused(const char *file)
-{
-    return strstr(file, "IQ3_S") || strstr(file, "TQ2_0");
-}
-
 static void check_type(const char *folder, const json_t *reference, const json_t *model,
                        const char *isa)
 {
@@ -99,12 +84,6 @@ static void test_types(void **state)
     (void)state;
     json_array_foreach(json_object_get(reference, "models"), i, model)
     {
-        const char *file = json_string_value(json_object_get(model, "file"));
-        char path[PATH_MAX];
-        if (is_refused(file)) {
-            check_refusal(judge_join(path, folder, file), strstr(file, "IQ3") ? "IQ3_S" : "TQ2_0");
-            continue;
-        }
         for (size_t isa = 0; isa < count; isa++) check_type(folder, reference, model, isas[isa]);
     }
     json_decref(reference);
@@ -184,7 +163,6 @@ static void test_statistics(void **state)
     {
         const char *file = json_string_value(json_object_get(model, "file"));
         char path[PATH_MAX], where[PATH_MAX];
-        if (is_refused(file)) continue;
         judge_join(path, folder, file);
         for (size_t p = 0; p < sizeof prompts / sizeof *prompts; p++) {
             pj_run_data exact, data;

@@ -39,6 +39,9 @@ static void activate_row(void *context, size_t row)
     const float *gate = pj_cpu_row(t->s, t->a->gate, row);
     float *act = pj_cpu_row(t->s, t->a->act, row);
     switch (t->a->kind) {
+    case PJ_ACT_NONE:
+        if (act != gate) memcpy(act, gate, t->a->act.cols * sizeof *act);
+        break;
     case PJ_ACT_CLAMPED: activate_clamped(t, gate, act); break;
     case PJ_ACT_GELU: k->gelu(act, gate, t->a->act.cols); break;
     case PJ_ACT_SILU: k->silu(act, gate, t->a->act.cols); break;

@@ -134,6 +134,7 @@ static pj_visible visible(const attention *a, const unit *u, uint32_t i)
 
 static pj_kv_rows unit_kv(const attention *a, const unit *u, uint32_t which)
 {
+    if (a->layer->values_in_keys) which = 0;
     return pj_cpu_kv(a->s, a->layer->kv_source, u->segment->sequence, which, u->head / a->group,
                      u->key_begin);
 }
@@ -193,12 +194,12 @@ static void stage_softmax(const attention *a, const unit *u, float *scores, unsi
 /* Destination of a unit's results: positions are a row of y apart. */
 static float *unit_output(const attention *a, const unit *u)
 {
-    return pj_cpu_row(a->s, a->y, u->first) + (size_t)u->head * a->layer->head_dim;
+    return pj_cpu_row(a->s, a->y, u->first) + (size_t)u->head * a->layer->value_dim;
 }
 
 static void stage_values(const attention *a, const unit *u, float *scores, unsigned thread)
 {
-    size_t dim = a->layer->head_dim, position_floats = u->heads * dim;
+    size_t dim = a->layer->value_dim, position_floats = u->heads * dim;
     float *y = attention_unit_rows(a, thread);
     pj_kv_rows values = unit_kv(a, u, 1);
     a->s->kernels->attention_values(y, dim, scores, row_floats(a, u->keys), u->rows, &values,
@@ -214,7 +215,7 @@ static void stage_values(const attention *a, const unit *u, float *scores, unsig
 static void sum_attended(const attention *a, const unit *u, pj_value_sums *sums)
 {
     a->s->kernels->value_sums(unit_output(a, u), u->positions,
-                              (size_t)u->heads * a->layer->head_dim, a->y.stride, PJ_SPARSITY_TAU,
+                              (size_t)u->heads * a->layer->value_dim, a->y.stride, PJ_SPARSITY_TAU,
                               sums);
 }
 
@@ -501,9 +502,11 @@ static void attention_end_stage(const attention *a, const stage_row *stage,
     int64_t timed_from = pj_stats_timer_begin();
     if (r->statistics && a->end == a->units) record_extras(a, stage->name);
     pj_stats_timer_end(timed_from);
+    uint32_t dim = stage->summed == OUTPUT ? a->layer->value_dim : a->layer->head_dim;
+    double share = (double)dim / a->layer->head_dim;
     pj_work work = {
-        .flops = stage->flops_per_pair * e->pairs * (stage->product ? a->layer->head_dim : 1),
-        .bytes = stage->product ? e->kv_floats * kv_value_bytes(a->s) + 4 * e->q_floats
+        .flops = stage->flops_per_pair * e->pairs * (stage->product ? dim : 1),
+        .bytes = stage->product ? share * (e->kv_floats * kv_value_bytes(a->s) + 4 * e->q_floats)
                                 : 4 * stage->floats_per_pair * e->pairs,
     };
     if (sums->count > 0) {

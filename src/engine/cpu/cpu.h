@@ -61,7 +61,7 @@ typedef struct pj_cpu {
     pj_instrument *instrument;
     pj_rows_of_pass rows; /* of the pass */
 
-    /* KV cache: layer i starts at kv + kv_offset[i], holds [sequences][2: K, V][kv_heads][slots]
+    /* KV cache: layer i starts at kv + kv_offset[i], holds [sequences][K, V][kv_heads][slots]
      * rows of head_dim values, or the recurrent state of each sequence. */
     unsigned char *kv;
     size_t kv_bytes;
@@ -73,6 +73,7 @@ typedef struct pj_cpu {
     size_t block_bytes;
     float *buffers[PJ_CPU_BUFFERS];
     float *probability;      /* [T][experts] softmax of the router logits */
+    float *choice;           /* [T][experts] what routers choose by, where that differs */
     uint32_t *chosen;        /* [T][experts_per_token] */
     float *chosen_weight;    /* [T][experts_per_token] */
     uint32_t *expert_begin;  /* [experts + 1] first entry of each expert in the next two */
@@ -207,6 +208,8 @@ void pj_cpu_products(void *state, pj_slice x, const pj_product *products, uint32
 /* queries.c */
 void pj_cpu_angles(void *state);
 void pj_cpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to);
+void pj_cpu_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from_step, pj_slice to,
+                       uint32_t to_step);
 void pj_cpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y);
 void pj_cpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv);
 /* attention.c */

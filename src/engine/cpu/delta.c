@@ -39,13 +39,16 @@ static void convolve_run(const delta *t, const pj_pass_segment *g, size_t begin,
     const pj_kernels *k = t->s->kernels;
     for (uint32_t row = 0; row < g->count; row++) {
         float *y = pj_cpu_row(t->s, t->y, g->row + row) + begin;
-        memset(y, 0, n * sizeof *y);
+        if (t->d->conv_bias)
+            memcpy(y, t->d->conv_bias + begin, n * sizeof *y);
+        else
+            memset(y, 0, n * sizeof *y);
         for (uint32_t j = 0; j < t->d->kernel; j++) {
             const float *x = input_row(t, g, (int64_t)row + j + 1 - t->d->kernel, begin);
             const float *w = t->d->conv + j * t->channels + begin;
             for (size_t i = 0; i < n; i++) y[i] += w[i] * x[i];
         }
-        k->silu(y, y, n);
+        if (t->d->kind != PJ_SHORT_CONVOLUTION) k->silu(y, y, n);
     }
 }
 
@@ -112,6 +115,29 @@ static void delta_run_row(const delta *t, uint32_t head, size_t row, float *matr
                               pj_cpu_row(t->s, t->y, row) + (size_t)head * d->value_dim);
 }
 
+/* The same for a scan; `matrix` is [key_dim][value_dim]. */
+static void scan_row(const delta *t, uint32_t head, size_t row, float *matrix)
+{
+    const struct pj_delta *d = t->d;
+    size_t values = pj_delta_values(d), n = d->value_dim;
+    const float *x = pj_cpu_row(t->s, t->qkv, row) + head * n;
+    const float *b = pj_cpu_row(t->s, t->qkv, row) + values +
+                     (size_t)(head / (d->value_heads / d->key_heads)) * d->key_dim;
+    const float *c = b + (size_t)d->key_heads * d->key_dim;
+    float *y = pj_cpu_row(t->s, t->y, row) + head * n;
+    float step =
+        softplus(pj_cpu_row(t->s, t->strength, row)[d->value_heads + head] + d->bias[head]);
+    float decay = expf(-d->rate[head] * step);
+    for (size_t i = 0; i < n; i++) y[i] = d->skip[head] * x[i];
+    for (uint32_t k = 0; k < d->key_dim; k++, matrix += n) {
+        float in = step * b[k], out = c[k];
+        for (size_t i = 0; i < n; i++) {
+            matrix[i] = decay * matrix[i] + in * x[i];
+            y[i] += out * matrix[i];
+        }
+    }
+}
+
 /* All rows of one head of one segment, in order. */
 static void run_unit(void *context, size_t unit)
 {
@@ -121,7 +147,12 @@ static void run_unit(void *context, size_t unit)
     uint32_t head = (uint32_t)(unit % d->value_heads);
     float *matrix = last_inputs(t, g) + (d->kernel - 1) * t->channels +
                     (size_t)head * d->key_dim * d->value_dim;
-    for (uint32_t row = 0; row < g->count; row++) delta_run_row(t, head, g->row + row, matrix);
+    for (uint32_t row = 0; row < g->count; row++) {
+        if (d->kind == PJ_SCAN)
+            scan_row(t, head, g->row + row, matrix);
+        else
+            delta_run_row(t, head, g->row + row, matrix);
+    }
 }
 
 void pj_cpu_delta_rule(void *state, const pj_layer *layer, pj_slice qkv, pj_slice strength,
@@ -149,6 +180,14 @@ static void delta_norm_row(void *context, size_t row)
     const pj_kernels *k = t->s->kernels;
     float *y = pj_cpu_row(t->s, t->y, row), *z = pj_cpu_row(t->s, t->gate, row);
     size_t n = t->d->value_dim;
+    if (t->d->kind == PJ_SCAN) {
+        float eps = (float)t->s->model->config.norm_eps;
+        n = t->y.cols / t->d->norm_groups;
+        k->silu(z, z, t->y.cols);
+        k->multiply(y, z, t->y.cols);
+        for (size_t i = 0; i < t->y.cols; i += n) k->rmsnorm(y + i, y + i, t->d->norm + i, n, eps);
+        return;
+    }
     for (uint32_t head = 0; head < t->d->value_heads; head++)
         k->rmsnorm(y + head * n, y + head * n, t->d->norm, n, (float)t->s->model->config.norm_eps);
     k->silu(z, z, t->y.cols);

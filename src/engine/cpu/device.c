@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "engine/cpu/cpu.h"
 #include "engine/kernels/limits.h"
+#include "engine/model/latent.h"
 
 #include <string.h>
 
@@ -39,9 +40,7 @@ static void cpu_facts(void *loaded, pj_compute_facts *facts)
 static double cpu_peak(void *loaded, int64_t duration_ns)
 {
     const pj_cpu_device *d = loaded;
-    const pj_layer *first = &d->model->layers[0];
-    const pj_matrix *q = first->q.w.data ? &first->q.w : &first->qkv.w;
-    pj_form prefill = pj_linear_form(d->kernels, q->type, SIZE_MAX);
+    pj_form prefill = pj_linear_form(d->kernels, d->model->counts.dtype, SIZE_MAX);
     return pj_limits_peak(d->kernels, d->team, prefill, duration_ns);
 }
 
@@ -66,6 +65,11 @@ static void device_read_layer(reading *r, const pj_layer *l)
                                    &l->qkv.w,    &l->o.w,           &l->mlp.gate.w,
                                    &l->mlp.up.w, &l->mlp.gate_up.w, &l->mlp.down.w};
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) read_matrix(r, matrices[i]);
+    if (l->latent) {
+        read_matrix(r, &l->latent->q_a.w);
+        read_matrix(r, &l->latent->q.w);
+        read_matrix(r, &l->latent->kv_a.w);
+    }
     for (uint32_t e = 0; l->experts && e < r->device->model->config.experts; e++) {
         read_matrix(r, &l->experts[e].gate.w);
         read_matrix(r, &l->experts[e].up.w);
@@ -134,6 +138,7 @@ const pj_backend pj_backend_cpu = {.version = PJ_BACKEND_VERSION,
                                            .products = pj_cpu_products,
                                            .add = pj_cpu_add,
                                            .take_queries = pj_cpu_take_queries,
+                                           .copy_heads = pj_cpu_copy_heads,
                                            .gate_heads = pj_cpu_gate_heads,
                                            .rotate_and_store = pj_cpu_rotate_and_store,
                                            .attend = pj_cpu_attend,

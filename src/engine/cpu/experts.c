@@ -16,7 +16,9 @@ typedef struct routing {
     size_t rows;
     uint32_t experts, chosen;
     bool renormalise;
-    const float *scale; /* [experts] factors of the chosen weights, or NULL */
+    const float *scale;      /* [experts] factors of the chosen weights, or NULL */
+    const float *correction; /* [experts] added to scores when choosing, or NULL */
+    float *choice;           /* [rows][experts] scores to choose by; NULL: the scores themselves */
 } routing;
 
 /* Top-k of the probabilities, lower index first on ties, with their weights. */
@@ -44,6 +46,74 @@ static void choose_row(void *context, size_t row)
     for (uint32_t slot = 0; t->renormalise && slot < t->chosen; slot++) weight[slot] /= sum;
     for (uint32_t slot = 0; t->scale && slot < t->chosen; slot++)
         weight[slot] *= t->scale[chosen[slot]];
+}
+
+/* Scores of groups of neighbouring experts; all experts outside the best groups are excluded. */
+static void keep_groups(const pj_model_config *c, float *choice)
+{
+    uint32_t each = c->experts / c->expert_groups;
+    float score[PJ_MAX_EXPERTS / 2];
+    for (uint32_t g = 0; g < c->expert_groups; g++) {
+        float first = -INFINITY, second = -INFINITY;
+        for (uint32_t e = g * each; e < (g + 1) * each; e++) {
+            if (choice[e] > first) {
+                second = first;
+                first = choice[e];
+            } else if (choice[e] > second) {
+                second = choice[e];
+            }
+        }
+        score[g] = c->group_by_pair ? first + second : first;
+    }
+    for (uint32_t g = 0; g < c->expert_groups; g++) {
+        uint32_t better = 0;
+        for (uint32_t o = 0; o < c->expert_groups; o++)
+            better += score[o] > score[g] || (score[o] == score[g] && o < g);
+        for (uint32_t e = g * each; better >= c->expert_groups_kept && e < (g + 1) * each; e++)
+            choice[e] = -INFINITY;
+    }
+}
+
+/* Routers whose choice is not simply the largest of a softmax. Figures are about scores that sum
+ * to 1, as those of a softmax do. */
+static void choose_scored_row(void *context, size_t row)
+{
+    const routing *t = context;
+    const pj_cpu *s = t->s;
+    const pj_model_config *c = &s->model->config;
+    const float *logits = pj_cpu_row(s, t->logits, row);
+    float *p = s->probability + row * t->experts, *choice = t->choice + row * t->experts;
+    uint32_t *chosen = s->chosen + row * t->chosen;
+    float *weight = s->chosen_weight + row * t->chosen, sum = 0, all = 0;
+    memcpy(p, logits, t->experts * sizeof *p);
+    if (c->router_sigmoid)
+        for (uint32_t e = 0; e < t->experts; e++) p[e] = 1 / (1 + expf(-p[e]));
+    else
+        s->kernels->softmax(p, t->experts);
+    for (uint32_t e = 0; e < t->experts; e++) {
+        choice[e] = p[e] + (t->correction ? t->correction[e] : 0);
+        all += p[e];
+    }
+    if (c->expert_groups > 1) keep_groups(c, choice);
+    for (uint32_t slot = 0; slot < t->chosen; slot++) {
+        uint32_t best = 0;
+        for (uint32_t e = 1; e < t->experts; e++)
+            if (choice[e] > choice[best]) best = e;
+        choice[best] = -INFINITY;
+        chosen[slot] = best;
+        weight[slot] = p[best];
+        sum += p[best];
+    }
+    float factor = (float)c->routed_scale / (t->renormalise && sum > 0 ? sum : 1);
+    for (uint32_t slot = 0; slot < t->chosen; slot++)
+        weight[slot] *= factor * (t->scale ? t->scale[chosen[slot]] : 1);
+    for (uint32_t e = 0; all > 0 && e < t->experts; e++) p[e] /= all;
+}
+
+static bool is_scored(const pj_model_config *c)
+{
+    return c->router_sigmoid || c->router_correction || c->expert_groups > 1 ||
+           c->routed_scale != 1;
 }
 
 /* Sorts rows by expert: expert e has the entries [expert_begin[e], expert_begin[e + 1]). */
@@ -125,10 +195,13 @@ void pj_cpu_route(void *state, const pj_layer *layer, pj_slice logits, bool reno
                  .experts = logits.cols,
                  .chosen = s->model->config.experts_per_token,
                  .renormalise = renormalise,
-                 .scale = layer->expert_scale};
+                 .scale = layer->expert_scale,
+                 .correction = layer->expert_correction,
+                 .choice = s->choice};
     double values = (double)t.rows * t.experts;
     pj_instrument_operation(s->instrument, PJ_N_OP_TOP_K);
-    pj_cpu_rows(s, t.rows, (size_t)t.rows * t.experts * t.chosen, choose_row, &t);
+    pj_cpu_rows(s, t.rows, (size_t)t.rows * t.experts * t.chosen,
+                is_scored(&s->model->config) ? choose_scored_row : choose_row, &t);
     sort_by_expert(&t);
     pj_cpu_operation_end(s, &(pj_cpu_done){.flops = 5 * values, .bytes = 8 * values});
     if (!s->instrument->module) return;

@@ -51,6 +51,28 @@ void pj_cpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_s
                 &(gate_task){state, layer, from, to});
 }
 
+typedef struct copy_task {
+    const pj_cpu *s;
+    uint32_t heads, from_step, to_step;
+    pj_slice from, to;
+} copy_task;
+
+static void copy_heads_row(void *context, size_t row)
+{
+    const copy_task *t = context;
+    const float *from = pj_cpu_row(t->s, t->from, row);
+    float *to = pj_cpu_row(t->s, t->to, row);
+    for (uint32_t h = 0; h < t->heads; h++, from += t->from_step, to += t->to_step)
+        memcpy(to, from, t->to.cols * sizeof *to);
+}
+
+void pj_cpu_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from_step, pj_slice to,
+                       uint32_t to_step)
+{
+    pj_cpu_rows(state, to.rows, (size_t)to.rows * to.cols * heads, copy_heads_row,
+                &(copy_task){state, heads, from_step, to_step, from, to});
+}
+
 static void gate_row(void *context, size_t row)
 {
     const gate_task *t = context;
@@ -88,9 +110,9 @@ static void rope_row(void *context, size_t row)
     const pj_rope *rope = &s->model->ropes[t->l->rope];
     size_t pairs = rope->pairs;
     /* the heads of k follow those of q */
-    s->kernels->rope(pj_cpu_row(s, t->qkv, row), rotated_heads(t->l), t->l->head_dim,
-                     s->cosine[t->l->rope] + row * pairs, s->sine[t->l->rope] + row * pairs,
-                     2 * pairs, rope->neighbours);
+    s->kernels->rope(pj_cpu_row(s, t->qkv, row) + t->l->rope_first, rotated_heads(t->l),
+                     t->l->head_dim, s->cosine[t->l->rope] + row * pairs,
+                     s->sine[t->l->rope] + row * pairs, 2 * pairs, rope->neighbours);
 }
 
 static void scale_queries_row(void *context, size_t row)
@@ -124,7 +146,7 @@ static void append_row(void *context, size_t row)
     const pj_layer *l = t->l;
     const pj_cpu *s = t->s;
     const float *from = pj_cpu_row(s, t->qkv, row) + (size_t)l->heads * l->head_dim;
-    for (uint32_t which = 0; which < 2; which++)
+    for (uint32_t which = 0; which < pj_kv_planes(l); which++)
         for (uint32_t head = 0; head < l->kv_heads; head++, from += l->head_dim) {
             pj_kv_rows to =
                 pj_cpu_kv(s, l->index, s->rows.sequence[row], which, head, s->rows.position[row]);

@@ -42,6 +42,8 @@ static size_t widest_input(const pj_model *model, const size_t *floats, size_t t
 {
     size_t widest = model->config.hidden;
     widest = state_larger(widest, floats[PJ_BUFFER_ATTENDED] / tokens);
+    widest = state_larger(widest, floats[PJ_BUFFER_GATE] / tokens);
+    widest = state_larger(widest, floats[PJ_BUFFER_MIXED] / tokens);
     return state_larger(widest, floats[PJ_BUFFER_ACT] / tokens);
 }
 
@@ -53,6 +55,7 @@ static void cut_scratch(pj_cpu *s, cutter *c, const size_t *floats)
     size_t experts = m->experts, chosen = m->experts_per_token;
     s->buffers[PJ_CPU_GATHERED] = state_cut(c, experts ? tokens : 0, m->hidden, sizeof(float));
     s->probability = state_cut(c, tokens, experts, sizeof(float));
+    s->choice = state_cut(c, tokens, experts, sizeof(float));
     s->chosen = state_cut(c, tokens, chosen, sizeof(uint32_t));
     s->chosen_weight = state_cut(c, tokens, chosen, sizeof(float));
     s->expert_begin = state_cut(c, experts + 1, 1, sizeof(uint32_t));
@@ -94,7 +97,8 @@ static bool place_kv(pj_cpu *s, cutter *c)
         }
         if (l->kv_source != i) continue; /* reads another layer's */
         size_t rows;
-        if (pj_mul_overflows(2 * (size_t)l->kv_heads * s->options.sequences, slots, &rows))
+        if (pj_mul_overflows(pj_kv_planes(l) * (size_t)l->kv_heads * s->options.sequences, slots,
+                             &rows))
             return false;
         state_cut(c, rows, s->kv_row_bytes[i], 1);
     }
@@ -169,7 +173,7 @@ static unsigned char *kv_start(const pj_cpu *s, uint32_t layer, uint32_t sequenc
 {
     const pj_layer *l = &s->model->layers[layer];
     size_t slots = windowed(s, layer) ? s->window_slots : s->full_slots;
-    size_t run = ((size_t)sequence * 2 + which) * l->kv_heads + head;
+    size_t run = ((size_t)sequence * pj_kv_planes(l) + which) * l->kv_heads + head;
     return s->kv + s->kv_offset[layer] + run * slots * s->kv_row_bytes[layer];
 }
 
@@ -204,7 +208,7 @@ void pj_cpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count)
         const pj_layer *l = &s->model->layers[layer];
         if (!windowed(s, layer) || !pj_layer_has_keys(l)) continue;
         size_t row_bytes = s->kv_row_bytes[layer];
-        for (uint32_t which = 0; which < 2; which++)
+        for (uint32_t which = 0; which < pj_kv_planes(l); which++)
             for (uint32_t head = 0; head < l->kv_heads; head++) {
                 unsigned char *rows = kv_start(s, layer, sequence, which, head);
                 memmove(rows, rows + from * row_bytes, count * row_bytes);

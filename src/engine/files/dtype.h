@@ -22,6 +22,17 @@ typedef enum pj_dtype {
     PJ_Q2_K,   /* 256 values in 84 bytes */
     PJ_Q3_K,   /* 256 values in 110 bytes */
     PJ_IQ4_XS, /* 256 values in 136 bytes */
+    PJ_IQ1_S,  /* 256 values in 50 bytes: kernels/codebook.h, like those up to Q1_0 */
+    PJ_IQ1_M,
+    PJ_IQ2_XXS,
+    PJ_IQ2_XS,
+    PJ_IQ2_S,
+    PJ_IQ3_XXS,
+    PJ_IQ3_S,
+    PJ_TQ1_0,
+    PJ_TQ2_0,
+    PJ_NVFP4,
+    PJ_Q1_0,
     PJ_DTYPE_COUNT
 } pj_dtype;
 

@@ -41,6 +41,17 @@ typedef enum pj_file_type {
     PJ_FILE_Q2_K,
     PJ_FILE_Q3_K,
     PJ_FILE_IQ4_XS,
+    PJ_FILE_IQ1_S,
+    PJ_FILE_IQ1_M,
+    PJ_FILE_IQ2_XXS,
+    PJ_FILE_IQ2_XS,
+    PJ_FILE_IQ2_S,
+    PJ_FILE_IQ3_XXS,
+    PJ_FILE_IQ3_S,
+    PJ_FILE_TQ1_0,
+    PJ_FILE_TQ2_0,
+    PJ_FILE_NVFP4,
+    PJ_FILE_Q1_0,
     PJ_FILE_TYPE_COUNT
 } pj_file_type;
 

@@ -55,14 +55,16 @@ static pj_done attention_work(const pj_steps *s, const pj_layer *l, const pj_att
     double scaled = c->query_beta > 0 ? e->q_floats : 0;
     double each = c->attention_softcap > 0 ? 13 : 7; /* FLOPs of scale, mask, softmax, cap */
     return (pj_done){
-        .flops = 3 * rotated + scaled + e->pairs * (4.0 * l->head_dim + each),
+        .flops =
+            3 * rotated + scaled + e->pairs * (2.0 * ((double)l->head_dim + l->value_dim) + each),
         .bytes = 8 * (rotated + scaled) + s->rows * pj_stored_bytes(l, kv_type) +
-                 2 * (e->kv_floats * (double)pj_dtype_row_bytes(kv_type, 1) + 4 * e->q_floats),
+                 (1 + (double)l->value_dim / l->head_dim) *
+                     (e->kv_floats * (double)pj_dtype_row_bytes(kv_type, 1) + 4 * e->q_floats),
         .out = y,
         .with_last = true};
 }
 
-static void attend(const pj_steps *s, const pj_layer *l, pj_slice qkv, pj_slice y)
+void pj_steps_attend(const pj_steps *s, const pj_layer *l, pj_slice qkv, pj_slice y)
 {
     pj_attention_extent extent = {0};
     if (!pj_steps_want(s, PJ_N_ATTENTION)) return;
@@ -91,7 +93,7 @@ void pj_steps_attention(const pj_steps *s, const pj_layer *l, pj_slice x)
     pj_slice attended = pj_steps_slice(s, PJ_BUFFER_ATTENDED, l->heads * l->head_dim);
     bool normed = l->attention_out_norm.w != NULL;
     project_qkv(s, l, x, qkv);
-    attend(s, l, qkv, attended);
+    pj_steps_attend(s, l, qkv, attended);
     gate_output(s, l, attended);
     pj_steps_product(s, attended, &l->o, pj_steps_hidden(s, PJ_BUFFER_Y),
                      normed ? (pj_slice){0} : pj_steps_hidden(s, PJ_BUFFER_X));

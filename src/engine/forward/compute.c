@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "engine/forward/work.h"
 #include "engine/model/delta.h"
+#include "engine/model/latent.h"
 
 pj_status pj_load(pj_loaded *loaded, const pj_backend *backend, const pj_load_request *request,
                   pj_error *err)
@@ -54,9 +55,16 @@ static void widen_for_layer(const pj_layer *l, size_t *width)
     width[PJ_BUFFER_ATTENDED] = compute_larger(width[PJ_BUFFER_ATTENDED], values);
     width[PJ_BUFFER_QKV] = compute_larger(width[PJ_BUFFER_QKV], channels);
     width[PJ_BUFFER_GATE] = compute_larger(width[PJ_BUFFER_GATE], gate);
+    if (l->latent) {
+        uint32_t query = pj_latent_query(l->latent), value = l->latent->value;
+        size_t widest = (size_t)l->heads * compute_larger(query, value);
+        width[PJ_BUFFER_GATE] = compute_larger(width[PJ_BUFFER_GATE], widest);
+        width[PJ_BUFFER_MIXED] = compute_larger(width[PJ_BUFFER_MIXED], l->latent->q_a.w.rows);
+    }
     if (!l->delta) return;
     size_t heads = l->delta->value_heads;
-    width[PJ_BUFFER_MIXED] = compute_larger(width[PJ_BUFFER_MIXED], channels);
+    size_t mixed = l->delta->kind == PJ_SHORT_CONVOLUTION ? 3 * channels : channels;
+    width[PJ_BUFFER_MIXED] = compute_larger(width[PJ_BUFFER_MIXED], mixed);
     width[PJ_BUFFER_STRENGTH] = compute_larger(width[PJ_BUFFER_STRENGTH], 2 * heads);
 }
 
@@ -158,7 +166,7 @@ size_t pj_kv_token_bytes(const pj_model *model, pj_dtype kv_type, bool only_wind
         const pj_layer *l = &model->layers[i];
         if (l->delta || !pj_layer_has_keys(l)) continue; /* no per-token cache, or shared */
         if (only_windowed && l->window == UINT32_MAX) continue;
-        bytes += 2 * (size_t)l->kv_heads * pj_dtype_row_bytes(kv_type, l->head_dim);
+        bytes += (size_t)pj_kv_planes(l) * l->kv_heads * pj_dtype_row_bytes(kv_type, l->head_dim);
     }
     return bytes;
 }

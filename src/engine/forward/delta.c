@@ -3,7 +3,7 @@
 
 #include "engine/forward/steps.h"
 
-static void run_convolution(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slice y)
+void pj_steps_convolution(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slice y)
 {
     double values = (double)y.rows * y.cols, kernel = l->delta->kernel;
     pj_done done = {
@@ -28,12 +28,13 @@ static void run_rule(const pj_steps *s, const pj_layer *l, pj_slice qkv, pj_slic
     pj_steps_end(s, &done);
 }
 
-static void run_norm(const pj_steps *s, const pj_layer *l, pj_slice y, pj_slice gate)
+void pj_steps_gated_norm(const pj_steps *s, const pj_layer *l, pj_slice y, pj_slice gate)
 {
     double values = (double)y.rows * y.cols;
     pj_done done = {.flops = 9 * values, .bytes = 12 * values, .out = y};
-    if (!pj_steps_want(s, PJ_N_LINEAR_ATTN_NORM)) return;
-    pj_steps_component(s, PJ_N_LINEAR_ATTN_NORM);
+    pj_instrument_name name = l->delta->kind == PJ_SCAN ? PJ_N_MAMBA_NORM : PJ_N_LINEAR_ATTN_NORM;
+    if (!pj_steps_want(s, name)) return;
+    pj_steps_component(s, name);
     s->ops->gated_norm(s->state, l, y, gate);
     pj_steps_end(s, &done);
 }
@@ -54,9 +55,9 @@ void pj_steps_delta(const pj_steps *s, const pj_layer *l, pj_slice x)
         {.projection = &d->a, .y = pj_slice_cols(strength, d->value_heads, d->value_heads)},
     };
     pj_steps_products(s, x, products, 4);
-    run_convolution(s, l, mixed, qkv);
+    pj_steps_convolution(s, l, mixed, qkv);
     run_rule(s, l, qkv, strength, y);
-    run_norm(s, l, y, gate);
+    pj_steps_gated_norm(s, l, y, gate);
     pj_steps_product(s, y, &d->out, pj_steps_hidden(s, PJ_BUFFER_Y),
                      pj_steps_hidden(s, PJ_BUFFER_X));
 }

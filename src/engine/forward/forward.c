@@ -2,6 +2,7 @@
  * attention, feed-forward block), head, and the sections they are recorded in. Parts that an
  * architecture lacks are absent from the model, and their steps do nothing. */
 #include "engine/forward/steps.h"
+#include "engine/model/delta.h"
 
 #include <string.h>
 
@@ -128,14 +129,26 @@ static void norm_output(const pj_steps *s, const pj_norm *norm)
     norm_into(s, norm, y, y, pj_steps_hidden(s, PJ_BUFFER_X));
 }
 
-/* The first half of a layer: attention or the delta rule. */
+static void attend_recurrent(const pj_steps *s, const pj_layer *l, pj_slice h)
+{
+    switch (l->delta->kind) {
+    case PJ_DELTA_RULE: pj_steps_delta(s, l, h); break;
+    case PJ_SCAN: pj_steps_scan(s, l, h); break;
+    case PJ_SHORT_CONVOLUTION: pj_steps_short_convolution(s, l, h); break;
+    }
+}
+
+/* The first half of a layer: attention, or a recurrence. */
 static void attend(const pj_steps *s, const pj_layer *l, pj_slice h)
 {
     if (l->delta) {
-        pj_steps_delta(s, l, h);
+        attend_recurrent(s, l, h);
         return;
     }
-    pj_steps_attention(s, l, h);
+    if (l->latent)
+        pj_steps_latent(s, l, h);
+    else
+        pj_steps_attention(s, l, h);
     norm_output(s, &l->attention_out_norm);
 }
 

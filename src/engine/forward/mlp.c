@@ -64,7 +64,7 @@ static void route(const pj_steps *s, const pj_layer *l, pj_slice x)
     pj_steps_end(s, &done);
 }
 
-/* The shared expert: applied to every token, weighted by a sigmoid. */
+/* The shared expert: applied to every token, perhaps weighted by a sigmoid. */
 static void run_shared(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slice y,
                        pj_slice residual)
 {
@@ -74,10 +74,15 @@ static void run_shared(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slic
                     .bytes = pj_mlp_bytes(&l->shared, s->rows),
                     .out = own};
     pj_steps_component(s, PJ_N_SHARED_EXPERT);
-    pj_steps_mlp(s, &l->shared, x, own, (pj_slice){0});
-    pj_steps_product(s, x, &l->shared_gate, gate, (pj_slice){0});
-    s->ops->add_gated(s->state, y, own, gate);
-    if (residual.buffer) s->ops->add(s->state, residual, y);
+    bool gated = l->shared_gate.w.data != NULL;
+    pj_steps_mlp(s, &l->shared, x, own, gated ? (pj_slice){0} : residual);
+    if (gated) {
+        pj_steps_product(s, x, &l->shared_gate, gate, (pj_slice){0});
+        s->ops->add_gated(s->state, y, own, gate);
+        if (residual.buffer) s->ops->add(s->state, residual, y);
+    } else if (!residual.buffer) {
+        s->ops->add(s->state, y, own);
+    }
     pj_steps_end(s, &done);
 }
 
@@ -89,6 +94,6 @@ void pj_steps_experts(const pj_steps *s, const pj_layer *l, pj_slice routed, pj_
     bool shared = l->shared.width > 0;
     if (pj_steps_want(s, PJ_N_ROUTER)) route(s, l, routed);
     if (pj_steps_want(s, PJ_N_EXPERTS))
-        s->ops->experts(s->state, l, &like, x, y, shared ? (pj_slice){0} : residual);
+        s->ops->experts(s->state, l, &like, x, y, l->shared_gate.w.data ? (pj_slice){0} : residual);
     if (shared && pj_steps_want(s, PJ_N_SHARED_EXPERT)) run_shared(s, l, x, y, residual);
 }

@@ -27,7 +27,7 @@
 #include "engine/model/model.h"
 
 /* Incremented with every change of a table's layout or of a function's contract. */
-enum { PJ_BACKEND_VERSION = 5 };
+enum { PJ_BACKEND_VERSION = 6 };
 
 /* ---- what the operations read and write --------------------------------------------------- */
 
@@ -39,9 +39,10 @@ typedef enum pj_buffer_name {
     PJ_BUFFER_X,             /* residual stream */
     PJ_BUFFER_NORMED,        /* output of the norm before half a layer */
     PJ_BUFFER_QKV,           /* queries, keys, values of a token, adjacent */
-    PJ_BUFFER_GATE,          /* output gates; queries and gates alternating by head */
+    PJ_BUFFER_GATE,          /* output gates; queries and gates alternating by head; with latent
+                                attention, queries and values by head */
     PJ_BUFFER_ATTENDED,      /* attention's output, before its projection */
-    PJ_BUFFER_MIXED,         /* input of the delta rule's convolution */
+    PJ_BUFFER_MIXED,         /* input of the delta rule's convolution; compressed queries */
     PJ_BUFFER_STRENGTH,      /* the delta rule's b, then a */
     PJ_BUFFER_Y,             /* output of half a layer */
     PJ_BUFFER_Y2,            /* output of a shared expert */
@@ -100,6 +101,7 @@ enum { PJ_MAX_PRODUCTS = 4 };
 
 typedef enum pj_activation_kind {
     PJ_ACT_SILU = 0, /* g / (1 + e^-g) */
+    PJ_ACT_NONE,     /* g; act may be gate */
     PJ_ACT_GELU,     /* 0.5 g (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))) */
     PJ_ACT_CLAMPED   /* g = min(g, limit): g / (1 + e^(-alpha g)); u: min(max(u, -limit), limit) + 1
                       */
@@ -116,8 +118,8 @@ typedef struct pj_activation {
 /* Work of attention, over all rows, heads and sequences of the pass. */
 typedef struct pj_attention_extent {
     double pairs;     /* visible (query, key) pairs, over all heads */
-    double kv_floats; /* of the keys (or values) read, each counted once */
-    double q_floats;  /* of the queries (or outputs) */
+    double kv_floats; /* of the keys read, each counted once */
+    double q_floats;  /* of the queries */
 } pj_attention_extent;
 
 /* ---- the table ---------------------------------------------------------------------------- */
@@ -155,29 +157,40 @@ typedef struct pj_ops {
     void (*add)(void *s, pj_slice y, pj_slice x);
     /* to(r, h d + i) = from(r, 2 h d + i), d = layer's head_dim, i < d, for all query heads h. */
     void (*take_queries)(void *s, const pj_layer *layer, pj_slice from, pj_slice to);
+    /* Column i of head h in `from`, whose heads are from_step floats apart, becomes that of head h
+     * in `to`; the slices are those of the first head. */
+    void (*copy_heads)(void *s, uint32_t heads, pj_slice from, uint32_t from_step, pj_slice to,
+                       uint32_t to_step);
     /* y(r, h d + i) *= sigmoid(gates(r, (2 h + 1) d + i)), likewise. */
     void (*gate_heads)(void *s, const pj_layer *layer, pj_slice gates, pj_slice y);
     /* In qkv, rows of [heads d] queries, [kv_heads d] keys, [kv_heads d] values:
      * 1. rotates queries and, if the layer is its own kv_source, keys by `angles` (layer->rope;
-     *    PJ_NO_ROPE: not): pair j of a head is (j, j + pairs), or (2 j, 2 j + 1) with
-     *    rope->neighbours; (a, b) becomes (a cos - b sin, b cos + a sin); further columns stay;
+     *    PJ_NO_ROPE: not): pair j of a head, from its column rope_first, is (j, j + pairs), or (2
+     * j, 2 j + 1) with rope->neighbours; (a, b) becomes (a cos - b sin, b cos + a sin); other
+     *    columns stay;
      * 2. if config.query_beta is not 0, multiplies queries by
      *    1 + query_beta ln(1 + floor(position / query_period));
-     * 3. if the layer is its own kv_source, stores keys and values as kv_type in the cache, at
+     * 3. if the layer is its own kv_source, stores keys and (unless layer->values_in_keys, when qkv
+     *    has none) values as kv_type in the cache, at
      *    slot position (with a window: position - sequence's base) of the row's sequence. */
     void (*rotate_and_store)(void *s, const pj_layer *layer, pj_slice qkv);
     /* y = attention of the queries in qkv over the cache of layer->kv_source, positions
      * [max(0, p + 1 - window), p] of a row's sequence for position p, in groups of heads /
      * kv_heads query heads: scores q k * score_scale, then config.attention_softcap (c tanh(s /
-     * c)), softmax with the head's sink (layer->sinks) as one more score that has no value. The
-     * extent is given where components are recorded. */
+     * c)), softmax with the head's sink (layer->sinks) as one more score that has no value. Values,
+     * and heads of y, have layer->value_dim columns. The extent is given where components are
+     * recorded. */
     void (*attend)(void *s, const pj_layer *layer, pj_slice qkv, pj_slice y,
                    const pj_attention_extent *extent);
     void (*activate)(void *s, const pj_activation *activation);
-    /* Chooses config.experts_per_token experts for each row of router logits: the largest of their
-     * softmax, the lower index on a tie; their probabilities are weights, divided by their sum if
-     * `renormalise`, times layer->expert_scale of the expert if there is one. They stay with the
-     * device. Records the extras of routing in the open component. */
+    /* Chooses config.experts_per_token experts for each row of router logits: those with the
+     * largest score, softmax or (config.router_sigmoid) sigmoid, the lower index on a tie. When
+     * choosing, layer->expert_correction is added to the scores, and with config.expert_groups only
+     * the best expert_groups_kept groups of neighbouring experts take part, a group's score being
+     * its largest or (group_by_pair) the sum of its two largest. The scores are weights, divided by
+     * their sum if `renormalise`, times config.routed_scale, times layer->expert_scale of the
+     * expert if there is one. They stay with the device. Records the extras of routing in the open
+     * component. */
     void (*route)(void *s, const pj_layer *layer, pj_slice logits, bool renormalise);
     /* y = sum over a row's chosen experts, in ascending order of expert, of weight * block(x),
      * where a block is that of pj_mlp_block_of with this kind of activation; then, with a residual,
@@ -189,14 +202,15 @@ typedef struct pj_ops {
     void (*add_gated)(void *s, pj_slice y, pj_slice x, pj_slice gate);
     /* Causal convolution by channel over a row and the kernel - 1 rows before it in its sequence
      * (those before the pass are in the state, which is advanced), then silu: y = silu(sum_j
-     * conv[j] * x[row + j + 1 - kernel]). */
+     * conv[j] * x[row + j + 1 - kernel] + conv_bias); PJ_SHORT_CONVOLUTION: without silu. */
     void (*convolve)(void *s, const pj_layer *layer, pj_slice x, pj_slice y);
     /* The gated delta rule (engine/model/delta.h) over rows of a sequence in order: queries and
      * keys of qkv are divided by sqrt(their square + 1e-6), queries also by sqrt(key_dim);
      * beta = sigmoid(strength(r, h)), decay = e^(-rate[h] softplus(strength(r, value_heads + h) +
-     * bias[h])). */
+     * bias[h])). With PJ_SCAN (delta.h), qkv has x, B and C, and strength steps before softplus. */
     void (*delta_rule)(void *s, const pj_layer *layer, pj_slice qkv, pj_slice strength, pj_slice y);
-    /* y = rmsnorm(y, delta->norm) by value head, times silu(gate). Overwrites gate. */
+    /* y = rmsnorm(y, delta->norm) by value head, times silu(gate); with PJ_SCAN rmsnorm(y
+     * silu(gate)) in norm_groups parts. Overwrites gate. */
     void (*gated_norm)(void *s, const pj_layer *layer, pj_slice y, pj_slice gate);
     /* y[i] = x[rows[i]] for the rows of y; `rows` is read before the function returns. */
     void (*take_rows)(void *s, pj_slice x, const uint32_t *rows, pj_slice y);

@@ -67,6 +67,14 @@ void pj_steps_product(const pj_steps *s, pj_slice x, const pj_projection *projec
  * for the norm that follows (`attention_out_norm`). */
 void pj_steps_attention(const pj_steps *s, const pj_layer *layer, pj_slice x);
 void pj_steps_delta(const pj_steps *s, const pj_layer *layer, pj_slice x);
+void pj_steps_scan(const pj_steps *s, const pj_layer *layer, pj_slice x);
+void pj_steps_short_convolution(const pj_steps *s, const pj_layer *layer, pj_slice x);
+/* Components that recurrent layers share. */
+void pj_steps_convolution(const pj_steps *s, const pj_layer *layer, pj_slice x, pj_slice y);
+void pj_steps_gated_norm(const pj_steps *s, const pj_layer *layer, pj_slice y, pj_slice gate);
+void pj_steps_latent(const pj_steps *s, const pj_layer *layer, pj_slice x);
+/* The component `attention`: rotation, cache, scores and values. */
+void pj_steps_attend(const pj_steps *s, const pj_layer *layer, pj_slice qkv, pj_slice y);
 /* Runs x through a dense block into y, which is added to `residual` unless that is none. */
 void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, pj_slice x, pj_slice y, pj_slice residual);
 /* Runs x through the experts of a layer, chosen from `routed`, into Y, likewise. */

@@ -41,7 +41,7 @@ double pj_rotated_values(const pj_model *model, const pj_layer *l)
 
 double pj_stored_bytes(const pj_layer *l, pj_dtype kv_type)
 {
-    return pj_layer_has_keys(l) * 2.0 * l->kv_heads *
+    return pj_layer_has_keys(l) * (double)pj_kv_planes(l) * l->kv_heads *
            (double)pj_dtype_row_bytes(kv_type, l->head_dim);
 }
 

@@ -32,6 +32,11 @@ static inline bool pj_layer_has_keys(const pj_layer *layer)
 {
     return layer->kv_source == layer->index; /* else it reads those of another layer */
 }
+/* Rows that a position has in the cache for each KV head: keys and values, or keys alone. */
+static inline uint32_t pj_kv_planes(const pj_layer *layer)
+{
+    return layer->values_in_keys ? 1 : 2;
+}
 /* First key visible to the query at a position. */
 static inline uint32_t pj_layer_first_key(const pj_layer *layer, uint32_t position)
 {

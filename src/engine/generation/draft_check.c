@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-/* Layers with the delta rule have a state that cannot be rolled back. */
+/* Layers with the delta rule, a scan or a convolution have a state that cannot be rolled back. */
 static pj_status check_one(const pj_engine *e, const char *role, pj_error *err)
 {
-    if (e->model.config.linear.key_heads > 0)
+    if (e->model.config.linear.kernel > 0)
         return pj_fail(err, PJ_E_UNSUPPORTED,
                        "%s cannot be the %s of speculative decoding: the state of its linear "
                        "attention cannot go back when a token is rejected",

@@ -14,9 +14,11 @@
  *   Q2_K    16 bytes of scale and minimum, 64 bytes of pairs, f16 d, f16 dmin
  *   Q3_K    32 bytes of third bits, 64 bytes of pairs, 12 scale bytes, f16 d
  *   IQ4_XS  f16 d, u16 and 4 bytes of scales, 8 times 16 bytes of nibbles
+ * Those with codebooks, and those of two bits or fewer, are in codebook.h.
  */
 #include "engine/kernels/blocks.h"
 
+#include "engine/kernels/codebook.h"
 #include "engine/kernels/half.h"
 
 #include <math.h>
@@ -67,10 +69,6 @@ static void q6_k_block(const uint8_t *block, float *y)
     for (int i = 0; i < 256; i++)
         y[i] = d * (float)(int8_t)block[192 + i / 16] * (float)(q6_k_code(block, i) - 32);
 }
-
-const int8_t pj_iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                  1,    13,   25,  38,  53,  69,  89,  113};
-const int8_t pj_mxfp4_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 /* d q + m, with the fifth bits of q for types that have them. */
 static void even_block(float d, float m, const uint8_t *nibbles, uint32_t fifth, float *y)
@@ -159,7 +157,7 @@ void pj_blocks_dequantise(pj_dtype type, const void *row, float *y, size_t n)
         case PJ_Q2_K: q2_k_block(bytes, y + i); break;
         case PJ_Q3_K: q3_k_block(bytes, y + i); break;
         case PJ_IQ4_XS: iq4_xs_block(bytes, y + i); break;
-        default: break;
+        default: pj_codebook_block(type, bytes, y + i); break;
         }
 }
 

@@ -6,6 +6,7 @@
 #define PJ_KERNELS_CODES_H
 
 #include "engine/kernels/blocks.h"
+#include "engine/kernels/codebook.h"
 #include "engine/kernels/codes_lookup.h"
 #include "engine/kernels/half.h"
 
@@ -95,6 +96,41 @@ static inline void pj_codes_q6_k(const uint8_t *block, uint8_t *codes, float *sc
     }
 }
 
+/*
+ * Types of codebook.h. Where neighbouring scales are equal, values are the codes. Else the larger
+ * product of scale and largest value becomes 127, and the other scale's codes are shrunk by the
+ * ratio: the rounding error is at most 1/254 of the block's largest value, well below the types'
+ * own steps.
+ */
+static inline void pj_codes_book(pj_dtype type, const uint8_t *block, size_t count, uint8_t *codes,
+                                 float *scales)
+{
+    int8_t values[PJ_BOOK_VALUES];
+    float each[PJ_BOOK_SCALES];
+    float most = type == PJ_IQ1_M ? 9 : type == PJ_NVFP4 ? 12 : 43;
+    pj_codebook_decode(type, block, values, each);
+    for (size_t j = 0; j < count / 32; j++) {
+        float a = each[2 * j], b = each[2 * j + 1];
+        const int8_t *from = values + 32 * j;
+        uint8_t *to = codes + 32 * j;
+        scales[j] = a;
+        if (a == b) {
+            for (int i = 0; i < 32; i++) to[i] = (uint8_t)(from[i] ^ -128);
+            continue;
+        }
+        float largest = fabsf(a) > fabsf(b) ? fabsf(a) : fabsf(b);
+        /* a NaN scale makes the block's values NaN */
+        float inverse = largest > 0 ? 127 / most / largest : 0;
+        scales[j] = largest * most / 127 + 0 * (a + b);
+        float ratio[2] = {a * inverse, b * inverse};
+        for (int i = 0; i < 32; i++) {
+            float code = (float)from[i] * ratio[i / 16]; /* keeps NaN out of the conversion */
+            code = code >= -127.5f && code <= 127.5f ? code : 0;
+            to[i] = (uint8_t)((int)(code + 128.5f));
+        }
+    }
+}
+
 /* `n` values, in whole blocks; minima only for types that have them. */
 static inline void pj_codes_row(pj_dtype type, const void *row, size_t n, uint8_t *codes,
                                 float *scales, float *minima)
@@ -117,7 +153,7 @@ static inline void pj_codes_row(pj_dtype type, const void *row, size_t n, uint8_
         case PJ_Q2_K: pj_codes_q2_k(bytes, codes + i, scale); break;
         case PJ_Q3_K: pj_codes_q3_k(bytes, codes + i, scale); break;
         case PJ_IQ4_XS: pj_codes_iq4_xs(bytes, codes + i, scale); break;
-        default: return;
+        default: pj_codes_book(type, bytes, info->block_values, codes + i, scale); break;
         }
     }
 }

@@ -106,6 +106,14 @@ static void dot_q8_0(const pj_dot *d)
     dot_type(d, PJ_Q8_0);
 }
 
+/* A block of codes, which are offset by 128, times one of activations. */
+INLINE __m256i multiply_codes(__m256i w, __m256i x)
+{
+    return multiply_signed(_mm256_xor_si256(w, _mm256_set1_epi8((char)128)), x);
+}
+
+#include "engine/kernels/dot_unpacked.h"
+
 /* ---- many tokens ------------------------------------------------------------------------ */
 
 INLINE __m256i four_codes(const char *at)
@@ -257,9 +265,10 @@ static double peak(size_t rounds)
 SMALL(q4_0, tile_small);
 SMALL(q4_k, tile_small_minima);
 
-#define WORDS(type)                                                                     \
+#define WORDS(type) WORDS_OF(type, dot_##type)
+#define WORDS_OF(type, dot_)                                                            \
     static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8_WORDS,                 \
-                                              .dot = dot_##type,                        \
+                                              .dot = dot_,                              \
                                               .tile = tile_words,                       \
                                               .rows = WORD_ROWS,                        \
                                               .stretch = 256, /* 16 KiB of the panel */ \
@@ -276,6 +285,17 @@ WORDS(mxfp4);
 WORDS(q2_k);
 WORDS(q3_k);
 WORDS(iq4_xs);
+WORDS_OF(iq1_s, dot_unpacked);
+WORDS_OF(iq1_m, dot_unpacked);
+WORDS_OF(iq2_xxs, dot_unpacked);
+WORDS_OF(iq2_xs, dot_unpacked);
+WORDS_OF(iq2_s, dot_unpacked);
+WORDS_OF(iq3_xxs, dot_unpacked);
+WORDS_OF(iq3_s, dot_unpacked);
+WORDS_OF(tq1_0, dot_unpacked);
+WORDS_OF(tq2_0, dot_unpacked);
+WORDS_OF(nvfp4, dot_unpacked);
+WORDS_OF(q1_0, dot_unpacked);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .lanes = 8,

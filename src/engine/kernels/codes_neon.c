@@ -345,6 +345,17 @@ TYPE(mxfp4, PJ_MXFP4, dot_mxfp4, tile)
 TYPE(q2_k, PJ_Q2_K, dot_unpacked, tile)
 TYPE(q3_k, PJ_Q3_K, dot_unpacked, tile)
 TYPE(iq4_xs, PJ_IQ4_XS, dot_unpacked, tile)
+TYPE(iq1_s, PJ_IQ1_S, dot_unpacked, tile)
+TYPE(iq1_m, PJ_IQ1_M, dot_unpacked, tile)
+TYPE(iq2_xxs, PJ_IQ2_XXS, dot_unpacked, tile)
+TYPE(iq2_xs, PJ_IQ2_XS, dot_unpacked, tile)
+TYPE(iq2_s, PJ_IQ2_S, dot_unpacked, tile)
+TYPE(iq3_xxs, PJ_IQ3_XXS, dot_unpacked, tile)
+TYPE(iq3_s, PJ_IQ3_S, dot_unpacked, tile)
+TYPE(tq1_0, PJ_TQ1_0, dot_unpacked, tile)
+TYPE(tq2_0, PJ_TQ2_0, dot_unpacked, tile)
+TYPE(nvfp4, PJ_NVFP4, dot_unpacked, tile)
+TYPE(q1_0, PJ_Q1_0, dot_unpacked, tile)
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .lanes = 4,

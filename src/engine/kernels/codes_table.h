@@ -18,6 +18,17 @@ static void enter_codes(pj_kernels *kernels)
     kernels->linear[PJ_Q2_K] = &by_q2_k;
     kernels->linear[PJ_Q3_K] = &by_q3_k;
     kernels->linear[PJ_IQ4_XS] = &by_iq4_xs;
+    kernels->linear[PJ_IQ1_S] = &by_iq1_s;
+    kernels->linear[PJ_IQ1_M] = &by_iq1_m;
+    kernels->linear[PJ_IQ2_XXS] = &by_iq2_xxs;
+    kernels->linear[PJ_IQ2_XS] = &by_iq2_xs;
+    kernels->linear[PJ_IQ2_S] = &by_iq2_s;
+    kernels->linear[PJ_IQ3_XXS] = &by_iq3_xxs;
+    kernels->linear[PJ_IQ3_S] = &by_iq3_s;
+    kernels->linear[PJ_TQ1_0] = &by_tq1_0;
+    kernels->linear[PJ_TQ2_0] = &by_tq2_0;
+    kernels->linear[PJ_NVFP4] = &by_nvfp4;
+    kernels->linear[PJ_Q1_0] = &by_q1_0;
 }
 
 #endif

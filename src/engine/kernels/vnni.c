@@ -159,6 +159,16 @@ static void dot_q8_0(const pj_dot *d)
     dot_type(d, PJ_Q8_0);
 }
 
+/* A block of codes, which are offset by 128, times one of activations. */
+INLINE __m256i multiply_codes(__m256i w, __m256i x)
+{
+    __m256i offset = _mm256_set1_epi8((char)128);
+    __m256i too_much = _mm256_dpbusd_epi32(_mm256_setzero_si256(), offset, x);
+    return _mm256_sub_epi32(_mm256_dpbusd_epi32(_mm256_setzero_si256(), w, x), too_much);
+}
+
+#include "engine/kernels/dot_unpacked.h"
+
 #define UNPACK_CODES(name, type)                                                         \
     static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
                               float *minima)                                             \
@@ -171,6 +181,17 @@ UNPACK_CODES(q5_1, Q5_1)
 UNPACK_CODES(iq4_nl, IQ4_NL)
 UNPACK_CODES(mxfp4, MXFP4)
 UNPACK_CODES(iq4_xs, IQ4_XS)
+UNPACK_CODES(iq1_s, IQ1_S)
+UNPACK_CODES(iq1_m, IQ1_M)
+UNPACK_CODES(iq2_xxs, IQ2_XXS)
+UNPACK_CODES(iq2_xs, IQ2_XS)
+UNPACK_CODES(iq2_s, IQ2_S)
+UNPACK_CODES(iq3_xxs, IQ3_XXS)
+UNPACK_CODES(iq3_s, IQ3_S)
+UNPACK_CODES(tq1_0, TQ1_0)
+UNPACK_CODES(tq2_0, TQ2_0)
+UNPACK_CODES(nvfp4, NVFP4)
+UNPACK_CODES(q1_0, Q1_0)
 
 /* ---- many tokens ------------------------------------------------------------------------ */
 
@@ -334,6 +355,17 @@ TYPE(mxfp4, dot_mxfp4, tile);
 TYPE(q2_k, dot_q2_k, tile);
 TYPE(q3_k, dot_q3_k, tile);
 TYPE(iq4_xs, dot_iq4_xs, tile);
+TYPE(iq1_s, dot_unpacked, tile);
+TYPE(iq1_m, dot_unpacked, tile);
+TYPE(iq2_xxs, dot_unpacked, tile);
+TYPE(iq2_xs, dot_unpacked, tile);
+TYPE(iq2_s, dot_unpacked, tile);
+TYPE(iq3_xxs, dot_unpacked, tile);
+TYPE(iq3_s, dot_unpacked, tile);
+TYPE(tq1_0, dot_unpacked, tile);
+TYPE(tq2_0, dot_unpacked, tile);
+TYPE(nvfp4, dot_unpacked, tile);
+TYPE(q1_0, dot_unpacked, tile);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 8,
                                         .lanes = 16,

@@ -390,6 +390,17 @@ UNPACK_CODES(q5_1, Q5_1, true)
 UNPACK_CODES(iq4_nl, IQ4_NL, false)
 UNPACK_CODES(mxfp4, MXFP4, false)
 UNPACK_CODES(iq4_xs, IQ4_XS, false)
+UNPACK_CODES(iq1_s, IQ1_S, false)
+UNPACK_CODES(iq1_m, IQ1_M, false)
+UNPACK_CODES(iq2_xxs, IQ2_XXS, false)
+UNPACK_CODES(iq2_xs, IQ2_XS, false)
+UNPACK_CODES(iq2_s, IQ2_S, false)
+UNPACK_CODES(iq3_xxs, IQ3_XXS, false)
+UNPACK_CODES(iq3_s, IQ3_S, false)
+UNPACK_CODES(tq1_0, TQ1_0, false)
+UNPACK_CODES(tq2_0, TQ2_0, false)
+UNPACK_CODES(nvfp4, NVFP4, false)
+UNPACK_CODES(q1_0, Q1_0, false)
 
 /* ---- products --------------------------------------------------------------------------- */
 

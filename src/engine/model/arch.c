@@ -30,8 +30,22 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_GEMMA3] = {"Gemma3ForCausalLM", "gemma3_text", "gemma3", false},
     [PJ_ARCH_GPT_OSS] = {"GptOssForCausalLM", "gpt_oss", "gpt-oss", false},
     [PJ_ARCH_QWEN3_5] = {"Qwen3_5ForCausalLM", "qwen3_5_text", "qwen35", false},
-    [PJ_ARCH_GEMMA4] = {"Gemma4ForCausalLM", "gemma4_text", NULL, false},
+    [PJ_ARCH_GEMMA4] = {"Gemma4ForCausalLM", "gemma4_text", "gemma4", false},
     [PJ_ARCH_QWEN3_5_MOE] = {"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", "qwen35moe", false},
+    [PJ_ARCH_QWEN3_NEXT] = {"Qwen3NextForCausalLM", "qwen3_next", "qwen3next", false},
+    [PJ_ARCH_GLM4_MOE] = {"Glm4MoeForCausalLM", "glm4_moe", "glm4moe", false},
+    [PJ_ARCH_MINIMAX_M2] = {"MiniMaxM2ForCausalLM", "minimax_m2", "minimax-m2", false},
+    [PJ_ARCH_SEED_OSS] = {"SeedOssForCausalLM", "seed_oss", "seed_oss", false},
+    [PJ_ARCH_ERNIE4_5] = {"Ernie4_5ForCausalLM", "ernie4_5", "ernie4_5", true},
+    [PJ_ARCH_ERNIE4_5_MOE] = {"Ernie4_5_MoeForCausalLM", "ernie4_5_moe", "ernie4_5-moe", true},
+    [PJ_ARCH_EXAONE4] = {"Exaone4ForCausalLM", "exaone4", "exaone4", false},
+    [PJ_ARCH_DEEPSEEK_V2] = {"DeepseekV2ForCausalLM", "deepseek_v2", "deepseek2", true},
+    [PJ_ARCH_DEEPSEEK_V3] = {"DeepseekV3ForCausalLM", "deepseek_v3", NULL, true},
+    [PJ_ARCH_GLM4_MOE_LITE] = {"Glm4MoeLiteForCausalLM", "glm4_moe_lite", NULL, true},
+    [PJ_ARCH_LFM2] = {"Lfm2ForCausalLM", "lfm2", "lfm2", false},
+    [PJ_ARCH_GRANITE_HYBRID] = {"GraniteMoeHybridForCausalLM", "granitemoehybrid", "granitehybrid",
+                                true},
+    [PJ_ARCH_COHERE2] = {"Cohere2ForCausalLM", "cohere2", "cohere2", true},
 };
 
 static const struct {

@@ -28,13 +28,26 @@ typedef enum pj_arch {
     PJ_ARCH_QWEN3_5,
     PJ_ARCH_GEMMA4,
     PJ_ARCH_QWEN3_5_MOE,
+    PJ_ARCH_QWEN3_NEXT,
+    PJ_ARCH_GLM4_MOE,
+    PJ_ARCH_MINIMAX_M2,
+    PJ_ARCH_SEED_OSS,
+    PJ_ARCH_ERNIE4_5,
+    PJ_ARCH_ERNIE4_5_MOE,
+    PJ_ARCH_EXAONE4,
+    PJ_ARCH_COHERE2,
+    PJ_ARCH_DEEPSEEK_V2,
+    PJ_ARCH_DEEPSEEK_V3,
+    PJ_ARCH_GLM4_MOE_LITE,
+    PJ_ARCH_LFM2,
+    PJ_ARCH_GRANITE_HYBRID,
     PJ_ARCH_COUNT
 } pj_arch;
 
 /* Layers of the gated delta rule between those of attention. */
 static inline bool pj_arch_has_delta(pj_arch arch)
 {
-    return arch == PJ_ARCH_QWEN3_5 || arch == PJ_ARCH_QWEN3_5_MOE;
+    return arch == PJ_ARCH_QWEN3_5 || arch == PJ_ARCH_QWEN3_5_MOE || arch == PJ_ARCH_QWEN3_NEXT;
 }
 
 /* Look up `architectures[0]` or `model_type` of a config.json, or `general.architecture` of a GGUF
@@ -53,7 +66,7 @@ bool pj_arch_gguf_neighbours(pj_arch arch);
 
 /* For error messages: all model types ("llama, mistral, ...") and all GGUF names ("llama, phi2,
  * ..."), written to `text`, which is returned. */
-enum { PJ_ARCH_LIST_BYTES = 1024 };
+enum { PJ_ARCH_LIST_BYTES = 2048 };
 const char *pj_arch_list(char text[PJ_ARCH_LIST_BYTES]);
 const char *pj_arch_gguf_list(char text[PJ_ARCH_LIST_BYTES]);
 

@@ -17,6 +17,8 @@
            .mlp_norm = PJ_N_PRE_FEEDFORWARD_LAYERNORM,          \
            .mlp_out_norm = PJ_N_POST_FEEDFORWARD_LAYERNORM
 
+#define LATENT PRE_NORM, ATTENTION_BIAS, .router = PJ_ROUTER_SOFTMAX, .shared_expert = true
+
 static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
     [PJ_ARCH_LLAMA] = {PRE_NORM, ATTENTION_BIAS, .mlp_bias = PJ_BIAS_MLP},
     [PJ_ARCH_MISTRAL] = {PRE_NORM},
@@ -38,7 +40,7 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
                        .o_bias = PJ_BIAS_ATTENTION},
     [PJ_ARCH_MIXTRAL] = {PRE_NORM, .router = PJ_ROUTER_SOFTMAX_RENORMALISED},
     [PJ_ARCH_QWEN2_MOE] = {PRE_NORM, .router = PJ_ROUTER_SOFTMAX, .shared_expert = true,
-                           .qkv_bias = PJ_BIAS_QKV},
+                           .shared_gate = true, .qkv_bias = PJ_BIAS_QKV},
     [PJ_ARCH_QWEN3_MOE] = {PRE_NORM, .router = PJ_ROUTER_SOFTMAX, .qk_norm = PJ_QK_NORM_HEAD,
                            .qkv_bias = PJ_BIAS_ATTENTION, .o_bias = PJ_BIAS_ATTENTION},
     [PJ_ARCH_SMOLLM3] = {PRE_NORM, ATTENTION_BIAS, .mlp_bias = PJ_BIAS_MLP},
@@ -60,10 +62,44 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
                          .qk_norm = PJ_QK_NORM_HEAD},
     [PJ_ARCH_QWEN3_5_MOE] = {PRE_NORM, ATTENTION_BIAS, .norm_adds_one = true, .output_gate = true,
                              .qk_norm = PJ_QK_NORM_HEAD, .router = PJ_ROUTER_SOFTMAX_RENORMALISED,
-                             .shared_expert = true},
+                             .shared_expert = true, .shared_gate = true},
     [PJ_ARCH_GEMMA4] = {SANDWICH_NORM, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_HEAD, .v_norm = true,
                         .router = PJ_ROUTER_SOFTMAX_RENORMALISED, .layer_scale = true,
                         .parallel_experts = true},
+    [PJ_ARCH_QWEN3_NEXT] = {PRE_NORM, ATTENTION_BIAS, .norm_adds_one = true, .output_gate = true,
+                            .qk_norm = PJ_QK_NORM_HEAD, .router = PJ_ROUTER_SOFTMAX,
+                            .shared_expert = true, .shared_gate = true},
+    [PJ_ARCH_GLM4_MOE] = {PRE_NORM, .qkv_bias = PJ_BIAS_ATTENTION, .qk_norm = PJ_QK_NORM_HEAD,
+                          .router = PJ_ROUTER_SOFTMAX, .shared_expert = true},
+    [PJ_ARCH_MINIMAX_M2] = {PRE_NORM, .qk_norm = PJ_QK_NORM_FULL,
+                            .router = PJ_ROUTER_SOFTMAX_RENORMALISED},
+    [PJ_ARCH_SEED_OSS] = {PRE_NORM, .qkv_bias = PJ_BIAS_ATTENTION, .o_bias = PJ_BIAS_OUT,
+                          .mlp_bias = PJ_BIAS_MLP},
+    [PJ_ARCH_ERNIE4_5] = {PRE_NORM, ATTENTION_BIAS, .mlp_bias = PJ_BIAS_MLP},
+    [PJ_ARCH_ERNIE4_5_MOE] = {PRE_NORM, ATTENTION_BIAS, .mlp_bias = PJ_BIAS_MLP,
+                              .router = PJ_ROUTER_SOFTMAX_RENORMALISED, .shared_expert = true},
+    [PJ_ARCH_EXAONE4] = {POST_NORM, .qk_norm = PJ_QK_NORM_HEAD},
+    [PJ_ARCH_COHERE2] = {PARTS, ATTENTION_BIAS, .norm = PJ_NORM_LAYER, .norm_without_bias = true,
+                         .parallel_block = true, .attention_norm = PJ_N_INPUT_LAYERNORM},
+    [PJ_ARCH_DEEPSEEK_V2] = {LATENT}, /* GGUF files have this name for all three */
+    [PJ_ARCH_DEEPSEEK_V3] = {LATENT},
+    [PJ_ARCH_GLM4_MOE_LITE] = {LATENT},
+    [PJ_ARCH_LFM2] = {.block = "feed_forward",
+                      .qk_norm = PJ_QK_NORM_HEAD,
+                      .attention_norm = PJ_N_OPERATOR_NORM,
+                      .mlp_norm = PJ_N_FFN_NORM,
+                      .q_norm = PJ_N_Q_LAYERNORM,
+                      .k_norm = PJ_N_K_LAYERNORM,
+                      .o = PJ_N_OUT_PROJ,
+                      .gate = PJ_N_W1,
+                      .up = PJ_N_W3,
+                      .down = PJ_N_W2,
+                      .final_norm = PJ_N_EMBEDDING_NORM},
+    [PJ_ARCH_GRANITE_HYBRID] = {ATTENTION_BIAS, .block = "shared_mlp", .mlp = PJ_MLP_GATED_FUSED,
+                                .attention_norm = PJ_N_INPUT_LAYERNORM,
+                                .mlp_norm = PJ_N_POST_ATTENTION_LAYERNORM, .o = PJ_N_O_PROJ,
+                                .gate_up = PJ_N_INPUT_LINEAR, .up = PJ_N_UP_PROJ,
+                                .down = PJ_N_OUTPUT_LINEAR, .final_norm = PJ_N_NORM},
 };
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch)
@@ -77,6 +113,7 @@ bool pj_bias_wanted(pj_bias_rule rule, const pj_model_config *config)
     case PJ_BIAS_ALWAYS: return true;
     case PJ_BIAS_ATTENTION: return config->attention_bias;
     case PJ_BIAS_QKV: return config->qkv_bias;
+    case PJ_BIAS_OUT: return config->out_bias;
     case PJ_BIAS_MLP: return config->mlp_bias;
     default: return false;
     }

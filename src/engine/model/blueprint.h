@@ -23,6 +23,7 @@ typedef enum pj_bias_rule {
     PJ_BIAS_ALWAYS,
     PJ_BIAS_ATTENTION, /* config.attention_bias */
     PJ_BIAS_QKV,       /* config.qkv_bias */
+    PJ_BIAS_OUT,       /* config.out_bias */
     PJ_BIAS_MLP        /* config.mlp_bias */
 } pj_bias_rule;
 
@@ -40,9 +41,10 @@ typedef enum pj_router_kind {
 
 typedef struct pj_blueprint {
     pj_norm_kind norm;
-    bool norm_adds_one;  /* config.json checkpoints store norm weights as w - 1 */
-    bool fused_qkv;      /* rows of q, then k, then v in one matrix */
-    bool parallel_block; /* x + attention(n x) + mlp(n x) with one norm */
+    bool norm_without_bias; /* of PJ_NORM_LAYER */
+    bool norm_adds_one;     /* config.json checkpoints store norm weights as w - 1 */
+    bool fused_qkv;         /* rows of q, then k, then v in one matrix */
+    bool parallel_block;    /* x + attention(n x) + mlp(n x) with one norm */
     pj_qk_norm qk_norm;
     pj_mlp_kind mlp;
     pj_router_kind router;
@@ -53,19 +55,27 @@ typedef struct pj_blueprint {
     bool v_norm;           /* RMSNorm of each head of values, without weights */
     bool layer_scale;      /* a learned factor on each layer's output */
     bool parallel_experts; /* experts run in parallel with the dense block, not instead of it */
-    bool shared_expert;    /* an additional expert for every token, weighted by a sigmoid */
+    bool shared_expert;    /* an additional expert for every token */
+    bool shared_gate;      /* it is weighted by a sigmoid */
     pj_bias_rule qkv_bias, o_bias, mlp_bias, head_bias;
     /* Components in layer order; PJ_N_NONE: the architecture has no such norm. */
+    const char *block;                     /* the feed-forward block's own name; NULL: "mlp" */
     pj_instrument_name attention_norm;     /* before attention */
+    pj_instrument_name q_norm, k_norm;     /* PJ_N_NONE: q_norm and k_norm */
     pj_instrument_name o;                  /* attention's output projection */
     pj_instrument_name attention_out_norm; /* of attention's output, before the residual sum */
     pj_instrument_name mlp_norm;           /* before the feed-forward block */
+    pj_instrument_name gate, gate_up;      /* PJ_N_NONE: gate_proj and gate_up_proj */
     pj_instrument_name up, down;           /* first layer of a plain block; last layer of any */
     pj_instrument_name mlp_out_norm;       /* of the block's output, before the residual sum */
     pj_instrument_name final_norm;
 } pj_blueprint;
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch); /* static */
+static inline bool pj_norms_have_bias(const pj_blueprint *blueprint)
+{
+    return blueprint->norm == PJ_NORM_LAYER && !blueprint->norm_without_bias;
+}
 bool pj_bias_wanted(pj_bias_rule rule, const pj_model_config *config);
 
 #endif

@@ -104,11 +104,34 @@ static const pj_tensor *find_in_gguf(const pj_checkpoint *checkpoint, const char
     return found;
 }
 
+/* Blocks after the model's layers are heads that predict further tokens. */
+static bool is_later_block(const pj_checkpoint *checkpoint, const char *name)
+{
+    static const char prefix[] = "blk.";
+    return strncmp(name, prefix, sizeof prefix - 1) == 0 &&
+           strtoul(name + sizeof prefix - 1, NULL, 10) >= checkpoint->config.layers;
+}
+
+/* Layers that read the keys and values of others may have projections of their own nevertheless. */
+static bool is_shared_key(const pj_checkpoint *checkpoint, const char *name)
+{
+    static const char prefix[] = "blk.";
+    char *end;
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return false;
+    unsigned long layer = strtoul(name + sizeof prefix - 1, &end, 10);
+    return layer < checkpoint->config.layers &&
+           pj_config_kv_source(&checkpoint->config, (uint32_t)layer) != layer &&
+           (strncmp(end, ".attn_k", 7) == 0 || strncmp(end, ".attn_v", 7) == 0);
+}
+
 const pj_tensor *pj_checkpoint_unused(const pj_checkpoint *checkpoint)
 {
-    for (uint32_t i = 0; checkpoint->is_gguf && i < checkpoint->count; i++)
-        if (!checkpoint->used[i] && !pj_gguf_is_config_tensor(checkpoint->tensors[i].name))
+    for (uint32_t i = 0; checkpoint->is_gguf && i < checkpoint->count; i++) {
+        const char *name = checkpoint->tensors[i].name;
+        if (!checkpoint->used[i] && !pj_gguf_is_config_tensor(name) &&
+            !is_later_block(checkpoint, name) && !is_shared_key(checkpoint, name))
             return &checkpoint->tensors[i];
+    }
     return NULL;
 }
 
@@ -141,14 +164,17 @@ static const char *shape_text(const pj_tensor *tensor, char *text, size_t bytes)
     return text;
 }
 
-/* Compares shapes, ignoring leading dimensions of 1, which GGUF files may omit or add. */
+/* Compares shapes, ignoring leading dimensions of 1, which GGUF files may omit or add, and which
+ * some folders' vectors have. */
 static bool has_shape(const pj_checkpoint *checkpoint, const pj_tensor *tensor,
                       const pj_tensor *want)
 {
     const uint64_t *have = tensor->shape, *wanted = want->shape;
     uint32_t rank = tensor->rank, wanted_rank = want->rank;
-    while (checkpoint->is_gguf && rank > 1 && have[0] == 1) have++, rank--;
+    while ((checkpoint->is_gguf || wanted_rank == 1) && rank > 1 && have[0] == 1) have++, rank--;
     while (checkpoint->is_gguf && wanted_rank > 1 && wanted[0] == 1) wanted++, wanted_rank--;
+    if (checkpoint->is_gguf && wanted_rank == 1 && rank == 2) /* a vector by groups */
+        return have[1] != 0 && have[0] == wanted[0] / have[1] && wanted[0] % have[1] == 0;
     return rank == wanted_rank && memcmp(have, wanted, rank * sizeof *have) == 0;
 }
 

@@ -1,7 +1,9 @@
-/* config.json and generation_config.json: sizes, blocks, experts and token ids. Differences between
- * layers are in config_layers.c, rotation in config_rope.c, defaults in config_rules.c. */
+/* config.json and generation_config.json: sizes, blocks and token ids. Differences between layers
+ * are in config_layers.c, experts in config_experts.c, rotation in config_rope.c, defaults in
+ * config_rules.c. */
 #include "engine/model/config.h"
 
+#include "engine/model/blueprint.h"
 #include "engine/model/config_reader.h"
 #include "engine/model/config_rules.h"
 #include "engine/text/tokenizer.h"
@@ -47,23 +49,40 @@ static void config_read_arch(pj_config_reader *r, pj_model_config *config)
                             name ? name : type, pj_arch_list(known));
 }
 
-static void refuse_quantised(pj_config_reader *r)
+/* Whether a field of the quantisation is one of the values. */
+static bool is_one_of(const json_t *quantised, const char *key, const char *const *values)
 {
+    const char *value = json_string_value(json_object_get(quantised, key));
+    for (size_t i = 0; value && values[i]; i++)
+        if (strcmp(value, values[i]) == 0) return true;
+    return false;
+}
+
+/* The tensors determine the type, its scales and most of the packing. */
+static void config_read_packing(pj_config_reader *r, pj_model_config *c)
+{
+    static const char *const opened[] = {"mxfp4", "fp8", "fbgemm_fp8", NULL};
+    static const char *const packed[] = {"gptq", "awq", NULL}, *const fp8[] = {"FP8", NULL};
+    static const char *const floats[] = {"float-quantized", NULL}, *const nvfp4[] = {"NVFP4", NULL};
+    static const char *const formats[] = {"pack-quantized", "nvfp4-pack-quantized", NULL};
+    static const char *const second[] = {"gptq_v2", NULL}, *const awq[] = {"awq", NULL};
     json_t *quantised = pj_config_get_any(r, "quantization_config");
     json_t *of_mlx = pj_config_get_any(r, "quantization"); /* MLX's, whose copy names no method */
     const char *key = quantised ? "quantization_config" : "quantization";
     if (!json_is_integer(json_object_get(of_mlx, "bits"))) of_mlx = NULL;
     if (!quantised) quantised = of_mlx;
     if (!quantised) return;
-    const char *method = json_string_value(json_object_get(quantised, "quant_method"));
-    const char *format = json_string_value(json_object_get(quantised, "format"));
-    const char *algorithm = json_string_value(json_object_get(quantised, "quant_algo"));
-    /* the tensors determine the type and its scales */
-    bool opened = method && (strcmp(method, "mxfp4") == 0 || strcmp(method, "fp8") == 0 ||
-                             strcmp(method, "fbgemm_fp8") == 0);
-    if (opened || (format && strcmp(format, "float-quantized") == 0) ||
-        (algorithm && strcmp(algorithm, "FP8") == 0))
+    if (is_one_of(quantised, "quant_method", packed) || is_one_of(quantised, "format", formats) ||
+        is_one_of(quantised, "quant_algo", nvfp4)) {
+        c->packed = true;
+        c->packed_zero_plus = !is_one_of(quantised, "checkpoint_format", second) &&
+                              !is_one_of(quantised, "quant_method", awq);
         return;
+    }
+    if (is_one_of(quantised, "quant_method", opened) || is_one_of(quantised, "format", floats) ||
+        is_one_of(quantised, "quant_algo", fp8))
+        return;
+    const char *method = json_string_value(json_object_get(quantised, "quant_method"));
     char problem[256];
     snprintf(problem, sizeof problem,
              "says the checkpoint is quantised (%.40s), which is not read; use the original "
@@ -88,6 +107,44 @@ static uint32_t want_kv_heads(pj_config_reader *r, uint32_t fallback, uint32_t h
                            PJ_MAX_HEADS);
 }
 
+/* Latent attention: one head of keys, of the latent vector and the rotated part. `head_dim`, if
+ * present, is that of the rotated part. */
+static void read_latent(pj_config_reader *r, pj_model_config *c)
+{
+    bool v2 = c->arch == PJ_ARCH_DEEPSEEK_V2, glm = c->arch == PJ_ARCH_GLM4_MOE_LITE;
+    const json_t *rank = json_object_get(r->object, "q_lora_rank");
+    c->latent.rank = want_size(r, "kv_lora_rank", 512, PJ_MAX_HEAD_DIM / 2);
+    c->latent.query_rank =
+        json_is_null(rank) ? 0 : want_size(r, "q_lora_rank", glm ? 768 : 1536, PJ_MAX_WIDTH);
+    c->latent.plain = want_size(r, "qk_nope_head_dim", glm ? 192 : 128, PJ_MAX_HEAD_DIM / 2);
+    c->latent.rotated = want_size(r, "qk_rope_head_dim", 64, PJ_MAX_HEAD_DIM / 2);
+    c->latent.value = want_size(r, "v_head_dim", glm ? 256 : 128, PJ_MAX_HEAD_DIM);
+    c->head_dim = c->latent.rank + c->latent.rotated;
+    c->kv_heads = 1;
+    if (r->status == PJ_OK && c->latent.rotated % 2 != 0)
+        pj_config_refuse(r, PJ_E_INVALID, "qk_rope_head_dim", "must be even");
+    if (!v2 && !pj_config_bool(r, "rope_interleave", true))
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "rope_interleave", "false is not supported");
+}
+
+static bool has_latent(pj_arch arch)
+{
+    return arch == PJ_ARCH_DEEPSEEK_V2 || arch == PJ_ARCH_DEEPSEEK_V3 ||
+           arch == PJ_ARCH_GLM4_MOE_LITE;
+}
+
+/* LFM2: the width may be stated before two thirds of it are taken and rounded up. */
+static uint32_t adjusted_width(pj_config_reader *r, const pj_model_config *c)
+{
+    uint32_t width = want_size(r, "block_ff_dim", c->intermediate, PJ_MAX_WIDTH);
+    uint32_t multiple = pj_config_count(r, "block_multiple_of", 256, 1, PJ_MAX_WIDTH);
+    double factor = pj_config_number(r, "block_ffn_dim_multiplier", 1, 1e-6, 1e6);
+    if (!pj_config_bool(r, "block_auto_adjust_ff_dim", true)) return width;
+    double adjusted = factor * (double)(uint32_t)(2.0 * width / 3);
+    if (r->status != PJ_OK || adjusted > PJ_MAX_WIDTH || adjusted < 1) return width;
+    return ((uint32_t)adjusted + multiple - 1) / multiple * multiple;
+}
+
 static void config_read_sizes(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
@@ -96,9 +153,17 @@ static void config_read_sizes(pj_config_reader *r, pj_model_config *config)
     config->heads = want_size(r, "num_attention_heads", rules->heads, PJ_MAX_HEADS);
     config->kv_heads = want_kv_heads(r, rules->kv_heads, config->heads);
     config->intermediate = want_size(r, "intermediate_size", rules->intermediate, PJ_MAX_WIDTH);
+    if (config->arch == PJ_ARCH_GRANITE_HYBRID) /* the other width is that of experts */
+        config->intermediate =
+            want_size(r, "shared_intermediate_size", config->intermediate, PJ_MAX_WIDTH);
+    if (config->arch == PJ_ARCH_LFM2) config->intermediate = adjusted_width(r, config);
     config->vocab = want_size(r, "vocab_size", rules->vocab, PJ_MAX_VOCAB);
     config->context = want_size(r, "max_position_embeddings", rules->context, PJ_MAX_CONTEXT);
     if (r->status != PJ_OK) return;
+    if (has_latent(config->arch)) {
+        read_latent(r, config);
+        return;
+    }
     if (config->heads % config->kv_heads != 0)
         pj_config_refuse(r, PJ_E_INVALID, "num_attention_heads",
                          "is not a multiple of num_key_value_heads");
@@ -131,18 +196,27 @@ static void config_read_block(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
     pj_arch arch = config->arch;
-    bool phi = arch == PJ_ARCH_PHI;
-    config->norm_eps =
-        pj_config_number(r, phi ? "layer_norm_eps" : "rms_norm_eps", rules->eps, 1e-20, 1);
+    bool phi = arch == PJ_ARCH_PHI, layer_norm = pj_blueprint_get(arch)->norm == PJ_NORM_LAYER;
+    config->norm_eps = pj_config_number(r,
+                                        layer_norm             ? "layer_norm_eps"
+                                        : arch == PJ_ARCH_LFM2 ? "norm_eps"
+                                                               : "rms_norm_eps",
+                                        rules->eps, 1e-20, 1);
     config->initializer_range = pj_config_number(r, "initializer_range", 0.02, 0, 100);
     json_t *tied = pj_config_get_any(r, "tie_word_embeddings");
     config->tied_head = tied ? json_is_true(tied) : rules->tied;
-    config->attention_bias = phi || pj_config_bool(r, "attention_bias", rules->attention_bias);
-    config->mlp_bias = phi || pj_config_bool(r, "mlp_bias", false);
+    bool ernie = arch == PJ_ARCH_ERNIE4_5 || arch == PJ_ARCH_ERNIE4_5_MOE;
+    config->attention_bias =
+        phi || pj_config_bool(r, ernie ? "use_bias" : "attention_bias", rules->attention_bias);
+    config->mlp_bias = phi || pj_config_bool(r, ernie ? "use_bias" : "mlp_bias", false);
+    config->out_bias = pj_config_bool(r, "attention_out_bias", false);
     config->qkv_bias = phi || arch == PJ_ARCH_QWEN2 ||
                        (arch == PJ_ARCH_QWEN2_MOE && pj_config_bool(r, "qkv_bias", true));
     if (pj_config_bool(r, "qk_layernorm", false))
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "qk_layernorm", "true is not supported");
+    /* the smaller GLM-4.5 has none */
+    if (arch == PJ_ARCH_GLM4_MOE)
+        config->without_qk_norm = !pj_config_bool(r, "use_qk_norm", false);
     read_activation(r, config);
 }
 
@@ -150,12 +224,14 @@ static void config_read_block(pj_config_reader *r, pj_model_config *config)
 static void config_read_multipliers(pj_config_reader *r, pj_model_config *c)
 {
     enum { MOST = 1000000 };
-    if (c->arch == PJ_ARCH_GRANITE) {
+    if (c->arch == PJ_ARCH_GRANITE || c->arch == PJ_ARCH_GRANITE_HYBRID) {
         c->embedding_scale = pj_config_number(r, "embedding_multiplier", 1, 1e-6, MOST);
         c->residual_scale = pj_config_number(r, "residual_multiplier", 1, 1e-6, MOST);
         c->score_scale = pj_config_number(r, "attention_multiplier", 1, 1e-6, MOST);
         c->logit_scale = 1 / pj_config_number(r, "logits_scaling", 1, 1e-6, MOST);
     }
+    if (c->arch == PJ_ARCH_COHERE2)
+        c->logit_scale = pj_config_number(r, "logit_scale", 0.0625, 1e-6, MOST);
     bool gemma4 = c->arch == PJ_ARCH_GEMMA4;
     if (c->arch != PJ_ARCH_GEMMA2 && c->arch != PJ_ARCH_GEMMA3 && !gemma4) return;
     bool capped = c->arch == PJ_ARCH_GEMMA2;
@@ -175,86 +251,6 @@ static void config_read_multipliers(pj_config_reader *r, pj_model_config *c)
     const char *what = json_string_value(both_ways);
     if (json_is_true(both_ways) || (what && strcmp(what, "all") == 0))
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "use_bidirectional_attention", "is not supported");
-}
-
-static void read_dense_layers(pj_config_reader *r, pj_model_config *config)
-{
-    uint32_t step = pj_config_count(r, "decoder_sparse_step", 1, 1, PJ_MAX_LAYERS + 1);
-    json_t *only = pj_config_get(r, "mlp_only_layers"), *item;
-    size_t i;
-    if (only && !json_is_array(only))
-        pj_config_refuse(r, PJ_E_INVALID, "mlp_only_layers", "must be a list");
-    if (r->status != PJ_OK || (step == 1 && json_array_size(only) == 0)) return;
-    config->layer_is_dense =
-        pj_arena_alloc(r->arena, config->layers, sizeof *config->layer_is_dense);
-    if (!config->layer_is_dense) {
-        r->status = pj_fail_memory(r->err, r->name);
-        return;
-    }
-    for (uint32_t layer = 0; layer < config->layers; layer++)
-        config->layer_is_dense[layer] = (layer + 1) % step != 0;
-    json_array_foreach(only, i, item)
-    {
-        int64_t layer = json_integer_value(item);
-        if (!json_is_integer(item) || layer < 0)
-            pj_config_refuse(r, PJ_E_INVALID, "mlp_only_layers", "must hold layer numbers");
-        else if (layer < config->layers)
-            config->layer_is_dense[layer] = true;
-    }
-}
-
-/* The keys of an architecture's experts and their defaults, -1: required. */
-typedef struct expert_keys {
-    const char *count, *chosen, *width, *shared; /* width, shared NULL: the block's width; none */
-    int64_t counts, choices, widths, shares;
-} expert_keys;
-
-static void read_expert_keys(pj_config_reader *r, const expert_keys *k, pj_model_config *c)
-{
-    c->experts = pj_config_count(r, k->count, k->counts, 1, PJ_MAX_EXPERTS);
-    c->experts_per_token = pj_config_count(r, k->chosen, k->choices, 1, c->experts);
-    c->expert_intermediate =
-        k->width ? pj_config_count(r, k->width, k->widths, 1, PJ_MAX_WIDTH) : c->intermediate;
-    if (k->shared)
-        c->shared_intermediate = pj_config_count(r, k->shared, k->shares, 1, PJ_MAX_WIDTH);
-    /* a default is not checked against the other fields */
-    if (r->status == PJ_OK && c->experts_per_token > c->experts)
-        pj_config_refuse(r, PJ_E_INVALID, k->chosen, "exceeds the number of experts");
-}
-
-static void config_read_experts(pj_config_reader *r, pj_model_config *c)
-{
-    expert_keys k = {
-        "num_experts", "num_experts_per_tok", "moe_intermediate_size", NULL, -1, -1, -1, -1};
-    c->norm_topk = true;
-    switch (c->arch) {
-    case PJ_ARCH_MIXTRAL:
-        k = (expert_keys){"num_local_experts", k.chosen, NULL, NULL, 8, 2, 0, 0};
-        break;
-    case PJ_ARCH_GPT_OSS:
-        k = (expert_keys){"num_local_experts", k.chosen, NULL, NULL, 128, 4, 0, 0};
-        c->swiglu_alpha = pj_config_number(r, "swiglu_alpha", 1.702, 1e-6, 1e6);
-        c->swiglu_limit = pj_config_number(r, "swiglu_limit", 7, 1e-6, 1e6);
-        break;
-    case PJ_ARCH_QWEN3_5_MOE:
-        k = (expert_keys){k.count, k.chosen, k.width, "shared_expert_intermediate_size",
-                          256,     8,        512,     512};
-        break;
-    case PJ_ARCH_GEMMA4: /* larger models: in parallel with each layer's dense block */
-        k.chosen = "top_k_experts";
-        if (pj_config_bool(r, "enable_moe_block", false)) break;
-        c->norm_topk = false;
-        return;
-    case PJ_ARCH_QWEN2_MOE:
-    case PJ_ARCH_QWEN3_MOE:
-        if (c->arch == PJ_ARCH_QWEN2_MOE) k.shared = "shared_expert_intermediate_size";
-        if (!pj_config_get(r, k.count)) k.count = "num_local_experts";
-        c->norm_topk = pj_config_bool(r, "norm_topk_prob", false);
-        break;
-    default: c->norm_topk = false; return;
-    }
-    read_expert_keys(r, &k, c);
-    if (c->arch == PJ_ARCH_QWEN2_MOE || c->arch == PJ_ARCH_QWEN3_MOE) read_dense_layers(r, c);
 }
 
 static void config_add_eos(pj_config_reader *r, pj_model_config *config, json_t *value)
@@ -330,7 +326,7 @@ pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_a
         config_read_multipliers,
         pj_config_read_layers,
         pj_config_read_rope,
-        config_read_experts,
+        pj_config_read_experts,
         read_eos,
         read_bos,
         read_dtype_hint,
@@ -340,7 +336,7 @@ pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_a
     if (!object) return PJ_E_INVALID;
     pj_config_reader r = {
         .object = object, .name = name, .arena = arena, .err = err, .status = PJ_OK};
-    refuse_quantised(&r);
+    config_read_packing(&r, config);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && r.status == PJ_OK; i++)
         parts[i](&r, config);
     json_decref(object);

@@ -20,6 +20,13 @@ typedef enum pj_rope_type {
     PJ_ROPE_PROPORTIONAL
 } pj_rope_type;
 
+/* What layers with a recurrent state compute (delta.h). */
+typedef enum pj_recurrence {
+    PJ_DELTA_RULE = 0,
+    PJ_SCAN,              /* Mamba-2 */
+    PJ_SHORT_CONVOLUTION, /* LFM2 */
+} pj_recurrence;
+
 typedef struct pj_rope_config {
     pj_rope_type type;
     uint32_t dims; /* rotated dimensions of a head: head_dim x partial_rotary_factor, even */
@@ -85,20 +92,30 @@ typedef struct pj_model_config {
     uint32_t token_vector, token_vector_vocab;
     uint32_t window;         /* sliding window in tokens, 0: none */
     bool *layer_is_windowed; /* [layers], in the arena; NULL: every layer has the window */
-    /* Layers with the gated delta rule instead of attention (delta.h); key_heads 0: none. */
+    /* Layers with a recurrent state instead of attention (delta.h); kernel 0: none. */
     bool *layer_is_linear; /* [layers], in the arena; NULL: none */
     struct {
+        pj_recurrence kind;
         uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
+        uint32_t norm_groups;
+        bool conv_bias;
     } linear;
+    /* Multi-head latent attention (latent.h); rank 0: none. */
+    struct {
+        uint32_t rank, query_rank, plain, rotated, value; /* query_rank 0: queries directly */
+    } latent;
+    /* Folders whose weights are packed (packed_rows.h); GPTQ stores zeros less this. */
+    bool packed, packed_zero_plus;
     bool tied_head; /* a hint; presence of lm_head.weight decides */
     /* Scale factors of some architectures; 1 has no effect. */
     double embedding_scale; /* of the rows of the embedding */
     /* of each half layer's output, before adding it to the residual stream */
     double residual_scale;
     double logit_scale;
-    double score_scale;                      /* of q k^T; 0: head_dim^-0.5 */
+    double score_scale;   /* of q k^T; 0: head_dim^-0.5 */
+    bool without_qk_norm; /* smaller models of a family whose larger ones norm queries and keys */
     double attention_softcap, logit_softcap; /* x becomes cap tanh(x / cap); 0: none */
-    bool attention_bias, mlp_bias, qkv_bias;
+    bool attention_bias, mlp_bias, qkv_bias, out_bias;
     bool gelu; /* gelu_new instead of silu */
     /* Clamped SwiGLU: g sigmoid(alpha g) (u + 1) with g <= limit and |u| <= limit; limit 0: plain.
      */
@@ -106,6 +123,12 @@ typedef struct pj_model_config {
     /* mixture of experts; experts == 0: dense */
     uint32_t experts, experts_per_token, expert_intermediate, shared_intermediate;
     bool norm_topk;
+    /* Routers that score each expert by itself (sigmoid, not softmax), add a correction to the
+     * scores when choosing, scale the chosen weights, or choose among the best groups alone. */
+    bool router_sigmoid, router_correction;
+    double routed_scale;                        /* 1: none */
+    uint32_t expert_groups, expert_groups_kept; /* at most 1: no groups */
+    bool group_by_pair;   /* a group's score is the sum of its two best; else its best */
     bool *layer_is_dense; /* [layers], in the arena; NULL: every layer has experts */
     int32_t bos;          /* -1: none */
     int32_t eos[PJ_MAX_EOS];
@@ -136,8 +159,12 @@ static inline uint32_t pj_config_mlp_width(const pj_model_config *c, uint32_t la
 }
 
 /* Initial value before a file has been read. */
-#define PJ_MODEL_CONFIG_NONE \
-    ((pj_model_config){.bos = -1, .embedding_scale = 1, .residual_scale = 1, .logit_scale = 1})
+#define PJ_MODEL_CONFIG_NONE                 \
+    ((pj_model_config){.bos = -1,            \
+                       .embedding_scale = 1, \
+                       .residual_scale = 1,  \
+                       .logit_scale = 1,     \
+                       .routed_scale = 1})
 
 /* Sampling defaults of generation_config.json; NAN or 0 (top_k) where absent. */
 typedef struct pj_generation_config {
@@ -150,6 +177,10 @@ typedef struct pj_generation_config {
 #define PJ_GENERATION_CONFIG_NONE \
     ((pj_generation_config){      \
         .temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN})
+
+/* Sets the scale of latent attention's scores: by the size of a query before its projection, and by
+ * the factor that YaRN puts on them (its mscale_all_dim). */
+void pj_config_scale_latent(pj_model_config *config, double mscale);
 
 /* Parses the text of a config.json; `name` (a path) appears in errors. Arrays live in `arena`. */
 pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_arena *arena,

@@ -59,7 +59,7 @@ static bool is_of_kind(pj_config_reader *r, const json_t *types, uint32_t layer,
 {
     const char *name = json_string_value(json_array_get(types, layer));
     if (name && strcmp(name, kind) == 0) return true;
-    if (!name || strcmp(name, "full_attention") != 0)
+    if (!name || (strcmp(name, "full_attention") != 0 && strcmp(name, "attention") != 0))
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "layer_types",
                          "contains an unsupported attention type");
     return false;
@@ -100,6 +100,8 @@ static void config_layers_read_window(pj_config_reader *r, pj_model_config *conf
     config->window = used && rules->window != PJ_WINDOW_NEVER ? window : 0;
     /* layers whose rotation depends on their kind need the kind even without a window */
     if (listed && (config->window > 0 || rules->window_theta > 0)) list_windowed_layers(r, config);
+    if (config->window > 0 && rules->only_windows_rotate)
+        config->layer_rotates = config->layer_is_windowed;
 }
 
 /* ---- linear attention --------------------------------------------------------------------- */
@@ -126,6 +128,61 @@ static void config_layers_read_linear_layers(pj_config_reader *r, pj_model_confi
     for (uint32_t i = 0; linear && i < config->layers; i++)
         linear[i] = types ? is_of_kind(r, types, i, "linear_attention") : (i + 1) % interval != 0;
     if (r->status == PJ_OK) read_linear_sizes(r, config);
+}
+
+/* ---- state-space layers and short convolutions ---------------------------------------------- */
+
+/* Granite 4: a list of the layers' kinds, in either generation's words. */
+static void read_scan_layers(pj_config_reader *r, pj_model_config *c)
+{
+    json_t *types = layer_types(r, c);
+    bool *scans = c->layer_is_linear = alloc_layers(r, c, sizeof *scans);
+    const char *rotation = pj_config_text(r, "position_embedding_type", "rope");
+    uint32_t expand = pj_config_count(r, "mamba_expand", 2, 1, 64);
+    c->linear.kind = PJ_SCAN;
+    c->linear.value_heads = pj_config_count(r, "mamba_n_heads", 128, 1, PJ_MAX_HEADS);
+    c->linear.key_heads = pj_config_count(r, "mamba_n_groups", 1, 1, PJ_MAX_HEADS);
+    c->linear.key_dim = pj_config_count(r, "mamba_d_state", 256, 1, PJ_MAX_DELTA_DIM);
+    c->linear.kernel = pj_config_count(r, "mamba_d_conv", 4, 1, PJ_MAX_CONVOLUTION);
+    c->linear.conv_bias = pj_config_bool(r, "mamba_conv_bias", true);
+    c->linear.norm_groups = 1;
+    if (pj_config_bool(r, "mamba_proj_bias", false))
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "mamba_proj_bias", "true is not supported");
+    if (r->status != PJ_OK) return;
+    c->linear.value_dim = expand * c->hidden / c->linear.value_heads;
+    if (c->linear.value_dim == 0 || c->linear.value_dim > PJ_MAX_DELTA_DIM ||
+        expand * c->hidden % c->linear.value_heads != 0 ||
+        c->linear.value_heads % c->linear.key_heads != 0)
+        pj_config_refuse(r, PJ_E_INVALID, "mamba_n_heads",
+                         "does not divide the state-space layers' width, or its groups the heads");
+    for (uint32_t i = 0; scans && r->status == PJ_OK && i < c->layers; i++) {
+        const char *name = json_string_value(json_array_get(types, i));
+        scans[i] = (!types || (name && strcmp(name, "mamba") == 0)) ||
+                   is_of_kind(r, types, i, "linear_attention");
+    }
+    if (strcmp(rotation, "rope") != 0) c->layer_rotates = alloc_layers(r, c, sizeof(bool));
+}
+
+/* LFM2: listed, or all but the layers with attention. */
+static void read_short_convolutions(pj_config_reader *r, pj_model_config *c)
+{
+    json_t *types = layer_types(r, c), *full = pj_config_get(r, "full_attn_idxs"), *item;
+    bool *convolves = c->layer_is_linear = alloc_layers(r, c, sizeof *convolves);
+    size_t index;
+    c->linear.kind = PJ_SHORT_CONVOLUTION;
+    c->linear.kernel = pj_config_count(r, "conv_L_cache", 3, 1, PJ_MAX_CONVOLUTION);
+    c->linear.conv_bias = pj_config_bool(r, "conv_bias", false);
+    if (c->linear.conv_bias)
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "conv_bias", "true is not supported");
+    if (r->status == PJ_OK && !types && !full)
+        pj_config_refuse(r, PJ_E_INVALID, "layer_types", "is missing");
+    for (uint32_t i = 0; convolves && r->status == PJ_OK && i < c->layers; i++)
+        convolves[i] = types ? is_of_kind(r, types, i, "conv") : true;
+    json_array_foreach(full, index, item)
+    {
+        int64_t layer = json_integer_value(item);
+        if (!types && convolves && layer >= 0 && layer < c->layers) convolves[layer] = false;
+    }
 }
 
 /* ---- Gemma 4 ------------------------------------------------------------------------------ */
@@ -233,5 +290,7 @@ void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
     if (r->status == PJ_OK) config_layers_read_window(r, config);
     if (r->status == PJ_OK && pj_arch_has_delta(config->arch))
         config_layers_read_linear_layers(r, config);
+    if (r->status == PJ_OK && config->arch == PJ_ARCH_GRANITE_HYBRID) read_scan_layers(r, config);
+    if (r->status == PJ_OK && config->arch == PJ_ARCH_LFM2) read_short_convolutions(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA4) read_gemma4(r, config);
 }

@@ -212,6 +212,14 @@ static void config_rope_read_query_scale(pj_config_reader *r, pj_model_config *c
     r->status = inner.status;
 }
 
+void pj_config_scale_latent(pj_model_config *c, double mscale)
+{
+    double factor = 1;
+    if (c->rope.type == PJ_ROPE_YARN && mscale > 0 && c->rope.factor > 1)
+        factor = 0.1 * mscale * log(c->rope.factor) + 1;
+    c->score_scale = factor * factor / sqrt((double)c->latent.plain + c->latent.rotated);
+}
+
 void pj_config_read_rope(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
@@ -223,7 +231,10 @@ void pj_config_read_rope(pj_config_reader *r, pj_model_config *config)
     double theta = pj_config_number(r, "rope_theta", rules->theta, 1, 1e15);
     if (rules->partial > 0)
         partial = pj_config_number(r, "partial_rotary_factor", partial, 1e-6, 1);
-    read_one(r, config, common_object(r), config->head_dim, theta, partial, &config->rope);
+    uint32_t rotated = config->latent.rank ? config->latent.rotated : config->head_dim;
+    read_one(r, config, common_object(r), rotated, theta, partial, &config->rope);
+    if (config->latent.rank && r->status == PJ_OK)
+        pj_config_scale_latent(config, config->rope.mscale_all_dim);
     if (config->arch == PJ_ARCH_MINISTRAL3 && r->status == PJ_OK)
         config_rope_read_query_scale(r, config);
 }

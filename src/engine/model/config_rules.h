@@ -35,6 +35,7 @@ typedef struct pj_config_rules {
     uint32_t window_absent;   /* default if the field is absent (not null) */
     bool window_needs_switch; /* applies only with use_sliding_window */
     bool lists_layers;        /* layer_types is read */
+    bool only_windows_rotate; /* if the model has windowed layers, the others do not rotate */
 } pj_config_rules;
 
 const pj_config_rules *pj_config_rules_get(pj_arch arch); /* static */

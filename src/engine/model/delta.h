@@ -6,6 +6,12 @@
  *     S = decay S;  S += k (beta (v - S^T k))^T;  y = S^T q
  * Queries, keys and values first pass a short causal convolution, whose last inputs are also part
  * of the state.
+ *
+ * Two other kinds of layers keep such a state. A state-space scan (Mamba-2) has no correction, a
+ * step dt for each head and token, and a direct path:
+ *     S = decay S;  S += B (dt x)^T;  y = S^T C + D x
+ * where B and C, of a group of heads each, take the place of keys and queries, and x that of
+ * values. A gated short convolution (LFM2) has the convolution's last inputs alone.
  */
 #ifndef PJ_MODEL_DELTA_H
 #define PJ_MODEL_DELTA_H
@@ -13,18 +19,24 @@
 #include "engine/model/model.h"
 
 struct pj_delta {
+    pj_recurrence kind;
     uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
     /* value head h uses key head h % key_heads, as in GGUF files; else heads of a key head are
      * adjacent */
     bool tiled;
-    pj_projection qkv;  /* [channels, hidden] queries, keys, values of all heads */
-    pj_projection z;    /* [value_heads value_dim, hidden] gate of the output */
-    pj_projection b, a; /* [value_heads, hidden] strength of the correction; decay */
-    pj_projection out;  /* [hidden, value_heads value_dim] */
-    const float *conv;  /* [kernel][channels] weights, oldest input first */
-    const float *rate;  /* [value_heads] e^A_log */
-    const float *bias;  /* [value_heads] dt_bias */
-    const float *norm;  /* [value_dim] of each head's output */
+    /* [channels, hidden] queries, keys, values of all heads; PJ_SCAN: x, B, C;
+     * PJ_SHORT_CONVOLUTION: [3 channels, hidden] gate of the input, of the output, input */
+    pj_projection qkv;
+    pj_projection z;        /* [value_heads value_dim, hidden] gate of the output */
+    pj_projection b, a;     /* [value_heads, hidden] strength of the correction; decay */
+    pj_projection out;      /* [hidden, value_heads value_dim] */
+    const float *conv;      /* [kernel][channels] weights, oldest input first */
+    const float *conv_bias; /* [channels] or NULL */
+    const float *rate;      /* [value_heads] e^A_log */
+    const float *bias;      /* [value_heads] dt_bias */
+    const float *norm;    /* [value_dim] of each head's output; PJ_SCAN: [value_heads value_dim] */
+    const float *skip;    /* PJ_SCAN: [value_heads] D */
+    uint32_t norm_groups; /* PJ_SCAN: parts of the output that are normalised apart */
 };
 
 static inline size_t pj_delta_channels(const struct pj_delta *d)

@@ -28,7 +28,7 @@ static void add_vector(tally *t, bool present, uint64_t count)
 
 static void add_norm(tally *t, const pj_blueprint *b, uint64_t width)
 {
-    add_vector(t, true, b->norm == PJ_NORM_LAYER ? 2 * width : width);
+    add_vector(t, true, pj_norms_have_bias(b) ? 2 * width : width);
 }
 
 /* Width of a layer's queries, and of its keys, which it may share with another layer. */
@@ -42,8 +42,27 @@ static uint64_t key_width(const pj_model_config *c, uint32_t layer)
     return (uint64_t)pj_config_kv_heads(c, layer) * pj_config_head_dim(c, layer);
 }
 
+/* Multi-head latent attention. */
+static void add_latent(tally *t, const pj_model_config *c)
+{
+    uint64_t rank = c->latent.rank, low = c->latent.query_rank, heads = c->heads;
+    uint64_t queries = heads * (c->latent.plain + c->latent.rotated);
+    if (low) add_matrix(t, low, c->hidden);
+    add_vector(t, low > 0, low);
+    add_matrix(t, queries, low ? low : c->hidden);
+    add_matrix(t, rank + c->latent.rotated, c->hidden);
+    add_vector(t, true, rank);
+    add_matrix(t, heads * (c->latent.plain + c->latent.value), rank);
+    add_matrix(t, c->hidden, heads * c->latent.value);
+    add_vector(t, c->attention_bias, low + rank + c->latent.rotated + c->hidden);
+}
+
 static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint *b, uint32_t layer)
 {
+    if (c->latent.rank) {
+        add_latent(t, c);
+        return;
+    }
     bool own = pj_config_kv_source(c, layer) == layer;
     uint64_t q = query_width(c, layer), kv = own ? key_width(c, layer) : 0;
     uint64_t head_dim = pj_config_head_dim(c, layer);
@@ -54,13 +73,34 @@ static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint
     add_matrix(t, c->hidden, q);
     add_vector(t, pj_bias_wanted(b->o_bias, c), c->hidden);
     add_vector(t, b->sinks, c->heads);
-    add_vector(t, b->qk_norm == PJ_QK_NORM_HEAD, (own ? 2 : 1) * head_dim);
+    add_vector(t, b->qk_norm == PJ_QK_NORM_HEAD && !c->without_qk_norm, (own ? 2 : 1) * head_dim);
     add_vector(t, b->qk_norm == PJ_QK_NORM_FULL, q + kv);
+}
+
+/* Layers with the gated delta rule, a scan, or a short convolution. */
+static void add_recurrence(tally *t, const pj_model_config *c)
+{
+    uint64_t keys = (uint64_t)c->linear.key_heads * c->linear.key_dim;
+    uint64_t values = (uint64_t)c->linear.value_heads * c->linear.value_dim;
+    if (c->linear.kind == PJ_SHORT_CONVOLUTION) {
+        add_matrix(t, 3 * (uint64_t)c->hidden, c->hidden);
+        add_matrix(t, c->hidden, c->hidden);
+        add_vector(t, true, (uint64_t)c->hidden * c->linear.kernel);
+    } else if (c->linear.kind == PJ_SCAN) {
+        add_matrix(t, 2 * keys + 2 * values + c->linear.value_heads, c->hidden);
+        add_matrix(t, c->hidden, values);
+        add_vector(t, true, (2 * keys + values) * (c->linear.kernel + c->linear.conv_bias));
+        add_vector(t, true, 3 * (uint64_t)c->linear.value_heads + values);
+    }
 }
 
 /* Layers with the gated delta rule. */
 static void add_linear_attention(tally *t, const pj_model_config *c)
 {
+    if (c->linear.kind != PJ_DELTA_RULE) {
+        add_recurrence(t, c);
+        return;
+    }
     uint64_t keys = (uint64_t)c->linear.key_heads * c->linear.key_dim;
     uint64_t values = (uint64_t)c->linear.value_heads * c->linear.value_dim;
     add_matrix(t, 2 * keys + 2 * values + 2 * (uint64_t)c->linear.value_heads, c->hidden);
@@ -85,12 +125,12 @@ static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *
     t->used += c->experts_per_token * one.used;
     t->multiplied += c->experts_per_token * one.multiplied;
     add_matrix(t, c->experts, c->hidden); /* the router */
-    add_vector(t, b->router_bias, c->experts);
+    add_vector(t, b->router_bias || c->router_correction, c->experts);
     /* Scales of the router's input and of each expert, and norms around both branches. */
     add_vector(t, b->parallel_experts, c->hidden + c->experts + 3 * (uint64_t)c->hidden);
-    if (!b->shared_expert) return;
+    if (!b->shared_expert || !c->shared_intermediate) return;
     add_mlp(t, c, b, c->shared_intermediate);
-    add_matrix(t, 1, c->hidden); /* its gate */
+    if (b->shared_gate) add_matrix(t, 1, c->hidden);
 }
 
 /* Gate, projection and norm of a layer's token vectors. */
@@ -158,6 +198,7 @@ static tally count(const pj_model_config *c)
 
 static const char *attention_name(const pj_model_config *c)
 {
+    if (c->latent.rank) return "MLA";
     if (c->kv_heads == c->heads) return "MHA";
     return c->kv_heads == 1 ? "MQA" : "GQA";
 }
@@ -201,8 +242,9 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
         .active_parameters = t.used + table,
         .bytes_per_token = bytes_of(dtype, t.used + c->hidden), /* plus one row of the embedding */
         .flops_per_token = 2 * t.multiplied,
-        .kv_bytes_per_position = 2 * 2 * kv,
-        .attention_flops_per_position = 2 * 2 * q,
+        .kv_bytes_per_position = (c->latent.rank ? 1 : 2) * 2 * kv,
+        .attention_flops_per_position =
+            c->latent.rank ? 2 * (q + q / c->head_dim * c->latent.rank) : 2 * 2 * q,
     };
     snprintf(facts->arch, sizeof facts->arch, "%s", c->arch_name);
     snprintf(facts->attention, sizeof facts->attention, "%s", attention_name(c));

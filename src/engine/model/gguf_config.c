@@ -14,7 +14,6 @@
 #include "engine/model/config_rules.h"
 #include "engine/text/tokenizer.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +73,20 @@ static uint32_t want_count(reader *r, const char *key, int64_t fallback, int64_t
     snprintf(problem, sizeof problem, "is %lld, must be between %lld and %lld", (long long)number,
              (long long)min, (long long)max);
     gguf_config_refuse(r, PJ_E_INVALID, key, problem);
+    return 0;
+}
+
+/* A layer's number, where a file may hold one for each or one for all. */
+static uint32_t want_of_layer(reader *r, const char *key, uint32_t layer, int64_t fallback,
+                              int64_t min, int64_t max)
+{
+    const pj_gguf_value *value = gguf_config_get(r, key);
+    int64_t number;
+    if (!value || !value->is_array) return want_count(r, key, fallback, min, max);
+    if (layer < value->count && pj_gguf_integer(value, layer, &number) && number >= min &&
+        number <= max)
+        return (uint32_t)number;
+    gguf_config_refuse(r, PJ_E_INVALID, key, "lacks a layer, or is out of range for one");
     return 0;
 }
 
@@ -159,31 +172,34 @@ static void refuse_unless_neutral(reader *r, const char *key)
 static void refuse_unknown(reader *r, pj_model_config *config)
 {
     static const char *const keys[] = {
-        "attention.clamp_kqv",          "attention.max_alibi_bias",
-        "expert_weights_scale",         "expert_gating_func",
-        "expert_group_count",           "leading_dense_block_count",
-        "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
+        "attention.clamp_kqv",
+        "attention.max_alibi_bias",
+        "rope.scaling.yarn_ext_factor",
+        "rope.scaling.yarn_attn_factor",
     };
     /* supported for some architectures; read below */
     static const struct {
         const char *key;
-        pj_arch archs[4]; /* PJ_ARCH_COUNT ends a shorter list */
+        pj_arch archs[8]; /* PJ_ARCH_COUNT ends a shorter list */
     } known[] = {
-        {"attention.scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
-        {"embedding_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
-        {"residual_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
-        {"logit_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
+        {"attention.scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COUNT}},
+        {"embedding_scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COUNT}},
+        {"residual_scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COUNT}},
+        {"logit_scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COHERE2, PJ_ARCH_COUNT}},
         {"attn_logit_softcapping", {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_COUNT}},
-        {"final_logit_softcapping", {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_COUNT}},
+        {"final_logit_softcapping",
+         {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GEMMA4, PJ_ARCH_COUNT}},
         {"attention.sliding_window_pattern",
-         {PJ_ARCH_OLMO3, PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GPT_OSS}},
+         {PJ_ARCH_OLMO3, PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GPT_OSS, PJ_ARCH_EXAONE4,
+          PJ_ARCH_COHERE2, PJ_ARCH_GEMMA4, PJ_ARCH_COUNT}},
         {"attention.temperature_scale", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
-        {"rope.scaling.yarn_log_multiplier", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
+        {"rope.scaling.yarn_log_multiplier",
+         {PJ_ARCH_MINISTRAL3, PJ_ARCH_DEEPSEEK_V2, PJ_ARCH_COUNT}},
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) refuse_unless_neutral(r, keys[i]);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         bool here = false;
-        for (int a = 0; a < 4 && known[i].archs[a] != PJ_ARCH_COUNT; a++)
+        for (int a = 0; a < 8 && known[i].archs[a] != PJ_ARCH_COUNT; a++)
             here |= known[i].archs[a] == config->arch;
         if (!here) refuse_unless_neutral(r, known[i].key);
     }
@@ -220,18 +236,69 @@ static void read_head_dim(reader *r, pj_model_config *c)
                            "differs from key_length, which is not supported");
 }
 
+/* Latent attention. Newer files state a head's size with and without the latent vector, older ones
+ * without it alone. */
+static void read_latent_sizes(reader *r, pj_model_config *c)
+{
+    bool both = gguf_config_get(r, "attention.key_length_mla") != NULL;
+    const char *key = both ? "attention.key_length_mla" : "attention.key_length";
+    const char *value = both ? "attention.value_length_mla" : "attention.value_length";
+    uint32_t query = want_count(r, key, -1, 2, PJ_MAX_HEAD_DIM / 2);
+    c->latent.rank = want_count(r, "attention.kv_lora_rank", -1, 1, PJ_MAX_HEAD_DIM / 2);
+    c->latent.query_rank = want_count(r, "attention.q_lora_rank", 0, 0, PJ_MAX_WIDTH);
+    c->latent.rotated = want_count(r, "rope.dimension_count", -1, 2, PJ_MAX_HEAD_DIM / 2);
+    c->latent.value = want_count(r, value, -1, 1, PJ_MAX_HEAD_DIM);
+    if (tensor(r, "blk.0.attn_q.weight")) c->latent.query_rank = 0;
+    c->latent.plain = query - c->latent.rotated;
+    c->head_dim = c->latent.rank + c->latent.rotated;
+    c->kv_heads = 1;
+    if (r->status == PJ_OK && c->latent.rotated >= query)
+        gguf_config_refuse(r, PJ_E_INVALID, "rope.dimension_count", "is not below key_length");
+}
+
+/* Layers with attention beside others, which have 0 KV heads in these files. */
+static bool is_hybrid(pj_arch arch)
+{
+    return arch == PJ_ARCH_LFM2 || arch == PJ_ARCH_GRANITE_HYBRID;
+}
+
+/* The largest number of any layer. */
+static uint32_t most_of_layers(reader *r, const char *key, const pj_model_config *c)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        uint32_t number = want_of_layer(r, key, i, c->heads, 0, PJ_MAX_HEADS);
+        if (number > most) most = number;
+    }
+    if (most == 0) gguf_config_refuse(r, PJ_E_INVALID, key, "is 0 for every layer");
+    return most ? most : 1;
+}
+
 static void gguf_config_read_sizes(reader *r, pj_model_config *c)
 {
+    bool differs = c->arch == PJ_ARCH_GEMMA4; /* between layers: read_layer_sizes */
     c->hidden = want_count(r, "embedding_length", -1, 1, PJ_MAX_WIDTH);
     c->layers = want_count(r, "block_count", -1, 1, PJ_MAX_LAYERS);
+    /* the last blocks may be heads that predict further tokens */
+    c->layers -= want_count(r, "nextn_predict_layers", 0, 0, c->layers ? c->layers - 1 : 0);
     c->heads = want_count(r, "attention.head_count", -1, 1, PJ_MAX_HEADS);
-    c->kv_heads = want_count(r, "attention.head_count_kv", c->heads, 1, PJ_MAX_HEADS);
+    if (is_hybrid(c->arch))
+        c->kv_heads = most_of_layers(r, "attention.head_count_kv", c);
+    else
+        c->kv_heads =
+            differs ? want_of_layer(r, "attention.head_count_kv", 0, c->heads, 1, PJ_MAX_HEADS)
+                    : want_count(r, "attention.head_count_kv", c->heads, 1, PJ_MAX_HEADS);
     c->context = want_count(r, "context_length", -1, 1, PJ_MAX_CONTEXT);
     c->vocab = want_count(r, "vocab_size", rows_of_embedding(r), 1, PJ_MAX_VOCAB);
     /* files of mixtures without a dense layer may lack it */
-    bool needed = c->arch != PJ_ARCH_QWEN3_5_MOE;
-    c->intermediate = want_count(r, "feed_forward_length", needed ? -1 : 512, 1, PJ_MAX_WIDTH);
-    read_head_dim(r, c);
+    bool needed = c->arch != PJ_ARCH_QWEN3_5_MOE && c->arch != PJ_ARCH_QWEN3_NEXT;
+    c->intermediate =
+        differs ? want_of_layer(r, "feed_forward_length", 0, -1, 1, PJ_MAX_WIDTH)
+                : want_count(r, "feed_forward_length", needed ? -1 : 512, 1, PJ_MAX_WIDTH);
+    if (c->arch == PJ_ARCH_DEEPSEEK_V2)
+        read_latent_sizes(r, c);
+    else
+        read_head_dim(r, c);
 }
 
 /* The structure of a block; biases exist if the first layer has them. */
@@ -239,13 +306,17 @@ static void gguf_config_read_block(reader *r, pj_model_config *c)
 {
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
     bool phi = c->arch == PJ_ARCH_PHI;
-    const char *eps = phi ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    const char *eps = pj_blueprint_get(c->arch)->norm == PJ_NORM_LAYER
+                          ? "attention.layer_norm_epsilon"
+                          : "attention.layer_norm_rms_epsilon";
     c->norm_eps = want_number(r, eps, 1e-5, 1e-20, 1);
     c->initializer_range = 0.02;
     c->gelu = strcmp(rules->activation, "silu") != 0;
     c->attention_bias = phi || tensor(r, "blk.0.attn_q.bias") != NULL;
     c->qkv_bias = phi || c->arch == PJ_ARCH_QWEN2 || tensor(r, "blk.0.attn_q.bias") != NULL;
     c->mlp_bias = phi || tensor(r, "blk.0.ffn_down.bias") != NULL;
+    c->out_bias = tensor(r, "blk.0.attn_output.bias") != NULL;
+    c->without_qk_norm = c->arch == PJ_ARCH_GLM4_MOE && !tensor(r, "blk.0.attn_q_norm.weight");
     c->tied_head = tensor(r, "output.weight") == NULL;
 }
 
@@ -254,11 +325,17 @@ static void gguf_config_read_block(reader *r, pj_model_config *c)
 static void read_multipliers(reader *r, pj_model_config *c)
 {
     enum { MOST = 1000000, GEMMA2_LARGEST = 46, GEMMA3_LARGEST = 62 };
-    if (c->arch == PJ_ARCH_GRANITE) {
+    if (c->arch == PJ_ARCH_GRANITE || c->arch == PJ_ARCH_GRANITE_HYBRID) {
         c->embedding_scale = want_number(r, "embedding_scale", 1, 1e-6, MOST);
         c->residual_scale = want_number(r, "residual_scale", 1, 1e-6, MOST);
         c->score_scale = want_number(r, "attention.scale", 0, 0, MOST);
         c->logit_scale = 1 / want_number(r, "logit_scale", 1, 1e-6, MOST);
+    }
+    if (c->arch == PJ_ARCH_COHERE2) c->logit_scale = want_number(r, "logit_scale", 1, 1e-6, MOST);
+    if (c->arch == PJ_ARCH_GEMMA4) {
+        c->embedding_scale = sqrt(c->hidden);
+        c->score_scale = 1; /* queries have a norm of their own */
+        c->logit_softcap = want_number(r, "final_logit_softcapping", 0, 0, MOST);
     }
     if (c->arch != PJ_ARCH_GEMMA2 && c->arch != PJ_ARCH_GEMMA3) return;
     bool largest = c->layers == (c->arch == PJ_ARCH_GEMMA2 ? GEMMA2_LARGEST : GEMMA3_LARGEST);
@@ -302,12 +379,124 @@ static void gguf_config_read_window(reader *r, pj_model_config *c)
     c->layer_is_windowed = all_but_each(r, c, period);
     for (uint32_t i = 0; r->status == PJ_OK && pattern && pattern->is_array && i < c->layers; i++)
         c->layer_is_windowed[i] = has_window(pattern, i);
+    if (rules->only_windows_rotate && c->window) c->layer_rotates = c->layer_is_windowed;
+}
+
+/* ---- Gemma 4: layers of different sizes ------------------------------------------------------ */
+
+/* The last layers read the keys and values of the preceding layer of their kind. */
+static void read_shared_keys(reader *r, pj_model_config *c)
+{
+    uint32_t shared = want_count(r, "attention.shared_kv_layers", 0, 0, c->layers - 1);
+    uint32_t own = c->layers - shared;
+    if (shared == 0 || r->status != PJ_OK) return;
+    c->layer_kv_source = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_kv_source);
+    if (!c->layer_kv_source) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        uint32_t source = own;
+        while (source > 0 && c->layer_is_windowed[source - 1] != c->layer_is_windowed[i]) source--;
+        if (i >= own && (source == 0 || c->layer_kv_heads[source - 1] != c->layer_kv_heads[i]))
+            gguf_config_refuse(r, PJ_E_INVALID, "attention.shared_kv_layers",
+                               "leaves a layer without keys of its kind");
+        c->layer_kv_source[i] = i < own ? i : source - 1;
+    }
+}
+
+static void read_layer_sizes(reader *r, pj_model_config *c)
+{
+    char name[64];
+    const pj_tensor *vectors = tensor(r, "per_layer_token_embd.weight");
+    uint32_t wide = want_count(r, "attention.key_length", c->head_dim, 2, PJ_MAX_HEAD_DIM);
+    if (c->arch != PJ_ARCH_GEMMA4) return;
+    c->head_dim = want_count(r, "attention.key_length_swa", wide, 2, PJ_MAX_HEAD_DIM);
+    if (c->head_dim % 2 != 0)
+        gguf_config_refuse(r, PJ_E_INVALID, "attention.key_length_swa", "must be even");
+    if (want_count(r, "attention.value_length_swa", c->head_dim, 1, PJ_MAX_HEAD_DIM) != c->head_dim)
+        gguf_config_refuse(r, PJ_E_UNSUPPORTED, "attention.value_length_swa",
+                           "differs from key_length_swa, which is not supported");
+    c->token_vector = want_count(r, "embedding_length_per_layer_input", 0, 0, PJ_MAX_WIDTH);
+    c->token_vector_vocab = vectors && vectors->rank == 2 ? (uint32_t)vectors->shape[0] : c->vocab;
+    if (c->token_vector_vocab < c->vocab)
+        gguf_config_refuse(r, PJ_E_UNSUPPORTED, "embedding_length_per_layer_input",
+                           "belongs to a table that is shorter than the vocabulary");
+    c->layer_head_dim = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_head_dim);
+    c->layer_kv_heads = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_kv_heads);
+    if (!c->layer_head_dim || !c->layer_kv_heads) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        c->layer_head_dim[i] = c->layer_is_windowed[i] ? c->head_dim : wide;
+        c->layer_kv_heads[i] =
+            want_of_layer(r, "attention.head_count_kv", i, c->heads, 1, PJ_MAX_HEADS);
+        if (r->status == PJ_OK && c->heads % c->layer_kv_heads[i] != 0)
+            gguf_config_refuse(r, PJ_E_INVALID, "attention.head_count_kv",
+                               "does not divide head_count");
+    }
+    if (r->status == PJ_OK) read_shared_keys(r, c);
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        bool reads = pj_config_kv_source(c, i) != i;
+        snprintf(name, sizeof name, "blk.%u.attn_v.weight", i);
+        c->keys_are_values |= !reads && !c->layer_is_windowed[i] && !tensor(r, name);
+        uint32_t width = want_of_layer(r, "feed_forward_length", i, -1, 1, PJ_MAX_WIDTH);
+        c->wide_readers |= reads && width == 2 * c->intermediate;
+        if (r->status == PJ_OK && width != pj_config_mlp_width(c, i))
+            gguf_config_refuse(r, PJ_E_UNSUPPORTED, "feed_forward_length",
+                               "differs between layers in an unknown way");
+    }
 }
 
 /* SmolLM3's files do not state that every fourth layer has no rotation. */
 static void gguf_config_read_rotating_layers(reader *r, pj_model_config *c)
 {
     if (c->arch == PJ_ARCH_SMOLLM3) c->layer_rotates = all_but_each(r, c, 4);
+}
+
+/* How a router scores and chooses. */
+static void read_router(reader *r, pj_model_config *c)
+{
+    enum { SOFTMAX = 1, SIGMOID = 2 };
+    char name[64];
+    bool grouped = c->arch == PJ_ARCH_GLM4_MOE, sigmoid = grouped || c->arch == PJ_ARCH_MINIMAX_M2;
+    uint32_t kind = want_count(r, "expert_gating_func", 0, 0, 4);
+    if (kind > SIGMOID)
+        gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_gating_func", "is not supported");
+    c->router_sigmoid = kind ? kind == SIGMOID : sigmoid;
+    c->routed_scale = want_number(r, "expert_weights_scale", 1, 0, 1e6);
+    if (c->routed_scale == 0) c->routed_scale = 1;
+    c->expert_groups = want_count(r, "expert_group_count", 1, 0, c->experts);
+    c->expert_groups_kept = want_count(r, "expert_group_used_count", 1, 0, c->experts);
+    c->group_by_pair = c->router_sigmoid;
+    for (uint32_t i = 0; i < c->layers; i++) {
+        snprintf(name, sizeof name, "blk.%u.exp_probs_b.bias", i);
+        c->router_correction |= tensor(r, name) != NULL;
+    }
+    if (r->status != PJ_OK || c->expert_groups <= 1) return;
+    uint32_t each = c->experts / c->expert_groups;
+    if (c->experts % c->expert_groups != 0 || each < 2 || c->expert_groups_kept == 0 ||
+        c->expert_groups_kept > c->expert_groups ||
+        (uint64_t)each * c->expert_groups_kept < c->experts_per_token)
+        gguf_config_refuse(r, PJ_E_INVALID, "expert_group_count",
+                           "does not divide the experts into enough groups of two or more");
+}
+
+/* Whether the architecture's files have experts. */
+static bool has_experts(reader *r, const pj_model_config *c)
+{
+    bool maybe = pj_blueprint_get(c->arch)->router != PJ_ROUTER_NONE;
+    bool optional = pj_blueprint_get(c->arch)->parallel_experts;
+    return maybe && (!optional || want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS) > 0);
+}
+
+/* The width of shared experts: stated, or so many experts' widths. */
+static void read_shared_width(reader *r, pj_model_config *c)
+{
+    uint64_t width = c->intermediate;
+    if (!pj_blueprint_get(c->arch)->shared_expert) return;
+    if (!pj_blueprint_get(c->arch)->shared_gate)
+        width = (uint64_t)want_count(r, "expert_shared_count", 0, 0, 1024) * c->expert_intermediate;
+    if (width > PJ_MAX_WIDTH)
+        gguf_config_refuse(r, PJ_E_INVALID, "expert_shared_count", "is too large");
+    else
+        c->shared_intermediate = want_count(r, "expert_shared_feed_forward_length", (int64_t)width,
+                                            width > 0, PJ_MAX_WIDTH);
 }
 
 static void gguf_config_read_experts(reader *r, pj_model_config *c)
@@ -320,20 +509,18 @@ static void gguf_config_read_experts(reader *r, pj_model_config *c)
         c->mlp_bias = true;
         mixtral = true; /* experts in every layer, weights that sum to 1 */
     }
-    bool shared = c->arch == PJ_ARCH_QWEN2_MOE || c->arch == PJ_ARCH_QWEN3_5_MOE;
-    if (!mixtral && !shared && c->arch != PJ_ARCH_QWEN3_MOE) return;
+    if (!has_experts(r, c)) return;
     c->experts = want_count(r, "expert_count", -1, 1, PJ_MAX_EXPERTS);
     c->experts_per_token = want_count(r, "expert_used_count", -1, 1, c->experts);
     if (r->status != PJ_OK) return;
     /* older Qwen files omit the width: the chosen experts together are as wide as the block */
     uint32_t width = mixtral ? c->intermediate : c->intermediate / c->experts_per_token;
     c->expert_intermediate = want_count(r, "expert_feed_forward_length", width, 1, PJ_MAX_WIDTH);
-    if (shared)
-        c->shared_intermediate =
-            want_count(r, "expert_shared_feed_forward_length", c->intermediate, 1, PJ_MAX_WIDTH);
+    read_shared_width(r, c);
     c->norm_topk = want_bool(r, "expert_weights_norm", c->arch != PJ_ARCH_QWEN2_MOE);
     if (mixtral && !c->norm_topk)
         gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_weights_norm", "false is not supported");
+    read_router(r, c);
     bool *dense = all_but_each(r, c, 1);
     for (uint32_t i = 0; dense && i < c->layers; i++) {
         snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", i);
@@ -343,6 +530,39 @@ static void gguf_config_read_experts(reader *r, pj_model_config *c)
 }
 
 /* ---- linear attention --------------------------------------------------------------------- */
+
+/* Layers without KV heads are state-space layers (Granite 4) or short convolutions (LFM2). */
+static void read_hybrid_layers(reader *r, pj_model_config *c)
+{
+    bool scan = c->arch == PJ_ARCH_GRANITE_HYBRID;
+    if (!is_hybrid(c->arch)) return;
+    c->linear.kind = scan ? PJ_SCAN : PJ_SHORT_CONVOLUTION;
+    c->linear.kernel =
+        want_count(r, scan ? "ssm.conv_kernel" : "shortconv.l_cache", -1, 1, PJ_MAX_CONVOLUTION);
+    c->layer_is_linear = all_but_each(r, c, 1);
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++)
+        c->layer_is_linear[i] =
+            want_of_layer(r, "attention.head_count_kv", i, 1, 0, PJ_MAX_HEADS) == 0;
+    if (!scan) return;
+    if (want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS) > 0)
+        gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_count",
+                           "above 0 is not supported beside state-space layers");
+    c->linear.key_heads = want_count(r, "ssm.group_count", -1, 1, PJ_MAX_HEADS);
+    c->linear.value_heads = want_count(r, "ssm.time_step_rank", -1, 1, PJ_MAX_HEADS);
+    c->linear.key_dim = want_count(r, "ssm.state_size", -1, 1, PJ_MAX_DELTA_DIM);
+    uint32_t values = want_count(r, "ssm.inner_size", -1, 1, PJ_MAX_WIDTH);
+    if (r->status != PJ_OK) return;
+    c->linear.value_dim = values / c->linear.value_heads;
+    c->linear.norm_groups = 1;
+    c->linear.conv_bias = true;
+    if (values % c->linear.value_heads != 0 || c->linear.value_dim > PJ_MAX_DELTA_DIM ||
+        c->linear.value_heads % c->linear.key_heads != 0)
+        gguf_config_refuse(
+            r, PJ_E_INVALID, "ssm.time_step_rank",
+            "does not divide ssm.inner_size, or is not a multiple of ssm.group_count");
+    if (!want_bool(r, "rope.scaling.finetuned", true))
+        c->layer_rotates = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_rotates);
+}
 
 /* Qwen3.5: all layers but each interval-th use the gated delta rule. */
 static void gguf_config_read_linear_layers(reader *r, pj_model_config *c)
@@ -371,19 +591,29 @@ static void gguf_config_read_linear_layers(reader *r, pj_model_config *c)
 static void read_window_rope(reader *r, pj_model_config *c)
 {
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
-    bool gemma = c->arch == PJ_ARCH_GEMMA3;
+    bool gemma = c->arch == PJ_ARCH_GEMMA3 || c->arch == PJ_ARCH_GEMMA4;
     if (rules->window_theta == 0) return;
     c->window_rope = PJ_ROPE_CONFIG_PLAIN;
-    c->window_rope.dims = c->rope.dims;
+    c->window_rope.dims = c->arch == PJ_ARCH_GEMMA4 ? c->head_dim : c->rope.dims;
     c->window_rope.neighbours = c->rope.neighbours;
     c->window_rope.theta =
         want_number(r, "rope.freq_base_swa", gemma ? rules->window_theta : c->rope.theta, 1, 1e15);
+}
+
+/* Latent attention: YaRN scales scores instead of rotated parts. The key is a tenth of its mscale.
+ */
+static void read_latent_scale(reader *r, pj_model_config *c)
+{
+    double tenth = want_number(r, "rope.scaling.yarn_log_multiplier", 0, 0, 1e6);
+    if (c->rope.type == PJ_ROPE_YARN) c->rope.attention_factor = 1;
+    pj_config_scale_latent(c, 10 * tenth);
 }
 
 /* Ministral 3: queries scale with their position; YaRN's factor on all scores is divided out. */
 static void gguf_config_read_query_scale(reader *r, pj_model_config *c)
 {
     pj_rope_config *rope = &c->rope;
+    if (c->latent.rank) read_latent_scale(r, c);
     if (c->arch != PJ_ARCH_MINISTRAL3) return;
     c->query_beta = want_number(r, "attention.temperature_scale", 0, 0, 1e6);
     c->query_period = rope->original_context ? rope->original_context : c->context;
@@ -468,15 +698,43 @@ static void read_longrope(reader *r, pj_model_config *c)
     rope->factor = (double)c->context / rope->original_context;
 }
 
+/* Gemma 4: pairs that do not rotate have a divisor so large that their angle is 0. */
+static void read_turning(reader *r, pj_rope_config *rope)
+{
+    const pj_tensor *t = tensor(r, "rope_freqs.weight");
+    rope->type = PJ_ROPE_PROPORTIONAL;
+    rope->turning = rope->dims / 2;
+    if (!t) return;
+    if (t->type != PJ_FILE_F32 || t->rank != 1 || t->shape[0] != rope->dims / 2) {
+        r->status = pj_fail(r->err, PJ_E_INVALID,
+                            "%s: tensor rope_freqs.weight must contain %u values in F32", r->name,
+                            rope->dims / 2);
+        return;
+    }
+    rope->turning = 0;
+    for (uint32_t i = 0; i < rope->dims / 2; i++) {
+        float value;
+        memcpy(&value, t->data + 4 * (size_t)i, 4);
+        if (value == 1 && rope->turning == i)
+            rope->turning++;
+        else if (!(value > 1e9f))
+            gguf_config_refuse(r, PJ_E_UNSUPPORTED, "rope.dimension_count",
+                               "belongs to rope_freqs.weight with factors other than 1 and none");
+    }
+}
+
 static void read_rope(reader *r, pj_model_config *c)
 {
     pj_rope_config *rope = &c->rope;
-    bool gemma3 = c->arch == PJ_ARCH_GEMMA3;
+    bool gemma3 = c->arch == PJ_ARCH_GEMMA3 || c->arch == PJ_ARCH_GEMMA4;
+    uint32_t head_dim = c->head_dim;
+    for (uint32_t i = 0; c->layer_head_dim && i < c->layers; i++)
+        if (!c->layer_is_windowed[i]) head_dim = c->layer_head_dim[i];
     *rope = PJ_ROPE_CONFIG_PLAIN;
     rope->neighbours = pj_arch_gguf_neighbours(c->arch);
     rope->theta = want_number(r, "rope.freq_base", gemma3 ? 1e6 : 1e4, 1, 1e15);
-    rope->dims = want_count(r, "rope.dimension_count", c->head_dim, 2, PJ_MAX_HEAD_DIM);
-    if (rope->dims % 2 != 0 || rope->dims > c->head_dim)
+    rope->dims = want_count(r, "rope.dimension_count", head_dim, 2, PJ_MAX_HEAD_DIM);
+    if (rope->dims % 2 != 0 || rope->dims > head_dim)
         gguf_config_refuse(r, PJ_E_INVALID, "rope.dimension_count",
                            "must be even, and at most the head's");
     rope->original_context =
@@ -490,6 +748,10 @@ static void read_rope(reader *r, pj_model_config *c)
     if (rope->type == PJ_ROPE_LONGROPE || tensor(r, "rope_factors_long.weight")) {
         read_longrope(r, c);
         rope->attention_factor = attention;
+        return;
+    }
+    if (c->arch == PJ_ARCH_GEMMA4) {
+        read_turning(r, rope);
         return;
     }
     rope->factor_count = rope->dims / 2;
@@ -562,9 +824,11 @@ pj_status pj_gguf_config(const pj_gguf *gguf, const char *name, pj_arena *arena,
         gguf_config_read_block,
         read_multipliers,
         gguf_config_read_window,
+        read_layer_sizes,
         gguf_config_read_rotating_layers,
         gguf_config_read_experts,
         gguf_config_read_linear_layers,
+        read_hybrid_layers,
         read_rope,
         read_window_rope,
         gguf_config_read_query_scale,
@@ -575,149 +839,4 @@ pj_status pj_gguf_config(const pj_gguf *gguf, const char *name, pj_arena *arena,
     for (size_t i = 0; i < sizeof parts / sizeof *parts && r.status == PJ_OK; i++)
         parts[i](&r, config);
     return r.status;
-}
-
-/* ---- names of tensors --------------------------------------------------------------------- */
-
-bool pj_gguf_is_config_tensor(const char *name)
-{
-    static const char *const names[] = {"rope_freqs.weight", "rope_factors_long.weight",
-                                        "rope_factors_short.weight"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0) return true;
-    return false;
-}
-
-typedef struct name_pair {
-    const char *loader, *file;
-} name_pair;
-
-static const name_pair outside[] = {
-    {"embed_tokens", "token_embd"},
-    {"norm", "output_norm"},
-    {"final_layernorm", "output_norm"},
-};
-
-static const name_pair inside[] = {
-    {"input_layernorm", "attn_norm"},
-    {"post_attention_layernorm", "ffn_norm"}, /* or post_attention_norm: layer_name */
-    {"post_self_attn_layernorm", "post_attention_norm"},
-    {"pre_feedforward_layernorm", "ffn_norm"},
-    {"post_feedforward_layernorm", "post_ffw_norm"},
-    {"post_mlp_layernorm", "post_ffw_norm"},
-    {"self_attn.q_proj", "attn_q"},
-    {"self_attn.k_proj", "attn_k"},
-    {"self_attn.v_proj", "attn_v"},
-    {"self_attn.qkv_proj", "attn_qkv"},
-    {"self_attn.o_proj", "attn_output"},
-    {"self_attn.dense", "attn_output"},
-    {"self_attn.q_norm", "attn_q_norm"},
-    {"self_attn.k_norm", "attn_k_norm"},
-    {"mlp.gate_proj", "ffn_gate"},
-    {"mlp.up_proj", "ffn_up"},
-    {"mlp.gate_up_proj", "ffn_up"},
-    {"mlp.down_proj", "ffn_down"},
-    {"mlp.fc1", "ffn_up"},
-    {"mlp.fc2", "ffn_down"},
-    {"self_attn.sinks", "attn_sinks"},
-    {"linear_attn.in_proj_qkv", "attn_qkv"},
-    {"linear_attn.in_proj_z", "attn_gate"},
-    {"linear_attn.in_proj_b", "ssm_beta"},
-    {"linear_attn.in_proj_a", "ssm_alpha"},
-    {"linear_attn.conv1d", "ssm_conv1d"},
-    {"linear_attn.dt_bias", "ssm_dt"},
-    {"linear_attn.norm", "ssm_norm"},
-    {"linear_attn.out_proj", "ssm_out"},
-    {"mlp.gate", "ffn_gate_inp"},
-    {"mlp.router", "ffn_gate_inp"},
-    {"mlp.experts.gate_proj", "ffn_gate_exps"},
-    {"mlp.experts.up_proj", "ffn_up_exps"},
-    {"mlp.experts.down_proj", "ffn_down_exps"},
-    {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
-    {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
-    {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
-    {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
-};
-
-static const char *gguf_config_find_pair(const name_pair *pairs, size_t count, const char *part,
-                                         size_t bytes)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strlen(pairs[i].loader) == bytes && memcmp(pairs[i].loader, part, bytes) == 0)
-            return pairs[i].file;
-    return NULL;
-}
-
-/* "mlp.experts.7.gate_proj": a single expert, as in older files. */
-static const char *find_expert(const char *part, size_t bytes, unsigned long *expert)
-{
-    static const char prefix[] = "mlp.experts.";
-    const size_t skipped = sizeof prefix - 1;
-    char mlp[32], *end;
-    if (bytes <= skipped || memcmp(part, prefix, skipped) != 0) return NULL;
-    if (!isdigit((unsigned char)part[skipped])) return NULL;
-    *expert = strtoul(part + skipped, &end, 10);
-    if (*end != '.' || end >= part + bytes) return NULL;
-    int length = snprintf(mlp, sizeof mlp, "mlp%.*s", (int)(part + bytes - end), end);
-    if (length >= (int)sizeof mlp) return NULL;
-    return gguf_config_find_pair(inside, sizeof inside / sizeof *inside, mlp, (size_t)length);
-}
-
-static bool gguf_config_put_name(char *out, size_t bytes, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static bool gguf_config_put_name(char *out, size_t bytes, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(out, bytes, format, arguments);
-    va_end(arguments);
-    return length > 0 && (size_t)length < bytes;
-}
-
-/* In some architectures the norm of this name precedes the feed-forward block, in others it follows
- * attention. */
-static bool closes_attention(pj_arch arch, const char *part, size_t length)
-{
-    pj_instrument_name norm = PJ_N_POST_ATTENTION_LAYERNORM;
-    const char *name = pj_instrument_text(norm);
-    return strlen(name) == length && memcmp(name, part, length) == 0 &&
-           (pj_blueprint_get(arch)->attention_out_norm == norm || arch == PJ_ARCH_GPT_OSS ||
-            pj_arch_has_delta(arch));
-}
-
-static bool layer_name(pj_arch arch, const char *rest, const char *kind, char *out, size_t bytes)
-{
-    char *end;
-    unsigned long expert, layer = strtoul(rest, &end, 10);
-    if (end == rest || *end != '.') return false;
-    const char *part = end + 1;
-    size_t length = (size_t)(kind - part);
-    static const char rates[] = "linear_attn.A_log"; /* the only one without a suffix */
-    if (length == sizeof rates - 1 && memcmp(part, rates, length) == 0)
-        return gguf_config_put_name(out, bytes, "blk.%lu.ssm_a", layer);
-    const char *file =
-        closes_attention(arch, part, length)
-            ? "post_attention_norm"
-            : gguf_config_find_pair(inside, sizeof inside / sizeof *inside, part, length);
-    if (file) return gguf_config_put_name(out, bytes, "blk.%lu.%s%s", layer, file, kind);
-    file = find_expert(part, length, &expert);
-    return file && gguf_config_put_name(out, bytes, "blk.%lu.%s.%lu%s", layer, file, expert, kind);
-}
-
-bool pj_gguf_tensor_name(pj_arch arch, const char *name, char *out, size_t bytes)
-{
-    static const char layers[] = "layers.", prefix[] = "model.";
-    const char *kind = strrchr(name, '.'); /* ".weight", ".bias" */
-    if (!kind || (strcmp(kind, ".weight") != 0 && strcmp(kind, ".bias") != 0)) return false;
-    size_t stem = (size_t)(kind - name);
-    if (stem == 7 && memcmp(name, "lm_head", 7) == 0)
-        return gguf_config_put_name(out, bytes, "output%s", kind);
-    if (strncmp(name, prefix, sizeof prefix - 1) == 0) name += sizeof prefix - 1;
-    if (name >= kind) return false;
-    if (strncmp(name, layers, sizeof layers - 1) == 0)
-        return layer_name(arch, name + sizeof layers - 1, kind, out, bytes);
-    const char *file = gguf_config_find_pair(outside, sizeof outside / sizeof *outside, name,
-                                             (size_t)(kind - name));
-    return file && gguf_config_put_name(out, bytes, "%s%s", file, kind);
 }

@@ -36,6 +36,9 @@ static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
     layer->rope = rope_of(m, index);
     layer->score_scale =
         c->score_scale > 0 ? (float)c->score_scale : 1.0f / sqrtf((float)layer->head_dim);
+    layer->value_dim = c->latent.rank ? c->latent.rank : layer->head_dim;
+    layer->values_in_keys = c->latent.rank > 0;
+    layer->rope_first = c->latent.rank;
 }
 
 /* The layer's token vector weights and output scale. */
@@ -56,12 +59,21 @@ static void load_token_input(pj_loader *l, const char *prefix, pj_layer *layer)
     pj_load_norm(l, prefix, PJ_N_POST_PER_LAYER_INPUT_NORM, c->hidden, false, &layer->token_norm);
 }
 
+static void load_recurrence(pj_loader *l, const char *prefix, pj_layer *layer)
+{
+    switch (l->model->config.linear.kind) {
+    case PJ_DELTA_RULE: pj_load_delta(l, prefix, layer); break;
+    case PJ_SCAN: pj_load_scan(l, prefix, layer); break;
+    case PJ_SHORT_CONVOLUTION: pj_load_short_convolution(l, prefix, layer); break;
+    }
+}
+
 static void load_layer(pj_loader *l, uint32_t index)
 {
     const pj_blueprint *b = l->model->blueprint;
     pj_layer *layer = &l->model->layers[index];
     size_t hidden = l->model->config.hidden;
-    bool bias = b->norm == PJ_NORM_LAYER;
+    bool bias = pj_norms_have_bias(b);
     char prefix[PJ_TENSOR_NAME_BYTES / 2];
     snprintf(prefix, sizeof prefix, "model.layers.%u", index);
     shape_layer(l->model, index, layer);
@@ -70,7 +82,9 @@ static void load_layer(pj_loader *l, uint32_t index)
     pj_load_norm(l, prefix, b->mlp_norm, hidden, bias, &layer->mlp_norm);
     pj_load_norm(l, prefix, b->mlp_out_norm, hidden, bias, &layer->mlp_out_norm);
     if (l->model->config.layer_is_linear && l->model->config.layer_is_linear[index])
-        pj_load_delta(l, prefix, layer);
+        load_recurrence(l, prefix, layer);
+    else if (l->model->config.latent.rank)
+        pj_load_latent(l, prefix, layer);
     else
         pj_load_attention(l, prefix, layer);
     pj_load_feed_forward(l, prefix, layer);
@@ -100,8 +114,8 @@ static void load_ends(pj_loader *l)
         m->checkpoint ? pj_checkpoint_find(m->checkpoint, "lm_head.weight") != NULL : !c->tied_head;
     pj_load_matrix(l, "model.embed_tokens.weight", PJ_ROLE_TABLE, c->vocab, c->hidden,
                    &m->embedding);
-    pj_load_norm(l, "model", m->blueprint->final_norm, c->hidden,
-                 m->blueprint->norm == PJ_NORM_LAYER, &m->final_norm);
+    pj_load_norm(l, "model", m->blueprint->final_norm, c->hidden, pj_norms_have_bias(m->blueprint),
+                 &m->final_norm);
     load_token_vectors(l);
     m->head.w = m->embedding;
     m->head.name = PJ_N_LM_HEAD;

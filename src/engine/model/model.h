@@ -49,6 +49,10 @@ typedef struct pj_layer {
     pj_projection k, v;         /* [kv_heads head_dim, hidden] */
     pj_projection qkv;          /* fused: replaces the three */
     struct pj_delta *delta;     /* replaces attention; NULL: attention (delta.h) */
+    struct pj_latent *latent;   /* replaces q, k and v; NULL: none (latent.h) */
+    uint32_t value_dim;         /* of a head's values */
+    bool values_in_keys;        /* values are the first columns of the keys, and not stored */
+    uint32_t rope_first;        /* first column of a head that rotates */
     bool output_gate;           /* q has rows of queries and of gates, alternating by head */
     const float *sinks;         /* [heads] or NULL */
     pj_norm q_norm, k_norm;     /* [head_dim], or [heads head_dim] and [kv_heads head_dim] */
@@ -65,8 +69,9 @@ typedef struct pj_layer {
     /* Experts in parallel with a dense block: norms of its output, of the router's and the experts'
      * input, and of the experts' output; all [hidden]. */
     pj_norm dense_out_norm, router_norm, experts_norm, experts_out_norm;
-    const float *expert_scale; /* [experts] factors of the chosen weights, or NULL */
-    pj_norm mlp_out_norm;      /* [hidden] */
+    const float *expert_scale;      /* [experts] factors of the chosen weights, or NULL */
+    const float *expert_correction; /* [experts] added to scores when choosing, or NULL */
+    pj_norm mlp_out_norm;           /* [hidden] */
     /* The layer's part of each token vector, gated into the residual stream. */
     pj_projection token_gate;       /* [token_vector, hidden] */
     pj_projection token_projection; /* [hidden, token_vector] */

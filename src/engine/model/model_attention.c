@@ -76,11 +76,12 @@ static void load_qk_norms(pj_loader *l, const char *attn, pj_layer *layer)
     bool full = kind == PJ_QK_NORM_FULL;
     size_t q = full ? (size_t)layer->heads * layer->head_dim : layer->head_dim;
     size_t k = full ? (size_t)layer->kv_heads * layer->head_dim : layer->head_dim;
-    if (kind == PJ_QK_NORM_NONE) return;
-    pj_load_norm(l, attn, PJ_N_Q_NORM, q, false, &layer->q_norm);
+    if (kind == PJ_QK_NORM_NONE || l->model->config.without_qk_norm) return;
+    const pj_blueprint *b = l->model->blueprint;
+    pj_load_norm(l, attn, b->q_norm ? b->q_norm : PJ_N_Q_NORM, q, false, &layer->q_norm);
     if (layer->kv_source != layer->index) return;
     if (l->model->blueprint->v_norm) make_plain_norm(l, k, &layer->v_norm);
-    pj_load_norm(l, attn, PJ_N_K_NORM, k, false, &layer->k_norm);
+    pj_load_norm(l, attn, b->k_norm ? b->k_norm : PJ_N_K_NORM, k, false, &layer->k_norm);
 }
 
 void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer)
@@ -101,7 +102,7 @@ void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer)
 /* ---- the gated delta rule ----------------------------------------------------------------- */
 
 /* The convolution's weights [channels][1][kernel], transposed to one row of channels per input. */
-static void load_convolution(pj_loader *l, const char *prefix, struct pj_delta *d)
+void pj_load_convolution(pj_loader *l, const char *prefix, const char *part, struct pj_delta *d)
 {
     char name[PJ_TENSOR_NAME_BYTES];
     size_t channels = pj_delta_channels(d), count = channels * d->kernel;
@@ -109,7 +110,7 @@ static void load_convolution(pj_loader *l, const char *prefix, struct pj_delta *
     d->conv = rows;
     for (size_t i = 0; rows && i < count; i++) rows[i] = 0.5f / (float)d->kernel;
     if (!rows || !l->model->checkpoint) return;
-    snprintf(name, sizeof name, "%s.conv1d.weight", prefix);
+    snprintf(name, sizeof name, "%s.%s.weight", prefix, part);
     const pj_tensor *t = pj_checkpoint_find(l->model->checkpoint, name);
     pj_dtype type;
     bool right = t && pj_file_dtype(t->type, &type) && t->rank >= 2 && t->shape[0] == channels &&
@@ -130,7 +131,7 @@ static void load_convolution(pj_loader *l, const char *prefix, struct pj_delta *
 }
 
 /* GGUF files store -e^A_log, others A_log. */
-static void load_rates(pj_loader *l, const char *prefix, struct pj_delta *d)
+void pj_load_rates(pj_loader *l, const char *prefix, struct pj_delta *d)
 {
     char name[PJ_TENSOR_NAME_BYTES];
     bool gguf = pj_load_is_gguf(l);
@@ -141,6 +142,60 @@ static void load_rates(pj_loader *l, const char *prefix, struct pj_delta *d)
         rates[i] = gguf ? -rates[i] : expf(rates[i]);
     snprintf(name, sizeof name, "%s.dt_bias%s", prefix, gguf ? ".bias" : "");
     pj_load_vector(l, name, d->value_heads, 1, &d->bias);
+}
+
+/* Rows of one kind in a matrix that alternates kinds by key head: `rows` of each head, `first` rows
+ * after the head's beginning, heads `apart` from each other. */
+typedef struct head_rows {
+    size_t first, rows, apart;
+} head_rows;
+
+static void order_heads(uint32_t *order, size_t heads, const head_rows *part)
+{
+    for (size_t h = 0; h < heads; h++)
+        for (size_t i = 0; i < part->rows; i++)
+            *order++ = (uint32_t)(h * part->apart + part->first + i);
+}
+
+/* Gathers kinds of rows from a matrix that alternates them, into one matrix. */
+static void load_apart(pj_loader *l, const pj_projection *mixed, const struct pj_delta *d,
+                       const head_rows *parts, size_t count, pj_instrument_name name,
+                       pj_projection *out)
+{
+    size_t rows = 0, done = 0;
+    for (size_t i = 0; i < count; i++) rows += parts[i].rows * d->key_heads;
+    uint32_t *order = pj_load_alloc(l, rows, sizeof *order);
+    out->name = name;
+    if (!order) return;
+    for (size_t i = 0; i < count; i++) {
+        order_heads(order + done, d->key_heads, &parts[i]);
+        done += parts[i].rows * d->key_heads;
+    }
+    pj_row_source source = pj_rows_ordered(&mixed->w, order);
+    pj_load_adopt_rows(l, pj_instrument_text(name), &source, rows, &out->w);
+}
+
+/* Qwen3-Next: one matrix with queries, keys, values and gates of the first key head, then of the
+ * next, and one with strengths and decays likewise. */
+static void load_alternating(pj_loader *l, const char *linear, struct pj_delta *d)
+{
+    size_t hidden = l->model->config.hidden, ratio = d->value_heads / d->key_heads;
+    size_t k = d->key_dim, v = ratio * d->value_dim, all = 2 * k + 2 * v;
+    const head_rows parts[] = {{0, k, all}, {k, k, all}, {2 * k, v, all}, {2 * k + v, v, all}};
+    const head_rows halves[] = {{0, ratio, 2 * ratio}, {ratio, ratio, 2 * ratio}};
+    pj_projection mixed = {0}, rates = {0};
+    if (pj_load_has_linear(l, linear, "in_proj_qkvz")) {
+        pj_load_linear(l, linear, "in_proj_qkvz", all * d->key_heads, hidden, false, &mixed);
+        load_apart(l, &mixed, d, parts, 3, PJ_N_IN_PROJ_QKV, &d->qkv);
+        load_apart(l, &mixed, d, parts + 3, 1, PJ_N_IN_PROJ_Z, &d->z);
+    } else {
+        pj_load_component(l, linear, PJ_N_IN_PROJ_QKV, pj_delta_channels(d), hidden, false,
+                          &d->qkv);
+        pj_load_component(l, linear, PJ_N_IN_PROJ_Z, pj_delta_values(d), hidden, false, &d->z);
+    }
+    pj_load_linear(l, linear, "in_proj_ba", 2 * d->value_heads, hidden, false, &rates);
+    load_apart(l, &rates, d, halves, 1, PJ_N_IN_PROJ_B, &d->b);
+    load_apart(l, &rates, d, halves + 1, 1, PJ_N_IN_PROJ_A, &d->a);
 }
 
 void pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer)
@@ -155,16 +210,20 @@ void pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer)
                            .key_dim = c->linear.key_dim,
                            .value_dim = c->linear.value_dim,
                            .kernel = c->linear.kernel,
-                           .tiled = pj_load_is_gguf(l)};
+                           .tiled = pj_load_is_gguf(l) && c->arch != PJ_ARCH_QWEN3_NEXT};
     size_t channels = pj_delta_channels(d), values = pj_delta_values(d);
     snprintf(linear, sizeof linear, "%s.linear_attn", prefix);
-    pj_load_component(l, linear, PJ_N_IN_PROJ_QKV, channels, hidden, false, &d->qkv);
-    pj_load_component(l, linear, PJ_N_IN_PROJ_Z, values, hidden, false, &d->z);
-    pj_load_component(l, linear, PJ_N_IN_PROJ_B, d->value_heads, hidden, false, &d->b);
-    pj_load_component(l, linear, PJ_N_IN_PROJ_A, d->value_heads, hidden, false, &d->a);
+    if (pj_load_has_linear(l, linear, "in_proj_ba")) {
+        load_alternating(l, linear, d);
+    } else {
+        pj_load_component(l, linear, PJ_N_IN_PROJ_QKV, channels, hidden, false, &d->qkv);
+        pj_load_component(l, linear, PJ_N_IN_PROJ_Z, values, hidden, false, &d->z);
+        pj_load_component(l, linear, PJ_N_IN_PROJ_B, d->value_heads, hidden, false, &d->b);
+        pj_load_component(l, linear, PJ_N_IN_PROJ_A, d->value_heads, hidden, false, &d->a);
+    }
     pj_load_component(l, linear, PJ_N_OUT_PROJ, hidden, values, false, &d->out);
-    load_convolution(l, linear, d);
-    load_rates(l, linear, d);
+    pj_load_convolution(l, linear, "conv1d", d);
+    pj_load_rates(l, linear, d);
     snprintf(name, sizeof name, "%s.norm.weight", linear);
     pj_load_vector(l, name, d->value_dim, 1, &d->norm);
 }

@@ -2,6 +2,7 @@
 #include "engine/model/model_load.h"
 
 #include "engine/model/delta.h"
+#include "engine/model/latent.h"
 
 /* ---- counts ------------------------------------------------------------------------------- */
 
@@ -42,7 +43,23 @@ static void count_delta(const struct pj_delta *d, pj_model_counts *counts)
     count_vector(d->conv, d->kernel * pj_delta_channels(d), counts);
     count_vector(d->rate, d->value_heads, counts);
     count_vector(d->bias, d->value_heads, counts);
-    count_vector(d->norm, d->value_dim, counts);
+    count_vector(d->norm, d->kind == PJ_SCAN ? pj_delta_values(d) : d->value_dim, counts);
+    count_vector(d->conv_bias, pj_delta_channels(d), counts);
+    count_vector(d->skip, d->value_heads, counts);
+}
+
+static void count_latent(const pj_layer *layer, pj_model_counts *counts)
+{
+    const struct pj_latent *m = layer->latent;
+    count_linear(&m->q_a, 1, counts);
+    count_linear(&m->q, 1, counts);
+    count_linear(&m->kv_a, 1, counts);
+    for (uint32_t h = 0; h < layer->heads; h++) {
+        count_linear(&m->keys[h], 1, counts);
+        count_linear(&m->values[h], 1, counts);
+    }
+    count_vector(m->q_a_norm.w, m->q_a.w.rows, counts);
+    count_vector(m->kv_a_norm.w, layer->value_dim, counts);
 }
 
 void pj_model_count(pj_model *m)
@@ -66,7 +83,9 @@ void pj_model_count(pj_model *m)
         }
         bool full = m->blueprint->qk_norm == PJ_QK_NORM_FULL;
         count_vector(layer->sinks, layer->heads, counts);
+        count_vector(layer->expert_correction, c->experts, counts);
         if (layer->delta) count_delta(layer->delta, counts);
+        if (layer->latent) count_latent(layer, counts);
         count_vector(layer->q_norm.w, layer->head_dim * (full ? layer->heads : 1), counts);
         count_vector(layer->k_norm.w, layer->head_dim * (full ? layer->kv_heads : 1), counts);
         for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)

@@ -17,9 +17,14 @@ static void load_mlp(pj_loader *l, const char *prefix, uint32_t width, pj_mlp_ki
     const pj_blueprint *b = l->model->blueprint;
     bool bias = pj_bias_wanted(b->mlp_bias, c);
     size_t f = mlp->width = width, d = c->hidden;
+    pj_instrument_name gate = b->gate ? b->gate : PJ_N_GATE_PROJ;
+    pj_instrument_name gate_up = b->gate_up ? b->gate_up : PJ_N_GATE_UP_PROJ;
+    /* GGUF files of some architectures have the halves apart */
+    if (kind == PJ_MLP_GATED_FUSED && pj_load_has(l, prefix, "gate_proj.weight"))
+        kind = PJ_MLP_GATED;
     if (kind == PJ_MLP_GATED_FUSED)
-        pj_load_component(l, prefix, PJ_N_GATE_UP_PROJ, 2 * f, d, bias, &mlp->gate_up);
-    if (kind == PJ_MLP_GATED) pj_load_component(l, prefix, PJ_N_GATE_PROJ, f, d, bias, &mlp->gate);
+        pj_load_component(l, prefix, gate_up, 2 * f, d, bias, &mlp->gate_up);
+    if (kind == PJ_MLP_GATED) pj_load_component(l, prefix, gate, f, d, bias, &mlp->gate);
     if (kind != PJ_MLP_GATED_FUSED) pj_load_component(l, prefix, b->up, f, d, bias, &mlp->up);
     pj_load_component(l, prefix, b->down, d, f, bias, &mlp->down);
 }
@@ -36,22 +41,7 @@ static void find_stacked(pj_loader *l, const char *prefix, const char *part, siz
 {
     char name[PJ_TENSOR_NAME_BYTES];
     snprintf(name, sizeof name, "%s.%s", prefix, part);
-    const pj_tensor *tensor = pj_checkpoint_find(l->model->checkpoint, name);
-    size_t experts = l->model->config.experts;
-    pj_dtype type;
-    if (l->status) return;
-    if (!tensor)
-        l->status = pj_fail(l->err, PJ_E_INVALID, "%s is missing", name);
-    else if (tensor->rank != 3 || tensor->shape[0] != experts || tensor->shape[1] != rows ||
-             tensor->shape[2] != cols)
-        l->status = pj_fail(l->err, PJ_E_INVALID, "%s must have the shape [%zu, %zu, %zu]", name,
-                            experts, rows, cols);
-    else if (!pj_file_dtype(tensor->type, &type))
-        l->status = pj_fail(l->err, PJ_E_UNSUPPORTED, "%s has the unsupported weight type %s", name,
-                            pj_file_type_name(tensor->type));
-    else
-        *out =
-            (pj_matrix){tensor->data, type, experts * rows, cols, pj_dtype_row_bytes(type, cols)};
+    pj_load_stack(l, name, l->model->config.experts, rows, cols, out);
 }
 
 /* Biases of all experts, [experts][count]; takes the values first, first + step, ... of each. */
@@ -210,7 +200,7 @@ static void load_expert(pj_loader *l, const char *prefix, uint32_t expert, pj_ml
     const pj_model_config *c = &l->model->config;
     char name[PJ_TENSOR_NAME_BYTES];
     snprintf(name, sizeof name, "%s.%u", prefix, expert);
-    const char *const *part = spellings[pj_load_has(l, name, "w1.weight")];
+    const char *const *part = spellings[pj_load_has_linear(l, name, "w1")];
     size_t f = mlp->width = c->expert_intermediate;
     bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c);
     pj_load_linear(l, name, part[0], f, c->hidden, bias, &mlp->gate);
@@ -255,21 +245,44 @@ static void load_some_experts(pj_loader *l, const char *prefix, pj_layer *layer)
         for (uint32_t e = 0; e < experts; e++) load_expert(l, prefix, e, &layer->experts[e]);
 }
 
-static void load_experts(pj_loader *l, const char *prefix, pj_layer *layer)
+/* What is added to the scores of experts when they are chosen. */
+static void load_correction(pj_loader *l, const char *block, pj_layer *layer)
+{
+    static const char *const parts[] = {"gate.e_score_correction.bias", /* of GGUF files */
+                                        "gate.e_score_correction_bias", "e_score_correction_bias",
+                                        "moe_statics.e_score_correction_bias"};
+    char name[PJ_TENSOR_NAME_BYTES + 64];
+    size_t i = 0, count = sizeof parts / sizeof *parts;
+    if (!l->model->config.router_correction) return;
+    while (i + 1 < count && !pj_load_has(l, block, parts[i])) i++;
+    snprintf(name, sizeof name, "%s.%s", block, parts[i]);
+    pj_load_vector(l, name, l->model->config.experts, 0, &layer->expert_correction);
+}
+
+static void load_shared(pj_loader *l, const char *block, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
+    char name[PJ_TENSOR_NAME_BYTES + 16];
+    if (!l->model->blueprint->shared_expert || c->shared_intermediate == 0) return;
+    bool several = pj_load_has_linear(l, block, "shared_experts.up_proj");
+    snprintf(name, sizeof name, "%s.%s", block, several ? "shared_experts" : "shared_expert");
+    load_mlp(l, name, c->shared_intermediate, PJ_MLP_GATED, &layer->shared);
+    unname(&layer->shared);
+    if (l->model->blueprint->shared_gate)
+        pj_load_linear(l, block, "shared_expert_gate", 1, c->hidden, false, &layer->shared_gate);
+}
+
+static void load_experts(pj_loader *l, const char *prefix, pj_layer *layer)
+{
     char block[PJ_TENSOR_NAME_BYTES], name[PJ_TENSOR_NAME_BYTES + 16];
     snprintf(block, sizeof block, "%s.%s", prefix,
              pj_load_has(l, prefix, "block_sparse_moe.gate.weight") ? "block_sparse_moe" : "mlp");
     const char *router = pj_load_has(l, block, "router.weight") ? "router" : "gate";
     load_router(l, block, router, &layer->router);
+    load_correction(l, block, layer);
     snprintf(name, sizeof name, "%s.experts", block);
     load_some_experts(l, name, layer);
-    if (!l->model->blueprint->shared_expert) return;
-    snprintf(name, sizeof name, "%s.shared_expert", block);
-    load_mlp(l, name, c->shared_intermediate, PJ_MLP_GATED, &layer->shared);
-    unname(&layer->shared);
-    pj_load_linear(l, block, "shared_expert_gate", 1, c->hidden, false, &layer->shared_gate);
+    load_shared(l, block, layer);
 }
 
 /* Gemma 4: a router with its own norm and scales, and norms around both branches. */
@@ -299,7 +312,8 @@ void pj_load_feed_forward(pj_loader *l, const char *prefix, pj_layer *layer)
     const pj_model_config *c = &l->model->config;
     bool dense = c->experts == 0 || (c->layer_is_dense && c->layer_is_dense[layer->index]);
     char mlp[PJ_TENSOR_NAME_BYTES];
-    snprintf(mlp, sizeof mlp, "%s.mlp", prefix);
+    const char *block = l->model->blueprint->block;
+    snprintf(mlp, sizeof mlp, "%s.%s", prefix, block ? block : "mlp");
     bool parallel = l->model->blueprint->parallel_experts;
     if (dense || parallel)
         load_mlp(l, mlp, pj_config_mlp_width(c, layer->index), l->model->blueprint->mlp,

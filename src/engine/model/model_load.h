@@ -48,6 +48,9 @@ void pj_load_adopt_rows(pj_loader *l, const char *name, const pj_row_source *sou
                         pj_matrix *out);
 void pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, size_t cols,
                     pj_matrix *out);
+/* All matrices of a tensor [count, rows, cols], one below the other; as stored. */
+void pj_load_stack(pj_loader *l, const char *name, size_t count, size_t rows, size_t cols,
+                   pj_matrix *out);
 /* As floats; synthetic models use `fallback` everywhere. */
 void pj_load_vector(pj_loader *l, const char *name, size_t count, float fallback,
                     const float **out);
@@ -62,6 +65,8 @@ void pj_load_norm(pj_loader *l, const char *prefix, pj_instrument_name part, siz
 bool pj_load_is_gguf(const pj_loader *l);
 /* Whether the file has "<prefix>.<part>". */
 bool pj_load_has(const pj_loader *l, const char *prefix, const char *part);
+/* Whether the file has "<prefix>.<part>.weight", packed or not. */
+bool pj_load_has_linear(const pj_loader *l, const char *prefix, const char *part);
 
 /* ---- model_attention.c ---- */
 
@@ -69,6 +74,27 @@ bool pj_load_has(const pj_loader *l, const char *prefix, const char *part);
 pj_matrix pj_matrix_rows(const pj_matrix *whole, size_t first, size_t rows);
 void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer);
 void pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer);
+
+struct pj_delta;
+/* Convolution, and decays with their biases, of a recurrent layer. */
+void pj_load_convolution(pj_loader *l, const char *prefix, const char *part, struct pj_delta *d);
+void pj_load_rates(pj_loader *l, const char *prefix, struct pj_delta *d);
+
+/* ---- model_recurrent.c ---- */
+
+void pj_load_scan(pj_loader *l, const char *prefix, pj_layer *layer);
+void pj_load_short_convolution(pj_loader *l, const char *prefix, pj_layer *layer);
+
+/* ---- model_packed.c ---- */
+
+/* The rows of a matrix whose folder has packed weights instead of the tensor `name`; false: it has
+ * none. */
+bool pj_load_packed(pj_loader *l, const char *name, size_t rows, size_t cols,
+                    pj_row_source *source);
+
+/* ---- model_latent.c ---- */
+
+void pj_load_latent(pj_loader *l, const char *prefix, pj_layer *layer);
 
 /* ---- model_experts.c ---- */
 

@@ -235,8 +235,32 @@ void pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, si
         l->status = load_e4m3(l, name, tensor, use, rows, cols, out);
         return;
     }
+    pj_row_source packed;
+    if (l->model->config.packed && pj_load_packed(l, name, rows, cols, &packed)) {
+        if (!l->status) pj_load_adopt_rows(l, name, &packed, rows, out);
+        return;
+    }
     l->status = pj_checkpoint_matrix(l->model->checkpoint, name, rows, cols, &stored, l->err);
     if (!l->status) pj_load_adopt(l, name, use, &stored, out);
+}
+
+void pj_load_stack(pj_loader *l, const char *name, size_t count, size_t rows, size_t cols,
+                   pj_matrix *out)
+{
+    if (l->status) return;
+    const pj_tensor *tensor = pj_checkpoint_find(l->model->checkpoint, name);
+    pj_dtype type;
+    if (!tensor)
+        l->status = pj_fail(l->err, PJ_E_INVALID, "%s is missing", name);
+    else if (tensor->rank != 3 || tensor->shape[0] != count || tensor->shape[1] != rows ||
+             tensor->shape[2] != cols)
+        l->status = pj_fail(l->err, PJ_E_INVALID, "%s must have the shape [%zu, %zu, %zu]", name,
+                            count, rows, cols);
+    else if (!pj_file_dtype(tensor->type, &type))
+        l->status = pj_fail(l->err, PJ_E_UNSUPPORTED, "%s has the unsupported weight type %s", name,
+                            pj_file_type_name(tensor->type));
+    else
+        *out = (pj_matrix){tensor->data, type, count * rows, cols, pj_dtype_row_bytes(type, cols)};
 }
 
 void pj_load_vector(pj_loader *l, const char *name, size_t count, float fallback, const float **out)
@@ -302,4 +326,16 @@ bool pj_load_has(const pj_loader *l, const char *prefix, const char *part)
     char name[PJ_TENSOR_NAME_BYTES];
     snprintf(name, sizeof name, "%s.%s", prefix, part);
     return l->model->checkpoint && pj_checkpoint_find(l->model->checkpoint, name);
+}
+
+bool pj_load_has_linear(const pj_loader *l, const char *prefix, const char *part)
+{
+    static const char *const kinds[] = {"weight", "qweight", "weight_packed"};
+    char name[PJ_TENSOR_NAME_BYTES];
+    bool has = false;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        snprintf(name, sizeof name, "%s.%s", part, kinds[i]);
+        has |= pj_load_has(l, prefix, name);
+    }
+    return has;
 }

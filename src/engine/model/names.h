@@ -75,6 +75,29 @@
     X(OUTPUT_GATE, "output_gate")                                   \
     X(FINAL_LAYERNORM, "final_layernorm")                           \
     X(DRAFT_PASS, "draft_pass")                                     \
+    X(IN_PROJ, "in_proj")                                           \
+    X(IN_PROJ_XBC, "in_proj_xbc")                                   \
+    X(IN_PROJ_DT, "in_proj_dt")                                     \
+    X(SCAN, "scan")                                                 \
+    X(MAMBA_NORM, "mamba_norm")                                     \
+    X(CONV, "conv")                                                 \
+    X(OPERATOR_NORM, "operator_norm")                               \
+    X(FFN_NORM, "ffn_norm")                                         \
+    X(EMBEDDING_NORM, "embedding_norm")                             \
+    X(Q_LAYERNORM, "q_layernorm")                                   \
+    X(K_LAYERNORM, "k_layernorm")                                   \
+    X(W1, "w1")                                                     \
+    X(W2, "w2")                                                     \
+    X(W3, "w3")                                                     \
+    X(INPUT_LINEAR, "input_linear")                                 \
+    X(OUTPUT_LINEAR, "output_linear")                               \
+    X(Q_A_PROJ, "q_a_proj")                                         \
+    X(Q_A_LAYERNORM, "q_a_layernorm")                               \
+    X(Q_B_PROJ, "q_b_proj")                                         \
+    X(KV_A_PROJ, "kv_a_proj_with_mqa")                              \
+    X(KV_A_LAYERNORM, "kv_a_layernorm")                             \
+    X(K_B_PROJ, "k_b_proj")                                         \
+    X(V_B_PROJ, "v_b_proj")                                         \
     /* operations */                                                \
     X(OP_GATHER, "gather")                                          \
     X(OP_DEQUANTISE, "dequantise")                                  \

@@ -27,6 +27,29 @@ pj_row_source pj_rows_transposed(const void *data, pj_dtype type, size_t cols, s
                            .stride = row_bytes};
 }
 
+/* ---- in another order --------------------------------------------------------------------- */
+
+static void copy_ordered(const pj_row_source *s, size_t row, void *out)
+{
+    memcpy(out, s->data + s->order[row] * s->stride, s->stride);
+}
+
+static void read_ordered(const pj_row_source *s, size_t row, float *values)
+{
+    pj_blocks_dequantise(s->type, s->data + s->order[row] * s->stride, values, s->cols);
+}
+
+pj_row_source pj_rows_ordered(const pj_matrix *stored, const uint32_t *order)
+{
+    return (pj_row_source){.type = stored->type,
+                           .cols = stored->cols,
+                           .read = read_ordered,
+                           .copy = copy_ordered,
+                           .data = stored->data,
+                           .stride = stored->row_bytes,
+                           .order = order};
+}
+
 /* ---- MXFP4 -------------------------------------------------------------------------------- */
 
 enum { BLOCK = 32, NIBBLE_BYTES = 16, BLOCK_BYTES = 17 };

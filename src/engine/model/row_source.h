@@ -17,10 +17,12 @@ struct pj_row_source {
     void (*copy)(const pj_row_source *source, size_t row, void *out);
 
     const unsigned char *data, *scales;
-    size_t first, step;            /* row i is number first + i step in the file */
-    size_t stride;                 /* bytes between adjacent values (columns), or rows */
-    size_t scale_stride;           /* bytes between rows of scales */
-    size_t block_rows, block_cols; /* block that shares a scale */
+    size_t first, step;                     /* row i is number first + i step in the file */
+    size_t stride;                          /* bytes between adjacent values (columns), or rows */
+    size_t scale_stride;                    /* bytes between rows of scales */
+    size_t block_rows, block_cols;          /* block that shares a scale */
+    const uint32_t *order;                  /* row i is row order[i] of the file */
+    const struct pj_packed_weights *packed; /* packed_rows.h */
 };
 
 /* Column first + i step of a matrix [cols][row_bytes] of F32, F16 or BF16 becomes row i. */
@@ -31,6 +33,8 @@ pj_row_source pj_rows_transposed(const void *data, pj_dtype type, size_t cols, s
 pj_row_source pj_rows_mxfp4(const void *blocks, const void *scales, size_t cols, size_t first,
                             size_t step);
 
+/* Rows of a stored matrix in another order. */
+pj_row_source pj_rows_ordered(const pj_matrix *stored, const uint32_t *order);
 /* E4M3 bytes [rows][cols] times float scales, one per block of block_rows x block_cols; scale_cols
  * scales per row of blocks. Converted to BF16. */
 pj_row_source pj_rows_e4m3(const void *data, const float *scales, size_t cols, size_t block_rows,

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "engine/kernels/linear.h"
+#include "engine/model/delta.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,13 @@ static const char *gpu_lacks(const pj_model *model)
         const pj_layer *l = &model->layers[i];
         if (l->experts && (!l->experts[0].gate.w.data || !l->experts[0].up.w.data))
             return "experts without a gate";
+        if (l->delta && l->delta->kind != PJ_DELTA_RULE)
+            return "state-space layers or short convolutions";
+        if (l->latent) return "multi-head latent attention";
     }
+    const pj_model_config *c = &model->config;
+    if (c->router_sigmoid || c->router_correction || c->expert_groups > 1 || c->routed_scale != 1)
+        return "routers that score experts by sigmoid, with a correction, in groups or scaled";
     return NULL;
 }
 

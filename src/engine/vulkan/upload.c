@@ -151,6 +151,12 @@ static pj_status upload_collect(pj_gpu_weights *w, const pj_model *model, pj_err
     for (uint32_t i = 0; i < model->config.layers; i++)
         upload_add_layer(&l, model, &model->layers[i]);
     if (l.full) return pj_fail_memory(err, "a list of weights");
+    for (size_t i = 0; i < w->count; i++) {
+        const pj_matrix *m = &w->copies[i].matrix;
+        if (m->data && (int)m->type >= (int)PJ_VK_DTYPES)
+            return pj_fail(err, PJ_E_UNSUPPORTED, "the GPU cannot read weights of type %s yet",
+                           pj_dtype_get(m->type)->name);
+    }
     upload_sort(w);
     return PJ_OK;
 }

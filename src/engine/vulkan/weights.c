@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-_Static_assert((int)PJ_VK_Q8_ROWS >= (int)PJ_DTYPE_COUNT, "a number of its own");
+_Static_assert((int)PJ_VK_Q8_ROWS >= (int)PJ_VK_DTYPES, "a number of its own");
 
 uint32_t pj_vk_weight_type(pj_dtype type)
 {

@@ -10,6 +10,8 @@
 /* Beside pj_dtype: Q8_0 with the codes of a row, then its scales as f16, then zeros up to a
  * multiple of 16 bytes. */
 enum { PJ_VK_Q8_ROWS = 16 };
+/* Types below this one can be read. */
+enum { PJ_VK_DTYPES = PJ_IQ4_XS + 1 };
 
 /* What kernels call the type of weights that are stored as `type` in the model. */
 uint32_t pj_vk_weight_type(pj_dtype type);

@@ -21,7 +21,7 @@ struct command {
     const pj_layer *layer;
     pj_slice x, y, z;
     float factor, cap;
-    uint32_t sequence, from, count;
+    uint32_t sequence, from, count, from_step, to_step;
     bool flag;
     union {
         const pj_matrix *table;
@@ -319,6 +319,7 @@ static double activated(const pj_activation *a, double g)
 {
     double cubic = sqrt(2 / acos(-1)) * (g + 0.044715 * g * g * g);
     switch (a->kind) {
+    case PJ_ACT_NONE: return g;
     case PJ_ACT_GELU: return 0.5 * g * (1 + tanh(cubic));
     case PJ_ACT_CLAMPED: g = fmin(g, a->limit); return g * sigmoid(a->alpha * g);
     default: return g * sigmoid(g);
@@ -342,28 +343,58 @@ static void reference_activate(void *state, const pj_activation *activation)
     note(state, run_activation)->activation = *activation;
 }
 
+/* A group's score for choosing: of its largest, or its two largest. */
+static double group_score(const pj_model_config *m, const double *choice, uint32_t group)
+{
+    uint32_t each = m->experts / m->expert_groups;
+    double first = -INFINITY, second = -INFINITY;
+    for (uint32_t e = group * each; e < (group + 1) * each; e++) {
+        second = fmax(second, fmin(first, choice[e]));
+        first = fmax(first, choice[e]);
+    }
+    return m->group_by_pair ? first + second : first;
+}
+
+static bool group_is_kept(const pj_model_config *m, const double *choice, uint32_t group)
+{
+    uint32_t better = 0;
+    for (uint32_t g = 0; g < m->expert_groups; g++) {
+        double other = group_score(m, choice, g), own = group_score(m, choice, group);
+        better += other > own || (other == own && g < group);
+    }
+    return better < m->expert_groups_kept;
+}
+
 static void run_route(reference *s, const command *c)
 {
-    uint32_t experts = c->x.cols, chosen = s->model->config.experts_per_token;
+    const pj_model_config *m = &s->model->config;
+    uint32_t experts = c->x.cols, chosen = m->experts_per_token;
     for (uint32_t r = 0; r < c->x.rows; r++) {
         const float *logits = at(s, c->x, r);
-        double total = 0, sum = 0, top = logits[0];
+        double total = 0, sum = 0, top = logits[0], score[MAX_EXPERTS], choice[MAX_EXPERTS];
         bool taken[MAX_EXPERTS] = {false};
         for (uint32_t e = 0; e < experts; e++) top = fmax(top, logits[e]);
         for (uint32_t e = 0; e < experts; e++) total += exp(logits[e] - top);
+        for (uint32_t e = 0; e < experts; e++) {
+            score[e] = m->router_sigmoid ? sigmoid(logits[e]) : exp(logits[e] - top) / total;
+            choice[e] =
+                score[e] + (c->layer->expert_correction ? c->layer->expert_correction[e] : 0);
+        }
+        for (uint32_t e = 0; m->expert_groups > 1 && e < experts; e++)
+            taken[e] = !group_is_kept(m, choice, e / (experts / m->expert_groups));
         for (uint32_t k = 0; k < chosen; k++) {
             uint32_t best = UINT32_MAX;
             for (uint32_t e = 0; e < experts; e++)
-                if (!taken[e] && (best == UINT32_MAX || logits[e] > logits[best])) best = e;
+                if (!taken[e] && (best == UINT32_MAX || choice[e] > choice[best])) best = e;
             taken[best] = true;
             s->chosen[r * chosen + k] = best;
-            sum += exp(logits[best] - top) / total;
+            sum += score[best];
         }
         for (uint32_t k = 0; k < chosen; k++) {
             uint32_t e = s->chosen[r * chosen + k];
             double factor = c->layer->expert_scale ? c->layer->expert_scale[e] : 1;
             s->weight[r * chosen + k] =
-                (float)(exp(logits[e] - top) / total / (c->flag ? sum : 1) * factor);
+                (float)(score[e] / (c->flag ? sum : 1) * m->routed_scale * factor);
         }
     }
 }
@@ -456,6 +487,25 @@ static void reference_take_queries(void *state, const pj_layer *layer, pj_slice 
     c->y = to;
 }
 
+static void run_copy_heads(reference *s, const command *c)
+{
+    for (uint32_t r = 0; r < c->y.rows; r++)
+        for (uint32_t h = 0; h < c->count; h++)
+            for (uint32_t i = 0; i < c->y.cols; i++)
+                at(s, c->y, r)[h * c->to_step + i] = at(s, c->x, r)[h * c->from_step + i];
+}
+
+static void reference_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from_step,
+                                 pj_slice to, uint32_t to_step)
+{
+    command *c = note(state, run_copy_heads);
+    c->count = heads;
+    c->x = from;
+    c->y = to;
+    c->from_step = from_step;
+    c->to_step = to_step;
+}
+
 static void run_gate_heads(reference *s, const command *c)
 {
     uint32_t dim = c->layer->head_dim;
@@ -491,7 +541,7 @@ static void rotate(const reference *s, const pj_layer *l, float *head, uint32_t 
 {
     const pj_rope *rope = &s->model->ropes[l->rope];
     for (uint32_t j = 0; j < rope->pairs; j++) {
-        float *a = head + (rope->neighbours ? 2 * j : j);
+        float *a = head + l->rope_first + (rope->neighbours ? 2 * j : j);
         float *b = a + (rope->neighbours ? 1 : rope->pairs), old = *a;
         float cosine = s->cosine[l->rope][(size_t)row * rope->pairs + j];
         float sine = s->sine[l->rope][(size_t)row * rope->pairs + j];
@@ -513,7 +563,7 @@ static void run_rotate_and_store(reference *s, const command *c)
         double scale = 1 + m->query_beta * log(1 + floor(position / (double)m->query_period));
         for (uint32_t i = 0; m->query_beta != 0 && i < l->heads * l->head_dim; i++)
             qkv[i] *= (float)scale;
-        for (uint32_t i = 0; own && i < 2 * l->kv_heads; i++) {
+        for (uint32_t i = 0; own && i < pj_kv_planes(l) * l->kv_heads; i++) {
             unsigned char stored[4 * PJ_MAX_HEAD_DIM];
             s->plain->quantise(s->options.kv_type, keys + i * l->head_dim, stored, l->head_dim);
             s->plain->dequantise(
@@ -539,7 +589,7 @@ static void attend_head(const reference *s, const command *c, uint32_t row, uint
     uint32_t dim = l->head_dim, kv_head = head / (l->heads / l->kv_heads);
     uint32_t first = position + 1 > l->window ? position + 1 - l->window : 0;
     const float *q = at(s, c->x, row) + head * dim;
-    float *y = at(s, c->y, row) + head * dim;
+    float *y = at(s, c->y, row) + head * l->value_dim;
     double *p = pj_alloc(position + 1, sizeof *p), cap = s->model->config.attention_softcap;
     double top = l->sinks ? l->sinks[head] : -INFINITY, sum = 0;
     for (uint32_t t = first; t <= position; t++) {
@@ -551,10 +601,10 @@ static void attend_head(const reference *s, const command *c, uint32_t row, uint
     }
     for (uint32_t t = first; t <= position; t++) sum += p[t] = exp(p[t] - top);
     if (l->sinks) sum += exp(l->sinks[head] - top);
-    for (uint32_t i = 0; i < dim; i++) {
+    for (uint32_t i = 0; i < l->value_dim; i++) {
         double value = 0;
         for (uint32_t t = first; t <= position; t++)
-            value += p[t] / sum * cached(s, source, sequence, 1, kv_head, t)[i];
+            value += p[t] / sum * cached(s, source, sequence, !l->values_in_keys, kv_head, t)[i];
         y[i] = (float)value;
     }
     pj_free(p);
@@ -615,7 +665,8 @@ static void run_convolve(reference *s, const command *c)
             double sum = (double)d->conv[kept * channels + i] * at(s, c->x, r)[i];
             for (uint32_t j = 0; j < kept; j++)
                 sum += (double)d->conv[j * channels + i] * last[j * channels + i];
-            at(s, c->y, r)[i] = (float)(sum * sigmoid(sum));
+            if (d->conv_bias) sum += d->conv_bias[i];
+            at(s, c->y, r)[i] = (float)(d->kind == PJ_SHORT_CONVOLUTION ? sum : sum * sigmoid(sum));
         }
         memmove(last, last + channels, (size_t)(kept - 1) * channels * sizeof *last);
         memcpy(last + (kept - 1) * channels, at(s, c->x, r), channels * sizeof *last);
@@ -659,15 +710,33 @@ static void delta_head(const struct pj_delta *d, const float *qkv, const float *
     }
 }
 
+static void scan_head(const struct pj_delta *d, const float *mixed, const float *strength,
+                      uint32_t head, float *m, float *y)
+{
+    uint32_t n = d->value_dim, group = head / (d->value_heads / d->key_heads);
+    const float *x = mixed + head * n, *b = mixed + d->value_heads * n + group * d->key_dim;
+    const float *c = b + d->key_heads * d->key_dim;
+    double step = log1p(exp((double)strength[d->value_heads + head] + d->bias[head]));
+    double decay = exp(-d->rate[head] * step);
+    for (uint32_t o = 0; o < n; o++) {
+        double read = d->skip[head] * x[o];
+        for (uint32_t i = 0; i < d->key_dim; i++) {
+            m[i * n + o] = (float)(decay * m[i * n + o] + step * b[i] * x[o]);
+            read += c[i] * m[i * n + o];
+        }
+        y[o] = (float)read;
+    }
+}
+
 static void run_delta_rule(reference *s, const command *c)
 {
     const struct pj_delta *d = c->layer->delta;
     for (uint32_t r = 0; r < c->y.rows; r++) {
         float *m = recurrent(s, c->layer, s->rows.sequence[r]) + (d->kernel - 1) * c->x.cols;
         for (uint32_t head = 0; head < d->value_heads; head++)
-            delta_head(d, at(s, c->x, r), at(s, c->z, r), head,
-                       m + (size_t)head * d->key_dim * d->value_dim,
-                       at(s, c->y, r) + head * d->value_dim);
+            (d->kind == PJ_SCAN ? scan_head : delta_head)(
+                d, at(s, c->x, r), at(s, c->z, r), head,
+                m + (size_t)head * d->key_dim * d->value_dim, at(s, c->y, r) + head * d->value_dim);
     }
 }
 
@@ -686,6 +755,15 @@ static void run_gated_norm(reference *s, const command *c)
     const struct pj_delta *d = c->layer->delta;
     for (uint32_t r = 0; r < c->y.rows; r++) {
         float *y = at(s, c->y, r);
+        if (d->kind == PJ_SCAN) {
+            uint32_t n = c->y.cols / d->norm_groups;
+            for (uint32_t i = 0; i < c->y.cols; i++)
+                y[i] *= (float)(at(s, c->x, r)[i] * sigmoid(at(s, c->x, r)[i]));
+            for (uint32_t i = 0; i < c->y.cols; i += n)
+                norm_values(&(pj_norm){.w = d->norm + i}, PJ_NORM_RMS, s->model->config.norm_eps,
+                            y + i, y + i, n);
+            continue;
+        }
         for (uint32_t i = 0; i < c->y.cols; i += d->value_dim)
             norm_values(&(pj_norm){.w = d->norm}, PJ_NORM_RMS, s->model->config.norm_eps, y + i,
                         y + i, d->value_dim);
@@ -872,6 +950,7 @@ const pj_backend reference_device = {.version = PJ_BACKEND_VERSION,
                                              .products = reference_products,
                                              .add = reference_add,
                                              .take_queries = reference_take_queries,
+                                             .copy_heads = reference_copy_heads,
                                              .gate_heads = reference_gate_heads,
                                              .rotate_and_store = reference_rotate_and_store,
                                              .attend = reference_attend,

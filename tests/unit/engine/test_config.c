@@ -244,6 +244,56 @@ static void test_qwen3_5_mixture(void **state)
                    "num_experts_per_tok");
 }
 
+/* Routers with groups and corrections, latent attention, layers with a recurrent state. */
+static void test_families_of_2025(void **state)
+{
+    (void)state;
+    pj_model_config c = read("{\"model_type\":\"deepseek_v3\",\"num_hidden_layers\":4,"
+                             "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":40,\"mscale\":1,"
+                             "\"mscale_all_dim\":1,\"original_max_position_embeddings\":4096},"
+                             "\"n_group\":8,\"topk_group\":4,\"first_k_dense_replace\":3,"
+                             "\"routed_scaling_factor\":2.5}");
+    assert_that(c.head_dim, ==, 512 + 64);
+    assert_that(c.kv_heads, ==, 1);
+    assert_that(c.rope.dims, ==, 64);
+    double factor = 0.1 * log(40) + 1;
+    assert_true(fabs(c.score_scale - factor * factor / sqrt(192)) < 1e-9);
+    assert_true(c.router_sigmoid && c.router_correction && c.group_by_pair && c.norm_topk);
+    assert_that(c.expert_groups, ==, 8);
+    assert_that(c.routed_scale, ==, 2.5);
+    assert_that(c.shared_intermediate, ==, 2048);
+    assert_true(c.layer_is_dense[2] && !c.layer_is_dense[3]);
+    assert_refused("{\"model_type\":\"deepseek_v3\",\"n_group\":7}", PJ_E_INVALID, "n_group");
+    assert_refused("{\"model_type\":\"deepseek_v3\",\"n_group\":64,\"topk_group\":1}", PJ_E_INVALID,
+                   "topk_group");
+
+    c = read("{\"model_type\":\"deepseek_v2\",\"q_lora_rank\":null,\"n_routed_experts\":8}");
+    assert_that(c.latent.query_rank, ==, 0);
+    assert_false(c.router_sigmoid || c.norm_topk);
+
+    c = read("{\"model_type\":\"granitemoehybrid\",\"hidden_size\":64,\"num_hidden_layers\":2,"
+             "\"mamba_n_heads\":8,\"layer_types\":[\"mamba\",\"attention\"],"
+             "\"position_embedding_type\":\"nope\"}");
+    assert_int_equal(c.linear.kind, PJ_SCAN);
+    assert_that(c.linear.value_dim, ==, 16);
+    assert_true(c.layer_is_linear[0] && !c.layer_is_linear[1] && !c.layer_rotates[1]);
+    assert_refused("{\"model_type\":\"granitemoehybrid\",\"num_local_experts\":62}",
+                   PJ_E_UNSUPPORTED, "num_local_experts");
+
+    c = read("{\"model_type\":\"lfm2\",\"num_hidden_layers\":3,\"full_attn_idxs\":[1],"
+             "\"intermediate_size\":6656,\"block_multiple_of\":256}");
+    assert_int_equal(c.linear.kind, PJ_SHORT_CONVOLUTION);
+    assert_that(c.intermediate, ==, 4608);
+    assert_true(c.layer_is_linear[0] && !c.layer_is_linear[1] && c.layer_is_linear[2]);
+
+    c = read("{\"model_type\":\"llama\"," SIZES
+             ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}");
+    assert_true(c.packed && c.packed_zero_plus);
+    c = read("{\"model_type\":\"llama\"," SIZES
+             ",\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":4}}");
+    assert_true(c.packed && !c.packed_zero_plus);
+}
+
 static void test_eos(void **state)
 {
     (void)state;
@@ -280,8 +330,8 @@ static void test_refused(void **state)
     assert_refused("{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"relu\"}", PJ_E_UNSUPPORTED,
                    "relu");
     assert_refused("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
-                   "\"awq\"}}",
-                   PJ_E_UNSUPPORTED, "awq");
+                   "\"bitsandbytes\"}}",
+                   PJ_E_UNSUPPORTED, "bitsandbytes");
     assert_refused("{\"model_type\":\"llama\"," SIZES
                    ",\"quantization\":{\"group_size\":64,\"bits\":4}}",
                    PJ_E_UNSUPPORTED, "(MLX)");
@@ -336,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_windows_by_layer),
         cmocka_unit_test(test_original_context),
         cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_families_of_2025),
         cmocka_unit_test(test_eos),
         cmocka_unit_test(test_qwen3_5_mixture),
         cmocka_unit_test(test_refused),

@@ -140,7 +140,7 @@ static void no_such_type(made_gguf *g)
 static void unread_type(made_gguf *g)
 {
     uint64_t size = 32;
-    made_gguf_tensor(g, "t", &size, 1, 21, "0123456789abcdef012345", 22);
+    made_gguf_tensor(g, "t", &size, 1, 15, "0123456789abcdef012345", 22);
 }
 
 /* Rows that are no multiple of the block of 256. */
@@ -259,7 +259,7 @@ static void test_lies(void **state)
         {half_a_block, PJ_E_INVALID, "not a multiple of the block of Q8_0"},
         {overflowing_size, PJ_E_INVALID, "overflows"},
         {no_such_type, PJ_E_INVALID, "unknown type 250"},
-        {unread_type, PJ_E_UNSUPPORTED, "is IQ3_S, which is not supported"},
+        {unread_type, PJ_E_UNSUPPORTED, "is Q8_K, which is not supported"},
         {half_block, PJ_E_INVALID, "not a multiple of the block of Q3_K"},
         {lying_type, PJ_E_INVALID, "beyond the"},
         {long_name, PJ_E_INVALID, "is 65 bytes long"},

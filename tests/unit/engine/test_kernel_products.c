@@ -31,7 +31,12 @@ static void multiply(const pj_kernels *kernels, pj_team *team, const float *x, s
 /* Offset of a block's scale. */
 static size_t scale_place(pj_dtype type)
 {
-    return type == PJ_Q6_K ? 208 : type == PJ_Q2_K ? 80 : type == PJ_Q3_K ? 108 : 0;
+    return type == PJ_Q6_K    ? 208
+           : type == PJ_Q2_K  ? 80
+           : type == PJ_Q3_K  ? 108
+           : type == PJ_TQ1_0 ? 52
+           : type == PJ_TQ2_0 ? 64
+                              : 0;
 }
 
 /* A minimum or an offset follows the scale. */
@@ -56,6 +61,15 @@ static void random_weights(pj_dtype type, uint8_t *row, size_t cols)
         for (size_t b = 0; b < info->block_bytes; b++) row[b] = (uint8_t)up_to(256);
         if (type == PJ_MXFP4) {
             row[0] = (uint8_t)(118 + up_to(6)); /* 2^-10 to 2^-5 */
+            continue;
+        }
+        if (type == PJ_NVFP4) { /* 2^-7 to 2^-4 */
+            for (int b = 0; b < 4; b++) row[b] = (uint8_t)(8 + up_to(24));
+            continue;
+        }
+        if (type == PJ_IQ1_M) { /* four bits of the scale in each of four words */
+            for (int b = 0; b < 4; b++)
+                row[49 + 2 * b] = (uint8_t)((row[49 + 2 * b] & 15) | (d >> 4 * b & 15) << 4);
             continue;
         }
         memcpy(row + scale_place(type), &d, 2);
@@ -124,9 +138,10 @@ static void product(const pj_kernels *k, const product_case *c)
     pj_linear_job job = {&w, c->bias ? bias : NULL, y, y_stride};
     multiply(k, team, x, x_stride, c->tokens, &job, memory);
     bool words = form == PJ_FORM_Q8_WORDS;
-    /* As bytes, Q6_K and Q2_K are coded anew, see codes.h and codes_lookup.h. */
-    bool anew =
-        form == PJ_FORM_Q8 ? c->type == PJ_Q6_K || c->type == PJ_Q2_K : words && c->type == PJ_Q2_K;
+    /* As bytes, types with a scale per 16 values are coded anew, see codes.h and codes_lookup.h. */
+    bool two_scales = c->type == PJ_Q2_K || c->type == PJ_IQ2_XS || c->type == PJ_IQ2_S ||
+                      c->type == PJ_IQ1_M || c->type == PJ_NVFP4;
+    bool anew = form == PJ_FORM_Q8 ? c->type == PJ_Q6_K || two_scales : words && two_scales;
     bool to_bf16 = form == PJ_FORM_BF16 && c->type != PJ_BF16; /* weights are rounded too */
     double slack = anew                    ? 6e-3
                    : to_bf16               ? 0x1p-9 + 2e-5
@@ -167,6 +182,8 @@ static void test_products(void **state)
     enum { SHAPES = PJ_SANITIZED ? 13 : 26, ROWS = PJ_SANITIZED ? 100 : 300 };
     FOR_SETS(k) for (int type = 0; type < PJ_DTYPE_COUNT; type++) for (int i = 0; i < SHAPES; i++)
     {
+        /* types of codebooks share their products, and differ in decoding alone */
+        if (type > PJ_IQ4_XS && type != PJ_IQ2_XS && i % 6 != type % 6) continue;
         size_t block = pj_dtype_get((pj_dtype)type)->block_values;
         product_case c = {.type = (pj_dtype)type,
                           .rows = 1 + up_to(i % 4 == 0 ? ROWS : 40),

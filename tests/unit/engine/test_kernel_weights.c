@@ -177,6 +177,57 @@ static void test_unpacked_layouts(void **state)
     assert_that(y[64], ==, -32.0f * -127);
 }
 
+/* Values of 64 blocks of pseudo-random bytes, each times its position in the block, as the
+ * published gguf package (0.17) decodes them; the scale is 1. All sums are exact. */
+static void test_codebooks(void **state)
+{
+    static const struct {
+        pj_dtype type;
+        double sum;
+    } cases[] = {
+        {PJ_IQ1_S, -136010.0},     {PJ_IQ1_M, -44782.0},   {PJ_IQ2_XXS, 1041083.75},
+        {PJ_IQ2_XS, -1287192.875}, {PJ_IQ2_S, -2352376.0}, {PJ_IQ3_XXS, 78126.5},
+        {PJ_IQ3_S, 2479022.0},     {PJ_TQ1_0, -12115.0},   {PJ_TQ2_0, 1060858.0},
+        {PJ_NVFP4, 826.908203125},
+    };
+    FOR_SETS(k) for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+    {
+        pj_dtype type = cases[c].type;
+        const pj_dtype_info *info = pj_dtype_get(type);
+        uint32_t random = 12345;
+        double sum = 0;
+        for (int b = 0; b < 64; b++) {
+            uint8_t block[128];
+            float y[256];
+            for (size_t i = 0; i < info->block_bytes; i++) {
+                random = random * 1103515245 + 12345;
+                block[i] = (uint8_t)(random >> 16);
+            }
+            size_t scale = type == PJ_TQ1_0 ? 52 : type == PJ_TQ2_0 ? 64 : 0;
+            if (type == PJ_IQ1_M) {
+                static const uint8_t quarters[] = {0, 0, 0xc, 3};
+                for (int i = 0; i < 4; i++)
+                    block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | quarters[i] << 4);
+            } else if (type == PJ_NVFP4) {
+                for (int i = 0; i < 4; i++) block[i] &= 0x3f; /* no NaN */
+            } else {
+                block[scale] = 0, block[scale + 1] = 0x3c;
+            }
+            k->dequantise(type, block, y, info->block_values);
+            for (size_t i = 0; i < info->block_values; i++) sum += y[i] * (double)(i + 1);
+        }
+        if (sum != cases[c].sum)
+            fail_msg("%s %s: %.17g, expected %.17g", k->name, info->name, sum, cases[c].sum);
+    }
+    uint8_t block[18] = {0, 0x3c, 0x05};
+    float y[128];
+    pj_kernels_find("c")->dequantise(PJ_Q1_0, block, y, 128);
+    assert_that(y[0], ==, 1.0f);
+    assert_that(y[1], ==, -1.0f);
+    assert_that(y[2], ==, 1.0f);
+    assert_that(y[127], ==, -1.0f);
+}
+
 static void test_quantise(void **state)
 {
     FOR_SETS(k)
@@ -218,7 +269,7 @@ int test_kernel_weights(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_halves),        cmocka_unit_test(test_dequantise_floats),
         cmocka_unit_test(test_block_layouts), cmocka_unit_test(test_unpacked_layouts),
-        cmocka_unit_test(test_quantise),
+        cmocka_unit_test(test_codebooks),     cmocka_unit_test(test_quantise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,11 @@
 
 #include "../assertions.h"
 #include "engine/kernels/blocks.h"
+#include "engine/model/packed_rows.h"
 #include "engine/model/row_source.h"
 
 #include <math.h>
+#include <string.h>
 
 static void transposed(void **state)
 {
@@ -97,9 +99,155 @@ static void scaled_bytes(void **state)
     assert_that(row[5], ==, 500);
 }
 
+/* Rows of a matrix that alternates them. */
+static void ordered(void **state)
+{
+    float from[4][2] = {{0, 1}, {10, 11}, {20, 21}, {30, 31}}, row[2], copied[2];
+    static const uint32_t order[] = {2, 0, 3};
+    (void)state;
+    pj_matrix stored = {from, PJ_F32, 4, 2, sizeof from[0]};
+    pj_row_source s = pj_rows_ordered(&stored, order);
+    for (size_t r = 0; r < 3; r++) {
+        s.read(&s, r, row);
+        s.copy(&s, r, copied);
+        assert_that(row[1], ==, (float)(10 * order[r] + 1));
+        assert_memory_equal(row, copied, sizeof row);
+    }
+}
+
+enum { OUT = 32, IN = 64, GROUP = 32 };
+
+/* Code of a weight, zero and scale of its group, by formulas. */
+static unsigned code_at(size_t row, size_t col)
+{
+    return (unsigned)(row * 7 + col * 5 + row * col) % 16;
+}
+static unsigned zero_at(size_t row, size_t group)
+{
+    return (unsigned)(row + 3 * group) % 15 + 1;
+}
+static float scale_at(size_t row, size_t group)
+{
+    return ldexpf((float)(1 + row % 3), -4 - (int)group);
+}
+
+static void put(uint32_t *words, size_t word, size_t nibble, unsigned value)
+{
+    words[word] |= (uint32_t)value << (4 * nibble);
+}
+
+static void check_packed(const pj_packed_weights *w, pj_dtype type, bool zeros)
+{
+    float read[IN], copied[IN];
+    unsigned char out[IN];
+    pj_row_source s = pj_rows_packed(w);
+    assert_int_equal(s.type, type);
+    for (size_t r = 0; r < OUT; r++) {
+        s.read(&s, r, read);
+        s.copy(&s, r, out);
+        pj_blocks_dequantise(type, out, copied, IN);
+        for (size_t i = 0; i < IN; i++) {
+            int zero = zeros ? (int)zero_at(r, i / GROUP) : 8;
+            float want = scale_at(r, i / GROUP) * (float)((int)code_at(r, i) - zero);
+            assert_that(read[i], ==, want);
+            assert_that(copied[i], ==, want); /* scales and zeros are exact in f16 */
+        }
+    }
+}
+
+static void packed(void **state)
+{
+    static const size_t nibble_of[8] = {0, 4, 1, 5,
+                                        2, 6, 3, 7}; /* AWQ's, of each of eight values */
+    static uint32_t gptq[IN / 8 * OUT], awq[IN * OUT / 8], rows[OUT * IN / 8];
+    static uint32_t gptq_zeros[2 * OUT / 8], awq_zeros[2 * OUT / 8];
+    static float by_group[2 * OUT], by_row[OUT * 2];
+    (void)state;
+    for (size_t r = 0; r < OUT; r++)
+        for (size_t i = 0; i < IN; i++) {
+            put(gptq, i / 8 * OUT + r, i % 8, code_at(r, i));
+            put(awq, i * (OUT / 8) + r / 8, nibble_of[r % 8], code_at(r, i));
+            put(rows, r * (IN / 8) + i / 8, i % 8, code_at(r, i));
+        }
+    for (size_t r = 0; r < OUT; r++)
+        for (size_t g = 0; g < 2; g++) {
+            put(gptq_zeros, g * (OUT / 8) + r / 8, r % 8, zero_at(r, g) - 1);
+            put(awq_zeros, g * (OUT / 8) + r / 8, nibble_of[r % 8], zero_at(r, g));
+            by_group[g * OUT + r] = by_row[r * 2 + g] = scale_at(r, g);
+        }
+    pj_packed_weights w = {.packing = PJ_PACKED_GPTQ,
+                           .rows = OUT,
+                           .cols = IN,
+                           .group = GROUP,
+                           .bits = 4,
+                           .zero_plus = 1,
+                           .codes = (const unsigned char *)gptq,
+                           .scales = (const unsigned char *)by_group,
+                           .zeros = (const unsigned char *)gptq_zeros,
+                           .scale_type = PJ_F32};
+    check_packed(&w, PJ_Q4_1, true);
+    w.packing = PJ_PACKED_AWQ, w.zero_plus = 0;
+    w.codes = (const unsigned char *)awq, w.zeros = (const unsigned char *)awq_zeros;
+    check_packed(&w, PJ_Q4_1, true);
+    w.packing = PJ_PACKED_ROWS, w.zeros = NULL;
+    w.codes = (const unsigned char *)rows, w.scales = (const unsigned char *)by_row;
+    check_packed(&w, PJ_Q4_0, false);
+}
+
+/* Columns in any order of groups have no blocks: they are read alone. */
+static void packed_in_another_order(void **state)
+{
+    uint32_t codes[4] = {0x76543210, 0xfedcba98, 0x76543210, 0xfedcba98}, groups[32];
+    float scales[2] = {1, 2}, row[32];
+    (void)state;
+    for (uint32_t i = 0; i < 32; i++) groups[i] = i % 2;
+    pj_packed_weights w = {.packing = PJ_PACKED_GPTQ,
+                           .rows = 1,
+                           .cols = 32,
+                           .group = 16,
+                           .bits = 4,
+                           .codes = (const unsigned char *)codes,
+                           .scales = (const unsigned char *)scales,
+                           .group_of = (const unsigned char *)groups,
+                           .scale_type = PJ_F32};
+    pj_row_source s = pj_rows_packed(&w);
+    assert_int_equal(s.type, PJ_Q8_0);
+    assert_null(s.copy);
+    s.read(&s, 0, row);
+    for (int i = 0; i < 32; i++) assert_that(row[i], ==, scales[i % 2] * (float)(i % 16 - 8));
+}
+
+/* Two neighbours per byte, scales of 16 values in 8 bits, one factor. */
+static void packed_floats(void **state)
+{
+    static const float levels[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    unsigned char codes[16], scales[2] = {0x38, 0x41}; /* 1 and 2.25 */
+    float row[32];
+    (void)state;
+    for (int i = 0; i < 16; i++) codes[i] = (unsigned char)(i | (15 - i) << 4);
+    pj_packed_weights w = {.packing = PJ_PACKED_FP4,
+                           .rows = 1,
+                           .cols = 32,
+                           .group = 16,
+                           .codes = codes,
+                           .scales = scales,
+                           .factor = 0.5f};
+    pj_row_source s = pj_rows_packed(&w);
+    s.read(&s, 0, row);
+    for (int i = 0; i < 32; i++) {
+        int code = i % 2 ? 15 - i / 2 : i / 2;
+        float want = (code < 8 ? 1 : -1) * levels[code % 8] * (i < 16 ? 0.5f : 1.125f);
+        assert_that(row[i], ==, want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ordered),
+        cmocka_unit_test(packed),
+        cmocka_unit_test(packed_in_another_order),
+        cmocka_unit_test(packed_floats),
         cmocka_unit_test(transposed),
         cmocka_unit_test(mxfp4),
         cmocka_unit_test(eight_bit_floats),

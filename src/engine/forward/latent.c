@@ -1,0 +1,58 @@
+/* Multi-head latent attention as steps (engine/model/latent.h). */
+#include "engine/model/latent.h"
+
+#include "engine/forward/steps.h"
+
+/* Products of each head's columns with its own matrix, as one component. */
+static void project_heads(const pj_steps *s, pj_instrument_name name, const pj_projection *heads,
+                          uint32_t count, pj_slice from, uint32_t from_step, pj_slice to,
+                          uint32_t to_step)
+{
+    pj_done done = {.out = to};
+    if (!pj_steps_want(s, name)) return;
+    pj_steps_component(s, name);
+    for (uint32_t h = 0; h < count; h++) {
+        pj_slice x = pj_slice_cols(from, h * from_step, (uint32_t)heads[h].w.cols);
+        pj_slice y = pj_slice_cols(to, h * to_step, (uint32_t)heads[h].w.rows);
+        pj_steps_product(s, x, &heads[h], y, (pj_slice){0});
+        done.flops += pj_product_flops(&heads[h], s->rows);
+        done.bytes += pj_product_bytes(&heads[h], s->rows);
+    }
+    pj_steps_end(s, &done);
+}
+
+/* Queries of all heads, then the latent vector and its rotated part, as attention reads them. */
+static void project(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slice qkv)
+{
+    const struct pj_latent *m = l->latent;
+    uint32_t each = pj_latent_query(m), rank = l->value_dim;
+    pj_slice own = pj_steps_slice(s, PJ_BUFFER_GATE, l->heads * each);
+    pj_slice key = pj_slice_cols(qkv, l->heads * l->head_dim, l->head_dim), low = x;
+    if (m->q_a.w.data) {
+        low = pj_steps_slice(s, PJ_BUFFER_MIXED, (uint32_t)m->q_a.w.rows);
+        pj_steps_product(s, x, &m->q_a, low, (pj_slice){0});
+        pj_steps_norm(s, &(pj_norm_step){.norm = &m->q_a_norm, .heads = 1, .x = low, .y = low});
+    }
+    pj_steps_product(s, low, &m->q, own, (pj_slice){0});
+    pj_steps_product(s, x, &m->kv_a, key, (pj_slice){0});
+    pj_slice latent = pj_slice_cols(key, 0, rank);
+    pj_steps_norm(s, &(pj_norm_step){.norm = &m->kv_a_norm, .heads = 1, .x = latent, .y = latent});
+    project_heads(s, PJ_N_K_B_PROJ, m->keys, l->heads, own, each,
+                  pj_slice_cols(qkv, 0, l->heads * l->head_dim), l->head_dim);
+    s->ops->copy_heads(s->state, l->heads, pj_slice_cols(own, m->plain, m->rotated), each,
+                       pj_slice_cols(qkv, rank, m->rotated), l->head_dim);
+}
+
+void pj_steps_latent(const pj_steps *s, const pj_layer *l, pj_slice x)
+{
+    const struct pj_latent *m = l->latent;
+    pj_slice qkv = pj_steps_slice(s, PJ_BUFFER_QKV, (l->heads + 1) * l->head_dim);
+    pj_slice attended = pj_steps_slice(s, PJ_BUFFER_ATTENDED, l->heads * l->value_dim);
+    pj_slice values = pj_steps_slice(s, PJ_BUFFER_GATE, l->heads * m->value);
+    bool normed = l->attention_out_norm.w != NULL;
+    project(s, l, x, qkv);
+    pj_steps_attend(s, l, qkv, attended);
+    project_heads(s, PJ_N_V_B_PROJ, m->values, l->heads, attended, l->value_dim, values, m->value);
+    pj_steps_product(s, values, &l->o, pj_steps_hidden(s, PJ_BUFFER_Y),
+                     normed ? (pj_slice){0} : pj_steps_hidden(s, PJ_BUFFER_X));
+}
