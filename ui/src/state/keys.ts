@@ -1,8 +1,9 @@
 // Keyboard shortcuts. Panels register actions (play, focus, the length of the run); this file maps
 // keys to them. Shortcuts are ignored while the user types in a field.
-import { pan, zoom } from './range';
+import { pan, plant, zoom } from './range';
 import {
   clearSelection,
+  flag,
   go,
   hasSelection,
   type Range,
@@ -42,7 +43,9 @@ const typing = (e: KeyboardEvent): boolean => {
 /** Clears the innermost part of the selection. */
 function stepOut(): boolean {
   const s = selection.value;
-  if (s.component !== null) select({ component: null, layer: null });
+  if (flag.value !== null) flag.value = null;
+  else if (s.between) select({ between: null });
+  else if (s.component !== null) select({ component: null, layer: null });
   else if (s.layer !== null) select({ layer: null });
   else if (s.token !== null) select({ token: null });
   else if (s.phase !== null) select({ phase: null });
@@ -75,7 +78,7 @@ function handle(e: KeyboardEvent, page: { help: () => void }): boolean {
       go({ view: VIEWS[Number(e.key) - 1] });
       return true;
     case '/': {
-      const box = document.querySelector<HTMLInputElement>('#history-search');
+      const box = document.querySelector<HTMLInputElement>('#find-span, #history-search');
       if (box) box.focus();
       else go({ view: 'history' });
       return true;
@@ -111,6 +114,14 @@ function handle(e: KeyboardEvent, page: { help: () => void }): boolean {
       if (r) select({ range: r });
       return r !== null;
     }
+    case 'm':
+    case 'M':
+      plant(full);
+      return true;
+    case 't':
+    case 'T':
+      select({ tall: !selection.value.tall });
+      return true;
     case ' ':
       if (e.target instanceof HTMLButtonElement) return false;
       target.play();
