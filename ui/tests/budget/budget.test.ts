@@ -212,7 +212,7 @@ describe.skipIf(missing)('stored runs, by the real server', () => {
       ['layers', 0.05],
       ['operations', 0.004],
     ] as [string, number][]) {
-      const t =
+      const t: Record<string, string> =
         share === 1 ? {} : { t: `${(0.5 * ms).toFixed(2)}-${((0.5 + share) * ms).toFixed(2)}` };
       const o = await open(browser, at(target.url, { view: 'analysis', run: id, ...t }));
       await o.page.evaluate(opened);
