@@ -46,9 +46,11 @@ export function expected(
   return { layer: of('layers'), component: of('components'), operation: of('operations') };
 }
 
-/** The deepest level of which the window holds few enough; null: not even layers. */
+/** The deepest level of which, as of those above it, the window holds few enough; null: not even layers. */
 export function deepest(n: Record<SpanLevel, number>): SpanLevel | null {
-  return SPAN_LEVELS.filter((l) => n[l] <= MOST_SPANS).at(-1) ?? null;
+  const many = SPAN_LEVELS.findIndex((l) => n[l] > MOST_SPANS);
+  const few = SPAN_LEVELS.slice(0, many < 0 ? undefined : many);
+  return few.findLast((l) => n[l] > 0) ?? null;
 }
 
 /** Mean energy and time of a span by name in one phase, without disturbances: what is typical of it. */
@@ -88,7 +90,8 @@ export function slicesOf(
   laneOf: (level: SpanLevel, device: number) => number,
 ): Slice[] {
   const out: Slice[] = [];
-  for (const l of answer.levels)
+  // A level that did not fit would be a lane that ends in the middle.
+  for (const l of answer.levels.filter((x) => x.total === x.start_ms.length))
     l.start_ms.forEach((start, i) => {
       const lane = laneOf(l.level, l.device[i] ?? 0);
       if (lane < 0) return;

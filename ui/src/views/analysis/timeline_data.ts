@@ -68,8 +68,10 @@ export function useSpans(data: RunData, view: Range, full: Range) {
     .map((p) => p.phase)
     .filter((p) => p === 'prefill' || p === 'decode');
   const usual = useUsual(data, phases, res.value.data !== null);
+  const cut = (l: (typeof SPAN_LEVELS)[number]) =>
+    res.value.data?.levels.some((x) => x.level === l && x.total > x.start_ms.length);
   const hint = (l: (typeof SPAN_LEVELS)[number]): string | null =>
-    !level || SPAN_LEVELS.indexOf(l) > SPAN_LEVELS.indexOf(level)
+    !level || cut(l) || SPAN_LEVELS.indexOf(l) > SPAN_LEVELS.indexOf(level)
       ? REPORT
         ? 'not in a report'
         : `zoom in for single ${l}s`

@@ -10,6 +10,9 @@ import type { RunData } from './data';
 import { useUsual } from './span_table';
 import { type Usual, usualKey } from './spans';
 
+/** With its sign, also where it is positive. */
+const more = (mj: number): string => `${mj > 0 ? '+' : ''}${energySigned(mj, null, unit.value)}`;
+
 export interface Excess {
   name: string;
   layer: number | null;
@@ -59,7 +62,7 @@ function against(t: TokenRow, s: Summary): string | null {
   const ms = s.token_statistics?.duration_ms.median ?? null;
   const parts = [
     known(typical) && known(t.energy_mj) && !selection.value.calm
-      ? `${energySigned(t.energy_mj - typical, null, unit.value)} against the typical token`
+      ? `${more(t.energy_mj - typical)} against the typical token`
       : null,
     known(ms) ? `${time(t.duration_ms)} instead of ${time(ms)}` : null,
   ].filter((x) => x !== null);
@@ -104,7 +107,7 @@ export function WhyToken({ data }: { data: RunData }) {
                 {e.name}
                 {e.layer === null ? '' : ` in layer ${e.layer}`}
               </button>
-              {`: ${time(e.ms)} instead of ${time(e.usualMs)}${known(e.mj) ? `, ${energySigned(e.mj, null, unit.value)}` : ''}${e.usualMs > 0 ? ` (× ${plain(e.ms / e.usualMs, 2)})` : ''}`}
+              {`: ${time(e.ms)} instead of ${time(e.usualMs)}${known(e.mj) ? `, ${more(e.mj)}` : ''}${e.usualMs > 0 ? ` (× ${plain(e.ms / e.usualMs, 2)})` : ''}`}
             </li>
           ))}
         </ul>
