@@ -591,6 +591,8 @@ export interface Advice {
     cost: { quality: string; latency: string; memory: string };
     test: string | null;
   }[];
+  /** Why every other rule gives none. */
+  silent?: { rule: string; reason: string }[];
 }
 
 /** A grid of settings, as docs/formats.md describes it. */

@@ -73,9 +73,9 @@ describe('spans on the timeline', () => {
       const w = windowAround(view);
       expect(w[0]).toBeLessThanOrEqual(view[0]);
       expect(w[1]).toBeGreaterThanOrEqual(view[1]);
-      expect(w[1] - w[0]).toBeLessThanOrEqual(4 * (view[1] - view[0]));
+      expect(w[1] - w[0]).toBeLessThanOrEqual(1.5 * (view[1] - view[0]));
     }
-    expect(windowAround([70, 100])).toEqual(windowAround([74, 104]));
+    expect(windowAround([70, 100.1])).toEqual(windowAround([71, 101.1]));
   });
 
   test('only levels that can be drawn whole are asked for', () => {

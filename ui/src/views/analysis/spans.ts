@@ -9,13 +9,13 @@ import type { Range } from '../../state/selection';
 export const SPAN_LEVELS: readonly SpanLevel[] = ['layer', 'component', 'operation'];
 
 /** The most spans of a level that are drawn at once; also the `limit` of the request. */
-export const MOST_SPANS = 5000;
+export const MOST_SPANS = 6000;
 
-/** A window that stays the same while the view moves a little, and holds all of it: a power of two long. */
+/** A window that stays the same while the view moves a little, and holds all of it: its ends lie on a grid of an
+ * eighth to a quarter of the view. */
 export function windowAround([a, b]: Range): Range {
-  const w = 2 ** Math.ceil(Math.log2(b - a));
-  const from = Math.floor(a / w) * w;
-  return [from, from + 2 * w];
+  const grid = 2 ** (Math.ceil(Math.log2(b - a)) - 3);
+  return [Math.floor(a / grid) * grid, Math.ceil(b / grid) * grid];
 }
 
 /** Steps that touch a window; where there are no tokens, the share of the run. */

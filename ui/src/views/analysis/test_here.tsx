@@ -16,17 +16,15 @@ type Finding = Advice['findings'][number];
 const LOOK_AGAIN_MS = 1500;
 
 /** The test of one finding. `stored`: whether an experiment of its name is there. */
-export function TestHere({
-  s,
-  finding,
-  stored,
-}: {
+export function TestHere(props: {
   s: Summary;
-  finding: Finding;
+  rule: string;
+  finding: Finding | null;
   stored: boolean;
 }) {
-  const name = testName(finding.rule, s.id);
-  const plan = planOfCommand(finding.test, name);
+  const { s, rule, finding, stored } = props;
+  const name = testName(rule, s.id);
+  const plan = planOfCommand(finding?.test ?? null, name);
   const begun = useSignal(false);
   const error = useSignal<string | null>(null);
   const there = stored || begun.value;
@@ -44,14 +42,14 @@ export function TestHere({
       return d;
     },
   );
-  if (!plan) return null;
+  if (!plan && !there) return null;
   const d = res.value.data;
   const proof = d ? proofOf(d, finding, s) : null;
   const start = async (more: boolean) => {
     error.value = null;
     try {
       if (more) await api.resumeExperiment(name, true);
-      else await api.beginExperiment(plan);
+      else if (plan) await api.beginExperiment(plan);
       begun.value = true;
       turn.value++;
     } catch (e) {
@@ -61,7 +59,7 @@ export function TestHere({
   const to = { view: 'experiments' as const, experiment: name };
   return (
     <span class="test-here row" data-outcome={proof?.outcome ?? 'none'}>
-      {!there && (
+      {!there && plan && (
         <button type="button" class="btn small" onClick={() => void start(false)}>
           <Icon name="play" /> Test it here, {count(cellsOf(plan) * (plan.repeat ?? 5))} runs
         </button>

@@ -16,6 +16,12 @@ const LISTS: Record<string, 'batches' | 'inputs' | 'outputs' | 'threads'> = {
 /** One name for the test of an advice on a run, so that its result is found again. */
 export const testName = (rule: string, run: string): string => `test-${rule}-${run.slice(0, 13)}`;
 
+/** The rule that a test of the run is of; null: it is no test, or of another run. */
+export function ruleTested(name: string, run: string): string | null {
+  const m = /^test-(.+)-[0-9a-f]{8}-[0-9a-f]{4}$/.exec(name);
+  return m && name === testName(m[1], run) ? m[1] : null;
+}
+
 /** The plan of a command `perjoule experiment …`; null for any other command, which needs a terminal. */
 export function planOfCommand(command: string | null, name: string): Plan | null {
   const words = (command ?? '').trim().split(/\s+/);
@@ -69,7 +75,7 @@ export interface Proof {
 const share = (v: number): string => percent(Math.abs(v));
 
 /** What the experiment says about the advice. */
-export function proofOf(d: Experiment, finding: Finding, s: Summary): Proof {
+export function proofOf(d: Experiment, finding: Finding | null, s: Summary): Proof {
   if (d.state === 'running' || d.state === 'queued')
     return { outcome: 'running', text: `${d.done} of ${d.total} runs` };
   if (d.state === 'failed')
@@ -95,7 +101,7 @@ export function proofOf(d: Experiment, finding: Finding, s: Summary): Proof {
     };
   if (r.different)
     return { outcome: 'refuted', text: `refuted: ${best.name} takes ${share(r.ratio - 1)} more` };
-  const promised = finding.saving?.share_lo;
+  const promised = finding?.saving?.share_lo;
   if (known(promised) && most < promised)
     return { outcome: 'refuted', text: `refuted: saves ${share(most)} at most, if anything` };
   return { outcome: 'open', text: `not settled: between ${range} saved; more runs would tell` };

@@ -42,7 +42,7 @@ import type { RunData } from './data';
 import { canBeNet, type Segment, type SegmentKey, samplesPerToken, segments } from './findings';
 import { predictedLine } from './outlook';
 import { TestHere, useTests } from './test_here';
-import { testName } from './test_plan';
+import { ruleTested, testName } from './test_plan';
 
 function colourOf(key: SegmentKey): string {
   const c = colours();
@@ -407,8 +407,15 @@ function copy(text: string): void {
  * there is nothing here. */
 function Findings({ advice, s }: { advice: Advice | null; s: Summary | null }) {
   const list = (advice?.findings ?? []).filter((f) => f.kind === 'saving').slice(0, 3);
-  const tests = useTests(list.length > 0 && !REPORT);
-  if (!list.length) return null;
+  const tests = useTests(!!advice && !advice.refusal && !REPORT);
+  // Tests of what is no longer advised, often because of them.
+  const former = s
+    ? [...tests].flatMap((name) => {
+        const rule = ruleTested(name, s.id);
+        return rule && !list.some((f) => f.rule === rule) ? [rule] : [];
+      })
+    : [];
+  if (!list.length && !former.length) return null;
   return (
     <div class="findings">
       <h3>What to change</h3>
@@ -419,7 +426,12 @@ function Findings({ advice, s }: { advice: Advice | null; s: Summary | null }) {
             {savingOf(f.saving) && <em>Expected: {savingOf(f.saving)}.</em>}{' '}
             <span class="muted cost">{costOf(f.cost)}</span>
             {s && !REPORT && (
-              <TestHere s={s} finding={f} stored={tests.has(testName(f.rule, s.id))} />
+              <TestHere
+                s={s}
+                rule={f.rule}
+                finding={f}
+                stored={tests.has(testName(f.rule, s.id))}
+              />
             )}
             {f.test && (
               <span class="command">
@@ -436,7 +448,20 @@ function Findings({ advice, s }: { advice: Advice | null; s: Summary | null }) {
             )}
           </li>
         ))}
+        {s &&
+          former.map((rule) => (
+            <li key={rule} data-rule={rule}>
+              <strong>Tested: {rule.replaceAll('-', ' ')}.</strong> No longer advised
+              {reasonOf(advice, rule)}
+              <TestHere s={s} rule={rule} finding={null} stored />
+            </li>
+          ))}
       </ol>
     </div>
   );
 }
+
+const reasonOf = (advice: Advice | null, rule: string): string => {
+  const reason = advice?.silent?.find((x) => x.rule === rule)?.reason;
+  return reason ? `: ${reason}.` : '.';
+};
