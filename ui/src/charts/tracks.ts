@@ -6,7 +6,6 @@
 
 import { effect } from '@preact/signals';
 import { energy, energyInterval, known, plain, power, time } from '../core/format';
-import { blend, css, inkOn } from '../core/ramp';
 import { lowerBound } from '../core/ring';
 import { pan, zoom } from '../state/range';
 import { at, cursor, flag, type Range, select } from '../state/selection';
@@ -21,8 +20,9 @@ import {
   powerRows,
   type RailTrack,
 } from './power_track';
+import { SlicePaint } from './slice_paint';
 import { strengths } from './strength';
-import { type Colours, hatch, phaseLabel } from './theme';
+import { type Colours, phaseLabel } from './theme';
 import { LEFT, RIGHT, TimeChart } from './time_chart';
 import type { Tip } from './tip';
 
@@ -89,6 +89,7 @@ export class Tracks extends TimeChart<number> {
   private begins: Float64Array[] = [];
   private longest: number[] = [];
   private strength: Float32Array = new Float32Array();
+  private readonly look = new SlicePaint();
   private slices: Slice[] | null = null;
 
   constructor(host: HTMLElement) {
@@ -158,7 +159,7 @@ export class Tracks extends TimeChart<number> {
     return (m?.power ? m.powerHeight + GAP : 0) + (m?.rails.length ?? 0) * (RAIL + GAP);
   }
 
-  private frame_(top: number, height: number): Frame {
+  private frameOf(top: number, height: number): Frame {
     const x = (t: number) => this.x(t);
     return { left: LEFT, right: this.width - RIGHT, top, height, range: this.range, x };
   }
@@ -179,12 +180,13 @@ export class Tracks extends TimeChart<number> {
     this.shade(g, c, m);
     this.timeAxis(g, c, 0, this.bottom);
     const clip = () => this.clipPlot(g);
-    if (m.power) drawPower(g, c, this.frame_(0, m.powerHeight), m.power, clip);
+    this.look.begin(g, c, this.dpr);
+    if (m.power) drawPower(g, c, this.frameOf(0, m.powerHeight), m.power, clip);
     m.rails.forEach((r, k) => {
       const top = this.railY(k);
       g.fillStyle = c.text2;
       g.fillText(fitText(g, r.name, LEFT - 8), 0, top + RAIL - 10);
-      drawRail(g, c, this.frame_(top, RAIL), r, clip);
+      drawRail(g, c, this.frameOf(top, RAIL), r, clip);
     });
     m.lanes.forEach((lane, i) => {
       this.lane(g, c, m, lane, i);
@@ -244,45 +246,52 @@ export class Tracks extends TimeChart<number> {
       g.fillStyle = c.text3;
       g.fillText(hint, LEFT + 6, y + LANE / 2);
     }
-    const stripes = hatch(g, this.dpr);
-    const fill = (i: number, x: number, w: number) => {
-      const alpha = this.strength[i];
-      const pixel = Number.isNaN(alpha)
-        ? null
-        : blend(c.phase[m.slices[i].phase] ?? c.text3, alpha, c.surface);
-      g.fillStyle = pixel === null ? stripes : css(pixel);
+    const [t0, t1] = this.range;
+    const scale = (this.width - LEFT - RIGHT) / (t1 - t0);
+    const right = this.width - RIGHT;
+    const draw = (i: number, x: number, w: number) => {
+      const s = m.slices[i];
+      const fill = this.look.fill(s.phase, this.strength[i]);
+      g.globalAlpha = m.found !== null && !m.found(s) ? 0.25 : 1;
+      g.fillStyle = fill.style;
       g.fillRect(x, y, w, LANE);
-      return pixel;
+      return fill;
     };
     // Of several slices in one pixel the one with the highest value is drawn.
-    let [column, peak]: [number, number | null] = [-1, null];
+    let [column, best]: [number, number] = [-1, -1];
+    const flush = () => {
+      if (best >= 0) draw(best, column, 1);
+      [column, best] = [-1, -1];
+    };
     for (const i of this.inView(lane)) {
       const s = m.slices[i];
-      const apart = m.found !== null && !m.found(s);
-      g.globalAlpha = apart ? 0.25 : 1;
-      const x0 = Math.max(LEFT - 2, this.x(s.start));
-      const x1 = Math.min(this.width - RIGHT + 2, this.x(s.start + s.duration));
-      if (x1 < LEFT || x0 > this.width - RIGHT) continue;
+      const x0 = Math.max(LEFT - 2, LEFT + (s.start - t0) * scale);
+      const x1 = Math.min(right + 2, LEFT + (s.start + s.duration - t0) * scale);
+      if (x1 < LEFT || x0 > right) continue;
       if (x1 - x0 < 1.2) {
         const at = Math.floor(x0);
-        const higher = at !== column || (s.energy ?? -1) > (peak ?? -1);
-        if (!higher) continue;
-        [column, peak] = [at, s.energy];
-        fill(i, at, 1);
+        if (at !== column) {
+          flush();
+          [column, best] = [at, i];
+        } else if ((s.energy ?? -1) > (m.slices[best].energy ?? -1)) best = i;
       } else {
+        flush();
         const w = Math.max(1, x1 - x0 - (x1 - x0 > 3 ? 1 : 0));
-        const pixel = fill(i, x0, w);
+        const fill = draw(i, x0, w);
         if (w > 26) {
-          g.fillStyle = pixel === null ? c.text : inkOn(pixel);
-          g.fillText(fitText(g, s.label, w - 10), Math.max(x0, LEFT) + 5, y + LANE / 2 + 0.5);
+          g.fillStyle = fill.ink;
+          const text = this.look.label(g, s.label, w - 10);
+          g.fillText(text, Math.max(x0, LEFT) + 5, y + LANE / 2 + 0.5);
         }
       }
       if (m.picked(s)) {
+        g.globalAlpha = 1;
         g.strokeStyle = c.text;
         g.lineWidth = 2;
         g.strokeRect(x0 + 1, y + 1, Math.max(2, x1 - x0 - 3), LANE - 2);
       }
     }
+    flush();
     g.restore();
   }
 

@@ -21,8 +21,11 @@ const KEYS: [string[], string][] = [
   [['Space'], 'Play or pause the token slider'],
   [['.', ','], 'Next, previous token'],
   [['←', '→', '↑', '↓'], 'Walk through the marks of a focused chart; Enter selects'],
+  [['[', ']'], 'Previous, next pane of the structure'],
+  [['p'], 'Pin the track of the mark that the arrow keys have reached'],
   [['1', '2', '3', '4', '5', '6'], 'Live, Analysis, History, Compare, Experiments, Machines'],
   [['/'], 'Find a span on the timeline, or search the history'],
+  [['Ctrl+K'], 'Commands: views, panes, switches, runs'],
   [['?'], 'This list'],
 ];
 

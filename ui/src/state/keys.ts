@@ -6,6 +6,7 @@ import {
   flag,
   go,
   hasSelection,
+  PANES,
   type Range,
   select,
   selection,
@@ -54,8 +55,32 @@ function stepOut(): boolean {
   return true;
 }
 
-export function startKeys(page: { help: () => void }): () => void {
+/** The next pane of the structure, as its tabs stand; one without a tab is passed over. */
+function stepPane(by: number): void {
+  const there = PANES.filter((p) => document.getElementById(`tab-${p}`));
+  const at = there.indexOf(selection.value.pane);
+  if (there.length) select({ pane: there[(at + by + there.length) % there.length] });
+}
+
+interface Page {
+  help: () => void;
+  /** A report has none. */
+  palette?: () => void;
+}
+
+export function startKeys(page: Page): () => void {
   const on = (e: KeyboardEvent) => {
+    if (
+      page.palette &&
+      (e.ctrlKey || e.metaKey) &&
+      !e.shiftKey &&
+      !e.altKey &&
+      e.key.toLowerCase() === 'k'
+    ) {
+      e.preventDefault();
+      page.palette();
+      return;
+    }
     if (e.ctrlKey || e.metaKey || e.altKey || typing(e) || e.defaultPrevented) return;
     if (handle(e, page)) e.preventDefault();
   };
@@ -63,7 +88,7 @@ export function startKeys(page: { help: () => void }): () => void {
   return () => removeEventListener('keydown', on);
 }
 
-function handle(e: KeyboardEvent, page: { help: () => void }): boolean {
+function handle(e: KeyboardEvent, page: Page): boolean {
   const full = target?.full() ?? null;
   switch (e.key) {
     case '?':
@@ -114,6 +139,10 @@ function handle(e: KeyboardEvent, page: { help: () => void }): boolean {
       if (r) select({ range: r });
       return r !== null;
     }
+    case '[':
+    case ']':
+      stepPane(e.key === ']' ? 1 : -1);
+      return true;
     case 'm':
     case 'M':
       plant(full);
