@@ -173,7 +173,7 @@ export const EMPTY: Selection = {
   most: '',
   group: '',
   unfold: [],
-  hide: [],
+  hide: ['mean', 'net', 'batch', 'threads', 'engine', 'disturbed'],
   from: '',
   to: '',
   sort: 'date',
@@ -252,7 +252,7 @@ export function parse(query: string): Selection {
     most: text('most'),
     group: text('group'),
     unfold: q.getAll('unfold'),
-    hide: text('hide').split(',').filter(Boolean),
+    hide: q.has('hide') ? text('hide').split(',').filter(Boolean) : EMPTY.hide,
     from: text('from'),
     to: text('to'),
     sort: text('sort') || EMPTY.sort,
@@ -316,7 +316,7 @@ export function write(s: Selection): string {
   add('most', s.most);
   add('group', s.group);
   if (s.group) for (const name of s.unfold) add('unfold', name);
-  add('hide', s.hide.join(','));
+  if (s.hide.join() !== EMPTY.hide.join()) q.push(['hide', s.hide.join(',')]);
   add('from', s.from);
   add('to', s.to);
   add('sort', s.sort, EMPTY.sort);

@@ -2,7 +2,7 @@
 // palette; an advice that is tested where it stands.
 import { expect, test } from 'vitest';
 import { chartHas } from './charts.ts';
-import { button, page, panel, runs, scenarios, target, urlHas, visit } from './stage.ts';
+import { button, leave, page, panel, runs, scenarios, target, urlHas, visit } from './stage.ts';
 import { FIXTURE } from './target.ts';
 
 interface Drawn {
@@ -14,7 +14,9 @@ interface Drawn {
 }
 
 scenarios('the timeline', () => {
-  const tokens = async (): Promise<{ start_ms: number; duration_ms: number; energy_mj: number }[]> => {
+  const tokens = async (): Promise<
+    { start_ms: number; duration_ms: number; energy_mj: number }[]
+  > => {
     const r = await fetch(`${target.url}api/profiling/run/${runs[0]}/tokens`);
     return ((await r.json()) as { tokens: never[] }).tokens;
   };
@@ -63,11 +65,12 @@ scenarios('the timeline', () => {
     await expect.poll(() => read.innerText(), { timeout: 30_000 }).toMatch(/\d.*J/);
     // All of the step is its own energy, however its parts are added up.
     const whole = `${t.start_ms}-${t.start_ms + t.duration_ms}`;
+    await leave();
     await visit({ view: 'analysis', run: runs[0], between: whole, unit: 'mJ' });
     await expect.poll(() => read.innerText(), { timeout: 30_000 }).toMatch(/mJ/);
     expect(Number.parseFloat((await read.innerText()).replace(',', ''))).toBeCloseTo(
       t.energy_mj,
-      -Math.floor(Math.log10(t.energy_mj)) ,
+      -Math.floor(Math.log10(t.energy_mj)),
     );
     await page.keyboard.press('Escape');
     await expect.poll(() => read.count()).toBe(0);
@@ -128,8 +131,9 @@ scenarios('the timeline', () => {
     await urlHas('pane', 'treemap');
     await page.keyboard.press('Control+k');
     await page.keyboard.type('pair');
-    await expect.poll(() => page.getByRole('option').count()).toBeGreaterThan(0);
-    await page.getByRole('option').first().click();
+    const first = page.locator('.palette [role=option]').first();
+    await expect.poll(() => first.innerText(), { timeout: 20_000 }).toMatch(/pair/);
+    await first.click();
     await urlHas('run', FIXTURE ? /./ : new RegExp(`${runs[1]}|${runs[2]}`));
   });
 
