@@ -152,10 +152,12 @@ export function Row({
         data-label="Model"
         title={`${r.model_name ?? ''} ${r.dtype ?? ''} ${onDevices(r)}`}
       >
-        {r.model_name}{' '}
-        <span class="muted">
-          {r.dtype} {onDevices(r)}
-        </span>
+        <div class="named">
+          <span class="name">{r.model_name}</span>
+          <span class="muted">
+            {r.dtype} {onDevices(r)}
+          </span>
+        </div>
       </td>
       <td data-col="tokens" class="num wider" data-label="Tokens">
         {r.input_tokens ?? '–'} → {r.output_tokens ?? '–'}
@@ -205,10 +207,10 @@ export function Row({
         {r.energy_source === 'modelled' && <SourceBadge source={r.energy_source} />}
         {(r.disturbed_share ?? 0) >= MARKED && (
           <span
-            class="badge partial"
+            class="badge partial nowrap"
             title="Share of the request's energy in disturbances; the typical token is without them."
           >
-            {percent(r.disturbed_share)} disturbed
+            {Math.round(100 * (r.disturbed_share ?? 0))} % disturbed
           </span>
         )}
       </td>
