@@ -131,8 +131,12 @@ export function NowBar() {
         {state === 'ended' && s?.prompt && (
           <span class="muted now-prompt">“{clip(s.prompt, 60)}”</span>
         )}
-        {state === 'ended' && <OpenRun id={r.id} />}
-        {state === 'ended' && <AfterRun />}
+        {state === 'ended' && (
+          <span class="row after-run">
+            <OpenRun id={r.id} />
+            <AfterRun />
+          </span>
+        )}
       </div>
       {state === 'loading' && (
         <progress
