@@ -113,6 +113,14 @@ static const pj_param_rule power_rules[] = {{"points", PJ_PARAM_INT, 2, 200000},
                                             {"to_ms", PJ_PARAM_NUMBER},
                                             {"rails", PJ_PARAM_CHOICE, 0, 0, "0|1"},
                                             {0}};
+static const pj_param_rule spans_rules[] = {
+    {"from_ms", PJ_PARAM_NUMBER},
+    {"to_ms", PJ_PARAM_NUMBER},
+    {"level", PJ_PARAM_CHOICE, 0, 0, "layer|component|operation"},
+    {"name"},
+    {"group", PJ_PARAM_CHOICE, 0, 0, "name"},
+    {"limit", PJ_PARAM_INT, 1, 20000},
+    {0}};
 static const pj_param_rule tokens_rules[] = {
     {"limit", PJ_PARAM_INT, 1, 1000000}, {"offset", PJ_PARAM_INT, 0, 1e15}, DISTURBED, {0}};
 static const pj_param_rule heatmap_rules[] = {{"metric", PJ_PARAM_CHOICE, 0, 0, PJ_HEATMAP_CHOICES},
@@ -595,6 +603,7 @@ static const route table[] = {
     {"GET", API "run/{id}/advice", write_view, PJ_VIEW_ADVICE, advice_rules},
     {"GET", API "run/{id}/pipeline", write_view, PJ_VIEW_PIPELINE, pipeline_rules},
     {"GET", API "run/{id}/power", write_view, PJ_VIEW_POWER, power_rules},
+    {"GET", API "run/{id}/spans", write_view, PJ_VIEW_SPANS, spans_rules},
     {"GET", API "run/{id}/tokens", write_view, PJ_VIEW_TOKENS, tokens_rules},
     {"GET", API "run/{id}/heatmap", write_heatmap, PJ_VIEW_HEATMAP, heatmap_rules},
     {"GET", API "run/{id}/tree", write_view, PJ_VIEW_TREE, tree_rules},

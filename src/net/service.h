@@ -40,6 +40,7 @@ typedef enum pj_view {
     PJ_VIEW_PIPELINE,
     PJ_VIEW_POWER,
     PJ_VIEW_CONDITIONS,
+    PJ_VIEW_SPANS, /* parameters from_ms, to_ms, level, name, limit, group */
     PJ_VIEW_TOKENS,
     PJ_VIEW_HEATMAP,
     PJ_VIEW_CUBE, /* all heatmaps, not as JSON: the binary cube of docs/api.md */

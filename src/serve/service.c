@@ -231,6 +231,16 @@ static pj_view_window service_window_of(const pj_params *params, const char *lim
                             .limit = (uint32_t)pj_params_int(params, limit, 0)};
 }
 
+static pj_span_window spans_of(const pj_params *params)
+{
+    return (pj_span_window){.from_ms = pj_params_number(params, "from_ms", 0),
+                            .to_ms = pj_params_number(params, "to_ms", 0),
+                            .deepest = pj_params_text(params, "level"),
+                            .name = pj_params_text(params, "name"),
+                            .limit = (uint32_t)pj_params_int(params, "limit", 0),
+                            .is_grouped = pj_params_is(params, "group", "name")};
+}
+
 /* Splits "a,b[,c,d]" and resolves each id as the command line does. */
 typedef struct id_list {
     char texts[PJ_COMPARE_MAX][PJ_UUID_BYTES];
@@ -400,6 +410,7 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
     const pj_params *p = r->params;
     pj_view_choice choice = service_choice_of(p);
     pj_view_window window;
+    pj_span_window spans;
     pj_experiment_live live;
     switch (r->view) {
     case PJ_VIEW_RUNS: return view_runs(serve, store, p, rates, out, total, err);
@@ -432,6 +443,7 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
         window = service_window_of(p, "points");
         return pj_view_power(store, r->id, &window, pj_params_is(p, "rails", "1"), out, err);
     case PJ_VIEW_CONDITIONS: return pj_view_conditions(store, r->id, out, err);
+    case PJ_VIEW_SPANS: spans = spans_of(p); return pj_view_spans(store, r->id, &spans, out, err);
     case PJ_VIEW_TOKENS:
         return pj_view_tokens(store, r->id, (uint64_t)pj_params_int(p, "offset", 0),
                               (uint32_t)pj_params_int(p, "limit", 0), out, err);

@@ -62,6 +62,17 @@ pj_status pj_view_tokens(pj_store *store, const char *id, uint64_t offset, uint3
  */
 pj_status pj_view_conditions(pj_store *store, const char *id, pj_json *json, pj_error *err);
 
+/* Single layers, components and operations in a window of time, as they were measured. */
+typedef struct pj_span_window {
+    double from_ms, to_ms; /* to_ms not above from_ms: everything */
+    const char *deepest;   /* "layer", "component", "operation"; NULL: operation */
+    const char *name;      /* components and operations whose names contain it; NULL: all */
+    uint32_t limit;        /* spans of each level; 0: 5000 */
+    bool is_grouped;       /* sums by name instead of single spans */
+} pj_span_window;
+pj_status pj_view_spans(pj_store *store, const char *id, const pj_span_window *window,
+                        pj_json *json, pj_error *err);
+
 enum { PJ_ANY = -2 }; /* any token or layer */
 
 typedef struct pj_view_choice {

@@ -1,10 +1,11 @@
 // The application shell: navigation, the current view, and whether the server is reachable.
 import { useSignal } from '@preact/signals';
-import { useEffect, useRef } from 'preact/hooks';
+import { useCallback, useEffect, useRef } from 'preact/hooks';
 import { Glossary } from './parts/glossary';
 import { Help } from './parts/help';
 import { Icon } from './parts/icon';
 import { LinkState } from './parts/link_state';
+import { Palette } from './parts/palette';
 import { SignIn } from './parts/sign_in';
 import { Mark, Switches } from './parts/top';
 import { Waiting } from './parts/waiting';
@@ -23,6 +24,10 @@ const NAV: [View, string][] = [
 
 export function App() {
   const help = useSignal(false);
+  const palette = useSignal(false);
+  const showHelp = useCallback(() => {
+    help.value = true;
+  }, [help]);
   const main = useRef<HTMLElement>(null);
   const view = at.view.value;
   useEffect(
@@ -31,8 +36,11 @@ export function App() {
         help: () => {
           help.value = !help.value;
         },
+        palette: () => {
+          palette.value = !palette.value;
+        },
       }),
-    [help],
+    [help, palette],
   );
   useEffect(() => {
     const name = NAV.find(([v]) => v === view)?.[1];
@@ -40,6 +48,9 @@ export function App() {
   }, [view]);
   return (
     <>
+      <button type="button" class="skip" onClick={() => main.current?.focus()}>
+        Skip to the content
+      </button>
       <header class="top">
         <a class="brand" href={href({ view: 'live' })} onClick={(e) => follow(e, 'live')}>
           <Mark />
@@ -67,6 +78,17 @@ export function App() {
         <button
           type="button"
           class="tool"
+          title="Commands (Ctrl+K)"
+          aria-label="Commands"
+          onClick={() => {
+            palette.value = true;
+          }}
+        >
+          <Icon name="search" />
+        </button>
+        <button
+          type="button"
+          class="tool"
           title="Keys (?)"
           aria-label="Keyboard keys"
           onClick={() => {
@@ -76,10 +98,11 @@ export function App() {
           <Icon name="keys" />
         </button>
       </header>
-      <main ref={main} tabIndex={-1}>
+      <main ref={main} id="main" tabIndex={-1}>
         <Views view={view} />
       </main>
       <Help open={help} />
+      <Palette open={palette} help={showHelp} />
       <Glossary />
       <SignIn />
     </>

@@ -797,6 +797,106 @@ static void expensive_figures_are_kept(void **state)
     pj_arena_fini(&arena);
 }
 
+typedef struct window_sums {
+    uint32_t layers, components, operations;
+    double operations_mj;
+} window_sums;
+
+/* What the rows in memory have in a window, found without blocks. */
+static window_sums sums_in(const pj_run_data *run, double from, double to)
+{
+    window_sums sums = {0};
+    for (uint32_t i = 0; i < run->layer_count; i++) {
+        const pj_layer_row *l = &run->layers[i];
+        sums.layers += l->start_ms <= to && l->start_ms + l->duration_ms >= from;
+    }
+    for (uint32_t i = 0; i < run->component_count; i++) {
+        const pj_component_row *c = &run->components[i];
+        sums.components += c->start_ms <= to && c->start_ms + c->duration_ms >= from;
+    }
+    for (uint32_t i = 0; i < run->operation_count; i++) {
+        const pj_operation_row *o = &run->operations[i];
+        double end = o->start_ms + o->duration_ms;
+        double inside = fmin(to, end) - fmax(from, o->start_ms);
+        if (o->start_ms > to || end < from) continue;
+        sums.operations++;
+        sums.operations_mj +=
+            (double)o->energy.gross_nj * 1e-6 * (o->duration_ms > 0 ? inside / o->duration_ms : 1);
+    }
+    return sums;
+}
+
+static const json_t *span_column(const json_t *v, int level, const char *name)
+{
+    return json_object_get(json_array_get(json_object_get(v, "levels"), (size_t)level), name);
+}
+
+static void check_window(pj_store *store, const pj_run_data *run, double from, double to)
+{
+    pj_span_window window = {.from_ms = from, .to_ms = to, .limit = 20000};
+    window_sums want = sums_in(run, from, to);
+    json_t *v = VIEW(pj_view_spans(store, "last", &window, json, &err));
+    const json_t *starts = span_column(v, 2, "start_ms");
+    assert_int_equal(json_integer_value(span_column(v, 0, "total")), want.layers);
+    assert_int_equal(json_integer_value(span_column(v, 1, "total")), want.components);
+    assert_int_equal(json_integer_value(span_column(v, 2, "total")), want.operations);
+    assert_int_equal(json_array_size(starts), want.operations);
+    json_decref(v);
+    window.is_grouped = true;
+    v = VIEW(pj_view_spans(store, "last", &window, json, &err));
+    double sum = 0, count = 0;
+    size_t i;
+    const json_t *g;
+    json_array_foreach(json_object_get(v, "groups"), i, g)
+    {
+        if (strcmp(json_string_value(json_object_get(g, "level")), "operation") != 0) continue;
+        assert_true(json_is_string(json_object_get(g, "component")));
+        sum += number(g, "energy_mj");
+        count += number(g, "count");
+    }
+    assert_int_equal((int)count, want.operations);
+    assert_near(sum, want.operations_mj, 1e-6 * fabs(want.operations_mj));
+    json_decref(v);
+}
+
+/* Any window holds exactly the spans that touch it, also where they are read by blocks, and the
+ * sums by name are theirs. */
+static void spans_of_a_window(void **state)
+{
+    fixture *f = *state;
+    const pj_run_data *run = &f->run;
+    const pj_operation_row *middle = &run->operations[run->operation_count / 2];
+    check_window(f->store, run, -1e9, 1e9);
+    for (int i = 0; i < 5; i++)
+        check_window(f->store, run, middle->start_ms - 3 * i,
+                     middle->start_ms + middle->duration_ms / 2 + 7 * i);
+    pj_span_window named = {.name = "Q_PR", .deepest = "component", .limit = 4};
+    json_t *v = VIEW(pj_view_spans(f->store, "last", &named, json, &err));
+    uint32_t wanted = 0;
+    for (uint32_t i = 0; i < run->component_count; i++)
+        wanted += strcmp(run->components[i].name, "q_proj") == 0;
+    assert_int_equal(json_array_size(json_object_get(v, "levels")), 2);
+    assert_that(wanted, >, 4);
+    assert_int_equal(json_integer_value(span_column(v, 1, "total")), wanted);
+    assert_int_equal(json_array_size(span_column(v, 1, "name")), 4);
+    for (int i = 0; i < 4; i++) {
+        size_t name =
+            (size_t)json_integer_value(json_array_get(span_column(v, 1, "name"), (size_t)i));
+        assert_string_equal(json_string_value(json_array_get(json_object_get(v, "names"), name)),
+                            "q_proj");
+        assert_true(json_is_integer(json_array_get(span_column(v, 1, "layer"), (size_t)i)));
+        assert_true(json_is_integer(json_array_get(span_column(v, 1, "token"), (size_t)i)));
+    }
+    json_decref(v);
+}
+
+static int set_up_long(void **state)
+{
+    return set_up_like(
+        state,
+        &(made_run){.seed = 9, .tokens = 90, .layers = 4, .samples = 10, .depth = PJ_DEPTH_DEEP});
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -816,6 +916,8 @@ int main(void)
         TEST(some_tables_load_alone),
         TEST(structs_hold_what_json_says),
         TEST(expensive_figures_are_kept),
+        TEST(spans_of_a_window),
+        cmocka_unit_test_setup_teardown(spans_of_a_window, set_up_long, tear_down),
         cmocka_unit_test_setup_teardown(without_sensors_all_else_is_there, set_up_bare, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,6 +103,8 @@ export const api = {
     get<T.Pipeline>(`${run(id)}/pipeline`, q, signal),
   power: (id: string, q: Query, signal?: AbortSignal) =>
     get<T.PowerSeries>(`${run(id)}/power`, q, signal),
+  spans: (id: string, q: Query, signal?: AbortSignal) =>
+    get<T.Spans>(`${run(id)}/spans`, q, signal),
   tokens: (id: string, q: Query, signal?: AbortSignal) =>
     get<T.Tokens>(`${run(id)}/tokens`, q, signal),
   /** All tokens of a run, which the server sends in pages. */

@@ -154,6 +154,48 @@ export interface Tokens {
   tokens: TokenRow[];
 }
 
+export type SpanLevel = 'layer' | 'component' | 'operation';
+
+/** Single spans of one level as columns; `name` and `component` are indices of the answer's names. */
+export interface SpanColumns {
+  level: SpanLevel;
+  /** In the window; the columns may hold fewer. */
+  total: number;
+  name: N[];
+  start_ms: number[];
+  duration_ms: N[];
+  energy_mj: N[];
+  net_energy_mj: N[];
+  self_energy_mj: N[];
+  energy_sd_mj: N[];
+  token: N[];
+  layer: N[];
+  component: N[];
+  device: N[];
+}
+
+/** All spans of a name in the window, each with its part inside. */
+export interface SpanGroup {
+  level: SpanLevel;
+  name: string | null;
+  component: string | null;
+  layer: N;
+  count: number;
+  time_ms: N;
+  energy_mj: N;
+  net_energy_mj: N;
+  self_energy_mj: N;
+  energy_sd_mj: N;
+}
+
+export interface Spans {
+  run_id: string;
+  energy_source: EnergySource;
+  names: string[];
+  levels: SpanColumns[];
+  groups: SpanGroup[];
+}
+
 /** Device conditions as columns over `t_ms`; null: never reported. */
 export interface Conditions {
   run_id: string;
@@ -549,6 +591,8 @@ export interface Advice {
     cost: { quality: string; latency: string; memory: string };
     test: string | null;
   }[];
+  /** Why every other rule gives none. */
+  silent?: { rule: string; reason: string }[];
 }
 
 /** A grid of settings, as docs/formats.md describes it. */

@@ -8,7 +8,8 @@ export interface Dot {
   x: number;
   y: number;
   /** Half height of the 95 % interval of y. */
-  yHalf?: number | null;
+  /** The ends of its interval, which need not lie symmetrically. */
+  yEnds?: readonly [number, number] | null;
   label: string;
   colour: string;
   /** Relative area; 1 is the default. */
@@ -54,7 +55,7 @@ export class Points extends CanvasChart<number> {
   set(model: PointsModel): void {
     this.m = model;
     // An interval that reaches zero has no lower end on a logarithmic axis.
-    const ys = model.dots.flatMap((d) => [d.y, d.y - (d.yHalf ?? 0), d.y + (d.yHalf ?? 0)]);
+    const ys = model.dots.flatMap((d) => [d.y, ...(d.yEnds ?? [])]);
     this.dx = domain(
       [...model.dots.map((d) => d.x), ...model.lines.flatMap((l) => l.points.map((p) => p[0]))],
       model.x.log,
@@ -143,16 +144,16 @@ export class Points extends CanvasChart<number> {
   private dot(g: CanvasRenderingContext2D, c: Colours, d: Dot): void {
     const x = this.x(d.x);
     const y = this.y(d.y);
-    const reach = d.yHalf ? Math.abs(this.y(d.y + d.yHalf) - y) : 0;
+    const reach = d.yEnds ? Math.max(...d.yEnds.map((v) => Math.abs(this.y(v) - y))) : 0;
     // No whisker for an interval smaller than the dot.
-    if (d.yHalf && reach > this.radius(d)) {
+    if (d.yEnds && reach > this.radius(d)) {
       g.strokeStyle = d.colour;
       g.globalAlpha = 0.65;
       g.lineWidth = 1;
-      const hi = this.y(d.y + d.yHalf);
+      const hi = this.y(d.yEnds[1]);
       // An end below the axis is cut off there, and drawn without a cap.
       const floor = this.height - BOTTOM;
-      const lo = this.y(d.y - d.yHalf);
+      const lo = this.y(d.yEnds[0]);
       stroke(g, x, hi, x, Math.min(lo, floor));
       stroke(g, x - 3, hi, x + 3, hi);
       if (lo <= floor) stroke(g, x - 3, lo, x + 3, lo);

@@ -8,13 +8,14 @@ import { at, cursor, type Range, select } from '../state/selection';
 import { CanvasChart } from './canvas';
 import type { Colours } from './theme';
 
-export const LEFT = 64;
+export const LEFT = 76;
 export const RIGHT = 22;
 
 export abstract class TimeChart<M = number> extends CanvasChart<M> {
   /** The whole run. */
   protected full: Range = [0, 1];
-  private drag: { from: number; to: number } | null = null;
+  /** `measures`: with Shift, which reads the energy of the range instead of zooming to it. */
+  private drag: { from: number; to: number; measures: boolean } | null = null;
 
   constructor(host: HTMLElement) {
     super(host);
@@ -117,7 +118,7 @@ export abstract class TimeChart<M = number> extends CanvasChart<M> {
   private press(e: PointerEvent): void {
     const [x] = this.point(e);
     if (e.button !== 0 || e.pointerType === 'touch' || x < LEFT) return;
-    this.drag = { from: x, to: x };
+    this.drag = { from: x, to: x, measures: e.shiftKey };
   }
 
   private track(e: PointerEvent): void {
@@ -135,7 +136,8 @@ export abstract class TimeChart<M = number> extends CanvasChart<M> {
     this.drag = null;
     if (!d || Math.abs(d.to - d.from) < 5) return;
     const [a, b] = [this.t(d.from), this.t(d.to)].sort((p, q) => p - q);
-    select({ range: [Math.max(0, a), b] });
+    const range: Range = [Math.max(0, a), b];
+    select(d.measures ? { between: range } : { range });
     // The click event that ends a drag must not select the mark under it.
     this.host.addEventListener('click', (c) => c.stopImmediatePropagation(), {
       capture: true,

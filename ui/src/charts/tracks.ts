@@ -1,22 +1,32 @@
 // The time canvas of a run: aligned tracks over one time axis. First power by rail with its idle
-// line, then lanes of slices (phases, sections, tokens), conditions of the devices, then anomalies.
-// Width is duration, colour the phase, and its strength energy against what is usual for slices of that name; of
-// several slices within one pixel the one with the highest value is drawn.
+// line, then a track per rail where there is room, then lanes of slices (phases, sections, tokens, and nested in
+// them layers, components and operations), conditions of the devices, then anomalies. Width is duration, colour
+// the phase, and its strength energy against what is usual for slices of that name; of several slices within one
+// pixel the one with the highest value is drawn.
 
-import { energyInterval, known, power, powerScale, time } from '../core/format';
-import { blend, css, inkOn } from '../core/ramp';
+import { effect } from '@preact/signals';
+import { energy, energyInterval, known, plain, power, time } from '../core/format';
 import { lowerBound } from '../core/ring';
-import { ticks } from '../core/stats';
 import { pan, zoom } from '../state/range';
-import { cursor, type Range } from '../state/selection';
+import { at, cursor, flag, type Range, select } from '../state/selection';
 import { unit } from '../state/settings';
 import { type Arrow, fitText, type Rect } from './canvas';
 import { drawGauge, GAUGE, type Gauge, gaugeRows, readingAt } from './gauges';
-import { polyline } from './polyline';
+import {
+  drawPower,
+  drawRail,
+  type Frame,
+  type PowerTrack,
+  powerRows,
+  type RailTrack,
+} from './power_track';
+import { SlicePaint } from './slice_paint';
 import { strengths } from './strength';
-import { type Colours, hatch, phaseLabel, RAIL_LABEL, RAILS, type Rail } from './theme';
+import { type Colours, phaseLabel } from './theme';
 import { LEFT, RIGHT, TimeChart } from './time_chart';
 import type { Tip } from './tip';
+
+export type SliceKind = 'phase' | 'section' | 'token' | 'layer' | 'component' | 'operation';
 
 export interface Slice {
   lane: number;
@@ -25,9 +35,11 @@ export interface Slice {
   label: string;
   energy: number | null;
   sd: number | null;
-  kind: 'phase' | 'section' | 'token';
+  kind: SliceKind;
   phase: string;
   token: number | null;
+  /** Energy of a span of this name in a typical token, where it is known. */
+  usual?: number | null;
   rows?: [string, string][];
 }
 
@@ -37,30 +49,32 @@ export interface Mark {
   token: number | null;
 }
 
-export interface PowerTrack {
-  t: Float64Array;
-  /** In the order of RAILS; NaN is a gap. Means, where several samples share a pixel. */
-  y: Float64Array[];
-  /** The smallest and largest of these samples; null where each is drawn. */
-  band: { lo: Float64Array[]; hi: Float64Array[] } | null;
-  idle: number | null;
-  shown: Record<Rail, boolean>;
+export interface Lane {
+  key: string;
+  name: string;
+  /** Text in an empty lane. */
+  hint: string | null;
 }
 
 export interface TrackModel {
   full: Range;
   power: PowerTrack | null;
-  lanes: string[];
-  /** Text in an empty lane. */
-  hints: (string | null)[];
+  rails: RailTrack[];
+  lanes: Lane[];
+  pinned: ReadonlySet<string>;
   slices: Slice[];
   marks: Mark[];
   gauges: Gauge[];
   picked: (s: Slice) => boolean;
+  /** What the search is for; null: nothing, and no slice is dimmed. */
+  found: ((s: Slice) => boolean) | null;
+  /** Height of the power chart. */
+  powerHeight: number;
   phases: { phase: string; start: number; end: number }[];
 }
 
-const POWER = 168;
+export const POWER = 168;
+export const RAIL = 46;
 const LANE = 24;
 const GAP = 4;
 const MARKS = 18;
@@ -71,17 +85,31 @@ const READINGS = 1_000_000;
 export class Tracks extends TimeChart<number> {
   private model: TrackModel | null = null;
   private byLane: number[][] = [];
+  /** Begins of the lanes' slices, and the longest slice of each: what is visible is found by halving. */
+  private begins: Float64Array[] = [];
+  private longest: number[] = [];
   private strength: Float32Array = new Float32Array();
+  private readonly look = new SlicePaint();
   private slices: Slice[] | null = null;
 
   constructor(host: HTMLElement) {
     super(host);
     this.listen('wheel', (e) => this.turn(e), { passive: false });
+    this.listen('click', (e) => this.pinAt(...this.point(e)));
+    this.listen('keydown', (e) => this.letter(e));
+    this.own(
+      effect(() => {
+        at.between.value;
+        flag.value;
+        this.invalidateOverlay();
+      }),
+    );
   }
 
-  static height(lanes: number, powered: boolean, marked: boolean, gauges: number): number {
-    const tracks = lanes * (LANE + GAP) + gauges * (GAUGE + GAP);
-    return (powered ? POWER + GAP : 0) + tracks + (marked ? MARKS : 0) + AXIS;
+  /** Without the power chart. */
+  static height(lanes: number, rails: number, marked: boolean, gauges: number): number {
+    const tracks = lanes * (LANE + GAP) + gauges * (GAUGE + GAP) + rails * (RAIL + GAP);
+    return tracks + (marked ? MARKS : 0) + AXIS + GAP;
   }
 
   set(model: TrackModel): void {
@@ -90,10 +118,17 @@ export class Tracks extends TimeChart<number> {
     if (model.slices !== this.slices) {
       this.slices = model.slices;
       this.focused = this.hovered = null;
-      this.byLane = model.lanes.map((_, lane) =>
-        model.slices.flatMap((s, i) => (s.lane === lane ? [i] : [])),
-      );
       this.strength = strengths(model.slices);
+      this.byLane = model.lanes.map(() => []);
+      model.slices.forEach((s, i) => {
+        this.byLane[s.lane]?.push(i);
+      });
+      for (const row of this.byLane)
+        row.sort((a, b) => model.slices[a].start - model.slices[b].start);
+      this.begins = this.byLane.map((row) => Float64Array.from(row, (i) => model.slices[i].start));
+      this.longest = this.byLane.map((row) =>
+        row.reduce((a, i) => Math.max(a, model.slices[i].duration), 0),
+      );
     }
     this.invalidate();
   }
@@ -115,8 +150,18 @@ export class Tracks extends TimeChart<number> {
     return this.model?.marks[i - this.count] ?? null;
   }
 
+  private get powerHeight(): number {
+    return this.model?.power ? this.model.powerHeight : 0;
+  }
+
   private get top(): number {
-    return this.model?.power ? POWER + GAP : 0;
+    const m = this.model;
+    return (m?.power ? m.powerHeight + GAP : 0) + (m?.rails.length ?? 0) * (RAIL + GAP);
+  }
+
+  private frameOf(top: number, height: number): Frame {
+    const x = (t: number) => this.x(t);
+    return { left: LEFT, right: this.width - RIGHT, top, height, range: this.range, x };
   }
 
   private get bottom(): number {
@@ -129,16 +174,22 @@ export class Tracks extends TimeChart<number> {
     return this.top + (this.model?.lanes.length ?? 0) * (LANE + GAP) + k * (GAUGE + GAP);
   }
 
-  private highest = 1;
-
   protected override paint(g: CanvasRenderingContext2D, c: Colours): void {
     const m = this.model;
     if (!m) return;
     this.shade(g, c, m);
     this.timeAxis(g, c, 0, this.bottom);
-    if (m.power) this.rails(g, c, m.power);
-    m.lanes.forEach((name, lane) => {
-      this.lane(g, c, m, name, lane);
+    const clip = () => this.clipPlot(g);
+    this.look.begin(g, c, this.dpr);
+    if (m.power) drawPower(g, c, this.frameOf(0, m.powerHeight), m.power, clip);
+    m.rails.forEach((r, k) => {
+      const top = this.railY(k);
+      g.fillStyle = c.text2;
+      g.fillText(fitText(g, r.name, LEFT - 8), 0, top + RAIL - 10);
+      drawRail(g, c, this.frameOf(top, RAIL), r, clip);
+    });
+    m.lanes.forEach((lane, i) => {
+      this.lane(g, c, m, lane, i);
     });
     m.gauges.forEach((gauge, k) => {
       this.gauge(g, c, gauge, k);
@@ -168,108 +219,11 @@ export class Tracks extends TimeChart<number> {
     g.restore();
   }
 
-  // ---- power
-
-  private powerY(mw: number): number {
-    return 8 + (1 - mw / this.highest) * (POWER - 14);
-  }
-
-  private rails(g: CanvasRenderingContext2D, c: Colours, p: PowerTrack): void {
-    const [a, b] = this.range;
-    const from = Math.max(0, lowerBound(p.t, a) - 1);
-    const to = Math.min(p.t.length, lowerBound(p.t, b) + 1);
-    let top = p.idle ?? 0;
-    RAILS.forEach((r, k) => {
-      const y = p.band?.hi[k] ?? p.y[k];
-      if (p.shown[r]) for (let i = from; i < to; i++) if (y[i] > top) top = y[i];
-    });
-    this.highest = Math.max(1e-6, top * 1.06);
-    this.powerAxis(g, c);
-    g.save();
-    this.clipPlot(g);
-    g.lineJoin = 'round';
-    RAILS.forEach((r, k) => {
-      if (p.shown[r] && p.band) this.band(g, p.t, p.band.lo[k], p.band.hi[k], from, to, c.rail[r]);
-    });
-    RAILS.forEach((r, k) => {
-      if (p.shown[r]) this.line(g, p.t, p.y[k], from, to, c.rail[r], r === 'total' ? 1.4 : 1);
-    });
-    if (p.idle !== null) {
-      const y = Math.round(this.powerY(p.idle)) + 0.5;
-      g.strokeStyle = c.text2;
-      g.lineWidth = 1;
-      g.setLineDash([5, 4]);
-      g.beginPath();
-      g.moveTo(LEFT, y);
-      g.lineTo(this.width - RIGHT, y);
-      g.stroke();
-      g.setLineDash([]);
-      // Outlined in the background colour, because the total may end at the same place.
-      g.strokeStyle = c.surface;
-      g.lineWidth = 4;
-      g.lineJoin = 'round';
-      g.strokeText('idle', this.width - RIGHT - 26, y - 8);
-      g.fillStyle = c.text2;
-      g.fillText('idle', this.width - RIGHT - 26, y - 8);
-    }
-    g.restore();
-  }
-
-  private powerAxis(g: CanvasRenderingContext2D, c: Colours): void {
-    const { factor, unit: u } = powerScale(this.highest);
-    g.textAlign = 'right';
-    for (const v of ticks(0, this.highest * factor, 4)) {
-      const y = Math.round(this.powerY(v / factor)) + 0.5;
-      g.strokeStyle = c.grid;
-      g.lineWidth = 1;
-      g.beginPath();
-      g.moveTo(LEFT, y);
-      g.lineTo(this.width - RIGHT, y);
-      g.stroke();
-      g.fillStyle = c.text3;
-      g.fillText(`${Number(v.toPrecision(4))} ${u}`, LEFT - 6, Math.max(6, y));
-    }
-    g.textAlign = 'left';
-  }
-
-  /** From the smallest to the largest sample, in columns of whole pixels, which leave no seams. */
-  private band(
-    g: CanvasRenderingContext2D,
-    t: Float64Array,
-    lo: Float64Array,
-    hi: Float64Array,
-    from: number,
-    to: number,
-    colour: string,
-  ): void {
-    g.fillStyle = colour;
-    g.globalAlpha = 0.22;
-    let x = Math.round(this.x(t[from]));
-    for (let i = from; i < to; i++) {
-      const end = Math.round(this.x(i + 1 < to ? (t[i] + t[i + 1]) / 2 : t[i]));
-      const y = this.powerY(hi[i]);
-      if (!Number.isNaN(y)) g.fillRect(x, y, end - x, this.powerY(lo[i]) - y);
-      x = end;
-    }
-    g.globalAlpha = 1;
-  }
-
-  private line(
-    g: CanvasRenderingContext2D,
-    t: Float64Array,
-    y: Float64Array,
-    from: number,
-    to: number,
-    colour: string,
-    width: number,
-  ): void {
-    g.strokeStyle = colour;
-    g.lineWidth = to - from > 700 ? 1 : width;
-    g.fillStyle = colour;
-    polyline(g, from, to, (i) => (Number.isNaN(y[i]) ? null : [this.x(t[i]), this.powerY(y[i])]));
-  }
-
   // ---- lanes
+
+  private railY(k: number): number {
+    return (this.model?.power ? this.powerHeight + GAP : 0) + k * (RAIL + GAP);
+  }
 
   private laneY(lane: number): number {
     return this.top + lane * (LANE + GAP);
@@ -279,57 +233,76 @@ export class Tracks extends TimeChart<number> {
     g: CanvasRenderingContext2D,
     c: Colours,
     m: TrackModel,
-    name: string,
+    { key, name, hint }: Lane,
     lane: number,
   ): void {
     const y = this.laneY(lane);
-    g.fillStyle = c.text2;
-    g.fillText(fitText(g, name, LEFT - 8), 0, y + LANE / 2);
+    const pinned = m.pinned.has(key);
+    g.fillStyle = pinned ? c.accent : c.text2;
+    g.fillText(fitText(g, pinned ? `• ${name}` : name, LEFT - 6), 0, y + LANE / 2);
     g.save();
     this.clipPlot(g);
-    const hint = m.hints[lane];
     if (hint) {
       g.fillStyle = c.text3;
       g.fillText(hint, LEFT + 6, y + LANE / 2);
     }
-    const stripes = hatch(g, this.dpr);
-    const fill = (i: number, x: number, w: number) => {
-      const alpha = this.strength[i];
-      const pixel = Number.isNaN(alpha)
-        ? null
-        : blend(c.phase[m.slices[i].phase] ?? c.text3, alpha, c.surface);
-      g.fillStyle = pixel === null ? stripes : css(pixel);
+    const [t0, t1] = this.range;
+    const scale = (this.width - LEFT - RIGHT) / (t1 - t0);
+    const right = this.width - RIGHT;
+    const draw = (i: number, x: number, w: number) => {
+      const s = m.slices[i];
+      const fill = this.look.fill(s.phase, this.strength[i]);
+      g.globalAlpha = m.found !== null && !m.found(s) ? 0.25 : 1;
+      g.fillStyle = fill.style;
       g.fillRect(x, y, w, LANE);
-      return pixel;
+      return fill;
     };
     // Of several slices in one pixel the one with the highest value is drawn.
-    let [column, peak]: [number, number | null] = [-1, null];
-    for (const i of this.byLane[lane]) {
+    let [column, best]: [number, number] = [-1, -1];
+    const flush = () => {
+      if (best >= 0) draw(best, column, 1);
+      [column, best] = [-1, -1];
+    };
+    for (const i of this.inView(lane)) {
       const s = m.slices[i];
-      const x0 = Math.max(LEFT - 2, this.x(s.start));
-      const x1 = Math.min(this.width - RIGHT + 2, this.x(s.start + s.duration));
-      if (x1 < LEFT || x0 > this.width - RIGHT) continue;
+      const x0 = Math.max(LEFT - 2, LEFT + (s.start - t0) * scale);
+      const x1 = Math.min(right + 2, LEFT + (s.start + s.duration - t0) * scale);
+      if (x1 < LEFT || x0 > right) continue;
       if (x1 - x0 < 1.2) {
         const at = Math.floor(x0);
-        const higher = at !== column || (s.energy ?? -1) > (peak ?? -1);
-        if (!higher) continue;
-        [column, peak] = [at, s.energy];
-        fill(i, at, 1);
+        if (at !== column) {
+          flush();
+          [column, best] = [at, i];
+        } else if ((s.energy ?? -1) > (m.slices[best].energy ?? -1)) best = i;
       } else {
+        flush();
         const w = Math.max(1, x1 - x0 - (x1 - x0 > 3 ? 1 : 0));
-        const pixel = fill(i, x0, w);
+        const fill = draw(i, x0, w);
         if (w > 26) {
-          g.fillStyle = pixel === null ? c.text : inkOn(pixel);
-          g.fillText(fitText(g, s.label, w - 10), Math.max(x0, LEFT) + 5, y + LANE / 2 + 0.5);
+          g.fillStyle = fill.ink;
+          const text = this.look.label(g, s.label, w - 10);
+          g.fillText(text, Math.max(x0, LEFT) + 5, y + LANE / 2 + 0.5);
         }
       }
       if (m.picked(s)) {
+        g.globalAlpha = 1;
         g.strokeStyle = c.text;
         g.lineWidth = 2;
         g.strokeRect(x0 + 1, y + 1, Math.max(2, x1 - x0 - 3), LANE - 2);
       }
     }
+    flush();
     g.restore();
+  }
+
+  /** The lane's slices that may be visible, in the order of time. */
+  private inView(lane: number): number[] {
+    const [a, b] = this.range;
+    const begins = this.begins[lane];
+    return this.byLane[lane].slice(
+      lowerBound(begins, a - this.longest[lane]),
+      lowerBound(begins, b + 1e-9),
+    );
   }
 
   private diamonds(g: CanvasRenderingContext2D, c: Colours, m: TrackModel): void {
@@ -355,7 +328,7 @@ export class Tracks extends TimeChart<number> {
   protected override hit(x: number, y: number): number | null {
     const m = this.model;
     if (!m || x < LEFT || x > this.width - RIGHT) return null;
-    if (m.power && y < POWER) {
+    if (m.power && y < this.powerHeight) {
       const i = Math.min(m.power.t.length - 1, lowerBound(m.power.t, this.t(x)));
       return i < 0 ? null : -1 - i;
     }
@@ -394,7 +367,7 @@ export class Tracks extends TimeChart<number> {
     const [t0, t1] = [this.t(x - 1), this.t(x + 1)];
     const t = this.t(x);
     let best: number | null = null;
-    for (const i of this.byLane[lane]) {
+    for (const i of this.inView(lane)) {
       const s = m.slices[i];
       if (s.start > t1 || s.start + s.duration < t0) continue;
       if (t >= s.start && t <= s.start + s.duration && s.duration > t1 - t0) return i;
@@ -449,6 +422,12 @@ export class Tracks extends TimeChart<number> {
         ...(known(s.energy) && s.duration > 0
           ? ([['Mean power', power((s.energy / s.duration) * 1000)]] as [string, string][])
           : []),
+        ...(known(s.usual) && known(s.energy) && s.usual > 0
+          ? ([['Typical', `${energy(s.usual, u)}, this ${plain(s.energy / s.usual, 2)} times`]] as [
+              string,
+              string,
+            ][])
+          : []),
         ...(s.rows ?? []),
       ],
     };
@@ -462,20 +441,67 @@ export class Tracks extends TimeChart<number> {
       title: time(p.t[i]),
       rows: [
         ...(phase ? ([['Phase', phaseLabel(phase)]] as [string, string][]) : []),
-        ...RAILS.flatMap((r, k): [string, string][] =>
-          p.shown[r] && !Number.isNaN(p.y[k][i])
-            ? [
-                [
-                  RAIL_LABEL[r],
-                  p.band
-                    ? `${power(p.y[k][i])} (${power(p.band.lo[k][i])} to ${power(p.band.hi[k][i])})`
-                    : power(p.y[k][i]),
-                ],
-              ]
-            : [],
-        ),
+        ...powerRows(p, i),
       ],
     };
+  }
+
+  // ---- flags, pins
+
+  protected override get overlaid(): boolean {
+    return super.overlaid || at.between.peek() !== null || flag.peek() !== null;
+  }
+
+  /** The two flags between which energy is read, and the one that waits for its other. */
+  protected override paintOverlay(g: CanvasRenderingContext2D, c: Colours): void {
+    const between = at.between.peek();
+    const waits = flag.peek();
+    if (between) {
+      const [x0, x1] = between.map((t) => Math.max(LEFT, Math.min(this.width - RIGHT, this.x(t))));
+      g.fillStyle = c.accent;
+      g.globalAlpha = 0.1;
+      g.fillRect(x0, 0, x1 - x0, this.bottom);
+      g.globalAlpha = 1;
+      this.post(g, c, between[0], 'A');
+      this.post(g, c, between[1], 'B');
+    } else if (waits !== null) this.post(g, c, waits, 'A');
+    super.paintOverlay(g, c);
+  }
+
+  private post(g: CanvasRenderingContext2D, c: Colours, t: number, name: string): void {
+    const x = Math.round(this.x(t)) + 0.5;
+    if (x < LEFT || x > this.width - RIGHT) return;
+    g.strokeStyle = g.fillStyle = c.accent;
+    g.lineWidth = 1.5;
+    g.beginPath();
+    g.moveTo(x, 0);
+    g.lineTo(x, this.bottom);
+    g.stroke();
+    g.fillRect(x, 0, 13, 14);
+    g.fillStyle = c.surface;
+    g.fillText(name, x + 3, 7.5);
+  }
+
+  private pin(lane: number): void {
+    const key = this.model?.lanes[lane]?.key;
+    if (!this.model || !key) return;
+    const pins = [...this.model.pinned];
+    select({ pins: pins.includes(key) ? pins.filter((k) => k !== key) : [...pins, key] });
+  }
+
+  private pinAt(x: number, y: number): void {
+    if (x < LEFT - 4 && y > this.top && y < this.gaugeY(0))
+      this.pin(Math.floor((y - this.top) / (LANE + GAP)));
+  }
+
+  /** Letters for the slice that the arrow keys have reached: m puts the flags around it, p pins its track. */
+  private letter(e: KeyboardEvent): void {
+    const s = this.focused === null ? null : this.slice(this.focused);
+    if (!s || e.ctrlKey || e.metaKey || e.altKey) return;
+    if (e.key === 'm') select({ between: [s.start, s.start + s.duration] });
+    else if (e.key === 'p') this.pin(s.lane);
+    else return;
+    e.preventDefault();
   }
 
   /** The wheel zooms where the canvas has been clicked or Ctrl is held; sideways it pans. Otherwise

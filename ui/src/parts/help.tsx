@@ -15,12 +15,17 @@ const KEYS: [string[], string][] = [
   [['W', 'S'], 'Zoom the time range in, out'],
   [['A', 'D'], 'Move the time range left, right'],
   [['f'], 'Focus: fit the range to what is selected'],
+  [['m'], 'Set a flag at the crosshair, then the other: the energy between them'],
+  [['t'], 'Timeline as tall as the window'],
   [['Esc'], 'Clear the selection, one step at a time'],
   [['Space'], 'Play or pause the token slider'],
   [['.', ','], 'Next, previous token'],
   [['←', '→', '↑', '↓'], 'Walk through the marks of a focused chart; Enter selects'],
+  [['[', ']'], 'Previous, next pane of the structure'],
+  [['p'], 'Pin the track of the mark that the arrow keys have reached'],
   [['1', '2', '3', '4', '5', '6'], 'Live, Analysis, History, Compare, Experiments, Machines'],
-  [['/'], 'Search the history'],
+  [['/'], 'Find a span on the timeline, or search the history'],
+  [['Ctrl+K'], 'Commands: views, panes, switches, runs'],
   [['?'], 'This list'],
 ];
 
@@ -57,6 +62,7 @@ export function Help({ open }: { open: Signal<boolean> }) {
       </dl>
       <p class="note help-note">
         Drag over any chart with a time axis to zoom all of them; double-click shows the whole run.
+        With Shift, dragging reads the energy of the range. A click on the name of a track pins it.
       </p>
       <form method="dialog" class="dialog-actions">
         <button type="submit" class="btn" onClick={() => openGlossary()}>

@@ -19,6 +19,7 @@ const PATHS = {
   down: 'M8 3.5v9M4.5 9 8 12.5 11.5 9',
   compare: 'M5.5 2.5v11M10.5 2.5v11M2.5 5.5h3M10.5 10.5h3',
   bolt: 'M9 1.5 3.5 9H8l-1 5.5L12.5 7H8z',
+  check: 'M3 8.5l3.5 3.5 6.5-8',
   copy: 'M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3',
 } as const;
 

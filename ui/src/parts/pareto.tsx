@@ -5,7 +5,7 @@ import { Canvas, Legend, Panel, type PanelState, READY } from '../charts/panel';
 import { Points } from '../charts/points';
 import { colours } from '../charts/theme';
 import type { Tip } from '../charts/tip';
-import { clip, known, plain, shortId, Z95 } from '../core/format';
+import { bounds, clip, known, plain, shortId, Z95 } from '../core/format';
 import { energyPerToken, partialText, runEnergy, typicalToken } from '../core/run_energy';
 import { isWide, kneeOf, paretoFront } from '../core/stats';
 import { go } from '../state/selection';
@@ -37,9 +37,11 @@ export function ParetoPanel(props: {
   const typical = 2 * lacking <= props.runs.length;
   const column = typical ? 'joules_per_token_typical' : 'joules_per_token';
   const joules = (r: RunSummary): number | null => r[column];
-  const half = (r: RunSummary): number | null => {
-    const sd = typical ? r.joules_per_token_typical_sd : r.joules_per_token_sd;
-    return known(sd) ? Z95 * sd : null;
+  const ends = (r: RunSummary): [number, number] | null => {
+    const [lo, hi] = [r.joules_per_token_typical_lo, r.joules_per_token_typical_hi];
+    if (typical) return known(lo) && known(hi) ? [lo, hi] : null;
+    const [value, sd] = [r.joules_per_token, r.joules_per_token_sd];
+    return known(value) && known(sd) && value > 0 && sd > 0 ? bounds(value, Z95 * sd) : null;
   };
   const show = (r: RunSummary): string =>
     typical ? typicalToken(r, unit.peek()) : energyPerToken(r, unit.peek());
@@ -128,7 +130,7 @@ export function ParetoPanel(props: {
             dots: list.map((r, i) => ({
               x: r.tokens_per_second ?? 0,
               y: joules(r) ?? 0,
-              yHalf: list.length > CROWD && !props.strong?.(r) ? null : half(r),
+              yEnds: list.length > CROWD && !props.strong?.(r) ? null : ends(r),
               label: nameOf(
                 on.has(i) || props.labelOf
                   ? (props.labelOf?.(r, i) ?? `${r.model_name ?? ''} ${r.dtype ?? ''}`.trim())

@@ -1,10 +1,12 @@
 // Keyboard shortcuts. Panels register actions (play, focus, the length of the run); this file maps
 // keys to them. Shortcuts are ignored while the user types in a field.
-import { pan, zoom } from './range';
+import { pan, plant, zoom } from './range';
 import {
   clearSelection,
+  flag,
   go,
   hasSelection,
+  PANES,
   type Range,
   select,
   selection,
@@ -42,7 +44,9 @@ const typing = (e: KeyboardEvent): boolean => {
 /** Clears the innermost part of the selection. */
 function stepOut(): boolean {
   const s = selection.value;
-  if (s.component !== null) select({ component: null, layer: null });
+  if (flag.value !== null) flag.value = null;
+  else if (s.between) select({ between: null });
+  else if (s.component !== null) select({ component: null, layer: null });
   else if (s.layer !== null) select({ layer: null });
   else if (s.token !== null) select({ token: null });
   else if (s.phase !== null) select({ phase: null });
@@ -51,8 +55,32 @@ function stepOut(): boolean {
   return true;
 }
 
-export function startKeys(page: { help: () => void }): () => void {
+/** The next pane of the structure, as its tabs stand; one without a tab is passed over. */
+function stepPane(by: number): void {
+  const there = PANES.filter((p) => document.getElementById(`tab-${p}`));
+  const at = there.indexOf(selection.value.pane);
+  if (there.length) select({ pane: there[(at + by + there.length) % there.length] });
+}
+
+interface Page {
+  help: () => void;
+  /** A report has none. */
+  palette?: () => void;
+}
+
+export function startKeys(page: Page): () => void {
   const on = (e: KeyboardEvent) => {
+    if (
+      page.palette &&
+      (e.ctrlKey || e.metaKey) &&
+      !e.shiftKey &&
+      !e.altKey &&
+      e.key.toLowerCase() === 'k'
+    ) {
+      e.preventDefault();
+      page.palette();
+      return;
+    }
     if (e.ctrlKey || e.metaKey || e.altKey || typing(e) || e.defaultPrevented) return;
     if (handle(e, page)) e.preventDefault();
   };
@@ -60,7 +88,7 @@ export function startKeys(page: { help: () => void }): () => void {
   return () => removeEventListener('keydown', on);
 }
 
-function handle(e: KeyboardEvent, page: { help: () => void }): boolean {
+function handle(e: KeyboardEvent, page: Page): boolean {
   const full = target?.full() ?? null;
   switch (e.key) {
     case '?':
@@ -75,7 +103,7 @@ function handle(e: KeyboardEvent, page: { help: () => void }): boolean {
       go({ view: VIEWS[Number(e.key) - 1] });
       return true;
     case '/': {
-      const box = document.querySelector<HTMLInputElement>('#history-search');
+      const box = document.querySelector<HTMLInputElement>('#find-span, #history-search');
       if (box) box.focus();
       else go({ view: 'history' });
       return true;
@@ -111,6 +139,18 @@ function handle(e: KeyboardEvent, page: { help: () => void }): boolean {
       if (r) select({ range: r });
       return r !== null;
     }
+    case '[':
+    case ']':
+      stepPane(e.key === ']' ? 1 : -1);
+      return true;
+    case 'm':
+    case 'M':
+      plant(full);
+      return true;
+    case 't':
+    case 'T':
+      select({ tall: !selection.value.tall });
+      return true;
     case ' ':
       if (e.target instanceof HTMLButtonElement) return false;
       target.play();

@@ -1,5 +1,5 @@
 // Moves and zooms the visible time range within the run.
-import { at, cursor, type Range, select } from './selection';
+import { at, cursor, flag, type Range, select } from './selection';
 
 const SMALLEST_MS = 0.01;
 
@@ -21,4 +21,18 @@ export function pan(full: Range, by: number): void {
   const width = now[1] - now[0];
   const lo = Math.max(full[0], Math.min(full[1] - width, now[0] + by * width));
   select({ range: [lo, lo + width] });
+}
+
+/** Sets the first flag where the crosshair stands, then the second; then the energy between them is read. */
+export function plant(full: Range): void {
+  const [a, b] = at.range.peek() ?? full;
+  const t = cursor.peek() ?? (a + b) / 2;
+  const first = flag.peek();
+  if (first === null) {
+    flag.value = t;
+    select({ between: null });
+  } else if (t !== first) {
+    flag.value = null;
+    select({ between: [Math.min(first, t), Math.max(first, t)] });
+  }
 }

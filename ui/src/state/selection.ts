@@ -20,6 +20,7 @@ export const PANES = [
   'heatmap',
   'tokens',
   'map',
+  'spans',
   'roofline',
   'rails',
   'samples',
@@ -59,6 +60,13 @@ export interface Selection {
   view: View;
   run: string | null;
   range: Range | null;
+  /** Analysis: the two flags on the timeline between which energy is read. */
+  between: Range | null;
+  /** Analysis: the timeline takes the height of the window. */
+  tall: boolean;
+  /** Analysis: the name that is searched for on the timeline, and the tracks pinned to its top. */
+  find: string;
+  pins: string[];
   phase: string | null;
   token: number | null;
   layer: number | null;
@@ -130,6 +138,10 @@ export const EMPTY: Selection = {
   view: 'live',
   run: null,
   range: null,
+  between: null,
+  tall: false,
+  find: '',
+  pins: [],
   phase: null,
   token: null,
   layer: null,
@@ -161,7 +173,7 @@ export const EMPTY: Selection = {
   most: '',
   group: '',
   unfold: [],
-  hide: [],
+  hide: ['mean', 'net', 'batch', 'threads', 'engine', 'disturbed'],
   from: '',
   to: '',
   sort: 'date',
@@ -205,6 +217,10 @@ export function parse(query: string): Selection {
     view: VIEWS.includes(view) ? view : 'live',
     run: q.get('run') || null,
     range: readRange(q.get('t')),
+    between: readRange(q.get('between')),
+    tall: q.get('timeline') === 'tall',
+    find: text('find'),
+    pins: text('pins').split(',').filter(Boolean),
     phase: q.get('phase') || null,
     token: whole(q.get('token')),
     layer: whole(q.get('layer')),
@@ -236,7 +252,7 @@ export function parse(query: string): Selection {
     most: text('most'),
     group: text('group'),
     unfold: q.getAll('unfold'),
-    hide: text('hide').split(',').filter(Boolean),
+    hide: q.has('hide') ? text('hide').split(',').filter(Boolean) : EMPTY.hide,
     from: text('from'),
     to: text('to'),
     sort: text('sort') || EMPTY.sort,
@@ -265,6 +281,10 @@ export function write(s: Selection): string {
   };
   add('run', s.run);
   if (s.range) add('t', `${fixed(s.range[0])}-${fixed(s.range[1])}`);
+  if (s.between) add('between', `${fixed(s.between[0])}-${fixed(s.between[1])}`);
+  if (s.tall) add('timeline', 'tall');
+  add('find', s.find);
+  add('pins', s.pins.join(','));
   add('phase', s.phase);
   add('token', s.token);
   add('layer', s.layer);
@@ -296,7 +316,7 @@ export function write(s: Selection): string {
   add('most', s.most);
   add('group', s.group);
   if (s.group) for (const name of s.unfold) add('unfold', name);
-  add('hide', s.hide.join(','));
+  if (s.hide.join() !== EMPTY.hide.join()) q.push(['hide', s.hide.join(',')]);
   add('from', s.from);
   add('to', s.to);
   add('sort', s.sort, EMPTY.sort);
@@ -330,6 +350,8 @@ export const rates = computed(() => ({
 
 /** Where the crosshair stands, ms from the start of the run; not part of the address. */
 export const cursor = signal<number | null>(null);
+/** The first of the two flags, while the second is not set; not part of the address. */
+export const flag = signal<number | null>(null);
 
 // One computed signal per field: a component that reads `at.token` does not rerender when the range changes.
 const field = <K extends keyof Selection>(k: K) => computed(() => selection.value[k]);
@@ -337,6 +359,7 @@ export const at = {
   view: field('view'),
   run: field('run'),
   range: field('range'),
+  between: field('between'),
   phase: field('phase'),
   token: field('token'),
   layer: field('layer'),
@@ -382,6 +405,7 @@ export function settle(change: Partial<Selection>): void {
 
 const NOTHING_SELECTED = {
   range: null,
+  between: null,
   phase: null,
   token: null,
   layer: null,
@@ -409,7 +433,7 @@ export function go(change: Partial<Selection>): void {
   if (timer) flush(pending);
   const fresh = change.run !== undefined && change.run !== selection.value.run;
   batch(() => {
-    cursor.value = null;
+    cursor.value = flag.value = null;
     selection.value = { ...selection.value, ...(fresh ? NOTHING_SELECTED : {}), ...change };
   });
   flush('push');
@@ -472,7 +496,7 @@ export function startSelection(): void {
     timer = 0;
     pending = 'replace';
     lastFields = '';
-    cursor.value = null;
+    cursor.value = flag.value = null;
     selection.value = restored();
   });
   if (started) return;

@@ -76,7 +76,7 @@ scenarios('Live', () => {
           startRun(60, prompt),
         ]);
         const { run_id } = (await answer.json()) as { run_id: string };
-        await page.locator(`.now a[href*="${run_id}"]`).waitFor();
+        await page.locator(`.now a[href*="run=${run_id}"]`).waitFor();
       }
       const phases = async () =>
         ((await chartHas(page, 'livePower', 'phases')) as { phase: string }[]).map((p) => p.phase);
@@ -106,7 +106,7 @@ scenarios('Live', () => {
       await page.getByText('Connected').waitFor();
       const body = { prompt: 'Once upon a time', max_length: 24, batch_size: 5, ignore_eos: true };
       const { run_id } = await generate(target.url, body);
-      await page.locator(`.now a[href*="${run_id}"]`).waitFor();
+      await page.locator(`.now a[href*="run=${run_id}"]`).waitFor();
       const figure = (name: string) =>
         page.locator('.now .figure', { hasText: name }).locator('dd').first().innerText();
       expect(await figure('Tokens')).toBe('120');

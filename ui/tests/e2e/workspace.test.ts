@@ -196,7 +196,7 @@ scenarios('the verdict and the time canvas', () => {
     await page.keyboard.press('Home');
     await page.keyboard.press('ArrowRight');
     await page.keyboard.press('Enter');
-    await urlHas('phase', /^(prefill|decode)$/);
+    await urlHas('phase', /^(idle|prefill|decode)$/); // in the order of time
     for (const pane of ['icicle', 'treemap']) {
       await openRun({ pane });
       await chartHas(page, pane, 'shown');

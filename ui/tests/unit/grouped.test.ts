@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
+import type { RunSummary } from '../../src/api/types.ts';
 import { grouped, spread } from '../../src/views/history/grouped.tsx';
+import { folded } from '../../src/views/history/history.tsx';
 import { makeRun } from '../fixture/generate.ts';
 
 const run = (over: object) => ({ ...makeRun({ seed: 1, tokens: 4 }).summary, ...over });
@@ -33,4 +35,13 @@ test('runs that differ in one setting are not the same group', () => {
 test('a spread ignores unavailable values, and is null if none are known', () => {
   expect(spread([3, null, 1, 2])).toEqual({ mid: 2, lo: 1, hi: 3 });
   expect(spread([null, Number.NaN])).toBeNull();
+});
+
+test('neighbours that repeat each other are one row, until they are unfolded', () => {
+  const of = (id: string, repeat_group: string | null) => ({ id, repeat_group }) as RunSummary;
+  const runs = [of('a', 'g'), of('b', 'g'), of('c', null), of('d', null), of('e', 'g')];
+  const shown = (open: string[]) =>
+    folded(runs, new Set(open)).map((x) => `${x.run.id}${x.repeats}`);
+  expect(shown([])).toEqual(['a1', 'c0', 'd0', 'e0']);
+  expect(shown(['g'])).toEqual(['a-1', 'b0', 'c0', 'd0', 'e0']);
 });

@@ -32,6 +32,7 @@ import { OutlookPanel } from './outlook';
 import { SamplePanels } from './power';
 import { RailsPane } from './rails';
 import { stepFrom, tokensOf } from './scope';
+import { SpansPane } from './span_table';
 import { TreePane } from './structure';
 import { TimelinePanel } from './timeline';
 import { AnomalyPanel, MapPane, TokensPane } from './tokens';
@@ -74,6 +75,7 @@ const LABEL: Record<Pane, string> = {
   heatmap: 'Heatmap',
   tokens: 'Tokens',
   map: 'Token × layer',
+  spans: 'Spans',
   roofline: 'Roofline',
   rails: 'Rails',
   samples: 'Power samples',
@@ -171,7 +173,9 @@ function Workspace({ data, full }: { data: Data; full: Range }) {
 
 /** The panes of a report, one below the other: it is read and printed as a whole. */
 function Sections({ data, full }: { data: Data; full: Range }) {
-  const panes = PANES.filter((p) => p !== 'treemap' && (p !== 'experts' || isMixture(data)));
+  const panes = PANES.filter(
+    (p) => p !== 'treemap' && p !== 'spans' && (p !== 'experts' || isMixture(data)),
+  );
   return (
     <div class="stack">
       {panes.map((p) => (
@@ -300,6 +304,8 @@ function PaneOf({ data, full, pane }: { data: Data; full: Range; pane: Pane }) {
       return <TokensPane data={data} />;
     case 'map':
       return <MapPane data={data} />;
+    case 'spans':
+      return <SpansPane data={data} full={full} />;
     case 'roofline':
       return <RooflinePanel data={data} />;
     case 'rails':

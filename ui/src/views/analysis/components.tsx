@@ -156,7 +156,7 @@ interface Roof {
 function roof(d: RunDetail | null): Roof | null {
   const others = Object.entries(d?.devices ?? {}).filter(([number]) => number !== '0');
   if (others.length > 1) return null;
-  const device = others[0]?.[1];
+  const device = others[0]?.[1] as { limits?: unknown; name?: string } | undefined;
   const limits = (device ? device.limits : d?.machine_info?.limits) as Limits | null | undefined;
   const gflops = limits?.peak_gflops_per_s?.[d?.dtype ?? ''];
   const gbytes = limits?.read_gbytes_per_s;

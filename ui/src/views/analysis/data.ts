@@ -137,7 +137,7 @@ export function useZoomedPower(id: string, whole: PowerSeries | null): Resource<
   });
 }
 
-function pause(ms: number, signal: AbortSignal): Promise<void> {
+export function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((done, fail) => {
     const t = setTimeout(done, ms);
     signal.addEventListener('abort', () => {

@@ -25,6 +25,7 @@ import {
   type Scope,
   tokensOf,
 } from './scope';
+import { WhyToken } from './why';
 
 /** Names of the parts of a scope, for its breadcrumbs. */
 function crumbs(s: Scope): { label: string; off: Partial<Scope> }[] {
@@ -214,6 +215,7 @@ export function Details({ data }: { data: RunData }) {
           <Explain of="anomaly">Token {s.token} stands out</Explain>: {odd}.
         </p>
       )}
+      <WhyToken data={data} />
       <HottestList data={data} />
       <OperationsPanel data={data} />
     </aside>

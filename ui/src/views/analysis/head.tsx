@@ -134,7 +134,7 @@ const whatIf = (s: Summary): Partial<Selection> => {
       input: String(Math.max(1, Math.round((s.input_tokens ?? 1) / batch))),
       output: String(Math.max(1, Math.round((s.output_tokens ?? 1) / batch))),
       batches: [...new Set([batch, 1, 2, 4, 8])].join(','),
-      dtype: '',
+      dtype: s.dtype ?? '',
       model: s.model_name ?? '',
     },
   };

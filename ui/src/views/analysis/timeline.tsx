@@ -1,32 +1,30 @@
-// The time canvas: aligned tracks of power, phases, sections, tokens, conditions and anomalies, over a
-// minimap.
+// The time canvas: aligned tracks of power, phases, sections, tokens, and zoomed in their layers, components and
+// operations; conditions and anomalies; over a minimap.
 import { signal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
 import { REPORT } from '../../api/inlined';
-import type {
-  Anomaly,
-  Conditions,
-  PhaseRow,
-  PowerSeries,
-  Section,
-  TokenRow,
-} from '../../api/types';
+import type { Anomaly, Conditions, PhaseRow, PowerSeries, TokenRow } from '../../api/types';
 import { GAUGES, gaugesOf, gaugeText } from '../../charts/gauges';
 import { Minimap } from '../../charts/minimap';
 import { Canvas, Panel, RailLegend } from '../../charts/panel';
+import { windowOf } from '../../charts/power_track';
 import { phaseLabel, programs, RAILS, type Rail } from '../../charts/theme';
-import { type Mark, type Slice, Tracks } from '../../charts/tracks';
+import { type Mark, POWER, type Slice, Tracks } from '../../charts/tracks';
 import { envelope } from '../../core/decimate';
-import { type Device, devicesOf, shortDevice } from '../../core/devices';
+import { devicesOf } from '../../core/devices';
 import { energyInterval, percent, power, time } from '../../core/format';
 import { SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
-import { type Loaded, stateOf, useResource } from '../../state/resource';
+import { stateOf, useResource } from '../../state/resource';
 import { at, type Range, select, selection } from '../../state/selection';
 import { whyOdd } from './anomalies';
+import { Between } from './between';
 import { type RunData, useZoomedPower } from './data';
+import { FindSpan } from './find';
 import { baseline, column, describePower, numbers, peak } from './power';
+import { SPAN_LEVELS, slicesOf } from './spans';
+import { build, lanesOf, TOO_MANY, unloaded, useRails, useSpans } from './timeline_data';
 
 /** More sections than this in the visible range are not fetched: zooming in shows them. */
 const SECTIONS = 2500;
@@ -83,27 +81,74 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
   );
   const sectioned = (phases ?? []).some((x) => (x.section_count ?? 0) > 0);
   const shownSections = few ? sections.value.data : null;
-  const slices = useMemo(
-    () => build(phases ?? [], tokens ?? [], shownSections ?? [], sectioned ? devices : null),
-    [phases, tokens, shownSections, sectioned, devices, programs.value],
+  const counts = data.summary.value.data?.counts;
+  const spans = useSpans(data, view, full);
+  const lanes = useMemo(
+    () =>
+      lanesOf({
+        sections: sectioned ? (few ? unloaded(sections.value) : TOO_MANY) : undefined,
+        devices,
+        tokens: !!tokens?.length,
+        spans: SPAN_LEVELS.map((l) => (counts?.[`${l}s`] ? spans.hint(l) : undefined)),
+        pins: s.pins,
+      }),
+    [sectioned, few, sections.value, devices, tokens, counts, spans.key, s.pins.join()],
   );
+  const slices = useMemo(() => {
+    const at = new Map(lanes.map((l, i) => [l.key, i]));
+    const lane = (key: string) => at.get(key) ?? -1;
+    const list = build(phases ?? [], tokens ?? [], shownSections ?? [], devices, lane, s.net);
+    if (spans.data)
+      list.push(
+        ...slicesOf(
+          spans.data,
+          tokens ?? [],
+          (t) => phases?.find((x) => t >= x.start_ms && t <= x.end_ms)?.phase ?? 'idle',
+          spans.usual,
+          s.net,
+          (level, device) => lane(device ? `${level} ${device}` : level),
+        ),
+      );
+    return list.filter((x) => x.lane >= 0);
+  }, [
+    phases,
+    tokens,
+    shownSections,
+    devices,
+    lanes,
+    spans.data,
+    spans.usual,
+    s.net,
+    programs.value,
+  ]);
   const marks = useMemo(() => marksOf(anomalies ?? []), [anomalies]);
   const totalRails = data.summary.value.data?.total_rails;
   const track = useMemo(() => (p ? columnsOf(p, s.net, totalRails) : null), [p, s.net, totalRails]);
   const powered = !!whole?.samples_total;
-  const lanes = [
-    'Phases',
-    ...(sectioned ? ['Sections', ...devices.map((d) => shortDevice(d.name))] : []),
-    ...(tokens?.length ? ['Tokens'] : []),
-  ];
   const conditions = useResource(data.calm.value ? `conditions ${data.id}` : null, (x) =>
     api.conditions(data.id, x),
   ).value.data;
   const gauges = useMemo(() => gaugesOf(conditions).slice(0, GAUGES), [conditions]);
-  const height = Tracks.height(lanes.length, powered, marks.length > 0, gauges.length);
+  const rails = useRails(data, view, whole, s.tall, s.net);
+  const rest = Tracks.height(lanes.length, rails.length, marks.length > 0, gauges.length);
+  const powerHeight = !powered ? 0 : s.tall ? Math.max(POWER, innerHeight - CHROME - rest) : POWER;
+  const height = rest + powerHeight;
   useEffect(() => {
     box.current?.style.setProperty('--h', `${height}px`);
-  }, [height, phases !== null]);
+    const panel = box.current?.closest<HTMLElement>('.panel');
+    const stack = box.current?.closest<HTMLElement>('.analysis');
+    if (!panel || !stack) return;
+    // What stays visible while the page scrolls: the lanes, at most two fifths of the window.
+    const tail = Math.min(lanes.length * 28 + 40, 0.4 * innerHeight);
+    stack.style.setProperty('--stuck', `${Math.round(tail)}px`);
+    panel.style.setProperty('--above', `${Math.round(Math.max(0, panel.offsetHeight - tail))}px`);
+  }, [height, lanes.length, phases !== null]);
+  useEffect(() => {
+    const panel = box.current?.closest('.panel');
+    if (s.tall && panel) panel.scrollIntoView({ block: 'start' });
+  }, [s.tall]);
+  const part = s.find.toLowerCase();
+  const found = part ? (x: Slice) => x.label.toLowerCase().includes(part) : null;
   const picked = (x: Slice) =>
     (x.kind === 'token' && x.token === s.token) || (x.kind === 'phase' && s.phase === x.phase);
   const pick = (i: number | null) => {
@@ -113,7 +158,8 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
     const x = c.slice(i);
     if (mark) select(mark.token === null ? { range: around(mark.t, view) } : { token: mark.token });
     else if (x?.kind === 'phase') select({ phase: s.phase === x.phase ? null : x.phase });
-    else if (x && x.token !== null) select({ token: s.token === x.token ? null : x.token });
+    else if (x && x.token !== null && (x.kind === 'token' || x.kind === 'section'))
+      select({ token: s.token === x.token ? null : x.token });
     else if (x) select({ range: [x.start, x.start + x.duration] });
   };
   const mean = data.summary.value.data?.mean_power_mw ?? null;
@@ -121,6 +167,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
   const idle = whole ? baseline(whole, 'total', totalRails) : null;
   return (
     <Panel
+      class="timeline"
       title="Timeline"
       body="h-timeline"
       badge={
@@ -129,7 +176,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
       state={stateOf(data.pipeline, (x) =>
         x.phases.length ? null : 'This run recorded no phases.',
       )}
-      actions={<RangeTools full={full} />}
+      actions={<TimelineTools data={data} full={full} />}
       legend={
         <>
           {powered ? (
@@ -155,7 +202,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
             <span key={g.device}>{gaugeText(g)}</span>
           ))}
           <span class="note wide">
-            Drag to zoom; W A S D, wheel
+            Drag to zoom; W A S D, wheel; Shift and drag to read joules
             {whole?.energy_source === 'unavailable'
               ? ''
               : '; the stronger the colour, the more energy than usual for its kind'}
@@ -166,6 +213,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
       table={() => tableOf(slices, p, conditions)}
       png={async () => (await chart.current?.png()) ?? null}
     >
+      <Between data={data} power={p} />
       <Canvas
         class="h-minimap"
         name="minimap"
@@ -189,7 +237,10 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
             c.set({
               full,
               lanes,
-              hints: lanes.map((_, i) => (sectioned && i === 1 ? hint(few, sections.value) : null)),
+              rails,
+              pinned: new Set(s.pins),
+              found,
+              powerHeight,
               slices,
               marks,
               gauges,
@@ -203,6 +254,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
                 powered && track
                   ? {
                       ...thin(track, view, c.host.clientWidth),
+                      window: track.window,
                       idle: s.net ? null : idle,
                       shown: shown.value,
                     }
@@ -219,18 +271,18 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
 let onPick: (i: number | null) => void = () => {};
 const pickThrough = (i: number | null): void => onPick(i);
 
-const hint = (few: boolean, r: Loaded<unknown>): string | null => {
-  if (!few) return REPORT ? 'too many for a report' : 'zoom in for single sections';
-  return r.loading ? 'loading…' : r.error;
-};
-
 const around = (t: number, view: Range): Range => {
   const half = Math.max(20, (view[1] - view[0]) / 20);
   return [Math.max(0, t - half), t + half];
 };
 
-function RangeTools({ full }: { full: Range }) {
+/** Height of what surrounds the tracks of a tall timeline: bars, head, legend and minimap. */
+const CHROME = 250;
+
+function TimelineTools({ data, full }: { data: RunData; full: Range }) {
   const r = at.range.value;
+  const { tall } = selection.value;
+  if (REPORT) return null;
   return (
     <span class="row">
       {r && (
@@ -243,6 +295,16 @@ function RangeTools({ full }: { full: Range }) {
           </button>
         </>
       )}
+      <FindSpan data={data} full={full} />
+      <button
+        type="button"
+        class="btn small"
+        aria-pressed={tall}
+        title="As tall as the window, with a track per rail (t)"
+        onClick={() => select({ tall: !tall })}
+      >
+        Tall
+      </button>
     </span>
   );
 }
@@ -256,6 +318,7 @@ function columnsOf(p: PowerSeries, net: boolean, totalRails: string[] | null | u
   return {
     t,
     y,
+    window: windowOf(t),
     means: means
       ? RAILS.map((r) => numbers(means[`${r}_power_mw`] ?? null, buckets, less(r)))
       : null,
@@ -264,6 +327,7 @@ function columnsOf(p: PowerSeries, net: boolean, totalRails: string[] | null | u
 
 interface Columns {
   t: Float64Array;
+  window: number;
   y: Float64Array[];
   /** Of a series of extremes: the means of its pairs of rows. */
   means: Float64Array[] | null;
@@ -297,70 +361,6 @@ function outline(full: Range, p: PowerSeries | null, tokens: TokenRow[], phases:
     y: Float64Array.from(tokens, (x) => x.energy_mj ?? x.duration_ms),
     phases: spans,
   };
-}
-
-const nameOf = (devices: Device[], number: number): string =>
-  devices.find((d) => d.number === number)?.name ?? `device ${number}`;
-
-/** Slices of the lanes: phases, sections of the host and of each device, tokens. `devices` null: no
- * sections were recorded. */
-function build(
-  phases: PhaseRow[],
-  tokens: TokenRow[],
-  sections: (Section & { phase: string })[],
-  devices: Device[] | null,
-): Slice[] {
-  const laneOf = (device: number | null | undefined): number =>
-    device ? 2 + (devices ?? []).findIndex((d) => d.number === device) : 1;
-  const slices: Slice[] = phases.map((p) => ({
-    lane: 0,
-    start: p.start_ms,
-    duration: p.end_ms - p.start_ms,
-    label: phaseLabel(p.phase),
-    energy: p.energy_mj,
-    sd: p.energy_sd_mj,
-    kind: 'phase',
-    phase: p.phase,
-    token: null,
-    rows: (p.section_totals ?? []).slice(0, 6).map((x) => [x.section_name, time(x.duration_ms)]),
-  }));
-  for (const x of sections)
-    slices.push({
-      lane: laneOf(x.device),
-      start: x.start_ms,
-      duration: x.duration_ms,
-      label: x.section_name,
-      energy: x.energy_mj,
-      sd: x.energy_sd_mj,
-      kind: 'section',
-      phase: x.phase,
-      token: x.token,
-      rows: [
-        ...(x.device ? ([['Device', nameOf(devices ?? [], x.device)]] as [string, string][]) : []),
-        ...(x.token === null ? [] : ([['Token', String(x.token)]] as [string, string][])),
-      ],
-    });
-  for (const t of tokens) {
-    if (t.step !== null && t.step !== t.token) continue;
-    slices.push({
-      lane: devices ? 2 + devices.length : 1,
-      start: t.start_ms,
-      duration: t.duration_ms,
-      label: t.phase === 'prefill' ? 'Prompt' : (t.text ?? '').trim() || `#${t.token}`,
-      energy: t.energy_mj,
-      sd: t.energy_sd_mj,
-      kind: 'token',
-      phase: t.phase,
-      token: t.token,
-      rows: [
-        ['Token', String(t.token)],
-        ...(t.disturbed
-          ? ([['Disturbed', `${time(t.disturbed_ms ?? null)} of it`]] as [string, string][])
-          : []),
-      ],
-    });
-  }
-  return slices;
 }
 
 /** Phases where they were, also without disturbances, which shorten their durations. */

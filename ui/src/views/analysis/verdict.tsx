@@ -1,5 +1,6 @@
 // The verdict on a run: where the joules went, the energy per token, how reliable it is, and what
 // to change.
+import { signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
 import { api } from '../../api/client';
 import { REPORT } from '../../api/inlined';
@@ -40,6 +41,8 @@ import { dark, unit } from '../../state/settings';
 import type { RunData } from './data';
 import { canBeNet, type Segment, type SegmentKey, samplesPerToken, segments } from './findings';
 import { predictedLine } from './outlook';
+import { TestHere, useTests } from './test_here';
+import { ruleTested, testName } from './test_plan';
 
 function colourOf(key: SegmentKey): string {
   const c = colours();
@@ -117,7 +120,7 @@ export function Verdict({ data }: { data: RunData }) {
       {!rows && <div class="energy-bar skeleton" />}
       <Figures s={s} />
       {s && <Trust s={s} advice={advice} />}
-      <Findings advice={advice} />
+      <Findings advice={advice} s={s} />
     </section>
   );
 }
@@ -384,11 +387,35 @@ function savingOf(s: Saving): string | null {
 const costOf = (c: Advice['findings'][number]['cost']): string =>
   `Costs in quality: ${c.quality}; in latency: ${c.latency}; in memory: ${c.memory}.`;
 
+/** The text that was copied last, which its button says for a while. */
+const copied = signal<string | null>(null);
+const SAID_MS = 2000;
+
+function copy(text: string): void {
+  navigator.clipboard?.writeText(text).then(
+    () => {
+      copied.value = text;
+      setTimeout(() => {
+        if (copied.peek() === text) copied.value = null;
+      }, SAID_MS);
+    },
+    () => {},
+  );
+}
+
 /** What would save energy; what limits the figures' reliability stands in the line of trust. Without advice
  * there is nothing here. */
-function Findings({ advice }: { advice: Advice | null }) {
+function Findings({ advice, s }: { advice: Advice | null; s: Summary | null }) {
   const list = (advice?.findings ?? []).filter((f) => f.kind === 'saving').slice(0, 3);
-  if (!list.length) return null;
+  const tests = useTests(!!advice && !advice.refusal && !REPORT);
+  // Tests of what is no longer advised, often because of them.
+  const former = s
+    ? [...tests].flatMap((name) => {
+        const rule = ruleTested(name, s.id);
+        return rule && !list.some((f) => f.rule === rule) ? [rule] : [];
+      })
+    : [];
+  if (!list.length && !former.length) return null;
   return (
     <div class="findings">
       <h3>What to change</h3>
@@ -398,6 +425,14 @@ function Findings({ advice }: { advice: Advice | null }) {
             <strong>{f.title}.</strong> <Sentence text={f.text} />{' '}
             {savingOf(f.saving) && <em>Expected: {savingOf(f.saving)}.</em>}{' '}
             <span class="muted cost">{costOf(f.cost)}</span>
+            {s && !REPORT && (
+              <TestHere
+                s={s}
+                rule={f.rule}
+                finding={f}
+                stored={tests.has(testName(f.rule, s.id))}
+              />
+            )}
             {f.test && (
               <span class="command">
                 <code>{f.test}</code>
@@ -405,15 +440,28 @@ function Findings({ advice }: { advice: Advice | null }) {
                   type="button"
                   class="tool"
                   aria-label={`Copy the command: ${f.test}`}
-                  onClick={() => void navigator.clipboard?.writeText(f.test ?? '')}
+                  onClick={() => copy(f.test ?? '')}
                 >
-                  <Icon name="copy" />
+                  <Icon name={copied.value === f.test ? 'check' : 'copy'} />
                 </button>
               </span>
             )}
           </li>
         ))}
+        {s &&
+          former.map((rule) => (
+            <li key={rule} data-rule={rule}>
+              <strong>Tested: {rule.replaceAll('-', ' ')}.</strong> No longer advised
+              {reasonOf(advice, rule)}
+              <TestHere s={s} rule={rule} finding={null} stored />
+            </li>
+          ))}
       </ol>
     </div>
   );
 }
+
+const reasonOf = (advice: Advice | null, rule: string): string => {
+  const reason = advice?.silent?.find((x) => x.rule === rule)?.reason;
+  return reason ? `: ${reason}.` : '.';
+};

@@ -8,6 +8,7 @@ import { isProgram } from '../../core/run_energy';
 import { WithoutDisturbances } from '../../parts/without';
 import { stateOf, useResource } from '../../state/resource';
 import { at, COMPARED, follow, href, select, selection, without } from '../../state/selection';
+import { AlignedPanel } from './aligned';
 import { Cards } from './cards';
 import { ChooseRuns } from './choose';
 import { TestsPanel } from './differences';
@@ -95,6 +96,7 @@ function Comparison({ ids }: { ids: string[] }) {
             <RatiosPanel d={d} />
           </div>
           <TestsPanel d={d} />
+          {d.runs.length > 1 && <AlignedPanel d={d} />}
           <Overlays d={d} />
           <div class="grid">
             <PartsPanel

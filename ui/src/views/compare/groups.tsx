@@ -68,6 +68,9 @@ export function GroupComparison() {
   const s = selection.value;
   const ask = {
     by: s.by,
+    search: s.search,
+    from: s.from,
+    to: s.to,
     experiment: s.experiment,
     model: s.model,
     engine: s.engine,
@@ -87,8 +90,17 @@ export function GroupComparison() {
         <p>All these runs have the same {s.by}: there is nothing to compare.</p>
       </div>
     );
+  // What History filters by and groups do not know is said, rather than dropped without a word.
+  const unused = [
+    s.status && 'the status',
+    (s.least || s.most) && 'the joules per token',
+    s.ids.length > 0 && 'the runs ticked',
+  ].filter(Boolean);
   return (
     <>
+      {unused.length > 0 && (
+        <p class="note">These are groups of all matching runs, whatever {unused.join(' or ')}.</p>
+      )}
       <SettingsPanel d={d} />
       <VerdictPanel d={d} />
       <div class="grid">

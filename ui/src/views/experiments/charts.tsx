@@ -10,6 +10,7 @@ import { go, select, selection } from '../../state/selection';
 import { dark, rampName, unit } from '../../state/settings';
 import {
   against,
+  boundsOf,
   FACTOR_LABEL,
   type Factor,
   halfWidth,
@@ -139,7 +140,7 @@ export function FactorialPanel({ d }: { d: Experiment }) {
             dots: shown.map(([x, k]) => ({
               x: shift(place.at(x), k),
               y: joulesOf(d, x) ?? 0,
-              yHalf: halfWidth(d, x),
+              yEnds: boundsOf(d, x),
               label: x.cell === d.optimum?.cell ? 'least' : '',
               colour: ink[k],
               size: x.cell === d.optimum?.cell ? 1.5 : 0.7,
@@ -245,7 +246,7 @@ export function FrontPanel({ d, over }: { d: Experiment; over: keyof typeof FRON
             dots: list.map((x, i) => ({
               x: points[i].x,
               y: points[i].y,
-              yHalf: on.has(i) ? halfWidth(d, x) : null,
+              yEnds: on.has(i) ? boundsOf(d, x) : null,
               label: i === knee ? `knee: ${x.name}` : on.has(i) ? x.name : '',
               colour: on.has(i) ? c.accent : c.text3,
               strong: on.has(i),

@@ -8,7 +8,7 @@ import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { useResource } from '../../state/resource';
 
-const DTYPES = ['f32', 'bf16', 'f16', 'q8_0', 'q4_0'];
+export const DTYPES = ['f32', 'bf16', 'f16', 'q8_0', 'q4_0'];
 
 const form = signal({
   name: 'sweep',

@@ -10,7 +10,7 @@ import { Explain, type Explanation } from '../../parts/explain';
 import { stateOf, useResource } from '../../state/resource';
 import { select, type WhatIf, without } from '../../state/selection';
 import { rampName, unit } from '../../state/settings';
-import { numbers } from './form';
+import { DTYPES, numbers } from './form';
 
 /** Batch sizes shown side by side. */
 const BATCHES = 6;
@@ -79,6 +79,21 @@ export function WhatIfPanel({ ask }: { ask: WhatIf }) {
               <option key={m.name} value={m.name} />
             ))}
           </datalist>
+          <label class="field">
+            Weights
+            <select
+              class="input"
+              value={ask.dtype}
+              onChange={(e) => put('dtype', e.currentTarget.value)}
+            >
+              <option value="">as stored</option>
+              {DTYPES.map((d) => (
+                <option key={d} value={d}>
+                  {d}
+                </option>
+              ))}
+            </select>
+          </label>
           {FIELDS.map(([key, label]) => (
             <label class="field" key={key}>
               {label}

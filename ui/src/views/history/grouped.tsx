@@ -3,7 +3,7 @@
 import { useMemo } from 'preact/hooks';
 import { api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
-import { energy, known, type Num, plain, time } from '../../core/format';
+import { energy, known, type Num, percent, plain, time } from '../../core/format';
 import { primaryJoules } from '../../core/run_energy';
 import { quantile } from '../../core/stats';
 import { SourceBadge } from '../../parts/badge';
@@ -171,6 +171,13 @@ function Middle(props: {
   );
 }
 
+/** Settings that are shown where the runs of a group share them. */
+const OTHERS: [string, string, (r: RunSummary) => string | null][] = [
+  ['batch', 'Batch', (r) => String(r.batch_size ?? 1)],
+  ['threads', 'Threads', (r) => (r.threads ? String(r.threads) : null)],
+  ['engine', 'Engine', (r) => r.engine],
+];
+
 function GroupHead({ g, open }: { g: Group; open: boolean }) {
   const { unfold } = selection.value;
   const ids = at.ids.value;
@@ -237,7 +244,30 @@ function GroupHead({ g, open }: { g: Group; open: boolean }) {
         label="Energy"
       />
       <Middle of={g.runs.map(primaryJoules)} show={joules} col="jpt" range label="Typical token" />
+      <Middle
+        of={g.runs.map((r) => r.joules_per_token)}
+        show={joules}
+        col="mean"
+        label="Mean token"
+      />
+      <Middle
+        of={g.runs.map((r) => r.net_energy_mj)}
+        show={(v) => energy(v, unit.value)}
+        col="net"
+        label="Net"
+      />
       <Middle of={g.runs.map((r) => r.tokens_per_second)} show={plain} col="tps" label="Tokens/s" />
+      {OTHERS.map(([col, label, of]) => (
+        <td key={col} class="muted" data-col={col} data-label={label}>
+          {one(g.runs.map(of), 'values')}
+        </td>
+      ))}
+      <Middle
+        of={g.runs.map((r) => r.disturbed_share)}
+        show={percent}
+        col="disturbed"
+        label="Disturbed"
+      />
       <td data-col="state" class="state-cell wide" data-label="State">
         <span class="note">medians</span>{' '}
         {g.runs.some((r) => r.energy_source === 'modelled') && <SourceBadge source="modelled" />}

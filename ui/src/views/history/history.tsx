@@ -206,12 +206,41 @@ export function HistoryView() {
 /** Rows of a large screen, which are rendered immediately; the others follow. */
 const SCREENFUL = 24;
 
+/** Groups of repeats whose runs are all shown. */
+const openRepeats = signal<ReadonlySet<string>>(new Set());
+
+function turnRepeats(group: string): void {
+  const next = new Set(openRepeats.peek());
+  if (!next.delete(group)) next.add(group);
+  openRepeats.value = next;
+}
+
+/** Neighbours that repeat each other are one row, with the number of those folded into it; negative: they stand
+ * below it. */
+export function folded(
+  runs: RunSummary[],
+  open: ReadonlySet<string>,
+): { run: RunSummary; repeats: number }[] {
+  const out: { run: RunSummary; repeats: number }[] = [];
+  let [group, head]: [string | null, number] = [null, -1];
+  for (const run of runs) {
+    if (run.repeat_group === null || run.repeat_group !== group) {
+      [group, head] = [run.repeat_group, out.length];
+      out.push({ run, repeats: 0 });
+    } else if (open.has(run.repeat_group)) {
+      out[head].repeats--;
+      out.push({ run, repeats: 0 });
+    } else out[head].repeats++;
+  }
+  return out;
+}
+
 /** The rows of the list. A new response reuses the existing row elements, so that a keystroke changes only
  * texts; rows with unchanged runs are not rendered again. Rows below the screen are rendered after the first
  * paint. */
 function useRows(runs: RunSummary[], onDelete: (run: RunSummary) => void): VNode[] {
   const [settled, setSettled] = useState(runs);
-  const made = useRef<{ run: RunSummary; row: VNode }[]>([]);
+  const made = useRef<{ run: RunSummary; repeats: number; row: VNode }[]>([]);
   useEffect(() => {
     if (settled === runs) return;
     let timer = 0;
@@ -227,9 +256,13 @@ function useRows(runs: RunSummary[], onDelete: (run: RunSummary) => void): VNode
     settled === runs
       ? runs
       : [...runs.slice(0, SCREENFUL), ...settled.slice(SCREENFUL, runs.length)];
-  made.current = list.map((run, i) => {
+  made.current = folded(list, openRepeats.value).map(({ run, repeats }, i) => {
     const old = made.current[i];
-    return old?.run === run ? old : { run, row: <Row key={i} run={run} onDelete={onDelete} /> };
+    if (old?.run === run && old.repeats === repeats) return old;
+    const row = (
+      <Row key={i} run={run} repeats={repeats} onRepeats={turnRepeats} onDelete={onDelete} />
+    );
+    return { run, repeats, row };
   });
   return made.current.map((m) => m.row);
 }

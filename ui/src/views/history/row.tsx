@@ -1,9 +1,20 @@
 // One run as a row of the history, and the columns that rows have.
 import type { RunSummary } from '../../api/types';
 import { onDevices } from '../../core/devices';
-import { clip, dateTime, energy, known, plain, promptOf, time } from '../../core/format';
+import {
+  clip,
+  dateTime,
+  energy,
+  energySigned,
+  known,
+  percent,
+  plain,
+  promptOf,
+  time,
+} from '../../core/format';
 import type { Term } from '../../core/glossary';
 import {
+  energyPerToken,
   listedEnergy,
   listedToken,
   primaryHelp,
@@ -14,6 +25,9 @@ import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../part
 import { Icon } from '../../parts/icon';
 import { at, CHOSEN, follow, hrefNow, select } from '../../state/selection';
 import { unit } from '../../state/settings';
+
+/** From this share of disturbances on a run is marked. */
+const MARKED = 0.1;
 
 /** Maximum number of tags shown in a row; the rest is counted. */
 const TAGS = 2;
@@ -48,15 +62,26 @@ export const COLUMNS: Column[] = [
     num: true,
     term: 'typical',
   },
+  { key: 'mean', label: 'Mean token', num: true, term: 'per_token' },
+  { key: 'net', label: 'Net', num: true, term: 'net' },
   { key: 'tps', label: 'Tokens/s', sort: 'tokens_per_second', num: true, term: 'speed' },
+  { key: 'batch', label: 'Batch', num: true },
+  { key: 'threads', label: 'Threads', num: true },
+  { key: 'engine', label: 'Engine' },
+  { key: 'disturbed', label: 'Disturbed', num: true, term: 'disturbed' },
   { key: 'state', label: 'State', class: 'wide', term: 'source' },
 ];
 
 export function Row({
   run: r,
+  repeats = 0,
+  onRepeats,
   onDelete,
 }: {
   run: RunSummary;
+  /** Runs folded into this row; negative: they stand below it. */
+  repeats?: number;
+  onRepeats?: (group: string) => void;
   onDelete: (run: RunSummary) => void;
 }) {
   const ids = at.ids.value;
@@ -96,6 +121,18 @@ export function Row({
           >
             {clip(promptOf(r), 160) || <em>no prompt</em>}
           </button>
+          {repeats !== 0 && (
+            <button
+              type="button"
+              class="tag repeats"
+              aria-expanded={repeats < 0}
+              title={repeats > 0 ? 'Show every repeat' : 'Fold the repeats'}
+              onClick={() => onRepeats?.(r.repeat_group ?? '')}
+            >
+              {repeats > 0 ? '+' : '−'}
+              {Math.abs(repeats)} {Math.abs(repeats) === 1 ? 'repeat' : 'repeats'}
+            </button>
+          )}
           <OriginBadges run={r} brief />
           {r.tags.length > 0 && (
             <span class="tags" title={r.tags.join(', ')}>
@@ -115,10 +152,12 @@ export function Row({
         data-label="Model"
         title={`${r.model_name ?? ''} ${r.dtype ?? ''} ${onDevices(r)}`}
       >
-        {r.model_name}{' '}
-        <span class="muted">
-          {r.dtype} {onDevices(r)}
-        </span>
+        <div class="named">
+          <span class="name">{r.model_name}</span>
+          <span class="muted">
+            {r.dtype} {onDevices(r)}
+          </span>
+        </div>
       </td>
       <td data-col="tokens" class="num wider" data-label="Tokens">
         {r.input_tokens ?? '–'} → {r.output_tokens ?? '–'}
@@ -137,8 +176,26 @@ export function Row({
       >
         {listedToken(r, unit.value)}
       </td>
+      <td data-col="mean" class={na(r.joules_per_token)} data-label="Mean token">
+        {energyPerToken(r, unit.value)}
+      </td>
+      <td data-col="net" class={na(r.net_energy_mj)} data-label="Net">
+        {energySigned(r.net_energy_mj, r.net_energy_sd_mj, unit.value)}
+      </td>
       <td data-col="tps" class={na(r.tokens_per_second)} data-label="Tokens/s">
         {plain(r.tokens_per_second)}
+      </td>
+      <td data-col="batch" class="num" data-label="Batch">
+        {r.batch_size ?? 1}
+      </td>
+      <td data-col="threads" class="num" data-label="Threads">
+        {r.threads ?? '–'}
+      </td>
+      <td data-col="engine" data-label="Engine">
+        {r.engine ?? '–'}
+      </td>
+      <td data-col="disturbed" class="num" data-label="Disturbed">
+        {known(r.disturbed_share) ? percent(r.disturbed_share) : '–'}
       </td>
       <td data-col="state" class="state-cell wide" data-label="State">
         {/* Most runs are completed, so only other states are shown. */}
@@ -148,6 +205,14 @@ export function Row({
           <StatusBadge status={r.status} />
         )}
         {r.energy_source === 'modelled' && <SourceBadge source={r.energy_source} />}
+        {(r.disturbed_share ?? 0) >= MARKED && (
+          <span
+            class="badge partial nowrap"
+            title="Share of the request's energy in disturbances; the typical token is without them."
+          >
+            {Math.round(100 * (r.disturbed_share ?? 0))} % disturbed
+          </span>
+        )}
       </td>
       <td class="actions">
         <a

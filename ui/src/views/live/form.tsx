@@ -180,10 +180,14 @@ function warmUp(): GenerateRequest {
   return { ...ask, tags: [WARM_UP] };
 }
 
+/** What was asked for last, to run it again. */
+export const lastRequest = signal<GenerateRequest | null>(null);
+
 async function start(): Promise<void> {
   if (sending.value) return;
   sending.value = true;
   error.value = null;
+  lastRequest.value = request();
   try {
     for (let i = times(form.value.warmup, 0); i > 0; i--) await api.generate(warmUp());
     for (let i = times(form.value.repeat, 1); i > 0; i--) await api.generate(request());

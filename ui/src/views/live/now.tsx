@@ -14,6 +14,7 @@ import { Notice, Sentence } from '../../parts/notice';
 import * as live from '../../state/live';
 import { follow, href } from '../../state/selection';
 import { unit } from '../../state/settings';
+import { AfterRun } from './after';
 
 /** Updated five times per second during a run, because messages may be seconds apart. */
 const tick = signal(0);
@@ -127,7 +128,15 @@ export function NowBar() {
             all
           </span>
         )}
-        {state === 'ended' && <OpenRun id={r.id} />}
+        {state === 'ended' && s?.prompt && (
+          <span class="muted now-prompt">“{clip(s.prompt, 60)}”</span>
+        )}
+        {state === 'ended' && (
+          <span class="row after-run">
+            <OpenRun id={r.id} />
+            <AfterRun />
+          </span>
+        )}
       </div>
       {state === 'loading' && (
         <progress
