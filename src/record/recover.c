@@ -405,20 +405,6 @@ const pj_run_list *pj_recovery_waiting(pj_recovery *r)
     return r ? &r->waiting : &none;
 }
 
-bool pj_recovery_awaits(pj_recovery *r, const char *run_id)
-{
-    char name[PJ_UUID_BYTES + sizeof ".spool"], path[PJ_SPOOL_DIR_BYTES];
-    if (strlen(run_id) != PJ_UUID_BYTES - 1 || run_id[strspn(run_id, "0123456789abcdef-")] ||
-        pj_recovery_wait(r, 0).done)
-        return false;
-    snprintf(name, sizeof name, "%s.spool", run_id);
-    for (int i = 0; i < PJ_SPOOL_DIRS; i++)
-        if (r->dirs.path[i][0] && pj_path_join(path, sizeof path, r->dirs.path[i], name) &&
-            access(path, F_OK) == 0)
-            return true;
-    return false;
-}
-
 void pj_recovery_close(pj_recovery *r)
 {
     if (!r) return;

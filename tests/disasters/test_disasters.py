@@ -5,9 +5,8 @@
 
 PJ_DISASTERS sets the number of attempts, by default "kill=3,full=4,power=12,lock=36"; a release is tested with
 "kill=300,full=50,power=1000,lock=50" (lock: seconds for which another process locks the database; power=every: after
-each write, in the worst states, without chance). PJ_DISASTER_SEED
-sets the random seed. Each prints a line of counts. faults.c, preloaded into the program, simulates the full disk and
-logs what was written.
+each write, in the worst states, without chance). PJ_DISASTER_SEED sets the random seed. Each prints a line of counts.
+faults.c, preloaded into the program, simulates the full disk and logs what was written.
 """
 import collections
 import concurrent.futures
