@@ -134,6 +134,9 @@ static void a_spool_goes_to_its_own_database_alone(void **state)
     *strrchr(spool, '/') = 0;
     assert_int_equal(stat(spool, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0700);
+    database_path("a.db", spool);
+    assert_int_equal(stat(spool, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
     assert_int_equal(open_and_count("a.db", "interrupted"), 1);
     assert_non_null(strstr(heard, "1 interrupted run was recovered"));
     assert_int_equal(open_and_count("a.db", NULL), 1);

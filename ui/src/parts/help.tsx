@@ -58,6 +58,11 @@ export function Help({ open }: { open: Signal<boolean> }) {
       <p class="note help-note">
         Drag over any chart with a time axis to zoom all of them; double-click shows the whole run.
       </p>
+      <p class="note help-note">
+        <a href="/licenses.txt" target="_blank" rel="noreferrer">
+          Licences of the software in this page
+        </a>
+      </p>
       <form method="dialog" class="dialog-actions">
         <button type="submit" class="btn" onClick={() => openGlossary()}>
           Glossary
