@@ -100,9 +100,10 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         wheel.add(f"perjoule/lib/{inside}", pathlib.Path(library).read_bytes(), 0o755)
         for place, data, mode in program_files():
             wheel.add(f"perjoule-{version()}.data/{place}", data, mode)
-        notices = pathlib.Path(library).parent / "THIRD-PARTY-NOTICES"  # of what is linked into it
-        if notices.exists():
-            wheel.add(f"{info}/THIRD-PARTY-NOTICES", notices.read_bytes())
+        for made, inside in (("THIRD-PARTY-NOTICES", "THIRD-PARTY-NOTICES"), ("cdx.json", "sboms/perjoule.cdx.json")):
+            path = pathlib.Path(library).parent / made  # of what is linked into it
+            if path.exists():
+                wheel.add(f"{info}/{inside}", path.read_bytes())
     wheel.add(f"{info}/METADATA", metadata().encode())
     wheel.add(f"{info}/LICENSE", license_file())
     wheel.add(f"{info}/entry_points.txt", b"[pytest11]\nperjoule = perjoule.testing\n")

@@ -4,12 +4,15 @@
 # statically (THIRD-PARTY-NOTICES in the archive; beside it a bill of materials, .cdx.json). A fully static program (such as with musl) could not load NVIDIA's management library.
 #
 #   dist-bin.sh [ARCH...]
+#   dist-bin.sh --sources                only fetches and checks what a release is made of
 #   dist-bin.sh --library BUILD ARCH     only libperjoule, for a wheel: build-dist-bin/wheel-ARCH/; also macos-arm64
 #
 # The libraries' sources are the distribution's source packages, fetched and verified by this machine's
 # apt, and compiled with Zig. Mirrors do not always have every source. Missing ones are searched on the mirrors in
 # PERJOULE_SOURCE_MIRRORS (URLs of folders with a pool/, of Debian or Ubuntu, which share most sources) and verified
-# against the signed .dsc, or can be put into build-dist-bin/sources by hand.
+# against the signed .dsc, or lie in one of these folders itself, as in that of an earlier release, or can be put into
+# build-dist-bin/sources by hand. tools/release-sources.sha256 holds their hashes: another content is refused, wherever
+# it came from. The archives become part of the release (dist/sources), so that the next one has a second place for them.
 set -eu
 cd "$(dirname "$0")/.."
 glibc=2.28
@@ -73,10 +76,31 @@ fetch_elsewhere() { # name
             done; done
         done
 }
+# From a folder without signatures, by the hash alone.
+fetch_by_hash() { # name
+    local mirror sum file
+    grep "  $1_" tools/release-sources.sha256 | while read -r sum file; do
+        for mirror in ${PERJOULE_SOURCE_MIRRORS:-}; do
+            [ ! -e "$out/sources/$file" ] || continue
+            curl -fsSL -o "$out/part" "$mirror/$file" 2>/dev/null || continue
+            echo "$sum  $out/part" | sha256sum --check --status && mv "$out/part" "$out/sources/$file"
+        done
+    done || true
+}
+check_hashes() {
+    local sum file
+    while read -r sum file; do
+        [ -e "$out/sources/$file" ] || continue
+        echo "$sum  $out/sources/$file" | sha256sum --check --status || {
+            echo "dist-bin: $out/sources/$file is not the archive of tools/release-sources.sha256" >&2
+            exit 3
+        }
+    done <tools/release-sources.sha256
+}
 fetch_sources() {
     local name missing=''
     for name in $packages; do have_source "$name" || missing="$missing $name"; done
-    [ -n "$missing" ] || return 0
+    [ -n "$missing" ] || { check_hashes; return 0; }
     prepare_apt "$out/apt" deb-src "$(debian_name "$(uname -m)")"
     split -l 1 "$out/apt/sources.list" "$out/apt/mirror-"
     export APT_CONFIG=$out/apt/apt.conf
@@ -84,14 +108,16 @@ fetch_sources() {
     for name in $missing; do
         fetch_source "$name"
         have_source "$name" || fetch_elsewhere "$name"
+        have_source "$name" || fetch_by_hash "$name"
         have_source "$name" || {
-            tail -n 3 "$out/apt/log" >&2
-            echo "dist-bin: no mirror has the source of $name: name another in PERJOULE_SOURCE_MIRRORS, or put its" \
-                ".orig.tar archive into build-dist-bin/sources" >&2
+            tail -n 3 "$out/apt/log" >&2 2>/dev/null || true
+            echo "dist-bin: no mirror has the source of $name: name another in PERJOULE_SOURCE_MIRRORS, or the folder" \
+                "of an earlier release's sources, or put its .orig.tar archive into build-dist-bin/sources" >&2
             exit 3
         }
     done
     unset APT_CONFIG
+    check_hashes
 }
 
 # Unpacks packages of the target's architecture into one folder.
@@ -267,8 +293,14 @@ if [ "${1:-}" = --library ]; then
     exit
 fi
 fetch_sources
+if [ "${1:-}" = --sources ]; then
+    ls "$out"/sources/*.orig.tar.*
+    exit
+fi
 zig=$(tools/zig.sh)
 [ $# -gt 0 ] || set -- x86_64 aarch64
 for each; do build_target "$each"; done
-# The LGPL's condition for linking it statically: its source goes along (tools/notices.py says how to use another).
-cp "$out"/sources/libmicrohttpd_* dist/
+# The LGPL's condition for linking libmicrohttpd statically: its source goes along (tools/notices.py says how to use
+# another). The others' too: the next release finds them there.
+mkdir -p dist/sources
+cp "$out"/sources/* dist/sources/

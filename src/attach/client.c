@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { TICK_MS = 50 };
+enum { TICK_MS = 50, ANSWER_MAX_BYTES = 1 << 30 };
 #define PATIENCE_NS (600 * PJ_NS_PER_S) /* without any byte received */
 
 /* A connection, and the request on it. */
@@ -17,6 +17,7 @@ typedef struct lane {
     pj_exchange *exchange; /* NULL: free for the next request */
     void *request;
     bool has_heard; /* payload, in this turn */
+    size_t bytes;   /* of the answer so far */
 } lane;
 
 typedef struct client {
@@ -44,7 +45,8 @@ static bool lane_take_body(void *context, const char *bytes, size_t count)
     lane *l = context;
     pj_exchange_payload(l->exchange, bytes, count, l->call.heard_ns);
     l->has_heard = true;
-    return true;
+    l->bytes += count;
+    return l->bytes <= ANSWER_MAX_BYTES && !l->exchange->overflowed; /* no answer is endless */
 }
 
 static void client_finish(client *k, lane *l, pj_exchange_outcome outcome, const char *why)
@@ -86,6 +88,7 @@ static void client_begin(client *k, lane *l)
     pj_hidden_take(&l->exchange->hidden, l->call.out.data, l->call.out.length);
     pj_buffer_append(&l->call.out, body, bytes);
     l->exchange->must_be_read = true;
+    l->bytes = 0;
     l->request = o->hooks.begin(o->hooks.context, index, l->exchange);
     pj_call_begin(&l->call);
     client_report(k, l);

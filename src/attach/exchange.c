@@ -151,6 +151,7 @@ static void exchange_take_piece(void *context, const pj_answer_piece *given)
     }
     if (x->count == x->capacity) {
         x->unkept++;
+        x->overflowed = true;
         return;
     }
     pj_exchange_piece *p = &x->pieces[x->count++];
@@ -159,8 +160,9 @@ static void exchange_take_piece(void *context, const pj_answer_piece *given)
                              .choice = given->choice,
                              .tokens = (int32_t)tokens,
                              .id = given->token_id};
-    if (given->bytes && x->text.length + given->bytes <= PJ_EXCHANGE_TEXT_MAX_BYTES &&
-        pj_buffer_append(&x->text, given->text, given->bytes))
+    if (x->text.length + given->bytes > PJ_EXCHANGE_TEXT_MAX_BYTES)
+        x->overflowed = true;
+    else if (given->bytes && pj_buffer_append(&x->text, given->text, given->bytes))
         p->bytes = (uint32_t)given->bytes;
 }
 

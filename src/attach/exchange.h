@@ -83,6 +83,7 @@ typedef struct pj_exchange {
     size_t count, capacity;
     uint64_t counted, uncounted; /* tokens in pieces of known count; pieces of unknown count */
     uint64_t unkept;             /* pieces beyond the bound, not stored */
+    bool overflowed;             /* pieces or their text exceeded it */
     uint64_t choices;            /* sequences of the answer */
     bool doubts;                 /* its running count cannot be true */
 } pj_exchange;

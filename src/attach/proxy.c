@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 enum {
-    MOST_PAIRS = 1024,
+    MOST_SERVED = 1024,
+    MOST_REFUSED = 128, /* being told so; more wait to be accepted */
+    MOST_PAIRS = MOST_SERVED + MOST_REFUSED,
     MOST_SOCKETS = 2 * MOST_PAIRS + 1,
     READ_BYTES = 64 << 10,
     QUEUE_BYTES = 1 << 20, /* reading pauses while this much waits to be sent */
@@ -23,6 +25,7 @@ enum {
     TICK_MS = 10,
     REST_MS = 100 /* between ticks while no pair has anything due soon */
 };
+_Static_assert((int)MOST_SOCKETS < (int)PJ_PROXY_FILES, "the caller provides for all of them");
 #define HEAD_NS   (20 * PJ_NS_PER_S)  /* to receive the head of a request */
 #define IDLE_NS   (120 * PJ_NS_PER_S) /* between requests */
 #define HOLD_NS   (20 * PJ_NS_PER_MS) /* for the rest of an incomplete chunk */
@@ -35,7 +38,7 @@ typedef struct proxy {
     const pj_proxy_options *o;
     pj_address address;
     pj_pair *pairs[MOST_PAIRS];
-    uint32_t count;
+    uint32_t count, refused; /* refused: for want of room */
     pj_poller *poller;
     bool is_listening;
     pj_ready ready[MOST_SOCKETS];
@@ -129,7 +132,9 @@ static size_t left_of(const pj_outgoing *out)
 static void proxy_refuse(proxy *x, pj_pair *p, int status, const char *detail)
 {
     char text[PJ_PROBLEM_BYTES];
-    const char *lines = status == 401 ? "WWW-Authenticate: Bearer\r\n" : "";
+    const char *lines = status == 401   ? "WWW-Authenticate: Bearer\r\n"
+                        : status == 503 ? "Retry-After: 1\r\n"
+                                        : "";
     size_t bytes = pj_problem_write(text, status, detail, lines, false);
     pj_pair_queue(&p->to_client, text, bytes);
     hang_up_server(x, p);
@@ -633,32 +638,43 @@ static void remove_pair(proxy *x, pj_pair *p)
     pj_pair *last = x->pairs[--x->count];
     x->pairs[p->index] = last;
     last->index = p->index;
+    x->refused -= p->is_refused;
     free_pair(x, p, client_left);
+}
+
+static void refuse_for_room(proxy *x, pj_pair *p)
+{
+    char text[80];
+    snprintf(text, sizeof text, "the proxy already serves %d connections", MOST_SERVED);
+    p->is_refused = true;
+    x->refused++;
+    proxy_refuse(x, p, 503, text);
 }
 
 static void proxy_accept_all(proxy *x)
 {
-    for (;;) {
+    while (x->count < MOST_PAIRS) {
         int fd = pj_accept(x->o->listener);
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE)
                 x->deaf_until_ns = pj_clock_ns() + 100 * PJ_NS_PER_MS;
             return;
         }
-        pj_pair *p = x->count < MOST_PAIRS ? new_pair(x->o, fd) : NULL;
+        pj_pair *p = new_pair(x->o, fd);
         if (!p) {
             close(fd);
             continue;
         }
         p->index = x->count;
         x->pairs[x->count++] = p;
+        if (x->count - x->refused > MOST_SERVED) refuse_for_room(x, p);
         watch(x, p);
     }
 }
 
 static void listen_or_not(proxy *x, int64_t now_ns)
 {
-    bool listens = now_ns >= x->deaf_until_ns;
+    bool listens = now_ns >= x->deaf_until_ns && x->count < MOST_PAIRS;
     if (listens != x->is_listening &&
         pj_poller_set(x->poller, x->o->listener, x->is_listening ? POLLIN : 0, listens ? POLLIN : 0,
                       NULL))

@@ -51,7 +51,9 @@ typedef struct pj_proxy_options {
     pj_proxy_hooks hooks;
 } pj_proxy_options;
 
-/* Runs until it is stopped. */
+enum { PJ_PROXY_FILES = 2400 }; /* descriptors that all its connections take */
+
+/* Runs until it is stopped. Connections beyond the most it serves are told so (503). */
 pj_status pj_proxy_run(const pj_proxy_options *options, pj_error *err);
 
 #endif

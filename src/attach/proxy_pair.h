@@ -46,6 +46,7 @@ typedef struct pj_pair {
     const pj_proxy_options *options;
     uint32_t index;     /* in the proxy's list */
     bool is_listed;     /* in this turn's list of pairs with events */
+    bool is_refused;    /* one more than are served */
     int client, server; /* -1: none */
     pj_pair_watch at_client, at_server;
     bool connecting, server_used; /* used: it has carried a request before */

@@ -451,7 +451,7 @@ static void warn_about_damage(const pj_spool_reader *reader, pj_run_data *data)
              "%llu bytes of the run's spool were damaged; their records are missing",
              (unsigned long long)reader->damaged_bytes);
     pj_warning_row *row = &data->warnings[data->warning_count];
-    *row = (pj_warning_row){.t_ms = 0, .code = "spool_damaged"};
+    *row = (pj_warning_row){.t_ms = 0, .code = PJ_SPOOL_DAMAGED_CODE};
     row->text = pj_arena_strndup(&data->arena, text, strlen(text));
     if (row->text) data->warning_count++;
 }

@@ -11,6 +11,8 @@
 #include "trace/disturbance.h"
 #include "trace/run_json.h"
 
+/* The warning of a run whose spool had unreadable parts. */
+#define PJ_SPOOL_DAMAGED_CODE "spool_damaged"
 /* Uniform within +-20 %. */
 #define PJ_USUAL_CLASS_SPREAD 0.115
 

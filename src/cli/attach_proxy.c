@@ -2,6 +2,7 @@
 #include "cli/attach_client.h"
 
 #include "attach/proxy.h"
+#include "base/file.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/stored.h"
@@ -305,6 +306,7 @@ static pj_status proxy_serve(proxying *x, pj_error *err)
                                           .id = id,
                                           .energy = energy,
                                           .metrics = metrics}};
+    pj_file_limit_raise(PJ_PROXY_FILES + 100); /* and for what is stored meanwhile */
     print_ready(x);
     pj_status status = pj_proxy_run(&options, err);
     pj_requests_drain(x->requests);

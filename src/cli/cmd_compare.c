@@ -2,6 +2,7 @@
 #include "cli/compare_print.h"
 #include "cli/stored.h"
 #include "cli/why_print.h"
+#include "record/leftovers.h"
 
 typedef struct compare_args {
     pj_group_query groups;
@@ -9,6 +10,9 @@ typedef struct compare_args {
     pj_text_list tags;
     bool json, why;
     pj_price_options prices;
+    char **runs;
+    uint32_t run_count;
+    const pj_run_list *waiting; /* to be recovered */
 } compare_args;
 
 /* Two sides, runs or with --by values of a field, and what explains their difference. */
@@ -26,6 +30,48 @@ static pj_status explain(pj_store *store, const compare_args *a, const char *con
         pj_why_print(e);
     }
     pj_explained_free(e);
+    return status;
+}
+
+/* Comparing needs the figures of every run. */
+static pj_status compare_named(pj_store *store, const compare_args *a, pj_compared **c,
+                               pj_error *err)
+{
+    char texts[PJ_COMPARE_MAX][PJ_UUID_BYTES];
+    const char *ids[PJ_COMPARE_MAX];
+    const pj_run_info *interrupted = NULL;
+    for (uint32_t i = 0; i < a->run_count; i++) {
+        ids[i] = texts[i];
+        pj_status status =
+            pj_leftovers_resolve(a->waiting, store, a->runs[i], texts[i], &interrupted, err);
+        if (status != PJ_OK) return status;
+        if (interrupted)
+            return pj_fail(err, PJ_E_AGAIN,
+                           "run %s was interrupted, and its figures are not recovered yet: "
+                           "perjoule check recovers them",
+                           interrupted->id);
+    }
+    return pj_compared_runs(store, ids, a->run_count, c, err);
+}
+
+static pj_status compare_act(pj_store *store, void *context, pj_error *err)
+{
+    compare_args *a = context;
+    pj_cost_rates rates;
+    pj_compared *c = NULL;
+    pj_json_out out;
+    if (a->why) return explain(store, a, a->run_count ? (const char *const *)a->runs : NULL, err);
+    pj_status status = pj_prices_get(&a->prices, &rates, err);
+    if (status == PJ_OK)
+        status = a->groups.by ? pj_compared_groups(store, &a->groups, &c, err)
+                              : compare_named(store, a, &c, err);
+    if (c && a->json) {
+        pj_compared_write(c, &rates, pj_json_out_begin(&out));
+        status = pj_json_out_end(&out, status, err);
+    } else if (c) {
+        pj_compare_print(c);
+    }
+    pj_compared_free(c);
     return status;
 }
 
@@ -77,28 +123,9 @@ static int run_compare(const pj_command *command, int argc, char **argv)
         return pj_command_usage(command, "give 2 to %d runs, or --by FIELD", PJ_COMPARE_MAX);
     runs->tags = a.tags.items;
     runs->tag_count = (uint32_t)a.tags.count;
-    pj_store *store = NULL;
-    pj_cost_rates rates;
-    pj_error err = {0};
-    pj_compared *c = NULL;
-    pj_json_out out;
-    pj_status status = pj_prices_get(&a.prices, &rates, &err);
-    if (status == PJ_OK) status = pj_stored_open(a.db, &store, &err);
-    if (status == PJ_OK && a.why)
-        status = explain(store, &a, positional ? (const char *const *)argv + 1 : NULL, &err);
-    if (status == PJ_OK && !a.why && by) status = pj_compared_groups(store, &a.groups, &c, &err);
-    if (status == PJ_OK && !a.why && !by)
-        status =
-            pj_compared_runs(store, (const char *const *)argv + 1, (uint32_t)positional, &c, &err);
-    if (c && a.json) {
-        pj_compared_write(c, &rates, pj_json_out_begin(&out));
-        status = pj_json_out_end(&out, status, &err);
-    } else if (c) {
-        pj_compare_print(c);
-    }
-    pj_compared_free(c);
-    pj_store_close(store);
-    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+    a.runs = argv + 1;
+    a.run_count = (uint32_t)positional;
+    return pj_stored_at_once(command, a.db, compare_act, &a, &a.waiting);
 }
 
 const pj_command pj_command_compare = {

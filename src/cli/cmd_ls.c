@@ -23,7 +23,7 @@ typedef struct ls_args {
     int64_t limit, offset;
     bool json, table, csv;
     pj_price_options prices;
-    const pj_run_list *waiting; /* to be recovered, shown first; NULL: none */
+    const pj_run_list *waiting; /* to be recovered */
 } ls_args;
 
 enum { LIST_RUNS = 50, TABLE_RUNS = 10000 }; /* by default */
@@ -110,7 +110,8 @@ static pj_status list_runs(pj_store *store, void *context, pj_error *err)
     pj_run_list list = {0};
     const pj_run_info **first = NULL;
     uint32_t count = 0;
-    if (args->waiting) first = pj_leftovers_unstored(args->waiting, store, &count);
+    if (!args->table && pj_leftovers_wanted(&args->query))
+        first = pj_leftovers_unstored(args->waiting, store, &count);
     pj_status status = pj_store_list(store, &args->query, &list, err);
     if (status == PJ_OK && args->table)
         status = print_table(args, &list, err);
@@ -199,9 +200,7 @@ static int run_ls(const pj_command *command, int argc, char **argv)
     if (args.csv && (!args.table || args.json))
         return pj_command_usage(command, "--csv is for a table, and not with --json");
     ls_complete_query(&args);
-    if (!args.table && pj_leftovers_wanted(&args.query))
-        return pj_stored_list(command, args.db, list_runs, &args, &args.waiting);
-    return pj_stored_command(command, args.db, list_runs, &args);
+    return pj_stored_at_once(command, args.db, list_runs, &args, &args.waiting);
 }
 
 const pj_command pj_command_ls = {

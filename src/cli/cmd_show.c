@@ -2,7 +2,9 @@
 #include "cli/show.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
+#include "record/leftovers.h"
 #include "store/rows.h"
+#include "store/run_summary.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +26,8 @@ typedef struct show_args {
     int64_t token, layer, limit;
     bool wanted[ALL + 1], json;
     pj_price_options prices;
-    pj_depth depth; /* of the run */
+    pj_depth depth;             /* of the run */
+    const pj_run_list *waiting; /* runs to be recovered */
 } show_args;
 
 typedef struct showing {
@@ -212,13 +215,33 @@ static pj_status inspect_run(pj_store *store, const char *id, show_args *args, p
     return status;
 }
 
+static pj_status show_interrupted(const showing *s, const pj_run_info *info, pj_error *err)
+{
+    pj_json_out out;
+    for (part p = PHASES; p < ALL; p++)
+        if (s->args->wanted[p])
+            return pj_fail(err, PJ_E_AGAIN,
+                           "run %s was interrupted, and its rows are not recovered yet: perjoule "
+                           "check recovers them",
+                           info->id);
+    if (!s->args->json) {
+        pj_show_interrupted(info);
+        return PJ_OK;
+    }
+    pj_summary_write(pj_json_out_begin(&out), info, &s->rates);
+    return pj_json_out_end(&out, PJ_OK, err);
+}
+
 static pj_status show_run(pj_store *store, void *context, pj_error *err)
 {
     show_args *args = context;
     char id[PJ_UUID_BYTES];
     showing s = {.store = store, .id = id, .args = args};
+    const pj_run_info *interrupted = NULL;
     pj_status status = pj_prices_get(&args->prices, &s.rates, err);
-    if (status == PJ_OK) status = pj_store_resolve(store, args->run, id, err);
+    if (status == PJ_OK)
+        status = pj_leftovers_resolve(args->waiting, store, args->run, id, &interrupted, err);
+    if (interrupted) return show_interrupted(&s, interrupted, err);
     if (status == PJ_OK) status = inspect_run(store, id, args, err);
     return status == PJ_OK ? show_parts(&s, err) : status;
 }
@@ -262,7 +285,7 @@ static int run_show(const pj_command *command, int argc, char **argv)
         return pj_command_usage(command, "--token, --layer and --component apply to "
                                          "--components and --operations, --token to --heatmap too");
     args.run = positional ? argv[1] : "last";
-    return pj_stored_command(command, args.db, show_run, &args);
+    return pj_stored_at_once(command, args.db, show_run, &args, &args.waiting);
 }
 
 const pj_command pj_command_show = {

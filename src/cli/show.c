@@ -291,6 +291,12 @@ static void show_identity(const pj_run_info *info)
                                   : info->prompt);
 }
 
+void pj_show_interrupted(const pj_run_info *info)
+{
+    show_identity(info);
+    show_print_line("figures", "not recovered yet: perjoule check recovers them");
+}
+
 void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
 {
     const pj_run_info *info = &run->data.info;

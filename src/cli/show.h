@@ -17,6 +17,8 @@ typedef struct pj_show_run {
 
 /* `limit`: of rows; a line says how many are hidden. */
 void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates);
+/* A run that waits for its recovery, by what its spool begins with. */
+void pj_show_interrupted(const pj_run_info *info);
 void pj_show_phases(const pj_show_run *run);
 void pj_show_layers(const pj_show_run *run, uint32_t limit);
 void pj_show_components(const pj_show_run *run, uint32_t limit);

@@ -135,7 +135,7 @@ static recovering begin_recovery(pj_store *store)
 
 /* Short recoveries are awaited, so that the runs are visible; longer ones are left to
  * longer-running commands. */
-static void end_recovery(const recovering *r, int64_t patience_ns)
+static void await_recovery(const recovering *r, int64_t patience_ns)
 {
     pj_recovery_on_message(r->recovery, stored_say, recovery_speaker);
     pj_recovery_state state = pj_recovery_wait(r->recovery, patience_ns);
@@ -143,7 +143,6 @@ static void end_recovery(const recovering *r, int64_t patience_ns)
         pj_say("%s: %u of %u interrupted runs were recovered so far: perjoule check recovers the "
                "rest",
                recovery_speaker, state.recovered, r->left);
-    pj_recovery_close(r->recovery);
 }
 
 bool *pj_without_disturbances(void)
@@ -173,7 +172,8 @@ static pj_status open_patiently(const char *db, int64_t patience_ns, pj_store **
     pj_status status = open_stored(db, store, &is_writable, err);
     if (status != PJ_OK || !is_writable) return status;
     recovering r = begin_recovery(*store);
-    end_recovery(&r, patience_ns);
+    await_recovery(&r, patience_ns);
+    pj_recovery_close(r.recovery);
     return PJ_OK;
 }
 
@@ -221,9 +221,9 @@ int pj_stored_command(const pj_command *command, const char *db,
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
-int pj_stored_list(const pj_command *command, const char *db,
-                   pj_status (*act)(pj_store *store, void *context, pj_error *err), void *context,
-                   const pj_run_list **waiting)
+int pj_stored_at_once(const pj_command *command, const char *db,
+                      pj_status (*act)(pj_store *store, void *context, pj_error *err),
+                      void *context, const pj_run_list **waiting)
 {
     pj_store *store = NULL;
     pj_error err = {0};
@@ -235,7 +235,9 @@ int pj_stored_list(const pj_command *command, const char *db,
     *waiting = pj_recovery_waiting(r.recovery);
     if (status == PJ_OK) status = act(store, context, &err);
     fflush(stdout);
-    end_recovery(&r, RECOVERY_MS * PJ_NS_PER_MS);
+    await_recovery(&r, RECOVERY_MS * PJ_NS_PER_MS);
+    if (status == PJ_E_AGAIN) status = act(store, context, &err);
+    pj_recovery_close(r.recovery);
     pj_store_close(store);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }

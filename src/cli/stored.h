@@ -54,11 +54,12 @@ int pj_stored_command(const pj_command *command, const char *db,
 /* Before deleting runs: on a full disk, gives up the space that is kept for runs in progress. True
  * if less space is free than the log of a whole deletion could take. */
 bool pj_stored_make_room(const char *db);
-/* As pj_stored_command, for a list: it is printed first, beginning with the runs in *waiting, then
- * they are recovered. */
-int pj_stored_list(const pj_command *command, const char *db,
-                   pj_status (*act)(pj_store *store, void *context, pj_error *err), void *context,
-                   const pj_run_list **waiting);
+/* As pj_stored_command, but `act` does not wait for the runs that are to be recovered, which are in
+ * *waiting: they are recovered when it has printed. Where it needs what is in them it returns
+ * PJ_E_AGAIN, and is called again after their recovery, or when that takes long. */
+int pj_stored_at_once(const pj_command *command, const char *db,
+                      pj_status (*act)(pj_store *store, void *context, pj_error *err),
+                      void *context, const pj_run_list **waiting);
 /* As pj_stored_open, but waits until the recovery is complete. */
 pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error *err);
 

@@ -659,8 +659,12 @@ static enum MHD_Result answer_route(const pj_routes *routes, const route *r, pj_
         return pj_http_failure(http, 400, &err);
     if (r->view == PJ_VIEW_EXPERIMENT)
         v.id = id_text;
-    else if (id_text[0] && routes->service->resolve(routes->service->context, id_text, id, &err))
-        return pj_http_failure(http, 404, &err);
+    else if (id_text[0]) {
+        pj_status status = routes->service->resolve(routes->service->context, id_text, id, &err);
+        bool is_leftover = (status == PJ_E_AGAIN || status == PJ_E_NOT_FOUND) && id[0];
+        bool enough = is_leftover && r->view == PJ_VIEW_RUN; /* its facts are known */
+        if (status != PJ_OK && !enough) return pj_http_failure(http, 404, &err);
+    }
     return r->answer ? r->answer(&v) : answer_written(&v, r->write);
 }
 

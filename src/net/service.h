@@ -96,7 +96,8 @@ typedef bool pj_export_write_fn(void *context, const char *bytes, size_t count);
 
 typedef struct pj_service {
     void *context;
-    /* A full id, a unique prefix of one, or "last", of a stored, running or queued run. */
+    /* A full id, a unique prefix of one, or "last", of a stored, running or queued run. Fails for
+     * an interrupted run that is not recovered yet, but gives its id: its facts can be viewed. */
     pj_status (*resolve)(void *context, const char *text, char id[PJ_UUID_BYTES], pj_error *err);
     /* What is not JSON goes into out->buffer. */
     pj_status (*view)(void *context, const pj_view_request *request, pj_json *out, uint64_t *total,

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 enum { MOST_LEFTOVERS = 1000, FACTS_BYTES = 1 << 20 /* of a spool's begin */ };
@@ -154,4 +155,69 @@ const pj_run_info **pj_leftovers_unstored(const pj_run_list *list, pj_store *sto
     for (uint32_t i = 0; runs && i < list->count; i++)
         if (!leftovers_is_stored(store, list->runs[i].id)) runs[(*count)++] = &list->runs[i];
     return runs;
+}
+
+/* ---- naming one of them ---- */
+
+/* The run that is `back` runs before the newest of all. */
+static pj_status leftovers_resolve_last(const pj_run_info *const *runs, uint32_t count,
+                                        pj_store *store, const char *text, char id[PJ_UUID_BYTES],
+                                        const pj_run_info **found, pj_error *err)
+{
+    int64_t back = pj_store_parse_last(text), passed = 0;
+    char stored[32];
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t newer;
+        pj_status status = pj_store_count_newer(store, runs[i]->created_wall_ns, &newer, err);
+        if (status != PJ_OK) return status;
+        if (newer + i == back) {
+            *found = runs[i];
+            memcpy(id, runs[i]->id, PJ_UUID_BYTES);
+            return PJ_OK;
+        }
+        passed += newer + i < back;
+    }
+    snprintf(stored, sizeof stored, "last~%lld", (long long)(back - passed));
+    pj_status status = pj_store_resolve(store, stored, id, err);
+    /* in the words of the caller */
+    return status == PJ_E_NOT_FOUND ? pj_store_resolve(store, text, id, err) : status;
+}
+
+static pj_status leftovers_resolve_prefix(const pj_run_info *const *runs, uint32_t count,
+                                          pj_store *store, const char *text, char id[PJ_UUID_BYTES],
+                                          const pj_run_info **found, pj_error *err)
+{
+    enum { LEAST = 4 };
+    uint32_t matches = 0;
+    size_t length = strlen(text);
+    const pj_run_info *match = NULL;
+    for (uint32_t i = 0; i < count && length >= LEAST; i++)
+        if (strncasecmp(runs[i]->id, text, length) == 0) {
+            match = runs[i];
+            matches++;
+        }
+    pj_status status = pj_store_resolve(store, text, id, err);
+    if (!matches || (status == PJ_OK && strcmp(id, match->id) == 0)) return status;
+    if (status != PJ_E_NOT_FOUND || matches > 1)
+        return status != PJ_OK && status != PJ_E_NOT_FOUND
+                   ? status
+                   : pj_fail(err, PJ_E_INVALID, "the id %s is ambiguous: give more characters",
+                             text);
+    *found = match;
+    memcpy(id, match->id, PJ_UUID_BYTES);
+    return PJ_OK;
+}
+
+pj_status pj_leftovers_resolve(const pj_run_list *waiting, pj_store *store, const char *text,
+                               char id[PJ_UUID_BYTES], const pj_run_info **found, pj_error *err)
+{
+    uint32_t count = 0;
+    *found = NULL;
+    if (!waiting->count) return pj_store_resolve(store, text, id, err);
+    const pj_run_info **runs = pj_leftovers_unstored(waiting, store, &count);
+    bool last = pj_store_parse_last(text) >= 0;
+    pj_status status = last ? leftovers_resolve_last(runs, count, store, text, id, found, err)
+                            : leftovers_resolve_prefix(runs, count, store, text, id, found, err);
+    pj_free(runs);
+    return status;
 }

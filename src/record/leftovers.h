@@ -34,6 +34,10 @@ void pj_spools_list(const char *database, void (*take)(void *context, const pj_s
 bool pj_leftovers_wanted(const pj_run_query *query);
 /* The runs, newest first. Locks spools as pj_spools_list does. */
 void pj_leftovers_read(const char *database, pj_run_list *list);
+/* As pj_store_resolve, over the runs of the database and `waiting` together; *found is the one of
+ * those that was named, NULL: a stored run. */
+pj_status pj_leftovers_resolve(const pj_run_list *waiting, pj_store *store, const char *text,
+                               char id[PJ_UUID_BYTES], const pj_run_info **found, pj_error *err);
 /* Those that `store` does not have by now; pj_free. */
 const pj_run_info **pj_leftovers_unstored(const pj_run_list *list, pj_store *store,
                                           uint32_t *count);

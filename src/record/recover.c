@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "record/spool_files.h"
+#include "store/rows.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -183,19 +184,40 @@ static void set_aside(const char *path)
         rename(path, other);
 }
 
+/* Whether the database has the run, stored from a spool without damage. A power failure can undo
+ * the deletion of a stored run's spool, with pages of it missing that were never synced: what it
+ * then holds is less than what is stored. */
+static pj_status recover_has_whole(pj_store *store, const char *id, bool *whole, pj_error *err)
+{
+    char found[PJ_UUID_BYTES];
+    pj_run_data stored = {0};
+    *whole = false;
+    pj_status status = pj_store_resolve(store, id, found, err);
+    if (status == PJ_E_NOT_FOUND) return PJ_OK;
+    if (status == PJ_OK)
+        status = pj_store_load_tables(store, id, 1 << PJ_TABLE_WARNINGS, UINT32_MAX, &stored, err);
+    *whole = status == PJ_OK;
+    for (uint32_t i = 0; i < stored.warning_count; i++)
+        if (strcmp(stored.warnings[i].code, PJ_SPOOL_DAMAGED_CODE) == 0) *whole = false;
+    pj_run_data_fini(&stored);
+    return status;
+}
+
 static pj_status store_spool(pj_recovery *r, pj_store *store, pj_spool_reader *reader,
                              const char *path, pj_error *err)
 {
     pj_run_data data = {0};
     pj_build_options options = {.stop = &r->stop};
+    bool whole = false;
     pj_status status = pj_build_run(reader, &options, &data, err);
     bool damaged = reader->damaged_bytes > 0;
     if (status == PJ_OK && atomic_load(&r->stop))
         status = pj_fail(err, PJ_E_CANCELLED, "its recovery was interrupted");
-    if (status == PJ_OK) status = pj_store_save(store, &data, err);
+    if (status == PJ_OK) status = recover_has_whole(store, data.info.id, &whole, err);
+    if (status == PJ_OK && !whole) status = pj_store_save(store, &data, err);
     pj_run_data_fini(&data);
     if (status != PJ_OK) return status;
-    if (damaged)
+    if (damaged && !whole)
         set_aside(path);
     else
         unlink(path);
@@ -381,20 +403,6 @@ const pj_run_list *pj_recovery_waiting(pj_recovery *r)
 {
     static const pj_run_list none;
     return r ? &r->waiting : &none;
-}
-
-bool pj_recovery_awaits(pj_recovery *r, const char *run_id)
-{
-    char name[PJ_UUID_BYTES + sizeof ".spool"], path[PJ_SPOOL_DIR_BYTES];
-    if (strlen(run_id) != PJ_UUID_BYTES - 1 || run_id[strspn(run_id, "0123456789abcdef-")] ||
-        pj_recovery_wait(r, 0).done)
-        return false;
-    snprintf(name, sizeof name, "%s.spool", run_id);
-    for (int i = 0; i < PJ_SPOOL_DIRS; i++)
-        if (r->dirs.path[i][0] && pj_path_join(path, sizeof path, r->dirs.path[i], name) &&
-            access(path, F_OK) == 0)
-            return true;
-    return false;
 }
 
 void pj_recovery_close(pj_recovery *r)

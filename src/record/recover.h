@@ -40,8 +40,6 @@ void pj_recovery_resume(pj_recovery *recovery);
 pj_recovery_state pj_recovery_wait(pj_recovery *recovery, int64_t ns);
 /* The runs that waited when it started; pj_leftovers_unstored tells which still do. */
 const pj_run_list *pj_recovery_waiting(pj_recovery *recovery);
-/* Whether the spool of this run (a full id) is still to be recovered. */
-bool pj_recovery_awaits(pj_recovery *recovery, const char *run_id);
 /* Abandons work in progress. Returns within a fraction of a second even if a large spool cannot be
  * interrupted at once; the thread then ends on its own. */
 void pj_recovery_close(pj_recovery *recovery);

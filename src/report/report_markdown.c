@@ -13,7 +13,8 @@
 
 enum { MOST_ROWS = 500, PARTS = 12 }; /* of a table, to keep it readable */
 
-/* Escapes text of a run: no HTML, no table syntax, whole characters. */
+/* Escapes text of a run: no HTML, no table syntax, whole characters. Images are not fetched: the
+ * text of one stays text. */
 __attribute__((format(printf, 2, 3))) static void markdown_put(pj_buffer *out, const char *format,
                                                                ...)
 {
@@ -28,7 +29,9 @@ __attribute__((format(printf, 2, 3))) static void markdown_put(pj_buffer *out, c
         n = pj_utf8_next(text + i, bytes - i, &c);
         if (n && c == '<')
             pj_buffer_text(out, "&lt;");
-        else if (n && (c < ' ' || c == '|'))
+        else if (n && c == '!' && i + 1 < bytes && text[i + 1] == '[')
+            pj_buffer_text(out, "&#33;");
+        else if (n && (c < ' ' || c == '|' || pj_utf8_is_control(c)))
             pj_buffer_char(out, c == '|' ? '/' : ' ');
         else
             pj_buffer_append(out, text + i, n);

@@ -82,15 +82,19 @@ static pj_status resolve(void *context, const char *text, char id[PJ_UUID_BYTES]
     pj_serve *serve = context;
     pj_store *store;
     if (pj_run_queue_find(serve->queue, text, id)) return PJ_OK;
-    bool awaited = pj_recovery_awaits(serve->recovery, text); /* first: it is stored, then gone */
+    const pj_run_info *leftover;
     pj_status status = take_store(serve, &store, err);
     if (status != PJ_OK) return status;
-    status = pj_store_resolve(store, text, id, err);
+    status =
+        pj_leftovers_resolve(pj_recovery_waiting(serve->recovery), store, text, id, &leftover, err);
     give_store(serve, store);
-    if (status == PJ_E_NOT_FOUND && awaited)
-        return pj_fail(err, PJ_E_AGAIN,
-                       "run %s was interrupted and is being recovered; try again shortly", text);
-    return status;
+    if (!leftover) return status;
+    if (pj_recovery_wait(serve->recovery, 0).done)
+        return pj_fail(err, PJ_E_NOT_FOUND,
+                       "run %s was interrupted and stays in its spool: perjoule check says why",
+                       id);
+    return pj_fail(err, PJ_E_AGAIN,
+                   "run %s was interrupted and is being recovered; try again shortly", id);
 }
 
 static pj_cost_rates rates_of(const pj_params *params)
@@ -113,16 +117,30 @@ static bool is_stored(pj_serve *serve, const char *id)
     return status == PJ_OK && strcmp(found, id) == 0;
 }
 
-/* The summary of a waiting or running run contains only what was requested. True: answered, or
- * `status` is a failure. */
+/* Of a killed run that is not recovered yet, by what its spool begins with. */
+static bool service_take_leftover(pj_serve *serve, const char *id, pj_run_info *info)
+{
+    const pj_run_list *waiting = pj_recovery_waiting(serve->recovery);
+    for (uint32_t i = 0; i < waiting->count; i++)
+        if (strcmp(waiting->runs[i].id, id) == 0) {
+            *info = waiting->runs[i];
+            return true;
+        }
+    return false;
+}
+
+/* The summary of a waiting, running or leftover run contains only what was requested. True:
+ * answered, or `status` is a failure. */
 static bool view_unfinished(pj_serve *serve, const pj_view_request *r, const pj_cost_rates *rates,
                             pj_json *out, pj_status *status, pj_error *err)
 {
     pj_run_info info;
     pj_arena arena;
     pj_arena_init(&arena, 0);
-    bool found =
-        r->id && pj_run_queue_info(serve->queue, r->id, &info, &arena) && !is_stored(serve, r->id);
+    bool found = r->id &&
+                 (pj_run_queue_info(serve->queue, r->id, &info, &arena) ||
+                  service_take_leftover(serve, r->id, &info)) &&
+                 !is_stored(serve, r->id);
     *status = PJ_OK;
     if (found && (r->view == PJ_VIEW_RUN || r->view == PJ_VIEW_SUMMARY))
         pj_summary_write(out, &info, rates);

@@ -370,8 +370,7 @@ static pj_status first_id(pj_sql *sql, char id[PJ_UUID_BYTES], bool *more, pj_er
     return pj_sql_end(sql, err);
 }
 
-/* The N in "last~N", 0 for "last" itself, -1 for anything else. */
-static int64_t parse_last(const char *text)
+int64_t pj_store_parse_last(const char *text)
 {
     enum { MAX_DIGITS = 9 };
     if (strncmp(text, "last", 4) != 0) return -1;
@@ -401,9 +400,20 @@ static pj_status resolve_last(pj_store *store, int64_t back, char id[PJ_UUID_BYT
                    pj_store_path(store));
 }
 
+pj_status pj_store_count_newer(pj_store *store, int64_t created_wall_ns, int64_t *count,
+                               pj_error *err)
+{
+    *count = 0;
+    pj_sql *sql =
+        pj_sql_begin(store, "SELECT count(*) FROM profiling_runs WHERE created_ns > ?", err);
+    pj_sql_int(sql, 1, created_wall_ns);
+    if (pj_sql_step(sql)) *count = pj_sql_get_int(sql, 0);
+    return pj_sql_end(sql, err);
+}
+
 pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BYTES], pj_error *err)
 {
-    int64_t back = parse_last(text);
+    int64_t back = pj_store_parse_last(text);
     if (back >= 0) return resolve_last(store, back, id, err);
     size_t length = strlen(text);
     char low[PJ_UUID_BYTES] = {0}, high[PJ_UUID_BYTES + 1] = {0};

@@ -81,6 +81,12 @@ pj_status pj_store_prune(pj_store *store, const pj_prune *rule, pj_pruned_fn *ta
 pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BYTES],
                            pj_error *err);
 
+/* How far back "last" (0) and "last~N" are; -1: `text` is neither. */
+int64_t pj_store_parse_last(const char *text);
+/* How many runs were created after a time. */
+pj_status pj_store_count_newer(pj_store *store, int64_t created_wall_ns, int64_t *count,
+                               pj_error *err);
+
 typedef enum pj_run_sort {
     PJ_SORT_DATE = 0,
     PJ_SORT_DURATION,

@@ -77,13 +77,46 @@ class Leftovers(unittest.TestCase):
         with harness.Server(db=self.db, power="none") as server:
             lists["API"] = server.get("/api/profiling/runs").json()
             self.assertEqual(server.get("/api/profiling/runs?status=completed").json(), [])
+            lists["API, alone"] = [server.get(f"/api/profiling/run/{run}").json()]
+            lists["API, last"] = [server.get("/api/profiling/run/last").json()]
+            answer = server.get(f"/api/profiling/run/{run}/tokens")
+            self.assertEqual(answer.status, 404)
+            self.assertIn("perjoule check says why", answer.body.decode())
+            self.assertEqual(server.ask("DELETE", f"/api/profiling/run/{run}").status, 404)
+        lists["show"] = [json.loads(self.perjoule("show", "--json")[0])]
+        lists["show by id"] = [json.loads(self.perjoule("show", run[:18], "--json")[0])]
+        self.perjoule("run", "-m", "synthetic:smollm2-135m,layers=1", "--ids", "1", "-n", "1", "--power", "none")
+        newest = json.loads(self.perjoule("show", "last", "--json")[0])["id"]
+        self.assertNotEqual(newest, run)
+        lists["show last~1"] = [json.loads(self.perjoule("show", "last~1", "--json")[0])]
+        with self.start("compare", "last~1", "last") as comparison:
+            _, err = comparison.communicate(timeout=120 * harness.SLOW)
+        self.assertEqual(comparison.returncode, 1)
+        self.assertIn(f"run {run} was interrupted, and its figures are not recovered yet", err)
+        self.assertIn(newest, json.loads(self.perjoule("compare", "last", newest, "--json")[0])["runs"][0]["id"])
         for place, runs in lists.items():
             self.assertEqual([(r["id"], r["status"], r["total_energy_mj"], r["total_energy_sd_bias_mj"]) for r in runs],
                              [(run, "interrupted", None, None)], place)
             self.assertIn("smollm2", runs[0]["model_name"])
         self.assertRegex(self.perjoule("ls")[0], f"{run[:13]}.* interrupted ")
         self.perjoule("import", str(self.spool))
-        self.assertEqual([r["id"] for r in json.loads(self.perjoule("ls", "--json")[0])], [run])
+        self.assertEqual([r["id"] for r in json.loads(self.perjoule("ls", "--json")[0])], [newest, run])
+
+    def test_nothing_waits_for_a_recovery(self):
+        """It cannot end: the database is locked."""
+        with contextlib.closing(sqlite3.connect(self.db, isolation_level=None)) as base:
+            base.execute("BEGIN IMMEDIATE")
+            shown = {words: self.perjoule(*words)[0] for words in (("show",), ("ls",))}
+            with self.start("show", "--tokens") as tokens:
+                _, err = tokens.communicate(timeout=120 * harness.SLOW)
+        self.assertEqual(tokens.returncode, 1)
+        self.assertIn("its rows are not recovered yet: perjoule check recovers them", err)
+        self.assertRegex(shown["show",], f"run +{self.spool.stem}\nstatus +interrupted\n")
+        self.assertIn("not recovered yet: perjoule check recovers them", shown["show",])
+        self.assertRegex(shown["ls",], f"{self.spool.stem[:18]}.* interrupted ")
+        self.perjoule("check")
+        self.assertEqual(self.rows(), [("interrupted",)])
+        self.assertIn("idle ", self.perjoule("show", "last", "--phases")[0])
 
     def test_an_imported_spool_is_gone(self):
         copy = os.path.join(self.folder, "copy.spool")

@@ -3,6 +3,7 @@ import concurrent.futures
 import contextlib
 import gzip
 import json
+import re
 import resource
 import socket
 import subprocess
@@ -315,6 +316,19 @@ class Strict(unittest.TestCase):
         self.assertEqual(gzip.decompress(packed.body), page.body)
         self.assertNotEqual(packed.headers["ETag"], tag)
         self.assertEqual(packed.headers["Vary"], "Accept-Encoding")
+
+    def test_licences_of_the_page(self):
+        """What others wrote of it is served beside it, with its terms, and the page links there."""
+        if self.server.get("/").headers["ETag"] is None:
+            self.skipTest("this build has no dashboard")
+        notices = self.server.get("/licenses.txt")
+        self.assertEqual(notices.status, 200)
+        self.assertIn("text/plain", notices.headers["Content-Type"])
+        for name in (b"preact", b"uplot", b"d3-array", b"Permission is hereby granted"):
+            self.assertIn(name, notices.body)
+        page = self.server.get("/").body.decode()
+        scripts = re.findall(r'(?:src|href)="\.?/?([^"]+\.js)"', page)
+        self.assertTrue(any(b"/licenses.txt" in self.server.get("/" + script).body for script in scripts), scripts)
 
     def test_one_request_a_connection_and_head(self):
         for target in ("/healthz", "/api/openapi.json"):

@@ -70,6 +70,27 @@ class Client(unittest.TestCase):
             codes = {caveat["code"] for caveat in json.loads(compared.stdout)["caveats"]}
             self.assertEqual("scope_differs" in codes, refused, codes)
 
+    def test_an_endless_answer(self):
+        """It is read up to a bound, which the run and the command name."""
+        engine, sent = Engine(), []
+
+        def answer(request, send):
+            if request["method"] != "POST":
+                return engine.chat(request, send)
+            engine.head(send)
+            piece = sse(chat_chunk("x" * 500_000), done=False).encode()
+            while True:
+                engine.chunk(send, piece)
+                sent.append(len(piece))
+        engine.answer = answer
+        got = self.attach(engine, "Hello", "-n", "6", code=1)
+        self.assertIn("the answer is too large from 127.0.0.1", got.stderr)
+        status, failure = self.rows("SELECT status, failure FROM profiling_runs")[0]
+        self.assertEqual(status, "failed")
+        self.assertIn("the answer is too large from 127.0.0.1", failure)
+        self.assertGreater(sum(sent), 16 << 20)
+        self.assertLess(sum(sent), 64 << 20)  # with what the sockets hold
+
     def test_a_load_shares_the_machine(self):
         engine = Engine()
         engine.pause = 0.01

@@ -1,11 +1,13 @@
 """`perjoule attach --listen`, the proxy: what it forwards, what it adds, and which faults it survives."""
 import atexit
+import contextlib
 import http.client
 import http.server
 import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import sqlite3
@@ -124,6 +126,7 @@ class Transparent(unittest.TestCase):
         self.assertEqual(self.proxy.rows(stored), [("completed", 12, 5)])
 
     def test_a_whole_answer_has_headers(self):
+        self.engine.ttft = LONG_ENOUGH
         body = {"model": "m", "max_tokens": 3, "messages": [{"role": "user", "content": "Hi"}]}
         through = self.proxy.raw(post(body))
         head, _, text = through.partition(b"\r\n\r\n")
@@ -475,6 +478,31 @@ class Shared(unittest.TestCase):
         self.assertEqual(good.count(True), 200)
         wait_until(lambda: len(proxy.rows("SELECT 1 FROM profiling_runs WHERE status = 'completed'")) == 200)
         self.assertEqual(proxy.stop()[0], 0)
+
+
+class Crowded(unittest.TestCase):
+    def test_one_connection_too_many(self):
+        """It is told why and when to come again; when there is room the next one is served."""
+        most = 1024
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if hard < most + 200:
+            self.skipTest("too few file descriptors are allowed")
+        proxy = Proxy(Engine())  # which raises its limit by itself
+        self.addCleanup(proxy.stop)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE))
+            for _ in range(most - 1):
+                stack.enter_context(socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE))
+            for _ in range(3):
+                answer = proxy.raw(post(STREAM))
+                self.assertIn(b"HTTP/1.1 503 Service Unavailable\r\n", answer)
+                self.assertIn(b"\r\nRetry-After: 1\r\n", answer)
+                self.assertIn(b"the proxy already serves 1024 connections", answer)
+            first.sendall(post(STREAM))  # those inside are served
+            self.assertIn(b"200 OK", first.recv(65536))
+        self.assertIn(b"[DONE]", wait_until(lambda: answer if b"503" not in (answer := proxy.raw(post(STREAM))) else None))
 
 
 class Hostile(unittest.TestCase):

@@ -4,14 +4,15 @@
     test_disasters.py PROGRAM FAULTS_LIBRARY
 
 PJ_DISASTERS sets the number of attempts, by default "kill=3,full=4,power=12,lock=36"; a release is tested with
-"kill=300,full=50,power=1000,lock=50" (lock: seconds for which another process locks the database). PJ_DISASTER_SEED
-sets the random seed. Each prints a line of counts. faults.c, preloaded into the program, simulates the full disk and
-logs what was written.
+"kill=300,full=50,power=1000,lock=50" (lock: seconds for which another process locks the database; power=every: after
+each write, in the worst states, without chance). PJ_DISASTER_SEED sets the random seed. Each prints a line of counts.
+faults.c, preloaded into the program, simulates the full disk and logs what was written.
 """
 import collections
 import concurrent.futures
 import contextlib
 import glob
+import itertools
 import json
 import os
 import random
@@ -324,21 +325,34 @@ class File:
             self.change(self.safe, offset, data)
         self.pending.clear()
 
-    def after_crash(self):
-        """The synced content, plus a random subset of the pages not synced."""
-        content, share = bytearray(self.safe), chance.choice((0, 0.5, 0.9, 1))
+    def after_crash(self, is_kept):
+        """The synced content, plus those of the changes not synced that is_kept() chooses, page by page."""
+        content = bytearray(self.safe)
         for offset, data in self.pending:
             if data is None:
-                if chance.random() < share:
+                if is_kept():
                     self.change(content, offset, None)
                 continue
             at = 0
             while at < len(data):
                 end = min(len(data), (offset + at) // 4096 * 4096 + 4096 - offset)
-                if chance.random() < share:
+                if is_kept():
                     self.change(content, offset + at, data[at:end])
                 at = end
         return content
+
+
+def some_pages():
+    share = chance.choice((0, 0.5, 0.9, 1))
+    return lambda: chance.random() < share
+
+
+def every_second_page():
+    return itertools.cycle((True, False)).__next__
+
+
+def no_page():
+    return lambda: False
 
 
 def read_log(path):
@@ -355,9 +369,10 @@ def read_log(path):
     return events
 
 
-def crash(events, disk, target):
+def crash(events, disk, target, pages=None):
     """Writes into `target` a possible state after a power failure following these events; returns the files deleted
-    there. Creations and deletions reach the disk in order, but at any time until a file they concern is synced."""
+    there. Creations and deletions reach the disk in order, but at any time until a file they concern is synced: with
+    `pages`, which chooses what else reached it, the deletions did not."""
     names, changes, settled = {}, [], 0
     for kind, name, offset, data in events:
         if kind == "C":
@@ -378,7 +393,10 @@ def crash(events, disk, target):
     # a power failure takes longer than the minute for which an empty spool may be one about to be written
     begin = time.time() - 120
     entries = {}
-    for name, file in changes[:chance.randint(settled, len(changes))]:
+    reached = chance.randint(settled, len(changes)) if pages is None else settled
+    while pages and reached < len(changes) and changes[reached][1]:
+        reached += 1
+    for name, file in changes[:reached]:
         entries[name] = file
     for name, file in entries.items():
         path = target + name[len(disk):]
@@ -386,7 +404,7 @@ def crash(events, disk, target):
             continue
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with open(path, "wb") as f:
-            f.write(file.after_crash())
+            f.write(file.after_crash((pages or some_pages)()))
         os.chmod(path, 0o600)
         os.utime(path, (begin, begin))
     return {os.path.basename(name) for name, file in entries.items() if file is None}
@@ -407,22 +425,28 @@ def power_failures(folder, times):
     first = next(i for i, event in enumerate(events) if event[1].endswith(".spool"))
     removed = [i for i, event in enumerate(events) if event[0] == "U" and event[1].endswith(".spool")]
     assert len(removed) == 2, removed
-    for number in range(times):
-        target = os.path.join(folder, f"after-{number}")
-        os.makedirs(target, mode=0o700)
+    # first, for certain: stored, but the deletion of the spool is undone and pages of it are missing
+    cuts = [(at + 1, pages) for at in removed for pages in (every_second_page, no_page)]
+    if times == "every":
+        cuts += [(at, pages) for at in range(first, len(events) + 1) for pages in (every_second_page, no_page)]
+    for number in range(int(times) if times != "every" else 0):
         # half of the failures near the time at which a run is stored and its spool removed
         at = chance.randint(first, len(events))
         if number % 2:
             near = chance.choice((1, 1, chance.randint(-40, 40)))  # nothing may be written after the last one
             at = min(removed[number // 2 % 2] + near, len(events))
-        deleted = crash(events[:at], disk, target)
+        cuts.append((at, None))
+    for number, (at, pages) in enumerate(cuts):
+        target = os.path.join(folder, f"after-{number}")
+        os.makedirs(target, mode=0o700)
+        deleted = crash(events[:at], disk, target, pages)
         if KEEP:
             shutil.rmtree(KEEP, ignore_errors=True)
             shutil.copytree(target, KEEP)
         left = {os.path.basename(p)[:-6]: records(p) for p in spools(target)}
         runs = recover(os.path.join(target, "runs.db"), folder, target)
-        for run, end in zip(ids, ends):
-            if at >= end or f"{run}.spool" in deleted:
+        for run, end, stored in zip(ids, ends, removed):
+            if at >= min(end, stored) or f"{run}.spool" in deleted:
                 assert runs.get(run) == ("completed", TOKENS - 1), \
                     f"event {at}: {run} was stored, now {runs} {losses(os.path.join(target, 'runs.db'))}"
             elif run in left and left[run][INFO]:
@@ -482,7 +506,7 @@ attempts("full", int(TIMES.get("full", 0)), lambda folder: full_once(folder, cha
 attempts("no space", min(1, int(TIMES.get("full", 0))), read_when_full)
 attempts("no locks", min(1, int(TIMES.get("full", 0))), without_locks)
 with tempfile.TemporaryDirectory(prefix="perjoule-power-") as place:
-    if int(TIMES.get("power", 0)):
-        print("power:", dict(power_failures(place, int(TIMES["power"]))), flush=True)
+    if TIMES.get("power", "0") != "0":
+        print("power:", dict(power_failures(place, TIMES["power"])), flush=True)
 if waiting:
     print(waiting.result(), flush=True)

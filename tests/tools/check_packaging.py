@@ -25,6 +25,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import zipfile
 
 program, root, build = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
 meson = sys.argv[4:]
@@ -263,6 +264,37 @@ def third_parties():
         expect(done.returncode == 1 and "has no licence" in done.stderr, "a package without its terms is an error")
 
 
+def packages():
+    """What is distributed carries notices and a bill of materials; each of these scripts has them made, or stops."""
+    with tempfile.TemporaryDirectory() as folder:
+        there = pathlib.Path(folder)
+        for name, text in (("libperjoule.so.0", "no library"), ("THIRD-PARTY-NOTICES", "terms of zlib"), ("cdx.json", "{}")):
+            (there / name).write_text(text)
+        environment = os.environ | {"PERJOULE_WHEEL_LIBRARY": str(there / "libperjoule.so.0"),
+                                    "PERJOULE_WHEEL_PLATFORM": "manylinux_2_28_x86_64"}
+        wheel = there / pathlib.Path(output(sys.executable, root / "python/backend.py", "wheel", folder, env=environment).strip()).name
+        check = [sys.executable, root / "tools/check_wheel.py", wheel]
+        with zipfile.ZipFile(wheel) as files:
+            info = next(n for n in files.namelist() if n.endswith("/METADATA")).rpartition("/")[0]
+            expect(files.read(f"{info}/THIRD-PARTY-NOTICES") == b"terms of zlib", "a wheel has the notices of its libraries")
+            expect(files.read(f"{info}/sboms/perjoule.cdx.json") == b"{}", "and their bill of materials")
+        expect("has no" not in subprocess.run(check, capture_output=True, text=True).stderr, "which its check finds")
+        for name in ("THIRD-PARTY-NOTICES", "cdx.json"):
+            (there / name).unlink()
+        output(sys.executable, root / "python/backend.py", "wheel", folder, env=environment)
+        said = subprocess.run(check, capture_output=True, text=True).stderr
+        expect("has no .dist-info/THIRD-PARTY-NOTICES" in said and "has no .dist-info/sboms/perjoule.cdx.json" in said,
+               "and misses where they are not")
+    for script, notices, bill in (
+            ("tools/dist.sh", '"$tree/$name/THIRD-PARTY-NOTICES"', '"$out/$name.cdx.json"'),
+            ("tools/dist-bin.sh", '"$tree/THIRD-PARTY-NOTICES"', '"dist/$name.cdx.json"'),
+            ("tools/deb.sh", '"$doc/THIRD-PARTY-NOTICES"', '"dist/perjoule_${version}_${arch}.cdx.json"'),
+            ("packaging/Containerfile", "/out/usr/share/doc/perjoule/THIRD-PARTY-NOTICES", "/out/usr/share/doc/perjoule/perjoule.cdx.json")):
+        text = (root / script).read_text().replace("\\\n", "")
+        made = re.search(rf"python3 tools/notices\.py --ui ui [^\n]*--sbom {re.escape(bill)} *>{re.escape(notices)}", text)
+        expect(made and ("set -e" in text or "&&" in text), f"{script} has notices and a bill of materials made")
+
+
 def pins():
     script = (root / "tools/install-deps.sh").read_text()
     expect("--require-hashes" in script and len(re.findall(r"--hash=sha256:[0-9a-f]{64}", script)) == 2,
@@ -297,6 +329,7 @@ with tempfile.TemporaryDirectory() as destination:
     targets()
     pins()
     third_parties()
+    packages()
     busy_port()
     version = versions()
     installation(pathlib.Path(destination))

@@ -4,6 +4,7 @@
 Each script runs in its own folder with fake compilers and fuzz targets, which fail on demand.
 """
 import fcntl
+import hashlib
 import os
 import pathlib
 import re
@@ -218,6 +219,48 @@ def other_packages():
            "the container's server can be reached from outside, with a token")
 
 
+def release_sources():
+    """Every library of a release has a hash, and another place than the mirrors: an earlier release's sources."""
+    script = (root / "tools/dist-bin.sh").read_text()
+    libraries = re.search(r'^packages="(.*)"$', script, re.M)[1].split()
+    pinned = dict(re.findall(r"^[0-9a-f]{64}  (([a-z0-9]+)_\S+\.orig\.tar\.\S+)$", (root / "tools/release-sources.sha256").read_text(), re.M))
+    expect(sorted(pinned.values()) == sorted(libraries), f"each library of a release has one archive with its hash: {pinned}")
+    if not shutil.which("curl") or not shutil.which("sha256sum"):
+        print("skipped: fetching them (there is no curl or sha256sum)")
+        return
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        for name in ("dist-bin.sh", "version.sh"):
+            write(folder / "tools" / name, (root / "tools" / name).read_text(), 0o755)
+        write(folder / "meson.build", "project('x', version: '1.2.3')\n")
+        for file in pinned:
+            write(folder / "former" / file, f"source of {file}\n")
+        sums = "".join(f"{hashlib.sha256((folder / 'former' / file).read_bytes()).hexdigest()}  {file}\n" for file in pinned)
+        write(folder / "tools/release-sources.sha256", sums)
+        write(folder / "bin/apt-get", "#!/bin/sh\ncase $* in *indextargets*) echo http://none.invalid stable main Debian ;;"
+              " *source*) echo 404 >&2; exit 100 ;; esac\n", 0o755)
+        write(folder / "bin/apt-cache", "#!/bin/sh\n", 0o755)
+
+        def fetch(**more):
+            return subprocess.run(["bash", "tools/dist-bin.sh", "--sources"], cwd=folder, capture_output=True, text=True,
+                                  env=os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}"} | more)
+        former = {"PERJOULE_SOURCE_MIRRORS": (folder / "former").as_uri()}
+        done = fetch()
+        expect(done.returncode == 3 and f"no mirror has the source of {libraries[0]}" in done.stderr,
+               f"a source that is nowhere is named: {done.stderr}")
+        done = fetch(**former)
+        expect(done.returncode == 0 and all(file in done.stdout for file in pinned),
+               f"an earlier release's sources do: {done.stderr}")
+        victim = next(file for file in pinned if file.startswith("wslay"))
+        write(folder / "build-dist-bin/sources" / victim, "changed\n")
+        done = fetch(**former)
+        expect(done.returncode == 3 and f"{victim} is not the archive of" in done.stderr, f"a changed one is refused: {done.stderr}")
+        (folder / "build-dist-bin/sources" / victim).unlink()
+        write(folder / "former" / victim, "changed\n")
+        done = fetch(**former)
+        expect(done.returncode == 3 and "no mirror has the source of wslay" in done.stderr, "also where it comes from a mirror")
+
+
 cross()
 fuzz()
 columns()
@@ -227,4 +270,5 @@ dependencies()
 install()
 bare_root()
 other_packages()
+release_sources()
 sys.exit(f"{len(bad)} checks failed" if bad else 0)

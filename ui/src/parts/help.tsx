@@ -64,6 +64,11 @@ export function Help({ open }: { open: Signal<boolean> }) {
         Drag over any chart with a time axis to zoom all of them; double-click shows the whole run.
         With Shift, dragging reads the energy of the range. A click on the name of a track pins it.
       </p>
+      <p class="note help-note">
+        <a href="/licenses.txt" target="_blank" rel="noreferrer">
+          Licences of the software in this page
+        </a>
+      </p>
       <form method="dialog" class="dialog-actions">
         <button type="submit" class="btn" onClick={() => openGlossary()}>
           Glossary
