@@ -235,11 +235,7 @@ pj_exchange *pj_exchange_new(const char *method, const char *target, const char 
 
 void pj_exchange_set_session(pj_exchange *x, const char *id)
 {
-    size_t bytes = strlen(id);
-    if (bytes > PJ_EXCHANGE_SESSION_MAX_BYTES) return;
-    for (size_t i = 0; i < bytes; i++)
-        if (id[i] <= ' ' || id[i] > '~') return;
-    memcpy(x->asked.session, id, bytes + 1);
+    if (pj_session_id_is_valid(id)) memcpy(x->asked.session, id, strlen(id) + 1);
 }
 
 void pj_exchange_free(pj_exchange *x)

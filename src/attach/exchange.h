@@ -13,12 +13,13 @@
 #include "attach/answer_template.h"
 #include "attach/events.h"
 #include "attach/hidden.h"
+#include "trace/run_data.h"
 
 enum {
     PJ_EXCHANGE_PIECES_MAX = 1 << 20,
     PJ_EXCHANGE_TEXT_MAX_BYTES = 16 << 20,
     PJ_EXCHANGE_PROMPT_MAX_BYTES = 256 << 10,
-    PJ_EXCHANGE_SESSION_MAX_BYTES = 64
+    PJ_EXCHANGE_SESSION_MAX_BYTES = PJ_SESSION_ID_MAX
 };
 
 typedef enum pj_exchange_outcome {

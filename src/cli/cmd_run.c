@@ -370,6 +370,7 @@ static int run_execute(const pj_command *command, const run_args *a, const char 
 static int run_run(const pj_command *command, int argc, char **argv)
 {
     run_args a = {.repeat = 1};
+    const char *session_id = NULL;
     pj_generation_request *request = &a.request;
     pj_generation_request_init(request);
     const pj_option options[] = {
@@ -416,6 +417,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
          PJ_SERIES_MAX},
         {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "unrecorded warm-up runs before", 0, 1000},
         pj_request_option(request, "tags"),
+        PJ_OPTION_SESSION(&session_id),
         pj_request_option(request, "experiment_name"),
         {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs"},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
@@ -429,6 +431,8 @@ static int run_run(const pj_command *command, int argc, char **argv)
     if (positional > 1)
         return pj_command_usage(command, "put the prompt in quotes: it was split into %d arguments",
                                 positional);
+    code = pj_session_option(command, session_id);
+    if (code != PJ_PARSE_GO_ON) return code;
     if (a.no_store) a.session.database = "none";
     return run_execute(command, &a, positional ? argv[1] : NULL);
 }

@@ -227,6 +227,15 @@ typedef struct pj_condition_row {
 /* Begins the tag of the runs that belong to one session, such as the requests of an agent's task.
  */
 #define PJ_TAG_SESSION "session="
+enum { PJ_SESSION_ID_MAX = 64 };
+
+/* 1 to 64 printable ASCII characters without blanks: what a header can hold. */
+static inline bool pj_session_id_is_valid(const char *id)
+{
+    size_t bytes = 0;
+    while (bytes <= PJ_SESSION_ID_MAX && id[bytes] > ' ' && id[bytes] <= '~') bytes++;
+    return bytes > 0 && bytes <= PJ_SESSION_ID_MAX && !id[bytes];
+}
 
 /* Output tokens of an open run whose token spans are passes that yield none; 0 when it is built. */
 #define PJ_GENERATES_NO_TOKENS ((uint64_t)INT64_MAX)
