@@ -56,6 +56,7 @@ typedef struct pj_exchange_piece {
     uint32_t bytes, choice;
     int32_t tokens; /* -1: unknown */
     int32_t id;
+    bool reasoning;
 } pj_exchange_piece;
 
 typedef struct pj_exchange {
@@ -115,6 +116,9 @@ typedef struct pj_exchange_counts {
 } pj_exchange_counts;
 
 pj_exchange_counts pj_exchange_count(const pj_exchange *exchange);
+/* Tokens of reasoning that the server gave apart, before the answer's first content; -1: it gave
+ * none, or there are several choices. */
+int64_t pj_exchange_reasoning(const pj_exchange *exchange);
 /* All tokens in order of time; as many as were counted, up to the maximum number of pieces. NULL
  * when there are none or memory is out; the caller frees it with pj_free. */
 pj_exchange_token *pj_exchange_tokens(const pj_exchange *exchange, size_t *count);

@@ -297,6 +297,8 @@ typedef struct pj_run_info {
     pj_sd model_load_sd;
     double typical_token_mj, typical_sd_mj; /* trace/typical.h */
     pj_sd typical_sd;
+    /* Of tokens between reasoning marks (trace/thinking.h); NAN: no mark was seen. */
+    double thinking_tokens, thinking_mj, thinking_sd_mj, thinking_ms;
     /* Disturbances (trace/disturbance.h) of the run, of the request, of phases, of loading. */
     const char *disturbances_json; /* the list; NULL: not judged */
     pj_disturbed_sum disturbed, request_disturbed, prefill_disturbed, decode_disturbed;
