@@ -2,11 +2,16 @@
  * here, and how long it would take by bandwidth and peak alone on two devices. */
 #include "bench/kernels_device.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
+#include "bench/limits_save.h"
 #include "cli/json_out.h"
+#include "cli/terminal.h"
 #include "engine/generation/engine_internal.h"
 #include "engine/vulkan/trace.h"
 #include "generate/find_model.h"
+#include "record/limits.h"
+#include "trace/device.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -72,6 +77,27 @@ static void device_list(listing *l, const pj_gpu_trace *trace)
     }
 }
 
+/* ---- limits ---- */
+
+enum { DEVICE_PEAK_MS = 200 };
+
+/* For the rooflines of later runs on this device. Best effort, as the figures were printed. */
+static void device_keep_limits(pj_engine *e)
+{
+    char key[PJ_DEVICE_KEY_BYTES], uuid[33];
+    pj_error err;
+    const pj_gpu_model *m = e->loaded.device;
+    const pj_vk_info *info = pj_vk_device(m->vk);
+    const pj_layer *first = &e->model.layers[0];
+    const pj_matrix *q = first->q.w.data ? &first->q.w : &first->qkv.w;
+    pj_machine_limits limits = {.read_bytes_s = pj_engine_read_speed(e, UINT64_MAX)};
+    limits.operations_s[q->type] = pj_engine_peak(e, DEVICE_PEAK_MS * PJ_NS_PER_MS);
+    for (int i = 0; i < 16; i++) snprintf(uuid + 2 * i, 3, "%02x", info->uuid[i]);
+    pj_device_key(uuid, info->name, key);
+    if (pj_machine_limits_save(key, &limits, &err) != PJ_OK)
+        pj_say("perjoule bench kernels: %s", err.text);
+}
+
 /* ---- what is listed ---- */
 
 /* The model with as many layers as its public shape has, all like those that there are. */
@@ -105,8 +131,10 @@ static pj_status device_run(const pj_bench_device *b, pj_engine *e, pj_gpu_trace
         return pj_fail(err, PJ_E_INVALID, "%.60s is no GPU: see perjoule devices", b->device);
     l->layers = e->model.config.layers;
     snprintf(l->name, sizeof l->name, "%s", e->loaded.facts.name);
-    return pj_gpu_trace_decode(e->loaded.device, e->kv_type, (uint32_t)b->batch,
-                               (uint32_t)b->context, trace, err);
+    pj_status status = pj_gpu_trace_decode(e->loaded.device, e->kv_type, (uint32_t)b->batch,
+                                           (uint32_t)b->context, trace, err);
+    if (status == PJ_OK) device_keep_limits(e);
+    return status;
 }
 
 static pj_status device_trace(const pj_bench_device *b, listing *l, pj_error *err)

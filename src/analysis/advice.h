@@ -30,6 +30,7 @@ typedef struct pj_advice_neighbour {
 /* NAN, NULL, 0 and false: unknown or absent. Energies in mJ, shares 0..1. */
 typedef struct pj_advice_facts {
     const char *run_id, *model, *engine, *dtype;
+    const char *device;  /* that computed, quoted for a shell; NULL: the CPU */
     const char *prompt;  /* quoted for a shell; NULL: too long, or private */
     bool prompt_is_ids;  /* token ids, as in "1,2,3" */
     const char *refusal; /* why there is no advice on this run at all; NULL: there may be */
@@ -45,9 +46,9 @@ typedef struct pj_advice_facts {
     double head_mj;      /* of head and embedding */
     double attention_mj; /* of the attention core, which reads the cache */
     double prefill_flops;
-    double model_bytes, memory_bytes; /* stored weights; of the machine */
+    double model_bytes, memory_bytes; /* stored weights; of the machine or the device */
     double processor_cache_bytes;     /* of the last level of cache; NAN: unknown */
-    double read_bytes_per_s; /* measured bandwidth of the machine's memory; NAN: not measured */
+    double read_bytes_per_s;          /* measured bandwidth of that memory; NAN: not measured */
     double kv_bytes_per_token, context;
     const char *kv_type;
     double parameters;

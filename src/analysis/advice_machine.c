@@ -65,7 +65,8 @@ static const char *advice_machine_calibrate(const pj_advice_facts *f, pj_advice 
              "The sensor is too slow to separate components: their energies are known to ±%.0f %%. "
              "Calibrating once (about a minute) measures each on its own.",
              100 * f->interval);
-    snprintf(a->test, sizeof a->test, "perjoule calibrate %s", f->model);
+    snprintf(a->test, sizeof a->test, "perjoule calibrate %s%s%s", f->model,
+             f->device ? " --device " : "", f->device ? f->device : "");
     return NULL;
 }
 

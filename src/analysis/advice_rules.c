@@ -89,14 +89,16 @@ void pj_advice_experiment(const pj_advice_facts *f, pj_advice *a, const char *se
     vsnprintf(others, sizeof others, settings, args);
     va_end(args);
     snprintf(a->test, sizeof a->test,
-             "perjoule experiment --models %s --inputs %llu --outputs %llu --repeat 5 %s", f->model,
+             "perjoule experiment --models %s%s%s --inputs %llu --outputs %llu --repeat 5 %s",
+             f->model, f->device ? " --device " : "", f->device ? f->device : "",
              each(f, f->input_tokens), each(f, f->output_tokens), others);
 }
 
 void pj_advice_run(const pj_advice_facts *f, pj_advice *a, const char *options)
 {
-    snprintf(a->test, sizeof a->test, "perjoule run -m %s -n %llu --repeat 5 --warmup 1 %s%s%s%s",
-             f->model, each(f, f->output_tokens), options, *options ? " " : "",
-             f->prompt && f->prompt_is_ids ? "--ids " : "",
+    snprintf(a->test, sizeof a->test,
+             "perjoule run -m %s%s%s -n %llu --repeat 5 --warmup 1 %s%s%s%s", f->model,
+             f->device ? " --device " : "", f->device ? f->device : "", each(f, f->output_tokens),
+             options, *options ? " " : "", f->prompt && f->prompt_is_ids ? "--ids " : "",
              f->prompt ? f->prompt : "-f prompt.txt");
 }

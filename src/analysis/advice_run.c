@@ -181,6 +181,7 @@ static const char *advice_run_kv_precision(const pj_advice_facts *f, pj_advice *
 static const char *threads(const pj_advice_facts *f, pj_advice *a)
 {
     const pj_advice_neighbour *best = NULL;
+    if (f->device) return "a device computed, not threads";
     for (uint32_t i = 0; i < f->neighbour_count; i++) {
         const pj_advice_neighbour *n = &f->neighbours[i];
         if (n != pj_advice_neighbour_of(f, n->threads, 0, NULL) || n->threads >= f->threads)

@@ -4,12 +4,16 @@
 #include "store/export.h"
 
 #include "base/error.h"
+#include "base/gzip.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { GZIP_LEVEL = 6 };
 
 static bool write_file(void *context, const char *bytes, size_t count)
 {
@@ -30,6 +34,21 @@ static bool is_special(const char *path)
     return lstat(path, &found) == 0 && !S_ISREG(found.st_mode);
 }
 
+/* To a file whose name ends in .gz, compressed. */
+static pj_status export_into(pj_store *store, const char *id, pj_export_format format,
+                             const char *path, FILE *file, pj_error *err)
+{
+    pj_gzip *gzip;
+    if (!pj_ends_with(path, ".gz"))
+        return pj_store_export(store, id, format, write_file, file, err);
+    pj_status status = pj_gzip_new(GZIP_LEVEL, write_file, file, &gzip, err);
+    if (status == PJ_OK) status = pj_store_export(store, id, format, pj_gzip_write, gzip, err);
+    if (status == PJ_OK && !pj_gzip_finish(gzip))
+        status = pj_fail(err, PJ_E_IO, "the export could not be written completely");
+    pj_gzip_free(gzip);
+    return status;
+}
+
 /* Writes to a temporary file in the same folder first, so that a failed export leaves no partial
  * file; but directly to special files, which must not be replaced. */
 static pj_status export_to(pj_store *store, const char *id, pj_export_format format,
@@ -41,7 +60,7 @@ static pj_status export_to(pj_store *store, const char *id, pj_export_format for
         return pj_fail(err, PJ_E_INVALID, "the file's path is too long");
     FILE *file = fopen(part, "wb");
     if (!file) return pj_fail_errno(err, errno, "cannot write %s", path);
-    pj_status status = pj_store_export(store, id, format, write_file, file, err);
+    pj_status status = export_into(store, id, format, path, file, err);
     if (status == PJ_E_IO && ferror(file))
         status = pj_fail_errno(err, errno, "cannot write %s", path);
     if (fclose(file) != 0 && status == PJ_OK)
@@ -60,8 +79,8 @@ static int run_export(const pj_command *command, int argc, char **argv)
          "json, csv (a zip with one file per table), trace (Perfetto), speedscope or folded",
          .choices = "json csv trace speedscope folded", .old_letter = 'f'},
         {"output", 'o', PJ_OPTION_TEXT, &output, "FILE",
-         "output file (default: standard output for json and folded, else a file named after the "
-         "run; -: standard output)"},
+         "output file, compressed if its name ends in .gz (default: standard output for json and "
+         "folded, else a file named after the run; -: standard output)"},
         PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&db),
         {0}};
@@ -101,7 +120,7 @@ const pj_command pj_command_export = {
     .text = "json is complete: perjoule import can read it. trace opens in Perfetto and "
             "chrome://tracing with power as counters. speedscope and folded are flame graphs of "
             "energy: width is joules, not time.",
-    .examples = "perjoule export last -o run.json\n"
+    .examples = "perjoule export last -o run.json.gz\n"
                 "perjoule export last --format csv\n"
                 "perjoule export last --format trace -o run.trace.json\n",
 };

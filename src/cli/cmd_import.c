@@ -9,16 +9,20 @@
 #include "store/export.h"
 
 #include "base/file.h"
+#include "base/gzip.h"
+#include "base/memory.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static bool looks_like_json(const pj_mapping *file)
+enum { GUNZIPPED_MAX_BYTES = 2000 << 20 };
+
+static bool looks_like_json(const char *text, size_t bytes)
 {
     size_t i = 0;
-    while (i < file->size && strchr(" \t\r\n", file->data[i]) && file->data[i]) i++;
-    return i < file->size && file->data[i] == '{';
+    while (i < bytes && strchr(" \t\r\n", text[i]) && text[i]) i++;
+    return i < bytes && text[i] == '{';
 }
 
 static pj_status import_save(pj_store *store, pj_status status, pj_run_data *data, pj_error *err)
@@ -34,11 +38,19 @@ static pj_status import_read_run(const char *path, pj_run_data *data, pj_error *
     pj_mapping file;
     pj_status status = pj_file_map(path, &file, err);
     if (status != PJ_OK) return status;
-    bool json = looks_like_json(&file);
-    if (json) status = pj_import_json((const char *)file.data, file.size, data, err);
+    const char *text = (const char *)file.data;
+    size_t bytes = file.size;
+    char *unpacked = NULL;
+    if (pj_is_gzip(text, bytes)) {
+        status = pj_gunzip(text, bytes, GUNZIPPED_MAX_BYTES, &unpacked, &bytes, err);
+        text = unpacked;
+    }
+    bool json = status == PJ_OK && (unpacked || looks_like_json(text, bytes));
+    if (json) status = pj_import_json(text, bytes, data, err);
     if (status != PJ_OK) pj_error_prefix(err, "%s", path);
+    pj_free(unpacked);
     pj_file_unmap(&file);
-    return json ? status : pj_run_data_of_spool(path, data, err);
+    return json || status != PJ_OK ? status : pj_run_data_of_spool(path, data, err);
 }
 
 static pj_status import_file(pj_store *store, const char *path, bool replace, pj_error *err)

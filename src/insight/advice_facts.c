@@ -3,6 +3,7 @@
 
 #include "base/shell.h"
 #include "store/class_sums.h"
+#include "trace/device.h"
 #include "trace/device_conditions.h"
 #include "trace/json_member.h"
 #include "trace/model_figures.h"
@@ -78,12 +79,54 @@ static void advice_facts_read_model(const pj_run_info *info, pj_arena *arena, pj
     f->context = model.context;
     f->kv_type =
         model.kv_type[0] ? pj_arena_strndup(arena, model.kv_type, strlen(model.kv_type)) : NULL;
+}
+
+/* Quoted for a shell; NULL if it is too long or has control characters. */
+static const char *shell_word(const char *text, size_t longest, pj_arena *arena)
+{
+    pj_buffer out;
+    if (!text || !*text || strlen(text) > longest) return NULL;
+    for (const char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ') return NULL;
+    pj_buffer_init(&out, 4 * longest + 3);
+    pj_shell_word(&out, text);
+    const char *word = pj_arena_strndup(arena, pj_buffer_get(&out), out.length);
+    pj_buffer_fini(&out);
+    return word;
+}
+
+/* Of the processor, which computed. */
+static void advice_facts_read_machine(const pj_run_info *info, pj_advice_facts *f)
+{
     json_t *machine = info->machine_json ? json_loads(info->machine_json, 0, NULL) : NULL;
     f->memory_bytes = pj_member_number(machine, "memory_bytes");
     f->processor_cache_bytes = pj_member_number(machine, "cache_bytes");
     f->read_bytes_per_s =
         1e9 * pj_member_number(json_object_get(machine, "limits"), "read_gbytes_per_s");
     json_decref(machine);
+}
+
+/* The limits of what computed: with several devices, nothing is known of them together. */
+static void advice_facts_read_device(const pj_run_info *info, pj_arena *arena, pj_advice_facts *f)
+{
+    pj_device_row devices[PJ_MAX_DEVICES];
+    const pj_device_row *found = NULL;
+    uint32_t others = 0, count = pj_devices_read(info->devices_json, arena, devices);
+    for (uint32_t i = 0; i < count; i++) {
+        if (devices[i].number == PJ_HOST) continue;
+        found = &devices[i];
+        others++;
+    }
+    if (others == 0) {
+        advice_facts_read_machine(info, f);
+        return;
+    }
+    f->device = shell_word(found->name, MODEL_MAX, arena);
+    f->memory_bytes = others == 1 ? found->memory_bytes : NAN;
+    f->processor_cache_bytes = f->read_bytes_per_s = NAN;
+    json_t *limits = others == 1 && found->limits ? json_loads(found->limits, 0, NULL) : NULL;
+    f->read_bytes_per_s = 1e9 * pj_member_number(limits, "read_gbytes_per_s");
+    json_decref(limits);
 }
 
 /* A device's power limit can be compared with the total only if it is the only device. */
@@ -103,20 +146,6 @@ static void read_conditions(const pj_run_info *info, pj_advice_facts *f)
 }
 
 /* ---- the run -------------------------------------------------------------------------------- */
-
-/* Quoted for a shell; NULL if it is too long or has control characters. */
-static const char *shell_word(const char *text, size_t longest, pj_arena *arena)
-{
-    pj_buffer out;
-    if (!text || !*text || strlen(text) > longest) return NULL;
-    for (const char *c = text; *c; c++)
-        if ((unsigned char)*c < ' ') return NULL;
-    pj_buffer_init(&out, 4 * longest + 3);
-    pj_shell_word(&out, text);
-    const char *word = pj_arena_strndup(arena, pj_buffer_get(&out), out.length);
-    pj_buffer_fini(&out);
-    return word;
-}
 
 /* Prompts given as token ids are kept as "1,2,3". */
 static bool is_ids(const char *prompt)
@@ -191,6 +220,7 @@ pj_status pj_advice_facts_get(pj_store *store, const pj_run_info *info, pj_arena
 {
     read_info(info, arena, f);
     advice_facts_read_model(info, arena, f);
+    advice_facts_read_device(info, arena, f);
     read_conditions(info, f);
     pj_status status = read_classes(store, info, arena, f, err);
     if (status == PJ_OK) status = pj_advice_facts_neighbours(store, info, arena, f, err);

@@ -1,14 +1,17 @@
 #include "net/http.h"
 
+#include "base/gzip.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "http/problem.h"
+#include "net/coding.h"
 
 #include <arpa/inet.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { HELD_MAX_BYTES = 128 << 20, SMALL_BYTES = 64 << 10 };
+enum { HELD_MAX_BYTES = 128 << 20, SMALL_BYTES = 64 << 10, COMPRESS_BYTES = 2 << 10 };
 
 pj_http *pj_http_new(const char *raw_target)
 {
@@ -115,10 +118,34 @@ static bool hold_answer(held_answer **out, char *text, size_t bytes)
     return false;
 }
 
+bool pj_http_gzips(pj_http *http, const char *content_type)
+{
+    bool is_text = strncmp(content_type, "text/", 5) == 0 || strstr(content_type, "json");
+    if (!is_text) return false;
+    pj_http_add_header(http, "Vary", "Accept-Encoding");
+    return pj_coding_takes_gzip(pj_http_header(http, "Accept-Encoding"));
+}
+
+/* In place of the text, its compressed form, if the client accepts that; answers of a packet or two
+ * are not worth it. */
+static bool compress_answer(pj_http *http, const char *content_type, char **text, size_t *bytes)
+{
+    char *packed;
+    size_t packed_bytes;
+    if (*bytes < COMPRESS_BYTES || !pj_http_gzips(http, content_type)) return false;
+    if (pj_gzip_text(PJ_HTTP_GZIP_LEVEL, *text, *bytes, &packed, &packed_bytes, NULL) != PJ_OK)
+        return false;
+    pj_free(*text);
+    *text = packed;
+    *bytes = packed_bytes;
+    return true;
+}
+
 enum MHD_Result pj_http_reply(pj_http *http, unsigned status, const char *content_type, char *text,
                               size_t bytes)
 {
     held_answer *held;
+    bool is_packed = compress_answer(http, content_type, &text, &bytes);
     if (!hold_answer(&held, text, bytes))
         return bytes < SMALL_BYTES
                    ? MHD_NO
@@ -132,6 +159,7 @@ enum MHD_Result pj_http_reply(pj_http *http, unsigned status, const char *conten
         return MHD_NO;
     }
     MHD_add_response_header(response, "Content-Type", content_type);
+    if (is_packed) MHD_add_response_header(response, "Content-Encoding", "gzip");
     return pj_http_queue(http, status, response);
 }
 

@@ -1,40 +1,17 @@
 #include "net/page.h"
 
+#include "net/coding.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-/* The weight of a coding in an Accept-Encoding header, in thousandths; -1: not mentioned. */
-static int page_weight_of(const char *accept, const char *coding)
-{
-    int any = -1;
-    for (const char *p = accept; p && *p;) {
-        p += strspn(p, " \t,");
-        size_t length = strcspn(p, ",;"), name = length;
-        while (name > 0 && (p[name - 1] == ' ' || p[name - 1] == '\t')) name--;
-        const char *rest = p + length;
-        int weight = 1000;
-        if (*rest == ';') {
-            const char *q = rest + 1 + strspn(rest + 1, " \t");
-            if ((*q == 'q' || *q == 'Q') && q[1] == '=') {
-                double value = strtod(q + 2, NULL);
-                weight = value > 0 ? value < 1 ? (int)(value * 1000) : 1000 : 0;
-            }
-            rest += strcspn(rest, ",");
-        }
-        if (name == strlen(coding) && strncasecmp(p, coding, name) == 0) return weight;
-        if (name == 1 && *p == '*') any = weight;
-        p = rest;
-    }
-    return any;
-}
-
 char pj_page_encoding(const pj_asset *asset, const char *accept)
 {
-    int br = asset->brotli.bytes ? page_weight_of(accept, "br") : -1;
-    int gz = asset->gzip.bytes ? page_weight_of(accept, "gzip") : -1;
-    int identity = page_weight_of(accept, "identity");
+    int br = asset->brotli.bytes ? pj_coding_weight(accept, "br") : -1;
+    int gz = asset->gzip.bytes ? pj_coding_weight(accept, "gzip") : -1;
+    int identity = pj_coding_weight(accept, "identity");
     if (br <= 0 && gz <= 0) return 'i';
     if (identity > br && identity > gz && identity < 1000) return 'i';
     return br >= gz ? 'b' : 'g';

@@ -1,6 +1,8 @@
 #include "net/stream.h"
 
 #include "base/clock.h"
+#include "base/gzip.h"
+#include "base/memory.h"
 #include "base/thread.h"
 
 #include <stdatomic.h>
@@ -16,6 +18,7 @@ enum {
 
 typedef struct stream {
     pj_stream_source source;
+    pj_gzip *gzip; /* NULL: sent as it is produced */
     pthread_t thread;
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t moved;
@@ -35,7 +38,7 @@ static size_t stream_least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-bool pj_stream_write(void *context, const char *bytes, size_t count)
+static bool stream_put(void *context, const char *bytes, size_t count)
 {
     stream *s = context;
     pthread_mutex_lock(&s->mutex);
@@ -57,11 +60,19 @@ bool pj_stream_write(void *context, const char *bytes, size_t count)
     return wanted;
 }
 
+bool pj_stream_write(void *context, const char *bytes, size_t count)
+{
+    stream *s = context;
+    return s->gzip ? pj_gzip_write(s->gzip, bytes, count) : stream_put(s, bytes, count);
+}
+
 static void *produce(void *context)
 {
     stream *s = context;
     pj_error err = {0};
     pj_status status = s->source.produce(s->source.context, s, &err);
+    if (s->gzip && status == PJ_OK && !pj_gzip_finish(s->gzip))
+        status = pj_fail(&err, PJ_E_IO, "the client is gone");
     pthread_mutex_lock(&s->mutex);
     s->status = status;
     s->err = err;
@@ -74,6 +85,7 @@ static void *produce(void *context)
 static void free_stream(stream *s)
 {
     s->source.free_context(s->source.context);
+    pj_gzip_free(s->gzip);
     pthread_mutex_destroy(&s->mutex);
     pthread_cond_destroy(&s->moved);
     pj_free(s);
@@ -164,6 +176,11 @@ enum MHD_Result pj_stream_reply(pj_http *http, const pj_stream_source *source)
         return pj_http_problem(http, 503,
                                "%d large responses are already being sent; try again in a moment",
                                PJ_STREAMS_MAX);
+    bool is_packed = pj_http_gzips(http, source->content_type);
+    if (is_packed && pj_gzip_new(PJ_HTTP_GZIP_LEVEL, stream_put, s, &s->gzip, &err) != PJ_OK) {
+        free_stream(s);
+        return pj_http_failure(http, 400, &err);
+    }
     if (pj_thread_start(&s->thread, "pj-stream", produce, s, &err)) {
         free_stream(s);
         return pj_http_failure(http, 400, &err);
@@ -181,6 +198,7 @@ enum MHD_Result pj_stream_reply(pj_http *http, const pj_stream_source *source)
         return MHD_NO;
     }
     MHD_add_response_header(response, "Content-Type", source->content_type);
+    if (is_packed) MHD_add_response_header(response, "Content-Encoding", "gzip");
     if (source->add_headers) source->add_headers(source->context, http);
     return pj_http_queue(http, 200, response);
 }

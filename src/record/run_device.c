@@ -2,9 +2,11 @@
 #include "record/run_parts.h"
 
 #include "base/sized.h"
+#include "record/limits.h"
 
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 static double known(double value)
 {
@@ -24,13 +26,18 @@ static pj_status run_device_describe(pj_run *run, const pj_device_info *info, pj
                                      pj_error *err)
 {
     bool failed = false;
+    char key[PJ_DEVICE_KEY_BYTES];
+    pj_device_key(info->uuid, info->name, key);
+    char *limits = pj_limits_kept(key);
     const struct {
         const char *from, **to;
     } texts[] = {{info->name, &row->name},     {info->kind ? info->kind : "gpu", &row->kind},
                  {info->uuid, &row->uuid},     {info->pci, &row->pci},
-                 {info->driver, &row->driver}, {info->rail, &row->rail}};
+                 {info->driver, &row->driver}, {info->rail, &row->rail},
+                 {limits, &row->limits}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         *texts[i].to = pj_run_keep_text(run, texts[i].from, &failed);
+    free(limits);
     row->memory_bytes = known((double)info->memory_bytes);
     row->clock_mhz = known(info->clock_mhz);
     return failed ? pj_fail_memory(err, "a device of a run") : PJ_OK;

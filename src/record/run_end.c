@@ -12,10 +12,10 @@
 #include <math.h>
 #include <string.h>
 
-/* CPU time that recording cost: spans at the unit cost measured when the session opened, the time
- * that recording threads spent on statistics, the run's collector, and its part of the sampler,
- * which serves all runs. All of it is part of the process's CPU time, which bounds the estimated
- * parts. */
+/* CPU time that recording cost: spans at the unit cost measured when the session opened (with cold
+ * caches: an upper bound), the time that recording threads spent on statistics, the run's
+ * collector, and its part of the sampler, which serves all runs. All of it is part of the process's
+ * CPU time, which bounds the estimated parts. */
 static void account_overhead(pj_run *run)
 {
     pj_recorder_counts counts = pj_recorder_count(&run->recorder);

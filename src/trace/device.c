@@ -45,6 +45,15 @@ bool pj_device_has_uuid(const char *text, const char *uuid)
     return memcmp(a, b, sizeof a) == 0;
 }
 
+void pj_device_key(const char *uuid, const char *name, char key[PJ_DEVICE_KEY_BYTES])
+{
+    char digits[UUID_DIGITS];
+    if (uuid && device_digits(uuid, digits))
+        snprintf(key, PJ_DEVICE_KEY_BYTES, "%.*s", UUID_DIGITS, digits);
+    else
+        snprintf(key, PJ_DEVICE_KEY_BYTES, "%s", name);
+}
+
 /* ---- PCI addresses -------------------------------------------------------------------------- */
 
 /* "0000:65:00.0" of "65:0.0", "00000000:65:00.0" and the like; false: not an address. */
@@ -90,6 +99,24 @@ bool pj_device_is(const pj_device_row *device, const pj_device_info *info)
     X(memory_bytes) X(clock_mhz) X(clock_error_us) X(busy_ms) X(energy_mj) X(net_energy_mj)
 /* clang-format on */
 
+static void device_write_limits(pj_json *json, const char *limits)
+{
+    pj_json_key(json, "limits");
+    if (limits)
+        pj_json_raw(json, limits, strlen(limits));
+    else
+        pj_json_null(json);
+}
+
+static const char *device_limits(const json_t *object, pj_arena *arena)
+{
+    json_t *limits = json_object_get(object, "limits");
+    char *text = json_is_object(limits) ? json_dumps(limits, JSON_COMPACT) : NULL;
+    const char *kept = text ? pj_arena_strndup(arena, text, strlen(text)) : NULL;
+    free(text);
+    return kept;
+}
+
 void pj_device_write(pj_json *json, const pj_device_row *from)
 {
     pj_json_object_begin(json);
@@ -98,6 +125,7 @@ void pj_device_write(pj_json *json, const pj_device_row *from)
 #define WRITE_NUMBER(member) pj_json_kv_double(json, #member, from->member);
     DEVICE_TEXTS(WRITE_TEXT)
     DEVICE_NUMBERS(WRITE_NUMBER)
+    device_write_limits(json, from->limits);
     pj_json_object_end(json);
 }
 
@@ -118,6 +146,7 @@ pj_status pj_device_read(const char *text, size_t bytes, pj_arena *arena, pj_dev
 #define READ_NUMBER(member) to->member = pj_member_number(object, #member);
     DEVICE_TEXTS(READ_TEXT)
     DEVICE_NUMBERS(READ_NUMBER)
+    to->limits = device_limits(object, arena);
     json_decref(object);
     if (is_sound && to->name) return PJ_OK;
     return pj_fail(err, PJ_E_INVALID, "a device of the spool has no valid number or no name");
@@ -136,6 +165,7 @@ void pj_devices_write(pj_json *json, const pj_device_row *devices, uint32_t coun
         pj_json_kv_object_begin(json, number);
         STORED_TEXTS(WRITE_TEXT)
         STORED_NUMBERS(WRITE_NUMBER)
+        device_write_limits(json, from->limits);
         pj_json_object_end(json);
     }
     pj_json_object_end(json);
@@ -153,6 +183,7 @@ uint32_t pj_devices_read(const char *json, pj_arena *arena, pj_device_row *devic
         *to = pj_device_row_make((uint32_t)strtoul(number, NULL, 10));
         STORED_TEXTS(READ_TEXT)
         STORED_NUMBERS(READ_NUMBER)
+        to->limits = device_limits(object, arena);
     }
     json_decref(root);
     return count;

@@ -14,7 +14,8 @@ typedef struct pj_device_row {
     uint32_t number;
     const char *name, *kind, *uuid, *pci, *driver; /* NULL: unknown */
     double memory_bytes, clock_mhz;                /* NAN: unknown */
-    const char *rail;                              /* as declared; NULL: to be found. Not stored */
+    const char *limits; /* what it can do at most, one JSON object; NULL: never measured */
+    const char *rail;   /* as declared; NULL: to be found. Not stored */
     /* Filled by attribution. */
     const char *rails;       /* that measure it: "gpu0,gpu0-memory"; NULL: none */
     const char *rail_reason; /* how they were found, or why there are none; one clause */
@@ -33,6 +34,9 @@ bool pj_device_has_uuid(const char *text, const char *uuid);
 /* Whether `text`, in which a PCI address may be a word among others, names the device at `pci`. A
  * missing domain is 0000. */
 bool pj_device_has_pci(const char *text, const char *pci);
+/* What tells a device from others on a machine: the digits of its UUID, else its name. */
+enum { PJ_DEVICE_KEY_BYTES = 128 };
+void pj_device_key(const char *uuid, const char *name, char key[PJ_DEVICE_KEY_BYTES]);
 /* Whether the table's device is the one described: equal UUID, else PCI address, else name. */
 bool pj_device_is(const pj_device_row *device, const pj_device_info *info);
 

@@ -74,6 +74,21 @@ static void planted_cases_find_theirs_and_only_theirs(void **state)
     assert_int_equal(cases, pj_advice_rules());
 }
 
+/* What is proposed to be tried runs on the same device. */
+static void commands_name_the_device(void **state)
+{
+    static const char *const rules[] = {"batch-up", "dtype", "calibrate"};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        pj_advice_facts f = planted(rules[i]);
+        f.device = "'A card'";
+        const pj_advice *a = only(&f, rules[i]);
+        if (!strstr(a->test, " --device 'A card'")) fail_msg("%s", a->test);
+    }
+    pj_advice_facts f = planted("threads");
+    f.device = "'A card'";
+    only(&f, NULL);
+}
+
 static void load_of_a_model_in_use(void **state)
 {
     pj_advice_facts f = planted("keep-resident");
@@ -291,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_good_run_is_left_alone),
         cmocka_unit_test(planted_cases_find_theirs_and_only_theirs),
+        cmocka_unit_test(commands_name_the_device),
         cmocka_unit_test(load_of_a_model_in_use),
         cmocka_unit_test(batches),
         cmocka_unit_test(weights_in_many_bits),

@@ -56,6 +56,7 @@ typedef struct kind {
     double stalls;   /* factor of the request's energy; 0: none */
     bool no_typical; /* no decode token has an energy */
     const char *engine, *partial;
+    const char *devices;
     bool advisable; /* loads its model, which ran before: something to save */
 } kind;
 
@@ -92,10 +93,17 @@ static void save(place *p, uint64_t seed, const kind *k, char id[PJ_UUID_BYTES])
     if (k->stalls > 0) i->request_mj *= k->stalls;
     if (k->engine) i->engine = k->engine;
     i->partial_rails = k->partial;
+    i->devices_json = k->devices;
     if (k->advisable) i->total_mj = 2000, i->model_load_mj = 1000;
     assert_int_equal(pj_store_save(p->store, &data, &err), PJ_OK);
     if (id) memcpy(id, i->id, PJ_UUID_BYTES);
     pj_run_data_fini(&data);
+}
+
+static void assert_same(double a, double b)
+{
+    if (isnan(a) && isnan(b)) return;
+    assert_near(a, b, 0);
 }
 
 static json_t *groups(place *p, const char *by, pj_status expected)
@@ -402,6 +410,48 @@ static void advice_rests_on_measured_whole_runs(void **state)
     }
 }
 
+/* The limits are those of what computed. */
+static void advice_knows_the_device(void **state)
+{
+    place *p = *state;
+    pj_arena arena;
+    pj_advice_facts f;
+    pj_run_list list;
+    const struct {
+        const char *devices, *device;
+        double memory_bytes, read_bytes_per_s;
+    } cases[] = {
+        {NULL, NULL, 1e9, 2e10},
+        {"{\"0\":{\"name\":\"cpu\"},\"1\":{\"name\":\"A card\",\"memory_bytes\":3e9,"
+         "\"limits\":{\"read_gbytes_per_s\":400}}}",
+         "'A card'", 3e9, 4e11},
+        {"{\"1\":{\"name\":\"plain\",\"limits\":null}}", "plain", NAN, NAN},
+        {"{\"1\":{\"name\":\"a\",\"memory_bytes\":3e9},\"2\":{\"name\":\"b\",\"memory_bytes\":3e9}}",
+         "b", NAN, NAN},
+    };
+    pj_arena_init(&arena, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kind k = {"bf16", .factor = 1, .engine = "perjoule", .advisable = true};
+        k.devices = cases[i].devices;
+        save(p, 20 + i, &k, NULL);
+        assert_int_equal(pj_store_list(p->store, &(pj_run_query){0}, &list, NULL), PJ_OK);
+        pj_run_info info = list.runs[0];
+        info.devices_json = cases[i].devices;
+        info.machine_json =
+            "{\"memory_bytes\":1e9,\"cache_bytes\":1e6,\"limits\":{\"read_gbytes_per_s\":20}}";
+        assert_int_equal(pj_advice_facts_get(p->store, &info, &arena, &f, NULL), PJ_OK);
+        if (cases[i].device)
+            assert_string_equal(f.device, cases[i].device);
+        else
+            assert_null(f.device);
+        assert_same(f.memory_bytes, cases[i].memory_bytes);
+        assert_same(f.read_bytes_per_s, cases[i].read_bytes_per_s);
+        assert_same(f.processor_cache_bytes, cases[i].device ? NAN : 1e6);
+        pj_run_list_fini(&list);
+    }
+    pj_arena_fini(&arena);
+}
+
 /* Equal typical tokens, but stalls that treble the mean: the typical token decides. Where a run has
  * none, the mean has to. */
 static void stalls_do_not_decide(void **state)
@@ -556,6 +606,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(single_runs_are_only_themselves, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stalls_do_not_decide, set_up, tear_down),
         cmocka_unit_test_setup_teardown(advice_rests_on_measured_whole_runs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(advice_knows_the_device, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_run_of_a_side_tests_nothing, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

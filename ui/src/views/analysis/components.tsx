@@ -141,15 +141,27 @@ export function ComponentsPanel({ data }: { data: RunData }) {
   );
 }
 
-/** Measured peak rates of the machine, if the run's machine record has them. */
-function roof(d: RunDetail | null): { gflops: number; gbytes: number } | null {
-  const limits = d?.machine_info?.limits as
-    | { read_gbytes_per_s?: number; peak_gflops_per_s?: Record<string, number> }
-    | null
-    | undefined;
+interface Limits {
+  read_gbytes_per_s?: number;
+  peak_gflops_per_s?: Record<string, number>;
+}
+
+interface Roof {
+  gflops: number;
+  gbytes: number;
+  of: string;
+}
+
+/** Measured peak rates of what computed: the run's only device besides the host, else the processor. */
+function roof(d: RunDetail | null): Roof | null {
+  const others = Object.entries(d?.devices ?? {}).filter(([number]) => number !== '0');
+  if (others.length > 1) return null;
+  const device = others[0]?.[1];
+  const limits = (device ? device.limits : d?.machine_info?.limits) as Limits | null | undefined;
   const gflops = limits?.peak_gflops_per_s?.[d?.dtype ?? ''];
   const gbytes = limits?.read_gbytes_per_s;
-  return known(gflops) && known(gbytes) ? { gflops, gbytes } : null;
+  const of = device?.name ?? 'this machine';
+  return known(gflops) && known(gbytes) ? { gflops, gbytes, of } : null;
 }
 
 export function RooflinePanel({ data }: { data: RunData }) {
@@ -178,7 +190,7 @@ export function RooflinePanel({ data }: { data: RunData }) {
       title="Roofline"
       note={
         <Sentence
-          text={`FLOPs per byte against achieved GFLOP/s; size is energy. ${r ? 'Roof: measured peaks of this machine.' : 'Dashed: the best this run reached; `perjoule bench kernels` measures the limit of the machine for later runs.'}`}
+          text={`FLOPs per byte against achieved GFLOP/s; size is energy. ${r ? `Roof: measured peaks of ${r.of}.` : 'Dashed: the best this run reached; `perjoule bench kernels`, with `--device` for a GPU, measures the limit for later runs.'}`}
         />
       }
       state={stateOf(data.summary, () =>
