@@ -1,4 +1,5 @@
-/* perjoule mcp: stored runs for agents, by the Model Context Protocol. */
+/* perjoule mcp: stored runs for agents, by the Model Context Protocol: messages of JSON-RPC 2.0
+ * over standard input and output, one per line. */
 #include "cli/mcp.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
@@ -152,7 +153,8 @@ static void answer_batch(const pj_mcp *mcp, const json_t *batch, pj_json *out)
     if (!answered) pj_buffer_clear(text); /* notifications alone */
 }
 
-void pj_mcp_answer(const pj_mcp *mcp, const char *text, size_t bytes, pj_json *out)
+/* What answers one message; nothing for a notification. The text need not be valid. */
+static void answer_message(const pj_mcp *mcp, const char *text, size_t bytes, pj_json *out)
 {
     json_error_t where;
     json_t *message = json_loadb(text, bytes, JSON_DECODE_ANY, &where);
@@ -191,7 +193,7 @@ static pj_status serve(const pj_mcp *mcp, pj_error *err)
         if (line.failed)
             answer_error(NULL, RPC_PARSE, "a message is longer than 4 MB", &answer);
         else
-            pj_mcp_answer(mcp, line.data, line.length, &answer);
+            answer_message(mcp, line.data, line.length, &answer);
         const char *text = pj_json_whole(&answer);
         if (!text) {
             pj_json_close(&answer);
@@ -199,7 +201,9 @@ static pj_status serve(const pj_mcp *mcp, pj_error *err)
             answer_error(NULL, RPC_INVALID, "the answer is too large", &answer);
             text = pj_json_whole(&answer);
         }
-        if (text && *text && (fprintf(stdout, "%s\n", text) < 0 || fflush(stdout) != 0))
+        if (text && *text &&
+            !(pj_write_output(stdout, text, strlen(text)) && pj_write_output(stdout, "\n", 1) &&
+              fflush(stdout) == 0))
             status = pj_fail_errno(err, errno, "cannot write an answer");
         pj_json_close(&answer);
     }

@@ -1,5 +1,5 @@
-/* A server of the Model Context Protocol over standard input and output: messages of JSON-RPC 2.0,
- * one per line, and the tools that it offers. The tools only read stored runs. */
+/* The tools that the server of the Model Context Protocol (cmd_mcp.c) offers. They only read stored
+ * runs. */
 #ifndef PJ_CLI_MCP_H
 #define PJ_CLI_MCP_H
 
@@ -11,8 +11,6 @@ typedef struct pj_mcp {
     const char *db, *models; /* NULL: the usual ones */
 } pj_mcp;
 
-/* What answers one message; appends nothing for a notification. `text` need not be valid. */
-void pj_mcp_answer(const pj_mcp *mcp, const char *text, size_t bytes, pj_json *out);
 /* The array of tools/list. */
 void pj_mcp_tools_write(pj_json *json);
 bool pj_mcp_tool_exists(const char *name);

@@ -230,7 +230,8 @@ static const pj_limit_file *files_of(const pj_limits *l, const pj_limit *limit)
     return l->files + limit->file_begin;
 }
 
-double pj_limit_now(const pj_limits *l, const pj_limit *limit)
+/* In force now; NAN: unknown. */
+static double limit_now(const pj_limits *l, const pj_limit *limit)
 {
     if (!limit->file_count)
         return limit->what == PJ_LIMIT_POWER ? pj_nvml_power_now(l->nvml, limit->uuid) : NAN;
@@ -257,7 +258,7 @@ pj_status pj_limit_set(const pj_limits *l, const pj_limit *limit, double value, 
         for (uint32_t i = 0; i < limit->file_count && status == PJ_OK; i++)
             status = pj_limit_file_write(files[i].path, llround(value / limit->unit), err);
     }
-    double now = pj_limit_now(l, limit);
+    double now = limit_now(l, limit);
     if (status != PJ_OK || isnan(now) || fabs(now / value - 1) < 0.01) return status;
     return pj_fail(err, PJ_E_UNAVAILABLE,
                    "%s did not take a limit of %.0f %s: %.0f are in force (locked by the firmware, "

@@ -55,8 +55,6 @@ void pj_limits_close(pj_limits *limits); /* may run twice */
 pj_status pj_limit_set(const pj_limits *limits, const pj_limit *limit, double value, pj_error *err);
 /* Sets what was in force when the limits were found. */
 pj_status pj_limit_restore(const pj_limits *limits, const pj_limit *limit, pj_error *err);
-/* In force now; NAN: unknown. */
-double pj_limit_now(const pj_limits *limits, const pj_limit *limit);
 /* The shell command that does the same as pj_limit_set, or, for NAN, as pj_limit_restore. */
 void pj_limit_command(const pj_limits *limits, const pj_limit *limit, double value, pj_buffer *out);
 
