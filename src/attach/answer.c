@@ -184,6 +184,7 @@ typedef struct reading {
     int64_t event_tokens; /* from the running count, not yet assigned to a piece; -1: there is no
                              such count */
     uint32_t pieces;
+    bool reasoning; /* what is given now */
 } reading;
 
 static void answer_give(reading *r, uint32_t choice, const char *text, size_t bytes, int64_t tokens,
@@ -197,7 +198,8 @@ static void answer_give(reading *r, uint32_t choice, const char *text, size_t by
     }
     if (!bytes && tokens <= 0) return;
     r->pieces++;
-    r->piece(r->context, &(pj_answer_piece){choice, text, bytes, tokens, tokens == 1 ? id : -1});
+    r->piece(r->context,
+             &(pj_answer_piece){choice, text, bytes, tokens, tokens == 1 ? id : -1, r->reasoning});
 }
 
 static void answer_give_text(reading *r, uint32_t choice, const json_t *text, int64_t tokens,
@@ -243,12 +245,15 @@ static void give_message(reading *r, uint32_t choice, const json_t *message, int
 {
     static const char *const keys[] = {"reasoning_content", "reasoning", "thinking", "content",
                                        "refusal"};
+    enum { REASONING_KEYS = 3 };
     uint32_t before = r->pieces;
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
         const json_t *text = json_object_get(message, keys[k]);
         if (!json_is_string(text) || !json_string_length(text)) continue;
         if (k == 1 && json_is_string(json_object_get(message, keys[0]))) continue; /* the same */
+        r->reasoning = k < REASONING_KEYS;
         answer_give_text(r, choice, text, r->pieces == before ? tokens : tokens < 0 ? -1 : 0, id);
+        r->reasoning = false;
     }
     give_calls(r, choice, json_object_get(message, "tool_calls"));
     if (r->pieces == before && tokens > 0) answer_give(r, choice, "", 0, tokens, id);
@@ -282,10 +287,14 @@ static void take_typed(reading *r, const char *type, const json_t *event)
     size_t length = strlen(type);
     const json_t *delta = json_object_get(event, "delta");
     bool is_delta = length > 6 && strcmp(type + length - 6, ".delta") == 0;
+    r->reasoning = strstr(type, "reasoning") != NULL;
     if (is_delta && json_is_string(delta)) answer_give_text(r, 0, delta, -1, -1);
+    r->reasoning = false;
     if (strcmp(type, "content_block_delta") == 0) {
         answer_give_text(r, 0, json_object_get(delta, "text"), -1, -1);
+        r->reasoning = true;
         answer_give_text(r, 0, json_object_get(delta, "thinking"), -1, -1);
+        r->reasoning = false;
         answer_give_text(r, 0, json_object_get(delta, "partial_json"), -1, -1);
     }
     const json_t *inner = json_object_get(event, "response");
@@ -345,7 +354,9 @@ static void answer_take_object(reading *r, const char *name, const json_t *event
     } else if (type && strcmp(type, "message") != 0) {
         take_typed(r, type, event);
     } else if (json_is_string(response)) {
+        r->reasoning = true;
         answer_give_text(r, 0, json_object_get(event, "thinking"), -1, -1);
+        r->reasoning = false;
         answer_give_text(r, 0, response, -1, -1);
     } else if (json_is_object(json_object_get(event, "message")) &&
                json_object_get(event, "done")) {

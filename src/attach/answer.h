@@ -26,6 +26,7 @@ typedef struct pj_answer_piece {
     size_t bytes;
     int64_t tokens;   /* -1: unknown */
     int32_t token_id; /* of a single token; -1: unknown */
+    bool reasoning;   /* given apart from the answer's content */
 } pj_answer_piece;
 
 /* Times in ms, NAN where the server does not say them. */

@@ -39,7 +39,7 @@ static size_t find_once(const char *event, size_t bytes, const char *text, size_
 }
 
 void pj_answer_template_learn(pj_answer_template *t, const char *event, size_t bytes,
-                              const char *text, size_t text_bytes, uint32_t choice)
+                              const char *text, size_t text_bytes, uint32_t choice, bool reasoning)
 {
     /* Without escapes every string of the event stands in it as it is. */
     if (bytes >= EVENT_MAX_BYTES || text_bytes + 2 >= bytes || memchr(event, '\\', bytes)) return;
@@ -50,6 +50,7 @@ void pj_answer_template_learn(pj_answer_template *t, const char *event, size_t b
     t->begin = begin;
     t->end = begin + text_bytes;
     t->choice = choice;
+    t->reasoning = reasoning;
 }
 
 /* Whether these bytes within quotes are a JSON string that means itself. */

@@ -159,7 +159,8 @@ static void exchange_take_piece(void *context, const pj_answer_piece *given)
                              .text = x->text.length,
                              .choice = given->choice,
                              .tokens = (int32_t)tokens,
-                             .id = given->token_id};
+                             .id = given->token_id,
+                             .reasoning = given->reasoning};
     if (x->text.length + given->bytes > PJ_EXCHANGE_TEXT_MAX_BYTES)
         x->overflowed = true;
     else if (given->bytes && pj_buffer_append(&x->text, given->text, given->bytes))
@@ -194,13 +195,14 @@ static void parse_event(pj_exchange *x, const char *name, const char *data, size
         pj_answer_template_forget(&x->usual);
     else if (g.pieces == 1 && g.last.tokens < 0 && x->text.length == text + g.last.bytes && !*name)
         pj_answer_template_learn(&x->usual, data, bytes, pj_buffer_get(&x->text) + text,
-                                 g.last.bytes, g.last.choice);
+                                 g.last.bytes, g.last.choice, g.last.reasoning);
 }
 
 /* True: the event is like the one before it but for its text. */
 static bool take_usual(pj_exchange *x, const char *name, const char *data, size_t bytes)
 {
-    pj_answer_piece given = {.choice = x->usual.choice, .tokens = -1, .token_id = -1};
+    pj_answer_piece given = {
+        .choice = x->usual.choice, .tokens = -1, .token_id = -1, .reasoning = x->usual.reasoning};
     if (*name || !pj_answer_template_match(&x->usual, data, bytes, &given.text, &given.bytes))
         return false;
     x->answer.events++;
@@ -245,8 +247,7 @@ static bool is_identifier(const char *id, size_t most)
 
 void pj_exchange_set_session(pj_exchange *x, const char *id)
 {
-    if (is_identifier(id, PJ_EXCHANGE_SESSION_MAX_BYTES))
-        memcpy(x->asked.session, id, strlen(id) + 1);
+    if (pj_session_id_is_valid(id)) memcpy(x->asked.session, id, strlen(id) + 1);
 }
 
 void pj_exchange_set_client(pj_exchange *x, const char *name, bool named)
@@ -447,10 +448,34 @@ static void join_text(filling *f, const pj_exchange_piece *p)
         last->bytes += p->bytes;
 }
 
+static uint64_t tokens_of_piece(const pj_exchange *x, const pj_exchange_counts *c, size_t piece)
+{
+    int32_t tokens = x->pieces[piece].tokens;
+    if (x->uncounted > 0 && !c->approximate) return exchange_share_of(c->output, piece, x->count);
+    return tokens < 0 ? 1 : (uint64_t)tokens;
+}
+
+int64_t pj_exchange_reasoning(const pj_exchange *x)
+{
+    pj_exchange_counts c = pj_exchange_count(x);
+    uint64_t tokens = 0, content = 0;
+    size_t i = 0;
+    if (x->choices > 1) return -1;
+    for (; i < x->count && !content; i++) {
+        uint64_t given = tokens_of_piece(x, &c, i);
+        if (x->pieces[i].reasoning)
+            tokens += given;
+        else if (x->pieces[i].bytes)
+            content += given;
+        else
+            tokens += tokens ? given : 0;
+    }
+    return tokens ? (int64_t)tokens : -1;
+}
+
 pj_exchange_token *pj_exchange_tokens(const pj_exchange *x, size_t *count)
 {
     pj_exchange_counts c = pj_exchange_count(x);
-    bool by_sum = x->uncounted > 0 && !c.approximate;
     filling f = {.x = x};
     *count = 0;
     f.capacity = c.output < PJ_EXCHANGE_PIECES_MAX ? (size_t)c.output : PJ_EXCHANGE_PIECES_MAX;
@@ -459,9 +484,7 @@ pj_exchange_token *pj_exchange_tokens(const pj_exchange *x, size_t *count)
     int64_t since_ns = x->pieces[0].at_ns;
     for (size_t i = 0; i < x->count; i++) {
         const pj_exchange_piece *p = &x->pieces[i];
-        uint64_t tokens = by_sum          ? exchange_share_of(c.output, i, x->count)
-                          : p->tokens < 0 ? 1
-                                          : (uint64_t)p->tokens;
+        uint64_t tokens = tokens_of_piece(x, &c, i);
         if (tokens)
             exchange_add_tokens(&f, p, tokens, since_ns);
         else

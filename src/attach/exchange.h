@@ -13,12 +13,13 @@
 #include "attach/answer_template.h"
 #include "attach/events.h"
 #include "attach/hidden.h"
+#include "trace/run_data.h"
 
 enum {
     PJ_EXCHANGE_PIECES_MAX = 1 << 20,
     PJ_EXCHANGE_TEXT_MAX_BYTES = 16 << 20,
     PJ_EXCHANGE_PROMPT_MAX_BYTES = 256 << 10,
-    PJ_EXCHANGE_SESSION_MAX_BYTES = 64,
+    PJ_EXCHANGE_SESSION_MAX_BYTES = PJ_SESSION_ID_MAX,
     PJ_EXCHANGE_CLIENT_MAX_BYTES = 64
 };
 
@@ -58,6 +59,7 @@ typedef struct pj_exchange_piece {
     uint32_t bytes, choice;
     int32_t tokens; /* -1: unknown */
     int32_t id;
+    bool reasoning;
 } pj_exchange_piece;
 
 typedef struct pj_exchange {
@@ -120,6 +122,9 @@ typedef struct pj_exchange_counts {
 } pj_exchange_counts;
 
 pj_exchange_counts pj_exchange_count(const pj_exchange *exchange);
+/* Tokens of reasoning that the server gave apart, before the answer's first content; -1: it gave
+ * none, or there are several choices. */
+int64_t pj_exchange_reasoning(const pj_exchange *exchange);
 /* All tokens in order of time; as many as were counted, up to the maximum number of pieces. NULL
  * when there are none or memory is out; the caller frees it with pj_free. */
 pj_exchange_token *pj_exchange_tokens(const pj_exchange *exchange, size_t *count);

@@ -65,8 +65,11 @@ static pj_status measure_model_load(pj_energies *j, uint32_t *leaves, pj_error *
 static void forget_request(pj_run_info *info)
 {
     double ms = info->request_ms, share = info->disturbed_share;
+    double thinking = info->thinking_tokens, thinking_ms = info->thinking_ms;
     int32_t disturbed = info->disturbed_tokens;
     pj_request_clear(info);
+    info->thinking_tokens = thinking;
+    info->thinking_ms = thinking_ms;
     info->request_ms = ms;
     info->disturbed_tokens = disturbed;
     info->disturbed_share = share;

@@ -260,6 +260,7 @@ static int run_exec(const pj_command *command, int argc, char **argv)
     exec_args a = {.session = {.size = sizeof a.session}, .baseline_s = NAN}; /* NAN: the default */
     pj_exec_run e = {0};
     pj_exec_request *request = &e.request;
+    const char *session_id = NULL;
     const pj_option options[] = {
         PJ_OPTION_POWER(&a.session.power),
         {"interval", 'i', PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
@@ -273,6 +274,7 @@ static int run_exec(const pj_command *command, int argc, char **argv)
          "name of the engine that runs (exec)"},
         {"model", 'm', PJ_OPTION_TEXT, &request->model, "NAME", "name of the model that it runs"},
         {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the run by; may be repeated"},
+        PJ_OPTION_SESSION(&session_id),
         {"experiment", 0, PJ_OPTION_TEXT, &request->experiment, "NAME",
          "the experiment it belongs to"},
         PJ_OPTION_DB(&a.session.database),
@@ -291,6 +293,8 @@ static int run_exec(const pj_command *command, int argc, char **argv)
         return pj_command_usage(command, "put -- before the program: perjoule exec -- %s", argv[1]);
     if (separator + 1 >= argc)
         return pj_command_usage(command, "no program given: put it after --");
+    code = pj_session_option(command, session_id);
+    if (code != PJ_PARSE_GO_ON) return code;
     e.child.words = argv + separator + 1;
     if (a.no_store) a.session.database = "none";
     request->tags = a.tags.items;

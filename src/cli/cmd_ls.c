@@ -84,24 +84,45 @@ static pj_status print_table(const ls_args *args, const pj_run_list *list, pj_er
     return status;
 }
 
+/* Whether a run was part of a program's that was measured too: its energy is in that already. */
+static bool is_inside(const pj_run_info *run, const pj_run_list *list)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        const pj_run_info *whole = &list->runs[i];
+        int64_t early_ns = run->created_wall_ns - whole->created_wall_ns;
+        if (whole != run && whole->engine && strcmp(whole->engine, "exec") == 0 && whole->machine &&
+            run->machine && strcmp(whole->machine, run->machine) == 0 && early_ns >= 0 &&
+            (double)early_ns / 1e6 + run->total_ms <= whole->total_ms)
+            return true;
+    }
+    return false;
+}
+
 /* Sums of a session. Its energies' errors are mostly common, so their sum is an upper bound. */
 static void print_session(const char *id, const pj_run_list *list)
 {
     double mj = 0, sd_mj = 0;
     uint64_t tokens = 0;
     bool modelled = false, partial = false;
+    uint32_t inside = 0;
+    if (list->total > list->count) return; /* not all of them */
     for (uint32_t i = 0; i < list->count; i++) {
+        tokens += list->runs[i].output_tokens;
+        if (is_inside(&list->runs[i], list)) {
+            inside++;
+            continue;
+        }
         mj += list->runs[i].total_mj;
         sd_mj += list->runs[i].total_sd_mj;
-        tokens += list->runs[i].output_tokens;
         modelled |= list->runs[i].quality == PJ_MODELLED;
         partial |= list->runs[i].partial_rails != NULL;
     }
-    if (list->total > list->count) return; /* not all of them */
-    pj_print(stdout, "session %s: %u runs, %llu output tokens, %s%s%s\n", pj_safe(id).s,
-             list->count, (unsigned long long)tokens,
+    pj_print(stdout, "session %s: %u runs, %llu output tokens, %s%s%s", pj_safe(id).s, list->count,
+             (unsigned long long)tokens,
              isnan(mj) ? "energy unavailable" : pj_interval_text(mj, sd_mj).s,
              !isnan(mj) && modelled ? ", modelled" : "", !isnan(mj) && partial ? ", partial" : "");
+    if (inside) pj_print(stdout, "; %u of them inside a program's run, counted once", inside);
+    pj_print(stdout, "\n");
 }
 
 static pj_status list_runs(pj_store *store, void *context, pj_error *err)
@@ -151,7 +172,7 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"tag", 0, PJ_OPTION_LIST, &args.tags, "TAG",
          "runs with this tag; if repeated, with all of them", .old_letter = 't'},
         {"session", 0, PJ_OPTION_TEXT, &args.session, "ID",
-         "requests of this session (X-Session-Id), and their sum"},
+         "runs and requests of this session (--session, X-Session-Id), and their sum"},
         {"experiment", 0, PJ_OPTION_TEXT, &query->experiment, "NAME", "runs of this experiment"},
         {"status", 0, PJ_OPTION_CHOICE, &query->status, "STATUS",
          "completed, failed, cancelled, interrupted or running",

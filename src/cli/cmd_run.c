@@ -396,6 +396,7 @@ static int run_execute(const pj_command *command, const run_args *a, const char 
 static int run_run(const pj_command *command, int argc, char **argv)
 {
     run_args a = {.repeat = 1, .baseline_s = NAN};
+    const char *session_id = NULL;
     pj_generation_request *request = &a.request;
     pj_generation_request_init(request);
     const pj_option options[] = {
@@ -449,6 +450,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
          "a variable of the template, e.g. enable_thinking=false; may be repeated"},
         PJ_OPTION_HEADING("What to keep"),
         pj_request_option(request, "tags"),
+        PJ_OPTION_SESSION(&session_id),
         pj_request_option(request, "experiment_name"),
         {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs"},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
@@ -469,6 +471,8 @@ static int run_run(const pj_command *command, int argc, char **argv)
     if (a.quiet && a.verbose)
         return pj_command_usage(command, "give --quiet or --verbose, not both");
     a.session.baseline_seconds = pj_baseline_seconds(a.baseline_s);
+    code = pj_session_option(command, session_id);
+    if (code != PJ_PARSE_GO_ON) return code;
     if (a.no_store) a.session.database = "none";
     return run_execute(command, &a, positional ? argv[1] : NULL);
 }

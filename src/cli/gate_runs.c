@@ -94,6 +94,13 @@ pj_gate_run pj_gate_run_of(const pj_run_info *info)
     pj_run_ratios_get(info, &ratios);
     pj_gate_run run = {
         .joules = {ratios.joules_per_token_typical, ratios.joules_per_token, info->total_mj * 1e-3},
+        .prefill_joules = ratios.joules_per_input_token,
+        .decode_joules = ratios.joules_per_output_token,
+        .prefill_speed = ratios.prefill_tokens_per_second,
+        .decode_speed = ratios.tokens_per_second,
+        .request_ms = info->request_ms,
+        .output_tokens = (double)info->output_tokens,
+        .total_ms = info->total_ms,
         .disturbed = pj_run_is_disturbed(info)};
     snprintf(run.source, sizeof run.source, "%s", pj_quality_name(info->quality));
     snprintf(run.scope, sizeof run.scope, "%s", info->scope ? info->scope : "machine");
@@ -138,7 +145,7 @@ static void join_rails(const json_t *summary, char *text, size_t bytes)
                          json_is_string(rail) ? json_string_value(rail) : "");
 }
 
-static pj_status read_summary(const char *text, size_t bytes, pj_gate_runs *runs, pj_error *err)
+static pj_status read_summary(const char *text, size_t bytes, pj_gate_run *out, pj_error *err)
 {
     json_error_t where;
     json_t *summary = json_loadb(text, bytes, JSON_ALLOW_NUL, &where);
@@ -151,6 +158,13 @@ static pj_status read_summary(const char *text, size_t bytes, pj_gate_runs *runs
     pj_gate_run run = {.joules = {pj_gate_number(summary, "joules_per_token_typical"),
                                   pj_gate_number(summary, "joules_per_token"),
                                   pj_gate_number(summary, "total_energy_mj") * 1e-3},
+                       .prefill_joules = pj_gate_number(summary, "joules_per_input_token"),
+                       .decode_joules = pj_gate_number(summary, "joules_per_output_token"),
+                       .prefill_speed = pj_gate_number(summary, "prefill_tokens_per_second"),
+                       .decode_speed = pj_gate_number(summary, "tokens_per_second"),
+                       .request_ms = pj_gate_number(summary, "request_duration_ms"),
+                       .output_tokens = pj_gate_number(summary, "output_tokens"),
+                       .total_ms = pj_gate_number(summary, "total_duration_ms"),
                        .disturbed = pj_gate_number(summary, "disturbed_share") > 0.1};
     pj_gate_text(summary, "energy_source", run.source, sizeof run.source);
     pj_gate_text(summary, "scope", run.scope, sizeof run.scope);
@@ -158,7 +172,8 @@ static pj_status read_summary(const char *text, size_t bytes, pj_gate_runs *runs
     pj_gate_text(summary, "unavailable_reason", run.absence, sizeof run.absence);
     join_rails(summary, run.rails, sizeof run.rails);
     json_decref(summary);
-    return pj_gate_add(runs, &run, err);
+    *out = run;
+    return PJ_OK;
 }
 
 static pj_status gate_ended(const char *command, int exit_code, pj_error *err)
@@ -170,14 +185,19 @@ static pj_status gate_ended(const char *command, int exit_code, pj_error *err)
 }
 
 /* Its options precede the user's, which win. */
-static pj_status run_own(const pj_gate_command *c, const char *options, pj_gate_runs *runs,
+static const char *tag_of(const pj_gate_command *c)
+{
+    return c->tag ? c->tag : "gate";
+}
+
+static pj_status run_own(const pj_gate_command *c, const char *options, pj_gate_run *run,
                          pj_error *err)
 {
     pj_buffer text, out;
     pj_buffer_init(&text, 1 << 20);
     pj_buffer_init(&out, 256 << 20);
     pj_buffer_append(&text, c->text, (size_t)(options - c->text));
-    pj_buffer_text(&text, " --json --tag gate");
+    pj_buffer_printf(&text, " --json --tag %s", tag_of(c));
     if (c->power) pj_buffer_text(&text, " --power "), pj_shell_word(&text, c->power);
     if (c->db) pj_buffer_text(&text, " --db "), pj_shell_word(&text, c->db);
     pj_buffer_text(&text, options);
@@ -191,7 +211,7 @@ static pj_status run_own(const pj_gate_command *c, const char *options, pj_gate_
     if (status == PJ_OK)
         status =
             gate_ended(c->text, WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended), err);
-    if (status == PJ_OK && runs) status = read_summary(pj_buffer_get(&out), out.length, runs, err);
+    if (status == PJ_OK && run) status = read_summary(pj_buffer_get(&out), out.length, run, err);
     pj_buffer_fini(&text);
     pj_buffer_fini(&out);
     return status;
@@ -199,9 +219,9 @@ static pj_status run_own(const pj_gate_command *c, const char *options, pj_gate_
 
 /* ---- other programs ---- */
 
-static pj_status run_program(const pj_gate_command *c, pj_gate_runs *runs, pj_error *err)
+static pj_status run_program(const pj_gate_command *c, pj_gate_run *run, pj_error *err)
 {
-    static const char *const tags[] = {"gate", NULL};
+    const char *const tags[] = {tag_of(c), NULL};
     pj_buffer text;
     pj_buffer_init(&text, 1 << 20);
     pj_buffer_printf(&text, "exec >/dev/null; %s", c->text);
@@ -218,17 +238,21 @@ static pj_status run_program(const pj_gate_command *c, pj_gate_runs *runs, pj_er
     if (status == PJ_OK && r.child.signal == SIGINT)
         status = pj_fail(err, PJ_E_CANCELLED, "interrupted");
     if (status == PJ_OK) status = gate_ended(c->text, r.child.exit_code, err);
-    if (status == PJ_OK && runs) {
-        pj_gate_run run = pj_gate_run_of(&r.data.info);
-        status = pj_gate_add(runs, &run, err);
-    }
+    if (status == PJ_OK && run) *run = pj_gate_run_of(&r.data.info);
     pj_exec_close(&r);
     pj_buffer_fini(&text);
     return status;
 }
 
-pj_status pj_gate_measure(const pj_gate_command *c, pj_gate_runs *runs, pj_error *err)
+pj_status pj_gate_run_once(const pj_gate_command *c, pj_gate_run *run, pj_error *err)
 {
     const char *options = pj_gate_own_run(c->text);
-    return options ? run_own(c, options, runs, err) : run_program(c, runs, err);
+    return options ? run_own(c, options, run, err) : run_program(c, run, err);
+}
+
+pj_status pj_gate_measure(const pj_gate_command *c, pj_gate_runs *runs, pj_error *err)
+{
+    pj_gate_run run;
+    pj_status status = pj_gate_run_once(c, runs ? &run : NULL, err);
+    return status == PJ_OK && runs ? pj_gate_add(runs, &run, err) : status;
 }

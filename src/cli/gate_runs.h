@@ -29,6 +29,7 @@ typedef struct pj_gate_command {
     const char *text;
     const char *power; /* --power of the gate; NULL: not given */
     const char *db;    /* likewise */
+    const char *tag;   /* of its runs; NULL: "gate" */
     pj_session *session;
     pj_child blank; /* with the descriptor reserved for markers */
 } pj_gate_command;

@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "cli/help.h"
 #include "cli/terminal.h"
+#include "trace/run_data.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -257,4 +258,16 @@ pj_option pj_request_option(pj_generation_request *request, const char *field)
                        .min = is_number ? f->least : 0,
                        .max = is_number ? f->most : 0,
                        .choices = f->choices};
+}
+
+int pj_session_option(const pj_command *command, const char *id)
+{
+    if (!id) return PJ_PARSE_GO_ON;
+    if (!pj_session_id_is_valid(id))
+        return pj_command_usage(command,
+                                "--session takes at most %d printable ASCII characters "
+                                "without blanks",
+                                PJ_SESSION_ID_MAX);
+    setenv("PERJOULE_SESSION", id, 1);
+    return PJ_PARSE_GO_ON;
 }

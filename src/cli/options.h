@@ -84,6 +84,14 @@ extern const pj_option pj_common_options[];
             "(default: the demo model)"                                                       \
     }
 
+/* --session: pj_session_option applies it after parsing. */
+#define PJ_OPTION_SESSION(pointer)                                                       \
+    {                                                                                    \
+        "session", 0, PJ_OPTION_TEXT, pointer, "ID",                                     \
+            "the task that the run is a part of, for `perjoule ls --session` (default: " \
+            "$PERJOULE_SESSION)"                                                         \
+    }
+
 typedef struct pj_command {
     const char *name;
     const char *summary; /* one line, for the list of commands */
@@ -112,6 +120,10 @@ enum { PJ_PARSE_GO_ON = -1 }; /* else: the exit code to return */
  * `options` ends with an entry without a name. Handles --help and prints errors itself. */
 int pj_options_parse(const pj_command *command, const pj_option *options, int argc, char **argv,
                      int *positional);
+
+/* Makes runs from now on, also those of programs that are started, part of a session (NULL: no
+ * change). PJ_PARSE_GO_ON, or the exit code after a message. */
+int pj_session_option(const pj_command *command, const char *id);
 
 /* Documented exit codes. */
 enum {

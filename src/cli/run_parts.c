@@ -96,9 +96,12 @@ void pj_run_draft_get(const pj_run_data *run, double ms, double mj, pj_run_draft
 void pj_run_draft_text(const pj_run_draft *d, char *text, size_t bytes)
 {
     bool draft = !isnan(d->mj), target = !isnan(d->target_mj);
-    snprintf(text, bytes, "%s: %.0f of %.0f proposed tokens accepted (%.0f %%); it took %s%s%s%s%s",
+    bool each = draft && d->accepted > 0;
+    snprintf(text, bytes,
+             "%s: %.0f of %.0f proposed tokens accepted (%.0f %%); it took %s%s%s%s%s%s%s%s",
              d->name, d->accepted, d->proposed,
              d->proposed > 0 ? 100 * d->accepted / d->proposed : 0, pj_time_text(d->ms).s,
-             draft ? ", " : "", draft ? pj_energy_text(d->mj).s : "",
+             draft ? ", " : "", draft ? pj_energy_text(d->mj).s : "", each ? " (" : "",
+             each ? pj_energy_text(d->mj / d->accepted).s : "", each ? " per accepted token)" : "",
              target ? ", and the model " : "", target ? pj_energy_text(d->target_mj).s : "");
 }

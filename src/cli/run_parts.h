@@ -28,7 +28,8 @@ typedef struct pj_run_draft {
 
 /* `ms` and `mj` of the draft's passes. */
 void pj_run_draft_get(const pj_run_data *run, double ms, double mj, pj_run_draft *draft);
-/* "demo: 5 of 8 proposed tokens accepted (62 %); it took 1.2 ms, 3 mJ, and the model 9 mJ" */
+/* "demo: 5 of 8 proposed tokens accepted (62 %); it took 1.2 ms, 3 mJ (0.6 mJ per accepted token),
+ * and the model 9 mJ" */
 void pj_run_draft_text(const pj_run_draft *draft, char *text, size_t bytes);
 
 /* Takes the sensor's calibration error out of the standard deviations: see pj_gain_note_print. */

@@ -7,6 +7,7 @@
 #include "cli/run_answer.h"
 #include "cli/run_parts.h"
 #include "cli/terminal.h"
+#include "cli/thinking_line.h"
 #include "trace/summary.h"
 
 #include <math.h>
@@ -132,6 +133,7 @@ static void print_per_token(FILE *out, const pj_run_info *info)
             pj_print(out, "  %s for loading the model\n",
                      energy_text(info->model_load_mj, info->model_load_sd_mj).s);
     }
+    if (pj_thinking_line(info).s[0]) pj_print(out, "  thinking: %s\n", pj_thinking_line(info).s);
     print_disturbed(out, info);
 }
 

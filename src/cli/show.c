@@ -7,6 +7,7 @@
 #include "cli/run_parts.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
+#include "cli/thinking_line.h"
 #include "trace/phases.h"
 
 #include <math.h>
@@ -126,6 +127,8 @@ static void show_per_token(const pj_run_info *info, const pj_run_ratios *r)
         pj_print(stdout, "%-12s %s on average\n",
                  isnan(r->joules_per_token_typical) ? "per token" : "",
                  interval(r->joules_per_token * 1e3, r->joules_per_token_sd * 1e3).s);
+    if (pj_thinking_line(info).s[0])
+        pj_print(stdout, "%-12s %s\n", "thinking", pj_thinking_line(info).s);
     pj_print_disturbances(stdout, info,
                           *pj_without_disturbances() ? "left out     " : "disturbed    ",
                           "             ");

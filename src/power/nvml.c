@@ -91,6 +91,11 @@ static bool load_symbols(nvml_api *a)
         {(void **)&a->default_limit, "nvmlDeviceGetPowerManagementDefaultLimit", NULL, false},
         {(void **)&a->clock_reasons, "nvmlDeviceGetCurrentClocksEventReasons",
          "nvmlDeviceGetCurrentClocksThrottleReasons", false},
+        {(void **)&a->power_limit, "nvmlDeviceGetPowerManagementLimit", NULL, false},
+        {(void **)&a->max_clock, "nvmlDeviceGetMaxClockInfo", NULL, false},
+        {(void **)&a->set_power_limit, "nvmlDeviceSetPowerManagementLimit", NULL, false},
+        {(void **)&a->lock_clocks, "nvmlDeviceSetGpuLockedClocks", NULL, false},
+        {(void **)&a->reset_clocks, "nvmlDeviceResetGpuLockedClocks", NULL, false},
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         *symbols[i].slot = dlsym(a->library, symbols[i].newest);
@@ -588,4 +593,83 @@ uint32_t pj_nvml_watch_read(const pj_nvml_watch *w, pj_condition *rows, uint32_t
         row->throttle = throttle_of(reasons);
     }
     return count;
+}
+
+/* ---- limits ---- */
+
+uint32_t pj_nvml_watch_count(const pj_nvml_watch *w)
+{
+    return w->gpu_count;
+}
+
+static void name_limit(const gpu *g, pj_nvml_limit *limit)
+{
+    *limit = (pj_nvml_limit){.now = NAN, .usual = NAN, .least = NAN, .most = NAN};
+    memcpy(limit->name, g->name, sizeof limit->name);
+    memcpy(limit->uuid, g->uuid, sizeof limit->uuid);
+}
+
+bool pj_nvml_power_limit(const pj_nvml_watch *w, uint32_t index, pj_nvml_limit *limit)
+{
+    const gpu *g = &w->gpus[index];
+    unsigned least = 0, most = 0;
+    name_limit(g, limit);
+    limit->now = milliwatts(w->api.power_limit, g->device);
+    limit->usual = milliwatts(w->api.default_limit, g->device);
+    limit->settable = w->api.set_power_limit != NULL;
+    if (w->api.power_limits && w->api.power_limits(g->device, &least, &most) == NVML_OK)
+        limit->least = least, limit->most = most;
+    return !isnan(limit->now);
+}
+
+bool pj_nvml_clock_limit(const pj_nvml_watch *w, uint32_t index, pj_nvml_limit *limit)
+{
+    const gpu *g = &w->gpus[index];
+    unsigned most = 0;
+    name_limit(g, limit);
+    limit->settable = w->api.lock_clocks && w->api.reset_clocks;
+    if (!w->api.max_clock || w->api.max_clock(g->device, NVML_CLOCK_SM, &most) != NVML_OK || !most)
+        return false;
+    limit->usual = limit->most = most;
+    return true;
+}
+
+static const gpu *gpu_of_uuid(const pj_nvml_watch *w, const char *uuid)
+{
+    for (uint32_t i = 0; w && i < w->gpu_count; i++)
+        if (strcmp(w->gpus[i].uuid, uuid) == 0) return &w->gpus[i];
+    return NULL;
+}
+
+double pj_nvml_power_now(const pj_nvml_watch *w, const char *uuid)
+{
+    const gpu *g = gpu_of_uuid(w, uuid);
+    return g ? milliwatts(w->api.power_limit, g->device) : NAN;
+}
+
+static pj_status limit_status(const pj_nvml_watch *w, const char *uuid, nvml_return status,
+                              pj_error *err)
+{
+    if (status == NVML_OK) return PJ_OK;
+    return pj_fail(err, status == NVML_NO_PERMISSION ? PJ_E_DENIED : PJ_E_UNAVAILABLE,
+                   "cannot set a limit of %s: %s", uuid,
+                   status == NVML_NO_PERMISSION ? "it takes root" : w->api.error_string(status));
+}
+
+pj_status pj_nvml_power_set(const pj_nvml_watch *w, const char *uuid, double mw, pj_error *err)
+{
+    const gpu *g = gpu_of_uuid(w, uuid);
+    if (!g || !w->api.set_power_limit)
+        return pj_fail(err, PJ_E_UNAVAILABLE, "cannot set a limit of %s: it is gone", uuid);
+    return limit_status(w, uuid, w->api.set_power_limit(g->device, (unsigned)llround(mw)), err);
+}
+
+pj_status pj_nvml_clock_set(const pj_nvml_watch *w, const char *uuid, double mhz, pj_error *err)
+{
+    const gpu *g = gpu_of_uuid(w, uuid);
+    if (!g || !w->api.lock_clocks || !w->api.reset_clocks)
+        return pj_fail(err, PJ_E_UNAVAILABLE, "cannot set a clock of %s: it is gone", uuid);
+    nvml_return status = isnan(mhz) ? w->api.reset_clocks(g->device)
+                                    : w->api.lock_clocks(g->device, 0, (unsigned)llround(mhz));
+    return limit_status(w, uuid, status, err);
 }

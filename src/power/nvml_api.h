@@ -108,6 +108,12 @@ typedef struct nvml_api {
     nvml_return (*utilisation)(nvml_device, nvml_utilisation *);
     nvml_return (*default_limit)(nvml_device, unsigned int *);
     nvml_return (*clock_reasons)(nvml_device, unsigned long long *);
+    /* limits, all optional; setting takes root */
+    nvml_return (*power_limit)(nvml_device, unsigned int *);
+    nvml_return (*max_clock)(nvml_device, int, unsigned int *);
+    nvml_return (*set_power_limit)(nvml_device, unsigned int);
+    nvml_return (*lock_clocks)(nvml_device, unsigned int, unsigned int);
+    nvml_return (*reset_clocks)(nvml_device);
 } nvml_api;
 
 #endif

@@ -7,6 +7,7 @@
 #include "trace/private_text.h"
 #include "trace/request.h"
 #include "trace/run_json.h"
+#include "trace/thinking.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -106,6 +107,7 @@ static const char *request_run_write_settings(const pj_request_origin *origin, c
     if (request->session[0]) pj_json_kv_string(&json, "session", request->session);
     if (x->first_ns) request_run_number(&json, "ttft_ms", (double)(x->first_ns - x->sent_ns) / 1e6);
     write_timings(&json, a);
+    request_run_number(&json, PJ_SETTING_REASONING, (double)pj_exchange_reasoning(x));
     pj_json_kv_bool(&json, "tokens_approximate", counts.approximate);
     pj_experiment_cell_write(origin->cell_id, &json);
     pj_json_object_end(&json);

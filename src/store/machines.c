@@ -220,6 +220,55 @@ pj_status pj_store_machines(pj_store *store, pj_arena *arena, pj_machine_row **r
     return status;
 }
 
+static pj_status metered_today(pj_store *store, const char *machine, const char *day,
+                               pj_energy_today *today, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(
+        store, "SELECT energy_mj, energy_source FROM machine_states WHERE name = ? AND day = ?",
+        err);
+    pj_sql_text(sql, 1, machine);
+    pj_sql_text(sql, 2, day);
+    if (pj_sql_step(sql)) {
+        const char *source = pj_sql_get_text(sql, 1, NULL);
+        today->mj = pj_sql_get_double(sql, 0);
+        today->metered = !isnan(today->mj);
+        today->modelled = source && strcmp(source, pj_quality_name(PJ_MODELLED)) == 0;
+    }
+    return pj_sql_end(sql, err);
+}
+
+static pj_status run_energy_today(pj_store *store, const char *machine, int64_t since_ns,
+                                  pj_energy_today *today, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(
+        store,
+        "SELECT sum(total_energy_mj), max(CASE WHEN energy_source = 'modelled' THEN 1 ELSE 0 END)"
+        " FROM profiling_runs WHERE created_ns >= ? AND machine = ?",
+        err);
+    pj_sql_int(sql, 1, since_ns);
+    pj_sql_text(sql, 2, machine);
+    if (pj_sql_step(sql)) {
+        today->mj = pj_sql_get_double(sql, 0);
+        today->modelled = pj_sql_get_int(sql, 1) != 0;
+    }
+    return pj_sql_end(sql, err);
+}
+
+pj_status pj_store_energy_today(pj_store *store, const char *machine, pj_energy_today *today,
+                                pj_error *err)
+{
+    char day[ISO_BYTES];
+    int64_t since_ns;
+    *today = (pj_energy_today){.mj = NAN};
+    day_of(pj_clock_wall_ns(), day);
+    pj_clock_parse_iso(day, &since_ns);
+    pj_status status = pj_store_connect(store, err);
+    if (status == PJ_OK) status = metered_today(store, machine, day, today, err);
+    if (status == PJ_OK && !today->metered)
+        status = run_energy_today(store, machine, since_ns, today, err);
+    return status;
+}
+
 pj_status pj_view_machines(pj_store *store, pj_machine_is_live *is_live, void *context,
                            pj_json *json, pj_error *err)
 {

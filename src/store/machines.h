@@ -42,6 +42,16 @@ static inline double pj_machine_today_mj(const pj_machine_row *m)
 /* Of today's energy where there is any, else of the sensors. */
 const char *pj_machine_source(const pj_machine_row *machine);
 
+typedef struct pj_energy_today {
+    double mj;    /* NAN: unknown */
+    bool metered; /* all of the day's, by the machine's server; else that of its runs */
+    bool modelled;
+} pj_energy_today;
+
+/* Of one machine, without looking at the runs of other days. */
+pj_status pj_store_energy_today(pj_store *store, const char *machine, pj_energy_today *today,
+                                pj_error *err);
+
 typedef bool pj_machine_is_live(void *context, const char *name);
 
 /* Writes them as an array. `is_live` returns whether a machine's live stream can be watched through

@@ -2,6 +2,7 @@
 #include "trace/request.h"
 
 #include "base/median.h"
+#include "trace/thinking.h"
 #include "trace/typical.h"
 
 #include <math.h>
@@ -15,6 +16,7 @@ void pj_request_clear(pj_run_info *info)
     info->typical_sd = PJ_SD_UNKNOWN;
     info->model_load_mj = info->model_load_sd_mj = NAN;
     info->typical_token_mj = info->typical_sd_mj = NAN;
+    info->thinking_tokens = info->thinking_mj = info->thinking_sd_mj = info->thinking_ms = NAN;
     pj_disturbances_clear(info);
 }
 
@@ -85,6 +87,7 @@ pj_status pj_request_figures(pj_run_data *data, const pj_usual_times *usual, pj_
 {
     pj_request_clear(&data->info);
     request_fill_energy(data);
-    pj_status status = pj_disturbances_find(data, usual, err);
+    pj_status status = pj_thinking_find(data, err);
+    if (status == PJ_OK) status = pj_disturbances_find(data, usual, err);
     return status == PJ_OK ? pj_request_typical(data, err) : status;
 }

@@ -229,6 +229,15 @@ typedef struct pj_condition_row {
 #define PJ_TAG_SESSION "session="
 /* ... and of the requests of one client. */
 #define PJ_TAG_CLIENT "client="
+enum { PJ_SESSION_ID_MAX = 64 };
+
+/* 1 to 64 printable ASCII characters without blanks: what a header can hold. */
+static inline bool pj_session_id_is_valid(const char *id)
+{
+    size_t bytes = 0;
+    while (bytes <= PJ_SESSION_ID_MAX && id[bytes] > ' ' && id[bytes] <= '~') bytes++;
+    return bytes > 0 && bytes <= PJ_SESSION_ID_MAX && !id[bytes];
+}
 
 /* Output tokens of an open run whose token spans are passes that yield none; 0 when it is built. */
 #define PJ_GENERATES_NO_TOKENS ((uint64_t)INT64_MAX)
@@ -290,6 +299,8 @@ typedef struct pj_run_info {
     pj_sd model_load_sd;
     double typical_token_mj, typical_sd_mj; /* trace/typical.h */
     pj_sd typical_sd;
+    /* Of tokens between reasoning marks (trace/thinking.h); NAN: no mark was seen. */
+    double thinking_tokens, thinking_mj, thinking_sd_mj, thinking_ms;
     /* Disturbances (trace/disturbance.h) of the run, of the request, of phases, of loading. */
     const char *disturbances_json; /* the list; NULL: not judged */
     pj_disturbed_sum disturbed, request_disturbed, prefill_disturbed, decode_disturbed;

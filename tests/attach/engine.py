@@ -31,6 +31,7 @@ class Engine:
         self.port = self.socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.tokens, self.pause, self.prompt, self.cached, self.ttft = 8, 0.005, 12, 0, 0.02
+        self.reasoning = 0  # of the tokens, the first that are given apart
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -114,7 +115,10 @@ class Engine:
         self.chunk(send, sse({"choices": [{"index": 0, "delta": {"role": "assistant"}}]}, done=False))
         time.sleep(self.ttft)
         for i in range(tokens):
-            self.chunk(send, sse(chat_chunk(f"w{i} "), done=False))
+            chunk = chat_chunk(f"w{i} ")
+            if i < self.reasoning:
+                chunk["choices"][0]["delta"] = {"reasoning_content": f"w{i} "}
+            self.chunk(send, sse(chunk, done=False))
             time.sleep(self.pause)
         self.chunk(send, sse(chat_chunk(None, "stop"), done=False))
         if asked.get("stream_options", {}).get("include_usage"):

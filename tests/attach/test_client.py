@@ -34,7 +34,7 @@ class Client(unittest.TestCase):
 
     def test_a_prompt_becomes_a_run(self):
         engine = Engine()
-        engine.cached = 4
+        engine.cached, engine.reasoning = 4, 3
         got = self.attach(engine, "Hello", "-n", "6", "--tag", "t")
         self.assertIn("w0 w1 w2 w3 w4 w5", got.stdout)
         self.assertIn("4 of 12 prompt tokens were cached", got.stdout)
@@ -53,6 +53,14 @@ class Client(unittest.TestCase):
         show = subprocess.run([PERJOULE, "show", "last", "--db", self.db], capture_output=True, text=True, check=False)
         self.assertEqual(show.returncode, 0, show.stderr)
         self.assertRegex(show.stdout, r"(?m)^engine +\S.* \(scope request, level coarse")
+        # of the three tokens that it thought, the first was in prefill
+        self.assertRegex(show.stdout, r"(?m)^thinking +3 of 6 tokens in .*J.* % of the request$")
+        thought, mj, all_mj, parts = self.rows(
+            "SELECT thinking_tokens, thinking_energy_mj, request_energy_mj, (SELECT sum(energy_mj) FROM tokens"
+            " WHERE position IN (1, 2)) FROM profiling_runs")[0]
+        self.assertEqual(thought, 3)
+        self.assertAlmostEqual(mj / parts, 1, places=6)
+        self.assertLess(mj, all_mj)
         sent = json.loads(engine.requests[-1]["body"])
         self.assertEqual(sent["messages"], [{"role": "user", "content": "Hello"}])
 

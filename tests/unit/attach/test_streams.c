@@ -236,6 +236,37 @@ static void check_case(const answer_case *c, size_t cut)
     replay_fini(&r);
 }
 
+static int64_t reasoning_of(const char *stream)
+{
+    replayed r;
+    replay_begin(&r, CHAT, "{}");
+    replay_feed(&r, stream, strlen(stream), 10);
+    replay_end(&r, 1000);
+    int64_t tokens = pj_exchange_reasoning(r.exchange);
+    replay_fini(&r);
+    return tokens;
+}
+
+#define REASONING(text) "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"" text "\"}}]}\n\n"
+
+/* Also of events that are recognised by the one before them. */
+static void test_reasoning(void **state)
+{
+    assert_int_equal(reasoning_of(SSE REASONING("a") REASONING("b") REASONING("c") DELTA("d")
+                                      DELTA("e") DELTA("f")),
+                     3);
+    assert_int_equal(reasoning_of(SSE REASONING("a") DELTA("d") REASONING("b")), 1);
+    assert_int_equal(reasoning_of(SSE DELTA("d") REASONING("b")), -1);
+    assert_int_equal(reasoning_of(SSE DELTA("d")), -1);
+    assert_int_equal(reasoning_of(SSE
+                                  "data: {\"choices\":[{\"index\":0,\"delta\":{\"reasoning\":"
+                                  "\"a\"}},{\"index\":1,\"delta\":{\"reasoning\":\"b\"}}]}\n\n"),
+                     -1);
+    assert_int_equal(reasoning_of(SSE "data: {\"type\":\"content_block_delta\",\"delta\":"
+                                      "{\"thinking\":\"so\"}}\n\n"),
+                     1);
+}
+
 static void test_cases(void **state)
 {
     (void)state;
@@ -306,7 +337,8 @@ static void test_endless(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases), cmocka_unit_test(test_unseen_tokens),
-        cmocka_unit_test(test_times), cmocka_unit_test(test_endless)};
+        cmocka_unit_test(test_cases), cmocka_unit_test(test_reasoning),
+        cmocka_unit_test(test_unseen_tokens), cmocka_unit_test(test_times),
+        cmocka_unit_test(test_endless)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static bool match(const pj_answer_template *t, const char *event, char *text)
 
 static void learn(pj_answer_template *t, const char *event, const char *text)
 {
-    pj_answer_template_learn(t, event, strlen(event), text, strlen(text), 0);
+    pj_answer_template_learn(t, event, strlen(event), text, strlen(text), 0, false);
 }
 
 static void test_match(void **state)

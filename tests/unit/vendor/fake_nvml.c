@@ -16,6 +16,10 @@
  * of each 730 ms of CLOCK_MONOTONIC; the counter ticks every 100 ms, field 186 sees 25 of 100 ms,
  * field 185 a second, and there is a log of 20 ms reasons=N, noconditions     clock throttle
  * reasons as a bitmap; nothing but power is reported
+ *   denied                      limits can be read only
+ *
+ * A power limit that is set is kept in the file FAKE_NVML_LIMIT, one of the clock in the file
+ * FAKE_NVML_CLOCK, for all processes; without these variables, setting is not permitted.
  *
  * The counter rises by 1000 mJ per reading from 5,000,000,000 mJ; power is 150,000 mW.
  */
@@ -136,6 +140,12 @@ API int nvmlDeviceGetClockInfo(void *, int, unsigned *);
 API int nvmlDeviceGetUtilizationRates(void *, unsigned *);
 API int nvmlDeviceGetPowerManagementDefaultLimit(void *, unsigned *);
 API int nvmlDeviceGetCurrentClocksThrottleReasons(void *, unsigned long long *);
+
+API int nvmlDeviceGetPowerManagementLimit(void *, unsigned *);
+API int nvmlDeviceGetMaxClockInfo(void *, int, unsigned *);
+API int nvmlDeviceSetPowerManagementLimit(void *, unsigned);
+API int nvmlDeviceSetGpuLockedClocks(void *, unsigned, unsigned);
+API int nvmlDeviceResetGpuLockedClocks(void *);
 
 int nvmlInit_v2(void)
 {
@@ -301,4 +311,48 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *
 {
     *reasons = (unsigned long long)number("reasons", 0);
     return option("noconditions") ? 3 : 0;
+}
+
+/* ---- limits ---- */
+
+static int keep(const char *variable, unsigned value)
+{
+    const char *path = getenv(variable);
+    FILE *file = path && !option("denied") ? fopen(path, "w") : NULL;
+    if (!file) return 4;
+    fprintf(file, "%u\n", value);
+    return fclose(file) == 0 ? 0 : 4;
+}
+
+int nvmlDeviceGetPowerManagementLimit(void *device, unsigned *mw)
+{
+    const char *path = getenv("FAKE_NVML_LIMIT");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    *mw = (unsigned)number("limit", 300000);
+    if (!file) return option("nolimit") ? 3 : 0;
+    int found = fscanf(file, "%u", mw);
+    fclose(file);
+    return found == 1 ? 0 : 3;
+}
+
+int nvmlDeviceGetMaxClockInfo(void *device, int which, unsigned *mhz)
+{
+    *mhz = which == 2 ? 2619 : 1980;
+    return option("noconditions") ? 3 : 0;
+}
+
+int nvmlDeviceSetPowerManagementLimit(void *device, unsigned mw)
+{
+    if (mw < 100000 || mw > 400000) return 2;
+    return keep("FAKE_NVML_LIMIT", mw);
+}
+
+int nvmlDeviceSetGpuLockedClocks(void *device, unsigned least, unsigned most)
+{
+    return keep("FAKE_NVML_CLOCK", most);
+}
+
+int nvmlDeviceResetGpuLockedClocks(void *device)
+{
+    return keep("FAKE_NVML_CLOCK", 0);
 }

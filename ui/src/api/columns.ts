@@ -78,6 +78,10 @@ export interface RunColumns {
   typical_token_energy_sd_random_mj: number | null;
   typical_token_energy_sd_bias_mj: number | null;
   typical_token_energy_sd_gain_mj: number | null;
+  thinking_tokens: number | null;
+  thinking_energy_mj: number | null;
+  thinking_energy_sd_mj: number | null;
+  thinking_duration_ms: number | null;
   disturbed_tokens: number | null;
   /** share of the request's energy in disturbed steps */
   disturbed_share: number | null;
@@ -202,6 +206,10 @@ export const NO_COLUMNS: RunColumns = {
   typical_token_energy_sd_random_mj: null,
   typical_token_energy_sd_bias_mj: null,
   typical_token_energy_sd_gain_mj: null,
+  thinking_tokens: null,
+  thinking_energy_mj: null,
+  thinking_energy_sd_mj: null,
+  thinking_duration_ms: null,
   disturbed_tokens: null,
   disturbed_share: null,
   batch_rule: null,
