@@ -359,7 +359,7 @@ static void fill_info(maker *m)
     i->net_sd_mj = total / 60;
     i->total_sd = like->no_energy ? PJ_SD_UNKNOWN : (pj_sd){1, 2, 3};
     i->net_sd = like->no_energy ? PJ_SD_UNKNOWN : (pj_sd){4, 5, 6};
-    i->upper_mj = NAN;
+    i->upper_mj = i->process_mj = NAN;
     i->absence = like->no_energy ? PJ_ABSENT_NO_SENSOR : PJ_ABSENT_NOT;
     i->prefill_mj = pj_mj_of_nj(m->data->phases[1].energy.gross_nj);
     i->decode_mj = pj_mj_of_nj(m->data->phases[2].energy.gross_nj);
