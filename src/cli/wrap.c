@@ -24,6 +24,14 @@ int pj_columns_of(const char *word, int bytes)
     return columns;
 }
 
+/* Bytes up to the next place where a line may be broken: not between a number and its per cent. */
+static int word_length(const char *word)
+{
+    size_t length = strcspn(word, " \n");
+    if (strncmp(word + length, " %", 2) == 0) length += 1 + strcspn(word + length + 1, " \n");
+    return (int)length;
+}
+
 void pj_print_wrapped(FILE *out, const char *text, int at, int indent, int width)
 {
     const char *begin = text;
@@ -40,7 +48,7 @@ void pj_print_wrapped(FILE *out, const char *text, int at, int indent, int width
             continue;
         }
         int blanks = (int)strspn(text, is_break ? "\n" : " ");
-        int length = (int)strcspn(text + blanks, " \n");
+        int length = word_length(text + blanks);
         const char *word = text + blanks;
         if (!fresh && column + blanks + pj_columns_of(word, length) > width) {
             pj_print(out, "\n%*s", indent, "");
