@@ -176,6 +176,7 @@ static void missed_grid_is_looked_for_again(void **state)
 static void windows_are_right(void **state)
 {
     static const double lengths_ms[] = {100, 150, 300, 640, 1000, 1500, 2500, 4000};
+    score all = {0};
     (void)state;
     for (int l = 0; l < LOADS; l++) {
         pj_random random = {11};
@@ -194,9 +195,13 @@ static void windows_are_right(void **state)
                       loads[l].name, s.within, s.windows, sqrt(s.squares / s.windows) * 1e-3,
                       sqrt(s.randoms / s.windows) * 1e-3);
         assert_that(s.within, >=, 0.92 * s.windows);
-        assert_that(sqrt(s.randoms / s.windows) / PJ_NORMAL_95, <=,
-                    2 * sqrt(s.squares / s.windows) + 500);
+        all.windows += s.windows;
+        all.squares += s.squares;
+        all.randoms += s.randoms;
     }
+    /* over all loads: the errors of one load's windows, which share a wave, are too few to judge */
+    assert_that(sqrt(all.randoms / all.windows) / PJ_NORMAL_95, <=,
+                2 * sqrt(all.squares / all.windows) + 100);
 }
 
 static void windows_may_overlap(void **state)
