@@ -117,14 +117,20 @@ static double logged_mw(const pj_curve *curve, int64_t from_ns, int64_t to_ns)
 
 /* Whether the device was idle beside the run, as far as its log tells: then the whole step is the
  * run's energy and idle time, without an edge that the log blurs. Only values that contain nothing
- * of the run tell: they end a period before its `edge`, which is its begin or its end. */
+ * of the run tell: those from the step's end at `tick_ns`, or a few at least, to a period before
+ * the run's begin or after its end. */
 static bool was_idle(const pj_energies *j, const pj_rail_result *result, int64_t period_ns,
-                     int64_t edge_ns, int side)
+                     int64_t edge_ns, int64_t tick_ns)
 {
     const pj_curve *curve = j->curves[result->rail];
-    double idle_mw = j->d->baseline_mw[result->rail];
-    int64_t near_ns = edge_ns + side * period_ns, far_ns = edge_ns + side * BESIDE * period_ns;
-    double beside_mw = logged_mw(curve, side < 0 ? far_ns : near_ns, side < 0 ? near_ns : far_ns);
+    double idle_mw = j->d->baseline_mw[result->rail], beside_mw;
+    if (tick_ns < edge_ns) {
+        int64_t few_ns = edge_ns - BESIDE * period_ns;
+        beside_mw = logged_mw(curve, tick_ns < few_ns ? tick_ns : few_ns, edge_ns - period_ns);
+    } else {
+        int64_t few_ns = edge_ns + BESIDE * period_ns;
+        beside_mw = logged_mw(curve, edge_ns + period_ns, tick_ns > few_ns ? tick_ns : few_ns);
+    }
     double run_mw = logged_mw(curve, j->tree->begin_ns, j->tree->end_ns);
     double likeness_mw = fmax(0.25 * (run_mw - idle_mw), 0.02 * idle_mw);
     return isnan(beside_mw) || fabs(beside_mw - idle_mw) < likeness_mw;
@@ -142,11 +148,12 @@ static void cut_to_run(const pj_energies *j, const pj_rail_result *result, pj_cu
     double sd_s = resolved ? LOG_CUT_S : (double)period_ns * 1e-9 / sqrt(12);
     pj_curve_window cut = *w;
     if (period_ns <= 0) return;
-    if (w->begin_ns < tree->begin_ns && !was_idle(j, result, period_ns, tree->begin_ns, -1)) {
+    if (w->begin_ns < tree->begin_ns &&
+        !was_idle(j, result, period_ns, tree->begin_ns, w->begin_ns)) {
         cut.begin_ns = tree->begin_ns;
         cut.begin_s = sd_s;
     }
-    if (w->end_ns > tree->end_ns && !was_idle(j, result, period_ns, tree->end_ns, 1)) {
+    if (w->end_ns > tree->end_ns && !was_idle(j, result, period_ns, tree->end_ns, w->end_ns)) {
         cut.end_ns = tree->end_ns;
         cut.end_s = sd_s;
     }

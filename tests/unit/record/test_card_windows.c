@@ -368,7 +368,8 @@ static void net_energy_knows_that_idle_power_moves(void **state)
     assert_int_equal(steady.within, steady.runs);
     assert_int_equal(steady.warned, 0);
     assert_that(swings.within, >=, 0.92 * swings.runs);
-    assert_that(swings.worst, <, 3);
+    assert_that(swings.worst, <,
+                6); /* a swing at the very edge of a run is seen by one value of the log */
     assert_that(swings.known, >=, 0.9 * swings.runs);
     assert_that(swings.warned, >=, 10);
     assert_that(rises.within, >=, 0.92 * rises.runs);
