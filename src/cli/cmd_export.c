@@ -4,8 +4,8 @@
 #include "store/export.h"
 
 #include "base/error.h"
-#include "base/gzip.h"
 #include "base/text.h"
+#include "http/gzip.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -9,8 +9,8 @@
 #include "store/export.h"
 
 #include "base/file.h"
-#include "base/gzip.h"
 #include "base/memory.h"
+#include "http/gzip.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 #include "net/http.h"
 
-#include "base/gzip.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "http/gzip.h"
 #include "http/problem.h"
 #include "net/coding.h"
 

@@ -1,9 +1,9 @@
 #include "net/stream.h"
 
 #include "base/clock.h"
-#include "base/gzip.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "http/gzip.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -31,13 +31,15 @@ static pthread_cond_t finished;
 /* The last good reading of each rail. */
 static void last_readings(const look *l, void *state, pj_reading *last)
 {
-    static _Thread_local pj_reading readings[PJ_SOURCE_READ_MAX];
+    pj_reading *readings = pj_alloc(PJ_SOURCE_READ_MAX, sizeof *readings);
     uint32_t count = 0;
     for (uint32_t i = 0; i < l->count; i++) last[i] = (pj_reading){.status = PJ_READING_GAP};
-    if (l->source->read(state, readings, PJ_SOURCE_READ_MAX, &count) != PJ_OK) return;
+    if (!readings || l->source->read(state, readings, PJ_SOURCE_READ_MAX, &count) != PJ_OK)
+        count = 0;
     for (uint32_t i = 0; i < count; i++)
         if (readings[i].status == PJ_READING_OK && readings[i].rail < l->count)
             last[readings[i].rail] = readings[i];
+    pj_free(readings);
 }
 
 static double power_between(const pj_rail *rail, const pj_reading *a, const pj_reading *b)

@@ -1,9 +1,9 @@
 /* Compression: what goes in comes out, in pieces and in several members; what is damaged or grows
  * beyond its bound is refused. */
 #include "base/buffer.h"
-#include "base/gzip.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "http/gzip.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "base/gzip.h"
+#include "http/gzip.h"
 
 #include "base/buffer.h"
 #include "base/memory.h"

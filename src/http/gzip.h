@@ -1,6 +1,6 @@
 /* Data in gzip (RFC 1952): exports, answers to clients that accept it, and files to import. */
-#ifndef PJ_BASE_GZIP_H
-#define PJ_BASE_GZIP_H
+#ifndef PJ_HTTP_GZIP_H
+#define PJ_HTTP_GZIP_H
 
 #include "base/json.h"
 
