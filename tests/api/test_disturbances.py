@@ -180,6 +180,10 @@ class Disturbances(unittest.TestCase):
         ids = ",".join(r["run_id"] for r in self.runs[:2])
         self.sides(f"compare?ids={ids}")
 
+    def why(self):
+        a, b = (r["run_id"] for r in self.runs[:2])
+        self.sides(f"compare/why?a={a}&b={b}")
+
     def groups(self):
         self.sides("compare/groups?by=batch&experiment=e&disturbed=keep")
 
@@ -225,7 +229,7 @@ class Disturbances(unittest.TestCase):
             self.assertAlmostEqual(phases, run["total_energy_mj"], 2)
 
     def test_every_route(self):
-        checks = {"runs": self.runs_route, "compare": self.compare, "compare/groups": self.groups,
+        checks = {"runs": self.runs_route, "compare": self.compare, "compare/why": self.why, "compare/groups": self.groups,
                   "experiments/{id}": self.experiment, "report": self.report, "predict": self.predict, "laws": self.laws,
                   "run/{id}": self.rows, "run/{id}/summary": self.summary, "run/{id}/advice": self.advice,
                   "run/{id}/pipeline": self.pipeline, "run/{id}/tokens": self.tokens, "run/{id}/heatmap": self.heatmap,

@@ -113,7 +113,7 @@ class Leftovers(unittest.TestCase):
         self.assertIn("its rows are not recovered yet: perjoule check recovers them", err)
         self.assertRegex(shown["show",], f"run +{self.spool.stem}\nstatus +interrupted\n")
         self.assertIn("not recovered yet: perjoule check recovers them", shown["show",])
-        self.assertRegex(shown["ls",], f"{self.spool.stem[:18]}.* interrupted ")
+        self.assertRegex(shown["ls",], f"{self.spool.stem[:13]} .* interrupted ")
         self.perjoule("check")
         self.assertEqual(self.rows(), [("interrupted",)])
         self.assertIn("idle ", self.perjoule("show", "last", "--phases")[0])

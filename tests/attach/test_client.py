@@ -141,7 +141,7 @@ class Client(unittest.TestCase):
         self.assertNotIn("nan", text)
         self.assertIn("unavailable:\nthe run was shorter than the sensors can resolve\n", text)
         one = self.attach(engine, "Hi", power=slow).stdout
-        self.assertIn("  unknown tokens in, 2 out", one)
+        self.assertIn(", unknown tokens in, 2 out", one)
         self.assertIn("energy is unavailable: the run was shorter than the sensors can resolve; at most ", one)
         self.assertRegex(self.attach(engine, *words, power="sim").stdout, r"machine .*\(.*, modelled\)|steady state: none")
 
