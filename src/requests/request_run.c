@@ -640,6 +640,7 @@ pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_erro
     if (pj_build_written(&w, data) == PJ_OK) {
         set_exactly(data, p);
         widen_uncertainties(data, p);
+        if (!data->info.absence) w.status = pj_thinking_find(data, err); /* of the exact tokens */
     }
     pj_arena_fini(&arena);
     return w.status;
