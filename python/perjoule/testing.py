@@ -21,10 +21,11 @@ _KEY: Any = pytest.StashKey[List[Tuple[str, Measured]]]() if hasattr(pytest, "St
 
 def _judge(measured: Measured, max_joules: float) -> None:
     """A limit is exceeded where the whole interval is above it; what was not measured cannot be judged."""
-    if measured.lo is None or measured.result is None:
+    lo = measured.lo
+    if lo is None or measured.result is None:
         source = "not measured" if measured.result is None else measured.result.energy_source
         pytest.skip(f"{measured.name or 'the block'} cannot be judged: energy {source}")
-    if measured.lo > max_joules:
+    elif lo > max_joules:
         pytest.fail(f"{measured}: more than {max_joules:g} J", pytrace=False)
 
 

@@ -30,6 +30,10 @@ from .notebook import measured_table
 from .session import Energy, OpenWindow, Session, WindowResult
 
 
+def _joules(mj: Optional[float]) -> Optional[float]:
+    return None if mj is None else mj / 1000
+
+
 class _Shared:
     """The session of all windows in this process, opened on first use; it stores nothing."""
 
@@ -81,11 +85,11 @@ class Measured:
     @property
     def lo(self) -> Optional[float]:
         """Lower end of the 95 % interval, joules; None: unavailable, or the block has not ended."""
-        return self.energy.lo_mj / 1000 if self.energy else None
+        return _joules(self.energy.lo_mj if self.energy else None)
 
     @property
     def hi(self) -> Optional[float]:
-        return self.energy.hi_mj / 1000 if self.energy else None
+        return _joules(self.energy.hi_mj if self.energy else None)
 
     @property
     def random_joules(self) -> Optional[float]:

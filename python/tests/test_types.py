@@ -23,7 +23,9 @@ class Types(unittest.TestCase):
         """Together: each alone would read all of torch, which takes most of the time."""
         with tempfile.NamedTemporaryFile("w", suffix=".ini") as settings:
             settings.write("[mypy]\nstrict = True\nfollow_imports = silent\n"
-                           f"[mypy-{','.join(name + '.*' for name in UNREAD)}]\nfollow_imports = skip\n")
+                           f"[mypy-{','.join(name + '.*' for name in UNREAD)}]\nfollow_imports = skip\n"
+                           "[mypy-pytest.*]\nignore_missing_imports = True\n"
+                           "[mypy-perjoule.testing]\ndisallow_untyped_decorators = False\n")
             settings.flush()
             done = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", os.devnull, "--config-file", settings.name,
                                    "perjoule", "profiling", str(HERE / "typed_program.py")],
