@@ -442,9 +442,7 @@ class Profiling(StoredCase):
     def test_arguments_of_a_wrong_type_are_named(self):
         import types
         pipeline = types.SimpleNamespace(model=make())
-        class Mlx(type("Module", (dict,), {"__module__": "mlx.nn.layers.base", "named_modules": lambda self: []})):
-            model = None
-        for wrong, said in (({"model": "gpt2"}, "not str"), ({"model": Mlx()}, "not MLX's Mlx: measure its calls"), ({"model": None}, "not NoneType"), ({"model": pipeline}, r"its \.model"),
+        for wrong, said in (({"model": "gpt2"}, "not str"), ({"model": None}, "not NoneType"), ({"model": pipeline}, r"its \.model"),
                             ({"statistics_every": "2"}, "'2'"), ({"statistics_every": -1}, "-1"), ({"session": "x"}, "not str")):
             with self.assertRaisesRegex((TypeError, ValueError), said):
                 InferencePipelineProfiler(**{"model": pipeline.model, **wrong})
