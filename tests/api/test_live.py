@@ -280,14 +280,15 @@ class Live(unittest.TestCase):
             for server in (a, b):
                 self.assertEqual(len(server.get("/api/profiling/runs").json()), 11)
 
-    def test_a_failed_run(self):
+    def test_a_refused_request_is_no_run(self):
         with harness.Socket(self.server.port) as ws:
             ws.message()
             answer = self.server.generate(prompt_ids=[10**9], prompt=None)
-            self.assertGreaterEqual(answer.status, 400)
-            self.assertIn("detail", answer.json())
-            told = ws.until("run_failed")
-            self.assertTrue(told[-1]["error"])
+            self.assertEqual(answer.status, 422)
+            self.assertIn("outside the model's vocabulary", answer.json()["detail"])
+            run = self.start(max_length=1)
+            told = ws.until("inference_complete", run)
+        self.assertEqual({m["run_id"] for m in told if isinstance(m, dict)}, {run})
 
 
 beside.main()
