@@ -22,6 +22,12 @@ from perjoule import InferencePipelineProfiler
 from support import StoredCase
 
 IDS, COUNT = [3, 5, 7, 9, 4, 6], 6
+# Where the engine's components differ from the modules on purpose: latent attention multiplies by each half of kv_b_proj
+# at another place (keys before the scores, values after them), the holder of a router's correction is no work of its own,
+# a router's norm is inside its module, and what a projection packs for several uses is multiplied part by part.
+DIFFERENT = {"kv_b_proj": {"k_b_proj", "v_b_proj"}, "moe_statics": set(), "in_proj_qkvz": {"in_proj_qkv", "in_proj_z"},
+             "in_proj_ba": {"in_proj_b", "in_proj_a"}, "router_norm": {"router"}}
+MAMBA = {"in_proj": {"in_proj_z", "in_proj_xbc", "in_proj_dt"}}
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
 torch.set_num_threads(1)
@@ -35,7 +41,8 @@ def names_in(path):
         "SELECT DISTINCT s.section_name, c.component_name FROM component_metrics c "
         "JOIN pipeline_sections s ON s.id = c.section_id WHERE c.layer_metric_id IS NULL").fetchall()
     connection.close()
-    return set(layers) | set(sections)
+    different = DIFFERENT | MAMBA if any(name == "scan" for _, name in layers) else DIFFERENT
+    return {(where, name) for where, module in layers + sections for name in different.get(module, {module})}
 
 
 class Golden(StoredCase):
@@ -48,11 +55,10 @@ class Golden(StoredCase):
         with profiler.run():
             got = model.generate(ids, **options)
         self.assertTrue(torch.equal(expected, got))
-        engine = os.path.join(self.folder, "engine.db")
+        engine = os.path.join(self.folder, folder.name + ".db")
         subprocess.run([os.environ["PERJOULE_PROGRAM"], "run", "-m", str(folder), "--ids", ",".join(map(str, IDS)), "-n",
                         str(COUNT), "--power", "sim", "--db", engine, "--json"], check=True, capture_output=True)
         self.assertEqual(names_in(self.db), names_in(engine))
-        os.unlink(engine)
         for row in self.rows("SELECT * FROM conservation"):
             self.assertAlmostEqual(row["whole_mj"], row["parts_mj"], delta=1e-6 * max(1, abs(row["whole_mj"])))
         rows = self.rows("SELECT energy_mj, planted_mj, energy_sd_mj FROM tokens WHERE energy_mj IS NOT NULL")

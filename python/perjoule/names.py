@@ -29,15 +29,16 @@ SECTIONS = {
 }
 MODULES = "modules"  # section of a model without blocks
 WITHOUT_COMPONENT = ("rotary_emb", "rotary_emb_local")  # tables, not work of a component
-WHOLE = ("experts", "shared_expert", "shared_experts", "router")  # timed as a whole, without their submodules
+WHOLE = ("experts", "shared_expert", "shared_experts")  # timed as a whole, without their submodules
 WHOLE_TYPES = ("MultiheadAttention",)  # uses its submodules' weights without calling the submodules
 # Sizes that a linear layer or an embedding has, even if its weights are packed or buffers (quantised), or if it wraps
 # the original layer (adapters).
 SIZES = (("in_features", "out_features"), ("infeatures", "outfeatures"), ("num_embeddings", "embedding_dim"))
 ACTIVATIONS = ("act_fn", "activation_fn", "act", "activation")
 ATTENTION_OUT = ("o_proj", "dense", "out_proj", "c_proj", "wo", "Wo", "out_lin", "attention_out")
-MLP_OUT = ("down_proj", "fc2", "c_proj", "w2", "dense_4h_to_h", "fc_out", "wo", "Wo", "dense")
-# Functions of a modelling file whose work has no module of its own: name -> component.
+MLP_OUT = ("down_proj", "fc2", "c_proj", "w2", "dense_4h_to_h", "fc_out", "wo", "Wo", "dense", "output_linear")
+# Functions of a modelling file whose work has no module of its own: name -> component. A convolution has the name of the
+# module that holds its weights.
 FUNCTIONS = {
     "causal_conv1d_fn": "conv1d",
     "causal_conv1d_update": "conv1d",
@@ -151,17 +152,21 @@ def _find_blocks(model: Module) -> Optional[Tuple[str, Module]]:
 # ---- parts of a block ------------------------------------------------------------------------
 
 
+def _is_router(name: str, parent: str, siblings: List[str]) -> bool:
+    return name == "router" or (name == "gate" and ("experts" in siblings or "moe" in parent))
+
+
 def _component(path: List[str], siblings: List[str]) -> str:
     """The component name of the module at `path` inside a block."""
     name, parent = path[-1], path[-2] if len(path) > 1 else ""
-    if name == "gate" and ("experts" in siblings or "moe" in parent):
+    if _is_router(name, parent, siblings):
         return "router"
     if name in ("shared_expert_gate", "shared_experts", "shared_expert"):
         return "shared_expert"
     if name in ACTIVATIONS:
         return "act"
-    if parent == "linear_attn" and name == "norm":
-        return "linear_attn_norm"
+    if name == "norm" and parent in ("linear_attn", "mamba"):
+        return f"{parent}_norm"
     return name
 
 
@@ -174,8 +179,8 @@ def _leaves(block: Module) -> Iterator[Leaf]:
             if name == "experts" and _is_list(child):  # each expert is called separately
                 for _, expert in _children(child):
                     yield here, expert, siblings
-            elif (name in WHOLE and (_has_weights(child) or name == "router") or type(child).__name__ in WHOLE_TYPES
-                  or _is_projection(child)):
+            elif (name in WHOLE and _has_weights(child) or type(child).__name__ in WHOLE_TYPES or _is_projection(child)
+                  or _is_router(name, path[-1] if path else "", siblings)):
                 yield here, child, siblings
             elif any(_has_weights(grandchild) for _, grandchild in _children(child)):
                 yield from visit(child, here)
@@ -204,7 +209,7 @@ def _gap_before(path: List[str], siblings: List[str]) -> Optional[str]:
     name, place = path[-1], _kind_of_place(path)
     if place == "mixer":  # of a hybrid model: a state-space scan, or in other blocks attention or a feed-forward part
         place = next((kind for kind, sibling in (("attention", "k_proj"), ("mlp", "up_proj")) if sibling in siblings), place)
-        if place == "mixer" and name == "out_proj" and "in_proj" in siblings:
+        if place == "mixer" and name == ("norm" if "norm" in siblings else "out_proj") and "in_proj" in siblings:
             return "scan"
     if place == "attention" and name in ATTENTION_OUT:
         return "attention"
@@ -222,13 +227,14 @@ def _is_timed(path: List[str], siblings: List[str]) -> bool:
     return _kind_of_place(path) == "mlp" and "gate_proj" in siblings and "up_proj" in siblings
 
 
-def _block_parts(prefix: str, index: int, block: Module) -> Iterator[Part]:
+def _block_parts(prefix: str, index: int, block: Module, taken: Container[str]) -> Iterator[Part]:
+    """The parts of a block. The names `taken` belong to parts outside the blocks, by which a run's sections are found."""
     leaves = [leaf for leaf in _leaves(block) if _is_timed(leaf[0], leaf[2])]
     names = [_component(path, siblings) for path, _, siblings in leaves]
     places = {name: {tuple(p[0][:-1]) for p, n in zip(leaves, names) if n == name} for name in set(names)}
     for (path, module, siblings), name in zip(leaves, names):
-        if len(places[name]) > 1 and name not in ("act", "router", "experts", "shared_expert"):
-            name = ".".join(path)  # disambiguate a name that occurs twice
+        if name in taken or (len(places[name]) > 1 and name not in ("act", "router", "experts", "shared_expert")):
+            name = ".".join(path if len(path) > 1 else ["layer", *path])  # disambiguate a name that occurs twice
         yield Part(f"{prefix}.{'.'.join(path)}", module, name, layer=index, gap=_gap_before(path, siblings))
 
 
@@ -266,11 +272,17 @@ def _namespaces(plan: Plan) -> List[Namespace]:
     return [vars(sys.modules[name]) for name in sorted(files) if name in sys.modules]
 
 
+def _convolution(block: Module) -> Optional[str]:
+    """The name of the module of short convolutions in a block, whose weights functions use."""
+    return next((here.rsplit(".", 1)[-1] for here, child in _walk(block) if type(child).__name__ == "Conv1d"), None)
+
+
 def _add_functions(plan: Plan) -> None:
-    has_delta = any("linear_attn" in block._modules for _, block in plan.layers)
+    convolution = next((name for name in (_convolution(block) for _, block in plan.layers) if name), None)
     for namespace in _namespaces(plan):
-        if has_delta:
-            plan.functions += [(namespace, name, FUNCTIONS[name]) for name in FUNCTIONS if callable(namespace.get(name))]
+        if convolution:
+            plan.functions += [(namespace, name, convolution if component == "conv1d" else component)
+                               for name, component in FUNCTIONS.items() if callable(namespace.get(name))]
         if any(_has_output_gate(block) for _, block in plan.layers) and "ALL_ATTENTION_FUNCTIONS" in namespace:
             plan.gated_attention.append(namespace)
 
@@ -311,10 +323,12 @@ def plan_of(model: Module) -> Plan:
         return _plan_without_blocks(model)
     path, blocks = found
     plan = Plan(path)
+    outside = list(_outside(model, path))
+    taken = {here.rsplit(".", 1)[-1] for here, _ in outside}
     for index, (name, block) in enumerate(_children(blocks)):
         plan.layers.append((index, block))
-        plan.parts += _block_parts(f"{path}.{name}", index, block)
-    for here, module in _outside(model, path):
+        plan.parts += _block_parts(f"{path}.{name}", index, block, taken)
+    for here, module in outside:
         name = here.rsplit(".", 1)[-1]
         section = next((s for s, names in SECTIONS.items() if name in names), None)
         if section is None:

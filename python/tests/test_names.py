@@ -61,6 +61,22 @@ class Names(unittest.TestCase):
         for block, expected in ((bert, ["attention", "act"]), (mamba, ["scan"]), (attention, ["attention"]), (mlp, ["act"])):
             self.assertEqual([part.gap for part in plan_of(Model(block, block)).parts if part.layer == 0 and part.gap], expected)
 
+    def test_a_scan_ends_before_the_norm_that_follows_it(self):
+        mixer = Module(in_proj=Linear(), conv1d=Linear(), norm=Norm(), out_proj=Linear())
+        plan = plan_of(Model(Module(norm=Norm(), mamba=mixer)))
+        self.assertEqual(names(plan, 0), ["layer.norm", "in_proj", "conv1d", "scan", "mamba_norm", "out_proj"])
+
+    def test_no_part_of_a_block_has_the_name_of_one_outside(self):
+        plan = plan_of(Model(Module(norm=Norm(), mlp=Module(head=Linear(), lm_head=Linear(), embed_tokens=Norm()))))
+        outside = {part.component for part in plan.parts if part.layer < 0}
+        self.assertFalse(outside & set(names(plan, 0)))
+        self.assertEqual(names(plan, 0), ["layer.norm", "head", "mlp.lm_head", "mlp.embed_tokens"])
+
+    def test_a_router_with_parts_of_its_own_is_timed_as_a_whole(self):
+        moe = Module(gate=Module(True, statics=Linear()), experts=Module(True))
+        found = names(plan_of(Model(Block(moe))), 0)
+        self.assertEqual([name for name in found if name in ("router", "statics", "experts")], ["router", "experts"])
+
     def test_a_projection_is_one_part_whatever_is_inside(self):
         def packed(*sizes):  # quantised: its weights are buffers
             layer = Module()
