@@ -33,8 +33,8 @@ INLINE int32_t sum_codes(__m256i codes)
 
 /* Writes every block's entry in `scales` and `sums` (-128 x sum of codes), which are `apart` from
  * each other. */
-INLINE void pack_group(const float *x, size_t blocks, __m256i codes[SHARED], float *scales,
-                       int32_t *sums, size_t apart)
+INLINE void pack_group(const float *x, size_t blocks, __m256i *codes, float *scales, int32_t *sums,
+                       size_t apart)
 {
     float scale = quantise_group(x, blocks, codes);
     for (size_t b = 0; b < blocks; b++) {
@@ -158,36 +158,71 @@ INLINE void block_small(const char *const *rows, const char *x, const int32_t *x
         _mm256_madd_epi16(whole[r][v], _mm256_set1_epi16(1));
 }
 
-/* Blocks that share the activations' scale: the weights' scales are applied per block, the
- * activations' once at the end. */
-INLINE void tile_of(const pj_tile *t, const bool minima, const size_t V)
+INLINE void tile_clear(const pj_tile *t, const size_t V)
 {
-    const char *x = t->x;
+    for (size_t r = 0; r < ROWS; r++) memset(t->c + r * PJ_TILE_MAX_TOKENS, 0, V * 32);
+}
+
+INLINE void tile_block(const pj_tile *t, size_t b, const bool centred, const size_t V,
+                       __m256i whole[ROWS][VECTORS])
+{
+    const char *rows[ROWS];
+    UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] =
+        (const char *)t->weights[r] + b * PJ_Q8_BLOCK;
+    block_small(rows, (const char *)t->x + b * V * 256, t->x_sums + b * V * 8, centred, V, whole);
+}
+
+/* Every block has its own scale of activations. Sums stay in memory: the products take all
+ * registers. */
+INLINE void tile_small_of(const pj_tile *t, const size_t V)
+{
+    if (!t->add) tile_clear(t, V);
+    for (size_t b = 0; b < t->cols / PJ_Q8_BLOCK; b++) {
+        __m256i whole[ROWS][VECTORS];
+        tile_block(t, b, true, V, whole);
+        UNROLL for (size_t v = 0; v < V; v++)
+        {
+            __m256 x_scale = _mm256_loadu_ps(t->x_scales + (b * V + v) * 8);
+            UNROLL for (size_t r = 0; r < ROWS; r++)
+            {
+                float *c = t->c + r * PJ_TILE_MAX_TOKENS + v * 8;
+                __m256 scale = _mm256_mul_ps(x_scale, _mm256_set1_ps(t->scales[r][b]));
+                _mm256_storeu_ps(
+                    c, _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[r][v]), scale, _mm256_loadu_ps(c)));
+            }
+        }
+    }
+}
+
+static void tile_small(const pj_tile *t)
+{
+    t->vectors == 2 ? tile_small_of(t, 2) : tile_small_of(t, 1);
+}
+
+/* Blocks that share the activations' scale, which is applied once at the end; the weights' scales
+ * and minima are applied per block. */
+INLINE void tile_wide_of(const pj_tile *t, const size_t V)
+{
     size_t blocks = t->cols / PJ_Q8_BLOCK;
-    if (!t->add)
-        for (size_t r = 0; r < ROWS; r++) memset(t->c + r * PJ_TILE_MAX_TOKENS, 0, V * 32);
-    for (size_t first = 0; first < blocks; first += SHARED) {
-        size_t last = blocks - first < SHARED ? blocks : first + SHARED;
+    if (!t->add) tile_clear(t, V);
+    for (size_t first = 0; first < blocks; first += WIDE) {
+        size_t last = blocks - first < WIDE ? blocks : first + WIDE;
         __m256 sums[ROWS][VECTORS];
         UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
             _mm256_setzero_ps();
-        for (size_t b = first; b < last; b++, x += V * 256) {
-            const int32_t *x_sums = t->x_sums + b * V * 8;
-            const char *rows[ROWS];
+        for (size_t b = first; b < last; b++) {
             __m256i whole[ROWS][VECTORS];
-            UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] =
-                (const char *)t->weights[r] + b * PJ_Q8_BLOCK;
-            block_small(rows, x, x_sums, !minima, V, whole);
+            tile_block(t, b, false, V, whole);
             UNROLL for (size_t r = 0; r < ROWS; r++)
             {
                 __m256 scale = _mm256_set1_ps(t->scales[r][b]);
                 UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
                     _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[r][v]), scale, sums[r][v]);
             }
-            if (!minima) continue;
             UNROLL for (size_t v = 0; v < V; v++)
             {
-                __m256 sum = _mm256_cvtepi32_ps(load_32(x_sums + v * 8)) * (1.0f / PJ_Q8_OFFSET);
+                __m256i x_sum = load_32(t->x_sums + (b * V + v) * 8);
+                __m256 sum = _mm256_cvtepi32_ps(x_sum) * (1.0f / PJ_Q8_OFFSET);
                 UNROLL for (size_t r = 0; r < ROWS; r++) sums[r][v] =
                     _mm256_fmadd_ps(sum, _mm256_set1_ps(t->minima[r][b]), sums[r][v]);
             }
@@ -204,14 +239,9 @@ INLINE void tile_of(const pj_tile *t, const bool minima, const size_t V)
     }
 }
 
-static void tile_small(const pj_tile *t)
+static void tile_small_wide(const pj_tile *t)
 {
-    t->vectors == 2 ? tile_of(t, false, 2) : tile_of(t, false, 1);
-}
-
-static void tile_small_minima(const pj_tile *t)
-{
-    t->vectors == 2 ? tile_of(t, true, 2) : tile_of(t, true, 1);
+    t->vectors == 2 ? tile_wide_of(t, 2) : tile_wide_of(t, 1);
 }
 
 static void unpack_q4_0(const void *row, size_t cols, void *values, float *scales, float *minima)
@@ -254,62 +284,70 @@ static double peak(size_t rounds)
     return 2.0 * SUMS * 32 * (double)rounds;
 }
 
-#define SMALL(type, tile_)                                                              \
-    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8,                       \
+#define SMALL(type, form_, tile_)                                                       \
+    static const pj_tile_kernels by_##type = {.form = PJ_FORM_##form_,                  \
                                               .dot = dot_##type,                        \
                                               .tile = tile_,                            \
                                               .rows = ROWS,                             \
                                               .stretch = 256, /* 16 KiB of the panel */ \
                                               .unpack = unpack_##type,                  \
                                               .unpacked_bytes = 1}
-SMALL(q4_0, tile_small);
-SMALL(q4_k, tile_small_minima);
+SMALL(q4_0, Q8, tile_small);
+SMALL(q4_k, Q8_WIDE, tile_small_wide);
 
-#define WORDS(type) WORDS_OF(type, dot_##type)
-#define WORDS_OF(type, dot_)                                                            \
-    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8_WORDS,                 \
-                                              .dot = dot_,                              \
-                                              .tile = tile_words,                       \
-                                              .rows = WORD_ROWS,                        \
-                                              .stretch = 256, /* 16 KiB of the panel */ \
-                                              .unpack = unpack_##type,                  \
-                                              .unpacked_bytes = 2}
+#define WORDS(type)      WORDS_OF(type, Q8, dot_##type)
+#define WORDS_WIDE(type) WORDS_OF(type, Q8_WIDE, dot_##type)
+#define WORDS_OF(type, form_, dot_)                                                       \
+    static const pj_tile_kernels many_##type = {.form = PJ_FORM_Q8_WORDS,                 \
+                                                .tile = tile_words,                       \
+                                                .rows = WORD_ROWS,                        \
+                                                .stretch = 256, /* 16 KiB of the panel */ \
+                                                .unpack = unpack_##type,                  \
+                                                .unpacked_bytes = 2};                     \
+    static const pj_tile_kernels by_##type = {                                            \
+        .form = PJ_FORM_##form_, .dot = dot_, .many = &many_##type}
 WORDS(q8_0);
-WORDS(q5_k);
-WORDS(q6_k);
+WORDS_WIDE(q5_k);
+WORDS_WIDE(q6_k);
 WORDS(q4_1);
 WORDS(q5_0);
 WORDS(q5_1);
 WORDS(iq4_nl);
 WORDS(mxfp4);
-WORDS(q2_k);
-WORDS(q3_k);
+WORDS_WIDE(q2_k);
+WORDS_WIDE(q3_k);
 WORDS(iq4_xs);
-WORDS_OF(iq1_s, dot_unpacked);
-WORDS_OF(iq1_m, dot_unpacked);
-WORDS_OF(iq2_xxs, dot_unpacked);
-WORDS_OF(iq2_xs, dot_unpacked);
-WORDS_OF(iq2_s, dot_unpacked);
-WORDS_OF(iq3_xxs, dot_unpacked);
-WORDS_OF(iq3_s, dot_unpacked);
-WORDS_OF(tq1_0, dot_unpacked);
-WORDS_OF(tq2_0, dot_unpacked);
-WORDS_OF(nvfp4, dot_unpacked);
-WORDS_OF(q1_0, dot_unpacked);
+WORDS_OF(iq1_s, Q8, dot_unpacked);
+WORDS_OF(iq1_m, Q8, dot_unpacked);
+WORDS_OF(iq2_xxs, Q8, dot_unpacked);
+WORDS_OF(iq2_xs, Q8, dot_unpacked);
+WORDS_OF(iq2_s, Q8, dot_unpacked);
+WORDS_OF(iq3_xxs, Q8, dot_unpacked);
+WORDS_OF(iq3_s, Q8, dot_unpacked);
+WORDS_OF(tq1_0, Q8, dot_unpacked);
+WORDS_OF(tq2_0, Q8, dot_unpacked);
+WORDS_OF(nvfp4, Q8, dot_unpacked);
+WORDS_OF(q1_0, Q8, dot_unpacked);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = 4,
                                         .lanes = 8,
                                         .vectors = VECTORS,
                                         .group = 4,
-                                        .shared_blocks = SHARED,
                                         .pack_row = pack_row,
                                         .pack_panel = pack_panel};
+static const pj_form_kernels form_q8_wide = {.dot_tokens = 4,
+                                             .lanes = 8,
+                                             .vectors = VECTORS,
+                                             .group = 4,
+                                             .shared_blocks = WIDE,
+                                             .pack_row = pack_row_wide,
+                                             .pack_panel = pack_panel_wide};
 static const pj_form_kernels form_q8_words = {.dot_tokens = 4,
                                               .lanes = 8,
                                               .vectors = WORD_VECTORS,
                                               .group = 4,
-                                              .shared_blocks = SHARED,
-                                              .pack_row = pack_row,
+                                              .shared_blocks = WORD_BLOCKS,
+                                              .largest = WORD_CODES,
                                               .pack_panel = pack_panel_words};
 
 #include "engine/kernels/codes_table.h"
@@ -319,6 +357,7 @@ void PJ_SET_SYMBOL(codes)(pj_kernels *kernels)
     enter_codes(kernels);
     kernels->forms[PJ_FORM_Q8] = &form_q8;
     kernels->forms[PJ_FORM_Q8_WORDS] = &form_q8_words;
-    kernels->peak[PJ_FORM_Q8] = peak;
+    kernels->forms[PJ_FORM_Q8_WIDE] = &form_q8_wide;
+    kernels->peak[PJ_FORM_Q8] = kernels->peak[PJ_FORM_Q8_WIDE] = peak;
     kernels->peak[PJ_FORM_Q8_WORDS] = peak_words;
 }

@@ -64,12 +64,6 @@ pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type, size_t tokens)
     return kernels_for(kernels, type, tokens)->form;
 }
 
-size_t pj_linear_shared_columns(const pj_kernels *kernels)
-{
-    size_t blocks = kernels->forms[PJ_FORM_Q8]->shared_blocks;
-    return (blocks ? blocks : 1) * PJ_Q8_BLOCK;
-}
-
 size_t pj_linear_pack_bytes(size_t tokens, size_t cols)
 {
     /* The largest form: 4 bytes per value; codes need 2, and 8 per block. */
@@ -81,14 +75,14 @@ size_t pj_linear_pack_bytes(size_t tokens, size_t cols)
 
 static bool has_codes(pj_form form)
 {
-    return form == PJ_FORM_Q8 || form == PJ_FORM_Q8_WORDS;
+    return form == PJ_FORM_Q8 || form == PJ_FORM_Q8_WIDE || form == PJ_FORM_Q8_WORDS;
 }
 
 /* Size of a packed value. */
 static size_t value_bytes(pj_form form, bool panels)
 {
-    if (form == PJ_FORM_Q8_WORDS) return panels ? 2 : 1;
-    return form == PJ_FORM_F32 || form == PJ_FORM_SPLIT ? 4 : form == PJ_FORM_BF16 ? 2 : 1;
+    if (form == PJ_FORM_F32 || form == PJ_FORM_SPLIT) return 4;
+    return form == PJ_FORM_BF16 || form == PJ_FORM_Q8_WORDS ? 2 : 1;
 }
 
 /* ---- packing ---------------------------------------------------------------------------- */

@@ -20,8 +20,6 @@
 
 /* The form in which kernels read this many activations for weights of this type. */
 pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type, size_t tokens);
-/* Columns of a row that share a scale where activations are packed as codes. */
-size_t pj_linear_shared_columns(const pj_kernels *kernels);
 /* Size of the caller's buffer (64-byte aligned) for packed activations of any form; 0 on
  * overflow. */
 size_t pj_linear_pack_bytes(size_t tokens, size_t cols);

@@ -1,21 +1,24 @@
-/* Quantises activations to signed bytes on AVX2: up to 128 columns of a token share one scale,
- * which tiles then apply once; the rounding error is only slightly larger than with 32. Included by
- * codes_avx2.c and its headers. */
+/* Quantises activations on AVX2: blocks of a token that share a scale, to signed bytes or words.
+ * Included by codes_avx2.c and its headers. */
 #ifndef PJ_KERNELS_PACK_AVX2_H
 #define PJ_KERNELS_PACK_AVX2_H
 
 #include "engine/kernels/tile.h"
 #include "engine/kernels/vector.h"
 
-enum { SHARED = 4 }; /* blocks */
-
-/* Codes in column order; returns their scale. */
-INLINE float quantise_group(const float *x, size_t blocks, __m256i codes[SHARED])
+/* The largest magnitude of some blocks. */
+INLINE float largest_of(const float *x, size_t blocks)
 {
     vec most = vec_of(0);
     for (size_t i = 0; i < blocks * PJ_Q8_BLOCK; i += 8)
         most = vec_max(most, vec_abs(vec_load(x + i)));
-    float largest = vec_largest(most);
+    return vec_largest(most);
+}
+
+/* Codes in column order; returns their scale. */
+INLINE float quantise_group(const float *x, size_t blocks, __m256i *codes)
+{
+    float largest = largest_of(x, blocks);
     float inverse = largest > 0 ? 127 / largest : 0;
     for (size_t b = 0; b < blocks; b++, x += PJ_Q8_BLOCK) {
         __m256i part[4];

@@ -4,15 +4,15 @@
  *
  * Few tokens: `dot` streams weight rows past all tokens; activations are stored row by row
  *   F32: as given by the caller; BF16: u16 [tokens][cols rounded up to 32, zero-filled];
- *   Q8: i8 [tokens][cols], scales and sums [tokens][cols / 32].
+ *   Q8, Q8_WIDE: i8 [tokens][cols], scales and sums [tokens][cols / 32].
  * Many tokens: activations are packed in panels of `vectors` x `lanes` tokens (the last one
  * zero-filled),
  *   values  [panel][cols / group][panel tokens][group]   (cols rounded up to group, zero-filled)
  *   scales, sums  [panel][cols / 32][panel tokens]       (codes only)
  * so that a vector holds `lanes` tokens and one weight (group) is broadcast against it. Panels are
  * contiguous: the one that starts at token t starts at t x padded cols values. `tile` multiplies
- * some weight rows with one panel over a stretch of columns. Q8_WORDS is like Q8 except for its
- * panels: a code takes a word, a vector has every other column of a group, and `scales` and `sums`
+ * some weight rows with one panel over a stretch of columns. Q8_WORDS has panels
+ * only: a code takes a word, a vector has every other column of a group, and `scales` and `sums`
  * are valid only in the first of the neighbouring blocks that share a scale; the entries for a
  * row's minimum and for the sum are the integers that products start from (words_avx2.h). SPLIT has
  * two bfloat16 parts of a value (amx.c), and panels only.
@@ -39,6 +39,7 @@ struct pj_form_kernels {
     size_t vectors;       /* per panel, maximum; vectors x lanes <= PJ_TILE_MAX_TOKENS */
     size_t group;         /* neighbouring columns of one token: f32 1, bf16 2, q8 4, split 32 */
     size_t shared_blocks; /* codes: neighbouring blocks with one scale; 0 means 1 */
+    int largest;          /* codes: of the largest magnitude under a scale; 0 means 127 */
     size_t pass_bytes; /* packed activations that all weights are multiplied with first; 0: all */
     /* Packs one token; not for F32. `n` columns; BF16 pads to a multiple of 32. */
     void (*pack_row)(const float *x, size_t n, void *values, float *scales, int32_t *sums);

@@ -14,16 +14,14 @@
 #include "engine/kernels/sets.h"
 #include "engine/kernels/vector.h"
 
-enum { STREAMS = 4, DOT_TOKENS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 3, SHARED = 4 };
+enum { STREAMS = 4, DOT_TOKENS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 3 };
 
 /* ---- activations ------------------------------------------------------------------------ */
 
-/* Up to SHARED blocks of one token share a scale: 128 columns instead of 32 save the tiles a
- * multiplication per block, a tenth of their time, at a slightly larger rounding error. Writes
- * every block's entry in `scales` and `sums` (-128 x sum of codes), which are `apart` from each
- * other. */
-INLINE void pack_group(const float *x, size_t blocks, __m256i codes[SHARED], float *scales,
-                       int32_t *sums, size_t apart)
+/* Blocks of one token that share a scale. Writes every block's entry in `scales` and `sums`
+ * (-128 x sum of codes), which are `apart` from each other. */
+INLINE void pack_group(const float *x, size_t blocks, __m256i *codes, float *scales, int32_t *sums,
+                       size_t apart)
 {
     __m512 most = _mm512_setzero_ps();
     for (size_t i = 0; i < 2 * blocks; i++)
@@ -224,17 +222,53 @@ INLINE void block_sums(const char *const *rows, size_t at, const char *x, const 
     }
 }
 
-/* Blocks that share the activations' scale: the weights' scales are applied per block, the
- * activations' once at the end. */
+/* Every block has its own scale of activations. */
 INLINE void tile_of(const pj_tile *t, const bool minima, const size_t V)
+{
+    const char *rows[ROWS], *x = t->x;
+    size_t blocks = t->cols / PJ_Q8_BLOCK;
+    __m512 sums[ROWS][VECTORS];
+    UNROLL for (size_t r = 0; r < ROWS; r++)
+    {
+        const float *c = t->c + r * PJ_TILE_MAX_TOKENS;
+        rows[r] = t->weights[r];
+        UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
+            t->add ? _mm512_loadu_ps(c + v * 16) : _mm512_setzero_ps();
+    }
+    for (size_t b = 0; b < blocks; b++, x += V * 512) {
+        const int32_t *x_sums = t->x_sums + b * V * 16;
+        __m512i whole[ROWS][VECTORS];
+        block_sums(rows, b * PJ_Q8_BLOCK, x, x_sums, whole, V);
+        UNROLL for (size_t v = 0; v < V; v++)
+        {
+            __m512 x_scale = _mm512_loadu_ps(t->x_scales + b * V * 16 + v * 16);
+            UNROLL for (size_t r = 0; r < ROWS; r++)
+            {
+                __m512 scale = _mm512_mul_ps(x_scale, _mm512_set1_ps(t->scales[r][b]));
+                sums[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole[r][v]), scale, sums[r][v]);
+            }
+            if (!minima) continue;
+            __m512 sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(x_sums + v * 16));
+            sum = _mm512_mul_ps(sum, _mm512_mul_ps(x_scale, _mm512_set1_ps(1.0f / PJ_Q8_OFFSET)));
+            UNROLL for (size_t r = 0; r < ROWS; r++) sums[r][v] =
+                _mm512_fmadd_ps(sum, _mm512_set1_ps(t->minima[r][b]), sums[r][v]);
+        }
+    }
+    UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++)
+        _mm512_storeu_ps(t->c + r * PJ_TILE_MAX_TOKENS + v * 16, sums[r][v]);
+}
+
+/* Blocks that share the activations' scale, which is applied once at the end: saves a
+ * multiplication per block, a tenth of the time. The types that use it have minima. */
+INLINE void tile_wide_of(const pj_tile *t, const size_t V)
 {
     const char *rows[ROWS], *x = t->x;
     size_t blocks = t->cols / PJ_Q8_BLOCK;
     UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] = t->weights[r];
     if (!t->add)
         UNROLL for (size_t r = 0; r < ROWS; r++) memset(t->c + r * PJ_TILE_MAX_TOKENS, 0, V * 64);
-    for (size_t first = 0; first < blocks; first += SHARED) {
-        size_t last = blocks - first < SHARED ? blocks : first + SHARED;
+    for (size_t first = 0; first < blocks; first += WIDE) {
+        size_t last = blocks - first < WIDE ? blocks : first + WIDE;
         __m512 sums[ROWS][VECTORS];
         UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
             _mm512_setzero_ps();
@@ -248,7 +282,6 @@ INLINE void tile_of(const pj_tile *t, const bool minima, const size_t V)
                 UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
                     _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole[r][v]), scale, sums[r][v]);
             }
-            if (!minima) continue;
             UNROLL for (size_t v = 0; v < V; v++)
             {
                 __m512 sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(x_sums + v * 16));
@@ -287,6 +320,16 @@ static void tile_minima(const pj_tile *t)
         tile_of(t, true, 2);
     else
         tile_of(t, true, 1);
+}
+
+static void tile_wide(const pj_tile *t)
+{
+    if (t->vectors == 3)
+        tile_wide_of(t, 3);
+    else if (t->vectors == 2)
+        tile_wide_of(t, 2);
+    else
+        tile_wide_of(t, 1);
 }
 
 enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, directly from memory */
@@ -334,26 +377,34 @@ static double peak(size_t rounds)
 
 /* ----------------------------------------------------------------------------------------- */
 
-#define TYPE(type, dot_, tile_)                                                          \
-    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8,                        \
-                                              .dot = dot_,                               \
-                                              .tile = tile_,                             \
-                                              .rows = ROWS,                              \
-                                              .stretch = 2048, /* 96 KiB of the panel */ \
-                                              .unpack = unpack_##type,                   \
-                                              .unpacked_bytes = 1}
+#define TYPE(type, dot, tile) FORM_TYPE(by_##type, type, Q8, dot, tile, NULL)
+#define WIDE_TYPE(type)       FORM_TYPE(by_##type, type, Q8_WIDE, dot_##type, tile_wide, NULL)
+/* One scale per 16 columns of weights: their codes are rounded again for tiles, so that those read
+ * activations as exactly as they can. */
+#define NARROW_TYPE(type)                               \
+    FORM_TYPE(many_##type, type, Q8, NULL, tile, NULL); \
+    FORM_TYPE(by_##type, type, Q8_WIDE, dot_##type, NULL, &many_##type)
+#define FORM_TYPE(name, type, form_, dot_, tile_, many_)                            \
+    static const pj_tile_kernels name = {.form = PJ_FORM_##form_,                   \
+                                         .dot = dot_,                               \
+                                         .tile = tile_,                             \
+                                         .rows = ROWS,                              \
+                                         .stretch = 2048, /* 96 KiB of the panel */ \
+                                         .unpack = unpack_##type,                   \
+                                         .many = many_,                             \
+                                         .unpacked_bytes = 1}
 TYPE(q8_0, dot_q8_0, tile);
 TYPE(q4_0, dot_q4_0, tile);
-TYPE(q4_k, dot_q4_k, tile_minima);
-TYPE(q5_k, dot_q5_k, tile_minima);
-TYPE(q6_k, dot_q6_k, tile);
+WIDE_TYPE(q4_k);
+WIDE_TYPE(q5_k);
+NARROW_TYPE(q6_k);
 TYPE(q4_1, dot_q4_1, tile_minima);
 TYPE(q5_0, dot_q5_0, tile);
 TYPE(q5_1, dot_q5_1, tile_minima);
 TYPE(iq4_nl, dot_iq4_nl, tile);
 TYPE(mxfp4, dot_mxfp4, tile);
-TYPE(q2_k, dot_q2_k, tile);
-TYPE(q3_k, dot_q3_k, tile);
+NARROW_TYPE(q2_k);
+NARROW_TYPE(q3_k);
 TYPE(iq4_xs, dot_iq4_xs, tile);
 TYPE(iq1_s, dot_unpacked, tile);
 TYPE(iq1_m, dot_unpacked, tile);
@@ -371,9 +422,15 @@ static const pj_form_kernels form_q8 = {.dot_tokens = 8,
                                         .lanes = 16,
                                         .vectors = VECTORS,
                                         .group = 4,
-                                        .shared_blocks = SHARED,
                                         .pack_row = pack_row,
                                         .pack_panel = pack_panel};
+static const pj_form_kernels form_q8_wide = {.dot_tokens = 8,
+                                             .lanes = 16,
+                                             .vectors = VECTORS,
+                                             .group = 4,
+                                             .shared_blocks = WIDE,
+                                             .pack_row = pack_row_wide,
+                                             .pack_panel = pack_panel_wide};
 
 #include "engine/kernels/codes_table.h"
 
@@ -381,5 +438,6 @@ void pj_kernels_vnni_apply(pj_kernels *kernels)
 {
     enter_codes(kernels);
     kernels->forms[PJ_FORM_Q8] = &form_q8;
-    kernels->peak[PJ_FORM_Q8] = peak;
+    kernels->forms[PJ_FORM_Q8_WIDE] = &form_q8_wide;
+    kernels->peak[PJ_FORM_Q8] = kernels->peak[PJ_FORM_Q8_WIDE] = peak;
 }

@@ -10,11 +10,10 @@
  * every port. Intermediate sums may wrap around, which is harmless: the final sum of 128 columns
  * fits.
  *
- * Activations are the same codes (8 bits, one scale per 128 columns) as for few tokens, one per
- * word. Weights use the rest of a word's range: those of 128 columns are converted to one scale,
- * with 32640 for the largest possible value, so that integers are summed over 128 columns and
- * converted to float once. The rounding error is at most 1/32640 of that value; Q6_K's codes times
- * scales fit exactly.
+ * 128 columns share a scale on both sides, so that integers are summed over all of them and
+ * converted to float once. Activations are codes of up to WORD_CODES, four times as fine as bytes;
+ * weights use the rest of a word's range, up to WORD_LARGEST. Q6_K's codes times scales fit
+ * exactly.
  *
  * Four columns of eight tokens are adjacent: columns 0 and 2 of each token, then 1 and 3; weight
  * rows use the same order. Included only by codes_avx2.c.
@@ -28,30 +27,49 @@
 enum { Q8_BYTES = 34, Q4_BYTES = 18 };
 enum { WORD_ROWS = 8, WORD_VECTORS = 4, WORD_GROUPS = 8 }; /* groups of four columns in a block */
 
-/* Leaves room in a word for a sum with an activation of up to 127. */
-#define WORD_LARGEST 32640.0f
+/* Of activations and of weights: a sum of both fits a word, and 128 products fit 32 bits. The
+ * latter is a multiple of 128, for Q8_0. */
+enum { WORD_BLOCKS = 4, WORD_CODES = 508, WORD_STEPS = 252 };
+#define WORD_LARGEST (WORD_STEPS * 128.0f)
 
 /* ---- activations ------------------------------------------------------------------------ */
 
-/* Up to SHARED blocks of up to eight tokens; for every group of four columns a vector at `to`,
+/* Sixteen columns of a token as words, in columns 0, 2, 1 and 3 of each group of four: groups 0 and
+ * 2, then 1 and 3. */
+INLINE __m256i word_codes(const float *x, float inverse)
+{
+    __m256i low = _mm256_cvtps_epi32((__m256)(vec_load(x) * inverse));
+    __m256i high = _mm256_cvtps_epi32((__m256)(vec_load(x + 8) * inverse));
+    __m256i words = _mm256_packs_epi32(low, high);
+    return _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
+}
+
+/* Up to WORD_BLOCKS blocks of up to eight tokens; for every group of four columns a vector at `to`,
  * `apart` bytes from each other. */
 INLINE void pack_words(const float *x, size_t x_stride, size_t tokens, size_t blocks, char *to,
                        size_t apart, float *scales, int32_t *sums)
 {
-    __m256i codes[8][SHARED] = {0};
-    vec products[8];
-    for (size_t t = 0; t < 8; t++)
-        scales[t] = t < tokens ? quantise_group(x + t * x_stride, blocks, codes[t]) : 0;
-    for (size_t t = 0; t < 8; t++) products[t] = vec_of(0);
+    const __m256i groups = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    vec products[8], even[8], odd[8];
+    float inverse[8];
+    for (size_t t = 0; t < 8; t++) {
+        float largest = t < tokens ? largest_of(x + t * x_stride, blocks) : 0;
+        inverse[t] = largest > 0 ? WORD_CODES / largest : 0;
+        scales[t] = largest / WORD_CODES;
+        products[t] = even[t] = odd[t] = vec_of(0);
+    }
     for (size_t b = 0; b < blocks; b++, to += WORD_GROUPS * apart) {
-        vec even[8], odd[8];
-        UNROLL for (size_t t = 0; t < 8; t++)
-        {
-            __m256i first = _mm256_srai_epi16(_mm256_slli_epi16(codes[t][b], 8), 8);
-            __m256i second = _mm256_srai_epi16(codes[t][b], 8);
-            even[t] = (vec)first, odd[t] = (vec)second;
-            products[t] = (vec)_mm256_sub_epi32((__m256i)products[t], //
-                                                _mm256_madd_epi16(first, second));
+        for (size_t t = 0; t < tokens; t++) {
+            const float *at = x + t * x_stride + b * PJ_Q8_BLOCK;
+            __m256 first = (__m256)word_codes(at, inverse[t]);
+            __m256 second = (__m256)word_codes(at + 16, inverse[t]);
+            __m256i evens = _mm256_permutevar8x32_epi32(
+                (__m256i)_mm256_shuffle_ps(first, second, 0x88), groups);
+            __m256i odds = _mm256_permutevar8x32_epi32(
+                (__m256i)_mm256_shuffle_ps(first, second, 0xdd), groups);
+            even[t] = (vec)evens, odd[t] = (vec)odds;
+            products[t] =
+                (vec)_mm256_sub_epi32((__m256i)products[t], _mm256_madd_epi16(evens, odds));
         }
         vec_transpose(even);
         vec_transpose(odd);
@@ -60,6 +78,7 @@ INLINE void pack_words(const float *x, size_t x_stride, size_t tokens, size_t bl
             vec_store((float *)(void *)(to + g * apart), even[g]);
             vec_store((float *)(void *)(to + g * apart + 32), odd[g]);
         }
+        for (size_t t = tokens; t < 8; t++) even[t] = odd[t] = vec_of(0);
     }
     vec_transpose(products);
     __m256i all = (__m256i)products[0];
@@ -71,9 +90,9 @@ static void pack_panel_words(const float *x, size_t x_stride, size_t tokens, siz
                              size_t cols, void *values, float *scales, int32_t *sums)
 {
     size_t blocks = cols / PJ_Q8_BLOCK, apart = width * 8;
-    for (size_t b = 0; b < blocks; b += SHARED)
+    for (size_t b = 0; b < blocks; b += WORD_BLOCKS)
         for (size_t t = 0; t < width; t += 8) {
-            size_t some = blocks - b < SHARED ? blocks - b : SHARED;
+            size_t some = blocks - b < WORD_BLOCKS ? blocks - b : WORD_BLOCKS;
             size_t have = t >= tokens ? 0 : tokens - t < 8 ? tokens - t : 8;
             pack_words(x + t * x_stride + b * PJ_Q8_BLOCK, x_stride, have, some,
                        (char *)values + b * WORD_GROUPS * apart + t * 8, apart,
@@ -132,7 +151,7 @@ INLINE __m128 q8_0_scales(const char *at, size_t blocks)
 }
 
 /* Up to four blocks. A code is multiplied by 256 and by the ratio of its scale to the largest, over
- * 32768: 255 per step of the largest scale, so that -128 fits too. */
+ * 32768: WORD_STEPS per step of the largest scale, so that -128 fits too. */
 INLINE void unpack_q8_0_group(const char *at, size_t blocks, char *to, float *scale, float *start)
 {
     const __m256i zero = _mm256_setzero_si256();
@@ -153,16 +172,16 @@ INLINE void unpack_q8_0_group(const char *at, size_t blocks, char *to, float *sc
         products = store_words(to, low, products);
         products = store_words(to + 32, high, products);
     }
-    *scale = words.scale * (WORD_LARGEST / 255);
+    *scale = words.scale * (WORD_LARGEST / WORD_STEPS);
     store_start(start, products);
 }
 
 static void unpack_q8_0(const void *row, size_t cols, void *values, float *scales, float *starts)
 {
     const char *at = row;
-    size_t blocks = cols / PJ_Q8_BLOCK, whole = blocks / SHARED * SHARED;
-    for (size_t b = 0; b < whole; b += SHARED)
-        unpack_q8_0_group(at + b * Q8_BYTES, SHARED, (char *)values + b * 64, scales + b,
+    size_t blocks = cols / PJ_Q8_BLOCK, whole = blocks / WORD_BLOCKS * WORD_BLOCKS;
+    for (size_t b = 0; b < whole; b += WORD_BLOCKS)
+        unpack_q8_0_group(at + b * Q8_BYTES, WORD_BLOCKS, (char *)values + b * 64, scales + b,
                           starts + b);
     if (whole < blocks)
         unpack_q8_0_group(at + whole * Q8_BYTES, blocks - whole, (char *)values + whole * 64,
@@ -345,7 +364,7 @@ INLINE void value_block(const uint8_t *codes, float scale, float minimum, float 
 INLINE void unpack_codes_group(const uint8_t *codes, const float *each, const float *minima,
                                size_t blocks, char *to, float *scale, float *start)
 {
-    float values[SHARED * PJ_Q8_BLOCK];
+    float values[WORD_BLOCKS * PJ_Q8_BLOCK];
     vec most = vec_of(0), all = vec_of(0);
     for (size_t b = 0; b < blocks; b++)
         value_block(codes + b * 32, each[b], minima ? minima[b] : 0, values + b * 32, &most, &all);
@@ -369,8 +388,8 @@ INLINE void unpack_codes(pj_dtype type, const void *row, size_t cols, void *valu
         const char *from = (const char *)row + at / info->block_values * info->block_bytes;
         __builtin_prefetch(from + UNPACK_AHEAD);
         pj_codes_row(type, from, n, codes, each, lows);
-        for (size_t b = 0; b < n / PJ_Q8_BLOCK; b += SHARED) {
-            size_t left = n / PJ_Q8_BLOCK - b, some = left < SHARED ? left : SHARED;
+        for (size_t b = 0; b < n / PJ_Q8_BLOCK; b += WORD_BLOCKS) {
+            size_t left = n / PJ_Q8_BLOCK - b, some = left < WORD_BLOCKS ? left : WORD_BLOCKS;
             unpack_codes_group(codes + b * 32, each + b, minima ? lows + b : NULL, some,
                                (char *)values + (first + b) * 64, scales + first + b,
                                starts + first + b);
@@ -460,8 +479,8 @@ INLINE void tile_two_rows(const pj_tile *t, size_t row, const size_t V)
     const char *x = t->x, *w[2] = {t->weights[row], t->weights[row + 1]};
     float *c = t->c + row * PJ_TILE_MAX_TOKENS;
     size_t blocks = t->cols / PJ_Q8_BLOCK;
-    for (size_t first = 0; first < blocks; first += SHARED) {
-        size_t last = blocks - first < SHARED ? blocks : first + SHARED;
+    for (size_t first = 0; first < blocks; first += WORD_BLOCKS) {
+        size_t last = blocks - first < WORD_BLOCKS ? blocks : first + WORD_BLOCKS;
         __m256i sums[2][WORD_VECTORS];
         __m256i start0 = words_at(t->minima[row] + first);
         __m256i start1 = words_at(t->minima[row + 1] + first);

@@ -76,7 +76,6 @@ static pj_status gpu_take(pj_gpu_model *m, const pj_load_request *request, pj_er
     status = pj_vk_open(&m->vk, &options, err);
     if (status != PJ_OK) return status;
     m->packs = pj_vk_device(m->vk)->packed_dot || gpu_is_set("PERJOULE_VULKAN_PACKED");
-    m->shared_columns = (uint32_t)pj_linear_shared_columns(request->kernels);
     m->many = gpu_choose_many(m);
     status = pj_gpu_weights_load(&m->weights, m->vk, request, err);
     return status == PJ_OK ? pj_gpu_prepare_model(m, request, err) : status;

@@ -55,7 +55,6 @@ typedef struct pj_gpu_model {
     pj_vk *vk;
     pj_gpu_weights weights;
     bool packs;              /* few rows are multiplied as 8-bit integers with quantised weights */
-    uint32_t shared_columns; /* of such integers, that have the same scale on the host too */
     pj_vk_kernel many;       /* of many rows, with weights of up to 16 bits */
     /* Told of every dispatch, for a trace of the pass; NULL: none is wanted. */
     void (*note)(struct pj_gpu *s, const pj_gpu_call *call);

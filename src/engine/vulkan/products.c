@@ -45,8 +45,7 @@ static bool products_packs(const pj_gpu *s, const pj_product *p)
 
 void pj_gpu_pack(pj_gpu *s, pj_vk_norm norm, pj_vk_quantise_args args)
 {
-    pj_vk_quantise_constants constants = {PRODUCTS_THREADS, norm, (float)s->model->config.norm_eps,
-                                          s->on->shared_columns};
+    pj_vk_quantise_constants constants = {PRODUCTS_THREADS, norm, (float)s->model->config.norm_eps};
     args.codes = s->packed.address;
     args.scales = s->packed_scales;
     PJ_GPU_RUN(s, PJ_VK_QUANTISE, &constants, &args, args.rows, 1, 5ull * args.rows * args.cols);

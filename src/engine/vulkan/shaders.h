@@ -91,7 +91,6 @@ typedef struct pj_vk_quantise_constants {
     uint32_t threads;
     uint32_t norm; /* pj_vk_norm of x */
     float eps;
-    uint32_t shared; /* columns with the same scale: 32 or 128 */
 } pj_vk_quantise_constants;
 
 typedef struct pj_vk_quantise_args {

@@ -139,7 +139,6 @@ pj_status pj_gpu_outline_open(const pj_model *model, bool packs, pj_gpu_model **
     if (!made) return pj_fail_memory(err, "the engine");
     *made = (pj_gpu_model){.model = model,
                            .packs = packs,
-                           .shared_columns = 32,
                            .many = PJ_VK_PRODUCT_TILED,
                            .dry = true,
                            .backend = &pj_backend_vulkan};

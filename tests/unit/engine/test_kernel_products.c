@@ -86,7 +86,8 @@ static double rounded(const pj_kernels *k, pj_form form, const float *x, size_t 
     size_t begin = i / shared * shared, end = begin + shared < cols ? begin + shared : cols;
     float most = 0;
     for (size_t j = begin; j < end; j++) most = fmaxf(most, fabsf(x[j]));
-    return most > 0 ? (double)rintf(x[i] * (127 / most)) * ((double)most / 127) : 0;
+    float codes = (float)(k->forms[form]->largest ? k->forms[form]->largest : 127);
+    return most > 0 ? (double)rintf(x[i] * (codes / most)) * ((double)most / codes) : 0;
 }
 
 /* Bound on the error of rounding the weights of 128 columns to 16-bit integers with one scale: half

@@ -1,14 +1,12 @@
 #version 450
 /* Rows of floats, optionally normalised, as signed bytes with a scale per 32 columns: the activations of
- * packed products. SHARED columns, 32 or 128, have the same scale, as the host's processor has it, so that
- * both round alike.
+ * packed products.
  *
- * Dispatch: x: rows. cols is a multiple of 32, threads of 16 and of SHARED / 4. */
+ * Dispatch: x: rows. cols is a multiple of 32, threads of 16. */
 #include "norms.glsl"
 
 layout(constant_id = 1) const uint NORM = 0;
 layout(constant_id = 2) const float EPS = 0;
-layout(constant_id = 3) const uint SHARED = 32;
 
 layout(push_constant, scalar) uniform parameters {
     uint64_t x, weight, bias; /* of the norm */
@@ -46,7 +44,7 @@ void main()
         largest_of[thread] = max(max(magnitude.x, magnitude.y), max(magnitude.z, magnitude.w));
         barrier();
         float largest = 0;
-        const uint sharing = SHARED / 4;
+        const uint sharing = 32 / 4;
         for (uint i = 0; i < sharing; i++) largest = max(largest, largest_of[thread / sharing * sharing + i]);
         barrier();
         if (column >= cols) continue;
