@@ -67,7 +67,10 @@ static void check_type(const char *folder, const json_t *reference, const json_t
     const char *file = json_string_value(json_object_get(model, "file"));
     judge_join(path, folder, file);
     judge_join(logits, folder, json_string_value(json_object_get(model, "logits")));
-    double room = strstr(file, "f16") ? 0.002 : 0.05;
+    /* Quantised products may lose no more than llama.cpp's, whose error the list states; the KL
+     * divergence of the next token goes with its square. */
+    double peer = json_real_value(json_object_get(model, "peer_rms_over_std"));
+    double room = strstr(file, "f16") ? 0.002 : peer > 0 ? 1.05 * peer : 0.05;
     double std = json_real_value(json_object_get(model, "std"));
     for (int whole = 0; whole < 2; whole++) {
         comparison c = compare(path, isa, logits, json_object_get(reference, "ids"), whole);
