@@ -34,7 +34,7 @@ static void copy_size_line(const char *bytes, pj_body_part line, size_t grown, p
     while (isxdigit((unsigned char)bytes[end])) end++;
     pj_buffer_append(out, bytes, digits);
     if (grown)
-        pj_buffer_printf(out, "%llx", (unsigned long long)(line.chunk_bytes + grown));
+        pj_buffer_printf(out, "%zx", line.chunk_bytes + grown);
     else
         pj_buffer_append(out, bytes + digits, end - digits);
     pj_buffer_append(out, bytes + end, line.bytes - end);

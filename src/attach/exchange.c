@@ -191,6 +191,7 @@ static void parse_event(pj_exchange *x, const char *name, const char *data, size
     pj_answer_take(&x->answer, name, data, bytes, take_given, &g);
     before.events = x->answer.events;
     /* compared as bytes: padding that differs merely costs a parse of the next event */
+    /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
     if (memcmp(&before, &x->answer, sizeof before) != 0)
         pj_answer_template_forget(&x->usual);
     else if (g.pieces == 1 && g.last.tokens < 0 && x->text.length == text + g.last.bytes && !*name)

@@ -80,8 +80,8 @@ static void sum_nodes(pj_energies *j)
     const pj_tree *tree = j->tree;
     uint32_t apart[PJ_NODE_ROOT + 1] = {0};
     bool has_planted = pj_energy_has_planted(j);
-    for (uint8_t outer = 0; tree->nested && outer < PJ_SPAN_KIND_COUNT; outer++)
-        for (uint8_t inner = 0; inner < PJ_SPAN_KIND_COUNT; inner++)
+    for (int outer = 0; tree->nested && outer < PJ_SPAN_KIND_COUNT; outer++)
+        for (int inner = 0; inner < PJ_SPAN_KIND_COUNT; inner++)
             if (pj_tree_stands_apart(outer, inner)) apart[outer] |= 1u << inner;
     for (uint32_t i = 0; i < tree->node_count; i++)
         start_node(pj_energy_of(j, i), j->result_count > 0, has_planted);

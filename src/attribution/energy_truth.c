@@ -32,7 +32,7 @@ static bool plant_powers(pj_energies *j)
 static double leaf_mw(const pj_energies *j, const pj_leaf *leaf)
 {
     const pj_tree *tree = j->tree;
-    double middle = (double)(leaf->begin_ns - tree->begin_ns + (leaf->end_ns - leaf->begin_ns) / 2);
+    double middle = 0.5 * (double)(leaf->begin_ns + leaf->end_ns - 2 * tree->begin_ns);
     return pj_sim_leaf_mw(j->options->sim, j->sim_mw[leaf->class_], (uint32_t)(leaf - tree->leaves),
                           middle / (double)(tree->end_ns - tree->begin_ns + 1));
 }

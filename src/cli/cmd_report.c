@@ -19,7 +19,8 @@ static pj_status report_write_out(const char *path, const pj_buffer *out, pj_err
     FILE *file = path ? fopen(path, "wb") : stdout;
     if (!file) return pj_fail_errno(err, errno, "cannot write %s", path);
     bool whole = fwrite(out->data, 1, out->length, file) == out->length;
-    whole = (path ? fclose(file) : fflush(file)) == 0 && whole;
+    whole &= fflush(file) == 0;
+    if (path) whole &= fclose(file) == 0;
     return whole ? PJ_OK
                  : pj_fail(err, PJ_E_IO, "cannot write %s: is the disk full?",
                            path ? path : "to standard output");

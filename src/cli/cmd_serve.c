@@ -70,12 +70,12 @@ static void *stop_in_time(void *context)
 {
     char byte;
     while (read(stop_pipe[0], &byte, 1) < 0 && errno == EINTR) continue;
-    ssize_t n = write(go_pipe[1], "s", 1);
-    (void)n;
+    if (write(go_pipe[1], "s", 1) < 0) _exit(PJ_EXIT_OK);
     pj_clock_sleep_until(pj_clock_ns() + STOP_WITHIN_MS * PJ_NS_PER_MS);
     static const char text[] = "perjoule serve: stopped at once; a run in progress is "
                                "recovered from its spool at the next start\n";
-    n = write(STDERR_FILENO, text, sizeof text - 1);
+    ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)n;
     _exit(PJ_EXIT_OK);
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { USUAL_STEPS = 5 };
+enum { USUAL_STEPS = 5, MOST_BLOCKS = PJ_SWEEP_BLOCKS / 4 };
 
 typedef struct tune_args {
     const char *device, *limit, *settings, *power, *db;
@@ -147,7 +147,7 @@ static pj_status tune_apply(const pj_command *command, const tune_args *a, const
     if (status != PJ_OK) return status;
     pj_interrupt_catch();
     status = pj_limits_find(env, &limits, err);
-    t->limits = &limits;
+    t->limits = &limits; /* cppcheck-suppress autoVariables; read only in here */
     if (status == PJ_OK) status = choose_limit(a, t, err);
     if (status == PJ_OK) status = choose_settings(a, t, err);
     if (status == PJ_OK) status = pj_limit_guard_arm(&guard, &limits, t->limit, err);
@@ -211,7 +211,7 @@ static int run_tune(const pj_command *command, int argc, char **argv)
          "watts or megahertz, separated by commas (default: --steps of them down to 40 %)"},
         {"steps", 0, PJ_OPTION_INT, &a.steps, "N", "settings to try (5)", 2, PJ_SWEEP_SETTINGS},
         {"blocks", 0, PJ_OPTION_INT, &a.blocks, "N", "runs under each setting (3)",
-         PJ_SWEEP_LEAST_BLOCKS, PJ_SWEEP_BLOCKS / 4},
+         PJ_SWEEP_LEAST_BLOCKS, MOST_BLOCKS},
         {"max-loss", 0, PJ_OPTION_DOUBLE, &a.most_loss, "PERCENT", "speed that may be lost (2)", 0,
          90},
         {"no-warmup", 0, PJ_OPTION_FLAG, &a.no_warmup, NULL,

@@ -214,6 +214,7 @@ static bool prompt_text(const pj_profile_options *o, pj_buffer *text)
 static void keep_features(pj_run *run, const pj_buffer *prompt, const pj_buffer *output)
 {
     const pj_buffer *text = prompt ? prompt : output;
+    if (!text) return;
     pj_json json;
     pj_error err = {0};
     pj_json_open(&json, 1 << 12);

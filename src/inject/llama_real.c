@@ -16,7 +16,9 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *context)
     search *s = context;
     (void)size;
     const char *file = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
-    if (!file || (strncmp(file, "/libllama.", 10) && strncmp(file, "/libggml-base.", 14))) return 0;
+    if (!file) return 0;
+    int llama = strncmp(file, "/libllama.", 10) == 0;
+    if (!llama && strncmp(file, "/libggml-base.", 14) != 0) return 0;
     void *library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
     s->found = library ? dlsym(library, s->name) : NULL;
     if (library) dlclose(library);

@@ -67,11 +67,17 @@ static bool laws_read_row(const pj_run_info *info, pj_law_run *r)
 
 /* ---- sets ------------------------------------------------------------------------------------ */
 
+/* Whether a law's variable is of a model's shape, rather than a setting. */
+static bool laws_of_models(figure over)
+{
+    return over <= FFN_WIDTH;
+}
+
 /* Whether two runs differ at most in the law's variable. Laws over the shape of a model compare
  * models; the others keep the model fixed. */
 static bool laws_is_alike(const pj_law_run *a, const pj_law_run *b, figure over)
 {
-    bool models = over <= FFN_WIDTH;
+    bool models = laws_of_models(over);
     if (a->settings != b->settings) return false;
     if (!models && (!a->info->model_name || !b->info->model_name ||
                     strcmp(a->info->model_name, b->info->model_name) != 0))
@@ -83,7 +89,7 @@ static bool laws_is_alike(const pj_law_run *a, const pj_law_run *b, figure over)
 
 static bool is_same_point(const pj_law_run *a, const pj_law_run *b, figure over)
 {
-    if (over > FFN_WIDTH) return a->x[over] == b->x[over];
+    if (!laws_of_models(over)) return a->x[over] == b->x[over];
     const char *x = a->info->model_name, *y = b->info->model_name;
     return x && y && strcmp(x, y) == 0;
 }
@@ -209,7 +215,7 @@ static void write_held(pj_json *json, const pj_run_law *s, figure over)
     }
     const pj_law_run *r = s->of[0];
     pj_json_object_begin(json);
-    if (over > FFN_WIDTH) pj_json_kv_string(json, "model", r->info->model_name);
+    if (!laws_of_models(over)) pj_json_kv_string(json, "model", r->info->model_name);
     pj_json_kv_string(json, "dtype", r->info->dtype);
     pj_json_kv_uint(json, "threads", r->info->threads);
     pj_json_kv_string(json, "energy_source", pj_quality_name(r->info->quality));

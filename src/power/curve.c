@@ -28,7 +28,7 @@ static const double LOG_REST = 0.05;
 /* Half width of the uncertainty of where the part of a value begins and ends. */
 static const float LOG_EDGE_NS = PJ_NS_PER_MS;
 /* Half of what single ticks of a grid deviate from it. */
-static const double GRID_JITTER_NS = PJ_NS_PER_MS / 2;
+static const double GRID_JITTER_NS = 0.5 * PJ_NS_PER_MS;
 
 static pj_curve *new_curve(const pj_rail *rail, bool of_steps)
 {

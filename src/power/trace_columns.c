@@ -48,9 +48,8 @@ static pj_trace_column columns_power(pj_trace *t, const char *name, size_t lengt
                                      const char *field, double scale)
 {
     int rail = columns_add_rail(t, name, length, field);
-    return rail < 0
-               ? (pj_trace_column){0}
-               : (pj_trace_column){.kind = PJ_TRACE_COLUMN_POWER, .rail = rail, .scale = scale};
+    if (rail < 0) return (pj_trace_column){0};
+    return (pj_trace_column){.kind = PJ_TRACE_COLUMN_POWER, .rail = rail, .scale = scale};
 }
 
 /* ---- nvidia-smi ---- */

@@ -85,11 +85,10 @@ static void describe_power(pj_run *run)
 {
     const pj_session *s = run->session;
     pj_run_info *info = &run->info;
-    const pj_rail *rails;
     uint32_t count = 0;
     info->machine = s->machine.name;
     info->machine_json = s->machine.json;
-    if (!s->meter || !(rails = pj_meter_rails(s->meter, &count)) || !count) return;
+    if (!s->meter || !pj_meter_rails(s->meter, &count) || !count) return;
     info->quality = pj_meter_quality(s->meter);
     info->power_sources = pj_meter_sources(s->meter);
     if (pj_meter_sim(s->meter)) info->simulation = simulation_of(run);

@@ -33,8 +33,8 @@ static void compare_clocks(pj_store *store, double *offset_ms, double *uncertain
     int64_t before = pj_clock_wall_ns();
     if (store->driver->clock(store->db, &server_ns, NULL) != PJ_OK) return;
     int64_t after = pj_clock_wall_ns();
-    *offset_ms = (double)(before + (after - before) / 2 - server_ns) / 1e6;
     *uncertainty_ms = (double)(after - before) / 2e6;
+    *offset_ms = (double)(before - server_ns) / 1e6 + *uncertainty_ms;
 }
 
 pj_status pj_store_machine_beat(pj_store *store, const pj_machine_beat *beat, pj_error *err)

@@ -68,18 +68,18 @@ static int next_mark(const char *text, bool closing, const char **where)
 
 static void search(const pj_run_data *d, const sequence *s, found *f)
 {
-    const char *text = pj_buffer_get(&s->text), *at = text, *open = NULL, *close = NULL;
+    const char *text = pj_buffer_get(&s->text), *open = NULL, *close = NULL;
     int opened = next_mark(text, false, &open), closed = next_mark(text, true, &close);
     /* "<|end|>" ends every message of its format, not only the analysis */
     if (closed >= 0 && closed != MARKS - 1 && (opened < 0 || close < open)) {
-        at = close + strlen(marks[closed].close);
+        const char *at = close + strlen(marks[closed].close);
         take_range(d, s, 0, (size_t)(at - text), f);
         opened = next_mark(at, false, &open);
     }
     while (opened >= 0) {
         const char *inside = open + strlen(marks[opened].open);
         const char *end = strstr(inside, marks[opened].close);
-        at = end ? end + strlen(marks[opened].close) : text + s->text.length;
+        const char *at = end ? end + strlen(marks[opened].close) : text + s->text.length;
         take_range(d, s, (size_t)(open - text), (size_t)(at - text), f);
         opened = next_mark(at, false, &open);
     }

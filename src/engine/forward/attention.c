@@ -96,5 +96,5 @@ void pj_steps_attention(const pj_steps *s, const pj_layer *l, pj_slice x)
     pj_steps_attend(s, l, qkv, attended);
     gate_output(s, l, attended);
     pj_steps_product(s, attended, &l->o, pj_steps_hidden(s, PJ_BUFFER_Y),
-                     normed ? (pj_slice){0} : pj_steps_hidden(s, PJ_BUFFER_X));
+                     normed ? pj_no_slice : pj_steps_hidden(s, PJ_BUFFER_X));
 }

@@ -157,7 +157,7 @@ static void attend(const pj_steps *s, const pj_layer *l, pj_slice h)
 static void feed_forward_beside(const pj_steps *s, const pj_layer *l, pj_slice h)
 {
     pj_slice x = pj_steps_hidden(s, PJ_BUFFER_X), y = pj_steps_hidden(s, PJ_BUFFER_Y);
-    pj_slice branch = pj_steps_hidden(s, PJ_BUFFER_BRANCH), none = {0};
+    pj_slice branch = pj_steps_hidden(s, PJ_BUFFER_BRANCH), none = pj_no_slice;
     pj_steps_mlp(s, &l->mlp, h, y, none);
     norm_into(s, &l->dense_out_norm, y, branch, none);
     pj_slice routed = norm_into(s, &l->router_norm, x, pj_steps_hidden(s, PJ_BUFFER_ROUTED), none);
@@ -174,7 +174,7 @@ static void feed_forward(const pj_steps *s, const pj_layer *l, pj_slice h)
         feed_forward_beside(s, l, h);
         return;
     }
-    pj_slice residual = l->mlp_out_norm.w ? (pj_slice){0} : pj_steps_hidden(s, PJ_BUFFER_X);
+    pj_slice residual = l->mlp_out_norm.w ? pj_no_slice : pj_steps_hidden(s, PJ_BUFFER_X);
     if (l->experts)
         pj_steps_experts(s, l, h, h, residual);
     else

@@ -54,5 +54,5 @@ void pj_steps_latent(const pj_steps *s, const pj_layer *l, pj_slice x)
     pj_steps_attend(s, l, qkv, attended);
     project_heads(s, PJ_N_V_B_PROJ, m->values, l->heads, attended, l->value_dim, values, m->value);
     pj_steps_product(s, values, &l->o, pj_steps_hidden(s, PJ_BUFFER_Y),
-                     normed ? (pj_slice){0} : pj_steps_hidden(s, PJ_BUFFER_X));
+                     normed ? pj_no_slice : pj_steps_hidden(s, PJ_BUFFER_X));
 }

@@ -75,7 +75,7 @@ static void run_shared(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slic
                     .out = own};
     pj_steps_component(s, PJ_N_SHARED_EXPERT);
     bool gated = l->shared_gate.w.data != NULL;
-    pj_steps_mlp(s, &l->shared, x, own, gated ? (pj_slice){0} : residual);
+    pj_steps_mlp(s, &l->shared, x, own, gated ? pj_no_slice : residual);
     if (gated) {
         pj_steps_product(s, x, &l->shared_gate, gate, (pj_slice){0});
         s->ops->add_gated(s->state, y, own, gate);
@@ -94,6 +94,6 @@ void pj_steps_experts(const pj_steps *s, const pj_layer *l, pj_slice routed, pj_
     bool shared = l->shared.width > 0;
     if (pj_steps_want(s, PJ_N_ROUTER)) route(s, l, routed);
     if (pj_steps_want(s, PJ_N_EXPERTS))
-        s->ops->experts(s->state, l, &like, x, y, l->shared_gate.w.data ? (pj_slice){0} : residual);
+        s->ops->experts(s->state, l, &like, x, y, l->shared_gate.w.data ? pj_no_slice : residual);
     if (shared && pj_steps_want(s, PJ_N_SHARED_EXPERT)) run_shared(s, l, x, y, residual);
 }

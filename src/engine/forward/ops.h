@@ -63,6 +63,7 @@ typedef struct pj_slice {
     pj_buffer_name buffer; /* PJ_NO_BUFFER: none */
     uint32_t first, rows, cols, stride;
 } pj_slice;
+static const pj_slice pj_no_slice = {0};
 
 /* Work of a layer or component, when it ends. NAN: not known. */
 typedef struct pj_done {

@@ -22,7 +22,8 @@ pj_done pj_product_work(const pj_product *p)
 pj_done pj_norm_work(const pj_norm_step *step)
 {
     double values = (double)step->y.rows * step->y.cols;
-    return (pj_done){7 * values, 8 * values + 4.0 * (step->y.cols / step->heads), step->y, true};
+    uint32_t weights = step->y.cols / step->heads;
+    return (pj_done){7 * values, 8 * values + 4.0 * weights, step->y, true};
 }
 
 pj_done pj_activation_work(const pj_activation *a)
@@ -65,7 +66,7 @@ pj_mlp_block pj_mlp_block_of(const pj_mlp *mlp, const pj_activation *like, pj_sl
     work_add_input(&b, &mlp->gate, gate);
     work_add_input(&b, &mlp->up, plain ? gate : up);
     b.activation.gate = gate;
-    b.activation.up = plain ? (pj_slice){0} : up;
+    b.activation.up = plain ? pj_no_slice : up;
     b.activation.act = pj_slice_of(PJ_BUFFER_ACT, y.rows, f, f);
     b.activation.inner = mlp->down.name == PJ_N_NONE;
     return b;

@@ -54,8 +54,8 @@ typedef struct pj_gpu_model {
     const pj_model *model;
     pj_vk *vk;
     pj_gpu_weights weights;
-    bool packs;              /* few rows are multiplied as 8-bit integers with quantised weights */
-    pj_vk_kernel many;       /* of many rows, with weights of up to 16 bits */
+    bool packs;        /* few rows are multiplied as 8-bit integers with quantised weights */
+    pj_vk_kernel many; /* of many rows, with weights of up to 16 bits */
     /* Told of every dispatch, for a trace of the pass; NULL: none is wanted. */
     void (*note)(struct pj_gpu *s, const pj_gpu_call *call);
     pj_gpu_trace *trace;

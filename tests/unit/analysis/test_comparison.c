@@ -370,7 +370,7 @@ static void ties_are_one_sentence(void **state)
     pj_tied_pair all[10], star[] = {{0, 1, j}, {1, 2, j}, {1, 4, j}};
     size_t n = 0;
     for (uint32_t a = 0; a < 5; a++)
-        for (uint32_t b = a + 1; b < 5; b++) all[n++] = (pj_tied_pair){a, b, n == 3 ? worst : j};
+        for (uint32_t b = a + 1; b < 5; b++, n++) all[n] = (pj_tied_pair){a, b, n == 3 ? worst : j};
     assert_string_equal(ties_text(all, n),
                         "A, B, C, D and E are not distinguishable in energy per token: differences "
                         "above 4.4 % would have been detected; 11 more runs per side would detect "

@@ -86,8 +86,8 @@ static void test_stream(void **state)
         "{\"model\":\"n\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"d\"}}]}",
         "{\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"e\"}}]}",
         "{\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"model\"}}]}",
-        "{\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"f\"}}],"
-        "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":9}}"};
+        ("{\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"f\"}}],"
+         "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":9}}")};
     replayed r;
     size_t count;
     (void)state;

@@ -191,20 +191,20 @@ static bool jv_hashable(jv_run *run, jv key)
     return good;
 }
 
-void jv_dict_set(jv_run *run, jv value, jv key, jv item)
+void jv_dict_set(jv_run *run, jv to, jv key, jv value)
 {
     if (run->failed) return;
-    jv_dict *dict = value.dict;
+    jv_dict *dict = to.dict;
     if (!jv_hashable(run, key)) return;
     jv *old = (jv *)(uintptr_t)jv_dict_find(run, dict, key);
     if (run->failed) return;
     if (old) {
-        *old = item;
+        *old = value;
         return;
     }
     if (dict->count == dict->capacity && !dict_grow(run, dict)) return;
     dict->keys[dict->count] = key;
-    dict->values[dict->count++] = item;
+    dict->values[dict->count++] = value;
 }
 
 void jv_dict_update(jv_run *run, jv dict, const jv_dict *from)

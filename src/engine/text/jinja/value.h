@@ -157,7 +157,7 @@ jv jv_list_as(jv list, jv_list_kind kind); /* the list, marked as this kind */
 bool jv_is_generator(jv value);
 bool jv_is_plain_list(jv value); /* a list or tuple */
 jv jv_dict_new(jv_run *run);
-void jv_dict_set(jv_run *run, jv dict, jv key, jv value);
+void jv_dict_set(jv_run *run, jv to, jv key, jv value);
 void jv_dict_update(jv_run *run, jv dict, const jv_dict *from);
 const jv *jv_dict_find(jv_run *run, const jv_dict *dict, jv key); /* NULL: not there */
 const jv *jv_dict_get(const jv_dict *dict, const char *key);
