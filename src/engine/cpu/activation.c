@@ -32,6 +32,23 @@ static void multiply_clamped(const pj_activation *a, const float *up, float *act
     }
 }
 
+static void activate_relu2(const float *gate, float *act, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float g = gate[i] > 0 ? gate[i] : 0;
+        act[i] = g * g;
+    }
+}
+
+static void activate_xielu(const float *p, const float *gate, float *act, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float g = gate[i];
+        act[i] =
+            g > 0 ? p[0] * g * g + p[2] * g : (expm1f(g < p[3] ? g : p[3]) - g) * p[1] + p[2] * g;
+    }
+}
+
 static void activate_row(void *context, size_t row)
 {
     const activation_task *t = context;
@@ -42,6 +59,8 @@ static void activate_row(void *context, size_t row)
     case PJ_ACT_NONE:
         if (act != gate) memcpy(act, gate, t->a->act.cols * sizeof *act);
         break;
+    case PJ_ACT_RELU2: activate_relu2(gate, act, t->a->act.cols); break;
+    case PJ_ACT_XIELU: activate_xielu(t->a->xielu, gate, act, t->a->act.cols); break;
     case PJ_ACT_CLAMPED: activate_clamped(t, gate, act); break;
     case PJ_ACT_GELU: k->gelu(act, gate, t->a->act.cols); break;
     case PJ_ACT_SILU: k->silu(act, gate, t->a->act.cols); break;

@@ -211,6 +211,7 @@ void pj_cpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_s
 void pj_cpu_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from_step, pj_slice to,
                        uint32_t to_step);
 void pj_cpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y);
+void pj_cpu_rotate(void *state, const pj_layer *layer, pj_slice qkv);
 void pj_cpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv);
 /* attention.c */
 void pj_cpu_attend(void *state, const pj_layer *layer, pj_slice qkv, pj_slice y,

@@ -110,6 +110,41 @@ static void choose_scored_row(void *context, size_t row)
     for (uint32_t e = 0; all > 0 && e < t->experts; e++) p[e] /= all;
 }
 
+/* The softmax at `best` over the experts that are left and within reach of it. */
+static float weight_in_reach(const float *logits, const bool *taken, uint32_t experts,
+                             uint32_t best, float reach)
+{
+    float top = logits[best], sum = 0;
+    for (uint32_t e = 0; e < experts; e++) {
+        float factor = fmaxf(fabsf(logits[e]), top);
+        if (!taken[e] && (top - logits[e]) / factor <= reach) sum += expf(logits[e] - top);
+    }
+    return 1 / sum;
+}
+
+/* Each expert of those that are left, weighted among its likes. */
+static void choose_mixed_row(void *context, size_t row)
+{
+    const routing *t = context;
+    const pj_cpu *s = t->s;
+    const float *logits = pj_cpu_row(s, t->logits, row);
+    float *p = s->probability + row * t->experts, *weight = s->chosen_weight + row * t->chosen;
+    uint32_t *chosen = s->chosen + row * t->chosen;
+    bool taken[PJ_MAX_EXPERTS] = {false};
+    memcpy(p, logits, t->experts * sizeof *p);
+    s->kernels->softmax(p, t->experts);
+    for (uint32_t slot = 0; slot < t->chosen; slot++) {
+        uint32_t best = 0;
+        while (taken[best]) best++;
+        for (uint32_t e = best + 1; e < t->experts; e++)
+            if (!taken[e] && logits[e] > logits[best]) best = e;
+        weight[slot] =
+            weight_in_reach(logits, taken, t->experts, best, (float)s->model->config.router_reach);
+        chosen[slot] = best;
+        taken[best] = true;
+    }
+}
+
 static bool is_scored(const pj_model_config *c)
 {
     return c->router_sigmoid || c->router_correction || c->expert_groups > 1 ||
@@ -201,7 +236,10 @@ void pj_cpu_route(void *state, const pj_layer *layer, pj_slice logits, bool reno
     double values = (double)t.rows * t.experts;
     pj_instrument_operation(s->instrument, PJ_N_OP_TOP_K);
     pj_cpu_rows(s, t.rows, (size_t)t.rows * t.experts * t.chosen,
-                is_scored(&s->model->config) ? choose_scored_row : choose_row, &t);
+                s->model->blueprint->router == PJ_ROUTER_MIXER ? choose_mixed_row
+                : is_scored(&s->model->config)                 ? choose_scored_row
+                                                               : choose_row,
+                &t);
     sort_by_expert(&t);
     pj_cpu_operation_end(s, &(pj_cpu_done){.flops = 5 * values, .bytes = 8 * values});
     if (!s->instrument->module) return;

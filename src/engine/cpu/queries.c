@@ -154,14 +154,22 @@ static void append_row(void *context, size_t row)
         }
 }
 
+void pj_cpu_rotate(void *state, const pj_layer *l, pj_slice qkv)
+{
+    pj_cpu *s = state;
+    query_task t = {s, l, qkv};
+    size_t values = (size_t)qkv.rows * qkv.cols;
+    if (l->rope == PJ_NO_ROPE) return;
+    run_on_queries(&t, PJ_N_OP_ROPE, rope_row, rotated_heads(l) * l->head_dim, values, 3,
+                   qkv.rows * pj_rotated_values(s->model, l));
+}
+
 void pj_cpu_rotate_and_store(void *state, const pj_layer *l, pj_slice qkv)
 {
     pj_cpu *s = state;
     query_task t = {s, l, qkv};
     size_t values = (size_t)qkv.rows * qkv.cols, queries = (size_t)l->heads * l->head_dim;
-    if (l->rope != PJ_NO_ROPE)
-        run_on_queries(&t, PJ_N_OP_ROPE, rope_row, rotated_heads(l) * l->head_dim, values, 3,
-                       qkv.rows * pj_rotated_values(s->model, l));
+    if (!l->norm_rotated) pj_cpu_rotate(s, l, qkv);
     /* a temperature by position, so that attention over a long context stays sharp */
     if (s->model->config.query_beta != 0)
         run_on_queries(&t, PJ_N_OP_QUERY_SCALE, scale_queries_row, queries, qkv.rows * queries, 1,

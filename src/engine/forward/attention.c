@@ -12,6 +12,17 @@ static void norm_heads(const pj_steps *s, const pj_norm *norm, pj_slice x, pj_sl
     pj_steps_norm(s, &step);
 }
 
+/* The rotation as a component of its own. */
+static void rotate_apart(const pj_steps *s, const pj_layer *l, pj_slice qkv, uint32_t cols)
+{
+    double values = s->rows * pj_rotated_values(s->model, l);
+    pj_done done = {.flops = 3 * values, .bytes = 8 * values, .out = pj_slice_cols(qkv, 0, cols)};
+    if (!pj_steps_want(s, PJ_N_ROTARY_EMB)) return;
+    pj_steps_component(s, PJ_N_ROTARY_EMB);
+    s->ops->rotate(s->state, l, qkv);
+    pj_steps_end(s, &done);
+}
+
 /* Queries, keys and values of x, adjacent in `qkv`. */
 static void project_qkv(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slice qkv)
 {
@@ -27,6 +38,7 @@ static void project_qkv(const pj_steps *s, const pj_layer *l, pj_slice x, pj_sli
     };
     pj_steps_products(s, x, products, 4);
     if (l->output_gate) s->ops->take_queries(s->state, l, gated, q);
+    if (l->norm_rotated) rotate_apart(s, l, qkv, queries + values);
     norm_heads(s, &l->q_norm, q, q, l->heads);
     norm_heads(s, &l->v_norm, l->keys_are_values ? k : v, v, l->kv_heads);
     norm_heads(s, &l->k_norm, k, k, l->kv_heads);
@@ -51,7 +63,7 @@ static pj_done attention_work(const pj_steps *s, const pj_layer *l, const pj_att
 {
     const pj_model_config *c = &s->model->config;
     pj_dtype kv_type = s->compute->options.kv_type;
-    double rotated = s->rows * pj_rotated_values(s->model, l);
+    double rotated = l->norm_rotated ? 0 : s->rows * pj_rotated_values(s->model, l);
     double scaled = c->query_beta > 0 ? e->q_floats : 0;
     double each = c->attention_softcap > 0 ? 13 : 7; /* FLOPs of scale, mask, softmax, cap */
     return (pj_done){
@@ -95,6 +107,8 @@ void pj_steps_attention(const pj_steps *s, const pj_layer *l, pj_slice x)
     project_qkv(s, l, x, qkv);
     pj_steps_attend(s, l, qkv, attended);
     gate_output(s, l, attended);
+    pj_norm_step step = {.norm = &l->attended_norm, .heads = 1, .x = attended, .y = attended};
+    pj_steps_norm(s, &step);
     pj_steps_product(s, attended, &l->o, pj_steps_hidden(s, PJ_BUFFER_Y),
                      normed ? pj_no_slice : pj_steps_hidden(s, PJ_BUFFER_X));
 }

@@ -7,6 +7,8 @@ static pj_activation mlp_activation(const pj_model_config *c)
 {
     return (pj_activation){.kind = c->swiglu_limit > 0 ? PJ_ACT_CLAMPED
                                    : c->gelu           ? PJ_ACT_GELU
+                                   : c->relu2          ? PJ_ACT_RELU2
+                                   : c->xielu          ? PJ_ACT_XIELU
                                                        : PJ_ACT_SILU,
                            .alpha = (float)c->swiglu_alpha,
                            .limit = (float)c->swiglu_limit};
@@ -25,9 +27,13 @@ static void activate(const pj_steps *s, const pj_activation *a, pj_instrument_na
 void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, pj_slice x, pj_slice y, pj_slice residual)
 {
     pj_activation like = mlp_activation(&s->model->config);
+    like.xielu = mlp->xielu;
     pj_mlp_block b = pj_mlp_block_of(mlp, &like, y, residual);
     pj_steps_products(s, x, b.inputs, b.input_count);
     activate(s, &b.activation, PJ_N_ACT);
+    pj_slice act = b.activation.act;
+    pj_norm_step step = {.norm = &mlp->act_norm, .heads = 1, .x = act, .y = act};
+    pj_steps_norm(s, &step);
     pj_steps_products(s, b.activation.act, &b.output, 1);
 }
 

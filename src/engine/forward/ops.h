@@ -104,6 +104,9 @@ typedef enum pj_activation_kind {
     PJ_ACT_SILU = 0, /* g / (1 + e^-g) */
     PJ_ACT_NONE,     /* g; act may be gate */
     PJ_ACT_GELU,     /* 0.5 g (1 + tanh(sqrt(2/pi) (g + 0.044715 g^3))) */
+    PJ_ACT_RELU2,    /* max(g, 0)^2 */
+    PJ_ACT_XIELU,    /* parameters p, n, b, e: p g^2 + b g where g > 0, else
+                        n (exp(min(g, e)) - 1 - g) + b g */
     PJ_ACT_CLAMPED   /* g = min(g, limit): g / (1 + e^(-alpha g)); u: min(max(u, -limit), limit) + 1
                       */
 } pj_activation_kind;
@@ -112,6 +115,7 @@ typedef enum pj_activation_kind {
 typedef struct pj_activation {
     pj_activation_kind kind;
     float alpha, limit; /* of PJ_ACT_CLAMPED */
+    const float *xielu; /* of PJ_ACT_XIELU: four */
     pj_slice gate, up, act;
     bool inner; /* part of another component: at depth module it has no statistics of its own */
 } pj_activation;
@@ -164,11 +168,14 @@ typedef struct pj_ops {
                        uint32_t to_step);
     /* y(r, h d + i) *= sigmoid(gates(r, (2 h + 1) d + i)), likewise. */
     void (*gate_heads)(void *s, const pj_layer *layer, pj_slice gates, pj_slice y);
+    /* Step 1 of rotate_and_store alone, for layers with norms between it and the others
+     * (layer->norm_rotated). */
+    void (*rotate)(void *s, const pj_layer *layer, pj_slice qkv);
     /* In qkv, rows of [heads d] queries, [kv_heads d] keys, [kv_heads d] values:
-     * 1. rotates queries and, if the layer is its own kv_source, keys by `angles` (layer->rope;
-     *    PJ_NO_ROPE: not): pair j of a head, from its column rope_first, is (j, j + pairs), or (2
-     * j, 2 j + 1) with rope->neighbours; (a, b) becomes (a cos - b sin, b cos + a sin); other
-     *    columns stay;
+     * 1. unless layer->norm_rotated, rotates queries and, if the layer is its own kv_source, keys
+     * by `angles` (layer->rope; PJ_NO_ROPE: not): pair j of a head, from its column rope_first, is
+     * (j, j + pairs), or (2 j, 2 j + 1) with rope->neighbours; (a, b) becomes (a cos - b sin, b cos
+     * + a sin); other columns stay;
      * 2. if config.query_beta is not 0, multiplies queries by
      *    1 + query_beta ln(1 + floor(position / query_period));
      * 3. if the layer is its own kv_source, stores keys and (unless layer->values_in_keys, when qkv
@@ -191,7 +198,9 @@ typedef struct pj_ops {
      * its largest or (group_by_pair) the sum of its two largest. The scores are weights, divided by
      * their sum if `renormalise`, times config.routed_scale, times layer->expert_scale of the
      * expert if there is one. They stay with the device. Records the extras of routing in the open
-     * component. */
+     * component. With PJ_ROUTER_MIXER, each is the largest of the remaining logits, and its weight
+     * is the softmax over those of the remaining that lie within config.router_reach of it:
+     * (largest - logit) / max(|logit|, largest) <= router_reach. */
     void (*route)(void *s, const pj_layer *layer, pj_slice logits, bool renormalise);
     /* y = sum over a row's chosen experts, in ascending order of expert, of weight * block(x),
      * where a block is that of pj_mlp_block_of with this kind of activation; then, with a residual,

@@ -46,6 +46,10 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_GRANITE_HYBRID] = {"GraniteMoeHybridForCausalLM", "granitemoehybrid", "granitehybrid",
                                 true},
     [PJ_ARCH_COHERE2] = {"Cohere2ForCausalLM", "cohere2", "cohere2", true},
+    [PJ_ARCH_HUNYUAN_DENSE] = {"HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", NULL, false},
+    [PJ_ARCH_APERTUS] = {"ApertusForCausalLM", "apertus", NULL, false},
+    [PJ_ARCH_BITNET] = {"BitNetForCausalLM", "bitnet", NULL, false},
+    [PJ_ARCH_PHIMOE] = {"PhimoeForCausalLM", "phimoe", NULL, false},
 };
 
 static const struct {

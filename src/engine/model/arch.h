@@ -41,6 +41,10 @@ typedef enum pj_arch {
     PJ_ARCH_GLM4_MOE_LITE,
     PJ_ARCH_LFM2,
     PJ_ARCH_GRANITE_HYBRID,
+    PJ_ARCH_HUNYUAN_DENSE,
+    PJ_ARCH_APERTUS,
+    PJ_ARCH_BITNET,
+    PJ_ARCH_PHIMOE,
     PJ_ARCH_COUNT
 } pj_arch;
 

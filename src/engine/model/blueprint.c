@@ -100,6 +100,16 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
                                 .mlp_norm = PJ_N_POST_ATTENTION_LAYERNORM, .o = PJ_N_O_PROJ,
                                 .gate_up = PJ_N_INPUT_LINEAR, .up = PJ_N_UP_PROJ,
                                 .down = PJ_N_OUTPUT_LINEAR, .final_norm = PJ_N_NORM},
+    [PJ_ARCH_HUNYUAN_DENSE] = {PRE_NORM, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_HEAD,
+                               .qk_norm_rotated = true, .q_norm = PJ_N_QUERY_LAYERNORM,
+                               .k_norm = PJ_N_KEY_LAYERNORM},
+    [PJ_ARCH_APERTUS] = {PARTS, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_HEAD, .mlp = PJ_MLP_PLAIN,
+                         .attention_norm = PJ_N_ATTENTION_LAYERNORM,
+                         .mlp_norm = PJ_N_FEEDFORWARD_LAYERNORM},
+    [PJ_ARCH_BITNET] = {PRE_NORM, ATTENTION_BIAS, .attended_norm = PJ_N_ATTN_SUB_NORM,
+                        .act_norm = PJ_N_FFN_SUB_NORM},
+    [PJ_ARCH_PHIMOE] = {PRE_NORM, ATTENTION_BIAS, .norm = PJ_NORM_LAYER, .router = PJ_ROUTER_MIXER,
+                        .head_bias = PJ_BIAS_HEAD},
 };
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch)
@@ -114,6 +124,7 @@ bool pj_bias_wanted(pj_bias_rule rule, const pj_model_config *config)
     case PJ_BIAS_ATTENTION: return config->attention_bias;
     case PJ_BIAS_QKV: return config->qkv_bias;
     case PJ_BIAS_OUT: return config->out_bias;
+    case PJ_BIAS_HEAD: return config->head_bias;
     case PJ_BIAS_MLP: return config->mlp_bias;
     default: return false;
     }

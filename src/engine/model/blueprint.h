@@ -24,6 +24,7 @@ typedef enum pj_bias_rule {
     PJ_BIAS_ATTENTION, /* config.attention_bias */
     PJ_BIAS_QKV,       /* config.qkv_bias */
     PJ_BIAS_OUT,       /* config.out_bias */
+    PJ_BIAS_HEAD,      /* config.head_bias */
     PJ_BIAS_MLP        /* config.mlp_bias */
 } pj_bias_rule;
 
@@ -36,7 +37,8 @@ typedef enum pj_mlp_kind {
 typedef enum pj_router_kind {
     PJ_ROUTER_NONE = 0,
     PJ_ROUTER_SOFTMAX_RENORMALISED, /* the chosen weights always sum to 1 */
-    PJ_ROUTER_SOFTMAX               /* only if config.norm_topk */
+    PJ_ROUTER_SOFTMAX,              /* only if config.norm_topk */
+    PJ_ROUTER_MIXER                 /* one after the other (ops.h) */
 } pj_router_kind;
 
 typedef struct pj_blueprint {
@@ -46,6 +48,7 @@ typedef struct pj_blueprint {
     bool fused_qkv;         /* rows of q, then k, then v in one matrix */
     bool parallel_block;    /* x + attention(n x) + mlp(n x) with one norm */
     pj_qk_norm qk_norm;
+    bool qk_norm_rotated; /* after the rotation, instead of before */
     pj_mlp_kind mlp;
     pj_router_kind router;
     bool router_bias;
@@ -62,10 +65,12 @@ typedef struct pj_blueprint {
     const char *block;                     /* the feed-forward block's own name; NULL: "mlp" */
     pj_instrument_name attention_norm;     /* before attention */
     pj_instrument_name q_norm, k_norm;     /* PJ_N_NONE: q_norm and k_norm */
+    pj_instrument_name attended_norm;      /* of the heads' outputs, before that projection */
     pj_instrument_name o;                  /* attention's output projection */
     pj_instrument_name attention_out_norm; /* of attention's output, before the residual sum */
     pj_instrument_name mlp_norm;           /* before the feed-forward block */
     pj_instrument_name gate, gate_up;      /* PJ_N_NONE: gate_proj and gate_up_proj */
+    pj_instrument_name act_norm;           /* of the activation, before the last layer */
     pj_instrument_name up, down;           /* first layer of a plain block; last layer of any */
     pj_instrument_name mlp_out_norm;       /* of the block's output, before the residual sum */
     pj_instrument_name final_norm;

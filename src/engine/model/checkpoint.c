@@ -175,6 +175,7 @@ static bool has_shape(const pj_checkpoint *checkpoint, const pj_tensor *tensor,
     while (checkpoint->is_gguf && wanted_rank > 1 && wanted[0] == 1) wanted++, wanted_rank--;
     if (checkpoint->is_gguf && wanted_rank == 1 && rank == 2) /* a vector by groups */
         return have[1] != 0 && have[0] == wanted[0] / have[1] && wanted[0] % have[1] == 0;
+    if (rank == 0 && wanted_rank == 1) return wanted[0] == 1; /* a single number */
     return rank == wanted_rank && memcmp(have, wanted, rank * sizeof *have) == 0;
 }
 

@@ -185,7 +185,10 @@ static void read_activation(pj_config_reader *r, pj_model_config *config)
     bool gelu = strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0;
     bool silu = strcmp(name, "silu") == 0 || strcmp(name, "swish") == 0;
     config->gelu = gelu;
-    if (gelu || silu) return;
+    /* each with the blocks that its architecture has */
+    config->relu2 = config->arch == PJ_ARCH_BITNET && strcmp(name, "relu2") == 0;
+    config->xielu = config->arch == PJ_ARCH_APERTUS && strcmp(name, "xielu") == 0;
+    if (gelu || silu || config->relu2 || config->xielu) return;
     char problem[128];
     snprintf(problem, sizeof problem,
              "%.40s is not supported (silu, gelu_new and gelu_pytorch_tanh are)", name);
@@ -198,9 +201,9 @@ static void config_read_block(pj_config_reader *r, pj_model_config *config)
     pj_arch arch = config->arch;
     bool phi = arch == PJ_ARCH_PHI, layer_norm = pj_blueprint_get(arch)->norm == PJ_NORM_LAYER;
     config->norm_eps = pj_config_number(r,
-                                        layer_norm             ? "layer_norm_eps"
-                                        : arch == PJ_ARCH_LFM2 ? "norm_eps"
-                                                               : "rms_norm_eps",
+                                        layer_norm && arch != PJ_ARCH_PHIMOE ? "layer_norm_eps"
+                                        : arch == PJ_ARCH_LFM2               ? "norm_eps"
+                                                                             : "rms_norm_eps",
                                         rules->eps, 1e-20, 1);
     config->initializer_range = pj_config_number(r, "initializer_range", 0.02, 0, 100);
     json_t *tied = pj_config_get_any(r, "tie_word_embeddings");
@@ -210,6 +213,7 @@ static void config_read_block(pj_config_reader *r, pj_model_config *config)
         phi || pj_config_bool(r, ernie ? "use_bias" : "attention_bias", rules->attention_bias);
     config->mlp_bias = phi || pj_config_bool(r, ernie ? "use_bias" : "mlp_bias", false);
     config->out_bias = pj_config_bool(r, "attention_out_bias", false);
+    config->head_bias = pj_config_bool(r, "lm_head_bias", false);
     config->qkv_bias = phi || arch == PJ_ARCH_QWEN2 ||
                        (arch == PJ_ARCH_QWEN2_MOE && pj_config_bool(r, "qkv_bias", true));
     if (pj_config_bool(r, "qk_layernorm", false))

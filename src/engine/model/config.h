@@ -115,14 +115,17 @@ typedef struct pj_model_config {
     double score_scale;   /* of q k^T; 0: head_dim^-0.5 */
     bool without_qk_norm; /* smaller models of a family whose larger ones norm queries and keys */
     double attention_softcap, logit_softcap; /* x becomes cap tanh(x / cap); 0: none */
-    bool attention_bias, mlp_bias, qkv_bias, out_bias;
-    bool gelu; /* gelu_new instead of silu */
+    bool attention_bias, mlp_bias, qkv_bias, out_bias, head_bias;
+    bool gelu;  /* gelu_new instead of silu */
+    bool relu2; /* the square of relu */
+    bool xielu; /* with parameters of each layer */
     /* Clamped SwiGLU: g sigmoid(alpha g) (u + 1) with g <= limit and |u| <= limit; limit 0: plain.
      */
     double swiglu_alpha, swiglu_limit;
     /* mixture of experts; experts == 0: dense */
     uint32_t experts, experts_per_token, expert_intermediate, shared_intermediate;
     bool norm_topk;
+    double router_reach; /* PJ_ROUTER_MIXER: twice the noise of training */
     /* Routers that score each expert by itself (sigmoid, not softmax), add a correction to the
      * scores when choosing, scale the chosen weights, or choose among the best groups alone. */
     bool router_sigmoid, router_correction;

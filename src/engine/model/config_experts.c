@@ -139,6 +139,10 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
     case PJ_ARCH_MIXTRAL:
         k = (expert_keys){"num_local_experts", k.chosen, NULL, NULL, 8, 2, 0, 0};
         break;
+    case PJ_ARCH_PHIMOE:
+        k = (expert_keys){"num_local_experts", k.chosen, NULL, NULL, 16, 2, 0, 0};
+        c->router_reach = 2 * pj_config_number(r, "router_jitter_noise", 0.01, 0, 1e6);
+        break;
     case PJ_ARCH_GPT_OSS:
         k = (expert_keys){"num_local_experts", k.chosen, NULL, NULL, 128, 4, 0, 0};
         c->swiglu_alpha = pj_config_number(r, "swiglu_alpha", 1.702, 1e-6, 1e6);
@@ -204,6 +208,8 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
     default: c->norm_topk = false; return;
     }
     read_expert_keys(r, &k, c);
+    if (c->arch == PJ_ARCH_PHIMOE && r->status == PJ_OK && c->experts_per_token != 2)
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, k.chosen, "must be 2");
     bool ernie = c->arch == PJ_ARCH_ERNIE4_5_MOE;
     if (pj_blueprint_get(c->arch)->shared_expert && !pj_blueprint_get(c->arch)->shared_gate)
         read_shared_count(r, ernie ? "moe_num_shared_experts" : "n_shared_experts", 1 + ernie, c);

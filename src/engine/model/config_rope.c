@@ -63,7 +63,21 @@ static void read_scaling(pj_config_reader *r, const pj_model_config *config, pj_
     if (rope->original_context == 0) rope->original_context = inner;
     rope->attention_factor = pj_config_number(r, "attention_factor", NAN, 1e-6, 1e6);
     if (rope->type == PJ_ROPE_DEFAULT || rope->type == PJ_ROPE_PROPORTIONAL) return;
+    /* Hunyuan calls a fixed stretching of the base dynamic */
+    double alpha = config->arch == PJ_ARCH_HUNYUAN_DENSE && rope->type == PJ_ROPE_DYNAMIC
+                       ? pj_config_number(r, "alpha", 0, 0, 1e9)
+                       : 0;
+    if (alpha > 0) {
+        rope->type = PJ_ROPE_DEFAULT;
+        rope->theta *= pow(alpha, rope->dims / (rope->dims - 2.0));
+        return;
+    }
     if (rope->type == PJ_ROPE_LONGROPE) {
+        if (config->arch == PJ_ARCH_PHIMOE) {
+            pj_config_refuse(r, PJ_E_UNSUPPORTED, "rope_type",
+                             "longrope is not supported in this architecture");
+            return;
+        }
         if (config->arch == PJ_ARCH_PHI3 && rope->original_context == 0)
             rope->original_context = 4096;
         if (rope->original_context == 0) rope->original_context = config->context;
@@ -233,6 +247,13 @@ void pj_config_read_rope(pj_config_reader *r, pj_model_config *config)
         partial = pj_config_number(r, "partial_rotary_factor", partial, 1e-6, 1);
     uint32_t rotated = config->latent.rank ? config->latent.rotated : config->head_dim;
     read_one(r, config, common_object(r), rotated, theta, partial, &config->rope);
+    if (config->arch == PJ_ARCH_APERTUS && r->status == PJ_OK && !common_object(r)) {
+        config->rope.type = PJ_ROPE_LLAMA3;
+        config->rope.factor = 8;
+        config->rope.low_freq_factor = 1;
+        config->rope.high_freq_factor = 4;
+        config->rope.original_context = 8192;
+    }
     if (config->latent.rank && r->status == PJ_OK)
         pj_config_scale_latent(config, config->rope.mscale_all_dim);
     if (config->arch == PJ_ARCH_MINISTRAL3 && r->status == PJ_OK)

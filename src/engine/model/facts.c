@@ -75,6 +75,7 @@ static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint
     add_vector(t, b->sinks, c->heads);
     add_vector(t, b->qk_norm == PJ_QK_NORM_HEAD && !c->without_qk_norm, (own ? 2 : 1) * head_dim);
     add_vector(t, b->qk_norm == PJ_QK_NORM_FULL, q + kv);
+    add_vector(t, b->attended_norm != PJ_N_NONE, q);
 }
 
 /* Layers with the gated delta rule, a scan, or a short convolution. */

@@ -33,6 +33,8 @@ typedef struct pj_mlp {
     pj_projection gate_up; /* [2 f, hidden], gate's rows first */
     pj_projection down;    /* [hidden, f] */
     uint32_t width;        /* f */
+    pj_norm act_norm;      /* [f] of the activation, before `down` */
+    const float *xielu;    /* its four parameters (ops.h), or NULL */
 } pj_mlp;
 
 enum { PJ_ROPES = 2, PJ_NO_ROPE = PJ_ROPES };
@@ -57,6 +59,8 @@ typedef struct pj_layer {
     const float *sinks;         /* [heads] or NULL */
     pj_norm q_norm, k_norm;     /* [head_dim], or [heads head_dim] and [kv_heads head_dim] */
     pj_norm v_norm;             /* [head_dim] */
+    bool norm_rotated;          /* queries and keys are rotated before their norms */
+    pj_norm attended_norm;      /* [heads head_dim], of attention's output before `o` */
     bool keys_are_values;       /* no v: values are the keys before their norm */
     pj_projection o;            /* [hidden, heads head_dim] */
     pj_norm attention_out_norm; /* [hidden] */

@@ -82,6 +82,7 @@ static void load_qk_norms(pj_loader *l, const char *attn, pj_layer *layer)
     if (layer->kv_source != layer->index) return;
     if (l->model->blueprint->v_norm) make_plain_norm(l, k, &layer->v_norm);
     pj_load_norm(l, attn, b->k_norm ? b->k_norm : PJ_N_K_NORM, k, false, &layer->k_norm);
+    layer->norm_rotated = b->qk_norm_rotated;
 }
 
 void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer)
@@ -94,6 +95,8 @@ void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer)
     load_qkv(l, attn, layer);
     pj_load_component(l, attn, b->o, c->hidden, q_rows, pj_bias_wanted(b->o_bias, c), &layer->o);
     load_qk_norms(l, attn, layer);
+    if (b->attended_norm)
+        pj_load_norm(l, attn, b->attended_norm, q_rows, false, &layer->attended_norm);
     /* GGUF files append ".weight" to every name */
     snprintf(sinks, sizeof sinks, "%s.sinks%s", attn, pj_load_is_gguf(l) ? ".weight" : "");
     if (b->sinks) pj_load_vector(l, sinks, layer->heads, 0, &layer->sinks);

@@ -86,6 +86,9 @@ void pj_model_count(pj_model *m)
         count_vector(layer->expert_correction, c->experts, counts);
         if (layer->delta) count_delta(layer->delta, counts);
         if (layer->latent) count_latent(layer, counts);
+        count_vector(layer->attended_norm.w, layer->heads * layer->head_dim, counts);
+        count_vector(layer->mlp.act_norm.w, layer->mlp.width, counts);
+        count_vector(layer->mlp.xielu, layer->mlp.xielu ? 4 : 0, counts);
         count_vector(layer->q_norm.w, layer->head_dim * (full ? layer->heads : 1), counts);
         count_vector(layer->k_norm.w, layer->head_dim * (full ? layer->kv_heads : 1), counts);
         for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)

@@ -9,6 +9,31 @@
 
 /* ---- dense ---------------------------------------------------------------------------------- */
 
+static float softplus(float x)
+{
+    return x > 20 ? x : log1pf(expf(x));
+}
+
+/* xIELU's parameters: slopes of the quadratic and the exponential part, which are stored before
+ * softplus, the linear slope, and where the exponential is cut. */
+static void load_xielu(pj_loader *l, const char *prefix, pj_mlp *mlp)
+{
+    static const char *const parts[] = {"alpha_p", "alpha_n", "beta", "eps"};
+    float *values = pj_load_alloc(l, 4, sizeof *values);
+    mlp->xielu = values;
+    for (int i = 0; i < 4 && values; i++) {
+        char name[PJ_TENSOR_NAME_BYTES + 16];
+        const float *stored = NULL;
+        snprintf(name, sizeof name, "%s.act_fn.%s", prefix, parts[i]);
+        pj_load_vector(l, name, 1, i < 2 ? 0 : i == 2 ? 0.5f : -1e-6f, &stored);
+        if (l->status) return;
+        values[i] = *stored;
+    }
+    if (!values) return;
+    values[0] = softplus(values[0]);
+    values[1] = values[2] + softplus(values[1]);
+}
+
 /* Loads the parts by kind of block; parts of a named block are separate components. */
 static void load_mlp(pj_loader *l, const char *prefix, uint32_t width, pj_mlp_kind kind,
                      pj_mlp *mlp)
@@ -27,6 +52,8 @@ static void load_mlp(pj_loader *l, const char *prefix, uint32_t width, pj_mlp_ki
     if (kind == PJ_MLP_GATED) pj_load_component(l, prefix, gate, f, d, bias, &mlp->gate);
     if (kind != PJ_MLP_GATED_FUSED) pj_load_component(l, prefix, b->up, f, d, bias, &mlp->up);
     pj_load_component(l, prefix, b->down, d, f, bias, &mlp->down);
+    if (b->act_norm) pj_load_norm(l, prefix, b->act_norm, f, false, &mlp->act_norm);
+    if (c->xielu) load_xielu(l, prefix, mlp);
 }
 
 /* The block belongs to another component: its parts are operations of that one. */

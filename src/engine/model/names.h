@@ -98,6 +98,12 @@
     X(KV_A_LAYERNORM, "kv_a_layernorm")                             \
     X(K_B_PROJ, "k_b_proj")                                         \
     X(V_B_PROJ, "v_b_proj")                                         \
+    X(QUERY_LAYERNORM, "query_layernorm")                           \
+    X(KEY_LAYERNORM, "key_layernorm")                               \
+    X(ATTENTION_LAYERNORM, "attention_layernorm")                   \
+    X(FEEDFORWARD_LAYERNORM, "feedforward_layernorm")               \
+    X(ATTN_SUB_NORM, "attn_sub_norm")                               \
+    X(FFN_SUB_NORM, "ffn_sub_norm")                                 \
     /* operations */                                                \
     X(OP_GATHER, "gather")                                          \
     X(OP_DEQUANTISE, "dequantise")                                  \

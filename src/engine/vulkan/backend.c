@@ -40,8 +40,13 @@ static const char *gpu_lacks(const pj_model *model)
         if (l->delta && l->delta->kind != PJ_DELTA_RULE)
             return "state-space layers or short convolutions";
         if (l->latent) return "multi-head latent attention";
+        if (l->norm_rotated || l->attended_norm.w || l->mlp.act_norm.w)
+            return "norms after the rotation, of attention's output or of the activation";
     }
     const pj_model_config *c = &model->config;
+    if (c->relu2 || c->xielu) return "the activations relu2 and xielu";
+    if (c->experts && model->blueprint->router == PJ_ROUTER_MIXER)
+        return "experts that are weighted one after the other";
     if (c->router_sigmoid || c->router_correction || c->expert_groups > 1 || c->routed_scale != 1)
         return "routers that score experts by sigmoid, with a correction, in groups or scaled";
     return NULL;

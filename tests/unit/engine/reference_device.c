@@ -321,6 +321,10 @@ static double activated(const pj_activation *a, double g)
     switch (a->kind) {
     case PJ_ACT_NONE: return g;
     case PJ_ACT_GELU: return 0.5 * g * (1 + tanh(cubic));
+    case PJ_ACT_RELU2: return g > 0 ? g * g : 0;
+    case PJ_ACT_XIELU:
+        if (g > 0) return a->xielu[0] * g * g + a->xielu[2] * g;
+        return a->xielu[1] * (expm1(fmin(g, a->xielu[3])) - g) + a->xielu[2] * g;
     case PJ_ACT_CLAMPED: g = fmin(g, a->limit); return g * sigmoid(a->alpha * g);
     default: return g * sigmoid(g);
     }
@@ -390,7 +394,17 @@ static void run_route(reference *s, const command *c)
             s->chosen[r * chosen + k] = best;
             sum += score[best];
         }
-        for (uint32_t k = 0; k < chosen; k++) {
+        for (uint32_t k = 0; s->model->blueprint->router == PJ_ROUTER_MIXER && k < chosen; k++) {
+            double most = logits[s->chosen[r * chosen + k]], among = 0;
+            for (uint32_t e = 0; e < experts; e++) {
+                bool earlier = false;
+                for (uint32_t i = 0; i < k; i++) earlier |= s->chosen[r * chosen + i] == e;
+                if (!earlier && (most - logits[e]) / fmax(fabs(logits[e]), most) <= m->router_reach)
+                    among += exp(logits[e] - most);
+            }
+            s->weight[r * chosen + k] = (float)(1 / among);
+        }
+        for (uint32_t k = 0; s->model->blueprint->router != PJ_ROUTER_MIXER && k < chosen; k++) {
             uint32_t e = s->chosen[r * chosen + k];
             double factor = c->layer->expert_scale ? c->layer->expert_scale[e] : 1;
             s->weight[r * chosen + k] =
@@ -550,6 +564,21 @@ static void rotate(const reference *s, const pj_layer *l, float *head, uint32_t 
     }
 }
 
+static void run_rotate(reference *s, const command *c)
+{
+    const pj_layer *l = c->layer;
+    uint32_t heads = l->heads + (l->kv_source == l->index ? l->kv_heads : 0);
+    for (uint32_t r = 0; l->rope != PJ_NO_ROPE && r < c->x.rows; r++)
+        for (uint32_t h = 0; h < heads; h++) rotate(s, l, at(s, c->x, r) + h * l->head_dim, r);
+}
+
+static void reference_rotate(void *state, const pj_layer *layer, pj_slice qkv)
+{
+    command *c = note(state, run_rotate);
+    c->layer = layer;
+    c->x = qkv;
+}
+
 static void run_rotate_and_store(reference *s, const command *c)
 {
     const pj_layer *l = c->layer;
@@ -558,7 +587,9 @@ static void run_rotate_and_store(reference *s, const command *c)
     for (uint32_t r = 0; r < c->x.rows; r++) {
         uint32_t position = s->rows.position[r];
         float *qkv = at(s, c->x, r), *keys = qkv + l->heads * l->head_dim;
-        for (uint32_t h = 0; l->rope != PJ_NO_ROPE && h < l->heads + (own ? l->kv_heads : 0); h++)
+        for (uint32_t h = 0;
+             !l->norm_rotated && l->rope != PJ_NO_ROPE && h < l->heads + (own ? l->kv_heads : 0);
+             h++)
             rotate(s, l, qkv + h * l->head_dim, r);
         double scale = 1 + m->query_beta * log(1 + floor(position / (double)m->query_period));
         for (uint32_t i = 0; m->query_beta != 0 && i < l->heads * l->head_dim; i++)
@@ -952,6 +983,7 @@ const pj_backend reference_device = {.version = PJ_BACKEND_VERSION,
                                              .take_queries = reference_take_queries,
                                              .copy_heads = reference_copy_heads,
                                              .gate_heads = reference_gate_heads,
+                                             .rotate = reference_rotate,
                                              .rotate_and_store = reference_rotate_and_store,
                                              .attend = reference_attend,
                                              .activate = reference_activate,
