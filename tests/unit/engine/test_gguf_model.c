@@ -106,7 +106,8 @@ static void every_architecture(void **state)
 {
     (void)state;
     for (size_t i = 0; i < tiny_shape_count; i++)
-        check_shape(&tiny_shapes[i], &(made_gguf_options){.type = -1}, TINY_F32);
+        if (!tiny_shapes[i].host_only)
+            check_shape(&tiny_shapes[i], &(made_gguf_options){.type = -1}, TINY_F32);
 }
 
 static void sixteen_bits(void **state)

@@ -119,6 +119,33 @@ const tiny_shape tiny_shapes[] = {
      .width = 256,
      .vocab = 200,
      .tied = true},
+    {.name = "hunyuan",
+     .architecture = "HunYuanDenseV1ForCausalLM",
+     DENSE,
+     .qk_norm = true,
+     .rotated_norm = true,
+     .host_only = true},
+    {.name = "apertus",
+     .architecture = "ApertusForCausalLM",
+     DENSE,
+     .qk_norm = true,
+     .xielu = true,
+     .rope = "llama3",
+     .host_only = true},
+    {.name = "bitnet",
+     .architecture = "BitNetForCausalLM",
+     DENSE,
+     .relu2 = true,
+     .host_only = true},
+    {.name = "phimoe",
+     .architecture = "PhimoeForCausalLM",
+     DENSE,
+     .experts = 6,
+     .chosen = 2,
+     .expert_width = 80,
+     .mixtral = true,
+     .mixer = true,
+     .host_only = true},
 };
 const size_t tiny_shape_count = sizeof tiny_shapes / sizeof *tiny_shapes;
 
@@ -186,7 +213,7 @@ static void add_norm(tiny_model *m, const char *prefix, const char *part, int n)
     snprintf(name, sizeof name, "%s.%s.weight", prefix, part);
     add(m, name, n, 0, 0);
     snprintf(name, sizeof name, "%s.%s.bias", prefix, part);
-    if (m->shape.plain_mlp) add(m, name, n, 0, 0);
+    if (m->shape.plain_mlp || m->shape.mixer) add(m, name, n, 0, 0);
 }
 
 static void add_experts(tiny_model *m, const char *layer)
@@ -215,6 +242,24 @@ static void add_experts(tiny_model *m, const char *layer)
     add_linear(m, block, "shared_expert_gate", 1, s->hidden, false);
 }
 
+static void add_number(tiny_model *m, const char *prefix, const char *part, double value)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%s.%s", prefix, part);
+    add(m, name, 1, 0, 0);
+    m->tensors[m->tensor_count - 1].values[0] = (float)value;
+}
+
+static const char *q_norm_of(const tiny_shape *s)
+{
+    return s->rotated_norm ? "query_layernorm" : "q_norm";
+}
+
+static const char *k_norm_of(const tiny_shape *s)
+{
+    return s->rotated_norm ? "key_layernorm" : "k_norm";
+}
+
 static void add_layer(tiny_model *m, int index)
 {
     const tiny_shape *s = &m->shape;
@@ -223,10 +268,13 @@ static void add_layer(tiny_model *m, int index)
     snprintf(layer, sizeof layer, "model.layers.%d", index);
     snprintf(attn, sizeof attn, "%s.self_attn", layer);
     snprintf(mlp, sizeof mlp, "%s.mlp", layer);
-    if (s->norms != TINY_POST) add_norm(m, layer, "input_layernorm", s->hidden);
+    if (s->norms != TINY_POST)
+        add_norm(m, layer, s->xielu ? "attention_layernorm" : "input_layernorm", s->hidden);
     if (s->norms == TINY_SANDWICH) add_norm(m, layer, "pre_feedforward_layernorm", s->hidden);
     if (s->norms != TINY_PRE) add_norm(m, layer, "post_feedforward_layernorm", s->hidden);
-    if (!s->plain_mlp) add_norm(m, layer, "post_attention_layernorm", s->hidden);
+    if (!s->plain_mlp)
+        add_norm(m, layer, s->xielu ? "feedforward_layernorm" : "post_attention_layernorm",
+                 s->hidden);
     if (s->fused) {
         add_linear(m, attn, "qkv_proj", q + 2 * kv, s->hidden, false);
     } else {
@@ -235,13 +283,24 @@ static void add_layer(tiny_model *m, int index)
         add_linear(m, attn, "v_proj", kv, s->hidden, s->qkv_bias);
     }
     add_linear(m, attn, s->plain_mlp ? "dense" : "o_proj", s->hidden, q, s->all_bias);
-    if (s->qk_norm) add_norm(m, attn, "q_norm", s->full_qk_norm ? q : s->head_dim);
-    if (s->qk_norm) add_norm(m, attn, "k_norm", s->full_qk_norm ? kv : s->head_dim);
+    if (s->qk_norm) {
+        add_norm(m, attn, q_norm_of(s), s->full_qk_norm ? q : s->head_dim);
+        add_norm(m, attn, k_norm_of(s), s->full_qk_norm ? kv : s->head_dim);
+    }
+    if (s->relu2) add_norm(m, attn, "attn_sub_norm", q);
+    if (s->relu2) add_norm(m, mlp, "ffn_sub_norm", s->width);
     if (s->experts && index != s->dense_layer) {
         add_experts(m, layer);
     } else if (s->plain_mlp) {
         add_linear(m, mlp, "fc1", s->width, s->hidden, true);
         add_linear(m, mlp, "fc2", s->hidden, s->width, true);
+    } else if (s->xielu) {
+        add_linear(m, mlp, "up_proj", s->width, s->hidden, false);
+        add_linear(m, mlp, "down_proj", s->hidden, s->width, false);
+        add_number(m, mlp, "act_fn.alpha_p", 0.3);
+        add_number(m, mlp, "act_fn.alpha_n", -0.4);
+        add_number(m, mlp, "act_fn.beta", 0.6);
+        add_number(m, mlp, "act_fn.eps", -0.05);
     } else if (s->fused) {
         add_linear(m, mlp, "gate_up_proj", 2 * s->width, s->hidden, false);
         add_linear(m, mlp, "down_proj", s->hidden, s->width, false);
@@ -261,7 +320,7 @@ void tiny_make(tiny_model *m, const tiny_shape *shape, uint64_t seed)
     for (int i = 0; i < shape->layers; i++) add_layer(m, i);
     add_norm(m, "model", shape->plain_mlp ? "final_layernorm" : "norm", shape->hidden);
     if (!shape->tied) add(m, "lm_head.weight", shape->vocab, shape->hidden, 0);
-    if (shape->plain_mlp) add(m, "lm_head.bias", shape->vocab, 0, 0);
+    if (shape->plain_mlp || shape->mixer) add(m, "lm_head.bias", shape->vocab, 0, 0);
 }
 
 tiny_tensor *tiny_get(tiny_model *m, const char *name)
@@ -342,6 +401,11 @@ static void write_rope(FILE *f, const tiny_shape *s)
         fprintf(f, "null");
 }
 
+static const char *hidden_act(const tiny_shape *s)
+{
+    return s->plain_mlp ? "gelu_new" : s->xielu ? "xielu" : s->relu2 ? "relu2" : "silu";
+}
+
 static void write_config(const tiny_model *m)
 {
     const tiny_shape *s = &m->shape;
@@ -354,9 +418,10 @@ static void write_config(const tiny_model *m)
             "\"tie_word_embeddings\": %s, \"attention_bias\": %s, \"mlp_bias\": %s, ",
             s->architecture, s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim,
             s->mixtral ? s->expert_width : s->width, s->vocab, CONTEXT,
-            s->plain_mlp ? "layer_norm_eps" : "rms_norm_eps", s->plain_mlp ? "gelu_new" : "silu",
+            s->plain_mlp ? "layer_norm_eps" : "rms_norm_eps", hidden_act(s),
             s->tied ? "true" : "false", s->all_bias ? "true" : "false",
             s->all_bias ? "true" : "false");
+    if (s->mixer) fprintf(f, "\"router_jitter_noise\": 0.25, \"lm_head_bias\": true, ");
     if (s->window) fprintf(f, "\"sliding_window\": %d, ", s->window);
     if (s->residual_scale > 0)
         fprintf(f,
@@ -610,6 +675,17 @@ static void heads_norm(walk *w, const char *part, double **x, int heads)
     *x = y;
 }
 
+static void norm_queries(walk *w, double **q, double **k)
+{
+    char name[64];
+    if (!w->s->qk_norm) return;
+    snprintf(name, sizeof name, "self_attn.%s", q_norm_of(w->s));
+    heads_norm(w, name, q, w->s->heads);
+    snprintf(name, sizeof name, "self_attn.%s", k_norm_of(w->s));
+    heads_norm(w, name, k, w->s->kv_heads);
+    capture(w, q_norm_of(w->s), *q, (size_t)(w->count * w->s->heads * w->s->head_dim));
+}
+
 static double capped(double x, double cap)
 {
     return cap > 0 ? cap * tanh(x / cap) : x;
@@ -626,11 +702,7 @@ static double *attention(walk *w, const double *x)
         linear(w, s->fused ? fused : "self_attn.v_proj", x, n, s->fused ? nq + nkv : 0, nkv);
     capture(w, "q_proj", q, (size_t)(n * nq));
     capture(w, "v_proj", v, (size_t)(n * nkv));
-    if (s->qk_norm) {
-        heads_norm(w, "self_attn.q_norm", &q, s->heads);
-        heads_norm(w, "self_attn.k_norm", &k, s->kv_heads);
-        capture(w, "q_norm", q, (size_t)(n * nq));
-    }
+    if (!s->rotated_norm) norm_queries(w, &q, &k);
     bool rotates = !s->unrotated_every || (w->layer + 1) % s->unrotated_every != 0;
     int window = s->full_every && (w->layer + 1) % s->full_every == 0 ? 0 : s->window;
     double scale = s->score_scale > 0 ? s->score_scale : 1 / sqrt(dim);
@@ -638,6 +710,7 @@ static double *attention(walk *w, const double *x)
         for (int h = 0; h < s->heads; h++) rotate(s, q + t * nq + h * dim, t, n);
         for (int h = 0; h < s->kv_heads; h++) rotate(s, k + t * nkv + h * dim, t, n);
     }
+    if (s->rotated_norm) norm_queries(w, &q, &k);
     double *y = zeros((size_t)(n * nq));
     for (int t = 0; t < n; t++)
         for (int h = 0; h < s->heads; h++) {
@@ -656,6 +729,11 @@ static double *attention(walk *w, const double *x)
                     y[t * nq + h * dim + i] += p[j] / sum * v[j * nkv + kv * dim + i];
         }
     capture(w, "attention", y, (size_t)(n * nq));
+    if (s->relu2) {
+        double *normed = norm(w, "self_attn.attn_sub_norm", y, n, nq);
+        free(y);
+        y = normed;
+    }
     double *out = linear(w, s->plain_mlp ? "self_attn.dense" : "self_attn.o_proj", y, n, 0, 0);
     capture(w, "o_proj", out, (size_t)(n * s->hidden));
     free(q);
@@ -686,8 +764,16 @@ static double *gated(walk *w, const char *prefix, const char *const parts[3], co
     snprintf(name, sizeof name, "%s.%s", prefix, parts[1]);
     double *up = linear(w, name, x, count, 0, 0);
     for (int i = 0; i < count * width; i++)
-        gate[i] = (w->s->gemma ? gelu(gate[i]) : silu(gate[i])) * up[i];
+        gate[i] = (w->s->gemma   ? gelu(gate[i])
+                   : w->s->relu2 ? fmax(gate[i], 0) * fmax(gate[i], 0)
+                                 : silu(gate[i])) *
+                  up[i];
     if (strcmp(prefix, "mlp") == 0) capture(w, "act", gate, (size_t)(count * width));
+    if (w->s->relu2) {
+        double *normed = norm(w, "mlp.ffn_sub_norm", gate, count, width);
+        free(gate);
+        gate = normed;
+    }
     snprintf(name, sizeof name, "%s.%s", prefix, parts[2]);
     double *y = linear(w, name, gate, count, 0, 0);
     if (strcmp(prefix, "mlp") == 0) capture(w, "down_proj", y, (size_t)(count * w->s->hidden));
@@ -708,6 +794,26 @@ static double *fused_mlp(walk *w, const double *x)
     double *y = linear(w, "mlp.down_proj", gate, w->count, 0, 0);
     free(gate);
     free(up);
+    return y;
+}
+
+static double xielu_number(walk *w, const char *name)
+{
+    return tensor(w, name, "mlp.act_fn")->values[0];
+}
+
+static double *xielu_mlp(walk *w, const double *x)
+{
+    double positive = log1p(exp(xielu_number(w, "alpha_p"))), beta = xielu_number(w, "beta");
+    double negative = beta + log1p(exp(xielu_number(w, "alpha_n"))), eps = xielu_number(w, "eps");
+    double *a = linear(w, "mlp.up_proj", x, w->count, 0, 0);
+    for (int i = 0; i < w->count * w->s->width; i++) {
+        double g = a[i];
+        a[i] = beta * g + (g > 0 ? positive * g * g : negative * (expm1(fmin(g, eps)) - g));
+    }
+    capture(w, "act", a, (size_t)(w->count * w->s->width));
+    double *y = linear(w, "mlp.down_proj", a, w->count, 0, 0);
+    free(a);
     return y;
 }
 
@@ -745,6 +851,17 @@ static double *fused_expert(walk *w, int e, const double *x)
     return y;
 }
 
+/* Phi-3.5-MoE: the softmax over the experts that are left and within reach of the best of them. */
+static double weight_in_reach(const tiny_shape *s, const double *logits, const bool *taken,
+                              int best)
+{
+    double top = logits[best], sum = 0;
+    for (int e = 0; e < s->experts; e++)
+        if (!taken[e] && (top - logits[e]) / fmax(fabs(logits[e]), top) <= 0.5)
+            sum += exp(logits[e] - top);
+    return 1 / sum;
+}
+
 static double *mixture(walk *w, const double *x)
 {
     const tiny_shape *s = w->s;
@@ -754,13 +871,14 @@ static double *mixture(walk *w, const double *x)
     snprintf(name, sizeof name, "%s.gate", block);
     double *logits = linear(w, name, x, w->count, 0, 0), *y = zeros((size_t)(w->count * d));
     for (int t = 0; t < w->count; t++) {
-        double p[16], sum = 0, kept = 0;
+        double p[16], sum = 0, kept = 0, mixed[16];
         bool taken[16] = {false};
         for (int e = 0; e < s->experts; e++) sum += p[e] = exp(logits[t * s->experts + e]);
         for (int i = 0; i < s->chosen; i++) {
             int best = -1;
             for (int e = 0; e < s->experts; e++)
                 if (!taken[e] && (best < 0 || p[e] > p[best])) best = e;
+            mixed[best] = weight_in_reach(s, logits + t * s->experts, taken, best);
             taken[best] = true;
             kept += p[best];
         }
@@ -771,7 +889,8 @@ static double *mixture(walk *w, const double *x)
                               ? fused_expert(w, e, x + t * d)
                               : gated(w, name, s->mixtral ? mixtral : hugging_face, x + t * d, 1);
             for (int i = 0; i < d; i++)
-                y[t * d + i] += p[e] / (s->renormalise ? kept : sum) * out[i];
+                y[t * d + i] +=
+                    (s->mixer ? mixed[e] : p[e] / (s->renormalise ? kept : sum)) * out[i];
             free(out);
         }
     }
@@ -790,6 +909,7 @@ static double *feed_forward(walk *w, const double *x)
 {
     if (w->s->experts && w->layer != w->s->dense_layer) return mixture(w, x);
     if (w->s->plain_mlp) return plain_mlp(w, x);
+    if (w->s->xielu) return xielu_mlp(w, x);
     return w->s->fused ? fused_mlp(w, x) : gated(w, "mlp", hugging_face, x, w->count);
 }
 
@@ -822,10 +942,12 @@ void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
     double *x = zeros((size_t)n);
     double embedded = s->gemma ? sqrt(d) : s->residual_scale > 0 ? 1.5 : 1;
     const char *after = s->norms ? "post_attention_layernorm" : NULL;
-    const char *before = s->norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+    const char *before = s->norms   ? "pre_feedforward_layernorm"
+                         : s->xielu ? "feedforward_layernorm"
+                                    : "post_attention_layernorm";
     for (int i = 0; i < n; i++) x[i] = embedded * embedding[ids[i / d] * d + i % d];
     for (w.layer = 0; w.layer < s->layers; w.layer++) {
-        double *normed = opening(&w, "input_layernorm", x, n);
+        double *normed = opening(&w, s->xielu ? "attention_layernorm" : "input_layernorm", x, n);
         capture(&w, "input_layernorm", normed, (size_t)n);
         accumulate(&w, after, x, attention(&w, normed), n);
         if (!s->plain_mlp) {

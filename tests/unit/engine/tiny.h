@@ -39,6 +39,11 @@ typedef struct tiny_shape {
     double score_cap, logit_cap;                     /* 0: none */
     int unrotated_every;                             /* every n-th layer without RoPE; 0: none */
     int full_every;                                  /* every n-th without window; 0: none */
+    bool rotated_norm; /* norms of queries and keys after the rotation (Hunyuan) */
+    bool xielu;        /* up_proj, xIELU, down_proj (Apertus) */
+    bool relu2;        /* and norms of attention's output and of the activation (BitNet) */
+    bool mixer;        /* two experts, one after the other, LayerNorm (Phi-3.5-MoE) */
+    bool host_only;    /* no GPU computes it, and no GGUF file has it */
 } tiny_shape;
 
 extern const tiny_shape tiny_shapes[];
