@@ -215,6 +215,8 @@ def _gap_before(path: List[str], siblings: List[str]) -> Optional[str]:
         return "attention"
     if place == "mlp" and name in MLP_OUT and "experts" not in siblings:
         return "act"
+    if name == "query_layernorm":  # Hunyuan's, after the rotation
+        return "rotary_emb"
     if name == "per_layer_projection":
         return "per_layer_act"
     return None
