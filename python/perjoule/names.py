@@ -165,8 +165,8 @@ def _component(path: List[str], siblings: List[str]) -> str:
         return "shared_expert"
     if name in ACTIVATIONS:
         return "act"
-    if name == "norm" and parent in ("linear_attn", "mamba"):
-        return f"{parent}_norm"
+    if name == "norm" and parent in ("linear_attn", "mamba", "mixer"):
+        return "linear_attn_norm" if parent == "linear_attn" else "mamba_norm"
     return name
 
 

@@ -126,7 +126,8 @@ static void scan_row(const delta *t, uint32_t head, size_t row, float *matrix)
     const float *c = b + (size_t)d->key_heads * d->key_dim;
     float *y = pj_cpu_row(t->s, t->y, row) + head * n;
     float step =
-        softplus(pj_cpu_row(t->s, t->strength, row)[d->value_heads + head] + d->bias[head]);
+        fmaxf(softplus(pj_cpu_row(t->s, t->strength, row)[d->value_heads + head] + d->bias[head]),
+              d->least_step);
     float decay = expf(-d->rate[head] * step);
     for (size_t i = 0; i < n; i++) y[i] = d->skip[head] * x[i];
     for (uint32_t k = 0; k < d->key_dim; k++, matrix += n) {

@@ -201,10 +201,12 @@ static void run_layer(const pj_steps *s, const pj_layer *l)
     if (s->instrument->module) s->ops->layer(s->state, l->index);
 
     pj_slice h = forward_norm(s, &l->attention_norm, x);
-    if (!without->attention) attend(s, l, h);
+    bool has_mixer = l->delta || l->latent || l->o.w.data;
+    bool has_mlp = l->experts || l->mlp.down.w.data;
+    if (!without->attention && has_mixer) attend(s, l, h);
     /* a parallel block uses the first norm's output for both halves */
     if (!s->model->blueprint->parallel_block) h = forward_norm(s, &l->mlp_norm, x);
-    if (!without->mlp) feed_forward(s, l, h);
+    if (!without->mlp && has_mlp) feed_forward(s, l, h);
 
     if (l->token_gate.w.data) {
         pj_steps_token_input(s, l, pj_steps_hidden(s, PJ_BUFFER_Y));

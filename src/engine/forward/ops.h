@@ -217,7 +217,8 @@ typedef struct pj_ops {
     /* The gated delta rule (engine/model/delta.h) over rows of a sequence in order: queries and
      * keys of qkv are divided by sqrt(their square + 1e-6), queries also by sqrt(key_dim);
      * beta = sigmoid(strength(r, h)), decay = e^(-rate[h] softplus(strength(r, value_heads + h) +
-     * bias[h])). With PJ_SCAN (delta.h), qkv has x, B and C, and strength steps before softplus. */
+     * bias[h])). With PJ_SCAN (delta.h), qkv has x, B and C, and strength steps before softplus,
+     * which are at least delta->least_step. */
     void (*delta_rule)(void *s, const pj_layer *layer, pj_slice qkv, pj_slice strength, pj_slice y);
     /* y = rmsnorm(y, delta->norm) by value head, times silu(gate); with PJ_SCAN rmsnorm(y
      * silu(gate)) in norm_groups parts. Overwrites gate. */

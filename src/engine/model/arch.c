@@ -50,6 +50,7 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_APERTUS] = {"ApertusForCausalLM", "apertus", NULL, false},
     [PJ_ARCH_BITNET] = {"BitNetForCausalLM", "bitnet", NULL, false},
     [PJ_ARCH_PHIMOE] = {"PhimoeForCausalLM", "phimoe", NULL, false},
+    [PJ_ARCH_NEMOTRON_H] = {"NemotronHForCausalLM", "nemotron_h", NULL, false},
 };
 
 static const struct {

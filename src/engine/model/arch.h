@@ -45,6 +45,7 @@ typedef enum pj_arch {
     PJ_ARCH_APERTUS,
     PJ_ARCH_BITNET,
     PJ_ARCH_PHIMOE,
+    PJ_ARCH_NEMOTRON_H,
     PJ_ARCH_COUNT
 } pj_arch;
 

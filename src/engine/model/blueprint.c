@@ -110,6 +110,10 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
                         .act_norm = PJ_N_FFN_SUB_NORM},
     [PJ_ARCH_PHIMOE] = {PRE_NORM, ATTENTION_BIAS, .norm = PJ_NORM_LAYER, .router = PJ_ROUTER_MIXER,
                         .head_bias = PJ_BIAS_HEAD},
+    [PJ_ARCH_NEMOTRON_H] = {ATTENTION_BIAS, .block = "mixer", .mixer = "mixer", .mlp = PJ_MLP_PLAIN,
+                            .mlp_bias = PJ_BIAS_MLP, .attention_norm = PJ_N_NORM,
+                            .mlp_norm = PJ_N_NORM, .o = PJ_N_O_PROJ, .up = PJ_N_UP_PROJ,
+                            .down = PJ_N_DOWN_PROJ, .final_norm = PJ_N_NORM_F},
 };
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch)

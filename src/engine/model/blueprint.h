@@ -63,6 +63,7 @@ typedef struct pj_blueprint {
     pj_bias_rule qkv_bias, o_bias, mlp_bias, head_bias;
     /* Components in layer order; PJ_N_NONE: the architecture has no such norm. */
     const char *block;                     /* the feed-forward block's own name; NULL: "mlp" */
+    const char *mixer;                     /* likewise; NULL: "self_attn", "mamba", ... */
     pj_instrument_name attention_norm;     /* before attention */
     pj_instrument_name q_norm, k_norm;     /* PJ_N_NONE: q_norm and k_norm */
     pj_instrument_name attended_norm;      /* of the heads' outputs, before that projection */

@@ -140,8 +140,9 @@ const pj_tensor *pj_checkpoint_find(const pj_checkpoint *checkpoint, const char 
     static const char prefix[] = "model.";
     if (checkpoint->is_gguf) return find_in_gguf(checkpoint, name);
     /* multimodal models prefix the tensors of their text part */
-    static const char *const prefixes[] = {"", "model.", "language_model.", "language_model.model.",
-                                           "model.language_model."};
+    static const char *const prefixes[] = {
+        "",         "model.", "language_model.", "language_model.model.", "model.language_model.",
+        "backbone."};
     const char *stem =
         strncmp(name, prefix, sizeof prefix - 1) == 0 ? name + sizeof prefix - 1 : name;
     const pj_tensor *found = find_exact(checkpoint, name);

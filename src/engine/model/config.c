@@ -149,7 +149,9 @@ static void config_read_sizes(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
     config->hidden = want_size(r, "hidden_size", rules->hidden, PJ_MAX_WIDTH);
-    config->layers = want_size(r, "num_hidden_layers", rules->layers, PJ_MAX_LAYERS);
+    config->layers = config->arch == PJ_ARCH_NEMOTRON_H
+                         ? pj_config_count_kinds(r)
+                         : want_size(r, "num_hidden_layers", rules->layers, PJ_MAX_LAYERS);
     config->heads = want_size(r, "num_attention_heads", rules->heads, PJ_MAX_HEADS);
     config->kv_heads = want_kv_heads(r, rules->kv_heads, config->heads);
     config->intermediate = want_size(r, "intermediate_size", rules->intermediate, PJ_MAX_WIDTH);
@@ -180,13 +182,16 @@ static void config_read_sizes(pj_config_reader *r, pj_model_config *config)
 static void read_activation(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
-    const char *key = rules->activation_in_gemma_key ? "hidden_activation" : "hidden_act";
+    const char *key = config->arch == PJ_ARCH_NEMOTRON_H ? "mlp_hidden_act"
+                      : rules->activation_in_gemma_key   ? "hidden_activation"
+                                                         : "hidden_act";
     const char *name = pj_config_text(r, key, rules->activation);
     bool gelu = strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0;
     bool silu = strcmp(name, "silu") == 0 || strcmp(name, "swish") == 0;
     config->gelu = gelu;
     /* each with the blocks that its architecture has */
-    config->relu2 = config->arch == PJ_ARCH_BITNET && strcmp(name, "relu2") == 0;
+    config->relu2 = (config->arch == PJ_ARCH_BITNET || config->arch == PJ_ARCH_NEMOTRON_H) &&
+                    strcmp(name, "relu2") == 0;
     config->xielu = config->arch == PJ_ARCH_APERTUS && strcmp(name, "xielu") == 0;
     if (gelu || silu || config->relu2 || config->xielu) return;
     char problem[128];
@@ -201,9 +206,10 @@ static void config_read_block(pj_config_reader *r, pj_model_config *config)
     pj_arch arch = config->arch;
     bool phi = arch == PJ_ARCH_PHI, layer_norm = pj_blueprint_get(arch)->norm == PJ_NORM_LAYER;
     config->norm_eps = pj_config_number(r,
-                                        layer_norm && arch != PJ_ARCH_PHIMOE ? "layer_norm_eps"
-                                        : arch == PJ_ARCH_LFM2               ? "norm_eps"
-                                                                             : "rms_norm_eps",
+                                        arch == PJ_ARCH_NEMOTRON_H ? "layer_norm_epsilon"
+                                        : layer_norm && arch != PJ_ARCH_PHIMOE ? "layer_norm_eps"
+                                        : arch == PJ_ARCH_LFM2                 ? "norm_eps"
+                                                                               : "rms_norm_eps",
                                         rules->eps, 1e-20, 1);
     config->initializer_range = pj_config_number(r, "initializer_range", 0.02, 0, 100);
     json_t *tied = pj_config_get_any(r, "tie_word_embeddings");

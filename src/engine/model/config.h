@@ -20,6 +20,9 @@ typedef enum pj_rope_type {
     PJ_ROPE_PROPORTIONAL
 } pj_rope_type;
 
+/* Layers of one half only. */
+typedef enum pj_halves { PJ_HALVES_BOTH = 0, PJ_HALF_MIXER, PJ_HALF_MLP } pj_halves;
+
 /* What layers with a recurrent state compute (delta.h). */
 typedef enum pj_recurrence {
     PJ_DELTA_RULE = 0,
@@ -93,12 +96,14 @@ typedef struct pj_model_config {
     uint32_t window;         /* sliding window in tokens, 0: none */
     bool *layer_is_windowed; /* [layers], in the arena; NULL: every layer has the window */
     /* Layers with a recurrent state instead of attention (delta.h); kernel 0: none. */
-    bool *layer_is_linear; /* [layers], in the arena; NULL: none */
+    bool *layer_is_linear;   /* [layers], in the arena; NULL: none */
+    pj_halves *layer_halves; /* [layers], in the arena; NULL: both everywhere */
     struct {
         pj_recurrence kind;
         uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
         uint32_t norm_groups;
         bool conv_bias;
+        double least_step; /* PJ_SCAN: of dt */
     } linear;
     /* Multi-head latent attention (latent.h); rank 0: none. */
     struct {
@@ -154,6 +159,10 @@ static inline uint32_t pj_config_kv_source(const pj_model_config *c, uint32_t la
 static inline bool pj_config_is_windowed(const pj_model_config *c, uint32_t layer)
 {
     return c->window && (!c->layer_is_windowed || c->layer_is_windowed[layer]);
+}
+static inline pj_halves pj_config_halves(const pj_model_config *c, uint32_t layer)
+{
+    return c->layer_halves ? c->layer_halves[layer] : PJ_HALVES_BOTH;
 }
 /* Width of a dense block. */
 static inline uint32_t pj_config_mlp_width(const pj_model_config *c, uint32_t layer)

@@ -163,6 +163,84 @@ static void read_scan_layers(pj_config_reader *r, pj_model_config *c)
     if (strcmp(rotation, "rope") != 0) c->layer_rotates = alloc_layers(r, c, sizeof(bool));
 }
 
+/* ---- Nemotron-H ----------------------------------------------------------------------------- */
+
+static json_t *list_of_kinds(pj_config_reader *r)
+{
+    json_t *list = pj_config_get(r, "layers_block_type");
+    return list ? list : pj_config_get(r, "layer_types");
+}
+
+/* A layer's kind in any of its spellings, as a letter: M, *, - or E; 0: none such. */
+static char kind_of_layer(pj_config_reader *r, uint32_t layer)
+{
+    static const struct {
+        const char *name;
+        char letter;
+    } kinds[] = {{"linear_attention", 'M'}, {"mamba", 'M'}, {"full_attention", '*'},
+                 {"attention", '*'},        {"mlp", '-'},   {"moe", 'E'}};
+    json_t *list = list_of_kinds(r);
+    const char *name = json_string_value(json_array_get(list, layer));
+    if (!list) return pj_config_text(r, "hybrid_override_pattern", "")[layer];
+    for (size_t k = 0; name && k < sizeof kinds / sizeof *kinds; k++)
+        if (strcmp(kinds[k].name, name) == 0) return kinds[k].letter;
+    return 0;
+}
+
+uint32_t pj_config_count_kinds(pj_config_reader *r)
+{
+    json_t *list = list_of_kinds(r);
+    size_t count =
+        list ? json_array_size(list) : strlen(pj_config_text(r, "hybrid_override_pattern", ""));
+    if (count == 0 || count > PJ_MAX_LAYERS)
+        pj_config_refuse(r, PJ_E_INVALID, "layers_block_type",
+                         "must name the kind of every layer, 1 to 1024");
+    return r->status == PJ_OK ? (uint32_t)count : 1;
+}
+
+static void read_kinds(pj_config_reader *r, pj_model_config *c)
+{
+    bool *scans = c->layer_is_linear = alloc_layers(r, c, sizeof *scans);
+    pj_halves *halves = c->layer_halves = alloc_layers(r, c, sizeof *halves);
+    bool any = false;
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        char kind = kind_of_layer(r, i);
+        if (kind == 'E')
+            pj_config_refuse(r, PJ_E_UNSUPPORTED, "layers_block_type",
+                             "has experts, which are not supported beside state-space layers");
+        else if (kind != 'M' && kind != '*' && kind != '-')
+            pj_config_refuse(r, PJ_E_INVALID, "layers_block_type", "has an unknown kind of layer");
+        halves[i] = kind == '-' ? PJ_HALF_MLP : PJ_HALF_MIXER;
+        scans[i] = kind == 'M';
+        any |= scans[i];
+    }
+    if (any) return;
+    c->layer_is_linear = NULL;
+    c->linear.kernel = 0;
+}
+
+/* Layers of one half each: a scan, attention without rotation, or a block. */
+static void read_nemotron_h(pj_config_reader *r, pj_model_config *c)
+{
+    c->layer_rotates = alloc_layers(r, c, sizeof(bool));
+    c->linear.kind = PJ_SCAN;
+    c->linear.value_heads = pj_config_count(r, "mamba_num_heads", 128, 1, PJ_MAX_HEADS);
+    c->linear.value_dim = pj_config_count(r, "mamba_head_dim", 64, 1, PJ_MAX_DELTA_DIM);
+    c->linear.key_heads = pj_config_count(r, "n_groups", 8, 1, PJ_MAX_HEADS);
+    c->linear.key_dim = pj_config_count(r, "ssm_state_size", 128, 1, PJ_MAX_DELTA_DIM);
+    c->linear.kernel = pj_config_count(r, "conv_kernel", 4, 1, PJ_MAX_CONVOLUTION);
+    c->linear.conv_bias = pj_config_bool(r, "use_conv_bias", true);
+    c->linear.norm_groups = c->linear.key_heads;
+    c->linear.least_step = pj_config_number(r, "time_step_min", 0.001, 0, 1e6);
+    if (pj_config_bool(r, "use_bias", false) || pj_config_bool(r, "mamba_proj_bias", false))
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "use_bias", "true is not supported");
+    if (strcmp(pj_config_text(r, "mamba_hidden_act", "silu"), "silu") != 0)
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "mamba_hidden_act", "must be silu");
+    if (r->status == PJ_OK && c->linear.value_heads % c->linear.key_heads != 0)
+        pj_config_refuse(r, PJ_E_INVALID, "n_groups", "does not divide mamba_num_heads");
+    if (r->status == PJ_OK) read_kinds(r, c);
+}
+
 /* LFM2: listed, or all but the layers with attention. */
 static void read_short_convolutions(pj_config_reader *r, pj_model_config *c)
 {
@@ -291,6 +369,7 @@ void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
     if (r->status == PJ_OK && pj_arch_has_delta(config->arch))
         config_layers_read_linear_layers(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GRANITE_HYBRID) read_scan_layers(r, config);
+    if (r->status == PJ_OK && config->arch == PJ_ARCH_NEMOTRON_H) read_nemotron_h(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_LFM2) read_short_convolutions(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA4) read_gemma4(r, config);
 }

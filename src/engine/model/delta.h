@@ -36,6 +36,7 @@ struct pj_delta {
     const float *bias;      /* [value_heads] dt_bias */
     const float *norm;    /* [value_dim] of each head's output; PJ_SCAN: [value_heads value_dim] */
     const float *skip;    /* PJ_SCAN: [value_heads] D */
+    float least_step;     /* PJ_SCAN: dt is at least this */
     uint32_t norm_groups; /* PJ_SCAN: parts of the output that are normalised apart */
 };
 

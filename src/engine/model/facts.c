@@ -169,8 +169,12 @@ static tally count(const pj_model_config *c)
     const pj_blueprint *b = pj_blueprint_get(c->arch);
     tally t = {0};
     for (uint32_t i = 0; i < c->layers; i++) {
-        const pj_instrument_name norms[] = {b->attention_norm, b->attention_out_norm, b->mlp_norm,
-                                            b->mlp_out_norm};
+        pj_halves halves = pj_config_halves(c, i);
+        const pj_instrument_name norms[] = {halves != PJ_HALF_MLP ? b->attention_norm : PJ_N_NONE,
+                                            halves != PJ_HALF_MLP ? b->attention_out_norm
+                                                                  : PJ_N_NONE,
+                                            halves != PJ_HALF_MIXER ? b->mlp_norm : PJ_N_NONE,
+                                            halves != PJ_HALF_MIXER ? b->mlp_out_norm : PJ_N_NONE};
         uint64_t before = t.stored;
         for (size_t n = 0; n < sizeof norms / sizeof *norms; n++)
             if (norms[n]) add_norm(&t, b, c->hidden);
@@ -178,12 +182,13 @@ static tally count(const pj_model_config *c)
         before = t.stored;
         if (is_linear(c, i))
             add_linear_attention(&t, c);
-        else
+        else if (halves != PJ_HALF_MLP)
             add_attention(&t, c, b, i);
         t.attention += t.stored - before;
         before = t.stored;
         if (has_experts(c, i)) add_experts(&t, c, b);
-        if (!has_experts(c, i) || b->parallel_experts) add_mlp(&t, c, b, pj_config_mlp_width(c, i));
+        if (halves != PJ_HALF_MIXER && (!has_experts(c, i) || b->parallel_experts))
+            add_mlp(&t, c, b, pj_config_mlp_width(c, i));
         add_token_input(&t, c);
         add_vector(&t, b->layer_scale, 1);
         t.mlp += t.stored - before;
@@ -218,7 +223,7 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
     uint64_t rest = t.stored - t.attention - t.mlp - t.norms; /* including the head's matrix */
     uint64_t kv = 0, q = 0;                                   /* over all layers */
     for (uint32_t i = 0; i < c->layers; i++) {
-        if (is_linear(c, i)) continue;
+        if (is_linear(c, i) || pj_config_halves(c, i) == PJ_HALF_MLP) continue;
         q += query_width(c, i);
         if (pj_config_kv_source(c, i) == i) kv += key_width(c, i);
     }

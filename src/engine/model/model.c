@@ -29,7 +29,8 @@ static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
     layer->kv_heads = pj_config_kv_heads(c, index);
     layer->head_dim = pj_config_head_dim(c, index);
     layer->output_gate = m->blueprint->output_gate;
-    layer->kv_source = pj_config_kv_source(c, index);
+    layer->kv_source =
+        pj_config_halves(c, index) == PJ_HALF_MLP ? UINT32_MAX : pj_config_kv_source(c, index);
     layer->keys_are_values = c->keys_are_values && !pj_config_is_windowed(c, index);
     layer->scale = 1;
     layer->window = pj_config_is_windowed(c, index) ? c->window : UINT32_MAX;
@@ -68,6 +69,17 @@ static void load_recurrence(pj_loader *l, const char *prefix, pj_layer *layer)
     }
 }
 
+static void load_mixer(pj_loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    if (c->layer_is_linear && c->layer_is_linear[layer->index])
+        load_recurrence(l, prefix, layer);
+    else if (c->latent.rank)
+        pj_load_latent(l, prefix, layer);
+    else
+        pj_load_attention(l, prefix, layer);
+}
+
 static void load_layer(pj_loader *l, uint32_t index)
 {
     const pj_blueprint *b = l->model->blueprint;
@@ -77,17 +89,17 @@ static void load_layer(pj_loader *l, uint32_t index)
     char prefix[PJ_TENSOR_NAME_BYTES / 2];
     snprintf(prefix, sizeof prefix, "model.layers.%u", index);
     shape_layer(l->model, index, layer);
-    pj_load_norm(l, prefix, b->attention_norm, hidden, bias, &layer->attention_norm);
-    pj_load_norm(l, prefix, b->attention_out_norm, hidden, bias, &layer->attention_out_norm);
-    pj_load_norm(l, prefix, b->mlp_norm, hidden, bias, &layer->mlp_norm);
-    pj_load_norm(l, prefix, b->mlp_out_norm, hidden, bias, &layer->mlp_out_norm);
-    if (l->model->config.layer_is_linear && l->model->config.layer_is_linear[index])
-        load_recurrence(l, prefix, layer);
-    else if (l->model->config.latent.rank)
-        pj_load_latent(l, prefix, layer);
-    else
-        pj_load_attention(l, prefix, layer);
-    pj_load_feed_forward(l, prefix, layer);
+    pj_halves halves = pj_config_halves(&l->model->config, index);
+    if (halves != PJ_HALF_MLP) {
+        pj_load_norm(l, prefix, b->attention_norm, hidden, bias, &layer->attention_norm);
+        pj_load_norm(l, prefix, b->attention_out_norm, hidden, bias, &layer->attention_out_norm);
+        load_mixer(l, prefix, layer);
+    }
+    if (halves != PJ_HALF_MIXER) {
+        pj_load_norm(l, prefix, b->mlp_norm, hidden, bias, &layer->mlp_norm);
+        pj_load_norm(l, prefix, b->mlp_out_norm, hidden, bias, &layer->mlp_out_norm);
+        pj_load_feed_forward(l, prefix, layer);
+    }
     load_token_input(l, prefix, layer);
 }
 
@@ -112,8 +124,10 @@ static void load_ends(pj_loader *l)
     const pj_model_config *c = &m->config;
     bool own_head =
         m->checkpoint ? pj_checkpoint_find(m->checkpoint, "lm_head.weight") != NULL : !c->tied_head;
-    pj_load_matrix(l, "model.embed_tokens.weight", PJ_ROLE_TABLE, c->vocab, c->hidden,
-                   &m->embedding);
+    const char *embedding = pj_load_has(l, "model", "embeddings.weight")
+                                ? "model.embeddings.weight"
+                                : "model.embed_tokens.weight";
+    pj_load_matrix(l, embedding, PJ_ROLE_TABLE, c->vocab, c->hidden, &m->embedding);
     pj_load_norm(l, "model", m->blueprint->final_norm, c->hidden, pj_norms_have_bias(m->blueprint),
                  &m->final_norm);
     load_token_vectors(l);

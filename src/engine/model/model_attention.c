@@ -91,7 +91,7 @@ void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer)
     const pj_blueprint *b = l->model->blueprint;
     size_t q_rows = (size_t)layer->heads * layer->head_dim;
     char attn[PJ_TENSOR_NAME_BYTES], sinks[PJ_TENSOR_NAME_BYTES + 16];
-    snprintf(attn, sizeof attn, "%s.self_attn", prefix);
+    snprintf(attn, sizeof attn, "%s.%s", prefix, b->mixer ? b->mixer : "self_attn");
     load_qkv(l, attn, layer);
     pj_load_component(l, attn, b->o, c->hidden, q_rows, pj_bias_wanted(b->o_bias, c), &layer->o);
     load_qk_norms(l, attn, layer);

@@ -114,5 +114,8 @@ void pj_model_count(pj_model *m)
     counts->parameters += vectors;
     counts->active_parameters += vectors;
     counts->weight_bytes += (uint64_t)m->token_embedding.rows * m->token_embedding.row_bytes;
-    counts->dtype = m->layers[0].delta ? m->layers[0].delta->out.w.type : m->layers[0].o.w.type;
+    const pj_layer *first = &m->layers[0];
+    counts->dtype = first->delta      ? first->delta->out.w.type
+                    : first->o.w.data ? first->o.w.type
+                                      : first->mlp.down.w.type;
 }

@@ -33,8 +33,10 @@ void pj_load_scan(pj_loader *l, const char *prefix, pj_layer *layer)
                            .key_dim = c->linear.key_dim,
                            .value_dim = c->linear.value_dim,
                            .kernel = c->linear.kernel,
-                           .norm_groups = c->linear.norm_groups};
-    snprintf(mamba, sizeof mamba, "%s.mamba", prefix);
+                           .norm_groups = c->linear.norm_groups,
+                           .least_step = (float)c->linear.least_step};
+    const char *mixer = l->model->blueprint->mixer;
+    snprintf(mamba, sizeof mamba, "%s.%s", prefix, mixer ? mixer : "mamba");
     load_in_proj(l, mamba, d);
     pj_load_component(l, mamba, PJ_N_OUT_PROJ, c->hidden, pj_delta_values(d), false, &d->out);
     pj_load_convolution(l, mamba, "conv1d", d);

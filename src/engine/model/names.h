@@ -103,6 +103,7 @@
     X(ATTENTION_LAYERNORM, "attention_layernorm")                   \
     X(FEEDFORWARD_LAYERNORM, "feedforward_layernorm")               \
     X(ATTN_SUB_NORM, "attn_sub_norm")                               \
+    X(NORM_F, "norm_f")                                             \
     X(FFN_SUB_NORM, "ffn_sub_norm")                                 \
     /* operations */                                                \
     X(OP_GATHER, "gather")                                          \

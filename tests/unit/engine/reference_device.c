@@ -747,7 +747,8 @@ static void scan_head(const struct pj_delta *d, const float *mixed, const float 
     uint32_t n = d->value_dim, group = head / (d->value_heads / d->key_heads);
     const float *x = mixed + head * n, *b = mixed + d->value_heads * n + group * d->key_dim;
     const float *c = b + d->key_heads * d->key_dim;
-    double step = log1p(exp((double)strength[d->value_heads + head] + d->bias[head]));
+    double step =
+        fmax(log1p(exp((double)strength[d->value_heads + head] + d->bias[head])), d->least_step);
     double decay = exp(-d->rate[head] * step);
     for (uint32_t o = 0; o < n; o++) {
         double read = d->skip[head] * x[o];

@@ -43,6 +43,7 @@ typedef struct tiny_shape {
     bool xielu;        /* up_proj, xIELU, down_proj (Apertus) */
     bool relu2;        /* and norms of attention's output and of the activation (BitNet) */
     bool mixer;        /* two experts, one after the other, LayerNorm (Phi-3.5-MoE) */
+    bool halves;       /* attention without rotation and plain blocks in turn (Nemotron-H) */
     bool host_only;    /* no GPU computes it, and no GGUF file has it */
 } tiny_shape;
 
