@@ -26,7 +26,7 @@ IDS, COUNT = [3, 5, 7, 9, 4, 6], 6
 # at another place (keys before the scores, values after them), the holder of a router's correction is no work of its own,
 # a router's norm is inside its module, and what a projection packs for several uses is multiplied part by part.
 DIFFERENT = {"kv_b_proj": {"k_b_proj", "v_b_proj"}, "moe_statics": set(), "in_proj_qkvz": {"in_proj_qkv", "in_proj_z"},
-             "in_proj_ba": {"in_proj_b", "in_proj_a"}, "router_norm": {"router"}}
+             "in_proj_ba": {"in_proj_b", "in_proj_a"}, "router_norm": {"router"}, "embeddings": {"embed_tokens"}}
 MAMBA = {"in_proj": {"in_proj_z", "in_proj_xbc", "in_proj_dt"}}
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
