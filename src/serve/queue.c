@@ -47,6 +47,8 @@ struct pj_run_queue {
     job *jobs;
     uint32_t waiting;
     bool stop;
+    bool works;   /* the worker runs something */
+    bool has_log; /* something was stored since the log was written back */
     pj_queue_totals totals;
 };
 
@@ -341,6 +343,7 @@ static void *queue_work(void *context)
             continue;
         }
         if (j) begin_job(queue, j);
+        queue->works = queue->has_log = true;
         pthread_mutex_unlock(&queue->mutex);
         pj_idle_meter_pause(queue->options.idle);
         if (j)
@@ -349,6 +352,7 @@ static void *queue_work(void *context)
             step_experiment(queue);
         pj_idle_meter_resume(queue->options.idle);
         pthread_mutex_lock(&queue->mutex);
+        queue->works = false;
     }
     pthread_mutex_unlock(&queue->mutex);
     return NULL;
@@ -581,8 +585,11 @@ static void *share_always(void *context)
     pthread_mutex_lock(&queue->mutex);
     while (!queue->stop) {
         if (pj_cond_wait_for(&queue->stopping, &queue->mutex, SHARE_NS)) continue;
+        bool write_back = queue->has_log && !queue->works;
+        if (write_back) queue->has_log = false;
         pthread_mutex_unlock(&queue->mutex);
         queue_share(queue, NULL);
+        if (write_back) pj_queue_rows_write_back(queue->rows);
         bool more = pj_experiments_sync(queue->options.experiments);
         pthread_mutex_lock(&queue->mutex);
         if (more) pthread_cond_broadcast(&queue->moved);

@@ -86,6 +86,14 @@ void pj_queue_rows_remove(pj_queue_rows *rows, const char *id)
     pthread_mutex_unlock(&rows->mutex);
 }
 
+void pj_queue_rows_write_back(pj_queue_rows *rows)
+{
+    if (!rows) return;
+    pthread_mutex_lock(&rows->mutex);
+    pj_store_write_back(rows->store);
+    pthread_mutex_unlock(&rows->mutex);
+}
+
 /* ---- sharing -------------------------------------------------------------------------------- */
 
 typedef struct loaded {

@@ -19,6 +19,7 @@ void pj_queue_rows_close(pj_queue_rows *rows);
 pj_status pj_queue_rows_put(pj_queue_rows *rows, const char *id, int64_t queued_ns,
                             const pj_generation_request *request, pj_error *err);
 void pj_queue_rows_remove(pj_queue_rows *rows, const char *id);
+void pj_queue_rows_write_back(pj_queue_rows *rows); /* pj_store_write_back */
 
 typedef struct pj_queue_rows_hooks {
     /* A run that this server is to run, oldest first; `request` is valid during the call. */

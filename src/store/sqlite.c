@@ -22,7 +22,9 @@
 #include <unistd.h>
 
 /* CHECKPOINT_PAGES: 512 MB. A large run's commit would otherwise checkpoint the whole log at once,
- * on the caller's time, and so would a small commit after it. Closing the database checkpoints. */
+ * on the caller's time, and so would a small commit after it. Closing the database checkpoints, and
+ * a server does when it is idle (pj_store_write_back). The log's file then shrinks to 16 MB when it
+ * is next begun anew. */
 enum { BUSY_TIMEOUT_MS = 120000, HEADER_BYTES = 72, CHECKPOINT_PAGES = 1 << 14 };
 
 /* Bounds on what a database from elsewhere can make this program do. No statement of ours needs
@@ -269,7 +271,9 @@ static pj_status set_up_connection(pj_sqlite *sqlite, pj_error *err)
     if (status == PJ_OK && !sqlite->read_only) {
         status = pj_sqlite_run(sqlite, "PRAGMA page_size=32768", err);
         if (status == PJ_OK) status = switch_to_wal(sqlite, err);
-        if (status == PJ_OK) status = pj_sqlite_run(sqlite, "PRAGMA synchronous=FULL", err);
+        if (status == PJ_OK)
+            status = pj_sqlite_run(
+                sqlite, "PRAGMA synchronous=FULL; PRAGMA journal_size_limit=16777216", err);
         sqlite3_wal_autocheckpoint(sqlite->db, CHECKPOINT_PAGES);
     }
     /* After the page size: a cache is counted in pages of the size known when it is set. */

@@ -100,6 +100,11 @@ void pj_store_be_frugal(pj_store *store)
     pj_sql_run(store, "PRAGMA wal_autocheckpoint=32", NULL);
 }
 
+void pj_store_write_back(pj_store *store)
+{
+    if (!store->driver->is_remote) pj_sql_run(store, "PRAGMA wal_checkpoint(PASSIVE)", NULL);
+}
+
 void pj_store_limit_cache(pj_store *store)
 {
     if (!store->driver->is_remote) pj_sql_run(store, "PRAGMA cache_size=-2048", NULL);

@@ -30,6 +30,9 @@ pj_status pj_store_open(const pj_store_options *options, pj_store **store, pj_er
 void pj_store_close(pj_store *store); /* NULL is allowed */
 /* For a disk with little space: runs are deleted in parts, so that the log stays small. */
 void pj_store_be_frugal(pj_store *store);
+/* Copies SQLite's write-ahead log into the database as far as no reader needs it, without waiting
+ * for anybody: for who has nothing else to do. */
+void pj_store_write_back(pj_store *store);
 /* For connections that are open at a slow reader's pace: at most 2 MB of cached pages. */
 void pj_store_limit_cache(pj_store *store);
 /* Whether an address is a server's address and not a path. */

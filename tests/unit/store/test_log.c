@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -245,12 +246,37 @@ static void kills_at_any_moment(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+static off_t log_bytes(const fixture *f)
+{
+    char path[128];
+    struct stat found;
+    snprintf(path, sizeof path, "%s-wal", f->path);
+    return stat(path, &found) == 0 ? found.st_size : 0;
+}
+
+/* The file is cut to its limit when the log is begun anew, after others have seen it written. */
+static void a_written_log_is_small_again(void **state)
+{
+    enum { LIMIT = 16 << 20, RUNS = 4 };
+    const fixture *f = *state;
+    pj_error err = {0};
+    pj_store *store = open_at(f->path), *other = open_at(f->path);
+    made_run like = large, small = {.seed = 1, .tokens = 2, .layers = 1, .depth = PJ_DEPTH_MODULE};
+    for (int i = 0; i < RUNS; i++, like.seed++) assert_int_equal(save(store, &like, &err), PJ_OK);
+    assert_that((long)log_bytes(f), >, LIMIT);
+    pj_store_write_back(other);
+    for (int i = 0; i < 2; i++, small.seed++) assert_int_equal(save(store, &small, &err), PJ_OK);
+    assert_that((long)log_bytes(f), <=, LIMIT + 65536);
+    pj_store_close(other);
+    pj_store_close(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(large_runs_come_back_equal), TEST(a_disk_that_fills_up_at_any_moment),
         TEST(no_memory_of_sqlite),        TEST(failing_memory_is_an_error_not_a_crash),
-        TEST(kills_at_any_moment),
+        TEST(kills_at_any_moment),        TEST(a_written_log_is_small_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
