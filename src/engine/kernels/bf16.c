@@ -195,4 +195,5 @@ void pj_kernels_bf16_apply(pj_kernels *kernels)
     kernels->linear[PJ_BF16] = &by_bf16;
     kernels->forms[PJ_FORM_BF16] = &form_bf16;
     kernels->peak[PJ_FORM_BF16] = peak;
+    pj_kernels_bf16_attention(kernels);
 }
