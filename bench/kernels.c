@@ -349,9 +349,11 @@ static pj_status bench_open(bench *b, const settings *s, pj_error *err)
         return pj_fail_memory(err, "the benchmark's matrices (reduce --size)");
     kernels_fill(b);
     for (unsigned streams = 1; streams <= 8; streams *= 2)
-        for (int i = 0; i < 3; i++)
-            b->read_bytes_s = fmax(b->read_bytes_s,
-                                   pj_limits_read(b->team, b->weights, b->weight_bytes, streams));
+        for (int i = 0; i < PJ_AHEAD_DISTANCES; i++)
+            b->read_bytes_s =
+                fmax(b->read_bytes_s, pj_limits_read(b->team, b->weights, b->weight_bytes, streams,
+                                                     pj_ahead_distances[i]));
+    pj_ahead_begin(pj_team_ahead(b->team), b->weight_bytes);
     return PJ_OK;
 }
 

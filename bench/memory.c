@@ -42,15 +42,18 @@ static pj_status memory_measure(const settings *s, unsigned threads, const char 
     /* interleaved, so that a slow moment affects all alike */
     for (int64_t i = 0; i < s->repeat; i++)
         for (int k = 0; k < STREAM_KINDS; k++)
-            r->bytes_s[k] = fmax(r->bytes_s[k], pj_limits_read(team, memory, bytes, streams[k]));
+            for (int d = 0; d < PJ_AHEAD_DISTANCES; d++)
+                r->bytes_s[k] = fmax(r->bytes_s[k], pj_limits_read(team, memory, bytes, streams[k],
+                                                                   pj_ahead_distances[d]));
     pj_team_free(team);
     return PJ_OK;
 }
 
 static void memory_print_table(const settings *s, const rates *r, unsigned count)
 {
-    printf("Memory read in GB/s, %lld MB, best of %lld; columns: streams per thread\n\n",
-           (long long)s->megabytes, (long long)s->repeat);
+    printf(
+        "Memory read in GB/s, %lld MB, best of %lld with each prefetch distance; columns: streams per thread\n\n",
+        (long long)s->megabytes, (long long)s->repeat);
     printf("%7s", "threads");
     for (int k = 0; k < STREAM_KINDS; k++) printf(" %8u", streams[k]);
     printf("\n");

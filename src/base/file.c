@@ -185,6 +185,18 @@ pj_status pj_path_user_file(const char *name, char *out, size_t bytes, pj_error 
     return pj_fail(err, PJ_E_INVALID, "the path of the user's data folder is too long");
 }
 
+bool pj_path_user_cache(char *out, size_t bytes)
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (xdg && xdg[0] == '/') return pj_path_join(out, bytes, xdg, "perjoule");
+#ifdef __APPLE__
+    const char *below = "Library/Caches/perjoule";
+#else
+    const char *below = ".cache/perjoule";
+#endif
+    return home && home[0] && pj_path_join(out, bytes, home, below);
+}
+
 void pj_file_limit_raise(uint64_t wanted)
 {
     struct rlimit files;

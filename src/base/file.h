@@ -34,6 +34,10 @@ pj_status pj_path_user_data(char *out, size_t bytes, pj_error *err);
 /* The path of a file in it. */
 pj_status pj_path_user_file(const char *name, char *out, size_t bytes, pj_error *err);
 
+/* perjoule's cache folder of this user: $XDG_CACHE_HOME/perjoule, ~/.cache/perjoule, or on macOS
+ * ~/Library/Caches/perjoule. Not created; false when there is none. */
+bool pj_path_user_cache(char *out, size_t bytes);
+
 /* Raises the limit of open files up to `wanted` (best effort): a shell's default of 1024 is meant
  * for programs that use select(). */
 void pj_file_limit_raise(uint64_t wanted);

@@ -45,15 +45,7 @@ static const char *environment_or(const char *name, const char *otherwise)
 static const char *user_cache_folder(void)
 {
     static char folder[1024];
-    const char *base = environment_or("XDG_CACHE_HOME", NULL), *home = environment_or("HOME", NULL);
-    if (base && base[0] == '/')
-        return pj_path_join(folder, sizeof folder, base, "perjoule") ? folder : NULL;
-#ifdef __APPLE__
-    const char *under_home = "Library/Caches/perjoule";
-#else
-    const char *under_home = ".cache/perjoule";
-#endif
-    return home && pj_path_join(folder, sizeof folder, home, under_home) ? folder : NULL;
+    return pj_path_user_cache(folder, sizeof folder) ? folder : NULL;
 }
 
 void pj_power_env_get(pj_power_env *env)

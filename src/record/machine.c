@@ -47,18 +47,6 @@ static double memory_bytes(void)
     return pages > 0 && size > 0 ? (double)pages * (double)size : NAN;
 }
 
-/* Of the last level that the system describes, of one instance. */
-static double cache_bytes(void)
-{
-#ifdef _SC_LEVEL3_CACHE_SIZE
-    long last = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (last <= 0) last = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return last > 0 ? (double)last : NAN;
-#else
-    return NAN;
-#endif
-}
-
 static void write_sensors(pj_json *json, const pj_rail *rails, uint32_t count)
 {
     pj_json_kv_array_begin(json, "rails");
@@ -105,7 +93,7 @@ pj_status pj_machine_read(const char *procfs, const pj_rail *rails, uint32_t rai
     pj_json_kv_int(&json, "cpus_online", sysconf(_SC_NPROCESSORS_ONLN));
     pj_json_kv_int(&json, "cpus_allowed", pj_cpu_allowed(NULL, 0));
     pj_json_kv_double(&json, "memory_bytes", memory_bytes());
-    pj_json_kv_double(&json, "cache_bytes", cache_bytes());
+    pj_json_kv_double(&json, "cache_bytes", pj_cpu_cache_bytes(""));
     pj_json_kv_string(&json, "os", os);
     pj_json_kv_string(&json, "kernel", kernel.release);
     pj_json_kv_string(&json, "host", kernel.nodename);

@@ -36,9 +36,10 @@ typedef struct unit {
 typedef struct attention {
     pj_cpu *s;
     const pj_layer *layer;
-    uint32_t group;       /* query heads per KV head */
-    uint32_t units;       /* of the pass */
-    uint32_t unit_floats; /* of the largest unit's scores */
+    const pj_rounded_attention *rounded; /* NULL: products in float32 */
+    uint32_t group;                      /* query heads per KV head */
+    uint32_t units;                      /* of the pass */
+    uint32_t unit_floats;                /* of the largest unit's scores */
     pj_slice qkv, y;
     bool sums_units; /* statistics of the output unit by unit, not afterwards */
     /* deep profile: the current stage, over units [begin, end) */
@@ -156,8 +157,9 @@ static void stage_scores(const attention *a, const unit *u, float *scores, unsig
     for (uint32_t i = 0; i < u->positions; i++)
         memcpy(q + i * position_floats, from + (size_t)i * a->qkv.stride,
                position_floats * sizeof *q);
-    a->s->kernels->attention_scores(scores, row_floats(a, u->keys), q, dim, u->rows, &keys, u->keys,
-                                    dim, pj_team_scratch(a->s->team, thread));
+    (a->rounded ? a->rounded->scores : a->s->kernels->attention_scores)(
+        scores, row_floats(a, u->keys), q, dim, u->rows, &keys, u->keys, dim,
+        pj_team_scratch(a->s->team, thread));
 }
 
 static void stage_scale(const attention *a, const unit *u, float *scores, unsigned thread)
@@ -202,8 +204,9 @@ static void stage_values(const attention *a, const unit *u, float *scores, unsig
     size_t dim = a->layer->value_dim, position_floats = u->heads * dim;
     float *y = attention_unit_rows(a, thread);
     pj_kv_rows values = unit_kv(a, u, 1);
-    a->s->kernels->attention_values(y, dim, scores, row_floats(a, u->keys), u->rows, &values,
-                                    u->keys, dim, false, pj_team_scratch(a->s->team, thread));
+    (a->rounded ? a->rounded->values : a->s->kernels->attention_values)(
+        y, dim, scores, row_floats(a, u->keys), u->rows, &values, u->keys, dim, false,
+        pj_team_scratch(a->s->team, thread));
     for (uint32_t i = 0; i < u->positions; i++)
         memcpy(unit_output(a, u) + (size_t)i * a->y.stride, y + i * position_floats,
                position_floats * sizeof *y);
@@ -619,12 +622,27 @@ static void attention_run(attention *a, const pj_attention_extent *e, const pj_c
     if (s->instrument->statistics) pj_cpu_keep(s, output, &attended);
 }
 
+/* Whether the products may round to bfloat16: where the weights' products already round their
+ * activations to codes of eight bits, which loses so much more that the difference in the logits
+ * cannot be measured. With weights in BF16 it would be a quarter of the whole loss or more. */
+static const pj_rounded_attention *rounded_products(const attention *a)
+{
+    const pj_rounded_attention *r = a->s->kernels->rounded_attention;
+    uint32_t key_dim = a->layer->head_dim, value_dim = a->layer->value_dim;
+    if (!r || a->s->options.kv_type != PJ_F16) return NULL;
+    if (key_dim % r->dim_multiple || value_dim % r->dim_multiple) return NULL;
+    if (key_dim > r->max_dim || value_dim > r->max_dim) return NULL;
+    pj_form form = pj_linear_form(a->s->kernels, a->s->model->counts.dtype, 1);
+    return form == PJ_FORM_Q8 || form == PJ_FORM_Q8_WIDE ? r : NULL;
+}
+
 void pj_cpu_attend(void *state, const pj_layer *layer, pj_slice qkv, pj_slice y,
                    const pj_attention_extent *extent)
 {
     attention a = {
         .s = state, .layer = layer, .group = layer->heads / layer->kv_heads, .qkv = qkv, .y = y};
     pj_cpu_done output = pj_cpu_work(state, y, 0, 0);
+    a.rounded = rounded_products(&a);
     cut_units(&a);
     attention_run(&a, extent, &output);
 }

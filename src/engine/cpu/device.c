@@ -6,6 +6,7 @@
 #include "engine/kernels/limits.h"
 #include "engine/model/latent.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- a model on the CPU ------------------------------------------------------------------- */
@@ -20,12 +21,17 @@ static pj_status cpu_load(const pj_load_request *request, void **loaded, pj_erro
     pj_cpu_device *d = pj_alloc(1, sizeof *d);
     if (!d) return pj_fail_memory(err, "the engine");
     *d = (pj_cpu_device){request->model, request->kernels, request->team};
+    pj_ahead *ahead = pj_team_ahead(d->team);
+    pj_ahead_begin(ahead, d->model->counts.decode_weight_bytes);
+    if (ahead->active) pj_ahead_read(ahead, NULL, d->kernels->name, pj_team_threads(d->team));
     *loaded = d;
     return PJ_OK;
 }
 
 static void cpu_unload(void *loaded)
 {
+    const pj_cpu_device *d = loaded;
+    pj_ahead_write(pj_team_ahead(d->team), NULL, d->kernels->name, pj_team_threads(d->team));
     pj_free(loaded);
 }
 
@@ -48,14 +54,19 @@ typedef struct reading {
     const pj_cpu_device *device;
     unsigned streams;
     uint64_t bytes, max_bytes;
-    double seconds;
+    unsigned next; /* prefetch distance, of which matrices are read with each in turn */
+    uint64_t read[PJ_AHEAD_DISTANCES];
+    double seconds[PJ_AHEAD_DISTANCES];
 } reading;
 
 static void read_matrix(reading *r, const pj_matrix *m)
 {
     size_t bytes = m->data ? m->rows * m->row_bytes : 0;
     if (bytes == 0 || r->bytes + bytes > r->max_bytes) return;
-    r->seconds += (double)bytes / pj_limits_read(r->device->team, m->data, bytes, r->streams);
+    unsigned d = r->next++ % PJ_AHEAD_DISTANCES;
+    r->seconds[d] += (double)bytes / pj_limits_read(r->device->team, m->data, bytes, r->streams,
+                                                    pj_ahead_distances[d]);
+    r->read[d] += bytes;
     r->bytes += bytes;
 }
 
@@ -84,7 +95,11 @@ static double cpu_read_pass(void *loaded, unsigned streams, uint64_t max_bytes)
     for (uint32_t i = 0; i < d->model->config.layers; i++)
         device_read_layer(&r, &d->model->layers[i]);
     read_matrix(&r, &d->model->head.w);
-    return r.bytes < PJ_LEAST_READ_BYTES ? NAN : (double)r.bytes / r.seconds;
+    if (r.bytes < PJ_LEAST_READ_BYTES) return NAN;
+    double best = 0;
+    for (unsigned i = 0; i < PJ_AHEAD_DISTANCES; i++)
+        if (r.read[i] > 0) best = fmax(best, (double)r.read[i] / r.seconds[i]);
+    return best;
 }
 
 /* ---- passes ------------------------------------------------------------------------------- */

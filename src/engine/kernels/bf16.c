@@ -3,7 +3,7 @@
 #include "engine/kernels/sets.h"
 #include "engine/kernels/vector.h"
 
-enum { STREAMS = 4, DOT_TOKENS = 4, PREFETCH_BYTES = 2048, ROWS = 8, VECTORS = 3, PAIRS = 16 };
+enum { STREAMS = 4, DOT_TOKENS = 4, ROWS = 8, VECTORS = 3, PAIRS = 16 };
 
 INLINE __m512bh load_pairs(const void *at)
 {
@@ -27,8 +27,8 @@ static void pack_row(const float *x, size_t n, void *values, float *scales, int3
         _mm512_storeu_si512(to, (__m512i)round_32(x + i, n - i));
 }
 
-INLINE void dot_rows(const char *const *rows, const char *x, size_t x_bytes, size_t cols,
-                     float sums[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
+INLINE void dot_rows(const char *const *rows, size_t ahead, const char *x, size_t x_bytes,
+                     size_t cols, float sums[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
 {
     __m512 acc[STREAMS][DOT_TOKENS];
     size_t whole = cols / 32 * 64, rest = cols % 32; /* bytes; columns */
@@ -38,7 +38,7 @@ INLINE void dot_rows(const char *const *rows, const char *x, size_t x_bytes, siz
         __m512bh w[STREAMS];
         UNROLL for (size_t s = 0; s < S; s++)
         {
-            __builtin_prefetch(rows[s] + i + PREFETCH_BYTES);
+            __builtin_prefetch(rows[s] + i + ahead);
             w[s] = load_pairs(rows[s] + i);
         }
         UNROLL for (size_t t = 0; t < T; t++)
@@ -70,11 +70,11 @@ INLINE void dot_group(const pj_dot *d, size_t row, size_t apart, const size_t S)
         size_t left = d->x->tokens - t, done = left >= 4 ? 4 : left >= 2 ? 2 : 1;
         float sums[STREAMS][DOT_TOKENS];
         if (done == 4)
-            dot_rows(rows, x, x_bytes, w->cols, sums, S, 4);
+            dot_rows(rows, d->ahead, x, x_bytes, w->cols, sums, S, 4);
         else if (done == 2)
-            dot_rows(rows, x, x_bytes, w->cols, sums, S, 2);
+            dot_rows(rows, d->ahead, x, x_bytes, w->cols, sums, S, 2);
         else
-            dot_rows(rows, x, x_bytes, w->cols, sums, S, 1);
+            dot_rows(rows, d->ahead, x, x_bytes, w->cols, sums, S, 1);
         for (size_t s = 0; s < S; s++)
             for (size_t i = 0; i < done; i++)
                 d->y[(t + i) * d->y_stride + row + s * apart] =
@@ -195,4 +195,5 @@ void pj_kernels_bf16_apply(pj_kernels *kernels)
     kernels->linear[PJ_BF16] = &by_bf16;
     kernels->forms[PJ_FORM_BF16] = &form_bf16;
     kernels->peak[PJ_FORM_BF16] = peak;
+    pj_kernels_bf16_attention(kernels);
 }

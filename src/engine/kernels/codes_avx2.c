@@ -11,7 +11,7 @@
 #include "engine/kernels/vector.h"
 #include "engine/kernels/words_avx2.h"
 
-enum { STREAMS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 2 };
+enum { STREAMS = 4, ROWS = 4, VECTORS = 2 };
 
 /* ---- activations ------------------------------------------------------------------------ */
 
@@ -55,10 +55,11 @@ INLINE __m256i multiply_signed(__m256i w, __m256i x)
 }
 
 /* S weight rows times one token. */
-INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
+INLINE void dot_rows(pj_dtype type, const pj_dot *d, size_t token, const char *const *rows,
                      float sums[STREAMS], const size_t S)
 {
-    size_t blocks = p->cols / PJ_Q8_BLOCK;
+    const pj_packed *p = d->x;
+    size_t ahead = d->ahead, blocks = p->cols / PJ_Q8_BLOCK;
     const int8_t *codes = (const int8_t *)p->values + token * p->cols;
     const float *scales = p->scales + token * blocks;
     __m256 acc[STREAMS];
@@ -75,7 +76,7 @@ INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char
         __m256 scale = _mm256_cvtph_ps(halves) * _mm256_set1_ps(scales[b]);
         UNROLL for (size_t s = 0; s < S; s++)
         {
-            __builtin_prefetch(at[s] + PREFETCH_BYTES);
+            __builtin_prefetch(at[s] + ahead);
             __m256i product = multiply_signed(load_32(at[s] + 2), x);
             __m256 each = _mm256_permutevar8x32_ps(scale, _mm256_set1_epi32((int)s));
             acc[s] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), each, acc[s]);
@@ -92,7 +93,7 @@ INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, 
         (const char *)w->data + (row + s * apart) * w->row_bytes;
     for (size_t t = 0; t < d->x->tokens; t++) {
         float sums[STREAMS];
-        dot_rows(type, d->x, t, rows, sums, S);
+        dot_rows(type, d, t, rows, sums, S);
         for (size_t s = 0; s < S; s++)
             d->y[t * d->y_stride + row + s * apart] =
                 sums[s] + (d->bias ? d->bias[row + s * apart] : 0);

@@ -10,7 +10,7 @@ enum { GROUP = 8 };
 #else
 enum { GROUP = 4 };
 #endif
-enum { STREAMS = 4, PREFETCH_BYTES = 1024, ROWS = 4, VECTORS = 3 };
+enum { STREAMS = 4, ROWS = 4, VECTORS = 3 };
 
 /* ---- activations ------------------------------------------------------------------------ */
 
@@ -115,7 +115,7 @@ INLINE float32x4_t multiply_block(block_codes w, const int8_t *x)
 INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, const size_t S)
 {
     const pj_matrix *w = d->weights;
-    size_t blocks = w->cols / PJ_Q8_BLOCK;
+    size_t blocks = w->cols / PJ_Q8_BLOCK, ahead = d->ahead;
     const size_t bytes = type == PJ_Q8_0 ? 34 : lane_layout_of(type).bytes;
     const char *rows[STREAMS];
     UNROLL for (size_t s = 0; s < S; s++) rows[s] =
@@ -130,7 +130,7 @@ INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, 
         for (size_t b = 0; b < blocks; b++) UNROLL for (size_t s = 0; s < S; s++)
             {
                 const char *at = rows[s] + b * bytes;
-                __builtin_prefetch(at + PREFETCH_BYTES);
+                __builtin_prefetch(at + ahead);
                 float scale = scales[b] * load_scale(type, at);
                 if (has_minima(type))
                     low[s] += pj_float_of_f16(pj_load_u16(at + 2)) * scales[b] * (float)x_sums[b];

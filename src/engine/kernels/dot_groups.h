@@ -14,11 +14,11 @@ INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, 
         size_t left = d->x->tokens - t, done = left >= 4 ? 4 : left >= 2 ? 2 : 1;
         float sums[STREAMS][DOT_TOKENS];
         if (done == 4)
-            dot_rows(type, d->x, t, rows, sums, S, 4);
+            dot_rows(type, d, t, rows, sums, S, 4);
         else if (done == 2)
-            dot_rows(type, d->x, t, rows, sums, S, 2);
+            dot_rows(type, d, t, rows, sums, S, 2);
         else
-            dot_rows(type, d->x, t, rows, sums, S, 1);
+            dot_rows(type, d, t, rows, sums, S, 1);
         for (size_t s = 0; s < S; s++)
             for (size_t i = 0; i < done; i++)
                 d->y[(t + i) * d->y_stride + row + s * apart] =

@@ -10,7 +10,7 @@
 #include "engine/kernels/tile.h"
 #include "engine/kernels/vector.h"
 
-enum { K_COLUMNS = 256, K_STREAMS = 4, K_TOKENS = 4, K_AHEAD_BYTES = 2048, K_PARTS = 8 };
+enum { K_COLUMNS = 256, K_STREAMS = 4, K_TOKENS = 4, K_PARTS = 8 };
 
 /* A block's header. Scales are words: for Q4_K and Q5_K the eight in both halves; for types with
  * sixteen those of even sub-blocks in the low half, of odd ones in the high half. */
@@ -220,7 +220,7 @@ INLINE void k_dot_rows(const pj_dot *d, pj_dtype type, size_t row, size_t apart,
                        const size_t S, const size_t T)
 {
     const pj_matrix *w = d->weights;
-    size_t blocks = w->cols / PJ_Q8_BLOCK;
+    size_t blocks = w->cols / PJ_Q8_BLOCK, ahead = d->ahead;
     const size_t bytes = pj_blocks_k_bytes(type);
     const int8_t *codes = (const int8_t *)d->x->values + token * w->cols;
     const float *scales = d->x->scales + token * blocks;
@@ -239,8 +239,7 @@ INLINE void k_dot_rows(const pj_dot *d, pj_dtype type, size_t row, size_t apart,
         UNROLL for (size_t s = 0; s < S; s++)
         {
             const char *at = rows[s] + b * bytes;
-            for (size_t line = 0; line < bytes; line += 64)
-                __builtin_prefetch(at + K_AHEAD_BYTES + line);
+            for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(at + ahead + line);
             k_add_block(type, at, x, acc[s], T);
         }
     }

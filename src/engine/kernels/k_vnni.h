@@ -242,10 +242,11 @@ INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512
 }
 
 /* S rows times T tokens, which start at `token`. */
-INLINE void k_dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
+INLINE void k_dot_rows(pj_dtype type, const pj_dot *d, size_t token, const char *const *rows,
                        float result[K_STREAMS][K_TOKENS], const size_t S, const size_t T)
 {
-    size_t blocks = p->cols / PJ_Q8_BLOCK;
+    const pj_packed *p = d->x;
+    size_t ahead = d->ahead, blocks = p->cols / PJ_Q8_BLOCK;
     const size_t bytes = pj_blocks_k_bytes(type);
     const int8_t *codes = (const int8_t *)p->values + token * p->cols;
     const float *scales = p->scales + token * blocks;
@@ -262,8 +263,7 @@ INLINE void k_dot_rows(pj_dtype type, const pj_packed *p, size_t token, const ch
         {
             const char *at = rows[s] + b * bytes;
             k_weights w;
-            for (size_t line = 0; line < bytes; line += 64)
-                __builtin_prefetch(at + K_AHEAD_BYTES + line);
+            for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(at + ahead + line);
             k_load_weights(type, at, &w);
             UNROLL for (size_t t = 0; t < T; t++) acc[s][t] = k_add(type, &w, &x[t], acc[s][t]);
         }
@@ -282,11 +282,11 @@ INLINE void k_dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart
         size_t left = d->x->tokens - t, done = left >= 4 ? 4 : left >= 2 ? 2 : 1;
         float sums[K_STREAMS][K_TOKENS];
         if (done == 4)
-            k_dot_rows(type, d->x, t, rows, sums, S, 4);
+            k_dot_rows(type, d, t, rows, sums, S, 4);
         else if (done == 2)
-            k_dot_rows(type, d->x, t, rows, sums, S, 2);
+            k_dot_rows(type, d, t, rows, sums, S, 2);
         else
-            k_dot_rows(type, d->x, t, rows, sums, S, 1);
+            k_dot_rows(type, d, t, rows, sums, S, 1);
         for (size_t s = 0; s < S; s++)
             for (size_t i = 0; i < done; i++)
                 d->y[(t + i) * d->y_stride + row + s * apart] =

@@ -80,6 +80,16 @@ typedef enum pj_form {
     PJ_FORM_COUNT
 } pj_form;
 
+/* The products of attention with all operands rounded to bfloat16, for F16 keys and values. */
+typedef struct pj_rounded_attention {
+    size_t dim_multiple, max_dim; /* dimensions of heads that it takes */
+    void (*scores)(float *scores, size_t score_stride, const float *q, size_t q_stride, size_t rows,
+                   const pj_kv_rows *keys, size_t n, size_t head_dim, void *scratch);
+    void (*values)(float *y, size_t y_stride, const float *weights, size_t weight_stride,
+                   size_t rows, const pj_kv_rows *values, size_t n, size_t head_dim, bool add,
+                   void *scratch);
+} pj_rounded_attention;
+
 typedef struct pj_tile_kernels pj_tile_kernels; /* in tile.h, like the next */
 typedef struct pj_form_kernels pj_form_kernels;
 
@@ -131,6 +141,11 @@ typedef struct pj_kernels {
     void (*attention_values)(float *y, size_t y_stride, const float *weights, size_t weight_stride,
                              size_t rows, const pj_kv_rows *values, size_t n, size_t head_dim,
                              bool add, void *scratch);
+
+    /* Faster products with coarser operands (see attention_scores and attention_values); NULL:
+     * none.
+     */
+    const pj_rounded_attention *rounded_attention;
 
     /* Statistics: sums and bounds, or bounds alone, which costs a third. */
     void (*value_sums)(const float *x, size_t rows, size_t cols, size_t stride, float tau,

@@ -20,11 +20,11 @@ INLINE void lane_group(const pj_dot *d, pj_dtype type, size_t first, size_t apar
         float sums[LANE_TOKENS][LANE_ROWS];
         size_t left = d->x->tokens - t, done = 1;
         if (LANE_TOKENS >= 4 && left >= 4)
-            lane_rows(type, d->x, t, rows, sums, done = 4);
+            lane_rows(type, d, t, rows, sums, done = 4);
         else if (LANE_TOKENS >= 2 && left >= 2)
-            lane_rows(type, d->x, t, rows, sums, done = 2);
+            lane_rows(type, d, t, rows, sums, done = 2);
         else
-            lane_rows(type, d->x, t, rows, sums, 1);
+            lane_rows(type, d, t, rows, sums, 1);
         for (size_t i = 0; i < done; i++)
             for (size_t r = 0; r < count; r++)
                 d->y[(t + i) * d->y_stride + first + r * apart] =

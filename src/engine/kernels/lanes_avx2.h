@@ -10,7 +10,7 @@
 #include "engine/kernels/tile.h"
 #include "engine/kernels/vector.h"
 
-enum { LANE_ROWS = 8, LANE_TOKENS = 1, LANE_AHEAD_BYTES = 1536 };
+enum { LANE_ROWS = 8, LANE_TOKENS = 1 };
 
 INLINE bool lane_signed(pj_dtype type)
 {
@@ -217,9 +217,10 @@ INLINE __m256 lane_add(pj_dtype type, lane_matrix rows, size_t b, const int8_t *
 }
 
 /* T is one. */
-INLINE void lane_rows(pj_dtype type, const pj_packed *p, size_t token, lane_matrix rows,
+INLINE void lane_rows(pj_dtype type, const pj_dot *d, size_t token, lane_matrix rows,
                       float sums[LANE_TOKENS][LANE_ROWS], const size_t T)
 {
+    const pj_packed *p = d->x;
     size_t blocks = p->cols / PJ_Q8_BLOCK, b = 0;
     const int8_t *codes = (const int8_t *)p->values + token * p->cols;
     const float *scales = p->scales + token * blocks;
@@ -227,7 +228,7 @@ INLINE void lane_rows(pj_dtype type, const pj_packed *p, size_t token, lane_matr
     __m256 acc = _mm256_setzero_ps();
     vec table[8];
     for (; b + 2 <= blocks; b += 2) {
-        lane_block ahead = lane_block_at(rows, lane_place(type, b) + LANE_AHEAD_BYTES);
+        lane_block ahead = lane_block_at(rows, lane_place(type, b) + d->ahead);
         UNROLL for (size_t r = 0; r < LANE_ROWS; r++) __builtin_prefetch(lane_at(&ahead, r));
         acc = lane_add(type, rows, b, codes, scales[b], x_sums[b], table, acc);
         acc = lane_add(type, rows, b + 1, codes, scales[b + 1], x_sums[b + 1], table, acc);

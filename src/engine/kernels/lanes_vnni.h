@@ -9,7 +9,7 @@
 #include "engine/kernels/tile.h"
 #include "engine/kernels/vector.h"
 
-enum { LANE_ROWS = 16, LANE_TOKENS = 4, LANE_QUADS = 4, LANE_AHEAD_BYTES = 1536 };
+enum { LANE_ROWS = 16, LANE_TOKENS = 4, LANE_QUADS = 4 };
 
 /* Sixteen bytes of each of the rows `first`, first + 4, first + 8 and first + 12. */
 INLINE __m512i lane_quad(const lane_block *at, size_t first, size_t offset)
@@ -218,15 +218,16 @@ INLINE void lane_add(pj_dtype type, const pj_packed *p, size_t token, lane_matri
     }
 }
 
-INLINE void lane_rows(pj_dtype type, const pj_packed *p, size_t token, lane_matrix rows,
+INLINE void lane_rows(pj_dtype type, const pj_dot *d, size_t token, lane_matrix rows,
                       float sums[LANE_TOKENS][LANE_ROWS], const size_t T)
 {
+    const pj_packed *p = d->x;
     size_t blocks = p->cols / PJ_Q8_BLOCK;
     __m512 acc[LANE_TOKENS], table[8];
     UNROLL for (size_t t = 0; t < T; t++) acc[t] = _mm512_setzero_ps();
     for (size_t b = 0; b < blocks; b++) {
         /* half of the rows at a time: two blocks are shorter than a cache line */
-        lane_block ahead = lane_block_at(rows, lane_place(type, b) + LANE_AHEAD_BYTES);
+        lane_block ahead = lane_block_at(rows, lane_place(type, b) + d->ahead);
         if (b % 2)
             UNROLL for (size_t r = 0; r < 8; r++) __builtin_prefetch(lane_at(&ahead, r));
         else

@@ -6,8 +6,11 @@
 #include "engine/kernels/linear.h"
 
 /* Bytes per second of one pass over `memory` by all threads of the team, each reading its share in
- * `streams` (1 .. 16) interleaved streams. */
-double pj_limits_read(pj_team *team, const void *memory, size_t bytes, unsigned streams);
+ * `streams` (1 .. 16) interleaved streams, with prefetches `ahead` bytes before the reads. Which is
+ * fastest depends on the processor: a limit is the best of several, pj_ahead_distances among them.
+ */
+double pj_limits_read(pj_team *team, const void *memory, size_t bytes, unsigned streams,
+                      unsigned ahead);
 /* Operations per second (two per multiply-add) of all threads in registers, over about
  * `duration_ns` (for AMX: with tiles already loaded). */
 double pj_limits_peak(const pj_kernels *kernels, pj_team *team, pj_form form, int64_t duration_ns);

@@ -12,7 +12,9 @@
  */
 #include "engine/kernels/linear.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
+#include "engine/kernels/ahead.h"
 #include "engine/kernels/stats_timer.h"
 #include "engine/kernels/tile.h"
 
@@ -236,7 +238,8 @@ static void dot_unit(const product *p, const pj_linear_job *job, size_t begin, s
                   .bias = job->bias,
                   .y = job->y,
                   .y_stride = job->y_stride,
-                  .scratch = scratch};
+                  .scratch = scratch,
+                  .ahead = pj_ahead_bytes(pj_team_ahead(p->team), job->weights->type)};
     p->kernels->linear[job->weights->type]->dot(&dot);
     if (output_sums) look_at(p, job, 0, p->x->tokens, begin, end, NULL, output_sums);
 }
@@ -549,11 +552,32 @@ static void cut_passes(product *p)
     p->pass_tokens = of_pass * panel;
 }
 
+/* Weights whose reading may be timed to choose a prefetch distance: of one type, for one token. */
+static size_t tried_bytes(const product *p)
+{
+    size_t bytes = 0;
+    if (p->x->tokens != 1) return 0;
+    for (size_t j = 0; j < p->count; j++) {
+        const pj_matrix *w = p->jobs[j].weights;
+        if (w->type != p->jobs[0].weights->type) return 0;
+        bytes += w->rows * w->row_bytes;
+    }
+    return bytes;
+}
+
 void pj_linear_run(const pj_kernels *kernels, pj_team *team, const pj_packed *packed,
                    const pj_linear_job *jobs, size_t count)
 {
     product p = {.kernels = kernels, .team = team, .x = packed, .jobs = jobs, .count = count};
     cut_passes(&p);
     for (size_t j = 0; j < count; j++) p.cuts[j] = cut_job(&p, j);
+    pj_ahead *ahead = pj_team_ahead(team);
+    pj_dtype type = jobs[0].weights->type;
+    if (!pj_ahead_try(ahead, type, tried_bytes(&p))) {
+        pj_team_offer(team, multiply_some, &p);
+        return;
+    }
+    int64_t begin_ns = pj_clock_ns();
     pj_team_offer(team, multiply_some, &p);
+    pj_ahead_took(ahead, type, pj_clock_ns() - begin_ns);
 }

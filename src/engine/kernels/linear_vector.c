@@ -3,18 +3,19 @@
  * panels; 16-bit rows are converted to float once for all panels. */
 #include "engine/kernels/vector_tile.h"
 
-enum { STREAMS = 4, DOT_TOKENS = 4, PREFETCH_BYTES = 2048 };
+enum { STREAMS = 4, DOT_TOKENS = 4 };
 
 static const size_t value_bytes[] = {[PJ_F32] = 4, [PJ_F16] = 2, [PJ_BF16] = 2};
 
 /* ---- few tokens ------------------------------------------------------------------------- */
 
 /* S weight rows times T tokens. */
-INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
+INLINE void dot_rows(pj_dtype type, const pj_dot *d, size_t token, const char *const *rows,
                      float sums[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
 {
+    const pj_packed *p = d->x;
     const float *x = p->x + token * p->x_stride;
-    size_t x_stride = p->x_stride, cols = p->cols;
+    size_t ahead = d->ahead, x_stride = p->x_stride, cols = p->cols;
     size_t bytes = value_bytes[type], whole = cols / LANES * LANES, rest = cols - whole;
     vec acc[STREAMS][DOT_TOKENS];
     UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) acc[s][t] =
@@ -23,7 +24,7 @@ INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char
         vec w[STREAMS];
         UNROLL for (size_t s = 0; s < S; s++)
         {
-            __builtin_prefetch(rows[s] + i * bytes + PREFETCH_BYTES);
+            __builtin_prefetch(rows[s] + i * bytes + ahead);
             w[s] = vec_load_type(type, rows[s] + i * bytes);
         }
         UNROLL for (size_t t = 0; t < T; t++)

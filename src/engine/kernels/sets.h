@@ -15,6 +15,7 @@ void pj_kernels_avx2_apply(pj_kernels *kernels);
 void pj_kernels_avx512_apply(pj_kernels *kernels);
 void pj_kernels_vnni_apply(pj_kernels *kernels);
 void pj_kernels_bf16_apply(pj_kernels *kernels);
+void pj_kernels_bf16_attention(pj_kernels *kernels); /* part of it */
 void pj_kernels_amx_apply(pj_kernels *kernels);
 void pj_kernels_neon_apply(pj_kernels *kernels);
 void pj_kernels_dotprod_codes(pj_kernels *kernels);

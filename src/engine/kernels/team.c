@@ -46,6 +46,7 @@ struct pj_team {
     int cpus[PJ_TEAM_MAX_THREADS];
     int cpu_count;
     char *scratch;
+    pj_ahead ahead;
     worker workers[PJ_TEAM_MAX_THREADS];
 };
 
@@ -224,4 +225,9 @@ void pj_team_share(const pj_team *team, unsigned thread, size_t count, size_t gr
 void *pj_team_scratch(pj_team *team, unsigned thread)
 {
     return team->scratch + (size_t)thread * PJ_TEAM_SCRATCH_BYTES;
+}
+
+pj_ahead *pj_team_ahead(pj_team *team)
+{
+    return &team->ahead;
 }

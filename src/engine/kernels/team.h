@@ -5,7 +5,7 @@
 #ifndef PJ_KERNELS_TEAM_H
 #define PJ_KERNELS_TEAM_H
 
-#include "base/error.h"
+#include "engine/kernels/ahead.h"
 
 enum { PJ_TEAM_MAX_THREADS = 256, PJ_TEAM_SCRATCH_BYTES = 2 << 20 };
 
@@ -33,5 +33,7 @@ void pj_team_share(const pj_team *team, unsigned thread, size_t count, size_t gr
                    size_t *end);
 /* This thread's PJ_TEAM_SCRATCH_BYTES, 64-byte aligned; contents are lost after the run. */
 void *pj_team_scratch(pj_team *team, unsigned thread);
+/* Prefetch distances of the products that these threads compute. */
+pj_ahead *pj_team_ahead(pj_team *team);
 
 #endif

@@ -57,6 +57,7 @@ typedef struct pj_dot {
     float *y;          /* [tokens][y_stride] */
     size_t y_stride;
     void *scratch; /* the thread's PJ_TEAM_SCRATCH_BYTES */
+    size_t ahead;  /* bytes by which prefetches of weights precede their use (ahead.h) */
 } pj_dot;
 
 /* Some weight rows, in place or unpacked, times one panel. Rows past the end of the matrix repeat a

@@ -14,7 +14,7 @@
 #include "engine/kernels/sets.h"
 #include "engine/kernels/vector.h"
 
-enum { STREAMS = 4, DOT_TOKENS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 3 };
+enum { STREAMS = 4, DOT_TOKENS = 4, ROWS = 4, VECTORS = 3 };
 
 /* ---- activations ------------------------------------------------------------------------ */
 
@@ -126,10 +126,11 @@ INLINE void add_last_block(const char *const *at, const int8_t *codes, const flo
 }
 
 /* S weight rows times T tokens, which start at `token`. */
-INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
+INLINE void dot_rows(pj_dtype type, const pj_dot *d, size_t token, const char *const *rows,
                      float result[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
 {
-    size_t blocks = p->cols / PJ_Q8_BLOCK;
+    const pj_packed *p = d->x;
+    size_t ahead = d->ahead, blocks = p->cols / PJ_Q8_BLOCK;
     const int8_t *codes = (const int8_t *)p->values + token * p->cols;
     const float *scales = p->scales + token * blocks;
     const int32_t *sums = p->sums + token * blocks;
@@ -139,7 +140,7 @@ INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char
     UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) acc[s][t] =
         _mm512_setzero_ps();
     for (size_t b = 0; b + 2 <= blocks; b += 2) {
-        UNROLL for (size_t s = 0; s < S; s++) __builtin_prefetch(at[s] + PREFETCH_BYTES);
+        UNROLL for (size_t s = 0; s < S; s++) __builtin_prefetch(at[s] + ahead);
         add_blocks(at, codes + b * 32, scales + b, sums + b, p->cols, acc, S, T);
         UNROLL for (size_t s = 0; s < S; s++) at[s] += 2 * Q8_BYTES;
     }

@@ -15,18 +15,6 @@ enum { PIPELINES_MAX_CACHE_BYTES = 256 << 20 };
 static const char pipelines_magic[] = "perjoule vulkan pipelines 1\n";
 enum { PIPELINES_HEAD_BYTES = sizeof pipelines_magic - 1 + PJ_SHA256_TEXT_BYTES };
 
-static bool pipelines_user_dir(char *out, size_t bytes)
-{
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (base && *base) return pj_path_join(out, bytes, base, "perjoule");
-#ifdef __APPLE__
-    const char *below = "Library/Caches/perjoule";
-#else
-    const char *below = ".cache/perjoule";
-#endif
-    return home && *home && pj_path_join(out, bytes, home, below);
-}
-
 /* One file for each driver of each device. */
 static void pipelines_find_cache(pj_vk *vk)
 {
@@ -36,7 +24,7 @@ static void pipelines_find_cache(pj_vk *vk)
         snprintf(digits + 2 * i, 3, "%02x", vk->physical.cache_uuid[i] ^ vk->physical.info.uuid[i]);
     snprintf(name, sizeof name, "vulkan-%s", digits);
     vk->cache_path[0] = 0;
-    if (wanted ? !*wanted : !pipelines_user_dir(folder, sizeof folder)) return;
+    if (wanted ? !*wanted : !pj_path_user_cache(folder, sizeof folder)) return;
     if (!pj_path_join(vk->cache_path, sizeof vk->cache_path, wanted ? wanted : folder, name))
         vk->cache_path[0] = 0;
 }

@@ -223,6 +223,70 @@ static void test_attention(void **state)
                        dims[up_to(8)]);
 }
 
+/* Nearest bfloat16, ties to even. */
+static double rounded(double x)
+{
+    float value = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    memcpy(&value, &bits, 4);
+    return (double)value;
+}
+
+/* Products of bfloat16 are exact in double: only the sums in float32 differ. */
+static void rounded_attention_case(const pj_kernels *k, size_t rows, size_t n, size_t dim)
+{
+    const pj_rounded_attention *a = k->rounded_attention;
+    size_t stride = n + up_to(17), row_bytes = (dim + up_to(5)) * 2;
+    float *q = random_row(rows * dim, -1, 1), *plain = random_row(n * dim, -1, 1);
+    char *kv = test_malloc(n * row_bytes);
+    float *scores = random_row(rows * stride, -5, 5), *y = random_row(rows * dim, 1, 2);
+    void *scratch = pj_alloc_aligned(64, 1, PJ_ATTENTION_SCRATCH_BYTES);
+    for (size_t j = 0; j < n; j++) {
+        k->quantise(PJ_F16, plain + j * dim, kv + j * row_bytes, dim);
+        k->dequantise(PJ_F16, kv + j * row_bytes, plain + j * dim, dim);
+    }
+    pj_kv_rows view = {.data = kv, .row_bytes = row_bytes, .type = PJ_F16};
+    float last = scores[rows * stride - 1]; /* beyond the keys, unless the stride is n */
+    a->scores(scores, stride, q, dim, rows, &view, n, dim, scratch);
+    if (stride > n) assert_that(scores[rows * stride - 1], ==, last);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t j = 0; j < n; j++) {
+            double want = 0, size = 0;
+            for (size_t i = 0; i < dim; i++) {
+                double term = rounded((double)q[r * dim + i]) * rounded((double)plain[j * dim + i]);
+                want += term, size += fabs(term);
+            }
+            check(k->name, "rounded scores", j, (double)scores[r * stride + j], want, 1e-6 * size);
+        }
+    for (int add = 0; add < 2; add++) {
+        a->values(y, dim, scores, stride, rows, &view, n, dim, add, scratch);
+        for (size_t r = 0; r < rows; r++)
+            for (size_t i = 0; i < dim; i++) {
+                double want = 0, size = 0;
+                for (size_t j = 0; j < n; j++) {
+                    double term = rounded((double)scores[r * stride + j]) *
+                                  rounded((double)plain[j * dim + i]);
+                    want += term, size += fabs(term);
+                }
+                check(k->name, "rounded values", i, (double)y[r * dim + i], (1 + add) * want,
+                      3e-6 * size);
+            }
+    }
+    test_free(q), test_free(plain), test_free(kv), test_free(scores), test_free(y);
+    pj_free(scratch);
+}
+
+static void test_rounded_attention(void **state)
+{
+    static const size_t rows[] = {1, 2, 4, 7, 8, 9, 33, 64, 70};
+    static const size_t counts[] = {1, 5, 16, 47, 48, 131, 300}, dims[] = {32, 64, 96, 128, 256};
+    FOR_SETS(k)
+    for (int i = 0; k->rounded_attention && i < 60; i++)
+        rounded_attention_case(k, rows[up_to(9)], counts[up_to(7)], dims[up_to(5)]);
+}
+
 static void test_mask_and_scale(void **state)
 {
     FOR_SETS(k)
@@ -356,6 +420,7 @@ int test_kernel_rows(void)
         cmocka_unit_test(test_delta_step),
         cmocka_unit_test(test_softmax),
         cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_rounded_attention),
         cmocka_unit_test(test_mask_and_scale),
         cmocka_unit_test(test_value_sums),
         cmocka_unit_test(test_attention_figures),
