@@ -85,7 +85,16 @@ export interface PhaseRow extends EnergyFields, DisturbedFields {
   end_ms: number;
   duration_ms: number;
   power_mw: N;
-  section_totals?: { section_name: string; count: number; duration_ms: number; energy_mj: N }[];
+  section_totals?: {
+    section_name: string;
+    count: number;
+    duration_ms: number;
+    energy_mj: N;
+    /** Without disturbances, of a section that consists of no components; null: it does. */
+    own_ms?: N;
+    own_energy_mj?: N;
+    own_net_energy_mj?: N;
+  }[];
   section_count?: number;
   sections?: Section[];
 }
@@ -232,7 +241,7 @@ export interface HeatmapAnswer {
 }
 
 export interface TreeNode {
-  kind: 'run' | 'phase' | 'layer' | 'component' | 'operation' | 'disturbed';
+  kind: 'run' | 'phase' | 'layer' | 'component' | 'section' | 'operation' | 'disturbed';
   name: string;
   value: N;
   time_ms: N;

@@ -29,6 +29,7 @@ import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../part
 import { Explain, type Explanation } from '../../parts/explain';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
+import { NameAndNote } from '../../parts/name_note';
 import { Rates } from '../../parts/rates';
 import { Remarks } from '../../parts/remarks';
 import { stateOf, useResource } from '../../state/resource';
@@ -80,6 +81,7 @@ export function RunDetailPanel({
               <Icon name="trash" /> Delete
             </button>
           </div>
+          <NameAndNote run={d} level={2} />
           <Remarks s={d} />
           <h2>Prompt</h2>
           <p class="text-block">{promptOf(d) || 'No prompt was recorded.'}</p>

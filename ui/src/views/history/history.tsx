@@ -5,7 +5,7 @@ import type { VNode } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
-import { clip, dateTime, percent, promptOf } from '../../core/format';
+import { clip, dateTime, percent } from '../../core/format';
 import { sharedGain } from '../../core/run_energy';
 import { Confirm } from '../../parts/confirm';
 import { Explain, explaining, termed } from '../../parts/explain';
@@ -14,6 +14,7 @@ import { Notice, Sentence } from '../../parts/notice';
 import { ParetoPanel } from '../../parts/pareto';
 import { WithoutDisturbances } from '../../parts/without';
 import { finished } from '../../state/live';
+import { titleOf } from '../../state/names';
 import { stateOf, useResource } from '../../state/resource';
 import {
   at,
@@ -174,8 +175,8 @@ export function HistoryView() {
           )}
           {gain !== null && (
             <p class="note">
-              The rows share the error of their sensor's calibration, ±{percent(gain)}; their
-              intervals leave it out.
+              Intervals leave out the error of a sensor's calibration, which its rows share: up to ±
+              {percent(gain)}.
             </p>
           )}
           {!s.group && <Pager total={total} />}
@@ -188,7 +189,7 @@ export function HistoryView() {
         title="Delete this run?"
         text={
           doomed
-            ? `“${clip(promptOf(doomed), 80)}” of ${dateTime(doomed.created_at)} and everything recorded in it will be gone.`
+            ? `“${clip(titleOf(doomed), 80)}” of ${dateTime(doomed.created_at)} and everything recorded in it will be gone.`
             : ''
         }
         action="Delete"
@@ -397,12 +398,12 @@ function Filters() {
     <search class="filters">
       <label class="search">
         <Icon name="search" />
-        <span class="sr-only">Search prompts</span>
+        <span class="sr-only">Search prompts, names and notes</span>
         <input
           id="history-search"
           class="input"
           type="search"
-          placeholder="Search prompts"
+          placeholder="Search prompts, names and notes"
           value={s.search}
           onInput={(e) => put({ search: e.currentTarget.value })}
         />
