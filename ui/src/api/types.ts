@@ -265,6 +265,8 @@ export type Extras = Record<string, number | number[] | null>;
 
 export interface ComponentSum extends Record<StatisticName, N> {
   component_name: string;
+  /** With a token; null: outside the layers. */
+  layer_index?: N;
   count: number;
   time_ms: N;
   energy_mj: N;
@@ -280,9 +282,12 @@ export interface ComponentSum extends Record<StatisticName, N> {
 export interface OperationSum extends Record<OfTensor<StatisticName>, N> {
   component_name: string;
   operation_name: string;
+  /** With a token; null: outside the layers. */
+  layer_index?: N;
   count: number;
   time_ms: N;
   energy_mj: N;
+  net_energy_mj: N;
   energy_sd_mj: N;
   flops: N;
   bytes: N;

@@ -22,7 +22,7 @@ import {
   settle,
 } from '../../state/selection';
 import { still } from '../../state/settings';
-import { ComponentsPanel, RooflinePanel } from './components';
+import { ComponentsPanel } from './components';
 import { useDrawn, useRun } from './data';
 import { Details, ScopeBar } from './details';
 import { ExpertsPane } from './experts';
@@ -31,6 +31,7 @@ import { HeatmapPane, playing, togglePlay } from './heatmap';
 import { OutlookPanel } from './outlook';
 import { SamplePanels } from './power';
 import { RailsPane } from './rails';
+import { RooflinePanel } from './roofline';
 import { stepFrom, tokensOf } from './scope';
 import { SpansPane } from './span_table';
 import { TreePane } from './structure';
@@ -277,7 +278,7 @@ function Structure({ data, full }: { data: Data; full: Range }) {
 function LabelledPane(props: { data: Data; full: Range; pane: Pane }) {
   return (
     <>
-      {hasScope() && WHOLE.has(props.pane) && (
+      {hasScope() && WHOLE.has(props.pane) && !(props.pane === 'roofline' && isPhaseAlone()) && (
         <p class="whole-run">
           <span class="badge">whole run</span> This view does not follow the scope.
         </p>
@@ -338,6 +339,13 @@ const hasScope = (): boolean => {
     s.layer !== null ||
     s.sequence !== null
   );
+};
+
+/** The roofline has the prompt and decoding apart. */
+const isPhaseAlone = (): boolean => {
+  const { range, phase, token, sequence, layer, component } = selection.value;
+  const others = range !== null || token !== null || sequence !== null || layer !== null;
+  return (phase === 'prefill' || phase === 'decode') && !others && component === null;
 };
 
 const isMixture = (data: Data): boolean =>

@@ -133,7 +133,7 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
     rows: root ? flatten(root) : [],
   });
   const what = m === 'time' ? 'Time' : s.net ? 'Energy above idle' : 'Energy';
-  const note = `${what} by ${narrow ? (s.apart ? 'phase, layer, component' : 'phase, component') : s.apart ? NOTE : 'phase, section, component (all layers together), operation'}${hasSelection.value ? ', within the scope' : ''}.`;
+  const note = `${what} by ${narrow ? `phase, ${isTimed(s) ? '' : 'section, '}${s.apart ? 'layer, ' : ''}component` : s.apart ? NOTE : 'phase, section, component (all layers together), operation'}${hasSelection.value ? ', within the scope' : ''}.`;
   const props = {
     label: root ? describe(root, show) : 'Energy tree',
     update: (c: TreeChart) => {
