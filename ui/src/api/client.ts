@@ -139,6 +139,8 @@ export const api = {
   }),
   compare: (ids: string[], signal?: AbortSignal, q: Query = {}) =>
     get<T.Compare>('api/profiling/compare', { ids: ids.join(','), ...q }, signal),
+  why: async (a: string, b: string, signal?: AbortSignal, q: Query = {}): Promise<T.Why> =>
+    (await get<{ why: T.Why }>('api/profiling/compare/why', { a, b, ...q }, signal)).why,
   predict: (q: Query, signal?: AbortSignal) =>
     get<T.Prediction>('api/profiling/predict', q, signal),
   experiments: (signal?: AbortSignal) =>

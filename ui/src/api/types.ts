@@ -516,6 +516,32 @@ export interface CompareTest {
   significant: boolean;
 }
 
+/** What explains the difference of two sides, by part; figures are mJ per output token. */
+export interface Why {
+  mj_per_token_a: N;
+  mj_per_token_b: N;
+  difference_mj: N;
+  explained_mj: N;
+  disturbed_mj_a: N;
+  disturbed_mj_b: N;
+  /** Why nothing is named; null: it is. */
+  refusal: string | null;
+  findings: {
+    kind: string;
+    /** null: of all parts. */
+    phase: string | null;
+    part: string | null;
+    /** Its name on the second side, where it differs. */
+    part_b: string | null;
+    mj: N;
+    mj_lo: N;
+    mj_hi: N;
+    /** Of the first side's energy per token. */
+    share: N;
+    text: string;
+  }[];
+}
+
 export interface Compare {
   runs: RunSummary[];
   /** The units of comparison: runs, repeats of each run, or groups. */
