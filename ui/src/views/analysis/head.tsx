@@ -25,7 +25,7 @@ import {
   Z95,
 } from '../../core/format';
 import type { Term } from '../../core/glossary';
-import { energyPerToken, profilingCost } from '../../core/run_energy';
+import { energyPerToken, profilingCost, thinkingLine } from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Explain } from '../../parts/explain';
 import { ExportMenu } from '../../parts/export';
@@ -222,6 +222,7 @@ function efficiency(
     ['Per output token (decode)', j(s.joules_per_output_token), 'ratio'],
     ['Mean token', energyPerToken(s, unit.value), 'per_token'],
     ['Mean token, net of idle', j(s.joules_per_token_net), 'net'],
+    ...thinkingRow(s),
     ['Prefill to decode energy', known(ratio) ? plain(ratio) : 'unavailable', 'ratio'],
     [
       'Energy-delay product',
@@ -252,6 +253,11 @@ function efficiency(
       'recording',
     ],
   ];
+}
+
+function thinkingRow(s: Summary): [label: string, value: string, of: Term][] {
+  const line = thinkingLine(s, unit.value);
+  return line === null ? [] : [['Thinking', line, 'thinking']];
 }
 
 /** Figures that only some runs have: context length, and mixture of experts. */

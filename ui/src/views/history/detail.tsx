@@ -23,6 +23,7 @@ import {
   energyPerToken,
   modelLoad,
   runEnergy,
+  thinkingLine,
   typicalToken,
 } from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
@@ -139,12 +140,14 @@ const DECODE = 'Time of the output tokens after the first.';
 function figures(d: RunDetail): FactRow[] {
   const j = (v: number | null) => energy(known(v) ? v * 1000 : null, unit.value);
   const share = disturbed(d);
+  const thinking = thinkingLine(d, unit.value);
   const more = (title: string, text: string, term: Term): Explanation => ({ title, text, term });
   return [
     ['Energy', runEnergy(d, unit.value), 'energy'],
     ['Net of idle', energy(d.net_energy_mj, unit.value), 'net'],
     ['Mean token', energyPerToken(d, unit.value), 'per_token'],
     ['Typical token', typicalToken(d, unit.value), 'typical'],
+    ...(thinking ? ([['Thinking', thinking, 'thinking']] as FactRow[]) : []),
     ['Model load', modelLoad(d, unit.value), 'load'],
     ...(share ? ([['Disturbed, of the request', share, 'disturbed']] as FactRow[]) : []),
     [

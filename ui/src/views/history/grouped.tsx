@@ -4,7 +4,7 @@ import { useMemo } from 'preact/hooks';
 import { api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
 import { energy, known, type Num, percent, plain, time } from '../../core/format';
-import { primaryJoules } from '../../core/run_energy';
+import { primaryJoules, thinkingShare } from '../../core/run_energy';
 import { quantile } from '../../core/stats';
 import { SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
@@ -278,6 +278,7 @@ function GroupHead({ g, label, open }: { g: Group; label?: string; open: boolean
           {one(g.runs.map(of), 'values')}
         </td>
       ))}
+      <Middle of={g.runs.map(thinkingShare)} show={percent} col="thinking" label="Thinking" />
       <Middle
         of={g.runs.map((r) => r.disturbed_share)}
         show={percent}

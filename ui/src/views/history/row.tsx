@@ -20,6 +20,8 @@ import {
   primaryHelp,
   primaryJoules,
   runEnergy,
+  thinkingLine,
+  thinkingShare,
 } from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
@@ -69,6 +71,7 @@ export const COLUMNS: Column[] = [
   { key: 'batch', label: 'Batch', num: true },
   { key: 'threads', label: 'Threads', num: true },
   { key: 'engine', label: 'Engine' },
+  { key: 'thinking', label: 'Thinking', num: true, term: 'thinking' },
   { key: 'disturbed', label: 'Disturbed', num: true, term: 'disturbed' },
   { key: 'state', label: 'State', class: 'wide', term: 'source' },
 ];
@@ -206,6 +209,14 @@ export function Row({
       </td>
       <td data-col="engine" data-label="Engine">
         {r.engine ?? '–'}
+      </td>
+      <td
+        data-col="thinking"
+        class="num"
+        data-label="Thinking"
+        title={thinkingLine(r, unit.value) ?? ''}
+      >
+        {known(thinkingShare(r)) ? percent(thinkingShare(r)) : '–'}
       </td>
       <td data-col="disturbed" class="num" data-label="Disturbed">
         {known(r.disturbed_share) ? percent(r.disturbed_share) : '–'}
