@@ -240,7 +240,7 @@ function Unfinished({ id, status }: { id: string; status: string }) {
 
 function Structure({ data, full }: { data: Data; full: Range }) {
   const pane = at.pane.value;
-  const has = (p: Pane) => p !== 'experts' || isMixture(data);
+  const has = (p: Pane) => hasPane(data, p);
   const panes = PANES.filter((p) => has(p) || p === pane);
   const walk = (e: KeyboardEvent) => {
     const by = e.key === 'ArrowRight' ? 1 : e.key === 'ArrowLeft' ? -1 : 0;
@@ -328,6 +328,25 @@ function PaneOf({ data, full, pane }: { data: Data; full: Range; pane: Pane }) {
           <AnomalyPanel data={data} />
         </div>
       );
+  }
+}
+
+/** Panes of what a run did not record have no tab; an address opens them still, and they say what is missing. */
+function hasPane(data: Data, pane: Pane): boolean {
+  const s = data.summary.value.data;
+  switch (pane) {
+    case 'experts':
+      return isMixture(data);
+    case 'heatmap':
+    case 'map':
+    case 'roofline':
+    case 'sankey':
+    case 'spans':
+      return !s || s.components.length > 0;
+    case 'tokens':
+      return !s || (s.counts?.tokens ?? 0) > 0;
+    default:
+      return true;
   }
 }
 

@@ -86,7 +86,7 @@ function useTree(data: RunData) {
     return seen && cut ? ofScope(within(seen, { ...s, layer: s.apart ? s.layer : null })) : seen;
   }, [narrow, held, res.value.data, phases, s.apart, m, s.net, cut]);
   const empty = (n: TreeNode) =>
-    n.children?.some((p) => p.children?.length) && n.value
+    n.children?.length && n.value && !(narrow && !n.children.some((p) => p.children?.length))
       ? null
       : narrow
         ? 'Nothing of the model was recorded in this part of the run.'

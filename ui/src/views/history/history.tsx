@@ -130,6 +130,13 @@ export function HistoryView() {
               : ''}
           </span>
           <span class="spacer" />
+          <button
+            type="button"
+            class="btn"
+            onClick={() => document.querySelector('.pareto-jump')?.scrollIntoView()}
+          >
+            Pareto front
+          </button>
           <Columns />
           <GroupRows />
           <Grouped />
@@ -181,7 +188,7 @@ export function HistoryView() {
           )}
           {!s.group && <Pager total={total} />}
         </section>
-        {pareto}
+        <div class="pareto-jump">{pareto}</div>
       </div>
       {s.run && <RunDetailPanel key={s.run} id={s.run} onDelete={setDoomed} />}
       <Confirm
