@@ -152,6 +152,11 @@ class Strict(unittest.TestCase):
         data = page.body.decode().split('id="perjoule-data">')[1].split("</script>")[0]
         inlined = json.loads(data)["answers"][f"api/profiling/run/{run}/summary"]
         self.assertEqual(inlined["total_energy_mj"], summary["total_energy_mj"])
+        other = self.server.generate(wait=True).json()["id"]
+        pair = self.server.get(f"/api/profiling/report?ids={run},{other}").body.decode()
+        answers = json.loads(pair.split('id="perjoule-data">')[1].split("</script>")[0])["answers"]
+        why = self.server.get(f"/api/profiling/compare/why?a={run}&b={other}").json()["why"]
+        self.assertEqual(answers["api/profiling/compare/why"]["why"], why)
         self.assertEqual(self.server.get("/api/profiling/report?experiment=nope").status, 404)
 
     def test_name_and_note(self):

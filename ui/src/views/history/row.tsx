@@ -231,7 +231,7 @@ export function Row({
         {r.energy_source === 'modelled' && <SourceBadge source={r.energy_source} />}
         {(r.disturbed_share ?? 0) >= MARKED && (
           <span
-            class="badge partial nowrap"
+            class="badge shaken"
             title="Share of the request's energy in disturbances; the typical token is without them."
           >
             <Icon name="warning" /> {Math.round(100 * (r.disturbed_share ?? 0))} %
