@@ -48,12 +48,11 @@ pj_status pj_store_describe(pj_store *store, const char *id, const char *name, c
     if (status == PJ_OK) status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
     if (status != PJ_OK) return status;
     if (!run_exists(store, id, err))
-        status = err->text[0] ? err->status : pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
-    if (status == PJ_OK)
         status =
-            set_text(store, id, "UPDATE profiling_runs SET name = ? WHERE id = ?", name, err);
+            err->text[0] ? err->status : pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
     if (status == PJ_OK)
-        status =
-            set_text(store, id, "UPDATE profiling_runs SET note = ? WHERE id = ?", note, err);
+        status = set_text(store, id, "UPDATE profiling_runs SET name = ? WHERE id = ?", name, err);
+    if (status == PJ_OK)
+        status = set_text(store, id, "UPDATE profiling_runs SET note = ? WHERE id = ?", note, err);
     return pj_sql_finish(store, status, err);
 }
