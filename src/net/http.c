@@ -350,8 +350,8 @@ enum MHD_Result pj_http_check_head(pj_http *http, const pj_gate *gate)
     pj_error err = {0};
     if (!is_known_method(http->method)) {
         pj_http_add_header(http, "Allow", "GET, HEAD, POST, PATCH, DELETE");
-        return pj_http_problem(http, 405, "%s is not allowed, only GET, HEAD, POST, PATCH and DELETE",
-                               http->method);
+        return pj_http_problem(
+            http, 405, "%s is not allowed, only GET, HEAD, POST, PATCH and DELETE", http->method);
     }
     if (pj_target_parse(http->raw_target, &http->target, &http->arena, &err))
         return pj_http_failure(http, 400, &err);
