@@ -168,7 +168,8 @@ static int run_ls(const pj_command *command, int argc, char **argv)
          .choices = "run per-token energy net speed status name model dtype batch input output "
                     "threads tags created duration prefill-speed experiment engine power note "
                     "machine prompt"},
-        {"search", 's', PJ_OPTION_TEXT, &query->search, "TEXT", "part of the prompt, the name or the note"},
+        {"search", 's', PJ_OPTION_TEXT, &query->search, "TEXT",
+         "part of the prompt, the name or the note"},
         {"model", 'm', PJ_OPTION_TEXT, &query->model, "NAME", "runs of this model"},
         {"tag", 0, PJ_OPTION_LIST, &args.tags, "TAG",
          "runs with this tag; if repeated, with all of them", .old_letter = 't'},

@@ -57,10 +57,9 @@ const pj_command pj_command_name = {
     .summary = "give a run a name and a note",
     .run = run_name,
     .usage = "[--note TEXT] RUN [NAME]",
-    .text =
-        "Gives a stored run a name, a note or both, for perjoule ls, perjoule show and the "
-        "dashboard, where a search finds them. They are exported with the run. An empty text "
-        "removes what was given; without NAME and --note both are printed.",
+    .text = "Gives a stored run a name, a note or both, for perjoule ls, perjoule show and the "
+            "dashboard, where a search finds them. They are exported with the run. An empty text "
+            "removes what was given; without NAME and --note both are printed.",
     .examples = "perjoule name last \"after the driver update\"\n"
                 "perjoule name --note \"fans at full speed\" 01989c2e\n"
                 "perjoule name last \"\"\n",
