@@ -162,12 +162,14 @@ static int run_ls(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         {"table", 0, PJ_OPTION_FLAG, &args.table, NULL, "as perjoule table prints them"},
         {"columns", 0, PJ_OPTION_TEXT, &args.columns, "LIST",
-         "what to list, separated by commas: run, per-token, energy, net, speed, status, model, "
-         "dtype, batch, input, output, threads, tags, created, duration, prefill-speed, "
-         "experiment, engine, power, machine, prompt (default: as many as fit)",
-         .choices = "run per-token energy net speed status model dtype batch input output threads "
-                    "tags created duration prefill-speed experiment engine power machine prompt"},
-        {"search", 's', PJ_OPTION_TEXT, &query->search, "TEXT", "part of the prompt"},
+         "what to list, separated by commas: run, per-token, energy, net, speed, status, name, "
+         "model, dtype, batch, input, output, threads, tags, created, duration, prefill-speed, "
+         "experiment, engine, power, note, machine, prompt (default: as many as fit)",
+         .choices = "run per-token energy net speed status name model dtype batch input output "
+                    "threads tags created duration prefill-speed experiment engine power note "
+                    "machine prompt"},
+        {"search", 's', PJ_OPTION_TEXT, &query->search, "TEXT",
+         "part of the prompt, the name or the note"},
         {"model", 'm', PJ_OPTION_TEXT, &query->model, "NAME", "runs of this model"},
         {"tag", 0, PJ_OPTION_LIST, &args.tags, "TAG",
          "runs with this tag; if repeated, with all of them", .old_letter = 't'},

@@ -163,6 +163,16 @@ static void write_prompt(const row *r, char *cell, size_t bytes)
     write_text(cell, bytes, r->run->prompt_private ? "(private)" : r->run->prompt);
 }
 
+static void write_name(const row *r, char *cell, size_t bytes)
+{
+    write_text(cell, bytes, r->run->name);
+}
+
+static void write_note(const row *r, char *cell, size_t bytes)
+{
+    write_text(cell, bytes, r->run->note);
+}
+
 static void write_tags(const row *r, char *cell, size_t bytes)
 {
     size_t used = 0;
@@ -194,6 +204,7 @@ static const struct column {
     {"net", "net", write_net, -20, ON_REQUEST},
     {"speed", "tok/s", write_speed, -12, ALWAYS},
     {"status", "status", write_status, 11, IF_PROBLEM},
+    {"name", "name", write_name, 24, IF_VARIED},
     {"model", "model", write_model, 20, ALWAYS},
     {"dtype", "dtype", write_dtype, 10, IF_VARIED},
     {"batch", "batch", write_batch, -6, IF_VARIED},
@@ -207,6 +218,7 @@ static const struct column {
     {"experiment", "experiment", write_experiment, 20, ON_REQUEST},
     {"engine", "engine", write_engine, 16, ON_REQUEST},
     {"power", "power", write_power, 16, ON_REQUEST},
+    {"note", "note", write_note, 32, ON_REQUEST},
     {"machine", "machine", write_machine, 32, ON_REQUEST},
     {"prompt", "prompt", write_prompt, 0, ALWAYS},
 };
@@ -214,8 +226,8 @@ static const struct column {
 enum { COLUMNS = sizeof all_columns / sizeof *all_columns, GAP = 2 };
 
 const char *const pj_runs_list_columns =
-    "run per-token energy net speed status model dtype batch input output threads tags created "
-    "duration prefill-speed experiment engine power machine prompt";
+    "run per-token energy net speed status name model dtype batch input output threads tags "
+    "created duration prefill-speed experiment engine power note machine prompt";
 
 typedef struct shown {
     const struct column *columns[MOST_COLUMNS];

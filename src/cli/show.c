@@ -282,6 +282,8 @@ static void show_identity(const pj_run_info *info)
     char created[40];
     pj_clock_format_iso(info->created_wall_ns, created);
     show_print_line("run", info->id);
+    show_print_line("name", info->name);
+    show_print_line("note", info->note);
     show_print_line("status", pj_run_status_name(info->status));
     show_print_line("failure", info->failure);
     show_print_line("created", created);

@@ -88,8 +88,8 @@ static uint32_t value_of_side(const pj_side *side, const char *field, char *text
         }
     }
     if (distinct > 1)
-        snprintf(text, TEXT_BYTES, "%.60s, %.60s%s", first[0] ? first : "unknown", other,
-                 distinct > 2 ? ", …" : "");
+        snprintf(text, TEXT_BYTES, "%.60s, %.60s%s", first[0] ? first : "unknown",
+                 other[0] ? other : "unknown", distinct > 2 ? ", …" : "");
     else
         memcpy(text, first, TEXT_BYTES);
     return distinct;

@@ -234,7 +234,8 @@ enum MHD_Result pj_http_failure(pj_http *http, unsigned invalid, const pj_error 
 
 static bool changes_something(const char *method)
 {
-    return strcmp(method, "POST") == 0 || strcmp(method, "DELETE") == 0;
+    return strcmp(method, "POST") == 0 || strcmp(method, "PATCH") == 0 ||
+           strcmp(method, "DELETE") == 0;
 }
 
 static bool is_known_method(const char *method)
@@ -348,9 +349,9 @@ enum MHD_Result pj_http_check_head(pj_http *http, const pj_gate *gate)
 {
     pj_error err = {0};
     if (!is_known_method(http->method)) {
-        pj_http_add_header(http, "Allow", "GET, HEAD, POST, DELETE");
-        return pj_http_problem(http, 405, "%s is not allowed, only GET, HEAD, POST and DELETE",
-                               http->method);
+        pj_http_add_header(http, "Allow", "GET, HEAD, POST, PATCH, DELETE");
+        return pj_http_problem(
+            http, 405, "%s is not allowed, only GET, HEAD, POST, PATCH and DELETE", http->method);
     }
     if (pj_target_parse(http->raw_target, &http->target, &http->arena, &err))
         return pj_http_failure(http, 400, &err);

@@ -23,7 +23,7 @@ typedef struct pj_http_own_header {
 
 typedef struct pj_http {
     struct MHD_Connection *connection;
-    const char *method; /* of the allow-list: GET, HEAD, POST, DELETE */
+    const char *method; /* of the allow-list: GET, HEAD, POST, PATCH, DELETE */
     const char *host;   /* the Host header, already accepted */
     char *raw_target;   /* a copy: libmicrohttpd decodes its own in place */
     pj_target target;

@@ -92,6 +92,7 @@ static const pj_param_rule prune_rules[] = {{"before", PJ_PARAM_TIME},
                                             {0}};
 static const pj_param_rule retag_rules[] = {
     {"add", PJ_PARAM_TEXT, 0, 0, NULL, true}, {"remove", PJ_PARAM_TEXT, 0, 0, NULL, true}, {0}};
+static const pj_param_rule describe_rules[] = {{"name"}, {"note"}, {0}};
 static const pj_param_rule rates_rules[] = {RATES, DISTURBED, {0}};
 static const pj_param_rule advice_rules[] = {
     {"g_per_kwh", PJ_PARAM_NUMBER, 0, 100000}, DISTURBED, {0}};
@@ -593,6 +594,7 @@ static const route table[] = {
     {"GET", API "power/now", write_view, PJ_VIEW_POWER_NOW, power_now_rules},
     {"POST", API "generate", write_generate},
     {"GET", API "run/{id}", NULL, PJ_VIEW_RUN, run_rules, answer_whole_run},
+    {"PATCH", API "run/{id}", write_view, PJ_DESCRIBE_RUN, describe_rules},
     {"DELETE", API "run/{id}", write_view, PJ_DELETE_RUN},
     {"DELETE", API "runs", write_view, PJ_PRUNE_RUNS, prune_rules},
     {"POST", API "compact", write_view, PJ_COMPACT_RUNS, prune_rules},

@@ -46,10 +46,11 @@ typedef enum pj_view {
     PJ_VIEW_CUBE, /* all heatmaps, not as JSON: the binary cube of docs/api.md */
     PJ_VIEW_TREE,
     PJ_VIEW_OPERATIONS,
-    PJ_RETAG_RUN,   /* parameters add and remove; writes {"id", "tags"} */
-    PJ_DELETE_RUN,  /* writes nothing */
-    PJ_PRUNE_RUNS,  /* parameters before, keep, tagged and dry_run; writes an object */
-    PJ_COMPACT_RUNS /* the same, of the single operations of those runs, whose sums remain */
+    PJ_RETAG_RUN,    /* parameters add and remove; writes {"id", "tags"} */
+    PJ_DESCRIBE_RUN, /* parameters name and note; writes {"id", "name", "note"} */
+    PJ_DELETE_RUN,   /* writes nothing */
+    PJ_PRUNE_RUNS,   /* parameters before, keep, tagged and dry_run; writes an object */
+    PJ_COMPACT_RUNS  /* the same, of the single operations of those runs, whose sums remain */
 } pj_view;
 
 typedef struct pj_view_request {

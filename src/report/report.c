@@ -53,8 +53,7 @@ pj_status pj_report_make(pj_store *store, const pj_report_request *request, pj_b
     }
     if (status == PJ_OK) status = report_read(store, &s, VIEW, &view, err);
     if (status == PJ_OK && s.count == 1) status = report_read(store, &s, ADVICE, &advice, err);
-    if (status == PJ_OK && s.count == 2 && !request->html)
-        status = report_read(store, &s, WHY, &why, err);
+    if (status == PJ_OK && s.count == 2) status = report_read(store, &s, WHY, &why, err);
     s.view = view;
     s.advice = advice;
     s.why = json_object_get(why, "why");

@@ -74,6 +74,18 @@ static void page_keep_tree(page *p, const json_t *tree, const char *path)
     free(text);
 }
 
+static void page_keep_why(page *p, const json_t *why)
+{
+    char *text = json_dumps(why, JSON_COMPACT);
+    page_begin(p);
+    pj_json_object_begin(&p->json);
+    pj_json_key(&p->json, "why");
+    if (text) pj_json_raw(&p->json, text, strlen(text));
+    pj_json_object_end(&p->json);
+    page_keep(p, text ? PJ_OK : pj_fail_memory(p->err, "a report"), "compare/why");
+    free(text);
+}
+
 /* ---- a run ---------------------------------------------------------------------------------- */
 
 static void page_base64(pj_json *json, const unsigned char *bytes, size_t count)
@@ -200,6 +212,7 @@ static void page_answers(page *p, const pj_report_subject *s)
         page_run(p, s);
     } else {
         page_keep_tree(p, s->view, "compare");
+        if (s->why) page_keep_why(p, s->why);
         for (uint32_t i = 0; i < s->count; i++) {
             p->id = s->ids[i];
             page_power_and_tokens(p);

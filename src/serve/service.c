@@ -379,6 +379,24 @@ static pj_status retag(pj_store *store, const char *id, const pj_params *params,
     return status;
 }
 
+static pj_status describe_run(pj_store *store, const char *id, const pj_params *params,
+                              pj_json *out, pj_error *err)
+{
+    const char *name = pj_params_text(params, "name"), *note = pj_params_text(params, "note");
+    if (!name && !note) return pj_fail(err, PJ_E_INVALID, "give name=TEXT, note=TEXT, or both");
+    pj_run_list one = {0};
+    pj_status status = pj_store_describe(store, id, name, note, err);
+    if (status == PJ_OK) status = pj_store_info(store, id, &one, err);
+    if (status != PJ_OK) return status;
+    pj_json_object_begin(out);
+    pj_json_kv_string(out, "id", id);
+    pj_json_kv_string(out, "name", one.runs->name);
+    pj_json_kv_string(out, "note", one.runs->note);
+    pj_json_object_end(out);
+    pj_run_list_fini(&one);
+    return PJ_OK;
+}
+
 typedef struct pruned {
     pj_json *out;
     uint64_t count;
@@ -475,6 +493,7 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
                             out, err);
     case PJ_VIEW_OPERATIONS: return pj_view_operations(store, r->id, &choice, out, err);
     case PJ_RETAG_RUN: return retag(store, r->id, p, out, err);
+    case PJ_DESCRIBE_RUN: return describe_run(store, r->id, p, out, err);
     case PJ_DELETE_RUN: return delete_run(serve, store, r->id, err);
     case PJ_PRUNE_RUNS:
     case PJ_COMPACT_RUNS: return prune(store, p, r->view == PJ_COMPACT_RUNS, out, err);

@@ -63,7 +63,9 @@ static const char indices[] =
     " IF EXISTS (SELECT 1 FROM pg_opclass WHERE opcname = 'gin_trgm_ops' AND"
     "  pg_opclass_is_visible(oid)) THEN CREATE INDEX IF NOT EXISTS runs_by_prompt ON"
     "  profiling_runs USING gin (lower(prompt) gin_trgm_ops);"
-    " END IF; END$$;";
+    " END IF; END$$;"
+    "CREATE INDEX IF NOT EXISTS runs_described ON profiling_runs (id)"
+    " WHERE name IS NOT NULL OR note IS NOT NULL;";
 
 /* SQLite's functions that statements and views use. */
 static const char functions[] =

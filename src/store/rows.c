@@ -197,6 +197,8 @@ static const pj_column run_columns[] = {
     COLUMN("prompt_private", JSON, pj_run_info, prompt_private),
     COLUMN("output_private", JSON, pj_run_info, output_private),
     COLUMN("prompt", TEXT, pj_run_info, prompt),
+    COLUMN("name", TEXT, pj_run_info, name),
+    COLUMN("note", TEXT, pj_run_info, note),
 };
 
 static const pj_column rail_columns[] = {

@@ -85,8 +85,14 @@ static void add_search(conditions *c, const char *words)
         pj_buffer_char(&c->pattern, *words);
     }
     pj_buffer_char(&c->pattern, '%');
-    add_condition(c, "lower(prompt) LIKE lower(", ") ESCAPE '\\'",
-                  pj_value_text(pj_buffer_get(&c->pattern)));
+    /* Each in a form that an index of the database server fits. */
+    char before[320], number[16];
+    snprintf(number, sizeof number, "?%d", c->count + 1);
+    snprintf(before, sizeof before,
+             "((name IS NOT NULL OR note IS NOT NULL) AND (lower(name) LIKE lower(%s) ESCAPE '\\'"
+             " OR lower(note) LIKE lower(%s) ESCAPE '\\') OR lower(prompt) LIKE lower(",
+             number, number);
+    add_condition(c, before, ") ESCAPE '\\')", pj_value_text(pj_buffer_get(&c->pattern)));
 }
 
 static void add_bounds(conditions *c, const char *figure, pj_run_bounds bounds)

@@ -63,6 +63,11 @@ typedef struct pj_tag_change {
 } pj_tag_change;
 pj_status pj_store_retag(pj_store *store, const char *id, const pj_tag_change *changes,
                          uint32_t count, pj_json *json, pj_error *err);
+/* The name and the note of a stored run, by which people know it: one line of text each. NULL: as
+ * it is; "": none. */
+enum { PJ_RUN_NAME_BYTES = 200, PJ_RUN_NOTE_BYTES = 2000 };
+pj_status pj_store_describe(pj_store *store, const char *id, const char *name, const char *note,
+                            pj_error *err);
 
 /* Retention: selects the runs created before a time, except the newest `keep` of all runs, runs
  * with a tag and runs that have not ended. */

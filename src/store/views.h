@@ -168,6 +168,8 @@ typedef struct pj_section_sum {
     const char *name;
     double duration_ms, energy_mj;
     double energy_sd_mj; /* without the sensor's calibration; NAN: unknown */
+    /* Without disturbances, of a section that consists of no components; NAN: it does. */
+    double own_ms, own_mj, own_net_mj;
 } pj_section_sum;
 
 pj_status pj_view_section_sums(pj_store *store, const char *id, pj_arena *arena,

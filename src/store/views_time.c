@@ -14,6 +14,16 @@ static void write_power_of(pj_json *json, double mj, double ms)
 
 enum { SECTION_SUMS_MAX = 4096 };
 
+/* Without energies, whose self part tells, it is known of the engine's sections. */
+static bool has_components(const char *name, double energy_mj, double self_mj)
+{
+    static const char *const of_components[] = {"layers", "embedding", "final_norm", "lm_head"};
+    if (!isnan(energy_mj)) return self_mj < energy_mj * (1 - 1e-6);
+    for (size_t i = 0; name && i < sizeof of_components / sizeof *of_components; i++)
+        if (strcmp(name, of_components[i]) == 0) return true;
+    return false;
+}
+
 static pj_status read_section_sums(pj_run_view *view, pj_arena *arena, pj_section_sum **sums,
                                    uint32_t *count, pj_error *err)
 {
@@ -24,7 +34,10 @@ static pj_status read_section_sums(pj_run_view *view, pj_arena *arena, pj_sectio
     pj_sql *sql =
         pj_view_select(view, PJ_TABLE_SECTIONS,
                        "phase_id, section_name, count(*), sum(duration_ms), sum(energy_mj),"
-                       " sum(energy_sd_random_mj * energy_sd_random_mj), sum(energy_sd_bias_mj)",
+                       " sum(energy_sd_random_mj * energy_sd_random_mj), sum(energy_sd_bias_mj),"
+                       " sum(self_energy_mj), sum(coalesce(disturbed_ms, 0)),"
+                       " sum(coalesce(disturbed_energy_mj, 0)), sum(net_energy_mj),"
+                       " sum(coalesce(disturbed_net_energy_mj, 0))",
                        "GROUP BY phase_id, section_name ORDER BY phase_id, min(start_ms)", err);
     while (*count < SECTION_SUMS_MAX && pj_sql_step(sql)) {
         size_t bytes;
@@ -36,7 +49,15 @@ static pj_status read_section_sums(pj_run_view *view, pj_arena *arena, pj_sectio
             .name = name ? pj_arena_strndup(arena, name, bytes) : NULL,
             .duration_ms = pj_sql_get_double(sql, 3),
             .energy_mj = pj_sql_get_double(sql, 4),
-            .energy_sd_mj = hypot(sqrt(pj_sql_get_double(sql, 5)), pj_sql_get_double(sql, 6))};
+            .energy_sd_mj = hypot(sqrt(pj_sql_get_double(sql, 5)), pj_sql_get_double(sql, 6)),
+            .own_ms = NAN,
+            .own_mj = NAN,
+            .own_net_mj = NAN};
+        if (!has_components(sum->name, sum->energy_mj, pj_sql_get_double(sql, 7))) {
+            sum->own_ms = sum->duration_ms - pj_sql_get_double(sql, 8);
+            sum->own_mj = sum->energy_mj - pj_sql_get_double(sql, 9);
+            sum->own_net_mj = pj_sql_get_double(sql, 10) - pj_sql_get_double(sql, 11);
+        }
         *count += sum->name != NULL;
     }
     return pj_sql_end(sql, err);
@@ -63,6 +84,9 @@ static void write_section_sums(pj_json *json, const pj_section_sum *sums, uint32
         pj_json_kv_uint(json, "count", sums[i].count);
         pj_json_kv_double(json, "duration_ms", sums[i].duration_ms);
         pj_json_kv_double(json, "energy_mj", sums[i].energy_mj);
+        pj_json_kv_double(json, "own_ms", sums[i].own_ms);
+        pj_json_kv_double(json, "own_energy_mj", sums[i].own_mj);
+        pj_json_kv_double(json, "own_net_energy_mj", sums[i].own_net_mj);
         pj_json_object_end(json);
         sections += sums[i].count;
     }

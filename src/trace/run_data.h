@@ -322,6 +322,7 @@ typedef struct pj_run_info {
     /* what the machine counted meanwhile; NAN: not counted on it */
     double memory_read_bytes, memory_written_bytes; /* of the whole machine */
     double process_mj; /* of the process that ran the model, its CPU alone, as the system says */
+    const char *name, *note; /* given to it afterwards (pj_store_describe); NULL: none */
 } pj_run_info;
 
 typedef struct pj_run_data {

@@ -81,7 +81,7 @@ class Client:
         """A complete request to a real route with odd values."""
         r = self.r
         lines = [f"{r.choice(NAMES)}: {r.choice(HEADERS)}" for _ in range(r.choice([0] * 6 + [1, 3]))]
-        method = r.choice(["GET"] * 12 + ["HEAD", "POST", "DELETE", "PUT", "OPTIONS", "TRACE", "get", "G\x01T", ""])
+        method = r.choice(["GET"] * 12 + ["HEAD", "POST", "PATCH", "DELETE", "PUT", "OPTIONS", "TRACE", "get", "G\x01T", ""])
         return self.head(method, self.target(), *lines)
 
     def body(self):

@@ -109,7 +109,7 @@ class OpenApi(unittest.TestCase):
         with harness.Server(power="none") as server:
             paths = server.get("/api/openapi.json").json()["paths"]
         routes = {(m.lower(), ("/api/profiling/" if api else "") + p) for m, api, p in
-                  re.findall(r'\{"(GET|POST|DELETE)",\s+(API )?"([^"]+)"', table)}
+                  re.findall(r'\{"(GET|POST|PATCH|DELETE)",\s+(API )?"([^"]+)"', table)}
         self.assertGreater(len(routes), 20)
         self.assertEqual(routes, {(m, p) for p, operations in paths.items() for m in operations})
         for _, path in routes:

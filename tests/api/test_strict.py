@@ -152,7 +152,43 @@ class Strict(unittest.TestCase):
         data = page.body.decode().split('id="perjoule-data">')[1].split("</script>")[0]
         inlined = json.loads(data)["answers"][f"api/profiling/run/{run}/summary"]
         self.assertEqual(inlined["total_energy_mj"], summary["total_energy_mj"])
+        other = self.server.generate(wait=True).json()["id"]
+        pair = self.server.get(f"/api/profiling/report?ids={run},{other}").body.decode()
+        answers = json.loads(pair.split('id="perjoule-data">')[1].split("</script>")[0])["answers"]
+        why = self.server.get(f"/api/profiling/compare/why?a={run}&b={other}").json()["why"]
+        self.assertEqual(answers["api/profiling/compare/why"]["why"], why)
         self.assertEqual(self.server.get("/api/profiling/report?experiment=nope").status, 404)
+
+    def test_name_and_note(self):
+        with harness.Server(power="none") as server:
+            run, other = [server.generate(max_length=2).json()["id"] for _ in range(2)]
+
+            def describe(query, status=200, of=run):
+                answer = server.ask("PATCH", f"/api/profiling/run/{of}{query}")
+                if status != 200:
+                    return self.problem(answer, status)
+                self.assertEqual(answer.status, 200, answer.body)
+                return answer.json()
+
+            def found(text):
+                return [r["id"] for r in server.get(f"/api/profiling/runs?search={text}").json()]
+
+            self.assertEqual(describe("?name=after%20the%20update"), {"id": run, "name": "after the update", "note": None})
+            self.assertEqual(describe("?note=%C3%A9t%C3%A9"), {"id": run, "name": "after the update", "note": "été"})
+            self.assertEqual(describe("?name=50%25", of=other)["name"], "50%")
+            self.assertEqual((found("UPDATE"), found("%C3%A9t"), found("50%25"), found("0%25%25")), ([run], [run], [other], []))
+            shown = server.get(f"/api/profiling/run/{run}/summary").json()
+            self.assertEqual((shown["name"], shown["note"]), ("after the update", "été"))
+            copy = server.get(f"/api/profiling/export/{run}?format=json").json()
+            self.assertEqual((copy["profiling_run"]["name"], copy["profiling_run"]["note"]), ("after the update", "été"))
+            self.assertEqual(describe("?name=&note="), {"id": run, "name": None, "note": None})
+            self.assertEqual(found("update"), [])
+            describe("", 400)
+            describe("?title=a", 400)
+            self.assertIn("200", describe("?name=" + "x" * 201, 400))
+            self.assertIn("2000", describe("?note=" + "x" * 2001, 400))
+            self.assertEqual(len(describe("?name=" + "x" * 200)["name"]), 200)
+            describe("?name=a", 404, of="0198ffff-0000-7000-8000-000000000000")
 
     def test_tags(self):
         with harness.Server(power="none") as server:

@@ -14,7 +14,7 @@ CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 FILE = re.compile(r"[\w./*<>-]+\.(?:c|h|py|sh|ts|tsx|build|abi|map|txt)$")
 FOLDER = re.compile(r"(?:src|tests|tools|docs|ui|python|include|packaging|models|bench)(?:/[\w<>-]+)*/$")
 NAME = re.compile(r"\bpj_\w+")
-ROUTE = re.compile(r"(?:GET|POST|DELETE) (/[\w/{}…]*)")
+ROUTE = re.compile(r"(?:GET|POST|PATCH|DELETE) (/[\w/{}…]*)")
 # Created by the examples of a document, or by a build.
 ELSEWHERE = {"program.c"}
 

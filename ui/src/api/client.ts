@@ -139,6 +139,8 @@ export const api = {
   }),
   compare: (ids: string[], signal?: AbortSignal, q: Query = {}) =>
     get<T.Compare>('api/profiling/compare', { ids: ids.join(','), ...q }, signal),
+  why: async (a: string, b: string, signal?: AbortSignal, q: Query = {}): Promise<T.Why> =>
+    (await get<{ why: T.Why }>('api/profiling/compare/why', { a, b, ...q }, signal)).why,
   predict: (q: Query, signal?: AbortSignal) =>
     get<T.Prediction>('api/profiling/predict', q, signal),
   experiments: (signal?: AbortSignal) =>
@@ -191,6 +193,15 @@ export const api = {
   retag: async (id: string, change: { add?: string[]; remove?: string[] }): Promise<void> => {
     await request(`${run(id)}/tags`, change, { method: 'POST' });
   },
+  /** Gives a stored run a name and a note; an empty one removes it. */
+  describe: async (
+    id: string,
+    change: { name: string; note: string },
+  ): Promise<Pick<T.RunSummary, 'name' | 'note'>> =>
+    // As lists, because a single empty value is left out of an address.
+    (
+      await request(run(id), { name: [change.name], note: [change.note] }, { method: 'PATCH' })
+    ).json(),
   conditions: (id: string, signal?: AbortSignal) =>
     get<T.Conditions>(`${run(id)}/conditions`, {}, signal),
   remove: async (id: string): Promise<void> => {

@@ -100,6 +100,8 @@ export interface RunColumns {
   output_private: Record<string, unknown> | null;
   /** null for private runs */
   prompt: string | null;
+  name: string | null;
+  note: string | null;
   attribution: {
     condition_number: number | null;
     pj_per_flop: number | null;
@@ -223,6 +225,8 @@ export const NO_COLUMNS: RunColumns = {
   prompt_private: null,
   output_private: null,
   prompt: null,
+  name: null,
+  note: null,
   attribution: {
     condition_number: null,
     pj_per_flop: null,

@@ -20,7 +20,17 @@ export interface Inlined {
 }
 
 /** Parameters that ask for more or less of the same answer, or for its prices: a report has one answer for all. */
-const FREE = new Set(['points', 'limit', 'from_ms', 'to_ms', 'ids', 'usd_per_kwh', 'g_per_kwh']);
+const FREE = new Set([
+  'points',
+  'limit',
+  'from_ms',
+  'to_ms',
+  'ids',
+  'a',
+  'b',
+  'usd_per_kwh',
+  'g_per_kwh',
+]);
 
 export const inlined: Inlined | null = REPORT
   ? (JSON.parse(document.getElementById('perjoule-data')?.textContent ?? 'null') as Inlined | null)

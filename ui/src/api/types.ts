@@ -85,7 +85,16 @@ export interface PhaseRow extends EnergyFields, DisturbedFields {
   end_ms: number;
   duration_ms: number;
   power_mw: N;
-  section_totals?: { section_name: string; count: number; duration_ms: number; energy_mj: N }[];
+  section_totals?: {
+    section_name: string;
+    count: number;
+    duration_ms: number;
+    energy_mj: N;
+    /** Without disturbances, of a section that consists of no components; null: it does. */
+    own_ms?: N;
+    own_energy_mj?: N;
+    own_net_energy_mj?: N;
+  }[];
   section_count?: number;
   sections?: Section[];
 }
@@ -232,7 +241,7 @@ export interface HeatmapAnswer {
 }
 
 export interface TreeNode {
-  kind: 'run' | 'phase' | 'layer' | 'component' | 'operation' | 'disturbed';
+  kind: 'run' | 'phase' | 'layer' | 'component' | 'section' | 'operation' | 'disturbed';
   name: string;
   value: N;
   time_ms: N;
@@ -256,6 +265,8 @@ export type Extras = Record<string, number | number[] | null>;
 
 export interface ComponentSum extends Record<StatisticName, N> {
   component_name: string;
+  /** With a token; null: outside the layers. */
+  layer_index?: N;
   count: number;
   time_ms: N;
   energy_mj: N;
@@ -271,9 +282,12 @@ export interface ComponentSum extends Record<StatisticName, N> {
 export interface OperationSum extends Record<OfTensor<StatisticName>, N> {
   component_name: string;
   operation_name: string;
+  /** With a token; null: outside the layers. */
+  layer_index?: N;
   count: number;
   time_ms: N;
   energy_mj: N;
+  net_energy_mj: N;
   energy_sd_mj: N;
   flops: N;
   bytes: N;
@@ -500,6 +514,32 @@ export interface CompareTest {
   /** The test that decides. */
   method: 'welch_log' | 'permutation' | 'none';
   significant: boolean;
+}
+
+/** What explains the difference of two sides, by part; figures are mJ per output token. */
+export interface Why {
+  mj_per_token_a: N;
+  mj_per_token_b: N;
+  difference_mj: N;
+  explained_mj: N;
+  disturbed_mj_a: N;
+  disturbed_mj_b: N;
+  /** Why nothing is named; null: it is. */
+  refusal: string | null;
+  findings: {
+    kind: string;
+    /** null: of all parts. */
+    phase: string | null;
+    part: string | null;
+    /** Its name on the second side, where it differs. */
+    part_b: string | null;
+    mj: N;
+    mj_lo: N;
+    mj_hi: N;
+    /** Of the first side's energy per token. */
+    share: N;
+    text: string;
+  }[];
 }
 
 export interface Compare {

@@ -15,6 +15,8 @@ export interface Dot {
   /** Relative area; 1 is the default. */
   size?: number;
   strong?: boolean;
+  /** Drawn as a ring rather than filled. */
+  ring?: boolean;
   tip: Tip;
 }
 
@@ -161,12 +163,12 @@ export class Points extends CanvasChart<number> {
     }
     g.beginPath();
     g.arc(x, y, this.radius(d), 0, 7);
-    g.fillStyle = d.colour;
+    g.fillStyle = d.ring ? c.surface : d.colour;
     g.globalAlpha = d.strong === false ? 0.45 : 0.9;
     g.fill();
     g.globalAlpha = 1;
-    g.strokeStyle = c.surface;
-    g.lineWidth = 1;
+    g.strokeStyle = d.ring ? d.colour : c.surface;
+    g.lineWidth = d.ring ? 2 : 1;
     g.stroke();
   }
 

@@ -109,6 +109,8 @@ export abstract class TreeChart extends CanvasChart<Placed> {
     const part = nodePart(n.data.node, parents);
     if (part) return partColour(part);
     if (n.data.node.kind === 'disturbed') return c.danger;
+    if (n.data.node.kind === 'section')
+      return c.phase[parents.find((p) => p.kind === 'phase')?.name ?? ''] ?? c.text3;
     if (n.data.node.kind === 'phase') return c.phase[n.data.node.name] ?? c.text3;
     return c.line;
   }

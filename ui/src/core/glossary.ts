@@ -89,6 +89,12 @@ export const GLOSSARY = {
     unit: 'share of the energy of the request',
     where: 'measurement.md, Disturbances',
   },
+  thinking: {
+    title: 'Thinking',
+    text: 'Tokens between the reasoning marks of a model, the marks included: what it wrote for itself before it answered. Their share is of the energy of the request.',
+    unit: 'share of the energy of the request',
+    where: 'measurement.md, Thinking',
+  },
   anomaly: {
     title: 'Anomaly',
     text: 'Tokens or power that stand out from what is around them by at least 20 %, and disturbances: with begin, end, extra energy and the likely cause.',

@@ -148,6 +148,35 @@ export function modelLoad(run: RunSummary, unit: EnergyUnit = 'auto'): string {
 export const disturbed = (run: RunSummary): string | null =>
   known(run.disturbed_share) && run.disturbed_share > 0 ? percent(run.disturbed_share) : null;
 
+/** Share of the request's energy in tokens between reasoning marks; null: no mark was seen, or no energy. */
+export const thinkingShare = (run: RunSummary): number | null =>
+  known(run.thinking_energy_mj) && known(run.request_energy_mj) && run.request_energy_mj > 0
+    ? run.thinking_energy_mj / run.request_energy_mj
+    : null;
+
+/** "40 of 60 tokens"; null for a run in which no reasoning mark was seen. */
+export const thinkingTokens = (run: RunSummary): string | null =>
+  known(run.thinking_tokens)
+    ? `${count(run.thinking_tokens)} of ${count(run.output_tokens)} tokens`
+    : null;
+
+/** All that is known of the reasoning of a run, in one line; null: no mark was seen. */
+export function thinkingLine(run: RunSummary, unit: EnergyUnit = 'auto'): string | null {
+  const tokens = thinkingTokens(run);
+  if (tokens === null) return null;
+  const share = thinkingShare(run);
+  const mj = known(run.thinking_energy_mj)
+    ? energyInterval(run.thinking_energy_mj, run.thinking_energy_sd_mj, unit)
+    : UNAVAILABLE;
+  return [
+    `${mj} in ${tokens}`,
+    time(run.thinking_duration_ms),
+    share === null ? '' : `${percent(share)} of the request`,
+  ]
+    .filter(Boolean)
+    .join(', ');
+}
+
 export function disturbedHelp(run: RunSummary): string {
   const n = run.disturbed_tokens;
   const which = known(n) ? `${count(n)} ${n === 1 ? 'token' : 'tokens'}` : 'tokens';

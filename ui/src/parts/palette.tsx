@@ -3,6 +3,7 @@ import { type Signal, useSignal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { api } from '../api/client';
 import { dateTime } from '../core/format';
+import { titleOf } from '../state/names';
 import { useResource } from '../state/resource';
 import { go, PANES, type Selection, select, selection, VIEWS } from '../state/selection';
 import { openGlossary } from './glossary';
@@ -85,7 +86,7 @@ export function Palette({ open, help }: { open: Signal<boolean>; help: () => voi
     (): Command[] => [
       ...fixed(s, help),
       ...(runs ?? []).map((r) => ({
-        name: `${r.model_name ?? 'run'} ${r.dtype ?? ''}: ${(r.prompt ?? '').slice(0, 60)}`,
+        name: `${r.model_name ?? 'run'} ${r.dtype ?? ''}: ${titleOf(r).slice(0, 60)}`,
         hint: `${dateTime(r.created_at)} ${r.tags.join(' ')}`,
         run: () => go({ view: 'analysis', run: r.id }),
       })),

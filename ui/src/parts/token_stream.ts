@@ -24,6 +24,8 @@ export class TokenStream {
   private hi = Number.NaN;
   /** Some tokens exceed the scale. */
   clipped = false;
+  /** Colour is time: of a run whose energy nothing reads. */
+  timed = false;
   /** Set when the user has scrolled up: new tokens then do not scroll the page. */
   paused = false;
   onPause: (paused: boolean, missed: number) => void = () => {};
@@ -156,14 +158,16 @@ export class TokenStream {
 
   private scale(): void {
     const ends = fenceOf(
-      this.shown.map((t) =>
-        t.phase === 'decode' ? (amountOf(t.energy) ?? Number.NaN) : Number.NaN,
-      ),
+      this.shown.map((t) => (t.phase === 'decode' ? (this.worth(t) ?? Number.NaN) : Number.NaN)),
     );
     if (!ends) return;
     this.lo = ends.lo;
     this.hi = ends.hi;
     this.clipped = ends.clipped;
+  }
+
+  private worth(t: LiveToken): number | null {
+    return this.timed ? t.duration : amountOf(t.energy);
   }
 
   get range(): [number, number] {
@@ -176,12 +180,10 @@ export class TokenStream {
   }
 
   private paintToken(s: HTMLElement, t: LiveToken): void {
-    const mj = amountOf(t.energy);
-    if (mj === null) {
-      s.classList.add('hatched');
-      return;
-    }
-    const pixel = ramp(rampName.value)[level(mj, this.lo, this.hi)];
+    const worth = this.worth(t);
+    s.classList.toggle('hatched', worth === null);
+    if (worth === null) return;
+    const pixel = ramp(rampName.value)[level(worth, this.lo, this.hi)];
     s.style.backgroundColor = css(pixel);
     s.style.color = inkOn(pixel);
   }

@@ -1,5 +1,6 @@
 // Keyboard shortcuts. Panels register actions (play, focus, the length of the run); this file maps
 // keys to them. Shortcuts are ignored while the user types in a field.
+import { closeMenus, startMenus } from './menus';
 import { pan, plant, zoom } from './range';
 import {
   clearSelection,
@@ -81,11 +82,19 @@ export function startKeys(page: Page): () => void {
       page.palette();
       return;
     }
+    if (e.key === 'Escape' && closeMenus()) {
+      e.preventDefault();
+      return;
+    }
     if (e.ctrlKey || e.metaKey || e.altKey || typing(e) || e.defaultPrevented) return;
     if (handle(e, page)) e.preventDefault();
   };
   addEventListener('keydown', on);
-  return () => removeEventListener('keydown', on);
+  const stopMenus = startMenus();
+  return () => {
+    removeEventListener('keydown', on);
+    stopMenus();
+  };
 }
 
 function handle(e: KeyboardEvent, page: Page): boolean {

@@ -173,7 +173,7 @@ export const EMPTY: Selection = {
   most: '',
   group: '',
   unfold: [],
-  hide: ['mean', 'net', 'batch', 'threads', 'engine', 'disturbed'],
+  hide: ['mean', 'net', 'batch', 'threads', 'engine', 'thinking', 'disturbed'],
   from: '',
   to: '',
   sort: 'date',

@@ -19,6 +19,7 @@ scenarios('Compare', () => {
     for (const title of [
       'Metrics',
       'Settings that differ',
+      'Why B differs from A',
       'From A to B',
       'Ratios',
       'Differences',

@@ -122,6 +122,9 @@ describe.skipIf(why)('the page says what is so', () => {
       const map = panel('Layers and components');
       await expect.poll(() => map.innerText()).toMatch(/Time of the last token/);
       await map.locator('.badge.unavailable').waitFor();
+      const tokens = panel('Tokens');
+      await expect.poll(() => tokens.innerText()).toMatch(/colour is time per token/);
+      await expect.poll(() => tokens.locator('.tok:not(.hatched)').count()).toBeGreaterThan(5);
       const [file] = await Promise.all([
         page.waitForEvent('download'),
         map.getByRole('button', { name: /save data as CSV/ }).click(),
@@ -414,7 +417,7 @@ describe.skipIf(why)('the page says what is so', () => {
       await page.getByText('Reconnecting…').waitFor();
       await expect.poll(now).not.toMatch(/^Running/);
       expect(await page.getByRole('button', { name: /^Stop/ }).isDisabled()).toBe(true);
-      await page.getByText('not known now').first().waitFor();
+      await page.getByText('no reading now').first().waitFor();
       await own.restart();
       await page.getByText('Connected').waitFor({ timeout: 60_000 });
       await expect.poll(() => page.locator('.start .notice.bad').count()).toBe(0);

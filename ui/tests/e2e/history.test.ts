@@ -25,6 +25,46 @@ scenarios('History', () => {
     await page.getByText('No run matches these filters.').waitFor();
   });
 
+  test('a run is named where it stands; the name is searched, listed and removed', async () => {
+    await visit({ view: 'analysis', run: runs[0] });
+    await button('Edit the name and the note').click();
+    await page.getByLabel('Name', { exact: true }).fill('after the update');
+    await page.getByLabel('Note', { exact: true }).fill('fans at full speed');
+    await page.keyboard.press('Enter');
+    await expect.poll(() => page.locator('h1').innerText()).toBe('after the update');
+    await page.getByText('fans at full speed').waitFor();
+    await visit({ view: 'history' });
+    await page.fill('#history-search', 'FANS');
+    await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(1);
+    await page.locator('.runs tbody .prompt strong', { hasText: 'after the update' }).click();
+    const detail = page.locator('aside.detail');
+    await detail.getByRole('button', { name: 'Edit the name and the note' }).click();
+    await detail.getByLabel('Name', { exact: true }).fill('');
+    await page.keyboard.press('Escape'); // keeps it
+    await detail.locator('h2', { hasText: 'after the update' }).waitFor();
+    await detail.getByRole('button', { name: 'Edit the name and the note' }).click();
+    await detail.getByLabel('Name', { exact: true }).fill('');
+    await detail.getByLabel('Note', { exact: true }).fill('');
+    await detail.getByRole('button', { name: 'Save' }).click();
+    // The row of the list loses it too, without being loaded anew.
+    await expect.poll(() => page.locator('.runs tbody .prompt strong').count()).toBe(0);
+  });
+
+  test('a menu closes by Escape and by a press elsewhere', async () => {
+    await visit({ view: 'history' });
+    await page.locator('.runs tbody tr').first().waitFor();
+    const menu = page.locator('details.menu', { hasText: 'Columns' });
+    for (const close of [
+      () => page.keyboard.press('Escape'),
+      () => page.getByRole('heading', { name: 'History' }).click(),
+    ]) {
+      await menu.locator('summary').click();
+      await expect.poll(() => menu.getAttribute('open')).not.toBeNull();
+      await close();
+      await expect.poll(() => menu.getAttribute('open')).toBeNull();
+    }
+  });
+
   test('rows are grouped; groups expand, are ticked together, and are kept in the URL', async () => {
     await visit({ view: 'history' });
     await page.getByLabel('Group the rows by').selectOption('tag');

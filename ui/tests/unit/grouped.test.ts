@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { RunSummary } from '../../src/api/types.ts';
-import { grouped, spread } from '../../src/views/history/grouped.tsx';
+import { grouped, labels, spread } from '../../src/views/history/grouped.tsx';
 import { folded } from '../../src/views/history/history.tsx';
 import { makeRun } from '../fixture/generate.ts';
 
@@ -30,6 +30,13 @@ test('runs that differ in one setting are not the same group', () => {
   const one = { model_name: 'm', dtype: 'f16', threads: 2, batch_size: 1, output_tokens: 8 };
   const runs = [run(one), run({ ...one, threads: 4 }), run(one)];
   expect(grouped(runs, 'settings').map((g) => g.runs.length)).toEqual([2, 1]);
+});
+
+test('groups by settings are called by what tells them apart', () => {
+  const one = { model_name: 'm', dtype: 'f16', threads: 2, batch_size: 1, output_tokens: 8 };
+  const groups = grouped([run(one), run({ ...one, dtype: 'q8_0', batch_size: 4 })], 'settings');
+  expect([...labels(groups).values()]).toEqual(['f16', 'q8_0, batch 4']);
+  expect([...labels(groups.slice(0, 1)).values()][0]).toMatch(/^m, f16, 2 threads/);
 });
 
 test('a spread ignores unavailable values, and is null if none are known', () => {

@@ -14,6 +14,8 @@ import {
   primaryToken,
   runEnergy,
   sharedGain,
+  thinkingLine,
+  thinkingShare,
   typicalToken,
 } from '../../src/core/run_energy.ts';
 import { makeRun } from '../fixture/generate.ts';
@@ -119,6 +121,26 @@ test('a disturbed share is shown above 0 only', () => {
   expect(disturbed({ ...whole, disturbed_share: null })).toBeNull();
   expect(disturbedHelp({ ...whole, disturbed_tokens: 1 })).toContain('in 1 token that');
   expect(disturbedHelp({ ...whole, disturbed_tokens: 12 })).toContain('in 12 tokens that');
+});
+
+test('thinking is a share of the request, and absent where no mark was seen', () => {
+  const thought = {
+    ...whole,
+    output_tokens: 60,
+    thinking_tokens: 40,
+    thinking_energy_mj: 30,
+    thinking_energy_sd_mj: 1,
+    thinking_duration_ms: 12,
+    request_energy_mj: 100,
+  };
+  expect(thinkingShare(thought)).toBeCloseTo(0.3, 9);
+  expect(thinkingLine(thought)).toBe(
+    '30 ± 2 mJ in 40 of 60 tokens, 12.0 ms, 30.0 % of the request',
+  );
+  expect(thinkingLine({ ...thought, thinking_energy_mj: null })).toBe(
+    'unavailable in 40 of 60 tokens, 12.0 ms',
+  );
+  expect(thinkingLine({ ...thought, thinking_tokens: null })).toBeNull();
 });
 
 test('rows of a list are without the calibration that they share, which is said once', () => {

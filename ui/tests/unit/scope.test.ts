@@ -21,6 +21,7 @@ import {
   tree,
   weigh,
   within,
+  withSections,
 } from '../../src/views/analysis/scope.ts';
 import {
   COMPONENTS,
@@ -143,6 +144,54 @@ test('with and without disturbances, gross and net: parts never exceed their who
         6,
       );
     }
+});
+
+test('sections without components fill what would be unattributed, and no more', () => {
+  const s = stalled();
+  const own = (name: string, mj: number, more = {}) => ({
+    section_name: name,
+    count: 3,
+    duration_ms: mj / 10,
+    energy_mj: mj,
+    own_ms: mj / 10,
+    own_energy_mj: mj,
+    own_net_energy_mj: mj / 2,
+    ...more,
+  });
+  for (const net of [false, true])
+    for (const r of [s.rows, s.calm])
+      for (const metric of ['energy', 'time'] as const) {
+        const bare = tree(sums(r, cubes, NONE, metric, net), true);
+        const decode = (x: TreeNode) => x.children?.find((p) => p.name === 'decode');
+        const spare = decode(bare)?.self ?? 0;
+        expect(spare).toBeGreaterThan(0);
+        const factor = metric === 'time' ? 10 : net ? 2 : 1;
+        const phases = r.phases.map((p) => ({
+          ...p,
+          section_totals:
+            p.phase === 'decode'
+              ? [
+                  own('layers', 1e9, {
+                    own_ms: null,
+                    own_energy_mj: null,
+                    own_net_energy_mj: null,
+                  }),
+                  own('sampling', spare * 0.7 * factor),
+                  own('too much', spare * 0.5 * factor),
+                ]
+              : [],
+        }));
+        const root = withSections(bare, phases, metric, net);
+        holds(root);
+        expect(worth(root)).toBe(worth(bare));
+        const names = decode(root)?.children?.filter((c) => c.kind === 'section');
+        expect(names?.map((c) => c.name)).toEqual(['sampling']);
+        expect(decode(root)?.self).toBeCloseTo(spare * 0.3, 6);
+        // Chosen layers or components are not the sections beside them.
+        const cut = within(root, { phase: null, layer: null, component: COMPONENTS[1] });
+        const kinds = (n: TreeNode): string[] => [n.kind, ...(n.children ?? []).flatMap(kinds)];
+        expect(kinds(cut)).not.toContain('section');
+      }
 });
 
 test('the hottest components are the same with a stall and without it', () => {

@@ -22,7 +22,7 @@ import {
   settle,
 } from '../../state/selection';
 import { still } from '../../state/settings';
-import { ComponentsPanel, RooflinePanel } from './components';
+import { ComponentsPanel } from './components';
 import { useDrawn, useRun } from './data';
 import { Details, ScopeBar } from './details';
 import { ExpertsPane } from './experts';
@@ -31,6 +31,7 @@ import { HeatmapPane, playing, togglePlay } from './heatmap';
 import { OutlookPanel } from './outlook';
 import { SamplePanels } from './power';
 import { RailsPane } from './rails';
+import { RooflinePanel } from './roofline';
 import { stepFrom, tokensOf } from './scope';
 import { SpansPane } from './span_table';
 import { TreePane } from './structure';
@@ -239,7 +240,7 @@ function Unfinished({ id, status }: { id: string; status: string }) {
 
 function Structure({ data, full }: { data: Data; full: Range }) {
   const pane = at.pane.value;
-  const has = (p: Pane) => p !== 'experts' || isMixture(data);
+  const has = (p: Pane) => hasPane(data, p);
   const panes = PANES.filter((p) => has(p) || p === pane);
   const walk = (e: KeyboardEvent) => {
     const by = e.key === 'ArrowRight' ? 1 : e.key === 'ArrowLeft' ? -1 : 0;
@@ -277,7 +278,7 @@ function Structure({ data, full }: { data: Data; full: Range }) {
 function LabelledPane(props: { data: Data; full: Range; pane: Pane }) {
   return (
     <>
-      {hasScope() && WHOLE.has(props.pane) && (
+      {hasScope() && WHOLE.has(props.pane) && !(props.pane === 'roofline' && isPhaseAlone()) && (
         <p class="whole-run">
           <span class="badge">whole run</span> This view does not follow the scope.
         </p>
@@ -330,6 +331,25 @@ function PaneOf({ data, full, pane }: { data: Data; full: Range; pane: Pane }) {
   }
 }
 
+/** Panes of what a run did not record have no tab; an address opens them still, and they say what is missing. */
+function hasPane(data: Data, pane: Pane): boolean {
+  const s = data.summary.value.data;
+  switch (pane) {
+    case 'experts':
+      return isMixture(data);
+    case 'heatmap':
+    case 'map':
+    case 'roofline':
+    case 'sankey':
+    case 'spans':
+      return !s || s.components.length > 0;
+    case 'tokens':
+      return !s || (s.counts?.tokens ?? 0) > 0;
+    default:
+      return true;
+  }
+}
+
 const hasScope = (): boolean => {
   const s = selection.value;
   return (
@@ -338,6 +358,13 @@ const hasScope = (): boolean => {
     s.layer !== null ||
     s.sequence !== null
   );
+};
+
+/** The roofline has the prompt and decoding apart. */
+const isPhaseAlone = (): boolean => {
+  const { range, phase, token, sequence, layer, component } = selection.value;
+  const others = range !== null || token !== null || sequence !== null || layer !== null;
+  return (phase === 'prefill' || phase === 'decode') && !others && component === null;
 };
 
 const isMixture = (data: Data): boolean =>

@@ -145,8 +145,9 @@ function partFigures(data: RunData, rows: RunRows): { energy: Quantity<'mJ'>; ms
     if (p.energy === null) continue;
     mj += p.energy;
     const c = data.summary.value.data?.components.find((x) => x.component_name === p.component);
+    // Taking idle power off narrows no interval.
     const relative = known(c?.energy_sd_mj) && c.energy_mj ? c.energy_sd_mj / c.energy_mj : 0;
-    sd += Math.abs(relative * p.energy);
+    sd += selection.value.net ? (c?.energy_sd_mj ?? 0) : Math.abs(relative * p.energy);
   }
   const energyKnown = any && hottest(held).some((p) => p.energy !== null);
   return {
@@ -268,7 +269,7 @@ function ScopeFigures(props: {
   return (
     <dl class="facts scope-figures">
       <dt>
-        <Explain of={HELP.energy}>{net && !part ? 'Energy above idle' : 'Energy'}</Explain>
+        <Explain of={HELP.energy}>{net ? 'Energy above idle' : 'Energy'}</Explain>
       </dt>
       <dd data-figure="energy">{q ? <Amount q={q} /> : '…'}</dd>
       {q && isKnown(q) && known(total) && total > 0 && !whole && (

@@ -56,7 +56,7 @@ export function flows(root: TreeNode): Flows {
     add(from, node('rest', 'Unattributed', c.text3), value);
   for (const phase of root.children ?? []) {
     const p = node(`phase ${phase.name}`, phaseLabel(phase.name), c.phase[phase.name] ?? c.text3);
-    if (!phase.children?.length) {
+    if (!phase.children?.some((x) => x.kind !== 'section')) {
       if (phase.name === 'pre_inference')
         add(p, node('load', 'Model load and set-up', c.phase.pre_inference), phase.value);
       else rest(p, phase.value);
@@ -64,6 +64,8 @@ export function flows(root: TreeNode): Flows {
     }
     for (const child of phase.children) {
       if (child.kind === 'disturbed') add(p, node('disturbed', 'Disturbed', c.danger), child.value);
+      else if (child.kind === 'section')
+        add(p, node(`section ${child.name}`, child.name, c.text3), child.value);
       else if (child.kind === 'layer') {
         const b = band(child.layer ?? 0);
         add(p, b, child.value);
@@ -94,6 +96,7 @@ function inOrder(nodes: Flows['nodes'], links: Flow[]): Flows['nodes'] {
     const [kind, name] = [id.slice(0, id.indexOf(' ')), id.slice(id.indexOf(' ') + 1)];
     if (id === 'rest') return 1e6;
     if (id === 'disturbed') return 1e6 - 1;
+    if (kind === 'section') return 1e6 - 2;
     if (id === 'load') return -1;
     if (kind === 'band') return Number(name);
     if (kind === 'part') return PART_ORDER.indexOf(name);

@@ -2,7 +2,7 @@
 // the selection.
 import { api } from '../../api/client';
 import { REPORT } from '../../api/inlined';
-import type { Summary } from '../../api/types';
+import type { RunSummary, Summary } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { onDevices } from '../../core/devices';
 import {
@@ -19,22 +19,23 @@ import {
   percent,
   plain,
   power,
-  promptOf,
   shortId,
   spread,
   time,
   Z95,
 } from '../../core/format';
 import type { Term } from '../../core/glossary';
-import { energyPerToken, profilingCost } from '../../core/run_energy';
+import { energyPerToken, profilingCost, thinkingLine } from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Explain } from '../../parts/explain';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
+import { NameAndNote } from '../../parts/name_note';
 import { Notice } from '../../parts/notice';
 import { Rates } from '../../parts/rates';
 import { Remarks } from '../../parts/remarks';
 import { finished } from '../../state/live';
+import { titleOf } from '../../state/names';
 import { stateOf, useResource } from '../../state/resource';
 import {
   COMPARED,
@@ -49,7 +50,12 @@ import { unit } from '../../state/settings';
 import type { RunData } from './data';
 import { peak } from './power';
 
-function RunPicker({ id, calm }: { id: string; calm: boolean }) {
+const optionOf = (r: RunSummary): string =>
+  [dateTime(r.created_at), r.model_name ?? r.engine ?? 'unknown model', clip(titleOf(r), 36)].join(
+    ' · ',
+  );
+
+function RunPicker({ id, s, calm }: { id: string; s: Summary | null; calm: boolean }) {
   const list = useResource(calm ? `recent ${finished.value}` : null, (s) =>
     api.runs({ limit: 50 }, s),
   );
@@ -63,11 +69,10 @@ function RunPicker({ id, calm }: { id: string; calm: boolean }) {
         value={id}
         onChange={(e) => go({ view: 'analysis', run: e.currentTarget.value })}
       >
-        {!known && <option value={id}>{shortId(id)}</option>}
+        {!known && <option value={id}>{s ? optionOf(s) : shortId(id)}</option>}
         {runs.map((r) => (
           <option key={r.id} value={r.id}>
-            {dateTime(r.created_at)} · {r.model_name ?? r.engine ?? 'unknown model'} ·{' '}
-            {clip(promptOf(r), 36)}
+            {optionOf(r)}
           </option>
         ))}
       </select>
@@ -82,7 +87,7 @@ export function RunHead({ data }: { data: RunData }) {
   return (
     <header class="run-head">
       {!REPORT && <RunActions data={data} />}
-      <h1>{s ? clip(promptOf(s), 160) || 'Run without a prompt' : 'Loading…'}</h1>
+      {s ? <NameAndNote run={s} /> : <h1>Loading…</h1>}
       {state.kind === 'error' && <Notice bad>{state.text}</Notice>}
       <div class="row run-facts">{s && <Facts s={s} />}</div>
       {s && <Remarks s={s} />}
@@ -95,7 +100,7 @@ function RunActions({ data }: { data: RunData }) {
   const s = data.summary.value.data;
   return (
     <div class="row">
-      <RunPicker id={data.id} calm={data.calm.value} />
+      <RunPicker id={data.id} s={s} calm={data.calm.value} />
       <span class="spacer" />
       {s?.model_name && known(s.input_tokens) && known(s.output_tokens) && (
         <a
@@ -217,6 +222,7 @@ function efficiency(
     ['Per output token (decode)', j(s.joules_per_output_token), 'ratio'],
     ['Mean token', energyPerToken(s, unit.value), 'per_token'],
     ['Mean token, net of idle', j(s.joules_per_token_net), 'net'],
+    ...thinkingRow(s),
     ['Prefill to decode energy', known(ratio) ? plain(ratio) : 'unavailable', 'ratio'],
     [
       'Energy-delay product',
@@ -247,6 +253,11 @@ function efficiency(
       'recording',
     ],
   ];
+}
+
+function thinkingRow(s: Summary): [label: string, value: string, of: Term][] {
+  const line = thinkingLine(s, unit.value);
+  return line === null ? [] : [['Thinking', line, 'thinking']];
 }
 
 /** Figures that only some runs have: context length, and mixture of experts. */

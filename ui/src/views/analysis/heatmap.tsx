@@ -4,10 +4,19 @@ import { useMemo, useRef } from 'preact/hooks';
 import type { Cube } from '../../api/binary';
 import { api } from '../../api/client';
 import { STATISTICS, type Statistic } from '../../api/statistics';
-import type { HeatmapAnswer, Summary } from '../../api/types';
+import type { HeatmapAnswer, OperationSum, Summary } from '../../api/types';
 import { type Grid, Heatmap } from '../../charts/heatmap';
 import { Canvas, Panel, type PanelState } from '../../charts/panel';
-import { count, energy, energyInterval, percent, plain, power, time } from '../../core/format';
+import {
+  count,
+  energy,
+  energyInterval,
+  known,
+  percent,
+  plain,
+  power,
+  time,
+} from '../../core/format';
 import { extent, scaleOf } from '../../core/stats';
 import { RampKey } from '../../parts/ramp_key';
 import { Segmented } from '../../parts/segmented';
@@ -394,12 +403,14 @@ export function OperationsPanel({ data }: { data: RunData }) {
   );
   const d = res.value.data;
   const head = component === null ? null : d?.components[0];
-  const weight = (o: { energy_mj: number | null; time_ms: number | null }) =>
-    o.energy_mj ?? o.time_ms ?? 0;
+  // As the components above are, net of idle or gross: a part is never more than its whole.
+  const { net } = selection.value;
+  const joules = (o: OperationSum) => (net ? o.net_energy_mj : o.energy_mj);
+  const weight = (o: OperationSum) => joules(o) ?? o.time_ms ?? 0;
   const operations = useMemo(() => {
     const list = d?.operations ?? [];
     return component === null ? [...list].sort((a, b) => weight(b) - weight(a)) : list;
-  }, [d, component]);
+  }, [d, component, net]);
   const most = Math.max(0, ...operations.map(weight));
   const shown = component === null ? OPERATIONS : OPERATIONS_OF_ONE;
   const over =
@@ -426,12 +437,14 @@ export function OperationsPanel({ data }: { data: RunData }) {
       })}
       table={() => ({
         columns: [
+          'layer',
           'component_name',
           'operation_name',
           'count',
           'time_ms',
           'energy_mj',
           'energy_sd_mj',
+          'net_energy_mj',
           'flops',
           'bytes',
           'tensor_mean',
@@ -440,12 +453,14 @@ export function OperationsPanel({ data }: { data: RunData }) {
           'tensor_sparsity',
         ],
         rows: operations.map((o) => [
+          o.layer_index === undefined ? null : (o.layer_index ?? 'outside'),
           o.component_name,
           o.operation_name,
           o.count,
           o.time_ms,
           o.energy_mj,
           o.energy_sd_mj,
+          o.net_energy_mj,
           o.flops,
           o.bytes,
           o.tensor_mean,
@@ -487,21 +502,26 @@ export function OperationsPanel({ data }: { data: RunData }) {
                 Time
               </th>
               <th scope="col" class="num">
-                Energy
+                {net ? 'Above idle' : 'Energy'}
               </th>
             </tr>
           </thead>
           <tbody>
             {operations.slice(0, shown).map((o) => (
-              <tr key={`${o.component_name} ${o.operation_name}`}>
+              <tr key={`${o.layer_index} ${o.component_name} ${o.operation_name}`}>
                 <td>
+                  {layer === null && known(o.layer_index) && (
+                    <span class="muted">L{o.layer_index} › </span>
+                  )}
                   {component === null && <span class="muted">{o.component_name} › </span>}
                   {o.operation_name}
                   <Bar share={most ? weight(o) / most : 0} />
                 </td>
                 <td class="num">{time(o.time_ms)}</td>
-                <td class={`num ${o.energy_mj === null ? 'na hatched' : ''}`}>
-                  {energyInterval(o.energy_mj, o.energy_sd_mj, unit.value)}
+                <td class={`num ${joules(o) === null ? 'na hatched' : ''}`}>
+                  {net
+                    ? energy(o.net_energy_mj, unit.value)
+                    : energyInterval(o.energy_mj, o.energy_sd_mj, unit.value)}
                 </td>
               </tr>
             ))}

@@ -461,6 +461,49 @@ export function tree(m: Sums, merged: boolean): TreeNode {
   );
 }
 
+/** A tree of whole phases with the sections that consist of no components, such as loading and sampling: they
+ * are a part of what would be unattributed, and never more than that. */
+export function withSections(
+  root: TreeNode,
+  phases: readonly PhaseRow[],
+  metric: 'energy' | 'time',
+  net = false,
+): TreeNode {
+  const of = (name: string): TreeNode[] => {
+    const sums = new Map<string, TreeNode>();
+    for (const p of phases.filter((x) => x.phase === name))
+      for (const s of p.section_totals ?? []) {
+        const mj = (net ? s.own_net_energy_mj : s.own_energy_mj) ?? null;
+        const ms = s.own_ms ?? null;
+        const value = metric === 'time' ? ms : mj;
+        if (value === null) continue;
+        const at = sums.get(s.section_name);
+        sums.set(s.section_name, {
+          kind: 'section',
+          name: s.section_name,
+          count: (at?.count ?? 0) + s.count,
+          value: (at?.value ?? 0) + value,
+          self: (at?.value ?? 0) + value,
+          time_ms: (at?.time_ms ?? 0) + (ms ?? 0),
+          energy_mj: (at?.energy_mj ?? 0) + (mj ?? 0),
+        });
+      }
+    return [...sums.values()].sort((a, b) => (b.value ?? 0) - (a.value ?? 0));
+  };
+  const fill = (phase: TreeNode): TreeNode => {
+    let left = phase.self ?? 0;
+    const fitting = of(phase.name).filter((s) => {
+      const v = s.value ?? 0;
+      if (v <= ADDS || v > left * (1 + 1e-6)) return false;
+      left = Math.max(0, left - v);
+      return true;
+    });
+    if (!fitting.length) return phase;
+    return { ...phase, self: left, children: [...(phase.children ?? []), ...fitting] };
+  };
+  return { ...root, children: root.children?.map((n) => (n.kind === 'phase' ? fill(n) : n)) };
+}
+
 /** Filters a tree by the scope: one phase, one layer, one component, or all. Ancestors get the sum of their
  * remaining children. */
 export function within(root: TreeNode, s: Pick<Scope, 'phase' | 'layer' | 'component'>): TreeNode {
@@ -468,7 +511,7 @@ export function within(root: TreeNode, s: Pick<Scope, 'phase' | 'layer' | 'compo
   const keeps = (n: TreeNode): boolean =>
     n.kind === 'phase'
       ? s.phase === null || n.name === s.phase
-      : n.kind === 'disturbed'
+      : n.kind === 'disturbed' || n.kind === 'section'
         ? s.layer === null && s.component === null
         : n.kind === 'layer'
           ? s.layer === null || n.layer === s.layer

@@ -17,7 +17,7 @@ import { dark, unit } from '../../state/settings';
 import type { RunData } from './data';
 import { flows, sankeyPng, sankeyRows } from './flows';
 import { cubesState } from './heatmap';
-import { isTimed, mergeLayers, type Scope, tree, within } from './scope';
+import { isTimed, mergeLayers, type Scope, tree, within, withSections } from './scope';
 
 /** Icicle and treemap zoom to a phase and what lies in it; any other part of the model is cut out instead. */
 const isZoom = (s: Scope & { apart: boolean }): boolean =>
@@ -71,19 +71,22 @@ function useTree(data: RunData) {
     (x) => api.tree(data.id, { metric: m, ...d }, x),
   );
   const held = data.inScope.value;
+  const phases = data.pipeline.value.data?.phases;
   const cut = isZoom(s) ? null : `${s.layer} ${s.component}`;
   const root = useMemo((): TreeNode | null => {
     const ofScope = (x: TreeNode | null) => x && { ...x, name: 'scope' };
+    // Sections are known by phase, and not by token or layer.
+    const filled = (x: TreeNode | null) => x && (phases ? withSections(x, phases, m, s.net) : x);
     if (narrow) {
       const sum = held && tree({ ...held, metric: m }, !s.apart);
-      return isTimed(s) || held?.partial ? ofScope(sum) : sum;
+      return isTimed(s) || held?.partial ? ofScope(sum) : filled(sum);
     }
     const whole = res.value.data?.root ?? null;
-    const seen = whole && (s.apart ? whole : mergeLayers(whole));
+    const seen = filled(whole && (s.apart ? whole : mergeLayers(whole)));
     return seen && cut ? ofScope(within(seen, { ...s, layer: s.apart ? s.layer : null })) : seen;
-  }, [narrow, held, res.value.data, s.apart, m, cut]);
+  }, [narrow, held, res.value.data, phases, s.apart, m, s.net, cut]);
   const empty = (n: TreeNode) =>
-    n.children?.some((p) => p.children?.length) && n.value
+    n.children?.length && n.value && !(narrow && !n.children.some((p) => p.children?.length))
       ? null
       : narrow
         ? 'Nothing of the model was recorded in this part of the run.'
@@ -109,7 +112,7 @@ function pickFlow(id: string): void {
   else if (kind === 'comp') select({ component: of });
 }
 
-const NOTE = 'phase, layer, component, operation';
+const NOTE = 'phase, section, layer, component, operation';
 
 export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'treemap' | 'sankey' }) {
   const map = useRef<Treemap | null>(null);
@@ -130,7 +133,7 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
     rows: root ? flatten(root) : [],
   });
   const what = m === 'time' ? 'Time' : s.net ? 'Energy above idle' : 'Energy';
-  const note = `${what} by ${narrow ? (s.apart ? 'phase, layer, component' : 'phase, component') : s.apart ? NOTE : 'phase, component (all layers together), operation'}${hasSelection.value ? ', within the scope' : ''}.`;
+  const note = `${what} by ${narrow ? `phase, ${isTimed(s) ? '' : 'section, '}${s.apart ? 'layer, ' : ''}component` : s.apart ? NOTE : 'phase, section, component (all layers together), operation'}${hasSelection.value ? ', within the scope' : ''}.`;
   const props = {
     label: root ? describe(root, show) : 'Energy tree',
     update: (c: TreeChart) => {

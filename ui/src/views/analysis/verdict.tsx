@@ -28,6 +28,8 @@ import {
   partialText,
   profilingCost,
   runEnergy,
+  thinkingShare,
+  thinkingTokens,
   typicalToken,
 } from '../../core/run_energy';
 import { Figure, PartialBadge, SourceBadge } from '../../parts/badge';
@@ -266,6 +268,14 @@ function Figures({ s }: { s: Summary | null }) {
           (x) => (known(x.tokens_per_second) ? `${plain(x.tokens_per_second)} tok/s` : UNAVAILABLE),
           'speed',
           'decode',
+        )}
+      {s &&
+        known(s.thinking_tokens) &&
+        figure(
+          'Thinking',
+          (x) => percent(thinkingShare(x)),
+          'thinking',
+          thinkingTokens(s) ?? undefined,
         )}
       {figure('Duration', (x) => time(x.total_duration_ms), 'duration')}
       {tokens ? (

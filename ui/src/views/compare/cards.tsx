@@ -1,9 +1,10 @@
 // One card per compared run: its settings and the actions on it.
 import { REPORT } from '../../api/inlined';
 import type { RunSummary } from '../../api/types';
-import { clip, dateTime, promptOf, shortId } from '../../core/format';
+import { clip, dateTime, shortId } from '../../core/format';
 import { PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
+import { titleOf } from '../../state/names';
 import { at, follow, href, select } from '../../state/selection';
 import { LETTERS, Letter } from './letters';
 
@@ -43,13 +44,13 @@ export function Cards({ runs }: { runs: RunSummary[] }) {
             )}
           </div>
           {REPORT ? (
-            <span>{clip(promptOf(r) || shortId(r.id), 70)}</span>
+            <span>{clip(titleOf(r) || shortId(r.id), 70)}</span>
           ) : (
             <a
               href={href({ view: 'analysis', run: r.id })}
               onClick={(e) => follow(e, 'analysis', { run: r.id })}
             >
-              {clip(promptOf(r) || shortId(r.id), 70)}
+              {clip(titleOf(r) || shortId(r.id), 70)}
             </a>
           )}
           <div class="row">

@@ -1,9 +1,10 @@
 // The choice of runs, while fewer than two are selected: offers the newest ones; all others are in History.
 import { api } from '../../api/client';
 import type { RunSummary } from '../../api/types';
-import { clip, dateTime, promptOf } from '../../core/format';
+import { clip, dateTime } from '../../core/format';
 import { primaryToken } from '../../core/run_energy';
 import { SourceBadge } from '../../parts/badge';
+import { titleOf } from '../../state/names';
 import { useResource } from '../../state/resource';
 import { at, follow, href, select } from '../../state/selection';
 import { unit } from '../../state/settings';
@@ -51,7 +52,7 @@ function Choice({ run, chosen }: { run: RunSummary; chosen: boolean }) {
       onClick={() => select({ ids: chosen ? ids.filter((i) => i !== run.id) : [...ids, run.id] })}
     >
       {chosen && <Letter i={ids.indexOf(run.id)} />}
-      <span class="choice-prompt">{clip(promptOf(run), 80) || 'no prompt'}</span>
+      <span class="choice-prompt">{clip(titleOf(run), 80) || 'no prompt'}</span>
       <span class="muted">
         {[run.model_name, run.dtype, dateTime(run.created_at)].filter(Boolean).join(' · ')}
       </span>

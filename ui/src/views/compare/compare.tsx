@@ -20,6 +20,7 @@ import { PartsPanel } from './parts';
 import { RatiosPanel } from './ratios';
 import { StepsPanel } from './steps';
 import { SettingsPanel, VerdictPanel } from './verdict';
+import { WhyPanel } from './why';
 
 export function CompareView() {
   const ids = at.ids.value.slice(0, COMPARED);
@@ -88,6 +89,7 @@ function Comparison({ ids }: { ids: string[] }) {
           <Cards runs={d.runs} />
           <SettingsPanel d={d} />
           <VerdictPanel d={d} />
+          {d.runs.length === 2 && <WhyPanel a={d.runs[0].id} b={d.runs[1].id} />}
           {d.decomposition.map((x) => (
             <StepsPanel key={x.b} d={d} x={x} />
           ))}

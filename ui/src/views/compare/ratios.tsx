@@ -17,12 +17,14 @@ interface Ratio {
 }
 
 /** The ratio with the interval of its test, if there is one. */
-function ratiosOf(d: Compare, m: Compare['metrics'][number]): Ratio[] {
-  return m.normalised.flatMap((v, side) => {
+export function ratiosOf(d: Compare, m: Compare['metrics'][number]): Ratio[] {
+  return m.normalised.flatMap((v, side): Ratio[] => {
     if (side === 0 || !known(v) || v <= 0) return [];
     const t = d.tests.find((x) => x.metric === m.metric && x.a === 0 && x.b === side);
-    const whole = t && known(t.ratio_lo) && known(t.ratio_hi) && t.ratio_lo > 0;
-    return [{ side, value: v, lo: whole ? t.ratio_lo : null, hi: whole ? t.ratio_hi : null }];
+    // Where it was tested, the ratio that the interval belongs to: of geometric means over runs.
+    if (t && known(t.ratio) && known(t.ratio_lo) && known(t.ratio_hi) && t.ratio_lo > 0)
+      return [{ side, value: t.ratio, lo: t.ratio_lo, hi: t.ratio_hi }];
+    return [{ side, value: v, lo: null, hi: null }];
   });
 }
 
@@ -40,6 +42,7 @@ export function RatiosPanel({ d }: { d: Compare }) {
   const all = rows.flatMap((r) =>
     r.list.flatMap((x) => [x.value, x.lo ?? x.value, x.hi ?? x.value]),
   );
+  const groups = d.sides.some((x) => x.runs > 1);
   const reach = Math.max(1.25, ...all.map((v) => Math.max(v, 1 / v))) * 1.08;
   const x = (v: number) => 50 + (50 * Math.log(v)) / Math.log(reach);
   const c = colours();
@@ -51,7 +54,7 @@ export function RatiosPanel({ d }: { d: Compare }) {
     <Panel
       class="span-6"
       title="Ratios"
-      note={`Of each metric to ${d.sides[0].name}, on a logarithmic axis; whiskers are 95 % intervals.`}
+      note={`Of each metric to ${d.sides[0].name}, on a logarithmic axis; whiskers are 95 % intervals${groups ? ', of the ratio of geometric means' : ''}.`}
       state={
         rows.length
           ? { kind: 'ready' }

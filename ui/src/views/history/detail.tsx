@@ -23,12 +23,14 @@ import {
   energyPerToken,
   modelLoad,
   runEnergy,
+  thinkingLine,
   typicalToken,
 } from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Explain, type Explanation } from '../../parts/explain';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
+import { NameAndNote } from '../../parts/name_note';
 import { Rates } from '../../parts/rates';
 import { Remarks } from '../../parts/remarks';
 import { stateOf, useResource } from '../../state/resource';
@@ -80,6 +82,7 @@ export function RunDetailPanel({
               <Icon name="trash" /> Delete
             </button>
           </div>
+          <NameAndNote run={d} level={2} />
           <Remarks s={d} />
           <h2>Prompt</h2>
           <p class="text-block">{promptOf(d) || 'No prompt was recorded.'}</p>
@@ -137,12 +140,14 @@ const DECODE = 'Time of the output tokens after the first.';
 function figures(d: RunDetail): FactRow[] {
   const j = (v: number | null) => energy(known(v) ? v * 1000 : null, unit.value);
   const share = disturbed(d);
+  const thinking = thinkingLine(d, unit.value);
   const more = (title: string, text: string, term: Term): Explanation => ({ title, text, term });
   return [
     ['Energy', runEnergy(d, unit.value), 'energy'],
     ['Net of idle', energy(d.net_energy_mj, unit.value), 'net'],
     ['Mean token', energyPerToken(d, unit.value), 'per_token'],
     ['Typical token', typicalToken(d, unit.value), 'typical'],
+    ...(thinking ? ([['Thinking', thinking, 'thinking']] as FactRow[]) : []),
     ['Model load', modelLoad(d, unit.value), 'load'],
     ...(share ? ([['Disturbed, of the request', share, 'disturbed']] as FactRow[]) : []),
     [

@@ -4,7 +4,7 @@ import { useMemo } from 'preact/hooks';
 import { api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
 import { energy, known, type Num, percent, plain, time } from '../../core/format';
-import { primaryJoules } from '../../core/run_energy';
+import { primaryJoules, thinkingShare } from '../../core/run_energy';
 import { quantile } from '../../core/stats';
 import { SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
@@ -18,7 +18,7 @@ const NEWEST = 1000;
 /** Rows shown in an expanded group. */
 const SHOWN = 50;
 
-const setting = (r: RunSummary): string =>
+const partsOf = (r: RunSummary): string[] =>
   [
     r.model_name,
     r.dtype,
@@ -26,9 +26,21 @@ const setting = (r: RunSummary): string =>
     known(r.threads) ? `${r.threads} threads` : '',
     `depth ${r.profiling_depth}`,
     `${r.output_tokens ?? '–'} tokens`,
-  ]
-    .filter(Boolean)
-    .join(', ');
+  ].filter((x): x is string => !!x);
+
+const setting = (r: RunSummary): string => partsOf(r).join(', ');
+
+/** What tells the groups by settings apart: without what all of them share. */
+export function labels(groups: readonly Group[]): Map<string, string> {
+  const parts = groups.map((g) => partsOf(g.runs[0]));
+  const shared = (p: string) => groups.length > 1 && parts.every((list) => list.includes(p));
+  return new Map(
+    groups.map((g, i) => [
+      g.name,
+      parts[i].filter((p) => !shared(p)).join(', ') || 'other settings',
+    ]),
+  );
+}
 
 /** Fields to group by, and a run's groups for each. */
 const BY: [key: string, label: string, of: (r: RunSummary) => string[]][] = [
@@ -94,6 +106,10 @@ export function GroupedList(props: {
   const ask = { ...props.q, limit: NEWEST, offset: 0 };
   const res = useResource(JSON.stringify(ask), (s) => api.runs(ask, s));
   const groups = useMemo(() => grouped(res.value.data?.runs ?? [], group), [res.value.data, group]);
+  const short = useMemo(
+    () => (group === 'settings' ? labels(groups) : new Map<string, string>()),
+    [groups, group],
+  );
   if (!res.value.data)
     return (
       <tbody>
@@ -106,7 +122,7 @@ export function GroupedList(props: {
     <>
       {groups.map((g) => (
         <tbody key={g.name} class="group">
-          <GroupHead g={g} open={unfold.includes(g.name)} />
+          <GroupHead g={g} label={short.get(g.name)} open={unfold.includes(g.name)} />
           {unfold.includes(g.name) &&
             g.runs.slice(0, SHOWN).map((r) => <Row key={r.id} run={r} onDelete={props.onDelete} />)}
           {unfold.includes(g.name) && g.runs.length > SHOWN && (
@@ -178,7 +194,7 @@ const OTHERS: [string, string, (r: RunSummary) => string | null][] = [
   ['engine', 'Engine', (r) => r.engine],
 ];
 
-function GroupHead({ g, open }: { g: Group; open: boolean }) {
+function GroupHead({ g, label, open }: { g: Group; label?: string; open: boolean }) {
   const { unfold } = selection.value;
   const ids = at.ids.value;
   const mine = g.runs.map((r) => r.id);
@@ -210,7 +226,7 @@ function GroupHead({ g, open }: { g: Group; open: boolean }) {
             select({ unfold: open ? unfold.filter((n) => n !== g.name) : [...unfold, g.name] })
           }
         >
-          <Icon name={open ? 'down' : 'chevron'} /> {name}
+          <Icon name={open ? 'down' : 'chevron'} /> {label ?? name}
         </button>{' '}
         <span class="muted num">
           {g.runs.length} {g.runs.length === 1 ? 'run' : 'runs'}
@@ -262,6 +278,7 @@ function GroupHead({ g, open }: { g: Group; open: boolean }) {
           {one(g.runs.map(of), 'values')}
         </td>
       ))}
+      <Middle of={g.runs.map(thinkingShare)} show={percent} col="thinking" label="Thinking" />
       <Middle
         of={g.runs.map((r) => r.disturbed_share)}
         show={percent}

@@ -5,7 +5,7 @@ import type { VNode } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
-import { clip, dateTime, percent, promptOf } from '../../core/format';
+import { clip, dateTime, percent } from '../../core/format';
 import { sharedGain } from '../../core/run_energy';
 import { Confirm } from '../../parts/confirm';
 import { Explain, explaining, termed } from '../../parts/explain';
@@ -14,6 +14,7 @@ import { Notice, Sentence } from '../../parts/notice';
 import { ParetoPanel } from '../../parts/pareto';
 import { WithoutDisturbances } from '../../parts/without';
 import { finished } from '../../state/live';
+import { titleOf } from '../../state/names';
 import { stateOf, useResource } from '../../state/resource';
 import {
   at,
@@ -129,6 +130,13 @@ export function HistoryView() {
               : ''}
           </span>
           <span class="spacer" />
+          <button
+            type="button"
+            class="btn"
+            onClick={() => document.querySelector('.pareto-jump')?.scrollIntoView()}
+          >
+            Pareto front
+          </button>
           <Columns />
           <GroupRows />
           <Grouped />
@@ -174,13 +182,13 @@ export function HistoryView() {
           )}
           {gain !== null && (
             <p class="note">
-              The rows share the error of their sensor's calibration, ±{percent(gain)}; their
-              intervals leave it out.
+              Intervals leave out the error of a sensor's calibration, which its rows share: up to ±
+              {percent(gain)}.
             </p>
           )}
           {!s.group && <Pager total={total} />}
         </section>
-        {pareto}
+        <div class="pareto-jump">{pareto}</div>
       </div>
       {s.run && <RunDetailPanel key={s.run} id={s.run} onDelete={setDoomed} />}
       <Confirm
@@ -188,7 +196,7 @@ export function HistoryView() {
         title="Delete this run?"
         text={
           doomed
-            ? `“${clip(promptOf(doomed), 80)}” of ${dateTime(doomed.created_at)} and everything recorded in it will be gone.`
+            ? `“${clip(titleOf(doomed), 80)}” of ${dateTime(doomed.created_at)} and everything recorded in it will be gone.`
             : ''
         }
         action="Delete"
@@ -397,12 +405,12 @@ function Filters() {
     <search class="filters">
       <label class="search">
         <Icon name="search" />
-        <span class="sr-only">Search prompts</span>
+        <span class="sr-only">Search prompts, names and notes</span>
         <input
           id="history-search"
           class="input"
           type="search"
-          placeholder="Search prompts"
+          placeholder="Search prompts, names and notes"
           value={s.search}
           onInput={(e) => put({ search: e.currentTarget.value })}
         />

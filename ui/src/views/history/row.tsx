@@ -20,9 +20,12 @@ import {
   primaryHelp,
   primaryJoules,
   runEnergy,
+  thinkingLine,
+  thinkingShare,
 } from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
+import { described, titleOf } from '../../state/names';
 import { at, CHOSEN, follow, hrefNow, select } from '../../state/selection';
 import { unit } from '../../state/settings';
 
@@ -68,6 +71,7 @@ export const COLUMNS: Column[] = [
   { key: 'batch', label: 'Batch', num: true },
   { key: 'threads', label: 'Threads', num: true },
   { key: 'engine', label: 'Engine' },
+  { key: 'thinking', label: 'Thinking', num: true, term: 'thinking' },
   { key: 'disturbed', label: 'Disturbed', num: true, term: 'disturbed' },
   { key: 'state', label: 'State', class: 'wide', term: 'source' },
 ];
@@ -101,7 +105,7 @@ export function Row({
           type="checkbox"
           checked={on}
           disabled={!on && ids.length >= CHOSEN}
-          aria-label={`Select ${clip(promptOf(r) || r.id, 40)}`}
+          aria-label={`Select ${clip(titleOf(r) || r.id, 40)}`}
           onChange={() => select({ ids: on ? ids.filter((i) => i !== r.id) : [...ids, r.id] })}
         />
       </td>
@@ -115,12 +119,24 @@ export function Row({
           <button
             type="button"
             class="link"
-            title={promptOf(r)}
+            title={[described(r).name, promptOf(r)].filter(Boolean).join('\n')}
             onClick={() => select({ run: open ? null : r.id })}
             aria-expanded={open}
           >
-            {clip(promptOf(r), 160) || <em>no prompt</em>}
+            {described(r).name ? (
+              <>
+                <strong>{described(r).name}</strong>{' '}
+                <span class="muted">{clip(promptOf(r), 80)}</span>
+              </>
+            ) : (
+              clip(titleOf(r), 160) || <em>no prompt</em>
+            )}
           </button>
+          {described(r).note && (
+            <span class="tag" title={described(r).note ?? ''}>
+              note
+            </span>
+          )}
           {repeats !== 0 && (
             <button
               type="button"
@@ -194,6 +210,14 @@ export function Row({
       <td data-col="engine" data-label="Engine">
         {r.engine ?? '–'}
       </td>
+      <td
+        data-col="thinking"
+        class="num"
+        data-label="Thinking"
+        title={thinkingLine(r, unit.value) ?? ''}
+      >
+        {known(thinkingShare(r)) ? percent(thinkingShare(r)) : '–'}
+      </td>
       <td data-col="disturbed" class="num" data-label="Disturbed">
         {known(r.disturbed_share) ? percent(r.disturbed_share) : '–'}
       </td>
@@ -207,10 +231,11 @@ export function Row({
         {r.energy_source === 'modelled' && <SourceBadge source={r.energy_source} />}
         {(r.disturbed_share ?? 0) >= MARKED && (
           <span
-            class="badge partial nowrap"
+            class="badge shaken"
             title="Share of the request's energy in disturbances; the typical token is without them."
           >
-            {Math.round(100 * (r.disturbed_share ?? 0))} % disturbed
+            <Icon name="warning" /> {Math.round(100 * (r.disturbed_share ?? 0))} %
+            <span class="sr-only"> disturbed</span>
           </span>
         )}
       </td>
@@ -218,7 +243,7 @@ export function Row({
         <a
           class="tool"
           title="Open in Analysis"
-          aria-label={`Open in Analysis: ${clip(promptOf(r) || r.id, 40)}`}
+          aria-label={`Open in Analysis: ${clip(titleOf(r) || r.id, 40)}`}
           href={hrefNow({ view: 'analysis', run: r.id })}
           onPointerEnter={(e) => renew(e.currentTarget, r.id)}
           onFocus={(e) => renew(e.currentTarget, r.id)}
@@ -230,7 +255,7 @@ export function Row({
           type="button"
           class="tool"
           title="Delete"
-          aria-label={`Delete ${clip(promptOf(r) || r.id, 40)}`}
+          aria-label={`Delete ${clip(titleOf(r) || r.id, 40)}`}
           onClick={() => onDelete(r)}
         >
           <Icon name="trash" />

@@ -118,11 +118,16 @@ function gridName(g: live.LiveGrid): string {
   return live.lanes.length > 1 ? `Step ${g.token}, all sequences` : `Token ${g.token}`;
 }
 
+/** No energy is known, and none will come. */
+const isWithoutEnergy = (): boolean => {
+  const reads = live.sensors.value?.sources.some((s) => s.in_use) ?? true;
+  return live.source.value === 'unavailable' || !reads;
+};
+
 /** What the badge says. The first heatmaps may show time because no reading has come yet. */
 function gridSource(g: live.LiveGrid): EnergySource | null {
   if (g.what.metric === 'energy') return g.what.source === 'measured' ? null : g.what.source;
-  const reads = live.sensors.value?.sources.some((s) => s.in_use) ?? true;
-  return live.source.value === 'unavailable' || !reads ? 'unavailable' : null;
+  return isWithoutEnergy() ? 'unavailable' : null;
 }
 
 let heatRange: [number, number] = [0, 1];
@@ -293,6 +298,7 @@ function LiveTokens() {
     paced(50, () => {
       const s = stream.current;
       if (!s) return;
+      s.timed = isWithoutEnergy();
       s.set(live.lanes[lane()] ?? []);
       const [lo, hi] = s.range;
       if (lo !== range.peek()[0] || hi !== range.peek()[1]) range.value = [lo, hi];
@@ -307,6 +313,7 @@ function LiveTokens() {
     rampName.value;
     live.tokensVersion.value;
     if (live.run.value?.state === 'ended') {
+      if (stream.current) stream.current.timed = isWithoutEnergy();
       stream.current?.set(live.lanes[lane()] ?? []);
       stream.current?.recolour();
       range.value = stream.current?.range ?? range.peek();
@@ -314,20 +321,24 @@ function LiveTokens() {
   });
   const any = anyTokens.value;
   const [lo, hi] = range.value;
+  const timed = isWithoutEnergy();
+  const text = (v: number) => (timed ? time(v) : energy(v, unit.value));
   return (
     <Panel
       class="span-5"
       title="Tokens"
-      note="The text as it comes; colour is energy per token, hover for details."
-      badge={<SourceBadge source={any && isModelled() ? 'modelled' : null} />}
+      note={`The text as it comes; colour is ${timed ? 'time' : 'energy'} per token, hover for details.`}
+      badge={
+        <SourceBadge source={timed ? 'unavailable' : any && isModelled() ? 'modelled' : null} />
+      }
       legend={
         any && (
           <>
             {Number.isFinite(lo) && (
               <RampKey
-                label="Energy"
-                lo={energy(lo, unit.value)}
-                hi={`${stream.current?.clipped ? '≥ ' : ''}${energy(hi, unit.value)}`}
+                label={timed ? 'Time' : 'Energy'}
+                lo={text(lo)}
+                hi={`${stream.current?.clipped ? '≥ ' : ''}${text(hi)}`}
               />
             )}
             {sequences.value > 1 && <ChooseSequence of={sequences.value} />}

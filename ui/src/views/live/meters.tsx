@@ -15,7 +15,7 @@ import { dark } from '../../state/settings';
 const NAME = (rail: string): string => RAIL_LABEL[rail as Rail] ?? rail;
 
 const METER_HELP =
-  'Power of this rail now, and over the last minute; read whether a run goes on or not.';
+  'Mean power of this rail over the last three seconds, which follows a change later than the chart of a run does, and the last minute; read whether a run goes on or not.';
 
 /** What the figures of a rail are made of: its counter, the log that shapes it, what a read takes. */
 function madeOf(rail: PowerNow['rails'][number]): [string, string][] {
@@ -93,8 +93,9 @@ export function Meters() {
                 {r.quality === 'modelled' && <SourceBadge source="modelled" />}
               </span>
               <strong class={isKnown(q) ? 'num' : 'num na'}>
-                {isKnown(q) ? text(q) : 'not known now'}
+                {isKnown(q) ? text(q) : 'no reading now'}
               </strong>
+              {isKnown(q) && <small class="muted">mean of 3 s</small>}
               <Spark values={r.power_mw} colour={colour(r)} />
             </li>
           );

@@ -1,0 +1,123 @@
+// One truth in every panel: gross or net of idle, with or without disturbances, the bar, the icicle, the treemap and the details
+// have one total, and no part is more than its whole. On runs of a busy machine, alone and in a batch.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { expect, test } from 'vitest';
+import { leave, page, scenarios, target, visit } from './stage.ts';
+import { FIXTURE, generate } from './target.ts';
+
+interface Node {
+  value: number;
+  children?: Node[];
+  data: { node: { name: string; kind: string; value: number | null } };
+}
+
+const UNIT: Record<string, number> = { nJ: 1e-6, µJ: 1e-3, mJ: 1, J: 1e3, kJ: 1e6, Wh: 3.6e6 };
+
+/** "1.57 ± 0.01 J" and "13 (8 to 21) mJ" in mJ. */
+function millijoules(text: string): number {
+  const number = Number(/^[−-]?[\d.,]+/.exec(text.trim())?.[0].replace('−', '-').replace(',', ''));
+  const name = /([nµmk]?J|Wh)/.exec(text)?.[0] ?? '';
+  return number * (UNIT[name] ?? Number.NaN);
+}
+
+const rootOf = async (name: 'icicle' | 'treemap'): Promise<Node> => {
+  await page.waitForFunction((n) => (window.__test?.[n] as { root?: unknown })?.root, name);
+  return page.evaluate((n) => {
+    const copy = (x: Node): Node => ({
+      value: x.value,
+      children: x.children?.map(copy),
+      data: { node: { ...x.data.node, children: undefined } as Node['data']['node'] },
+    });
+    return copy((window.__test![n] as unknown as { root: Node }).root);
+  }, name);
+};
+
+/** Every part of a tree is at most its whole, as drawn and as stated. */
+function holds(n: Node): void {
+  for (const c of n.children ?? []) {
+    expect(c.value, c.data.node.name).toBeLessThanOrEqual(n.value * (1 + 1e-6) + 1e-6);
+    expect(c.data.node.value ?? 0).toBeLessThanOrEqual(
+      (n.data.node.value ?? 0) * (1 + 1e-5) + 1e-6,
+    );
+    holds(c);
+  }
+}
+
+/** The energies of a drawer's table by name. */
+const rowsOf = async (table: string, column: number): Promise<Map<string, number>> =>
+  new Map(
+    (
+      await page
+        .locator(`${table} tbody tr`)
+        .evaluateAll(
+          (list, at) =>
+            list.map((r) => [
+              (r.children[0] as HTMLElement).innerText.trim(),
+              (r.children[at] as HTMLElement).innerText,
+            ]),
+          column,
+        )
+    ).map(([name, text]) => [name, millijoules(text)]),
+  );
+
+async function busyRun(batch_size: number): Promise<string> {
+  const load: ChildProcess[] = [0, 1].map(() => spawn(process.execPath, ['-e', 'for(;;);']));
+  try {
+    const body = { prompt: 'A busy machine', profiling_depth: 'deep', max_length: 40, batch_size };
+    return (await generate(target.url, { ...body, wait: true })).run_id;
+  } finally {
+    for (const p of load) p.kill('SIGKILL');
+  }
+}
+
+scenarios('Totals', () => {
+  for (const batch of [1, 4])
+    test.skipIf(FIXTURE)(
+      `batch ${batch}: all panels agree, and parts are at most their whole`,
+      async () => {
+        const run = await busyRun(batch);
+        for (const net of ['', '1'])
+          for (const calm of ['', '1']) {
+            const state = {
+              view: 'analysis',
+              run,
+              ...(net && { net }),
+              ...(calm && { disturbances: 'leave' }),
+            };
+            await leave();
+            await visit(state);
+            const bar = page.locator('.energy-parts');
+            await bar.waitFor();
+            await page.waitForFunction(() => !document.querySelector('[aria-busy=true]'));
+            const parts = await bar.locator('li').evaluateAll((list) =>
+              list.map((e) => {
+                const { part, mj } = (e as HTMLElement).dataset;
+                return { part, mj: Number(mj) };
+              }),
+            );
+            // Net of idle, the bar has idle power as a part of its own.
+            const total = parts
+              .filter((p) => !net || p.part !== 'idle')
+              .reduce((a, p) => a + p.mj, 0);
+            if (calm) expect(parts.map((p) => p.part)).not.toContain('disturbed');
+            const icicle = await rootOf('icicle');
+            holds(icicle);
+            expect(icicle.data.node.value).toBeCloseTo(total, 2);
+            const energy = page.locator('dd[data-figure=energy]');
+            expect(millijoules(await energy.innerText()) / total).toBeCloseTo(1, 2);
+            // An operation is a part of its component, gross or net.
+            await page.locator('table.hottest tbody tr').first().waitFor();
+            const components = await rowsOf('table.hottest', 1);
+            const operations = await rowsOf('.details table.ops:not(.hottest)', 2);
+            expect(components.size * operations.size).toBeGreaterThan(0);
+            for (const [name, mj] of operations) {
+              const whole = components.get(name.split(' › ')[0]);
+              if (whole !== undefined) expect(mj, name).toBeLessThanOrEqual(whole * 1.02);
+            }
+            await page.getByRole('tab', { name: 'Treemap' }).click();
+            const map = await rootOf('treemap');
+            expect(map.data.node.value).toBeCloseTo(total, 2);
+          }
+      },
+    );
+});
