@@ -65,7 +65,6 @@ typedef VkResult(VKAPI_PTR *PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKH
 #define PJ_VK_DEVICE_FUNCTIONS(X)        \
     X(DestroyDevice, true)               \
     X(GetDeviceQueue, true)              \
-    X(DeviceWaitIdle, true)              \
     X(CreateBuffer, true)                \
     X(DestroyBuffer, true)               \
     X(GetBufferMemoryRequirements, true) \

@@ -140,10 +140,11 @@ pj_status pj_vk_open(pj_vk **vk, const pj_vk_options *options, pj_error *err)
     return status;
 }
 
-/* A device that hangs even now is left as it is: what it uses must not be freed. */
+/* A device that hangs even now is left as it is: what it uses must not be freed. All that was
+ * submitted is waited for with a bound, which waiting for an idle device has not. */
 static bool device_is_stuck(pj_vk *vk)
 {
-    return vk->lost && vk->semaphore && !pj_vk_finishes(vk, vk->submitted);
+    return vk->semaphore && !pj_vk_finishes(vk, vk->submitted);
 }
 
 void pj_vk_close(pj_vk *vk)
@@ -151,7 +152,6 @@ void pj_vk_close(pj_vk *vk)
     if (!vk || device_is_stuck(vk)) return;
     pj_vk_functions *fn = &vk->instance.fn;
     if (vk->device && fn->DestroyDevice) {
-        fn->DeviceWaitIdle(vk->device);
         for (int i = 0; i < 2; i++) pj_vk_buffer_free(vk, &vk->staging.buffers[i]);
         pj_vk_clock_close(vk);
         pj_vk_pipelines_close(vk);

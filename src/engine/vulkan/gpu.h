@@ -400,7 +400,7 @@ pj_status pj_gpu_record_open(pj_gpu *s, pj_error *err);
 void pj_gpu_record_close(pj_gpu *s);
 void pj_gpu_record_prepare(pj_gpu *s); /* makes its pipelines */
 void pj_gpu_record_begin(pj_gpu *s);   /* a pass */
-void pj_gpu_record_pass(pj_gpu *s);    /* its spans, when the device is done */
+pj_status pj_gpu_record_pass(pj_gpu *s, pj_error *err); /* its spans, when the device is done */
 
 /* An operation of the open component, at depth deep; begins before `pj_gpu_touch` of what it does.
  * NAN: not known. */

@@ -278,12 +278,13 @@ static uint32_t record_timed(const pj_gpu_record *r)
     return count;
 }
 
-void pj_gpu_record_pass(pj_gpu *s)
+pj_status pj_gpu_record_pass(pj_gpu *s, pj_error *err)
 {
     pj_gpu_record *r = &s->record;
+    if (!r->device) return PJ_OK;
     uint32_t count = record_timed(r), stamps = pj_vk_stamps(s->vk);
-    if (!r->device || !count || pj_vk_stamps_read(s->vk, 0, stamps, r->stamp_ns, NULL) != PJ_OK)
-        return;
+    pj_status status = count ? pj_vk_stamps_read(s->vk, 0, stamps, r->stamp_ns, err) : PJ_OK;
+    if (!count || status != PJ_OK) return status;
     for (uint32_t i = 0; i < count; i++) record_fill(s, i);
     pj_device_batch batch = {.size = sizeof batch,
                              .launch = &r->launch,
@@ -292,6 +293,7 @@ void pj_gpu_record_pass(pj_gpu *s)
                              .clock_error_ns = (int64_t)pj_vk_clock_error_ns(s->vk)};
     pj_device_spans_add(s->instrument->run, r->device, &batch, NULL);
     s->instrument->ended_ns = 0; /* the host's next span begins now */
+    return PJ_OK;
 }
 
 void pj_gpu_record_begin(pj_gpu *s)

@@ -240,7 +240,7 @@ pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err)
     }
     const char *message;
     pj_status status = pj_vk_wait(s->vk, err);
-    if (status == PJ_OK) pj_gpu_record_pass(s);
+    if (status == PJ_OK) status = pj_gpu_record_pass(s, err);
     if (status == PJ_OK && pj_vk_validation_messages(s->vk, &message))
         return pj_fail(err, PJ_E_INTERNAL, "Vulkan's validation layer says: %s", message);
     return status;
