@@ -40,9 +40,12 @@ static void upload_add_floats(upload_list *l, const float *values, uint64_t coun
 /* As it lies on the device. */
 static void upload_add_matrix(upload_list *l, const pj_matrix *m)
 {
+    const void *book;
     size_t before = l->weights->count;
     if (!m->data) return;
-    upload_add(l, m->data, (uint64_t)m->rows * pj_vk_weight_row_bytes(m->type, m->cols));
+    upload_add(l, m->data,
+               pj_vk_weight_book(m->type, &book) +
+                   (uint64_t)m->rows * pj_vk_weight_row_bytes(m->type, m->cols));
     if (l->weights->count > before) l->weights->copies[before].matrix = *m;
 }
 
@@ -151,12 +154,6 @@ static pj_status upload_collect(pj_gpu_weights *w, const pj_model *model, pj_err
     for (uint32_t i = 0; i < model->config.layers; i++)
         upload_add_layer(&l, model, &model->layers[i]);
     if (l.full) return pj_fail_memory(err, "a list of weights");
-    for (size_t i = 0; i < w->count; i++) {
-        const pj_matrix *m = &w->copies[i].matrix;
-        if (m->data && (int)m->type >= (int)PJ_VK_DTYPES)
-            return pj_fail(err, PJ_E_UNSUPPORTED, "the GPU cannot read weights of type %s yet",
-                           pj_dtype_get(m->type)->name);
-    }
     upload_sort(w);
     return PJ_OK;
 }
@@ -246,13 +243,21 @@ static pj_status upload_repacked(const upload_task *u, const pj_vk_buffer *chunk
     return status;
 }
 
+/* A matrix after its codebook, where its type has one. */
 static pj_status upload_one(const upload_task *u, const pj_vk_buffer *chunk, uint64_t offset,
-                            const pj_gpu_copy *copy, pj_error *err)
+                            pj_gpu_copy *copy, pj_error *err)
 {
     const pj_matrix *m = &copy->matrix;
+    const void *book = NULL;
+    size_t before = m->data ? pj_vk_weight_book(m->type, &book) : 0;
+    copy->address = chunk->address + offset + before;
     if (m->data && pj_vk_weight_type(m->type) != (uint32_t)m->type)
         return upload_repacked(u, chunk, offset, m, err);
-    return pj_vk_upload_part(u->vk, chunk, offset, copy->host, copy->bytes, err);
+    if (before) {
+        pj_status status = pj_vk_upload_part(u->vk, chunk, offset, book, before, err);
+        if (status != PJ_OK) return status;
+    }
+    return pj_vk_upload_part(u->vk, chunk, offset + before, copy->host, copy->bytes - before, err);
 }
 
 static pj_status upload_chunk(upload_task *u, size_t first, size_t end, pj_error *err)
@@ -265,7 +270,6 @@ static pj_status upload_chunk(upload_task *u, size_t first, size_t end, pj_error
         if (upload_cancelled(u)) return pj_fail(err, PJ_E_CANCELLED, "cancelled");
         pj_status status = upload_one(u, chunk, offset, copy, err);
         if (status != PJ_OK) return status;
-        copy->address = chunk->address + offset;
         offset += upload_padded(copy->bytes);
         u->done += copy->bytes;
         upload_report(u);

@@ -108,7 +108,7 @@ static uint64_t random_experts(pj_dtype type, size_t rows, size_t cols, double *
     for (int e = 0; e < EXPERTS; e++) {
         unsigned char *stored = bench_random_weights(type, rows, cols);
         values[e] = bench_dequantised(type, stored, rows, cols);
-        table[e] = bench_input(stored, rows * pj_dtype_row_bytes(type, cols));
+        table[e] = bench_matrix(type, stored, rows * pj_dtype_row_bytes(type, cols));
     }
     return bench_input(table, sizeof table);
 }

@@ -100,7 +100,7 @@ static void check_gather(pj_dtype type, size_t cols, bool listed, bool loaded)
         table = rows;
         row_bytes = there;
     }
-    pj_vk_gather_args args = {.table = bench_input(table, TABLE_ROWS * row_bytes),
+    pj_vk_gather_args args = {.table = bench_matrix(type, table, TABLE_ROWS * row_bytes),
                               .list = listed ? bench_input(list, sizeof list) : 0,
                               .y = bench_output(ROWS * y_stride * sizeof(float)),
                               .row_bytes = row_bytes,
@@ -122,7 +122,7 @@ static void check_gather(pj_dtype type, size_t cols, bool listed, bool loaded)
 static void rows_of_every_type_are_gathered(void **state)
 {
     static const size_t sizes[] = {1, 3, 31, 33, 65, 257};
-    for (pj_dtype type = 0; type < (pj_dtype)PJ_VK_DTYPES; type++) {
+    for (pj_dtype type = 0; type < PJ_DTYPE_COUNT; type++) {
         size_t block = pj_dtype_get(type)->block_values;
         check_gather(type, block > 1 ? 3 * block : 1056, true, false);
         check_gather(type, block, false, true);
