@@ -37,13 +37,7 @@ static const char *gpu_lacks(const pj_model *model)
         const pj_layer *l = &model->layers[i];
         if (l->experts && (!l->experts[0].gate.w.data || !l->experts[0].up.w.data))
             return "experts without a gate";
-        if (l->delta && l->delta->kind != PJ_DELTA_RULE)
-            return "state-space layers or short convolutions";
-        if (l->latent) return "multi-head latent attention";
     }
-    const pj_model_config *c = &model->config;
-    if (c->router_sigmoid || c->router_correction || c->expert_groups > 1 || c->routed_scale != 1)
-        return "routers that score experts by sigmoid, with a correction, in groups or scaled";
     return NULL;
 }
 
@@ -139,6 +133,7 @@ const pj_backend pj_backend_vulkan = {.version = PJ_BACKEND_VERSION,
                                               .products = pj_gpu_products,
                                               .add = pj_gpu_add,
                                               .take_queries = pj_gpu_take_queries,
+                                              .copy_heads = pj_gpu_copy_heads,
                                               .gate_heads = pj_gpu_gate_heads,
                                               .rotate_and_store = pj_gpu_rotate_and_store,
                                               .attend = pj_gpu_attend,

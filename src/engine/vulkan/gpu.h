@@ -233,6 +233,11 @@ static inline uint64_t pj_gpu_kv_row_bytes(const pj_gpu *s, const pj_layer *laye
 {
     return pj_dtype_row_bytes(s->options.kv_type, layer->head_dim);
 }
+/* Heads of keys and of values in a layer's cache. */
+static inline uint32_t pj_gpu_stored_heads(const pj_layer *layer)
+{
+    return layer->values_in_keys ? layer->kv_heads : 2 * layer->kv_heads;
+}
 /* Of a sequence's cache. */
 static inline uint32_t pj_gpu_slots(const pj_gpu *s, const pj_layer *layer)
 {
@@ -375,6 +380,8 @@ void pj_gpu_run_products(pj_gpu *s, const pj_gpu_input *in, const pj_product *pr
 void pj_gpu_run_gate(pj_gpu *s, const pj_gpu_held *inputs, const pj_activation *a);
 void pj_gpu_add(void *state, pj_slice y, pj_slice x);
 void pj_gpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to);
+void pj_gpu_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from_step, pj_slice to,
+                       uint32_t to_step);
 void pj_gpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y);
 void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv);
 void pj_gpu_attend(void *state, const pj_layer *layer, pj_slice qkv, pj_slice y,

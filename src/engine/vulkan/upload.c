@@ -1,6 +1,7 @@
 /* Puts a model's weights into the device's memory, as they are stored, once. They lie in chunks, as
  * drivers limit the size of an allocation; a matrix is never cut. */
 #include "engine/model/delta.h"
+#include "engine/model/latent.h"
 #include "engine/vulkan/gpu.h"
 
 #include "base/clock.h"
@@ -79,7 +80,22 @@ static void upload_add_delta(upload_list *l, const struct pj_delta *d)
     upload_add_floats(l, d->conv, d->kernel * pj_delta_channels(d));
     upload_add_floats(l, d->rate, d->value_heads);
     upload_add_floats(l, d->bias, d->value_heads);
-    upload_add_floats(l, d->norm, d->value_dim);
+    upload_add_floats(l, d->norm, d->kind == PJ_SCAN ? pj_delta_values(d) : d->value_dim);
+    upload_add_floats(l, d->conv_bias, pj_delta_channels(d));
+    upload_add_floats(l, d->skip, d->value_heads);
+}
+
+static void upload_add_latent(upload_list *l, const struct pj_latent *m, uint32_t heads)
+{
+    upload_add_projection(l, &m->q_a);
+    upload_add_norm(l, &m->q_a_norm, m->q_a.w.rows);
+    upload_add_projection(l, &m->q);
+    upload_add_projection(l, &m->kv_a);
+    upload_add_norm(l, &m->kv_a_norm, m->kv_a.w.rows - m->rotated);
+    for (uint32_t h = 0; h < heads; h++) {
+        upload_add_projection(l, &m->keys[h]);
+        upload_add_projection(l, &m->values[h]);
+    }
 }
 
 static void upload_add_attention(upload_list *l, const pj_layer *layer, bool together)
@@ -91,6 +107,7 @@ static void upload_add_attention(upload_list *l, const pj_layer *layer, bool tog
     upload_add_projection(l, &layer->qkv);
     upload_add_projection(l, &layer->o);
     upload_add_floats(l, layer->sinks, layer->heads);
+    if (layer->latent) upload_add_latent(l, layer->latent, layer->heads);
     upload_add_norm(l, &layer->q_norm, together ? dim * layer->heads : dim);
     upload_add_norm(l, &layer->k_norm, together ? dim * layer->kv_heads : dim);
     upload_add_norm(l, &layer->v_norm, dim);
@@ -113,7 +130,10 @@ static void upload_add_layer(upload_list *l, const pj_model *model, const pj_lay
     upload_add_projection(l, &layer->router);
     for (uint32_t e = 0; layer->experts && e < c->experts; e++)
         upload_add_mlp(l, &layer->experts[e]);
-    if (layer->experts) upload_add_floats(l, layer->expert_scale, c->experts);
+    if (layer->experts) {
+        upload_add_floats(l, layer->expert_scale, c->experts);
+        upload_add_floats(l, layer->expert_correction, c->experts);
+    }
     upload_add_mlp(l, &layer->shared);
     upload_add_projection(l, &layer->shared_gate);
     upload_add_projection(l, &layer->token_gate);

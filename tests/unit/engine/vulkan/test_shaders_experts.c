@@ -59,9 +59,8 @@ static void check_route(route_case c)
         .chosen = bench_output(entries * 4),
         .weights = bench_output(entries * 4),
         .order = bench_output(entries * 4),
-        .experts = c.experts,
         .logits_stride = (uint32_t)stride};
-    pj_vk_route_constants k = {32, c.slots, c.renormalise};
+    pj_vk_route_constants k = {32, c.slots, c.renormalise, c.experts, 0, 1, 1, 0, 1};
     BENCH_DISPATCH(PJ_VK_ROUTE, &k, &args, c.tokens, 1, 1);
     bench_run();
     const uint32_t *chosen = bench_result(args.chosen), *order = bench_result(args.order);
