@@ -247,7 +247,8 @@ static void attend_run_rows(pj_gpu *s, const pj_layer *l, pj_slice qkv, pj_slice
                                            .split = splits > 1,
                                            .value_dim = l->value_dim};
     pj_vk_attention_args args = attend_args(s, l, qkv, y, run);
-    uint64_t to = args.y, work = (uint64_t)run->count * keys * args.row_bytes * pj_gpu_stored_heads(l);
+    uint64_t to = args.y,
+             work = (uint64_t)run->count * keys * args.row_bytes * pj_gpu_stored_heads(l);
     if (splits > 1) {
         args.y = s->parts.address;
         args.split_keys = attend_split_keys(keys, splits);

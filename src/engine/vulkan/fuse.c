@@ -32,7 +32,8 @@ static bool fuse_has_one_reader(const pj_gpu *s, const pj_norm *norm)
 {
     const pj_layer *l = fuse_layer_of(s, norm);
     if (!l) return false;
-    if (norm == &l->attention_norm) return !l->delta && !l->latent && !s->model->blueprint->parallel_block;
+    if (norm == &l->attention_norm)
+        return !l->delta && !l->latent && !s->model->blueprint->parallel_block;
     return norm == &l->mlp_norm && !l->experts;
 }
 

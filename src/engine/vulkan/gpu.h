@@ -405,8 +405,8 @@ pj_status pj_gpu_routing_open(pj_gpu *s, pj_error *err);
 
 pj_status pj_gpu_record_open(pj_gpu *s, pj_error *err);
 void pj_gpu_record_close(pj_gpu *s);
-void pj_gpu_record_prepare(pj_gpu *s); /* makes its pipelines */
-void pj_gpu_record_begin(pj_gpu *s);   /* a pass */
+void pj_gpu_record_prepare(pj_gpu *s);                  /* makes its pipelines */
+void pj_gpu_record_begin(pj_gpu *s);                    /* a pass */
 pj_status pj_gpu_record_pass(pj_gpu *s, pj_error *err); /* its spans, when the device is done */
 
 /* An operation of the open component, at depth deep; begins before `pj_gpu_touch` of what it does.

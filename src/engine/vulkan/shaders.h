@@ -200,14 +200,14 @@ typedef struct pj_vk_gather_args {
 /* ---- rows ---------------------------------------------------------------------------------- */
 
 typedef enum pj_vk_rows_operation {
-    PJ_VK_ROWS_SCALE,   /* y = scale x */
-    PJ_VK_ROWS_ADD,     /* y += scale x */
-    PJ_VK_ROWS_CAP,     /* y = cap tanh(scale x / cap) */
-    PJ_VK_ROWS_GATE,    /* y = f(x) other, or f(x); scale, cap: alpha, limit */
-    PJ_VK_ROWS_SIGMOID, /* y *= sigmoid(x): gates after the queries of each head of x */
-    PJ_VK_ROWS_QUERIES, /* y = the queries in such rows of x */
-    PJ_VK_ROWS_MIX,     /* y += sigmoid(other[0]) x */
-    PJ_VK_ROWS_JOIN,    /* y = scale (y + x) */
+    PJ_VK_ROWS_SCALE,    /* y = scale x */
+    PJ_VK_ROWS_ADD,      /* y += scale x */
+    PJ_VK_ROWS_CAP,      /* y = cap tanh(scale x / cap) */
+    PJ_VK_ROWS_GATE,     /* y = f(x) other, or f(x); scale, cap: alpha, limit */
+    PJ_VK_ROWS_SIGMOID,  /* y *= sigmoid(x): gates after the queries of each head of x */
+    PJ_VK_ROWS_QUERIES,  /* y = the queries in such rows of x */
+    PJ_VK_ROWS_MIX,      /* y += sigmoid(other[0]) x */
+    PJ_VK_ROWS_JOIN,     /* y = scale (y + x) */
     PJ_VK_ROWS_MULTIPLY, /* y = x other, the second half of GATE */
     PJ_VK_ROWS_HEADS     /* y = x, heads x_step and y_step apart */
 } pj_vk_rows_operation;
@@ -313,10 +313,10 @@ typedef struct pj_vk_slide_args {
 
 typedef struct pj_vk_route_constants {
     uint32_t threads;
-    uint32_t slots;       /* experts per token */
-    uint32_t renormalise; /* 1: the weights of a token sum to `factor` */
-    uint32_t experts;     /* shared memory holds 4 bytes of each */
-    uint32_t sigmoid;     /* 1: scores are sigmoids; 0: softmax */
+    uint32_t slots;        /* experts per token */
+    uint32_t renormalise;  /* 1: the weights of a token sum to `factor` */
+    uint32_t experts;      /* shared memory holds 4 bytes of each */
+    uint32_t sigmoid;      /* 1: scores are sigmoids; 0: softmax */
     uint32_t groups, kept; /* of neighbouring experts, and how many of them take part; 1: all */
     uint32_t pair;         /* 1: a group's score is the sum of its two largest */
     float factor;          /* of the weights */
