@@ -21,12 +21,18 @@ typedef struct pj_gpu_expert_tables {
     uint64_t gate, gate_bias, up, up_bias, down, down_bias;
 } pj_gpu_expert_tables;
 
+/* Of a layer with latent attention: tables of addresses by head, and the numbers of all heads. */
+typedef struct pj_gpu_head_tables {
+    uint64_t keys, values, all;
+} pj_gpu_head_tables;
+
 typedef struct pj_gpu_weights {
     pj_gpu_copy *copies; /* ascending by host address */
     size_t count, capacity;
     pj_vk_buffer *chunks;
     size_t chunk_count, chunk_capacity;
     pj_gpu_expert_tables *experts; /* [layers] */
+    pj_gpu_head_tables *heads;     /* [layers]; NULL: none has latent attention */
     uint64_t bytes;
     int64_t begin_ns, end_ns; /* of their upload */
 } pj_gpu_weights;
@@ -380,6 +386,8 @@ void pj_gpu_run_products(pj_gpu *s, const pj_gpu_input *in, const pj_product *pr
 void pj_gpu_run_gate(pj_gpu *s, const pj_gpu_held *inputs, const pj_activation *a);
 void pj_gpu_add(void *state, pj_slice y, pj_slice x);
 void pj_gpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to);
+void pj_gpu_project_heads(void *state, const pj_layer *layer, bool values, pj_slice from,
+                          uint32_t from_step, pj_slice to, uint32_t to_step);
 void pj_gpu_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from_step, pj_slice to,
                        uint32_t to_step);
 void pj_gpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y);

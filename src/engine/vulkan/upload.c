@@ -374,6 +374,45 @@ static pj_status upload_load_experts(pj_gpu_weights *w, pj_vk *vk, const pj_mode
     return status;
 }
 
+/* ---- heads of latent attention ---- */
+
+static pj_status upload_load_head_table(pj_gpu_weights *w, pj_vk *vk, const pj_layer *layer,
+                                        pj_error *err)
+{
+    uint32_t heads = layer->heads;
+    uint64_t bytes = heads * (2 * sizeof(uint64_t) + sizeof(uint32_t));
+    uint64_t *tables = pj_alloc(1, bytes);
+    if (!tables) return pj_fail_memory(err, "tables of heads");
+    uint32_t *all = (uint32_t *)(tables + 2 * (size_t)heads);
+    for (uint32_t h = 0; h < heads; h++) {
+        tables[h] = pj_gpu_weight(w, layer->latent->keys[h].w.data);
+        tables[heads + h] = pj_gpu_weight(w, layer->latent->values[h].w.data);
+        all[h] = h;
+    }
+    pj_status status = upload_add_chunk(w, vk, bytes, err);
+    if (status == PJ_OK) {
+        const pj_vk_buffer *chunk = &w->chunks[w->chunk_count - 1];
+        status = pj_vk_upload(vk, chunk, 0, tables, bytes, err);
+        w->heads[layer->index] = (pj_gpu_head_tables){chunk->address, chunk->address + 8ull * heads,
+                                                      chunk->address + 16ull * heads};
+    }
+    pj_free(tables);
+    return status;
+}
+
+static pj_status upload_load_heads(pj_gpu_weights *w, pj_vk *vk, const pj_model *model,
+                                   pj_error *err)
+{
+    uint32_t layers = model->config.layers;
+    if (!model->config.latent.rank) return PJ_OK;
+    w->heads = pj_alloc(layers, sizeof *w->heads);
+    if (!w->heads) return pj_fail_memory(err, "tables of heads");
+    pj_status status = PJ_OK;
+    for (uint32_t i = 0; i < layers && status == PJ_OK; i++)
+        if (model->layers[i].latent) status = upload_load_head_table(w, vk, &model->layers[i], err);
+    return status;
+}
+
 /* ---- */
 
 pj_status pj_gpu_weights_load(pj_gpu_weights *weights, pj_vk *vk, const pj_load_request *request,
@@ -384,6 +423,7 @@ pj_status pj_gpu_weights_load(pj_gpu_weights *weights, pj_vk *vk, const pj_load_
     weights->begin_ns = pj_clock_ns();
     if (status == PJ_OK) status = upload_copy(weights, vk, request, err);
     if (status == PJ_OK) status = upload_load_experts(weights, vk, request->model, err);
+    if (status == PJ_OK) status = upload_load_heads(weights, vk, request->model, err);
     weights->end_ns = pj_clock_ns();
     if (status != PJ_OK) pj_gpu_weights_free(weights, vk);
     return status;
@@ -396,5 +436,6 @@ void pj_gpu_weights_free(pj_gpu_weights *weights, pj_vk *vk)
     pj_free(weights->chunks);
     pj_free(weights->copies);
     pj_free(weights->experts);
+    pj_free(weights->heads);
     *weights = (pj_gpu_weights){0};
 }
