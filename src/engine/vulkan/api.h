@@ -242,6 +242,7 @@ struct pj_vk {
     const pj_vk_pipeline *bound;
     pj_error failure; /* status PJ_OK: none */
     bool lost;
+    bool stuck; /* it was lost, and still works on what was submitted */
     /* time */
     VkQueryPool queries;
     uint32_t stamps;
@@ -271,6 +272,9 @@ pj_status pj_vk_wait_for(pj_vk *vk, uint64_t value, pj_error *err);
 /* Waits for it longer than the device's timeout, and reports nothing. A lost device has finished.
  */
 bool pj_vk_finishes(pj_vk *vk, uint64_t value);
+/* Whether what was submitted never finishes, as far as can be waited for: what it uses must not be
+ * freed. */
+bool pj_vk_is_stuck(pj_vk *vk);
 
 pj_status pj_vk_recordings_open(pj_vk *vk, pj_error *err);
 void pj_vk_recordings_close(pj_vk *vk);

@@ -194,7 +194,8 @@ static void test_hung_device(void **state)
     assert_int_equal(pj_vk_wait(vk, &err), PJ_E_LOST);
     assert_non_null(strstr(err.text, "it hangs"));
     assert_int_equal(pj_vk_wait(vk, &err), PJ_E_LOST); /* for good */
-    pj_vk_close(vk);                                   /* waits once more for what runs */
+    pj_vk_buffer_free(vk, &words);                     /* waits once more for what runs */
+    pj_vk_close(vk);
 }
 
 /* A stamp whose commands were thrown away never comes: it is not waited for forever. */
