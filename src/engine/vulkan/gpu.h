@@ -150,6 +150,7 @@ typedef struct pj_gpu_record {
     uint32_t open, ended; /* 1 + index of the innermost open span, of the one that ended last */
     uint32_t summed;      /* 1 + index of the last one with statistics in the component */
     uint32_t left_out;    /* open spans that there was no room for */
+    bool overflows;       /* there was no room for some of the pass */
     double more_flops, more_bytes; /* of steps that the open component was widened by */
     uint32_t last_stamp;
     pj_vk_buffer results; /* of a pass, read by the host: sums and figures */

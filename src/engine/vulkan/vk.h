@@ -20,7 +20,7 @@ enum {
     PJ_VK_MAX_DEVICES = 16,
     PJ_VK_PUSH_BYTES = 128,    /* most a dispatch may push */
     PJ_VK_MAX_CONSTANTS = 16,  /* specialisation constants of a pipeline */
-    PJ_VK_MAX_STAMPS = 1 << 14 /* between two pj_vk_stamps_clear */
+    PJ_VK_MAX_STAMPS = 1 << 15 /* between two pj_vk_stamps_clear */
 };
 
 /* ---- devices ---- */
