@@ -67,6 +67,13 @@ bool pj_vk_finishes(pj_vk *vk, uint64_t value)
     return commands_wait(vk, value, LAST_WAIT_S * PJ_NS_PER_S) != VK_TIMEOUT;
 }
 
+/* Waiting for an idle device would have no bound. */
+bool pj_vk_is_stuck(pj_vk *vk)
+{
+    if (!vk->stuck && vk->semaphore) vk->stuck = !pj_vk_finishes(vk, vk->submitted);
+    return vk->stuck;
+}
+
 pj_status pj_vk_wait_for(pj_vk *vk, uint64_t value, pj_error *err)
 {
     if (value == 0) return PJ_OK;

@@ -146,14 +146,7 @@ pj_status pj_vk_open(pj_vk **vk, const pj_vk_options *options, pj_error *err)
     return status;
 }
 
-/* A device that hangs even now is left as it is. All that was submitted is waited for with a bound,
- * which waiting for an idle device has not. */
-bool pj_vk_is_stuck(pj_vk *vk)
-{
-    if (!vk->stuck && vk->semaphore) vk->stuck = !pj_vk_finishes(vk, vk->submitted);
-    return vk->stuck;
-}
-
+/* A device that hangs even now is left as it is. */
 void pj_vk_close(pj_vk *vk)
 {
     if (!vk || pj_vk_is_stuck(vk)) return;
