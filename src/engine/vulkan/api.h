@@ -269,11 +269,8 @@ VkCommandBuffer pj_vk_command_after(pj_vk *vk, pj_vk_stage stage);
 /* Waits for a submission by its number. */
 pj_status pj_vk_wait_for(pj_vk *vk, uint64_t value, pj_error *err);
 
-/* Waits for it longer than the device's timeout, and reports nothing. A lost device has finished.
- */
-bool pj_vk_finishes(pj_vk *vk, uint64_t value);
-/* Whether what was submitted never finishes, as far as can be waited for: what it uses must not be
- * freed. */
+/* Whether what was submitted does not finish even now, after a last wait: what it uses must not be
+ * freed. A lost device has finished. */
 bool pj_vk_is_stuck(pj_vk *vk);
 
 pj_status pj_vk_recordings_open(pj_vk *vk, pj_error *err);
