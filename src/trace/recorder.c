@@ -524,23 +524,32 @@ uint32_t pj_recorder_name(pj_recorder *recorder, const char *name)
 
 /* ---- the collector's side ------------------------------------------------------------------ */
 
-static void drain_names(pj_recorder *recorder, pj_record_fn *take, void *context)
+enum { NAME_RECORD_BYTES = sizeof(pj_record) + 4 + 1008 };
+
+/* The record of the next name; false: all are drained. */
+static bool drain_next_name(pj_recorder *recorder, unsigned char *room)
 {
-    struct {
-        _Alignas(8) unsigned char bytes[sizeof(pj_record) + 4 + 1008];
-    } room;
+    pj_record *record = (pj_record *)room;
+    memset(room, 0, NAME_RECORD_BYTES);
     pthread_mutex_lock(&recorder->mutex);
-    while (recorder->names_drained < recorder->name_count) {
+    bool has_next = recorder->names_drained < recorder->name_count;
+    if (has_next) {
         uint32_t id = ++recorder->names_drained;
         size_t length = strlen(recorder->names[id]);
-        memset(&room, 0, sizeof room);
-        pj_record *record = (pj_record *)room.bytes;
         record->type_bytes = PJ_RECORD_NAME | (uint32_t)(4 + length) << 8;
         memcpy(record->payload, &id, 4);
         memcpy(record->payload + 4, recorder->names[id], length);
-        take(context, record);
     }
     pthread_mutex_unlock(&recorder->mutex);
+    return has_next;
+}
+
+/* Without the recorder's mutex while a name is taken: `take` locks the spool, and who declares a
+ * device locks the spool first. */
+static void drain_names(pj_recorder *recorder, pj_record_fn *take, void *context)
+{
+    _Alignas(8) unsigned char room[NAME_RECORD_BYTES];
+    while (drain_next_name(recorder, room)) take(context, (const pj_record *)room);
 }
 
 static void drain_lane(pj_lane *lane, uint64_t until, pj_record_fn *take, void *context)

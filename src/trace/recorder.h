@@ -74,8 +74,8 @@ typedef struct pj_context {
 pj_context pj_recorder_context(const pj_recorder *recorder);
 
 /* Calls `take` for each record, header included, in the order of each lane; a name comes before the
- * first record that uses it. A record is valid until the call returns; `take` must not call
- * the recorder. */
+ * first record that uses it. A record is valid until the call returns. `take` may name things
+ * and add devices, or wait for a thread that does: no lock is held meanwhile. */
 typedef void pj_record_fn(void *context, const pj_record *record);
 void pj_recorder_drain(pj_recorder *recorder, pj_record_fn *take, void *context);
 /* True when some ring is fuller than a quarter: the collector should not sleep. */

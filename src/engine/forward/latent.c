@@ -3,18 +3,30 @@
 
 #include "engine/forward/steps.h"
 
-/* Products of each head's columns with its own matrix, as one component. */
-static void project_heads(const pj_steps *s, pj_instrument_name name, const pj_projection *heads,
-                          uint32_t count, pj_slice from, uint32_t from_step, pj_slice to,
-                          uint32_t to_step)
+static void project_each(const pj_steps *s, const pj_layer *l, const pj_projection *heads,
+                         pj_slice from, uint32_t from_step, pj_slice to, uint32_t to_step)
 {
-    pj_done done = {.out = to};
-    if (!pj_steps_want(s, name)) return;
-    pj_steps_component(s, name);
-    for (uint32_t h = 0; h < count; h++) {
+    for (uint32_t h = 0; h < l->heads; h++) {
         pj_slice x = pj_slice_cols(from, h * from_step, (uint32_t)heads[h].w.cols);
         pj_slice y = pj_slice_cols(to, h * to_step, (uint32_t)heads[h].w.rows);
         pj_steps_product(s, x, &heads[h], y, (pj_slice){0});
+    }
+}
+
+/* Products of each head's columns with its own matrix, as one component. */
+static void project_heads(const pj_steps *s, const pj_layer *l, bool values, pj_slice from,
+                          uint32_t from_step, pj_slice to, uint32_t to_step)
+{
+    const pj_projection *heads = values ? l->latent->values : l->latent->keys;
+    pj_instrument_name name = values ? PJ_N_V_B_PROJ : PJ_N_K_B_PROJ;
+    pj_done done = {.out = to};
+    if (!pj_steps_want(s, name)) return;
+    pj_steps_component(s, name);
+    if (s->ops->project_heads)
+        s->ops->project_heads(s->state, l, values, from, from_step, to, to_step);
+    else
+        project_each(s, l, heads, from, from_step, to, to_step);
+    for (uint32_t h = 0; h < l->heads; h++) {
         done.flops += pj_product_flops(&heads[h], s->rows);
         done.bytes += pj_product_bytes(&heads[h], s->rows);
     }
@@ -37,8 +49,8 @@ static void project(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slice q
     pj_steps_product(s, x, &m->kv_a, key, (pj_slice){0});
     pj_slice latent = pj_slice_cols(key, 0, rank);
     pj_steps_norm(s, &(pj_norm_step){.norm = &m->kv_a_norm, .heads = 1, .x = latent, .y = latent});
-    project_heads(s, PJ_N_K_B_PROJ, m->keys, l->heads, own, each,
-                  pj_slice_cols(qkv, 0, l->heads * l->head_dim), l->head_dim);
+    project_heads(s, l, false, own, each, pj_slice_cols(qkv, 0, l->heads * l->head_dim),
+                  l->head_dim);
     s->ops->copy_heads(s->state, l->heads, pj_slice_cols(own, m->plain, m->rotated), each,
                        pj_slice_cols(qkv, rank, m->rotated), l->head_dim);
 }
@@ -52,7 +64,7 @@ void pj_steps_latent(const pj_steps *s, const pj_layer *l, pj_slice x)
     bool normed = l->attention_out_norm.w != NULL;
     project(s, l, x, qkv);
     pj_steps_attend(s, l, qkv, attended);
-    project_heads(s, PJ_N_V_B_PROJ, m->values, l->heads, attended, l->value_dim, values, m->value);
+    project_heads(s, l, true, attended, l->value_dim, values, m->value);
     pj_steps_product(s, values, &l->o, pj_steps_hidden(s, PJ_BUFFER_Y),
                      normed ? pj_no_slice : pj_steps_hidden(s, PJ_BUFFER_X));
 }

@@ -27,7 +27,7 @@
 #include "engine/model/model.h"
 
 /* Incremented with every change of a table's layout or of a function's contract. */
-enum { PJ_BACKEND_VERSION = 6 };
+enum { PJ_BACKEND_VERSION = 7 };
 
 /* ---- what the operations read and write --------------------------------------------------- */
 
@@ -162,6 +162,12 @@ typedef struct pj_ops {
     void (*add)(void *s, pj_slice y, pj_slice x);
     /* to(r, h d + i) = from(r, 2 h d + i), d = layer's head_dim, i < d, for all query heads h. */
     void (*take_queries)(void *s, const pj_layer *layer, pj_slice from, pj_slice to);
+    /* Latent attention (engine/model/latent.h): the columns of each head in `from`, times the
+     * layer's matrix of that head, become its columns in `to`: matrices `keys`, or `values`. Heads
+     * are from_step and to_step floats apart, the slices are all columns. Part of the open
+     * component. NULL: `products` is called for each head. */
+    void (*project_heads)(void *s, const pj_layer *layer, bool values, pj_slice from,
+                          uint32_t from_step, pj_slice to, uint32_t to_step);
     /* Column i of head h in `from`, whose heads are from_step floats apart, becomes that of head h
      * in `to`; the slices are those of the first head. */
     void (*copy_heads)(void *s, uint32_t heads, pj_slice from, uint32_t from_step, pj_slice to,

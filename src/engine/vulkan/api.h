@@ -65,7 +65,6 @@ typedef VkResult(VKAPI_PTR *PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKH
 #define PJ_VK_DEVICE_FUNCTIONS(X)        \
     X(DestroyDevice, true)               \
     X(GetDeviceQueue, true)              \
-    X(DeviceWaitIdle, true)              \
     X(CreateBuffer, true)                \
     X(DestroyBuffer, true)               \
     X(GetBufferMemoryRequirements, true) \
@@ -243,6 +242,7 @@ struct pj_vk {
     const pj_vk_pipeline *bound;
     pj_error failure; /* status PJ_OK: none */
     bool lost;
+    bool stuck; /* it was lost, and still works on what was submitted */
     /* time */
     VkQueryPool queries;
     uint32_t stamps;
@@ -269,9 +269,9 @@ VkCommandBuffer pj_vk_command_after(pj_vk *vk, pj_vk_stage stage);
 /* Waits for a submission by its number. */
 pj_status pj_vk_wait_for(pj_vk *vk, uint64_t value, pj_error *err);
 
-/* Waits for it longer than the device's timeout, and reports nothing. A lost device has finished.
- */
-bool pj_vk_finishes(pj_vk *vk, uint64_t value);
+/* Whether what was submitted does not finish even now, after a last wait: what it uses must not be
+ * freed. A lost device has finished. */
+bool pj_vk_is_stuck(pj_vk *vk);
 
 pj_status pj_vk_recordings_open(pj_vk *vk, pj_error *err);
 void pj_vk_recordings_close(pj_vk *vk);

@@ -42,7 +42,7 @@ void pj_gpu_angles(void *state)
 
 /* ---- cache ---- */
 
-/* The cache of a layer: keys of all heads of a sequence, then values. */
+/* The cache of a layer: keys of all heads of a sequence, then values, unless keys contain them. */
 typedef struct attention_cache {
     uint64_t keys, values, sequence_bytes;
     uint32_t head_bytes, row_bytes;
@@ -53,8 +53,9 @@ static attention_cache attention_cache_of(const pj_gpu *s, const pj_layer *layer
     const pj_layer *l = &s->model->layers[layer->kv_source];
     uint64_t row = pj_gpu_kv_row_bytes(s, l), head = row * pj_gpu_slots(s, l);
     uint64_t keys = pj_gpu_cache_at(s, l->index);
-    return (attention_cache){keys, keys + l->kv_heads * head, 2 * l->kv_heads * head,
-                             (uint32_t)head, (uint32_t)row};
+    uint64_t values = l->values_in_keys ? 0 : l->kv_heads * head;
+    return (attention_cache){keys, keys + values, l->kv_heads * head + values, (uint32_t)head,
+                             (uint32_t)row};
 }
 
 /* The work that the CPU records as `rope`, `query_scale` and `kv_append`. */
@@ -103,7 +104,8 @@ void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv)
                             .pairs = rotates ? rope->pairs : 0,
                             .qkv_stride = qkv.stride,
                             .windowed = layer->window != UINT32_MAX,
-                            .scaled = c->query_beta != 0};
+                            .scaled = c->query_beta != 0,
+                            .first = rotates ? layer->rope_first : 0};
     if (normed && s->instrument->module)
         pj_gpu_widen_component(s, norms.name, norms.flops, norms.bytes);
     pj_gpu_operation(s, rotates              ? PJ_N_OP_ROPE
@@ -112,7 +114,7 @@ void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv)
     pj_gpu_touch(s, pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_IDS),
                  pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_CACHE));
     PJ_GPU_RUN(s, PJ_VK_ROPE, &constants, &args,
-               stores ? layer->heads + 2 * layer->kv_heads : layer->heads, qkv.rows,
+               layer->heads + (stores ? pj_gpu_stored_heads(layer) : 0), qkv.rows,
                8ull * qkv.rows * qkv.cols);
     attention_end_rotation(s, layer, qkv);
 }
@@ -222,18 +224,18 @@ static void attend_merge(pj_gpu *s, const pj_layer *l, const pj_vk_attention_arg
                                         .sinks = args->sinks,
                                         .heads = l->heads,
                                         .splits = splits,
-                                        .dim = l->head_dim,
+                                        .dim = l->value_dim,
                                         .y_stride = args->y_stride};
     pj_vk_barrier(s->vk);
     PJ_GPU_RUN(s, PJ_VK_ATTENTION_MERGE, &constants, &merge, l->heads, args->tokens,
-               4ull * args->tokens * l->heads * splits * l->head_dim);
+               4ull * args->tokens * l->heads * splits * l->value_dim);
 }
 
 static void attend_run_rows(pj_gpu *s, const pj_layer *l, pj_slice qkv, pj_slice y,
                             const attend_run *run)
 {
     uint32_t group = l->heads / l->kv_heads, heads = attend_heads(group);
-    uint32_t lanes = attend_lanes(l->head_dim), splits = attend_splits(s, l, run->row, run->count);
+    uint32_t lanes = attend_lanes(l->value_dim), splits = attend_splits(s, l, run->row, run->count);
     uint32_t keys = attend_most_keys(s, l, run->row, run->count) + run->positions - 1;
     pj_vk_attention_constants constants = {.threads = ATTEND_THREADS,
                                            .cache_type = s->options.kv_type,
@@ -242,9 +244,11 @@ static void attend_run_rows(pj_gpu *s, const pj_layer *l, pj_slice qkv, pj_slice
                                            .positions = run->positions,
                                            .lanes = lanes,
                                            .chunk = ATTEND_CHUNK,
-                                           .split = splits > 1};
+                                           .split = splits > 1,
+                                           .value_dim = l->value_dim};
     pj_vk_attention_args args = attend_args(s, l, qkv, y, run);
-    uint64_t to = args.y, work = 2ull * run->count * keys * args.row_bytes * l->kv_heads;
+    uint64_t to = args.y,
+             work = (uint64_t)run->count * keys * args.row_bytes * pj_gpu_stored_heads(l);
     if (splits > 1) {
         args.y = s->parts.address;
         args.split_keys = attend_split_keys(keys, splits);
@@ -291,7 +295,8 @@ void pj_gpu_attend(void *state, const pj_layer *l, pj_slice qkv, pj_slice y,
     double kv_bytes = (double)pj_dtype_row_bytes(s->options.kv_type, 1);
     double each =
         s->model->config.attention_softcap > 0 ? 13 : 7; /* of scale, mask, softmax, cap */
-    pj_gpu_operation_end(s, extent->pairs * (4.0 * l->head_dim + each),
-                         2 * (extent->kv_floats * kv_bytes + 4 * extent->q_floats), y);
+    double values = (double)l->value_dim / l->head_dim;
+    pj_gpu_operation_end(s, extent->pairs * (2.0 * (l->head_dim + (double)l->value_dim) + each),
+                         (1 + values) * (extent->kv_floats * kv_bytes + 4 * extent->q_floats), y);
     attend_describe(s, l, qkv, y);
 }

@@ -37,9 +37,6 @@ static const char *gpu_lacks(const pj_model *model)
         const pj_layer *l = &model->layers[i];
         if (l->experts && (!l->experts[0].gate.w.data || !l->experts[0].up.w.data))
             return "experts without a gate";
-        if (l->delta && l->delta->kind != PJ_DELTA_RULE)
-            return "state-space layers or short convolutions";
-        if (l->latent) return "multi-head latent attention";
         if (l->norm_rotated || l->attended_norm.w || l->mlp.act_norm.w)
             return "norms after the rotation, of attention's output or of the activation";
     }
@@ -47,8 +44,6 @@ static const char *gpu_lacks(const pj_model *model)
     if (c->relu2 || c->xielu) return "the activations relu2 and xielu";
     if (c->experts && model->blueprint->router == PJ_ROUTER_MIXER)
         return "experts that are weighted one after the other";
-    if (c->router_sigmoid || c->router_correction || c->expert_groups > 1 || c->routed_scale != 1)
-        return "routers that score experts by sigmoid, with a correction, in groups or scaled";
     return NULL;
 }
 
@@ -143,6 +138,8 @@ const pj_backend pj_backend_vulkan = {.version = PJ_BACKEND_VERSION,
                                               .products = pj_gpu_products,
                                               .add = pj_gpu_add,
                                               .take_queries = pj_gpu_take_queries,
+                                              .project_heads = pj_gpu_project_heads,
+                                              .copy_heads = pj_gpu_copy_heads,
                                               .gate_heads = pj_gpu_gate_heads,
                                               .rotate_and_store = pj_gpu_rotate_and_store,
                                               .attend = pj_gpu_attend,

@@ -168,11 +168,23 @@ static bool clock_calibrate(const pj_vk *vk, pj_vk_clock_point *point)
     return true;
 }
 
-static bool clock_read_stamps(const pj_vk *vk, uint32_t first, uint32_t count, uint64_t *ticks)
+/* Their commands have finished. The driver is not asked to wait: it would do so forever for a stamp
+ * that was never written. */
+static pj_status clock_read_stamps(pj_vk *vk, uint32_t first, uint32_t count, uint64_t *ticks,
+                                   pj_error *err)
 {
-    return vk->instance.fn.GetQueryPoolResults(
-               vk->device, vk->queries, first, count, count * sizeof *ticks, ticks, sizeof *ticks,
-               VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT) == VK_SUCCESS;
+    static const struct timespec pause = {.tv_nsec = 50000};
+    int64_t last = pj_clock_ns() + vk->options.timeout_ns;
+    VkResult result;
+    while ((result = vk->instance.fn.GetQueryPoolResults(
+                vk->device, vk->queries, first, count, count * sizeof *ticks, ticks, sizeof *ticks,
+                VK_QUERY_RESULT_64_BIT)) == VK_NOT_READY &&
+           pj_clock_ns() < last)
+        nanosleep(&pause, NULL);
+    if (result == VK_SUCCESS) return PJ_OK;
+    pj_vk_fail_recording(vk, result == VK_NOT_READY ? VK_TIMEOUT : result, "its timestamps");
+    if (err) *err = vk->failure;
+    return vk->failure.status;
 }
 
 /* The query after those of pj_vk_stamp. */
@@ -189,7 +201,7 @@ static bool clock_submit(pj_vk *vk, pj_vk_clock_point *point)
     int64_t before = pj_clock_ns();
     if (pj_vk_wait(vk, NULL) != PJ_OK) return false;
     int64_t after = pj_clock_ns();
-    if (!clock_read_stamps(vk, PJ_VK_MAX_STAMPS, 1, &ticks)) return false;
+    if (clock_read_stamps(vk, PJ_VK_MAX_STAMPS, 1, &ticks, NULL) != PJ_OK) return false;
     *point = (pj_vk_clock_point){ticks & vk->clock.mask, before + (after - before) / 2,
                                  (double)(after - before) / 2};
     return true;
@@ -296,8 +308,8 @@ pj_status pj_vk_stamps_read(pj_vk *vk, uint32_t first, uint32_t count, int64_t *
                        vk->physical.info.name);
     pj_status status = pj_vk_clock_update(vk, clock_due_age_ns(&vk->clock), err);
     if (status != PJ_OK) return status;
-    if (!clock_read_stamps(vk, first, count, (uint64_t *)times_ns))
-        return pj_fail(err, PJ_E_LOST, "%s: timestamps cannot be read", vk->physical.info.name);
+    status = clock_read_stamps(vk, first, count, (uint64_t *)times_ns, err);
+    if (status != PJ_OK) return status;
     for (uint32_t i = 0; i < count; i++)
         times_ns[i] = pj_vk_clock_map(&vk->clock, (uint64_t)times_ns[i] & vk->clock.mask);
     return PJ_OK;

@@ -61,10 +61,13 @@ static VkResult commands_wait(pj_vk *vk, uint64_t value, int64_t timeout_ns)
     return vk->instance.fn.WaitSemaphores(vk->device, &info, (uint64_t)timeout_ns);
 }
 
-bool pj_vk_finishes(pj_vk *vk, uint64_t value)
+/* Waiting for an idle device would have no bound. */
+bool pj_vk_is_stuck(pj_vk *vk)
 {
     enum { LAST_WAIT_S = 10 };
-    return commands_wait(vk, value, LAST_WAIT_S * PJ_NS_PER_S) != VK_TIMEOUT;
+    if (!vk->stuck && vk->semaphore)
+        vk->stuck = commands_wait(vk, vk->submitted, LAST_WAIT_S * PJ_NS_PER_S) == VK_TIMEOUT;
+    return vk->stuck;
 }
 
 pj_status pj_vk_wait_for(pj_vk *vk, uint64_t value, pj_error *err)

@@ -1,4 +1,4 @@
-/* Layers with the gated delta rule, and greedy choices. */
+/* Layers with a recurrent state, and greedy choices. */
 #include "engine/model/delta.h"
 #include "engine/vulkan/gpu.h"
 
@@ -14,10 +14,12 @@ void pj_gpu_convolve(void *state, const pj_layer *layer, pj_slice x, pj_slice y)
     pj_gpu *s = state;
     const struct pj_delta *d = layer->delta;
     uint32_t channels = (uint32_t)pj_delta_channels(d);
-    pj_vk_convolve_constants constants = {DELTA_THREADS, d->kernel};
+    pj_vk_convolve_constants constants = {DELTA_THREADS, d->kernel,
+                                          d->kind == PJ_SHORT_CONVOLUTION};
     pj_vk_convolve_args args = {.x = pj_gpu_at(s, x),
                                 .y = pj_gpu_at(s, y),
                                 .weights = pj_gpu_weight(&s->on->weights, d->conv),
+                                .bias = pj_gpu_weight(&s->on->weights, d->conv_bias),
                                 .state = pj_gpu_cache_at(s, layer->index),
                                 .sequence_bytes = 4 * pj_delta_state_floats(d),
                                 .segments = delta_segments(s),
@@ -37,7 +39,8 @@ void pj_gpu_delta_rule(void *state, const pj_layer *layer, pj_slice qkv, pj_slic
     pj_gpu *s = state;
     const struct pj_delta *d = layer->delta;
     const pj_gpu_weights *w = &s->on->weights;
-    pj_vk_delta_rule_constants constants = {DELTA_THREADS, d->key_dim, DELTA_PARTS, d->tiled};
+    pj_vk_delta_rule_constants constants = {DELTA_THREADS, d->key_dim, DELTA_PARTS, d->tiled,
+                                            d->kind == PJ_SCAN};
     pj_vk_delta_rule_args args = {.qkv = pj_gpu_at(s, qkv),
                                   .strength = pj_gpu_at(s, strength),
                                   .y = pj_gpu_at(s, y),
@@ -47,6 +50,7 @@ void pj_gpu_delta_rule(void *state, const pj_layer *layer, pj_slice qkv, pj_slic
                                            4 * (d->kernel - 1) * pj_delta_channels(d),
                                   .sequence_bytes = 4 * pj_delta_state_floats(d),
                                   .segments = delta_segments(s),
+                                  .skip = pj_gpu_weight(w, d->skip),
                                   .key_heads = d->key_heads,
                                   .value_heads = d->value_heads,
                                   .value_dim = d->value_dim,
@@ -60,6 +64,39 @@ void pj_gpu_delta_rule(void *state, const pj_layer *layer, pj_slice qkv, pj_slic
     pj_gpu_run_3d(s, PJ_VK_DELTA_RULE, &constants, sizeof constants, &args,
                   pj_gpu_groups(d->value_dim, DELTA_THREADS / DELTA_PARTS), d->value_heads,
                   s->rows.pass->segment_count, 8ull * y.rows * y.cols * d->key_dim);
+}
+
+/* gate = silu(gate) y, which is normalised in groups to y. */
+static void delta_norm_groups(pj_gpu *s, const struct pj_delta *d, pj_slice y, pj_slice gate)
+{
+    pj_vk_rows_constants product = {DELTA_THREADS, PJ_VK_ROWS_GATE, PJ_VK_GATE_SILU};
+    pj_vk_rows_args rows = {.x = pj_gpu_at(s, gate),
+                            .y = pj_gpu_at(s, gate),
+                            .other = pj_gpu_at(s, y),
+                            .rows = y.rows,
+                            .n = y.cols,
+                            .x_stride = gate.stride,
+                            .y_stride = gate.stride,
+                            .other_stride = y.stride,
+                            .dim = 1,
+                            .scale = 1};
+    pj_gpu_touch(s, pj_gpu_bit(y) | pj_gpu_bit(gate), pj_gpu_bit(gate));
+    PJ_GPU_RUN(s, PJ_VK_ROWS, &product, &rows, pj_gpu_groups(y.cols, DELTA_THREADS),
+               y.rows < 65535 ? y.rows : 65535, 12ull * y.rows * y.cols);
+    pj_vk_norm_constants constants = {DELTA_THREADS, PJ_VK_NORM_RMS, PJ_VK_NORM_STORE,
+                                      (float)s->model->config.norm_eps, 1};
+    pj_vk_norm_args args = {.x = pj_gpu_at(s, gate),
+                            .y = pj_gpu_at(s, y),
+                            .weight = pj_gpu_weight(&s->on->weights, d->norm),
+                            .rows = y.rows * d->norm_groups,
+                            .n = y.cols / d->norm_groups,
+                            .per_token = d->norm_groups,
+                            .x_stride = gate.stride,
+                            .y_stride = y.stride,
+                            .weight_step = y.cols / d->norm_groups};
+    pj_gpu_touch(s, pj_gpu_bit(gate), pj_gpu_bit(y));
+    PJ_GPU_RUN(s, PJ_VK_NORM, &constants, &args, args.rows < 65535 ? args.rows : 65535, 1,
+               8ull * y.rows * y.cols);
 }
 
 void pj_gpu_gated_norm(void *state, const pj_layer *layer, pj_slice y, pj_slice gate)
@@ -78,6 +115,10 @@ void pj_gpu_gated_norm(void *state, const pj_layer *layer, pj_slice y, pj_slice 
                             .x_stride = y.stride,
                             .y_stride = y.stride,
                             .other_stride = gate.stride};
+    if (d->kind == PJ_SCAN) {
+        delta_norm_groups(s, d, y, gate);
+        return;
+    }
     pj_gpu_touch(s, pj_gpu_bit(y) | pj_gpu_bit(gate), pj_gpu_bit(y));
     PJ_GPU_RUN(s, PJ_VK_NORM, &constants, &args, args.rows < 65535 ? args.rows : 65535, 1,
                12ull * y.rows * y.cols);

@@ -1,6 +1,7 @@
 /* Opening and closing a device. */
 #include "engine/vulkan/api.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 #include <stdio.h>
@@ -105,11 +106,18 @@ static VkResult device_create(pj_vk *vk)
     return vk->instance.fn.CreateDevice(vk->physical.handle, &create, NULL, &vk->device);
 }
 
+/* Software shares the CPU with whatever else runs, and compiles kernels when they first run. */
+static int64_t device_patience_ns(const pj_vk_info *info)
+{
+    return (pj_vk_is_hardware(info) ? 60 : 600) * PJ_NS_PER_S;
+}
+
 static pj_status device_start(pj_vk *vk, pj_error *err)
 {
     pj_status status = pj_vk_instance_open(&vk->instance, vk->options.validate, err);
     if (status == PJ_OK) status = device_choose(vk, err);
     if (status != PJ_OK) return status;
+    if (!vk->options.timeout_ns) vk->options.timeout_ns = device_patience_ns(&vk->physical.info);
     VkResult result = device_create(vk);
     if (result != VK_SUCCESS) {
         vk->device = NULL;
@@ -126,11 +134,9 @@ static pj_status device_start(pj_vk *vk, pj_error *err)
 
 pj_status pj_vk_open(pj_vk **vk, const pj_vk_options *options, pj_error *err)
 {
-    static const int64_t default_timeout_ns = 60000000000;
     *vk = pj_alloc(1, sizeof **vk);
     if (!*vk) return pj_fail_memory(err, "a Vulkan device");
     if (options) (*vk)->options = *options;
-    if (!(*vk)->options.timeout_ns) (*vk)->options.timeout_ns = default_timeout_ns;
     pj_status status = device_start(*vk, err);
     (*vk)->options.uuid = NULL; /* the caller's */
     (*vk)->options.cache_dir = NULL;
@@ -140,18 +146,12 @@ pj_status pj_vk_open(pj_vk **vk, const pj_vk_options *options, pj_error *err)
     return status;
 }
 
-/* A device that hangs even now is left as it is: what it uses must not be freed. */
-static bool device_is_stuck(pj_vk *vk)
-{
-    return vk->lost && vk->semaphore && !pj_vk_finishes(vk, vk->submitted);
-}
-
+/* A device that hangs even now is left as it is. */
 void pj_vk_close(pj_vk *vk)
 {
-    if (!vk || device_is_stuck(vk)) return;
+    if (!vk || pj_vk_is_stuck(vk)) return;
     pj_vk_functions *fn = &vk->instance.fn;
     if (vk->device && fn->DestroyDevice) {
-        fn->DeviceWaitIdle(vk->device);
         for (int i = 0; i < 2; i++) pj_vk_buffer_free(vk, &vk->staging.buffers[i]);
         pj_vk_clock_close(vk);
         pj_vk_pipelines_close(vk);

@@ -194,10 +194,22 @@ static void elements_activate_apart(pj_gpu *s, const pj_activation *a, pj_vk_gat
     elements_end(s, 1, 12, a->act);
 }
 
+/* act = gate up */
+static void elements_multiply(pj_gpu *s, const pj_activation *a)
+{
+    pj_gpu_operation(s, PJ_N_OP_GATE_MUL);
+    elements_run(s, PJ_VK_ROWS_MULTIPLY, PJ_VK_GATE_SILU, a->gate, a->act, a->up, 1, 0, 1);
+    elements_end(s, 1, 12, a->act);
+}
+
 void pj_gpu_activate(void *state, const pj_activation *a)
 {
     pj_gpu *s = state;
     pj_gpu_held inputs;
+    if (a->kind == PJ_ACT_NONE && a->up.buffer) {
+        elements_multiply(s, a);
+        return;
+    }
     if (s->instrument->deep)
         elements_activate_apart(s, a, pj_gpu_gate(a));
     else if (pj_gpu_take_products(s, a, &inputs))
@@ -210,6 +222,25 @@ void pj_gpu_activate(void *state, const pj_activation *a)
 void pj_gpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to)
 {
     elements_run(state, PJ_VK_ROWS_QUERIES, 0, from, to, (pj_slice){0}, 1, 0, layer->head_dim);
+}
+
+void pj_gpu_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from_step, pj_slice to,
+                       uint32_t to_step)
+{
+    pj_gpu *s = state;
+    pj_vk_rows_constants constants = {ELEMENTS_THREADS, PJ_VK_ROWS_HEADS, 0};
+    pj_vk_rows_args args = {.x = pj_gpu_at(s, from),
+                            .y = pj_gpu_at(s, to),
+                            .rows = to.rows,
+                            .n = heads * to.cols,
+                            .x_stride = from.stride,
+                            .y_stride = to.stride,
+                            .dim = to.cols,
+                            .x_step = from_step,
+                            .y_step = to_step};
+    pj_gpu_touch(s, pj_gpu_bit(from), pj_gpu_bit(to));
+    PJ_GPU_RUN(s, PJ_VK_ROWS, &constants, &args, pj_gpu_groups(args.n, ELEMENTS_THREADS),
+               elements_rows(to.rows), 8ull * to.rows * args.n);
 }
 
 void pj_gpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y)

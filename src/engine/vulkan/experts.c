@@ -61,14 +61,24 @@ void pj_gpu_route(void *state, const pj_layer *layer, pj_slice logits, bool reno
     pj_gpu *s = state;
     const pj_model_config *c = &s->model->config;
     const pj_gpu_routing *r = &s->routing;
-    pj_vk_route_constants constants = {EXPERTS_THREADS, c->experts_per_token, renormalise};
+    uint32_t groups = c->expert_groups > 1 ? c->expert_groups : 1;
+    pj_vk_route_constants constants = {EXPERTS_THREADS,
+                                       c->experts_per_token,
+                                       renormalise,
+                                       c->experts,
+                                       c->router_sigmoid,
+                                       groups,
+                                       groups > 1 ? c->expert_groups_kept : 1,
+                                       c->group_by_pair,
+                                       (float)c->routed_scale};
     pj_vk_route_args args = {.logits = pj_gpu_at(s, logits),
                              .factors = pj_gpu_weight(&s->on->weights, layer->expert_scale),
+                             .corrections =
+                                 pj_gpu_weight(&s->on->weights, layer->expert_correction),
                              .probability = r->probability,
                              .chosen = r->chosen,
                              .weights = r->weights,
                              .order = r->order,
-                             .experts = c->experts,
                              .logits_stride = logits.stride};
     pj_gpu_operation(s, PJ_N_OP_TOP_K);
     pj_gpu_touch(s, pj_gpu_bit(logits), PJ_GPU_BIT(PJ_GPU_ROUTES));

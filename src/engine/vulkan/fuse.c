@@ -32,7 +32,8 @@ static bool fuse_has_one_reader(const pj_gpu *s, const pj_norm *norm)
 {
     const pj_layer *l = fuse_layer_of(s, norm);
     if (!l) return false;
-    if (norm == &l->attention_norm) return !l->delta && !s->model->blueprint->parallel_block;
+    if (norm == &l->attention_norm)
+        return !l->delta && !l->latent && !s->model->blueprint->parallel_block;
     return norm == &l->mlp_norm && !l->experts;
 }
 
@@ -74,11 +75,13 @@ bool pj_gpu_hold_head_norm(pj_gpu *s, const pj_norm_step *step)
     return true;
 }
 
-/* The norm that is held for heads of this kind, by its name. */
-static const float *fuse_head_norm(const pj_gpu_held *held, pj_instrument_name name)
+/* Weights of the held norm of queries, or of keys. */
+static const float *fuse_head_norm(const pj_gpu *s, bool queries)
 {
-    for (uint32_t i = 0; i < held->head_norm_count; i++)
-        if (held->head_norms[i].norm->name == name) return held->head_norms[i].norm->w;
+    for (uint32_t i = 0; i < s->held.head_norm_count; i++) {
+        const pj_norm *norm = s->held.head_norms[i].norm;
+        if ((norm == &fuse_layer_of(s, norm)->q_norm) == queries) return norm->w;
+    }
     return NULL;
 }
 
@@ -87,15 +90,16 @@ pj_gpu_head_norms pj_gpu_take_head_norms(pj_gpu *s)
     pj_gpu_held held = s->held;
     if (!held.head_norm_count) return (pj_gpu_head_norms){0};
     pj_instrument_name first = held.head_norms[0].norm->name;
-    s->held = (pj_gpu_held){0};
-    return (pj_gpu_head_norms){
-        .q = fuse_head_norm(&held, PJ_N_Q_NORM),
-        .k = fuse_head_norm(&held, PJ_N_K_NORM),
-        .name = held.head_norm_count == 2
-                    ? pj_gpu_group_name(s, PJ_N_Q_NORM, PJ_N_K_NORM, PJ_N_ATTENTION)
-                    : pj_gpu_group_name(s, PJ_N_NONE, first, PJ_N_ATTENTION),
+    bool both = held.head_norm_count == 2;
+    pj_gpu_head_norms norms = {
+        .q = fuse_head_norm(s, true),
+        .k = fuse_head_norm(s, false),
+        .name = pj_gpu_group_name(s, both ? first : PJ_N_NONE,
+                                  both ? held.head_norms[1].norm->name : first, PJ_N_ATTENTION),
         .flops = held.flops,
         .bytes = held.bytes};
+    s->held = (pj_gpu_held){0};
+    return norms;
 }
 
 pj_gpu_input pj_gpu_take_input(pj_gpu *s, pj_slice x)
@@ -189,9 +193,9 @@ void pj_gpu_declare_groups(pj_gpu *s)
         fuse_declare(s, l->mlp_norm.name, up, PJ_N_ACT);
         fuse_declare(s, PJ_N_NONE, up, PJ_N_ACT);
         if (l->q_norm.w && l->k_norm.w)
-            fuse_declare(s, PJ_N_Q_NORM, PJ_N_K_NORM, PJ_N_ATTENTION);
+            fuse_declare(s, l->q_norm.name, l->k_norm.name, PJ_N_ATTENTION);
         else if (l->q_norm.w)
-            fuse_declare(s, PJ_N_NONE, PJ_N_Q_NORM, PJ_N_ATTENTION);
+            fuse_declare(s, PJ_N_NONE, l->q_norm.name, PJ_N_ATTENTION);
     }
 }
 

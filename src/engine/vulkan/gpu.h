@@ -21,12 +21,18 @@ typedef struct pj_gpu_expert_tables {
     uint64_t gate, gate_bias, up, up_bias, down, down_bias;
 } pj_gpu_expert_tables;
 
+/* Of a layer with latent attention: tables of addresses by head, and the numbers of all heads. */
+typedef struct pj_gpu_head_tables {
+    uint64_t keys, values, all;
+} pj_gpu_head_tables;
+
 typedef struct pj_gpu_weights {
     pj_gpu_copy *copies; /* ascending by host address */
     size_t count, capacity;
     pj_vk_buffer *chunks;
     size_t chunk_count, chunk_capacity;
     pj_gpu_expert_tables *experts; /* [layers] */
+    pj_gpu_head_tables *heads;     /* [layers]; NULL: none has latent attention */
     uint64_t bytes;
     int64_t begin_ns, end_ns; /* of their upload */
 } pj_gpu_weights;
@@ -143,6 +149,7 @@ typedef struct pj_gpu_record {
     uint32_t open, ended; /* 1 + index of the innermost open span, of the one that ended last */
     uint32_t summed;      /* 1 + index of the last one with statistics in the component */
     uint32_t left_out;    /* open spans that there was no room for */
+    bool overflows;       /* there was no room for some of the pass */
     double more_flops, more_bytes; /* of steps that the open component was widened by */
     uint32_t last_stamp;
     pj_vk_buffer results; /* of a pass, read by the host: sums and figures */
@@ -231,6 +238,11 @@ uint64_t pj_gpu_split_bytes(const pj_state_options *options, const pj_model *mod
 static inline uint64_t pj_gpu_kv_row_bytes(const pj_gpu *s, const pj_layer *layer)
 {
     return pj_dtype_row_bytes(s->options.kv_type, layer->head_dim);
+}
+/* Heads of keys and of values in a layer's cache. */
+static inline uint32_t pj_gpu_stored_heads(const pj_layer *layer)
+{
+    return layer->values_in_keys ? layer->kv_heads : 2 * layer->kv_heads;
 }
 /* Of a sequence's cache. */
 static inline uint32_t pj_gpu_slots(const pj_gpu *s, const pj_layer *layer)
@@ -374,6 +386,10 @@ void pj_gpu_run_products(pj_gpu *s, const pj_gpu_input *in, const pj_product *pr
 void pj_gpu_run_gate(pj_gpu *s, const pj_gpu_held *inputs, const pj_activation *a);
 void pj_gpu_add(void *state, pj_slice y, pj_slice x);
 void pj_gpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to);
+void pj_gpu_project_heads(void *state, const pj_layer *layer, bool values, pj_slice from,
+                          uint32_t from_step, pj_slice to, uint32_t to_step);
+void pj_gpu_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from_step, pj_slice to,
+                       uint32_t to_step);
 void pj_gpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y);
 void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv);
 void pj_gpu_attend(void *state, const pj_layer *layer, pj_slice qkv, pj_slice y,
@@ -397,9 +413,9 @@ pj_status pj_gpu_routing_open(pj_gpu *s, pj_error *err);
 
 pj_status pj_gpu_record_open(pj_gpu *s, pj_error *err);
 void pj_gpu_record_close(pj_gpu *s);
-void pj_gpu_record_prepare(pj_gpu *s); /* makes its pipelines */
-void pj_gpu_record_begin(pj_gpu *s);   /* a pass */
-void pj_gpu_record_pass(pj_gpu *s);    /* its spans, when the device is done */
+void pj_gpu_record_prepare(pj_gpu *s);                  /* makes its pipelines */
+void pj_gpu_record_begin(pj_gpu *s);                    /* a pass */
+pj_status pj_gpu_record_pass(pj_gpu *s, pj_error *err); /* its spans, when the device is done */
 
 /* An operation of the open component, at depth deep; begins before `pj_gpu_touch` of what it does.
  * NAN: not known. */

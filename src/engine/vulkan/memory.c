@@ -147,6 +147,10 @@ void pj_vk_buffer_free(pj_vk *vk, pj_vk_buffer *buffer)
 {
     if (!buffer->block) return;
     const pj_vk_functions *fn = &vk->instance.fn;
+    if (vk->lost && pj_vk_is_stuck(vk)) { /* it is in use: left as it is */
+        *buffer = (pj_vk_buffer){0};
+        return;
+    }
     if (buffer->block->buffer) fn->DestroyBuffer(vk->device, buffer->block->buffer, NULL);
     if (buffer->block->memory) fn->FreeMemory(vk->device, buffer->block->memory, NULL);
     if (buffer->place == PJ_VK_DEVICE) vk->used_bytes -= buffer->bytes;

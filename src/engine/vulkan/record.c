@@ -37,6 +37,7 @@ static void record_begin_span(pj_gpu *s, pj_span_kind kind, uint32_t id)
     if (!r->device) return;
     if (r->span_count == PJ_GPU_SPANS) {
         r->left_out++;
+        r->overflows = true;
         return;
     }
     uint32_t stamp = record_stamp(s);
@@ -278,12 +279,17 @@ static uint32_t record_timed(const pj_gpu_record *r)
     return count;
 }
 
-void pj_gpu_record_pass(pj_gpu *s)
+pj_status pj_gpu_record_pass(pj_gpu *s, pj_error *err)
 {
     pj_gpu_record *r = &s->record;
+    if (!r->device) return PJ_OK;
+    if (r->overflows)
+        return pj_fail(err, PJ_E_FULL,
+                       "%s: a pass has more than %d spans: record it at a lower depth",
+                       pj_vk_device(s->vk)->name, PJ_GPU_SPANS);
     uint32_t count = record_timed(r), stamps = pj_vk_stamps(s->vk);
-    if (!r->device || !count || pj_vk_stamps_read(s->vk, 0, stamps, r->stamp_ns, NULL) != PJ_OK)
-        return;
+    pj_status status = count ? pj_vk_stamps_read(s->vk, 0, stamps, r->stamp_ns, err) : PJ_OK;
+    if (!count || status != PJ_OK) return status;
     for (uint32_t i = 0; i < count; i++) record_fill(s, i);
     pj_device_batch batch = {.size = sizeof batch,
                              .launch = &r->launch,
@@ -292,6 +298,7 @@ void pj_gpu_record_pass(pj_gpu *s)
                              .clock_error_ns = (int64_t)pj_vk_clock_error_ns(s->vk)};
     pj_device_spans_add(s->instrument->run, r->device, &batch, NULL);
     s->instrument->ended_ns = 0; /* the host's next span begins now */
+    return PJ_OK;
 }
 
 void pj_gpu_record_begin(pj_gpu *s)
@@ -301,6 +308,7 @@ void pj_gpu_record_begin(pj_gpu *s)
     pj_vk_stamps_clear(s->vk);
     pj_device_launch(s->instrument->lane, &r->launch);
     r->span_count = r->open = r->ended = r->left_out = r->summed = 0;
+    r->overflows = false;
     r->results_used = 0;
     r->extra_count = r->figure_count = r->sampled_rows = 0;
 }

@@ -151,7 +151,7 @@ uint32_t pj_vk_product_groups(const pj_vk_product_constants *constants,
 uint32_t pj_vk_attention_groups(const pj_vk_attention_constants *constants,
                                 const pj_vk_attention_args *args)
 {
-    uint32_t quads = (constants->dim + 3) / 4, slice = constants->lanes * 4;
+    uint32_t quads = (constants->value_dim + 3) / 4, slice = constants->lanes * 4;
     return args->heads / constants->heads * ((quads + slice - 1) / slice);
 }
 

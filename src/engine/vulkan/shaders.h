@@ -180,6 +180,7 @@ typedef struct pj_vk_norm_args {
     uint32_t rows, n;
     uint32_t per_token; /* rows of a token, adjacent; the strides are those of tokens */
     uint32_t x_stride, y_stride, other_stride;
+    uint32_t weight_step; /* floats between the weights of rows of a token; 0: they share them */
 } pj_vk_norm_args;
 
 /* ---- gather -------------------------------------------------------------------------------- */
@@ -198,15 +199,16 @@ typedef struct pj_vk_gather_args {
 /* ---- rows ---------------------------------------------------------------------------------- */
 
 typedef enum pj_vk_rows_operation {
-    PJ_VK_ROWS_SCALE,   /* y = scale x */
-    PJ_VK_ROWS_ADD,     /* y += scale x */
-    PJ_VK_ROWS_CAP,     /* y = cap tanh(scale x / cap) */
-    PJ_VK_ROWS_GATE,    /* y = f(x) other, or f(x); scale, cap: alpha, limit */
-    PJ_VK_ROWS_SIGMOID, /* y *= sigmoid(x): gates after the queries of each head of x */
-    PJ_VK_ROWS_QUERIES, /* y = the queries in such rows of x */
-    PJ_VK_ROWS_MIX,     /* y += sigmoid(other[0]) x */
-    PJ_VK_ROWS_JOIN,    /* y = scale (y + x) */
-    PJ_VK_ROWS_MULTIPLY /* y = x other, the second half of GATE */
+    PJ_VK_ROWS_SCALE,    /* y = scale x */
+    PJ_VK_ROWS_ADD,      /* y += scale x */
+    PJ_VK_ROWS_CAP,      /* y = cap tanh(scale x / cap) */
+    PJ_VK_ROWS_GATE,     /* y = f(x) other, or f(x); scale, cap: alpha, limit */
+    PJ_VK_ROWS_SIGMOID,  /* y *= sigmoid(x): gates after the queries of each head of x */
+    PJ_VK_ROWS_QUERIES,  /* y = the queries in such rows of x */
+    PJ_VK_ROWS_MIX,      /* y += sigmoid(other[0]) x */
+    PJ_VK_ROWS_JOIN,     /* y = scale (y + x) */
+    PJ_VK_ROWS_MULTIPLY, /* y = x other, the second half of GATE */
+    PJ_VK_ROWS_HEADS     /* y = x, heads x_step and y_step apart */
 } pj_vk_rows_operation;
 
 typedef struct pj_vk_rows_constants {
@@ -220,6 +222,7 @@ typedef struct pj_vk_rows_args {
     uint32_t rows, n, x_stride, y_stride, other_stride;
     uint32_t dim; /* of a head */
     float scale, cap;
+    uint32_t x_step, y_step;
 } pj_vk_rows_args;
 
 /* ---- the cache ----------------------------------------------------------------------------- */
@@ -255,6 +258,7 @@ typedef struct pj_vk_rope_args {
     uint32_t qkv_stride;
     uint32_t windowed; /* 1: slots count from base */
     uint32_t scaled;   /* 1: queries times the row's scale */
+    uint32_t first;    /* column that rotates */
 } pj_vk_rope_args;
 
 /* ---- attention ----------------------------------------------------------------------------- */
@@ -268,11 +272,12 @@ typedef struct pj_vk_attention_constants {
     uint32_t lanes;     /* threads per row of values */
     uint32_t chunk;     /* columns of keys in shared memory: a multiple of 4 */
     uint32_t split;     /* 1: stores parts for attention_merge */
+    uint32_t value_dim; /* of a value and of a head of y, at most dim */
 } pj_vk_attention_constants;
 
 typedef struct pj_vk_attention_args {
     uint64_t qkv, rows, keys, values;
-    uint64_t y; /* with split: [tokens][heads][splits][2 + dim] floats */
+    uint64_t y; /* with split: [tokens][heads][splits][2 + value_dim] floats */
     uint64_t sinks;
     uint64_t sequence_bytes;
     uint32_t head_bytes, row_bytes;
@@ -307,17 +312,23 @@ typedef struct pj_vk_slide_args {
 
 typedef struct pj_vk_route_constants {
     uint32_t threads;
-    uint32_t slots;       /* experts per token */
-    uint32_t renormalise; /* 1: the weights of a token sum to 1 */
+    uint32_t slots;        /* experts per token */
+    uint32_t renormalise;  /* 1: the weights of a token sum to `factor` */
+    uint32_t experts;      /* shared memory holds 4 bytes of each */
+    uint32_t sigmoid;      /* 1: scores are sigmoids; 0: softmax */
+    uint32_t groups, kept; /* of neighbouring experts, and how many of them take part; 1: all */
+    uint32_t pair;         /* 1: a group's score is the sum of its two largest */
+    float factor;          /* of the weights */
 } pj_vk_route_constants;
 
 typedef struct pj_vk_route_args {
     uint64_t logits;
     uint64_t factors;         /* [experts] of the weights */
-    uint64_t probability;     /* [tokens][experts] */
+    uint64_t corrections;     /* [experts] of the scores, when choosing */
+    uint64_t probability;     /* [tokens][experts] scores that sum to 1 */
     uint64_t chosen, weights; /* [tokens][slots], best first */
     uint64_t order;           /* [tokens][slots] slots by ascending expert */
-    uint32_t experts, logits_stride;
+    uint32_t logits_stride;
 } pj_vk_route_args;
 
 typedef struct pj_vk_sort_constants {
@@ -360,11 +371,13 @@ typedef struct pj_vk_segment {
 typedef struct pj_vk_convolve_constants {
     uint32_t threads;
     uint32_t kernel;
+    uint32_t plain; /* 1: without silu */
 } pj_vk_convolve_constants;
 
 typedef struct pj_vk_convolve_args {
     uint64_t x, y;
     uint64_t weights; /* [kernel][channels], oldest input first */
+    uint64_t bias;    /* [channels] */
     uint64_t state;   /* [sequences] of [kernel - 1][channels], and more */
     uint64_t sequence_bytes;
     uint64_t segments; /* pj_vk_segment */
@@ -376,6 +389,7 @@ typedef struct pj_vk_delta_rule_constants {
     uint32_t key_dim;
     uint32_t parts; /* threads per column of the state */
     uint32_t tiled; /* 1: value head h uses key head h % key_heads */
+    uint32_t scan;  /* 1: a state-space scan */
 } pj_vk_delta_rule_constants;
 
 typedef struct pj_vk_delta_rule_args {
@@ -384,6 +398,7 @@ typedef struct pj_vk_delta_rule_args {
     uint64_t state;      /* first matrix of the first sequence */
     uint64_t sequence_bytes;
     uint64_t segments;
+    uint64_t skip; /* of a scan: [value_heads] */
     uint32_t key_heads, value_heads, value_dim;
     uint32_t qkv_stride, strength_stride, y_stride;
 } pj_vk_delta_rule_args;

@@ -43,7 +43,7 @@ static uint64_t state_sequence_bytes(const pj_gpu *s, const pj_layer *l)
 {
     if (l->delta) return 4 * pj_delta_state_floats(l->delta);
     if (!pj_layer_has_keys(l)) return 0;
-    return 2ull * l->kv_heads * pj_gpu_slots(s, l) * pj_gpu_kv_row_bytes(s, l);
+    return (uint64_t)pj_gpu_stored_heads(l) * pj_gpu_slots(s, l) * pj_gpu_kv_row_bytes(s, l);
 }
 
 /* Layers from `first` on share a chunk, which is no larger than drivers allocate for certain. */
@@ -240,7 +240,7 @@ pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err)
     }
     const char *message;
     pj_status status = pj_vk_wait(s->vk, err);
-    if (status == PJ_OK) pj_gpu_record_pass(s);
+    if (status == PJ_OK) status = pj_gpu_record_pass(s, err);
     if (status == PJ_OK && pj_vk_validation_messages(s->vk, &message))
         return pj_fail(err, PJ_E_INTERNAL, "Vulkan's validation layer says: %s", message);
     return status;
@@ -290,6 +290,6 @@ void pj_gpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count)
                                  .count = count};
         pj_gpu_touch(s, PJ_GPU_BIT(PJ_GPU_CACHE), PJ_GPU_BIT(PJ_GPU_CACHE));
         PJ_GPU_RUN(s, PJ_VK_SLIDE, &constants, &args, pj_gpu_groups(words, STATE_SLIDE_THREADS),
-                   2 * l->kv_heads, 8ull * count * words * l->kv_heads);
+                   pj_gpu_stored_heads(l), 8ull * count * words * l->kv_heads);
     }
 }

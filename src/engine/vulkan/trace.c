@@ -15,9 +15,11 @@ static double trace_product(const pj_vk_product_constants *k, const pj_vk_produc
 }
 
 /* Every key is multiplied with the query heads of its group, every value added to their sums. */
-static double trace_attention(const pj_vk_attention_args *a, double bytes, double dim)
+static double trace_attention(const pj_vk_attention_args *a, double bytes,
+                              const pj_vk_attention_constants *k)
 {
-    return 4 * dim * a->heads * bytes / (2.0 * a->row_bytes * a->kv_heads);
+    double stored = a->keys == a->values ? 1 : 2; /* rows of a position */
+    return 2.0 * (k->dim + k->value_dim) * a->heads * bytes / (stored * a->row_bytes * a->kv_heads);
 }
 
 /* A few operations per value where nothing is multiplied by matrices. */
@@ -38,9 +40,7 @@ static double trace_flops(const pj_gpu_call *c)
     case PJ_VK_PRODUCT_TILED:
     case PJ_VK_PRODUCT_MATRIX:
     case PJ_VK_PRODUCT_MATRIX_PLAIN: return 2.0 * t->rows * t->cols * t->tokens;
-    case PJ_VK_ATTENTION:
-        return trace_attention(c->args, (double)c->work,
-                               ((const pj_vk_attention_constants *)c->constants)->dim);
+    case PJ_VK_ATTENTION: return trace_attention(c->args, (double)c->work, c->constants);
     default: return (double)c->work / 4;
     }
 }

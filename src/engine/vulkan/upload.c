@@ -1,6 +1,7 @@
 /* Puts a model's weights into the device's memory, as they are stored, once. They lie in chunks, as
  * drivers limit the size of an allocation; a matrix is never cut. */
 #include "engine/model/delta.h"
+#include "engine/model/latent.h"
 #include "engine/vulkan/gpu.h"
 
 #include "base/clock.h"
@@ -40,9 +41,12 @@ static void upload_add_floats(upload_list *l, const float *values, uint64_t coun
 /* As it lies on the device. */
 static void upload_add_matrix(upload_list *l, const pj_matrix *m)
 {
+    const void *book;
     size_t before = l->weights->count;
     if (!m->data) return;
-    upload_add(l, m->data, (uint64_t)m->rows * pj_vk_weight_row_bytes(m->type, m->cols));
+    upload_add(l, m->data,
+               pj_vk_weight_book(m->type, &book) +
+                   (uint64_t)m->rows * pj_vk_weight_row_bytes(m->type, m->cols));
     if (l->weights->count > before) l->weights->copies[before].matrix = *m;
 }
 
@@ -76,7 +80,22 @@ static void upload_add_delta(upload_list *l, const struct pj_delta *d)
     upload_add_floats(l, d->conv, d->kernel * pj_delta_channels(d));
     upload_add_floats(l, d->rate, d->value_heads);
     upload_add_floats(l, d->bias, d->value_heads);
-    upload_add_floats(l, d->norm, d->value_dim);
+    upload_add_floats(l, d->norm, d->kind == PJ_SCAN ? pj_delta_values(d) : d->value_dim);
+    upload_add_floats(l, d->conv_bias, pj_delta_channels(d));
+    upload_add_floats(l, d->skip, d->value_heads);
+}
+
+static void upload_add_latent(upload_list *l, const struct pj_latent *m, uint32_t heads)
+{
+    upload_add_projection(l, &m->q_a);
+    upload_add_norm(l, &m->q_a_norm, m->q_a.w.rows);
+    upload_add_projection(l, &m->q);
+    upload_add_projection(l, &m->kv_a);
+    upload_add_norm(l, &m->kv_a_norm, m->kv_a.w.rows - m->rotated);
+    for (uint32_t h = 0; h < heads; h++) {
+        upload_add_projection(l, &m->keys[h]);
+        upload_add_projection(l, &m->values[h]);
+    }
 }
 
 static void upload_add_attention(upload_list *l, const pj_layer *layer, bool together)
@@ -88,6 +107,7 @@ static void upload_add_attention(upload_list *l, const pj_layer *layer, bool tog
     upload_add_projection(l, &layer->qkv);
     upload_add_projection(l, &layer->o);
     upload_add_floats(l, layer->sinks, layer->heads);
+    if (layer->latent) upload_add_latent(l, layer->latent, layer->heads);
     upload_add_norm(l, &layer->q_norm, together ? dim * layer->heads : dim);
     upload_add_norm(l, &layer->k_norm, together ? dim * layer->kv_heads : dim);
     upload_add_norm(l, &layer->v_norm, dim);
@@ -110,7 +130,10 @@ static void upload_add_layer(upload_list *l, const pj_model *model, const pj_lay
     upload_add_projection(l, &layer->router);
     for (uint32_t e = 0; layer->experts && e < c->experts; e++)
         upload_add_mlp(l, &layer->experts[e]);
-    if (layer->experts) upload_add_floats(l, layer->expert_scale, c->experts);
+    if (layer->experts) {
+        upload_add_floats(l, layer->expert_scale, c->experts);
+        upload_add_floats(l, layer->expert_correction, c->experts);
+    }
     upload_add_mlp(l, &layer->shared);
     upload_add_projection(l, &layer->shared_gate);
     upload_add_projection(l, &layer->token_gate);
@@ -151,12 +174,6 @@ static pj_status upload_collect(pj_gpu_weights *w, const pj_model *model, pj_err
     for (uint32_t i = 0; i < model->config.layers; i++)
         upload_add_layer(&l, model, &model->layers[i]);
     if (l.full) return pj_fail_memory(err, "a list of weights");
-    for (size_t i = 0; i < w->count; i++) {
-        const pj_matrix *m = &w->copies[i].matrix;
-        if (m->data && (int)m->type >= (int)PJ_VK_DTYPES)
-            return pj_fail(err, PJ_E_UNSUPPORTED, "the GPU cannot read weights of type %s yet",
-                           pj_dtype_get(m->type)->name);
-    }
     upload_sort(w);
     return PJ_OK;
 }
@@ -246,13 +263,21 @@ static pj_status upload_repacked(const upload_task *u, const pj_vk_buffer *chunk
     return status;
 }
 
+/* A matrix after its codebook, where its type has one. */
 static pj_status upload_one(const upload_task *u, const pj_vk_buffer *chunk, uint64_t offset,
-                            const pj_gpu_copy *copy, pj_error *err)
+                            pj_gpu_copy *copy, pj_error *err)
 {
     const pj_matrix *m = &copy->matrix;
+    const void *book = NULL;
+    size_t before = m->data ? pj_vk_weight_book(m->type, &book) : 0;
+    copy->address = chunk->address + offset + before;
     if (m->data && pj_vk_weight_type(m->type) != (uint32_t)m->type)
         return upload_repacked(u, chunk, offset, m, err);
-    return pj_vk_upload_part(u->vk, chunk, offset, copy->host, copy->bytes, err);
+    if (before) {
+        pj_status status = pj_vk_upload_part(u->vk, chunk, offset, book, before, err);
+        if (status != PJ_OK) return status;
+    }
+    return pj_vk_upload_part(u->vk, chunk, offset + before, copy->host, copy->bytes - before, err);
 }
 
 static pj_status upload_chunk(upload_task *u, size_t first, size_t end, pj_error *err)
@@ -265,7 +290,6 @@ static pj_status upload_chunk(upload_task *u, size_t first, size_t end, pj_error
         if (upload_cancelled(u)) return pj_fail(err, PJ_E_CANCELLED, "cancelled");
         pj_status status = upload_one(u, chunk, offset, copy, err);
         if (status != PJ_OK) return status;
-        copy->address = chunk->address + offset;
         offset += upload_padded(copy->bytes);
         u->done += copy->bytes;
         upload_report(u);
@@ -350,6 +374,45 @@ static pj_status upload_load_experts(pj_gpu_weights *w, pj_vk *vk, const pj_mode
     return status;
 }
 
+/* ---- heads of latent attention ---- */
+
+static pj_status upload_load_head_table(pj_gpu_weights *w, pj_vk *vk, const pj_layer *layer,
+                                        pj_error *err)
+{
+    uint32_t heads = layer->heads;
+    uint64_t bytes = heads * (2 * sizeof(uint64_t) + sizeof(uint32_t));
+    uint64_t *tables = pj_alloc(1, bytes);
+    if (!tables) return pj_fail_memory(err, "tables of heads");
+    uint32_t *all = (uint32_t *)(tables + 2 * (size_t)heads);
+    for (uint32_t h = 0; h < heads; h++) {
+        tables[h] = pj_gpu_weight(w, layer->latent->keys[h].w.data);
+        tables[heads + h] = pj_gpu_weight(w, layer->latent->values[h].w.data);
+        all[h] = h;
+    }
+    pj_status status = upload_add_chunk(w, vk, bytes, err);
+    if (status == PJ_OK) {
+        const pj_vk_buffer *chunk = &w->chunks[w->chunk_count - 1];
+        status = pj_vk_upload(vk, chunk, 0, tables, bytes, err);
+        w->heads[layer->index] = (pj_gpu_head_tables){chunk->address, chunk->address + 8ull * heads,
+                                                      chunk->address + 16ull * heads};
+    }
+    pj_free(tables);
+    return status;
+}
+
+static pj_status upload_load_heads(pj_gpu_weights *w, pj_vk *vk, const pj_model *model,
+                                   pj_error *err)
+{
+    uint32_t layers = model->config.layers;
+    if (!model->config.latent.rank) return PJ_OK;
+    w->heads = pj_alloc(layers, sizeof *w->heads);
+    if (!w->heads) return pj_fail_memory(err, "tables of heads");
+    pj_status status = PJ_OK;
+    for (uint32_t i = 0; i < layers && status == PJ_OK; i++)
+        if (model->layers[i].latent) status = upload_load_head_table(w, vk, &model->layers[i], err);
+    return status;
+}
+
 /* ---- */
 
 pj_status pj_gpu_weights_load(pj_gpu_weights *weights, pj_vk *vk, const pj_load_request *request,
@@ -360,6 +423,7 @@ pj_status pj_gpu_weights_load(pj_gpu_weights *weights, pj_vk *vk, const pj_load_
     weights->begin_ns = pj_clock_ns();
     if (status == PJ_OK) status = upload_copy(weights, vk, request, err);
     if (status == PJ_OK) status = upload_load_experts(weights, vk, request->model, err);
+    if (status == PJ_OK) status = upload_load_heads(weights, vk, request->model, err);
     weights->end_ns = pj_clock_ns();
     if (status != PJ_OK) pj_gpu_weights_free(weights, vk);
     return status;
@@ -372,5 +436,6 @@ void pj_gpu_weights_free(pj_gpu_weights *weights, pj_vk *vk)
     pj_free(weights->chunks);
     pj_free(weights->copies);
     pj_free(weights->experts);
+    pj_free(weights->heads);
     *weights = (pj_gpu_weights){0};
 }

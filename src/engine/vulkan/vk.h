@@ -20,7 +20,7 @@ enum {
     PJ_VK_MAX_DEVICES = 16,
     PJ_VK_PUSH_BYTES = 128,    /* most a dispatch may push */
     PJ_VK_MAX_CONSTANTS = 16,  /* specialisation constants of a pipeline */
-    PJ_VK_MAX_STAMPS = 1 << 14 /* between two pj_vk_stamps_clear */
+    PJ_VK_MAX_STAMPS = 1 << 15 /* between two pj_vk_stamps_clear */
 };
 
 /* ---- devices ---- */
@@ -73,7 +73,8 @@ typedef struct pj_vk_options {
     const uint8_t *uuid;   /* of the device; NULL: the first that is usable */
     bool validate;         /* with the validation layer, where it is installed */
     const char *cache_dir; /* of the pipeline cache; NULL: the user's; "": none */
-    int64_t timeout_ns;    /* a submission that takes longer is a hung device; 0: 60 s */
+    int64_t
+        timeout_ns; /* a submission that takes longer is a hung device; 0: 60 s, software 600 s */
     uint64_t memory_limit; /* tests: a larger sum of buffers is refused; 0: none */
 } pj_vk_options;
 

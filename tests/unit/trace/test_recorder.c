@@ -473,6 +473,38 @@ static void many_threads_lose_and_mix_nothing(void **state)
     pj_recorder_fini(&c.recorder);
 }
 
+static void *add_device(void *recorder)
+{
+    assert_int_equal(pj_recorder_add_device(recorder), 1);
+    assert_true(pj_recorder_name(recorder, "named meanwhile") > 0);
+    return NULL;
+}
+
+/* Waits for another thread, as for a lock that it holds. */
+static void wait_for_device(void *context, const pj_record *record)
+{
+    pthread_t other;
+    bool first = seen.count == 0;
+    keep(&seen, record);
+    if (!first) return;
+    assert_int_equal(pthread_create(&other, NULL, add_device, context), 0);
+    pthread_join(other, NULL);
+}
+
+/* A device is declared while the collector takes a name. */
+static void names_are_taken_without_a_lock(void **state)
+{
+    pj_recorder r;
+    assert_int_equal(pj_recorder_init(&r, PJ_DEPTH_DEEP, 0, NULL), PJ_OK);
+    pj_recorder_name(&r, "first");
+    seen.count = 0;
+    pj_recorder_drain(&r, wait_for_device, &r);
+    assert_int_equal(seen.count, 2);
+    assert_string_equal(seen.items[0].text, "first");
+    assert_string_equal(seen.items[1].text, "named meanwhile");
+    pj_recorder_fini(&r);
+}
+
 static void nth_allocation_may_fail(void **state)
 {
     for (int n = 0; n < 60; n++) {
@@ -507,6 +539,7 @@ int main(void)
         cmocka_unit_test(impossible_device_spans_are_refused_as_a_whole),
         cmocka_unit_test(open_spans_are_closed_as_unfinished),
         cmocka_unit_test(many_threads_lose_and_mix_nothing),
+        cmocka_unit_test(names_are_taken_without_a_lock),
         cmocka_unit_test(nth_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,10 +15,12 @@ layout(constant_id = 4) const uint POSITIONS = 1;
 layout(constant_id = 5) const uint LANES = 32;    /* threads that share a row's values */
 layout(constant_id = 6) const uint CHUNK = 32;    /* columns of keys in shared memory, a multiple of 4 */
 layout(constant_id = 7) const uint SPLIT = 0;     /* whether parts are stored */
+layout(constant_id = 8) const uint VALUE_DIM = 64; /* of a value and of a head of y, at most DIM; rows of
+                                                      values are as long as those of keys */
 
 layout(push_constant, scalar) uniform parameters {
     uint64_t qkv, rows, keys, values;
-    uint64_t y;     /* or the parts: [tokens][heads][splits][2 + DIM]: maximum, sum, values */
+    uint64_t y;     /* or the parts: [tokens][heads][splits][2 + VALUE_DIM]: maximum, sum, values */
     uint64_t sinks; /* [heads] */
     uint64_t sequence_bytes;
     uint head_bytes, row_bytes;
@@ -33,10 +35,11 @@ layout(push_constant, scalar) uniform parameters {
 const uint ROWS = HEADS * POSITIONS;
 const uint KEYS = 32; /* of a tile */
 const uint QUADS = (DIM + 3) / 4;
-const uint LANE_QUADS = (QUADS + LANES - 1) / LANES;
+const uint VALUE_QUADS = (VALUE_DIM + 3) / 4;
+const uint LANE_QUADS = (VALUE_QUADS + LANES - 1) / LANES;
 const uint PER_LANE = LANE_QUADS < 4 ? LANE_QUADS : 4; /* quads of values of a thread */
 const uint SLICE = LANES * PER_LANE;
-const uint SLICES = (QUADS + SLICE - 1) / SLICE;
+const uint SLICES = (VALUE_QUADS + SLICE - 1) / SLICE;
 const uint TEAMS = gl_WorkGroupSize.x / LANES; /* of threads, which share the rows */
 const uint PER_TEAM = (ROWS + TEAMS - 1) / TEAMS;
 const uint SCORERS = gl_WorkGroupSize.x / KEYS; /* threads per key, which share the rows too */
@@ -151,7 +154,7 @@ void store_row(uint row, float sum, const vec4 held[PER_LANE], uint first_quad)
     uint64_t to;
     if (SPLIT != 0) {
         uint64_t part = (uint64_t(token) * heads + head) * gl_NumWorkGroups.x + gl_WorkGroupID.x;
-        to = y + part * uint64_t((2 + DIM) * 4);
+        to = y + part * uint64_t((2 + VALUE_DIM) * 4);
         if (thread % LANES == 0 && first_quad == 0) {
             floats(to).at[0] = largest;
             floats(to).at[1] = sum;
@@ -164,11 +167,11 @@ void store_row(uint row, float sum, const vec4 held[PER_LANE], uint first_quad)
             sum = sum * factor + exp(sink - all);
         }
         factor /= sum;
-        to = row_at(y, token, 4 * y_stride) + uint64_t(head * DIM * 4);
+        to = row_at(y, token, 4 * y_stride) + uint64_t(head * VALUE_DIM * 4);
     }
     [[unroll]] for (uint j = 0; j < PER_LANE; j++) {
         uint column = (first_quad + thread % LANES + j * LANES) * 4;
-        for (uint i = 0; i < 4 && column + i < DIM; i++) floats(to).at[column + i] = held[j][i] * factor;
+        for (uint i = 0; i < 4 && column + i < VALUE_DIM; i++) floats(to).at[column + i] = held[j][i] * factor;
     }
 }
 
@@ -207,7 +210,7 @@ void main()
             vec4 v[PER_LANE];
             [[unroll]] for (uint j = 0; j < PER_LANE; j++) {
                 uint quad = first_quad + lane + j * LANES;
-                v[j] = quad < QUADS ? cache_load(CACHE_TYPE, from, quad * 4, DIM) : vec4(0);
+                v[j] = quad < VALUE_QUADS ? cache_load(CACHE_TYPE, from, quad * 4, DIM) : vec4(0);
             }
             [[unroll]] for (uint r = 0; r < PER_TEAM; r++) {
                 float weight = scores[min(team + r * TEAMS, ROWS - 1) * KEYS + k];

@@ -1,6 +1,8 @@
 #version 450
 /* The gated delta rule: a value head keeps a matrix S of [KEY_DIM][value_dim]. Columns of S do not depend
- * on each other: PARTS threads hold one of them in registers through all rows of a segment.
+ * on each other: PARTS threads hold one of them in registers through all rows of a segment. With SCAN it
+ * is a state-space scan (Mamba-2): x, B and C take the place of values, keys and queries, and are neither
+ * normalised nor corrected.
  *
  * Dispatch: x: ceil(value_dim / (threads / PARTS)); y: value_heads; z: segments. */
 #include "reduce.glsl"
@@ -9,13 +11,15 @@
 layout(constant_id = 1) const uint KEY_DIM = 128;
 layout(constant_id = 2) const uint PARTS = 4;
 layout(constant_id = 3) const uint TILED = 0; /* value head h uses key head h % key_heads */
+layout(constant_id = 4) const uint SCAN = 0;
 
 layout(push_constant, scalar) uniform parameters {
-    uint64_t qkv, strength, y; /* strength: [tokens][b of heads, a of heads] */
+    uint64_t qkv, strength, y; /* SCAN: x of heads, B, C; strength: [tokens][b of heads, a of heads] */
     uint64_t rate, bias;       /* [value_heads] */
     uint64_t state;            /* first matrix of the layer's first sequence */
     uint64_t sequence_bytes;
     uint64_t segments;
+    uint64_t skip;             /* SCAN: [value_heads] */
     uint key_heads, value_heads, value_dim, qkv_stride, strength_stride, y_stride;
 };
 
@@ -30,10 +34,18 @@ float softplus(float x)
     return x > 20 ? x : log(1 + exp(x));
 }
 
-/* Queries and keys of a row, of unit length; queries also divided by sqrt(KEY_DIM). */
+/* Queries and keys of a row, of unit length; queries also divided by sqrt(KEY_DIM). SCAN: as they are. */
 void load_row(uint64_t q, uint64_t k)
 {
     float q_square = 0, k_square = 0;
+    for (uint i = thread; i < KEY_DIM && SCAN != 0; i += threads) {
+        unit_q[i] = float_at(q, i);
+        unit_k[i] = float_at(k, i);
+    }
+    if (SCAN != 0) {
+        barrier();
+        return;
+    }
     for (uint i = thread; i < KEY_DIM; i += threads) {
         q_square += float_at(q, i) * float_at(q, i);
         k_square += float_at(k, i) * float_at(k, i);
@@ -76,16 +88,22 @@ void main()
     for (uint row = run.row; row < run.row + run.count; row++) {
         uint64_t from = row_at(qkv, row, 4 * qkv_stride), gates = row_at(strength, row, 4 * strength_stride);
         uint64_t q = from + uint64_t(key_head * KEY_DIM * 4), k = q + uint64_t(key_heads * KEY_DIM * 4);
+        uint values = SCAN != 0 ? 0 : 2 * key_heads * KEY_DIM; /* where they begin */
+        if (SCAN != 0) {
+            k = q + uint64_t(value_heads * value_dim * 4);
+            q = k + uint64_t(key_heads * KEY_DIM * 4);
+        }
         load_row(q, k);
-        float beta = sigmoid(float_at(gates, head));
-        float decay = exp(-float_at(rate, head) * softplus(float_at(gates, value_heads + head) + float_at(bias, head)));
-        float v = exists ? float_at(from, 2 * key_heads * KEY_DIM + head * value_dim + j) : 0;
+        float step = softplus(float_at(gates, value_heads + head) + float_at(bias, head));
+        float decay = exp(-float_at(rate, head) * step);
+        float v = exists ? float_at(from, values + head * value_dim + j) : 0;
         vec3 sums = column_sums(column, first);
-        float correction = beta * (v - decay * sums.x);
+        float correction = SCAN != 0 ? step * v : sigmoid(float_at(gates, head)) * (v - decay * sums.x);
+        float past = SCAN != 0 ? float_at(skip, head) * v : 0; /* a way around the state */
         [[unroll]] for (uint n = 0; n < PER_PART; n++)
             if (first + n < KEY_DIM) column[n] = decay * column[n] + unit_k[first + n] * correction;
         if (exists && first == 0)
-            floats(row_at(y, row, 4 * y_stride)).at[head * value_dim + j] = decay * sums.y + correction * sums.z;
+            floats(row_at(y, row, 4 * y_stride)).at[head * value_dim + j] = past + decay * sums.y + correction * sums.z;
         barrier();
     }
     [[unroll]] for (uint n = 0; n < PER_PART; n++)

@@ -9,26 +9,32 @@
 #include "common.glsl"
 
 const uint F32 = 0, F16 = 1, BF16 = 2, Q8_0 = 3, Q4_0 = 4, Q4_K = 5, Q5_K = 6, Q6_K = 7, Q4_1 = 8,
-           Q5_0 = 9, Q5_1 = 10, IQ4_NL = 11, MXFP4 = 12, Q2_K = 13, Q3_K = 14, IQ4_XS = 15;
+           Q5_0 = 9, Q5_1 = 10, IQ4_NL = 11, MXFP4 = 12, Q2_K = 13, Q3_K = 14, IQ4_XS = 15, IQ1_S = 16,
+           IQ1_M = 17, IQ2_XXS = 18, IQ2_XS = 19, IQ2_S = 20, IQ3_XXS = 21, IQ3_S = 22, TQ1_0 = 23,
+           TQ2_0 = 24, NVFP4 = 25, Q1_0 = 26;
 /* Q8_0 as the engine puts it on a device: all codes of a row, its scales as f16, and padding, so that
  * rows begin at multiples of 16 bytes. */
-const uint Q8_ROWS = 16;
+const uint Q8_ROWS = 27;
 
 layout(constant_id = 1) const uint TYPE = 0;
 
 const bool IS_FLOAT = TYPE <= BF16;
-const bool HAS_LEVELS = TYPE == IQ4_NL || TYPE == MXFP4 || TYPE == IQ4_XS;
+const bool IS_BOOK = TYPE >= IQ1_S && TYPE <= Q1_0; /* of codebook.glsl */
+const bool HAS_LEVELS = TYPE == IQ4_NL || TYPE == MXFP4 || TYPE == IQ4_XS || TYPE == NVFP4;
 const bool HAS_OFFSET = TYPE == Q4_0 || TYPE == Q4_1 || TYPE == Q5_0 || TYPE == Q5_1 ||
                         TYPE == Q4_K || TYPE == Q5_K || TYPE == Q6_K || TYPE == Q2_K;
 const uint RUN_DISTANCE = TYPE == Q4_K || TYPE == Q5_K                   ? 32
                           : TYPE == Q6_K || TYPE == Q2_K || TYPE == Q3_K ? 64
-                          : TYPE == Q8_ROWS                              ? 8
+                          : TYPE == Q8_ROWS || IS_BOOK                   ? 8
                                                                          : 16;
-const uint VALUES_PER_BLOCK = IS_FLOAT ? 1
-                              : TYPE == Q4_K || TYPE == Q5_K || TYPE == Q6_K || TYPE == Q2_K ||
-                                        TYPE == Q3_K || TYPE == IQ4_XS
-                                  ? 256
-                                  : 32;
+const bool IS_WIDE = TYPE == Q4_K || TYPE == Q5_K || TYPE == Q6_K || TYPE == Q2_K || TYPE == Q3_K ||
+                     TYPE == IQ4_XS || TYPE >= IQ1_S;
+const uint VALUES_PER_BLOCK = IS_FLOAT                   ? 1
+                              : TYPE == Q8_ROWS          ? 32
+                              : TYPE == NVFP4            ? 64
+                              : TYPE == Q1_0             ? 128
+                              : IS_WIDE                  ? 256
+                                                         : 32;
 const uint BLOCK_BYTES = TYPE == F32                        ? 4
                          : TYPE == F16 || TYPE == BF16      ? 2
                          : TYPE == Q8_0                     ? 34
@@ -41,8 +47,24 @@ const uint BLOCK_BYTES = TYPE == F32                        ? 4
                          : TYPE == Q5_K                     ? 176
                          : TYPE == Q6_K                     ? 210
                          : TYPE == Q2_K                     ? 84
-                         : TYPE == Q3_K                     ? 110
-                                                            : 136;
+                         : TYPE == Q3_K || TYPE == IQ3_S    ? 110
+                         : TYPE == IQ4_XS                   ? 136
+                         : TYPE == IQ1_S                    ? 50
+                         : TYPE == IQ1_M                    ? 56
+                         : TYPE == IQ2_XXS || TYPE == TQ2_0 ? 66
+                         : TYPE == IQ2_XS                   ? 74
+                         : TYPE == IQ2_S                    ? 82
+                         : TYPE == IQ3_XXS                  ? 98
+                         : TYPE == TQ1_0                    ? 54
+                         : TYPE == NVFP4                    ? 36
+                                                            : 18;
+/* Of two bytes, in weights.c. */
+const uint BOOK_ENTRIES = TYPE == IQ2_XXS || TYPE == IQ3_XXS ? 256
+                          : TYPE == IQ2_XS || TYPE == IQ3_S  ? 512
+                          : TYPE == IQ2_S                    ? 1024
+                          : TYPE == IQ1_S || TYPE == IQ1_M   ? 2048
+                                                             : 0;
+const bool HAS_TABLES = HAS_LEVELS || BOOK_ENTRIES > 0;
 
 uint row_columns;
 
@@ -52,13 +74,12 @@ uint row_bytes_of(uint cols)
     return cols / VALUES_PER_BLOCK * BLOCK_BYTES;
 }
 
-/* The sixteen levels of a table type, before scaling; set_levels fills it before the first use and
- * needs a barrier after it. */
+/* The sixteen levels of a table type, before scaling; set_tables fills it before the first use. */
 shared float levels[16];
 
 float level_of(uint code)
 {
-    if (TYPE == MXFP4) {
+    if (TYPE == MXFP4 || TYPE == NVFP4) {
         uint e = code >> 1 & 3, m = code & 1;
         float magnitude = e == 0 ? float(m) : float((2 + m) << (e - 1));
         return (code & 8) != 0 ? -magnitude : magnitude;
@@ -66,11 +87,6 @@ float level_of(uint code)
     /* -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38, 53 69 89 113 as bytes */
     const uint packed[4] = {0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u};
     return float(bitfieldExtract(int(packed[code >> 2]), int(code & 3) * 8, 8));
-}
-
-void set_levels()
-{
-    if (HAS_LEVELS && thread < 16) levels[thread] = level_of(thread);
 }
 
 float half_at(uint64_t at)
@@ -136,6 +152,18 @@ struct code_run {
     uvec2 codes;
     float scale, offset;
 };
+
+#include "codebook.glsl"
+
+/* The tables of the type, by all threads, with a barrier; the matrix is the first that they read, or
+ * any of its type. */
+void set_tables(uint64_t matrix)
+{
+    if (!HAS_TABLES) return;
+    if (HAS_LEVELS && thread < 16) levels[thread] = level_of(thread);
+    if (BOOK_ENTRIES > 0) set_book(matrix);
+    barrier();
+}
 
 /* ---- floating point ------------------------------------------------------------------------ */
 
@@ -322,6 +350,8 @@ code_run unpack_codes(uint64_t row, uint u, uint second)
 {
     if (TYPE == Q8_ROWS) return unpack_q8_rows(row, u, second);
     if (VALUES_PER_BLOCK == 32) return unpack_small(row, u, second);
+    const uint units = VALUES_PER_BLOCK / 16;
+    if (IS_BOOK) return unpack_book(row + uint64_t(u / units * BLOCK_BYTES), u % units, second);
     uint64_t block = row + uint64_t(u / 16 * BLOCK_BYTES);
     if (TYPE == Q4_K || TYPE == Q5_K) return unpack_k4(block, u % 16, second);
     if (TYPE == IQ4_XS) return unpack_xs(block, u % 16, second);

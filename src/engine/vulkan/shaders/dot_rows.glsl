@@ -39,7 +39,8 @@ struct dot_input {
 
 dot_input operand;
 
-void dot_begin(uint64_t x, uint64_t scales, uint stride, uint cols)
+/* `matrix`: one of those that x is multiplied with. */
+void dot_begin(uint64_t x, uint64_t scales, uint stride, uint cols, uint64_t matrix)
 {
     operand.base = x;
     operand.scales = scales;
@@ -48,8 +49,7 @@ void dot_begin(uint64_t x, uint64_t scales, uint stride, uint cols)
     operand.kind = NORM_NONE;
     operand.cols = row_columns = cols;
     operand.whole = columns_in_units(cols, is_aligned(x, stride));
-    set_levels();
-    if (HAS_LEVELS) barrier();
+    set_tables(matrix);
 }
 
 /* Makes a row of x the t-th. */

@@ -28,8 +28,7 @@ void main()
     uint64_t from = table + uint64_t(listed(list, gl_WorkGroupID.y)) * row_bytes;
     uint64_t to = row_at(y, gl_WorkGroupID.y, 4 * y_stride);
     uint whole = columns_in_units(cols, row_bytes % 16 == 0 && (uint(table) & 15) == 0);
-    set_levels();
-    if (HAS_LEVELS) barrier();
+    set_tables(table);
     uint u = gl_WorkGroupID.x * threads + thread;
     if (u < whole / 16) {
         store_run(to, unit_column(u), unpack(from, u, 0));

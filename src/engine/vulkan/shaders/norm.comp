@@ -17,6 +17,7 @@ layout(push_constant, scalar) uniform parameters {
     uint64_t x, y, weight, bias;
     uint64_t other; /* residual stream, or gate */
     uint rows, n, per_token, x_stride, y_stride, other_stride;
+    uint weight_step; /* floats from the weights of a token's row to those of the next; 0: they share them */
 };
 
 uint64_t row_of(uint64_t base, uint row, uint stride)
@@ -32,7 +33,7 @@ void main()
         norm_row measured = norm_measure(from, n, NORM, EPS);
         for (uint i = thread; i < n; i += threads) {
             float shift = bias == 0 ? 0 : float_at(bias, i);
-            precise float value = norm_apply(measured, NORM, float_at(from, i), float_at(weight, i), shift);
+            precise float value = norm_apply(measured, NORM, float_at(from, i), float_at(weight, row % per_token * weight_step + i), shift);
             if (OUTPUT == OUTPUT_GATED) value *= silu(float_at(beside, i));
             floats(to).at[i] = value;
             if (OUTPUT == OUTPUT_RESIDUAL)

@@ -104,7 +104,7 @@ void run_block(uint part, uint block, uint first)
 void main()
 {
     uint first = gl_WorkGroupID.y * TOKENS;
-    dot_begin(x, norm, x_stride, cols);
+    dot_begin(x, norm, x_stride, cols, parts[0].w);
     operand.weight = norm;
     operand.bias = norm_bias == 0 ? 0 : norm + uint64_t(norm_bias) * 4;
     operand.kind = NORM;

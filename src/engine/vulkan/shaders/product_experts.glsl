@@ -130,7 +130,7 @@ bool choose_work(out work w)
 void main()
 {
     work mine;
-    dot_begin(x, scales, x_stride, cols);
+    dot_begin(x, scales, x_stride, cols, addresses(w).at[0]);
     if (!choose_work(mine)) return;
     uint blocks = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
     for (uint block = gl_WorkGroupID.x; block < blocks; block += gl_NumWorkGroups.x) {

@@ -145,8 +145,7 @@ void main()
 {
     tile t;
     if (!choose_tile(TILE_ROWS, t)) return;
-    set_levels();
-    if (HAS_LEVELS) barrier();
+    set_tables(t.w);
     uint down = SUBGROUP_INDEX / ACROSS, across = SUBGROUP_INDEX % ACROSS;
     uvec4 next_x[X_LOADS], next_w[W_LOADS];
     clear();

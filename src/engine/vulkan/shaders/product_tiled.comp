@@ -47,8 +47,7 @@ void main()
 {
     tile t;
     if (!choose_tile(TILE_ROWS, t)) return;
-    set_levels();
-    if (HAS_LEVELS) barrier();
+    set_tables(t.w);
 
     float sums[PER_TOKEN * PER_ROW], a[PER_TOKEN], b[PER_ROW];
     uint across = thread % ACROSS, down = thread / ACROSS;

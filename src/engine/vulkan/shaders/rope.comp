@@ -1,9 +1,10 @@
 #version 450
 /* From projected queries, keys and values to what attention reads, in place and in the cache, one head
  * per workgroup: an RMSNorm of queries and keys by head (if the architecture has one), the rotation, the
- * scale of queries, and the store of keys and values.
+ * scale of queries, and the store of keys and values. Columns [first, first + 2 pairs) rotate.
  *
- * Dispatch: x: heads + 2 kv_heads of a layer with keys of its own, else heads; y: tokens. */
+ * Dispatch: x: heads + 2 kv_heads of a layer with keys of its own (heads + kv_heads where these contain the
+ * values), else heads; y: tokens. */
 #include "cache.glsl"
 #include "norms.glsl"
 
@@ -23,6 +24,7 @@ layout(push_constant, scalar) uniform parameters {
     uint heads, kv_heads, dim, pairs, qkv_stride;
     uint windowed;
     uint scaled; /* whether queries are */
+    uint first;
 };
 
 const uint QUERY = 0, KEY = 1, VALUE = 2;
@@ -36,17 +38,17 @@ void store(uint64_t head, uint64_t to, uint i, float value, uint kind)
 /* Rotates pair j of a head whose columns are at `a` and `b`. */
 void rotate(uint64_t head, uint64_t to, uint token, uint j, norm_row normed, uint64_t weight, float scale, uint kind)
 {
-    uint a = NEIGHBOURS != 0 ? 2 * j : j, b = NEIGHBOURS != 0 ? 2 * j + 1 : j + pairs;
+    uint a = first + (NEIGHBOURS != 0 ? 2 * j : j), b = first + (NEIGHBOURS != 0 ? 2 * j + 1 : j + pairs);
     float x = float_at(head, a), y = float_at(head, b);
     float c = float_at(cosine, token * pairs + j), s = float_at(sine, token * pairs + j);
     if (weight != 0) {
         x = norm_apply(normed, NORM_RMS, x, float_at(weight, a), 0);
         y = norm_apply(normed, NORM_RMS, y, float_at(weight, b), 0);
     }
-    precise float first = x * c - y * s;
-    precise float second = y * c + x * s;
-    store(head, to, a, first * scale, kind);
-    store(head, to, b, second * scale, kind);
+    precise float at_a = x * c - y * s;
+    precise float at_b = y * c + x * s;
+    store(head, to, a, at_a * scale, kind);
+    store(head, to, b, at_b * scale, kind);
 }
 
 void main()
@@ -65,7 +67,8 @@ void main()
     if (weight != 0) normed = norm_measure(head, dim, NORM_RMS, EPS);
     uint rotated = kind == VALUE ? 0 : pairs;
     for (uint j = thread; j < rotated; j += threads) rotate(head, to, token, j, normed, weight, scale, kind);
-    for (uint i = 2 * rotated + thread; i < dim; i += threads) {
+    for (uint n = thread; n < dim - 2 * rotated; n += threads) {
+        uint i = n < first ? n : n + 2 * rotated;
         float x = float_at(head, i);
         if (weight != 0) x = norm_apply(normed, NORM_RMS, x, float_at(weight, i), 0);
         store(head, to, i, x * scale, kind);

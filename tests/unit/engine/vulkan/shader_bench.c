@@ -1,6 +1,7 @@
 #include "shader_bench.h"
 
 #include "engine/kernels/blocks.h"
+#include "engine/vulkan/weights.h"
 #include "vulkan_test.h"
 
 #include <math.h>
@@ -108,6 +109,17 @@ static uint64_t add_span(const void *data, size_t bytes, bool written)
 uint64_t bench_input(const void *data, size_t bytes)
 {
     return add_span(data, bytes, false);
+}
+
+uint64_t bench_matrix(pj_dtype type, const void *rows, size_t bytes)
+{
+    const void *book;
+    size_t before = pj_vk_weight_book(type, &book);
+    if (!before) return bench_input(rows, bytes);
+    unsigned char *all = bench_memory(before + bytes);
+    memcpy(all, book, before);
+    memcpy(all + before, rows, bytes);
+    return bench_input(all, before + bytes) + before;
 }
 
 uint64_t bench_output(size_t bytes)
@@ -222,11 +234,13 @@ float *bench_random_floats(size_t count, float scale)
 /* Offsets of a block's f16 scales, -1: none. */
 static void scale_offsets(pj_dtype type, int offsets[2])
 {
-    offsets[0] = type == PJ_MXFP4  ? -1
-                 : type == PJ_Q6_K ? 208
-                 : type == PJ_Q2_K ? 80
-                 : type == PJ_Q3_K ? 108
-                                   : 0;
+    offsets[0] = type == PJ_MXFP4 || type == PJ_NVFP4 || type == PJ_IQ1_M ? -1
+                 : type == PJ_Q6_K                                        ? 208
+                 : type == PJ_Q2_K                                        ? 80
+                 : type == PJ_Q3_K                                        ? 108
+                 : type == PJ_TQ1_0                                       ? 52
+                 : type == PJ_TQ2_0                                       ? 64
+                                                                          : 0;
     offsets[1] = type == PJ_Q2_K                                                            ? 82
                  : type == PJ_Q4_1 || type == PJ_Q5_1 || type == PJ_Q4_K || type == PJ_Q5_K ? 2
                                                                                             : -1;
@@ -242,6 +256,10 @@ static void random_block(pj_dtype type, size_t bytes, unsigned char *block)
         if (offsets[i] >= 0) memcpy(block + offsets[i], &scale, sizeof scale);
     }
     if (type == PJ_MXFP4) block[0] = (unsigned char)(118 + bench_random_below(8));
+    for (int i = 0; i < 4 && type == PJ_NVFP4; i++) block[i] &= 0x3f;
+    uint16_t spread = pj_f16_of_float(0.01f * bench_random());
+    for (int i = 0; i < 4 && type == PJ_IQ1_M; i++)
+        block[49 + 2 * i] = (unsigned char)((block[49 + 2 * i] & 15) | (spread >> 4 * i & 15) << 4);
 }
 
 unsigned char *bench_random_weights(pj_dtype type, size_t rows, size_t cols)

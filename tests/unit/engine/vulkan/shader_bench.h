@@ -24,6 +24,8 @@ void bench_begin(void);
 
 /* Operands. Addresses are multiples of 256, plus `shift` bytes where that is set. */
 uint64_t bench_input(const void *data, size_t bytes);
+/* After its codebook, where the type has one. */
+uint64_t bench_matrix(pj_dtype type, const void *rows, size_t bytes);
 uint64_t bench_output(size_t bytes);                    /* poisoned: NaN as floats */
 uint64_t bench_updated(const void *data, size_t bytes); /* read and written */
 extern size_t bench_shift;

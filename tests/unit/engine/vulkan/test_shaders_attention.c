@@ -15,6 +15,8 @@ typedef struct layer {
     uint32_t window; /* UINT32_MAX: none */
     bool neighbours, normed, sinks, scaled;
     float cap;
+    size_t first;     /* column that rotates */
+    size_t value_dim; /* values are the first columns of the keys; 0: they are stored apart */
 } layer;
 
 static const layer small = {.heads = 2,
@@ -83,7 +85,8 @@ static void rope_head(const layer *l, const float *x, const float *weight, const
     double by = weight ? 1 / sqrt(square / (double)l->dim + (double)EPS) : 1;
     for (size_t i = 0; i < l->dim; i++) y[i] = x[i] * by * (weight ? (double)weight[i] : 1);
     for (size_t j = 0; cosine && j < l->pairs; j++) {
-        size_t a = l->neighbours ? 2 * j : j, b = l->neighbours ? 2 * j + 1 : j + l->pairs;
+        size_t a = l->first + (l->neighbours ? 2 * j : j);
+        size_t b = l->first + (l->neighbours ? 2 * j + 1 : j + l->pairs);
         double first = y[a], second = y[b];
         y[a] = first * cosine[j] - second * sine[j];
         y[b] = second * cosine[j] + first * sine[j];
@@ -130,7 +133,8 @@ static void check_rope(layer l)
                             .pairs = (uint32_t)l.pairs,
                             .qkv_stride = (uint32_t)stride,
                             .windowed = l.window != UINT32_MAX,
-                            .scaled = l.scaled};
+                            .scaled = l.scaled,
+                            .first = (uint32_t)l.first};
     pj_vk_rope_constants k = {32, l.type, l.normed ? PJ_VK_NORM_RMS : PJ_VK_NORM_NONE, l.neighbours,
                               EPS};
     BENCH_DISPATCH(PJ_VK_ROPE, &k, &args, (uint32_t)(l.heads + 2 * l.kv_heads), ROPE_TOKENS, 1);
@@ -162,6 +166,9 @@ static void heads_are_rotated_and_stored(void **state)
     l.window = 6;
     l.normed = true;
     check_rope(l);
+    l.first = 13;
+    check_rope(l);
+    l.first = 0;
     l.kv_heads = l.heads = 3;
     l.dim = 33;
     l.pairs = 0;
@@ -244,11 +251,17 @@ static void attend(const layer *l, const pj_vk_cache_row *row, const float *q, s
             y[i] += p[j] / sum * cache_value(l, values, first + (j - base) * l->dim + i);
 }
 
+static size_t values_of(const layer *l)
+{
+    return l->value_dim ? l->value_dim : l->dim;
+}
+
 static void dispatch_attention(const attention_case *c, pj_vk_attention_args *args, uint64_t y)
 {
-    pj_vk_attention_constants k = {c->threads,   c->l.type, (uint32_t)c->l.dim, c->heads,
-                                   c->positions, c->lanes,  c->chunk,           c->splits > 1};
-    size_t part = (2 + c->l.dim) * sizeof(float);
+    pj_vk_attention_constants k = {c->threads, c->l.type,     (uint32_t)c->l.dim,
+                                   c->heads,   c->positions,  c->lanes,
+                                   c->chunk,   c->splits > 1, (uint32_t)values_of(&c->l)};
+    size_t part = (2 + values_of(&c->l)) * sizeof(float);
     args->y = c->splits > 1 ? bench_output(c->tokens * c->l.heads * c->splits * part) : y;
     BENCH_DISPATCH(PJ_VK_ATTENTION, &k, args, c->splits, pj_vk_attention_groups(&k, args),
                    (uint32_t)((c->tokens + c->positions - 1) / c->positions));
@@ -258,7 +271,7 @@ static void dispatch_attention(const attention_case *c, pj_vk_attention_args *ar
                                         .sinks = args->sinks,
                                         .heads = args->heads,
                                         .splits = c->splits,
-                                        .dim = (uint32_t)c->l.dim,
+                                        .dim = (uint32_t)values_of(&c->l),
                                         .y_stride = args->y_stride};
     pj_vk_threads_constants threads = {32};
     BENCH_DISPATCH(PJ_VK_ATTENTION_MERGE, &threads, &merge, args->heads, (uint32_t)c->tokens, 1);
@@ -269,10 +282,10 @@ static void check_attention(attention_case c)
     bench_begin();
     const layer *l = &c.l;
     size_t stride = qkv_stride(l), cache_bytes = cache_values(l) * value_bytes(l),
-           out = l->heads * l->dim;
+           dim = values_of(l), out = l->heads * dim;
     float *qkv = bench_random_floats(c.tokens * stride, 2),
           *sinks = bench_random_floats(l->heads, 2);
-    void *keys = random_cache(l), *values = random_cache(l);
+    void *keys = random_cache(l), *values = l->value_dim ? keys : random_cache(l);
     uint64_t y = bench_output(c.tokens * (out + 3) * sizeof *qkv);
     pj_vk_attention_args args = {.qkv = bench_input(qkv, c.tokens * stride * sizeof *qkv),
                                  .rows = bench_input(c.rows, c.tokens * sizeof *c.rows),
@@ -301,7 +314,7 @@ static void check_attention(attention_case c)
         for (size_t h = 0; h < l->heads; h++) {
             attend(l, &c.rows[t], qkv + t * stride + h * l->dim, h, keys, values,
                    l->sinks ? sinks : NULL, p, want);
-            bench_assert_rows(got + t * (out + 3) + h * l->dim, l->dim, want, 1, l->dim, 1e-5);
+            bench_assert_rows(got + t * (out + 3) + h * dim, dim, want, 1, dim, 1e-5);
         }
         assert_true(isnan(got[t * (out + 3) + out]));
     }
@@ -350,6 +363,26 @@ static void many_queries_attend(void **state)
     check_attention((attention_case){l, rows, 1, 64, 2, 5, 8, 16, 1});
 }
 
+/* Values that are the first columns of the keys, all of one head. */
+static void latent_vectors_attend(void **state)
+{
+    pj_vk_cache_row rows[33];
+    layer l = {.heads = 6,
+               .kv_heads = 1,
+               .dim = 40,
+               .slots = 100,
+               .sequences = 3,
+               .window = UINT32_MAX,
+               .value_dim = 24};
+    check_attention((attention_case){l, decode_rows, 3, 32, 6, 1, 8, 16, 1});
+    check_attention((attention_case){l, decode_rows, 3, 32, 3, 1, 4, 32, 3});
+    l.type = PJ_F16;
+    l.dim = 21;
+    l.value_dim = 14;
+    make_rows(rows, 33, 0, 0);
+    check_attention((attention_case){l, rows, 33, 64, 3, 5, 4, 16, 1});
+}
+
 /* The values of a head are more than a workgroup holds. */
 static void wide_heads_attend_in_slices(void **state)
 {
@@ -388,6 +421,7 @@ int main(void)
         cmocka_unit_test(values_are_rounded_as_on_the_cpu),
         cmocka_unit_test(single_queries_attend),
         cmocka_unit_test(many_queries_attend),
+        cmocka_unit_test(latent_vectors_attend),
         cmocka_unit_test(wide_heads_attend_in_slices),
         cmocka_unit_test(rows_slide_to_the_front),
     };

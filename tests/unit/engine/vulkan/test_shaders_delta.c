@@ -10,23 +10,26 @@ enum { SEGMENTS = 2, ROWS = 8, SEQUENCES = 3 };
 
 /* ---- convolution -------------------------------------------------------------------------- */
 
-static void check_convolution(uint32_t kernel, uint32_t channels)
+/* `plain`: with a bias, and without silu. */
+static void check_convolution(uint32_t kernel, uint32_t channels, bool plain)
 {
     bench_begin();
     size_t stride = channels + 5, kept = (size_t)(kernel - 1) * channels, sequence = kept + 7;
     float *x = bench_random_floats(ROWS * stride, 1),
           *w = bench_random_floats((size_t)kernel * channels, 1);
     float *state = bench_random_floats(SEQUENCES * sequence, 1);
+    float *bias = bench_random_floats(channels, 1);
     pj_vk_convolve_args args = {.x = bench_input(x, ROWS * stride * sizeof *x),
                                 .y = bench_output(ROWS * stride * sizeof *x),
                                 .weights = bench_input(w, (size_t)kernel * channels * sizeof *w),
+                                .bias = plain ? bench_input(bias, channels * sizeof *bias) : 0,
                                 .state = bench_updated(state, SEQUENCES * sequence * sizeof *x),
                                 .sequence_bytes = sequence * sizeof *x,
                                 .segments = bench_input(segments, sizeof segments),
                                 .channels = channels,
                                 .x_stride = (uint32_t)stride,
                                 .y_stride = (uint32_t)stride};
-    pj_vk_convolve_constants k = {32, kernel};
+    pj_vk_convolve_constants k = {32, kernel, plain};
     BENCH_DISPATCH(PJ_VK_CONVOLVE, &k, &args, (channels + 31) / 32, SEGMENTS, 1);
     bench_run();
     const float *y = bench_result(args.y);
@@ -38,7 +41,7 @@ static void check_convolution(uint32_t kernel, uint32_t channels)
                 double sum = (double)w[(kernel - 1) * channels + c] * x[row * stride + c];
                 for (uint32_t j = 0; j + 1 < kernel; j++)
                     sum += (double)w[j * channels + c] * last[j * channels + c];
-                want[c] = sum / (1 + exp(-sum));
+                want[c] = plain ? sum + bias[c] : sum / (1 + exp(-sum));
             }
             bench_assert_rows(y + row * stride, stride, want, 1, channels, 1e-6);
             memmove(last, last + channels, (kernel > 2 ? kept - channels : 0) * sizeof *last);
@@ -51,21 +54,22 @@ static void check_convolution(uint32_t kernel, uint32_t channels)
 
 static void channels_are_convolved(void **state)
 {
-    check_convolution(4, 65);
-    check_convolution(1, 3);
-    check_convolution(2, 257);
+    check_convolution(4, 65, false);
+    check_convolution(1, 3, false);
+    check_convolution(2, 257, false);
+    check_convolution(3, 40, true);
 }
 
 /* ---- the rule ----------------------------------------------------------------------------- */
 
 typedef struct rule {
     uint32_t key_heads, value_heads, key_dim, value_dim, threads, parts;
-    bool tiled;
+    bool tiled, scan;
 } rule;
 
 typedef struct rule_data {
     size_t qkv_stride, y_stride, sequence; /* in floats */
-    float *qkv, *strength, *rate, *bias, *state;
+    float *qkv, *strength, *rate, *bias, *skip, *state;
     double *matrices; /* the state, as it should be afterwards */
 } rule_data;
 
@@ -97,6 +101,26 @@ static void run_row(const rule *r, const rule_data *d, uint32_t head, size_t row
     }
 }
 
+/* The same of a scan: x, B and C. */
+static void scan_row(const rule *r, const rule_data *d, uint32_t head, size_t row, double *s,
+                     double *y)
+{
+    const float *x = d->qkv + row * d->qkv_stride + head * r->value_dim;
+    const float *b = d->qkv + row * d->qkv_stride + r->value_heads * r->value_dim +
+                     head / (r->value_heads / r->key_heads) * r->key_dim;
+    const float *c = b + r->key_heads * r->key_dim;
+    const float *gates = d->strength + row * 2 * r->value_heads;
+    double step = log1p(exp(gates[r->value_heads + head] + d->bias[head]));
+    for (uint32_t j = 0; j < r->value_dim; j++) {
+        y[j] = (double)d->skip[head] * x[j];
+        for (uint32_t i = 0; i < r->key_dim; i++) {
+            double *cell = &s[i * r->value_dim + j];
+            *cell = exp(-d->rate[head] * step) * *cell + step * b[i] * x[j];
+            y[j] += c[i] * *cell;
+        }
+    }
+}
+
 static rule_data make_rule(const rule *r)
 {
     size_t channels = 2 * r->key_heads * r->key_dim + r->value_heads * r->value_dim;
@@ -106,6 +130,7 @@ static rule_data make_rule(const rule *r)
     d.strength = bench_random_floats(ROWS * 2 * r->value_heads, 2);
     d.rate = bench_random_floats(r->value_heads, 1);
     d.bias = bench_random_floats(r->value_heads, 1);
+    d.skip = bench_random_floats(r->value_heads, 1);
     d.state = bench_random_floats(SEQUENCES * d.sequence, 1);
     d.matrices = bench_memory(SEQUENCES * d.sequence * sizeof(double));
     for (size_t i = 0; i < r->value_heads; i++) d.rate[i] = fabsf(d.rate[i]);
@@ -126,13 +151,14 @@ static void check_rule(rule r)
         .state = bench_updated(d.state, SEQUENCES * d.sequence * sizeof(float)),
         .sequence_bytes = d.sequence * sizeof(float),
         .segments = bench_input(segments, sizeof segments),
+        .skip = bench_input(d.skip, r.value_heads * sizeof(float)),
         .key_heads = r.key_heads,
         .value_heads = r.value_heads,
         .value_dim = r.value_dim,
         .qkv_stride = (uint32_t)d.qkv_stride,
         .strength_stride = 2 * r.value_heads,
         .y_stride = (uint32_t)d.y_stride};
-    pj_vk_delta_rule_constants k = {r.threads, r.key_dim, r.parts, r.tiled};
+    pj_vk_delta_rule_constants k = {r.threads, r.key_dim, r.parts, r.tiled, r.scan};
     uint32_t columns = r.threads / r.parts;
     BENCH_DISPATCH(PJ_VK_DELTA_RULE, &k, &args, (r.value_dim + columns - 1) / columns,
                    r.value_heads, SEGMENTS);
@@ -143,7 +169,7 @@ static void check_rule(rule r)
             for (uint32_t row = segments[s].row; row < segments[s].row + segments[s].count; row++) {
                 double want[64], *matrix = d.matrices + segments[s].sequence * d.sequence +
                                            (size_t)head * r.key_dim * r.value_dim;
-                run_row(&r, &d, head, row, matrix, want);
+                (r.scan ? scan_row : run_row)(&r, &d, head, row, matrix, want);
                 bench_assert_rows(y + row * d.y_stride + head * r.value_dim, 0, want, 1,
                                   r.value_dim, 1e-5);
             }
@@ -158,11 +184,18 @@ static void the_delta_rule_is_followed(void **state)
     check_rule((rule){1, 1, 3, 1, 16, 1, false});
 }
 
+static void states_are_scanned(void **state)
+{
+    check_rule((rule){2, 4, 32, 24, 64, 4, false, true});
+    check_rule((rule){1, 3, 31, 33, 32, 2, false, true});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(channels_are_convolved),
         cmocka_unit_test(the_delta_rule_is_followed),
+        cmocka_unit_test(states_are_scanned),
     };
     return bench_main(tests);
 }

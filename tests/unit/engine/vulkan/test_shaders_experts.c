@@ -10,6 +10,9 @@
 typedef struct route_case {
     uint32_t experts, slots, tokens;
     bool renormalise, factors, ties;
+    bool sigmoid, corrected, pair;
+    uint32_t groups, kept; /* 0: one */
+    float factor;          /* 0: 1 */
 } route_case;
 
 typedef struct routed {
@@ -40,6 +43,50 @@ static void route_token(const route_case *c, const float *logits, const float *f
             weights[slot] / (c->renormalise ? all : 1) * (c->factors ? factors[chosen[slot]] : 1);
 }
 
+static double group_score(const route_case *c, const double *choice, uint32_t group)
+{
+    uint32_t each = c->experts / c->groups;
+    double first = -INFINITY, second = -INFINITY;
+    for (uint32_t e = group * each; e < (group + 1) * each; e++) {
+        second = fmax(second, fmin(first, choice[e]));
+        first = fmax(first, choice[e]);
+    }
+    return c->pair ? first + second : first;
+}
+
+/* Routers that score otherwise; all choices are apart by more than rounding. */
+static void score_token(const route_case *c, const float *logits, const float *corrections,
+                        const float *factors, double *p, uint32_t *chosen, double *weights)
+{
+    double choice[64], scores[8], sum = 0, all = 0;
+    uint32_t each = c->experts / c->groups;
+    for (uint32_t e = 0; e < c->experts; e++) sum += exp(logits[e]);
+    for (uint32_t e = 0; e < c->experts; e++) {
+        p[e] = c->sigmoid ? 1 / (1 + exp(-logits[e])) : exp(logits[e]) / sum;
+        choice[e] = p[e] + (c->corrected ? corrections[e] : 0);
+    }
+    for (uint32_t g = 0; g < c->groups; g++) scores[g] = group_score(c, choice, g);
+    for (uint32_t e = 0; e < c->experts; e++) {
+        uint32_t better = 0;
+        for (uint32_t g = 0; g < c->groups; g++) better += scores[g] > scores[e / each];
+        if (better >= c->kept) choice[e] = -INFINITY;
+    }
+    for (uint32_t slot = 0; slot < c->slots; slot++) {
+        uint32_t best = 0;
+        for (uint32_t e = 0; e < c->experts; e++)
+            if (choice[e] > choice[best]) best = e;
+        choice[best] = -INFINITY;
+        chosen[slot] = best;
+        all += weights[slot] = p[best];
+    }
+    for (uint32_t slot = 0; slot < c->slots; slot++)
+        weights[slot] *= (double)c->factor / (c->renormalise ? all : 1) *
+                         (c->factors ? factors[chosen[slot]] : 1);
+    sum = 0;
+    for (uint32_t e = 0; e < c->experts; e++) sum += p[e];
+    for (uint32_t e = 0; e < c->experts; e++) p[e] /= sum;
+}
+
 static void check_order(const route_case *c, const uint32_t *chosen, const uint32_t *order)
 {
     for (uint32_t i = 1; i < c->slots; i++) assert_true(chosen[order[i - 1]] < chosen[order[i]]);
@@ -50,18 +97,27 @@ static void check_route(route_case c)
     bench_begin();
     size_t stride = c.experts + 3, entries = (size_t)c.tokens * c.slots;
     float *logits = bench_random_floats(c.tokens * stride, 4),
-          *factors = bench_random_floats(c.experts, 1);
+          *factors = bench_random_floats(c.experts, 1),
+          *corrections = bench_random_floats(c.experts, 0.3f);
     for (size_t i = 0; c.ties && i < c.tokens * stride; i++) logits[i] = rintf(logits[i]);
     pj_vk_route_args args = {
         .logits = bench_input(logits, c.tokens * stride * sizeof *logits),
         .factors = c.factors ? bench_input(factors, c.experts * sizeof *factors) : 0,
+        .corrections = c.corrected ? bench_input(corrections, c.experts * sizeof *corrections) : 0,
         .probability = bench_output((size_t)c.tokens * c.experts * sizeof *logits),
         .chosen = bench_output(entries * 4),
         .weights = bench_output(entries * 4),
         .order = bench_output(entries * 4),
-        .experts = c.experts,
         .logits_stride = (uint32_t)stride};
-    pj_vk_route_constants k = {32, c.slots, c.renormalise};
+    pj_vk_route_constants k = {32,
+                               c.slots,
+                               c.renormalise,
+                               c.experts,
+                               c.sigmoid,
+                               c.groups ? c.groups : 1,
+                               c.groups ? c.kept : 1,
+                               c.pair,
+                               c.groups ? c.factor : 1};
     BENCH_DISPATCH(PJ_VK_ROUTE, &k, &args, c.tokens, 1, 1);
     bench_run();
     const uint32_t *chosen = bench_result(args.chosen), *order = bench_result(args.order);
@@ -69,7 +125,10 @@ static void check_route(route_case c)
     double want_p[64], want_weights[8];
     uint32_t want[8];
     for (uint32_t t = 0; t < c.tokens; t++) {
-        route_token(&c, logits + t * stride, factors, want_p, want, want_weights);
+        if (c.groups)
+            score_token(&c, logits + t * stride, corrections, factors, want_p, want, want_weights);
+        else
+            route_token(&c, logits + t * stride, factors, want_p, want, want_weights);
         bench_assert_rows(p + (size_t)t * c.experts, c.experts, want_p, 1, c.experts, 1e-6);
         bench_assert_rows(weights + (size_t)t * c.slots, c.slots, want_weights, 1, c.slots, 1e-6);
         assert_memory_equal(chosen + (size_t)t * c.slots, want, c.slots * sizeof *want);
@@ -83,6 +142,9 @@ static void experts_are_chosen(void **state)
     check_route((route_case){61, 5, 31, false, true, true});
     check_route((route_case){5, 5, 3, true, true, true});
     check_route((route_case){1, 1, 1, false, false, false});
+    check_route((route_case){32, 4, 17, true, false, false, true, true, true, 8, 3, 2.5f});
+    check_route((route_case){48, 6, 9, false, true, false, false, false, false, 4, 2, 16});
+    check_route((route_case){40, 5, 9, true, false, false, true, true, false, 1, 1, 1});
 }
 
 /* ---- a block of experts ------------------------------------------------------------------- */
@@ -108,7 +170,7 @@ static uint64_t random_experts(pj_dtype type, size_t rows, size_t cols, double *
     for (int e = 0; e < EXPERTS; e++) {
         unsigned char *stored = bench_random_weights(type, rows, cols);
         values[e] = bench_dequantised(type, stored, rows, cols);
-        table[e] = bench_input(stored, rows * pj_dtype_row_bytes(type, cols));
+        table[e] = bench_matrix(type, stored, rows * pj_dtype_row_bytes(type, cols));
     }
     return bench_input(table, sizeof table);
 }

@@ -59,7 +59,8 @@ static matrix make_matrix(pj_dtype type, size_t rows, size_t cols, bool biased)
     unsigned char *loaded = bench_memory(rows * there);
     for (size_t r = 0; r < rows; r++)
         pj_vk_weight_row(type, stored + r * row_bytes, cols, loaded + r * there);
-    m.w = as_stored ? bench_input(stored, rows * row_bytes) : bench_input(loaded, rows * there);
+    m.w = as_stored ? bench_matrix(type, stored, rows * row_bytes)
+                    : bench_matrix(type, loaded, rows * there);
     if (!biased) return m;
     m.bias_values = bench_random_floats(rows, 1);
     m.bias = bench_input(m.bias_values, rows * sizeof(float));
@@ -156,7 +157,7 @@ static size_t least_cols(pj_dtype type)
 /* One pipeline per type, which is what takes the time. */
 static void every_type_multiplies_few_rows(void **state)
 {
-    for (pj_dtype type = 0; type < (pj_dtype)PJ_VK_DTYPES; type++) {
+    for (pj_dtype type = 0; type < PJ_DTYPE_COUNT; type++) {
         size_t least = least_cols(type);
         check_few(
             (few_case){type, least > 1 ? 3 * least : 96, 1, 32, 16, 1, 1, PJ_VK_NORM_NONE, true});
@@ -338,7 +339,8 @@ static void check_packed(few_case c)
 static void types_multiply_integers(void **state)
 {
     /* of each way to make codes */
-    static const pj_dtype types[] = {PJ_Q8_0, PJ_Q4_0, PJ_MXFP4, PJ_Q4_K, PJ_Q3_K, PJ_IQ4_XS};
+    static const pj_dtype types[] = {PJ_Q8_0, PJ_Q4_0,   PJ_MXFP4, PJ_Q4_K,
+                                     PJ_Q3_K, PJ_IQ4_XS, PJ_IQ1_M, PJ_NVFP4};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         pj_dtype type = types[i];
         size_t least = least_cols(type);
@@ -534,7 +536,8 @@ static void matrices_multiply_many_rows(void **state)
 static void types_multiply_many_rows(void **state)
 {
     /* of each way to unpack: floats, bytes, nibbles, and runs 32 and 64 values apart */
-    static const pj_dtype types[] = {PJ_F32, PJ_F16, PJ_Q8_0, PJ_Q5_1, PJ_MXFP4, PJ_Q4_K, PJ_Q3_K};
+    static const pj_dtype types[] = {PJ_F32,   PJ_F16,  PJ_Q8_0, PJ_Q5_1,
+                                     PJ_MXFP4, PJ_Q4_K, PJ_Q3_K, PJ_IQ2_S};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         pj_dtype type = types[i];
         size_t least = least_cols(type);

@@ -19,7 +19,7 @@ typedef struct norm_case {
     pj_vk_norm norm;
     pj_vk_norm_output output;
     size_t tokens, per_token, n, gap; /* gap: floats between the rows of tokens */
-    bool in_place;
+    bool in_place, own_weights;       /* own_weights: of each row of a token */
 } norm_case;
 
 static void norm_of(const norm_case *c, const float *x, const float *weight, const float *bias,
@@ -38,9 +38,10 @@ static void check_norm(norm_case c)
     bench_begin();
     size_t stride = c.per_token * c.n + c.gap, floats = c.tokens * stride,
            bytes = floats * sizeof(float);
-    float *x = bench_random_floats(floats, 3), *weight = bench_random_floats(c.n, 1);
+    float *x = bench_random_floats(floats, 3), *weight = bench_random_floats(c.per_token * c.n, 1);
     float *bias = bench_random_floats(c.n, 1), *other = bench_random_floats(floats, 2);
-    pj_vk_norm_args args = {.weight = bench_input(weight, c.n * sizeof(float)),
+    pj_vk_norm_args args = {.weight = bench_input(weight, c.per_token * c.n * sizeof(float)),
+                            .weight_step = c.own_weights ? (uint32_t)c.n : 0,
                             .rows = (uint32_t)(c.tokens * c.per_token),
                             .n = (uint32_t)c.n,
                             .per_token = (uint32_t)c.per_token,
@@ -59,7 +60,7 @@ static void check_norm(norm_case c)
     double *want = bench_memory(c.n * sizeof *want);
     for (size_t row = 0; row < args.rows; row++) {
         size_t at = row / c.per_token * stride + row % c.per_token * c.n;
-        norm_of(&c, x + at, weight, bias, want);
+        norm_of(&c, x + at, weight + (c.own_weights ? row % c.per_token * c.n : 0), bias, want);
         for (size_t i = 0; c.output == PJ_VK_NORM_GATED && i < c.n; i++)
             want[i] *= silu_of(other[at + i]);
         bench_assert_rows(y + at, c.n, want, 1, c.n, 1e-5);
@@ -78,6 +79,7 @@ static void rows_are_normalised(void **state)
         check_norm((norm_case){PJ_VK_NORM_LAYER, PJ_VK_NORM_RESIDUAL, 7, 1, sizes[i], i, i % 2});
         check_norm((norm_case){PJ_VK_NORM_RMS, PJ_VK_NORM_RESIDUAL, 2, 3, sizes[i], 5, true});
         check_norm((norm_case){PJ_VK_NORM_RMS, PJ_VK_NORM_GATED, 3, 2, sizes[i], 0, true});
+        check_norm((norm_case){PJ_VK_NORM_RMS, PJ_VK_NORM_STORE, 3, 4, sizes[i], 1, false, true});
     }
 }
 
@@ -100,7 +102,7 @@ static void check_gather(pj_dtype type, size_t cols, bool listed, bool loaded)
         table = rows;
         row_bytes = there;
     }
-    pj_vk_gather_args args = {.table = bench_input(table, TABLE_ROWS * row_bytes),
+    pj_vk_gather_args args = {.table = bench_matrix(type, table, TABLE_ROWS * row_bytes),
                               .list = listed ? bench_input(list, sizeof list) : 0,
                               .y = bench_output(ROWS * y_stride * sizeof(float)),
                               .row_bytes = row_bytes,
@@ -122,7 +124,7 @@ static void check_gather(pj_dtype type, size_t cols, bool listed, bool loaded)
 static void rows_of_every_type_are_gathered(void **state)
 {
     static const size_t sizes[] = {1, 3, 31, 33, 65, 257};
-    for (pj_dtype type = 0; type < (pj_dtype)PJ_VK_DTYPES; type++) {
+    for (pj_dtype type = 0; type < PJ_DTYPE_COUNT; type++) {
         size_t block = pj_dtype_get(type)->block_values;
         check_gather(type, block > 1 ? 3 * block : 1056, true, false);
         check_gather(type, block, false, true);
@@ -162,6 +164,7 @@ static double value_of(const rows_case *c, const float *x, double y, const float
     case PJ_VK_ROWS_QUERIES: return twice;
     case PJ_VK_ROWS_MIX: return y + x[i] / (1 + exp(-other[0]));
     case PJ_VK_ROWS_JOIN: return scale * (y + x[i]);
+    case PJ_VK_ROWS_HEADS: break; /* a test of its own */
     case PJ_VK_ROWS_MULTIPLY:
     case PJ_VK_ROWS_GATE: break;
     }
@@ -217,6 +220,29 @@ static void values_are_mapped(void **state)
     }
 }
 
+static void heads_are_copied(void **state)
+{
+    enum { HEADS = 5, COLS = 7, X_STEP = 11, Y_STEP = 9, X_ALL = HEADS * X_STEP + 2, Y_ALL = 50 };
+    bench_begin();
+    float *x = bench_random_floats(TOKENS * X_ALL, 1), *y = bench_random_floats(TOKENS * Y_ALL, 1);
+    pj_vk_rows_args args = {.x = bench_input(x, TOKENS * X_ALL * sizeof *x),
+                            .y = bench_updated(y, TOKENS * Y_ALL * sizeof *y),
+                            .rows = TOKENS,
+                            .n = HEADS * COLS,
+                            .x_stride = X_ALL,
+                            .y_stride = Y_ALL,
+                            .dim = COLS,
+                            .x_step = X_STEP,
+                            .y_step = Y_STEP};
+    pj_vk_rows_constants k = {32, PJ_VK_ROWS_HEADS, 0};
+    BENCH_DISPATCH(PJ_VK_ROWS, &k, &args, 2, 4, 1);
+    bench_run();
+    for (size_t t = 0; t < TOKENS; t++)
+        for (size_t h = 0; h < HEADS; h++)
+            memcpy(y + t * Y_ALL + h * Y_STEP, x + t * X_ALL + h * X_STEP, COLS * sizeof *y);
+    assert_memory_equal(bench_result(args.y), y, TOKENS * Y_ALL * sizeof *y);
+}
+
 /* ---- measurements -------------------------------------------------------------------------- */
 
 /* The kernel writes only if a thread has seen these bits and no others. */
@@ -260,11 +286,9 @@ static void the_peak_writes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_normalised),
-        cmocka_unit_test(rows_of_every_type_are_gathered),
-        cmocka_unit_test(values_are_mapped),
-        cmocka_unit_test(every_quad_is_read),
-        cmocka_unit_test(the_peak_writes_nothing),
+        cmocka_unit_test(rows_are_normalised), cmocka_unit_test(rows_of_every_type_are_gathered),
+        cmocka_unit_test(values_are_mapped),   cmocka_unit_test(heads_are_copied),
+        cmocka_unit_test(every_quad_is_read),  cmocka_unit_test(the_peak_writes_nothing),
     };
     return bench_main(tests);
 }

@@ -194,7 +194,26 @@ static void test_hung_device(void **state)
     assert_int_equal(pj_vk_wait(vk, &err), PJ_E_LOST);
     assert_non_null(strstr(err.text, "it hangs"));
     assert_int_equal(pj_vk_wait(vk, &err), PJ_E_LOST); /* for good */
-    pj_vk_close(vk);                                   /* waits once more for what runs */
+    pj_vk_buffer_free(vk, &words);                     /* waits once more for what runs */
+    pj_vk_close(vk);
+}
+
+/* A stamp whose commands were thrown away never comes: it is not waited for forever. */
+static void test_stamp_that_never_comes(void **state)
+{
+    pj_vk *vk;
+    int64_t time;
+    pj_error err = {0}, refused = {.status = PJ_E_UNSUPPORTED, .text = "refused"};
+    pj_vk_options hasty = vulkan_test_options;
+    hasty.timeout_ns = 20 * PJ_NS_PER_MS;
+    assert_int_equal(pj_vk_open(&vk, &hasty, NULL), PJ_OK);
+    assert_int_equal(pj_vk_stamp(vk), 0);
+    pj_vk_refuse(vk, &refused);
+    assert_int_equal(pj_vk_wait(vk, &err), PJ_E_UNSUPPORTED);
+    assert_int_equal(pj_vk_stamps_read(vk, 0, 1, &time, &err), PJ_E_LOST);
+    assert_non_null(strstr(err.text, "its timestamps: it did not finish in time"));
+    assert_int_equal(pj_vk_wait(vk, &err), PJ_E_LOST); /* for good */
+    pj_vk_close(vk);
 }
 
 /* A stamp lies between the submission and the end of the wait, and stamps are in order. */
@@ -298,6 +317,7 @@ int main(void)
         vulkan_test(test_failed_recordings),
         vulkan_test(test_full_memory),
         vulkan_test(test_hung_device),
+        vulkan_test(test_stamp_that_never_comes),
         vulkan_test(test_stamps),
         vulkan_test(test_too_many_stamps),
         vulkan_test(test_cache_on_disk),
