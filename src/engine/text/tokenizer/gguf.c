@@ -62,9 +62,18 @@ static const style styles[] = {
     {"deepseek-r1-qwen", qwen2, false, false, false, false},
     {"gpt-2", gpt2, false, false, false, false},
     {"phi-2", gpt2, false, false, false, false},
+    {"olmo", gpt2, false, false, false, false},
+    {"exaone4", gpt2, false, false, false, false},
     {"tekken", tekken, true, true, false, false},
     {"gpt-4o", gpt4o, false, false, false, false},
+    {"llama4", gpt4o, false, false, false, false},
     {"smollm", gpt2, false, false, false, true},
+    {"refact", gpt2, false, false, false, true},
+    {"starcoder", gpt2, false, false, false, true},
+    {"command-r", gpt2, false, false, false, true},
+    {"codeshell", gpt2, false, false, false, true},
+    {"exaone", gpt2, false, false, false, true},
+    {"minerva-7b", gpt2, false, false, false, true},
 };
 
 /* ---- fields ------------------------------------------------------------------------------- */
