@@ -486,13 +486,13 @@ static void test_types(void **state)
 }
 
 /* The byte-level alphabet, then these tokens. */
-enum { MORE = 6 };
+enum { MORE = 8 };
 
 static made_gguf made_letters(const char *pre, const char *const *merges, uint64_t merge_count)
 {
     static char letters[256][4];
     static const char *texts[256 + MORE] = {
-        [256] = "th", "the", "\xc4\xa0the", "<|end|>", "  ", "12",
+        [256] = "th", "the", "\xc4\xa0the", "<|end|>", "  ", "12", "t\xc3\x8c", ".\xc4\x8a",
     };
     static uint32_t types[256 + MORE];
     unsigned moved = 0;
@@ -513,7 +513,8 @@ static made_gguf made_letters(const char *pre, const char *const *merges, uint64
     return g;
 }
 
-static const char *const some_merges[] = {"t h", "th e", "\xc4\xa0 the", "1 2"};
+static const char *const some_merges[] = {"t h", "th e",       "\xc4\xa0 the",
+                                          "1 2", "t \xc3\x8c", ". \xc4\x8a"};
 
 static void test_names(void **state)
 {
@@ -533,6 +534,12 @@ static void test_names(void **state)
         {"qwen2", "e\xcc\x81", "195 169"},
         {"deepseek-r1-qwen", "e\xcc\x81", "101 204 129"},
         {"phi-2", "  the", "260 257"},
+        /* a letter and its mark in one piece or in two; punctuation with its line break or without
+         */
+        {"qwen35", "t\xcc\x84", "262 132"},
+        {"qwen2", "t\xcc\x84", "116 204 132"},
+        {"dbrx", ".\n", "263"},
+        {"seed-coder", ".\n", "46 10"},
         {"olmo", "12", "261"},
         {"exaone4", "12", "261"},
         {"llama4", " the", "258"},
@@ -546,7 +553,7 @@ static void test_names(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        made_gguf g = made_letters(rows[i].pre, some_merges, 4);
+        made_gguf g = made_letters(rows[i].pre, some_merges, 6);
         pj_tokenizer *t;
         pj_error err = {0};
         if (build(&g, &t, &err) != PJ_OK) fail_msg("%s", err.text);
@@ -571,9 +578,9 @@ static void test_refused(void **state)
 {
     static const char *const outside[] = {"t x", "x"}, *const single[] = {"t"};
     (void)state;
-    made_gguf g = made_letters(NULL, some_merges, 4);
+    made_gguf g = made_letters(NULL, some_merges, 6);
     refuse(&g, PJ_E_UNSUPPORTED, "(none)");
-    g = made_letters("default", some_merges, 4);
+    g = made_letters("default", some_merges, 6);
     refuse(&g, PJ_E_UNSUPPORTED, "default");
     g = made_letters("gpt-2", outside, 1);
     refuse(&g, PJ_E_INVALID, "merge 0");
@@ -604,7 +611,7 @@ static void test_out_of_memory(void **state)
     static const uint32_t types[] = {1, 1, 1, 1, 1, 1, 1, 1, 4, 1, 1, 1};
     (void)state;
     for (int kind = 0; kind < 2; kind++) {
-        made_gguf g = kind ? made_letters("qwen2", some_merges, 4) : made_spm(types);
+        made_gguf g = kind ? made_letters("qwen2", some_merges, 6) : made_spm(types);
         pj_buffer file;
         made_gguf_file(&g, &file);
         bool done = false;
