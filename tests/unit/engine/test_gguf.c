@@ -486,13 +486,13 @@ static void test_types(void **state)
 }
 
 /* The byte-level alphabet, then these tokens. */
-enum { MORE = 6 };
+enum { MORE = 8 };
 
 static made_gguf made_letters(const char *pre, const char *const *merges, uint64_t merge_count)
 {
     static char letters[256][4];
     static const char *texts[256 + MORE] = {
-        [256] = "th", "the", "\xc4\xa0the", "<|end|>", "  ", "\xc4\xa0",
+        [256] = "th", "the", "\xc4\xa0the", "<|end|>", "  ", "12", "t\xc3\x8c", ".\xc4\x8a",
     };
     static uint32_t types[256 + MORE];
     unsigned moved = 0;
@@ -506,14 +506,15 @@ static made_gguf made_letters(const char *pre, const char *const *merges, uint64
     made_gguf_init(&g);
     made_gguf_string(&g, "tokenizer.ggml.model", "gpt2");
     if (pre) made_gguf_string(&g, "tokenizer.ggml.pre", pre);
-    made_gguf_strings(&g, "tokenizer.ggml.tokens", texts, 256 + MORE - 1);
-    made_gguf_u32s(&g, "tokenizer.ggml.token_type", types, 256 + MORE - 1);
+    made_gguf_strings(&g, "tokenizer.ggml.tokens", texts, 256 + MORE);
+    made_gguf_u32s(&g, "tokenizer.ggml.token_type", types, 256 + MORE);
     made_gguf_strings(&g, "tokenizer.ggml.merges", merges, merge_count);
     made_gguf_u32(&g, "tokenizer.ggml.bos_token_id", 0);
     return g;
 }
 
-static const char *const some_merges[] = {"t h", "th e", "\xc4\xa0 the"};
+static const char *const some_merges[] = {"t h", "th e",       "\xc4\xa0 the",
+                                          "1 2", "t \xc3\x8c", ". \xc4\x8a"};
 
 static void test_names(void **state)
 {
@@ -522,21 +523,37 @@ static void test_names(void **state)
     } rows[] = {
         {"gpt-2", "the the", "257 258"},
         {"gpt-2", "the<|end|>the", "257 259 257"},
-        {"gpt-2", "1234th", "49 50 51 52 256"},
+        {"gpt-2", "1234th", "261 51 52 256"},
         /* BOS by itself, three digits at most, and whole words without merges */
         {"llama-bpe", "the", "0 257"},
         {"tekken", "the", "0 257"},
         {"dbrx", "the", "257"},
-        {"smollm", "the", "257"},
+        {"smollm", "the12", "257 49 50"},
         {"gpt-4o", " the", "258"},
         /* composed: e and a combining acute are one letter of two bytes */
         {"qwen2", "e\xcc\x81", "195 169"},
         {"deepseek-r1-qwen", "e\xcc\x81", "101 204 129"},
         {"phi-2", "  the", "260 257"},
+        /* a letter and its mark in one piece or in two; punctuation with its line break or without
+         */
+        {"qwen35", "t\xcc\x84", "262 132"},
+        {"qwen2", "t\xcc\x84", "116 204 132"},
+        {"dbrx", ".\n", "263"},
+        {"seed-coder", ".\n", "46 10"},
+        {"olmo", "12", "261"},
+        {"exaone4", "12", "261"},
+        {"llama4", " the", "258"},
+        /* digits split first: no merge joins them */
+        {"refact", "the 12", "257 32 49 50"},
+        {"starcoder", "the 12", "257 32 49 50"},
+        {"command-r", "the 12", "257 32 49 50"},
+        {"codeshell", "the 12", "257 32 49 50"},
+        {"exaone", "the 12", "257 32 49 50"},
+        {"minerva-7b", "the 12", "257 32 49 50"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        made_gguf g = made_letters(rows[i].pre, some_merges, 3);
+        made_gguf g = made_letters(rows[i].pre, some_merges, 6);
         pj_tokenizer *t;
         pj_error err = {0};
         if (build(&g, &t, &err) != PJ_OK) fail_msg("%s", err.text);
@@ -561,9 +578,9 @@ static void test_refused(void **state)
 {
     static const char *const outside[] = {"t x", "x"}, *const single[] = {"t"};
     (void)state;
-    made_gguf g = made_letters(NULL, some_merges, 3);
+    made_gguf g = made_letters(NULL, some_merges, 6);
     refuse(&g, PJ_E_UNSUPPORTED, "(none)");
-    g = made_letters("default", some_merges, 3);
+    g = made_letters("default", some_merges, 6);
     refuse(&g, PJ_E_UNSUPPORTED, "default");
     g = made_letters("gpt-2", outside, 1);
     refuse(&g, PJ_E_INVALID, "merge 0");
@@ -594,7 +611,7 @@ static void test_out_of_memory(void **state)
     static const uint32_t types[] = {1, 1, 1, 1, 1, 1, 1, 1, 4, 1, 1, 1};
     (void)state;
     for (int kind = 0; kind < 2; kind++) {
-        made_gguf g = kind ? made_letters("qwen2", some_merges, 3) : made_spm(types);
+        made_gguf g = kind ? made_letters("qwen2", some_merges, 6) : made_spm(types);
         pj_buffer file;
         made_gguf_file(&g, &file);
         bool done = false;

@@ -36,6 +36,13 @@ static const char llama3[] = CONTRACTIONS "|" BEFORE "\\p{L}+|\\p{N}{1,3}| ?[^\\
                                           "[\\r\\n]*|" SPACES;
 static const char qwen2[] = CONTRACTIONS "|" BEFORE "\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+"
                                          "[\\r\\n]*|" SPACES;
+/* marks count as letters */
+static const char qwen35[] =
+    CONTRACTIONS "|" BEFORE "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+"
+                 "[\\r\\n]*|" SPACES;
+/* line breaks do not join the punctuation before them */
+static const char seed_coder[] =
+    CONTRACTIONS "|" BEFORE "\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES;
 static const char gpt4o[] = BEFORE UPPER "*" LOWER "+" CONTRACTIONS "?|" BEFORE UPPER "+" LOWER
                                          "*" CONTRACTIONS "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+"
                                          "[\\r\\n/]*|" SPACES;
@@ -60,11 +67,22 @@ static const style styles[] = {
     {"lfm2", llama3, true, true, false, false},
     {"qwen2", qwen2, false, false, true, false},
     {"deepseek-r1-qwen", qwen2, false, false, false, false},
+    {"qwen35", qwen35, false, false, true, false},
+    {"seed-coder", seed_coder, false, false, false, false},
     {"gpt-2", gpt2, false, false, false, false},
     {"phi-2", gpt2, false, false, false, false},
+    {"olmo", gpt2, false, false, false, false},
+    {"exaone4", gpt2, false, false, false, false},
     {"tekken", tekken, true, true, false, false},
     {"gpt-4o", gpt4o, false, false, false, false},
+    {"llama4", gpt4o, false, false, false, false},
     {"smollm", gpt2, false, false, false, true},
+    {"refact", gpt2, false, false, false, true},
+    {"starcoder", gpt2, false, false, false, true},
+    {"command-r", gpt2, false, false, false, true},
+    {"codeshell", gpt2, false, false, false, true},
+    {"exaone", gpt2, false, false, false, true},
+    {"minerva-7b", gpt2, false, false, false, true},
 };
 
 /* ---- fields ------------------------------------------------------------------------------- */
