@@ -217,6 +217,11 @@ def other_packages():
     container = (root / "packaging/Containerfile").read_text()
     expect('"--host", "0.0.0.0"' in container and "PERJOULE_TOKEN" in container,
            "the container's server can be reached from outside, with a token")
+    # Opened at run time, so that the image starts without them, but a feature is missing. Certificates come only with what apt recommends.
+    installed = re.search(r"apt-get install -y --no-install-recommends (.*?) && rm", container.replace("\\\n", " "))[1].split()
+    opened = re.search(r"^Recommends: (.*)$", (root / "tools/deb.sh").read_text(), re.M)[1].split(", ")
+    missing = {*opened, "ca-certificates"} - set(installed)
+    expect(not missing, f"the container has the libraries that the program opens at run time, and certificates; missing: {sorted(missing)}")
 
 
 def release_sources():
