@@ -28,11 +28,12 @@ from .generating import Call, as_list, is_encoder_decoder, rows_of
 from .loops import Text, Texts, cache_given, cache_returned, cached_in, reference
 from .names import Module, Plan
 from .patching import Replacement, attaching
-from .recorder import Recorder, Step, never
+from .recorder import PARTS, Recorder, Step, never
 from .session import Run, clock_ns, warn
 from .sparing import PartSteps
 from .statistics import Look, Schedule
 from .steps import Request, count_until_end
+from .work import Pass, works_of
 
 Tensor = Any
 
@@ -100,6 +101,8 @@ class Watch:
             run, plan if depth != "off" and self.coarse is None else None, clock,
             compiling=_compiling_check(torch),
             mode="hooks" if replicated else "forward")
+        if self.recorder.plan is not None:
+            self.recorder.works = works_of(self.recorder.plan, getattr(model, "config", None))
         self.schedule = Schedule(statistics_every)
         self.part_steps = PartSteps()
         self.step: Optional[Step] = None
@@ -123,6 +126,7 @@ class Watch:
         self.batch = 0  # most sequences of a request
         self.passes, self.items = 0, 0  # of models that yield no tokens
         self.reads_ids = self.yields_tokens = False  # whether any pass did
+        self.sized = False  # whether the current pass reads ids or embeddings, whose shape tells its length
         self.beams = self.speculates = False
         self.entries: Set[int] = set()  # id() of the modules whose calls are watched
         self.automatic = False  # made by `python -m perjoule run`: for its own thread's calls alone
@@ -164,10 +168,12 @@ class Watch:
         plan, clock = self.recorder.plan, self.recorder.clock
         if plan is None or clock.is_capturing():
             return
-        self.part_steps = PartSteps.for_clock(self.torch, plan, clock)
-        if self.part_steps.every > 1:
-            warn(f"parts of layers are timed in every {ordinal(self.part_steps.every)} decode step, because a CUDA event "
-                 "takes the host as long as a launch; layers in every one", CoarseRecording)
+        self.part_steps = PartSteps.for_clock(self.torch, plan, clock, passed_by=float(self.recorder.mode == "hooks"))
+        every, layers = self.part_steps.every, self.part_steps.layers_every
+        if every > 1:
+            often = "every one" if layers == 1 else f"every {ordinal(layers)}"
+            warn(f"parts of layers are timed in every {ordinal(every)} decode step, because a CUDA event takes the host as "
+                 f"long as a launch; layers in {often}", CoarseRecording)
 
     def _wrap_generate(self, module: Module) -> None:
         inner, watch = module.generate, self
@@ -298,8 +304,9 @@ class Watch:
             self._begin_pass_aside(number, rows, query, cached, cache, ids)
             return
         if self._is_auxiliary(cache, cached, query):
-            self.recorder.forward_begins(self.recorder.inner_wanted)
+            self.recorder.forward_begins(self.recorder.level, self._pass_of(rows, query, cached))
         else:
+            self.sized = size is not None
             self.begin_pass(rows, query, cached, cache, ids, kwargs.get("attention_mask"))
         self.passing = number
 
@@ -358,12 +365,16 @@ class Watch:
             self.step = Step(clock.begin_step(step.end if step is not None else None), request.position,
                              "speculation" if self.speculates else "sampling")
             self.step.phase = phase if clock.is_late else None
-        detailed = self.part_steps.wants(phase)
+        level, look = self.part_steps.wants(phase), None
         self.seen = True
         if self.schedule.wants(phase) and self.recorder.plan is not None:
-            self.recorder.looking, detailed = Look(self.torch, self.schedule.limit), True
-        self.recorder.forward_begins(detailed)
+            look, level = Look(self.torch, self.schedule.limit), PARTS
+        self.recorder.forward_begins(level, self._pass_of(rows, query, cached), look)
         self.pass_begin_ns = clock_ns()
+
+    def _pass_of(self, rows: int, query: int, cached: int) -> Pass:
+        can_generate = getattr(self.model, "can_generate", None)
+        return Pass(rows, query if self.sized else 0, cached, can_generate is None or bool(can_generate()))
 
     def _follow_text(self, rows: int, query: int, cached: int, cache: Any, ids: Optional[Tensor],
                      mask: Optional[Tensor]) -> None:
@@ -384,11 +395,10 @@ class Watch:
         if self.step is None:
             return
         self.passing = None
-        look, self.recorder.looking = self.recorder.looking, None
-        self.recorder.forward_ended(self.step)
+        look = self.recorder.forward_ended(self.step)
         now = clock_ns()
         plan = self.recorder.plan
-        if look is not None and plan is not None:
+        if look is not None and look.limit != 0 and plan is not None:
             fetch = functools.partial(self._fetch_statistics, self.step, look)
             if self.recorder.clock.is_late:
                 self.step.complete.append(fetch)
@@ -401,8 +411,8 @@ class Watch:
 
     def _fetch_statistics(self, step: Step, look: Look) -> None:
         if look.figures:
-            with self.recorder.clock.aside(look.figures[0]):
-                step.details = look.details()
+            with self.recorder.clock.aside(look.figures[0][1]):
+                look.write_statistics(step.details)
         self.run.add_statistics_time(look.spent_ns)
 
     def _becomes_coarse(self, why: str) -> None:
@@ -652,6 +662,9 @@ class Watch:
         if self.part_steps.omitted:
             how["parts_timed_every"] = self.part_steps.every
             how["steps_without_parts"] = self.part_steps.omitted
+        if self.part_steps.bare:
+            how["layers_timed_every"] = self.part_steps.layers_every
+            how["steps_without_layers"] = self.part_steps.bare
         return how
 
 
