@@ -101,10 +101,16 @@ class Look:
         self.spent_ns += clock_ns() - begin
 
 
+def is_power_of_ten(number: int) -> bool:
+    while number % 10 == 0 and number:
+        number //= 10
+    return number == 1
+
+
 class Schedule:
     """Chooses the decode steps that get statistics. every=None chooses by cost: after timing a few components of one
     step, every k-th step is sampled, with k such that statistics take 1 % of the time; none, if k would exceed
-    `RAREST`."""
+    `RAREST`. Steps 1, 10, 100, ... are sampled whatever that costs, so that each run has some."""
 
     SHARE, RAREST, TRIAL, TRIED = 0.01, 64, 2, 4
 
@@ -115,7 +121,7 @@ class Schedule:
         if phase == "prefill":
             return self.every == 1 and not self.auto
         self.count += 1
-        if self.auto and self.count == self.TRIAL:
+        if self.auto and (self.count == self.TRIAL or is_power_of_ten(self.count)):
             return True
         return self.every > 0 and self.count % self.every == 0
 

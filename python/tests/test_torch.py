@@ -234,6 +234,17 @@ class Profiling(StoredCase):
         self.assertGreater(rows[2]["largest"], 0)
         self.assertEqual(rows[2]["bad"], 0)
 
+    def test_statistics_by_default(self):
+        model = make()
+        with self.profiler(model).run():
+            self.generate(model, count=12)
+        rows = self.rows("SELECT t.position, count(c.activation_mean) AS n, count(*) AS all_of_it FROM component_metrics c "
+                         "JOIN layer_metrics l ON l.id = c.layer_metric_id JOIN tokens t ON t.id = l.token_id GROUP BY 1")
+        found = {r["position"]: r["n"] for r in rows}
+        for position in (1, 10):  # all but what has no module: the attention core
+            self.assertGreater(found[position], 0.8 * rows[0]["all_of_it"])
+        self.assertEqual(found[0], 0)
+
     def test_hooks_are_gone_after_any_exit(self):
         model = make()
         profiler = self.profiler(model)
