@@ -16,7 +16,7 @@ import threading
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
 from . import _native as n
-from .names import MODULES, SECTIONS, Module, Namespace, Part, Plan
+from .names import ENCODER, MODULES, SECTIONS, Module, Namespace, Part, Plan
 from .patching import Replacement, as_hook, attaching, copy_unpatched, resume, suspend
 from .session import Run, clock_ns
 from .shapes import Shapes
@@ -157,7 +157,7 @@ def _without_lost(records: List[int]) -> List[int]:
 
 def is_outer(part: Part) -> bool:
     """Whether a part lies outside the layers: there are few, and the run's sections are made of them."""
-    return part.section not in (None, MODULES)
+    return part.section not in (None, MODULES, ENCODER)
 
 
 class Gate:
@@ -206,7 +206,7 @@ class Recorder:
         self.sections: List[Tuple[int, List[int]]] = []  # a section's code, and those of its members in order
         if plan is None:
             return
-        members: Dict[str, List[int]] = {section: [] for section in (*SECTIONS, MODULES)}
+        members: Dict[str, List[int]] = {section: [] for section in (ENCODER, *SECTIONS, MODULES)}
         for part in plan.parts:
             if part.section:
                 members[part.section].append(self._word_of(part))

@@ -83,7 +83,8 @@ class PartSteps:
         if not stamp_ns:
             return cls()
         others = sum(map(is_outer, plan.parts))
-        m, k = intervals(len(plan.layers), others, len(plan.parts) - others, stamp_ns, empty_hooks_ns(torch), passed_by)
+        parts = sum(part.layer >= 0 for part in plan.parts)  # an encoder is not called in decode
+        m, k = intervals(len(plan.layers), others, parts, stamp_ns, empty_hooks_ns(torch), passed_by)
         return cls(k, m)
 
     def wants(self, phase: str) -> int:

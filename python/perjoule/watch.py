@@ -37,6 +37,7 @@ from .work import Pass, works_of
 
 Tensor = Any
 
+ENCODER_CALL = 1 << 16  # number of an encoder's calls, after those of all entry points
 MOSTLY = 0.1  # share of the modules' time from which on their times are said to contain waiting
 
 WHY_COMPILED = "the model is compiled: its graph calls no module"
@@ -126,6 +127,7 @@ class Watch:
         self.batch = 0  # most sequences of a request
         self.passes, self.items = 0, 0  # of models that yield no tokens
         self.reads_ids = self.yields_tokens = False  # whether any pass did
+        self.encoded = False  # whether the step has begun with a pass of the encoder
         self.sized = False  # whether the current pass reads ids or embeddings, whose shape tells its length
         self.beams = self.speculates = False
         self.entries: Set[int] = set()  # id() of the modules whose calls are watched
@@ -151,6 +153,9 @@ class Watch:
             self.entries = {id(m) for m in modules}
             self.last_generator = max((i for i, m in enumerate(modules) if has_generate(m)), default=-1)
             with attaching:
+                plan = self.recorder.plan
+                if plan is not None and plan.encoder is not None:
+                    self._undo += watch_calls(plan.encoder, ENCODER_CALL, self._before_encoder, self._guarded_after)
                 for number, module in enumerate(modules):
                     self._undo += watch_calls(module, number, self._before, self._guarded_after)
                     if has_generate(module):
@@ -310,6 +315,28 @@ class Watch:
             self.begin_pass(rows, query, cached, cache, ids, kwargs.get("attention_mask"))
         self.passing = number
 
+    def _before_encoder(self, number: int, args: Any, kwargs: Dict[str, Any]) -> None:
+        if not self.recorder.compiling():
+            self.guarded(self._begin_encoder, number, args, kwargs)
+
+    def _begin_encoder(self, number: int, args: Any, kwargs: Dict[str, Any]) -> None:
+        """An encoder that `generate` calls before the decoder's first pass belongs to that pass's step: the prompt's."""
+        request = self.request
+        if self.passing is not None or not self.generating or request is None or request.passes or self.step is not None:
+            return
+        if threading.get_ident() != self.thread or not self.is_ours() or self._is_captured() or self._is_aside() or self.drafting:
+            return
+        ids = kwargs.get("input_ids", args[0] if args else None)
+        size = _size_of(ids) or _size_of(kwargs.get("inputs_embeds"))
+        self.sized, (rows, query) = size is not None, size or (_items_in(args, kwargs), 1)
+        self.seen = True
+        self._enter("prefill")
+        self.step = Step(self.recorder.clock.begin_step(None), request.position)
+        self.step.phase = "prefill" if self.recorder.clock.is_late else None
+        self.recorder.forward_begins(PARTS, self._pass_of(rows, query, 0)._replace(causal=False))
+        self.pass_begin_ns = clock_ns()
+        self.passing, self.encoded = number, True
+
     def _note_tokens(self, reads_ids: bool, rows: int, continues: bool) -> None:
         """Whether a pass yields tokens: images, audio and latents do not, nor do models that transformers says can't
         generate (encoders, classifiers), unless a pass continues a text."""
@@ -355,7 +382,8 @@ class Watch:
         if not request.passes:
             self.main_cache = reference(cache)
         step, clock = self.step, self.recorder.clock
-        continues = step is not None and request.goes_on(cached, query)
+        continues = step is not None and (self.encoded or request.goes_on(cached, query))
+        self.encoded = False
         if step is not None and not continues:
             self._close_step(step, ids, request.adds(cached, query))
         phase = request.begin_pass(cached, query)
@@ -560,7 +588,7 @@ class Watch:
         if request.added:  # a loop read more of the prompt, or another turn
             self.prompts[self._prompts_before:] = [each + request.added for each in self.prompts[self._prompts_before:]]
         self.request = self.text = None
-        self.ids = None
+        self.ids, self.encoded = None, False
         self._leave()
         self.last_ns = clock_ns()
         self.aside.traced_until(self.last_ns)

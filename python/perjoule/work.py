@@ -186,7 +186,7 @@ class Attention:
             return size[1] if size else None
 
         self.keys, self.values = width("k_proj", "key", "k", "k_lin"), width("v_proj", "value", "v", "v_lin")
-        self.head = getattr(module, "head_dim", None)
+        self.head = getattr(module, "head_dim", getattr(module, "key_value_proj_dim", None))
         heads, kv = getattr(config, "num_attention_heads", None), getattr(config, "num_key_value_heads", None)
         self.share = kv / heads if isinstance(kv, int) and isinstance(heads, int) else 1.0
         window = getattr(module, "sliding_window", None)
@@ -221,9 +221,10 @@ class Attention:
 class Work:
     """The work of one part, and of what lies before it."""
 
-    def __init__(self, module: Module, parent: Optional[Module] = None, gap: Optional[str] = None, config: Any = None) -> None:
-        self._of_module = of_module(module)
-        self.attention = Attention(parent, config) if gap == "attention" and parent is not None and not _is_cross(parent) else None
+    def __init__(self, part: Part, config: Any = None) -> None:
+        parent, gap = part.parent, (part.gap or "").rsplit(".", 1)[-1]
+        self._of_module = of_module(part.module)
+        self.attention = Attention(parent, config) if gap == "attention" and parent is not None and not _is_cross(part) else None
         siblings: List[str] = list(parent._modules) if parent is not None else []
         self.activation = 0
         if gap == "act":
@@ -258,24 +259,16 @@ def _is_cross(attention: Module) -> bool:
 def works_of(plan: Plan, config: Any = None) -> Dict[int, Work]:
     """By id() of the modules that are parts of the plan."""
     config = getattr(config, "text_config", None) or config
-    blocks = dict(plan.layers)
     found: Dict[int, Work] = {}
     for part in plan.parts:
         try:
-            found[id(part.module)] = Work(part.module, _parent_of(part, plan.blocks, blocks), part.gap, config)
+            found[id(part.module)] = Work(part, config)
         except (AttributeError, TypeError, KeyError, NotImplementedError):  # has weights of another sort: unknown
             continue
     return found
 
 
-def _parent_of(part: Part, prefix: str, blocks: Dict[int, Module]) -> Optional[Module]:
-    """The module of a block that holds a part."""
-    if part.layer not in blocks:
-        return None
-    module = blocks[part.layer]
-    inside = part.path[len(prefix):].strip(".").split(".")[1:-1]
-    for name in inside:
-        module = module._modules[name]
-    if any("cross" in name.lower() or name in ("encoder_attn", "EncDecAttention") for name in inside):
-        return None
-    return module
+def _is_cross(part: Part) -> bool:
+    """Whether attention reads another text than its own, whose length a pass of the model does not tell."""
+    return bool(getattr(part.parent, "is_cross_attention", False)) or any(
+        "cross" in name.lower() or name in ("encoder_attn", "EncDecAttention") for name in part.path.split(".")[:-1])

@@ -13,6 +13,7 @@ except ImportError as e:
     raise unittest.SkipTest(f"{e.name} is not installed: the tests with real models are not run") from None
 
 import perjoule
+from perjoule.names import Part
 from perjoule.work import Pass, Work, nbytes, of_module, visible_pairs
 from support import StoredCase, recorded_warnings
 
@@ -144,7 +145,7 @@ class Modules(unittest.TestCase):
         self.assertEqual(visible_pairs(Pass(1, 5, 0, False), 5, None), 25)
 
     def test_what_is_called_in_another_way_is_unknown(self):
-        work = Work(torch.nn.ConvTranspose2d(4, 6, 3))
+        work = Work(Part("x", torch.nn.ConvTranspose2d(4, 6, 3), "x"))
         self.assertTrue(all(map(math.isnan, work.of_call((), None))))
         self.assertEqual(nbytes(torch.rand(3, dtype=torch.float64)), 24)
 
