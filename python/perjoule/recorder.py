@@ -215,6 +215,8 @@ class Recorder:
         if self.logits is not None:
             members["lm_head"].append(self.logits)
         self.modules = word(n.SECTION, name(MODULES)) if members.pop(MODULES) else None
+        self.of_encoder = set(members.pop(ENCODER))
+        self.encoder = word(n.SECTION, name(ENCODER)) if self.of_encoder else 0
         for section, words in members.items():
             if words:
                 self.sections.append((word(n.SECTION, name(section)), words))
@@ -599,6 +601,10 @@ class Recorder:
         if self.modules is not None and records:  # in any order of calls
             out.extend((min(records[::FIELDS]), max(records[1::FIELDS]), self.modules, NONE))
         words = records[2::FIELDS]
+        if self.of_encoder:  # in any order, too
+            found = [FIELDS * i for i, each in enumerate(words) if each in self.of_encoder]
+            if found:
+                out.extend((min(records[i] for i in found), max(records[i + 1] for i in found), self.encoder, NONE))
         for what, members in self.sections:
             found = [m for m in (members[0], members[-1]) if m in words]
             if found and what != found[0] & KIND_AND_NAME:

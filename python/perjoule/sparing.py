@@ -18,7 +18,7 @@ from .session import clock_ns
 
 LIMIT = 1.3  # of what empty hooks cost: the goal is 1.4, and both are estimates
 WRAPPED = 1.0  # what a part's wrapper costs without its stamps, of the cost of two empty hooks
-WRAPPED_LAYER = 8.0  # that of a layer, whose code the layer before has driven out of the caches
+WRAPPED_LAYER = 12.0  # that of a layer, whose code the layer before has driven out of the caches
 PASS = 150  # what following a pass and handing its spans over costs, of the same
 LAYERS_SHARE = 0.5  # of what a step may cost, that its layers take
 RAREST_LAYERS, RAREST = 8, 128
