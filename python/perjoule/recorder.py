@@ -19,8 +19,9 @@ from . import _native as n
 from .names import ENCODER, MODULES, SECTIONS, Module, Namespace, Part, Plan
 from .patching import Replacement, as_hook, attaching, copy_unpatched, resume, suspend
 from .session import Run, clock_ns
+from .operations import Operations
 from .shapes import Shapes
-from .statistics import FIELDS, Look
+from .statistics import DETAIL, FIELDS, NO_STATISTICS, Look
 from .work import Pass, Work
 
 TOGETHER = 8  # steps that a device has computed are passed on together, which costs less than one by one
@@ -187,6 +188,7 @@ class Recorder:
         self.resumed = LOST  # stamp at which the statistics of the module recorded last were done
         self.works: Dict[int, Work] = {}  # of the parts, by id() of their modules
         self.shapes = Shapes()
+        self.operations: Optional[Operations] = None  # at depth deep
         self.gated = False
         self._devices: List[Any] = []  # that compute modules, as the records number them
         self._declared: List[int] = []  # their numbers in the run
@@ -452,9 +454,24 @@ class Recorder:
             self._add_details(step, taken, look)
         if taken and self.logits is not None and taken[-2] in self.head:
             taken.extend((taken[-3], step.forward_end, self.logits, NONE))
+        if self.operations is not None:
+            self._add_operations(step, taken, self.operations)
         step.records.extend(_without_lost(taken) if LOST in taken else taken)
         step.ends.append(len(step.records))
         return look
+
+    def trace_operations(self) -> Operations:
+        on = self._on(None)
+        self.operations = Operations(self.clock.stamp, lambda name: word(n.OPERATION, self.run.name(name)) | on,
+                                     lambda: self.inner.thread)
+        return self.operations
+
+    def _add_operations(self, step: Step, taken: List[int], operations: Operations) -> None:
+        number = len(step.details) // n.DETAIL_BYTES
+        for begin, end, what, amount in operations.take(taken):
+            number += 1
+            step.details += DETAIL.pack(*amount, *NO_STATISTICS)
+            taken.extend((begin, end, what, NONE | number << 32))
 
     def _add_details(self, step: Step, taken: List[int], look: Optional[Look]) -> None:
         """FLOPs and bytes of a pass's records; statistics are written into the same details when they are known."""

@@ -40,6 +40,7 @@ Tensor = Any
 ENCODER_CALL = 1 << 16  # number of an encoder's calls, after those of all entry points
 MOSTLY = 0.1  # share of the modules' time from which on their times are said to contain waiting
 
+WHY_NO_OPERATIONS = "the model has compiled regions, whose operations can't be seen: recorded to depth 'module'"
 WHY_COMPILED = "the model is compiled: its graph calls no module"
 WHY_REPLICATED = "DataParallel runs copies of the model on several devices at once"
 WHY_SILENT = "no module was called in a pass: a compiled or captured graph ran instead"
@@ -104,6 +105,10 @@ class Watch:
             mode="hooks" if replicated else "forward")
         if self.recorder.plan is not None:
             self.recorder.works = works_of(self.recorder.plan, getattr(model, "config", None))
+        self.depth, self.deep = depth, depth == "deep" and self.recorder.plan is not None
+        if self.deep and self.compiled:
+            self.deep = False
+            warn(WHY_NO_OPERATIONS, CoarseRecording)
         self.schedule = Schedule(statistics_every)
         self.part_steps = PartSteps()
         self.step: Optional[Step] = None
@@ -154,8 +159,11 @@ class Watch:
             self.last_generator = max((i for i, m in enumerate(modules) if has_generate(m)), default=-1)
             with attaching:
                 plan = self.recorder.plan
-                if plan is not None and plan.encoder is not None:
-                    self._undo += watch_calls(plan.encoder, ENCODER_CALL, self._before_encoder, self._guarded_after)
+                encoders = [plan.encoder] if plan is not None and plan.encoder is not None else []
+                if self.deep:
+                    self._trace_operations(modules + encoders)
+                for encoder in encoders:
+                    self._undo += watch_calls(encoder, ENCODER_CALL, self._before_encoder, self._guarded_after)
                 for number, module in enumerate(modules):
                     self._undo += watch_calls(module, number, self._before, self._guarded_after)
                     if has_generate(module):
@@ -179,6 +187,28 @@ class Watch:
             often = "every one" if layers == 1 else f"every {ordinal(layers)}"
             warn(f"parts of layers are timed in every {ordinal(every)} decode step, because a CUDA event takes the host as "
                  f"long as a launch; layers in {often}", CoarseRecording)
+
+    def _trace_operations(self, modules: List[Module]) -> None:
+        """Runs passes within a mode that sees their operations, if their parts are timed."""
+        mode_of, recorder = self.recorder.trace_operations().mode, self.recorder
+
+        def traced(inner: Callable[..., Any]) -> Callable[..., Any]:
+            inside = threading.local()
+
+            @functools.wraps(inner)
+            def forward(*args: Any, **kwargs: Any) -> Any:
+                if recorder.compiling() or threading.get_ident() != recorder.inner.thread or getattr(inside, "pass_", False):
+                    return inner(*args, **kwargs)
+                inside.pass_ = True
+                try:
+                    with mode_of():
+                        return inner(*args, **kwargs)
+                finally:
+                    inside.pass_ = False
+            return forward
+
+        for module in modules:
+            self._undo.append(Replacement(module.__dict__, "forward", traced(module.forward)).undo)
 
     def _wrap_generate(self, module: Module) -> None:
         inner, watch = module.generate, self
@@ -685,6 +715,8 @@ class Watch:
             how["module_times_waiting_share"] = round(waiting, 3)
             if waiting > MOSTLY:
                 how["module_times"] = f"{clock.how}, which contain waiting for launches"
+        if self.depth == "deep" and not self.deep:
+            how["operations"] = f"none: {WHY_NO_OPERATIONS}"
         if self.compiled:
             how["compiled_layers"] = len(self.compiled)
         if self.part_steps.omitted:

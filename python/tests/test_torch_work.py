@@ -3,7 +3,9 @@
 Skipped, with the reason, where torch and transformers can't be imported.
 """
 import math
+import time
 import unittest
+import unittest.mock
 
 try:
     import torch
@@ -13,8 +15,11 @@ except ImportError as e:
     raise unittest.SkipTest(f"{e.name} is not installed: the tests with real models are not run") from None
 
 import perjoule
-from perjoule.names import Part
+from perjoule.devices import CudaClock
+from perjoule.names import Part, plan_of
+from perjoule.watch import Watch
 from perjoule.work import Pass, Work, nbytes, of_module, visible_pairs
+from standin_cuda import Device, Machine
 from support import StoredCase, recorded_warnings
 
 torch.manual_seed(0)
@@ -97,6 +102,110 @@ class Models(StoredCase):
         self.assertEqual(work[0, "experts"], (2 * 3 * 2 * 3 * 32 * 48, None))  # which of them rows share is not known
         self.assertEqual(work[1, "experts"], (2 * 2 * 3 * 32 * 48, 4 * (2 * 3 * 32 * 48 + 32 + 32)))
         self.assertEqual(work[1, "router"][0], 2 * 4 * 32)
+
+
+class Deep(StoredCase):
+    IDS = torch.tensor([[5, 9, 20, 33, 7]])
+
+    def setUp(self):
+        super().setUp()
+        self.caught = recorded_warnings(self)
+
+    def model(self, **more):
+        shape = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                     num_key_value_heads=2, max_position_embeddings=64)
+        return transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape, **more)).eval()
+
+    def operations(self, run):
+        rows = self.rows("SELECT component_name, operation_name, count(*) AS n, sum(flops_estimate) AS flops, "
+                         "min(energy_mj) AS least FROM operations_of_runs WHERE run_id = ? GROUP BY 1, 2", run)
+        return {(r["component_name"], r["operation_name"]): r for r in rows}
+
+    def run_of(self, model, body):
+        profiler = perjoule.InferencePipelineProfiler(model=model, session=self.session(), profiling_depth="deep")
+        with profiler.run():
+            out = body()
+        return out, profiler.get_summary(), profiler.result.run_id
+
+    def test_operations_of_components(self):
+        options = dict(max_new_tokens=4, do_sample=False, eos_token_id=None, output_logits=True, return_dict_in_generate=True)
+        for attention, expected in (("sdpa", {"fused_attention": 8}), ("eager", {"matmul": 16, "softmax": 8})):
+            model = self.model(attn_implementation=attention)
+            plain = model.generate(self.IDS, **options)
+            before = [dict(vars(m)) for m in model.modules()]
+            out, summary, run = self.run_of(model, lambda: model.generate(self.IDS, **options))
+            self.assertEqual([dict(vars(m)) for m in model.modules()], before)
+            self.assertTrue(all(map(torch.equal, out.logits, plain.logits)))
+            self.assertEqual((summary["output_tokens"], summary["settings"]["level"]), (4, "fine"))
+            found = self.operations(run)
+            for name, count in expected.items():
+                self.assertEqual(found["attention", name]["n"], count)
+            components = self.rows("SELECT component_name, sum(flops_estimate) AS flops FROM components_of_runs "
+                                   "WHERE run_id = ? GROUP BY 1", run)
+            for row in components:
+                if row["component_name"] in PRODUCTS:
+                    self.assertEqual(found[row["component_name"], "matmul"]["flops"], row["flops"])
+            self.assertIn(("act", "activation"), found)
+            self.assertTrue(all(r["least"] is not None for r in found.values()))
+            outside, = self.rows("SELECT count(*) AS n FROM operations_of_runs o JOIN component_metrics c ON c.id = "
+                                 "o.component_metric_id WHERE run_id = ? AND o.time_ms > c.time_ms + 1e-6", run)
+            self.assertEqual(outside["n"], 0)
+
+    def test_inference_mode_leaves_composites_whole(self):
+        model = self.model()
+        with torch.inference_mode():
+            plain = model(self.IDS).logits
+            out, _, run = self.run_of(model, lambda: model(self.IDS).logits)
+        self.assertTrue(torch.equal(out, plain))
+        found = self.operations(run)
+        self.assertEqual(found["q_proj", "matmul"]["flops"], 2 * 2 * 5 * 32 * 32)
+        self.assertEqual(found["attention", "fused_attention"]["flops"], 2 * 4 * 32 * 25)
+
+    def test_a_pass_that_raises_leaves_the_mode(self):
+        model = self.model()
+
+        def broken(x):
+            raise ZeroDivisionError
+        profiler = perjoule.InferencePipelineProfiler(model=model, session=self.session(), profiling_depth="deep")
+        model.model.norm.forward = broken
+        with self.assertRaises(ZeroDivisionError), profiler.run():
+            model(self.IDS)
+        self.assertEqual(torch.utils._python_dispatch._len_torch_dispatch_stack(), 0)
+
+    def test_compiled_blocks_are_left_alone(self):
+        model = self.model()
+        torch._dynamo.reset()
+        self.addCleanup(torch._dynamo.reset)
+        graphs = []
+        for layer in model.model.layers:
+            layer.compile(backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
+        with torch.no_grad():
+            model(self.IDS, use_cache=False)
+            made = len(graphs)
+            _, summary, run = self.run_of(model, lambda: model(self.IDS, use_cache=False))
+        self.assertEqual((len(graphs), self.operations(run)), (made, {}))
+        self.assertIn("compiled", summary["settings"]["operations"])
+        self.assertTrue(any("operations" in str(w.message) for w in self.caught))
+
+    def test_on_a_device_they_are_spans_of_it(self):
+        """Dispatch is torch's, the device a stand-in, whose clock tells when the operations ran."""
+        machine = Machine(event_ns=1000)
+        standin = machine.torch(compiler=torch.compiler, is_tensor=torch.is_tensor)
+        standin.nn = torch.nn
+        machine.work = lambda ns: setattr(machine, "now", time.monotonic_ns())
+        machine.work(0)
+        clock = lambda torch, model: (CudaClock(standin, Device("cuda:0")), "cuda")  # noqa: E731
+        model = self.model()
+        with unittest.mock.patch("perjoule.watch.clock_for", clock), torch.no_grad(), \
+                unittest.mock.patch("perjoule.watch.Watch._spare_stamps"), self.session().run(depth="deep") as run:
+            watch = Watch(standin, run, model, plan_of(model), statistics_every=0, depth="deep")
+            watch.attach()
+            model(self.IDS)
+            self.assertEqual(watch.finish()["level"], "fine")
+        rows = self.rows("SELECT operation_name, o.device, c.device AS of_component FROM deep_operation_metrics o "
+                         "JOIN component_metrics c ON c.id = o.component_metric_id")
+        self.assertEqual(len([r for r in rows if r["operation_name"] == "matmul"]), 2 * 7 + 1)
+        self.assertTrue(all(r["device"] == r["of_component"] and r["device"] for r in rows))
 
 
 class Modules(unittest.TestCase):
