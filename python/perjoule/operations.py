@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from bisect import bisect_right
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _native as n
 from .statistics import FIELDS
@@ -71,7 +71,7 @@ class Operations:
         self._word_of, self._registry = word_of, flop_registry
         operations = self
 
-        class Mode(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
+        class Mode(TorchDispatchMode):  # type: ignore[misc,no-untyped-call,unused-ignore]
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 kwargs = kwargs or {}
                 if threading.get_ident() != thread():
@@ -81,16 +81,16 @@ class Operations:
                 operations.note(func, args, kwargs, out, begin, stamp())
                 return out
 
-        self._mode = Mode
+        self._mode: Any = Mode
 
-    def mode(self) -> ContextManager[Any]:
-        return self._mode()  # type: ignore[no-any-return]
+    def mode(self) -> Any:
+        return self._mode()
 
     def note(self, func: Any, args: Any, kwargs: Dict[str, Any], out: Any, begin: int, end: int) -> None:
         try:
             if func not in self._words:
                 name = name_of(func)
-                self._words[func] = name and (name, self._word_of(name), self._registry.get(func.overloadpacket))
+                self._words[func] = None if name is None else (name, self._word_of(name), self._registry.get(func.overloadpacket))
             known = self._words[func]
             if known is None or not (begin and end):
                 return

@@ -54,7 +54,9 @@ class Look:
                 values = first_tensor(inputs)
                 if work.attention is not None and values is not None:
                     self.gaps.append(Gap(len(self.amounts), work.attention, tuple(values.shape), values.element_size()))
-                records[-5] = records[-5] & 0xFFFFFFFF | self._detail(work.of_gap(self.of, inputs)) << 32
+                # of two the second is the attention's output gate
+                at = -5 if len(records) < 12 or records[-10] != gap else -9
+                records[at] = records[at] & 0xFFFFFFFF | self._detail(work.of_gap(self.of, inputs)) << 32
             records[-1] = records[-1] & 0xFFFFFFFF | self._detail(work.of_call(inputs, out)) << 32
         return self._take_statistics(records, out)
 

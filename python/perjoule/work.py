@@ -152,6 +152,8 @@ def of_module(module: Module) -> Optional[Callable[[Any, Any], Amount]]:
         return None
     if _linear_leaves(module) == [module] or _linear_size(module):
         return _linear(module)
+    if re.search("mlp|expert|ffn|feedforward", kind.lower()) and _linear_leaves(module):
+        return _linear(module)  # a feed-forward block that is timed as a whole: each product has as many rows as its output
     if type(getattr(module, "num_embeddings", None)) is int:
         return _embedding(module)
     if hasattr(module, "kernel_size") and getattr(weight, "dim", lambda: 0)() > 2:
@@ -249,11 +251,6 @@ class Work:
             moved = nbytes(values) * (2 if self.activation == ACTIVATION else 3)
             return float(self.activation * values.numel()), moved
         return UNKNOWN
-
-
-def _is_cross(attention: Module) -> bool:
-    """Whether attention reads another text than its own, whose length a pass of the model does not tell."""
-    return bool(getattr(attention, "is_cross_attention", False)) or "cross" in type(attention).__name__.lower()
 
 
 def works_of(plan: Plan, config: Any = None) -> Dict[int, Work]:

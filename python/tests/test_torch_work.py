@@ -247,6 +247,11 @@ class Modules(unittest.TestCase):
 
         self.assertEqual(of_module(Adapted())((torch.rand(3, 64),), torch.rand(3, 32))[0], 2 * 3 * (64 * 32 + 64 * 4 + 4 * 32))
 
+    def test_a_feed_forward_block_as_a_whole(self):
+        config = transformers.LlamaConfig(hidden_size=32, intermediate_size=48)
+        block = transformers.models.llama.modeling_llama.LlamaMLP(config)
+        self.check(block, torch.rand(3, 32), 2 * 3 * 3 * 32 * 48)
+
     def test_visible_pairs_are_counted(self):
         for query, cached, window in ((1, 0, None), (5, 3, None), (5, 0, 3), (4, 2, 3), (1, 10, 4), (3, 10, 4)):
             pairs = sum(min(cached + i + 1, window or math.inf) for i in range(query))
