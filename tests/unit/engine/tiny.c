@@ -215,35 +215,14 @@ static void add_experts(tiny_model *m, const char *layer)
     add_linear(m, block, "shared_expert_gate", 1, s->hidden, false);
 }
 
-/* Every other layer is a block. */
-static void add_half(tiny_model *m, const char *layer, const char *mixer, int index)
-{
-    const tiny_shape *s = &m->shape;
-    int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
-    add_norm(m, layer, "norm", s->hidden);
-    if (index % 2) {
-        add_linear(m, mixer, "up_proj", s->width, s->hidden, false);
-        add_linear(m, mixer, "down_proj", s->hidden, s->width, false);
-        return;
-    }
-    add_linear(m, mixer, "q_proj", q, s->hidden, false);
-    add_linear(m, mixer, "k_proj", kv, s->hidden, false);
-    add_linear(m, mixer, "v_proj", kv, s->hidden, false);
-    add_linear(m, mixer, "o_proj", s->hidden, q, false);
-}
-
 static void add_layer(tiny_model *m, int index)
 {
     const tiny_shape *s = &m->shape;
     char layer[40], attn[64], mlp[64];
     int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     snprintf(layer, sizeof layer, "model.layers.%d", index);
-    snprintf(attn, sizeof attn, "%s.%s", layer, s->halves ? "mixer" : "self_attn");
+    snprintf(attn, sizeof attn, "%s.self_attn", layer);
     snprintf(mlp, sizeof mlp, "%s.mlp", layer);
-    if (s->halves) {
-        add_half(m, layer, attn, index);
-        return;
-    }
     if (s->norms != TINY_POST) add_norm(m, layer, "input_layernorm", s->hidden);
     if (s->norms == TINY_SANDWICH) add_norm(m, layer, "pre_feedforward_layernorm", s->hidden);
     if (s->norms != TINY_PRE) add_norm(m, layer, "post_feedforward_layernorm", s->hidden);
@@ -280,7 +259,7 @@ void tiny_make(tiny_model *m, const tiny_shape *shape, uint64_t seed)
     random_state = seed;
     add(m, "model.embed_tokens.weight", shape->vocab, shape->hidden, 0);
     for (int i = 0; i < shape->layers; i++) add_layer(m, i);
-    add_norm(m, "model", final_norm_of(shape), shape->hidden);
+    add_norm(m, "model", shape->plain_mlp ? "final_layernorm" : "norm", shape->hidden);
     if (!shape->tied) add(m, "lm_head.weight", shape->vocab, shape->hidden, 0);
     if (shape->plain_mlp) add(m, "lm_head.bias", shape->vocab, 0, 0);
 }
@@ -375,9 +354,7 @@ static void write_config(const tiny_model *m)
             "\"tie_word_embeddings\": %s, \"attention_bias\": %s, \"mlp_bias\": %s, ",
             s->architecture, s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim,
             s->mixtral ? s->expert_width : s->width, s->vocab, CONTEXT,
-            s->plain_mlp ? "layer_norm_eps"
-            : s->halves  ? "layer_norm_epsilon"
-                         : "rms_norm_eps", s->plain_mlp ? "gelu_new" : "silu",
+            s->plain_mlp ? "layer_norm_eps" : "rms_norm_eps", s->plain_mlp ? "gelu_new" : "silu",
             s->tied ? "true" : "false", s->all_bias ? "true" : "false",
             s->all_bias ? "true" : "false");
     if (s->window) fprintf(f, "\"sliding_window\": %d, ", s->window);
@@ -643,12 +620,10 @@ static double *attention(walk *w, const double *x)
     const tiny_shape *s = w->s;
     int dim = s->head_dim, nq = s->heads * dim, nkv = s->kv_heads * dim, n = w->count;
     const char *fused = "self_attn.qkv_proj";
-    const char *const parts[2][3] = {{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
-                                     {"mixer.q_proj", "mixer.k_proj", "mixer.v_proj"}};
-    const char *const *part = parts[s->halves];
-    double *q = linear(w, s->fused ? fused : part[0], x, n, 0, nq);
-    double *k = linear(w, s->fused ? fused : part[1], x, n, s->fused ? nq : 0, nkv);
-    double *v = linear(w, s->fused ? fused : part[2], x, n, s->fused ? nq + nkv : 0, nkv);
+    double *q = linear(w, s->fused ? fused : "self_attn.q_proj", x, n, 0, nq);
+    double *k = linear(w, s->fused ? fused : "self_attn.k_proj", x, n, s->fused ? nq : 0, nkv);
+    double *v =
+        linear(w, s->fused ? fused : "self_attn.v_proj", x, n, s->fused ? nq + nkv : 0, nkv);
     capture(w, "q_proj", q, (size_t)(n * nq));
     capture(w, "v_proj", v, (size_t)(n * nkv));
     if (s->qk_norm) {
@@ -656,7 +631,7 @@ static double *attention(walk *w, const double *x)
         heads_norm(w, "self_attn.k_norm", &k, s->kv_heads);
         capture(w, "q_norm", q, (size_t)(n * nq));
     }
-    bool rotates = !s->halves && (!s->unrotated_every || (w->layer + 1) % s->unrotated_every != 0);
+    bool rotates = !s->unrotated_every || (w->layer + 1) % s->unrotated_every != 0;
     int window = s->full_every && (w->layer + 1) % s->full_every == 0 ? 0 : s->window;
     double scale = s->score_scale > 0 ? s->score_scale : 1 / sqrt(dim);
     for (int t = 0; t < n && rotates; t++) {
@@ -681,10 +656,7 @@ static double *attention(walk *w, const double *x)
                     y[t * nq + h * dim + i] += p[j] / sum * v[j * nkv + kv * dim + i];
         }
     capture(w, "attention", y, (size_t)(n * nq));
-    const char *output = s->plain_mlp ? "self_attn.dense"
-                         : s->halves  ? "mixer.o_proj"
-                                      : "self_attn.o_proj";
-    double *out = linear(w, output, y, n, 0, 0);
+    double *out = linear(w, s->plain_mlp ? "self_attn.dense" : "self_attn.o_proj", y, n, 0, 0);
     capture(w, "o_proj", out, (size_t)(n * s->hidden));
     free(q);
     free(k);
@@ -736,15 +708,6 @@ static double *fused_mlp(walk *w, const double *x)
     double *y = linear(w, "mlp.down_proj", gate, w->count, 0, 0);
     free(gate);
     free(up);
-    return y;
-}
-
-static double *squared_mlp(walk *w, const double *x)
-{
-    double *a = linear(w, "mixer.up_proj", x, w->count, 0, 0);
-    for (int i = 0; i < w->count * w->s->width; i++) a[i] = fmax(a[i], 0) * fmax(a[i], 0);
-    double *y = linear(w, "mixer.down_proj", a, w->count, 0, 0);
-    free(a);
     return y;
 }
 
@@ -862,12 +825,6 @@ void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
     const char *before = s->norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
     for (int i = 0; i < n; i++) x[i] = embedded * embedding[ids[i / d] * d + i % d];
     for (w.layer = 0; w.layer < s->layers; w.layer++) {
-        if (s->halves) {
-            double *h = norm(&w, "norm", x, count, d);
-            accumulate(&w, NULL, x, w.layer % 2 ? squared_mlp(&w, h) : attention(&w, h), n);
-            free(h);
-            continue;
-        }
         double *normed = opening(&w, "input_layernorm", x, n);
         capture(&w, "input_layernorm", normed, (size_t)n);
         accumulate(&w, after, x, attention(&w, normed), n);
@@ -880,9 +837,7 @@ void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
         free(normed);
     }
     w.layer = -1;
-    char final[64];
-    snprintf(final, sizeof final, "model.%s", final_norm_of(s));
-    double *normed = norm(&w, final, x, count, d);
+    double *normed = norm(&w, s->plain_mlp ? "model.final_layernorm" : "model.norm", x, count, d);
     double *out =
         linear(&w, s->tied ? "model.embed_tokens" : "lm_head", normed, count, 0, s->vocab);
     for (int i = 0; i < count * s->vocab; i++)
