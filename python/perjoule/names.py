@@ -20,12 +20,13 @@ from .errors import ModelNotRecognised
 SECTIONS = {
     "embedding": ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok_embeddings", "embed_tokens_per_layer",
                   "per_layer_model_projection", "per_layer_projection_norm", "word_embeddings_layernorm", "embeddings",
-                  "tokens_embed", "layernorm_embedding"),
+                  "tokens_embed", "layernorm_embedding", "embedder", "patch_embed"),
     "position_embedding": ("rotary_emb", "wpe", "embed_positions", "rotary_emb_local", "positions_embed",
                            "position_embeddings"),
     "final_norm": ("norm", "final_layernorm", "ln_f", "final_layer_norm", "norm_f", "final_norm", "layer_norm", "ln_out",
-                   "embedding_norm"),
-    "lm_head": ("lm_head", "embed_out", "output", "output_projection", "proj_out", "head"),
+                   "embedding_norm", "layernorm"),
+    "lm_head": ("lm_head", "embed_out", "output", "output_projection", "proj_out", "head", "pooler", "pre_classifier", "classifier", "score",
+                "qa_outputs"),  # or what else makes the model's results of the last block's
 }
 MODULES = "modules"  # section of a model without blocks
 ENCODER = "encoder"  # section of the encoder of a model whose decoder generates text

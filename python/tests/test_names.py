@@ -95,6 +95,12 @@ class Names(unittest.TestCase):
         self.assertEqual((len(encoder), len(set(encoder))), (15, 5))
         self.assertIn("encoder.attention", {part.gap for part in plan.parts})
 
+    def test_heads_of_classifiers(self):
+        model = Model(pooler=Module(dense=Linear()), classifier=Linear())
+        plan = plan_of(model)
+        self.assertEqual(plan.unmatched, [])
+        self.assertEqual([p.component for p in plan.parts if p.section == "lm_head" and p.component != "lm_head"], ["pooler", "classifier"])
+
     def test_weights_of_two_modules_are_matched_once(self):
         model = Model()
         twin, other = Linear(), Linear()
