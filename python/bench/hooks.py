@@ -114,7 +114,7 @@ def measure_events(loop, hooks, watch, rounds):
         for (what, level), times in zip(kinds, found):
             what.attach()
             if level is not None:
-                watch.part_steps.wants = lambda phase, level=level: level
+                watch.part_steps.wants = lambda phase, whole, level=level: level
             loop.step()
             times += [loop.step() for _ in range(8)]
             what.detach()

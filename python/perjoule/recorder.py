@@ -13,7 +13,7 @@ import contextlib
 import functools
 import itertools
 import threading
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Set, Tuple
 
 from . import _native as n
 from .names import ENCODER, MODULES, SECTIONS, Module, Namespace, Part, Plan
@@ -206,6 +206,7 @@ class Recorder:
         plan, name = self.plan, self.run.name
         self.modules: Optional[int] = None  # the section of a model without blocks
         self.sections: List[Tuple[int, List[int]]] = []  # a section's code, and those of its members in order
+        self.of_encoder: Set[int] = set()  # codes of the encoder's parts
         if plan is None:
             return
         members: Dict[str, List[int]] = {section: [] for section in (ENCODER, *SECTIONS, MODULES)}
@@ -217,7 +218,7 @@ class Recorder:
         if self.logits is not None:
             members["lm_head"].append(self.logits)
         self.modules = word(n.SECTION, name(MODULES)) if members.pop(MODULES) else None
-        self.of_encoder = set(members.pop(ENCODER))
+        self.of_encoder.update(members.pop(ENCODER))
         self.encoder = word(n.SECTION, name(ENCODER)) if self.of_encoder else 0
         for section, words in members.items():
             if words:

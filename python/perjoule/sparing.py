@@ -87,13 +87,13 @@ class PartSteps:
         m, k = intervals(len(plan.layers), others, parts, stamp_ns, empty_hooks_ns(torch), passed_by)
         return cls(k, m)
 
-    def wants(self, phase: str) -> int:
-        """BARE, LAYERS or PARTS."""
+    def wants(self, phase: str, whole: bool = False) -> int:
+        """BARE, LAYERS or PARTS; `whole`: PARTS anyway, for the sake of something else."""
         if phase == "prefill":
             return PARTS
         self._since, self._steps = self._since + 1, self._steps + 1
         interval = min(self.every, FIRST) if self._timed <= FEW else self.every
-        if not self._timed or self._since >= interval:
+        if whole or not self._timed or self._since >= interval:
             self._timed, self._since = self._timed + 1, 0
             return PARTS
         self.omitted += 1

@@ -423,10 +423,9 @@ class Watch:
             self.step = Step(clock.begin_step(step.end if step is not None else None), request.position,
                              "speculation" if self.speculates else "sampling")
             self.step.phase = phase if clock.is_late else None
-        level, look = self.part_steps.wants(phase), None
         self.seen = True
-        if self.schedule.wants(phase) and self.recorder.plan is not None:
-            look, level = Look(self.torch, self.schedule.limit), PARTS
+        look = Look(self.torch, self.schedule.limit) if self.schedule.wants(phase) and self.recorder.plan is not None else None
+        level = self.part_steps.wants(phase, look is not None)
         self.recorder.forward_begins(level, self._pass_of(rows, query, cached), look)
         self.pass_begin_ns = clock_ns()
 

@@ -375,7 +375,7 @@ class Costs(CudaCase):
         machine = self.machine(event_ns=1)
         model = self.model(machine, Blocks(12), US)
         watch = self.watch(model)
-        watch.part_steps.wants = lambda phase: level
+        watch.part_steps.wants = lambda phase, whole: level
         cache = self.loop(machine, model, 1)
         executed, stamps = [0], machine.events
 
