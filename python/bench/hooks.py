@@ -9,8 +9,8 @@ caches. Each round runs one step of each kind in rotating order, so that a slowd
 alike; the figures are medians of the differences within a round, in CPU time.
 
 --event US measures what a CUDA device's clock costs where an event takes the host so many microseconds: the model computes
-on the CPU, events are those of the stand-in of the tests. Steps with and without the parts of layers are then timed apart
-and weighted as in a long generation; the figures are lower deciles, because other programs can only slow a step.
+on the CPU, events are those of the stand-in of the tests. Steps that time nothing inside, layers, and their parts are then timed
+apart and weighted as in a long generation; the figures are lower deciles, because other programs can only slow a step.
 
 --whole measures what a user pays instead: wall-clock and CPU time of a token of `generate`, with and without a run
 whose sensors are sampled (simulated ones) and which is stored. Needs torch and transformers.
@@ -33,6 +33,7 @@ import transformers
 import perjoule
 from perjoule.devices import CudaClock
 from perjoule.names import plan_of
+from perjoule.recorder import BARE, LAYERS, PARTS
 from perjoule.watch import Watch
 
 
@@ -106,17 +107,18 @@ def measure(loop, kinds, rounds):
 
 
 def measure_events(loop, hooks, watch, rounds):
-    """Lower deciles of a plain step, and of what empty hooks, steps without parts and steps with them add to it."""
-    plain, hooked, sparse, full = [], [], [], []
+    """Lower deciles of a plain step, and of what empty hooks and steps that time so much add to it."""
+    kinds = ((Nothing(), None), (hooks, None), (watch, BARE), (watch, LAYERS), (watch, PARTS))
+    found = [[] for _ in kinds]
     for _ in range(rounds):
-        for what, wants, times in ((Nothing(), None, plain), (hooks, None, hooked), (watch, False, sparse), (watch, True, full)):
+        for (what, level), times in zip(kinds, found):
             what.attach()
-            if wants is not None:
-                watch.part_steps.wants = lambda phase, wants=wants: wants
+            if level is not None:
+                watch.part_steps.wants = lambda phase, whole, level=level: level
             loop.step()
             times += [loop.step() for _ in range(8)]
             what.detach()
-    base, *added = (statistics.quantiles(times, n=10)[0] for times in (plain, hooked, sparse, full))
+    base, *added = (statistics.quantiles(times, n=10)[0] for times in found)
     return base, [each - base for each in added]
 
 
@@ -176,16 +178,21 @@ def measure_whole(model, rounds):
 def with_events(torch, event_us):
     """torch with a CUDA device whose events cost the host so much, and which has nothing to compute."""
     sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "tests"))
-    from standin_cuda import Device, Machine
+    from standin_cuda import Device, Event, Machine
 
-    class RealTime(Machine):
-        def work(self, ns):
-            end = time.thread_time_ns() + ns
+    class Timed(Event):
+        """Takes so long altogether, with what the stand-in does itself."""
+
+        def record(self, stream=None):
+            end = time.thread_time_ns() + int(1000 * event_us)
+            super().record(stream)
             while time.thread_time_ns() < end:
                 pass
-            self.now = time.monotonic_ns()
+            self.machine.now = time.monotonic_ns()
 
-    standin = RealTime(event_ns=int(1000 * event_us)).torch(compiler=torch.compiler, is_tensor=torch.is_tensor)
+    machine = Machine(event_ns=0)
+    standin = machine.torch(compiler=torch.compiler, is_tensor=torch.is_tensor)
+    standin.cuda.Event = lambda enable_timing=False: Timed(machine, enable_timing)
     standin.nn = torch.nn
     clocks = lambda torch, model: (CudaClock(standin, Device("cuda:0")), "cuda")  # noqa: E731
     return standin, unittest.mock.patch("perjoule.watch.clock_for", clocks)
@@ -211,15 +218,16 @@ def main():
         with patch:
             watch = Watch(known, run, model, plan, statistics_every=0)
         if o.event:
-            base, (hooks, sparse, full) = measure_events(loop, EmptyHooks(plan), watch, o.rounds)
+            base, (hooks, bare, layers, parts) = measure_events(loop, EmptyHooks(plan), watch, o.rounds)
             watch.attach()
-            every = watch.part_steps.every
-            cost = {"empty hooks": hooks, "without parts": sparse, "with parts": full, "profiler": sparse + (full - sparse) / every}
+            every, layers_every = watch.part_steps.every, watch.part_steps.layers_every
+            cost = {"empty hooks": hooks, "bare steps": bare, "layers": layers, "parts": parts,
+                    "profiler": bare + (layers - bare) / layers_every + (parts - layers) / every}
         else:
             base, cost = measure(loop, {"nothing": Nothing(), "empty hooks": EmptyHooks(plan), "profiler": watch}, o.rounds)
         watch.finish()
     print(f"{modules} modules, a step of {base * 1e3:.2f} ms"
-          + (f"; layers timed in each step, their parts in every {every}th" if o.event and every > 1 else ""))
+          + (f"; layers timed in every {layers_every}th step, their parts in every {every}th" if o.event else ""))
     for name in cost:
         if name != "nothing":
             print(f"{name:13} {cost[name] / modules * 1e6:6.2f} us per module and step, {100 * cost[name] / base:5.2f} % of the step")

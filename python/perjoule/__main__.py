@@ -20,7 +20,7 @@ def _arguments(words: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m perjoule", description="Profiles unchanged Python programs.")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="record every call of a transformers model's generate as a run")
-    run.add_argument("--depth", choices=("off", "module"), default="module")
+    run.add_argument("--depth", choices=("off", "module", "deep"), default="module")
     run.add_argument("--power", help="sources, as in `perjoule run --power`")
     run.add_argument("--db", help="database file; none: store nothing")
     run.add_argument("--tag", action="append", default=[], help="may be given several times")

@@ -16,8 +16,9 @@ from collections import deque
 from typing import Any, Callable, ContextManager, Deque, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from .names import Module
-from .recorder import FIELDS, LOST, HostClock
+from .recorder import LOST, HostClock
 from .session import clock_ns
+from .statistics import FIELDS
 
 PAIR_EVERY_NS = 1_000_000_000  # how long a clock pair is used: event times are 32-bit floats of milliseconds
 PAIR_TRIES = 3  # of which the tightest pair counts

@@ -12,7 +12,6 @@ Only the thread that calls the model first is traced. Does not import mlx until 
 from __future__ import annotations
 
 import functools
-import struct
 import sys
 import threading
 from collections import deque
@@ -22,11 +21,11 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 from . import _native as n
 from .errors import CoarseRecording
 from .names import Module, Part, Plan, plan_of
-from .recorder import FIELDS, NONE, Gate, HostClock, Recorder, Step, is_outer, never, word
+from .recorder import NONE, Gate, HostClock, Recorder, Step, is_outer, never, word
 from .session import Run, clock_ns, warn
+from .statistics import DETAIL, FIELDS, Look
 from .steps import Request
 
-_WORK = struct.Struct("=ddfffffIII")  # pj_span_detail without statistics
 AFTER_LAYERS = ("final_norm", "lm_head")
 WHY_TRANSFORMED = "the model is called within mx.compile or another transformation, during which nothing can be evaluated"
 HOW = "mlx, evaluated before and after each module"
@@ -146,7 +145,7 @@ class MlxRecorder(Recorder):
         """FLOPs and bytes of the module that was recorded last, from its shapes."""
         rows = out.size / out.shape[-1] if getattr(out, "shape", None) else 0
         moved = weight_bytes + sum(a.nbytes for a in _arrays((inputs, out), self.mx.array))
-        self.work.append(_WORK.pack(2 * multiplications * rows, moved, 0, 0, 0, 0, 0, 0, 0, 0))
+        self.work.append(DETAIL.pack(2 * multiplications * rows, moved, 0, 0, 0, 0, 0, 0, 0, 0))
         self.records[-1] = self.records[-1] & NONE | len(self.work) << 32
 
     def _record_shared_head(self) -> None:
@@ -155,11 +154,11 @@ class MlxRecorder(Recorder):
             records.extend((records[-FIELDS + 1], self.clock.stamp(), self.tied, NONE))
             self.note_work(*weights_of(self.shared, is_head=True), (), out)
 
-    def forward_ended(self, step: Step) -> None:
+    def forward_ended(self, step: Step) -> Optional[Look]:
         if not self.skips_head and not self.transformed:
             self._record_shared_head()
-        step.details = b"".join(self.work)
-        super().forward_ended(step)
+        step.details = bytearray(b"".join(self.work))
+        return super().forward_ended(step)
 
 
 def swap_class(module: Any, call: Callable[..., Any], restore: List[Callable[[], Any]]) -> None:

@@ -20,14 +20,16 @@ from .errors import ModelNotRecognised
 SECTIONS = {
     "embedding": ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok_embeddings", "embed_tokens_per_layer",
                   "per_layer_model_projection", "per_layer_projection_norm", "word_embeddings_layernorm", "embeddings",
-                  "tokens_embed", "layernorm_embedding"),
+                  "tokens_embed", "layernorm_embedding", "embedder", "patch_embed"),
     "position_embedding": ("rotary_emb", "wpe", "embed_positions", "rotary_emb_local", "positions_embed",
                            "position_embeddings"),
     "final_norm": ("norm", "final_layernorm", "ln_f", "final_layer_norm", "norm_f", "final_norm", "layer_norm", "ln_out",
-                   "embedding_norm"),
-    "lm_head": ("lm_head", "embed_out", "output", "output_projection", "proj_out", "head"),
+                   "embedding_norm", "layernorm"),
+    "lm_head": ("lm_head", "embed_out", "output", "output_projection", "proj_out", "head", "pooler", "pre_classifier", "classifier", "score",
+                "qa_outputs"),  # or what else makes the model's results of the last block's
 }
 MODULES = "modules"  # section of a model without blocks
+ENCODER = "encoder"  # section of the encoder of a model whose decoder generates text
 WITHOUT_COMPONENT = ("rotary_emb", "rotary_emb_local")  # tables, not work of a component
 WHOLE = ("experts", "shared_expert", "shared_experts")  # timed as a whole, without their submodules
 WHOLE_TYPES = ("MultiheadAttention",)  # uses its submodules' weights without calling the submodules
@@ -35,7 +37,7 @@ WHOLE_TYPES = ("MultiheadAttention",)  # uses its submodules' weights without ca
 # the original layer (adapters).
 SIZES = (("in_features", "out_features"), ("infeatures", "outfeatures"), ("num_embeddings", "embedding_dim"))
 ACTIVATIONS = ("act_fn", "activation_fn", "act", "activation")
-ATTENTION_OUT = ("o_proj", "dense", "out_proj", "c_proj", "wo", "Wo", "out_lin", "attention_out")
+ATTENTION_OUT = ("o_proj", "o", "dense", "out_proj", "c_proj", "wo", "Wo", "out_lin", "attention_out")
 MLP_OUT = ("down_proj", "fc2", "c_proj", "w2", "dense_4h_to_h", "fc_out", "wo", "Wo", "dense", "output_linear")
 # Functions of a modelling file whose work has no module of its own: name -> component. A convolution has the name of the
 # module that holds its weights.
@@ -66,6 +68,7 @@ class Part:
     section: Optional[str] = None  # outside the blocks
     layer: int = -1
     gap: Optional[str] = None  # component that runs between the end of the previous part and the start of this one
+    parent: Optional[Module] = None  # the module within a block that holds it
 
 
 @dataclass
@@ -78,6 +81,7 @@ class Plan:
     functions: List[Tuple[Namespace, str, str]] = field(default_factory=list)  # (namespace, name, component)
     gated_attention: List[Namespace] = field(default_factory=list)  # namespaces whose attention has an output gate
     logits: bool = False  # the head is followed by a scale or a soft cap
+    encoder: Optional[Module] = None  # of a decoder, which is called before it
     unmatched: List[str] = field(default_factory=list)  # paths of modules with weights that no entry above covers
 
     def without_parts_of(self, blocks: Container[int]) -> "Plan":
@@ -229,6 +233,12 @@ def _is_timed(path: List[str], siblings: List[str]) -> bool:
     return _kind_of_place(path) == "mlp" and "gate_proj" in siblings and "up_proj" in siblings
 
 
+def _at(module: Module, path: List[str]) -> Module:
+    for name in path:
+        module = module._modules[name]
+    return module
+
+
 def _block_parts(prefix: str, index: int, block: Module, taken: Container[str]) -> Iterator[Part]:
     """The parts of a block. The names `taken` belong to parts outside the blocks, by which a run's sections are found."""
     leaves = [leaf for leaf in _leaves(block) if _is_timed(leaf[0], leaf[2])]
@@ -237,7 +247,8 @@ def _block_parts(prefix: str, index: int, block: Module, taken: Container[str]) 
     for (path, module, siblings), name in zip(leaves, names):
         if name in taken or (len(places[name]) > 1 and name not in ("act", "router", "experts", "shared_expert")):
             name = ".".join(path if len(path) > 1 else ["layer", *path])  # disambiguate a name that occurs twice
-        yield Part(f"{prefix}.{'.'.join(path)}", module, name, layer=index, gap=_gap_before(path, siblings))
+        yield Part(f"{prefix}.{'.'.join(path)}", module, name, layer=index, gap=_gap_before(path, siblings),
+                   parent=_at(block, path[:-1]))
 
 
 # ---- the whole model -------------------------------------------------------------------------
@@ -318,6 +329,37 @@ def _plan_without_blocks(model: Module) -> Plan:
     return plan
 
 
+def _encoder_parts(path: str, encoder: Module) -> Iterator[Part]:
+    """The parts of an encoder, named as within a block or by their own names, and assigned to no layer."""
+    def named(part: Part) -> Part:
+        return replace(part, component=f"{ENCODER}.{part.component}", section=ENCODER, layer=-1,
+                       gap=part.gap and f"{ENCODER}.{part.gap}")
+
+    lists = {id(blocks): here for here, blocks in _block_lists(encoder, path)}
+
+    def visit(module: Module, here: str) -> Iterator[Part]:
+        for name, child in _children(module):
+            inner = f"{here}.{name}"
+            if id(child) in lists:
+                for index, (number, block) in enumerate(_children(child)):
+                    yield from map(named, _block_parts(f"{inner}.{number}", index, block))
+            elif _own_weights(child) or type(child).__name__ in WHOLE_TYPES:
+                yield named(Part(inner, child, name))
+            else:
+                yield from visit(child, inner)
+    return visit(encoder, path)
+
+
+def _parameters(module: Module) -> Iterator[int]:
+    for each in (module, *(child for _, child in _walk(module))):
+        yield from (id(p) for p in each._parameters.values() if p is not None)
+
+
+def _has_encoder(plan: Plan, name: str, module: Module) -> bool:
+    """Whether a module beside the blocks is the encoder that their decoder reads from, rather than a tower for images."""
+    return name == ENCODER and "decoder" in plan.blocks.split(".") and any(True for _ in _block_lists(module))
+
+
 def plan_of(model: Module) -> Plan:
     """The plan of what to time in `model`; raises ModelNotRecognised if that is nothing."""
     found = _find_blocks(model)
@@ -330,13 +372,20 @@ def plan_of(model: Module) -> Plan:
     for index, (name, block) in enumerate(_children(blocks)):
         plan.layers.append((index, block))
         plan.parts += _block_parts(f"{path}.{name}", index, block, taken)
+    unknown: List[Tuple[str, Module]] = []
     for here, module in outside:
         name = here.rsplit(".", 1)[-1]
         section = next((s for s, names in SECTIONS.items() if name in names), None)
-        if section is None:
-            plan.unmatched.append(here)
+        if section is None and _has_encoder(plan, name, module):
+            plan.encoder = module
+            plan.parts += _encoder_parts(here, module)
+        elif section is None:
+            unknown.append((here, module))
         else:
             plan.parts.append(Part(here, module, None if name in WITHOUT_COMPONENT else name, section=section))
+    timed = {parameter for part in plan.parts for parameter in _parameters(part.module)}
+    # weights that are another module's too are not computed with twice
+    plan.unmatched += [here for here, module in unknown if not timed.issuperset(_parameters(module))]
     plan.logits = _follows_head(model)
     _add_functions(plan)
     return plan

@@ -72,7 +72,8 @@ class InferencePipelineProfiler:
 
     model: a module of torch or of mlx.nn; those of Hugging Face and mlx-lm are recognised by their module names, others if
     they are structured alike.
-    profiling_depth: "module" (to components) or "off" (phases and tokens).
+    profiling_depth: "module" (to components), "deep" (to the operations within them, which costs time) or "off" (phases
+    and tokens).
     tokenizer: decodes the tokens' text; without it only ids are stored.
     statistics_every: compute statistics of the components' outputs at every k-th decode step; 0: never; None: chosen by
     cost.
@@ -89,7 +90,7 @@ class InferencePipelineProfiler:
         model_name: Optional[str] = None,
     ) -> None:
         if profiling_depth not in ("off", "module", "deep"):
-            raise ValueError(f"profiling_depth is off or module, not {profiling_depth!r}")
+            raise ValueError(f"profiling_depth is off, module or deep, not {profiling_depth!r}")
         self.is_mlx = is_mlx(model)
         if not self.is_mlx and not hasattr(model, "register_forward_hook"):
             raise TypeError(f"the profiler takes a module of torch or of mlx.nn, not {_what_else(model)}")
@@ -97,7 +98,7 @@ class InferencePipelineProfiler:
             raise ValueError(f"statistics_every is a number of steps, 0 or more, not {statistics_every!r}")
         if session is not None and not isinstance(session, Session):
             raise TypeError(f"session is a perjoule.Session, not {type(session).__name__}")
-        if profiling_depth == "deep":
+        if profiling_depth == "deep" and self.is_mlx:
             warn("operations inside a module have no hooks: recorded to depth 'module'", CoarseRecording)
             profiling_depth = "module"
         self.model, self.depth, self.tokenizer = model, profiling_depth, tokenizer
@@ -108,7 +109,7 @@ class InferencePipelineProfiler:
         self.automatic = False  # whether `python -m perjoule run` made it, rather than the program
         self.last: Optional[Result] = None
         plain = getattr(model, "_orig_mod", None)
-        self.plan = None if profiling_depth != "module" else plan_of_mlx(model) if self.is_mlx else (
+        self.plan = None if profiling_depth == "off" else plan_of_mlx(model) if self.is_mlx else (
             plan_of(plain if plain is not None else getattr(model, "module", model)))
         if self.plan is not None and not self.plan.layers:
             warn(f"{type(model).__name__} has no list of blocks (such as model.layers): its modules are recorded by their "
@@ -204,7 +205,7 @@ class ProfiledRun:
         watch = Watch(torch, run, p.model, p.plan, p.tokenizer, p.statistics_every, p.depth)
         watch.automatic = p.automatic
         self._describe(torch, run, watch)
-        if watch.coarse and p.depth == "module":
+        if watch.coarse and p.depth != "off":
             warn(f"recorded at the level of phases and tokens: {watch.coarse}", CoarseRecording)
         return watch
 

@@ -13,19 +13,22 @@ import contextlib
 import functools
 import itertools
 import threading
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Set, Tuple
 
 from . import _native as n
-from .names import MODULES, SECTIONS, Module, Namespace, Part, Plan
-from .patching import Replacement, as_hook, attaching, copy_unpatched
+from .names import ENCODER, MODULES, SECTIONS, Module, Namespace, Part, Plan
+from .patching import Replacement, as_hook, attaching, copy_unpatched, resume, suspend
 from .session import Run, clock_ns
-from .statistics import Look
+from .operations import Operations
+from .shapes import Shapes
+from .statistics import DETAIL, FIELDS, NO_STATISTICS, Look
+from .work import Pass, Work
 
 TOGETHER = 8  # steps that a device has computed are passed on together, which costs less than one by one
 TOGETHER_NS = 100_000_000  # or as many as there are when the oldest is as old as this
 MAX_BEHIND = 16  # steps that the device may be behind; then the host waits for the oldest of them
+BARE, LAYERS, PARTS = range(3)  # what of a pass is timed: itself, also layers and modules outside them, also their parts
 NONE = 0xFFFFFFFF  # in no layer of its own, without detail
-FIELDS = 4  # fields of a record: begin, end, kind and name and device, layer and detail
 DEVICE = 48  # where a device is in the third of them
 KIND_AND_NAME = (1 << DEVICE) - 1
 
@@ -112,8 +115,9 @@ class Discard(Look):
     def __init__(self) -> None:
         super().__init__(None)
 
-    def at(self, records: List[int], out: Any) -> None:
+    def at(self, records: List[int], out: Any, inputs: Any = (), work: Optional[Work] = None, gap: Optional[int] = None) -> bool:
         records.clear()
+        return False
 
 
 class Step:
@@ -128,7 +132,7 @@ class Step:
         self.records: List[int] = []
         self.ends: List[int] = []  # where the records of each pass end; a step has one pass, or several parts of a prompt
         self.texts: List[Tuple[int, int, int, Optional[str]]] = []
-        self.details: bytes = b""
+        self.details = bytearray()  # of the records, which number them
         self.phase: Optional[str] = None  # where the clock is late: the phase that the step belongs to
         self.stamps: List[int] = []  # to be passed before the step can be read
         self.complete: List[Callable[[], None]] = []  # reads the step's tensors, once the device has computed them
@@ -154,16 +158,17 @@ def _without_lost(records: List[int]) -> List[int]:
 
 def is_outer(part: Part) -> bool:
     """Whether a part lies outside the layers: there are few, and the run's sections are made of them."""
-    return part.section not in (None, MODULES)
+    return part.section not in (None, MODULES, ENCODER)
 
 
 class Gate:
     """Which thread's calls of a group of modules are timed; 0: none's. `ended_by`: what stamped the end of the last layer."""
 
-    __slots__ = ("thread", "ended_by")
+    __slots__ = ("thread", "ended_by", "patches")
 
     def __init__(self) -> None:
         self.thread = 0
+        self.patches: List[Replacement] = []  # that can be taken off while nothing is timed
         self.ended_by: Optional[Callable[[], int]] = None
 
 
@@ -180,12 +185,16 @@ class Recorder:
         self._packed = array.array("q")  # spans of steps, and what else goes with them
         self._texts: List[Tuple[int, int, int, Optional[str]]] = []
         self.looking: Optional[Look] = None  # of the current pass
+        self.resumed = LOST  # stamp at which the statistics of the module recorded last were done
+        self.works: Dict[int, Work] = {}  # of the parts, by id() of their modules
+        self.shapes = Shapes()
+        self.operations: Optional[Operations] = None  # at depth deep
         self.gated = False
         self._devices: List[Any] = []  # that compute modules, as the records number them
         self._declared: List[int] = []  # their numbers in the run
         self._clock_error_ns = 0  # of the packed spans
         self.outer, self.inner = Gate(), Gate()  # layers and modules outside them; parts of layers
-        self.inner_wanted = True  # in the current pass, or the last
+        self.level = PARTS  # of the current pass, or the last
         self.unphased_ns: Optional[int] = None  # begin of the phase before the first, where the clock is late
         self._phase: Optional[Tuple[str, int]] = None  # of the steps handed over last, and its end so far
         self._restore: List[Callable[[], Any]] = []
@@ -197,9 +206,10 @@ class Recorder:
         plan, name = self.plan, self.run.name
         self.modules: Optional[int] = None  # the section of a model without blocks
         self.sections: List[Tuple[int, List[int]]] = []  # a section's code, and those of its members in order
+        self.of_encoder: Set[int] = set()  # codes of the encoder's parts
         if plan is None:
             return
-        members: Dict[str, List[int]] = {section: [] for section in (*SECTIONS, MODULES)}
+        members: Dict[str, List[int]] = {section: [] for section in (ENCODER, *SECTIONS, MODULES)}
         for part in plan.parts:
             if part.section:
                 members[part.section].append(self._word_of(part))
@@ -208,6 +218,8 @@ class Recorder:
         if self.logits is not None:
             members["lm_head"].append(self.logits)
         self.modules = word(n.SECTION, name(MODULES)) if members.pop(MODULES) else None
+        self.of_encoder.update(members.pop(ENCODER))
+        self.encoder = word(n.SECTION, name(ENCODER)) if self.of_encoder else 0
         for section, words in members.items():
             if words:
                 self.sections.append((word(n.SECTION, name(section)), words))
@@ -258,14 +270,19 @@ class Recorder:
     def detach(self) -> None:
         """Restores the model; may be called twice."""
         restore, self._restore = self._restore, []
+        self.outer.patches, self.inner.patches = [], []
         with attaching:
             for undo in reversed(restore):
                 undo()
         self.records.clear()
         self.looking = Discard()
 
-    def _replace(self, namespace: Namespace, name: str, value: Any) -> None:
-        self._restore.append(Replacement(namespace, name, value).undo)
+    def _replace(self, namespace: Namespace, name: str, value: Any, gate: Optional[Gate] = None) -> None:
+        """`gate`: takes the patch off in passes that it times nothing of."""
+        patch = Replacement(namespace, name, value)
+        self._restore.append(patch.undo)
+        if gate is not None:
+            gate.patches.append(patch)
 
     def _time(self, module: Module, what: int, gate: Gate, gap: Optional[int] = None) -> None:
         self._restore.append(copy_unpatched(module).undo)
@@ -276,10 +293,10 @@ class Recorder:
         stamp, inner = self.clock.stamp_of(module), getattr(module, called)
         chained = self.clock.is_late and (what & KIND_AND_NAME) >> 32 == n.LAYER
         self._replace(module.__dict__, called, self._timed_layer(inner, what, stamp) if chained else
-                      self._timed(inner, what, gate, gap, stamp))
+                      self._timed(inner, what, gate, gap, stamp, self.works.get(id(module))), gate if called == "forward" else None)
 
     def _timed(self, forward: Callable[..., Any], what: int, gate: Gate, gap: Optional[int],
-               stamp: Callable[[], int]) -> Callable[..., Any]:
+               stamp: Callable[[], int], work: Optional[Work] = None) -> Callable[..., Any]:
         """Wraps `forward` to record its time, and with `gap` also the time before it."""
         records, compiling, recorder = self.records, self.compiling, self
         put, thread = records.extend, threading.get_ident
@@ -292,7 +309,7 @@ class Recorder:
                 out = forward(*args, **kwargs)
                 put((begin, stamp(), what, NONE))
                 if recorder.looking is not None:
-                    recorder.look(records, out)
+                    recorder.look(records, out, args, work)
                 return out
         else:
             def timed(*args: Any, **kwargs: Any) -> Any:
@@ -300,11 +317,11 @@ class Recorder:
                     return forward(*args, **kwargs)
                 begin = stamp()
                 if records:
-                    put((records[-3], begin, gap, NONE))
+                    put((recorder.resumed or records[-3], begin, gap, NONE))
                 out = forward(*args, **kwargs)
                 put((begin, stamp(), what, NONE))
                 if recorder.looking is not None:
-                    recorder.look(records, out)
+                    recorder.look(records, out, args, work, gap)
                 return out
         return _as(forward, timed)
 
@@ -332,26 +349,29 @@ class Recorder:
         threads."""
         return self._timed(function, what, self.inner, None, self.clock.stamp)
 
-    def look(self, records: List[int], out: Any) -> None:
-        """Computes the statistics of one output; an error ends those of this pass, not the program's call."""
+    def look(self, records: List[int], out: Any, inputs: Any = (), work: Optional[Work] = None, gap: Optional[int] = None) -> None:
+        """Notes the work of the module recorded last, and of the gap before it, and computes the statistics of its output.
+        An error ends that for this pass, not the program's call."""
         try:
             if self.looking is not None:
-                self.looking.at(records, out)
+                took = self.looking.at(records, out, inputs, work, gap)
+                self.resumed = self.clock.stamp() if took else LOST
         except Exception:
-            self.looking = None
+            self.looking, self.resumed = None, LOST
             records[FIELDS - 1::FIELDS] = [layer & NONE for layer in records[FIELDS - 1::FIELDS]]  # refer to no detail
 
     def _hook(self, module: Module, what: int, gate: Gate, gap: Optional[int]) -> None:
         """Uses torch's own hooks, which DataParallel's replicas of a module keep."""
         stamp, records, recorder = self.clock.stamp_of(module), self.records, self
         begins: List[int] = []
+        work = self.works.get(id(module))
 
         def before(module: Module, args: Any) -> None:
             if threading.get_ident() != gate.thread:
                 return
             begin = stamp()
             if gap is not None and records:
-                records.extend((records[-3], begin, gap, NONE))
+                records.extend((recorder.resumed or records[-3], begin, gap, NONE))
             begins.append(begin)
 
         def after(module: Module, args: Any, out: Any) -> None:
@@ -359,7 +379,7 @@ class Recorder:
                 return
             records.extend((begins.pop(), stamp(), what, NONE))
             if recorder.looking is not None:
-                recorder.look(records, out)
+                recorder.look(records, out, args, work, gap)
 
         self._restore.append(module.register_forward_pre_hook(as_hook(before)).remove)
         self._restore.append(module.register_forward_hook(as_hook(after)).remove)
@@ -394,35 +414,75 @@ class Recorder:
 
     # ---- steps ----
 
-    def forward_begins(self, detailed: bool = True) -> None:
-        """Begins a forward pass in this thread; `detailed`: parts of layers are timed too."""
+    def forward_begins(self, level: int = PARTS, of: Optional[Pass] = None, statistics: Optional[Look] = None) -> None:
+        """Begins a forward pass in this thread, of which so much is timed. `of`: what FLOPs and bytes are reckoned from."""
         self.records.clear()
-        self.outer.thread = threading.get_ident()
-        self.inner.thread = self.outer.thread if detailed else 0
-        self.inner_wanted = detailed
+        self.resumed, self.looking = LOST, statistics
+        if self.works:
+            self.looking = self.shapes.begin_pass(level, of, statistics)
+        if level != self.level:
+            for gate, needed in ((self.outer, LAYERS), (self.inner, PARTS)):
+                if self.level < needed <= level:
+                    resume(gate.patches)
+                elif level < needed <= self.level:
+                    suspend(gate.patches)
+            self.level = level
+        thread = threading.get_ident()
+        self.outer.thread = thread if level >= LAYERS else 0
+        self.inner.thread = thread if level >= PARTS else 0
 
     @property
     def expects_records(self) -> bool:
-        """Whether a pass that calls the model's modules leaves records: without layers, only a detailed one may."""
+        """Whether a pass that calls the model's modules leaves records: without layers, only one with all parts may."""
         plan = self.plan
-        return plan is not None and (self.inner_wanted or bool(plan.layers) or any(map(is_outer, plan.parts)))
+        return plan is not None and (self.level == PARTS or self.level == LAYERS and (
+            bool(plan.layers) or any(map(is_outer, plan.parts))))
 
     def _close_gates(self) -> None:
         self.outer.thread = self.inner.thread = 0
 
-    def forward_ended(self, step: Step) -> None:
-        """Ends the pass: its records belong to the step."""
+    def forward_ended(self, step: Step) -> Optional[Look]:
+        """Ends the pass: its records belong to the step. Returns what looked at its modules."""
         self._close_gates()
+        look, self.looking = self.looking, None
         if self.clock.error is not None:
             error, self.clock.error = self.clock.error, None
             raise error
         step.forward_end = self.clock.stamp()
         taken = self.records[:]  # a copy, because the wrapped modules keep the list
         self.records.clear()
+        if self.works:
+            self._add_details(step, taken, look)
         if taken and self.logits is not None and taken[-2] in self.head:
             taken.extend((taken[-3], step.forward_end, self.logits, NONE))
+        if self.operations is not None:
+            self._add_operations(step, taken, self.operations)
         step.records.extend(_without_lost(taken) if LOST in taken else taken)
         step.ends.append(len(step.records))
+        return look
+
+    def trace_operations(self) -> Operations:
+        on = self._on(None)
+        self.operations = Operations(self.clock.stamp, lambda name: word(n.OPERATION, self.run.name(name)) | on,
+                                     lambda: self.inner.thread)
+        return self.operations
+
+    def _add_operations(self, step: Step, taken: List[int], operations: Operations) -> None:
+        number = len(step.details) // n.DETAIL_BYTES
+        for begin, end, what, amount in operations.take(taken):
+            number += 1
+            step.details += DETAIL.pack(*amount, *NO_STATISTICS)
+            taken.extend((begin, end, what, NONE | number << 32))
+
+    def _add_details(self, step: Step, taken: List[int], look: Optional[Look]) -> None:
+        """FLOPs and bytes of a pass's records; statistics are written into the same details when they are known."""
+        details = self.shapes.end_pass(taken, look)
+        before = len(step.details) // n.DETAIL_BYTES
+        if before and details:
+            taken[FIELDS - 1::FIELDS] = [d + (before << 32) if d >> 32 else d for d in taken[FIELDS - 1::FIELDS]]
+        if look is not None:
+            look.first = before
+        step.details += details
 
     def end_step(self, step: Step, at: int) -> None:
         """Completes the step; it is passed on as soon as its device times are available."""
@@ -496,7 +556,7 @@ class Recorder:
         self._texts += [(first + index, *rest) for index, *rest in step.texts]  # type: ignore[misc]
         self._packed.extend(array.array("q", outer + records))
         if step.details:  # the records number them from the first of the call
-            self._send(step.details)
+            self._send(bytes(step.details))
 
     def _send(self, details: bytes = b"") -> None:
         """Passes the packed spans to the library."""
@@ -559,6 +619,10 @@ class Recorder:
         if self.modules is not None and records:  # in any order of calls
             out.extend((min(records[::FIELDS]), max(records[1::FIELDS]), self.modules, NONE))
         words = records[2::FIELDS]
+        if self.of_encoder:  # in any order, too
+            found = [FIELDS * i for i, each in enumerate(words) if each in self.of_encoder]
+            if found:
+                out.extend((min(records[i] for i in found), max(records[i + 1] for i in found), self.encoder, NONE))
         for what, members in self.sections:
             found = [m for m in (members[0], members[-1]) if m in words]
             if found and what != found[0] & KIND_AND_NAME:

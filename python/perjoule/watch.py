@@ -28,16 +28,19 @@ from .generating import Call, as_list, is_encoder_decoder, rows_of
 from .loops import Text, Texts, cache_given, cache_returned, cached_in, reference
 from .names import Module, Plan
 from .patching import Replacement, attaching
-from .recorder import Recorder, Step, never
+from .recorder import PARTS, Recorder, Step, never
 from .session import Run, clock_ns, warn
 from .sparing import PartSteps
 from .statistics import Look, Schedule
 from .steps import Request, count_until_end
+from .work import Pass, works_of
 
 Tensor = Any
 
+ENCODER_CALL = 1 << 16  # number of an encoder's calls, after those of all entry points
 MOSTLY = 0.1  # share of the modules' time from which on their times are said to contain waiting
 
+WHY_NO_OPERATIONS = "the model has compiled regions, whose operations can't be seen: recorded to depth 'module'"
 WHY_COMPILED = "the model is compiled: its graph calls no module"
 WHY_REPLICATED = "DataParallel runs copies of the model on several devices at once"
 WHY_SILENT = "no module was called in a pass: a compiled or captured graph ran instead"
@@ -100,6 +103,12 @@ class Watch:
             run, plan if depth != "off" and self.coarse is None else None, clock,
             compiling=_compiling_check(torch),
             mode="hooks" if replicated else "forward")
+        if self.recorder.plan is not None:
+            self.recorder.works = works_of(self.recorder.plan, getattr(model, "config", None))
+        self.depth, self.deep = depth, depth == "deep" and self.recorder.plan is not None
+        if self.deep and self.compiled:
+            self.deep = False
+            warn(WHY_NO_OPERATIONS, CoarseRecording)
         self.schedule = Schedule(statistics_every)
         self.part_steps = PartSteps()
         self.step: Optional[Step] = None
@@ -123,6 +132,8 @@ class Watch:
         self.batch = 0  # most sequences of a request
         self.passes, self.items = 0, 0  # of models that yield no tokens
         self.reads_ids = self.yields_tokens = False  # whether any pass did
+        self.encoded = False  # whether the step has begun with a pass of the encoder
+        self.sized = False  # whether the current pass reads ids or embeddings, whose shape tells its length
         self.beams = self.speculates = False
         self.entries: Set[int] = set()  # id() of the modules whose calls are watched
         self.automatic = False  # made by `python -m perjoule run`: for its own thread's calls alone
@@ -147,6 +158,12 @@ class Watch:
             self.entries = {id(m) for m in modules}
             self.last_generator = max((i for i, m in enumerate(modules) if has_generate(m)), default=-1)
             with attaching:
+                plan = self.recorder.plan
+                encoders = [plan.encoder] if plan is not None and plan.encoder is not None else []
+                if self.deep:
+                    self._trace_operations(modules + encoders)
+                for encoder in encoders:
+                    self._undo += watch_calls(encoder, ENCODER_CALL, self._before_encoder, self._guarded_after)
                 for number, module in enumerate(modules):
                     self._undo += watch_calls(module, number, self._before, self._guarded_after)
                     if has_generate(module):
@@ -164,10 +181,34 @@ class Watch:
         plan, clock = self.recorder.plan, self.recorder.clock
         if plan is None or clock.is_capturing():
             return
-        self.part_steps = PartSteps.for_clock(self.torch, plan, clock)
-        if self.part_steps.every > 1:
-            warn(f"parts of layers are timed in every {ordinal(self.part_steps.every)} decode step, because a CUDA event "
-                 "takes the host as long as a launch; layers in every one", CoarseRecording)
+        self.part_steps = PartSteps.for_clock(self.torch, plan, clock, passed_by=float(self.recorder.mode == "hooks"))
+        every, layers = self.part_steps.every, self.part_steps.layers_every
+        if every > 1:
+            often = "every one" if layers == 1 else f"every {ordinal(layers)}"
+            warn(f"parts of layers are timed in every {ordinal(every)} decode step, because a CUDA event takes the host as "
+                 f"long as a launch; layers in {often}", CoarseRecording)
+
+    def _trace_operations(self, modules: List[Module]) -> None:
+        """Runs passes within a mode that sees their operations, if their parts are timed."""
+        mode_of, recorder = self.recorder.trace_operations().mode, self.recorder
+
+        def traced(inner: Callable[..., Any]) -> Callable[..., Any]:
+            inside = threading.local()
+
+            @functools.wraps(inner)
+            def forward(*args: Any, **kwargs: Any) -> Any:
+                if recorder.compiling() or threading.get_ident() != recorder.inner.thread or getattr(inside, "pass_", False):
+                    return inner(*args, **kwargs)
+                inside.pass_ = True
+                try:
+                    with mode_of():
+                        return inner(*args, **kwargs)
+                finally:
+                    inside.pass_ = False
+            return forward
+
+        for module in modules:
+            self._undo.append(Replacement(module.__dict__, "forward", traced(module.forward)).undo)
 
     def _wrap_generate(self, module: Module) -> None:
         inner, watch = module.generate, self
@@ -298,10 +339,33 @@ class Watch:
             self._begin_pass_aside(number, rows, query, cached, cache, ids)
             return
         if self._is_auxiliary(cache, cached, query):
-            self.recorder.forward_begins(self.recorder.inner_wanted)
+            self.recorder.forward_begins(self.recorder.level, self._pass_of(rows, query, cached))
         else:
+            self.sized = size is not None
             self.begin_pass(rows, query, cached, cache, ids, kwargs.get("attention_mask"))
         self.passing = number
+
+    def _before_encoder(self, number: int, args: Any, kwargs: Dict[str, Any]) -> None:
+        if not self.recorder.compiling():
+            self.guarded(self._begin_encoder, number, args, kwargs)
+
+    def _begin_encoder(self, number: int, args: Any, kwargs: Dict[str, Any]) -> None:
+        """An encoder that `generate` calls before the decoder's first pass belongs to that pass's step: the prompt's."""
+        request = self.request
+        if self.passing is not None or not self.generating or request is None or request.passes or self.step is not None:
+            return
+        if threading.get_ident() != self.thread or not self.is_ours() or self._is_captured() or self._is_aside() or self.drafting:
+            return
+        ids = kwargs.get("input_ids", args[0] if args else None)
+        size = _size_of(ids) or _size_of(kwargs.get("inputs_embeds"))
+        self.sized, (rows, query) = size is not None, size or (_items_in(args, kwargs), 1)
+        self.seen = True
+        self._enter("prefill")
+        self.step = Step(self.recorder.clock.begin_step(None), request.position)
+        self.step.phase = "prefill" if self.recorder.clock.is_late else None
+        self.recorder.forward_begins(PARTS, self._pass_of(rows, query, 0)._replace(causal=False))
+        self.pass_begin_ns = clock_ns()
+        self.passing, self.encoded = number, True
 
     def _note_tokens(self, reads_ids: bool, rows: int, continues: bool) -> None:
         """Whether a pass yields tokens: images, audio and latents do not, nor do models that transformers says can't
@@ -348,7 +412,8 @@ class Watch:
         if not request.passes:
             self.main_cache = reference(cache)
         step, clock = self.step, self.recorder.clock
-        continues = step is not None and request.goes_on(cached, query)
+        continues = step is not None and (self.encoded or request.goes_on(cached, query))
+        self.encoded = False
         if step is not None and not continues:
             self._close_step(step, ids, request.adds(cached, query))
         phase = request.begin_pass(cached, query)
@@ -358,12 +423,15 @@ class Watch:
             self.step = Step(clock.begin_step(step.end if step is not None else None), request.position,
                              "speculation" if self.speculates else "sampling")
             self.step.phase = phase if clock.is_late else None
-        detailed = self.part_steps.wants(phase)
         self.seen = True
-        if self.schedule.wants(phase) and self.recorder.plan is not None:
-            self.recorder.looking, detailed = Look(self.torch, self.schedule.limit), True
-        self.recorder.forward_begins(detailed)
+        look = Look(self.torch, self.schedule.limit) if self.schedule.wants(phase) and self.recorder.plan is not None else None
+        level = self.part_steps.wants(phase, look is not None)
+        self.recorder.forward_begins(level, self._pass_of(rows, query, cached), look)
         self.pass_begin_ns = clock_ns()
+
+    def _pass_of(self, rows: int, query: int, cached: int) -> Pass:
+        can_generate = getattr(self.model, "can_generate", None)
+        return Pass(rows, query if self.sized else 0, cached, can_generate is None or bool(can_generate()))
 
     def _follow_text(self, rows: int, query: int, cached: int, cache: Any, ids: Optional[Tensor],
                      mask: Optional[Tensor]) -> None:
@@ -384,11 +452,10 @@ class Watch:
         if self.step is None:
             return
         self.passing = None
-        look, self.recorder.looking = self.recorder.looking, None
-        self.recorder.forward_ended(self.step)
+        look = self.recorder.forward_ended(self.step)
         now = clock_ns()
         plan = self.recorder.plan
-        if look is not None and plan is not None:
+        if look is not None and look.limit != 0 and plan is not None:
             fetch = functools.partial(self._fetch_statistics, self.step, look)
             if self.recorder.clock.is_late:
                 self.step.complete.append(fetch)
@@ -401,8 +468,8 @@ class Watch:
 
     def _fetch_statistics(self, step: Step, look: Look) -> None:
         if look.figures:
-            with self.recorder.clock.aside(look.figures[0]):
-                step.details = look.details()
+            with self.recorder.clock.aside(look.figures[0][1]):
+                look.write_statistics(step.details)
         self.run.add_statistics_time(look.spent_ns)
 
     def _becomes_coarse(self, why: str) -> None:
@@ -550,7 +617,7 @@ class Watch:
         if request.added:  # a loop read more of the prompt, or another turn
             self.prompts[self._prompts_before:] = [each + request.added for each in self.prompts[self._prompts_before:]]
         self.request = self.text = None
-        self.ids = None
+        self.ids, self.encoded = None, False
         self._leave()
         self.last_ns = clock_ns()
         self.aside.traced_until(self.last_ns)
@@ -647,11 +714,16 @@ class Watch:
             how["module_times_waiting_share"] = round(waiting, 3)
             if waiting > MOSTLY:
                 how["module_times"] = f"{clock.how}, which contain waiting for launches"
+        if self.depth == "deep" and not self.deep:
+            how["operations"] = f"none: {WHY_NO_OPERATIONS}"
         if self.compiled:
             how["compiled_layers"] = len(self.compiled)
         if self.part_steps.omitted:
             how["parts_timed_every"] = self.part_steps.every
             how["steps_without_parts"] = self.part_steps.omitted
+        if self.part_steps.bare:
+            how["layers_timed_every"] = self.part_steps.layers_every
+            how["steps_without_layers"] = self.part_steps.bare
         return how
 
 

@@ -9,7 +9,8 @@ from made_model import Model, Module
 from perjoule import _native as n
 from perjoule.devices import BEHIND_NS, SynchronisedClock, clock_for, synchronise_devices
 from perjoule.names import plan_of
-from perjoule.sparing import IN_A_PASS, RAREST, PartSteps, empty_hooks_ns, interval
+from perjoule.recorder import BARE, LAYERS, PARTS
+from perjoule.sparing import IN_A_PASS, RAREST, RAREST_LAYERS, PartSteps, empty_hooks_ns, intervals
 from perjoule.watch import WHY_CAPTURED, Watch
 from perjoule.window import measure
 from standin_cuda import MS, US, Device, Ids, Machine, StandInRun, Stream, place
@@ -276,10 +277,12 @@ class Costs(CudaCase):
 
     def test_no_more_than_empty_hooks_where_events_are_dear(self):
         """What events and hooks cost; the wrappers' own cost is python/bench/hooks.py's to measure."""
-        patch = unittest.mock.patch("perjoule.sparing.IN_A_PASS", 1.0)  # the stand-in's hooks cost the same everywhere
-        patch.start()
-        self.addCleanup(patch.stop)
-        for event_us, rarest in ((1, 3), (11, 24)):
+        # the stand-in's hooks cost the same everywhere, and the package's own code nothing
+        for name, value in (("IN_A_PASS", 1.0), ("COLD", 1.0), ("PASS", 0.0), ("WRAPPED", 0.0), ("WRAPPED_LAYER", 0.0)):
+            patch = unittest.mock.patch(f"perjoule.sparing.{name}", value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        for event_us, rarest in ((8, 6), (11, 24)):
             machine = self.machine(event_ns=event_us * US)
             # the device is slower than the host, so the host is never the one that waits
             plain = self.cost(machine, self.model(machine, Blocks(12), US), None, 64)
@@ -302,30 +305,77 @@ class Costs(CudaCase):
             self.assertGreaterEqual(timed, 64 // every)
             self.assertEqual(len(self.spans(n.COMPONENT, "q_proj")), (1 + timed) * 12)
             self.assertIn("parts of layers", str(self.caught[-1].message))
-            self.assertEqual(len(self.spans(n.LAYER)), 65 * 12)
-            self.assertEqual(len(self.spans(n.SECTION, "lm_head")), 65)
+            with_layers = 65 - said.get("steps_without_layers", 0)
+            self.assertGreaterEqual(with_layers, 64 // said.get("layers_timed_every", 1))
+            self.assertEqual(len(self.spans(n.LAYER)), with_layers * 12)
+            self.assertEqual(len(self.spans(n.SECTION, "lm_head")), with_layers)
+            self.assertEqual(len(self.spans(n.TOKEN)), 65)
             watch.detach()
 
     def test_the_interval_grows_with_the_cost_of_a_stamp(self):
-        steps = [interval(12, 4, 120, stamp, 8000) for stamp in (0, 1000, 4000, 8000, 11000)]
-        self.assertEqual(steps, sorted(steps))
-        self.assertLessEqual(steps[0], 2)
-        self.assertLess(steps[-1], 24)
-        self.assertEqual(interval(12, 4, 120, 10**6, 8000), RAREST)
+        steps = [intervals(12, 4, 600, stamp, 8000) for stamp in (0, 1000, 4000, 8000, 11000)]
+        for column in zip(*steps):
+            self.assertEqual(list(column), sorted(column))
+        self.assertLessEqual(steps[0], (1, 2))
+        self.assertLess(steps[-1][1], 24)
+        self.assertTrue(all(k % m == 0 for m, k in steps))
+        self.assertEqual(intervals(12, 4, 120, 10**6, 8000), (RAREST_LAYERS, RAREST))
 
     def test_parts_of_a_short_generation_are_seen(self):
-        steps = PartSteps(every=100)
-        wanted = [i for i in range(400) if steps.wants("decode")]
-        self.assertEqual(wanted, [0, 16, 32, 48, 64, 164, 264, 364])
-        self.assertEqual(steps.omitted, 392)
-        self.assertTrue(all(PartSteps(every=1).wants("decode") for _ in range(3)))
+        steps = PartSteps(every=100, layers_every=5)
+        wanted = [steps.wants("decode") for _ in range(400)]
+        self.assertEqual([i for i in range(400) if wanted[i] == PARTS], [0, 16, 32, 48, 64, 164, 264, 364])
+        self.assertEqual([i for i in range(40) if wanted[i] == LAYERS], [*range(1, 16), 21, 26, 31, 37])
+        self.assertEqual((steps.omitted, steps.bare), (392, wanted.count(BARE)))
+        self.assertEqual([PartSteps(every=1).wants("decode") for _ in range(3)], [PARTS] * 3)
 
-    def instructions(self, parts):
-        """Python instructions of the package, and stamps, in a decode step with or without the parts of layers."""
+    def test_the_intervals_are_kept_where_a_step_is_slow_by_chance(self):
+        """What each step, layer and part took is its own time: a step that is not timed inside passes none of it on."""
+        machine = self.machine(event_ns=11 * US)
+        model = self.model(machine, Blocks(12), 20 * US)
+        watch = self.watch(model)
+        watch.part_steps = PartSteps(every=8, layers_every=2)
+        cache = self.loop(machine, model, 1)
+        slow = list(model.model.layers)[3].mlp.down_proj
+        forward, calls = slow.forward, [0]
+
+        def hesitate(*args, **kwargs):
+            calls[0] += 1
+            if calls[0] in (20, 35):  # with layers but no parts, and without either
+                machine.launch(50 * MS)
+            return forward(*args, **kwargs)
+        slow.__dict__["forward"] = hesitate
+        self.loop(machine, model, 64, prompt=1, cache=cache)
+        self.check_fine(watch.finish(), 65)
+        tokens, layers = self.spans(n.TOKEN), self.spans(n.LAYER, 3)
+        self.assertEqual([i for i, took in enumerate(tokens) if took > 50], [20, 35])
+        self.assertEqual(sum(took > 50 for took in layers), 1)
+        self.assertTrue(all(took < 1 for took in self.spans(n.COMPONENT)))
+
+    def test_nothing_is_in_the_modules_while_a_step_is_not_timed(self):
+        machine = self.machine()
+        model = self.model(machine, Blocks(4), US)
+        own = {id(module): module.__dict__.get("forward") for module in model.modules()}
+        watch = self.watch(model)
+        found = {}
+        for level in (PARTS, LAYERS, BARE, LAYERS, PARTS):
+            watch.recorder.forward_begins(level)
+            found.setdefault(level, []).append(sum(m.__dict__.get("forward") is not own[id(m)] for m in model.modules()))
+        parts, outer = len(watch.recorder.inner.patches), len(watch.recorder.outer.patches)
+        self.assertEqual(found, {PARTS: [parts + outer] * 2, LAYERS: [outer] * 2, BARE: [0]})
+        watch.recorder.forward_begins(BARE)
+        second = self.watch(model)  # of a second profiler, which attaches meanwhile
+        self.loop(machine, model, 3)
+        watch.detach()
+        second.detach()
+        self.assertEqual({id(module): module.__dict__.get("forward") for module in model.modules()}, own)
+
+    def instructions(self, level):
+        """Python instructions of the package, and stamps, in a decode step that times so much."""
         machine = self.machine(event_ns=1)
         model = self.model(machine, Blocks(12), US)
         watch = self.watch(model)
-        watch.part_steps.wants = lambda phase: parts
+        watch.part_steps.wants = lambda phase, whole: level
         cache = self.loop(machine, model, 1)
         executed, stamps = [0], machine.events
 
@@ -346,11 +396,14 @@ class Costs(CudaCase):
 
     def test_what_recording_costs_in_instructions(self):
         """Counted, because a time depends on what else the machine does: a step's own work, and that for each stamp."""
-        sparse, few = self.instructions(False)
-        full, many = self.instructions(True)
+        sparse, few = self.instructions(LAYERS)
+        full, many = self.instructions(PARTS)
         self.assertAlmostEqual(many - few, 2 * 12 * 10, delta=1)
         self.assertLess((full - sparse) / (many - few), 200)
         self.assertLess(sparse, 11_000)
+        bare, fewest = self.instructions(BARE)
+        self.assertAlmostEqual(fewest, 2, delta=0.5)
+        self.assertLess(bare, 4000)
 
     def test_hooks_are_timed_where_they_run(self):
         self.machine(hook_ns=7 * US)

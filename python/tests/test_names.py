@@ -106,7 +106,23 @@ class Names(unittest.TestCase):
         model = Module(encoder=Module(block=ModuleList([block("SelfAttention") for _ in range(3)])),
                        decoder=Module(block=ModuleList([block("SelfAttention", "EncDecAttention") for _ in range(2)])))
         plan = plan_of(model)
-        self.assertEqual((plan.blocks, len(plan.layers), plan.unmatched), ("decoder.block", 2, ["encoder"]))
+        self.assertEqual((plan.blocks, len(plan.layers), plan.unmatched), ("decoder.block", 2, []))
+        encoder = [part.component for part in plan.parts if part.section == "encoder"]
+        self.assertEqual((len(encoder), len(set(encoder))), (15, 5))
+        self.assertIn("encoder.attention", {part.gap for part in plan.parts})
+
+    def test_heads_of_classifiers(self):
+        model = Model(pooler=Module(dense=Linear()), classifier=Linear())
+        plan = plan_of(model)
+        self.assertEqual(plan.unmatched, [])
+        self.assertEqual([p.component for p in plan.parts if p.section == "lm_head" and p.component != "lm_head"], ["pooler", "classifier"])
+
+    def test_weights_of_two_modules_are_matched_once(self):
+        model = Model()
+        twin, other = Linear(), Linear()
+        twin._parameters = model.model.embed_tokens._parameters
+        model._modules.update(twin=twin, other=other)
+        self.assertEqual(plan_of(model).unmatched, ["other"])
 
     def test_what_matches_nothing_is_said(self):
         tower = Module(encoder=Module(layers=ModuleList([Block(), Block(), Block(), Block()])))

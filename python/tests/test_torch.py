@@ -21,6 +21,7 @@ except ImportError as e:
     raise unittest.SkipTest(f"{e.name} is not installed: the tests with real models are not run") from None
 
 import perjoule
+from perjoule.sparing import PartSteps
 from perjoule.watch import WHY_COMPILED
 from profiling.pipeline_profiler import InferencePipelineProfiler
 from support import StoredCase, recorded_warnings
@@ -129,6 +130,40 @@ class Profiling(StoredCase):
                      for other in {(r["layer_index"], r["component_name"]) for r in rows} - {(1, "down_proj")})
         self.assertGreater(found, others)
 
+    def test_thinned_steps_agree_with_full_ones(self):
+        """A load that is planted in one layer is found in it, whether all steps are timed inside or some."""
+        model = make(num_hidden_layers=3)
+        projection = model.model.layers[1].mlp.down_proj
+        inner = projection.forward
+
+        def slow(x):
+            end = time.monotonic() + 0.006
+            while time.monotonic() < end:
+                pass
+            return inner(x)
+        projection.forward = slow
+        found = {}
+        for every, layers in ((1, 1), (8, 2)):
+            profiler = self.profiler(model, session=self.session(power="sim:seed=4,period_ms=2,noise=0.01"))
+            with unittest.mock.patch.object(PartSteps, "for_clock", lambda *a, **k: PartSteps(every, layers)), profiler.run():
+                self.generate(model, count=60)
+            run = profiler.result.run_id
+            found[every] = [self.rows(query, run) for query in (
+                "SELECT t.position, l.energy_mj AS energy, l.planted_mj AS planted, l.energy_sd_mj AS sd FROM layer_metrics l "
+                "JOIN tokens t ON t.id = l.token_id WHERE t.run_id = ? AND phase = 'decode' AND layer_index = 1",
+                "SELECT t.position, c.energy_mj AS energy, c.planted_mj AS planted, c.energy_sd_mj AS sd FROM component_metrics c "
+                "JOIN layer_metrics l ON l.id = c.layer_metric_id JOIN tokens t ON t.id = l.token_id WHERE t.run_id = ? "
+                "AND phase = 'decode' AND layer_index = 1 AND component_name = 'down_proj'")]
+        said = profiler.get_summary()["settings"]
+        self.assertEqual([len(rows) for rows in found[1]], [59, 59])
+        self.assertEqual([len(rows) for rows in found[8]], [59 - said["steps_without_layers"], 59 - said["steps_without_parts"]])
+        self.assertLess(len(found[8][1]), 20)
+        for row in self.rows("SELECT * FROM conservation"):
+            self.assertAlmostEqual(row["whole_mj"], row["parts_mj"], delta=1e-6 * max(1, abs(row["whole_mj"])))
+        for rows in (*found[1], *found[8]):
+            planted, energy = (sum(row[name] for row in rows) for name in ("planted", "energy"))
+            self.assertAlmostEqual(energy, planted, delta=max(0.05 * planted, 2 * sum(row["sd"] for row in rows)))
+
     def test_phases_tokens_and_texts(self):
         model = make()
 
@@ -233,6 +268,17 @@ class Profiling(StoredCase):
         self.assertEqual([r["n"] > 0 for r in rows], [False, False, True, False, True])
         self.assertGreater(rows[2]["largest"], 0)
         self.assertEqual(rows[2]["bad"], 0)
+
+    def test_statistics_by_default(self):
+        model = make()
+        with self.profiler(model).run():
+            self.generate(model, count=12)
+        rows = self.rows("SELECT t.position, count(c.activation_mean) AS n, count(*) AS all_of_it FROM component_metrics c "
+                         "JOIN layer_metrics l ON l.id = c.layer_metric_id JOIN tokens t ON t.id = l.token_id GROUP BY 1")
+        found = {r["position"]: r["n"] for r in rows}
+        for position in (1, 10):  # all but what has no module: the attention core
+            self.assertGreater(found[position], 0.8 * rows[0]["all_of_it"])
+        self.assertEqual(found[0], 0)
 
     def test_hooks_are_gone_after_any_exit(self):
         model = make()

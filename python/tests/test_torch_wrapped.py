@@ -230,6 +230,39 @@ class Wrapped(StoredCase):
         self.assertEqual(result.input_tokens, 5)
         self.assertLessEqual({(0, "self_attn"), (1, "linear1"), (1, "linear2")}, set(self.components(result.run_id)))
 
+    def test_an_encoder_is_a_section_of_the_prompt(self):
+        t5 = transformers.T5ForConditionalGeneration(transformers.T5Config(
+            vocab_size=96, d_model=32, d_kv=8, d_ff=48, num_layers=3, num_decoder_layers=2, num_heads=4,
+            decoder_start_token_id=0, eos_token_id=1, pad_token_id=0)).eval()
+        bart = transformers.BartForConditionalGeneration(transformers.BartConfig(
+            vocab_size=96, d_model=32, encoder_layers=3, decoder_layers=2, encoder_attention_heads=4,
+            decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, max_position_embeddings=64,
+            pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=2, forced_eos_token_id=None)).eval()
+        for model, calls in ((t5, {"encoder.q": 3, "encoder.attention": 3, "encoder.embed_tokens": 1}),
+                             (bart, {"encoder.q_proj": 3, "encoder.attention": 3, "encoder.fc2": 3})):
+            expected = model.generate(PROMPT, **OPTIONS)
+            before = [self.replaced(m) for m in model.modules()]
+            profiler = InferencePipelineProfiler(model, session=self.session())
+            with profiler.run():
+                found = model.generate(PROMPT, **OPTIONS)
+            self.assertTrue(torch.equal(found, expected))
+            self.assertEqual([self.replaced(m) for m in model.modules()], before)
+            summary, run = profiler.get_summary(), profiler.result.run_id
+            self.assertEqual((summary["input_tokens"], summary["output_tokens"]), (5, 4))
+            self.assertEqual(summary["settings"]["level"], "fine")
+            sections = self.rows("SELECT s.* FROM pipeline_sections s WHERE s.run_id = ? AND section_name = 'encoder'", run)
+            self.assertEqual([s["phase"] for s in sections], ["prefill"])
+            rows = self.rows("SELECT component_name, count(*) AS n, sum(time_ms) AS took, sum(energy_mj) AS energy, "
+                             "sum(flops_estimate) AS flops FROM component_metrics c WHERE section_id = ? GROUP BY 1",
+                             sections[0]["id"])
+            self.assertLessEqual(calls.items(), {r["component_name"]: r["n"] for r in rows}.items())
+            self.assertLessEqual(sum(r["took"] for r in rows), sections[0]["duration_ms"])
+            self.assertLessEqual(sum(r["energy"] for r in rows), 1.000001 * sections[0]["energy_mj"])
+            flops = {r["component_name"]: r["flops"] for r in rows}
+            self.assertEqual(flops[next(iter(calls))], 3 * 5 * (2 * 32 * 32 + 32 * (model is bart)))
+            self.assertGreater(flops["encoder.attention"], 3 * 4 * 32 * 25)  # every query sees every key
+            self.assertFalse([w for w in self.caught if w.category is perjoule.PartlyRecognised and "encoder" in str(w.message)])
+
     def test_continuous_batching_is_coarse_and_counted(self):
         prompts = [[3, 5, 7], [4, 6, 8, 9, 3]]
         model, got = make(), []
