@@ -342,7 +342,7 @@ def _encoder_parts(path: str, encoder: Module) -> Iterator[Part]:
             inner = f"{here}.{name}"
             if id(child) in lists:
                 for index, (number, block) in enumerate(_children(child)):
-                    yield from map(named, _block_parts(f"{inner}.{number}", index, block))
+                    yield from map(named, _block_parts(f"{inner}.{number}", index, block, ()))
             elif _own_weights(child) or type(child).__name__ in WHOLE_TYPES:
                 yield named(Part(inner, child, name))
             else:

@@ -135,7 +135,11 @@ static void cpu_logits(const tiny_model *m, const char *dtype, const int32_t *id
 {
     pj_error err = {0};
     pj_engine *engine;
-    pj_engine_options o = {.model = m->folder, .device = "cpu", .dtype = dtype, .threads = 1};
+    pj_engine_options o = {.model = m->folder,
+                           .device = "cpu",
+                           .dtype = dtype,
+                           .kv = PJ_KV_F32, /* or attention may multiply in bfloat16 */
+                           .threads = 1};
     if (pj_engine_open(&o, &engine, &err) != PJ_OK) fail_msg("%s", err.text);
     if (pj_engine_logits(engine, ids, STEPS, false, copy_row, logits, &err) != PJ_OK)
         fail_msg("%s", err.text);
@@ -160,7 +164,8 @@ static void quantised_weights(void **state)
         tiny_forward(&m, ids, TOKENS, want, NULL, 0);
         setenv("PERJOULE_VULKAN_PACKED", i < 2 ? "" : "1", 1);
         setenv("PERJOULE_VULKAN_MATRIX", i < 3 ? "" : "1", 1);
-        pj_engine *engine = open_tiny(&m, &(pj_engine_options){.dtype = dtypes[i % 2]}, &err);
+        pj_engine *engine =
+            open_tiny(&m, &(pj_engine_options){.dtype = dtypes[i % 2], .kv = PJ_KV_F32}, &err);
         if (!engine) fail_msg("%s", err.text);
         assert_that(error_of(engine, ids, TOKENS, true, 0, want), <, 0.01);
         double rounded = error_of(engine, ids, STEPS, false, 0, want);
@@ -202,7 +207,8 @@ static void packed_experts(void **state)
     make_ids(ids, STEPS, m.shape.vocab);
     cpu_logits(&m, "q8_0", ids, want);
     setenv("PERJOULE_VULKAN_PACKED", "1", 1);
-    pj_engine *engine = open_tiny(&m, &(pj_engine_options){.dtype = "q8_0", .chunk = CHUNK}, &err);
+    pj_engine *engine =
+        open_tiny(&m, &(pj_engine_options){.dtype = "q8_0", .kv = PJ_KV_F32, .chunk = CHUNK}, &err);
     if (!engine) fail_msg("%s", err.text);
     assert_that(error_of(engine, ids, STEPS, false, 0, want), <, 1e-4);
     assert_that(error_of(engine, ids, STEPS, true, 0, want), <, 1e-4);
