@@ -102,9 +102,10 @@ export function WhyPanel({ a, b }: { a: string; b: string }) {
 
 const nothingOf = (w: Why): string | null => {
   if (w.refusal) return capital(`${w.refusal}.`);
-  return w.findings.length
-    ? null
-    : 'No cause is named: no part differs by 1 % of the energy of A and beyond its interval.';
+  if (w.findings.length) return null;
+  const nothing =
+    'No cause is named: no part differs by 1 % of the energy of A and beyond its interval.';
+  return [nothing, disturbances(w)].filter(Boolean).join(' ');
 };
 
 function summaryOf(w: Why): string {
