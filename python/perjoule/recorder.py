@@ -317,7 +317,7 @@ class Recorder:
                     return forward(*args, **kwargs)
                 begin = stamp()
                 if records:
-                    put((recorder.resumed or records[-3], begin, gap, NONE))
+                    put((max(recorder.resumed, records[-3]), begin, gap, NONE))
                 out = forward(*args, **kwargs)
                 put((begin, stamp(), what, NONE))
                 if recorder.looking is not None:
@@ -371,7 +371,7 @@ class Recorder:
                 return
             begin = stamp()
             if gap is not None and records:
-                records.extend((recorder.resumed or records[-3], begin, gap, NONE))
+                records.extend((max(recorder.resumed, records[-3]), begin, gap, NONE))
             begins.append(begin)
 
         def after(module: Module, args: Any, out: Any) -> None:

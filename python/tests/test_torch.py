@@ -87,6 +87,24 @@ class Profiling(StoredCase):
                 self.assertNotIn("forward", module.__dict__)
                 self.assertFalse(module._forward_hooks or module._forward_pre_hooks)
 
+    def test_an_output_gate_begins_where_attention_ends(self):
+        """Also where statistics of the projection before them took time, which is in neither."""
+        if not hasattr(transformers, "Qwen3_5TextConfig"):
+            self.skipTest("this version of transformers has no Qwen3.5")
+        config = transformers.Qwen3_5TextConfig(
+            vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, head_dim=8,
+            num_key_value_heads=2, layer_types=["full_attention"] * 2, bos_token_id=0, eos_token_id=1, pad_token_id=1)
+        model = transformers.Qwen3_5ForCausalLM(config).eval()
+        profiler = self.profiler(model, statistics_every=1)
+        with profiler.run():
+            self.generate(model)
+        parts = self.rows("SELECT layer_metric_id AS layer, component_name AS name, start_ms, time_ms FROM component_metrics "
+                          "WHERE layer_metric_id IS NOT NULL ORDER BY start_ms")
+        self.assertIn("output_gate", {part["name"] for part in parts})
+        for before, after in zip(parts, parts[1:]):
+            if before["layer"] == after["layer"]:
+                self.assertGreaterEqual(after["start_ms"], before["start_ms"] + before["time_ms"] - 1e-6, (before, after))
+
     def test_parts_sum_and_planted_energies_come_back(self):
         """Over several runs: the errors of one run's tokens are not independent of each other."""
         model = make(hidden_size=256, intermediate_size=512, num_hidden_layers=3)
