@@ -61,6 +61,11 @@ static pj_text cell_machine(const pj_table_row *r, table_room room)
 {
     return plain(r->machine);
 }
+/* Joules of different sensors are different figures, so these never share a row. */
+static pj_text cell_power(const pj_table_row *r, table_room room)
+{
+    return plain(r->power);
+}
 static pj_text cell_test(const pj_table_row *r, table_room room)
 {
     return plain(r->test);
@@ -145,6 +150,7 @@ static const table_column table_columns[] = {
     {"device", cell_device, .equal = TABLE_NARROWEST},
     {"batch", cell_batch, .right = true, .equal = TABLE_NARROWEST},
     {"threads", cell_threads, .right = true, .equal = TABLE_NARROWEST},
+    {"power", cell_power, .always_equal = true},
     {"test", cell_test, .right = true},
     {"t/s", cell_speed, .right = true},
     {"J/token", cell_joules, .right = true},
@@ -241,7 +247,7 @@ typedef struct table_value {
     double number;           /* NAN: unknown */
 } table_value;
 
-enum { TABLE_VALUES = 19 };
+enum { TABLE_VALUES = 20 };
 
 static void list_values(const pj_table_row *r, table_value values[TABLE_VALUES])
 {
@@ -265,6 +271,7 @@ static void list_values(const pj_table_row *r, table_value values[TABLE_VALUES])
         {"joules_per_token_lo", .number = r->joules.lo},
         {"joules_per_token_hi", .number = r->joules.hi},
         {"energy_source", pj_quality_name(r->quality)},
+        {"power_sources", r->power},
     };
     memcpy(values, all, sizeof all);
 }

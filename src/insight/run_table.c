@@ -46,6 +46,7 @@ static pj_table_row describe(const pj_run_info *run, bool is_prompt)
     copy(row.dtype, sizeof row.dtype, run->dtype);
     copy(row.engine, sizeof row.engine, run->engine);
     copy(row.machine, sizeof row.machine, run->machine);
+    copy(row.power, sizeof row.power, run->power_sources);
     name_device(run, row.device, sizeof row.device);
     snprintf(row.test, sizeof row.test, "%s%llu", is_prompt ? "pp" : "tg",
              (unsigned long long)row.tokens);
@@ -66,11 +67,12 @@ typedef struct table_entry {
 static int compare_tests(const pj_table_row *a, const pj_table_row *b)
 {
     const int orders[] = {
-        strcmp(a->model, b->model),        strcmp(a->dtype, b->dtype),
-        strcmp(a->engine, b->engine),      strcmp(a->machine, b->machine),
-        strcmp(a->device, b->device),      ORDER(a->batch, b->batch),
-        ORDER(a->threads, b->threads),     ORDER(a->quality, b->quality),
-        ORDER(b->is_prompt, a->is_prompt), ORDER(a->tokens, b->tokens),
+        strcmp(a->model, b->model),    strcmp(a->dtype, b->dtype),
+        strcmp(a->engine, b->engine),  strcmp(a->machine, b->machine),
+        strcmp(a->device, b->device),  ORDER(a->batch, b->batch),
+        ORDER(a->threads, b->threads), ORDER(a->quality, b->quality),
+        strcmp(a->power, b->power),    ORDER(b->is_prompt, a->is_prompt),
+        ORDER(a->tokens, b->tokens),
     };
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
         if (orders[i]) return orders[i];
