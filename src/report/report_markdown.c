@@ -46,9 +46,12 @@ __attribute__((format(printf, 2, 3))) static void markdown_put(pj_buffer *out, c
 static void markdown_figure(char text[96], double value, pj_bounds bounds, const char *unit)
 {
     bool large = fabs(value) >= 1000 && fabs(value) < 1e15;
+    bool small = value != 0 && fabs(value) < 1e-3;
     size_t n = 0;
     if (isnan(value))
         unit = "", n = (size_t)snprintf(text, 96, "unavailable");
+    else if (isnan(bounds.lo) && small)
+        n = pj_digits_write(value, 3, text, 96);
     else if (isnan(bounds.lo))
         n = (size_t)snprintf(text, 96, large ? "%.0f" : "%.4g", value);
     else
