@@ -95,7 +95,11 @@ static void print_metrics(const pj_sides *s)
     pj_print(stdout, "\n%s%-*s %-4s", pj_style_on(stdout, PJ_STYLE_BOLD), width, "metric (mean)",
              "unit");
     for (uint32_t i = 0; i < sides; i++) pj_print(stdout, " %11.11s", pj_safe(s->sides[i].name).s);
-    for (uint32_t i = 1; i < sides; i++) pj_print(stdout, "  %9.9s", pj_safe(s->sides[i].name).s);
+    for (uint32_t i = 1; i < sides; i++) {
+        pj_text change; /* against the first side */
+        snprintf(change.s, sizeof change.s, "Δ %.7s", pj_safe(s->sides[i].name).s);
+        pj_print(stdout, "  %s", pj_padded(9, change).s);
+    }
     pj_print(stdout, "%s\n", pj_style_off(stdout));
     for (uint32_t f = 0; f < pj_figure_count; f++) print_metric(s, f, sides, width);
     double gain = 0;
