@@ -94,6 +94,11 @@ static pj_text cell_threads(const pj_table_row *r, table_room room)
     return pj_number_text("%.0f", r->threads ? r->threads : NAN);
 }
 
+static pj_text cell_at_once(const pj_table_row *r, table_room room)
+{
+    return pj_number_text("%.0f", r->concurrency ? r->concurrency : NAN);
+}
+
 static pj_text cell_runs(const pj_table_row *r, table_room room)
 {
     return pj_number_text("%.0f", r->runs);
@@ -151,6 +156,7 @@ static const table_column table_columns[] = {
     {"batch", cell_batch, .right = true, .equal = TABLE_NARROWEST},
     {"threads", cell_threads, .right = true, .equal = TABLE_NARROWEST},
     {"power", cell_power, .always_equal = true},
+    {"at once", cell_at_once, .right = true, .always_equal = true},
     {"test", cell_test, .right = true},
     {"t/s", cell_speed, .right = true},
     {"J/token", cell_joules, .right = true},
@@ -247,7 +253,7 @@ typedef struct table_value {
     double number;           /* NAN: unknown */
 } table_value;
 
-enum { TABLE_VALUES = 20 };
+enum { TABLE_VALUES = 21 };
 
 static void list_values(const pj_table_row *r, table_value values[TABLE_VALUES])
 {
@@ -261,6 +267,7 @@ static void list_values(const pj_table_row *r, table_value values[TABLE_VALUES])
         {"device", r->device},
         {"batch", .number = r->batch},
         {"threads", .number = r->threads ? r->threads : NAN},
+        {"concurrency", .number = r->concurrency ? r->concurrency : NAN},
         {"test", r->test},
         {"runs", .number = r->runs},
         {"tokens_per_second", .number = r->speed.value},

@@ -31,7 +31,7 @@ static void name_device(const pj_run_info *run, char *text, size_t bytes)
     pj_arena_fini(&arena);
 }
 
-static double model_number(const pj_run_info *run, const char *field)
+static double run_number(const pj_run_info *run, const char *field)
 {
     char text[40];
     return pj_run_field(run, field, text, sizeof text) ? strtod(text, NULL) : NAN;
@@ -50,8 +50,10 @@ static pj_table_row describe(const pj_run_info *run, bool is_prompt)
     name_device(run, row.device, sizeof row.device);
     snprintf(row.test, sizeof row.test, "%s%llu", is_prompt ? "pp" : "tg",
              (unsigned long long)row.tokens);
-    row.bytes = model_number(run, "model.weight_bytes");
+    row.bytes = run_number(run, "model.weight_bytes");
     row.parameters = run->parameters;
+    double at_once = run_number(run, "settings.concurrency");
+    if (at_once >= 1 && at_once <= UINT32_MAX) row.concurrency = (uint32_t)at_once;
     return row;
 }
 
@@ -67,12 +69,12 @@ typedef struct table_entry {
 static int compare_tests(const pj_table_row *a, const pj_table_row *b)
 {
     const int orders[] = {
-        strcmp(a->model, b->model),    strcmp(a->dtype, b->dtype),
-        strcmp(a->engine, b->engine),  strcmp(a->machine, b->machine),
-        strcmp(a->device, b->device),  ORDER(a->batch, b->batch),
-        ORDER(a->threads, b->threads), ORDER(a->quality, b->quality),
-        strcmp(a->power, b->power),    ORDER(b->is_prompt, a->is_prompt),
-        ORDER(a->tokens, b->tokens),
+        strcmp(a->model, b->model),        strcmp(a->dtype, b->dtype),
+        strcmp(a->engine, b->engine),      strcmp(a->machine, b->machine),
+        strcmp(a->device, b->device),      ORDER(a->batch, b->batch),
+        ORDER(a->threads, b->threads),     ORDER(a->quality, b->quality),
+        strcmp(a->power, b->power),        ORDER(a->concurrency, b->concurrency),
+        ORDER(b->is_prompt, a->is_prompt), ORDER(a->tokens, b->tokens),
     };
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
         if (orders[i]) return orders[i];

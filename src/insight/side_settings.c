@@ -36,6 +36,7 @@ static const char *const compared[] = {
     "machine",
     "power",
     "energy_source",
+    "settings.concurrency",
     "settings.kv",
     "model.kv_type",
     "settings.chat",
