@@ -21,10 +21,14 @@ static void print_head(const pj_side *side, const pj_run_info *run)
 {
     bool one = run && side->run_count == 1 && !side->left_out;
     pj_print(stdout, "%s", pj_safe(side->name).s);
-    if (run)
-        pj_print(stdout, "  %.18s  %s, %s, %s, energy %s", run->id, pj_safe(run->model_name).s,
-                 pj_safe(run->dtype).s, pj_run_status_name(run->status),
+    if (run) {
+        const char *const names[] = {run->model_name, run->dtype}; /* of other engines: unknown */
+        pj_print(stdout, "  %.18s  ", run->id);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (names[i] && *names[i]) pj_print(stdout, "%s, ", pj_safe(names[i]).s);
+        pj_print(stdout, "%s, energy %s", pj_run_status_name(run->status),
                  pj_quality_name(run->quality));
+    }
     if (!one)
         pj_print(stdout, "%s%u run%s", run ? ", " : "  ", side->run_count,
                  side->run_count == 1 ? "" : "s");

@@ -15,7 +15,8 @@ static void copy(char *to, size_t bytes, const char *text)
     snprintf(to, bytes, "%s", text ? text : "");
 }
 
-/* What computed: the devices besides the host, or "cpu". */
+/* What computed: the devices besides the host, or "cpu" if it was our engine. Of a server nothing
+ * is known. */
 static void name_device(const pj_run_info *run, char *text, size_t bytes)
 {
     pj_arena arena;
@@ -27,7 +28,8 @@ static void name_device(const pj_run_info *run, char *text, size_t bytes)
         if (devices[i].number && devices[i].name)
             used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? " + " : "",
                                      devices[i].name);
-    if (!used) copy(text, bytes, "cpu");
+    bool ours = run->engine && strcmp(run->engine, "perjoule") == 0;
+    if (!used) copy(text, bytes, ours ? "cpu" : "");
     pj_arena_fini(&arena);
 }
 
