@@ -36,7 +36,8 @@ static int place_of_digits(double value, int digits)
     return place - carries;
 }
 
-size_t pj_rounded_write(double value, int place, char *text, size_t bytes)
+/* Rounded at a decimal place: 4507 at -2 is "4500". Returns its length. */
+static size_t rounded_write(double value, int place, char *text, size_t bytes)
 {
     double unit = pow(10, place);
     double rounded = place < 0 ? round(value * unit) / unit : value;
@@ -47,7 +48,7 @@ size_t pj_rounded_write(double value, int place, char *text, size_t bytes)
 
 size_t pj_digits_write(double value, int digits, char *text, size_t bytes)
 {
-    return pj_rounded_write(value, place_of_digits(value, digits), text, bytes);
+    return rounded_write(value, place_of_digits(value, digits), text, bytes);
 }
 
 static void append(char *text, size_t bytes, const char *more)
@@ -66,7 +67,7 @@ static void append_end(char *text, size_t bytes, double end)
 
 static void write_sides(double value, pj_bounds b, char *text, size_t bytes)
 {
-    pj_rounded_write(value, pj_place_of(value - b.lo), text, bytes);
+    rounded_write(value, pj_place_of(value - b.lo), text, bytes);
     append(text, bytes, " (");
     append_end(text, bytes, b.lo);
     append(text, bytes, " to ");
@@ -80,9 +81,9 @@ static void write_half(double value, double half, char *text, size_t bytes)
     int place = pj_place_of(half);
     double least = pow(10, -place);
     bool below = half < least / 2;
-    pj_rounded_write(value, place, text, bytes);
+    rounded_write(value, place, text, bytes);
     append(text, bytes, below ? " ± <" : " ± ");
-    pj_rounded_write(below ? least : half, place, number, sizeof number);
+    rounded_write(below ? least : half, place, number, sizeof number);
     append(text, bytes, number);
 }
 
@@ -109,5 +110,5 @@ size_t pj_value_write(double value, pj_bounds b, char *text, size_t bytes)
         int supported = pj_place_of(fmin(value - b.lo, b.hi - value));
         if (supported < place) place = supported;
     }
-    return pj_rounded_write(value, place, text, bytes);
+    return rounded_write(value, place, text, bytes);
 }

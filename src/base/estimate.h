@@ -24,10 +24,7 @@ pj_bounds pj_bounds_of(double value, double half);
  * -2: hundreds, 0: ones, 3: thousandths; at most 6. */
 int pj_place_of(double half);
 
-/* A number rounded at a decimal place: 4507 at -2 is "4500". Returns its length. */
-size_t pj_rounded_write(double value, int place, char *text, size_t bytes);
-
-/* The same to so many significant digits. */
+/* A number rounded to so many significant digits: 4507 to two is "4500". Returns its length. */
 size_t pj_digits_write(double value, int digits, char *text, size_t bytes);
 
 /* "12.4 ± 0.3"; "12 (5.1 to 31)" where the two sides differ visibly; "12.4" if the interval is

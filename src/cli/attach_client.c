@@ -189,6 +189,7 @@ static pj_status client_open_all(attached *s, pj_error *err)
     if (status != PJ_OK) return status;
     pj_requests_options requests = pj_attach_requests(a, &s->server, s->session);
     requests.keeps_all = true;
+    requests.concurrency = (uint32_t)a->concurrency;
     requests.done = client_request_done;
     requests.context = s;
     return pj_requests_open(&requests, &s->requests, err);

@@ -243,12 +243,12 @@ static void print_window(const pj_load_window *w)
             pj_print(stdout, "  machine: energy unavailable, a sensor gave no reading\n");
         return;
     }
-    pj_print(stdout, "  machine %s (%s%s)", pj_interval_text(mj, w->machine.sd_mj).s,
-             pj_power_text(mj / seconds).s, w->quality == PJ_MODELLED ? ", modelled" : "");
+    char share[160] = "";
     if (w->output > 0)
-        pj_print(stdout, ", %s per output token, prefill included",
+        snprintf(share, sizeof share, ", %s per output token, prefill included",
                  pj_interval_text(mj / w->output, w->machine.sd_mj / w->output).s);
-    putchar('\n');
+    pj_print(stdout, "  machine %s (%s%s)%s\n", pj_interval_text(mj, w->machine.sd_mj).s,
+             pj_power_text(mj / seconds).s, w->quality == PJ_MODELLED ? ", modelled" : "", share);
 }
 
 /* A sum of some requests is none of all. */

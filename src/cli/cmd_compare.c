@@ -51,6 +51,11 @@ static pj_status compare_named(pj_store *store, const compare_args *a, pj_compar
                            "perjoule check recovers them",
                            interrupted->id);
     }
+    for (uint32_t b = 1; b < a->run_count; b++)
+        for (uint32_t k = 0; k < b; k++)
+            if (strcmp(ids[k], ids[b]) == 0)
+                return pj_fail(err, PJ_E_INVALID, "%s and %s are the same run, %.18s", a->runs[k],
+                               a->runs[b], ids[b]);
     return pj_compared_runs(store, ids, a->run_count, c, err);
 }
 

@@ -56,6 +56,8 @@ static pj_status eval_print_result(const eval *e, const pj_engine_facts *facts, 
                                    pj_error *err)
 {
     double predicted = t->count - 1, loss = predicted > 0 ? t->loss / predicted : NAN;
+    if (!(predicted > 0) && !t->out)
+        return pj_fail(err, PJ_E_INVALID, "one token has none after it to predict: give more text");
     if (predicted > 0 && !isfinite(loss))
         return pj_fail(
             err, PJ_E_INVALID,

@@ -179,8 +179,8 @@ static void print_progress(void *context, const pj_experiment_progress *p)
     if (!isnan(p->left_s)) snprintf(left, sizeof left, ", %.0f s left at most", p->left_s);
     if (!isnan(p->joules_per_token)) {
         if (live) pj_live_line(stderr, "%s", "");
-        pj_say("%u of %u: block %u, %s: %.4g J/token%s", p->done, p->total, p->block + 1, p->name,
-               p->joules_per_token, left);
+        pj_say("%u of %u: block %u, %s: %s/token%s", p->done, p->total, p->block + 1, p->name,
+               pj_energy_text(1e3 * p->joules_per_token).s, left);
     } else if (live) {
         pj_live_line(stderr, "%u of %u: block %u, %s%s", p->done, p->total, p->block + 1, p->name,
                      left);

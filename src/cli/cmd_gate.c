@@ -136,10 +136,12 @@ static void say_runs(const gating *g)
     pj_gate_figure figure = g->report.figure;
     uint32_t last = b->count - 1;
     if (g->sides[BASELINE].text)
-        pj_say("block %u: baseline %.4g, command %.4g J %s", b->count, a->joules[figure][last],
-               b->joules[figure][last], pj_gate_figure_per(figure));
+        pj_say("block %u: baseline %s, command %s %s", b->count,
+               pj_energy_text(1e3 * a->joules[figure][last]).s,
+               pj_energy_text(1e3 * b->joules[figure][last]).s, pj_gate_figure_per(figure));
     else
-        pj_say("run %u: %.4g J %s", b->count, b->joules[figure][last], pj_gate_figure_per(figure));
+        pj_say("run %u: %s %s", b->count, pj_energy_text(1e3 * b->joules[figure][last]).s,
+               pj_gate_figure_per(figure));
     if (g->report.outcome == PJ_GATE_UNDECIDED) say_needed(g);
 }
 

@@ -73,7 +73,7 @@ static pj_text mean_text(const pj_mean *mean, pj_text (*text)(double))
 {
     pj_text all = text(mean->value);
     size_t used = strlen(all.s);
-    if (!isnan(mean->lo))
+    if (!isnan(mean->lo) && mean->hi > mean->lo)
         snprintf(all.s + used, sizeof all.s - used, " (%s to %s)", text(mean->lo).s,
                  text(mean->hi).s);
     return all;
@@ -87,7 +87,7 @@ static void print_keeping(const idle_args *a, const model_bill *b)
         pj_print(stdout,
                  "  keeping     unknown: no run has the idle power both without and with the "
                  "model (perjoule run --warmup 1 measures both; or give --keep-watts)\n");
-    } else if (keep->n > 1 && !b->idleness.keep_is_certain) {
+    } else if (!(keep->value > 0) || (keep->n > 1 && !b->idleness.keep_is_certain)) {
         pj_print(stdout, "  keeping     not told from nothing: %s\n",
                  mean_text(keep, pj_power_text).s);
     } else {
@@ -105,8 +105,9 @@ static void print_history(const model_bill *b)
     pj_print(stdout, "  history     %u runs and requests in %s, idle for %.0f %%", b->runs,
              pj_time_text(h->whole_ms).s, h->whole_ms > 0 ? 100 * h->idle_ms / h->whole_ms : 0);
     if (h->unloads)
-        pj_print(stdout, "; unloading after the break-even, %u times, would have %s %s", h->unloads,
-                 h->saved_mj >= 0 ? "saved" : "cost", pj_energy_text(fabs(h->saved_mj)).s);
+        pj_print(stdout, "; unloading after the break-even, %u time%s, would have %s %s",
+                 h->unloads, h->unloads == 1 ? "" : "s", h->saved_mj >= 0 ? "saved" : "cost",
+                 pj_energy_text(fabs(h->saved_mj)).s);
     pj_print(stdout, "\n");
 }
 
@@ -116,8 +117,8 @@ static void print_bill(const idle_args *a, const model_bill *b)
     pj_print(stdout, "%s%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), pj_safe(b->model).s,
              pj_style_off(stdout), b->modelled ? " (modelled)" : "");
     if (i->load_mj.n)
-        pj_print(stdout, "  loading     %s, %u times\n", mean_text(&i->load_mj, pj_energy_text).s,
-                 i->load_mj.n);
+        pj_print(stdout, "  loading     %s, %u time%s\n", mean_text(&i->load_mj, pj_energy_text).s,
+                 i->load_mj.n, i->load_mj.n == 1 ? "" : "s");
     else
         pj_print(stdout, "  loading     unknown: no run loaded it\n");
     print_keeping(a, b);

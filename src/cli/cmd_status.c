@@ -81,11 +81,17 @@ static pj_text modelled_text(pj_text text, bool modelled)
     return text;
 }
 
+/* With the digits that ls shows. */
 static pj_text status_token(const state *s)
 {
     const pj_run_info *run = last_of(s);
-    double mj = run ? 1e3 * pj_run_ratios_primary(&s->ratios) : NAN;
-    return modelled_text(pj_or_dash(mj, pj_energy_text(mj)), run && run->quality == PJ_MODELLED);
+    const pj_run_ratios *r = &s->ratios;
+    double mj = run ? 1e3 * pj_run_ratios_primary(r) : NAN;
+    double sd_mj = 1e3 * (isnan(r->joules_per_token_typical) ? r->joules_per_token_sd
+                                                             : r->joules_per_token_typical_sd);
+    double own_mj = run ? pj_sd_without_gain(mj, sd_mj, pj_run_gain_sd(run)) : NAN;
+    return modelled_text(pj_or_dash(mj, pj_supported_text(mj, own_mj)),
+                         run && run->quality == PJ_MODELLED);
 }
 
 static pj_text status_power(const state *s)

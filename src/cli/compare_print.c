@@ -21,10 +21,14 @@ static void print_head(const pj_side *side, const pj_run_info *run)
 {
     bool one = run && side->run_count == 1 && !side->left_out;
     pj_print(stdout, "%s", pj_safe(side->name).s);
-    if (run)
-        pj_print(stdout, "  %.18s  %s, %s, %s, energy %s", run->id, pj_safe(run->model_name).s,
-                 pj_safe(run->dtype).s, pj_run_status_name(run->status),
+    if (run) {
+        const char *const names[] = {run->model_name, run->dtype}; /* of other engines: unknown */
+        pj_print(stdout, "  %.18s  ", run->id);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (names[i] && *names[i]) pj_print(stdout, "%s, ", pj_safe(names[i]).s);
+        pj_print(stdout, "%s, energy %s", pj_run_status_name(run->status),
                  pj_quality_name(run->quality));
+    }
     if (!one)
         pj_print(stdout, "%s%u run%s", run ? ", " : "  ", side->run_count,
                  side->run_count == 1 ? "" : "s");
@@ -95,7 +99,11 @@ static void print_metrics(const pj_sides *s)
     pj_print(stdout, "\n%s%-*s %-4s", pj_style_on(stdout, PJ_STYLE_BOLD), width, "metric (mean)",
              "unit");
     for (uint32_t i = 0; i < sides; i++) pj_print(stdout, " %11.11s", pj_safe(s->sides[i].name).s);
-    for (uint32_t i = 1; i < sides; i++) pj_print(stdout, "  %9.9s", pj_safe(s->sides[i].name).s);
+    for (uint32_t i = 1; i < sides; i++) {
+        pj_text change; /* against the first side */
+        snprintf(change.s, sizeof change.s, "Δ %.7s", pj_safe(s->sides[i].name).s);
+        pj_print(stdout, "  %s", pj_padded(9, change).s);
+    }
     pj_print(stdout, "%s\n", pj_style_off(stdout));
     for (uint32_t f = 0; f < pj_figure_count; f++) print_metric(s, f, sides, width);
     double gain = 0;

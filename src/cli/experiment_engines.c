@@ -136,6 +136,7 @@ static pj_status engines_record(visit *v, const pj_engines *e, const char *addre
                                 const pj_url *url, const pj_ask *request, pj_error *err)
 {
     pj_requests_options options = {.session = e->session,
+                                   .concurrency = 1,
                                    .engine = v->server.engine,
                                    .url = address,
                                    .model_name = request->model,

@@ -14,7 +14,7 @@ enum { TIES_SHOWN = 8 };
 /* Of the first column: the longest name of a cell, since names may differ in their ends alone. */
 static int name_width(const pj_experiment_result *r)
 {
-    size_t width = 28;
+    size_t width = 12;
     for (uint32_t i = 0; i < r->count; i++) {
         size_t length = strlen(r->cells[i].name);
         if (length > width) width = length;
@@ -32,6 +32,14 @@ static const char *per_text(const pj_experiment_result *r)
     return is_typical(r) ? "typical token" : "token";
 }
 
+/* Four digits, and no exponent however large. */
+static pj_text digits_text(double value)
+{
+    pj_text text = {"-"};
+    if (!isnan(value)) pj_digits_write(value, 4, text.s, sizeof text.s);
+    return text;
+}
+
 static pj_text joules_text_of(const pj_mean *m)
 {
     return pj_bounds_text(m->value * 1e3, (pj_bounds){m->lo * 1e3, m->hi * 1e3});
@@ -42,10 +50,9 @@ static void print_cell(const pj_experiment_result *r, uint32_t index, int width)
     const pj_cell_figures *f = &r->cells[index];
     pj_text joules = joules_text_of(&f->primary);
     pj_print(stdout, "%-*s %3u  %s %8s  %8s  %s", width, f->name, f->n, pj_padded(22, joules).s,
-             pj_number_text("%.4g", f->speed).s, pj_number_text("%.4g", f->ttft_ms).s,
+             digits_text(f->speed).s, digits_text(f->ttft_ms).s,
              pj_padded(8, pj_or_dash(f->primary.value, pj_power_text(f->power_mw))).s);
     if (!isnan(f->loss)) pj_print(stdout, "  %.4f", f->loss);
-    if (r->optimum == index) pj_print(stdout, "  least energy");
     putchar('\n');
 }
 
@@ -105,9 +112,9 @@ static void print_use(const pj_experiment_result *r, int width)
         const pj_cell_figures *f = &r->cells[i];
         bool has_context = f->context.limit > 0, has_experts = f->experts.experts > 0;
         pj_print(stdout, "%-*s %8s %9s  %13s  %16s\n", width, f->name,
-                 pj_number_text("%.4g", has_context ? f->context.kv_bytes / 1e6 : NAN).s,
+                 digits_text(has_context ? f->context.kv_bytes / 1e6 : NAN).s,
                  pj_number_text("%.3g %%", has_context ? 100 * f->context.share : NAN).s,
-                 pj_number_text("%.4g", f->mj_per_million_active).s,
+                 digits_text(f->mj_per_million_active).s,
                  pj_number_text("%.4g", has_experts ? f->experts.per_step : NAN).s);
     }
 }

@@ -18,15 +18,26 @@ static const struct {
 
 /* ---- sentences ---- */
 
+static pj_text joules_text(double joules)
+{
+    return pj_energy_text(1e3 * joules);
+}
+
+static pj_text ratio_text(double ratio)
+{
+    return pj_number_text("%.4g", ratio);
+}
+
 static void describe_one(const pj_gate_report *r, pj_gate_criterion *c)
 {
     const pj_cost_look *look = &c->look;
     const char *per = pj_gate_figure_per(r->figure);
     char interval[80] = "", quantity[128], runs[64], hint[128] = "";
+    pj_text (*figure)(double) = c->gate.kind == PJ_GATE_FIXED ? joules_text : ratio_text;
     if (!isnan(look->lo))
-        snprintf(interval, sizeof interval, " (%.4g to %.4g)", look->lo, look->hi);
+        snprintf(interval, sizeof interval, " (%s to %s)", figure(look->lo).s, figure(look->hi).s);
     if (c->gate.kind == PJ_GATE_FIXED) {
-        snprintf(quantity, sizeof quantity, "J %s", per);
+        snprintf(quantity, sizeof quantity, "%s", per);
         snprintf(runs, sizeof runs, "%u runs", r->b->count);
     } else {
         snprintf(quantity, sizeof quantity, "times the baseline's joules %s", per);
@@ -36,9 +47,9 @@ static void describe_one(const pj_gate_report *r, pj_gate_criterion *c)
         snprintf(hint, sizeof hint, "; single runs vary by %.2g %%: allow more --runs%s",
                  100 * look->spread,
                  c->gate.kind == PJ_GATE_STORED ? ", or a baseline of more runs" : "");
-    snprintf(c->text, sizeof c->text, "%s: %.4g%s %s, allowed %.4g; %s, %s%s",
-             outcomes[look->outcome].title, look->ratio, interval, quantity, c->gate.limit, runs,
-             r->b->source, hint);
+    snprintf(c->text, sizeof c->text, "%s: %s%s %s, allowed %s; %s, %s%s",
+             outcomes[look->outcome].title, figure(look->ratio).s, interval, quantity,
+             figure(c->gate.limit).s, runs, r->b->source, hint);
 }
 
 void pj_gate_describe(pj_gate_report *r)

@@ -203,7 +203,7 @@ static void print_total(FILE *out, const pj_run_info *info)
     pj_text net = pj_supported_text(info->net_mj, info->net_sd_mj);
     double gain = 100 * PJ_Z95 * pj_run_gain_sd(info);
     bool is_net = !isnan(info->net_mj);
-    char power[160];
+    char power[160], percent[32];
     if (isnan(info->total_mj)) {
         print_line(out, "%-*s%s", LABEL, "in all", pj_time_text(info->total_ms).s);
         return;
@@ -213,11 +213,11 @@ static void print_total(FILE *out, const pj_run_info *info)
     double sd_mj = pj_sd_without_gain(info->total_mj, info->total_sd_mj, pj_run_gain_sd(info));
     print_line(out, "%-*s%s%s%s%s%s", LABEL, "in all", pj_interval_text(info->total_mj, sd_mj).s,
                power, is_net ? ", " : "", is_net ? net.s : "", is_net ? " net of idle" : "");
-    if (gain >= 0.1)
-        print_line(out,
-                   "%-*sleft out of these intervals: ±%.2g %% that all share, the sensor's "
-                   "calibration",
-                   LABEL, "", gain);
+    if (gain < 0.1) return;
+    pj_digits_write(gain, 2, percent, sizeof percent);
+    print_line(out,
+               "%-*sleft out of these intervals: ±%s %% that all share, the sensor's calibration",
+               LABEL, "", percent);
 }
 
 /* ---- what is to be known ---- */

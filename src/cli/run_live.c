@@ -63,9 +63,15 @@ void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_seco
     uint32_t counted = atomic_load(&live->tokens);
     live->drawn_ns = now_ns;
     if (live->runs > 1) snprintf(run, sizeof run, " run %u of %u ", live->run, live->runs);
-    snprintf(line, sizeof line, "%s %u tokens  %.1f tokens/s  power %s  %s per token ", run, tokens,
-             tokens_per_second, pj_power_text(atomic_load(&live->power_mw)).s,
-             pj_energy_text(counted ? atomic_load(&live->energy_mj) / counted : NAN).s);
+    double power_mw = atomic_load(&live->power_mw);
+    double mj = counted ? atomic_load(&live->energy_mj) / counted : NAN;
+    int used = snprintf(line, sizeof line, "%s %u token%s ", run, tokens, tokens == 1 ? "" : "s");
+    if (tokens_per_second > 0) /* of the tokens after the first */
+        used += snprintf(line + used, sizeof line - used, " %.1f tokens/s ", tokens_per_second);
+    if (!isnan(power_mw))
+        used += snprintf(line + used, sizeof line - used, " %s ", pj_power_text(power_mw).s);
+    if (!isnan(mj))
+        snprintf(line + used, sizeof line - used, " %s per token ", pj_energy_text(mj).s);
     fprintf(live->out, "\0337\033[%d;1H\033[2K\033[7m%.*s\033[0m\0338", live->rows,
             pj_terminal_width(live->out), line);
     fflush(live->out);

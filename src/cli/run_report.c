@@ -121,14 +121,14 @@ static void print_per_token(FILE *out, const pj_run_info *info)
     pj_run_ratios_get(info, &r);
     fputc('\n', out);
     if (!isnan(r.joules_per_token)) {
-        pj_print(out, "  %s per token on average (gross%s)",
-                 energy_text(r.joules_per_token * 1e3, r.joules_per_token_sd * 1e3).s,
-                 isnan(info->model_load_mj) ? "" : ", excluding model load");
+        char net[96] = "";
         if (!isnan(r.joules_per_token_net))
-            pj_print(
-                out, ", %s net of idle",
+            snprintf(
+                net, sizeof net, ", %s net of idle",
                 pj_supported_text(r.joules_per_token_net * 1e3, r.joules_per_token_net_sd * 1e3).s);
-        fputc('\n', out);
+        pj_print(out, "  %s per token on average (gross%s)%s\n",
+                 energy_text(r.joules_per_token * 1e3, r.joules_per_token_sd * 1e3).s,
+                 isnan(info->model_load_mj) ? "" : ", excluding model load", net);
         if (!isnan(info->model_load_mj))
             pj_print(out, "  %s for loading the model\n",
                      energy_text(info->model_load_mj, info->model_load_sd_mj).s);

@@ -43,7 +43,8 @@ static void write_energy(const row *r, char *cell, size_t bytes)
 
 static void write_net(const row *r, char *cell, size_t bytes)
 {
-    snprintf(cell, bytes, "%s", listed_energy(r->run, r->run->net_mj, r->run->net_sd_mj).s);
+    snprintf(cell, bytes, "%s%s", listed_energy(r->run, r->run->net_mj, r->run->net_sd_mj).s,
+             isnan(r->run->net_mj) ? " " : mark_of(r->run));
 }
 
 static bool has_mean_alone(const row *r)
@@ -58,7 +59,8 @@ static void write_per_token(const row *r, char *cell, size_t bytes)
     bool mean = has_mean_alone(r);
     double mj = 1e3 * (mean ? f->joules_per_token : f->joules_per_token_typical);
     double sd_mj = 1e3 * (mean ? f->joules_per_token_sd : f->joules_per_token_typical_sd);
-    snprintf(cell, bytes, "%s%s", listed_energy(r->run, mj, sd_mj).s, mean ? "*" : " ");
+    snprintf(cell, bytes, "%s%s%s", listed_energy(r->run, mj, sd_mj).s, mean ? "*" : "",
+             isnan(mj) ? " " : mark_of(r->run));
 }
 
 static void write_speed(const row *r, char *cell, size_t bytes)

@@ -61,6 +61,11 @@ static pj_text cell_machine(const pj_table_row *r, table_room room)
 {
     return plain(r->machine);
 }
+/* Joules of different sensors are different figures, so these never share a row. */
+static pj_text cell_power(const pj_table_row *r, table_room room)
+{
+    return plain(r->power);
+}
 static pj_text cell_test(const pj_table_row *r, table_room room)
 {
     return plain(r->test);
@@ -87,6 +92,11 @@ static pj_text cell_batch(const pj_table_row *r, table_room room)
 static pj_text cell_threads(const pj_table_row *r, table_room room)
 {
     return pj_number_text("%.0f", r->threads ? r->threads : NAN);
+}
+
+static pj_text cell_at_once(const pj_table_row *r, table_room room)
+{
+    return pj_number_text("%.0f", r->concurrency ? r->concurrency : NAN);
 }
 
 static pj_text cell_runs(const pj_table_row *r, table_room room)
@@ -145,6 +155,8 @@ static const table_column table_columns[] = {
     {"device", cell_device, .equal = TABLE_NARROWEST},
     {"batch", cell_batch, .right = true, .equal = TABLE_NARROWEST},
     {"threads", cell_threads, .right = true, .equal = TABLE_NARROWEST},
+    {"power", cell_power, .always_equal = true},
+    {"at once", cell_at_once, .right = true, .always_equal = true},
     {"test", cell_test, .right = true},
     {"t/s", cell_speed, .right = true},
     {"J/token", cell_joules, .right = true},
@@ -241,7 +253,7 @@ typedef struct table_value {
     double number;           /* NAN: unknown */
 } table_value;
 
-enum { TABLE_VALUES = 19 };
+enum { TABLE_VALUES = 21 };
 
 static void list_values(const pj_table_row *r, table_value values[TABLE_VALUES])
 {
@@ -255,6 +267,7 @@ static void list_values(const pj_table_row *r, table_value values[TABLE_VALUES])
         {"device", r->device},
         {"batch", .number = r->batch},
         {"threads", .number = r->threads ? r->threads : NAN},
+        {"concurrency", .number = r->concurrency ? r->concurrency : NAN},
         {"test", r->test},
         {"runs", .number = r->runs},
         {"tokens_per_second", .number = r->speed.value},
@@ -265,6 +278,7 @@ static void list_values(const pj_table_row *r, table_value values[TABLE_VALUES])
         {"joules_per_token_lo", .number = r->joules.lo},
         {"joules_per_token_hi", .number = r->joules.hi},
         {"energy_source", pj_quality_name(r->quality)},
+        {"power_sources", r->power},
     };
     memcpy(values, all, sizeof all);
 }

@@ -100,17 +100,24 @@ static void print_anomalies(const pj_run_insight *insight)
 
 static void show_print_figure(const char *name, double value, const char *unit)
 {
-    if (!isnan(value)) pj_print(stdout, "%-12s %.4g %s\n", name, value, unit);
+    char text[64];
+    if (isnan(value)) return;
+    pj_digits_write(value, 4, text, sizeof text);
+    pj_print(stdout, "%-12s %s %s\n", name, text, unit);
 }
 
 /* With the digits that the energy's interval supports. */
 static void show_price(const char *name, double value, const pj_run_info *info, const char *unit)
 {
+    static const char *const prefixes[] = {"", "m", "µ", "n"};
     char text[64];
-    double half = PJ_Z95 * info->total_sd_mj / info->total_mj * value;
+    int i = 0;
     if (isnan(value)) return;
+    bool small = value != 0 && fabs(value) < 1e-3;
+    for (; small && i < 3 && fabs(value) < 1; i++) value *= 1e3;
+    double half = PJ_Z95 * info->total_sd_mj / info->total_mj * value;
     pj_value_write(value, pj_bounds_of(value, half), text, sizeof text);
-    pj_print(stdout, "%-12s %s %s\n", name, text, unit);
+    pj_print(stdout, "%-12s %s %s%s\n", name, text, prefixes[i], unit);
 }
 
 static void show_per_token(const pj_run_info *info, const pj_run_ratios *r)

@@ -315,7 +315,7 @@ void pj_gain_note_print(FILE *out, const char *before, double gain_sd)
     double percent = 100 * PJ_Z95 * gain_sd;
     char text[32];
     if (!(percent >= 0.1)) return;
-    pj_rounded_write(percent, pj_place_of(percent), text, sizeof text);
+    pj_digits_write(percent, 2, text, sizeof text);
     fprintf(out, "%sintervals leave out the sensor's calibration, which all rows share: ±%s %%\n",
             before, text);
 }

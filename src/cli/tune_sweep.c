@@ -55,9 +55,10 @@ static pj_status measure_setting(pj_tune *t, const pj_gate_command *command, boo
     if (status == PJ_OK && pj_interrupted) status = pj_fail(err, PJ_E_CANCELLED, "interrupted");
     if (status != PJ_OK) return status;
     note_run(t, setting, block, &run);
-    pj_say("block %u of %u, %s: %.4g J %s", block + 1, t->block_count,
+    pj_say("block %u of %u, %s: %s %s", block + 1, t->block_count,
            pj_tune_setting_text(t->limit, t->settings[setting]).s,
-           t->parts[PJ_TUNE_REQUEST].joules[setting][block], t->tokens ? "per token" : "per run");
+           pj_energy_text(1e3 * t->parts[PJ_TUNE_REQUEST].joules[setting][block]).s,
+           t->tokens ? "per token" : "per run");
     return PJ_OK;
 }
 

@@ -14,9 +14,10 @@ static void print_sides(const pj_sides *s)
 {
     for (uint32_t i = 0; i < s->count; i++) {
         const pj_side *side = &s->sides[i];
-        pj_print(stdout, "%s  %s, %s, %u run%s", i ? "B" : "A",
-                 pj_safe(side->runs[0]->model_name).s, pj_safe(side->runs[0]->dtype).s,
-                 side->run_count, side->run_count == 1 ? "" : "s");
+        const char *dtype = side->runs[0]->dtype; /* of other engines: unknown */
+        pj_print(stdout, "%s  %s%s%s, %u run%s", i ? "B" : "A",
+                 pj_safe(side->runs[0]->model_name).s, dtype && *dtype ? ", " : "",
+                 pj_safe(dtype).s, side->run_count, side->run_count == 1 ? "" : "s");
         if (strlen(side->name) > 1) pj_print(stdout, ": %s", pj_safe(side->name).s);
         putchar('\n');
     }

@@ -15,7 +15,8 @@ static void copy(char *to, size_t bytes, const char *text)
     snprintf(to, bytes, "%s", text ? text : "");
 }
 
-/* What computed: the devices besides the host, or "cpu". */
+/* What computed: the devices besides the host, or "cpu" if it was our engine. Of a server nothing
+ * is known. */
 static void name_device(const pj_run_info *run, char *text, size_t bytes)
 {
     pj_arena arena;
@@ -27,11 +28,12 @@ static void name_device(const pj_run_info *run, char *text, size_t bytes)
         if (devices[i].number && devices[i].name)
             used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? " + " : "",
                                      devices[i].name);
-    if (!used) copy(text, bytes, "cpu");
+    bool ours = run->engine && strcmp(run->engine, "perjoule") == 0;
+    if (!used) copy(text, bytes, ours ? "cpu" : "");
     pj_arena_fini(&arena);
 }
 
-static double model_number(const pj_run_info *run, const char *field)
+static double run_number(const pj_run_info *run, const char *field)
 {
     char text[40];
     return pj_run_field(run, field, text, sizeof text) ? strtod(text, NULL) : NAN;
@@ -46,11 +48,14 @@ static pj_table_row describe(const pj_run_info *run, bool is_prompt)
     copy(row.dtype, sizeof row.dtype, run->dtype);
     copy(row.engine, sizeof row.engine, run->engine);
     copy(row.machine, sizeof row.machine, run->machine);
+    copy(row.power, sizeof row.power, run->power_sources);
     name_device(run, row.device, sizeof row.device);
     snprintf(row.test, sizeof row.test, "%s%llu", is_prompt ? "pp" : "tg",
              (unsigned long long)row.tokens);
-    row.bytes = model_number(run, "model.weight_bytes");
+    row.bytes = run_number(run, "model.weight_bytes");
     row.parameters = run->parameters;
+    double at_once = run_number(run, "settings.concurrency");
+    if (at_once >= 1 && at_once <= UINT32_MAX) row.concurrency = (uint32_t)at_once;
     return row;
 }
 
@@ -70,6 +75,7 @@ static int compare_tests(const pj_table_row *a, const pj_table_row *b)
         strcmp(a->engine, b->engine),      strcmp(a->machine, b->machine),
         strcmp(a->device, b->device),      ORDER(a->batch, b->batch),
         ORDER(a->threads, b->threads),     ORDER(a->quality, b->quality),
+        strcmp(a->power, b->power),        ORDER(a->concurrency, b->concurrency),
         ORDER(b->is_prompt, a->is_prompt), ORDER(a->tokens, b->tokens),
     };
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)

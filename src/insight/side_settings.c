@@ -36,6 +36,7 @@ static const char *const compared[] = {
     "machine",
     "power",
     "energy_source",
+    "settings.concurrency",
     "settings.kv",
     "model.kv_type",
     "settings.chat",
@@ -272,7 +273,9 @@ static void add_caveats(pj_sides *s)
                    "slows it down: shares compare better than totals.");
     for (uint32_t i = 1; i < s->count; i++) {
         const char *refusal = pj_sides_refusal(&s->sides[0], &s->sides[i]);
-        if (refusal) add_caveat(s, "not_comparable", "%s", refusal);
+        if (refusal)
+            add_caveat(s, "not_comparable", "The energies of %s and %s are not comparable: %s",
+                       s->sides[0].name, s->sides[i].name, refusal);
         if (fabs(cold_share(s, &s->sides[i]) - cold_share(s, &s->sides[0])) > 0.25)
             add_caveat(s, "warmth_differs",
                        "Runs of one side loaded the model more often: their first tokens read "
@@ -336,9 +339,7 @@ void pj_likeness_add(pj_likeness *l, const pj_run_info *run)
 const char *pj_likeness_refusal(const pj_likeness *l)
 {
     if (l->source) return "one is measured and the other modelled.";
-    if (l->scope)
-        return "their scopes differ: the energy of a machine, a process and a request are not the "
-               "same quantity.";
+    if (l->scope) return "their scopes differ (machine, process or request).";
     if (l->devices) return "their totals are sums over different devices.";
     return NULL;
 }

@@ -46,9 +46,12 @@ __attribute__((format(printf, 2, 3))) static void markdown_put(pj_buffer *out, c
 static void markdown_figure(char text[96], double value, pj_bounds bounds, const char *unit)
 {
     bool large = fabs(value) >= 1000 && fabs(value) < 1e15;
+    bool small = value != 0 && fabs(value) < 1e-3;
     size_t n = 0;
     if (isnan(value))
         unit = "", n = (size_t)snprintf(text, 96, "unavailable");
+    else if (isnan(bounds.lo) && small)
+        n = pj_digits_write(value, 3, text, 96);
     else if (isnan(bounds.lo))
         n = (size_t)snprintf(text, 96, large ? "%.0f" : "%.4g", value);
     else
@@ -399,14 +402,16 @@ static void markdown_ratios(pj_buffer *out, const json_t *view, const char *list
 static void markdown_optimum(pj_buffer *out, const json_t *view)
 {
     const json_t *optimum = json_object_get(view, "optimum");
+    const char *metric = pj_member_text(view, "metric"); /* which figure decided */
     if (*pj_member_text(view, "refusal"))
         PARAGRAPH("**No verdict, since cells are not comparable: %s**",
                   pj_member_text(view, "refusal"));
     else if (!json_is_object(optimum))
         PARAGRAPH("**No cell has an energy within the limits of the plan.**");
     else
-        PARAGRAPH("**Least energy per token: %s, %.4g J.**", pj_member_text(optimum, "name"),
-                  pj_member_number(optimum, "joules_per_token"));
+        PARAGRAPH("**Least energy per %stoken: %s, %.3g J.**",
+                  strcmp(metric, "joules_per_token_typical") == 0 ? "typical " : "",
+                  pj_member_text(optimum, "name"), pj_member_number(optimum, metric));
     markdown_names(out, view, json_object_get(optimum, "ties"), "Not distinguishable from it");
 }
 
@@ -414,10 +419,11 @@ static void markdown_experiment(pj_buffer *out, const json_t *view)
 {
     static const column cells[] = {{"cell", "name"},
                                    {"runs", "runs", "", 1},
-                                   {"per token, 95 %", "deciding_joules", "J", 1,
-                                    .lo = "deciding_joules_lo", .hi = "deciding_joules_hi"},
-                                   {"mean", "joules_per_token", "J", 1, .lo = "joules_per_token_lo",
-                                    .hi = "joules_per_token_hi"},
+                                   {"typical token, 95 %", "joules_per_token_typical", "J", 1,
+                                    .lo = "joules_per_token_typical_lo",
+                                    .hi = "joules_per_token_typical_hi"},
+                                   {"mean, 95 %", "joules_per_token", "J", 1,
+                                    .lo = "joules_per_token_lo", .hi = "joules_per_token_hi"},
                                    {"tokens/s", "tokens_per_second", "", 1},
                                    {"TTFT", "ttft_ms", "ms", 1},
                                    {"power", "mean_power_mw", "W", 1e-3},

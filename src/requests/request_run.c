@@ -102,6 +102,7 @@ static const char *request_run_write_settings(const pj_request_origin *origin, c
     pj_json_kv_string(&json, "url", origin->url);
     pj_json_kv_bool(&json, "stream", request->wants_stream);
     request_run_number(&json, "max_tokens", (double)request->max_tokens);
+    if (origin->concurrency) pj_json_kv_uint(&json, "concurrency", origin->concurrency);
     if (x->status) pj_json_kv_int(&json, "http_status", x->status);
     if (a->finish_reason[0]) pj_json_kv_string(&json, "finish_reason", a->finish_reason);
     if (request->session[0]) pj_json_kv_string(&json, "session", request->session);

@@ -24,6 +24,7 @@ typedef struct pj_request_origin {
     const char *model_name;            /* used if neither request nor response names one; or NULL */
     const char *const *tags;           /* NULL-terminated, or NULL */
     const pj_experiment_cell *cell_id; /* in an experiment; or NULL */
+    uint32_t concurrency;              /* 0: unknown */
     bool is_private;
     const pj_rail *rails; /* the ledger's rails */
     uint32_t rail_count;

@@ -495,6 +495,7 @@ pj_status pj_requests_open(const pj_requests_options *options, pj_requests **out
                                     .experiment_name = options->experiment_name,
                                     .cell_id = options->cell_id,
                                     .tags = options->tags,
+                                    .concurrency = options->concurrency,
                                     .is_private = options->is_private};
     pthread_mutex_init(&q->mutex, NULL);
     pthread_cond_init(&q->changed, NULL);

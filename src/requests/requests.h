@@ -25,6 +25,7 @@ typedef struct pj_requests_options {
     const char *engine, *url, *model_name, *experiment_name;
     const char *const *tags;
     const pj_experiment_cell *cell_id; /* of all requests, in an experiment; or NULL */
+    uint32_t concurrency; /* how many requests the client keeps in flight; 0: unknown */
     bool is_private;
     const char
         *no_power; /* reason why energy is unavailable even with a meter; NULL: it is available */

@@ -397,9 +397,9 @@ static pj_status resolve_last(pj_store *store, int64_t back, char id[PJ_UUID_BYT
     if (status != PJ_OK || id[0]) return status;
     if (back)
         return pj_fail(err, PJ_E_NOT_FOUND,
-                       "database %s contains only %lld runs, so there is "
-                       "no last~%lld (see: perjoule ls)",
-                       pj_store_path(store), (long long)back, (long long)back);
+                       "database %s has no last~%lld: fewer than %lld runs are in it (see: "
+                       "perjoule ls)",
+                       pj_store_path(store), (long long)back, (long long)back + 1);
     return pj_fail(err, PJ_E_NOT_FOUND,
                    "database %s contains no runs yet: record one with "
                    "perjoule run",

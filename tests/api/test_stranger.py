@@ -97,10 +97,11 @@ class Stranger(unittest.TestCase):
         self.assertIn("keeps nothing", err)
 
     def test_texts_cannot_act_on_a_terminal(self):
+        self.run_demo(self.db)  # a second one, to compare
         self.change(("UPDATE profiling_runs SET model_name = ?, engine = ?, failure = ?, machine = ?",
                      *[f"m{TITLE}"] * 4),
                     ("UPDATE component_metrics SET component_name = ?", f"c{TITLE}"))
-        for words in (("show", "last"), ("show", "last", "--tokens"), ("show", "last", "--advice"), ("check",), ("ls",), ("compare", "last", "last"),
+        for words in (("show", "last"), ("show", "last", "--tokens"), ("show", "last", "--advice"), ("check",), ("ls",), ("compare", "last~1", "last"),
                       ("machines",)):
             done = subprocess.run([harness.PROGRAM, *words, "--db", self.db], capture_output=True,
                                   timeout=120 * harness.SLOW, check=False)

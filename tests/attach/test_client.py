@@ -76,6 +76,8 @@ class Client(unittest.TestCase):
             compared = subprocess.run([PERJOULE, "compare", "--by", "engine", "--with-disturbed", "--json", "--db", self.db],
                                       check=True, capture_output=True, text=True)
             codes = {caveat["code"] for caveat in json.loads(compared.stdout)["caveats"]}
+            texts = [caveat["text"] for caveat in json.loads(compared.stdout)["caveats"]]
+            self.assertTrue(all(text[0].isupper() for text in texts), texts)
             self.assertEqual("scope_differs" in codes, refused, codes)
 
     def test_an_endless_answer(self):
@@ -117,6 +119,13 @@ class Client(unittest.TestCase):
         self.assertAlmostEqual(total / got["total_energy_mj"], 1, places=9)
         self.assertEqual({r["method"] for r in got["runs"]}, {"allocated"})
         self.assertIn("steady state", self.attach(engine, "--requests", "9", "--concurrency", "2", "Hi").stdout)
+        # What a token costs depends on how many requests share the machine, so the two loads are no repeats of each other.
+        rows = json.loads(subprocess.run([PERJOULE, "table", "--json", "--db", self.db], check=True, capture_output=True).stdout)
+        self.assertEqual(sorted({(r["concurrency"], r["runs"]) for r in rows}), [(2, 9), (3, 12)])
+        self.assertEqual({r["device"] for r in rows}, {None})  # which one a server uses is not known
+        compared = json.loads(subprocess.run([PERJOULE, "compare", "--by", "settings.concurrency", "--json", "--db", self.db],
+                                             check=True, capture_output=True).stdout)
+        self.assertIn("settings.concurrency", json.dumps(compared))
 
     def test_a_load_without_usage_and_of_which_some_energy_is_unknown(self):
         """A sum of some requests is none of all, and what is not known is no number."""

@@ -438,6 +438,8 @@ static void runs_are_found_by_age(void **state)
     }
     snprintf(spec, sizeof spec, "last~%u", (unsigned)runs.count);
     assert_int_equal(pj_store_resolve(store, spec, found, &err), PJ_E_NOT_FOUND);
+    assert_int_equal(pj_store_resolve(store, "last~998", found, &err), PJ_E_NOT_FOUND);
+    assert_non_null(strstr(err.text, "fewer than 999 runs"));
     pj_run_list_fini(&runs);
     const char *const bad[] = {"last~", "last~-1", "last~1x", "last1", "last~1234567890"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
