@@ -164,9 +164,10 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"columns", 0, PJ_OPTION_TEXT, &args.columns, "LIST",
          "what to list, separated by commas: run, per-token, energy, net, speed, status, model, "
          "dtype, batch, input, output, threads, tags, created, duration, prefill-speed, "
-         "experiment, engine, power, machine, prompt (default: as many as fit)",
+         "thinking, experiment, engine, power, machine, prompt (default: as many as fit)",
          .choices = "run per-token energy net speed status model dtype batch input output threads "
-                    "tags created duration prefill-speed experiment engine power machine prompt"},
+                    "tags created duration prefill-speed thinking experiment engine power machine "
+                    "prompt"},
         {"search", 's', PJ_OPTION_TEXT, &query->search, "TEXT", "part of the prompt"},
         {"model", 'm', PJ_OPTION_TEXT, &query->model, "NAME", "runs of this model"},
         {"tag", 0, PJ_OPTION_LIST, &args.tags, "TAG",
