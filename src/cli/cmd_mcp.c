@@ -233,8 +233,8 @@ const pj_command pj_command_mcp = {
     .usage = "[options]",
     .text =
         "A server of the Model Context Protocol over standard input and output, for coding agents "
-        "and\nassistants. Its tools only read: runs, run, compare, advice, predict. A client starts "
-        "it by itself;\nits configuration names the command \"perjoule mcp\".",
+        "and\nassistants. Its tools only read: runs, run, compare, why, advice, predict. A client "
+        "starts\nit by itself; its configuration names the command \"perjoule mcp\".",
     .examples =
         "perjoule mcp    # \"mcpServers\": {\"perjoule\": {\"command\": \"perjoule\", \"args\": [\"mcp\"]}}\n"
         "perjoule mcp --db lab.db\n",

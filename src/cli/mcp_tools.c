@@ -5,6 +5,7 @@
 #include "cli/stored.h"
 #include "generate/predict.h"
 #include "insight/advice.h"
+#include "insight/explained.h"
 #include "insight/insight.h"
 #include "store/run_summary.h"
 
@@ -126,6 +127,15 @@ static pj_status tool_compare(const pj_mcp *mcp, pj_store *store, const json_t *
     return pj_insight_compare(store, ids, (uint32_t)count, &rates, json, err);
 }
 
+/* A side is a list of runs with commas, as in perjoule compare --why. */
+static pj_status tool_why(const pj_mcp *mcp, pj_store *store, const json_t *arguments,
+                          pj_json *json, pj_error *err)
+{
+    const char *const sides[] = {text_of(arguments, "a"), text_of(arguments, "b")};
+    if (!sides[1]) return pj_fail(err, PJ_E_INVALID, "b is missing");
+    return pj_insight_why(store, sides, json, err);
+}
+
 static pj_status tool_predict(const pj_mcp *mcp, pj_store *store, const json_t *arguments,
                               pj_json *json, pj_error *err)
 {
@@ -144,6 +154,8 @@ static pj_status tool_predict(const pj_mcp *mcp, pj_store *store, const json_t *
 }
 
 #define ID_SCHEMA "a run's id, the begin of one (4 characters or more), last, or last~N"
+#define SIDE_SCHEMA \
+    "{\"type\":\"string\",\"description\":\"" ID_SCHEMA "; several of one kind with commas\"}"
 
 static const struct tool {
     const char *name, *title, *description;
@@ -173,6 +185,11 @@ static const struct tool {
      "{\"ids\":{\"type\":\"array\",\"items\":{\"type\":\"string\",\"description\":\"" ID_SCHEMA
      "\"},\"minItems\":2,\"maxItems\":4}}",
      "[\"ids\"]", NULL, tool_compare},
+    {"why", "Why two differ",
+     "Explains why B costs more or less energy per token than A: the parts that differ, each with "
+     "its cause and the energy this explains, with a 95 % interval where one is known; refusal says "
+     "why there is no explanation.",
+     "{\"a\":" SIDE_SCHEMA ",\"b\":" SIDE_SCHEMA "}", "[\"a\",\"b\"]", "a", tool_why},
     {"advice", "Advice on a run",
      "What would save energy, by rules over the run's figures: each with evidence, the expected "
      "saving with its interval, what it costs, and the command that tests it.",

@@ -63,6 +63,19 @@ static void write_per_token(const row *r, char *cell, size_t bytes)
              isnan(mj) ? " " : mark_of(r->run));
 }
 
+/* Tokens of reasoning and their energy. */
+static void write_thinking(const row *r, char *cell, size_t bytes)
+{
+    const pj_run_info *run = r->run;
+    if (isnan(run->thinking_tokens))
+        snprintf(cell, bytes, "- ");
+    else if (isnan(run->thinking_mj))
+        snprintf(cell, bytes, "%.0f ", run->thinking_tokens);
+    else
+        snprintf(cell, bytes, "%.0f, %s%s", run->thinking_tokens,
+                 listed_energy(run, run->thinking_mj, run->thinking_sd_mj).s, mark_of(run));
+}
+
 static void write_speed(const row *r, char *cell, size_t bytes)
 {
     double speed = r->ratios.tokens_per_second;
@@ -217,6 +230,7 @@ static const struct column {
     {"created", "created (UTC)", write_created, 16, ALWAYS},
     {"duration", "duration", write_duration, -11, ALWAYS},
     {"prefill-speed", "prefill/s", write_prefill_speed, -12, ON_REQUEST},
+    {"thinking", "thinking ", write_thinking, -26, ON_REQUEST},
     {"experiment", "experiment", write_experiment, 20, ON_REQUEST},
     {"engine", "engine", write_engine, 16, ON_REQUEST},
     {"power", "power", write_power, 16, ON_REQUEST},
@@ -229,7 +243,7 @@ enum { COLUMNS = sizeof all_columns / sizeof *all_columns, GAP = 2 };
 
 const char *const pj_runs_list_columns =
     "run per-token energy net speed status name model dtype batch input output threads tags "
-    "created duration prefill-speed experiment engine power note machine prompt";
+    "created duration prefill-speed thinking experiment engine power note machine prompt";
 
 typedef struct shown {
     const struct column *columns[MOST_COLUMNS];

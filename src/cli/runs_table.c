@@ -113,6 +113,11 @@ static pj_text cell_speed(const pj_table_row *r, table_room room)
     return text;
 }
 
+static pj_text cell_thinking(const pj_table_row *r, table_room room)
+{
+    return pj_number_text("%.0f", 100 * r->thinking_share);
+}
+
 static bool is_mean(const pj_table_row *r)
 {
     return isfinite(r->joules.value) && strcmp(r->figure, "joules_per_output_token") == 0;
@@ -143,6 +148,7 @@ typedef struct table_column {
     table_room optional; /* left out from this one on; 0: never */
     table_room equal;    /* the same, if all rows are equal in it */
     bool always_equal;   /* left out in all of them, if all rows are equal in it */
+    bool if_known;       /* left out if no row has a value */
 } table_column;
 
 static const table_column table_columns[] = {
@@ -160,6 +166,7 @@ static const table_column table_columns[] = {
     {"test", cell_test, .right = true},
     {"t/s", cell_speed, .right = true},
     {"J/token", cell_joules, .right = true},
+    {"think %", cell_thinking, .right = true, .optional = TABLE_NARROW, .if_known = true},
     {"runs", cell_runs, .right = true, .optional = TABLE_NARROW},
 };
 enum { TABLE_COLUMNS = sizeof table_columns / sizeof *table_columns };
@@ -170,16 +177,17 @@ static int measure(const pj_run_table *t, table_room room, int *widths)
     int all = 1;
     for (int k = 0; k < TABLE_COLUMNS; k++) {
         const table_column *c = &table_columns[k];
-        bool varies = false;
+        bool varies = false, known = false;
         widths[k] = columns_of(c->title);
         for (uint32_t i = 0; i < t->count; i++) {
             pj_text text = c->cell(&t->rows[i], room);
             int width = columns_of(text.s);
             if (width > widths[k]) widths[k] = width;
+            known |= strcmp(text.s, "-") != 0;
             varies |= strcmp(text.s, c->cell(&t->rows[0], room).s) != 0;
         }
-        bool is_out = (c->optional && room >= c->optional) || (!varies && c->always_equal) ||
-                      (!varies && c->equal && room >= c->equal);
+        bool is_out = (!known && c->if_known) || (c->optional && room >= c->optional) ||
+                      (!varies && c->always_equal) || (!varies && c->equal && room >= c->equal);
         if (is_out) widths[k] = 0;
         if (widths[k]) all += widths[k] + 3;
     }
@@ -212,17 +220,20 @@ static void print_rule(const int *widths)
     pj_print(stdout, "|\n");
 }
 
-static void explain(const pj_run_table *t)
+static void explain(const pj_run_table *t, table_room room)
 {
-    bool modelled = false, mean = false;
+    bool modelled = false, mean = false, thinking = false;
     double gain = 0;
     for (uint32_t i = 0; i < t->count; i++) {
         gain = fmax(gain, t->rows[i].gain_sd);
         modelled |= is_modelled(&t->rows[i]);
         mean |= is_mean(&t->rows[i]);
+        thinking |= isfinite(t->rows[i].thinking_share);
     }
     pj_print(stdout, "\npp512: a prompt of 512 tokens, energy per token of it\n"
                      "tg128: decoding of 128 tokens, energy of the typical one\n");
+    if (thinking && room == TABLE_WHOLE)
+        pj_print(stdout, "think %%: of the output tokens, those of reasoning\n");
     pj_gain_note_print(stdout, "", gain);
     if (modelled) pj_print(stdout, "~ modelled, not measured\n");
     if (mean) pj_print(stdout, "* mean of the tokens: no typical one is known\n");
@@ -243,7 +254,7 @@ void pj_runs_table_print(const pj_run_table *t)
     print_row(NULL, room, widths);
     print_rule(widths);
     for (uint32_t i = 0; i < t->count; i++) print_row(&t->rows[i], room, widths);
-    explain(t);
+    explain(t, room);
 }
 
 /* ---- JSON and CSV --------------------------------------------------------------------------- */
@@ -253,7 +264,7 @@ typedef struct table_value {
     double number;           /* NAN: unknown */
 } table_value;
 
-enum { TABLE_VALUES = 21 };
+enum { TABLE_VALUES = 22 };
 
 static void list_values(const pj_table_row *r, table_value values[TABLE_VALUES])
 {
@@ -279,6 +290,7 @@ static void list_values(const pj_table_row *r, table_value values[TABLE_VALUES])
         {"joules_per_token_hi", .number = r->joules.hi},
         {"energy_source", pj_quality_name(r->quality)},
         {"power_sources", r->power},
+        {"thinking_share", .number = r->thinking_share},
     };
     memcpy(values, all, sizeof all);
 }

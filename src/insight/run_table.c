@@ -98,12 +98,25 @@ static int compare_firsts(const void *left, const void *right)
     return order ? order : ORDER(b->row.is_prompt, a->row.is_prompt);
 }
 
+static double thinking_share_of(const pj_side *side)
+{
+    double thinking = 0, output = 0;
+    for (uint32_t i = 0; i < side->run_count; i++) {
+        const pj_run_info *run = side->runs[i];
+        if (isnan(run->thinking_tokens)) continue;
+        thinking += run->thinking_tokens;
+        output += (double)run->output_tokens;
+    }
+    return output > 0 ? thinking / output : NAN;
+}
+
 /* The prompt's energy per token has no typical one; decoding's is the median token, unless a run of
  * the group has none. */
 static void fill_figures(pj_table_row *row, const pj_side *side)
 {
     bool typical = true;
     row->runs = side->run_count;
+    row->thinking_share = row->is_prompt ? NAN : thinking_share_of(side);
     for (uint32_t i = 0; i < side->run_count; i++) {
         pj_note_typical(&typical, side->runs[i]);
         row->gain_sd = fmax(row->gain_sd, pj_run_gain_sd(side->runs[i]));

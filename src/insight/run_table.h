@@ -22,6 +22,9 @@ typedef struct pj_table_row {
     pj_mean joules;     /* per token of the test */
     double gain_sd;     /* of the sensors' calibration, relative; the intervals leave it out */
     const char *figure; /* what `joules` is: its column of the API */
+    /* Tokens between reasoning marks of all output tokens, in the runs with such marks; NAN: none
+     * has, or the prompt's test. */
+    double thinking_share;
     uint32_t runs;
 } pj_table_row;
 
