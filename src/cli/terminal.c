@@ -261,16 +261,18 @@ pj_text pj_energy_text(double mj)
 
 typedef size_t estimate_writer(double value, pj_bounds bounds, char *text, size_t bytes);
 
-/* In the unit that fits `size`. */
+/* In the unit that fits `size`, or the next one if the value is rounded up to it. */
 static pj_text joules_text(double mj, pj_bounds b, double size, estimate_writer *write)
 {
     pj_text text;
-    int unit = unit_of(size, joule_factors, 6);
-    double factor = joule_factors[unit];
-    size_t used =
-        write(mj / factor, (pj_bounds){b.lo / factor, b.hi / factor}, text.s, sizeof text.s);
-    snprintf(text.s + used, sizeof text.s - used, " %s", joules[unit]);
-    return text;
+    for (int unit = unit_of(size, joule_factors, 6);; unit++) {
+        double factor = joule_factors[unit];
+        size_t used =
+            write(mj / factor, (pj_bounds){b.lo / factor, b.hi / factor}, text.s, sizeof text.s);
+        if (unit < 5 && fabs(strtod(text.s, NULL)) >= 1000) continue;
+        snprintf(text.s + used, sizeof text.s - used, " %s", joules[unit]);
+        return text;
+    }
 }
 
 static bool has_interval(double mj, double half)

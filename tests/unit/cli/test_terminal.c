@@ -25,6 +25,7 @@ static void a_value_shares_unit_and_places_with_its_interval(void **state)
                  {463, 79.5, "460 ± 80 mJ"},
                  {480, 471, "500 (200 to 1100) mJ"},
                  {508, 120, "510 ± 120 mJ"},
+                 {980, 400, "1.0 (0.66 to 1.5) J"},
                  {5, NAN, "5.00 mJ"},
                  {5, 0, "5.00 mJ"},
                  {NAN, 1, "unavailable"},
