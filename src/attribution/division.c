@@ -3,11 +3,14 @@
 
 #include "attribution/ledger.h"
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/memory.h"
 
 #include <math.h>
 #include <string.h>
 
+/* How often time is divided that nobody asks about yet. */
+#define UNWANTED_NS  (3 * PJ_NS_PER_S)
 #define MOST_MISSING 0.05 /* if more of a window is unknown, the whole window is unknown */
 
 struct pj_division_member {
@@ -37,6 +40,7 @@ struct pj_division {
     int64_t latest_ns; /* of all begins, ends and changes of weights */
     pj_division_member *members;
     pj_division_window *windows;
+    int64_t settled_at_ns; /* when time was divided last */
 };
 
 /* ---- cells ---- */
@@ -154,10 +158,22 @@ static void division_start(pj_division *d, int64_t at_ns)
     if (!d->members && !d->windows) pj_ledger_start(d->ledger, at_ns);
 }
 
+/* Whether somebody's figures are wanted: a run's always, a window's when it has ended. */
+static bool division_is_wanted(const pj_division *d)
+{
+    bool wanted = d->members != NULL;
+    for (const pj_division_window *w = d->windows; w; w = w->next) wanted |= w->end_ns != 0;
+    return wanted;
+}
+
 void pj_division_settle(pj_division *d, int64_t now_ns, int64_t force_ns)
 {
     int64_t known_ns = pj_division_known_ns(d, NULL);
     division_start(d, now_ns);
+    /* Curves are resolved anew each time, minutes back: dear for each new reading of a long window.
+     */
+    if (d->windows && !division_is_wanted(d) && now_ns < d->settled_at_ns + UNWANTED_NS) return;
+    d->settled_at_ns = now_ns;
     pj_ledger_settle(d->ledger, known_ns > force_ns ? known_ns : force_ns, NULL);
 }
 
