@@ -116,6 +116,8 @@ static void add_mlp(tally *t, const pj_model_config *c, const pj_blueprint *b, u
     add_matrix(t, inputs * width, c->hidden);
     add_matrix(t, c->hidden, width);
     add_vector(t, pj_bias_wanted(b->mlp_bias, c), inputs * width + c->hidden);
+    add_vector(t, b->act_norm != PJ_N_NONE, width);
+    add_vector(t, c->xielu, 4);
 }
 
 static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *b)

@@ -124,10 +124,8 @@ static void load_ends(pj_loader *l)
     const pj_model_config *c = &m->config;
     bool own_head =
         m->checkpoint ? pj_checkpoint_find(m->checkpoint, "lm_head.weight") != NULL : !c->tied_head;
-    const char *embedding = pj_load_has(l, "model", "embeddings.weight")
-                                ? "model.embeddings.weight"
-                                : "model.embed_tokens.weight";
-    pj_load_matrix(l, embedding, PJ_ROLE_TABLE, c->vocab, c->hidden, &m->embedding);
+    pj_load_matrix(l, "model.embed_tokens.weight", PJ_ROLE_TABLE, c->vocab, c->hidden,
+                   &m->embedding);
     pj_load_norm(l, "model", m->blueprint->final_norm, c->hidden, pj_norms_have_bias(m->blueprint),
                  &m->final_norm);
     load_token_vectors(l);
