@@ -170,8 +170,7 @@ void pj_division_settle(pj_division *d, int64_t now_ns, int64_t force_ns)
 {
     int64_t known_ns = pj_division_known_ns(d, NULL);
     division_start(d, now_ns);
-    /* Curves are resolved anew each time, minutes back: dear for each new reading of a long window.
-     */
+    /* Settling deconvolves the last two minutes of every curve, too costly for each reading. */
     if (d->windows && !division_is_wanted(d) && now_ns < d->settled_at_ns + UNWANTED_NS) return;
     d->settled_at_ns = now_ns;
     pj_ledger_settle(d->ledger, known_ns > force_ns ? known_ns : force_ns, NULL);

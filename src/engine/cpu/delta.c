@@ -91,11 +91,6 @@ static void delta_normalise(float *y, const float *x, size_t n, float scale)
     for (size_t i = 0; i < n; i++) y[i] = x[i] * scale;
 }
 
-static float softplus(float x)
-{
-    return x > 20 ? x : log1pf(expf(x));
-}
-
 /* One row of one value head. */
 static void delta_run_row(const delta *t, uint32_t head, size_t row, float *matrix)
 {
@@ -110,7 +105,7 @@ static void delta_run_row(const delta *t, uint32_t head, size_t row, float *matr
     delta_normalise(unit_q, q, d->key_dim, 1 / sqrtf((float)d->key_dim));
     delta_normalise(unit_k, k, d->key_dim, 1);
     float beta = 1 / (1 + expf(-ba[head]));
-    float decay = expf(-d->rate[head] * softplus(ba[d->value_heads + head] + d->bias[head]));
+    float decay = expf(-d->rate[head] * pj_softplus(ba[d->value_heads + head] + d->bias[head]));
     t->s->kernels->delta_step(matrix, unit_q, unit_k, v, decay, beta, d->key_dim, d->value_dim,
                               pj_cpu_row(t->s, t->y, row) + (size_t)head * d->value_dim);
 }
@@ -125,9 +120,9 @@ static void scan_row(const delta *t, uint32_t head, size_t row, float *matrix)
                      (size_t)(head / (d->value_heads / d->key_heads)) * d->key_dim;
     const float *c = b + (size_t)d->key_heads * d->key_dim;
     float *y = pj_cpu_row(t->s, t->y, row) + head * n;
-    float step =
-        fmaxf(softplus(pj_cpu_row(t->s, t->strength, row)[d->value_heads + head] + d->bias[head]),
-              d->least_step);
+    float step = fmaxf(
+        pj_softplus(pj_cpu_row(t->s, t->strength, row)[d->value_heads + head] + d->bias[head]),
+        d->least_step);
     float decay = expf(-d->rate[head] * step);
     for (size_t i = 0; i < n; i++) y[i] = d->skip[head] * x[i];
     for (uint32_t k = 0; k < d->key_dim; k++, matrix += n) {

@@ -40,6 +40,11 @@ struct pj_delta {
     uint32_t norm_groups; /* PJ_SCAN: parts of the output that are normalised apart */
 };
 
+static inline float pj_softplus(float x)
+{
+    return x > 20 ? x : log1pf(expf(x));
+}
+
 static inline size_t pj_delta_channels(const struct pj_delta *d)
 {
     return 2 * (size_t)d->key_heads * d->key_dim + (size_t)d->value_heads * d->value_dim;

@@ -2,17 +2,13 @@
 #include "engine/model/model_load.h"
 
 #include "engine/kernels/linear.h"
+#include "engine/model/delta.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- dense ---------------------------------------------------------------------------------- */
-
-static float softplus(float x)
-{
-    return x > 20 ? x : log1pf(expf(x));
-}
 
 /* xIELU's parameters: slopes of the quadratic and the exponential part, which are stored before
  * softplus, the linear slope, and where the exponential is cut. */
@@ -30,8 +26,8 @@ static void load_xielu(pj_loader *l, const char *prefix, pj_mlp *mlp)
         values[i] = *stored;
     }
     if (!values) return;
-    values[0] = softplus(values[0]);
-    values[1] = values[2] + softplus(values[1]);
+    values[0] = pj_softplus(values[0]);
+    values[1] = values[2] + pj_softplus(values[1]);
 }
 
 /* Loads the parts by kind of block; parts of a named block are separate components. */
