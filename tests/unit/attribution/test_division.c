@@ -224,6 +224,32 @@ static void windows_see_the_same_energy(void **state)
     pj_division_free(d);
 }
 
+/* Time is divided seldom while only open windows see it; their ends are
+ * exact all the same, at ticks of the counter. */
+static void a_window_alone_has_all_of_its_energy(void **state)
+{
+    pj_division *d = make(PJ_SHARE_EQUAL);
+    read_until(d, 100 * MS);
+    pj_division_window *outer = pj_division_window_open(d, 100 * MS), *inner = NULL;
+    for (int64_t t = 110; t <= 20000; t += 10) {
+        read_until(d, t * MS);
+        pj_division_settle(d, t * MS, 0);
+        if (t == 7000) inner = pj_division_window_open(d, t * MS);
+    }
+    pj_division_window_stop(inner, 19990 * MS);
+    pj_division_window_stop(outer, 20010 * MS);
+    read_until(d, 20100 * MS);
+    pj_division_settle(d, 20100 * MS, 0);
+    pj_curve_energy e;
+    pj_division_window_energy(d, outer, 0, &e);
+    assert_near(e.energy_mj, truth_mj(0, 100 * MS, 20010 * MS), 0.01);
+    pj_division_window_energy(d, inner, 1, &e);
+    assert_near(e.energy_mj, truth_mj(1, 7000 * MS, 19990 * MS), 0.01);
+    pj_division_window_close(d, inner);
+    pj_division_window_close(d, outer);
+    pj_division_free(d);
+}
+
 static void what_no_sensor_saw_is_unknown(void **state)
 {
     pj_division *d = make(PJ_SHARE_EQUAL);
@@ -372,6 +398,7 @@ int main(void)
         cmocka_unit_test(shares_are_announced_at_once),
         cmocka_unit_test(weights_divide_in_proportion),
         cmocka_unit_test(windows_see_the_same_energy),
+        cmocka_unit_test(a_window_alone_has_all_of_its_energy),
         cmocka_unit_test(what_was_counted_between_ticks_is_kept),
         cmocka_unit_test(what_no_sensor_saw_is_unknown),
         cmocka_unit_test(equal_times_still_make_parts),
