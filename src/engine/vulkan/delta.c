@@ -69,20 +69,7 @@ void pj_gpu_delta_rule(void *state, const pj_layer *layer, pj_slice qkv, pj_slic
 /* gate = silu(gate) y, which is normalised in groups to y. */
 static void delta_norm_groups(pj_gpu *s, const struct pj_delta *d, pj_slice y, pj_slice gate)
 {
-    pj_vk_rows_constants product = {DELTA_THREADS, PJ_VK_ROWS_GATE, PJ_VK_GATE_SILU};
-    pj_vk_rows_args rows = {.x = pj_gpu_at(s, gate),
-                            .y = pj_gpu_at(s, gate),
-                            .other = pj_gpu_at(s, y),
-                            .rows = y.rows,
-                            .n = y.cols,
-                            .x_stride = gate.stride,
-                            .y_stride = gate.stride,
-                            .other_stride = y.stride,
-                            .dim = 1,
-                            .scale = 1};
-    pj_gpu_touch(s, pj_gpu_bit(y) | pj_gpu_bit(gate), pj_gpu_bit(gate));
-    PJ_GPU_RUN(s, PJ_VK_ROWS, &product, &rows, pj_gpu_groups(y.cols, DELTA_THREADS),
-               y.rows < 65535 ? y.rows : 65535, 12ull * y.rows * y.cols);
+    pj_gpu_run_rows(s, PJ_VK_ROWS_GATE, PJ_VK_GATE_SILU, gate, gate, y, 1, 0, 1);
     pj_vk_norm_constants constants = {DELTA_THREADS, PJ_VK_NORM_RMS, PJ_VK_NORM_STORE,
                                       (float)s->model->config.norm_eps, 1};
     pj_vk_norm_args args = {.x = pj_gpu_at(s, gate),

@@ -11,9 +11,8 @@ static uint32_t elements_rows(uint32_t rows)
     return rows < ELEMENTS_MOST_ROWS ? rows : ELEMENTS_MOST_ROWS;
 }
 
-/* A kernel by value over the rows of y. */
-static void elements_run(pj_gpu *s, pj_vk_rows_operation operation, pj_vk_gate gate, pj_slice x,
-                         pj_slice y, pj_slice other, float scale, float cap, uint32_t dim)
+void pj_gpu_run_rows(pj_gpu *s, pj_vk_rows_operation operation, pj_vk_gate gate, pj_slice x,
+                     pj_slice y, pj_slice other, float scale, float cap, uint32_t dim)
 {
     pj_vk_rows_constants constants = {ELEMENTS_THREADS, operation, gate};
     pj_vk_rows_args args = {.x = pj_gpu_at(s, x),
@@ -132,10 +131,10 @@ void pj_gpu_join_vectors(void *state, const pj_norm *norm, pj_slice context, pj_
                          .x = context,
                          .y = context};
     pj_gpu_operation(s, PJ_N_OP_NORM);
-    elements_run(s, PJ_VK_ROWS_SCALE, 0, context, context, (pj_slice){0},
-                 1 / sqrtf((float)c->hidden), 0, 1);
+    pj_gpu_run_rows(s, PJ_VK_ROWS_SCALE, 0, context, context, (pj_slice){0},
+                    1 / sqrtf((float)c->hidden), 0, 1);
     elements_norm(s, &step);
-    elements_run(s, PJ_VK_ROWS_JOIN, 0, context, vectors, (pj_slice){0}, sqrtf(0.5f), 0, 1);
+    pj_gpu_run_rows(s, PJ_VK_ROWS_JOIN, 0, context, vectors, (pj_slice){0}, sqrtf(0.5f), 0, 1);
     elements_end(s, 10, 12, vectors);
 }
 
@@ -144,7 +143,7 @@ void pj_gpu_join_vectors(void *state, const pj_norm *norm, pj_slice context, pj_
 void pj_gpu_scale(void *state, pj_slice x, float factor)
 {
     pj_gpu_operation(state, PJ_N_OP_SCALE);
-    elements_run(state, PJ_VK_ROWS_SCALE, 0, x, x, (pj_slice){0}, factor, 0, 1);
+    pj_gpu_run_rows(state, PJ_VK_ROWS_SCALE, 0, x, x, (pj_slice){0}, factor, 0, 1);
     elements_end(state, 1, 8, x);
 }
 
@@ -153,7 +152,7 @@ void pj_gpu_add(void *state, pj_slice y, pj_slice x)
     pj_gpu *s = state;
     float scale = (float)s->model->config.residual_scale;
     pj_gpu_operation(s, PJ_N_OP_RESIDUAL_ADD);
-    elements_run(s, PJ_VK_ROWS_ADD, 0, x, y, (pj_slice){0}, scale, 0, 1);
+    pj_gpu_run_rows(s, PJ_VK_ROWS_ADD, 0, x, y, (pj_slice){0}, scale, 0, 1);
     elements_end(s, scale == 1 ? 1 : 2, 12, y);
 }
 
@@ -161,8 +160,8 @@ void pj_gpu_bound(void *state, pj_slice x, float factor, float cap)
 {
     double values = (double)x.rows * x.cols;
     pj_gpu_operation(state, cap > 0 ? PJ_N_OP_SOFTCAP : PJ_N_OP_SCALE);
-    elements_run(state, cap > 0 ? PJ_VK_ROWS_CAP : PJ_VK_ROWS_SCALE, 0, x, x, (pj_slice){0}, factor,
-                 cap, 1);
+    pj_gpu_run_rows(state, cap > 0 ? PJ_VK_ROWS_CAP : PJ_VK_ROWS_SCALE, 0, x, x, (pj_slice){0},
+                    factor, cap, 1);
     pj_gpu_operation_end(state, ((factor != 1) + 6 * (cap > 0)) * values, 8 * values,
                          (pj_slice){0});
 }
@@ -185,12 +184,13 @@ static void elements_count_gate(pj_gpu *s, const pj_activation *a)
 static void elements_activate_apart(pj_gpu *s, const pj_activation *a, pj_vk_gate kind)
 {
     pj_gpu_operation(s, PJ_N_OP_ACTIVATION);
-    elements_run(s, PJ_VK_ROWS_GATE, kind, a->gate, a->act, (pj_slice){0}, a->alpha, a->limit, 1);
+    pj_gpu_run_rows(s, PJ_VK_ROWS_GATE, kind, a->gate, a->act, (pj_slice){0}, a->alpha, a->limit,
+                    1);
     elements_end(s, 4, 8, a->act);
     elements_count_gate(s, a);
     if (!a->up.buffer) return;
     pj_gpu_operation(s, PJ_N_OP_GATE_MUL);
-    elements_run(s, PJ_VK_ROWS_MULTIPLY, kind, a->act, a->act, a->up, 1, a->limit, 1);
+    pj_gpu_run_rows(s, PJ_VK_ROWS_MULTIPLY, kind, a->act, a->act, a->up, 1, a->limit, 1);
     elements_end(s, 1, 12, a->act);
 }
 
@@ -198,7 +198,7 @@ static void elements_activate_apart(pj_gpu *s, const pj_activation *a, pj_vk_gat
 static void elements_multiply(pj_gpu *s, const pj_activation *a)
 {
     pj_gpu_operation(s, PJ_N_OP_GATE_MUL);
-    elements_run(s, PJ_VK_ROWS_MULTIPLY, PJ_VK_GATE_SILU, a->gate, a->act, a->up, 1, 0, 1);
+    pj_gpu_run_rows(s, PJ_VK_ROWS_MULTIPLY, PJ_VK_GATE_SILU, a->gate, a->act, a->up, 1, 0, 1);
     elements_end(s, 1, 12, a->act);
 }
 
@@ -215,13 +215,13 @@ void pj_gpu_activate(void *state, const pj_activation *a)
     else if (pj_gpu_take_products(s, a, &inputs))
         pj_gpu_run_gate(s, &inputs, a);
     else
-        elements_run(s, PJ_VK_ROWS_GATE, pj_gpu_gate(a), a->gate, a->act, a->up, a->alpha, a->limit,
-                     1);
+        pj_gpu_run_rows(s, PJ_VK_ROWS_GATE, pj_gpu_gate(a), a->gate, a->act, a->up, a->alpha,
+                        a->limit, 1);
 }
 
 void pj_gpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to)
 {
-    elements_run(state, PJ_VK_ROWS_QUERIES, 0, from, to, (pj_slice){0}, 1, 0, layer->head_dim);
+    pj_gpu_run_rows(state, PJ_VK_ROWS_QUERIES, 0, from, to, (pj_slice){0}, 1, 0, layer->head_dim);
 }
 
 void pj_gpu_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from_step, pj_slice to,
@@ -245,13 +245,13 @@ void pj_gpu_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from
 
 void pj_gpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y)
 {
-    elements_run(state, PJ_VK_ROWS_SIGMOID, 0, gates, y, (pj_slice){0}, 1, 0, layer->head_dim);
+    pj_gpu_run_rows(state, PJ_VK_ROWS_SIGMOID, 0, gates, y, (pj_slice){0}, 1, 0, layer->head_dim);
 }
 
 void pj_gpu_add_gated(void *state, pj_slice y, pj_slice x, pj_slice gate)
 {
     double values = (double)y.rows * y.cols;
     pj_gpu_operation(state, PJ_N_OP_SCATTER_ADD);
-    elements_run(state, PJ_VK_ROWS_MIX, 0, x, y, gate, 1, 0, 1);
+    pj_gpu_run_rows(state, PJ_VK_ROWS_MIX, 0, x, y, gate, 1, 0, 1);
     pj_gpu_operation_end(state, 2 * values, 12 * values, (pj_slice){0});
 }

@@ -382,6 +382,9 @@ void pj_gpu_run_norm(pj_gpu *s, const pj_norm_step *step);
 void pj_gpu_products(void *state, pj_slice x, const pj_product *products, uint32_t count);
 void pj_gpu_run_products(pj_gpu *s, const pj_gpu_input *in, const pj_product *products,
                          uint32_t count);
+/* A kernel by value over the rows of y. */
+void pj_gpu_run_rows(pj_gpu *s, pj_vk_rows_operation operation, pj_vk_gate gate, pj_slice x,
+                     pj_slice y, pj_slice other, float scale, float cap, uint32_t dim);
 /* act = f(gate) up, with gate and up as held back. */
 void pj_gpu_run_gate(pj_gpu *s, const pj_gpu_held *inputs, const pj_activation *a);
 void pj_gpu_add(void *state, pj_slice y, pj_slice x);
