@@ -114,6 +114,14 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
                             .mlp_bias = PJ_BIAS_MLP, .attention_norm = PJ_N_NORM,
                             .mlp_norm = PJ_N_NORM, .o = PJ_N_O_PROJ, .up = PJ_N_UP_PROJ,
                             .down = PJ_N_DOWN_PROJ, .final_norm = PJ_N_NORM_F},
+    [PJ_ARCH_FALCON_H1] = {ATTENTION_BIAS, .block = "feed_forward", .mlp_bias = PJ_BIAS_MLP,
+                           .attention_norm = PJ_N_INPUT_LAYERNORM,
+                           .mlp_norm = PJ_N_PRE_FF_LAYERNORM, .o = PJ_N_O_PROJ, .up = PJ_N_UP_PROJ,
+                           .down = PJ_N_DOWN_PROJ, .final_norm = PJ_N_FINAL_LAYERNORM},
+    [PJ_ARCH_LLAMA4] = {PRE_NORM, ATTENTION_BIAS, .block = "feed_forward",
+                        .qk_norm = PJ_QK_NORM_HEAD, .qk_norm_rotated = true, .qk_norm_plain = true,
+                        .router = PJ_ROUTER_SOFTMAX, .shared_expert = true, .weighted_input = true,
+                        .experts_transposed = true},
 };
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch)
