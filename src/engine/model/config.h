@@ -125,7 +125,6 @@ typedef struct pj_model_config {
     struct {
         pj_recurrence kind;
         uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
-        uint32_t norm_groups;
         bool conv_bias, in_bias, out_bias;
         /* PJ_SCAN */
         double least_step, most_step;  /* of dt; most_step 0: no bound */

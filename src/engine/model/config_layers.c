@@ -192,7 +192,7 @@ static void read_scan_layers(pj_config_reader *r, pj_model_config *c)
 {
     json_t *types = layer_types(r, c);
     bool *scans = c->layer_is_linear = alloc_layers(r, c, sizeof *scans);
-    const char *rotation = pj_config_text(r, "position_embedding_type", "rope");
+    const char *rotation = pj_config_text(r, "position_embedding_type", "nope");
     uint32_t expand = pj_config_count(r, "mamba_expand", 2, 1, 64);
     c->linear.kind = PJ_SCAN;
     c->linear.value_heads = pj_config_count(r, "mamba_n_heads", 128, 1, PJ_MAX_HEADS);
@@ -200,7 +200,6 @@ static void read_scan_layers(pj_config_reader *r, pj_model_config *c)
     c->linear.key_dim = pj_config_count(r, "mamba_d_state", 256, 1, PJ_MAX_DELTA_DIM);
     c->linear.kernel = pj_config_count(r, "mamba_d_conv", 4, 1, PJ_MAX_CONVOLUTION);
     c->linear.conv_bias = pj_config_bool(r, "mamba_conv_bias", true);
-    c->linear.norm_groups = 1;
     c->linear.in_bias = c->linear.out_bias = pj_config_bool(r, "mamba_proj_bias", false);
     read_step_limits(r, c);
     if (r->status != PJ_OK) return;
@@ -285,7 +284,6 @@ static void read_nemotron_h(pj_config_reader *r, pj_model_config *c)
     c->linear.key_dim = pj_config_count(r, "ssm_state_size", 128, 1, PJ_MAX_DELTA_DIM);
     c->linear.kernel = pj_config_count(r, "conv_kernel", 4, 1, PJ_MAX_CONVOLUTION);
     c->linear.conv_bias = pj_config_bool(r, "use_conv_bias", true);
-    c->linear.norm_groups = c->linear.key_heads;
     c->linear.least_step = pj_config_number(r, "time_step_min", 0.001, 0, 1e6);
     c->linear.in_bias = c->linear.out_bias = pj_config_bool(r, "use_bias", false);
     if (strcmp(pj_config_text(r, "mamba_hidden_act", "silu"), "silu") != 0)
@@ -319,7 +317,6 @@ static void read_falcon_h1(pj_config_reader *r, pj_model_config *c)
     c->linear.norm_first = pj_config_bool(r, "mamba_norm_before_gate", true);
     read_step_limits(r, c);
     if (r->status != PJ_OK) return;
-    c->linear.norm_groups = c->linear.key_heads;
     uint64_t each = values / c->linear.value_heads;
     if (json_is_string(size) ? strcmp(json_string_value(size), "auto") != 0
                              : size && json_integer_value(size) != (json_int_t)each)

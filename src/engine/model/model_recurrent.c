@@ -32,7 +32,7 @@ void pj_load_scan(pj_loader *l, const char *prefix, pj_layer *layer)
                            .key_dim = c->linear.key_dim,
                            .value_dim = c->linear.value_dim,
                            .kernel = c->linear.kernel,
-                           .norm_groups = c->linear.norm_groups,
+                           .norm_groups = c->linear.key_heads,
                            .norm_first = c->linear.norm_first,
                            .least_step = (float)c->linear.least_step,
                            .most_step =
