@@ -70,12 +70,12 @@ static void make_plain_norm(pj_loader *l, size_t count, pj_instrument_name name,
     *out = (pj_norm){.w = ones, .name = name};
 }
 
-/* Llama 4: in layers that rotate, after the rotation. */
+/* Llama 4: in layers that rotate, after the rotation; one module there. */
 static void make_plain_qk_norms(pj_loader *l, pj_layer *layer)
 {
     if (layer->rope == PJ_NO_ROPE) return;
-    make_plain_norm(l, layer->head_dim, PJ_N_Q_NORM, &layer->q_norm);
-    make_plain_norm(l, layer->head_dim, PJ_N_K_NORM, &layer->k_norm);
+    make_plain_norm(l, layer->head_dim, PJ_N_QK_NORM, &layer->q_norm);
+    make_plain_norm(l, layer->head_dim, PJ_N_QK_NORM, &layer->k_norm);
     layer->norm_rotated = true;
 }
 
