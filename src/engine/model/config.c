@@ -3,6 +3,7 @@
  * config_rules.c. */
 #include "engine/model/config.h"
 
+#include "base/buffer.h"
 #include "engine/model/blueprint.h"
 #include "engine/model/config_reader.h"
 #include "engine/model/config_rules.h"
@@ -347,11 +348,30 @@ static void read_dtype_hint(pj_config_reader *r, pj_model_config *config)
     snprintf(config->dtype_hint, sizeof config->dtype_hint, "%.15s", dot ? dot + 1 : name);
 }
 
+/* Python writes infinity as a bare word, which is no JSON: a copy has what newer files have. */
+static void spell_infinity(const char *text, size_t bytes, pj_buffer *copy)
+{
+    static const char word[] = "Infinity", object[] = "{\"__float__\":\"Infinity\"}";
+    size_t length = sizeof word - 1;
+    bool quoted = false;
+    for (size_t i = 0; i < bytes;) {
+        bool bare = !quoted && bytes - i >= length && memcmp(text + i, word, length) == 0;
+        size_t taken = bare ? length : quoted && text[i] == '\\' && i + 1 < bytes ? 2 : 1;
+        quoted ^= taken == 1 && text[i] == '"';
+        pj_buffer_append(copy, bare ? object : text + i, bare ? sizeof object - 1 : taken);
+        i += taken;
+    }
+}
+
 /* Parses the object in `text`. json_decref when done. */
 static json_t *load_object(const char *text, size_t bytes, const char *name, pj_error *err)
 {
     json_error_t where;
-    json_t *object = json_loadb(text, bytes, 0, &where);
+    pj_buffer copy;
+    pj_buffer_init(&copy, 4 * bytes + 1);
+    spell_infinity(text, bytes, &copy);
+    json_t *object = json_loadb(pj_buffer_get(&copy), copy.length, 0, &where);
+    pj_buffer_fini(&copy);
     if (json_is_object(object)) return object;
     if (object)
         pj_fail(err, PJ_E_INVALID, "%s does not hold a JSON object", name);

@@ -626,7 +626,9 @@ static void read_halves(reader *r, pj_model_config *c)
         any |= c->layer_is_linear[i];
     }
     c->linear.least_step = 0.001; /* as published, not in the files */
-    if (!any) c->layer_is_linear = NULL;
+    if (any) return;
+    c->layer_is_linear = NULL;
+    c->linear.kernel = 0;
 }
 
 /* Sizes of state-space layers (Mamba-2). */

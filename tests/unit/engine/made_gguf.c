@@ -927,6 +927,7 @@ bool made_gguf_carries(const pj_model_config *c)
 {
     bool gemma = c->arch == PJ_ARCH_GEMMA2 || c->arch == PJ_ARCH_GEMMA3;
     if (!archs[c->arch]) return false;
+    if (c->arch == PJ_ARCH_PHIMOE && c->router_reach != 0.02) return false;
     if (c->rope.long_attention_factor > 0 &&
         c->rope.long_attention_factor != c->rope.attention_factor)
         return false;
@@ -949,7 +950,7 @@ static void write_linear_sizes(const copy *k)
     number(k, "ssm.time_step_rank", c->linear.value_heads);
     number(k, "ssm.state_size", c->linear.key_dim);
     number(k, "ssm.inner_size", c->linear.value_heads * c->linear.value_dim);
-    number(k, "ssm.conv_kernel", c->linear.kernel);
+    number(k, "ssm.conv_kernel", c->linear.kernel ? c->linear.kernel : 4); /* 0: no such layer */
 }
 
 /* Sizes that are 0 in the layers without attention, or without a block. */

@@ -294,6 +294,115 @@ static void test_families_of_2025(void **state)
     assert_true(c.packed && !c.packed_zero_plus);
 }
 
+/* A scan and attention in each layer, with multipliers; bounds of steps, in each way to write them.
+ */
+static void test_falcon_h1(void **state)
+{
+    (void)state;
+#define FALCON "{\"model_type\":\"falcon_h1\",\"hidden_size\":64,\"num_hidden_layers\":2"
+    pj_model_config c =
+        read(FALCON ",\"num_attention_heads\":4,\"num_key_value_heads\":2,\"mamba_d_ssm\":null,"
+                    "\"mamba_n_heads\":8,\"mamba_d_head\":\"auto\",\"mamba_n_groups\":4,"
+                    "\"key_multiplier\":0.5,\"ssm_multipliers\":[1,2,3,4,5],"
+                    "\"mlp_multipliers\":[0.5,2],\"mamba_proj_bias\":true,"
+                    "\"time_step_limit\":[0.25,{\"__float__\":\"Infinity\"}]}");
+    assert_true(pj_config_is_linear(&c, 1) && pj_config_attends(&c, 1));
+    assert_int_equal(c.linear.kind, PJ_SCAN);
+    assert_that(c.linear.value_dim, ==, 16);
+    assert_that(c.linear.least_step, ==, 0.25);
+    assert_true(isinf(c.linear.most_step));
+    assert_true(c.linear.in_bias && !c.linear.out_bias && c.linear.conv_bias);
+    assert_true(c.linear.without_norm && c.linear.norm_first);
+    assert_that(c.score_scale, ==, 0.5 / 4);
+    assert_that(c.multipliers.ssm[4], ==, 5);
+    assert_that(c.multipliers.down, ==, 2);
+    assert_that(c.multipliers.ssm_in, ==, 1);
+
+    /* Python writes infinity as no JSON */
+    c = read(FALCON ",\"eos_token_id\":3,\"time_step_limit\":[0.0, Infinity]}");
+    assert_true(isinf(c.linear.most_step) && c.eos[0] == 3);
+    assert_that(c.linear.value_dim, ==, 1024 / 128);
+
+    assert_refused(FALCON ",\"mamba_d_ssm\":100}", PJ_E_INVALID, "mamba_n_heads");
+    assert_refused(FALCON ",\"mamba_d_head\":16}", PJ_E_INVALID, "mamba_d_head");
+    assert_refused(FALCON ",\"mamba_n_groups\":3}", PJ_E_INVALID, "groups");
+    assert_refused(FALCON ",\"ssm_multipliers\":[1,2]}", PJ_E_INVALID, "ssm_multipliers");
+    assert_refused(FALCON ",\"mlp_multipliers\":[1,-2]}", PJ_E_INVALID, "mlp_multipliers");
+    assert_refused(FALCON ",\"time_step_limit\":[1,0.5]}", PJ_E_INVALID, "time_step_limit");
+    assert_refused(FALCON ",\"time_step_limit\":\"none\"}", PJ_E_INVALID, "time_step_limit");
+    assert_refused(FALCON ",\"time_step_limit\":[0,NaN]}", PJ_E_INVALID, "not valid JSON");
+#undef FALCON
+}
+
+/* Chunks, unrotated layers, scaled queries and experts by layer. */
+static void test_llama4(void **state)
+{
+    (void)state;
+#define LLAMA4 "{\"model_type\":\"llama4_text\",\"num_hidden_layers\":4"
+    pj_model_config c = read(LLAMA4 "}");
+    assert_true(c.window == 8192 && c.window_is_chunk);
+    assert_true(c.layer_rotates[2] && !c.layer_rotates[3]);
+    assert_true(pj_config_is_windowed(&c, 2) && !pj_config_is_windowed(&c, 3));
+    assert_true(c.query_beta == 0.1 && c.query_period == 8192 && c.query_first == 1);
+    assert_that(c.intermediate, ==, 16384);
+    assert_that(c.expert_intermediate, ==, 8192);
+    assert_that(c.shared_intermediate, ==, 8192);
+    assert_true(c.router_sigmoid && !c.norm_topk && !c.without_qk_norm);
+    assert_true(!c.layer_is_dense[0] && c.rope.neighbours);
+
+    /* the text part of a multimodal model, in an older spelling */
+    c = read("{\"architectures\":[\"Llama4ForConditionalGeneration\"],\"text_config\":{"
+             "\"model_type\":\"llama4_text\",\"num_hidden_layers\":4,\"no_rope_layers\":[],"
+             "\"attn_temperature_tuning\":4,\"interleave_moe_layer_step\":2,"
+             "\"layer_types\":[\"full_attention\",\"chunked_attention\",\"full_attention\","
+             "\"full_attention\"],\"attention_chunk_size\":16}}");
+    assert_int_equal(c.arch, PJ_ARCH_LLAMA4);
+    assert_true(c.query_beta > 0 && c.layer_is_dense[0] && !c.layer_is_dense[1]);
+    assert_true(!pj_config_is_windowed(&c, 0) && pj_config_is_windowed(&c, 1));
+
+    /* without experts and chunks, as small models have it */
+    c = read(LLAMA4 ",\"moe_layers\":[],\"num_local_experts\":0,\"num_experts_per_tok\":0,"
+                    "\"interleave_moe_layer_step\":0,\"no_rope_layers\":[1,1,1,1],"
+                    "\"layer_types\":[\"full_attention\",\"full_attention\",\"full_attention\","
+                    "\"full_attention\"],\"attention_chunk_size\":null,"
+                    "\"attn_temperature_tuning\":false}");
+    assert_true(c.experts == 0 && c.window == 0 && !c.window_is_chunk && c.query_beta == 0);
+
+    assert_refused(LLAMA4 ",\"attention_chunk_size\":null}", PJ_E_INVALID, "attention_chunk_size");
+    assert_refused(LLAMA4 ",\"no_rope_layers\":[1,1]}", PJ_E_INVALID, "no_rope_layers");
+    assert_refused(LLAMA4 ",\"moe_layers\":[1,-1]}", PJ_E_INVALID, "moe_layers");
+    assert_refused(LLAMA4 ",\"num_experts_per_tok\":17}", PJ_E_INVALID, "num_experts_per_tok");
+    assert_refused(LLAMA4 ",\"layer_types\":[\"sliding_attention\",\"full_attention\","
+                          "\"full_attention\",\"full_attention\"]}",
+                   PJ_E_UNSUPPORTED, "layer_types");
+#undef LLAMA4
+}
+
+/* Biases and norms of scans; scales beyond the original context. */
+static void test_defaults_of_the_reference(void **state)
+{
+    (void)state;
+    pj_model_config c = read("{\"model_type\":\"granitemoehybrid\",\"hidden_size\":64,"
+                             "\"num_hidden_layers\":2,\"mamba_n_heads\":8,\"mamba_n_groups\":2,"
+                             "\"mamba_proj_bias\":true,\"time_step_limit\":[0.5,2],"
+                             "\"layer_types\":[\"mamba\",\"attention\"]}");
+    assert_true(!c.layer_rotates[1] && c.linear.in_bias && c.linear.out_bias);
+    assert_true(c.linear.least_step == 0.5 && c.linear.most_step == 2);
+    c = read("{\"model_type\":\"nemotron_h\",\"layers_block_type\":[\"mamba\",\"attention\"],"
+             "\"attention_bias\":true,\"use_bias\":true}");
+    assert_false(pj_bias_wanted(pj_blueprint_get(c.arch)->qkv_bias, &c));
+    assert_true(c.linear.in_bias && c.linear.out_bias);
+#define PHIMOE                                                                  \
+    "{\"model_type\":\"phimoe\",\"hidden_size\":64,\"num_attention_heads\":16," \
+    "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,2],"           \
+    "\"long_factor\":[3,4],\"original_max_position_embeddings\":32,\"short_mscale\":1.25"
+    c = read(PHIMOE ",\"long_mscale\":1.5}}");
+    assert_true(c.rope.attention_factor == 1.25 && c.rope.long_attention_factor == 1.5);
+    assert_that(c.rope.long_factor[1], ==, 2);
+    assert_refused(PHIMOE "}}", PJ_E_INVALID, "long_mscale");
+#undef PHIMOE
+}
+
 static void test_eos(void **state)
 {
     (void)state;
@@ -387,6 +496,9 @@ int main(void)
         cmocka_unit_test(test_original_context),
         cmocka_unit_test(test_experts),
         cmocka_unit_test(test_families_of_2025),
+        cmocka_unit_test(test_falcon_h1),
+        cmocka_unit_test(test_llama4),
+        cmocka_unit_test(test_defaults_of_the_reference),
         cmocka_unit_test(test_eos),
         cmocka_unit_test(test_qwen3_5_mixture),
         cmocka_unit_test(test_refused),

@@ -143,6 +143,42 @@ const tiny_shape tiny_shapes[] = {
      .layers = 5,
      .halves = true,
      .host_only = true},
+    {.name = "falcon",
+     .architecture = "FalconH1ForCausalLM",
+     DENSE,
+     .beside = true,
+     .multiplied = true,
+     .host_only = true},
+    {.name = "falcon-plain",
+     .architecture = "FalconH1ForCausalLM",
+     DENSE,
+     .beside = true,
+     .all_bias = true,
+     .qkv_bias = true,
+     .host_only = true,
+     .no_gguf = true},
+    {.name = "llama4",
+     .architecture = "Llama4ForCausalLM",
+     DENSE,
+     .layers = 4,
+     .unrotated_every = 4,
+     .chunk = 7,
+     .experts = 5,
+     .chosen = 1,
+     .expert_width = 24,
+     .host_only = true},
+    {.name = "llama4-scaled",
+     .architecture = "Llama4ForCausalLM",
+     DENSE,
+     .layers = 3,
+     .unrotated_every = 3,
+     .chunk = 6,
+     .query_period = 5,
+     .experts = 5,
+     .chosen = 2,
+     .expert_width = 24,
+     .host_only = true,
+     .no_gguf = true},
     {.name = "phimoe",
      .architecture = "PhimoeForCausalLM",
      DENSE,
@@ -150,7 +186,17 @@ const tiny_shape tiny_shapes[] = {
      .chosen = 2,
      .expert_width = 80,
      .mixtral = true,
-     .mixer = true,
+     .mixer = 0.25,
+     .host_only = true,
+     .no_gguf = true},
+    {.name = "phimoe-published",
+     .architecture = "PhimoeForCausalLM",
+     DENSE,
+     .experts = 6,
+     .chosen = 2,
+     .expert_width = 80,
+     .mixtral = true,
+     .mixer = 0.01,
      .host_only = true},
 };
 const size_t tiny_shape_count = sizeof tiny_shapes / sizeof *tiny_shapes;
@@ -159,6 +205,14 @@ const size_t tiny_shape_count = sizeof tiny_shapes / sizeof *tiny_shapes;
 enum { ORIGINAL = 16, CONTEXT = 64 };
 static const double theta = 10000, factor = 4;
 static const double beta_fast = 0.5, beta_slow = 0.1; /* YaRN; not the defaults */
+
+/* Falcon-H1's scans, the bounds of their steps without multipliers, and the multipliers. */
+enum { SCANS = 6, SCAN_DIM = 8, GROUPS = 2, STATE = 10, KERNEL = 3 };
+enum { VALUES = SCANS * SCAN_DIM, KEYS = GROUPS * STATE, CHANNELS = VALUES + 2 * KEYS };
+static const double least_step = 0.6, most_step = 1.1;
+static const double attention_in = 1.3, attention_out = 0.9, key_factor = 0.4, ssm_in = 1.25;
+static const double ssm_out = 0.6, parts_in[5] = {0.35, 0.7, 0.5, 0.8, 1.2};
+static const double gate_factor = 0.88, down_factor = 0.6, embedded_by = 1.7, head_factor = 0.8;
 
 const tiny_shape *tiny_find(const char *name)
 {
@@ -219,7 +273,7 @@ static void add_norm(tiny_model *m, const char *prefix, const char *part, int n)
     snprintf(name, sizeof name, "%s.%s.weight", prefix, part);
     add(m, name, n, 0, 0);
     snprintf(name, sizeof name, "%s.%s.bias", prefix, part);
-    if (m->shape.plain_mlp || m->shape.mixer) add(m, name, n, 0, 0);
+    if (m->shape.plain_mlp || m->shape.mixer > 0) add(m, name, n, 0, 0);
 }
 
 static void add_experts(tiny_model *m, const char *layer)
@@ -250,7 +304,60 @@ static void add_experts(tiny_model *m, const char *layer)
 
 static const char *final_norm_of(const tiny_shape *s)
 {
-    return s->plain_mlp ? "final_layernorm" : s->halves ? "norm_f" : "norm";
+    return s->plain_mlp || s->beside ? "final_layernorm" : s->halves ? "norm_f" : "norm";
+}
+
+static const char *mlp_norm_of(const tiny_shape *s)
+{
+    return s->xielu    ? "feedforward_layernorm"
+           : s->beside ? "pre_ff_layernorm"
+                       : "post_attention_layernorm";
+}
+
+/* The dense block's name. */
+static const char *block_of(const tiny_shape *s)
+{
+    return s->chunk || s->beside ? "feed_forward" : "mlp";
+}
+
+static bool has_experts(const tiny_shape *s, int layer)
+{
+    return s->experts && (s->chunk ? layer % 2 == 1 : layer != s->dense_layer);
+}
+
+/* Llama 4: all experts in tensors [experts, in, out]. */
+static void add_chunk_experts(tiny_model *m, const char *block)
+{
+    const tiny_shape *s = &m->shape;
+    char name[128];
+    add_linear(m, block, "router", s->experts, s->hidden, false);
+    snprintf(name, sizeof name, "%s.experts.gate_up_proj", block);
+    add(m, name, s->experts, s->hidden, 2 * s->expert_width);
+    snprintf(name, sizeof name, "%s.experts.down_proj", block);
+    add(m, name, s->experts, s->expert_width, s->hidden);
+    snprintf(name, sizeof name, "%s.shared_expert", block);
+    add_linear(m, name, "gate_proj", s->expert_width, s->hidden, false);
+    add_linear(m, name, "up_proj", s->expert_width, s->hidden, false);
+    add_linear(m, name, "down_proj", s->hidden, s->expert_width, false);
+}
+
+static void add_scan(tiny_model *m, const char *layer)
+{
+    static const char *const vectors[] = {"A_log", "D", "dt_bias"};
+    bool bias = m->shape.all_bias;
+    char mamba[64], name[80];
+    snprintf(mamba, sizeof mamba, "%s.mamba", layer);
+    add_linear(m, mamba, "in_proj", VALUES + CHANNELS + SCANS, m->shape.hidden, bias);
+    add_linear(m, mamba, "out_proj", m->shape.hidden, VALUES, bias);
+    snprintf(name, sizeof name, "%s.conv1d.weight", mamba);
+    add(m, name, CHANNELS, 1, KERNEL);
+    snprintf(name, sizeof name, "%s.conv1d.bias", mamba);
+    add(m, name, CHANNELS, 0, 0);
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "%s.%s", mamba, vectors[i]);
+        add(m, name, SCANS, 0, 0);
+    }
+    if (m->shape.multiplied) add_norm(m, mamba, "norm", VALUES);
 }
 
 static void add_number(tiny_model *m, const char *prefix, const char *part, double value)
@@ -295,7 +402,8 @@ static void add_layer(tiny_model *m, int index)
     int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     snprintf(layer, sizeof layer, "model.layers.%d", index);
     snprintf(attn, sizeof attn, "%s.%s", layer, s->halves ? "mixer" : "self_attn");
-    snprintf(mlp, sizeof mlp, "%s.mlp", layer);
+    snprintf(mlp, sizeof mlp, "%s.%s", layer, block_of(s));
+    if (s->beside) add_scan(m, layer);
     if (s->halves) {
         add_half(m, layer, attn, index);
         return;
@@ -304,9 +412,7 @@ static void add_layer(tiny_model *m, int index)
         add_norm(m, layer, s->xielu ? "attention_layernorm" : "input_layernorm", s->hidden);
     if (s->norms == TINY_SANDWICH) add_norm(m, layer, "pre_feedforward_layernorm", s->hidden);
     if (s->norms != TINY_PRE) add_norm(m, layer, "post_feedforward_layernorm", s->hidden);
-    if (!s->plain_mlp)
-        add_norm(m, layer, s->xielu ? "feedforward_layernorm" : "post_attention_layernorm",
-                 s->hidden);
+    if (!s->plain_mlp) add_norm(m, layer, mlp_norm_of(s), s->hidden);
     if (s->fused) {
         add_linear(m, attn, "qkv_proj", q + 2 * kv, s->hidden, false);
     } else {
@@ -321,7 +427,9 @@ static void add_layer(tiny_model *m, int index)
     }
     if (s->relu2) add_norm(m, attn, "attn_sub_norm", q);
     if (s->relu2) add_norm(m, mlp, "ffn_sub_norm", s->width);
-    if (s->experts && index != s->dense_layer) {
+    if (s->chunk && has_experts(s, index)) {
+        add_chunk_experts(m, mlp);
+    } else if (has_experts(s, index)) {
         add_experts(m, layer);
     } else if (s->plain_mlp) {
         add_linear(m, mlp, "fc1", s->width, s->hidden, true);
@@ -352,7 +460,7 @@ void tiny_make(tiny_model *m, const tiny_shape *shape, uint64_t seed)
     for (int i = 0; i < shape->layers; i++) add_layer(m, i);
     add_norm(m, "model", final_norm_of(shape), shape->hidden);
     if (!shape->tied) add(m, "lm_head.weight", shape->vocab, shape->hidden, 0);
-    if (shape->plain_mlp || shape->mixer) add(m, "lm_head.bias", shape->vocab, 0, 0);
+    if (shape->plain_mlp || shape->mixer > 0) add(m, "lm_head.bias", shape->vocab, 0, 0);
 }
 
 tiny_tensor *tiny_get(tiny_model *m, const char *name)
@@ -438,6 +546,42 @@ static const char *hidden_act(const tiny_shape *s)
     return s->plain_mlp ? "gelu_new" : s->xielu ? "xielu" : s->relu2 ? "relu2" : "silu";
 }
 
+static void write_falcon(FILE *f, const tiny_shape *s)
+{
+    const double *p = parts_in;
+    fprintf(f,
+            "\"mamba_d_ssm\": %d, \"mamba_n_heads\": %d, \"mamba_d_head\": \"auto\", "
+            "\"mamba_n_groups\": %d, \"mamba_d_state\": %d, \"mamba_d_conv\": %d, "
+            "\"mamba_proj_bias\": %s, \"projectors_bias\": %s, \"mamba_rms_norm\": %s, "
+            "\"mamba_norm_before_gate\": false, ",
+            VALUES, SCANS, GROUPS, STATE, KERNEL, s->all_bias ? "true" : "false",
+            s->all_bias ? "true" : "false", s->multiplied ? "true" : "false");
+    if (!s->multiplied) {
+        fprintf(f, "\"time_step_limit\": [%g, %g], ", least_step, most_step);
+        return;
+    }
+    fprintf(f,
+            "\"time_step_limit\": [0.0, {\"__float__\": \"Infinity\"}], "
+            "\"attention_in_multiplier\": %g, \"attention_out_multiplier\": %g, "
+            "\"key_multiplier\": %g, \"ssm_in_multiplier\": %g, \"ssm_out_multiplier\": %g, "
+            "\"ssm_multipliers\": [%g, %g, %g, %g, %g], \"mlp_multipliers\": [%g, %g], "
+            "\"embedding_multiplier\": %g, \"lm_head_multiplier\": %g, ",
+            attention_in, attention_out, key_factor, ssm_in, ssm_out, p[0], p[1], p[2], p[3], p[4],
+            gate_factor, down_factor, embedded_by, head_factor);
+}
+
+static void write_llama4(FILE *f, const tiny_shape *s)
+{
+    fprintf(f,
+            "\"attention_chunk_size\": %d, \"interleave_moe_layer_step\": 2, "
+            "\"num_local_experts\": %d, \"num_experts_per_tok\": %d, "
+            "\"intermediate_size_mlp\": %d, \"no_rope_layers\": [], ",
+            s->chunk, s->experts, s->chosen, s->width);
+    if (s->query_period)
+        fprintf(f, "\"floor_scale\": %d, \"attn_scale\": 0.5, \"use_qk_norm\": false, ",
+                s->query_period);
+}
+
 static void write_config(const tiny_model *m)
 {
     const tiny_shape *s = &m->shape;
@@ -449,7 +593,7 @@ static void write_config(const tiny_model *m)
             "\"%s\": 1e-5, \"hidden_act\": \"%s\", \"eos_token_id\": 1, \"bos_token_id\": 0, "
             "\"tie_word_embeddings\": %s, \"attention_bias\": %s, \"mlp_bias\": %s, ",
             s->architecture, s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim,
-            s->mixtral ? s->expert_width : s->width, s->vocab, CONTEXT,
+            s->mixtral || s->chunk ? s->expert_width : s->width, s->vocab, CONTEXT,
             s->plain_mlp ? "layer_norm_eps"
             : s->halves  ? "layer_norm_epsilon"
                          : "rms_norm_eps",
@@ -457,7 +601,9 @@ static void write_config(const tiny_model *m)
             s->all_bias ? "true" : "false");
     if (s->halves)
         fprintf(f, "\"hybrid_override_pattern\": \"*-*-*\", \"mlp_hidden_act\": \"relu2\", ");
-    if (s->mixer) fprintf(f, "\"router_jitter_noise\": 0.25, \"lm_head_bias\": true, ");
+    if (s->beside) write_falcon(f, s);
+    if (s->chunk) write_llama4(f, s);
+    if (s->mixer > 0) fprintf(f, "\"router_jitter_noise\": %g, \"lm_head_bias\": true, ", s->mixer);
     if (s->window) fprintf(f, "\"sliding_window\": %d, ", s->window);
     if (s->residual_scale > 0)
         fprintf(f,
@@ -471,7 +617,7 @@ static void write_config(const tiny_model *m)
                 1 / (s->score_scale * s->score_scale), s->score_cap, s->logit_cap);
     if (s->unrotated_every) fprintf(f, "\"no_rope_layer_interval\": %d, ", s->unrotated_every);
     if (s->partial > 0) fprintf(f, "\"partial_rotary_factor\": %g, ", s->partial);
-    if (s->experts) {
+    if (s->experts && !s->chunk) {
         fprintf(f, "\"%s\": %d, \"num_experts_per_tok\": %d, \"norm_topk_prob\": %s, ",
                 s->mixtral ? "num_local_experts" : "num_experts", s->experts, s->chosen,
                 s->renormalise ? "true" : "false");
@@ -697,9 +843,10 @@ static void rotate(const tiny_shape *s, double *x, int position, int length)
     for (int i = 0; i < pairs; i++) {
         double scale, f = frequency(s, i, pairs, length, &scale);
         double c = cos(position * f) * scale, n = sin(position * f) * scale;
-        double a = x[i], b = x[i + pairs];
-        x[i] = a * c - b * n;
-        x[i + pairs] = b * c + a * n;
+        double *first = s->chunk ? x + 2 * i : x + i, *second = first + (s->chunk ? 1 : pairs);
+        double a = *first, b = *second;
+        *first = a * c - b * n;
+        *second = b * c + a * n;
     }
 }
 
@@ -709,6 +856,16 @@ static void heads_norm(walk *w, const char *part, double **x, int heads)
     double *y = norm(w, part, *x, w->count * heads / together, w->s->head_dim * together);
     free(*x);
     *x = y;
+}
+
+/* Without weights, by heads. */
+static void plain_norm(double *x, int heads, int dim)
+{
+    for (int h = 0; h < heads; h++, x += dim) {
+        double square = 0;
+        for (int i = 0; i < dim; i++) square += x[i] * x[i] / dim;
+        for (int i = 0; i < dim; i++) x[i] /= sqrt(square + 1e-5);
+    }
 }
 
 static void norm_queries(walk *w, double **q, double **k)
@@ -735,6 +892,9 @@ static double *attention(walk *w, const double *x)
     const char *const parts[2][3] = {{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
                                      {"mixer.q_proj", "mixer.k_proj", "mixer.v_proj"}};
     const char *const *part = parts[s->halves];
+    double *scaled = zeros((size_t)(n * s->hidden));
+    for (int i = 0; i < n * s->hidden; i++) scaled[i] = (s->multiplied ? attention_in : 1) * x[i];
+    x = scaled;
     double *q = linear(w, s->fused ? fused : part[0], x, n, 0, nq);
     double *k = linear(w, s->fused ? fused : part[1], x, n, s->fused ? nq : 0, nkv);
     double *v = linear(w, s->fused ? fused : part[2], x, n, s->fused ? nq + nkv : 0, nkv);
@@ -749,11 +909,19 @@ static double *attention(walk *w, const double *x)
         for (int h = 0; h < s->kv_heads; h++) rotate(s, k + t * nkv + h * dim, t, n);
     }
     if (s->rotated_norm) norm_queries(w, &q, &k);
+    if (s->chunk && rotates && !s->query_period) {
+        plain_norm(q, n * s->heads, dim);
+        plain_norm(k, n * s->kv_heads, dim);
+    }
+    for (int i = 0; s->query_period && !rotates && i < n * nq; i++)
+        q[i] *= 1 + 0.5 * log(1 + floor((i / nq + 1.0) / s->query_period));
+    for (int i = 0; s->multiplied && i < n * nkv; i++) k[i] *= key_factor;
     double *y = zeros((size_t)(n * nq));
     for (int t = 0; t < n; t++)
         for (int h = 0; h < s->heads; h++) {
             int kv = h / (s->heads / s->kv_heads);
             int first = window && t + 1 > window ? t + 1 - window : 0;
+            if (s->chunk && rotates) first = t / s->chunk * s->chunk;
             double p[TINY_MAX_TOKENS], sum = 0;
             for (int j = first; j <= t; j++) {
                 double score = 0;
@@ -777,6 +945,8 @@ static double *attention(walk *w, const double *x)
                                       : "self_attn.o_proj";
     double *out = linear(w, output, y, n, 0, 0);
     capture(w, "o_proj", out, (size_t)(n * s->hidden));
+    for (int i = 0; s->multiplied && i < n * s->hidden; i++) out[i] *= attention_out;
+    free(scaled);
     free(q);
     free(k);
     free(v);
@@ -804,12 +974,14 @@ static double *gated(walk *w, const char *prefix, const char *const parts[3], co
     int width = tensor(w, "weight", name)->shape[0];
     snprintf(name, sizeof name, "%s.%s", prefix, parts[1]);
     double *up = linear(w, name, x, count, 0, 0);
+    for (int i = 0; w->s->multiplied && i < count * width; i++) gate[i] *= gate_factor;
     for (int i = 0; i < count * width; i++)
         gate[i] = (w->s->gemma   ? gelu(gate[i])
                    : w->s->relu2 ? fmax(gate[i], 0) * fmax(gate[i], 0)
                                  : silu(gate[i])) *
                   up[i];
-    if (strcmp(prefix, "mlp") == 0) capture(w, "act", gate, (size_t)(count * width));
+    bool dense = strcmp(prefix, block_of(w->s)) == 0;
+    if (dense) capture(w, "act", gate, (size_t)(count * width));
     if (w->s->relu2) {
         double *normed = norm(w, "mlp.ffn_sub_norm", gate, count, width);
         free(gate);
@@ -817,7 +989,8 @@ static double *gated(walk *w, const char *prefix, const char *const parts[3], co
     }
     snprintf(name, sizeof name, "%s.%s", prefix, parts[2]);
     double *y = linear(w, name, gate, count, 0, 0);
-    if (strcmp(prefix, "mlp") == 0) capture(w, "down_proj", y, (size_t)(count * w->s->hidden));
+    if (dense) capture(w, "down_proj", y, (size_t)(count * w->s->hidden));
+    for (int i = 0; w->s->multiplied && i < count * w->s->hidden; i++) y[i] *= down_factor;
     free(gate);
     free(up);
     return y;
@@ -907,7 +1080,7 @@ static double weight_in_reach(const tiny_shape *s, const double *logits, const b
 {
     double top = logits[best], sum = 0;
     for (int e = 0; e < s->experts; e++)
-        if (!taken[e] && (top - logits[e]) / fmax(fabs(logits[e]), top) <= 0.5)
+        if (!taken[e] && (top - logits[e]) / fmax(fabs(logits[e]), top) <= 2 * s->mixer)
             sum += exp(logits[e] - top);
     return 1 / sum;
 }
@@ -940,7 +1113,7 @@ static double *mixture(walk *w, const double *x)
                               : gated(w, name, s->mixtral ? mixtral : hugging_face, x + t * d, 1);
             for (int i = 0; i < d; i++)
                 y[t * d + i] +=
-                    (s->mixer ? mixed[e] : p[e] / (s->renormalise ? kept : sum)) * out[i];
+                    (s->mixer > 0 ? mixed[e] : p[e] / (s->renormalise ? kept : sum)) * out[i];
             free(out);
         }
     }
@@ -955,12 +1128,115 @@ static double *mixture(walk *w, const double *x)
     return y;
 }
 
+/* Llama 4: y += an expert's block of the weighted input; gate and up are halves of the columns. */
+static void add_chunk_expert(walk *w, int e, double weight, const double *x, double *y)
+{
+    int f = w->s->expert_width, d = w->s->hidden;
+    char name[96];
+    snprintf(name, sizeof name, "model.layers.%d.feed_forward.experts.gate_up_proj", w->layer);
+    const float *in = tiny_get(w->m, name)->values + (size_t)e * (size_t)(d * 2 * f);
+    snprintf(name, sizeof name, "model.layers.%d.feed_forward.experts.down_proj", w->layer);
+    const float *out = tiny_get(w->m, name)->values + (size_t)e * (size_t)(f * d);
+    for (int r = 0; r < f; r++) {
+        double gate = 0, up = 0;
+        for (int i = 0; i < d; i++) gate += weight * x[i] * (double)in[i * 2 * f + r];
+        for (int i = 0; i < d; i++) up += weight * x[i] * (double)in[i * 2 * f + f + r];
+        for (int i = 0; i < d; i++) y[i] += silu(gate) * up * (double)out[r * d + i];
+    }
+}
+
+static double *chunk_mixture(walk *w, const double *x)
+{
+    const tiny_shape *s = w->s;
+    double *logits = linear(w, "feed_forward.router", x, w->count, 0, 0);
+    double *y = gated(w, "feed_forward.shared_expert", hugging_face, x, w->count);
+    for (int t = 0; t < w->count; t++) {
+        double *l = logits + t * s->experts;
+        for (int i = 0; i < s->chosen; i++) {
+            int best = 0;
+            for (int e = 1; e < s->experts; e++)
+                if (l[e] > l[best]) best = e;
+            add_chunk_expert(w, best, 1 / (1 + exp(-l[best])), x + t * s->hidden,
+                             y + t * s->hidden);
+            l[best] = -INFINITY;
+        }
+    }
+    free(logits);
+    return y;
+}
+
+/* One head of a scan over all tokens, into y. */
+static void scan_head(walk *w, int head, const double *mixed, const double *steps, double *y)
+{
+    double state[SCAN_DIM][STATE] = {{0}}, skip = tensor(w, "D", "mamba")->values[head];
+    double rate = exp(tensor(w, "A_log", "mamba")->values[head]);
+    double bias = tensor(w, "dt_bias", "mamba")->values[head];
+    for (int t = 0; t < w->count; t++) {
+        const double *x = mixed + t * CHANNELS + head * SCAN_DIM;
+        const double *b = mixed + t * CHANNELS + VALUES + head / (SCANS / GROUPS) * STATE;
+        double step = log1p(exp(steps[t * SCANS + head] + bias));
+        if (!w->s->multiplied) step = fmin(fmax(step, least_step), most_step);
+        for (int i = 0; i < SCAN_DIM; i++) {
+            double sum = skip * x[i];
+            for (int k = 0; k < STATE; k++) {
+                state[i][k] = exp(-rate * step) * state[i][k] + step * b[k] * x[i];
+                sum += state[i][k] * b[KEYS + k];
+            }
+            y[t * VALUES + head * SCAN_DIM + i] = sum;
+        }
+    }
+}
+
+/* Falcon-H1's state-space layer: convolution, scan, gate, perhaps a norm by groups. */
+static double *scan(walk *w, const double *x)
+{
+    int n = w->count, d = w->s->hidden;
+    bool multiplied = w->s->multiplied;
+    const float *conv = tensor(w, "conv1d.weight", "mamba")->values;
+    const float *bias = tensor(w, "conv1d.bias", "mamba")->values;
+    double *in = zeros((size_t)(n * d)), *mixed = zeros((size_t)(n * CHANNELS));
+    for (int i = 0; i < n * d; i++) in[i] = (multiplied ? ssm_in : 1) * x[i];
+    double *gate = linear(w, "mamba.in_proj", in, n, 0, VALUES);
+    double *xbc = linear(w, "mamba.in_proj", in, n, VALUES, CHANNELS);
+    double *steps = linear(w, "mamba.in_proj", in, n, VALUES + CHANNELS, SCANS);
+    for (int i = 0; multiplied && i < n * VALUES; i++) gate[i] *= parts_in[0];
+    for (int i = 0; multiplied && i < n * SCANS; i++) steps[i] *= parts_in[4];
+    for (int i = 0; multiplied && i < n * CHANNELS; i++) {
+        int channel = i % CHANNELS;
+        xbc[i] *= parts_in[channel < VALUES ? 1 : channel < VALUES + KEYS ? 2 : 3];
+    }
+    for (int i = 0; i < n * CHANNELS; i++) {
+        double sum = bias[i % CHANNELS];
+        for (int j = 0; j < KERNEL; j++) {
+            int from = i - (KERNEL - 1 - j) * CHANNELS;
+            if (from >= 0) sum += xbc[from] * conv[i % CHANNELS * KERNEL + j];
+        }
+        mixed[i] = silu(sum);
+    }
+    double *y = zeros((size_t)(n * VALUES));
+    for (int head = 0; head < SCANS; head++) scan_head(w, head, mixed, steps, y);
+    for (int i = 0; i < n * VALUES; i++) y[i] *= silu(gate[i]);
+    const tiny_tensor *weight = tensor(w, "norm.weight", "mamba");
+    if (weight) plain_norm(y, n * GROUPS, VALUES / GROUPS);
+    for (int i = 0; weight && i < n * VALUES; i++) y[i] *= weight->values[i % VALUES];
+    double *out = linear(w, "mamba.out_proj", y, n, 0, 0);
+    for (int i = 0; multiplied && i < n * d; i++) out[i] *= ssm_out;
+    free(in);
+    free(mixed);
+    free(gate);
+    free(xbc);
+    free(steps);
+    free(y);
+    return out;
+}
+
 static double *feed_forward(walk *w, const double *x)
 {
-    if (w->s->experts && w->layer != w->s->dense_layer) return mixture(w, x);
+    bool experts = has_experts(w->s, w->layer);
+    if (experts) return w->s->chunk ? chunk_mixture(w, x) : mixture(w, x);
     if (w->s->plain_mlp) return plain_mlp(w, x);
     if (w->s->xielu) return xielu_mlp(w, x);
-    return w->s->fused ? fused_mlp(w, x) : gated(w, "mlp", hugging_face, x, w->count);
+    return w->s->fused ? fused_mlp(w, x) : gated(w, block_of(w->s), hugging_face, x, w->count);
 }
 
 /* x += part, after the norm of this name if the family has one. */
@@ -990,11 +1266,13 @@ void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
     int d = s->hidden, n = count * d;
     const float *embedding = tiny_get(m, "model.embed_tokens.weight")->values;
     double *x = zeros((size_t)n);
-    double embedded = s->gemma ? sqrt(d) : s->residual_scale > 0 ? 1.5 : 1;
+    double embedded = s->gemma                ? sqrt(d)
+                      : s->residual_scale > 0 ? 1.5
+                      : s->multiplied         ? embedded_by
+                                              : 1;
+    double logit_scale = s->logit_scale > 0 ? 1 / s->logit_scale : s->multiplied ? head_factor : 1;
     const char *after = s->norms ? "post_attention_layernorm" : NULL;
-    const char *before = s->norms   ? "pre_feedforward_layernorm"
-                         : s->xielu ? "feedforward_layernorm"
-                                    : "post_attention_layernorm";
+    const char *before = s->norms ? "pre_feedforward_layernorm" : mlp_norm_of(s);
     for (int i = 0; i < n; i++) x[i] = embedded * embedding[ids[i / d] * d + i % d];
     for (w.layer = 0; w.layer < s->layers; w.layer++) {
         if (s->halves) {
@@ -1005,6 +1283,7 @@ void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
         }
         double *normed = opening(&w, s->xielu ? "attention_layernorm" : "input_layernorm", x, n);
         capture(&w, "input_layernorm", normed, (size_t)n);
+        if (s->beside) accumulate(&w, NULL, x, scan(&w, normed), n);
         accumulate(&w, after, x, attention(&w, normed), n);
         if (!s->plain_mlp) {
             free(normed);
@@ -1021,7 +1300,7 @@ void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
     double *out =
         linear(&w, s->tied ? "model.embed_tokens" : "lm_head", normed, count, 0, s->vocab);
     for (int i = 0; i < count * s->vocab; i++)
-        logits[i] = capped(out[i] / (s->logit_scale > 0 ? s->logit_scale : 1), s->logit_cap);
+        logits[i] = capped(out[i] * logit_scale, s->logit_cap);
     free(out);
     free(normed);
     free(x);

@@ -42,9 +42,16 @@ typedef struct tiny_shape {
     bool rotated_norm; /* norms of queries and keys after the rotation (Hunyuan) */
     bool xielu;        /* up_proj, xIELU, down_proj (Apertus) */
     bool relu2;        /* and norms of attention's output and of the activation (BitNet) */
-    bool mixer;        /* two experts, one after the other, LayerNorm (Phi-3.5-MoE) */
+    double mixer;      /* two experts, one after the other, LayerNorm (Phi-3.5-MoE): its noise */
     bool halves;       /* attention without rotation and plain blocks in turn (Nemotron-H) */
-    bool host_only;    /* no GPU computes it, and no GGUF file has it */
+    /* Chunks of attention in the layers that rotate, experts whose input is weighted in every
+     * second layer (Llama 4); 0: none */
+    int chunk;
+    int query_period; /* queries of the others are scaled, and none has a norm; 0: the default */
+    bool beside;      /* attention and a state-space scan side by side (Falcon-H1) */
+    bool multiplied;  /* its multipliers, and a norm after the scan's gate */
+    bool host_only;   /* no GPU computes it */
+    bool no_gguf;     /* no GGUF file has it */
 } tiny_shape;
 
 extern const tiny_shape tiny_shapes[];
