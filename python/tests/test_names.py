@@ -66,6 +66,17 @@ class Names(unittest.TestCase):
         plan = plan_of(Model(Module(norm=Norm(), mamba=mixer)))
         self.assertEqual(names(plan, 0), ["layer.norm", "in_proj", "conv1d", "scan", "mamba_norm", "out_proj"])
 
+    def test_a_norm_that_is_not_called_ends_nothing(self):
+        mixer = Module(in_proj=Linear(), conv1d=Linear(), norm=Norm(), out_proj=Linear())
+        mixer.mamba_rms_norm = False
+        plan = plan_of(Model(Module(norm=Norm(), mamba=mixer)))
+        self.assertEqual(names(plan, 0), ["layer.norm", "in_proj", "conv1d", "scan", "out_proj"])
+
+    def test_a_rotation_ends_where_queries_are_normed_after_it(self):
+        attention = Module(q_proj=Linear(), k_proj=Linear(), qk_norm=Norm(), v_proj=Linear(), o_proj=Linear())
+        plan = plan_of(Model(Module(self_attn=attention, norm=Norm())))
+        self.assertIn("rotary_emb", names(plan, 0))
+
     def test_no_part_of_a_block_has_the_name_of_one_outside(self):
         plan = plan_of(Model(Module(norm=Norm(), mlp=Module(head=Linear(), lm_head=Linear(), embed_tokens=Norm()))))
         outside = {part.component for part in plan.parts if part.layer < 0}

@@ -12,7 +12,7 @@ export const PART_LABEL: Record<Part, string> = {
 };
 
 const ATTENTION =
-  /^(q_proj|k_proj|v_proj|o_proj|qkv_proj|q_[ab]_proj|[kv]_b_proj|attention|attn|in_proj|conv|delta_rule|scan|out_proj|output_gate|dense|rope|rotary|kv_)/;
+  /^(q_proj|k_proj|v_proj|o_proj|qkv_proj|q_[ab]_proj|[kv]_b_proj|attention|attn|in_proj|conv|delta_rule|scan|ssm_|out_proj|output_gate|dense|rope|rotary|kv_)/;
 const MLP =
   /^(gate_proj|up_proj|gate_up_proj|down_proj|act|fc\d|w[123]$|(in|out)put_linear|mlp|router|experts?|shared_expert)/;
 const NORM = /norm/;
