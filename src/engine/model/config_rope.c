@@ -100,8 +100,8 @@ static void read_scaling(pj_config_reader *r, const pj_model_config *config, pj_
         rope->high_freq_factor = pj_config_need_number(r, "high_freq_factor", 1e-6, 1e6);
         if (rope->original_context == 0)
             pj_config_refuse(r, PJ_E_INVALID, "original_max_position_embeddings", "is missing");
-        if (rope->high_freq_factor <= rope->low_freq_factor)
-            pj_config_refuse(r, PJ_E_INVALID, "high_freq_factor", "must be above low_freq_factor");
+        if (rope->high_freq_factor < rope->low_freq_factor)
+            pj_config_refuse(r, PJ_E_INVALID, "high_freq_factor", "is below low_freq_factor");
     } else if (rope->type == PJ_ROPE_YARN) {
         rope->beta_fast = pj_config_number(r, "beta_fast", 32, 1e-6, 1e6);
         rope->beta_slow = pj_config_number(r, "beta_slow", 1, 1e-6, 1e6);

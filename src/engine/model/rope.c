@@ -14,6 +14,7 @@ static double llama3_frequency(const pj_rope_config *rope, double f)
     double wavelength = 2 * M_PI / f, original = rope->original_context;
     if (wavelength > original / rope->low_freq_factor) return f / rope->factor;
     if (wavelength < original / rope->high_freq_factor) return f;
+    if (rope->high_freq_factor == rope->low_freq_factor) return f; /* Llama 4: no band between */
     double smooth = (original / wavelength - rope->low_freq_factor) /
                     (rope->high_freq_factor - rope->low_freq_factor);
     return (1 - smooth) * f / rope->factor + smooth * f;

@@ -353,11 +353,14 @@ static void test_llama4(void **state)
     /* the text part of a multimodal model, in an older spelling */
     c = read("{\"architectures\":[\"Llama4ForConditionalGeneration\"],\"text_config\":{"
              "\"model_type\":\"llama4_text\",\"num_hidden_layers\":4,\"no_rope_layers\":[],"
+             "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":16,\"low_freq_factor\":1,"
+             "\"high_freq_factor\":1,\"original_max_position_embeddings\":8192},"
              "\"attn_temperature_tuning\":4,\"interleave_moe_layer_step\":2,"
              "\"layer_types\":[\"full_attention\",\"chunked_attention\",\"full_attention\","
              "\"full_attention\"],\"attention_chunk_size\":16}}");
     assert_int_equal(c.arch, PJ_ARCH_LLAMA4);
     assert_true(c.query_beta > 0 && c.layer_is_dense[0] && !c.layer_is_dense[1]);
+    assert_true(c.rope.type == PJ_ROPE_LLAMA3 && c.rope.low_freq_factor == 1);
     assert_true(!pj_config_is_windowed(&c, 0) && pj_config_is_windowed(&c, 1));
 
     /* without experts and chunks, as small models have it */
@@ -370,6 +373,10 @@ static void test_llama4(void **state)
 
     assert_refused(LLAMA4 ",\"attention_chunk_size\":null}", PJ_E_INVALID, "attention_chunk_size");
     assert_refused(LLAMA4 ",\"no_rope_layers\":[1,1]}", PJ_E_INVALID, "no_rope_layers");
+    assert_refused(LLAMA4 ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":16,"
+                          "\"low_freq_factor\":2,\"high_freq_factor\":1,"
+                          "\"original_max_position_embeddings\":8192}}",
+                   PJ_E_INVALID, "high_freq_factor");
     assert_refused(LLAMA4 ",\"moe_layers\":[1,-1]}", PJ_E_INVALID, "moe_layers");
     assert_refused(LLAMA4 ",\"num_experts_per_tok\":17}", PJ_E_INVALID, "num_experts_per_tok");
     assert_refused(LLAMA4 ",\"layer_types\":[\"sliding_attention\",\"full_attention\","
