@@ -22,6 +22,7 @@ static void gather_row(void *context, size_t row)
     const unsigned char *stored = t->table->data;
     float *y = pj_cpu_row(t->s, t->y, row);
     size_t id = (size_t)t->s->rows.pass->ids[row];
+    if (id >= t->table->rows) id = 0;
     t->s->kernels->dequantise(t->table->type, stored + id * t->table->row_bytes, y, t->y.cols);
     if (t->scale != 1) t->s->kernels->scale(y, t->y.cols, t->scale);
 }

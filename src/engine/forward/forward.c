@@ -47,7 +47,7 @@ static void forward_place(const pj_steps *s)
 
 /* ---- before the layers -------------------------------------------------------------------- */
 
-/* Gemma 4: per-layer token vectors. */
+/* Gemma 3n and 4: per-layer token vectors. */
 static void embed_token_vectors(const pj_steps *s)
 {
     const pj_model *m = s->model;
@@ -89,6 +89,7 @@ static void embed(const pj_steps *s)
     }
     pj_steps_end(s, &done);
     if (s->model->token_projection.w.data) embed_token_vectors(s);
+    if (s->model->streams_in) pj_steps_widen(s);
     pj_steps_end_section(s);
 }
 
@@ -194,26 +195,38 @@ static void scale_output(const pj_steps *s, const pj_layer *l)
     pj_steps_end(s, &done);
 }
 
+/* Adds the layer's token vectors to the residual stream, or to all but the first. */
+static void add_token_input(const pj_steps *s, const pj_layer *l)
+{
+    pj_steps_token_input(s, l, pj_steps_hidden(s, PJ_BUFFER_Y));
+    if (l->streams)
+        pj_steps_add_to_others(s, &l->token_norm);
+    else
+        norm_output(s, &l->token_norm);
+}
+
 static void run_layer(const pj_steps *s, const pj_layer *l)
 {
     const pj_ablation *without = &s->compute->options.without;
     pj_slice x = pj_steps_hidden(s, PJ_BUFFER_X);
     if (s->instrument->module) s->ops->layer(s->state, l->index);
 
+    if (l->streams) pj_steps_predict(s, l);
     pj_slice h = forward_norm(s, &l->attention_norm, x);
+    if (l->streams) pj_steps_low_rank(s, l, h);
     bool has_mixer = l->delta || l->latent || l->o.w.data;
     bool has_mlp = l->experts || l->mlp.down.w.data;
     if (!without->attention && has_mixer) attend(s, l, h);
+    if (l->streams) pj_steps_join_low_rank(s, h);
     /* a parallel block uses the first norm's output for both halves */
     if (!s->model->blueprint->parallel_block) h = forward_norm(s, &l->mlp_norm, x);
     if (!without->mlp && has_mlp) feed_forward(s, l, h);
 
-    if (l->token_gate.w.data) {
-        pj_steps_token_input(s, l, pj_steps_hidden(s, PJ_BUFFER_Y));
-        norm_output(s, &l->token_norm);
-    }
+    if (l->streams) pj_steps_correct(s, l);
+    if (l->token_gate.w.data) add_token_input(s, l);
     scale_output(s, l);
-    pj_steps_end(s, &(pj_done){.flops = NAN, .bytes = NAN, .out = x});
+    pj_steps_end(
+        s, &(pj_done){.flops = NAN, .bytes = NAN, .out = l->streams ? pj_steps_streams(s) : x});
 }
 
 static pj_status run_layers(const pj_steps *s)
@@ -256,7 +269,10 @@ static void run_head(const pj_steps *s, const uint32_t *rows, uint32_t count)
     pj_slice y = pj_slice_of(PJ_BUFFER_Y, count, hidden, hidden);
     pj_slice logits = pj_slice_of(PJ_BUFFER_LOGITS, count, vocab, vocab);
     pj_steps_section(s, PJ_N_FINAL_NORM);
-    s->ops->take_rows(s->state, pj_steps_hidden(s, PJ_BUFFER_X), rows, y);
+    if (m->streams_out)
+        pj_steps_narrow(s, rows, count);
+    else
+        s->ops->take_rows(s->state, pj_steps_hidden(s, PJ_BUFFER_X), rows, y);
     pj_slice h = forward_norm(s, &m->final_norm, y);
     pj_steps_end_section(s);
     pj_steps_section(s, PJ_N_LM_HEAD);
@@ -343,11 +359,13 @@ pj_status pj_compute_part(pj_compute *compute, const pj_pass *pass, pj_pass_part
     pj_steps s = steps_of(compute, pass, part);
     begin_pass(&s);
     if (part->only == PJ_N_LM_HEAD || part->only == PJ_N_LOGITS ||
-        part->only == s.model->final_norm.name)
+        part->only == PJ_N_ALTUP_UNEMBED_PROJECTIONS || part->only == s.model->final_norm.name)
         run_head(&s, pass->logit_rows, pass->logit_count);
     else if (part->only >= PJ_N_EMBED_TOKENS_PER_LAYER &&
              part->only <= PJ_N_PER_LAYER_PROJECTION_NORM)
         embed_token_vectors(&s);
+    else if (part->only == PJ_N_ALTUP_PROJECTIONS)
+        pj_steps_widen(&s);
     else
         run_layer(&s, &s.model->layers[layer]);
     return end_pass(&s, PJ_OK, 0);

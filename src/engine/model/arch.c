@@ -51,6 +51,7 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_BITNET] = {"BitNetForCausalLM", "bitnet", NULL, false},
     [PJ_ARCH_PHIMOE] = {"PhimoeForCausalLM", "phimoe", NULL, false},
     [PJ_ARCH_NEMOTRON_H] = {"NemotronHForCausalLM", "nemotron_h", NULL, false},
+    [PJ_ARCH_GEMMA3N] = {"Gemma3nForCausalLM", "gemma3n_text", "gemma3n", false},
 };
 
 static const struct {
@@ -62,6 +63,7 @@ static const struct {
     {"Qwen3_5ForConditionalGeneration", "qwen3_5", PJ_ARCH_QWEN3_5},
     {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", PJ_ARCH_QWEN3_5_MOE},
     {"Gemma4ForConditionalGeneration", "gemma4", PJ_ARCH_GEMMA4},
+    {"Gemma3nForConditionalGeneration", "gemma3n", PJ_ARCH_GEMMA3N},
 };
 
 pj_arch pj_arch_of_class(const char *class_name)

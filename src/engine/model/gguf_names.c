@@ -31,6 +31,8 @@ static const name_pair outside[] = {
     {"embed_tokens_per_layer", "per_layer_token_embd"},
     {"per_layer_model_projection", "per_layer_model_proj"},
     {"per_layer_projection_norm", "per_layer_proj_norm"},
+    {"altup_projections", "altup_proj"},
+    {"altup_unembed_projections", "altup_unembd_proj"},
 };
 
 /* Of layers, with names that end otherwise. */
@@ -39,6 +41,7 @@ static const name_pair whole[] = {
     {"mamba.A_log", "ssm_a"},
     {"mamba.D", "ssm_d"},
     {"layer_scalar", "layer_output_scale.weight"},
+    {"altup.correct_output_scale", "altup_correct_scale.weight"},
     {"router.scale", "ffn_gate_inp.scale"},
     {"router.per_expert_scale", "ffn_down_exps.scale"},
     {"experts.gate_up_proj", "ffn_gate_up_exps.weight"},
@@ -90,6 +93,13 @@ static const name_pair inside[] = {
     {"per_layer_input_gate", "inp_gate"},
     {"per_layer_projection", "proj"},
     {"post_per_layer_input_norm", "post_norm"},
+    {"altup.router_norm", "altup_router_norm"},
+    {"altup.modality_router", "altup_router"},
+    {"altup.prediction_coefs", "altup_predict_coef"},
+    {"altup.correction_coefs", "altup_correct_coef"},
+    {"laurel.linear_left", "laurel_l"},
+    {"laurel.linear_right", "laurel_r"},
+    {"laurel.post_laurel_norm", "laurel_post_norm"},
     {"post_feedforward_layernorm_1", "post_ffw_norm_1"},
     {"pre_feedforward_layernorm_2", "pre_ffw_norm_2"},
     {"post_feedforward_layernorm_2", "post_ffw_norm_2"},

@@ -101,6 +101,7 @@ static void load_layer(pj_loader *l, uint32_t index)
         pj_load_feed_forward(l, prefix, layer);
     }
     load_token_input(l, prefix, layer);
+    pj_load_streams(l, prefix, layer);
 }
 
 /* Per-layer token vectors: a table, and a projection of the token's embedding. */
@@ -129,6 +130,7 @@ static void load_ends(pj_loader *l)
     pj_load_norm(l, "model", m->blueprint->final_norm, c->hidden, pj_norms_have_bias(m->blueprint),
                  &m->final_norm);
     load_token_vectors(l);
+    pj_load_stream_ends(l);
     m->head.w = m->embedding;
     m->head.name = PJ_N_LM_HEAD;
     if (own_head)

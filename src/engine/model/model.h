@@ -35,6 +35,8 @@ typedef struct pj_mlp {
     uint32_t width;        /* f */
     pj_norm act_norm;      /* [f] of the activation, before `down` */
     const float *xielu;    /* its four parameters (ops.h), or NULL */
+    bool cuts;             /* gates are cut `cutoff` standard deviations above their mean (ops.h) */
+    float cutoff;
 } pj_mlp;
 
 enum { PJ_ROPES = 2, PJ_NO_ROPE = PJ_ROPES };
@@ -76,6 +78,7 @@ typedef struct pj_layer {
     const float *expert_scale;      /* [experts] factors of the chosen weights, or NULL */
     const float *expert_correction; /* [experts] added to scores when choosing, or NULL */
     pj_norm mlp_out_norm;           /* [hidden] */
+    struct pj_streams *streams;     /* alternating updates (streams.h); NULL: none */
     /* The layer's part of each token vector, gated into the residual stream. */
     pj_projection token_gate;       /* [token_vector, hidden] */
     pj_projection token_projection; /* [hidden, token_vector] */
@@ -104,7 +107,10 @@ typedef struct pj_model {
     pj_matrix token_embedding;      /* [vocab, layers token_vector] */
     pj_projection token_projection; /* [layers token_vector, hidden] */
     pj_norm token_norm;             /* [token_vector] */
-    pj_layer *layers;               /* [config.layers] */
+    /* From the embedding to each stream but the first, and back; [streams - 1] of [hidden, hidden]
+     */
+    pj_projection *streams_in, *streams_out;
+    pj_layer *layers; /* [config.layers] */
     pj_model_counts counts;
     bool synthetic;
     uint32_t full_layers;      /* synthetic: layers of the public shape; else config.layers */

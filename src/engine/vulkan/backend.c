@@ -41,6 +41,7 @@ static const char *gpu_lacks(const pj_model *model)
             return "norms after the rotation, of attention's output or of the activation";
     }
     const pj_model_config *c = &model->config;
+    if (c->streams.count) return "alternating updates";
     if (c->relu2 || c->xielu) return "the activations relu2 and xielu";
     if (c->experts && model->blueprint->router == PJ_ROUTER_MIXER)
         return "experts that are weighted one after the other";
