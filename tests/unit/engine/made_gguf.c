@@ -403,7 +403,8 @@ static void put(const copy *k, const char *name, const uint64_t *sizes, uint32_t
 static const char *part_name(pj_arch arch, const char *part)
 {
     bool closes = arch == PJ_ARCH_OLMO2 || arch == PJ_ARCH_OLMO3 || arch == PJ_ARCH_GEMMA2 ||
-                  arch == PJ_ARCH_GEMMA3 || arch == PJ_ARCH_GPT_OSS || arch == PJ_ARCH_QWEN3_5;
+                  arch == PJ_ARCH_GEMMA3 || arch == PJ_ARCH_GPT_OSS || arch == PJ_ARCH_QWEN3_5 ||
+                  arch == PJ_ARCH_GEMMA3N;
     static const char *const names[][2] = {
         {"input_layernorm", "attn_norm"},
         {"post_attention_layernorm", "ffn_norm"},
@@ -432,6 +433,16 @@ static const char *part_name(pj_arch arch, const char *part)
         {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
         {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
         {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+        {"altup.router_norm", "altup_router_norm"},
+        {"altup.modality_router", "altup_router"},
+        {"altup.prediction_coefs", "altup_predict_coef"},
+        {"altup.correction_coefs", "altup_correct_coef"},
+        {"laurel.linear_left", "laurel_l"},
+        {"laurel.linear_right", "laurel_r"},
+        {"laurel.post_laurel_norm", "laurel_post_norm"},
+        {"per_layer_input_gate", "inp_gate"},
+        {"per_layer_projection", "proj"},
+        {"post_per_layer_input_norm", "post_norm"},
     };
     if (closes && strcmp(part, "post_attention_layernorm") == 0) return "post_attention_norm";
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -439,13 +450,19 @@ static const char *part_name(pj_arch arch, const char *part)
     return NULL;
 }
 
+static const char *const outside[][2] = {
+    {"embed_tokens_per_layer", "per_layer_token_embd"},
+    {"per_layer_model_projection", "per_layer_model_proj"},
+    {"per_layer_projection_norm", "per_layer_proj_norm"},
+};
+
 static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
 {
     unsigned layer;
     int end = 0;
     char part[128];
     const char *kind = strrchr(name, '.');
-    if (strstr(name, ".experts.")) return false;
+    if (strstr(name, ".experts.") || strstr(name, "altup_")) return false; /* stacked */
     const char *linear = strstr(name, ".linear_attn."), *sinks = strstr(name, ".self_attn.sinks");
     if (linear || sinks) {
         static const char *const names[][2] = {
@@ -467,7 +484,12 @@ static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
         abort();
     }
     if (strncmp(name, "model.", 6) == 0) name += 6;
+    if (strstr(name, ".altup.correct_output_scale") && sscanf(name, "layers.%u.", &layer) == 1)
+        return snprintf(out, bytes, "blk.%u.altup_correct_scale.weight", layer) > 0;
     snprintf(part, sizeof part, "%.*s", (int)(kind - name), name);
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        if (strcmp(part, outside[i][0]) == 0)
+            return snprintf(out, bytes, "%s%s", outside[i][1], kind) > 0;
     if (strcmp(part, "embed_tokens") == 0) return snprintf(out, bytes, "token_embd%s", kind) > 0;
     if (strcmp(part, "norm") == 0 || strcmp(part, "final_layernorm") == 0)
         return snprintf(out, bytes, "output_norm%s", kind) > 0;
@@ -637,6 +659,25 @@ static void copy_interleaved(const copy *k, unsigned layer, int which, const cha
     free(all);
 }
 
+/* Projections of all streams but the first, in one tensor. */
+static void copy_streams(const copy *k, const char *part, const char *own)
+{
+    uint64_t n = k->c->hidden, count = k->c->streams.count - 1;
+    uint64_t sizes[3] = {n, n, count};
+    float *all = malloc(n * n * count * sizeof *all);
+    char name[128];
+    if (!all) abort();
+    for (uint64_t i = 0; i < count; i++) {
+        size_t values;
+        snprintf(name, sizeof name, "model.%s.%u.weight", part, (unsigned)i);
+        float *one = values_of(pj_checkpoint_find(k->from, name), &values);
+        memcpy(all + i * n * n, one, values * sizeof *all);
+        free(one);
+    }
+    put(k, own, sizes, 3, all, PJ_F32);
+    free(all);
+}
+
 /* q, k and v of a layer in one tensor. */
 static void copy_fused(const copy *k, unsigned layer, const char *kind)
 {
@@ -666,6 +707,10 @@ static void copy_weights(const copy *k)
     const pj_model_config *c = k->c;
     for (uint32_t i = 0; i < pj_checkpoint_tensor_count(k->from); i++)
         copy_tensor(k, pj_checkpoint_tensor(k->from, i));
+    if (c->streams.count) {
+        copy_streams(k, "altup_projections", "altup_proj.weight");
+        copy_streams(k, "altup_unembed_projections", "altup_unembd_proj.weight");
+    }
     for (unsigned layer = 0; layer < c->layers; layer++) {
         if (k->o->old_names && c->arch == PJ_ARCH_PHI) {
             copy_fused(k, layer, "weight");
@@ -805,7 +850,7 @@ static const char *const archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_OLMO3] = "olmo2",         [PJ_ARCH_GLM4] = "glm4",
     [PJ_ARCH_GEMMA2] = "gemma2",       [PJ_ARCH_GEMMA3] = "gemma3",
     [PJ_ARCH_MINISTRAL3] = "mistral3", [PJ_ARCH_GPT_OSS] = "gpt-oss",
-    [PJ_ARCH_QWEN3_5] = "qwen35",
+    [PJ_ARCH_QWEN3_5] = "qwen35",      [PJ_ARCH_GEMMA3N] = "gemma3n",
 };
 
 bool made_gguf_carries(const pj_model_config *c)
@@ -832,6 +877,26 @@ static void write_linear_sizes(const copy *k)
     number(k, "ssm.conv_kernel", c->linear.kernel);
 }
 
+/* The number of reading layers is a float in some files. */
+static void write_streams(const copy *k)
+{
+    const pj_model_config *c = k->c;
+    float cutoffs[PJ_MAX_LAYERS];
+    uint32_t widths[PJ_MAX_LAYERS], readers = 0;
+    for (uint32_t i = 0; i < c->layers; i++) {
+        cutoffs[i] = (float)c->layer_cutoff[i];
+        widths[i] = pj_config_mlp_width(c, i);
+        readers += pj_config_kv_source(c, i) != i;
+    }
+    made_gguf_f32s(k->g, "gemma3n.activation_sparsity_scale", cutoffs, c->layers);
+    made_gguf_u32s(k->g, "gemma3n.feed_forward_length", widths, c->layers);
+    number(k, "altup.num_inputs", c->streams.count);
+    number(k, "altup.active_idx", c->streams.active);
+    number(k, "embedding_length_per_layer_input", c->token_vector);
+    real(k, "attention.shared_kv_layers", readers);
+    real(k, "final_logit_softcapping", c->logit_softcap);
+}
+
 static void write_sizes(const copy *k)
 {
     const pj_model_config *c = k->c;
@@ -839,7 +904,10 @@ static void write_sizes(const copy *k)
     number(k, "block_count", c->layers);
     number(k, "context_length", c->context);
     number(k, "embedding_length", c->hidden);
-    number(k, "feed_forward_length", c->intermediate);
+    if (c->streams.count)
+        write_streams(k);
+    else
+        number(k, "feed_forward_length", c->intermediate);
     number(k, "attention.head_count", c->heads);
     number(k, "attention.head_count_kv", c->kv_heads);
     if (c->head_dim * c->heads != c->hidden) {

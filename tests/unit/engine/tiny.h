@@ -44,7 +44,12 @@ typedef struct tiny_shape {
     bool relu2;        /* and norms of attention's output and of the activation (BitNet) */
     bool mixer;        /* two experts, one after the other, LayerNorm (Phi-3.5-MoE) */
     bool halves;       /* attention without rotation and plain blocks in turn (Nemotron-H) */
-    bool host_only;    /* no GPU computes it, and no GGUF file has it */
+    /* Alternating updates (Gemma 3n): streams, the one that layers compute, the rank of the
+     * residual beside attention, the width of token vectors, and the layers that read earlier keys.
+     */
+    int streams, active, rank, token_vector, readers;
+    bool host_only; /* no GPU computes it, and no GGUF file has it */
+    bool no_gpu;
 } tiny_shape;
 
 extern const tiny_shape tiny_shapes[];
