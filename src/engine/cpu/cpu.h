@@ -198,6 +198,7 @@ void pj_cpu_scale(void *state, pj_slice x, float factor);
 void pj_cpu_join_vectors(void *state, const pj_norm *norm, pj_slice context, pj_slice vectors);
 void pj_cpu_add(void *state, pj_slice y, pj_slice x);
 void pj_cpu_add_gated(void *state, pj_slice y, pj_slice x, pj_slice gate);
+void pj_cpu_give(void *state, const float *values, pj_slice y);
 void pj_cpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y);
 void pj_cpu_bound(void *state, pj_slice x, float factor, float cap);
 void pj_cpu_argmax(void *state, pj_slice x);

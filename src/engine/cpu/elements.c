@@ -170,6 +170,13 @@ void pj_cpu_add_gated(void *state, pj_slice y, pj_slice x, pj_slice gate)
     pj_cpu_operation_end(s, &(pj_cpu_done){.flops = 2 * values, .bytes = 12 * values});
 }
 
+void pj_cpu_give(void *state, const float *values, pj_slice y)
+{
+    const pj_cpu *s = state;
+    for (uint32_t row = 0; row < y.rows; row++)
+        memcpy(pj_cpu_row(s, y, row), values + row * (size_t)y.cols, y.cols * sizeof *values);
+}
+
 /* ---- selections --------------------------------------------------------------------------- */
 
 void pj_cpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y)

@@ -72,6 +72,26 @@ static void embed_token_vectors(const pj_steps *s)
     pj_steps_end(s, &done);
 }
 
+/* Of a head that predicts the token after the next: X becomes the projection of the next token's
+ * embedding and the model's output before it, each normalised. */
+static void join_hidden(const pj_steps *s)
+{
+    const pj_model *m = s->model;
+    uint32_t hidden = m->config.hidden;
+    pj_slice x = pj_steps_hidden(s, PJ_BUFFER_X), given = pj_steps_hidden(s, PJ_BUFFER_Y);
+    pj_slice both = pj_steps_slice(s, PJ_BUFFER_MIXED, 2 * hidden);
+    pj_norm_step of_token = {
+        .norm = &m->next_embedding_norm, .heads = 1, .x = x, .y = pj_slice_cols(both, 0, hidden)};
+    pj_norm_step of_output = {.norm = &m->next_hidden_norm,
+                              .heads = 1,
+                              .x = given,
+                              .y = pj_slice_cols(both, hidden, hidden)};
+    s->ops->give(s->state, s->pass->hidden, given);
+    pj_steps_norm(s, &of_token);
+    pj_steps_norm(s, &of_output);
+    pj_steps_product(s, both, &m->next_projection, x, pj_no_slice);
+}
+
 static void embed(const pj_steps *s)
 {
     const pj_matrix *m = &s->model->embedding;
@@ -90,6 +110,7 @@ static void embed(const pj_steps *s)
     pj_steps_end(s, &done);
     if (s->model->token_projection.w.data) embed_token_vectors(s);
     if (s->model->streams_in) pj_steps_widen(s);
+    if (s->model->next_projection.w.data) join_hidden(s);
     pj_steps_end_section(s);
 }
 
@@ -337,6 +358,18 @@ pj_status pj_compute_logits(pj_compute *compute, const uint32_t *rows, uint32_t 
     begin_pass(&s);
     run_head(&s, rows, count);
     return end_pass(&s, PJ_OK, count);
+}
+
+pj_status pj_compute_hidden(pj_compute *compute, uint32_t rows, const float **hidden)
+{
+    const pj_pass pass = {0};
+    pj_steps s = steps_of(compute, &pass, NULL);
+    s.rows = rows;
+    begin_pass(&s);
+    pj_slice h = forward_norm(&s, &s.model->final_norm, pj_steps_hidden(&s, PJ_BUFFER_X));
+    pj_status status = end_pass(&s, PJ_OK, 0);
+    *hidden = status ? NULL : s.ops->rows(s.state, h);
+    return status;
 }
 
 /* ---- single components, for calibration ---------------------------------------------------- */

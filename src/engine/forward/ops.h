@@ -45,7 +45,7 @@ typedef enum pj_buffer_name {
                                 attention, queries and values by head */
     PJ_BUFFER_ATTENDED,      /* attention's output, before its projection */
     PJ_BUFFER_MIXED,         /* input of the delta rule's convolution; compressed queries; inside
-                                a residual of low rank */
+                                a residual of low rank; what a further token's head projects */
     PJ_BUFFER_STRENGTH,      /* the delta rule's b, then a */
     PJ_BUFFER_Y,             /* output of half a layer */
     PJ_BUFFER_Y2,            /* output of a shared expert */
@@ -253,6 +253,11 @@ typedef struct pj_ops {
      * only if x(r, i) > x(r, earlier)): kept for `ids`. */
     void (*argmax)(void *s, pj_slice x);
 
+    /* y = rows of values in host memory, which stay valid until end_pass. NULL: the device cannot,
+     * and heads that predict further tokens are refused. */
+    void (*give)(void *s, const float *values, pj_slice y);
+    /* After end_pass: the rows of a buffer in host memory, until the next pass. NULL as `give`. */
+    const float *(*rows)(void *s, pj_slice x);
     /* After end_pass: the rows of LOGITS in host memory, writable, until the next pass. NULL: lost,
      * end_pass will say why. */
     float *(*logits)(void *s, uint32_t rows);

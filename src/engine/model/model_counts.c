@@ -121,6 +121,9 @@ void pj_model_count(pj_model *m)
         counts->weight_bytes += (uint64_t)m->embedding.rows * m->embedding.row_bytes;
     }
     counts->decode_weight_bytes += m->embedding.row_bytes + m->token_embedding.row_bytes;
+    count_linear(&m->next_projection, 1, counts);
+    count_vector(m->next_embedding_norm.w, c->hidden, counts);
+    count_vector(m->next_hidden_norm.w, c->hidden, counts);
     count_linear(&m->token_projection, 1, counts);
     for (uint32_t i = 0; i + 1 < c->streams.count; i++) {
         count_linear(&m->streams_in[i], 1, counts);

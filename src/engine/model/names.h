@@ -117,6 +117,9 @@
     X(CORRECTION_COEFS, "correction_coefs")                         \
     X(ALTUP_CORRECT, "altup_correct")                               \
     X(ALTUP_UNEMBED_PROJECTIONS, "altup_unembed_projections")       \
+    X(ENORM, "enorm")                                               \
+    X(HNORM, "hnorm")                                               \
+    X(EH_PROJ, "eh_proj")                                           \
     /* operations */                                                \
     X(OP_GATHER, "gather")                                          \
     X(OP_DEQUANTISE, "dequantise")                                  \

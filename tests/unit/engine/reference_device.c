@@ -26,7 +26,7 @@ struct command {
     union {
         const pj_matrix *table;
         const pj_norm *norm;
-        const float *scale;
+        const float *scale; /* or values */
         pj_norm_step step;
         pj_product product;
         pj_activation activation;
@@ -891,6 +891,24 @@ static void reference_correct_streams(void *state, pj_slice coefficients, const 
     c->scale = scale;
 }
 
+static void run_give(reference *s, const command *c)
+{
+    for (uint32_t r = 0; r < c->y.rows; r++)
+        memcpy(at(s, c->y, r), c->scale + (size_t)r * c->y.cols, c->y.cols * sizeof(float));
+}
+
+static void reference_give(void *state, const float *values, pj_slice y)
+{
+    command *c = note(state, run_give);
+    c->scale = values;
+    c->y = y;
+}
+
+static const float *reference_rows(void *state, pj_slice x)
+{
+    return at(state, x, 0);
+}
+
 static double mean_square(const float *x, uint32_t n)
 {
     double sum = 0;
@@ -1089,6 +1107,8 @@ const pj_backend reference_device = {.version = PJ_BACKEND_VERSION,
                                              .take_rows = reference_take_rows,
                                              .bound = reference_bound,
                                              .argmax = reference_argmax,
+                                             .give = reference_give,
+                                             .rows = reference_rows,
                                              .logits = reference_logits,
                                              .ids = reference_ids,
                                              .reset = reference_reset,

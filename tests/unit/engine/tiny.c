@@ -152,6 +152,20 @@ const tiny_shape tiny_shapes[] = {
      .mixtral = true,
      .mixer = true,
      .host_only = true},
+    {.name = "glm4-moe",
+     .architecture = "Glm4MoeForCausalLM",
+     DENSE,
+     .vocab = 29,
+     .qk_norm = true,
+     .partial = 0.5,
+     .experts = 5,
+     .chosen = 2,
+     .expert_width = 24,
+     .shared_width = 24,
+     .dense_layer = 0,
+     .renormalise = true,
+     .sigmoid = true,
+     .routed_scale = 1.5},
     {.name = "gemma3n",
      .architecture = "Gemma3nForCausalLM",
      DENSE,
@@ -262,12 +276,14 @@ static void add_experts(tiny_model *m, const char *layer)
         add_linear(m, name, s->mixtral ? "w3" : "up_proj", s->expert_width, s->hidden, false);
         add_linear(m, name, s->mixtral ? "w2" : "down_proj", s->hidden, s->expert_width, false);
     }
+    snprintf(name, sizeof name, "%s.gate.e_score_correction_bias", block);
+    if (s->sigmoid) add(m, name, s->experts, 0, 0);
     if (!s->shared_width) return;
-    snprintf(name, sizeof name, "%s.shared_expert", block);
+    snprintf(name, sizeof name, "%s.shared_expert%s", block, s->sigmoid ? "s" : "");
     add_linear(m, name, "gate_proj", s->shared_width, s->hidden, false);
     add_linear(m, name, "up_proj", s->shared_width, s->hidden, false);
     add_linear(m, name, "down_proj", s->hidden, s->shared_width, false);
-    add_linear(m, block, "shared_expert_gate", 1, s->hidden, false);
+    if (!s->sigmoid) add_linear(m, block, "shared_expert_gate", 1, s->hidden, false);
 }
 
 static const char *final_norm_of(const tiny_shape *s)
@@ -358,7 +374,7 @@ static void add_stream_ends(tiny_model *m)
 
 static bool reads_keys(const tiny_shape *s, int layer)
 {
-    return layer >= s->layers - s->readers;
+    return s->readers && layer >= s->layers - s->readers;
 }
 
 static void add_layer(tiny_model *m, int index)
@@ -421,6 +437,19 @@ static void add_layer(tiny_model *m, int index)
     if (s->streams) add_streams(m, layer);
 }
 
+/* A head's layer follows the others. */
+static void add_head(tiny_model *m)
+{
+    const tiny_shape *s = &m->shape;
+    char layer[40];
+    snprintf(layer, sizeof layer, "model.layers.%d", s->layers);
+    add_norm(m, layer, "enorm", s->hidden);
+    add_norm(m, layer, "hnorm", s->hidden);
+    add_linear(m, layer, "eh_proj", s->hidden, 2 * s->hidden, false);
+    add_norm(m, layer, "shared_head.norm", s->hidden);
+    add_layer(m, s->layers);
+}
+
 void tiny_make(tiny_model *m, const tiny_shape *shape, uint64_t seed)
 {
     memset(m, 0, sizeof *m);
@@ -429,6 +458,7 @@ void tiny_make(tiny_model *m, const tiny_shape *shape, uint64_t seed)
     add(m, "model.embed_tokens.weight", shape->vocab, shape->hidden, 0);
     if (shape->streams) add_stream_ends(m);
     for (int i = 0; i < shape->layers; i++) add_layer(m, i);
+    if (shape->sigmoid) add_head(m);
     add_norm(m, "model", final_norm_of(shape), shape->hidden);
     if (!shape->tied) add(m, "lm_head.weight", shape->vocab, shape->hidden, 0);
     if (shape->plain_mlp || shape->mixer) add(m, "lm_head.bias", shape->vocab, 0, 0);
@@ -574,12 +604,21 @@ static void write_config(const tiny_model *m)
     if (s->partial > 0) fprintf(f, "\"partial_rotary_factor\": %g, ", s->partial);
     if (s->experts) {
         fprintf(f, "\"%s\": %d, \"num_experts_per_tok\": %d, \"norm_topk_prob\": %s, ",
-                s->mixtral ? "num_local_experts" : "num_experts", s->experts, s->chosen,
-                s->renormalise ? "true" : "false");
+                s->mixtral   ? "num_local_experts"
+                : s->sigmoid ? "n_routed_experts"
+                             : "num_experts",
+                s->experts, s->chosen, s->renormalise ? "true" : "false");
         if (!s->mixtral) fprintf(f, "\"moe_intermediate_size\": %d, ", s->expert_width);
-        if (s->shared_width)
+        if (s->sigmoid)
+            fprintf(f,
+                    "\"n_shared_experts\": 1, \"first_k_dense_replace\": 1, \"n_group\": 1, "
+                    "\"topk_group\": 1, \"use_qk_norm\": true, \"num_nextn_predict_layers\": 1, "
+                    "\"routed_scaling_factor\": %g, ",
+                    s->routed_scale);
+        else if (s->shared_width)
             fprintf(f, "\"shared_expert_intermediate_size\": %d, ", s->shared_width);
-        if (s->dense_layer >= 0) fprintf(f, "\"mlp_only_layers\": [%d], ", s->dense_layer);
+        if (s->dense_layer >= 0 && !s->sigmoid)
+            fprintf(f, "\"mlp_only_layers\": [%d], ", s->dense_layer);
     }
     write_rope(f, s);
     fprintf(f, "}\n");
@@ -1035,11 +1074,19 @@ static double *mixture(walk *w, const double *x)
     for (int t = 0; t < w->count; t++) {
         double p[16], sum = 0, kept = 0, mixed[16];
         bool taken[16] = {false};
-        for (int e = 0; e < s->experts; e++) sum += p[e] = exp(logits[t * s->experts + e]);
+        const float *correction =
+            s->sigmoid ? tensor(w, "e_score_correction_bias", "mlp.gate")->values : NULL;
+        for (int e = 0; e < s->experts; e++) {
+            double logit = logits[t * s->experts + e];
+            sum += p[e] = s->sigmoid ? 1 / (1 + exp(-logit)) : exp(logit);
+        }
         for (int i = 0; i < s->chosen; i++) {
             int best = -1;
             for (int e = 0; e < s->experts; e++)
-                if (!taken[e] && (best < 0 || p[e] > p[best])) best = e;
+                if (!taken[e] &&
+                    (best < 0 || p[e] + (correction ? (double)correction[e] : 0) >
+                                     p[best] + (correction ? (double)correction[best] : 0)))
+                    best = e;
             mixed[best] = weight_in_reach(s, logits + t * s->experts, taken, best);
             taken[best] = true;
             kept += p[best];
@@ -1051,15 +1098,18 @@ static double *mixture(walk *w, const double *x)
                               ? fused_expert(w, e, x + t * d)
                               : gated(w, name, s->mixtral ? mixtral : hugging_face, x + t * d, 1);
             for (int i = 0; i < d; i++)
-                y[t * d + i] +=
-                    (s->mixer ? mixed[e] : p[e] / (s->renormalise ? kept : sum)) * out[i];
+                y[t * d + i] += (s->routed_scale > 0 ? s->routed_scale : 1) *
+                                (s->mixer ? mixed[e] : p[e] / (s->renormalise ? kept : sum)) *
+                                out[i];
             free(out);
         }
     }
     if (s->shared_width) {
-        double *shared = gated(w, "mlp.shared_expert", hugging_face, x, w->count);
-        double *gate = linear(w, "mlp.shared_expert_gate", x, w->count, 0, 0);
-        for (int i = 0; i < w->count * d; i++) y[i] += shared[i] / (1 + exp(-gate[i / d]));
+        const char *part = s->sigmoid ? "mlp.shared_experts" : "mlp.shared_expert";
+        double *shared = gated(w, part, hugging_face, x, w->count), *gate = NULL;
+        if (!s->sigmoid) gate = linear(w, "mlp.shared_expert_gate", x, w->count, 0, 0);
+        for (int i = 0; i < w->count * d; i++)
+            y[i] += gate ? shared[i] / (1 + exp(-gate[i / d])) : shared[i];
         free(shared);
         free(gate);
     }
@@ -1324,48 +1374,109 @@ static double *opening(walk *w, const char *name, const double *x, int n)
     return y;
 }
 
-void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
-                  tiny_capture *captures, int capture_count)
+/* One layer of any architecture but those with several streams. */
+static void run_layer(walk *w, double *x)
 {
-    const tiny_shape *s = &m->shape;
-    walk w = {m, s, count, captures, capture_count, -1, {NULL}, {NULL}};
-    int d = s->hidden, n = count * d;
-    const float *embedding = tiny_get(m, "model.embed_tokens.weight")->values;
-    double *x = zeros((size_t)n);
-    double embedded = s->gemma || s->streams ? sqrt(d) : s->residual_scale > 0 ? 1.5 : 1;
+    const tiny_shape *s = w->s;
+    int d = s->hidden, n = w->count * d;
     const char *after = s->norms ? "post_attention_layernorm" : NULL;
     const char *before = s->norms   ? "pre_feedforward_layernorm"
                          : s->xielu ? "feedforward_layernorm"
                                     : "post_attention_layernorm";
-    for (int i = 0; i < n; i++) x[i] = embedded * embedding[ids[i / d] * d + i % d];
-    if (s->streams) alternating_layers(&w, ids, x);
-    for (w.layer = s->streams ? s->layers : 0; w.layer < s->layers; w.layer++) {
-        if (s->halves) {
-            double *h = norm(&w, "norm", x, count, d);
-            accumulate(&w, NULL, x, w.layer % 2 ? squared_mlp(&w, h) : attention(&w, h), n);
-            free(h);
-            continue;
-        }
-        double *normed = opening(&w, s->xielu ? "attention_layernorm" : "input_layernorm", x, n);
-        capture(&w, "input_layernorm", normed, (size_t)n);
-        accumulate(&w, after, x, attention(&w, normed), n);
-        if (!s->plain_mlp) {
-            free(normed);
-            normed = opening(&w, before, x, n);
-        }
-        accumulate(&w, s->norms ? "post_feedforward_layernorm" : NULL, x, feed_forward(&w, normed),
-                   n);
-        free(normed);
+    if (s->halves) {
+        double *h = norm(w, "norm", x, w->count, d);
+        accumulate(w, NULL, x, w->layer % 2 ? squared_mlp(w, h) : attention(w, h), n);
+        free(h);
+        return;
     }
-    w.layer = -1;
+    double *normed = opening(w, s->xielu ? "attention_layernorm" : "input_layernorm", x, n);
+    capture(w, "input_layernorm", normed, (size_t)n);
+    accumulate(w, after, x, attention(w, normed), n);
+    if (!s->plain_mlp) {
+        free(normed);
+        normed = opening(w, before, x, n);
+    }
+    accumulate(w, s->norms ? "post_feedforward_layernorm" : NULL, x, feed_forward(w, normed), n);
+    free(normed);
+}
+
+static double *embed(walk *w, const int32_t *ids)
+{
+    const tiny_shape *s = w->s;
+    int d = s->hidden, n = w->count * d;
+    const float *embedding = tiny_get(w->m, "model.embed_tokens.weight")->values;
+    double *x = zeros((size_t)n);
+    double embedded = s->gemma || s->streams ? sqrt(d) : s->residual_scale > 0 ? 1.5 : 1;
+    for (int i = 0; i < n; i++) x[i] = embedded * embedding[ids[i / d] * d + i % d];
+    return x;
+}
+
+/* From tokens to what the head reads. */
+static double *run_model(walk *w, const int32_t *ids)
+{
+    const tiny_shape *s = w->s;
     char final[64];
+    double *x = embed(w, ids);
+    if (s->streams)
+        alternating_layers(w, ids, x);
+    else
+        for (w->layer = 0; w->layer < s->layers; w->layer++) run_layer(w, x);
+    w->layer = -1;
     snprintf(final, sizeof final, "model.%s", final_norm_of(s));
-    double *normed = norm(&w, final, x, count, d);
+    double *normed = norm(w, final, x, w->count, s->hidden);
+    free(x);
+    return normed;
+}
+
+static void run_head(walk *w, const double *normed, double *logits)
+{
+    const tiny_shape *s = w->s;
     double *out =
-        linear(&w, s->tied ? "model.embed_tokens" : "lm_head", normed, count, 0, s->vocab);
-    for (int i = 0; i < count * s->vocab; i++)
+        linear(w, s->tied ? "model.embed_tokens" : "lm_head", normed, w->count, 0, s->vocab);
+    for (int i = 0; i < w->count * s->vocab; i++)
         logits[i] = capped(out[i] / (s->logit_scale > 0 ? s->logit_scale : 1), s->logit_cap);
     free(out);
+}
+
+void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
+                  tiny_capture *captures, int capture_count)
+{
+    walk w = {m, &m->shape, count, captures, capture_count, -1, {NULL}, {NULL}};
+    double *normed = run_model(&w, ids);
+    run_head(&w, normed, logits);
     free(normed);
+}
+
+void tiny_outputs(tiny_model *m, const int32_t *ids, int count, double *outputs)
+{
+    walk w = {m, &m->shape, count, NULL, 0, -1, {NULL}, {NULL}};
+    double *normed = run_model(&w, ids);
+    memcpy(outputs, normed, (size_t)(count * m->shape.hidden) * sizeof *outputs);
+    free(normed);
+}
+
+void tiny_head(tiny_model *m, const double *outputs, const int32_t *next, int count, double *own,
+               double *logits)
+{
+    const tiny_shape *s = &m->shape;
+    int d = s->hidden;
+    walk w = {m, s, count, NULL, 0, s->layers, {NULL}, {NULL}};
+    double *x = embed(&w, next), *token = norm(&w, "enorm", x, count, d);
+    double *output = norm(&w, "hnorm", outputs, count, d), *both = zeros((size_t)(2 * count * d));
+    for (int i = 0; i < count * d; i++) {
+        both[i / d * 2 * d + i % d] = token[i];
+        both[i / d * 2 * d + d + i % d] = output[i];
+    }
     free(x);
+    x = linear(&w, "eh_proj", both, count, 0, 0);
+    run_layer(&w, x);
+    double *normed = norm(&w, "shared_head.norm", x, count, d);
+    memcpy(own, normed, (size_t)(count * d) * sizeof *own);
+    w.layer = -1;
+    run_head(&w, normed, logits);
+    free(x);
+    free(token);
+    free(output);
+    free(both);
+    free(normed);
 }
