@@ -404,7 +404,7 @@ static const char *part_name(pj_arch arch, const char *part)
 {
     bool closes = arch == PJ_ARCH_OLMO2 || arch == PJ_ARCH_OLMO3 || arch == PJ_ARCH_GEMMA2 ||
                   arch == PJ_ARCH_GEMMA3 || arch == PJ_ARCH_GPT_OSS || arch == PJ_ARCH_QWEN3_5 ||
-                  arch == PJ_ARCH_GEMMA3N;
+                  arch == PJ_ARCH_GEMMA3N || arch == PJ_ARCH_GLM4_MOE;
     static const char *const names[][2] = {
         {"input_layernorm", "attn_norm"},
         {"post_attention_layernorm", "ffn_norm"},
@@ -433,6 +433,13 @@ static const char *part_name(pj_arch arch, const char *part)
         {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
         {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
         {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+        {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+        {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+        {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+        {"enorm", "nextn.enorm"},
+        {"hnorm", "nextn.hnorm"},
+        {"eh_proj", "nextn.eh_proj"},
+        {"shared_head.norm", "nextn.shared_head_norm"},
         {"altup.router_norm", "altup_router_norm"},
         {"altup.modality_router", "altup_router"},
         {"altup.prediction_coefs", "altup_predict_coef"},
@@ -484,6 +491,8 @@ static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
         abort();
     }
     if (strncmp(name, "model.", 6) == 0) name += 6;
+    if (strstr(name, ".e_score_correction_bias") && sscanf(name, "layers.%u.", &layer) == 1)
+        return snprintf(out, bytes, "blk.%u.exp_probs_b.bias", layer) > 0;
     if (strstr(name, ".altup.correct_output_scale") && sscanf(name, "layers.%u.", &layer) == 1)
         return snprintf(out, bytes, "blk.%u.altup_correct_scale.weight", layer) > 0;
     snprintf(part, sizeof part, "%.*s", (int)(kind - name), name);
@@ -711,12 +720,13 @@ static void copy_weights(const copy *k)
         copy_streams(k, "altup_projections", "altup_proj.weight");
         copy_streams(k, "altup_unembed_projections", "altup_unembd_proj.weight");
     }
-    for (unsigned layer = 0; layer < c->layers; layer++) {
+    for (unsigned layer = 0; layer < c->layers + c->next_heads; layer++) {
         if (k->o->old_names && c->arch == PJ_ARCH_PHI) {
             copy_fused(k, layer, "weight");
             copy_fused(k, layer, "bias");
         }
-        if (!c->experts || (c->layer_is_dense && c->layer_is_dense[layer])) continue;
+        bool dense = layer < c->layers && c->layer_is_dense && c->layer_is_dense[layer];
+        if (!c->experts || dense) continue;
         if (c->arch == PJ_ARCH_GPT_OSS) {
             copy_interleaved(k, layer, 0, "gate");
             copy_interleaved(k, layer, 1, "up");
@@ -851,6 +861,7 @@ static const char *const archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_GEMMA2] = "gemma2",       [PJ_ARCH_GEMMA3] = "gemma3",
     [PJ_ARCH_MINISTRAL3] = "mistral3", [PJ_ARCH_GPT_OSS] = "gpt-oss",
     [PJ_ARCH_QWEN3_5] = "qwen35",      [PJ_ARCH_GEMMA3N] = "gemma3n",
+    [PJ_ARCH_GLM4_MOE] = "glm4moe",
 };
 
 bool made_gguf_carries(const pj_model_config *c)
@@ -877,6 +888,18 @@ static void write_linear_sizes(const copy *k)
     number(k, "ssm.conv_kernel", c->linear.kernel);
 }
 
+static void write_router(const copy *k)
+{
+    const pj_model_config *c = k->c;
+    enum { SIGMOID = 2 };
+    flag(k, "expert_weights_norm", c->norm_topk);
+    number(k, "expert_gating_func", SIGMOID);
+    real(k, "expert_weights_scale", c->routed_scale);
+    number(k, "expert_shared_count", 1);
+    number(k, "expert_group_count", c->expert_groups);
+    number(k, "expert_group_used_count", c->expert_groups_kept);
+}
+
 /* The number of reading layers is a float in some files. */
 static void write_streams(const copy *k)
 {
@@ -901,7 +924,8 @@ static void write_sizes(const copy *k)
 {
     const pj_model_config *c = k->c;
     bool phi = c->arch == PJ_ARCH_PHI;
-    number(k, "block_count", c->layers);
+    number(k, "block_count", c->layers + c->next_heads);
+    if (c->next_heads) number(k, "nextn_predict_layers", c->next_heads);
     number(k, "context_length", c->context);
     number(k, "embedding_length", c->hidden);
     if (c->streams.count)
@@ -925,6 +949,7 @@ static void write_sizes(const copy *k)
     number(k, "expert_used_count", c->experts_per_token);
     if (c->arch == PJ_ARCH_QWEN2_MOE || c->arch == PJ_ARCH_QWEN3_MOE)
         flag(k, "expert_weights_norm", c->norm_topk);
+    if (c->arch == PJ_ARCH_GLM4_MOE) write_router(k);
     if (c->arch != PJ_ARCH_MIXTRAL) number(k, "expert_feed_forward_length", c->expert_intermediate);
     if (c->shared_intermediate)
         number(k, "expert_shared_feed_forward_length", c->shared_intermediate);
