@@ -115,6 +115,10 @@ pj_kv_rows pj_cpu_kv(const pj_cpu *s, uint32_t layer, uint32_t sequence, uint32_
                      uint32_t head, uint32_t first);
 /* A sequence's state of a layer with the delta rule: pj_delta_state_floats. */
 float *pj_cpu_delta(const pj_cpu *s, uint32_t layer, uint32_t sequence);
+/* Copies of it, after each row of a pass that may be rolled back; NULL: this pass has none. */
+float *pj_cpu_delta_after(const pj_cpu *s, uint32_t layer, const pj_pass_segment *segment,
+                          uint32_t row);
+void pj_cpu_rewind(void *state, uint32_t sequence, uint32_t row);
 void pj_cpu_reset(void *state, uint32_t sequence);
 void pj_cpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count);
 

@@ -181,4 +181,5 @@ const pj_backend pj_backend_cpu = {.version = PJ_BACKEND_VERSION,
                                            .logits = cpu_logits,
                                            .ids = cpu_ids,
                                            .reset = pj_cpu_reset,
+                                           .rewind = pj_cpu_rewind,
                                            .slide = pj_cpu_slide}};

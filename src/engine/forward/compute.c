@@ -186,6 +186,16 @@ void pj_compute_reset(pj_compute *c, uint32_t sequence)
     c->sequences[sequence].generation = 0;
 }
 
+void pj_compute_rewind(pj_compute *c, uint32_t sequence, uint32_t kept)
+{
+    pj_sequence *q = &c->sequences[sequence];
+    uint32_t begin = c->row_position[0];
+    if (begin + kept == q->length) return;
+    q->length = begin + kept;
+    if (c->loaded->model->config.linear.kernel > 0)
+        c->loaded->backend->ops.rewind(c->state, sequence, kept - 1);
+}
+
 void pj_compute_make_room(pj_compute *c, uint32_t sequence, uint32_t count)
 {
     pj_sequence *q = &c->sequences[sequence];

@@ -265,6 +265,10 @@ typedef struct pj_ops {
 
     /* Between passes: empties the recurrent state (convolution and delta rule) of a sequence. */
     void (*reset)(void *s, uint32_t sequence);
+    /* Between passes: a sequence's recurrent state becomes what it was after row `row` of the last
+     * pass, which was of this sequence alone and of at most options.rewind + 1 rows. NULL: the
+     * device cannot, and models with such a state are not verified against drafts. */
+    void (*rewind)(void *s, uint32_t sequence, uint32_t row);
     /* Within a pass: in windowed layers that own their keys, moves slots [from, from + count) of a
      * sequence to slots [0, count); its base advances by `from`. */
     void (*slide)(void *s, uint32_t sequence, uint32_t from, uint32_t count);

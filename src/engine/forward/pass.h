@@ -20,7 +20,7 @@ typedef struct pj_state_options {
     uint32_t context;    /* positions a sequence may have */
     uint32_t max_tokens; /* rows of one pass, over all sequences */
     uint32_t max_logits; /* rows of logits of one pass */
-    uint32_t rewind;     /* tokens that the engine may roll back by lowering pj_sequence.length */
+    uint32_t rewind;     /* tokens that the engine may roll back (pj_compute_rewind) */
     pj_dtype kv_type;    /* F32 or F16 */
     pj_ablation without; /* what a pass leaves out */
 } pj_state_options;

@@ -514,8 +514,6 @@ static pj_status speculative_step(generation *g, uint32_t *drawn)
     const pj_sequence_result *r = &g->result->sequences[0];
     uint32_t first = r->count, accepted;
     pj_status status = follow_rope(g, 0);
-    pj_sequence *q = &g->compute.sequences[0];
-    uint32_t length = q->length;
     begin_draft(g);
     if (!status)
         status = pj_speculation_propose(p, r->ids + first, proposal_count(g), g->request->cancel);
@@ -524,7 +522,7 @@ static pj_status speculative_step(generation *g, uint32_t *drawn)
     if (!status) status = draw_checked(g, &accepted);
     if (status) return status;
     *drawn = r->count - first;
-    q->length = length + *drawn;
+    pj_compute_rewind(&g->compute, 0, *drawn);
     g->result->proposed += p->count;
     g->result->accepted += accepted;
     if (r->stop) return PJ_OK;

@@ -56,14 +56,6 @@ static inline bool pj_arch_has_delta(pj_arch arch)
     return arch == PJ_ARCH_QWEN3_5 || arch == PJ_ARCH_QWEN3_5_MOE || arch == PJ_ARCH_QWEN3_NEXT;
 }
 
-/* Heads that predict further tokens follow the layers, with their numbers, as DeepSeek V3 has them.
- */
-static inline bool pj_arch_has_heads(pj_arch arch)
-{
-    return arch == PJ_ARCH_DEEPSEEK_V2 || arch == PJ_ARCH_DEEPSEEK_V3 || arch == PJ_ARCH_GLM4_MOE ||
-           arch == PJ_ARCH_GLM4_MOE_LITE;
-}
-
 /* Look up `architectures[0]` or `model_type` of a config.json, or `general.architecture` of a GGUF
  * file; PJ_ARCH_COUNT: unknown. */
 pj_arch pj_arch_of_class(const char *class_name);

@@ -103,9 +103,6 @@ typedef struct pj_model_config {
         double clip;        /* of correction coefficients; 0: none */
         bool without_scale; /* of the stream that token vectors are gated by */
     } streams;
-    /* Heads after the last layer that predict further tokens (pj_model_open_head); those of an
-     * architecture whose heads are not known are not counted. */
-    uint32_t next_heads;
     /* Per-layer token embeddings of this width, added to every layer's input; 0: none. */
     uint32_t token_vector, token_vector_vocab;
     uint32_t window;         /* sliding window in tokens, 0: none */

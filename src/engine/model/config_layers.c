@@ -452,8 +452,5 @@ void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
     if (r->status == PJ_OK && config->arch == PJ_ARCH_NEMOTRON_H) read_nemotron_h(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_LFM2) read_short_convolutions(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA4) read_gemma4(r, config);
-    if (r->status == PJ_OK && pj_arch_has_heads(config->arch))
-        config->next_heads =
-            pj_config_count(r, "num_nextn_predict_layers", 0, 0, PJ_MAX_LAYERS - 1);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA3N) read_gemma3n(r, config);
 }

@@ -296,9 +296,7 @@ static void gguf_config_read_sizes(reader *r, pj_model_config *c)
     c->hidden = want_count(r, "embedding_length", -1, 1, PJ_MAX_WIDTH);
     c->layers = want_count(r, "block_count", -1, 1, PJ_MAX_LAYERS);
     /* the last blocks may be heads that predict further tokens */
-    uint32_t heads = want_count(r, "nextn_predict_layers", 0, 0, c->layers ? c->layers - 1 : 0);
-    c->layers -= heads;
-    c->next_heads = pj_arch_has_heads(c->arch) ? heads : 0;
+    c->layers -= want_count(r, "nextn_predict_layers", 0, 0, c->layers ? c->layers - 1 : 0);
     c->heads = want_count(r, "attention.head_count", -1, 1, PJ_MAX_HEADS);
     if (is_hybrid(c->arch))
         c->kv_heads = most_of_layers(r, "attention.head_count_kv", c);

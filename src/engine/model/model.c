@@ -80,15 +80,12 @@ static void load_mixer(pj_loader *l, const char *prefix, pj_layer *layer)
         pj_load_attention(l, prefix, layer);
 }
 
-/* `number`: of the layer in the files. */
-static void load_layer(pj_loader *l, uint32_t index, uint32_t number)
+static void load_layer(pj_loader *l, uint32_t index, const char *prefix)
 {
     const pj_blueprint *b = l->model->blueprint;
     pj_layer *layer = &l->model->layers[index];
     size_t hidden = l->model->config.hidden;
     bool bias = pj_norms_have_bias(b);
-    char prefix[PJ_TENSOR_NAME_BYTES / 2];
-    snprintf(prefix, sizeof prefix, "model.layers.%u", number);
     shape_layer(l->model, index, layer);
     pj_halves halves = pj_config_halves(&l->model->config, index);
     if (halves != PJ_HALF_MLP) {
@@ -184,11 +181,13 @@ static pj_status open_ropes(pj_model *m, pj_error *err)
 static void load_layers(pj_loader *l)
 {
     uint32_t count = l->model->config.layers;
+    char prefix[PJ_TENSOR_NAME_BYTES / 2];
     l->model->layers = pj_load_alloc(l, count, sizeof *l->model->layers);
     load_ends(l);
     if (l->progress) atomic_store(&l->progress->total, count);
     for (uint32_t i = 0; !l->status && i < count; i++) {
-        load_layer(l, i, i);
+        snprintf(prefix, sizeof prefix, "model.layers.%u", i);
+        load_layer(l, i, prefix);
         if (l->progress && !l->status) atomic_store(&l->progress->done, i + 1);
     }
 }
@@ -226,39 +225,69 @@ pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_tea
     return PJ_OK;
 }
 
+/* How files name a head: in a layer after the model's, or apart (Qwen3-Next, Qwen3.5). */
+typedef struct head_names {
+    pj_instrument_name embedding_norm, hidden_norm, projection;
+    char prefix[48], layer[48], final_norm[64];
+} head_names;
+
+static bool find_head(const pj_loader *l, uint32_t number, head_names *names)
+{
+    *names = (head_names){
+        .embedding_norm = PJ_N_ENORM, .hidden_norm = PJ_N_HNORM, .projection = PJ_N_EH_PROJ};
+    snprintf(names->prefix, sizeof names->prefix, "model.layers.%u", number);
+    snprintf(names->layer, sizeof names->layer, "%s", names->prefix);
+    snprintf(names->final_norm, sizeof names->final_norm, "%s.shared_head", names->prefix);
+    if (pj_load_has_linear(l, names->prefix, "eh_proj")) return true;
+    *names = (head_names){.embedding_norm = PJ_N_PRE_FC_NORM_EMBEDDING,
+                          .hidden_norm = PJ_N_PRE_FC_NORM_HIDDEN,
+                          .projection = PJ_N_FC,
+                          .prefix = "mtp",
+                          .layer = "mtp.layers.0",
+                          .final_norm = "mtp"};
+    return pj_load_has_linear(l, names->prefix, "fc");
+}
+
 /* What precedes and follows a head's layer. Its embedding and output are the model's: published
  * files repeat them. */
-static void load_head_ends(pj_loader *l, const char *prefix, const pj_model *of)
+static void load_head_ends(pj_loader *l, const head_names *names, const pj_model *of)
 {
     pj_model *m = l->model;
     size_t hidden = m->config.hidden;
-    char shared[PJ_TENSOR_NAME_BYTES];
-    pj_load_norm(l, prefix, PJ_N_ENORM, hidden, false, &m->next_embedding_norm);
-    pj_load_norm(l, prefix, PJ_N_HNORM, hidden, false, &m->next_hidden_norm);
-    pj_load_component(l, prefix, PJ_N_EH_PROJ, hidden, 2 * hidden, false, &m->next_projection);
+    pj_load_norm(l, names->prefix, names->embedding_norm, hidden, false, &m->next_embedding_norm);
+    pj_load_norm(l, names->prefix, names->hidden_norm, hidden, false, &m->next_hidden_norm);
+    pj_load_component(l, names->prefix, names->projection, hidden, 2 * hidden, false,
+                      &m->next_projection);
     m->embedding = of->embedding;
     m->head = of->head;
-    snprintf(shared, sizeof shared, "%s.shared_head", prefix);
-    if (pj_load_has(l, shared, "norm.weight"))
-        pj_load_norm(l, shared, PJ_N_NORM, hidden, false, &m->final_norm);
-    else
-        m->final_norm = of->final_norm;
+    m->final_norm = of->final_norm;
+    if (pj_load_has(l, names->final_norm, "norm.weight")) /* some GGUF files lack it */
+        pj_load_norm(l, names->final_norm, PJ_N_NORM, hidden, false, &m->final_norm);
 }
 
-/* The configuration of a model's head: that of its last layer. */
-static pj_model_config config_of_head(const pj_model *of, bool *dense)
+/* A model of one layer with attention and, unless its tensors are those of a dense block,
+ * experts. */
+static void make_head_config(pj_loader *l, const head_names *names, const pj_model_config *of)
 {
-    pj_model_config c = of->config;
-    c.layers = 1;
-    c.layer_is_dense = dense;
-    return c;
+    pj_model_config *c = &l->model->config;
+    char mlp[PJ_TENSOR_NAME_BYTES];
+    bool *dense = pj_load_alloc(l, 1, sizeof *dense);
+    *c = *of;
+    c->layers = 1;
+    c->layer_rotates = c->layer_is_windowed = c->layer_is_linear = NULL;
+    c->layer_head_dim = c->layer_kv_heads = c->layer_kv_source = c->layer_width = NULL;
+    c->layer_cutoff = NULL;
+    c->layer_halves = NULL;
+    c->linear.kernel = 0;
+    c->layer_is_dense = dense;
+    snprintf(mlp, sizeof mlp, "%s.mlp", names->layer);
+    if (dense) *dense = pj_load_has_linear(l, mlp, "up_proj");
 }
 
 pj_status pj_model_open_head(pj_model *head, const pj_model *of, const pj_model_options *options,
                              pj_team *team, pj_error *err)
 {
-    uint32_t number = of->config.layers;
-    char prefix[PJ_TENSOR_NAME_BYTES / 2], mlp[PJ_TENSOR_NAME_BYTES];
+    head_names names;
     *head = (pj_model){.generation = of->generation,
                        .blueprint = of->blueprint,
                        .full_layers = 1,
@@ -271,20 +300,16 @@ pj_status pj_model_open_head(pj_model *head, const pj_model *of, const pj_model_
                    .dtype = options->dtype,
                    .cancel = options->cancel,
                    .err = err};
-    snprintf(prefix, sizeof prefix, "model.layers.%u", number);
-    snprintf(mlp, sizeof mlp, "%s.mlp", prefix);
-    if (of->config.next_heads == 0 || !pj_load_has_linear(&l, prefix, "eh_proj"))
-        l.status =
-            pj_fail(err, PJ_E_UNSUPPORTED,
-                    "%s has no head that predicts the token after the next%s", of->config.arch_name,
-                    of->config.next_heads ? " in its files" : ", or none that is supported");
-    bool *dense = pj_load_alloc(&l, 1, sizeof *dense);
-    if (dense) *dense = pj_load_has_linear(&l, mlp, "up_proj");
-    head->config = config_of_head(of, dense);
+    if (!find_head(&l, of->config.layers, &names))
+        l.status = pj_fail(err, PJ_E_UNSUPPORTED,
+                           "%s: its files have no head that predicts the token after the next, or "
+                           "none that is supported",
+                           of->config.arch_name);
+    make_head_config(&l, &names, &of->config);
     if (!l.status) l.status = open_ropes(head, err);
     head->layers = pj_load_alloc(&l, 1, sizeof *head->layers);
-    load_head_ends(&l, prefix, of);
-    if (!l.status) load_layer(&l, 0, number);
+    load_head_ends(&l, &names, of);
+    if (!l.status) load_layer(&l, 0, names.layer);
     if (!l.status)
         pj_model_count(head);
     else

@@ -120,6 +120,9 @@
     X(ENORM, "enorm")                                               \
     X(HNORM, "hnorm")                                               \
     X(EH_PROJ, "eh_proj")                                           \
+    X(PRE_FC_NORM_EMBEDDING, "pre_fc_norm_embedding")               \
+    X(PRE_FC_NORM_HIDDEN, "pre_fc_norm_hidden")                     \
+    X(FC, "fc")                                                     \
     /* operations */                                                \
     X(OP_GATHER, "gather")                                          \
     X(OP_DEQUANTISE, "dequantise")                                  \

@@ -339,6 +339,14 @@ typedef struct copy {
     const char *arch;
 } copy;
 
+/* Layers after the model's, for further tokens. */
+static uint32_t heads_of(const copy *k)
+{
+    char name[64];
+    snprintf(name, sizeof name, "model.layers.%u.eh_proj.weight", k->c->layers);
+    return pj_checkpoint_find(k->from, name) != NULL;
+}
+
 static uint32_t file_type(pj_dtype type)
 {
     static const uint32_t types[PJ_DTYPE_COUNT] = {
@@ -470,6 +478,7 @@ static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
     char part[128];
     const char *kind = strrchr(name, '.');
     if (strstr(name, ".experts.") || strstr(name, "altup_")) return false; /* stacked */
+    if (strncmp(name, "mtp.", 4) == 0) return false;                       /* a head of Qwen3.5 */
     const char *linear = strstr(name, ".linear_attn."), *sinks = strstr(name, ".self_attn.sinks");
     if (linear || sinks) {
         static const char *const names[][2] = {
@@ -720,7 +729,7 @@ static void copy_weights(const copy *k)
         copy_streams(k, "altup_projections", "altup_proj.weight");
         copy_streams(k, "altup_unembed_projections", "altup_unembd_proj.weight");
     }
-    for (unsigned layer = 0; layer < c->layers + c->next_heads; layer++) {
+    for (unsigned layer = 0; layer < c->layers + heads_of(k); layer++) {
         if (k->o->old_names && c->arch == PJ_ARCH_PHI) {
             copy_fused(k, layer, "weight");
             copy_fused(k, layer, "bias");
@@ -924,8 +933,8 @@ static void write_sizes(const copy *k)
 {
     const pj_model_config *c = k->c;
     bool phi = c->arch == PJ_ARCH_PHI;
-    number(k, "block_count", c->layers + c->next_heads);
-    if (c->next_heads) number(k, "nextn_predict_layers", c->next_heads);
+    number(k, "block_count", c->layers + heads_of(k));
+    if (heads_of(k)) number(k, "nextn_predict_layers", heads_of(k));
     number(k, "context_length", c->context);
     number(k, "embedding_length", c->hidden);
     if (c->streams.count)

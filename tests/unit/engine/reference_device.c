@@ -696,7 +696,31 @@ static void reference_slide(void *state, uint32_t sequence, uint32_t from, uint3
 
 static float *recurrent(const reference *s, const pj_layer *l, uint32_t sequence)
 {
-    return s->cache[l->index] + sequence * pj_delta_state_floats(l->delta);
+    return s->cache[l->index] +
+           sequence * (s->options.rewind + 2) * pj_delta_state_floats(l->delta);
+}
+
+/* Keeps part of the state after row r of the pass, if the pass may be rolled back. */
+static void keep_state(const reference *s, const pj_layer *l, uint32_t r, size_t first,
+                       size_t count)
+{
+    const pj_pass_segment *g = s->rows.pass->segments;
+    size_t floats = pj_delta_state_floats(l->delta);
+    if (s->rows.pass->segment_count > 1 || g->count > s->options.rewind + 1) return;
+    float *own = recurrent(s, l, g->sequence);
+    memcpy(own + (1 + r) * floats + first, own + first, count * sizeof *own);
+}
+
+static void reference_rewind(void *state, uint32_t sequence, uint32_t row)
+{
+    const reference *s = state;
+    for (uint32_t i = 0; i < s->model->config.layers; i++) {
+        const pj_layer *l = &s->model->layers[i];
+        if (!l->delta) continue;
+        size_t floats = pj_delta_state_floats(l->delta);
+        float *own = recurrent(s, l, sequence);
+        memcpy(own, own + (1 + row) * floats, floats * sizeof *own);
+    }
 }
 
 static void run_convolve(reference *s, const command *c)
@@ -714,6 +738,7 @@ static void run_convolve(reference *s, const command *c)
         }
         memmove(last, last + channels, (size_t)(kept - 1) * channels * sizeof *last);
         memcpy(last + (kept - 1) * channels, at(s, c->x, r), channels * sizeof *last);
+        keep_state(s, c->layer, r, 0, (size_t)kept * channels);
     }
 }
 
@@ -782,6 +807,8 @@ static void run_delta_rule(reference *s, const command *c)
             (d->kind == PJ_SCAN ? scan_head : delta_head)(
                 d, at(s, c->x, r), at(s, c->z, r), head,
                 m + (size_t)head * d->key_dim * d->value_dim, at(s, c->y, r) + head * d->value_dim);
+        keep_state(s, c->layer, r, (d->kernel - 1) * c->x.cols,
+                   (size_t)d->value_heads * d->key_dim * d->value_dim);
     }
 }
 
@@ -1008,7 +1035,8 @@ static float *floats_of(size_t count, float value)
 
 static size_t cache_floats(const reference *s, const pj_layer *l)
 {
-    if (l->delta) return s->options.sequences * pj_delta_state_floats(l->delta);
+    if (l->delta)
+        return s->options.sequences * (s->options.rewind + 2) * pj_delta_state_floats(l->delta);
     return 2 * (size_t)s->options.sequences * l->kv_heads * cache_slots(s, l) * l->head_dim;
 }
 
@@ -1112,4 +1140,5 @@ const pj_backend reference_device = {.version = PJ_BACKEND_VERSION,
                                              .logits = reference_logits,
                                              .ids = reference_ids,
                                              .reset = reference_reset,
+                                             .rewind = reference_rewind,
                                              .slide = reference_slide}};

@@ -91,7 +91,8 @@ static void check_shape(const tiny_shape *shape, const char *isa)
                     bool late = !whole && strcmp(shape->rope, "longrope") == 0;
                     difference d =
                         compare(engine, ids, count, whole, late && count > 16 ? 16 : 0, want);
-                    if (d.worst > 1)
+                    /* where heads of the delta rule nearly cancel, their norm amplifies rounding */
+                    if (d.worst > (shape->delta ? 2 : 1))
                         fail_msg("%s %s, %d tokens, %u threads, chunk %u, whole %d: %g times the "
                                  "tolerance",
                                  shape->name, isa, count, threads, chunk, whole, d.worst);

@@ -166,6 +166,15 @@ const tiny_shape tiny_shapes[] = {
      .renormalise = true,
      .sigmoid = true,
      .routed_scale = 1.5},
+    {.name = "qwen3.5",
+     .architecture = "Qwen3_5ForCausalLM",
+     DENSE,
+     .layers = 5,
+     .vocab = 29,
+     .head_dim = 16,
+     .partial = 0.25,
+     .qk_norm = true,
+     .delta = true},
     {.name = "gemma3n",
      .architecture = "Gemma3nForCausalLM",
      DENSE,
@@ -193,6 +202,10 @@ static const double theta = 10000, factor = 4;
  * (later ones have those of the first), and how far gates are cut in the first layers. */
 static const double window_theta = 500;
 enum { TOKEN_VECTORS = 80 };
+/* Of the gated delta rule. */
+enum { DELTA_KEY_HEADS = 2, DELTA_HEADS = 4, DELTA_KEY = 6, DELTA_VALUE = 8, DELTA_KERNEL = 3 };
+enum { DELTA_KEYS = DELTA_KEY_HEADS * DELTA_KEY, DELTA_VALUES = DELTA_HEADS * DELTA_VALUE };
+enum { DELTA_CHANNELS = 2 * DELTA_KEYS + DELTA_VALUES };
 static const double cut_shares[] = {0.9, 0.5}, cutoffs[] = {1.2815515655446004, 0};
 static const double beta_fast = 0.5, beta_slow = 0.1; /* YaRN; not the defaults */
 
@@ -377,12 +390,37 @@ static bool reads_keys(const tiny_shape *s, int layer)
     return s->readers && layer >= s->layers - s->readers;
 }
 
-static void add_layer(tiny_model *m, int index)
+static bool is_delta(const tiny_shape *s, int layer)
+{
+    return s->delta && layer < s->layers && (layer + 1) % 4 != 0;
+}
+
+static void add_delta(tiny_model *m, const char *layer)
 {
     const tiny_shape *s = &m->shape;
-    char layer[40], attn[64], mlp[64];
+    char linear[64], name[80];
+    snprintf(linear, sizeof linear, "%s.linear_attn", layer);
+    add_linear(m, linear, "in_proj_qkv", DELTA_CHANNELS, s->hidden, false);
+    add_linear(m, linear, "in_proj_z", DELTA_VALUES, s->hidden, false);
+    add_linear(m, linear, "in_proj_b", DELTA_HEADS, s->hidden, false);
+    add_linear(m, linear, "in_proj_a", DELTA_HEADS, s->hidden, false);
+    add_linear(m, linear, "out_proj", s->hidden, DELTA_VALUES, false);
+    snprintf(name, sizeof name, "%s.conv1d.weight", linear);
+    add(m, name, DELTA_CHANNELS, 1, DELTA_KERNEL);
+    snprintf(name, sizeof name, "%s.A_log", linear);
+    add(m, name, DELTA_HEADS, 0, 0);
+    snprintf(name, sizeof name, "%s.dt_bias", linear);
+    add(m, name, DELTA_HEADS, 0, 0);
+    snprintf(name, sizeof name, "%s.norm.weight", linear);
+    add(m, name, DELTA_VALUE, 0, 0);
+}
+
+/* `layer`: the name of layer `index`. */
+static void add_layer_as(tiny_model *m, int index, const char *layer)
+{
+    const tiny_shape *s = &m->shape;
+    char attn[64], mlp[64];
     int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
-    snprintf(layer, sizeof layer, "model.layers.%d", index);
     snprintf(attn, sizeof attn, "%s.%s", layer, s->halves ? "mixer" : "self_attn");
     snprintf(mlp, sizeof mlp, "%s.mlp", layer);
     if (s->halves) {
@@ -398,15 +436,18 @@ static void add_layer(tiny_model *m, int index)
                  s->hidden);
     if (s->fused) {
         add_linear(m, attn, "qkv_proj", q + 2 * kv, s->hidden, false);
+    } else if (is_delta(s, index)) {
+        add_delta(m, layer);
     } else {
-        add_linear(m, attn, "q_proj", q, s->hidden, s->qkv_bias);
+        add_linear(m, attn, "q_proj", s->delta ? 2 * q : q, s->hidden, s->qkv_bias);
         if (!reads_keys(s, index)) {
             add_linear(m, attn, "k_proj", kv, s->hidden, s->qkv_bias);
             add_linear(m, attn, "v_proj", kv, s->hidden, s->qkv_bias);
         }
     }
-    add_linear(m, attn, s->plain_mlp ? "dense" : "o_proj", s->hidden, q, s->all_bias);
-    if (s->qk_norm) {
+    if (!is_delta(s, index))
+        add_linear(m, attn, s->plain_mlp ? "dense" : "o_proj", s->hidden, q, s->all_bias);
+    if (s->qk_norm && !is_delta(s, index)) {
         add_norm(m, attn, q_norm_of(s), s->full_qk_norm ? q : s->head_dim);
         if (!reads_keys(s, index))
             add_norm(m, attn, k_norm_of(s), s->full_qk_norm ? kv : s->head_dim);
@@ -437,11 +478,31 @@ static void add_layer(tiny_model *m, int index)
     if (s->streams) add_streams(m, layer);
 }
 
-/* A head's layer follows the others. */
+static void add_layer(tiny_model *m, int index)
+{
+    char layer[40];
+    snprintf(layer, sizeof layer, "model.layers.%d", index);
+    add_layer_as(m, index, layer);
+}
+
+static bool has_head(const tiny_shape *s)
+{
+    return s->sigmoid || s->delta;
+}
+
+/* A head's layer follows the others, or has a name of its own. */
 static void add_head(tiny_model *m)
 {
     const tiny_shape *s = &m->shape;
     char layer[40];
+    if (s->delta) {
+        add_norm(m, "mtp", "pre_fc_norm_embedding", s->hidden);
+        add_norm(m, "mtp", "pre_fc_norm_hidden", s->hidden);
+        add_linear(m, "mtp", "fc", s->hidden, 2 * s->hidden, false);
+        add_norm(m, "mtp", "norm", s->hidden);
+        add_layer_as(m, s->layers, "mtp.layers.0");
+        return;
+    }
     snprintf(layer, sizeof layer, "model.layers.%d", s->layers);
     add_norm(m, layer, "enorm", s->hidden);
     add_norm(m, layer, "hnorm", s->hidden);
@@ -458,7 +519,7 @@ void tiny_make(tiny_model *m, const tiny_shape *shape, uint64_t seed)
     add(m, "model.embed_tokens.weight", shape->vocab, shape->hidden, 0);
     if (shape->streams) add_stream_ends(m);
     for (int i = 0; i < shape->layers; i++) add_layer(m, i);
-    if (shape->sigmoid) add_head(m);
+    if (has_head(shape)) add_head(m);
     add_norm(m, "model", final_norm_of(shape), shape->hidden);
     if (!shape->tied) add(m, "lm_head.weight", shape->vocab, shape->hidden, 0);
     if (shape->plain_mlp || shape->mixer) add(m, "lm_head.bias", shape->vocab, 0, 0);
@@ -588,6 +649,12 @@ static void write_config(const tiny_model *m)
     if (s->halves)
         fprintf(f, "\"hybrid_override_pattern\": \"*-*-*\", \"mlp_hidden_act\": \"relu2\", ");
     if (s->mixer) fprintf(f, "\"router_jitter_noise\": 0.25, \"lm_head_bias\": true, ");
+    if (s->delta)
+        fprintf(f,
+                "\"linear_num_key_heads\": %d, \"linear_num_value_heads\": %d, "
+                "\"linear_key_head_dim\": %d, \"linear_value_head_dim\": %d, "
+                "\"linear_conv_kernel_dim\": %d, \"full_attention_interval\": 4, ",
+                DELTA_KEY_HEADS, DELTA_HEADS, DELTA_KEY, DELTA_VALUE, DELTA_KERNEL);
     if (s->streams) write_streams(f, s);
     if (s->window) fprintf(f, "\"sliding_window\": %d, ", s->window);
     if (s->residual_scale > 0)
@@ -758,7 +825,9 @@ static void capture(walk *w, const char *component, const double *x, size_t n)
 static const tiny_tensor *tensor(walk *w, const char *format, const char *part)
 {
     char name[160];
-    if (w->layer >= 0)
+    if (w->layer == w->s->layers && w->s->delta)
+        snprintf(name, sizeof name, "mtp.layers.0.%s.%s", part, format);
+    else if (w->layer >= 0)
         snprintf(name, sizeof name, "model.layers.%d.%s.%s", w->layer, part, format);
     else
         snprintf(name, sizeof name, "%s.%s", part, format);
@@ -795,7 +864,7 @@ static double *norm(walk *w, const char *part, const double *x, int rows, int n)
         for (int i = 0; i < n; i++) square += (x[t * n + i] - mean) * (x[t * n + i] - mean) / n;
         for (int i = 0; i < n; i++)
             y[t * n + i] = (x[t * n + i] - mean) / sqrt(square + 1e-5) *
-                               (weight->values[i] + (w->s->gemma ? 1.0 : 0.0)) +
+                               (weight->values[i] + (w->s->gemma || w->s->delta ? 1.0 : 0.0)) +
                            (bias ? bias->values[i] : 0);
     }
     return y;
@@ -896,6 +965,20 @@ static double *attend(walk *w, const double *q, const double *k, const double *v
     return y;
 }
 
+/* Queries and output gates alternate by head: returns the gates, leaves the queries. */
+static double *split_gates(const tiny_shape *s, double **q, int count)
+{
+    int dim = s->head_dim, n = count * s->heads * dim;
+    double *queries = zeros((size_t)n), *gates = zeros((size_t)n);
+    for (int i = 0; i < n; i++) {
+        queries[i] = (*q)[i / dim * 2 * dim + i % dim];
+        gates[i] = (*q)[(i / dim * 2 + 1) * dim + i % dim];
+    }
+    free(*q);
+    *q = queries;
+    return gates;
+}
+
 static double *attention(walk *w, const double *x)
 {
     const tiny_shape *s = w->s;
@@ -904,7 +987,9 @@ static double *attention(walk *w, const double *x)
     const char *const parts[2][3] = {{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
                                      {"mixer.q_proj", "mixer.k_proj", "mixer.v_proj"}};
     const char *const *part = parts[s->halves];
-    double *q = linear(w, s->fused ? fused : part[0], x, n, 0, nq);
+    double *q = s->delta ? linear(w, part[0], x, n, 0, 0)
+                         : linear(w, s->fused ? fused : part[0], x, n, 0, nq);
+    double *gates = s->delta ? split_gates(s, &q, n) : NULL;
     double *k = linear(w, s->fused ? fused : part[1], x, n, s->fused ? nq : 0, nkv);
     double *v = linear(w, s->fused ? fused : part[2], x, n, s->fused ? nq + nkv : 0, nkv);
     capture(w, "q_proj", q, (size_t)(n * nq));
@@ -918,6 +1003,8 @@ static double *attention(walk *w, const double *x)
     }
     if (s->rotated_norm) norm_queries(w, &q, &k);
     double *y = attend(w, q, k, v, window);
+    for (int i = 0; gates && i < n * nq; i++) y[i] /= 1 + exp(-gates[i]);
+    free(gates);
     if (s->relu2) {
         double *normed = norm(w, "self_attn.attn_sub_norm", y, n, nq);
         free(y);
@@ -1115,6 +1202,87 @@ static double *mixture(walk *w, const double *x)
     }
     free(logits);
     return y;
+}
+
+/* ---- the gated delta rule ---- */
+
+/* Causal convolution by channel, and silu. */
+static double *convolved(walk *w, const double *x)
+{
+    const float *weights = tensor(w, "conv1d.weight", "linear_attn")->values;
+    double *y = zeros((size_t)(w->count * DELTA_CHANNELS));
+    for (int t = 0; t < w->count; t++)
+        for (int c = 0; c < DELTA_CHANNELS; c++) {
+            double sum = 0;
+            for (int j = 0; j < DELTA_KERNEL; j++) {
+                int row = t + j + 1 - DELTA_KERNEL;
+                if (row >= 0)
+                    sum += (double)weights[c * DELTA_KERNEL + j] * x[row * DELTA_CHANNELS + c];
+            }
+            y[t * DELTA_CHANNELS + c] = silu(sum);
+        }
+    return y;
+}
+
+static void make_unit(double *x, int n)
+{
+    double square = 0;
+    for (int i = 0; i < n; i++) square += x[i] * x[i];
+    for (int i = 0; i < n; i++) x[i] /= sqrt(square + 1e-6);
+}
+
+/* One head over all tokens. */
+static void run_delta_head(walk *w, int head, double *qkv, const double *a, const double *b,
+                           double *y)
+{
+    double state[DELTA_KEY][DELTA_VALUE] = {{0}};
+    double rate = exp((double)tensor(w, "A_log", "linear_attn")->values[head]);
+    double bias = tensor(w, "dt_bias", "linear_attn")->values[head];
+    int key_head = head / (DELTA_HEADS / DELTA_KEY_HEADS);
+    for (int t = 0; t < w->count; t++) {
+        double q[DELTA_KEY], k[DELTA_KEY], *row = qkv + t * DELTA_CHANNELS;
+        memcpy(q, row + key_head * DELTA_KEY, sizeof q);
+        memcpy(k, row + DELTA_KEYS + key_head * DELTA_KEY, sizeof k);
+        const double *v = row + 2 * DELTA_KEYS + head * DELTA_VALUE;
+        make_unit(q, DELTA_KEY);
+        make_unit(k, DELTA_KEY);
+        double beta = 1 / (1 + exp(-b[t * DELTA_HEADS + head]));
+        double decay = exp(-rate * log1p(exp(a[t * DELTA_HEADS + head] + bias)));
+        for (int o = 0; o < DELTA_VALUE; o++) {
+            double held = 0, read = 0;
+            for (int i = 0; i < DELTA_KEY; i++) held += k[i] * (state[i][o] *= decay);
+            for (int i = 0; i < DELTA_KEY; i++) {
+                state[i][o] += k[i] * beta * (v[o] - held);
+                read += q[i] * state[i][o] / sqrt(DELTA_KEY);
+            }
+            y[t * DELTA_VALUES + head * DELTA_VALUE + o] = read;
+        }
+    }
+}
+
+static double *delta_attention(walk *w, const double *x)
+{
+    const float *weights = tensor(w, "norm.weight", "linear_attn")->values;
+    double *in = linear(w, "linear_attn.in_proj_qkv", x, w->count, 0, 0);
+    double *z = linear(w, "linear_attn.in_proj_z", x, w->count, 0, 0);
+    double *a = linear(w, "linear_attn.in_proj_a", x, w->count, 0, 0);
+    double *b = linear(w, "linear_attn.in_proj_b", x, w->count, 0, 0);
+    double *qkv = convolved(w, in), *y = zeros((size_t)(w->count * DELTA_VALUES));
+    for (int h = 0; h < DELTA_HEADS; h++) run_delta_head(w, h, qkv, a, b, y);
+    for (int h = 0; h < w->count * DELTA_HEADS; h++) {
+        double square = 0, *head = y + h * DELTA_VALUE;
+        for (int i = 0; i < DELTA_VALUE; i++) square += head[i] * head[i] / DELTA_VALUE;
+        for (int i = 0; i < DELTA_VALUE; i++)
+            head[i] *= weights[i] / sqrt(square + 1e-5) * silu(z[h * DELTA_VALUE + i]);
+    }
+    double *out = linear(w, "linear_attn.out_proj", y, w->count, 0, 0);
+    free(in);
+    free(z);
+    free(a);
+    free(b);
+    free(qkv);
+    free(y);
+    return out;
 }
 
 /* ---- alternating updates ---- */
@@ -1391,7 +1559,8 @@ static void run_layer(walk *w, double *x)
     }
     double *normed = opening(w, s->xielu ? "attention_layernorm" : "input_layernorm", x, n);
     capture(w, "input_layernorm", normed, (size_t)n);
-    accumulate(w, after, x, attention(w, normed), n);
+    bool delta = is_delta(s, w->layer);
+    accumulate(w, after, x, delta ? delta_attention(w, normed) : attention(w, normed), n);
     if (!s->plain_mlp) {
         free(normed);
         normed = opening(w, before, x, n);
@@ -1461,16 +1630,20 @@ void tiny_head(tiny_model *m, const double *outputs, const int32_t *next, int co
     const tiny_shape *s = &m->shape;
     int d = s->hidden;
     walk w = {m, s, count, NULL, 0, s->layers, {NULL}, {NULL}};
-    double *x = embed(&w, next), *token = norm(&w, "enorm", x, count, d);
-    double *output = norm(&w, "hnorm", outputs, count, d), *both = zeros((size_t)(2 * count * d));
+    double *x = embed(&w, next), *both = zeros((size_t)(2 * count * d));
+    w.layer = s->delta ? -1 : s->layers;
+    double *token = norm(&w, s->delta ? "mtp.pre_fc_norm_embedding" : "enorm", x, count, d);
+    double *output = norm(&w, s->delta ? "mtp.pre_fc_norm_hidden" : "hnorm", outputs, count, d);
     for (int i = 0; i < count * d; i++) {
         both[i / d * 2 * d + i % d] = token[i];
         both[i / d * 2 * d + d + i % d] = output[i];
     }
     free(x);
-    x = linear(&w, "eh_proj", both, count, 0, 0);
+    x = linear(&w, s->delta ? "mtp.fc" : "eh_proj", both, count, 0, 0);
+    w.layer = s->layers;
     run_layer(&w, x);
-    double *normed = norm(&w, "shared_head.norm", x, count, d);
+    if (s->delta) w.layer = -1;
+    double *normed = norm(&w, s->delta ? "mtp.norm" : "shared_head.norm", x, count, d);
     memcpy(own, normed, (size_t)(count * d) * sizeof *own);
     w.layer = -1;
     run_head(&w, normed, logits);

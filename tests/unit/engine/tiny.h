@@ -52,7 +52,10 @@ typedef struct tiny_shape {
      * that predicts the token after the next. */
     bool sigmoid;
     double routed_scale; /* 0: 1 */
-    bool host_only;      /* no GPU computes it, and no GGUF file has it */
+    /* Qwen3.5: layers of the gated delta rule but for each fourth, whose attention has an output
+     * gate; norms of w - 1; a head likewise, under names of its own. */
+    bool delta;
+    bool host_only; /* no GPU computes it, and no GGUF file has it */
     bool no_gpu;
 } tiny_shape;
 
