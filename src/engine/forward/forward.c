@@ -80,12 +80,15 @@ static void join_hidden(const pj_steps *s)
     uint32_t hidden = m->config.hidden;
     pj_slice x = pj_steps_hidden(s, PJ_BUFFER_X), given = pj_steps_hidden(s, PJ_BUFFER_Y);
     pj_slice both = pj_steps_slice(s, PJ_BUFFER_MIXED, 2 * hidden);
-    pj_norm_step of_token = {
-        .norm = &m->next_embedding_norm, .heads = 1, .x = x, .y = pj_slice_cols(both, 0, hidden)};
+    uint32_t first = m->next_hidden_first ? hidden : 0;
+    pj_norm_step of_token = {.norm = &m->next_embedding_norm,
+                             .heads = 1,
+                             .x = x,
+                             .y = pj_slice_cols(both, first, hidden)};
     pj_norm_step of_output = {.norm = &m->next_hidden_norm,
                               .heads = 1,
                               .x = given,
-                              .y = pj_slice_cols(both, hidden, hidden)};
+                              .y = pj_slice_cols(both, hidden - first, hidden)};
     s->ops->give(s->state, s->pass->hidden, given);
     pj_steps_norm(s, &of_token);
     pj_steps_norm(s, &of_output);

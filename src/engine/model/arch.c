@@ -51,6 +51,7 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_BITNET] = {"BitNetForCausalLM", "bitnet", NULL, false},
     [PJ_ARCH_PHIMOE] = {"PhimoeForCausalLM", "phimoe", NULL, false},
     [PJ_ARCH_NEMOTRON_H] = {"NemotronHForCausalLM", "nemotron_h", NULL, false},
+    [PJ_ARCH_MIMO] = {"MiMoForCausalLM", "mimo", NULL, false},
     [PJ_ARCH_GEMMA3N] = {"Gemma3nForCausalLM", "gemma3n_text", "gemma3n", false},
 };
 

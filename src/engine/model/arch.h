@@ -47,6 +47,7 @@ typedef enum pj_arch {
     PJ_ARCH_PHIMOE,
     PJ_ARCH_NEMOTRON_H,
     PJ_ARCH_GEMMA3N,
+    PJ_ARCH_MIMO,
     PJ_ARCH_COUNT
 } pj_arch;
 

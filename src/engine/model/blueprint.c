@@ -114,6 +114,7 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
                             .mlp_bias = PJ_BIAS_MLP, .attention_norm = PJ_N_NORM,
                             .mlp_norm = PJ_N_NORM, .o = PJ_N_O_PROJ, .up = PJ_N_UP_PROJ,
                             .down = PJ_N_DOWN_PROJ, .final_norm = PJ_N_NORM_F},
+    [PJ_ARCH_MIMO] = {PRE_NORM, .qkv_bias = PJ_BIAS_ALWAYS},
     [PJ_ARCH_GEMMA3N] = {SANDWICH_NORM, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_HEAD, .v_norm = true},
 };
 

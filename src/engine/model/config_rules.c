@@ -15,6 +15,8 @@ static const pj_config_rules rules[PJ_ARCH_COUNT] = {
     [PJ_ARCH_PHI3] = {SILU, .eps = 1e-5, .theta = 1e4, .partial = 1, .window = PJ_WINDOW_ALL},
     [PJ_ARCH_QWEN2] = {SILU, .eps = 1e-6, .theta = 1e4, .window = PJ_WINDOW_FROM_BORDER,
                        .window_absent = 4096, .window_needs_switch = true, .lists_layers = true},
+    [PJ_ARCH_MIMO] = {SILU, .eps = 1e-6, .theta = 1e4, .window = PJ_WINDOW_FROM_BORDER,
+                      .window_absent = 4096, .window_needs_switch = true, .lists_layers = true},
     [PJ_ARCH_QWEN3] = {SILU, .eps = 1e-6, .theta = 1e4, .window = PJ_WINDOW_FROM_BORDER,
                        .window_absent = 4096, .window_needs_switch = true, .lists_layers = true},
     [PJ_ARCH_MIXTRAL] = {SILU, .eps = 1e-5, .theta = 1e6, .window = PJ_WINDOW_ALL},

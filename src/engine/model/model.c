@@ -225,27 +225,40 @@ pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_tea
     return PJ_OK;
 }
 
-/* How files name a head: in a layer after the model's, or apart (Qwen3-Next, Qwen3.5). */
+/* How files name a head: in a layer after the model's, or apart (Qwen3-Next, Qwen3.5; MiMo). */
 typedef struct head_names {
-    pj_instrument_name embedding_norm, hidden_norm, projection;
-    char prefix[48], layer[48], final_norm[64];
+    pj_instrument_name embedding_norm, hidden_norm, projection, final_norm;
+    char prefix[48], layer[48], end[64]; /* of the first three, the layer, and the final norm */
+    bool hidden_first;
 } head_names;
 
 static bool find_head(const pj_loader *l, uint32_t number, head_names *names)
 {
-    *names = (head_names){
-        .embedding_norm = PJ_N_ENORM, .hidden_norm = PJ_N_HNORM, .projection = PJ_N_EH_PROJ};
+    *names = (head_names){.embedding_norm = PJ_N_ENORM,
+                          .hidden_norm = PJ_N_HNORM,
+                          .projection = PJ_N_EH_PROJ,
+                          .final_norm = PJ_N_NORM};
     snprintf(names->prefix, sizeof names->prefix, "model.layers.%u", number);
     snprintf(names->layer, sizeof names->layer, "%s", names->prefix);
-    snprintf(names->final_norm, sizeof names->final_norm, "%s.shared_head", names->prefix);
+    snprintf(names->end, sizeof names->end, "%s.shared_head", names->prefix);
     if (pj_load_has_linear(l, names->prefix, "eh_proj")) return true;
     *names = (head_names){.embedding_norm = PJ_N_PRE_FC_NORM_EMBEDDING,
                           .hidden_norm = PJ_N_PRE_FC_NORM_HIDDEN,
                           .projection = PJ_N_FC,
+                          .final_norm = PJ_N_NORM,
                           .prefix = "mtp",
                           .layer = "mtp.layers.0",
-                          .final_norm = "mtp"};
-    return pj_load_has_linear(l, names->prefix, "fc");
+                          .end = "mtp"};
+    if (pj_load_has_linear(l, names->prefix, "fc")) return true;
+    *names = (head_names){.embedding_norm = PJ_N_TOKEN_LAYERNORM,
+                          .hidden_norm = PJ_N_HIDDEN_LAYERNORM,
+                          .projection = PJ_N_INPUT_PROJ,
+                          .final_norm = PJ_N_FINAL_LAYERNORM,
+                          .prefix = "model.mtp_layers.0",
+                          .layer = "model.mtp_layers.0",
+                          .end = "model.mtp_layers.0",
+                          .hidden_first = true};
+    return pj_load_has_linear(l, names->prefix, "input_proj");
 }
 
 /* What precedes and follows a head's layer. Its embedding and output are the model's: published
@@ -260,9 +273,10 @@ static void load_head_ends(pj_loader *l, const head_names *names, const pj_model
                       &m->next_projection);
     m->embedding = of->embedding;
     m->head = of->head;
-    m->final_norm = of->final_norm;
-    if (pj_load_has(l, names->final_norm, "norm.weight")) /* some GGUF files lack it */
-        pj_load_norm(l, names->final_norm, PJ_N_NORM, hidden, false, &m->final_norm);
+    m->final_norm = of->final_norm; /* some GGUF files have none of the head */
+    m->next_hidden_first = names->hidden_first;
+    if (pj_load_has_linear(l, names->end, pj_instrument_text(names->final_norm)))
+        pj_load_norm(l, names->end, names->final_norm, hidden, false, &m->final_norm);
 }
 
 /* A model of one layer with attention and, unless its tensors are those of a dense block,

@@ -114,8 +114,9 @@ typedef struct pj_model {
      * the model's normed output, and the projection [hidden, 2 hidden] of both. */
     pj_norm next_embedding_norm, next_hidden_norm; /* [hidden] */
     pj_projection next_projection;
-    bool borrows;     /* checkpoint, embedding and head are another model's */
-    pj_layer *layers; /* [config.layers] */
+    bool next_hidden_first; /* its first columns are the output's */
+    bool borrows;           /* checkpoint, embedding and head are another model's */
+    pj_layer *layers;       /* [config.layers] */
     pj_model_counts counts;
     bool synthetic;
     uint32_t full_layers;      /* synthetic: layers of the public shape; else config.layers */

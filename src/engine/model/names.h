@@ -123,6 +123,9 @@
     X(PRE_FC_NORM_EMBEDDING, "pre_fc_norm_embedding")               \
     X(PRE_FC_NORM_HIDDEN, "pre_fc_norm_hidden")                     \
     X(FC, "fc")                                                     \
+    X(TOKEN_LAYERNORM, "token_layernorm")                           \
+    X(HIDDEN_LAYERNORM, "hidden_layernorm")                         \
+    X(INPUT_PROJ, "input_proj")                                     \
     /* operations */                                                \
     X(OP_GATHER, "gather")                                          \
     X(OP_DEQUANTISE, "dequantise")                                  \

@@ -151,6 +151,7 @@ static void proposals(void **state)
 {
     (void)state;
     check_proposals("glm4-moe");
+    check_proposals("mimo");
 }
 
 /* Tokens that the target rejects leave no trace in its state. */

@@ -175,6 +175,13 @@ const tiny_shape tiny_shapes[] = {
      .partial = 0.25,
      .qk_norm = true,
      .delta = true},
+    {.name = "mimo",
+     .architecture = "MiMoForCausalLM",
+     DENSE,
+     .vocab = 29,
+     .qkv_bias = true,
+     .mimo = true,
+     .host_only = true},
     {.name = "gemma3n",
      .architecture = "Gemma3nForCausalLM",
      DENSE,
@@ -487,7 +494,7 @@ static void add_layer(tiny_model *m, int index)
 
 static bool has_head(const tiny_shape *s)
 {
-    return s->sigmoid || s->delta;
+    return s->sigmoid || s->delta || s->mimo;
 }
 
 /* A head's layer follows the others, or has a name of its own. */
@@ -495,6 +502,15 @@ static void add_head(tiny_model *m)
 {
     const tiny_shape *s = &m->shape;
     char layer[40];
+    if (s->mimo) {
+        const char *head = "model.mtp_layers.0";
+        add_norm(m, head, "token_layernorm", s->hidden);
+        add_norm(m, head, "hidden_layernorm", s->hidden);
+        add_linear(m, head, "input_proj", s->hidden, 2 * s->hidden, false);
+        add_norm(m, head, "final_layernorm", s->hidden);
+        add_layer_as(m, s->layers, head);
+        return;
+    }
     if (s->delta) {
         add_norm(m, "mtp", "pre_fc_norm_embedding", s->hidden);
         add_norm(m, "mtp", "pre_fc_norm_hidden", s->hidden);
@@ -827,6 +843,8 @@ static const tiny_tensor *tensor(walk *w, const char *format, const char *part)
     char name[160];
     if (w->layer == w->s->layers && w->s->delta)
         snprintf(name, sizeof name, "mtp.layers.0.%s.%s", part, format);
+    else if (w->layer == w->s->layers && w->s->mimo)
+        snprintf(name, sizeof name, "model.mtp_layers.0.%s.%s", part, format);
     else if (w->layer >= 0)
         snprintf(name, sizeof name, "model.layers.%d.%s.%s", w->layer, part, format);
     else
@@ -1631,19 +1649,24 @@ void tiny_head(tiny_model *m, const double *outputs, const int32_t *next, int co
     int d = s->hidden;
     walk w = {m, s, count, NULL, 0, s->layers, {NULL}, {NULL}};
     double *x = embed(&w, next), *both = zeros((size_t)(2 * count * d));
+    const char *const parts[3][4] = {
+        {"enorm", "hnorm", "eh_proj", "shared_head.norm"},
+        {"mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden", "mtp.fc", "mtp.norm"},
+        {"token_layernorm", "hidden_layernorm", "input_proj", "final_layernorm"}};
+    const char *const *part = parts[s->delta ? 1 : s->mimo ? 2 : 0];
+    int first = s->mimo ? d : 0; /* column of the embedding */
     w.layer = s->delta ? -1 : s->layers;
-    double *token = norm(&w, s->delta ? "mtp.pre_fc_norm_embedding" : "enorm", x, count, d);
-    double *output = norm(&w, s->delta ? "mtp.pre_fc_norm_hidden" : "hnorm", outputs, count, d);
+    double *token = norm(&w, part[0], x, count, d), *output = norm(&w, part[1], outputs, count, d);
     for (int i = 0; i < count * d; i++) {
-        both[i / d * 2 * d + i % d] = token[i];
-        both[i / d * 2 * d + d + i % d] = output[i];
+        both[i / d * 2 * d + first + i % d] = token[i];
+        both[i / d * 2 * d + d - first + i % d] = output[i];
     }
     free(x);
-    x = linear(&w, s->delta ? "mtp.fc" : "eh_proj", both, count, 0, 0);
+    x = linear(&w, part[2], both, count, 0, 0);
     w.layer = s->layers;
     run_layer(&w, x);
     if (s->delta) w.layer = -1;
-    double *normed = norm(&w, s->delta ? "mtp.norm" : "shared_head.norm", x, count, d);
+    double *normed = norm(&w, part[3], x, count, d);
     memcpy(own, normed, (size_t)(count * d) * sizeof *own);
     w.layer = -1;
     run_head(&w, normed, logits);

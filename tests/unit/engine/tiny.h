@@ -55,6 +55,7 @@ typedef struct tiny_shape {
     /* Qwen3.5: layers of the gated delta rule but for each fourth, whose attention has an output
      * gate; norms of w - 1; a head likewise, under names of its own. */
     bool delta;
+    bool mimo;      /* Qwen2 with a head under other names */
     bool host_only; /* no GPU computes it, and no GGUF file has it */
     bool no_gpu;
 } tiny_shape;
