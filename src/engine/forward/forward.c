@@ -368,10 +368,15 @@ pj_status pj_compute_hidden(pj_compute *compute, uint32_t rows, const float **hi
     const pj_pass pass = {0};
     pj_steps s = steps_of(compute, &pass, NULL);
     s.rows = rows;
+    pj_norm_step step = {.norm = &s.model->final_norm,
+                         .kind = s.model->blueprint->norm,
+                         .heads = 1,
+                         .x = pj_steps_hidden(&s, PJ_BUFFER_X),
+                         .y = pj_steps_hidden(&s, PJ_BUFFER_NORMED)};
     begin_pass(&s);
-    pj_slice h = forward_norm(&s, &s.model->final_norm, pj_steps_hidden(&s, PJ_BUFFER_X));
+    s.ops->norm(s.state, &step); /* part of the caller's component */
     pj_status status = end_pass(&s, PJ_OK, 0);
-    *hidden = status ? NULL : s.ops->rows(s.state, h);
+    *hidden = status ? NULL : s.ops->rows(s.state, step.y);
     return status;
 }
 

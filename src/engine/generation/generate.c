@@ -516,7 +516,8 @@ static pj_status speculative_step(generation *g, uint32_t *drawn)
     pj_status status = follow_rope(g, 0);
     begin_draft(g);
     if (!status)
-        status = pj_speculation_propose(p, r->ids + first, proposal_count(g), g->request->cancel);
+        status = pj_speculation_propose(p, &g->compute, r->ids + first, proposal_count(g),
+                                        g->request->cancel);
     end_draft(g);
     if (!status) status = check_proposals(g);
     if (!status) status = draw_checked(g, &accepted);
@@ -526,8 +527,8 @@ static pj_status speculative_step(generation *g, uint32_t *drawn)
     g->result->proposed += p->count;
     g->result->accepted += accepted;
     if (r->stop) return PJ_OK;
-    status = pj_speculation_accept(p, &g->compute, accepted);
-    if (status || p->count > 0 || p->draft->is_head) return status;
+    pj_speculation_accept(p, accepted);
+    if (p->count > 0 || p->draft->is_head) return PJ_OK;
     begin_draft(g);
     status = pj_speculation_feed(p, &r->ids[first - 1], 1, g->request->cancel);
     end_draft(g);

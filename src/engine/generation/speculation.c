@@ -90,11 +90,14 @@ pj_status pj_speculation_follow(pj_speculation *s, pj_compute *target, const int
     return status;
 }
 
-static pj_status propose_by_head(pj_speculation *s, const int32_t *end, uint32_t count,
-                                 const _Atomic bool *cancel)
+static pj_status propose_by_head(pj_speculation *s, pj_compute *target, const int32_t *end,
+                                 uint32_t count, const _Atomic bool *cancel)
 {
+    pj_status status = s->fresh ? add_outputs(s, target, s->fresh) : PJ_OK;
+    s->fresh = 0;
+    if (status) return status;
     uint32_t known = s->output_count;
-    pj_status status = read_pairs(s, end - known, s->outputs, known, count > 0, cancel);
+    status = read_pairs(s, end - known, s->outputs, known, count > 0, cancel);
     uint32_t length = s->compute.sequences[0].length, row = known - 1;
     s->output_count = 0;
     while (!status && s->count < count) {
@@ -128,13 +131,13 @@ pj_status pj_speculation_feed(pj_speculation *s, const int32_t *ids, uint32_t co
     return status ? status : speculation_feed(s, ids, count, false, cancel);
 }
 
-pj_status pj_speculation_propose(pj_speculation *s, const int32_t *end, uint32_t count,
-                                 const _Atomic bool *cancel)
+pj_status pj_speculation_propose(pj_speculation *s, pj_compute *target, const int32_t *end,
+                                 uint32_t count, const _Atomic bool *cancel)
 {
     pj_status status = PJ_OK;
     int32_t last = end[-1], ids[] = {s->pending, last};
     s->count = 0;
-    if (s->draft->is_head) return propose_by_head(s, end, count, cancel);
+    if (s->draft->is_head) return propose_by_head(s, target, end, count, cancel);
     if (count == 0) return PJ_OK;
     status = s->has_pending ? speculation_feed(s, ids, 2, true, cancel)
                             : speculation_feed(s, &last, 1, true, cancel);
@@ -148,13 +151,12 @@ pj_status pj_speculation_propose(pj_speculation *s, const int32_t *end, uint32_t
     return status;
 }
 
-pj_status pj_speculation_accept(pj_speculation *s, pj_compute *target, uint32_t accepted)
+void pj_speculation_accept(pj_speculation *s, uint32_t accepted)
 {
-    if (s->draft->is_head) return add_outputs(s, target, accepted + 1);
+    if (s->draft->is_head) s->fresh = accepted + 1;
     /* the cache holds the token before the proposals and all proposals but the last */
-    if (s->count == 0) return PJ_OK;
+    if (s->draft->is_head || s->count == 0) return;
     s->has_pending = accepted == s->count;
     s->pending = s->proposed[s->count - 1];
     if (!s->has_pending) s->compute.sequences[0].length -= s->count - 1 - accepted;
-    return PJ_OK;
 }

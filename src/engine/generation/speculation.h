@@ -4,7 +4,7 @@
  * draft, whatever the sampling.
  *
  * The draft may be the target's own head (pj_model_open_head). It reads the target's output beside
- * each token: after every pass of the target it is told these outputs (`follow`, `take`), and its
+ * each token: it takes these outputs after every pass of the target (`follow`, `propose`), and its
  * cache only keeps positions computed from them. Further proposals are made from its own output.
  *
  * The draft runs on the target's threads, and is recorded as one section per step. */
@@ -26,6 +26,7 @@ typedef struct pj_speculation {
      */
     float *outputs;
     uint32_t output_count, most;
+    uint32_t fresh; /* further ones: rows of the target's last pass */
 } pj_speculation;
 
 /* Room for a sequence of `context` tokens, of which the target reads up to `chunk` in a pass. */
@@ -44,10 +45,10 @@ pj_status pj_speculation_feed(pj_speculation *s, const int32_t *ids, uint32_t co
 pj_status pj_speculation_follow(pj_speculation *s, pj_compute *target, const int32_t *ids,
                                 uint32_t count, const _Atomic bool *cancel);
 /* Proposes `count` tokens greedily after a text that ends with the tokens before `end`. */
-pj_status pj_speculation_propose(pj_speculation *s, const int32_t *end, uint32_t count,
-                                 const _Atomic bool *cancel);
+pj_status pj_speculation_propose(pj_speculation *s, pj_compute *target, const int32_t *end,
+                                 uint32_t count, const _Atomic bool *cancel);
 /* The target accepted the first `accepted` proposals and added one token of its own; its last pass
  * was over the token before the proposals and all of them. */
-pj_status pj_speculation_accept(pj_speculation *s, pj_compute *target, uint32_t accepted);
+void pj_speculation_accept(pj_speculation *s, uint32_t accepted);
 
 #endif

@@ -238,7 +238,7 @@ static void recorded(void **state)
     pj_session *session;
     pj_run *run;
     pj_run_data data;
-    uint32_t passes = 0;
+    uint32_t passes = 0, norms = 0;
     pj_session_options nothing = {.power = "none", .database = "none", .baseline_seconds = -1};
     (void)state;
     make_model(&m, "glm4-moe", 7);
@@ -253,8 +253,10 @@ static void recorded(void **state)
         const pj_component_row *c = &data.components[i];
         if (strcmp(c->name, "draft_pass") == 0) passes++;
         assert_string_not_equal(c->name, "eh_proj"); /* part of it */
+        norms += strcmp(c->name, "norm") == 0;
     }
     assert_int_equal(passes, 1 + out.steps);
+    assert_int_equal(norms, 1 + out.steps); /* of the model's own passes */
     pj_run_data_fini(&data);
     pj_session_close(session);
     pj_engine_close(engine);
