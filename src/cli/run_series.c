@@ -103,8 +103,9 @@ static void series_print_figure(FILE *out, const pj_series_figure *f)
     pj_text value;
     const pj_mean *m = &f->mean;
     snprintf(label, sizeof label, "%s%s%s", f->part, *f->part ? " " : "", f->name);
-    pj_estimate_write(m->value, (pj_bounds){m->lo, m->hi}, value.s, sizeof value.s);
-    pj_print(out, "  %-28s %s %-9s n %u", label, pj_padded(26, value).s, f->unit, m->n);
+    size_t used = pj_estimate_write(m->value, (pj_bounds){m->lo, m->hi}, value.s, sizeof value.s);
+    snprintf(value.s + used, sizeof value.s - used, " %s", f->unit);
+    pj_print(out, "  %-26s %s  n %u", label, pj_padded(32, value).s, m->n);
     pj_digits_write(m->sd, 2, value.s, sizeof value.s);
     pj_print(out, m->n > 1 ? "  sd %s\n" : "\n", value.s);
 }
