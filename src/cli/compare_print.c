@@ -86,7 +86,9 @@ static void print_change(double percent, bool lower)
                      : good                                ? PJ_STYLE_GREEN
                                                            : PJ_STYLE_RED;
     pj_print(stdout, "  %s", pj_style_on(stdout, style));
-    pj_print(stdout, "%9s", pj_number_text("%+7.1f %%", percent).s);
+    pj_text change = percent < 1000 ? pj_number_text("%+7.1f %%", percent)
+                                    : pj_number_text("× %.3g", 1 + percent / 100);
+    pj_print(stdout, "%s", pj_padded(9, change).s);
     fputs(pj_style_off(stdout), stdout);
 }
 
