@@ -200,9 +200,15 @@ void pj_cpu_join_vectors(void *state, const pj_norm *norm, pj_slice context, pj_
 void pj_cpu_add(void *state, pj_slice y, pj_slice x);
 void pj_cpu_add_scaled(pj_cpu *s, pj_slice y, pj_slice x, float scale); /* y += scale x */
 void pj_cpu_add_gated(void *state, pj_slice y, pj_slice x, pj_slice gate);
+void pj_cpu_give(void *state, const float *values, pj_slice y);
 void pj_cpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y);
 void pj_cpu_bound(void *state, pj_slice x, float factor, float cap);
 void pj_cpu_argmax(void *state, pj_slice x);
+/* streams.c */
+void pj_cpu_predict_streams(void *state, pj_slice coefficients, pj_slice streams, pj_slice x);
+void pj_cpu_correct_streams(void *state, pj_slice coefficients, const float *scale,
+                            pj_slice streams, pj_slice x);
+void pj_cpu_match_magnitude(void *state, pj_slice x, pj_slice like);
 /* norm.c */
 void pj_cpu_norm(void *state, const pj_norm_step *step);
 /* products.c */

@@ -55,6 +55,10 @@ pj_status pj_compute_forward(pj_compute *compute, const pj_pass *pass);
 /* Logits of more rows of the last pass. */
 pj_status pj_compute_logits(pj_compute *compute, const uint32_t *rows, uint32_t count);
 
+/* The first `rows` rows of the last pass's output, normalised for the head, in host memory until
+ * the next pass. */
+pj_status pj_compute_hidden(pj_compute *compute, uint32_t rows, const float **hidden);
+
 /* For calibration. `prepare` runs a complete pass without adding it to the cache, so that every
  * buffer is filled, and notes the existing components in `part`. `part` then runs a single one,
  * part->only, in one layer, on the same buffers. The instrument must not have a lane. */

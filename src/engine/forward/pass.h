@@ -36,6 +36,9 @@ typedef struct pj_pass {
     uint32_t tokens;
     pj_pass_segment *segments; /* in row order, each sequence at most once */
     uint32_t segment_count;
+    /* [tokens][hidden] for a head that predicts the token after the next: the model's normed output
+     * (pj_compute_hidden) at the position before each token */
+    const float *hidden;
     const uint32_t *logit_rows; /* rows whose logits are needed */
     uint32_t logit_count;
     bool prefill;

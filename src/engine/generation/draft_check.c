@@ -38,6 +38,15 @@ static bool same_vocabulary(const pj_engine *a, const pj_engine *b)
     return same;
 }
 
+pj_status pj_draft_check_head(const pj_engine *target, pj_error *err)
+{
+    if (!target->loaded.backend->ops.give)
+        return pj_fail(err, PJ_E_UNSUPPORTED,
+                       "%s cannot run heads that predict further tokens yet: use --device cpu",
+                       target->loaded.facts.name);
+    return check_one(target, "target", err);
+}
+
 pj_status pj_draft_check(const pj_engine *target, const pj_engine *draft, pj_error *err)
 {
     pj_status status = check_one(target, "target", err);

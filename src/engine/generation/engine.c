@@ -45,8 +45,8 @@ static void gather_facts(pj_engine *e)
     const pj_model_counts *m = &e->model.counts;
     pj_engine_facts *f = &e->facts;
     const char *path = e->options.model;
-    if (e->model.synthetic)
-        snprintf(f->model_name, sizeof f->model_name, "%s", path);
+    if (e->model.synthetic || e->is_head)
+        snprintf(f->model_name, sizeof f->model_name, "%s", e->is_head ? PJ_DRAFT_HEAD : path);
     else
         pj_model_name_of_path(pj_checkpoint_path(e->model.checkpoint), f->model_name,
                               sizeof f->model_name);
@@ -152,9 +152,10 @@ static pj_status load_model(pj_engine *e, pj_error *err)
                    : pj_device_load(&e->loaded, &request, err);
 }
 
-/* `team`: threads of another engine to run on; NULL: its own. */
-static pj_status engine_open(const pj_engine_options *options, pj_team *team, pj_engine **engine,
-                             pj_error *err)
+/* `team`: threads of another engine to run on; NULL: its own. `target`: the engine whose model's
+ * head this one is, or NULL. */
+static pj_status engine_open(const pj_engine_options *options, pj_team *team,
+                             const pj_engine *target, pj_engine **engine, pj_error *err)
 {
     int dtype;
     *engine = NULL;
@@ -190,7 +191,9 @@ static pj_status engine_open(const pj_engine_options *options, pj_team *team, pj
                               .kernels = e->kernels,
                               .cancel = options->cancel,
                               .progress = options->progress};
-    status = pj_model_open(&e->model, &model, e->team, err);
+    e->is_head = target != NULL;
+    status = target ? pj_model_open_head(&e->model, &target->model, &model, e->team, err)
+                    : pj_model_open(&e->model, &model, e->team, err);
     if (status) goto fail;
     choose_kv_type(e);
     status = load_model(e, err);
@@ -213,7 +216,10 @@ fail:
 /* The draft model runs on this engine's device and threads. */
 static pj_status open_draft(pj_engine *e, pj_error *err)
 {
-    pj_engine_options options = {.model = e->options.draft,
+    bool head = e->options.draft && strcmp(e->options.draft, PJ_DRAFT_HEAD) == 0;
+    pj_engine_options options = {.model = head ? e->options.model : e->options.draft,
+                                 .dtype = head ? e->options.dtype : NULL,
+                                 .no_tokenizer = head,
                                  .kv = e->options.kv,
                                  .isa = e->options.isa,
                                  .device = e->options.device,
@@ -221,13 +227,14 @@ static pj_status open_draft(pj_engine *e, pj_error *err)
                                  .any_tokenizer = true,
                                  .cancel = e->options.cancel};
     if (!e->options.draft) return PJ_OK;
-    pj_status status = engine_open(&options, e->team, &e->draft, err);
-    return status ? status : pj_draft_check(e, e->draft, err);
+    pj_status status = head ? pj_draft_check_head(e, err) : PJ_OK;
+    if (!status) status = engine_open(&options, e->team, head ? e : NULL, &e->draft, err);
+    return status || head ? status : pj_draft_check(e, e->draft, err);
 }
 
 pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, pj_error *err)
 {
-    pj_status status = engine_open(options, NULL, engine, err);
+    pj_status status = engine_open(options, NULL, NULL, engine, err);
     if (status) return status;
     status = open_draft(*engine, err);
     if (!status) return PJ_OK;

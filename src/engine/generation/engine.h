@@ -34,15 +34,17 @@ typedef struct pj_engine_options {
     /* Computes the forward pass in the device's stead, for tests (engine/forward/ops.h); or NULL.
      */
     const struct pj_backend *backend;
-    const char *draft;  /* a smaller model that proposes tokens (engine/generation/speculation.h);
-                           NULL: none */
-    bool no_tokenizer;  /* prompts are ids only: the tokenizer is not loaded */
+    const char *draft; /* a smaller model that proposes tokens (engine/generation/speculation.h), or
+                          PJ_DRAFT_HEAD: the model's own head for further tokens; NULL: none */
+    bool no_tokenizer; /* prompts are ids only: the tokenizer is not loaded */
     bool any_tokenizer; /* prompts are ids: an unreadable tokenizer is ignored */
     /* Set by another thread or a signal handler, it ends the conversion of weights
      * (PJ_E_CANCELLED); read while opening only; or NULL. */
     const _Atomic bool *cancel;
     pj_progress *progress; /* counts the layers loaded while opening; or NULL */
 } pj_engine_options;
+
+#define PJ_DRAFT_HEAD "mtp"
 
 /* Opens and checks a model. 16- and 32-bit weights stay in the file's mapping. If loading is part
  * of a run, the caller opens the section model_load around the call. */

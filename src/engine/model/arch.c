@@ -54,6 +54,7 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_NEMOTRON_H] = {"NemotronHForCausalLM", "nemotron_h", "nemotron_h", false},
     [PJ_ARCH_FALCON_H1] = {"FalconH1ForCausalLM", "falcon_h1", "falcon-h1", false},
     [PJ_ARCH_LLAMA4] = {"Llama4ForCausalLM", "llama4_text", "llama4", true},
+    [PJ_ARCH_GEMMA3N] = {"Gemma3nForCausalLM", "gemma3n_text", "gemma3n", false},
 };
 
 static const struct {
@@ -66,6 +67,7 @@ static const struct {
     {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", PJ_ARCH_QWEN3_5_MOE},
     {"Gemma4ForConditionalGeneration", "gemma4", PJ_ARCH_GEMMA4},
     {"Llama4ForConditionalGeneration", "llama4", PJ_ARCH_LLAMA4},
+    {"Gemma3nForConditionalGeneration", "gemma3n", PJ_ARCH_GEMMA3N},
 };
 
 pj_arch pj_arch_of_class(const char *class_name)

@@ -48,6 +48,7 @@ typedef enum pj_arch {
     PJ_ARCH_NEMOTRON_H,
     PJ_ARCH_FALCON_H1,
     PJ_ARCH_LLAMA4,
+    PJ_ARCH_GEMMA3N,
     PJ_ARCH_COUNT
 } pj_arch;
 
@@ -55,6 +56,14 @@ typedef enum pj_arch {
 static inline bool pj_arch_has_delta(pj_arch arch)
 {
     return arch == PJ_ARCH_QWEN3_5 || arch == PJ_ARCH_QWEN3_5_MOE || arch == PJ_ARCH_QWEN3_NEXT;
+}
+
+/* Heads that predict further tokens follow the layers, with their numbers, as DeepSeek V3 has them.
+ */
+static inline bool pj_arch_has_heads(pj_arch arch)
+{
+    return arch == PJ_ARCH_DEEPSEEK_V2 || arch == PJ_ARCH_DEEPSEEK_V3 || arch == PJ_ARCH_GLM4_MOE ||
+           arch == PJ_ARCH_GLM4_MOE_LITE;
 }
 
 /* Look up `architectures[0]` or `model_type` of a config.json, or `general.architecture` of a GGUF

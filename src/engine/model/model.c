@@ -82,14 +82,15 @@ static void load_mixer(pj_loader *l, const char *prefix, pj_layer *layer)
         pj_load_attention(l, prefix, layer);
 }
 
-static void load_layer(pj_loader *l, uint32_t index)
+/* `number`: of the layer in the files. */
+static void load_layer(pj_loader *l, uint32_t index, uint32_t number)
 {
     const pj_blueprint *b = l->model->blueprint;
     pj_layer *layer = &l->model->layers[index];
     size_t hidden = l->model->config.hidden;
     bool bias = pj_norms_have_bias(b);
     char prefix[PJ_TENSOR_NAME_BYTES / 2];
-    snprintf(prefix, sizeof prefix, "model.layers.%u", index);
+    snprintf(prefix, sizeof prefix, "model.layers.%u", number);
     shape_layer(l->model, index, layer);
     pj_halves halves = pj_config_halves(&l->model->config, index);
     if (halves != PJ_HALF_MLP) {
@@ -103,6 +104,7 @@ static void load_layer(pj_loader *l, uint32_t index)
         pj_load_feed_forward(l, prefix, layer);
     }
     load_token_input(l, prefix, layer);
+    pj_load_streams(l, prefix, layer);
 }
 
 /* Per-layer token vectors: a table, and a projection of the token's embedding. */
@@ -131,6 +133,7 @@ static void load_ends(pj_loader *l)
     pj_load_norm(l, "model", m->blueprint->final_norm, c->hidden, pj_norms_have_bias(m->blueprint),
                  &m->final_norm);
     load_token_vectors(l);
+    pj_load_stream_ends(l);
     m->head.w = m->embedding;
     m->head.name = PJ_N_LM_HEAD;
     if (own_head)
@@ -187,7 +190,7 @@ static void load_layers(pj_loader *l)
     load_ends(l);
     if (l->progress) atomic_store(&l->progress->total, count);
     for (uint32_t i = 0; !l->status && i < count; i++) {
-        load_layer(l, i);
+        load_layer(l, i, i);
         if (l->progress && !l->status) atomic_store(&l->progress->done, i + 1);
     }
 }
@@ -225,6 +228,72 @@ pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_tea
     return PJ_OK;
 }
 
+/* What precedes and follows a head's layer. Its embedding and output are the model's: published
+ * files repeat them. */
+static void load_head_ends(pj_loader *l, const char *prefix, const pj_model *of)
+{
+    pj_model *m = l->model;
+    size_t hidden = m->config.hidden;
+    char shared[PJ_TENSOR_NAME_BYTES];
+    pj_load_norm(l, prefix, PJ_N_ENORM, hidden, false, &m->next_embedding_norm);
+    pj_load_norm(l, prefix, PJ_N_HNORM, hidden, false, &m->next_hidden_norm);
+    pj_load_component(l, prefix, PJ_N_EH_PROJ, hidden, 2 * hidden, false, &m->next_projection);
+    m->embedding = of->embedding;
+    m->head = of->head;
+    snprintf(shared, sizeof shared, "%s.shared_head", prefix);
+    if (pj_load_has(l, shared, "norm.weight"))
+        pj_load_norm(l, shared, PJ_N_NORM, hidden, false, &m->final_norm);
+    else
+        m->final_norm = of->final_norm;
+}
+
+/* The configuration of a model's head: that of its last layer. */
+static pj_model_config config_of_head(const pj_model *of, bool *dense)
+{
+    pj_model_config c = of->config;
+    c.layers = 1;
+    c.layer_is_dense = dense;
+    return c;
+}
+
+pj_status pj_model_open_head(pj_model *head, const pj_model *of, const pj_model_options *options,
+                             pj_team *team, pj_error *err)
+{
+    uint32_t number = of->config.layers;
+    char prefix[PJ_TENSOR_NAME_BYTES / 2], mlp[PJ_TENSOR_NAME_BYTES];
+    *head = (pj_model){.generation = of->generation,
+                       .blueprint = of->blueprint,
+                       .full_layers = 1,
+                       .checkpoint = of->checkpoint,
+                       .borrows = true};
+    pj_arena_init(&head->arena, 0);
+    pj_loader l = {.model = head,
+                   .team = team,
+                   .kernels = options->kernels,
+                   .dtype = options->dtype,
+                   .cancel = options->cancel,
+                   .err = err};
+    snprintf(prefix, sizeof prefix, "model.layers.%u", number);
+    snprintf(mlp, sizeof mlp, "%s.mlp", prefix);
+    if (of->config.next_heads == 0 || !pj_load_has_linear(&l, prefix, "eh_proj"))
+        l.status =
+            pj_fail(err, PJ_E_UNSUPPORTED,
+                    "%s has no head that predicts the token after the next%s", of->config.arch_name,
+                    of->config.next_heads ? " in its files" : ", or none that is supported");
+    bool *dense = pj_load_alloc(&l, 1, sizeof *dense);
+    if (dense) *dense = pj_load_has_linear(&l, mlp, "up_proj");
+    head->config = config_of_head(of, dense);
+    if (!l.status) l.status = open_ropes(head, err);
+    head->layers = pj_load_alloc(&l, 1, sizeof *head->layers);
+    load_head_ends(&l, prefix, of);
+    if (!l.status) load_layer(&l, 0, number);
+    if (!l.status)
+        pj_model_count(head);
+    else
+        pj_model_close(head);
+    return l.status;
+}
+
 pj_status pj_model_check(const char *path, pj_error *err)
 {
     pj_model model = {0};
@@ -242,6 +311,6 @@ void pj_model_close(pj_model *model)
         pj_pages_free(slab->data, slab->bytes);
     for (int i = 0; i < PJ_ROPES; i++) pj_rope_fini(&model->ropes[i]);
     pj_arena_fini(&model->arena);
-    pj_checkpoint_close(model->checkpoint);
+    if (!model->borrows) pj_checkpoint_close(model->checkpoint);
     *model = (pj_model){0};
 }
