@@ -174,11 +174,16 @@ def _component(path: List[str], siblings: List[str]) -> str:
     return name
 
 
+def _used(module: Module) -> List[Tuple[str, Module]]:
+    """Its submodules, without a norm that it has but does not call (Falcon-H1's state-space layers)."""
+    return [(name, child) for name, child in _children(module) if name != "norm" or getattr(module, "mamba_rms_norm", True)]
+
+
 def _leaves(block: Module) -> Iterator[Leaf]:
     """The parts of a block that are timed."""
     def visit(module: Module, path: List[str]) -> Iterator[Leaf]:
-        siblings = [name for name, _ in _children(module)]
-        for name, child in _children(module):
+        siblings = [name for name, _ in _used(module)]
+        for name, child in _used(module):
             here = path + [name]
             if name == "experts" and _is_list(child):  # each expert is called separately
                 for _, expert in _children(child):
@@ -219,7 +224,7 @@ def _gap_before(path: List[str], siblings: List[str]) -> Optional[str]:
         return "attention"
     if place == "mlp" and name in MLP_OUT and "experts" not in siblings:
         return "act"
-    if name == "query_layernorm":  # Hunyuan's, after the rotation
+    if name in ("query_layernorm", "qk_norm"):  # Hunyuan's and Llama 4's, after the rotation
         return "rotary_emb"
     if name == "per_layer_projection":
         return "per_layer_act"

@@ -164,10 +164,10 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"columns", 0, PJ_OPTION_TEXT, &args.columns, "LIST",
          "what to list, separated by commas: run, per-token, energy, net, speed, status, name, "
          "model, dtype, batch, input, output, threads, tags, created, duration, prefill-speed, "
-         "thinking, experiment, engine, power, note, machine, prompt (default: as many as fit)",
+         "disturbed, thinking, experiment, engine, power, note, machine, prompt (default: as many as fit)",
          .choices =
              "run per-token energy net speed status name model dtype batch input output "
-             "threads tags created duration prefill-speed thinking experiment engine power note "
+             "threads tags created duration prefill-speed disturbed thinking experiment engine power note "
              "machine prompt"},
         {"search", 's', PJ_OPTION_TEXT, &query->search, "TEXT",
          "part of the prompt, the name or the note"},

@@ -179,11 +179,9 @@ void pj_say(const char *format, ...)
     va_list args;
     va_start(args, format);
     char text[SAY_BYTES];
-    begin_output(stderr);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    pj_print_safe(stderr, text, strlen(text));
-    putc('\n', stderr);
+    pj_print(stderr, "%s\n", text);
 }
 
 pj_safe_text pj_safe(const char *text)
@@ -312,14 +310,31 @@ pj_text pj_supported_text(double mj, double sd_mj)
     return joules_text(mj, pj_bounds_of(mj, half), fabs(mj), pj_value_write);
 }
 
-void pj_gain_note_print(FILE *out, const char *before, double gain_sd)
+/* "16"; "" if it is below 0.1. */
+static pj_text gain_percent(double gain_sd)
 {
     double percent = 100 * PJ_Z95 * gain_sd;
-    char text[32];
-    if (!(percent >= 0.1)) return;
-    pj_digits_write(percent, 2, text, sizeof text);
-    fprintf(out, "%sintervals leave out the sensor's calibration, which all rows share: ±%s %%\n",
-            before, text);
+    pj_text text = {""};
+    if (percent >= 0.1) pj_digits_write(percent, 2, text.s, sizeof text.s);
+    return text;
+}
+
+void pj_gain_note_print(FILE *out, const char *before, double gain_sd)
+{
+    pj_text percent = gain_percent(gain_sd);
+    if (*percent.s)
+        pj_print(out,
+                 "%sintervals leave out the sensor's calibration, which all rows share: ±%s %%\n",
+                 before, percent.s);
+}
+
+void pj_gain_of_rows_print(double gain_sd)
+{
+    pj_text percent = gain_percent(gain_sd);
+    if (*percent.s)
+        pj_print(stdout,
+                 "left out: a sensor's calibration, the same in all of its rows, up to ±%s %%\n",
+                 percent.s);
 }
 
 pj_text pj_power_text(double mw)

@@ -10,9 +10,10 @@
 
 enum { READINGS_QUEUE = 1 << 14, EVENTS_QUEUE = 64, BATCH = 256 };
 #define PULL_EVERY_NS (16 * PJ_NS_PER_MS)
-#define PATIENCE_NS   (3 * PJ_NS_PER_S) /* maximum wait for a silent sensor */
-#define LATENESS_NS   PJ_NS_PER_S       /* allowed delay of a sampler on a busy machine */
-#define SIMULATED_MW  20000.0           /* simulated load above idle, for each of several runs */
+/* maximum wait for a silent sensor: a dear counter is read every three seconds at least */
+#define PATIENCE_NS  (5 * PJ_NS_PER_S)
+#define LATENESS_NS  PJ_NS_PER_S /* allowed delay of a sampler on a busy machine */
+#define SIMULATED_MW 20000.0     /* simulated load above idle, for each of several runs */
 
 struct pj_reading_hub {
     pj_meter *meter;

@@ -1,5 +1,7 @@
 """Databases from elsewhere: what they contain can neither change what is stored nor act on a terminal."""
+import contextlib
 import io
+import json
 import os
 import shutil
 import sqlite3
@@ -80,6 +82,31 @@ class Stranger(unittest.TestCase):
         self.change(("UPDATE profiling_runs SET model_name = CAST(zeroblob(170000000) AS TEXT)",))
         _, err = self.perjoule("ls", "--db", self.db, code=2)
         self.assertIn("holds a value of more than 160 MB", err)
+
+    def test_a_run_with_an_invalid_value_is_named_and_can_be_deleted(self):
+        self.run_demo(self.db)
+        whole = json.loads(self.perjoule("ls", "--json", "--db", self.db)[0])
+        bad = whole[1]["id"]
+        for column, value in (("created_ns", "yesterday"), ("status", "fine"), ("total_energy_mj", "abc"), ("energy_source", 7)):
+            with contextlib.closing(sqlite3.connect(self.db)) as base:
+                before = base.execute(f"SELECT {column} FROM profiling_runs WHERE id = ?", (bad,)).fetchone()[0]
+            self.change((f"UPDATE profiling_runs SET {column} = ? WHERE id = ?", value, bad))
+            for words, code in ((("ls",), 2), (("table",), 2), (("check",), 1), (("check", bad), 1)):
+                out, err = self.perjoule(*words, "--db", self.db, code=code)
+                self.assertRegex((out + err).replace("\n", " "), rf"profiling_runs\.{column} of run {bad} is invalid; perjoule rm")
+            self.change((f"UPDATE profiling_runs SET {column} = ? WHERE id = ?", before, bad))
+        self.change(("UPDATE profiling_runs SET created_ns = 'x' WHERE id = ?", bad))
+        self.perjoule("rm", "--yes", bad, "--db", self.db)
+        self.assertEqual([r["id"] for r in json.loads(self.perjoule("ls", "--json", "--db", self.db)[0])], [whole[0]["id"]])
+        self.assertEqual(self.perjoule("check", "--db", self.db)[1], "")
+
+    def test_values_of_every_table_are_checked(self):
+        for table, column in (("tokens", "phase"), ("power_samples", "timestamp_ms"), ("component_metrics", "energy_mj"),
+                              ("pipeline_sections", "start_ms"), ("layer_metrics", "layer_index")):
+            self.copy()
+            self.change((f"UPDATE {table} SET {column} = X'00FF'",))
+            out, _ = self.perjoule("check", "--db", self.db, code=1)
+            self.assertRegex(out, rf"(?s)integrity +\d+ findings?; .*{table}\.{column}")
 
     def test_a_long_wait_is_said(self):
         base = sqlite3.connect(self.db, isolation_level=None)

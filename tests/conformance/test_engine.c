@@ -386,11 +386,16 @@ static bool is_windowed(const pj_model_config *c, uint32_t layer)
     return c->window && (!c->layer_is_windowed || c->layer_is_windowed[layer]);
 }
 
-/* The reference counts keys outside the window as weights of 0; we count only visible keys. */
-static double sparsity_with_hidden(double sparsity, uint32_t window, uint32_t count)
+/* The reference counts keys outside the window or chunk as weights of 0; we count only visible
+ * keys.
+ */
+static double sparsity_with_hidden(double sparsity, const pj_model_config *c, uint32_t count)
 {
     double visible = 0, all = count * (count + 1.0) / 2;
-    for (uint32_t i = 1; i <= count; i++) visible += i < window ? i : window;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t chunked = i % c->window + 1, sliding = i + 1 < c->window ? i + 1 : c->window;
+        visible += c->window_is_chunk ? chunked : sliding;
+    }
     return (sparsity * visible + all - visible) / all;
 }
 
@@ -410,7 +415,7 @@ static void check_attention(const pj_run_data *data, const pj_model_config *conf
         assert_close("attention", names[i][0], extra_of(data, index, names[i][0], PJ_EXTRA_SCALAR),
                      number(want, names[i][1]));
     double sparsity = extra_of(data, index, "attention_sparsity", PJ_EXTRA_SCALAR);
-    if (windowed) sparsity = sparsity_with_hidden(sparsity, config->window, count);
+    if (windowed) sparsity = sparsity_with_hidden(sparsity, config, count);
     assert_close("attention", "attention_sparsity", sparsity, number(want, "sparsity"));
     const json_t *heads = json_object_get(want, "entropy_per_head");
     for (size_t h = 0; h < json_array_size(heads); h++)

@@ -62,10 +62,11 @@ typedef struct pj_cpu {
     pj_rows_of_pass rows; /* of the pass */
 
     /* KV cache: layer i starts at kv + kv_offset[i], holds [sequences][K, V][kv_heads][slots]
-     * rows of head_dim values, or the recurrent state of each sequence. */
+     * rows of head_dim values; the recurrent state of each sequence at kv + delta_offset[i]. */
     unsigned char *kv;
     size_t kv_bytes;
     size_t *kv_offset;    /* [layers] */
+    size_t *delta_offset; /* [layers] */
     size_t *kv_row_bytes; /* [layers] of one position's keys, or values, of one head */
     uint32_t full_slots, window_slots;
 
@@ -201,6 +202,7 @@ void pj_cpu_gather(void *state, const pj_matrix *table, float scale, pj_slice y)
 void pj_cpu_scale(void *state, pj_slice x, float factor);
 void pj_cpu_join_vectors(void *state, const pj_norm *norm, pj_slice context, pj_slice vectors);
 void pj_cpu_add(void *state, pj_slice y, pj_slice x);
+void pj_cpu_add_scaled(pj_cpu *s, pj_slice y, pj_slice x, float scale); /* y += scale x */
 void pj_cpu_add_gated(void *state, pj_slice y, pj_slice x, pj_slice gate);
 void pj_cpu_give(void *state, const float *values, pj_slice y);
 void pj_cpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y);

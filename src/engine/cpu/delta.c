@@ -133,9 +133,9 @@ static void scan_row(const delta *t, uint32_t head, size_t row, float *matrix)
                      (size_t)(head / (d->value_heads / d->key_heads)) * d->key_dim;
     const float *c = b + (size_t)d->key_heads * d->key_dim;
     float *y = pj_cpu_row(t->s, t->y, row) + head * n;
-    float step = fmaxf(
-        pj_softplus(pj_cpu_row(t->s, t->strength, row)[d->value_heads + head] + d->bias[head]),
-        d->least_step);
+    float step =
+        pj_softplus(pj_cpu_row(t->s, t->strength, row)[d->value_heads + head] + d->bias[head]);
+    step = fminf(fmaxf(step, d->least_step), d->most_step);
     float decay = expf(-d->rate[head] * step);
     for (size_t i = 0; i < n; i++) y[i] = d->skip[head] * x[i];
     for (uint32_t k = 0; k < d->key_dim; k++, matrix += n) {
@@ -185,25 +185,27 @@ void pj_cpu_delta_rule(void *state, const pj_layer *layer, pj_slice qkv, pj_slic
 
 /* ---- output ------------------------------------------------------------------------------- */
 
-/* Normalises each head's output and multiplies by silu of its gate. */
+/* A scan's output by groups, or the delta rule's by head. */
+static void norm_parts(const delta *t, float *y)
+{
+    bool scan = t->d->kind == PJ_SCAN;
+    size_t n = scan ? t->y.cols / t->d->norm_groups : t->d->value_dim;
+    for (size_t i = 0; t->d->norm && i < t->y.cols; i += n)
+        t->s->kernels->rmsnorm(y + i, y + i, t->d->norm + (scan ? i : 0), n,
+                               (float)t->s->model->config.norm_eps);
+}
+
+/* Multiplies outputs by silu of their gates, before or after their norm. */
 static void delta_norm_row(void *context, size_t row)
 {
     const delta *t = context;
     const pj_kernels *k = t->s->kernels;
     float *y = pj_cpu_row(t->s, t->y, row), *z = pj_cpu_row(t->s, t->gate, row);
-    size_t n = t->d->value_dim;
-    if (t->d->kind == PJ_SCAN) {
-        float eps = (float)t->s->model->config.norm_eps;
-        n = t->y.cols / t->d->norm_groups;
-        k->silu(z, z, t->y.cols);
-        k->multiply(y, z, t->y.cols);
-        for (size_t i = 0; i < t->y.cols; i += n) k->rmsnorm(y + i, y + i, t->d->norm + i, n, eps);
-        return;
-    }
-    for (uint32_t head = 0; head < t->d->value_heads; head++)
-        k->rmsnorm(y + head * n, y + head * n, t->d->norm, n, (float)t->s->model->config.norm_eps);
+    bool norm_first = t->d->kind != PJ_SCAN || t->d->norm_first;
+    if (norm_first) norm_parts(t, y);
     k->silu(z, z, t->y.cols);
     k->multiply(y, z, t->y.cols);
+    if (!norm_first) norm_parts(t, y);
 }
 
 void pj_cpu_gated_norm(void *state, const pj_layer *layer, pj_slice y, pj_slice gate)

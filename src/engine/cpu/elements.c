@@ -134,10 +134,8 @@ static void add_row(void *context, size_t row)
         t->s->kernels->add_scaled(y, x, t->scale, t->y.cols);
 }
 
-void pj_cpu_add(void *state, pj_slice y, pj_slice x)
+void pj_cpu_add_scaled(pj_cpu *s, pj_slice y, pj_slice x, float scale)
 {
-    pj_cpu *s = state;
-    float scale = (float)s->model->config.residual_scale;
     size_t values = (size_t)y.rows * y.cols;
     pj_cpu_done done =
         pj_cpu_work(s, y, (scale == 1 ? 1 : 2) * (double)values, 12 * (double)values);
@@ -150,6 +148,12 @@ void pj_cpu_add(void *state, pj_slice y, pj_slice x)
     else
         pj_cpu_rows(s, y.rows, values, add_row, &task);
     pj_cpu_operation_end(s, &done);
+}
+
+void pj_cpu_add(void *state, pj_slice y, pj_slice x)
+{
+    pj_cpu *s = state;
+    pj_cpu_add_scaled(s, y, x, (float)s->model->config.residual_scale);
 }
 
 static void add_gated_row(void *context, size_t row)

@@ -259,16 +259,20 @@ typedef struct expert_rows {
 static void expert_gather_row(void *context, size_t i)
 {
     const expert_rows *t = context;
-    memcpy(pj_cpu_row(t->s, t->to, i), pj_cpu_row(t->s, t->from, t->s->expert_row[t->begin + i]),
-           t->to.cols * sizeof(float));
+    uint32_t entry = t->begin + (uint32_t)i;
+    float *to = pj_cpu_row(t->s, t->to, i);
+    memcpy(to, pj_cpu_row(t->s, t->from, t->s->expert_row[entry]), t->to.cols * sizeof(float));
+    if (t->s->model->blueprint->weighted_input)
+        t->s->kernels->scale(to, t->to.cols, t->s->expert_weight[entry]);
 }
 
 static void expert_scatter_row(void *context, size_t i)
 {
     const expert_rows *t = context;
     uint32_t entry = t->begin + (uint32_t)i;
+    float weight = t->s->model->blueprint->weighted_input ? 1 : t->s->expert_weight[entry];
     t->s->kernels->add_scaled(pj_cpu_row(t->s, t->to, t->s->expert_row[entry]),
-                              pj_cpu_row(t->s, t->from, i), t->s->expert_weight[entry], t->to.cols);
+                              pj_cpu_row(t->s, t->from, i), weight, t->to.cols);
 }
 
 static void run_expert(pj_cpu *s, const pj_mlp *mlp, const pj_activation *like, uint32_t begin,

@@ -74,7 +74,9 @@ static pj_cpu_done product_done(const pj_cpu *s, const pj_product *p)
 
 static void add_residual(pj_cpu *s, const pj_product *p)
 {
-    if (p->residual.buffer) pj_cpu_add(s, p->residual, p->y);
+    float factor = p->projection->out_factor != 0 ? p->projection->out_factor : 1;
+    if (p->residual.buffer)
+        pj_cpu_add_scaled(s, p->residual, p->y, (float)s->model->config.residual_scale * factor);
 }
 
 /* Records products that ran together, each from where work on it began to where work on the next

@@ -119,7 +119,7 @@ static void scale_queries_row(void *context, size_t row)
 {
     const query_task *t = context;
     const pj_model_config *c = &t->s->model->config;
-    double periods = floor((double)t->s->rows.position[row] / c->query_period);
+    double periods = floor(((double)t->s->rows.position[row] + c->query_first) / c->query_period);
     if (periods == 0) return;
     t->s->kernels->scale(pj_cpu_row(t->s, t->qkv, row), (size_t)t->l->heads * t->l->head_dim,
                          (float)(1 + c->query_beta * log(1 + periods)));
@@ -171,7 +171,7 @@ void pj_cpu_rotate_and_store(void *state, const pj_layer *l, pj_slice qkv)
     size_t values = (size_t)qkv.rows * qkv.cols, queries = (size_t)l->heads * l->head_dim;
     if (!l->norm_rotated) pj_cpu_rotate(s, l, qkv);
     /* a temperature by position, so that attention over a long context stays sharp */
-    if (s->model->config.query_beta != 0)
+    if (l->scales_queries)
         run_on_queries(&t, PJ_N_OP_QUERY_SCALE, scale_queries_row, queries, qkv.rows * queries, 1,
                        (double)qkv.rows * (double)queries);
     if (!pj_layer_has_keys(l)) return;

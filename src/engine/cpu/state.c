@@ -95,14 +95,13 @@ static bool place_kv(pj_cpu *s, cutter *c)
     for (uint32_t i = 0; i < m->layers; i++) {
         const pj_layer *l = &s->model->layers[i];
         uint32_t slots = l->window == UINT32_MAX ? s->full_slots : s->window_slots;
-        s->kv_offset[i] = c->used;
-        s->kv_row_bytes[i] = pj_dtype_row_bytes(s->options.kv_type, l->head_dim);
-        if (l->delta) {
+        s->delta_offset[i] = c->used;
+        if (l->delta)
             state_cut(c, s->options.sequences * delta_copies(s), pj_delta_state_floats(l->delta),
                       sizeof(float));
-            continue;
-        }
-        if (l->kv_source != i) continue; /* reads another layer's */
+        s->kv_offset[i] = c->used;
+        s->kv_row_bytes[i] = pj_dtype_row_bytes(s->options.kv_type, l->head_dim);
+        if (!pj_layer_has_keys(l)) continue;
         size_t rows;
         if (pj_mul_overflows(pj_kv_planes(l) * (size_t)l->kv_heads * s->options.sequences, slots,
                              &rows))
@@ -116,8 +115,9 @@ static bool allocate(pj_cpu *s, const size_t *floats)
 {
     cutter kv = {0}, activations = {0};
     s->kv_offset = pj_alloc(s->model->config.layers, sizeof *s->kv_offset);
+    s->delta_offset = pj_alloc(s->model->config.layers, sizeof *s->delta_offset);
     s->kv_row_bytes = pj_alloc(s->model->config.layers, sizeof *s->kv_row_bytes);
-    if (!s->kv_offset || !s->kv_row_bytes) return false;
+    if (!s->kv_offset || !s->delta_offset || !s->kv_row_bytes) return false;
     cut_activations(s, &activations, floats);
     if (!place_kv(s, &kv) || activations.overflow) return false;
     s->kv_bytes = kv.used;
@@ -165,6 +165,7 @@ void pj_cpu_close(void *state)
     pj_pages_free(s->kv, s->kv_bytes);
     pj_pages_free(s->block, s->block_bytes);
     pj_free(s->kv_offset);
+    pj_free(s->delta_offset);
     pj_free(s->kv_row_bytes);
     pj_free(s);
 }
@@ -196,7 +197,7 @@ pj_kv_rows pj_cpu_kv(const pj_cpu *s, uint32_t layer, uint32_t sequence, uint32_
 float *pj_cpu_delta(const pj_cpu *s, uint32_t layer, uint32_t sequence)
 {
     size_t floats = pj_delta_state_floats(s->model->layers[layer].delta);
-    return (float *)(void *)(s->kv + s->kv_offset[layer]) + sequence * delta_copies(s) * floats;
+    return (float *)(void *)(s->kv + s->delta_offset[layer]) + sequence * delta_copies(s) * floats;
 }
 
 float *pj_cpu_delta_after(const pj_cpu *s, uint32_t layer, const pj_pass_segment *segment,

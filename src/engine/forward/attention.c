@@ -64,7 +64,7 @@ static pj_done attention_work(const pj_steps *s, const pj_layer *l, const pj_att
     const pj_model_config *c = &s->model->config;
     pj_dtype kv_type = s->compute->options.kv_type;
     double rotated = l->norm_rotated ? 0 : s->rows * pj_rotated_values(s->model, l);
-    double scaled = c->query_beta > 0 ? e->q_floats : 0;
+    double scaled = l->scales_queries ? e->q_floats : 0;
     double each = c->attention_softcap > 0 ? 13 : 7; /* FLOPs of scale, mask, softmax, cap */
     return (pj_done){
         .flops =

@@ -48,13 +48,13 @@ static size_t widest_mlp(const pj_model_config *c)
 static void widen_for_layer(const pj_layer *l, size_t *width)
 {
     size_t queries = (size_t)l->heads * l->head_dim;
-    size_t values = l->delta ? pj_delta_values(l->delta) : queries;
-    size_t channels =
-        l->delta ? pj_delta_channels(l->delta) : queries + 2 * (size_t)l->kv_heads * l->head_dim;
-    size_t gate = l->delta ? values : l->output_gate ? 2 * queries : 0;
-    width[PJ_BUFFER_ATTENDED] = compute_larger(width[PJ_BUFFER_ATTENDED], values);
-    width[PJ_BUFFER_QKV] = compute_larger(width[PJ_BUFFER_QKV], channels);
-    width[PJ_BUFFER_GATE] = compute_larger(width[PJ_BUFFER_GATE], gate);
+    size_t qkv = queries + 2 * (size_t)l->kv_heads * l->head_dim;
+    if (pj_layer_attends(l)) {
+        size_t gate = l->output_gate ? 2 * queries : 0;
+        width[PJ_BUFFER_ATTENDED] = compute_larger(width[PJ_BUFFER_ATTENDED], queries);
+        width[PJ_BUFFER_QKV] = compute_larger(width[PJ_BUFFER_QKV], qkv);
+        width[PJ_BUFFER_GATE] = compute_larger(width[PJ_BUFFER_GATE], gate);
+    }
     if (l->latent) {
         uint32_t query = pj_latent_query(l->latent), value = l->latent->value;
         size_t widest = (size_t)l->heads * compute_larger(query, value);
@@ -62,7 +62,11 @@ static void widen_for_layer(const pj_layer *l, size_t *width)
         width[PJ_BUFFER_MIXED] = compute_larger(width[PJ_BUFFER_MIXED], l->latent->q_a.w.rows);
     }
     if (!l->delta) return;
-    size_t heads = l->delta->value_heads;
+    size_t heads = l->delta->value_heads, values = pj_delta_values(l->delta);
+    size_t channels = pj_delta_channels(l->delta);
+    width[PJ_BUFFER_ATTENDED] = compute_larger(width[PJ_BUFFER_ATTENDED], values);
+    width[PJ_BUFFER_QKV] = compute_larger(width[PJ_BUFFER_QKV], channels);
+    width[PJ_BUFFER_GATE] = compute_larger(width[PJ_BUFFER_GATE], values);
     size_t mixed = l->delta->kind == PJ_SHORT_CONVOLUTION ? 3 * channels : channels;
     width[PJ_BUFFER_MIXED] = compute_larger(width[PJ_BUFFER_MIXED], mixed);
     width[PJ_BUFFER_STRENGTH] = compute_larger(width[PJ_BUFFER_STRENGTH], 2 * heads);
@@ -169,7 +173,7 @@ size_t pj_kv_token_bytes(const pj_model *model, pj_dtype kv_type, bool only_wind
     size_t bytes = 0;
     for (uint32_t i = 0; i < model->config.layers; i++) {
         const pj_layer *l = &model->layers[i];
-        if (l->delta || !pj_layer_has_keys(l)) continue; /* no per-token cache, or shared */
+        if (!pj_layer_has_keys(l)) continue; /* no per-token cache, or shared */
         if (only_windowed && l->window == UINT32_MAX) continue;
         bytes += (size_t)pj_kv_planes(l) * l->kv_heads * pj_dtype_row_bytes(kv_type, l->head_dim);
     }

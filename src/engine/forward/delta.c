@@ -31,8 +31,11 @@ static void run_rule(const pj_steps *s, const pj_layer *l, pj_slice qkv, pj_slic
 void pj_steps_gated_norm(const pj_steps *s, const pj_layer *l, pj_slice y, pj_slice gate)
 {
     double values = (double)y.rows * y.cols;
-    pj_done done = {.flops = 9 * values, .bytes = 12 * values, .out = y};
-    pj_instrument_name name = l->delta->kind == PJ_SCAN ? PJ_N_MAMBA_NORM : PJ_N_LINEAR_ATTN_NORM;
+    bool normed = l->delta->norm != NULL;
+    pj_done done = {.flops = (normed ? 9 : 5) * values, .bytes = 12 * values, .out = y};
+    pj_instrument_name name = !normed                     ? PJ_N_OUTPUT_GATE
+                              : l->delta->kind == PJ_SCAN ? PJ_N_MAMBA_NORM
+                                                          : PJ_N_LINEAR_ATTN_NORM;
     if (!pj_steps_want(s, name)) return;
     pj_steps_component(s, name);
     s->ops->gated_norm(s->state, l, y, gate);

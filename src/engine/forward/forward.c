@@ -163,13 +163,28 @@ static void attend_recurrent(const pj_steps *s, const pj_layer *l, pj_slice h)
     }
 }
 
-/* The first half of a layer: attention, or a recurrence. */
+/* Multiplies a half's input, which is scaled by `from` already. */
+static void scale_input(const pj_steps *s, pj_instrument_name name, pj_slice h, double from,
+                        double factor)
+{
+    double values = (double)h.rows * h.cols;
+    pj_done done = {values, 8 * values, h, false};
+    if (factor == from || !pj_steps_want(s, name)) return;
+    pj_steps_component(s, name);
+    s->ops->scale(s->state, h, (float)(factor / from));
+    pj_steps_end(s, &done);
+}
+
+/* The first half of a layer: attention, a recurrence, or both of the same input. */
 static void attend(const pj_steps *s, const pj_layer *l, pj_slice h)
 {
+    const pj_multipliers *m = &s->model->config.multipliers;
     if (l->delta) {
+        scale_input(s, PJ_N_SSM_IN_MULTIPLIER, h, 1, m->ssm_in);
         attend_recurrent(s, l, h);
-        return;
+        if (!pj_layer_attends(l)) return;
     }
+    scale_input(s, PJ_N_ATTENTION_IN_MULTIPLIER, h, l->delta ? m->ssm_in : 1, m->attention_in);
     if (l->latent)
         pj_steps_latent(s, l, h);
     else
@@ -238,7 +253,7 @@ static void run_layer(const pj_steps *s, const pj_layer *l)
     if (l->streams) pj_steps_predict(s, l);
     pj_slice h = forward_norm(s, &l->attention_norm, x);
     if (l->streams) pj_steps_low_rank(s, l, h);
-    bool has_mixer = l->delta || l->latent || l->o.w.data;
+    bool has_mixer = l->delta || pj_layer_attends(l);
     bool has_mlp = l->experts || l->mlp.down.w.data;
     if (!without->attention && has_mixer) attend(s, l, h);
     if (l->streams) pj_steps_join_low_rank(s, h);

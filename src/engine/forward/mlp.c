@@ -14,12 +14,17 @@ static pj_activation mlp_activation(const pj_model_config *c)
                            .limit = (float)c->swiglu_limit};
 }
 
-/* An activation, as a component unless it is part of one. */
-static void activate(const pj_steps *s, const pj_activation *a, pj_instrument_name component)
+/* An activation of factor * gate, as a component unless it is part of one. */
+static void activate(const pj_steps *s, const pj_activation *a, double factor,
+                     pj_instrument_name component)
 {
     pj_done done = pj_activation_work(a);
+    double scaled = factor != 1 ? (double)a->gate.rows * a->gate.cols : 0;
+    done.flops += scaled;
+    done.bytes += 8 * scaled;
     if (!a->inner && !pj_steps_want(s, component)) return;
     if (!a->inner) pj_steps_component(s, component);
+    if (factor != 1) s->ops->scale(s->state, a->gate, (float)factor);
     s->ops->activate(s->state, a);
     if (!a->inner) pj_steps_end(s, &done);
 }
@@ -32,7 +37,7 @@ void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, pj_slice x, pj_slice y, 
     like.cutoff = mlp->cutoff;
     pj_mlp_block b = pj_mlp_block_of(mlp, &like, y, residual);
     pj_steps_products(s, x, b.inputs, b.input_count);
-    activate(s, &b.activation, PJ_N_ACT);
+    activate(s, &b.activation, s->model->config.multipliers.gate, PJ_N_ACT);
     pj_slice act = b.activation.act;
     pj_norm_step step = {.norm = &mlp->act_norm, .heads = 1, .x = act, .y = act};
     pj_steps_norm(s, &step);
@@ -50,7 +55,7 @@ void pj_steps_token_input(const pj_steps *s, const pj_layer *l, pj_slice y)
                        .up = pj_slice_cols(vectors, l->index * n, n),
                        .act = pj_steps_slice(s, PJ_BUFFER_ACT, n)};
     pj_steps_product(s, pj_steps_hidden(s, PJ_BUFFER_X), &l->token_gate, a.gate, (pj_slice){0});
-    activate(s, &a, PJ_N_PER_LAYER_ACT);
+    activate(s, &a, 1, PJ_N_PER_LAYER_ACT);
     pj_steps_product(s, a.act, &l->token_projection, y, (pj_slice){0});
 }
 

@@ -27,7 +27,7 @@
 #include "engine/model/model.h"
 
 /* Incremented with every change of a table's layout or of a function's contract. */
-enum { PJ_BACKEND_VERSION = 8 };
+enum { PJ_BACKEND_VERSION = 9 };
 
 /* ---- what the operations read and write --------------------------------------------------- */
 
@@ -95,7 +95,8 @@ typedef struct pj_norm_step {
     pj_slice x, y, residual;
 } pj_norm_step;
 
-/* y = x W^T + bias; then, with a residual, residual += residual_scale * y. */
+/* y = x W^T + bias; then, with a residual, residual += residual_scale * projection->out_factor * y
+ * (0: 1). */
 typedef struct pj_product {
     const pj_projection *projection;
     pj_slice y, residual; /* cols: the matrix's rows */
@@ -188,15 +189,15 @@ typedef struct pj_ops {
      * by `angles` (layer->rope; PJ_NO_ROPE: not): pair j of a head, from its column rope_first, is
      * (j, j + pairs), or (2 j, 2 j + 1) with rope->neighbours; (a, b) becomes (a cos - b sin, b cos
      * + a sin); other columns stay;
-     * 2. if config.query_beta is not 0, multiplies queries by
-     *    1 + query_beta ln(1 + floor(position / query_period));
+     * 2. if layer->scales_queries, multiplies queries by
+     *    1 + query_beta ln(1 + floor((position + query_first) / query_period));
      * 3. if the layer is its own kv_source, stores keys and (unless layer->values_in_keys, when qkv
      *    has none) values as kv_type in the cache, at
      *    slot position (with a window: position - sequence's base) of the row's sequence. */
     void (*rotate_and_store)(void *s, const pj_layer *layer, pj_slice qkv);
     /* y = attention of the queries in qkv over the cache of layer->kv_source, positions
-     * [max(0, p + 1 - window), p] of a row's sequence for position p, in groups of heads /
-     * kv_heads query heads: scores q k * score_scale, then config.attention_softcap (c tanh(s /
+     * [pj_layer_first_key, p] of a row's sequence for position p, in groups of heads / kv_heads
+     * query heads: scores q k * score_scale, then config.attention_softcap (c tanh(s /
      * c)), softmax with the head's sink (layer->sinks) as one more score that has no value. Values,
      * and heads of y, have layer->value_dim columns. The extent is given where components are
      * recorded. */
@@ -215,9 +216,10 @@ typedef struct pj_ops {
      * (largest - logit) / max(|logit|, largest) <= router_reach. */
     void (*route)(void *s, const pj_layer *layer, pj_slice logits, bool renormalise);
     /* y = sum over a row's chosen experts, in ascending order of expert, of weight * block(x),
-     * where a block is that of pj_mlp_block_of with this kind of activation; then, with a residual,
-     * residual += residual_scale * y. May overwrite GATE_UP, ACT and Y2. A component PJ_N_EXPERTS
-     * with the work of pj_mlp_flops and pj_mlp_bytes of each expert that has rows. */
+     * where a block is that of pj_mlp_block_of with this kind of activation (with weighted_input of
+     * the blueprint, of block(weight * x)); then, with a residual, residual += residual_scale * y.
+     * May overwrite GATE_UP, ACT and Y2. A component PJ_N_EXPERTS with the work of pj_mlp_flops and
+     * pj_mlp_bytes of each expert that has rows. */
     void (*experts)(void *s, const pj_layer *layer, const pj_activation *like, pj_slice x,
                     pj_slice y, pj_slice residual);
     /* y += sigmoid(gate) * x; gate has one column. */
@@ -230,10 +232,11 @@ typedef struct pj_ops {
      * keys of qkv are divided by sqrt(their square + 1e-6), queries also by sqrt(key_dim);
      * beta = sigmoid(strength(r, h)), decay = e^(-rate[h] softplus(strength(r, value_heads + h) +
      * bias[h])). With PJ_SCAN (delta.h), qkv has x, B and C, and strength steps before softplus,
-     * which are at least delta->least_step. */
+     * which are at least delta->least_step and at most delta->most_step. */
     void (*delta_rule)(void *s, const pj_layer *layer, pj_slice qkv, pj_slice strength, pj_slice y);
     /* y = rmsnorm(y, delta->norm) by value head, times silu(gate); with PJ_SCAN rmsnorm(y
-     * silu(gate)) in norm_groups parts. Overwrites gate. */
+     * silu(gate)) in norm_groups parts, or with norm_first those parts' norm times silu(gate), or
+     * without a norm y silu(gate). Overwrites gate. */
     void (*gated_norm)(void *s, const pj_layer *layer, pj_slice y, pj_slice gate);
     /* Alternating updates (engine/model/streams.h): `streams` has config.streams.count slices of
      * the columns of x, adjacent. Stream j becomes stream j + sum over i of coefficients(r, count j

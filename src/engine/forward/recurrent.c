@@ -18,6 +18,28 @@ static void run_scan(const pj_steps *s, const pj_layer *l, pj_slice mixed, pj_sl
     pj_steps_end(s, &done);
 }
 
+/* Multiplies the parts of in_proj's output: gate, x, B, C and step. */
+static void scale_parts(const pj_steps *s, const pj_layer *l, pj_slice gate, pj_slice mixed,
+                        pj_slice step)
+{
+    const double *factors = s->model->config.multipliers.ssm;
+    uint32_t values = gate.cols, keys = l->delta->key_heads * l->delta->key_dim;
+    const pj_slice parts[] = {gate, pj_slice_cols(mixed, 0, values),
+                              pj_slice_cols(mixed, values, keys),
+                              pj_slice_cols(mixed, values + keys, keys), step};
+    pj_done done = {.out = mixed};
+    for (int i = 0; i < 5; i++) {
+        double scaled = factors[i] != 1 ? (double)parts[i].rows * parts[i].cols : 0;
+        done.flops += scaled;
+        done.bytes += 8 * scaled;
+    }
+    if (done.flops == 0 || !pj_steps_want(s, PJ_N_SSM_MULTIPLIERS)) return;
+    pj_steps_component(s, PJ_N_SSM_MULTIPLIERS);
+    for (int i = 0; i < 5; i++)
+        if (factors[i] != 1) s->ops->scale(s->state, parts[i], (float)factors[i]);
+    pj_steps_end(s, &done);
+}
+
 void pj_steps_scan(const pj_steps *s, const pj_layer *l, pj_slice x)
 {
     const struct pj_delta *d = l->delta;
@@ -33,6 +55,7 @@ void pj_steps_scan(const pj_steps *s, const pj_layer *l, pj_slice x)
         {.projection = &d->a, .y = pj_slice_cols(strength, d->value_heads, d->value_heads)},
     };
     pj_steps_products(s, x, products, 3);
+    scale_parts(s, l, gate, mixed, pj_slice_cols(strength, d->value_heads, d->value_heads));
     pj_steps_convolution(s, l, mixed, convolved);
     run_scan(s, l, convolved, strength, y);
     pj_steps_gated_norm(s, l, y, gate);

@@ -32,6 +32,11 @@ static inline bool pj_layer_has_keys(const pj_layer *layer)
 {
     return layer->kv_source == layer->index; /* else it reads those of another layer */
 }
+/* Whether it has attention, perhaps beside a recurrence. */
+static inline bool pj_layer_attends(const pj_layer *layer)
+{
+    return layer->kv_source != UINT32_MAX;
+}
 /* Rows that a position has in the cache for each KV head: keys and values, or keys alone. */
 static inline uint32_t pj_kv_planes(const pj_layer *layer)
 {
@@ -40,6 +45,8 @@ static inline uint32_t pj_kv_planes(const pj_layer *layer)
 /* First key visible to the query at a position. */
 static inline uint32_t pj_layer_first_key(const pj_layer *layer, uint32_t position)
 {
+    if (layer->window_is_chunk && layer->window != UINT32_MAX)
+        return position - position % layer->window;
     return position + 1 > layer->window ? position + 1 - layer->window : 0;
 }
 

@@ -46,11 +46,14 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_GRANITE_HYBRID] = {"GraniteMoeHybridForCausalLM", "granitemoehybrid", "granitehybrid",
                                 true},
     [PJ_ARCH_COHERE2] = {"Cohere2ForCausalLM", "cohere2", "cohere2", true},
-    [PJ_ARCH_HUNYUAN_DENSE] = {"HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", NULL, false},
-    [PJ_ARCH_APERTUS] = {"ApertusForCausalLM", "apertus", NULL, false},
-    [PJ_ARCH_BITNET] = {"BitNetForCausalLM", "bitnet", NULL, false},
-    [PJ_ARCH_PHIMOE] = {"PhimoeForCausalLM", "phimoe", NULL, false},
-    [PJ_ARCH_NEMOTRON_H] = {"NemotronHForCausalLM", "nemotron_h", NULL, false},
+    [PJ_ARCH_HUNYUAN_DENSE] = {"HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense", "hunyuan-dense",
+                               false},
+    [PJ_ARCH_APERTUS] = {"ApertusForCausalLM", "apertus", "apertus", false},
+    [PJ_ARCH_BITNET] = {"BitNetForCausalLM", "bitnet", "bitnet", false},
+    [PJ_ARCH_PHIMOE] = {"PhimoeForCausalLM", "phimoe", "phimoe", false},
+    [PJ_ARCH_NEMOTRON_H] = {"NemotronHForCausalLM", "nemotron_h", "nemotron_h", false},
+    [PJ_ARCH_FALCON_H1] = {"FalconH1ForCausalLM", "falcon_h1", "falcon-h1", false},
+    [PJ_ARCH_LLAMA4] = {"Llama4ForCausalLM", "llama4_text", "llama4", true},
     [PJ_ARCH_MIMO] = {"MiMoForCausalLM", "mimo", NULL, false},
     [PJ_ARCH_GEMMA3N] = {"Gemma3nForCausalLM", "gemma3n_text", "gemma3n", false},
 };
@@ -64,6 +67,7 @@ static const struct {
     {"Qwen3_5ForConditionalGeneration", "qwen3_5", PJ_ARCH_QWEN3_5},
     {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", PJ_ARCH_QWEN3_5_MOE},
     {"Gemma4ForConditionalGeneration", "gemma4", PJ_ARCH_GEMMA4},
+    {"Llama4ForConditionalGeneration", "llama4", PJ_ARCH_LLAMA4},
     {"Gemma3nForConditionalGeneration", "gemma3n", PJ_ARCH_GEMMA3N},
 };
 

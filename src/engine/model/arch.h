@@ -46,6 +46,8 @@ typedef enum pj_arch {
     PJ_ARCH_BITNET,
     PJ_ARCH_PHIMOE,
     PJ_ARCH_NEMOTRON_H,
+    PJ_ARCH_FALCON_H1,
+    PJ_ARCH_LLAMA4,
     PJ_ARCH_GEMMA3N,
     PJ_ARCH_MIMO,
     PJ_ARCH_COUNT

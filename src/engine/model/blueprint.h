@@ -49,6 +49,7 @@ typedef struct pj_blueprint {
     bool parallel_block;    /* x + attention(n x) + mlp(n x) with one norm */
     pj_qk_norm qk_norm;
     bool qk_norm_rotated; /* after the rotation, instead of before */
+    bool qk_norm_plain;   /* without weights, and only in layers that rotate */
     pj_mlp_kind mlp;
     pj_router_kind router;
     bool router_bias;
@@ -60,6 +61,9 @@ typedef struct pj_blueprint {
     bool parallel_experts; /* experts run in parallel with the dense block, not instead of it */
     bool shared_expert;    /* an additional expert for every token */
     bool shared_gate;      /* it is weighted by a sigmoid */
+    /* an expert's input is multiplied by its weight, instead of its output */
+    bool weighted_input;
+    bool experts_transposed; /* tensors of all experts are [experts, in, out] */
     pj_bias_rule qkv_bias, o_bias, mlp_bias, head_bias;
     /* Components in layer order; PJ_N_NONE: the architecture has no such norm. */
     const char *block;                     /* the feed-forward block's own name; NULL: "mlp" */

@@ -100,6 +100,11 @@ static const pj_tensor *find_in_gguf(const pj_checkpoint *checkpoint, const char
     char own[PJ_GGUF_NAME_BYTES];
     if (!pj_gguf_tensor_name(checkpoint->config.arch, name, own, sizeof own)) return NULL;
     const pj_tensor *found = find_exact(checkpoint, own);
+    if (!found && !pj_ends_with(own, ".weight")) { /* names without it, as Falcon-H1's ffn_norm */
+        size_t length = strlen(own);
+        snprintf(own + length, sizeof own - length, ".weight");
+        found = find_exact(checkpoint, own);
+    }
     if (found) checkpoint->used[found - checkpoint->tensors] = true;
     return found;
 }

@@ -161,6 +161,8 @@ static void config_read_sizes(pj_config_reader *r, pj_model_config *config)
     if (config->arch == PJ_ARCH_GRANITE_HYBRID) /* the other width is that of experts */
         config->intermediate =
             want_size(r, "shared_intermediate_size", config->intermediate, PJ_MAX_WIDTH);
+    if (config->arch == PJ_ARCH_LLAMA4) /* likewise: config_experts.c */
+        config->intermediate = want_size(r, "intermediate_size_mlp", 16384, PJ_MAX_WIDTH);
     if (config->arch == PJ_ARCH_LFM2) config->intermediate = adjusted_width(r, config);
     config->vocab = want_size(r, "vocab_size", rules->vocab, PJ_MAX_VOCAB);
     config->context = want_size(r, "max_position_embeddings", rules->context, PJ_MAX_CONTEXT);
@@ -228,9 +230,42 @@ static void config_read_block(pj_config_reader *r, pj_model_config *config)
     if (pj_config_bool(r, "qk_layernorm", false))
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "qk_layernorm", "true is not supported");
     /* the smaller GLM-4.5 has none */
-    if (arch == PJ_ARCH_GLM4_MOE)
-        config->without_qk_norm = !pj_config_bool(r, "use_qk_norm", false);
+    if (arch == PJ_ARCH_GLM4_MOE || arch == PJ_ARCH_LLAMA4)
+        config->without_qk_norm = !pj_config_bool(r, "use_qk_norm", arch == PJ_ARCH_LLAMA4);
     read_activation(r, config);
+}
+
+/* A list of factors; absent: all 1. */
+static void read_factors(pj_config_reader *r, const char *key, double *factors, size_t count)
+{
+    json_t *list = pj_config_get(r, key);
+    for (size_t i = 0; list && i < count; i++) {
+        double factor = json_number_value(json_array_get(list, i));
+        if (json_array_size(list) != count || !(factor >= 1e-6 && factor <= 1e6)) {
+            pj_config_refuse(r, PJ_E_INVALID, key, "must list a positive factor for each part");
+            return;
+        }
+        factors[i] = factor;
+    }
+}
+
+/* Falcon-H1: one factor for keys is one for scores. */
+static void read_falcon_multipliers(pj_config_reader *r, pj_model_config *c)
+{
+    enum { MOST = 1000000 };
+    pj_multipliers *m = &c->multipliers;
+    double mlp[2] = {1, 1};
+    c->embedding_scale = pj_config_number(r, "embedding_multiplier", 1, 1e-6, MOST);
+    c->logit_scale = pj_config_number(r, "lm_head_multiplier", 1, 1e-6, MOST);
+    c->score_scale = pj_config_number(r, "key_multiplier", 1, 1e-6, MOST) / sqrt(c->head_dim);
+    m->attention_in = pj_config_number(r, "attention_in_multiplier", 1, 1e-6, MOST);
+    m->attention_out = pj_config_number(r, "attention_out_multiplier", 1, 1e-6, MOST);
+    m->ssm_in = pj_config_number(r, "ssm_in_multiplier", 1, 1e-6, MOST);
+    m->ssm_out = pj_config_number(r, "ssm_out_multiplier", 1, 1e-6, MOST);
+    read_factors(r, "mlp_multipliers", mlp, 2);
+    read_factors(r, "ssm_multipliers", m->ssm, 5);
+    m->gate = mlp[0];
+    m->down = mlp[1];
 }
 
 /* Scale factors and caps that only some architectures have. */
@@ -243,6 +278,7 @@ static void config_read_multipliers(pj_config_reader *r, pj_model_config *c)
         c->score_scale = pj_config_number(r, "attention_multiplier", 1, 1e-6, MOST);
         c->logit_scale = 1 / pj_config_number(r, "logits_scaling", 1, 1e-6, MOST);
     }
+    if (c->arch == PJ_ARCH_FALCON_H1) read_falcon_multipliers(r, c);
     if (c->arch == PJ_ARCH_COHERE2)
         c->logit_scale = pj_config_number(r, "logit_scale", 0.0625, 1e-6, MOST);
     bool normed = c->arch == PJ_ARCH_GEMMA4 || c->arch == PJ_ARCH_GEMMA3N;

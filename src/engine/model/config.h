@@ -23,6 +23,24 @@ typedef enum pj_rope_type {
 /* Layers of one half only. */
 typedef enum pj_halves { PJ_HALVES_BOTH = 0, PJ_HALF_MIXER, PJ_HALF_MLP } pj_halves;
 
+/* Factors of Falcon-H1 beside those that others have; 1 has no effect. */
+typedef struct pj_multipliers {
+    double attention_in, attention_out, ssm_in, ssm_out, gate, down;
+    double ssm[5]; /* of in_proj's parts: gate, x, B, C, step */
+} pj_multipliers;
+
+#define PJ_MULTIPLIERS_NONE                                                                     \
+    {                                                                                           \
+        .attention_in = 1, .attention_out = 1, .ssm_in = 1, .ssm_out = 1, .gate = 1, .down = 1, \
+        .ssm = {                                                                                \
+            1,                                                                                  \
+            1,                                                                                  \
+            1,                                                                                  \
+            1,                                                                                  \
+            1                                                                                   \
+        }                                                                                       \
+    }
+
 /* What layers with a recurrent state compute (delta.h). */
 typedef enum pj_recurrence {
     PJ_DELTA_RULE = 0,
@@ -83,9 +101,12 @@ typedef struct pj_model_config {
     pj_rope_config rope;
     pj_rope_config window_rope; /* for windowed layers; dims 0: as the others */
     bool *layer_rotates;        /* [layers], in the arena; NULL: all do */
-    /* Queries are scaled by 1 + beta ln(1 + floor(position / period)); beta 0: no scaling. */
+    /* Queries are scaled by 1 + beta ln(1 + floor((position + first) / period)); beta 0: no
+     * scaling.
+     */
     double query_beta;
-    uint32_t query_period;
+    uint32_t query_period, query_first;
+    bool query_scale_unrotated; /* only in layers without rotation */
     /* Properties that differ between layers; [layers], in the arena; NULL: all alike. */
     uint32_t *layer_head_dim, *layer_kv_heads;
     /* index of the layer whose keys and values are read: itself or an earlier one */
@@ -107,15 +128,19 @@ typedef struct pj_model_config {
     uint32_t token_vector, token_vector_vocab;
     uint32_t window;         /* sliding window in tokens, 0: none */
     bool *layer_is_windowed; /* [layers], in the arena; NULL: every layer has the window */
+    /* Positions are divided into chunks of `window`; a query sees the keys of its own chunk. */
+    bool window_is_chunk;
     /* Layers with a recurrent state instead of attention (delta.h); kernel 0: none. */
     bool *layer_is_linear;   /* [layers], in the arena; NULL: none */
+    bool attention_beside;   /* they have attention too, of the same input */
     pj_halves *layer_halves; /* [layers], in the arena; NULL: both everywhere */
     struct {
         pj_recurrence kind;
         uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
-        uint32_t norm_groups;
-        bool conv_bias;
-        double least_step; /* PJ_SCAN: of dt */
+        bool conv_bias, in_bias, out_bias;
+        /* PJ_SCAN */
+        double least_step, most_step;  /* of dt; most_step 0: no bound */
+        bool without_norm, norm_first; /* the output is gated alone, or after its norm */
     } linear;
     /* Multi-head latent attention (latent.h); rank 0: none. */
     struct {
@@ -129,6 +154,7 @@ typedef struct pj_model_config {
     /* of each half layer's output, before adding it to the residual stream */
     double residual_scale;
     double logit_scale;
+    pj_multipliers multipliers;
     double score_scale;   /* of q k^T; 0: head_dim^-0.5 */
     bool without_qk_norm; /* smaller models of a family whose larger ones norm queries and keys */
     double attention_softcap, logit_softcap; /* x becomes cap tanh(x / cap); 0: none */
@@ -136,6 +162,8 @@ typedef struct pj_model_config {
     bool gelu;  /* gelu_new instead of silu */
     bool relu2; /* the square of relu */
     bool xielu; /* with parameters of each layer */
+    /* [layers], in the arena: those parameters in GGUF files; NULL: tensors have them */
+    float (*layer_xielu)[4];
     /* Clamped SwiGLU: g sigmoid(alpha g) (u + 1) with g <= limit and |u| <= limit; limit 0: plain.
      */
     double swiglu_alpha, swiglu_limit;
@@ -176,6 +204,16 @@ static inline pj_halves pj_config_halves(const pj_model_config *c, uint32_t laye
 {
     return c->layer_halves ? c->layer_halves[layer] : PJ_HALVES_BOTH;
 }
+/* Whether a layer has a recurrent state, and whether it has attention. */
+static inline bool pj_config_is_linear(const pj_model_config *c, uint32_t layer)
+{
+    return c->layer_is_linear && c->layer_is_linear[layer];
+}
+static inline bool pj_config_attends(const pj_model_config *c, uint32_t layer)
+{
+    return pj_config_halves(c, layer) != PJ_HALF_MLP &&
+           (c->attention_beside || !pj_config_is_linear(c, layer));
+}
 /* Width of a dense block. */
 static inline uint32_t pj_config_mlp_width(const pj_model_config *c, uint32_t layer)
 {
@@ -184,11 +222,12 @@ static inline uint32_t pj_config_mlp_width(const pj_model_config *c, uint32_t la
 }
 
 /* Initial value before a file has been read. */
-#define PJ_MODEL_CONFIG_NONE                 \
-    ((pj_model_config){.bos = -1,            \
-                       .embedding_scale = 1, \
-                       .residual_scale = 1,  \
-                       .logit_scale = 1,     \
+#define PJ_MODEL_CONFIG_NONE                               \
+    ((pj_model_config){.bos = -1,                          \
+                       .embedding_scale = 1,               \
+                       .residual_scale = 1,                \
+                       .logit_scale = 1,                   \
+                       .multipliers = PJ_MULTIPLIERS_NONE, \
                        .routed_scale = 1})
 
 /* Sampling defaults of generation_config.json; NAN or 0 (top_k) where absent. */

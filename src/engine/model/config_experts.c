@@ -60,6 +60,34 @@ static void read_bounded_dense(pj_config_reader *r, pj_model_config *c)
         dense[i] = i < first || i > last || (i + 1) % interval != 0;
 }
 
+/* Llama 4: a list of the layers with experts, or each step-th. */
+static void read_listed_experts(pj_config_reader *r, pj_model_config *c)
+{
+    json_t *list = pj_config_get(r, "moe_layers"), *item;
+    uint32_t step = pj_config_count(r, "interleave_moe_layer_step", 1, 0, PJ_MAX_LAYERS);
+    bool *dense = dense_layers(r, c);
+    size_t i;
+    if (list && !json_is_array(list))
+        pj_config_refuse(r, PJ_E_INVALID, "moe_layers", "must be a list");
+    for (uint32_t layer = 0; dense && layer < c->layers; layer++)
+        dense[layer] = list || step == 0 || (layer + 1) % step != 0;
+    json_array_foreach(list, i, item)
+    {
+        int64_t layer = json_integer_value(item);
+        if (!json_is_integer(item) || layer < 0)
+            pj_config_refuse(r, PJ_E_INVALID, "moe_layers", "must hold layer numbers");
+        else if (dense && layer < c->layers)
+            dense[layer] = false;
+    }
+}
+
+static bool any_experts(const pj_model_config *c)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < c->layers; i++) any |= !c->layer_is_dense[i];
+    return any;
+}
+
 /* ---- experts -------------------------------------------------------------------------------- */
 
 /* The keys of an architecture's experts and their defaults, -1: required. */
@@ -176,6 +204,13 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
                              "above 0 is not supported beside state-space layers");
         c->norm_topk = false;
         return;
+    case PJ_ARCH_LLAMA4: /* `intermediate_size` is the width of experts alone */
+        k = (expert_keys){"num_local_experts", k.chosen, "intermediate_size", NULL, 16, 1, 8192, 0};
+        c->norm_topk = false;
+        c->router_sigmoid = true;
+        read_listed_experts(r, c);
+        if (r->status != PJ_OK || !any_experts(c)) return;
+        break;
     case PJ_ARCH_MINIMAX_M2:
         k = (expert_keys){"num_local_experts", k.chosen, NULL, NULL, 256, 8, 0, 0};
         c->router_sigmoid = c->router_correction = true;
@@ -211,7 +246,9 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
     if (c->arch == PJ_ARCH_PHIMOE && r->status == PJ_OK && c->experts_per_token != 2)
         pj_config_refuse(r, PJ_E_UNSUPPORTED, k.chosen, "must be 2");
     bool ernie = c->arch == PJ_ARCH_ERNIE4_5_MOE;
-    if (pj_blueprint_get(c->arch)->shared_expert && !pj_blueprint_get(c->arch)->shared_gate)
+    if (c->arch == PJ_ARCH_LLAMA4)
+        c->shared_intermediate = c->expert_intermediate;
+    else if (pj_blueprint_get(c->arch)->shared_expert && !pj_blueprint_get(c->arch)->shared_gate)
         read_shared_count(r, ernie ? "moe_num_shared_experts" : "n_shared_experts", 1 + ernie, c);
     check_groups(r, c);
 }

@@ -37,12 +37,15 @@ bool pj_config_widths(pj_config_reader *r, pj_model_config *config)
 
 /* ---- rotation ----------------------------------------------------------------------------- */
 
-/* A list of 1 and 0, or every interval-th layer without rotation. */
+/* A list of 1 and 0, or every interval-th layer without rotation; Llama 4 may have an empty list.
+ */
 static void config_layers_read_rotating_layers(pj_config_reader *r, pj_model_config *config)
 {
     json_t *list = pj_config_get(r, "no_rope_layers");
     uint32_t interval = pj_config_count(r, "no_rope_layer_interval", 4, 1, PJ_MAX_LAYERS);
-    if (config->arch != PJ_ARCH_SMOLLM3 || r->status != PJ_OK) return;
+    bool llama4 = config->arch == PJ_ARCH_LLAMA4;
+    if ((config->arch != PJ_ARCH_SMOLLM3 && !llama4) || r->status != PJ_OK) return;
+    if (llama4 && json_is_array(list) && json_array_size(list) == 0) list = NULL;
     if (list && (!json_is_array(list) || json_array_size(list) < config->layers)) {
         pj_config_refuse(r, PJ_E_INVALID, "no_rope_layers", "must have a number for every layer");
         return;
@@ -125,6 +128,35 @@ static void config_layers_read_window(pj_config_reader *r, pj_model_config *conf
         config->layer_rotates = config->layer_is_windowed;
 }
 
+/* Llama 4: chunks of positions in the layers that are listed, or else rotate, and queries that the
+ * others scale by position. */
+static void read_chunks(pj_config_reader *r, pj_model_config *c)
+{
+    json_t *types = layer_types(r, c), *tuned = pj_config_get(r, "attn_temperature_tuning");
+    bool *chunked = alloc_layers(r, c, sizeof *chunked), any = false;
+    for (uint32_t i = 0; chunked && r->status == PJ_OK && i < c->layers; i++) {
+        chunked[i] = types ? is_of_kind(r, types, i, "chunked_attention") : c->layer_rotates[i];
+        any |= chunked[i];
+    }
+    bool absent = !json_object_get(r->object, "attention_chunk_size");
+    uint32_t chunk =
+        pj_config_count(r, "attention_chunk_size", absent ? 8192 : 0, 1, PJ_MAX_CONTEXT);
+    if (any && chunk == 0)
+        pj_config_refuse(r, PJ_E_INVALID, "attention_chunk_size",
+                         "is missing, but layers have chunked attention");
+    c->window = any ? chunk : 0;
+    c->window_is_chunk = any;
+    c->layer_is_windowed = chunked;
+    /* older files have a number */
+    if (json_is_integer(tuned) ? json_integer_value(tuned) == 0
+                               : !pj_config_bool(r, "attn_temperature_tuning", true))
+        return;
+    c->query_beta = pj_config_number(r, "attn_scale", 0.1, 0, 1e6);
+    c->query_period = pj_config_count(r, "floor_scale", 8192, 1, PJ_MAX_CONTEXT);
+    c->query_first = 1;
+    c->query_scale_unrotated = true;
+}
+
 /* ---- linear attention --------------------------------------------------------------------- */
 
 static void read_linear_sizes(pj_config_reader *r, pj_model_config *c)
@@ -153,12 +185,35 @@ static void config_layers_read_linear_layers(pj_config_reader *r, pj_model_confi
 
 /* ---- state-space layers and short convolutions ---------------------------------------------- */
 
+/* A number, or infinity as transformers writes it. */
+static double step_limit(pj_config_reader *r, const json_t *list, size_t index)
+{
+    const json_t *value = json_array_get(list, index);
+    const char *word = json_string_value(json_object_get(value, "__float__"));
+    double number = json_number_value(value);
+    if (word && strcmp(word, "Infinity") == 0) return INFINITY;
+    if (!json_is_number(value) || !(number >= 0))
+        pj_config_refuse(r, PJ_E_INVALID, "time_step_limit", "must be two numbers from 0 on");
+    return number;
+}
+
+/* Bounds of a scan's steps. */
+static void read_step_limits(pj_config_reader *r, pj_model_config *c)
+{
+    const json_t *limits = pj_config_get(r, "time_step_limit");
+    if (!limits) return;
+    c->linear.least_step = step_limit(r, limits, 0);
+    c->linear.most_step = step_limit(r, limits, 1);
+    if (r->status == PJ_OK && !(c->linear.most_step > c->linear.least_step))
+        pj_config_refuse(r, PJ_E_INVALID, "time_step_limit", "must be two numbers, least first");
+}
+
 /* Granite 4: a list of the layers' kinds, in either generation's words. */
 static void read_scan_layers(pj_config_reader *r, pj_model_config *c)
 {
     json_t *types = layer_types(r, c);
     bool *scans = c->layer_is_linear = alloc_layers(r, c, sizeof *scans);
-    const char *rotation = pj_config_text(r, "position_embedding_type", "rope");
+    const char *rotation = pj_config_text(r, "position_embedding_type", "nope");
     uint32_t expand = pj_config_count(r, "mamba_expand", 2, 1, 64);
     c->linear.kind = PJ_SCAN;
     c->linear.value_heads = pj_config_count(r, "mamba_n_heads", 128, 1, PJ_MAX_HEADS);
@@ -166,9 +221,8 @@ static void read_scan_layers(pj_config_reader *r, pj_model_config *c)
     c->linear.key_dim = pj_config_count(r, "mamba_d_state", 256, 1, PJ_MAX_DELTA_DIM);
     c->linear.kernel = pj_config_count(r, "mamba_d_conv", 4, 1, PJ_MAX_CONVOLUTION);
     c->linear.conv_bias = pj_config_bool(r, "mamba_conv_bias", true);
-    c->linear.norm_groups = 1;
-    if (pj_config_bool(r, "mamba_proj_bias", false))
-        pj_config_refuse(r, PJ_E_UNSUPPORTED, "mamba_proj_bias", "true is not supported");
+    c->linear.in_bias = c->linear.out_bias = pj_config_bool(r, "mamba_proj_bias", false);
+    read_step_limits(r, c);
     if (r->status != PJ_OK) return;
     c->linear.value_dim = expand * c->hidden / c->linear.value_heads;
     if (c->linear.value_dim == 0 || c->linear.value_dim > PJ_MAX_DELTA_DIM ||
@@ -251,15 +305,50 @@ static void read_nemotron_h(pj_config_reader *r, pj_model_config *c)
     c->linear.key_dim = pj_config_count(r, "ssm_state_size", 128, 1, PJ_MAX_DELTA_DIM);
     c->linear.kernel = pj_config_count(r, "conv_kernel", 4, 1, PJ_MAX_CONVOLUTION);
     c->linear.conv_bias = pj_config_bool(r, "use_conv_bias", true);
-    c->linear.norm_groups = c->linear.key_heads;
     c->linear.least_step = pj_config_number(r, "time_step_min", 0.001, 0, 1e6);
-    if (pj_config_bool(r, "use_bias", false) || pj_config_bool(r, "mamba_proj_bias", false))
-        pj_config_refuse(r, PJ_E_UNSUPPORTED, "use_bias", "true is not supported");
+    c->linear.in_bias = c->linear.out_bias = pj_config_bool(r, "use_bias", false);
     if (strcmp(pj_config_text(r, "mamba_hidden_act", "silu"), "silu") != 0)
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "mamba_hidden_act", "must be silu");
     if (r->status == PJ_OK && c->linear.value_heads % c->linear.key_heads != 0)
         pj_config_refuse(r, PJ_E_INVALID, "n_groups", "does not divide mamba_num_heads");
     if (r->status == PJ_OK) read_kinds(r, c);
+}
+
+/* ---- Falcon-H1 ------------------------------------------------------------------------------ */
+
+/* Falcon-H1: every layer has a scan and attention side by side. */
+static void read_falcon_h1(pj_config_reader *r, pj_model_config *c)
+{
+    const json_t *size = pj_config_get(r, "mamba_d_head");
+    bool silent = !json_object_get(r->object, "mamba_d_ssm"); /* absent, as opposed to null */
+    uint64_t expand = pj_config_count(r, "mamba_expand", 2, 1, 64);
+    uint64_t values = pj_config_count(r, "mamba_d_ssm", 0, 1, PJ_MAX_WIDTH);
+    if (values == 0) values = silent ? 1024 : expand * c->hidden;
+    bool *scans = c->layer_is_linear = alloc_layers(r, c, sizeof *scans);
+    c->attention_beside = true;
+    c->linear.kind = PJ_SCAN;
+    c->linear.value_heads = pj_config_count(r, "mamba_n_heads", 128, 1, PJ_MAX_HEADS);
+    c->linear.key_heads = pj_config_count(r, "mamba_n_groups", 1, 1, PJ_MAX_HEADS);
+    c->linear.key_dim = pj_config_count(r, "mamba_d_state", 256, 1, PJ_MAX_DELTA_DIM);
+    c->linear.kernel = pj_config_count(r, "mamba_d_conv", 4, 1, PJ_MAX_CONVOLUTION);
+    c->linear.conv_bias = pj_config_bool(r, "mamba_conv_bias", true);
+    c->linear.in_bias = pj_config_bool(r, "mamba_proj_bias", false);
+    c->linear.out_bias = pj_config_bool(r, "projectors_bias", false);
+    c->linear.without_norm = !pj_config_bool(r, "mamba_rms_norm", false);
+    c->linear.norm_first = pj_config_bool(r, "mamba_norm_before_gate", true);
+    read_step_limits(r, c);
+    if (r->status != PJ_OK) return;
+    uint64_t each = values / c->linear.value_heads;
+    if (json_is_string(size) ? strcmp(json_string_value(size), "auto") != 0
+                             : size && json_integer_value(size) != (json_int_t)each)
+        pj_config_refuse(r, PJ_E_INVALID, "mamba_d_head",
+                         "times mamba_n_heads is not the state-space layers' width");
+    if (each == 0 || each > PJ_MAX_DELTA_DIM || values % c->linear.value_heads != 0 ||
+        c->linear.value_heads % c->linear.key_heads != 0)
+        pj_config_refuse(r, PJ_E_INVALID, "mamba_n_heads",
+                         "does not divide the state-space layers' width, or its groups the heads");
+    c->linear.value_dim = (uint32_t)each;
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) scans[i] = true;
 }
 
 /* LFM2: listed, or all but the layers with attention. */
@@ -450,6 +539,8 @@ void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
         config_layers_read_linear_layers(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GRANITE_HYBRID) read_scan_layers(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_NEMOTRON_H) read_nemotron_h(r, config);
+    if (r->status == PJ_OK && config->arch == PJ_ARCH_FALCON_H1) read_falcon_h1(r, config);
+    if (r->status == PJ_OK && config->arch == PJ_ARCH_LLAMA4) read_chunks(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_LFM2) read_short_convolutions(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA4) read_gemma4(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA3N) read_gemma3n(r, config);

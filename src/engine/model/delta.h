@@ -34,10 +34,13 @@ struct pj_delta {
     const float *conv_bias; /* [channels] or NULL */
     const float *rate;      /* [value_heads] e^A_log */
     const float *bias;      /* [value_heads] dt_bias */
-    const float *norm;    /* [value_dim] of each head's output; PJ_SCAN: [value_heads value_dim] */
-    const float *skip;    /* PJ_SCAN: [value_heads] D */
-    float least_step;     /* PJ_SCAN: dt is at least this */
-    uint32_t norm_groups; /* PJ_SCAN: parts of the output that are normalised apart */
+    /* [value_dim] of each head's output; PJ_SCAN: [value_heads value_dim], or NULL */
+    const float *norm;
+    /* PJ_SCAN */
+    const float *skip;           /* [value_heads] D */
+    float least_step, most_step; /* bounds of dt */
+    uint32_t norm_groups;        /* parts of the output that are normalised apart */
+    bool norm_first;             /* the output is gated after its norm, not before */
 };
 
 static inline float pj_softplus(float x)

@@ -73,7 +73,8 @@ static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint
     add_matrix(t, c->hidden, q);
     add_vector(t, pj_bias_wanted(b->o_bias, c), c->hidden);
     add_vector(t, b->sinks, c->heads);
-    add_vector(t, b->qk_norm == PJ_QK_NORM_HEAD && !c->without_qk_norm, (own ? 2 : 1) * head_dim);
+    add_vector(t, b->qk_norm == PJ_QK_NORM_HEAD && !b->qk_norm_plain && !c->without_qk_norm,
+               (own ? 2 : 1) * head_dim);
     add_vector(t, b->qk_norm == PJ_QK_NORM_FULL, q + kv);
     add_vector(t, b->attended_norm != PJ_N_NONE, q);
 }
@@ -91,7 +92,10 @@ static void add_recurrence(tally *t, const pj_model_config *c)
         add_matrix(t, 2 * keys + 2 * values + c->linear.value_heads, c->hidden);
         add_matrix(t, c->hidden, values);
         add_vector(t, true, (2 * keys + values) * (c->linear.kernel + c->linear.conv_bias));
-        add_vector(t, true, 3 * (uint64_t)c->linear.value_heads + values);
+        add_vector(t, c->linear.in_bias, 2 * keys + 2 * values + c->linear.value_heads);
+        add_vector(t, c->linear.out_bias, c->hidden);
+        add_vector(t, true, 3 * (uint64_t)c->linear.value_heads);
+        add_vector(t, !c->linear.without_norm, values);
     }
 }
 
@@ -175,11 +179,6 @@ static bool has_experts(const pj_model_config *c, uint32_t layer)
     return c->experts > 0 && !(c->layer_is_dense && c->layer_is_dense[layer]);
 }
 
-static bool is_linear(const pj_model_config *c, uint32_t layer)
-{
-    return c->layer_is_linear && c->layer_is_linear[layer];
-}
-
 static tally count(const pj_model_config *c)
 {
     const pj_blueprint *b = pj_blueprint_get(c->arch);
@@ -196,10 +195,8 @@ static tally count(const pj_model_config *c)
             if (norms[n]) add_norm(&t, b, c->hidden);
         t.norms += t.stored - before;
         before = t.stored;
-        if (is_linear(c, i))
-            add_linear_attention(&t, c);
-        else if (halves != PJ_HALF_MLP)
-            add_attention(&t, c, b, i);
+        if (pj_config_is_linear(c, i)) add_linear_attention(&t, c);
+        if (pj_config_attends(c, i)) add_attention(&t, c, b, i);
         t.attention += t.stored - before;
         before = t.stored;
         if (has_experts(c, i)) add_experts(&t, c, b);
@@ -242,7 +239,7 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
     uint64_t rest = t.stored - t.attention - t.mlp - t.norms; /* including the head's matrix */
     uint64_t kv = 0, q = 0;                                   /* over all layers */
     for (uint32_t i = 0; i < c->layers; i++) {
-        if (is_linear(c, i) || pj_config_halves(c, i) == PJ_HALF_MLP) continue;
+        if (!pj_config_attends(c, i)) continue;
         q += query_width(c, i);
         if (pj_config_kv_source(c, i) == i) kv += key_width(c, i);
     }

@@ -206,7 +206,7 @@ static void refuse_unknown(reader *r, pj_model_config *config)
          {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GEMMA4, PJ_ARCH_GEMMA3N, PJ_ARCH_COUNT}},
         {"attention.sliding_window_pattern",
          {PJ_ARCH_OLMO3, PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GPT_OSS, PJ_ARCH_EXAONE4,
-          PJ_ARCH_COHERE2, PJ_ARCH_GEMMA4, PJ_ARCH_GEMMA3N, PJ_ARCH_COUNT}},
+          PJ_ARCH_COHERE2, PJ_ARCH_GEMMA4, PJ_ARCH_LLAMA4, PJ_ARCH_GEMMA3N, PJ_ARCH_COUNT}},
         {"attention.temperature_scale", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
         {"rope.scaling.yarn_log_multiplier",
          {PJ_ARCH_MINISTRAL3, PJ_ARCH_DEEPSEEK_V2, PJ_ARCH_COUNT}},
@@ -274,15 +274,15 @@ static void read_latent_sizes(reader *r, pj_model_config *c)
 /* Layers with attention beside others, which have 0 KV heads in these files. */
 static bool is_hybrid(pj_arch arch)
 {
-    return arch == PJ_ARCH_LFM2 || arch == PJ_ARCH_GRANITE_HYBRID;
+    return arch == PJ_ARCH_LFM2 || arch == PJ_ARCH_GRANITE_HYBRID || arch == PJ_ARCH_NEMOTRON_H;
 }
 
 /* The largest number of any layer. */
-static uint32_t most_of_layers(reader *r, const char *key, const pj_model_config *c)
+static uint32_t most_of_layers(reader *r, const char *key, const pj_model_config *c, uint32_t max)
 {
     uint32_t most = 0;
     for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
-        uint32_t number = want_of_layer(r, key, i, c->heads, 0, PJ_MAX_HEADS);
+        uint32_t number = want_of_layer(r, key, i, c->heads, 0, max);
         if (number > most) most = number;
     }
     if (most == 0) gguf_config_refuse(r, PJ_E_INVALID, key, "is 0 for every layer");
@@ -299,7 +299,7 @@ static void gguf_config_read_sizes(reader *r, pj_model_config *c)
     c->layers -= want_count(r, "nextn_predict_layers", 0, 0, c->layers ? c->layers - 1 : 0);
     c->heads = want_count(r, "attention.head_count", -1, 1, PJ_MAX_HEADS);
     if (is_hybrid(c->arch))
-        c->kv_heads = most_of_layers(r, "attention.head_count_kv", c);
+        c->kv_heads = most_of_layers(r, "attention.head_count_kv", c, PJ_MAX_HEADS);
     else
         c->kv_heads =
             differs ? want_of_layer(r, "attention.head_count_kv", 0, c->heads, 1, PJ_MAX_HEADS)
@@ -310,29 +310,82 @@ static void gguf_config_read_sizes(reader *r, pj_model_config *c)
     bool needed = c->arch != PJ_ARCH_QWEN3_5_MOE && c->arch != PJ_ARCH_QWEN3_NEXT;
     c->intermediate =
         differs ? want_of_layer(r, "feed_forward_length", 0, -1, 1, PJ_MAX_WIDTH)
-                : want_count(r, "feed_forward_length", needed ? -1 : 512, 1, PJ_MAX_WIDTH);
+        : c->arch == PJ_ARCH_NEMOTRON_H
+            ? most_of_layers(r, "feed_forward_length", c, PJ_MAX_WIDTH)
+            : want_count(r, "feed_forward_length", needed ? -1 : 512, 1, PJ_MAX_WIDTH);
     if (c->arch == PJ_ARCH_DEEPSEEK_V2)
         read_latent_sizes(r, c);
     else
         read_head_dim(r, c);
 }
 
-/* The structure of a block; biases exist if the first layer has them. */
+/* Whether the first layer that could have the part has it. */
+static bool any_layer_has(const reader *r, const pj_model_config *c, const char *part)
+{
+    char name[64];
+    for (uint32_t i = 0; i < c->layers; i++) {
+        snprintf(name, sizeof name, "blk.%u.%s", i, part);
+        if (tensor(r, name)) return true;
+    }
+    return false;
+}
+
+/* xIELU's parameters: a number for each layer, or one for all. */
+static void read_xielu(reader *r, pj_model_config *c)
+{
+    static const char *const keys[] = {"xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"};
+    c->xielu = true;
+    c->layer_xielu = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_xielu);
+    if (!c->layer_xielu) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; r->status == PJ_OK && i < 4 * c->layers; i++) {
+        const pj_gguf_value *value = pj_gguf_find(r->gguf, keys[i % 4]);
+        double number;
+        if (!value || !pj_gguf_number(value, value->is_array ? i / 4 : 0, &number) ||
+            !isfinite(number))
+            r->status = pj_fail(r->err, PJ_E_INVALID, "%s: %s must have a number for every layer",
+                                r->name, keys[i % 4]);
+        else
+            c->layer_xielu[i / 4][i % 4] = (float)number;
+    }
+}
+
+/* BitNet's files name it; the oldest, which do not, are of models with silu. */
+static void read_activation(reader *r, pj_model_config *c)
+{
+    char key[KEY_BYTES], name[32] = "silu";
+    const char *activation = pj_config_rules_get(c->arch)->activation;
+    snprintf(key, sizeof key, "%s.hidden_activation", r->arch);
+    if (c->arch == PJ_ARCH_BITNET) {
+        gguf_config_text_of(r, key, name, sizeof name);
+        activation = name;
+    }
+    c->gelu = strncmp(activation, "gelu", 4) == 0;
+    c->relu2 = strcmp(activation, "relu2") == 0;
+    if (strcmp(activation, "xielu") == 0) read_xielu(r, c);
+    if (!c->gelu && !c->relu2 && !c->xielu && strcmp(activation, "silu") != 0)
+        gguf_config_refuse(r, PJ_E_UNSUPPORTED, "hidden_activation",
+                           "must be silu or relu2 in this architecture");
+}
+
+/* The structure of a block; biases exist if a layer has them. */
 static void gguf_config_read_block(reader *r, pj_model_config *c)
 {
-    const pj_config_rules *rules = pj_config_rules_get(c->arch);
     bool phi = c->arch == PJ_ARCH_PHI;
-    const char *eps = pj_blueprint_get(c->arch)->norm == PJ_NORM_LAYER
-                          ? "attention.layer_norm_epsilon"
-                          : "attention.layer_norm_rms_epsilon";
+    const char *rms = "attention.layer_norm_rms_epsilon", *eps = "attention.layer_norm_epsilon";
+    bool layer_norm = pj_blueprint_get(c->arch)->norm == PJ_NORM_LAYER;
+    /* files of Phi-3.5-MoE have the other norm's key */
+    if (!layer_norm || !gguf_config_get(r, eps)) eps = rms;
     c->norm_eps = want_number(r, eps, 1e-5, 1e-20, 1);
     c->initializer_range = 0.02;
-    c->gelu = strcmp(rules->activation, "silu") != 0;
-    c->attention_bias = phi || tensor(r, "blk.0.attn_q.bias") != NULL;
-    c->qkv_bias = phi || c->arch == PJ_ARCH_QWEN2 || tensor(r, "blk.0.attn_q.bias") != NULL;
-    c->mlp_bias = phi || tensor(r, "blk.0.ffn_down.bias") != NULL;
-    c->out_bias = tensor(r, "blk.0.attn_output.bias") != NULL;
+    read_activation(r, c);
+    c->attention_bias = phi || any_layer_has(r, c, "attn_q.bias");
+    c->qkv_bias = c->attention_bias || c->arch == PJ_ARCH_QWEN2;
+    c->mlp_bias = phi || any_layer_has(r, c, "ffn_down.bias");
+    c->out_bias = any_layer_has(r, c, "attn_output.bias");
+    c->head_bias = tensor(r, "output.bias") != NULL;
     c->without_qk_norm = c->arch == PJ_ARCH_GLM4_MOE && !tensor(r, "blk.0.attn_q_norm.weight");
+    if (c->arch == PJ_ARCH_LLAMA4) /* no key: the model with 128 experts has none */
+        c->without_qk_norm = want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS) == 128;
     c->tied_head = tensor(r, "output.weight") == NULL;
 }
 
@@ -381,7 +434,7 @@ static bool has_window(const pj_gguf_value *pattern, uint32_t layer)
     return pj_gguf_integer(pattern, layer, &number) && number != 0;
 }
 
-/* The pattern is the kind of every layer, or a period. */
+/* The pattern is the kind of every layer, or a period. Llama 4's chunks: read_chunks. */
 static void gguf_config_read_window(reader *r, pj_model_config *c)
 {
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
@@ -466,6 +519,27 @@ static void read_layer_sizes(reader *r, pj_model_config *c)
     }
 }
 
+/* Llama 4: three of four layers have chunks and rotate, and queries of the others are scaled by
+ * position, with the published numbers; a window of 0 says that all layers rotate, without any. */
+static void read_chunks(reader *r, pj_model_config *c)
+{
+    const pj_gguf_value *pattern = gguf_config_get(r, "attention.sliding_window_pattern");
+    uint32_t period = 4;
+    c->window = want_count(r, "attention.sliding_window", 8192, 0, PJ_MAX_CONTEXT);
+    if (c->window == 0) return;
+    if (pattern && !pattern->is_array)
+        period = want_count(r, "attention.sliding_window_pattern", 4, 1, PJ_MAX_LAYERS);
+    c->layer_is_windowed = all_but_each(r, c, period);
+    for (uint32_t i = 0; r->status == PJ_OK && pattern && pattern->is_array && i < c->layers; i++)
+        c->layer_is_windowed[i] = has_window(pattern, i);
+    c->layer_rotates = all_but_each(r, c, 4);
+    c->window_is_chunk = true;
+    c->query_beta = 0.1;
+    c->query_period = 8192;
+    c->query_first = 1;
+    c->query_scale_unrotated = true;
+}
+
 /* ---- Gemma 3n ----------------------------------------------------------------------------- */
 
 /* Standard deviations above the mean up to which a layer's gates are cut; without the key those of
@@ -514,6 +588,7 @@ static void read_gemma3n(reader *r, pj_model_config *c)
 static void gguf_config_read_rotating_layers(reader *r, pj_model_config *c)
 {
     if (c->arch == PJ_ARCH_SMOLLM3) c->layer_rotates = all_but_each(r, c, 4);
+    if (c->arch == PJ_ARCH_LLAMA4) read_chunks(r, c);
 }
 
 /* How a router scores and chooses. */
@@ -521,7 +596,8 @@ static void read_router(reader *r, pj_model_config *c)
 {
     enum { SOFTMAX = 1, SIGMOID = 2 };
     char name[64];
-    bool grouped = c->arch == PJ_ARCH_GLM4_MOE, sigmoid = grouped || c->arch == PJ_ARCH_MINIMAX_M2;
+    bool grouped = c->arch == PJ_ARCH_GLM4_MOE;
+    bool sigmoid = grouped || c->arch == PJ_ARCH_MINIMAX_M2 || c->arch == PJ_ARCH_LLAMA4;
     uint32_t kind = want_count(r, "expert_gating_func", 0, 0, 4);
     if (kind > SIGMOID)
         gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_gating_func", "is not supported");
@@ -548,7 +624,7 @@ static void read_router(reader *r, pj_model_config *c)
 static bool has_experts(reader *r, const pj_model_config *c)
 {
     bool maybe = pj_blueprint_get(c->arch)->router != PJ_ROUTER_NONE;
-    bool optional = pj_blueprint_get(c->arch)->parallel_experts;
+    bool optional = pj_blueprint_get(c->arch)->parallel_experts || c->arch == PJ_ARCH_LLAMA4;
     return maybe && (!optional || want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS) > 0);
 }
 
@@ -557,7 +633,9 @@ static void read_shared_width(reader *r, pj_model_config *c)
 {
     uint64_t width = c->intermediate;
     if (!pj_blueprint_get(c->arch)->shared_expert) return;
-    if (!pj_blueprint_get(c->arch)->shared_gate)
+    if (c->arch == PJ_ARCH_LLAMA4)
+        width = c->expert_intermediate;
+    else if (!pj_blueprint_get(c->arch)->shared_gate)
         width = (uint64_t)want_count(r, "expert_shared_count", 0, 0, 1024) * c->expert_intermediate;
     if (width > PJ_MAX_WIDTH)
         gguf_config_refuse(r, PJ_E_INVALID, "expert_shared_count", "is too large");
@@ -569,7 +647,7 @@ static void read_shared_width(reader *r, pj_model_config *c)
 static void gguf_config_read_experts(reader *r, pj_model_config *c)
 {
     char name[64];
-    bool mixtral = c->arch == PJ_ARCH_MIXTRAL;
+    bool mixtral = c->arch == PJ_ARCH_MIXTRAL || c->arch == PJ_ARCH_PHIMOE;
     if (c->arch == PJ_ARCH_GPT_OSS) {
         c->swiglu_alpha = 1.702; /* not in any file */
         c->swiglu_limit = 7;
@@ -584,7 +662,9 @@ static void gguf_config_read_experts(reader *r, pj_model_config *c)
     uint32_t width = mixtral ? c->intermediate : c->intermediate / c->experts_per_token;
     c->expert_intermediate = want_count(r, "expert_feed_forward_length", width, 1, PJ_MAX_WIDTH);
     read_shared_width(r, c);
-    c->norm_topk = want_bool(r, "expert_weights_norm", c->arch != PJ_ARCH_QWEN2_MOE);
+    c->norm_topk = want_bool(r, "expert_weights_norm",
+                             c->arch != PJ_ARCH_QWEN2_MOE && c->arch != PJ_ARCH_LLAMA4);
+    c->router_reach = 0.02; /* of Phi-3.5-MoE, not in its files */
     if (mixtral && !c->norm_topk)
         gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_weights_norm", "false is not supported");
     read_router(r, c);
@@ -598,36 +678,64 @@ static void gguf_config_read_experts(reader *r, pj_model_config *c)
 
 /* ---- linear attention --------------------------------------------------------------------- */
 
-/* Layers without KV heads are state-space layers (Granite 4) or short convolutions (LFM2). */
-static void read_hybrid_layers(reader *r, pj_model_config *c)
+/* Nemotron-H: layers of one half each; none rotates. */
+static void read_halves(reader *r, pj_model_config *c)
 {
-    bool scan = c->arch == PJ_ARCH_GRANITE_HYBRID;
-    if (!is_hybrid(c->arch)) return;
-    c->linear.kind = scan ? PJ_SCAN : PJ_SHORT_CONVOLUTION;
-    c->linear.kernel =
-        want_count(r, scan ? "ssm.conv_kernel" : "shortconv.l_cache", -1, 1, PJ_MAX_CONVOLUTION);
-    c->layer_is_linear = all_but_each(r, c, 1);
-    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++)
-        c->layer_is_linear[i] =
-            want_of_layer(r, "attention.head_count_kv", i, 1, 0, PJ_MAX_HEADS) == 0;
-    if (!scan) return;
-    if (want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS) > 0)
-        gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_count",
-                           "above 0 is not supported beside state-space layers");
+    bool any = false;
+    c->layer_halves = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_halves);
+    c->layer_rotates = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_rotates);
+    if (!c->layer_halves || !c->layer_rotates) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        bool block = want_of_layer(r, "feed_forward_length", i, -1, 0, PJ_MAX_WIDTH) > 0;
+        c->layer_halves[i] = block ? PJ_HALF_MLP : PJ_HALF_MIXER;
+        c->layer_is_linear[i] &= !block;
+        any |= c->layer_is_linear[i];
+    }
+    c->linear.least_step = 0.001; /* as published, not in the files */
+    if (!any) c->layer_is_linear = NULL;
+}
+
+/* Sizes of state-space layers (Mamba-2). */
+static void read_scan_sizes(reader *r, pj_model_config *c)
+{
     c->linear.key_heads = want_count(r, "ssm.group_count", -1, 1, PJ_MAX_HEADS);
     c->linear.value_heads = want_count(r, "ssm.time_step_rank", -1, 1, PJ_MAX_HEADS);
     c->linear.key_dim = want_count(r, "ssm.state_size", -1, 1, PJ_MAX_DELTA_DIM);
     uint32_t values = want_count(r, "ssm.inner_size", -1, 1, PJ_MAX_WIDTH);
     if (r->status != PJ_OK) return;
     c->linear.value_dim = values / c->linear.value_heads;
-    c->linear.norm_groups = 1;
-    c->linear.conv_bias = true;
+    c->linear.conv_bias = any_layer_has(r, c, "ssm_conv1d.bias");
+    c->linear.in_bias = any_layer_has(r, c, "ssm_in.bias");
+    c->linear.out_bias = any_layer_has(r, c, "ssm_out.bias");
+    c->linear.without_norm = !any_layer_has(r, c, "ssm_norm.weight");
     if (values % c->linear.value_heads != 0 || c->linear.value_dim > PJ_MAX_DELTA_DIM ||
         c->linear.value_heads % c->linear.key_heads != 0)
         gguf_config_refuse(
             r, PJ_E_INVALID, "ssm.time_step_rank",
             "does not divide ssm.inner_size, or is not a multiple of ssm.group_count");
-    if (!want_bool(r, "rope.scaling.finetuned", true))
+}
+
+/* Layers without KV heads are state-space layers (Granite 4, Nemotron-H) or short convolutions
+ * (LFM2); all layers of Falcon-H1 are state-space layers, with attention beside. */
+static void read_hybrid_layers(reader *r, pj_model_config *c)
+{
+    bool beside = c->attention_beside = c->arch == PJ_ARCH_FALCON_H1;
+    bool scan = c->arch != PJ_ARCH_LFM2;
+    if (!is_hybrid(c->arch) && !beside) return;
+    c->linear.kind = scan ? PJ_SCAN : PJ_SHORT_CONVOLUTION;
+    c->linear.kernel =
+        want_count(r, scan ? "ssm.conv_kernel" : "shortconv.l_cache", -1, 1, PJ_MAX_CONVOLUTION);
+    c->layer_is_linear = all_but_each(r, c, 1);
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++)
+        c->layer_is_linear[i] =
+            beside || want_of_layer(r, "attention.head_count_kv", i, 1, 0, PJ_MAX_HEADS) == 0;
+    if (!scan) return;
+    if (want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS) > 0)
+        gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_count",
+                           "above 0 is not supported beside state-space layers");
+    read_scan_sizes(r, c);
+    if (r->status == PJ_OK && c->arch == PJ_ARCH_NEMOTRON_H) read_halves(r, c);
+    if (c->arch == PJ_ARCH_GRANITE_HYBRID && !want_bool(r, "rope.scaling.finetuned", true))
         c->layer_rotates = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_rotates);
 }
 
@@ -855,8 +963,8 @@ static int64_t gguf_config_token_id(const reader *r, const char *key)
  * while generation_config.json has the whole list. */
 static bool ends_turn(pj_gguf_text text)
 {
-    static const char *const names[] = {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
-                                        "<|endoftext|>"};
+    static const char *const names[] = {"<|eot_id|>", "<|eom_id|>",    "<|eot|>", "<|eom|>",
+                                        "<|im_end|>", "<|endoftext|>", "<|end|>"};
     size_t i = 0, count = sizeof names / sizeof *names;
     while (i < count && !pj_gguf_text_is(text, names[i])) i++;
     return i < count;

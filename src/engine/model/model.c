@@ -29,12 +29,14 @@ static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
     layer->kv_heads = pj_config_kv_heads(c, index);
     layer->head_dim = pj_config_head_dim(c, index);
     layer->output_gate = m->blueprint->output_gate;
-    layer->kv_source =
-        pj_config_halves(c, index) == PJ_HALF_MLP ? UINT32_MAX : pj_config_kv_source(c, index);
+    layer->kv_source = pj_config_attends(c, index) ? pj_config_kv_source(c, index) : UINT32_MAX;
     layer->keys_are_values = c->keys_are_values && !pj_config_is_windowed(c, index);
     layer->scale = 1;
     layer->window = pj_config_is_windowed(c, index) ? c->window : UINT32_MAX;
+    layer->window_is_chunk = c->window_is_chunk;
     layer->rope = rope_of(m, index);
+    layer->scales_queries =
+        c->query_beta != 0 && !(c->query_scale_unrotated && layer->rope != PJ_NO_ROPE);
     layer->score_scale =
         c->score_scale > 0 ? (float)c->score_scale : 1.0f / sqrtf((float)layer->head_dim);
     layer->value_dim = c->latent.rank ? c->latent.rank : layer->head_dim;
@@ -72,9 +74,9 @@ static void load_recurrence(pj_loader *l, const char *prefix, pj_layer *layer)
 static void load_mixer(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
-    if (c->layer_is_linear && c->layer_is_linear[layer->index])
-        load_recurrence(l, prefix, layer);
-    else if (c->latent.rank)
+    if (pj_config_is_linear(c, layer->index)) load_recurrence(l, prefix, layer);
+    if (!pj_config_attends(c, layer->index)) return;
+    if (c->latent.rank)
         pj_load_latent(l, prefix, layer);
     else
         pj_load_attention(l, prefix, layer);
@@ -291,6 +293,7 @@ static void make_head_config(pj_loader *l, const head_names *names, const pj_mod
     c->layer_rotates = c->layer_is_windowed = c->layer_is_linear = NULL;
     c->layer_head_dim = c->layer_kv_heads = c->layer_kv_source = c->layer_width = NULL;
     c->layer_cutoff = NULL;
+    c->layer_xielu = NULL;
     c->layer_halves = NULL;
     c->linear.kernel = 0;
     c->layer_is_dense = dense;

@@ -18,6 +18,8 @@ typedef struct pj_projection {
     pj_matrix w;             /* [out, in]; data NULL: the model has no such layer */
     const float *bias;       /* [out] or NULL */
     pj_instrument_name name; /* of the component; PJ_N_NONE: part of another one */
+    /* factor on y when it is added to the residual stream, beside config.residual_scale; 0: 1 */
+    float out_factor;
 } pj_projection;
 
 typedef struct pj_norm {
@@ -46,8 +48,10 @@ typedef struct pj_layer {
     uint32_t heads, kv_heads, head_dim;
     uint32_t kv_source;         /* layer whose keys and values are read: itself or an earlier one */
     uint32_t window;            /* keys visible to a query, including its own; UINT32_MAX: all */
+    bool window_is_chunk;       /* only those since the last multiple of `window` */
     uint32_t rope;              /* index into pj_model.ropes; PJ_NO_ROPE: no rotation */
     float score_scale;          /* of q k^T */
+    bool scales_queries;        /* by config.query_beta */
     pj_norm attention_norm;     /* [hidden] */
     pj_projection q;            /* [heads head_dim, hidden] */
     pj_projection k, v;         /* [kv_heads head_dim, hidden] */

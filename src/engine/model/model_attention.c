@@ -17,8 +17,8 @@ pj_matrix pj_matrix_rows(const pj_matrix *whole, size_t first, size_t rows)
     return part;
 }
 
-static pj_projection projection_rows(const pj_projection *whole, size_t first, size_t rows,
-                                     pj_instrument_name name)
+pj_projection pj_projection_rows(const pj_projection *whole, size_t first, size_t rows,
+                                 pj_instrument_name name)
 {
     return (pj_projection){.w = pj_matrix_rows(&whole->w, first, rows),
                            .bias = whole->bias ? whole->bias + first : NULL,
@@ -34,9 +34,9 @@ static void load_split_qkv(pj_loader *l, const char *attn, size_t q_rows, size_t
     pj_load_linear(l, attn, "qkv_proj", q_rows + 2 * kv_rows, l->model->config.hidden, bias,
                    &whole);
     if (l->status) return;
-    layer->q = projection_rows(&whole, 0, q_rows, PJ_N_Q_PROJ);
-    layer->k = projection_rows(&whole, q_rows, kv_rows, PJ_N_K_PROJ);
-    layer->v = projection_rows(&whole, q_rows + kv_rows, kv_rows, PJ_N_V_PROJ);
+    layer->q = pj_projection_rows(&whole, 0, q_rows, PJ_N_Q_PROJ);
+    layer->k = pj_projection_rows(&whole, q_rows, kv_rows, PJ_N_K_PROJ);
+    layer->v = pj_projection_rows(&whole, q_rows + kv_rows, kv_rows, PJ_N_V_PROJ);
 }
 
 static void load_qkv(pj_loader *l, const char *attn, pj_layer *layer)
@@ -62,12 +62,21 @@ static void load_qkv(pj_loader *l, const char *attn, pj_layer *layer)
         pj_load_component(l, attn, PJ_N_V_PROJ, kv, c->hidden, bias, &layer->v);
 }
 
-/* RMSNorm of values without weights. */
-static void make_plain_norm(pj_loader *l, size_t count, pj_norm *out)
+/* RMSNorm without weights. */
+static void make_plain_norm(pj_loader *l, size_t count, pj_instrument_name name, pj_norm *out)
 {
     float *ones = pj_load_alloc(l, count, sizeof *ones);
     for (size_t i = 0; ones && i < count; i++) ones[i] = 1;
-    *out = (pj_norm){.w = ones, .name = PJ_N_V_NORM};
+    *out = (pj_norm){.w = ones, .name = name};
+}
+
+/* Llama 4: in layers that rotate, after the rotation; one module there. */
+static void make_plain_qk_norms(pj_loader *l, pj_layer *layer)
+{
+    if (layer->rope == PJ_NO_ROPE) return;
+    make_plain_norm(l, layer->head_dim, PJ_N_QK_NORM, &layer->q_norm);
+    make_plain_norm(l, layer->head_dim, PJ_N_QK_NORM, &layer->k_norm);
+    layer->norm_rotated = true;
 }
 
 static void load_qk_norms(pj_loader *l, const char *attn, pj_layer *layer)
@@ -78,9 +87,13 @@ static void load_qk_norms(pj_loader *l, const char *attn, pj_layer *layer)
     size_t k = full ? (size_t)layer->kv_heads * layer->head_dim : layer->head_dim;
     if (kind == PJ_QK_NORM_NONE || l->model->config.without_qk_norm) return;
     const pj_blueprint *b = l->model->blueprint;
+    if (b->qk_norm_plain) {
+        make_plain_qk_norms(l, layer);
+        return;
+    }
     pj_load_norm(l, attn, b->q_norm ? b->q_norm : PJ_N_Q_NORM, q, false, &layer->q_norm);
     if (layer->kv_source != layer->index) return;
-    if (l->model->blueprint->v_norm) make_plain_norm(l, k, &layer->v_norm);
+    if (b->v_norm) make_plain_norm(l, k, PJ_N_V_NORM, &layer->v_norm);
     pj_load_norm(l, attn, b->k_norm ? b->k_norm : PJ_N_K_NORM, k, false, &layer->k_norm);
     layer->norm_rotated = b->qk_norm_rotated;
 }
@@ -94,6 +107,7 @@ void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer)
     snprintf(attn, sizeof attn, "%s.%s", prefix, b->mixer ? b->mixer : "self_attn");
     load_qkv(l, attn, layer);
     pj_load_component(l, attn, b->o, c->hidden, q_rows, pj_bias_wanted(b->o_bias, c), &layer->o);
+    layer->o.out_factor = (float)c->multipliers.attention_out;
     load_qk_norms(l, attn, layer);
     if (b->attended_norm)
         pj_load_norm(l, attn, b->attended_norm, q_rows, false, &layer->attended_norm);

@@ -93,7 +93,7 @@ void pj_model_count(pj_model *m)
             count_vector(norms[n].w, c->hidden, counts);
             count_vector(norms[n].b, c->hidden, counts);
         }
-        bool full = m->blueprint->qk_norm == PJ_QK_NORM_FULL;
+        bool full = m->blueprint->qk_norm == PJ_QK_NORM_FULL, plain = m->blueprint->qk_norm_plain;
         count_vector(layer->sinks, layer->heads, counts);
         count_vector(layer->expert_correction, c->experts, counts);
         if (layer->delta) count_delta(layer->delta, counts);
@@ -102,8 +102,10 @@ void pj_model_count(pj_model *m)
         count_vector(layer->attended_norm.w, layer->heads * layer->head_dim, counts);
         count_vector(layer->mlp.act_norm.w, layer->mlp.width, counts);
         count_vector(layer->mlp.xielu, layer->mlp.xielu ? 4 : 0, counts);
-        count_vector(layer->q_norm.w, layer->head_dim * (full ? layer->heads : 1), counts);
-        count_vector(layer->k_norm.w, layer->head_dim * (full ? layer->kv_heads : 1), counts);
+        count_vector(plain ? NULL : layer->q_norm.w, layer->head_dim * (full ? layer->heads : 1),
+                     counts);
+        count_vector(plain ? NULL : layer->k_norm.w, layer->head_dim * (full ? layer->kv_heads : 1),
+                     counts);
         for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)
             count_linear(&linears[n], 1, counts);
         count_mlp(&layer->mlp, 1, counts);

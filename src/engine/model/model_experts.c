@@ -9,14 +9,10 @@
 
 /* ---- dense ---------------------------------------------------------------------------------- */
 
-/* xIELU's parameters: slopes of the quadratic and the exponential part, which are stored before
- * softplus, the linear slope, and where the exponential is cut. */
-static void load_xielu(pj_loader *l, const char *prefix, pj_mlp *mlp)
+static void load_xielu_tensors(pj_loader *l, const char *prefix, float *values)
 {
     static const char *const parts[] = {"alpha_p", "alpha_n", "beta", "eps"};
-    float *values = pj_load_alloc(l, 4, sizeof *values);
-    mlp->xielu = values;
-    for (int i = 0; i < 4 && values; i++) {
+    for (int i = 0; i < 4; i++) {
         char name[PJ_TENSOR_NAME_BYTES + 16];
         const float *stored = NULL;
         snprintf(name, sizeof name, "%s.act_fn.%s", prefix, parts[i]);
@@ -24,7 +20,20 @@ static void load_xielu(pj_loader *l, const char *prefix, pj_mlp *mlp)
         if (l->status) return;
         values[i] = *stored;
     }
-    if (!values) return;
+}
+
+/* xIELU's parameters: slopes of the quadratic and the exponential part, which are stored before
+ * softplus, the linear slope, and where the exponential is cut. */
+static void load_xielu(pj_loader *l, const char *prefix, uint32_t layer, pj_mlp *mlp)
+{
+    const pj_model_config *c = &l->model->config;
+    float *values = pj_load_alloc(l, 4, sizeof *values);
+    mlp->xielu = values;
+    if (values && c->layer_xielu)
+        memcpy(values, c->layer_xielu[layer], 4 * sizeof *values);
+    else if (values)
+        load_xielu_tensors(l, prefix, values);
+    if (l->status) return;
     values[0] = pj_softplus(values[0]);
     values[1] = values[2] + pj_softplus(values[1]);
 }
@@ -47,8 +56,8 @@ static void load_mlp(pj_loader *l, const char *prefix, uint32_t width, pj_mlp_ki
     if (kind == PJ_MLP_GATED) pj_load_component(l, prefix, gate, f, d, bias, &mlp->gate);
     if (kind != PJ_MLP_GATED_FUSED) pj_load_component(l, prefix, b->up, f, d, bias, &mlp->up);
     pj_load_component(l, prefix, b->down, d, f, bias, &mlp->down);
+    mlp->down.out_factor = (float)c->multipliers.down;
     if (b->act_norm) pj_load_norm(l, prefix, b->act_norm, f, false, &mlp->act_norm);
-    if (c->xielu) load_xielu(l, prefix, mlp);
 }
 
 /* A layer's dense block. */
@@ -60,6 +69,7 @@ static void load_dense(pj_loader *l, const char *prefix, pj_layer *layer)
     double cutoff = c->layer_cutoff ? c->layer_cutoff[layer->index] : -INFINITY;
     layer->mlp.cuts = cutoff > -INFINITY;
     layer->mlp.cutoff = (float)cutoff;
+    if (c->xielu) load_xielu(l, prefix, layer->index, &layer->mlp);
 }
 
 /* The block belongs to another component: its parts are operations of that one. */
@@ -139,11 +149,14 @@ static void adopt_expert(pj_loader *l, const char *name, const expert_sources *f
     pj_load_adopt_rows(l, name, &from->down, l->model->config.hidden, &mlp->down.w);
 }
 
-/* Unquantised gpt-oss: [experts, in, out], gate and up interleaved. */
-static void load_interleaved_experts(pj_loader *l, const char *prefix, pj_layer *layer)
+/* Of unquantised gpt-oss and Llama 4: [experts, in, out]; columns of gate and up are interleaved or
+ * follow each other. */
+static void load_transposed_experts(pj_loader *l, const char *prefix, bool interleaved,
+                                    pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     size_t f = c->expert_intermediate, hidden = c->hidden;
+    size_t up_first = interleaved ? 1 : f, step = interleaved ? 2 : 1;
     pj_matrix in, out;
     find_stacked(l, prefix, "gate_up_proj", hidden, 2 * f, &in);
     find_stacked(l, prefix, "down_proj", f, hidden, &out);
@@ -151,12 +164,12 @@ static void load_interleaved_experts(pj_loader *l, const char *prefix, pj_layer 
         pj_matrix both = pj_matrix_rows(&in, e * hidden, hidden),
                   down = pj_matrix_rows(&out, e * f, f);
         expert_sources from = {
-            pj_rows_transposed(both.data, both.type, hidden, both.row_bytes, 0, 2),
-            pj_rows_transposed(both.data, both.type, hidden, both.row_bytes, 1, 2),
+            pj_rows_transposed(both.data, both.type, hidden, both.row_bytes, 0, step),
+            pj_rows_transposed(both.data, both.type, hidden, both.row_bytes, up_first, step),
             pj_rows_transposed(down.data, down.type, f, down.row_bytes, 0, 1)};
         adopt_expert(l, prefix, &from, &layer->experts[e]);
     }
-    load_biases(l, prefix, &interleaved_biases, layer);
+    if (interleaved) load_biases(l, prefix, &interleaved_biases, layer);
 }
 
 /* A byte tensor [experts, rows, cols / 32], with a fourth dimension of 16 for blocks. */
@@ -225,6 +238,14 @@ static void load_stacked_experts(pj_loader *l, const char *prefix, bool fused, p
         load_biases(l, prefix, &stacked_biases, layer);
 }
 
+static void load_fused_experts(pj_loader *l, const char *prefix, pj_layer *layer)
+{
+    if (l->model->blueprint->experts_transposed && !pj_load_is_gguf(l))
+        load_transposed_experts(l, prefix, false, layer);
+    else
+        load_stacked_experts(l, prefix, true, layer);
+}
+
 /* One expert, in either of its two spellings. */
 static void load_expert(pj_loader *l, const char *prefix, uint32_t expert, pj_mlp *mlp)
 {
@@ -258,9 +279,9 @@ static void load_some_experts(pj_loader *l, const char *prefix, pj_layer *layer)
     if (pj_load_has(l, prefix, "gate_up_proj_blocks"))
         load_mxfp4_experts(l, prefix, layer);
     else if (pj_load_has(l, prefix, "gate_up_proj_bias"))
-        load_interleaved_experts(l, prefix, layer);
+        load_transposed_experts(l, prefix, true, layer);
     else if (pj_load_has(l, prefix, "gate_up_proj"))
-        load_stacked_experts(l, prefix, true, layer);
+        load_fused_experts(l, prefix, layer);
     else if (pj_load_has(l, prefix, "gate_proj.weight"))
         load_stacked_experts(l, prefix, false, layer);
     else
@@ -297,8 +318,11 @@ static void load_shared(pj_loader *l, const char *block, pj_layer *layer)
 static void load_experts(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     char block[PJ_TENSOR_NAME_BYTES], name[PJ_TENSOR_NAME_BYTES + 16];
+    const char *own = l->model->blueprint->block;
     snprintf(block, sizeof block, "%s.%s", prefix,
-             pj_load_has(l, prefix, "block_sparse_moe.gate.weight") ? "block_sparse_moe" : "mlp");
+             pj_load_has(l, prefix, "block_sparse_moe.gate.weight") ? "block_sparse_moe"
+             : own                                                  ? own
+                                                                    : "mlp");
     const char *router = pj_load_has(l, block, "router.weight") ? "router" : "gate";
     load_router(l, block, router, &layer->router);
     load_correction(l, block, layer);

@@ -75,6 +75,8 @@ bool pj_load_has_linear(const pj_loader *l, const char *prefix, const char *part
 
 /* Rows [first, first + rows) of `whole`. */
 pj_matrix pj_matrix_rows(const pj_matrix *whole, size_t first, size_t rows);
+pj_projection pj_projection_rows(const pj_projection *whole, size_t first, size_t rows,
+                                 pj_instrument_name name);
 void pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer);
 void pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer);
 

@@ -106,6 +106,11 @@
     X(ATTN_SUB_NORM, "attn_sub_norm")                               \
     X(NORM_F, "norm_f")                                             \
     X(FFN_SUB_NORM, "ffn_sub_norm")                                 \
+    X(QK_NORM, "qk_norm")                                           \
+    X(PRE_FF_LAYERNORM, "pre_ff_layernorm")                         \
+    X(SSM_IN_MULTIPLIER, "ssm_in_multiplier")                       \
+    X(SSM_MULTIPLIERS, "ssm_multipliers")                           \
+    X(ATTENTION_IN_MULTIPLIER, "attention_in_multiplier")           \
     X(MODALITY_ROUTER, "modality_router")                           \
     X(MODALITIES, "modalities")                                     \
     X(PREDICTION_COEFS, "prediction_coefs")                         \

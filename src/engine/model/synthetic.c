@@ -105,6 +105,7 @@ static void config_of_shape(const shape *s, pj_model_config *c)
         .embedding_scale = 1,
         .residual_scale = 1,
         .logit_scale = 1,
+        .multipliers = PJ_MULTIPLIERS_NONE,
         .rope = {.type = s->llama3_factor > 0 ? PJ_ROPE_LLAMA3 : PJ_ROPE_DEFAULT,
                  .dims = phi ? 32 : s->head_dim,
                  .theta = s->theta,

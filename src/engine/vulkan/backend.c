@@ -2,6 +2,7 @@
 #include "engine/vulkan/gpu.h"
 
 #include "base/memory.h"
+#include "engine/forward/work.h"
 #include "engine/kernels/linear.h"
 #include "engine/model/delta.h"
 
@@ -39,10 +40,22 @@ static const char *gpu_lacks(const pj_model *model)
             return "experts without a gate";
         if (l->norm_rotated || l->attended_norm.w || l->mlp.act_norm.w)
             return "norms after the rotation, of attention's output or of the activation";
+        if (l->delta && pj_layer_attends(l)) return "attention beside state-space layers";
+        if (l->delta && (!l->delta->norm || l->delta->norm_first))
+            return "state-space layers whose gate is not before a norm";
+        if (l->delta && l->delta->most_step < INFINITY && l->delta->kind == PJ_SCAN)
+            return "state-space layers with a bound on their steps";
+        if (l->window_is_chunk && l->window != UINT32_MAX) return "chunked attention";
+        if (l->scales_queries != (model->config.query_beta != 0))
+            return "queries that some layers scale";
     }
     const pj_model_config *c = &model->config;
     if (c->streams.count) return "alternating updates";
     if (c->relu2 || c->xielu) return "the activations relu2 and xielu";
+    if (c->experts && model->blueprint->weighted_input) return "experts whose input is weighted";
+    if (c->multipliers.attention_out != 1 || c->multipliers.ssm_out != 1 ||
+        c->multipliers.down != 1)
+        return "multipliers of projections' outputs";
     if (c->experts && model->blueprint->router == PJ_ROUTER_MIXER)
         return "experts that are weighted one after the other";
     return NULL;

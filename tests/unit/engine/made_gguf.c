@@ -441,6 +441,26 @@ static const char *part_name(pj_arch arch, const char *part)
         {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
         {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
         {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+        {"norm", "attn_norm"},
+        {"attention_layernorm", "attn_norm"},
+        {"feedforward_layernorm", "ffn_norm"},
+        {"self_attn.query_layernorm", "attn_q_norm"},
+        {"self_attn.key_layernorm", "attn_k_norm"},
+        {"self_attn.attn_sub_norm", "attn_sub_norm"},
+        {"mlp.ffn_sub_norm", "ffn_sub_norm"},
+        {"mixer.q_proj", "attn_q"},
+        {"mixer.k_proj", "attn_k"},
+        {"mixer.v_proj", "attn_v"},
+        {"mixer.o_proj", "attn_output"},
+        {"mixer.up_proj", "ffn_up"},
+        {"mixer.down_proj", "ffn_down"},
+        {"feed_forward.gate_proj", "ffn_gate"},
+        {"feed_forward.up_proj", "ffn_up"},
+        {"feed_forward.down_proj", "ffn_down"},
+        {"feed_forward.router", "ffn_gate_inp"},
+        {"feed_forward.shared_expert.gate_proj", "ffn_gate_shexp"},
+        {"feed_forward.shared_expert.up_proj", "ffn_up_shexp"},
+        {"feed_forward.shared_expert.down_proj", "ffn_down_shexp"},
         {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
         {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
         {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
@@ -465,6 +485,24 @@ static const char *part_name(pj_arch arch, const char *part)
     return NULL;
 }
 
+/* "model.layers.3.mamba.D": tensors of state-space layers, some without ".weight". */
+static bool scan_name(const char *name, char *out, size_t bytes)
+{
+    static const char *const names[][2] = {
+        {"in_proj", "ssm_in"},   {"conv1d", "ssm_conv1d"}, {"dt_bias", "ssm_dt.bias"},
+        {"A_log", "ssm_a"},      {"D", "ssm_d"},           {"norm", "ssm_norm"},
+        {"out_proj", "ssm_out"},
+    };
+    unsigned layer;
+    char part[16] = "", kind[16] = "";
+    const char *in = strstr(name, ".mamba."), *layers = strstr(name, "layers.");
+    if (!in) in = strstr(name, ".mixer.");
+    if (!in || sscanf(strchr(in + 1, '.'), ".%15[^.]%15s", part, kind) < 1) return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(part, names[i][0]) == 0 && sscanf(layers, "layers.%u", &layer) == 1)
+            return snprintf(out, bytes, "blk.%u.%s%s", layer, names[i][1], kind) > 0;
+    return false;
+}
 static const char *const outside[][2] = {
     {"embed_tokens_per_layer", "per_layer_token_embd"},
     {"per_layer_model_projection", "per_layer_model_proj"},
@@ -477,8 +515,10 @@ static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
     int end = 0;
     char part[128];
     const char *kind = strrchr(name, '.');
-    if (strstr(name, ".experts.") || strstr(name, "altup_")) return false; /* stacked */
-    if (strncmp(name, "mtp.", 4) == 0) return false;                       /* a head of Qwen3.5 */
+    if (strstr(name, ".experts.") || strstr(name, ".act_fn.") || strstr(name, "altup_"))
+        return false;
+    if (strncmp(name, "mtp.", 4) == 0) return false; /* a head of Qwen3.5 */
+    if (scan_name(name, out, bytes)) return true;
     const char *linear = strstr(name, ".linear_attn."), *sinks = strstr(name, ".self_attn.sinks");
     if (linear || sinks) {
         static const char *const names[][2] = {
@@ -504,15 +544,20 @@ static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
         return snprintf(out, bytes, "blk.%u.exp_probs_b.bias", layer) > 0;
     if (strstr(name, ".altup.correct_output_scale") && sscanf(name, "layers.%u.", &layer) == 1)
         return snprintf(out, bytes, "blk.%u.altup_correct_scale.weight", layer) > 0;
+    if (strncmp(name, "backbone.", 9) == 0) name += 9;
     snprintf(part, sizeof part, "%.*s", (int)(kind - name), name);
     for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
         if (strcmp(part, outside[i][0]) == 0)
             return snprintf(out, bytes, "%s%s", outside[i][1], kind) > 0;
-    if (strcmp(part, "embed_tokens") == 0) return snprintf(out, bytes, "token_embd%s", kind) > 0;
-    if (strcmp(part, "norm") == 0 || strcmp(part, "final_layernorm") == 0)
+    if (strcmp(part, "embed_tokens") == 0 || strcmp(part, "embeddings") == 0)
+        return snprintf(out, bytes, "token_embd%s", kind) > 0;
+    if (strcmp(part, "norm") == 0 || strcmp(part, "final_layernorm") == 0 ||
+        strcmp(part, "norm_f") == 0)
         return snprintf(out, bytes, "output_norm%s", kind) > 0;
     if (strcmp(part, "lm_head") == 0) return snprintf(out, bytes, "output%s", kind) > 0;
     if (sscanf(part, "layers.%u.%n", &layer, &end) != 1 || end == 0) abort();
+    if (strcmp(part + end, "pre_ff_layernorm") == 0)
+        return snprintf(out, bytes, "blk.%u.ffn_norm", layer) > 0;
     const char *own = part_name(arch, part + end);
     if (!own) abort();
     return snprintf(out, bytes, "blk.%u.%s%s", layer, own, kind) > 0;
@@ -564,6 +609,30 @@ static void change_linear(const copy *k, const char *part, float *values, size_t
         tile_heads(k, values + row * cols, 0, dim, 1);
 }
 
+/* Falcon-H1's multipliers are in its files' weights, and where something is scaled first, in
+ * biases.
+ */
+static double folded(const copy *k, const char *name, bool bias, size_t row)
+{
+    const pj_multipliers *m = &k->c->multipliers;
+    size_t values = (size_t)k->c->linear.value_heads * k->c->linear.value_dim;
+    size_t keys = (size_t)k->c->linear.key_heads * k->c->linear.key_dim;
+    const size_t ends[] = {values, 2 * values, 2 * values + keys, 2 * values + 2 * keys};
+    int part = 0;
+    while (part < 4 && row >= ends[part]) part++;
+    double in = bias ? 1 : m->attention_in;
+    if (k->c->arch != PJ_ARCH_FALCON_H1) return 1;
+    if (strstr(name, "attn_q.") || strstr(name, "attn_v.")) return in;
+    if (strstr(name, "attn_k.")) return in * k->c->score_scale * sqrt(k->c->head_dim);
+    if (strstr(name, "attn_output.")) return m->attention_out;
+    if (strstr(name, "ssm_out.")) return m->ssm_out;
+    if (strstr(name, "ssm_in.")) return m->ssm[part] * (bias ? 1 : m->ssm_in);
+    if (strstr(name, "ffn_gate.")) return m->gate;
+    if (strstr(name, "ffn_down.")) return m->down;
+    if (strstr(name, "token_embd.")) return k->c->embedding_scale;
+    return strstr(name, "output.") ? k->c->logit_scale : 1;
+}
+
 static void copy_tensor(const copy *k, const pj_tensor *t)
 {
     char name[96];
@@ -586,7 +655,18 @@ static void copy_tensor(const copy *k, const pj_tensor *t)
     bool adds = gemma || (c->arch == PJ_ARCH_QWEN3_5 && !linear);
     for (size_t i = 0; adds && strstr(name, "norm") && i < count; i++) values[i] += 1;
     if (linear) change_linear(k, t->name, values, count, cols);
-    if (strstr(name, "ssm_conv1d")) {
+    for (size_t i = 0; !linear && strstr(name, "ssm_a") && i < count; i++)
+        values[i] = -expf(values[i]);
+    for (size_t i = 0; i < count; i++) values[i] *= (float)folded(k, name, t->rank == 1, i / cols);
+    bool column = strstr(name, "ssm_d") && !strstr(name, "ssm_dt");
+    if (!linear && (column || strstr(name, "ssm_a") || strstr(name, "ssm_norm"))) {
+        uint64_t lines = strstr(name, "ssm_norm") ? c->linear.key_heads : count;
+        made_gguf_tensor(k->g, name, (uint64_t[]){count / lines, lines}, 2, 0, values,
+                         count * sizeof *values);
+        free(values);
+        return;
+    }
+    if (strstr(name, "ssm_conv1d.weight")) {
         uint64_t two[2] = {c->linear.kernel, sizes[2]};
         made_gguf_tensor(k->g, name, two, 2, 0, values, count * sizeof *values);
         free(values);
@@ -645,16 +725,19 @@ static void copy_experts(const copy *k, unsigned layer, const char *part, const 
     free(all);
 }
 
-/* gpt-oss: gate (0), up (1) or down (2) of all experts, with their biases, out of [in][out] with
- * gate and up interleaved. */
-static void copy_interleaved(const copy *k, unsigned layer, int which, const char *own)
+/* gpt-oss and Llama 4: gate (0), up (1) or down (2) of all experts, with gpt-oss's biases, out of
+ * [in][out] with gate and up interleaved, or one after the other. */
+static void copy_transposed(const copy *k, unsigned layer, int which, const char *own)
 {
     const pj_model_config *c = k->c;
+    bool halves = c->arch == PJ_ARCH_LLAMA4;
     size_t f = c->expert_intermediate, rows = which == 2 ? c->hidden : f, count;
-    size_t cols = which == 2 ? f : c->hidden, step = which == 2 ? 1 : 2, first = which == 1;
+    size_t cols = which == 2 ? f : c->hidden, all_rows = which == 2 ? rows : 2 * rows;
+    size_t step = which == 2 || halves ? 1 : 2, first = which != 1 ? 0 : halves ? f : 1;
     const char *part = which == 2 ? "down_proj" : "gate_up_proj";
     char name[128];
-    snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%s", layer, part);
+    snprintf(name, sizeof name, "model.layers.%u.%s.experts.%s", layer,
+             halves ? "feed_forward" : "mlp", part);
     const pj_tensor *t = pj_checkpoint_find(k->from, name);
     float *values = values_of(t, &count), *all = malloc(c->experts * rows * cols * sizeof *all);
     if (!all) abort();
@@ -662,11 +745,15 @@ static void copy_interleaved(const copy *k, unsigned layer, int which, const cha
         for (size_t r = 0; r < rows; r++)
             for (size_t i = 0; i < cols; i++)
                 all[(e * rows + r) * cols + i] =
-                    values[(e * cols + i) * rows * step + r * step + first];
+                    values[(e * cols + i) * all_rows + r * step + first];
     uint64_t sizes[3] = {cols, rows, c->experts};
     snprintf(name, sizeof name, "blk.%u.ffn_%s_exps.weight", layer, own);
     put(k, name, sizes, 3, all, stored_type(t));
     free(values);
+    if (halves) {
+        free(all);
+        return;
+    }
     snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%s_bias", layer, part);
     values = values_of(pj_checkpoint_find(k->from, name), &count);
     for (size_t i = 0; i < c->experts * rows; i++) all[i] = values[i * step + first];
@@ -736,10 +823,10 @@ static void copy_weights(const copy *k)
         }
         bool dense = layer < c->layers && c->layer_is_dense && c->layer_is_dense[layer];
         if (!c->experts || dense) continue;
-        if (c->arch == PJ_ARCH_GPT_OSS) {
-            copy_interleaved(k, layer, 0, "gate");
-            copy_interleaved(k, layer, 1, "up");
-            copy_interleaved(k, layer, 2, "down");
+        if (c->arch == PJ_ARCH_GPT_OSS || c->arch == PJ_ARCH_LLAMA4) {
+            copy_transposed(k, layer, 0, "gate");
+            copy_transposed(k, layer, 1, "up");
+            copy_transposed(k, layer, 2, "down");
             continue;
         }
         copy_experts(k, layer, "gate_proj", "w1", "gate");
@@ -828,7 +915,8 @@ static void write_rope(const copy *k)
     if (c->window_rope.dims) real(k, "rope.freq_base_swa", c->window_rope.theta);
     if (r->type == PJ_ROPE_YARN && r->mscale_all_dim > 0)
         real(k, "rope.scaling.yarn_log_multiplier", r->mscale_all_dim);
-    if (c->query_beta > 0) real(k, "attention.temperature_scale", c->query_beta);
+    if (c->query_beta > 0 && c->arch != PJ_ARCH_LLAMA4)
+        real(k, "attention.temperature_scale", c->query_beta);
     if (r->type == PJ_ROPE_YARN || r->type == PJ_ROPE_LONGROPE)
         number(k, "rope.scaling.original_context_length", r->original_context);
     if (r->type == PJ_ROPE_YARN) {
@@ -869,15 +957,43 @@ static const char *const archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_OLMO3] = "olmo2",         [PJ_ARCH_GLM4] = "glm4",
     [PJ_ARCH_GEMMA2] = "gemma2",       [PJ_ARCH_GEMMA3] = "gemma3",
     [PJ_ARCH_MINISTRAL3] = "mistral3", [PJ_ARCH_GPT_OSS] = "gpt-oss",
-    [PJ_ARCH_QWEN3_5] = "qwen35",      [PJ_ARCH_GEMMA3N] = "gemma3n",
-    [PJ_ARCH_GLM4_MOE] = "glm4moe",
+    [PJ_ARCH_QWEN3_5] = "qwen35",      [PJ_ARCH_HUNYUAN_DENSE] = "hunyuan-dense",
+    [PJ_ARCH_APERTUS] = "apertus",     [PJ_ARCH_BITNET] = "bitnet",
+    [PJ_ARCH_PHIMOE] = "phimoe",       [PJ_ARCH_NEMOTRON_H] = "nemotron_h",
+    [PJ_ARCH_FALCON_H1] = "falcon-h1", [PJ_ARCH_LLAMA4] = "llama4",
+    [PJ_ARCH_GEMMA3N] = "gemma3n",     [PJ_ARCH_GLM4_MOE] = "glm4moe",
 };
+
+/* What the keys of files with state-space layers cannot say. */
+static bool scans_fit(const pj_model_config *c)
+{
+    double least = c->arch == PJ_ARCH_NEMOTRON_H ? 0.001 : 0;
+    bool gate_first = c->linear.without_norm || !c->linear.norm_first;
+    bool unbounded = c->linear.most_step == 0 || isinf(c->linear.most_step);
+    return gate_first && unbounded && (!c->linear.kernel || c->linear.least_step == least);
+}
+
+/* Three layers with chunks that rotate to each without either, published scaling of queries; or
+ * neither chunks nor scaling. */
+static bool chunks_fit(const pj_model_config *c)
+{
+    bool any = false, all = true;
+    for (uint32_t i = 0; i < c->layers; i++) {
+        bool fits = c->layer_rotates[i] == ((i + 1) % 4 != 0);
+        any |= c->window != 0 || !c->layer_rotates[i];
+        all &= fits && pj_config_is_windowed(c, i) == c->layer_rotates[i];
+    }
+    if (!any) return c->query_beta == 0;
+    return all && c->query_beta == 0.1 && c->query_period == 8192 && !c->without_qk_norm;
+}
 
 bool made_gguf_carries(const pj_model_config *c)
 {
     bool gemma = c->arch == PJ_ARCH_GEMMA2 || c->arch == PJ_ARCH_GEMMA3;
     if (!archs[c->arch]) return false;
     if (gemma && fabs(c->score_scale * sqrt(c->head_dim) - 1) > 1e-6) return false;
+    if (c->arch == PJ_ARCH_LLAMA4) return chunks_fit(c);
+    if (c->arch == PJ_ARCH_FALCON_H1 || c->arch == PJ_ARCH_NEMOTRON_H) return scans_fit(c);
     for (uint32_t i = 0; c->layer_rotates && i < c->layers; i++)
         if (c->layer_rotates[i] != ((i + 1) % 4 != 0)) return false;
     for (uint32_t i = 0; c->layer_is_linear && i < c->layers; i++)
@@ -895,6 +1011,41 @@ static void write_linear_sizes(const copy *k)
     number(k, "ssm.state_size", c->linear.key_dim);
     number(k, "ssm.inner_size", c->linear.value_heads * c->linear.value_dim);
     number(k, "ssm.conv_kernel", c->linear.kernel);
+}
+
+/* Sizes that are 0 in the layers without attention, or without a block. */
+static void write_halves(const copy *k)
+{
+    const pj_model_config *c = k->c;
+    uint32_t heads[PJ_MAX_LAYERS], widths[PJ_MAX_LAYERS];
+    char key[96];
+    for (uint32_t i = 0; i < c->layers; i++) {
+        heads[i] = pj_config_attends(c, i) ? c->kv_heads : 0;
+        widths[i] = pj_config_halves(c, i) == PJ_HALF_MLP ? c->intermediate : 0;
+    }
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", k->arch);
+    made_gguf_u32s(k->g, key, heads, c->layers);
+    snprintf(key, sizeof key, "%s.feed_forward_length", k->arch);
+    made_gguf_u32s(k->g, key, widths, c->layers);
+}
+
+/* Keys without the architecture's name. */
+static void write_xielu(const copy *k)
+{
+    static const char *const parts[] = {"alpha_p", "alpha_n", "beta", "eps"};
+    float list[PJ_MAX_LAYERS];
+    char name[128];
+    for (int p = 0; p < 4; p++) {
+        for (uint32_t i = 0; i < k->c->layers; i++) {
+            size_t count;
+            snprintf(name, sizeof name, "model.layers.%u.mlp.act_fn.%s", i, parts[p]);
+            float *values = values_of(pj_checkpoint_find(k->from, name), &count);
+            list[i] = *values;
+            free(values);
+        }
+        snprintf(name, sizeof name, "xielu.%s", parts[p]);
+        made_gguf_f32s(k->g, name, list, k->c->layers);
+    }
 }
 
 static void write_router(const copy *k)
@@ -937,20 +1088,25 @@ static void write_sizes(const copy *k)
     if (heads_of(k)) number(k, "nextn_predict_layers", heads_of(k));
     number(k, "context_length", c->context);
     number(k, "embedding_length", c->hidden);
-    if (c->streams.count)
-        write_streams(k);
-    else
-        number(k, "feed_forward_length", c->intermediate);
     number(k, "attention.head_count", c->heads);
-    number(k, "attention.head_count_kv", c->kv_heads);
+    if (c->layer_halves) {
+        write_halves(k);
+    } else {
+        if (!c->streams.count) number(k, "feed_forward_length", c->intermediate);
+        number(k, "attention.head_count_kv", c->kv_heads);
+    }
+    if (c->streams.count) write_streams(k);
+    if (c->xielu) write_xielu(k);
+    if (c->arch == PJ_ARCH_BITNET) word(k, "hidden_activation", "relu2");
+    if (c->arch == PJ_ARCH_LLAMA4) number(k, "interleave_moe_layer_step", c->experts ? 2 : 0);
     if (c->head_dim * c->heads != c->hidden) {
         number(k, "attention.key_length", c->head_dim);
         number(k, "attention.value_length", c->head_dim);
     }
     real(k, phi ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c->norm_eps);
     write_multipliers(k);
-    if (c->window) number(k, "attention.sliding_window", c->window);
-    if (c->window && c->layer_is_windowed && c->arch >= PJ_ARCH_OLMO3)
+    if (c->window || c->arch == PJ_ARCH_LLAMA4) number(k, "attention.sliding_window", c->window);
+    if (c->window && c->layer_is_windowed && c->arch >= PJ_ARCH_OLMO3 && c->arch != PJ_ARCH_LLAMA4)
         flags(k, "attention.sliding_window_pattern", c->layer_is_windowed, c->layers);
     if (c->linear.key_heads) write_linear_sizes(k);
     if (!c->experts) return;
@@ -959,8 +1115,9 @@ static void write_sizes(const copy *k)
     if (c->arch == PJ_ARCH_QWEN2_MOE || c->arch == PJ_ARCH_QWEN3_MOE)
         flag(k, "expert_weights_norm", c->norm_topk);
     if (c->arch == PJ_ARCH_GLM4_MOE) write_router(k);
-    if (c->arch != PJ_ARCH_MIXTRAL) number(k, "expert_feed_forward_length", c->expert_intermediate);
-    if (c->shared_intermediate)
+    if (c->arch != PJ_ARCH_MIXTRAL && c->arch != PJ_ARCH_PHIMOE)
+        number(k, "expert_feed_forward_length", c->expert_intermediate);
+    if (c->shared_intermediate && c->arch != PJ_ARCH_LLAMA4)
         number(k, "expert_shared_feed_forward_length", c->shared_intermediate);
 }
 

@@ -43,8 +43,9 @@ struct reference {
     pj_rows_of_pass rows;
     uint32_t full_slots, window_slots;
     float *buffers[PJ_BUFFERS];
-    float **cache;  /* [layers] keys and values, or the state of the delta rule */
-    uint32_t *base; /* [sequences] advanced by `slide` */
+    float **cache;     /* [layers] keys and values, or the state of the delta rule */
+    float **recurrent; /* [layers] */
+    uint32_t *base;    /* [sequences] advanced by `slide` */
     float *cosine[PJ_ROPES], *sine[PJ_ROPES];
     uint32_t *chosen; /* [max_tokens][experts_per_token] */
     float *weight;
@@ -177,13 +178,18 @@ static void run_add(reference *s, const command *c)
     }
 }
 
-static void reference_add(void *state, pj_slice y, pj_slice x)
+static void add_scaled(void *state, pj_slice y, pj_slice x, float factor)
 {
     const reference *s = state;
     command *c = note(state, run_add);
     c->y = y;
     c->x = x;
-    c->factor = (float)s->model->config.residual_scale;
+    c->factor = factor * (float)s->model->config.residual_scale;
+}
+
+static void reference_add(void *state, pj_slice y, pj_slice x)
+{
+    add_scaled(state, y, x, 1);
 }
 
 static void reference_add_gated(void *state, pj_slice y, pj_slice x, pj_slice gate)
@@ -307,7 +313,9 @@ static void reference_products(void *state, pj_slice x, const pj_product *produc
         command *c = note(state, run_product);
         c->x = x;
         c->product = products[i];
-        if (products[i].residual.buffer) reference_add(state, products[i].residual, products[i].y);
+        float factor = products[i].projection->out_factor;
+        if (products[i].residual.buffer)
+            add_scaled(state, products[i].residual, products[i].y, factor != 0 ? factor : 1);
         pj_done done = pj_product_work(&products[i]);
         pj_instrument_name name = products[i].projection->name;
         if (name && s->instrument->module) note_span(state, name, &done);
@@ -434,17 +442,20 @@ static void reference_route(void *state, const pj_layer *layer, pj_slice logits,
     c->flag = renormalise;
 }
 
-/* One row through one expert's block, in the first row of Y2. */
-static void run_block(reference *s, const command *c, const pj_mlp *mlp, uint32_t row)
+/* One row, times `factor`, through one expert's block, in the first row of Y2. */
+static void run_block(reference *s, const command *c, const pj_mlp *mlp, uint32_t row, float factor)
 {
+    float *x = pj_alloc(c->x.cols, sizeof *x);
+    for (uint32_t i = 0; i < c->x.cols; i++) x[i] = factor * at(s, c->x, row)[i];
     pj_slice own = pj_slice_of(PJ_BUFFER_Y2, 1, c->y.cols, c->y.cols);
     pj_mlp_block b = pj_mlp_block_of(mlp, &c->activation, own, (pj_slice){0});
     pj_slice act = b.activation.act;
     for (uint32_t i = 0; i < b.input_count; i++)
-        multiply(s, b.inputs[i].projection, at(s, c->x, row), c->x.stride, 1,
-                 at(s, b.inputs[i].y, 0), b.inputs[i].y.stride);
+        multiply(s, b.inputs[i].projection, x, c->x.cols, 1, at(s, b.inputs[i].y, 0),
+                 b.inputs[i].y.stride);
     run_activation(s, &(command){.activation = b.activation});
     multiply(s, &mlp->down, at(s, act, 0), act.stride, 1, at(s, own, 0), own.stride);
+    pj_free(x);
 }
 
 static void run_experts(reference *s, const command *c)
@@ -458,9 +469,10 @@ static void run_experts(reference *s, const command *c)
         for (uint32_t i = 0; i < c->x.rows * chosen; i++) {
             if (s->chosen[i] != e) continue;
             rows++;
-            run_block(s, c, &c->layer->experts[e], i / chosen);
+            bool first = s->model->blueprint->weighted_input;
+            run_block(s, c, &c->layer->experts[e], i / chosen, first ? s->weight[i] : 1);
             for (uint32_t o = 0; o < c->y.cols; o++)
-                at(s, c->y, i / chosen)[o] += s->weight[i] * at(s, own, 0)[o];
+                at(s, c->y, i / chosen)[o] += (first ? 1 : s->weight[i]) * at(s, own, 0)[o];
         }
         if (rows == 0) continue;
         span.span.flops += pj_mlp_flops(&c->layer->experts[e], rows);
@@ -604,8 +616,9 @@ static void run_rotate_and_store(reference *s, const command *c)
              !l->norm_rotated && l->rope != PJ_NO_ROPE && h < l->heads + (own ? l->kv_heads : 0);
              h++)
             rotate(s, l, qkv + h * l->head_dim, r);
-        double scale = 1 + m->query_beta * log(1 + floor(position / (double)m->query_period));
-        for (uint32_t i = 0; m->query_beta != 0 && i < l->heads * l->head_dim; i++)
+        double periods = floor((position + (double)m->query_first) / m->query_period);
+        double scale = 1 + m->query_beta * log(1 + periods);
+        for (uint32_t i = 0; l->scales_queries && i < l->heads * l->head_dim; i++)
             qkv[i] *= (float)scale;
         for (uint32_t i = 0; own && i < pj_kv_planes(l) * l->kv_heads; i++) {
             unsigned char stored[4 * PJ_MAX_HEAD_DIM];
@@ -632,6 +645,7 @@ static void attend_head(const reference *s, const command *c, uint32_t row, uint
     uint32_t position = s->rows.position[row], sequence = s->rows.sequence[row];
     uint32_t dim = l->head_dim, kv_head = head / (l->heads / l->kv_heads);
     uint32_t first = position + 1 > l->window ? position + 1 - l->window : 0;
+    if (l->window_is_chunk) first = position / l->window * l->window;
     const float *q = at(s, c->x, row) + head * dim;
     float *y = at(s, c->y, row) + head * l->value_dim;
     double *p = pj_alloc(position + 1, sizeof *p), cap = s->model->config.attention_softcap;
@@ -673,7 +687,7 @@ static void run_slide(reference *s, const command *c)
 {
     for (uint32_t i = 0; i < s->model->config.layers; i++) {
         const pj_layer *l = &s->model->layers[i];
-        if (l->window == UINT32_MAX || l->kv_source != i || l->delta) continue;
+        if (l->window == UINT32_MAX || l->kv_source != i) continue;
         for (uint32_t which = 0; which < 2; which++)
             for (uint32_t head = 0; head < l->kv_heads; head++) {
                 float *rows = cached(s, l, c->sequence, which, head, s->base[c->sequence]);
@@ -696,7 +710,7 @@ static void reference_slide(void *state, uint32_t sequence, uint32_t from, uint3
 
 static float *recurrent(const reference *s, const pj_layer *l, uint32_t sequence)
 {
-    return s->cache[l->index] +
+    return s->recurrent[l->index] +
            sequence * (s->options.rewind + 2) * pj_delta_state_floats(l->delta);
 }
 
@@ -785,8 +799,8 @@ static void scan_head(const struct pj_delta *d, const float *mixed, const float 
     uint32_t n = d->value_dim, group = head / (d->value_heads / d->key_heads);
     const float *x = mixed + head * n, *b = mixed + d->value_heads * n + group * d->key_dim;
     const float *c = b + d->key_heads * d->key_dim;
-    double step =
-        fmax(log1p(exp((double)strength[d->value_heads + head] + d->bias[head])), d->least_step);
+    double step = log1p(exp((double)strength[d->value_heads + head] + d->bias[head]));
+    step = fmin(fmax(step, d->least_step), d->most_step);
     double decay = exp(-d->rate[head] * step);
     for (uint32_t o = 0; o < n; o++) {
         double read = d->skip[head] * x[o];
@@ -822,27 +836,23 @@ static void reference_delta_rule(void *state, const pj_layer *layer, pj_slice qk
     c->y = y;
 }
 
+static void gate_values(float *y, const float *z, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) y[i] *= (float)(z[i] * sigmoid(z[i]));
+}
+
 static void run_gated_norm(reference *s, const command *c)
 {
     const struct pj_delta *d = c->layer->delta;
     for (uint32_t r = 0; r < c->y.rows; r++) {
         float *y = at(s, c->y, r);
-        if (d->kind == PJ_SCAN) {
-            uint32_t n = c->y.cols / d->norm_groups;
-            for (uint32_t i = 0; i < c->y.cols; i++)
-                y[i] *= (float)(at(s, c->x, r)[i] * sigmoid(at(s, c->x, r)[i]));
-            for (uint32_t i = 0; i < c->y.cols; i += n)
-                norm_values(&(pj_norm){.w = d->norm + i}, PJ_NORM_RMS, s->model->config.norm_eps,
-                            y + i, y + i, n);
-            continue;
-        }
-        for (uint32_t i = 0; i < c->y.cols; i += d->value_dim)
-            norm_values(&(pj_norm){.w = d->norm}, PJ_NORM_RMS, s->model->config.norm_eps, y + i,
-                        y + i, d->value_dim);
-        for (uint32_t i = 0; i < c->y.cols; i++) {
-            double z = at(s, c->x, r)[i];
-            y[i] *= (float)(z * sigmoid(z));
-        }
+        bool scan = d->kind == PJ_SCAN, gate_first = scan && !d->norm_first;
+        uint32_t n = scan ? c->y.cols / d->norm_groups : d->value_dim;
+        if (gate_first) gate_values(y, at(s, c->x, r), c->y.cols);
+        for (uint32_t i = 0; d->norm && i < c->y.cols; i += n)
+            norm_values(&(pj_norm){.w = d->norm + (scan ? i : 0)}, PJ_NORM_RMS,
+                        s->model->config.norm_eps, y + i, y + i, n);
+        if (!gate_first) gate_values(y, at(s, c->x, r), c->y.cols);
     }
 }
 
@@ -1035,8 +1045,7 @@ static float *floats_of(size_t count, float value)
 
 static size_t cache_floats(const reference *s, const pj_layer *l)
 {
-    if (l->delta)
-        return s->options.sequences * (s->options.rewind + 2) * pj_delta_state_floats(l->delta);
+    if (l->kv_source != l->index) return 0;
     return 2 * (size_t)s->options.sequences * l->kv_heads * cache_slots(s, l) * l->head_dim;
 }
 
@@ -1055,9 +1064,13 @@ static pj_status reference_open(void *loaded, const pj_generation_shape *shape, 
     for (int i = 1; i < PJ_BUFFERS; i++) s->buffers[i] = floats_of(shape->floats[i], NAN);
     memset(s->buffers[PJ_BUFFER_LOGITS], 0, shape->floats[PJ_BUFFER_LOGITS] * sizeof(float));
     s->cache = pj_alloc(model->config.layers, sizeof *s->cache);
-    for (uint32_t i = 0; i < model->config.layers; i++)
-        s->cache[i] =
-            floats_of(cache_floats(s, &model->layers[i]), model->layers[i].delta ? 0 : NAN);
+    s->recurrent = pj_alloc(model->config.layers, sizeof *s->recurrent);
+    for (uint32_t i = 0; i < model->config.layers; i++) {
+        const struct pj_delta *d = model->layers[i].delta;
+        s->cache[i] = floats_of(cache_floats(s, &model->layers[i]), NAN);
+        s->recurrent[i] =
+            floats_of(d ? o->sequences * (o->rewind + 2) * pj_delta_state_floats(d) : 0, 0);
+    }
     for (uint32_t i = 0; i < PJ_ROPES; i++) {
         s->cosine[i] = floats_of((size_t)o->max_tokens * model->ropes[i].pairs, NAN);
         s->sine[i] = floats_of((size_t)o->max_tokens * model->ropes[i].pairs, NAN);
@@ -1077,12 +1090,16 @@ static void reference_close(void *state)
 {
     reference *s = state;
     for (int i = 1; i < PJ_BUFFERS; i++) pj_free(s->buffers[i]);
-    for (uint32_t i = 0; i < s->model->config.layers; i++) pj_free(s->cache[i]);
+    for (uint32_t i = 0; i < s->model->config.layers; i++) {
+        pj_free(s->cache[i]);
+        pj_free(s->recurrent[i]);
+    }
     for (uint32_t i = 0; i < PJ_ROPES; i++) {
         pj_free(s->cosine[i]);
         pj_free(s->sine[i]);
     }
     pj_free(s->cache);
+    pj_free(s->recurrent);
     pj_free(s->base);
     pj_free(s->chosen);
     pj_free(s->weight);

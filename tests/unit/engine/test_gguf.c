@@ -543,6 +543,13 @@ static void test_names(void **state)
         {"olmo", "12", "261"},
         {"exaone4", "12", "261"},
         {"llama4", " the", "258"},
+        {"falcon-h1", "the", "0 257"},
+        {"falcon3", "the", "0 257"},
+        /* three digits at most; a mark of punctuation joins the letters after it */
+        {"deepseek-v3", "1234th", "261 51 52 256"},
+        {"hunyuan-dense", " the", "258"},
+        {"hunyuan-dense", ".\n", "263"},
+        {"hunyuan-dense", "the12", "257 261"},
         /* digits split first: no merge joins them */
         {"refact", "the 12", "257 32 49 50"},
         {"starcoder", "the 12", "257 32 49 50"},

@@ -414,8 +414,11 @@ export interface LayerStat {
   attention_ms: N;
   mlp_ms: N;
   energy_mj: N;
+  energy_sd_mj: N;
   attention_energy_mj: N;
+  attention_energy_sd_mj: N;
   mlp_energy_mj: N;
+  mlp_energy_sd_mj: N;
   other_energy_mj: N;
 }
 

@@ -49,40 +49,54 @@ static const char gpt4o[] = BEFORE UPPER "*" LOWER "+" CONTRACTIONS "?|" BEFORE 
 static const char tekken[] = BEFORE UPPER "*" LOWER "+|" BEFORE UPPER "+" LOWER
                                           "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES;
 
+static const char deepseek_v3[] =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+    " ?[\\p{P}\\p{S}]+[\\r\\n]*|" SPACES;
+
 typedef struct style {
     const char *name, *pattern;
     bool ignore_merges, bos; /* adds BOS if add_bos_token is absent */
     bool compose;            /* NFC first, as in the published tokenizer */
-    bool digits;             /* splits digits before applying the pattern */
+    /* patterns that split before it does: digits; numbers, then runs of Chinese and Japanese */
+    const char *before[2];
 } style;
 
+/* clang-format off */
+#define DIGITS  {"\\p{N}"}
+#define NUMBERS {"\\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"}
+/* clang-format on */
+
 static const style styles[] = {
-    {"llama-bpe", llama3, true, true, false, false},
-    {"llama3", llama3, true, true, false, false},
-    {"llama-v3", llama3, true, true, false, false},
-    {"dbrx", llama3, false, false, false, false},
-    {"smaug-bpe", llama3, false, false, false, false},
-    {"glm4", llama3, false, false, false, false},
-    {"chatglm-bpe", llama3, false, false, false, false},
-    {"lfm2", llama3, true, true, false, false},
-    {"qwen2", qwen2, false, false, true, false},
-    {"deepseek-r1-qwen", qwen2, false, false, false, false},
-    {"qwen35", qwen35, false, false, true, false},
-    {"seed-coder", seed_coder, false, false, false, false},
-    {"gpt-2", gpt2, false, false, false, false},
-    {"phi-2", gpt2, false, false, false, false},
-    {"olmo", gpt2, false, false, false, false},
-    {"exaone4", gpt2, false, false, false, false},
-    {"tekken", tekken, true, true, false, false},
-    {"gpt-4o", gpt4o, false, false, false, false},
-    {"llama4", gpt4o, false, false, false, false},
-    {"smollm", gpt2, false, false, false, true},
-    {"refact", gpt2, false, false, false, true},
-    {"starcoder", gpt2, false, false, false, true},
-    {"command-r", gpt2, false, false, false, true},
-    {"codeshell", gpt2, false, false, false, true},
-    {"exaone", gpt2, false, false, false, true},
-    {"minerva-7b", gpt2, false, false, false, true},
+    {"llama-bpe", llama3, true, true, false},
+    {"llama3", llama3, true, true, false},
+    {"llama-v3", llama3, true, true, false},
+    {"dbrx", llama3, false, false, false},
+    {"smaug-bpe", llama3, false, false, false},
+    {"glm4", llama3, false, false, false},
+    {"chatglm-bpe", llama3, false, false, false},
+    {"lfm2", llama3, true, true, false},
+    {"falcon3", llama3, true, true, false},
+    {"falcon-h1", llama3, true, true, false},
+    {"qwen2", qwen2, false, false, true},
+    {"deepseek-r1-qwen", qwen2, false, false, false},
+    {"qwen35", qwen35, false, false, true},
+    {"seed-coder", seed_coder, false, false, false},
+    {"gpt-2", gpt2, false, false, false},
+    {"phi-2", gpt2, false, false, false},
+    {"olmo", gpt2, false, false, false},
+    {"exaone4", gpt2, false, false, false},
+    {"deepseek-v3", deepseek_v3, false, false, false, NUMBERS},
+    {"hunyuan-dense", deepseek_v3, false, false, false, NUMBERS},
+    {"tekken", tekken, true, true, false},
+    {"gpt-4o", gpt4o, false, false, false},
+    {"llama4", gpt4o, false, false, false},
+    {"smollm", gpt2, false, false, false, DIGITS},
+    {"refact", gpt2, false, false, false, DIGITS},
+    {"starcoder", gpt2, false, false, false, DIGITS},
+    {"command-r", gpt2, false, false, false, DIGITS},
+    {"codeshell", gpt2, false, false, false, DIGITS},
+    {"exaone", gpt2, false, false, false, DIGITS},
+    {"minerva-7b", gpt2, false, false, false, DIGITS},
 };
 
 /* ---- fields ------------------------------------------------------------------------------- */
@@ -320,6 +334,14 @@ static pj_step *gguf_add(pj_step_list *to, pj_step step)
     return &to->items[to->count++];
 }
 
+/* Pieces are what the pattern finds and what is between. */
+static pj_status split_by(loader *l, const char *pattern)
+{
+    pj_step *step = gguf_add(
+        &l->t->splitters, (pj_step){.kind = PJ_SPLITTER_PATTERN, .behavior = PJ_BEHAVIOR_ISOLATED});
+    return pj_regex_new(pattern, strlen(pattern), &step->pattern.regex, l->err);
+}
+
 static pj_status set_byte_level(loader *l)
 {
     pj_tokenizer *t = l->t;
@@ -327,17 +349,14 @@ static pj_status set_byte_level(loader *l)
     t->bpe.ignore_merges = l->style->ignore_merges;
     if (l->style->compose)
         gguf_add(&t->normalizers, (pj_step){.kind = PJ_NORMALIZER_FORM, .form = PJ_FORM_NFC});
-    if (l->style->digits)
-        gguf_add(&t->splitters, (pj_step){.kind = PJ_SPLITTER_CLASS,
-                                          .in_class = pj_unicode_is_numeric,
-                                          .behavior = PJ_BEHAVIOR_ISOLATED});
-    pj_step *words = gguf_add(
-        &t->splitters, (pj_step){.kind = PJ_SPLITTER_PATTERN, .behavior = PJ_BEHAVIOR_ISOLATED});
+    pj_status status = PJ_OK;
+    for (int i = 0; i < 2 && l->style->before[i] && !status; i++)
+        status = split_by(l, l->style->before[i]);
+    if (!status) status = split_by(l, l->style->pattern);
     gguf_add(&t->splitters, (pj_step){.kind = PJ_SPLITTER_BYTE_LEVEL});
     t->letters_last = true;
     gguf_add(&t->decoders, (pj_step){.kind = PJ_DECODER_BYTE_LEVEL});
-    return pj_regex_new(l->style->pattern, strlen(l->style->pattern), &words->pattern.regex,
-                        l->err);
+    return status;
 }
 
 static void set_sentencepiece(loader *l)
