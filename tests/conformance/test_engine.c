@@ -121,6 +121,7 @@ static void check_logits(const char *folder, const char *isa, uint32_t threads)
  */
 static void check_reference_device(const char *folder)
 {
+    if (!pj_dir_exists(folder)) return;
     json_t *reference = judge_json(folder, "reference.json"), *entry;
     pj_error err = {0};
     pj_engine *engine;

@@ -111,23 +111,41 @@ bool pj_arch_gguf_neighbours(pj_arch arch)
     return archs[arch].neighbours;
 }
 
-static void arch_append(char *text, size_t *used, const char *name)
+static const char *model_type_of(int arch)
 {
-    int n = snprintf(text + *used, PJ_ARCH_LIST_BYTES - *used, "%s%s", *used ? ", " : "", name);
-    if (n > 0 && *used + (size_t)n < PJ_ARCH_LIST_BYTES) *used += (size_t)n;
+    return archs[arch].model_type;
+}
+
+static const char *gguf_of(int arch)
+{
+    return archs[arch].gguf;
+}
+
+/* As many names as fit, and how many others there are. */
+static const char *list_names(const char *(*name_of)(int), char text[PJ_ARCH_LIST_BYTES])
+{
+    enum { MORE_BYTES = sizeof " and 1000 more" };
+    size_t used = 0;
+    int more = 0;
+    for (int i = 0; i < PJ_ARCH_COUNT; i++) {
+        const char *name = name_of(i);
+        if (!name) continue;
+        if (more || used + strlen(name) + 2 + MORE_BYTES > PJ_ARCH_LIST_BYTES)
+            more++;
+        else
+            used += (size_t)snprintf(text + used, PJ_ARCH_LIST_BYTES - used, "%s%s",
+                                     used ? ", " : "", name);
+    }
+    if (more) snprintf(text + used, PJ_ARCH_LIST_BYTES - used, " and %d more", more);
+    return text;
 }
 
 const char *pj_arch_list(char text[PJ_ARCH_LIST_BYTES])
 {
-    size_t used = 0;
-    for (int i = 0; i < PJ_ARCH_COUNT; i++) arch_append(text, &used, archs[i].model_type);
-    return text;
+    return list_names(model_type_of, text);
 }
 
 const char *pj_arch_gguf_list(char text[PJ_ARCH_LIST_BYTES])
 {
-    size_t used = 0;
-    for (int i = 0; i < PJ_ARCH_COUNT; i++)
-        if (archs[i].gguf) arch_append(text, &used, archs[i].gguf);
-    return text;
+    return list_names(gguf_of, text);
 }

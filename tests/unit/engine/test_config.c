@@ -327,6 +327,7 @@ static void test_refused(void **state)
     (void)state;
     assert_refused("{" SIZES "}", PJ_E_INVALID, "architectures");
     assert_refused("{\"model_type\":\"mamba\"," SIZES "}", PJ_E_UNSUPPORTED, "mamba");
+    assert_refused("{\"model_type\":\"mamba\"," SIZES "}", PJ_E_UNSUPPORTED, " more)");
     assert_refused("{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"relu\"}", PJ_E_UNSUPPORTED,
                    "relu");
     assert_refused("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
