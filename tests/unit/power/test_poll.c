@@ -316,6 +316,11 @@ static void grids_are_found_where_they_are(void **state)
     /* slow reads on a busy machine */
     assert_int_equal(found_period_by(25, 100, 0.4, 0.4, 12), 100 * MS);
     assert_int_equal(found_period_by(25, 100, 0.4, 0.7, 24), 100 * MS);
+    /* several periods fit on a busy machine: the round one, or none */
+    for (double ms = 80; ms <= 120; ms += 20)
+        assert_int_equal(found_period_by(25, ms, 0.4, 0, 10), (int64_t)ms * MS);
+    assert_int_equal(found_period_by(40, 97, 0.4, 0, 8), -1);
+    assert_int_equal(found_period_by(5, 97, 0.4, 0, 40), 97 * MS);
     assert_int_equal(found_period(100, 25, 0, 40), 0); /* irregular */
     assert_int_equal(found_period(97.3, 0, 0, 40), 0); /* no timer has this period */
     assert_int_equal(found_period(100, 0, 0, 7), 0);   /* too few */
