@@ -11,6 +11,7 @@
 
 /* How often time is divided that nobody asks about yet. */
 #define UNWANTED_NS  (3 * PJ_NS_PER_S)
+#define CHECKED_NS   (2 * PJ_NS_PER_S) /* of a window's end: as far back as curves are kept */
 #define MOST_MISSING 0.05 /* if more of a window is unknown, the whole window is unknown */
 
 struct pj_division_member {
@@ -316,6 +317,14 @@ void pj_division_window_energy(const pj_division *d, const pj_division_window *w
     energy->gain_sd_mj = sum.gain_mj;
     energy->sd_mj =
         sqrt(sum.random_var + energy->bias_sd_mj * energy->bias_sd_mj + sum.gain_mj * sum.gain_mj);
+}
+
+uint32_t pj_division_window_check(const pj_division *d, const pj_division_window *w,
+                                  pj_finding findings[PJ_FINDINGS_MAX])
+{
+    int64_t begin_ns = w->end_ns - CHECKED_NS;
+    return pj_ledger_check(d->ledger, begin_ns > w->begin_ns ? begin_ns : w->begin_ns, w->end_ns,
+                           findings);
 }
 
 void pj_division_window_close(pj_division *d, pj_division_window *w)

@@ -168,11 +168,14 @@ pj_status pj_window_end(pj_open_window *w, pj_window_result *result, pj_error *e
         w->readings.end_ns = pj_clock_ns();
     all.duration_ms = (double)(w->readings.end_ns - w->readings.begin_ns) / 1e6;
     if (w->has_readings) window_fill(&all, w, energies);
+    all.warning_code = w->readings.warning_code;
+    memcpy(all.warning, w->readings.warning, sizeof all.warning);
     memset(result, 0, size);
     memcpy(result, &all, size < sizeof all ? size : sizeof all);
     window_forget(w);
     return PJ_OK;
 }
 
+_Static_assert(sizeof(((pj_window_result *)0)->warning) == PJ_FINDING_TEXT_BYTES, "texts fit");
 _Static_assert(PJ_WINDOW_RAILS >= PJ_MAX_RAILS, "every rail has a place");
 _Static_assert(sizeof(((pj_window_rail *)0)->name) >= PJ_RAIL_NAME_BYTES, "names fit");
