@@ -9,7 +9,7 @@
 #include "power/filter.h"
 #include "power/poll.h"
 
-enum { TICKS = 3000, FIRST_TICK = 20 };
+enum { TICKS = 6000, FIRST_TICK = 20 };
 #define MS PJ_NS_PER_MS
 static const int64_t PERIOD_NS = 100 * MS, BEGIN_NS = 7000 * MS;
 static const double STEP_UJ = 25e6, START_UJ = 5e9;
