@@ -12,7 +12,10 @@
 /* How often time is divided that nobody asks about yet. */
 #define UNWANTED_NS  (3 * PJ_NS_PER_S)
 #define CHECKED_NS   (2 * PJ_NS_PER_S) /* of a window's end: as far back as curves are kept */
-#define MOST_MISSING 0.05 /* if more of a window is unknown, the whole window is unknown */
+#define MOST_MISSING 0.05 /* if more of a window is unknown, the whole window is unknown, */
+#define LATE_NS      (2 * PJ_NS_PER_S) /* unless it is less than this, and this share is known */
+#define LATE_STEP_NS (20 * PJ_NS_PER_MS)
+#define LEAST_KNOWN  0.25
 
 struct pj_division_member {
     pj_division_member *next;
@@ -297,6 +300,33 @@ void pj_division_window_stop(pj_division_window *w, int64_t end_ns)
     w->end_ns = end_ns > w->begin_ns ? end_ns : w->begin_ns + 1;
 }
 
+/* The time that is missing at a window's end because a sensor is late, as on a busy machine, has
+ * the power of the rest of it; what that adds is in doubt. */
+static void division_scale_known(double known_ns, double length_ns, pj_curve_energy *e)
+{
+    double added_mj = e->energy_mj * (length_ns / known_ns - 1);
+    e->energy_mj += added_mj;
+    e->bias_sd_mj += added_mj;
+    e->gain_sd_mj *= length_ns / known_ns;
+    e->known_share *= known_ns / length_ns;
+    e->sd_mj = hypot(hypot(e->random_sd_mj, e->bias_sd_mj), e->gain_sd_mj);
+}
+
+/* Of a window that no cell ended in. */
+static void division_query_whole(const pj_division *d, const pj_division_window *w, uint32_t rail,
+                                 pj_curve_energy *energy)
+{
+    int64_t length_ns = w->end_ns - w->begin_ns, late_ns = 0;
+    pj_ledger_rail(d->ledger, rail, w->begin_ns, w->end_ns, energy);
+    while (isnan(energy->energy_mj) && late_ns < LATE_NS) {
+        late_ns += LATE_STEP_NS;
+        if ((double)late_ns > (1 - LEAST_KNOWN) * (double)length_ns) return;
+        pj_ledger_rail(d->ledger, rail, w->begin_ns, w->end_ns - late_ns, energy);
+    }
+    if (late_ns > 0 && !isnan(energy->energy_mj))
+        division_scale_known((double)(length_ns - late_ns), (double)length_ns, energy);
+}
+
 void pj_division_window_energy(const pj_division *d, const pj_division_window *w, uint32_t rail,
                                pj_curve_energy *energy)
 {
@@ -304,12 +334,13 @@ void pj_division_window_energy(const pj_division *d, const pj_division_window *w
     double length = (double)(w->end_ns - w->begin_ns);
     *energy = (pj_curve_energy){NAN, NAN, NAN, NAN, NAN, 0};
     if (w->taken_ns == w->begin_ns) { /* no cell ended in it */
-        pj_ledger_rail(d->ledger, rail, w->begin_ns, w->end_ns, energy);
+        division_query_whole(d, w, rail, energy);
         return;
     }
     division_add_up(d, rail, w->taken_ns, w->end_ns, &sum);
     energy->known_share = sum.known_ns / length;
-    if (sum.covered_ns < (1 - MOST_MISSING) * length) return;
+    bool is_late = sum.covered_ns >= LEAST_KNOWN * length && length - sum.covered_ns < LATE_NS;
+    if (sum.covered_ns < (1 - MOST_MISSING) * length && !is_late) return;
     double whole_mj = sum.mj * length / sum.covered_ns;
     energy->energy_mj = whole_mj;
     energy->random_sd_mj = sqrt(sum.random_var);
