@@ -58,12 +58,27 @@ static void division_add_record(pj_division_member *m, pj_share_record record,
     if (bytes) pj_buffer_append(&m->records, energies, bytes);
 }
 
+/* The energy of an interval, or of its begin where a sensor is late, as on a busy machine; returns
+ * until when it is known. */
+static int64_t division_query_known(const pj_division *d, uint32_t rail, int64_t begin_ns,
+                                    int64_t end_ns, pj_curve_energy *e)
+{
+    int64_t earliest_ns = begin_ns + (int64_t)(LEAST_KNOWN * (double)(end_ns - begin_ns));
+    if (earliest_ns < end_ns - LATE_NS) earliest_ns = end_ns - LATE_NS;
+    pj_ledger_rail(d->ledger, rail, begin_ns, end_ns, e);
+    while (isnan(e->energy_mj) && end_ns - LATE_STEP_NS > earliest_ns) {
+        end_ns -= LATE_STEP_NS;
+        pj_ledger_rail(d->ledger, rail, begin_ns, end_ns, e);
+    }
+    return end_ns;
+}
+
 static void division_add_up(const pj_division *d, uint32_t rail, int64_t begin_ns, int64_t end_ns,
                             rail_sum *sum)
 {
     pj_curve_energy e;
     if (end_ns <= begin_ns) return;
-    pj_ledger_rail(d->ledger, rail, begin_ns, end_ns, &e);
+    end_ns = division_query_known(d, rail, begin_ns, end_ns, &e);
     if (isnan(e.energy_mj)) return;
     sum->mj += e.energy_mj;
     sum->random_var += e.random_sd_mj * e.random_sd_mj;
@@ -300,43 +315,12 @@ void pj_division_window_stop(pj_division_window *w, int64_t end_ns)
     w->end_ns = end_ns > w->begin_ns ? end_ns : w->begin_ns + 1;
 }
 
-/* The time that is missing at a window's end because a sensor is late, as on a busy machine, has
- * the power of the rest of it; what that adds is in doubt. */
-static void division_scale_known(double known_ns, double length_ns, pj_curve_energy *e)
-{
-    double added_mj = e->energy_mj * (length_ns / known_ns - 1);
-    e->energy_mj += added_mj;
-    e->bias_sd_mj += added_mj;
-    e->gain_sd_mj *= length_ns / known_ns;
-    e->known_share *= known_ns / length_ns;
-    e->sd_mj = hypot(hypot(e->random_sd_mj, e->bias_sd_mj), e->gain_sd_mj);
-}
-
-/* Of a window that no cell ended in. */
-static void division_query_whole(const pj_division *d, const pj_division_window *w, uint32_t rail,
-                                 pj_curve_energy *energy)
-{
-    int64_t length_ns = w->end_ns - w->begin_ns, late_ns = 0;
-    pj_ledger_rail(d->ledger, rail, w->begin_ns, w->end_ns, energy);
-    while (isnan(energy->energy_mj) && late_ns < LATE_NS) {
-        late_ns += LATE_STEP_NS;
-        if ((double)late_ns > (1 - LEAST_KNOWN) * (double)length_ns) return;
-        pj_ledger_rail(d->ledger, rail, w->begin_ns, w->end_ns - late_ns, energy);
-    }
-    if (late_ns > 0 && !isnan(energy->energy_mj))
-        division_scale_known((double)(length_ns - late_ns), (double)length_ns, energy);
-}
-
 void pj_division_window_energy(const pj_division *d, const pj_division_window *w, uint32_t rail,
                                pj_curve_energy *energy)
 {
     rail_sum sum = w->sums[rail];
     double length = (double)(w->end_ns - w->begin_ns);
     *energy = (pj_curve_energy){NAN, NAN, NAN, NAN, NAN, 0};
-    if (w->taken_ns == w->begin_ns) { /* no cell ended in it */
-        division_query_whole(d, w, rail, energy);
-        return;
-    }
     division_add_up(d, rail, w->taken_ns, w->end_ns, &sum);
     energy->known_share = sum.known_ns / length;
     bool is_late = sum.covered_ns >= LEAST_KNOWN * length && length - sum.covered_ns < LATE_NS;
