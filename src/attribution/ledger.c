@@ -181,6 +181,14 @@ void pj_ledger_rail(const pj_ledger *l, uint32_t rail, int64_t begin_ns, int64_t
     pj_curve_query(curve_of(l, rail), begin_ns, end_ns, energy);
 }
 
+uint32_t pj_ledger_check(const pj_ledger *l, int64_t begin_ns, int64_t end_ns,
+                         pj_finding findings[PJ_FINDINGS_MAX])
+{
+    const pj_curve *curves[PJ_MAX_RAILS];
+    for (uint32_t r = 0; r < l->o.rail_count; r++) curves[r] = curve_of(l, r);
+    return pj_rails_check(l->rails, l->o.rail_count, curves, begin_ns, end_ns, findings);
+}
+
 void pj_ledger_machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns, pj_curve_energy *sum)
 {
     bool any = false;

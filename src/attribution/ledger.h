@@ -28,7 +28,7 @@
 #ifndef PJ_ATTRIBUTION_LEDGER_H
 #define PJ_ATTRIBUTION_LEDGER_H
 
-#include "power/curve.h"
+#include "power/checks.h"
 #include "trace/run_data.h"
 
 typedef struct pj_ledger pj_ledger;
@@ -73,6 +73,9 @@ void pj_ledger_machine(const pj_ledger *ledger, int64_t begin_ns, int64_t end_ns
                        pj_curve_energy *energy);
 void pj_ledger_rail(const pj_ledger *ledger, uint32_t rail, int64_t begin_ns, int64_t end_ns,
                     pj_curve_energy *energy);
+/* What the rails contradict each other in over an interval (power/checks.h). */
+uint32_t pj_ledger_check(const pj_ledger *ledger, int64_t begin_ns, int64_t end_ns,
+                         pj_finding findings[PJ_FINDINGS_MAX]);
 
 /* ---- requests and runs, in order of time ---- */
 

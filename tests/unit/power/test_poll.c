@@ -9,7 +9,7 @@
 #include "power/filter.h"
 #include "power/poll.h"
 
-enum { TICKS = 3000, FIRST_TICK = 20 };
+enum { TICKS = 6000, FIRST_TICK = 20 };
 #define MS PJ_NS_PER_MS
 static const int64_t PERIOD_NS = 100 * MS, BEGIN_NS = 7000 * MS;
 static const double STEP_UJ = 25e6, START_UJ = 5e9;
@@ -316,6 +316,11 @@ static void grids_are_found_where_they_are(void **state)
     /* slow reads on a busy machine */
     assert_int_equal(found_period_by(25, 100, 0.4, 0.4, 12), 100 * MS);
     assert_int_equal(found_period_by(25, 100, 0.4, 0.7, 24), 100 * MS);
+    /* several periods fit on a busy machine: the round one, or none */
+    for (double ms = 80; ms <= 120; ms += 20)
+        assert_int_equal(found_period_by(25, ms, 0.4, 0, 10), (int64_t)ms * MS);
+    assert_int_equal(found_period_by(40, 97, 0.4, 0, 8), -1);
+    assert_int_equal(found_period_by(5, 97, 0.4, 0, 40), 97 * MS);
     assert_int_equal(found_period(100, 25, 0, 40), 0); /* irregular */
     assert_int_equal(found_period(97.3, 0, 0, 40), 0); /* no timer has this period */
     assert_int_equal(found_period(100, 0, 0, 7), 0);   /* too few */
