@@ -41,6 +41,7 @@ typedef struct pj_ledger_cell {
     double context_part,
         context_weights; /* fraction of decode's energy spent on reading contexts */
     uint32_t unknown;    /* entries of unknown rate */
+    double guessed; /* weights of entries that go on at their own rate after their last token */
 } pj_ledger_cell;
 
 typedef void pj_ledger_take(void *context, const pj_ledger_cell *cell);

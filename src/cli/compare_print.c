@@ -209,7 +209,8 @@ static void print_tests(const pj_sides *s)
 {
     bool any = false;
     if (s->test_count)
-        print_title("tests: ratio with 95 % interval, Hedges' g, p by Holm over the pairs");
+        print_title(
+            "tests: ratio of geometric means, 95 % interval; Hedges' g; p by Holm over pairs");
     for (uint32_t i = 0; i < s->test_count; i++) {
         const pj_side_test *t = &s->tests[i];
         if (!t->primary && !any) puts("secondary metrics, each corrected for itself");

@@ -17,6 +17,13 @@ typedef struct bounds {
     uint32_t context, layers, vocab;
 } bounds;
 
+static const char synthetic[] = "synthetic:";
+
+static bool is_synthetic(const char *model)
+{
+    return strncmp(model, synthetic, strlen(synthetic)) == 0;
+}
+
 static pj_status synthetic_bounds(const char *shape, bounds *found, pj_error *err)
 {
     pj_model_config config;
@@ -41,11 +48,9 @@ static pj_status check_chat(const char *folder, pj_error *err)
 
 static pj_status find_bounds(const char *path, bool wants_chat, bounds *found, pj_error *err)
 {
-    static const char synthetic[] = "synthetic:";
     pj_checkpoint *checkpoint;
     *found = (bounds){0};
-    if (strncmp(path, synthetic, sizeof synthetic - 1) == 0)
-        return synthetic_bounds(path + sizeof synthetic - 1, found, err);
+    if (is_synthetic(path)) return synthetic_bounds(path + strlen(synthetic), found, err);
     pj_status status = pj_checkpoint_open(path, &checkpoint, err);
     if (status != PJ_OK) {
         pj_error why = err ? *err : (pj_error){0};
@@ -60,6 +65,18 @@ static pj_status find_bounds(const char *path, bool wants_chat, bounds *found, p
         status = check_chat(pj_checkpoint_path(checkpoint), err);
     pj_checkpoint_close(checkpoint);
     return status;
+}
+
+/* A shape has no tokenizer. */
+static pj_status check_shape(const char *model, const pj_prompt *prompt, bool chat, pj_error *err)
+{
+    if (!is_synthetic(model)) return PJ_OK;
+    if (chat || prompt->messages)
+        return pj_fail(err, PJ_E_UNSUPPORTED, "%s has no tokenizer, so it has no chat template",
+                       model);
+    if (prompt->ids) return PJ_OK;
+    return pj_fail(err, PJ_E_UNAVAILABLE, "%s has no tokenizer; give the prompt as ids (--ids)",
+                   model);
 }
 
 static pj_status check_ids(const pj_prompt *prompt, uint32_t vocab, pj_error *err)
@@ -117,6 +134,9 @@ pj_status pj_profile_preflight(const pj_profile_options *o, pj_error *err)
         wants_chat |= o->request.prompts[i].messages;
     pj_status status = find_bounds(o->engine.model, wants_chat, &found, err);
     uint32_t context = found.context;
+    if (status == PJ_OK) status = pj_engine_check_isa(o->engine.isa, err);
+    for (uint32_t i = 0; i < o->request.prompt_count && status == PJ_OK; i++)
+        status = check_shape(o->engine.model, &o->request.prompts[i], o->request.chat, err);
     if (status == PJ_OK) status = check_ablation(o->ablate, found.layers, err);
     for (uint32_t i = 0; i < o->request.prompt_count && status == PJ_OK; i++)
         status = check_ids(&o->request.prompts[i], found.vocab, err);

@@ -152,6 +152,23 @@ static pj_status load_model(pj_engine *e, pj_error *err)
                    : pj_device_load(&e->loaded, &request, err);
 }
 
+static pj_status find_kernels(const char *isa, const pj_kernels **kernels, pj_error *err)
+{
+    const char *mask = isa ? isa : getenv("PERJOULE_ISA");
+    *kernels = pj_kernels_find(mask);
+    if (*kernels) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID,
+                   "unknown kernel set \"%.40s\": use c, avx2, avx512, vnni, bf16, amx, neon, "
+                   "dotprod or i8mm",
+                   mask);
+}
+
+pj_status pj_engine_check_isa(const char *isa, pj_error *err)
+{
+    const pj_kernels *kernels;
+    return find_kernels(isa, &kernels, err);
+}
+
 /* `team`: threads of another engine to run on; NULL: its own. `target`: the engine whose model's
  * head this one is, or NULL. */
 static pj_status engine_open(const pj_engine_options *options, pj_team *team,
@@ -171,16 +188,9 @@ static pj_status engine_open(const pj_engine_options *options, pj_team *team,
     e->borrows_team = team != NULL;
     e->options.chunk = options->chunk ? options->chunk : DEFAULT_CHUNK;
     if (e->options.chunk > MAX_CHUNK) e->options.chunk = MAX_CHUNK;
-    const char *mask = options->isa ? options->isa : getenv("PERJOULE_ISA");
-    e->kernels = pj_kernels_find(mask);
     e->options.model = pj_strdup(options->model);
-    if (!e->kernels) {
-        status = pj_fail(err, PJ_E_INVALID,
-                         "unknown kernel set \"%.40s\": use c, avx2, avx512, vnni, bf16, "
-                         "amx, neon, dotprod or i8mm",
-                         mask);
-        goto fail;
-    }
+    status = find_kernels(options->isa, &e->kernels, err);
+    if (status) goto fail;
     if (!e->options.model)
         status = pj_fail_memory(err, "the engine");
     else if (!team)

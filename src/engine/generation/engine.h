@@ -77,6 +77,8 @@ typedef struct pj_engine_facts {
     int64_t model_ns, tokenizer_ns;
 } pj_engine_facts;
 
+/* Whether there is such a kernel set, as pj_engine_options.isa. */
+pj_status pj_engine_check_isa(const char *isa, pj_error *err);
 const pj_engine_facts *pj_engine_get_facts(const pj_engine *engine);
 const pj_engine_facts *pj_engine_draft_facts(const pj_engine *engine); /* NULL: no draft model */
 

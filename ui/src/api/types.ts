@@ -790,7 +790,7 @@ export interface Experiment {
     attributed: Estimate;
     planted_joules_per_token: N;
     resolution_joules_per_token: N;
-    outcome: 'agree' | 'disagree' | 'too_short' | 'open';
+    outcome: 'agree' | 'disagree' | 'too_short' | 'unclear' | 'open';
     text: string;
   }[];
 }
