@@ -67,7 +67,7 @@ static void print_change(double percent, bool lower)
                                                            : PJ_STYLE_RED;
     pj_print(stdout, "  %s", pj_style_on(stdout, style));
     pj_print(stdout, "%9s", pj_number_text("%+7.1f %%", percent).s);
-    fputs(pj_style_off(stdout), stdout);
+    pj_print(stdout, "%s", pj_style_off(stdout));
 }
 
 static void print_metric(const pj_sides *s, uint32_t figure, uint32_t sides, int width)
