@@ -35,8 +35,8 @@ class Stranger(unittest.TestCase):
         self.db = os.path.join(tempfile.mkdtemp(dir=self.folder), "runs.db")
         shutil.copy(self.made, self.db)
 
-    def perjoule(self, *words, code=0, binary=False):
-        env = {**os.environ, "HOME": self.folder, "XDG_DATA_HOME": self.folder, "PERJOULE_BASELINE": "0.2"}
+    def perjoule(self, *words, code=0, binary=False, **more):
+        env = {**os.environ, "HOME": self.folder, "XDG_DATA_HOME": self.folder, "PERJOULE_BASELINE": "0.2", **more}
         done = subprocess.run([harness.PROGRAM, *words], capture_output=True, timeout=120 * harness.SLOW, env=env,
                               check=False)
         out, err = (text if binary else text.decode() for text in (done.stdout, done.stderr))
@@ -122,6 +122,16 @@ class Stranger(unittest.TestCase):
     def test_a_database_in_memory_is_refused(self):
         _, err = self.run_demo(":memory:", code=2)
         self.assertIn("keeps nothing", err)
+
+    def test_none_is_no_file(self):
+        model, none = str(harness.MODELS / "demo"), {"PERJOULE_DB": "none"}
+        for words in (("ls",), ("check",), ("show", "last"), ("predict", "-m", model, "--input", "2", "--output", "2"),
+                      ("idle",)):
+            _, err = self.perjoule(*words, code=2, **none)
+            self.assertIn("the database is none", err, words)
+        self.perjoule("experiment", "--models", model, "--outputs", "1", "--name", "e", code=2, **none)
+        self.perjoule("run", "-m", model, "-n", "1", "--power", "none", "Hi", **none)
+        self.assertFalse(os.path.exists("none"))
 
     def test_texts_cannot_act_on_a_terminal(self):
         self.run_demo(self.db)  # a second one, to compare
