@@ -121,10 +121,18 @@ def raw_prints(root):
                 yield f"{path.relative_to(root)}:{number}: print by pj_print"
 
 
+# Waits and intervals follow the monotonic clock: the wall clock can be set.
+def wall_clocks(root):
+    for path in sorted((root / "src").rglob("*.[ch]")):
+        name = path.relative_to(root).as_posix()
+        if name != "src/base/clock.c" and "CLOCK_REALTIME" in path.read_text():
+            yield f"{name}: CLOCK_REALTIME belongs to src/base/clock.c"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     files = list(sources(root))
-    found = [*wrong_rooms(files), *undeclared_libraries(root, files), *raw_prints(root)]
+    found = [*wrong_rooms(files), *undeclared_libraries(root, files), *raw_prints(root), *wall_clocks(root)]
     print("\n".join(found) or "layers: clean")
     return 1 if found else 0
 
