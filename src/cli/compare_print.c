@@ -89,7 +89,7 @@ static void print_change(double percent, bool lower)
     pj_text change = percent < 1000 ? pj_number_text("%+7.1f %%", percent)
                                     : pj_number_text("× %.3g", 1 + percent / 100);
     pj_print(stdout, "%s", pj_padded(9, change).s);
-    fputs(pj_style_off(stdout), stdout);
+    pj_print(stdout, "%s", pj_style_off(stdout));
 }
 
 /* How a row is laid out: on one line, with the changes below the values, or with the name above. */

@@ -359,7 +359,7 @@ static void print_cell(const char *cell, const struct column *c, int width, bool
 static void print_rows(const run_rows *rows, const shown *s)
 {
     char cell[CELL_BYTES];
-    fputs(pj_style_on(stdout, PJ_STYLE_BOLD), stdout);
+    pj_print(stdout, "%s", pj_style_on(stdout, PJ_STYLE_BOLD));
     for (int k = 0; k < s->count; k++) {
         pj_print(stdout, "%*s", k ? GAP : 0, "");
         print_cell(s->columns[k]->heading, s->columns[k], s->widths[k], k + 1 == s->count);

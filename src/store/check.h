@@ -1,5 +1,6 @@
 /* Checks a database: SQLite's integrity check, whether every run and the sums stored for charts can
- * be read, rows without a run, and whether the energies of parts add up to their wholes. Read-only. */
+ * be read, rows without a run, and whether the energies of parts add up to their wholes. Read-only.
+ */
 #ifndef PJ_STORE_CHECK_H
 #define PJ_STORE_CHECK_H
 

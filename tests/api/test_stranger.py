@@ -13,7 +13,7 @@ import zipfile
 import beside
 import harness
 
-TITLE = "\033]0;owned\a\033[2J\u009b31m\u202e\u2066"
+TITLE = "\033]0;owned\a\033[2J\033[31m\033[1;7m\033[0m\u009b31m\u202e\u2066"
 
 
 class Stranger(unittest.TestCase):
@@ -35,8 +35,8 @@ class Stranger(unittest.TestCase):
         self.db = os.path.join(tempfile.mkdtemp(dir=self.folder), "runs.db")
         shutil.copy(self.made, self.db)
 
-    def perjoule(self, *words, code=0, binary=False):
-        env = {**os.environ, "HOME": self.folder, "XDG_DATA_HOME": self.folder, "PERJOULE_BASELINE": "0.2"}
+    def perjoule(self, *words, code=0, binary=False, **more):
+        env = {**os.environ, "HOME": self.folder, "XDG_DATA_HOME": self.folder, "PERJOULE_BASELINE": "0.2", **more}
         done = subprocess.run([harness.PROGRAM, *words], capture_output=True, timeout=120 * harness.SLOW, env=env,
                               check=False)
         out, err = (text if binary else text.decode() for text in (done.stdout, done.stderr))
@@ -123,6 +123,16 @@ class Stranger(unittest.TestCase):
         _, err = self.run_demo(":memory:", code=2)
         self.assertIn("keeps nothing", err)
 
+    def test_none_is_no_file(self):
+        model, none = str(harness.MODELS / "demo"), {"PERJOULE_DB": "none"}
+        for words in (("ls",), ("check",), ("show", "last"), ("predict", "-m", model, "--input", "2", "--output", "2"),
+                      ("idle",)):
+            _, err = self.perjoule(*words, code=2, **none)
+            self.assertIn("the database is none", err, words)
+        self.perjoule("experiment", "--models", model, "--outputs", "1", "--name", "e", code=2, **none)
+        self.perjoule("run", "-m", model, "-n", "1", "--power", "none", "Hi", **none)
+        self.assertFalse(os.path.exists("none"))
+
     def test_texts_cannot_act_on_a_terminal(self):
         self.run_demo(self.db)  # a second one, to compare
         self.change(("UPDATE profiling_runs SET model_name = ?, engine = ?, failure = ?, machine = ?",
@@ -134,8 +144,19 @@ class Stranger(unittest.TestCase):
                                   timeout=120 * harness.SLOW, check=False)
             text = (done.stdout + done.stderr).decode()
             self.assertNotRegex(text, "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", words)
-        out, _ = self.perjoule("show", "last", "--db", self.db)
-        self.assertIn("m\ufffd]0;owned\ufffd", out)
+        for colour in ("never", "always"):  # styles are for our own words
+            out, _ = self.perjoule("show", "last", "--color", colour, "--db", self.db)
+            self.assertIn("m\ufffd]0;owned\ufffd\ufffd[2J\ufffd[31m\ufffd[1;7m\ufffd[0m\ufffd31m", out)
+            self.assertEqual("\033[1m" in out, colour == "always")
+
+    def test_names_cannot_be_styles(self):
+        model = str(harness.MODELS / "demo")
+        plan = ("experiment", "--models", model, "--outputs", "2", "--repeat", "1", "--cool-down", "0", "--power", "sim",
+                "--db", self.db, "--name", "e\033[31m\033[7m")
+        for colour in ("never", "always"):
+            out, err = self.perjoule(*plan, "--color", colour)
+            self.assertIn("e\ufffd[31m\ufffd[7m", out)
+            self.assertNotRegex(out + err, "\033\\[(31|7)m")
 
     def test_cells_cannot_be_formulas(self):
         for text in ("\n=1", "\u00a0=1", "\uff1d1", "=1"):
