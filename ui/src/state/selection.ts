@@ -83,6 +83,8 @@ export interface Selection {
   calm: boolean;
   /** Separate layers in the trees, instead of merged ones. */
   apart: boolean;
+  /** The model load in the trees, instead of the request alone. */
+  loading: boolean;
   unit: EnergyUnit;
   /** Price per kilowatt-hour in USD, and grams of CO₂ per kilowatt-hour; strings, '' for the server's
    * settings. */
@@ -155,6 +157,7 @@ export const EMPTY: Selection = {
   net: false,
   calm: false,
   apart: false,
+  loading: false,
   unit: 'auto',
   usd: '',
   co2: '',
@@ -234,6 +237,7 @@ export function parse(query: string): Selection {
     net: q.get('net') === '1',
     calm: q.get('disturbances') === 'leave',
     apart: q.get('layers') === 'apart',
+    loading: q.get('load') === '1',
     unit: one(q.get('unit'), ['auto', 'mJ', 'J', 'Wh'], EMPTY.unit),
     usd: amount(q.get('usd')),
     co2: amount(q.get('co2')),
@@ -298,6 +302,7 @@ export function write(s: Selection): string {
   if (s.net) add('net', '1');
   if (s.calm) add('disturbances', 'leave');
   if (s.apart) add('layers', 'apart');
+  if (s.loading) add('load', '1');
   add('unit', s.unit, EMPTY.unit);
   add('usd', s.usd);
   add('co2', s.co2);

@@ -81,6 +81,7 @@ scenarios('Totals', () => {
             const state = {
               view: 'analysis',
               run,
+              load: '1',
               ...(net && { net }),
               ...(calm && { disturbances: 'leave' }),
             };
@@ -113,6 +114,17 @@ scenarios('Totals', () => {
             for (const [name, mj] of operations) {
               const whole = components.get(name.split(' › ')[0]);
               if (whole !== undefined) expect(mj, name).toBeLessThanOrEqual(whole * 1.02);
+            }
+            // The request alone has all but the load.
+            const request = page.getByRole('button', { name: 'Request', exact: true });
+            const loads = parts.some((p) => p.part === 'load');
+            expect(await request.count()).toBe(loads ? 1 : 0);
+            if (loads) {
+              await request.click();
+              const value = async () => (await rootOf('icicle')).data.node.value ?? 0;
+              await expect.poll(value).toBeLessThan(total * 0.999);
+              holds(await rootOf('icicle'));
+              await page.getByRole('button', { name: 'With model load' }).click();
             }
             await page.getByRole('tab', { name: 'Treemap' }).click();
             const map = await rootOf('treemap');

@@ -27,6 +27,7 @@ const full: Selection = {
   token: 0,
   layer: 3,
   component: 'q_proj',
+  loading: true,
   metric: 'attention_entropy',
   ids: ['a', 'b', 'c'],
   search: 'Müller & söhne = 100 %',

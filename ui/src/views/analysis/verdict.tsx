@@ -425,7 +425,7 @@ function Findings({ advice, s }: { advice: Advice | null; s: Summary | null }) {
         return rule && !list.some((f) => f.rule === rule) ? [rule] : [];
       })
     : [];
-  if (!list.length && !former.length) return null;
+  if (!list.length && !former.length) return <NoAdvice advice={advice} />;
   return (
     <div class="findings">
       <h3>What to change</h3>
@@ -468,6 +468,16 @@ function Findings({ advice, s }: { advice: Advice | null; s: Summary | null }) {
           ))}
       </ol>
     </div>
+  );
+}
+
+/** Why there is none. */
+function NoAdvice({ advice }: { advice: Advice | null }) {
+  if (!advice) return null;
+  return (
+    <p class="note no-advice">
+      No advice: {advice.refusal ?? 'nothing here would save enough to be named'}.
+    </p>
   );
 }
 
