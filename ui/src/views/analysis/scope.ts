@@ -518,7 +518,11 @@ export function withoutLoad(root: TreeNode): TreeNode | null {
     energy_mj: known(n.energy_mj) && known(load.energy_mj) ? n.energy_mj - load.energy_mj : null,
   });
   const rest = { ...less(phase), children: phase.children?.filter((n) => n !== load) };
-  return { ...less(root), children: root.children.map((p) => (p === phase ? rest : p)) };
+  return {
+    ...less(root),
+    name: 'request',
+    children: root.children.map((p) => (p === phase ? rest : p)),
+  };
 }
 
 /** Filters a tree by the scope: one phase, one layer, one component, or all. Ancestors get the sum of their

@@ -5,9 +5,9 @@ import { useEffect } from 'preact/hooks';
 import type { EnergySource } from '../../api/types';
 import { phaseLabel } from '../../charts/theme';
 import { onDevices } from '../../core/devices';
-import { capital, clip, count, plain, time } from '../../core/format';
+import { capital, clip, count, known, plain, time } from '../../core/format';
 import { isKnown, type Quantity, quantity, text } from '../../core/quantity';
-import { energyPerToken, runEnergy } from '../../core/run_energy';
+import { energyPerToken, runEnergy, typicalToken } from '../../core/run_energy';
 import { Figure, PartialBadge, SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
@@ -256,6 +256,14 @@ function NowFigures() {
             : 'Provisional: energy of the tokens so far over their number, without loading the model.'
         }
       />
+      {s && known(s.joules_per_token_typical) && (
+        <Figure
+          label="Typical token"
+          of="typical"
+          value={typicalToken(s, unit.value)}
+          sub="median"
+        />
+      )}
       <Figure
         label="Tokens per second"
         of="speed"
