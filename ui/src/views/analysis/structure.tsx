@@ -36,18 +36,14 @@ function path(apart: boolean): string[] {
   return out;
 }
 
-/** A click zooms one level towards the clicked node; on the zoomed node itself, one level out. */
+/** A click zooms to the clicked node; on the zoomed node itself or what it lies in, out of it. */
 function zoomTo(n: Placed | null): void {
   if (!n) return;
   const apart = selection.peek().apart;
   const here = path(apart);
   const to = pathOf(n.data.rest && n.parent ? n.parent : n);
   const inside = here.every((name, i) => to[i] === name);
-  const next = inside
-    ? to.length > here.length
-      ? to.slice(0, here.length + 1)
-      : here.slice(0, -1)
-    : to;
+  const next = inside ? (to.length > here.length ? to : here.slice(0, -1)) : to;
   const at = n.ancestors().reverse();
   const nodes = at.slice(1, next.length + 1).map((a) => a.data.node);
   const layer = nodes.find((x) => x.kind === 'layer')?.layer ?? null;
@@ -137,8 +133,9 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
   }, [levels, state.kind, kind]);
   dark.value;
   const unitName = m === 'time' ? 'time_ms' : 'energy_mj';
+  const valueName = m === 'time' ? 'value_ms' : 'value_mj';
   const table = () => ({
-    columns: ['path', 'kind', unitName, 'self', 'time_ms', 'energy_mj'],
+    columns: ['path', 'kind', valueName, `self_${valueName}`, 'time_ms', 'energy_mj'],
     rows: root ? flatten(root) : [],
   });
   const what = m === 'time' ? 'Time' : s.net ? 'Energy above idle' : 'Energy';

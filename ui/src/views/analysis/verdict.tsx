@@ -167,11 +167,12 @@ function EnergyBar({ list, total }: { list: Segment[]; total: number }) {
             </Explain>
             <strong class="num">{percent(p.mj / total)}</strong>
             <span class="num muted">{show(p.mj)}</span>
-            {p.scope && (
+            {p.scope && list.find((o) => o.scope?.phase === p.scope?.phase) === p && (
               <button
                 type="button"
                 class="tool"
-                aria-label={`Narrow the workspace to ${p.label}`}
+                title={`Narrow to ${phaseLabel(p.scope.phase ?? '')}`}
+                aria-label={`Narrow the workspace to ${phaseLabel(p.scope.phase ?? '')}`}
                 onClick={() => p.scope && select({ ...p.scope, range: null, token: null })}
               >
                 <Icon name="chevron" />
