@@ -432,6 +432,12 @@ export const hasSelection = computed(() => {
   );
 });
 
+/** The experiment that is looked at in its view is no filter of the others. */
+const forgotten = (s: Selection, change: Partial<Selection>): Partial<Selection> =>
+  s.view === 'experiments' && change.view !== undefined && change.view !== 'experiments'
+    ? { experiment: EMPTY.experiment }
+    : {};
+
 /** Navigates to another view or run with a history entry. A new run starts with nothing selected. */
 export function go(change: Partial<Selection>): void {
   if (REPORT) return; // it holds this one view
@@ -439,7 +445,12 @@ export function go(change: Partial<Selection>): void {
   const fresh = change.run !== undefined && change.run !== selection.value.run;
   batch(() => {
     cursor.value = flag.value = null;
-    selection.value = { ...selection.value, ...(fresh ? NOTHING_SELECTED : {}), ...change };
+    selection.value = {
+      ...selection.value,
+      ...(fresh ? NOTHING_SELECTED : {}),
+      ...forgotten(selection.value, change),
+      ...change,
+    };
   });
   flush('push');
   window.scrollTo(0, 0);
@@ -454,7 +465,12 @@ export function follow(e: MouseEvent, view: View, change = {}): void {
 
 /** The URL to which `go` would navigate, for links that open in a new tab. */
 export const href = (change: Partial<Selection>): string =>
-  write({ ...selection.value, ...NOTHING_SELECTED, ...change });
+  write({
+    ...selection.value,
+    ...NOTHING_SELECTED,
+    ...forgotten(selection.value, change),
+    ...change,
+  });
 
 /** The same without following the selection: for the many links of a list, each of which would otherwise be
  * rendered again with every keystroke in the search. Whoever uses them renews them when one is pointed at or focused. */

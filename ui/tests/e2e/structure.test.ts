@@ -199,7 +199,11 @@ scenarios('the structure of a run', () => {
         .locator('dt', { hasText: new RegExp(`^${label}$`) })
         .locator('xpath=following-sibling::dd[1]')
         .innerText();
-    const number = async (label: string) => Number((await value(label)).replace(/[^\d.e-]/g, ''));
+    const scale: Record<string, number> = { nUSD: 1e-9, µUSD: 1e-6, mUSD: 1e-3 };
+    const number = async (label: string) => {
+      const [, amount, unit] = /([\d.e-]+) ?(\S*)/.exec(await value(label)) ?? [];
+      return Number(amount) * (scale[unit] ?? 1);
+    };
     const [cost, grams] = [await number('Cost'), await number('CO₂')];
     await page.getByLabel('Price, USD per kWh').fill('1.2');
     await page.keyboard.press('Enter');
