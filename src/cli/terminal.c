@@ -202,10 +202,12 @@ void pj_say(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    char text[SAY_BYTES];
+    char text[SAY_BYTES],
+        safe[SAY_BYTES]; /* messages have no styles: what looks like one is a name */
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    pj_print(stderr, "%s\n", text);
+    pj_utf8_safe(text, strlen(text), safe, sizeof safe);
+    pj_print(stderr, "%s\n", safe);
 }
 
 pj_safe_text pj_safe(const char *text)

@@ -335,6 +335,17 @@ class Transparent(unittest.TestCase):
             self.assertIn(b" 400 ", self.proxy.raw(post(body, "/v1/chat/completions", f"X-Energy-Fields: {wrong}"))[:20])
             self.assertEqual(len(self.engine.requests), before)
 
+    def test_an_answer_that_came_as_a_whole_has_no_typical_token(self):
+        self.engine.ttft, self.engine.pause = LONG_ENOUGH, 0.01
+        for stream in (True, False):
+            self.proxy.raw(post({**STREAM, "stream": stream, "max_tokens": 8}, "/v1/chat/completions", "X-Energy-Wait: 1"))
+        wait_until(lambda: len(self.proxy.rows("SELECT 1 FROM profiling_runs WHERE status = 'completed'")) == 2)
+        rows = self.proxy.rows("SELECT typical_token_energy_mj, request_energy_mj, output_tokens FROM profiling_runs ORDER BY id")
+        (streamed, *_), (whole, joules, tokens) = rows
+        self.assertGreater(streamed, 0)
+        self.assertIsNone(whole)
+        self.assertGreater(joules / tokens, 0)
+
     def test_an_error_is_the_servers_own(self):
         direct = self.proxy.raw(post({}, "/v1/nothing/completions2"), self.engine.port)
         self.assertEqual(self.proxy.raw(post({}, "/v1/nothing/completions2")), direct)

@@ -57,7 +57,7 @@ const COLUMNS: Column[] = [
   },
   {
     key: 'ratio',
-    label: 'To the first',
+    label: 'Ratio to first',
     help: 'Energy per token as a multiple of the first cell, with the 95 % interval of the ratio. Bold where the difference stands after correction for the number of cells.',
     value: (d, c) => against(d, c.cell)?.ratio ?? null,
     show: (d, c) => {

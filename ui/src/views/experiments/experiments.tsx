@@ -165,7 +165,7 @@ function RunsLink({ name }: { name: string }) {
   const to = { view: 'history', experiment: name, run: null } as const;
   return (
     <a class="btn" href={href(to)} onClick={(e) => follow(e, 'history', to)}>
-      Its runs
+      Show its runs
     </a>
   );
 }
@@ -349,7 +349,7 @@ export function verdict(d: Experiment): string[] {
         x.different
           ? `That is ${than}.`
           : alone
-            ? `That is ${than}, but not told from chance among ${d.comparisons.length} comparisons${known(x.p_adjusted) ? ` (p ${plain(x.p_adjusted, 2)} after correction)` : ''}. More repeats would tell.`
+            ? `That is ${than}, but could be chance among ${d.comparisons.length} comparisons${known(x.p_adjusted) ? ` (p ${plain(x.p_adjusted, 2)} after correction)` : ''}. More repeats would tell.`
             : `It is not distinguishable from ${first}: ratio ${plain(x.ratio)}${range}. More repeats would tell.`,
       );
     }

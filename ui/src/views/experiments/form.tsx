@@ -144,7 +144,7 @@ export function PlanForm(props: { taken: readonly string[]; onBegun: (name: stri
         <Text label="Seed of the order" name="seed" type="number" min="0" />
       </div>
       <label class="field">
-        <span>Text whose loss is measured beside</span>
+        <span>Text to measure the loss on, optional</span>
         <textarea
           class="input"
           name="evalText"
