@@ -238,6 +238,7 @@ pj_status pj_why_find(const pj_why_side *a, const pj_why_side *b, pj_why *why, p
     if (status != PJ_OK) return status;
     pj_why_find_common(why, &c);
     pj_why_judge(why, &c);
+    pj_why_find_hotter(why, &c);
     sum_up(why);
     return PJ_OK;
 }
