@@ -17,7 +17,7 @@
 const char *const pj_planted_cost_names[PJ_COST_COUNT] = {"none",  "norm",  "copy",   "type", "gap",
                                                           "pause", "clock", "kernel", "power"};
 
-enum { LAYERS = 4, TOKENS = 24, PROMPT = 12, NAMES_FREE = 5 };
+enum { LAYERS = 4, PROMPT = 12, NAMES_FREE = 5 };
 enum { NORM_PART = 0, K_PART = 2, LAYER_PARTS = 11, EMBED = 11, HEAD, PART_COUNT, PLANTED = 13 };
 
 static const struct part {
@@ -49,6 +49,7 @@ static const char *const sensors[] = {"kind=counter,period_ms=1,resolution_mj=0.
 /* What both sides share: model, machine, and the cause that only B has. */
 typedef struct world {
     pj_planted_cost cost;
+    uint32_t tokens;
     uint64_t model;    /* of the values */
     double norm_share; /* of a layer's time, of each norm */
     double token_ms;
@@ -273,7 +274,7 @@ static void put_run(writing *s, const pj_sim_spec *spec)
         pj_spool_put_name(&s->w, i + 1, i < PART_COUNT ? parts[i].name : s->world->name);
     put_clock(s, s->at_ns + 1000);
     put_phase(s, PJ_PHASE_PREFILL, 1, 2 * s->world->token_ms);
-    put_phase(s, PJ_PHASE_DECODE, TOKENS, s->world->token_ms);
+    put_phase(s, PJ_PHASE_DECODE, s->world->tokens, s->world->token_ms);
     put_clock(s, s->at_ns - 1000);
     pj_spool_put_end(&s->w, s->at_ns, PJ_RUN_COMPLETED);
 }
@@ -351,10 +352,11 @@ static void judge(const world *w, const pj_why *why, pj_planted_why_score *score
     score->alone += found && !other;
 }
 
-pj_status pj_planted_why_try(pj_planted_cost cost, uint32_t runs, uint64_t seed,
+pj_status pj_planted_why_try(pj_planted_cost cost, uint32_t runs, uint32_t tokens, uint64_t seed,
                              pj_planted_why_score *score, pj_error *err)
 {
     world w = draw_world(cost, seed);
+    w.tokens = tokens;
     pj_why_side *a = NULL, *b = NULL;
     pj_why why = {0};
     pj_status status = pj_why_side_new(&a, err);

@@ -28,8 +28,10 @@ typedef struct pj_planted_why_score {
     double alone; /* and nothing else */
 } pj_planted_why_score;
 
-/* One pair of `runs` runs a side, drawn from `seed`. */
-pj_status pj_planted_why_try(pj_planted_cost cost, uint32_t runs, uint64_t seed,
+enum { PJ_PLANTED_WHY_TOKENS = 24 };
+
+/* One pair of `runs` runs a side of so many tokens, drawn from `seed`. */
+pj_status pj_planted_why_try(pj_planted_cost cost, uint32_t runs, uint32_t tokens, uint64_t seed,
                              pj_planted_why_score *score, pj_error *err);
 
 #endif
