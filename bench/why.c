@@ -64,7 +64,8 @@ static int run_bench_why(const pj_command *command, int argc, char **argv)
         {"runs", 0, PJ_OPTION_INT, &a.runs, "N", "of each side (1)", 1, 60},
         {"tokens", 0, PJ_OPTION_INT, &a.tokens, "N", "that each run decodes (24)", 2, 2000},
         {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "of the planted runs (1)", 0, 1e9},
-        {"only", 0, PJ_OPTION_CHOICE, &a.only, "CAUSE", "plant this cause alone",
+        {"only", 0, PJ_OPTION_CHOICE, &a.only, "CAUSE",
+         "plant this cause alone: none, norm, copy, type, gap, pause, clock, kernel or power",
          .choices = "none norm copy type gap pause clock kernel power"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "one array"},
         {0}};
