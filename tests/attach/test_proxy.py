@@ -301,7 +301,10 @@ class Transparent(unittest.TestCase):
         task = json.loads(subprocess.run([PERJOULE, "session", "fix", "--json", "--db", self.proxy.db], capture_output=True,
                                          text=True, check=True).stdout)
         self.assertEqual((task["runs"], task["tool_calls"], task["calling_runs"]), (3, 2, 1))
-        self.assertAlmostEqual(task["joules_per_tool_call"] * 2, task["energy_mj"] / 1e3)
+        if task["energy_mj"] is None:  # a request was too short for the sensor
+            self.assertIsNone(task["joules_per_tool_call"])
+        else:
+            self.assertAlmostEqual(task["joules_per_tool_call"] * 2, task["energy_mj"] / 1e3)
 
     def scrape(self, *headers):
         lines = ["GET /metrics HTTP/1.1", "Host: 127.0.0.1", *headers]
