@@ -153,6 +153,7 @@ export function One({ name }: { name: string }) {
             <FactorialPanel d={d} />
             <FrontPanel d={d} over="seconds_per_token" />
             {d.cells.some((c) => c.loss !== null) && <FrontPanel d={d} over="loss" />}
+            {d.cells.some((c) => known(c.score)) && <FrontPanel d={d} over="score" />}
           </div>
           <CellsPanel d={d} />
         </>
@@ -355,6 +356,7 @@ export function verdict(d: Experiment): string[] {
     }
   }
   for (const k of d.knees) out.push(k.text);
+  if (d.answers?.text) out.push(d.answers.text);
   const disturbed = d.cells.reduce((a, c) => a + c.disturbed_runs, 0);
   if (disturbed > 0)
     out.push(
