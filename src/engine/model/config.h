@@ -57,6 +57,7 @@ typedef struct pj_rope_config {
     double beta_fast, beta_slow;              /* yarn, 32 and 1 when absent */
     bool truncate;                            /* yarn, true when absent */
     double attention_factor;                  /* NAN: not given */
+    double long_attention_factor;             /* beyond the original context; 0: the same */
     double mscale, mscale_all_dim;            /* yarn variants, NAN: not given */
     uint32_t original_context;                /* 0: not given */
     const double *short_factor, *long_factor; /* longrope: dims / 2 values, in the arena */

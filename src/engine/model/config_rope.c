@@ -55,6 +55,14 @@ static double extension(const pj_model_config *config, const pj_rope_config *rop
     return (double)config->context / rope->original_context;
 }
 
+/* Phi-3.5-MoE: transformers keeps the short factors at any length, and changes the scale alone. */
+static void read_mscales(pj_config_reader *r, pj_rope_config *rope)
+{
+    rope->attention_factor = pj_config_need_number(r, "short_mscale", 1e-6, 1e6);
+    rope->long_attention_factor = pj_config_need_number(r, "long_mscale", 1e-6, 1e6);
+    rope->long_factor = rope->short_factor;
+}
+
 /* The parameters of a scaling; r->object is rope_scaling or rope_parameters. The original context
  * may be in either object; the one in the scaling takes precedence. */
 static void read_scaling(pj_config_reader *r, const pj_model_config *config, pj_rope_config *rope)
@@ -73,11 +81,6 @@ static void read_scaling(pj_config_reader *r, const pj_model_config *config, pj_
         return;
     }
     if (rope->type == PJ_ROPE_LONGROPE) {
-        if (config->arch == PJ_ARCH_PHIMOE) {
-            pj_config_refuse(r, PJ_E_UNSUPPORTED, "rope_type",
-                             "longrope is not supported in this architecture");
-            return;
-        }
         if (config->arch == PJ_ARCH_PHI3 && rope->original_context == 0)
             rope->original_context = 4096;
         if (rope->original_context == 0) rope->original_context = config->context;
@@ -85,6 +88,7 @@ static void read_scaling(pj_config_reader *r, const pj_model_config *config, pj_
         rope->factor_count = rope->dims / 2;
         rope->short_factor = config_rope_read_factors(r, "short_factor", rope->factor_count);
         rope->long_factor = config_rope_read_factors(r, "long_factor", rope->factor_count);
+        if (config->arch == PJ_ARCH_PHIMOE) read_mscales(r, rope);
         return;
     }
     if (rope->type == PJ_ROPE_YARN && rope->original_context)

@@ -924,6 +924,7 @@ static void read_rope(reader *r, pj_model_config *c)
     double attention = want_number(r, "rope.scaling.attn_factor", NAN, 1e-6, 1e6);
     if (rope->type == PJ_ROPE_LONGROPE || tensor(r, "rope_factors_long.weight")) {
         read_longrope(r, c);
+        if (c->arch == PJ_ARCH_PHIMOE) rope->long_factor = rope->short_factor; /* config_rope.c */
         rope->attention_factor = attention;
         return;
     }

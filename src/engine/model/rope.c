@@ -65,6 +65,9 @@ pj_status pj_rope_init(pj_rope *rope, const pj_rope_config *c, uint32_t context,
                       .neighbours = c->neighbours,
                       .switch_at = UINT32_MAX,
                       .scale = (float)attention_factor(c, original),
+                      .long_scale =
+                          (float)(c->long_attention_factor > 0 ? c->long_attention_factor
+                                                               : attention_factor(c, original)),
                       .theta = c->theta,
                       .factor = c->factor};
     bool is_long = c->type == PJ_ROPE_LONGROPE;
@@ -126,10 +129,11 @@ void pj_rope_angles(const pj_rope *rope, uint32_t generation, uint32_t position,
 {
     bool dynamic = generation && rope->type == PJ_ROPE_DYNAMIC;
     const float *frequency = generation && !dynamic ? rope->long_frequency : rope->frequency;
+    float scale = generation ? rope->long_scale : rope->scale;
     for (uint32_t i = 0; i < rope->pairs; i++) {
         float f = dynamic ? dynamic_frequency(rope, generation, i) : frequency[i];
         float angle = (float)position * f;
-        cosine[i] = cosf(angle) * rope->scale;
-        sine[i] = sinf(angle) * rope->scale;
+        cosine[i] = cosf(angle) * scale;
+        sine[i] = sinf(angle) * scale;
     }
 }

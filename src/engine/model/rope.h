@@ -13,6 +13,7 @@ typedef struct pj_rope {
     uint32_t pairs;        /* rotary dimensions / 2 */
     uint32_t switch_at;    /* longer sequences leave generation 0; UINT32_MAX: never */
     float scale;           /* attention factor, applied to cosine and sine */
+    float long_scale;      /* that of later generations */
     bool neighbours;       /* rotates pairs (2i, 2i + 1) instead of halves */
     float *frequency;      /* [pairs] generation 0, radians per position */
     float *long_frequency; /* [pairs] for longrope beyond switch_at, else NULL */

@@ -927,7 +927,8 @@ static void write_rope(const copy *k)
                  r->attention_factor / (c->arch == PJ_ARCH_OLMO3 ? 1 : 0.1 * log(r->factor) + 1));
     }
     if (r->type != PJ_ROPE_LONGROPE) return;
-    real(k, "rope.scaling.attn_factor", sqrt(1 + log(r->factor) / log(r->original_context)));
+    double own = sqrt(1 + log(r->factor) / log(r->original_context));
+    real(k, "rope.scaling.attn_factor", isnan(r->attention_factor) ? own : r->attention_factor);
     factors(k, "rope_factors_long.weight", r->long_factor, r->factor_count);
     factors(k, "rope_factors_short.weight", r->short_factor, r->factor_count);
 }
@@ -991,6 +992,9 @@ bool made_gguf_carries(const pj_model_config *c)
 {
     bool gemma = c->arch == PJ_ARCH_GEMMA2 || c->arch == PJ_ARCH_GEMMA3;
     if (!archs[c->arch]) return false;
+    if (c->rope.long_attention_factor > 0 &&
+        c->rope.long_attention_factor != c->rope.attention_factor)
+        return false;
     if (gemma && fabs(c->score_scale * sqrt(c->head_dim) - 1) > 1e-6) return false;
     if (c->arch == PJ_ARCH_LLAMA4) return chunks_fit(c);
     if (c->arch == PJ_ARCH_FALCON_H1 || c->arch == PJ_ARCH_NEMOTRON_H) return scans_fit(c);
