@@ -27,8 +27,9 @@ IDS, COUNT = [3, 5, 7, 9, 4, 6], 6
 # a router's norm is inside its module, and what a projection packs for several uses is multiplied part by part.
 DIFFERENT = {"kv_b_proj": {"k_b_proj", "v_b_proj"}, "moe_statics": set(), "in_proj_qkvz": {"in_proj_qkv", "in_proj_z"},
              "in_proj_ba": {"in_proj_b", "in_proj_a"}, "router_norm": {"router"}, "embeddings": {"embed_tokens"}}
-# A state-space layer's gate without a norm is part of the scan there.
-MAMBA = {"in_proj": {"in_proj_z", "in_proj_xbc", "in_proj_dt"}, "output_gate": set()}
+# A state-space layer's gate without a norm is part of the scan there, and multipliers are of no module.
+MAMBA = {"in_proj": {"in_proj_z", "in_proj_xbc", "in_proj_dt"}, "output_gate": set(), "ssm_in_multiplier": set(),
+         "ssm_multipliers": set(), "attention_in_multiplier": set()}
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
 torch.set_num_threads(1)

@@ -53,6 +53,8 @@ FUNCTIONS = {
     "torch_recurrent_gated_delta_rule": "delta_rule",
 }
 
+HEAD_FACTORS = ("logits_scaling", "logit_scale", "lm_head_multiplier")  # of a configuration
+
 Module = Any  # torch.nn.Module, or anything with its attributes
 Namespace = Dict[str, Any]
 Leaf = Tuple[List[str], Module, List[str]]  # path inside a block, module, names of its siblings
@@ -316,7 +318,7 @@ def _add_functions(plan: Plan) -> None:
 def _follows_head(model: Module) -> bool:
     config = getattr(model, "config", None)
     text = getattr(config, "text_config", None) or config
-    scaling = getattr(text, "logits_scaling", None) or getattr(text, "logit_scale", None)
+    scaling = next((s for s in (getattr(text, name, None) for name in HEAD_FACTORS) if s), None)
     return bool(getattr(text, "final_logit_softcapping", None)) or scaling not in (None, 1, 1.0)
 
 
