@@ -31,6 +31,17 @@ static bool gpu_has(const char *device)
     return gpu_find(device, &found, NULL) == PJ_OK;
 }
 
+/* What of a state-space layer no kernel computes; NULL: nothing. */
+static const char *gpu_scan_lacks(const pj_layer *l)
+{
+    const struct pj_delta *d = l->delta;
+    if (!d || d->kind != PJ_SCAN) return NULL;
+    if (pj_layer_attends(l)) return "attention beside state-space layers";
+    if (!d->norm || d->norm_first) return "state-space layers whose gate is not before a norm";
+    bool bounded = d->least_step > 0 || d->most_step < INFINITY;
+    return bounded ? "state-space layers with bounds of their steps" : NULL;
+}
+
 /* What of the model no kernel computes; NULL: nothing. */
 static const char *gpu_lacks(const pj_model *model)
 {
@@ -40,11 +51,8 @@ static const char *gpu_lacks(const pj_model *model)
             return "experts without a gate";
         if (l->norm_rotated || l->attended_norm.w || l->mlp.act_norm.w)
             return "norms after the rotation, of attention's output or of the activation";
-        if (l->delta && pj_layer_attends(l)) return "attention beside state-space layers";
-        if (l->delta && (!l->delta->norm || l->delta->norm_first))
-            return "state-space layers whose gate is not before a norm";
-        if (l->delta && l->delta->most_step < INFINITY && l->delta->kind == PJ_SCAN)
-            return "state-space layers with a bound on their steps";
+        const char *scan = gpu_scan_lacks(l);
+        if (scan) return scan;
         if (l->window_is_chunk && l->window != UINT32_MAX) return "chunked attention";
         if (l->scales_queries != (model->config.query_beta != 0))
             return "queries that some layers scale";
