@@ -67,18 +67,6 @@ static pj_status find_bounds(const char *path, bool wants_chat, bounds *found, p
     return status;
 }
 
-/* A shape has no tokenizer. */
-static pj_status check_shape(const char *model, const pj_prompt *prompt, bool chat, pj_error *err)
-{
-    if (!is_synthetic(model)) return PJ_OK;
-    if (chat || prompt->messages)
-        return pj_fail(err, PJ_E_UNSUPPORTED, "%s has no tokenizer, so it has no chat template",
-                       model);
-    if (prompt->ids) return PJ_OK;
-    return pj_fail(err, PJ_E_UNAVAILABLE, "%s has no tokenizer; give the prompt as ids (--ids)",
-                   model);
-}
-
 static pj_status check_ids(const pj_prompt *prompt, uint32_t vocab, pj_error *err)
 {
     for (uint32_t i = 0; prompt->ids && vocab && i < prompt->id_count; i++)
@@ -135,8 +123,6 @@ pj_status pj_profile_preflight(const pj_profile_options *o, pj_error *err)
     pj_status status = find_bounds(o->engine.model, wants_chat, &found, err);
     uint32_t context = found.context;
     if (status == PJ_OK) status = pj_engine_check_isa(o->engine.isa, err);
-    for (uint32_t i = 0; i < o->request.prompt_count && status == PJ_OK; i++)
-        status = check_shape(o->engine.model, &o->request.prompts[i], o->request.chat, err);
     if (status == PJ_OK) status = check_ablation(o->ablate, found.layers, err);
     for (uint32_t i = 0; i < o->request.prompt_count && status == PJ_OK; i++)
         status = check_ids(&o->request.prompts[i], found.vocab, err);

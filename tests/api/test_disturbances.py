@@ -50,7 +50,8 @@ class Disturbances(unittest.TestCase):
         cls.folder = tempfile.mkdtemp(prefix="perjoule-disturbed-")
         cls.db = os.path.join(cls.folder, "runs.db")
         model = str(harness.MODELS / "demo")
-        stalled("run", "-m", model, "-n", "100", "--ignore-eos", "--depth", "deep", "-b", "2", "Once", db=cls.db)
+        stalled("run", "-m", model, "-n", "100", "--ignore-eos", "--depth", "deep", "-b", "2", "--session", "task",
+                "Once", db=cls.db)
         stalled("experiment", "--models", model, "--outputs", "400", "--batches", "1,2", "--repeat", "2", "--name", "e",
                 db=cls.db)
         cls.server = harness.Server(db=cls.db, folder=cls.folder, power="none")
@@ -255,7 +256,7 @@ class Disturbances(unittest.TestCase):
         cases = {"ls": ["ls", "--json"], "show": ["show", self.id, "--json"], "experiment": ["experiment", "--name", "e",
                  "--result", "--json"], "compare": ["compare", "--by", "batch", "--with-disturbed", "--json"],
                  "report": ["report", self.id, "--format", "md", "-o", "out"], "predict": ["predict", "--laws", "--json"],
-                 "export": ["export", self.id, "--format", "json", "-o", "out"]}
+                 "export": ["export", self.id, "--format", "json", "-o", "out"], "session": ["session", "task", "--json"]}
         listed = [p.stem.removeprefix("cmd_") for p in (harness.SOURCE / "src/cli").glob("cmd_*.c")
                   if "PJ_OPTION_WITHOUT" in p.read_text()]
         self.assertEqual(set(listed), set(cases))
