@@ -243,34 +243,45 @@ done:
     return status;
 }
 
+/* "91 (88 to 94)", in per cent. */
 static void print_share(pj_bench_ratio share)
 {
     char text[64] = "-";
     if (isfinite(share.median))
-        snprintf(text, sizeof text, "%.1f (%.1f-%.1f)", 100 * share.median, 100 * share.low,
+        snprintf(text, sizeof text, "%.0f (%.0f to %.0f)", 100 * share.median, 100 * share.low,
                  100 * share.high);
     printf(" %17s", text);
 }
 
+static void print_value(const char *format, double value)
+{
+    char text[32] = "-";
+    if (isfinite(value)) snprintf(text, sizeof text, format, value);
+    printf(" %10s", text);
+}
+
+/* Prompt and decode of a row are lines of their own, so that a terminal has room for them. */
 static void engine_print_table(const settings *s, const row *rows, int count)
 {
-    printf("%s: prompt %lld, decode %lld, batch %lld, best of %lld; shares: median (95 %%)\n\n",
+    printf("%s\nprompt %lld, decode %lld, batch %lld, best of %lld; shares: median (95 %%)\n\n",
            s->model, (long long)s->prompt, (long long)s->decode, (long long)s->batch,
            (long long)s->repeat);
-    printf("%-6s %-8s %7s %9s %14s %9s %17s %13s %7s %17s %8s  %s\n", "dtype", "kernels", "threads",
-           "load ms", "prefill tok/s", "GFLOP/s", "of peak %", "decode tok/s", "GB/s",
-           "of reading %", "cpu s", "logits");
+    printf("%-6s %-8s %7s %-7s %10s %10s %8s %17s\n", "dtype", "kernels", "threads", "test",
+           "tokens/s", "rate", "", "% of the limit");
     for (int i = 0; i < count; i++) {
         const row *r = &rows[i];
-        printf("%-6s %-8s %7u %9.1f %14.1f %9.1f", r->dtype, r->isa, r->threads, r->load_ms,
-               r->prefill, r->prefill_gflop_s);
+        printf("%-6s %-8s %7u %-7s", r->dtype, r->isa, r->threads, "prefill");
+        print_value("%.1f", r->prefill);
+        print_value("%.1f", r->prefill_gflop_s);
+        printf(" %-8s", "GFLOP/s");
         print_share(r->of_peak);
-        if (isfinite(r->decode))
-            printf(" %13.2f %7.2f", r->decode, r->decode_gb_s);
-        else
-            printf(" %13s %7s", "-", "-");
+        printf("\n%-6s %-8s %7s %-7s", "", "", "", "decode");
+        print_value("%.2f", r->decode);
+        print_value("%.2f", isfinite(r->decode) ? r->decode_gb_s : NAN);
+        printf(" %-8s", "GB/s");
         print_share(r->of_read);
-        printf(" %8.3f  %016llx\n", r->cpu_s, (unsigned long long)r->hash);
+        printf("\n%-23s load %.1f ms, CPU %.3f s, logits %016llx\n", "", r->load_ms, r->cpu_s,
+               (unsigned long long)r->hash);
     }
 }
 

@@ -282,19 +282,19 @@ static void kernels_print_table(const bench *b)
 {
     printf("%u threads, memory read %.1f GB/s; medians\n\n", pj_team_threads(b->team),
            b->read_bytes_s * 1e-9);
-    printf("%-8s %-11s %-10s %7s %12s %10s %8s  %s\n", "set", "kernel", "shape", "tokens", "us",
+    printf("%-6s %-9s %-10s %6s %11s %8s %7s  %s\n", "set", "kernel", "shape", "tokens", "µs",
            "GFLOP/s", "GB/s", "share");
     for (int i = 0; i < b->count; i++) {
         const row *r = &b->rows[i];
-        printf("%-8s %-11s %-10s %7u %12.2f", r->set, r->kernel, r->shape, r->tokens, r->ns * 1e-3);
+        printf("%-6s %-9s %-10s %6u %10.2f", r->set, r->kernel, r->shape, r->tokens, r->ns * 1e-3);
         if (isnan(r->operations))
-            printf(" %10s", "");
-        else
-            printf(" %10.1f", r->operations / r->ns);
-        if (isnan(r->bytes))
             printf(" %8s", "");
         else
-            printf(" %8.1f", r->bytes / r->ns);
+            printf(" %8.1f", r->operations / r->ns);
+        if (isnan(r->bytes))
+            printf(" %7s", "");
+        else
+            printf(" %7.1f", r->bytes / r->ns);
         if (!isnan(r->share)) printf("  %3.0f %% of %s", r->share * 100, r->limit);
         printf("\n");
     }

@@ -51,9 +51,9 @@ static pj_status memory_measure(const settings *s, unsigned threads, const char 
 
 static void memory_print_table(const settings *s, const rates *r, unsigned count)
 {
-    printf(
-        "Memory read in GB/s, %lld MB, best of %lld with each prefetch distance; columns: streams per thread\n\n",
-        (long long)s->megabytes, (long long)s->repeat);
+    printf("Memory read in GB/s, %lld MB, best of %lld with each prefetch distance;\n"
+           "columns: streams per thread\n\n",
+           (long long)s->megabytes, (long long)s->repeat);
     printf("%7s", "threads");
     for (int k = 0; k < STREAM_KINDS; k++) printf(" %8u", streams[k]);
     printf("\n");

@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const pj_planted_cost_names[PJ_COST_COUNT] = {"none", "norm",  "copy",   "type",
-                                                          "gap",  "clock", "kernel", "power"};
+const char *const pj_planted_cost_names[PJ_COST_COUNT] = {"none",  "norm",  "copy",   "type", "gap",
+                                                          "pause", "clock", "kernel", "power"};
 
-enum { LAYERS = 4, TOKENS = 24, PROMPT = 12, NAMES_FREE = 5 };
+enum { LAYERS = 4, PROMPT = 12, NAMES_FREE = 5 };
 enum { NORM_PART = 0, K_PART = 2, LAYER_PARTS = 11, EMBED = 11, HEAD, PART_COUNT, PLANTED = 13 };
 
 static const struct part {
@@ -49,6 +49,7 @@ static const char *const sensors[] = {"kind=counter,period_ms=1,resolution_mj=0.
 /* What both sides share: model, machine, and the cause that only B has. */
 typedef struct world {
     pj_planted_cost cost;
+    uint32_t tokens;
     uint64_t model;    /* of the values */
     double norm_share; /* of a layer's time, of each norm */
     double token_ms;
@@ -83,7 +84,8 @@ static world draw_world(pj_planted_cost cost, uint64_t seed)
              : cost == PJ_COST_KERNEL || cost == PJ_COST_POWER ? planted_why_between(&r, 1.4, 1.8)
              : cost == PJ_COST_CLOCK                           ? planted_why_between(&r, 1.1, 1.5)
              : cost == PJ_COST_GAP                             ? planted_why_between(&r, 0.1, 0.3)
-                                   : planted_why_between(&r, 0.03, 0.06);
+             : cost == PJ_COST_PAUSE                           ? planted_why_between(&r, 0.02, 0.05)
+                                     : planted_why_between(&r, 0.03, 0.06);
     /* Half of the repeated norms have the name of the first. */
     if (cost == PJ_COST_NORM) w.part = NORM_PART;
     if (cost == PJ_COST_NORM) w.mw[PLANTED] = w.mw[NORM_PART];
@@ -203,7 +205,8 @@ static void put_token(writing *s, double ms)
     for (int32_t l = 0; l < LAYERS; l++) put_layer(s, l, 0.86 * ms / LAYERS);
     put_part(s, HEAD, -1, ms * parts[HEAD].share);
     put_wait(s, 0.01);
-    if (s->second && s->world->cost == PJ_COST_GAP) put_wait(s, s->world->size);
+    bool waits = s->world->cost == PJ_COST_GAP || s->world->cost == PJ_COST_PAUSE;
+    if (s->second && waits) put_wait(s, s->world->size);
     pj_span span = pj_span_make(serial, PJ_SPAN_TOKEN, s->token, s->phase, begin_ns, s->at_ns);
     pj_spool_put(&s->w, PJ_RECORD_TOKEN_TEXT, &text, sizeof text);
     pj_spool_put_span(&s->w, &span);
@@ -271,7 +274,7 @@ static void put_run(writing *s, const pj_sim_spec *spec)
         pj_spool_put_name(&s->w, i + 1, i < PART_COUNT ? parts[i].name : s->world->name);
     put_clock(s, s->at_ns + 1000);
     put_phase(s, PJ_PHASE_PREFILL, 1, 2 * s->world->token_ms);
-    put_phase(s, PJ_PHASE_DECODE, TOKENS, s->world->token_ms);
+    put_phase(s, PJ_PHASE_DECODE, s->world->tokens, s->world->token_ms);
     put_clock(s, s->at_ns - 1000);
     pj_spool_put_end(&s->w, s->at_ns, PJ_RUN_COMPLETED);
 }
@@ -324,7 +327,8 @@ static bool is_planted(const world *w, const pj_why_row *row)
     case PJ_COST_TYPE: return row->kind == PJ_WHY_TYPE && strcmp(row->name, part) == 0;
     case PJ_COST_POWER: return row->kind == PJ_WHY_POWER && strcmp(row->name, part) == 0;
     case PJ_COST_KERNEL: return row->kind == PJ_WHY_KERNEL && strcmp(row->name, part) == 0;
-    case PJ_COST_GAP: return row->kind == PJ_WHY_GAP;
+    case PJ_COST_GAP:
+    case PJ_COST_PAUSE: return row->kind == PJ_WHY_GAP;
     default: return false;
     }
 }
@@ -348,10 +352,11 @@ static void judge(const world *w, const pj_why *why, pj_planted_why_score *score
     score->alone += found && !other;
 }
 
-pj_status pj_planted_why_try(pj_planted_cost cost, uint32_t runs, uint64_t seed,
+pj_status pj_planted_why_try(pj_planted_cost cost, uint32_t runs, uint32_t tokens, uint64_t seed,
                              pj_planted_why_score *score, pj_error *err)
 {
     world w = draw_world(cost, seed);
+    w.tokens = tokens;
     pj_why_side *a = NULL, *b = NULL;
     pj_why why = {0};
     pj_status status = pj_why_side_new(&a, err);

@@ -13,6 +13,7 @@ typedef enum pj_planted_cost {
     PJ_COST_COPY,     /* a product's output is transposed into another buffer */
     PJ_COST_TYPE,     /* one product has F32 weights among BF16 */
     PJ_COST_GAP,      /* every step waits */
+    PJ_COST_PAUSE,    /* every step waits for 2 to 5 % of its time */
     PJ_COST_CLOCK,    /* the processor's clock is capped */
     PJ_COST_KERNEL,   /* one product's kernel is slower */
     PJ_COST_POWER,    /* one product's kernel draws more power */
@@ -27,8 +28,10 @@ typedef struct pj_planted_why_score {
     double alone; /* and nothing else */
 } pj_planted_why_score;
 
-/* One pair of `runs` runs a side, drawn from `seed`. */
-pj_status pj_planted_why_try(pj_planted_cost cost, uint32_t runs, uint64_t seed,
+enum { PJ_PLANTED_WHY_TOKENS = 24 };
+
+/* One pair of `runs` runs a side of so many tokens, drawn from `seed`. */
+pj_status pj_planted_why_try(pj_planted_cost cost, uint32_t runs, uint32_t tokens, uint64_t seed,
                              pj_planted_why_score *score, pj_error *err);
 
 #endif

@@ -5,9 +5,11 @@
 #include "cli/options.h"
 
 #include <stdio.h>
+#include <string.h>
 
 typedef struct why_args {
-    int64_t pairs, runs, seed;
+    int64_t pairs, runs, tokens, seed;
+    const char *only;
     bool json;
 } why_args;
 
@@ -16,6 +18,7 @@ static const char *const notes[PJ_COST_COUNT] = {"pairs that are alike: nothing 
                                                  "a product's output is transposed into a copy",
                                                  "a product has F32 weights among BF16",
                                                  "every step waits",
+                                                 "every step waits, shortly",
                                                  "the clock is capped",
                                                  "a kernel is slower",
                                                  "a kernel draws more power"};
@@ -43,9 +46,11 @@ static pj_status try_all(const why_args *a, pj_json *json, pj_error *err)
     if (!json) printf("%-8s %8s  %8s\n", "planted", "named", "alone");
     for (int cost = 0; cost < PJ_COST_COUNT && status == PJ_OK; cost++) {
         pj_planted_why_score score = {0};
+        if (a->only && strcmp(a->only, pj_planted_cost_names[cost]) != 0) continue;
         for (int64_t i = 0; i < a->pairs && status == PJ_OK; i++)
-            status = pj_planted_why_try((pj_planted_cost)cost, (uint32_t)a->runs,
-                                        (uint64_t)(a->seed * 1000000 + i), &score, err);
+            status =
+                pj_planted_why_try((pj_planted_cost)cost, (uint32_t)a->runs, (uint32_t)a->tokens,
+                                   (uint64_t)(a->seed * 1000000 + i), &score, err);
         if (status == PJ_OK) say(&score, (pj_planted_cost)cost, json);
     }
     return status;
@@ -53,11 +58,15 @@ static pj_status try_all(const why_args *a, pj_json *json, pj_error *err)
 
 static int run_bench_why(const pj_command *command, int argc, char **argv)
 {
-    why_args a = {.pairs = 200, .runs = 1, .seed = 1};
+    why_args a = {.pairs = 200, .runs = 1, .tokens = PJ_PLANTED_WHY_TOKENS, .seed = 1};
     const pj_option options[] = {
         {"pairs", 0, PJ_OPTION_INT, &a.pairs, "N", "of runs for each cause (200)", 1, 1e6},
         {"runs", 0, PJ_OPTION_INT, &a.runs, "N", "of each side (1)", 1, 60},
+        {"tokens", 0, PJ_OPTION_INT, &a.tokens, "N", "that each run decodes (24)", 2, 2000},
         {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "of the planted runs (1)", 0, 1e9},
+        {"only", 0, PJ_OPTION_CHOICE, &a.only, "CAUSE",
+         "plant this cause alone: none, norm, copy, type, gap, pause, clock, kernel or power",
+         .choices = "none norm copy type gap pause clock kernel power"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "one array"},
         {0}};
     int positional;

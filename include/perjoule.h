@@ -233,6 +233,9 @@ typedef struct pj_window_result {
     /* Parts of the total's interval, each half of a 95 % one: what readings cannot tell of this
      * window, and the calibration of the sensors, which is the same factor in every window. */
     double total_random_mj, total_gain_mj; /* NAN: unavailable */
+    /* What the sensors contradict each other in, as a sentence; its interval contains both. */
+    const char *warning_code; /* "sensors_disagree", ...; NULL: nothing, as in windows under 1 s */
+    char warning[256];
 } pj_window_result;
 
 /* Measures the machine's energy between two calls, without a run; nothing is stored. Windows may

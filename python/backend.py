@@ -100,8 +100,10 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         wheel.add(f"perjoule/lib/{inside}", pathlib.Path(library).read_bytes(), 0o755)
         for place, data, mode in program_files():
             wheel.add(f"perjoule-{version()}.data/{place}", data, mode)
-        for made, inside in (("THIRD-PARTY-NOTICES", "THIRD-PARTY-NOTICES"), ("cdx.json", "sboms/perjoule.cdx.json")):
-            path = pathlib.Path(library).parent / made  # of what is linked into it
+        made = pathlib.Path(library).parent  # of what is linked into the library; the program has more inside
+        for path, inside in ((os.environ.get("PERJOULE_WHEEL_NOTICES") or made / "THIRD-PARTY-NOTICES", "THIRD-PARTY-NOTICES"),
+                             (os.environ.get("PERJOULE_WHEEL_BILL") or made / "cdx.json", "sboms/perjoule.cdx.json")):
+            path = pathlib.Path(path)
             if path.exists():
                 wheel.add(f"{info}/{inside}", path.read_bytes())
     wheel.add(f"{info}/METADATA", metadata().encode())

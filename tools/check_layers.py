@@ -8,7 +8,8 @@ include <- base <- {trace, http} <- {power, engine, energy, store, analysis, net
 
 The rooms in braces do not include each other, except that engine is a row of rooms of its own,
 files <- {kernels, text} <- model <- forward <- {cpu, vulkan} <- generation; attribution knows power and energy
-alone; http is for power, net, attach, serve and the programs; every foreign header has one home.
+alone; http is for power, net, attach, serve and the programs; every foreign header has one home, and its library is a
+dependency of the rooms that include it.
 Reads the #include lines; runs nothing. check_circles.py finds cycles inside a room.
 """
 import pathlib
@@ -92,6 +93,22 @@ def wrong_rooms(files):
                 yield f"{name}:{number}: {header} belongs to {', '.join(homes)}"
 
 
+# Header -> the name of its library in meson.build. A room that does not list it builds only where the header lies in
+# the compiler's own path, which is not so in an archive's build.
+LIBRARIES = {"jansson.h": "jansson", "sqlite3.h": "sqlite", "microhttpd.h": "microhttpd", "wslay/wslay.h": "wslay",
+             "pcre2.h": "pcre2", "utf8proc.h": "utf8proc", "zlib.h": "zlib"}
+
+
+def undeclared_libraries(root, files):
+    rooms = {room: re.findall(r"\w+", needs) for room, needs in
+             re.findall(r"^  '([a-z/]+)': \[([\w, ]*)\],$", (root / "meson.build").read_text(), re.M)}
+    for name, headers in files:
+        needs = rooms.get(room_of(name))
+        for number, header in headers:
+            if needs is not None and LIBRARIES.get(header, needs[0]) not in needs:
+                yield f"{name}:{number}: {room_of(name)} does not list {LIBRARIES[header]} in meson.build"
+
+
 # What commands print may come from a stranger's run, model or server: src/cli prints by pj_print, which cleans it.
 PRINTS = re.compile(r"(?<!\w)f?printf\(")
 MAY_PRINT = {"src/cli/terminal.c", "src/cli/run_live.c", "src/cli/patience.c"}
@@ -104,10 +121,18 @@ def raw_prints(root):
                 yield f"{path.relative_to(root)}:{number}: print by pj_print"
 
 
+# Waits and intervals follow the monotonic clock: the wall clock can be set.
+def wall_clocks(root):
+    for path in sorted((root / "src").rglob("*.[ch]")):
+        name = path.relative_to(root).as_posix()
+        if name != "src/base/clock.c" and "CLOCK_REALTIME" in path.read_text():
+            yield f"{name}: CLOCK_REALTIME belongs to src/base/clock.c"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     files = list(sources(root))
-    found = [*wrong_rooms(files), *raw_prints(root)]
+    found = [*wrong_rooms(files), *undeclared_libraries(root, files), *raw_prints(root), *wall_clocks(root)]
     print("\n".join(found) or "layers: clean")
     return 1 if found else 0
 

@@ -4,7 +4,7 @@
 ELF: the machine, no needed library besides the C library, no symbol version newer than the tag's. Mach-O: the machine,
 no needed library besides the system library, minimum macOS not newer than the tag's, a code signature (required on
 arm64). Both: only pj_ functions are exported; licence, notices and bill of materials of what is linked statically are
-beside them.
+beside them, those of the program where it is inside.
 """
 import re
 import struct
@@ -12,6 +12,7 @@ import sys
 import zipfile
 
 INSIDE = (".dist-info/THIRD-PARTY-NOTICES", ".dist-info/sboms/perjoule.cdx.json", ".dist-info/LICENSE")
+OF_THE_PROGRAM = (b"libmicrohttpd", b"preact")  # some of what only the program contains: a library, the page's packages
 C_LIBRARY = re.compile(r"(lib(c|m|dl|pthread|rt)|ld-linux[a-z0-9-]*)\.so\.\d$")
 MACHINES = {62: "x86_64", 183: "aarch64"}
 DT_NEEDED, SHT_DYNAMIC, SHT_VERNEED, SHT_DYNSYM = 1, 6, 0x6FFFFFFE, 11
@@ -125,8 +126,12 @@ def problems_of(path):
         if len(names) != 1:
             return [f"{len(names)} libraries are inside"]
         library = library_of(wheel.read(names[0]))
+        has_program = any(n.endswith(".data/scripts/perjoule") for n in wheel.namelist())
         lacking = [f"has no {wanted}" for wanted in INSIDE if not any(n.endswith(wanted) for n in wheel.namelist())
                    if not tag[1].startswith("linux_")]  # whose libraries are the system's
+        if has_program and not lacking and not tag[1].startswith("linux_"):
+            lacking = [f"{name}: no {part.decode()}, which the program contains" for name in wheel.namelist()
+                       if name.endswith(INSIDE[:2]) for part in OF_THE_PROGRAM if part not in wheel.read(name)]
     return lacking + (["its library is no ELF or Mach-O file"] if library is None else library.problems(tag[1]))
 
 

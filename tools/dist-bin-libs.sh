@@ -9,7 +9,10 @@ shift 5
 work=$out/work
 rm -rf "$out"
 mkdir -p "$work" "$out/lib/pkgconfig" "$out/include"
-flags="-O2 -w -fPIC -g0 -fvisibility=hidden -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64"
+flags="-O2 -w -fPIC -g0 -fvisibility=hidden -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -fstack-protector-strong"
+# hardened as the program is (meson.build)
+case $host in macos-*) ;; *) flags="$flags -fstack-clash-protection -D_FORTIFY_SOURCE=3" ;; esac
+case $host in x86_64*) flags="$flags -fcf-protection" ;; esac
 
 # Unpacks the source with the distribution's patches, or the upstream source if there are none.
 unpack() { # name

@@ -112,6 +112,10 @@ ASSEMBLY_TAIL = """
 #if defined(__linux__) && defined(__ELF__)
     .section .note.GNU-stack,"",%progbits
 #endif
+/* Without this note the linker drops the mark of control-flow protection from the whole program. */
+#if defined(__CET__) && defined(__ELF__)
+#include <cet.h>
+#endif
 """
 
 

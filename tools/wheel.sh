@@ -10,8 +10,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p dist
-build() { # library, platform, folder of an installation or ""
-    PERJOULE_WHEEL_LIBRARY=$1 PERJOULE_WHEEL_PLATFORM=$2 PERJOULE_WHEEL_PROGRAM=$3 python3 python/backend.py wheel dist
+build() { # library, platform, folder of an installation or "", its notices, its bill of materials
+    PERJOULE_WHEEL_LIBRARY=$1 PERJOULE_WHEEL_PLATFORM=$2 PERJOULE_WHEEL_PROGRAM=$3 \
+        PERJOULE_WHEEL_NOTICES=${4:-} PERJOULE_WHEEL_BILL=${5:-} python3 python/backend.py wheel dist
 }
 
 if [ "${1:-}" = --here ]; then
@@ -34,14 +35,15 @@ python3 python/backend.py vllm dist
 [ $# -gt 0 ] || set -- x86_64 aarch64 macos-arm64
 for arch; do
     case $arch in macos-*) platform=macosx_11_0_${arch#macos-} ;; *) platform=manylinux_2_28_$arch ;; esac
-    program=
+    program='' notices='' bill=''
     case $arch in macos-*) ;; *)
         tools/dist-bin.sh "$arch" >&2
-        program=build-dist-bin/perjoule-$(tools/version.sh)-linux-$arch
+        name=perjoule-$(tools/version.sh)-linux-$arch
+        program=build-dist-bin/$name notices=build-dist-bin/$name/THIRD-PARTY-NOTICES bill=dist/$name.cdx.json
         ;;
     esac
     library=$(tools/dist-bin.sh --library "$configured" "$arch" | tail -n 1)
-    wheel=$(build "$library" "$platform" "$program")
+    wheel=$(build "$library" "$platform" "$program" "$notices" "$bill")
     python3 tools/check_wheel.py "$wheel"
     echo "$wheel"
 done

@@ -14,6 +14,7 @@ from .errors import (
     ModelNotRecognised,
     PartlyRecognised,
     PerjouleError,
+    SensorsContradict,
 )
 from .session import Energy, Result, Run, Session
 
@@ -41,7 +42,7 @@ _LATER = {
 }
 __all__ = [
     "CoarseRecording", "Energy", "EnergyUnavailable", "LibraryNotFound", "ModelNotRecognised",
-    "PartlyRecognised", "PerjouleError", "Result", "Run", "Session", "__version__",
+    "PartlyRecognised", "PerjouleError", "Result", "Run", "SensorsContradict", "Session", "__version__",
     # of _LATER; by name, for type checkers
     "Database", "InferencePipelineProfiler", "Measured", "Measurement", "StoredRun", "TrainingRecorder", "Window",
     "compare", "lightning_callback", "measure", "open", "trainer_callback",

@@ -137,6 +137,8 @@ class WindowResult(Sized):
         ("rails", WindowRail * 64),
         ("total_random_mj", c.c_double),
         ("total_gain_mj", c.c_double),
+        ("warning_code", c.c_char_p),
+        ("warning", c.c_char * 256),
     ]
 
 

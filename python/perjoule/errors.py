@@ -27,6 +27,10 @@ class EnergyUnavailable(UserWarning):
     """No power sensor works here: times are recorded, energies are None."""
 
 
+class SensorsContradict(UserWarning):
+    """Two sensors disagree about one quantity, or one has stopped: intervals contain both. Once per process and kind."""
+
+
 class PartlyRecognised(UserWarning):
     """Some modules of a model belong to no recorded component."""
 

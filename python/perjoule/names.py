@@ -20,11 +20,11 @@ from .errors import ModelNotRecognised
 SECTIONS = {
     "embedding": ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok_embeddings", "embed_tokens_per_layer",
                   "per_layer_model_projection", "per_layer_projection_norm", "word_embeddings_layernorm", "embeddings",
-                  "tokens_embed", "layernorm_embedding", "embedder", "patch_embed"),
+                  "tokens_embed", "layernorm_embedding", "embedder", "patch_embed", "altup_projections"),
     "position_embedding": ("rotary_emb", "wpe", "embed_positions", "rotary_emb_local", "positions_embed",
                            "position_embeddings"),
     "final_norm": ("norm", "final_layernorm", "ln_f", "final_layer_norm", "norm_f", "final_norm", "layer_norm", "ln_out",
-                   "embedding_norm", "layernorm"),
+                   "embedding_norm", "layernorm", "altup_unembed_projections"),
     "lm_head": ("lm_head", "embed_out", "output", "output_projection", "proj_out", "head", "pooler", "pre_classifier", "classifier", "score",
                 "qa_outputs"),  # or what else makes the model's results of the last block's
 }
@@ -261,6 +261,12 @@ def _block_parts(prefix: str, index: int, block: Module, taken: Container[str]) 
 # ---- the whole model -------------------------------------------------------------------------
 
 
+def _name_outside(path: str) -> str:
+    """The last name of a path; of a member of a list the list's."""
+    names = [name for name in path.split(".") if not name.isdigit()]
+    return names[-1]
+
+
 def _outside(model: Module, blocks_path: str) -> Iterator[Tuple[str, Module]]:
     """(path, module) of the outermost modules outside the blocks that have weights or a section's name."""
     def visit(module: Module, path: str) -> Iterator[Tuple[str, Module]]:
@@ -271,6 +277,8 @@ def _outside(model: Module, blocks_path: str) -> Iterator[Tuple[str, Module]]:
             known = any(name in names for names in SECTIONS.values())
             if known and not _is_list(child):
                 yield here, child
+            elif known and all(_is_projection(member) for _, member in _children(child)):
+                yield from ((f"{here}.{number}", member) for number, member in _children(child))
             elif blocks_path.startswith(here + "."):
                 yield from visit(child, here)
             elif _has_weights(child):
@@ -375,13 +383,13 @@ def plan_of(model: Module) -> Plan:
     path, blocks = found
     plan = Plan(path)
     outside = list(_outside(model, path))
-    taken = {here.rsplit(".", 1)[-1] for here, _ in outside}
+    taken = {_name_outside(here) for here, _ in outside}
     for index, (name, block) in enumerate(_children(blocks)):
         plan.layers.append((index, block))
         plan.parts += _block_parts(f"{path}.{name}", index, block, taken)
     unknown: List[Tuple[str, Module]] = []
     for here, module in outside:
-        name = here.rsplit(".", 1)[-1]
+        name = _name_outside(here)
         section = next((s for s, names in SECTIONS.items() if name in names), None)
         if section is None and _has_encoder(plan, name, module):
             plan.encoder = module

@@ -26,7 +26,7 @@ from types import FrameType
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Type, Union
 
 from . import _native as n
-from .errors import EnergyUnavailable
+from .errors import EnergyUnavailable, SensorsContradict
 
 clock_ns = time.monotonic_ns  # the clock that libperjoule uses throughout
 
@@ -132,6 +132,7 @@ class WindowResult:
     # calibration of the sensors, which is the same factor in every window
     random_mj: Optional[float] = None
     gain_mj: Optional[float] = None
+    warning: Optional[str] = None  # what the sensors contradict each other in
 
 
 def _read_window(r: n.WindowResult) -> WindowResult:
@@ -145,6 +146,7 @@ def _read_window(r: n.WindowResult) -> WindowResult:
         rails={rail.name.decode(): _energy(rail.gross) for rail in r.rails[: r.rail_count]},
         random_mj=_known(r.total_random_mj),
         gain_mj=_known(r.total_gain_mj),
+        warning=r.warning.decode() or None,
     )
 
 
@@ -153,6 +155,7 @@ _ABSENT = {
     "sensor_gap": "the sensors gave no reading during a part of it",
 }
 _warned = False
+_contradicted: Set[bytes] = set()  # kinds of contradictions that a warning was issued of
 
 
 def warn(text: str, category: Type[Warning]) -> None:
@@ -345,6 +348,9 @@ class OpenWindow:
         n.check(self._session._native.pj_window_end(handle, c.byref(result), c.byref(error)), error)
         if result.energy_source == 0 and result.rail_count == 0:
             warn_unavailable()
+        if result.warning_code and result.warning_code not in _contradicted:
+            _contradicted.add(result.warning_code)
+            warn(result.warning.decode(), SensorsContradict)
         return _read_window(result)
 
     def discard(self) -> None:

@@ -77,6 +77,24 @@ class Names(unittest.TestCase):
         plan = plan_of(Model(Module(self_attn=attention, norm=Norm())))
         self.assertIn("rotary_emb", names(plan, 0))
 
+    def test_streams_of_gemma_3n_have_the_engines_names(self):
+        altup = Module(router_norm=Norm(), modality_router=Linear(), prediction_coefs=Linear(), correction_coefs=Linear())
+        laurel = Module(linear_left=Linear(), linear_right=Linear(), post_laurel_norm=Norm())
+        model = Model(Module(altup=altup, laurel=laurel, per_layer_input_gate=Linear(), per_layer_projection=Linear()))
+        inner = model._modules["model"]
+        inner._modules["altup_projections"] = ModuleList([Linear(), Linear()])
+        inner._modules["altup_unembed_projections"] = ModuleList([Linear(), Linear()])
+        plan = plan_of(model)
+        self.assertEqual(names(plan, 0), [
+            "router_norm", "modality_router", "prediction_coefs", "correction_coefs", "linear_left", "linear_right",
+            "post_laurel_norm", "per_layer_input_gate", "per_layer_act", "per_layer_projection"])
+        outside = [(part.path, part.section, part.component) for part in plan.parts if "altup" in part.path and part.layer < 0]
+        self.assertEqual(outside, [
+            (f"model.{name}.{i}", section, name)
+            for name, section in (("altup_projections", "embedding"), ("altup_unembed_projections", "final_norm"))
+            for i in range(2)])
+        self.assertEqual(plan.unmatched, [])
+
     def test_no_part_of_a_block_has_the_name_of_one_outside(self):
         plan = plan_of(Model(Module(norm=Norm(), mlp=Module(head=Linear(), lm_head=Linear(), embed_tokens=Norm()))))
         outside = {part.component for part in plan.parts if part.layer < 0}

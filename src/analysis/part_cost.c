@@ -65,12 +65,15 @@ void pj_part_cost_get(const pj_part_query *request, pj_part_cost *cost)
     double apart = fabs(cost->difference.value - cost->attributed.value);
     double reach = hypot(cost->difference.hi - cost->difference.value,
                          cost->attributed.hi - cost->attributed.value);
-    if (isfinite(apart) && isfinite(reach))
-        cost->outcome = apart <= reach ? PJ_PART_AGREE : PJ_PART_DISAGREE;
+    if (!isfinite(apart) || !isfinite(reach)) return;
+    bool may_be_none = cost->difference.lo <= 0 && cost->difference.hi >= 0;
+    cost->outcome = apart > reach ? PJ_PART_DISAGREE
+                    : may_be_none ? PJ_PART_UNCLEAR
+                                  : PJ_PART_AGREE;
 }
 
 const char *pj_part_outcome_name(pj_part_outcome outcome)
 {
-    static const char *const names[] = {"agree", "disagree", "too_short", "open"};
+    static const char *const names[] = {"agree", "disagree", "too_short", "unclear", "open"};
     return names[outcome];
 }

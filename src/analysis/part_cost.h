@@ -34,7 +34,9 @@ typedef enum pj_part_outcome {
     PJ_PART_AGREE = 0,
     PJ_PART_DISAGREE,
     PJ_PART_TOO_SHORT, /* the difference is below what the sensor resolves: it is withheld */
-    PJ_PART_OPEN       /* fewer than two blocks have both, or an energy is unavailable */
+    PJ_PART_UNCLEAR, /* its interval contains zero: it is compatible with attribution and with none
+                      */
+    PJ_PART_OPEN     /* fewer than two blocks have both, or an energy is unavailable */
 } pj_part_outcome;
 
 typedef struct pj_part_cost {

@@ -80,9 +80,9 @@ static pj_status check_engines(const pj_plan *p, pj_error *err)
     if (p->dtype_count > 1 || p->thread_count > 1 || p->dtypes[0][0] || p->threads[0])
         return plan_bad(err, "dtypes and threads apply to the built-in engine only");
     if (p->ablate_count > 1) return plan_bad(err, "ablate applies to the built-in engine only");
-    if (p->eval || p->eval_text)
-        return plan_bad(
-            err, "eval applies to the built-in engine only: leave it out with other engines");
+    if (p->eval || p->eval_text || p->tasks || p->tasks_text)
+        return plan_bad(err, "eval and tasks apply to the built-in engine only: leave them out "
+                             "with other engines");
     return PJ_OK;
 }
 
@@ -160,8 +160,8 @@ static pj_status plan_check_members(json_t *tree, pj_error *err)
 {
     static const char *const numbers[] = {"repeat", "precision",   "cool_down_s", "max_latency_ms",
                                           "seed",   "interval_ms", "round",       NULL};
-    static const char *const texts[] = {"name",  "prompt", "eval",  "eval_text",
-                                        "depth", "device", "power", NULL};
+    static const char *const texts[] = {"name",       "prompt", "eval",   "eval_text", "tasks",
+                                        "tasks_text", "depth",  "device", "power",     NULL};
     static const char *const lists[] = {"models",  "dtypes",  "batches", "inputs", "outputs",
                                         "threads", "engines", "ablate",  NULL};
     const char *name;
@@ -174,7 +174,7 @@ static pj_status plan_check_members(json_t *tree, pj_error *err)
                 err, PJ_E_INVALID,
                 "unknown member %.64s in the plan; known: name, models, dtypes, "
                 "batches, inputs, outputs, threads, ablate, engines, repeat, precision, "
-                "cool_down_s, max_latency_ms, seed, prompt, eval, eval_text, depth, device, "
+                "cool_down_s, max_latency_ms, seed, prompt, eval, eval_text, tasks, tasks_text, depth, device, "
                 "power and interval_ms",
                 name);
         bool fits = json_is_null(value) || (number ? json_is_number(value) : json_is_string(value));
@@ -191,6 +191,8 @@ static pj_status read_rest(const json_t *tree, pj_arena *arena, pj_plan *p, pj_e
     p->prompt = plan_text_of(tree, "prompt", NULL, arena);
     p->eval = plan_text_of(tree, "eval", NULL, arena);
     p->eval_text = plan_text_of(tree, "eval_text", NULL, arena);
+    p->tasks = plan_text_of(tree, "tasks", NULL, arena);
+    p->tasks_text = plan_text_of(tree, "tasks_text", NULL, arena);
     p->depth = plan_text_of(tree, "depth", "module", arena);
     p->device = plan_text_of(tree, "device", NULL, arena);
     p->power = plan_text_of(tree, "power", NULL, arena);
@@ -276,6 +278,8 @@ void pj_plan_write(const pj_plan *p, pj_json *json)
     if (p->prompt) pj_json_kv_string(json, "prompt", p->prompt);
     if (p->eval) pj_json_kv_string(json, "eval", p->eval);
     if (p->eval_text) pj_json_kv_string(json, "eval_text", p->eval_text);
+    if (p->tasks) pj_json_kv_string(json, "tasks", p->tasks);
+    if (p->tasks_text) pj_json_kv_string(json, "tasks_text", p->tasks_text);
     pj_json_kv_string(json, "depth", p->depth);
     if (p->device) pj_json_kv_string(json, "device", p->device);
     if (p->power) pj_json_kv_string(json, "power", p->power);

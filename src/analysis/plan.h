@@ -30,11 +30,13 @@ typedef struct pj_plan {
     const char *prompt; /* NULL: a text of `inputs` tokens */
     const char *eval;   /* text file whose loss is measured for each model and dtype; NULL: none */
     const char *eval_text; /* the text itself instead of a file; NULL: none */
-    const char *depth;     /* "off", "module", "deep" */
-    const char *device;    /* that computes (pj_engine_options.device); NULL: the CPU */
-    const char *power;     /* the --power list that measures it, without secrets; NULL: not said */
-    double interval_ms;    /* between power samples; 0: each source's own */
-    uint32_t round;        /* 0, 1, ...: repetition of the whole plan */
+    const char *tasks; /* a file of tasks (analysis/tasks.h) that each model and dtype answers */
+    const char *tasks_text; /* the tasks themselves instead of a file; NULL: none */
+    const char *depth;      /* "off", "module", "deep" */
+    const char *device;     /* that computes (pj_engine_options.device); NULL: the CPU */
+    const char *power;      /* the --power list that measures it, without secrets; NULL: not said */
+    double interval_ms;     /* between power samples; 0: each source's own */
+    uint32_t round;         /* 0, 1, ...: repetition of the whole plan */
 } pj_plan;
 
 typedef struct pj_cell {

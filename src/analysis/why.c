@@ -48,11 +48,6 @@ static double energy_variance(const pj_why_side *s, const pj_why_part *p)
     return p->random / (n * n) + p->bias / n * (p->bias / n) + between;
 }
 
-static double why_add_known(double sum, double value)
-{
-    return isnan(value) ? sum : isnan(sum) ? value : sum + value;
-}
-
 /* `calls`: whether those of the parts are of one thing. */
 static pj_why_amount amount_of(const pj_why_side *s, const pj_why_part *const *parts,
                                uint32_t count, double spread, bool calls)
@@ -63,8 +58,8 @@ static pj_why_amount amount_of(const pj_why_side *s, const pj_why_part *const *p
         const pj_why_part *p = parts[i];
         a.ms += p->ms.mean;
         a.mj += p->mj.mean;
-        a.flops = why_add_known(a.flops, p->flops / s->runs);
-        a.bytes = why_add_known(a.bytes, p->bytes / s->runs);
+        a.flops = pj_add_known(a.flops, p->flops / s->runs);
+        a.bytes = pj_add_known(a.bytes, p->bytes / s->runs);
         a.ms_variance += time_variance(s, p, spread);
         a.mj_variance += energy_variance(s, p);
         if (count == 1 || !p->operation) a.calls += (double)p->calls / s->output_tokens;
@@ -243,6 +238,7 @@ pj_status pj_why_find(const pj_why_side *a, const pj_why_side *b, pj_why *why, p
     if (status != PJ_OK) return status;
     pj_why_find_common(why, &c);
     pj_why_judge(why, &c);
+    pj_why_find_hotter(why, &c);
     sum_up(why);
     return PJ_OK;
 }

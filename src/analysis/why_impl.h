@@ -40,6 +40,7 @@ struct pj_why_side {
     pj_arena arena;
     pj_why_part *parts;
     uint32_t count, runs;
+    double request_variance; /* of the sum of request_mj */
     bool has_operations, has_devices;
     double request_mj, disturbed_mj;           /* sums over runs, per output token */
     double input_tokens, output_tokens, batch; /* of the first run */
@@ -86,5 +87,11 @@ typedef struct pj_why_context {
 void pj_why_find_common(pj_why *why, const pj_why_context *context);
 /* Splits the differences of rows and names what is certain (why_judge.c). */
 void pj_why_judge(pj_why *why, const pj_why_context *context);
+/* What parts gain and lose in power over a phase. The phase's energy is measured; a wrong share of
+ * it in one part is missing in others, so that without a real difference these add up to little. */
+double pj_why_power_of_phase(const pj_why *why, uint8_t phase);
+/* Names the one part that explains the change of a phase's power, where no row is named, in a phase
+ * whose parts the sensor hardly tells apart (why_power.c). */
+void pj_why_find_hotter(pj_why *why, const pj_why_context *context);
 
 #endif

@@ -54,7 +54,8 @@ static time_split split_time(const pj_why_row *r)
 typedef struct cause {
     pj_why_kind kind;
     double mj, sd;
-    double z; /* of what changed, time or power, in standard deviations; INFINITY: counted */
+    double ms; /* of time; 0: a cause in power alone */
+    double z;  /* of what changed, time or power, in standard deviations; INFINITY: counted */
 } cause;
 
 /* Power over both sides, which small parts know better together than alone. */
@@ -69,7 +70,7 @@ static cause cause_of_time(const pj_why_row *r, pj_why_kind kind, double ms, dou
                            bool counted)
 {
     double power_sd, power = mean_power(r, &power_sd);
-    return (cause){kind, power * ms, hypot(power * ms_sd, power_sd * ms),
+    return (cause){kind, power * ms, hypot(power * ms_sd, power_sd * ms), ms,
                    counted ? INFINITY : fabs(ms) / ms_sd};
 }
 
@@ -77,7 +78,7 @@ static cause cause_of_power(const pj_why_row *r, double mj)
 {
     const pj_why_amount *a = &r->from, *b = &r->b;
     double sd = b->ms * hypot(sqrt(a->mj_variance) / a->ms, sqrt(b->mj_variance) / b->ms);
-    return (cause){PJ_WHY_POWER, mj, sd, fabs(mj) / sd};
+    return (cause){PJ_WHY_POWER, mj, sd, 0, fabs(mj) / sd};
 }
 
 /* Parts that are large enough to be named: each is tested in time and in power. */
@@ -85,14 +86,24 @@ static double tests_of(const pj_why *why)
 {
     double n = 0;
     for (uint32_t i = 0; i < why->row_count; i++)
-        n += fmax(why->rows[i].from.mj, why->rows[i].b.mj) >= least_share * why->request_a_mj;
+        n += why->rows[i].is_gap ||
+             fmax(why->rows[i].from.mj, why->rows[i].b.mj) >= least_share * why->request_a_mj;
     return fmax(2 * n, 1);
+}
+
+/* Waiting draws little: a gap matters by its time as well. */
+static bool is_long_gap(const pj_why *why, const cause *of)
+{
+    double ms = 0;
+    for (uint32_t i = 0; i < why->row_count; i++) ms += why->rows[i].from.ms;
+    return of->kind == PJ_WHY_GAP && fabs(of->ms) >= least_share * ms;
 }
 
 static bool is_certain(const pj_why *why, const pj_why_context *c, const cause *of)
 {
-    if (!(fabs(of->mj) >= least_share * why->request_a_mj)) return false;
-    if (!(fabs(of->mj) > PJ_Z95 * of->sd)) return false;
+    bool matters =
+        fabs(of->mj) >= least_share * why->request_a_mj && fabs(of->mj) > PJ_Z95 * of->sd;
+    if (!matters && !is_long_gap(why, of)) return false;
     return isinf(of->z) || pj_student_two_sided(of->z, c->freedom) * tests_of(why) < level;
 }
 
@@ -139,15 +150,13 @@ static pj_why_kind kind_of_amount(const pj_why_row *r, const pj_why_context *c, 
 static void judge_alone(const pj_why *why, const pj_why_context *c, pj_why_row *row)
 {
     cause only = {kind_of_alone(row), row->difference_mj,
-                  sqrt(row->a.mj_variance + row->b.mj_variance), INFINITY};
+                  sqrt(row->a.mj_variance + row->b.mj_variance), row->b.ms - row->a.ms, INFINITY};
     if (row->is_gap) only.kind = PJ_WHY_GAP;
     row->split.calls = row->difference_mj;
     name_row(why, c, &only, 1, row);
 }
 
-/* What parts gain and lose in power over a phase. The phase's energy is measured; a wrong share of
- * it in one part is missing in others, so that without a real difference these add up to little. */
-static double power_of_phase(const pj_why *why, uint8_t phase)
+double pj_why_power_of_phase(const pj_why *why, uint8_t phase)
 {
     double sum = 0;
     for (uint32_t i = 0; i < why->row_count; i++) {
@@ -162,7 +171,7 @@ static double power_of_phase(const pj_why *why, uint8_t phase)
 static void judge_both(const pj_why *why, const pj_why_context *c, pj_why_row *row)
 {
     time_split t = split_time(row);
-    double phase_power = power_of_phase(why, row->phase);
+    double phase_power = pj_why_power_of_phase(why, row->phase);
     double ignored, power = mean_power(row, &ignored);
     double per_call = t.expected / row->from.ms;
     double rest_sd = sqrt(row->from.ms_variance * per_call * per_call + row->b.ms_variance);

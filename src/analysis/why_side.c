@@ -264,7 +264,10 @@ pj_status pj_why_side_add(pj_why_side *s, const pj_run_data *run, pj_error *err)
     for (uint32_t i = 0; i < run->class_count && room; i++)
         room = add_class(s, &run->classes[i], tokens);
     if (!room) return pj_fail_memory(err, "an explanation");
+    double random = info->request_sd.random_mj, bias = info->request_sd.bias_mj;
     s->request_mj += info->request_mj / tokens;
+    s->request_variance +=
+        isnan(random) ? INFINITY : (random * random + bias * bias) / (tokens * tokens);
     if (isfinite(info->request_disturbed.mj))
         s->disturbed_mj += info->request_disturbed.mj / tokens;
     if (!s->runs) add_first(s, info);

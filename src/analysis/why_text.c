@@ -68,7 +68,9 @@ static void text_amount(const pj_why_row *r, char *text, size_t bytes)
 
 static void text_power(const pj_why_row *r, char *text, size_t bytes)
 {
-    double from = r->from.mj / r->from.ms, to = r->b.mj / r->b.ms;
+    double from = r->from.mj / r->from.ms;
+    /* where the phase's total says more of the part than its own share of it */
+    double to = (r->b.mj + r->explained_mj - r->split.power) / r->b.ms;
     snprintf(text, bytes, "%s kernel: %.3g W instead of %.3g W for the same work",
              to > from ? "hotter" : "cooler", to, from);
 }

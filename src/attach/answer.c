@@ -50,6 +50,7 @@ void pj_answer_init(pj_answer *a)
                      .total_tokens = -1,
                      .draft_tokens = -1,
                      .draft_accepted = -1,
+                     .call_index = -1,
                      .progress_total = -1,
                      .progress_processed = -1,
                      .progress_cached = -1,
@@ -227,6 +228,18 @@ static int64_t count_ids(const json_t *choice, int32_t *id)
     return json_is_array(list) && json_array_size(list) ? (int64_t)json_array_size(list) : -1;
 }
 
+/* A stream names a call in its first piece; a server that repeats the name repeats the index. */
+static void count_call(pj_answer *a, uint32_t choice, const json_t *call, const json_t *function)
+{
+    int64_t index = -1;
+    if (!json_string_length(json_object_get(function, "name"))) return;
+    get_count(call, "index", &index);
+    if (index >= 0 && index == a->call_index && choice == a->call_choice) return;
+    a->call_index = index;
+    a->call_choice = choice;
+    a->tool_calls++;
+}
+
 static void give_calls(reading *r, uint32_t choice, const json_t *calls)
 {
     size_t i;
@@ -234,9 +247,19 @@ static void give_calls(reading *r, uint32_t choice, const json_t *calls)
     json_array_foreach(calls, i, call)
     {
         const json_t *function = json_object_get(call, "function");
+        count_call(r->answer, choice, call, function);
         answer_give_text(r, choice, json_object_get(function, "name"), -1, -1);
         answer_give_text(r, choice, json_object_get(function, "arguments"), -1, -1);
     }
+}
+
+/* Calls of the responses and messages APIs: an item of the answer of its own. */
+static void count_item(pj_answer *a, const json_t *item)
+{
+    const char *type = json_string_value(json_object_get(item, "type"));
+    a->tool_calls +=
+        type && (strcmp(type, "function_call") == 0 || strcmp(type, "custom_tool_call") == 0 ||
+                 strcmp(type, "tool_use") == 0);
 }
 
 /* A delta or a whole message. Reasoning text counts as output; a role alone is not a token. */
@@ -290,6 +313,10 @@ static void take_typed(reading *r, const char *type, const json_t *event)
     r->reasoning = strstr(type, "reasoning") != NULL;
     if (is_delta && json_is_string(delta)) answer_give_text(r, 0, delta, -1, -1);
     r->reasoning = false;
+    if (strcmp(type, "response.output_item.added") == 0)
+        count_item(a, json_object_get(event, "item"));
+    if (strcmp(type, "content_block_start") == 0)
+        count_item(a, json_object_get(event, "content_block"));
     if (strcmp(type, "content_block_delta") == 0) {
         answer_give_text(r, 0, json_object_get(delta, "text"), -1, -1);
         r->reasoning = true;
@@ -314,6 +341,7 @@ static void give_parts(reading *r, const json_t *parts, int depth)
     const json_t *part;
     json_array_foreach(parts, i, part)
     {
+        count_item(r->answer, part);
         answer_give_text(r, 0, json_object_get(part, "text"), -1, -1);
         if (depth < 2) give_parts(r, json_object_get(part, "content"), depth + 1);
     }

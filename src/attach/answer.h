@@ -39,7 +39,10 @@ typedef struct pj_answer_timings {
 typedef struct pj_answer {
     int64_t prompt_tokens, cached_tokens, completion_tokens, total_tokens;
     int64_t draft_tokens, draft_accepted; /* of speculative decoding */
-    int64_t counted;                      /* tokens so far, from ids and running counts */
+    int64_t tool_calls; /* that it asks for, as far as the server gives them apart */
+    int64_t call_index; /* of the last one, with its choice; -1: it has none */
+    uint32_t call_choice;
+    int64_t counted; /* tokens so far, from ids and running counts */
     int64_t progress_total, progress_processed, progress_cached;
     pj_answer_timings timings;
     bool has_usage;  /* some event had a usage object or an equivalent */

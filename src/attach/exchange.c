@@ -88,6 +88,7 @@ static void read_request(pj_exchange_request *asked, const char *body, size_t by
     if (json_is_string(model))
         snprintf(asked->model, sizeof asked->model, "%s", json_string_value(model));
     asked->wants_stream = json_is_true(stream);
+    asked->offers_tools = json_array_size(json_object_get(o, "tools")) > 0;
     for (size_t i = 0; i < 4 && asked->max_tokens < 0; i++) {
         const json_t *limit = json_object_get(o, limits[i]);
         if (json_is_integer(limit) && json_integer_value(limit) >= 0)

@@ -34,6 +34,7 @@ typedef enum pj_exchange_outcome {
 typedef struct pj_exchange_request {
     bool is_inference; /* it requests inference */
     bool wants_stream;
+    bool offers_tools;
     char *prompt;        /* a text; of a chat, its messages as lines "role: text" */
     size_t prompt_bytes; /* of the whole prompt, even if `prompt` is truncated */
     char model[128];

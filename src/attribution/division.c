@@ -11,7 +11,11 @@
 
 /* How often time is divided that nobody asks about yet. */
 #define UNWANTED_NS  (3 * PJ_NS_PER_S)
-#define MOST_MISSING 0.05 /* if more of a window is unknown, the whole window is unknown */
+#define CHECKED_NS   (2 * PJ_NS_PER_S) /* of a window's end: as far back as curves are kept */
+#define MOST_MISSING 0.05 /* if more of a window is unknown, the whole window is unknown, */
+#define LATE_NS      (2 * PJ_NS_PER_S) /* unless it is less than this, and this share is known */
+#define LATE_STEP_NS (20 * PJ_NS_PER_MS)
+#define LEAST_KNOWN  0.25
 
 struct pj_division_member {
     pj_division_member *next;
@@ -54,12 +58,27 @@ static void division_add_record(pj_division_member *m, pj_share_record record,
     if (bytes) pj_buffer_append(&m->records, energies, bytes);
 }
 
+/* The energy of an interval, or of its begin where a sensor is late, as on a busy machine; returns
+ * until when it is known. */
+static int64_t division_query_known(const pj_division *d, uint32_t rail, int64_t begin_ns,
+                                    int64_t end_ns, pj_curve_energy *e)
+{
+    int64_t earliest_ns = begin_ns + (int64_t)(LEAST_KNOWN * (double)(end_ns - begin_ns));
+    if (earliest_ns < end_ns - LATE_NS) earliest_ns = end_ns - LATE_NS;
+    pj_ledger_rail(d->ledger, rail, begin_ns, end_ns, e);
+    while (isnan(e->energy_mj) && end_ns - LATE_STEP_NS > earliest_ns) {
+        end_ns -= LATE_STEP_NS;
+        pj_ledger_rail(d->ledger, rail, begin_ns, end_ns, e);
+    }
+    return end_ns;
+}
+
 static void division_add_up(const pj_division *d, uint32_t rail, int64_t begin_ns, int64_t end_ns,
                             rail_sum *sum)
 {
     pj_curve_energy e;
     if (end_ns <= begin_ns) return;
-    pj_ledger_rail(d->ledger, rail, begin_ns, end_ns, &e);
+    end_ns = division_query_known(d, rail, begin_ns, end_ns, &e);
     if (isnan(e.energy_mj)) return;
     sum->mj += e.energy_mj;
     sum->random_var += e.random_sd_mj * e.random_sd_mj;
@@ -302,13 +321,10 @@ void pj_division_window_energy(const pj_division *d, const pj_division_window *w
     rail_sum sum = w->sums[rail];
     double length = (double)(w->end_ns - w->begin_ns);
     *energy = (pj_curve_energy){NAN, NAN, NAN, NAN, NAN, 0};
-    if (w->taken_ns == w->begin_ns) { /* no cell ended in it */
-        pj_ledger_rail(d->ledger, rail, w->begin_ns, w->end_ns, energy);
-        return;
-    }
     division_add_up(d, rail, w->taken_ns, w->end_ns, &sum);
     energy->known_share = sum.known_ns / length;
-    if (sum.covered_ns < (1 - MOST_MISSING) * length) return;
+    bool is_late = sum.covered_ns >= LEAST_KNOWN * length && length - sum.covered_ns < LATE_NS;
+    if (sum.covered_ns < (1 - MOST_MISSING) * length && !is_late) return;
     double whole_mj = sum.mj * length / sum.covered_ns;
     energy->energy_mj = whole_mj;
     energy->random_sd_mj = sqrt(sum.random_var);
@@ -316,6 +332,14 @@ void pj_division_window_energy(const pj_division *d, const pj_division_window *w
     energy->gain_sd_mj = sum.gain_mj;
     energy->sd_mj =
         sqrt(sum.random_var + energy->bias_sd_mj * energy->bias_sd_mj + sum.gain_mj * sum.gain_mj);
+}
+
+uint32_t pj_division_window_check(const pj_division *d, const pj_division_window *w,
+                                  pj_finding findings[PJ_FINDINGS_MAX])
+{
+    int64_t begin_ns = w->end_ns - CHECKED_NS;
+    return pj_ledger_check(d->ledger, begin_ns > w->begin_ns ? begin_ns : w->begin_ns, w->end_ns,
+                           findings);
 }
 
 void pj_division_window_close(pj_division *d, pj_division_window *w)

@@ -14,7 +14,7 @@
 #ifndef PJ_ATTRIBUTION_DIVISION_H
 #define PJ_ATTRIBUTION_DIVISION_H
 
-#include "power/curve.h"
+#include "power/checks.h"
 #include "trace/share.h"
 
 typedef struct pj_division pj_division;
@@ -57,6 +57,9 @@ void pj_division_window_stop(pj_division_window *window, int64_t end_ns);
 /* Energy of one rail over a stopped window, from the readings so far. */
 void pj_division_window_energy(const pj_division *division, const pj_division_window *window,
                                uint32_t rail, pj_curve_energy *energy);
+/* What the rails contradict each other in over its last two seconds. */
+uint32_t pj_division_window_check(const pj_division *division, const pj_division_window *window,
+                                  pj_finding findings[PJ_FINDINGS_MAX]);
 void pj_division_window_close(pj_division *division, pj_division_window *window);
 
 #endif

@@ -23,9 +23,10 @@
  * 4 ms). */
 enum { MARGIN_PERIODS = 4, EDGE_PERIODS = 6, MARGIN_NS = 5000000 };
 #define SEES_ROWS 6.0 /* max. leaves per window of a sensor that resolves how they vary */
-/* Values of a log: to judge their noise; that a run has at least, to be resolved; that tell whether
- * the device was idle beside a run. */
-enum { LEAST_LOGGED = 4, FEW_VALUES = 3, BESIDE = 3 };
+/* Values of a log: to judge their noise; up to which an edge of a run may be anywhere in one; from
+ * which on a run's edges hardly blur what a log says of the time beside it; that tell whether the
+ * device was idle beside a run. */
+enum { LEAST_LOGGED = 4, FEW_VALUES = 3, RESOLVED_VALUES = 10, BESIDE = 3 };
 enum { LEAST_CLOCK_PART = 1000 }; /* a clock error below this part of a period is not propagated */
 #define LOG_CUT_S    3e-3         /* 1 sigma of where a log puts an edge of the run */
 #define LEAST_SPREAD 1e-4         /* of power within a class */
@@ -136,30 +137,79 @@ static bool was_idle(const pj_energies *j, const pj_rail_result *result, int64_t
     return isnan(beside_mw) || fabs(beside_mw - idle_mw) < likeness_mw;
 }
 
+/* Whether what runs at an edge of the run is told from an idle device: not in a program that
+ * records nothing. */
+static bool is_told_from_idle(const pj_tree *tree, int64_t edge_ns)
+{
+    const pj_leaf *leaf = &tree->leaves[edge_ns == tree->begin_ns ? 0 : tree->leaf_count - 1];
+    return tree->leaf_count > 0 && leaf->class_ != tree->idle_class;
+}
+
+/* Whether the part of a step outside the run is, by the log, what an idle device draws, and that is
+ * better known than what the log says of it. */
+static bool draws_idle(const pj_energies *j, const pj_rail_result *result, int64_t edge_ns,
+                       int64_t tick_ns)
+{
+    pj_curve_energy e;
+    int64_t begin_ns = tick_ns < edge_ns ? tick_ns : edge_ns;
+    int64_t end_ns = tick_ns < edge_ns ? edge_ns : tick_ns;
+    double seconds = (double)(end_ns - begin_ns) * 1e-9;
+    double idle_mj = j->d->baseline_mw[result->rail] * seconds;
+    double idle_sd_mj = j->d->baseline_sd_mw[result->rail] * seconds;
+    pj_curve_query(j->curves[result->rail], begin_ns, end_ns, &e);
+    if (isnan(e.energy_mj) || isnan(idle_mj)) return true;
+    return idle_sd_mj <= e.random_sd_mj && fabs(e.energy_mj - idle_mj) <= 2 * e.random_sd_mj;
+}
+
+/* Whether a step, which reaches from the run's edge at `edge_ns` to `tick_ns`, is the run's energy
+ * and idle time. `resolved`: the log shows more of the run than its edges. */
+static bool is_idle_beside(const pj_energies *j, const pj_rail_result *result, int64_t edge_ns,
+                           int64_t tick_ns, int64_t period_ns, bool resolved)
+{
+    if (!was_idle(j, result, period_ns, edge_ns, tick_ns)) return false;
+    return !resolved ||
+           (is_told_from_idle(j->tree, edge_ns) && draws_idle(j, result, edge_ns, tick_ns));
+}
+
+/* Standard deviation of the place of a run's edge in a step that was cut there. Of a run that the
+ * log resolves, its curve is as sure as it says; an edge of a run of a few values may be anywhere
+ * in one. */
+static double cut_sd_s(const pj_energies *j, const pj_rail_result *result,
+                       const pj_curve_window *cut, int64_t period_ns, bool resolved)
+{
+    const pj_tree *tree = j->tree;
+    pj_curve_energy run;
+    pj_curve_query(j->curves[result->rail], tree->begin_ns, tree->end_ns, &run);
+    if (resolved && cut->energy_mj > 0 && !isnan(run.energy_mj))
+        return run.random_sd_mj / M_SQRT2 / cut->energy_mj *
+               ((double)(cut->end_ns - cut->begin_ns) * 1e-9);
+    bool is_short = tree->end_ns - tree->begin_ns <= FEW_VALUES * period_ns;
+    return is_short ? (double)period_ns * 1e-9 / sqrt(12) : LOG_CUT_S;
+}
+
 /* Where a log shows how a step's energy was distributed, the part of a step that lies outside the
- * run is not the run's, whatever the device did meanwhile. A log does not resolve a run of a few
- * values: an edge may then be anywhere in one. */
+ * run is not the run's, unless the device was idle there. */
 static void cut_to_run(const pj_energies *j, const pj_rail_result *result, pj_curve_window *w)
 {
     const pj_tree *tree = j->tree;
     int log = pj_rail_log_of(j->d->rails, j->d->rail_count, result->rail);
     int64_t period_ns = j->d->rails[log].period_ns;
-    bool resolved = tree->end_ns - tree->begin_ns > FEW_VALUES * period_ns;
-    double sd_s = resolved ? LOG_CUT_S : (double)period_ns * 1e-9 / sqrt(12);
+    bool resolved = tree->end_ns - tree->begin_ns > RESOLVED_VALUES * period_ns;
     pj_curve_window cut = *w;
     if (period_ns <= 0) return;
-    if (w->begin_ns < tree->begin_ns &&
-        !was_idle(j, result, period_ns, tree->begin_ns, w->begin_ns)) {
-        cut.begin_ns = tree->begin_ns;
-        cut.begin_s = sd_s;
-    }
-    if (w->end_ns > tree->end_ns && !was_idle(j, result, period_ns, tree->end_ns, w->end_ns)) {
-        cut.end_ns = tree->end_ns;
-        cut.end_s = sd_s;
-    }
-    if (cut.begin_ns == w->begin_ns && cut.end_ns == w->end_ns) return;
+    bool at_begin = w->begin_ns < tree->begin_ns &&
+                    !is_idle_beside(j, result, tree->begin_ns, w->begin_ns, period_ns, resolved);
+    bool at_end = w->end_ns > tree->end_ns &&
+                  !is_idle_beside(j, result, tree->end_ns, w->end_ns, period_ns, resolved);
+    if (!at_begin && !at_end) return;
+    if (at_begin) cut.begin_ns = tree->begin_ns;
+    if (at_end) cut.end_ns = tree->end_ns;
     cut.energy_mj = pj_curve_energy_mj(j->curves[result->rail], cut.begin_ns, cut.end_ns);
-    if (!isnan(cut.energy_mj)) *w = cut;
+    if (isnan(cut.energy_mj)) return;
+    double sd_s = cut_sd_s(j, result, &cut, period_ns, resolved);
+    if (at_begin) cut.begin_s = sd_s;
+    if (at_end) cut.end_s = sd_s;
+    *w = cut;
 }
 
 static pj_status get_windows(const pj_energies *j, pj_rail_result *result, pj_error *err)

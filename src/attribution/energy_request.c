@@ -66,10 +66,12 @@ static void forget_request(pj_run_info *info)
 {
     double ms = info->request_ms, share = info->disturbed_share;
     double thinking = info->thinking_tokens, thinking_ms = info->thinking_ms;
+    double tool_calls = info->tool_calls;
     int32_t disturbed = info->disturbed_tokens;
     pj_request_clear(info);
     info->thinking_tokens = thinking;
     info->thinking_ms = thinking_ms;
+    info->tool_calls = tool_calls;
     info->request_ms = ms;
     info->disturbed_tokens = disturbed;
     info->disturbed_share = share;

@@ -169,7 +169,8 @@ static void inside_variance(uncertainty_state *g, const pj_rail_result *result, 
     double powers = own - 2 * f * both + f * f * c->along;
     if (shares_noise(result)) powers = fmax(powers, own - f * f * c->along);
     figure->powers_var = powers > 0 ? powers : 0;
-    figure->noise_var = f * f * c->noise_var;
+    figure->noise_var =
+        f * f * (c->noise_var + (1 - f) * (1 - f) * result->blocks.varied_var[block]);
 }
 
 static void across_variance(uncertainty_state *g, const pj_rail_result *result, size_t low,

@@ -2,6 +2,7 @@
 #include "attribution/ledger.h"
 
 #include "base/clock.h"
+#include "base/estimate.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -179,6 +180,14 @@ void pj_ledger_rail(const pj_ledger *l, uint32_t rail, int64_t begin_ns, int64_t
                     pj_curve_energy *energy)
 {
     pj_curve_query(curve_of(l, rail), begin_ns, end_ns, energy);
+}
+
+uint32_t pj_ledger_check(const pj_ledger *l, int64_t begin_ns, int64_t end_ns,
+                         pj_finding findings[PJ_FINDINGS_MAX])
+{
+    const pj_curve *curves[PJ_MAX_RAILS];
+    for (uint32_t r = 0; r < l->o.rail_count; r++) curves[r] = curve_of(l, r);
+    return pj_rails_check(l->rails, l->o.rail_count, curves, begin_ns, end_ns, findings);
 }
 
 void pj_ledger_machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns, pj_curve_energy *sum)
@@ -496,6 +505,13 @@ static bool is_unknown(const pj_ledger *l, const pj_ledger_entry *e)
     return !l->o.take && l->o.rule != PJ_BATCH_EQUAL && !e->end_ns && !e->first_ns;
 }
 
+/* A token that is not there yet is taken to be in progress, but the last one may have been given.
+ */
+static bool is_guessed(const pj_ledger *l, const pj_ledger_entry *e, const cell *c)
+{
+    return !l->o.take && !e->end_ns && e->first_ns && c->end_ns > e->steps[e->step_count - 1].t_ns;
+}
+
 /* Requests of unknown rate get the mean weight of the others; without any all are equal. */
 static void ledger_weigh_unknown(const pj_ledger *l, cell *c)
 {
@@ -517,16 +533,23 @@ static void ledger_weigh(const pj_ledger *l, cell *c)
         c->live++;
         c->unknown += is_unknown(l, e);
         c->weights += e->weight;
+        if (is_guessed(l, e, c)) c->guessed += e->weight;
         if (is_decoding(e, c)) c->decoding += e->weight;
     }
     if (c->unknown) ledger_weigh_unknown(l, c);
     if (l->o.rule == PJ_BATCH_BYTES && c->decoding > 0) weigh_contexts(l, c);
 }
 
-/* 1 sigma of an entry's energy in a cell, because others, or it, have an unknown rate. */
-static double ledger_doubt(const cell *c, double part, double energy_mj)
+/* 1 sigma of an entry's energy in a cell, because others, or it, have an unknown rate, or may have
+ * given their last token: without its weight, or without theirs, shares are others. */
+static double ledger_doubt(const pj_ledger *l, const pj_ledger_entry *e, const cell *c, double part,
+                           double energy_mj)
 {
-    return c->unknown && c->live > 1 ? doubt_of(part) * energy_mj : 0;
+    if (c->live < 2) return 0;
+    if (c->unknown) return doubt_of(part) * energy_mj;
+    if (!(c->guessed > 0) || l->o.rule == PJ_BATCH_EQUAL) return 0;
+    double others = is_guessed(l, e, c) ? 1 - part : c->guessed / c->weights;
+    return others * part * energy_mj / PJ_Z95; /* all of it, or none */
 }
 
 /* An entry's fraction of the energy above idle. */
@@ -618,7 +641,7 @@ static bool settle_entry(pj_ledger *l, pj_ledger_entry *e, const cell *c, const 
     if (!is_decoding(e, c)) e->input_mj += total;
     double part = ledger_part_of(l, e, c);
     if (c->unknown && c->live > 1 && part > 0) /* nobody waits any longer: it may be none, or all */
-        e->unsure_mj += fmax(total, total / part - total) / 1.96;
+        e->unsure_mj += fmax(total, total / part - total) / PJ_Z95;
     return add_point(e, l->o.rail_count, c->end_ns, values);
 }
 
@@ -760,7 +783,7 @@ static void estimate_cell(pj_ledger *l, cell *c, bool is_recent)
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
         if (!ledger_is_live(e, c)) continue;
         double part = ledger_part_of(l, e, c), mj = total * part;
-        double unsure_mj = ledger_doubt(c, part, total);
+        double unsure_mj = ledger_doubt(l, e, c, part, total);
         e->soft_mj += mj;
         e->soft_unsure_mj += unsure_mj;
         e->shared |= c->live > 1;

@@ -28,7 +28,7 @@
 #ifndef PJ_ATTRIBUTION_LEDGER_H
 #define PJ_ATTRIBUTION_LEDGER_H
 
-#include "power/curve.h"
+#include "power/checks.h"
 #include "trace/run_data.h"
 
 typedef struct pj_ledger pj_ledger;
@@ -41,6 +41,7 @@ typedef struct pj_ledger_cell {
     double context_part,
         context_weights; /* fraction of decode's energy spent on reading contexts */
     uint32_t unknown;    /* entries of unknown rate */
+    double guessed; /* weights of entries that go on at their own rate after their last token */
 } pj_ledger_cell;
 
 typedef void pj_ledger_take(void *context, const pj_ledger_cell *cell);
@@ -73,6 +74,9 @@ void pj_ledger_machine(const pj_ledger *ledger, int64_t begin_ns, int64_t end_ns
                        pj_curve_energy *energy);
 void pj_ledger_rail(const pj_ledger *ledger, uint32_t rail, int64_t begin_ns, int64_t end_ns,
                     pj_curve_energy *energy);
+/* What the rails contradict each other in over an interval (power/checks.h). */
+uint32_t pj_ledger_check(const pj_ledger *ledger, int64_t begin_ns, int64_t end_ns,
+                         pj_finding findings[PJ_FINDINGS_MAX]);
 
 /* ---- requests and runs, in order of time ---- */
 

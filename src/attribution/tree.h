@@ -137,10 +137,6 @@ static inline bool pj_tree_class_is_idle(const pj_tree_class *class_)
     return !class_->component && !class_->operation &&
            (class_->phase == PJ_PHASE_IDLE || class_->device != PJ_HOST);
 }
-static inline double pj_add_known(double sum, double value) /* NAN: unknown, or nothing so far */
-{
-    return isnan(value) ? sum : isnan(sum) ? value : sum + value;
-}
 static inline const char *pj_tree_name(const pj_tree *tree, uint32_t id)
 {
     return id > 0 && id <= tree->name_count && tree->names[id] ? tree->names[id] : "unnamed";

@@ -154,8 +154,9 @@ const pj_command pj_command_check = {
     .usage = "[options] [RUN]",
     .text =
         "First stores the runs that dead processes left in their spools, however long that takes. "
-        "Then checks the database: that the file is intact, that every row belongs to a run, and "
-        "that the energies of parts add up to their wholes (of one run, or of all). Finally it "
+        "Then checks the database: that the file is intact and all that is in it can be read, that "
+        "every row belongs to a run, and that the energies of parts add up to their wholes (of one "
+        "run, or of all). Finally it "
         "lists the spools that remain, with the reason. The size of the database is named, and what "
         "makes it smaller where it is large. Nothing is repaired or deleted.\n\n"
         "Exit code 0: no problems; 1: problems found.",

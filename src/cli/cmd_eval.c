@@ -4,6 +4,7 @@
 #include "cli/options.h"
 #include "cli/run_report.h"
 #include "cli/terminal.h"
+#include "experiment/loss.h"
 #include "generate/find_model.h"
 
 #include <errno.h>
@@ -30,15 +31,6 @@ typedef struct tally {
     bool written;    /* false: a write failed */
 } tally;
 
-/* Cross-entropy: -ln of the probability that the logits give to `id`. */
-static double loss_of(const float *logits, uint32_t vocab, int32_t id)
-{
-    double largest = -INFINITY, sum = 0;
-    for (uint32_t i = 0; i < vocab; i++) largest = fmax(largest, logits[i]);
-    for (uint32_t i = 0; i < vocab; i++) sum += exp(logits[i] - largest);
-    return log(sum) + largest - logits[id];
-}
-
 static bool eval_take_row(void *context, uint32_t position, const float *logits, uint32_t vocab)
 {
     tally *t = context;
@@ -48,7 +40,7 @@ static bool eval_take_row(void *context, uint32_t position, const float *logits,
         t->written = false;
         return false;
     }
-    if (position + 1 < t->count) t->loss += loss_of(logits, vocab, t->ids[position + 1]);
+    if (position + 1 < t->count) t->loss += pj_cross_entropy(logits, vocab, t->ids[position + 1]);
     return true;
 }
 

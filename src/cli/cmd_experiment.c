@@ -25,7 +25,7 @@ static const char *const list_names[LISTS] = {"models",  "dtypes",  "batches", "
                                               "outputs", "threads", "ablate"};
 
 typedef struct experiment_args {
-    const char *lists[LISTS], *eval, *name, *prompt, *precision, *depth, *device;
+    const char *lists[LISTS], *eval, *tasks, *name, *prompt, *precision, *depth, *device;
     pj_session_options session;
     pj_text_list engines;
     int64_t repeat, cool_down_ns, seed;
@@ -120,6 +120,7 @@ static void put_settings(json_t *plan, const experiment_args *a)
     if (!isnan(a->max_latency_ms))
         json_object_set_new(plan, "max_latency_ms", json_real(a->max_latency_ms));
     if (a->eval) json_object_set_new(plan, "eval", json_string(a->eval));
+    if (a->tasks) json_object_set_new(plan, "tasks", json_string(a->tasks));
     if (a->prompt) json_object_set_new(plan, "prompt", json_string(a->prompt));
     if (a->depth) json_object_set_new(plan, "depth", json_string(a->depth));
     if (a->device) json_object_set_new(plan, "device", json_string(a->device));
@@ -292,6 +293,9 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
          "before each run wait until power is back at idle, at most this long (0)", 0, 1e15},
         {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "seed of the order within blocks (1)", 0, 9e15},
         {"eval", 0, PJ_OPTION_TEXT, &a.eval, "FILE", "a text whose loss is also measured"},
+        {"tasks", 0, PJ_OPTION_TEXT, &a.tasks, "FILE",
+         "questions with answers or choices, one JSON object a line; scored for each model and "
+         "type of weights"},
         {"max-latency", 0, PJ_OPTION_DOUBLE, &a.max_latency_ms, "MS",
          "limit per token for the optimum", 0, 1e9},
         {"prompt", 'p', PJ_OPTION_TEXT, &a.prompt, "TEXT", "this prompt instead of --inputs"},

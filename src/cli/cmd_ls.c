@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "insight/task_session.h"
 #include "record/leftovers.h"
 #include "store/run_summary.h"
 
@@ -84,45 +85,26 @@ static pj_status print_table(const ls_args *args, const pj_run_list *list, pj_er
     return status;
 }
 
-/* Whether a run was part of a program's that was measured too: its energy is in that already. */
-static bool is_inside(const pj_run_info *run, const pj_run_list *list)
+/* Sums of a session, of which `perjoule session` says more. */
+static pj_status print_session(const char *id, const pj_run_list *list, pj_error *err)
 {
-    for (uint32_t i = 0; i < list->count; i++) {
-        const pj_run_info *whole = &list->runs[i];
-        int64_t early_ns = run->created_wall_ns - whole->created_wall_ns;
-        if (whole != run && whole->engine && strcmp(whole->engine, "exec") == 0 && whole->machine &&
-            run->machine && strcmp(whole->machine, run->machine) == 0 && early_ns >= 0 &&
-            (double)early_ns / 1e6 + run->total_ms <= whole->total_ms)
-            return true;
-    }
-    return false;
-}
-
-/* Sums of a session. Its energies' errors are mostly common, so their sum is an upper bound. */
-static void print_session(const char *id, const pj_run_list *list)
-{
-    double mj = 0, sd_mj = 0;
-    uint64_t tokens = 0;
-    bool modelled = false, partial = false;
-    uint32_t inside = 0;
-    if (list->total > list->count) return; /* not all of them */
-    for (uint32_t i = 0; i < list->count; i++) {
-        tokens += list->runs[i].output_tokens;
-        if (is_inside(&list->runs[i], list)) {
-            inside++;
-            continue;
-        }
-        mj += list->runs[i].total_mj;
-        sd_mj += list->runs[i].total_sd_mj;
-        modelled |= list->runs[i].quality == PJ_MODELLED;
-        partial |= list->runs[i].partial_rails != NULL;
-    }
-    pj_print(stdout, "session %s: %u runs, %llu output tokens, %s%s%s", pj_safe(id).s, list->count,
-             (unsigned long long)tokens,
-             isnan(mj) ? "energy unavailable" : pj_interval_text(mj, sd_mj).s,
-             !isnan(mj) && modelled ? ", modelled" : "", !isnan(mj) && partial ? ", partial" : "");
-    if (inside) pj_print(stdout, "; %u of them inside a program's run, counted once", inside);
+    pj_task_session s;
+    if (list->total > list->count) return PJ_OK; /* not all of them */
+    const pj_run_info **runs = pj_alloc(list->count + 1, sizeof *runs);
+    if (!runs) return pj_fail_memory(err, "a session");
+    for (uint32_t i = 0; i < list->count; i++) runs[i] = &list->runs[i];
+    pj_task_session_of(id, runs, list->count, &s);
+    pj_free(runs);
+    pj_print(stdout, "session %s: %u runs, %llu output tokens, %s%s%s", pj_safe(id).s, s.runs,
+             (unsigned long long)s.output_tokens,
+             isnan(s.mj) ? "energy unavailable" : pj_interval_text(s.mj, s.sd_mj).s,
+             !isnan(s.mj) && s.modelled ? ", modelled" : "",
+             !isnan(s.mj) && s.partial ? ", partial" : "");
+    if (s.tool_calls > 0)
+        pj_print(stdout, ", %.0f tool call%s", s.tool_calls, s.tool_calls == 1 ? "" : "s");
+    if (s.inside) pj_print(stdout, "; %u of them inside a program's run, counted once", s.inside);
     pj_print(stdout, "\n");
+    return PJ_OK;
 }
 
 static pj_status list_runs(pj_store *store, void *context, pj_error *err)
@@ -141,7 +123,7 @@ static pj_status list_runs(pj_store *store, void *context, pj_error *err)
     else if (status == PJ_OK)
         status = pj_runs_list_print(&list, first, count, args->columns, err);
     if (status == PJ_OK && args->session && list.count && !args->json && !args->csv)
-        print_session(args->session, &list);
+        status = print_session(args->session, &list, err);
     pj_free(first);
     pj_run_list_fini(&list);
     return status;
@@ -164,10 +146,10 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"columns", 0, PJ_OPTION_TEXT, &args.columns, "LIST",
          "what to list, separated by commas: run, per-token, energy, net, speed, status, name, "
          "model, dtype, batch, input, output, threads, tags, created, duration, prefill-speed, "
-         "thinking, experiment, engine, power, note, machine, prompt (default: as many as fit)",
+         "disturbed, thinking, experiment, engine, power, note, machine, prompt (default: as many as fit)",
          .choices =
              "run per-token energy net speed status name model dtype batch input output "
-             "threads tags created duration prefill-speed thinking experiment engine power note "
+             "threads tags created duration prefill-speed disturbed thinking experiment engine power note "
              "machine prompt"},
         {"search", 's', PJ_OPTION_TEXT, &query->search, "TEXT",
          "part of the prompt, the name or the note"},

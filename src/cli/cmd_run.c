@@ -346,7 +346,7 @@ static pj_status run_find_model(const pj_command *command, run_state *s, pj_erro
     if (status == PJ_OK && note[0]) pj_say("perjoule %s: %s", command->name, note);
     if (status == PJ_OK && s->args->request.draft)
         status =
-            pj_model_find(s->args->request.draft, NULL, s->draft_path, sizeof s->draft_path, err);
+            pj_draft_find(s->args->request.draft, NULL, s->draft_path, sizeof s->draft_path, err);
     return status;
 }
 

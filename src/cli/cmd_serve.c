@@ -163,6 +163,9 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
     pj_status status = pj_stored_session(&pj_command_serve, &a->session, &s->session, err);
     if (status != PJ_OK) return status;
     s->serve.meter = s->session->meter;
+    if (s->session->store)
+        s->session->recovery =
+            pj_recovery_stay(s->session->recovery, pj_store_path(s->session->store));
     s->serve.recovery = s->session->recovery;
     s->serve.address = s->session->store ? pj_store_path(s->session->store) : "";
     s->pusher = pj_pusher_start(s->serve.address);

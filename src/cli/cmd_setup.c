@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "power/gain.h"
+#include "power/source.h"
 #include "store/driver.h"
 
 #include <errno.h>
@@ -181,12 +182,29 @@ static int setup_rapl(const pj_command *command, const setup_options *o)
     return code;
 }
 
+/* Refuses what is not a power source, with the nearest one. */
+static pj_status setup_check_source(const char *assignment, pj_error *err)
+{
+    pj_power_list named;
+    size_t length = strcspn(assignment, "=");
+    char source[64];
+    if (length == 0 || length >= sizeof source || !assignment[length])
+        return PJ_OK; /* its form is refused */
+    snprintf(source, sizeof source, "%.*s", (int)length, assignment);
+    pj_status status = pj_power_list_parse(source, &named, err);
+    if (status != PJ_OK) return status;
+    if (!pj_power_source_find(source, length))
+        return pj_fail(err, PJ_E_INVALID, "%s is not a power source", source);
+    return PJ_OK;
+}
+
 /* Stored for the user; every later run divides that source's readings by it. */
 static int setup_gain(const pj_command *command, const char *assignment)
 {
     char path[4096];
     pj_error err;
-    if (pj_gain_store(assignment, &err) != PJ_OK) return pj_command_failed(command, &err);
+    if (setup_check_source(assignment, &err) != PJ_OK || pj_gain_store(assignment, &err) != PJ_OK)
+        return pj_command_failed(command, &err);
     if (pj_gain_path(path, sizeof path)) pj_print(stdout, "%s: written to %s\n", assignment, path);
     return PJ_EXIT_OK;
 }

@@ -2,13 +2,21 @@
  * visible above the prompt. */
 #include "cli/compare_print.h"
 
+#include "base/buffer.h"
 #include "cli/terminal.h"
+#include "cli/wrap.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { COLUMNS_MAX = 6, TERMS_SHOWN = 10 }; /* sides that a table shows */
+enum {
+    COLUMNS_MAX = 6,
+    TERMS_SHOWN = 10,
+    SETTING = 20,
+    LINE_BYTES = 8 << 10
+}; /* sides that a table shows */
 
 static void print_title(const char *title)
 {
@@ -20,31 +28,43 @@ static void print_title(const char *title)
 static void print_head(const pj_side *side, const pj_run_info *run)
 {
     bool one = run && side->run_count == 1 && !side->left_out;
-    pj_print(stdout, "%s", pj_safe(side->name).s);
+    pj_buffer line;
+    pj_buffer_init(&line, LINE_BYTES);
+    pj_buffer_printf(&line, "%s", pj_safe(side->name).s);
     if (run) {
         const char *const names[] = {run->model_name, run->dtype}; /* of other engines: unknown */
-        pj_print(stdout, "  %.18s  ", run->id);
+        pj_buffer_printf(&line, "  %.18s  ", run->id);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if (names[i] && *names[i]) pj_print(stdout, "%s, ", pj_safe(names[i]).s);
-        pj_print(stdout, "%s, energy %s", pj_run_status_name(run->status),
-                 pj_quality_name(run->quality));
+            if (names[i] && *names[i]) pj_buffer_printf(&line, "%s, ", pj_safe(names[i]).s);
+        pj_buffer_printf(&line, "%s, energy %s", pj_run_status_name(run->status),
+                         pj_quality_name(run->quality));
     }
     if (!one)
-        pj_print(stdout, "%s%u run%s", run ? ", " : "  ", side->run_count,
-                 side->run_count == 1 ? "" : "s");
-    if (side->left_out) pj_print(stdout, " (%u left out)", side->left_out);
-    putchar('\n');
+        pj_buffer_printf(&line, "%s%u run%s", run ? ", " : "  ", side->run_count,
+                         side->run_count == 1 ? "" : "s");
+    if (side->left_out) pj_buffer_printf(&line, " (%u left out)", side->left_out);
+    pj_print(stdout, "%s\n", pj_buffer_get(&line));
+    pj_buffer_fini(&line);
 }
 
 static void print_differences(const pj_sides *s)
 {
     if (s->difference_count) print_title("settings that differ");
     for (uint32_t d = 0; d < s->difference_count; d++) {
-        pj_print(stdout, "%-20s", pj_safe(s->differences[d].setting).s);
+        int column = SETTING, width = pj_terminal_width(stdout);
+        pj_print(stdout, "%-*s", SETTING, pj_safe(s->differences[d].setting).s);
         for (uint32_t i = 0; i < s->count; i++) {
             const char *value = s->differences[d].values[i];
-            pj_print(stdout, "  %s: %.40s", pj_safe(s->sides[i].name).s,
+            char text[600];
+            snprintf(text, sizeof text, "  %s: %.40s", pj_safe(s->sides[i].name).s,
                      value ? pj_safe(value).s : "unknown");
+            int columns = pj_columns_of(text, (int)strlen(text));
+            if (column > SETTING && column + columns > width) {
+                pj_print(stdout, "\n%*s", SETTING, "");
+                column = SETTING;
+            }
+            pj_print(stdout, "%s", text);
+            column += columns;
         }
         putchar('\n');
     }
@@ -66,15 +86,45 @@ static void print_change(double percent, bool lower)
                      : good                                ? PJ_STYLE_GREEN
                                                            : PJ_STYLE_RED;
     pj_print(stdout, "  %s", pj_style_on(stdout, style));
-    pj_print(stdout, "%9s", pj_number_text("%+7.1f %%", percent).s);
-    fputs(pj_style_off(stdout), stdout);
+    pj_text change = percent < 1000 ? pj_number_text("%+7.1f %%", percent)
+                                    : pj_number_text("× %.3g", 1 + percent / 100);
+    pj_print(stdout, "%s", pj_padded(9, change).s);
+    pj_print(stdout, "%s", pj_style_off(stdout));
+}
+
+/* How a row is laid out: on one line, with the changes below the values, or with the name above. */
+typedef enum layout { ONE_LINE, CHANGES_BELOW, NAME_ABOVE } layout;
+
+enum { VALUE = 12, CHANGE = 11, UNIT = 5, INDENT = 2 };
+
+static layout layout_for(uint32_t sides, int width)
+{
+    int room = pj_terminal_is(stdout) ? pj_terminal_width(stdout) : INT_MAX;
+    int values = width + UNIT + (int)sides * VALUE;
+    if (values + (int)(sides - 1) * CHANGE <= room) return ONE_LINE;
+    return values <= room ? CHANGES_BELOW : NAME_ABOVE;
+}
+
+/* The end of what stands before the values. */
+static void end_name(layout l)
+{
+    if (l == NAME_ABOVE) pj_print(stdout, "\n%*s", INDENT, "");
+}
+
+/* The end of the values: changes below them begin under the second. */
+static void begin_changes(layout l, int width)
+{
+    if (l != ONE_LINE)
+        pj_print(stdout, "\n%*s", (l == NAME_ABOVE ? INDENT : width + UNIT) + VALUE, "");
 }
 
 static void print_metric(const pj_sides *s, uint32_t figure, uint32_t sides, int width)
 {
     const pj_figure *f = &pj_figures[figure];
+    layout l = layout_for(sides, width);
     double values[COLUMNS_MAX];
     pj_print(stdout, "%-*s %-4s", width, f->name, f->unit);
+    end_name(l);
     for (uint32_t i = 0; i < sides; i++) {
         pj_text text;
         pj_mean mean = pj_side_mean_of(&s->sides[i], figure);
@@ -82,10 +132,21 @@ static void print_metric(const pj_sides *s, uint32_t figure, uint32_t sides, int
         pj_value_write(mean.value, (pj_bounds){mean.lo, mean.hi}, text.s, sizeof text.s);
         pj_print(stdout, " %11s", pj_or_dash(mean.value, text).s);
     }
-    for (uint32_t i = 1; i < sides; i++)
+    begin_changes(l, width);
+    for (uint32_t i = 1; i < sides; i++) {
+        if (l != ONE_LINE) putchar(' ');
         print_change(values[0] != 0 ? (values[i] / values[0] - 1) * 100 : NAN,
                      strcmp(f->better, "lower") == 0);
+    }
     putchar('\n');
+}
+
+/* Programs have no tokens, machines without a sensor no energy: rows of nothing but dashes. */
+static bool is_known(const pj_sides *s, uint32_t figure, uint32_t sides)
+{
+    for (uint32_t i = 0; i < sides; i++)
+        if (!isnan(pj_side_mean_of(&s->sides[i], figure).value)) return true;
+    return false;
 }
 
 static void print_metrics(const pj_sides *s)
@@ -98,14 +159,18 @@ static void print_metrics(const pj_sides *s)
     }
     pj_print(stdout, "\n%s%-*s %-4s", pj_style_on(stdout, PJ_STYLE_BOLD), width, "metric (mean)",
              "unit");
+    layout l = layout_for(sides, width);
+    end_name(l);
     for (uint32_t i = 0; i < sides; i++) pj_print(stdout, " %11.11s", pj_safe(s->sides[i].name).s);
+    begin_changes(l, width);
     for (uint32_t i = 1; i < sides; i++) {
         pj_text change; /* against the first side */
         snprintf(change.s, sizeof change.s, "Δ %.7s", pj_safe(s->sides[i].name).s);
-        pj_print(stdout, "  %s", pj_padded(9, change).s);
+        pj_print(stdout, "%s  %s", l == ONE_LINE ? "" : " ", pj_padded(9, change).s);
     }
     pj_print(stdout, "%s\n", pj_style_off(stdout));
-    for (uint32_t f = 0; f < pj_figure_count; f++) print_metric(s, f, sides, width);
+    for (uint32_t f = 0; f < pj_figure_count; f++)
+        if (is_known(s, f, sides)) print_metric(s, f, sides, width);
     double gain = 0;
     for (uint32_t i = 0; i < sides; i++)
         for (uint32_t k = 0; k < s->sides[i].run_count; k++)
@@ -144,7 +209,8 @@ static void print_tests(const pj_sides *s)
 {
     bool any = false;
     if (s->test_count)
-        print_title("tests: ratio with 95 % interval, Hedges' g, p by Holm over the pairs");
+        print_title(
+            "tests: ratio of geometric means, 95 % interval; Hedges' g; p by Holm over pairs");
     for (uint32_t i = 0; i < s->test_count; i++) {
         const pj_side_test *t = &s->tests[i];
         if (!t->primary && !any) puts("secondary metrics, each corrected for itself");

@@ -1,6 +1,7 @@
 /* Prints one line per cell, then the optimum and whether a repetition confirmed it. */
 #include "cli/experiment_print.h"
 
+#include "base/buffer.h"
 #include "cli/terminal.h"
 #include "insight/sides.h"
 #include "trace/summary.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TIES_SHOWN = 8 };
+enum { TIES_SHOWN = 8, LINE_BYTES = 8 << 10 };
 
 /* Of the first column: the longest name of a cell, since names may differ in their ends alone. */
 static int name_width(const pj_experiment_result *r)
@@ -119,14 +120,37 @@ static void print_use(const pj_experiment_result *r, int width)
     }
 }
 
+/* "75 % (53 to 89 %)" of the tasks, where the plan has some. */
+static void print_answers(const pj_experiment_result *r, int width)
+{
+    if (!r->answers.tasks) return;
+    pj_print(stdout, "\n%s%-*s solved       score, 95 %%%s\n", pj_style_on(stdout, PJ_STYLE_BOLD),
+             width, "answers to tasks", pj_style_off(stdout));
+    for (uint32_t i = 0; i < r->count; i++) {
+        const pj_cell_figures *f = &r->cells[i];
+        if (!f->score.tasks) continue;
+        pj_print(stdout, "%-*s %3u of %-4u  %3.0f %% (%.0f to %.0f %%)\n", width, f->name,
+                 f->score.right, f->score.tasks, 100 * f->score.share, 100 * f->score.lo,
+                 100 * f->score.hi);
+    }
+}
+
+static const char *front_name(const char *over)
+{
+    return strcmp(over, "loss") == 0 ? "loss" : strcmp(over, "score") == 0 ? "answers" : "speed";
+}
+
 static void print_front(const pj_experiment_result *r, const pj_cell_front *front)
 {
-    pj_print(stdout, "\nEnergy against %s, on the Pareto front:",
-             strcmp(front->over, "loss") == 0 ? "loss" : "speed");
+    pj_buffer line;
+    pj_buffer_init(&line, LINE_BYTES);
+    pj_buffer_printf(&line, "\nEnergy against %s, on the Pareto front:", front_name(front->over));
     for (uint32_t i = 0; i < front->count; i++)
-        pj_print(stdout, "%s %s", i ? ";" : "", r->cells[front->cells[i]].name);
-    if (front->knee != PJ_NO_CELL) pj_print(stdout, ". Its knee: %s", r->cells[front->knee].name);
-    pj_print(stdout, ".\n");
+        pj_buffer_printf(&line, "%s %s", i ? ";" : "", r->cells[front->cells[i]].name);
+    if (front->knee != PJ_NO_CELL)
+        pj_buffer_printf(&line, ". Its knee: %s", r->cells[front->knee].name);
+    pj_print(stdout, "%s.\n", pj_buffer_get(&line));
+    pj_buffer_fini(&line);
 }
 
 static void print_optimum(const pj_experiment_result *r)
@@ -137,11 +161,15 @@ static void print_optimum(const pj_experiment_result *r)
     pj_print(stdout, "\n%sLeast energy per %s: %s.%s\n", pj_style_on(stdout, PJ_STYLE_BOLD),
              per_text(r), r->cells[r->optimum].name, pj_style_off(stdout));
     if (!r->tie_count) return;
-    pj_print(stdout, "Not distinguishable from it:");
+    pj_buffer line;
+    pj_buffer_init(&line, LINE_BYTES);
     for (uint32_t i = 0; i < r->tie_count && i < TIES_SHOWN; i++)
-        pj_print(stdout, "%s %s", i ? ";" : "", r->cells[r->ties[i]].name);
-    if (r->tie_count > TIES_SHOWN) pj_print(stdout, "; and %u more", r->tie_count - TIES_SHOWN);
-    pj_print(stdout, ". More blocks may separate them.\n");
+        pj_buffer_printf(&line, "%s %s", i ? ";" : "", r->cells[r->ties[i]].name);
+    if (r->tie_count > TIES_SHOWN)
+        pj_buffer_printf(&line, "; and %u more", r->tie_count - TIES_SHOWN);
+    pj_print(stdout, "Not distinguishable from it:%s. More blocks may separate them.\n",
+             pj_buffer_get(&line));
+    pj_buffer_fini(&line);
 }
 
 void pj_experiment_print(const pj_experiment_result *r)
@@ -162,7 +190,9 @@ void pj_experiment_print(const pj_experiment_result *r)
     print_against(r, r->against_first, r->first_count, title, width);
     print_against(r, r->against_former, r->former_count, "against the previous round", width);
     print_ablations(r, width);
+    print_answers(r, width);
     for (uint32_t i = 0; i < r->knee_count; i++) pj_print(stdout, "\n%s\n", r->knees[i].text);
     for (uint32_t i = 0; i < r->front_count && r->count > 1; i++) print_front(r, &r->fronts[i]);
+    if (r->answers.text[0] && r->count > 1) pj_print(stdout, "\n%s\n", r->answers.text);
     print_optimum(r);
 }

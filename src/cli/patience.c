@@ -16,7 +16,7 @@ static struct {
     int64_t begin_ns, quiet_since_ns;
     bool ends, shown;
     _Atomic bool running; /* read without the mutex by everything that prints */
-} patience = {.mutex = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+} patience = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* The cursor stays at the line's begin, so that whatever is printed next replaces it. */
 static void show_line(void)
@@ -41,10 +41,7 @@ static void *watch(void *unused)
     (void)unused;
     pthread_mutex_lock(&patience.mutex);
     while (!patience.ends) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec++;
-        pthread_cond_timedwait(&patience.ended, &patience.mutex, &until);
+        pj_cond_wait_for(&patience.ended, &patience.mutex, PJ_NS_PER_S);
         if (!patience.ends) show_line();
     }
     hide_line();
@@ -58,6 +55,7 @@ void pj_patience_begin(const char *name)
     patience.name = name;
     patience.begin_ns = patience.quiet_since_ns = pj_clock_ns();
     patience.ends = patience.shown = false;
+    pj_cond_init(&patience.ended);
     patience.running = pj_thread_start(&patience.thread, "patience", watch, NULL, NULL) == PJ_OK;
 }
 
@@ -69,6 +67,7 @@ void pj_patience_end(void)
     pthread_cond_signal(&patience.ended);
     pthread_mutex_unlock(&patience.mutex);
     pthread_join(patience.thread, NULL);
+    pthread_cond_destroy(&patience.ended);
 }
 
 void pj_patience_pause(void)

@@ -14,6 +14,8 @@
 /* MOST_LINES below the parts, of which the last names the run. */
 enum { HOTTEST = 4, MOST_LINES = 12, LABEL = 12, NARROWEST = 40, WIDEST = 100, BAR = 20 };
 
+#define LEAST_DISTURBED 0.01 /* of the run: below, it is not worth a word */
+
 static int answer_width(FILE *out)
 {
     int width = pj_terminal_width(out);
@@ -57,7 +59,7 @@ static void trust_text(const pj_run_info *info, char *text, size_t bytes)
     size_t used = (size_t)snprintf(text, bytes, "%s", pj_quality_name(info->quality));
     if (info->power_sources)
         used += (size_t)snprintf(text + used, bytes - used, " (%.60s)", info->power_sources);
-    if (disturbed >= 0.01)
+    if (disturbed >= LEAST_DISTURBED)
         used += (size_t)snprintf(text + used, bytes - used, "; %.0f %% of the energy is disturbed",
                                  100 * disturbed);
     if (!info->partial_rails) return;
@@ -174,6 +176,16 @@ static void print_phases(FILE *out, const pj_run_data *d)
     }
 }
 
+/* What the rows above hold of waiting, throttling and other load, as soon as the headline says it.
+ */
+static void print_disturbed(FILE *out, const pj_run_info *info)
+{
+    pj_run_part part = {.ms = info->disturbed.ms, .gross_mj = info->disturbed.mj, .sd_mj = NAN};
+    double share = share_of(info, &part);
+    if (share >= LEAST_DISTURBED)
+        print_part(out, "  disturbed", &part, !isnan(info->total_mj), share);
+}
+
 static int hotter_part(const void *a, const void *b)
 {
     const pj_run_part *x = a, *y = b;
@@ -288,6 +300,7 @@ void pj_run_answer_print(FILE *out, const pj_run_data *d)
     pj_run_answer_print_headline(out, d);
     fputc('\n', out);
     print_phases(out, d);
+    print_disturbed(out, &d->info);
     print_hottest_parts(out, d);
     print_total(out, &d->info);
     if (pj_run_report_draft_text(d, draft, sizeof draft))

@@ -51,9 +51,9 @@ static void run_report_print_phases(FILE *out, const pj_run_data *d)
                        info->net_mj,
                        pj_sd_without_gain(info->total_mj, info->total_sd_mj, gain),
                        pj_sd_without_gain(info->net_mj, info->net_sd_mj, gain)};
-    fputs(pj_style_on(out, PJ_STYLE_BOLD), out);
+    pj_print(out, "%s", pj_style_on(out, PJ_STYLE_BOLD));
     run_report_print_line(out, &run);
-    fputs(pj_style_off(out), out);
+    pj_print(out, "%s", pj_style_off(out));
     pj_gain_note_print(out, "  ", gain);
     if (!info->partial_rails || isnan(info->total_mj)) return;
     char text[256];

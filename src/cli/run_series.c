@@ -99,12 +99,15 @@ void pj_series_finish(pj_series *series)
 
 static void series_print_figure(FILE *out, const pj_series_figure *f)
 {
+    enum { NAME_AND_VALUE = 59 };
     char label[96];
     pj_text value;
     const pj_mean *m = &f->mean;
     snprintf(label, sizeof label, "%s%s%s", f->part, *f->part ? " " : "", f->name);
-    pj_estimate_write(m->value, (pj_bounds){m->lo, m->hi}, value.s, sizeof value.s);
-    pj_print(out, "  %-28s %s %-9s n %u", label, pj_padded(26, value).s, f->unit, m->n);
+    size_t used = pj_estimate_write(m->value, (pj_bounds){m->lo, m->hi}, value.s, sizeof value.s);
+    snprintf(value.s + used, sizeof value.s - used, " %s", f->unit);
+    int rest = NAME_AND_VALUE - (int)strlen(label); /* a long name has a short value */
+    pj_print(out, "  %s%s  n %u", label, pj_padded(rest > 0 ? rest : 0, value).s, m->n);
     pj_digits_write(m->sd, 2, value.s, sizeof value.s);
     pj_print(out, m->n > 1 ? "  sd %s\n" : "\n", value.s);
 }

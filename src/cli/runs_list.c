@@ -63,6 +63,12 @@ static void write_per_token(const row *r, char *cell, size_t bytes)
              isnan(mj) ? " " : mark_of(r->run));
 }
 
+/* Of the energy of the request, as the page's history has it. */
+static void write_disturbed(const row *r, char *cell, size_t bytes)
+{
+    snprintf(cell, bytes, "%s", pj_number_text("%.0f %%", 100 * r->run->disturbed_share).s);
+}
+
 /* Tokens of reasoning and their energy. */
 static void write_thinking(const row *r, char *cell, size_t bytes)
 {
@@ -230,6 +236,7 @@ static const struct column {
     {"created", "created (UTC)", write_created, 16, ALWAYS},
     {"duration", "duration", write_duration, -11, ALWAYS},
     {"prefill-speed", "prefill/s", write_prefill_speed, -12, ON_REQUEST},
+    {"disturbed", "disturbed", write_disturbed, -9, ON_REQUEST},
     {"thinking", "thinking ", write_thinking, -26, ON_REQUEST},
     {"experiment", "experiment", write_experiment, 20, ON_REQUEST},
     {"engine", "engine", write_engine, 16, ON_REQUEST},
@@ -243,7 +250,7 @@ enum { COLUMNS = sizeof all_columns / sizeof *all_columns, GAP = 2 };
 
 const char *const pj_runs_list_columns =
     "run per-token energy net speed status name model dtype batch input output threads tags "
-    "created duration prefill-speed thinking experiment engine power note machine prompt";
+    "created duration prefill-speed disturbed thinking experiment engine power note machine prompt";
 
 typedef struct shown {
     const struct column *columns[MOST_COLUMNS];
@@ -352,7 +359,7 @@ static void print_cell(const char *cell, const struct column *c, int width, bool
 static void print_rows(const run_rows *rows, const shown *s)
 {
     char cell[CELL_BYTES];
-    fputs(pj_style_on(stdout, PJ_STYLE_BOLD), stdout);
+    pj_print(stdout, "%s", pj_style_on(stdout, PJ_STYLE_BOLD));
     for (int k = 0; k < s->count; k++) {
         pj_print(stdout, "%*s", k ? GAP : 0, "");
         print_cell(s->columns[k]->heading, s->columns[k], s->widths[k], k + 1 == s->count);
@@ -395,7 +402,7 @@ static void explain(const run_rows *rows)
     }
     explain_partial(rows);
     if (modelled) pj_print(stdout, "~ modelled, not measured\n");
-    pj_gain_note_print(stdout, "", gain);
+    pj_gain_of_rows_print(gain);
     if (mean)
         pj_print(stdout,
                  "* mean of the request; the others are typical tokens, medians of decode\n");

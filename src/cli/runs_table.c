@@ -33,16 +33,19 @@ static int columns_of(const char *text)
     return columns;
 }
 
-static pj_text cell_model(const pj_table_row *r, table_room room)
+static pj_text cut_to(int most, pj_text text)
 {
-    enum { MOST = 24 };
-    pj_text text = plain(r->model);
-    if (room < TABLE_NARROWEST || columns_of(text.s) <= MOST) return text;
+    if (columns_of(text.s) <= most) return text;
     char *end = text.s;
-    for (int columns = 0; columns < MOST - 1; end++)
+    for (int columns = 0; columns < most - 1; end++)
         columns += ((unsigned char)end[1] & 0xc0) != 0x80;
     strcpy(end, "…");
     return text;
+}
+
+static pj_text cell_model(const pj_table_row *r, table_room room)
+{
+    return cut_to(room < TABLE_NARROWEST ? INT_MAX : 24, plain(r->model));
 }
 
 static pj_text cell_dtype(const pj_table_row *r, table_room room)
@@ -169,6 +172,7 @@ static const table_column table_columns[] = {
     {"think %", cell_thinking, .right = true, .optional = TABLE_NARROW, .if_known = true},
     {"runs", cell_runs, .right = true, .optional = TABLE_NARROW},
 };
+enum { SHORTEST_NAME = 10 }; /* of a model */
 enum { TABLE_COLUMNS = sizeof table_columns / sizeof *table_columns };
 
 /* Widths of the columns, 0 for those left out. Returns the width of the table. */
@@ -201,7 +205,7 @@ static void print_row(const pj_table_row *row, table_room room, const int *width
         pj_text text;
         if (!widths[k]) continue;
         if (row)
-            text = c->cell(row, room);
+            text = cut_to(widths[k], c->cell(row, room));
         else
             snprintf(text.s, sizeof text.s, "%s", c->title);
         pj_print(stdout, "| %s ", pj_padded(c->right ? widths[k] : -widths[k], text).s);
@@ -234,7 +238,7 @@ static void explain(const pj_run_table *t, table_room room)
                      "tg128: decoding of 128 tokens, energy of the typical one\n");
     if (thinking && room == TABLE_WHOLE)
         pj_print(stdout, "think %%: of the output tokens, those of reasoning\n");
-    pj_gain_note_print(stdout, "", gain);
+    pj_gain_of_rows_print(gain);
     if (modelled) pj_print(stdout, "~ modelled, not measured\n");
     if (mean) pj_print(stdout, "* mean of the tokens: no typical one is known\n");
     if (t->left_out)
@@ -250,7 +254,9 @@ void pj_runs_table_print(const pj_run_table *t)
         pj_print(stdout, "no runs\n");
         return;
     }
-    while (measure(t, room, widths) > most && room < TABLE_NARROWEST) room++;
+    int width = measure(t, room, widths);
+    for (; width > most && room < TABLE_NARROWEST; width = measure(t, room, widths)) room++;
+    if (width > most) widths[0] = (int)fmax(SHORTEST_NAME, widths[0] - (width - most));
     print_row(NULL, room, widths);
     print_rule(widths);
     for (uint32_t i = 0; i < t->count; i++) print_row(&t->rows[i], room, widths);

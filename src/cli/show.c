@@ -12,6 +12,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static pj_text energy(double mj)
@@ -40,23 +41,24 @@ static void print_duration(double ms)
     pj_print(stdout, " %s", pj_padded(10, duration(ms)).s);
 }
 
-static void show_print_energy(double mj)
-{
-    pj_print(stdout, " %s", pj_padded(10, energy(mj)).s);
-}
-
 static void print_interval(double mj, double sd_mj)
 {
     pj_print(stdout, " %s", pj_padded(20, interval(mj, sd_mj)).s);
 }
 
+/* Without the sensor's calibration, which a line below the table says once. */
+static void print_varied(double mj, double sd_mj, double gain_sd)
+{
+    print_interval(mj, pj_sd_without_gain(mj, sd_mj, gain_sd));
+}
+
 /* Prints model text without control characters, which could affect the terminal. */
-static void show_print_text(const char *text)
+static void show_print_text(FILE *out, const char *text)
 {
     for (const char *line = text, *end; line; line = end) {
         end = strchr(line, '\n');
-        pj_print_safe(stdout, line, end ? (size_t)(end - line) : strlen(line));
-        if (end) fputs("\\n", stdout);
+        pj_print_safe(out, line, end ? (size_t)(end - line) : strlen(line));
+        if (end) fputs("\\n", out);
         if (end) end++;
     }
 }
@@ -65,11 +67,14 @@ static void show_print_text(const char *text)
 
 static void show_print_line(const char *name, const char *text)
 {
-    if (text && *text) {
-        pj_print(stdout, "%-12s ", name);
-        show_print_text(text);
-        putchar('\n');
-    }
+    char *line;
+    size_t bytes;
+    FILE *memory = text && *text ? open_memstream(&line, &bytes) : NULL;
+    if (!memory) return;
+    show_print_text(memory, text);
+    fclose(memory);
+    pj_print(stdout, "%-12s %s\n", name, line);
+    free(line);
 }
 
 static void show_print_warnings(const pj_run_data *run)
@@ -155,7 +160,7 @@ static void show_device(const pj_device_row *d)
         snprintf(rails, sizeof rails, "energy unavailable: %s",
                  d->rail_reason ? d->rail_reason : "no rail measures it");
     pj_print(stdout, "%-12s ", d->kind ? d->kind : "device");
-    show_print_text(d->name);
+    show_print_text(stdout, d->name);
     pj_print(stdout, "%s, %s\n", busy, rails);
 }
 
@@ -355,6 +360,17 @@ static void print_phase(const char *name, double ms, double mj, double sd, uint8
     pj_print(stdout, " %s\n", pj_method_name(method));
 }
 
+/* What a program does that reports no phases is stored as the phase before the prompt, which it
+ * does not have. */
+static bool is_one_piece(const pj_run_data *run)
+{
+    bool one = strcmp(run->info.engine ? run->info.engine : "", "exec") == 0;
+    for (uint32_t i = 0; i < run->phase_count; i++)
+        one &=
+            run->phases[i].phase == PJ_PHASE_PRE_INFERENCE || run->phases[i].phase == PJ_PHASE_IDLE;
+    return one;
+}
+
 /* Returns how many sections the phase has. */
 static uint32_t print_sections(const pj_show_run *run, uint32_t phase, bool print)
 {
@@ -376,6 +392,7 @@ void pj_show_phases(const pj_show_run *run)
 {
     double idle_ms = 0, idle_mj = 0, variance = 0, gain = pj_run_gain_sd(&run->data.info);
     const pj_phase_row *idle = NULL;
+    bool one_piece = is_one_piece(&run->data);
     show_print_head("phase            section              count   duration               energy");
     for (uint32_t i = 0; i < run->data.phase_count; i++) {
         const pj_phase_row *p = &run->data.phases[i];
@@ -389,7 +406,9 @@ void pj_show_phases(const pj_show_run *run)
             variance += sd * sd;
             continue;
         }
-        print_phase(pj_phase_name(p->phase), p->duration_ms, mj, sd, p->energy.method);
+        bool is_program = one_piece && p->phase == PJ_PHASE_PRE_INFERENCE;
+        print_phase(is_program ? "program" : pj_phase_name(p->phase), p->duration_ms, mj, sd,
+                    p->energy.method);
         print_sections(run, i, true);
     }
     if (idle) print_phase("idle", idle_ms, idle_mj, sqrt(variance), idle->energy.method);
@@ -410,18 +429,27 @@ void pj_show_layers(const pj_show_run *run, uint32_t limit)
         pj_print(stdout, "\nno layers: only runs of depth module and deep record them\n");
         return;
     }
-    show_print_head("layer   duration  attention        mlp     energy  attention        mlp");
+    bool joules = run->data.info.quality != PJ_UNAVAILABLE;
+    double gain = pj_run_gain_sd(&run->data.info);
+    show_print_head(joules ? "layer   duration               energy            attention"
+                             "                  mlp"
+                           : "layer   duration  attention        mlp");
     for (uint32_t l = 0; l < shown; l++) {
+        const pj_layer_sum *sum = &layers[l];
         pj_print(stdout, "%5u", l);
-        print_duration(layers[l].time_ms);
-        print_duration(layers[l].attention_ms);
-        print_duration(layers[l].mlp_ms);
-        show_print_energy(layers[l].energy_mj);
-        show_print_energy(layers[l].attention_mj);
-        show_print_energy(layers[l].mlp_mj);
+        print_duration(sum->time_ms);
+        if (joules) {
+            print_varied(sum->energy_mj, sum->energy_sd_mj, gain);
+            print_varied(sum->attention_mj, sum->attention_sd_mj, gain);
+            print_varied(sum->mlp_mj, sum->mlp_sd_mj, gain);
+        } else {
+            print_duration(sum->attention_ms);
+            print_duration(sum->mlp_ms);
+        }
         putchar('\n');
     }
     pj_show_hidden(count, limit);
+    pj_gain_note_print(stdout, "", joules ? gain : 0);
 }
 
 /* Components are without disturbances, which are a row of their own. */
@@ -453,7 +481,7 @@ void pj_show_components(const pj_show_run *run, uint32_t limit)
         double speed = c->time_ms > 0 ? c->bytes / c->time_ms / 1e6 : NAN;
         pj_print(stdout, "%-24s %7u", pj_safe(c->name).s, c->count);
         print_duration(c->time_ms);
-        print_interval(c->energy_mj, pj_sd_without_gain(c->energy_mj, c->energy_sd_mj, gain));
+        print_varied(c->energy_mj, c->energy_sd_mj, gain);
         pj_print(stdout, " %7s %7s\n", pj_number_text("%.1f %%", c->share * 100).s,
                  pj_number_text("%.2f", speed).s);
     }
@@ -477,10 +505,9 @@ void pj_show_tokens(const pj_run_data *run, uint32_t limit)
             t->phase < run->phase_count ? pj_phase_name(run->phases[t->phase].phase) : "";
         pj_print(stdout, "%5u %8u %3u %-8s", i, t->position, t->sequence, phase);
         print_duration(t->duration_ms);
-        double mj = pj_mj_of_nj(t->energy.gross_nj);
-        print_interval(mj, pj_sd_without_gain(mj, (double)t->energy.sd_mj, gain));
+        print_varied(pj_mj_of_nj(t->energy.gross_nj), (double)t->energy.sd_mj, gain);
         pj_print(stdout, " |");
-        show_print_text(t->text ? t->text : "");
+        show_print_text(stdout, t->text ? t->text : "");
         pj_print(stdout, "|%s\n", t->disturbed > 0 ? " disturbed" : "");
     }
     pj_show_hidden(run->token_count, limit);
@@ -507,20 +534,22 @@ void pj_show_sparkline(const pj_run_data *run)
 
 void pj_show_part(void *context, const pj_part_figures *p)
 {
+    enum { COMPONENT = 24, OPERATION = 11 };
     pj_show_parts *parts = context;
     int32_t index = p->layer == PJ_ANY ? parts->choice->layer : p->layer;
     char layer[16] = "all";
     if (parts->count++ == 0)
         show_print_head(
-            "component            operation           layer  count   duration               "
-            "energy");
+            "component                operation   layer count   duration               energy");
     if (parts->count > parts->limit) return;
     if (p->layer == -1)
         snprintf(layer, sizeof layer, "-");
     else if (index != PJ_ANY)
         snprintf(layer, sizeof layer, "%d", index);
-    pj_print(stdout, "%-20s %-18s %6s %6u", pj_safe(p->component).s, pj_safe(p->operation).s, layer,
-             p->count);
+    pj_safe_text operation = pj_safe(p->operation);
+    int longer = (int)strlen(operation.s) - OPERATION; /* long names take what others leave */
+    pj_print(stdout, "%-*s %-*s %5s %5u", COMPONENT - (longer > 0 ? longer : 0),
+             pj_safe(p->component).s, OPERATION, operation.s, layer, p->count);
     print_duration(p->time_ms);
     print_interval(p->energy_mj, p->energy_sd_mj);
     putchar('\n');

@@ -1,12 +1,14 @@
 /* Terminal capabilities and number formats for people. */
 #include "cli/terminal.h"
 
+#include "base/ids.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "cli/patience.h"
 #include "cli/wrap.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,29 +42,46 @@ int pj_terminal_width(FILE *stream)
     return 80;
 }
 
+/* Within a text a style is an escape sequence with a number that texts from elsewhere cannot know:
+ * theirs are cleaned like other control characters. */
+enum { STYLE_OFF = PJ_STYLE_PURPLE + 1, STYLES };
+static const char *const style_codes[STYLES] = {"", "1", "2", "31", "32", "33", "34", "35", "0"};
+static char style_marks[STYLES][24];
+
+static void make_style_marks(void)
+{
+    char secret[PJ_SECRET_BYTES];
+    if (!pj_secret_make(secret)) return; /* no colours then */
+    for (int i = 1; i < STYLES; i++)
+        snprintf(style_marks[i], sizeof style_marks[i], "\033[%s;%.8sm", style_codes[i], secret);
+}
+
+static const char *style_mark(FILE *stream, int style)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_style_marks);
+    return has_colour(stream) ? style_marks[style] : "";
+}
+
 const char *pj_style_on(FILE *stream, pj_style style)
 {
-    static const char *const codes[] = {"",         "\033[1m",  "\033[2m",  "\033[31m",
-                                        "\033[32m", "\033[33m", "\033[34m", "\033[35m"};
-    return has_colour(stream) ? codes[style] : "";
+    return style_mark(stream, (int)style);
 }
 
 const char *pj_style_off(FILE *stream)
 {
-    return has_colour(stream) ? "\033[0m" : "";
+    return style_mark(stream, STYLE_OFF);
 }
 
 /* ---- messages ---- */
 
-/* The length of one of the styles above that `text` begins with, else 0. */
-static size_t style_bytes(const char *text)
+/* The style whose mark `text` begins with; 0: none. */
+static int style_at(const char *text)
 {
-    static const char *const digits = "01234567";
-    bool is_style = text[0] == '\033' && text[1] == '[' && text[2] && strchr(digits, text[2]);
-    if (is_style && text[3] == 'm') return strlen("\033[0m");
-    return is_style && text[2] == '3' && strchr("12345", text[3]) && text[3] && text[4] == 'm'
-               ? strlen("\033[31m")
-               : 0;
+    for (int i = 1; i < STYLES; i++)
+        if (style_marks[i][0] && strncmp(text, style_marks[i], strlen(style_marks[i])) == 0)
+            return i;
+    return 0;
 }
 
 /* What is printed ends the line that says how long there was nothing. */
@@ -74,11 +93,16 @@ static void begin_output(FILE *stream)
 static void print_styled(FILE *stream, const char *text)
 {
     for (const char *at = text; *at;) {
-        size_t plain = strcspn(at, "\033"), style = style_bytes(at + plain);
+        size_t plain = strcspn(at, "\033");
         pj_print_safe(stream, at, plain);
-        fwrite(at + plain, 1, style, stream);
-        at += plain + style;
-        if (*at == '\033' && !style) pj_print_safe(stream, at++, 1);
+        at += plain;
+        int style = style_at(at);
+        if (style) {
+            fprintf(stream, "\033[%sm", style_codes[style]);
+            at += strlen(style_marks[style]);
+        } else if (*at) {
+            pj_print_safe(stream, at++, 1);
+        }
     }
 }
 
@@ -178,12 +202,12 @@ void pj_say(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    char text[SAY_BYTES];
-    begin_output(stderr);
+    char text[SAY_BYTES],
+        safe[SAY_BYTES]; /* messages have no styles: what looks like one is a name */
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    pj_print_safe(stderr, text, strlen(text));
-    putc('\n', stderr);
+    pj_utf8_safe(text, strlen(text), safe, sizeof safe);
+    pj_print(stderr, "%s\n", safe);
 }
 
 pj_safe_text pj_safe(const char *text)
@@ -223,7 +247,8 @@ void pj_live_line(FILE *out, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(out, "\r\033[K%.*s", (int)bytes_of_columns(text, pj_terminal_width(out)), text);
+    fputs("\r\033[K", out);
+    pj_print_safe(out, text, bytes_of_columns(text, pj_terminal_width(out)));
     fflush(out);
 }
 
@@ -312,14 +337,31 @@ pj_text pj_supported_text(double mj, double sd_mj)
     return joules_text(mj, pj_bounds_of(mj, half), fabs(mj), pj_value_write);
 }
 
-void pj_gain_note_print(FILE *out, const char *before, double gain_sd)
+/* "16"; "" if it is below 0.1. */
+static pj_text gain_percent(double gain_sd)
 {
     double percent = 100 * PJ_Z95 * gain_sd;
-    char text[32];
-    if (!(percent >= 0.1)) return;
-    pj_digits_write(percent, 2, text, sizeof text);
-    fprintf(out, "%sintervals leave out the sensor's calibration, which all rows share: ±%s %%\n",
-            before, text);
+    pj_text text = {""};
+    if (percent >= 0.1) pj_digits_write(percent, 2, text.s, sizeof text.s);
+    return text;
+}
+
+void pj_gain_note_print(FILE *out, const char *before, double gain_sd)
+{
+    pj_text percent = gain_percent(gain_sd);
+    if (*percent.s)
+        pj_print(out,
+                 "%sintervals leave out the sensor's calibration, which all rows share: ±%s %%\n",
+                 before, percent.s);
+}
+
+void pj_gain_of_rows_print(double gain_sd)
+{
+    pj_text percent = gain_percent(gain_sd);
+    if (*percent.s)
+        pj_print(stdout,
+                 "left out: a sensor's calibration, the same in all of its rows, up to ±%s %%\n",
+                 percent.s);
 }
 
 pj_text pj_power_text(double mw)

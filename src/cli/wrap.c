@@ -32,6 +32,14 @@ static int word_length(const char *word)
     return (int)length;
 }
 
+/* Bytes of the first `columns` of a word that is too long for a line. */
+static int piece_length(const char *word, int length, int columns)
+{
+    int bytes = length;
+    while (bytes > 1 && pj_columns_of(word, bytes) > columns) bytes--;
+    return bytes;
+}
+
 void pj_print_wrapped(FILE *out, const char *text, int at, int indent, int width)
 {
     const char *begin = text;
@@ -50,11 +58,14 @@ void pj_print_wrapped(FILE *out, const char *text, int at, int indent, int width
         int blanks = (int)strspn(text, is_break ? "\n" : " ");
         int length = word_length(text + blanks);
         const char *word = text + blanks;
-        if (!fresh && column + blanks + pj_columns_of(word, length) > width) {
+        bool is_long = indent < width && pj_columns_of(word, length) > width - indent;
+        int needed = is_long ? 1 : pj_columns_of(word, length);
+        if (!fresh && column + blanks + needed > width) {
             pj_print(out, "\n%*s", indent, "");
             column = indent;
             blanks = 0;
         }
+        if (is_long) length = piece_length(word, length, width - column - blanks);
         pj_print(out, "%*s%.*s", blanks, "", length, word);
         column += blanks + pj_columns_of(word, length);
         text = word + length;

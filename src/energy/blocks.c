@@ -20,9 +20,9 @@ void pj_blocks_fini(pj_blocks *b)
 
 static bool blocks_allocate(pj_blocks *b, size_t room, size_t windows)
 {
-    double **const by_block[] = {&b->expected_mj, &b->squares,    &b->moment,
-                                 &b->noise_var,   &b->closing,    &b->weight,
-                                 &b->unseen_var,  &b->observed_s, &b->reading_var};
+    double **const by_block[] = {&b->expected_mj, &b->squares,   &b->moment,     &b->noise_var,
+                                 &b->closing,     &b->weight,    &b->unseen_var, &b->observed_s,
+                                 &b->reading_var, &b->varied_var};
     b->segments = pj_arena_alloc(&b->arena, room, sizeof *b->segments);
     b->window_of = pj_arena_alloc(&b->arena, room, sizeof *b->window_of);
     b->window_var = pj_arena_alloc(&b->arena, windows, sizeof(double));
@@ -252,7 +252,7 @@ static bool fill_tiled(pj_blocks *b, const pj_blocks_input *in)
             set_reading_variance(b, in, k, &response_mw);
             continue;
         }
-        b->noise_var[k] = blocks_window_variance(w, in->noise);
+        (in->counted ? b->varied_var : b->noise_var)[k] = blocks_window_variance(w, in->noise);
         double mw = fabs(w->energy_mj) / ((double)(w->end_ns - w->begin_ns) * 1e-9);
         double early = mw * w->begin_s, late = mw * w->end_s;
         double step = w->reading_mj * w->reading_mj;
@@ -469,7 +469,7 @@ double pj_blocks_influence(const pj_blocks *b, size_t first, size_t count, const
         variance += f[i] * f[i] * b->unseen_var[k];
         if (w == SIZE_MAX) continue;
         c[w] = f[i] * b->weight[k];
-        variance += c[w] * c[w] * b->noise_var[k];
+        variance += c[w] * c[w] * (b->noise_var[k] + (1 - f[i]) * (1 - f[i]) * b->varied_var[k]);
         if (w < *window_first) *window_first = w;
         if (w + 1 > *window_last) *window_last = w + 1;
     }

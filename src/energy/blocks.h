@@ -47,6 +47,9 @@ typedef struct pj_blocks {
     double *squares;      /* [count] sum over leaves of (net energy)^2, mJ^2 */
     double *moment;    /* [count] sum over leaves of net energy x time since the run began, mJ s */
     double *noise_var; /* [count] of the window that ends with the block, mJ^2 */
+    /* [count] of what a counter counted: it deviates from the classes' powers because the load
+     * does, which moves energy between the parts of a block, mJ^2 */
+    double *varied_var;
     double *reading_var; /* [count + 1] of the reading between two blocks, mJ^2 */
     /* [count] a lagging sensor's: weight of its error in the block that it closes, 1 more than in
      * the block that it opens; 0: a counter's, with a weight of 1 in both */

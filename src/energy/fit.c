@@ -381,14 +381,18 @@ static bool centre(pj_regression *r, const level *at, estimate *e)
     return ok;
 }
 
+/* Of the classes that matter, of a hundredth of the time at least: moments of a run's beginning and
+ * end share a single window, and with them it is always infinite. */
 static double condition_of(pj_regression *r)
 {
     size_t n = r->classes, used = 0;
+    double whole_s = 0;
     double *a = pj_arena_alloc(&r->arena, n * n, sizeof(double));
     size_t *index = pj_arena_alloc(&r->arena, n, sizeof(size_t));
     if (!a || !index) return NAN;
+    for (size_t c = 0; c < n; c++) whole_s += r->design.total_s[c];
     for (size_t c = 0; c < n; c++)
-        if (r->design.total_s[c] > 0 && r->normal[c * r->n + c] > 0) index[used++] = c;
+        if (r->design.total_s[c] > 0.01 * whole_s && r->normal[c * r->n + c] > 0) index[used++] = c;
     for (size_t i = 0; i < used; i++)
         for (size_t k = 0; k < used; k++)
             a[i * used + k] =

@@ -4,21 +4,19 @@
 #include "experiment/experiment_claim.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/nearest.h"
 #include "experiment/experiment_done.h"
-#include "experiment/loss.h"
+#include "experiment/quality.h"
 #include "generate/find_model.h"
 #include "generate/preflight.h"
 #include "store/experiments.h"
 #include "trace/summary.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { WARM_TOKENS = 4, LISTEN_MS = 200, MAX_EVAL_BYTES = 16 << 20 };
+enum { WARM_TOKENS = 4, LISTEN_MS = 200 };
 
 typedef struct progress {
     double *joules; /* figures of `count` completed runs */
@@ -36,12 +34,10 @@ struct pj_experiment {
     uint32_t last_cell;           /* cell whose model is warmed up; UINT32_MAX: none */
     uint32_t done, done_here;
     int64_t spent_ns; /* time of the `done_here` runs of this process */
-    json_t *losses;   /* by cell */
     int32_t *ids;     /* of the prompts of the cell */
     pj_prompt *prompts;
     uint32_t largest_batch;
-    char *eval_text; /* text whose loss is measured; NULL: none */
-    size_t eval_bytes;
+    pj_quality quality;
     char path[4096]; /* of the model of this name and dtype of the plan: */
     const char *found_model, *found_dtype;
 };
@@ -201,54 +197,17 @@ static pj_status experiment_set_options(experiment *e, uint32_t index, pj_profil
     return status;
 }
 
-/* NULL: not measured yet. */
-static const json_t *loss_of(const experiment *e, uint32_t index)
-{
-    char key[64];
-    snprintf(key, sizeof key, "%u", index);
-    return json_object_get(e->losses, key);
-}
-
-/* The loss belongs to a model and dtype; cells that share them share it. */
-static pj_status measure_loss(experiment *e, uint32_t index, pj_error *err)
-{
-    char key[64];
-    pj_cell cell, other;
-    double loss = NAN;
-    pj_plan_cell(e->plan, index, &cell);
-    /* not for ablated cells, whose loss is not the model's */
-    if (!e->eval_text || cell.ablate[0] || loss_of(e, index)) return PJ_OK;
-    for (uint32_t i = 0; i < e->cell_count; i++) {
-        pj_plan_cell(e->plan, i, &other);
-        const json_t *value = loss_of(e, i);
-        if (value && strcmp(cell.model, other.model) == 0 && strcmp(cell.dtype, other.dtype) == 0)
-            loss = json_number_value(value);
-    }
-    pj_status status = PJ_OK;
-    if (isnan(loss))
-        status = pj_profile_loss(e->o.slot->engine, e->eval_text, e->eval_bytes, &loss, err);
-    if (status != PJ_OK) return status;
-    snprintf(key, sizeof key, "%u", index);
-    json_object_set_new(e->losses, key, json_real(loss));
-    char *text = json_dumps(e->losses, JSON_COMPACT);
-    if (text)
-        status = pj_store_experiment_set_losses(e->o.session->store, e->plan->name, text, err);
-    free(text);
-    return status;
-}
-
-/* For cells whose runs were complete when the text was added to the plan. */
-static pj_status measure_missing_losses(experiment *e, pj_error *err)
+/* For cells whose runs were complete when the text or the tasks were added to the plan. */
+static pj_status measure_missing_quality(experiment *e, pj_error *err)
 {
     pj_status status = PJ_OK;
-    for (uint32_t i = 0; e->eval_text && i < e->cell_count && status == PJ_OK; i++) {
-        pj_cell cell;
+    for (uint32_t i = 0; i < e->cell_count && status == PJ_OK; i++) {
         pj_profile_options options;
-        pj_plan_cell(e->plan, i, &cell);
-        if (cell.engine[0] || cell.ablate[0] || loss_of(e, i)) continue;
+        if (!pj_quality_is_open(&e->quality, i)) continue;
         status = experiment_set_options(e, i, &options, err);
         if (status == PJ_OK) status = pj_model_slot_open(e->o.slot, &options.engine, err);
-        if (status == PJ_OK) status = measure_loss(e, i, err);
+        if (status == PJ_OK)
+            status = pj_quality_measure(&e->quality, e->o.slot->engine, i, e->o.cancel, err);
     }
     return status;
 }
@@ -264,7 +223,7 @@ static pj_status experiment_warm(experiment *e, uint32_t index, pj_error *err)
     pj_plan_cell(e->plan, index, &cell);
     if (status == PJ_OK && !e->plan->prompt) status = make_prompts(e, cell.input, err);
     if (status != PJ_OK || e->last_cell == index) return status;
-    status = measure_loss(e, index, err);
+    status = pj_quality_measure(&e->quality, e->o.slot->engine, index, e->o.cancel, err);
     if (status == PJ_OK) status = experiment_set_options(e, index, &options, err);
     if (options.request.max_tokens > WARM_TOKENS) options.request.max_tokens = WARM_TOKENS;
     if (status == PJ_OK) status = pj_profile_bare(e->o.slot, &options, &result, err);
@@ -429,6 +388,7 @@ static pj_status check_cells(experiment *e, pj_error *err)
         status = experiment_set_options(e, i, &options, err);
         if (status == PJ_OK) status = pj_profile_preflight(&options, err);
     }
+    if (status == PJ_OK) status = pj_quality_open(&e->quality, e->plan, err);
     return status;
 }
 
@@ -442,31 +402,6 @@ pj_status pj_experiment_store(pj_store *store, const pj_plan *plan, pj_error *er
         status = pj_store_experiment_put(store, plan->name, pj_json_whole(&json), err);
     pj_json_close(&json);
     return status;
-}
-
-static pj_status read_losses(experiment *e, pj_error *err)
-{
-    pj_arena arena;
-    const char *plan, *losses = NULL;
-    pj_arena_init(&arena, 0);
-    pj_status status =
-        pj_store_experiment_get(e->o.session->store, e->plan->name, &arena, &plan, &losses, err);
-    e->losses = losses ? json_loads(losses, 0, NULL) : NULL;
-    if (!e->losses) e->losses = json_object();
-    pj_arena_fini(&arena);
-    return status;
-}
-
-/* The text whose loss is measured: in the plan itself, or a file. */
-static pj_status read_eval(experiment *e, pj_error *err)
-{
-    const pj_plan *plan = e->plan;
-    if (plan->eval && !plan->eval_text)
-        return pj_file_read(plan->eval, MAX_EVAL_BYTES, &e->eval_text, &e->eval_bytes, err);
-    if (!plan->eval_text) return PJ_OK;
-    e->eval_bytes = strlen(plan->eval_text);
-    e->eval_text = pj_strdup(plan->eval_text);
-    return e->eval_text ? PJ_OK : pj_fail_memory(err, "an experiment");
 }
 
 /* Whether a run remains; its cell is then order[next] of `block`. */
@@ -519,11 +454,10 @@ pj_status pj_experiment_open(const pj_experiment_options *o, pj_experiment **out
     experiment *e = new_experiment(o, err);
     if (!e) return PJ_E_NO_MEMORY;
     pj_status status = check_cells(e, err);
-    if (status == PJ_OK) status = read_eval(e, err);
     if (status == PJ_OK) status = check_former(e, err);
     if (status == PJ_OK) status = read_done(e, err);
     if (status == PJ_OK) status = pj_experiment_store(o->session->store, o->plan, err);
-    if (status == PJ_OK) status = read_losses(e, err);
+    if (status == PJ_OK) status = pj_quality_load(&e->quality, o->session->store, err);
     if (status == PJ_OK)
         *out = e;
     else
@@ -538,24 +472,23 @@ void pj_experiment_close(pj_experiment *e)
         pj_free(e->cells[i].joules);
         pj_free(e->cells[i].blocks);
     }
-    json_decref(e->losses);
+    pj_quality_close(&e->quality);
     pj_free(e->cells);
     pj_free(e->order);
     pj_free(e->prompts);
     pj_free(e->ids);
-    pj_free(e->eval_text);
     pj_free(e);
 }
 
 pj_status pj_experiment_step(pj_experiment *e, bool *more, pj_error *err)
 {
     *more = find_next(e);
-    if (!*more) return measure_missing_losses(e, err);
+    if (!*more) return measure_missing_quality(e, err);
     if (e->o.cancel && *e->o.cancel)
         return pj_fail(err, PJ_E_CANCELLED, "stopped; run the same command to resume");
     pj_status status = run_cell(e, e->block, e->order[e->next], err);
     if (status == PJ_OK) *more = find_next(e);
-    return status == PJ_OK && !*more ? measure_missing_losses(e, err) : status;
+    return status == PJ_OK && !*more ? measure_missing_quality(e, err) : status;
 }
 
 void pj_experiment_forget_warmth(pj_experiment *e)

@@ -21,6 +21,20 @@ static void write_use(const pj_cell_figures *f, pj_json *json)
     pj_json_kv_double(json, "load_balance", has_experts ? f->experts.balance : NAN);
 }
 
+/* Tasks solved, and those that only this cell or only the best one solved. */
+static void write_score(const pj_cell_figures *f, pj_json *json)
+{
+    bool scored = f->score.tasks > 0;
+    pj_json_kv_optional(json, "tasks", scored, f->score.tasks);
+    pj_json_kv_optional(json, "tasks_solved", scored, f->score.right);
+    pj_json_kv_double(json, "score", f->score.share);
+    pj_json_kv_double(json, "score_lo", f->score.lo);
+    pj_json_kv_double(json, "score_hi", f->score.hi);
+    pj_json_kv_optional(json, "solved_by_best_alone", scored, f->against_best.only_a);
+    pj_json_kv_optional(json, "solved_alone", scored, f->against_best.only_b);
+    pj_json_kv_double(json, "score_p", scored ? f->against_best.p : NAN);
+}
+
 static void write_cell(const pj_experiment_result *r, uint32_t index, pj_json *json)
 {
     const pj_cell_figures *f = &r->cells[index];
@@ -51,6 +65,7 @@ static void write_cell(const pj_experiment_result *r, uint32_t index, pj_json *j
     pj_json_kv_double(json, "token_latency_ms", f->latency_ms);
     pj_json_kv_double(json, "mean_power_mw", f->power_mw);
     pj_json_kv_double(json, "loss", f->loss);
+    write_score(f, json);
     write_use(f, json);
     pj_json_kv_array_begin(json, "ids");
     for (uint32_t i = 0; i < runs->count && i < 100; i++) pj_json_string(json, runs->runs[i]->id);
@@ -118,6 +133,22 @@ static void write_fronts(const pj_experiment_result *r, pj_json *json)
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
+}
+
+static void write_answers(const pj_experiment_result *r, pj_json *json)
+{
+    const pj_cell_answers *a = &r->answers;
+    pj_json_key(json, "answers");
+    if (!a->tasks) {
+        pj_json_null(json);
+        return;
+    }
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "tasks", a->tasks);
+    pj_json_kv_uint(json, "best", a->best);
+    pj_json_kv_optional(json, "least_energy", a->least != PJ_NO_CELL, a->least);
+    pj_json_kv_string(json, "text", a->text[0] ? a->text : NULL);
+    pj_json_object_end(json);
 }
 
 /* A ratio with its interval, and whether it differs significantly from 1. */
@@ -223,6 +254,7 @@ void pj_experiment_result_write(const pj_experiment_result *r, pj_json *json)
     write_optimum(r, json);
     write_knees(r, json);
     write_fronts(r, json);
+    write_answers(r, json);
     experiment_json_write_ratios(r, json);
     write_ablations(r, json);
     pj_json_object_end(json);

@@ -142,6 +142,9 @@ static const char *words_of(pj_part_outcome outcome)
     case PJ_PART_TOO_SHORT:
         return "Too short: the difference of two runs is below what the sensor resolves; "
                "generate more tokens per run.";
+    case PJ_PART_UNCLEAR:
+        return "The difference is not distinguishable from zero, so it confirms nothing: run more "
+               "blocks, on an idle machine.";
     case PJ_PART_OPEN: break;
     }
     return "Open: at least two blocks with both runs and their energy are needed.";

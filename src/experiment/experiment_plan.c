@@ -36,14 +36,15 @@ static void differing_values(const json_t *stored, const json_t *wanted, char *t
 }
 
 /* Settings such as `repeat` may change between rounds, but not those that define the cells, their
- * order or their measurements. A text whose loss is measured may be added, not replaced; so may the
- * power sources of plans that were stored without. */
+ * order or their measurements. A text whose loss is measured and tasks may be added, not replaced;
+ * so may the power sources of plans that were stored without. */
 static pj_status check_grid(const json_t *stored, const pj_plan *plan, pj_error *err)
 {
-    static const char *const grid[] = {
-        "models", "dtypes", "batches", "inputs", "outputs", "threads",   "ablate", "engines",
-        "prompt", "seed",   "depth",   "device", "eval",    "eval_text", "power",  "interval_ms"};
-    enum { GRID = sizeof grid / sizeof *grid, ADDED = 4 };
+    static const char *const grid[] = {"models",     "dtypes", "batches",    "inputs",    "outputs",
+                                       "threads",    "ablate", "engines",    "prompt",    "seed",
+                                       "depth",      "device", "eval",       "eval_text", "tasks",
+                                       "tasks_text", "power",  "interval_ms"};
+    enum { GRID = sizeof grid / sizeof *grid, ADDED = 6 };
     pj_status status = PJ_OK;
     json_t *wanted = tree_of(plan);
     if (!wanted) return pj_fail_memory(err, "a plan");

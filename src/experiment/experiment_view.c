@@ -5,6 +5,7 @@
 #include "analysis/compare.h"
 #include "analysis/front.h"
 #include "experiment/experiment_parts.h"
+#include "experiment/quality.h"
 #include "insight/sides.h"
 #include "store/experiments.h"
 
@@ -45,12 +46,24 @@ static pj_mean cell_mean(const pj_cell_runs *cell, uint32_t figure)
     return pj_side_mean_of(&side, figure);
 }
 
-static pj_status cell_figures(pj_experiment_result *r, uint32_t index, const json_t *losses,
+static pj_status set_quality(pj_experiment_result *r, uint32_t index, const json_t *known,
+                             pj_error *err)
+{
+    pj_cell_figures *f = &r->cells[index];
+    const json_t *loss = pj_quality_loss(known, index);
+    const char *outcomes = pj_quality_outcomes(known, index);
+    f->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
+    if (outcomes) f->outcomes = pj_arena_strndup(&r->arena, outcomes, strlen(outcomes));
+    if (outcomes && !f->outcomes) return pj_fail_memory(err, "an experiment");
+    f->score = pj_score_of(outcomes);
+    return PJ_OK;
+}
+
+static pj_status cell_figures(pj_experiment_result *r, uint32_t index, const json_t *known,
                               pj_error *err)
 {
     const pj_cell_runs *cell = &r->runs.cells[index];
     pj_cell_figures *f = &r->cells[index];
-    char key[32];
     pj_plan_cell(&r->plan, index, &f->cell);
     pj_plan_cell_name(&r->plan, index, f->name, sizeof f->name);
     f->joules = pj_arena_alloc(&r->arena, cell->count + 1, sizeof *f->joules);
@@ -61,12 +74,10 @@ static pj_status cell_figures(pj_experiment_result *r, uint32_t index, const jso
     f->mean = cell_mean(cell, pj_primary_figure(false));
     f->typical = cell_mean(cell, pj_primary_figure(true));
     f->primary = cell_mean(cell, r->primary);
-    snprintf(key, sizeof key, "%u", index);
-    const json_t *loss = json_object_get(losses, key);
-    f->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
     f->experts.experts = f->context.limit = NAN;
-    if (!cell->count) return PJ_OK;
-    pj_status status = pj_context_use_get(r->store, cell->runs[0], &f->context, err);
+    pj_status status = set_quality(r, index, known, err);
+    if (!cell->count || status != PJ_OK) return status;
+    status = pj_context_use_get(r->store, cell->runs[0], &f->context, err);
     if (status == PJ_OK) status = pj_expert_use_get(r->store, cell->runs[0], &f->experts, err);
     return status;
 }
@@ -263,23 +274,82 @@ static void find_front(pj_experiment_result *r, const char *over, const double *
                                                       knee == SIZE_MAX ? PJ_NO_CELL : cells[knee]};
 }
 
-/* Fronts over quality (loss) and speed (seconds per token). Ablated cells are a different model and
- * on no front. */
+/* Fronts over quality (loss, answers) and speed (seconds per token). Ablated cells are a different
+ * model and on no front. */
 static pj_status find_fronts(pj_experiment_result *r, pj_error *err)
 {
-    double *joules = pj_arena_alloc(&r->arena, 3 * (size_t)r->count, sizeof *joules);
-    uint32_t *cells = pj_arena_alloc(&r->arena, 2 * (size_t)r->count, sizeof *cells);
+    double *joules = pj_arena_alloc(&r->arena, 4 * (size_t)r->count, sizeof *joules);
+    uint32_t *cells = pj_arena_alloc(&r->arena, 3 * (size_t)r->count, sizeof *cells);
     if (!joules || !cells) return pj_fail_memory(err, "an experiment");
-    double *loss = joules + r->count, *seconds = loss + r->count;
+    double *loss = joules + r->count, *seconds = loss + r->count, *wrong = seconds + r->count;
     for (uint32_t i = 0; i < r->count; i++) {
         bool is_whole = pj_plan_whole_cell(&r->plan, i) == i;
         joules[i] = is_whole && !r->refusal ? joules_of_cell(r, i) : NAN;
         loss[i] = r->cells[i].loss;
+        wrong[i] = 1 - r->cells[i].score.share;
         seconds[i] = 1 / r->cells[i].speed;
     }
     find_front(r, "loss", loss, joules, cells);
-    find_front(r, "seconds_per_token", seconds, joules, cells + r->count);
+    find_front(r, "score", wrong, joules, cells + r->count);
+    find_front(r, "seconds_per_token", seconds, joules, cells + 2 * (size_t)r->count);
     return PJ_OK;
+}
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+/* The cell with the most tasks solved, of several the one with the least energy. */
+static uint32_t best_score(const pj_experiment_result *r)
+{
+    uint32_t best = PJ_NO_CELL;
+    for (uint32_t i = 0; i < r->count; i++) {
+        if (!r->cells[i].score.tasks) continue;
+        bool is_cheaper = best != PJ_NO_CELL && joules_of_cell(r, i) < joules_of_cell(r, best);
+        if (best == PJ_NO_CELL || r->cells[i].score.right > r->cells[best].score.right ||
+            (r->cells[i].score.right == r->cells[best].score.right && is_cheaper))
+            best = i;
+    }
+    return best;
+}
+
+static void describe_answers(pj_experiment_result *r)
+{
+    pj_cell_answers *a = &r->answers;
+    const pj_cell_figures *least = &r->cells[a->least], *best = &r->cells[a->best];
+    uint32_t differ = least->against_best.only_a + least->against_best.only_b;
+    char tell[64] = "";
+    if (least->score.right == best->score.right && !differ) {
+        snprintf(a->text, sizeof a->text,
+                 "Least energy with the best answers (%u of %u tasks): %s.", best->score.right,
+                 a->tasks, least->name);
+        return;
+    }
+    if (differ < PJ_SCORE_LEAST_DIFFERENT)
+        snprintf(tell, sizeof tell, ", and fewer than %d never tell", PJ_SCORE_LEAST_DIFFERENT);
+    snprintf(a->text, sizeof a->text,
+             "Least energy without a certain loss of answers: %s, %u of %u tasks. The best, %s, "
+             "solves %u; they differ in %u%s.",
+             least->name, least->score.right, a->tasks, best->name, best->score.right, differ,
+             tell);
+}
+
+/* Cells are left out as soon as the test says that they answer worse, uncorrected: to keep a worse
+ * one costs answers, to leave out a good one only joules. */
+static void judge_answers(pj_experiment_result *r)
+{
+    pj_cell_answers *a = &r->answers;
+    a->least = PJ_NO_CELL;
+    a->best = best_score(r);
+    if (a->best == PJ_NO_CELL) return;
+    a->tasks = r->cells[a->best].score.tasks;
+    for (uint32_t i = 0; i < r->count; i++) {
+        pj_cell_figures *f = &r->cells[i];
+        f->against_best = pj_score_compare(r->cells[a->best].outcomes, f->outcomes);
+        if (!f->score.tasks || f->against_best.p < PJ_LEVEL || r->refusal || !may_be_best(r, i))
+            continue;
+        if (a->least == PJ_NO_CELL || joules_of_cell(r, i) < joules_of_cell(r, a->least))
+            a->least = i;
+    }
+    if (a->least != PJ_NO_CELL) describe_answers(r);
 }
 
 /* Each cell against itself in the previous round. */
@@ -336,10 +406,10 @@ static pj_status experiment_view_load(pj_experiment_result *r, const char *name,
     if (status == PJ_OK && r->plan.round > 0)
         status = pj_experiment_runs_load(r->store, &r->plan, r->plan.round - 1, &r->former, err);
     if (status == PJ_OK) r->primary = experiment_view_primary(r);
-    json_t *losses = text ? json_loads(text, 0, NULL) : NULL;
+    json_t *known = text ? json_loads(text, 0, NULL) : NULL;
     for (uint32_t i = 0; i < r->count && status == PJ_OK; i++)
-        status = cell_figures(r, i, losses, err);
-    json_decref(losses);
+        status = cell_figures(r, i, known, err);
+    json_decref(known);
     return status;
 }
 
@@ -352,6 +422,7 @@ static pj_status draw_conclusions(pj_experiment_result *r, pj_error *err)
     pj_status status = find_optimum(r, err);
     if (status == PJ_OK) status = find_knees(r, err);
     if (status == PJ_OK) status = find_fronts(r, err);
+    judge_answers(r);
     if (status == PJ_OK) status = compare_with_first(r, err);
     if (status == PJ_OK) status = compare_with_former(r, err);
     if (status == PJ_OK) status = pj_experiment_ablations(r, err);

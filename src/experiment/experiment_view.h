@@ -5,6 +5,7 @@
 #include "analysis/compare.h"
 #include "analysis/part_cost.h"
 #include "analysis/ratio.h"
+#include "analysis/score.h"
 #include "experiment/experiment_done.h"
 #include "insight/model_use.h"
 
@@ -34,8 +35,11 @@ typedef struct pj_cell_figures {
     double *joules;                 /* [n] the primary figure of each run */
     pj_mean mean, typical, primary; /* joules per token; primary: one of the two */
     double speed, ttft_ms, latency_ms, power_mw, loss;
-    double mj_per_million_active; /* parameters */
-    pj_context_use context;       /* of the first run: all runs of a cell have one length */
+    const char *outcomes; /* of the tasks (analysis/score.h); NULL: not scored */
+    pj_score score;
+    pj_score_contrast against_best; /* of the best score (a) with this one (b) */
+    double mj_per_million_active;   /* parameters */
+    pj_context_use context;         /* of the first run: all runs of a cell have one length */
     pj_expert_use experts;
 } pj_cell_figures;
 
@@ -57,9 +61,16 @@ typedef struct pj_batch_knee {
 
 /* A Pareto front of energy per token against another cost. */
 typedef struct pj_cell_front {
-    const char *over;             /* "loss", "seconds_per_token" */
+    const char *over;             /* "loss", "score", "seconds_per_token" */
     uint32_t *cells, count, knee; /* knee: a cell; PJ_NO_CELL: no knee */
 } pj_cell_front;
+
+/* Answers to the plan's tasks: the best score, and the least energy of the cells whose scores do
+ * not differ from it for certain. */
+typedef struct pj_cell_answers {
+    uint32_t tasks, best, least; /* tasks 0: not scored; cells, PJ_NO_CELL: none */
+    char text[400];
+} pj_cell_answers;
 
 /* A part of the model that a cell leaves out: its energy by two measurements. */
 typedef struct pj_ablated_part {
@@ -87,7 +98,8 @@ typedef struct pj_experiment_result {
     uint32_t *ties;   /* cells that are not distinguishable from it */
     pj_cell_ratio *against_first, *against_former;
     pj_batch_knee *knees;
-    pj_cell_front fronts[2];
+    pj_cell_front fronts[3];
+    pj_cell_answers answers;
     pj_ablated_part *ablations;
     uint32_t count, tie_count, first_count, former_count, knee_count, front_count, ablation_count;
 } pj_experiment_result;

@@ -7,6 +7,14 @@
 
 enum { MOST_TOKENS = 2048 };
 
+double pj_cross_entropy(const float *logits, uint32_t vocab, int32_t id)
+{
+    double largest = -INFINITY, sum = 0;
+    for (uint32_t i = 0; i < vocab; i++) largest = fmax(largest, (double)logits[i]);
+    for (uint32_t i = 0; i < vocab; i++) sum += exp((double)logits[i] - largest);
+    return log(sum) + largest - (double)logits[id];
+}
+
 typedef struct tally {
     const int32_t *ids;
     uint32_t count;
@@ -17,10 +25,7 @@ static bool loss_take_row(void *context, uint32_t position, const float *logits,
 {
     tally *t = context;
     if (position + 1 >= t->count) return true;
-    double largest = -INFINITY, sum = 0;
-    for (uint32_t i = 0; i < vocab; i++) largest = fmax(largest, (double)logits[i]);
-    for (uint32_t i = 0; i < vocab; i++) sum += exp((double)logits[i] - largest);
-    t->loss += log(sum) + largest - (double)logits[t->ids[position + 1]];
+    t->loss += pj_cross_entropy(logits, vocab, t->ids[position + 1]);
     return true;
 }
 

@@ -6,6 +6,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "engine/files/locations.h"
+#include "engine/generation/engine.h"
 #include "engine/model/scan.h"
 
 #include <ctype.h>
@@ -238,4 +239,11 @@ pj_status pj_model_find(const char *name, const char *models, char *path, size_t
 {
     char note[2 * PATH_MAX];
     return pj_model_find_noting(name, models, path, bytes, note, sizeof note, err);
+}
+
+pj_status pj_draft_find(const char *name, const char *models, char *path, size_t bytes,
+                        pj_error *err)
+{
+    if (strcmp(name, PJ_DRAFT_HEAD) == 0) return take_path(name, path, bytes, err);
+    return pj_model_find(name, models, path, bytes, err);
 }

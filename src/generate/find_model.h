@@ -17,4 +17,8 @@ pj_status pj_model_find(const char *name, const char *models, char *path, size_t
 pj_status pj_model_find_noting(const char *name, const char *models, char *path, size_t bytes,
                                char *note, size_t note_bytes, pj_error *err);
 
+/* A draft: the model's own head (PJ_DRAFT_HEAD), or a model. */
+pj_status pj_draft_find(const char *name, const char *models, char *path, size_t bytes,
+                        pj_error *err);
+
 #endif

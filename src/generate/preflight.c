@@ -17,6 +17,13 @@ typedef struct bounds {
     uint32_t context, layers, vocab;
 } bounds;
 
+static const char synthetic[] = "synthetic:";
+
+static bool is_synthetic(const char *model)
+{
+    return strncmp(model, synthetic, strlen(synthetic)) == 0;
+}
+
 static pj_status synthetic_bounds(const char *shape, bounds *found, pj_error *err)
 {
     pj_model_config config;
@@ -41,11 +48,9 @@ static pj_status check_chat(const char *folder, pj_error *err)
 
 static pj_status find_bounds(const char *path, bool wants_chat, bounds *found, pj_error *err)
 {
-    static const char synthetic[] = "synthetic:";
     pj_checkpoint *checkpoint;
     *found = (bounds){0};
-    if (strncmp(path, synthetic, sizeof synthetic - 1) == 0)
-        return synthetic_bounds(path + sizeof synthetic - 1, found, err);
+    if (is_synthetic(path)) return synthetic_bounds(path + strlen(synthetic), found, err);
     pj_status status = pj_checkpoint_open(path, &checkpoint, err);
     if (status != PJ_OK) {
         pj_error why = err ? *err : (pj_error){0};
@@ -117,6 +122,7 @@ pj_status pj_profile_preflight(const pj_profile_options *o, pj_error *err)
         wants_chat |= o->request.prompts[i].messages;
     pj_status status = find_bounds(o->engine.model, wants_chat, &found, err);
     uint32_t context = found.context;
+    if (status == PJ_OK) status = pj_engine_check_isa(o->engine.isa, err);
     if (status == PJ_OK) status = check_ablation(o->ablate, found.layers, err);
     for (uint32_t i = 0; i < o->request.prompt_count && status == PJ_OK; i++)
         status = check_ids(&o->request.prompts[i], found.vocab, err);

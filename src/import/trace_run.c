@@ -299,18 +299,46 @@ static void add_bias(pj_energy *e, double mj)
     if (e->net_nj != PJ_NJ_UNKNOWN) e->net_sd_mj = (float)pj_sd_total(&e->net_sd);
 }
 
-/* Where a phase begins and ends is an estimate, whose uncertainty its energy has. */
+/* 1 sigma of the energy of the samples [from, to) that is another phase's: what their confidences
+ * leave to others. */
+static double doubted_mj(const detection *d, size_t from, size_t to)
+{
+    double mj = 0;
+    for (size_t i = from; i < to && i + 1 < d->count; i++)
+        mj += (1 - d->confidence[i]) * d->mw[i] * (d->t_ms[i + 1] - d->t_ms[i]) * 1e-3;
+    return mj;
+}
+
+/* That the samples [from, to) are a phase, and that it begins and ends there, is an estimate, whose
+ * uncertainty its energy has. */
+static void widen_phase(const detection *d, size_t from, size_t to, pj_energy *e)
+{
+    add_bias(e, doubted_mj(d, from, to));
+    if (from > 0) add_bias(e, border_mj(d, from));
+    if (to < d->count) add_bias(e, border_mj(d, to));
+}
+
+/* The first sample at or after a time. */
+static size_t sample_at(const detection *d, double ms)
+{
+    size_t low = 0, high = d->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (d->t_ms[middle] < ms - 1e-3)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static void widen_phases(const detection *d, pj_run_data *data)
 {
-    for (size_t i = 1; i < d->count; i++) {
-        if (d->phase[i] == d->phase[i - 1]) continue;
-        double mj = border_mj(d, i);
-        for (uint32_t p = 0; p < data->phase_count; p++) {
-            pj_phase_row *row = &data->phases[p];
-            double begin = row->start_ms, end = begin + row->duration_ms;
-            if (fabs(d->t_ms[i] - begin) < 1e-3 || fabs(d->t_ms[i] - end) < 1e-3)
-                add_bias(&row->energy, mj);
-        }
+    for (uint32_t p = 0; p < data->phase_count; p++) {
+        pj_phase_row *row = &data->phases[p];
+        size_t from = sample_at(d, row->start_ms);
+        size_t to = sample_at(d, row->start_ms + row->duration_ms);
+        if (to > from) widen_phase(d, from, to + 1 < d->count ? to : d->count, &row->energy);
     }
 }
 

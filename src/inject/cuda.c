@@ -183,16 +183,24 @@ static void start_thread(void)
     pthread_attr_destroy(&attributes);
 }
 
+/* Not pthread_mutex_timedlock(), whose limit moves when the wall clock is set. */
+static bool lock_for_exit(void)
+{
+    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+    for (int tries = 0; tries < EXIT_SECONDS * 100; tries++) {
+        if (pthread_mutex_trylock(&flushing) == 0) return true;
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
 /* At exit, before CUPTI's own handlers, which were registered earlier. A flush of our thread that
  * does not return keeps nobody from exiting. */
 static void finish(void)
 {
-    struct timespec until;
     pj_cuda_process *own = atomic_load(&slot);
     if (!own) return;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += EXIT_SECONDS;
-    bool is_mine = pthread_mutex_timedlock(&flushing, &until) == 0;
+    bool is_mine = lock_for_exit();
     if (is_mine) cupti.flush_all(PJ_CUPTI_FLUSH_FORCED);
     atomic_store(&slot, NULL);
     if (!is_mine) return;

@@ -178,6 +178,16 @@ static bool has_loaded(const pj_sides *s, const pj_run_info *run)
     return loaded;
 }
 
+/* Runs of programs that reported no tokens; their command stands where a prompt would. */
+static bool are_programs(const pj_sides *s)
+{
+    for (uint32_t i = 0; i < s->count; i++) {
+        const pj_run_info *run = s->sides[i].runs[0];
+        if (!run->engine || strcmp(run->engine, "exec") != 0 || run->output_tokens) return false;
+    }
+    return true;
+}
+
 /* The share of runs that loaded the model and so had cold caches; of up to MOST_SAMPLED. */
 static double cold_share(const pj_sides *s, const pj_side *side)
 {
@@ -266,7 +276,9 @@ static void add_caveats(pj_sides *s)
     char texts[PJ_SIDES_MAX][TEXT_BYTES];
     for (size_t i = 0; i < sizeof of_fields / sizeof *of_fields; i++)
         if (differs(s, of_fields[i].field, texts))
-            add_caveat(s, of_fields[i].code, "%s", of_fields[i].text);
+            add_caveat(s, of_fields[i].code, "%s",
+                       i == 0 && are_programs(s) ? "The programs differ, and so does their work."
+                                                 : of_fields[i].text);
     if (is_own_beside_fine(s))
         add_caveat(s, "level_differs",
                    "One side is an attached engine whose modules were timed one by one, which "

@@ -20,7 +20,7 @@
 
 enum {
     ENOUGH_CHANGES = 12,
-    MOST_CHANGES = 32, /* kept: a busy machine sees many of them too vaguely for a grid */
+    MOST_CHANGES = 64, /* kept: a busy machine sees many of them too vaguely for a grid */
     ENOUGH_SHARP = 10, /* of those: what a grid is found by */
     ENOUGH_READS = 100,
     MAX_COSTS = 256,  /* kept of the first reads */
@@ -140,6 +140,17 @@ static bool enough(const watch *watches, uint32_t count)
     return true;
 }
 
+/* On a busy machine ticks of a counter whose reads are dear are seen too vaguely: more of them are
+ * watched. */
+static int64_t watch_limit_ns(const watch *watches, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (may_have_grid(&watches[i]) && !watch_is_enough(&watches[i]) &&
+            pj_cost_is_high(watches[i].filter.rail, watches[i].cost_ns))
+            return 2 * LIMIT_NS;
+    return LIMIT_NS;
+}
+
 static int64_t change_ns(const watch *w, uint32_t change)
 {
     return w->from_ns[change] + (w->to_ns[change] - w->from_ns[change]) / 2;
@@ -205,7 +216,8 @@ static void poll_source(pj_power_sampler *s, watch *watches)
     int64_t begin = pj_clock_ns(), due = begin;
     int64_t interval = s->source->min_poll_ns > 0 ? s->source->min_poll_ns : PJ_NS_PER_MS;
     int64_t logs_ns = begin;
-    while (pj_clock_ns() - begin < LIMIT_NS && !enough(watches, s->rail_count)) {
+    while (pj_clock_ns() - begin < watch_limit_ns(watches, s->rail_count) &&
+           !enough(watches, s->rail_count)) {
         uint32_t count = 0;
         if (s->source->select) select_rails(s, pj_clock_ns() >= logs_ns);
         if (pj_clock_ns() >= logs_ns) logs_ns = pj_clock_ns() + LOG_EVERY_NS;
@@ -375,8 +387,10 @@ static traits traits_of(const pj_rail *rail, watch *w)
     if (may_have_grid(w)) {
         int64_t from_ns[MOST_CHANGES], to_ns[MOST_CHANGES];
         uint32_t sharp = watch_sharp(w, from_ns, to_ns);
-        t.grid_ns = pj_grid_find(from_ns, to_ns, sharp);
-        t.is_vague = t.grid_ns == 0 && (sharp < ENOUGH_SHARP || pj_cost_is_high(rail, w->cost_ns));
+        int64_t found = pj_grid_find(from_ns, to_ns, sharp);
+        t.grid_ns = found > 0 ? found : 0;
+        t.is_vague = found < 0 ||
+                     (found == 0 && (sharp < ENOUGH_SHARP || pj_cost_is_high(rail, w->cost_ns)));
     }
     return t;
 }

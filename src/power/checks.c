@@ -8,9 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SAME_POINTS = 20 };
+enum { SAME_POINTS = 20, SAMPLED_POINTS = 128 };
 static const int64_t LEAST_NS = PJ_NS_PER_S; /* over less, the phase of updates dominates */
 static const double TOLERANCE = 0.05;
+static const double CLEARLY = 3, LEAST_SD_MW = 500; /* standard deviations of a difference */
+/* By how much of its value a reading that sees all of the time stands for another time. */
+static const double SAMPLED_APART = 0.3;
 static const double BETWEEN_SOURCES = 0.10; /* two kinds of sensor, each with its own gain */
 
 typedef struct check_input {
@@ -77,11 +80,41 @@ static void check_children(check_input *l, uint32_t parent)
 
 /* ---- redundant readings ---- */
 
+/* What is random in the mean of a power's values, as they switch: each stands for a time that is
+ * not quite its own, or of a sensor that sees a part of it, for time that it did not see. */
+static double sampling_sd_mw(const check_input *l, uint32_t power)
+{
+    pj_curve_point points[SAMPLED_POINTS];
+    size_t n = pj_curve_points(l->curves[power], l->begin_ns, l->end_ns, points, SAMPLED_POINTS);
+    double sum = 0, squares = 0;
+    if (n > SAMPLED_POINTS) n = SAMPLED_POINTS;
+    for (size_t i = 0; i < n; i++) {
+        sum += points[i].power_mw;
+        squares += points[i].power_mw * points[i].power_mw;
+    }
+    double variance = n > 0 ? squares / (double)n - sum * sum / (double)(n * n) : 0;
+    double part = pj_rail_sees_part(&l->rails[power]) ? 1 : SAMPLED_APART;
+    return variance > 0 ? part * sqrt(variance / (double)n) : 0;
+}
+
+/* What sensors that agree may differ by; of no power, by anything. */
+static double difference_sd_mj(const check_input *l, uint32_t counter, uint32_t power)
+{
+    pj_curve_energy x, y;
+    double seconds = (double)(l->end_ns - l->begin_ns) * 1e-9;
+    pj_curve_query(l->curves[counter], l->begin_ns, l->end_ns, &x);
+    pj_curve_query(l->curves[power], l->begin_ns, l->end_ns, &y);
+    double curves_mj =
+        hypot(hypot(x.random_sd_mj, y.random_sd_mj), hypot(x.bias_sd_mj, y.bias_sd_mj));
+    return fmax(hypot(curves_mj, sampling_sd_mw(l, power) * seconds), LEAST_SD_MW * seconds);
+}
+
 static void check_pair(check_input *l, uint32_t counter, uint32_t power)
 {
     if (!reads_the_same(&l->rails[counter], &l->rails[power])) return;
     double x = energy_mj(l, counter), y = energy_mj(l, power);
     if (!(fabs(x - y) > TOLERANCE * y)) return;
+    if (fabs(x - y) < CLEARLY * difference_sd_mj(l, counter, power)) return;
     checks_report(
         l, "sensors_disagree", counter, fabs(x - y) / fmax(x, y),
         "The energy counter of %s gives %.3g W and its power reading %.3g W; the counter is used.",
@@ -181,11 +214,19 @@ static void check_stopped_counter(check_input *l, uint32_t rail)
         r->name, (double)still_ns * 1e-9, mw * 1e-3);
 }
 
+/* A counter's energy while it stands is that of its log: 0 J is what both say. */
+static bool is_logged(const check_input *l, uint32_t rail)
+{
+    int log = pj_rail_log_of(l->rails, l->count, rail);
+    return log >= 0 && !isnan(energy_mj(l, (uint32_t)log));
+}
+
 static void check_still(check_input *l, uint32_t rail)
 {
     const pj_rail *r = &l->rails[rail];
     if (r->kind != PJ_RAIL_COUNTER || !pj_rail_in_column(l->rails, l->count, rail, PJ_RAIL_TOTAL))
         return;
+    if (is_logged(l, rail)) return;
     double mj = energy_mj(l, rail);
     if (mj > 0) check_stopped_counter(l, rail);
     if (mj != 0) return;

@@ -13,6 +13,7 @@
 #include "base/interval.h"
 #include "base/memory.h"
 #include "power/deconvolve.h"
+#include "power/source.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,6 +26,8 @@ static const double UNKNOWN_SEEN = 0.25;
 static const double LOG_COVERS = 0.8;
 /* Up to this share of a step may be taken away from where the power changed. */
 static const double LOG_REST = 0.05;
+/* Relative 1 sigma of energy that only the log has seen. */
+static const double STANDING_SD = 0.05;
 /* Half width of the uncertainty of where the part of a value begins and ends. */
 static const float LOG_EDGE_NS = PJ_NS_PER_MS;
 /* Half of what single ticks of a grid deviate from it. */
@@ -263,7 +266,7 @@ static bool log_look(const pj_curve *log, const piece *p, log_view *v)
         v->last = i;
         from = to;
     }
-    return v->energy_mj > 0 && (double)covered >= LOG_COVERS * (double)(p->end_ns - p->begin_ns);
+    return (double)covered >= LOG_COVERS * (double)(p->end_ns - p->begin_ns);
 }
 
 /* The ratio of the counter to the log so far. */
@@ -332,7 +335,7 @@ static pj_status curve_add_counted(pj_curve *c, const piece *given, pj_error *er
     curve_see_part(c, &p);
     curve_set_tick_sd(c, &p, piece_mw(&p), piece_mw(&p));
     log_view v;
-    bool is_logged = c->log && p.energy_mj > 0 && log_look(c->log, &p, &v);
+    bool is_logged = c->log && p.energy_mj > 0 && log_look(c->log, &p, &v) && v.energy_mj > 0;
     return is_logged ? curve_add_logged(c, &p, &v, err) : curve_add_part(c, &p, err);
 }
 
@@ -356,11 +359,14 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
         step = pj_counter_step(&c->rail, c->last_value, r->value);
     if (!isnan(step) && c->just_armed) curve_date_arming(c, r, tick);
     pj_status status = PJ_OK;
+    double left_mj = step * 1e-3 / c->gain - c->lent_mj;
+    c->lent_mj = 0;
+    if (left_mj < 0) c->debt_mj -= left_mj;
     if (!isnan(step))
         status = curve_add_counted(c,
                                    &(piece){.begin_ns = c->last_tick_ns,
                                             .end_ns = tick,
-                                            .energy_mj = step * 1e-3 / c->gain,
+                                            .energy_mj = fmax(left_mj, 0),
                                             .begin_edge_ns = (float)c->last_edge_ns,
                                             .edge_ns = (float)r->fresh_error_ns},
                                    err);
@@ -370,6 +376,36 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
     c->last_tick_ns = tick;
     c->last_edge_ns = (double)r->fresh_error_ns;
     return status;
+}
+
+/* A counter that has not moved for several periods: up to the read the log has the energy, which is
+ * taken off what the counter counts when it moves again. */
+static pj_status add_standing(pj_curve *c, const pj_reading *r, pj_error *err)
+{
+    if (!c->log || c->log->window_count == 0 || !c->armed) return PJ_OK;
+    int64_t until = r->before_ns - c->rail.delay_ns - c->period_ns;
+    int64_t logged = c->log->windows[c->log->window_count - 1].end_ns;
+    if (until > logged) until = logged;
+    piece p = {.begin_ns = c->last_tick_ns,
+               .end_ns = until,
+               .begin_edge_ns = (float)c->last_edge_ns,
+               .edge_ns = LOG_EDGE_NS,
+               .seen = 1,
+               .until = 1,
+               .tick = c->ticks + 1};
+    log_view v;
+    if (until - p.begin_ns < MAX_FILL_PERIODS * c->period_ns || !log_look(c->log, &p, &v))
+        return PJ_OK;
+    double gain = c->log_seen_mj > 0 ? c->log_counted_mj / c->log_seen_mj : 1;
+    p.energy_mj = gain * v.energy_mj;
+    p.swing_mj = (float)p.energy_mj;
+    p.fill_sd = (float)(STANDING_SD * p.energy_mj);
+    curve_set_tick_sd(c, &p, piece_mw(&p), piece_mw(&p));
+    c->ticks++;
+    c->lent_mj += p.energy_mj;
+    c->last_tick_ns = until;
+    c->last_edge_ns = LOG_EDGE_NS;
+    return v.energy_mj > 0 ? curve_add_logged(c, &p, &v, err) : curve_add_part(c, &p, err);
 }
 
 static void learn_spread(pj_curve *c, double mw)
@@ -565,7 +601,7 @@ pj_status pj_curve_add(pj_curve *curve, const pj_reading *reading, pj_error *err
     calibrated.value /= curve->gain;
     switch ((pj_reading_status)reading->status) {
     case PJ_READING_RESET:
-        if (counter && isfinite(reading->value)) curve->armed = false;
+        if (counter && isfinite(reading->value)) curve->armed = false, curve->lent_mj = 0;
         __attribute__((fallthrough));
     case PJ_READING_OK:
         if (!isfinite(reading->value)) return PJ_OK;
@@ -573,7 +609,12 @@ pj_status pj_curve_add(pj_curve *curve, const pj_reading *reading, pj_error *err
         return counter ? add_counter(curve, reading, err)
                        : curve_add_power(curve, &calibrated, err);
     case PJ_READING_REPEAT:
-        return counter || curve->of_steps ? PJ_OK : add_power_repeat(curve, reading, err);
+        if (curve->of_steps) return PJ_OK;
+        return counter ? add_standing(curve, reading, err) : add_power_repeat(curve, reading, err);
+    case PJ_READING_GAP:
+        return counter && !curve->of_steps && reading->reason == PJ_REASON_FROZEN
+                   ? add_standing(curve, reading, err)
+                   : PJ_OK;
     case PJ_READING_LOST: curve->armed = curve->has_count = false; return PJ_OK;
     default: return PJ_OK;
     }

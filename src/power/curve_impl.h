@@ -52,6 +52,7 @@ struct pj_curve {
     const pj_curve *read_from;          /* has the readings of a curve that was resolved */
     const pj_curve *log;                /* distributes a counter's steps; NULL: none */
     double log_counted_mj, log_seen_mj; /* of the time that it has distributed */
+    double lent_mj; /* of the log, while the counter stands: to be taken off its next step */
     /* The steps of a counter, as readings of power: what its sensor saw in part of each period;
      * `rail` is then that power. */
     bool of_steps, has_count;

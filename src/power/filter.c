@@ -266,7 +266,8 @@ bool pj_filter_take(pj_filter *f, pj_reading *r)
     bool counter = f->rail->kind == PJ_RAIL_COUNTER;
     if (!counter && r->value > filter_bound_mw(f->rail))
         return filter_reject(f, r, PJ_REASON_TOO_HIGH);
-    if (!counter && r->value == 0 && f->rail->scope != PJ_SCOPE_DOMAIN)
+    /* a driver's log says when it measured: a zero there is no reading that failed */
+    if (!counter && r->value == 0 && f->rail->scope != PJ_SCOPE_DOMAIN && f->rail->log_ns == 0)
         return filter_reject(f, r, PJ_REASON_ZERO);
     if (!f->armed) return counter ? arm(f, r, false) : accept(f, r);
     bool newer = r->fresh_ns > f->fresh_ns; /* by the device's own timestamp */

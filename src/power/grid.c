@@ -12,9 +12,9 @@
 static const double DRIFT = 50e-6;
 /* Ticks are published by software: each may be this late. */
 static const int64_t TICK_JITTER_NS = PJ_NS_PER_MS / 2;
-enum { MISSES_MOST = 2, TICKS_LEAST = 8, TICKS_MOST = 64 };
+enum { MISSES_MOST = 2, TICKS_LEAST = 8, TICKS_MOST = 64, ROUND_MS = 10 };
 /* Timers of drivers have periods of whole milliseconds; a period this close to one may be one. */
-static const double SNAP = 0.01;
+static const double SNAP = 0.025;
 
 int64_t pj_grid_error(const pj_grid *g, int64_t at_ns)
 {
@@ -100,19 +100,20 @@ static bool grid_fits(int64_t period_ns, const int64_t *from_ns, const int64_t *
     return true;
 }
 
-/* The mean of a few ticks is not exact to half a millisecond where reads are slow: the whole
- * milliseconds around it are tried, the nearest first. */
+/* The mean of a few ticks is not exact to half a millisecond where reads are slow, and on a busy
+ * machine several whole milliseconds around it may fit: timers of drivers have round periods. */
 int64_t pj_grid_find(const int64_t *from_ns, const int64_t *to_ns, uint32_t count)
 {
     if (count < TICKS_LEAST) return 0;
     double mean_ms = grid_mean_period(from_ns, to_ns, count) / PJ_NS_PER_MS;
-    int64_t nearest = (int64_t)(mean_ms + 0.5), other = mean_ms > (double)nearest ? 1 : -1;
-    const int64_t tried[] = {nearest, nearest + other, nearest - other};
-    for (int i = 0; i < 3; i++) {
-        double off = mean_ms / (double)tried[i] - 1;
-        if (tried[i] <= 0 || off > SNAP || off < -SNAP) continue;
-        int64_t period = tried[i] * PJ_NS_PER_MS;
-        if (grid_fits(period, from_ns, to_ns, count)) return period;
+    int64_t found = 0, round = 0, fitting = 0;
+    for (int64_t ms = (int64_t)ceil(mean_ms / (1 + SNAP)); (double)ms <= mean_ms * (1 + SNAP);
+         ms++) {
+        if (ms <= 0 || !grid_fits(ms * PJ_NS_PER_MS, from_ns, to_ns, count)) continue;
+        found = ms * PJ_NS_PER_MS;
+        fitting++;
+        if (ms % ROUND_MS == 0) round = found;
     }
-    return 0;
+    if (fitting <= 1) return found;
+    return round > 0 ? round : -1;
 }

@@ -34,7 +34,7 @@ int64_t pj_grid_last(const pj_grid *grid, int64_t at_ns);
 bool pj_grid_observe(pj_grid *grid, int64_t from_ns, int64_t to_ns);
 
 /* Whether ticks, each seen in an interval [from, to] and in order of time, are on a grid: returns
- * its period, 0: none, or too few ticks to tell. */
+ * its period, 0: none, or too few ticks to tell; -1: several periods fit. */
 int64_t pj_grid_find(const int64_t *from_ns, const int64_t *to_ns, uint32_t count);
 
 #endif

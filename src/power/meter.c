@@ -15,6 +15,8 @@
 
 static const int64_t POLL_MIN_NS = PJ_NS_PER_MS;
 static const int64_t POLL_MAX_NS = 10 * PJ_NS_PER_MS;
+static const int64_t POLL_LONG_NS = 25 * PJ_NS_PER_MS; /* of averages over many periods */
+enum { LONG_AVERAGE_PERIODS = 8 };
 static const double MAX_DISAGREEMENT = 0.05;
 
 /* ---- which rails are kept ---- */
@@ -137,19 +139,28 @@ static bool any_kept(const pj_power_sampler *s)
 
 /* ---- opening ---- */
 
-/* Ten polls per update period for slow sensors: updates are then located to a twentieth of it. */
+/* Ten polls per update period for slow sensors: updates are then located to a twentieth of it. A
+ * long average need not be placed so well. */
+static int64_t rail_poll_interval(const pj_rail *rail)
+{
+    bool is_long =
+        rail->kind == PJ_RAIL_AVERAGE && rail->window_ns >= LONG_AVERAGE_PERIODS * rail->period_ns;
+    if (rail->period_ns <= 0) return POLL_MAX_NS;
+    if (is_long) return rail->period_ns / 4 < POLL_LONG_NS ? rail->period_ns / 4 : POLL_LONG_NS;
+    return rail->period_ns / 10 < POLL_MAX_NS ? rail->period_ns / 10 : POLL_MAX_NS;
+}
+
 static int64_t own_poll_interval(const pj_power_sampler *s)
 {
-    if (s->source->flags & PJ_SOURCE_STREAM) return POLL_MAX_NS;
     int64_t shortest = 0;
+    if (s->source->flags & PJ_SOURCE_STREAM) return POLL_MAX_NS;
     for (uint32_t i = 0; i < s->rail_count; i++) {
-        int64_t period = s->rails[i].period_ns;
+        int64_t interval = rail_poll_interval(&s->rails[i]);
         bool is_rare = s->source->select && pj_cost_is_high(&s->rails[i], s->contacts[i].cost_ns);
-        if (s->kept[i] >= 0 && !is_rare && period > 0 && (shortest == 0 || period < shortest))
-            shortest = period;
+        if (s->kept[i] >= 0 && !is_rare && (shortest == 0 || interval < shortest))
+            shortest = interval;
     }
-    int64_t interval = shortest > 0 ? shortest / 10 : POLL_MAX_NS;
-    return interval > POLL_MAX_NS ? POLL_MAX_NS : interval;
+    return shortest > 0 ? shortest : POLL_MAX_NS;
 }
 
 static bool only_counters(const pj_power_sampler *s)

@@ -104,6 +104,7 @@ int pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char
     const char *rail = event->rail < meter->rail_count ? meter->rails[event->rail].name : source;
     bool counter =
         event->rail < meter->rail_count && meter->rails[event->rail].kind == PJ_RAIL_COUNTER;
+    bool has_log = counter && pj_rail_log_of(meter->rails, meter->rail_count, event->rail) >= 0;
     double value = event->value;
     switch (event->kind) {
     case PJ_METER_SOURCE_RESTARTED:
@@ -118,10 +119,10 @@ int pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char
     case PJ_METER_RAIL_LOST:
         return snprintf(text, bytes, "The rail %s no longer gives values.", rail);
     case PJ_METER_FROZEN:
-        return snprintf(text, bytes,
-                        "The sensor of %s has not changed for %.1f s; its energy is unknown "
-                        "until it changes.",
-                        rail, value * 1e-9);
+        return snprintf(text, bytes, "The sensor of %s has not changed for %.1f s; its energy %s.",
+                        rail, value * 1e-9,
+                        has_log ? "is that of the driver's log until it changes"
+                                : "is unknown until it changes");
     case PJ_METER_THAWED: return snprintf(text, bytes, "The sensor of %s changes again.", rail);
     case PJ_METER_RESET:
         return snprintf(text, bytes,

@@ -5,11 +5,15 @@
 
 static const int64_t COSTLY_NS = PJ_NS_PER_MS / 2;
 /* Of a core, for each costly rail: a counter and a log together stay well below one percent. */
-static const double BUDGET = 0.003;
+static const double BUDGET = 0.0022;
 static const int64_t HOLD_FIRST_NS = 2 * PJ_NS_PER_S, HOLD_MOST_NS = 32 * PJ_NS_PER_S;
 static const int64_t MARGIN_NS = PJ_NS_PER_MS;
 /* A cheap counter is read no more often than its log, which it has to wait for. */
 static const int64_t WITH_LOG_NS = 300 * PJ_NS_PER_MS;
+/* However dear, a counter is read this often: who divides its energy does not wait much longer. */
+static const int64_t COUNTER_MOST_NS = 3 * PJ_NS_PER_S;
+/* Tries of who waits, where it is not known when the next value is published. */
+enum { TRIES_A_PERIOD = 16 };
 enum { LOOK_PERIODS = 3, VAGUE_MOST = 3 };
 
 void pj_poll_init(pj_poll *p, const pj_rail *rail, bool has_log, int64_t cost_ns)
@@ -68,6 +72,16 @@ static int64_t poll_between_ticks(const pj_poll *p, int64_t at_ns)
     return pj_grid_last(&p->grid, at_ns) + p->grid.period_ns * 2 / 5;
 }
 
+/* The next try of who waits: the last read was too early. */
+static int64_t poll_try_again(const pj_poll *p)
+{
+    int64_t period = p->rail->period_ns,
+            step = p->rail->log_ns > 0 ? period : period / TRIES_A_PERIOD;
+    if (pj_grid_known(&p->grid, p->read_ns))
+        return poll_between_ticks(p, p->read_ns + p->grid.period_ns);
+    return p->read_ns + (step > 2 * p->cost_ns ? step : 2 * p->cost_ns);
+}
+
 void pj_poll_want(pj_poll *p, int64_t at_ns)
 {
     int64_t at = at_ns + p->rail->delay_ns;
@@ -76,14 +90,19 @@ void pj_poll_want(pj_poll *p, int64_t at_ns)
         p->wanted_ns = poll_between_ticks(p, at + p->grid.period_ns);
     else
         p->wanted_ns = at + (p->rail->log_ns > 0 ? 2 : 1) * p->rail->period_ns + MARGIN_NS;
+    if (p->wanted_ns <= p->read_ns) p->wanted_ns = poll_try_again(p);
 }
 
-/* A single slow call, as on a busy machine, counts as twice the usual at most. */
+/* On a busy machine most calls are interrupted: the shortest of the last ones bounds what a call is
+ * taken to cost. */
 static void poll_learn_cost(pj_poll *p, int64_t took_ns)
 {
-    if (p->cost_ns == 0) p->cost_ns = took_ns;
-    if (took_ns > 2 * p->cost_ns) took_ns = 2 * p->cost_ns + MARGIN_NS / 16;
-    p->cost_ns += (took_ns - p->cost_ns) / 8;
+    p->took_ns[p->took_count++ % PJ_POLL_TOOK] = took_ns;
+    int64_t least = took_ns;
+    for (uint32_t i = 0; i < PJ_POLL_TOOK && i < p->took_count; i++)
+        if (p->took_ns[i] < least) least = p->took_ns[i];
+    if (took_ns > least + least / 2) took_ns = least + least / 2;
+    p->cost_ns = p->cost_ns == 0 ? took_ns : p->cost_ns + (took_ns - p->cost_ns) / 4;
 }
 
 static int64_t poll_interval_ns(const pj_poll *p, int64_t pace_ns)
@@ -93,6 +112,7 @@ static int64_t poll_interval_ns(const pj_poll *p, int64_t pace_ns)
     if (p->rail->log_ns > 0 && interval > p->rail->log_ns / 2) interval = p->rail->log_ns / 2;
     if (p->rail->log_ns > 0 && interval < p->rail->log_ns / 8) interval = p->rail->log_ns / 8;
     if (p->has_log && interval < WITH_LOG_NS) interval = WITH_LOG_NS;
+    if (p->rail->kind == PJ_RAIL_COUNTER && interval > COUNTER_MOST_NS) interval = COUNTER_MOST_NS;
     /* a reading of power that is not read is lost, a counter's is not */
     if (p->rail->kind != PJ_RAIL_COUNTER && p->rail->log_ns == 0 && p->rail->period_ns > 0 &&
         interval > p->rail->period_ns / 2)
@@ -176,14 +196,30 @@ static void poll_judge_first(pj_poll *p, const pj_reading *r)
     p->vague_count = p->is_vague ? p->vague_count + 1 : 0;
 }
 
+/* A tick must have passed since the one that the last value was of, and the counter shows the same:
+ * nothing was counted. False: that is not certain. */
+static bool poll_take_repeat(const pj_poll *p, pj_reading *r)
+{
+    const pj_grid *g = &p->grid;
+    if (r->status != PJ_READING_REPEAT || p->looking || p->covered_ns == 0) return false;
+    if (!pj_grid_known(g, r->before_ns)) return false;
+    int64_t error = pj_grid_error(g, r->before_ns);
+    int64_t last = pj_grid_last(g, r->before_ns - error - MARGIN_NS);
+    if (last - p->rail->delay_ns - p->covered_ns < g->period_ns / 2) return false;
+    r->status = PJ_READING_OK;
+    r->fresh_ns = last;
+    r->fresh_error_ns = error;
+    return true;
+}
+
 void pj_poll_see(pj_poll *p, pj_reading *r)
 {
     bool is_new = r->status == PJ_READING_OK || r->status == PJ_READING_RESET;
     if (p->rail->log_ns == 0) poll_learn_cost(p, r->after_ns - r->before_ns);
     if (p->grid.period_ns > 0) poll_take_counter(p, r);
     p->is_vague = false;
-    if (!is_new) return;
-    poll_date(p, r);
+    if (!is_new && !poll_take_repeat(p, r)) return;
+    if (is_new) poll_date(p, r);
     poll_judge_first(p, r);
     if (p->is_vague) return;
     /* an early value is passed on soon, before any other read could be made for who waits */
@@ -206,6 +242,7 @@ void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_
 {
     const pj_grid *g = &p->grid;
     int64_t next = after_ns + poll_interval_ns(p, pace_ns);
+    p->read_ns = before_ns;
     if (p->rail->log_ns > 0) poll_learn_cost(p, after_ns - before_ns);
     if (p->wanted_ns > 0 && before_ns >= p->wanted_ns) p->wanted_ns = 0;
     if (p->is_vague) {
@@ -224,7 +261,9 @@ void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_
         p->saw_tick = false;
         return;
     }
-    if (g->period_ns == 0 || p->hold_ns > next) return;
+    /* reads so slow that two of them do not locate a tick to an eighth of a period */
+    bool is_blunt = p->cost_ns > g->period_ns / 8;
+    if (g->period_ns == 0 || p->hold_ns > next || is_blunt) return;
     poll_look(p, next);
     p->due_ns = poll_next_look(p, next);
 }

@@ -16,14 +16,19 @@
 #include "power/grid.h"
 #include "trace/rail.h"
 
+enum { PJ_POLL_TOOK = 4 };
+
 typedef struct pj_poll {
     const pj_rail *rail;
     pj_grid grid;
-    bool has_log;         /* that distributes its energy: it is read before this rail */
-    int64_t cost_ns;      /* typical duration of a read; 0: not known yet */
+    bool has_log;                  /* that distributes its energy: it is read before this rail */
+    int64_t cost_ns;               /* typical duration of a read; 0: not known yet */
+    int64_t took_ns[PJ_POLL_TOOK]; /* durations of the last reads */
+    uint32_t took_count;
     int64_t due_ns;       /* next read of a costly rail */
     int64_t wanted_ns;    /* an earlier one that a user waits for; 0: none */
     int64_t covered_ns;   /* the time up to which values have been published */
+    int64_t read_ns;      /* begin of the last read; 0: none */
     int64_t old_ns;       /* begin of the last read that saw the present value; 0: none */
     bool saw_tick;        /* the last read and the one before it lie around a tick */
     bool is_vague;        /* the last read is to be made again */
@@ -49,7 +54,8 @@ int64_t pj_poll_due(const pj_poll *poll);
 /* Someone waits for the energy up to `at_ns`. May be called again until it is known. */
 void pj_poll_want(pj_poll *poll, int64_t at_ns);
 /* A reading, as classified by the filter: shows ticks, and what a read costs. Where the phase of
- * the grid is known, sets when the value was published. */
+ * the grid is known, sets when the value was published; a repeated value that must have been
+ * published again becomes an update: nothing was counted. */
 void pj_poll_see(pj_poll *poll, pj_reading *reading);
 /* A costly rail was read: sets when it is read next, at least `pace_ns` later. */
 void pj_poll_done(pj_poll *poll, int64_t before_ns, int64_t after_ns, int64_t pace_ns);

@@ -46,20 +46,31 @@ void pj_sim_source_set_activity(void *state, double net_mw)
     pthread_mutex_unlock(&s->mutex);
 }
 
-/* Mean load over a time; before the first one that is kept there was none. */
-static double mean_load_mw(sim_state *s, int64_t begin_ns, int64_t end_ns)
+/* How much of what is shown at the end of a window, or at a time by a lagging sensor, is of the
+ * time from `from_ns` to `until_ns`. */
+static double weight_of(int64_t from_ns, int64_t until_ns, int64_t end_ns, int64_t window_ns,
+                        int64_t lag_ns)
 {
-    double sum = 0, length = (double)(end_ns - begin_ns);
+    if (lag_ns == 0) return (double)(until_ns - from_ns) / (double)window_ns;
+    return exp((double)(until_ns - end_ns) / (double)lag_ns) -
+           exp((double)(from_ns - end_ns) / (double)lag_ns);
+}
+
+/* Load as it is shown at `end_ns`; before the first one that is kept there was none. */
+static double shown_load_mw(sim_state *s, int64_t end_ns, int64_t window_ns, int64_t lag_ns)
+{
+    double mw = 0;
+    int64_t begin_ns = lag_ns > 0 ? INT64_MIN : end_ns - window_ns, until_ns = end_ns;
     pthread_mutex_lock(&s->mutex);
-    for (uint32_t i = 0; i < LOADS && i < s->load_count && end_ns > begin_ns; i++) {
+    for (uint32_t i = 0; i < LOADS && i < s->load_count && until_ns > begin_ns; i++) {
         const load *one = &s->loads[(s->load_count - 1 - i) % LOADS];
         int64_t from_ns = one->from_ns > begin_ns ? one->from_ns : begin_ns;
-        if (from_ns >= end_ns) continue;
-        sum += one->mw * (double)(end_ns - from_ns);
-        end_ns = from_ns;
+        if (from_ns >= until_ns) continue;
+        mw += one->mw * weight_of(from_ns, until_ns, end_ns, window_ns, lag_ns);
+        until_ns = from_ns;
     }
     pthread_mutex_unlock(&s->mutex);
-    return sum / length;
+    return mw;
 }
 
 static void sim_describe(const pj_power_env *env, pj_source_report *report)
@@ -90,11 +101,12 @@ static double stepped(double value, double step)
     return step > 0 ? floor(value / step) * step : value;
 }
 
-/* What a sensor sees over a window that ends at `end_ns`. */
-static double power_of(sim_state *s, uint32_t rail, int64_t end_ns, int64_t window_ns, double noise)
+/* What a sensor sees over a window that ends at `end_ns`, or with a lag until then. */
+static double power_of(sim_state *s, uint32_t rail, int64_t end_ns, int64_t window_ns,
+                       int64_t lag_ns, double noise)
 {
     const pj_sim_spec *spec = &s->spec;
-    double net = mean_load_mw(s, end_ns - window_ns, end_ns);
+    double net = shown_load_mw(s, end_ns, window_ns, lag_ns);
     double mw = spec->rails[rail].share * (spec->idle_mw + net) * spec->gain * (1 + noise);
     return mw + spec->offset_mw > 0 ? mw + spec->offset_mw : 0;
 }
@@ -105,6 +117,7 @@ static double sim_source_value_of(sim_state *s, uint32_t rail)
     bool counts = spec->kind == PJ_RAIL_COUNTER || spec->window_ns <= 0;
     double mw =
         power_of(s, rail, s->next_ns - spec->delay_ns, counts ? spec->period_ns : spec->window_ns,
+                 spec->kind == PJ_RAIL_COUNTER ? 0 : spec->lag_ns,
                  spec->noise * pj_random_normal(&s->random));
     if (spec->kind != PJ_RAIL_COUNTER) return stepped(mw, spec->resolution);
     s->counter_uj[rail] += mw * (double)spec->period_ns * 1e-6;
@@ -116,7 +129,7 @@ static double sim_source_value_of(sim_state *s, uint32_t rail)
 static void skip_until(sim_state *s, int64_t now)
 {
     for (uint32_t i = 0; i < s->spec.rail_count; i++)
-        s->counter_uj[i] += power_of(s, i, now - s->spec.delay_ns, now - s->next_ns, 0) *
+        s->counter_uj[i] += power_of(s, i, now - s->spec.delay_ns, now - s->next_ns, 0, 0) *
                             (double)(now - s->next_ns) * 1e-6;
     s->next_ns = s->next_log_ns = now;
 }
@@ -148,7 +161,7 @@ static uint32_t read_logs(sim_state *s, int64_t now, uint32_t first, pj_reading 
             double noise = spec->log_noise * pj_random_normal(&s->random);
             int64_t end_ns = s->next_log_ns - spec->log_delay_ns;
             int64_t window_ns = spec->log_window_ns > 0 ? spec->log_window_ns : spec->log_ns;
-            double mw = spec->log_gain * power_of(s, i, end_ns, window_ns, noise);
+            double mw = spec->log_gain * power_of(s, i, end_ns, window_ns, 0, noise);
             readings[count++] = sim_source_reading(i, s->next_log_ns, stepped(mw, 1));
         }
     return count;

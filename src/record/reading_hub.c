@@ -10,9 +10,10 @@
 
 enum { READINGS_QUEUE = 1 << 14, EVENTS_QUEUE = 64, BATCH = 256 };
 #define PULL_EVERY_NS (16 * PJ_NS_PER_MS)
-#define PATIENCE_NS   (3 * PJ_NS_PER_S) /* maximum wait for a silent sensor */
-#define LATENESS_NS   PJ_NS_PER_S       /* allowed delay of a sampler on a busy machine */
-#define SIMULATED_MW  20000.0           /* simulated load above idle, for each of several runs */
+/* maximum wait for a silent sensor: a dear counter is read every three seconds at least */
+#define PATIENCE_NS  (5 * PJ_NS_PER_S)
+#define LATENESS_NS  PJ_NS_PER_S /* allowed delay of a sampler on a busy machine */
+#define SIMULATED_MW 20000.0     /* simulated load above idle, for each of several runs */
 
 struct pj_reading_hub {
     pj_meter *meter;
@@ -368,6 +369,25 @@ pj_status pj_reading_hub_window_begin(pj_reading_hub *g, pj_reading_window *w, p
     return pj_fail_memory(err, "a window");
 }
 
+/* The uncertainty of a rail that another contradicts is at least their disagreement. */
+static void doubt_window(const pj_finding *finding, pj_curve_energy *e)
+{
+    double gain_sd_mj = finding->excess * fabs(e->energy_mj);
+    if (!(gain_sd_mj > e->gain_sd_mj)) return;
+    e->gain_sd_mj = gain_sd_mj;
+    e->sd_mj = hypot(hypot(e->random_sd_mj, e->bias_sd_mj), gain_sd_mj);
+}
+
+static void check_window(const pj_reading_hub *g, pj_reading_window *w, pj_curve_energy *energies)
+{
+    pj_finding findings[PJ_FINDINGS_MAX];
+    uint32_t count = w->window ? pj_division_window_check(g->division, w->window, findings) : 0;
+    for (uint32_t i = 0; i < count; i++) doubt_window(&findings[i], &energies[findings[i].rail]);
+    if (count == 0) return;
+    w->warning_code = findings[0].code;
+    memcpy(w->warning, findings[0].text, sizeof w->warning);
+}
+
 /* Forces the energy before a window's end to be final, but only after waiting for it, because runs
  * divide the same time. */
 static void close_window(pj_reading_hub *g, pj_reading_window *w, pj_curve_energy *energies)
@@ -378,6 +398,7 @@ static void close_window(pj_reading_hub *g, pj_reading_window *w, pj_curve_energ
     pull(g, force_ns);
     for (uint32_t r = 0; energies && r < g->rail_count; r++)
         pj_division_window_energy(g->division, w->window, r, &energies[r]);
+    if (energies) check_window(g, w, energies);
     if (w->window) pj_division_window_close(g->division, w->window);
     w->window = NULL;
     reading_hub_leave(g, force_ns);

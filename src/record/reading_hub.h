@@ -59,6 +59,8 @@ bool pj_reading_hub_is_shared(pj_reading_hub *hub, const pj_subscriber *subscrib
 typedef struct pj_reading_window {
     pj_division_window *window;
     int64_t begin_ns, end_ns;
+    const char *warning_code; /* of the first thing that its rails contradict each other in; NULL */
+    char warning[PJ_FINDING_TEXT_BYTES];
 } pj_reading_window;
 
 pj_status pj_reading_hub_window_begin(pj_reading_hub *hub, pj_reading_window *window,

@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 200, NEWBORN_S = 60 };
+enum { PATIENCE_MS = 200, LOOK_S = 5 /* between looks of one that stays */ };
 
 struct pj_recovery {
     char *database;
@@ -32,6 +32,8 @@ struct pj_recovery {
     pthread_cond_t moved;
     int owners; /* reference count of caller and thread */
     bool paused, closing, busy, done;
+    bool stays;     /* goes on to look for what others leave */
+    pj_buffer kept; /* names of the spools that could not be read, each with a NUL */
     uint32_t recovered, unreadable;
     char first_unreadable[PJ_ERROR_TEXT_BYTES];
     char trying[PJ_SPOOL_DIR_BYTES]; /* the spool whose attempt is counted, "": none */
@@ -83,11 +85,13 @@ static void recover_report_outcome(pj_recovery *r, uint32_t recovered)
                  "the first: %s",
                  r->unreadable, r->first_unreadable);
     recover_report(r, text);
+    r->unreadable = 0;
 }
 
 static void note_unreadable(pj_recovery *r, const char *path, const pj_error *err)
 {
     bool named = strncmp(err->text, path, strlen(path)) == 0;
+    pj_buffer_append(&r->kept, path, strlen(path) + 1);
     if (r->unreadable++ == 0)
         snprintf(r->first_unreadable, sizeof r->first_unreadable, "%s%s%s", named ? "" : path,
                  named ? "" : ": ", err->text);
@@ -158,6 +162,13 @@ static void note_trying(pj_recovery *r, const char *spool)
     pthread_mutex_unlock(&r->mutex);
 }
 
+static bool was_kept(const pj_recovery *r, const char *path)
+{
+    for (size_t at = 0; at < r->kept.length; at += strlen(r->kept.data + at) + 1)
+        if (strcmp(r->kept.data + at, path) == 0) return true;
+    return false;
+}
+
 /* ---- one spool ------------------------------------------------------------------------------ */
 
 /* A process that died before writing anything leaves an empty file or only a header. */
@@ -165,15 +176,6 @@ static bool recover_is_empty(const pj_spool_reader *reader, pj_status opened, ui
 {
     return (opened == PJ_E_INVALID && bytes == 0) ||
            (opened == PJ_OK && reader->mapping.size == PJ_SPOOL_HEADER_BYTES);
-}
-
-/* A new empty file may be about to get its lock and header from a live process. */
-static void remove_empty(const char *path, uint64_t bytes)
-{
-    struct stat info;
-    if (bytes > 0 ||
-        (stat(path, &info) == 0 && pj_clock_wall_ns() / PJ_NS_PER_S - info.st_mtime > NEWBORN_S))
-        unlink(path);
 }
 
 static void set_aside(const char *path)
@@ -230,11 +232,12 @@ static void recover_take_spool(pj_recovery *r, pj_store *store, const char *path
     pj_spool_reader reader;
     pj_error err = {0};
     uint64_t bytes;
+    if (was_kept(r, path)) return;
     pj_status status = pj_spool_file_open(path, &reader, &bytes, &err);
     /* in use or taken by another process */
     if (status == PJ_E_AGAIN || status == PJ_E_NOT_FOUND) return;
     if (recover_is_empty(&reader, status, bytes)) {
-        remove_empty(path, bytes);
+        unlink(path);
         pj_spool_reader_close(&reader);
         return;
     }
@@ -271,7 +274,6 @@ static bool take_all(pj_recovery *r)
     pj_store *store = NULL;
     pj_error err = {0};
     uint32_t before = r->recovered;
-    r->unreadable = 0;
     if (pj_store_open(&(pj_store_options){.path = r->database, .may_be_away = true}, &store,
                       &err) != PJ_OK) {
         recover_report(r, err.text);
@@ -300,24 +302,45 @@ static void recover_release(pj_recovery *r) /* with the mutex held; unlocks it *
     pthread_mutex_destroy(&r->mutex);
     pthread_cond_destroy(&r->moved);
     pj_buffer_fini(&r->undelivered);
+    pj_buffer_fini(&r->kept);
     pj_run_list_fini(&r->waiting);
     pj_free(r->database);
     pj_free(r);
+}
+
+/* Whether there is a spool that no process holds, and that was not found unreadable before. */
+static bool has_new_leftover(const pj_recovery *r)
+{
+    char path[PJ_SPOOL_DIR_BYTES];
+    bool found = false;
+    for (int i = 0; i < PJ_SPOOL_DIRS; i++) {
+        bool ours = r->dirs.path[i][0] && pj_spool_dir_check(r->dirs.path[i], NULL) == PJ_OK;
+        DIR *spools = ours ? opendir(r->dirs.path[i]) : NULL;
+        while (pj_spool_next_file(spools, r->dirs.path[i], false, path)) {
+            pj_spool_reader reader;
+            uint64_t bytes;
+            if (found || was_kept(r, path)) continue;
+            pj_status status = pj_spool_file_open(path, &reader, &bytes, NULL);
+            found = status != PJ_E_AGAIN && status != PJ_E_NOT_FOUND;
+            pj_spool_reader_close(&reader);
+        }
+    }
+    return found;
 }
 
 static void *recover_work(void *context)
 {
     pj_recovery *r = context;
     pthread_mutex_lock(&r->mutex);
-    while (!r->done && !r->closing) {
-        if (r->paused) {
-            pthread_cond_wait(&r->moved, &r->mutex);
-            continue;
-        }
+    while (!r->closing && (!r->done || r->stays)) {
+        bool again = r->done;
+        if (again) pj_cond_wait_for(&r->moved, &r->mutex, LOOK_S * (int64_t)PJ_NS_PER_S);
+        if (r->paused && !r->closing) pthread_cond_wait(&r->moved, &r->mutex);
+        if (r->paused || r->closing) continue;
         r->busy = true;
         atomic_store(&r->stop, false);
         pthread_mutex_unlock(&r->mutex);
-        bool whole = take_all(r);
+        bool whole = (again && !has_new_leftover(r)) || take_all(r);
         pthread_mutex_lock(&r->mutex);
         r->busy = false;
         r->done = whole;
@@ -338,26 +361,61 @@ static bool has_spools(const pj_spool_dirs *dirs)
     return found;
 }
 
-pj_recovery *pj_recovery_start(const char *database)
+/* Starts the thread, which shares the ownership. */
+static bool recover_begin(pj_recovery *r)
 {
     pthread_t thread;
+    r->owners++;
+    if (pj_thread_start(&thread, "pj-recover", recover_work, r, NULL) == PJ_OK) {
+        pthread_detach(thread);
+        return true;
+    }
+    r->owners--;
+    return false;
+}
+
+static pj_recovery *recover_new(const char *database)
+{
     pj_recovery *r = pj_alloc(1, sizeof *r);
     if (!r) return NULL;
     pj_spool_dirs_of(database, &r->dirs);
-    r->owners = 2;
-    pj_buffer_init(&r->undelivered, 1 << 16);
-    pthread_mutex_init(&r->mutex, NULL);
-    pthread_cond_init(&r->moved, NULL);
-    r->database = has_spools(&r->dirs) ? pj_strdup(database) : NULL;
-    if (r->database) pj_leftovers_read(database, &r->waiting); /* the thread locks spools */
-    if (r->database && pj_thread_start(&thread, "pj-recover", recover_work, r, NULL) == PJ_OK) {
-        pthread_detach(thread);
-        return r;
-    }
     r->owners = 1;
+    pj_buffer_init(&r->undelivered, 1 << 16);
+    pj_buffer_init(&r->kept, 1 << 20);
+    pthread_mutex_init(&r->mutex, NULL);
+    pj_cond_init(&r->moved);
+    r->database = pj_strdup(database);
+    return r;
+}
+
+static void recover_drop(pj_recovery *r)
+{
     pthread_mutex_lock(&r->mutex);
     recover_release(r);
+}
+
+pj_recovery *pj_recovery_start(const char *database)
+{
+    pj_recovery *r = recover_new(database);
+    if (!r) return NULL;
+    bool wanted = r->database && has_spools(&r->dirs);
+    if (wanted) pj_leftovers_read(database, &r->waiting); /* the thread locks spools */
+    if (wanted && recover_begin(r)) return r;
+    recover_drop(r);
     return NULL;
+}
+
+pj_recovery *pj_recovery_stay(pj_recovery *started, const char *database)
+{
+    pj_recovery *r = started ? started : recover_new(database);
+    if (!r || !r->database) return r;
+    pthread_mutex_lock(&r->mutex);
+    r->done |= !started;
+    r->stays = true;
+    bool ended = r->done; /* the thread ends with the mutex held since */
+    if (ended && !recover_begin(r)) r->stays = false;
+    pthread_mutex_unlock(&r->mutex);
+    return r;
 }
 
 void pj_recovery_pause(pj_recovery *r)

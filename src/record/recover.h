@@ -29,6 +29,9 @@ typedef struct pj_recovery_state {
 /* NULL when there is nothing to recover (no thread or connection is then created), or when the
  * thread could not be started. */
 pj_recovery *pj_recovery_start(const char *database);
+/* For a program that stays: from now on also takes what other processes leave when they die, within
+ * seconds. `started`: of pj_recovery_start, or NULL; the result replaces it. */
+pj_recovery *pj_recovery_stay(pj_recovery *started, const char *database);
 /* Sets the message callback; earlier messages are delivered too. */
 void pj_recovery_on_message(pj_recovery *recovery, pj_recovery_message_fn *on_message,
                             void *context);

@@ -69,6 +69,17 @@ static bool has_gpu(const pj_session *session)
     return false;
 }
 
+/* Idle power during the run, from what it was before and after. */
+static void take_idle(pj_run *run, int64_t end_ns, const pj_baseline *before,
+                      const pj_baseline *after, bool is_loaded)
+{
+    uint32_t count;
+    const pj_rail *rails = pj_meter_rails(run->session->meter, &count);
+    pj_baseline_between(before, after, rails, run->start_ns, end_ns, is_loaded, &run->idle);
+    run->has_idle = true;
+    warn_of_drift(run, before, after);
+}
+
 /* Measures idle power after a run: after a session's first run that loaded its model, with the
  * model in memory, which was impossible earlier; after others where the session is asked to. Net
  * figures of the run use what was measured before and after it. */
@@ -78,20 +89,19 @@ static void listen_after(pj_run *run, int64_t end_ns)
     const pj_baseline *idle = pj_session_idle(s);
     bool is_loaded = run->model_resident && !s->has_resident, had_idle = idle != NULL;
     bool resident = is_loaded || (had_idle && idle == &s->resident);
-    pj_baseline before = had_idle ? *idle : (pj_baseline){0};
+    pj_baseline before = had_idle ? *idle : (pj_baseline){0}, seen;
     pj_baseline *after = resident ? &s->resident : &s->cold;
     int64_t last_ns = after->end_ns;
     if (!run->metering || (!is_loaded && !s->listens_after)) return;
-    if (pj_session_idle_stands(s, end_ns - run->start_ns) && !(is_loaded && has_gpu(s))) return;
+    if (!(is_loaded && has_gpu(s)) && pj_session_idle_stands(s, run->start_ns, end_ns, &seen)) {
+        if (!seen.rail_count) return;
+        take_idle(run, end_ns, &before, &seen, is_loaded);
+        pj_run_append_rails(run, NULL);
+        return;
+    }
     pj_session_baseline(s, resident ? PJ_BASELINE_RESIDENT : PJ_BASELINE_COLD, NULL);
     if (after->end_ns == last_ns) return; /* another run is open, or it failed */
-    if (had_idle && s->listens_after) {
-        uint32_t count;
-        const pj_rail *rails = pj_meter_rails(s->meter, &count);
-        pj_baseline_between(&before, after, rails, run->start_ns, end_ns, is_loaded, &run->idle);
-        run->has_idle = true;
-        warn_of_drift(run, &before, after);
-    }
+    if (had_idle && s->listens_after) take_idle(run, end_ns, &before, after, is_loaded);
     if (is_loaded) pj_run_describe_baselines(run);
     pj_run_append_rails(run, NULL);
 }

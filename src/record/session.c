@@ -18,6 +18,10 @@
 enum { SPAN_COST_ROUNDS = 128, DISPLACING_BYTES = 512 << 10, MAX_BASELINE_SECONDS = 3600 };
 /* A listening after a run that is at least this many times as long costs little. */
 enum { SHORT_RUNS = 20 };
+/* Idle power that is known is only looked at, for this long or four updates of the slowest rail. */
+static const int64_t LOOK_NS = 100 * PJ_NS_PER_MS;
+/* What was seen so shortly before a run's end needs no look after it. */
+static const int64_t JUST_SEEN_NS = 250 * PJ_NS_PER_MS;
 /* Opening waits briefly for leftover spools, so that small ones are done before the first run;
  * longer work is done in the background between runs. */
 enum { RECOVERY_AT_OPENING_MS = 300, RECOVERY_AT_CLOSING_MS = 1000 };
@@ -270,26 +274,53 @@ void pj_session_on_listen(void (*notice)(double seconds))
 }
 
 /* Starts the meter and listens, which takes as long as it says. */
-static pj_status listen_for(pj_session *session, bool first, pj_baseline *baseline, pj_error *err)
+static pj_status listen_for(pj_session *session, int64_t duration_ns, bool first,
+                            pj_baseline *baseline, pj_error *err)
 {
     uint32_t count = 0;
     const pj_baseline before = *baseline;
     pj_meter_rails(session->meter, &count);
     pj_status status = pj_meter_start(session->meter, err);
     if (status != PJ_OK) return status;
-    if (on_listen) on_listen((double)listening_ns(session, first) / PJ_NS_PER_S);
+    if (on_listen) on_listen((double)duration_ns / PJ_NS_PER_S);
     pj_recovery_pause(session->recovery);
     pj_meter_set_activity(session->meter, 0);
     if (!first) pj_clock_sleep_until(pj_clock_ns() + pj_meter_memory_ns(session->meter));
-    status = pj_meter_baseline(session->meter, listening_ns(session, first), baseline, err);
+    status = pj_meter_baseline(session->meter, duration_ns, baseline, err);
     /* a counter whose tick was looked for meanwhile is read by now */
     if (status == PJ_OK && !first && lost_a_rail(&before, baseline, count))
-        status = pj_meter_baseline(session->meter, listening_ns(session, true), baseline, err);
+        status = pj_meter_baseline(session->meter, session->baseline_ns, baseline, err);
     if (status == PJ_OK) note_busy_gpus(session, baseline);
     pj_recovery_resume(session->recovery);
     pj_meter_stop(session->meter);
     if (on_listen) on_listen(0);
     return status;
+}
+
+/* Whether idle power still is what it was, as a short look tells. False, too, where another run is
+ * open, or where listening would take no longer. */
+static bool idle_holds(pj_session *session, bool first, const pj_baseline *known, pj_baseline *seen)
+{
+    int64_t updates = 4 * pj_meter_period_ns(session->meter);
+    int64_t look_ns = LOOK_NS > updates ? LOOK_NS : updates;
+    *seen = *known;
+    if (look_ns >= session->baseline_ns || pj_reading_hub_is_used(session->hub) ||
+        listen_for(session, look_ns, first, seen, NULL) != PJ_OK)
+        return false;
+    return seen->quiet && pj_baseline_moved(known, seen) < 0;
+}
+
+static bool is_listened_to(const pj_session *session)
+{
+    return !pj_meter_is_recorded(session->meter) && !pj_meter_is_simulated(session->meter);
+}
+
+/* Idle power from the last minute, if it still holds. */
+static bool idle_is_kept(pj_session *session, pj_baseline *baseline)
+{
+    pj_baseline seen;
+    return session->keeps_idle && pj_baseline_kept(session->meter, PJ_IDLE_KEPT_NS, baseline) &&
+           idle_holds(session, true, baseline, &seen);
 }
 
 pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err)
@@ -301,25 +332,35 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
     if (session->meter) pj_meter_rails(session->meter, &count);
     if (!count || !session->baseline_ns || pj_reading_hub_is_used(session->hub)) return PJ_OK;
     pj_baseline *baseline = cold ? &session->cold : &session->resident;
-    bool recorded = pj_meter_is_recorded(session->meter);
-    if (recorded && !first) return PJ_OK; /* what is recorded after a run is not known to be idle */
-    if (recorded || pj_meter_is_simulated(session->meter)) {
+    /* what is recorded after a run is not known to be idle */
+    if (!first && pj_meter_is_recorded(session->meter)) return PJ_OK;
+    if (!is_listened_to(session)) {
         status = pj_meter_baseline_at_once(session->meter, session->baseline_ns, baseline, err);
-    } else if (!first || !session->keeps_idle ||
-               !pj_baseline_kept(session->meter, PJ_IDLE_KEPT_NS, baseline)) {
-        status = listen_for(session, first, baseline, err);
+    } else if (!first || !idle_is_kept(session, baseline)) {
+        status = listen_for(session, listening_ns(session, first), first, baseline, err);
         if (status == PJ_OK && session->keeps_idle) pj_baseline_keep(session->meter, baseline);
     }
-    if (status == PJ_OK) *(cold ? &session->has_cold : &session->has_resident) = true;
-    return status;
+    if (status != PJ_OK) return status;
+    *(cold ? &session->has_cold : &session->has_resident) = true;
+    session->idle_seen_ns = pj_clock_ns();
+    return PJ_OK;
 }
 
-bool pj_session_idle_stands(const pj_session *session, int64_t run_ns)
+bool pj_session_idle_stands(pj_session *session, int64_t begin_ns, int64_t end_ns,
+                            pj_baseline *seen)
 {
     const pj_baseline *idle = pj_session_idle(session);
-    bool is_short = run_ns < SHORT_RUNS * listening_ns(session, false);
-    return session->keeps_idle && is_short && idle && idle->quiet &&
-           pj_clock_ns() - idle->end_ns <= PJ_IDLE_KEPT_NS;
+    bool is_short = end_ns - begin_ns < SHORT_RUNS * listening_ns(session, false);
+    seen->rail_count = 0;
+    if (!session->keeps_idle || !is_short || !idle || !idle->quiet ||
+        pj_clock_ns() - idle->end_ns > PJ_IDLE_KEPT_NS)
+        return false;
+    if (!session->listens_after || !is_listened_to(session) ||
+        end_ns - session->idle_seen_ns <= JUST_SEEN_NS)
+        return true;
+    if (!idle_holds(session, false, idle, seen)) return false;
+    session->idle_seen_ns = pj_clock_ns();
+    return true;
 }
 
 const pj_baseline *pj_session_idle(const pj_session *session)

@@ -46,7 +46,8 @@ struct pj_session {
     pthread_mutex_t conditions_mutex; /* of both */
     pj_baseline cold, resident;
     bool has_cold, has_resident;
-    bool listens_after; /* idle power is measured after every run, too; runs are one at a time */
+    int64_t idle_seen_ns; /* when idle power was last measured, or seen to be what it was */
+    bool listens_after;   /* idle power is measured after every run, too; runs are one at a time */
     struct pj_calibration *calibration; /* prior of the next run's fit; NULL: none. Owned. */
     /* As pj_build_options.observe; only during a calibration. */
     void (*observe)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
@@ -82,9 +83,11 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
 /* Called with the seconds for which a session listens to idle power, and with 0 when it is done;
  * for programs that tell people why they wait. */
 void pj_session_on_listen(void (*notice)(double seconds));
-/* Whether a run that took `run_ns` needs no listening after it: it was short, and idle power was
- * quiet within the last minute. */
-bool pj_session_idle_stands(const pj_session *session, int64_t run_ns);
+/* Whether a run needs no listening after it: it was short, idle power was quiet within the last
+ * minute, and still is what it was as a short look tells. `seen`: what the look showed; without
+ * rails if none was needed. */
+bool pj_session_idle_stands(pj_session *session, int64_t begin_ns, int64_t end_ns,
+                            pj_baseline *seen);
 /* Between runs: waits at most `ns` until leftover spools are recovered. */
 pj_recovery_state pj_session_settle(pj_session *session, int64_t ns);
 /* The better of the two baselines for a run started now; NULL: none. */

@@ -2,6 +2,7 @@
  * counted. */
 #include "record/spool_files.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -11,6 +12,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { NEWBORN_S = 60 };
+
+/* Empty: a live process may be about to lock it, which must not fail because this one looks. */
+static bool is_newborn(const struct stat *info)
+{
+    return info->st_size == 0 && pj_clock_wall_ns() / PJ_NS_PER_S - info->st_mtime <= NEWBORN_S;
+}
 
 bool pj_spool_tries_path(const char *spool, char *path, size_t bytes)
 {
@@ -31,6 +40,8 @@ pj_status pj_spool_file_open(const char *path, pj_spool_reader *reader, uint64_t
         status = pj_fail_errno(err, errno, "cannot inspect it");
     else if (!S_ISREG(info.st_mode) || info.st_uid != geteuid())
         status = pj_fail(err, PJ_E_DENIED, "it is not a file of this user, and is ignored");
+    else if (is_newborn(&info))
+        status = pj_fail(err, PJ_E_AGAIN, "a live process may be about to write it");
     if (status != PJ_OK) {
         close(fd);
         return status;

@@ -13,7 +13,8 @@ enum { PJ_SPOOL_MOST_TRIES = 5 };
 /* Attempts are counted in a file next to the spool, because an attempt may crash the process: a
  * spool that crashes its reader must not be retried for ever. */
 bool pj_spool_tries_path(const char *spool, char *path, size_t bytes);
-/* Opens and locks a spool of this user; files of other users are ignored, whatever they contain. */
+/* Opens and locks a spool of this user; files of other users are ignored, whatever they contain.
+ * PJ_E_AGAIN: a live process has it, or may be about to. */
 pj_status pj_spool_file_open(const char *path, pj_spool_reader *reader, uint64_t *bytes,
                              pj_error *err);
 /* The path of the next spool in a folder, or with `damaged` also of files set aside; false at the

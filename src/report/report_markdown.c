@@ -415,20 +415,28 @@ static void markdown_optimum(pj_buffer *out, const json_t *view)
     markdown_names(out, view, json_object_get(optimum, "ties"), "Not distinguishable from it");
 }
 
+static const char *front_title(const char *over)
+{
+    return strcmp(over, "loss") == 0    ? "On the Pareto front of energy against loss"
+           : strcmp(over, "score") == 0 ? "On the Pareto front of energy against answers"
+                                        : "On the Pareto front of energy against speed";
+}
+
 static void markdown_experiment(pj_buffer *out, const json_t *view)
 {
-    static const column cells[] = {{"cell", "name"},
-                                   {"runs", "runs", "", 1},
-                                   {"typical token, 95 %", "joules_per_token_typical", "J", 1,
-                                    .lo = "joules_per_token_typical_lo",
-                                    .hi = "joules_per_token_typical_hi"},
-                                   {"mean, 95 %", "joules_per_token", "J", 1,
-                                    .lo = "joules_per_token_lo", .hi = "joules_per_token_hi"},
-                                   {"tokens/s", "tokens_per_second", "", 1},
-                                   {"TTFT", "ttft_ms", "ms", 1},
-                                   {"power", "mean_power_mw", "W", 1e-3},
-                                   {"loss", "loss", "", 1},
-                                   {"energy", "energy_source"}};
+    static const column cells[] = {
+        {"cell", "name"},
+        {"runs", "runs", "", 1},
+        {"typical token, 95 %", "joules_per_token_typical", "J", 1,
+         .lo = "joules_per_token_typical_lo", .hi = "joules_per_token_typical_hi"},
+        {"mean, 95 %", "joules_per_token", "J", 1, .lo = "joules_per_token_lo",
+         .hi = "joules_per_token_hi"},
+        {"tokens/s", "tokens_per_second", "", 1},
+        {"TTFT", "ttft_ms", "ms", 1},
+        {"power", "mean_power_mw", "W", 1e-3},
+        {"loss", "loss", "", 1},
+        {"tasks solved, 95 %", "score", "%", 100, .lo = "score_lo", .hi = "score_hi"},
+        {"energy", "energy_source"}};
     size_t i;
     const json_t *item;
     markdown_optimum(out, view);
@@ -438,11 +446,10 @@ static void markdown_experiment(pj_buffer *out, const json_t *view)
     TABLE("Cells", json_object_get(view, "cells"), MOST_ROWS, cells);
     json_array_foreach(json_object_get(view, "knees"), i, item)
         PARAGRAPH("%s", pj_member_text(item, "text"));
-    json_array_foreach(json_object_get(view, "fronts"), i, item)
-        markdown_names(out, view, json_object_get(item, "cells"),
-                       strcmp(pj_member_text(item, "over"), "loss") == 0
-                           ? "On the Pareto front of energy against loss"
-                           : "On the Pareto front of energy against speed");
+    json_array_foreach(json_object_get(view, "fronts"), i, item) markdown_names(
+        out, view, json_object_get(item, "cells"), front_title(pj_member_text(item, "over")));
+    if (*pj_member_text(json_object_get(view, "answers"), "text"))
+        PARAGRAPH("%s", pj_member_text(json_object_get(view, "answers"), "text"));
     markdown_ratios(out, view, "comparisons", "b", "Against the first cell");
     markdown_ratios(out, view, "against_former", "cell", "Against the previous round");
     json_array_foreach(json_object_get(view, "ablations"), i, item) PARAGRAPH(

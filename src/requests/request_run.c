@@ -109,6 +109,8 @@ static const char *request_run_write_settings(const pj_request_origin *origin, c
     if (x->first_ns) request_run_number(&json, "ttft_ms", (double)(x->first_ns - x->sent_ns) / 1e6);
     write_timings(&json, a);
     request_run_number(&json, PJ_SETTING_REASONING, (double)pj_exchange_reasoning(x));
+    if (request->offers_tools || a->tool_calls)
+        pj_json_kv_int(&json, PJ_SETTING_TOOL_CALLS, a->tool_calls);
     pj_json_kv_bool(&json, "tokens_approximate", counts.approximate);
     pj_experiment_cell_write(origin->cell_id, &json);
     pj_json_object_end(&json);

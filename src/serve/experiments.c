@@ -192,13 +192,14 @@ pj_status pj_experiments_add(pj_experiments *x, const char *plan_json, bool *syn
     json_t *tree = json_loads(plan_json, JSON_REJECT_DUPLICATES, NULL);
     *syntax = !tree;
     if (!tree) return pj_fail(err, PJ_E_INVALID, "the body is not a JSON plan");
-    bool has_file = json_object_get(tree, "eval") != NULL;
+    bool has_text = json_object_get(tree, "eval") != NULL;
+    bool has_tasks = json_object_get(tree, "tasks") != NULL;
     bool has_round = json_object_get(tree, "round") != NULL;
     json_decref(tree);
-    if (has_file)
-        return pj_fail(
-            err, PJ_E_INVALID,
-            "eval names a file, which is not allowed in a request; send the text as eval_text");
+    if (has_text || has_tasks)
+        return pj_fail(err, PJ_E_INVALID,
+                       "%s names a file, which is not allowed in a request; send the text as %s",
+                       has_text ? "eval" : "tasks", has_text ? "eval_text" : "tasks_text");
     if (has_round) return pj_fail(err, PJ_E_INVALID, "round cannot be set; use resume?again=true");
     return queue_plan(x, &(pj_plan_request){.json = plan_json}, ticket, err);
 }

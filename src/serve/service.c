@@ -579,9 +579,12 @@ static pj_status generate(void *context, const pj_generation_request *request,
     found.model = path;
     if (!found.device) found.device = serve->device;
     if (request->draft) {
-        status = pj_serve_find_model(serve->models, request->draft, NULL, draft, sizeof draft, err);
+        bool head = strcmp(request->draft, PJ_DRAFT_HEAD) == 0;
+        if (!head)
+            status =
+                pj_serve_find_model(serve->models, request->draft, NULL, draft, sizeof draft, err);
         if (status != PJ_OK) return status;
-        found.draft = draft;
+        found.draft = head ? PJ_DRAFT_HEAD : draft;
     }
     pj_profile_options_set(&options, &found);
     pj_prompt prompt = {.text = request->prompt,

@@ -2,6 +2,7 @@
  * the schema. */
 #include "store/check.h"
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "store/aggregate.h"
 #include "store/rows.h"
@@ -117,6 +118,44 @@ static pj_status check_charts(pj_store *store, const char *id, pj_store_check_re
     return pj_sql_end(sql, err);
 }
 
+static pj_status check_run(pj_store *store, const char *id, pj_store_check_result *result,
+                           pj_error *err)
+{
+    pj_run_data data = {0};
+    pj_status status = pj_store_load(store, id, &data, err);
+    pj_run_data_fini(&data);
+    if (status != PJ_E_INVALID)
+        return status == PJ_E_NOT_FOUND ? PJ_OK : status; /* deleted since */
+    char text[PJ_ERROR_TEXT_BYTES];
+    bool named = strstr(err->text, id) != NULL;
+    snprintf(text, sizeof text, "%s%s%s%s", named ? "" : "run ", named ? "" : id, named ? "" : ": ",
+             err->text);
+    check_find(result, PJ_FINDING_DAMAGE, &result->damaged, text);
+    *err = (pj_error){0};
+    return PJ_OK;
+}
+
+/* Reads everything: a value that is not valid hides its run, and lists that would show it. */
+static pj_status check_values(pj_store *store, const char *id, pj_store_check_result *result,
+                              pj_error *err)
+{
+    size_t bytes;
+    pj_buffer ids;
+    if (id) return check_run(store, id, result, err);
+    pj_buffer_init(&ids, SIZE_MAX);
+    pj_sql *sql = pj_sql_begin(store, "SELECT id FROM profiling_runs ORDER BY id", err);
+    while (pj_sql_step(sql)) {
+        const char *text = pj_sql_get_text(sql, 0, &bytes);
+        if (text) pj_buffer_append(&ids, text, strlen(text) + 1);
+    }
+    pj_status status = pj_sql_end(sql, err);
+    if (status == PJ_OK) status = pj_buffer_status(&ids, "a list of runs", err);
+    for (size_t at = 0; status == PJ_OK && at < ids.length; at += strlen(ids.data + at) + 1)
+        status = check_run(store, ids.data + at, result, err);
+    pj_buffer_fini(&ids);
+    return status;
+}
+
 pj_status pj_store_check(pj_store *store, const char *id, pj_store_check_result *result,
                          pj_error *err)
 {
@@ -132,5 +171,6 @@ pj_status pj_store_check(pj_store *store, const char *id, pj_store_check_result 
     if (status == PJ_OK) status = check_tables(store, result, err);
     if (status == PJ_OK) status = check_sums(store, id, result, err);
     if (status == PJ_OK) status = check_charts(store, id, result, err);
+    if (status == PJ_OK) status = check_values(store, id, result, err);
     return status;
 }

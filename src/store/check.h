@@ -1,5 +1,6 @@
-/* Checks a database: SQLite's integrity check, whether the sums stored for charts can be read, rows
- * without a run, and whether the energies of parts add up to their wholes. Read-only. */
+/* Checks a database: SQLite's integrity check, whether every run and the sums stored for charts can
+ * be read, rows without a run, and whether the energies of parts add up to their wholes. Read-only.
+ */
 #ifndef PJ_STORE_CHECK_H
 #define PJ_STORE_CHECK_H
 
@@ -7,7 +8,7 @@
 
 typedef struct pj_store_check_result {
     uint64_t runs;                      /* number checked */
-    uint64_t damaged;                   /* defects found by the integrity check, and corrupt sums */
+    uint64_t damaged;                   /* defects of the file, unreadable runs, corrupt sums */
     uint64_t orphans;                   /* rows that refer to a missing row */
     uint64_t unbalanced;                /* wholes that differ from the sum of their parts */
     double worst_relative;              /* largest relative difference, including balanced ones */

@@ -39,20 +39,20 @@ static pj_status experiments_get(pj_store *store, const char *text, const char *
 }
 
 pj_status pj_store_experiment_get(pj_store *store, const char *name, pj_arena *arena,
-                                  const char **plan, const char **losses, pj_error *err)
+                                  const char **plan, const char **quality, pj_error *err)
 {
     pj_status status = experiments_get(store, "SELECT plan, losses FROM experiments WHERE name = ?",
-                                       name, arena, plan, losses, err);
+                                       name, arena, plan, quality, err);
     if (status == PJ_OK && !*plan)
         return pj_fail(err, PJ_E_NOT_FOUND, "there is no experiment %.200s", name);
     return status;
 }
 
-pj_status pj_store_experiment_set_losses(pj_store *store, const char *name, const char *losses,
-                                         pj_error *err)
+pj_status pj_store_experiment_set_quality(pj_store *store, const char *name, const char *quality,
+                                          pj_error *err)
 {
     return pj_sql_change(store, "UPDATE experiments SET losses = ? WHERE name = ?",
-                         PJ_VALUES(pj_value_text(losses), pj_value_text(name)), err);
+                         PJ_VALUES(pj_value_text(quality), pj_value_text(name)), err);
 }
 
 pj_status pj_store_experiment_queue(pj_store *store, const char *name, const char *machine,

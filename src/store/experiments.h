@@ -8,12 +8,13 @@
 /* Stores a plan (a JSON object), or replaces the one of that name. */
 pj_status pj_store_experiment_put(pj_store *store, const char *name, const char *plan,
                                   pj_error *err);
-/* The plan and the losses, in the arena. PJ_E_NOT_FOUND: there is none of that name. */
+/* The plan and what it costs in quality (experiment/quality.h), in the arena. PJ_E_NOT_FOUND: there
+ * is none of that name. */
 pj_status pj_store_experiment_get(pj_store *store, const char *name, pj_arena *arena,
-                                  const char **plan, const char **losses, pj_error *err);
-/* `losses`: a JSON object by cell. */
-pj_status pj_store_experiment_set_losses(pj_store *store, const char *name, const char *losses,
-                                         pj_error *err);
+                                  const char **plan, const char **quality, pj_error *err);
+/* `quality`: a JSON object (column `losses`). */
+pj_status pj_store_experiment_set_quality(pj_store *store, const char *name, const char *quality,
+                                          pj_error *err);
 /* Queues it for the server on `machine`: its state is "queued" until it has ended, even
  * if the server restarts. */
 pj_status pj_store_experiment_queue(pj_store *store, const char *name, const char *machine,

@@ -19,6 +19,15 @@ static pj_status damaged(const char *table, const char *column, pj_error *err)
                    column);
 }
 
+static pj_status run_damaged(const char *id, const char *column, pj_error *err)
+{
+    return pj_fail(
+        err, PJ_E_INVALID,
+        "the database is damaged: profiling_runs.%s of run %s is invalid; perjoule rm %s "
+        "deletes the run",
+        column, id, id);
+}
+
 pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error *err)
 {
     size_t bytes;
@@ -30,7 +39,7 @@ pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error
         pj_value value;
         pj_sql_get_value(sql, c + 2, &value);
         if (!pj_column_set(&pj_run_table, column, info, &value, arena, NULL))
-            return damaged("profiling_runs", column->name, err);
+            return run_damaged(info->id, column->name, err);
     }
     const char *tags = pj_sql_get_text(sql, 1, &bytes);
     return pj_tags_read(tags, bytes, arena, &info->tags, &info->tag_count, err);

@@ -163,6 +163,7 @@ static const pj_column run_columns[] = {
     COLUMN("thinking_energy_mj", DOUBLE, pj_run_info, thinking_mj),
     COLUMN("thinking_energy_sd_mj", DOUBLE, pj_run_info, thinking_sd_mj),
     COLUMN("thinking_duration_ms", DOUBLE, pj_run_info, thinking_ms),
+    COLUMN("tool_calls", DOUBLE, pj_run_info, tool_calls),
     COLUMN("disturbed_tokens", I32, pj_run_info, disturbed_tokens),
     COLUMN("disturbed_share", DOUBLE, pj_run_info, disturbed_share),
     DISTURBED_SUM("energy_mj", "disturbed_energy_mj", disturbed.mj),

@@ -71,6 +71,9 @@ static pj_status store_open_address(pj_store *store, const pj_store_options *opt
     pj_status status =
         pj_store_find_address(options->path, store->address, sizeof store->address, err);
     store->driver = options->driver;
+    if (status == PJ_OK && strcmp(store->address, "none") == 0)
+        status = pj_fail(err, PJ_E_NOT_FOUND,
+                         "the database is none, which keeps nothing: name another with --db");
     if (status == PJ_OK && !store->driver)
         status = pj_store_driver_find(store->address, &store->driver, err);
     if (status != PJ_OK) return status;

@@ -179,6 +179,7 @@ pj_status pj_view_section_sums(pj_store *store, const char *id, pj_arena *arena,
 typedef struct pj_layer_sum {
     double time_ms, attention_ms, mlp_ms;
     double energy_mj, attention_mj, mlp_mj, other_mj;
+    double energy_sd_mj, attention_sd_mj, mlp_sd_mj;
 } pj_layer_sum;
 
 pj_status pj_view_layer_sums(pj_store *store, const char *id, pj_arena *arena, pj_layer_sum **sums,

@@ -434,10 +434,16 @@ static pj_status sum_layers(pj_run_view *view, pj_arena *arena, pj_layer_sum **s
     *count = nodes.layer_count;
     for (uint32_t l = 0; l < nodes.layer_count; l++) {
         const pj_sum_node *whole = &layers[l].whole, *parts = layers[l].parts;
-        (*sums)[l] = (pj_layer_sum){
-            whole->time_ms,          whole->attention_ms,      whole->mlp_ms,
-            joules_or_nan(whole),    joules_or_nan(&parts[0]), joules_or_nan(&parts[1]),
-            other_joules(&layers[l])};
+        (*sums)[l] = (pj_layer_sum){whole->time_ms,
+                                    whole->attention_ms,
+                                    whole->mlp_ms,
+                                    joules_or_nan(whole),
+                                    joules_or_nan(&parts[0]),
+                                    joules_or_nan(&parts[1]),
+                                    other_joules(&layers[l]),
+                                    whole->sd_mj,
+                                    parts[0].sd_mj,
+                                    parts[1].sd_mj};
     }
     return PJ_OK;
 }
@@ -466,8 +472,11 @@ static pj_status write_layers(pj_run_view *view, pj_error *err)
         pj_json_kv_double(json, "attention_ms", layers[l].attention_ms);
         pj_json_kv_double(json, "mlp_ms", layers[l].mlp_ms);
         pj_json_kv_double(json, "energy_mj", layers[l].energy_mj);
+        pj_json_kv_double(json, "energy_sd_mj", layers[l].energy_sd_mj);
         pj_json_kv_double(json, "attention_energy_mj", layers[l].attention_mj);
+        pj_json_kv_double(json, "attention_energy_sd_mj", layers[l].attention_sd_mj);
         pj_json_kv_double(json, "mlp_energy_mj", layers[l].mlp_mj);
+        pj_json_kv_double(json, "mlp_energy_sd_mj", layers[l].mlp_sd_mj);
         pj_json_kv_double(json, "other_energy_mj", layers[l].other_mj);
         pj_json_object_end(json);
     }

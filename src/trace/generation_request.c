@@ -71,7 +71,8 @@ const pj_request_field pj_request_fields[] = {
      .help = "how a shared step's energy is split: bytes (default), tokens, equal"},
     {"draft_model", PJ_REQUEST_TEXT, AT(draft), .most = MAX_PATH, .option = "draft",
      .value_name = "MODEL",
-     .help = "a smaller model of the same vocabulary that proposes tokens (speculative decoding)"},
+     .help = "a smaller model of the same vocabulary that proposes tokens (speculative decoding), "
+             "or mtp: the model's own head for further tokens"},
     {"draft_tokens", PJ_REQUEST_INT, AT(draft_tokens), 1, 16, .standard = -1,
      .option = "draft-tokens", .value_name = "N",
      .help = "tokens that the draft model proposes in each step (4)"},

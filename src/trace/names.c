@@ -72,7 +72,7 @@ const char *pj_absence_text(const char *name)
     switch (names_find(absence_names, name)) {
     case PJ_ABSENT_SENSOR_GAP: return "a sensor gave no readings for part of the run";
     case PJ_ABSENT_BELOW_RESOLUTION: return "the run was shorter than the sensors can resolve";
-    default: return "no sensor could be read";
+    default: return "no sensor measured it"; /* others may have measured other devices */
     }
 }
 

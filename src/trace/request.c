@@ -17,6 +17,7 @@ void pj_request_clear(pj_run_info *info)
     info->model_load_mj = info->model_load_sd_mj = NAN;
     info->typical_token_mj = info->typical_sd_mj = NAN;
     info->thinking_tokens = info->thinking_mj = info->thinking_sd_mj = info->thinking_ms = NAN;
+    info->tool_calls = NAN;
     pj_disturbances_clear(info);
 }
 

@@ -13,8 +13,15 @@
 #include "trace/rail.h"
 #include "trace/uncertainty.h"
 
+#include <math.h>
+
 #define PJ_NJ_UNKNOWN INT64_MIN
 #define PJ_NO_PARENT  UINT32_MAX
+
+static inline double pj_add_known(double sum, double value) /* NAN: unknown, or nothing so far */
+{
+    return isnan(value) ? sum : isnan(sum) ? value : sum + value;
+}
 
 static inline double pj_mj_of_nj(int64_t nj)
 {
@@ -301,6 +308,7 @@ typedef struct pj_run_info {
     pj_sd typical_sd;
     /* Of tokens between reasoning marks (trace/thinking.h); NAN: no mark was seen. */
     double thinking_tokens, thinking_mj, thinking_sd_mj, thinking_ms;
+    double tool_calls; /* that the answers ask for (trace/thinking.h); NAN: unknown */
     /* Disturbances (trace/disturbance.h) of the run, of the request, of phases, of loading. */
     const char *disturbances_json; /* the list; NULL: not judged */
     pj_disturbed_sum disturbed, request_disturbed, prefill_disturbed, decode_disturbed;

@@ -39,7 +39,7 @@ void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *r)
         pj_bounds_of(r->joules_per_token_typical, PJ_Z95 * r->joules_per_token_typical_sd);
     r->joules_per_input_token = summary_divide(info->prefill_mj / 1e3, worked_tokens(info));
     r->joules_per_output_token = decoded > 0 ? summary_divide(info->decode_mj / 1e3, output) : NAN;
-    r->tokens_per_joule = summary_divide(output, request_j);
+    r->tokens_per_joule = output > 0 ? summary_divide(output, request_j) : NAN;
     r->energy_delay_product = request_j * info->request_ms / 1e3;
     r->mean_power_mw = summary_divide(info->total_mj * 1e3, info->total_ms);
     r->prefill_decode_ratio = summary_divide(info->prefill_mj, info->decode_mj);

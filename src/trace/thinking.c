@@ -18,6 +18,18 @@ static const struct {
     {"[THINK]", "[/THINK]"}, {"<seed:think>", "</seed:think>"}, {"<|channel|>analysis", "<|end|>"},
 };
 
+/* One begins every call. A model uses one kind, or nests one in another. */
+static const char *const call_marks[] = {"<tool_call>",
+                                         "<function=",
+                                         "<invoke name=",
+                                         "[TOOL_CALLS]",
+                                         "<|python_tag|>",
+                                         "<|tool_call|>",
+                                         "<|tool_call_start|>",
+                                         "<|tool_call_begin|>",
+                                         "<\uff5ctool\u2581call\u2581begin\uff5c>",
+                                         "<|channel|>commentary to=functions."};
+
 enum { MARKS = sizeof marks / sizeof *marks };
 
 /* One sequence's rows and text. */
@@ -31,6 +43,7 @@ typedef struct sequence {
 typedef struct found {
     double tokens, ms, mj;
     bool any;
+    double calls; /* of tools */
 } found;
 
 static void take_row(const pj_run_data *d, uint32_t index, found *f)
@@ -85,6 +98,18 @@ static void search(const pj_run_data *d, const sequence *s, found *f)
     }
 }
 
+static double calls_in(const char *text)
+{
+    double most = 0;
+    for (size_t m = 0; m < sizeof call_marks / sizeof *call_marks; m++) {
+        double calls = 0;
+        size_t length = strlen(call_marks[m]);
+        for (const char *at = text; (at = strstr(at, call_marks[m])); at += length) calls++;
+        most = fmax(most, calls);
+    }
+    return most;
+}
+
 static pj_status search_sequence(const pj_run_data *d, sequence *s, found *f, pj_error *err)
 {
     pj_buffer_clear(&s->text);
@@ -94,8 +119,10 @@ static pj_status search_sequence(const pj_run_data *d, sequence *s, found *f, pj
         s->ends[i] = s->text.length;
     }
     pj_status status = pj_buffer_status(&s->text, "the text of a run", err);
-    if (status == PJ_OK && s->text.length) search(d, s, f);
-    return status;
+    if (status != PJ_OK || !s->text.length) return status;
+    search(d, s, f);
+    f->calls += calls_in(pj_buffer_get(&s->text));
+    return PJ_OK;
 }
 
 static void count_first(const pj_run_data *d, const sequence *s, double tokens, found *f)
@@ -104,12 +131,12 @@ static void count_first(const pj_run_data *d, const sequence *s, double tokens, 
     f->any = true;
 }
 
-/* NAN: the run's client did not count. */
-static double counted_by_client(const pj_run_info *info)
+/* A setting; NAN: the run's client did not count. */
+static double counted_by_client(const pj_run_info *info, const char *setting)
 {
     json_t *settings =
         info->settings_json ? json_loads(info->settings_json, JSON_ALLOW_NUL, NULL) : NULL;
-    double tokens = pj_member_number(settings, PJ_SETTING_REASONING);
+    double tokens = pj_member_number(settings, setting);
     json_decref(settings);
     return tokens;
 }
@@ -142,7 +169,7 @@ static pj_status find_in_rows(const pj_run_data *d, place *places, uint32_t *row
 {
     sequence s = {.ends = ends};
     pj_status status = PJ_OK;
-    double counted = counted_by_client(&d->info);
+    double counted = counted_by_client(&d->info, PJ_SETTING_REASONING);
     pj_buffer_init(&s.text, MAX_TEXT_BYTES);
     for (uint32_t i = 0; i < d->token_count; i++)
         places[i] = (place){d->tokens[i].sequence, d->tokens[i].position, i};
@@ -168,6 +195,7 @@ pj_status pj_thinking_find(pj_run_data *d, pj_error *err)
     pj_run_info *info = &d->info;
     found f = {0};
     info->thinking_tokens = info->thinking_mj = info->thinking_sd_mj = info->thinking_ms = NAN;
+    info->tool_calls = counted_by_client(info, PJ_SETTING_TOOL_CALLS);
     if (!d->token_count) return PJ_OK;
     place *places = pj_alloc(d->token_count, sizeof *places);
     uint32_t *rows = pj_alloc(d->token_count, sizeof *rows);
@@ -177,6 +205,8 @@ pj_status pj_thinking_find(pj_run_data *d, pj_error *err)
     pj_free(places);
     pj_free(rows);
     pj_free(ends);
+    /* without a mark a model may have called in a form that is not known here */
+    if (isnan(info->tool_calls) && f.calls > 0) info->tool_calls = f.calls;
     if (status != PJ_OK || !f.any) return status;
     info->thinking_tokens = f.tokens;
     info->thinking_mj = f.mj;

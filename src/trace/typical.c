@@ -6,6 +6,7 @@
 #include "base/memory.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---- scatter -------------------------------------------------------------------------------- */
 
@@ -115,9 +116,32 @@ static pj_sd sensor_of(const pj_run_data *d)
     return mj > 0 ? pj_sd_scaled(&sum, 1 / mj) : PJ_SD_UNKNOWN;
 }
 
+/* Whether the answer of a server came as a whole: its tokens are equal shares of decode, which say
+ * nothing of a single one. */
+static bool came_at_once(const pj_run_data *d)
+{
+    enum { LEAST = 2 };
+    const double rounding_ms = 1e-5;
+    double shortest = INFINITY, longest = 0;
+    uint32_t count = 0;
+    bool has_prompt = false;
+    if (!d->info.scope || strcmp(d->info.scope, "request") != 0) return false;
+    for (uint32_t i = 0; i < d->phase_count; i++)
+        has_prompt |= d->phases[i].phase == PJ_PHASE_PREFILL;
+    for (uint32_t i = 0; i < d->token_count; i++) {
+        const pj_token_row *t = &d->tokens[i];
+        if (t->phase >= d->phase_count || d->phases[t->phase].phase != PJ_PHASE_DECODE) continue;
+        shortest = fmin(shortest, t->duration_ms);
+        longest = fmax(longest, t->duration_ms);
+        count++;
+    }
+    return count && (!has_prompt || (count >= LEAST && longest - shortest < rounding_ms));
+}
+
 pj_status pj_typical_get(const pj_run_data *d, pj_typical *typical, pj_error *err)
 {
     *typical = (pj_typical){NAN, PJ_SD_UNKNOWN};
+    if (came_at_once(d)) return PJ_OK;
     size_t steps, most = (size_t)d->token_count + 1;
     double *mj = pj_alloc(3 * most, sizeof *mj);
     if (!mj) return pj_fail_memory(err, "the tokens of a run");

@@ -124,6 +124,7 @@ class Experiments(unittest.TestCase):
         with Server(power="none") as server:
             for plan, status in [(b"{", 400), (b"", 400), ([], 422), (PLAN | {"repeats": 3}, 422), (PLAN | {"name": "a/b"}, 422),
                                  (PLAN | {"name": "x" * 64}, 422), (PLAN | {"name": 5}, 422), (PLAN | {"eval": "/etc/passwd"}, 422),
+                                 (PLAN | {"tasks": "/etc/passwd"}, 422), (PLAN | {"tasks_text": "{}"}, 422),
                                  (PLAN | {"models": ["/etc"]}, 422), (PLAN | {"dtypes": ["q9"]}, 422), (PLAN | {"round": 3}, 422),
                                  (PLAN | {"batches": list(range(1, 66))}, 422), (PLAN | {"outputs": [10 ** 6]}, 422)]:
                 answer = server.ask("POST", API, plan)
@@ -136,6 +137,21 @@ class Experiments(unittest.TestCase):
             self.assertEqual(server.ask("POST", API, PLAN | {"dtypes": ["bf16"]}).status, 422)
             self.assertEqual(done["state"], "completed", done["error"])
             self.assertTrue(all(cell["loss"] > 0 for cell in done["cells"]))
+            self.assertIsNone(done["answers"])
+
+    def test_tasks_are_answered(self):
+        lines = ['{"prompt": "The kettle", "choices": [" begins to sing", " qzx qzx"], "answer": " begins to sing"}',
+                 '{"prompt": "The kettle", "answer": "qzx"}']
+        with Server(power="sim") as server:
+            self.begin(server, PLAN | {"models": ["demo"], "tasks_text": "\n".join(lines)})
+            done = self.await_state(server, "sweep", "completed", "failed")
+            self.assertEqual(done["state"], "completed", done["error"])
+            for cell in done["cells"]:
+                self.assertEqual((cell["tasks"], cell["tasks_solved"], cell["score"]), (2, 1, 0.5))
+                self.assertTrue(0 < cell["score_lo"] < 0.5 < cell["score_hi"] < 1)
+            self.assertEqual(done["answers"]["tasks"], 2)
+            self.assertEqual(done["answers"]["best"], done["answers"]["least_energy"])
+            self.assertIn("score", [front["over"] for front in done["fronts"]])
 
 
 beside.main()

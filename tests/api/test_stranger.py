@@ -1,5 +1,7 @@
 """Databases from elsewhere: what they contain can neither change what is stored nor act on a terminal."""
+import contextlib
 import io
+import json
 import os
 import shutil
 import sqlite3
@@ -11,7 +13,7 @@ import zipfile
 import beside
 import harness
 
-TITLE = "\033]0;owned\a\033[2J\u009b31m\u202e\u2066"
+TITLE = "\033]0;owned\a\033[2J\033[31m\033[1;7m\033[0m\u009b31m\u202e\u2066"
 
 
 class Stranger(unittest.TestCase):
@@ -33,8 +35,8 @@ class Stranger(unittest.TestCase):
         self.db = os.path.join(tempfile.mkdtemp(dir=self.folder), "runs.db")
         shutil.copy(self.made, self.db)
 
-    def perjoule(self, *words, code=0, binary=False):
-        env = {**os.environ, "HOME": self.folder, "XDG_DATA_HOME": self.folder, "PERJOULE_BASELINE": "0.2"}
+    def perjoule(self, *words, code=0, binary=False, **more):
+        env = {**os.environ, "HOME": self.folder, "XDG_DATA_HOME": self.folder, "PERJOULE_BASELINE": "0.2", **more}
         done = subprocess.run([harness.PROGRAM, *words], capture_output=True, timeout=120 * harness.SLOW, env=env,
                               check=False)
         out, err = (text if binary else text.decode() for text in (done.stdout, done.stderr))
@@ -81,6 +83,31 @@ class Stranger(unittest.TestCase):
         _, err = self.perjoule("ls", "--db", self.db, code=2)
         self.assertIn("holds a value of more than 160 MB", err)
 
+    def test_a_run_with_an_invalid_value_is_named_and_can_be_deleted(self):
+        self.run_demo(self.db)
+        whole = json.loads(self.perjoule("ls", "--json", "--db", self.db)[0])
+        bad = whole[1]["id"]
+        for column, value in (("created_ns", "yesterday"), ("status", "fine"), ("total_energy_mj", "abc"), ("energy_source", 7)):
+            with contextlib.closing(sqlite3.connect(self.db)) as base:
+                before = base.execute(f"SELECT {column} FROM profiling_runs WHERE id = ?", (bad,)).fetchone()[0]
+            self.change((f"UPDATE profiling_runs SET {column} = ? WHERE id = ?", value, bad))
+            for words, code in ((("ls",), 2), (("table",), 2), (("check",), 1), (("check", bad), 1)):
+                out, err = self.perjoule(*words, "--db", self.db, code=code)
+                self.assertRegex((out + err).replace("\n", " "), rf"profiling_runs\.{column} of run {bad} is invalid; perjoule rm")
+            self.change((f"UPDATE profiling_runs SET {column} = ? WHERE id = ?", before, bad))
+        self.change(("UPDATE profiling_runs SET created_ns = 'x' WHERE id = ?", bad))
+        self.perjoule("rm", "--yes", bad, "--db", self.db)
+        self.assertEqual([r["id"] for r in json.loads(self.perjoule("ls", "--json", "--db", self.db)[0])], [whole[0]["id"]])
+        self.assertEqual(self.perjoule("check", "--db", self.db)[1], "")
+
+    def test_values_of_every_table_are_checked(self):
+        for table, column in (("tokens", "phase"), ("power_samples", "timestamp_ms"), ("component_metrics", "energy_mj"),
+                              ("pipeline_sections", "start_ms"), ("layer_metrics", "layer_index")):
+            self.copy()
+            self.change((f"UPDATE {table} SET {column} = X'00FF'",))
+            out, _ = self.perjoule("check", "--db", self.db, code=1)
+            self.assertRegex(out, rf"(?s)integrity +\d+ findings?; .*{table}\.{column}")
+
     def test_a_long_wait_is_said(self):
         base = sqlite3.connect(self.db, isolation_level=None)
         base.execute("BEGIN IMMEDIATE")
@@ -96,6 +123,16 @@ class Stranger(unittest.TestCase):
         _, err = self.run_demo(":memory:", code=2)
         self.assertIn("keeps nothing", err)
 
+    def test_none_is_no_file(self):
+        model, none = str(harness.MODELS / "demo"), {"PERJOULE_DB": "none"}
+        for words in (("ls",), ("check",), ("show", "last"), ("predict", "-m", model, "--input", "2", "--output", "2"),
+                      ("idle",)):
+            _, err = self.perjoule(*words, code=2, **none)
+            self.assertIn("the database is none", err, words)
+        self.perjoule("experiment", "--models", model, "--outputs", "1", "--name", "e", code=2, **none)
+        self.perjoule("run", "-m", model, "-n", "1", "--power", "none", "Hi", **none)
+        self.assertFalse(os.path.exists("none"))
+
     def test_texts_cannot_act_on_a_terminal(self):
         self.run_demo(self.db)  # a second one, to compare
         self.change(("UPDATE profiling_runs SET model_name = ?, engine = ?, failure = ?, machine = ?",
@@ -107,8 +144,19 @@ class Stranger(unittest.TestCase):
                                   timeout=120 * harness.SLOW, check=False)
             text = (done.stdout + done.stderr).decode()
             self.assertNotRegex(text, "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", words)
-        out, _ = self.perjoule("show", "last", "--db", self.db)
-        self.assertIn("m\ufffd]0;owned\ufffd", out)
+        for colour in ("never", "always"):  # styles are for our own words
+            out, _ = self.perjoule("show", "last", "--color", colour, "--db", self.db)
+            self.assertIn("m\ufffd]0;owned\ufffd\ufffd[2J\ufffd[31m\ufffd[1;7m\ufffd[0m\ufffd31m", out)
+            self.assertEqual("\033[1m" in out, colour == "always")
+
+    def test_names_cannot_be_styles(self):
+        model = str(harness.MODELS / "demo")
+        plan = ("experiment", "--models", model, "--outputs", "2", "--repeat", "1", "--cool-down", "0", "--power", "sim",
+                "--db", self.db, "--name", "e\033[31m\033[7m")
+        for colour in ("never", "always"):
+            out, err = self.perjoule(*plan, "--color", colour)
+            self.assertIn("e\ufffd[31m\ufffd[7m", out)
+            self.assertNotRegex(out + err, "\033\\[(31|7)m")
 
     def test_cells_cannot_be_formulas(self):
         for text in ("\n=1", "\u00a0=1", "\uff1d1", "=1"):

@@ -282,6 +282,30 @@ class Transparent(unittest.TestCase):
         self.assertNotIn(" status ", listed[0])
         self.assertRegex(listed[-1], r"^session agent-1: 2 runs, 4 output tokens, [0-9.]+.* m?J, modelled$")
 
+    def test_calls_of_tools_are_counted(self):
+        def call(index, **function):
+            return {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": index, "function": function}]}}]}
+
+        def answer(request, send):
+            self.engine.head(send)
+            self.engine.chunk(send, sse(chat_chunk("so"), call(0, name="f", arguments=""), call(0, arguments="{}"),
+                                        call(1, name="f", arguments="{}"), chat_chunk(None, "tool_calls")))
+            send(b"0\r\n\r\n")
+            return False
+        offered = {**STREAM, "max_tokens": 2, "tools": [{"type": "function", "function": {"name": "f"}}]}
+        for body, does_call in ((offered, True), (offered, False), (STREAM, False)):
+            self.engine.answer = answer if does_call else self.engine.chat
+            self.proxy.raw(post(body, "/v1/chat/completions", "X-Session-Id: fix"))
+        wait_until(lambda: len(self.proxy.rows("SELECT 1 FROM profiling_runs")) == 3)
+        self.assertEqual(self.proxy.rows("SELECT tool_calls FROM profiling_runs ORDER BY id"), [(2,), (0,), (None,)])
+        task = json.loads(subprocess.run([PERJOULE, "session", "fix", "--json", "--db", self.proxy.db], capture_output=True,
+                                         text=True, check=True).stdout)
+        self.assertEqual((task["runs"], task["tool_calls"], task["calling_runs"]), (3, 2, 1))
+        if task["energy_mj"] is None:  # a request was too short for the sensor
+            self.assertIsNone(task["joules_per_tool_call"])
+        else:
+            self.assertAlmostEqual(task["joules_per_tool_call"] * 2, task["energy_mj"] / 1e3)
+
     def scrape(self, *headers):
         lines = ["GET /metrics HTTP/1.1", "Host: 127.0.0.1", *headers]
         head, _, text = self.proxy.raw(("\r\n".join(lines) + "\r\n\r\n").encode()).partition(b"\r\n\r\n")
@@ -334,6 +358,17 @@ class Transparent(unittest.TestCase):
             before = len(self.engine.requests)
             self.assertIn(b" 400 ", self.proxy.raw(post(body, "/v1/chat/completions", f"X-Energy-Fields: {wrong}"))[:20])
             self.assertEqual(len(self.engine.requests), before)
+
+    def test_an_answer_that_came_as_a_whole_has_no_typical_token(self):
+        self.engine.ttft, self.engine.pause = LONG_ENOUGH, 0.01
+        for stream in (True, False):
+            self.proxy.raw(post({**STREAM, "stream": stream, "max_tokens": 8}, "/v1/chat/completions", "X-Energy-Wait: 1"))
+        wait_until(lambda: len(self.proxy.rows("SELECT 1 FROM profiling_runs WHERE status = 'completed'")) == 2)
+        rows = self.proxy.rows("SELECT typical_token_energy_mj, request_energy_mj, output_tokens FROM profiling_runs ORDER BY id")
+        (streamed, *_), (whole, joules, tokens) = rows
+        self.assertGreater(streamed, 0)
+        self.assertIsNone(whole)
+        self.assertGreater(joules / tokens, 0)
 
     def test_an_error_is_the_servers_own(self):
         direct = self.proxy.raw(post({}, "/v1/nothing/completions2"), self.engine.port)

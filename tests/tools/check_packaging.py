@@ -279,6 +279,21 @@ def packages():
             expect(files.read(f"{info}/THIRD-PARTY-NOTICES") == b"terms of zlib", "a wheel has the notices of its libraries")
             expect(files.read(f"{info}/sboms/perjoule.cdx.json") == b"{}", "and their bill of materials")
         expect("has no" not in subprocess.run(check, capture_output=True, text=True).stderr, "which its check finds")
+        program = there / "program/bin/perjoule"
+        program.parent.mkdir(parents=True)
+        program.write_text("no program")
+        environment["PERJOULE_WHEEL_PROGRAM"] = str(there / "program")
+        output(sys.executable, root / "python/backend.py", "wheel", folder, env=environment)
+        said = subprocess.run(check, capture_output=True, text=True).stderr
+        expect("THIRD-PARTY-NOTICES: no libmicrohttpd" in said and "cdx.json: no preact" in said,
+               "a wheel with the program needs the program's notices")
+        for name, variable in (("notices", "NOTICES"), ("bill", "BILL")):
+            (there / name).write_text("libmicrohttpd, preact")
+            environment[f"PERJOULE_WHEEL_{variable}"] = str(there / name)
+        output(sys.executable, root / "python/backend.py", "wheel", folder, env=environment)
+        expect("contains" not in subprocess.run(check, capture_output=True, text=True).stderr, "which are those that are named")
+        for variable in ("PROGRAM", "NOTICES", "BILL"):
+            del environment[f"PERJOULE_WHEEL_{variable}"]
         for name in ("THIRD-PARTY-NOTICES", "cdx.json"):
             (there / name).unlink()
         output(sys.executable, root / "python/backend.py", "wheel", folder, env=environment)

@@ -2,6 +2,7 @@
 #include "engine/cpu/cpu.h"
 #include "engine/kernels/stats_timer.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct activation_task {
@@ -49,12 +50,27 @@ static void activate_xielu(const float *p, const float *gate, float *act, size_t
     }
 }
 
+/* act = what of the gates exceeds their mean by `cutoff` standard deviations. */
+static void cut_gates(const float *gate, float *act, size_t n, float cutoff)
+{
+    double sum = 0, square = 0;
+    for (size_t i = 0; i < n; i++) sum += gate[i];
+    double mean = sum / (double)n;
+    for (size_t i = 0; i < n; i++) square += (gate[i] - mean) * (gate[i] - mean);
+    float from = (float)(mean + (double)cutoff * sqrt(square / (double)n));
+    for (size_t i = 0; i < n; i++) act[i] = gate[i] > from ? gate[i] - from : 0;
+}
+
 static void activate_row(void *context, size_t row)
 {
     const activation_task *t = context;
     const pj_kernels *k = t->s->kernels;
     const float *gate = pj_cpu_row(t->s, t->a->gate, row);
     float *act = pj_cpu_row(t->s, t->a->act, row);
+    if (t->a->cuts) {
+        cut_gates(gate, act, t->a->act.cols, t->a->cutoff);
+        gate = act;
+    }
     switch (t->a->kind) {
     case PJ_ACT_NONE:
         if (act != gate) memcpy(act, gate, t->a->act.cols * sizeof *act);
@@ -82,7 +98,7 @@ static void activate_and_multiply_row(void *context, size_t row)
 {
     const activation_task *t = context;
     const pj_activation *a = t->a;
-    if (a->kind != PJ_ACT_SILU || !has_up(a)) {
+    if (a->kind != PJ_ACT_SILU || a->cuts || !has_up(a)) {
         activate_row(context, row);
         if (has_up(a)) multiply_row(context, row);
     } else {

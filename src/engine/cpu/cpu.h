@@ -116,6 +116,10 @@ pj_kv_rows pj_cpu_kv(const pj_cpu *s, uint32_t layer, uint32_t sequence, uint32_
                      uint32_t head, uint32_t first);
 /* A sequence's state of a layer with the delta rule: pj_delta_state_floats. */
 float *pj_cpu_delta(const pj_cpu *s, uint32_t layer, uint32_t sequence);
+/* Copies of it, after each row of a pass that may be rolled back; NULL: this pass has none. */
+float *pj_cpu_delta_after(const pj_cpu *s, uint32_t layer, const pj_pass_segment *segment,
+                          uint32_t row);
+void pj_cpu_rewind(void *state, uint32_t sequence, uint32_t row);
 void pj_cpu_reset(void *state, uint32_t sequence);
 void pj_cpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count);
 
@@ -200,9 +204,15 @@ void pj_cpu_join_vectors(void *state, const pj_norm *norm, pj_slice context, pj_
 void pj_cpu_add(void *state, pj_slice y, pj_slice x);
 void pj_cpu_add_scaled(pj_cpu *s, pj_slice y, pj_slice x, float scale); /* y += scale x */
 void pj_cpu_add_gated(void *state, pj_slice y, pj_slice x, pj_slice gate);
+void pj_cpu_give(void *state, const float *values, pj_slice y);
 void pj_cpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y);
 void pj_cpu_bound(void *state, pj_slice x, float factor, float cap);
 void pj_cpu_argmax(void *state, pj_slice x);
+/* streams.c */
+void pj_cpu_predict_streams(void *state, pj_slice coefficients, pj_slice streams, pj_slice x);
+void pj_cpu_correct_streams(void *state, pj_slice coefficients, const float *scale,
+                            pj_slice streams, pj_slice x);
+void pj_cpu_match_magnitude(void *state, pj_slice x, pj_slice like);
 /* norm.c */
 void pj_cpu_norm(void *state, const pj_norm_step *step);
 /* products.c */

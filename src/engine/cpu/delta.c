@@ -62,6 +62,18 @@ static void keep_inputs(const delta *t, const pj_pass_segment *g, size_t begin, 
                 input_row(t, g, (int64_t)g->count + j - kept, begin), n * sizeof(float));
 }
 
+/* The state after each row of a pass that may be rolled back. */
+static void keep_each(const delta *t, const pj_pass_segment *g, size_t begin, size_t n)
+{
+    uint32_t kept = t->d->kernel - 1;
+    for (uint32_t row = 0; row < g->count; row++) {
+        float *after = pj_cpu_delta_after(t->s, t->layer, g, row);
+        for (uint32_t j = 0; after && j < kept; j++)
+            memcpy(after + j * t->channels + begin,
+                   input_row(t, g, (int64_t)row + 1 + j - kept, begin), n * sizeof(float));
+    }
+}
+
 static void convolve(void *context, size_t run)
 {
     const delta *t = context;
@@ -69,6 +81,7 @@ static void convolve(void *context, size_t run)
     const pj_pass *pass = t->s->rows.pass;
     for (uint32_t i = 0; i < pass->segment_count; i++) {
         convolve_run(t, &pass->segments[i], begin, n);
+        keep_each(t, &pass->segments[i], begin, n);
         keep_inputs(t, &pass->segments[i], begin, n);
     }
 }
@@ -141,13 +154,16 @@ static void run_unit(void *context, size_t unit)
     const struct pj_delta *d = t->d;
     const pj_pass_segment *g = &t->s->rows.pass->segments[unit / d->value_heads];
     uint32_t head = (uint32_t)(unit % d->value_heads);
-    float *matrix = last_inputs(t, g) + (d->kernel - 1) * t->channels +
-                    (size_t)head * d->key_dim * d->value_dim;
+    size_t floats = (size_t)d->key_dim * d->value_dim;
+    size_t first = (d->kernel - 1) * t->channels + head * floats;
+    float *matrix = last_inputs(t, g) + first;
     for (uint32_t row = 0; row < g->count; row++) {
         if (d->kind == PJ_SCAN)
             scan_row(t, head, g->row + row, matrix);
         else
             delta_run_row(t, head, g->row + row, matrix);
+        float *after = pj_cpu_delta_after(t->s, t->layer, g, row);
+        if (after) memcpy(after + first, matrix, floats * sizeof *matrix);
     }
 }
 

@@ -122,6 +122,11 @@ static float *cpu_logits(void *state, uint32_t rows)
     return s->buffers[PJ_BUFFER_LOGITS];
 }
 
+static const float *cpu_rows(void *state, pj_slice x)
+{
+    return pj_cpu_floats(state, x);
+}
+
 static const int32_t *cpu_ids(void *state)
 {
     const pj_cpu *s = state;
@@ -165,10 +170,16 @@ const pj_backend pj_backend_cpu = {.version = PJ_BACKEND_VERSION,
                                            .convolve = pj_cpu_convolve,
                                            .delta_rule = pj_cpu_delta_rule,
                                            .gated_norm = pj_cpu_gated_norm,
+                                           .predict_streams = pj_cpu_predict_streams,
+                                           .correct_streams = pj_cpu_correct_streams,
+                                           .match_magnitude = pj_cpu_match_magnitude,
                                            .take_rows = pj_cpu_take_rows,
                                            .bound = pj_cpu_bound,
                                            .argmax = pj_cpu_argmax,
+                                           .give = pj_cpu_give,
+                                           .rows = cpu_rows,
                                            .logits = cpu_logits,
                                            .ids = cpu_ids,
                                            .reset = pj_cpu_reset,
+                                           .rewind = pj_cpu_rewind,
                                            .slide = pj_cpu_slide}};

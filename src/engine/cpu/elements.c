@@ -22,6 +22,7 @@ static void gather_row(void *context, size_t row)
     const unsigned char *stored = t->table->data;
     float *y = pj_cpu_row(t->s, t->y, row);
     size_t id = (size_t)t->s->rows.pass->ids[row];
+    if (id >= t->table->rows) id = 0;
     t->s->kernels->dequantise(t->table->type, stored + id * t->table->row_bytes, y, t->y.cols);
     if (t->scale != 1) t->s->kernels->scale(y, t->y.cols, t->scale);
 }
@@ -171,6 +172,13 @@ void pj_cpu_add_gated(void *state, pj_slice y, pj_slice x, pj_slice gate)
     pj_instrument_operation(s->instrument, PJ_N_OP_SCATTER_ADD);
     pj_cpu_rows(s, y.rows, (size_t)y.rows * y.cols, add_gated_row, &task);
     pj_cpu_operation_end(s, &(pj_cpu_done){.flops = 2 * values, .bytes = 12 * values});
+}
+
+void pj_cpu_give(void *state, const float *values, pj_slice y)
+{
+    const pj_cpu *s = state;
+    for (uint32_t row = 0; row < y.rows; row++)
+        memcpy(pj_cpu_row(s, y, row), values + row * (size_t)y.cols, y.cols * sizeof *values);
 }
 
 /* ---- selections --------------------------------------------------------------------------- */

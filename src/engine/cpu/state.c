@@ -83,6 +83,12 @@ static void cut_activations(pj_cpu *s, cutter *c, const size_t *floats)
     cut_scratch(s, c, floats);
 }
 
+/* A recurrent state, and one after each row of a pass that may be rolled back. */
+static size_t delta_copies(const pj_cpu *s)
+{
+    return s->options.rewind ? s->options.rewind + 2 : 1;
+}
+
 static bool place_kv(pj_cpu *s, cutter *c)
 {
     const pj_model_config *m = &s->model->config;
@@ -91,7 +97,8 @@ static bool place_kv(pj_cpu *s, cutter *c)
         uint32_t slots = l->window == UINT32_MAX ? s->full_slots : s->window_slots;
         s->delta_offset[i] = c->used;
         if (l->delta)
-            state_cut(c, s->options.sequences, pj_delta_state_floats(l->delta), sizeof(float));
+            state_cut(c, s->options.sequences * delta_copies(s), pj_delta_state_floats(l->delta),
+                      sizeof(float));
         s->kv_offset[i] = c->used;
         s->kv_row_bytes[i] = pj_dtype_row_bytes(s->options.kv_type, l->head_dim);
         if (!pj_layer_has_keys(l)) continue;
@@ -190,7 +197,27 @@ pj_kv_rows pj_cpu_kv(const pj_cpu *s, uint32_t layer, uint32_t sequence, uint32_
 float *pj_cpu_delta(const pj_cpu *s, uint32_t layer, uint32_t sequence)
 {
     size_t floats = pj_delta_state_floats(s->model->layers[layer].delta);
-    return (float *)(void *)(s->kv + s->delta_offset[layer]) + sequence * floats;
+    return (float *)(void *)(s->kv + s->delta_offset[layer]) + sequence * delta_copies(s) * floats;
+}
+
+float *pj_cpu_delta_after(const pj_cpu *s, uint32_t layer, const pj_pass_segment *segment,
+                          uint32_t row)
+{
+    if (!s->options.rewind || segment->count > s->options.rewind + 1) return NULL;
+    return pj_cpu_delta(s, layer, segment->sequence) +
+           (1 + (size_t)row) * pj_delta_state_floats(s->model->layers[layer].delta);
+}
+
+void pj_cpu_rewind(void *state, uint32_t sequence, uint32_t row)
+{
+    const pj_cpu *s = state;
+    const pj_pass_segment last = {.sequence = sequence, .count = 1};
+    for (uint32_t i = 0; i < s->model->config.layers; i++) {
+        const struct pj_delta *d = s->model->layers[i].delta;
+        if (d)
+            memcpy(pj_cpu_delta(s, i, sequence), pj_cpu_delta_after(s, i, &last, row),
+                   pj_delta_state_floats(d) * sizeof(float));
+    }
 }
 
 void pj_cpu_reset(void *state, uint32_t sequence)

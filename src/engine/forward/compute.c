@@ -39,7 +39,7 @@ static size_t widest_mlp(const pj_model_config *c)
     bool parallel = pj_blueprint_get(c->arch)->parallel_experts;
     if (c->experts == 0 || c->layer_is_dense || parallel)
         widest = compute_larger(widest, c->intermediate);
-    for (uint32_t i = 0; c->wide_readers && i < c->layers; i++)
+    for (uint32_t i = 0; (c->wide_readers || c->layer_width) && i < c->layers; i++)
         widest = compute_larger(widest, pj_config_mlp_width(c, i));
     return compute_larger(widest, c->token_vector);
 }
@@ -78,6 +78,7 @@ static bool measure_buffers(const pj_model *model, const pj_state_options *o,
 {
     const pj_model_config *c = &model->config;
     size_t f = widest_mlp(c), vectors = (size_t)c->layers * c->token_vector;
+    size_t streams = c->streams.count;
     bool beside = model->blueprint->parallel_experts && c->experts;
     size_t width[PJ_BUFFERS] = {
         [PJ_BUFFER_X] = c->hidden,
@@ -86,9 +87,13 @@ static bool measure_buffers(const pj_model *model, const pj_state_options *o,
         [PJ_BUFFER_Y2] = c->hidden,
         [PJ_BUFFER_GATE_UP] = 2 * f + PJ_GATE_GAP,
         [PJ_BUFFER_ACT] = f,
-        [PJ_BUFFER_BRANCH] = beside ? c->hidden : 0,
+        [PJ_BUFFER_STREAMS] = streams * c->hidden,
+        [PJ_BUFFER_COEFFICIENTS] = streams * streams,
+        [PJ_BUFFER_MIXED] =
+            model->next_projection.w.data ? 2 * (size_t)c->hidden : c->streams.residual_rank,
+        [PJ_BUFFER_BRANCH] = beside || streams ? c->hidden : 0,
         [PJ_BUFFER_ROUTED] = beside ? c->hidden : 0,
-        [PJ_BUFFER_ROUTING] = c->experts,
+        [PJ_BUFFER_ROUTING] = compute_larger(c->experts, streams),
         [PJ_BUFFER_TOKEN_VECTORS] = vectors,
         [PJ_BUFFER_TOKEN_CONTEXT] = vectors,
         [PJ_BUFFER_LOGITS] = c->vocab,
@@ -183,6 +188,16 @@ void pj_compute_reset(pj_compute *c, uint32_t sequence)
     c->sequences[sequence].length = 0;
     c->sequences[sequence].base = 0;
     c->sequences[sequence].generation = 0;
+}
+
+void pj_compute_rewind(pj_compute *c, uint32_t sequence, uint32_t kept)
+{
+    pj_sequence *q = &c->sequences[sequence];
+    uint32_t begin = c->row_position[0];
+    if (begin + kept == q->length) return;
+    q->length = begin + kept;
+    if (c->loaded->model->config.linear.kernel > 0)
+        c->loaded->backend->ops.rewind(c->state, sequence, kept - 1);
 }
 
 void pj_compute_make_room(pj_compute *c, uint32_t sequence, uint32_t count)

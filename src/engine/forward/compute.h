@@ -46,6 +46,8 @@ pj_status pj_compute_open(pj_compute *compute, const pj_loaded *loaded,
                           pj_error *err);
 void pj_compute_close(pj_compute *compute); /* may run twice; a zeroed one is allowed */
 void pj_compute_reset(pj_compute *compute, uint32_t sequence); /* empties a sequence */
+/* Drops the rows of the last pass, which was of this sequence alone, but for the first `kept`. */
+void pj_compute_rewind(pj_compute *compute, uint32_t sequence, uint32_t kept);
 /* Makes room for `count` more tokens of a sequence in windowed layers; within a pass. */
 void pj_compute_make_room(pj_compute *compute, uint32_t sequence, uint32_t count);
 
@@ -54,6 +56,10 @@ void pj_compute_make_room(pj_compute *compute, uint32_t sequence, uint32_t count
 pj_status pj_compute_forward(pj_compute *compute, const pj_pass *pass);
 /* Logits of more rows of the last pass. */
 pj_status pj_compute_logits(pj_compute *compute, const uint32_t *rows, uint32_t count);
+
+/* The first `rows` rows of the last pass's output, normalised for the head, in host memory until
+ * the next pass. */
+pj_status pj_compute_hidden(pj_compute *compute, uint32_t rows, const float **hidden);
 
 /* For calibration. `prepare` runs a complete pass without adding it to the cache, so that every
  * buffer is filled, and notes the existing components in `part`. `part` then runs a single one,

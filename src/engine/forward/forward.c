@@ -47,7 +47,7 @@ static void forward_place(const pj_steps *s)
 
 /* ---- before the layers -------------------------------------------------------------------- */
 
-/* Gemma 4: per-layer token vectors. */
+/* Gemma 3n and 4: per-layer token vectors. */
 static void embed_token_vectors(const pj_steps *s)
 {
     const pj_model *m = s->model;
@@ -72,6 +72,29 @@ static void embed_token_vectors(const pj_steps *s)
     pj_steps_end(s, &done);
 }
 
+/* Of a head that predicts the token after the next: X becomes the projection of the next token's
+ * embedding and the model's output before it, each normalised. */
+static void join_hidden(const pj_steps *s)
+{
+    const pj_model *m = s->model;
+    uint32_t hidden = m->config.hidden;
+    pj_slice x = pj_steps_hidden(s, PJ_BUFFER_X), given = pj_steps_hidden(s, PJ_BUFFER_Y);
+    pj_slice both = pj_steps_slice(s, PJ_BUFFER_MIXED, 2 * hidden);
+    uint32_t first = m->next_hidden_first ? hidden : 0;
+    pj_norm_step of_token = {.norm = &m->next_embedding_norm,
+                             .heads = 1,
+                             .x = x,
+                             .y = pj_slice_cols(both, first, hidden)};
+    pj_norm_step of_output = {.norm = &m->next_hidden_norm,
+                              .heads = 1,
+                              .x = given,
+                              .y = pj_slice_cols(both, hidden - first, hidden)};
+    s->ops->give(s->state, s->pass->hidden, given);
+    pj_steps_norm(s, &of_token);
+    pj_steps_norm(s, &of_output);
+    pj_steps_product(s, both, &m->next_projection, x, pj_no_slice);
+}
+
 static void embed(const pj_steps *s)
 {
     const pj_matrix *m = &s->model->embedding;
@@ -89,6 +112,8 @@ static void embed(const pj_steps *s)
     }
     pj_steps_end(s, &done);
     if (s->model->token_projection.w.data) embed_token_vectors(s);
+    if (s->model->streams_in) pj_steps_widen(s);
+    if (s->model->next_projection.w.data) join_hidden(s);
     pj_steps_end_section(s);
 }
 
@@ -209,26 +234,38 @@ static void scale_output(const pj_steps *s, const pj_layer *l)
     pj_steps_end(s, &done);
 }
 
+/* Adds the layer's token vectors to the residual stream, or to all but the first. */
+static void add_token_input(const pj_steps *s, const pj_layer *l)
+{
+    pj_steps_token_input(s, l, pj_steps_hidden(s, PJ_BUFFER_Y));
+    if (l->streams)
+        pj_steps_add_to_others(s, &l->token_norm);
+    else
+        norm_output(s, &l->token_norm);
+}
+
 static void run_layer(const pj_steps *s, const pj_layer *l)
 {
     const pj_ablation *without = &s->compute->options.without;
     pj_slice x = pj_steps_hidden(s, PJ_BUFFER_X);
     if (s->instrument->module) s->ops->layer(s->state, l->index);
 
+    if (l->streams) pj_steps_predict(s, l);
     pj_slice h = forward_norm(s, &l->attention_norm, x);
+    if (l->streams) pj_steps_low_rank(s, l, h);
     bool has_mixer = l->delta || pj_layer_attends(l);
     bool has_mlp = l->experts || l->mlp.down.w.data;
     if (!without->attention && has_mixer) attend(s, l, h);
+    if (l->streams) pj_steps_join_low_rank(s, h);
     /* a parallel block uses the first norm's output for both halves */
     if (!s->model->blueprint->parallel_block) h = forward_norm(s, &l->mlp_norm, x);
     if (!without->mlp && has_mlp) feed_forward(s, l, h);
 
-    if (l->token_gate.w.data) {
-        pj_steps_token_input(s, l, pj_steps_hidden(s, PJ_BUFFER_Y));
-        norm_output(s, &l->token_norm);
-    }
+    if (l->streams) pj_steps_correct(s, l);
+    if (l->token_gate.w.data) add_token_input(s, l);
     scale_output(s, l);
-    pj_steps_end(s, &(pj_done){.flops = NAN, .bytes = NAN, .out = x});
+    pj_steps_end(
+        s, &(pj_done){.flops = NAN, .bytes = NAN, .out = l->streams ? pj_steps_streams(s) : x});
 }
 
 static pj_status run_layers(const pj_steps *s)
@@ -271,7 +308,10 @@ static void run_head(const pj_steps *s, const uint32_t *rows, uint32_t count)
     pj_slice y = pj_slice_of(PJ_BUFFER_Y, count, hidden, hidden);
     pj_slice logits = pj_slice_of(PJ_BUFFER_LOGITS, count, vocab, vocab);
     pj_steps_section(s, PJ_N_FINAL_NORM);
-    s->ops->take_rows(s->state, pj_steps_hidden(s, PJ_BUFFER_X), rows, y);
+    if (m->streams_out)
+        pj_steps_narrow(s, rows, count);
+    else
+        s->ops->take_rows(s->state, pj_steps_hidden(s, PJ_BUFFER_X), rows, y);
     pj_slice h = forward_norm(s, &m->final_norm, y);
     pj_steps_end_section(s);
     pj_steps_section(s, PJ_N_LM_HEAD);
@@ -338,6 +378,23 @@ pj_status pj_compute_logits(pj_compute *compute, const uint32_t *rows, uint32_t 
     return end_pass(&s, PJ_OK, count);
 }
 
+pj_status pj_compute_hidden(pj_compute *compute, uint32_t rows, const float **hidden)
+{
+    const pj_pass pass = {0};
+    pj_steps s = steps_of(compute, &pass, NULL);
+    s.rows = rows;
+    pj_norm_step step = {.norm = &s.model->final_norm,
+                         .kind = s.model->blueprint->norm,
+                         .heads = 1,
+                         .x = pj_steps_hidden(&s, PJ_BUFFER_X),
+                         .y = pj_steps_hidden(&s, PJ_BUFFER_NORMED)};
+    begin_pass(&s);
+    s.ops->norm(s.state, &step); /* part of the caller's component */
+    pj_status status = end_pass(&s, PJ_OK, 0);
+    *hidden = status ? NULL : s.ops->rows(s.state, step.y);
+    return status;
+}
+
 /* ---- single components, for calibration ---------------------------------------------------- */
 
 pj_status pj_compute_prepare(pj_compute *compute, const pj_pass *pass, pj_pass_part *part)
@@ -358,11 +415,13 @@ pj_status pj_compute_part(pj_compute *compute, const pj_pass *pass, pj_pass_part
     pj_steps s = steps_of(compute, pass, part);
     begin_pass(&s);
     if (part->only == PJ_N_LM_HEAD || part->only == PJ_N_LOGITS ||
-        part->only == s.model->final_norm.name)
+        part->only == PJ_N_ALTUP_UNEMBED_PROJECTIONS || part->only == s.model->final_norm.name)
         run_head(&s, pass->logit_rows, pass->logit_count);
     else if (part->only >= PJ_N_EMBED_TOKENS_PER_LAYER &&
              part->only <= PJ_N_PER_LAYER_PROJECTION_NORM)
         embed_token_vectors(&s);
+    else if (part->only == PJ_N_ALTUP_PROJECTIONS)
+        pj_steps_widen(&s);
     else
         run_layer(&s, &s.model->layers[layer]);
     return end_pass(&s, PJ_OK, 0);

@@ -33,6 +33,8 @@ void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, pj_slice x, pj_slice y, 
 {
     pj_activation like = mlp_activation(&s->model->config);
     like.xielu = mlp->xielu;
+    like.cuts = mlp->cuts;
+    like.cutoff = mlp->cutoff;
     pj_mlp_block b = pj_mlp_block_of(mlp, &like, y, residual);
     pj_steps_products(s, x, b.inputs, b.input_count);
     activate(s, &b.activation, s->model->config.multipliers.gate, PJ_N_ACT);

@@ -27,7 +27,7 @@
 #include "engine/model/model.h"
 
 /* Incremented with every change of a table's layout or of a function's contract. */
-enum { PJ_BACKEND_VERSION = 8 };
+enum { PJ_BACKEND_VERSION = 9 };
 
 /* ---- what the operations read and write --------------------------------------------------- */
 
@@ -36,21 +36,24 @@ enum { PJ_BACKEND_VERSION = 8 };
  * read. */
 typedef enum pj_buffer_name {
     PJ_NO_BUFFER = 0,
-    PJ_BUFFER_X,             /* residual stream */
+    PJ_BUFFER_X,             /* residual stream; of several, the active one */
+    PJ_BUFFER_STREAMS,       /* all residual streams of a token, adjacent */
+    PJ_BUFFER_COEFFICIENTS,  /* of their prediction or correction */
     PJ_BUFFER_NORMED,        /* output of the norm before half a layer */
     PJ_BUFFER_QKV,           /* queries, keys, values of a token, adjacent */
     PJ_BUFFER_GATE,          /* output gates; queries and gates alternating by head; with latent
                                 attention, queries and values by head */
     PJ_BUFFER_ATTENDED,      /* attention's output, before its projection */
-    PJ_BUFFER_MIXED,         /* input of the delta rule's convolution; compressed queries */
+    PJ_BUFFER_MIXED,         /* input of the delta rule's convolution; compressed queries; inside
+                                a residual of low rank; what a further token's head projects */
     PJ_BUFFER_STRENGTH,      /* the delta rule's b, then a */
     PJ_BUFFER_Y,             /* output of half a layer */
     PJ_BUFFER_Y2,            /* output of a shared expert */
     PJ_BUFFER_GATE_UP,       /* gate and up of a token, adjacent */
     PJ_BUFFER_ACT,           /* their activation */
-    PJ_BUFFER_BRANCH,        /* a dense block's output beside experts */
+    PJ_BUFFER_BRANCH,        /* a dense block's output beside experts; a stream's projection */
     PJ_BUFFER_ROUTED,        /* the router's input beside a dense block */
-    PJ_BUFFER_ROUTING,       /* router logits; a shared expert's gate */
+    PJ_BUFFER_ROUTING,       /* router logits; a shared expert's gate; a streams' router's output */
     PJ_BUFFER_TOKEN_VECTORS, /* per-layer token vectors */
     PJ_BUFFER_TOKEN_CONTEXT, /* the same, from the embedding's projection */
     PJ_BUFFER_LOGITS,        /* [max_logits] rows */
@@ -112,11 +115,14 @@ typedef enum pj_activation_kind {
                       */
 } pj_activation_kind;
 
-/* act = f(gate) * up, or f(gate) without `up`. */
+/* act = f(gate) * up, or f(gate) without `up`. With `cuts`, f reads max(0, gate - c) instead of the
+ * gate, c = mean + cutoff * standard deviation (population) of the row's gates. */
 typedef struct pj_activation {
     pj_activation_kind kind;
     float alpha, limit; /* of PJ_ACT_CLAMPED */
     const float *xielu; /* of PJ_ACT_XIELU: four */
+    bool cuts;
+    float cutoff;
     pj_slice gate, up, act;
     bool inner; /* part of another component: at depth module it has no statistics of its own */
 } pj_activation;
@@ -144,7 +150,7 @@ typedef struct pj_ops {
     void (*component)(void *s, pj_instrument_name name);
     void (*end)(void *s, const pj_done *done); /* of a layer or component */
 
-    /* y[r] = scale * row pass->ids[r] of the table. */
+    /* y[r] = scale * row pass->ids[r] of the table, or row 0 if it has fewer. */
     void (*gather)(void *s, const pj_matrix *table, float scale, pj_slice y);
     /* x *= factor */
     void (*scale)(void *s, pj_slice x, float factor);
@@ -232,6 +238,16 @@ typedef struct pj_ops {
      * silu(gate)) in norm_groups parts, or with norm_first those parts' norm times silu(gate), or
      * without a norm y silu(gate). Overwrites gate. */
     void (*gated_norm)(void *s, const pj_layer *layer, pj_slice y, pj_slice gate);
+    /* Alternating updates (engine/model/streams.h): `streams` has config.streams.count slices of
+     * the columns of x, adjacent. Stream j becomes stream j + sum over i of coefficients(r, count j
+     * + i) * stream i, all at once; x = the active one. */
+    void (*predict_streams)(void *s, pj_slice coefficients, pj_slice streams, pj_slice x);
+    /* Stream j += (1 + coefficients(r, j)) (x - the active stream before); then x = the active one,
+     * times `scale` by column if there is one. */
+    void (*correct_streams)(void *s, pj_slice coefficients, const float *scale, pj_slice streams,
+                            pj_slice x);
+    /* x *= sqrt(mean like^2) / sqrt(max(mean x^2, 1e-5)), by rows. */
+    void (*match_magnitude)(void *s, pj_slice x, pj_slice like);
     /* y[i] = x[rows[i]] for the rows of y; `rows` is read before the function returns. */
     void (*take_rows)(void *s, pj_slice x, const uint32_t *rows, pj_slice y);
     /* x = cap tanh(factor x / cap); cap 0: only the factor. */
@@ -240,6 +256,11 @@ typedef struct pj_ops {
      * only if x(r, i) > x(r, earlier)): kept for `ids`. */
     void (*argmax)(void *s, pj_slice x);
 
+    /* y = rows of values in host memory, which stay valid until end_pass. NULL: the device cannot,
+     * and heads that predict further tokens are refused. */
+    void (*give)(void *s, const float *values, pj_slice y);
+    /* After end_pass: the rows of a buffer in host memory, until the next pass. NULL as `give`. */
+    const float *(*rows)(void *s, pj_slice x);
     /* After end_pass: the rows of LOGITS in host memory, writable, until the next pass. NULL: lost,
      * end_pass will say why. */
     float *(*logits)(void *s, uint32_t rows);
@@ -247,6 +268,10 @@ typedef struct pj_ops {
 
     /* Between passes: empties the recurrent state (convolution and delta rule) of a sequence. */
     void (*reset)(void *s, uint32_t sequence);
+    /* Between passes: a sequence's recurrent state becomes what it was after row `row` of the last
+     * pass, which was of this sequence alone and of at most options.rewind + 1 rows. NULL: the
+     * device cannot, and models with such a state are not verified against drafts. */
+    void (*rewind)(void *s, uint32_t sequence, uint32_t row);
     /* Within a pass: in windowed layers that own their keys, moves slots [from, from + count) of a
      * sequence to slots [0, count); its base advances by `from`. */
     void (*slide)(void *s, uint32_t sequence, uint32_t from, uint32_t count);

@@ -20,7 +20,7 @@ typedef struct pj_state_options {
     uint32_t context;    /* positions a sequence may have */
     uint32_t max_tokens; /* rows of one pass, over all sequences */
     uint32_t max_logits; /* rows of logits of one pass */
-    uint32_t rewind;     /* tokens that the engine may roll back by lowering pj_sequence.length */
+    uint32_t rewind;     /* tokens that the engine may roll back (pj_compute_rewind) */
     pj_dtype kv_type;    /* F32 or F16 */
     pj_ablation without; /* what a pass leaves out */
 } pj_state_options;
@@ -36,6 +36,9 @@ typedef struct pj_pass {
     uint32_t tokens;
     pj_pass_segment *segments; /* in row order, each sequence at most once */
     uint32_t segment_count;
+    /* [tokens][hidden] for a head that predicts the token after the next: the model's normed output
+     * (pj_compute_hidden) at the position before each token */
+    const float *hidden;
     const uint32_t *logit_rows; /* rows whose logits are needed */
     uint32_t logit_count;
     bool prefill;

@@ -83,4 +83,18 @@ void pj_steps_experts(const pj_steps *s, const pj_layer *layer, pj_slice routed,
 /* The layer's part of the token vectors, into y. */
 void pj_steps_token_input(const pj_steps *s, const pj_layer *layer, pj_slice y);
 
+/* Alternating updates. Streams of the embedding in X; their prediction, of which X is the active
+ * one; their correction by X, which becomes what token vectors are gated by; the sum of the normed
+ * Y and all but the first; and what the head reads of the selected rows, in Y. */
+pj_slice pj_steps_streams(const pj_steps *s);
+void pj_steps_widen(const pj_steps *s);
+void pj_steps_predict(const pj_steps *s, const pj_layer *layer);
+void pj_steps_correct(const pj_steps *s, const pj_layer *layer);
+void pj_steps_add_to_others(const pj_steps *s, const pj_norm *norm);
+void pj_steps_narrow(const pj_steps *s, const uint32_t *rows, uint32_t count);
+/* The residual of low rank: its normed output is added to X; then, after attention, its input too,
+ * and X is divided by sqrt(2). */
+void pj_steps_low_rank(const pj_steps *s, const pj_layer *layer, pj_slice x);
+void pj_steps_join_low_rank(const pj_steps *s, pj_slice x);
+
 #endif

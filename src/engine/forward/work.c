@@ -30,7 +30,8 @@ pj_done pj_activation_work(const pj_activation *a)
 {
     double values = (double)a->act.rows * a->act.cols;
     bool gated = a->up.buffer != PJ_NO_BUFFER;
-    return (pj_done){(gated ? 5 : 4) * values, 4 * (gated ? 3 : 2) * values, a->act, true};
+    return (pj_done){((gated ? 5 : 4) + (a->cuts ? 6 : 0)) * values, 4 * (gated ? 3 : 2) * values,
+                     a->act, true};
 }
 
 double pj_rotated_values(const pj_model *model, const pj_layer *l)

@@ -51,7 +51,7 @@ static void make_bench(bench *b, const int32_t *ids, uint32_t sequence, uint32_t
 
 static bool is_component(pj_instrument_name name)
 {
-    return name >= PJ_N_EMBED_TOKENS && name <= PJ_N_FINAL_LAYERNORM;
+    return name >= PJ_N_EMBED_TOKENS && name < PJ_N_OP_GATHER;
 }
 
 static pj_status calibrate_find_blocks(work *w, const bench *b, pj_phase phase)

@@ -5,15 +5,22 @@
 
 #include <string.h>
 
-/* Layers with the delta rule, a scan or a convolution have a state that cannot be rolled back. */
-static pj_status check_one(const pj_engine *e, const char *role, pj_error *err)
+/* Layers with the delta rule, a scan or a convolution have a state: within a target's pass it can
+ * go back, where the device keeps it after each row; over the passes of a draft it cannot. */
+static pj_status check_one(const pj_engine *e, const char *role, bool goes_back, pj_error *err)
 {
-    if (e->model.config.linear.kernel > 0)
+    if (e->model.config.linear.kernel > 0 && !goes_back)
         return pj_fail(err, PJ_E_UNSUPPORTED,
-                       "%s cannot be the %s of speculative decoding: the state of its linear "
+                       "%s cannot be the %s of speculative decoding%s%s: the state of its linear "
                        "attention cannot go back when a token is rejected",
-                       e->facts.model_name, role);
+                       e->facts.model_name, role, e->loaded.facts.host_memory ? "" : " on ",
+                       e->loaded.facts.host_memory ? "" : e->loaded.facts.name);
     return PJ_OK;
+}
+
+static pj_status check_target(const pj_engine *e, pj_error *err)
+{
+    return check_one(e, "target", e->loaded.backend->ops.rewind != NULL, err);
 }
 
 /* Equal sizes and equal text of some tokens: checking all would take as long as loading them. */
@@ -38,10 +45,19 @@ static bool same_vocabulary(const pj_engine *a, const pj_engine *b)
     return same;
 }
 
+pj_status pj_draft_check_head(const pj_engine *target, pj_error *err)
+{
+    if (!target->loaded.backend->ops.give)
+        return pj_fail(err, PJ_E_UNSUPPORTED,
+                       "%s cannot run heads that predict further tokens yet: use --device cpu",
+                       target->loaded.facts.name);
+    return check_target(target, err);
+}
+
 pj_status pj_draft_check(const pj_engine *target, const pj_engine *draft, pj_error *err)
 {
-    pj_status status = check_one(target, "target", err);
-    if (!status) status = check_one(draft, "draft", err);
+    pj_status status = check_target(target, err);
+    if (!status) status = check_one(draft, "draft", false, err);
     if (!status && !same_vocabulary(target, draft))
         status = pj_fail(err, PJ_E_INVALID,
                          "%s cannot be the draft of %s: their vocabularies differ; take a smaller "

@@ -4,7 +4,8 @@
 
 #include "engine/generation/engine_internal.h"
 
-/* The error names the reason. */
+/* The error names the reason. `head`: of the target's own head, before it is opened. */
+pj_status pj_draft_check_head(const pj_engine *target, pj_error *err);
 pj_status pj_draft_check(const pj_engine *target, const pj_engine *draft, pj_error *err);
 
 #endif

@@ -45,8 +45,8 @@ static void gather_facts(pj_engine *e)
     const pj_model_counts *m = &e->model.counts;
     pj_engine_facts *f = &e->facts;
     const char *path = e->options.model;
-    if (e->model.synthetic)
-        snprintf(f->model_name, sizeof f->model_name, "%s", path);
+    if (e->model.synthetic || e->is_head)
+        snprintf(f->model_name, sizeof f->model_name, "%s", e->is_head ? PJ_DRAFT_HEAD : path);
     else
         pj_model_name_of_path(pj_checkpoint_path(e->model.checkpoint), f->model_name,
                               sizeof f->model_name);
@@ -152,9 +152,27 @@ static pj_status load_model(pj_engine *e, pj_error *err)
                    : pj_device_load(&e->loaded, &request, err);
 }
 
-/* `team`: threads of another engine to run on; NULL: its own. */
-static pj_status engine_open(const pj_engine_options *options, pj_team *team, pj_engine **engine,
-                             pj_error *err)
+static pj_status find_kernels(const char *isa, const pj_kernels **kernels, pj_error *err)
+{
+    const char *mask = isa ? isa : getenv("PERJOULE_ISA");
+    *kernels = pj_kernels_find(mask);
+    if (*kernels) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID,
+                   "unknown kernel set \"%.40s\": use c, avx2, avx512, vnni, bf16, amx, neon, "
+                   "dotprod or i8mm",
+                   mask);
+}
+
+pj_status pj_engine_check_isa(const char *isa, pj_error *err)
+{
+    const pj_kernels *kernels;
+    return find_kernels(isa, &kernels, err);
+}
+
+/* `team`: threads of another engine to run on; NULL: its own. `target`: the engine whose model's
+ * head this one is, or NULL. */
+static pj_status engine_open(const pj_engine_options *options, pj_team *team,
+                             const pj_engine *target, pj_engine **engine, pj_error *err)
 {
     int dtype;
     *engine = NULL;
@@ -170,16 +188,9 @@ static pj_status engine_open(const pj_engine_options *options, pj_team *team, pj
     e->borrows_team = team != NULL;
     e->options.chunk = options->chunk ? options->chunk : DEFAULT_CHUNK;
     if (e->options.chunk > MAX_CHUNK) e->options.chunk = MAX_CHUNK;
-    const char *mask = options->isa ? options->isa : getenv("PERJOULE_ISA");
-    e->kernels = pj_kernels_find(mask);
     e->options.model = pj_strdup(options->model);
-    if (!e->kernels) {
-        status = pj_fail(err, PJ_E_INVALID,
-                         "unknown kernel set \"%.40s\": use c, avx2, avx512, vnni, bf16, "
-                         "amx, neon, dotprod or i8mm",
-                         mask);
-        goto fail;
-    }
+    status = find_kernels(options->isa, &e->kernels, err);
+    if (status) goto fail;
     if (!e->options.model)
         status = pj_fail_memory(err, "the engine");
     else if (!team)
@@ -190,7 +201,9 @@ static pj_status engine_open(const pj_engine_options *options, pj_team *team, pj
                               .kernels = e->kernels,
                               .cancel = options->cancel,
                               .progress = options->progress};
-    status = pj_model_open(&e->model, &model, e->team, err);
+    e->is_head = target != NULL;
+    status = target ? pj_model_open_head(&e->model, &target->model, &model, e->team, err)
+                    : pj_model_open(&e->model, &model, e->team, err);
     if (status) goto fail;
     choose_kv_type(e);
     status = load_model(e, err);
@@ -213,7 +226,10 @@ fail:
 /* The draft model runs on this engine's device and threads. */
 static pj_status open_draft(pj_engine *e, pj_error *err)
 {
-    pj_engine_options options = {.model = e->options.draft,
+    bool head = e->options.draft && strcmp(e->options.draft, PJ_DRAFT_HEAD) == 0;
+    pj_engine_options options = {.model = head ? e->options.model : e->options.draft,
+                                 .dtype = head ? e->options.dtype : NULL,
+                                 .no_tokenizer = head,
                                  .kv = e->options.kv,
                                  .isa = e->options.isa,
                                  .device = e->options.device,
@@ -221,13 +237,14 @@ static pj_status open_draft(pj_engine *e, pj_error *err)
                                  .any_tokenizer = true,
                                  .cancel = e->options.cancel};
     if (!e->options.draft) return PJ_OK;
-    pj_status status = engine_open(&options, e->team, &e->draft, err);
-    return status ? status : pj_draft_check(e, e->draft, err);
+    pj_status status = head ? pj_draft_check_head(e, err) : PJ_OK;
+    if (!status) status = engine_open(&options, e->team, head ? e : NULL, &e->draft, err);
+    return status || head ? status : pj_draft_check(e, e->draft, err);
 }
 
 pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, pj_error *err)
 {
-    pj_status status = engine_open(options, NULL, engine, err);
+    pj_status status = engine_open(options, NULL, NULL, engine, err);
     if (status) return status;
     status = open_draft(*engine, err);
     if (!status) return PJ_OK;

@@ -34,15 +34,17 @@ typedef struct pj_engine_options {
     /* Computes the forward pass in the device's stead, for tests (engine/forward/ops.h); or NULL.
      */
     const struct pj_backend *backend;
-    const char *draft;  /* a smaller model that proposes tokens (engine/generation/speculation.h);
-                           NULL: none */
-    bool no_tokenizer;  /* prompts are ids only: the tokenizer is not loaded */
+    const char *draft; /* a smaller model that proposes tokens (engine/generation/speculation.h), or
+                          PJ_DRAFT_HEAD: the model's own head for further tokens; NULL: none */
+    bool no_tokenizer; /* prompts are ids only: the tokenizer is not loaded */
     bool any_tokenizer; /* prompts are ids: an unreadable tokenizer is ignored */
     /* Set by another thread or a signal handler, it ends the conversion of weights
      * (PJ_E_CANCELLED); read while opening only; or NULL. */
     const _Atomic bool *cancel;
     pj_progress *progress; /* counts the layers loaded while opening; or NULL */
 } pj_engine_options;
+
+#define PJ_DRAFT_HEAD "mtp"
 
 /* Opens and checks a model. 16- and 32-bit weights stay in the file's mapping. If loading is part
  * of a run, the caller opens the section model_load around the call. */
@@ -75,6 +77,8 @@ typedef struct pj_engine_facts {
     int64_t model_ns, tokenizer_ns;
 } pj_engine_facts;
 
+/* Whether there is such a kernel set, as pj_engine_options.isa. */
+pj_status pj_engine_check_isa(const char *isa, pj_error *err);
 const pj_engine_facts *pj_engine_get_facts(const pj_engine *engine);
 const pj_engine_facts *pj_engine_draft_facts(const pj_engine *engine); /* NULL: no draft model */
 

@@ -14,6 +14,7 @@ struct pj_engine {
     pj_loaded loaded;               /* the model on its device */
     struct pj_tokenizer *tokenizer; /* NULL: none */
     pj_engine *draft;               /* proposes tokens (speculation.h); NULL: none */
+    bool is_head;                   /* of another engine's model, which is that engine's target */
     pj_dtype kv_type;
     uint32_t context;     /* maximum tokens per sequence */
     uint32_t vocab_limit; /* ids from here on have no text and are never sampled */

@@ -224,7 +224,8 @@ static pj_status generate_prepare(generation *g)
         status = pj_fail_memory(g->err, "the batch");
     for (uint32_t i = 0; i < g->count && !status; i++) status = prepare_sequence(g, i);
     if (!status && g->draft_tokens)
-        status = pj_speculation_open(&g->speculation, e->draft, options.context, g->err);
+        status = pj_speculation_open(&g->speculation, e->draft, options.context, options.max_tokens,
+                                     g->err);
     generate_end_span(g);
     return status;
 }
@@ -383,11 +384,22 @@ static void end_draft(generation *g)
     generate_end_span(g);
 }
 
+/* A head reads each pass's part of the prompt, `count` tokens, with what the pass computed. */
+static pj_status follow_prompt(generation *g, uint32_t count)
+{
+    pj_speculation *p = &g->speculation;
+    if (!pj_speculation_is_head(p)) return PJ_OK;
+    begin_draft(g);
+    pj_status status = pj_speculation_follow(p, &g->compute, g->ids, count, g->request->cancel);
+    end_draft(g);
+    return status;
+}
+
 /* Fills the draft's KV cache with the prompt. */
 static pj_status prefill_draft(generation *g)
 {
     const pj_sequence_result *r = &g->result->sequences[0];
-    if (!g->draft_tokens || r->stop) return PJ_OK;
+    if (!g->draft_tokens || r->stop || pj_speculation_is_head(&g->speculation)) return PJ_OK;
     begin_draft(g);
     pj_status status =
         pj_speculation_feed(&g->speculation, r->prompt_ids, r->prompt_count, g->request->cancel);
@@ -405,6 +417,7 @@ static pj_status prefill(generation *g)
     for (uint32_t next = 0, done = 0, ended; next < g->count && !status;) {
         status = prefill_pass(g, &next, &done, &ended);
         if (!status && wanted && ended) status = draw_all(g, ended);
+        if (!status && wanted) status = follow_prompt(g, g->segments[0].count);
     }
     if (!status && wanted) status = prefill_draft(g);
     generate_end_span(g);
@@ -501,23 +514,21 @@ static pj_status speculative_step(generation *g, uint32_t *drawn)
     const pj_sequence_result *r = &g->result->sequences[0];
     uint32_t first = r->count, accepted;
     pj_status status = follow_rope(g, 0);
-    pj_sequence *q = &g->compute.sequences[0];
-    uint32_t length = q->length;
     begin_draft(g);
     if (!status)
-        status =
-            pj_speculation_propose(p, r->ids[first - 1], proposal_count(g), g->request->cancel);
+        status = pj_speculation_propose(p, &g->compute, r->ids + first, proposal_count(g),
+                                        g->request->cancel);
     end_draft(g);
     if (!status) status = check_proposals(g);
     if (!status) status = draw_checked(g, &accepted);
     if (status) return status;
     *drawn = r->count - first;
-    q->length = length + *drawn;
+    pj_compute_rewind(&g->compute, 0, *drawn);
     g->result->proposed += p->count;
     g->result->accepted += accepted;
     if (r->stop) return PJ_OK;
     pj_speculation_accept(p, accepted);
-    if (p->count > 0) return PJ_OK;
+    if (p->count > 0 || p->draft->is_head) return PJ_OK;
     begin_draft(g);
     status = pj_speculation_feed(p, &r->ids[first - 1], 1, g->request->cancel);
     end_draft(g);

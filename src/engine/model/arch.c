@@ -54,6 +54,8 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_NEMOTRON_H] = {"NemotronHForCausalLM", "nemotron_h", "nemotron_h", false},
     [PJ_ARCH_FALCON_H1] = {"FalconH1ForCausalLM", "falcon_h1", "falcon-h1", false},
     [PJ_ARCH_LLAMA4] = {"Llama4ForCausalLM", "llama4_text", "llama4", true},
+    [PJ_ARCH_MIMO] = {"MiMoForCausalLM", "mimo", NULL, false},
+    [PJ_ARCH_GEMMA3N] = {"Gemma3nForCausalLM", "gemma3n_text", "gemma3n", false},
 };
 
 static const struct {
@@ -66,6 +68,7 @@ static const struct {
     {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", PJ_ARCH_QWEN3_5_MOE},
     {"Gemma4ForConditionalGeneration", "gemma4", PJ_ARCH_GEMMA4},
     {"Llama4ForConditionalGeneration", "llama4", PJ_ARCH_LLAMA4},
+    {"Gemma3nForConditionalGeneration", "gemma3n", PJ_ARCH_GEMMA3N},
 };
 
 pj_arch pj_arch_of_class(const char *class_name)
@@ -108,23 +111,41 @@ bool pj_arch_gguf_neighbours(pj_arch arch)
     return archs[arch].neighbours;
 }
 
-static void arch_append(char *text, size_t *used, const char *name)
+static const char *model_type_of(int arch)
 {
-    int n = snprintf(text + *used, PJ_ARCH_LIST_BYTES - *used, "%s%s", *used ? ", " : "", name);
-    if (n > 0 && *used + (size_t)n < PJ_ARCH_LIST_BYTES) *used += (size_t)n;
+    return archs[arch].model_type;
+}
+
+static const char *gguf_of(int arch)
+{
+    return archs[arch].gguf;
+}
+
+/* As many names as fit, and how many others there are. */
+static const char *list_names(const char *(*name_of)(int), char text[PJ_ARCH_LIST_BYTES])
+{
+    enum { MORE_BYTES = sizeof " and 1000 more" };
+    size_t used = 0;
+    int more = 0;
+    for (int i = 0; i < PJ_ARCH_COUNT; i++) {
+        const char *name = name_of(i);
+        if (!name) continue;
+        if (more || used + strlen(name) + 2 + MORE_BYTES > PJ_ARCH_LIST_BYTES)
+            more++;
+        else
+            used += (size_t)snprintf(text + used, PJ_ARCH_LIST_BYTES - used, "%s%s",
+                                     used ? ", " : "", name);
+    }
+    if (more) snprintf(text + used, PJ_ARCH_LIST_BYTES - used, " and %d more", more);
+    return text;
 }
 
 const char *pj_arch_list(char text[PJ_ARCH_LIST_BYTES])
 {
-    size_t used = 0;
-    for (int i = 0; i < PJ_ARCH_COUNT; i++) arch_append(text, &used, archs[i].model_type);
-    return text;
+    return list_names(model_type_of, text);
 }
 
 const char *pj_arch_gguf_list(char text[PJ_ARCH_LIST_BYTES])
 {
-    size_t used = 0;
-    for (int i = 0; i < PJ_ARCH_COUNT; i++)
-        if (archs[i].gguf) arch_append(text, &used, archs[i].gguf);
-    return text;
+    return list_names(gguf_of, text);
 }

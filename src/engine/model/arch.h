@@ -48,6 +48,8 @@ typedef enum pj_arch {
     PJ_ARCH_NEMOTRON_H,
     PJ_ARCH_FALCON_H1,
     PJ_ARCH_LLAMA4,
+    PJ_ARCH_GEMMA3N,
+    PJ_ARCH_MIMO,
     PJ_ARCH_COUNT
 } pj_arch;
 
@@ -71,9 +73,9 @@ const char *pj_arch_name(pj_arch arch); /* "LlamaForCausalLM" */
 /* Whether GGUF files permute the rows of q and k so that neighbouring pairs rotate. */
 bool pj_arch_gguf_neighbours(pj_arch arch);
 
-/* For error messages: all model types ("llama, mistral, ...") and all GGUF names ("llama, phi2,
- * ..."), written to `text`, which is returned. */
-enum { PJ_ARCH_LIST_BYTES = 2048 };
+/* For error messages, of which they must leave room: model types ("llama, mistral, ... and 9
+ * more"), and names in GGUF files, written to `text`, which is returned. */
+enum { PJ_ARCH_LIST_BYTES = 320 };
 const char *pj_arch_list(char text[PJ_ARCH_LIST_BYTES]);
 const char *pj_arch_gguf_list(char text[PJ_ARCH_LIST_BYTES]);
 

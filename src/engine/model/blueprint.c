@@ -128,6 +128,8 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
                         .qk_norm = PJ_QK_NORM_HEAD, .qk_norm_rotated = true, .qk_norm_plain = true,
                         .router = PJ_ROUTER_SOFTMAX, .shared_expert = true, .weighted_input = true,
                         .experts_transposed = true},
+    [PJ_ARCH_MIMO] = {PRE_NORM, .qkv_bias = PJ_BIAS_ALWAYS},
+    [PJ_ARCH_GEMMA3N] = {SANDWICH_NORM, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_HEAD, .v_norm = true},
 };
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch)

@@ -155,7 +155,10 @@ static void config_read_sizes(pj_config_reader *r, pj_model_config *config)
                          : want_size(r, "num_hidden_layers", rules->layers, PJ_MAX_LAYERS);
     config->heads = want_size(r, "num_attention_heads", rules->heads, PJ_MAX_HEADS);
     config->kv_heads = want_kv_heads(r, rules->kv_heads, config->heads);
-    config->intermediate = want_size(r, "intermediate_size", rules->intermediate, PJ_MAX_WIDTH);
+    config->intermediate =
+        pj_config_widths(r, config)
+            ? config->layer_width[0]
+            : want_size(r, "intermediate_size", rules->intermediate, PJ_MAX_WIDTH);
     if (config->arch == PJ_ARCH_GRANITE_HYBRID) /* the other width is that of experts */
         config->intermediate =
             want_size(r, "shared_intermediate_size", config->intermediate, PJ_MAX_WIDTH);
@@ -279,20 +282,21 @@ static void config_read_multipliers(pj_config_reader *r, pj_model_config *c)
     if (c->arch == PJ_ARCH_FALCON_H1) read_falcon_multipliers(r, c);
     if (c->arch == PJ_ARCH_COHERE2)
         c->logit_scale = pj_config_number(r, "logit_scale", 0.0625, 1e-6, MOST);
-    bool gemma4 = c->arch == PJ_ARCH_GEMMA4;
-    if (c->arch != PJ_ARCH_GEMMA2 && c->arch != PJ_ARCH_GEMMA3 && !gemma4) return;
+    bool normed = c->arch == PJ_ARCH_GEMMA4 || c->arch == PJ_ARCH_GEMMA3N;
+    if (c->arch != PJ_ARCH_GEMMA2 && c->arch != PJ_ARCH_GEMMA3 && !normed) return;
     bool capped = c->arch == PJ_ARCH_GEMMA2;
+    bool capped_logits = capped || c->arch == PJ_ARCH_GEMMA3N;
     bool scores_silent = !json_object_get(r->object, "attn_logit_softcapping");
     bool logits_silent = !json_object_get(r->object, "final_logit_softcapping");
     c->embedding_scale = sqrt(c->hidden);
-    c->score_scale = 1; /* Gemma 4's queries have a norm of their own */
-    if (!gemma4)
+    c->score_scale = 1; /* queries have a norm of their own */
+    if (!normed)
         c->score_scale = 1 / sqrt(pj_config_number(r, "query_pre_attn_scalar", 256, 1e-6, MOST));
     if (capped) /* Gemma 3 configs have the field, but the model ignores it */
         c->attention_softcap =
             pj_config_number(r, "attn_logit_softcapping", scores_silent ? 50 : 0, 1e-6, MOST);
     c->logit_softcap = pj_config_number(r, "final_logit_softcapping",
-                                        capped && logits_silent ? 30 : 0, 1e-6, MOST);
+                                        capped_logits && logits_silent ? 30 : 0, 1e-6, MOST);
     /* "vision" does not affect text */
     const json_t *both_ways = pj_config_get(r, "use_bidirectional_attention");
     const char *what = json_string_value(both_ways);

@@ -88,7 +88,8 @@ enum {
     PJ_MAX_CONTEXT = 1 << 30,
     PJ_MAX_EXPERTS = 1 << 14,
     PJ_MAX_DELTA_DIM = 1024, /* per head of the delta rule */
-    PJ_MAX_CONVOLUTION = 64
+    PJ_MAX_CONVOLUTION = 64,
+    PJ_MAX_STREAMS = 16
 };
 
 typedef struct pj_model_config {
@@ -111,8 +112,19 @@ typedef struct pj_model_config {
     uint32_t *layer_head_dim, *layer_kv_heads;
     /* index of the layer whose keys and values are read: itself or an earlier one */
     uint32_t *layer_kv_source;
-    bool keys_are_values; /* full-attention layers use the key projection for values too */
-    bool wide_readers;    /* MLPs of layers that read another layer's keys are twice as wide */
+    bool keys_are_values;  /* full-attention layers use the key projection for values too */
+    bool wide_readers;     /* MLPs of layers that read another layer's keys are twice as wide */
+    uint32_t *layer_width; /* of dense blocks */
+    /* Gates count only above their token's mean plus so many standard deviations; -INFINITY: as
+     * they are. */
+    double *layer_cutoff;
+    /* Alternating updates: residual streams, of which layers compute one, and the rank of the
+     * residual beside attention (streams.h); 0: one stream, no such residual. */
+    struct {
+        uint32_t count, active, residual_rank;
+        double clip;        /* of correction coefficients; 0: none */
+        bool without_scale; /* of the stream that token vectors are gated by */
+    } streams;
     /* Per-layer token embeddings of this width, added to every layer's input; 0: none. */
     uint32_t token_vector, token_vector_vocab;
     uint32_t window;         /* sliding window in tokens, 0: none */
@@ -206,6 +218,7 @@ static inline bool pj_config_attends(const pj_model_config *c, uint32_t layer)
 /* Width of a dense block. */
 static inline uint32_t pj_config_mlp_width(const pj_model_config *c, uint32_t layer)
 {
+    if (c->layer_width) return c->layer_width[layer];
     return c->intermediate << (c->wide_readers && pj_config_kv_source(c, layer) != layer);
 }
 
@@ -233,6 +246,10 @@ typedef struct pj_generation_config {
 /* Sets the scale of latent attention's scores: by the size of a query before its projection, and by
  * the factor that YaRN puts on them (its mscale_all_dim). */
 void pj_config_scale_latent(pj_model_config *config, double mscale);
+
+/* Gemma 3n: how many standard deviations above its mean a gate must be, if a share in (0, 1) of
+ * normally distributed gates is to be cut: the normal distribution's quantile. */
+double pj_config_cutoff(double share);
 
 /* Parses the text of a config.json; `name` (a path) appears in errors. Arrays live in `arena`. */
 pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_arena *arena,

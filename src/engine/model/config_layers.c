@@ -4,6 +4,7 @@
 #include "engine/model/config_rules.h"
 #include "engine/text/tokenizer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,26 @@ static void *alloc_layers(pj_config_reader *r, const pj_model_config *config, si
     void *table = pj_arena_alloc(r->arena, config->layers, size);
     if (!table && r->status == PJ_OK) r->status = pj_fail_memory(r->err, r->name);
     return table;
+}
+
+/* ---- widths ------------------------------------------------------------------------------- */
+
+bool pj_config_widths(pj_config_reader *r, pj_model_config *config)
+{
+    json_t *list = pj_config_get(r, "intermediate_size");
+    if (config->arch != PJ_ARCH_GEMMA3N || !json_is_array(list) || r->status != PJ_OK) return false;
+    uint32_t *width = alloc_layers(r, config, sizeof *width);
+    if (json_array_size(list) != config->layers)
+        pj_config_refuse(r, PJ_E_INVALID, "intermediate_size", "must have every layer's width");
+    for (uint32_t i = 0; r->status == PJ_OK && i < config->layers; i++) {
+        json_int_t value = json_integer_value(json_array_get(list, i));
+        if (value < 1 || value > PJ_MAX_WIDTH)
+            pj_config_refuse(r, PJ_E_INVALID, "intermediate_size",
+                             "must have widths between 1 and 1048576");
+        width[i] = (uint32_t)value;
+    }
+    config->layer_width = width;
+    return r->status == PJ_OK;
 }
 
 /* ---- rotation ----------------------------------------------------------------------------- */
@@ -414,9 +435,9 @@ static void read_head_sizes(pj_config_reader *r, pj_model_config *c)
 }
 
 /* The last layers share the keys and values of the preceding layer of their kind. */
-static void read_shared_layers(pj_config_reader *r, pj_model_config *c)
+static void read_shared_layers(pj_config_reader *r, pj_model_config *c, uint32_t fallback)
 {
-    uint32_t shared = pj_config_count(r, "num_kv_shared_layers", 0, 0, c->layers - 1);
+    uint32_t shared = pj_config_count(r, "num_kv_shared_layers", fallback, 0, c->layers - 1);
     uint32_t own = c->layers - shared;
     if (shared == 0 || r->status != PJ_OK) return;
     c->layer_kv_source = alloc_layers(r, c, sizeof *c->layer_kv_source);
@@ -431,24 +452,83 @@ static void read_shared_layers(pj_config_reader *r, pj_model_config *c)
             return;
         }
         c->layer_kv_source[i] = i < own ? i : source - 1;
-        if (c->layer_kv_heads[c->layer_kv_source[i]] != c->layer_kv_heads[i])
+        if (pj_config_kv_heads(c, c->layer_kv_source[i]) != pj_config_kv_heads(c, i))
             pj_config_refuse(
                 r, PJ_E_INVALID, "per_layer_config",
                 "gives a layer with shared keys a different number of KV heads than their owner");
     }
 }
 
+static void read_token_vectors(pj_config_reader *r, pj_model_config *c)
+{
+    c->token_vector = pj_config_count(r, "hidden_size_per_layer_input", 256, 0, PJ_MAX_WIDTH);
+    c->token_vector_vocab =
+        pj_config_count(r, "vocab_size_per_layer_input", 262144, 1, PJ_MAX_VOCAB);
+}
+
 static void read_gemma4(pj_config_reader *r, pj_model_config *c)
 {
     c->keys_are_values = pj_config_bool(r, "attention_k_eq_v", false);
     c->wide_readers = pj_config_bool(r, "use_double_wide_mlp", false);
-    c->token_vector = pj_config_count(r, "hidden_size_per_layer_input", 256, 0, PJ_MAX_WIDTH);
-    c->token_vector_vocab =
-        pj_config_count(r, "vocab_size_per_layer_input", 262144, 1, PJ_MAX_VOCAB);
+    read_token_vectors(r, c);
     if (c->token_vector && c->token_vector_vocab < c->vocab)
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "vocab_size_per_layer_input", "is below vocab_size");
     if (r->status == PJ_OK) read_head_sizes(r, c);
-    if (r->status == PJ_OK) read_shared_layers(r, c);
+    if (r->status == PJ_OK) read_shared_layers(r, c, 0);
+}
+
+/* ---- Gemma 3n ----------------------------------------------------------------------------- */
+
+double pj_config_cutoff(double share)
+{
+    double low = -40, high = 40;
+    for (int i = 0; i < 100; i++) {
+        double middle = (low + high) / 2;
+        if (0.5 * erfc(-middle / sqrt(2)) < share)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (low + high) / 2;
+}
+
+/* The share of each layer's gates that are cut, were they normally distributed; by default 95 % in
+ * the first ten layers. */
+static void read_cutoffs(pj_config_reader *r, pj_model_config *c)
+{
+    enum { SPARSE = 10 };
+    json_t *list = pj_config_get(r, "activation_sparsity_pattern");
+    if (list && (!json_is_array(list) || json_array_size(list) != c->layers))
+        pj_config_refuse(r, PJ_E_INVALID, "activation_sparsity_pattern",
+                         "must have a share for every layer");
+    double *cutoff = c->layer_cutoff = alloc_layers(r, c, sizeof *cutoff);
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        double share = list ? json_number_value(json_array_get(list, i))
+                            : 0.95 * (i < SPARSE && c->layers > SPARSE);
+        if (!(share >= 0 && share < 1))
+            pj_config_refuse(r, PJ_E_INVALID, "activation_sparsity_pattern",
+                             "must have shares from 0 to below 1");
+        cutoff[i] = share > 0 ? pj_config_cutoff(share) : -INFINITY;
+    }
+}
+
+static void read_gemma3n(pj_config_reader *r, pj_model_config *c)
+{
+    enum { SHARED = 15 };
+    bool silent = !json_object_get(r->object, "altup_coef_clip"); /* absent, as opposed to null */
+    bool shares = !json_object_get(r->object, "num_kv_shared_layers") && c->layers > SHARED;
+    read_token_vectors(r, c);
+    c->streams.count = pj_config_count(r, "altup_num_inputs", 4, 2, PJ_MAX_STREAMS);
+    c->streams.active = pj_config_count(r, "altup_active_idx", 0, 0, PJ_MAX_STREAMS - 1);
+    c->streams.clip = pj_config_number(r, "altup_coef_clip", silent ? 120 : 0, 1e-6, 1e9);
+    c->streams.without_scale = !pj_config_bool(r, "altup_correct_scale", true);
+    c->streams.residual_rank = pj_config_count(r, "laurel_rank", 64, 1, PJ_MAX_WIDTH);
+    if (r->status == PJ_OK && c->streams.active >= c->streams.count)
+        pj_config_refuse(r, PJ_E_INVALID, "altup_active_idx", "is not below altup_num_inputs");
+    if (c->token_vector == 0)
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "hidden_size_per_layer_input", "0 is not supported");
+    if (r->status == PJ_OK) read_cutoffs(r, c);
+    if (r->status == PJ_OK) read_shared_layers(r, c, shares ? SHARED : 0);
 }
 
 void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
@@ -463,4 +543,5 @@ void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
     if (r->status == PJ_OK && config->arch == PJ_ARCH_LLAMA4) read_chunks(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_LFM2) read_short_convolutions(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA4) read_gemma4(r, config);
+    if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA3N) read_gemma3n(r, config);
 }

@@ -197,7 +197,7 @@ static void read_by_kind(pj_config_reader *r, pj_model_config *config)
     json_t *full = json_object_get(both, "full_attention");
     double theta = pj_config_number(r, "rope_theta", rules->theta, 1, 1e15);
     double window_theta = rules->window_theta;
-    if (config->arch == PJ_ARCH_GEMMA3)
+    if (config->arch == PJ_ARCH_GEMMA3 || config->arch == PJ_ARCH_GEMMA3N)
         window_theta = pj_config_number(r, "rope_local_base_freq", window_theta, 1, 1e15);
     theta = json_number_value(json_object_get(full, "rope_theta")) > 0
                 ? json_number_value(json_object_get(full, "rope_theta"))

@@ -160,6 +160,20 @@ static void add_token_vectors(tally *t, const pj_model_config *c)
     add_vector(t, true, c->token_vector);
 }
 
+/* Alternating updates of a layer: router, coefficients and scale, and the low-rank residual. */
+static void add_streams(tally *t, const pj_model_config *c)
+{
+    uint64_t n = c->streams.count, rank = c->streams.residual_rank;
+    if (!n) return;
+    add_matrix(t, n, c->hidden);
+    t->multiplied += n * c->hidden; /* the router is used twice */
+    add_matrix(t, n * n, n);
+    add_matrix(t, n, n);
+    add_matrix(t, rank, c->hidden);
+    add_matrix(t, c->hidden, rank);
+    add_vector(t, true, (c->streams.without_scale ? 2 : 3) * (uint64_t)c->hidden);
+}
+
 static bool has_experts(const pj_model_config *c, uint32_t layer)
 {
     return c->experts > 0 && !(c->layer_is_dense && c->layer_is_dense[layer]);
@@ -189,10 +203,13 @@ static tally count(const pj_model_config *c)
         if (halves != PJ_HALF_MIXER && (!has_experts(c, i) || b->parallel_experts))
             add_mlp(&t, c, b, pj_config_mlp_width(c, i));
         add_token_input(&t, c);
+        add_streams(&t, c);
         add_vector(&t, b->layer_scale, 1);
         t.mlp += t.stored - before;
     }
     add_token_vectors(&t, c);
+    if (c->streams.count)
+        add_matrix(&t, 2 * (uint64_t)c->hidden * (c->streams.count - 1), c->hidden);
     uint64_t before = t.stored;
     add_norm(&t, b, c->hidden);
     t.norms += t.stored - before;

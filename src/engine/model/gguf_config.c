@@ -91,6 +91,20 @@ static uint32_t want_of_layer(reader *r, const char *key, uint32_t layer, int64_
     return 0;
 }
 
+/* A count that some writers store as a float. */
+static uint32_t want_whole(reader *r, const char *key, uint32_t fallback, uint32_t max)
+{
+    const pj_gguf_value *value = gguf_config_get(r, key);
+    double number;
+    if (!value || value->is_array || pj_gguf_integer(value, 0, &(int64_t){0}))
+        return want_count(r, key, fallback, 0, max);
+    if (pj_gguf_number(value, 0, &number) && number >= 0 && number <= max &&
+        number == floor(number))
+        return (uint32_t)number;
+    gguf_config_refuse(r, PJ_E_INVALID, key, "must be a whole number of layers");
+    return 0;
+}
+
 static double want_number(reader *r, const char *key, double fallback, double min, double max)
 {
     const pj_gguf_value *value = gguf_config_get(r, key);
@@ -181,7 +195,7 @@ static void refuse_unknown(reader *r, pj_model_config *config)
     /* supported for some architectures; read below */
     static const struct {
         const char *key;
-        pj_arch archs[8]; /* PJ_ARCH_COUNT ends a shorter list */
+        pj_arch archs[10]; /* PJ_ARCH_COUNT ends a shorter list */
     } known[] = {
         {"attention.scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COUNT}},
         {"embedding_scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COUNT}},
@@ -189,10 +203,10 @@ static void refuse_unknown(reader *r, pj_model_config *config)
         {"logit_scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COHERE2, PJ_ARCH_COUNT}},
         {"attn_logit_softcapping", {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_COUNT}},
         {"final_logit_softcapping",
-         {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GEMMA4, PJ_ARCH_COUNT}},
+         {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GEMMA4, PJ_ARCH_GEMMA3N, PJ_ARCH_COUNT}},
         {"attention.sliding_window_pattern",
          {PJ_ARCH_OLMO3, PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GPT_OSS, PJ_ARCH_EXAONE4,
-          PJ_ARCH_COHERE2, PJ_ARCH_GEMMA4, PJ_ARCH_LLAMA4}},
+          PJ_ARCH_COHERE2, PJ_ARCH_GEMMA4, PJ_ARCH_LLAMA4, PJ_ARCH_GEMMA3N, PJ_ARCH_COUNT}},
         {"attention.temperature_scale", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
         {"rope.scaling.yarn_log_multiplier",
          {PJ_ARCH_MINISTRAL3, PJ_ARCH_DEEPSEEK_V2, PJ_ARCH_COUNT}},
@@ -200,7 +214,7 @@ static void refuse_unknown(reader *r, pj_model_config *config)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) refuse_unless_neutral(r, keys[i]);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         bool here = false;
-        for (int a = 0; a < 8 && known[i].archs[a] != PJ_ARCH_COUNT; a++)
+        for (int a = 0; a < 10 && known[i].archs[a] != PJ_ARCH_COUNT; a++)
             here |= known[i].archs[a] == config->arch;
         if (!here) refuse_unless_neutral(r, known[i].key);
     }
@@ -277,7 +291,8 @@ static uint32_t most_of_layers(reader *r, const char *key, const pj_model_config
 
 static void gguf_config_read_sizes(reader *r, pj_model_config *c)
 {
-    bool differs = c->arch == PJ_ARCH_GEMMA4; /* between layers: read_layer_sizes */
+    /* between layers: read_layer_sizes */
+    bool differs = c->arch == PJ_ARCH_GEMMA4 || c->arch == PJ_ARCH_GEMMA3N;
     c->hidden = want_count(r, "embedding_length", -1, 1, PJ_MAX_WIDTH);
     c->layers = want_count(r, "block_count", -1, 1, PJ_MAX_LAYERS);
     /* the last blocks may be heads that predict further tokens */
@@ -386,10 +401,11 @@ static void read_multipliers(reader *r, pj_model_config *c)
         c->logit_scale = 1 / want_number(r, "logit_scale", 1, 1e-6, MOST);
     }
     if (c->arch == PJ_ARCH_COHERE2) c->logit_scale = want_number(r, "logit_scale", 1, 1e-6, MOST);
-    if (c->arch == PJ_ARCH_GEMMA4) {
+    if (c->arch == PJ_ARCH_GEMMA4 || c->arch == PJ_ARCH_GEMMA3N) {
         c->embedding_scale = sqrt(c->hidden);
         c->score_scale = 1; /* queries have a norm of their own */
-        c->logit_softcap = want_number(r, "final_logit_softcapping", 0, 0, MOST);
+        c->logit_softcap =
+            want_number(r, "final_logit_softcapping", c->arch == PJ_ARCH_GEMMA3N ? 30 : 0, 0, MOST);
     }
     if (c->arch != PJ_ARCH_GEMMA2 && c->arch != PJ_ARCH_GEMMA3) return;
     bool largest = c->layers == (c->arch == PJ_ARCH_GEMMA2 ? GEMMA2_LARGEST : GEMMA3_LARGEST);
@@ -441,7 +457,7 @@ static void gguf_config_read_window(reader *r, pj_model_config *c)
 /* The last layers read the keys and values of the preceding layer of their kind. */
 static void read_shared_keys(reader *r, pj_model_config *c)
 {
-    uint32_t shared = want_count(r, "attention.shared_kv_layers", 0, 0, c->layers - 1);
+    uint32_t shared = want_whole(r, "attention.shared_kv_layers", 0, c->layers - 1);
     uint32_t own = c->layers - shared;
     if (shared == 0 || r->status != PJ_OK) return;
     c->layer_kv_source = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_kv_source);
@@ -449,17 +465,24 @@ static void read_shared_keys(reader *r, pj_model_config *c)
     for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
         uint32_t source = own;
         while (source > 0 && c->layer_is_windowed[source - 1] != c->layer_is_windowed[i]) source--;
-        if (i >= own && (source == 0 || c->layer_kv_heads[source - 1] != c->layer_kv_heads[i]))
+        if (i >= own &&
+            (source == 0 || pj_config_kv_heads(c, source - 1) != pj_config_kv_heads(c, i)))
             gguf_config_refuse(r, PJ_E_INVALID, "attention.shared_kv_layers",
                                "leaves a layer without keys of its kind");
         c->layer_kv_source[i] = i < own ? i : source - 1;
     }
 }
 
+static void read_token_vectors(reader *r, pj_model_config *c)
+{
+    const pj_tensor *vectors = tensor(r, "per_layer_token_embd.weight");
+    c->token_vector = want_count(r, "embedding_length_per_layer_input", 0, 0, PJ_MAX_WIDTH);
+    c->token_vector_vocab = vectors && vectors->rank == 2 ? (uint32_t)vectors->shape[0] : c->vocab;
+}
+
 static void read_layer_sizes(reader *r, pj_model_config *c)
 {
     char name[64];
-    const pj_tensor *vectors = tensor(r, "per_layer_token_embd.weight");
     uint32_t wide = want_count(r, "attention.key_length", c->head_dim, 2, PJ_MAX_HEAD_DIM);
     if (c->arch != PJ_ARCH_GEMMA4) return;
     c->head_dim = want_count(r, "attention.key_length_swa", wide, 2, PJ_MAX_HEAD_DIM);
@@ -468,8 +491,7 @@ static void read_layer_sizes(reader *r, pj_model_config *c)
     if (want_count(r, "attention.value_length_swa", c->head_dim, 1, PJ_MAX_HEAD_DIM) != c->head_dim)
         gguf_config_refuse(r, PJ_E_UNSUPPORTED, "attention.value_length_swa",
                            "differs from key_length_swa, which is not supported");
-    c->token_vector = want_count(r, "embedding_length_per_layer_input", 0, 0, PJ_MAX_WIDTH);
-    c->token_vector_vocab = vectors && vectors->rank == 2 ? (uint32_t)vectors->shape[0] : c->vocab;
+    read_token_vectors(r, c);
     if (c->token_vector_vocab < c->vocab)
         gguf_config_refuse(r, PJ_E_UNSUPPORTED, "embedding_length_per_layer_input",
                            "belongs to a table that is shorter than the vocabulary");
@@ -516,6 +538,50 @@ static void read_chunks(reader *r, pj_model_config *c)
     c->query_period = 8192;
     c->query_first = 1;
     c->query_scale_unrotated = true;
+}
+
+/* ---- Gemma 3n ----------------------------------------------------------------------------- */
+
+/* Standard deviations above the mean up to which a layer's gates are cut; without the key those of
+ * the published models. */
+static double cutoff_of(reader *r, const pj_gguf_value *listed, uint32_t layer)
+{
+    enum { SPARSE = 10 };
+    double number;
+    if (!listed) return layer < SPARSE ? pj_config_cutoff(0.95) : -INFINITY;
+    if (!listed->is_array || layer >= listed->count || !pj_gguf_number(listed, layer, &number) ||
+        isnan(number) || number > 40)
+        gguf_config_refuse(r, PJ_E_INVALID, "activation_sparsity_scale",
+                           "must have every layer's factor of the standard deviation");
+    else
+        return number < -40 ? -INFINITY : number;
+    return -INFINITY;
+}
+
+static void read_gemma3n(reader *r, pj_model_config *c)
+{
+    const pj_gguf_value *cutoffs = gguf_config_get(r, "activation_sparsity_scale");
+    const pj_tensor *left = tensor(r, "blk.0.laurel_l.weight");
+    if (c->arch != PJ_ARCH_GEMMA3N) return;
+    read_token_vectors(r, c);
+    c->streams.count = want_count(r, "altup.num_inputs", 4, 2, PJ_MAX_STREAMS);
+    c->streams.active = want_count(r, "altup.active_idx", 0, 0, PJ_MAX_STREAMS - 1);
+    c->streams.without_scale = !want_bool(r, "altup.correct_scale", true);
+    c->streams.residual_rank = left && left->rank == 2 ? (uint32_t)left->shape[0] : 64;
+    if (r->status == PJ_OK && c->streams.active >= c->streams.count)
+        gguf_config_refuse(r, PJ_E_INVALID, "altup.active_idx", "is not below altup.num_inputs");
+    if (c->token_vector == 0)
+        gguf_config_refuse(r, PJ_E_INVALID, "embedding_length_per_layer_input", "is missing");
+    if (c->streams.residual_rank == 0 || c->streams.residual_rank > PJ_MAX_WIDTH)
+        gguf_config_refuse(r, PJ_E_INVALID, "embedding_length", "belongs to laurel_l without rows");
+    c->layer_width = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_width);
+    c->layer_cutoff = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_cutoff);
+    if (!c->layer_width || !c->layer_cutoff) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        c->layer_width[i] = want_of_layer(r, "feed_forward_length", i, -1, 1, PJ_MAX_WIDTH);
+        c->layer_cutoff[i] = cutoff_of(r, cutoffs, i);
+    }
+    if (r->status == PJ_OK) read_shared_keys(r, c);
 }
 
 /* SmolLM3's files do not state that every fourth layer has no rotation. */
@@ -702,7 +768,8 @@ static void gguf_config_read_linear_layers(reader *r, pj_model_config *c)
 static void read_window_rope(reader *r, pj_model_config *c)
 {
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
-    bool gemma = c->arch == PJ_ARCH_GEMMA3 || c->arch == PJ_ARCH_GEMMA4;
+    bool gemma =
+        c->arch == PJ_ARCH_GEMMA3 || c->arch == PJ_ARCH_GEMMA4 || c->arch == PJ_ARCH_GEMMA3N;
     if (rules->window_theta == 0) return;
     c->window_rope = PJ_ROPE_CONFIG_PLAIN;
     c->window_rope.dims = c->arch == PJ_ARCH_GEMMA4 ? c->head_dim : c->rope.dims;
@@ -837,7 +904,8 @@ static void read_turning(reader *r, pj_rope_config *rope)
 static void read_rope(reader *r, pj_model_config *c)
 {
     pj_rope_config *rope = &c->rope;
-    bool gemma3 = c->arch == PJ_ARCH_GEMMA3 || c->arch == PJ_ARCH_GEMMA4;
+    bool gemma3 =
+        c->arch == PJ_ARCH_GEMMA3 || c->arch == PJ_ARCH_GEMMA4 || c->arch == PJ_ARCH_GEMMA3N;
     uint32_t head_dim = c->head_dim;
     for (uint32_t i = 0; c->layer_head_dim && i < c->layers; i++)
         if (!c->layer_is_windowed[i]) head_dim = c->layer_head_dim[i];
@@ -937,6 +1005,7 @@ pj_status pj_gguf_config(const pj_gguf *gguf, const char *name, pj_arena *arena,
         read_multipliers,
         gguf_config_read_window,
         read_layer_sizes,
+        read_gemma3n,
         gguf_config_read_rotating_layers,
         gguf_config_read_experts,
         gguf_config_read_linear_layers,

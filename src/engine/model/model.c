@@ -82,14 +82,12 @@ static void load_mixer(pj_loader *l, const char *prefix, pj_layer *layer)
         pj_load_attention(l, prefix, layer);
 }
 
-static void load_layer(pj_loader *l, uint32_t index)
+static void load_layer(pj_loader *l, uint32_t index, const char *prefix)
 {
     const pj_blueprint *b = l->model->blueprint;
     pj_layer *layer = &l->model->layers[index];
     size_t hidden = l->model->config.hidden;
     bool bias = pj_norms_have_bias(b);
-    char prefix[PJ_TENSOR_NAME_BYTES / 2];
-    snprintf(prefix, sizeof prefix, "model.layers.%u", index);
     shape_layer(l->model, index, layer);
     pj_halves halves = pj_config_halves(&l->model->config, index);
     if (halves != PJ_HALF_MLP) {
@@ -103,6 +101,7 @@ static void load_layer(pj_loader *l, uint32_t index)
         pj_load_feed_forward(l, prefix, layer);
     }
     load_token_input(l, prefix, layer);
+    pj_load_streams(l, prefix, layer);
 }
 
 /* Per-layer token vectors: a table, and a projection of the token's embedding. */
@@ -131,6 +130,7 @@ static void load_ends(pj_loader *l)
     pj_load_norm(l, "model", m->blueprint->final_norm, c->hidden, pj_norms_have_bias(m->blueprint),
                  &m->final_norm);
     load_token_vectors(l);
+    pj_load_stream_ends(l);
     m->head.w = m->embedding;
     m->head.name = PJ_N_LM_HEAD;
     if (own_head)
@@ -183,11 +183,13 @@ static pj_status open_ropes(pj_model *m, pj_error *err)
 static void load_layers(pj_loader *l)
 {
     uint32_t count = l->model->config.layers;
+    char prefix[PJ_TENSOR_NAME_BYTES / 2];
     l->model->layers = pj_load_alloc(l, count, sizeof *l->model->layers);
     load_ends(l);
     if (l->progress) atomic_store(&l->progress->total, count);
     for (uint32_t i = 0; !l->status && i < count; i++) {
-        load_layer(l, i);
+        snprintf(prefix, sizeof prefix, "model.layers.%u", i);
+        load_layer(l, i, prefix);
         if (l->progress && !l->status) atomic_store(&l->progress->done, i + 1);
     }
 }
@@ -225,6 +227,113 @@ pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_tea
     return PJ_OK;
 }
 
+/* How files name a head: in a layer after the model's, or apart (Qwen3-Next, Qwen3.5; MiMo). */
+typedef struct head_names {
+    pj_instrument_name embedding_norm, hidden_norm, projection, final_norm;
+    char prefix[48], layer[48], end[64]; /* of the first three, the layer, and the final norm */
+    bool hidden_first;
+} head_names;
+
+static bool find_head(const pj_loader *l, uint32_t number, head_names *names)
+{
+    *names = (head_names){.embedding_norm = PJ_N_ENORM,
+                          .hidden_norm = PJ_N_HNORM,
+                          .projection = PJ_N_EH_PROJ,
+                          .final_norm = PJ_N_NORM};
+    snprintf(names->prefix, sizeof names->prefix, "model.layers.%u", number);
+    snprintf(names->layer, sizeof names->layer, "%s", names->prefix);
+    snprintf(names->end, sizeof names->end, "%s.shared_head", names->prefix);
+    if (pj_load_has_linear(l, names->prefix, "eh_proj")) return true;
+    *names = (head_names){.embedding_norm = PJ_N_PRE_FC_NORM_EMBEDDING,
+                          .hidden_norm = PJ_N_PRE_FC_NORM_HIDDEN,
+                          .projection = PJ_N_FC,
+                          .final_norm = PJ_N_NORM,
+                          .prefix = "mtp",
+                          .layer = "mtp.layers.0",
+                          .end = "mtp"};
+    if (pj_load_has_linear(l, names->prefix, "fc")) return true;
+    *names = (head_names){.embedding_norm = PJ_N_TOKEN_LAYERNORM,
+                          .hidden_norm = PJ_N_HIDDEN_LAYERNORM,
+                          .projection = PJ_N_INPUT_PROJ,
+                          .final_norm = PJ_N_FINAL_LAYERNORM,
+                          .prefix = "model.mtp_layers.0",
+                          .layer = "model.mtp_layers.0",
+                          .end = "model.mtp_layers.0",
+                          .hidden_first = true};
+    return pj_load_has_linear(l, names->prefix, "input_proj");
+}
+
+/* What precedes and follows a head's layer. Its embedding and output are the model's: published
+ * files repeat them. */
+static void load_head_ends(pj_loader *l, const head_names *names, const pj_model *of)
+{
+    pj_model *m = l->model;
+    size_t hidden = m->config.hidden;
+    pj_load_norm(l, names->prefix, names->embedding_norm, hidden, false, &m->next_embedding_norm);
+    pj_load_norm(l, names->prefix, names->hidden_norm, hidden, false, &m->next_hidden_norm);
+    pj_load_component(l, names->prefix, names->projection, hidden, 2 * hidden, false,
+                      &m->next_projection);
+    m->embedding = of->embedding;
+    m->head = of->head;
+    m->final_norm = of->final_norm; /* some GGUF files have none of the head */
+    m->next_hidden_first = names->hidden_first;
+    if (pj_load_has_linear(l, names->end, pj_instrument_text(names->final_norm)))
+        pj_load_norm(l, names->end, names->final_norm, hidden, false, &m->final_norm);
+}
+
+/* A model of one layer with attention and, unless its tensors are those of a dense block,
+ * experts. */
+static void make_head_config(pj_loader *l, const head_names *names, const pj_model_config *of)
+{
+    pj_model_config *c = &l->model->config;
+    char mlp[PJ_TENSOR_NAME_BYTES];
+    bool *dense = pj_load_alloc(l, 1, sizeof *dense);
+    *c = *of;
+    c->layers = 1;
+    c->layer_rotates = c->layer_is_windowed = c->layer_is_linear = NULL;
+    c->layer_head_dim = c->layer_kv_heads = c->layer_kv_source = c->layer_width = NULL;
+    c->layer_cutoff = NULL;
+    c->layer_xielu = NULL;
+    c->layer_halves = NULL;
+    c->linear.kernel = 0;
+    c->layer_is_dense = dense;
+    snprintf(mlp, sizeof mlp, "%s.mlp", names->layer);
+    if (dense) *dense = pj_load_has_linear(l, mlp, "up_proj");
+}
+
+pj_status pj_model_open_head(pj_model *head, const pj_model *of, const pj_model_options *options,
+                             pj_team *team, pj_error *err)
+{
+    head_names names;
+    *head = (pj_model){.generation = of->generation,
+                       .blueprint = of->blueprint,
+                       .full_layers = 1,
+                       .checkpoint = of->checkpoint,
+                       .borrows = true};
+    pj_arena_init(&head->arena, 0);
+    pj_loader l = {.model = head,
+                   .team = team,
+                   .kernels = options->kernels,
+                   .dtype = options->dtype,
+                   .cancel = options->cancel,
+                   .err = err};
+    if (!find_head(&l, of->config.layers, &names))
+        l.status = pj_fail(err, PJ_E_UNSUPPORTED,
+                           "%s: its files have no head that predicts the token after the next, or "
+                           "none that is supported",
+                           of->config.arch_name);
+    make_head_config(&l, &names, &of->config);
+    if (!l.status) l.status = open_ropes(head, err);
+    head->layers = pj_load_alloc(&l, 1, sizeof *head->layers);
+    load_head_ends(&l, &names, of);
+    if (!l.status) load_layer(&l, 0, names.layer);
+    if (!l.status)
+        pj_model_count(head);
+    else
+        pj_model_close(head);
+    return l.status;
+}
+
 pj_status pj_model_check(const char *path, pj_error *err)
 {
     pj_model model = {0};
@@ -242,6 +351,6 @@ void pj_model_close(pj_model *model)
         pj_pages_free(slab->data, slab->bytes);
     for (int i = 0; i < PJ_ROPES; i++) pj_rope_fini(&model->ropes[i]);
     pj_arena_fini(&model->arena);
-    pj_checkpoint_close(model->checkpoint);
+    if (!model->borrows) pj_checkpoint_close(model->checkpoint);
     *model = (pj_model){0};
 }

@@ -37,6 +37,8 @@ typedef struct pj_mlp {
     uint32_t width;        /* f */
     pj_norm act_norm;      /* [f] of the activation, before `down` */
     const float *xielu;    /* its four parameters (ops.h), or NULL */
+    bool cuts;             /* gates are cut `cutoff` standard deviations above their mean (ops.h) */
+    float cutoff;
 } pj_mlp;
 
 enum { PJ_ROPES = 2, PJ_NO_ROPE = PJ_ROPES };
@@ -80,6 +82,7 @@ typedef struct pj_layer {
     const float *expert_scale;      /* [experts] factors of the chosen weights, or NULL */
     const float *expert_correction; /* [experts] added to scores when choosing, or NULL */
     pj_norm mlp_out_norm;           /* [hidden] */
+    struct pj_streams *streams;     /* alternating updates (streams.h); NULL: none */
     /* The layer's part of each token vector, gated into the residual stream. */
     pj_projection token_gate;       /* [token_vector, hidden] */
     pj_projection token_projection; /* [hidden, token_vector] */
@@ -108,7 +111,16 @@ typedef struct pj_model {
     pj_matrix token_embedding;      /* [vocab, layers token_vector] */
     pj_projection token_projection; /* [layers token_vector, hidden] */
     pj_norm token_norm;             /* [token_vector] */
-    pj_layer *layers;               /* [config.layers] */
+    /* From the embedding to each stream but the first, and back; [streams - 1] of [hidden, hidden]
+     */
+    pj_projection *streams_in, *streams_out;
+    /* Of a head that predicts the token after the next: norms of the next token's embedding and of
+     * the model's normed output, and the projection [hidden, 2 hidden] of both. */
+    pj_norm next_embedding_norm, next_hidden_norm; /* [hidden] */
+    pj_projection next_projection;
+    bool next_hidden_first; /* its first columns are the output's */
+    bool borrows;           /* checkpoint, embedding and head are another model's */
+    pj_layer *layers;       /* [config.layers] */
     pj_model_counts counts;
     bool synthetic;
     uint32_t full_layers;      /* synthetic: layers of the public shape; else config.layers */
@@ -128,6 +140,11 @@ typedef struct pj_model_options {
 /* The team converts or generates weights; it is not stored. */
 pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_team *team,
                         pj_error *err);
+/* The head of an open model that predicts the token after the next: a model of one layer, which
+ * reads the model's normed output beside tokens (pj_pass.hidden). It uses the model's embedding and
+ * head, and must be closed first. Fails if the model has none. */
+pj_status pj_model_open_head(pj_model *head, const pj_model *model, const pj_model_options *options,
+                             pj_team *team, pj_error *err);
 void pj_model_close(pj_model *model); /* may run twice; a zeroed model is allowed */
 /* Whether it would open: every tensor that the configuration requires exists with its shape and a
  * supported type. Nothing is read or converted; the error is the one of opening. */

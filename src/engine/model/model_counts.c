@@ -3,6 +3,7 @@
 
 #include "engine/model/delta.h"
 #include "engine/model/latent.h"
+#include "engine/model/streams.h"
 
 /* ---- counts ------------------------------------------------------------------------------- */
 
@@ -62,6 +63,17 @@ static void count_latent(const pj_layer *layer, pj_model_counts *counts)
     count_vector(m->kv_a_norm.w, layer->value_dim, counts);
 }
 
+static void count_streams(const struct pj_streams *s, uint32_t hidden, pj_model_counts *counts)
+{
+    const pj_projection linears[] = {s->router, s->predict, s->correct, s->left, s->right};
+    for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)
+        count_linear(&linears[n], 1, counts);
+    counts->flops_per_token += 2.0 * (double)(s->router.w.rows * s->router.w.cols); /* used twice */
+    count_vector(s->router_norm.w, hidden, counts);
+    count_vector(s->scale, hidden, counts);
+    count_vector(s->residual_norm.w, hidden, counts);
+}
+
 void pj_model_count(pj_model *m)
 {
     const pj_model_config *c = &m->config;
@@ -86,6 +98,7 @@ void pj_model_count(pj_model *m)
         count_vector(layer->expert_correction, c->experts, counts);
         if (layer->delta) count_delta(layer->delta, counts);
         if (layer->latent) count_latent(layer, counts);
+        if (layer->streams) count_streams(layer->streams, c->hidden, counts);
         count_vector(layer->attended_norm.w, layer->heads * layer->head_dim, counts);
         count_vector(layer->mlp.act_norm.w, layer->mlp.width, counts);
         count_vector(layer->mlp.xielu, layer->mlp.xielu ? 4 : 0, counts);
@@ -110,7 +123,14 @@ void pj_model_count(pj_model *m)
         counts->weight_bytes += (uint64_t)m->embedding.rows * m->embedding.row_bytes;
     }
     counts->decode_weight_bytes += m->embedding.row_bytes + m->token_embedding.row_bytes;
+    count_linear(&m->next_projection, 1, counts);
+    count_vector(m->next_embedding_norm.w, c->hidden, counts);
+    count_vector(m->next_hidden_norm.w, c->hidden, counts);
     count_linear(&m->token_projection, 1, counts);
+    for (uint32_t i = 0; i + 1 < c->streams.count; i++) {
+        count_linear(&m->streams_in[i], 1, counts);
+        count_linear(&m->streams_out[i], 1, counts);
+    }
     count_vector(m->token_norm.w, c->token_vector, counts);
     uint64_t vectors = (uint64_t)m->token_embedding.rows * m->token_embedding.cols;
     counts->parameters += vectors;

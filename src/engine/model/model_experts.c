@@ -1,7 +1,6 @@
 /* Loads a layer's feed-forward block: dense, or experts in any of the layouts that files use. */
 #include "engine/model/model_load.h"
 
-#include "engine/kernels/linear.h"
 #include "engine/model/delta.h"
 
 #include <math.h>
@@ -59,6 +58,18 @@ static void load_mlp(pj_loader *l, const char *prefix, uint32_t width, pj_mlp_ki
     pj_load_component(l, prefix, b->down, d, f, bias, &mlp->down);
     mlp->down.out_factor = (float)c->multipliers.down;
     if (b->act_norm) pj_load_norm(l, prefix, b->act_norm, f, false, &mlp->act_norm);
+}
+
+/* A layer's dense block. */
+static void load_dense(pj_loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    load_mlp(l, prefix, pj_config_mlp_width(c, layer->index), l->model->blueprint->mlp,
+             &layer->mlp);
+    double cutoff = c->layer_cutoff ? c->layer_cutoff[layer->index] : -INFINITY;
+    layer->mlp.cuts = cutoff > -INFINITY;
+    layer->mlp.cutoff = (float)cutoff;
+    if (c->xielu) load_xielu(l, prefix, layer->index, &layer->mlp);
 }
 
 /* The block belongs to another component: its parts are operations of that one. */
@@ -251,23 +262,12 @@ static void load_expert(pj_loader *l, const char *prefix, uint32_t expert, pj_ml
     pj_load_linear(l, name, part[2], c->hidden, f, bias, &mlp->down);
 }
 
-/* Whether products are computed in float32, of one token and of many. */
-static bool is_float32(const pj_kernels *kernels, pj_dtype type)
-{
-    return pj_linear_form(kernels, type, 1) == PJ_FORM_F32 &&
-           pj_linear_form(kernels, type, SIZE_MAX) == PJ_FORM_F32;
-}
-
-/* The router's product is computed in float32 whatever its weights' type: rounded activations would
- * send tokens with close scores to other experts. It is unnamed: part of component `router`, which
- * also selects the experts. */
+/* The router's product is unnamed: part of component `router`, which also selects the experts. */
 static void load_router(pj_loader *l, const char *prefix, const char *part, pj_projection *out)
 {
     const pj_model_config *c = &l->model->config;
     pj_load_linear(l, prefix, part, c->experts, c->hidden, l->model->blueprint->router_bias, out);
-    pj_matrix read = out->w;
-    if (!l->status && !is_float32(l->kernels, read.type))
-        pj_load_converted(l, prefix, PJ_F32, &read, NULL, c->experts, c->hidden, &out->w);
+    pj_load_exact(l, prefix, out);
 }
 
 /* Loads the experts in whichever form the file has. */
@@ -361,10 +361,7 @@ void pj_load_feed_forward(pj_loader *l, const char *prefix, pj_layer *layer)
     const char *block = l->model->blueprint->block;
     snprintf(mlp, sizeof mlp, "%s.%s", prefix, block ? block : "mlp");
     bool parallel = l->model->blueprint->parallel_experts;
-    if (dense || parallel)
-        load_mlp(l, mlp, pj_config_mlp_width(c, layer->index), l->model->blueprint->mlp,
-                 &layer->mlp);
-    if (dense && c->xielu) load_xielu(l, mlp, layer->index, &layer->mlp);
+    if (dense || parallel) load_dense(l, mlp, layer);
     if (!dense && parallel) load_parallel_experts(l, prefix, layer);
     if (!dense && !parallel) load_experts(l, prefix, layer);
 }

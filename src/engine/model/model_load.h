@@ -59,6 +59,9 @@ void pj_load_linear(pj_loader *l, const char *prefix, const char *part, size_t r
 /* A projection recorded as its own component. */
 void pj_load_component(pj_loader *l, const char *prefix, pj_instrument_name part, size_t rows,
                        size_t cols, bool bias, pj_projection *out);
+/* Converts a router's matrix, unless its products are computed in float32 as it is: rounded
+ * activations would choose otherwise where scores are close. */
+void pj_load_exact(pj_loader *l, const char *name, pj_projection *out);
 /* PJ_N_NONE: the architecture has no such norm. */
 void pj_load_norm(pj_loader *l, const char *prefix, pj_instrument_name part, size_t count,
                   bool bias, pj_norm *out);
@@ -97,6 +100,11 @@ bool pj_load_packed(pj_loader *l, const char *name, size_t rows, size_t cols,
 /* ---- model_latent.c ---- */
 
 void pj_load_latent(pj_loader *l, const char *prefix, pj_layer *layer);
+
+/* ---- model_streams.c ---- */
+
+void pj_load_streams(pj_loader *l, const char *prefix, pj_layer *layer);
+void pj_load_stream_ends(pj_loader *l);
 
 /* ---- model_experts.c ---- */
 

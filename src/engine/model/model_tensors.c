@@ -295,6 +295,20 @@ void pj_load_component(pj_loader *l, const char *prefix, pj_instrument_name part
     pj_load_linear(l, prefix, pj_instrument_text(part), rows, cols, bias, out);
 }
 
+/* Whether products are computed in float32, of one token and of many. */
+static bool is_float32(const pj_kernels *kernels, pj_dtype type)
+{
+    return pj_linear_form(kernels, type, 1) == PJ_FORM_F32 &&
+           pj_linear_form(kernels, type, SIZE_MAX) == PJ_FORM_F32;
+}
+
+void pj_load_exact(pj_loader *l, const char *name, pj_projection *out)
+{
+    pj_matrix read = out->w;
+    if (!l->status && !is_float32(l->kernels, read.type))
+        pj_load_converted(l, name, PJ_F32, &read, NULL, read.rows, read.cols, &out->w);
+}
+
 /* Norm weights stored as w - 1 need 1 added; GGUF files store the sum. */
 static bool adds_one(const pj_loader *l)
 {

@@ -26,6 +26,7 @@
     X(EMBED_TOKENS_PER_LAYER, "embed_tokens_per_layer")             \
     X(PER_LAYER_MODEL_PROJECTION, "per_layer_model_projection")     \
     X(PER_LAYER_PROJECTION_NORM, "per_layer_projection_norm")       \
+    X(ALTUP_PROJECTIONS, "altup_projections")                       \
     X(ROTARY_EMB, "rotary_emb")                                     \
     X(INPUT_LAYERNORM, "input_layernorm")                           \
     X(POST_ATTENTION_LAYERNORM, "post_attention_layernorm")         \
@@ -110,6 +111,26 @@
     X(SSM_IN_MULTIPLIER, "ssm_in_multiplier")                       \
     X(SSM_MULTIPLIERS, "ssm_multipliers")                           \
     X(ATTENTION_IN_MULTIPLIER, "attention_in_multiplier")           \
+    X(MODALITY_ROUTER, "modality_router")                           \
+    X(MODALITIES, "modalities")                                     \
+    X(PREDICTION_COEFS, "prediction_coefs")                         \
+    X(ALTUP_PREDICT, "altup_predict")                               \
+    X(LINEAR_LEFT, "linear_left")                                   \
+    X(LINEAR_RIGHT, "linear_right")                                 \
+    X(POST_LAUREL_NORM, "post_laurel_norm")                         \
+    X(LAUREL, "laurel")                                             \
+    X(CORRECTION_COEFS, "correction_coefs")                         \
+    X(ALTUP_CORRECT, "altup_correct")                               \
+    X(ALTUP_UNEMBED_PROJECTIONS, "altup_unembed_projections")       \
+    X(ENORM, "enorm")                                               \
+    X(HNORM, "hnorm")                                               \
+    X(EH_PROJ, "eh_proj")                                           \
+    X(PRE_FC_NORM_EMBEDDING, "pre_fc_norm_embedding")               \
+    X(PRE_FC_NORM_HIDDEN, "pre_fc_norm_hidden")                     \
+    X(FC, "fc")                                                     \
+    X(TOKEN_LAYERNORM, "token_layernorm")                           \
+    X(HIDDEN_LAYERNORM, "hidden_layernorm")                         \
+    X(INPUT_PROJ, "input_proj")                                     \
     /* operations */                                                \
     X(OP_GATHER, "gather")                                          \
     X(OP_DEQUANTISE, "dequantise")                                  \
@@ -133,6 +154,7 @@
     X(OP_RESIDUAL_ADD, "residual_add")                              \
     X(OP_TOP_K, "top_k")                                            \
     X(OP_SCATTER_ADD, "scatter_add")                                \
+    X(OP_STREAM_MIX, "stream_mix")                                  \
     /* extras */                                                    \
     X(X_ENTROPY, "attention_entropy")                               \
     X(X_ENTROPY_NORMALISED, "attention_entropy_normalised")         \

@@ -70,6 +70,9 @@ static const struct {
     {"gemma-3-4b", "{\"model_type\":\"gemma3_text\",\"hidden_size\":2560,\"num_hidden_layers\":34,"
                    "\"intermediate_size\":10240,\"sliding_window\":1024,"
                    "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}}"},
+    {"gemma-3n-e2b", "{\"model_type\":\"gemma3n_text\",\"num_hidden_layers\":30,"
+                     "\"intermediate_size\":8192,\"num_kv_shared_layers\":10}"},
+    {"gemma-3n-e4b", "{\"model_type\":\"gemma3n_text\"}"},
     {"gemma-4-e4b",
      "{\"model_type\":\"gemma4_text\",\"hidden_size\":2560,\"num_hidden_layers\":42,"
      "\"num_key_value_heads\":2,\"intermediate_size\":10240,\"num_kv_shared_layers\":18,"

@@ -58,6 +58,7 @@ static const char *gpu_lacks(const pj_model *model)
             return "queries that some layers scale";
     }
     const pj_model_config *c = &model->config;
+    if (c->streams.count) return "alternating updates";
     if (c->relu2 || c->xielu) return "the activations relu2 and xielu";
     if (c->experts && model->blueprint->weighted_input) return "experts whose input is weighted";
     if (c->multipliers.attention_out != 1 || c->multipliers.ssm_out != 1 ||

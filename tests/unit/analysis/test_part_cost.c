@@ -78,6 +78,22 @@ static void below_the_resolution_is_refused(void **state)
     assert_int_equal(cost.outcome, PJ_PART_AGREE);
 }
 
+/* A difference that may as well be none agrees with everything. */
+static void a_difference_of_chance_confirms_nothing(void **state)
+{
+    (void)state;
+    pj_random random = {4};
+    pj_part_cost cost;
+    uint32_t unclear = 0, of = 200;
+    for (uint32_t i = 0; i < of; i++) {
+        measure(&(world){.part = 0.03, .noise = 0.3}, &random, &cost);
+        bool has_zero = cost.difference.lo <= 0 && cost.difference.hi >= 0;
+        assert_int_equal(cost.outcome == PJ_PART_UNCLEAR, has_zero);
+        unclear += has_zero;
+    }
+    assert_that(unclear, >, 0.9 * of);
+}
+
 static void one_block_or_no_energy_stays_open(void **state)
 {
     pj_part_cost cost;
@@ -99,6 +115,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(intervals_hold_what_was_planted),
                                        cmocka_unit_test(a_wrong_attribution_is_seen),
                                        cmocka_unit_test(below_the_resolution_is_refused),
+                                       cmocka_unit_test(a_difference_of_chance_confirms_nothing),
                                        cmocka_unit_test(one_block_or_no_energy_stays_open)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

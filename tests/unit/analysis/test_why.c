@@ -29,6 +29,8 @@ typedef struct made {
     pj_class_row classes[MOST];
 } made;
 
+static double blur = 0.02; /* relative standard deviation of a part's energy */
+
 static pj_class_row *class_of(made *m, const char *name)
 {
     for (uint32_t i = 0; i < m->data.class_count; i++)
@@ -43,7 +45,7 @@ static void add_call(made *m, const planned *p, uint32_t token, uint32_t layer)
     pj_class_row *c = class_of(m, p->name);
     c->time_ms += p->ms;
     c->energy_mj += p->ms * p->watts;
-    c->energy_sd.random_mj = (float)(0.02 * c->energy_mj);
+    c->energy_sd.random_mj = (float)(blur * c->energy_mj);
     c->flops += p->flops;
     c->bytes += p->bytes;
     float v = p->values * (1 + 0.1F * (float)layer + 0.01F * (float)token);
@@ -227,6 +229,50 @@ static void time_is_told_from_bytes_and_power(void **state)
     pj_why_fini(&why);
 }
 
+/* Five equal parts, of which B's draw `more` of a fifth of the request in addition. */
+static void explain_powers(const double more[5], pj_why *why)
+{
+    static const char *const names[] = {"q_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+    planned a[6] = {{0}}, b[6] = {{0}};
+    for (int i = 0; i < 5; i++) {
+        a[i] = b[i] = (planned){names[i], 4, 40, 400, 400, 1 + (float)i};
+        b[i].watts *= 1 + more[i];
+    }
+    blur = 0.05;
+    explain(a, b, why);
+    blur = 0.02;
+}
+
+/* Where the sensor blurs the parts, their sum still tells which one can be hotter. */
+static void one_part_explains_what_is_spread_over_several(void **state)
+{
+    (void)state;
+    pj_why why;
+    char text[200];
+    double request = 5 * LAYERS * 4 * 40, part = request / 5;
+    explain_powers((const double[]){0.005, 0.225, -0.005, 0.005, 0.005}, &why);
+    assert_named(&why, "o_proj", PJ_WHY_POWER, 0.235 * part);
+    assert_int_equal(why.named_count, 1);
+    assert_that(row_of(&why, "o_proj")->explained.lo, >, 0);
+    pj_why_row_text(row_of(&why, "o_proj"), text, sizeof text);
+    assert_string_equal(text, "hotter kernel: 49.4 W instead of 40 W for the same work");
+    pj_why_fini(&why);
+    explain_powers((const double[]){-0.005, 0.005, 0, -0.185, -0.01}, &why);
+    assert_named(&why, "up_proj", PJ_WHY_POWER, -0.195 * part);
+    pj_why_fini(&why);
+    static const double not_one[][5] = {
+        {0.06, 0.06, 0.06, 0.06, 0.06},      /* all alike */
+        {0.15, 0.15, 0, 0, 0},               /* one of two */
+        {0.09, 0.15, 0.06, 0.04, 0.03},      /* one of several */
+        {0.004, 0.015, 0.004, 0.004, 0.004}, /* below a hundredth */
+        {0.15, -0.15, 0.15, -0.15, 0}};      /* which add up to nothing: shares, not power */
+    for (int i = 0; i < 5; i++) {
+        explain_powers(not_one[i], &why);
+        assert_int_equal(why.named_count, 0);
+        pj_why_fini(&why);
+    }
+}
+
 static void nothing_is_named_where_nothing_differs(void **state)
 {
     (void)state;
@@ -260,6 +306,7 @@ int main(void)
         cmocka_unit_test(parts_are_matched_across_programs),
         cmocka_unit_test(coarse_parts_stand_for_finer_ones),
         cmocka_unit_test(time_is_told_from_bytes_and_power),
+        cmocka_unit_test(one_part_explains_what_is_spread_over_several),
         cmocka_unit_test(nothing_is_named_where_nothing_differs),
         cmocka_unit_test(runs_without_energy_are_refused),
     };

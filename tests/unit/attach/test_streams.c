@@ -267,6 +267,75 @@ static void test_reasoning(void **state)
                      1);
 }
 
+static int64_t calls_of(const char *path, const char *stream)
+{
+    int64_t calls = -1;
+    for (size_t cut = 1; cut < strlen(stream); cut += 7) {
+        replayed r;
+        replay_begin(&r, path, "{}");
+        replay_feed(&r, stream, cut, 10);
+        replay_feed(&r, stream + cut, strlen(stream) - cut, 20);
+        replay_end(&r, 1000);
+        if (calls >= 0) assert_int_equal(r.exchange->answer.tool_calls, calls);
+        calls = r.exchange->answer.tool_calls;
+        replay_fini(&r);
+    }
+    return calls;
+}
+
+#define CALL(index, name, arguments)                                                \
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":" index \
+    ",\"function\":{" name "\"arguments\":\"" arguments "\"}}]}}]}\n\n"
+#define NAMED(index, name) CALL(index, "\"name\":\"" name "\",", "")
+
+/* As servers give them: named once in a stream, named in every piece, whole, as items. */
+static void test_calls_of_tools(void **state)
+{
+    assert_int_equal(calls_of(CHAT, SSE DELTA("a") DELTA("b")), 0);
+    assert_int_equal(calls_of(CHAT, SSE NAMED("0", "f") CALL("0", "", "{") CALL("0", "", "}")
+                                        NAMED("1", "f") CALL("1", "", "{}")),
+                     2);
+    assert_int_equal(
+        calls_of(CHAT, SSE NAMED("0", "f") NAMED("0", "f") NAMED("0", "f") NAMED("1", "g")), 2);
+    assert_int_equal(calls_of(CHAT, SSE NAMED("0", "") CALL("0", "\"name\":null,", "{}")), 0);
+    assert_int_equal(
+        calls_of(CHAT,
+                 JSON "{\"choices\":[{\"message\":{\"tool_calls\":["
+                      "{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}},"
+                      "{\"id\":\"2\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}}]}"),
+        2);
+    assert_int_equal(calls_of("/api/chat",
+                              LINES "{\"message\":{\"role\":\"assistant\",\"content\":\"\","
+                                    "\"tool_calls\":[{\"function\":{\"name\":\"f\","
+                                    "\"arguments\":{}}}]},\"done\":false}\n"
+                                    "{\"message\":{\"content\":\"\"},\"done\":true}\n"),
+                     1);
+    assert_int_equal(
+        calls_of("/v1/responses", SSE
+                 "data: {\"type\":\"response.output_item.added\",\"item\":{\"type\":"
+                 "\"message\"}}\n\n"
+                 "data: {\"type\":\"response.output_item.added\",\"item\":{\"type\":"
+                 "\"function_call\",\"name\":\"f\"}}\n\n"
+                 "data: {\"type\":\"response.function_call_arguments.delta\",\"delta\":\"{}\"}"
+                 "\n\ndata: {\"type\":\"response.completed\",\"response\":{\"output\":[{\"type\":"
+                 "\"function_call\",\"name\":\"f\"}]}}\n\n"),
+        1);
+    assert_int_equal(calls_of("/v1/responses", JSON "{\"output\":[{\"type\":\"function_call\","
+                                                    "\"name\":\"f\"},{\"type\":\"message\"}]}"),
+                     1);
+    assert_int_equal(calls_of("/v1/messages",
+                              SSE "data: {\"type\":\"content_block_start\",\"content_block\":"
+                                  "{\"type\":\"tool_use\",\"name\":\"f\"}}\n\n"
+                                  "data: {\"type\":\"content_block_delta\",\"delta\":"
+                                  "{\"partial_json\":\"{}\"}}\n\n"),
+                     1);
+    assert_int_equal(calls_of("/v1/messages",
+                              JSON "{\"type\":\"message\",\"content\":[{\"type\":"
+                                   "\"text\",\"text\":\"a\"},{\"type\":\"tool_use\"},"
+                                   "{\"type\":\"tool_use\"}]}"),
+                     2);
+}
+
 static void test_cases(void **state)
 {
     (void)state;
@@ -337,8 +406,8 @@ static void test_endless(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases), cmocka_unit_test(test_reasoning),
-        cmocka_unit_test(test_unseen_tokens), cmocka_unit_test(test_times),
-        cmocka_unit_test(test_endless)};
+        cmocka_unit_test(test_cases),          cmocka_unit_test(test_reasoning),
+        cmocka_unit_test(test_calls_of_tools), cmocka_unit_test(test_unseen_tokens),
+        cmocka_unit_test(test_times),          cmocka_unit_test(test_endless)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

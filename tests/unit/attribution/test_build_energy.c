@@ -1,6 +1,7 @@
 /* Energies of finished runs: sums at every level, and what sensors of each kind let one say. Spans
  * have explicit times, so that expectations are exact. */
 #include "../assertions.h"
+#include "../sanitized.h"
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/random.h"
@@ -17,8 +18,8 @@
 
 #include <cmocka.h>
 
-/* Simulated machines of each kind. */
-enum { SEEDS = 40, FEW_SEEDS = 20 };
+/* Simulated machines of each kind. The sanitizers look at the code's paths, not at its coverage. */
+enum { SEEDS = PJ_SANITIZED ? 8 : 40, FEW_SEEDS = PJ_SANITIZED ? 6 : 20 };
 
 static void simulated_energy_is_conserved_and_right(void **state)
 {
@@ -308,7 +309,7 @@ static void a_lag_does_not_concern_a_counter(void **state)
  * wider than the noise of so many independent readings requires. */
 static void assert_covered(const char *sensor, double noise, double readings)
 {
-    enum { MACHINES = 60 };
+    enum { MACHINES = PJ_SANITIZED ? 10 : 60 };
     int covered = 0, phases = 0, covered_phases = 0;
     for (int seed = 1; seed <= MACHINES; seed++) {
         char text[128];
@@ -330,8 +331,8 @@ static void assert_covered(const char *sensor, double noise, double readings)
         assert_that(d.info.total_sd_mj, <, 2 * noise * truth / sqrt(readings));
         end_run(&w, &d);
     }
-    assert_that(covered, >=, 52 * MACHINES / 60);
-    assert_that(covered_phases, >=, 0.87 * phases);
+    assert_that(covered, >=, (PJ_SANITIZED ? 0.7 : 0.866) * MACHINES);
+    assert_that(covered_phases, >=, (PJ_SANITIZED ? 0.7 : 0.87) * phases);
 }
 
 /* Readings of a lagging sensor weight recent power more, and the noise of each affects two
@@ -639,7 +640,7 @@ static void undeclared_sensors_are_not_trusted(void **state)
                  {"preset=nvml-ampere,noise=0.005,offset_mw=-3000,low_mw=1000,high_mw=2000,"
                   "declare_gain=unknown",
                   1500, true}};
-    enum { TRIES = 10 };
+    enum { TRIES = PJ_SANITIZED ? 4 : 10 };
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         unsigned known = 0, within = 0;
@@ -795,7 +796,7 @@ static void a_request_beside_idle_time_is_covered(void **state)
                     info->total_sd.gain_mj / info->total_mj, 1e-6);
         end_run(&w, &d);
     }
-    assert_that(covered, >=, 52 * MACHINES / 60);
+    assert_that(covered, >=, (PJ_SANITIZED ? 0.7 : 0.866) * MACHINES);
     assert_that(covered_net, >=, 52 * MACHINES / 60);
 }
 

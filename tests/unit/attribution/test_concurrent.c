@@ -52,6 +52,7 @@ typedef struct planted {
     kind how;
     int64_t begin_ns, first_ns, end_ns, next_ns;
     double prompt, output, given;
+    double last; /* of a token's time, between the last token and the end of the answer */
     double true_mj;
     pj_ledger_entry *entry;
     pj_ledger_figure answer, stored;
@@ -83,6 +84,7 @@ static void plant(load *l, uint32_t together, kind how, bool equal, uint64_t see
             p->end_ns = p->begin_ns + (int64_t)(1200 * longer) * MS;
             p->prompt = 60 * longer;
             p->output = floor(100 * longer * faster) + 2;
+            p->last = !equal && how == STREAMED ? (double)(i % 2) : 0;
             if (p->end_ns > end_ns) end_ns = p->end_ns;
         }
         l->segments[l->segment_count++] =
@@ -118,7 +120,7 @@ static void progress(planted *p, pj_ledger *ledger, int64_t now_ns)
     if (!p->entry && p->begin_ns <= now_ns)
         p->entry = pj_ledger_enter(ledger, p->begin_ns, p->prompt);
     if (!p->entry) return;
-    double each_ns = (double)(p->end_ns - p->first_ns) / (p->output - 1);
+    double each_ns = (double)(p->end_ns - p->first_ns) / (p->output - 1 + p->last);
     while (p->how == STREAMED && p->given < p->output) {
         int64_t at_ns = p->first_ns + (int64_t)(each_ns * p->given);
         if (at_ns > now_ns) break;

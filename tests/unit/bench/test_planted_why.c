@@ -14,7 +14,8 @@ static double found_of(pj_planted_cost cost, uint64_t pairs)
     pj_planted_why_score score = {0};
     pj_error err = {0};
     for (uint64_t seed = 1; seed <= pairs; seed++)
-        if (pj_planted_why_try(cost, 1, seed, &score, &err) != PJ_OK) fail_msg("%s", err.text);
+        if (pj_planted_why_try(cost, 1, PJ_PLANTED_WHY_TOKENS, seed, &score, &err) != PJ_OK)
+            fail_msg("%s", err.text);
     assert_that(score.pairs, ==, (double)pairs);
     return score.found;
 }

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -265,6 +266,55 @@ static void holding_many_classes_costs_little(void **state)
     assert_that(fit.solutions, <=, 4 * plain.solutions + held);
     pj_fit_fini(&fit);
     pj_fit_fini(&plain);
+}
+
+/* Steps of a moment that occur once, within one window, as a run's beginning and end have them, are
+ * not told apart, and say nothing about the classes that matter. */
+static void moments_do_not_spoil_the_condition(void **state)
+{
+    static const sensor kind = {"counter, 1 ms", 1, 0, 0, 0.061, true, 0};
+    truth t;
+    size_t count;
+    pj_fit plain, fit;
+    pj_error err;
+    (void)state;
+    truth_init(&t, 5, 40, 10);
+    pj_window *windows = truth_windows(&t, &kind, 5, &count);
+    pj_leaf *leaves = pj_alloc(t.leaf_count + 3, sizeof *leaves);
+    memcpy(leaves, t.leaves, t.leaf_count * sizeof *leaves);
+    pj_fit_input input = {.windows = windows,
+                          .window_count = count,
+                          .leaves = leaves,
+                          .leaf_count = t.leaf_count,
+                          .class_count = t.class_count,
+                          .idle_mw = t.idle_mw,
+                          .total_mj = truth_energy_mj(&t, t.begin_ns, t.end_ns),
+                          .begin_ns = t.begin_ns,
+                          .end_ns = t.end_ns};
+    assert_int_equal(pj_fit_run(&input, &plain, &err), PJ_OK);
+    /* two of 10 us in the middle of a window, which divide a leaf */
+    int64_t at_ns = (windows[count / 2].begin_ns + windows[count / 2].end_ns) / 2;
+    size_t k = 0;
+    while (leaves[k].end_ns < at_ns + 10000) k++;
+    assert_that(leaves[k].begin_ns, <=, at_ns - 10000);
+    memmove(&leaves[k + 3], &leaves[k], (t.leaf_count - k) * sizeof *leaves);
+    for (uint32_t i = 0; i < 2; i++)
+        leaves[k + 1 + i] = (pj_leaf){at_ns + ((int64_t)i - 1) * 10000, at_ns + i * 10000,
+                                      t.class_count + i, leaves[k].node};
+    leaves[k].end_ns = at_ns - 10000;
+    leaves[k + 3].begin_ns = at_ns + 10000;
+    input.leaf_count += 3;
+    input.class_count += 2;
+    assert_int_equal(pj_fit_run(&input, &fit, &err), PJ_OK);
+    printf("condition number %.3g, with the moments %.3g\n", plain.condition_number,
+           fit.condition_number);
+    assert_that(plain.condition_number, >, 1);
+    assert_near(fit.condition_number / plain.condition_number, 1, 0.05);
+    pj_fit_fini(&plain);
+    pj_fit_fini(&fit);
+    pj_free(leaves);
+    pj_free(windows);
+    truth_fini(&t);
 }
 
 static void bad_input_is_refused(void **state)
@@ -660,6 +710,7 @@ int main(void)
         cmocka_unit_test(a_calibration_that_does_not_explain_is_seen),
         cmocka_unit_test(negative_powers_are_truncated_and_said),
         cmocka_unit_test(holding_many_classes_costs_little),
+        cmocka_unit_test(moments_do_not_spoil_the_condition),
         cmocka_unit_test(bad_input_is_refused),
         cmocka_unit_test(memory_failures_leave_nothing_behind),
         cmocka_unit_test(shares_add_up_to_the_nanojoule),

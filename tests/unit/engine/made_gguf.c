@@ -339,6 +339,14 @@ typedef struct copy {
     const char *arch;
 } copy;
 
+/* Layers after the model's, for further tokens. */
+static uint32_t heads_of(const copy *k)
+{
+    char name[64];
+    snprintf(name, sizeof name, "model.layers.%u.eh_proj.weight", k->c->layers);
+    return pj_checkpoint_find(k->from, name) != NULL;
+}
+
 static uint32_t file_type(pj_dtype type)
 {
     static const uint32_t types[PJ_DTYPE_COUNT] = {
@@ -403,7 +411,8 @@ static void put(const copy *k, const char *name, const uint64_t *sizes, uint32_t
 static const char *part_name(pj_arch arch, const char *part)
 {
     bool closes = arch == PJ_ARCH_OLMO2 || arch == PJ_ARCH_OLMO3 || arch == PJ_ARCH_GEMMA2 ||
-                  arch == PJ_ARCH_GEMMA3 || arch == PJ_ARCH_GPT_OSS || arch == PJ_ARCH_QWEN3_5;
+                  arch == PJ_ARCH_GEMMA3 || arch == PJ_ARCH_GPT_OSS || arch == PJ_ARCH_QWEN3_5 ||
+                  arch == PJ_ARCH_GEMMA3N || arch == PJ_ARCH_GLM4_MOE;
     static const char *const names[][2] = {
         {"input_layernorm", "attn_norm"},
         {"post_attention_layernorm", "ffn_norm"},
@@ -452,6 +461,23 @@ static const char *part_name(pj_arch arch, const char *part)
         {"feed_forward.shared_expert.gate_proj", "ffn_gate_shexp"},
         {"feed_forward.shared_expert.up_proj", "ffn_up_shexp"},
         {"feed_forward.shared_expert.down_proj", "ffn_down_shexp"},
+        {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+        {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
+        {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+        {"enorm", "nextn.enorm"},
+        {"hnorm", "nextn.hnorm"},
+        {"eh_proj", "nextn.eh_proj"},
+        {"shared_head.norm", "nextn.shared_head_norm"},
+        {"altup.router_norm", "altup_router_norm"},
+        {"altup.modality_router", "altup_router"},
+        {"altup.prediction_coefs", "altup_predict_coef"},
+        {"altup.correction_coefs", "altup_correct_coef"},
+        {"laurel.linear_left", "laurel_l"},
+        {"laurel.linear_right", "laurel_r"},
+        {"laurel.post_laurel_norm", "laurel_post_norm"},
+        {"per_layer_input_gate", "inp_gate"},
+        {"per_layer_projection", "proj"},
+        {"post_per_layer_input_norm", "post_norm"},
     };
     if (closes && strcmp(part, "post_attention_layernorm") == 0) return "post_attention_norm";
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -477,6 +503,11 @@ static bool scan_name(const char *name, char *out, size_t bytes)
             return snprintf(out, bytes, "blk.%u.%s%s", layer, names[i][1], kind) > 0;
     return false;
 }
+static const char *const outside[][2] = {
+    {"embed_tokens_per_layer", "per_layer_token_embd"},
+    {"per_layer_model_projection", "per_layer_model_proj"},
+    {"per_layer_projection_norm", "per_layer_proj_norm"},
+};
 
 static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
 {
@@ -484,7 +515,9 @@ static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
     int end = 0;
     char part[128];
     const char *kind = strrchr(name, '.');
-    if (strstr(name, ".experts.") || strstr(name, ".act_fn.")) return false;
+    if (strstr(name, ".experts.") || strstr(name, ".act_fn.") || strstr(name, "altup_"))
+        return false;
+    if (strncmp(name, "mtp.", 4) == 0) return false; /* a head of Qwen3.5 */
     if (scan_name(name, out, bytes)) return true;
     const char *linear = strstr(name, ".linear_attn."), *sinks = strstr(name, ".self_attn.sinks");
     if (linear || sinks) {
@@ -507,8 +540,15 @@ static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
         abort();
     }
     if (strncmp(name, "model.", 6) == 0) name += 6;
+    if (strstr(name, ".e_score_correction_bias") && sscanf(name, "layers.%u.", &layer) == 1)
+        return snprintf(out, bytes, "blk.%u.exp_probs_b.bias", layer) > 0;
+    if (strstr(name, ".altup.correct_output_scale") && sscanf(name, "layers.%u.", &layer) == 1)
+        return snprintf(out, bytes, "blk.%u.altup_correct_scale.weight", layer) > 0;
     if (strncmp(name, "backbone.", 9) == 0) name += 9;
     snprintf(part, sizeof part, "%.*s", (int)(kind - name), name);
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        if (strcmp(part, outside[i][0]) == 0)
+            return snprintf(out, bytes, "%s%s", outside[i][1], kind) > 0;
     if (strcmp(part, "embed_tokens") == 0 || strcmp(part, "embeddings") == 0)
         return snprintf(out, bytes, "token_embd%s", kind) > 0;
     if (strcmp(part, "norm") == 0 || strcmp(part, "final_layernorm") == 0 ||
@@ -724,6 +764,25 @@ static void copy_transposed(const copy *k, unsigned layer, int which, const char
     free(all);
 }
 
+/* Projections of all streams but the first, in one tensor. */
+static void copy_streams(const copy *k, const char *part, const char *own)
+{
+    uint64_t n = k->c->hidden, count = k->c->streams.count - 1;
+    uint64_t sizes[3] = {n, n, count};
+    float *all = malloc(n * n * count * sizeof *all);
+    char name[128];
+    if (!all) abort();
+    for (uint64_t i = 0; i < count; i++) {
+        size_t values;
+        snprintf(name, sizeof name, "model.%s.%u.weight", part, (unsigned)i);
+        float *one = values_of(pj_checkpoint_find(k->from, name), &values);
+        memcpy(all + i * n * n, one, values * sizeof *all);
+        free(one);
+    }
+    put(k, own, sizes, 3, all, PJ_F32);
+    free(all);
+}
+
 /* q, k and v of a layer in one tensor. */
 static void copy_fused(const copy *k, unsigned layer, const char *kind)
 {
@@ -753,12 +812,17 @@ static void copy_weights(const copy *k)
     const pj_model_config *c = k->c;
     for (uint32_t i = 0; i < pj_checkpoint_tensor_count(k->from); i++)
         copy_tensor(k, pj_checkpoint_tensor(k->from, i));
-    for (unsigned layer = 0; layer < c->layers; layer++) {
+    if (c->streams.count) {
+        copy_streams(k, "altup_projections", "altup_proj.weight");
+        copy_streams(k, "altup_unembed_projections", "altup_unembd_proj.weight");
+    }
+    for (unsigned layer = 0; layer < c->layers + heads_of(k); layer++) {
         if (k->o->old_names && c->arch == PJ_ARCH_PHI) {
             copy_fused(k, layer, "weight");
             copy_fused(k, layer, "bias");
         }
-        if (!c->experts || (c->layer_is_dense && c->layer_is_dense[layer])) continue;
+        bool dense = layer < c->layers && c->layer_is_dense && c->layer_is_dense[layer];
+        if (!c->experts || dense) continue;
         if (c->arch == PJ_ARCH_GPT_OSS || c->arch == PJ_ARCH_LLAMA4) {
             copy_transposed(k, layer, 0, "gate");
             copy_transposed(k, layer, 1, "up");
@@ -898,6 +962,7 @@ static const char *const archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_APERTUS] = "apertus",     [PJ_ARCH_BITNET] = "bitnet",
     [PJ_ARCH_PHIMOE] = "phimoe",       [PJ_ARCH_NEMOTRON_H] = "nemotron_h",
     [PJ_ARCH_FALCON_H1] = "falcon-h1", [PJ_ARCH_LLAMA4] = "llama4",
+    [PJ_ARCH_GEMMA3N] = "gemma3n",     [PJ_ARCH_GLM4_MOE] = "glm4moe",
 };
 
 /* What the keys of files with state-space layers cannot say. */
@@ -988,20 +1053,54 @@ static void write_xielu(const copy *k)
     }
 }
 
+static void write_router(const copy *k)
+{
+    const pj_model_config *c = k->c;
+    enum { SIGMOID = 2 };
+    flag(k, "expert_weights_norm", c->norm_topk);
+    number(k, "expert_gating_func", SIGMOID);
+    real(k, "expert_weights_scale", c->routed_scale);
+    number(k, "expert_shared_count", 1);
+    number(k, "expert_group_count", c->expert_groups);
+    number(k, "expert_group_used_count", c->expert_groups_kept);
+}
+
+/* The number of reading layers is a float in some files. */
+static void write_streams(const copy *k)
+{
+    const pj_model_config *c = k->c;
+    float cutoffs[PJ_MAX_LAYERS];
+    uint32_t widths[PJ_MAX_LAYERS], readers = 0;
+    for (uint32_t i = 0; i < c->layers; i++) {
+        cutoffs[i] = (float)c->layer_cutoff[i];
+        widths[i] = pj_config_mlp_width(c, i);
+        readers += pj_config_kv_source(c, i) != i;
+    }
+    made_gguf_f32s(k->g, "gemma3n.activation_sparsity_scale", cutoffs, c->layers);
+    made_gguf_u32s(k->g, "gemma3n.feed_forward_length", widths, c->layers);
+    number(k, "altup.num_inputs", c->streams.count);
+    number(k, "altup.active_idx", c->streams.active);
+    number(k, "embedding_length_per_layer_input", c->token_vector);
+    real(k, "attention.shared_kv_layers", readers);
+    real(k, "final_logit_softcapping", c->logit_softcap);
+}
+
 static void write_sizes(const copy *k)
 {
     const pj_model_config *c = k->c;
     bool phi = c->arch == PJ_ARCH_PHI;
-    number(k, "block_count", c->layers);
+    number(k, "block_count", c->layers + heads_of(k));
+    if (heads_of(k)) number(k, "nextn_predict_layers", heads_of(k));
     number(k, "context_length", c->context);
     number(k, "embedding_length", c->hidden);
     number(k, "attention.head_count", c->heads);
     if (c->layer_halves) {
         write_halves(k);
     } else {
-        number(k, "feed_forward_length", c->intermediate);
+        if (!c->streams.count) number(k, "feed_forward_length", c->intermediate);
         number(k, "attention.head_count_kv", c->kv_heads);
     }
+    if (c->streams.count) write_streams(k);
     if (c->xielu) write_xielu(k);
     if (c->arch == PJ_ARCH_BITNET) word(k, "hidden_activation", "relu2");
     if (c->arch == PJ_ARCH_LLAMA4) number(k, "interleave_moe_layer_step", c->experts ? 2 : 0);
@@ -1020,6 +1119,7 @@ static void write_sizes(const copy *k)
     number(k, "expert_used_count", c->experts_per_token);
     if (c->arch == PJ_ARCH_QWEN2_MOE || c->arch == PJ_ARCH_QWEN3_MOE)
         flag(k, "expert_weights_norm", c->norm_topk);
+    if (c->arch == PJ_ARCH_GLM4_MOE) write_router(k);
     if (c->arch != PJ_ARCH_MIXTRAL && c->arch != PJ_ARCH_PHIMOE)
         number(k, "expert_feed_forward_length", c->expert_intermediate);
     if (c->shared_intermediate && c->arch != PJ_ARCH_LLAMA4)

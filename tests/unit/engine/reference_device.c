@@ -26,6 +26,7 @@ struct command {
     union {
         const pj_matrix *table;
         const pj_norm *norm;
+        const float *scale; /* or values */
         pj_norm_step step;
         pj_product product;
         pj_activation activation;
@@ -130,9 +131,9 @@ static void run_gather(reference *s, const command *c)
     const unsigned char *stored = c->table->data;
     for (uint32_t r = 0; r < c->y.rows; r++) {
         float *y = at(s, c->y, r);
-        s->plain->dequantise(c->table->type,
-                             stored + (size_t)s->rows.pass->ids[r] * c->table->row_bytes, y,
-                             c->y.cols);
+        size_t id = (size_t)s->rows.pass->ids[r];
+        if (id >= c->table->rows) id = 0;
+        s->plain->dequantise(c->table->type, stored + id * c->table->row_bytes, y, c->y.cols);
         for (uint32_t i = 0; i < c->y.cols; i++) y[i] *= c->factor;
     }
 }
@@ -338,16 +339,28 @@ static double activated(const pj_activation *a, double g)
     }
 }
 
+/* The value below which a row's gates are cut; 0 of those that are not. */
+static double cutoff_of(const pj_activation *a, const float *gate)
+{
+    double mean = 0, square = 0;
+    for (uint32_t i = 0; i < a->gate.cols; i++) mean += gate[i] / (double)a->gate.cols;
+    for (uint32_t i = 0; i < a->gate.cols; i++) square += (gate[i] - mean) * (gate[i] - mean);
+    return mean + a->cutoff * sqrt(square / a->gate.cols);
+}
+
 static void run_activation(reference *s, const command *c)
 {
     const pj_activation *a = &c->activation;
-    for (uint32_t r = 0; r < a->act.rows; r++)
+    for (uint32_t r = 0; r < a->act.rows; r++) {
+        double from = a->cuts ? cutoff_of(a, at(s, a->gate, r)) : 0;
         for (uint32_t i = 0; i < a->act.cols; i++) {
-            double up = a->up.buffer ? at(s, a->up, r)[i] : 1;
+            double up = a->up.buffer ? at(s, a->up, r)[i] : 1, gate = at(s, a->gate, r)[i];
+            if (a->cuts) gate = fmax(gate - from, 0);
             if (a->kind == PJ_ACT_CLAMPED && a->up.buffer)
                 up = fmax(fmin(up, a->limit), -a->limit) + 1;
-            at(s, a->act, r)[i] = (float)(activated(a, at(s, a->gate, r)[i]) * up);
+            at(s, a->act, r)[i] = (float)(activated(a, gate) * up);
         }
+    }
 }
 
 static void reference_activate(void *state, const pj_activation *activation)
@@ -697,7 +710,31 @@ static void reference_slide(void *state, uint32_t sequence, uint32_t from, uint3
 
 static float *recurrent(const reference *s, const pj_layer *l, uint32_t sequence)
 {
-    return s->recurrent[l->index] + sequence * pj_delta_state_floats(l->delta);
+    return s->recurrent[l->index] +
+           sequence * (s->options.rewind + 2) * pj_delta_state_floats(l->delta);
+}
+
+/* Keeps part of the state after row r of the pass, if the pass may be rolled back. */
+static void keep_state(const reference *s, const pj_layer *l, uint32_t r, size_t first,
+                       size_t count)
+{
+    const pj_pass_segment *g = s->rows.pass->segments;
+    size_t floats = pj_delta_state_floats(l->delta);
+    if (s->rows.pass->segment_count > 1 || g->count > s->options.rewind + 1) return;
+    float *own = recurrent(s, l, g->sequence);
+    memcpy(own + (1 + r) * floats + first, own + first, count * sizeof *own);
+}
+
+static void reference_rewind(void *state, uint32_t sequence, uint32_t row)
+{
+    const reference *s = state;
+    for (uint32_t i = 0; i < s->model->config.layers; i++) {
+        const pj_layer *l = &s->model->layers[i];
+        if (!l->delta) continue;
+        size_t floats = pj_delta_state_floats(l->delta);
+        float *own = recurrent(s, l, sequence);
+        memcpy(own, own + (1 + row) * floats, floats * sizeof *own);
+    }
 }
 
 static void run_convolve(reference *s, const command *c)
@@ -715,6 +752,7 @@ static void run_convolve(reference *s, const command *c)
         }
         memmove(last, last + channels, (size_t)(kept - 1) * channels * sizeof *last);
         memcpy(last + (kept - 1) * channels, at(s, c->x, r), channels * sizeof *last);
+        keep_state(s, c->layer, r, 0, (size_t)kept * channels);
     }
 }
 
@@ -783,6 +821,8 @@ static void run_delta_rule(reference *s, const command *c)
             (d->kind == PJ_SCAN ? scan_head : delta_head)(
                 d, at(s, c->x, r), at(s, c->z, r), head,
                 m + (size_t)head * d->key_dim * d->value_dim, at(s, c->y, r) + head * d->value_dim);
+        keep_state(s, c->layer, r, (d->kernel - 1) * c->x.cols,
+                   (size_t)d->value_heads * d->key_dim * d->value_dim);
     }
 }
 
@@ -833,6 +873,100 @@ static void reference_reset(void *state, uint32_t sequence)
         if (l->delta)
             memset(recurrent(s, l, sequence), 0, pj_delta_state_floats(l->delta) * sizeof(float));
     }
+}
+
+/* ---- alternating updates ------------------------------------------------------------------ */
+
+static void run_predict(reference *s, const command *c)
+{
+    uint32_t count = s->model->config.streams.count, n = c->x.cols;
+    for (uint32_t r = 0; r < c->x.rows; r++)
+        for (uint32_t i = 0; i < n; i++) {
+            double before[PJ_MAX_STREAMS];
+            float *streams = at(s, c->y, r) + i;
+            for (uint32_t j = 0; j < count; j++) before[j] = streams[j * n];
+            for (uint32_t j = 0; j < count; j++) {
+                double sum = before[j];
+                for (uint32_t k = 0; k < count; k++)
+                    sum += before[k] * at(s, c->z, r)[j * count + k];
+                streams[j * n] = (float)sum;
+            }
+            at(s, c->x, r)[i] = streams[s->model->config.streams.active * n];
+        }
+}
+
+static void reference_predict_streams(void *state, pj_slice coefficients, pj_slice streams,
+                                      pj_slice x)
+{
+    command *c = note(state, run_predict);
+    c->z = coefficients;
+    c->y = streams;
+    c->x = x;
+}
+
+static void run_correct(reference *s, const command *c)
+{
+    uint32_t count = s->model->config.streams.count, n = c->x.cols;
+    for (uint32_t r = 0; r < c->x.rows; r++)
+        for (uint32_t i = 0; i < n; i++) {
+            float *streams = at(s, c->y, r) + i, *x = at(s, c->x, r) + i;
+            float *active = streams + s->model->config.streams.active * n;
+            double change = (double)*x - *active;
+            for (uint32_t j = 0; j < count; j++)
+                streams[j * n] += (float)((1 + (double)at(s, c->z, r)[j]) * change);
+            *x = *active * (c->scale ? c->scale[i] : 1);
+        }
+}
+
+static void reference_correct_streams(void *state, pj_slice coefficients, const float *scale,
+                                      pj_slice streams, pj_slice x)
+{
+    command *c = note(state, run_correct);
+    c->z = coefficients;
+    c->y = streams;
+    c->x = x;
+    c->scale = scale;
+}
+
+static void run_give(reference *s, const command *c)
+{
+    for (uint32_t r = 0; r < c->y.rows; r++)
+        memcpy(at(s, c->y, r), c->scale + (size_t)r * c->y.cols, c->y.cols * sizeof(float));
+}
+
+static void reference_give(void *state, const float *values, pj_slice y)
+{
+    command *c = note(state, run_give);
+    c->scale = values;
+    c->y = y;
+}
+
+static const float *reference_rows(void *state, pj_slice x)
+{
+    return at(state, x, 0);
+}
+
+static double mean_square(const float *x, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += (double)x[i] * x[i] / n;
+    return sum;
+}
+
+static void run_match(reference *s, const command *c)
+{
+    for (uint32_t r = 0; r < c->x.rows; r++) {
+        double factor = sqrt(mean_square(at(s, c->y, r), c->x.cols)) /
+                        sqrt(fmax(mean_square(at(s, c->x, r), c->x.cols), 1e-5));
+        for (uint32_t i = 0; i < c->x.cols; i++) at(s, c->x, r)[i] *= (float)factor;
+    }
+}
+
+static void reference_match_magnitude(void *state, pj_slice x, pj_slice like)
+{
+    command *c = note(state, run_match);
+    c->x = x;
+    c->y = like;
 }
 
 /* ---- passes ------------------------------------------------------------------------------- */
@@ -934,7 +1068,8 @@ static pj_status reference_open(void *loaded, const pj_generation_shape *shape, 
     for (uint32_t i = 0; i < model->config.layers; i++) {
         const struct pj_delta *d = model->layers[i].delta;
         s->cache[i] = floats_of(cache_floats(s, &model->layers[i]), NAN);
-        s->recurrent[i] = floats_of(d ? o->sequences * pj_delta_state_floats(d) : 0, 0);
+        s->recurrent[i] =
+            floats_of(d ? o->sequences * (o->rewind + 2) * pj_delta_state_floats(d) : 0, 0);
     }
     for (uint32_t i = 0; i < PJ_ROPES; i++) {
         s->cosine[i] = floats_of((size_t)o->max_tokens * model->ropes[i].pairs, NAN);
@@ -1011,10 +1146,16 @@ const pj_backend reference_device = {.version = PJ_BACKEND_VERSION,
                                              .convolve = reference_convolve,
                                              .delta_rule = reference_delta_rule,
                                              .gated_norm = reference_gated_norm,
+                                             .predict_streams = reference_predict_streams,
+                                             .correct_streams = reference_correct_streams,
+                                             .match_magnitude = reference_match_magnitude,
                                              .take_rows = reference_take_rows,
                                              .bound = reference_bound,
                                              .argmax = reference_argmax,
+                                             .give = reference_give,
+                                             .rows = reference_rows,
                                              .logits = reference_logits,
                                              .ids = reference_ids,
                                              .reset = reference_reset,
+                                             .rewind = reference_rewind,
                                              .slide = reference_slide}};

@@ -443,6 +443,7 @@ static void test_refused(void **state)
     (void)state;
     assert_refused("{" SIZES "}", PJ_E_INVALID, "architectures");
     assert_refused("{\"model_type\":\"mamba\"," SIZES "}", PJ_E_UNSUPPORTED, "mamba");
+    assert_refused("{\"model_type\":\"mamba\"," SIZES "}", PJ_E_UNSUPPORTED, " more)");
     assert_refused("{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"relu\"}", PJ_E_UNSUPPORTED,
                    "relu");
     assert_refused("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
@@ -492,6 +493,71 @@ static void test_sizes_of_layers_must_fit(void **state)
 #undef LAYERS_OF_GEMMA
 }
 
+#define GEMMA3N "\"model_type\":\"gemma3n_text\",\"num_hidden_layers\":5"
+
+static void test_gemma3n(void **state)
+{
+    (void)state;
+    pj_model_config c =
+        read("{\"architectures\":[\"Gemma3nForConditionalGeneration\"],\"eos_token_id\":[1,106],"
+             "\"text_config\":{" GEMMA3N ",\"intermediate_size\":[96,64,96,64,96],"
+             "\"activation_sparsity_pattern\":[0.95,0.5,0.0,0,0],\"rope_local_base_freq\":500,"
+             "\"num_kv_shared_layers\":1,\"altup_coef_clip\":null,\"layer_types\":["
+             "\"sliding_attention\",\"full_attention\",\"sliding_attention\","
+             "\"sliding_attention\",\"full_attention\"]}}");
+    assert_int_equal(c.arch, PJ_ARCH_GEMMA3N);
+    assert_int_equal(c.eos_count, 2);
+    assert_int_equal(pj_config_mlp_width(&c, 0), 96);
+    assert_int_equal(pj_config_mlp_width(&c, 3), 64);
+    assert_near(c.layer_cutoff[0], 1.6448536269514722, 1e-9);
+    assert_near(c.layer_cutoff[1], 0, 1e-9);
+    assert_true(c.layer_cutoff[2] == -INFINITY);
+    assert_that(c.window_rope.theta, ==, 500);
+    assert_that(c.logit_softcap, ==, 30);
+    assert_that(c.streams.clip, ==, 0);
+    assert_int_equal(pj_config_kv_source(&c, 4), 1);
+    assert_int_equal(pj_config_kv_source(&c, 3), 3);
+    assert_true(c.tied_head);
+    /* what is silent: four streams, the last fifteen of more layers share, the first ten cut */
+    c = read("{\"model_type\":\"gemma3n_text\"}");
+    assert_int_equal(c.streams.count, 4);
+    assert_int_equal(c.streams.residual_rank, 64);
+    assert_that(c.streams.clip, ==, 120);
+    assert_int_equal(pj_config_kv_source(&c, 19), 19);
+    assert_int_equal(pj_config_kv_source(&c, 20), 18);
+    assert_int_equal(pj_config_kv_source(&c, 34), 19);
+    assert_true(c.layer_cutoff[9] > 1.6 && c.layer_cutoff[10] == -INFINITY);
+    c = read("{" GEMMA3N "}");
+    assert_int_equal(pj_config_kv_source(&c, 4), 4);
+    assert_true(c.layer_cutoff[0] == -INFINITY);
+}
+
+static void test_gemma3n_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *more, *part;
+    } rows[] = {
+        {",\"intermediate_size\":[96,96]", "must have every layer's width"},
+        {",\"intermediate_size\":[96,96,96,96,0]", "must have widths between"},
+        {",\"intermediate_size\":[96,96,96,96,\"a\"]", "must have widths between"},
+        {",\"activation_sparsity_pattern\":[0,0,0,0,1]", "from 0 to below 1"},
+        {",\"activation_sparsity_pattern\":[0]", "a share for every layer"},
+        {",\"altup_active_idx\":4", "is not below altup_num_inputs"},
+        {",\"altup_num_inputs\":1", "between 2 and 16"},
+        {",\"laurel_rank\":0", "laurel_rank"},
+        {",\"num_kv_shared_layers\":4", "leaves one kind of layer without its own keys"},
+        {",\"num_kv_shared_layers\":5", "num_kv_shared_layers"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "{" GEMMA3N "%s}", rows[i].more);
+        assert_refused(text, PJ_E_INVALID, rows[i].part);
+    }
+    assert_refused("{" GEMMA3N ",\"hidden_size_per_layer_input\":0}", PJ_E_UNSUPPORTED,
+                   "hidden_size_per_layer_input");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -511,6 +577,8 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_newer_families),
         cmocka_unit_test(test_sizes_of_layers_must_fit),
+        cmocka_unit_test(test_gemma3n),
+        cmocka_unit_test(test_gemma3n_refused),
         cmocka_unit_test(test_every_table_has_every_architecture),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

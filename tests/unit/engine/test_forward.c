@@ -91,7 +91,8 @@ static void check_shape(const tiny_shape *shape, const char *isa)
                     bool late = !whole && strcmp(shape->rope, "longrope") == 0;
                     difference d =
                         compare(engine, ids, count, whole, late && count > 16 ? 16 : 0, want);
-                    if (d.worst > 1)
+                    /* where heads of the delta rule nearly cancel, their norm amplifies rounding */
+                    if (d.worst > (shape->delta ? 2 : 1))
                         fail_msg("%s %s, %d tokens, %u threads, chunk %u, whole %d: %g times the "
                                  "tolerance",
                                  shape->name, isa, count, threads, chunk, whole, d.worst);
@@ -256,6 +257,35 @@ static void statistics_of_quantised_weights(void **state)
         }
         tiny_free(&m);
     }
+}
+
+/* Parts of alternating updates: every stream, and the residual of low rank. */
+static void statistics_of_streams(void **state)
+{
+    static double want[TOKENS * MAX_VOCAB];
+    int32_t ids[TOKENS];
+    tiny_capture captures[] = {
+        {.component = "altup_predict"}, {.component = "v_norm"},
+        {.component = "attention"},     {.component = "post_laurel_norm"},
+        {.component = "laurel"},        {.component = "act"},
+        {.component = "altup_correct"}, {.component = "post_per_layer_input_norm"}};
+    enum { CAPTURES = sizeof captures / sizeof *captures };
+    tiny_model m;
+    (void)state;
+    tiny_make(&m, tiny_find("gemma3n"), 3);
+    tiny_write(&m, TINY_F32);
+    make_ids(ids, TOKENS, m.shape.vocab);
+    tiny_forward(&m, ids, TOKENS, want, captures, CAPTURES);
+    pj_engine *engine = open_tiny(&m, &(pj_engine_options){.threads = 2});
+    for (pj_depth depth = PJ_DEPTH_MODULE; depth <= PJ_DEPTH_DEEP; depth++) {
+        pj_run_data data;
+        uint64_t hash;
+        record(engine, ids, TOKENS, 0, depth, &data, &hash);
+        check_statistics(&data, captures, CAPTURES, 1e-4);
+        pj_run_data_fini(&data);
+    }
+    pj_engine_close(engine);
+    tiny_free(&m);
 }
 
 static void statistics(void **state)
@@ -585,6 +615,7 @@ int main(void)
         cmocka_unit_test(sixteen_bits),
         cmocka_unit_test(conversions),
         cmocka_unit_test(statistics),
+        cmocka_unit_test(statistics_of_streams),
         cmocka_unit_test(statistics_of_quantised_weights),
         cmocka_unit_test(work),
         cmocka_unit_test(recording_changes_nothing),

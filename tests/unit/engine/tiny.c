@@ -198,12 +198,69 @@ const tiny_shape tiny_shapes[] = {
      .mixtral = true,
      .mixer = 0.01,
      .host_only = true},
+    {.name = "glm4-moe",
+     .architecture = "Glm4MoeForCausalLM",
+     DENSE,
+     .vocab = 29,
+     .qk_norm = true,
+     .partial = 0.5,
+     .experts = 5,
+     .chosen = 2,
+     .expert_width = 24,
+     .shared_width = 24,
+     .dense_layer = 0,
+     .renormalise = true,
+     .sigmoid = true,
+     .routed_scale = 1.5},
+    {.name = "qwen3.5",
+     .architecture = "Qwen3_5ForCausalLM",
+     DENSE,
+     .layers = 5,
+     .vocab = 29,
+     .head_dim = 16,
+     .partial = 0.25,
+     .qk_norm = true,
+     .delta = true},
+    {.name = "mimo",
+     .architecture = "MiMoForCausalLM",
+     DENSE,
+     .vocab = 29,
+     .qkv_bias = true,
+     .mimo = true,
+     .host_only = true,
+     .no_gguf = true},
+    {.name = "gemma3n",
+     .architecture = "Gemma3nForCausalLM",
+     DENSE,
+     .layers = 6,
+     .tied = true,
+     .norms = TINY_SANDWICH,
+     .qk_norm = true,
+     .window = 5,
+     .full_every = 2,
+     .score_scale = 1,
+     .logit_cap = 6,
+     .streams = 3,
+     .active = 1,
+     .rank = 5,
+     .token_vector = 6,
+     .readers = 3,
+     .host_only = true},
 };
 const size_t tiny_shape_count = sizeof tiny_shapes / sizeof *tiny_shapes;
 
 /* Of the scaled ropes: the original context, and the context of the model. */
 enum { ORIGINAL = 16, CONTEXT = 64 };
 static const double theta = 10000, factor = 4;
+/* Of alternating updates: the base of windowed layers' rotation, the tokens that have vectors
+ * (later ones have those of the first), and how far gates are cut in the first layers. */
+static const double window_theta = 500;
+enum { TOKEN_VECTORS = 80 };
+/* Of the gated delta rule. */
+enum { DELTA_KEY_HEADS = 2, DELTA_HEADS = 4, DELTA_KEY = 6, DELTA_VALUE = 8, DELTA_KERNEL = 3 };
+enum { DELTA_KEYS = DELTA_KEY_HEADS * DELTA_KEY, DELTA_VALUES = DELTA_HEADS * DELTA_VALUE };
+enum { DELTA_CHANNELS = 2 * DELTA_KEYS + DELTA_VALUES };
+static const double cut_shares[] = {0.9, 0.5}, cutoffs[] = {1.2815515655446004, 0};
 static const double beta_fast = 0.5, beta_slow = 0.1; /* YaRN; not the defaults */
 
 /* Falcon-H1's scans, the bounds of their steps without multipliers, and the multipliers. */
@@ -294,12 +351,14 @@ static void add_experts(tiny_model *m, const char *layer)
         add_linear(m, name, s->mixtral ? "w3" : "up_proj", s->expert_width, s->hidden, false);
         add_linear(m, name, s->mixtral ? "w2" : "down_proj", s->hidden, s->expert_width, false);
     }
+    snprintf(name, sizeof name, "%s.gate.e_score_correction_bias", block);
+    if (s->sigmoid) add(m, name, s->experts, 0, 0);
     if (!s->shared_width) return;
-    snprintf(name, sizeof name, "%s.shared_expert", block);
+    snprintf(name, sizeof name, "%s.shared_expert%s", block, s->sigmoid ? "s" : "");
     add_linear(m, name, "gate_proj", s->shared_width, s->hidden, false);
     add_linear(m, name, "up_proj", s->shared_width, s->hidden, false);
     add_linear(m, name, "down_proj", s->hidden, s->shared_width, false);
-    add_linear(m, block, "shared_expert_gate", 1, s->hidden, false);
+    if (!s->sigmoid) add_linear(m, block, "shared_expert_gate", 1, s->hidden, false);
 }
 
 static const char *final_norm_of(const tiny_shape *s)
@@ -395,12 +454,88 @@ static void add_half(tiny_model *m, const char *layer, const char *mixer, int in
     add_linear(m, mixer, "o_proj", s->hidden, q, false);
 }
 
-static void add_layer(tiny_model *m, int index)
+/* Widths differ between layers. */
+static int width_of(const tiny_shape *s, int layer)
+{
+    return s->streams && layer % 3 == 1 ? s->width / 2 : s->width;
+}
+
+static void add_streams(tiny_model *m, const char *layer)
 {
     const tiny_shape *s = &m->shape;
-    char layer[40], attn[64], mlp[64];
+    char altup[64], laurel[64], name[80];
+    int n = s->streams;
+    snprintf(altup, sizeof altup, "%s.altup", layer);
+    snprintf(laurel, sizeof laurel, "%s.laurel", layer);
+    add_norm(m, altup, "router_norm", s->hidden);
+    /* the input is divided by the hidden size; the rest keeps rounding errors from growing */
+    add_linear(m, altup, "modality_router", n, s->hidden, false);
+    tiny_tensor *router = &m->tensors[m->tensor_count - 1];
+    for (size_t i = 0; i < router->count; i++) router->values[i] *= (float)s->hidden / 4;
+    add_linear(m, altup, "prediction_coefs", n * n, n, false);
+    add_linear(m, altup, "correction_coefs", n, n, false);
+    snprintf(name, sizeof name, "%s.correct_output_scale", altup);
+    add(m, name, s->hidden, 0, 0);
+    add_linear(m, laurel, "linear_left", s->rank, s->hidden, false);
+    add_linear(m, laurel, "linear_right", s->hidden, s->rank, false);
+    add_norm(m, laurel, "post_laurel_norm", s->hidden);
+    add_linear(m, layer, "per_layer_input_gate", s->token_vector, s->hidden, false);
+    add_linear(m, layer, "per_layer_projection", s->hidden, s->token_vector, false);
+    add_norm(m, layer, "post_per_layer_input_norm", s->hidden);
+}
+
+static void add_stream_ends(tiny_model *m)
+{
+    const tiny_shape *s = &m->shape;
+    char name[64];
+    int all = s->layers * s->token_vector;
+    add(m, "model.embed_tokens_per_layer.weight", TOKEN_VECTORS, all, 0);
+    add_linear(m, "model", "per_layer_model_projection", all, s->hidden, false);
+    add_norm(m, "model", "per_layer_projection_norm", s->token_vector);
+    for (int i = 0; i + 1 < s->streams; i++) {
+        snprintf(name, sizeof name, "altup_projections.%d", i);
+        add_linear(m, "model", name, s->hidden, s->hidden, false);
+        snprintf(name, sizeof name, "altup_unembed_projections.%d", i);
+        add_linear(m, "model", name, s->hidden, s->hidden, false);
+    }
+}
+
+static bool reads_keys(const tiny_shape *s, int layer)
+{
+    return s->readers && layer >= s->layers - s->readers;
+}
+
+static bool is_delta(const tiny_shape *s, int layer)
+{
+    return s->delta && layer < s->layers && (layer + 1) % 4 != 0;
+}
+
+static void add_delta(tiny_model *m, const char *layer)
+{
+    const tiny_shape *s = &m->shape;
+    char linear[64], name[80];
+    snprintf(linear, sizeof linear, "%s.linear_attn", layer);
+    add_linear(m, linear, "in_proj_qkv", DELTA_CHANNELS, s->hidden, false);
+    add_linear(m, linear, "in_proj_z", DELTA_VALUES, s->hidden, false);
+    add_linear(m, linear, "in_proj_b", DELTA_HEADS, s->hidden, false);
+    add_linear(m, linear, "in_proj_a", DELTA_HEADS, s->hidden, false);
+    add_linear(m, linear, "out_proj", s->hidden, DELTA_VALUES, false);
+    snprintf(name, sizeof name, "%s.conv1d.weight", linear);
+    add(m, name, DELTA_CHANNELS, 1, DELTA_KERNEL);
+    snprintf(name, sizeof name, "%s.A_log", linear);
+    add(m, name, DELTA_HEADS, 0, 0);
+    snprintf(name, sizeof name, "%s.dt_bias", linear);
+    add(m, name, DELTA_HEADS, 0, 0);
+    snprintf(name, sizeof name, "%s.norm.weight", linear);
+    add(m, name, DELTA_VALUE, 0, 0);
+}
+
+/* `layer`: the name of layer `index`. */
+static void add_layer_as(tiny_model *m, int index, const char *layer)
+{
+    const tiny_shape *s = &m->shape;
+    char attn[64], mlp[64];
     int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
-    snprintf(layer, sizeof layer, "model.layers.%d", index);
     snprintf(attn, sizeof attn, "%s.%s", layer, s->halves ? "mixer" : "self_attn");
     snprintf(mlp, sizeof mlp, "%s.%s", layer, block_of(s));
     if (s->beside) add_scan(m, layer);
@@ -415,15 +550,21 @@ static void add_layer(tiny_model *m, int index)
     if (!s->plain_mlp) add_norm(m, layer, mlp_norm_of(s), s->hidden);
     if (s->fused) {
         add_linear(m, attn, "qkv_proj", q + 2 * kv, s->hidden, false);
+    } else if (is_delta(s, index)) {
+        add_delta(m, layer);
     } else {
-        add_linear(m, attn, "q_proj", q, s->hidden, s->qkv_bias);
-        add_linear(m, attn, "k_proj", kv, s->hidden, s->qkv_bias);
-        add_linear(m, attn, "v_proj", kv, s->hidden, s->qkv_bias);
+        add_linear(m, attn, "q_proj", s->delta ? 2 * q : q, s->hidden, s->qkv_bias);
+        if (!reads_keys(s, index)) {
+            add_linear(m, attn, "k_proj", kv, s->hidden, s->qkv_bias);
+            add_linear(m, attn, "v_proj", kv, s->hidden, s->qkv_bias);
+        }
     }
-    add_linear(m, attn, s->plain_mlp ? "dense" : "o_proj", s->hidden, q, s->all_bias);
-    if (s->qk_norm) {
+    if (!is_delta(s, index))
+        add_linear(m, attn, s->plain_mlp ? "dense" : "o_proj", s->hidden, q, s->all_bias);
+    if (s->qk_norm && !is_delta(s, index)) {
         add_norm(m, attn, q_norm_of(s), s->full_qk_norm ? q : s->head_dim);
-        add_norm(m, attn, k_norm_of(s), s->full_qk_norm ? kv : s->head_dim);
+        if (!reads_keys(s, index))
+            add_norm(m, attn, k_norm_of(s), s->full_qk_norm ? kv : s->head_dim);
     }
     if (s->relu2) add_norm(m, attn, "attn_sub_norm", q);
     if (s->relu2) add_norm(m, mlp, "ffn_sub_norm", s->width);
@@ -445,10 +586,54 @@ static void add_layer(tiny_model *m, int index)
         add_linear(m, mlp, "gate_up_proj", 2 * s->width, s->hidden, false);
         add_linear(m, mlp, "down_proj", s->hidden, s->width, false);
     } else {
-        add_linear(m, mlp, "gate_proj", s->width, s->hidden, s->all_bias);
-        add_linear(m, mlp, "up_proj", s->width, s->hidden, s->all_bias);
-        add_linear(m, mlp, "down_proj", s->hidden, s->width, s->all_bias);
+        int width = width_of(s, index);
+        add_linear(m, mlp, "gate_proj", width, s->hidden, s->all_bias);
+        add_linear(m, mlp, "up_proj", width, s->hidden, s->all_bias);
+        add_linear(m, mlp, "down_proj", s->hidden, width, s->all_bias);
     }
+    if (s->streams) add_streams(m, layer);
+}
+
+static void add_layer(tiny_model *m, int index)
+{
+    char layer[40];
+    snprintf(layer, sizeof layer, "model.layers.%d", index);
+    add_layer_as(m, index, layer);
+}
+
+static bool has_head(const tiny_shape *s)
+{
+    return s->sigmoid || s->delta || s->mimo;
+}
+
+/* A head's layer follows the others, or has a name of its own. */
+static void add_head(tiny_model *m)
+{
+    const tiny_shape *s = &m->shape;
+    char layer[40];
+    if (s->mimo) {
+        const char *head = "model.mtp_layers.0";
+        add_norm(m, head, "token_layernorm", s->hidden);
+        add_norm(m, head, "hidden_layernorm", s->hidden);
+        add_linear(m, head, "input_proj", s->hidden, 2 * s->hidden, false);
+        add_norm(m, head, "final_layernorm", s->hidden);
+        add_layer_as(m, s->layers, head);
+        return;
+    }
+    if (s->delta) {
+        add_norm(m, "mtp", "pre_fc_norm_embedding", s->hidden);
+        add_norm(m, "mtp", "pre_fc_norm_hidden", s->hidden);
+        add_linear(m, "mtp", "fc", s->hidden, 2 * s->hidden, false);
+        add_norm(m, "mtp", "norm", s->hidden);
+        add_layer_as(m, s->layers, "mtp.layers.0");
+        return;
+    }
+    snprintf(layer, sizeof layer, "model.layers.%d", s->layers);
+    add_norm(m, layer, "enorm", s->hidden);
+    add_norm(m, layer, "hnorm", s->hidden);
+    add_linear(m, layer, "eh_proj", s->hidden, 2 * s->hidden, false);
+    add_norm(m, layer, "shared_head.norm", s->hidden);
+    add_layer(m, s->layers);
 }
 
 void tiny_make(tiny_model *m, const tiny_shape *shape, uint64_t seed)
@@ -457,7 +642,9 @@ void tiny_make(tiny_model *m, const tiny_shape *shape, uint64_t seed)
     m->shape = *shape;
     random_state = seed;
     add(m, "model.embed_tokens.weight", shape->vocab, shape->hidden, 0);
+    if (shape->streams) add_stream_ends(m);
     for (int i = 0; i < shape->layers; i++) add_layer(m, i);
+    if (has_head(shape)) add_head(m);
     add_norm(m, "model", final_norm_of(shape), shape->hidden);
     if (!shape->tied) add(m, "lm_head.weight", shape->vocab, shape->hidden, 0);
     if (shape->plain_mlp || shape->mixer > 0) add(m, "lm_head.bias", shape->vocab, 0, 0);
@@ -582,6 +769,26 @@ static void write_llama4(FILE *f, const tiny_shape *s)
                 s->query_period);
 }
 
+/* What only Gemma 3n has, and lists of what differs between its layers. */
+static void write_streams(FILE *f, const tiny_shape *s)
+{
+    fprintf(f,
+            "\"altup_num_inputs\": %d, \"altup_active_idx\": %d, \"laurel_rank\": %d, "
+            "\"hidden_size_per_layer_input\": %d, \"vocab_size_per_layer_input\": %d, "
+            "\"num_kv_shared_layers\": %d, \"final_logit_softcapping\": %g, "
+            "\"rope_local_base_freq\": %g, \"layer_types\": [",
+            s->streams, s->active, s->rank, s->token_vector, TOKEN_VECTORS, s->readers,
+            s->logit_cap, window_theta);
+    for (int i = 0; i < s->layers; i++)
+        fprintf(f, "%s\"%s_attention\"", i ? "," : "",
+                (i + 1) % s->full_every == 0 ? "full" : "sliding");
+    fprintf(f, "], \"activation_sparsity_pattern\": [");
+    for (int i = 0; i < s->layers; i++) fprintf(f, "%s%g", i ? "," : "", i < 2 ? cut_shares[i] : 0);
+    fprintf(f, "], \"intermediate_size\": [");
+    for (int i = 0; i < s->layers; i++) fprintf(f, "%s%d", i ? "," : "", width_of(s, i));
+    fprintf(f, "], ");
+}
+
 static void write_config(const tiny_model *m)
 {
     const tiny_shape *s = &m->shape;
@@ -589,10 +796,11 @@ static void write_config(const tiny_model *m)
     fprintf(f,
             "{\"architectures\": [\"%s\"], \"hidden_size\": %d, \"num_hidden_layers\": %d, "
             "\"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
-            "\"intermediate_size\": %d, \"vocab_size\": %d, \"max_position_embeddings\": %d, "
+            "\"%s\": %d, \"vocab_size\": %d, \"max_position_embeddings\": %d, "
             "\"%s\": 1e-5, \"hidden_act\": \"%s\", \"eos_token_id\": 1, \"bos_token_id\": 0, "
             "\"tie_word_embeddings\": %s, \"attention_bias\": %s, \"mlp_bias\": %s, ",
             s->architecture, s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim,
+            s->streams ? "unused_size" : "intermediate_size",
             s->mixtral || s->chunk ? s->expert_width : s->width, s->vocab, CONTEXT,
             s->plain_mlp ? "layer_norm_eps"
             : s->halves  ? "layer_norm_epsilon"
@@ -604,6 +812,13 @@ static void write_config(const tiny_model *m)
     if (s->beside) write_falcon(f, s);
     if (s->chunk) write_llama4(f, s);
     if (s->mixer > 0) fprintf(f, "\"router_jitter_noise\": %g, \"lm_head_bias\": true, ", s->mixer);
+    if (s->delta)
+        fprintf(f,
+                "\"linear_num_key_heads\": %d, \"linear_num_value_heads\": %d, "
+                "\"linear_key_head_dim\": %d, \"linear_value_head_dim\": %d, "
+                "\"linear_conv_kernel_dim\": %d, \"full_attention_interval\": 4, ",
+                DELTA_KEY_HEADS, DELTA_HEADS, DELTA_KEY, DELTA_VALUE, DELTA_KERNEL);
+    if (s->streams) write_streams(f, s);
     if (s->window) fprintf(f, "\"sliding_window\": %d, ", s->window);
     if (s->residual_scale > 0)
         fprintf(f,
@@ -619,12 +834,21 @@ static void write_config(const tiny_model *m)
     if (s->partial > 0) fprintf(f, "\"partial_rotary_factor\": %g, ", s->partial);
     if (s->experts && !s->chunk) {
         fprintf(f, "\"%s\": %d, \"num_experts_per_tok\": %d, \"norm_topk_prob\": %s, ",
-                s->mixtral ? "num_local_experts" : "num_experts", s->experts, s->chosen,
-                s->renormalise ? "true" : "false");
+                s->mixtral   ? "num_local_experts"
+                : s->sigmoid ? "n_routed_experts"
+                             : "num_experts",
+                s->experts, s->chosen, s->renormalise ? "true" : "false");
         if (!s->mixtral) fprintf(f, "\"moe_intermediate_size\": %d, ", s->expert_width);
-        if (s->shared_width)
+        if (s->sigmoid)
+            fprintf(f,
+                    "\"n_shared_experts\": 1, \"first_k_dense_replace\": 1, \"n_group\": 1, "
+                    "\"topk_group\": 1, \"use_qk_norm\": true, \"num_nextn_predict_layers\": 1, "
+                    "\"routed_scaling_factor\": %g, ",
+                    s->routed_scale);
+        else if (s->shared_width)
             fprintf(f, "\"shared_expert_intermediate_size\": %d, ", s->shared_width);
-        if (s->dense_layer >= 0) fprintf(f, "\"mlp_only_layers\": [%d], ", s->dense_layer);
+        if (s->dense_layer >= 0 && !s->sigmoid)
+            fprintf(f, "\"mlp_only_layers\": [%d], ", s->dense_layer);
     }
     write_rope(f, s);
     fprintf(f, "}\n");
@@ -730,6 +954,7 @@ typedef struct walk {
     tiny_capture *captures;
     int capture_count;
     int layer;
+    double *keys[2], *values[2]; /* of the last layer of either kind that has some */
 } walk;
 
 static double *zeros(size_t n)
@@ -763,7 +988,11 @@ static void capture(walk *w, const char *component, const double *x, size_t n)
 static const tiny_tensor *tensor(walk *w, const char *format, const char *part)
 {
     char name[160];
-    if (w->layer >= 0)
+    if (w->layer == w->s->layers && w->s->delta)
+        snprintf(name, sizeof name, "mtp.layers.0.%s.%s", part, format);
+    else if (w->layer == w->s->layers && w->s->mimo)
+        snprintf(name, sizeof name, "model.mtp_layers.0.%s.%s", part, format);
+    else if (w->layer >= 0)
         snprintf(name, sizeof name, "model.layers.%d.%s.%s", w->layer, part, format);
     else
         snprintf(name, sizeof name, "%s.%s", part, format);
@@ -800,16 +1029,17 @@ static double *norm(walk *w, const char *part, const double *x, int rows, int n)
         for (int i = 0; i < n; i++) square += (x[t * n + i] - mean) * (x[t * n + i] - mean) / n;
         for (int i = 0; i < n; i++)
             y[t * n + i] = (x[t * n + i] - mean) / sqrt(square + 1e-5) *
-                               (weight->values[i] + (w->s->gemma ? 1.0 : 0.0)) +
+                               (weight->values[i] + (w->s->gemma || w->s->delta ? 1.0 : 0.0)) +
                            (bias ? bias->values[i] : 0);
     }
     return y;
 }
 
 /* Frequency of pair i of `pairs`, and the factor on cosine and sine, for `length` tokens. */
-static double frequency(const tiny_shape *s, int i, int pairs, int length, double *scale)
+static double frequency(const tiny_shape *s, double base, int i, int pairs, int length,
+                        double *scale)
 {
-    double f = pow(theta, -(double)i / pairs);
+    double f = pow(base, -(double)i / pairs);
     *scale = 1;
     if (strcmp(s->rope, "linear") == 0) return f / factor;
     if (strcmp(s->rope, "llama3") == 0) {
@@ -837,11 +1067,11 @@ static double frequency(const tiny_shape *s, int i, int pairs, int length, doubl
     return f;
 }
 
-static void rotate(const tiny_shape *s, double *x, int position, int length)
+static void rotate(const tiny_shape *s, double base, double *x, int position, int length)
 {
     int pairs = (int)(s->head_dim * (s->partial > 0 ? s->partial : 1)) / 2;
     for (int i = 0; i < pairs; i++) {
-        double scale, f = frequency(s, i, pairs, length, &scale);
+        double scale, f = frequency(s, base, i, pairs, length, &scale);
         double c = cos(position * f) * scale, n = sin(position * f) * scale;
         double *first = s->chunk ? x + 2 * i : x + i, *second = first + (s->chunk ? 1 : pairs);
         double a = *first, b = *second;
@@ -884,44 +1114,24 @@ static double capped(double x, double cap)
     return cap > 0 ? cap * tanh(x / cap) : x;
 }
 
-static double *attention(walk *w, const double *x)
+/* Whether a layer rotates queries and keys. */
+static bool rotates_at(const tiny_shape *s, int layer)
+{
+    return !s->halves && (!s->unrotated_every || (layer + 1) % s->unrotated_every != 0);
+}
+
+/* Attention of all heads: softmax of scores of the keys within the window, times values. */
+static double *attend(walk *w, const double *q, const double *k, const double *v, int window)
 {
     const tiny_shape *s = w->s;
     int dim = s->head_dim, nq = s->heads * dim, nkv = s->kv_heads * dim, n = w->count;
-    const char *fused = "self_attn.qkv_proj";
-    const char *const parts[2][3] = {{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
-                                     {"mixer.q_proj", "mixer.k_proj", "mixer.v_proj"}};
-    const char *const *part = parts[s->halves];
-    double *scaled = zeros((size_t)(n * s->hidden));
-    for (int i = 0; i < n * s->hidden; i++) scaled[i] = (s->multiplied ? attention_in : 1) * x[i];
-    x = scaled;
-    double *q = linear(w, s->fused ? fused : part[0], x, n, 0, nq);
-    double *k = linear(w, s->fused ? fused : part[1], x, n, s->fused ? nq : 0, nkv);
-    double *v = linear(w, s->fused ? fused : part[2], x, n, s->fused ? nq + nkv : 0, nkv);
-    capture(w, "q_proj", q, (size_t)(n * nq));
-    capture(w, "v_proj", v, (size_t)(n * nkv));
-    if (!s->rotated_norm) norm_queries(w, &q, &k);
-    bool rotates = !s->halves && (!s->unrotated_every || (w->layer + 1) % s->unrotated_every != 0);
-    int window = s->full_every && (w->layer + 1) % s->full_every == 0 ? 0 : s->window;
     double scale = s->score_scale > 0 ? s->score_scale : 1 / sqrt(dim);
-    for (int t = 0; t < n && rotates; t++) {
-        for (int h = 0; h < s->heads; h++) rotate(s, q + t * nq + h * dim, t, n);
-        for (int h = 0; h < s->kv_heads; h++) rotate(s, k + t * nkv + h * dim, t, n);
-    }
-    if (s->rotated_norm) norm_queries(w, &q, &k);
-    if (s->chunk && rotates && !s->query_period) {
-        plain_norm(q, n * s->heads, dim);
-        plain_norm(k, n * s->kv_heads, dim);
-    }
-    for (int i = 0; s->query_period && !rotates && i < n * nq; i++)
-        q[i] *= 1 + 0.5 * log(1 + floor((i / nq + 1.0) / s->query_period));
-    for (int i = 0; s->multiplied && i < n * nkv; i++) k[i] *= key_factor;
     double *y = zeros((size_t)(n * nq));
     for (int t = 0; t < n; t++)
         for (int h = 0; h < s->heads; h++) {
             int kv = h / (s->heads / s->kv_heads);
             int first = window && t + 1 > window ? t + 1 - window : 0;
-            if (s->chunk && rotates) first = t / s->chunk * s->chunk;
+            if (s->chunk && rotates_at(s, w->layer)) first = t / s->chunk * s->chunk;
             double p[TINY_MAX_TOKENS], sum = 0;
             for (int j = first; j <= t; j++) {
                 double score = 0;
@@ -935,6 +1145,59 @@ static double *attention(walk *w, const double *x)
                     y[t * nq + h * dim + i] += p[j] / sum * v[j * nkv + kv * dim + i];
         }
     capture(w, "attention", y, (size_t)(n * nq));
+    return y;
+}
+
+/* Queries and output gates alternate by head: returns the gates, leaves the queries. */
+static double *split_gates(const tiny_shape *s, double **q, int count)
+{
+    int dim = s->head_dim, n = count * s->heads * dim;
+    double *queries = zeros((size_t)n), *gates = zeros((size_t)n);
+    for (int i = 0; i < n; i++) {
+        queries[i] = (*q)[i / dim * 2 * dim + i % dim];
+        gates[i] = (*q)[(i / dim * 2 + 1) * dim + i % dim];
+    }
+    free(*q);
+    *q = queries;
+    return gates;
+}
+
+static double *attention(walk *w, const double *x)
+{
+    const tiny_shape *s = w->s;
+    int dim = s->head_dim, nq = s->heads * dim, nkv = s->kv_heads * dim, n = w->count;
+    const char *fused = "self_attn.qkv_proj";
+    const char *const parts[2][3] = {{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+                                     {"mixer.q_proj", "mixer.k_proj", "mixer.v_proj"}};
+    const char *const *part = parts[s->halves];
+    double *scaled = zeros((size_t)(n * s->hidden));
+    for (int i = 0; i < n * s->hidden; i++) scaled[i] = (s->multiplied ? attention_in : 1) * x[i];
+    x = scaled;
+    double *q = s->delta ? linear(w, part[0], x, n, 0, 0)
+                         : linear(w, s->fused ? fused : part[0], x, n, 0, nq);
+    double *gates = s->delta ? split_gates(s, &q, n) : NULL;
+    double *k = linear(w, s->fused ? fused : part[1], x, n, s->fused ? nq : 0, nkv);
+    double *v = linear(w, s->fused ? fused : part[2], x, n, s->fused ? nq + nkv : 0, nkv);
+    capture(w, "q_proj", q, (size_t)(n * nq));
+    capture(w, "v_proj", v, (size_t)(n * nkv));
+    if (!s->rotated_norm) norm_queries(w, &q, &k);
+    bool rotates = rotates_at(s, w->layer);
+    int window = s->full_every && (w->layer + 1) % s->full_every == 0 ? 0 : s->window;
+    for (int t = 0; t < n && rotates; t++) {
+        for (int h = 0; h < s->heads; h++) rotate(s, theta, q + t * nq + h * dim, t, n);
+        for (int h = 0; h < s->kv_heads; h++) rotate(s, theta, k + t * nkv + h * dim, t, n);
+    }
+    if (s->rotated_norm) norm_queries(w, &q, &k);
+    if (s->chunk && rotates && !s->query_period) {
+        plain_norm(q, n * s->heads, dim);
+        plain_norm(k, n * s->kv_heads, dim);
+    }
+    for (int i = 0; s->query_period && !rotates && i < n * nq; i++)
+        q[i] *= 1 + 0.5 * log(1 + floor((i / nq + 1.0) / s->query_period));
+    for (int i = 0; s->multiplied && i < n * nkv; i++) k[i] *= key_factor;
+    double *y = attend(w, q, k, v, window);
+    for (int i = 0; gates && i < n * nq; i++) y[i] /= 1 + exp(-gates[i]);
+    free(gates);
     if (s->relu2) {
         double *normed = norm(w, "self_attn.attn_sub_norm", y, n, nq);
         free(y);
@@ -1096,11 +1359,19 @@ static double *mixture(walk *w, const double *x)
     for (int t = 0; t < w->count; t++) {
         double p[16], sum = 0, kept = 0, mixed[16];
         bool taken[16] = {false};
-        for (int e = 0; e < s->experts; e++) sum += p[e] = exp(logits[t * s->experts + e]);
+        const float *correction =
+            s->sigmoid ? tensor(w, "e_score_correction_bias", "mlp.gate")->values : NULL;
+        for (int e = 0; e < s->experts; e++) {
+            double logit = logits[t * s->experts + e];
+            sum += p[e] = s->sigmoid ? 1 / (1 + exp(-logit)) : exp(logit);
+        }
         for (int i = 0; i < s->chosen; i++) {
             int best = -1;
             for (int e = 0; e < s->experts; e++)
-                if (!taken[e] && (best < 0 || p[e] > p[best])) best = e;
+                if (!taken[e] &&
+                    (best < 0 || p[e] + (correction ? (double)correction[e] : 0) >
+                                     p[best] + (correction ? (double)correction[best] : 0)))
+                    best = e;
             mixed[best] = weight_in_reach(s, logits + t * s->experts, taken, best);
             taken[best] = true;
             kept += p[best];
@@ -1112,20 +1383,334 @@ static double *mixture(walk *w, const double *x)
                               ? fused_expert(w, e, x + t * d)
                               : gated(w, name, s->mixtral ? mixtral : hugging_face, x + t * d, 1);
             for (int i = 0; i < d; i++)
-                y[t * d + i] +=
-                    (s->mixer > 0 ? mixed[e] : p[e] / (s->renormalise ? kept : sum)) * out[i];
+                y[t * d + i] += (s->routed_scale > 0 ? s->routed_scale : 1) *
+                                (s->mixer > 0 ? mixed[e] : p[e] / (s->renormalise ? kept : sum)) *
+                                out[i];
             free(out);
         }
     }
     if (s->shared_width) {
-        double *shared = gated(w, "mlp.shared_expert", hugging_face, x, w->count);
-        double *gate = linear(w, "mlp.shared_expert_gate", x, w->count, 0, 0);
-        for (int i = 0; i < w->count * d; i++) y[i] += shared[i] / (1 + exp(-gate[i / d]));
+        const char *part = s->sigmoid ? "mlp.shared_experts" : "mlp.shared_expert";
+        double *shared = gated(w, part, hugging_face, x, w->count), *gate = NULL;
+        if (!s->sigmoid) gate = linear(w, "mlp.shared_expert_gate", x, w->count, 0, 0);
+        for (int i = 0; i < w->count * d; i++)
+            y[i] += gate ? shared[i] / (1 + exp(-gate[i / d])) : shared[i];
         free(shared);
         free(gate);
     }
     free(logits);
     return y;
+}
+
+/* ---- the gated delta rule ---- */
+
+/* Causal convolution by channel, and silu. */
+static double *convolved(walk *w, const double *x)
+{
+    const float *weights = tensor(w, "conv1d.weight", "linear_attn")->values;
+    double *y = zeros((size_t)(w->count * DELTA_CHANNELS));
+    for (int t = 0; t < w->count; t++)
+        for (int c = 0; c < DELTA_CHANNELS; c++) {
+            double sum = 0;
+            for (int j = 0; j < DELTA_KERNEL; j++) {
+                int row = t + j + 1 - DELTA_KERNEL;
+                if (row >= 0)
+                    sum += (double)weights[c * DELTA_KERNEL + j] * x[row * DELTA_CHANNELS + c];
+            }
+            y[t * DELTA_CHANNELS + c] = silu(sum);
+        }
+    return y;
+}
+
+static void make_unit(double *x, int n)
+{
+    double square = 0;
+    for (int i = 0; i < n; i++) square += x[i] * x[i];
+    for (int i = 0; i < n; i++) x[i] /= sqrt(square + 1e-6);
+}
+
+/* One head over all tokens. */
+static void run_delta_head(walk *w, int head, double *qkv, const double *a, const double *b,
+                           double *y)
+{
+    double state[DELTA_KEY][DELTA_VALUE] = {{0}};
+    double rate = exp((double)tensor(w, "A_log", "linear_attn")->values[head]);
+    double bias = tensor(w, "dt_bias", "linear_attn")->values[head];
+    int key_head = head / (DELTA_HEADS / DELTA_KEY_HEADS);
+    for (int t = 0; t < w->count; t++) {
+        double q[DELTA_KEY], k[DELTA_KEY], *row = qkv + t * DELTA_CHANNELS;
+        memcpy(q, row + key_head * DELTA_KEY, sizeof q);
+        memcpy(k, row + DELTA_KEYS + key_head * DELTA_KEY, sizeof k);
+        const double *v = row + 2 * DELTA_KEYS + head * DELTA_VALUE;
+        make_unit(q, DELTA_KEY);
+        make_unit(k, DELTA_KEY);
+        double beta = 1 / (1 + exp(-b[t * DELTA_HEADS + head]));
+        double decay = exp(-rate * log1p(exp(a[t * DELTA_HEADS + head] + bias)));
+        for (int o = 0; o < DELTA_VALUE; o++) {
+            double held = 0, read = 0;
+            for (int i = 0; i < DELTA_KEY; i++) held += k[i] * (state[i][o] *= decay);
+            for (int i = 0; i < DELTA_KEY; i++) {
+                state[i][o] += k[i] * beta * (v[o] - held);
+                read += q[i] * state[i][o] / sqrt(DELTA_KEY);
+            }
+            y[t * DELTA_VALUES + head * DELTA_VALUE + o] = read;
+        }
+    }
+}
+
+static double *delta_attention(walk *w, const double *x)
+{
+    const float *weights = tensor(w, "norm.weight", "linear_attn")->values;
+    double *in = linear(w, "linear_attn.in_proj_qkv", x, w->count, 0, 0);
+    double *z = linear(w, "linear_attn.in_proj_z", x, w->count, 0, 0);
+    double *a = linear(w, "linear_attn.in_proj_a", x, w->count, 0, 0);
+    double *b = linear(w, "linear_attn.in_proj_b", x, w->count, 0, 0);
+    double *qkv = convolved(w, in), *y = zeros((size_t)(w->count * DELTA_VALUES));
+    for (int h = 0; h < DELTA_HEADS; h++) run_delta_head(w, h, qkv, a, b, y);
+    for (int h = 0; h < w->count * DELTA_HEADS; h++) {
+        double square = 0, *head = y + h * DELTA_VALUE;
+        for (int i = 0; i < DELTA_VALUE; i++) square += head[i] * head[i] / DELTA_VALUE;
+        for (int i = 0; i < DELTA_VALUE; i++)
+            head[i] *= weights[i] / sqrt(square + 1e-5) * silu(z[h * DELTA_VALUE + i]);
+    }
+    double *out = linear(w, "linear_attn.out_proj", y, w->count, 0, 0);
+    free(in);
+    free(z);
+    free(a);
+    free(b);
+    free(qkv);
+    free(y);
+    return out;
+}
+
+/* ---- alternating updates ---- */
+
+enum { MOST_STREAMS = 4 };
+
+/* x becomes as long as `like`, row by row. */
+static void match(double *x, const double *like, int rows, int n)
+{
+    for (int t = 0; t < rows; t++, x += n, like += n) {
+        double own = 0, wanted = 0;
+        for (int i = 0; i < n; i++) {
+            own += x[i] * x[i] / n;
+            wanted += like[i] * like[i] / n;
+        }
+        for (int i = 0; i < n; i++) x[i] *= sqrt(wanted) / sqrt(fmax(own, 1e-5));
+    }
+}
+
+/* Vectors of all layers by token. */
+static double *token_vectors(walk *w, const int32_t *ids, const double *x)
+{
+    const tiny_shape *s = w->s;
+    int n = s->token_vector, all = s->layers * n;
+    const float *table = tiny_get(w->m, "model.embed_tokens_per_layer.weight")->values;
+    double *p = linear(w, "model.per_layer_model_projection", x, w->count, 0, 0);
+    for (int i = 0; i < w->count * all; i++) p[i] /= sqrt(s->hidden);
+    double *y = norm(w, "model.per_layer_projection_norm", p, w->count * s->layers, n);
+    for (int t = 0; t < w->count; t++)
+        for (int i = 0; i < all; i++) {
+            int id = ids[t] < TOKEN_VECTORS ? ids[t] : 0;
+            y[t * all + i] = (y[t * all + i] + sqrt(n) * table[id * all + i]) / sqrt(2);
+        }
+    free(p);
+    return y;
+}
+
+static double *coefficients(walk *w, const double *x, const char *part)
+{
+    int d = w->s->hidden;
+    double *normed = norm(w, "altup.router_norm", x, w->count, d);
+    for (int i = 0; i < w->count * d; i++) normed[i] /= d;
+    double *routed = linear(w, "altup.modality_router", normed, w->count, 0, 0);
+    for (int i = 0; i < w->count * w->s->streams; i++) routed[i] = tanh(routed[i]);
+    double *y = linear(w, part, routed, w->count, 0, 0);
+    free(normed);
+    free(routed);
+    return y;
+}
+
+/* All streams side by side, as the layer's output is recorded. */
+static void capture_streams(walk *w, const char *name, double *const *streams)
+{
+    size_t n = (size_t)(w->count * w->s->hidden);
+    double *all = zeros(MOST_STREAMS * n);
+    for (int i = 0; i < w->s->streams; i++) memcpy(all + i * n, streams[i], n * sizeof *all);
+    capture(w, name, all, w->s->streams * n);
+    free(all);
+}
+
+static void predict(walk *w, double **streams)
+{
+    const tiny_shape *s = w->s;
+    int d = s->hidden, n = s->streams;
+    double *c = coefficients(w, streams[s->active], "altup.prediction_coefs");
+    for (int e = 0; e < w->count * d; e++) {
+        double before[MOST_STREAMS];
+        for (int i = 0; i < n; i++) before[i] = streams[i][e];
+        for (int j = 0; j < n; j++)
+            for (int i = 0; i < n; i++) streams[j][e] += c[e / d * n * n + j * n + i] * before[i];
+    }
+    capture_streams(w, "altup_predict", streams);
+    free(c);
+}
+
+static void correct(walk *w, double **streams, const double *x)
+{
+    const tiny_shape *s = w->s;
+    int d = s->hidden, n = s->streams;
+    double *c = coefficients(w, x, "altup.correction_coefs");
+    for (int e = 0; e < w->count * d; e++) {
+        double change = x[e] - streams[s->active][e];
+        for (int j = 0; j < n; j++) streams[j][e] += (1 + c[e / d * n + j]) * change;
+    }
+    capture_streams(w, "altup_correct", streams);
+    free(c);
+}
+
+/* Attention that may read the keys and values of an earlier layer of its kind; values are normed
+ * without weights. */
+static double *sharing_attention(walk *w, const double *x)
+{
+    const tiny_shape *s = w->s;
+    int dim = s->head_dim, nkv = s->kv_heads * dim, n = w->count;
+    bool full = (w->layer + 1) % s->full_every == 0;
+    double base = full ? theta : window_theta;
+    double *q = linear(w, "self_attn.q_proj", x, n, 0, 0);
+    heads_norm(w, "self_attn.q_norm", &q, s->heads);
+    for (int i = 0; i < n * s->heads; i++) rotate(s, base, q + i * dim, i / s->heads, n);
+    if (!reads_keys(s, w->layer)) {
+        double *k = linear(w, "self_attn.k_proj", x, n, 0, 0);
+        double *v = linear(w, "self_attn.v_proj", x, n, 0, 0);
+        heads_norm(w, "self_attn.k_norm", &k, s->kv_heads);
+        for (int i = 0; i < n * s->kv_heads; i++) {
+            double square = 0;
+            rotate(s, base, k + i * dim, i / s->kv_heads, n);
+            for (int e = 0; e < dim; e++) square += v[i * dim + e] * v[i * dim + e] / dim;
+            for (int e = 0; e < dim; e++) v[i * dim + e] /= sqrt(square + 1e-5);
+        }
+        capture(w, "v_norm", v, (size_t)(n * nkv));
+        free(w->keys[full]);
+        free(w->values[full]);
+        w->keys[full] = k;
+        w->values[full] = v;
+    }
+    double *y = attend(w, q, w->keys[full], w->values[full], full ? 0 : s->window);
+    double *out = linear(w, "self_attn.o_proj", y, n, 0, s->hidden);
+    double *normed = norm(w, "post_attention_layernorm", out, n, s->hidden);
+    free(q);
+    free(y);
+    free(out);
+    return normed;
+}
+
+/* Gates of the first layers are cut above their mean. */
+static double *cut_block(walk *w, const double *x)
+{
+    int f = width_of(w->s, w->layer);
+    double *gate = linear(w, "mlp.gate_proj", x, w->count, 0, 0);
+    double *up = linear(w, "mlp.up_proj", x, w->count, 0, 0);
+    for (int t = 0; t < w->count; t++) {
+        double mean = 0, square = 0, *row = gate + t * f;
+        for (int i = 0; i < f; i++) mean += row[i] / f;
+        for (int i = 0; i < f; i++) square += (row[i] - mean) * (row[i] - mean) / f;
+        for (int i = 0; i < f && w->layer < 2; i++)
+            row[i] = fmax(row[i] - mean - cutoffs[w->layer] * sqrt(square), 0);
+        for (int i = 0; i < f; i++) row[i] = gelu(row[i]) * up[t * f + i];
+    }
+    capture(w, "act", gate, (size_t)(w->count * f));
+    double *y = linear(w, "mlp.down_proj", gate, w->count, 0, 0);
+    double *normed = norm(w, "post_feedforward_layernorm", y, w->count, w->s->hidden);
+    free(gate);
+    free(up);
+    free(y);
+    return normed;
+}
+
+/* What becomes of the active stream: attention beside a residual of low rank, and a block. */
+static double *compute_active(walk *w, const double *active)
+{
+    int d = w->s->hidden, n = w->count * d;
+    double *h = norm(w, "input_layernorm", active, w->count, d);
+    double *low = linear(w, "laurel.linear_left", h, w->count, 0, 0);
+    double *wide = linear(w, "laurel.linear_right", low, w->count, 0, 0);
+    double *laurel = norm(w, "laurel.post_laurel_norm", wide, w->count, d);
+    double *x = sharing_attention(w, h);
+    for (int i = 0; i < n; i++) x[i] = (active[i] + x[i] + h[i] + laurel[i]) / sqrt(2);
+    capture(w, "post_laurel_norm", laurel, (size_t)n);
+    capture(w, "laurel", x, (size_t)n);
+    free(h);
+    h = norm(w, "pre_feedforward_layernorm", x, w->count, d);
+    double *y = cut_block(w, h);
+    for (int i = 0; i < n; i++) x[i] += y[i];
+    free(h);
+    free(low);
+    free(wide);
+    free(laurel);
+    free(y);
+    return x;
+}
+
+/* The layer's token vectors, gated by the scaled active stream, into all streams but the first. */
+static void add_vectors(walk *w, double **streams, const double *vectors)
+{
+    const tiny_shape *s = w->s;
+    int d = s->hidden, n = s->token_vector, all = s->layers * n;
+    const float *scale = tensor(w, "correct_output_scale", "altup")->values;
+    double *x = zeros((size_t)(w->count * d));
+    for (int i = 0; i < w->count * d; i++) x[i] = streams[s->active][i] * scale[i % d];
+    double *g = linear(w, "per_layer_input_gate", x, w->count, 0, 0);
+    for (int i = 0; i < w->count * n; i++)
+        g[i] = gelu(g[i]) * vectors[i / n * all + w->layer * n + i % n];
+    double *p = linear(w, "per_layer_projection", g, w->count, 0, 0);
+    double *y = norm(w, "post_per_layer_input_norm", p, w->count, d);
+    capture(w, "post_per_layer_input_norm", y, (size_t)(w->count * d));
+    for (int j = 1; j < s->streams; j++)
+        for (int i = 0; i < w->count * d; i++) streams[j][i] += y[i];
+    free(x);
+    free(g);
+    free(p);
+    free(y);
+}
+
+/* From the embedding to what the final norm reads, in x. */
+static void alternating_layers(walk *w, const int32_t *ids, double *x)
+{
+    const tiny_shape *s = w->s;
+    int d = s->hidden, n = w->count * d;
+    double *streams[MOST_STREAMS] = {x}, *vectors = token_vectors(w, ids, x);
+    char name[64];
+    for (int i = 1; i < s->streams; i++) {
+        snprintf(name, sizeof name, "model.altup_projections.%d", i - 1);
+        streams[i] = linear(w, name, x, w->count, 0, 0);
+        match(streams[i], x, w->count, d);
+    }
+    for (w->layer = 0; w->layer < s->layers; w->layer++) {
+        predict(w, streams);
+        double *active = compute_active(w, streams[s->active]);
+        correct(w, streams, active);
+        add_vectors(w, streams, vectors);
+        free(active);
+    }
+    w->layer = -1;
+    double *first = zeros((size_t)n);
+    memcpy(first, x, (size_t)n * sizeof *x);
+    for (int i = 1; i < s->streams; i++) {
+        snprintf(name, sizeof name, "model.altup_unembed_projections.%d", i - 1);
+        double *y = linear(w, name, streams[i], w->count, 0, 0);
+        match(y, first, w->count, d);
+        for (int e = 0; e < n; e++) x[e] += y[e];
+        free(streams[i]);
+        free(y);
+    }
+    for (int e = 0; e < n; e++) x[e] /= s->streams;
+    for (int kind = 0; kind < 2; kind++) {
+        free(w->keys[kind]);
+        free(w->values[kind]);
+    }
+    free(first);
+    free(vectors);
 }
 
 /* Llama 4: y += an expert's block of the weighted input; gate and up are halves of the columns. */
@@ -1258,50 +1843,122 @@ static double *opening(walk *w, const char *name, const double *x, int n)
     return y;
 }
 
-void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
-                  tiny_capture *captures, int capture_count)
+/* One layer of any architecture but those with several streams. */
+static void run_layer(walk *w, double *x)
 {
-    const tiny_shape *s = &m->shape;
-    walk w = {m, s, count, captures, capture_count, -1};
-    int d = s->hidden, n = count * d;
-    const float *embedding = tiny_get(m, "model.embed_tokens.weight")->values;
+    const tiny_shape *s = w->s;
+    int d = s->hidden, n = w->count * d;
+    const char *after = s->norms ? "post_attention_layernorm" : NULL;
+    const char *before = s->norms ? "pre_feedforward_layernorm" : mlp_norm_of(s);
+    if (s->halves) {
+        double *h = norm(w, "norm", x, w->count, d);
+        accumulate(w, NULL, x, w->layer % 2 ? squared_mlp(w, h) : attention(w, h), n);
+        free(h);
+        return;
+    }
+    double *normed = opening(w, s->xielu ? "attention_layernorm" : "input_layernorm", x, n);
+    capture(w, "input_layernorm", normed, (size_t)n);
+    bool delta = is_delta(s, w->layer);
+    if (s->beside) accumulate(w, NULL, x, scan(w, normed), n);
+    accumulate(w, after, x, delta ? delta_attention(w, normed) : attention(w, normed), n);
+    if (!s->plain_mlp) {
+        free(normed);
+        normed = opening(w, before, x, n);
+    }
+    accumulate(w, s->norms ? "post_feedforward_layernorm" : NULL, x, feed_forward(w, normed), n);
+    free(normed);
+}
+
+static double *embed(walk *w, const int32_t *ids)
+{
+    const tiny_shape *s = w->s;
+    int d = s->hidden, n = w->count * d;
+    const float *embedding = tiny_get(w->m, "model.embed_tokens.weight")->values;
     double *x = zeros((size_t)n);
-    double embedded = s->gemma                ? sqrt(d)
+    double embedded = s->gemma || s->streams  ? sqrt(d)
                       : s->residual_scale > 0 ? 1.5
                       : s->multiplied         ? embedded_by
                                               : 1;
-    double logit_scale = s->logit_scale > 0 ? 1 / s->logit_scale : s->multiplied ? head_factor : 1;
-    const char *after = s->norms ? "post_attention_layernorm" : NULL;
-    const char *before = s->norms ? "pre_feedforward_layernorm" : mlp_norm_of(s);
     for (int i = 0; i < n; i++) x[i] = embedded * embedding[ids[i / d] * d + i % d];
-    for (w.layer = 0; w.layer < s->layers; w.layer++) {
-        if (s->halves) {
-            double *h = norm(&w, "norm", x, count, d);
-            accumulate(&w, NULL, x, w.layer % 2 ? squared_mlp(&w, h) : attention(&w, h), n);
-            free(h);
-            continue;
-        }
-        double *normed = opening(&w, s->xielu ? "attention_layernorm" : "input_layernorm", x, n);
-        capture(&w, "input_layernorm", normed, (size_t)n);
-        if (s->beside) accumulate(&w, NULL, x, scan(&w, normed), n);
-        accumulate(&w, after, x, attention(&w, normed), n);
-        if (!s->plain_mlp) {
-            free(normed);
-            normed = opening(&w, before, x, n);
-        }
-        accumulate(&w, s->norms ? "post_feedforward_layernorm" : NULL, x, feed_forward(&w, normed),
-                   n);
-        free(normed);
-    }
-    w.layer = -1;
+    return x;
+}
+
+/* From tokens to what the head reads. */
+static double *run_model(walk *w, const int32_t *ids)
+{
+    const tiny_shape *s = w->s;
     char final[64];
+    double *x = embed(w, ids);
+    if (s->streams)
+        alternating_layers(w, ids, x);
+    else
+        for (w->layer = 0; w->layer < s->layers; w->layer++) run_layer(w, x);
+    w->layer = -1;
     snprintf(final, sizeof final, "model.%s", final_norm_of(s));
-    double *normed = norm(&w, final, x, count, d);
+    double *normed = norm(w, final, x, w->count, s->hidden);
+    free(x);
+    return normed;
+}
+
+static void run_head(walk *w, const double *normed, double *logits)
+{
+    const tiny_shape *s = w->s;
+    double logit_scale = s->logit_scale > 0 ? 1 / s->logit_scale : s->multiplied ? head_factor : 1;
     double *out =
-        linear(&w, s->tied ? "model.embed_tokens" : "lm_head", normed, count, 0, s->vocab);
-    for (int i = 0; i < count * s->vocab; i++)
+        linear(w, s->tied ? "model.embed_tokens" : "lm_head", normed, w->count, 0, s->vocab);
+    for (int i = 0; i < w->count * s->vocab; i++)
         logits[i] = capped(out[i] * logit_scale, s->logit_cap);
     free(out);
+}
+
+void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
+                  tiny_capture *captures, int capture_count)
+{
+    walk w = {m, &m->shape, count, captures, capture_count, -1, {NULL}, {NULL}};
+    double *normed = run_model(&w, ids);
+    run_head(&w, normed, logits);
     free(normed);
+}
+
+void tiny_outputs(tiny_model *m, const int32_t *ids, int count, double *outputs)
+{
+    walk w = {m, &m->shape, count, NULL, 0, -1, {NULL}, {NULL}};
+    double *normed = run_model(&w, ids);
+    memcpy(outputs, normed, (size_t)(count * m->shape.hidden) * sizeof *outputs);
+    free(normed);
+}
+
+void tiny_head(tiny_model *m, const double *outputs, const int32_t *next, int count, double *own,
+               double *logits)
+{
+    const tiny_shape *s = &m->shape;
+    int d = s->hidden;
+    walk w = {m, s, count, NULL, 0, s->layers, {NULL}, {NULL}};
+    double *x = embed(&w, next), *both = zeros((size_t)(2 * count * d));
+    const char *const parts[3][4] = {
+        {"enorm", "hnorm", "eh_proj", "shared_head.norm"},
+        {"mtp.pre_fc_norm_embedding", "mtp.pre_fc_norm_hidden", "mtp.fc", "mtp.norm"},
+        {"token_layernorm", "hidden_layernorm", "input_proj", "final_layernorm"}};
+    const char *const *part = parts[s->delta ? 1 : s->mimo ? 2 : 0];
+    int first = s->mimo ? d : 0; /* column of the embedding */
+    w.layer = s->delta ? -1 : s->layers;
+    double *token = norm(&w, part[0], x, count, d), *output = norm(&w, part[1], outputs, count, d);
+    for (int i = 0; i < count * d; i++) {
+        both[i / d * 2 * d + first + i % d] = token[i];
+        both[i / d * 2 * d + d - first + i % d] = output[i];
+    }
     free(x);
+    x = linear(&w, part[2], both, count, 0, 0);
+    w.layer = s->layers;
+    run_layer(&w, x);
+    if (s->delta) w.layer = -1;
+    double *normed = norm(&w, part[3], x, count, d);
+    memcpy(own, normed, (size_t)(count * d) * sizeof *own);
+    w.layer = -1;
+    run_head(&w, normed, logits);
+    free(x);
+    free(token);
+    free(output);
+    free(both);
+    free(normed);
 }

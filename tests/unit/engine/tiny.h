@@ -44,6 +44,18 @@ typedef struct tiny_shape {
     bool relu2;        /* and norms of attention's output and of the activation (BitNet) */
     double mixer;      /* two experts, one after the other, LayerNorm (Phi-3.5-MoE): its noise */
     bool halves;       /* attention without rotation and plain blocks in turn (Nemotron-H) */
+    /* Alternating updates (Gemma 3n): streams, the one that layers compute, the rank of the
+     * residual beside attention, the width of token vectors, and the layers that read earlier keys.
+     */
+    int streams, active, rank, token_vector, readers;
+    /* GLM-4.5: a router by sigmoid with a correction, a shared expert without a gate, and a head
+     * that predicts the token after the next. */
+    bool sigmoid;
+    double routed_scale; /* 0: 1 */
+    /* Qwen3.5: layers of the gated delta rule but for each fourth, whose attention has an output
+     * gate; norms of w - 1; a head likewise, under names of its own. */
+    bool delta;
+    bool mimo; /* Qwen2 with a head under other names */
     /* Chunks of attention in the layers that rotate, experts whose input is weighted in every
      * second layer (Llama 4); 0: none */
     int chunk;
@@ -90,6 +102,13 @@ typedef struct tiny_capture {
     double mean_abs, mean, std, max_abs, sparsity;
     size_t count;
 } tiny_capture;
+
+/* What the head reads of the model: [count][hidden], normalised. */
+void tiny_outputs(tiny_model *model, const int32_t *ids, int count, double *outputs);
+/* The head that predicts the token after the next, over outputs and the tokens that follow them:
+ * its own normalised outputs [count][hidden], and logits [count][vocab]. */
+void tiny_head(tiny_model *model, const double *outputs, const int32_t *next, int count,
+               double *own, double *logits);
 
 /* logits [count][vocab]; `captures` may be NULL. */
 void tiny_forward(tiny_model *model, const int32_t *ids, int count, double *logits,

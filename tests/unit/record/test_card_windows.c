@@ -75,7 +75,20 @@ static int set_up(void **state)
     void *library = dlopen(getenv("PJ_FAKE_CARD"), RTLD_NOW | RTLD_LOCAL);
     card = library ? dlsym(library, "fake_card") : NULL;
     if (!card) return -1;
-    *card = (fake_card_state){card_now, card_wall, card_sleep, joules_until, 0, 0, 0, 0, 0};
+    *card = (fake_card_state){.now_ns = card_now,
+                              .wall_ns = card_wall,
+                              .sleep_until = card_sleep,
+                              .joules = joules_until};
+    return 0;
+}
+
+/* Before each test: the card is an ordinary one. */
+static int reset_card(void **state)
+{
+    (void)state;
+    card->call_ms = 0;
+    card->is_blind = card->has_no_log = false;
+    setenv("XDG_CACHE_HOME", folder, 1);
     return 0;
 }
 
@@ -111,10 +124,33 @@ static void pass_ms(double ms)
     pj_clock_sleep_until(pj_clock_ns() + (int64_t)(ms * 1e6));
 }
 
+typedef struct figure {
+    double ms, mj, truth_mj, lo_mj, hi_mj, random_mj; /* the last: half of an interval */
+} figure;
+
 typedef struct score {
-    unsigned windows, within; /* truth in the 95 % interval */
-    double squares, randoms;  /* of errors, and of the random part of half intervals */
+    unsigned count, within;  /* truth in the 95 % interval */
+    double squares, randoms; /* of errors, and of the random part of half intervals */
 } score;
+
+/* A figure is there; from 0.3 s on it is within 3 % and 5 ms of the step of power at each end. */
+static void score_add(score *s, const figure *f, double step_w)
+{
+    double off = f->mj - f->truth_mj;
+    if (isnan(off)) fail_msg("%.0f ms have no figure", f->ms);
+    if (f->ms >= 300 && !(fabs(off) <= 0.03 * f->truth_mj + 2 * 5 * step_w))
+        fail_msg("%.0f ms: %.1f J, not %.1f J", f->ms, f->mj * 1e-3, f->truth_mj * 1e-3);
+    s->count++;
+    s->within += f->lo_mj <= f->truth_mj && f->truth_mj <= f->hi_mj;
+    s->squares += off * off;
+    s->randoms += f->random_mj * f->random_mj;
+}
+
+static void score_print(const score *s, const char *name)
+{
+    print_message("%s: %u of %u within, rms %.2f J, random half interval %.2f J\n", name, s->within,
+                  s->count, sqrt(s->squares / s->count) * 1e-3, sqrt(s->randoms / s->count) * 1e-3);
+}
 
 static pj_open_window *begin_window(pj_session *session, int64_t *begin_ns)
 {
@@ -134,15 +170,12 @@ static void end_window(pj_open_window *window, int64_t begin_ns, double step_w, 
     if (pj_window_end(window, &result, &err) != PJ_OK) fail_msg("%s", err.text);
     double ms = (double)(end_ns - begin_ns) * 1e-6;
     double truth = (joules_until(end_ns) - joules_until(begin_ns)) * 1e3;
-    double off = result.total.mj - truth;
-    if (isnan(off)) fail_msg("a window of %.0f ms has no figure", ms);
-    if (ms >= 300 && !(fabs(off) <= 0.03 * truth + 2 * 5 * step_w))
-        fail_msg("%.0f ms: %.1f J, not %.1f J", ms, result.total.mj * 1e-3, truth * 1e-3);
-    s->windows++;
-    s->within += result.total.lo_mj <= truth && truth <= result.total.hi_mj;
-    s->squares += off * off;
-    s->randoms += result.total_random_mj * result.total_random_mj;
+    score_add(s,
+              &(figure){ms, result.total.mj, truth, result.total.lo_mj, result.total.hi_mj,
+                        result.total_random_mj},
+              step_w);
     double half = (result.total.hi_mj - result.total.lo_mj) / 2;
+    if (result.warning_code) fail_msg("%s", result.warning);
     assert_that(hypot(result.total_random_mj, result.total_gain_mj), <=, 1.001 * half);
 }
 
@@ -191,17 +224,145 @@ static void windows_are_right(void **state)
             end_window(w, begin, loads[l].high - loads[l].low, &s);
         }
         pj_session_close(session);
-        print_message("%s: %u of %u within, rms %.2f J, random half interval %.2f J\n",
-                      loads[l].name, s.within, s.windows, sqrt(s.squares / s.windows) * 1e-3,
-                      sqrt(s.randoms / s.windows) * 1e-3);
-        assert_that(s.within, >=, 0.92 * s.windows);
-        all.windows += s.windows;
+        score_print(&s, loads[l].name);
+        assert_that(s.within, >=, 0.92 * s.count);
+        all.count += s.count;
         all.squares += s.squares;
         all.randoms += s.randoms;
     }
     /* over all loads: the errors of one load's windows, which share a wave, are too few to judge */
-    assert_that(sqrt(all.randoms / all.windows) / PJ_NORMAL_95, <=,
-                2 * sqrt(all.squares / all.windows) + 100);
+    assert_that(sqrt(all.randoms / all.count) / PJ_NORMAL_95, <=,
+                2 * sqrt(all.squares / all.count) + 100);
+}
+
+/* Until the load's wave begins anew. */
+static void await_wave(void)
+{
+    pass_ms(period_ms - fmod((double)pj_clock_ns() * 1e-6, period_ms));
+}
+
+/* A sensor that sees nothing in half of its windows, or a card that draws nothing for long: what
+ * was read is a figure, of windows of any length. A blind counter's is what its sensor says. */
+static void windows_of_zeros_have_figures(void **state)
+{
+    static const struct load waves[] = {{"half of the ticks", 0, 250, 200, 100},
+                                        {"half of the log", 0, 500, 40, 20},
+                                        {"nothing for long", 0, 300, 60000, 5000}};
+    static const double lengths_ms[] = {300, 5000, 22000, 40000};
+    (void)state;
+    for (int i = 0; i < 3 * 4; i++) {
+        const struct load *l = &waves[i % 3];
+        card->is_blind = i / 3 & 1;
+        card->has_no_log = i / 6;
+        /* a counter that stands still, and nothing else to tell whether it is dead */
+        if (card->has_no_log && l->period > 1000) continue;
+        set_load(l->low, l->high, l->period, l->on);
+        await_wave();
+        pj_session *session = open_session();
+        for (int k = 0; k < 4; k++) {
+            pj_window_result r = {.size = sizeof r};
+            pj_error err = {0};
+            int64_t begin;
+            pj_open_window *w = begin_window(session, &begin);
+            pass_ms(lengths_ms[k]);
+            double truth = joules_until(pj_clock_ns()) - joules_until(begin);
+            assert_int_equal(pj_window_end(w, &r, &err), PJ_OK);
+            print_message("%s, %s, %s log, %.1f s: %.1f J [%.1f, %.1f] of %.1f J\n", l->name,
+                          card->is_blind ? "blind" : "all seen", card->has_no_log ? "no" : "a",
+                          lengths_ms[k] * 1e-3, r.total.mj * 1e-3, r.total.lo_mj * 1e-3,
+                          r.total.hi_mj * 1e-3, truth);
+            assert_false(isnan(r.total.mj));
+            if (l->period > 1000 && r.warning_code) fail_msg("%s", r.warning);
+            if (!card->is_blind && k > 0)
+                assert_near(r.total.mj * 1e-3, truth, 0.03 * truth + 0.005 * l->high);
+        }
+        pj_session_close(session);
+    }
+    card->is_blind = card->has_no_log = false;
+}
+
+/* Reads that take so long that they are made rarely: windows of any length have their energy, and
+ * who waits for it does not read without a pause, whether or not the ticks' grid was found. */
+static void dear_reads_are_few_and_enough(void **state)
+{
+    static const double call_ms[] = {16, 45};
+    (void)state;
+    set_load(250, 250, 1000, 0);
+    for (int i = 0; i < 2; i++) {
+        char cache[96];
+        score s = {0};
+        snprintf(cache, sizeof cache, "%s/dear%d", folder, i);
+        setenv("XDG_CACHE_HOME", cache, 1);
+        card->call_ms = call_ms[i];
+        pj_session *session = open_session();
+        unsigned reads = card->counter_reads;
+        int64_t from = pj_clock_ns();
+        for (int k = 0; k < 8; k++) {
+            int64_t begin;
+            pj_open_window *w = begin_window(session, &begin);
+            pass_ms(1000 + 1500 * k);
+            end_window(w, begin, 0.02 * 250 * call_ms[i], &s); /* a tick is seen in a read */
+        }
+        double seconds = (double)(pj_clock_ns() - from) * 1e-9;
+        print_message("%.0f ms a read: %.2f reads per second\n", call_ms[i],
+                      (card->counter_reads - reads) / seconds);
+        assert_that(card->counter_reads - reads, <, 2 * seconds);
+        pj_session_close(session);
+    }
+    card->call_ms = 0;
+    setenv("XDG_CACHE_HOME", folder, 1);
+}
+
+/* Reads that are held up at a window's end, as on a busy machine: there is a figure nevertheless,
+ * and its interval contains the truth. */
+static void windows_of_late_reads_have_figures(void **state)
+{
+    (void)state;
+    set_load(250, 250, 1000, 0);
+    for (int i = 0; i < 8; i++) {
+        pj_window_result r = {.size = sizeof r};
+        pj_error err = {0};
+        int64_t begin;
+        pj_session *session = open_session();
+        pj_open_window *w = begin_window(session, &begin);
+        pass_ms(200 + 450 * i);
+        card->call_ms = 1700;
+        pass_ms(100);
+        double truth_mj = (joules_until(pj_clock_ns()) - joules_until(begin)) * 1e3;
+        assert_int_equal(pj_window_end(w, &r, &err), PJ_OK);
+        card->call_ms = 0;
+        print_message("%.1f s: %.1f J [%.1f, %.1f] of %.1f J\n", r.duration_ms * 1e-3,
+                      r.total.mj * 1e-3, r.total.lo_mj * 1e-3, r.total.hi_mj * 1e-3,
+                      truth_mj * 1e-3);
+        assert_that(r.total.lo_mj, <=, truth_mj);
+        assert_that(r.total.hi_mj, >=, truth_mj);
+        pj_session_close(session);
+    }
+}
+
+/* A counter whose sensor sees the load's upper half only, beside a log that sees all of it. */
+static void windows_tell_of_contradictions(void **state)
+{
+    (void)state;
+    set_load(100, 500, 100, 60);
+    card->is_blind = true;
+    pj_session *session = open_session();
+    for (int ms = 500; ms <= 4000; ms *= 2) {
+        pj_window_result r = {.size = sizeof r};
+        pj_error err = {0};
+        int64_t begin;
+        pj_open_window *w = begin_window(session, &begin);
+        pass_ms(ms);
+        double truth_mj = (joules_until(pj_clock_ns()) - joules_until(begin)) * 1e3;
+        assert_int_equal(pj_window_end(w, &r, &err), PJ_OK);
+        if (ms < 1000) continue;                                       /* too short to tell */
+        assert_near(r.total.mj, truth_mj * 500 / 340, 0.1 * truth_mj); /* what was counted */
+        assert_string_equal(r.warning_code, "sensors_disagree");
+        assert_non_null(strstr(r.warning, "gpu0"));
+        assert_that(r.total.lo_mj, <, truth_mj);
+    }
+    pj_session_close(session);
+    card->is_blind = false;
 }
 
 static void windows_may_overlap(void **state)
@@ -224,27 +385,65 @@ static void windows_may_overlap(void **state)
     assert_that(s.within, >=, 14);
 }
 
-/* Calls of a session that is at work take less than one percent of a core, first contact aside. */
-static void calls_are_few(void **state)
+/* How often a session at work reads the counter, and the share of a core that its calls take. */
+static void count_calls(const char *name, double *per_s, double *share)
 {
-    (void)state;
-    set_load(125, 705, 730, 310);
-    pj_session *session = open_session();
     int64_t begin;
     score s = {0};
+    pj_session *session = open_session();
     pj_open_window *w = begin_window(session, &begin);
     pass_ms(2000);
     int64_t calls = card->calls_ns;
     unsigned reads = card->counter_reads;
     pass_ms(60000);
-    double share = (double)(card->calls_ns - calls) / 60e9;
-    double per_s = (card->counter_reads - reads) / 60.0;
-    print_message("%.2f reads of the counter per second, %.2f %% of a core\n", per_s, 100 * share);
-    assert_that(per_s, <, 3);
-    assert_that(per_s, >, 0.3);
-    assert_that(share, <, 0.01);
+    *share = (double)(card->calls_ns - calls) / 60e9;
+    *per_s = (card->counter_reads - reads) / 60.0;
+    print_message("%s: %.2f reads of the counter per second, %.2f %% of a core\n", name, *per_s,
+                  100 * *share);
     end_window(w, begin, 580, &s);
     pj_session_close(session);
+}
+
+/* Calls of a session that is at work take less than one percent of a core, first contact aside. */
+static void calls_are_few(void **state)
+{
+    double per_s, share;
+    (void)state;
+    set_load(125, 705, 730, 310);
+    for (int log = 1; log >= 0; log--) {
+        card->has_no_log = !log;
+        count_calls(log ? "with a log" : "without one", &per_s, &share);
+        assert_that(per_s, <, 3);
+        assert_that(per_s, >, 0.3);
+        assert_that(share, <, 0.01);
+    }
+    card->has_no_log = false;
+}
+
+/* Windows that follow each other closely: a few reads for each. */
+static void calls_of_windows_are_few(void **state)
+{
+    enum { WINDOWS = 40 };
+    (void)state;
+    set_load(250, 250, 1000, 0);
+    for (int log = 1; log >= 0; log--) {
+        score s = {0};
+        card->has_no_log = !log;
+        pj_session *session = open_session();
+        unsigned reads = card->counter_reads;
+        for (int i = 0; i < WINDOWS; i++) {
+            int64_t begin;
+            pj_open_window *w = begin_window(session, &begin);
+            pass_ms(1000);
+            end_window(w, begin, 0, &s);
+        }
+        double each = (double)(card->counter_reads - reads) / WINDOWS;
+        print_message("%s: %.1f reads of the counter per window\n",
+                      log ? "with a log" : "without one", each);
+        assert_that(each, <, 6);
+        pj_session_close(session);
+    }
+    card->has_no_log = false;
 }
 
 /* What a live view is sent of a run's power. */
@@ -310,6 +509,48 @@ static void runs_show_what_is_within_a_tick(void **state)
     assert_that(live.lowest, <, 160e3);
     pj_run_data_fini(&data);
     pj_session_close(session);
+}
+
+/* The total of a run, with a phase or of a program that records nothing, is as right, and as sure,
+ * as that of a window. */
+static void runs_are_as_sure_as_windows(void **state)
+{
+    enum { RUNS = 48 };
+    (void)state;
+    for (int l = 0; l < LOADS; l++) {
+        pj_random random = {23};
+        score s = {0};
+        set_load(loads[l].low, loads[l].high, loads[l].period, loads[l].on);
+        pj_session *session = open_session();
+        for (int i = 0; i < RUNS; i++) {
+            pj_error err = {0};
+            pj_run *run;
+            pj_run_data d;
+            pass_ms(700 * pj_random_unit(&random));
+            assert_int_equal(pj_run_begin(session, &(pj_run_options){.prompt = "x"}, &run, &err),
+                             PJ_OK);
+            int64_t begin = pj_clock_ns();
+            pj_lane *lane = pj_run_lane(run);
+            if (i & 1) pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_DECODE);
+            pass_ms(300 + 100 * (i % 15));
+            if (i & 1) pj_span_end(lane, NULL);
+            int64_t end = pj_clock_ns();
+            assert_int_equal(pj_run_finish(run, PJ_RUN_COMPLETED, NULL, &d, &err), PJ_OK);
+            double truth = (joules_until(end) - joules_until(begin)) * 1e3;
+            score_add(&s,
+                      &(figure){(double)(end - begin) * 1e-6, d.info.total_mj, truth,
+                                d.info.total_mj - PJ_NORMAL_95 * d.info.total_sd_mj,
+                                d.info.total_mj + PJ_NORMAL_95 * d.info.total_sd_mj,
+                                PJ_NORMAL_95 * hypot((double)d.info.total_sd.random_mj,
+                                                     (double)d.info.total_sd.bias_mj)},
+                      loads[l].high - loads[l].low);
+            pj_run_data_fini(&d);
+        }
+        pj_session_close(session);
+        score_print(&s, loads[l].name);
+        assert_that(s.within, >=, 0.92 * s.count);
+        assert_that(s.randoms, <=, 16 * s.squares + RUNS * 4e6);
+    }
 }
 
 /* ---- idle power ---- */
@@ -379,12 +620,19 @@ int main(void)
 {
     virtual_clock_use();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(missed_grid_is_looked_for_again), /* nothing is known yet */
-        cmocka_unit_test(windows_are_right),
-        cmocka_unit_test(windows_may_overlap),
-        cmocka_unit_test(calls_are_few),
-        cmocka_unit_test(runs_show_what_is_within_a_tick),
-        cmocka_unit_test(net_energy_knows_that_idle_power_moves),
+        cmocka_unit_test_setup(missed_grid_is_looked_for_again,
+                               reset_card), /* nothing is known yet */
+        cmocka_unit_test_setup(windows_are_right, reset_card),
+        cmocka_unit_test_setup(windows_of_zeros_have_figures, reset_card),
+        cmocka_unit_test_setup(dear_reads_are_few_and_enough, reset_card),
+        cmocka_unit_test_setup(windows_of_late_reads_have_figures, reset_card),
+        cmocka_unit_test_setup(windows_tell_of_contradictions, reset_card),
+        cmocka_unit_test_setup(windows_may_overlap, reset_card),
+        cmocka_unit_test_setup(calls_are_few, reset_card),
+        cmocka_unit_test_setup(calls_of_windows_are_few, reset_card),
+        cmocka_unit_test_setup(runs_show_what_is_within_a_tick, reset_card),
+        cmocka_unit_test_setup(runs_are_as_sure_as_windows, reset_card),
+        cmocka_unit_test_setup(net_energy_knows_that_idle_power_moves, reset_card),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -177,6 +177,7 @@ static void forget_later_figures(pj_run_data *d)
     info->typical_sd_mj = NAN;
     info->memory_read_bytes = info->memory_written_bytes = info->process_mj = NAN;
     info->thinking_tokens = info->thinking_mj = info->thinking_sd_mj = info->thinking_ms = NAN;
+    info->tool_calls = NAN;
     info->total_sd = info->net_sd = info->typical_sd = PJ_SD_UNKNOWN;
     info->request_sd = info->request_net_sd = info->model_load_sd = PJ_SD_UNKNOWN;
     for (uint32_t i = 0; i < d->rail_energy_count; i++) {

@@ -718,6 +718,10 @@ static void structs_hold_what_json_says(void **state)
     const json_t *layer = json_array_get(json_object_get(v, "layers"), 1);
     assert_near(layers[1].energy_mj, number(layer, "energy_mj"), 1e-6 * fabs(layers[1].energy_mj));
     assert_near(layers[1].mlp_mj, number(layer, "mlp_energy_mj"), 1e-6 * fabs(layers[1].mlp_mj));
+    assert_true(layers[1].energy_sd_mj > 0 && layers[1].mlp_sd_mj > 0);
+    assert_near(layers[1].energy_sd_mj, number(layer, "energy_sd_mj"), 1e-9);
+    assert_near(layers[1].mlp_sd_mj, number(layer, "mlp_energy_sd_mj"), 1e-9);
+    assert_near(layers[1].attention_sd_mj, number(layer, "attention_energy_sd_mj"), 1e-9);
     for (uint32_t i = 0; i < layer_count; i++)
         assert_near(layers[i].attention_mj + layers[i].mlp_mj + layers[i].other_mj,
                     layers[i].energy_mj, 1e-9 * fabs(layers[i].energy_mj));

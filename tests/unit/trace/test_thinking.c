@@ -117,12 +117,45 @@ static void what_a_client_counted(void **state)
     assert_true(isnan(m.d.info.thinking_tokens)); /* unknown, not none */
 }
 
+static double calls_of(const char *tokens, const char *settings)
+{
+    made m = {0};
+    add(&m, tokens, 0);
+    m.d.info.settings_json = settings;
+    assert_int_equal(pj_thinking_find(&m.d, NULL), PJ_OK);
+    return m.d.info.tool_calls;
+}
+
+static void calls_of_tools(void **state)
+{
+    assert_that(calls_of("a~<tool_call>~{}~</tool_call>~<tool~_call>~{}~</tool_call>", NULL), ==,
+                2);
+    assert_that(calls_of("<think>~a~</think>~[TOOL~_CALLS]~f~[ARGS]~{}", NULL), ==, 1);
+    assert_that(calls_of("<|channel|>~commentary to=functions.f~<|message|>~{}", NULL), ==, 1);
+    /* nested marks are one call each */
+    assert_that(calls_of("<tool_call>~<function=f>~x~</function>~</tool_call>", NULL), ==, 1);
+    assert_that(calls_of("<minimax:tool_call>~<invoke name=\"f\">~<invoke name=\"g\">", NULL), ==,
+                2);
+    assert_true(isnan(calls_of("a~tool_call~b", NULL))); /* unknown, not none */
+    assert_true(isnan(calls_of("", NULL)));
+    /* what a server gives apart is not in the text, and none is none */
+    assert_that(calls_of("f~{}", "{\"tool_calls\":3}"), ==, 3);
+    assert_that(calls_of("a~<tool_call>~b", "{\"tool_calls\":0}"), ==, 0);
+    assert_that(calls_of("", "{\"tool_calls\":1}"), ==, 1);
+    /* of all sequences */
+    made m = {0};
+    add(&m, "<tool_call>~a", 0);
+    add(&m, "b~c", 1);
+    add(&m, "<tool_call>~<tool_call>", 2);
+    assert_int_equal(pj_thinking_find(&m.d, NULL), PJ_OK);
+    assert_that(m.d.info.tool_calls, ==, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(marks_of_each_kind),
-        cmocka_unit_test(unusual_places),
-        cmocka_unit_test(sequences_are_apart),
+        cmocka_unit_test(marks_of_each_kind),    cmocka_unit_test(unusual_places),
+        cmocka_unit_test(sequences_are_apart),   cmocka_unit_test(calls_of_tools),
         cmocka_unit_test(what_a_client_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

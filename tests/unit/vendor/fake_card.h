@@ -10,6 +10,7 @@
 #ifndef PJ_TEST_FAKE_CARD_H
 #define PJ_TEST_FAKE_CARD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct fake_card {
@@ -18,6 +19,8 @@ typedef struct fake_card {
     void (*sleep_until)(int64_t monotonic_ns);
     double (*joules)(int64_t monotonic_ns);
     double call_ms; /* what a call takes at least */
+    bool is_blind;  /* the counter's sensor sees 25 ms of each 100 ms */
+    bool has_no_log;
     /* kept by the library */
     int64_t calls_ns; /* that calls took in all */
     unsigned counter_reads, log_reads, field_reads;

@@ -82,6 +82,7 @@ export interface RunColumns {
   thinking_energy_mj: number | null;
   thinking_energy_sd_mj: number | null;
   thinking_duration_ms: number | null;
+  tool_calls: number | null;
   disturbed_tokens: number | null;
   /** share of the request's energy in disturbed steps */
   disturbed_share: number | null;
@@ -212,6 +213,7 @@ export const NO_COLUMNS: RunColumns = {
   thinking_energy_mj: null,
   thinking_energy_sd_mj: null,
   thinking_duration_ms: null,
+  tool_calls: null,
   disturbed_tokens: null,
   disturbed_share: null,
   batch_rule: null,

@@ -414,8 +414,11 @@ export interface LayerStat {
   attention_ms: N;
   mlp_ms: N;
   energy_mj: N;
+  energy_sd_mj: N;
   attention_energy_mj: N;
+  attention_energy_sd_mj: N;
   mlp_energy_mj: N;
+  mlp_energy_sd_mj: N;
   other_energy_mj: N;
 }
 
@@ -652,6 +655,8 @@ export interface Plan {
   seed?: number;
   eval?: string | null;
   eval_text?: string | null;
+  tasks?: string | null;
+  tasks_text?: string | null;
   depth?: string;
   device?: string;
   power?: string;
@@ -711,6 +716,15 @@ export interface ExperimentCell {
   token_latency_ms: N;
   mean_power_mw: N;
   loss: N;
+  /** Answers to the plan's tasks; null: none were scored. */
+  tasks?: N;
+  tasks_solved?: N;
+  score?: N;
+  score_lo?: N;
+  score_hi?: N;
+  solved_by_best_alone?: N;
+  solved_alone?: N;
+  score_p?: N;
   energy_per_million_active_parameters_mj?: N;
   kv_megabytes?: N;
   context_share?: N;
@@ -759,7 +773,17 @@ export interface Experiment {
     text: string;
   }[];
   /** Pareto fronts of energy per token and another cost, cells by ascending cost. */
-  fronts?: { over: 'loss' | 'seconds_per_token'; cells: number[]; knee: number | null }[];
+  fronts?: {
+    over: 'loss' | 'score' | 'seconds_per_token';
+    cells: number[];
+    knee: number | null;
+  }[];
+  answers?: {
+    tasks: number;
+    best: number;
+    least_energy: number | null;
+    text: string | null;
+  } | null;
   comparisons: {
     a: number;
     b: number;
@@ -787,7 +811,7 @@ export interface Experiment {
     attributed: Estimate;
     planted_joules_per_token: N;
     resolution_joules_per_token: N;
-    outcome: 'agree' | 'disagree' | 'too_short' | 'open';
+    outcome: 'agree' | 'disagree' | 'too_short' | 'unclear' | 'open';
     text: string;
   }[];
 }

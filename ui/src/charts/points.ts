@@ -7,9 +7,9 @@ import type { Tip } from './tip';
 export interface Dot {
   x: number;
   y: number;
-  /** Half height of the 95 % interval of y. */
-  /** The ends of its interval, which need not lie symmetrically. */
+  /** The ends of the 95 % intervals, which need not lie symmetrically. */
   yEnds?: readonly [number, number] | null;
+  xEnds?: readonly [number, number] | null;
   label: string;
   colour: string;
   /** Relative area; 1 is the default. */
@@ -59,7 +59,10 @@ export class Points extends CanvasChart<number> {
     // An interval that reaches zero has no lower end on a logarithmic axis.
     const ys = model.dots.flatMap((d) => [d.y, ...(d.yEnds ?? [])]);
     this.dx = domain(
-      [...model.dots.map((d) => d.x), ...model.lines.flatMap((l) => l.points.map((p) => p[0]))],
+      [
+        ...model.dots.flatMap((d) => [d.x, ...(d.xEnds ?? [])]),
+        ...model.lines.flatMap((l) => l.points.map((p) => p[0])),
+      ],
       model.x.log,
       !!model.x.ticks,
     );
@@ -143,6 +146,19 @@ export class Points extends CanvasChart<number> {
     g.setLineDash([]);
   }
 
+  /** The whisker of the interval of x. */
+  private across(g: CanvasRenderingContext2D, d: Dot, y: number): void {
+    if (!d.xEnds) return;
+    const [lo, hi] = d.xEnds.map((v) => this.x(v));
+    if (hi - lo < 2 * this.radius(d)) return;
+    g.strokeStyle = d.colour;
+    g.globalAlpha = 0.65;
+    g.lineWidth = 1;
+    stroke(g, lo, y, hi, y);
+    for (const end of [lo, hi]) stroke(g, end, y - 3, end, y + 3);
+    g.globalAlpha = 1;
+  }
+
   private dot(g: CanvasRenderingContext2D, c: Colours, d: Dot): void {
     const x = this.x(d.x);
     const y = this.y(d.y);
@@ -161,6 +177,7 @@ export class Points extends CanvasChart<number> {
       if (lo <= floor) stroke(g, x - 3, lo, x + 3, lo);
       g.globalAlpha = 1;
     }
+    this.across(g, d, y);
     g.beginPath();
     g.arc(x, y, this.radius(d), 0, 7);
     g.fillStyle = d.ring ? c.surface : d.colour;
@@ -189,7 +206,15 @@ export class Points extends CanvasChart<number> {
       if (!d.label) continue;
       const w = g.measureText(d.label).width;
       const r = this.radius(d) + 4;
+      const above = this.y(d.y) - 17;
       const spots: [number, number][] = [
+        // Not on the whisker of x.
+        ...(d.xEnds
+          ? ([
+              [this.x(d.x) + r, above],
+              [this.x(d.x) - r - w, above],
+            ] as [number, number][])
+          : []),
         [this.x(d.x) + r, this.y(d.y) - 6],
         [this.x(d.x) - r - w, this.y(d.y) - 6],
         [this.x(d.x) - w / 2, this.y(d.y) - r - 12],

@@ -38,6 +38,8 @@ export interface PowerOptions {
 const DENSE = 700;
 const DENSE_WIDTH = 1;
 
+const steps = uPlot.paths.stepped?.({ align: -1 });
+
 export class PowerChart {
   private plot: uPlot | null = null;
   private data: uPlot.AlignedData = [[], [], [], [], [], []];
@@ -130,6 +132,8 @@ export class PowerChart {
             width: DENSE_WIDTH,
             show: this.shown[r],
             spanGaps: false,
+            // A reading is the mean of the window that ends with it.
+            paths: steps,
             points: { show: (p: uPlot) => (p.data[0]?.length ?? 0) < 80 },
           })),
         ],

@@ -71,6 +71,21 @@ function walk(nodes: Node[], from: Node | undefined, key: string): Node | undefi
   return column[Math.max(0, Math.min(column.length - 1, i))];
 }
 
+const LABEL_HEIGHT = 11;
+
+/** The nodes whose labels have room, those with the largest values first. */
+function withLabels(nodes: Node[]): Set<Node> {
+  const middle = (n: Node) => ((n.y0 ?? 0) + (n.y1 ?? 0)) / 2;
+  const shown = new Set<Node>();
+  for (const n of [...nodes].sort((a, b) => (b.value ?? 0) - (a.value ?? 0))) {
+    const isFree = [...shown].every(
+      (o) => o.x0 !== n.x0 || Math.abs(middle(o) - middle(n)) >= LABEL_HEIGHT,
+    );
+    if (isFree) shown.add(n);
+  }
+  return shown;
+}
+
 const KEYS = new Set(['ArrowLeft', 'ArrowRight', 'ArrowUp', 'ArrowDown', 'Home', 'End']);
 
 function Drawing({ flows, show, onPick, width }: Props & { width: number }) {
@@ -96,6 +111,7 @@ function Drawing({ flows, show, onPick, width }: Props & { width: number }) {
     links: flows.links.map((l) => ({ source: l.from, target: l.to, value: l.value })),
   });
   const line = sankeyLinkHorizontal<N, L>();
+  const labelled = withLabels(nodes);
   const total = nodes.filter((n) => !n.targetLinks?.length).reduce((a, n) => a + (n.value ?? 0), 0);
   const share = (v: number) => `${((100 * v) / total).toPrecision(3)} %`;
   const over = (e: PointerEvent, title: string, v: number) =>
@@ -189,7 +205,6 @@ function Drawing({ flows, show, onPick, width }: Props & { width: number }) {
       </g>
       {nodes.map((n) => {
         const h = Math.max(1, (n.y1 ?? 0) - (n.y0 ?? 0));
-        const room = h >= 9;
         return (
           // biome-ignore lint/a11y/noStaticElementInteractions: the diagram handles the keys, including Enter
           <g
@@ -210,7 +225,7 @@ function Drawing({ flows, show, onPick, width }: Props & { width: number }) {
             >
               <title>{`${n.label}: ${show(n.value ?? 0)}`}</title>
             </rect>
-            {room && (
+            {labelled.has(n) && (
               <text
                 x={(n.x1 ?? 0) + 5}
                 y={((n.y0 ?? 0) + (n.y1 ?? 0)) / 2}

@@ -27,12 +27,15 @@ export type Placed = HierarchyRectangularNode<Datum>;
 
 const SMALLEST_REST = 0.002;
 
+/** Whether the energy of a node that belongs to no child is drawn. */
+export const isRest = (self: TreeNode['self'], whole: TreeNode['value']): boolean =>
+  known(self) && self > (whole ?? 0) * SMALLEST_REST;
+
 function datum(node: TreeNode, whole: number): Datum {
   const kids = (node.children ?? [])
     .filter((c) => known(c.value) && c.value > 0)
     .map((c) => datum(c, whole));
-  const self = node.self;
-  if (kids.length && known(self) && self > whole * SMALLEST_REST) kids.push({ node, rest: true });
+  if (kids.length && isRest(node.self, whole)) kids.push({ node, rest: true });
   return kids.length ? { node, rest: false, children: kids } : { node, rest: false };
 }
 

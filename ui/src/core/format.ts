@@ -132,11 +132,19 @@ export const spread = (share: Num): string =>
       ? `±${percent(share)}`
       : UNAVAILABLE;
 
-/** An amount of money, however small; never in exponent notation. */
-export const dollars = (usd: Num): string =>
-  known(usd)
-    ? `$${usd.toLocaleString('en-US', { minimumSignificantDigits: 2, maximumSignificantDigits: 2 })}`
-    : UNAVAILABLE;
+/** An amount of money; a single run costs millionths of a dollar. */
+export function dollars(usd: Num): string {
+  if (!known(usd)) return UNAVAILABLE;
+  const units: [number, string][] = [
+    [1e-9, 'nUSD'],
+    [1e-6, 'µUSD'],
+    [1e-3, 'mUSD'],
+  ];
+  const small = usd > 0 && usd < 0.001;
+  const [unit, name] = (small && units.findLast(([u]) => usd >= u)) || [1, 'USD'];
+  const digits = { minimumSignificantDigits: 2, maximumSignificantDigits: 2 };
+  return `${(usd / unit).toLocaleString('en-US', digits)} ${name}`;
+}
 
 /** The 95 % interval of a positive figure from half of its width, symmetric in logarithms, so that it stays
  * positive; as base/estimate.c computes it. */
@@ -214,7 +222,7 @@ export function dateTime(iso: string): string {
   const d = new Date(iso);
   if (Number.isNaN(d.getTime())) return iso;
   const two = (n: number) => String(n).padStart(2, '0');
-  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}`;
+  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
 }
 
 /** A short run id: the end of the UUIDv7, because its start is the time and similar within a session. */

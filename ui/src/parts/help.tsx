@@ -73,7 +73,7 @@ export function Help({ open }: { open: Signal<boolean> }) {
         <button type="submit" class="btn" onClick={() => openGlossary()}>
           Glossary
         </button>
-        <button type="submit" class="btn">
+        <button type="submit" class="btn" autofocus>
           Close
         </button>
       </form>

@@ -83,6 +83,8 @@ export interface Selection {
   calm: boolean;
   /** Separate layers in the trees, instead of merged ones. */
   apart: boolean;
+  /** The model load in the trees, instead of the request alone. */
+  loading: boolean;
   unit: EnergyUnit;
   /** Price per kilowatt-hour in USD, and grams of CO₂ per kilowatt-hour; strings, '' for the server's
    * settings. */
@@ -155,6 +157,7 @@ export const EMPTY: Selection = {
   net: false,
   calm: false,
   apart: false,
+  loading: false,
   unit: 'auto',
   usd: '',
   co2: '',
@@ -234,6 +237,7 @@ export function parse(query: string): Selection {
     net: q.get('net') === '1',
     calm: q.get('disturbances') === 'leave',
     apart: q.get('layers') === 'apart',
+    loading: q.get('load') === '1',
     unit: one(q.get('unit'), ['auto', 'mJ', 'J', 'Wh'], EMPTY.unit),
     usd: amount(q.get('usd')),
     co2: amount(q.get('co2')),
@@ -298,6 +302,7 @@ export function write(s: Selection): string {
   if (s.net) add('net', '1');
   if (s.calm) add('disturbances', 'leave');
   if (s.apart) add('layers', 'apart');
+  if (s.loading) add('load', '1');
   add('unit', s.unit, EMPTY.unit);
   add('usd', s.usd);
   add('co2', s.co2);
@@ -427,6 +432,12 @@ export const hasSelection = computed(() => {
   );
 });
 
+/** The experiment that is looked at in its view is no filter of the others. */
+const forgotten = (s: Selection, change: Partial<Selection>): Partial<Selection> =>
+  s.view === 'experiments' && change.view !== undefined && change.view !== 'experiments'
+    ? { experiment: EMPTY.experiment }
+    : {};
+
 /** Navigates to another view or run with a history entry. A new run starts with nothing selected. */
 export function go(change: Partial<Selection>): void {
   if (REPORT) return; // it holds this one view
@@ -434,7 +445,12 @@ export function go(change: Partial<Selection>): void {
   const fresh = change.run !== undefined && change.run !== selection.value.run;
   batch(() => {
     cursor.value = flag.value = null;
-    selection.value = { ...selection.value, ...(fresh ? NOTHING_SELECTED : {}), ...change };
+    selection.value = {
+      ...selection.value,
+      ...(fresh ? NOTHING_SELECTED : {}),
+      ...forgotten(selection.value, change),
+      ...change,
+    };
   });
   flush('push');
   window.scrollTo(0, 0);
@@ -449,7 +465,12 @@ export function follow(e: MouseEvent, view: View, change = {}): void {
 
 /** The URL to which `go` would navigate, for links that open in a new tab. */
 export const href = (change: Partial<Selection>): string =>
-  write({ ...selection.value, ...NOTHING_SELECTED, ...change });
+  write({
+    ...selection.value,
+    ...NOTHING_SELECTED,
+    ...forgotten(selection.value, change),
+    ...change,
+  });
 
 /** The same without following the selection: for the many links of a list, each of which would otherwise be
  * rendered again with every keystroke in the search. Whoever uses them renews them when one is pointed at or focused. */

@@ -43,14 +43,14 @@ scenarios('every view', () => {
       });
     }
 
-    test(`${name} fits a phone`, async () => {
-      await visit(views()[name], { width: 390, height: 844 });
+    test.each([390, 768])(`${name} is no wider than %i pixels`, async (width) => {
+      await visit(views()[name], { width, height: 844 });
       await page.locator('.panel').first().waitFor();
       await expect
         .poll(() => page.locator('[aria-busy=true]').count(), { timeout: 30_000 })
         .toBe(0);
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(
-        390,
+        width,
       );
     });
   }

@@ -121,7 +121,7 @@ describe.skipIf(why)('experiments', () => {
     await expect.poll(() => query().get('run')).toBe(least.ids[1]);
     await expect.poll(() => query().get('view')).toBe('analysis');
     await page.goBack();
-    await panel('Result').getByRole('link', { name: 'Its runs' }).click();
+    await panel('Result').getByRole('link', { name: 'Show its runs' }).click();
     await page.getByText('12 runs', { exact: true }).waitFor();
   });
 
@@ -203,7 +203,7 @@ describe.skipIf(why)('experiments', () => {
       .getByText(/nothing of that name/)
       .first()
       .waitFor();
-    await page.getByRole('link', { name: 'Its runs' }).waitFor();
+    await page.getByRole('link', { name: 'Show its runs' }).waitFor();
   });
 
   test('a run links to predictions for other batch sizes, each with its interval or a refusal', async () => {

@@ -53,7 +53,9 @@ scenarios('the five questions of a newcomer', () => {
     await visit({});
     await click(nav('Analysis'));
     await click(page.getByRole('tab', { name: 'Tokens' }));
-    await click(panel('Token waterfall').getByRole('button', { name: /^(Dearest|Slowest)/ }));
+    await click(
+      panel('Token waterfall').getByRole('button', { name: /^(Most expensive|Slowest)/ }),
+    );
     const details = page.locator('.details');
     await expect.poll(() => details.innerText()).toMatch(/Token \d+/);
     if (!FIXTURE)

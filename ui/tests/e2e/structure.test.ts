@@ -129,6 +129,35 @@ scenarios('the structure of a run', () => {
       .getByRole('button', { name: /Decode/ })
       .click();
     await expect.poll(() => query().get('phase')).toBe(null);
+    // A click on a component goes to that component, as its tip says.
+    await button('Merged').click();
+    const part = await page.evaluate(() => {
+      const c = window.__test!.icicle as unknown as {
+        root: {
+          descendants: () => {
+            data: { node: { name: string; kind: string } };
+            depth: number;
+            x0: number;
+            x1: number;
+            y0: number;
+          }[];
+        };
+        host: HTMLElement;
+      };
+      const box = c.host.getBoundingClientRect();
+      const widest = c.root
+        .descendants()
+        .filter((n) => n.data.node.kind === 'component')
+        .sort((a, b) => b.x1 - b.x0 - (a.x1 - a.x0))[0];
+      return {
+        name: widest.data.node.name,
+        x: box.left + (widest.x0 + widest.x1) / 2,
+        y: box.top + widest.y0 + 8,
+      };
+    });
+    await page.mouse.click(part.x, part.y);
+    await urlHas('component', part.name);
+    expect(query().get('phase')).not.toBe(null);
   });
 
   test('the Sankey diagram shows attention, MLP and the model load', async () => {
@@ -137,7 +166,7 @@ scenarios('the structure of a run', () => {
     await expect.poll(label).toMatch(/Attention [\d.]+ %/);
     expect(await label()).toMatch(/MLP [\d.]+ %/);
     expect(
-      await page.locator('svg.sankey title', { hasText: 'Model load' }).count(),
+      await page.locator('svg.sankey title', { hasText: /Model load|Set-up/ }).count(),
     ).toBeGreaterThan(0);
   });
 
@@ -170,7 +199,11 @@ scenarios('the structure of a run', () => {
         .locator('dt', { hasText: new RegExp(`^${label}$`) })
         .locator('xpath=following-sibling::dd[1]')
         .innerText();
-    const number = async (label: string) => Number((await value(label)).replace(/[^\d.e-]/g, ''));
+    const scale: Record<string, number> = { nUSD: 1e-9, µUSD: 1e-6, mUSD: 1e-3 };
+    const number = async (label: string) => {
+      const [, amount, unit] = /([\d.e-]+) ?(\S*)/.exec(await value(label)) ?? [];
+      return Number(amount) * (scale[unit] ?? 1);
+    };
     const [cost, grams] = [await number('Cost'), await number('CO₂')];
     await page.getByLabel('Price, USD per kWh').fill('1.2');
     await page.keyboard.press('Enter');

@@ -30,4 +30,7 @@ test('depth deep is recommended only where it would help', () => {
   expect(noOperations(run({ profiling_depth: 'off', engine: 'llama.cpp', level: 'coarse' }))).toBe(
     'llama.cpp reported no single operations.',
   );
+  expect(noOperations(run({ profiling_depth: 'module', engine: 'exec', level: 'coarse' }))).toBe(
+    'The program reported no single operations.',
+  );
 });

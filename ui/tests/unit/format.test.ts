@@ -114,7 +114,9 @@ test('a value that rounds to a thousand gets the next unit', () => {
 });
 
 test('money has no exponent', () => {
-  expect(dollars(0.00000104)).toBe('$0.0000010');
-  expect(dollars(1.234)).toBe('$1.2');
+  expect(dollars(0.00000104)).toBe('1.0 µUSD');
+  expect(dollars(0.000000072)).toBe('72 nUSD');
+  expect(dollars(0.0123)).toBe('0.012 USD');
+  expect(dollars(1.234)).toBe('1.2 USD');
   expect(dollars(null)).toBe('unavailable');
 });

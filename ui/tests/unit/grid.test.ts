@@ -134,7 +134,7 @@ describe('the verdict of an experiment', () => {
         ],
       }),
     ).join(' ');
-    expect(text).toMatch(/0\.350 times .* not told from chance .*p 0\.052 after correction/);
+    expect(text).toMatch(/0\.350 times .* could be chance .*p 0\.052 after correction/);
     expect(text).not.toContain('not distinguishable');
   });
   test('without energy there is no optimum and no figure', () => {

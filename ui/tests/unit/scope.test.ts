@@ -21,6 +21,7 @@ import {
   tree,
   weigh,
   within,
+  withoutLoad,
   withSections,
 } from '../../src/views/analysis/scope.ts';
 import {
@@ -192,6 +193,35 @@ test('sections without components fill what would be unattributed, and no more',
         const kinds = (n: TreeNode): string[] => [n.kind, ...(n.children ?? []).flatMap(kinds)];
         expect(kinds(cut)).not.toContain('section');
       }
+});
+
+test('trees without the model load hold the rest, and no less', () => {
+  const node = (kind: TreeNode['kind'], name: string, value: number, children?: TreeNode[]) =>
+    ({
+      kind,
+      name,
+      count: 1,
+      value,
+      self: children ? 0 : value,
+      time_ms: value * 2,
+      energy_mj: value,
+      ...(children && { children }),
+    }) as TreeNode;
+  const load = node('section', 'model_load', 60);
+  const pre = node('phase', 'pre_inference', 65, [load, node('section', 'tokenization', 5)]);
+  const decode = node('phase', 'decode', 35, [node('component', 'q_proj', 35)]);
+  const root = node('run' as TreeNode['kind'], 'run', 100, [pre, decode]);
+  const rest = withoutLoad(root);
+  expect([rest?.value, rest?.time_ms, rest?.energy_mj]).toEqual([40, 80, 40]);
+  expect(rest?.children?.map((p) => [p.name, p.value])).toEqual([
+    ['pre_inference', 5],
+    ['decode', 35],
+  ]);
+  expect(rest?.children?.[0].children?.map((n) => n.name)).toEqual(['tokenization']);
+  expect([root.value, pre.children?.length]).toEqual([100, 2]); // what it was made from is as it was
+  // Programs, and runs of a loaded model, have no load; a run that only loaded has nothing else.
+  expect(withoutLoad(node('phase', 'run', 35, [decode]))).toBeNull();
+  expect(withoutLoad(node('phase', 'run', 65, [pre]))).toBeNull();
 });
 
 test('the hottest components are the same with a stall and without it', () => {

@@ -6,6 +6,7 @@ import {
   EMPTY,
   go,
   hasSelection,
+  href,
   parse,
   type Selection,
   select,
@@ -27,6 +28,7 @@ const full: Selection = {
   token: 0,
   layer: 3,
   component: 'q_proj',
+  loading: true,
   metric: 'attention_entropy',
   ids: ['a', 'b', 'c'],
   search: 'Müller & söhne = 100 %',
@@ -117,6 +119,19 @@ test('each choice is a history entry; quick changes of one kind are one entry', 
   go({ view: 'history' });
   expect(location.search).toContain('view=history');
   expect(history.length).toBe(before + 3);
+});
+
+test('the experiment that was looked at filters no other view', () => {
+  go({ view: 'experiments', experiment: 'sweep' });
+  expect(href({ view: 'history' })).not.toContain('sweep');
+  expect(href({ view: 'history', experiment: 'sweep' })).toContain('experiment=sweep');
+  go({ view: 'history' });
+  expect(selection.value.experiment).toBe('');
+  // A filter of History stays one.
+  go({ view: 'history', experiment: 'sweep' });
+  go({ view: 'compare' });
+  expect(selection.value.experiment).toBe('sweep');
+  go({ view: 'history', experiment: '' });
 });
 
 test('another run starts with nothing selected', () => {

@@ -15,6 +15,12 @@ export interface Flows {
   links: Flow[];
 }
 
+/** What happens before the prompt, as far as its sections are known. */
+const setUp = (phase: TreeNode): string =>
+  phase.children?.length && !phase.children.some((n) => n.name === 'model_load')
+    ? 'Set-up'
+    : 'Model load and set-up';
+
 /** Many layers are grouped into bands, because a diagram with eighty ribbons is unreadable. */
 const BANDS = 6;
 
@@ -58,7 +64,7 @@ export function flows(root: TreeNode): Flows {
     const p = node(`phase ${phase.name}`, phaseLabel(phase.name), c.phase[phase.name] ?? c.text3);
     if (!phase.children?.some((x) => x.kind !== 'section')) {
       if (phase.name === 'pre_inference')
-        add(p, node('load', 'Model load and set-up', c.phase.pre_inference), phase.value);
+        add(p, node('load', setUp(phase), c.phase.pre_inference), phase.value);
       else rest(p, phase.value);
       continue;
     }

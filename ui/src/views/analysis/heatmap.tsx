@@ -372,7 +372,7 @@ export function cubesState(data: RunData, empty: () => string | null = () => nul
 /** Why there are no operations; another engine's runs have them only if it reports them. */
 export function noOperations(s: Summary | null): string {
   if (s?.level && s.engine !== 'perjoule')
-    return `${s.engine ?? 'This engine'} reported no single operations.`;
+    return `${s.engine === 'exec' ? 'The program' : (s.engine ?? 'This engine')} reported no single operations.`;
   if (s?.profiling_depth === 'deep') return 'This run recorded no operations.';
   return 'Single operations are recorded at depth deep.';
 }

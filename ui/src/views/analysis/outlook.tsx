@@ -40,8 +40,8 @@ function PredictedTable({ p }: { p: Predicted }) {
   if (p.refusal)
     return (
       <p class="note">
-        <Explain of="predicted">Not predicted</Explain>: {p.refusal} ({p.runs} earlier runs are
-        known).
+        <Explain of="predicted">Not predicted</Explain>: {p.refusal.replace(/^no prediction: /, '')}{' '}
+        ({p.runs} earlier runs are known).
       </p>
     );
   const rows: [string, string, string, string][] = [

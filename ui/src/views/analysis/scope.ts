@@ -504,6 +504,27 @@ export function withSections(
   return { ...root, children: root.children?.map((n) => (n.kind === 'phase' ? fill(n) : n)) };
 }
 
+/** The tree without the model load, which a request to a loaded model does not pay; null where there is nothing to
+ * leave out, or nothing else. */
+export function withoutLoad(root: TreeNode): TreeNode | null {
+  const phase = root.children?.find((p) => p.name === 'pre_inference');
+  const load = phase?.children?.find((n) => n.kind === 'section' && n.name === 'model_load');
+  if (!phase || !load || !root.children?.some((p) => p !== phase && p.children?.length))
+    return null;
+  const less = (n: TreeNode): TreeNode => ({
+    ...n,
+    value: (n.value ?? 0) - (load.value ?? 0),
+    time_ms: known(n.time_ms) && known(load.time_ms) ? n.time_ms - load.time_ms : null,
+    energy_mj: known(n.energy_mj) && known(load.energy_mj) ? n.energy_mj - load.energy_mj : null,
+  });
+  const rest = { ...less(phase), children: phase.children?.filter((n) => n !== load) };
+  return {
+    ...less(root),
+    name: 'request',
+    children: root.children.map((p) => (p === phase ? rest : p)),
+  };
+}
+
 /** Filters a tree by the scope: one phase, one layer, one component, or all. Ancestors get the sum of their
  * remaining children. */
 export function within(root: TreeNode, s: Pick<Scope, 'phase' | 'layer' | 'component'>): TreeNode {

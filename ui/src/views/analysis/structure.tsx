@@ -4,10 +4,10 @@ import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
 import type { TreeNode } from '../../api/types';
 import { Canvas, Legend, type LegendItem, Panel, type PanelState } from '../../charts/panel';
-import { PART_LABEL, type Part, partColour } from '../../charts/parts';
+import { nodePart, PART_LABEL, type Part, partColour } from '../../charts/parts';
 import { Sankey } from '../../charts/sankey';
 import { colours, PHASES, phaseLabel } from '../../charts/theme';
-import { Icicle, type Placed, pathOf, type TreeChart, Treemap } from '../../charts/tree';
+import { Icicle, isRest, type Placed, pathOf, type TreeChart, Treemap } from '../../charts/tree';
 import { energy, known, time } from '../../core/format';
 import type { Cell } from '../../core/table';
 import { Segmented } from '../../parts/segmented';
@@ -17,7 +17,7 @@ import { dark, unit } from '../../state/settings';
 import type { RunData } from './data';
 import { flows, sankeyPng, sankeyRows } from './flows';
 import { cubesState } from './heatmap';
-import { isTimed, mergeLayers, type Scope, tree, within, withSections } from './scope';
+import { isTimed, mergeLayers, type Scope, tree, within, withoutLoad, withSections } from './scope';
 
 /** Icicle and treemap zoom to a phase and what lies in it; any other part of the model is cut out instead. */
 const isZoom = (s: Scope & { apart: boolean }): boolean =>
@@ -36,18 +36,14 @@ function path(apart: boolean): string[] {
   return out;
 }
 
-/** A click zooms one level towards the clicked node; on the zoomed node itself, one level out. */
+/** A click zooms to the clicked node; on the zoomed node itself or what it lies in, out of it. */
 function zoomTo(n: Placed | null): void {
   if (!n) return;
   const apart = selection.peek().apart;
   const here = path(apart);
   const to = pathOf(n.data.rest && n.parent ? n.parent : n);
   const inside = here.every((name, i) => to[i] === name);
-  const next = inside
-    ? to.length > here.length
-      ? to.slice(0, here.length + 1)
-      : here.slice(0, -1)
-    : to;
+  const next = inside ? (to.length > here.length ? to : here.slice(0, -1)) : to;
   const at = n.ancestors().reverse();
   const nodes = at.slice(1, next.length + 1).map((a) => a.data.node);
   const layer = nodes.find((x) => x.kind === 'layer')?.layer ?? null;
@@ -85,6 +81,8 @@ function useTree(data: RunData) {
     const seen = filled(whole && (s.apart ? whole : mergeLayers(whole)));
     return seen && cut ? ofScope(within(seen, { ...s, layer: s.apart ? s.layer : null })) : seen;
   }, [narrow, held, res.value.data, phases, s.apart, m, s.net, cut]);
+  // A look at the load itself is at all of it.
+  const request = root && s.phase !== 'pre_inference' ? withoutLoad(root) : null;
   const empty = (n: TreeNode) =>
     n.children?.length && n.value && !(narrow && !n.children.some((p) => p.children?.length))
       ? null
@@ -101,7 +99,14 @@ function useTree(data: RunData) {
       : there
         ? stateOf(res)
         : { kind: 'loading' };
-  return { root, m, narrow, state, energyless };
+  return {
+    root: s.loading ? root : (request ?? root),
+    canLoad: request !== null,
+    m,
+    narrow,
+    state,
+    energyless,
+  };
 }
 
 /** A node of the Sankey diagram narrows the scope to its phase or component. */
@@ -118,7 +123,7 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
   const map = useRef<Treemap | null>(null);
   const ice = useRef<Icicle | null>(null);
   const box = useRef<HTMLDivElement>(null);
-  const { root, m, narrow, state, energyless } = useTree(data);
+  const { root, canLoad, m, narrow, state, energyless } = useTree(data);
   const s = selection.value;
   const show = (v: number) => (m === 'time' ? time(v) : energy(v, unit.peek()));
   const here = path(s.apart);
@@ -128,12 +133,13 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
   }, [levels, state.kind, kind]);
   dark.value;
   const unitName = m === 'time' ? 'time_ms' : 'energy_mj';
+  const valueName = m === 'time' ? 'value_ms' : 'value_mj';
   const table = () => ({
-    columns: ['path', 'kind', unitName, 'self', 'time_ms', 'energy_mj'],
+    columns: ['path', 'kind', valueName, `self_${valueName}`, 'time_ms', 'energy_mj'],
     rows: root ? flatten(root) : [],
   });
   const what = m === 'time' ? 'Time' : s.net ? 'Energy above idle' : 'Energy';
-  const note = `${what} by ${narrow ? `phase, ${isTimed(s) ? '' : 'section, '}${s.apart ? 'layer, ' : ''}component` : s.apart ? NOTE : 'phase, section, component (all layers together), operation'}${hasSelection.value ? ', within the scope' : ''}.`;
+  const note = `${what} by ${narrow ? `phase, ${isTimed(s) ? '' : 'section, '}${s.apart ? 'layer, ' : ''}component` : s.apart ? NOTE : 'phase, section, component (all layers together), operation'}${canLoad && !s.loading ? ', without loading the model' : ''}${hasSelection.value ? ', within the scope' : ''}.`;
   const props = {
     label: root ? describe(root, show) : 'Energy tree',
     update: (c: TreeChart) => {
@@ -149,6 +155,17 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
     };
   const actions = (
     <>
+      {canLoad && (
+        <Segmented
+          label="Model load"
+          value={s.loading ? 'with' : 'without'}
+          options={[
+            ['without', 'Request'],
+            ['with', 'With model load'],
+          ]}
+          onChange={(v) => select({ loading: v === 'with' })}
+        />
+      )}
       <Segmented
         label="Layers"
         value={s.apart ? 'apart' : 'merged'}
@@ -181,7 +198,7 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
       <Panel
         {...common}
         title="Sankey"
-        legend={<Legend items={partItems()} />}
+        legend={<Legend items={partItems(shown)} />}
         table={() => ({ columns: ['from', 'to', unitName], rows: shown ? sankeyRows(shown) : [] })}
         png={() => sankeyPng()}
       >
@@ -193,7 +210,7 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
       <Panel
         {...common}
         title="Treemap"
-        legend={<Legend items={partItems()} />}
+        legend={<Legend items={partItems(shown)} />}
         table={table}
         png={async () => (await map.current?.png()) ?? null}
       >
@@ -204,7 +221,7 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
     <Panel
       {...common}
       title="Icicle"
-      legend={<Legend items={partItems(true)} />}
+      legend={<Legend items={partItems(shown, true)} />}
       table={table}
       png={async () => (await ice.current?.png()) ?? null}
     >
@@ -215,18 +232,38 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
   );
 }
 
-function partItems(phases = false): LegendItem[] {
+/** What a tree has of each kind that a colour stands for. */
+function drawn(root: TreeNode): Set<string> {
+  const seen = new Set<string>();
+  const walk = (n: TreeNode, parents: TreeNode[]) => {
+    if (!((n.value ?? 0) > 0)) return;
+    const part = nodePart(n, parents);
+    if (part) seen.add(part);
+    else if (n.kind === 'phase' || n.kind === 'disturbed') seen.add(n.kind + n.name);
+    if (n.children?.length && isRest(n.self, root.value)) seen.add('rest');
+    for (const c of n.children ?? []) walk(c, [...parents, n]);
+  };
+  walk(root, []);
+  return seen;
+}
+
+function partItems(root: TreeNode | null, phases = false): LegendItem[] {
   const c = colours();
-  const parts = (Object.keys(PART_LABEL) as Part[]).map((p) => ({
-    label: PART_LABEL[p],
-    colour: partColour(p),
+  const seen = root ? drawn(root) : new Set<string>();
+  const parts = (Object.keys(PART_LABEL) as Part[])
+    .filter((p) => seen.has(p))
+    .map((p) => ({ label: PART_LABEL[p], colour: partColour(p) }));
+  const ph = PHASES.filter((p) => seen.has(`phase${p}`)).map((p) => ({
+    label: phaseLabel(p),
+    colour: c.phase[p],
   }));
-  const ph = PHASES.slice(1).map((p) => ({ label: phaseLabel(p), colour: c.phase[p] }));
   return [
     ...parts,
     ...(phases ? ph : []),
-    { label: 'Disturbed', colour: c.danger },
-    { label: 'Unattributed', colour: c.text3, kind: 'hatch' },
+    ...(seen.has('disturbeddisturbed') ? [{ label: 'Disturbed', colour: c.danger }] : []),
+    ...(seen.has('rest')
+      ? [{ label: 'Unattributed', colour: c.text3, kind: 'hatch' as const }]
+      : []),
   ];
 }
 

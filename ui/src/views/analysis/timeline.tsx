@@ -189,7 +189,11 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
             />
           ) : (
             data.power.value.data && (
-              <span>Power is unavailable: no sensor could be read during this run.</span>
+              <span>
+                {data.summary.value.data?.energy_source === 'unavailable'
+                  ? 'Power is unavailable: no sensor could be read during this run.'
+                  : 'No curve of power: the run is shorter than the window of a reading.'}
+              </span>
             )
           )}
           {top && (

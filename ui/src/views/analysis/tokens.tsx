@@ -55,7 +55,7 @@ function HistogramPanel({ data }: { data: RunData }) {
         text: 'How many decode tokens took how much: a long tail to the right is tokens that were disturbed or had more work.',
         term: 'typical',
       }}
-      note={`${timed ? 'Time' : 'Energy'} of the decode tokens in the scope; the last bar holds what lies beyond. Click a bar for its ${timed ? 'slowest' : 'dearest'} token.`}
+      note={`${timed ? 'Time' : 'Energy'} of the decode tokens in the scope; the last bar holds what lies beyond. Click a bar for its ${timed ? 'slowest' : 'most expensive'} token.`}
       state={stateOf(data.tokens, () =>
         inside.length ? null : 'No decode token lies in the scope.',
       )}
@@ -154,7 +154,7 @@ function WaterfallPanel({ data }: { data: RunData }) {
           />
           {dearest && (
             <button type="button" class="link" onClick={() => select({ token: dearest.token })}>
-              {timed ? 'Slowest' : 'Dearest'}: token {dearest.token}, {show(dearest.value)}
+              {timed ? 'Slowest' : 'Most expensive'}: token {dearest.token}, {show(dearest.value)}
             </button>
           )}
         </>
@@ -338,7 +338,7 @@ export function AnomalyPanel({ data }: { data: RunData }) {
     <Panel
       class="bare"
       title="Anomalies"
-      note="Events that stand out in the whole run, the dearest first: what each took beyond what is expected, and why; click one to go there."
+      note="Events that stand out in the whole run, the largest first: what each took beyond what is expected, and why; click one to go there."
       state={stateOf(data.summary, (s) =>
         s.anomalies.length ? null : 'Nothing stands out in this run.',
       )}

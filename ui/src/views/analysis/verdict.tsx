@@ -167,11 +167,12 @@ function EnergyBar({ list, total }: { list: Segment[]; total: number }) {
             </Explain>
             <strong class="num">{percent(p.mj / total)}</strong>
             <span class="num muted">{show(p.mj)}</span>
-            {p.scope && (
+            {p.scope && list.find((o) => o.scope?.phase === p.scope?.phase) === p && (
               <button
                 type="button"
                 class="tool"
-                aria-label={`Narrow the workspace to ${p.label}`}
+                title={`Narrow to ${phaseLabel(p.scope.phase ?? '')}`}
+                aria-label={`Narrow the workspace to ${phaseLabel(p.scope.phase ?? '')}`}
                 onClick={() => p.scope && select({ ...p.scope, range: null, token: null })}
               >
                 <Icon name="chevron" />
@@ -425,7 +426,7 @@ function Findings({ advice, s }: { advice: Advice | null; s: Summary | null }) {
         return rule && !list.some((f) => f.rule === rule) ? [rule] : [];
       })
     : [];
-  if (!list.length && !former.length) return null;
+  if (!list.length && !former.length) return <NoAdvice advice={advice} />;
   return (
     <div class="findings">
       <h3>What to change</h3>
@@ -468,6 +469,16 @@ function Findings({ advice, s }: { advice: Advice | null; s: Summary | null }) {
           ))}
       </ol>
     </div>
+  );
+}
+
+/** Why there is none. */
+function NoAdvice({ advice }: { advice: Advice | null }) {
+  if (!advice) return null;
+  return (
+    <p class="note no-advice">
+      No advice: {advice.refusal ?? 'nothing here would save enough to be named'}.
+    </p>
   );
 }
 

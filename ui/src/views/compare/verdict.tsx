@@ -157,7 +157,8 @@ function Best({ d, b }: { d: Compare; b: Compare['best'][number] }) {
     <span>
       {title}: not decided
       {single && others.every((i) => d.sides[i]?.runs === 1) ? ' by one run on each side' : ''} (
-      <Side d={d} i={b.side} /> has {figure}; {single ? 'not tested against' : 'not told from'}{' '}
+      <Side d={d} i={b.side} /> has {figure};{' '}
+      {single ? 'not tested against' : 'no significant difference to'}{' '}
       {others.map((t, k) => (
         <Fragment key={t}>
           {k > 0 && (k === others.length - 1 ? ' and ' : ', ')}

@@ -20,7 +20,7 @@ import { Explain } from '../../parts/explain';
 import { Icon } from '../../parts/icon';
 import { follow, go, href } from '../../state/selection';
 import { unit } from '../../state/settings';
-import { tableOf } from './charts';
+import { solved, tableOf } from './charts';
 import { against, boundsOf, isActive, joulesOf } from './grid';
 
 interface Column {
@@ -57,7 +57,7 @@ const COLUMNS: Column[] = [
   },
   {
     key: 'ratio',
-    label: 'To the first',
+    label: 'Ratio to first',
     help: 'Energy per token as a multiple of the first cell, with the 95 % interval of the ratio. Bold where the difference stands after correction for the number of cells.',
     value: (d, c) => against(d, c.cell)?.ratio ?? null,
     show: (d, c) => {
@@ -118,6 +118,14 @@ const COLUMNS: Column[] = [
     wide: true,
   },
   {
+    key: 'score',
+    label: 'Tasks solved',
+    help: 'Share of the tasks of the plan that the model solved with these weights, with its 95 % interval.',
+    value: (_, c) => c.score ?? null,
+    show: (_, c) => solved(c).replace(' (', '\n('),
+    wide: true,
+  },
+  {
     key: 'context',
     label: 'Context',
     help: 'Share of the context of the model that the longest sequence takes, and the size of its keys and values.',
@@ -155,9 +163,13 @@ const LINKED = 6;
 export function CellsPanel({ d }: { d: Experiment }) {
   const order = useSignal<{ key: string; down: boolean }>({ key: 'cell', down: false });
   const losses = d.cells.some((c) => known(c.loss));
+  const scores = d.cells.some((c) => known(c.score));
   const experts = d.cells.some((c) => known(c.experts_per_step));
   const columns = COLUMNS.filter(
-    (c) => (c.key !== 'loss' || losses) && (!EXPERTS.has(c.key) || experts),
+    (c) =>
+      (c.key !== 'loss' || losses) &&
+      (c.key !== 'score' || scores) &&
+      (!EXPERTS.has(c.key) || experts),
   );
   const by = columns.find((c) => c.key === order.value.key) ?? columns[0];
   const rows = d.cells.slice().sort((a, b) => {

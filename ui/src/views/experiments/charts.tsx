@@ -42,6 +42,12 @@ export function alongOf(cells: ExperimentCell[], chosen: string): Factor {
   return numeric[0] ?? list[0] ?? 'batch';
 }
 
+/** "45 of 70 (53 % to 74 %)" */
+export function solved(c: ExperimentCell): string {
+  if (!known(c.score)) return 'unavailable';
+  return `${c.tasks_solved} of ${c.tasks} (${percent(c.score_lo)} to ${percent(c.score_hi)})`;
+}
+
 function tipOf(d: Experiment, c: ExperimentCell): Dot['tip'] {
   const x = against(d, c.cell);
   const half = halfWidth(d, c);
@@ -60,6 +66,7 @@ function tipOf(d: Experiment, c: ExperimentCell): Dot['tip'] {
         : []),
       ['Throughput', `${plain(c.tokens_per_second)} tok/s`],
       ['A token every', time(c.token_latency_ms)],
+      ...(known(c.score) ? ([['Tasks solved', solved(c)]] as [string, string][]) : []),
       ['Runs', String(c.runs)],
     ],
   };
@@ -188,7 +195,18 @@ const FRONTS = {
     note: 'Cells by loss on the text and energy per token; down and to the left is better. The line is the Pareto front, its knee the best trade.',
     x: (c: ExperimentCell) => c.loss,
   },
+  score: {
+    title: 'Answers against energy',
+    axis: 'tasks solved',
+    column: 'score',
+    note: 'Cells by the share of tasks solved and energy per token, with 95 % intervals; down and to the right is better. The line is the Pareto front, its knee the best trade.',
+    x: (c: ExperimentCell) => c.score ?? null,
+  },
 } as const;
+
+/** The interval of the other cost, where it has one. */
+const endsOf = (over: keyof typeof FRONTS, c: ExperimentCell): [number, number] | null =>
+  over === 'score' && known(c.score_lo) && known(c.score_hi) ? [c.score_lo, c.score_hi] : null;
 
 export function FrontPanel({ d, over }: { d: Experiment; over: keyof typeof FRONTS }) {
   const chart = useRef<Points | null>(null);
@@ -231,13 +249,17 @@ export function FrontPanel({ d, over }: { d: Experiment; over: keyof typeof FRON
     >
       <Canvas
         class="h-factorial"
-        name={over === 'loss' ? 'front-loss' : 'front'}
+        name={over === 'seconds_per_token' ? 'front' : `front-${over}`}
         label={`Scatter of ${list.length} cells; on the Pareto front: ${front.map((i) => list[i].name).join('; ')}${knee < 0 ? '' : `; knee at ${list[knee].name}`}.`}
         make={(host) => new Points(host)}
         handle={chart}
         update={(p) => {
           p.set({
-            x: { label: by.axis, log: log.x, show: (v) => plain(v) },
+            x: {
+              label: by.axis,
+              log: log.x,
+              show: (v) => (over === 'score' ? percent(v) : plain(v)),
+            },
             y: {
               label: isTypical(d) ? 'energy per typical token' : 'energy per token',
               log: log.y,
@@ -247,6 +269,7 @@ export function FrontPanel({ d, over }: { d: Experiment; over: keyof typeof FRON
               x: points[i].x,
               y: points[i].y,
               yEnds: on.has(i) ? boundsOf(d, x) : null,
+              xEnds: on.has(i) ? endsOf(over, x) : null,
               label: i === knee ? `knee: ${x.name}` : on.has(i) ? x.name : '',
               colour: on.has(i) ? c.accent : c.text3,
               strong: on.has(i),
@@ -301,6 +324,11 @@ export function tableOf(d: Experiment) {
       'token_latency_ms',
       'mean_power_mw',
       'loss',
+      'tasks',
+      'tasks_solved',
+      'score',
+      'score_lo',
+      'score_hi',
       'energy_per_million_active_parameters_mj',
       'kv_megabytes',
       'context_share',
@@ -334,6 +362,11 @@ export function tableOf(d: Experiment) {
         x.token_latency_ms,
         x.mean_power_mw,
         x.loss,
+        x.tasks ?? null,
+        x.tasks_solved ?? null,
+        x.score ?? null,
+        x.score_lo ?? null,
+        x.score_hi ?? null,
         x.energy_per_million_active_parameters_mj ?? null,
         x.kv_megabytes ?? null,
         x.context_share ?? null,

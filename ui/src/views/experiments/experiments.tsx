@@ -153,6 +153,7 @@ export function One({ name }: { name: string }) {
             <FactorialPanel d={d} />
             <FrontPanel d={d} over="seconds_per_token" />
             {d.cells.some((c) => c.loss !== null) && <FrontPanel d={d} over="loss" />}
+            {d.cells.some((c) => known(c.score)) && <FrontPanel d={d} over="score" />}
           </div>
           <CellsPanel d={d} />
         </>
@@ -165,7 +166,7 @@ function RunsLink({ name }: { name: string }) {
   const to = { view: 'history', experiment: name, run: null } as const;
   return (
     <a class="btn" href={href(to)} onClick={(e) => follow(e, 'history', to)}>
-      Its runs
+      Show its runs
     </a>
   );
 }
@@ -349,12 +350,13 @@ export function verdict(d: Experiment): string[] {
         x.different
           ? `That is ${than}.`
           : alone
-            ? `That is ${than}, but not told from chance among ${d.comparisons.length} comparisons${known(x.p_adjusted) ? ` (p ${plain(x.p_adjusted, 2)} after correction)` : ''}. More repeats would tell.`
+            ? `That is ${than}, but could be chance among ${d.comparisons.length} comparisons${known(x.p_adjusted) ? ` (p ${plain(x.p_adjusted, 2)} after correction)` : ''}. More repeats would tell.`
             : `It is not distinguishable from ${first}: ratio ${plain(x.ratio)}${range}. More repeats would tell.`,
       );
     }
   }
   for (const k of d.knees) out.push(k.text);
+  if (d.answers?.text) out.push(d.answers.text);
   const disturbed = d.cells.reduce((a, c) => a + c.disturbed_runs, 0);
   if (disturbed > 0)
     out.push(

@@ -22,6 +22,7 @@ const form = signal({
   latency: '',
   seed: '1',
   evalText: '',
+  tasksText: '',
 });
 const models = signal<string[]>([]);
 const dtypes = signal<string[]>([]);
@@ -76,6 +77,7 @@ export function planOf(): Plan | string {
   if (latency !== undefined) plan.max_latency_ms = latency;
   if (seed !== undefined) plan.seed = seed;
   if (f.evalText.trim()) plan.eval_text = f.evalText;
+  if (f.tasksText.trim()) plan.tasks_text = f.tasksText;
   return plan;
 }
 
@@ -143,17 +145,12 @@ export function PlanForm(props: { taken: readonly string[]; onBegun: (name: stri
         <Text label="Latency limit, ms a token" name="latency" type="number" min="0" hint="none" />
         <Text label="Seed of the order" name="seed" type="number" min="0" />
       </div>
-      <label class="field">
-        <span>Text whose loss is measured beside</span>
-        <textarea
-          class="input"
-          name="evalText"
-          rows={2}
-          placeholder="none"
-          value={form.value.evalText}
-          onInput={(e) => put('evalText', e.currentTarget.value)}
-        />
-      </label>
+      <Long label="Text to measure the loss on, optional" name="evalText" hint="none" />
+      <Long
+        label="Tasks that each model and type of weights answers, one JSON object per line"
+        name="tasksText"
+        hint={'{"prompt": "2 + 2 =", "answer": "4"}'}
+      />
       <div class="row">
         <button
           type="submit"
@@ -198,6 +195,22 @@ function Several(props: { label: string; all: string[]; of: { value: string[] };
         {list.length === 0 && <span class="note">{props.none}</span>}
       </div>
     </fieldset>
+  );
+}
+
+function Long(props: { label: string; name: Key; hint: string }) {
+  return (
+    <label class="field">
+      <span>{props.label}</span>
+      <textarea
+        class="input"
+        name={props.name}
+        rows={2}
+        placeholder={props.hint}
+        value={form.value[props.name]}
+        onInput={(e) => put(props.name, e.currentTarget.value)}
+      />
+    </label>
   );
 }
 

@@ -205,7 +205,9 @@ function Answers({ list }: { list: Prediction[] }) {
               <tr key={p.batch}>
                 <th scope="row">{[p, ...same].map((x) => x.batch).join(', ')}</th>
                 <td colSpan={5} class="note">
-                  <span class="refusal">Not predicted: {p.refusal}</span>
+                  <span class="refusal">
+                    Not predicted: {p.refusal.replace(/^no prediction: /, '')}
+                  </span>
                 </td>
               </tr>
             ) : (

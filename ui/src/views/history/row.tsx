@@ -143,10 +143,10 @@ export function Row({
               class="tag repeats"
               aria-expanded={repeats < 0}
               title={repeats > 0 ? 'Show every repeat' : 'Fold the repeats'}
+              aria-label={`${repeats > 0 ? 'Show' : 'Fold'} ${Math.abs(repeats) + 1} repeats`}
               onClick={() => onRepeats?.(r.repeat_group ?? '')}
             >
-              {repeats > 0 ? '+' : '−'}
-              {Math.abs(repeats)} {Math.abs(repeats) === 1 ? 'repeat' : 'repeats'}
+              {repeats > 0 ? '×' : '−'} {Math.abs(repeats) + 1}
             </button>
           )}
           <OriginBadges run={r} brief />

@@ -5,9 +5,9 @@ import { useEffect } from 'preact/hooks';
 import type { EnergySource } from '../../api/types';
 import { phaseLabel } from '../../charts/theme';
 import { onDevices } from '../../core/devices';
-import { capital, clip, count, plain, time } from '../../core/format';
+import { capital, clip, count, known, plain, time } from '../../core/format';
 import { isKnown, type Quantity, quantity, text } from '../../core/quantity';
-import { energyPerToken, runEnergy } from '../../core/run_energy';
+import { energyPerToken, primaryHelp, runEnergy, typicalToken } from '../../core/run_energy';
 import { Figure, PartialBadge, SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
@@ -245,17 +245,27 @@ function NowFigures() {
             : 'Provisional: what the sensors have seen of the tokens so far, without loading the model.'
         }
       />
-      <Figure
-        label="Mean token"
-        of="per_token"
-        value={s ? energyPerToken(s, unit.value) : provisional(perToken)}
-        sub={s ? 'of the request' : 'so far'}
-        title={
-          s
-            ? 'Energy of the request over its output tokens, without loading the model.'
-            : 'Provisional: energy of the tokens so far over their number, without loading the model.'
-        }
-      />
+      {s && known(s.joules_per_token_typical) ? (
+        <Figure
+          label="Typical token"
+          of="typical"
+          value={typicalToken(s, unit.value)}
+          sub="median"
+          title={primaryHelp(s, unit.value)}
+        />
+      ) : (
+        <Figure
+          label="Mean token"
+          of="per_token"
+          value={s ? energyPerToken(s, unit.value) : provisional(perToken)}
+          sub={s ? 'of the request' : 'so far'}
+          title={
+            s
+              ? 'Energy of the request over its output tokens, without loading the model.'
+              : 'Provisional: energy of the tokens so far over their number, without loading the model.'
+          }
+        />
+      )}
       <Figure
         label="Tokens per second"
         of="speed"
