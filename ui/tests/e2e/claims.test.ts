@@ -22,9 +22,9 @@ import {
 } from './stage.ts';
 import { FIXTURE, generate, startTarget } from './target.ts';
 
-/** "1.234 ± 0.005 J" in mJ. */
+/** "1.234 ± 0.005 J" or "12 (5.1 to 31) J" in mJ. */
 const mj = (text: string): number => {
-  const m = /([\d,.]+)(?: ± [\d,.]+)? (nJ|µJ|mJ|J|kJ)/.exec(text);
+  const m = /([\d,.]+)(?: ± <?[\d,.]+| \([^)]*\))? (nJ|µJ|mJ|J|kJ)/.exec(text);
   const unit: Record<string, number> = { nJ: 1e-6, µJ: 1e-3, mJ: 1, J: 1e3, kJ: 1e6 };
   return m ? Number(m[1].replaceAll(',', '')) * unit[m[2]] : Number.NaN;
 };
