@@ -533,6 +533,7 @@ static pj_status make_blocks(pj_energies *j, pj_rail_result *result, pj_error *e
                              .period_ns = result->period_ns,
                              .overlapping = overlaps(j, result),
                              .counted = result->counter,
+                             .logged = log_of(j, result) != NULL,
                              .begin_ns = j->tree->begin_ns,
                              .end_ns = j->tree->end_ns,
                              .edge_ns = EDGE_PERIODS * result->period_ns + longest,

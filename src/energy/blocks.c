@@ -252,7 +252,7 @@ static bool fill_tiled(pj_blocks *b, const pj_blocks_input *in)
             set_reading_variance(b, in, k, &response_mw);
             continue;
         }
-        (in->counted ? b->varied_var : b->noise_var)[k] = blocks_window_variance(w, in->noise);
+        (in->logged ? b->varied_var : b->noise_var)[k] = blocks_window_variance(w, in->noise);
         double mw = fabs(w->energy_mj) / ((double)(w->end_ns - w->begin_ns) * 1e-9);
         double early = mw * w->begin_s, late = mw * w->end_s;
         double step = w->reading_mj * w->reading_mj;

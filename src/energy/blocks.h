@@ -27,6 +27,7 @@ typedef struct pj_blocks_input {
     int64_t period_ns;
     bool overlapping; /* windows are longer than the period */
     bool counted;     /* windows lie between the ticks of a counter: no time before one is unseen */
+    bool logged;      /* a log beside the counter shows that it is the load that varies */
     int64_t begin_ns, end_ns; /* of the run */
     int64_t edge_ns;          /* time uncovered at the run's edges is filled in up to this length */
     const pj_leaf *leaves;
@@ -47,8 +48,8 @@ typedef struct pj_blocks {
     double *squares;      /* [count] sum over leaves of (net energy)^2, mJ^2 */
     double *moment;    /* [count] sum over leaves of net energy x time since the run began, mJ s */
     double *noise_var; /* [count] of the window that ends with the block, mJ^2 */
-    /* [count] of what a counter counted: it deviates from the classes' powers because the load
-     * does, which moves energy between the parts of a block, mJ^2 */
+    /* [count] of what a counter with a log counted: it deviates from the classes' powers because
+     * the load does, which moves energy between the parts of a block, mJ^2 */
     double *varied_var;
     double *reading_var; /* [count + 1] of the reading between two blocks, mJ^2 */
     /* [count] a lagging sensor's: weight of its error in the block that it closes, 1 more than in
