@@ -41,15 +41,19 @@ static void logits_of(pj_engine *engine, const int32_t *ids, bool whole, float *
         fail_msg("%s", err.text);
 }
 
-static void check_logits(pj_engine *cpu, pj_engine *device, const int32_t *ids, const char *name)
+/* `recurrent`: a state carries the rounding of each position on to the next ones, and -O1 (under
+ * the sanitizers) rounds in another order than -O3. */
+static void check_logits(pj_engine *cpu, pj_engine *device, const int32_t *ids, const char *name,
+                         bool recurrent)
 {
+    float tolerance = recurrent ? 4e-4f : 2e-4f;
     static float want[TOKENS * MAX_VOCAB], got[TOKENS * MAX_VOCAB];
     uint32_t count = TOKENS * pj_engine_get_facts(cpu)->config->vocab;
     for (int whole = 0; whole < 2; whole++) {
         logits_of(cpu, ids, whole, want);
         logits_of(device, ids, whole, got);
         for (uint32_t i = 0; i < count; i++)
-            if (!(fabsf(got[i] - want[i]) <= 2e-4f + 2e-4f * fabsf(want[i])))
+            if (!(fabsf(got[i] - want[i]) <= tolerance + tolerance * fabsf(want[i])))
                 fail_msg("%s, whole %d: logit %u is %g, not %g", name, whole, i, got[i], want[i]);
     }
 }
@@ -135,7 +139,7 @@ static void every_architecture(void **state)
         make_ids(ids, TOKENS, m.shape.vocab);
         pj_engine *cpu = open_tiny(&m, NULL, NULL);
         pj_engine *device = open_tiny(&m, &reference_device, NULL);
-        check_logits(cpu, device, ids, m.shape.name);
+        check_logits(cpu, device, ids, m.shape.name, m.shape.delta || m.shape.beside);
         check_generation(cpu, device, ids, m.shape.name);
         pj_engine_close(device);
         pj_engine_close(cpu);

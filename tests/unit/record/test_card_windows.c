@@ -557,8 +557,8 @@ static void runs_are_as_sure_as_windows(void **state)
 
 /* Runs that compute nothing, on a machine whose idle power moves: net energy is 0. */
 typedef struct nothing {
-    unsigned runs, within, known, warned;
-    double worst; /* error / standard deviation */
+    unsigned runs, within, known, warned, far; /* far: beyond six standard deviations */
+    double worst;                              /* error / standard deviation */
 } nothing;
 
 static void run_nothing(double ms, nothing *n)
@@ -577,6 +577,7 @@ static void run_nothing(double ms, nothing *n)
     n->known += !isnan(z);
     n->within += isnan(z) || z <= 1.96;
     n->worst = fmax(n->worst, z);
+    n->far += z >= 6;
     for (uint32_t i = 0; i < data.warning_count; i++)
         n->warned += strcmp(data.warnings[i].code, "idle_power_changed") == 0;
     pj_run_data_fini(&data);
@@ -609,8 +610,9 @@ static void net_energy_knows_that_idle_power_moves(void **state)
     assert_int_equal(steady.within, steady.runs);
     assert_int_equal(steady.warned, 0);
     assert_that(swings.within, >=, 0.92 * swings.runs);
-    assert_that(swings.worst, <,
-                6); /* a swing at the very edge of a run is seen by one value of the log */
+    /* a swing at the very edge of a run is seen by one value of the log, if by any: which readings
+     * a busy machine takes decides */
+    assert_that(swings.far, <=, 1);
     assert_that(swings.known, >=, 0.9 * swings.runs);
     assert_that(swings.warned, >=, 10);
     assert_that(rises.within, >=, 0.92 * rises.runs);
