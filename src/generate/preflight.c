@@ -17,13 +17,6 @@ typedef struct bounds {
     uint32_t context, layers, vocab;
 } bounds;
 
-static const char synthetic[] = "synthetic:";
-
-static bool is_synthetic(const char *model)
-{
-    return strncmp(model, synthetic, strlen(synthetic)) == 0;
-}
-
 static pj_status synthetic_bounds(const char *shape, bounds *found, pj_error *err)
 {
     pj_model_config config;
@@ -50,7 +43,9 @@ static pj_status find_bounds(const char *path, bool wants_chat, bounds *found, p
 {
     pj_checkpoint *checkpoint;
     *found = (bounds){0};
-    if (is_synthetic(path)) return synthetic_bounds(path + strlen(synthetic), found, err);
+    static const char synthetic[] = "synthetic:";
+    if (strncmp(path, synthetic, sizeof synthetic - 1) == 0)
+        return synthetic_bounds(path + sizeof synthetic - 1, found, err);
     pj_status status = pj_checkpoint_open(path, &checkpoint, err);
     if (status != PJ_OK) {
         pj_error why = err ? *err : (pj_error){0};
