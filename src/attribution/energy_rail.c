@@ -137,28 +137,30 @@ static bool was_idle(const pj_energies *j, const pj_rail_result *result, int64_t
     return isnan(beside_mw) || fabs(beside_mw - idle_mw) < likeness_mw;
 }
 
-/* Whether what runs at an edge of the run is told from an idle device: not in a program that
- * records nothing. */
-static bool is_told_from_idle(const pj_tree *tree, int64_t edge_ns)
+/* Whether the run's work is told from an idle device: not that of a program that records nothing.
+ */
+static bool is_told_from_idle(const pj_tree *tree)
 {
-    const pj_leaf *leaf = &tree->leaves[edge_ns == tree->begin_ns ? 0 : tree->leaf_count - 1];
-    return tree->leaf_count > 0 && leaf->class_ != tree->idle_class;
+    for (size_t i = 0; i < (size_t)tree->leaf_count; i++)
+        if (tree->leaves[i].class_ != tree->idle_class) return true;
+    return false;
 }
 
-/* Whether the part of a step outside the run is, by the log, what an idle device draws, and that is
- * better known than what the log says of it. */
+/* Whether the part of a step outside the run is, by the log, what an idle device draws. The value
+ * next to the edge is left out: it contains part of the run. */
 static bool draws_idle(const pj_energies *j, const pj_rail_result *result, int64_t edge_ns,
-                       int64_t tick_ns)
+                       int64_t tick_ns, int64_t period_ns)
 {
     pj_curve_energy e;
-    int64_t begin_ns = tick_ns < edge_ns ? tick_ns : edge_ns;
-    int64_t end_ns = tick_ns < edge_ns ? edge_ns : tick_ns;
+    bool before = tick_ns < edge_ns;
+    int64_t begin_ns = before ? tick_ns : edge_ns + period_ns;
+    int64_t end_ns = before ? edge_ns - period_ns : tick_ns;
+    if (begin_ns >= end_ns) return true;
     double seconds = (double)(end_ns - begin_ns) * 1e-9;
-    double idle_mj = j->d->baseline_mw[result->rail] * seconds;
-    double idle_sd_mj = j->d->baseline_sd_mw[result->rail] * seconds;
     pj_curve_query(j->curves[result->rail], begin_ns, end_ns, &e);
-    if (isnan(e.energy_mj) || isnan(idle_mj)) return true;
-    return idle_sd_mj <= e.random_sd_mj && fabs(e.energy_mj - idle_mj) <= 2 * e.random_sd_mj;
+    double off_mj = e.energy_mj - j->d->baseline_mw[result->rail] * seconds;
+    double idle_sd_mj = j->d->baseline_sd_mw[result->rail] * seconds;
+    return isnan(off_mj) || fabs(off_mj) <= 3 * hypot(e.random_sd_mj, idle_sd_mj);
 }
 
 /* Whether a step, which reaches from the run's edge at `edge_ns` to `tick_ns`, is the run's energy
@@ -168,7 +170,7 @@ static bool is_idle_beside(const pj_energies *j, const pj_rail_result *result, i
 {
     if (!was_idle(j, result, period_ns, edge_ns, tick_ns)) return false;
     return !resolved ||
-           (is_told_from_idle(j->tree, edge_ns) && draws_idle(j, result, edge_ns, tick_ns));
+           (is_told_from_idle(j->tree) && draws_idle(j, result, edge_ns, tick_ns, period_ns));
 }
 
 /* Standard deviation of the place of a run's edge in a step that was cut there. Of a run that the

@@ -513,6 +513,9 @@ static void runs_show_what_is_within_a_tick(void **state)
 
 /* The total of a run, with a phase or of a program that records nothing, is as right, and as sure,
  * as that of a window. */
+/* Of a program that records nothing, the log tells where the run ends. Where phases are recorded
+ * the device is taken for idle beside them unless the log shows otherwise, as its values at the
+ * edges hold part of the run: a burst of somebody else's there counts as the run's. */
 static void runs_are_as_sure_as_windows(void **state)
 {
     enum { RUNS = 48 };
@@ -520,6 +523,7 @@ static void runs_are_as_sure_as_windows(void **state)
     for (int l = 0; l < LOADS; l++) {
         pj_random random = {23};
         score s = {0};
+        int recorded = 0, within = 0, unknown = 0;
         set_load(loads[l].low, loads[l].high, loads[l].period, loads[l].on);
         pj_session *session = open_session();
         for (int i = 0; i < RUNS; i++) {
@@ -537,19 +541,30 @@ static void runs_are_as_sure_as_windows(void **state)
             int64_t end = pj_clock_ns();
             assert_int_equal(pj_run_finish(run, PJ_RUN_COMPLETED, NULL, &d, &err), PJ_OK);
             double truth = (joules_until(end) - joules_until(begin)) * 1e3;
-            score_add(&s,
-                      &(figure){(double)(end - begin) * 1e-6, d.info.total_mj, truth,
-                                d.info.total_mj - PJ_NORMAL_95 * d.info.total_sd_mj,
-                                d.info.total_mj + PJ_NORMAL_95 * d.info.total_sd_mj,
-                                PJ_NORMAL_95 * hypot((double)d.info.total_sd.random_mj,
-                                                     (double)d.info.total_sd.bias_mj)},
-                      loads[l].high - loads[l].low);
+            double half = PJ_NORMAL_95 * d.info.total_sd_mj;
+            figure f = {(double)(end - begin) * 1e-6,
+                        d.info.total_mj,
+                        truth,
+                        d.info.total_mj - half,
+                        d.info.total_mj + half,
+                        PJ_NORMAL_95 * hypot((double)d.info.total_sd.random_mj,
+                                             (double)d.info.total_sd.bias_mj)};
+            if (i & 1) {
+                recorded++;
+                within += fabs(d.info.total_mj - truth) <= half;
+                unknown += isnan(d.info.total_mj);
+            } else {
+                score_add(&s, &f, loads[l].high - loads[l].low);
+            }
             pj_run_data_fini(&d);
         }
         pj_session_close(session);
         score_print(&s, loads[l].name);
+        print_message("  with phases: %d of %d within, %d unknown\n", within, recorded, unknown);
         assert_that(s.within, >=, 0.92 * s.count);
-        assert_that(s.randoms, <=, 16 * s.squares + RUNS * 4e6);
+        assert_that(s.randoms, <=, 16 * s.squares + s.count * 4e6);
+        assert_that(within + unknown, >=, 0.92 * recorded);
+        assert_that(unknown, <=, 1);
     }
 }
 
