@@ -386,8 +386,8 @@ def main():
     print("window       counter's reads      perjoule (95 %)")
     bad = 0
     for length, plain, said in windows(options, card, lengths):
-        # two plain reads are off by a tick at each end; only clear contradictions count
-        tick = (plain or 0) / length * 2 * (period or 0)
+        # two plain reads are off by a tick at each end, at the power of either figure; only clear contradictions count
+        tick = max(plain or 0, said[0] if said else 0) / length * 2 * (period or 0)
         bad += said is None or (plain is not None and not said[1] - tick <= plain <= said[2] + tick)
         print(f"{length:4.2f} s  {plain if plain is None else round(plain, 1):>12} J     ",
               "unavailable" if said is None else f"{said[0]:.1f} J ({said[1]:.1f} to {said[2]:.1f})", flush=True)
