@@ -136,7 +136,9 @@ describe.skipIf(missing)('stored runs, by the real server', () => {
 
   beforeAll(async () => {
     if (!process.env.BUDGET_DB) {
-      const bench = ['bench', 'store', '--folder', tmpdir(), '--keep', '--json'];
+      // Of the bench's own run, which takes minutes with its usual model, nothing is used here.
+      const model = ['-m', 'synthetic:smollm2-135m,layers=1'];
+      const bench = ['bench', 'store', ...model, '--folder', tmpdir(), '--keep', '--json'];
       const out = execFileSync(resolve(process.env.PERJOULE_BIN ?? ''), bench, {
         encoding: 'utf8',
       });
