@@ -31,7 +31,7 @@ install() {
     echo "installing $packages into $venv"
     rm -rf "$venv"
     # shellcheck disable=SC2086  # the list is words on purpose
-    { python3 -m venv "$venv" && limited "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 2 \
+    { python3 -m venv "$venv" && limited "$venv/bin/pip" install --quiet --no-compile --disable-pip-version-check --retries 2 \
         $packages; } >"$venv.log" 2>&1 || { tail -n 3 "$venv.log"; rm -rf "$venv"; touch "$venv.failed"; }
 }
 if [ "$build" = --install-alone ]; then install; exit; fi
