@@ -45,7 +45,7 @@ class _Tree:
                 self._modules[str(name)] = _Tree(value)
             elif hasattr(value, "nbytes"):
                 self._parameters[str(name)] = value
-        weight = self._parameters.get("weight")
+        weight: Any = self._parameters.get("weight")
         if getattr(weight, "ndim", 0) == 2 and not type(target).__name__.endswith("Embedding"):
             self.out_features, width = weight.shape
             self.in_features = width * 32 // target.bits if _is_quantised(target) else width
