@@ -75,6 +75,19 @@ class Reading(StoredCase):
         with self.assertRaisesRegex(ValueError, "tokens"):
             run.rows("nonsense")
 
+    def test_components_outside_steps_are_read(self):
+        """As those of a program of which only its kernels and their sections are known."""
+        with self.session().run() as run, run.phase("decode"), run.section("stream 7"):
+            for _ in range(2):
+                with run.component("gemm"):
+                    time.sleep(0.01)
+        run = perjoule.open(self.db).run()
+        self.assertEqual([(r["component_name"], r["position"], r["layer_index"]) for r in run.rows("components")],
+                         [("gemm", None, None)] * 2)
+        self.assertEqual([(r["component_name"], r["phase"], r["count"]) for r in run.rows("energy_by_component")],
+                         [("gemm", "decode", 2)])
+        self.assertIn(">gemm</text>", run._repr_html_())
+
     def test_pictures_are_whole_and_escape_what_they_show(self):
         self.record(model_name="<b>&")
         runs = perjoule.open(self.db).runs()

@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import pathlib
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -516,7 +517,8 @@ def kernels_of_a_program():
                               capture_output=True, text=True, check=True)
         run = perjoule.open(database).run("last")
         rows = [r for r in run.rows("components") if not r["component_name"].startswith(("memcpy", "memset"))]
-        said = "; ".join(r["text"] for r in run.rows("warnings") if r["code"].startswith("cuda"))
+        with contextlib.closing(sqlite3.connect(database)) as stored:
+            said = "; ".join(text for text, in stored.execute("SELECT text FROM run_warnings WHERE code LIKE 'cuda%'"))
     alone, each = (float(word) for word in plain.split()[-2:])
     own, slowed = (float(word) for word in done.stdout.split()[-2:])
     products = sorted(rows, key=lambda r: r["time_ms"])[-LARGE - 3:]
