@@ -387,7 +387,8 @@ static json_t *advice(place *p, const kind *k, uint64_t seed)
     return tree;
 }
 
-/* The same run gets advice if it was measured as a whole by our own engine, and else a reason. */
+/* The same run gets advice if it was measured as a whole and its parts are known, and else a
+ * reason. */
 static void advice_rests_on_measured_whole_runs(void **state)
 {
     place *p = *state;
@@ -402,12 +403,47 @@ static void advice_rests_on_measured_whole_runs(void **state)
     assert_true(json_is_null(json_object_get(tree, "refusal")));
     assert_string_equal(text(at(tree, "findings", 0), "rule"), "keep-resident");
     json_decref(tree);
+    kind attached = good;
+    attached.engine = "pytorch";
+    attached.level = "fine";
+    save(p, 6, &attached, NULL);
+    tree = advice(p, &attached, 7);
+    assert_string_equal(text(at(tree, "findings", 0), "rule"), "keep-resident");
+    assert_memory_equal(text(at(tree, "findings", 0), "test"), "perjoule compare ", 17);
+    json_decref(tree);
     for (size_t i = 0; i < 3; i++) {
         tree = advice(p, &bad[i], 3 + i);
         assert_int_equal(json_array_size(json_object_get(tree, "findings")), 0);
         assert_non_null(strstr(text(tree, "refusal"), reasons[i]));
         json_decref(tree);
     }
+}
+
+/* Of parts that were timed in a third of the decode steps, there were three times as many. */
+static void advice_knows_steps_that_were_not_timed(void **state)
+{
+    place *p = *state;
+    pj_arena arena;
+    pj_advice_facts all, third;
+    pj_run_list list;
+    const kind k = {"bf16", .factor = 1, .engine = "pytorch", .level = "fine"};
+    pj_arena_init(&arena, 0);
+    save(p, 1, &k, NULL);
+    assert_int_equal(pj_store_list(p->store, &(pj_run_query){0}, &list, NULL), PJ_OK);
+    pj_run_info info = list.runs[0];
+    info.batch_size = 1; /* 10 tokens: a prompt's and those of 9 steps */
+    info.settings_json = NULL;
+    assert_int_equal(pj_advice_facts_get(p->store, &info, &arena, &all, NULL), PJ_OK);
+    info.settings_json = "{\"steps_without_parts\":6,\"steps_without_layers\":0}";
+    assert_int_equal(pj_advice_facts_get(p->store, &info, &arena, &third, NULL), PJ_OK);
+    assert_that(all.matrix_mj, >, 0);
+    assert_near(third.matrix_mj, 3 * all.matrix_mj, 1e-9 * third.matrix_mj);
+    assert_near(third.matrix_sd, all.matrix_sd, 1e-9);
+    assert_near(third.weight_bytes, 3 * all.weight_bytes, 1e-9 * third.weight_bytes);
+    assert_same(third.head_mj, all.head_mj);
+    assert_same(third.prefill_flops, all.prefill_flops);
+    pj_run_list_fini(&list);
+    pj_arena_fini(&arena);
 }
 
 /* The limits are those of what computed. */
@@ -606,6 +642,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(single_runs_are_only_themselves, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stalls_do_not_decide, set_up, tear_down),
         cmocka_unit_test_setup_teardown(advice_rests_on_measured_whole_runs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(advice_knows_steps_that_were_not_timed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(advice_knows_the_device, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_run_of_a_side_tests_nothing, set_up, tear_down),
     };
