@@ -5,6 +5,7 @@
 #include "cli/interrupt.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
+#include "insight/task_session.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@ enum { GATE_EXIT_OVER = 1, GATE_EXIT_UNDECIDED = 4, GATE_USUAL_RUNS = 40 };
 
 typedef struct gate_args {
     pj_text_list baselines;
-    const char *baseline_command, *fail_over, *save, *junit, *markdown, *power, *db;
+    const char *baseline_command, *fail_over, *save, *junit, *markdown, *power, *db, *commit;
     double max_joules, allowed; /* NAN: no limit; the ratio to the baseline */
     int64_t runs, warmup;
     bool no_store, json;
@@ -268,11 +269,14 @@ static int gate_start(const pj_command *command, const gate_args *a, char **word
     }
     pj_gate_runs *runs = pj_alloc(2, sizeof *runs);
     gating g = {.args = a, .runs = runs};
+    char commit_tag[sizeof PJ_TAG_COMMIT + PJ_SESSION_ID_MAX];
+    snprintf(commit_tag, sizeof commit_tag, PJ_TAG_COMMIT "%s", a->commit ? a->commit : "");
     const pj_gate_command side = {
         .power = a->power, .db = a->no_store ? "none" : a->db, .blank = *blank};
     g.sides[BASELINE] = g.sides[COMMAND_SIDE] = side;
     g.sides[BASELINE].text = a->baseline_command;
     g.sides[COMMAND_SIDE].text = pj_buffer_get(&text);
+    if (a->commit) g.sides[COMMAND_SIDE].commit_tag = commit_tag;
     g.report.command = pj_buffer_get(&text);
     g.report.baseline = a->baseline_command ? a->baseline_command : a->baselines.items[0];
     pj_status status = pj_buffer_status(&text, "a command", &err);
@@ -294,8 +298,22 @@ static double gate_ratio(const char *text)
     return 1 + (*end ? value / 100 : value);
 }
 
+/* What GitHub and GitLab say that they have checked out. */
+static const char *commit_of_environment(void)
+{
+    static const char *const names[] = {"GITHUB_SHA", "CI_COMMIT_SHA"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *commit = getenv(names[i]);
+        if (commit && pj_session_id_is_valid(commit)) return commit;
+    }
+    return NULL;
+}
+
 static int gate_check(const pj_command *command, gate_args *a)
 {
+    if (a->commit && !pj_session_id_is_valid(a->commit))
+        return pj_command_usage(command, "--commit takes " PJ_SESSION_ID_RULE);
+    if (!a->commit) a->commit = commit_of_environment();
     a->allowed = gate_ratio(a->fail_over);
     if (!(a->allowed >= 1 && a->allowed <= 11))
         return pj_command_usage(command, "--fail-over must be a fraction such as 3%% or 0.03");
@@ -326,6 +344,9 @@ static int run_gate(const pj_command *command, int argc, char **argv)
         {"runs", 0, PJ_OPTION_INT, &a.runs, "N", "runs of the command at most (40)", PJ_GATE_FIRST,
          PJ_GATE_RUNS},
         {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "runs before, which do not count (1)", 0, 100},
+        {"commit", 0, PJ_OPTION_TEXT, &a.commit, "SHA",
+         "what the command was built from, a tag of its runs (default: $GITHUB_SHA, "
+         "$CI_COMMIT_SHA); perjoule session --commits lists them"},
         {"save", 0, PJ_OPTION_TEXT, &a.save, "FILE",
          "write the command's runs, to be the baseline of later gates"},
         {"junit", 0, PJ_OPTION_TEXT, &a.junit, "FILE", "write the result as JUnit XML"},
