@@ -916,6 +916,27 @@ export interface SensorRail {
   made_of: string | null;
 }
 
+/** What one task, or one commit that a gate measured, cost. */
+export interface Session {
+  session?: string;
+  commit?: string;
+  runs: number;
+  runs_inside_others: number;
+  begin: string;
+  end: string;
+  input_tokens: number;
+  output_tokens: number;
+  thinking_tokens: number | null;
+  energy_mj: number | null;
+  energy_sd_mj: number | null;
+  energy_source: EnergySource;
+  partial: boolean;
+  tool_calls: number | null;
+  joules_per_tool_call: number | null;
+  calling_runs: number;
+  calling_runs_energy_mj: number | null;
+}
+
 export interface Facets {
   engines: { name: string; runs: number }[];
   dtypes: { name: string; runs: number }[];
