@@ -75,6 +75,16 @@ static void text_power(const pj_why_row *r, char *text, size_t bytes)
              to > from ? "hotter" : "cooler", to, from);
 }
 
+/* Before its first and after its last step a program may well compute: it starts, loads and ends.
+ */
+static void text_gap(const pj_why_row *r, char *text, size_t bytes)
+{
+    const char *when = r->phase == PJ_PHASE_PRE_INFERENCE    ? "before the first step:"
+                       : r->phase == PJ_PHASE_POST_INFERENCE ? "after the last step:"
+                                                             : "nothing computes for";
+    snprintf(text, bytes, "%s %.3g ms per token instead of %.3g", when, r->b.ms, r->from.ms);
+}
+
 void pj_why_row_text(const pj_why_row *r, char *text, size_t bytes)
 {
     double ms = ratio_per_call(r->from.ms, r->from.calls, r->b.ms, r->b.calls);
@@ -98,10 +108,7 @@ void pj_why_row_text(const pj_why_row *r, char *text, size_t bytes)
                  ms > 1 ? "slower" : "faster", ms, r->same_values == 1 ? " and equal values" : "");
         return;
     case PJ_WHY_POWER: text_power(r, text, bytes); return;
-    case PJ_WHY_GAP:
-        snprintf(text, bytes, "nothing computes for %.3g ms per token instead of %.3g", r->b.ms,
-                 r->from.ms);
-        return;
+    case PJ_WHY_GAP: text_gap(r, text, bytes); return;
     default: snprintf(text, bytes, "not certain"); return;
     }
 }

@@ -229,6 +229,27 @@ static void time_is_told_from_bytes_and_power(void **state)
     pj_why_fini(&why);
 }
 
+/* What surrounds the steps of a program is no waiting between its parts. */
+static void a_gap_is_told_from_what_surrounds_the_steps(void **state)
+{
+    (void)state;
+    static const struct {
+        pj_phase phase;
+        const char *text;
+    } cases[] = {{PJ_PHASE_DECODE, "nothing computes for 1.5 ms per token instead of 0.5"},
+                 {PJ_PHASE_PRE_INFERENCE, "before the first step: 1.5 ms per token instead of 0.5"},
+                 {PJ_PHASE_POST_INFERENCE, "after the last step: 1.5 ms per token instead of 0.5"}};
+    char text[200];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const pj_why_row row = {.phase = (uint8_t)cases[i].phase,
+                                .kind = PJ_WHY_GAP,
+                                .from = {.ms = 0.5},
+                                .b = {.ms = 1.5}};
+        pj_why_row_text(&row, text, sizeof text);
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
 /* Five equal parts, of which B's draw `more` of a fifth of the request in addition. */
 static void explain_powers(const double more[5], pj_why *why)
 {
@@ -306,6 +327,7 @@ int main(void)
         cmocka_unit_test(parts_are_matched_across_programs),
         cmocka_unit_test(coarse_parts_stand_for_finer_ones),
         cmocka_unit_test(time_is_told_from_bytes_and_power),
+        cmocka_unit_test(a_gap_is_told_from_what_surrounds_the_steps),
         cmocka_unit_test(one_part_explains_what_is_spread_over_several),
         cmocka_unit_test(nothing_is_named_where_nothing_differs),
         cmocka_unit_test(runs_without_energy_are_refused),
