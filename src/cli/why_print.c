@@ -115,6 +115,9 @@ void pj_why_print(const pj_explained *e)
     if (fabs(w->disturbed_b_mj - w->disturbed_a_mj) > 0.01 * w->request_a_mj)
         pj_print(stdout, "disturbances took %s per token of A and %s of B: they are in no part\n",
                  pj_energy_text(w->disturbed_a_mj).s, pj_energy_text(w->disturbed_b_mj).s);
+    char unplaced[256];
+    if (!e->refusal && pj_why_unplaced_text(w, unplaced, sizeof unplaced))
+        pj_print(stdout, "%s\n", unplaced);
     print_others(w, e->refusal ? 0 : w->named_count);
     for (uint32_t i = 0; i < e->sides->conclusion_count; i++)
         if (*e->sides->conclusions[i].text)

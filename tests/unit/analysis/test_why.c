@@ -223,6 +223,13 @@ static void time_is_told_from_bytes_and_power(void **state)
     explain(a, c, &why);
     assert_named(&why, "down_proj", PJ_WHY_KERNEL, LAYERS * 50 * 5);
     pj_why_fini(&why);
+    slow.ms /= 1.5F * 300;
+    const planned fast[] = {norm, q, slow, {0}};
+    explain(a, fast, &why);
+    pj_why_row_text(row_of(&why, "down_proj"), text, sizeof text);
+    assert_string_equal(text, "faster kernel: 0.0033 times the time for the same work and equal "
+                              "values");
+    pj_why_fini(&why);
     explain(a, d, &why);
     assert_named(&why, "down_proj", PJ_WHY_POWER, LAYERS * 15 * 10);
     assert_int_equal(why.named_count, 1);
@@ -290,6 +297,9 @@ static void one_part_explains_what_is_spread_over_several(void **state)
     for (int i = 0; i < 5; i++) {
         explain_powers(not_one[i], &why);
         assert_int_equal(why.named_count, 0);
+        /* the change of the whole phase is told, where there is one */
+        assert_int_equal(pj_why_unplaced_text(&why, text, sizeof text), i < 3);
+        if (i == 0) assert_non_null(strstr(text, "decode takes 96 mJ more per token ("));
         pj_why_fini(&why);
     }
 }
@@ -302,6 +312,7 @@ static void nothing_is_named_where_nothing_differs(void **state)
     explain(a, a, &why);
     assert_int_equal(why.named_count, 0);
     assert_int_equal(why.common_count, 0);
+    assert_false(why.unplaced_mj != 0);
     pj_why_fini(&why);
 }
 

@@ -529,6 +529,8 @@ export interface Why {
   disturbed_mj_b: N;
   /** Why nothing is named; null: it is. */
   refusal: string | null;
+  /** A change of a phase's power that no part in particular explains. */
+  unplaced?: string | null;
   findings: {
     kind: string;
     /** null: of all parts. */
