@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "cli/help.h"
 #include "cli/terminal.h"
+#include "insight/task_session.h"
 #include "trace/run_data.h"
 
 #include <ctype.h>
@@ -264,10 +265,7 @@ int pj_session_option(const pj_command *command, const char *id)
 {
     if (!id) return PJ_PARSE_GO_ON;
     if (!pj_session_id_is_valid(id))
-        return pj_command_usage(command,
-                                "--session takes at most %d printable ASCII characters "
-                                "without blanks",
-                                PJ_SESSION_ID_MAX);
+        return pj_command_usage(command, "--session takes " PJ_SESSION_ID_RULE);
     setenv("PERJOULE_SESSION", id, 1);
     return PJ_PARSE_GO_ON;
 }
