@@ -2,6 +2,7 @@
 #include "analysis/ratio.h"
 #include "base/shell.h"
 #include "cli/gate_report.h"
+#include "cli/inputs.h"
 #include "cli/interrupt.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
@@ -285,20 +286,17 @@ static int gate_start(const pj_command *command, const gate_args *a, char **word
     return code;
 }
 
-/* "3%" or "0.03" as the ratio allowed; NAN: neither. */
-static double gate_ratio(const char *text)
+static pj_status gate_rule_share(const char *text, pj_error *err)
 {
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || (*end && strcmp(end, "%") != 0)) return NAN;
-    return 1 + (*end ? value / 100 : value);
+    double share = pj_share_parse(text);
+    return share >= 0 && share <= 10
+               ? PJ_OK
+               : pj_fail(err, PJ_E_INVALID, "must be a fraction such as 3%% or 0.03");
 }
 
 static int gate_check(const pj_command *command, gate_args *a)
 {
-    a->allowed = gate_ratio(a->fail_over);
-    if (!(a->allowed >= 1 && a->allowed <= 11))
-        return pj_command_usage(command, "--fail-over must be a fraction such as 3%% or 0.03");
+    a->allowed = 1 + pj_share_parse(a->fail_over);
     if (a->baselines.count && a->baseline_command)
         return pj_command_usage(command, "give --baseline or --baseline-command, not both");
     bool judges = is_compared(a) || !isnan(a->max_joules);
@@ -320,17 +318,18 @@ static int run_gate(const pj_command *command, int argc, char **argv)
         {"baseline-command", 0, PJ_OPTION_TEXT, &a.baseline_command, "COMMAND",
          "run this beside it instead, in alternating blocks; a line for the shell"},
         {"fail-over", 0, PJ_OPTION_TEXT, &a.fail_over, "SHARE",
-         "how much more than the baseline is allowed (3%)"},
+         "how much more than the baseline is allowed (3%)", .rule = gate_rule_share},
         {"max-joules-per-token", 0, PJ_OPTION_DOUBLE, &a.max_joules, "J",
          "joules allowed per token", 1e-12, 1e12},
         {"runs", 0, PJ_OPTION_INT, &a.runs, "N", "runs of the command at most (40)", PJ_GATE_FIRST,
          PJ_GATE_RUNS},
         {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "runs before, which do not count (1)", 0, 100},
         {"save", 0, PJ_OPTION_TEXT, &a.save, "FILE",
-         "write the command's runs, to be the baseline of later gates"},
-        {"junit", 0, PJ_OPTION_TEXT, &a.junit, "FILE", "write the result as JUnit XML"},
+         "write the command's runs, to be the baseline of later gates", .rule = pj_rule_new_file},
+        {"junit", 0, PJ_OPTION_TEXT, &a.junit, "FILE", "write the result as JUnit XML",
+         .rule = pj_rule_new_file},
         {"markdown", 0, PJ_OPTION_TEXT, &a.markdown, "FILE",
-         "write the result as Markdown, for a comment"},
+         "write the result as Markdown, for a comment", .rule = pj_rule_new_file},
         PJ_OPTION_POWER(&a.power),
         PJ_OPTION_DB(&a.db),
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep no runs"},
