@@ -36,7 +36,8 @@ void main()
         [[unroll]] for (uint j = 0; j < COUNT; j++) before[j] = values.at[j * n + column];
         float change = CORRECT != 0 ? own.at[column] - before[ACTIVE] : 0;
         [[unroll]] for (uint j = 0; j < COUNT; j++) {
-            float value = CORRECT != 0 ? fma(1 + float_at(factors, j), change, before[j]) : predicted(before, factors, j);
+            float value = CORRECT != 0 ? fma(1 + float_at(factors, j), change, before[j])
+                                       : predicted(before, factors, j);
             values.at[j * n + column] = value;
             if (j == ACTIVE) kept = value;
         }
