@@ -644,10 +644,10 @@ static void write_uuid(const uint8_t uuid[16])
 /* Argument: one of the groups; all without. */
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest logits[] = {
-        vulkan_test(every_architecture), vulkan_test(sixteen_bits),   vulkan_test(matrices),
-        vulkan_test(quantised_weights),  vulkan_test(packed_experts), vulkan_test(limits),
-        vulkan_test(unknown_devices),
+    const struct CMUnitTest architectures[] = {vulkan_test(every_architecture)};
+    const struct CMUnitTest weights[] = {
+        vulkan_test(sixteen_bits),   vulkan_test(matrices), vulkan_test(quantised_weights),
+        vulkan_test(packed_experts), vulkan_test(limits),   vulkan_test(unknown_devices),
     };
     const struct CMUnitTest passes[] = {
         vulkan_test(same_tokens_as_the_cpu),
@@ -667,7 +667,8 @@ int main(int argc, char **argv)
 #define RUN(group)                                \
     if (argc < 2 || strcmp(argv[1], #group) == 0) \
     failed += cmocka_run_group_tests(group, NULL, NULL)
-    RUN(logits);
+    RUN(architectures);
+    RUN(weights);
     RUN(passes);
     RUN(depths);
     pj_vk_close(vulkan_test_vk);
