@@ -18,7 +18,6 @@ export default defineConfig({
           environment: 'node',
           include: ['tests/e2e/**/*.test.ts'],
           globalSetup: ['tests/e2e/setup.ts'],
-          retry: 2, // retries for browsers on a busy machine; a real defect fails three times
           maxWorkers: 2, // run in parallel: each file has its own server and browser, and mostly waits
           testTimeout: 240_000,
           hookTimeout: 240_000,
