@@ -9,7 +9,7 @@ const FIELDS: [name: 'usd' | 'co2', label: string, unit: string, usual: string][
 ];
 
 /** Of regions, as `--region` knows them. */
-const REGIONS: [name: string, grams: number][] = [
+export const REGIONS: [name: string, grams: number][] = [
   ['California', 200],
   ['EU', 300],
   ['US', 400],

@@ -20,7 +20,7 @@ export function TestsPanel({ d }: { d: Compare }) {
     <Panel
       title="Differences"
       of="test"
-      note="Means with standard deviations, the ratio of geometric means with its 95 % interval, p of the test that decides, and corrected for the number of pairs (Holm). The verdict rests on joules per token alone; other metrics are secondary."
+      note="Geometric means with standard deviations, their ratio with its 95 % interval, p of the test that decides, and corrected for the number of pairs (Holm). The verdict rests on joules per token alone; other metrics are secondary."
       state={
         list.length
           ? { kind: 'ready' }
