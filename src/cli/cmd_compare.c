@@ -86,7 +86,7 @@ static int run_compare(const pj_command *command, int argc, char **argv)
         {"by", 0, PJ_OPTION_TEXT, &a.groups.by, "FIELD",
          "compare all completed runs in groups by the value of a field: model, dtype, batch, "
          "engine, machine, tag, experiment, threads, isa, depth, input_tokens, output_tokens, "
-         "prompt, power, energy_source, settings.NAME or model.NAME",
+         "prompt, power, energy_source, session, commit, settings.NAME or model.NAME",
          .choices = "model dtype batch engine machine tag experiment threads isa depth "
                     "input_tokens output_tokens prompt power energy_source"},
         {"experiment", 0, PJ_OPTION_TEXT, &runs->experiment, "NAME", "only runs of an experiment"},

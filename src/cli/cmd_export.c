@@ -120,7 +120,7 @@ const pj_command pj_command_export = {
     .usage = "[options] RUN",
     .text = "json is complete: perjoule import can read it. trace opens in Perfetto and "
             "chrome://tracing with power as counters. speedscope and folded are flame graphs of "
-            "energy: width is joules, not time.",
+            "energy: width is microjoules, or microseconds where a run has no energy.",
     .examples = "perjoule export last -o run.json.gz\n"
                 "perjoule export last --format csv\n"
                 "perjoule export last --format trace -o run.trace.json\n",

@@ -235,7 +235,7 @@ const pj_command pj_command_mcp = {
     .usage = "[options]",
     .text =
         "A server of the Model Context Protocol over standard input and output, for coding agents "
-        "and\nassistants. Its tools only read: runs, run, compare, why, advice, predict. A client "
+        "and\nassistants. Its tools only read: runs, run, sessions, compare, why, advice,\npredict. A client "
         "starts\nit by itself; its configuration names the command \"perjoule mcp\".",
     .examples =
         "perjoule mcp    # \"mcpServers\": {\"perjoule\": {\"command\": \"perjoule\", \"args\": [\"mcp\"]}}\n"

@@ -82,7 +82,7 @@ static pj_status show_write_json(const showing *s, part what, pj_error *err)
 enum {
     PHASE_ROWS = 1 << PJ_TABLE_PHASES,
     TOKEN_ROWS = 1 << PJ_TABLE_PHASES | 1 << PJ_TABLE_TOKENS,
-    OVERVIEW_ROWS = PHASE_ROWS | 1 << PJ_TABLE_WARNINGS,
+    OVERVIEW_ROWS = PHASE_ROWS | 1 << PJ_TABLE_WARNINGS | 1 << PJ_TABLE_RAILS,
     MOST_TOKENS = 10000 /* of a sparkline */
 };
 

@@ -154,9 +154,7 @@ pj_status pj_rule_power(const char *list, pj_error *err)
 pj_status pj_rule_session(const char *id, pj_error *err)
 {
     if (pj_session_id_is_valid(id)) return PJ_OK;
-    return pj_fail(err, PJ_E_INVALID,
-                   "must be at most %d printable ASCII characters without blanks",
-                   PJ_SESSION_ID_MAX);
+    return pj_fail(err, PJ_E_INVALID, "must be " PJ_SESSION_ID_RULE);
 }
 
 pj_status pj_rule_bias(const char *text, pj_error *err)
