@@ -103,7 +103,7 @@ class Server:
         return self.ask("POST", "/api/profiling/generate",
                         {"prompt": "Once upon a time", "max_length": 8} | fields)
 
-    def wait_until(self, condition, what, seconds=60):
+    def wait_until(self, condition, what, seconds=180):  # only against hanging
         end = time.monotonic() + seconds * SLOW
         while not condition():
             if time.monotonic() > end:

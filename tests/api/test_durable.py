@@ -13,7 +13,7 @@ LONG = {"model_name": "synthetic:smollm2-135m,layers=2", "prompt_ids": [1, 2, 3]
 SHORT = {**LONG, "max_length": 2}
 
 
-def wait_until(what, seconds=20 * SLOW):
+def wait_until(what, seconds=180 * SLOW):  # only against hanging
     end = time.time() + seconds
     while time.time() < end:
         found = what()

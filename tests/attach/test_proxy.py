@@ -21,7 +21,7 @@ import beside
 from engine import Engine, chat_chunk, sse
 
 PERJOULE = os.environ["PERJOULE"]
-PATIENCE = 90
+PATIENCE = 300  # only against hanging; sanitizers are slow
 LONG_ENOUGH = 0.6  # seconds in which power is read, even where many programs share the processor
 
 

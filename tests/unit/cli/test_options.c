@@ -95,6 +95,7 @@ static const struct kind {
     {"columns", NULL, "run,net", {"abc", "run,abc", "run,,net", ","}},
     {"dtypes", NULL, "bf16,f32", {"abc", "bf16,abc", ",", ""}},
     {"region", NULL, "eu", {"atlantis", ""}},
+    {NULL, "SHA", "0a1b2c", {"a b", "a\nb", ""}},
     {"session", NULL, "a-1", {"a b", "a\nb", ""}},
     {NULL,
      "SHAPE",
