@@ -80,7 +80,8 @@ static int run_export(const pj_command *command, int argc, char **argv)
          .choices = "json csv trace speedscope folded", .old_letter = 'f'},
         {"output", 'o', PJ_OPTION_TEXT, &output, "FILE",
          "output file, compressed if its name ends in .gz (default: standard output for json and "
-         "folded, else a file named after the run; -: standard output)"},
+         "folded, else a file named after the run; -: standard output)",
+         .rule = pj_rule_new_file_or_output},
         PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&db),
         {0}};

@@ -2,6 +2,7 @@
 #include "analysis/ratio.h"
 #include "base/shell.h"
 #include "cli/gate_report.h"
+#include "cli/inputs.h"
 #include "cli/interrupt.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
@@ -292,13 +293,12 @@ static int gate_start(const pj_command *command, const gate_args *a, char **word
     return code;
 }
 
-/* "3%" or "0.03" as the ratio allowed; NAN: neither. */
-static double gate_ratio(const char *text)
+static pj_status gate_rule_share(const char *text, pj_error *err)
 {
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || (*end && strcmp(end, "%") != 0)) return NAN;
-    return 1 + (*end ? value / 100 : value);
+    double share = pj_share_parse(text);
+    return share >= 0 && share <= 10
+               ? PJ_OK
+               : pj_fail(err, PJ_E_INVALID, "must be a fraction such as 3%% or 0.03");
 }
 
 /* What GitHub and GitLab say that they have checked out. */
@@ -314,12 +314,8 @@ static const char *commit_of_environment(void)
 
 static int gate_check(const pj_command *command, gate_args *a)
 {
-    if (a->commit && !pj_session_id_is_valid(a->commit))
-        return pj_command_usage(command, "--commit takes " PJ_SESSION_ID_RULE);
     if (!a->commit) a->commit = commit_of_environment();
-    a->allowed = gate_ratio(a->fail_over);
-    if (!(a->allowed >= 1 && a->allowed <= 11))
-        return pj_command_usage(command, "--fail-over must be a fraction such as 3%% or 0.03");
+    a->allowed = 1 + pj_share_parse(a->fail_over);
     if (a->baselines.count && a->baseline_command)
         return pj_command_usage(command, "give --baseline or --baseline-command, not both");
     bool judges = is_compared(a) || !isnan(a->max_joules);
@@ -341,7 +337,7 @@ static int run_gate(const pj_command *command, int argc, char **argv)
         {"baseline-command", 0, PJ_OPTION_TEXT, &a.baseline_command, "COMMAND",
          "run this beside it instead, in alternating blocks; a line for the shell"},
         {"fail-over", 0, PJ_OPTION_TEXT, &a.fail_over, "SHARE",
-         "how much more than the baseline is allowed (3%)"},
+         "how much more than the baseline is allowed (3%)", .rule = gate_rule_share},
         {"max-joules-per-token", 0, PJ_OPTION_DOUBLE, &a.max_joules, "J",
          "joules allowed per token", 1e-12, 1e12},
         {"runs", 0, PJ_OPTION_INT, &a.runs, "N", "runs of the command at most (40)", PJ_GATE_FIRST,
@@ -349,12 +345,14 @@ static int run_gate(const pj_command *command, int argc, char **argv)
         {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "runs before, which do not count (1)", 0, 100},
         {"commit", 0, PJ_OPTION_TEXT, &a.commit, "SHA",
          "what the command was built from, a tag of its runs (default: $GITHUB_SHA, "
-         "$CI_COMMIT_SHA); perjoule session --commits lists them"},
+         "$CI_COMMIT_SHA); perjoule session --commits lists them",
+         .rule = pj_rule_session},
         {"save", 0, PJ_OPTION_TEXT, &a.save, "FILE",
-         "write the command's runs, to be the baseline of later gates"},
-        {"junit", 0, PJ_OPTION_TEXT, &a.junit, "FILE", "write the result as JUnit XML"},
+         "write the command's runs, to be the baseline of later gates", .rule = pj_rule_new_file},
+        {"junit", 0, PJ_OPTION_TEXT, &a.junit, "FILE", "write the result as JUnit XML",
+         .rule = pj_rule_new_file},
         {"markdown", 0, PJ_OPTION_TEXT, &a.markdown, "FILE",
-         "write the result as Markdown, for a comment"},
+         "write the result as Markdown, for a comment", .rule = pj_rule_new_file},
         PJ_OPTION_POWER(&a.power),
         PJ_OPTION_DB(&a.db),
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep no runs"},

@@ -54,7 +54,8 @@ static int run(const pj_command *command, int argc, char **argv)
     const char *folder = NULL;
     bool json = false, cache = true;
     const pj_option options[] = {{"models", 0, PJ_OPTION_TEXT, &folder, "DIR",
-                                  "where models are (default $PERJOULE_MODELS, else ./models)"},
+                                  "where models are (default $PERJOULE_MODELS, else ./models)",
+                                  .rule = pj_rule_folder},
                                  {"cache", 0, PJ_OPTION_FLAG, &cache, NULL,
                                   "also list models of other tools (default; --no-cache: do not)"},
                                  {"json", 0, PJ_OPTION_FLAG, &json, NULL, "print JSON"},

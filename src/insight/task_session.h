@@ -8,8 +8,7 @@
 #include "trace/run_data.h"
 
 /* Begins the tag of runs that a gate made of one commit, as PJ_TAG_SESSION does for a task. */
-#define PJ_TAG_COMMIT      "commit="
-#define PJ_SESSION_ID_RULE "at most 64 printable ASCII characters without blanks"
+#define PJ_TAG_COMMIT "commit="
 
 /* What follows such a beginning in a run's tags; NULL: no tag has it. Not copied. */
 const char *pj_run_tagged(const pj_run_info *run, const char *begins);
