@@ -194,12 +194,22 @@ static bool is_of_layer(const component *c)
     return false;
 }
 
-static bool side_has_layers(const matching *m, uint32_t side, uint8_t phase)
+static bool is_grouped(const matching *m, const component *c)
 {
     for (uint32_t i = 0; i < m->count; i++)
-        if (m->items[i].side == side && m->items[i].first->phase == phase &&
-            is_of_layer(&m->items[i]))
+        if (m->items[i].side != c->side && m->items[i].group == c->group) return true;
+    return false;
+}
+
+/* Parts of a layer, or of unknown names, which may be such. */
+static bool side_may_have_layers(const matching *m, uint32_t side, uint8_t phase)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        const component *c = &m->items[i];
+        if (c->side == side && c->first->phase == phase && *c->first->component &&
+            (is_of_layer(c) || !is_grouped(m, c)))
             return true;
+    }
     return false;
 }
 
@@ -210,7 +220,8 @@ static void join_blocks(matching *m)
     for (uint32_t i = 0; i < m->count; i++) {
         const component *gap = &m->items[i];
         uint8_t phase = gap->first->phase;
-        if (*gap->first->component || gap->first->on_device || side_has_layers(m, gap->side, phase))
+        if (*gap->first->component || gap->first->on_device ||
+            side_may_have_layers(m, gap->side, phase))
             continue;
         for (uint32_t k = 0; k < m->count; k++)
             if (m->items[k].side != gap->side && m->items[k].first->phase == phase &&
