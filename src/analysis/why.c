@@ -81,12 +81,20 @@ static uint32_t components_in(const pj_why_part *const *parts, uint32_t count)
     return n;
 }
 
+static bool has_gap(const pj_why_part *const *parts, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!*parts[i]->component) return true;
+    return false;
+}
+
 /* "q_proj", "attention/softmax", "q_proj+k_proj+v_proj". */
 static const char *name_of(const pj_why_part *const *parts, uint32_t count, pj_arena *arena)
 {
     char text[160];
     size_t n = 0;
     if (!count) return NULL;
+    if (components_in(parts, count) > 1 && has_gap(parts, count)) return "layers";
     if (!*parts[0]->component) return parts[0]->on_device ? "device without work" : "between parts";
     for (uint32_t i = 0; i < count && n < sizeof text; i++) {
         bool seen = false;
@@ -143,6 +151,8 @@ static void find_equal(const pj_why_side *s, const pj_why_pair *pair, int side, 
 static bool is_gap(const pj_why_context *c, const pj_why_pair *pair)
 {
     const pj_why_part *p = pair->count[0] ? pair->parts[0][0] : pair->parts[1][0];
+    for (int side = 0; side < 2; side++) /* layers that the other side does not divide */
+        if (components_in(pair->parts[side], pair->count[side]) > 1) return false;
     /* Where devices compute, the host waits. */
     return !*p->component && p->on_device == (c->a->has_devices || c->b->has_devices);
 }

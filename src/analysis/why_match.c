@@ -181,6 +181,55 @@ static void form_groups(matching *m)
                 unite(m, m->items[i].group, m->items[k].group);
 }
 
+static bool is_of_layer(const component *c)
+{
+    static const char *const names[] = {"input_layernorm", "post_attention_layernorm",
+                                        "q_proj",          "k_proj",
+                                        "v_proj",          "attention",
+                                        "o_proj",          "gate_proj",
+                                        "up_proj",         "act",
+                                        "down_proj",       "mlp"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (has_unit(&c->units, names[i], strlen(names[i]))) return true;
+    return false;
+}
+
+static bool is_grouped(const matching *m, const component *c)
+{
+    for (uint32_t i = 0; i < m->count; i++)
+        if (m->items[i].side != c->side && m->items[i].group == c->group) return true;
+    return false;
+}
+
+/* Parts of a layer, or of unknown names, which may be such. */
+static bool side_may_have_layers(const matching *m, uint32_t side, uint8_t phase)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        const component *c = &m->items[i];
+        if (c->side == side && c->first->phase == phase && *c->first->component &&
+            (is_of_layer(c) || !is_grouped(m, c)))
+            return true;
+    }
+    return false;
+}
+
+/* A side whose layers are blocks without parts, as compiled ones are, spends their time between the
+ * parts that it does have. */
+static void join_blocks(matching *m)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        const component *gap = &m->items[i];
+        uint8_t phase = gap->first->phase;
+        if (*gap->first->component || gap->first->on_device ||
+            side_may_have_layers(m, gap->side, phase))
+            continue;
+        for (uint32_t k = 0; k < m->count; k++)
+            if (m->items[k].side != gap->side && m->items[k].first->phase == phase &&
+                is_of_layer(&m->items[k]))
+                unite(m, m->items[k].group, gap->group);
+    }
+}
+
 /* ---- pairs ---------------------------------------------------------------------------------- */
 
 static pj_why_pair *add_pair(matching *m, pj_why_match match)
@@ -345,6 +394,7 @@ pj_status pj_why_pairs(const pj_why_side *a, const pj_why_side *b, pj_arena *are
             room = add_component(&m, side, &m.sides[side]->parts[i]);
     for (uint32_t i = 0; i < m.count && room; i++) widen(&m, &m.items[i]);
     if (room) form_groups(&m);
+    join_blocks(&m);
     for (uint32_t i = 0; i < m.count && room; i++) room = pair_group(&m, i);
     room = room && match_left(&m, PJ_WHY_BY_VALUES, same_values) &&
            match_left(&m, PJ_WHY_BY_ROLE, same_role) && join_roles(&m);

@@ -192,6 +192,8 @@ void pj_run_report_write_draft(pj_json *json, const pj_run_data *d)
     pj_json_kv_double(json, "duration_ms", draft.ms);
     pj_json_kv_double(json, "energy_mj", draft.mj);
     pj_json_kv_double(json, "target_energy_mj", draft.target_mj);
+    pj_json_kv_double(json, "energy_per_accepted_mj",
+                      draft.accepted > 0 ? draft.mj / draft.accepted : NAN);
     pj_json_object_end(json);
 }
 

@@ -33,7 +33,8 @@ void pj_run_report_write_start(pj_json *json, const pj_run_start *start);
 void pj_run_report_resident(FILE *out, const pj_process_memory *memory, uint64_t weight_bytes);
 void pj_run_report_write_resident(pj_json *json, const pj_process_memory *memory);
 /* The member "draft": duration_ms and energy_mj (null where unknown) of the draft model's passes,
- * and target_energy_mj, of the rest of prefill and decode; null without a draft. */
+ * target_energy_mj, of the rest of prefill and decode, and energy_per_accepted_mj, the draft's for
+ * each of its tokens that was accepted (null: none); null without a draft. */
 void pj_run_report_write_draft(pj_json *json, const pj_run_data *data);
 /* Members model_name, dtype, isa and threads. */
 void pj_run_report_write_engine(pj_json *json, const pj_engine_facts *facts);

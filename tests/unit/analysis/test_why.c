@@ -48,6 +48,8 @@ static void add_call(made *m, const planned *p, uint32_t token, uint32_t layer)
     c->energy_sd.random_mj = (float)(blur * c->energy_mj);
     c->flops += p->flops;
     c->bytes += p->bytes;
+    m->data.info.request_mj += p->ms * p->watts;
+    if (p->name[0] == '(') return; /* time between components */
     float v = p->values * (1 + 0.1F * (float)layer + 0.01F * (float)token);
     m->components[m->data.component_count++] = (pj_component_row){
         .name = p->name,
@@ -59,7 +61,6 @@ static void add_call(made *m, const planned *p, uint32_t token, uint32_t layer)
         .duration_ms = p->ms,
         .has_stats = p->values > 0,
         .stats = {.mean_abs = v, .std = 2 * v, .max_abs = 5 * v, .mean = v / 10}};
-    m->data.info.request_mj += p->ms * p->watts;
 }
 
 static void make_run(made *m, const planned *plan)
@@ -203,6 +204,24 @@ static void coarse_parts_stand_for_finer_ones(void **state)
     pj_why_fini(&why);
 }
 
+/* As compiled ones are: A's parts of layers are no work that B does without. */
+static void layers_without_parts_are_compared_as_a_whole(void **state)
+{
+    (void)state;
+    pj_why why;
+    const planned head = {"lm_head", 3, 40, 100, 100, 6};
+    const planned a[] = {norm, q, mlp, head, {"(between)", 1, 30, 0, 0, 0}, {0}};
+    const planned b[] = {head, {"(between)", 12, 40, 0, 0, 0}, {0}};
+    explain(a, b, &why);
+    assert_int_equal(why.row_count, 2);
+    const pj_why_row *layers = row_of(&why, "layers");
+    assert_near(layers->a.mj, LAYERS * (20 + 160 + 500 + 30), 1e-6);
+    assert_near(layers->b.mj, LAYERS * 480, 1e-6);
+    assert_false(layers->is_gap);
+    assert_int_equal(row_of(&why, "lm_head")->match, PJ_WHY_BY_NAME);
+    pj_why_fini(&why);
+}
+
 static void time_is_told_from_bytes_and_power(void **state)
 {
     (void)state;
@@ -337,6 +356,7 @@ int main(void)
         cmocka_unit_test(other_values_are_no_repetition),
         cmocka_unit_test(parts_are_matched_across_programs),
         cmocka_unit_test(coarse_parts_stand_for_finer_ones),
+        cmocka_unit_test(layers_without_parts_are_compared_as_a_whole),
         cmocka_unit_test(time_is_told_from_bytes_and_power),
         cmocka_unit_test(a_gap_is_told_from_what_surrounds_the_steps),
         cmocka_unit_test(one_part_explains_what_is_spread_over_several),
