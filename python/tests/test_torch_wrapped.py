@@ -144,7 +144,7 @@ class Wrapped(StoredCase):
         self.assertIn(perjoule.PartlyRecognised, [w.category for w in self.caught])
 
     def test_transformers_compiles_the_steps_of_a_static_cache(self):
-        model = make()
+        model = make(num_hidden_layers=1)
         config = transformers.CompileConfig(backend="eager", fullgraph=False)
         config._compile_all_devices = True  # as it does on a GPU
         options = dict(OPTIONS, cache_implementation="static", compile_config=config)
@@ -155,7 +155,7 @@ class Wrapped(StoredCase):
         self.assertEqual(result.summary["settings"]["level_reason"], WHY_SILENT)
 
     def test_a_compiled_copy_is_not_passed_over_in_silence(self):
-        model = make()
+        model = make(num_hidden_layers=1)
         compiled = torch.compile(model, backend="eager")
         result = self.run_of(model, lambda: compiled(PROMPT))
         self.assertEqual(result.summary["level"], "coarse")
