@@ -21,7 +21,6 @@
 enum {
     ENOUGH_CHANGES = 12,
     MOST_CHANGES = 64, /* kept: a busy machine sees many of them too vaguely for a grid */
-    ENOUGH_SHARP = 10, /* of those: what a grid is found by */
     ENOUGH_READS = 100,
     MAX_COSTS = 256,  /* kept of the first reads */
     MAX_POWERS = 256, /* kept of the first values of power */
@@ -33,8 +32,6 @@ static const int64_t STILL_NS = PJ_NS_PER_S;
 /* Counter and power are compared over no less. */
 static const int64_t COMPARED_NS = 300 * PJ_NS_PER_MS;
 static const int64_t LOG_EVERY_NS = 200 * PJ_NS_PER_MS; /* a log misses nothing in between */
-/* Ticks of faster counters are not worth predicting. */
-static const int64_t GRID_LEAST_NS = 10 * PJ_NS_PER_MS;
 /* For how long it is believed that a counter stands still, and that its ticks are on no grid. */
 static const int64_t STILL_BELIEVED_S = 24 * 3600, NO_GRID_BELIEVED_S = 3600;
 static const int64_t GLANCE_NS = 20 * PJ_NS_PER_MS; /* at a counter that stood still */
@@ -121,7 +118,7 @@ static bool may_have_grid(const watch *w)
 {
     int64_t period_ns = pj_filter_period(&w->filter);
     bool is_seen = w->poll_ns <= period_ns / 8; /* else no read locates a tick */
-    return w->filter.rail->kind == PJ_RAIL_COUNTER && period_ns >= GRID_LEAST_NS && is_seen;
+    return w->filter.rail->kind == PJ_RAIL_COUNTER && period_ns >= PJ_GRID_LEAST_NS && is_seen;
 }
 
 static bool watch_is_enough(const watch *w)
@@ -130,7 +127,7 @@ static bool watch_is_enough(const watch *w)
     if (w->filter.lost || is_silent(w) || w->stands) return true;
     if (w->filter.interval_count < ENOUGH_CHANGES) return false;
     return w->changes == MOST_CHANGES || !may_have_grid(w) ||
-           watch_sharp(w, from_ns, to_ns) >= ENOUGH_SHARP;
+           watch_sharp(w, from_ns, to_ns) >= PJ_GRID_ENOUGH;
 }
 
 static bool enough(const watch *watches, uint32_t count)
@@ -291,7 +288,7 @@ static bool is_believed(const pj_rail *rail, const traits *t)
 {
     int64_t age_s = pj_clock_wall_ns() / PJ_NS_PER_S - t->watched_s;
     bool lacks_grid =
-        rail->kind == PJ_RAIL_COUNTER && t->grid_ns == 0 && t->period_ns >= GRID_LEAST_NS;
+        rail->kind == PJ_RAIL_COUNTER && t->grid_ns == 0 && t->period_ns >= PJ_GRID_LEAST_NS;
     int64_t most = isfinite(t->still) ? STILL_BELIEVED_S : NO_GRID_BELIEVED_S;
     if (!isfinite(t->still) && !lacks_grid) return true;
     return age_s >= 0 && age_s < most;
@@ -390,7 +387,7 @@ static traits traits_of(const pj_rail *rail, watch *w)
         int64_t found = pj_grid_find(from_ns, to_ns, sharp);
         t.grid_ns = found > 0 ? found : 0;
         t.is_vague = found < 0 ||
-                     (found == 0 && (sharp < ENOUGH_SHARP || pj_cost_is_high(rail, w->cost_ns)));
+                     (found == 0 && (sharp < PJ_GRID_ENOUGH || pj_cost_is_high(rail, w->cost_ns)));
     }
     return t;
 }
@@ -439,4 +436,22 @@ pj_status pj_characterise(pj_power_sampler *sampler, pj_error *err)
         if (is_dead) sampler->dead |= 1ull << i;
     }
     return status;
+}
+
+/* The value of a counter that stands still is not at hand: what is cached of it stays. */
+void pj_characterise_keep(const pj_power_sampler *s)
+{
+    traits t[PJ_MAX_RAILS];
+    bool learnt = false, complete = !s->dead;
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        const pj_rail *rail = &s->rails[i];
+        t[i] = (traits){.period_ns = rail->period_ns,
+                        .grid_ns = s->polls[i].grid.period_ns,
+                        .contact = s->contacts[i],
+                        .watched_s = pj_clock_wall_ns() / PJ_NS_PER_S,
+                        .still = NAN};
+        learnt = learnt || (t[i].grid_ns > 0 && rail->grid_ns == 0);
+        complete = complete && is_complete(rail, &t[i]) && t[i].contact.cost_ns > 0;
+    }
+    if (learnt && complete) cache_write(s, t);
 }

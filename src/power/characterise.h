@@ -10,5 +10,7 @@
  * same device, and which rails stand still. A valid cache entry (same machine, device, field,
  * driver, kernel) is used instead, unless a counter that stood still has moved since. */
 pj_status pj_characterise(pj_power_sampler *sampler, pj_error *err);
+/* Caches grids that a stopped sampler has learnt since. */
+void pj_characterise_keep(const pj_power_sampler *sampler);
 
 #endif

@@ -128,6 +128,8 @@ static bool in_time(const pj_filter *f, const pj_reading *r)
 static void note_interval(pj_filter *f, const pj_reading *r)
 {
     if (!f->armed || r->fresh_ns <= f->fresh_ns || !in_time(f, r)) return;
+    /* a vague date before or after an exact one says little */
+    if (llabs(r->fresh_error_ns - f->fresh_error_ns) > (r->fresh_ns - f->fresh_ns) / 4) return;
     f->intervals[f->interval_count++ % PJ_FILTER_INTERVALS] = r->fresh_ns - f->fresh_ns;
     if (f->interval_count % PJ_FILTER_INTERVALS != 0) return;
     int64_t period = pj_filter_period(f);
@@ -154,6 +156,7 @@ static bool accept(pj_filter *f, pj_reading *r)
     f->value = r->value;
     f->change_ns = middle_of(r);
     f->fresh_ns = r->fresh_ns;
+    f->fresh_error_ns = r->fresh_error_ns;
     f->seen_begin_ns = r->before_ns;
     f->seen_ns = r->after_ns;
     f->watched_ns = r->before_ns;

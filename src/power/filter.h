@@ -23,6 +23,7 @@ typedef struct pj_filter {
     double value;                   /* last accepted */
     int64_t change_ns;              /* when it was first seen, middle of that poll */
     int64_t fresh_ns;               /* when it was published */
+    int64_t fresh_error_ns;         /* of that */
     int64_t seen_begin_ns, seen_ns; /* begin and end of the last good poll */
     int64_t watched_ns;             /* since when polling has been continuous */
     int64_t longest_still_ns;       /* longest time without a change that ended with a change */

@@ -15,6 +15,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Ticks that are enough to find a grid; those of counters faster than this are not worth
+ * predicting.
+ */
+enum { PJ_GRID_ENOUGH = 10, PJ_GRID_LEAST_NS = 10 * 1000000 };
+
 typedef struct pj_grid {
     int64_t period_ns; /* 0: the ticks are on no grid */
     int64_t tick_ns;   /* middle of the interval that contains a tick */

@@ -389,6 +389,8 @@ void pj_meter_close(pj_meter *meter)
 {
     if (!meter) return;
     for (uint32_t i = 0; i < meter->sampler_count; i++) {
+        pj_power_sampler_stop(meter->samplers[i]);
+        pj_characterise_keep(meter->samplers[i]);
         pj_power_sampler_fini(meter->samplers[i]);
         pj_free(meter->samplers[i]);
     }

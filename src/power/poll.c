@@ -15,11 +15,17 @@ static const int64_t COUNTER_MOST_NS = 3 * PJ_NS_PER_S;
 /* Tries of who waits, where it is not known when the next value is published. */
 enum { TRIES_A_PERIOD = 16 };
 enum { LOOK_PERIODS = 3, VAGUE_MOST = 3 };
+/* Looks for a grid in vain: that there is none is more likely each time. */
+static const int64_t LEARN_FIRST_NS = 16 * PJ_NS_PER_S, LEARN_MOST_NS = 256 * PJ_NS_PER_S;
+enum { LEARN_PERIODS = 16 }; /* as many as a grid needs, and a few that are missed */
 
 void pj_poll_init(pj_poll *p, const pj_rail *rail, bool has_log, int64_t cost_ns)
 {
-    *p = (pj_poll){
-        .rail = rail, .has_log = has_log, .cost_ns = cost_ns, .hold_step_ns = HOLD_FIRST_NS};
+    *p = (pj_poll){.rail = rail,
+                   .has_log = has_log,
+                   .cost_ns = cost_ns,
+                   .hold_step_ns = HOLD_FIRST_NS,
+                   .learn_step_ns = LEARN_FIRST_NS};
     p->grid.period_ns = rail->grid_ns;
 }
 
@@ -33,11 +39,21 @@ bool pj_poll_is_costly(const pj_poll *p)
     return p->has_log || pj_cost_is_high(p->rail, p->cost_ns);
 }
 
+/* Whether there may be a grid that is not known. */
+static bool poll_may_learn(const pj_poll *p)
+{
+    return p->rail->kind == PJ_RAIL_COUNTER && p->grid.period_ns == 0 &&
+           p->rail->period_ns >= PJ_GRID_LEAST_NS && pj_poll_is_costly(p);
+}
+
 static void poll_look(pj_poll *p, int64_t from_ns)
 {
+    bool learns = p->grid.period_ns == 0;
     p->looking = true;
     p->look_missed = false;
-    p->look_end_ns = from_ns + LOOK_PERIODS * p->grid.period_ns;
+    p->next_tick_ns = 0;
+    p->look_end_ns =
+        from_ns + (learns ? LEARN_PERIODS * p->rail->period_ns : LOOK_PERIODS * p->grid.period_ns);
     p->due_ns = from_ns;
 }
 
@@ -85,6 +101,10 @@ static int64_t poll_try_again(const pj_poll *p)
 void pj_poll_want(pj_poll *p, int64_t at_ns)
 {
     int64_t at = at_ns + p->rail->delay_ns;
+    if (p->looking && p->grid.period_ns == 0) { /* a look for a grid takes longer than that */
+        p->looking = false;
+        p->due_ns = at_ns;
+    }
     if (p->covered_ns >= at_ns || p->wanted_ns > 0) return;
     if (pj_grid_known(&p->grid, at))
         p->wanted_ns = poll_between_ticks(p, at + p->grid.period_ns);
@@ -128,12 +148,60 @@ static void poll_found(pj_poll *p, int64_t at_ns)
     if (p->hold_step_ns < HOLD_MOST_NS) p->hold_step_ns *= 2;
 }
 
+/* By how much a tick that a look for a grid expects may be off: the tick before it was seen as well
+ * as this, and the period is known about. */
+static int64_t poll_learn_error(const pj_poll *p)
+{
+    uint32_t last = p->tick_count > 0 ? p->tick_count - 1 : 0;
+    return (p->tick_to_ns[last] - p->tick_from_ns[last]) / 2 + p->rail->period_ns / 32;
+}
+
+/* Half the time in which it reads. */
+static int64_t poll_learn_around(const pj_poll *p)
+{
+    return poll_learn_error(p) + p->cost_ns + MARGIN_NS;
+}
+
+/* A tick of a counter without a grid. Where enough of them were seen well, they may show one. */
+static void poll_learn(pj_poll *p, const pj_reading *r)
+{
+    int64_t from_ns = p->old_ns, to_ns = r->after_ns, period = p->rail->period_ns;
+    bool changed = r->status == PJ_READING_OK;
+    if (!changed || from_ns == 0 || to_ns - from_ns > period / 4) {
+        bool is_slow = to_ns - r->before_ns > period / 8;
+        bool is_late = changed && to_ns > p->next_tick_ns - poll_learn_error(p);
+        p->look_blurred = p->look_blurred || is_slow || is_late;
+        bool is_early = changed && from_ns > 0 && !p->look_blurred;
+        if (is_early) p->look_end_ns = to_ns;
+        return;
+    }
+    p->look_blurred = false;
+    if (p->tick_count == PJ_POLL_TICKS) p->tick_count = 0;
+    p->tick_from_ns[p->tick_count] = from_ns;
+    p->tick_to_ns[p->tick_count++] = to_ns;
+    p->next_tick_ns = from_ns + (to_ns - from_ns) / 2 + period;
+    if (p->tick_count < PJ_GRID_ENOUGH) return;
+    int64_t found = pj_grid_find(p->tick_from_ns, p->tick_to_ns, p->tick_count);
+    if (found == 0) p->look_end_ns = to_ns;
+    if (found <= 0) return;
+    p->grid.period_ns = found;
+    p->saw_tick = pj_grid_observe(&p->grid, from_ns, to_ns);
+    p->hold_step_ns = HOLD_FIRST_NS;
+    poll_found(p, to_ns);
+}
+
 /* A look in vain. Where the counter moved meanwhile, its ticks are elsewhere than expected: the
  * next look is at all times. Where it stands still, or has no grid any more, looks become rare. */
 static void poll_give_up(pj_poll *p, int64_t at_ns)
 {
     bool is_elsewhere = p->look_missed && pj_grid_known(&p->grid, at_ns);
     p->looking = false;
+    if (p->grid.period_ns == 0) {
+        p->tick_count = 0;
+        p->hold_ns = at_ns + p->learn_step_ns;
+        if (p->learn_step_ns < LEARN_MOST_NS) p->learn_step_ns *= 4;
+        return;
+    }
     if (is_elsewhere) {
         p->grid.slack_ns = 0;
         poll_look(p, at_ns);
@@ -143,10 +211,14 @@ static void poll_give_up(pj_poll *p, int64_t at_ns)
     poll_found(p, at_ns);
 }
 
+/* A tick elsewhere than expected. A grid that was learnt and whose phase is lost may be none. */
 static void poll_lost(pj_poll *p)
 {
     p->hold_step_ns = HOLD_FIRST_NS;
     p->hold_ns = 0;
+    if (p->grid.slack_ns > 0 || p->rail->grid_ns > 0) return;
+    p->grid.period_ns = 0;
+    p->tick_count = 0;
 }
 
 static void poll_take_counter(pj_poll *p, const pj_reading *r)
@@ -154,13 +226,16 @@ static void poll_take_counter(pj_poll *p, const pj_reading *r)
     bool changed = r->status == PJ_READING_OK;
     bool close = p->old_ns > 0 && r->after_ns - p->old_ns < p->grid.period_ns / 2;
     p->saw_tick = changed && close && pj_grid_observe(&p->grid, p->old_ns, r->after_ns);
-    if (p->saw_tick && p->looking)
+    if (p->grid.period_ns == 0) {
+        poll_learn(p, r);
+    } else if (p->saw_tick && p->looking)
         poll_found(p, r->after_ns);
     else if (changed && ((close && !p->saw_tick) || p->stands))
         poll_lost(p);
     if (changed) p->stands = false;
     p->look_missed = p->look_missed || (p->looking && changed && !p->saw_tick);
     bool is_value = changed || r->status == PJ_READING_RESET || r->status == PJ_READING_REPEAT;
+    p->look_blurred = p->look_blurred || !is_value;
     p->old_ns = is_value ? r->before_ns : 0;
 }
 
@@ -216,7 +291,7 @@ void pj_poll_see(pj_poll *p, pj_reading *r)
 {
     bool is_new = r->status == PJ_READING_OK || r->status == PJ_READING_RESET;
     if (p->rail->log_ns == 0) poll_learn_cost(p, r->after_ns - r->before_ns);
-    if (p->grid.period_ns > 0) poll_take_counter(p, r);
+    if (p->grid.period_ns > 0 || poll_may_learn(p)) poll_take_counter(p, r);
     p->is_vague = false;
     if (!is_new && !poll_take_repeat(p, r)) return;
     if (is_new) poll_date(p, r);
@@ -226,16 +301,33 @@ void pj_poll_see(pj_poll *p, pj_reading *r)
     if (r->fresh_ns > 0) p->covered_ns = r->fresh_ns - p->rail->delay_ns;
 }
 
-/* While a tick is looked for: at once, or, where the phase is known, from just before the tick
- * until just after it. */
+/* While a tick is looked for: at once, or, where it is known about when it comes, from just before
+ * the tick until just after it. */
 static int64_t poll_next_look(const pj_poll *p, int64_t now_ns)
 {
     const pj_grid *g = &p->grid;
+    if (g->period_ns == 0) {
+        int64_t from = p->next_tick_ns - poll_learn_around(p);
+        return p->next_tick_ns > 0 && from > now_ns ? from : now_ns;
+    }
     if (!pj_grid_known(g, now_ns)) return now_ns;
     int64_t around = pj_grid_error(g, now_ns) + p->cost_ns + MARGIN_NS;
     int64_t tick = pj_grid_last(g, now_ns + g->period_ns / 2);
     if (now_ns > tick + around) tick += g->period_ns;
     return now_ns < tick - around ? tick - around : now_ns;
+}
+
+/* A look for a grid ends with the first tick that does not come when it is expected. */
+static bool poll_look_is_over(pj_poll *p, int64_t now_ns)
+{
+    bool is_late = p->grid.period_ns == 0 && p->next_tick_ns > 0 &&
+                   now_ns > p->next_tick_ns + poll_learn_around(p);
+    if (now_ns > p->look_end_ns || (is_late && !p->look_blurred)) return true;
+    if (!is_late) return false;
+    p->next_tick_ns += p->rail->period_ns;
+    p->old_ns = 0;
+    p->look_blurred = false;
+    return false;
 }
 
 void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_ns)
@@ -249,7 +341,7 @@ void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_
         p->due_ns = poll_clear_of_tick(p, after_ns);
         return;
     }
-    if (p->looking && after_ns > p->look_end_ns) poll_give_up(p, after_ns);
+    if (p->looking && poll_look_is_over(p, after_ns)) poll_give_up(p, after_ns);
     if (p->looking) {
         p->due_ns = poll_next_look(p, after_ns);
         return;
@@ -262,8 +354,8 @@ void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_
         return;
     }
     /* reads so slow that two of them do not locate a tick to an eighth of a period */
-    bool is_blunt = p->cost_ns > g->period_ns / 8;
-    if (g->period_ns == 0 || p->hold_ns > next || is_blunt) return;
+    int64_t period = g->period_ns > 0 ? g->period_ns : poll_may_learn(p) ? p->rail->period_ns : 0;
+    if (period == 0 || p->hold_ns > next || p->cost_ns > period / 8) return;
     poll_look(p, next);
     p->due_ns = poll_next_look(p, next);
 }

@@ -3,7 +3,9 @@
  * that takes milliseconds, as that of some cards' energy counters does, may use a third of a
  * percent of a core: it is made about once a second. Where the counter's ticks are on a grid
  * (power/grid.h), such a read is still an exact pair of a time and an energy; the phase of the grid
- * is found by reading until a tick is seen, and confirmed every now and then.
+ * is found by reading until a tick is seen, and confirmed every now and then. A grid that first
+ * contact did not find, as on a busy machine, is learnt from the ticks that reads happen to see,
+ * and from looks at several ticks in a row.
  *
  * A user who needs the energy up to a time asks for it (pj_poll_want): the read is then made as
  * soon as that time has been published.
@@ -16,7 +18,7 @@
 #include "power/grid.h"
 #include "trace/rail.h"
 
-enum { PJ_POLL_TOOK = 4 };
+enum { PJ_POLL_TOOK = 4, PJ_POLL_TICKS = 32 };
 
 typedef struct pj_poll {
     const pj_rail *rail;
@@ -37,8 +39,13 @@ typedef struct pj_poll {
     int64_t look_end_ns;  /* then it gives up */
     bool look_missed;     /* the counter moved during the look, at an unexpected time */
     bool stands;          /* it did not move during the last look */
-    int64_t hold_ns;      /* when the phase is confirmed next */
-    int64_t hold_step_ns;
+    int64_t hold_ns;      /* when the phase is confirmed next, or a grid is looked for */
+    int64_t hold_step_ns, learn_step_ns;
+    /* without a grid: ticks that were seen well */
+    int64_t tick_from_ns[PJ_POLL_TICKS], tick_to_ns[PJ_POLL_TICKS];
+    uint32_t tick_count;
+    int64_t next_tick_ns; /* during a look: expected there; 0: at any time */
+    bool look_blurred;    /* it may have come without being seen */
 } pj_poll;
 
 /* `has_log`: of a counter; `cost_ns` as measured before, 0: unknown; `rail->grid_ns` is used. */

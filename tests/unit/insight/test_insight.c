@@ -166,13 +166,22 @@ static void groups_are_judged_and_explained(void **state)
     json_array_foreach(json_object_get(d, "terms"), i, term) sum += number(term, "difference_mj");
     assert_near(sum, number(d, "difference_mj"), 1e-9 * fabs(sum));
     assert_that(json_array_size(json_object_get(d, "terms")), >, 1);
-    /* Table and test are over the same runs. */
-    json_t *test = at(tree, "tests", 0), *metric;
+    /* Table and test are over the same runs, and of the same means. */
+    json_t *test, *metric;
+    size_t k;
     json_array_foreach(json_object_get(tree, "metrics"), i, metric)
     {
-        if (strcmp(text(metric, "metric"), text(test, "metric")) != 0) continue;
-        double mean = json_number_value(json_array_get(json_object_get(metric, "values"), 0));
-        assert_near(mean, number(test, "mean_a"), 1e-12);
+        json_array_foreach(json_object_get(tree, "tests"), k, test)
+        {
+            if (strcmp(text(metric, "metric"), text(test, "metric")) != 0) continue;
+            double ratio =
+                json_number_value(json_array_get(json_object_get(metric, "normalised"), 1));
+            assert_near(number(test, "ratio"), ratio, 1e-9 * ratio);
+            assert_that(number(test, "difference_lo"), <=, number(test, "difference"));
+            double difference =
+                json_number_value(json_array_get(json_object_get(metric, "difference"), 1));
+            assert_near(number(test, "difference"), difference, 1e-9 * fabs(difference));
+        }
     }
     json_decref(tree);
 }
@@ -537,19 +546,26 @@ static void single_runs_are_only_themselves(void **state)
     pj_buffer_fini(&out);
 }
 
-/* A run of a model with that many parameters and layers; energy grows as the 0.8th power. */
-static void save_model_on(place *p, uint64_t seed, double parameters, uint32_t batch,
-                          const char *settings, const char *rails, const char *devices)
+typedef struct shape {
+    double parameters, layers, hidden, width; /* width: of the FFN */
+} shape;
+
+/* A run of a model; energy grows as the 0.8th power of its parameters. */
+static void save_shape(place *p, uint64_t seed, const shape *of, uint32_t batch,
+                       const char *settings, const char *rails, const char *devices)
 {
-    static char model[256], name[32];
+    static char model[256], name[64];
+    double parameters = of->parameters;
     pj_run_data data = {0};
     made_run like = {.seed = seed, .tokens = 4, .layers = 1, .samples = 4, .energy_factor = 1};
     make_run(&like, &data);
     pj_run_info *i = &data.info;
     snprintf(name, sizeof name, "model-%.0f", parameters);
     snprintf(model, sizeof model,
-             "{\"parameters\":%.0f,\"active_parameters\":%.0f,\"layers\":2,\"attention\":\"%s\"}",
-             parameters, parameters, parameters > 3e8 ? "gqa" : "mha");
+             "{\"parameters\":%.0f,\"active_parameters\":%.0f,\"layers\":%.0f,"
+             "\"hidden_size\":%.0f,\"intermediate_size\":%.0f,\"attention\":\"%s\"}",
+             parameters, parameters, of->layers, of->hidden, of->width,
+             parameters > 3e8 ? "gqa" : "mha");
     i->model_name = name;
     i->model_json = model;
     i->settings_json = settings;
@@ -570,6 +586,13 @@ static void save_model_on(place *p, uint64_t seed, double parameters, uint32_t b
     pj_run_data_fini(&data);
 }
 
+static void save_model_on(place *p, uint64_t seed, double parameters, uint32_t batch,
+                          const char *settings, const char *rails, const char *devices)
+{
+    shape of = {parameters, 2, 64, 256};
+    save_shape(p, seed, &of, batch, settings, rails, devices);
+}
+
 static void save_model(place *p, uint64_t seed, double parameters, uint32_t batch,
                        const char *settings)
 {
@@ -584,6 +607,34 @@ static json_t *law_over(const json_t *tree, const char *name)
                        law) if (strcmp(text(law, "over"), name) == 0) return law;
     fail_msg("no law over %s", name);
     return NULL;
+}
+
+/* What is said of depth is of models of one width, and of width of models of one depth. */
+static void laws_of_shapes_hold_the_others(void **state)
+{
+    static const shape shapes[] = {{1e8, 4, 64, 256},   {2e8, 8, 64, 256},    {4e8, 16, 64, 256},
+                                   {3e9, 32, 128, 512}, {2.5e8, 4, 128, 512}, {8e8, 4, 256, 1024},
+                                   {1.1e8, 4, 64, 320}};
+    place *p = *state;
+    pj_buffer out;
+    pj_json json;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        save_shape(p, 200 + i, &shapes[i], 1, NULL, "cpu", NULL);
+    pj_buffer_init(&out, 1 << 20);
+    pj_json_init(&json, &out);
+    assert_int_equal(pj_insight_laws(p->store, "one", &json, NULL), PJ_OK);
+    json_t *tree = json_loads(pj_buffer_get(&out), 0, NULL);
+    json_t *law = law_over(tree, "layers"), *held = json_object_get(law, "held");
+    assert_int_equal(json_array_size(json_object_get(law, "points")), 3);
+    assert_that(number(held, "hidden_size"), ==, 64);
+    assert_that(number(held, "intermediate_size"), ==, 256);
+    law = law_over(tree, "hidden_size");
+    assert_that(number(json_object_get(law, "held"), "layers"), ==, 4);
+    assert_int_equal(json_array_size(json_object_get(law, "points")), 4);
+    assert_non_null(text(law_over(tree, "intermediate_size"), "refusal"));
+    assert_int_equal(json_array_size(json_object_get(law_over(tree, "parameters"), "points")), 7);
+    json_decref(tree);
+    pj_buffer_fini(&out);
 }
 
 static void laws_hold_all_else_equal(void **state)
@@ -630,6 +681,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(laws_hold_all_else_equal, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(laws_of_shapes_hold_the_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_are_judged_and_explained, set_up, tear_down),
         cmocka_unit_test_setup_teardown(table_verdict_and_best_agree, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_by_a_number_say_of_what, set_up, tear_down),

@@ -24,6 +24,7 @@ typedef struct card {
     double jumps_s;       /* the phase jumps by 37 ms then; 0: never */
     int64_t irregular_ns; /* of the intervals, to either side, where there is no grid */
     bool has_log;
+    bool is_unknown; /* first contact has not seen its grid */
     /* its state, and what was seen of it */
     int64_t ticks[TICKS];
     uint32_t tick_count;
@@ -68,7 +69,7 @@ static void card_init(card *c)
                         .kind = PJ_RAIL_COUNTER,
                         .scope = PJ_SCOPE_BOARD,
                         .period_ns = PERIOD_NS,
-                        .grid_ns = c->irregular_ns ? 0 : PERIOD_NS,
+                        .grid_ns = c->irregular_ns || c->is_unknown ? 0 : PERIOD_NS,
                         .resolution = 1000,
                         .max_mw = 700e3};
     card_make_ticks(c);
@@ -218,12 +219,55 @@ static void reads_are_rare(void **state)
     for (int i = 0; i < CARDS; i++) {
         card *c = card_new(&cards[i]);
         card_run(c, 1);
-        card_run(c, 60);
-        double share = (double)c->calls_ns / 60e9, per_s = c->reads / 60.0;
+        double seconds = c->irregular_ns ? 300 : 60; /* a grid is looked for in vain a few times */
+        card_run(c, seconds);
+        double share = (double)c->calls_ns * 1e-9 / seconds, per_s = c->reads / seconds;
         /* failures are followed by further reads */
         if (share > (c->lost > 0.1 ? 0.015 : 0.01) || per_s > 4)
             fail_msg("%s: %.1f reads per second take %.2f %% of a core", c->name, per_s,
                      100 * share);
+    }
+}
+
+/* A grid that first contact did not see is learnt in passing, and from then on dates are as good as
+ * ever; what is on no grid is not taken for one. */
+static void missed_grids_are_learnt(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CARDS; i++) {
+        card *c = card_new(&cards[i]);
+        c->is_unknown = true;
+        card_init(c);
+        card_run(c, 120);
+        assert_int_equal(c->wrong, 0);
+        bool is_slow = c->slow > 0.5; /* two reads do not tell where a tick was */
+        if (c->poll.grid.period_ns != (c->irregular_ns || is_slow ? 0 : PERIOD_NS))
+            fail_msg("%s: %.3f ms", c->name, (double)c->poll.grid.period_ns * 1e-6);
+        card_run(c, 60);
+        assert_int_equal(c->wrong, 0);
+        if (c->slow == 0 && c->lost == 0 && !c->irregular_ns)
+            assert_that(c->vague, <=, c->dated / 20);
+    }
+}
+
+/* Nor does who waits wait longer while a grid is looked for. */
+static void looks_for_a_grid_give_way(void **state)
+{
+    (void)state;
+    for (int log = 0; log < 2; log++) {
+        card *c = card_new(&(card){.name = "unknown", .has_log = log, .is_unknown = true});
+        for (int n = 0; n < 10; n++) {
+            while (!c->poll.looking && c->poll.grid.period_ns == 0) card_step(c);
+            card_run(c, 0.7 * pj_random_unit(&c->random));
+            int64_t at = c->now_ns;
+            for (int tries = 0; (c->poll.covered_ns < at || c->is_early) && tries < 20; tries++) {
+                pj_poll_want(&c->poll, at);
+                card_step(c);
+            }
+            assert_that(c->now_ns - at, <, 3 * PERIOD_NS);
+        }
+        assert_int_equal(c->wrong, 0);
+        assert_int_equal(c->poll.grid.period_ns, PERIOD_NS);
     }
 }
 
@@ -355,6 +399,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dates_are_right),
         cmocka_unit_test(reads_are_rare),
+        cmocka_unit_test(missed_grids_are_learnt),
+        cmocka_unit_test(looks_for_a_grid_give_way),
         cmocka_unit_test(who_waits_is_served),
         cmocka_unit_test(standing_counter_is_not_pursued),
         cmocka_unit_test(jumping_phase_is_found),

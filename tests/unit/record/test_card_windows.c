@@ -205,6 +205,33 @@ static void missed_grid_is_looked_for_again(void **state)
     card->call_ms = 0;
 }
 
+/* A session that did not find the grid learns it as soon as it can, and remembers it. */
+static void missed_grid_is_learnt(void **state)
+{
+    (void)state;
+    set_load(250, 250, 1000, 0);
+    for (int log = 1; log >= 0; log--) {
+        char cache[96];
+        score s = {0};
+        snprintf(cache, sizeof cache, "%s/learnt-%d", folder, log);
+        setenv("XDG_CACHE_HOME", cache, 1);
+        card->has_no_log = !log;
+        card->call_ms = 45;
+        pj_session *session = open_session();
+        card->call_ms = 0;
+        for (int i = 0; i < 20; i++) {
+            int64_t begin;
+            pj_open_window *w = begin_window(session, &begin);
+            pass_ms(1000);
+            end_window(w, begin, i < 10 ? 2500 : 0, &s); /* a tick may be seen in a slow read */
+        }
+        score_print(&s, log ? "grid learnt, with a log" : "grid learnt");
+        pj_session_close(session);
+        card->call_ms = 45;
+        assert_int_equal(opened_on_grid(), 100 * MS);
+    }
+}
+
 /* Every window has a figure; from 0.3 s on within 3 % and 5 ms of the step of power at each end. */
 static void windows_are_right(void **state)
 {
@@ -639,6 +666,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(missed_grid_is_looked_for_again,
                                reset_card), /* nothing is known yet */
+        cmocka_unit_test_setup(missed_grid_is_learnt, reset_card),
         cmocka_unit_test_setup(windows_are_right, reset_card),
         cmocka_unit_test_setup(windows_of_zeros_have_figures, reset_card),
         cmocka_unit_test_setup(dear_reads_are_few_and_enough, reset_card),
