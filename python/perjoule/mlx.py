@@ -92,7 +92,7 @@ def weights_of(module: Any, is_head: bool = False) -> Tuple[float, float]:
 
 
 def gap_before(part: Part, arguments: Any) -> GapWork:
-    """What lies between two modules: attention where the model's arguments tell how much each layer sees, and activations."""
+    """What lies between modules: attention, where the model's arguments tell how much each layer sees, and activations."""
     gap = GapWork(part, arguments)
     sizes = sizes_of(arguments, 1)
     windows = any(getattr(arguments, name, None) for name in ("layer_types", "sliding_window_pattern", "kv_lora_rank"))

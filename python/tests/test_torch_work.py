@@ -108,8 +108,8 @@ class Models(StoredCase):
         facts = profiler.get_summary()["model"]
         self.assertEqual(facts["weight_bytes"], 4 * (facts["parameters"] + sum(b.numel() for b in model.buffers())))
         self.assertEqual(facts["kv_bytes_per_token"], 2 * 2 * 2 * 16 * 4)
-        said = json.loads(subprocess.run([os.environ["PERJOULE_PROGRAM"], "show", "last", "--advice", "--json", "--db", self.db],
-                                         check=True, capture_output=True, text=True).stdout)
+        words = [os.environ["PERJOULE_PROGRAM"], "show", "last", "--advice", "--json", "--db", self.db]
+        said = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
         self.assertIsNone(said["refusal"])
         reasons = {each["rule"]: each["reason"] for each in said["silent"]}
         for rule in ("batch-up", "dtype"):

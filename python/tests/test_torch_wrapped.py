@@ -262,7 +262,8 @@ class Wrapped(StoredCase):
         prompts = [[3, 5, 7], [4, 6, 8, 9, 3]]
         model, got, options = make(), [], dict(max_new_tokens=4, warmup=False)
         if hasattr(transformers, "ContinuousBatchingConfig"):  # or its cache takes most of the machine's memory
-            options["continuous_batching_config"] = transformers.ContinuousBatchingConfig(num_blocks=16, max_batch_tokens=64)
+            small = transformers.ContinuousBatchingConfig(num_blocks=16, max_batch_tokens=64)
+            options["continuous_batching_config"] = small
         result = self.run_of(model, lambda: got.append(model.generate_batch(prompts, **options)))
         made = sum(len(out.generated_tokens) for out in got[0].values())
         self.assertEqual((result.input_tokens, result.output_tokens, result.summary["batch_size"]), (8, made, 2))
