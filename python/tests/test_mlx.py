@@ -60,7 +60,7 @@ class Mlx(StoredCase):
     def test_attention_of_a_model_that_states_its_sizes(self):
         model = mlx.Model()
         model.args = types.SimpleNamespace(num_hidden_layers=2, hidden_size=4, num_attention_heads=2,
-                                           num_key_value_heads=2)
+                                           num_key_value_heads=2, layer_types=["full_attention"] * 2)
 
         def attention(run):
             return {r["phase"]: (r["flops"], r["bytes"]) for r in run.rows("energy_by_component")
