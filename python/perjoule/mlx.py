@@ -25,7 +25,7 @@ from .recorder import NONE, Gate, HostClock, Recorder, Step, is_outer, never, wo
 from .session import Run, clock_ns, warn
 from .statistics import DETAIL, FIELDS, NO_STATISTICS, Look
 from .steps import Request
-from .work import Amount, GapWork, Pass, sizes_of
+from .work import Amount, GapWork, Pass, layers_differ, sizes_of
 
 AFTER_LAYERS = ("final_norm", "lm_head")
 WHY_TRANSFORMED = "the model is called within mx.compile or another transformation, during which nothing can be evaluated"
@@ -92,10 +92,11 @@ def weights_of(module: Any, is_head: bool = False) -> Tuple[float, float]:
 
 
 def gap_before(part: Part, arguments: Any) -> GapWork:
-    """What lies between two modules: attention where the model's arguments tell how much each layer sees, and activations."""
+    """What lies between modules: attention, where the model's arguments tell how much each layer sees, and activations."""
     gap = GapWork(part, arguments)
     sizes = sizes_of(arguments, 1)
-    windows = any(getattr(arguments, name, None) for name in ("layer_types", "sliding_window_pattern", "kv_lora_rank"))
+    windows = layers_differ(arguments) or any(
+        getattr(arguments, name, None) for name in ("sliding_window_pattern", "kv_lora_rank"))
     if gap.attention is not None and not windows and sizes.get("heads") and sizes.get("hidden_size"):
         gap.attention.head = getattr(arguments, "head_dim", None) or sizes["hidden_size"] // sizes["heads"]
     else:

@@ -1,5 +1,5 @@
-"""Rich display in notebooks: of runs a table and a small chart, as HTML with inline SVG and no script. No energy is shown
-without its interval."""
+"""Rich display in notebooks: of runs a table and a small chart, as HTML with inline SVG and no script. No energy is
+shown without its interval."""
 from __future__ import annotations
 
 from html import escape
@@ -59,9 +59,10 @@ def window_table(window: Any, name: Optional[str] = None) -> str:
 
 def result_table(result: Any) -> str:
     """A run that has ended (session.Result)."""
-    return table([("run", result.run_id), ("status", result.status), ("energy", said(result.energy, result.energy_source)),
-                  ("above idle", said(result.energy_net)), ("per token", per_token(result.summary)),
-                  *((name, f"{phase.duration_ms:.4g} ms, {said(phase.energy)}") for name, phase in result.phases.items())])
+    phases = ((name, f"{phase.duration_ms:.4g} ms, {said(phase.energy)}") for name, phase in result.phases.items())
+    return table([("run", result.run_id), ("status", result.status),
+                  ("energy", said(result.energy, result.energy_source)), ("above idle", said(result.energy_net)),
+                  ("per token", per_token(result.summary)), *phases])
 
 
 def _sums(rows: Sequence[Mapping[str, Any]], key: str, value: str) -> Dict[str, Figure]:

@@ -24,10 +24,11 @@ from .work import sizes_of, stored_bytes
 def _facts_of(model: Module) -> Dict[str, Any]:
     """The model's facts that are stored with the run."""
     config = getattr(model, "config", None)
+    config = getattr(config, "text_config", None) or config
     parameters = list(model.parameters())
     values = next((p.element_size() for p in parameters if p.is_floating_point()), 0)
     return {"architecture": type(model).__name__, "parameters": sum(p.numel() for p in parameters),
-            "weight_bytes": int(stored_bytes(model)), **sizes_of(getattr(config, "text_config", None) or config, values)}
+            "weight_bytes": int(stored_bytes(model)), **sizes_of(config, values)}
 
 
 def _texts_of(prompt: Any) -> Optional[List[str]]:

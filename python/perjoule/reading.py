@@ -20,9 +20,9 @@ from .notebook import per_token, picture_of, table_of, with_interval
 # of steps, and of sections outside them: kernels of a CUDA program
 COMPONENTS = (
     "WITH this(id) AS (SELECT ?) SELECT * FROM components_of_runs WHERE run_id = (SELECT id FROM this) UNION ALL "
-    "SELECT s.run_id, s.phase, NULL, NULL, NULL, NULL, NULL, c.id, c.component_name, c.time_ms, c.energy_mj, c.net_energy_mj, "
-    "c.energy_sd_mj, c.method, c.flops_estimate, c.bytes_estimate, c.activation_mean, c.activation_std, c.activation_max, "
-    "c.activation_sparsity FROM pipeline_sections s CROSS JOIN component_metrics c ON c.section_id = s.id WHERE "
+    "SELECT s.run_id, s.phase, NULL, NULL, NULL, NULL, NULL, c.id, c.component_name, c.time_ms, c.energy_mj, "
+    "c.net_energy_mj, c.energy_sd_mj, c.method, c.flops_estimate, c.bytes_estimate, c.activation_mean, "
+    "c.activation_std, c.activation_max, c.activation_sparsity FROM pipeline_sections s CROSS JOIN component_metrics c ON c.section_id = s.id WHERE "
     "s.run_id = (SELECT id FROM this) AND c.layer_metric_id IS NULL AND c.token_id IS NULL AND c.step_id IS NULL")
 
 TABLES = {

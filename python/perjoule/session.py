@@ -93,7 +93,8 @@ class Result:
         return None if self.energy is None else self.energy.joules
 
     def __repr__(self) -> str:
-        return f"<result of run {self.run_id}: {self.status}, {said(self.energy, self.energy_source)}, per token {per_token(self.summary)}>"
+        energy = said(self.energy, self.energy_source)
+        return f"<result of run {self.run_id}: {self.status}, {energy}, per token {per_token(self.summary)}>"
 
     def _repr_html_(self) -> str:
         return result_table(self)

@@ -62,18 +62,27 @@ def first_tensor(value: Any) -> Any:
     return next(tensors_in((value,)), None)
 
 
-SIZES = {"layers": "num_hidden_layers", "hidden_size": "hidden_size", "vocab_size": "vocab_size", "heads": "num_attention_heads",
-         "kv_heads": "num_key_value_heads", "ffn_size": "intermediate_size"}
+SIZES = {"layers": "num_hidden_layers", "hidden_size": "hidden_size", "vocab_size": "vocab_size",
+         "heads": "num_attention_heads", "kv_heads": "num_key_value_heads", "ffn_size": "intermediate_size"}
+# what a configuration has of whose layers not every one keeps keys and values of all tokens
+UNEQUAL = ("kv_lora_rank", "sliding_window", "layers_block_type", "state_size")
+
+
+def layers_differ(config: Any) -> bool:
+    """Whether some layers see less than all tokens, or are no attention."""
+    return bool(set(getattr(config, "layer_types", None) or ()) - {"full_attention"})
 
 
 def sizes_of(config: Any, value_bytes: float) -> Dict[str, Any]:
-    """A model's sizes, as they are stored with its runs: those that its configuration states, and the bytes that a token
-    takes in its cache if every layer keeps keys and values of all tokens in a type of so many bytes."""
-    facts = {name: getattr(config, theirs) for name, theirs in SIZES.items() if isinstance(getattr(config, theirs, None), int)}
-    if facts.keys() >= {"layers", "hidden_size", "heads"} and facts["heads"] and not any(
-            getattr(config, name, None) for name in ("kv_lora_rank", "sliding_window", "layer_types", "layers_block_type", "state_size")):
+    """A model's sizes, as they are stored with its runs: those that its configuration states, and the bytes that a
+    token takes in its cache if every layer keeps keys and values of all tokens in a type of so many bytes."""
+    stated = ((name, getattr(config, theirs, None)) for name, theirs in SIZES.items())
+    facts = {name: size for name, size in stated if isinstance(size, int)}
+    if (facts.keys() >= {"layers", "hidden_size", "heads"} and facts["heads"]
+            and not layers_differ(config) and not any(getattr(config, name, None) for name in UNEQUAL)):
         head = getattr(config, "head_dim", None) or facts["hidden_size"] // facts["heads"]
-        facts["kv_bytes_per_token"] = int(2 * facts["layers"] * facts.get("kv_heads", facts["heads"]) * head * value_bytes)
+        kept = facts["layers"] * facts.get("kv_heads", facts["heads"]) * head
+        facts["kv_bytes_per_token"] = int(2 * kept * value_bytes)
     return facts
 
 

@@ -59,17 +59,22 @@ class Mlx(StoredCase):
 
     def test_attention_of_a_model_that_states_its_sizes(self):
         model = mlx.Model()
-        model.args = types.SimpleNamespace(num_hidden_layers=2, hidden_size=4, num_attention_heads=2, num_key_value_heads=2)
+        model.args = types.SimpleNamespace(num_hidden_layers=2, hidden_size=4, num_attention_heads=2,
+                                           num_key_value_heads=2, layer_types=["full_attention"] * 2)
+
+        def attention(run):
+            return {r["phase"]: (r["flops"], r["bytes"]) for r in run.rows("energy_by_component")
+                    if r["component_name"] == "attention"}
         run, summary = self.record(model, lambda: loop(model, 2))
         self.assertEqual(summary["model"]["kv_bytes_per_token"], 2 * 2 * 4 * 4)
-        found = {r["phase"]: (r["flops"], r["bytes"]) for r in run.rows("energy_by_component") if r["component_name"] == "attention"}
+        found = attention(run)
         for phase, query, keys, pairs in (("prefill", 5, 5, 15), ("decode", 1, 6, 6)):
-            flops = 4 * 4 * pairs + 5 * 2 * pairs + 4 * query  # of scores and values, the softmax of 2 heads, and scaling
+            flops = 4 * 4 * pairs + 5 * 2 * pairs + 4 * query  # scores and values, softmax of 2 heads, scaling
             self.assertEqual(found[phase], (2 * flops, 2 * 4 * (2 * 4 * (keys + query) + 2 * 4 * query)), phase)
         model.args.layer_types = ["sliding_attention", "full_attention"]
         run, summary = self.record(model, lambda: loop(model, 2))
         self.assertNotIn("kv_bytes_per_token", summary["model"])
-        self.assertEqual({r["flops"] for r in run.rows("energy_by_component") if r["component_name"] == "attention"}, {None})
+        self.assertEqual(set(attention(run).values()), {(None, None)})
 
     def test_work_lies_where_it_was_described(self):
         model, where = mlx.Model(layers=1), []
@@ -191,7 +196,8 @@ class RealMlx(StoredCase):
         counts = {(r["phase"], r["component_name"]): (r["count"], r["flops"]) for r in run.rows("energy_by_component")}
         self.assertEqual(counts["decode", "down_proj"], (2 * 8, 2 * 8 * 2 * 128 * 64))
         self.assertEqual(counts["prefill", "attention"][0], 2 * 2)
-        self.assertEqual(counts["decode", "attention"][1], 2 * sum(4 * 64 * keys + 5 * 4 * keys + 64 for keys in range(8, 16)))
+        self.assertEqual(counts["decode", "attention"][1],
+                         2 * sum(4 * 64 * keys + 5 * 4 * keys + 64 for keys in range(8, 16)))
         self.assertEqual(counts["decode", "act"][1], 2 * 8 * 5 * 128)
 
 

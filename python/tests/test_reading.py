@@ -116,7 +116,8 @@ class Reading(StoredCase):
             for text in (repr(shown), shown._repr_html_()):
                 self.assertRegex(text, r"\d J\b|Energy\(mj=")
                 self.assertEqual(re.findall(r"\d J\b(?! \(95 %: )", re.sub("\u00b1 [^ ]+ J", "", text)), [], text)
-        self.assertRegex(repr(result), r"^<result of run .*: completed, .* J \(95 %: .*\) \(modelled\), per token .* \u00b1 .* J")
+        self.assertRegex(repr(result), r"^<result of run .*: completed, .* J \(95 %: .*\) \(modelled\), "
+                                       "per token .* \u00b1 .* J")
         unknown = perjoule.session.WindowResult(20, "unavailable", False, None, None, None)
         self.assertIn("<td>unavailable</td>", unknown._repr_html_())
 

@@ -83,7 +83,8 @@ class Profiling(StoredCase):
         text = (ROOT / "docs/python.md").read_text(encoding="utf-8")
         script, = re.findall(r"^```python joules.py\n(.*?)^```$", text, re.M | re.S)
         commands, = (block for block in re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S) if "joules.py" in block)
-        first, *others = commands.replace("-n 300", "-n 8").replace("models/demo", str(ROOT / "models/demo")).splitlines()
+        commands = commands.replace("-n 300", "-n 8").replace("models/demo", str(ROOT / "models/demo"))
+        first, *others = commands.splitlines()
         power, words = re.fullmatch(r"PERJOULE_POWER=(\S+) PERJOULE_DB=both.db python3 (.*)", first).groups()
         os.environ["PERJOULE_POWER"], said = power, io.StringIO()
         with unittest.mock.patch.object(sys, "argv", words.split()), contextlib.redirect_stdout(said):

@@ -144,7 +144,7 @@ class Wrapped(StoredCase):
         self.assertIn(perjoule.PartlyRecognised, [w.category for w in self.caught])
 
     def test_transformers_compiles_the_steps_of_a_static_cache(self):
-        model = make()
+        model = make(num_hidden_layers=1)
         config = transformers.CompileConfig(backend="eager", fullgraph=False)
         config._compile_all_devices = True  # as it does on a GPU
         options = dict(OPTIONS, cache_implementation="static", compile_config=config)
@@ -155,7 +155,7 @@ class Wrapped(StoredCase):
         self.assertEqual(result.summary["settings"]["level_reason"], WHY_SILENT)
 
     def test_a_compiled_copy_is_not_passed_over_in_silence(self):
-        model = make()
+        model = make(num_hidden_layers=1)
         compiled = torch.compile(model, backend="eager")
         result = self.run_of(model, lambda: compiled(PROMPT))
         self.assertEqual(result.summary["level"], "coarse")
@@ -262,7 +262,8 @@ class Wrapped(StoredCase):
         prompts = [[3, 5, 7], [4, 6, 8, 9, 3]]
         model, got, options = make(), [], dict(max_new_tokens=4, warmup=False)
         if hasattr(transformers, "ContinuousBatchingConfig"):  # or its cache takes most of the machine's memory
-            options["continuous_batching_config"] = transformers.ContinuousBatchingConfig(num_blocks=16, max_batch_tokens=64)
+            small = transformers.ContinuousBatchingConfig(num_blocks=16, max_batch_tokens=64)
+            options["continuous_batching_config"] = small
         result = self.run_of(model, lambda: got.append(model.generate_batch(prompts, **options)))
         made = sum(len(out.generated_tokens) for out in got[0].values())
         self.assertEqual((result.input_tokens, result.output_tokens, result.summary["batch_size"]), (8, made, 2))
