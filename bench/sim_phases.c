@@ -77,9 +77,19 @@ static void count(const pj_sim_trace *t, const uint8_t *phase, const double *con
     }
 }
 
+static void count_prior(const pj_sim_trace *t, const uint8_t *phase, const double *confidence,
+                        pj_sim_phase_score *s)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        s->prior_right += phase[i] == t->phase[i];
+        s->prior_confidence += confidence[i];
+    }
+}
+
 static bool sim_phases_judge(const pj_sim_trace *t, const pj_phase_model *model,
                              pj_sim_phase_score *s)
 {
+    pj_phase_model prior;
     uint8_t *phase = pj_alloc(t->count + 1, sizeof *phase);
     double *confidence = pj_alloc(t->count + 1, sizeof *confidence);
     pj_phase_trace untagged = {t->t_ms, t->mw, t->count, NAN, NULL};
@@ -88,6 +98,9 @@ static bool sim_phases_judge(const pj_sim_trace *t, const pj_phase_model *model,
         count(t, phase, confidence, s);
     else
         s->unknown++;
+    pj_phase_model_prior(&prior);
+    if (ok && pj_phases_detect(&untagged, &prior, phase, confidence))
+        count_prior(t, phase, confidence, s);
     pj_free(phase);
     pj_free(confidence);
     return ok;

@@ -11,8 +11,9 @@
  * of the trace by more than twice the noise, which is the standard deviation within the phases. */
 typedef struct pj_sim_phase_score {
     double all, right, clear, clear_right;
-    double near_90, near_90_right; /* with a confidence of 85 to 95 % */
-    double unknown;                /* traces: too short or too flat to classify */
+    double near_90, near_90_right;        /* with a confidence of 85 to 95 % */
+    double unknown;                       /* traces: too short or too flat to classify */
+    double prior_right, prior_confidence; /* by the prior, without the other traces */
 } pj_sim_phase_score;
 
 /* Adds the requests of one simulated machine to `score`. `seed` draws the powers of its components

@@ -28,7 +28,7 @@ FOR_TESTS = {
 }
 DECLARED = re.compile(r"^(?!static|typedef|#|return)[a-z][\w ]*[ *]\**(pj_\w+)\(", re.M)
 WORD = re.compile(r"\bpj_\w+")
-COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+COMMENT = re.compile(r"/\*.*?\*/|(?<!:)//[^\n]*", re.S)
 
 
 def read(root, folders):

@@ -129,10 +129,23 @@ def wall_clocks(root):
             yield f"{name}: CLOCK_REALTIME belongs to src/base/clock.c"
 
 
+# Functions that write a variable of the C library, which threads share: their _r forms do not.
+SHARED = re.compile(r"(?<![\w.>])(lgamma|strtok|localtime|gmtime|ctime|asctime|rand|srand)\(")
+
+
+def shared_variables(root):
+    for path in sorted((root / "src").rglob("*.[ch]")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found = SHARED.search(line)
+            if found and not line.lstrip().startswith(("*", "/*")):
+                yield f"{path.relative_to(root)}:{number}: {found[1]} is not for threads"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     files = list(sources(root))
-    found = [*wrong_rooms(files), *undeclared_libraries(root, files), *raw_prints(root), *wall_clocks(root)]
+    found = [*wrong_rooms(files), *undeclared_libraries(root, files), *raw_prints(root), *wall_clocks(root),
+             *shared_variables(root)]
     print("\n".join(found) or "layers: clean")
     return 1 if found else 0
 

@@ -16,7 +16,7 @@ has() { # without importing them, which takes seconds
     "$1" -c 'import importlib.util as u, sys; sys.exit(not (u.find_spec("torch") and u.find_spec("transformers")))' \
         2>/dev/null
 }
-limited() { if command -v timeout >/dev/null; then timeout "${PERJOULE_TORCH_SECONDS:-400}" "$@"; else "$@"; fi; }
+limited() { if command -v timeout >/dev/null; then timeout "${PERJOULE_TORCH_SECONDS:-700}" "$@"; else "$@"; fi; }
 alone() { # holds a lock while the command runs
     mkdir -p "$(dirname "$venv")"
     python3 -c 'import fcntl, subprocess, sys
@@ -31,8 +31,15 @@ install() {
     echo "installing $packages into $venv"
     rm -rf "$venv"
     # shellcheck disable=SC2086  # the list is words on purpose
-    { python3 -m venv "$venv" && limited "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 2 \
-        $packages; } >"$venv.log" 2>&1 || { tail -n 3 "$venv.log"; rm -rf "$venv"; touch "$venv.failed"; }
+    { python3 -m venv "$venv" && limited "$venv/bin/pip" install --quiet --no-compile --disable-pip-version-check \
+        --retries 2 $packages; } >"$venv.log" 2>&1 || {
+        tail -n 3 "$venv.log"
+        rm -rf "$venv"
+        touch "$venv.failed"
+        return
+    }
+    # what the tests import is compiled here, once, and not by each of those that begin at the same time
+    "$venv/bin/python" -c 'import torch._dynamo, transformers' >>"$venv.log" 2>&1 || true
 }
 if [ "$build" = --install-alone ]; then install; exit; fi
 wanted() { [ "${PERJOULE_TORCH_INSTALL:-}" = 1 ] || { [ "${CI:-}" = true ] && [ $# -ne 2 ]; }; }

@@ -23,8 +23,9 @@ from .errors import CoarseRecording
 from .names import Module, Part, Plan, plan_of
 from .recorder import NONE, Gate, HostClock, Recorder, Step, is_outer, never, word
 from .session import Run, clock_ns, warn
-from .statistics import DETAIL, FIELDS, Look
+from .statistics import DETAIL, FIELDS, NO_STATISTICS, Look
 from .steps import Request
+from .work import Amount, GapWork, Pass, sizes_of
 
 AFTER_LAYERS = ("final_norm", "lm_head")
 WHY_TRANSFORMED = "the model is called within mx.compile or another transformation, during which nothing can be evaluated"
@@ -44,6 +45,14 @@ class _Tree:
                 self._modules[str(name)] = _Tree(value)
             elif hasattr(value, "nbytes"):
                 self._parameters[str(name)] = value
+        weight: Any = self._parameters.get("weight")
+        if getattr(weight, "ndim", 0) == 2 and not type(target).__name__.endswith("Embedding"):
+            self.out_features, width = weight.shape
+            self.in_features = width * 32 // target.bits if _is_quantised(target) else width
+
+
+def _is_quantised(module: Any) -> bool:
+    return isinstance(getattr(module, "bits", None), int) and "scales" in module
 
 
 def is_mlx(model: Any) -> bool:
@@ -78,15 +87,28 @@ def weights_of(module: Any, is_head: bool = False) -> Tuple[float, float]:
     if weight is None or getattr(weight, "ndim", 0) > 2 or type(module).__name__.endswith("Embedding") and not is_head:
         return 0.0, 0.0
     held = [value for value in module.values() if hasattr(value, "nbytes")]
-    per_value = 32 / module.bits if isinstance(getattr(module, "bits", None), int) and "scales" in module else 1
+    per_value = 32 / module.bits if _is_quantised(module) else 1
     return float(weight.size) * per_value * (weight.ndim == 2), float(sum(value.nbytes for value in held))
 
 
-class MlxRecorder(Recorder):
-    """Times modules of MLX by giving each a class of its own."""
+def gap_before(part: Part, arguments: Any) -> GapWork:
+    """What lies between two modules: attention where the model's arguments tell how much each layer sees, and activations."""
+    gap = GapWork(part, arguments)
+    sizes = sizes_of(arguments, 1)
+    windows = any(getattr(arguments, name, None) for name in ("layer_types", "sliding_window_pattern", "kv_lora_rank"))
+    if gap.attention is not None and not windows and sizes.get("heads") and sizes.get("hidden_size"):
+        gap.attention.head = getattr(arguments, "head_dim", None) or sizes["hidden_size"] // sizes["heads"]
+    else:
+        gap.attention = None
+    return gap
 
-    def __init__(self, mx: Any, run: Run, plan: Optional[Plan]) -> None:
-        self.mx = mx
+
+class MlxRecorder(Recorder):
+    """Times modules of MLX by giving each a class of its own. `arguments`: of the model, as mlx-lm's have them."""
+
+    def __init__(self, mx: Any, run: Run, plan: Optional[Plan], arguments: Any = None) -> None:
+        self.mx, self.arguments = mx, arguments
+        self.passing: Optional[Pass] = None  # None: not of a text
         has_head = plan is None or not plan.layers or any(part.section == "lm_head" for part in plan.parts)
         # weights of the embedding that are the head's too, which no module is called for
         self.shared: Any = None if has_head or plan is None else next(
@@ -129,14 +151,18 @@ class MlxRecorder(Recorder):
 
         timed = self._timed(compute, what, gate, gap, self.clock.stamp)
         multiplications, weight_bytes = weights_of(module) if part is not None else (0.0, 0.0)
+        before = gap_before(part, self.arguments) if part is not None and gap is not None else None
 
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if threading.get_ident() != gate.thread or recorder.transformed or after_layers and recorder.skips_head:
                 return kind.__call__(self, *args, **kwargs)
             recorder.evaluate((args, kwargs))
             out = timed(*args, **kwargs)
-            if weight_bytes and records and not recorder.transformed:
-                recorder.note_work(multiplications, weight_bytes, args, out)
+            if records and not recorder.transformed:
+                if before is not None and len(records) > FIELDS and records[-FIELDS - 2] == gap:
+                    recorder.note_gap(before, args)
+                if weight_bytes:
+                    recorder.note_work(multiplications, weight_bytes, args, out)
             return out
 
         swap_class(module, call, self._restore)
@@ -145,8 +171,17 @@ class MlxRecorder(Recorder):
         """FLOPs and bytes of the module that was recorded last, from its shapes."""
         rows = out.size / out.shape[-1] if getattr(out, "shape", None) else 0
         moved = weight_bytes + sum(a.nbytes for a in _arrays((inputs, out), self.mx.array))
-        self.work.append(DETAIL.pack(2 * multiplications * rows, moved, 0, 0, 0, 0, 0, 0, 0, 0))
-        self.records[-1] = self.records[-1] & NONE | len(self.work) << 32
+        self._note((2 * multiplications * rows, moved), -1)
+
+    def note_gap(self, before: GapWork, inputs: Any) -> None:
+        """The same of what lies before that module."""
+        values = next(_arrays(inputs, self.mx.array), None)
+        if values is not None and values.size and self.passing is not None:
+            self._note(before.amount(self.passing, tuple(values.shape), values.nbytes // values.size), -FIELDS - 1)
+
+    def _note(self, amount: Amount, at: int) -> None:
+        self.work.append(DETAIL.pack(*amount, *NO_STATISTICS))
+        self.records[at] = self.records[at] & NONE | len(self.work) << 32
 
     def _record_shared_head(self) -> None:
         out, records = self.logits_of, self.records
@@ -176,7 +211,7 @@ class MlxWatch:
 
         self.mx, self.run, self.model, self.tokenizer = mx, run, model, tokenizer
         self.device = str(mx.default_device())
-        self.recorder = MlxRecorder(mx, run, plan if depth != "off" else None)
+        self.recorder = MlxRecorder(mx, run, plan if depth != "off" else None, getattr(model, "args", None))
         self.recorder.unphased_ns = clock_ns()
         self.request: Optional[Request] = None
         self.total: Optional[int] = None  # positions of the prompt of mlx-lm's generate; None: a loop of the program's own
@@ -300,6 +335,7 @@ class MlxWatch:
         self.reads_ids = len(shape) == 2 and "int" in str(getattr(ids, "dtype", ""))
         self.passes += 1
         self.items += shape[0] if shape else 1
+        self.recorder.passing = Pass(shape[0], shape[1], self._cached(args, kwargs), True) if self.reads_ids else None
         if self.reads_ids:
             self._begin_of_text(shape[0], shape[1], self._cached(args, kwargs), now)
         else:
@@ -379,22 +415,23 @@ class MlxWatch:
 
 def facts_of_mlx(model: Any) -> Dict[str, Any]:
     """The model's facts that are stored with the run; quantised weights count as the values that they hold."""
+    stored, values = 0, 0.0
+
     def count(module: Any) -> float:
+        nonlocal stored, values
         tree, total = _Tree(module), 0.0
         packed = 32 / module.bits if isinstance(getattr(module, "bits", None), int) and "scales" in tree._parameters else 1
         for name, value in tree._parameters.items():
+            stored += value.nbytes
+            if packed == 1 or name == "scales":  # of what it computes with
+                values = value.nbytes / value.size
             if packed == 1 or name not in ("scales", "biases"):
                 total += value.size * (packed if name == "weight" else 1)
         return total + sum(count(child.target) for child in tree._modules.values())
 
-    facts: Dict[str, Any] = {"architecture": type(model).__name__, "parameters": int(count(model))}
-    arguments = getattr(model, "args", None)
-    for name, key in (("num_hidden_layers", "layers"), ("hidden_size", "hidden_size"), ("vocab_size", "vocab_size"),
-                      ("num_attention_heads", "heads"), ("num_key_value_heads", "kv_heads"), ("intermediate_size", "ffn_size")):
-        value = getattr(arguments, name, None)
-        if isinstance(value, int):
-            facts[key] = value
-    return facts
+    parameters = int(count(model))
+    return {"architecture": type(model).__name__, "parameters": parameters, "weight_bytes": stored,
+            **sizes_of(getattr(model, "args", None), values)}
 
 
 def dtype_of_mlx(model: Any) -> Optional[str]:

@@ -1,8 +1,9 @@
-"""Rich display of a run in notebooks: a table and a small chart, as HTML with inline SVG and no script."""
+"""Rich display in notebooks: of runs a table and a small chart, as HTML with inline SVG and no script. No energy is shown
+without its interval."""
 from __future__ import annotations
 
 from html import escape
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 PHASES = {"pre_inference": "#8c8c8c", "prefill": "#4c78a8", "decode": "#f58518", "post_inference": "#b5b5b5",
           "idle": "#dddddd"}
@@ -37,16 +38,30 @@ def _bars(title: str, values: Sequence[Tuple[str, Optional[float], str, str]]) -
     return "".join(parts) + "</svg>"
 
 
-def measured_table(measured: Any) -> str:
-    """A measured block (window.Measured): its figures and those of its rails, each with its interval."""
-    result = measured.result
-    rails = {} if result is None else result.rails
-    rows = [("time", "not measured yet" if result is None else f"{measured.seconds:.4g} s"),
-            ("energy", "unavailable" if measured.energy is None else f"{measured.energy} ({result.energy_source})"),
-            *((name, "unavailable" if energy is None else str(energy)) for name, energy in rails.items())]
-    cells = "".join(f"<tr><th style='text-align:left'>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in rows)
-    caption = f"<caption>{escape(measured.name)}</caption>" if measured.name else ""
-    return f"<table>{caption}{cells}</table>"
+def said(energy: Any, source: Optional[str] = None) -> str:
+    """An energy (session.Energy) as text."""
+    return "unavailable" if energy is None else f"{energy} ({source})" if source else str(energy)
+
+
+def table(rows: Iterable[Tuple[str, Any]], caption: Optional[str] = None) -> str:
+    """Named figures, one below the other."""
+    cells = "".join(f"<tr><th style='text-align:left'>{escape(n)}</th><td>{escape(str(v))}</td></tr>" for n, v in rows)
+    return f"<table>{f'<caption>{escape(caption)}</caption>' if caption else ''}{cells}</table>"
+
+
+def window_table(window: Any, name: Optional[str] = None) -> str:
+    """A measured window (session.WindowResult, None: it has not ended): its figures and those of its rails."""
+    if window is None:
+        return table([("time", "not measured yet"), ("energy", "unavailable")], name)
+    return table([("time", f"{window.duration_ms / 1000:.4g} s"), ("energy", said(window.energy, window.energy_source)),
+                  *((rail, said(energy)) for rail, energy in window.rails.items())], name)
+
+
+def result_table(result: Any) -> str:
+    """A run that has ended (session.Result)."""
+    return table([("run", result.run_id), ("status", result.status), ("energy", said(result.energy, result.energy_source)),
+                  ("above idle", said(result.energy_net)), ("per token", per_token(result.summary)),
+                  *((name, f"{phase.duration_ms:.4g} ms, {said(phase.energy)}") for name, phase in result.phases.items())])
 
 
 def _sums(rows: Sequence[Mapping[str, Any]], key: str, value: str) -> Dict[str, Figure]:
@@ -96,8 +111,7 @@ def picture_of(run: Mapping[str, Any], phases: Sequence[Mapping[str, Any]],
         by_component.append(bar(f"{len(others)} others", _sums(others, "name", "value")["others"], "#b5b5b5"))
     facts = [("run", run.get("id")), ("model", run.get("model_name")), ("status", run.get("status")),
              ("energy", f"{_energy_of(run)} ({run.get('energy_source')})"), ("per token", per_token(run))]
-    cells = "".join(f"<tr><th style='text-align:left'>{escape(n)}</th><td>{escape(str(v))}</td></tr>" for n, v in facts)
-    parts: List[str] = [f"<div><table>{cells}</table>", _bars(f"{what} by phase", by_phase)]
+    parts: List[str] = [f"<div>{table(facts)}", _bars(f"{what} by phase", by_phase)]
     if by_component:
         parts.append("<br/>" + _bars(f"{what} by component", by_component))
     return "".join(parts) + "</div>"

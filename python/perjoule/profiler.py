@@ -18,21 +18,16 @@ from .mlx import MlxWatch, dtype_of_mlx, facts_of_mlx, is_mlx, plan_of_mlx
 from .names import Module, plan_of
 from .session import Result, Run, Session, default_session, warn
 from .watch import Watch
+from .work import sizes_of, stored_bytes
 
 
 def _facts_of(model: Module) -> Dict[str, Any]:
     """The model's facts that are stored with the run."""
     config = getattr(model, "config", None)
-    text = getattr(config, "text_config", None) or config
-    parameters = sum(p.numel() for p in model.parameters())
-    facts: Dict[str, Any] = {"architecture": type(model).__name__, "parameters": parameters}
-    for name, key in (("num_hidden_layers", "layers"), ("hidden_size", "hidden_size"), ("vocab_size", "vocab_size"),
-                      ("num_attention_heads", "heads"), ("num_key_value_heads", "kv_heads"),
-                      ("intermediate_size", "ffn_size")):
-        value = getattr(text, name, None)
-        if isinstance(value, int):
-            facts[key] = value
-    return facts
+    parameters = list(model.parameters())
+    values = next((p.element_size() for p in parameters if p.is_floating_point()), 0)
+    return {"architecture": type(model).__name__, "parameters": sum(p.numel() for p in parameters),
+            "weight_bytes": int(stored_bytes(model)), **sizes_of(getattr(config, "text_config", None) or config, values)}
 
 
 def _texts_of(prompt: Any) -> Optional[List[str]]:

@@ -17,11 +17,19 @@ if TYPE_CHECKING:
 
 from .notebook import per_token, picture_of, table_of, with_interval
 
+# of steps, and of sections outside them: kernels of a CUDA program
+COMPONENTS = (
+    "WITH this(id) AS (SELECT ?) SELECT * FROM components_of_runs WHERE run_id = (SELECT id FROM this) UNION ALL "
+    "SELECT s.run_id, s.phase, NULL, NULL, NULL, NULL, NULL, c.id, c.component_name, c.time_ms, c.energy_mj, c.net_energy_mj, "
+    "c.energy_sd_mj, c.method, c.flops_estimate, c.bytes_estimate, c.activation_mean, c.activation_std, c.activation_max, "
+    "c.activation_sparsity FROM pipeline_sections s CROSS JOIN component_metrics c ON c.section_id = s.id WHERE "
+    "s.run_id = (SELECT id FROM this) AND c.layer_metric_id IS NULL AND c.token_id IS NULL AND c.step_id IS NULL")
+
 TABLES = {
     # tables of to_pandas and to_polars: name -> query with the run's id
     "tokens": "SELECT position, sequence, text, phase, start_ms, duration_ms, energy_mj, net_energy_mj, energy_sd_mj, "
               "power_snapshot_mw, method FROM tokens WHERE run_id = ? ORDER BY position, sequence",
-    "components": "SELECT * FROM components_of_runs WHERE run_id = ?",
+    "components": COMPONENTS,
     "phases": "SELECT phase, start_ms, duration_ms, energy_mj, net_energy_mj, energy_sd_mj, method FROM run_phases "
               "WHERE run_id = ? ORDER BY start_ms",
     "sections": "SELECT phase, section_name, start_ms, duration_ms, energy_mj, net_energy_mj, energy_sd_mj FROM "
@@ -31,7 +39,7 @@ TABLES = {
     # the errors of parts of one run are mostly common, so their sum is an upper bound
     "energy_by_component": "SELECT phase, component_name, count(*) AS count, sum(time_ms) AS time_ms, "
                            "sum(energy_mj) AS energy_mj, sum(flops_estimate) AS flops, sum(bytes_estimate) AS bytes, "
-                           "sum(energy_sd_mj) AS energy_sd_mj FROM components_of_runs WHERE run_id = ? "
+                           "sum(energy_sd_mj) AS energy_sd_mj FROM (" + COMPONENTS + ") "
                            "GROUP BY phase, component_name",
 }
 

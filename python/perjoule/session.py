@@ -27,6 +27,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 
 from . import _native as n
 from .errors import EnergyUnavailable, SensorsContradict
+from .notebook import per_token, result_table, said, window_table
 
 clock_ns = time.monotonic_ns  # the clock that libperjoule uses throughout
 
@@ -91,6 +92,12 @@ class Result:
     def joules(self) -> Optional[float]:
         return None if self.energy is None else self.energy.joules
 
+    def __repr__(self) -> str:
+        return f"<result of run {self.run_id}: {self.status}, {said(self.energy, self.energy_source)}, per token {per_token(self.summary)}>"
+
+    def _repr_html_(self) -> str:
+        return result_table(self)
+
 
 def _phase(p: n.PhaseResult) -> PhaseResult:
     return PhaseResult(p.duration_ms, _energy(p.gross), _energy(p.net))
@@ -133,6 +140,9 @@ class WindowResult:
     random_mj: Optional[float] = None
     gain_mj: Optional[float] = None
     warning: Optional[str] = None  # what the sensors contradict each other in
+
+    def _repr_html_(self) -> str:
+        return window_table(self)
 
 
 def _read_window(r: n.WindowResult) -> WindowResult:

@@ -20,13 +20,13 @@ import inspect
 import os
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from . import _native as n
 from .devices import synchronise_devices
 from .frameworks import WAITS
-from .notebook import measured_table
+from .notebook import said, table, window_table
 from .session import Energy, OpenWindow, Session, WindowResult
 
 
@@ -118,7 +118,7 @@ class Measured:
         return f"<measured {self}>"
 
     def _repr_html_(self) -> str:
-        return measured_table(self)
+        return window_table(self.result, self.name)
 
 
 def _rails(result: Optional[WindowResult]) -> Dict[str, Optional[float]]:
@@ -278,6 +278,17 @@ class Measurement:
     total: Optional[Energy]  # total of the machine, with its interval
     energy_source: str
     soc_energy: Optional[SocEnergy] = None  # None: not one of Apple's chips
+    rails: Mapping[str, Optional[Energy]] = field(default_factory=dict)  # what the above are taken from, with intervals
+
+    def _figures(self) -> Dict[str, str]:
+        return {"time": f"{self.time:.4g} s", "total": said(self.total, self.energy_source),
+                **{name: said(energy) for name, energy in self.rails.items()}}
+
+    def __repr__(self) -> str:
+        return f"<measurement: {', '.join(f'{name} {figure}' for name, figure in self._figures().items())}>"
+
+    def _repr_html_(self) -> str:
+        return table(self._figures().items())
 
     @property
     def total_energy(self) -> Optional[float]:
@@ -403,7 +414,7 @@ class Window:
             time=result.duration_ms / 1000, gpu_energy=_numbered(rails, "gpu", self._indices),
             cpu_energy=_numbered(rails, "cpu", self._cpu_indices) or None,
             dram_energy=_numbered(rails, "dram", self._cpu_indices) or None,
-            total=result.energy, energy_source=result.energy_source, soc_energy=_soc_energy(rails))
+            total=result.energy, energy_source=result.energy_source, soc_energy=_soc_energy(rails), rails=result.rails)
 
 
 ZeusMonitor = Window  # aliases, so that migrating from Zeus changes only the import

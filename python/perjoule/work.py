@@ -52,7 +52,7 @@ def _moved(*values: Any) -> float:
     return sum(nbytes(tensor) for tensor in tensors_in(values))
 
 
-def _stored(module: Module) -> float:
+def stored_bytes(module: Module) -> float:
     """Bytes of a module's weights and those of its submodules; torch's own quantised layers pack them into an object."""
     packed = [m.weight() for m in module.modules() if callable(getattr(m, "weight", None))]
     return sum(nbytes(t) for t in [*module.parameters(), *module.buffers(), *packed])
@@ -60,6 +60,21 @@ def _stored(module: Module) -> float:
 
 def first_tensor(value: Any) -> Any:
     return next(tensors_in((value,)), None)
+
+
+SIZES = {"layers": "num_hidden_layers", "hidden_size": "hidden_size", "vocab_size": "vocab_size", "heads": "num_attention_heads",
+         "kv_heads": "num_key_value_heads", "ffn_size": "intermediate_size"}
+
+
+def sizes_of(config: Any, value_bytes: float) -> Dict[str, Any]:
+    """A model's sizes, as they are stored with its runs: those that its configuration states, and the bytes that a token
+    takes in its cache if every layer keeps keys and values of all tokens in a type of so many bytes."""
+    facts = {name: getattr(config, theirs) for name, theirs in SIZES.items() if isinstance(getattr(config, theirs, None), int)}
+    if facts.keys() >= {"layers", "hidden_size", "heads"} and facts["heads"] and not any(
+            getattr(config, name, None) for name in ("kv_lora_rank", "sliding_window", "layer_types", "layers_block_type", "state_size")):
+        head = getattr(config, "head_dim", None) or facts["hidden_size"] // facts["heads"]
+        facts["kv_bytes_per_token"] = int(2 * facts["layers"] * facts.get("kv_heads", facts["heads"]) * head * value_bytes)
+    return facts
 
 
 # ---- modules -----------------------------------------------------------------------------------
@@ -79,7 +94,7 @@ def _linear_leaves(module: Module) -> List[Module]:
 
 
 def _linear(module: Module) -> Callable[[Any, Any], Amount]:
-    leaves, stored = _linear_leaves(module), _stored(module) or math.nan
+    leaves, stored = _linear_leaves(module), stored_bytes(module) or math.nan
     sizes = [(_linear_size(leaf) or (0, 0), getattr(leaf, "bias", None) is not None) for leaf in leaves]
     per_row = float(sum(2 * i * o + biased * o for (i, o), biased in sizes))
 
@@ -91,7 +106,7 @@ def _linear(module: Module) -> Callable[[Any, Any], Amount]:
 
 def _router(module: Module) -> Callable[[Any, Any], Amount]:
     """A product with a matrix of its own, before a choice of experts."""
-    stored = _stored(module)
+    stored = stored_bytes(module)
 
     def amount(inputs: Any, out: Any) -> Amount:
         x = first_tensor(inputs)
@@ -100,7 +115,7 @@ def _router(module: Module) -> Callable[[Any, Any], Amount]:
 
 
 def _embedding(module: Module) -> Callable[[Any, Any], Amount]:
-    row = _stored(module) / module.num_embeddings
+    row = stored_bytes(module) / module.num_embeddings
 
     def amount(inputs: Any, out: Any) -> Amount:
         out = first_tensor(out)
@@ -109,7 +124,7 @@ def _embedding(module: Module) -> Callable[[Any, Any], Amount]:
 
 
 def _convolution(module: Module) -> Callable[[Any, Any], Amount]:
-    per_value, stored = 2.0 * math.prod(module.weight.shape[1:]), _stored(module)
+    per_value, stored = 2.0 * math.prod(module.weight.shape[1:]), stored_bytes(module)
     transposed, biased = "Transpose" in type(module).__name__, getattr(module, "bias", None) is not None
 
     def amount(inputs: Any, out: Any) -> Amount:
@@ -120,7 +135,7 @@ def _convolution(module: Module) -> Callable[[Any, Any], Amount]:
 
 
 def _elementwise(module: Module, each: int) -> Callable[[Any, Any], Amount]:
-    stored = _stored(module)
+    stored = stored_bytes(module)
 
     def amount(inputs: Any, out: Any) -> Amount:
         return float(each * first_tensor(out).numel()), stored + _moved(inputs[:1], out)
@@ -220,12 +235,11 @@ class Attention:
         return flops, size * rows * (kept * (seen + query) + 2 * query * width)
 
 
-class Work:
-    """The work of one part, and of what lies before it."""
+class GapWork:
+    """The work that lies before a part, without a module of its own."""
 
     def __init__(self, part: Part, config: Any = None) -> None:
         parent, gap = part.parent, (part.gap or "").rsplit(".", 1)[-1]
-        self._of_module = of_module(part.module)
         self.attention = Attention(parent, config) if gap == "attention" and parent is not None and not _is_cross(part) else None
         siblings: List[str] = list(parent._modules) if parent is not None else []
         self.activation = 0
@@ -235,6 +249,23 @@ class Work:
             if {"gate_proj", "up_proj"} <= set(siblings) and any(name in ACTIVATIONS for name in siblings):
                 self.activation = 1  # the activation is a module that is timed itself, and only the product is left
 
+    def amount(self, of: Pass, shape: Tuple[int, ...], size: int) -> Amount:
+        """`shape`: of what the part reads, in values of so many bytes."""
+        if self.attention is not None:
+            return self.attention.amount(of, shape, size)
+        if self.activation:
+            values = math.prod(shape)
+            return float(self.activation * values), float(size * values * (2 if self.activation == ACTIVATION else 3))
+        return UNKNOWN
+
+
+class Work:
+    """The work of one part, and of what lies before it."""
+
+    def __init__(self, part: Part, config: Any = None) -> None:
+        self._of_module, self._gap = of_module(part.module), GapWork(part, config)
+        self.attention = self._gap.attention
+
     def of_call(self, inputs: Any, out: Any) -> Amount:
         try:
             return UNKNOWN if self._of_module is None else self._of_module(inputs, out)
@@ -243,14 +274,7 @@ class Work:
 
     def of_gap(self, of: Pass, inputs: Any) -> Amount:
         values = first_tensor(inputs)
-        if values is None:
-            return UNKNOWN
-        if self.attention is not None:
-            return self.attention.amount(of, tuple(values.shape), values.element_size())
-        if self.activation:
-            moved = nbytes(values) * (2 if self.activation == ACTIVATION else 3)
-            return float(self.activation * values.numel()), moved
-        return UNKNOWN
+        return UNKNOWN if values is None else self._gap.amount(of, tuple(values.shape), values.element_size())
 
 
 def works_of(plan: Plan, config: Any = None) -> Dict[int, Work]:

@@ -2,6 +2,7 @@
 import importlib.util
 import sys
 import threading
+import types
 import unittest
 import warnings
 
@@ -48,12 +49,27 @@ class Mlx(StoredCase):
         self.assertEqual((summary["input_tokens"], summary["output_tokens"]), (8, 6))
         self.assertEqual(self.tokens(run), [(0, "prefill"), (1, "decode"), (2, "decode"), (3, "decode"), (4, "prefill"), (5, "decode")])
         self.assertEqual(summary["model"]["parameters"], 11 * 4 * 2 + 2 * 3 * 16)
+        self.assertEqual(summary["model"]["weight_bytes"], 4 * summary["model"]["parameters"])
         rows = {r["component_name"]: r for r in run.rows("energy_by_component") if r["phase"] == "prefill"}
         self.assertEqual(set(rows), {"embed_tokens", "q_proj", "attention", "o_proj", "up_proj", "lm_head"})
         # 2 layers, prompts of 5 and 3 tokens: 2 x 16 x 8 FLOPs each; weights of both passes, inputs and outputs
         self.assertEqual(rows["q_proj"]["flops"], 2 * 2 * 16 * 8)
         self.assertEqual(rows["q_proj"]["bytes"], 2 * (2 * 64 + 2 * 8 * 16))
         self.assertIsNone(rows["attention"]["flops"])
+
+    def test_attention_of_a_model_that_states_its_sizes(self):
+        model = mlx.Model()
+        model.args = types.SimpleNamespace(num_hidden_layers=2, hidden_size=4, num_attention_heads=2, num_key_value_heads=2)
+        run, summary = self.record(model, lambda: loop(model, 2))
+        self.assertEqual(summary["model"]["kv_bytes_per_token"], 2 * 2 * 4 * 4)
+        found = {r["phase"]: (r["flops"], r["bytes"]) for r in run.rows("energy_by_component") if r["component_name"] == "attention"}
+        for phase, query, keys, pairs in (("prefill", 5, 5, 15), ("decode", 1, 6, 6)):
+            flops = 4 * 4 * pairs + 5 * 2 * pairs + 4 * query  # of scores and values, the softmax of 2 heads, and scaling
+            self.assertEqual(found[phase], (2 * flops, 2 * 4 * (2 * 4 * (keys + query) + 2 * 4 * query)), phase)
+        model.args.layer_types = ["sliding_attention", "full_attention"]
+        run, summary = self.record(model, lambda: loop(model, 2))
+        self.assertNotIn("kv_bytes_per_token", summary["model"])
+        self.assertEqual({r["flops"] for r in run.rows("energy_by_component") if r["component_name"] == "attention"}, {None})
 
     def test_work_lies_where_it_was_described(self):
         model, where = mlx.Model(layers=1), []
@@ -175,6 +191,8 @@ class RealMlx(StoredCase):
         counts = {(r["phase"], r["component_name"]): (r["count"], r["flops"]) for r in run.rows("energy_by_component")}
         self.assertEqual(counts["decode", "down_proj"], (2 * 8, 2 * 8 * 2 * 128 * 64))
         self.assertEqual(counts["prefill", "attention"][0], 2 * 2)
+        self.assertEqual(counts["decode", "attention"][1], 2 * sum(4 * 64 * keys + 5 * 4 * keys + 64 for keys in range(8, 16)))
+        self.assertEqual(counts["decode", "act"][1], 2 * 8 * 5 * 128)
 
 
 if __name__ == "__main__":

@@ -75,6 +75,19 @@ class Reading(StoredCase):
         with self.assertRaisesRegex(ValueError, "tokens"):
             run.rows("nonsense")
 
+    def test_components_outside_steps_are_read(self):
+        """As those of a program of which only its kernels and their sections are known."""
+        with self.session().run() as run, run.phase("decode"), run.section("stream 7"):
+            for _ in range(2):
+                with run.component("gemm"):
+                    time.sleep(0.01)
+        run = perjoule.open(self.db).run()
+        self.assertEqual([(r["component_name"], r["position"], r["layer_index"]) for r in run.rows("components")],
+                         [("gemm", None, None)] * 2)
+        self.assertEqual([(r["component_name"], r["phase"], r["count"]) for r in run.rows("energy_by_component")],
+                         [("gemm", "decode", 2)])
+        self.assertIn(">gemm</text>", run._repr_html_())
+
     def test_pictures_are_whole_and_escape_what_they_show(self):
         self.record(model_name="<b>&")
         runs = perjoule.open(self.db).runs()
@@ -93,6 +106,19 @@ class Reading(StoredCase):
             self.assertEqual([e for e in energies if "\u00b1" not in e], [])
         half = perjoule.notebook.NORMAL_95 * run["total_energy_sd_mj"] / 1000
         self.assertIn(f"{run['total_energy_mj'] / 1000:.4g} \u00b1 {half:.2g} J", run._repr_html_())
+
+    def test_results_and_windows_show_no_energy_without_its_interval(self):
+        result, monitor = self.record(), perjoule.Window()
+        monitor.begin_window("w")
+        with perjoule.measure() as m:
+            time.sleep(0.02)
+        for shown in (result, m, m.result, monitor.end_window("w")):
+            for text in (repr(shown), shown._repr_html_()):
+                self.assertRegex(text, r"\d J\b|Energy\(mj=")
+                self.assertEqual(re.findall(r"\d J\b(?! \(95 %: )", re.sub("\u00b1 [^ ]+ J", "", text)), [], text)
+        self.assertRegex(repr(result), r"^<result of run .*: completed, .* J \(95 %: .*\) \(modelled\), per token .* \u00b1 .* J")
+        unknown = perjoule.session.WindowResult(20, "unavailable", False, None, None, None)
+        self.assertIn("<td>unavailable</td>", unknown._repr_html_())
 
     def test_without_energy_the_picture_shows_time(self):
         with self.session(power="none").run() as run, run.phase("decode"), run.token(0):

@@ -2,11 +2,15 @@
 
 Skipped, with the reason, where torch and transformers can't be imported.
 """
+import contextlib
 import copy
 import gc
 import inspect
+import io
 import os
 import pathlib
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -25,6 +29,8 @@ from perjoule.sparing import PartSteps
 from perjoule.watch import WHY_COMPILED
 from profiling.pipeline_profiler import InferencePipelineProfiler
 from support import StoredCase, recorded_warnings
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
@@ -70,6 +76,26 @@ class Profiling(StoredCase):
         self.assertEqual(summary["settings"]["level"], "fine")
         self.assertEqual(summary["id"], session.run_id)
         self.assertEqual(summary["model"]["layers"], 2)
+
+    @unittest.skipUnless((ROOT / "docs/python.md").exists(), "needs the source tree")
+    def test_the_script_and_the_commands_of_the_document(self):
+        """With fewer tokens, and in this process, because importing torch takes seconds."""
+        text = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+        script, = re.findall(r"^```python joules.py\n(.*?)^```$", text, re.M | re.S)
+        commands, = (block for block in re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S) if "joules.py" in block)
+        first, *others = commands.replace("-n 300", "-n 8").replace("models/demo", str(ROOT / "models/demo")).splitlines()
+        power, words = re.fullmatch(r"PERJOULE_POWER=(\S+) PERJOULE_DB=both.db python3 (.*)", first).groups()
+        os.environ["PERJOULE_POWER"], said = power, io.StringIO()
+        with unittest.mock.patch.object(sys, "argv", words.split()), contextlib.redirect_stdout(said):
+            exec(compile(script.replace("max_new_tokens=300", "max_new_tokens=8"), "joules.py", "exec"), {})
+        self.assertRegex(said.getvalue(), r"^([\d.e-]+|None)\n$")
+        for line in others:
+            words = shlex.split(line.replace("both.db", self.db))
+            self.assertEqual(words.pop(0), "perjoule")
+            subprocess.run([os.environ["PERJOULE_PROGRAM"], *words], check=True, stdout=subprocess.PIPE, timeout=200)
+        ours, theirs = perjoule.open(self.db).runs(tag="side-by-side")
+        self.assertEqual([(run["engine"], run["input_tokens"], run["output_tokens"]) for run in (ours, theirs)],
+                         [(engine, theirs["input_tokens"], 8) for engine in ("perjoule", "pytorch")])
 
     def test_same_ids_with_and_without_and_nothing_left(self):
         for cls in ("Llama", "Gemma2", "Phi3", "Mixtral"):

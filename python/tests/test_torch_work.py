@@ -2,7 +2,11 @@
 
 Skipped, with the reason, where torch and transformers can't be imported.
 """
+import json
 import math
+import os
+import pathlib
+import subprocess
 import time
 import unittest
 import unittest.mock
@@ -90,6 +94,27 @@ class Models(StoredCase):
         self.assertLessEqual({"q_proj", "down_proj", "lm_head", "attention"}, known)
         both, = self.rows("SELECT count(*) AS n FROM component_metrics WHERE activation_max IS NOT NULL AND flops_estimate > 0")
         self.assertGreater(both["n"], 0)  # statistics and work are in the same details
+
+    def test_advice_knows_the_parts(self):
+        """On a machine whose power is a recording that was measured."""
+        trace = pathlib.Path(self.folder, "power.csv")
+        trace.write_text("timestamp_ms,cpu_mw\n" + "".join(f"{i},40000\n" for i in range(0, 20000, 5)))
+        shape = dict(vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+                     num_key_value_heads=2, max_position_embeddings=64)
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape)).eval()
+        profiler = perjoule.InferencePipelineProfiler(model=model, session=self.session(power=f"replay:{trace}"))
+        with profiler.run():
+            model.generate(torch.tensor([[5, 9, 20, 33, 7]]), max_new_tokens=12, do_sample=False, eos_token_id=None)
+        facts = profiler.get_summary()["model"]
+        self.assertEqual(facts["weight_bytes"], 4 * (facts["parameters"] + sum(b.numel() for b in model.buffers())))
+        self.assertEqual(facts["kv_bytes_per_token"], 2 * 2 * 2 * 16 * 4)
+        said = json.loads(subprocess.run([os.environ["PERJOULE_PROGRAM"], "show", "last", "--advice", "--json", "--db", self.db],
+                                         check=True, capture_output=True, text=True).stdout)
+        self.assertIsNone(said["refusal"])
+        reasons = {each["rule"]: each["reason"] for each in said["silent"]}
+        for rule in ("batch-up", "dtype"):
+            self.assertEqual(reasons[rule], "the processor's cache holds all weights")
+        self.assertEqual(reasons["calibrate"], "only components of perjoule's engine can be calibrated")
 
     def test_experts(self):
         config = transformers.MixtralConfig(

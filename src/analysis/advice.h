@@ -33,6 +33,7 @@ typedef struct pj_advice_facts {
     const char *device;  /* that computed, quoted for a shell; NULL: the CPU */
     const char *prompt;  /* quoted for a shell; NULL: too long, or private */
     bool prompt_is_ids;  /* token ids, as in "1,2,3" */
+    bool is_elsewhere;   /* another engine computed: only its own program can repeat the run */
     const char *refusal; /* why there is no advice on this run at all; NULL: there may be */
     bool has_energy;
     uint64_t input_tokens, output_tokens;

@@ -54,6 +54,7 @@ static const char *advice_machine_power_limit(const pj_advice_facts *f, pj_advic
 
 static const char *advice_machine_calibrate(const pj_advice_facts *f, pj_advice *a)
 {
+    if (f->is_elsewhere) return "only components of perjoule's engine can be calibrated";
     if (!(f->interval > 0.2)) return "the intervals of components are below 20 %, or unknown";
     if (f->interval_calibrated >= 0.9 * f->interval)
         return "a calibration would not narrow the intervals";

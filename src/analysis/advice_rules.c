@@ -85,10 +85,26 @@ static unsigned long long each(const pj_advice_facts *f, uint64_t tokens)
     return tokens / (f->batch ? f->batch : 1);
 }
 
+/* The user changes and repeats the program; the command compares what comes of it. */
+static bool compares_elsewhere(const pj_advice_facts *f, pj_advice *a)
+{
+    if (f->is_elsewhere)
+        snprintf(a->test, sizeof a->test,
+                 "perjoule compare %s last  # after running the program again as advised",
+                 f->run_id);
+    return f->is_elsewhere;
+}
+
+void pj_advice_command(const pj_advice_facts *f, pj_advice *a, const char *command)
+{
+    if (!compares_elsewhere(f, a)) snprintf(a->test, sizeof a->test, "%s", command);
+}
+
 void pj_advice_experiment(const pj_advice_facts *f, pj_advice *a, const char *settings, ...)
 {
     char others[64];
     va_list args;
+    if (compares_elsewhere(f, a)) return;
     va_start(args, settings);
     vsnprintf(others, sizeof others, settings, args);
     va_end(args);
@@ -100,6 +116,7 @@ void pj_advice_experiment(const pj_advice_facts *f, pj_advice *a, const char *se
 
 void pj_advice_run(const pj_advice_facts *f, pj_advice *a, const char *options)
 {
+    if (compares_elsewhere(f, a)) return;
     snprintf(a->test, sizeof a->test,
              "perjoule run -m %s%s%s -n %llu --repeat 5 --warmup 1 %s%s%s%s", f->model,
              f->device ? " --device " : "", f->device ? f->device : "", each(f, f->output_tokens),

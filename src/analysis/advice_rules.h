@@ -37,6 +37,9 @@ const char *pj_advice_not_bytes_bound(const pj_advice_facts *f);
 /* A neighbour that differs in exactly one setting: `threads`, `batch` (0: as this run) or dtype. */
 const pj_advice_neighbour *pj_advice_neighbour_of(const pj_advice_facts *f, uint32_t threads,
                                                   uint32_t batch, const char *dtype);
+/* The command that tests an advice; of a run of another engine, the comparison with its repetition.
+ */
+void pj_advice_command(const pj_advice_facts *f, pj_advice *a, const char *command);
 /* A "perjoule experiment …" command that compares this run's settings with others. */
 void pj_advice_experiment(const pj_advice_facts *f, pj_advice *a, const char *settings, ...)
     __attribute__((format(printf, 3, 4)));

@@ -32,7 +32,7 @@ static const char *advice_run_keep_resident(const pj_advice_facts *f, pj_advice 
              "Loading the model took %.0f %% of this run's energy, and the same model ran %u "
              "time%s in the hour before: keep it in memory.",
              100 * share, f->same_model_last_hour, f->same_model_last_hour == 1 ? "" : "s");
-    snprintf(a->test, sizeof a->test, "perjoule serve");
+    pj_advice_command(f, a, "perjoule serve");
     pj_bounds saved = pj_bounds_of(share, PJ_Z95 * sd * share);
     return pj_advice_saves(f, a, "total", f->total_mj, saved.lo, share, saved.hi, "observed");
 }
@@ -58,6 +58,8 @@ static const char *batch_up(const pj_advice_facts *f, pj_advice *a)
     if (!(f->matrix_mj > 0 && f->decode_mj > 0))
         return "the bytes read by decode are unknown (depth off, or no decoding)";
     if (pj_advice_not_bytes_bound(f)) return pj_advice_not_bytes_bound(f);
+    if (isnan(f->memory_bytes) || isnan(f->model_bytes) || isnan(f->kv_bytes_per_token))
+        return "how much memory a larger batch needs is unknown";
     if (!has_room_for(f, next)) return "there is not enough memory for a larger batch";
     pj_advice_evidence(a, "weights_energy_share", "share", reading,
                        "of the request reads weights in decode");
@@ -171,8 +173,8 @@ static const char *advice_run_kv_precision(const pj_advice_facts *f, pj_advice *
     double most = saved + 0.5 * f->prefill_attention_mj / f->request_mj;
     if (!(f->decode_bytes > 0 && f->cache_bytes > 0)) return "the bytes read by decode are unknown";
     if (!(share > 0.3)) return "the cache is less than 30 % of the bytes that decode reads";
-    if (!f->kv_type || strcmp(f->kv_type, "f32") != 0)
-        return "keys and values are already stored in 16 bits";
+    if (!f->kv_type) return "the type of cached keys and values is unknown";
+    if (strcmp(f->kv_type, "f32") != 0) return "keys and values are already stored in 16 bits";
     pj_advice_evidence(a, "cache_byte_share", "share", share,
                        "of the bytes that decode reads are cached keys and values");
     a->quality = "negligible";
@@ -249,8 +251,10 @@ static const char *advice_run_speculate(const pj_advice_facts *f, pj_advice *a)
              "Decode of one sequence is memory-bound, and %s has the same vocabulary at %.0f %% "
              "of the size: let it draft tokens in a server that supports it (attach measures it).",
              f->smaller_model, 100 * size);
-    snprintf(a->test, sizeof a->test, "perjoule attach --url http://127.0.0.1:8080/v1 %s",
+    char test[PJ_ADVICE_TEXT_BYTES];
+    snprintf(test, sizeof test, "perjoule attach --url http://127.0.0.1:8080/v1 %s",
              f->prompt && !f->prompt_is_ids ? f->prompt : "-f prompt.txt");
+    pj_advice_command(f, a, test);
     return pj_advice_predicts(f, a, lo, (lo + hi) / 2, hi, f->matrix_sd);
 }
 

@@ -99,6 +99,23 @@ pj_mean pj_mean_of(const pj_moments *m, bool may_be_negative)
     return mean;
 }
 
+void pj_sample_add(pj_sample *s, double value)
+{
+    pj_moments_add(&s->plain, value);
+    if (value > 0) pj_moments_add(&s->logs, log(value));
+}
+
+pj_mean pj_sample_mean(const pj_sample *s, bool may_be_negative)
+{
+    pj_mean mean = pj_mean_of(&s->plain, may_be_negative);
+    if (may_be_negative || !s->plain.n || s->logs.n < s->plain.n) return mean;
+    double half = pj_half_width(s->logs.n, s->logs.squares);
+    mean.value = exp(s->logs.mean);
+    mean.lo = mean.value * exp(-half);
+    mean.hi = mean.value * exp(half);
+    return mean;
+}
+
 static size_t without_nans(const double *from, size_t count, double *to)
 {
     size_t n = 0;

@@ -43,6 +43,16 @@ typedef struct pj_mean {
 
 pj_mean pj_mean_of(const pj_moments *moments, bool may_be_negative);
 
+/* Values of one figure, and logarithms of those that are positive. */
+typedef struct pj_sample {
+    pj_moments plain, logs;
+} pj_sample;
+
+void pj_sample_add(pj_sample *sample, double value);
+/* Of positive values the geometric mean, so that the ratio of two means is the one that is tested;
+ * else the arithmetic one. `sd` is of the single values. */
+pj_mean pj_sample_mean(const pj_sample *sample, bool may_be_negative);
+
 double pj_student_two_sided(double t, double degrees); /* p of |T| >= |t| */
 double pj_student_quantile(double probability, double degrees);
 

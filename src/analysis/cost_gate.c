@@ -112,6 +112,13 @@ double pj_cost_spread(const double *values, uint32_t n)
     return sqrt(gate_variance(&m));
 }
 
+/* The 5 % quantile of chi-square as Wilson and Hilferty approximate it. */
+double pj_cost_spread_at_most(double spread, double freedom)
+{
+    double v = 2 / (9 * freedom), root = 1 - v - 1.645 * sqrt(v);
+    return spread / sqrt(root * root * root);
+}
+
 uint32_t pj_cost_gate_needed(const pj_cost_gate *g, double spread, double times)
 {
     double stored = g->stored;

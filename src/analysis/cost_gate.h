@@ -50,6 +50,9 @@ pj_cost_look pj_cost_gate_look(const pj_cost_gate *gate, const double *a, const 
                                uint32_t n);
 /* Relative spread of single values; NAN: fewer than two. */
 double pj_cost_spread(const double *values, uint32_t n);
+/* What the true spread exceeds in one of 20 cases, of an estimate with so many degrees of freedom.
+ */
+double pj_cost_spread_at_most(double spread, double freedom);
 /* After how many runs at most 95 of 100 gates have decided, when single runs vary by `spread` and
  * the true ratio is `times` the limit; 0: not within `most`. */
 uint32_t pj_cost_gate_needed(const pj_cost_gate *gate, double spread, double times);

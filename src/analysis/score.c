@@ -26,9 +26,11 @@ pj_score pj_score_of(const char *outcomes)
 /* The probability of at most `fewest` heads in `n` throws of a coin. */
 static double at_most(uint32_t fewest, uint32_t n)
 {
-    double sum = 0;
-    for (uint32_t k = 0; k <= fewest; k++)
-        sum += exp(lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0) - n * M_LN2);
+    double log_share = -(double)n * M_LN2, sum = exp(log_share); /* of throws with k heads */
+    for (uint32_t k = 1; k <= fewest; k++) {
+        log_share += log((n - k + 1.0) / k);
+        sum += exp(log_share);
+    }
     return sum;
 }
 

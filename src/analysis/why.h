@@ -93,6 +93,9 @@ typedef struct pj_why {
     pj_why_common commons[PJ_WHY_COMMONS];
     uint32_t common_count;
     double explained_mj; /* by rows and common causes */
+    /* A phase's change of power that is certain, but of no part in particular; 0: there is none. */
+    double unplaced_mj, unplaced_sd_mj;
+    uint8_t unplaced_phase;
 } pj_why;
 
 /* Collects the runs of one side. */
@@ -111,5 +114,7 @@ void pj_why_fini(pj_why *why); /* may run twice */
 /* One clause that says why, such as "2 calls instead of 1, with equal values". */
 void pj_why_row_text(const pj_why_row *row, char *text, size_t bytes);
 void pj_why_common_text(const pj_why_common *common, char *text, size_t bytes);
+/* A sentence on `unplaced_mj`; false: there is none. */
+bool pj_why_unplaced_text(const pj_why *why, char *text, size_t bytes);
 
 #endif

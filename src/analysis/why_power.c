@@ -89,6 +89,15 @@ static bool has_name(const pj_why *why, uint8_t phase)
     return false;
 }
 
+/* Of several phases the largest. */
+static void keep_unplaced(pj_why *why, uint8_t phase, double change, double sd)
+{
+    if (fabs(change) <= fabs(why->unplaced_mj)) return;
+    why->unplaced_mj = change;
+    why->unplaced_sd_mj = sd;
+    why->unplaced_phase = phase;
+}
+
 void pj_why_find_hotter(pj_why *why, const pj_why_context *c)
 {
     double sd = sd_of_phase(why, c);
@@ -99,7 +108,10 @@ void pj_why_find_hotter(pj_why *why, const pj_why_context *c)
             fabs(change) >= least_share * why->request_a_mj && fabs(change) > PJ_Z95 * sd;
         if (!is_certain || has_name(why, phase)) continue;
         pj_why_row *row = only_explanation(why, phase, change);
-        if (!row) continue;
+        if (!row) {
+            keep_unplaced(why, phase, change, sd);
+            continue;
+        }
         row->kind = PJ_WHY_POWER;
         row->explained_mj = change;
         row->explained = (pj_bounds){change - PJ_Z95 * sd, change + PJ_Z95 * sd};

@@ -1,6 +1,9 @@
 /* Findings in words. */
 #include "analysis/why.h"
 
+#include "base/estimate.h"
+#include "trace/summary.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +27,12 @@ static double ratio_per_call(double from, double from_calls, double to, double t
 {
     bool known = from_calls > 0 && to_calls > 0;
     return known ? to / to_calls / (from / from_calls) : to / from;
+}
+
+/* Decimal places for two significant digits of a small ratio, and two of others. */
+static int places(double ratio)
+{
+    return ratio > 1e-9 && ratio < 0.1 ? 1 - (int)floor(log10(ratio)) : 2;
 }
 
 static void text_alone(const pj_why_row *r, char *text, size_t bytes)
@@ -58,12 +67,12 @@ static void text_amount(const pj_why_row *r, char *text, size_t bytes)
     const char *values = r->same_values == 1 ? " and equal values" : "";
     if (r->kind == PJ_WHY_TYPE)
         snprintf(text, bytes,
-                 "%.2f times the bytes for the same FLOPs%s, in %.2f times the time: another type",
-                 more, values, ms);
+                 "%.*f times the bytes for the same FLOPs%s, in %.*f times the time: another type",
+                 places(more), more, values, places(ms), ms);
     else
         snprintf(text, bytes,
-                 "%.2f times the FLOPs and %.2f times the bytes, in %.2f times the time", flops,
-                 more, ms);
+                 "%.*f times the FLOPs and %.*f times the bytes, in %.*f times the time",
+                 places(flops), flops, places(more), more, places(ms), ms);
 }
 
 static void text_power(const pj_why_row *r, char *text, size_t bytes)
@@ -73,6 +82,16 @@ static void text_power(const pj_why_row *r, char *text, size_t bytes)
     double to = (r->b.mj + r->explained_mj - r->split.power) / r->b.ms;
     snprintf(text, bytes, "%s kernel: %.3g W instead of %.3g W for the same work",
              to > from ? "hotter" : "cooler", to, from);
+}
+
+/* Before its first and after its last step a program may well compute: it starts, loads and ends.
+ */
+static void text_gap(const pj_why_row *r, char *text, size_t bytes)
+{
+    const char *when = r->phase == PJ_PHASE_PRE_INFERENCE    ? "before the first step:"
+                       : r->phase == PJ_PHASE_POST_INFERENCE ? "after the last step:"
+                                                             : "nothing computes for";
+    snprintf(text, bytes, "%s %.3g ms per token instead of %.3g", when, r->b.ms, r->from.ms);
 }
 
 void pj_why_row_text(const pj_why_row *r, char *text, size_t bytes)
@@ -94,14 +113,12 @@ void pj_why_row_text(const pj_why_row *r, char *text, size_t bytes)
     case PJ_WHY_WORK: text_amount(r, text, bytes); return;
     case PJ_WHY_LENGTH: snprintf(text, bytes, "another length of the context"); return;
     case PJ_WHY_KERNEL:
-        snprintf(text, bytes, "%s kernel: %.2f times the time for the same work%s",
-                 ms > 1 ? "slower" : "faster", ms, r->same_values == 1 ? " and equal values" : "");
+        snprintf(text, bytes, "%s kernel: %.*f times the time for the same work%s",
+                 ms > 1 ? "slower" : "faster", places(ms), ms,
+                 r->same_values == 1 ? " and equal values" : "");
         return;
     case PJ_WHY_POWER: text_power(r, text, bytes); return;
-    case PJ_WHY_GAP:
-        snprintf(text, bytes, "nothing computes for %.3g ms per token instead of %.3g", r->b.ms,
-                 r->from.ms);
-        return;
+    case PJ_WHY_GAP: text_gap(r, text, bytes); return;
     default: snprintf(text, bytes, "not certain"); return;
     }
 }
@@ -119,19 +136,32 @@ static void text_clock(const pj_why_common *c, char *text, size_t bytes)
                               "%.0f %%",
                               100 * c->throttled_b, 100 * c->throttled_a);
     if (n < bytes)
-        snprintf(text + n, bytes - n, "; parts take %.2f times the time at %.2f times the power",
-                 c->time_factor, c->power_factor);
+        snprintf(text + n, bytes - n, "; parts take %.*f times the time at %.*f times the power",
+                 places(c->time_factor), c->time_factor, places(c->power_factor), c->power_factor);
 }
 
 void pj_why_common_text(const pj_why_common *c, char *text, size_t bytes)
 {
     if (c->kind == PJ_WHY_LENGTH)
-        snprintf(text, bytes, "%.2f times the prompt tokens per output token", c->time_factor);
+        snprintf(text, bytes, "%.*f times the prompt tokens per output token",
+                 places(c->time_factor), c->time_factor);
     else if (c->kind == PJ_WHY_CLOCK)
         text_clock(c, text, bytes);
     else
         snprintf(text, bytes,
-                 "all parts alike take %.2f times the time at %.2f times the power; no condition "
+                 "all parts alike take %.*f times the time at %.*f times the power; no condition "
                  "that was recorded says why",
-                 c->time_factor, c->power_factor);
+                 places(c->time_factor), c->time_factor, places(c->power_factor), c->power_factor);
+}
+
+bool pj_why_unplaced_text(const pj_why *why, char *text, size_t bytes)
+{
+    double mj = why->unplaced_mj, half = PJ_Z95 * why->unplaced_sd_mj;
+    if (mj == 0) return false;
+    snprintf(text, bytes,
+             "%s takes %.3g mJ %s per token (%.3g to %.3g) at the same time, by power, and the "
+             "sensor does not tell which part: compare runs of 100 tokens and more, or several",
+             pj_phase_name((pj_phase)why->unplaced_phase), fabs(mj), mj > 0 ? "more" : "less",
+             fabs(mj) - half, fabs(mj) + half);
+    return true;
 }

@@ -1,9 +1,11 @@
 /* perjoule attach: the energy of requests to another engine's server, one by one. */
 #include "cli/attach_client.h"
 
+#include "attach/energy_fields.h"
 #include "base/memory.h"
 #include "cli/interrupt.h"
 #include "http/socket.h"
+#include "serve/otlp.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +13,12 @@
 #include <string.h>
 
 /* "Name: value" lines of the head; control characters are rejected. */
+static pj_status attach_rule_header(const char *line, pj_error *err)
+{
+    if (strchr(line, ':') && !strpbrk(line, "\r\n") && *line != ':' && *line != ' ') return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID, "must be a header, \"Name: value\"");
+}
+
 static pj_status join_headers(pj_attach_args *a, pj_error *err)
 {
     pj_buffer lines;
@@ -21,8 +29,10 @@ static pj_status join_headers(pj_attach_args *a, pj_error *err)
     if (status != PJ_OK) return status;
     for (int i = 0; i < a->header_secrets.count; i++) {
         const char *line = a->header_secrets.items[i];
-        if (!strchr(line, ':') || strpbrk(line, "\r\n") || *line == ':' || *line == ' ')
-            return pj_fail(err, PJ_E_INVALID, "--header is \"Name: value\", not %.100s", line);
+        if (attach_rule_header(line, err) != PJ_OK) {
+            pj_error_prefix(err, "%s: %.100s", a->header_file, line);
+            return PJ_E_INVALID;
+        }
         has_key |= strncasecmp(line, "authorization:", 14) == 0;
         pj_buffer_printf(&lines, "%s\r\n", line);
     }
@@ -45,13 +55,24 @@ static pj_status parse_shape(pj_attach_args *a, pj_error *err)
         bool context = name == 7 && strncmp(at, "context", 7) == 0;
         if (!(value > 0) || isinf(value) || (!weights && !context) || (*end && *end != ','))
             return pj_fail(err, PJ_E_INVALID,
-                           "--model-shape is weights=BYTES,context=BYTES (what a step reads of "
-                           "the weights, and keys and values of one token), not %.100s",
-                           a->shape);
+                           "must be weights=BYTES,context=BYTES (what a step reads of the weights, "
+                           "and keys and values of one token)");
         *(weights ? &a->recorded.weight_bytes : &a->recorded.context_bytes) = value;
         at = *end ? end + 1 : end;
     }
     return PJ_OK;
+}
+
+static pj_status attach_rule_shape(const char *shape, pj_error *err)
+{
+    pj_attach_args any = {.shape = shape};
+    return parse_shape(&any, err);
+}
+
+static pj_status attach_rule_field(const char *field, pj_error *err)
+{
+    pj_energy_fields any = {0};
+    return pj_energy_fields_add(&any, field, err);
 }
 
 /* Sensors of this machine do not cover a server on another one. */
@@ -96,8 +117,6 @@ static int check_words(const pj_command *command, const pj_attach_args *a, int p
     int sources = !!positional + !!a->file + !!a->prompts_file + (load && !a->prompts_file);
     if (!a->url)
         return pj_command_usage(command, "give the server's address: --url http://HOST:PORT");
-    for (int i = 0; i < a->tags.count; i++)
-        if (!*a->tags.items[i]) return pj_command_usage(command, "a tag must not be empty");
     if (a->listen && sources)
         return pj_command_usage(command, "--listen takes prompts from its clients");
     if (!a->listen && sources != 1)
@@ -145,12 +164,13 @@ static int run_attach(const pj_command *command, int argc, char **argv)
     pj_attach_args a = {.concurrency = 1, .temperature = NAN, .otlp = getenv("PERJOULE_OTLP")};
     const pj_option options[] = {
         {"url", 'u', PJ_OPTION_TEXT, &a.url, "URL",
-         "the server: http://HOST:PORT, with /v1 if its API is there"},
+         "the server: http://HOST:PORT, with /v1 if its API is there", .rule = pj_rule_server},
         {"model", 'm', PJ_OPTION_TEXT, &a.model, "MODEL",
          "model to request (default: the first that the server lists)"},
         {"file", 'f', PJ_OPTION_TEXT, &a.file, "FILE",
-         "read the prompt from a file; - is standard input"},
-        {"prompts", 0, PJ_OPTION_TEXT, &a.prompts_file, "FILE", "a file of prompts, one per line"},
+         "read the prompt from a file; - is standard input", .rule = pj_rule_file_or_input},
+        {"prompts", 0, PJ_OPTION_TEXT, &a.prompts_file, "FILE", "a file of prompts, one per line",
+         .rule = pj_rule_file_or_input},
         {"tokens", 'n', PJ_OPTION_INT, &a.max_tokens, "N",
          "output tokens at most (default: the server's)", 1, 10000000},
         {"concurrency", 'c', PJ_OPTION_INT, &a.concurrency, "N", "requests in flight at once (1)",
@@ -169,45 +189,52 @@ static int run_attach(const pj_command *command, int argc, char **argv)
          "chat (a message to answer; default) or completions (a text to continue)",
          .choices = "chat completions"},
         {"header", 0, PJ_OPTION_LIST, &a.headers, "LINE",
-         "a header of every request, \"Name: value\"; $OPENAI_API_KEY is sent as a bearer token"},
+         "a header of every request, \"Name: value\"; $OPENAI_API_KEY is sent as a bearer token",
+         .rule = attach_rule_header},
         {"header-file", 0, PJ_OPTION_TEXT, &a.header_file, "FILE",
-         "read such headers from a file, one per line; other users cannot see them there"},
+         "read such headers from a file, one per line; other users cannot see them there",
+         .rule = pj_rule_file},
         {"listen", 'l', PJ_OPTION_TEXT, &a.listen, "HOST:PORT",
          "run a proxy at this address: every request becomes a run and its answer contains its "
-         "energy"},
+         "energy",
+         .rule = pj_rule_listen},
         {"token", 0, PJ_OPTION_TEXT, &a.token, "TOKEN",
          "token that clients of the proxy must send (X-Perjoule-Token, or as a bearer token); "
          "required except on loopback"},
         {"token-file", 0, PJ_OPTION_TEXT, &a.token_file, "FILE",
-         "read that token from a file ($PERJOULE_TOKEN otherwise)"},
+         "read that token from a file ($PERJOULE_TOKEN otherwise)", .rule = pj_rule_file},
         {"allow-host", 0, PJ_OPTION_LIST, &a.hosts, "NAME",
-         "an additional host name that clients may use for the proxy"},
+         "an additional host name that clients may use for the proxy", .rule = pj_rule_host},
         {"headers-only", 0, PJ_OPTION_FLAG, &a.headers_only, NULL,
          "do not change bodies of answers: energy in headers only"},
         {"energy-field", 0, PJ_OPTION_LIST, &a.fields, "NAME=FIGURE:UNIT",
          "also add this member to usage, as other meters name it, e.g. energy_kwh=total:kWh; "
          "figures are total, input, output, lo, hi; units J, mJ, uJ, kJ, Wh, mWh, kWh; may be "
-         "repeated"},
+         "repeated",
+         .rule = attach_rule_field},
         {"otlp", 0, PJ_OPTION_TEXT, &a.otlp, "URL",
          "with --listen: send metrics and a span per request to this OpenTelemetry collector "
-         "($PERJOULE_OTLP)"},
+         "($PERJOULE_OTLP)",
+         .rule = pj_otlp_check_url},
         {"otlp-name", 0, PJ_OPTION_LIST, &a.otlp_names, "OLD=NEW",
          "send a metric or attribute under another name, e.g. "
-         "gen_ai.infrastructure.energy=acme.energy; may be repeated"},
+         "gen_ai.infrastructure.energy=acme.energy; may be repeated",
+         .rule = pj_otlp_check_rename},
         {"rule", 0, PJ_OPTION_CHOICE, &a.rule, "RULE",
          "how energy is divided between requests in flight: bytes (default where --model-shape is "
          "given), tokens or equal",
          .choices = "bytes tokens equal"},
         {"model-shape", 0, PJ_OPTION_TEXT, &a.shape, "SHAPE",
          "weights=BYTES,context=BYTES: what a decode step reads of the weights, and the keys and "
-         "values of one token of context"},
+         "values of one token of context",
+         .rule = attach_rule_shape},
         PJ_OPTION_POWER(&a.session.power),
-        {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
-         "sampling interval, e.g. 10ms"},
+        PJ_OPTION_INTERVAL(&a.session.interval_ns, 0, "sampling interval, e.g. 10ms"),
         {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the runs by; may be repeated"},
         {"experiment", 0, PJ_OPTION_TEXT, &a.recorded.experiment_name, "NAME",
          "the experiment that the runs belong to"},
-        {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs"},
+        {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs",
+         .rule = pj_rule_database},
         {"private", 0, PJ_OPTION_FLAG, &a.recorded.is_private, NULL,
          "store a hash, length and simple features of prompts and answers, not the texts"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},

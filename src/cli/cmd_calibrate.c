@@ -113,7 +113,7 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         PJ_OPTION_MODEL(&o.model),
         PJ_OPTION_POWER(&o.session.power),
-        {"interval", 0, PJ_OPTION_DURATION, &o.session.interval_ns, "TIME", "sampling interval"},
+        PJ_OPTION_INTERVAL(&o.session.interval_ns, 0, "sampling interval"),
         PJ_OPTION_DTYPE(&o.dtype),
         PJ_OPTION_DEVICE(&o.device),
         {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (all CPUs)", 1, 256},
@@ -121,7 +121,7 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
         {"passes", 0, PJ_OPTION_INT, &o.passes, "N", "measurements of each component (2)", 1, 20},
         {"context", 0, PJ_OPTION_INT, &o.context, "N", "cached tokens in decode (128)", 1, 1000000},
         {"prompt", 0, PJ_OPTION_INT, &o.rows, "N", "tokens of a prefill pass (128)", 1, 65536},
-        {"seed", 0, PJ_OPTION_INT, &o.seed, "N", "seed of the random order (1)"},
+        {"seed", 0, PJ_OPTION_INT, &o.seed, "N", "seed of the random order (1)", 0, 9e15},
         {"json", 0, PJ_OPTION_FLAG, &o.json, NULL, "print one JSON object"},
         {0}};
     int positional;

@@ -21,7 +21,7 @@ static int run_compact(const pj_command *command, int argc, char **argv)
                       .question = compact_ask};
     const pj_option options[] = {
         {"older-than", 0, PJ_OPTION_TEXT, &r.older_than, "AGE",
-         "of runs older than this: 12h, 30d, 4w, 1y"},
+         "of runs older than this: 12h, 30d, 4w, 1y", .rule = pj_rule_age},
         {"keep", 0, PJ_OPTION_INT, &r.keep, "N", "but not of the newest N", 0, 1e9},
         {"tagged", 0, PJ_OPTION_FLAG, &r.tagged, NULL, "of runs with tags too"},
         {"yes", 'y', PJ_OPTION_FLAG, &r.yes, NULL, "do not ask"},

@@ -62,14 +62,12 @@ static pj_status compare_named(pj_store *store, const compare_args *a, pj_compar
 static pj_status compare_act(pj_store *store, void *context, pj_error *err)
 {
     compare_args *a = context;
-    pj_cost_rates rates;
+    pj_cost_rates rates = pj_prices_get(&a->prices);
     pj_compared *c = NULL;
     pj_json_out out;
     if (a->why) return explain(store, a, a->run_count ? (const char *const *)a->runs : NULL, err);
-    pj_status status = pj_prices_get(&a->prices, &rates, err);
-    if (status == PJ_OK)
-        status = a->groups.by ? pj_compared_groups(store, &a->groups, &c, err)
-                              : compare_named(store, a, &c, err);
+    pj_status status = a->groups.by ? pj_compared_groups(store, &a->groups, &c, err)
+                                    : compare_named(store, a, &c, err);
     if (c && a->json) {
         pj_compared_write(c, &rates, pj_json_out_begin(&out));
         status = pj_json_out_end(&out, status, err);
@@ -88,7 +86,7 @@ static int run_compare(const pj_command *command, int argc, char **argv)
         {"by", 0, PJ_OPTION_TEXT, &a.groups.by, "FIELD",
          "compare all completed runs in groups by the value of a field: model, dtype, batch, "
          "engine, machine, tag, experiment, threads, isa, depth, input_tokens, output_tokens, "
-         "prompt, power, energy_source, settings.NAME or model.NAME",
+         "prompt, power, energy_source, session, commit, settings.NAME or model.NAME",
          .choices = "model dtype batch engine machine tag experiment threads isa depth "
                     "input_tokens output_tokens prompt power energy_source"},
         {"experiment", 0, PJ_OPTION_TEXT, &runs->experiment, "NAME", "only runs of an experiment"},
@@ -96,8 +94,10 @@ static int run_compare(const pj_command *command, int argc, char **argv)
         {"model", 0, PJ_OPTION_TEXT, &runs->model, "NAME", "only runs of a model"},
         {"dtype", 0, PJ_OPTION_TEXT, &runs->dtype, "TYPE", "only runs with weights of a type"},
         {"engine", 0, PJ_OPTION_TEXT, &runs->engine, "NAME", "only runs of an engine"},
-        {"from", 0, PJ_OPTION_TEXT, &runs->from, "TIME", "only runs created at or after a time"},
-        {"to", 0, PJ_OPTION_TEXT, &runs->to, "TIME", "only runs created before a time"},
+        {"from", 0, PJ_OPTION_TEXT, &runs->from, "TIME", "only runs created at or after a time",
+         .rule = pj_rule_time},
+        {"to", 0, PJ_OPTION_TEXT, &runs->to, "TIME", "only runs created before a time",
+         .rule = pj_rule_time},
         {"with-disturbed", 0, PJ_OPTION_FLAG, &a.groups.with_disturbed, NULL,
          "include disturbed and throttled runs"},
         {"why", 0, PJ_OPTION_FLAG, &a.why, NULL,

@@ -133,10 +133,12 @@ static int run_eval(const pj_command *command, int argc, char **argv)
     eval e = {0};
     const pj_option options[] = {
         PJ_OPTION_MODEL(&e.model),
-        {"file", 'f', PJ_OPTION_TEXT, &e.file, "FILE", "text to predict; - is standard input"},
-        {"ids", 0, PJ_OPTION_TEXT, &e.ids, "1,2,3", "token ids instead of a text"},
+        {"file", 'f', PJ_OPTION_TEXT, &e.file, "FILE", "text to predict; - is standard input",
+         .rule = pj_rule_file_or_input},
+        {"ids", 0, PJ_OPTION_TEXT, &e.ids, "1,2,3", "token ids instead of a text",
+         .rule = pj_rule_ids},
         {"logits", 0, PJ_OPTION_TEXT, &e.logits, "FILE",
-         "write the logits of every position, little-endian floats"},
+         "write the logits of every position, little-endian floats", .rule = pj_rule_new_file},
         PJ_OPTION_DTYPE(&e.dtype),
         PJ_OPTION_KV(&e.kv),
         PJ_OPTION_DEVICE(&e.device),

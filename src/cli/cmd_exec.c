@@ -263,8 +263,7 @@ static int run_exec(const pj_command *command, int argc, char **argv)
     const char *session_id = NULL;
     const pj_option options[] = {
         PJ_OPTION_POWER(&a.session.power),
-        {"interval", 'i', PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
-         "sampling interval (each source's own)"},
+        PJ_OPTION_INTERVAL(&a.session.interval_ns, 'i', "sampling interval (each source's own)"),
         PJ_OPTION_BASELINE(&a.baseline_s, 'b'),
         {"depth", 'd', PJ_OPTION_CHOICE, &a.depth, "DEPTH",
          "how deep markers are recorded: off (phases, sections, tokens), module (components, GPU "
@@ -293,8 +292,7 @@ static int run_exec(const pj_command *command, int argc, char **argv)
         return pj_command_usage(command, "put -- before the program: perjoule exec -- %s", argv[1]);
     if (separator + 1 >= argc)
         return pj_command_usage(command, "no program given: put it after --");
-    code = pj_session_option(command, session_id);
-    if (code != PJ_PARSE_GO_ON) return code;
+    pj_session_option(session_id);
     e.child.words = argv + separator + 1;
     if (a.no_store) a.session.database = "none";
     request->tags = a.tags.items;

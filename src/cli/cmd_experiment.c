@@ -2,9 +2,11 @@
 #include "base/file.h"
 #include "cli/experiment_engines.h"
 #include "cli/experiment_print.h"
+#include "cli/inputs.h"
 #include "cli/interrupt.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
+#include "engine/generation/devices.h"
 #include "experiment/experiment.h"
 #include "experiment/experiment_plan.h"
 #include "experiment/experiment_view.h"
@@ -76,12 +78,12 @@ static void experiment_put_list(json_t *plan, const char *key, const char *list,
     json_object_set_new(plan, key, items);
 }
 
-/* "1%" or "0.01". */
-static double experiment_share_of(const char *text)
+static pj_status experiment_rule_share(const char *text, pj_error *err)
 {
-    char *end;
-    double value = strtod(text, &end);
-    return strcmp(end, "%") == 0 ? value / 100 : *end || end == text ? -1 : value;
+    double share = pj_share_parse(text);
+    return share > 0 && share < 1
+               ? PJ_OK
+               : pj_fail(err, PJ_E_INVALID, "must be a fraction such as 1%% or 0.01");
 }
 
 static json_t *plan_of_flags(const experiment_args *a)
@@ -113,7 +115,7 @@ static void put_settings(json_t *plan, const experiment_args *a)
 {
     if (a->repeat) json_object_set_new(plan, "repeat", json_integer(a->repeat));
     if (a->precision)
-        json_object_set_new(plan, "precision", json_real(experiment_share_of(a->precision)));
+        json_object_set_new(plan, "precision", json_real(pj_share_parse(a->precision)));
     if (a->cool_down_ns >= 0)
         json_object_set_new(plan, "cool_down_s", json_real((double)a->cool_down_ns * 1e-9));
     if (a->seed >= 0) json_object_set_new(plan, "seed", json_integer(a->seed));
@@ -249,8 +251,8 @@ static int experiment_execute(const pj_command *command, const experiment_args *
     pj_engines engines;
     pj_engines_init(&engines);
     pj_arena_init(&arena, 0);
-    pj_status status =
-        plan ? experiment_open_store(a, file, &store, &err) : pj_fail_memory(&err, "a plan");
+    pj_status status = plan ? pj_device_check(a->device, &err) : pj_fail_memory(&err, "a plan");
+    if (status == PJ_OK) status = experiment_open_store(a, file, &store, &err);
     if (status == PJ_OK) status = make_plan(a, file, store, &arena, plan, &err);
     if (status == PJ_OK && !a->result) status = run_plan(a, plan, &engines, &err);
     if (status == PJ_OK || status == PJ_E_CANCELLED) {
@@ -273,12 +275,17 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
     experiment_args a = {.cool_down_ns = -1, .seed = -1, .max_latency_ms = NAN};
     const pj_option options[] = {
         {"models", 0, PJ_OPTION_TEXT, &a.lists[MODELS], "A,B", "models (default: the demo model)"},
-        {"dtypes", 0, PJ_OPTION_TEXT, &a.lists[DTYPES], "A,B",
-         "types of the weights: q8_0, q4_0, bf16, f16, f32 (as stored)"},
-        {"batches", 0, PJ_OPTION_TEXT, &a.lists[BATCHES], "1,2", "sequences decoded at once (1)"},
-        {"inputs", 0, PJ_OPTION_TEXT, &a.lists[INPUTS], "N,M", "tokens of the prompt (32)"},
-        {"outputs", 0, PJ_OPTION_TEXT, &a.lists[OUTPUTS], "N,M", "tokens generated (32)"},
-        {"threads", 0, PJ_OPTION_TEXT, &a.lists[THREADS], "N,M", "threads (all CPUs)"},
+        {"dtypes", 0, PJ_OPTION_CHOICES, &a.lists[DTYPES], "A,B",
+         "types of the weights: q8_0, q4_0, bf16, f16, f32 (as stored)",
+         .choices = PJ_REQUEST_DTYPES},
+        {"batches", 0, PJ_OPTION_TEXT, &a.lists[BATCHES], "1,2", "sequences decoded at once (1)",
+         .rule = pj_rule_counts},
+        {"inputs", 0, PJ_OPTION_TEXT, &a.lists[INPUTS], "N,M", "tokens of the prompt (32)",
+         .rule = pj_rule_counts},
+        {"outputs", 0, PJ_OPTION_TEXT, &a.lists[OUTPUTS], "N,M", "tokens generated (32)",
+         .rule = pj_rule_counts},
+        {"threads", 0, PJ_OPTION_TEXT, &a.lists[THREADS], "N,M", "threads (all CPUs)",
+         .rule = pj_rule_counts},
         {"ablate", 0, PJ_OPTION_TEXT, &a.lists[ABLATE], "A,B",
          "add cells without attention, mlp or head, or with only the first N layers (layers=N), to "
          "compare the difference with attribution"},
@@ -288,14 +295,17 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
         {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N",
          "blocks: runs of each cell (5), with --precision at most (30)", 1, 10000},
         {"precision", 0, PJ_OPTION_TEXT, &a.precision, "1%",
-         "stop a cell when the half width of its interval is below this, after 3 runs"},
+         "stop a cell when the half width of its interval is below this, after 3 runs",
+         .rule = experiment_rule_share},
         {"cool-down", 0, PJ_OPTION_SECONDS, &a.cool_down_ns, "S",
          "before each run wait until power is back at idle, at most this long (0)", 0, 1e15},
         {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "seed of the order within blocks (1)", 0, 9e15},
-        {"eval", 0, PJ_OPTION_TEXT, &a.eval, "FILE", "a text whose loss is also measured"},
+        {"eval", 0, PJ_OPTION_TEXT, &a.eval, "FILE", "a text whose loss is also measured",
+         .rule = pj_rule_file},
         {"tasks", 0, PJ_OPTION_TEXT, &a.tasks, "FILE",
          "questions with answers or choices, one JSON object a line; scored for each model and "
-         "type of weights"},
+         "type of weights",
+         .rule = pj_rule_file},
         {"max-latency", 0, PJ_OPTION_DOUBLE, &a.max_latency_ms, "MS",
          "limit per token for the optimum", 0, 1e9},
         {"prompt", 'p', PJ_OPTION_TEXT, &a.prompt, "TEXT", "this prompt instead of --inputs"},
@@ -308,8 +318,7 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
          "run the plan once more and compare with the previous result"},
         {"result", 0, PJ_OPTION_FLAG, &a.result, NULL, "do not run; show the stored result"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "the result as one object"},
-        {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
-         "between power samples"},
+        PJ_OPTION_INTERVAL(&a.session.interval_ns, 0, "between power samples"),
         PJ_OPTION_POWER(&a.session.power),
         PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&a.session.database),
@@ -323,9 +332,6 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
     if (!positional && !has_grid(&a) && !a.name)
         return pj_command_usage(command, "give a plan, a grid (--dtypes, --batches, ...) or the "
                                          "--name of an experiment to resume");
-    if (a.precision &&
-        !(experiment_share_of(a.precision) > 0 && experiment_share_of(a.precision) < 1))
-        return pj_command_usage(command, "--precision must be a fraction such as 1%% or 0.01");
     return experiment_execute(command, &a, positional ? argv[1] : NULL);
 }
 

@@ -80,7 +80,8 @@ static int run_export(const pj_command *command, int argc, char **argv)
          .choices = "json csv trace speedscope folded", .old_letter = 'f'},
         {"output", 'o', PJ_OPTION_TEXT, &output, "FILE",
          "output file, compressed if its name ends in .gz (default: standard output for json and "
-         "folded, else a file named after the run; -: standard output)"},
+         "folded, else a file named after the run; -: standard output)",
+         .rule = pj_rule_new_file_or_output},
         PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&db),
         {0}};
@@ -119,7 +120,7 @@ const pj_command pj_command_export = {
     .usage = "[options] RUN",
     .text = "json is complete: perjoule import can read it. trace opens in Perfetto and "
             "chrome://tracing with power as counters. speedscope and folded are flame graphs of "
-            "energy: width is joules, not time.",
+            "energy: width is microjoules, or microseconds where a run has no energy.",
     .examples = "perjoule export last -o run.json.gz\n"
                 "perjoule export last --format csv\n"
                 "perjoule export last --format trace -o run.trace.json\n",

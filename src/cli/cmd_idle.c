@@ -213,7 +213,8 @@ static int run_idle(const pj_command *command, int argc, char **argv)
         {"keep-watts", 0, PJ_OPTION_DOUBLE, &a.keep_watts, "W",
          "power that keeping it takes, measured otherwise (perjoule top, before and after loading)",
          1e-6, 1e6},
-        {"from", 0, PJ_OPTION_TEXT, &a.query.from, "TIME", "only runs since this time or date"},
+        {"from", 0, PJ_OPTION_TEXT, &a.query.from, "TIME", "only runs since this time or date",
+         .rule = pj_rule_time},
         PJ_OPTIONS_PRICES(&a.prices),
         PJ_OPTION_DB(&db),
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print an array of models"},
@@ -222,10 +223,9 @@ static int run_idle(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     pj_power_env_get(&env);
     pj_arena_init(&arena, 0);
-    pj_status status = pj_prices_get(&a.prices, &a.rates, &err);
-    if (status == PJ_OK)
-        status = pj_machine_read(env.procfs_root ? env.procfs_root : "", NULL, 0, &arena, &machine,
-                                 &err);
+    a.rates = pj_prices_get(&a.prices);
+    pj_status status =
+        pj_machine_read(env.procfs_root ? env.procfs_root : "", NULL, 0, &arena, &machine, &err);
     a.query.machine = machine.name;
     code = status == PJ_OK ? pj_stored_command(command, db, show_bills, &a)
                            : pj_command_failed(command, &err);

@@ -117,9 +117,10 @@ static int run_import(const pj_command *command, int argc, char **argv)
     bool replace = false, detect = false;
     const pj_option options[] = {
         {"torch-trace", 0, PJ_OPTION_TEXT, &torch, "FILE.json",
-         "a trace of PyTorch's profiler, to be joined with --power"},
+         "a trace of PyTorch's profiler, to be joined with --power", .rule = pj_rule_file},
         {"power", 0, PJ_OPTION_TEXT, &power, "FILE.csv",
-         "the power recorded at the same time: by perjoule top --record, or an nvidia-smi log"},
+         "the power recorded at the same time: by perjoule top --record, or an nvidia-smi log",
+         .rule = pj_rule_file},
         {"replace", 0, PJ_OPTION_FLAG, &replace, NULL, "replace a run of the same id"},
         {"detect-phases", 0, PJ_OPTION_FLAG, &detect, NULL,
          "the files are power traces without phases: find them"},

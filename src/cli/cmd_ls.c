@@ -54,15 +54,13 @@ static pj_status print_summaries(const pj_run_list *list, const pj_run_info *con
                                  uint32_t count, const pj_price_options *prices, pj_error *err)
 {
     pj_json_out out;
-    pj_cost_rates rates;
-    pj_status status = pj_prices_get(prices, &rates, err);
-    if (status != PJ_OK) return status;
+    pj_cost_rates rates = pj_prices_get(prices);
     pj_json *json = pj_json_out_begin(&out);
     pj_json_array_begin(json);
     for (uint32_t i = 0; i < count; i++) pj_summary_write(json, first[i], &rates);
     for (uint32_t i = 0; i < list->count; i++) pj_summary_write(json, &list->runs[i], &rates);
     pj_json_array_end(json);
-    return pj_json_out_end(&out, status, err);
+    return pj_json_out_end(&out, PJ_OK, err);
 }
 
 static pj_status print_table(const ls_args *args, const pj_run_list *list, pj_error *err)
@@ -143,31 +141,32 @@ static int run_ls(const pj_command *command, int argc, char **argv)
     pj_run_query *query = &args.query;
     const pj_option options[] = {
         {"table", 0, PJ_OPTION_FLAG, &args.table, NULL, "as perjoule table prints them"},
-        {"columns", 0, PJ_OPTION_TEXT, &args.columns, "LIST",
+        {"columns", 0, PJ_OPTION_CHOICES, &args.columns, "LIST",
          "what to list, separated by commas: run, per-token, energy, net, speed, status, name, "
          "model, dtype, batch, input, output, threads, tags, created, duration, prefill-speed, "
          "disturbed, thinking, experiment, engine, power, note, machine, prompt (default: as many as fit)",
-         .choices =
-             "run per-token energy net speed status name model dtype batch input output "
-             "threads tags created duration prefill-speed disturbed thinking experiment engine power note "
-             "machine prompt"},
+         .choices = pj_runs_list_columns},
         {"search", 's', PJ_OPTION_TEXT, &query->search, "TEXT",
          "part of the prompt, the name or the note"},
         {"model", 'm', PJ_OPTION_TEXT, &query->model, "NAME", "runs of this model"},
         {"tag", 0, PJ_OPTION_LIST, &args.tags, "TAG",
          "runs with this tag; if repeated, with all of them", .old_letter = 't'},
         {"session", 0, PJ_OPTION_TEXT, &args.session, "ID",
-         "runs and requests of this session (--session, X-Session-Id), and their sum"},
+         "runs and requests of this session (--session, X-Session-Id), and their sum",
+         .rule = pj_rule_session},
         {"experiment", 0, PJ_OPTION_TEXT, &query->experiment, "NAME", "runs of this experiment"},
         {"status", 0, PJ_OPTION_CHOICE, &query->status, "STATUS",
          "completed, failed, cancelled, interrupted or running",
          .choices = "completed failed cancelled interrupted running"},
         {"energy-source", 0, PJ_OPTION_CHOICE, &query->energy_source, "KIND",
          "measured, modelled or unavailable", .choices = "measured modelled unavailable"},
-        {"from", 0, PJ_OPTION_TEXT, &query->from, "TIME", "created at or after (ISO 8601, UTC)"},
-        {"to", 0, PJ_OPTION_TEXT, &query->to, "TIME", "created before"},
-        {"min-joules", 0, PJ_OPTION_DOUBLE, &args.min_joules, "J", "minimum energy of the run"},
-        {"max-joules", 0, PJ_OPTION_DOUBLE, &args.max_joules, "J", "maximum energy of the run"},
+        {"from", 0, PJ_OPTION_TEXT, &query->from, "TIME", "created at or after (ISO 8601, UTC)",
+         .rule = pj_rule_time},
+        {"to", 0, PJ_OPTION_TEXT, &query->to, "TIME", "created before", .rule = pj_rule_time},
+        {"min-joules", 0, PJ_OPTION_DOUBLE, &args.min_joules, "J", "minimum energy of the run", 0,
+         1e18},
+        {"max-joules", 0, PJ_OPTION_DOUBLE, &args.max_joules, "J", "maximum energy of the run", 0,
+         1e18},
         {"engine", 0, PJ_OPTION_TEXT, &query->engine, "NAME", "runs of this engine"},
         {"scope", 0, PJ_OPTION_CHOICE, &query->scope, "SCOPE",
          "scope of the energy: machine, process or request", .choices = "machine process request"},
@@ -177,13 +176,13 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"machine", 0, PJ_OPTION_TEXT, &query->machine, "TEXT",
          "part of the machine's name (CPU model and host)"},
         {"min-joules-per-token-typical", 0, PJ_OPTION_DOUBLE, &query->joules_per_token_typical.min,
-         "J", "minimum energy of the typical token, as listed"},
+         "J", "minimum energy of the typical token, as listed", 0, 1e18},
         {"max-joules-per-token-typical", 0, PJ_OPTION_DOUBLE, &query->joules_per_token_typical.max,
-         "J", "maximum energy of the typical token, as listed"},
+         "J", "maximum energy of the typical token, as listed", 0, 1e18},
         {"min-joules-per-token", 0, PJ_OPTION_DOUBLE, &query->joules_per_token.min, "J",
-         "minimum mean energy of the request per output token"},
+         "minimum mean energy of the request per output token", 0, 1e18},
         {"max-joules-per-token", 0, PJ_OPTION_DOUBLE, &query->joules_per_token.max, "J",
-         "maximum mean energy of the request per output token"},
+         "maximum mean energy of the request per output token", 0, 1e18},
         {"sort", 0, PJ_OPTION_CHOICE, &args.sort, "BY",
          "date, duration, energy, tokens_per_second, joules_per_token (mean) or "
          "joules_per_token_typical",

@@ -217,8 +217,10 @@ static int run_mcp(const pj_command *command, int argc, char **argv)
     pj_error err = {0};
     const pj_option options[] = {
         {"db", 0, PJ_OPTION_TEXT, &mcp.db, "FILE",
-         "the database (default: $PERJOULE_DB, else in the user's data folder)"},
-        {"models", 0, PJ_OPTION_TEXT, &mcp.models, "DIR", "folder of models, for predictions"},
+         "the database (default: $PERJOULE_DB, else in the user's data folder)",
+         .rule = pj_rule_database},
+        {"models", 0, PJ_OPTION_TEXT, &mcp.models, "DIR", "folder of models, for predictions",
+         .rule = pj_rule_folder},
         {0}};
     int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
@@ -233,7 +235,7 @@ const pj_command pj_command_mcp = {
     .usage = "[options]",
     .text =
         "A server of the Model Context Protocol over standard input and output, for coding agents "
-        "and\nassistants. Its tools only read: runs, run, compare, why, advice, predict. A client "
+        "and\nassistants. Its tools only read: runs, run, sessions, compare, why, advice,\npredict. A client "
         "starts\nit by itself; its configuration names the command \"perjoule mcp\".",
     .examples =
         "perjoule mcp    # \"mcpServers\": {\"perjoule\": {\"command\": \"perjoule\", \"args\": [\"mcp\"]}}\n"

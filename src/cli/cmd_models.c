@@ -16,7 +16,8 @@ static void print_usable(const pj_model_entry *entry)
         pj_print(stdout, ", active %s", pj_count_text((double)f->active_parameters).s);
     pj_print(stdout, "; %u layers, hidden %u, heads %u/%u (%s) of %u, %s\n", f->layers, f->hidden,
              f->heads, f->kv_heads, f->attention, f->head_dim, pj_dtype_get(f->dtype)->name);
-    pj_print(stdout, "  per token: reads %sB, %sFLOP", pj_count_text((double)f->bytes_per_token).s,
+    pj_print(stdout, "  per token: reads %sB, %sFLOP",
+             pj_count_text((double)f->decode_weight_bytes).s,
              pj_count_text((double)f->flops_per_token).s);
     if (f->experts) pj_print(stdout, "; %u of %u experts", f->experts_per_token, f->experts);
     if (f->window) pj_print(stdout, "; window %u", f->window);
@@ -53,7 +54,8 @@ static int run(const pj_command *command, int argc, char **argv)
     const char *folder = NULL;
     bool json = false, cache = true;
     const pj_option options[] = {{"models", 0, PJ_OPTION_TEXT, &folder, "DIR",
-                                  "where models are (default $PERJOULE_MODELS, else ./models)"},
+                                  "where models are (default $PERJOULE_MODELS, else ./models)",
+                                  .rule = pj_rule_folder},
                                  {"cache", 0, PJ_OPTION_FLAG, &cache, NULL,
                                   "also list models of other tools (default; --no-cache: do not)"},
                                  {"json", 0, PJ_OPTION_FLAG, &json, NULL, "print JSON"},

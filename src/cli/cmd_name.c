@@ -37,10 +37,10 @@ static int run_name(const pj_command *command, int argc, char **argv)
 {
     name_args a = {0};
     const char *db = NULL;
-    const pj_option options[] = {
-        {"note", 0, PJ_OPTION_TEXT, &a.note, "TEXT", "a note on the run; an empty one removes it"},
-        PJ_OPTION_DB(&db),
-        {0}};
+    const pj_option options[] = {{"note", 0, PJ_OPTION_ANY_TEXT, &a.note, "TEXT",
+                                  "a note on the run; an empty one removes it"},
+                                 PJ_OPTION_DB(&db),
+                                 {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;

@@ -44,12 +44,12 @@ static int run_report(const pj_command *command, int argc, char **argv)
     const char *db = NULL, *experiment = NULL, *path = NULL, *format = NULL;
     pj_price_options prices = PJ_PRICES_NONE;
     pj_disclosure_terms terms = {.pue = NAN, .embodied_kg = NAN, .lifetime_years = NAN};
-    pj_cost_rates rates;
     const pj_option options[] = {
         {"experiment", 0, PJ_OPTION_TEXT, &experiment, "NAME",
          "report an experiment instead of runs"},
         {"output", 'o', PJ_OPTION_TEXT, &path, "FILE",
-         "write to a file; its ending (.html, .md) is the format (default: standard output)"},
+         "write to a file; its ending (.html, .md) is the format (default, and -: standard output)",
+         .rule = pj_rule_new_file_or_output},
         {"format", 0, PJ_OPTION_CHOICE, &format, "FORMAT",
          "html (default), md, or JSON for others: cyclonedx (1.7), spdx (3.0.1), sci (per output "
          "token), eu (model documentation form), inferencex",
@@ -69,6 +69,7 @@ static int run_report(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     if (experiment ? positional > 0 : positional > 4)
         return pj_command_usage(command, "give 1 to 4 runs, or --experiment NAME");
+    if (path && strcmp(path, "-") == 0) path = NULL;
     if (path && !format && !report_ends_with(path, ".html") && !report_ends_with(path, ".md"))
         return pj_command_usage(command,
                                 "the name of the file must end in .html or .md, or give --format");
@@ -89,10 +90,9 @@ static int run_report(const pj_command *command, int argc, char **argv)
     pj_error err = {0};
     pj_buffer out;
     pj_buffer_init(&out, PJ_REPORT_MAX_BYTES);
-    pj_status status = pj_prices_get(&prices, &rates, &err);
-    terms.g_per_kwh = rates.co2_g_per_kwh;
+    terms.g_per_kwh = pj_prices_get(&prices).co2_g_per_kwh;
     terms.g_is_default = !prices.region && isnan(prices.g_per_kwh);
-    if (status == PJ_OK) status = pj_stored_open(db, &store, &err);
+    pj_status status = pj_stored_open(db, &store, &err);
     if (status == PJ_OK && disclosure >= 0)
         status = report_disclosure(store, &request, (pj_disclosure_format)disclosure, &terms, &out,
                                    &err);

@@ -75,7 +75,7 @@ static int run_rm(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         {"yes", 'y', PJ_OPTION_FLAG, &r.yes, NULL, "do not ask"},
         {"older-than", 0, PJ_OPTION_TEXT, &r.older_than, "AGE",
-         "delete runs older than this: 12h, 30d, 4w, 1y"},
+         "delete runs older than this: 12h, 30d, 4w, 1y", .rule = pj_rule_age},
         {"keep", 0, PJ_OPTION_INT, &r.keep, "N", "delete runs, but not the newest N", 0, 1e9},
         {"tagged", 0, PJ_OPTION_FLAG, &r.tagged, NULL, "delete runs with tags too"},
         {"dry-run", 0, PJ_OPTION_FLAG, &r.dry_run, NULL, "only list what would be deleted"},

@@ -402,12 +402,15 @@ static int run_run(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         PJ_OPTION_HEADING("What to run"),
         PJ_OPTION_MODEL(&request->model),
-        {"prompt", 'p', PJ_OPTION_TEXT, &request->prompt, "TEXT",
+        {"prompt", 'p', PJ_OPTION_ANY_TEXT, &request->prompt, "TEXT",
          "the prompt; - is standard input"},
-        {"file", 'f', PJ_OPTION_TEXT, &a.file, "FILE", "read the prompt from a file"},
+        {"file", 'f', PJ_OPTION_TEXT, &a.file, "FILE", "read the prompt from a file",
+         .rule = pj_rule_file_or_input},
         {"prompts", 0, PJ_OPTION_TEXT, &a.prompts_file, "FILE",
-         "a file of prompts, one per line, run in batches (--batch; default: all at once)"},
-        {"ids", 0, PJ_OPTION_TEXT, &a.ids, "1,2,3", "token ids instead of a text"},
+         "a file of prompts, one per line, run in batches (--batch; default: all at once)",
+         .rule = pj_rule_file_or_input},
+        {"ids", 0, PJ_OPTION_TEXT, &a.ids, "1,2,3", "token ids instead of a text",
+         .rule = pj_rule_ids},
         pj_request_option(request, "max_length"),
         pj_request_option(request, "ignore_eos"),
         pj_request_option(request, "stop"),
@@ -418,8 +421,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
         pj_request_option(request, "profiling_depth"),
         pj_request_option(request, "statistics"),
         PJ_OPTION_POWER(&a.session.power),
-        {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
-         "sampling interval, e.g. 10ms"},
+        PJ_OPTION_INTERVAL(&a.session.interval_ns, 0, "sampling interval, e.g. 10ms"),
         PJ_OPTION_BASELINE(&a.baseline_s, 0),
         PJ_OPTION_HEADING("How to compute"),
         pj_request_option(request, "device"),
@@ -445,14 +447,17 @@ static int run_run(const pj_command *command, int argc, char **argv)
         pj_request_option(request, "chat"),
         pj_request_option(request, "system"),
         {"messages", 0, PJ_OPTION_TEXT, &a.messages, "FILE",
-         "a conversation as JSON, an array of {role, content}; implies --chat"},
+         "a conversation as JSON, an array of {role, content}; implies --chat",
+         .rule = pj_rule_file_or_input},
         {"chat-set", 0, PJ_OPTION_LIST, &a.chat_settings, "NAME=VALUE",
-         "a variable of the template, e.g. enable_thinking=false; may be repeated"},
+         "a variable of the template, e.g. enable_thinking=false; may be repeated",
+         .rule = pj_rule_assignment},
         PJ_OPTION_HEADING("What to keep"),
         pj_request_option(request, "tags"),
         PJ_OPTION_SESSION(&session_id),
         pj_request_option(request, "experiment_name"),
-        {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs"},
+        {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs",
+         .rule = pj_rule_database},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompt and output, not the texts"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
@@ -471,8 +476,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
     if (a.quiet && a.verbose)
         return pj_command_usage(command, "give --quiet or --verbose, not both");
     a.session.baseline_seconds = pj_baseline_seconds(a.baseline_s);
-    code = pj_session_option(command, session_id);
-    if (code != PJ_PARSE_GO_ON) return code;
+    pj_session_option(session_id);
     if (a.no_store) a.session.database = "none";
     return run_execute(command, &a, positional ? argv[1] : NULL);
 }

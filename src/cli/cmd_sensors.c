@@ -72,7 +72,7 @@ static int run_sensors(const pj_command *command, int argc, char **argv)
         {"duration", 0, PJ_OPTION_SECONDS, &survey.listen_ns, "S",
          "measuring time for the current power (until each rail has shown one, at "
          "most 500ms)",
-         .old_letter = 'd'},
+         1e6, 1e12, .old_letter = 'd'},
         {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object"},
         {0}};
     int code = pj_options_parse(command, options, argc, argv, NULL);

@@ -5,6 +5,7 @@
 #include "cli/secrets.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
+#include "engine/generation/devices.h"
 #include "net/server.h"
 #include "serve/beats.h"
 #include "serve/join.h"
@@ -344,6 +345,7 @@ static int serve_execute(const pj_command *command, serve_args *a)
     pj_error err = {0};
     serve_state *s = pj_alloc(1, sizeof *s);
     pj_status status = s ? take_secrets(a, &err) : pj_fail_memory(&err, "the server");
+    if (status == PJ_OK) status = pj_device_check(a->device, &err);
     if (status == PJ_OK) status = serve_catch_signals(&err);
     if (status == PJ_OK) status = serve_start(s, a, &err);
     if (status == PJ_OK) {
@@ -371,17 +373,18 @@ static int run_serve(const pj_command *command, int argc, char **argv)
          "address to listen on (127.0.0.1); others require --token"},
         {"port", 0, PJ_OPTION_INT, &a.port, "N", "port (8000); 0 takes a free one and prints it", 0,
          65535, .old_letter = 'p'},
-        {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs"},
+        {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs",
+         .rule = pj_rule_database},
         {"models", 0, PJ_OPTION_TEXT, &a.models, "DIR",
-         "folder of models ($PERJOULE_MODELS, else ./models)"},
+         "folder of models ($PERJOULE_MODELS, else ./models)", .rule = pj_rule_folder},
         PJ_OPTION_DEVICE(&a.device),
         PJ_OPTION_POWER(&a.session.power),
-        {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
-         "sampling interval, e.g. 10ms"},
+        PJ_OPTION_INTERVAL(&a.session.interval_ns, 0, "sampling interval, e.g. 10ms"),
         {"token", 0, PJ_OPTION_TEXT, &a.token, "SECRET",
          "require this token for every request ($PERJOULE_TOKEN)"},
         {"token-file", 0, PJ_OPTION_TEXT, &a.token_file, "FILE",
-         "read the token from a file, which other users cannot see as they can a command line"},
+         "read the token from a file, which other users cannot see as they can a command line",
+         .rule = pj_rule_file},
         {"queue", 0, PJ_OPTION_INT, &a.queue, "N", "maximum number of queued runs (16)", 1,
          PJ_QUEUE_MAX},
         {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads of the engine (all CPUs)", 1,
@@ -389,23 +392,28 @@ static int run_serve(const pj_command *command, int argc, char **argv)
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompts and outputs, not the texts"},
         {"join", 0, PJ_OPTION_TEXT, &a.join, "URL",
-         "allow watching this machine's live stream through that server"},
+         "allow watching this machine's live stream through that server",
+         .rule = pj_rule_server_or_tls},
         {"join-token", 0, PJ_OPTION_LIST, &a.join_token, "SECRET",
          "with --join: token sent to that server ($PERJOULE_JOIN_TOKEN, else --token); without: "
          "SECRET or NAME=SECRET that any machine or machine NAME must join with; may be repeated"},
         {"join-token-file", 0, PJ_OPTION_TEXT, &a.join_token_file, "FILE",
-         "read join tokens from a file, one per line"},
+         "read join tokens from a file, one per line", .rule = pj_rule_file},
         {"otlp", 0, PJ_OPTION_TEXT, &a.otlp, "URL",
-         "send metrics and a span per run to this OpenTelemetry collector ($PERJOULE_OTLP)"},
+         "send metrics and a span per run to this OpenTelemetry collector ($PERJOULE_OTLP)",
+         .rule = pj_otlp_check_url},
         {"otlp-name", 0, PJ_OPTION_LIST, &a.otlp_names, "OLD=NEW",
          "send a metric or attribute under another name, e.g. hw.energy=acme.energy; may be "
-         "repeated"},
+         "repeated",
+         .rule = pj_otlp_check_rename},
         {"open", 0, PJ_OPTION_FLAG, &a.open, NULL, "open the newest run in the browser"},
         {"allow-host", 0, PJ_OPTION_LIST, &a.allow_host, "NAME",
-         "accept requests for this host name, e.g. that of a proxy; may be repeated"},
+         "accept requests for this host name, e.g. that of a proxy; may be repeated",
+         .rule = pj_rule_host},
         {"allow-origin", 0, PJ_OPTION_LIST, &a.allow_origin, "ORIGIN",
          "accept requests from pages of this origin, for developing the dashboard; may be "
-         "repeated"},
+         "repeated",
+         .rule = pj_rule_origin},
         {0}};
     int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;

@@ -246,14 +246,16 @@ static int run_setup(const pj_command *command, int argc, char **argv)
         {"group", 'g', PJ_OPTION_TEXT, &o.group, "NAME",
          "group that may read RAPL (default: perjoule, created if missing)"},
         {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME",
-         "sampling interval to allow (default 100ms)"},
+         "sampling interval to allow (default 100ms)", 1e6, 60e9},
         {"gain", 0, PJ_OPTION_TEXT, &o.gain, "SOURCE=GAIN",
-         "reading / true value of a source, e.g. rapl=1.02+-0.01; SOURCE=none removes it"},
+         "reading / true value of a source, e.g. rapl=1.02+-0.01; SOURCE=none removes it",
+         .rule = pj_rule_assignment},
         {"postgres", 0, PJ_OPTION_FLAG, &o.postgres, NULL,
          "print the statements that prepare a PostgreSQL server: roles, tables, rights"},
         {"citus", 0, PJ_OPTION_FLAG, &o.citus, NULL, "with --postgres: distribute tables by run"},
         {"schema", 0, PJ_OPTION_TEXT, &o.schema, "NAME", "with --postgres (default public)"},
-        {"root", 0, PJ_OPTION_TEXT, &o.root, "DIR", "prefix for the written paths"},
+        {"root", 0, PJ_OPTION_TEXT, &o.root, "DIR", "prefix for the written paths",
+         .rule = pj_rule_folder},
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);

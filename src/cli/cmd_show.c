@@ -82,7 +82,7 @@ static pj_status show_write_json(const showing *s, part what, pj_error *err)
 enum {
     PHASE_ROWS = 1 << PJ_TABLE_PHASES,
     TOKEN_ROWS = 1 << PJ_TABLE_PHASES | 1 << PJ_TABLE_TOKENS,
-    OVERVIEW_ROWS = PHASE_ROWS | 1 << PJ_TABLE_WARNINGS,
+    OVERVIEW_ROWS = PHASE_ROWS | 1 << PJ_TABLE_WARNINGS | 1 << PJ_TABLE_RAILS,
     MOST_TOKENS = 10000 /* of a sparkline */
 };
 
@@ -236,11 +236,9 @@ static pj_status show_run(pj_store *store, void *context, pj_error *err)
 {
     show_args *args = context;
     char id[PJ_UUID_BYTES];
-    showing s = {.store = store, .id = id, .args = args};
+    showing s = {.store = store, .id = id, .args = args, .rates = pj_prices_get(&args->prices)};
     const pj_run_info *interrupted = NULL;
-    pj_status status = pj_prices_get(&args->prices, &s.rates, err);
-    if (status == PJ_OK)
-        status = pj_leftovers_resolve(args->waiting, store, args->run, id, &interrupted, err);
+    pj_status status = pj_leftovers_resolve(args->waiting, store, args->run, id, &interrupted, err);
     if (interrupted) return show_interrupted(&s, interrupted, err);
     if (status == PJ_OK) status = inspect_run(store, id, args, err);
     return status == PJ_OK ? show_parts(&s, err) : status;

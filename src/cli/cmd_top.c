@@ -354,17 +354,15 @@ static int run_top(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         PJ_OPTION_POWER(&power),
         {"interval", 'i', PJ_OPTION_DURATION, &interval_ns, "TIME",
-         "time from row to row (100ms); sensors are read at their own rate"},
-        {"duration", 0, PJ_OPTION_SECONDS, &duration_ns, "S", "stop after S seconds",
+         "time from row to row (100ms); sensors are read at their own rate", 1e6, 60e9},
+        {"duration", 0, PJ_OPTION_SECONDS, &duration_ns, "S", "stop after S seconds", 1e6, 1e17,
          .old_letter = 'd'},
         {"record", 0, PJ_OPTION_TEXT, &record, "FILE.csv", "write every row to a file",
-         .old_letter = 'r'},
+         .old_letter = 'r', .rule = pj_rule_new_file},
         {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object per row"},
         {0}};
     int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (interval_ns < PJ_NS_PER_MS)
-        return pj_command_usage(command, "--interval must be at least 1ms");
     pj_error err = {0};
     t = (top){.json = json, .row_ns = interval_ns};
     t.live = !json && pj_terminal_is(stdout);

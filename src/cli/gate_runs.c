@@ -198,6 +198,7 @@ static pj_status run_own(const pj_gate_command *c, const char *options, pj_gate_
     pj_buffer_init(&out, 256 << 20);
     pj_buffer_append(&text, c->text, (size_t)(options - c->text));
     pj_buffer_printf(&text, " --json --tag %s", tag_of(c));
+    if (c->commit_tag) pj_buffer_text(&text, " --tag "), pj_shell_word(&text, c->commit_tag);
     if (c->power) pj_buffer_text(&text, " --power "), pj_shell_word(&text, c->power);
     if (c->db) pj_buffer_text(&text, " --db "), pj_shell_word(&text, c->db);
     pj_buffer_text(&text, options);
@@ -221,7 +222,7 @@ static pj_status run_own(const pj_gate_command *c, const char *options, pj_gate_
 
 static pj_status run_program(const pj_gate_command *c, pj_gate_run *run, pj_error *err)
 {
-    const char *const tags[] = {tag_of(c), NULL};
+    const char *const tags[] = {tag_of(c), c->commit_tag, NULL};
     pj_buffer text;
     pj_buffer_init(&text, 1 << 20);
     pj_buffer_printf(&text, "exec >/dev/null; %s", c->text);

@@ -27,9 +27,10 @@ typedef struct pj_gate_runs {
  * anything else is measured by the session. */
 typedef struct pj_gate_command {
     const char *text;
-    const char *power; /* --power of the gate; NULL: not given */
-    const char *db;    /* likewise */
-    const char *tag;   /* of its runs; NULL: "gate" */
+    const char *power;      /* --power of the gate; NULL: not given */
+    const char *db;         /* likewise */
+    const char *tag;        /* of its runs; NULL: "gate" */
+    const char *commit_tag; /* of its runs, too: PJ_TAG_COMMIT and what was built; NULL: unknown */
     pj_session *session;
     pj_child blank; /* with the descriptor reserved for markers */
 } pj_gate_command;

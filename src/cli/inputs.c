@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +62,14 @@ pj_status pj_ids_parse(const char *text, int32_t **ids, uint32_t *count, pj_erro
     }
     *ids = list;
     return PJ_OK;
+}
+
+double pj_share_parse(const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || (*end && strcmp(end, "%") != 0)) return NAN;
+    return *end ? value / 100 : value;
 }
 
 static void inputs_write_value(pj_json *json, const char *value)

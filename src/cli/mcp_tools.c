@@ -7,6 +7,7 @@
 #include "insight/advice.h"
 #include "insight/explained.h"
 #include "insight/insight.h"
+#include "insight/task_session.h"
 #include "store/run_summary.h"
 
 #include <math.h>
@@ -153,6 +154,13 @@ static pj_status tool_predict(const pj_mcp *mcp, pj_store *store, const json_t *
     return pj_insight_predict(store, &query, json, err);
 }
 
+static pj_status tool_sessions(const pj_mcp *mcp, pj_store *store, const json_t *arguments,
+                               pj_json *json, pj_error *err)
+{
+    return pj_insight_sessions(store, text_of(arguments, "by"), text_of(arguments, "id"), json,
+                               err);
+}
+
 #define ID_SCHEMA "a run's id, the begin of one (4 characters or more), last, or last~N"
 #define SIDE_SCHEMA \
     "{\"type\":\"string\",\"description\":\"" ID_SCHEMA "; several of one kind with commas\"}"
@@ -179,6 +187,13 @@ static const struct tool {
      "attribution, anomalies with causes, use of the model.",
      "{\"id\":{\"type\":\"string\",\"description\":\"" ID_SCHEMA "\"}}", "[\"id\"]", "id",
      tool_run},
+    {"sessions", "What tasks cost",
+     "Sums of the runs and requests of each task (session), or of each commit that a gate measured, "
+     "newest first: joules with their standard deviation, tokens, calls of tools, joules per call. "
+     "null is unavailable, not zero.",
+     "{\"by\":{\"type\":\"string\",\"enum\":[\"session\",\"commit\"],\"default\":\"session\"},"
+     "\"id\":{\"type\":\"string\",\"description\":\"only this session or commit\"}}",
+     "[]", NULL, tool_sessions},
     {"compare", "Compare runs",
      "Compares two to four runs: what differs in their settings, ratio of joules per token with "
      "interval and verdict, the difference by phase and component.",

@@ -4,7 +4,6 @@
 #include "base/nearest.h"
 #include "cli/help.h"
 #include "cli/terminal.h"
-#include "trace/run_data.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -40,6 +39,8 @@ int pj_command_usage(const pj_command *command, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    for (char *p = text; *p; p++) /* one line, whatever a value contains */
+        if (*p == '\n' || *p == '\r') *p = ' ';
     pj_say("perjoule %s: %s (see: perjoule %s --help)", command->name, text, command->name);
     return PJ_EXIT_USAGE;
 }
@@ -60,6 +61,17 @@ static bool parse_duration(const char *text, double bare_ns, int64_t *ns)
     if (end == text || unit_ns == 0 || !(value >= 0 && value * unit_ns < 9e18)) return false;
     *ns = (int64_t)(value * unit_ns);
     return true;
+}
+
+static const char *options_set_duration(const pj_option *o, const char *value)
+{
+    int64_t ns;
+    if (!parse_duration(value, o->type == PJ_OPTION_SECONDS ? 1e9 : 1e6, &ns))
+        return "is not a duration such as 100ms or 2s";
+    if ((o->min != 0 || o->max != 0) && ((double)ns < o->min || (double)ns > o->max))
+        return "is out of range";
+    *(int64_t *)o->target = ns;
+    return NULL;
 }
 
 static const char *options_set_number(const pj_option *o, const char *value)
@@ -94,20 +106,29 @@ static bool options_is_choice(const char *choices, const char *value)
     return false;
 }
 
+/* The first of the names that is not a choice, and its length; NULL: all are. */
+static const char *options_not_a_choice(const char *choices, const char *names, size_t *length)
+{
+    char name[64];
+    for (;; names += *length + 1) {
+        *length = strcspn(names, ",");
+        snprintf(name, sizeof name, "%.*s", (int)*length, names);
+        if (!options_is_choice(choices, name)) return names;
+        if (!names[*length]) return NULL;
+    }
+}
+
 /* Sets the value; returns NULL, or what is wrong with it. */
 static const char *set_value(const pj_option *o, const char *value)
 {
     pj_text_list *list = o->target;
     switch (o->type) {
-    case PJ_OPTION_TEXT: *(const char **)o->target = value; return NULL;
+    case PJ_OPTION_TEXT:
+    case PJ_OPTION_ANY_TEXT:
     case PJ_OPTION_CHOICE:
-        *(const char **)o->target = value;
-        return options_is_choice(o->choices, value) ? NULL : "is not one of";
+    case PJ_OPTION_CHOICES: *(const char **)o->target = value; return NULL;
     case PJ_OPTION_DURATION:
-    case PJ_OPTION_SECONDS:
-        return parse_duration(value, o->type == PJ_OPTION_SECONDS ? 1e9 : 1e6, o->target)
-                   ? NULL
-                   : "is not a duration such as 100ms or 2s";
+    case PJ_OPTION_SECONDS: return options_set_duration(o, value);
     case PJ_OPTION_LIST:
         if (list->count == PJ_LIST_MAX) return "is one value too many (at most 64)";
         list->items[list->count++] = value;
@@ -154,7 +175,7 @@ static int unknown_option(const pj_command *command, const pj_option *options, c
 /* "--depth must be off, module or deep, not dep; did you mean deep?" */
 static int wrong_choice(const pj_command *command, const pj_option *o, const char *value)
 {
-    char hint[64], list[256] = "";
+    char hint[64], list[512] = "";
     size_t used = 0;
     for (const char *p = o->choices; *p && used < sizeof list; p += strspn(p, " ")) {
         size_t n = strcspn(p, " ");
@@ -171,6 +192,27 @@ const pj_option pj_common_options[] = {
      "auto (on terminals, unless NO_COLOR is set; default), always or never",
      .choices = "auto always never"},
     {0}};
+
+/* Refuses a value that the option's type or rule does not allow. */
+static int check_value(const pj_command *command, const pj_option *o, const char *value)
+{
+    pj_error err = {0};
+    size_t length;
+    if (!*value && o->type != PJ_OPTION_ANY_TEXT)
+        return pj_command_usage(command, "--%s \"\": must not be empty", o->name);
+    if (o->type == PJ_OPTION_CHOICE && !options_is_choice(o->choices, value))
+        return wrong_choice(command, o, value);
+    const char *wrong =
+        o->type == PJ_OPTION_CHOICES ? options_not_a_choice(o->choices, value, &length) : NULL;
+    if (wrong) {
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)length, wrong);
+        return wrong_choice(command, o, name);
+    }
+    if (o->rule && o->rule(value, &err) != PJ_OK)
+        return pj_command_usage(command, "--%s %.200s: %s", o->name, value, err.text);
+    return PJ_PARSE_GO_ON;
+}
 
 /* Handles the option at argv[*index] and its value; after an error the exit code. */
 static int take_option(const pj_command *command, const pj_option *options, int argc, char **argv,
@@ -196,13 +238,16 @@ static int take_option(const pj_command *command, const pj_option *options, int 
     }
     if (!value && *index + 1 < argc) value = argv[++*index];
     if (!value) return pj_command_usage(command, "--%s needs a value", o->name);
+    int code = check_value(command, o, value);
+    if (code != PJ_PARSE_GO_ON) return code;
     const char *wrong = set_value(o, value);
     if (!wrong) return PJ_PARSE_GO_ON;
-    if (o->type == PJ_OPTION_CHOICE) return wrong_choice(command, o, value);
-    if (o->min != 0 || o->max != 0)
-        return pj_command_usage(command, "--%s %s %s (%.16g to %.16g)", o->name, value, wrong,
-                                o->min, o->max);
-    return pj_command_usage(command, "--%s %s %s", o->name, value, wrong);
+    if (o->min == 0 && o->max == 0)
+        return pj_command_usage(command, "--%s %s %s", o->name, value, wrong);
+    double unit = o->type == PJ_OPTION_SECONDS ? 1e9 : o->type == PJ_OPTION_DURATION ? 1e6 : 1;
+    const char *name = unit == 1e9 ? " s" : unit == 1e6 ? " ms" : "";
+    return pj_command_usage(command, "--%s %s %s (%.16g to %.16g%s)", o->name, value, wrong,
+                            o->min / unit, o->max / unit, name);
 }
 
 int pj_options_parse(const pj_command *command, const pj_option *options, int argc, char **argv,
@@ -251,23 +296,18 @@ pj_option pj_request_option(pj_generation_request *request, const char *field)
     bool is_number = f->kind == PJ_REQUEST_INT || f->kind == PJ_REQUEST_NUMBER;
     return (pj_option){.name = f->option,
                        .letter = f->letter,
-                       .type = types[f->kind],
+                       /* an empty system message is not the template's usual one */
+                       .type = strcmp(field, "system") == 0 ? PJ_OPTION_ANY_TEXT : types[f->kind],
                        .target = (char *)request + f->offset,
                        .value_name = f->value_name,
                        .help = f->help,
                        .min = is_number ? f->least : 0,
                        .max = is_number ? f->most : 0,
-                       .choices = f->choices};
+                       .choices = f->choices,
+                       .rule = f->kind == PJ_REQUEST_MAP ? pj_rule_bias : NULL};
 }
 
-int pj_session_option(const pj_command *command, const char *id)
+void pj_session_option(const char *id)
 {
-    if (!id) return PJ_PARSE_GO_ON;
-    if (!pj_session_id_is_valid(id))
-        return pj_command_usage(command,
-                                "--session takes at most %d printable ASCII characters "
-                                "without blanks",
-                                PJ_SESSION_ID_MAX);
-    setenv("PERJOULE_SESSION", id, 1);
-    return PJ_PARSE_GO_ON;
+    if (id) setenv("PERJOULE_SESSION", id, 1);
 }

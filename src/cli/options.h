@@ -6,19 +6,23 @@
 
 #include "base/error.h"
 #include "base/text_list.h"
+#include "cli/rules.h"
 #include "trace/generation_request.h"
 
 #include <math.h>
 
 typedef enum pj_option_type {
     PJ_OPTION_FLAG,     /* bool *: set to true; --no-NAME sets it to false */
-    PJ_OPTION_TEXT,     /* const char **; `choices`, if any, are suggestions */
+    PJ_OPTION_TEXT,     /* const char **: not empty; `choices`, if any, are suggestions */
+    PJ_OPTION_ANY_TEXT, /* the same, or empty */
     PJ_OPTION_CHOICE,   /* const char **: one of `choices` */
+    PJ_OPTION_CHOICES,  /* const char **: some of `choices`, separated by commas */
     PJ_OPTION_INT,      /* int64_t *, within min and max */
     PJ_OPTION_DOUBLE,   /* double *, within min and max */
-    PJ_OPTION_DURATION, /* int64_t * nanoseconds: "100ms", "1s", "50us", plain number: ms */
+    PJ_OPTION_DURATION, /* int64_t * nanoseconds, within min and max: "100ms", "1s", "50us", plain
+                           number: ms */
     PJ_OPTION_SECONDS,  /* int64_t * nanoseconds, as before, plain number: s */
-    PJ_OPTION_LIST,     /* pj_text_list *: may be given several times */
+    PJ_OPTION_LIST,     /* pj_text_list *: may be given several times, never empty */
     PJ_OPTION_GROUP     /* no option: heads the options that follow in the help */
 } pj_option_type;
 
@@ -29,9 +33,11 @@ typedef struct pj_option {
     void *target;
     const char *value_name; /* for help: "FILE" */
     const char *help;
-    double min, max;     /* numbers; both 0: unbounded */
+    double min, max;     /* numbers; durations in nanoseconds; both 0: unbounded */
     const char *choices; /* "off module deep" */
     char old_letter;     /* still accepted here; other commands use it for another option */
+    /* Of texts: refuses a value before the command starts anything, and says why (cli/rules.h). */
+    pj_status (*rule)(const char *value, pj_error *err);
 } pj_option;
 
 #define PJ_OPTION_HEADING(title)                    \
@@ -49,7 +55,8 @@ extern const pj_option pj_common_options[];
             "ioreport, powermetrics, estimate (modelled), perjoule:URL (another machine's), " \
             "sim (simulated) or replay:FILE; a source's settings follow a colon",             \
             .choices = "auto none rapl nvml hwmon ioreport powermetrics estimate perjoule: "  \
-                       "sim replay:"                                                          \
+                       "sim replay:",                                                         \
+            .rule = pj_rule_power                                                             \
     }
 /* NAN: not given. pj_baseline_seconds makes an option of a session of it. `old`: a letter that is
  * still accepted, 0 for none. */
@@ -59,6 +66,11 @@ extern const pj_option pj_common_options[];
             "seconds of idle power measured before, and half as long after (default: 1, "     \
             "unless it is known from the last minute); 0: none, then there is no net figure", \
             0, 600, .old_letter = old                                                         \
+    }
+/* Between samples; 0 where it is not given: each source's own. */
+#define PJ_OPTION_INTERVAL(pointer, letter, help)                                \
+    {                                                                            \
+        "interval", letter, PJ_OPTION_DURATION, pointer, "TIME", help, 1e4, 60e9 \
     }
 #define PJ_OPTION_DTYPE(pointer)                                                               \
     {                                                                                          \
@@ -89,7 +101,8 @@ extern const pj_option pj_common_options[];
     {                                                                                    \
         "session", 0, PJ_OPTION_TEXT, pointer, "ID",                                     \
             "the task that the run is a part of, for `perjoule ls --session` (default: " \
-            "$PERJOULE_SESSION)"                                                         \
+            "$PERJOULE_SESSION)",                                                        \
+            .rule = pj_rule_session                                                      \
     }
 
 typedef struct pj_command {
@@ -122,8 +135,8 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
                      int *positional);
 
 /* Makes runs from now on, also those of programs that are started, part of a session (NULL: no
- * change). PJ_PARSE_GO_ON, or the exit code after a message. */
-int pj_session_option(const pj_command *command, const char *id);
+ * change). */
+void pj_session_option(const char *id);
 
 /* Documented exit codes. */
 enum {

@@ -76,10 +76,6 @@ int pj_retention_apply(const pj_command *command, pj_retention *r)
 {
     pj_error err;
     int64_t age_ns = r->older_than ? pj_age_parse(r->older_than) : 0;
-    if (age_ns < 0)
-        return pj_command_usage(command,
-                                "--older-than takes an age such as 12h, 30d, 4w or 1y, not %.40s",
-                                r->older_than);
     if (!r->dry_run && pj_retention_can_ask(r, &err) != PJ_OK)
         return pj_command_failed(command, &err);
     r->before_ns = r->older_than ? pj_clock_wall_ns() - age_ns : INT64_MAX;

@@ -73,6 +73,6 @@ void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_seco
     if (!isnan(mj))
         snprintf(line + used, sizeof line - used, " %s per token ", pj_energy_text(mj).s);
     fprintf(live->out, "\0337\033[%d;1H\033[2K\033[7m%.*s\033[0m\0338", live->rows,
-            pj_terminal_width(live->out), line);
+            (int)pj_bytes_of_columns(line, pj_terminal_width(live->out)), line);
     fflush(live->out);
 }

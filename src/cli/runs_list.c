@@ -325,13 +325,8 @@ static pj_status choose_named(const char *names, const run_rows *rows, int width
         while (i < COLUMNS && (strlen(all_columns[i].name) != length ||
                                strncmp(all_columns[i].name, names, length) != 0))
             i++;
-        if (i == COLUMNS) {
-            char name[64], hint[64];
-            snprintf(name, sizeof name, "%.*s", (int)length, names);
-            pj_nearest_hint(name, pj_runs_list_columns, hint, sizeof hint);
-            return pj_fail(err, PJ_E_INVALID, "there is no column %s%s (columns: %s)", name, hint,
-                           pj_runs_list_columns);
-        }
+        if (i == COLUMNS)
+            return pj_fail(err, PJ_E_INVALID, "there is no column %.*s", (int)length, names);
         if (s->count == MOST_COLUMNS)
             return pj_fail(err, PJ_E_INVALID, "at most %d columns are listed", MOST_COLUMNS);
         int most = width_of(&all_columns[i], rows), left = width - used - GAP;

@@ -1,6 +1,7 @@
 /* A run's views for people: tables, bars, heatmaps. */
 #include "cli/show.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "cli/conditions_line.h"
 #include "cli/disturbances.h"
@@ -279,6 +280,21 @@ static void show_energy(const pj_run_info *info)
     putchar('\n');
 }
 
+/* Rails in the order of the store, with the time between their readings. */
+static void show_rails(const pj_run_data *run)
+{
+    pj_buffer line;
+    pj_buffer_init(&line, PJ_MAX_RAILS * 96);
+    for (uint32_t i = 0; i < run->rail_count; i++) {
+        const pj_rail *r = &run->rails[i];
+        pj_buffer_printf(&line, "%s%s", i ? ", " : "", pj_safe(r->name).s);
+        if (r->period_ns)
+            pj_buffer_printf(&line, " every %s", pj_time_text((double)r->period_ns * 1e-6).s);
+    }
+    show_print_line("rails", pj_buffer_get(&line));
+    pj_buffer_fini(&line);
+}
+
 static void show_token_counts(const pj_run_info *info)
 {
     char text[32] = "unknown";
@@ -323,6 +339,7 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
     show_token_counts(info);
     pj_print(stdout, "%-12s %s\n", "duration", duration(info->total_ms).s);
     show_energy(info);
+    show_rails(&run->data);
     show_partial(info);
     if (!isnan(info->net_mj))
         pj_print(stdout, "%-12s %s\n", "net of idle",

@@ -21,6 +21,13 @@
 enum { RECOVERY_MS = 2000 };
 static const double MUCH_BYTES = 2e9; /* a month of daily use */
 
+static pj_status stored_rule_region(const char *region, pj_error *err)
+{
+    if (!isnan(pj_cost_region_g_per_kwh(region))) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID,
+                   "no carbon intensity is known for this region: give it with --g-per-kwh");
+}
+
 pj_option pj_price_option(pj_price_options *prices, int which)
 {
     const pj_option options[] = {
@@ -30,24 +37,18 @@ pj_option pj_price_option(pj_price_options *prices, int which)
          "grams of CO2 per kilowatt-hour (default 400)", 0, 1e6},
         {"region", 0, PJ_OPTION_TEXT, &prices->region, "NAME",
          "use the carbon intensity of a region: california, texas, eu, us, or a country's two "
-         "letters"}};
+         "letters",
+         .rule = stored_rule_region}};
     return options[which];
 }
 
-pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, pj_error *err)
+pj_cost_rates pj_prices_get(const pj_price_options *options)
 {
-    *rates = PJ_COST_RATES_DEFAULT;
-    if (options->region) {
-        rates->co2_g_per_kwh = pj_cost_region_g_per_kwh(options->region);
-        if (isnan(rates->co2_g_per_kwh))
-            return pj_fail(err, PJ_E_INVALID,
-                           "no carbon intensity is known for region %.40s: give "
-                           "it with --g-per-kwh",
-                           options->region);
-    }
-    if (!isnan(options->usd_per_kwh)) rates->usd_per_kwh = options->usd_per_kwh;
-    if (!isnan(options->g_per_kwh)) rates->co2_g_per_kwh = options->g_per_kwh;
-    return PJ_OK;
+    pj_cost_rates rates = PJ_COST_RATES_DEFAULT;
+    if (options->region) rates.co2_g_per_kwh = pj_cost_region_g_per_kwh(options->region);
+    if (!isnan(options->usd_per_kwh)) rates.usd_per_kwh = options->usd_per_kwh;
+    if (!isnan(options->g_per_kwh)) rates.co2_g_per_kwh = options->g_per_kwh;
+    return rates;
 }
 
 void pj_say_waiting(const char *db)

@@ -7,10 +7,11 @@
 #include "record/session.h"
 #include "store/views.h"
 
-#define PJ_OPTION_DB(target)                                                       \
-    {                                                                              \
-        "db", 0, PJ_OPTION_TEXT, target, "FILE",                                   \
-            "the database (default: $PERJOULE_DB, else in the user's data folder)" \
+#define PJ_OPTION_DB(target)                                                        \
+    {                                                                               \
+        "db", 0, PJ_OPTION_TEXT, target, "FILE",                                    \
+            "the database (default: $PERJOULE_DB, else in the user's data folder)", \
+            .rule = pj_rule_database                                                \
     }
 
 /* --without-disturbances: one switch for every figure that a command reads. */
@@ -33,7 +34,7 @@ typedef struct pj_price_options {
     pj_price_option(prices, 0), pj_price_option(prices, 1), pj_price_option(prices, 2)
 
 pj_option pj_price_option(pj_price_options *prices, int which);
-pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, pj_error *err);
+pj_cost_rates pj_prices_get(const pj_price_options *options);
 
 /* Prints a notice on standard error if runs are waiting in the outbox. */
 void pj_say_waiting(const char *db);

@@ -230,8 +230,7 @@ void pj_print_safe(FILE *stream, const char *text, size_t bytes)
     }
 }
 
-/* Bytes of the first `columns` characters of a text of UTF-8. */
-static size_t bytes_of_columns(const char *text, int columns)
+size_t pj_bytes_of_columns(const char *text, int columns)
 {
     size_t bytes = 0;
     for (; text[bytes]; bytes++)
@@ -242,13 +241,14 @@ static size_t bytes_of_columns(const char *text, int columns)
 void pj_live_line(FILE *out, const char *format, ...)
 {
     pj_patience_pause();
-    char text[512];
+    char text[512], line[3 * sizeof text] = "\r\033[K";
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fputs("\r\033[K", out);
-    pj_print_safe(out, text, bytes_of_columns(text, pj_terminal_width(out)));
+    size_t shown = pj_bytes_of_columns(text, pj_terminal_width(out)), begin = strlen(line);
+    pj_utf8_safe(text, shown, line + begin, sizeof line - begin);
+    fputs(line, out); /* at once: two threads may have something to say */
     fflush(out);
 }
 

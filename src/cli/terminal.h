@@ -28,6 +28,9 @@ extern const char *pj_terminal_color; /* --color: auto, always or never */
 const char *pj_style_on(FILE *stream, pj_style style);
 const char *pj_style_off(FILE *stream);
 
+/* Bytes of the first `columns` characters of a text of UTF-8. */
+size_t pj_bytes_of_columns(const char *text, int columns);
+
 /* A message on standard error, as a line. */
 __attribute__((format(printf, 1, 2))) void pj_say(const char *format, ...);
 /* Rewrites the terminal's current line with one that is live, cut off at its width. */

@@ -10,6 +10,23 @@
 
 enum { PARTS_SHOWN = 6 };
 
+/* What one side alone knows, as of two engines, is no difference. */
+static void print_known_alone(const pj_sides *s, uint32_t side)
+{
+    bool any = false;
+    for (uint32_t d = 0; d < s->difference_count; d++) {
+        const pj_side_difference *of = &s->differences[d];
+        if (of->values[1 - side]) continue;
+        pj_print(stdout, "%s%s",
+                 any    ? ", "
+                 : side ? "   known of B alone   "
+                        : "   known of A alone   ",
+                 pj_safe(of->setting).s);
+        any = true;
+    }
+    if (any) putchar('\n');
+}
+
 static void print_sides(const pj_sides *s)
 {
     for (uint32_t i = 0; i < s->count; i++) {
@@ -23,10 +40,12 @@ static void print_sides(const pj_sides *s)
     }
     for (uint32_t d = 0; d < s->difference_count; d++) {
         const pj_side_difference *of = &s->differences[d];
-        pj_print(stdout, "   %-18s %s", pj_safe(of->setting).s,
-                 of->values[0] ? pj_safe(of->values[0]).s : "unknown");
-        pj_print(stdout, " -> %s\n", of->values[1] ? pj_safe(of->values[1]).s : "unknown");
+        if (!of->values[0] || !of->values[1]) continue;
+        pj_print(stdout, "   %-18s %s", pj_safe(of->setting).s, pj_safe(of->values[0]).s);
+        pj_print(stdout, " -> %s\n", pj_safe(of->values[1]).s);
     }
+    print_known_alone(s, 0);
+    print_known_alone(s, 1);
     for (uint32_t i = 0; i < s->caveat_count; i++)
         pj_print(stdout, "   %scaveat%s %s\n", pj_style_on(stdout, PJ_STYLE_YELLOW),
                  pj_style_off(stdout), pj_safe(s->caveats[i].text).s);
@@ -96,6 +115,9 @@ void pj_why_print(const pj_explained *e)
     if (fabs(w->disturbed_b_mj - w->disturbed_a_mj) > 0.01 * w->request_a_mj)
         pj_print(stdout, "disturbances took %s per token of A and %s of B: they are in no part\n",
                  pj_energy_text(w->disturbed_a_mj).s, pj_energy_text(w->disturbed_b_mj).s);
+    char unplaced[256];
+    if (!e->refusal && pj_why_unplaced_text(w, unplaced, sizeof unplaced))
+        pj_print(stdout, "%s\n", unplaced);
     print_others(w, e->refusal ? 0 : w->named_count);
     for (uint32_t i = 0; i < e->sides->conclusion_count; i++)
         if (*e->sides->conclusions[i].text)

@@ -56,9 +56,9 @@ static pj_status work_of_query(const pj_predict_query *request, pj_request_work 
     pj_status status = pj_model_find(request->model, request->models, path, bytes, err);
     if (status == PJ_OK) status = read_facts(path, wanted, &facts, err);
     if (status != PJ_OK) return status;
-    *work = (pj_request_work){(double)facts.bytes_per_token,
+    *work = (pj_request_work){(double)facts.decode_weight_bytes,
                               (double)facts.flops_per_token,
-                              (double)facts.kv_bytes_per_position,
+                              (double)facts.kv_bytes_per_token,
                               (double)facts.attention_flops_per_position,
                               request->input,
                               request->output,

@@ -52,6 +52,17 @@ static void add_part(double *mj, double *sd_mj, const pj_class_sum *c, double ga
     *sd_mj += sd > 0 ? sqrt(sd) : 0;
 }
 
+/* Of a class of decode, of which `times` as many steps were computed as had it timed. */
+static pj_class_sum scaled(const pj_class_sum *c, double times)
+{
+    pj_class_sum all = *c;
+    all.energy_mj *= times;
+    all.energy_sd_mj *= times;
+    all.flops *= times;
+    all.bytes *= times;
+    return all;
+}
+
 static void add_decode(pj_advice_facts *f, const pj_class_sum *c, double gain)
 {
     bool weights = reads_weights(c->name);
@@ -77,6 +88,15 @@ static void add_prefill(pj_advice_facts *f, const pj_class_sum *c)
     if (is_head(c->name)) f->prefill_head_mj = plus(f->prefill_head_mj, c->energy_mj);
 }
 
+/* Decode steps for each one that was not left out of what a recorder times (docs/python.md). */
+static double steps_per_timed(const pj_run_info *info, const json_t *settings, const char *left_out)
+{
+    double batch = info->batch_size ? info->batch_size : 1;
+    double steps = (double)info->output_tokens / batch - 1; /* a prompt's pass yields the first */
+    double timed = steps - pj_member_number(settings, left_out);
+    return timed > 0 ? steps / timed : 1;
+}
+
 static pj_status read_classes(pj_store *store, const pj_run_info *info, pj_arena *arena,
                               pj_advice_facts *f, pj_error *err)
 {
@@ -85,8 +105,13 @@ static pj_status read_classes(pj_store *store, const pj_run_info *info, pj_arena
     const char *ids[] = {info->id};
     pj_status status = pj_store_class_sums(store, ids, 1, arena, &sums, &count, err);
     double gain = (double)info->total_sd.gain_mj / info->total_mj;
+    json_t *settings = info->settings_json ? json_loads(info->settings_json, 0, NULL) : NULL;
+    double of_parts = steps_per_timed(info, settings, "steps_without_parts");
+    double of_outer = steps_per_timed(info, settings, "steps_without_layers");
+    json_decref(settings);
     for (uint32_t i = 0; i < count && status == PJ_OK; i++) {
-        if (sums[i].phase == PJ_PHASE_DECODE) add_decode(f, &sums[i], isfinite(gain) ? gain : 0);
+        pj_class_sum all = scaled(&sums[i], is_head(sums[i].name) ? of_outer : of_parts);
+        if (sums[i].phase == PJ_PHASE_DECODE) add_decode(f, &all, isfinite(gain) ? gain : 0);
         if (sums[i].phase == PJ_PHASE_PREFILL) add_prefill(f, &sums[i]);
     }
     f->matrix_sd /= f->matrix_mj;
@@ -201,13 +226,18 @@ static const char *model_word(const pj_run_info *info, pj_arena *arena)
     return word ? word : "MODEL";
 }
 
-/* Savings are promised on what sensors saw of all that computes, with a command that can run. */
+static bool advice_facts_is_elsewhere(const pj_run_info *info)
+{
+    return !info->engine || strcmp(info->engine, "perjoule") != 0;
+}
+
+/* Savings are promised on what sensors saw of all that computes. */
 static const char *advice_facts_refusal(const pj_run_info *info, pj_arena *arena)
 {
     char text[300];
     if (info->status != PJ_RUN_COMPLETED) return "the run did not complete";
-    if (!info->engine || strcmp(info->engine, "perjoule") != 0)
-        return "perjoule's commands cannot repeat what another engine did";
+    if (advice_facts_is_elsewhere(info) && (!info->level || strcmp(info->level, "fine") != 0))
+        return "nothing is known of the parts of what another engine computed";
     if (info->quality == PJ_MODELLED) return "the run's energy is modelled, not measured";
     if (!info->partial_rails || !*info->partial_rails) return NULL;
     snprintf(text, sizeof text, "the run's energy lacks %.200s", info->partial_rails);
@@ -224,6 +254,7 @@ static void read_info(const pj_run_info *info, pj_arena *arena, pj_advice_facts 
         .dtype = info->dtype,
         .prompt = shell_word(info->prompt, PROMPT_MAX, arena),
         .prompt_is_ids = is_ids(info->prompt),
+        .is_elsewhere = advice_facts_is_elsewhere(info),
         .refusal = advice_facts_refusal(info, arena),
         .has_energy = info->quality != PJ_UNAVAILABLE && isfinite(info->request_mj),
         .input_tokens = info->input_tokens,

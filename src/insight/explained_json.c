@@ -93,6 +93,7 @@ static void write_common(pj_json *json, const pj_why *why, const pj_why_common *
 static void write_why(const pj_explained *e, pj_json *json)
 {
     const pj_why *w = &e->why;
+    char text[256];
     pj_json_object_begin(json);
     pj_json_kv_string(json, "unit", "mJ/token");
     pj_json_kv_uint(json, "runs_a", w->runs_a);
@@ -104,6 +105,8 @@ static void write_why(const pj_explained *e, pj_json *json)
     pj_json_kv_double(json, "disturbed_mj_a", w->disturbed_a_mj);
     pj_json_kv_double(json, "disturbed_mj_b", w->disturbed_b_mj);
     pj_json_kv_string(json, "refusal", e->refusal);
+    bool is_unplaced = !e->refusal && pj_why_unplaced_text(w, text, sizeof text);
+    pj_json_kv_string(json, "unplaced", is_unplaced ? text : NULL);
     pj_json_kv_array_begin(json, "findings");
     for (uint32_t i = 0; i < w->common_count && !e->refusal; i++)
         write_common(json, w, &w->commons[i]);

@@ -144,7 +144,7 @@ static pj_status check_field(const char *by, pj_error *err)
     return pj_fail(
         err, PJ_E_INVALID,
         "runs have no field %.64s to group by: try model, dtype, batch, engine, machine, "
-        "tag, experiment, threads, input_tokens, output_tokens, settings.NAME or "
+        "tag, session, commit, experiment, threads, input_tokens, output_tokens, settings.NAME or "
         "model.NAME%s",
         by, hint);
 }

@@ -73,12 +73,25 @@ static bool laws_of_models(figure over)
     return over <= FFN_WIDTH;
 }
 
+/* Whether all but the law's variable is equal in two models' shapes. The size varies with any of
+ * it, and the width of the FFN with the hidden size. */
+static bool alike_in_shape(const pj_law_run *a, const pj_law_run *b, figure over)
+{
+    if (over < LAYERS) return true;
+    for (int f = LAYERS; f <= FFN_WIDTH; f++) {
+        bool follows = over == HIDDEN && f == FFN_WIDTH;
+        if (f != (int)over && !follows && a->x[f] != b->x[f]) return false;
+    }
+    return true;
+}
+
 /* Whether two runs differ at most in the law's variable. Laws over the shape of a model compare
  * models; the others keep the model fixed. */
 static bool laws_is_alike(const pj_law_run *a, const pj_law_run *b, figure over)
 {
     bool models = laws_of_models(over);
     if (a->settings != b->settings) return false;
+    if (models && !alike_in_shape(a, b, over)) return false;
     if (!models && (!a->info->model_name || !b->info->model_name ||
                     strcmp(a->info->model_name, b->info->model_name) != 0))
         return false;
@@ -221,6 +234,9 @@ static void write_held(pj_json *json, const pj_run_law *s, figure over)
     pj_json_kv_string(json, "energy_source", pj_quality_name(r->info->quality));
     for (int f = BATCH; f < FIGURES; f++)
         if (f != (int)over) pj_json_kv_double(json, figures[f], r->x[f]);
+    for (int f = LAYERS; f <= FFN_WIDTH && laws_of_models(over) && over >= LAYERS; f++)
+        if (f != (int)over && !(over == HIDDEN && f == FFN_WIDTH))
+            pj_json_kv_double(json, figures[f], r->x[f]);
     pj_json_object_end(json);
 }
 

@@ -1,5 +1,6 @@
 /* Settings of a run as text, for grouping and for listing differences. */
 #include "insight/sides.h"
+#include "insight/task_session.h"
 #include "trace/device.h"
 #include "trace/summary.h"
 
@@ -9,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const pj_group_fields[] = {"model",   "dtype", "batch",         "engine",
-                                       "machine", "tag",   "experiment",    "threads",
-                                       "isa",     "depth", "input_tokens",  "output_tokens",
-                                       "prompt",  "power", "energy_source", NULL};
+const char *const pj_group_fields[] = {
+    "model",      "dtype",   "batch",         "engine",  "machine",      "tag",
+    "experiment", "threads", "isa",           "depth",   "input_tokens", "output_tokens",
+    "prompt",     "power",   "energy_source", "session", "commit",       NULL};
 
 static bool run_field_give(const char *value, char *text, size_t bytes)
 {
@@ -107,7 +108,9 @@ bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t
                  {"prompt", info->prompt},
                  {"power", info->power_sources},
                  {"energy_source", pj_quality_name(info->quality)},
-                 {"depth", pj_depth_name(info->depth)}};
+                 {"depth", pj_depth_name(info->depth)},
+                 {"session", pj_run_tagged(info, PJ_TAG_SESSION)},
+                 {"commit", pj_run_tagged(info, PJ_TAG_COMMIT)}};
     const struct {
         const char *name;
         uint64_t value;

@@ -160,7 +160,7 @@ static void mean_add_sensor(pj_mean *mean, const pj_side *side, const pj_figure 
     if (!f->sd || !mean->n) return;
     own_errors(side->runs[0], f, &all, &shared);
     double own = PJ_Z95 * fabs(mean->value) * (mean->n > 1 ? shared : all);
-    double spread = mean->n > 1 ? pj_half_width(mean->n, mean->sd * mean->sd * (mean->n - 1)) : 0;
+    double spread = mean->n > 1 ? (mean->hi - mean->lo) / 2 : 0; /* as pj_bounds_of has it */
     if (!isfinite(own) || (mean->n == 1 && !(own > 0))) return;
     double half = hypot(spread, own);
     pj_bounds bounds = f->may_be_negative ? (pj_bounds){mean->value - half, mean->value + half}
@@ -171,12 +171,12 @@ static void mean_add_sensor(pj_mean *mean, const pj_side *side, const pj_figure 
 
 pj_mean pj_side_mean_of(const pj_side *side, uint32_t figure)
 {
-    pj_moments moments = {0};
+    pj_sample sample = {0};
     for (uint32_t i = 0; i < side->run_count; i++) {
         double value = pj_figure_of(side->runs[i], figure);
-        if (isfinite(value)) pj_moments_add(&moments, value);
+        if (isfinite(value)) pj_sample_add(&sample, value);
     }
-    pj_mean mean = pj_mean_of(&moments, pj_figures[figure].may_be_negative);
+    pj_mean mean = pj_sample_mean(&sample, pj_figures[figure].may_be_negative);
     mean_add_sensor(&mean, side, &pj_figures[figure]);
     return mean;
 }
@@ -200,17 +200,6 @@ static int standing_of(const pj_sides *s, uint32_t best, uint32_t other, const c
     return t->pair.different ? PJ_STANDING_WORSE : PJ_STANDING_TIED;
 }
 
-/* As ratios and tests are of logarithms, so is the order. */
-static double geometric_mean(const pj_side *side, uint32_t figure)
-{
-    pj_moments logs = {0};
-    for (uint32_t i = 0; i < side->run_count; i++) {
-        double value = pj_figure_of(side->runs[i], figure);
-        if (value > 0 && isfinite(value)) pj_moments_add(&logs, log(value));
-    }
-    return logs.n ? exp(logs.mean) : NAN;
-}
-
 static void find_best(pj_sides *s, const char *title, const char *metric)
 {
     uint32_t figure = pj_figure_find(metric);
@@ -218,13 +207,13 @@ static void find_best(pj_sides *s, const char *title, const char *metric)
     double values[PJ_SIDES_MAX];
     pj_side_best best = {title, metric, s->count, NAN, {PJ_STANDING_NONE}};
     for (uint32_t i = 0; i < s->count; i++) {
-        values[i] = geometric_mean(&s->sides[i], figure);
+        values[i] = pj_side_mean_of(&s->sides[i], figure).value;
         double least = best.side < s->count ? values[best.side] : NAN;
         bool worse = lower ? values[i] >= least : values[i] <= least; /* false for NAN */
         if (!isnan(values[i]) && !worse) best.side = i;
     }
     if (best.side == s->count) return;
-    best.value = pj_side_mean_of(&s->sides[best.side], figure).value;
+    best.value = values[best.side];
     for (uint32_t i = 0; i < s->count; i++)
         if (i != best.side && !isnan(values[i]))
             best.standing[i] = standing_of(s, best.side, i, metric);

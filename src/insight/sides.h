@@ -64,7 +64,7 @@ typedef struct pj_side_conclusion {
     uint32_t verdict; /* index, if it is of one pair; else the number of verdicts */
 } pj_side_conclusion;
 
-/* The side with the best geometric mean of a figure. */
+/* The side with the best mean of a figure. */
 typedef struct pj_side_best {
     const char *title, *metric;
     uint32_t side;
@@ -131,8 +131,9 @@ uint32_t pj_figure_find(const char *name);
 void pj_note_typical(bool *all, const pj_run_info *run);
 uint32_t pj_primary_figure(bool all_typical);
 
-/* Mean over a side's runs. Its interval holds their spread and what the sensor gets wrong in all of
- * them, but not its calibration, which the sides share; of a single run that run's own errors. */
+/* Mean over a side's runs (pj_sample_mean). Its interval holds their spread and what the sensor
+ * gets wrong in all of them, but not its calibration, which the sides share; of a single run that
+ * run's own errors. */
 pj_mean pj_side_mean_of(const pj_side *side, uint32_t figure);
 
 /* Computes all of the above, after all sides are added. */

@@ -131,6 +131,8 @@ static void write_metrics(const pj_sides *s, pj_json *json)
 static void write_test(pj_json *json, const pj_side_test *t)
 {
     const pj_comparison *r = &t->result;
+    const pj_ratio *ratio = &t->pair.ratio;
+    double a = ratio->mean_a;
     pj_json_object_begin(json);
     pj_json_kv_string(json, "metric", t->metric);
     pj_json_kv_string(json, "unit", t->unit);
@@ -140,27 +142,27 @@ static void write_test(pj_json *json, const pj_side_test *t)
     pj_json_kv_string(json, "sample", t->sample);
     pj_json_kv_uint(json, "n_a", r->n_a);
     pj_json_kv_uint(json, "n_b", r->n_b);
-    pj_json_kv_double(json, "mean_a", r->mean_a);
-    pj_json_kv_double(json, "mean_b", r->mean_b);
+    pj_json_kv_double(json, "mean_a", a);
+    pj_json_kv_double(json, "mean_b", ratio->mean_b);
     pj_json_kv_double(json, "sd_a", r->sd_a);
     pj_json_kv_double(json, "sd_b", r->sd_b);
-    pj_json_kv_double(json, "difference", r->difference);
-    pj_json_kv_double(json, "difference_lo", r->difference_lo);
-    pj_json_kv_double(json, "difference_hi", r->difference_hi);
-    pj_json_kv_double(json, "ratio", t->pair.ratio.ratio);
-    pj_json_kv_double(json, "ratio_lo", t->pair.ratio.lo);
-    pj_json_kv_double(json, "ratio_hi", t->pair.ratio.hi);
+    pj_json_kv_double(json, "difference", ratio->mean_b - a);
+    pj_json_kv_double(json, "difference_lo", a * (ratio->lo - 1));
+    pj_json_kv_double(json, "difference_hi", a * (ratio->hi - 1));
+    pj_json_kv_double(json, "ratio", ratio->ratio);
+    pj_json_kv_double(json, "ratio_lo", ratio->lo);
+    pj_json_kv_double(json, "ratio_hi", ratio->hi);
     pj_json_kv_double(json, "welch_t", r->welch_t);
     pj_json_kv_double(json, "welch_df", r->welch_df);
     pj_json_kv_double(json, "welch_p", r->welch_p);
     pj_json_kv_double(json, "mann_whitney_u", r->mann_whitney_u);
     pj_json_kv_double(json, "mann_whitney_p", r->mann_whitney_p);
-    pj_json_kv_double(json, "permutation_p", t->pair.ratio.permutation_p);
+    pj_json_kv_double(json, "permutation_p", ratio->permutation_p);
     pj_json_kv_double(json, "hedges_g", r->hedges_g);
     pj_json_kv_double(json, "rank_biserial", r->rank_biserial);
-    pj_json_kv_double(json, "p", t->pair.ratio.p);
+    pj_json_kv_double(json, "p", ratio->p);
     pj_json_kv_double(json, "p_adjusted", t->pair.p);
-    pj_json_kv_string(json, "method", t->pair.ratio.method);
+    pj_json_kv_string(json, "method", ratio->method);
     pj_json_kv_bool(json, "significant", t->pair.different);
     pj_json_object_end(json);
 }

@@ -1,19 +1,26 @@
 /* Adds up the runs of a session, each joule once. */
 #include "insight/task_session.h"
 
-#include "trace/run_data.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "trace/summary.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-const char *pj_run_session_id(const pj_run_info *run)
+enum { MOST_RUNS = 100000, LISTED_RUNS = 10000 };
+
+const char *pj_run_tagged(const pj_run_info *run, const char *begins)
 {
-    static const char begin[] = PJ_TAG_SESSION;
+    size_t bytes = strlen(begins);
     for (uint32_t i = 0; i < run->tag_count; i++)
-        if (strncmp(run->tags[i], begin, sizeof begin - 1) == 0)
-            return run->tags[i] + sizeof begin - 1;
+        if (strncmp(run->tags[i], begins, bytes) == 0) return run->tags[i] + bytes;
     return NULL;
 }
+
+/* ---- one ---- */
 
 static int64_t end_of(const pj_run_info *run)
 {
@@ -28,9 +35,8 @@ static bool is_program(const pj_run_info *run)
 /* Whether a run was part of a program's that was measured too: its energy is in that already. */
 static bool is_inside(const pj_run_info *run, const pj_run_info *const *runs, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++)
-        if (runs[i] != run && is_program(runs[i]) && run->machine &&
-            strcmp(runs[i]->machine, run->machine) == 0 &&
+    for (uint32_t i = 0; i < count && run->machine; i++)
+        if (runs[i] != run && is_program(runs[i]) && strcmp(runs[i]->machine, run->machine) == 0 &&
             run->created_wall_ns >= runs[i]->created_wall_ns && end_of(run) <= end_of(runs[i]))
             return true;
     return false;
@@ -60,6 +66,8 @@ void pj_task_session_of(const char *id, const pj_run_info *const *runs, uint32_t
                            .begin_ns = count ? INT64_MAX : 0,
                            .tool_calls = NAN,
                            .thinking_tokens = NAN};
+    bool programs = false; /* without them none is inside another */
+    for (uint32_t i = 0; i < count; i++) programs |= is_program(runs[i]);
     for (uint32_t i = 0; i < count; i++) {
         const pj_run_info *run = runs[i];
         if (run->created_wall_ns < s->begin_ns) s->begin_ns = run->created_wall_ns;
@@ -68,9 +76,142 @@ void pj_task_session_of(const char *id, const pj_run_info *const *runs, uint32_t
         s->output_tokens += run->output_tokens;
         s->thinking_tokens = pj_add_known(s->thinking_tokens, run->thinking_tokens);
         add_calls(s, run);
-        if (is_inside(run, runs, count))
+        if (programs && is_inside(run, runs, count))
             s->inside++;
         else
             add_energy(s, run);
     }
+}
+
+double pj_task_session_per(double mj, double count)
+{
+    return count > 0 ? mj / count : NAN;
+}
+
+/* ---- all ---- */
+
+typedef struct member {
+    const char *id;
+    uint32_t at; /* in the list */
+} member;
+
+static int member_order(const void *x, const void *y)
+{
+    const member *a = x, *b = y;
+    int order = strcmp(a->id, b->id);
+    return order ? order : (a->at > b->at) - (a->at < b->at);
+}
+
+static int newest_first(const void *x, const void *y)
+{
+    const pj_task_session *a = x, *b = y;
+    if (a->end_ns != b->end_ns) return a->end_ns < b->end_ns ? 1 : -1;
+    return strcmp(a->id, b->id);
+}
+
+/* `members` is sorted by id; `of` has room for as many. */
+static void add_up(pj_task_sessions *s, const member *members, uint32_t count,
+                   const pj_run_info **of)
+{
+    for (uint32_t begin = 0, end; begin < count; begin = end) {
+        for (end = begin; end < count && strcmp(members[end].id, members[begin].id) == 0; end++)
+            of[end - begin] = &s->list.runs[members[end].at];
+        pj_task_session_of(members[begin].id, of, end - begin, &s->entries[s->count++]);
+    }
+    if (s->count) qsort(s->entries, s->count, sizeof *s->entries, newest_first);
+}
+
+static pj_status divide_list(pj_task_sessions *s, const char *begins, pj_error *err)
+{
+    uint32_t count = 0;
+    member *members = pj_alloc((size_t)s->list.count + 1, sizeof *members);
+    const pj_run_info **of = pj_alloc((size_t)s->list.count + 1, sizeof *of);
+    s->entries = pj_alloc((size_t)s->list.count + 1, sizeof *s->entries);
+    bool room = members && of && s->entries;
+    for (uint32_t i = 0; i < s->list.count && room; i++) {
+        const char *id = pj_run_tagged(&s->list.runs[i], begins);
+        if (id) members[count++] = (member){id, i};
+    }
+    if (count) qsort(members, count, sizeof *members, member_order);
+    if (room) add_up(s, members, count, of);
+    pj_free(members);
+    pj_free(of);
+    return room ? PJ_OK : pj_fail_memory(err, "sessions");
+}
+
+pj_status pj_task_sessions_get(pj_store *store, const pj_task_query *query,
+                               pj_task_sessions *sessions, pj_error *err)
+{
+    char tag[sizeof PJ_TAG_SESSION + PJ_SESSION_ID_MAX];
+    const char *const tags[] = {tag};
+    pj_run_query runs = {.limit = query->id ? MOST_RUNS : LISTED_RUNS};
+    *sessions = (pj_task_sessions){0};
+    if (query->id) {
+        snprintf(tag, sizeof tag, "%s%s", query->begins, query->id);
+        runs.tags = tags;
+        runs.tag_count = 1;
+    }
+    pj_status status = pj_store_list(store, &runs, &sessions->list, err);
+    if (status == PJ_OK) status = divide_list(sessions, query->begins, err);
+    if (status == PJ_OK && query->id && !sessions->count)
+        status = pj_fail(err, PJ_E_NOT_FOUND, "no run belongs to the %.*s %s",
+                         (int)strlen(query->begins) - 1, query->begins, query->id);
+    return status;
+}
+
+void pj_task_sessions_fini(pj_task_sessions *sessions)
+{
+    pj_free(sessions->entries);
+    pj_run_list_fini(&sessions->list);
+}
+
+/* ---- as JSON ---- */
+
+void pj_task_session_write_members(const pj_task_session *s, const char *by, pj_json *json)
+{
+    char text[32];
+    const char *source = pj_quality_name(isnan(s->mj)  ? PJ_UNAVAILABLE
+                                         : s->modelled ? PJ_MODELLED
+                                                       : PJ_MEASURED);
+    pj_json_kv_string(json, by, s->id);
+    pj_json_kv_uint(json, "runs", s->runs);
+    pj_json_kv_uint(json, "runs_inside_others", s->inside);
+    pj_clock_format_iso(s->begin_ns, text);
+    pj_json_kv_string(json, "begin", text);
+    pj_clock_format_iso(s->end_ns, text);
+    pj_json_kv_string(json, "end", text);
+    pj_json_kv_uint(json, "input_tokens", s->input_tokens);
+    pj_json_kv_uint(json, "output_tokens", s->output_tokens);
+    pj_json_kv_double(json, "thinking_tokens", s->thinking_tokens);
+    pj_json_kv_double(json, "energy_mj", s->mj);
+    pj_json_kv_double(json, "energy_sd_mj", s->sd_mj);
+    pj_json_kv_string(json, "energy_source", source);
+    pj_json_kv_bool(json, "partial", s->partial);
+    pj_json_kv_double(json, "tool_calls", s->tool_calls);
+    pj_json_kv_double(json, "joules_per_tool_call",
+                      pj_task_session_per(s->mj, s->tool_calls) / 1e3);
+    pj_json_kv_uint(json, "calling_runs", s->calling_runs);
+    pj_json_kv_double(json, "calling_runs_energy_mj", s->calling_mj);
+}
+
+pj_status pj_insight_sessions(pj_store *store, const char *by, const char *id, pj_json *json,
+                              pj_error *err)
+{
+    pj_task_sessions sessions;
+    bool commits = by && strcmp(by, "commit") == 0;
+    if (by && !commits && strcmp(by, "session") != 0)
+        return pj_fail(err, PJ_E_INVALID, "by must be session or commit");
+    pj_task_query query = {.begins = commits ? PJ_TAG_COMMIT : PJ_TAG_SESSION, .id = id};
+    if (id && !pj_session_id_is_valid(id))
+        return pj_fail(err, PJ_E_INVALID, "id must have " PJ_SESSION_ID_RULE);
+    pj_status status = pj_task_sessions_get(store, &query, &sessions, err);
+    if (status == PJ_OK) pj_json_array_begin(json);
+    for (uint32_t i = 0; i < sessions.count && status == PJ_OK; i++) {
+        pj_json_object_begin(json);
+        pj_task_session_write_members(&sessions.entries[i], commits ? "commit" : "session", json);
+        pj_json_object_end(json);
+    }
+    if (status == PJ_OK) pj_json_array_end(json);
+    pj_task_sessions_fini(&sessions);
+    return status;
 }

@@ -166,6 +166,8 @@ static const pj_param_rule predict_rules[] = {{"model"},
                                               {"map", PJ_PARAM_CHOICE, 0, 0, "true|false"},
                                               DISTURBED,
                                               {0}};
+static const pj_param_rule sessions_rules[] = {
+    {"by", PJ_PARAM_CHOICE, 0, 0, "session|commit"}, {"id"}, DISTURBED, {0}};
 static const pj_param_rule laws_rules[] = {{"machine"}, DISTURBED, {0}};
 static const pj_param_rule experiment_rules[] = {DISTURBED, {0}};
 static const pj_param_rule report_rules[] = {
@@ -587,6 +589,7 @@ static const route table[] = {
     {"GET", API "report", write_report, PJ_VIEW_REPORT, report_rules},
     {"GET", API "predict", write_view, PJ_VIEW_PREDICT, predict_rules},
     {"GET", API "laws", write_view, PJ_VIEW_LAWS, laws_rules},
+    {"GET", API "sessions", write_view, PJ_VIEW_SESSIONS, sessions_rules},
     {"GET", API "machines", write_view, PJ_VIEW_MACHINES},
     {"GET", API "models", write_view, PJ_VIEW_MODELS},
     {"GET", API "sensors", write_view, PJ_VIEW_SENSORS},

@@ -27,6 +27,7 @@ typedef enum pj_view {
     PJ_VIEW_REPORT,     /* a document, not JSON: parameters ids, experiment and format.
                            PJ_E_UNSUPPORTED: as HTML, in a build without the dashboard */
     PJ_VIEW_GROUPS,     /* parameter by, and those of RUNS */
+    PJ_VIEW_SESSIONS,   /* parameters by and id */
     PJ_VIEW_MACHINES,
     PJ_VIEW_MODELS,
     PJ_VIEW_SENSORS,

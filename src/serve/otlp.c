@@ -213,20 +213,20 @@ static int64_t read_period_ms(void)
     return ms >= 100 && ms <= MAX_PERIOD_MS ? ms : PERIOD_MS;
 }
 
-static pj_status check_url(const char *url, pj_error *err)
+pj_status pj_otlp_check_url(const char *url, pj_error *err)
 {
-    if ((strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0) &&
-        strlen(url) < URL_BYTES)
-        return PJ_OK;
+    const char *host = strncmp(url, "http://", 7) == 0    ? url + 7
+                       : strncmp(url, "https://", 8) == 0 ? url + 8
+                                                          : "";
+    if (*host && *host != '/' && strlen(url) < URL_BYTES) return PJ_OK;
     return pj_fail(err, PJ_E_INVALID,
-                   "--otlp must be the address of a collector, such as "
-                   "http://localhost:4318");
+                   "must be the address of a collector, such as http://localhost:4318");
 }
 
 pj_status pj_otlp_open(const pj_otlp_options *options, pj_otlp **otlp, pj_error *err)
 {
-    pj_status status = check_url(options->url, err);
-    if (status == PJ_OK) status = pj_otlp_check_renames(options->renames, err);
+    pj_status status = pj_otlp_check_url(options->url, err);
+    if (status != PJ_OK) pj_error_prefix(err, "--otlp");
     if (status == PJ_OK) status = pj_curl_load(err);
     if (status != PJ_OK) return status;
     pj_otlp *o = pj_alloc(1, sizeof *o);

@@ -23,6 +23,7 @@ typedef struct pj_otlp_options {
         const char *text); /* gets a message when sending first fails and when it works again */
 } pj_otlp_options;
 
+pj_status pj_otlp_check_url(const char *url, pj_error *err);
 /* Everything is borrowed. Fails without libcurl or for an invalid URL. Sends nothing yet. */
 pj_status pj_otlp_open(const pj_otlp_options *options, pj_otlp **otlp, pj_error *err);
 /* Starts sending; the service may be called from now on. */

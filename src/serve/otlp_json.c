@@ -24,22 +24,17 @@ static const char *const known[] = {"hw.energy",
                                     "gen_ai.infrastructure.energy",
                                     NULL};
 
-pj_status pj_otlp_check_renames(const char *const *rename, pj_error *err)
+pj_status pj_otlp_check_rename(const char *rename, pj_error *err)
 {
-    for (; rename && *rename; rename++) {
-        size_t length = strcspn(*rename, "=");
-        bool found = false;
-        for (int i = 0; known[i]; i++)
-            found |= strlen(known[i]) == length && strncmp(known[i], *rename, length) == 0;
-        if (!found || !(*rename)[length] || !(*rename)[length + 1])
-            return pj_fail(
-                err, PJ_E_INVALID,
-                "--otlp-name %s must be OLD=NEW, where OLD is one of hw.energy, hw.power, "
-                "hw.host.energy, hw.host.power, perjoule.run.energy, perjoule.tokens, "
-                "perjoule.runs, gen_ai.infrastructure.energy",
-                *rename);
-    }
-    return PJ_OK;
+    size_t length = strcspn(rename, "=");
+    bool found = false;
+    for (int i = 0; known[i]; i++)
+        found |= strlen(known[i]) == length && strncmp(known[i], rename, length) == 0;
+    if (found && rename[length] && rename[length + 1]) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID,
+                   "must be OLD=NEW, where OLD is one of hw.energy, hw.power, hw.host.energy, "
+                   "hw.host.power, perjoule.run.energy, perjoule.tokens, perjoule.runs, "
+                   "gen_ai.infrastructure.energy");
 }
 
 static const char *otlp_json_name_of(const pj_otlp_resource *r, const char *name)

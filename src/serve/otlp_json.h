@@ -13,9 +13,9 @@
 #include "net/service.h"
 #include "trace/run_data.h"
 
-/* Other names for metrics and attributes: "hw.energy=acme.energy", NULL-terminated; NULL: none.
- * Checks that every one is OLD=NEW with an OLD that is sent. */
-pj_status pj_otlp_check_renames(const char *const *renames, pj_error *err);
+/* Another name for a metric or attribute, "hw.energy=acme.energy": fails unless it is OLD=NEW with
+ * an OLD that is sent. */
+pj_status pj_otlp_check_rename(const char *rename, pj_error *err);
 
 typedef struct pj_otlp_resource {
     const char *host, *instance; /* the machine's name; changes with every start of the server */

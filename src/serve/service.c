@@ -8,6 +8,7 @@
 #include "insight/explained.h"
 #include "insight/insight.h"
 #include "insight/laws.h"
+#include "insight/task_session.h"
 #include "report/report.h"
 #include "serve/machine.h"
 #include "store/export.h"
@@ -466,6 +467,9 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
         return pj_view_experiment(store, r->id, &live, out, err);
     case PJ_VIEW_PREDICT: return view_predict(serve, store, p, out, err);
     case PJ_VIEW_LAWS: return pj_insight_laws(store, pj_params_text(p, "machine"), out, err);
+    case PJ_VIEW_SESSIONS:
+        return pj_insight_sessions(store, pj_params_text(p, "by"), pj_params_text(p, "id"), out,
+                                   err);
     case PJ_VIEW_MACHINES: return pj_view_machines(store, service_is_live, serve->relay, out, err);
     case PJ_VIEW_GROUPS: return view_groups(store, p, out, err);
     case PJ_VIEW_SUMMARY: return pj_insight_summary(store, r->id, rates, out, err);

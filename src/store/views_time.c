@@ -12,6 +12,12 @@ static void write_power_of(pj_json *json, double mj, double ms)
     pj_json_kv_double(json, "power_mw", ms > 0 ? mj * 1000 / ms : NAN);
 }
 
+/* In J s. */
+static void write_delay_of(pj_json *json, double mj, double ms)
+{
+    pj_json_kv_double(json, "energy_delay_product", mj * ms / 1e6);
+}
+
 enum { SECTION_SUMS_MAX = 4096 };
 
 /* Without energies, whose self part tells, it is known of the engine's sections. */
@@ -158,6 +164,7 @@ static void views_time_write_phase(pj_run_view *view, pj_sql *sql)
     pj_json_kv_energies(json, sql, 4);
     pj_json_kv_disturbed(json, sql, 4 + PJ_ENERGY_COLUMN_COUNT);
     write_power_of(json, pj_sql_get_double(sql, 4), ms);
+    write_delay_of(json, pj_sql_get_double(sql, 4), ms);
 }
 
 static bool is_wanted(const pj_view_window *window, pj_sql *sql)
@@ -486,7 +493,7 @@ static void write_token(pj_run_view *view, pj_sql *sql, double *cumulative)
 {
     pj_json *json = view->json;
     size_t bytes;
-    double mj = pj_sql_get_double(sql, 8);
+    double mj = pj_sql_get_double(sql, 8), ms = pj_sql_get_double(sql, 7);
     if (!isnan(mj)) *cumulative += mj;
     pj_json_object_begin(json);
     pj_json_kv_int(json, "token", pj_sql_get_int(sql, 0) - view->ranges[PJ_TABLE_TOKENS].first);
@@ -501,8 +508,9 @@ static void write_token(pj_run_view *view, pj_sql *sql, double *cumulative)
         pj_json_null(json);
     pj_json_kv_string(json, "phase", pj_sql_get_text(sql, 5, NULL));
     pj_json_kv_double(json, "start_ms", pj_sql_get_double(sql, 6));
-    pj_json_kv_double(json, "duration_ms", pj_sql_get_double(sql, 7));
+    pj_json_kv_double(json, "duration_ms", ms);
     pj_json_kv_energies(json, sql, 8);
+    write_delay_of(json, mj, ms);
     pj_json_kv_double(json, "power_snapshot_mw", pj_sql_get_double(sql, POWER));
     pj_json_kv_double(json, "cumulative_energy_mj", isnan(mj) ? NAN : *cumulative);
     if (pj_sql_get_type(sql, DISTURBED) == PJ_VALUE_NULL)

@@ -237,6 +237,7 @@ typedef struct pj_condition_row {
 /* ... and of the requests of one client. */
 #define PJ_TAG_CLIENT "client="
 enum { PJ_SESSION_ID_MAX = 64 };
+#define PJ_SESSION_ID_RULE "at most 64 printable ASCII characters without blanks"
 
 /* 1 to 64 printable ASCII characters without blanks: what a header can hold. */
 static inline bool pj_session_id_is_valid(const char *id)

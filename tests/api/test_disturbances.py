@@ -217,6 +217,10 @@ class Disturbances(unittest.TestCase):
         keep, leave = self.both("laws")
         self.assertGreaterEqual(leave["runs"], keep["runs"])  # runs that are otherwise too disturbed
 
+    def sessions(self):
+        keep, leave = self.both("sessions?id=task")
+        self.falls(total(keep, "energy_mj"), total(leave, "energy_mj"), "sessions")
+
     def report(self):
         keep, leave = (a.body.decode() for a in self.both(f"report?ids={self.id}&format=md"))
         self.assertNotEqual(keep, leave)
@@ -236,6 +240,7 @@ class Disturbances(unittest.TestCase):
     def test_every_route(self):
         checks = {"runs": self.runs_route, "compare": self.compare, "compare/why": self.why, "compare/groups": self.groups,
                   "experiments/{id}": self.experiment, "report": self.report, "predict": self.predict, "laws": self.laws,
+                  "sessions": self.sessions,
                   "run/{id}": self.rows, "run/{id}/summary": self.summary, "run/{id}/advice": self.advice,
                   "run/{id}/pipeline": self.pipeline, "run/{id}/tokens": self.tokens, "run/{id}/heatmap": self.heatmap,
                   "run/{id}/tree": self.tree, "run/{id}/operations": self.operations, "export/{id}": self.export}

@@ -64,7 +64,7 @@ class OpenApi(unittest.TestCase):
         document = server.get("/api/openapi.json").json()
         checker = Checker(document)
         runs = [server.generate(**fields).json() for fields in (
-            dict(profiling_depth="deep", tags=["a"]), dict(batch_size=2), dict(profiling_depth="off"))]
+            dict(profiling_depth="deep", tags=["a", "session=task", "commit=1111aaaa"]), dict(batch_size=2), dict(profiling_depth="off"))]
         ids = ",".join(r["id"] for r in runs)
         subprocess.run([harness.PROGRAM, "experiment", "--models", str(harness.MODELS / "demo"), "--outputs", "2",
                         "--batches", "1,2", "--repeat", "2", "--power", "none", "--name", "sweep", "--db", server.db],
@@ -98,7 +98,7 @@ class OpenApi(unittest.TestCase):
             return [f"?a={ids.split(',')[0]}&b={ids.split(',')[1]}", f"?a={ids}&b={ids}"]
         if "input" in names:
             return ["?input=8&output=8", "?model=synthetic:smollm2-135m,layers=2&input=8&output=8&batch=2&dtype=q8_0"]
-        if "by" in names:
+        if "by" in names and "enum" not in names["by"]:
             return ["?by=dtype", "?by=batch&disturbed=keep", "?by=tag"]
         return [""] + [f"?{name}={value}" for name, schema in names.items()
                        for value in schema.get("enum", [])[:9] if value != "f32"]

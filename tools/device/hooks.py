@@ -8,10 +8,14 @@ import inspect
 import json
 import os
 import pathlib
+import sqlite3
 import statistics
+import subprocess
 import sys
+import tempfile
 import threading
 import time
+import unittest.mock
 import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -225,10 +229,20 @@ def planted_synchronised():
 def unchanged():
     for name in ("small", "large"):
         model = MODELS.get(name)
-        plain = generate(model, 16)
-        seen, _ = profiled(model, lambda: generate(model, 16))
+        generate(model, 16)
+        plain, held = with_peak(lambda: generate(model, 16))
+        (seen, _), peak = with_peak(lambda: profiled(model, lambda: generate(model, 16)))
         left = [n for n, part in model.named_modules() if part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part)]
-        say(f"same ids, {name}", torch.equal(plain, seen) and not left, f"{'equal' if torch.equal(plain, seen) else 'other'} ids, {len(left)} hooks left")
+        say(f"same ids, {name}", torch.equal(plain, seen) and not left and peak - held < 1 << 20,
+            f"{'equal' if torch.equal(plain, seen) else 'other'} ids, {len(left)} hooks left, {peak - held:+d} bytes at the peak")
+
+
+def with_peak(work):
+    """What it returns, and the most memory of the card that tensors took meanwhile."""
+    if not CUDA:
+        return work(), 0
+    torch.cuda.reset_peak_memory_stats()
+    return work(), torch.cuda.max_memory_allocated()
 
 
 def timed(work):
@@ -301,8 +315,13 @@ def captured():
     with torch.cuda.stream(side), torch.no_grad():
         model(x)
     wait()
+    earlier = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(earlier):
+        model(x)
 
     def work():
+        model(x)
+        earlier.replay()
         graph = torch.cuda.CUDAGraph()
         with torch.no_grad(), torch.cuda.graph(graph):
             model(x)
@@ -315,8 +334,10 @@ def captured():
 def static_cache():
     model = MODELS.get("small")
     plain = generate(model, 12, cache_implementation="static")
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     seen, run = profiled(model, lambda: generate(model, 12, cache_implementation="static"))
-    say("a static cache", torch.equal(plain, seen) and run["output_tokens"] == 12, f"{run['output_tokens']} tokens")
+    more = torch._dynamo.utils.counters["stats"]["unique_graphs"] - graphs
+    say("a static cache", torch.equal(plain, seen) and run["output_tokens"] == 12 and not more, f"{run['output_tokens']} tokens, {more} graphs compiled anew")
 
 
 def elsewhere():
@@ -443,10 +464,69 @@ def cost_of_statistics():
 def many_steps():
     model, steps = MODELS.get("small"), 400 if CUDA else 40
     held = torch.cuda.memory_allocated() if CUDA else 0
-    _, run = profiled(model, lambda: loop(model, steps))
+    with unittest.mock.patch("torch.cuda.Event", wraps=torch.cuda.Event) as made:
+        _, run = profiled(model, lambda: loop(model, steps))
     gc.collect()
     grown = (torch.cuda.memory_allocated() if CUDA else 0) - held
-    say("many steps", run["output_tokens"] == steps and grown < 1 << 20, f"{run['output_tokens']} tokens, memory {grown:+d} bytes")
+    used_again = made.call_count < 2000 + 20 * sum(1 for _ in model.modules())  # a few steps' worth, and pairs of clocks
+    say("many steps", run["output_tokens"] == steps and grown < 1 << 20 and used_again,
+        f"{run['output_tokens']} tokens, memory {grown:+d} bytes, {made.call_count} events made")
+
+
+def moved():
+    """To the processor, within the block."""
+    needs_cuda()
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)).to(WHERE)
+
+    def work():
+        model(torch.ones(2, 8, device=WHERE))
+        model.to("cpu")(torch.ones(2, 8))
+    _, run = profiled(model, work)
+    say("a model moved while recording", run["status"] == "completed", f"level {run['settings'].get('level')}")
+
+
+LARGE, TINY = 50, 4000
+LAUNCHES = f"""
+import time, torch
+x, y = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16), torch.ones(1, device="cuda")
+for _ in range(3):
+    x @ x; y.add_(1)
+first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+torch.cuda.synchronize()
+first.record()
+for _ in range({LARGE}):
+    x @ x
+last.record()
+torch.cuda.synchronize()
+began = time.perf_counter()
+for _ in range({TINY}):
+    y.add_(1)
+torch.cuda.synchronize()
+print(first.elapsed_time(last), (time.perf_counter() - began) * 1e6 / {TINY})
+"""
+
+
+def kernels_of_a_program():
+    """`perjoule exec` on a program that is not ours: every kernel, and the time that the program's own events tell."""
+    needs_cuda()
+    python, folder = [sys.executable, "-c", LAUNCHES], tempfile.TemporaryDirectory()
+    with folder:
+        database = os.path.join(folder.name, "exec.db")
+        plain = subprocess.run(python, capture_output=True, text=True, check=True).stdout
+        done = subprocess.run([OPTIONS.build / "perjoule", "exec", "--baseline", "0", "--db", database, "--", *python],
+                              capture_output=True, text=True, check=True)
+        run = perjoule.open(database).run("last")
+        rows = [r for r in run.rows("components") if not r["component_name"].startswith(("memcpy", "memset"))]
+        with contextlib.closing(sqlite3.connect(database)) as stored:
+            said = "; ".join(text for text, in stored.execute("SELECT text FROM run_warnings WHERE code LIKE 'cuda%'"))
+    alone, each = (float(word) for word in plain.split()[-2:])
+    own, slowed = (float(word) for word in done.stdout.split()[-2:])
+    products = sorted(rows, key=lambda r: r["time_ms"])[-LARGE - 3:]
+    ms = sum(r["time_ms"] for r in products) * LARGE / (LARGE + 3) if products else 0
+    whole = 0 <= len(rows) - LARGE - TINY - 6 <= 20  # the two tensors take a few more
+    say("kernels of a program", whole and abs(ms / own - 1) < .03 and not said,
+        f"{len(rows)} kernels of {LARGE + TINY + 6} and a few; products {ms:.2f} ms, by events {own:.2f} ms (alone {alone:.2f}); "
+        f"a launch takes {each:.2f} µs, recorded {slowed:.2f} µs{'; ' if said else ''}{said}", launch_us=each, recorded_launch_us=slowed)
 
 
 def failing():
@@ -462,7 +542,8 @@ def failing():
 
 
 CHECKS = [clock, events, planted_ahead, planted_synchronised, unchanged, cost_of_launches, cost_on_the_card, gaps, own_loop, captured,
-          static_cache, elsewhere, streams, two_threads, measured, against_counter, split, cost_of_statistics, many_steps, failing]
+          static_cache, elsewhere, moved, streams, two_threads, measured, against_counter, split, cost_of_statistics, many_steps, failing,
+          kernels_of_a_program]
 
 for run_check in CHECKS:
     title = run_check.__name__.replace("_", " ")

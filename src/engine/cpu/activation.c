@@ -187,14 +187,18 @@ static void activate_apart(activation_task *t, size_t work)
     pj_cpu *s = t->s;
     double values = (double)t->a->act.rows * t->a->act.cols;
     pj_cpu_done half = pj_cpu_work(s, t->a->act, 4 * values, 8 * values);
-    pj_instrument_operation(s->instrument, PJ_N_OP_ACTIVATION);
-    activate_and_count(t, &half);
-    pj_cpu_operation_end(s, &half);
+    bool gates = t->a->kind != PJ_ACT_NONE; /* else they are factors as they are */
+    if (gates) {
+        pj_instrument_operation(s->instrument, PJ_N_OP_ACTIVATION);
+        activate_and_count(t, &half);
+        pj_cpu_operation_end(s, &half);
+    }
     if (!has_up(t->a)) return;
     half.flops = values;
     half.bytes = 12 * values;
     pj_instrument_operation(s->instrument, PJ_N_OP_GATE_MUL);
-    pj_cpu_rows_summed(s, t->a->act.rows, work, multiply_row, t, &half);
+    pj_cpu_rows_summed(s, t->a->act.rows, work, gates ? multiply_row : activate_and_multiply_row, t,
+                       &half);
     pj_cpu_operation_end(s, &half);
 }
 

@@ -41,3 +41,9 @@ pj_status pj_device_load(pj_loaded *loaded, pj_load_request *request, pj_error *
     pj_status status = devices_find(request->device, &backend, err);
     return status == PJ_OK ? pj_load(loaded, backend, request, err) : status;
 }
+
+pj_status pj_device_check(const char *device, pj_error *err)
+{
+    const pj_backend *backend;
+    return device && strcasecmp(device, "auto") == 0 ? PJ_OK : devices_find(device, &backend, err);
+}

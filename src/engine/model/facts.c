@@ -6,9 +6,10 @@
 
 #include <stdio.h>
 
-/* `stored` values exist; a token uses `used` of them, `multiplied` of these in matrix products. */
+/* `stored` values exist; a token uses `used` of them, `multiplied` of these in matrix products, and
+ * `vectors` of these are norms and biases, which the engine keeps in F32. */
 typedef struct tally {
-    uint64_t stored, used, multiplied;
+    uint64_t stored, used, multiplied, vectors;
     uint64_t attention, mlp, norms; /* part of `stored`; the rest is embedding and head */
 } tally;
 
@@ -24,6 +25,7 @@ static void add_vector(tally *t, bool present, uint64_t count)
     if (!present) return;
     t->stored += count;
     t->used += count;
+    t->vectors += count;
 }
 
 static void add_norm(tally *t, const pj_blueprint *b, uint64_t width)
@@ -131,6 +133,7 @@ static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *
     t->stored += c->experts * one.stored;
     t->used += c->experts_per_token * one.used;
     t->multiplied += c->experts_per_token * one.multiplied;
+    t->vectors += c->experts_per_token * one.vectors;
     add_matrix(t, c->experts, c->hidden); /* the router */
     add_vector(t, b->router_bias || c->router_correction, c->experts);
     /* Scales of the router's input and of each expert, and norms around both branches. */
@@ -236,6 +239,9 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
 {
     tally t = count(c);
     uint64_t embedding = (uint64_t)c->vocab * c->hidden, table = c->tied_head ? 0 : embedding;
+    /* Of tables a token reads a row; all of them count as active. */
+    uint64_t vectors = (uint64_t)c->layers * c->token_vector * c->token_vector_vocab;
+    uint64_t unread = table + vectors - (vectors ? (uint64_t)c->layers * c->token_vector : 0);
     uint64_t rest = t.stored - t.attention - t.mlp - t.norms; /* including the head's matrix */
     uint64_t kv = 0, q = 0;                                   /* over all layers */
     for (uint32_t i = 0; i < c->layers; i++) {
@@ -261,10 +267,12 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
         .norm_parameters = t.norms,
         .embedding_parameters = rest - (c->tied_head ? 0 : embedding) + table,
         .head_parameters = c->tied_head ? 0 : embedding,
-        .active_parameters = t.used + table,
-        .bytes_per_token = bytes_of(dtype, t.used + c->hidden), /* plus one row of the embedding */
+        .active_parameters = t.used + unread,
+        /* plus one row of the embedding */
+        .decode_weight_bytes =
+            bytes_of(dtype, t.used - t.vectors + c->hidden) + t.vectors * sizeof(float),
         .flops_per_token = 2 * t.multiplied,
-        .kv_bytes_per_position = (c->latent.rank ? 1 : 2) * 2 * kv,
+        .kv_bytes_per_token = (c->latent.rank ? 1 : 2) * 2 * kv,
         .attention_flops_per_position =
             c->latent.rank ? 2 * (q + q / c->head_dim * c->latent.rank) : 2 * 2 * q,
     };
@@ -304,8 +312,8 @@ void pj_model_facts_json(const pj_model_facts *f, pj_json *json)
     pj_json_kv_uint(json, "context", f->context);
     pj_json_kv_uint(json, "vocab_size", f->vocab);
     pj_json_kv_string(json, "dtype", pj_dtype_get(f->dtype)->name);
-    pj_json_kv_uint(json, "bytes_per_token", f->bytes_per_token);
+    pj_json_kv_uint(json, "decode_weight_bytes", f->decode_weight_bytes);
     pj_json_kv_uint(json, "flops_per_token", f->flops_per_token);
-    pj_json_kv_uint(json, "kv_bytes_per_position", f->kv_bytes_per_position);
+    pj_json_kv_uint(json, "kv_bytes_per_token", f->kv_bytes_per_token);
     pj_json_kv_uint(json, "attention_flops_per_position", f->attention_flops_per_position);
 }

@@ -18,11 +18,11 @@ typedef struct pj_model_facts {
      * separate head (0: tied to the embedding). They add up to `parameters`. */
     uint64_t attention_parameters, mlp_parameters, norm_parameters, embedding_parameters,
         head_parameters;
-    uint64_t active_parameters; /* without the experts that a token does not use */
-    uint64_t bytes_per_token;   /* weights read to decode one token, one sequence at a time */
-    uint64_t flops_per_token;   /* of the matrices: 2 per weight; attention not included */
+    uint64_t active_parameters;   /* without the experts that a token does not use */
+    uint64_t decode_weight_bytes; /* weights read to decode one token, one sequence at a time */
+    uint64_t flops_per_token;     /* of the matrices: 2 per weight; attention not included */
     /* KV cache of one position in F16, all layers; read by decode */
-    uint64_t kv_bytes_per_position;
+    uint64_t kv_bytes_per_token;
     uint64_t attention_flops_per_position; /* scores and values against one cached position */
 } pj_model_facts;
 

@@ -7,19 +7,22 @@
 
 /* ---- counts ------------------------------------------------------------------------------- */
 
-static void count_linear(const pj_projection *linear, double active, pj_model_counts *counts)
+/* `active`: a token uses it. */
+static void count_linear(const pj_projection *linear, bool active, pj_model_counts *counts)
 {
     if (!linear->w.data) return;
-    double weights = (double)linear->w.rows * (double)linear->w.cols;
-    double bytes = (double)linear->w.rows * (double)linear->w.row_bytes;
-    counts->parameters += (uint64_t)weights + (linear->bias ? linear->w.rows : 0);
-    counts->active_parameters += (uint64_t)(active * weights);
-    counts->weight_bytes += (uint64_t)bytes;
-    counts->decode_weight_bytes += (uint64_t)(active * bytes);
-    counts->flops_per_token += 2 * active * weights;
+    uint64_t weights = (uint64_t)linear->w.rows * linear->w.cols;
+    uint64_t biases = linear->bias ? linear->w.rows : 0;
+    uint64_t bytes = (uint64_t)linear->w.rows * linear->w.row_bytes + biases * sizeof(float);
+    counts->parameters += weights + biases;
+    counts->weight_bytes += bytes;
+    if (!active) return;
+    counts->active_parameters += weights + biases;
+    counts->decode_weight_bytes += bytes;
+    counts->flops_per_token += 2 * (double)weights;
 }
 
-static void count_mlp(const pj_mlp *mlp, double active, pj_model_counts *counts)
+static void count_mlp(const pj_mlp *mlp, bool active, pj_model_counts *counts)
 {
     count_linear(&mlp->gate, active, counts);
     count_linear(&mlp->up, active, counts);
@@ -40,7 +43,7 @@ static void count_delta(const struct pj_delta *d, pj_model_counts *counts)
 {
     const pj_projection linears[] = {d->qkv, d->z, d->b, d->a, d->out};
     for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)
-        count_linear(&linears[n], 1, counts);
+        count_linear(&linears[n], true, counts);
     count_vector(d->conv, d->kernel * pj_delta_channels(d), counts);
     count_vector(d->rate, d->value_heads, counts);
     count_vector(d->bias, d->value_heads, counts);
@@ -52,12 +55,12 @@ static void count_delta(const struct pj_delta *d, pj_model_counts *counts)
 static void count_latent(const pj_layer *layer, pj_model_counts *counts)
 {
     const struct pj_latent *m = layer->latent;
-    count_linear(&m->q_a, 1, counts);
-    count_linear(&m->q, 1, counts);
-    count_linear(&m->kv_a, 1, counts);
+    count_linear(&m->q_a, true, counts);
+    count_linear(&m->q, true, counts);
+    count_linear(&m->kv_a, true, counts);
     for (uint32_t h = 0; h < layer->heads; h++) {
-        count_linear(&m->keys[h], 1, counts);
-        count_linear(&m->values[h], 1, counts);
+        count_linear(&m->keys[h], true, counts);
+        count_linear(&m->values[h], true, counts);
     }
     count_vector(m->q_a_norm.w, m->q_a.w.rows, counts);
     count_vector(m->kv_a_norm.w, layer->value_dim, counts);
@@ -67,7 +70,7 @@ static void count_streams(const struct pj_streams *s, uint32_t hidden, pj_model_
 {
     const pj_projection linears[] = {s->router, s->predict, s->correct, s->left, s->right};
     for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)
-        count_linear(&linears[n], 1, counts);
+        count_linear(&linears[n], true, counts);
     counts->flops_per_token += 2.0 * (double)(s->router.w.rows * s->router.w.cols); /* used twice */
     count_vector(s->router_norm.w, hidden, counts);
     count_vector(s->scale, hidden, counts);
@@ -78,7 +81,6 @@ void pj_model_count(pj_model *m)
 {
     const pj_model_config *c = &m->config;
     pj_model_counts *counts = &m->counts;
-    double chosen = c->experts ? (double)c->experts_per_token / c->experts : 1;
     for (uint32_t i = 0; i < c->layers; i++) {
         const pj_layer *layer = &m->layers[i];
         const pj_norm norms[] = {
@@ -107,15 +109,15 @@ void pj_model_count(pj_model *m)
         count_vector(plain ? NULL : layer->k_norm.w, layer->head_dim * (full ? layer->kv_heads : 1),
                      counts);
         for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)
-            count_linear(&linears[n], 1, counts);
-        count_mlp(&layer->mlp, 1, counts);
-        count_mlp(&layer->shared, 1, counts);
+            count_linear(&linears[n], true, counts);
+        count_mlp(&layer->mlp, true, counts);
+        count_mlp(&layer->shared, true, counts);
         for (uint32_t e = 0; layer->experts && e < c->experts; e++)
-            count_mlp(&layer->experts[e], chosen, counts);
+            count_mlp(&layer->experts[e], e < c->experts_per_token, counts); /* all are alike */
     }
     count_vector(m->final_norm.w, c->hidden, counts);
     count_vector(m->final_norm.b, c->hidden, counts);
-    count_linear(&m->head, 1, counts);
+    count_linear(&m->head, true, counts);
     if (m->head.w.data != m->embedding.data) {
         uint64_t weights = (uint64_t)m->embedding.rows * m->embedding.cols;
         counts->parameters += weights;
@@ -123,13 +125,13 @@ void pj_model_count(pj_model *m)
         counts->weight_bytes += (uint64_t)m->embedding.rows * m->embedding.row_bytes;
     }
     counts->decode_weight_bytes += m->embedding.row_bytes + m->token_embedding.row_bytes;
-    count_linear(&m->next_projection, 1, counts);
+    count_linear(&m->next_projection, true, counts);
     count_vector(m->next_embedding_norm.w, c->hidden, counts);
     count_vector(m->next_hidden_norm.w, c->hidden, counts);
-    count_linear(&m->token_projection, 1, counts);
+    count_linear(&m->token_projection, true, counts);
     for (uint32_t i = 0; i + 1 < c->streams.count; i++) {
-        count_linear(&m->streams_in[i], 1, counts);
-        count_linear(&m->streams_out[i], 1, counts);
+        count_linear(&m->streams_in[i], true, counts);
+        count_linear(&m->streams_out[i], true, counts);
     }
     count_vector(m->token_norm.w, c->token_vector, counts);
     uint64_t vectors = (uint64_t)m->token_embedding.rows * m->token_embedding.cols;

@@ -100,7 +100,7 @@ static void inspect(pj_model_entry *entry)
     pj_model_facts_fill(&config, pj_models_weight_dtype(checkpoint), &entry->facts);
     if (gguf) {
         entry->has_tokenizer = pj_tokenizer_in_gguf(gguf);
-        entry->facts.bytes_per_token = (uint64_t)decode_bytes(checkpoint, &config);
+        entry->facts.decode_weight_bytes = (uint64_t)decode_bytes(checkpoint, &config);
     }
     pj_checkpoint_close(checkpoint);
     entry->usable = pj_model_check(entry->path, &entry->reason) == PJ_OK;

@@ -10,7 +10,8 @@
 static float attention_query_scale(const pj_model_config *c, uint32_t position)
 {
     if (c->query_beta == 0) return 1;
-    return (float)(1 + c->query_beta * log(1 + floor((double)position / c->query_period)));
+    double periods = floor(((double)position + c->query_first) / c->query_period);
+    return (float)(1 + c->query_beta * log(1 + periods));
 }
 
 static void attention_write_row(const pj_gpu *s, uint32_t row)
@@ -58,11 +59,17 @@ static attention_cache attention_cache_of(const pj_gpu *s, const pj_layer *layer
                              (uint32_t)row};
 }
 
+/* Whether queries and keys are still to be rotated when keys are stored. */
+static bool attention_rotates(const pj_layer *l)
+{
+    return l->rope != PJ_NO_ROPE && !l->norm_rotated;
+}
+
 /* The work that the CPU records as `rope`, `query_scale` and `kv_append`. */
 static void attention_end_rotation(pj_gpu *s, const pj_layer *l, pj_slice qkv)
 {
-    bool rotates = l->rope != PJ_NO_ROPE, scales = s->model->config.query_beta != 0;
-    double rotated = qkv.rows * pj_rotated_values(s->model, l);
+    bool rotates = attention_rotates(l), scales = l->scales_queries;
+    double rotated = rotates ? qkv.rows * pj_rotated_values(s->model, l) : 0;
     double scaled = scales ? (double)qkv.rows * l->heads * l->head_dim : 0;
     uint32_t heads = l->heads + (rotates && pj_layer_has_keys(l) ? l->kv_heads : 0);
     pj_slice changed = pj_slice_cols(qkv, 0, heads * l->head_dim);
@@ -71,46 +78,75 @@ static void attention_end_rotation(pj_gpu *s, const pj_layer *l, pj_slice qkv)
                          rotates || scales ? changed : (pj_slice){0});
 }
 
+/* The rotation of queries and keys, if `rotates`. */
+static pj_vk_rope_args attention_rope_args(const pj_gpu *s, const pj_layer *layer, pj_slice qkv,
+                                           bool rotates)
+{
+    uint32_t index = layer->rope != PJ_NO_ROPE ? layer->rope : 0;
+    const pj_rope *rope = &s->model->ropes[index];
+    uint64_t angles = s->inputs.device.address + s->inputs.angles[index];
+    return (pj_vk_rope_args){.qkv = pj_gpu_at(s, qkv),
+                             .rows = s->inputs.device.address + s->inputs.rows,
+                             .cosine = angles,
+                             .sine = angles + 4ull * s->rows.pass->tokens * rope->pairs,
+                             .heads = layer->heads,
+                             .kv_heads = layer->kv_heads,
+                             .dim = layer->head_dim,
+                             .pairs = rotates ? rope->pairs : 0,
+                             .qkv_stride = qkv.stride,
+                             .first = rotates ? layer->rope_first : 0};
+}
+
+static pj_vk_rope_constants attention_rope_constants(const pj_gpu *s, const pj_layer *layer,
+                                                     bool normed)
+{
+    return (pj_vk_rope_constants){
+        .threads = PJ_GPU_HEAD_THREADS,
+        .cache_type = s->options.kv_type,
+        .norm = normed ? PJ_VK_NORM_RMS : PJ_VK_NORM_NONE,
+        .neighbours = s->model->ropes[layer->rope != PJ_NO_ROPE ? layer->rope : 0].neighbours,
+        .eps = (float)s->model->config.norm_eps};
+}
+
+void pj_gpu_rotate(void *state, const pj_layer *layer, pj_slice qkv)
+{
+    pj_gpu *s = state;
+    double values = qkv.rows * pj_rotated_values(s->model, layer);
+    uint32_t heads = layer->heads + (pj_layer_has_keys(layer) ? layer->kv_heads : 0);
+    pj_vk_rope_constants constants = attention_rope_constants(s, layer, false);
+    pj_vk_rope_args args = attention_rope_args(s, layer, qkv, true);
+    if (layer->rope == PJ_NO_ROPE) return;
+    pj_gpu_operation(s, PJ_N_OP_ROPE);
+    pj_gpu_touch(s, pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_IDS), pj_gpu_bit(qkv));
+    PJ_GPU_RUN(s, PJ_VK_ROPE, &constants, &args, heads, qkv.rows, 8ull * qkv.rows * qkv.cols);
+    pj_gpu_operation_end(s, 3 * values, 8 * values, pj_slice_cols(qkv, 0, heads * layer->head_dim));
+}
+
 void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv)
 {
     pj_gpu *s = state;
-    const pj_model_config *c = &s->model->config;
-    bool rotates = layer->rope != PJ_NO_ROPE, stores = pj_layer_has_keys(layer);
-    const pj_rope *rope = &s->model->ropes[rotates ? layer->rope : 0];
-    uint64_t angles = s->inputs.device.address + s->inputs.angles[rotates ? layer->rope : 0];
+    bool rotates = attention_rotates(layer), stores = pj_layer_has_keys(layer);
     attention_cache cache = attention_cache_of(s, layer);
     pj_gpu_head_norms norms = pj_gpu_take_head_norms(s);
     bool normed = norms.q || norms.k;
-    if (!rotates && !stores && !normed && c->query_beta == 0) return;
-    pj_vk_rope_constants constants = {.threads = PJ_GPU_HEAD_THREADS,
-                                      .cache_type = s->options.kv_type,
-                                      .norm = normed ? PJ_VK_NORM_RMS : PJ_VK_NORM_NONE,
-                                      .neighbours = rope->neighbours,
-                                      .eps = (float)c->norm_eps};
-    pj_vk_rope_args args = {.qkv = pj_gpu_at(s, qkv),
-                            .rows = s->inputs.device.address + s->inputs.rows,
-                            .cosine = angles,
-                            .sine = angles + 4ull * s->rows.pass->tokens * rope->pairs,
-                            .q_norm = pj_gpu_weight(&s->on->weights, norms.q),
-                            .k_norm = pj_gpu_weight(&s->on->weights, norms.k),
-                            .keys = cache.keys,
-                            .values = cache.values,
-                            .sequence_bytes = cache.sequence_bytes,
-                            .head_bytes = cache.head_bytes,
-                            .row_bytes = cache.row_bytes,
-                            .heads = layer->heads,
-                            .kv_heads = layer->kv_heads,
-                            .dim = layer->head_dim,
-                            .pairs = rotates ? rope->pairs : 0,
-                            .qkv_stride = qkv.stride,
-                            .windowed = layer->window != UINT32_MAX,
-                            .scaled = c->query_beta != 0,
-                            .first = rotates ? layer->rope_first : 0};
+    if (!rotates && !stores && !normed && !layer->scales_queries) return;
+    pj_vk_rope_constants constants = attention_rope_constants(s, layer, normed);
+    pj_vk_rope_args args = attention_rope_args(s, layer, qkv, rotates);
+    args.q_norm = pj_gpu_weight(&s->on->weights, norms.q);
+    args.k_norm = pj_gpu_weight(&s->on->weights, norms.k);
+    args.keys = cache.keys;
+    args.values = cache.values;
+    args.sequence_bytes = cache.sequence_bytes;
+    args.head_bytes = cache.head_bytes;
+    args.row_bytes = cache.row_bytes;
+    args.windowed = pj_gpu_window(layer);
+    args.scaled = layer->scales_queries;
+    args.stores = stores;
     if (normed && s->instrument->module)
         pj_gpu_widen_component(s, norms.name, norms.flops, norms.bytes);
-    pj_gpu_operation(s, rotates              ? PJ_N_OP_ROPE
-                        : c->query_beta != 0 ? PJ_N_OP_QUERY_SCALE
-                                             : PJ_N_OP_KV_APPEND);
+    pj_gpu_operation(s, rotates                 ? PJ_N_OP_ROPE
+                        : layer->scales_queries ? PJ_N_OP_QUERY_SCALE
+                                                : PJ_N_OP_KV_APPEND);
     pj_gpu_touch(s, pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_IDS),
                  pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_CACHE));
     PJ_GPU_RUN(s, PJ_VK_ROPE, &constants, &args,
@@ -149,8 +185,7 @@ static uint32_t attend_most_keys(const pj_gpu *s, const pj_layer *l, uint32_t ro
 {
     uint32_t most = 0;
     for (uint32_t i = row; i < row + count; i++) {
-        uint32_t seen = s->rows.position[i] + 1;
-        if (seen > l->window) seen = l->window;
+        uint32_t seen = s->rows.position[i] + 1 - pj_layer_first_key(l, s->rows.position[i]);
         if (seen > most) most = seen;
     }
     return most;
@@ -179,7 +214,8 @@ uint64_t pj_gpu_split_bytes(const pj_state_options *options, const pj_model *mod
     *most_splits = splits < MOST_SPLITS ? splits : MOST_SPLITS;
     for (uint32_t i = 0; i < model->config.layers; i++) {
         const pj_layer *l = &model->layers[i];
-        uint64_t bytes = l->delta ? 0 : 4 * rows * *most_splits * l->heads * (2 + l->head_dim);
+        uint64_t bytes =
+            pj_layer_attends(l) ? 4 * rows * *most_splits * l->heads * (2 + l->head_dim) : 0;
         if (bytes > most) most = bytes;
     }
     return most;
@@ -210,7 +246,7 @@ static pj_vk_attention_args attend_args(const pj_gpu *s, const pj_layer *l, pj_s
                                   .qkv_stride = qkv.stride,
                                   .y_stride = y.stride,
                                   .window = l->window,
-                                  .windowed = l->window != UINT32_MAX,
+                                  .windowed = pj_gpu_window(l),
                                   .scale = l->score_scale,
                                   .cap = (float)s->model->config.attention_softcap};
 }

@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "engine/forward/work.h"
 #include "engine/kernels/linear.h"
-#include "engine/model/delta.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,44 +30,6 @@ static bool gpu_has(const char *device)
     return gpu_find(device, &found, NULL) == PJ_OK;
 }
 
-/* What of a state-space layer no kernel computes; NULL: nothing. */
-static const char *gpu_scan_lacks(const pj_layer *l)
-{
-    const struct pj_delta *d = l->delta;
-    if (!d || d->kind != PJ_SCAN) return NULL;
-    if (pj_layer_attends(l)) return "attention beside state-space layers";
-    if (!d->norm || d->norm_first) return "state-space layers whose gate is not before a norm";
-    bool bounded = d->least_step > 0 || d->most_step < INFINITY;
-    return bounded ? "state-space layers with bounds of their steps" : NULL;
-}
-
-/* What of the model no kernel computes; NULL: nothing. */
-static const char *gpu_lacks(const pj_model *model)
-{
-    for (uint32_t i = 0; i < model->config.layers; i++) {
-        const pj_layer *l = &model->layers[i];
-        if (l->experts && (!l->experts[0].gate.w.data || !l->experts[0].up.w.data))
-            return "experts without a gate";
-        if (l->norm_rotated || l->attended_norm.w || l->mlp.act_norm.w)
-            return "norms after the rotation, of attention's output or of the activation";
-        const char *scan = gpu_scan_lacks(l);
-        if (scan) return scan;
-        if (l->window_is_chunk && l->window != UINT32_MAX) return "chunked attention";
-        if (l->scales_queries != (model->config.query_beta != 0))
-            return "queries that some layers scale";
-    }
-    const pj_model_config *c = &model->config;
-    if (c->streams.count) return "alternating updates";
-    if (c->relu2 || c->xielu) return "the activations relu2 and xielu";
-    if (c->experts && model->blueprint->weighted_input) return "experts whose input is weighted";
-    if (c->multipliers.attention_out != 1 || c->multipliers.ssm_out != 1 ||
-        c->multipliers.down != 1)
-        return "multipliers of projections' outputs";
-    if (c->experts && model->blueprint->router == PJ_ROUTER_MIXER)
-        return "experts that are weighted one after the other";
-    return NULL;
-}
-
 /* For tests: software drivers have no fast paths. */
 static bool gpu_is_set(const char *variable)
 {
@@ -89,8 +50,6 @@ static pj_vk_kernel gpu_choose_many(const pj_gpu_model *m)
 static pj_status gpu_take(pj_gpu_model *m, const pj_load_request *request, pj_error *err)
 {
     pj_vk_info found;
-    const char *lacks = gpu_lacks(request->model);
-    if (lacks) return pj_fail(err, PJ_E_UNSUPPORTED, "the GPU cannot compute %s yet", lacks);
     pj_status status = gpu_find(request->device, &found, err);
     if (status != PJ_OK) return status;
     pj_vk_options options = {.uuid = found.uuid,
@@ -163,6 +122,7 @@ const pj_backend pj_backend_vulkan = {.version = PJ_BACKEND_VERSION,
                                               .project_heads = pj_gpu_project_heads,
                                               .copy_heads = pj_gpu_copy_heads,
                                               .gate_heads = pj_gpu_gate_heads,
+                                              .rotate = pj_gpu_rotate,
                                               .rotate_and_store = pj_gpu_rotate_and_store,
                                               .attend = pj_gpu_attend,
                                               .activate = pj_gpu_activate,
@@ -172,10 +132,16 @@ const pj_backend pj_backend_vulkan = {.version = PJ_BACKEND_VERSION,
                                               .convolve = pj_gpu_convolve,
                                               .delta_rule = pj_gpu_delta_rule,
                                               .gated_norm = pj_gpu_gated_norm,
+                                              .predict_streams = pj_gpu_predict_streams,
+                                              .correct_streams = pj_gpu_correct_streams,
+                                              .match_magnitude = pj_gpu_match_magnitude,
                                               .take_rows = pj_gpu_take_rows,
                                               .bound = pj_gpu_bound,
                                               .argmax = pj_gpu_argmax,
+                                              .give = pj_gpu_give,
+                                              .rows = pj_gpu_rows,
                                               .logits = pj_gpu_logits,
                                               .ids = pj_gpu_ids,
                                               .reset = pj_gpu_reset,
+                                              .rewind = pj_gpu_rewind,
                                               .slide = pj_gpu_slide}};

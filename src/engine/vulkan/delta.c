@@ -9,6 +9,15 @@ static uint64_t delta_segments(const pj_gpu *s)
     return s->inputs.device.address + s->inputs.segments;
 }
 
+/* Passes that may be rolled back keep the state after each of their rows. */
+static uint64_t delta_kept_bytes(const pj_gpu *s, const struct pj_delta *d)
+{
+    const pj_pass *pass = s->rows.pass;
+    for (uint32_t i = 0; i < pass->segment_count; i++)
+        if (pass->segments[i].count > s->options.rewind + 1) return 0;
+    return s->options.rewind ? 4 * pj_delta_state_floats(d) : 0;
+}
+
 void pj_gpu_convolve(void *state, const pj_layer *layer, pj_slice x, pj_slice y)
 {
     pj_gpu *s = state;
@@ -20,9 +29,10 @@ void pj_gpu_convolve(void *state, const pj_layer *layer, pj_slice x, pj_slice y)
                                 .y = pj_gpu_at(s, y),
                                 .weights = pj_gpu_weight(&s->on->weights, d->conv),
                                 .bias = pj_gpu_weight(&s->on->weights, d->conv_bias),
-                                .state = pj_gpu_cache_at(s, layer->index),
-                                .sequence_bytes = 4 * pj_delta_state_floats(d),
+                                .state = pj_gpu_recurrent_at(s, layer->index),
+                                .sequence_bytes = pj_gpu_recurrent_bytes(s, layer),
                                 .segments = delta_segments(s),
+                                .kept_bytes = delta_kept_bytes(s, d),
                                 .channels = channels,
                                 .x_stride = x.stride,
                                 .y_stride = y.stride};
@@ -46,17 +56,20 @@ void pj_gpu_delta_rule(void *state, const pj_layer *layer, pj_slice qkv, pj_slic
                                   .y = pj_gpu_at(s, y),
                                   .rate = pj_gpu_weight(w, d->rate),
                                   .bias = pj_gpu_weight(w, d->bias),
-                                  .state = pj_gpu_cache_at(s, layer->index) +
+                                  .state = pj_gpu_recurrent_at(s, layer->index) +
                                            4 * (d->kernel - 1) * pj_delta_channels(d),
-                                  .sequence_bytes = 4 * pj_delta_state_floats(d),
+                                  .sequence_bytes = pj_gpu_recurrent_bytes(s, layer),
                                   .segments = delta_segments(s),
+                                  .kept_bytes = delta_kept_bytes(s, d),
                                   .skip = pj_gpu_weight(w, d->skip),
                                   .key_heads = d->key_heads,
                                   .value_heads = d->value_heads,
                                   .value_dim = d->value_dim,
                                   .qkv_stride = qkv.stride,
                                   .strength_stride = strength.stride,
-                                  .y_stride = y.stride};
+                                  .y_stride = y.stride,
+                                  .least_step = d->least_step,
+                                  .most_step = d->most_step};
     pj_gpu_touch(s,
                  pj_gpu_bit(qkv) | pj_gpu_bit(strength) | PJ_GPU_BIT(PJ_GPU_CACHE) |
                      PJ_GPU_BIT(PJ_GPU_IDS),
@@ -66,49 +79,42 @@ void pj_gpu_delta_rule(void *state, const pj_layer *layer, pj_slice qkv, pj_slic
                   s->rows.pass->segment_count, 8ull * y.rows * y.cols * d->key_dim);
 }
 
-/* gate = silu(gate) y, which is normalised in groups to y. */
-static void delta_norm_groups(pj_gpu *s, const struct pj_delta *d, pj_slice y, pj_slice gate)
+/* y = rmsnorm(x) by `parts` of a row, each with its own weights or all with the same; times silu of
+ * the gate if there is one. */
+static void delta_norm(pj_gpu *s, const struct pj_delta *d, uint32_t parts, pj_slice x, pj_slice y,
+                       pj_slice gate)
 {
-    pj_gpu_run_rows(s, PJ_VK_ROWS_GATE, PJ_VK_GATE_SILU, gate, gate, y, 1, 0, 1);
-    pj_vk_norm_constants constants = {DELTA_THREADS, PJ_VK_NORM_RMS, PJ_VK_NORM_STORE,
+    uint32_t n = y.cols / parts;
+    pj_vk_norm_constants constants = {DELTA_THREADS, PJ_VK_NORM_RMS,
+                                      gate.buffer ? PJ_VK_NORM_GATED : PJ_VK_NORM_STORE,
                                       (float)s->model->config.norm_eps, 1};
-    pj_vk_norm_args args = {.x = pj_gpu_at(s, gate),
+    pj_vk_norm_args args = {.x = pj_gpu_at(s, x),
                             .y = pj_gpu_at(s, y),
                             .weight = pj_gpu_weight(&s->on->weights, d->norm),
-                            .rows = y.rows * d->norm_groups,
-                            .n = y.cols / d->norm_groups,
-                            .per_token = d->norm_groups,
-                            .x_stride = gate.stride,
+                            .other = pj_gpu_at(s, gate),
+                            .rows = y.rows * parts,
+                            .n = n,
+                            .per_token = parts,
+                            .x_stride = x.stride,
                             .y_stride = y.stride,
-                            .weight_step = y.cols / d->norm_groups};
-    pj_gpu_touch(s, pj_gpu_bit(gate), pj_gpu_bit(y));
+                            .other_stride = gate.stride,
+                            .weight_step = d->kind == PJ_SCAN ? n : 0};
+    pj_gpu_touch(s, pj_gpu_bit(x) | pj_gpu_bit(gate), pj_gpu_bit(y));
     PJ_GPU_RUN(s, PJ_VK_NORM, &constants, &args, args.rows < 65535 ? args.rows : 65535, 1,
-               8ull * y.rows * y.cols);
+               12ull * y.rows * y.cols);
 }
 
 void pj_gpu_gated_norm(void *state, const pj_layer *layer, pj_slice y, pj_slice gate)
 {
     pj_gpu *s = state;
     const struct pj_delta *d = layer->delta;
-    pj_vk_norm_constants constants = {DELTA_THREADS, PJ_VK_NORM_RMS, PJ_VK_NORM_GATED,
-                                      (float)s->model->config.norm_eps, 1};
-    pj_vk_norm_args args = {.x = pj_gpu_at(s, y),
-                            .y = pj_gpu_at(s, y),
-                            .weight = pj_gpu_weight(&s->on->weights, d->norm),
-                            .other = pj_gpu_at(s, gate),
-                            .rows = y.rows * d->value_heads,
-                            .n = d->value_dim,
-                            .per_token = d->value_heads,
-                            .x_stride = y.stride,
-                            .y_stride = y.stride,
-                            .other_stride = gate.stride};
-    if (d->kind == PJ_SCAN) {
-        delta_norm_groups(s, d, y, gate);
-        return;
-    }
-    pj_gpu_touch(s, pj_gpu_bit(y) | pj_gpu_bit(gate), pj_gpu_bit(y));
-    PJ_GPU_RUN(s, PJ_VK_NORM, &constants, &args, args.rows < 65535 ? args.rows : 65535, 1,
-               12ull * y.rows * y.cols);
+    bool scan = d->kind == PJ_SCAN, gate_first = scan && !d->norm_first;
+    pj_slice gated = d->norm ? gate : y;
+    if (gate_first || !d->norm)
+        pj_gpu_run_rows(s, PJ_VK_ROWS_GATE, PJ_VK_GATE_SILU, gate, gated, y, 1, 0, 1);
+    if (d->norm)
+        delta_norm(s, d, scan ? d->norm_groups : d->value_heads, gate_first ? gate : y, y,
+                   gate_first ? pj_no_slice : gate);
 }
 
 /* ---- greedy choices ---- */

@@ -40,8 +40,8 @@ static void elements_end(pj_gpu *s, double flops, double bytes, pj_slice y)
 
 /* ---- rows of tables ---- */
 
-static void elements_gather(pj_gpu *s, uint32_t type, uint64_t table, uint64_t row_bytes,
-                            uint64_t list, float scale, pj_slice y)
+static void elements_gather(pj_gpu *s, uint32_t type, uint64_t table, uint32_t table_rows,
+                            uint64_t row_bytes, uint64_t list, float scale, pj_slice y)
 {
     pj_vk_gather_constants constants = {ELEMENTS_THREADS, type};
     pj_vk_gather_args args = {.table = table,
@@ -51,6 +51,7 @@ static void elements_gather(pj_gpu *s, uint32_t type, uint64_t table, uint64_t r
                               .rows = y.rows,
                               .cols = y.cols,
                               .y_stride = y.stride,
+                              .table_rows = table_rows,
                               .scale = scale};
     PJ_GPU_RUN(s, PJ_VK_GATHER, &constants, &args, pj_gpu_groups(y.cols, 16 * ELEMENTS_THREADS),
                y.rows, y.rows * row_bytes);
@@ -62,7 +63,7 @@ void pj_gpu_gather(void *state, const pj_matrix *table, float scale, pj_slice y)
     pj_gpu_operation(s, table->type == PJ_F32 ? PJ_N_OP_GATHER : PJ_N_OP_DEQUANTISE);
     pj_gpu_touch(s, PJ_GPU_BIT(PJ_GPU_IDS), pj_gpu_bit(y));
     elements_gather(s, pj_vk_weight_type(table->type), pj_gpu_weight(&s->on->weights, table->data),
-                    pj_vk_weight_row_bytes(table->type, table->cols),
+                    (uint32_t)table->rows, pj_vk_weight_row_bytes(table->type, table->cols),
                     s->inputs.device.address + s->inputs.ids, scale, y);
     elements_end(s, scale != 1, (double)table->row_bytes / y.cols + 4, y);
 }
@@ -71,8 +72,8 @@ void pj_gpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y)
 {
     pj_gpu *s = state;
     pj_gpu_touch(s, pj_gpu_bit(x), pj_gpu_bit(y));
-    elements_gather(s, PJ_F32, pj_gpu_at(s, x), 4ull * x.stride, pj_gpu_list(s, rows, y.rows), 1,
-                    y);
+    elements_gather(s, PJ_F32, pj_gpu_at(s, x), UINT32_MAX, 4ull * x.stride,
+                    pj_gpu_list(s, rows, y.rows), 1, y);
 }
 
 /* ---- norms ---- */
@@ -166,6 +167,44 @@ void pj_gpu_bound(void *state, pj_slice x, float factor, float cap)
                          (pj_slice){0});
 }
 
+/* What gates are cut to, in act. */
+static void elements_cut(pj_gpu *s, const pj_activation *a)
+{
+    pj_vk_cut_constants constants = {ELEMENTS_THREADS, a->cutoff};
+    pj_vk_cut_args args = {.x = pj_gpu_at(s, a->gate),
+                           .y = pj_gpu_at(s, a->act),
+                           .rows = a->act.rows,
+                           .n = a->act.cols,
+                           .x_stride = a->gate.stride,
+                           .y_stride = a->act.stride};
+    pj_gpu_touch(s, pj_gpu_bit(a->gate), pj_gpu_bit(a->act));
+    PJ_GPU_RUN(s, PJ_VK_CUT, &constants, &args, elements_rows(args.rows), 1,
+               8ull * args.rows * args.n);
+}
+
+/* act = f(gate), times `up` if there is one. */
+static void elements_run_gate(pj_gpu *s, const pj_activation *a, pj_slice up)
+{
+    pj_vk_rows_constants constants = {ELEMENTS_THREADS, PJ_VK_ROWS_GATE, pj_gpu_gate(a)};
+    pj_slice gate = a->cuts ? a->act : a->gate;
+    if (a->cuts) elements_cut(s, a);
+    pj_vk_rows_args args = {.x = pj_gpu_at(s, gate),
+                            .y = pj_gpu_at(s, a->act),
+                            .other = a->xielu ? pj_gpu_weight(&s->on->weights, a->xielu)
+                                              : pj_gpu_at(s, up),
+                            .rows = a->act.rows,
+                            .n = a->act.cols,
+                            .x_stride = gate.stride,
+                            .y_stride = a->act.stride,
+                            .other_stride = up.stride,
+                            .dim = 1,
+                            .scale = a->alpha,
+                            .cap = a->limit};
+    pj_gpu_touch(s, pj_gpu_bit(gate) | pj_gpu_bit(up), pj_gpu_bit(a->act));
+    PJ_GPU_RUN(s, PJ_VK_ROWS, &constants, &args, pj_gpu_groups(args.n, ELEMENTS_THREADS),
+               elements_rows(args.rows), 12ull * args.rows * args.n);
+}
+
 /* What the gate's counts are of: f(gate), before it is multiplied. */
 static void elements_count_gate(pj_gpu *s, const pj_activation *a)
 {
@@ -181,16 +220,15 @@ static void elements_count_gate(pj_gpu *s, const pj_activation *a)
 }
 
 /* Activation and multiplication as operations of their own: the same values. */
-static void elements_activate_apart(pj_gpu *s, const pj_activation *a, pj_vk_gate kind)
+static void elements_activate_apart(pj_gpu *s, const pj_activation *a)
 {
     pj_gpu_operation(s, PJ_N_OP_ACTIVATION);
-    pj_gpu_run_rows(s, PJ_VK_ROWS_GATE, kind, a->gate, a->act, (pj_slice){0}, a->alpha, a->limit,
-                    1);
+    elements_run_gate(s, a, pj_no_slice);
     elements_end(s, 4, 8, a->act);
     elements_count_gate(s, a);
     if (!a->up.buffer) return;
     pj_gpu_operation(s, PJ_N_OP_GATE_MUL);
-    pj_gpu_run_rows(s, PJ_VK_ROWS_MULTIPLY, kind, a->act, a->act, a->up, 1, a->limit, 1);
+    pj_gpu_run_rows(s, PJ_VK_ROWS_MULTIPLY, pj_gpu_gate(a), a->act, a->act, a->up, 1, a->limit, 1);
     elements_end(s, 1, 12, a->act);
 }
 
@@ -211,12 +249,11 @@ void pj_gpu_activate(void *state, const pj_activation *a)
         return;
     }
     if (s->instrument->deep)
-        elements_activate_apart(s, a, pj_gpu_gate(a));
+        elements_activate_apart(s, a);
     else if (pj_gpu_take_products(s, a, &inputs))
         pj_gpu_run_gate(s, &inputs, a);
     else
-        pj_gpu_run_rows(s, PJ_VK_ROWS_GATE, pj_gpu_gate(a), a->gate, a->act, a->up, a->alpha,
-                        a->limit, 1);
+        elements_run_gate(s, a, a->up);
 }
 
 void pj_gpu_take_queries(void *state, const pj_layer *layer, pj_slice from, pj_slice to)

@@ -32,6 +32,7 @@ static void experts_place(pj_gpu_routing *r, const pj_model_config *c, uint64_t 
     r->order = experts_cut(&r->bytes, entries);
     r->list = experts_cut(&r->bytes, entries);
     r->places = experts_cut(&r->bytes, entries);
+    r->ones = experts_cut(&r->bytes, entries);
     r->begins = experts_cut(&r->bytes, c->experts + 1ull);
     r->tiles = experts_cut(&r->bytes, 1 + 3 * tiles);
     r->gate = experts_cut(&r->bytes, entries * width);
@@ -48,8 +49,9 @@ pj_status pj_gpu_routing_open(pj_gpu *s, pj_error *err)
     if (s->dry) return PJ_OK;
     pj_status status =
         pj_vk_buffer_make(s->vk, PJ_VK_DEVICE, r->bytes, "the experts of a pass", &r->memory, err);
-    uint64_t *parts[] = {&r->probability, &r->chosen, &r->weights, &r->order, &r->list, &r->places,
-                         &r->begins,      &r->tiles,  &r->gate,    &r->up,    &r->act,  &r->out};
+    uint64_t *parts[] = {&r->probability, &r->chosen, &r->weights, &r->order, &r->list,
+                         &r->places,      &r->ones,   &r->begins,  &r->tiles, &r->gate,
+                         &r->up,          &r->act,    &r->out};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) *parts[i] += r->memory.address;
     return status;
 }
@@ -62,15 +64,18 @@ void pj_gpu_route(void *state, const pj_layer *layer, pj_slice logits, bool reno
     const pj_model_config *c = &s->model->config;
     const pj_gpu_routing *r = &s->routing;
     uint32_t groups = c->expert_groups > 1 ? c->expert_groups : 1;
+    bool mixed = s->model->blueprint->router == PJ_ROUTER_MIXER;
     pj_vk_route_constants constants = {EXPERTS_THREADS,
                                        c->experts_per_token,
-                                       renormalise,
+                                       renormalise && !mixed,
                                        c->experts,
                                        c->router_sigmoid,
                                        groups,
                                        groups > 1 ? c->expert_groups_kept : 1,
                                        c->group_by_pair,
-                                       (float)c->routed_scale};
+                                       (float)c->routed_scale,
+                                       mixed,
+                                       (float)c->router_reach};
     pj_vk_route_args args = {.logits = pj_gpu_at(s, logits),
                              .factors = pj_gpu_weight(&s->on->weights, layer->expert_scale),
                              .corrections =
@@ -95,6 +100,8 @@ typedef struct experts_task {
     const pj_gpu_expert_tables *tables;
     const pj_activation *like;
     pj_slice x, y, residual;
+    bool weighs;      /* the weights apply to the input */
+    uint64_t weights; /* of outputs */
     uint32_t slots, entries;
     uint32_t touched; /* buffers */
 } experts_task;
@@ -200,6 +207,40 @@ static void experts_sort(pj_gpu *s, const experts_task *t)
     pj_gpu_operation_end(s, 0, 12.0 * t->entries, (pj_slice){0});
 }
 
+/* The rows of x that products of entries read: those of the tokens, or one of each entry. */
+typedef struct experts_input {
+    uint64_t x, list;
+    uint32_t rows, stride, slots; /* slots: entries of a row */
+} experts_input;
+
+/* Weighted rows, where they are read before the outputs are written. */
+static experts_input experts_weigh(pj_gpu *s, const experts_task *t, bool sorted)
+{
+    const pj_gpu_routing *r = &s->routing;
+    uint32_t n = t->x.cols;
+    pj_vk_threads_constants constants = {EXPERTS_THREADS};
+    pj_vk_weigh_args args = {.x = pj_gpu_at(s, t->x),
+                             .y = r->out,
+                             .weights = r->weights,
+                             .ones = r->ones,
+                             .places = sorted ? r->places : 0,
+                             .entries = t->entries,
+                             .n = n,
+                             .slots = t->slots,
+                             .x_stride = t->x.stride};
+    experts_operation(s, t, PJ_N_OP_GATHER);
+    PJ_GPU_RUN(s, PJ_VK_WEIGH, &constants, &args, pj_gpu_groups(n, EXPERTS_THREADS),
+               t->entries < 65535 ? t->entries : 65535, 8ull * t->entries * n);
+    pj_gpu_operation_end(s, (double)t->entries * n, 8.0 * t->entries * n, pj_no_slice);
+    return (experts_input){r->out, 0, t->entries, n, 1};
+}
+
+static experts_input experts_take_input(pj_gpu *s, const experts_task *t, bool sorted)
+{
+    if (t->weighs) return experts_weigh(s, t, sorted);
+    return (experts_input){pj_gpu_at(s, t->x), s->routing.list, t->x.rows, t->x.stride, t->slots};
+}
+
 static void experts_combine(pj_gpu *s, const experts_task *t)
 {
     const pj_gpu_routing *r = &s->routing;
@@ -208,7 +249,7 @@ static void experts_combine(pj_gpu *s, const experts_task *t)
                                .y = pj_gpu_at(s, t->y),
                                .residual = pj_gpu_at(s, t->residual),
                                .places = r->places,
-                               .weights = r->weights,
+                               .weights = t->weights,
                                .order = r->order,
                                .n = t->y.cols,
                                .slots = t->slots,
@@ -254,7 +295,6 @@ static void experts_run_few(pj_gpu *s, const experts_task *t, pj_vk_experts_outp
     args.tiles = sorted ? s->routing.tiles : 0;
     args.rows = (uint32_t)p->w.rows;
     args.cols = (uint32_t)p->w.cols;
-    args.slots = t->slots;
     PJ_GPU_RUN(s, packs ? PJ_VK_PRODUCT_EXPERTS_PACKED : PJ_VK_PRODUCT_EXPERTS, &constants, &args,
                groups < 65535 ? groups : 65535,
                output == PJ_VK_EXPERTS_DOWN ? 1
@@ -276,20 +316,21 @@ static void experts_run_inputs(pj_gpu *s, const experts_task *t)
     const pj_gpu_routing *r = &s->routing;
     const pj_gpu_expert_tables *w = t->tables;
     const pj_mlp *mlp = t->mlp;
-    pj_vk_product_experts_args args = {.x = pj_gpu_at(s, t->x),
+    experts_input in = experts_take_input(s, t, t->y.rows > 1);
+    pj_vk_product_experts_args args = {.x = in.x,
                                        .y = r->act,
                                        .w = w->gate,
                                        .bias = w->gate_bias,
                                        .up = w->up,
                                        .up_bias = w->up_bias,
-                                       .list = r->list,
-                                       .x_stride = t->x.stride,
+                                       .list = in.list,
+                                       .slots = in.slots,
+                                       .x_stride = in.stride,
                                        .y_stride = mlp->width};
     if (pj_gpu_packs(s, &mlp->gate) || pj_gpu_packs(s, &mlp->up))
-        experts_pack(
-            s, t,
-            (pj_vk_quantise_args){
-                .x = args.x, .rows = t->x.rows, .cols = t->x.cols, .x_stride = t->x.stride});
+        experts_pack(s, t,
+                     (pj_vk_quantise_args){
+                         .x = in.x, .rows = in.rows, .cols = t->x.cols, .x_stride = in.stride});
     experts_operation(s, t, PJ_N_OP_MATMUL);
     if (mlp->gate.w.type == mlp->up.w.type && !s->instrument->deep) {
         experts_run_few(s, t, PJ_VK_EXPERTS_GATE, &mlp->gate, args);
@@ -314,8 +355,9 @@ static void experts_few(pj_gpu *s, const experts_task *t)
     bool sorted = t->y.rows > 1;
     pj_vk_product_experts_args args = {.x = r->act,
                                        .y = sorted ? r->out : pj_gpu_at(s, t->y),
-                                       .weights = r->weights,
+                                       .weights = t->weights,
                                        .order = r->order,
+                                       .slots = t->slots,
                                        .w = t->tables->down,
                                        .bias = t->tables->down_bias,
                                        .residual = pj_gpu_at(s, t->residual),
@@ -362,9 +404,9 @@ static void experts_many(pj_gpu *s, const experts_task *t)
 {
     const pj_gpu_routing *r = &s->routing;
     const pj_gpu_expert_tables *w = t->tables;
-    pj_vk_product_tiled_args args = {
-        .x = pj_gpu_at(s, t->x), .list = r->list, .x_stride = t->x.stride};
     experts_sort(s, t);
+    experts_input in = experts_take_input(s, t, true);
+    pj_vk_product_tiled_args args = {.x = in.x, .list = in.list, .x_stride = in.stride};
     args.w = w->gate;
     args.bias = w->gate_bias;
     args.y = r->gate;
@@ -393,6 +435,7 @@ void pj_gpu_experts(void *state, const pj_layer *layer, const pj_activation *lik
 {
     pj_gpu *s = state;
     uint32_t slots = s->model->config.experts_per_token;
+    bool weighs = s->model->blueprint->weighted_input;
     experts_task t = {layer,
                       &layer->experts[0],
                       &s->on->weights.experts[layer->index],
@@ -400,6 +443,8 @@ void pj_gpu_experts(void *state, const pj_layer *layer, const pj_activation *lik
                       x,
                       y,
                       residual,
+                      weighs,
+                      weighs ? s->routing.ones : s->routing.weights,
                       slots,
                       y.rows * slots,
                       pj_gpu_bit(x) | pj_gpu_bit(y) | pj_gpu_bit(residual) |

@@ -244,7 +244,7 @@ static void figures_prepare_deep(pj_gpu *s)
     for (uint32_t i = 0; i < s->model->config.layers; i++) {
         const pj_layer *layer = &s->model->layers[i];
         pj_vk_attention_figures_constants heads = figures_attention_constants(s, layer);
-        if (!layer->delta)
+        if (pj_layer_attends(layer))
             PJ_GPU_RUN(s, PJ_VK_ATTENTION_FIGURES, &heads, &(pj_vk_attention_figures_args){0}, 0, 0,
                        0);
     }

@@ -33,7 +33,7 @@ static bool fuse_has_one_reader(const pj_gpu *s, const pj_norm *norm)
     const pj_layer *l = fuse_layer_of(s, norm);
     if (!l) return false;
     if (norm == &l->attention_norm)
-        return !l->delta && !l->latent && !s->model->blueprint->parallel_block;
+        return !l->delta && !l->latent && !l->streams && !s->model->blueprint->parallel_block;
     return norm == &l->mlp_norm && !l->experts;
 }
 
@@ -134,6 +134,7 @@ bool pj_gpu_hold_products(pj_gpu *s, const pj_gpu_input *in, const pj_product *p
 {
     pj_gpu_held *held = &s->held;
     if (!fuse_is_on(s, in->x.rows) || !fuse_are_gate_and_up(products, count)) return false;
+    if (s->model->config.multipliers.gate != 1) return false; /* in between */
     for (uint32_t i = 0; i < count; i++) held->products[i] = products[i];
     held->product_count = count;
     held->input = *in;
@@ -144,8 +145,8 @@ bool pj_gpu_take_products(pj_gpu *s, const pj_activation *a, pj_gpu_held *taken)
 {
     const pj_gpu_held *held = &s->held;
     const pj_slice *y = &held->products[0].y;
-    if (!held->product_count || a->up.buffer != y->buffer || a->gate.buffer != y->buffer ||
-        a->gate.first != y->first || a->act.rows != y->rows)
+    if (!held->product_count || a->cuts || a->up.buffer != y->buffer ||
+        a->gate.buffer != y->buffer || a->gate.first != y->first || a->act.rows != y->rows)
         return false;
     *taken = *held;
     s->held = (pj_gpu_held){0};

@@ -88,7 +88,7 @@ typedef struct pj_gpu_inputs {
 /* Where a layer's cache begins. */
 typedef struct pj_gpu_place {
     uint32_t chunk;
-    uint64_t offset;
+    uint64_t offset, recurrent; /* of keys and values, of a recurrent state */
 } pj_gpu_place;
 
 /* What a mixture of experts needs in a pass; addresses. An entry is a row and one of its experts.
@@ -98,6 +98,7 @@ typedef struct pj_gpu_routing {
     uint64_t bytes;
     uint64_t probability, chosen, weights, order; /* of route */
     uint64_t list, places, begins, tiles;         /* of sort */
+    uint64_t ones;                                /* of weigh */
     uint64_t gate, up, act, out;                  /* [entries] */
 } pj_gpu_routing;
 
@@ -214,6 +215,7 @@ typedef struct pj_gpu {
     pj_gpu_inputs inputs;
     pj_vk_buffer logits, ids; /* in host memory */
     pj_vk_buffer found;       /* by argmax, in parts of rows */
+    pj_vk_buffer given, read; /* hidden rows to and from the host, of heads for further tokens */
     pj_vk_buffer packed;      /* few rows as 8-bit integers, then their scales */
     uint64_t packed_scales;   /* address */
     pj_gpu_routing routing;
@@ -257,12 +259,35 @@ pj_status pj_gpu_end_pass(void *state, bool cancelled, pj_error *err);
 float *pj_gpu_logits(void *state, uint32_t rows);
 const int32_t *pj_gpu_ids(void *state);
 void pj_gpu_reset(void *state, uint32_t sequence);
+void pj_gpu_rewind(void *state, uint32_t sequence, uint32_t row);
+void pj_gpu_give(void *state, const float *values, pj_slice y);
+const float *pj_gpu_rows(void *state, pj_slice x);
+/* Of a sequence's recurrent state in a layer, with the copies after rows that may be rolled back.
+ */
+uint64_t pj_gpu_recurrent_bytes(const pj_gpu *s, const pj_layer *layer);
 void pj_gpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count);
 
 static inline uint64_t pj_gpu_cache_at(const pj_gpu *s, uint32_t layer)
 {
     const pj_gpu_place *place = &s->cache_places[layer];
     return s->cache[place->chunk].address + place->offset;
+}
+static inline uint64_t pj_gpu_recurrent_at(const pj_gpu *s, uint32_t layer)
+{
+    const pj_gpu_place *place = &s->cache_places[layer];
+    return s->cache[place->chunk].address + place->recurrent;
+}
+static inline pj_vk_window pj_gpu_window(const pj_layer *layer)
+{
+    return layer->window == UINT32_MAX ? PJ_VK_WINDOW_NONE
+           : layer->window_is_chunk    ? PJ_VK_WINDOW_CHUNK
+                                       : PJ_VK_WINDOW_SLIDES;
+}
+/* Factor on a product when it is added to the residual stream. */
+static inline float pj_gpu_residual_scale(const pj_gpu *s, const pj_projection *p)
+{
+    float scale = (float)s->model->config.residual_scale;
+    return p->out_factor != 0 ? scale * p->out_factor : scale;
 }
 
 /* ---- pipelines before the first pass (prepare.c) ---- */
@@ -288,9 +313,13 @@ void pj_gpu_touch(pj_gpu *s, uint32_t reads, uint32_t writes);
 /* The function of an activation, as kernels call it. */
 static inline pj_vk_gate pj_gpu_gate(const pj_activation *a)
 {
-    return a->kind == PJ_ACT_SILU   ? PJ_VK_GATE_SILU
-           : a->kind == PJ_ACT_GELU ? PJ_VK_GATE_GELU
-                                    : PJ_VK_GATE_CLAMPED;
+    switch (a->kind) {
+    case PJ_ACT_GELU: return PJ_VK_GATE_GELU;
+    case PJ_ACT_CLAMPED: return PJ_VK_GATE_CLAMPED;
+    case PJ_ACT_RELU2: return PJ_VK_GATE_RELU2;
+    case PJ_ACT_XIELU: return PJ_VK_GATE_XIELU;
+    default: return PJ_VK_GATE_SILU;
+    }
 }
 /* Dispatches a kernel; constants and arguments are its structs of shaders.h. */
 void pj_gpu_run(pj_gpu *s, pj_vk_kernel kernel, const void *constants, size_t constant_bytes,
@@ -394,6 +423,7 @@ void pj_gpu_project_heads(void *state, const pj_layer *layer, bool values, pj_sl
 void pj_gpu_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from_step, pj_slice to,
                        uint32_t to_step);
 void pj_gpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y);
+void pj_gpu_rotate(void *state, const pj_layer *layer, pj_slice qkv);
 void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv);
 void pj_gpu_attend(void *state, const pj_layer *layer, pj_slice qkv, pj_slice y,
                    const pj_attention_extent *extent);
@@ -406,6 +436,10 @@ void pj_gpu_convolve(void *state, const pj_layer *layer, pj_slice x, pj_slice y)
 void pj_gpu_delta_rule(void *state, const pj_layer *layer, pj_slice qkv, pj_slice strength,
                        pj_slice y);
 void pj_gpu_gated_norm(void *state, const pj_layer *layer, pj_slice y, pj_slice gate);
+void pj_gpu_predict_streams(void *state, pj_slice coefficients, pj_slice streams, pj_slice x);
+void pj_gpu_correct_streams(void *state, pj_slice coefficients, const float *scale,
+                            pj_slice streams, pj_slice x);
+void pj_gpu_match_magnitude(void *state, pj_slice x, pj_slice like);
 void pj_gpu_take_rows(void *state, pj_slice x, const uint32_t *rows, pj_slice y);
 void pj_gpu_bound(void *state, pj_slice x, float factor, float cap);
 void pj_gpu_argmax(void *state, pj_slice x);

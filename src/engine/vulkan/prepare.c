@@ -87,11 +87,13 @@ pj_status pj_gpu_prepare(pj_gpu_model *m, const pj_state_options *options,
 pj_status pj_gpu_prepare_model(pj_gpu_model *m, const pj_load_request *request, pj_error *err)
 {
     enum { CONTEXT = 1024 };
+    uint32_t most = request->model->config.context;
+    uint32_t context = most && most < CONTEXT ? most : CONTEXT;
     pj_state_options usual = {.sequences = 1,
-                              .context = CONTEXT,
-                              .max_tokens = request->chunk ? request->chunk : CONTEXT,
+                              .context = context,
+                              .max_tokens = request->chunk ? request->chunk : context,
                               .max_logits = 1,
                               .kv_type = request->kv_type};
-    if (usual.max_tokens > CONTEXT) usual.max_tokens = CONTEXT;
+    if (usual.max_tokens > context) usual.max_tokens = context;
     return pj_gpu_prepare(m, &usual, NULL, err);
 }

@@ -111,10 +111,10 @@ static void products_run_few(pj_gpu *s, const pj_gpu_input *in, const pj_product
     const pj_product *first = products[0];
     bool adds = first->residual.buffer != PJ_NO_BUFFER;
     uint64_t work = 0;
-    pj_vk_product_constants constants = {.output =
-                                             adds ? PJ_VK_OUTPUT_RESIDUAL : PJ_VK_OUTPUT_STORE,
-                                         .residual_scale = (float)s->model->config.residual_scale,
-                                         .alpha = 1};
+    pj_vk_product_constants constants = {
+        .output = adds ? PJ_VK_OUTPUT_RESIDUAL : PJ_VK_OUTPUT_STORE,
+        .residual_scale = pj_gpu_residual_scale(s, first->projection),
+        .alpha = 1};
     pj_vk_product_args args = {0};
     for (uint32_t i = 0; i < count; i++) {
         args.parts[i] = products_part(s, products[i]);
@@ -132,7 +132,7 @@ static void products_run_many(pj_gpu *s, pj_slice x, const pj_product *p)
     pj_vk_part part = products_part(s, p);
     pj_gpu_many_plan plan = pj_gpu_plan_many(s->on, s->on->many, p->projection->w.type, x.rows,
                                              p->residual.buffer != PJ_NO_BUFFER,
-                                             (float)s->model->config.residual_scale);
+                                             pj_gpu_residual_scale(s, p->projection));
     pj_vk_product_tiled_args args = {.x = pj_gpu_at(s, x),
                                      .w = part.w,
                                      .bias = part.bias,

@@ -49,6 +49,18 @@ static const uint32_t convolve_code[] = {
 static const uint32_t delta_rule_code[] = {
 #include "engine/vulkan/shaders/delta_rule.inc"
 };
+static const uint32_t cut_code[] = {
+#include "engine/vulkan/shaders/cut.inc"
+};
+static const uint32_t match_code[] = {
+#include "engine/vulkan/shaders/match.inc"
+};
+static const uint32_t streams_code[] = {
+#include "engine/vulkan/shaders/streams.inc"
+};
+static const uint32_t weigh_code[] = {
+#include "engine/vulkan/shaders/weigh.inc"
+};
 static const uint32_t argmax_code[] = {
 #include "engine/vulkan/shaders/argmax.inc"
 };
@@ -130,6 +142,10 @@ const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
     [PJ_VK_COMBINE] = SHADER(combine),
     [PJ_VK_CONVOLVE] = SHADER(convolve),
     [PJ_VK_DELTA_RULE] = SHADER(delta_rule),
+    [PJ_VK_CUT] = SHADER(cut),
+    [PJ_VK_MATCH] = SHADER(match),
+    [PJ_VK_STREAMS] = SHADER(streams),
+    [PJ_VK_WEIGH] = SHADER(weigh),
     [PJ_VK_ARGMAX] = SHADER(argmax),
     [PJ_VK_STATISTICS] = SHADER(statistics),
     [PJ_VK_GATE_FIGURES] = SHADER(gate_figures),

@@ -31,6 +31,10 @@ typedef enum pj_vk_kernel {
     PJ_VK_COMBINE,
     PJ_VK_CONVOLVE,
     PJ_VK_DELTA_RULE,
+    PJ_VK_CUT,
+    PJ_VK_MATCH,
+    PJ_VK_STREAMS,
+    PJ_VK_WEIGH,
     PJ_VK_ARGMAX,
     PJ_VK_STATISTICS,
     PJ_VK_GATE_FIGURES,
@@ -46,7 +50,13 @@ typedef enum pj_vk_kernel {
 extern const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS];
 
 typedef enum pj_vk_norm { PJ_VK_NORM_NONE, PJ_VK_NORM_RMS, PJ_VK_NORM_LAYER } pj_vk_norm;
-typedef enum pj_vk_gate { PJ_VK_GATE_SILU, PJ_VK_GATE_GELU, PJ_VK_GATE_CLAMPED } pj_vk_gate;
+typedef enum pj_vk_gate {
+    PJ_VK_GATE_SILU,
+    PJ_VK_GATE_GELU,
+    PJ_VK_GATE_CLAMPED,
+    PJ_VK_GATE_RELU2,
+    PJ_VK_GATE_XIELU /* of rows alone, whose `other` has its parameters */
+} pj_vk_gate;
 
 /* ---- product: few rows of x --------------------------------------------------------------- */
 
@@ -193,6 +203,7 @@ typedef struct pj_vk_gather_args {
     uint64_t table, list, y; /* list: [rows] rows of the table; 0: the first ones */
     uint64_t row_bytes;
     uint32_t rows, cols, y_stride;
+    uint32_t table_rows; /* rows beyond them are the first one */
     float scale;
 } pj_vk_gather_args;
 
@@ -235,6 +246,13 @@ typedef struct pj_vk_cache_row {
     float scale; /* of queries */
 } pj_vk_cache_row;
 
+/* What a query sees of the keys up to its own. */
+typedef enum pj_vk_window {
+    PJ_VK_WINDOW_NONE,   /* all */
+    PJ_VK_WINDOW_SLIDES, /* the last ones; slots count from base */
+    PJ_VK_WINDOW_CHUNK   /* those since the last multiple of the window; likewise */
+} pj_vk_window;
+
 /* ---- rope ---------------------------------------------------------------------------------- */
 
 typedef struct pj_vk_rope_constants {
@@ -259,6 +277,7 @@ typedef struct pj_vk_rope_args {
     uint32_t windowed; /* 1: slots count from base */
     uint32_t scaled;   /* 1: queries times the row's scale */
     uint32_t first;    /* column that rotates */
+    uint32_t stores;   /* 1: keys and values; 0: the rotation alone */
 } pj_vk_rope_args;
 
 /* ---- attention ----------------------------------------------------------------------------- */
@@ -284,7 +303,7 @@ typedef struct pj_vk_attention_args {
     uint32_t tokens, heads, kv_heads;
     uint32_t qkv_stride, y_stride;
     uint32_t window;     /* UINT32_MAX: all */
-    uint32_t windowed;   /* 1: slots count from base */
+    uint32_t windowed;   /* pj_vk_window */
     uint32_t split_keys; /* per workgroup */
     float scale, cap;    /* cap 0: none */
 } pj_vk_attention_args;
@@ -319,6 +338,8 @@ typedef struct pj_vk_route_constants {
     uint32_t groups, kept; /* of neighbouring experts, and how many of them take part; 1: all */
     uint32_t pair;         /* 1: a group's score is the sum of its two largest */
     float factor;          /* of the weights */
+    uint32_t mixed;        /* 1: experts are chosen and weighted one after the other */
+    float reach;           /* of MIXED: which of the remaining ones share a weight's softmax */
 } pj_vk_route_constants;
 
 typedef struct pj_vk_route_args {
@@ -348,6 +369,14 @@ typedef struct pj_vk_sort_args {
 
 /* Most tiles that sort makes: workgroups in y of product_tiled. */
 uint32_t pj_vk_most_tiles(uint32_t entries, uint32_t experts, uint32_t tile_entries);
+
+/* The input of experts whose weights apply to it. */
+typedef struct pj_vk_weigh_args {
+    uint64_t x, y;          /* y: [entries][n], by sorted entry with `places` */
+    uint64_t weights, ones; /* [entries]; ones: the weights from then on */
+    uint64_t places;        /* of sort */
+    uint32_t entries, n, slots, x_stride;
+} pj_vk_weigh_args; /* constants: pj_vk_threads_constants */
 
 typedef struct pj_vk_combine_constants {
     uint32_t threads;
@@ -380,7 +409,8 @@ typedef struct pj_vk_convolve_args {
     uint64_t bias;    /* [channels] */
     uint64_t state;   /* [sequences] of [kernel - 1][channels], and more */
     uint64_t sequence_bytes;
-    uint64_t segments; /* pj_vk_segment */
+    uint64_t segments;   /* pj_vk_segment */
+    uint64_t kept_bytes; /* of a copy of the state after each row, which follow it; 0: none */
     uint32_t channels, x_stride, y_stride;
 } pj_vk_convolve_args;
 
@@ -398,10 +428,41 @@ typedef struct pj_vk_delta_rule_args {
     uint64_t state;      /* first matrix of the first sequence */
     uint64_t sequence_bytes;
     uint64_t segments;
-    uint64_t skip; /* of a scan: [value_heads] */
+    uint64_t kept_bytes; /* as convolve's */
+    uint64_t skip;       /* of a scan: [value_heads] */
     uint32_t key_heads, value_heads, value_dim;
     uint32_t qkv_stride, strength_stride, y_stride;
+    float least_step, most_step; /* of a scan */
 } pj_vk_delta_rule_args;
+
+/* ---- alternating updates, and gates that are cut ------------------------------------------- */
+
+typedef struct pj_vk_cut_constants {
+    uint32_t threads;
+    float cutoff; /* standard deviations above the mean */
+} pj_vk_cut_constants;
+
+typedef struct pj_vk_cut_args {
+    uint64_t x, y;
+    uint32_t rows, n, x_stride, y_stride;
+} pj_vk_cut_args;
+
+typedef struct pj_vk_match_args {
+    uint64_t x, like;
+    uint32_t rows, n, x_stride, like_stride;
+} pj_vk_match_args; /* constants: pj_vk_threads_constants */
+
+typedef struct pj_vk_streams_constants {
+    uint32_t threads;
+    uint32_t count, active;
+    uint32_t correct; /* 0: predict */
+} pj_vk_streams_constants;
+
+typedef struct pj_vk_streams_args {
+    uint64_t coefficients, streams, x;
+    uint64_t scale; /* [n] of the corrected active stream */
+    uint32_t rows, n, coefficients_stride, streams_stride, x_stride;
+} pj_vk_streams_args;
 
 /* ---- argmax -------------------------------------------------------------------------------- */
 

@@ -38,12 +38,17 @@ static pj_status state_make_activations(pj_gpu *s, const size_t *floats, pj_erro
     return status;
 }
 
-/* Of a layer's cache: keys and values of a sequence, or the state of the delta rule. */
-static uint64_t state_sequence_bytes(const pj_gpu *s, const pj_layer *l)
+/* Keys and values of a sequence. */
+static uint64_t state_kv_bytes(const pj_gpu *s, const pj_layer *l)
 {
-    if (l->delta) return 4 * pj_delta_state_floats(l->delta);
     if (!pj_layer_has_keys(l)) return 0;
     return (uint64_t)pj_gpu_stored_heads(l) * pj_gpu_slots(s, l) * pj_gpu_kv_row_bytes(s, l);
+}
+
+uint64_t pj_gpu_recurrent_bytes(const pj_gpu *s, const pj_layer *layer)
+{
+    uint64_t copies = s->options.rewind ? s->options.rewind + 2 : 1;
+    return layer->delta ? 4 * copies * pj_delta_state_floats(layer->delta) : 0;
 }
 
 /* Layers from `first` on share a chunk, which is no larger than drivers allocate for certain. */
@@ -52,10 +57,11 @@ static uint32_t state_place_chunk(pj_gpu *s, uint32_t first, uint64_t *bytes)
     static const uint64_t most = 1ull << 30;
     uint32_t layers = s->model->config.layers, i = first;
     for (*bytes = 0; i < layers; i++) {
-        uint64_t needs =
-            state_padded(s->options.sequences * state_sequence_bytes(s, &s->model->layers[i]));
+        const pj_layer *l = &s->model->layers[i];
+        uint64_t keys = state_padded(s->options.sequences * state_kv_bytes(s, l));
+        uint64_t needs = keys + state_padded(s->options.sequences * pj_gpu_recurrent_bytes(s, l));
         if (i > first && *bytes + needs > most) break;
-        s->cache_places[i] = (pj_gpu_place){s->cache_chunks, *bytes};
+        s->cache_places[i] = (pj_gpu_place){s->cache_chunks, *bytes, *bytes + keys};
         *bytes += needs;
     }
     return i;
@@ -130,7 +136,9 @@ static pj_status state_make_packed(pj_gpu *s, pj_error *err)
 {
     const pj_gpu_weights *w = &s->on->weights;
     const pj_model_config *c = &s->model->config;
-    uint64_t widest = (uint64_t)c->experts_per_token * c->expert_intermediate;
+    uint64_t width = c->expert_intermediate;
+    if (s->model->blueprint->weighted_input && c->hidden > width) width = c->hidden;
+    uint64_t widest = c->experts_per_token * width;
     if (!s->on->packs) return PJ_OK;
     for (size_t i = 0; i < w->count; i++)
         if (w->copies[i].matrix.cols > widest) widest = w->copies[i].matrix.cols;
@@ -139,6 +147,16 @@ static pj_status state_make_packed(pj_gpu *s, pj_error *err)
                                     "packed activations", &s->packed, err);
     s->packed_scales = s->packed.address + codes;
     return status;
+}
+
+/* Where heads that predict further tokens may be asked: they and their model check drafts. */
+static pj_status state_make_rows(pj_gpu *s, pj_error *err)
+{
+    uint64_t bytes = 4ull * s->options.max_tokens * s->model->config.hidden;
+    if (!s->options.rewind) return PJ_OK;
+    pj_status status = state_buffer(s, PJ_VK_UPLOAD, bytes, "hidden rows", &s->given, err);
+    return status == PJ_OK ? state_buffer(s, PJ_VK_READBACK, bytes, "hidden rows", &s->read, err)
+                           : status;
 }
 
 /* Everything is zero when opened. */
@@ -158,6 +176,7 @@ static pj_status state_make(pj_gpu *s, const pj_generation_shape *shape, pj_erro
     if (status == PJ_OK) status = state_make_inputs(s, err);
     if (status == PJ_OK) status = state_make_outputs(s, shape->floats, err);
     if (status == PJ_OK) status = state_make_packed(s, err);
+    if (status == PJ_OK) status = state_make_rows(s, err);
     if (status == PJ_OK) status = pj_gpu_routing_open(s, err);
     if (status != PJ_OK || s->dry) return status;
     status = pj_gpu_prepare(s->on, &s->options, s->instrument, err);
@@ -190,9 +209,9 @@ pj_status pj_gpu_open(void *loaded, const pj_generation_shape *shape, void **sta
 void pj_gpu_close(void *state)
 {
     pj_gpu *s = state;
-    pj_vk_buffer *buffers[] = {&s->activations,   &s->parts,  &s->inputs.host,
-                               &s->inputs.device, &s->logits, &s->ids,
-                               &s->found,         &s->packed, &s->routing.memory};
+    pj_vk_buffer *buffers[] = {&s->activations,    &s->parts, &s->inputs.host, &s->inputs.device,
+                               &s->logits,         &s->ids,   &s->found,       &s->packed,
+                               &s->routing.memory, &s->given, &s->read};
     pj_vk_wait(s->vk, NULL);
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         pj_vk_buffer_free(s->vk, buffers[i]);
@@ -258,6 +277,31 @@ const int32_t *pj_gpu_ids(void *state)
     return s->ids.mapped;
 }
 
+/* ---- rows of the host ---- */
+
+static uint64_t state_offset(const pj_gpu *s, pj_slice x)
+{
+    return pj_gpu_at(s, x) - s->activations.address;
+}
+
+void pj_gpu_give(void *state, const float *values, pj_slice y)
+{
+    pj_gpu *s = state;
+    uint64_t bytes = 4ull * y.rows * y.cols;
+    if (s->dry) return;
+    memcpy(s->given.mapped, values, bytes);
+    pj_gpu_touch(s, 0, pj_gpu_bit(y));
+    pj_vk_copy(s->vk, &s->activations, state_offset(s, y), &s->given, 0, bytes);
+}
+
+const float *pj_gpu_rows(void *state, pj_slice x)
+{
+    pj_gpu *s = state;
+    pj_gpu_touch(s, pj_gpu_bit(x), 0);
+    pj_vk_copy(s->vk, &s->read, 0, &s->activations, state_offset(s, x), 4ull * x.rows * x.cols);
+    return pj_vk_wait(s->vk, NULL) == PJ_OK ? s->read.mapped : NULL;
+}
+
 /* ---- sequences ---- */
 
 void pj_gpu_reset(void *state, uint32_t sequence)
@@ -265,11 +309,26 @@ void pj_gpu_reset(void *state, uint32_t sequence)
     pj_gpu *s = state;
     for (uint32_t i = 0; i < s->model->config.layers; i++) {
         const pj_layer *l = &s->model->layers[i];
-        uint64_t bytes = state_sequence_bytes(s, l);
-        if (!l->delta) continue;
+        uint64_t bytes = pj_gpu_recurrent_bytes(s, l);
+        if (!bytes) continue;
         pj_gpu_touch(s, 0, PJ_GPU_BIT(PJ_GPU_CACHE));
         pj_vk_fill(s->vk, &s->cache[s->cache_places[i].chunk],
-                   s->cache_places[i].offset + sequence * bytes, bytes, 0);
+                   s->cache_places[i].recurrent + sequence * bytes, bytes, 0);
+    }
+}
+
+void pj_gpu_rewind(void *state, uint32_t sequence, uint32_t row)
+{
+    pj_gpu *s = state;
+    for (uint32_t i = 0; i < s->model->config.layers; i++) {
+        const pj_layer *l = &s->model->layers[i];
+        if (!l->delta) continue;
+        const pj_gpu_place *place = &s->cache_places[i];
+        uint64_t bytes = 4 * pj_delta_state_floats(l->delta);
+        uint64_t at = place->recurrent + sequence * pj_gpu_recurrent_bytes(s, l);
+        pj_gpu_touch(s, PJ_GPU_BIT(PJ_GPU_CACHE), PJ_GPU_BIT(PJ_GPU_CACHE));
+        pj_vk_copy(s->vk, &s->cache[place->chunk], at, &s->cache[place->chunk],
+                   at + (1 + row) * bytes, bytes);
     }
 }
 
@@ -279,11 +338,10 @@ void pj_gpu_slide(void *state, uint32_t sequence, uint32_t from, uint32_t count)
     if (from == 0 || count == 0) return;
     for (uint32_t i = 0; i < s->model->config.layers; i++) {
         const pj_layer *l = &s->model->layers[i];
-        if (l->window == UINT32_MAX || l->delta || !pj_layer_has_keys(l)) continue;
+        if (l->window == UINT32_MAX || !pj_layer_has_keys(l)) continue;
         uint32_t words = (uint32_t)pj_gpu_kv_row_bytes(s, l) / 2;
         pj_vk_threads_constants constants = {STATE_SLIDE_THREADS};
-        pj_vk_slide_args args = {.heads =
-                                     pj_gpu_cache_at(s, i) + sequence * state_sequence_bytes(s, l),
+        pj_vk_slide_args args = {.heads = pj_gpu_cache_at(s, i) + sequence * state_kv_bytes(s, l),
                                  .head_bytes = pj_gpu_slots(s, l) * pj_gpu_kv_row_bytes(s, l),
                                  .row_words = words,
                                  .from = from,

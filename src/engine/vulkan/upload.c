@@ -1,7 +1,9 @@
 /* Puts a model's weights into the device's memory, as they are stored, once. They lie in chunks, as
  * drivers limit the size of an allocation; a matrix is never cut. */
+#include "engine/forward/work.h"
 #include "engine/model/delta.h"
 #include "engine/model/latent.h"
+#include "engine/model/streams.h"
 #include "engine/vulkan/gpu.h"
 
 #include "base/clock.h"
@@ -68,6 +70,8 @@ static void upload_add_mlp(upload_list *l, const pj_mlp *mlp)
     upload_add_projection(l, &mlp->up);
     upload_add_projection(l, &mlp->gate_up);
     upload_add_projection(l, &mlp->down);
+    upload_add_norm(l, &mlp->act_norm, mlp->width);
+    upload_add_floats(l, mlp->xielu, 4);
 }
 
 static void upload_add_delta(upload_list *l, const struct pj_delta *d)
@@ -111,6 +115,19 @@ static void upload_add_attention(upload_list *l, const pj_layer *layer, bool tog
     upload_add_norm(l, &layer->q_norm, together ? dim * layer->heads : dim);
     upload_add_norm(l, &layer->k_norm, together ? dim * layer->kv_heads : dim);
     upload_add_norm(l, &layer->v_norm, dim);
+    upload_add_norm(l, &layer->attended_norm, dim * layer->heads);
+}
+
+static void upload_add_streams(upload_list *l, const struct pj_streams *m, uint64_t hidden)
+{
+    upload_add_norm(l, &m->router_norm, hidden);
+    upload_add_projection(l, &m->router);
+    upload_add_projection(l, &m->predict);
+    upload_add_projection(l, &m->correct);
+    upload_add_floats(l, m->scale, hidden);
+    upload_add_projection(l, &m->left);
+    upload_add_projection(l, &m->right);
+    upload_add_norm(l, &m->residual_norm, hidden);
 }
 
 static void upload_add_layer(upload_list *l, const pj_model *model, const pj_layer *layer)
@@ -122,9 +139,9 @@ static void upload_add_layer(upload_list *l, const pj_model *model, const pj_lay
         &layer->experts_out_norm, &layer->mlp_out_norm,       &layer->token_norm};
     for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
         upload_add_norm(l, norms[i], c->hidden);
-    if (layer->delta)
-        upload_add_delta(l, layer->delta);
-    else
+    if (layer->streams) upload_add_streams(l, layer->streams, c->hidden);
+    if (layer->delta) upload_add_delta(l, layer->delta);
+    if (pj_layer_attends(layer))
         upload_add_attention(l, layer, model->blueprint->qk_norm == PJ_QK_NORM_FULL);
     upload_add_mlp(l, &layer->mlp);
     upload_add_projection(l, &layer->router);
@@ -171,6 +188,13 @@ static pj_status upload_collect(pj_gpu_weights *w, const pj_model *model, pj_err
     upload_add_matrix(&l, &model->token_embedding);
     upload_add_projection(&l, &model->token_projection);
     upload_add_norm(&l, &model->token_norm, model->config.token_vector);
+    upload_add_norm(&l, &model->next_embedding_norm, model->config.hidden);
+    upload_add_norm(&l, &model->next_hidden_norm, model->config.hidden);
+    upload_add_projection(&l, &model->next_projection);
+    for (uint32_t i = 0; i + 1 < model->config.streams.count; i++) {
+        upload_add_projection(&l, &model->streams_in[i]);
+        upload_add_projection(&l, &model->streams_out[i]);
+    }
     for (uint32_t i = 0; i < model->config.layers; i++)
         upload_add_layer(&l, model, &model->layers[i]);
     if (l.full) return pj_fail_memory(err, "a list of weights");

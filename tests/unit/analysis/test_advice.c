@@ -89,6 +89,40 @@ static void commands_name_the_device(void **state)
     only(&f, NULL);
 }
 
+/* What another engine computed is repeated by its program, and compared; nothing of perjoule's
+ * engine is proposed. */
+static void other_engines_are_compared(void **state)
+{
+    for (const pj_planted_advice *p = pj_planted_advices; p->rule; p++) {
+        pj_advice_facts f = planted(p->rule);
+        f.is_elsewhere = true;
+        if (strcmp(p->rule, "calibrate") == 0) {
+            only(&f, NULL);
+            continue;
+        }
+        const char *test = only(&f, p->rule)->test;
+        if (strcmp(p->rule, "idle") == 0 || strcmp(p->rule, "region") == 0) continue;
+        if (strncmp(test, "perjoule compare ", 17) != 0 || !strstr(test, f.run_id))
+            fail_msg("%s: %s", p->rule, test);
+    }
+}
+
+/* A reason says what is not known. */
+static void unknown_sizes_are_not_called_too_small(void **state)
+{
+    pj_advice all[32];
+    size_t speaking;
+    pj_advice_facts f = planted("batch-up");
+    f.kv_bytes_per_token = NAN;
+    only(&f, NULL);
+    size_t count = pj_advise(&f, all, &speaking);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(all[i].rule, "batch-up") == 0) assert_non_null(strstr(all[i].text, "unknown"));
+    f = planted("kv-precision");
+    f.kv_type = NULL;
+    only(&f, NULL);
+}
+
 static void load_of_a_model_in_use(void **state)
 {
     pj_advice_facts f = planted("keep-resident");
@@ -309,6 +343,8 @@ int main(void)
         cmocka_unit_test(a_good_run_is_left_alone),
         cmocka_unit_test(planted_cases_find_theirs_and_only_theirs),
         cmocka_unit_test(commands_name_the_device),
+        cmocka_unit_test(other_engines_are_compared),
+        cmocka_unit_test(unknown_sizes_are_not_called_too_small),
         cmocka_unit_test(load_of_a_model_in_use),
         cmocka_unit_test(batches),
         cmocka_unit_test(weights_in_many_bits),

@@ -223,10 +223,38 @@ static void time_is_told_from_bytes_and_power(void **state)
     explain(a, c, &why);
     assert_named(&why, "down_proj", PJ_WHY_KERNEL, LAYERS * 50 * 5);
     pj_why_fini(&why);
+    slow.ms /= 1.5F * 300;
+    const planned fast[] = {norm, q, slow, {0}};
+    explain(a, fast, &why);
+    pj_why_row_text(row_of(&why, "down_proj"), text, sizeof text);
+    assert_string_equal(text, "faster kernel: 0.0033 times the time for the same work and equal "
+                              "values");
+    pj_why_fini(&why);
     explain(a, d, &why);
     assert_named(&why, "down_proj", PJ_WHY_POWER, LAYERS * 15 * 10);
     assert_int_equal(why.named_count, 1);
     pj_why_fini(&why);
+}
+
+/* What surrounds the steps of a program is no waiting between its parts. */
+static void a_gap_is_told_from_what_surrounds_the_steps(void **state)
+{
+    (void)state;
+    static const struct {
+        pj_phase phase;
+        const char *text;
+    } cases[] = {{PJ_PHASE_DECODE, "nothing computes for 1.5 ms per token instead of 0.5"},
+                 {PJ_PHASE_PRE_INFERENCE, "before the first step: 1.5 ms per token instead of 0.5"},
+                 {PJ_PHASE_POST_INFERENCE, "after the last step: 1.5 ms per token instead of 0.5"}};
+    char text[200];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const pj_why_row row = {.phase = (uint8_t)cases[i].phase,
+                                .kind = PJ_WHY_GAP,
+                                .from = {.ms = 0.5},
+                                .b = {.ms = 1.5}};
+        pj_why_row_text(&row, text, sizeof text);
+        assert_string_equal(text, cases[i].text);
+    }
 }
 
 /* Five equal parts, of which B's draw `more` of a fifth of the request in addition. */
@@ -269,6 +297,9 @@ static void one_part_explains_what_is_spread_over_several(void **state)
     for (int i = 0; i < 5; i++) {
         explain_powers(not_one[i], &why);
         assert_int_equal(why.named_count, 0);
+        /* the change of the whole phase is told, where there is one */
+        assert_int_equal(pj_why_unplaced_text(&why, text, sizeof text), i < 3);
+        if (i == 0) assert_non_null(strstr(text, "decode takes 96 mJ more per token ("));
         pj_why_fini(&why);
     }
 }
@@ -281,6 +312,7 @@ static void nothing_is_named_where_nothing_differs(void **state)
     explain(a, a, &why);
     assert_int_equal(why.named_count, 0);
     assert_int_equal(why.common_count, 0);
+    assert_false(why.unplaced_mj != 0);
     pj_why_fini(&why);
 }
 
@@ -306,6 +338,7 @@ int main(void)
         cmocka_unit_test(parts_are_matched_across_programs),
         cmocka_unit_test(coarse_parts_stand_for_finer_ones),
         cmocka_unit_test(time_is_told_from_bytes_and_power),
+        cmocka_unit_test(a_gap_is_told_from_what_surrounds_the_steps),
         cmocka_unit_test(one_part_explains_what_is_spread_over_several),
         cmocka_unit_test(nothing_is_named_where_nothing_differs),
         cmocka_unit_test(runs_without_energy_are_refused),

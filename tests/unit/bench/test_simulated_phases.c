@@ -38,10 +38,11 @@ static void phases_of_simulated_sensors_are_found(void **state)
             if (pj_sim_phases_judge(of->preset, seed, of->stretch, &s, &err) != PJ_OK)
                 fail_msg("%s", err.text);
         printf("%s: %.0f samples, %.1f %% right; %.0f %% of them of clear phases, %.1f %% right; "
-               "of %.0f at 90 %%, %.1f %% right; %u unknown\n",
+               "of %.0f at 90 %%, %.1f %% right; %u unknown; by the prior %.1f %% right, "
+               "%.1f %% believed\n",
                of->preset, s.all, 100 * s.right / s.all, 100 * s.clear / s.all,
                100 * s.clear_right / s.clear, s.near_90, 100 * s.near_90_right / s.near_90,
-               (unsigned)s.unknown);
+               (unsigned)s.unknown, 100 * s.prior_right / s.all, 100 * s.prior_confidence / s.all);
         assert_that(s.clear, >=, 0.2 * s.all);
         assert_that(s.clear_right, >=, 0.95 * s.clear);
         assert_that(s.right, >=, 0.9 * s.all);
@@ -50,6 +51,8 @@ static void phases_of_simulated_sensors_are_found(void **state)
         assert_that(s.near_90, >=, 0.03 * s.all);
         assert_that(s.near_90_right, >=, 0.85 * s.near_90);
         assert_that(s.near_90_right, <=, 0.95 * s.near_90);
+        assert_that(s.prior_right, >=, 0.7 * s.all);
+        assert_that(s.prior_confidence, <=, s.prior_right);
     }
 }
 

@@ -180,7 +180,7 @@ static void test_experts(void **state)
     pj_model_facts_fill(&config, PJ_F32, &facts);
     assert_int_equal(facts.parameters, 2 * attention + 8 * expert + dense + rest);
     assert_int_equal(facts.active_parameters, 2 * attention + 2 * expert + dense + rest);
-    assert_int_equal(facts.bytes_per_token, 4 * (facts.active_parameters - 320 * 64 + 64));
+    assert_int_equal(facts.decode_weight_bytes, 4 * (facts.active_parameters - 320 * 64 + 64));
     assert_string_equal(facts.attention, "GQA");
 }
 

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "engine/generation/engine.h"
 #include "engine/kernels/kernels.h"
+#include "engine/model/facts.h"
 #include "record/run.h"
 #include "tiny.h"
 
@@ -110,6 +111,27 @@ static void every_architecture(void **state)
     for (size_t i = 0; i < tiny_shape_count; i++) {
         check_shape(&tiny_shapes[i], "c");
         check_shape(&tiny_shapes[i], isas[n - 1]);
+    }
+}
+
+/* What is known of a model before it is loaded, from its config, is what its runs say. */
+static void figures_of_the_config(void **state)
+{
+    for (size_t i = 0; i < tiny_shape_count; i++) {
+        tiny_model m;
+        pj_model_facts before;
+        tiny_make(&m, &tiny_shapes[i], 42);
+        tiny_write(&m, TINY_BF16);
+        pj_engine *engine = open_tiny(&m, &(pj_engine_options){.threads = 1});
+        const pj_engine_facts *loaded = pj_engine_get_facts(engine);
+        pj_model_facts_fill(loaded->config, PJ_BF16, &before);
+        double bytes = (double)loaded->decode_weight_bytes;
+        assert_int_equal(before.parameters, loaded->parameters);
+        assert_int_equal(before.active_parameters, loaded->active_parameters);
+        assert_int_equal(before.kv_bytes_per_token, loaded->kv_bytes_per_token);
+        assert_near((double)before.decode_weight_bytes, bytes, 0.001 * bytes);
+        pj_engine_close(engine);
+        tiny_free(&m);
     }
 }
 
@@ -612,6 +634,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_architecture),
+        cmocka_unit_test(figures_of_the_config),
         cmocka_unit_test(sixteen_bits),
         cmocka_unit_test(conversions),
         cmocka_unit_test(statistics),

@@ -62,7 +62,6 @@ typedef struct tiny_shape {
     int query_period; /* queries of the others are scaled, and none has a norm; 0: the default */
     bool beside;      /* attention and a state-space scan side by side (Falcon-H1) */
     bool multiplied;  /* its multipliers, and a norm after the scan's gate */
-    bool host_only;   /* no GPU computes it */
     bool no_gguf;     /* no GGUF file has it */
 } tiny_shape;
 

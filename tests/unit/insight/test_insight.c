@@ -166,13 +166,22 @@ static void groups_are_judged_and_explained(void **state)
     json_array_foreach(json_object_get(d, "terms"), i, term) sum += number(term, "difference_mj");
     assert_near(sum, number(d, "difference_mj"), 1e-9 * fabs(sum));
     assert_that(json_array_size(json_object_get(d, "terms")), >, 1);
-    /* Table and test are over the same runs. */
-    json_t *test = at(tree, "tests", 0), *metric;
+    /* Table and test are over the same runs, and of the same means. */
+    json_t *test, *metric;
+    size_t k;
     json_array_foreach(json_object_get(tree, "metrics"), i, metric)
     {
-        if (strcmp(text(metric, "metric"), text(test, "metric")) != 0) continue;
-        double mean = json_number_value(json_array_get(json_object_get(metric, "values"), 0));
-        assert_near(mean, number(test, "mean_a"), 1e-12);
+        json_array_foreach(json_object_get(tree, "tests"), k, test)
+        {
+            if (strcmp(text(metric, "metric"), text(test, "metric")) != 0) continue;
+            double ratio =
+                json_number_value(json_array_get(json_object_get(metric, "normalised"), 1));
+            assert_near(number(test, "ratio"), ratio, 1e-9 * ratio);
+            assert_that(number(test, "difference_lo"), <=, number(test, "difference"));
+            double difference =
+                json_number_value(json_array_get(json_object_get(metric, "difference"), 1));
+            assert_near(number(test, "difference"), difference, 1e-9 * fabs(difference));
+        }
     }
     json_decref(tree);
 }
@@ -387,7 +396,8 @@ static json_t *advice(place *p, const kind *k, uint64_t seed)
     return tree;
 }
 
-/* The same run gets advice if it was measured as a whole by our own engine, and else a reason. */
+/* The same run gets advice if it was measured as a whole and its parts are known, and else a
+ * reason. */
 static void advice_rests_on_measured_whole_runs(void **state)
 {
     place *p = *state;
@@ -402,12 +412,47 @@ static void advice_rests_on_measured_whole_runs(void **state)
     assert_true(json_is_null(json_object_get(tree, "refusal")));
     assert_string_equal(text(at(tree, "findings", 0), "rule"), "keep-resident");
     json_decref(tree);
+    kind attached = good;
+    attached.engine = "pytorch";
+    attached.level = "fine";
+    save(p, 6, &attached, NULL);
+    tree = advice(p, &attached, 7);
+    assert_string_equal(text(at(tree, "findings", 0), "rule"), "keep-resident");
+    assert_memory_equal(text(at(tree, "findings", 0), "test"), "perjoule compare ", 17);
+    json_decref(tree);
     for (size_t i = 0; i < 3; i++) {
         tree = advice(p, &bad[i], 3 + i);
         assert_int_equal(json_array_size(json_object_get(tree, "findings")), 0);
         assert_non_null(strstr(text(tree, "refusal"), reasons[i]));
         json_decref(tree);
     }
+}
+
+/* Of parts that were timed in a third of the decode steps, there were three times as many. */
+static void advice_knows_steps_that_were_not_timed(void **state)
+{
+    place *p = *state;
+    pj_arena arena;
+    pj_advice_facts all, third;
+    pj_run_list list;
+    const kind k = {"bf16", .factor = 1, .engine = "pytorch", .level = "fine"};
+    pj_arena_init(&arena, 0);
+    save(p, 1, &k, NULL);
+    assert_int_equal(pj_store_list(p->store, &(pj_run_query){0}, &list, NULL), PJ_OK);
+    pj_run_info info = list.runs[0];
+    info.batch_size = 1; /* 10 tokens: a prompt's and those of 9 steps */
+    info.settings_json = NULL;
+    assert_int_equal(pj_advice_facts_get(p->store, &info, &arena, &all, NULL), PJ_OK);
+    info.settings_json = "{\"steps_without_parts\":6,\"steps_without_layers\":0}";
+    assert_int_equal(pj_advice_facts_get(p->store, &info, &arena, &third, NULL), PJ_OK);
+    assert_that(all.matrix_mj, >, 0);
+    assert_near(third.matrix_mj, 3 * all.matrix_mj, 1e-9 * third.matrix_mj);
+    assert_near(third.matrix_sd, all.matrix_sd, 1e-9);
+    assert_near(third.weight_bytes, 3 * all.weight_bytes, 1e-9 * third.weight_bytes);
+    assert_same(third.head_mj, all.head_mj);
+    assert_same(third.prefill_flops, all.prefill_flops);
+    pj_run_list_fini(&list);
+    pj_arena_fini(&arena);
 }
 
 /* The limits are those of what computed. */
@@ -501,19 +546,26 @@ static void single_runs_are_only_themselves(void **state)
     pj_buffer_fini(&out);
 }
 
-/* A run of a model with that many parameters and layers; energy grows as the 0.8th power. */
-static void save_model_on(place *p, uint64_t seed, double parameters, uint32_t batch,
-                          const char *settings, const char *rails, const char *devices)
+typedef struct shape {
+    double parameters, layers, hidden, width; /* width: of the FFN */
+} shape;
+
+/* A run of a model; energy grows as the 0.8th power of its parameters. */
+static void save_shape(place *p, uint64_t seed, const shape *of, uint32_t batch,
+                       const char *settings, const char *rails, const char *devices)
 {
-    static char model[256], name[32];
+    static char model[256], name[64];
+    double parameters = of->parameters;
     pj_run_data data = {0};
     made_run like = {.seed = seed, .tokens = 4, .layers = 1, .samples = 4, .energy_factor = 1};
     make_run(&like, &data);
     pj_run_info *i = &data.info;
     snprintf(name, sizeof name, "model-%.0f", parameters);
     snprintf(model, sizeof model,
-             "{\"parameters\":%.0f,\"active_parameters\":%.0f,\"layers\":2,\"attention\":\"%s\"}",
-             parameters, parameters, parameters > 3e8 ? "gqa" : "mha");
+             "{\"parameters\":%.0f,\"active_parameters\":%.0f,\"layers\":%.0f,"
+             "\"hidden_size\":%.0f,\"intermediate_size\":%.0f,\"attention\":\"%s\"}",
+             parameters, parameters, of->layers, of->hidden, of->width,
+             parameters > 3e8 ? "gqa" : "mha");
     i->model_name = name;
     i->model_json = model;
     i->settings_json = settings;
@@ -534,6 +586,13 @@ static void save_model_on(place *p, uint64_t seed, double parameters, uint32_t b
     pj_run_data_fini(&data);
 }
 
+static void save_model_on(place *p, uint64_t seed, double parameters, uint32_t batch,
+                          const char *settings, const char *rails, const char *devices)
+{
+    shape of = {parameters, 2, 64, 256};
+    save_shape(p, seed, &of, batch, settings, rails, devices);
+}
+
 static void save_model(place *p, uint64_t seed, double parameters, uint32_t batch,
                        const char *settings)
 {
@@ -548,6 +607,34 @@ static json_t *law_over(const json_t *tree, const char *name)
                        law) if (strcmp(text(law, "over"), name) == 0) return law;
     fail_msg("no law over %s", name);
     return NULL;
+}
+
+/* What is said of depth is of models of one width, and of width of models of one depth. */
+static void laws_of_shapes_hold_the_others(void **state)
+{
+    static const shape shapes[] = {{1e8, 4, 64, 256},   {2e8, 8, 64, 256},    {4e8, 16, 64, 256},
+                                   {3e9, 32, 128, 512}, {2.5e8, 4, 128, 512}, {8e8, 4, 256, 1024},
+                                   {1.1e8, 4, 64, 320}};
+    place *p = *state;
+    pj_buffer out;
+    pj_json json;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        save_shape(p, 200 + i, &shapes[i], 1, NULL, "cpu", NULL);
+    pj_buffer_init(&out, 1 << 20);
+    pj_json_init(&json, &out);
+    assert_int_equal(pj_insight_laws(p->store, "one", &json, NULL), PJ_OK);
+    json_t *tree = json_loads(pj_buffer_get(&out), 0, NULL);
+    json_t *law = law_over(tree, "layers"), *held = json_object_get(law, "held");
+    assert_int_equal(json_array_size(json_object_get(law, "points")), 3);
+    assert_that(number(held, "hidden_size"), ==, 64);
+    assert_that(number(held, "intermediate_size"), ==, 256);
+    law = law_over(tree, "hidden_size");
+    assert_that(number(json_object_get(law, "held"), "layers"), ==, 4);
+    assert_int_equal(json_array_size(json_object_get(law, "points")), 4);
+    assert_non_null(text(law_over(tree, "intermediate_size"), "refusal"));
+    assert_int_equal(json_array_size(json_object_get(law_over(tree, "parameters"), "points")), 7);
+    json_decref(tree);
+    pj_buffer_fini(&out);
 }
 
 static void laws_hold_all_else_equal(void **state)
@@ -594,6 +681,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(laws_hold_all_else_equal, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(laws_of_shapes_hold_the_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_are_judged_and_explained, set_up, tear_down),
         cmocka_unit_test_setup_teardown(table_verdict_and_best_agree, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_by_a_number_say_of_what, set_up, tear_down),
@@ -606,6 +694,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(single_runs_are_only_themselves, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stalls_do_not_decide, set_up, tear_down),
         cmocka_unit_test_setup_teardown(advice_rests_on_measured_whole_runs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(advice_knows_steps_that_were_not_timed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(advice_knows_the_device, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_run_of_a_side_tests_nothing, set_up, tear_down),
     };

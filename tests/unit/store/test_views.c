@@ -101,6 +101,14 @@ static void assert_about(double a, double b)
     if (!(fabs(a - b) <= 1e-6 * fabs(b))) fail_msg("%.12g is not %.12g", a, b);
 }
 
+/* Joules times seconds. */
+static void assert_delay(const json_t *row)
+{
+    double joules = number(row, "energy_mj") / 1e3, seconds = number(row, "duration_ms") / 1e3;
+    assert_that(joules * seconds, >, 0);
+    assert_about(number(row, "energy_delay_product"), joules * seconds);
+}
+
 /* The SQL view has the intervals of the API. */
 static void assert_phases_in_sql(pj_store *store, const json_t *phases)
 {
@@ -137,6 +145,7 @@ static void pipeline_tells_phases_and_sections(void **state)
     assert_int_equal(json_array_size(json_object_get(decode, "sections")), 11);
     assert_about(number(decode, "energy_mj"), pj_mj_of_nj(f->run.phases[2].energy.gross_nj));
     assert_that(number(decode, "energy_lo_mj"), <, number(decode, "energy_mj"));
+    assert_delay(decode);
     assert_phases_in_sql(f->store, phases);
     assert_int_equal(number(json_array_get(json_object_get(decode, "section_totals"), 0), "count"),
                      11);
@@ -204,6 +213,7 @@ static void tokens_accumulate(void **state)
     assert_int_equal(json_array_size(tokens), 12);
     for (uint32_t i = 0; i < 12; i++) sum += pj_mj_of_nj(f->run.tokens[i].energy.gross_nj);
     assert_about(number(json_array_get(tokens, 11), "cumulative_energy_mj"), sum);
+    assert_delay(json_array_get(tokens, 11));
     json_decref(v);
     v = VIEW(pj_view_tokens(f->store, "last", 11, 5, json, &err));
     tokens = json_object_get(v, "tokens");

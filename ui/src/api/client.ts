@@ -168,6 +168,8 @@ export const api = {
   powerNow: (seconds: number, signal?: AbortSignal) =>
     get<T.PowerNow>('api/profiling/power/now', { seconds }, signal),
   health: (signal?: AbortSignal) => get<T.Health>('healthz', {}, signal),
+  sessions: (q: { by: 'session' | 'commit' }, signal?: AbortSignal) =>
+    get<T.Session[]>('api/profiling/sessions', q, signal),
   machines: (signal?: AbortSignal) => get<T.Machine[]>('api/profiling/machines', {}, signal),
   devices: (signal?: AbortSignal) => get<T.DeviceList>('api/profiling/devices', {}, signal),
   models: (signal?: AbortSignal) => get<T.ModelInfo[]>('api/profiling/models', {}, signal),

@@ -529,6 +529,8 @@ export interface Why {
   disturbed_mj_b: N;
   /** Why nothing is named; null: it is. */
   refusal: string | null;
+  /** A change of a phase's power that no part in particular explains. */
+  unplaced?: string | null;
   findings: {
     kind: string;
     /** null: of all parts. */
@@ -914,6 +916,27 @@ export interface SensorRail {
   read_p95_ms: N;
   /** The same in words. */
   made_of: string | null;
+}
+
+/** What one task, or one commit that a gate measured, cost. */
+export interface Session {
+  session?: string;
+  commit?: string;
+  runs: number;
+  runs_inside_others: number;
+  begin: string;
+  end: string;
+  input_tokens: number;
+  output_tokens: number;
+  thinking_tokens: number | null;
+  energy_mj: number | null;
+  energy_sd_mj: number | null;
+  energy_source: EnergySource;
+  partial: boolean;
+  tool_calls: number | null;
+  joules_per_tool_call: number | null;
+  calling_runs: number;
+  calling_runs_energy_mj: number | null;
 }
 
 export interface Facets {

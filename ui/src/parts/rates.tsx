@@ -8,6 +8,14 @@ const FIELDS: [name: 'usd' | 'co2', label: string, unit: string, usual: string][
   ['co2', 'Carbon', 'g CO₂ per kWh', '400'],
 ];
 
+/** Of regions, as `--region` knows them. */
+const REGIONS: [name: string, grams: number][] = [
+  ['California', 200],
+  ['EU', 300],
+  ['US', 400],
+  ['Texas', 500],
+];
+
 export function Rates() {
   const s = selection.value;
   const put = (name: 'usd' | 'co2', text: string) =>
@@ -24,6 +32,7 @@ export function Rates() {
             min="0"
             step="any"
             placeholder={usual}
+            list={name === 'co2' ? 'carbon-of-regions' : undefined}
             aria-label={`${label}, ${unit}`}
             value={s[name]}
             onChange={(e) => put(name, e.currentTarget.value)}
@@ -31,6 +40,11 @@ export function Rates() {
           <span class="muted">{unit}</span>
         </label>
       ))}
+      <datalist id="carbon-of-regions">
+        {REGIONS.map(([region, grams]) => (
+          <option key={region} value={grams} label={`${region}, ${grams} g`} />
+        ))}
+      </datalist>
     </div>
   );
 }

@@ -47,6 +47,42 @@ async function heapMb(page: Page): Promise<number> {
   return usedSize / 1e6;
 }
 
+interface Task {
+  /** In ms: of the thread, and by the clock, which also counts the turns of other programs. */
+  processor: number;
+  wall: number;
+}
+
+/** Records the tasks of the main threads of all pages; the result ends the recording. */
+async function trace(of: Browser): Promise<() => Promise<Task[]>> {
+  interface Event {
+    ph: string;
+    name: string;
+    pid: number;
+    tid: number;
+    dur?: number;
+    tdur?: number;
+    args: { name?: string };
+  }
+  const cdp = await of.newBrowserCDPSession();
+  const events: Event[] = [];
+  cdp.on('Tracing.dataCollected', (e) => events.push(...(e.value as unknown as Event[])));
+  await cdp.send('Tracing.start', { traceConfig: { includedCategories: ['toplevel'] } });
+  return async () => {
+    const ended = new Promise((done) => cdp.once('Tracing.tracingComplete', done));
+    await cdp.send('Tracing.end');
+    await ended;
+    const main = new Set(
+      events
+        .filter((e) => e.name === 'thread_name' && e.args.name === 'CrRendererMain')
+        .map((e) => `${e.pid} ${e.tid}`),
+    );
+    return events
+      .filter((e) => e.ph === 'X' && e.name.endsWith('RunTask') && main.has(`${e.pid} ${e.tid}`))
+      .map((e) => ({ processor: (e.tdur ?? 0) / 1000, wall: (e.dur ?? 0) / 1000 }));
+  };
+}
+
 test('the scripts are at most 170 kB gzipped', () => {
   const zipped = (of: RegExp): number =>
     readdirSync(dist, { recursive: true, encoding: 'utf8' })
@@ -81,52 +117,48 @@ test('live: 1 kHz on five rails, 300,000 samples kept, a heatmap of 80 × 12 at 
     return metrics.find((m) => m.name === 'TaskDuration')?.value ?? 0;
   };
   const before = await busy();
+  const traced = await trace(browser);
   const r = await page.evaluate(
     (ms) =>
-      new Promise<{ frames: number[]; tasks: number[]; ms: number }>((done) => {
+      new Promise<{ frames: number[]; ms: number }>((done) => {
         const frames: number[] = [];
-        const tasks: number[] = [];
-        const observer = new PerformanceObserver((l) => {
-          for (const e of l.getEntries()) tasks.push(e.duration);
-        });
-        observer.observe({ entryTypes: ['longtask'] });
         const t0 = performance.now();
         let last = t0;
         const tick = (now: number) => {
           frames.push(now - last);
           last = now;
           if (now - t0 < ms) requestAnimationFrame(tick);
-          else {
-            observer.disconnect();
-            done({ frames, tasks, ms: now - t0 });
-          }
+          else done({ frames, ms: now - t0 });
         };
         requestAnimationFrame(tick);
       }),
     seconds * 1000,
   );
+  const tasks = await traced();
   const share = (await busy()) - before;
   const fps = (r.frames.length / r.ms) * 1000;
   const sorted = r.frames.slice().sort((a, b) => a - b);
-  const longPerMinute = (r.tasks.length / r.ms) * 60_000;
+  const aMinute = (list: number[]) => (list.filter((t) => t > 50).length / r.ms) * 60_000;
+  const longPerMinute = aMinute(tasks.map((t) => t.processor));
+  const waited = aMinute(tasks.map((t) => t.wall));
   const heap = await heapMb(page);
   const kept = (await chartHas(page, 'livePower', 'points')) as number;
   report('live', {
     fps: `${fps.toFixed(1)} (budget 50)`,
     'frame p50': `${sorted[Math.floor(sorted.length / 2)].toFixed(1)} ms`,
     p99: `${sorted[Math.floor(sorted.length * 0.99)].toFixed(1)} ms`,
-    'long tasks a minute': `${longPerMinute.toFixed(1)} (budget 5)`,
+    'long tasks a minute': `${longPerMinute.toFixed(1)} by processor time (budget 5), ${waited.toFixed(1)} by the clock, of a machine that also does other things`,
+    longest: `${Math.max(...tasks.map((t) => t.processor)).toFixed(0)} ms of processor time`,
     'main thread': `${((100 * share * 1000) / r.ms).toFixed(0)} %`,
     heap: `${heap.toFixed(1)} MB (budget 40)`,
     'points drawn': kept,
   });
   await flood;
   expect(heap).toBeLessThan(40);
+  expect(tasks.length).toBeGreaterThan(100);
+  expect(longPerMinute).toBeLessThanOrEqual(5);
   expect(o.problems).toEqual([]);
-  if (strict) {
-    expect(fps).toBeGreaterThanOrEqual(50);
-    expect(longPerMinute).toBeLessThanOrEqual(5);
-  }
+  if (strict) expect(fps).toBeGreaterThanOrEqual(50);
   await o.close();
 });
 
@@ -136,7 +168,9 @@ describe.skipIf(missing)('stored runs, by the real server', () => {
 
   beforeAll(async () => {
     if (!process.env.BUDGET_DB) {
-      const bench = ['bench', 'store', '--folder', tmpdir(), '--keep', '--json'];
+      // Of the bench's own run, which takes minutes with its usual model, nothing is used here.
+      const model = ['-m', 'synthetic:smollm2-135m,layers=1'];
+      const bench = ['bench', 'store', ...model, '--folder', tmpdir(), '--keep', '--json'];
       const out = execFileSync(resolve(process.env.PERJOULE_BIN ?? ''), bench, {
         encoding: 'utf8',
       });

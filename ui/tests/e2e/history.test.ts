@@ -273,6 +273,26 @@ scenarios('History', () => {
     await rows.first().waitFor();
   });
 
+  test('tasks, and commits that a gate measured, have their sums; a click lists the runs', async () => {
+    const tag = (id: string, change: string) =>
+      fetch(`${target.url}api/profiling/run/${id}/tags?${change}`, { method: 'POST' });
+    await tag(runs[0], 'add=session%3Dfix-parser&add=commit%3D1111aaaa2222bbbb');
+    await tag(runs[1], 'add=session%3Dfix-parser');
+    await visit({ view: 'history' });
+    const sessions = panel('Sessions').locator('tbody tr');
+    await expect.poll(() => sessions.count()).toBe(1);
+    expect(await sessions.locator('td').nth(1).innerText()).toBe('2');
+    expect(await sessions.locator('td').nth(4).innerText()).toMatch(/J/);
+    await panel('Commits').getByRole('link', { name: '1111aaaa2222', exact: true }).click();
+    await urlHas('tag', 'commit=1111aaaa2222bbbb');
+    await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(1);
+    for (const id of runs.slice(0, 2))
+      await tag(id, 'remove=session%3Dfix-parser&remove=commit%3D1111aaaa2222bbbb');
+    await visit({ view: 'history' });
+    await page.locator('.runs tbody tr').first().waitFor();
+    await expect.poll(() => panel('Sessions').count()).toBe(0);
+  });
+
   test('all matching runs are plotted by throughput and energy, with front and knee', async () => {
     await visit({ view: 'history' });
     const chart = panel('Throughput against energy');

@@ -27,7 +27,7 @@ layout(push_constant, scalar) uniform parameters {
     uint tokens, heads, kv_heads;
     uint qkv_stride, y_stride;
     uint window;   /* keys visible to a query, including its own */
-    uint windowed; /* whether the cache begins at a sequence's base */
+    uint windowed; /* WINDOW_SLIDES or WINDOW_CHUNK: the cache begins at a sequence's base */
     uint split_keys;
     float scale, cap; /* cap 0: none */
 };
@@ -62,8 +62,8 @@ uint token_of(uint row)
 /* Keys [begin, end) that a row sees. */
 uvec2 visible(uint row)
 {
-    uint end = cache_row_at(rows, token_of(row)).position + 1;
-    return uvec2(end > window ? end - window : 0, end);
+    uint position = cache_row_at(rows, token_of(row)).position;
+    return uvec2(first_visible(position, window, windowed), position + 1);
 }
 
 /* Where position 0 of the workgroup's sequence and head is, or would be. */

@@ -48,7 +48,7 @@ float score_of(uint64_t first_key, uint key)
 void add_row(uint token, uint head, inout head_figures f)
 {
     cache_row row = cache_row_at(rows, token);
-    uint end = row.position + 1, begin = end > window ? end - window : 0;
+    uint end = row.position + 1, begin = first_visible(row.position, window, windowed);
     uint64_t base = windowed != 0 ? uint64_t(row.base) * uint64_t(row_bytes) : 0;
     uint64_t first_key = keys + uint64_t(row.sequence) * sequence_bytes +
                          uint64_t(head / (heads / kv_heads)) * uint64_t(head_bytes) - base;

@@ -20,6 +20,15 @@ cache_row cache_row_at(uint64_t rows, uint token)
     return cache_rows(rows).at[token];
 }
 
+const uint WINDOW_NONE = 0, WINDOW_SLIDES = 1, WINDOW_CHUNK = 2; /* pj_vk_window */
+
+/* First key that the query at a position sees: one of the last `window`, or of those since the last multiple of it. */
+uint first_visible(uint position, uint window, uint kind)
+{
+    if (kind == WINDOW_CHUNK) return position - position % window;
+    return position + 1 > window ? position + 1 - window : 0;
+}
+
 /* To the nearest F16, ties to even, as the CPU does: what packHalf2x16 does is up to the driver. */
 uint f16_of(float x)
 {

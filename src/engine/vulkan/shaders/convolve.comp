@@ -15,6 +15,7 @@ layout(push_constant, scalar) uniform parameters {
     uint64_t state;   /* of the layer: by sequence [KERNEL - 1][channels], and more */
     uint64_t sequence_bytes;
     uint64_t segments;
+    uint64_t kept_bytes; /* of a copy of the state after each row, which follow it; 0: none are kept */
     uint channels, x_stride, y_stride;
 };
 
@@ -23,7 +24,8 @@ void main()
     uint channel = gl_WorkGroupID.x * threads + thread;
     if (channel >= channels) return;
     segment part = segment_at(segments, gl_WorkGroupID.y);
-    floats kept = floats(state + uint64_t(part.sequence) * sequence_bytes);
+    uint64_t own = state + uint64_t(part.sequence) * sequence_bytes;
+    floats kept = floats(own);
     float last[KERNEL], weight[KERNEL]; /* inputs, of which the newest is that of the row */
     [[unroll]] for (uint j = 0; j < KERNEL; j++) {
         weight[j] = float_at(weights, j * channels + channel);
@@ -38,6 +40,9 @@ void main()
         last[KERNEL - 1] = float_at(row_at(x, row, 4 * x_stride), channel);
         sum = fma(weight[KERNEL - 1], last[KERNEL - 1], sum);
         floats(row_at(y, row, 4 * y_stride)).at[channel] = PLAIN != 0 ? sum : silu(sum);
+        if (kept_bytes == 0) continue;
+        floats after = floats(own + uint64_t(1 + row - part.row) * kept_bytes);
+        [[unroll]] for (uint j = 1; j < KERNEL; j++) after.at[(j - 1) * channels + channel] = last[j];
     }
     [[unroll]] for (uint j = 1; j < KERNEL; j++) kept.at[(j - 1) * channels + channel] = last[j];
 }

@@ -19,8 +19,10 @@ layout(push_constant, scalar) uniform parameters {
     uint64_t state;            /* first matrix of the layer's first sequence */
     uint64_t sequence_bytes;
     uint64_t segments;
+    uint64_t kept_bytes;       /* of a copy of the state after each row, which follow it; 0: none are kept */
     uint64_t skip;             /* SCAN: [value_heads] */
     uint key_heads, value_heads, value_dim, qkv_stride, strength_stride, y_stride;
+    float least_step, most_step; /* SCAN */
 };
 
 const uint COLUMNS = gl_WorkGroupSize.x / PARTS;
@@ -81,7 +83,8 @@ void main()
     uint j = gl_WorkGroupID.x * COLUMNS + thread % COLUMNS;
     uint key_head = TILED != 0 ? head % key_heads : head / (value_heads / key_heads);
     bool exists = j < value_dim;
-    floats matrix = floats(state + uint64_t(run.sequence) * sequence_bytes + uint64_t(head * KEY_DIM * value_dim * 4));
+    uint64_t own = state + uint64_t(run.sequence) * sequence_bytes + uint64_t(head * KEY_DIM * value_dim * 4);
+    floats matrix = floats(own);
     float column[PER_PART];
     [[unroll]] for (uint n = 0; n < PER_PART; n++)
         column[n] = exists && first + n < KEY_DIM ? matrix.at[(first + n) * value_dim + j] : 0;
@@ -95,6 +98,7 @@ void main()
         }
         load_row(q, k);
         float step = softplus(float_at(gates, value_heads + head) + float_at(bias, head));
+        if (SCAN != 0) step = clamp(step, least_step, most_step);
         float decay = exp(-float_at(rate, head) * step);
         float v = exists ? float_at(from, values + head * value_dim + j) : 0;
         vec3 sums = column_sums(column, first);
@@ -105,6 +109,10 @@ void main()
         if (exists && first == 0)
             floats(row_at(y, row, 4 * y_stride)).at[head * value_dim + j] = past + decay * sums.y + correction * sums.z;
         barrier();
+        if (kept_bytes == 0) continue;
+        floats after = floats(own + uint64_t(1 + row - run.row) * kept_bytes);
+        [[unroll]] for (uint n = 0; n < PER_PART; n++)
+            if (exists && first + n < KEY_DIM) after.at[(first + n) * value_dim + j] = column[n];
     }
     [[unroll]] for (uint n = 0; n < PER_PART; n++)
         if (exists && first + n < KEY_DIM) matrix.at[(first + n) * value_dim + j] = column[n];

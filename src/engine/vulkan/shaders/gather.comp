@@ -9,6 +9,7 @@ layout(push_constant, scalar) uniform parameters {
     uint64_t table, list, y; /* list 0: row i is row i of the table */
     uint64_t row_bytes;      /* of the table */
     uint rows, cols, y_stride;
+    uint table_rows; /* rows beyond them are the first one */
     float scale;
 };
 
@@ -25,7 +26,8 @@ void store_run(uint64_t to, uint column, const run r)
 void main()
 {
     row_columns = cols;
-    uint64_t from = table + uint64_t(listed(list, gl_WorkGroupID.y)) * row_bytes;
+    uint row = listed(list, gl_WorkGroupID.y);
+    uint64_t from = table + uint64_t(row < table_rows ? row : 0) * row_bytes;
     uint64_t to = row_at(y, gl_WorkGroupID.y, 4 * y_stride);
     uint whole = columns_in_units(cols, row_bytes % 16 == 0 && (uint(table) & 15) == 0);
     set_tables(table);

@@ -25,6 +25,7 @@ layout(push_constant, scalar) uniform parameters {
     uint windowed;
     uint scaled; /* whether queries are */
     uint first;
+    uint stores; /* whether keys and values are; 0: the rotation alone */
 };
 
 const uint QUERY = 0, KEY = 1, VALUE = 2;
@@ -32,7 +33,7 @@ const uint QUERY = 0, KEY = 1, VALUE = 2;
 void store(uint64_t head, uint64_t to, uint i, float value, uint kind)
 {
     if (kind != VALUE) floats(head).at[i] = value;
-    if (kind != QUERY) cache_store(CACHE_TYPE, to, i, value);
+    if (kind != QUERY && stores != 0) cache_store(CACHE_TYPE, to, i, value);
 }
 
 /* Rotates pair j of a head whose columns are at `a` and `b`. */

@@ -4,6 +4,8 @@
  * neighbouring experts only the best KEPT take part, a group's score being its largest or (PAIR) the sum
  * of its two largest. The scores are the weights, divided by their sum if RENORMALISE, times FACTOR and the
  * expert's own factor. What is kept of all experts sums to 1.
+ * With MIXED, each expert is the largest of the remaining logits, and its weight is the softmax over those of the
+ * remaining that lie within REACH of it: (largest - logit) / max(|logit|, largest) <= REACH.
  *
  * Dispatch: x: tokens. */
 #include "counts.glsl"
@@ -16,6 +18,8 @@ layout(constant_id = 5) const uint GROUPS = 1; /* a divisor of EXPERTS */
 layout(constant_id = 6) const uint KEPT = 1;
 layout(constant_id = 7) const uint PAIR = 0;
 layout(constant_id = 8) const float FACTOR = 1;
+layout(constant_id = 9) const uint MIXED = 0;
+layout(constant_id = 10) const float REACH = 0;
 
 layout(push_constant, scalar) uniform parameters {
     uint64_t logits, factors, corrections; /* factors, corrections: [EXPERTS], 0: none */
@@ -41,7 +45,7 @@ void find_scores(uint64_t x, uint64_t p)
     for (uint e = thread; e < EXPERTS; e += threads) {
         float score = SIGMOID != 0 ? sigmoid(float_at(x, e)) : exp(float_at(x, e) - largest) / sum;
         floats(p).at[e] = score;
-        choice[e] = corrections == 0 ? score : score + float_at(corrections, e);
+        choice[e] = MIXED != 0 ? float_at(x, e) : corrections == 0 ? score : score + float_at(corrections, e);
     }
     barrier();
 }
@@ -80,6 +84,18 @@ candidate next_best(candidate last)
     return reduce_best(own);
 }
 
+/* The softmax at `best` over the experts that are left and within reach of it. */
+float weight_in_reach(candidate best)
+{
+    float sum = 0;
+    for (uint e = thread; e < EXPERTS; e += threads) {
+        float value = choice[e];
+        bool left = value < best.value || (value == best.value && e >= best.index);
+        if (left && (best.value - value) / max(abs(value), best.value) <= REACH) sum += exp(value - best.value);
+    }
+    return 1 / reduce_sum(sum);
+}
+
 void main()
 {
     uint token = gl_WorkGroupID.x;
@@ -90,9 +106,10 @@ void main()
     for (uint slot = 0; slot < SLOTS; slot++) {
         best = next_best(best);
         if (best.index == NO_INDEX) best = candidate(0, slot); /* only NaN is left */
+        float mixed = MIXED != 0 ? weight_in_reach(best) : 0;
         if (best.index % threads != thread) continue;
         chosen_experts[slot] = best.index;
-        chosen_weights[slot] = float_at(p, best.index);
+        chosen_weights[slot] = MIXED != 0 ? mixed : float_at(p, best.index);
     }
     barrier();
     precise float sum = 0;

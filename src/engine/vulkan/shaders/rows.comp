@@ -1,7 +1,8 @@
 #version 450
 /* What is done value by value to rows of n values.
  *   SCALE: y = scale x                      ADD: y += scale x
- *   CAP: y = cap tanh(scale x / cap)        GATE: y = f(x) other; f(x) without `other`
+ *   CAP: y = cap tanh(scale x / cap)        GATE: y = f(x) other; f(x) without `other`, which
+ *                                         for xIELU has the parameters
  *   SIGMOID: y *= sigmoid(x), the gates alternating with queries by head of `dim` values
  *   QUERIES: y = x, the queries alternating with gates by head
  *   MIX: y += sigmoid(other[row]) x         JOIN: y = scale (y + x)
@@ -35,8 +36,8 @@ float value_of(float x, float y, uint64_t beside, uint i)
     if (OPERATION == MIX) value = fma(sigmoid(float_at(beside, 0)), x, y);
     if (OPERATION == MULTIPLY) value = gate_multiply(GATE, x, float_at(beside, i), cap);
     if (OPERATION == GATED) {
-        value = gate_activate(GATE, x, scale, cap);
-        if (other != 0) value = gate_multiply(GATE, value, float_at(beside, i), cap);
+        value = GATE == GATE_XIELU ? xielu(x, beside) : gate_activate(GATE, x, scale, cap);
+        if (other != 0 && GATE != GATE_XIELU) value = gate_multiply(GATE, value, float_at(beside, i), cap);
     }
     return value;
 }

@@ -13,9 +13,11 @@ typedef struct layer {
     size_t heads, kv_heads, dim, pairs, slots, sequences;
     pj_dtype type;
     uint32_t window; /* UINT32_MAX: none */
+    bool chunked;    /* only keys since the last multiple of the window */
     bool neighbours, normed, sinks, scaled;
     float cap;
     size_t first;     /* column that rotates */
+    bool apart;       /* rotated alone, before they are stored */
     size_t value_dim; /* values are the first columns of the keys; 0: they are stored apart */
 } layer;
 
@@ -134,13 +136,15 @@ static void check_rope(layer l)
                             .qkv_stride = (uint32_t)stride,
                             .windowed = l.window != UINT32_MAX,
                             .scaled = l.scaled,
-                            .first = (uint32_t)l.first};
+                            .first = (uint32_t)l.first,
+                            .stores = !l.apart};
     pj_vk_rope_constants k = {32, l.type, l.normed ? PJ_VK_NORM_RMS : PJ_VK_NORM_NONE, l.neighbours,
                               EPS};
     BENCH_DISPATCH(PJ_VK_ROPE, &k, &args, (uint32_t)(l.heads + 2 * l.kv_heads), ROPE_TOKENS, 1);
     bench_run();
     const float *after = bench_result(args.qkv);
     double *want = bench_memory(l.dim * sizeof *want);
+    if (l.apart) assert_memory_equal(bench_result(args.keys), cache, cache_bytes);
     for (size_t t = 0; t < ROPE_TOKENS; t++)
         for (size_t h = 0; h < l.heads + 2 * l.kv_heads; h++) {
             bool query = h < l.heads, value = h >= l.heads + l.kv_heads;
@@ -149,7 +153,7 @@ static void check_rope(layer l)
                       value ? NULL : cosine + t * l.pairs, sine + t * l.pairs,
                       query && l.scaled ? (double)rope_rows[t].scale : 1, want);
             bench_assert_rows(after + t * stride + h * l.dim, l.dim, want, 1, l.dim, 1e-5);
-            if (!query)
+            if (!query && !l.apart)
                 check_cached(&l, bench_result(value ? args.values : args.keys), &rope_rows[t],
                              (h - l.heads) % l.kv_heads, want);
         }
@@ -159,6 +163,9 @@ static void heads_are_rotated_and_stored(void **state)
 {
     layer l = small;
     check_rope(l);
+    l.apart = true;
+    check_rope(l);
+    l.apart = false;
     l.type = PJ_F16;
     l.scaled = l.neighbours = true;
     check_rope(l);
@@ -210,7 +217,8 @@ static void values_are_rounded_as_on_the_cpu(void **state)
                             .heads = 1,
                             .kv_heads = 1,
                             .dim = DIM,
-                            .qkv_stride = 3 * DIM};
+                            .qkv_stride = 3 * DIM,
+                            .stores = 1};
     pj_vk_rope_constants k = {32, PJ_F16, PJ_VK_NORM_NONE, 0, EPS};
     BENCH_DISPATCH(PJ_VK_ROPE, &k, &args, 3, 1, 1);
     bench_run();
@@ -232,6 +240,7 @@ static void attend(const layer *l, const pj_vk_cache_row *row, const float *q, s
                    const void *keys, const void *values, const float *sinks, double *p, double *y)
 {
     size_t end = row->position + 1, begin = end > l->window ? end - l->window : 0;
+    if (l->chunked) begin = row->position - row->position % l->window;
     size_t first = cache_index(l, row->sequence, head * l->kv_heads / l->heads, 0);
     size_t base = l->window != UINT32_MAX ? row->base : 0;
     double largest = sinks ? sinks[head] : -INFINITY, sum = 0;
@@ -302,7 +311,9 @@ static void check_attention(attention_case c)
                                  .qkv_stride = (uint32_t)stride,
                                  .y_stride = (uint32_t)out + 3,
                                  .window = l->window,
-                                 .windowed = l->window != UINT32_MAX,
+                                 .windowed = l->chunked                ? PJ_VK_WINDOW_CHUNK
+                                             : l->window != UINT32_MAX ? PJ_VK_WINDOW_SLIDES
+                                                                       : PJ_VK_WINDOW_NONE,
                                  .split_keys = (uint32_t)((l->slots + c.splits - 1) / c.splits),
                                  .scale = 0.3f,
                                  .cap = l->cap};
@@ -361,6 +372,9 @@ static void many_queries_attend(void **state)
     l.cap = 2;
     check_attention((attention_case){l, rows, 31, 64, 2, 5, 8, 16, 1});
     check_attention((attention_case){l, rows, 1, 64, 2, 5, 8, 16, 1});
+    l.chunked = true;
+    check_attention((attention_case){l, rows, 31, 64, 2, 5, 8, 16, 1});
+    check_attention((attention_case){l, rows, 5, 64, 2, 1, 8, 16, 2});
 }
 
 /* Values that are the first columns of the keys, all of one head. */

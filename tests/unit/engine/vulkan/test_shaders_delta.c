@@ -65,6 +65,7 @@ static void channels_are_convolved(void **state)
 typedef struct rule {
     uint32_t key_heads, value_heads, key_dim, value_dim, threads, parts;
     bool tiled, scan;
+    float least, most; /* bounds of a scan's steps; 0: none */
 } rule;
 
 typedef struct rule_data {
@@ -111,6 +112,7 @@ static void scan_row(const rule *r, const rule_data *d, uint32_t head, size_t ro
     const float *c = b + r->key_heads * r->key_dim;
     const float *gates = d->strength + row * 2 * r->value_heads;
     double step = log1p(exp(gates[r->value_heads + head] + d->bias[head]));
+    if (r->most > 0) step = fmin(fmax(step, r->least), r->most);
     for (uint32_t j = 0; j < r->value_dim; j++) {
         y[j] = (double)d->skip[head] * x[j];
         for (uint32_t i = 0; i < r->key_dim; i++) {
@@ -157,7 +159,9 @@ static void check_rule(rule r)
         .value_dim = r.value_dim,
         .qkv_stride = (uint32_t)d.qkv_stride,
         .strength_stride = 2 * r.value_heads,
-        .y_stride = (uint32_t)d.y_stride};
+        .y_stride = (uint32_t)d.y_stride,
+        .least_step = r.least,
+        .most_step = r.most > 0 ? r.most : INFINITY};
     pj_vk_delta_rule_constants k = {r.threads, r.key_dim, r.parts, r.tiled, r.scan};
     uint32_t columns = r.threads / r.parts;
     BENCH_DISPATCH(PJ_VK_DELTA_RULE, &k, &args, (r.value_dim + columns - 1) / columns,
@@ -187,7 +191,7 @@ static void the_delta_rule_is_followed(void **state)
 static void states_are_scanned(void **state)
 {
     check_rule((rule){2, 4, 32, 24, 64, 4, false, true});
-    check_rule((rule){1, 3, 31, 33, 32, 2, false, true});
+    check_rule((rule){1, 3, 31, 33, 32, 2, false, true, 0.5f, 1});
 }
 
 int main(void)

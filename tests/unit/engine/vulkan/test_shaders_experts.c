@@ -13,6 +13,7 @@ typedef struct route_case {
     bool sigmoid, corrected, pair;
     uint32_t groups, kept; /* 0: one */
     float factor;          /* 0: 1 */
+    double reach;          /* one after the other; 0: not so */
 } route_case;
 
 typedef struct routed {
@@ -87,6 +88,30 @@ static void score_token(const route_case *c, const float *logits, const float *c
     for (uint32_t e = 0; e < c->experts; e++) p[e] /= sum;
 }
 
+/* One after the other, each weighted among those that are left and near enough. */
+static void mix_token(const route_case *c, const float *logits, double *p, uint32_t *chosen,
+                      double *weights)
+{
+    bool taken[64] = {false};
+    double all = 0;
+    for (uint32_t e = 0; e < c->experts; e++) all += p[e] = exp(logits[e]);
+    for (uint32_t e = 0; e < c->experts; e++) p[e] /= all;
+    for (uint32_t slot = 0; slot < c->slots; slot++) {
+        uint32_t best = UINT32_MAX;
+        double sum = 0;
+        for (uint32_t e = 0; e < c->experts; e++)
+            if (!taken[e] && (best == UINT32_MAX || logits[e] > logits[best])) best = e;
+        for (uint32_t e = 0; e < c->experts; e++) {
+            double distance = ((double)logits[best] - logits[e]) /
+                              fmax(fabs((double)logits[e]), (double)logits[best]);
+            if (!taken[e] && distance <= c->reach) sum += exp((double)logits[e] - logits[best]);
+        }
+        taken[best] = true;
+        chosen[slot] = best;
+        weights[slot] = 1 / sum;
+    }
+}
+
 static void check_order(const route_case *c, const uint32_t *chosen, const uint32_t *order)
 {
     for (uint32_t i = 1; i < c->slots; i++) assert_true(chosen[order[i - 1]] < chosen[order[i]]);
@@ -117,7 +142,9 @@ static void check_route(route_case c)
                                c.groups ? c.groups : 1,
                                c.groups ? c.kept : 1,
                                c.pair,
-                               c.groups ? c.factor : 1};
+                               c.groups ? c.factor : 1,
+                               c.reach > 0,
+                               (float)c.reach};
     BENCH_DISPATCH(PJ_VK_ROUTE, &k, &args, c.tokens, 1, 1);
     bench_run();
     const uint32_t *chosen = bench_result(args.chosen), *order = bench_result(args.order);
@@ -125,7 +152,9 @@ static void check_route(route_case c)
     double want_p[64], want_weights[8];
     uint32_t want[8];
     for (uint32_t t = 0; t < c.tokens; t++) {
-        if (c.groups)
+        if (c.reach > 0)
+            mix_token(&c, logits + t * stride, want_p, want, want_weights);
+        else if (c.groups)
             score_token(&c, logits + t * stride, corrections, factors, want_p, want, want_weights);
         else
             route_token(&c, logits + t * stride, factors, want_p, want, want_weights);
@@ -145,6 +174,45 @@ static void experts_are_chosen(void **state)
     check_route((route_case){32, 4, 17, true, false, false, true, true, true, 8, 3, 2.5f});
     check_route((route_case){48, 6, 9, false, true, false, false, false, false, 4, 2, 16});
     check_route((route_case){40, 5, 9, true, false, false, true, true, false, 1, 1, 1});
+    check_route((route_case){.experts = 37, .slots = 2, .tokens = 9, .reach = 0.4});
+    check_route((route_case){.experts = 16, .slots = 3, .tokens = 5, .ties = true, .reach = 0.02});
+}
+
+/* ---- weights that apply to the input -------------------------------------------------------- */
+
+static void check_weighed(bool sorted)
+{
+    enum { TOKENS = 5, EACH = 3, N = 70, STRIDE = N + 2, ENTRIES = TOKENS * EACH };
+    bench_begin();
+    float *x = bench_random_floats(TOKENS * STRIDE, 1), *weights = bench_random_floats(ENTRIES, 1);
+    uint32_t places[ENTRIES];
+    double want[ENTRIES * N];
+    for (uint32_t e = 0; e < ENTRIES; e++) places[e] = sorted ? e * 7 % ENTRIES : e;
+    pj_vk_weigh_args args = {.x = bench_input(x, TOKENS * STRIDE * sizeof *x),
+                             .y = bench_output(ENTRIES * N * sizeof *x),
+                             .weights = bench_input(weights, ENTRIES * sizeof *weights),
+                             .ones = bench_output(ENTRIES * sizeof *x),
+                             .places = sorted ? bench_input(places, sizeof places) : 0,
+                             .entries = ENTRIES,
+                             .n = N,
+                             .slots = EACH,
+                             .x_stride = STRIDE};
+    pj_vk_threads_constants k = {32};
+    BENCH_DISPATCH(PJ_VK_WEIGH, &k, &args, (N + 31) / 32, 4, 1);
+    bench_run();
+    const float *ones = bench_result(args.ones);
+    for (uint32_t e = 0; e < ENTRIES; e++) {
+        assert_true(ones[e] == 1);
+        for (uint32_t i = 0; i < N; i++)
+            want[places[e] * N + i] = (double)weights[e] * x[e / EACH * STRIDE + i];
+    }
+    bench_assert_rows(bench_result(args.y), N, want, ENTRIES, N, 1e-6);
+}
+
+static void inputs_are_weighed(void **state)
+{
+    check_weighed(false);
+    check_weighed(true);
 }
 
 /* ---- a block of experts ------------------------------------------------------------------- */
@@ -420,6 +488,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(experts_are_chosen),
+        cmocka_unit_test(inputs_are_weighed),
         cmocka_unit_test(few_tokens_pass_through_experts),
         cmocka_unit_test(experts_multiply_integers),
         cmocka_unit_test(many_tokens_pass_through_experts),

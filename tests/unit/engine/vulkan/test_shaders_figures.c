@@ -307,6 +307,7 @@ typedef struct figures_case {
     uint32_t window;
     bool sinks, half;
     float cap;
+    bool chunked;
 } figures_case;
 
 static const pj_vk_cache_row rows[TOKENS] = {
@@ -323,6 +324,7 @@ static void add_row(const figures_case *c, const pj_vk_cache_row *row, const flo
 {
     uint32_t end = row->position + 1, begin = end > c->window ? end - c->window : 0;
     uint32_t base = c->window != UINT32_MAX ? row->base : 0;
+    if (c->chunked) begin = row->position - row->position % c->window;
     double p[SLOTS + 1], largest = sink ? *sink : -INFINITY, sum = 0, entropy = 0, top = 0,
                          n = end - begin;
     for (uint32_t k = begin; k < end; k++) {
@@ -398,7 +400,9 @@ static void check_figures(figures_case c)
         .kv_heads = KV_HEADS,
         .qkv_stride = STRIDE,
         .window = c.window,
-        .windowed = c.window != UINT32_MAX,
+        .windowed = c.chunked                ? PJ_VK_WINDOW_CHUNK
+                    : c.window != UINT32_MAX ? PJ_VK_WINDOW_SLIDES
+                                             : PJ_VK_WINDOW_NONE,
         .scale = 0.7f,
         .cap = c.cap,
         .tau = 0.01f};
@@ -422,6 +426,7 @@ static void attention_is_described(void **state)
     check_figures((figures_case){.window = UINT32_MAX});
     check_figures((figures_case){.window = UINT32_MAX, .sinks = true, .cap = 1.5f});
     check_figures((figures_case){.window = 33, .sinks = true, .half = true});
+    check_figures((figures_case){.window = 33, .chunked = true});
 }
 
 int main(void)

@@ -89,7 +89,7 @@ static void rows_are_normalised(void **state)
 static void check_gather(pj_dtype type, size_t cols, bool listed, bool loaded)
 {
     enum { TABLE_ROWS = 9, ROWS = 5 };
-    static const uint32_t list[ROWS] = {8, 0, 3, 3, 7};
+    static const uint32_t list[ROWS] = {8, 0, 3, TABLE_ROWS + 1, 7}; /* one beyond: the first */
     bench_begin();
     unsigned char *table = bench_random_weights(type, TABLE_ROWS, cols);
     size_t row_bytes = pj_dtype_row_bytes(type, cols), y_stride = cols + 2;
@@ -109,14 +109,17 @@ static void check_gather(pj_dtype type, size_t cols, bool listed, bool loaded)
                               .rows = ROWS,
                               .cols = (uint32_t)cols,
                               .y_stride = (uint32_t)y_stride,
+                              .table_rows = TABLE_ROWS,
                               .scale = 1.5f};
     pj_vk_gather_constants k = {32, loaded ? pj_vk_weight_type(type) : type};
     BENCH_DISPATCH(PJ_VK_GATHER, &k, &args, (uint32_t)(cols / (16 * 32) + 1), ROWS, 1);
     bench_run();
     const float *y = bench_result(args.y);
     double *want = bench_memory(ROWS * cols * sizeof *want);
-    for (size_t i = 0; i < ROWS * cols; i++)
-        want[i] = 1.5 * values[(listed ? list[i / cols] : i / cols) * cols + i % cols];
+    for (size_t i = 0; i < ROWS * cols; i++) {
+        size_t row = listed ? list[i / cols] : i / cols;
+        want[i] = 1.5 * values[(row < TABLE_ROWS ? row : 0) * cols + i % cols];
+    }
     bench_assert_rows(y, y_stride, want, ROWS, cols, 1e-6);
     assert_true(isnan(y[cols]));
 }
@@ -148,6 +151,7 @@ static double gated_of(pj_vk_gate kind, double gate, double alpha, double limit)
     if (kind == PJ_VK_GATE_GELU)
         return 0.5 * gate * (1 + tanh(0.7978845608028654 * (gate + 0.044715 * pow(gate, 3))));
     if (kind == PJ_VK_GATE_SILU) return silu_of(gate);
+    if (kind == PJ_VK_GATE_RELU2) return gate > 0 ? gate * gate : 0;
     return fmin(gate, limit) / (1 + exp(-alpha * fmin(gate, limit)));
 }
 
@@ -213,11 +217,137 @@ static void values_are_mapped(void **state)
 {
     for (pj_vk_rows_operation o = 0; o <= PJ_VK_ROWS_JOIN; o++)
         if (o != PJ_VK_ROWS_GATE) check_rows((rows_case){o, 0, o == PJ_VK_ROWS_MIX});
-    for (pj_vk_gate gate = 0; gate <= PJ_VK_GATE_CLAMPED; gate++) {
+    for (pj_vk_gate gate = 0; gate <= PJ_VK_GATE_RELU2; gate++) {
         check_rows((rows_case){PJ_VK_ROWS_GATE, gate, true});
         check_rows((rows_case){PJ_VK_ROWS_GATE, gate, false});
         check_rows((rows_case){PJ_VK_ROWS_MULTIPLY, gate, true});
     }
+}
+
+/* xIELU, whose parameters are beside. */
+static void gates_have_parameters(void **state)
+{
+    static const float parameters[] = {0.8f, 1.3f, 0.5f, -1e-6f};
+    bench_begin();
+    float *x = bench_random_floats(TOKENS * N, 4);
+    double want[TOKENS * N];
+    pj_vk_rows_args args = {.x = bench_input(x, TOKENS * N * sizeof *x),
+                            .y = bench_output(TOKENS * N * sizeof *x),
+                            .other = bench_input(parameters, sizeof parameters),
+                            .rows = TOKENS,
+                            .n = N,
+                            .x_stride = N,
+                            .y_stride = N};
+    pj_vk_rows_constants k = {32, PJ_VK_ROWS_GATE, PJ_VK_GATE_XIELU};
+    BENCH_DISPATCH(PJ_VK_ROWS, &k, &args, (N + 31) / 32, 4, 1);
+    bench_run();
+    for (size_t i = 0; i < TOKENS * N; i++) {
+        double g = x[i], b = (double)parameters[2] * g, least = fmin(g, (double)parameters[3]);
+        want[i] = g > 0 ? (double)parameters[0] * g * g + b
+                        : (expm1(least) - g) * (double)parameters[1] + b;
+    }
+    bench_assert_rows(bench_result(args.y), N, want, TOKENS, N, 1e-6);
+}
+
+static void gates_are_cut(void **state)
+{
+    enum { STRIDE = N + 3 };
+    bench_begin();
+    float *x = bench_random_floats(TOKENS * STRIDE, 2);
+    pj_vk_cut_args args = {.x = bench_input(x, TOKENS * STRIDE * sizeof *x),
+                           .y = bench_output(TOKENS * N * sizeof *x),
+                           .rows = TOKENS,
+                           .n = N,
+                           .x_stride = STRIDE,
+                           .y_stride = N};
+    pj_vk_cut_constants k = {32, 0.7f};
+    BENCH_DISPATCH(PJ_VK_CUT, &k, &args, 4, 1, 1);
+    bench_run();
+    for (size_t t = 0; t < TOKENS; t++) {
+        double mean = 0, square = 0, want[N];
+        for (size_t i = 0; i < N; i++) mean += x[t * STRIDE + i] / (double)N;
+        for (size_t i = 0; i < N; i++) square += pow(x[t * STRIDE + i] - mean, 2) / N;
+        for (size_t i = 0; i < N; i++)
+            want[i] = fmax(0, x[t * STRIDE + i] - mean - (double)0.7f * sqrt(square));
+        bench_assert_rows((const float *)bench_result(args.y) + t * N, N, want, 1, N, 1e-5);
+    }
+}
+
+/* ---- several residual streams ---------------------------------------------------------------- */
+
+enum { STREAMS = 3, ACTIVE = 1 };
+
+static void check_streams(bool correct, bool scaled)
+{
+    enum { ALL = STREAMS * N + 1, FACTORS = STREAMS * STREAMS };
+    bench_begin();
+    float *factors = bench_random_floats(TOKENS * FACTORS, 1), *scale = bench_random_floats(N, 2);
+    float *streams = bench_random_floats(TOKENS * ALL, 1), *x = bench_random_floats(TOKENS * N, 1);
+    pj_vk_streams_args args = {.coefficients = bench_input(factors, TOKENS * FACTORS * sizeof *x),
+                               .streams = bench_updated(streams, TOKENS * ALL * sizeof *x),
+                               .x = bench_updated(x, TOKENS * N * sizeof *x),
+                               .scale = scaled ? bench_input(scale, N * sizeof *x) : 0,
+                               .rows = TOKENS,
+                               .n = N,
+                               .coefficients_stride = FACTORS,
+                               .streams_stride = ALL,
+                               .x_stride = N};
+    pj_vk_streams_constants k = {32, STREAMS, ACTIVE, correct};
+    BENCH_DISPATCH(PJ_VK_STREAMS, &k, &args, (N + 31) / 32, 4, 1);
+    bench_run();
+    double all[TOKENS * STREAMS * N], own[TOKENS * N];
+    for (size_t t = 0; t < TOKENS; t++)
+        for (size_t i = 0; i < N; i++) {
+            const float *before = streams + t * ALL + i, *c = factors + t * FACTORS;
+            for (size_t j = 0; j < STREAMS; j++) {
+                double value = before[j * N];
+                for (size_t from = 0; from < STREAMS && !correct; from++)
+                    value += (double)c[j * STREAMS + from] * before[from * N];
+                if (correct)
+                    value += (1 + (double)c[j]) * ((double)x[t * N + i] - before[ACTIVE * N]);
+                all[(t * STREAMS + j) * N + i] = value;
+                if (j == ACTIVE) own[t * N + i] = value * (scaled ? (double)scale[i] : 1);
+            }
+        }
+    bench_assert_rows(bench_result(args.streams), ALL, all, TOKENS, STREAMS * N, 1e-5);
+    bench_assert_rows(bench_result(args.x), N, own, TOKENS, N, 1e-5);
+}
+
+static void streams_are_mixed(void **state)
+{
+    check_streams(false, false);
+    check_streams(true, false);
+    check_streams(true, true);
+}
+
+static double mean_square(const float *x)
+{
+    double sum = 0;
+    for (size_t i = 0; i < N; i++) sum += (double)x[i] * x[i];
+    return sum / N;
+}
+
+/* Of nothing as much as the bound allows. */
+static void magnitudes_are_matched(void **state)
+{
+    bench_begin();
+    float *x = bench_random_floats(TOKENS * N, 1), *like = bench_random_floats(TOKENS * N, 3);
+    for (size_t i = 0; i < N; i++) x[i] *= 1e-4f;
+    pj_vk_match_args args = {.x = bench_updated(x, TOKENS * N * sizeof *x),
+                             .like = bench_input(like, TOKENS * N * sizeof *x),
+                             .rows = TOKENS,
+                             .n = N,
+                             .x_stride = N,
+                             .like_stride = N};
+    pj_vk_threads_constants k = {32};
+    BENCH_DISPATCH(PJ_VK_MATCH, &k, &args, 4, 1, 1);
+    bench_run();
+    double want[TOKENS * N];
+    for (size_t t = 0; t < TOKENS; t++)
+        for (size_t i = 0; i < N; i++)
+            want[t * N + i] =
+                x[t * N + i] * sqrt(mean_square(like + t * N) / fmax(mean_square(x + t * N), 1e-5));
+    bench_assert_rows(bench_result(args.x), N, want, TOKENS, N, 1e-5);
 }
 
 static void heads_are_copied(void **state)
@@ -286,9 +416,11 @@ static void the_peak_writes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_normalised), cmocka_unit_test(rows_of_every_type_are_gathered),
-        cmocka_unit_test(values_are_mapped),   cmocka_unit_test(heads_are_copied),
-        cmocka_unit_test(every_quad_is_read),  cmocka_unit_test(the_peak_writes_nothing),
+        cmocka_unit_test(rows_are_normalised),   cmocka_unit_test(rows_of_every_type_are_gathered),
+        cmocka_unit_test(values_are_mapped),     cmocka_unit_test(heads_are_copied),
+        cmocka_unit_test(gates_have_parameters), cmocka_unit_test(gates_are_cut),
+        cmocka_unit_test(streams_are_mixed),     cmocka_unit_test(magnitudes_are_matched),
+        cmocka_unit_test(every_quad_is_read),    cmocka_unit_test(the_peak_writes_nothing),
     };
     return bench_main(tests);
 }

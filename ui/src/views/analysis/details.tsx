@@ -3,7 +3,7 @@
 import { useMemo } from 'preact/hooks';
 import { partColour, partOf } from '../../charts/parts';
 import { phaseLabel } from '../../charts/theme';
-import { energy, known, percent, power, time } from '../../core/format';
+import { energy, known, percent, plain, power, time } from '../../core/format';
 import { isKnown, type Quantity, quantity } from '../../core/quantity';
 import { typicalToken } from '../../core/run_energy';
 import { quantile } from '../../core/stats';
@@ -290,6 +290,14 @@ function ScopeFigures(props: {
             <Explain of={HELP.power}>Mean power</Explain>
           </dt>
           <dd>{isKnown(mw) ? power(mw.value) : '–'}</dd>
+        </>
+      )}
+      {q && isKnown(q) && !whole && !net && (
+        <>
+          <dt>
+            <Explain of="delay">Energy-delay product</Explain>
+          </dt>
+          <dd data-figure="delay">{plain((q.value * ms) / 1e6)} J·s</dd>
         </>
       )}
       {f.tokens > 1 && isKnown(meanOf) && (

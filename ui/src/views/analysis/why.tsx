@@ -71,7 +71,7 @@ function against(t: TokenRow, s: Summary): string | null {
 
 /** Of the chosen token. */
 export function WhyToken({ data }: { data: RunData }) {
-  const { token } = selection.value;
+  const { token, layer, component } = selection.value;
   const rows = data.tokens.value.data ?? [];
   const t = token === null ? undefined : rows.find((x) => x.token === token);
   const s = data.summary.value.data;
@@ -91,9 +91,11 @@ export function WhyToken({ data }: { data: RunData }) {
       ? excesses(spans.value.data, t.phase, usual, t.duration_ms)
       : [];
   if (!head && !list.length) return null;
+  // Beside the figures of a part, those of its token need their name.
+  const whole = layer === null && component === null ? '' : `Token ${t.token} as a whole: `;
   return (
     <div class="note why" data-testid="why-token">
-      {head && <p>{head}.</p>}
+      {head && <p>{`${whole}${head}.`}</p>}
       {list.length > 0 && (
         <ul>
           {list.map((e) => (

@@ -18,6 +18,8 @@ export const FIELDS = [
   'engine',
   'machine',
   'tag',
+  'session',
+  'commit',
   'experiment',
   'threads',
   'isa',

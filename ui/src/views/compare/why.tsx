@@ -95,6 +95,7 @@ export function WhyPanel({ a, b }: { a: string; b: string }) {
           ))}
         </tbody>
       </table>
+      {w?.unplaced && <p class="note">{capital(w.unplaced)}.</p>}
       {w && disturbances(w) && <p class="note">{disturbances(w)}</p>}
     </Panel>
   );
@@ -105,7 +106,8 @@ const nothingOf = (w: Why): string | null => {
   if (w.findings.length) return null;
   const nothing =
     'No cause is named: no part differs by 1 % of the energy of A and beyond its interval.';
-  return [nothing, disturbances(w)].filter(Boolean).join(' ');
+  const unplaced = w.unplaced ? capital(`${w.unplaced}.`) : null;
+  return [nothing, unplaced, disturbances(w)].filter(Boolean).join(' ');
 };
 
 function summaryOf(w: Why): string {

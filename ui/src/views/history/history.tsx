@@ -31,6 +31,7 @@ import { Bulk } from './bulk';
 import { RunDetailPanel } from './detail';
 import { GroupedList, GroupRows } from './grouped';
 import { COLUMNS, type Column, Row } from './row';
+import { SessionsPanels } from './sessions';
 
 const PAGE = 50;
 const NONE: RunSummary[] = [];
@@ -188,6 +189,7 @@ export function HistoryView() {
           )}
           {!s.group && <Pager total={total} />}
         </section>
+        <SessionsPanels stamp={`${finished.value} ${changed.value} ${s.calm}`} />
         <div class="pareto-jump">{pareto}</div>
       </div>
       {s.run && <RunDetailPanel key={s.run} id={s.run} onDelete={setDoomed} />}

@@ -182,7 +182,10 @@ export function Row({
         {time(r.total_duration_ms)}
       </td>
       <td data-col="energy" class={na(r.total_energy_mj)} data-label="Energy">
-        <span title={runEnergy(r, unit.value)}>{shortEnergy(r)}</span> <PartialBadge run={r} />
+        <span title={runEnergy(r, unit.value)}>{shortEnergy(r)}</span>
+        {/* Where there is no room for the column of states, too. */}
+        {r.energy_source === 'modelled' && <abbr title="Modelled, not measured">~</abbr>}{' '}
+        <PartialBadge run={r} />
       </td>
       <td
         class={na(primaryJoules(r))}

@@ -1,0 +1,226 @@
+/* Every option of every command refuses what its values cannot be, in one line that names the
+ * option, before the command begins: "--help" stands behind each value, which is printed instead
+ * where the value was taken. Options are read from the commands themselves; one whose kind of value
+ * is not known here fails. */
+#include "cli/options.h"
+#include "cli/terminal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define GROUP(title)
+#define COMMAND(name) extern const pj_command pj_command_##name;
+#include "cli/commands.def"
+#undef COMMAND
+
+const pj_command pj_command_help = {.name = "help"}; /* of the program alone; it has no options */
+
+static const pj_command *const commands[] = {
+#define COMMAND(name) &pj_command_##name,
+#include "cli/commands.def"
+#undef COMMAND
+#undef GROUP
+};
+
+/* What values of a kind may be: of an option of this name, or of this name of its values; the first
+ * line that fits counts. Whatever the kind, a value must not be empty where there is a bad one. */
+#define NUMBERS "abc", "nan", "inf", "1e999", "-1000000", "99999999999999999999999", "1x", "0x"
+#define NO_FILE "/nonexistent/x", "."
+static const struct kind {
+    const char *option, *value_name, *good, *bad[12];
+} kinds[] = {
+    {"note", "TEXT", "", {NULL}},
+    {"system", "TEXT", "", {NULL}},
+    {"prompt", "TEXT", "a", {NULL}},
+    /* files and folders */
+    {"db", "FILE", "none", {".", ""}},
+    {"db", "URL", "postgresql://db/x", {""}},
+    {"power", "FILE.csv", "/dev/null", {NO_FILE, ""}},
+    {"output", "FILE", "-", {NO_FILE, "/dev/null/x", "new/", ""}},
+    {"save", NULL, "new", {NO_FILE, "-", ""}},
+    {"junit", NULL, "new", {NO_FILE, "-", ""}},
+    {"markdown", NULL, "new", {NO_FILE, "-", ""}},
+    {"logits", NULL, "/dev/full", {NO_FILE, "-", ""}},
+    {"record", NULL, "new", {NO_FILE, "-", ""}},
+    {NULL, "FILE", "/dev/null", {NO_FILE, ""}},
+    {NULL, "FILE.json", "/dev/null", {NO_FILE, ""}},
+    {NULL, "DIR", ".", {"nosuch", "/dev/null", ""}},
+    /* numbers; these have bounds above 1 */
+    {"runs", "N", "40", {NUMBERS, ""}},
+    {"steps", "N", "5", {NUMBERS, ""}},
+    {"blocks", "N", "3", {NUMBERS, ""}},
+    {NULL, "N", "1", {NUMBERS, ""}},
+    {NULL, "M", "1", {NUMBERS, ""}},
+    {NULL, "K", "1", {NUMBERS, ""}},
+    {NULL, "T", "1", {NUMBERS, ""}},
+    {NULL, "P", "1", {NUMBERS, ""}},
+    {NULL, "F", "1", {NUMBERS, ""}},
+    {NULL, "J", "1", {NUMBERS, ""}},
+    {NULL, "W", "1", {NUMBERS, ""}},
+    {NULL, "X", "1", {NUMBERS, ""}},
+    {NULL, "Y", "1", {NUMBERS, ""}},
+    {NULL, "G", "1", {NUMBERS, ""}},
+    {NULL, "S", "1", {NUMBERS, ""}},
+    {NULL, "MS", "1", {NUMBERS, ""}},
+    {NULL, "KG", "1", {NUMBERS, ""}},
+    {NULL, "USD", "1", {NUMBERS, ""}},
+    {NULL, "PERCENT", "1", {NUMBERS, ""}},
+    {NULL, "SHARE", "3%", {NUMBERS, ""}},
+    {NULL, "1%", "1%", {NUMBERS, ""}},
+    {"from", "TIME", "2026-01-31", {NUMBERS, ""}},
+    {"to", "TIME", "2026-01-31T12:00:00Z", {NUMBERS, ""}},
+    {NULL, "TIME", "100ms", {NUMBERS, "0", ""}},
+    {NULL, "AGE", "30d", {NUMBERS, ""}},
+    {NULL, "1,2", "1,2", {NUMBERS, ""}},
+    {NULL, "N,M", "1,2", {NUMBERS, ""}},
+    {"ids", NULL, "1,2", {NUMBERS, ""}},
+    {"decode", NULL, "1,2", {NUMBERS, ""}},
+    /* addresses */
+    {"url", NULL, "http://127.0.0.1:1/v1", {"ftp://x", "http://", "http://a:99999", "a b", ""}},
+    {"join", NULL, "https://fleet.lab", {"ftp://x", "http://", "http://a:99999", "a b", ""}},
+    {"otlp", NULL, "http://u:p@otel.lab:4318", {"abc", "http://", "ftp://x", "/", ""}},
+    {"listen", NULL, "127.0.0.1:0", {"abc", "a:99999", "a b:1", ""}},
+    {"allow-host", NULL, "energy.lab", {"a b", "http://a", "a/b", ""}},
+    {NULL, "ORIGIN", "http://localhost:5173", {"abc", "://a", "http://a b", "http://a/b", ""}},
+    /* texts with a form */
+    {"power", "LIST", "sim", {"nosuch", "sim,sim", "none,sim", ""}},
+    {"columns", NULL, "run,net", {"abc", "run,abc", "run,,net", ","}},
+    {"dtypes", NULL, "bf16,f32", {"abc", "bf16,abc", ",", ""}},
+    {"region", NULL, "eu", {"atlantis", ""}},
+    {"session", NULL, "a-1", {"a b", "a\nb", ""}},
+    {NULL,
+     "SHAPE",
+     "weights=1e9,context=1e5",
+     {"abc", "weights=nan", "weights=-1", "weights=1e999", ""}},
+    {NULL, "LINE", "X-A: b", {"abc", ": b", "A: b\r\nC: d", ""}},
+    {NULL, "NAME=FIGURE:UNIT", "energy_kwh=total:kWh", {"abc", "a=b", "a=total:parsec", ""}},
+    {NULL, "OLD=NEW", "hw.energy=acme.energy", {"abc", "hw.energy=", "no=name", ""}},
+    {NULL, "ID=BIAS", "42=-100", {"abc", "42", "42=nan", "42=1e9", "-1=1", "42=1x", ""}},
+    {NULL, "NAME=VALUE", "a=", {"abc", "=b", ""}},
+    {NULL, "SOURCE=GAIN", "rapl=1.02", {"abc", "=1", ""}},
+    /* Only the machine, the database or another program knows them: the command asks before it
+       stores anything. */
+    {NULL, "MODEL", "x", {""}},
+    {NULL, "DEVICE", "cpu", {""}},
+    {"by", "FIELD", "x", {""}},
+    {NULL, "BASELINE", "x", {""}},
+    {NULL, "ENGINE", "perjoule", {""}},
+    {NULL, "A,B", "x", {""}},
+    {NULL, "LIST", "1,2", {""}},
+    /* any text but none */
+    {NULL, "ADDRESS", "127.0.0.1", {""}},
+    {NULL, "COMMAND", "true", {""}},
+    {NULL, "NAME", "x", {""}},
+    {NULL, "TYPE", "x", {""}},
+    {NULL, "TAG", "x", {""}},
+    {NULL, "TEXT", "x", {""}},
+    {NULL, "TOKEN", "x", {""}},
+    {NULL, "SECRET", "x", {""}},
+};
+
+static FILE *answers, *errors; /* where standard output and error go */
+
+/* Runs the command without a process of its own; *text is what it printed, to be freed. */
+static int run(const pj_command *command, FILE *from, char **text, const char *a, const char *b,
+               const char *c)
+{
+    char *words[] = {strdup(command->name), strdup(a), b ? strdup(b) : NULL, c ? strdup(c) : NULL,
+                     NULL};
+    int count = 2 + !!b + !!c, kept[] = {dup(1), dup(2)};
+    fflush(stdout);
+    rewind(answers), rewind(errors);
+    assert_int_equal(ftruncate(fileno(answers), 0) + ftruncate(fileno(errors), 0), 0);
+    dup2(fileno(answers), 1), dup2(fileno(errors), 2);
+    char *left[5];
+    memcpy(left, words, sizeof left); /* parsing moves positional arguments */
+    int code = command->run(command, count, left);
+    fflush(stdout), fflush(stderr);
+    for (int i = 0; i < 2; i++) dup2(kept[i], i + 1), close(kept[i]);
+    for (int i = 0; i < 4; i++) free(words[i]);
+    long bytes = lseek(fileno(from), 0, SEEK_END);
+    *text = calloc(1, (size_t)bytes + 1);
+    assert_int_equal(pread(fileno(from), *text, (size_t)bytes, 0), bytes);
+    return code;
+}
+
+static bool expect(const pj_command *command, const char *option, const char *value, bool is_good)
+{
+    char name[64], start[128], *said;
+    snprintf(name, sizeof name, "--%s", option);
+    snprintf(start, sizeof start, "perjoule %s: %s ", command->name, name);
+    int code = run(command, errors, &said, name, value, "--help");
+    const char *line = strchr(said, '\n');
+    bool right = is_good ? code == PJ_EXIT_OK && !*said
+                         : code == PJ_EXIT_USAGE && strncmp(said, start, strlen(start)) == 0 &&
+                               line && !line[1];
+    if (!right)
+        print_error("perjoule %s %s '%s': exit code %d: %s\n", command->name, name, value, code,
+                    said);
+    free(said);
+    return right;
+}
+
+static const struct kind *kind_of(const char *option, const char *value_name)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if ((!kinds[i].option || strcmp(kinds[i].option, option) == 0) &&
+            (!kinds[i].value_name || strcmp(kinds[i].value_name, value_name) == 0))
+            return &kinds[i];
+    return NULL;
+}
+
+static bool check_option(const pj_command *command, const char *name, const char *value_name,
+                         const char *choices)
+{
+    const struct kind *kind = kind_of(name, value_name);
+    if (*choices && !(kind && kind->option)) /* the only ones, or suggestions */
+        return expect(command, name, "abc", false) & expect(command, name, "", false);
+    if (!kind) {
+        print_error("perjoule %s --%s %s: which values are refused?\n", command->name, name,
+                    value_name);
+        return false;
+    }
+    bool right = expect(command, name, kind->good, true);
+    for (int i = 0; kind->bad[i]; i++) right &= expect(command, name, kind->bad[i], false);
+    return right;
+}
+
+static void values_that_cannot_be_are_refused(void **state)
+{
+    int options = 0, wrong = 0;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char *listed;
+        if (!commands[i]->run || strcmp(commands[i]->name, "bench") == 0)
+            continue; /* another program's */
+        assert_int_equal(run(commands[i], answers, &listed, "--list-options", NULL, NULL),
+                         PJ_EXIT_OK);
+        for (char *row = listed, *next; *row; row = next) {
+            next = row + strcspn(row, "\n");
+            next += *next == '\n';
+            const char *name = strsep(&row, "\t"), *value_name = strsep(&row, "\t"),
+                       *choices = strsep(&row, "\t");
+            if (!*value_name) continue; /* a flag */
+            wrong += !check_option(commands[i], name, value_name, choices);
+            options++;
+        }
+        free(listed);
+    }
+    assert_true(options > 200);
+    assert_int_equal(wrong, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(values_that_cannot_be_are_refused)};
+    answers = tmpfile(), errors = tmpfile();
+    if (!answers || !errors) return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
