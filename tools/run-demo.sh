@@ -1,5 +1,5 @@
 #!/bin/sh
-# Profiles the demo model once, then serves the dashboard. Usage: run-demo.sh PROGRAM PORT
+# Profiles the demo model ten times, then serves the dashboard. Usage: run-demo.sh PROGRAM PORT
 # Later invocations keep the first profile and only start the server. Ctrl-C shuts it down cleanly.
 set -eu
 program=$1 port=$2

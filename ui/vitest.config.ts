@@ -17,7 +17,7 @@ export default defineConfig({
           name: 'e2e',
           environment: 'node',
           include: ['tests/e2e/**/*.test.ts'],
-          retry: 2, // retries for browsers on a busy machine; a real defect fails three times
+          globalSetup: ['tests/e2e/setup.ts'],
           maxWorkers: 2, // run in parallel: each file has its own server and browser, and mostly waits
           testTimeout: 240_000,
           hookTimeout: 240_000,

@@ -1,40 +1,25 @@
-// Chromium for the tests: one browser per file, one context per test. Console errors, page errors and blocked
-// resources are collected; a test with any of them fails.
-import { existsSync } from 'node:fs';
+// Chromium for the tests: one browser for all files (setup.ts), in it one page per file, which a test leaves as if it
+// were new. Console errors, page errors and blocked resources are collected; a test with any of them fails.
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { inject } from 'vitest';
+import { HOW } from './chromium.ts';
 
-export const CHROMIUM = [
-  '/usr/bin/chromium-headless-shell',
-  '/usr/bin/chromium',
-  '/usr/bin/chromium-browser',
-  '/usr/bin/google-chrome',
-].find((p) => existsSync(process.env.CHROMIUM ?? p));
+declare module 'vitest' {
+  export interface ProvidedContext {
+    /** Address of the browser; empty if there is none. */
+    browser: string;
+    noBrowser: string;
+  }
+}
 
-export const launch = (): Promise<Browser> =>
-  chromium.launch({
-    executablePath: process.env.CHROMIUM ?? CHROMIUM,
-    args: [
-      '--no-sandbox',
-      '--disable-gpu',
-      '--force-color-profile=srgb',
-      // Disables Chromium's background requests, which fail in a closed network.
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-quic',
-      '--disable-sync',
-    ],
-  });
+/** A browser of one's own. */
+export const launch = (): Promise<Browser> => chromium.launch(HOW);
+
+/** The browser of all test files; closing it closes the pages that this file has opened. */
+export const sharedBrowser = (): Promise<Browser> => chromium.connect(inject('browser'));
 
 /** Why no browser can be started here; empty if one can. */
-export const noBrowser = async (): Promise<string> => {
-  if (!CHROMIUM && !process.env.CHROMIUM) return 'no Chromium is installed';
-  try {
-    await (await launch()).close();
-    return '';
-  } catch (e) {
-    return `Chromium does not start here: ${(e as Error).message.split('\n')[0]}`;
-  }
-};
+export const noBrowser = (): string => inject('noBrowser');
 
 export interface Opened {
   page: Page;
@@ -53,15 +38,31 @@ export interface How {
   scale?: number;
 }
 
+/** Pages that a test has closed. The next one takes such a page: a new one would compile the scripts again, which is
+ * most of what a visit costs. */
+const idle = new Map<Browser, Page[]>();
+
 export async function open(browser: Browser, url: string, how: How = {}): Promise<Opened> {
-  const context = await browser.newContext({
-    viewport: { width: how.width ?? 1280, height: how.height ?? 900 },
+  const viewport = { width: how.width ?? 1280, height: how.height ?? 900 };
+  const media = {
     colorScheme: how.dark ? 'dark' : 'light',
     reducedMotion: how.still ? 'reduce' : 'no-preference',
-    deviceScaleFactor: how.scale ?? 1,
-    acceptDownloads: true,
-  });
-  const page = await context.newPage();
+  } as const;
+  const used = how.scale ? undefined : idle.get(browser)?.pop();
+  const page =
+    used ??
+    (await browser.newPage({
+      viewport,
+      ...media,
+      deviceScaleFactor: how.scale ?? 1,
+      acceptDownloads: true,
+    }));
+  const context = page.context();
+  if (used) {
+    await page.setViewportSize(viewport);
+    await page.emulateMedia(media);
+    await page.mouse.move(0, 0);
+  }
   const problems: string[] = [];
   const note = (text: string) => {
     if (!how.expected?.test(text)) problems.push(text);
@@ -71,7 +72,32 @@ export async function open(browser: Browser, url: string, how: How = {}): Promis
     if (m.type() === 'error') note(`console: ${m.text()}`);
   });
   await page.goto(url);
-  return { page, context, problems, close: () => context.close() };
+  let closed = false;
+  const close = async () => {
+    if (closed) return;
+    closed = true;
+    if (how.scale || page.isClosed()) return context.close();
+    await forget(page);
+    idle.set(browser, [...(idle.get(browser) ?? []), page]);
+  };
+  return { page, context, problems, close };
+}
+
+/** Takes from a page what its test has brought: listeners, routes, what is stored, and what still runs: it is left at
+ * a picture of the same server, because a page of another site would be another process. */
+async function forget(page: Page): Promise<void> {
+  page.removeAllListeners();
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
+  await page.context().clearCookies();
+  await page.context().setOffline(false);
+  await page
+    .evaluate(() => {
+      localStorage.clear();
+      sessionStorage.clear();
+    })
+    .catch(() => undefined); // a page without an origin stores nothing
+  const url = page.url();
+  if (url.startsWith('http')) await page.goto(new URL('/favicon.svg', url).href).catch(() => null);
 }
 
 /** A page address with the test hooks on. */

@@ -9,6 +9,7 @@ import { at } from './browser.ts';
 import { chartHas } from './charts.ts';
 import {
   expectProblems,
+  leave,
   nowSays,
   openAt,
   page,
@@ -95,7 +96,7 @@ scenarios('every claim of an analysis holds', () => {
         await detail.getByText('Mean token').waitFor();
         expect(await detail.innerText()).not.toContain('Per output token');
       } finally {
-        await page?.close();
+        await leave();
         await cold.close();
       }
     },
@@ -105,7 +106,7 @@ scenarios('every claim of an analysis holds', () => {
     'a batch of more than ten thousand tokens is shown to its last',
     async () => {
       const ask = { prompt: 'Many', max_length: 90, batch_size: 128, ignore_eos: true };
-      const { run_id } = await generate(target.url, { ...ask, profiling_depth: 'module' });
+      const { run_id } = await generate(target.url, { ...ask, profiling_depth: 'off' });
       await visit({ view: 'analysis', run: run_id });
       await expect
         .poll(() => page.locator('.slider-text').innerText(), { timeout: 60_000 })
@@ -163,7 +164,7 @@ scenarios('every claim of an analysis holds', () => {
       await chartHas(page, 'icicle', 'shown');
       expect(await page.locator('main').innerText()).not.toMatch(/recorded nothing|depth off/);
     } finally {
-      await page?.close();
+      await leave();
       await own.close();
     }
   });
@@ -202,7 +203,7 @@ scenarios('every claim of an analysis holds', () => {
         expect(middle).toBeGreaterThan(15_000); // above idle
         expect(live.some((mw) => Math.abs(mw / middle - 1) < 0.15)).toBe(true);
       } finally {
-        await page?.close();
+        await leave();
         await cold.close();
       }
     },
@@ -236,7 +237,7 @@ scenarios('every claim of an analysis holds', () => {
         await expect.poll(() => page.locator('[aria-busy=true]').count()).toBe(0);
       }
     } finally {
-      await page?.close();
+      await leave();
       await own.close();
       rmSync(folder, { recursive: true, force: true });
     }

@@ -4,11 +4,11 @@ import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { at, type How, launch, noBrowser, type Opened, open, until } from './browser.ts';
+import { at, type How, noBrowser, type Opened, open, sharedBrowser, until } from './browser.ts';
 import { brush, chartHas } from './charts.ts';
 import { FIXTURE, generate, missing, startTarget, type Target } from './target.ts';
 
-const why = missing || (FIXTURE ? 'needs the real server' : '') || (await noBrowser());
+const why = missing || (FIXTURE ? 'needs the real server' : '') || noBrowser();
 if (why) process.stderr.write(`skipped: what the page once said wrongly (${why})\n`);
 
 interface Token {
@@ -66,7 +66,7 @@ describe.skipIf(why)('the page says what is so', () => {
   let expected: RegExp | undefined;
 
   beforeAll(async () => {
-    browser = await launch();
+    browser = await sharedBrowser();
     target = await startTarget('sim:seed=9,period_ms=1,kind=counter');
     const ask = { profiling_depth: 'deep', max_length: 48 };
     run = (await generate(target.url, { prompt: 'Once upon a time', ...ask })).run_id;
@@ -517,6 +517,16 @@ describe.skipIf(why)('the page says what is so', () => {
     await page.getByLabel('Sequence').selectOption('2');
     await expect.poll(async () => mj(await figure())).toBeLessThan(want / 3);
     await expect.poll(async () => mj(await figure())).toBeGreaterThan(want / 6);
+    // Steps go from token to token of that sequence alone, each with its energy.
+    const own = tokens.filter((t) => t.sequence === 2).map((t) => String(t.token));
+    await page.locator('h1').first().click();
+    for (let step = 0; step < 3; step++) {
+      await page.keyboard.press('.');
+      await expect.poll(() => query().get('token')).toBe(own[step]);
+      await expect.poll(async () => mj(await figure())).toBeGreaterThan(0);
+    }
+    const slider = page.getByLabel('Token', { exact: true });
+    expect(Number(await slider.getAttribute('max'))).toBe(own.length - 1);
     await page.goto(at(target.url, { view: 'history' }));
     await page.locator('.runs tbody tr').first().locator('td[data-label="Typical token"]').click();
     await expect.poll(() => query().get('run')).not.toBe(null);

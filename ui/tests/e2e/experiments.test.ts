@@ -6,11 +6,11 @@ import { join, resolve } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { axe } from './axe.ts';
-import { at, type How, launch, noBrowser, type Opened, open } from './browser.ts';
+import { at, type How, noBrowser, type Opened, open, sharedBrowser, until } from './browser.ts';
 import { chartHas } from './charts.ts';
 import { DEMO, FIXTURE, missing, startTarget, type Target } from './target.ts';
 
-const why = missing || (FIXTURE ? 'needs the real server' : '') || (await noBrowser());
+const why = missing || (FIXTURE ? 'needs the real server' : '') || noBrowser();
 if (why) process.stderr.write(`skipped: experiments (${why})\n`);
 
 interface Result {
@@ -31,7 +31,7 @@ describe.skipIf(why)('experiments', () => {
   const POWER = 'sim:seed=5,period_ms=1,kind=counter';
 
   beforeAll(async () => {
-    browser = await launch();
+    browser = await sharedBrowser();
     folder = mkdtempSync(join(tmpdir(), 'perjoule-experiments-'));
     const db = join(folder, 'runs.db');
     const common = [
@@ -242,14 +242,14 @@ describe.skipIf(why)('experiments', () => {
   });
 
   test('it is accessible, and fits a phone', async () => {
-    for (const dark of [false, true]) {
-      await visit({ experiment: 'sweep' }, { dark, still: true });
-      await chartHas(page, 'front', 'count');
-      expect(await axe(page)).toEqual([]);
-      await o.close();
-    }
-    await visit({ experiment: 'sweep' }, { width: 390, height: 844 });
+    await visit({ experiment: 'sweep' }, { still: true });
     await chartHas(page, 'front', 'count');
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme });
+      await until(page, (t) => document.documentElement.dataset.theme === t, colorScheme);
+      expect(await axe(page), colorScheme).toEqual([]);
+    }
+    await page.setViewportSize({ width: 390, height: 844 });
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(
       390,
     );

@@ -3,17 +3,19 @@
 // bindings; the hooks that set them are installed by `scenarios()`.
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vitest';
-import { at, type How, launch, noBrowser, type Opened, open } from './browser.ts';
+import { at, type How, noBrowser, type Opened, open, sharedBrowser } from './browser.ts';
 import { FIXTURE, generate, missing, startTarget, type Target } from './target.ts';
 
-const why = missing || (await noBrowser());
+const why = missing || noBrowser();
 if (why) process.stderr.write(`skipped: the dashboard against the real server (${why})\n`);
 
 export let browser: Browser;
 export let target: Target;
 export let runs: string[];
 export let page: Page;
-let o: Opened;
+let o: Opened | undefined;
+/** Problems of the visits that this test has ended. */
+let problems: string[] = [];
 let expected: RegExp | undefined;
 
 /** Declares console errors that the test expects; call before `visit`. */
@@ -23,12 +25,17 @@ export const expectProblems = (text: RegExp): void => {
 
 /** Opens a page of any server as the page of the test. */
 export const openAt = async (url: string, how: How = {}): Promise<void> => {
+  await leave();
   o = await open(browser, url, { ...how, expected: how.expected ?? expected });
   page = o.page;
 };
 export const visit = (query: Record<string, string>, how: How = {}): Promise<void> =>
   openAt(at(target.url, query), how);
-export const leave = (): Promise<void> => o?.close();
+export const leave = async (): Promise<void> => {
+  await o?.close();
+  problems.push(...(o?.problems ?? []));
+  o = undefined;
+};
 
 export const query = () => new URL(page.url()).searchParams;
 export const urlHas = (name: string, value: string | RegExp) =>
@@ -46,26 +53,27 @@ export const startRun = async (length: number, prompt = 'Once upon a time') => {
   await page.fill('input[name=length]', String(length));
   await button(/^(Start|Queue)$/).click();
 };
-/** Queues enough long runs to keep the server busy during a test. */
+/** Queues two runs that last longer than any test; the tokens come slowly, as on a larger model, so that the page and
+ * the machine have time for the test. */
 let busy: string[] = [];
 export const occupy = async (): Promise<void> => {
   const body = {
     prompt: 'A long story',
-    max_length: FIXTURE ? 900 : 480,
-    batch_size: FIXTURE ? 1 : 160,
-    ignore_eos: true, // else the story of the demo model ends after a hundred tokens, some seconds
+    ...(FIXTURE ? {} : { model_name: 'synthetic:smollm2-135m,layers=4' }),
+    max_length: FIXTURE ? 900 : 8000,
+    ignore_eos: true,
+    profiling_depth: 'module',
+    wait: false,
   };
-  busy = await Promise.all(
-    Array.from({ length: FIXTURE ? 2 : 12 }, async () => {
-      const r = await fetch(`${target.url}api/profiling/generate`, {
-        method: 'POST',
-        headers: { 'Content-Type': 'application/json' },
-        body: JSON.stringify({ ...body, profiling_depth: 'deep', wait: false }),
-      });
-      if (!r.ok) throw new Error(`generate answered ${r.status}: ${await r.text()}`);
-      return ((await r.json()) as { run_id: string }).run_id;
-    }),
-  );
+  for (let i = 0; i < 2; i++) {
+    const r = await fetch(`${target.url}api/profiling/generate`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+    if (!r.ok) throw new Error(`generate answered ${r.status}: ${await r.text()}`);
+    busy.push(((await r.json()) as { run_id: string }).run_id);
+  }
 };
 /** Cancels them, last queued first, so that none starts in the meantime. */
 export const relieve = async (): Promise<void> => {
@@ -81,8 +89,10 @@ export const nowSays = (text: RegExp) =>
 export const scenarios = (name: string, body: () => void): void => {
   describe.skipIf(why)(name, () => {
     beforeAll(async () => {
-      browser = await launch();
-      target = await startTarget('sim:seed=7,period_ms=1,kind=counter');
+      [browser, target] = await Promise.all([
+        sharedBrowser(),
+        startTarget('sim:seed=7,period_ms=1,kind=counter'),
+      ]);
       runs = [];
       for (const [prompt, tags] of [
         ['Once upon a time', ['first']],
@@ -99,11 +109,12 @@ export const scenarios = (name: string, body: () => void): void => {
     });
     beforeEach(() => {
       expected = undefined;
+      problems = [];
     });
     afterEach(async () => {
       await relieve(); // a failed test must not leave the server busy for the next one
-      await o?.close();
-      expect(o?.problems ?? []).toEqual([]);
+      await leave();
+      expect(problems).toEqual([]);
     });
     body();
   });

@@ -80,6 +80,9 @@ export async function startTarget(
       resolve(DEMO, '..'),
       '--power',
       power,
+      // The other processors are the browser's: threads that wait for one another on a busy machine take its time.
+      '--threads',
+      '1',
       ...more,
     ];
     child = spawn(BIN as string, args, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] });
