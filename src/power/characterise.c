@@ -27,6 +27,9 @@ enum {
     MAX_CACHE_BYTES = 64 << 10
 };
 static const int64_t LIMIT_NS = 3 * PJ_NS_PER_S;
+/* A counter that moves, but rarely, is watched longer: is it slow, or was that all? */
+static const int64_t SLOW_LIMIT_NS = 12 * PJ_NS_PER_S;
+enum { SLOW_CHANGES = 4 };
 /* A counter of a whole package, board or machine that did not move for so long does not count. */
 static const int64_t STILL_NS = PJ_NS_PER_S;
 /* Counter and power are compared over no less. */
@@ -55,6 +58,7 @@ typedef struct watch {
     uint32_t powers;
     double costs_ns[MAX_COSTS];
     int64_t cost_ns; /* of the cheapest read: what interrupts a read is not its cost */
+    bool moves;      /* since it was watched before */
     bool stands;
 } watch;
 
@@ -88,7 +92,8 @@ static void watch_take(watch *w, const pj_rail *rail, pj_reading *r)
         w->to_ns[w->changes++] = r->after_ns;
     }
     w->old_ns = r->before_ns;
-    w->stands = w->changes == 0 && w->filter.armed && r->after_ns - w->begin_ns > STILL_NS;
+    int64_t still_ns = w->moves ? SLOW_LIMIT_NS - PJ_NS_PER_S : STILL_NS;
+    w->stands = w->changes == 0 && w->filter.armed && r->after_ns - w->begin_ns > still_ns;
     bool is_new = r->status == PJ_READING_OK || r->status == PJ_READING_RESET;
     if (is_new && w->first_ns == 0) w->first_ns = r->after_ns;
     if (is_new) w->value = r->value;
@@ -137,10 +142,18 @@ static bool enough(const watch *watches, uint32_t count)
     return true;
 }
 
+static bool watch_is_slow(const watch *w)
+{
+    return w->filter.rail->kind == PJ_RAIL_COUNTER && w->filter.rail->scope != PJ_SCOPE_DOMAIN &&
+           (w->changes > 0 || w->moves) && w->changes < SLOW_CHANGES && !watch_is_enough(w);
+}
+
 /* On a busy machine ticks of a counter whose reads are dear are seen too vaguely: more of them are
  * watched. */
 static int64_t watch_limit_ns(const watch *watches, uint32_t count)
 {
+    for (uint32_t i = 0; i < count; i++)
+        if (watch_is_slow(&watches[i])) return SLOW_LIMIT_NS;
     for (uint32_t i = 0; i < count; i++)
         if (may_have_grid(&watches[i]) && !watch_is_enough(&watches[i]) &&
             pj_cost_is_high(watches[i].filter.rail, watches[i].cost_ns))
@@ -294,8 +307,8 @@ static bool is_believed(const pj_rail *rail, const traits *t)
     return age_s >= 0 && age_s < most;
 }
 
-/* A glance at counters that stood still when they were watched. */
-static bool has_moved(pj_power_sampler *s, const traits *t)
+/* A glance at counters that stood still when they were watched; adds those that have moved. */
+static bool has_moved(pj_power_sampler *s, const traits *t, uint64_t *moved)
 {
     uint32_t count = 0;
     pj_status status = s->source->read(s->state, s->scratch, PJ_SOURCE_READ_MAX, &count);
@@ -304,21 +317,21 @@ static bool has_moved(pj_power_sampler *s, const traits *t)
         const pj_reading *r = &s->scratch[i];
         if (r->rail < s->rail_count && isfinite(t[r->rail].still) && r->status == PJ_READING_OK &&
             r->value != t[r->rail].still)
-            return true;
+            *moved |= 1ull << r->rail;
     }
-    return false;
+    return *moved != 0;
 }
 
-static bool still_stand(pj_power_sampler *s, const traits *t)
+static bool still_stand(pj_power_sampler *s, const traits *t, uint64_t *moved)
 {
     uint64_t rails = 0;
     for (uint32_t i = 0; i < s->rail_count; i++)
         if (isfinite(t[i].still)) rails |= 1ull << i;
     if (rails == 0) return true;
     if (s->source->select) s->source->select(s->state, rails);
-    if (has_moved(s, t)) return false;
+    if (has_moved(s, t, moved)) return false;
     pj_clock_sleep_until(pj_clock_ns() + GLANCE_NS);
-    return !has_moved(s, t);
+    return !has_moved(s, t, moved);
 }
 
 /* All rails or none: a new rail requires a new characterisation. */
@@ -379,6 +392,8 @@ static traits traits_of(const pj_rail *rail, watch *w)
         t.contact.cost_p50_ns = (int64_t)pj_median(w->costs_ns, costs);
         t.contact.cost_p95_ns = (int64_t)w->costs_ns[costs * 95 / 100]; /* sorted by the median */
     }
+    if (t.period_ns == 0 && rail->kind == PJ_RAIL_COUNTER && w->changes > 0)
+        t.period_ns = w->filter.longest_still_ns; /* slow */
     t.watched_s = pj_clock_wall_ns() / PJ_NS_PER_S;
     t.still = rail->kind == PJ_RAIL_COUNTER && w->stands ? w->value : NAN;
     if (may_have_grid(w)) {
@@ -399,13 +414,15 @@ static bool is_complete(const pj_rail *rail, const traits *t)
     return (t->period_ns > 0 || is_stated || isfinite(t->still)) && !t->is_vague;
 }
 
-static pj_status measure(pj_power_sampler *s, traits *t, pj_error *err)
+/* `moved`: bit mask of counters that have moved since they were watched before. */
+static pj_status measure(pj_power_sampler *s, uint64_t moved, traits *t, pj_error *err)
 {
     watch *watches = pj_alloc(PJ_MAX_RAILS, sizeof *watches);
     if (!watches) return pj_fail_memory(err, "probing the sensors");
     for (uint32_t i = 0; i < s->rail_count; i++) {
         pj_filter_init(&watches[i].filter, &s->rails[i]);
         watches[i].poll_ns = s->source->min_poll_ns;
+        watches[i].moves = moved >> i & 1;
     }
     poll_source(s, watches);
     bool complete = true;
@@ -422,8 +439,10 @@ static pj_status measure(pj_power_sampler *s, traits *t, pj_error *err)
 pj_status pj_characterise(pj_power_sampler *sampler, pj_error *err)
 {
     traits t[PJ_MAX_RAILS];
+    uint64_t moved = 0;
     pj_status status = PJ_OK;
-    if (!cache_read(sampler, t) || !still_stand(sampler, t)) status = measure(sampler, t, err);
+    if (!cache_read(sampler, t) || !still_stand(sampler, t, &moved))
+        status = measure(sampler, moved, t, err);
     for (uint32_t i = 0; i < sampler->rail_count && status == PJ_OK; i++) {
         pj_rail *rail = &sampler->rails[i];
         int64_t seen = t[i].period_ns, stated = rail->period_ns;

@@ -457,6 +457,12 @@ void pj_meter_want(pj_meter *meter, int64_t at_ns)
         pj_power_sampler_want(meter->samplers[i], at_ns);
 }
 
+void pj_meter_want_from(pj_meter *meter, int64_t at_ns)
+{
+    for (uint32_t i = 0; i < meter->sampler_count; i++)
+        pj_power_sampler_want_from(meter->samplers[i], at_ns);
+}
+
 void pj_meter_set_pace(pj_meter *meter, int64_t pace_ns)
 {
     for (uint32_t i = 0; i < meter->sampler_count; i++) {

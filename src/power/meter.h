@@ -69,6 +69,9 @@ void pj_meter_set_pace(pj_meter *meter, int64_t pace_ns);
 /* Asks for the energy up to `at_ns` as soon as the sensors have published it: some are read rarely,
  * because a read of them is dear. May be repeated until it is known. */
 void pj_meter_want(pj_meter *meter, int64_t at_ns);
+/* Says that energy is wanted from `at_ns` on: a counter is read when its next value is published,
+ * or, where it goes on from before, its log, which shows what is within a tick. */
+void pj_meter_want_from(pj_meter *meter, int64_t at_ns);
 /* How long sampling must continue after the end of an interval until its energy is known. */
 int64_t pj_meter_settle_ns(const pj_meter *meter);
 /* For how long after a change of load trailing averages still contain what was before. */

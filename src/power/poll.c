@@ -6,6 +6,7 @@
 static const int64_t COSTLY_NS = PJ_NS_PER_MS / 2;
 /* Of a core, for each costly rail: a counter and a log together stay well below one percent. */
 static const double BUDGET = 0.0022;
+static const double ALONE = 1.2; /* times that, for a counter without a log */
 static const int64_t HOLD_FIRST_NS = 2 * PJ_NS_PER_S, HOLD_MOST_NS = 32 * PJ_NS_PER_S;
 static const int64_t MARGIN_NS = PJ_NS_PER_MS;
 /* A cheap counter is read no more often than its log, which it has to wait for. */
@@ -66,12 +67,18 @@ static int64_t poll_clear_of_tick(const pj_poll *p, int64_t at_ns)
     return clear > at_ns ? clear : at_ns;
 }
 
-void pj_poll_start(pj_poll *p, int64_t now_ns)
+void pj_poll_resume(pj_poll *p, int64_t now_ns)
 {
-    p->due_ns = poll_clear_of_tick(p, now_ns);
+    if (p->looking || p->due_ns < now_ns) p->due_ns = poll_clear_of_tick(p, now_ns);
     p->wanted_ns = p->old_ns = 0;
     p->looking = p->is_vague = false;
     p->vague_count = 0;
+}
+
+void pj_poll_start(pj_poll *p, int64_t now_ns)
+{
+    p->due_ns = 0;
+    pj_poll_resume(p, now_ns);
     if (p->grid.period_ns > 0 && !pj_grid_known(&p->grid, now_ns)) poll_look(p, now_ns);
 }
 
@@ -128,7 +135,7 @@ static void poll_learn_cost(pj_poll *p, int64_t took_ns)
 static int64_t poll_interval_ns(const pj_poll *p, int64_t pace_ns)
 {
     bool is_alone = p->rail->kind == PJ_RAIL_COUNTER && !p->has_log; /* no log shows the shape */
-    int64_t interval = (int64_t)((double)p->cost_ns / (is_alone ? 2 * BUDGET : BUDGET));
+    int64_t interval = (int64_t)((double)p->cost_ns / (is_alone ? ALONE * BUDGET : BUDGET));
     if (p->rail->log_ns > 0 && interval > p->rail->log_ns / 2) interval = p->rail->log_ns / 2;
     if (p->rail->log_ns > 0 && interval < p->rail->log_ns / 8) interval = p->rail->log_ns / 8;
     if (p->has_log && interval < WITH_LOG_NS) interval = WITH_LOG_NS;
@@ -254,6 +261,17 @@ static void poll_date(const pj_poll *p, pj_reading *r)
     int64_t first = p->saw_tick ? last : pj_grid_last(g, r->before_ns - error);
     r->fresh_ns = p->saw_tick ? g->tick_ns : last - (last - first) / 2;
     r->fresh_error_ns = error + (last - first) / 2;
+}
+
+void pj_poll_date_early(const pj_poll *p, const pj_reading *again, pj_reading *early)
+{
+    int64_t widest = p->grid.period_ns / 4;
+    pj_reading dated = *again;
+    dated.fresh_error_ns = INT64_MAX;
+    poll_date(p, &dated);
+    if (early->fresh_error_ns <= widest || dated.fresh_error_ns > widest) return;
+    early->fresh_ns = dated.fresh_ns;
+    early->fresh_error_ns = dated.fresh_error_ns;
 }
 
 bool pj_poll_is_vague(const pj_poll *p)

@@ -56,6 +56,8 @@ bool pj_cost_is_high(const pj_rail *rail, int64_t cost_ns);
 bool pj_poll_is_costly(const pj_poll *poll);
 /* Sampling begins, possibly after a pause. */
 void pj_poll_start(pj_poll *poll, int64_t now_ns);
+/* The same, soon after it stopped, with a value that is known from before. */
+void pj_poll_resume(pj_poll *poll, int64_t now_ns);
 /* When a costly rail is read next. */
 int64_t pj_poll_due(const pj_poll *poll);
 /* Someone waits for the energy up to `at_ns`. May be called again until it is known. */
@@ -72,5 +74,8 @@ bool pj_poll_is_vague(const pj_poll *poll);
 /* Whether the last read was made while a tick was looked for, for which no log is read: its value
  * is passed on at the next due time after the look, unless the look brings a later one. */
 bool pj_poll_is_early(const pj_poll *poll);
+/* A read has shown the value of an early one again. If that one may have been of either side of a
+ * tick, and this one is not, it has the date. */
+void pj_poll_date_early(const pj_poll *poll, const pj_reading *again, pj_reading *early);
 
 #endif

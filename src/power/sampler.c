@@ -70,11 +70,20 @@ static void note_event(pj_power_sampler *s, int kind, int rail, int64_t at_ns, d
 
 /* ---- readings ---- */
 
+/* What a start soon after needs (sampler_resume). */
+static void sampler_remember(pj_power_sampler *s, uint32_t rail, const pj_reading *r)
+{
+    bool is_value = r->status == PJ_READING_OK || r->status == PJ_READING_RESET;
+    if (s->rails[rail].log_ns > 0) s->logged[s->logged_count++ % PJ_LOGGED] = *r;
+    if (s->rails[rail].kind == PJ_RAIL_COUNTER && is_value) s->last[rail] = *r;
+}
+
 static void sampler_pass_on(pj_power_sampler *s, uint32_t rail, pj_reading *readings, int count)
 {
     for (int i = 0; i < count; i++) {
         readings[i].rail = (uint16_t)s->kept[rail];
         readings[i].sequence = s->sequence;
+        sampler_remember(s, rail, &readings[i]);
         pj_ring_write(&s->readings, &readings[i]);
         atomic_fetch_add_explicit(&s->passed, 1, memory_order_relaxed);
     }
@@ -112,6 +121,8 @@ static void sampler_pass(pj_power_sampler *s, pj_reading *r)
         pj_filter_rearm(filter);
         return;
     }
+    if (r->status == PJ_READING_REPEAT && (s->early_rails >> rail & 1))
+        pj_poll_date_early(&s->polls[rail], r, &s->early[rail]);
     if (filter->note != PJ_NOTE_NONE)
         note_event(s, filter->note, (int)rail, r->after_ns, filter->note_value);
     if (r->status == PJ_READING_OK && pj_poll_is_early(&s->polls[rail])) {
@@ -135,12 +146,20 @@ static void sampler_flush(pj_power_sampler *s)
                             pj_coarsen_flush(&s->coarsen[rail], s->filters[rail].seen_ns, out));
 }
 
-static void rearm(pj_power_sampler *s)
+/* All rails but these. */
+static void rearm_but(pj_power_sampler *s, uint64_t rails)
 {
     for (uint32_t i = 0; i < s->rail_count; i++) {
+        if (rails >> i & 1) continue;
         pj_filter_rearm(&s->filters[i]);
         pj_coarsen_rearm(&s->coarsen[i]);
+        s->last[i].after_ns = 0;
     }
+}
+
+static void rearm(pj_power_sampler *s)
+{
+    rearm_but(s, 0);
 }
 
 /* A read of the whole source failed: every rail gets a gap, or is lost. */
@@ -183,6 +202,7 @@ static bool open_again(pj_power_sampler *s)
 {
     pj_source_report report = {0};
     sampler_close(s);
+    memset(s->last, 0, sizeof s->last);
     memset(s->state, 0, s->source->state_bytes);
     s->open = s->source->open(s->state, s->env, s->argument, &report) == PJ_OK;
     if (s->open && !same_rails(s)) sampler_close(s);
@@ -271,6 +291,60 @@ static void watch_limits(pj_power_sampler *s, int64_t now)
     s->limit_count = count;
 }
 
+/* ---- resuming ---- */
+
+/* A counter whose ticks are on a grid had an exact pair of a time and an energy when sampling
+ * stopped. If that was just now, as between windows that follow each other, it is where sampling
+ * goes on; a log shows what has happened since, without one the last tick must be that one. */
+static bool counter_may_resume(const pj_power_sampler *s, uint32_t rail, int64_t now)
+{
+    const pj_filter *f = &s->filters[rail];
+    const pj_poll *p = &s->polls[rail];
+    const pj_reading *last = &s->last[rail];
+    bool is_sound = f->armed && !f->frozen && !f->lost && f->errors == 0;
+    if (!s->source->select || !is_sound || s->kept[rail] < 0 || last->after_ns == 0 ||
+        !pj_poll_is_costly(p) || !pj_grid_known(&p->grid, now) || (s->early_rails >> rail & 1))
+        return false;
+    return now - last->fresh_ns < (p->has_log ? 2 : 1) * p->grid.period_ns;
+}
+
+static uint64_t rails_to_resume(pj_power_sampler *s)
+{
+    uint64_t rails = 0;
+    int64_t now = pj_clock_ns(), slept = sleep_offset(s->sleep_offset_ns) - s->sleep_offset_ns;
+    for (uint32_t i = 0; i < s->rail_count && slept < SUSPEND_NS; i++) {
+        if (!counter_may_resume(s, i, now)) continue;
+        int log = pj_rail_log_of(s->rails, s->rail_count, i);
+        rails |= 1ull << i;
+        if (log >= 0) rails |= 1ull << log;
+    }
+    return rails;
+}
+
+static void resume_log(pj_power_sampler *s, uint32_t log, int64_t from_ns)
+{
+    uint32_t kept = s->logged_count < PJ_LOGGED ? s->logged_count : PJ_LOGGED;
+    for (uint32_t i = s->logged_count - kept; i < s->logged_count; i++) {
+        const pj_reading *r = &s->logged[i % PJ_LOGGED];
+        if (r->rail == s->kept[log] && r->fresh_ns > from_ns) pj_ring_write(&s->readings, r);
+    }
+}
+
+static void sampler_resume(pj_power_sampler *s, int64_t now)
+{
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        if (!(s->resumed >> i & 1)) continue;
+        pj_poll_resume(&s->polls[i], now);
+        if (s->rails[i].kind != PJ_RAIL_COUNTER) continue;
+        int log = pj_rail_log_of(s->rails, s->rail_count, i);
+        int64_t period = s->polls[i].grid.period_ns;
+        pj_reading last = s->last[i];
+        last.status = PJ_READING_RESET;
+        if (log >= 0) resume_log(s, (uint32_t)log, last.fresh_ns - period);
+        pj_ring_write(&s->readings, &last);
+    }
+}
+
 /* ---- the thread ---- */
 
 /* Reads the given rails, all where the source cannot choose. False: it is lost for good. */
@@ -331,19 +405,38 @@ static void pass_early(pj_power_sampler *s, uint32_t rail)
     pj_poll_done(&s->polls[rail], now, now, s->pace_ns);
 }
 
+/* Whether the rail is the log of a counter, which is read before each read of that. */
+static bool is_read_along(const pj_power_sampler *s, uint32_t rail)
+{
+    int counter = s->rails[rail].log_ns > 0 ? s->rails[rail].parent : -1;
+    return counter >= 0 && s->kept[counter] >= 0 && s->polls[counter].has_log;
+}
+
+/* The next tick of a counter; of one that goes on from before, what the log has until then. */
+static void sampler_want_from(pj_power_sampler *s, uint32_t rail, int64_t from_ns)
+{
+    bool goes_on = s->resumed >> rail & 1, is_along = is_read_along(s, rail);
+    if (goes_on && is_along)
+        pj_poll_want(&s->polls[rail], from_ns + s->rails[s->rails[rail].parent].period_ns);
+    else if (!is_along && !(goes_on && s->polls[rail].has_log))
+        pj_poll_want(&s->polls[rail], from_ns);
+}
+
 /* Reads costly rails that are due, and before a counter its log, which shows how the energy up to
- * the counter's value was distributed. While a tick is looked for, there is no time for that. */
+ * the counter's value was distributed. While a tick is looked for, there is no time for that,
+ * unless someone waits. */
 static bool read_costly(pj_power_sampler *s)
 {
-    int64_t wanted = atomic_exchange(&s->wanted_ns, 0);
+    int64_t wanted = atomic_exchange(&s->wanted_ns, 0), from = atomic_exchange(&s->from_ns, 0);
     uint64_t costly = costly_rails(s);
     for (uint32_t i = 0; i < s->rail_count; i++) {
         pj_poll *poll = &s->polls[i];
         if (!(costly >> i & 1)) continue;
-        if (wanted) pj_poll_want(poll, wanted);
+        if (wanted && !is_read_along(s, i)) pj_poll_want(poll, wanted);
+        if (from) sampler_want_from(s, i, from);
         if (pj_poll_due(poll) > pj_clock_ns()) continue;
         int log = pj_rail_log_of(s->rails, s->rail_count, i);
-        bool with_log = poll->has_log && !poll->looking;
+        bool with_log = poll->has_log && (!poll->looking || poll->wanted_ns > 0);
         if (with_log && !read_one(s, (uint32_t)log)) return false;
         if ((s->early_rails >> i & 1) && !poll->looking)
             pass_early(s, i);
@@ -365,6 +458,11 @@ static int64_t next_costly(const pj_power_sampler *s)
 void pj_power_sampler_want(pj_power_sampler *s, int64_t at_ns)
 {
     atomic_store(&s->wanted_ns, at_ns);
+}
+
+void pj_power_sampler_want_from(pj_power_sampler *s, int64_t at_ns)
+{
+    atomic_store(&s->from_ns, at_ns);
 }
 
 /* Until the next tick, in steps that bound the delay of a stop; costly rails are read meanwhile. */
@@ -395,7 +493,9 @@ static void *sampler_main(void *context)
     int64_t due = s->started_ns = s->last_tick_ns = pj_clock_ns();
     s->sleep_offset_ns = sleep_offset(s->sleep_offset_ns);
     s->early_rails = 0;
-    for (uint32_t i = 0; i < s->rail_count; i++) pj_poll_start(&s->polls[i], due);
+    for (uint32_t i = 0; i < s->rail_count; i++)
+        if (!(s->resumed >> i & 1)) pj_poll_start(&s->polls[i], due);
+    sampler_resume(s, due);
     for (uint32_t tick = 0; !atomic_load(&s->stop); tick++) {
         int64_t late = pj_clock_ns() - due;
         if (!paced) count_lateness(s, late);
@@ -431,7 +531,8 @@ pj_status pj_power_sampler_start(pj_power_sampler *sampler, pj_error *err)
     sampler->restarted = false;
     sampler->limit_count = 0; /* changes between runs are not events */
     sampler->limits_due_ns = 0;
-    rearm(sampler);
+    sampler->resumed = rails_to_resume(sampler);
+    rearm_but(sampler, sampler->resumed);
     atomic_store(&sampler->stop, false);
     atomic_store(&sampler->begun, false);
     char name[16] = "pj-";

@@ -11,6 +11,7 @@
 #include "power/poll.h"
 
 enum { PJ_LATENESS_BUCKETS = 128 };
+enum { PJ_LOGGED = 128 }; /* two ticks of a card, of several cards */
 
 typedef struct pj_power_sampler {
     const pj_power_source *source;
@@ -29,9 +30,13 @@ typedef struct pj_power_sampler {
     pj_coarsen coarsen[PJ_MAX_RAILS];
     pj_poll polls[PJ_MAX_RAILS];
     pj_reading early[PJ_MAX_RAILS]; /* of counters whose log has not reached them yet */
-    uint64_t early_rails;           /* bit mask of those that wait */
-    int64_t interval_ns;            /* between polls */
-    int64_t pace_ns;                /* minimum between polls; set while the thread does not run */
+    pj_reading last[PJ_MAX_RAILS];  /* of costly counters, as passed on */
+    pj_reading logged[PJ_LOGGED];   /* newest readings of logs, in turn */
+    uint32_t logged_count;
+    uint64_t resumed;     /* bit mask of rails that go on from `last` and `logged` */
+    uint64_t early_rails; /* bit mask of those that wait */
+    int64_t interval_ns;  /* between polls */
+    int64_t pace_ns;      /* minimum between polls; set while the thread does not run */
     pj_reading scratch[PJ_SOURCE_READ_MAX];
 
     pj_ring readings; /* of pj_reading */
@@ -39,6 +44,7 @@ typedef struct pj_power_sampler {
     pthread_t thread;
     bool running;
     _Atomic int64_t wanted_ns; /* the time whose energy someone waits for; 0: none */
+    _Atomic int64_t from_ns;   /* a time from which someone wants it; 0: none */
     _Atomic bool stop, begun;  /* begun: the first tick of this start is over */
     int64_t started_ns;
     uint32_t sequence;
@@ -65,6 +71,9 @@ void pj_power_sampler_stop(pj_power_sampler *sampler); /* may run twice */
 /* Someone waits for the energy up to `at_ns`: rails that are read rarely are read as soon as it has
  * been published. May be called again until it is known; from any thread. */
 void pj_power_sampler_want(pj_power_sampler *sampler, int64_t at_ns);
+/* Someone wants it from `at_ns` on: where no log shows what is within a tick, the next one is read.
+ */
+void pj_power_sampler_want_from(pj_power_sampler *sampler, int64_t at_ns);
 /* One tick: reads, classifies, passes on. Called by the thread; tests and the characterisation call
  * it directly. False: the source is lost for good. */
 bool pj_power_sampler_tick(pj_power_sampler *sampler);

@@ -196,7 +196,7 @@ int64_t pj_reading_hub_begin(pj_reading_hub *g, pj_subscriber *subscriber, doubl
         advance_shared_time(g, at_ns);
         subscriber->sampled_ns = -g->shared_ns;
         reading_hub_show_activity(g, 1);
-        pj_meter_want(g->meter, at_ns);
+        pj_meter_want_from(g->meter, at_ns);
     }
     pthread_mutex_unlock(&g->mutex);
     return subscriber->member ? at_ns : 0;
@@ -326,11 +326,11 @@ static void *pull_for_windows(void *context)
     return NULL;
 }
 
-/* Whether every rail has had a value. */
+/* Whether every rail has had a value. A log may have nothing new: it only follows its counter. */
 static bool all_seen(const pj_reading_hub *g, int64_t at_ns)
 {
     for (uint32_t r = 0; r < g->rail_count; r++)
-        if (!g->seen[r]) return false;
+        if (!g->seen[r] && g->rails[r].log_ns == 0) return false;
     return true;
 }
 
@@ -362,7 +362,7 @@ pj_status pj_reading_hub_window_begin(pj_reading_hub *g, pj_reading_window *w, p
     pthread_mutex_lock(&g->mutex);
     w->begin_ns = pj_clock_ns();
     w->window = pj_division_window_open(g->division, w->begin_ns);
-    pj_meter_want(g->meter, w->begin_ns);
+    pj_meter_want_from(g->meter, w->begin_ns);
     pthread_mutex_unlock(&g->mutex);
     if (w->window) return PJ_OK;
     pj_reading_hub_window_drop(g, w);
@@ -395,6 +395,7 @@ static void close_window(pj_reading_hub *g, pj_reading_window *w, pj_curve_energ
     int64_t force_ns = energies ? w->end_ns : 0;
     pthread_mutex_lock(&g->mutex);
     g->windows--;
+    if (g->users == 1) pj_meter_stop(g->meter); /* what is being read belongs to the window */
     pull(g, force_ns);
     for (uint32_t r = 0; energies && r < g->rail_count; r++)
         pj_division_window_energy(g->division, w->window, r, &energies[r]);

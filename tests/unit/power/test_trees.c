@@ -71,6 +71,7 @@ static int remove_folder(void **state)
 typedef struct moving {
     char path[600];
     double watts;
+    int64_t step_ms; /* between its updates */
 } moving;
 
 static moving counters[8];
@@ -90,8 +91,9 @@ int pj_sysfs_open(const char *path)
 int64_t pj_sysfs_fetch(int fd, char *text, size_t bytes)
 {
     if (fd >= 1024 || !counter_of_fd[fd]) return fetch_file(fd, text, bytes);
-    int64_t updated_ms = pj_clock_ns() / PJ_NS_PER_MS;
-    double uj = 1e3 * counters[counter_of_fd[fd] - 1].watts * (double)updated_ms;
+    const moving *m = &counters[counter_of_fd[fd] - 1];
+    int64_t updated_ms = pj_clock_ns() / PJ_NS_PER_MS / m->step_ms * m->step_ms;
+    double uj = 1e3 * m->watts * (double)updated_ms;
     return snprintf(text, bytes, "%.0f\n", fmod(uj, COUNTER_RANGE_UJ));
 }
 
@@ -107,6 +109,7 @@ static void zone(const char *path, const char *name, double watts)
     file_with(file, "1000000\n");
     moving *m = &counters[counter_count++];
     m->watts = watts;
+    m->step_ms = 1;
     snprintf(m->path, sizeof m->path, "%s/%s", folder, file);
 }
 
@@ -522,6 +525,38 @@ static void dead_counters_are_remembered(void **state)
     opening_ns(&env, still, sizeof still);
     assert_string_equal(still, "");
     assert_that(opening_ns(&env, still, sizeof still), <, 100 * PJ_NS_PER_MS);
+}
+
+/* A counter that ticks more rarely than once a second is not dead: at the latest at the second
+ * start, which sees that it has moved, and from then on its stillness means nothing. */
+static void slow_counter(void **state)
+{
+    (void)state;
+    char still[256], cache[300];
+    fresh_machine();
+    zone("intel-rapl:0", "package-0\n", 45);
+    zone("intel-rapl:1", "package-1\n", 60);
+    counters[1].step_ms = 3100;
+    snprintf(cache, sizeof cache, "%s/cache", folder);
+    pj_power_env env = env_here();
+    env.cache_folder = cache;
+    opening_ns(&env, still, sizeof still);
+    pj_clock_sleep_until(pj_clock_ns() + 4 * PJ_NS_PER_S);
+    opening_ns(&env, still, sizeof still);
+    assert_string_equal(still, "");
+    assert_that(opening_ns(&env, still, sizeof still), <, 100 * PJ_NS_PER_MS);
+    assert_string_equal(still, "");
+
+    pj_meter *meter;
+    pj_meter_event event;
+    pj_meter_options options = {.sources = "rapl", .env = &env};
+    assert_int_equal(pj_meter_open(&options, &meter, NULL), PJ_OK);
+    assert_near((double)pj_meter_period_ns(meter) * 1e-6, 3100, 150);
+    assert_int_equal(pj_meter_start(meter, NULL), PJ_OK);
+    pj_clock_sleep_until(pj_clock_ns() + 20 * PJ_NS_PER_S);
+    pj_meter_stop(meter);
+    while (pj_meter_next_event(meter, &event)) fail_msg("event %d", event.kind);
+    pj_meter_close(meter);
 }
 
 /* A second source of one domain counts for nothing, and does not make the first one fail. */
@@ -992,6 +1027,7 @@ int main(void)
         cmocka_unit_test(standing_counter),
         cmocka_unit_test(dead_counter),
         cmocka_unit_test(dead_counters_are_remembered),
+        cmocka_unit_test(slow_counter),
         cmocka_unit_test(one_domain_two_sources),
         cmocka_unit_test(recordings),
         cmocka_unit_test(contradictions),
