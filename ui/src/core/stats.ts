@@ -144,7 +144,7 @@ export function ticks(lo: number, hi: number, n: number): number[] {
 
 /** Powers of ten inside [lo, hi]; below two decades also 2 and 5 times these. */
 export function logTicks(lo: number, hi: number): number[] {
-  const steps = hi / lo < 100 ? [1, 2, 5] : [1];
+  const steps = hi / lo < 200 ? [1, 2, 5] : [1];
   const out: number[] = [];
   for (let e = Math.floor(Math.log10(lo)); 10 ** e <= hi; e++) {
     for (const m of steps) {

@@ -11,6 +11,7 @@ import {
   scaleOf,
   ticks,
 } from '../../src/core/stats.ts';
+import { ratioMarks } from '../../src/views/compare/ratios.tsx';
 
 test('a ring buffer keeps the last rows in order across many wraps', () => {
   const r = new Ring(5, 2);
@@ -179,6 +180,13 @@ test('ticks are round and within the range', () => {
   expect(ticks(0.2, 0.9, 4).map((t) => Math.round(t * 10))).toEqual([2, 4, 6, 8]);
   expect(logTicks(0.5, 2000)).toEqual([1, 10, 100, 1000]);
   expect(logTicks(0.4, 12)).toEqual([0.5, 1, 2, 5, 10]);
+  for (let reach = 1.35; reach < 1e6; reach *= 1.05) {
+    const marks = ratioMarks(reach);
+    expect(
+      marks.some((r) => r > 1) && marks.includes(1) && marks.some((r) => r < 1),
+      `${reach}`,
+    ).toBe(true);
+  }
 });
 
 test('incremental decimation equals decimation from scratch', () => {

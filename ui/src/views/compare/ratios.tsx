@@ -36,6 +36,17 @@ function labelled(all: number[], x: (v: number) => number): number[] {
   return out;
 }
 
+/** Where a ratio stands on an axis up to `reach`, in per cent of its width. */
+const along = (v: number, reach: number): number => 50 + (50 * Math.log(v)) / Math.log(reach);
+
+/** The ratios that are labelled. Up to a little over a factor of 2 the only logarithmic tick with room for its label
+ * would be ×1. */
+export function ratioMarks(reach: number): number[] {
+  const end = reach > 1.65 ? 1.5 : 1.2;
+  if (reach < 2.2) return [1 / end, 1, end];
+  return labelled(logTicks(1 / reach, reach), (v) => along(v, reach));
+}
+
 export function RatiosPanel({ d }: { d: Compare }) {
   dark.value;
   const rows = d.metrics.map((m) => ({ m, list: ratiosOf(d, m) })).filter((r) => r.list.length > 0);
@@ -44,12 +55,9 @@ export function RatiosPanel({ d }: { d: Compare }) {
   );
   const groups = d.sides.some((x) => x.runs > 1);
   const reach = Math.max(1.25, ...all.map((v) => Math.max(v, 1 / v))) * 1.08;
-  const x = (v: number) => 50 + (50 * Math.log(v)) / Math.log(reach);
+  const x = (v: number) => along(v, reach);
   const c = colours();
-  // Up to a little over a factor of 2 the only logarithmic tick with room for its label would be ×1.
-  const isNarrow = reach < 2.2;
-  const end = reach > 1.65 ? 1.5 : 1.2;
-  const marks = isNarrow ? [1 / end, 1, end] : labelled(logTicks(1 / reach, reach), x);
+  const marks = ratioMarks(reach);
   return (
     <Panel
       class="span-6"
@@ -75,7 +83,7 @@ export function RatiosPanel({ d }: { d: Compare }) {
               <div class="ratio-marks" aria-hidden="true">
                 {marks.map((t) => (
                   <span key={t} style={{ left: `${x(t)}%` }}>
-                    ×{plain(t, isNarrow ? 2 : 1)}
+                    ×{plain(t, reach < 2.2 ? 2 : 1)}
                   </span>
                 ))}
               </div>
