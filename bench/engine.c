@@ -257,7 +257,7 @@ static void print_value(const char *format, double value)
 {
     char text[32] = "-";
     if (isfinite(value)) snprintf(text, sizeof text, format, value);
-    printf(" %10s", text);
+    printf(" %9s", text);
 }
 
 /* Prompt and decode of a row are lines of their own, so that a terminal has room for them. */
@@ -266,19 +266,19 @@ static void engine_print_table(const settings *s, const row *rows, int count)
     printf("%s\nprompt %lld, decode %lld, batch %lld, best of %lld; shares: median (95 %%)\n\n",
            s->model, (long long)s->prompt, (long long)s->decode, (long long)s->batch,
            (long long)s->repeat);
-    printf("%-6s %-8s %7s %-7s %10s %10s %8s %17s\n", "dtype", "kernels", "threads", "test",
+    printf("%-6s %-8s %7s %-7s %9s %9s %-7s %17s\n", "dtype", "kernels", "threads", "test",
            "tokens/s", "rate", "", "% of the limit");
     for (int i = 0; i < count; i++) {
         const row *r = &rows[i];
         printf("%-6s %-8s %7u %-7s", r->dtype, r->isa, r->threads, "prefill");
         print_value("%.1f", r->prefill);
         print_value("%.1f", r->prefill_gflop_s);
-        printf(" %-8s", "GFLOP/s");
+        printf(" %-7s", "GFLOP/s");
         print_share(r->of_peak);
         printf("\n%-6s %-8s %7s %-7s", "", "", "", "decode");
         print_value("%.2f", r->decode);
         print_value("%.2f", isfinite(r->decode) ? r->decode_gb_s : NAN);
-        printf(" %-8s", "GB/s");
+        printf(" %-7s", "GB/s");
         print_share(r->of_read);
         printf("\n%-23s load %.1f ms, CPU %.3f s, logits %016llx\n", "", r->load_ms, r->cpu_s,
                (unsigned long long)r->hash);

@@ -26,7 +26,8 @@ def close(a, b):
 runs = {r["id"]: r for r in load("runs.json")}
 q8 = next(r for r in runs.values() if r["dtype"] == "q8_0")
 bf16 = [r for r in runs.values() if r["dtype"] == "bf16" and r["request_energy_mj"] is not None]
-joules = [sum(r["request_energy_mj"] for r in bf16) / len(bf16) / 1e3, q8["request_energy_mj"] / 1e3]
+# means of runs are geometric, as in comparisons
+joules = [math.prod(r["request_energy_mj"] for r in bf16) ** (1 / len(bf16)) / 1e3, q8["request_energy_mj"] / 1e3]
 dtypes = ["bf16", "q8_0"]
 
 
