@@ -548,10 +548,10 @@ static void runs_show_what_is_within_a_tick(void **state)
 }
 
 /* The total of a run, with a phase or of a program that records nothing, is as right, and as sure,
- * as that of a window. */
-/* Of a program that records nothing, the log tells where the run ends. Where phases are recorded
- * the device is taken for idle beside them unless the log shows otherwise, as its values at the
- * edges hold part of the run: a burst of somebody else's there counts as the run's. */
+ * as that of a window. Of a program that records nothing, the log tells where the run ends. Where
+ * phases are recorded the device is taken for idle beside them unless the log shows otherwise, as
+ * its values at the edges hold part of the run: a burst of somebody else's there counts as the
+ * run's. */
 static void runs_are_as_sure_as_windows(void **state)
 {
     enum { RUNS = 48 };
