@@ -147,6 +147,19 @@ test('with and without disturbances, gross and net: parts never exceed their who
     }
 });
 
+test('gaps between phases belong to every panel, gross and net', () => {
+  const gap = { ...run.phases[0], phase: 'idle', duration_ms: 2, energy_mj: 7, net_energy_mj: -1 };
+  const r = { ...rows, phases: [...run.phases, gap] };
+  for (const net of [false, true]) {
+    const whole = worth(tree(sums(r, cubes, NONE, 'energy', net), true));
+    const total = { ...summary, total_energy_mj: amountOf(figures(r, NONE).energy) } as Summary;
+    const bar = segments(total, r, cubes, net) ?? [];
+    expect(bar.find((x) => x.key === 'gaps')?.mj).toBeCloseTo(net ? -1 : 7, 4);
+    const shown = bar.filter((x) => x.key !== 'idle').reduce((a, x) => a + x.mj, 0);
+    expect(shown).toBeCloseTo(whole, 3);
+  }
+});
+
 test('sections without components fill what would be unattributed, and no more', () => {
   const s = stalled();
   const own = (name: string, mj: number, more = {}) => ({

@@ -14,6 +14,7 @@ export type SegmentKey =
   | 'rest'
   | 'decode'
   | 'disturbed'
+  | 'gaps'
   | 'idle'
   | 'program'
   | 'other';
@@ -129,19 +130,24 @@ export function segments(
   );
   const rest = outsideTokens(s, rows);
   add(rest.key, rest.label, pre - load + phase('post_inference'), rest.help, null);
-  const held = list.reduce((a, x) => a + x.mj, 0);
-  const idle = total - held;
-  const help = net
-    ? 'What the machine draws anyway: idle power over the length of the run.'
-    : 'Time between the phases, in which nothing was computed.';
-  if (Math.abs(idle) > total * 1e-9)
-    list.push({
-      key: 'idle',
-      label: net ? 'Idle power' : 'Idle gaps',
-      mj: idle,
-      help,
-      scope: null,
-    });
+  const left = (): number => total - list.reduce((a, x) => a + x.mj, 0);
+  const gaps = net ? phase('idle') : left();
+  if (Math.abs(gaps) > total * 1e-9)
+    add(
+      'gaps',
+      'Idle gaps',
+      gaps,
+      'Time between the phases, in which nothing was computed.',
+      null,
+    );
+  if (net)
+    add(
+      'idle',
+      'Idle power',
+      left(),
+      'What the machine draws anyway: idle power over the length of the run.',
+      null,
+    );
   return list;
 }
 

@@ -64,8 +64,10 @@ function colourOf(key: SegmentKey): string {
       return c.phase.decode;
     case 'disturbed':
       return c.danger;
-    case 'idle':
+    case 'gaps':
       return c.phase.idle;
+    case 'idle':
+      return c.text3;
     default:
       return c.phase.post_inference;
   }
@@ -77,6 +79,7 @@ const TERM_OF: Partial<Record<SegmentKey, Term>> = {
   prefill: 'phase',
   decode: 'phase',
   disturbed: 'disturbed',
+  gaps: 'idle',
   idle: 'idle',
 };
 
