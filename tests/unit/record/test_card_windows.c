@@ -88,6 +88,7 @@ static int reset_card(void **state)
     (void)state;
     card->call_ms = 0;
     card->is_blind = card->has_no_log = false;
+    card->serial = card->driver = 0;
     setenv("XDG_CACHE_HOME", folder, 1);
     return 0;
 }
@@ -203,6 +204,25 @@ static void missed_grid_is_looked_for_again(void **state)
     card->call_ms = 45;
     assert_int_equal(opened_on_grid(), 100 * MS);
     card->call_ms = 0;
+}
+
+/* What first contact found is kept by card and driver. */
+static void cards_and_drivers_are_told_apart(void **state)
+{
+    (void)state;
+    assert_int_equal(opened_on_grid(), 100 * MS);
+    card->call_ms = 45; /* nothing can be found now */
+    card->serial = 1;
+    assert_int_equal(opened_on_grid(), 0);
+    card->serial = 0;
+    card->driver = 1;
+    assert_int_equal(opened_on_grid(), 0);
+    card->call_ms = 0;
+    assert_int_equal(opened_on_grid(), 100 * MS);
+    card->call_ms = 45;
+    assert_int_equal(opened_on_grid(), 100 * MS);
+    card->driver = 0;
+    assert_int_equal(opened_on_grid(), 100 * MS);
 }
 
 /* A session that did not find the grid learns it as soon as it can, and remembers it. */
@@ -725,6 +745,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(missed_grid_is_looked_for_again,
                                reset_card), /* nothing is known yet */
+        cmocka_unit_test_setup(cards_and_drivers_are_told_apart, reset_card),
         cmocka_unit_test_setup(missed_grid_is_learnt, reset_card),
         cmocka_unit_test_setup(windows_are_right, reset_card),
         cmocka_unit_test_setup(windows_of_zeros_have_figures, reset_card),
