@@ -38,6 +38,9 @@ typedef struct pj_option {
     char old_letter;     /* still accepted here; other commands use it for another option */
     /* Of texts: refuses a value before the command starts anything, and says why (cli/rules.h). */
     pj_status (*rule)(const char *value, pj_error *err);
+    /* Names of other options, separated by spaces, "$NAME" of the environment's. Without any of the
+     * first, or with any of the second, this one would do nothing: it is refused. */
+    const char *needs, *excludes;
 } pj_option;
 
 #define PJ_OPTION_HEADING(title)                    \
