@@ -82,6 +82,8 @@ static const pj_command bench_command = {
 
 int main(int argc, char **argv)
 {
+    pj_error err;
     signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes an error of write() */
+    if (pj_rules_check_environment(&err) != PJ_OK) return pj_command_failed(&bench_command, &err);
     return bench_command.run(&bench_command, argc, argv);
 }

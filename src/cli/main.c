@@ -150,7 +150,10 @@ static int main_run_program(int argc, char **argv)
         return PJ_EXIT_USAGE;
     }
     char name[64];
+    pj_error err;
     snprintf(name, sizeof name, "perjoule %s", command->name);
+    if (command != &pj_command_help && pj_rules_check_environment(&err) != PJ_OK)
+        return pj_command_failed(command, &err);
     if (!command->shows_progress) pj_patience_begin(name);
     int code = command->run(command, argc - 1, argv + 1);
     pj_patience_end();

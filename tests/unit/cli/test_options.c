@@ -332,12 +332,50 @@ static void options_that_would_do_nothing_are_refused(void **state)
     }
 }
 
+static void variables_that_cannot_be_are_refused(void **state)
+{
+    static const struct {
+        const char *name, *good, *bad[4];
+    } variables[] = {
+        {"PERJOULE_BASELINE", "0.2", {"abc", "nan", "-1", "3600"}},
+        {"PERJOULE_CLOCK", "system", {"abc"}},
+        {"PERJOULE_DB", "none", {"."}},
+        {"PERJOULE_FALLBACK", "runs.db", {"."}},
+        {"PERJOULE_ISA", "c", {"abc"}},
+        {"PERJOULE_MODELS", ".", {"nosuch", "/dev/null"}},
+        {"PERJOULE_OTLP", "http://otel.lab:4318", {"abc", "http://"}},
+        {"PERJOULE_POWER", "sim", {"nosuch", "sim,sim"}},
+        {"PERJOULE_PROCFS", ".", {"nosuch"}},
+        {"PERJOULE_SESSION", "a-1", {"a b", "a\nb"}},
+        {"PERJOULE_SYSFS", ".", {"nosuch"}},
+    };
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *name = variables[i].name, *before = getenv(name);
+        char *kept = before ? strdup(before) : NULL, start[64];
+        pj_error err = {0};
+        snprintf(start, sizeof start, "the environment's %s=", name);
+        for (int k = 0; k < 4 && variables[i].bad[k]; k++) {
+            setenv(name, variables[i].bad[k], 1);
+            assert_int_equal(pj_rules_check_environment(&err), PJ_E_INVALID);
+            assert_memory_equal(err.text, start, strlen(start));
+        }
+        setenv(name, variables[i].good, 1);
+        assert_int_equal(pj_rules_check_environment(&err), PJ_OK);
+        setenv(name, "", 1);
+        assert_int_equal(pj_rules_check_environment(&err), PJ_OK);
+        unsetenv(name);
+        if (kept) setenv(name, kept, 1);
+        free(kept);
+    }
+}
+
 int main(void)
 {
     setenv("COLUMNS", "1000", 1); /* each message is a line */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_that_cannot_be_are_refused),
         cmocka_unit_test(options_that_would_do_nothing_are_refused),
+        cmocka_unit_test(variables_that_cannot_be_are_refused),
     };
     answers = tmpfile(), errors = tmpfile();
     if (!answers || !errors) return 1;
