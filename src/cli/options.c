@@ -8,9 +8,11 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int pj_exit_code(pj_status status)
 {
@@ -43,6 +45,21 @@ int pj_command_usage(const pj_command *command, const char *format, ...)
         if (*p == '\n' || *p == '\r') *p = ' ';
     pj_say("perjoule %s: %s (see: perjoule %s --help)", command->name, text, command->name);
     return PJ_EXIT_USAGE;
+}
+
+/* A reader that has seen enough, such as `head`, closes its end of a pipe: no failure. */
+static bool is_pipe_closed(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 1 && out.revents & POLLERR;
+}
+
+int pj_check_output(const char *name, int code)
+{
+    bool failed = fflush(stdout) != 0 || ferror(stdout);
+    if (!failed || code != PJ_EXIT_OK || is_pipe_closed()) return code;
+    pj_say("%s: cannot write to standard output: is the disk full?", name);
+    return PJ_EXIT_FAILED;
 }
 
 /* ---- parsing ---- */

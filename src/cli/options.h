@@ -150,6 +150,9 @@ enum {
     PJ_EXIT_INTERRUPTED = 130
 };
 int pj_exit_code(pj_status status);
+/* The exit code of a program that has run `name` ("perjoule ls"): what was printed and could not be
+ * written is an error, whatever the command was. */
+int pj_check_output(const char *name, int code);
 /* Prints "perjoule COMMAND: sentence" to standard error, returns pj_exit_code(err->status). */
 int pj_command_failed(const pj_command *command, const pj_error *err);
 /* For wrong usage found by a command itself: prints, points to --help, returns PJ_EXIT_USAGE. */
