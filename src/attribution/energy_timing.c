@@ -19,7 +19,7 @@ enum { FIRST_DELAYS = 9, MOST_ROUNDS = 10, MOST_REFINED = 100 };
 #define AROUND_NS (1000 * 1000000000LL)
 /* prior probability that a declared delay, or window, is right */
 #define SURE_OF_DELAY  0.85
-#define SURE_OF_WINDOW 0.6
+#define SURE_OF_WINDOW 0.8
 /* that a counter has counted all the time: what it counted is not scaled by a guess */
 #define SURE_OF_COUNT 0.95
 #define LEAST_EDGE    0.05 /* relative to the power: smallest change of readings that counts */
