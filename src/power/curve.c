@@ -16,6 +16,7 @@
 #include "power/source.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_FILL_PERIODS = 3 };       /* longer gaps are unknown time */
@@ -340,13 +341,18 @@ static pj_status curve_add_counted(pj_curve *c, const piece *given, pj_error *er
 }
 
 /* The first value after arming is as old as the last tick. Where ticks are on a grid and the first
- * one that was seen is better known, that tick is a whole number of periods before it. */
+ * one that was seen is better known, that tick is a whole number of periods before it, unless the
+ * first read was so slow that it may have been of either of two ticks. */
 static void curve_date_arming(pj_curve *c, const pj_reading *r, int64_t tick)
 {
     int64_t period = c->rail.grid_ns;
     if (period <= 0 || (double)r->fresh_error_ns >= c->last_edge_ns) return;
     int64_t periods = (tick - c->last_tick_ns + period / 2) / period;
-    c->last_tick_ns = tick - (periods > 0 ? periods : 1) * period;
+    if (periods < 1) periods = 1;
+    int64_t found = tick - periods * period;
+    double other = (double)(period - llabs(found - c->last_tick_ns)); /* how far the next best is */
+    if (other < c->last_edge_ns + (double)r->fresh_error_ns && periods > 1) return;
+    c->last_tick_ns = found;
     c->last_edge_ns = (double)r->fresh_error_ns;
 }
 

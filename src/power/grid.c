@@ -53,7 +53,8 @@ bool pj_grid_observe(pj_grid *g, int64_t from_ns, int64_t to_ns)
     if (g->period_ns == 0 || to_ns - from_ns >= g->period_ns / 2) return true;
     from_ns -= TICK_JITTER_NS;
     to_ns += TICK_JITTER_NS;
-    if (!pj_grid_known(g, to_ns)) {
+    /* a vague phase is narrowed by other vague ones */
+    if (pj_grid_error(g, to_ns) >= g->period_ns / 4) {
         grid_set(g, from_ns, to_ns, to_ns);
         return true;
     }

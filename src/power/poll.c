@@ -235,12 +235,12 @@ static void poll_take_counter(pj_poll *p, const pj_reading *r)
     p->saw_tick = changed && close && pj_grid_observe(&p->grid, p->old_ns, r->after_ns);
     if (p->grid.period_ns == 0) {
         poll_learn(p, r);
-    } else if (p->saw_tick && p->looking)
+    } else if (p->saw_tick && p->looking && pj_grid_known(&p->grid, r->after_ns))
         poll_found(p, r->after_ns);
     else if (changed && ((close && !p->saw_tick) || p->stands))
         poll_lost(p);
     if (changed) p->stands = false;
-    p->look_missed = p->look_missed || (p->looking && changed && !p->saw_tick && p->old_ns > 0);
+    p->look_missed = p->look_missed || (p->looking && changed && p->old_ns > 0);
     bool is_value = changed || r->status == PJ_READING_RESET || r->status == PJ_READING_REPEAT;
     p->look_blurred = p->look_blurred || !is_value;
     p->old_ns = is_value ? r->before_ns : 0;

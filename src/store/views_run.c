@@ -4,6 +4,7 @@
 #include "store/store_impl.h"
 #include "store/view.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -484,9 +485,20 @@ static pj_status write_layers(pj_run_view *view, pj_error *err)
     return PJ_OK;
 }
 
-static void views_run_write_component(pj_json *json, const pj_component_sum *c)
+/* Times between events that the host recorded too late are no basis for rates. */
+static bool views_run_waits(const pj_run_info *info)
+{
+    json_t *settings = info->settings_json ? json_loads(info->settings_json, 0, NULL) : NULL;
+    const char *how = json_string_value(json_object_get(settings, "module_times"));
+    bool waits = how && strstr(how, "waiting for launches");
+    json_decref(settings);
+    return waits;
+}
+
+static void views_run_write_component(pj_json *json, const pj_component_sum *c, bool waits)
 {
     double seconds = c->time_ms / 1e3;
+    double rated_s = waits ? 0 : seconds;
     pj_json_object_begin(json);
     pj_json_kv_string(json, "component_name", c->name);
     pj_json_kv_uint(json, "count", c->count);
@@ -498,8 +510,8 @@ static void views_run_write_component(pj_json *json, const pj_component_sum *c)
     pj_json_kv_double(json, "flops", c->flops);
     pj_json_kv_double(json, "bytes", c->bytes);
     pj_json_kv_double(json, "intensity", c->bytes > 0 ? c->flops / c->bytes : NAN);
-    pj_json_kv_double(json, "gflops_per_s", seconds > 0 ? c->flops / seconds / 1e9 : NAN);
-    pj_json_kv_double(json, "gbytes_per_s", seconds > 0 ? c->bytes / seconds / 1e9 : NAN);
+    pj_json_kv_double(json, "gflops_per_s", rated_s > 0 ? c->flops / rated_s / 1e9 : NAN);
+    pj_json_kv_double(json, "gbytes_per_s", rated_s > 0 ? c->bytes / rated_s / 1e9 : NAN);
     pj_json_kv_double(json, "pj_per_flop", c->flops > 0 ? c->energy_mj * 1e9 / c->flops : NAN);
     pj_json_kv_double(json, "pj_per_byte", c->bytes > 0 ? c->energy_mj * 1e9 / c->bytes : NAN);
     pj_json_kv_string(json, "part", part_names[part_of(c->name)]);
@@ -514,7 +526,8 @@ static pj_status views_run_write_components(pj_run_view *view, pj_error *err)
         pj_view_component_sums(view->store, view->info->id, &view->one.arena, &sums, &count, err);
     if (status != PJ_OK) return status;
     pj_json_kv_array_begin(view->json, "components");
-    for (uint32_t i = 0; i < count; i++) views_run_write_component(view->json, &sums[i]);
+    bool waits = views_run_waits(view->info);
+    for (uint32_t i = 0; i < count; i++) views_run_write_component(view->json, &sums[i], waits);
     pj_json_array_end(view->json);
     return PJ_OK;
 }

@@ -292,6 +292,39 @@ static void arming_does_not_squeeze_the_first_step(void **state)
     }
 }
 
+/* A first read during which a tick passes is of that tick or of the one before. */
+static void a_slow_first_read_is_of_either_tick(void **state)
+{
+    (void)state;
+    pj_rail rail = counter, log = power;
+    rail.period_ns = rail.grid_ns = 100 * MS;
+    rail.modulus_uj = 0;
+    log.period_ns = log.window_ns = 20 * MS;
+    log.log_ns = 2000 * MS;
+    for (int is_later = 0; is_later < 2; is_later++) {
+        pj_curve *c = pj_curve_new(&rail), *l = pj_curve_new(&log);
+        pj_curve_follow(c, l);
+        for (int t = -100; t <= 640; t += 20) {
+            pj_reading w = {.fresh_ns = t * MS, .value = 250e3};
+            pj_curve_add(l, &w, NULL);
+        }
+        /* 250 W, ticks at -70, 30, 130 ms ...; read from 0 to 40 ms for the first time */
+        pj_reading first = {.fresh_ns = -30 * MS,
+                            .fresh_error_ns = 70 * MS,
+                            .status = PJ_READING_RESET,
+                            .value = is_later ? 25e6 : 0};
+        pj_reading last = {.fresh_ns = 530 * MS, .fresh_error_ns = MS, .value = 150e6};
+        pj_curve_add(c, &first, NULL);
+        pj_curve_add(c, &last, NULL);
+        pj_curve_energy e = query(c, 40, 340);
+        print_message("%.1f +- %.1f J\n", e.energy_mj * 1e-3, e.random_sd_mj * 1e-3);
+        assert_near(e.energy_mj, 75e3, 1.96 * e.random_sd_mj);
+        assert_that(e.random_sd_mj, <, 15e3);
+        pj_curve_free(c);
+        pj_curve_free(l);
+    }
+}
+
 /* A square wave of 125 and 705 W, on for 310 of 730 ms, as a counter of 100 ms and a log of 20 ms
  * see it: any window from 0.3 s on comes within 3 % and 5 ms of the step at each end. */
 static double square_mj(double ms)
@@ -626,6 +659,7 @@ int main(void)
         cmocka_unit_test(a_pause_of_a_blind_counter_is_bridged),
         cmocka_unit_test(ticks_enclose_what_was_counted),
         cmocka_unit_test(arming_does_not_squeeze_the_first_step),
+        cmocka_unit_test(a_slow_first_read_is_of_either_tick),
         cmocka_unit_test(a_log_shows_the_shape_between_ticks),
         cmocka_unit_test(a_thinned_blind_counter_stays_blind),
         cmocka_unit_test(slow_counter_under_steady_load),

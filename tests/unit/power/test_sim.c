@@ -121,6 +121,84 @@ static void every_preset_sees_the_energy(void **state)
     assert_that(relative_error("preset=nvml-volta"), <, 0.1);
 }
 
+enum { MOST_COUNTED = 2000 };
+typedef struct tick_sums {
+    int64_t at_ns[MOST_COUNTED]; /* of ticks, and what was counted up to them */
+    double uj[MOST_COUNTED], value, sum_uj;
+    size_t count;
+} tick_sums;
+
+static void counted_add(tick_sums *c, const pj_rail *rail, const pj_reading *r)
+{
+    if (c->count == MOST_COUNTED) return;
+    if (c->count > 0) c->sum_uj += pj_counter_step(rail, c->value, r->value);
+    c->value = r->value;
+    c->at_ns[c->count] = r->fresh_ns - rail->delay_ns;
+    c->uj[c->count++] = c->sum_uj;
+}
+
+/* Some reads of a counter are lost, and slow ones leave its ticks' dates vague. */
+static void read_badly(const pj_sim_spec *spec, uint32_t rail, const pj_rail *r, pj_curve *curve,
+                       pj_random *random, tick_sums *c)
+{
+    pj_reading *readings;
+    size_t count;
+    assert_int_equal(
+        pj_sim_read(spec, rail, segments, SEGMENTS, BEGIN, END, &readings, &count, NULL), PJ_OK);
+    for (size_t k = 0; k < count; k++) {
+        pj_reading *x = &readings[k];
+        bool is_new = x->status == PJ_READING_OK || x->status == PJ_READING_RESET;
+        if (rail == 0 && c->count > 0 && pj_random_unit(random) < 0.2) continue;
+        if (rail == 0 && x->status == PJ_READING_OK)
+            x->fresh_error_ns += (int64_t)(0.5 * (double)r->period_ns * pj_random_unit(random));
+        assert_int_equal(pj_curve_add(curve, x, NULL), PJ_OK);
+        if (rail == 0 && is_new) counted_add(c, r, x);
+    }
+    assert_int_equal(pj_curve_finish(curve, NULL), PJ_OK);
+    pj_free(readings);
+}
+
+static void check_counted(const char *text, const tick_sums *c, double gain, const pj_curve *curve)
+{
+    assert_that(c->count, >, 10);
+    for (size_t k = 1; k < c->count; k++) /* the first is as old as its tick, which is not known */
+        for (size_t m = k + 1; m < c->count; m += 1 + m / 16) {
+            double counted_mj = (c->uj[m] - c->uj[k]) * 1e-3 / (gain > 0 ? gain : 1);
+            double mj = pj_curve_energy_mj(curve, c->at_ns[k], c->at_ns[m]);
+            if (!(fabs(mj - counted_mj) <= 1e-9 * counted_mj))
+                fail_msg("%s: %.9f mJ, not %.9f mJ", text, mj, counted_mj);
+        }
+}
+
+/* From any tick to any other there is what the counter counted, whatever its sensor is like. */
+static void every_preset_keeps_what_was_counted(void **state)
+{
+    static const char *const presets[] = {
+        "counter",     "rapl",      "xe",       "apple",       "nvml-counter", "nvml-h200",
+        "nvml-hopper", "nvml-a100", "nvml-ada", "nvml-ampere", "nvml-turing",  "nvml-volta"};
+    (void)state;
+    make_truth(12);
+    for (size_t i = 0; i < 2 * sizeof presets / sizeof *presets; i++) {
+        char text[160];
+        const char *name = presets[i / 2];
+        bool has_grid = strcmp(name, "nvml-h200") == 0, is_blind = i & 1;
+        pj_random random = {i + 1};
+        pj_rail rails[PJ_SIM_MAX_RAILS];
+        pj_curve *curves[PJ_SIM_MAX_RAILS];
+        tick_sums c = {.count = 0};
+        snprintf(text, sizeof text, "preset=%s,kind=counter,dropout=0.1,duplicate=0.1%s%s", name,
+                 has_grid ? "" : ",jitter=0.2", is_blind ? ",coverage=0.25,sees=window" : "");
+        pj_sim_spec spec = parse(text);
+        uint32_t rail_count = pj_sim_rails(&spec, rails, PJ_SIM_MAX_RAILS);
+        for (uint32_t r = 0; r < rail_count; r++) curves[r] = pj_curve_new(&rails[r]);
+        pj_curves_link(curves, rails, rail_count);
+        for (uint32_t r = rail_count; r-- > 0;) /* a log comes before its counter */
+            read_badly(&spec, r, &rails[r], curves[r], &random, &c);
+        check_counted(text, &c, rails[0].gain, curves[0]);
+        for (uint32_t r = 0; r < rail_count; r++) pj_curve_free(curves[r]);
+    }
+}
+
 static void same_seed_same_bytes(void **state)
 {
     (void)state;
@@ -263,6 +341,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_to_quantisation),
         cmocka_unit_test(every_preset_sees_the_energy),
+        cmocka_unit_test(every_preset_keeps_what_was_counted),
         cmocka_unit_test(same_seed_same_bytes),
         cmocka_unit_test(class_powers),
         cmocka_unit_test(faults_are_survived),

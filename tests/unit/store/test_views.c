@@ -706,6 +706,35 @@ static void some_tables_load_alone(void **state)
     pj_run_data_fini(&some);
 }
 
+/* Times of modules that contain waiting for launches give no rates. */
+static void waiting_is_no_basis_for_rates(void **state)
+{
+    fixture *f = *state;
+    static const char *const settings[] = {
+        "{\"module_times\": \"CUDA events\"}",
+        "{\"module_times\": \"CUDA events, which contain waiting for launches\"}"};
+    for (int i = 0; i < 2; i++) {
+        pj_error wrong = {0};
+        pj_run_data run = f->run;
+        memcpy(run.info.id, "0190aaaa-0000-7000-8000-00000000000", 35);
+        run.info.id[35] = (char)('1' + i);
+        run.info.created_wall_ns = pj_clock_wall_ns() + (i + 1) * 3600 * PJ_NS_PER_S;
+        run.info.settings_json = settings[i];
+        assert_int_equal(pj_store_save(f->store, &run, &wrong), PJ_OK);
+        json_t *v = summary(f->store), *all = json_object_get(v, "components");
+        bool any = false;
+        size_t k;
+        const json_t *one;
+        json_array_foreach(all, k, one)
+        {
+            any |= json_is_number(json_object_get(one, "gflops_per_s"));
+            any |= json_is_number(json_object_get(one, "gbytes_per_s"));
+        }
+        assert_int_equal(any, i == 0);
+        json_decref(v);
+    }
+}
+
 static void take_part(void *context, const pj_part_figures *part)
 {
     *(double *)context += part->energy_mj;
@@ -929,6 +958,7 @@ int main(void)
         TEST(summaries_are_complete),
         TEST(some_tables_load_alone),
         TEST(structs_hold_what_json_says),
+        TEST(waiting_is_no_basis_for_rates),
         TEST(expensive_figures_are_kept),
         TEST(spans_of_a_window),
         cmocka_unit_test_setup_teardown(spans_of_a_window, set_up_long, tear_down),

@@ -38,6 +38,12 @@ function roof(d: RunDetail | null): Roof | null {
   return known(gflops) && known(gbytes) ? { gflops, gbytes, of } : null;
 }
 
+/** Whether the times of its components are the host's, which launched too late: no basis for rates. */
+export function waitsForLaunches(d: Pick<RunDetail, 'settings'> | null): boolean {
+  const { module_times = '' } = d?.settings ?? {};
+  return String(module_times).includes('waiting for launches');
+}
+
 /** A component in one phase; without figures by phase, over the whole run. */
 export interface RoofPart {
   name: string;
@@ -98,7 +104,10 @@ export function RooflinePanel({ data }: { data: RunData }) {
   const s = data.summary.value.data;
   dark.value;
   const c = colours();
-  const { list: all, apart } = useParts(data);
+  const { list: parts, apart } = useParts(data);
+  const detail = useResource(`detail ${data.id}`, (x) => api.detail(data.id, x));
+  const waits = waitsForLaunches(detail.value.data);
+  const all = waits ? [] : parts;
   const chosen = selection.value.phase;
   const list =
     apart && (chosen === 'prefill' || chosen === 'decode')
@@ -106,7 +115,6 @@ export function RooflinePanel({ data }: { data: RunData }) {
       : all;
   const whole = list.reduce((a, p) => a + (p.mj ?? p.ms), 0) || 1;
   const dots = list.map((p): Dot => dot(p, whole));
-  const detail = useResource(`detail ${data.id}`, (x) => api.detail(data.id, x));
   const r = roof(detail.value.data);
   const best = Math.max(0, ...list.map(gbytes));
   const top = Math.max(0, ...list.map(gflops));
@@ -135,7 +143,11 @@ export function RooflinePanel({ data }: { data: RunData }) {
         />
       }
       state={stateOf(data.summary, () =>
-        list.length ? null : 'No component of this run has FLOPs and bytes.',
+        waits
+          ? 'The times of its components contain waiting for launches: there are no rates.'
+          : list.length
+            ? null
+            : 'No component of this run has FLOPs and bytes.',
       )}
       legend={
         <>
