@@ -6,6 +6,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ typedef struct planned {
     const char *name;
     double ms, watts, flops, bytes;
     float values; /* 0: none */
+    bool once;    /* a single call, which is no part of a step */
 } planned;
 
 typedef struct made {
@@ -30,6 +32,7 @@ typedef struct made {
 } made;
 
 static double blur = 0.02; /* relative standard deviation of a part's energy */
+static double stall_ms;    /* by which one token is held up */
 
 static pj_class_row *class_of(made *m, const char *name)
 {
@@ -49,6 +52,7 @@ static void add_call(made *m, const planned *p, uint32_t token, uint32_t layer)
     c->flops += p->flops;
     c->bytes += p->bytes;
     m->data.info.request_mj += p->ms * p->watts;
+    if (!p->once) m->tokens[token].duration_ms += p->ms;
     if (p->name[0] == '(') return; /* time between components */
     float v = p->values * (1 + 0.1F * (float)layer + 0.01F * (float)token);
     m->components[m->data.component_count++] = (pj_component_row){
@@ -77,11 +81,13 @@ static void make_run(made *m, const planned *plan)
     m->data.info.request_disturbed.mj = NAN;
     m->phases[0].phase = PJ_PHASE_DECODE;
     for (uint32_t t = 0; t < TOKENS; t++) {
-        m->tokens[t] = (pj_token_row){.position = t, .step = PJ_NO_PARENT};
+        m->tokens[t] = (pj_token_row){
+            .position = t, .step = PJ_NO_PARENT, .duration_ms = t == 2 ? stall_ms : 0};
         for (uint32_t l = 0; l < LAYERS; l++) {
             m->layers[t * LAYERS + l] =
                 (pj_layer_row){.token = t, .step = PJ_NO_PARENT, .layer_index = l};
-            for (const planned *p = plan; p->name; p++) add_call(m, p, t, l);
+            for (const planned *p = plan; p->name; p++)
+                if (!p->once || t + l == 0) add_call(m, p, t, l);
         }
     }
 }
@@ -323,6 +329,25 @@ static void one_part_explains_what_is_spread_over_several(void **state)
     }
 }
 
+/* What held up one token may as well have held up what happens only once. */
+static void a_stall_is_no_slower_kernel(void **state)
+{
+    (void)state;
+    pj_why why;
+    const planned quick = {"kv_cache_init", 0.1, 20, 0, 400, 0, true};
+    planned slow = quick;
+    slow.ms = 20;
+    const planned a[] = {norm, q, mlp, quick, {0}}, b[] = {norm, q, mlp, slow, {0}};
+    explain(a, b, &why);
+    assert_int_equal(row_of(&why, "kv_cache_init")->kind, PJ_WHY_KERNEL);
+    pj_why_fini(&why);
+    stall_ms = 8;
+    explain(a, b, &why);
+    stall_ms = 0;
+    assert_int_equal(why.named_count, 0);
+    pj_why_fini(&why);
+}
+
 static void nothing_is_named_where_nothing_differs(void **state)
 {
     (void)state;
@@ -360,6 +385,7 @@ int main(void)
         cmocka_unit_test(time_is_told_from_bytes_and_power),
         cmocka_unit_test(a_gap_is_told_from_what_surrounds_the_steps),
         cmocka_unit_test(one_part_explains_what_is_spread_over_several),
+        cmocka_unit_test(a_stall_is_no_slower_kernel),
         cmocka_unit_test(nothing_is_named_where_nothing_differs),
         cmocka_unit_test(runs_without_energy_are_refused),
     };
