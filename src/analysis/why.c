@@ -45,13 +45,13 @@ static double time_variance(const pj_why_side *s, const pj_why_part *p, double s
 /* Of a single run. What happens only once may have been held up as long as decode steps were. */
 static void add_calm(const pj_why_side *s, const pj_why_part *p, pj_why_amount *a)
 {
-    double usual = (*p->component ? assumed_spread : assumed_gap_spread) * p->ms.mean;
+    double usual = hypot(*p->component ? assumed_spread : assumed_gap_spread, s->pace_sd);
     double tokens = s->output_tokens, longest = s->longest_stall_ms;
     bool once = isnan(p->calm_ms);
     double random =
         once ? longest * longest + s->stalls_ms * p->ms.mean * tokens : p->calm_variance;
     a->calm_ms += once ? p->ms.mean : p->calm_ms / tokens;
-    a->calm_variance += random / (tokens * tokens) + usual * usual;
+    a->calm_variance += random / (tokens * tokens) + pow(usual * p->ms.mean, 2);
 }
 
 static double energy_variance(const pj_why_side *s, const pj_why_part *p)
