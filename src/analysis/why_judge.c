@@ -121,10 +121,13 @@ static void name_row(const pj_why *why, const pj_why_context *c, const cause *ca
 
 /* ---- kinds ---------------------------------------------------------------------------------- */
 
-/* A part that one side has alone. Equal values without arithmetic are moved ones. */
-static pj_why_kind kind_of_alone(const pj_why_row *r)
+/* A part that one side has alone. Equal values without arithmetic are moved ones; a side with one
+ * output token decodes none. */
+static pj_why_kind kind_of_alone(const pj_why_row *r, const pj_why_context *c)
 {
     const pj_why_amount *of = r->b.ms > 0 ? &r->b : &r->a;
+    const pj_why_side *other = r->b.ms > 0 ? c->a : c->b;
+    if (r->phase == PJ_PHASE_DECODE && other->output_tokens <= other->batch) return PJ_WHY_LENGTH;
     if (!r->equals) return PJ_WHY_EXTRA;
     if (of->flops > 0) return PJ_WHY_REPEATED;
     return r->equals_exactly ? PJ_WHY_COPY : PJ_WHY_CONVERSION;
@@ -148,7 +151,7 @@ static pj_why_kind kind_of_amount(const pj_why_row *r, const pj_why_context *c, 
 
 static void judge_alone(const pj_why *why, const pj_why_context *c, pj_why_row *row)
 {
-    cause only = {kind_of_alone(row), row->difference_mj,
+    cause only = {kind_of_alone(row, c), row->difference_mj,
                   sqrt(row->a.mj_variance + row->b.mj_variance), row->b.ms - row->a.ms, INFINITY};
     if (row->is_gap) only.kind = PJ_WHY_GAP;
     row->split.calls = row->difference_mj;

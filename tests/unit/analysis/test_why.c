@@ -282,6 +282,22 @@ static void a_gap_is_told_from_what_surrounds_the_steps(void **state)
     }
 }
 
+static void a_single_token_is_a_length(void **state)
+{
+    (void)state;
+    const pj_why_row rows[] = {{.kind = PJ_WHY_LENGTH, .match = PJ_WHY_ALONE, .b = {.ms = 1}},
+                               {.kind = PJ_WHY_LENGTH, .match = PJ_WHY_ALONE, .a = {.ms = 1}},
+                               {.kind = PJ_WHY_LENGTH, .match = PJ_WHY_BY_NAME, .b = {.ms = 1}}};
+    static const char *const texts[] = {"only in B: A has one output token, which prefill gives",
+                                        "only in A: B has one output token, which prefill gives",
+                                        "another length of the context"};
+    char text[200];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pj_why_row_text(&rows[i], text, sizeof text);
+        assert_string_equal(text, texts[i]);
+    }
+}
+
 /* Five equal parts, of which B's draw `more` of a fifth of the request in addition. */
 static void explain_powers(const double more[5], pj_why *why)
 {
@@ -384,6 +400,7 @@ int main(void)
         cmocka_unit_test(layers_without_parts_are_compared_as_a_whole),
         cmocka_unit_test(time_is_told_from_bytes_and_power),
         cmocka_unit_test(a_gap_is_told_from_what_surrounds_the_steps),
+        cmocka_unit_test(a_single_token_is_a_length),
         cmocka_unit_test(one_part_explains_what_is_spread_over_several),
         cmocka_unit_test(a_stall_is_no_slower_kernel),
         cmocka_unit_test(nothing_is_named_where_nothing_differs),
