@@ -26,16 +26,23 @@ static void scale_from(pj_why_row *row, double time, double power)
     row->from.mj_variance *= time * power * time * power;
 }
 
+static pj_bounds bounds_of(double mj, double variance)
+{
+    double half = PJ_Z95 * sqrt(variance);
+    return (pj_bounds){mj - half, mj + half};
+}
+
 /* Prefill's share in a token's energy grows with the prompt and falls with the answer. */
 static void find_length(pj_why *why, const pj_why_context *c)
 {
     double a = c->a->input_tokens / c->a->output_tokens;
-    double b = c->b->input_tokens / c->b->output_tokens, factor = b / a, mj = 0;
+    double b = c->b->input_tokens / c->b->output_tokens, factor = b / a, mj = 0, variance = 0;
     if (!(a > 0) || !(b > 0) || fabs(factor - 1) < 0.01) return;
     for (uint32_t i = 0; i < why->row_count; i++) {
         pj_why_row *row = &why->rows[i];
         if (row->phase != PJ_PHASE_PREFILL) continue;
         mj += row->from.mj * (factor - 1);
+        variance += row->from.mj_variance * (factor - 1) * (factor - 1);
         scale_from(row, factor, 1);
         row->from.calls *= c->a->output_tokens / c->b->output_tokens;
         row->from.flops *= factor;
@@ -43,6 +50,7 @@ static void find_length(pj_why *why, const pj_why_context *c)
     }
     why->commons[why->common_count++] = (pj_why_common){.kind = PJ_WHY_LENGTH,
                                                         .explained_mj = mj,
+                                                        .explained = bounds_of(mj, variance),
                                                         .time_factor = factor,
                                                         .power_factor = 1,
                                                         .clock_a_mhz = NAN,
@@ -146,18 +154,24 @@ static bool find_clock(const pj_why_context *c, const pace *p, pj_why_common *fo
     return false;
 }
 
-static double pace_variance(const pj_why_side *s, double spread)
+static double side_variance(const pj_why_side *s, double spread)
 {
     double single = s->runs == 1 ? s->pace_sd * s->pace_sd : 0;
     return spread * spread / s->runs + single;
 }
 
+/* Relative, of a common factor of times. */
+static double pace_variance(const pj_why_context *c)
+{
+    return side_variance(c->a, c->spread_a) + side_variance(c->b, c->spread_b);
+}
+
 /* All parts of one program on one machine took longer alike. */
 static bool is_pace(const pj_why_context *c, const pace *p)
 {
-    double sd = sqrt(pace_variance(c->a, c->spread_a) + pace_variance(c->b, c->spread_b));
     return strcmp(c->a->engine, c->b->engine) == 0 && strcmp(c->a->machine, c->b->machine) == 0 &&
-           fabs(p->time - 1) > fmax(least_pace, 3.3 * sd) && p->agreeing > 0.7 * p->all;
+           fabs(p->time - 1) > fmax(least_pace, 3.3 * sqrt(pace_variance(c))) &&
+           p->agreeing > 0.7 * p->all;
 }
 
 static bool is_scaled(const pj_why_row *r)
@@ -173,9 +187,16 @@ void pj_why_find_common(pj_why *why, const pj_why_context *c)
     find_length(why, c);
     if (!pace_of(why, &p)) return;
     if (!find_clock(c, &p, &found)) found.kind = is_pace(c, &p) ? PJ_WHY_PACE : PJ_WHY_NOTHING;
-    for (uint32_t i = 0; i < why->row_count; i++)
-        if (is_scaled(&why->rows[i]))
-            found.explained_mj += why->rows[i].from.mj * (p.time * p.power - 1);
+    double mj = 0, variance = 0, factor = p.time * p.power;
+    for (uint32_t i = 0; i < why->row_count; i++) {
+        const pj_why_row *r = &why->rows[i];
+        if (!is_scaled(r)) continue;
+        mj += r->from.mj;
+        variance += factor * factor * r->from.mj_variance + r->b.mj_variance;
+    }
+    found.explained_mj = mj * (factor - 1);
+    found.explained =
+        bounds_of(found.explained_mj, variance + mj * factor * mj * factor * pace_variance(c));
     bool matters = fabs(found.explained_mj) >= PJ_WHY_LEAST * why->request_a_mj;
     if (!found.kind || !matters) return;
     found.time_factor = p.time;

@@ -78,7 +78,7 @@ static void print_common(const pj_why *w, const pj_why_common *c)
 {
     char text[256];
     pj_why_common_text(c, text, sizeof text);
-    print_energy(c->explained_mj, (pj_bounds){NAN, NAN}, w->request_a_mj);
+    print_energy(c->explained_mj, c->explained, w->request_a_mj);
     pj_print(stdout, "  all parts\n      %s\n", pj_safe(text).s);
 }
 

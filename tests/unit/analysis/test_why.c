@@ -282,6 +282,25 @@ static void a_gap_is_told_from_what_surrounds_the_steps(void **state)
     }
 }
 
+static void a_pace_that_all_parts_share_has_an_interval(void **state)
+{
+    (void)state;
+    pj_why why;
+    planned a[] = {norm, q, mlp, {0}}, b[] = {norm, q, mlp, {0}};
+    for (int i = 0; i < 3; i++) b[i].ms *= 1.5;
+    explain(a, b, &why);
+    assert_int_equal(why.common_count, 1);
+    const pj_why_common *common = &why.commons[0];
+    assert_int_equal(common->kind, PJ_WHY_PACE);
+    assert_near(common->explained_mj, why.request_b_mj - why.request_a_mj, 1e-6);
+    /* 2 % from run to run and of each part's energy */
+    assert_that(common->explained.lo, >, 0.7 * common->explained_mj);
+    assert_that(common->explained.lo, <, 0.9 * common->explained_mj);
+    assert_near(common->explained.hi - common->explained_mj,
+                common->explained_mj - common->explained.lo, 1e-6);
+    pj_why_fini(&why);
+}
+
 static void a_single_token_is_a_length(void **state)
 {
     (void)state;
@@ -400,6 +419,7 @@ int main(void)
         cmocka_unit_test(layers_without_parts_are_compared_as_a_whole),
         cmocka_unit_test(time_is_told_from_bytes_and_power),
         cmocka_unit_test(a_gap_is_told_from_what_surrounds_the_steps),
+        cmocka_unit_test(a_pace_that_all_parts_share_has_an_interval),
         cmocka_unit_test(a_single_token_is_a_length),
         cmocka_unit_test(one_part_explains_what_is_spread_over_several),
         cmocka_unit_test(a_stall_is_no_slower_kernel),
