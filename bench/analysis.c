@@ -299,9 +299,10 @@ static int run_bench_analysis(const pj_command *command, int argc, char **argv)
         {"runs", 0, PJ_OPTION_INT, &a.runs, "N",
          "runs of the database over which each analysis is timed (10,000); 0: none", 0, 1e6},
         {"fixtures", 0, PJ_OPTION_TEXT, &a.fixtures, "DIR",
-         "also evaluate the recordings nvml/traces and llm-energy/dos-group in this folder"},
+         "also evaluate the recordings nvml/traces and llm-energy/dos-group in this folder",
+         .rule = pj_rule_folder},
         {"folder", 0, PJ_OPTION_TEXT, &a.folder, "DIR",
-         "where databases are made (default $TMPDIR or /tmp)"},
+         "where databases are made (default $TMPDIR or /tmp)", .rule = pj_rule_folder},
         {"json", 0, PJ_OPTION_FLAG, &as_json, NULL, "one object"},
         {0}};
     int positional;

@@ -222,6 +222,16 @@ static bool kernels_next_word(const char **list, char *word, size_t bytes)
     return length > 0;
 }
 
+static pj_status kernels_rule_types(const char *list, pj_error *err)
+{
+    char word[32];
+    int count = 0;
+    for (; kernels_next_word(&list, word, sizeof word); count++)
+        if (pj_dtype_parse(word) < 0)
+            return pj_fail(err, PJ_E_INVALID, "unknown weight type %s", word);
+    return count ? PJ_OK : pj_fail(err, PJ_E_INVALID, "contains no weight type");
+}
+
 static double peak_of(const bench *b, const pj_kernels *k, pj_form form)
 {
     double peak = 0;
@@ -235,7 +245,6 @@ static int run_set(bench *b, const pj_command *command, const pj_kernels *k)
     char word[32], count[32];
     while (kernels_next_word(&types, word, sizeof word)) {
         int type = pj_dtype_parse(word);
-        if (type < 0) return pj_command_usage(command, "unknown weight type %s", word);
         pj_form few = pj_linear_form(k, (pj_dtype)type, 1);
         pj_form many = pj_linear_form(k, (pj_dtype)type, SIZE_MAX);
         double few_peak = peak_of(b, k, few),
@@ -393,25 +402,33 @@ static int run_bench_kernels(const pj_command *command, int argc, char **argv)
     bool outline = false;
     pj_bench_device on = {.model = "synthetic:llama-3.2-1b", .context = 512, .batch = 1};
     const pj_option options[] = {
-        {"sets", 0, PJ_OPTION_TEXT, &s.sets, "LIST", "kernel sets, or all; default: the best"},
-        {"dtypes", 0, PJ_OPTION_TEXT, &s.types, "LIST", "weight types, e.g. bf16,q8_0,q4_k"},
-        {"tokens", 0, PJ_OPTION_TEXT, &s.tokens, "LIST", "tokens per call (1,4,16,512)"},
-        {"threads", 't', PJ_OPTION_INT, &s.threads, "N", "threads; 0: all", 0, 256},
-        {"time", 0, PJ_OPTION_INT, &s.milliseconds, "MS", "milliseconds per line (60)", 1, 60000},
+        {"sets", 0, PJ_OPTION_TEXT, &s.sets, "LIST", "kernel sets, or all; default: the best",
+         .excludes = "device outline"},
+        {"dtypes", 0, PJ_OPTION_TEXT, &s.types, "LIST", "weight types, e.g. bf16,q8_0,q4_k",
+         .rule = kernels_rule_types, .excludes = "device outline"},
+        {"tokens", 0, PJ_OPTION_TEXT, &s.tokens, "LIST", "tokens per call (1,4,16,512)",
+         .rule = pj_rule_counts, .excludes = "device outline"},
+        {"threads", 't', PJ_OPTION_INT, &s.threads, "N", "threads; 0: all", 0, 256,
+         .excludes = "device outline"},
+        {"time", 0, PJ_OPTION_INT, &s.milliseconds, "MS", "milliseconds per line (60)", 1, 60000,
+         .excludes = "device outline"},
         {"size", 0, PJ_OPTION_INT, &s.megabytes, "MB", "megabytes of weights to use (512)", 64,
-         1 << 16},
+         1 << 16, .excludes = "device outline"},
         {"device", 0, PJ_OPTION_TEXT, &on.device, "DEVICE",
          "the kernels of a GPU instead, as a decode step dispatches them"},
         {"outline", 0, PJ_OPTION_FLAG, &outline, NULL,
          "the same, computed and not run; with layers=1 the model's full number of layers"},
         {"packed", 0, PJ_OPTION_FLAG, &on.packs, NULL,
-         "with --outline: 8-bit activations for quantised weights"},
+         "with --outline: 8-bit activations for quantised weights", .needs = "outline"},
         {"model", 'm', PJ_OPTION_TEXT, &on.model, "MODEL",
-         "with --device or --outline: the model (synthetic:llama-3.2-1b)"},
-        {"dtype", 0, PJ_OPTION_TEXT, &on.dtype, "TYPE", "likewise: convert its weights"},
-        {"context", 0, PJ_OPTION_INT, &on.context, "N", "likewise: tokens before (512)", 0,
-         1 << 20},
-        {"batch", 'b', PJ_OPTION_INT, &on.batch, "N", "likewise: sequences (1)", 1, 64},
+         "with --device or --outline: the model (synthetic:llama-3.2-1b)",
+         .needs = "device outline"},
+        {"dtype", 0, PJ_OPTION_TEXT, &on.dtype, "TYPE", "likewise: convert its weights",
+         .needs = "device outline"},
+        {"context", 0, PJ_OPTION_INT, &on.context, "N", "likewise: tokens before (512)", 0, 1 << 20,
+         .needs = "device outline"},
+        {"batch", 'b', PJ_OPTION_INT, &on.batch, "N", "likewise: sequences (1)", 1, 64,
+         .needs = "device outline"},
         {"json", 0, PJ_OPTION_FLAG, &s.json, NULL, "print one JSON object"},
         {0}};
     int code = pj_options_parse(command, options, argc, argv, &positional);

@@ -50,7 +50,7 @@ static int main_run_bench(const pj_command *command, int argc, char **argv)
             pj_patience_begin(name);
             int code = benches[i]->run(benches[i], argc - 1, argv + 1);
             pj_patience_end();
-            return code;
+            return pj_check_output(name, code);
         }
     int code = pj_options_parse(command, none, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) {
@@ -82,6 +82,8 @@ static const pj_command bench_command = {
 
 int main(int argc, char **argv)
 {
+    pj_error err;
     signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes an error of write() */
+    if (pj_rules_check_environment(&err) != PJ_OK) return pj_command_failed(&bench_command, &err);
     return bench_command.run(&bench_command, argc, argv);
 }

@@ -435,7 +435,8 @@ static int run_server(const pj_command *command, int argc, char **argv)
         {"rounds", 0, PJ_OPTION_INT, &b.rounds, "N", "comparisons with readers, 1.2 s each (60)", 1,
          PJ_BENCH_ROUNDS_MAX, .old_letter = 'r'},
         {"tokens", 'n', PJ_OPTION_INT, &b.tokens, "N", "new tokens per run (500)", 2, 100000},
-        {"power", 0, PJ_OPTION_TEXT, &b.power, "LIST", "power sources to sample meanwhile (sim)"},
+        {"power", 0, PJ_OPTION_TEXT, &b.power, "LIST", "power sources to sample meanwhile (sim)",
+         .rule = pj_rule_power},
         {"json", 0, PJ_OPTION_FLAG, &b.json, NULL, "print one JSON object"},
         {0}};
     int positional;

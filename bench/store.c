@@ -418,10 +418,11 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
          "measure this PostgreSQL database instead; it must be empty, and the runs stay there"},
         {"writers", 0, PJ_OPTION_INT, &b.writers, "N", "then store from N connections at once", 1,
          500},
-        {"seconds", 0, PJ_OPTION_INT, &b.seconds, "N", "for this long (60)", 1, 86400},
+        {"seconds", 0, PJ_OPTION_INT, &b.seconds, "N", "for this long (60)", 1, 86400,
+         .needs = "writers"},
         {"folder", 0, PJ_OPTION_TEXT, &folder_option, "DIR",
-         "where the database is made (default "
-         "$TMPDIR or /tmp)"},
+         "where the database is made (default $TMPDIR or /tmp)", .rule = pj_rule_folder,
+         .excludes = "db"},
         {"keep", 0, PJ_OPTION_FLAG, &keep, NULL, "keep the database and print its path"},
         {"json", 0, PJ_OPTION_FLAG, &as_json, NULL, "one object"},
         {0}};

@@ -89,29 +89,31 @@ static int run_compare(const pj_command *command, int argc, char **argv)
          "prompt, power, energy_source, session, commit, settings.NAME or model.NAME",
          .choices = "model dtype batch engine machine tag experiment threads isa depth "
                     "input_tokens output_tokens prompt power energy_source"},
-        {"experiment", 0, PJ_OPTION_TEXT, &runs->experiment, "NAME", "only runs of an experiment"},
-        {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "only runs with a tag; may be repeated"},
-        {"model", 0, PJ_OPTION_TEXT, &runs->model, "NAME", "only runs of a model"},
-        {"dtype", 0, PJ_OPTION_TEXT, &runs->dtype, "TYPE", "only runs with weights of a type"},
-        {"engine", 0, PJ_OPTION_TEXT, &runs->engine, "NAME", "only runs of an engine"},
+        {"experiment", 0, PJ_OPTION_TEXT, &runs->experiment, "NAME", "only runs of an experiment",
+         .needs = "by"},
+        {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "only runs with a tag; may be repeated",
+         .needs = "by"},
+        {"model", 0, PJ_OPTION_TEXT, &runs->model, "NAME", "only runs of a model", .needs = "by"},
+        {"dtype", 0, PJ_OPTION_TEXT, &runs->dtype, "TYPE", "only runs with weights of a type",
+         .needs = "by"},
+        {"engine", 0, PJ_OPTION_TEXT, &runs->engine, "NAME", "only runs of an engine",
+         .needs = "by"},
         {"from", 0, PJ_OPTION_TEXT, &runs->from, "TIME", "only runs created at or after a time",
-         .rule = pj_rule_time},
+         .rule = pj_rule_time, .needs = "by"},
         {"to", 0, PJ_OPTION_TEXT, &runs->to, "TIME", "only runs created before a time",
-         .rule = pj_rule_time},
+         .rule = pj_rule_time, .needs = "by"},
         {"with-disturbed", 0, PJ_OPTION_FLAG, &a.groups.with_disturbed, NULL,
-         "include disturbed and throttled runs"},
+         "include disturbed and throttled runs", .needs = "by"},
         {"why", 0, PJ_OPTION_FLAG, &a.why, NULL,
          "explain the difference of two: which parts, and by what"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object"},
-        PJ_OPTIONS_PRICES(&a.prices),
+        PJ_OPTIONS_PRICES(&a.prices, "json"),
         PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&a.db),
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    bool filters = runs->experiment || a.tags.count || runs->model || runs->dtype || runs->engine ||
-                   runs->from || runs->to;
     bool by = a.groups.by != NULL;
     if (a.why && !by && positional != 2)
         return pj_command_usage(command, "--why explains two sides: give two runs, or lists of "
@@ -123,7 +125,6 @@ static int run_compare(const pj_command *command, int argc, char **argv)
                                 a.groups.by);
     if (!a.why && by && positional)
         return pj_command_usage(command, "give runs or --by FIELD, not both");
-    if (!by && filters) return pj_command_usage(command, "--by FIELD is required to form groups");
     if (!by && !a.why && (positional < 2 || positional > PJ_COMPARE_MAX))
         return pj_command_usage(command, "give 2 to %d runs, or --by FIELD", PJ_COMPARE_MAX);
     runs->tags = a.tags.items;

@@ -215,7 +215,7 @@ static int run_idle(const pj_command *command, int argc, char **argv)
          1e-6, 1e6},
         {"from", 0, PJ_OPTION_TEXT, &a.query.from, "TIME", "only runs since this time or date",
          .rule = pj_rule_time},
-        PJ_OPTIONS_PRICES(&a.prices),
+        PJ_OPTIONS_PRICES(&a.prices, NULL),
         PJ_OPTION_DB(&db),
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print an array of models"},
         {0}};

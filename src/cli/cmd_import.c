@@ -117,10 +117,11 @@ static int run_import(const pj_command *command, int argc, char **argv)
     bool replace = false, detect = false;
     const pj_option options[] = {
         {"torch-trace", 0, PJ_OPTION_TEXT, &torch, "FILE.json",
-         "a trace of PyTorch's profiler, to be joined with --power", .rule = pj_rule_file},
+         "a trace of PyTorch's profiler, to be joined with --power", .rule = pj_rule_file,
+         .needs = "power"},
         {"power", 0, PJ_OPTION_TEXT, &power, "FILE.csv",
          "the power recorded at the same time: by perjoule top --record, or an nvidia-smi log",
-         .rule = pj_rule_file},
+         .rule = pj_rule_file, .needs = "torch-trace"},
         {"replace", 0, PJ_OPTION_FLAG, &replace, NULL, "replace a run of the same id"},
         {"detect-phases", 0, PJ_OPTION_FLAG, &detect, NULL,
          "the files are power traces without phases: find them"},
@@ -129,8 +130,6 @@ static int run_import(const pj_command *command, int argc, char **argv)
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (!torch != !power)
-        return pj_command_usage(command, "--torch-trace and --power must be given together");
     if (positional < 1 && !torch) return pj_command_usage(command, "give at least one file");
     pj_store *store = NULL;
     pj_error err = {0};

@@ -145,7 +145,7 @@ static int run_ls(const pj_command *command, int argc, char **argv)
          "what to list, separated by commas: run, per-token, energy, net, speed, status, name, "
          "model, dtype, batch, input, output, threads, tags, created, duration, prefill-speed, "
          "disturbed, thinking, experiment, engine, power, note, machine, prompt (default: as many as fit)",
-         .choices = pj_runs_list_columns},
+         .choices = pj_runs_list_columns, .excludes = "json table"},
         {"search", 's', PJ_OPTION_TEXT, &query->search, "TEXT",
          "part of the prompt, the name or the note"},
         {"model", 'm', PJ_OPTION_TEXT, &query->model, "NAME", "runs of this model"},
@@ -196,7 +196,7 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"offset", 0, PJ_OPTION_INT, &args.offset, "N", "skip the first N", 0, 1e15},
         {"json", 0, PJ_OPTION_FLAG, &args.json, NULL, "print an array of run summaries or rows"},
         {"csv", 0, PJ_OPTION_FLAG, &args.csv, NULL, "print the table as CSV"},
-        PJ_OPTIONS_PRICES(&args.prices),
+        PJ_OPTIONS_PRICES(&args.prices, "json"),
         PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&args.db),
         {0}};

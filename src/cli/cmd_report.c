@@ -55,12 +55,13 @@ static int run_report(const pj_command *command, int argc, char **argv)
          "token), eu (model documentation form), inferencex",
          .choices = "html md cyclonedx spdx sci eu inferencex"},
         {"pue", 0, PJ_OPTION_DOUBLE, &terms.pue, "X",
-         "energy of the facility / of the machine, for the JSON formats", 1, 10},
+         "energy of the facility / of the machine, for the JSON formats", 1, 10, .needs = "format"},
         {"embodied-kg", 0, PJ_OPTION_DOUBLE, &terms.embodied_kg, "KG",
-         "CO2 equivalent of making the machine, for sci", 0, 1e9},
+         "CO2 equivalent of making the machine, for sci", 0, 1e9, .needs = "lifetime-years"},
         {"lifetime-years", 0, PJ_OPTION_DOUBLE, &terms.lifetime_years, "Y",
-         "over which that is spread", 0.1, 100},
-        PJ_OPTIONS_PRICES(&prices),
+         "over which that is spread", 0.1, 100, .needs = "embodied-kg"},
+        pj_price_option(&prices, 1, "format"),
+        pj_price_option(&prices, 2, "format"),
         PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&db),
         {0}};
@@ -84,8 +85,10 @@ static int run_report(const pj_command *command, int argc, char **argv)
                                  .html = format ? strcmp(format, "html") == 0
                                                 : !path || report_ends_with(path, ".html")};
     int disclosure = format ? pj_disclosure_parse(format) : -1;
-    if (isnan(terms.embodied_kg) != isnan(terms.lifetime_years))
-        return pj_command_usage(command, "--embodied-kg and --lifetime-years belong together");
+    if (disclosure < 0 && (prices.region || !isnan(prices.g_per_kwh) || !isnan(terms.pue) ||
+                           !isnan(terms.embodied_kg)))
+        return pj_command_usage(command, "--region, --g-per-kwh, --pue and --embodied-kg are for "
+                                         "the JSON formats of --format");
     pj_store *store = NULL;
     pj_error err = {0};
     pj_buffer out;

@@ -77,10 +77,13 @@ static int run_rm(const pj_command *command, int argc, char **argv)
         {"older-than", 0, PJ_OPTION_TEXT, &r.older_than, "AGE",
          "delete runs older than this: 12h, 30d, 4w, 1y", .rule = pj_rule_age},
         {"keep", 0, PJ_OPTION_INT, &r.keep, "N", "delete runs, but not the newest N", 0, 1e9},
-        {"tagged", 0, PJ_OPTION_FLAG, &r.tagged, NULL, "delete runs with tags too"},
-        {"dry-run", 0, PJ_OPTION_FLAG, &r.dry_run, NULL, "only list what would be deleted"},
+        {"tagged", 0, PJ_OPTION_FLAG, &r.tagged, NULL, "delete runs with tags too",
+         .needs = "older-than keep"},
+        {"dry-run", 0, PJ_OPTION_FLAG, &r.dry_run, NULL, "only list what would be deleted",
+         .needs = "older-than keep"},
         {"shrink", 0, PJ_OPTION_FLAG, &shrinks, NULL,
-         "then rewrite the database, so that its file is as small as its rows"},
+         "then rewrite the database, so that its file is as small as its rows",
+         .excludes = "dry-run"},
         PJ_OPTION_DB(&r.db),
         {0}};
     int positional;
@@ -89,10 +92,6 @@ static int run_rm(const pj_command *command, int argc, char **argv)
     bool by_rule = r.older_than || r.keep >= 0;
     if (by_rule && positional > 0)
         return pj_command_usage(command, "give runs, or --older-than or --keep, not both");
-    if (shrinks && r.dry_run)
-        return pj_command_usage(command, "--shrink and --dry-run exclude each other");
-    if (!by_rule && (r.dry_run || r.tagged))
-        return pj_command_usage(command, "--dry-run and --tagged need --older-than or --keep");
     if (!r.older_than && r.keep == 0)
         return pj_command_usage(command, "--keep 0 needs --older-than: it would delete every run");
     if (by_rule)

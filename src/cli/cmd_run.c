@@ -457,14 +457,15 @@ static int run_run(const pj_command *command, int argc, char **argv)
         PJ_OPTION_SESSION(&session_id),
         pj_request_option(request, "experiment_name"),
         {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs",
-         .rule = pj_rule_database},
+         .rule = pj_rule_database, .excludes = "no-store"},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompt and output, not the texts"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
         PJ_OPTION_HEADING("What to print"),
-        {"quiet", 'q', PJ_OPTION_FLAG, &a.quiet, NULL, "the generated text alone"},
+        {"quiet", 'q', PJ_OPTION_FLAG, &a.quiet, NULL, "the generated text alone",
+         .excludes = "verbose json"},
         {"verbose", 'v', PJ_OPTION_FLAG, &a.verbose, NULL,
-         "every phase, interval and condition below the answer"},
+         "every phase, interval and condition below the answer", .excludes = "json"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object per batch"},
         {0}};
     int positional;
@@ -473,8 +474,6 @@ static int run_run(const pj_command *command, int argc, char **argv)
     if (positional > 1)
         return pj_command_usage(command, "put the prompt in quotes: it was split into %d arguments",
                                 positional);
-    if (a.quiet && a.verbose)
-        return pj_command_usage(command, "give --quiet or --verbose, not both");
     a.session.baseline_seconds = pj_baseline_seconds(a.baseline_s);
     pj_session_option(session_id);
     if (a.no_store) a.session.database = "none";

@@ -405,7 +405,7 @@ static int run_serve(const pj_command *command, int argc, char **argv)
         {"otlp-name", 0, PJ_OPTION_LIST, &a.otlp_names, "OLD=NEW",
          "send a metric or attribute under another name, e.g. hw.energy=acme.energy; may be "
          "repeated",
-         .rule = pj_otlp_check_rename},
+         .rule = pj_otlp_check_rename, .needs = "otlp $PERJOULE_OTLP"},
         {"open", 0, PJ_OPTION_FLAG, &a.open, NULL, "open the newest run in the browser"},
         {"allow-host", 0, PJ_OPTION_LIST, &a.allow_host, "NAME",
          "accept requests for this host name, e.g. that of a proxy; may be repeated",

@@ -178,7 +178,8 @@ static int run_session(const pj_command *command, int argc, char **argv)
          " names the session, else those made during it and 10 minutes after. Without an ID: a row "
          "for each commit that perjoule gate measured"},
         {"repository", 0, PJ_OPTION_TEXT, &a.repository, "DIR",
-         "git repository of the commits (the current folder)", .rule = pj_rule_folder},
+         "git repository of the commits (the current folder)", .rule = pj_rule_folder,
+         .needs = "commits"},
         PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&db),
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "one object; without ID an array"},

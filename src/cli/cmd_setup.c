@@ -125,9 +125,19 @@ static int check_sudoers(const pj_command *command, const char *text)
     return PJ_EXIT_FAILED;
 }
 
-static int setup_powermetrics(const pj_command *command, const setup_options *o)
+static const char *present_user(void)
+{
+    const char *sudo_user = getenv("SUDO_USER");
+    const struct passwd *entry = getpwuid(getuid());
+    if (sudo_user && sudo_user[0]) return sudo_user;
+    return entry ? entry->pw_name : "root";
+}
+
+static int setup_powermetrics(const pj_command *command, setup_options *o)
 {
     char text[1024];
+    if (!o->user) o->user = present_user();
+    if (!o->interval_ns) o->interval_ns = 100000000;
     if (!setup_is_plain_name(o->user))
         return pj_command_usage(command, "the user name %s cannot be used in sudoers", o->user);
     sudoers_text(o, text, sizeof text);
@@ -152,9 +162,10 @@ static bool make_group(const char *name)
     return true;
 }
 
-static int setup_rapl(const pj_command *command, const setup_options *o)
+static int setup_rapl(const pj_command *command, setup_options *o)
 {
     char text[1024];
+    if (!o->group) o->group = "perjoule";
     if (!setup_is_plain_name(o->group))
         return pj_command_usage(command, "the group name %s cannot be used in a udev rule",
                                 o->group);
@@ -224,48 +235,44 @@ static int setup_postgres(const pj_command *command, const setup_options *o)
     return PJ_EXIT_OK;
 }
 
-static const char *present_user(void)
-{
-    const char *sudo_user = getenv("SUDO_USER");
-    const struct passwd *entry = getpwuid(getuid());
-    if (sudo_user && sudo_user[0]) return sudo_user;
-    return entry ? entry->pw_name : "root";
-}
-
 static int run_setup(const pj_command *command, int argc, char **argv)
 {
-    setup_options o = {.user = present_user(),
-                       .group = "perjoule",
-                       .root = "",
-                       .schema = "public",
-                       .interval_ns = 100000000};
+    setup_options o = {.root = "", .schema = "public"};
     const pj_option options[] = {
-        {"write", 'w', PJ_OPTION_FLAG, &o.write, NULL, "write the file instead of printing it"},
+        {"write", 'w', PJ_OPTION_FLAG, &o.write, NULL, "write the file instead of printing it",
+         .excludes = "gain postgres"},
         {"user", 0, PJ_OPTION_TEXT, &o.user, "NAME", "user who may run powermetrics (default: you)",
-         0, 0, .old_letter = 'u'},
+         0, 0, .old_letter = 'u', .excludes = "gain postgres"},
         {"group", 'g', PJ_OPTION_TEXT, &o.group, "NAME",
-         "group that may read RAPL (default: perjoule, created if missing)"},
+         "group that may read RAPL (default: perjoule, created if missing)",
+         .excludes = "gain postgres"},
         {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME",
-         "sampling interval to allow (default 100ms)", 1e6, 60e9},
+         "sampling interval to allow (default 100ms)", 1e6, 60e9, .excludes = "gain postgres"},
         {"gain", 0, PJ_OPTION_TEXT, &o.gain, "SOURCE=GAIN",
          "reading / true value of a source, e.g. rapl=1.02+-0.01; SOURCE=none removes it",
-         .rule = pj_rule_assignment},
+         .rule = pj_rule_assignment, .excludes = "postgres"},
         {"postgres", 0, PJ_OPTION_FLAG, &o.postgres, NULL,
          "print the statements that prepare a PostgreSQL server: roles, tables, rights"},
-        {"citus", 0, PJ_OPTION_FLAG, &o.citus, NULL, "with --postgres: distribute tables by run"},
-        {"schema", 0, PJ_OPTION_TEXT, &o.schema, "NAME", "with --postgres (default public)"},
+        {"citus", 0, PJ_OPTION_FLAG, &o.citus, NULL, "with --postgres: distribute tables by run",
+         .needs = "postgres"},
+        {"schema", 0, PJ_OPTION_TEXT, &o.schema, "NAME", "with --postgres (default public)",
+         .needs = "postgres"},
         {"root", 0, PJ_OPTION_TEXT, &o.root, "DIR", "prefix for the written paths",
-         .rule = pj_rule_folder},
+         .rule = pj_rule_folder, .excludes = "gain postgres"},
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (o.citus && !o.postgres) return pj_command_usage(command, "--citus requires --postgres");
     if (o.postgres && positional == 0) return setup_postgres(command, &o);
     if (o.gain && positional == 0) return setup_gain(command, o.gain);
-    if (positional != 1)
+    if (positional != 1 || o.postgres || o.gain)
         return pj_command_usage(command, "give what to set up: rapl or powermetrics");
-    if (strcmp(argv[1], "rapl") == 0) return setup_rapl(command, &o);
+    bool is_rapl = strcmp(argv[1], "rapl") == 0;
+    if (is_rapl && (o.user || o.interval_ns))
+        return pj_command_usage(command, "--user and --interval are for powermetrics");
+    if (is_rapl) return setup_rapl(command, &o);
+    if (strcmp(argv[1], "powermetrics") == 0 && o.group)
+        return pj_command_usage(command, "--group is for rapl");
     if (strcmp(argv[1], "powermetrics") == 0) return setup_powermetrics(command, &o);
     char hint[80];
     pj_nearest_hint(argv[1], "rapl powermetrics", hint, sizeof hint);

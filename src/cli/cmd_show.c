@@ -261,15 +261,18 @@ static int run_show(const pj_command *command, int argc, char **argv)
          "what to change: evidence, expected saving, cost, the command that tests it"},
         {"metric", 0, PJ_OPTION_CHOICE, &args.metric, "NAME",
          &(PJ_HEATMAP_WORDS " (default energy, time where there is none)")[2],
-         .choices = PJ_HEATMAP_LIST},
-        {"token", 0, PJ_OPTION_INT, &args.token, "N", "one token instead of all", 0, 1e9},
-        {"layer", 0, PJ_OPTION_INT, &args.layer, "N", "one layer; -1: outside the layers", -1, 1e6},
-        {"component", 0, PJ_OPTION_TEXT, &args.component, "NAME", "one component"},
+         .choices = PJ_HEATMAP_LIST, .needs = "heatmap"},
+        {"token", 0, PJ_OPTION_INT, &args.token, "N", "one token instead of all", 0, 1e9,
+         .needs = "components operations heatmap"},
+        {"layer", 0, PJ_OPTION_INT, &args.layer, "N", "one layer; -1: outside the layers", -1, 1e6,
+         .needs = "components operations"},
+        {"component", 0, PJ_OPTION_TEXT, &args.component, "NAME", "one component",
+         .needs = "components operations"},
         {"limit", 0, PJ_OPTION_INT, &args.limit, "N", "maximum rows of a table", 1, 1e8,
-         .old_letter = 'n'},
+         .old_letter = 'n', .needs = "tokens layers components operations"},
         {"json", 0, PJ_OPTION_FLAG, &args.json, NULL,
          "the selected part as JSON, or the whole run"},
-        PJ_OPTIONS_PRICES(&args.prices),
+        PJ_OPTIONS_PRICES(&args.prices, NULL),
         PJ_OPTION_WITHOUT,
         PJ_OPTION_DB(&args.db),
         {0}};
@@ -277,11 +280,6 @@ static int run_show(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional > 1) return pj_command_usage(command, "name one run");
-    bool narrow = args.layer != PJ_ANY || args.component;
-    if (!args.wanted[COMPONENTS] && !args.wanted[OPERATIONS] &&
-        (narrow || (args.token != PJ_ANY && !args.wanted[HEATMAP])))
-        return pj_command_usage(command, "--token, --layer and --component apply to "
-                                         "--components and --operations, --token to --heatmap too");
     args.run = positional ? argv[1] : "last";
     return pj_stored_at_once(command, args.db, show_run, &args, &args.waiting);
 }

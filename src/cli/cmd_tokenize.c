@@ -121,9 +121,9 @@ static int run(const pj_command *command, int argc, char **argv)
          "read the text from FILE; - is standard input", .rule = pj_rule_file_or_input},
         {"decode", 0, PJ_OPTION_TEXT, &r.decode, "IDS", "ids to text: 1,2,3", .rule = pj_rule_ids},
         {"special", 0, PJ_OPTION_FLAG, &r.special, NULL,
-         "add the model's special tokens (default; --no-special: do not)"},
+         "add the model's special tokens (default; --no-special: do not)", .excludes = "decode"},
         {"skip-special", 0, PJ_OPTION_FLAG, &r.skip_special, NULL,
-         "with --decode: leave out special tokens"},
+         "with --decode: leave out special tokens", .needs = "decode"},
         {"json", 0, PJ_OPTION_FLAG, &r.json, NULL, "print JSON"},
         {0}};
     int positional;

@@ -10,7 +10,6 @@
 #include "record/session.h"
 #include "store/store.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,23 +112,6 @@ const pj_command pj_command_help = {
     .examples = "perjoule help\nperjoule help run\n",
 };
 
-/* A reader that has seen enough, such as `head`, closes its end of a pipe: no failure. */
-static bool is_pipe_closed(void)
-{
-    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-    return poll(&out, 1, 0) == 1 && out.revents & POLLERR;
-}
-
-/* What was printed and could not be written is an error, whatever the command was. */
-static int check_output(const char *command, int code)
-{
-    bool failed = fflush(stdout) != 0 || ferror(stdout);
-    if (!failed || code != PJ_EXIT_OK || is_pipe_closed()) return code;
-    pj_say("perjoule%s%s: cannot write to standard output: is the disk full?", *command ? " " : "",
-           command);
-    return PJ_EXIT_FAILED;
-}
-
 static int main_run_program(int argc, char **argv)
 {
     if (argc < 2) {
@@ -138,11 +120,11 @@ static int main_run_program(int argc, char **argv)
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         pj_print(stdout, "perjoule %s\n", pj_version());
-        return check_output("", PJ_EXIT_OK);
+        return pj_check_output("perjoule", PJ_EXIT_OK);
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_overview(stdout);
-        return check_output("", PJ_EXIT_OK);
+        return pj_check_output("perjoule", PJ_EXIT_OK);
     }
     const pj_command *command = find_command(argv[1]);
     if (!command) {
@@ -150,11 +132,14 @@ static int main_run_program(int argc, char **argv)
         return PJ_EXIT_USAGE;
     }
     char name[64];
+    pj_error err;
     snprintf(name, sizeof name, "perjoule %s", command->name);
+    if (command != &pj_command_help && pj_rules_check_environment(&err) != PJ_OK)
+        return pj_command_failed(command, &err);
     if (!command->shows_progress) pj_patience_begin(name);
     int code = command->run(command, argc - 1, argv + 1);
     pj_patience_end();
-    return check_output(command->name, code);
+    return pj_check_output(name, code);
 }
 
 /* ---- the stack ---- */

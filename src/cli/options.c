@@ -8,9 +8,11 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int pj_exit_code(pj_status status)
 {
@@ -43,6 +45,21 @@ int pj_command_usage(const pj_command *command, const char *format, ...)
         if (*p == '\n' || *p == '\r') *p = ' ';
     pj_say("perjoule %s: %s (see: perjoule %s --help)", command->name, text, command->name);
     return PJ_EXIT_USAGE;
+}
+
+/* A reader that has seen enough, such as `head`, closes its end of a pipe: no failure. */
+static bool is_pipe_closed(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 1 && out.revents & POLLERR;
+}
+
+int pj_check_output(const char *name, int code)
+{
+    bool failed = fflush(stdout) != 0 || ferror(stdout);
+    if (!failed || code != PJ_EXIT_OK || is_pipe_closed()) return code;
+    pj_say("%s: cannot write to standard output: is the disk full?", name);
+    return PJ_EXIT_FAILED;
 }
 
 /* ---- parsing ---- */
@@ -214,9 +231,59 @@ static int check_value(const pj_command *command, const pj_option *o, const char
     return PJ_PARSE_GO_ON;
 }
 
+/* ---- options that other options need or exclude ---- */
+
+enum { OPTIONS_MAX = 128 };
+typedef enum option_use { NOT_USED, TURNED_OFF, USED } option_use;
+
+/* The first of the names that is in use. */
+static bool options_any_used(const pj_option *options, const option_use *uses, const char *names,
+                             char found[64])
+{
+    for (size_t n; *names; names += n + (names[n] == ' ')) {
+        n = strcspn(names, " ");
+        snprintf(found, 64, "%.*s", (int)n, names);
+        const char *value = *found == '$' ? getenv(found + 1) : NULL;
+        if (value && *value) return true;
+        for (const pj_option *o = options; o->name; o++)
+            if (strcmp(o->name, found) == 0 && uses[o - options] == USED) return true;
+    }
+    return false;
+}
+
+/* "--listen", "--otlp or $PERJOULE_OTLP", "--a, --b or --c" */
+static void options_write_names(const char *names, char *out, size_t bytes)
+{
+    size_t used = 0;
+    for (size_t n; *names && used < bytes; names += n + (names[n] == ' ')) {
+        n = strcspn(names, " ");
+        used += (size_t)snprintf(out + used, bytes - used, "%s%s%.*s",
+                                 !used      ? ""
+                                 : names[n] ? ", "
+                                            : " or ",
+                                 *names == '$' ? "" : "--", (int)n, names);
+    }
+}
+
+/* Refuses an option that would do nothing because of others that were given, or were not. */
+static int options_check_uses(const pj_command *command, const pj_option *options,
+                              const option_use *uses)
+{
+    char found[64], names[256];
+    for (const pj_option *o = options; o->name; o++) {
+        if (uses[o - options] == NOT_USED) continue;
+        if (o->excludes && options_any_used(options, uses, o->excludes, found))
+            return pj_command_usage(command, "--%s has no effect with --%s", o->name, found);
+        if (!o->needs || options_any_used(options, uses, o->needs, found)) continue;
+        options_write_names(o->needs, names, sizeof names);
+        return pj_command_usage(command, "--%s has no effect without %s", o->name, names);
+    }
+    return PJ_PARSE_GO_ON;
+}
+
 /* Handles the option at argv[*index] and its value; after an error the exit code. */
 static int take_option(const pj_command *command, const pj_option *options, int argc, char **argv,
-                       int *index)
+                       int *index, option_use *uses)
 {
     const char *word = argv[*index], *value = NULL;
     const pj_option *o;
@@ -224,10 +291,12 @@ static int take_option(const pj_command *command, const pj_option *options, int 
     if (word[1] == '-') {
         size_t length = strcspn(word + 2, "=");
         o = find_long(options, word + 2, length, &negated);
+        if (o) uses[o - options] = negated ? TURNED_OFF : USED;
         if (!o) o = find_long(pj_common_options, word + 2, length, &negated);
         if (word[2 + length] == '=') value = word + 3 + length;
     } else {
         o = find_letter(options, word[1]);
+        if (o) uses[o - options] = USED;
         if (word[2]) value = word + 2;
     }
     if (!o) return unknown_option(command, options, word);
@@ -255,6 +324,7 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
 {
     bool only_positional = false;
     int count = 0;
+    option_use uses[OPTIONS_MAX] = {NOT_USED};
     for (int i = 1; i < argc; i++) {
         char *word = argv[i];
         if (only_positional || word[0] != '-' || word[1] == 0 ||
@@ -272,14 +342,14 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
             pj_help_print_table(options);
             return PJ_EXIT_OK;
         } else {
-            int code = take_option(command, options, argc, argv, &i);
+            int code = take_option(command, options, argc, argv, &i, uses);
             if (code != PJ_PARSE_GO_ON) return code;
         }
     }
     if (positional) *positional = count;
     if (!positional && count > 0)
         return pj_command_usage(command, "takes no arguments, but there is %s", argv[1]);
-    return PJ_PARSE_GO_ON;
+    return options_check_uses(command, options, uses);
 }
 
 /* ---- options of requests to generate ---- */
@@ -294,6 +364,9 @@ pj_option pj_request_option(pj_generation_request *request, const char *field)
     };
     const pj_request_field *f = pj_request_field_find(field);
     bool is_number = f->kind == PJ_REQUEST_INT || f->kind == PJ_REQUEST_NUMBER;
+    const char *needs = NULL;
+    if (strcmp(field, "batch_rule") == 0) needs = "batch prompts";
+    if (strcmp(field, "draft_tokens") == 0) needs = "draft";
     return (pj_option){.name = f->option,
                        .letter = f->letter,
                        /* an empty system message is not the template's usual one */
@@ -304,7 +377,8 @@ pj_option pj_request_option(pj_generation_request *request, const char *field)
                        .min = is_number ? f->least : 0,
                        .max = is_number ? f->most : 0,
                        .choices = f->choices,
-                       .rule = f->kind == PJ_REQUEST_MAP ? pj_rule_bias : NULL};
+                       .rule = f->kind == PJ_REQUEST_MAP ? pj_rule_bias : NULL,
+                       .needs = needs};
 }
 
 void pj_session_option(const char *id)

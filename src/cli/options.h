@@ -38,6 +38,9 @@ typedef struct pj_option {
     char old_letter;     /* still accepted here; other commands use it for another option */
     /* Of texts: refuses a value before the command starts anything, and says why (cli/rules.h). */
     pj_status (*rule)(const char *value, pj_error *err);
+    /* Names of other options, separated by spaces, "$NAME" of the environment's. Without any of the
+     * first, or with any of the second, this one would do nothing: it is refused. */
+    const char *needs, *excludes;
 } pj_option;
 
 #define PJ_OPTION_HEADING(title)                    \
@@ -147,6 +150,9 @@ enum {
     PJ_EXIT_INTERRUPTED = 130
 };
 int pj_exit_code(pj_status status);
+/* The exit code of a program that has run `name` ("perjoule ls"): what was printed and could not be
+ * written is an error, whatever the command was. */
+int pj_check_output(const char *name, int code);
 /* Prints "perjoule COMMAND: sentence" to standard error, returns pj_exit_code(err->status). */
 int pj_command_failed(const pj_command *command, const pj_error *err);
 /* For wrong usage found by a command itself: prints, points to --help, returns PJ_EXIT_USAGE. */

@@ -5,8 +5,11 @@
 #include "base/memory.h"
 #include "cli/inputs.h"
 #include "cli/stored.h"
+#include "engine/generation/engine.h"
 #include "http/url.h"
 #include "power/source.h"
+#include "record/environment.h"
+#include "serve/otlp.h"
 #include "trace/generation_request.h"
 #include "trace/run_data.h"
 
@@ -167,4 +170,18 @@ pj_status pj_rule_bias(const char *text, pj_error *err)
     return pj_fail(err, PJ_E_INVALID,
                    "must be a token's id and a number from %g to %g, as in 42=-100", f->least,
                    f->most);
+}
+
+/* ---- the environment ---- */
+
+pj_status pj_rules_check_environment(pj_error *err)
+{
+    static const pj_variable variables[] = {
+        {"PERJOULE_DB", pj_rule_database},     {"PERJOULE_FALLBACK", pj_rule_database},
+        {"PERJOULE_ISA", pj_engine_check_isa}, {"PERJOULE_MODELS", pj_rule_folder},
+        {"PERJOULE_OTLP", pj_otlp_check_url},
+    };
+    pj_status status = pj_environment_check(err);
+    if (status != PJ_OK) return status;
+    return pj_environment_check_these(variables, sizeof variables / sizeof *variables, err);
 }

@@ -30,4 +30,7 @@ pj_status pj_rule_power(const char *list, pj_error *err);      /* sources that e
 pj_status pj_rule_session(const char *id, pj_error *err);
 pj_status pj_rule_bias(const char *text, pj_error *err); /* "ID=NUMBER" of --logit-bias */
 
+/* The variables of the environment that are perjoule's own. */
+pj_status pj_rules_check_environment(pj_error *err);
+
 #endif

@@ -28,9 +28,9 @@ static pj_status stored_rule_region(const char *region, pj_error *err)
                    "no carbon intensity is known for this region: give it with --g-per-kwh");
 }
 
-pj_option pj_price_option(pj_price_options *prices, int which)
+pj_option pj_price_option(pj_price_options *prices, int which, const char *needs)
 {
-    const pj_option options[] = {
+    pj_option options[] = {
         {"usd-per-kwh", 0, PJ_OPTION_DOUBLE, &prices->usd_per_kwh, "USD",
          "price of a kilowatt-hour (default 0.12)", 0, 1e6},
         {"g-per-kwh", 0, PJ_OPTION_DOUBLE, &prices->g_per_kwh, "G",
@@ -38,7 +38,8 @@ pj_option pj_price_option(pj_price_options *prices, int which)
         {"region", 0, PJ_OPTION_TEXT, &prices->region, "NAME",
          "use the carbon intensity of a region: california, texas, eu, us, or a country's two "
          "letters",
-         .rule = stored_rule_region}};
+         .rule = stored_rule_region, .excludes = "g-per-kwh"}};
+    options[which].needs = needs;
     return options[which];
 }
 

@@ -30,10 +30,12 @@ typedef struct pj_price_options {
 } pj_price_options;
 
 #define PJ_PRICES_NONE ((pj_price_options){__builtin_nan(""), __builtin_nan(""), NULL})
-#define PJ_OPTIONS_PRICES(prices) \
-    pj_price_option(prices, 0), pj_price_option(prices, 1), pj_price_option(prices, 2)
+#define PJ_OPTIONS_PRICES(prices, needs)                                  \
+    pj_price_option(prices, 0, needs), pj_price_option(prices, 1, needs), \
+        pj_price_option(prices, 2, needs)
 
-pj_option pj_price_option(pj_price_options *prices, int which);
+/* `needs`: as in pj_option, or NULL. */
+pj_option pj_price_option(pj_price_options *prices, int which, const char *needs);
 pj_cost_rates pj_prices_get(const pj_price_options *options);
 
 /* Prints a notice on standard error if runs are waiting in the outbox. */

@@ -7,6 +7,7 @@
 #include "base/median.h"
 #include "base/memory.h"
 #include "base/sized.h"
+#include "record/environment.h"
 #include "trace/recorder.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPAN_COST_ROUNDS = 128, DISPLACING_BYTES = 512 << 10, MAX_BASELINE_SECONDS = 3600 };
+enum { SPAN_COST_ROUNDS = 128, DISPLACING_BYTES = 512 << 10 };
 /* A listening after a run that is at least this many times as long costs little. */
 enum { SHORT_RUNS = 20 };
 /* Idle power that is known is only looked at, for this long or four updates of the slowest rail. */
@@ -126,9 +127,9 @@ static pj_status session_check_options(const pj_session_options *from, pj_sessio
     if (status == PJ_OK && options->interval_ns < 0)
         status = pj_fail(err, PJ_E_INVALID, "the sampling interval is negative: %lld ns",
                          (long long)options->interval_ns);
-    if (status == PJ_OK && !(options->baseline_seconds < MAX_BASELINE_SECONDS))
+    if (status == PJ_OK && !(options->baseline_seconds < PJ_MAX_BASELINE_SECONDS))
         status = pj_fail(err, PJ_E_INVALID, "baseline_seconds must be below %d, not %g",
-                         MAX_BASELINE_SECONDS, options->baseline_seconds);
+                         PJ_MAX_BASELINE_SECONDS, options->baseline_seconds);
     if (status == PJ_OK && options->share_rule && pj_share_rule_parse(options->share_rule) < 0)
         status = pj_fail(err, PJ_E_INVALID, "share_rule must be equal or weight, not %.40s",
                          options->share_rule);
@@ -139,12 +140,9 @@ static pj_status session_check_options(const pj_session_options *from, pj_sessio
  * nothing is known from the last minute. */
 static double default_baseline_seconds(bool *may_keep)
 {
-    const char *text = getenv("PERJOULE_BASELINE");
-    char *end = NULL;
-    double seconds = text && *text ? strtod(text, &end) : NAN;
-    bool is_given = end && *end == 0 && seconds >= 0 && seconds < MAX_BASELINE_SECONDS;
-    *may_keep = !is_given;
-    return is_given ? seconds : 1;
+    double seconds = pj_environment_baseline_seconds();
+    *may_keep = isnan(seconds);
+    return isnan(seconds) ? 1 : seconds;
 }
 
 pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_error *err)
@@ -154,6 +152,7 @@ pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_e
     if (!out) return pj_fail(err, PJ_E_INVALID, "pj_session_open: session is NULL");
     *out = NULL;
     pj_status checking = session_check_options(from, &checked, err);
+    if (checking == PJ_OK) checking = pj_environment_check(err);
     if (checking != PJ_OK) return checking;
     pj_session *session = pj_alloc(1, sizeof *session);
     if (!session) return pj_fail_memory(err, "a session");

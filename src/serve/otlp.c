@@ -14,6 +14,7 @@
 
 enum {
     PERIOD_MS = 15000,
+    MIN_PERIOD_MS = 100,
     MAX_PERIOD_MS = 120000,
     TIMEOUT_MS = 10000,
     LAST_TIMEOUT_MS = 400, /* when the server stops */
@@ -185,32 +186,48 @@ const pj_live_sink *pj_otlp_sink(const pj_otlp *otlp)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* OTEL_EXPORTER_OTLP_HEADERS, as OpenTelemetry defines it: "name=value,name=value". */
-static void read_headers(pj_otlp *o)
+/* OTEL_EXPORTER_OTLP_HEADERS, as OpenTelemetry defines it: "name=value,name=value". Says which
+ * entry is none, without a value, which may be secret. */
+static pj_status read_headers(pj_otlp *o, pj_error *err)
 {
     const char *given = getenv("OTEL_EXPORTER_OTLP_HEADERS");
     int count = 0;
     size_t used = 0;
     o->headers[count++] = "Content-Type: application/json";
-    for (const char *p = given; p && *p && count <= HEADERS_MAX;) {
+    for (const char *p = given; p && *p;) {
         size_t length = strcspn(p, ","), name = strcspn(p, "=");
-        if (name < length && used + length + 2 < sizeof o->header_text) {
-            char *line = o->header_text + used;
-            used += (size_t)snprintf(line, sizeof o->header_text - used, "%.*s: %.*s", (int)name, p,
-                                     (int)(length - name - 1), p + name + 1) +
-                    1;
-            o->headers[count++] = line;
-        }
+        if (name == 0 || name >= length)
+            return pj_fail(err, PJ_E_INVALID,
+                           "the environment's OTEL_EXPORTER_OTLP_HEADERS: entry %d is not "
+                           "NAME=VALUE",
+                           count);
+        if (count > HEADERS_MAX || used + length + 2 >= sizeof o->header_text)
+            return pj_fail(err, PJ_E_INVALID,
+                           "the environment's OTEL_EXPORTER_OTLP_HEADERS: more than %d headers, "
+                           "or %zu bytes",
+                           HEADERS_MAX, sizeof o->header_text);
+        char *line = o->header_text + used;
+        used += (size_t)snprintf(line, sizeof o->header_text - used, "%.*s: %.*s", (int)name, p,
+                                 (int)(length - name - 1), p + name + 1) +
+                1;
+        o->headers[count++] = line;
         p += length + (p[length] == ',');
     }
     o->headers[count] = NULL;
+    return PJ_OK;
 }
 
-static int64_t read_period_ms(void)
+static pj_status read_period(pj_otlp *o, pj_error *err)
 {
     const char *given = getenv("OTEL_METRIC_EXPORT_INTERVAL");
-    int64_t ms = given ? strtoll(given, NULL, 10) : 0;
-    return ms >= 100 && ms <= MAX_PERIOD_MS ? ms : PERIOD_MS;
+    char *end = NULL;
+    o->period_ms = given && *given ? strtoll(given, &end, 10) : PERIOD_MS;
+    if (!(end && *end) && o->period_ms >= MIN_PERIOD_MS && o->period_ms <= MAX_PERIOD_MS)
+        return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID,
+                   "the environment's OTEL_METRIC_EXPORT_INTERVAL=%.40s: must be %d to %d "
+                   "milliseconds",
+                   given, MIN_PERIOD_MS, MAX_PERIOD_MS);
 }
 
 pj_status pj_otlp_check_url(const char *url, pj_error *err)
@@ -232,12 +249,16 @@ pj_status pj_otlp_open(const pj_otlp_options *options, pj_otlp **otlp, pj_error 
     pj_otlp *o = pj_alloc(1, sizeof *o);
     if (!o) return pj_fail_memory(err, "telemetry");
     o->options = *options;
-    o->period_ms = read_period_ms();
+    status = read_period(o, err);
+    if (status == PJ_OK) status = read_headers(o, err);
+    if (status != PJ_OK) {
+        pj_free(o);
+        return status;
+    }
     o->start_ns = pj_clock_wall_ns();
     o->sink = (pj_live_sink){.version = PJ_LIVE_SINK_VERSION, .context = o, .run_end = run_end};
     pj_uuid7(o->instance);
     o->resource = (pj_otlp_resource){options->host, o->instance, options->renames};
-    read_headers(o);
     pthread_mutex_init(&o->mutex, NULL);
     pj_cond_init(&o->changed);
     *otlp = o;

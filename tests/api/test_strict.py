@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 import resource
+import shutil
 import socket
 import subprocess
 import threading
@@ -54,6 +55,15 @@ class Strict(unittest.TestCase):
             (dict(target="/" + "?" + "&".join("a=b" for _ in range(70))), 400),
         ]:
             self.assertEqual(self.head(**wrong), status, wrong)
+
+    @unittest.skipUnless(shutil.which("bash"), "there is no bash here")
+    def test_a_container_tells_its_health(self):
+        command = json.loads(re.search(r"CMD (\[\"bash\".*\])", (harness.SOURCE / "packaging/Containerfile").read_text())[1])
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))  # nobody listens
+            for port, code in ((self.server.port, 0), (closed.getsockname()[1], 1)):
+                asked = [word.replace("/8000", f"/{port}") for word in command]
+                self.assertEqual(subprocess.run(asked, capture_output=True).returncode, code, port)
 
     def test_lengths_in_two_ways(self):
         for lines in (["Content-Length: 5", "Transfer-Encoding: chunked"],

@@ -150,6 +150,12 @@ class Otlp(unittest.TestCase):
             with self.assertRaises(RuntimeError) as refused:
                 harness.Server(*words)
             self.assertIn(said, str(refused.exception))
+        for name, value in (("OTEL_METRIC_EXPORT_INTERVAL", "soon"), ("OTEL_METRIC_EXPORT_INTERVAL", "1"),
+                            ("OTEL_EXPORTER_OTLP_HEADERS", "a=b,secret"), ("OTEL_EXPORTER_OTLP_HEADERS", "=b")):
+            with self.assertRaises(RuntimeError) as refused:
+                harness.Server("--otlp", "http://127.0.0.1:1", environment={name: value})
+            self.assertIn(f"environment's {name}", str(refused.exception))
+            self.assertNotIn("secret", str(refused.exception))
 
 
 beside.main()

@@ -10,6 +10,7 @@
 5. If npm fails, the dashboard's build fails with npm's message and leaves no output.
 6. The targets of the Makefile install what they use; what is fetched from elsewhere is pinned by its hash.
 7. The notices of third-party software and the bill of materials list what is inside, each with its licence.
+8. A build without cmocka, such as that of every package, uses no variable that only the tests with it define.
 """
 import json
 import os
@@ -323,6 +324,23 @@ def pins():
                f"{unit} is sandboxed and has limits")
 
 
+def without_cmocka():
+    def read(path):
+        text = re.sub(r"^if .*cmocka\.found\(\)(?s:.*?)^endif|'[^'\n]*'|#.*", "", path.read_text(), flags=re.M)
+        return text, set(re.findall(r"^ *(\w+) \+?= ", text, re.M))
+
+    tests = (root / "tests/meson.build").read_text()
+    skipped = re.findall(r"^  subdir\('(\w+)'\)", tests.partition("if cmocka.found()")[2].partition("endif")[0], re.M)
+    expect("unit" in skipped, f"without cmocka, these tests are left out: {skipped}")
+    left_out = {file for folder in skipped for file in (root / "tests" / folder).rglob("meson.build")}
+    files = [root / "meson.build"] + [f for top in ("tests", "fuzz", "python", "packaging", "examples", "src", "bench")
+                                      for f in (root / top).rglob("meson.build")]
+    others = [read(f) for f in files + [root / "ui/tests/meson.build"] if f not in left_out]
+    theirs = set().union(*(read(f)[1] for f in left_out)) - set().union(*(names for _, names in others))
+    used = sorted(n for n in theirs if any(re.search(rf"\b{n}\b(?! *:)", text) for text, _ in others))
+    expect(not used, f"nothing else uses their variables {used}")
+
+
 def busy_port():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -342,6 +360,7 @@ def targets():
 with tempfile.TemporaryDirectory() as destination:
     dashboard_without_npm()
     targets()
+    without_cmocka()
     pins()
     third_parties()
     packages()

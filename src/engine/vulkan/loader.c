@@ -162,6 +162,9 @@ static pj_status loader_start(pj_vk_instance *instance, bool validate, pj_error 
 pj_status pj_vk_instance_open(pj_vk_instance *instance, bool validate, pj_error *err)
 {
     *instance = (pj_vk_instance){.library = loader_open_library()};
+    if (!instance->library && getenv("PERJOULE_VULKAN"))
+        return pj_fail(err, PJ_E_UNAVAILABLE, "the environment's PERJOULE_VULKAN=%s: %s",
+                       getenv("PERJOULE_VULKAN"), dlerror());
     if (!instance->library)
         return pj_fail(err, PJ_E_UNAVAILABLE, "there is no libvulkan: install a Vulkan driver");
     pj_status status = loader_start(instance, validate, err);

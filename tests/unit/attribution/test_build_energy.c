@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 /* Simulated machines of each kind. The sanitizers look at the code's paths, not at its coverage. */
-enum { SEEDS = PJ_SANITIZED ? 8 : 40, FEW_SEEDS = PJ_SANITIZED ? 6 : 20 };
+enum { SEEDS = PJ_SANITIZED ? 4 : 40, FEW_SEEDS = PJ_SANITIZED ? 3 : 20 };
 
 static void simulated_energy_is_conserved_and_right(void **state)
 {
@@ -309,7 +309,7 @@ static void a_lag_does_not_concern_a_counter(void **state)
  * wider than the noise of so many independent readings requires. */
 static void assert_covered(const char *sensor, double noise, double readings)
 {
-    enum { MACHINES = PJ_SANITIZED ? 10 : 60 };
+    enum { MACHINES = PJ_SANITIZED ? 5 : 60 };
     int covered = 0, phases = 0, covered_phases = 0;
     for (int seed = 1; seed <= MACHINES; seed++) {
         char text[128];

@@ -1,7 +1,7 @@
-/* Every option of every command refuses what its values cannot be, in one line that names the
- * option, before the command begins: "--help" stands behind each value, which is printed instead
- * where the value was taken. Options are read from the commands themselves; one whose kind of value
- * is not known here fails. */
+/* Every option of every command, and of every benchmark, refuses what its values cannot be, in one
+ * line that names the option, before the command begins: "--help" stands behind each value, which
+ * is printed instead where the value was taken. Options are read from the commands themselves; one
+ * whose kind of value is not known here fails. */
 #include "cli/options.h"
 #include "cli/terminal.h"
 
@@ -20,6 +20,9 @@
 #define COMMAND(name) extern const pj_command pj_command_##name;
 #include "cli/commands.def"
 #undef COMMAND
+#define BENCH(name) extern const pj_command pj_bench_##name;
+#include "bench/benches.def"
+#undef BENCH
 
 const pj_command pj_command_help = {.name = "help"}; /* of the program alone; it has no options */
 
@@ -28,6 +31,9 @@ static const pj_command *const commands[] = {
 #include "cli/commands.def"
 #undef COMMAND
 #undef GROUP
+#define BENCH(name) &pj_bench_##name,
+#include "bench/benches.def"
+#undef BENCH
 };
 
 /* What values of a kind may be: of an option of this name, or of this name of its values; the first
@@ -46,6 +52,7 @@ static const struct kind {
     {"power", "FILE.csv", "/dev/null", {NO_FILE, ""}},
     {"output", "FILE", "-", {NO_FILE, "/dev/null/x", "new/", ""}},
     {"save", NULL, "new", {NO_FILE, "-", ""}},
+    {"keep", "FILE", "new", {NO_FILE, "-", ""}},
     {"junit", NULL, "new", {NO_FILE, "-", ""}},
     {"markdown", NULL, "new", {NO_FILE, "-", ""}},
     {"logits", NULL, "/dev/full", {NO_FILE, "-", ""}},
@@ -55,6 +62,12 @@ static const struct kind {
     {NULL, "DIR", ".", {"nosuch", "/dev/null", ""}},
     /* numbers; these have bounds above 1 */
     {"runs", "N", "40", {NUMBERS, ""}},
+    {"rounds", "N", "10", {NUMBERS, ""}},
+    {"requests", "N", "10", {NUMBERS, ""}},
+    {"chunks", "N", "10", {NUMBERS, ""}},
+    {"tokens", "N", "2", {NUMBERS, ""}},
+    {NULL, "MB", "64", {NUMBERS, ""}},
+    {NULL, "MW", "1", {NUMBERS, ""}},
     {"steps", "N", "5", {NUMBERS, ""}},
     {"blocks", "N", "3", {NUMBERS, ""}},
     {NULL, "N", "1", {NUMBERS, ""}},
@@ -94,6 +107,8 @@ static const struct kind {
     {"power", "LIST", "sim", {"nosuch", "sim,sim", "none,sim", ""}},
     {"columns", NULL, "run,net", {"abc", "run,abc", "run,,net", ","}},
     {"dtypes", NULL, "bf16,f32", {"abc", "bf16,abc", ",", ""}},
+    {"tokens", "LIST", "1,512", {NUMBERS, ""}},
+    {"threads", "LIST", "1,2", {NUMBERS, ""}},
     {"region", NULL, "eu", {"atlantis", ""}},
     {NULL, "SHA", "0a1b2c", {"a b", "a\nb", ""}},
     {"session", NULL, "a-1", {"a b", "a\nb", ""}},
@@ -200,7 +215,7 @@ static void values_that_cannot_be_are_refused(void **state)
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char *listed;
         if (!commands[i]->run || strcmp(commands[i]->name, "bench") == 0)
-            continue; /* another program's */
+            continue; /* the program whose benchmarks are in the list themselves */
         assert_int_equal(run(commands[i], answers, &listed, "--list-options", NULL, NULL),
                          PJ_EXIT_OK);
         for (char *row = listed, *next; *row; row = next) {
@@ -214,13 +229,154 @@ static void values_that_cannot_be_are_refused(void **state)
         }
         free(listed);
     }
-    assert_true(options > 200);
+    assert_true(options > 280);
     assert_int_equal(wrong, 0);
+}
+
+/* Options that would do nothing: without another one, or beside one that takes their place. */
+static const struct idle_option {
+    const char *command, *option, *beside, *other; /* `other`: named in the sentence */
+} idle_options[] = {
+    {"run", "--batch-rule=equal", NULL, "--batch or --prompts"},
+    {"run", "--draft-tokens=2", NULL, "--draft"},
+    {"run", "--quiet", "--verbose", NULL},
+    {"run", "--quiet", "--json", NULL},
+    {"run", "--verbose", "--json", NULL},
+    {"run", "--db=none", "--no-store", NULL},
+    {"attach", "--token=a", NULL, "--listen"},
+    {"attach", "--token-file=/dev/null", NULL, "--listen"},
+    {"attach", "--allow-host=a", NULL, "--listen"},
+    {"attach", "--headers-only", NULL, "--listen"},
+    {"attach", "--energy-field=a=total:J", NULL, "--listen"},
+    {"attach", "--otlp=http://a", NULL, "--listen"},
+    {"attach", "--otlp-name=hw.energy=a", NULL, "--otlp or $PERJOULE_OTLP"},
+    {"attach", "--seed=1", NULL, "--input-len"},
+    {"attach", "--rule=equal", NULL, "--listen or --concurrency"},
+    {"attach", "--model-shape=weights=1,context=1", NULL, "--listen or --concurrency"},
+    {"attach", "--model=a", "--listen=127.0.0.1:0", NULL},
+    {"attach", "--tokens=1", "--listen=127.0.0.1:0", NULL},
+    {"attach", "--concurrency=1", "--listen=127.0.0.1:0", NULL},
+    {"attach", "--requests=1", "--listen=127.0.0.1:0", NULL},
+    {"attach", "--temp=1", "--listen=127.0.0.1:0", NULL},
+    {"attach", "--api=chat", "--listen=127.0.0.1:0", NULL},
+    {"attach", "--json", "--listen=127.0.0.1:0", NULL},
+    {"attach", "--db=none", "--no-store", NULL},
+    {"experiment", "--inputs=1", "--prompt=a", NULL},
+    {"experiment", "--again", "--result", NULL},
+    {"serve", "--otlp-name=hw.energy=a", NULL, "--otlp or $PERJOULE_OTLP"},
+    {"ls", "--columns=run", "--json", NULL},
+    {"ls", "--columns=run", "--table", NULL},
+    {"ls", "--usd-per-kwh=1", NULL, "--json"},
+    {"ls", "--region=eu", NULL, "--json"},
+    {"show", "--metric=time", NULL, "--heatmap"},
+    {"show", "--token=1", "--phases", "--components, --operations or --heatmap"},
+    {"show", "--layer=1", "--heatmap", "--components or --operations"},
+    {"show", "--component=a", "--layers", "--components or --operations"},
+    {"show", "--limit=1", "--phases", "--tokens, --layers, --components or --operations"},
+    {"show", "--region=eu", "--g-per-kwh=1", NULL},
+    {"session", "--repository=.", NULL, "--commits"},
+    {"session", "--repository=.", "--no-commits", "--commits"},
+    {"status", "--format=a", "--json", NULL},
+    {"compare", "--tag=a", NULL, "--by"},
+    {"compare", "--from=2026-01-31", NULL, "--by"},
+    {"compare", "--with-disturbed", NULL, "--by"},
+    {"compare", "--g-per-kwh=1", NULL, "--json"},
+    {"report", "--embodied-kg=1", NULL, "--lifetime-years"},
+    {"report", "--lifetime-years=1", NULL, "--embodied-kg"},
+    {"report", "--pue=1", NULL, "--format"},
+    {"report", "--region=eu", NULL, "--format"},
+    {"predict", "--input=1", "--laws", NULL},
+    {"predict", "--map", "--laws", NULL},
+    {"gate", "--fail-over=3%", NULL, "--baseline or --baseline-command"},
+    {"tune", "--device=cpu", NULL, "--apply"},
+    {"tune", "--no-warmup", NULL, "--apply"},
+    {"tune", "--max-loss=1", NULL, "--apply"},
+    {"import", "--torch-trace=/dev/null", NULL, "--power"},
+    {"import", "--power=/dev/null", NULL, "--torch-trace"},
+    {"rm", "--tagged", NULL, "--older-than or --keep"},
+    {"rm", "--dry-run", NULL, "--older-than or --keep"},
+    {"tokenize", "--special", "--decode=1", NULL},
+    {"tokenize", "--skip-special", NULL, "--decode"},
+    {"eval", "--chunk=1", "--one-by-one", NULL},
+    {"setup", "--write", "--gain=rapl=1", NULL},
+    {"setup", "--gain=rapl=1", "--postgres", NULL},
+    {"setup", "--citus", NULL, "--postgres"},
+    {"setup", "--schema=a", NULL, "--postgres"},
+};
+
+static const pj_command *command_of(const char *name)
+{
+    size_t i = 0;
+    while (strcmp(commands[i]->name, name) != 0) i++;
+    return commands[i];
+}
+
+static void options_that_would_do_nothing_are_refused(void **state)
+{
+    unsetenv("PERJOULE_OTLP");
+    for (size_t i = 0; i < sizeof idle_options / sizeof *idle_options; i++) {
+        const struct idle_option *o = &idle_options[i];
+        const char *other = o->other ? o->other : o->beside;
+        char expected[256], *said;
+        snprintf(expected, sizeof expected,
+                 "perjoule %s: %.*s has no effect %s %.*s (see: ", o->command,
+                 (int)strcspn(o->option + 2, "=") + 2, o->option, o->other ? "without" : "with",
+                 (int)(o->other ? strlen(other) : strcspn(other, "=")), other);
+        int code = run(command_of(o->command), errors, &said, o->option, o->beside, NULL);
+        char *line = strchr(said, '\n');
+        if (code != PJ_EXIT_USAGE || strncmp(said, expected, strlen(expected)) != 0 || !line ||
+            line[1])
+            fail_msg("perjoule %s %s %s: exit code %d: %s\ninstead of %s", o->command, o->option,
+                     o->beside ? o->beside : "", code, said, expected);
+        free(said);
+    }
+}
+
+static void variables_that_cannot_be_are_refused(void **state)
+{
+    static const struct {
+        const char *name, *good, *bad[4];
+    } variables[] = {
+        {"PERJOULE_BASELINE", "0.2", {"abc", "nan", "-1", "3600"}},
+        {"PERJOULE_CLOCK", "system", {"abc"}},
+        {"PERJOULE_DB", "none", {"."}},
+        {"PERJOULE_FALLBACK", "runs.db", {"."}},
+        {"PERJOULE_ISA", "c", {"abc"}},
+        {"PERJOULE_MODELS", ".", {"nosuch", "/dev/null"}},
+        {"PERJOULE_OTLP", "http://otel.lab:4318", {"abc", "http://"}},
+        {"PERJOULE_POWER", "sim", {"nosuch", "sim,sim"}},
+        {"PERJOULE_PROCFS", ".", {"nosuch"}},
+        {"PERJOULE_SESSION", "a-1", {"a b", "a\nb"}},
+        {"PERJOULE_SYSFS", ".", {"nosuch"}},
+    };
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *name = variables[i].name, *before = getenv(name);
+        char *kept = before ? strdup(before) : NULL, start[64];
+        pj_error err = {0};
+        snprintf(start, sizeof start, "the environment's %s=", name);
+        for (int k = 0; k < 4 && variables[i].bad[k]; k++) {
+            setenv(name, variables[i].bad[k], 1);
+            assert_int_equal(pj_rules_check_environment(&err), PJ_E_INVALID);
+            assert_memory_equal(err.text, start, strlen(start));
+        }
+        setenv(name, variables[i].good, 1);
+        assert_int_equal(pj_rules_check_environment(&err), PJ_OK);
+        setenv(name, "", 1);
+        assert_int_equal(pj_rules_check_environment(&err), PJ_OK);
+        unsetenv(name);
+        if (kept) setenv(name, kept, 1);
+        free(kept);
+    }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(values_that_cannot_be_are_refused)};
+    setenv("COLUMNS", "1000", 1); /* each message is a line */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_that_cannot_be_are_refused),
+        cmocka_unit_test(options_that_would_do_nothing_are_refused),
+        cmocka_unit_test(variables_that_cannot_be_are_refused),
+    };
     answers = tmpfile(), errors = tmpfile();
     if (!answers || !errors) return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);

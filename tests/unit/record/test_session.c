@@ -628,6 +628,21 @@ static void places_that_do_not_exist_are_one_sentence(void **state)
     assert_true(err.text[0] && !strchr(err.text, '\n'));
 }
 
+static void an_environment_that_cannot_be_is_refused(void **state)
+{
+    const char *kept = getenv("PERJOULE_BASELINE"), *before = kept ? kept : "0.2";
+    char baseline[32];
+    snprintf(baseline, sizeof baseline, "%s", before);
+    pj_session *session;
+    pj_error err = {0};
+    setenv("PERJOULE_BASELINE", "abc", 1);
+    pj_status status =
+        pj_session_open(&(pj_session_options){.power = "none", .database = "none"}, &session, &err);
+    setenv("PERJOULE_BASELINE", baseline, 1);
+    assert_int_equal(status, PJ_E_INVALID);
+    assert_non_null(strstr(err.text, "PERJOULE_BASELINE=abc: must be seconds"));
+}
+
 static char said[4096]; /* sentences of the recovery, one a line */
 
 static void hear_recovery(void *context, const char *text)
@@ -698,6 +713,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_open_run_of_a_closed_session_is_interrupted),
         cmocka_unit_test(a_run_that_cannot_be_stored_keeps_its_spool),
         cmocka_unit_test(places_that_do_not_exist_are_one_sentence),
+        cmocka_unit_test(an_environment_that_cannot_be_is_refused),
         cmocka_unit_test(garbage_in_the_spool_folder_is_named_and_left),
         cmocka_unit_test(nth_allocation_may_fail),
     };
