@@ -18,7 +18,16 @@ const char *const pj_planted_cost_names[PJ_COST_COUNT] = {"none",  "norm",  "cop
                                                           "pause", "clock", "kernel", "power"};
 
 enum { LAYERS = 4, PROMPT = 12, NAMES_FREE = 5 };
-enum { NORM_PART = 0, K_PART = 2, LAYER_PARTS = 11, EMBED = 11, HEAD, PART_COUNT, PLANTED = 13 };
+enum {
+    NORM_PART = 0,
+    K_PART = 2,
+    LAYER_PARTS = 11,
+    EMBED = 11,
+    HEAD,
+    CACHE,
+    PART_COUNT,
+    PLANTED = PART_COUNT
+};
 
 static const struct part {
     const char *name;
@@ -35,7 +44,8 @@ static const struct part {
                        {"act", 0.03, 0.05, 0.05},
                        {"down_proj", 0.17, 2.5, 2.5},
                        {"embed_tokens", 0.01, 0, 0.02},
-                       {"lm_head", 0.12, 8, 8}};
+                       {"lm_head", 0.12, 8, 8},
+                       {"kv_cache_init", 0.005, 0, 0.1}};
 
 static const int products[] = {1, 5, 7, 8, 10}; /* large enough to matter */
 static const char *const free_norms[NAMES_FREE] = {"input_layernorm", "norm_2", "layer_norm",
@@ -50,6 +60,7 @@ static const char *const sensors[] = {"kind=counter,period_ms=1,resolution_mj=0.
 typedef struct world {
     pj_planted_cost cost;
     uint32_t tokens;
+    bool busy;
     uint64_t model;    /* of the values */
     double norm_share; /* of a layer's time, of each norm */
     double token_ms;
@@ -66,11 +77,14 @@ static double planted_why_between(pj_random *r, double lo, double hi)
     return lo + (hi - lo) * pj_random_unit(r);
 }
 
-static world draw_world(pj_planted_cost cost, uint64_t seed)
+static world draw_world(const pj_planted_why_plan *plan, uint64_t seed)
 {
+    pj_planted_cost cost = plan->cost;
     pj_random r = {seed * 0x9e3779b97f4a7c15u + cost};
     uint32_t name = (uint32_t)(pj_random_u64(&r) % (2 * NAMES_FREE));
     world w = {.cost = cost,
+               .tokens = plan->tokens,
+               .busy = plan->busy,
                .model = pj_random_u64(&r),
                .norm_share = planted_why_between(&r, 0.03, 0.06),
                .token_ms = planted_why_between(&r, 15, 40),
@@ -96,6 +110,46 @@ static world draw_world(pj_planted_cost cost, uint64_t seed)
     return w;
 }
 
+/* ---- other programs -------------------------------------------------------------------------- */
+
+/* They take the processor at times, and slow it while they use its caches. */
+typedef struct other_load {
+    double stall_every_ms, stall_ms, to_stall_ms; /* means; until the next one */
+    double spell_every_ms, to_change_ms, slow;    /* mean; until the next change; factor now */
+} other_load;
+
+static double draw_wait(pj_random *r, double mean)
+{
+    return -mean * log(1 - pj_random_unit(r));
+}
+
+static other_load draw_load(pj_random *r)
+{
+    other_load l = {.stall_every_ms = 20 * pow(20, pj_random_unit(r)),
+                    .stall_ms = planted_why_between(r, 2, 8),
+                    .spell_every_ms = planted_why_between(r, 100, 1000),
+                    .slow = 1};
+    l.to_stall_ms = draw_wait(r, l.stall_every_ms);
+    l.to_change_ms = draw_wait(r, l.spell_every_ms);
+    return l;
+}
+
+/* How long work of `ms` takes. */
+static double held_up(other_load *l, pj_random *r, double ms)
+{
+    double took = ms * l->slow;
+    for (; l->to_stall_ms < ms; l->to_stall_ms += draw_wait(r, l->stall_every_ms))
+        took += draw_wait(r, l->stall_ms);
+    if (l->to_change_ms < ms) {
+        bool begins = l->slow == 1;
+        l->slow = begins ? planted_why_between(r, 1.1, 1.6) : 1;
+        l->to_change_ms = draw_wait(r, begins ? 100 : l->spell_every_ms);
+    }
+    l->to_stall_ms -= ms;
+    l->to_change_ms -= ms;
+    return took;
+}
+
 /* ---- one run -------------------------------------------------------------------------------- */
 
 typedef struct writing {
@@ -103,6 +157,7 @@ typedef struct writing {
     bool second;      /* has the planted cost */
     pj_random random; /* of this run alone */
     double pace, part_pace[PART_COUNT + 1];
+    other_load load;
     pj_spool spool;
     pj_spool_writer w;
     int64_t at_ns;
@@ -145,10 +200,11 @@ static void put_call(writing *s, uint32_t part, uint32_t name, uint32_t values, 
 {
     double took = ms * s->pace * s->part_pace[part] * exp(0.03 * pj_random_normal(&s->random));
     if (pj_random_unit(&s->random) < 0.001) took += 1;
+    if (s->world->busy) took = held_up(&s->load, &s->random, took);
     pj_span span = pj_span_make(s->serial++, PJ_SPAN_COMPONENT, name + 1, s->phase, s->at_ns,
                                 s->at_ns + (int64_t)(took * 1e6));
     pj_stats stats = values_of(s, values, layer < 0 ? UINT32_MAX : (uint32_t)layer);
-    span.token = (int32_t)s->token;
+    if (s->phase != PJ_PHASE_PRE_INFERENCE) span.token = (int32_t)s->token;
     span.layer = (int16_t)layer;
     span.flops = (float)flops;
     span.bytes = (float)bytes;
@@ -193,6 +249,7 @@ static void put_layer(writing *s, int32_t layer, double ms)
 static void put_wait(writing *s, double share)
 {
     double ms = share * s->world->token_ms * exp(0.3 * pj_random_normal(&s->random));
+    if (s->world->busy) ms = held_up(&s->load, &s->random, ms);
     s->at_ns += (int64_t)(ms * 1e6);
 }
 
@@ -220,6 +277,18 @@ static void put_phase(writing *s, pj_phase phase, uint32_t tokens, double ms)
     s->phase = phase;
     for (uint32_t i = 0; i < tokens; i++) put_token(s, ms);
     pj_span span = pj_span_make(serial, PJ_SPAN_PHASE, phase, phase, begin_ns, s->at_ns);
+    pj_spool_put_span(&s->w, &span);
+}
+
+/* What a run does once: a small part that one call holds, and time without parts. */
+static void put_start(writing *s)
+{
+    int64_t begin_ns = s->at_ns;
+    uint32_t serial = s->serial++;
+    s->phase = PJ_PHASE_PRE_INFERENCE;
+    put_wait(s, 0.01);
+    put_part(s, CACHE, -1, s->world->token_ms * parts[CACHE].share);
+    pj_span span = pj_span_make(serial, PJ_SPAN_PHASE, s->phase, s->phase, begin_ns, s->at_ns);
     pj_spool_put_span(&s->w, &span);
 }
 
@@ -273,6 +342,7 @@ static void put_run(writing *s, const pj_sim_spec *spec)
     for (uint32_t i = 0; i <= PART_COUNT; i++)
         pj_spool_put_name(&s->w, i + 1, i < PART_COUNT ? parts[i].name : s->world->name);
     put_clock(s, s->at_ns + 1000);
+    put_start(s);
     put_phase(s, PJ_PHASE_PREFILL, 1, 2 * s->world->token_ms);
     put_phase(s, PJ_PHASE_DECODE, s->world->tokens, s->world->token_ms);
     put_clock(s, s->at_ns - 1000);
@@ -301,6 +371,7 @@ static pj_status add_run(const world *w, bool second, uint64_t seed, pj_why_side
     s.pace = exp(0.01 * pj_random_normal(&s.random));
     if (second && w->cost == PJ_COST_CLOCK) s.pace *= w->size;
     for (int i = 0; i <= PART_COUNT; i++) s.part_pace[i] = exp(0.01 * pj_random_normal(&s.random));
+    s.load = draw_load(&s.random);
     snprintf(sensor, sizeof sensor, "%s,seed=%u", w->sensor,
              (unsigned)(pj_random_u64(&s.random) % 1000000));
     pj_status status = pj_sim_parse(sensor, &spec, err);
@@ -352,17 +423,16 @@ static void judge(const world *w, const pj_why *why, pj_planted_why_score *score
     score->alone += found && !other;
 }
 
-pj_status pj_planted_why_try(pj_planted_cost cost, uint32_t runs, uint32_t tokens, uint64_t seed,
+pj_status pj_planted_why_try(const pj_planted_why_plan *plan, uint64_t seed,
                              pj_planted_why_score *score, pj_error *err)
 {
-    world w = draw_world(cost, seed);
-    w.tokens = tokens;
+    world w = draw_world(plan, seed);
     pj_why_side *a = NULL, *b = NULL;
     pj_why why = {0};
     pj_status status = pj_why_side_new(&a, err);
     if (status == PJ_OK) status = pj_why_side_new(&b, err);
-    for (uint32_t i = 0; i < runs && status == PJ_OK; i++) {
-        uint64_t own = (seed * 64 + i) * PJ_COST_COUNT + cost;
+    for (uint32_t i = 0; i < plan->runs && status == PJ_OK; i++) {
+        uint64_t own = (seed * 64 + i) * PJ_COST_COUNT + plan->cost;
         status = add_run(&w, false, 2 * own * 0x2545f4914f6cdd1du, a, err);
         if (status == PJ_OK)
             status = add_run(&w, true, (2 * own + 1) * 0x2545f4914f6cdd1du, b, err);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum pj_planted_cost {
@@ -30,8 +31,14 @@ typedef struct pj_planted_why_score {
 
 enum { PJ_PLANTED_WHY_TOKENS = 24 };
 
-/* One pair of `runs` runs a side of so many tokens, drawn from `seed`. */
-pj_status pj_planted_why_try(pj_planted_cost cost, uint32_t runs, uint32_t tokens, uint64_t seed,
+typedef struct pj_planted_why_plan {
+    pj_planted_cost cost;
+    uint32_t runs, tokens; /* of each side; of each run */
+    bool busy;             /* other programs interrupt and slow both sides */
+} pj_planted_why_plan;
+
+/* One pair, drawn from `seed`. */
+pj_status pj_planted_why_try(const pj_planted_why_plan *plan, uint64_t seed,
                              pj_planted_why_score *score, pj_error *err);
 
 #endif

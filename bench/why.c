@@ -10,7 +10,7 @@
 typedef struct why_args {
     int64_t pairs, runs, tokens, seed;
     const char *only;
-    bool json;
+    bool busy, json;
 } why_args;
 
 static const char *const notes[PJ_COST_COUNT] = {"pairs that are alike: nothing is named",
@@ -46,11 +46,11 @@ static pj_status try_all(const why_args *a, pj_json *json, pj_error *err)
     if (!json) printf("%-8s %8s  %8s\n", "planted", "named", "alone");
     for (int cost = 0; cost < PJ_COST_COUNT && status == PJ_OK; cost++) {
         pj_planted_why_score score = {0};
+        const pj_planted_why_plan plan = {(pj_planted_cost)cost, (uint32_t)a->runs,
+                                          (uint32_t)a->tokens, a->busy};
         if (a->only && strcmp(a->only, pj_planted_cost_names[cost]) != 0) continue;
         for (int64_t i = 0; i < a->pairs && status == PJ_OK; i++)
-            status =
-                pj_planted_why_try((pj_planted_cost)cost, (uint32_t)a->runs, (uint32_t)a->tokens,
-                                   (uint64_t)(a->seed * 1000000 + i), &score, err);
+            status = pj_planted_why_try(&plan, (uint64_t)(a->seed * 1000000 + i), &score, err);
         if (status == PJ_OK) say(&score, (pj_planted_cost)cost, json);
     }
     return status;
@@ -67,6 +67,8 @@ static int run_bench_why(const pj_command *command, int argc, char **argv)
         {"only", 0, PJ_OPTION_CHOICE, &a.only, "CAUSE",
          "plant this cause alone: none, norm, copy, type, gap, pause, clock, kernel or power",
          .choices = "none norm copy type gap pause clock kernel power"},
+        {"busy", 0, PJ_OPTION_FLAG, &a.busy, NULL,
+         "other programs interrupt and slow the runs of both sides"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "one array"},
         {0}};
     int positional;

@@ -82,7 +82,9 @@ static void add_power(const pj_judgement *j, char *text, size_t bytes)
 {
     char share[32];
     percent(j->detectable, share, sizeof share);
-    if (j->detectable > 0)
+    if (j->detectable > 9) /* of few runs that vary much; its figure would be of no use */
+        verdict_add(text, bytes, ": not even ten times as much would have been detected");
+    else if (j->detectable > 0)
         verdict_add(text, bytes, ": differences above %s would have been detected", share);
     percent(j->target, share, sizeof share);
     if (j->more_runs > 0)

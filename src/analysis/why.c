@@ -42,6 +42,18 @@ static double time_variance(const pj_why_side *s, const pj_why_part *p, double s
     return (prior + p->ms.squares) / (prior_runs + n - 1) / n;
 }
 
+/* Of a single run. What happens only once may have been held up as long as decode steps were. */
+static void add_calm(const pj_why_side *s, const pj_why_part *p, pj_why_amount *a)
+{
+    double usual = hypot(*p->component ? assumed_spread : assumed_gap_spread, s->pace_sd);
+    double tokens = s->output_tokens, longest = s->longest_stall_ms;
+    bool once = isnan(p->calm_ms);
+    double random =
+        once ? longest * longest + s->stalls_ms * p->ms.mean * tokens : p->calm_variance;
+    a->calm_ms += once ? p->ms.mean : p->calm_ms / tokens;
+    a->calm_variance += random / (tokens * tokens) + pow(usual * p->ms.mean, 2);
+}
+
 static double energy_variance(const pj_why_side *s, const pj_why_part *p)
 {
     double n = s->runs, between = n > 1 ? p->mj.squares / (n - 1) / n : 0;
@@ -62,8 +74,11 @@ static pj_why_amount amount_of(const pj_why_side *s, const pj_why_part *const *p
         a.bytes = pj_add_known(a.bytes, p->bytes / s->runs);
         a.ms_variance += time_variance(s, p, spread);
         a.mj_variance += energy_variance(s, p);
+        if (s->runs == 1) add_calm(s, p, &a);
         if (count == 1 || !p->operation) a.calls += (double)p->calls / s->output_tokens;
     }
+    if (s->runs > 1) a.calm_ms = a.ms;
+    if (s->runs > 1) a.calm_variance = a.ms_variance;
     return a;
 }
 

@@ -46,6 +46,9 @@ const char *pj_why_match_name(pj_why_match match); /* "name", ... */
 typedef struct pj_why_amount {
     double calls, ms, mj, flops, bytes;
     double ms_variance, mj_variance; /* of the means */
+    /* The time that disturbances leave as it is, and its variance: by the quickest quarter of a
+     * run's tokens or calls; of several runs, and of what happens only once, the mean. */
+    double calm_ms, calm_variance;
 } pj_why_amount;
 
 /* What of a difference is due to what, mJ: adds up to b - from. */
@@ -77,6 +80,7 @@ typedef struct pj_why_row {
 typedef struct pj_why_common {
     pj_why_kind kind; /* LENGTH, CLOCK, PACE; NOTHING: none */
     double explained_mj, time_factor, power_factor;
+    pj_bounds explained; /* its interval */
     char device[32];
     double clock_a_mhz, clock_b_mhz, throttled_a, throttled_b; /* NAN: unknown */
 } pj_why_common;

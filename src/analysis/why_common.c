@@ -20,20 +20,29 @@ static void scale_from(pj_why_row *row, double time, double power)
 {
     row->from.ms *= time;
     row->from.ms_variance *= time * time;
+    row->from.calm_ms *= time;
+    row->from.calm_variance *= time * time;
     row->from.mj *= time * power;
     row->from.mj_variance *= time * power * time * power;
+}
+
+static pj_bounds bounds_of(double mj, double variance)
+{
+    double half = PJ_Z95 * sqrt(variance);
+    return (pj_bounds){mj - half, mj + half};
 }
 
 /* Prefill's share in a token's energy grows with the prompt and falls with the answer. */
 static void find_length(pj_why *why, const pj_why_context *c)
 {
     double a = c->a->input_tokens / c->a->output_tokens;
-    double b = c->b->input_tokens / c->b->output_tokens, factor = b / a, mj = 0;
+    double b = c->b->input_tokens / c->b->output_tokens, factor = b / a, mj = 0, variance = 0;
     if (!(a > 0) || !(b > 0) || fabs(factor - 1) < 0.01) return;
     for (uint32_t i = 0; i < why->row_count; i++) {
         pj_why_row *row = &why->rows[i];
         if (row->phase != PJ_PHASE_PREFILL) continue;
         mj += row->from.mj * (factor - 1);
+        variance += row->from.mj_variance * (factor - 1) * (factor - 1);
         scale_from(row, factor, 1);
         row->from.calls *= c->a->output_tokens / c->b->output_tokens;
         row->from.flops *= factor;
@@ -41,6 +50,7 @@ static void find_length(pj_why *why, const pj_why_context *c)
     }
     why->commons[why->common_count++] = (pj_why_common){.kind = PJ_WHY_LENGTH,
                                                         .explained_mj = mj,
+                                                        .explained = bounds_of(mj, variance),
                                                         .time_factor = factor,
                                                         .power_factor = 1,
                                                         .clock_a_mhz = NAN,
@@ -79,7 +89,7 @@ static bool is_near(double a, double b)
 /* Rows that do the same on both sides. */
 static bool is_same_work(const pj_why_row *r)
 {
-    return r->match == PJ_WHY_BY_NAME && !r->is_gap && r->from.ms > 0 && r->b.ms > 0 &&
+    return r->match == PJ_WHY_BY_NAME && !r->is_gap && r->from.calm_ms > 0 && r->b.calm_ms > 0 &&
            r->from.mj > 0 && r->b.mj > 0 && is_near(r->from.calls, r->b.calls) &&
            is_near(r->from.flops, r->b.flops) && is_near(r->from.bytes, r->b.bytes);
 }
@@ -105,7 +115,7 @@ static bool pace_of(const pj_why *why, pace *p)
         double weight = fmin(r->from.mj, most_weight * all);
         p->all += weight;
         if (!is_same_work(r)) continue;
-        times[n] = (weighted){r->b.ms / r->from.ms, weight};
+        times[n] = (weighted){r->b.calm_ms / r->from.calm_ms, weight};
         powers[n++] = (weighted){r->b.mj / r->b.ms / (r->from.mj / r->from.ms), weight};
     }
     if (n) {
@@ -144,13 +154,29 @@ static bool find_clock(const pj_why_context *c, const pace *p, pj_why_common *fo
     return false;
 }
 
+static double side_variance(const pj_why_side *s, double spread)
+{
+    double single = s->runs == 1 ? s->pace_sd * s->pace_sd : 0;
+    return spread * spread / s->runs + single;
+}
+
+/* Relative, of a common factor of times. */
+static double pace_variance(const pj_why_context *c)
+{
+    return side_variance(c->a, c->spread_a) + side_variance(c->b, c->spread_b);
+}
+
 /* All parts of one program on one machine took longer alike. */
 static bool is_pace(const pj_why_context *c, const pace *p)
 {
-    double sd =
-        sqrt(c->spread_a * c->spread_a / c->a->runs + c->spread_b * c->spread_b / c->b->runs);
     return strcmp(c->a->engine, c->b->engine) == 0 && strcmp(c->a->machine, c->b->machine) == 0 &&
-           fabs(p->time - 1) > fmax(least_pace, 3.3 * sd) && p->agreeing > 0.7 * p->all;
+           fabs(p->time - 1) > fmax(least_pace, 3.3 * sqrt(pace_variance(c))) &&
+           p->agreeing > 0.7 * p->all;
+}
+
+static bool is_scaled(const pj_why_row *r)
+{
+    return !r->is_gap && r->match != PJ_WHY_ALONE;
 }
 
 void pj_why_find_common(pj_why *why, const pj_why_context *c)
@@ -161,14 +187,21 @@ void pj_why_find_common(pj_why *why, const pj_why_context *c)
     find_length(why, c);
     if (!pace_of(why, &p)) return;
     if (!find_clock(c, &p, &found)) found.kind = is_pace(c, &p) ? PJ_WHY_PACE : PJ_WHY_NOTHING;
-    if (!found.kind) return;
+    double mj = 0, variance = 0, factor = p.time * p.power;
+    for (uint32_t i = 0; i < why->row_count; i++) {
+        const pj_why_row *r = &why->rows[i];
+        if (!is_scaled(r)) continue;
+        mj += r->from.mj;
+        variance += factor * factor * r->from.mj_variance + r->b.mj_variance;
+    }
+    found.explained_mj = mj * (factor - 1);
+    found.explained =
+        bounds_of(found.explained_mj, variance + mj * factor * mj * factor * pace_variance(c));
+    bool matters = fabs(found.explained_mj) >= PJ_WHY_LEAST * why->request_a_mj;
+    if (!found.kind || !matters) return;
     found.time_factor = p.time;
     found.power_factor = p.power;
-    for (uint32_t i = 0; i < why->row_count; i++) {
-        pj_why_row *row = &why->rows[i];
-        if (row->is_gap || row->match == PJ_WHY_ALONE) continue;
-        found.explained_mj += row->from.mj * (p.time * p.power - 1);
-        scale_from(row, p.time, p.power);
-    }
+    for (uint32_t i = 0; i < why->row_count; i++)
+        if (is_scaled(&why->rows[i])) scale_from(&why->rows[i], p.time, p.power);
     why->commons[why->common_count++] = found;
 }

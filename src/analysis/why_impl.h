@@ -6,6 +6,9 @@
 #include "analysis/why.h"
 #include "trace/device_conditions.h"
 
+/* Of A's request: smaller causes are not named. */
+#define PJ_WHY_LEAST 0.01
+
 /* Enough to tell values apart; a part's first ones. */
 enum { PJ_WHY_LOOKS = 32 };
 
@@ -27,10 +30,11 @@ typedef struct pj_why_part {
     double ms_now, mj_now, random_now, bias_now; /* of the run being added */
     /* of the run with rows: */
     uint64_t calls, repeated; /* repeated: with the values of the call before it in one place */
-    double token_variance;    /* of the time over the whole run, by its tokens or calls, ms^2 */
-    pj_moments by_place;      /* time by token, in prefill by call */
-    uint32_t place;           /* being added up; UINT32_MAX: none */
-    double place_ms;
+    double *times;            /* by token, in prefill by call */
+    uint32_t time_count;
+    uint32_t place;                /* of the last of them; UINT32_MAX: none */
+    double calm_ms, calm_variance; /* their lower quartile, times how many; NAN: fewer than four */
+    double token_variance;         /* of their sum, ms^2 */
     pj_why_look last, looks[PJ_WHY_LOOKS];
     uint32_t look_count;
     bool has_last;
@@ -41,6 +45,9 @@ struct pj_why_side {
     pj_why_part *parts;
     uint32_t count, runs;
     double request_variance; /* of the sum of request_mj */
+    /* How far decode steps were held up: the longest, and squares by time; INFINITY: unknown. */
+    double longest_stall_ms, stalls_ms;
+    double pace_sd; /* relative, of their median */
     bool has_operations, has_devices;
     double request_mj, disturbed_mj;           /* sums over runs, per output token */
     double input_tokens, output_tokens, batch; /* of the first run */

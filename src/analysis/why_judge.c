@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-static const double least_share = 0.01;  /* of A's request: smaller causes are not named */
 static const double other_amount = 0.02; /* relative: smaller changes of bytes and FLOPs are none */
 static const double level = 0.05;        /* of false names in a comparison */
 
@@ -35,13 +34,13 @@ typedef struct time_split {
     double expected; /* B's time with A's time per call */
 } time_split;
 
-static time_split split_time(const pj_why_row *r)
+static time_split split_time(const pj_why_row *r, double ms_a, double ms_b)
 {
     const pj_why_amount *a = &r->from, *b = &r->b;
-    time_split t = {.expected = a->ms};
-    if (a->calls > 0 && b->calls > 0) t.expected = a->ms / a->calls * b->calls;
-    t.calls = t.expected - a->ms;
-    double change = b->ms - t.expected;
+    time_split t = {.expected = ms_a};
+    if (a->calls > 0 && b->calls > 0) t.expected = ms_a / a->calls * b->calls;
+    t.calls = t.expected - ms_a;
+    double change = ms_b - t.expected;
     t.flops = due_to(change, t.expected * change_of(a->flops, a->calls, b->flops, b->calls));
     t.bytes = due_to(change - t.flops,
                      t.expected * change_of(a->bytes, a->calls, b->bytes, b->calls) - t.flops);
@@ -87,7 +86,7 @@ static double tests_of(const pj_why *why)
     double n = 0;
     for (uint32_t i = 0; i < why->row_count; i++)
         n += why->rows[i].is_gap ||
-             fmax(why->rows[i].from.mj, why->rows[i].b.mj) >= least_share * why->request_a_mj;
+             fmax(why->rows[i].from.mj, why->rows[i].b.mj) >= PJ_WHY_LEAST * why->request_a_mj;
     return fmax(2 * n, 1);
 }
 
@@ -96,13 +95,13 @@ static bool is_long_gap(const pj_why *why, const cause *of)
 {
     double ms = 0;
     for (uint32_t i = 0; i < why->row_count; i++) ms += why->rows[i].from.ms;
-    return of->kind == PJ_WHY_GAP && fabs(of->ms) >= least_share * ms;
+    return of->kind == PJ_WHY_GAP && fabs(of->ms) >= PJ_WHY_LEAST * ms;
 }
 
 static bool is_certain(const pj_why *why, const pj_why_context *c, const cause *of)
 {
     bool matters =
-        fabs(of->mj) >= least_share * why->request_a_mj && fabs(of->mj) > PJ_Z95 * of->sd;
+        fabs(of->mj) >= PJ_WHY_LEAST * why->request_a_mj && fabs(of->mj) > PJ_Z95 * of->sd;
     if (!matters && !is_long_gap(why, of)) return false;
     return isinf(of->z) || pj_student_two_sided(of->z, c->freedom) * tests_of(why) < level;
 }
@@ -122,10 +121,13 @@ static void name_row(const pj_why *why, const pj_why_context *c, const cause *ca
 
 /* ---- kinds ---------------------------------------------------------------------------------- */
 
-/* A part that one side has alone. Equal values without arithmetic are moved ones. */
-static pj_why_kind kind_of_alone(const pj_why_row *r)
+/* A part that one side has alone. Equal values without arithmetic are moved ones; a side with one
+ * output token decodes none. */
+static pj_why_kind kind_of_alone(const pj_why_row *r, const pj_why_context *c)
 {
     const pj_why_amount *of = r->b.ms > 0 ? &r->b : &r->a;
+    const pj_why_side *other = r->b.ms > 0 ? c->a : c->b;
+    if (r->phase == PJ_PHASE_DECODE && other->output_tokens <= other->batch) return PJ_WHY_LENGTH;
     if (!r->equals) return PJ_WHY_EXTRA;
     if (of->flops > 0) return PJ_WHY_REPEATED;
     return r->equals_exactly ? PJ_WHY_COPY : PJ_WHY_CONVERSION;
@@ -149,7 +151,7 @@ static pj_why_kind kind_of_amount(const pj_why_row *r, const pj_why_context *c, 
 
 static void judge_alone(const pj_why *why, const pj_why_context *c, pj_why_row *row)
 {
-    cause only = {kind_of_alone(row), row->difference_mj,
+    cause only = {kind_of_alone(row, c), row->difference_mj,
                   sqrt(row->a.mj_variance + row->b.mj_variance), row->b.ms - row->a.ms, INFINITY};
     if (row->is_gap) only.kind = PJ_WHY_GAP;
     row->split.calls = row->difference_mj;
@@ -168,13 +170,23 @@ double pj_why_power_of_phase(const pj_why *why, uint8_t phase)
     return sum;
 }
 
+/* What the mean and the calm time agree in: the lesser change; none if they contradict. */
+static double lesser(double a, double b)
+{
+    return a * b <= 0 ? 0 : fabs(a) < fabs(b) ? a : b;
+}
+
 static void judge_both(const pj_why *why, const pj_why_context *c, pj_why_row *row)
 {
-    time_split t = split_time(row);
+    const pj_why_amount *from = &row->from, *b = &row->b;
+    time_split t = split_time(row, from->ms, b->ms);
+    time_split calm = split_time(row, from->calm_ms, b->calm_ms);
     double phase_power = pj_why_power_of_phase(why, row->phase);
     double ignored, power = mean_power(row, &ignored);
-    double per_call = t.expected / row->from.ms;
-    double rest_sd = sqrt(row->from.ms_variance * per_call * per_call + row->b.ms_variance);
+    double per_call = t.expected / from->ms, squared = per_call * per_call;
+    double change_sd = sqrt(from->ms_variance * squared + b->ms_variance);
+    double rest = lesser(t.rest, calm.rest);
+    double rest_sd = sqrt(from->calm_variance * squared + b->calm_variance);
     double counted_sd = sqrt(row->from.ms_variance) / row->from.ms;
     row->split =
         (pj_why_split){power * t.calls, power * t.bytes, power * t.flops, power * t.rest, 0};
@@ -182,10 +194,10 @@ static void judge_both(const pj_why *why, const pj_why_context *c, pj_why_row *r
     bool is_real =
         phase_power * row->split.power > 0 && fabs(phase_power) >= 0.5 * fabs(row->split.power);
     const cause causes[] = {
-        cause_of_time(row, row->is_gap ? PJ_WHY_GAP : PJ_WHY_KERNEL, t.rest, rest_sd, false),
+        cause_of_time(row, row->is_gap ? PJ_WHY_GAP : PJ_WHY_KERNEL, rest, rest_sd, false),
         cause_of_time(row, kind_of_calls(row, c), t.calls, counted_sd * fabs(t.calls), true),
-        cause_of_time(row, kind_of_amount(row, c, true), t.bytes, rest_sd, true),
-        cause_of_time(row, kind_of_amount(row, c, false), t.flops, rest_sd, true),
+        cause_of_time(row, kind_of_amount(row, c, true), t.bytes, change_sd, true),
+        cause_of_time(row, kind_of_amount(row, c, false), t.flops, change_sd, true),
         cause_of_power(row, is_real ? row->split.power : 0)};
     name_row(why, c, causes, row->is_gap ? 1 : sizeof causes / sizeof *causes, row);
 }

@@ -11,7 +11,6 @@
 
 #include <math.h>
 
-static const double least_share = 0.01; /* of A's request */
 static const double same_power = 0.005; /* relative standard deviation of a run's power */
 static const double most_power = 2;     /* a part's change: at most its power again */
 static const double certain = 0.95;
@@ -105,7 +104,7 @@ void pj_why_find_hotter(pj_why *why, const pj_why_context *c)
     for (uint8_t phase = 0; phase < PJ_PHASE_COUNT; phase++) {
         double change = pj_why_power_of_phase(why, phase);
         bool is_certain =
-            fabs(change) >= least_share * why->request_a_mj && fabs(change) > PJ_Z95 * sd;
+            fabs(change) >= PJ_WHY_LEAST * why->request_a_mj && fabs(change) > PJ_Z95 * sd;
         if (!is_certain || has_name(why, phase)) continue;
         pj_why_row *row = only_explanation(why, phase, change);
         if (!row) {

@@ -1,6 +1,7 @@
 /* Adds the rows of runs to the parts of a side. */
 #include "analysis/why_impl.h"
 
+#include "base/median.h"
 #include "base/memory.h"
 #include "trace/phases.h"
 #include "trace/request.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_PARTS = 4096 };
+enum { MOST_PARTS = 4096, LEAST_TIMES = 4 };
 #define BETWEEN "(between)"
 
 pj_status pj_why_side_new(pj_why_side **side, pj_error *err)
@@ -65,6 +66,7 @@ static pj_why_part *part_of(pj_why_side *s, const part_key *key)
                        .on_device = key->on_device,
                        .flops = NAN,
                        .bytes = NAN,
+                       .calm_ms = NAN,
                        .place = UINT32_MAX};
     p->component = pj_arena_strndup(&s->arena, key->component, key->component_bytes);
     if (key->operation)
@@ -135,23 +137,33 @@ static void end_run(pj_why_side *s)
 
 /* ---- rows of the first run ------------------------------------------------------------------ */
 
-/* Times of one place, a token or in prefill a call, are added up; their spread says how well the
- * sum is known. */
-static void add_time(pj_why_part *p, uint32_t place, double ms)
+/* Times of one place, a token or in prefill a call, are added up. */
+static bool add_time(pj_why_side *s, pj_why_part *p, uint32_t place, double ms)
 {
-    if (p->place != place && p->place != UINT32_MAX) {
-        pj_moments_add(&p->by_place, p->place_ms);
-        p->place_ms = 0;
+    if (p->place == place) {
+        p->times[p->time_count - 1] += ms;
+        return true;
     }
+    p->times = pj_arena_more(&s->arena, p->times, p->time_count, sizeof *p->times);
+    if (!p->times) return false;
+    p->times[p->time_count++] = ms;
     p->place = place;
-    p->place_ms += ms;
+    return true;
 }
 
-static void end_times(pj_why_part *p)
+/* Their spread says how well the sum is known. Other programs only slow: the quickest quarter is as
+ * quick beside them, as long as they let it be; of fewer than four they may hold up all. */
+static void end_times(pj_why_part *p, double *work)
 {
-    if (p->place != UINT32_MAX) pj_moments_add(&p->by_place, p->place_ms);
-    double n = p->by_place.n;
-    p->token_variance = n > 1 ? n * p->by_place.squares / (n - 1) : 0;
+    double n = p->time_count;
+    pj_moments all = {0};
+    for (uint32_t i = 0; i < p->time_count; i++) pj_moments_add(&all, p->times[i]);
+    p->token_variance = n > 1 ? n * all.squares / (n - 1) : 0;
+    if (p->time_count < LEAST_TIMES) return;
+    double sd = pj_median_sd(p->times, p->time_count, p->time_count, work);
+    p->calm_variance = n * n * sd * sd;
+    pj_sort_doubles(p->times, p->time_count);
+    p->calm_ms = n * p->times[(p->time_count - 1) / 4];
 }
 
 static void add_look(pj_why_part *p, const pj_stats *stats, uint32_t token, uint32_t layer)
@@ -192,25 +204,64 @@ static bool add_row(pj_why_side *s, const row_place *at, const char *component,
     pj_why_part *p = part_of(s, &key);
     if (!p) return false;
     p->calls++;
-    add_time(p, at->phase == PJ_PHASE_DECODE ? at->token : (uint32_t)p->calls, ms);
     if (stats) add_look(p, stats, at->token, at->layer);
-    return true;
+    return add_time(s, p, at->phase == PJ_PHASE_DECODE ? at->token : (uint32_t)p->calls, ms);
+}
+
+static bool is_decode_step(const pj_run_data *d, uint32_t token)
+{
+    const pj_token_row *t = &d->tokens[token];
+    bool shares = t->step != PJ_NO_PARENT && t->step != token;
+    return t->phase < d->phase_count && d->phases[t->phase].phase == PJ_PHASE_DECODE && !shares;
 }
 
 /* Time of each decode step in which none of its components ran. */
-static void add_between(pj_why_side *s, const pj_run_data *d, const double *covered)
+static bool add_between(pj_why_side *s, const pj_run_data *d, const double *covered)
 {
     pj_why_part *gap = NULL;
+    bool room = true;
     for (uint32_t i = 0; i < s->count; i++) {
         pj_why_part *p = &s->parts[i];
         if (!*p->component && p->phase == PJ_PHASE_DECODE && !p->on_device) gap = p;
     }
-    for (uint32_t i = 0; gap && i < d->token_count; i++) {
-        const pj_token_row *t = &d->tokens[i];
-        bool shares = t->step != PJ_NO_PARENT && t->step != i;
-        if (t->phase < d->phase_count && d->phases[t->phase].phase == PJ_PHASE_DECODE && !shares)
-            add_time(gap, i, fmax(t->duration_ms - covered[i], 0));
+    for (uint32_t i = 0; gap && i < d->token_count && room; i++)
+        if (is_decode_step(d, i))
+            room = add_time(s, gap, i, fmax(d->tokens[i].duration_ms - covered[i], 0));
+    return room;
+}
+
+/* What steps took beyond their median: it may as well have hit what happens only once. `ms` has
+ * room for three times the tokens. */
+static void find_stalls(pj_why_side *s, const pj_run_data *d, double *ms)
+{
+    double all = 0, squares = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < d->token_count; i++)
+        if (is_decode_step(d, i)) ms[count++] = d->tokens[i].duration_ms;
+    s->longest_stall_ms = INFINITY;
+    if (count < LEAST_TIMES) return;
+    double sd = pj_median_sd(ms, count, count, ms + count), median = pj_median(ms, count);
+    for (uint32_t i = 0; i < count; i++) {
+        all += ms[i];
+        if (ms[i] > median) squares += (ms[i] - median) * (ms[i] - median);
     }
+    if (!(median > 0)) return;
+    s->longest_stall_ms = ms[count - 1] - median;
+    s->stalls_ms = squares / all;
+    s->pace_sd = sd / median;
+}
+
+static pj_status sum_times(pj_why_side *s, const pj_run_data *d, pj_error *err)
+{
+    uint32_t most = d->token_count;
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->parts[i].time_count > most) most = s->parts[i].time_count;
+    double *work = pj_alloc((size_t)most + 1, 3 * sizeof *work);
+    if (!work) return pj_fail_memory(err, "an explanation");
+    for (uint32_t i = 0; i < s->count; i++) end_times(&s->parts[i], work);
+    find_stalls(s, d, work);
+    pj_free(work);
+    return PJ_OK;
 }
 
 static pj_status add_rows(pj_why_side *s, const pj_run_data *d, pj_error *err)
@@ -234,10 +285,9 @@ static pj_status add_rows(pj_why_side *s, const pj_run_data *d, pj_error *err)
                            o->has_stats ? &o->stats : NULL);
         }
     }
-    if (room) add_between(s, d, covered);
-    for (uint32_t i = 0; i < s->count; i++) end_times(&s->parts[i]);
+    room = room && add_between(s, d, covered);
     pj_free(covered);
-    return room ? PJ_OK : pj_fail_memory(err, "an explanation");
+    return room ? sum_times(s, d, err) : pj_fail_memory(err, "an explanation");
 }
 
 /* ---- a run ---------------------------------------------------------------------------------- */

@@ -111,7 +111,12 @@ void pj_why_row_text(const pj_why_row *r, char *text, size_t bytes)
     case PJ_WHY_BATCH: text_calls(r, text, bytes); return;
     case PJ_WHY_TYPE:
     case PJ_WHY_WORK: text_amount(r, text, bytes); return;
-    case PJ_WHY_LENGTH: snprintf(text, bytes, "another length of the context"); return;
+    case PJ_WHY_LENGTH:
+        snprintf(text, bytes, "%s",
+                 r->match != PJ_WHY_ALONE ? "another length of the context"
+                 : r->b.ms > 0            ? "only in B: A has one output token, which prefill gives"
+                               : "only in A: B has one output token, which prefill gives");
+        return;
     case PJ_WHY_KERNEL:
         snprintf(text, bytes, "%s kernel: %.*f times the time for the same work%s",
                  ms > 1 ? "slower" : "faster", places(ms), ms,

@@ -54,14 +54,14 @@ static void print_sides(const pj_sides *s)
 /* "+ 4.1 mJ (3.2 to 5.0)  12 %". */
 static void print_energy(double mj, pj_bounds bounds, double of)
 {
-    char interval[64] = "";
+    pj_text interval = {""};
     if (isfinite(bounds.lo))
-        snprintf(interval, sizeof interval, "(%s to %s)", pj_energy_text(bounds.lo).s,
+        snprintf(interval.s, sizeof interval.s, "(%s to %s)", pj_energy_text(bounds.lo).s,
                  pj_energy_text(bounds.hi).s);
     pj_style style = mj > 0 ? PJ_STYLE_RED : PJ_STYLE_GREEN;
-    pj_print(stdout, "%s%s%s%s  %-28s %+6.1f %%", pj_style_on(stdout, style), mj > 0 ? "+" : "-",
-             pj_padded(9, pj_energy_text(fabs(mj))).s, pj_style_off(stdout), interval,
-             100 * mj / of);
+    pj_print(stdout, "%s%s%s%s  %s %+6.1f %%", pj_style_on(stdout, style), mj > 0 ? "+" : "-",
+             pj_padded(9, pj_energy_text(fabs(mj))).s, pj_style_off(stdout),
+             pj_padded(-28, interval).s, 100 * mj / of);
 }
 
 static void print_finding(const pj_why *w, const pj_why_row *r)
@@ -78,7 +78,7 @@ static void print_common(const pj_why *w, const pj_why_common *c)
 {
     char text[256];
     pj_why_common_text(c, text, sizeof text);
-    print_energy(c->explained_mj, (pj_bounds){NAN, NAN}, w->request_a_mj);
+    print_energy(c->explained_mj, c->explained, w->request_a_mj);
     pj_print(stdout, "  all parts\n      %s\n", pj_safe(text).s);
 }
 
@@ -109,7 +109,8 @@ void pj_why_print(const pj_explained *e)
     putchar('\n');
     if (e->refusal) pj_print(stdout, "nothing is named: %s\n", pj_safe(e->refusal).s);
     if (!e->refusal && !any)
-        puts("nothing is named: no part differs by 1 % of A's energy and beyond its interval");
+        pj_print(stdout, "nothing is named: no part differs by 1 %% of A's energy and beyond its "
+                         "interval\n");
     for (uint32_t i = 0; any && i < w->common_count; i++) print_common(w, &w->commons[i]);
     for (uint32_t i = 0; any && i < w->named_count; i++) print_finding(w, &w->rows[i]);
     if (fabs(w->disturbed_b_mj - w->disturbed_a_mj) > 0.01 * w->request_a_mj)

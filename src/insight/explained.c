@@ -162,7 +162,10 @@ static pj_status choose_groups(pj_sides *sides, const char *const *values, const
                                pj_error *err)
 {
     pj_side kept[2];
-    if (!values && sides->count != 2)
+    if (!values && sides->count < 2)
+        return pj_fail(err, PJ_E_INVALID, "all runs have one %.40s: there is nothing to compare",
+                       by);
+    if (!values && sides->count > 2)
         return pj_fail(err, PJ_E_INVALID, "%u groups by %.40s: name the two to explain",
                        sides->count, by);
     for (int i = 0; values && i < 2; i++) {

@@ -85,7 +85,7 @@ static void write_common(pj_json *json, const pj_why *why, const pj_why_common *
     pj_json_kv_string(json, "part_b", NULL);
     pj_json_kv_string(json, "matched_by", NULL);
     pj_json_kv_string(json, "equals", NULL);
-    write_estimate(json, c->explained_mj, (pj_bounds){NAN, NAN}, why->request_a_mj);
+    write_estimate(json, c->explained_mj, c->explained, why->request_a_mj);
     pj_json_kv_string(json, "text", text);
     pj_json_object_end(json);
 }

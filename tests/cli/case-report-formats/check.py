@@ -58,6 +58,16 @@ for entry, fact, i in zip(entries, facts, order(f["perjoule:functional_unit"] fo
     assert fact["perjoule:pue"] == "unknown" and fact["perjoule:energy_source"] == "modelled"
     assert "without loading the model" in fact["perjoule:boundary"]
 
+names = ["functional_unit", "boundary", "energy_source", "runs", "joules", "joules_lo_95", "joules_hi_95",
+         "joules_per_output_token", "joules_per_output_token_lo_95", "joules_per_output_token_hi_95", "seconds",
+         "disturbed_share", "engine", "machine", "pue", "g_co2eq_per_kwh", "embodied"]
+names = ["perjoule:" + name for name in names]
+assert all(list(fact) == names for fact in facts)
+for fact, i in zip(facts, order(f["perjoule:functional_unit"] for f in facts)):
+    per_token = [float(fact["perjoule:joules_per_output_token" + end]) for end in ("_lo_95", "", "_hi_95")]
+    assert sorted(per_token) == per_token and close(per_token[1], joules[i] / 8)
+    assert fact["perjoule:runs"] == str([len(bf16), 1][i]) and fact["perjoule:g_co2eq_per_kwh"] == "400"
+
 spdx = load("spdx.json")
 assert spdx["@context"] == "https://spdx.org/rdf/3.0.1/spdx-context.jsonld"
 graph = {e["type"]: e for e in spdx["@graph"]}
@@ -68,7 +78,17 @@ assert graph["CreationInfo"]["createdBy"] == [graph["SoftwareAgent"]["spdxId"]]
 assert all(e["creationInfo"] == "_:creationinfo" for e in spdx["@graph"][1:])
 package = graph["ai_AIPackage"]
 assert graph["SpdxDocument"]["rootElement"] == [package["spdxId"]]
+assert graph["SpdxDocument"]["element"] == [package["spdxId"]]
+assert graph["SpdxDocument"]["profileConformance"] == ["core"] and spdx["@graph"][0]["@id"] == "_:creationinfo"
+assert len({e["spdxId"] for e in spdx["@graph"][1:]}) == 3
+assert package["software_primaryPurpose"] == "model" and package["name"] == "demo"
+metrics = package["ai_metric"]
+assert all(list(m) == ["type", "key", "value"] and m["type"] == "DictionaryEntry" for m in metrics)
+assert [m["key"] for m in metrics] == names * 2
+assert sorted(m["value"] for m in metrics) == sorted(v for fact in facts for v in fact.values())
+assert package["ai_energyConsumption"]["type"] == "ai_EnergyConsumption"
 energies = package["ai_energyConsumption"]["ai_inferenceEnergyConsumption"]
+assert len(energies) == 2 and all(e["type"] == "ai_EnergyConsumptionDescription" for e in energies)
 assert all(re.fullmatch(r"[0-9]+\.[0-9]*", e["ai_energyQuantity"]) and e["ai_energyUnit"] == "kilowattHour"
            for e in energies)
 assert close(sorted(float(e["ai_energyQuantity"]) for e in energies)[0], min(joules) / 3.6e6)
@@ -78,18 +98,27 @@ for score, i in zip(sci, order(s["task"] for s in sci)):
     assert score["functional_unit"] == "output token" and score["pue"] is None
     assert score["m_g"] is score["sci_g"] is score["m_terms"]["te_kg"] is None
     assert score["e_kwh_lo"] < score["e_kwh"] < score["e_kwh_hi"] and score["i_source"].startswith("default")
-    assert close(score["o_g"], score["e_kwh"] * 400) and close(score["e_kwh"], joules[i] / 8 / 3.6e6)
+    assert close(score["e_kwh"], joules[i] / 8 / 3.6e6) and score["i_g_per_kwh"] == 400
+    assert all(close(score["o_g" + end], score["e_kwh" + end] * 400) for end in ("_lo", "", "_hi"))
+    assert score["sci_g_lo"] is score["sci_g_hi"] is score["m_terms"]["el_years"] is score["m_terms"]["rr_of_tor"] is None
+    assert score["energy_source"] == "modelled" and "PUE unknown" in score["boundary"] and score["runs"] == [2, 1][i]
 (given,) = load("given.json")["scores"]
 e = q8["request_energy_mj"] / 1e3 / 8 / 3.6e6 * 1.5
 m = 1500e3 * q8["request_duration_ms"] / 1e3 / (4 * 365.25 * 86400) / 8
 assert close(given["e_kwh"], e) and close(given["m_g"], m) and close(given["sci_g"], e * 300 + m), given
 assert given["i_source"] == "given" and given["pue"] == 1.5
+assert given["m_terms"]["te_kg"] == 1500 and given["m_terms"]["el_years"] == 4 and given["m_terms"]["rr_of_tor"] == 1
+assert close(given["m_terms"]["tir_s"], q8["request_duration_ms"] / 1e3 / 8)
+assert given["sci_g_lo"] < given["sci_g"] < given["sci_g_hi"]
 
 eu = load("eu.json")
 assert eu["training"] is None and len(eu["inference"]) == 2
 for entry, i in zip(eu["inference"], order(s["task"] for s in eu["inference"])):
     assert close(entry["energy_kwh"], float(f"{joules[i] / 8 * 1e5 / 3.6e6:.1e}"))
     assert entry["computational_task"].startswith("generating 100000 tokens") and entry["hardware"]
+    assert entry["energy_kwh_lo"] <= entry["energy_kwh"] <= entry["energy_kwh_hi"] and entry["pue"] is None
+    assert all(v == float(f"{v:.1e}") for v in (entry["energy_kwh_lo"], entry["energy_kwh_hi"], entry["parameters"]))
+    assert entry["energy_source"] == "modelled" and entry["parameters"] > 1e6 and entry["runs"] == [2, 1][i]
     assert entry["computation_basis"] == "counted"
     assert entry["computation_flops"] == float(f"{entry['computation_flops']:.1e}") > 1e9
 
@@ -97,7 +126,14 @@ for row, i in zip(load("inferencex.json"), order(r["precision"] for r in load("i
     assert (row["isl"], row["osl"], row["conc"]) == (q8["input_tokens"], 8, 1)
     assert row["power_valid"] == 0 and row["total_gpu_energy_j"] is None and row["power_metric_schema_version"] == 2
     assert row["power_invalid_reasons"] == [["no_gpu_sensor"], ["gpu_energy_not_measured"]][i]
-    assert close(row["perjoule"]["joules_per_request"], joules[i])
+    gpu = ["avg_power_w", "avg_total_gpu_power_w", "joules_per_successful_query", "joules_per_input_token",
+           "joules_per_output_token", "joules_per_total_token"]
+    assert all(row[name] is None for name in gpu) and row["num_gpus"] == [0, 1][i]
+    own = row["perjoule"]
+    assert close(own["joules_per_request"], joules[i]) and close(own["joules_per_output_token"], joules[i] / 8)
+    for name in ("joules_per_request", "joules_per_output_token"):
+        assert own[name + "_lo"] < own[name] < own[name + "_hi"]
+    assert own["energy_source"] == "modelled" and own["pue"] is None and own["runs"] == [2, 1][i]
 
 if os.environ.get("SCHEMAS"):
     validate("cyclonedx.json", "bom-1.7.schema.json", os.environ["SCHEMAS"])

@@ -326,6 +326,10 @@ static void sentences_say_what_is_known(void **state)
     assert_int_equal(j.outcome, PJ_OUTCOME_INDISTINGUISHABLE);
     assert_non_null(strstr(text, "differences above 4.6 % would have been detected; 30 more "
                                  "runs per side would detect 2 %."));
+    f.pair.ratio.cv = 3;
+    pj_verdict_write(&f, &j, text, sizeof text);
+    assert_non_null(strstr(text, "per token: not even ten times as much would have been detected"));
+    f.pair.ratio.cv = 0.03;
     f.pair.gain_sd = 0.02; /* of two devices: 5.8 % remain, whatever the number of runs */
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_near(j.detectable, expm1(hypot(log1p(0.0456), 0.056)), 1e-3);

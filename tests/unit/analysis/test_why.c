@@ -6,6 +6,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ typedef struct planned {
     const char *name;
     double ms, watts, flops, bytes;
     float values; /* 0: none */
+    bool once;    /* a single call, which is no part of a step */
 } planned;
 
 typedef struct made {
@@ -30,6 +32,7 @@ typedef struct made {
 } made;
 
 static double blur = 0.02; /* relative standard deviation of a part's energy */
+static double stall_ms;    /* by which one token is held up */
 
 static pj_class_row *class_of(made *m, const char *name)
 {
@@ -49,6 +52,7 @@ static void add_call(made *m, const planned *p, uint32_t token, uint32_t layer)
     c->flops += p->flops;
     c->bytes += p->bytes;
     m->data.info.request_mj += p->ms * p->watts;
+    if (!p->once) m->tokens[token].duration_ms += p->ms;
     if (p->name[0] == '(') return; /* time between components */
     float v = p->values * (1 + 0.1F * (float)layer + 0.01F * (float)token);
     m->components[m->data.component_count++] = (pj_component_row){
@@ -77,11 +81,13 @@ static void make_run(made *m, const planned *plan)
     m->data.info.request_disturbed.mj = NAN;
     m->phases[0].phase = PJ_PHASE_DECODE;
     for (uint32_t t = 0; t < TOKENS; t++) {
-        m->tokens[t] = (pj_token_row){.position = t, .step = PJ_NO_PARENT};
+        m->tokens[t] = (pj_token_row){
+            .position = t, .step = PJ_NO_PARENT, .duration_ms = t == 2 ? stall_ms : 0};
         for (uint32_t l = 0; l < LAYERS; l++) {
             m->layers[t * LAYERS + l] =
                 (pj_layer_row){.token = t, .step = PJ_NO_PARENT, .layer_index = l};
-            for (const planned *p = plan; p->name; p++) add_call(m, p, t, l);
+            for (const planned *p = plan; p->name; p++)
+                if (!p->once || t + l == 0) add_call(m, p, t, l);
         }
     }
 }
@@ -276,6 +282,41 @@ static void a_gap_is_told_from_what_surrounds_the_steps(void **state)
     }
 }
 
+static void a_pace_that_all_parts_share_has_an_interval(void **state)
+{
+    (void)state;
+    pj_why why;
+    planned a[] = {norm, q, mlp, {0}}, b[] = {norm, q, mlp, {0}};
+    for (int i = 0; i < 3; i++) b[i].ms *= 1.5;
+    explain(a, b, &why);
+    assert_int_equal(why.common_count, 1);
+    const pj_why_common *common = &why.commons[0];
+    assert_int_equal(common->kind, PJ_WHY_PACE);
+    assert_near(common->explained_mj, why.request_b_mj - why.request_a_mj, 1e-6);
+    /* 2 % from run to run and of each part's energy */
+    assert_that(common->explained.lo, >, 0.7 * common->explained_mj);
+    assert_that(common->explained.lo, <, 0.9 * common->explained_mj);
+    assert_near(common->explained.hi - common->explained_mj,
+                common->explained_mj - common->explained.lo, 1e-6);
+    pj_why_fini(&why);
+}
+
+static void a_single_token_is_a_length(void **state)
+{
+    (void)state;
+    const pj_why_row rows[] = {{.kind = PJ_WHY_LENGTH, .match = PJ_WHY_ALONE, .b = {.ms = 1}},
+                               {.kind = PJ_WHY_LENGTH, .match = PJ_WHY_ALONE, .a = {.ms = 1}},
+                               {.kind = PJ_WHY_LENGTH, .match = PJ_WHY_BY_NAME, .b = {.ms = 1}}};
+    static const char *const texts[] = {"only in B: A has one output token, which prefill gives",
+                                        "only in A: B has one output token, which prefill gives",
+                                        "another length of the context"};
+    char text[200];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pj_why_row_text(&rows[i], text, sizeof text);
+        assert_string_equal(text, texts[i]);
+    }
+}
+
 /* Five equal parts, of which B's draw `more` of a fifth of the request in addition. */
 static void explain_powers(const double more[5], pj_why *why)
 {
@@ -323,6 +364,25 @@ static void one_part_explains_what_is_spread_over_several(void **state)
     }
 }
 
+/* What held up one token may as well have held up what happens only once. */
+static void a_stall_is_no_slower_kernel(void **state)
+{
+    (void)state;
+    pj_why why;
+    const planned quick = {"kv_cache_init", 0.1, 20, 0, 400, 0, true};
+    planned slow = quick;
+    slow.ms = 20;
+    const planned a[] = {norm, q, mlp, quick, {0}}, b[] = {norm, q, mlp, slow, {0}};
+    explain(a, b, &why);
+    assert_int_equal(row_of(&why, "kv_cache_init")->kind, PJ_WHY_KERNEL);
+    pj_why_fini(&why);
+    stall_ms = 8;
+    explain(a, b, &why);
+    stall_ms = 0;
+    assert_int_equal(why.named_count, 0);
+    pj_why_fini(&why);
+}
+
 static void nothing_is_named_where_nothing_differs(void **state)
 {
     (void)state;
@@ -359,7 +419,10 @@ int main(void)
         cmocka_unit_test(layers_without_parts_are_compared_as_a_whole),
         cmocka_unit_test(time_is_told_from_bytes_and_power),
         cmocka_unit_test(a_gap_is_told_from_what_surrounds_the_steps),
+        cmocka_unit_test(a_pace_that_all_parts_share_has_an_interval),
+        cmocka_unit_test(a_single_token_is_a_length),
         cmocka_unit_test(one_part_explains_what_is_spread_over_several),
+        cmocka_unit_test(a_stall_is_no_slower_kernel),
         cmocka_unit_test(nothing_is_named_where_nothing_differs),
         cmocka_unit_test(runs_without_energy_are_refused),
     };
