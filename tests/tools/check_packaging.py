@@ -304,6 +304,7 @@ def packages():
     for script, notices, bill in (
             ("tools/dist.sh", '"$tree/$name/THIRD-PARTY-NOTICES"', '"$out/$name.cdx.json"'),
             ("tools/dist-bin.sh", '"$tree/THIRD-PARTY-NOTICES"', '"dist/$name.cdx.json"'),
+            ("tools/wheel.sh", '"$tree/THIRD-PARTY-NOTICES"', '"$tree/cdx.json"'),
             ("tools/deb.sh", '"$doc/THIRD-PARTY-NOTICES"', '"dist/perjoule_${version}_${arch}.cdx.json"'),
             ("packaging/Containerfile", "/out/usr/share/doc/perjoule/THIRD-PARTY-NOTICES", "/out/usr/share/doc/perjoule/perjoule.cdx.json")):
         text = (root / script).read_text().replace("\\\n", "")
