@@ -504,6 +504,15 @@ static void estimate_powers(const tally *c, pj_phase_model *m)
     }
 }
 
+/* Mean and deviation of `n` traces and of the prior, which counts as one more: a single trace says
+ * little about the next one. */
+static void join_prior(const weighted *w, double n, double *mean, double *sd)
+{
+    double squares = (w->squares + *mean * *mean + *sd * *sd) / (n + 1);
+    *mean = (w->sum + *mean) / (n + 1);
+    *sd = sqrt(fmax(squares - *mean * *mean, 0));
+}
+
 static void estimate(const tally *c, pj_phase_model *m)
 {
     pj_phase_model prior;
@@ -516,11 +525,8 @@ static void estimate(const tally *c, pj_phase_model *m)
             m->next[p][q] = (c->next[p][q] + prior.next[p][q]) * plausible(c, q);
         phases_normalise(m->next[p]);
         m->start[p] = (c->start[p] + prior.start[p]) * plausible(c, p);
-        if (!(n > 0)) continue;
-        m->level[p] = c->level[p].sum / n;
-        m->level_sd[p] = fmax(spread_of(n, &c->level[p], 0.08), 0.02);
-        m->share[p] = c->share[p].sum / n;
-        m->share_sd[p] = fmax(spread_of(n, &c->share[p], 1), 0.3);
+        join_prior(&c->level[p], n, &m->level[p], &m->level_sd[p]);
+        join_prior(&c->share[p], n, &m->share[p], &m->share_sd[p]);
     }
     phases_normalise(m->start);
     estimate_powers(c, m);
@@ -591,7 +597,7 @@ static void pool(const outcomes *o, double calibrated[STEPS])
     double right[STEPS], all[STEPS];
     int width[STEPS], n = 0;
     for (int i = 0; i < STEPS; i++) {
-        double belief = (i + 0.5) / STEPS; /* a weak prior: the model's own posterior */
+        double belief = calibrated[i]; /* a weak prior: that of a model without training */
         right[n] = o->right[i] + 0.5 * belief;
         all[n] = o->all[i] + 0.5;
         width[n++] = 1;

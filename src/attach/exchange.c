@@ -1,6 +1,7 @@
 #include "attach/exchange.h"
 
 #include "attach/skim.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 
@@ -475,6 +476,45 @@ int64_t pj_exchange_reasoning(const pj_exchange *x)
     return tokens ? (int64_t)tokens : -1;
 }
 
+/* Arrivals as near as a twentieth of a usual step (the ninth decile, as most of them may be near)
+ * are one: drafts are accepted several at a time, and networks deliver several events at once. */
+static int64_t near_ns(const pj_exchange_token *tokens, size_t count)
+{
+    double *steps = pj_alloc(count, sizeof *steps);
+    if (!steps) return 0;
+    for (size_t i = 1; i < count; i++)
+        steps[i - 1] = (double)(tokens[i].at_ns - tokens[i - 1].at_ns);
+    pj_sort_doubles(steps, count - 1);
+    double usual = steps[(count - 1) * 9 / 10];
+    pj_free(steps);
+    return (int64_t)(usual / 20);
+}
+
+static size_t burst_end(const pj_exchange_token *tokens, size_t count, size_t begin, int64_t near)
+{
+    size_t end = begin + 1;
+    while (end < count && tokens[end].at_ns <= tokens[begin].at_ns + near) end++;
+    return end;
+}
+
+/* Tokens that arrive as one were generated one after another since the arrival before. Those that
+ * arrived with the first token take part in the next arrival's time. */
+static void part_bursts(pj_exchange_token *tokens, size_t count)
+{
+    if (count < 3) return;
+    int64_t near = near_ns(tokens, count), since_ns = tokens[0].at_ns;
+    for (size_t i = 1, end; i < count; i = end) {
+        end = burst_end(tokens, count, i, near);
+        if (i == 1 && tokens[i].at_ns <= since_ns + near && end < count)
+            end = burst_end(tokens, count, end, near);
+        int64_t until_ns = tokens[end - 1].at_ns;
+        double each = (double)(until_ns - since_ns) / (double)(end - i);
+        for (size_t k = i; k + 1 < end; k++)
+            tokens[k].at_ns = since_ns + (int64_t)(each * (double)(k + 1 - i));
+        since_ns = until_ns;
+    }
+}
+
 pj_exchange_token *pj_exchange_tokens(const pj_exchange *x, size_t *count)
 {
     pj_exchange_counts c = pj_exchange_count(x);
@@ -500,6 +540,7 @@ pj_exchange_token *pj_exchange_tokens(const pj_exchange *x, size_t *count)
                                                 .id = -1};
         f.count++;
     }
+    part_bursts(f.tokens, f.count);
     *count = f.count;
     return f.tokens;
 }

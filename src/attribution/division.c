@@ -29,11 +29,12 @@ struct pj_division_member {
 typedef struct rail_sum {
     double mj, random_var, bias_mj, gain_mj;
     double known_ns, covered_ns; /* observed by readings; with an energy at all */
+    int64_t taken_ns;            /* how far it reaches */
 } rail_sum;
 
 struct pj_division_window {
     pj_division_window *next;
-    int64_t begin_ns, end_ns, taken_ns; /* end 0: open; its sum so far reaches taken_ns */
+    int64_t begin_ns, end_ns; /* end 0: open */
     rail_sum sums[];
 };
 
@@ -73,12 +74,13 @@ static int64_t division_query_known(const pj_division *d, uint32_t rail, int64_t
     return end_ns;
 }
 
-static void division_add_up(const pj_division *d, uint32_t rail, int64_t begin_ns, int64_t end_ns,
-                            rail_sum *sum)
+static void division_add_up(const pj_division *d, uint32_t rail, int64_t until_ns, rail_sum *sum)
 {
     pj_curve_energy e;
-    if (end_ns <= begin_ns) return;
-    end_ns = division_query_known(d, rail, begin_ns, end_ns, &e);
+    int64_t begin_ns = sum->taken_ns;
+    if (until_ns <= begin_ns) return;
+    int64_t end_ns = division_query_known(d, rail, begin_ns, until_ns, &e);
+    sum->taken_ns = until_ns;
     if (isnan(e.energy_mj)) return;
     sum->mj += e.energy_mj;
     sum->random_var += e.random_sd_mj * e.random_sd_mj;
@@ -88,14 +90,17 @@ static void division_add_up(const pj_division *d, uint32_t rail, int64_t begin_n
     sum->covered_ns += (double)(end_ns - begin_ns);
 }
 
+/* What a sensor has not shown by now, it may show later: the next tick of a counter that stands
+ * still. */
 static void division_add_to_windows(pj_division *d, int64_t until_ns)
 {
+    int64_t known_ns[PJ_MAX_RAILS];
+    for (uint32_t r = 0; r < d->rail_count; r++)
+        known_ns[r] = pj_ledger_rail_known_ns(d->ledger, r);
     for (pj_division_window *w = d->windows; w; w = w->next) {
         int64_t to = w->end_ns && w->end_ns < until_ns ? w->end_ns : until_ns;
-        if (to <= w->taken_ns) continue;
         for (uint32_t r = 0; r < d->rail_count; r++)
-            division_add_up(d, r, w->taken_ns, to, &w->sums[r]);
-        w->taken_ns = to;
+            division_add_up(d, r, to < known_ns[r] ? to : known_ns[r], &w->sums[r]);
     }
 }
 
@@ -304,7 +309,8 @@ pj_division_window *pj_division_window_open(pj_division *d, int64_t begin_ns)
     pj_division_window *w = pj_alloc(1, sizeof *w + d->rail_count * sizeof *w->sums);
     if (!w) return NULL;
     division_start(d, begin_ns);
-    w->begin_ns = w->taken_ns = begin_ns;
+    w->begin_ns = begin_ns;
+    for (uint32_t r = 0; r < d->rail_count; r++) w->sums[r].taken_ns = begin_ns;
     w->next = d->windows;
     d->windows = w;
     return w;
@@ -321,7 +327,7 @@ void pj_division_window_energy(const pj_division *d, const pj_division_window *w
     rail_sum sum = w->sums[rail];
     double length = (double)(w->end_ns - w->begin_ns);
     *energy = (pj_curve_energy){NAN, NAN, NAN, NAN, NAN, 0};
-    division_add_up(d, rail, w->taken_ns, w->end_ns, &sum);
+    division_add_up(d, rail, w->end_ns, &sum);
     energy->known_share = sum.known_ns / length;
     bool is_late = sum.covered_ns >= LEAST_KNOWN * length && length - sum.covered_ns < LATE_NS;
     if (sum.covered_ns < (1 - MOST_MISSING) * length && !is_late) return;

@@ -876,12 +876,24 @@ static void swap_curves(pj_energies *j, uint32_t rail)
     j->steps[rail] = curve;
 }
 
+/* Whether most steps of a counter are of several periods, as where a read is dear: what its sensor
+ * sees of each period does not show in them. */
+static bool is_read_rarely(const pj_energies *j, uint32_t rail)
+{
+    const pj_curve *counted = j->curves[rail];
+    int64_t begin_ns, end_ns;
+    if (!pj_curve_span(counted, &begin_ns, &end_ns)) return false;
+    size_t steps = pj_curve_windows(counted, begin_ns, end_ns, NULL, 0);
+    return (double)(end_ns - begin_ns) >
+           2.0 * (double)(steps * (uint64_t)j->d->rails[rail].period_ns);
+}
+
 /* A slow counter's steps are the energies of its periods, as declared, unless the readings refute
  * that: then they are readings of power, whose delay and window are inferred. So are those of a
  * counter whose sensor sees a part of the time. */
 static pj_status choose_curve(pj_energies *j, uint32_t rail, pj_error *err)
 {
-    if (!j->steps[rail]) return PJ_OK;
+    if (!j->steps[rail] || is_read_rarely(j, rail)) return PJ_OK;
     if (pj_rail_steps_are_power(&j->d->rails[rail])) {
         swap_curves(j, rail);
         return PJ_OK;

@@ -158,15 +158,20 @@ static pj_status ledger_resolve(pj_ledger *l, pj_error *err)
     return status;
 }
 
+int64_t pj_ledger_rail_known_ns(const pj_ledger *l, uint32_t rail)
+{
+    int64_t begin_ns, end_ns;
+    return pj_curve_span(l->curves[rail], &begin_ns, &end_ns) ? end_ns : INT64_MIN;
+}
+
 /* Until when the rails are known that are in both sets; NULL: all. */
 static int64_t ledger_known_until(const pj_ledger *l, const bool *rails, const bool *also)
 {
     int64_t known = INT64_MAX;
     for (uint32_t r = 0; r < l->o.rail_count; r++) {
-        int64_t begin_ns, end_ns;
         if ((rails && !rails[r]) || (also && !also[r])) continue;
-        if (!pj_curve_span(l->curves[r], &begin_ns, &end_ns)) return INT64_MIN;
-        if (end_ns < known) known = end_ns;
+        int64_t rail_ns = pj_ledger_rail_known_ns(l, r);
+        if (rail_ns < known) known = rail_ns;
     }
     return known == INT64_MAX ? INT64_MIN : known;
 }

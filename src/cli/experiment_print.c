@@ -101,18 +101,19 @@ static void print_ablations(const pj_experiment_result *r, int width)
     }
 }
 
-/* Columns that only some models have: experts and the context of each cell. */
+/* What each cell read of its model and keeps in memory; experts only where the model has them. */
 static void print_use(const pj_experiment_result *r, int width)
 {
     bool any = false;
     for (uint32_t i = 0; i < r->count; i++) any |= r->cells[i].context.limit > 0;
     if (!any) return;
-    pj_print(stdout, "\n%s%-*s    KV MB   context  mJ / M active  experts per step%s\n",
+    pj_print(stdout, "\n%s%-*s  read MB    KV MB   context  mJ / M active  experts per step%s\n",
              pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell", pj_style_off(stdout));
     for (uint32_t i = 0; i < r->count; i++) {
         const pj_cell_figures *f = &r->cells[i];
         bool has_context = f->context.limit > 0, has_experts = f->experts.experts > 0;
-        pj_print(stdout, "%-*s %8s %9s  %13s  %16s\n", width, f->name,
+        pj_print(stdout, "%-*s %8s %8s %9s  %13s  %16s\n", width, f->name,
+                 digits_text(f->weight_bytes / 1e6).s,
                  digits_text(has_context ? f->context.kv_bytes / 1e6 : NAN).s,
                  pj_number_text("%.3g %%", has_context ? 100 * f->context.share : NAN).s,
                  digits_text(f->mj_per_million_active).s,

@@ -10,11 +10,12 @@
 
 /* ---- cells ---------------------------------------------------------------------------------- */
 
-/* How the cell used its model: the context's share and the experts of a step. */
+/* How the cell used its model: the weights and experts of a step, the context's share. */
 static void write_use(const pj_cell_figures *f, pj_json *json)
 {
     bool has_experts = f->experts.experts > 0, has_context = f->context.limit > 0;
     pj_json_kv_double(json, "energy_per_million_active_parameters_mj", f->mj_per_million_active);
+    pj_json_kv_double(json, "decode_weight_bytes", f->weight_bytes);
     pj_json_kv_double(json, "kv_megabytes", has_context ? f->context.kv_bytes / 1e6 : NAN);
     pj_json_kv_double(json, "context_share", has_context ? f->context.share : NAN);
     pj_json_kv_double(json, "experts_per_step", has_experts ? f->experts.per_step : NAN);

@@ -8,6 +8,7 @@
 #include "experiment/quality.h"
 #include "insight/sides.h"
 #include "store/experiments.h"
+#include "trace/model_figures.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -74,9 +75,12 @@ static pj_status cell_figures(pj_experiment_result *r, uint32_t index, const jso
     f->mean = cell_mean(cell, pj_primary_figure(false));
     f->typical = cell_mean(cell, pj_primary_figure(true));
     f->primary = cell_mean(cell, r->primary);
-    f->experts.experts = f->context.limit = NAN;
+    f->experts.experts = f->context.limit = f->weight_bytes = NAN;
     pj_status status = set_quality(r, index, known, err);
     if (!cell->count || status != PJ_OK) return status;
+    pj_model_figures model;
+    pj_model_figures_read(cell->runs[0]->model_json, &model);
+    f->weight_bytes = model.decode_weight_bytes;
     status = pj_context_use_get(r->store, cell->runs[0], &f->context, err);
     if (status == PJ_OK) status = pj_expert_use_get(r->store, cell->runs[0], &f->experts, err);
     return status;

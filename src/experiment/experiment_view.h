@@ -39,6 +39,7 @@ typedef struct pj_cell_figures {
     pj_score score;
     pj_score_contrast against_best; /* of the best score (a) with this one (b) */
     double mj_per_million_active;   /* parameters */
+    double weight_bytes;            /* that a decode step reads */
     pj_context_use context;         /* of the first run: all runs of a cell have one length */
     pj_expert_use experts;
 } pj_cell_figures;

@@ -15,6 +15,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 
@@ -334,23 +335,43 @@ static bool still_stand(pj_power_sampler *s, const traits *t, uint64_t *moved)
     return !has_moved(s, t, moved);
 }
 
+/* NULL: nothing is kept. */
+static json_t *cache_load(const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    if (pj_file_read(path, MAX_CACHE_BYTES, &text, &bytes, NULL) != PJ_OK) return NULL;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    pj_free(text);
+    return root;
+}
+
 /* All rails or none: a new rail requires a new characterisation. */
 static bool cache_read(const pj_power_sampler *s, traits *t)
 {
-    char path[1100], key[17], *text = NULL;
-    size_t bytes = 0;
-    if (!cache_path(s, path, sizeof path) ||
-        pj_file_read(path, MAX_CACHE_BYTES, &text, &bytes, NULL) != PJ_OK)
-        return false;
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    char path[1100], key[17];
+    if (!cache_path(s, path, sizeof path)) return false;
+    json_t *root = cache_load(path);
     bool found = json_is_object(root);
     for (uint32_t i = 0; found && i < s->rail_count; i++) {
         cache_key(s, &s->rails[i], key);
         found = cache_entry(json_object_get(root, key), &t[i]) && is_believed(&s->rails[i], &t[i]);
     }
     json_decref(root);
-    pj_free(text);
     return found;
+}
+
+/* What is kept of other devices stays, as long as the file is not too large. */
+static void cache_merge(const char *path, const pj_buffer *text)
+{
+    json_t *all = json_loadb(text->data, text->length, 0, NULL), *kept = cache_load(path);
+    char *merged =
+        json_object_update_missing(all, kept) == 0 ? json_dumps(all, JSON_COMPACT) : NULL;
+    bool fits = merged && strlen(merged) <= MAX_CACHE_BYTES;
+    pj_file_write(path, fits ? merged : text->data, fits ? strlen(merged) : text->length, NULL);
+    free(merged);
+    json_decref(kept);
+    json_decref(all);
 }
 
 static void cache_write(const pj_power_sampler *s, const traits *t)
@@ -378,7 +399,7 @@ static void cache_write(const pj_power_sampler *s, const traits *t)
         pj_json_object_end(&json);
     }
     pj_json_object_end(&json);
-    if (pj_json_finish(&json)) pj_file_write(path, text.data, text.length, NULL);
+    if (pj_json_finish(&json)) cache_merge(path, &text);
     pj_buffer_fini(&text);
 }
 

@@ -232,9 +232,9 @@ static void check_still(check_input *l, uint32_t rail)
     if (mj != 0) return;
     checks_report(
         l, "counter_still", rail, NAN,
-        "The energy counter of %s did not move during the run: it is off, or its sensor has "
-        "stopped. It counts as 0 J.",
-        r->name);
+        "The energy counter of %s did not move in the last %.3g s: it is off, or its sensor has "
+        "stopped. That time counts as 0 J.",
+        r->name, (double)(l->end_ns - l->begin_ns) * 1e-9);
 }
 
 /* A power reading stuck at a value of its working range; at its lowest the device is idle. */

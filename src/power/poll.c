@@ -240,7 +240,7 @@ static void poll_take_counter(pj_poll *p, const pj_reading *r)
     else if (changed && ((close && !p->saw_tick) || p->stands))
         poll_lost(p);
     if (changed) p->stands = false;
-    p->look_missed = p->look_missed || (p->looking && changed && !p->saw_tick);
+    p->look_missed = p->look_missed || (p->looking && changed && !p->saw_tick && p->old_ns > 0);
     bool is_value = changed || r->status == PJ_READING_RESET || r->status == PJ_READING_REPEAT;
     p->look_blurred = p->look_blurred || !is_value;
     p->old_ns = is_value ? r->before_ns : 0;
@@ -374,6 +374,7 @@ void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_
     /* reads so slow that two of them do not locate a tick to an eighth of a period */
     int64_t period = g->period_ns > 0 ? g->period_ns : poll_may_learn(p) ? p->rail->period_ns : 0;
     if (period == 0 || p->hold_ns > next || p->cost_ns > period / 8) return;
+    p->old_ns = 0; /* what changes before the look does not tell where ticks are */
     poll_look(p, next);
     p->due_ns = poll_next_look(p, next);
 }

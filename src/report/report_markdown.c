@@ -66,7 +66,10 @@ typedef struct column {
     const char *head, *key; /* a number, or without a unit a text */
     const char *unit;
     double scale;
-    const char *lo, *hi, *sd; /* its interval: the ends, or the standard deviation; NULL: none */
+    /* its interval: the ends, the standard deviation, or that of a run's phases or, in proportion,
+     * total; NULL: none */
+    const char *lo, *hi, *sd, *phase;
+    bool as_total;
     bool may_be_negative;
 } column;
 
@@ -79,9 +82,31 @@ static void markdown_head(pj_buffer *out, const column *columns, size_t count)
     pj_buffer_text(out, "|\n");
 }
 
+static double sd_of_phases(const json_t *run, const char *name)
+{
+    size_t i;
+    const json_t *phase;
+    double sd = 0;
+    json_array_foreach(json_object_get(run, "phases"), i, phase)
+    {
+        if (strcmp(pj_member_text(phase, "phase"), name) == 0)
+            sd += pj_member_number(phase, "energy_sd_mj");
+    }
+    return sd;
+}
+
+static double markdown_sd(const json_t *row, const column *c, double value)
+{
+    if (c->as_total)
+        return value * pj_member_number(row, "total_energy_sd_mj") /
+               pj_member_number(row, "total_energy_mj");
+    if (c->phase) return c->scale * sd_of_phases(row, c->phase);
+    return c->sd ? c->scale * pj_member_number(row, c->sd) : NAN;
+}
+
 static pj_bounds markdown_bounds(const json_t *row, const column *c, double value)
 {
-    double half = c->sd ? PJ_Z95 * c->scale * pj_member_number(row, c->sd) : NAN;
+    double half = PJ_Z95 * markdown_sd(row, c, value);
     if (c->lo && c->hi)
         return (pj_bounds){pj_member_number(row, c->lo) * c->scale,
                            pj_member_number(row, c->hi) * c->scale};
@@ -189,13 +214,13 @@ static void markdown_figures(pj_buffer *out, const json_t *run)
         {"request", "request_energy_mj", "J", 1e-3, .sd = "request_energy_sd_mj"},
         {"net of idle", "net_energy_mj", "J", 1e-3, .sd = "net_energy_sd_mj",
          .may_be_negative = true},
-        {"prefill", "prefill_energy_mj", "J", 1e-3},
-        {"decode", "decode_energy_mj", "J", 1e-3},
+        {"prefill", "prefill_energy_mj", "J", 1e-3, .phase = "prefill"},
+        {"decode", "decode_energy_mj", "J", 1e-3, .phase = "decode"},
         {"typical token", "joules_per_token_typical", "J", 1, .lo = "joules_per_token_typical_lo",
          .hi = "joules_per_token_typical_hi"},
         {"per output token, mean", "joules_per_token", "J", 1, .sd = "joules_per_token_sd"},
         {"speed", "tokens_per_second", "tokens/s", 1},
-        {"mean power", "mean_power_mw", "W", 1e-3},
+        {"mean power", "mean_power_mw", "W", 1e-3, .as_total = true},
         {"duration", "total_duration_ms", "s", 1e-3},
         {"cost", "cost_usd", "USD", 1},
         {"CO2", "co2_grams", "g", 1}};

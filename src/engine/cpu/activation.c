@@ -123,7 +123,7 @@ static void activate_and_count_rows(const count_task *t, size_t begin, size_t en
 {
     const pj_activation *a = t->t->a;
     pj_cpu *s = t->t->s;
-    size_t rows = a->act.rows, step = pj_sample_step(rows);
+    size_t rows = a->act.rows, step = pj_instrument_extras_step(s->instrument, rows);
     for (size_t row = begin; row < end; row++) {
         activate_row(t->t, row);
         if (!s->instrument->statistics) continue;

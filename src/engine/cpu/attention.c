@@ -304,7 +304,7 @@ static pj_head_figures *figures_of(const attention *a, unsigned thread, uint32_t
 
 static void look_at_unit(const attention *a, const unit *u, const float *scores, unsigned thread)
 {
-    size_t step = pj_sample_step(u->segment->count);
+    size_t step = pj_instrument_extras_step(a->s->instrument, u->segment->count);
     uint32_t keys = 0;
     double log_keys = 0;
     for (uint32_t i = 0; i < u->rows; i++) {

@@ -48,7 +48,7 @@ static void norm_row_with_ratios(void *context, size_t row)
     float *ratios = t->s->ratios;
     size_t tokens = t->rows / t->per_token, token = row / t->per_token;
     ratios[row] = ratios[t->rows + row] = NAN;
-    if (!pj_sample_has_row(token, tokens, pj_sample_step(tokens))) {
+    if (!pj_sample_has_row(token, tokens, pj_instrument_extras_step(t->s->instrument, tokens))) {
         norm_row(context, row);
         return;
     }
@@ -136,7 +136,8 @@ void pj_cpu_norm(void *state, const pj_norm_step *step)
     pj_instrument_operation(s->instrument, PJ_N_OP_NORM);
     bool ratios = s->instrument->deep && s->instrument->statistics;
     /* ratios need the sums of sampled rows: of all, if they are few, on this thread */
-    if (ratios && pj_cpu_short(task.rows, task.n) && pj_sample_step(done.rows) == 1) {
+    if (ratios && pj_cpu_short(task.rows, task.n) &&
+        pj_instrument_extras_step(s->instrument, done.rows) == 1) {
         task.sums = &sums;
         pj_cpu_rows(s, task.rows, 0, norm_row_with_ratios, &task);
         pj_cpu_keep(s, &done, &sums);

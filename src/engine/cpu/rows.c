@@ -65,7 +65,7 @@ void pj_cpu_rows_summed(pj_cpu *s, size_t rows, size_t work, pj_row_fn *run, voi
 
 void pj_cpu_record_rows(const pj_cpu *s, size_t rows)
 {
-    size_t step = pj_sample_step(rows);
+    size_t step = pj_instrument_extras_step(s->instrument, rows);
     size_t sampled = (rows + step - 1) / step;
     if (step > 1) pj_instrument_extra(s->instrument, PJ_N_X_ROWS, PJ_EXTRA_SCALAR, (double)sampled);
 }

@@ -18,6 +18,7 @@ pj_status pj_instrument_init(pj_instrument *r, pj_run *run, pj_statistics_rows r
     }
     r->statistics = r->module && rows != PJ_STATISTICS_OFF;
     r->all_rows = rows == PJ_STATISTICS_ALL || (rows == PJ_STATISTICS_BY_DEPTH && r->deep);
+    r->all_extras = rows == PJ_STATISTICS_ALL;
     return PJ_OK;
 }
 

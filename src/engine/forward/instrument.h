@@ -15,7 +15,7 @@
 #include <perjoule.h>
 
 /* Where rows are sampled, passes of up to 64 rows use all of them; longer ones 32 to 64 evenly
- * spaced rows: every step-th, always including the last. Extras are always sampled. */
+ * spaced rows: every step-th, always including the last. */
 enum { PJ_SAMPLE_ALL = 64, PJ_SAMPLE_SOME = 32 };
 static inline size_t pj_sample_step(size_t rows)
 {
@@ -37,6 +37,7 @@ typedef struct pj_instrument {
     bool module, deep;          /* components and their statistics; operations and their extras */
     bool statistics;            /* of outputs, and extras: not switched off */
     bool all_rows;              /* statistics from all rows; else sampled */
+    bool all_extras;            /* extras from all rows, which costs more; else sampled */
     uint32_t names[PJ_N_COUNT]; /* interned */
     uint32_t extra_count;
     pj_extra extras[PJ_INSTRUMENT_EXTRAS];
@@ -96,6 +97,11 @@ static inline void pj_instrument_extra(pj_instrument *r, pj_instrument_name name
 static inline size_t pj_instrument_step(const pj_instrument *r, size_t rows)
 {
     return r->all_rows ? 1 : pj_sample_step(rows);
+}
+/* The same of the rows that extras describe. */
+static inline size_t pj_instrument_extras_step(const pj_instrument *r, size_t rows)
+{
+    return r->all_extras ? 1 : pj_sample_step(rows);
 }
 pj_stats pj_stats_of_sums(const pj_value_sums *sums);
 

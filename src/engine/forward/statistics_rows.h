@@ -1,5 +1,5 @@
 /* Which rows of an output its statistics are computed from. The largest magnitude and the counts of
- * NaN and Inf always cover all rows. */
+ * NaN and Inf always cover all rows; extras are those of sampled rows unless all are asked for. */
 #ifndef PJ_FORWARD_STATISTICS_ROWS_H
 #define PJ_FORWARD_STATISTICS_ROWS_H
 

@@ -22,9 +22,9 @@ static uint32_t figures_least(uint32_t a, uint32_t b)
 }
 
 /* Rows that are described of so many. */
-static uint32_t figures_sampled(uint32_t rows, uint32_t *step)
+static uint32_t figures_sampled(const pj_gpu *s, uint32_t rows, uint32_t *step)
 {
-    *step = (uint32_t)pj_sample_step(rows);
+    *step = (uint32_t)pj_instrument_extras_step(s->instrument, rows);
     return pj_gpu_groups(rows, *step);
 }
 
@@ -92,7 +92,7 @@ void pj_gpu_gate_figures(pj_gpu *s, pj_vk_gate_figures_args args)
     pj_gpu_figures f = {
         .kind = PJ_GPU_OF_GATES, .rows = args.rows, .count = args.n, .more = args.up != 0};
     if (!figures_wanted(s) || args.rows == 0) return;
-    f.parts = f.sampled = figures_sampled(args.rows, &args.step);
+    f.parts = f.sampled = figures_sampled(s, args.rows, &args.step);
     uint32_t figures = figures_add(s, f, 12ull * f.parts);
     if (!figures) return;
     args.counts = figures_address(s, figures);
@@ -105,7 +105,7 @@ uint32_t pj_gpu_norm_figures(pj_gpu *s, const pj_norm_step *step)
 {
     enum { MOST_GROUPS = 65535 };
     bool layer = step->kind == PJ_NORM_LAYER;
-    uint32_t every, sampled = figures_sampled(step->y.rows, &every);
+    uint32_t every, sampled = figures_sampled(s, step->y.rows, &every);
     pj_gpu_figures f = {.kind = PJ_GPU_OF_A_NORM,
                         .rows = step->y.rows,
                         .sampled = sampled,
@@ -142,7 +142,7 @@ static uint32_t figures_list_rows(pj_gpu *s)
     if (r->sampled_rows) return r->sampled_rows;
     for (uint32_t i = 0; i < pass->segment_count; i++) {
         const pj_pass_segment *g = &pass->segments[i];
-        figures_sampled(g->count, &step);
+        figures_sampled(s, g->count, &step);
         for (uint32_t row = 0; row < g->count && count < MOST; row++)
             if (pj_sample_has_row(row, g->count, step)) rows[count++] = g->row + row;
     }

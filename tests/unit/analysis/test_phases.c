@@ -143,6 +143,27 @@ static void confidence_is_calibrated(void **state)
     assert_near(s.told, s.right, 0.03 * s.all);
 }
 
+/* One trace, or two, say little about the next: the prior still counts, so that what is named is
+ * right more often than it is said to be. */
+static void few_traces_are_not_overrated(void **state)
+{
+    enum { DRAWS = 30 };
+    static maker *const makers[] = {make, make_hard};
+    for (int training = 1; training <= 2; training++)
+        for (int i = 0; i < 2; i++) {
+            double right = 0, told = 0, all = 0;
+            for (uint64_t seed = 1; seed <= DRAWS; seed++) {
+                score s;
+                try(makers[i], training, 4, 9000 + seed, &s);
+                right += s.right, told += s.told, all += s.all;
+            }
+            print_message("%d of training: %.1f %% right, told %.1f %%\n", training,
+                          100 * right / all, 100 * told / all);
+            assert_that(right, >=, (i ? 0.75 : 0.95) * all);
+            assert_that(told, <=, right);
+        }
+}
+
 /* A reading of 20 ms that holds the end of idle time and the beginning of prefill belongs to the
  * one that fills more of it, and is less certain than those around it. */
 static void mixed_readings_belong_to_the_longer_phase(void **state)
@@ -250,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tags_that_were_removed_are_found),
         cmocka_unit_test(confidence_is_calibrated),
+        cmocka_unit_test(few_traces_are_not_overrated),
         cmocka_unit_test(mixed_readings_belong_to_the_longer_phase),
         cmocka_unit_test(the_prior_finds_the_shape_of_a_request),
         cmocka_unit_test(flat_and_short_traces_are_unknown),

@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -387,6 +388,60 @@ static void test_times(void **state)
     replay_fini(&r);
 }
 
+/* Three tokens arrive in one read, or nearly, every 30 ms: each has a third of the time since the
+ * arrival before. Those of the first arrival are known by its time alone, and share the next one's.
+ */
+static void bursts_share_their_time(int64_t apart_ns)
+{
+    enum { BURST = 3, BURSTS = 20, MS = 1000000 };
+    replayed r;
+    size_t rows;
+    replay_begin(&r, CHAT, "{}");
+    replay_feed(&r, SSE, strlen(SSE), MS);
+    for (int64_t i = 0; i < BURSTS; i++)
+        for (int64_t k = 0; k < BURST; k++)
+            replay_feed(&r, DELTA("a"), strlen(DELTA("a")), (100 + 30 * i) * MS + k * apart_ns);
+    replay_end(&r, 2000ll * MS);
+    pj_exchange_token *tokens = pj_exchange_tokens(r.exchange, &rows);
+    assert_int_equal(rows, BURST * BURSTS);
+    assert_int_equal(tokens[0].at_ns, 100ll * MS);
+    assert_int_equal(tokens[rows - 1].at_ns,
+                     (100ll + 30 * (BURSTS - 1)) * MS + (BURST - 1) * apart_ns);
+    for (size_t i = 1; i < rows; i++) {
+        int64_t took = tokens[i].at_ns - tokens[i - 1].at_ns, want = (i < 2 * BURST ? 6 : 10) * MS;
+        assert_that(llabs(took - want), <=, BURST * apart_ns + 1);
+    }
+    pj_free(tokens);
+    replay_fini(&r);
+}
+
+static void test_bursts(void **state)
+{
+    bursts_share_their_time(0);
+    bursts_share_their_time(200000);
+}
+
+/* Steps that differ, with stalls among them, are nobody's bursts. */
+static void test_steps_that_differ(void **state)
+{
+    enum { TOKENS = 40 };
+    int64_t at_ns[TOKENS], now_ns = 1000000;
+    replayed r;
+    size_t rows;
+    replay_begin(&r, CHAT, "{}");
+    replay_feed(&r, SSE, strlen(SSE), 1);
+    for (int i = 0; i < TOKENS; i++) {
+        now_ns += i % 20 == 7 ? 5000000000 : 4000000 + i * i * 10000;
+        replay_feed(&r, DELTA("a"), strlen(DELTA("a")), at_ns[i] = now_ns);
+    }
+    replay_end(&r, now_ns + 1);
+    pj_exchange_token *tokens = pj_exchange_tokens(r.exchange, &rows);
+    assert_int_equal(rows, TOKENS);
+    for (int i = 0; i < TOKENS; i++) assert_int_equal(tokens[i].at_ns, at_ns[i]);
+    pj_free(tokens);
+    replay_fini(&r);
+}
+
 /* An unterminated event and an endless response: memory stays bounded. */
 static void test_endless(void **state)
 {
@@ -405,9 +460,13 @@ static void test_endless(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),          cmocka_unit_test(test_reasoning),
-        cmocka_unit_test(test_calls_of_tools), cmocka_unit_test(test_unseen_tokens),
-        cmocka_unit_test(test_times),          cmocka_unit_test(test_endless)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases),
+                                       cmocka_unit_test(test_reasoning),
+                                       cmocka_unit_test(test_calls_of_tools),
+                                       cmocka_unit_test(test_unseen_tokens),
+                                       cmocka_unit_test(test_times),
+                                       cmocka_unit_test(test_bursts),
+                                       cmocka_unit_test(test_steps_that_differ),
+                                       cmocka_unit_test(test_endless)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -273,6 +273,34 @@ static void what_no_sensor_saw_is_unknown(void **state)
     pj_division_free(d);
 }
 
+/* A counter that stands still for longer than anything waits for it has counted that time when it
+ * moves again; until then a window that reaches into that time is unknown. */
+static void what_a_standing_counter_counted_is_kept(void **state)
+{
+    (void)state;
+    pj_division *d = make(PJ_SHARE_EQUAL);
+    pj_curve_energy e;
+    read_until(d, 2000 * MS);
+    pj_division_window *over = pj_division_window_open(d, 1000 * MS);
+    pj_division_window *within = pj_division_window_open(d, 1500 * MS);
+    for (int64_t t = 2000; t < 40000; t += 100) pj_division_settle(d, t * MS, (t - 6000) * MS);
+    pj_division_window_stop(within, 39000 * MS);
+    pj_division_settle(d, 40000 * MS, 39000 * MS);
+    pj_division_window_energy(d, within, 0, &e);
+    assert_true(isnan(e.energy_mj));
+    read_ns = 40000 * MS;
+    for (int64_t t = 40000; t < 45000; t += 100) {
+        read_until(d, t * MS);
+        pj_division_settle(d, t * MS, (t - 6000) * MS);
+    }
+    pj_division_window_stop(over, 44000 * MS);
+    pj_division_window_energy(d, over, 0, &e);
+    assert_near(e.energy_mj, truth_mj(0, 1000 * MS, 44000 * MS), 0.01);
+    pj_division_window_close(d, within);
+    pj_division_window_close(d, over);
+    pj_division_free(d);
+}
+
 static void equal_times_still_make_parts(void **state)
 {
     pj_division *d = make(PJ_SHARE_EQUAL);
@@ -401,6 +429,7 @@ int main(void)
         cmocka_unit_test(a_window_alone_has_all_of_its_energy),
         cmocka_unit_test(what_was_counted_between_ticks_is_kept),
         cmocka_unit_test(what_no_sensor_saw_is_unknown),
+        cmocka_unit_test(what_a_standing_counter_counted_is_kept),
         cmocka_unit_test(equal_times_still_make_parts),
         cmocka_unit_test(long_sessions_stay_small),
     };

@@ -183,8 +183,8 @@ static void conversions(void **state)
 
 /* ---- statistics --------------------------------------------------------------------------- */
 
-static void record(pj_engine *engine, const int32_t *ids, uint32_t count, uint32_t tokens,
-                   pj_depth depth, pj_run_data *data, uint64_t *hash)
+static void record_rows(pj_engine *engine, const int32_t *ids, uint32_t count, uint32_t tokens,
+                        pj_depth depth, pj_statistics_rows rows, pj_run_data *data, uint64_t *hash)
 {
     pj_error err = {0};
     pj_session *session;
@@ -199,6 +199,7 @@ static void record(pj_engine *engine, const int32_t *ids, uint32_t count, uint32
                                    .max_tokens = tokens,
                                    .ignore_eos = true,
                                    .sampling = PJ_SAMPLING_GREEDY,
+                                   .statistics = rows,
                                    .run = run};
     pj_generate_result result = {0};
     if (pj_engine_generate(engine, &request, &result, &err) != PJ_OK) fail_msg("%s", err.text);
@@ -207,6 +208,12 @@ static void record(pj_engine *engine, const int32_t *ids, uint32_t count, uint32
     if (pj_run_finish(run, PJ_RUN_COMPLETED, NULL, data, &err) != PJ_OK) fail_msg("%s", err.text);
     assert_int_equal(data->info.spans_lost, 0);
     pj_session_close(session);
+}
+
+static void record(pj_engine *engine, const int32_t *ids, uint32_t count, uint32_t tokens,
+                   pj_depth depth, pj_run_data *data, uint64_t *hash)
+{
+    record_rows(engine, ids, count, tokens, depth, PJ_STATISTICS_BY_DEPTH, data, hash);
 }
 
 static const pj_component_row *component(const pj_run_data *data, uint32_t layer, const char *name)
@@ -497,6 +504,59 @@ static void stages_of_attention(void **state)
     }
 }
 
+/* Mean over the operations of layers that have the extra, and their number. */
+static double extra_of_layers(const pj_run_data *data, const char *name, uint32_t *count)
+{
+    double sum = 0;
+    *count = 0;
+    for (uint32_t i = 0; i < data->operation_count; i++) {
+        const pj_operation_row *o = &data->operations[i];
+        if (data->components[o->component].layer == PJ_NO_PARENT) continue;
+        for (uint32_t k = 0; k < o->extra_count; k++) {
+            const pj_extra_row *e = &data->extras[o->extra_begin + k];
+            if (strcmp(e->name, name) != 0 || e->index != PJ_EXTRA_SCALAR) continue;
+            sum += e->value;
+            ++*count;
+        }
+    }
+    return *count ? sum / *count : NAN;
+}
+
+/* Asked for all rows, extras are those of all rows of a long pass too: the mean of two passes of
+ * half as many, which are short enough to be described whole. */
+static void extras_of_all_rows(void **state)
+{
+    enum { ROWS = 120 };
+    static const char *const names[] = {"kill_ratio", "dead_ratio", "variance_ratio",
+                                        "mean_square_ratio", "attention_entropy"};
+    tiny_model m;
+    int32_t ids[ROWS];
+    pj_run_data halves, whole;
+    uint64_t hash;
+    uint32_t n, some;
+    tiny_make(&m, tiny_find("llama"), 5);
+    tiny_write(&m, TINY_F32);
+    make_ids(ids, ROWS, m.shape.vocab);
+    pj_engine *engine = open_tiny(&m, &(pj_engine_options){.threads = 2, .chunk = ROWS / 2});
+    record_rows(engine, ids, ROWS, 1, PJ_DEPTH_DEEP, PJ_STATISTICS_ALL, &halves, &hash);
+    pj_engine_close(engine);
+    engine = open_tiny(&m, &(pj_engine_options){.threads = 2});
+    record_rows(engine, ids, ROWS, 1, PJ_DEPTH_DEEP, PJ_STATISTICS_ALL, &whole, &hash);
+    pj_engine_close(engine);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        double want = extra_of_layers(&halves, names[i], &some);
+        double got = extra_of_layers(&whole, names[i], &n);
+        assert_int_equal(some, 2 * n);
+        if (fabs(got - want) > 1e-5 * fabs(want)) fail_msg("%s: %g, not %g", names[i], got, want);
+    }
+    assert_same(extra_of_layers(&whole, "attention_rows", &n), ROWS);
+    extra_of_layers(&whole, "rows", &n);
+    assert_int_equal(n, 0);
+    pj_run_data_fini(&halves);
+    pj_run_data_fini(&whole);
+    tiny_free(&m);
+}
+
 /* ---- sections ----------------------------------------------------------------------------- */
 
 static int count_sections(const pj_run_data *data, pj_phase phase, const char *name, bool in_token)
@@ -643,6 +703,7 @@ int main(void)
         cmocka_unit_test(work),
         cmocka_unit_test(recording_changes_nothing),
         cmocka_unit_test(stages_of_attention),
+        cmocka_unit_test(extras_of_all_rows),
         cmocka_unit_test(sections_of_a_run),
         cmocka_unit_test(wrong_tensors),
         cmocka_unit_test(wrong_options),

@@ -235,7 +235,7 @@ const tiny_shape tiny_shapes[] = {
 const size_t tiny_shape_count = sizeof tiny_shapes / sizeof *tiny_shapes;
 
 /* Of the scaled ropes: the original context, and the context of the model. */
-enum { ORIGINAL = 16, CONTEXT = 64 };
+enum { ORIGINAL = 16, CONTEXT = 128 };
 static const double theta = 10000, factor = 4;
 /* Of alternating updates: the base of windowed layers' rotation, the tokens that have vectors
  * (later ones have those of the first), and how far gates are cut in the first layers. */

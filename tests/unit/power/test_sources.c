@@ -318,7 +318,7 @@ static void meters_without_power(void **state)
     pj_power_env env = {.sysfs_root = folder,
                         .procfs_root = folder,
                         .nvml_library = "/nonexistent",
-                        .powermetrics = "/nonexistent"};
+                        .powermetrics = "/nonexistent/powermetrics"};
     pj_baseline baseline;
     pj_meter_cost cost;
     (void)state;
@@ -352,7 +352,7 @@ static void others_go_on(void **state)
     assert_non_null(strstr(text, "procfs"));
     pj_meter_close(meter);
     /* A source that "auto" does not find was not asked for, so nothing is reported. */
-    env.nvml_library = env.powermetrics = "/nonexistent";
+    env.nvml_library = env.powermetrics = "/nonexistent/powermetrics";
     meter = open_meter("auto,sim", &env);
     assert_string_equal(pj_meter_sources(meter), "sim");
     assert_false(pj_meter_next_event(meter, &event));

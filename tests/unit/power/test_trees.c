@@ -133,7 +133,7 @@ static pj_power_env env_here(void)
     return (pj_power_env){.sysfs_root = folder,
                           .procfs_root = folder,
                           .nvml_library = "/nonexistent",
-                          .powermetrics = "/nonexistent"};
+                          .powermetrics = "/nonexistent/powermetrics"};
 }
 
 /* Listens for `ms` with all that is needed before and after, as a run does. */

@@ -88,6 +88,7 @@ static int reset_card(void **state)
     (void)state;
     card->call_ms = 0;
     card->is_blind = card->has_no_log = false;
+    card->serial = card->driver = 0;
     setenv("XDG_CACHE_HOME", folder, 1);
     return 0;
 }
@@ -205,6 +206,25 @@ static void missed_grid_is_looked_for_again(void **state)
     card->call_ms = 0;
 }
 
+/* What first contact found is kept by card and driver. */
+static void cards_and_drivers_are_told_apart(void **state)
+{
+    (void)state;
+    assert_int_equal(opened_on_grid(), 100 * MS);
+    card->call_ms = 45; /* nothing can be found now */
+    card->serial = 1;
+    assert_int_equal(opened_on_grid(), 0);
+    card->serial = 0;
+    card->driver = 1;
+    assert_int_equal(opened_on_grid(), 0);
+    card->call_ms = 0;
+    assert_int_equal(opened_on_grid(), 100 * MS);
+    card->call_ms = 45;
+    assert_int_equal(opened_on_grid(), 100 * MS);
+    card->driver = 0;
+    assert_int_equal(opened_on_grid(), 100 * MS);
+}
+
 /* A session that did not find the grid learns it as soon as it can, and remembers it. */
 static void missed_grid_is_learnt(void **state)
 {
@@ -281,7 +301,7 @@ static void windows_of_zeros_have_figures(void **state)
         const struct load *l = &waves[i % 3];
         card->is_blind = i / 3 & 1;
         card->has_no_log = i / 6;
-        /* a counter that stands still, and nothing else to tell whether it is dead */
+        /* see standing_counter_is_frozen_until_it_moves */
         if (card->has_no_log && l->period > 1000) continue;
         set_load(l->low, l->high, l->period, l->on);
         await_wave();
@@ -306,6 +326,54 @@ static void windows_of_zeros_have_figures(void **state)
         pj_session_close(session);
     }
     card->is_blind = card->has_no_log = false;
+}
+
+/* A counter without a log that stands still: nothing tells an idle card from a sensor that stopped.
+ * The first two seconds count as nothing, with a warning; after that it is frozen, and a window or
+ * run in which it does not move any more has no figure, but a bound. When it moves again all that
+ * it counted is there. */
+static void standing_counter_is_frozen_until_it_moves(void **state)
+{
+    enum { MOVES_MS = 5000, CYCLE_MS = 60000 };
+    static const struct {
+        int from_ms, to_ms;
+        bool is_known;
+    } intervals[] = {{0, MOVES_MS + 1500, true},
+                     {MOVES_MS + 2000, 30000, false},
+                     {40000, CYCLE_MS + MOVES_MS + 1500, true},
+                     {CYCLE_MS + 10000, 2 * CYCLE_MS + MOVES_MS, true}};
+    (void)state;
+    card->has_no_log = true;
+    set_load(0, 300, CYCLE_MS, MOVES_MS);
+    pj_session *session = open_session();
+    await_wave();
+    for (int i = 0; i < 4; i++) {
+        pj_window_result r = {.size = sizeof r};
+        pj_error err = {0};
+        pj_run *run;
+        pj_run_data d;
+        int64_t begin;
+        pass_ms(intervals[i].from_ms - (i ? intervals[i - 1].to_ms : 0));
+        pj_open_window *w = begin_window(session, &begin);
+        assert_int_equal(pj_run_begin(session, &(pj_run_options){.prompt = "x"}, &run, &err),
+                         PJ_OK);
+        pass_ms(intervals[i].to_ms - intervals[i].from_ms);
+        double truth_mj = (joules_until(pj_clock_ns()) - joules_until(begin)) * 1e3;
+        assert_int_equal(pj_run_finish(run, PJ_RUN_COMPLETED, NULL, &d, &err), PJ_OK);
+        assert_int_equal(pj_window_end(w, &r, &err), PJ_OK);
+        print_message("%.1f to %.1f s: %.1f J, run %.1f J of %.1f J; %s\n",
+                      intervals[i].from_ms * 1e-3, intervals[i].to_ms * 1e-3, r.total.mj * 1e-3,
+                      d.info.total_mj * 1e-3, truth_mj * 1e-3, r.warning_code ? r.warning : "");
+        assert_int_equal(!isnan(r.total.mj), intervals[i].is_known);
+        assert_int_equal(!isnan(d.info.total_mj), intervals[i].is_known);
+        assert_int_equal(!isnan(r.total_upper_mj), !intervals[i].is_known);
+        if (intervals[i].is_known) {
+            assert_near(r.total.mj, truth_mj, 0.03 * truth_mj + 5 * 300);
+            assert_near(d.info.total_mj, truth_mj, 0.03 * truth_mj + 5 * 300);
+        }
+        pj_run_data_fini(&d);
+    }
+    pj_session_close(session);
 }
 
 /* Reads that take so long that they are made rarely: windows of any length have their energy, and
@@ -677,9 +745,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(missed_grid_is_looked_for_again,
                                reset_card), /* nothing is known yet */
+        cmocka_unit_test_setup(cards_and_drivers_are_told_apart, reset_card),
         cmocka_unit_test_setup(missed_grid_is_learnt, reset_card),
         cmocka_unit_test_setup(windows_are_right, reset_card),
         cmocka_unit_test_setup(windows_of_zeros_have_figures, reset_card),
+        cmocka_unit_test_setup(standing_counter_is_frozen_until_it_moves, reset_card),
         cmocka_unit_test_setup(dear_reads_are_few_and_enough, reset_card),
         cmocka_unit_test_setup(windows_of_late_reads_have_figures, reset_card),
         cmocka_unit_test_setup(windows_tell_of_contradictions, reset_card),

@@ -247,9 +247,18 @@ static void assert_features(const char *text, size_t bytes, const char *expected
 
 static void features_are_counted_by_character(void **state)
 {
-    assert_features("", 0,
-                    "{\"bytes\": 0, \"characters\": 0, \"words\": 0, \"lines\": 0,"
-                    " \"digit_share\": null, \"non_ascii_share\": null}");
+    assert_features(
+        "", 0,
+        "{\"bytes\": 0, \"characters\": 0, \"words\": 0, \"lines\": 0,"
+        " \"digit_share\": null, \"non_ascii_share\": null, \"distinct_word_share\": null,"
+        " \"code_line_share\": null, \"byte_entropy\": null}");
+    assert_features("to be or not to be\nabab", 23,
+                    "{\"distinct_word_share\": 0.7142857142857143}");
+    assert_features("  \n", 3, "{\"distinct_word_share\": null, \"code_line_share\": null}");
+    assert_features("Look at this:\nint f(void) {\n  return 1;\n}\n\ndef g(x):\nAnd so on.", 63,
+                    "{\"code_line_share\": 0.6666666666666666}");
+    assert_features("abab", 4, "{\"byte_entropy\": 1}");
+    assert_features("abcd", 4, "{\"byte_entropy\": 2}");
     assert_features("a 1, \303\274\n\nb\n", 10,
                     "{\"bytes\": 10, \"characters\": 9, \"words\": 4, \"lines\": 3,"
                     " \"digit_share\": 0.1111111111111111, \"punctuation_share\":"

@@ -38,6 +38,7 @@ API const char *nvmlErrorString(int);
 API int nvmlDeviceGetCount_v2(unsigned *);
 API int nvmlDeviceGetHandleByIndex_v2(unsigned, void **);
 API int nvmlDeviceGetUUID(void *, char *, unsigned);
+API int nvmlSystemGetDriverVersion(char *, unsigned);
 API int nvmlDeviceGetName(void *, char *, unsigned);
 API int nvmlDeviceGetArchitecture(void *, unsigned *);
 API int nvmlDeviceGetPowerManagementLimitConstraints(void *, unsigned *, unsigned *);
@@ -102,7 +103,13 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
 int nvmlDeviceGetUUID(void *device, char *text, unsigned bytes)
 {
     (void)device;
-    snprintf(text, bytes, "GPU-cccc0000-1111-2222-3333-444444444444");
+    snprintf(text, bytes, "GPU-cccc0000-1111-2222-3333-%012u", fake_card.serial);
+    return 0;
+}
+
+int nvmlSystemGetDriverVersion(char *text, unsigned bytes)
+{
+    snprintf(text, bytes, "580.%u", fake_card.driver);
     return 0;
 }
 

@@ -33,7 +33,7 @@ static pj_status machine_open(machine *m, const char *behaviour)
     *m = (machine){.env = {.sysfs_root = "/nonexistent",
                            .procfs_root = "/nonexistent",
                            .nvml_library = "/nonexistent",
-                           .powermetrics = "/nonexistent",
+                           .powermetrics = "/nonexistent/powermetrics",
                            .ioreport_library = getenv("PJ_FAKE_IOREPORT")}};
     assert_non_null(m->env.ioreport_library);
     setenv("FAKE_IOREPORT", behaviour, 1);

@@ -728,6 +728,7 @@ export interface ExperimentCell {
   solved_alone?: N;
   score_p?: N;
   energy_per_million_active_parameters_mj?: N;
+  decode_weight_bytes?: N;
   kv_megabytes?: N;
   context_share?: N;
   experts_per_step?: N;

@@ -378,10 +378,13 @@ export const at = {
   ask: field('ask'),
 };
 
-/** Quick successive changes of the same fields (zooming by key, a slider, typing) are one history entry. */
+/** Quick successive changes of the same fields (zooming by key, a slider, typing) are one history entry, and so are
+ * those of one drag, however long it takes. */
 const ONE_STEP_MS = 900;
 let lastFields = '';
 let lastChange = Number.NEGATIVE_INFINITY;
+/** The last press of a pointer, by number, and whether it lasts. */
+const press = { number: 0, held: false, ofLastChange: 0 };
 
 /** Changes the selection and the URL; Back undoes it. */
 export function select(change: Partial<Selection>): void {
@@ -392,7 +395,8 @@ export function select(change: Partial<Selection>): void {
     .join();
   if (!fields) return;
   const now = performance.now();
-  const another = fields !== lastFields || now - lastChange > ONE_STEP_MS;
+  const dragged = press.held && press.ofLastChange === press.number;
+  const another = fields !== lastFields || (!dragged && now - lastChange > ONE_STEP_MS);
   // Pending changes belong to the previous history entry.
   if (another && started) {
     flush(pending);
@@ -400,6 +404,7 @@ export function select(change: Partial<Selection>): void {
   }
   lastFields = fields;
   lastChange = now;
+  press.ofLastChange = press.held ? press.number : 0;
   selection.value = { ...before, ...change };
 }
 
@@ -522,6 +527,12 @@ export function startSelection(): void {
   });
   if (started) return;
   started = true;
+  const held = (is: boolean) => () => {
+    press.held = is;
+    if (is) press.number++;
+  };
+  for (const name of ['pointerdown', 'pointerup', 'pointercancel'])
+    addEventListener(name, held(name === 'pointerdown'), { capture: true });
   effect(() => {
     unit.value = selection.value.unit;
   });

@@ -57,6 +57,8 @@ scenarios('the verdict and the time canvas', () => {
 
   test('every figure of the verdict explains itself on hover and on focus', async () => {
     await openRun();
+    // What is still loading moves what lies under the pointer.
+    await page.waitForFunction(() => !document.querySelector('[aria-busy=true]'));
     await page.locator('.headline .explain').first().hover();
     await expect
       .poll(() => page.locator('.tip').innerText())

@@ -121,6 +121,27 @@ test('each choice is a history entry; quick changes of one kind are one entry', 
   expect(history.length).toBe(before + 3);
 });
 
+test('a drag is one history entry, however long it takes', async () => {
+  await new Promise((done) => setTimeout(done, 200));
+  const now = vi.spyOn(performance, 'now');
+  const before = history.length;
+  const drag = (to: number[], at: number) => {
+    window.dispatchEvent(new Event('pointerdown'));
+    to.forEach((end, i) => {
+      now.mockReturnValue(at + i * 5000);
+      select({ range: [0, end] });
+    });
+    window.dispatchEvent(new Event('pointerup'));
+  };
+  drag([1, 2, 3], 1e6);
+  await vi.waitFor(() => expect(location.search).toContain('t=0-3'));
+  expect(history.length).toBe(before + 1);
+  drag([4, 5], 2e6);
+  await vi.waitFor(() => expect(location.search).toContain('t=0-5'));
+  expect(history.length).toBe(before + 2);
+  now.mockRestore();
+});
+
 test('the experiment that was looked at filters no other view', () => {
   go({ view: 'experiments', experiment: 'sweep' });
   expect(href({ view: 'history' })).not.toContain('sweep');

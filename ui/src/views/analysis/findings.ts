@@ -133,13 +133,7 @@ export function segments(
   const left = (): number => total - list.reduce((a, x) => a + x.mj, 0);
   const gaps = net ? phase('idle') : left();
   if (Math.abs(gaps) > total * 1e-9)
-    add(
-      'gaps',
-      'Idle gaps',
-      gaps,
-      'Time between the phases, in which nothing was computed.',
-      null,
-    );
+    add('gaps', 'Idle gaps', gaps, 'Time between the phases, in which nothing was computed.', null);
   if (net)
     add(
       'idle',

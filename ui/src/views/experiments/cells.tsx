@@ -126,6 +126,14 @@ const COLUMNS: Column[] = [
     wide: true,
   },
   {
+    key: 'read',
+    label: 'Read per step',
+    help: 'Weights that a decode step reads, once for all sequences of a batch.',
+    value: (_, c) => c.decode_weight_bytes ?? null,
+    show: (_, c) => (known(c.decode_weight_bytes) ? `${plain(c.decode_weight_bytes / 1e6)} MB` : 'unavailable'),
+    wide: true,
+  },
+  {
     key: 'context',
     label: 'Context',
     help: 'Share of the context of the model that the longest sequence takes, and the size of its keys and values.',
