@@ -30,8 +30,11 @@ def targets_of(build):
     return named
 
 
-def flags_of(parameters, libs):
+def flags_of(parameters, libs, compiler):
+    """Without those of the build's own processor that the target's does not know (-fcf-protection)."""
     kept = [p for p in parameters if not p.startswith(MACHINE)]
+    kept = [p for p in kept if "-protection" not in p or
+            subprocess.run([compiler, p, "-fsyntax-only", "-x", "c", os.devnull], capture_output=True).returncode == 0]
     return [*kept, "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument", "-w", "-O2", "-g0",
             "-ffunction-sections", "-fdata-sections", "-isystem", f"{libs}/include"]
 
@@ -40,7 +43,7 @@ def compile_all(compiler, named, libs, folder):
     """The objects of each static library."""
     jobs = []
     for name, sources in named.items():
-        flags = flags_of(sources["parameters"], libs)
+        flags = flags_of(sources["parameters"], libs, compiler)
         for source in sources["sources"]:
             if os.path.basename(source).startswith("postgres"):
                 continue
@@ -67,7 +70,7 @@ def link(compiler, ar, objects, libs, system, out):
     if system == "macos":
         options = ["-dynamiclib", "-Wl,-dead_strip", "-install_name", "@rpath/libperjoule.0.dylib"]
     else:
-        options = ["-shared", "-Wl,--gc-sections", "-Wl,-soname,libperjoule.so.0", "-ldl",
+        options = ["-shared", "-Wl,--gc-sections", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-soname,libperjoule.so.0", "-ldl",
                    f"-Wl,--version-script={ROOT}/src/libperjoule.map"]
         archives, needs = ["-Wl,--start-group", *archives], [*needs, "-Wl,--end-group"]
     subprocess.run([compiler, *whole, *archives, *needs, *options, "-s", "-lm", "-lpthread", "-o", out], check=True)

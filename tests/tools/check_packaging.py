@@ -312,6 +312,20 @@ def packages():
         expect(made and ("set -e" in text or "&&" in text), f"{script} has notices and a bill of materials made")
 
 
+def libraries_of_wheels():
+    """A wheel's library is hardened as the build is, but for what the target's compiler does not know."""
+    with tempfile.TemporaryDirectory() as folder:
+        for arch, refused in (("x86_64", "no flag"), ("aarch64", "-fcf-protection")):
+            compiler = pathlib.Path(folder, f"cc-{arch}")
+            compiler.write_text(f'#!/bin/sh\n[ "$1" != "{refused}" ]\n')
+            compiler.chmod(0o755)
+            asked = "import sys, wheel_library; print(*wheel_library.flags_of(sys.argv[2:], 'libs', sys.argv[1]))"
+            flags = output(sys.executable, "-c", asked, compiler, "-D_FORTIFY_SOURCE=3", "-fstack-protector-strong", "-fcf-protection",
+                           env=os.environ | {"PYTHONPATH": str(root / "tools"), "PYTHONDONTWRITEBYTECODE": "1"}).split()
+            expect({"-D_FORTIFY_SOURCE=3", "-fstack-protector-strong"} <= set(flags)
+                   and ("-fcf-protection" in flags) == (arch == "x86_64"), f"flags of the library of a wheel for {arch}: {flags}")
+
+
 def pins():
     script = (root / "tools/install-deps.sh").read_text()
     expect("--require-hashes" in script and len(re.findall(r"--hash=sha256:[0-9a-f]{64}", script)) == 2,
@@ -365,6 +379,7 @@ with tempfile.TemporaryDirectory() as destination:
     pins()
     third_parties()
     packages()
+    libraries_of_wheels()
     busy_port()
     version = versions()
     installation(pathlib.Path(destination))
