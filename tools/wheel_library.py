@@ -8,6 +8,7 @@ the static libraries of the target (dist-bin-libs.sh), COMPILER compiles and lin
 Leaves the stripped library in the file OUT. The PostgreSQL driver, which needs a client library's header, is left out.
 """
 import concurrent.futures
+import functools
 import json
 import os
 import pathlib
@@ -30,11 +31,15 @@ def targets_of(build):
     return named
 
 
+@functools.lru_cache
+def knows(compiler, flag):
+    return subprocess.run([compiler, flag, "-c", "-x", "c", os.devnull, "-o", os.devnull], capture_output=True).returncode == 0
+
+
 def flags_of(parameters, libs, compiler):
     """Without those of the build's own processor that the target's does not know (-fcf-protection)."""
     kept = [p for p in parameters if not p.startswith(MACHINE)]
-    kept = [p for p in kept if "-protection" not in p or
-            subprocess.run([compiler, p, "-fsyntax-only", "-x", "c", os.devnull], capture_output=True).returncode == 0]
+    kept = [p for p in kept if "-protection" not in p or knows(compiler, p)]
     return [*kept, "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument", "-w", "-O2", "-g0",
             "-ffunction-sections", "-fdata-sections", "-isystem", f"{libs}/include"]
 
