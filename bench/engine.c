@@ -348,7 +348,8 @@ static int run_bench_engine(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         {"model", 'm', PJ_OPTION_TEXT, &s.model, "MODEL",
          "model folder, GGUF file, or synthetic:SHAPE"},
-        {"dtypes", 0, PJ_OPTION_CHOICES, &s.dtypes, "LIST", "weight types, e.g. bf16,q8_0,q4_0",
+        {"dtypes", 0, PJ_OPTION_CHOICES, &s.dtypes, "LIST",
+         "weight types: stored (default), q8_0, q4_0, bf16, f16, f32",
          .choices = "stored " PJ_REQUEST_DTYPES},
         {"threads", 't', PJ_OPTION_TEXT, &s.threads, "LIST", "thread counts, e.g. 1,2; 0: all",
          .rule = pj_rule_counts},

@@ -128,7 +128,7 @@ def problems_of(path):
         library = library_of(wheel.read(names[0]))
         has_program = any(n.endswith(".data/scripts/perjoule") for n in wheel.namelist())
         lacking = [f"has no {wanted}" for wanted in INSIDE if not any(n.endswith(wanted) for n in wheel.namelist())
-                   if not tag[1].startswith("linux_")]  # whose libraries are the system's
+                   if has_program or not tag[1].startswith("linux_")]  # whose libraries are the system's
         if has_program and not lacking and not tag[1].startswith("linux_"):
             lacking = [f"{name}: no {part.decode()}, which the program contains" for name in wheel.namelist()
                        if name.endswith(INSIDE[:2]) for part in OF_THE_PROGRAM if part not in wheel.read(name)]

@@ -9,7 +9,8 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 chmod 755 "$tree"
 [ -f build-deb/build.ninja ] ||
-    meson setup build-deb --prefix /usr --libdir "lib/$triplet" -Dtests=disabled >/dev/null
+    meson setup build-deb --prefix /usr --libdir "lib/$triplet" -Dtests=disabled >build-deb.log 2>&1 || {
+        tail -n 20 build-deb.log >&2; exit 1; }
 ninja -C build-deb
 DESTDIR=$tree meson install -C build-deb --no-rebuild --quiet >/dev/null
 library=$(find "$tree/usr/lib" -name 'libperjoule.so.*.*.*')

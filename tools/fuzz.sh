@@ -7,7 +7,8 @@ seconds=${FUZZ_SECONDS:-60}
 # little, and touching new pages all the time would take a quarter of the time.
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:quarantine_size_mb=32}"
 [ -f build-fuzz/build.ninja ] || CC=clang meson setup build-fuzz -Dfuzz=true -Db_lundef=false \
-    -Db_sanitize=address,undefined -Dbuildtype=debugoptimized -Ddashboard=disabled -Dtests=disabled "-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize-recover=all" >/dev/null
+    -Db_sanitize=address,undefined -Dbuildtype=debugoptimized -Ddashboard=disabled -Dtests=disabled "-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize-recover=all" \
+    >build-fuzz.log 2>&1 || { tail -n 20 build-fuzz.log; exit 1; }
 ninja -C build-fuzz fuzzers >build-fuzz/log 2>&1 || { grep -E "error|FAILED" -A8 build-fuzz/log; exit 1; }
 count=0
 for target in build-fuzz/fuzz/fuzz_*; do

@@ -25,7 +25,9 @@ if [ "${1:-}" = --here ]; then
     trap 'rm -rf "$tree"' EXIT
     DESTDIR=$tree meson install -C "$2" --no-rebuild --quiet >/dev/null
     program=$(find "$tree" -path '*/bin/perjoule' -type f)
-    build "$library" "$platform" "${program%/bin/perjoule}"
+    # the program contains the page; the libraries are this machine's
+    python3 tools/notices.py --ui ui --sbom "$tree/cdx.json" >"$tree/THIRD-PARTY-NOTICES"
+    build "$library" "$platform" "${program%/bin/perjoule}" "$tree/THIRD-PARTY-NOTICES" "$tree/cdx.json"
     exit
 fi
 configured=$1

@@ -8,6 +8,7 @@ the static libraries of the target (dist-bin-libs.sh), COMPILER compiles and lin
 Leaves the stripped library in the file OUT. The PostgreSQL driver, which needs a client library's header, is left out.
 """
 import concurrent.futures
+import functools
 import json
 import os
 import pathlib
@@ -30,8 +31,15 @@ def targets_of(build):
     return named
 
 
-def flags_of(parameters, libs):
+@functools.lru_cache
+def knows(compiler, flag):
+    return subprocess.run([compiler, flag, "-c", "-x", "c", os.devnull, "-o", os.devnull], capture_output=True).returncode == 0
+
+
+def flags_of(parameters, libs, compiler):
+    """Without those of the build's own processor that the target's does not know (-fcf-protection)."""
     kept = [p for p in parameters if not p.startswith(MACHINE)]
+    kept = [p for p in kept if "-protection" not in p or knows(compiler, p)]
     return [*kept, "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument", "-w", "-O2", "-g0",
             "-ffunction-sections", "-fdata-sections", "-isystem", f"{libs}/include"]
 
@@ -40,7 +48,7 @@ def compile_all(compiler, named, libs, folder):
     """The objects of each static library."""
     jobs = []
     for name, sources in named.items():
-        flags = flags_of(sources["parameters"], libs)
+        flags = flags_of(sources["parameters"], libs, compiler)
         for source in sources["sources"]:
             if os.path.basename(source).startswith("postgres"):
                 continue
@@ -67,7 +75,7 @@ def link(compiler, ar, objects, libs, system, out):
     if system == "macos":
         options = ["-dynamiclib", "-Wl,-dead_strip", "-install_name", "@rpath/libperjoule.0.dylib"]
     else:
-        options = ["-shared", "-Wl,--gc-sections", "-Wl,-soname,libperjoule.so.0", "-ldl",
+        options = ["-shared", "-Wl,--gc-sections", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-soname,libperjoule.so.0", "-ldl",
                    f"-Wl,--version-script={ROOT}/src/libperjoule.map"]
         archives, needs = ["-Wl,--start-group", *archives], [*needs, "-Wl,--end-group"]
     subprocess.run([compiler, *whole, *archives, *needs, *options, "-s", "-lm", "-lpthread", "-o", out], check=True)

@@ -241,7 +241,7 @@ static int run_attach(const pj_command *command, int argc, char **argv)
         {"private", 0, PJ_OPTION_FLAG, &a.recorded.is_private, NULL,
          "store a hash, length and simple features of prompts and answers, not the texts"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
-        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object", .excludes = "listen"},
+        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object"},
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);

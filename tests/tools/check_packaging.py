@@ -304,11 +304,26 @@ def packages():
     for script, notices, bill in (
             ("tools/dist.sh", '"$tree/$name/THIRD-PARTY-NOTICES"', '"$out/$name.cdx.json"'),
             ("tools/dist-bin.sh", '"$tree/THIRD-PARTY-NOTICES"', '"dist/$name.cdx.json"'),
+            ("tools/wheel.sh", '"$tree/THIRD-PARTY-NOTICES"', '"$tree/cdx.json"'),
             ("tools/deb.sh", '"$doc/THIRD-PARTY-NOTICES"', '"dist/perjoule_${version}_${arch}.cdx.json"'),
             ("packaging/Containerfile", "/out/usr/share/doc/perjoule/THIRD-PARTY-NOTICES", "/out/usr/share/doc/perjoule/perjoule.cdx.json")):
         text = (root / script).read_text().replace("\\\n", "")
         made = re.search(rf"python3 tools/notices\.py --ui ui [^\n]*--sbom {re.escape(bill)} *>{re.escape(notices)}", text)
         expect(made and ("set -e" in text or "&&" in text), f"{script} has notices and a bill of materials made")
+
+
+def libraries_of_wheels():
+    """A wheel's library is hardened as the build is, but for what the target's compiler does not know."""
+    with tempfile.TemporaryDirectory() as folder:
+        for arch, refused in (("x86_64", "no flag"), ("aarch64", "-fcf-protection")):
+            compiler = pathlib.Path(folder, f"cc-{arch}")
+            compiler.write_text(f'#!/bin/sh\n[ "$1" != "{refused}" ]\n')
+            compiler.chmod(0o755)
+            asked = "import sys, wheel_library; print(*wheel_library.flags_of(sys.argv[2:], 'libs', sys.argv[1]))"
+            flags = output(sys.executable, "-c", asked, compiler, "-D_FORTIFY_SOURCE=3", "-fstack-protector-strong", "-fcf-protection",
+                           env=os.environ | {"PYTHONPATH": str(root / "tools"), "PYTHONDONTWRITEBYTECODE": "1"}).split()
+            expect({"-D_FORTIFY_SOURCE=3", "-fstack-protector-strong"} <= set(flags)
+                   and ("-fcf-protection" in flags) == (arch == "x86_64"), f"flags of the library of a wheel for {arch}: {flags}")
 
 
 def pins():
@@ -364,6 +379,7 @@ with tempfile.TemporaryDirectory() as destination:
     pins()
     third_parties()
     packages()
+    libraries_of_wheels()
     busy_port()
     version = versions()
     installation(pathlib.Path(destination))

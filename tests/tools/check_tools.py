@@ -90,6 +90,10 @@ def fuzz():
         done = run("fuzz.sh", folder, **path)
         expect(done.returncode != 0 and "no finding" not in done.stdout and "== c" not in done.stdout,
                "make fuzz ends at the first finding")
+        (folder / "build-fuzz/build.ninja").unlink()
+        write(folder / "bin/meson", "#!/bin/sh\necho 'meson.build:3:0: ERROR: unknown'\nexit 1\n", 0o755)
+        done = run("fuzz.sh", folder, **path)
+        expect(done.returncode != 0 and "meson.build:3:0: ERROR" in done.stdout, "make fuzz says why it cannot be configured")
     script = (root / "tools/fuzz.sh").read_text()
     expect("-fno-sanitize-recover=all" in script and "-Db_sanitize=address,undefined" in script,
            "fuzz targets are built so that undefined behaviour is fatal")

@@ -259,7 +259,6 @@ static const struct idle_option {
     {"attach", "--requests=1", "--listen=127.0.0.1:0", NULL},
     {"attach", "--temp=1", "--listen=127.0.0.1:0", NULL},
     {"attach", "--api=chat", "--listen=127.0.0.1:0", NULL},
-    {"attach", "--json", "--listen=127.0.0.1:0", NULL},
     {"attach", "--db=none", "--no-store", NULL},
     {"experiment", "--inputs=1", "--prompt=a", NULL},
     {"experiment", "--again", "--result", NULL},
