@@ -16,7 +16,12 @@
 
 #include <cmocka.h>
 
-enum { RUNS = PJ_SANITIZED ? 8 : 60, QUIET_RUNS = PJ_SANITIZED ? 10 : 100, LAYERS_MOST = 6, NS_PER_US = 1000 };
+enum {
+    RUNS = PJ_SANITIZED ? 8 : 60,
+    QUIET_RUNS = PJ_SANITIZED ? 10 : 100,
+    LAYERS_MOST = 6,
+    NS_PER_US = 1000
+};
 
 /* What is planted, and where the run stands while it is written. */
 typedef struct made {
