@@ -97,13 +97,15 @@ for place in ("before", "after", "exec"):
 
 class Running(Folder):
     """Signals while the program runs, which counts them until SIGTERM."""
-    COUNTER = "import signal, time\n" \
+    # os.write, because a handler may interrupt print, which is not reentrant
+    COUNTER = "import os, signal, time\n" \
         "got = {}\n" \
-        "def count(number, _): got[number] = got.get(number, 0) + 1; print(number, flush=True)\n" \
-        "def leave(*_): print('end', *(f'{n}:{c}' for n, c in sorted(got.items())), flush=True); raise SystemExit(7)\n" \
+        "def say(text): os.write(1, f'{text}\\n'.encode())\n" \
+        "def count(number, _): got[number] = got.get(number, 0) + 1; say(number)\n" \
+        "def leave(*_): say(' '.join(['end', *(f'{n}:{c}' for n, c in sorted(got.items()))])); raise SystemExit(7)\n" \
         "for n in (1, 2, 3, 10, 12): signal.signal(n, count)\n" \
         "signal.signal(15, leave)\n" \
-        "print('ready', flush=True)\n" \
+        "say('ready')\n" \
         "end = time.monotonic() + 60\n" \
         "while time.monotonic() < end: time.sleep(1)"
 

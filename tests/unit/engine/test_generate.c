@@ -369,12 +369,12 @@ static void assert_refused(const pj_generate_request *request, const char *word)
 
 static void limits(void **state)
 {
-    int32_t ids[70] = {0}, wrong = 97;
-    open_shape("llama"); /* context 64, vocabulary 97 */
-    pj_prompt prompt = {.ids = ids, .id_count = 40};
+    int32_t ids[104] = {0}, wrong = 97;
+    open_shape("llama"); /* context 128, vocabulary 97 */
+    pj_prompt prompt = {.ids = ids, .id_count = 104};
     pj_generate_request request = {
         .prompts = &prompt, .prompt_count = 1, .max_tokens = 25, .sampling = PJ_SAMPLING_GREEDY};
-    assert_refused(&request, "64");
+    assert_refused(&request, "128");
     request.max_tokens = 24;
     request.ignore_eos = true;
     pj_generate_result r = generate(&request);
