@@ -695,13 +695,13 @@ static void nothing_to_find(void **state)
     fresh_machine();
     zone("intel-rapl:0", "package-0\n", 60);
     zone("intel-rapl:0:0", "core\n", 45);
-    zone("intel-rapl:1", "package-1\n", 60);
+    zone("intel-rapl:1", "package-1\n", 50); /* equal ones may be one sensor */
     amdgpu("hwmon3", "95", NULL);
     amdgpu("hwmon4", "95", NULL); /* two idle cards may stand at one figure */
     machine m = listen_to("auto", 0, 1100);
-    assert_int_equal(m.finding_count, 0);
+    if (m.finding_count) fail_msg("%s", m.findings[0].text);
     assert_string_equal(m.events, "");
-    near(column(&m, PJ_RAIL_TOTAL), 310);
+    near(column(&m, PJ_RAIL_TOTAL), 300);
     pj_meter_close(m.meter);
 }
 
