@@ -67,7 +67,7 @@ function colourOf(key: SegmentKey): string {
     case 'gaps':
       return c.phase.idle;
     case 'idle':
-      return c.text3;
+      return c.text2;
     default:
       return c.phase.post_inference;
   }
