@@ -99,18 +99,26 @@ static int file_write_all(int fd, const char *bytes, size_t count)
     return fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
 }
 
+bool pj_file_is_special(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
 pj_status pj_file_write(const char *path, const void *bytes, size_t count, pj_error *err)
 {
-    char beside[PATH_MAX];
-    if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside)
+    char part[PATH_MAX];
+    bool beside = !pj_file_is_special(path);
+    snprintf(part, sizeof part, "%s", path);
+    if (beside && snprintf(part, sizeof part, "%s.%ld.tmp", path, (long)getpid()) >= PATH_MAX)
         return pj_fail(err, PJ_E_INVALID, "the path %.80s... is too long", path);
-    int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0) return pj_fail_errno(err, errno, "cannot write %s", path);
     int failure = file_write_all(fd, bytes, count);
     if (close(fd) != 0 && !failure) failure = errno;
-    if (!failure && rename(beside, path) != 0) failure = errno;
+    if (beside && !failure && rename(part, path) != 0) failure = errno;
     if (!failure) return PJ_OK;
-    unlink(beside);
+    if (beside) unlink(part);
     return pj_fail_errno(err, failure, "cannot write %s", path);
 }
 

@@ -20,7 +20,10 @@ pj_status pj_file_read(const char *path, size_t max_bytes, char **text, size_t *
 /* As above from an open descriptor, e.g. standard input; `name` is for error messages. */
 pj_status pj_file_read_fd(int fd, const char *name, size_t max_bytes, char **text, size_t *bytes,
                           pj_error *err);
-/* Atomic: writes a temporary file in the same folder, syncs it and renames it. */
+/* The path is there and no regular file: a device, a pipe, or a link. */
+bool pj_file_is_special(const char *path);
+/* Atomic: writes a temporary file in the same folder, syncs it and renames it; but writes directly
+ * to what is special, which must not be replaced. */
 pj_status pj_file_write(const char *path, const void *bytes, size_t count, pj_error *err);
 bool pj_file_exists(const char *path);
 bool pj_dir_exists(const char *path);

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { GZIP_LEVEL = 6 };
@@ -25,13 +24,6 @@ static bool write_terminal(void *context, const char *bytes, size_t count)
 {
     pj_print_safe(context, bytes, count);
     return !ferror((FILE *)context);
-}
-
-/* The target is not a regular file: a device, a pipe, or a link to one. */
-static bool is_special(const char *path)
-{
-    struct stat found;
-    return lstat(path, &found) == 0 && !S_ISREG(found.st_mode);
 }
 
 /* To a file whose name ends in .gz, compressed. */
@@ -55,7 +47,7 @@ static pj_status export_to(pj_store *store, const char *id, pj_export_format for
                            const char *path, pj_error *err)
 {
     char part[4200];
-    bool beside = !is_special(path);
+    bool beside = !pj_file_is_special(path);
     if (snprintf(part, sizeof part, "%s%s", path, beside ? ".part" : "") >= (int)sizeof part)
         return pj_fail(err, PJ_E_INVALID, "the file's path is too long");
     FILE *file = fopen(part, "wb");

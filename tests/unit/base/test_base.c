@@ -23,8 +23,10 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -299,6 +301,18 @@ static void files_are_written_whole(void **state)
     pj_file_unmap(&mapping);
     assert_int_equal(pj_file_map(folder, &mapping, &err), PJ_E_INVALID);
     assert_int_equal(pj_file_map("/nowhere/x", &mapping, &err), PJ_E_NOT_FOUND);
+    /* what is no file is written to, and stays what it is */
+    char pipe[300], link[300], got[8] = "";
+    pj_path_join(pipe, sizeof pipe, folder, "pipe");
+    pj_path_join(link, sizeof link, folder, "link");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(symlink(pipe, link), 0);
+    int reader = open(pipe, O_RDWR);
+    assert_int_equal(pj_file_write(link, "here", 4, &err), PJ_OK);
+    assert_int_equal(read(reader, got, sizeof got), 4);
+    assert_string_equal(got, "here");
+    close(reader);
+    assert_true(pj_file_is_special(link) && pj_file_is_special(pipe));
     char command[400];
     snprintf(command, sizeof command, "rm -r %s", folder);
     assert_int_equal(system(command), 0);
