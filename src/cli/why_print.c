@@ -95,18 +95,25 @@ static void print_others(const pj_why *w, uint32_t from)
     }
 }
 
+static void print_totals(const pj_why *w, bool is_explained)
+{
+    pj_print(stdout, "%sper output token: A %s, B %s, %+.1f %%%s",
+             pj_style_on(stdout, PJ_STYLE_BOLD), pj_energy_text(w->request_a_mj).s,
+             pj_energy_text(w->request_b_mj).s,
+             100 * (w->request_b_mj - w->request_a_mj) / w->request_a_mj, pj_style_off(stdout));
+    if (is_explained)
+        pj_print(stdout, "; explained: %+.1f %%", 100 * w->explained_mj / w->request_a_mj);
+    putchar('\n');
+}
+
 void pj_why_print(const pj_explained *e)
 {
     const pj_why *w = &e->why;
-    double difference = w->request_b_mj - w->request_a_mj;
+    double difference = w->request_b_mj - w->request_a_mj; /* NAN: a side has no energy */
     bool any = !e->refusal && w->named_count + w->common_count;
     print_sides(e->sides);
-    pj_print(stdout, "\n%sper output token: A %s, B %s, %+.1f %%%s",
-             pj_style_on(stdout, PJ_STYLE_BOLD), pj_energy_text(w->request_a_mj).s,
-             pj_energy_text(w->request_b_mj).s, 100 * difference / w->request_a_mj,
-             pj_style_off(stdout));
-    if (any) pj_print(stdout, "; explained: %+.1f %%", 100 * w->explained_mj / w->request_a_mj);
     putchar('\n');
+    if (isfinite(difference)) print_totals(w, any);
     if (e->refusal) pj_print(stdout, "nothing is named: %s\n", pj_safe(e->refusal).s);
     if (!e->refusal && !any)
         pj_print(stdout, "nothing is named: no part differs by 1 %% of A's energy and beyond its "
