@@ -43,6 +43,9 @@ static pj_status add_list(const pj_run_list *list, const char *baseline, pj_gate
         const pj_run_info *info = &list->runs[i];
         pj_gate_run run = pj_gate_run_of(info);
         status = gate_alike(&list->runs[0], info, baseline, err);
+        if (status == PJ_OK && info->status != PJ_RUN_COMPLETED)
+            status = pj_fail(err, PJ_E_INVALID, "run %.18s is %s: a baseline needs completed runs",
+                             info->id, pj_run_status_name(info->status));
         if (status != PJ_OK || (run.disturbed && !all)) continue;
         status = pj_gate_add(runs, &run, err);
     }
