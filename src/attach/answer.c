@@ -277,7 +277,8 @@ static void give_message(reading *r, uint32_t choice, const json_t *message, int
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
         const json_t *text = json_object_get(message, keys[k]);
         if (!json_is_string(text) || !json_string_length(text)) continue;
-        if (k == 1 && json_string_length(json_object_get(message, keys[0]))) continue; /* the same */
+        if (k == 1 && json_string_length(json_object_get(message, keys[0])))
+            continue; /* the same */
         r->reasoning = k < REASONING_KEYS;
         answer_give_text(r, choice, text, r->pieces == before ? tokens : tokens < 0 ? -1 : 0, id);
         r->reasoning = false;
