@@ -50,6 +50,7 @@ static void add_calm(const pj_why_side *s, const pj_why_part *p, pj_why_amount *
     bool once = isnan(p->calm_ms);
     double random =
         once ? longest * longest + s->stalls_ms * p->ms.mean * tokens : p->calm_variance;
+    a->once |= once;
     a->calm_ms += once ? p->ms.mean : p->calm_ms / tokens;
     a->calm_variance += random / (tokens * tokens) + pow(usual * p->ms.mean, 2);
 }

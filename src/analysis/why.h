@@ -50,6 +50,7 @@ typedef struct pj_why_amount {
     /* The time that disturbances leave as it is, and its variance: by the quickest quarter of a
      * run's tokens or calls; of several runs, and of what happens only once, the mean. */
     double calm_ms, calm_variance;
+    bool once; /* of a single run, in part of what happens too rarely to tell how it varies */
 } pj_why_amount;
 
 /* What of a difference is due to what, mJ: adds up to b - from. */

@@ -20,6 +20,7 @@ typedef struct planned {
     double ms, watts, flops, bytes;
     float values; /* 0: none */
     bool once;    /* a single call, which is no part of a step */
+    bool prefill; /* that, before the steps */
 } planned;
 
 typedef struct made {
@@ -35,25 +36,26 @@ static double blur = 0.02; /* relative standard deviation of a part's energy */
 static double stall_ms;    /* by which one token is held up */
 static bool same_model = true;
 
-static pj_class_row *class_of(made *m, const char *name)
+static pj_class_row *class_of(made *m, const char *name, uint8_t phase)
 {
     for (uint32_t i = 0; i < m->data.class_count; i++)
-        if (strcmp(m->classes[i].name, name) == 0) return &m->classes[i];
+        if (strcmp(m->classes[i].name, name) == 0 && m->classes[i].phase == phase)
+            return &m->classes[i];
     pj_class_row *c = &m->classes[m->data.class_count++];
-    *c = (pj_class_row){.name = name, .phase = PJ_PHASE_DECODE};
+    *c = (pj_class_row){.name = name, .phase = phase};
     return c;
 }
 
 static void add_call(made *m, const planned *p, uint32_t token, uint32_t layer)
 {
-    pj_class_row *c = class_of(m, p->name);
+    pj_class_row *c = class_of(m, p->name, p->prefill ? PJ_PHASE_PREFILL : PJ_PHASE_DECODE);
     c->time_ms += p->ms;
     c->energy_mj += p->ms * p->watts;
     c->energy_sd.random_mj = (float)(blur * c->energy_mj);
     c->flops += p->flops;
     c->bytes += p->bytes;
     m->data.info.request_mj += p->ms * p->watts;
-    if (!p->once) m->tokens[token].duration_ms += p->ms;
+    if (!p->once && !p->prefill) m->tokens[token].duration_ms += p->ms;
     if (p->name[0] == '(') return; /* time between components */
     float v = p->values * (1 + 0.1F * (float)layer + 0.01F * (float)token);
     m->components[m->data.component_count++] = (pj_component_row){
@@ -88,7 +90,7 @@ static void make_run(made *m, const planned *plan)
             m->layers[t * LAYERS + l] =
                 (pj_layer_row){.token = t, .step = PJ_NO_PARENT, .layer_index = l};
             for (const planned *p = plan; p->name; p++)
-                if (!p->once || t + l == 0) add_call(m, p, t, l);
+                if (!(p->once || p->prefill) || t + l == 0) add_call(m, p, t, l);
         }
     }
 }
@@ -290,6 +292,13 @@ static void what_no_side_divides_is_no_gap(void **state)
     b[0].watts = 90;
     explain(a, b, &why);
     assert_named(&why, "all parts", PJ_WHY_POWER, LAYERS * 600);
+    pj_why_fini(&why);
+    /* of what happens once, such as a prompt, nothing tells how its power varies */
+    const planned cool[] = {{"(between)", 10, 30}, {"(between)", 20, 30, .prefill = true}, {0}};
+    const planned warm[] = {{"(between)", 10, 30}, {"(between)", 20, 90, .prefill = true}, {0}};
+    explain(cool, warm, &why);
+    assert_int_equal(why.row_count, 2);
+    assert_int_equal(why.named_count, 0);
     pj_why_fini(&why);
     /* and is no other kernel where one side divides it */
     b[0].ms = 40;
