@@ -134,13 +134,14 @@ static void print_bill(const idle_args *a, const model_bill *b)
         pj_print(stdout, "  loading     unknown: no run loaded it\n");
     print_keeping(a, b);
     if (!isnan(i->breakeven_s)) {
+        bool minutes = i->breakeven_s >= 6; /* below, a tenth of one */
+        double scale = minutes ? 1 / 60.0 : 1;
         char bounds[64] = "";
         if (!isnan(i->breakeven.lo) && !isnan(i->breakeven.hi))
-            snprintf(bounds, sizeof bounds, " (%.3g to %.3g)", i->breakeven.lo / 60,
-                     i->breakeven.hi / 60);
-        pj_print(stdout,
-                 "  break-even  %.3g minutes%s: idle for longer, loading again costs less\n",
-                 i->breakeven_s / 60, bounds);
+            snprintf(bounds, sizeof bounds, " (%.3g to %.3g)", i->breakeven.lo * scale,
+                     i->breakeven.hi * scale);
+        pj_print(stdout, "  break-even  %.3g %s%s: idle for longer, loading again costs less\n",
+                 i->breakeven_s * scale, minutes ? "minutes" : "s", bounds);
     }
     print_history(b);
 }

@@ -30,7 +30,8 @@ static void session_print_energy(const pj_task_session *s)
                                 s->unknown, s->unknown == 1 ? "" : "s");
     if (s->inside)
         snprintf(more + used, sizeof more - used,
-                 "; %u of the runs are inside a program's run, counted once", s->inside);
+                 "; %u of the runs %s inside a program's run, counted once", s->inside,
+                 s->inside == 1 ? "is" : "are");
     pj_print(stdout, "  energy      %s%s%s%s\n",
              isnan(s->mj) ? "unavailable" : pj_interval_text(s->mj, s->sd_mj).s,
              !isnan(s->mj) && s->modelled ? ", modelled" : "",

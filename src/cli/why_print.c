@@ -145,8 +145,7 @@ void pj_why_print(const pj_explained *e)
                  "compared as a whole\n",
                  e->unlike);
     else if (!e->refusal && has_whole(w))
-        pj_print(stdout,
-                 "what a side did not record in parts is compared as a whole\n");
+        pj_print(stdout, "what a side did not record in parts is compared as a whole\n");
     if (e->refusal) pj_print(stdout, "nothing is named: %s\n", pj_safe(e->refusal).s);
     if (!e->refusal && !any)
         pj_print(stdout, "nothing is named: no part differs by 1 %% of A's energy and beyond its "

@@ -103,7 +103,7 @@ static void now_add(pj_power_now *now, const look *l)
         pj_rail *rail = &now->rails[now->count];
         *rail = l->rails[i];
         if (rail->parent >= 0) rail->parent += (int)first;
-        now->modelled |= pj_rail_is_model(rail);
+        now->modelled |= rail->quality == PJ_MODELLED;
         now->mw[now->count++] = l->mw[i];
     }
 }
