@@ -84,7 +84,8 @@ typedef struct pj_why_common {
     pj_why_kind kind; /* LENGTH, CLOCK, PACE; NOTHING: none */
     double explained_mj, time_factor, power_factor;
     pj_bounds explained; /* its interval */
-    char device[32];
+    char device[32];     /* of a clock */
+    char settings[48];   /* in which the sides differ, where they may make a pace; "": in none */
     double clock_a_mhz, clock_b_mhz, throttled_a, throttled_b; /* NAN: unknown */
 } pj_why_common;
 

@@ -175,6 +175,23 @@ static bool is_pace(const pj_why_context *c, const pace *p)
            p->agreeing > 0.7 * p->all;
 }
 
+/* What makes all parts of one program quicker or slower, and is known of both sides. */
+static void name_settings(const pj_why_context *c, char *text, size_t bytes)
+{
+    const pj_why_side *a = c->a, *b = c->b;
+    const struct {
+        const char *title;
+        bool differs;
+    } of[] = {{"threads", a->threads && b->threads && a->threads != b->threads},
+              {"type of weights", a->dtype[0] && b->dtype[0] && strcmp(a->dtype, b->dtype) != 0},
+              {"instruction set", a->isa[0] && b->isa[0] && strcmp(a->isa, b->isa) != 0}};
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (of[i].differs && used < bytes)
+            used +=
+                (size_t)snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", of[i].title);
+}
+
 static bool is_scaled(const pj_why_row *r)
 {
     return !r->is_gap && r->match != PJ_WHY_ALONE;
@@ -200,6 +217,7 @@ void pj_why_find_common(pj_why *why, const pj_why_context *c)
         bounds_of(found.explained_mj, variance + mj * factor * mj * factor * pace_variance(c));
     bool matters = fabs(found.explained_mj) >= PJ_WHY_LEAST * why->request_a_mj;
     if (!found.kind || !matters) return;
+    if (found.kind == PJ_WHY_PACE) name_settings(c, found.settings, sizeof found.settings);
     found.time_factor = p.time;
     found.power_factor = p.power;
     for (uint32_t i = 0; i < why->row_count; i++)

@@ -253,27 +253,39 @@ static bool side_divides(const matching *m, uint32_t side, uint8_t phase)
     return false;
 }
 
-/* All of a phase, with what precedes or follows it, is one thing. */
-static void join_phase(matching *m, uint8_t phase)
+/* Whether it spends time in a phase, in parts or between them. */
+static bool side_has_phase(const matching *m, uint32_t side, uint8_t phase)
+{
+    for (uint32_t i = 0; i < m->count; i++)
+        if (m->items[i].side == side && m->items[i].first->phase == phase) return true;
+    return false;
+}
+
+/* All of a phase is one thing; `around`: with what precedes prefill, or follows decode. */
+static void join_phase(matching *m, uint8_t phase, bool around)
 {
     component *first = NULL;
     for (uint32_t i = 0; i < m->count; i++) {
         component *c = &m->items[i];
-        if (phase_of_request(c->first->phase) != phase) continue;
+        uint8_t of = c->first->phase;
+        if ((around ? phase_of_request(of) : of) != phase) continue;
         if (!first) first = c;
         c->group = first->group;
         c->whole = "all parts";
     }
 }
 
-/* As servers are: how they spend a phase is not known. */
+/* As servers are: how they spend a phase is not known. A phase that one side does not have, as
+ * decode after a single token, is no part of this. */
 static void join_phases(matching *m, bool all)
 {
     static const uint8_t phases[] = {PJ_PHASE_PREFILL, PJ_PHASE_DECODE};
     all = all || !side_divides(m, 0, PJ_PHASE_COUNT) || !side_divides(m, 1, PJ_PHASE_COUNT);
-    for (size_t i = 0; i < sizeof phases; i++)
+    for (size_t i = 0; i < sizeof phases; i++) {
+        if (!side_has_phase(m, 0, phases[i]) || !side_has_phase(m, 1, phases[i])) continue;
         if (all || side_divides(m, 0, phases[i]) != side_divides(m, 1, phases[i]))
-            join_phase(m, phases[i]);
+            join_phase(m, phases[i], all);
+    }
 }
 
 static bool is_in_layers(const matching *m, const component *layers, const component *c)

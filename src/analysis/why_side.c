@@ -302,6 +302,9 @@ static void add_first(pj_why_side *s, const pj_run_info *info)
     s->output_tokens = (double)info->output_tokens;
     s->batch = info->batch_size ? info->batch_size : 1;
     snprintf(s->engine, sizeof s->engine, "%s", info->engine ? info->engine : "");
+    snprintf(s->dtype, sizeof s->dtype, "%s", info->dtype ? info->dtype : "");
+    snprintf(s->isa, sizeof s->isa, "%s", info->isa ? info->isa : "");
+    s->threads = info->threads;
     snprintf(s->machine, sizeof s->machine, "%s", info->machine ? info->machine : "");
 }
 

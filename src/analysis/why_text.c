@@ -160,10 +160,11 @@ void pj_why_common_text(const pj_why_common *c, char *text, size_t bytes)
     else if (c->kind == PJ_WHY_CLOCK)
         text_clock(c, text, bytes);
     else
-        snprintf(text, bytes,
-                 "all parts alike take %.*f times the time at %.*f times the power; no condition "
-                 "that was recorded says why",
-                 places(c->time_factor), c->time_factor, places(c->power_factor), c->power_factor);
+        snprintf(
+            text, bytes, "all parts alike take %.*f times the time at %.*f times the power; %s%s",
+            places(c->time_factor), c->time_factor, places(c->power_factor), c->power_factor,
+            c->settings[0] ? "the sides differ in " : "no condition that was recorded says why",
+            c->settings);
 }
 
 bool pj_why_unplaced_text(const pj_why *why, char *text, size_t bytes)

@@ -214,6 +214,12 @@ static pj_status open_sensors(const pj_command *command, gating *g, pj_session *
     return status;
 }
 
+static bool on_github(void)
+{
+    const char *actions = getenv("GITHUB_ACTIONS");
+    return actions && strcmp(actions, "true") == 0;
+}
+
 static pj_status write_reports(gating *g, pj_error *err)
 {
     const gate_args *a = g->args;
@@ -226,8 +232,7 @@ static pj_status write_reports(gating *g, pj_error *err)
     else
         pj_gate_print(r, stdout);
     if (a->json) status = pj_json_out_end(&out, PJ_OK, err);
-    const char *actions = getenv("GITHUB_ACTIONS");
-    if (actions && strcmp(actions, "true") == 0) pj_gate_annotate(r, a->json ? stderr : stdout);
+    if (on_github()) pj_gate_annotate(r, a->json ? stderr : stdout);
     if (status == PJ_OK && a->junit) status = pj_gate_junit(r, a->junit, err);
     if (status == PJ_OK && a->markdown) status = pj_gate_markdown(r, a->markdown, err);
     return status;
@@ -240,6 +245,7 @@ static void write_failure(const gating *g, const pj_error *why)
     pj_error ignored = {0};
     if (a->junit) pj_gate_junit_failed(&g->report, why->text, a->junit, &ignored);
     if (a->markdown) pj_gate_markdown_failed(&g->report, why->text, a->markdown, &ignored);
+    if (on_github()) pj_gate_annotate_failed(why->text, a->json ? stderr : stdout);
 }
 
 static pj_status gate_execute(const pj_command *command, gating *g, pj_error *err)

@@ -100,6 +100,16 @@ void pj_gate_annotate(const pj_gate_report *r, FILE *out)
     pj_buffer_fini(&text);
 }
 
+void pj_gate_annotate_failed(const char *why, FILE *out)
+{
+    pj_buffer text;
+    pj_buffer_init(&text, REPORT_BYTES);
+    pj_buffer_text(&text, "::error title=Energy::not judged: ");
+    annotation_text(&text, why);
+    fprintf(out, "%s\n", pj_buffer_get(&text));
+    pj_buffer_fini(&text);
+}
+
 /* ---- JSON ---- */
 
 void pj_gate_write(const pj_gate_report *r, pj_json *json)

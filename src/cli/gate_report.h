@@ -36,6 +36,7 @@ pj_status pj_gate_markdown(const pj_gate_report *report, const char *path, pj_er
 /* The same files of a gate that could not judge: no file of an earlier gate must stand for it. */
 pj_status pj_gate_junit_failed(const pj_gate_report *report, const char *why, const char *path,
                                pj_error *err);
+void pj_gate_annotate_failed(const char *why, FILE *out);
 pj_status pj_gate_markdown_failed(const pj_gate_report *report, const char *why, const char *path,
                                   pj_error *err);
 

@@ -35,6 +35,7 @@ typedef struct made {
 static double blur = 0.02; /* relative standard deviation of a part's energy */
 static double stall_ms;    /* by which one token is held up */
 static bool same_model = true;
+static uint32_t threads[2];
 
 static pj_class_row *class_of(made *m, const char *name, uint8_t phase)
 {
@@ -101,6 +102,7 @@ static void explain(const planned *plan_a, const planned *plan_b, pj_why *why)
     pj_why_side *sides[2];
     for (int i = 0; i < 2; i++) {
         make_run(&runs[i], i ? plan_b : plan_a);
+        runs[i].data.info.threads = threads[i];
         assert_int_equal(pj_why_side_new(&sides[i], NULL), PJ_OK);
         assert_int_equal(pj_why_side_add(sides[i], &runs[i].data, NULL), PJ_OK);
     }
@@ -300,6 +302,12 @@ static void what_no_side_divides_is_no_gap(void **state)
     assert_int_equal(why.row_count, 2);
     assert_int_equal(why.named_count, 0);
     pj_why_fini(&why);
+    /* what one side does not have at all, as decode after a single token, is no whole */
+    const planned first[] = {{"q_proj", 4, 40, .prefill = true}, {0}};
+    const planned more[] = {{"q_proj", 4, 40, .prefill = true}, norm, q, {0}};
+    explain(first, more, &why);
+    for (uint32_t i = 0; i < why.row_count; i++) assert_false(why.rows[i].whole);
+    pj_why_fini(&why);
     /* and is no other kernel where one side divides it */
     b[0].ms = 40;
     const planned parts[] = {norm, q, mlp, {0}};
@@ -379,6 +387,15 @@ static void a_pace_that_all_parts_share_has_an_interval(void **state)
     assert_that(common->explained.lo, <, 0.9 * common->explained_mj);
     assert_near(common->explained.hi - common->explained_mj,
                 common->explained_mj - common->explained.lo, 1e-6);
+    char text[200];
+    pj_why_common_text(common, text, sizeof text);
+    assert_non_null(strstr(text, "no condition that was recorded says why"));
+    pj_why_fini(&why);
+    threads[0] = 2, threads[1] = 1;
+    explain(a, b, &why);
+    threads[0] = threads[1] = 0;
+    pj_why_common_text(&why.commons[0], text, sizeof text);
+    assert_non_null(strstr(text, "power; the sides differ in threads"));
     pj_why_fini(&why);
 }
 
