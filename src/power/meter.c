@@ -16,6 +16,7 @@
 static const int64_t POLL_MIN_NS = PJ_NS_PER_MS;
 static const int64_t POLL_MAX_NS = 10 * PJ_NS_PER_MS;
 static const int64_t POLL_LONG_NS = 25 * PJ_NS_PER_MS; /* of averages over many periods */
+static const int64_t POLL_RARE_NS = 50 * PJ_NS_PER_MS;
 enum { LONG_AVERAGE_PERIODS = 8 };
 static const double MAX_DISAGREEMENT = 0.05;
 
@@ -170,12 +171,14 @@ static bool any_kept(const pj_power_sampler *s)
 /* ---- opening ---- */
 
 /* Ten polls per update period for slow sensors: updates are then located to a twentieth of it. A
- * long average need not be placed so well. */
+ * long average need not be placed so well, least of all one that counts in no total. */
 static int64_t rail_poll_interval(const pj_rail *rail)
 {
     bool is_long =
         rail->kind == PJ_RAIL_AVERAGE && rail->window_ns >= LONG_AVERAGE_PERIODS * rail->period_ns;
     if (rail->period_ns <= 0) return POLL_MAX_NS;
+    if (is_long && rail->rail_class == PJ_RAIL_PLATFORM && !rail->twin_class)
+        return rail->period_ns / 2 < POLL_RARE_NS ? rail->period_ns / 2 : POLL_RARE_NS;
     if (is_long) return rail->period_ns / 4 < POLL_LONG_NS ? rail->period_ns / 4 : POLL_LONG_NS;
     return rail->period_ns / 10 < POLL_MAX_NS ? rail->period_ns / 10 : POLL_MAX_NS;
 }
