@@ -267,7 +267,8 @@ static void test_reasoning(void **state)
     "data: {\"choices\":[],\"usage\":{\"completion_tokens\":" tokens \
     ",\"completion_tokens_details\":{\"reasoning_tokens\":" reasoning "}}}\n\n"
     /* what the server says of them, unless it cannot be */
-    assert_int_equal(reasoning_of(SSE DELTA("d") USAGE("9", "7")), 7);
+    assert_int_equal(reasoning_of(SSE REASONING("a") DELTA("d") USAGE("9", "7")), 7);
+    assert_int_equal(reasoning_of(SSE DELTA("d") USAGE("9", "7")), -1); /* when, is not known */
     assert_int_equal(reasoning_of(SSE REASONING("a") REASONING("b") DELTA("d") USAGE("3", "0")), 2);
     assert_int_equal(reasoning_of(SSE REASONING("a") DELTA("d") USAGE("2", "7")), 1);
     assert_int_equal(reasoning_of(SSE
