@@ -31,7 +31,9 @@ static pj_status read_side(pj_store *store, const pj_side *from, pj_why_side *to
     return status;
 }
 
-/* What parts of one name have in common only in models that agree in it. */
+/* What parts of one name have in common only in models that agree in it. Engines agree on what the
+ * first two mean. */
+enum { SHAPES_OF_ALL = 2 };
 static const struct {
     const char *field, *title;
 } shapes[] = {{"model.layers", "layers"},
@@ -45,8 +47,11 @@ static const struct {
 /* Two runs of models of other shapes; what one of them does not know is no difference. */
 static bool is_other_shape(const pj_run_info *a, const pj_run_info *b, char *text, size_t bytes)
 {
-    char x[32], y[32];
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    char x[64] = "", y[64] = "";
+    pj_run_field(a, "engine", x, sizeof x);
+    pj_run_field(b, "engine", y, sizeof y);
+    size_t count = strcmp(x, y) == 0 ? sizeof shapes / sizeof *shapes : SHAPES_OF_ALL;
+    for (size_t i = 0; i < count; i++) {
         if (!pj_run_field(a, shapes[i].field, x, sizeof x) ||
             !pj_run_field(b, shapes[i].field, y, sizeof y) || strcmp(x, y) == 0)
             continue;
