@@ -233,14 +233,6 @@ static void join_blocks(matching *m)
 
 /* ---- what is compared as a whole ------------------------------------------------------------ */
 
-/* Tokenizing and the like, which some programs do not tell from prefill and decode. */
-static uint8_t phase_of_request(uint8_t phase)
-{
-    return phase == PJ_PHASE_PRE_INFERENCE    ? PJ_PHASE_PREFILL
-           : phase == PJ_PHASE_POST_INFERENCE ? PJ_PHASE_DECODE
-                                              : phase;
-}
-
 /* Whether a side knows parts of a phase; of any, with PJ_PHASE_COUNT. */
 static bool side_divides(const matching *m, uint32_t side, uint8_t phase)
 {
@@ -261,31 +253,39 @@ static bool side_has_phase(const matching *m, uint32_t side, uint8_t phase)
     return false;
 }
 
-/* All of a phase is one thing; `around`: with what precedes prefill, or follows decode. */
-static void join_phase(matching *m, uint8_t phase, bool around)
+/* All of a phase is one thing. */
+static void join_phase(matching *m, uint8_t phase, uint8_t to)
 {
-    component *first = NULL;
+    const component *first = NULL;
+    for (uint32_t i = 0; i < m->count && !first; i++)
+        if (m->items[i].first->phase == to) first = &m->items[i];
     for (uint32_t i = 0; i < m->count; i++) {
         component *c = &m->items[i];
-        uint8_t of = c->first->phase;
-        if ((around ? phase_of_request(of) : of) != phase) continue;
-        if (!first) first = c;
+        if (c->first->phase != phase) continue;
         c->group = first->group;
         c->whole = "all parts";
     }
 }
 
 /* As servers are: how they spend a phase is not known. A phase that one side does not have, as
- * decode after a single token, is no part of this. */
-static void join_phases(matching *m, bool all)
+ * decode after a single token, is no part of this; but what surrounds the steps of one, as
+ * tokenizing, is in the steps of a server. */
+static void join_phases(matching *m, bool same_model)
 {
-    static const uint8_t phases[] = {PJ_PHASE_PREFILL, PJ_PHASE_DECODE};
-    all = all || !side_divides(m, 0, PJ_PHASE_COUNT) || !side_divides(m, 1, PJ_PHASE_COUNT);
-    for (size_t i = 0; i < sizeof phases; i++) {
-        if (!side_has_phase(m, 0, phases[i]) || !side_has_phase(m, 1, phases[i])) continue;
-        if (all || side_divides(m, 0, phases[i]) != side_divides(m, 1, phases[i]))
-            join_phase(m, phases[i], all);
+    bool divided[2], both[PJ_PHASE_COUNT];
+    for (uint32_t side = 0; side < 2; side++) divided[side] = side_divides(m, side, PJ_PHASE_COUNT);
+    bool all = !same_model || !divided[0] || !divided[1];
+    for (uint8_t phase = 0; phase < PJ_PHASE_COUNT; phase++) {
+        bool a = side_divides(m, 0, phase), b = side_divides(m, 1, phase);
+        bool steps = phase == PJ_PHASE_PREFILL || phase == PJ_PHASE_DECODE;
+        both[phase] = side_has_phase(m, 0, phase) && side_has_phase(m, 1, phase);
+        if (both[phase] && (steps ? all || a != b : all && (a || b))) join_phase(m, phase, phase);
     }
+    if (!all || (same_model && divided[0] == divided[1])) return;
+    if (!both[PJ_PHASE_PRE_INFERENCE] && both[PJ_PHASE_PREFILL])
+        join_phase(m, PJ_PHASE_PRE_INFERENCE, PJ_PHASE_PREFILL);
+    if (!both[PJ_PHASE_POST_INFERENCE] && both[PJ_PHASE_DECODE])
+        join_phase(m, PJ_PHASE_POST_INFERENCE, PJ_PHASE_DECODE);
 }
 
 static bool is_in_layers(const matching *m, const component *layers, const component *c)
@@ -479,7 +479,7 @@ pj_status pj_why_pairs(const pj_why_side *a, const pj_why_side *b, bool same_mod
     if (room) form_groups(&m);
     join_blocks(&m);
     join_layers(&m);
-    join_phases(&m, !same_model);
+    join_phases(&m, same_model);
     for (uint32_t i = 0; i < m.count && room; i++) room = pair_group(&m, i);
     room = room && match_left(&m, PJ_WHY_BY_VALUES, same_values) &&
            match_left(&m, PJ_WHY_BY_ROLE, same_role) && join_roles(&m);

@@ -18,9 +18,9 @@ enum { TOKENS = 4, LAYERS = 2, MOST = 12 };
 typedef struct planned {
     const char *name;
     double ms, watts, flops, bytes;
-    float values; /* 0: none */
-    bool once;    /* a single call, which is no part of a step */
-    bool prefill; /* that, before the steps */
+    float values;  /* 0: none */
+    bool once;     /* a single call, which is no part of a step */
+    uint8_t phase; /* that, around the steps; 0: a part of them */
 } planned;
 
 typedef struct made {
@@ -49,14 +49,14 @@ static pj_class_row *class_of(made *m, const char *name, uint8_t phase)
 
 static void add_call(made *m, const planned *p, uint32_t token, uint32_t layer)
 {
-    pj_class_row *c = class_of(m, p->name, p->prefill ? PJ_PHASE_PREFILL : PJ_PHASE_DECODE);
+    pj_class_row *c = class_of(m, p->name, p->phase ? p->phase : PJ_PHASE_DECODE);
     c->time_ms += p->ms;
     c->energy_mj += p->ms * p->watts;
     c->energy_sd.random_mj = (float)(blur * c->energy_mj);
     c->flops += p->flops;
     c->bytes += p->bytes;
     m->data.info.request_mj += p->ms * p->watts;
-    if (!p->once && !p->prefill) m->tokens[token].duration_ms += p->ms;
+    if (!p->once && !p->phase) m->tokens[token].duration_ms += p->ms;
     if (p->name[0] == '(') return; /* time between components */
     float v = p->values * (1 + 0.1F * (float)layer + 0.01F * (float)token);
     m->components[m->data.component_count++] = (pj_component_row){
@@ -91,7 +91,7 @@ static void make_run(made *m, const planned *plan)
             m->layers[t * LAYERS + l] =
                 (pj_layer_row){.token = t, .step = PJ_NO_PARENT, .layer_index = l};
             for (const planned *p = plan; p->name; p++)
-                if (!(p->once || p->prefill) || t + l == 0) add_call(m, p, t, l);
+                if (!(p->once || p->phase) || t + l == 0) add_call(m, p, t, l);
         }
     }
 }
@@ -296,17 +296,32 @@ static void what_no_side_divides_is_no_gap(void **state)
     assert_named(&why, "all parts", PJ_WHY_POWER, LAYERS * 600);
     pj_why_fini(&why);
     /* of what happens once, such as a prompt, nothing tells how its power varies */
-    const planned cool[] = {{"(between)", 10, 30}, {"(between)", 20, 30, .prefill = true}, {0}};
-    const planned warm[] = {{"(between)", 10, 30}, {"(between)", 20, 90, .prefill = true}, {0}};
+    const planned cool[] = {
+        {"(between)", 10, 30}, {"(between)", 20, 30, .phase = PJ_PHASE_PREFILL}, {0}};
+    const planned warm[] = {
+        {"(between)", 10, 30}, {"(between)", 20, 90, .phase = PJ_PHASE_PREFILL}, {0}};
     explain(cool, warm, &why);
     assert_int_equal(why.row_count, 2);
     assert_int_equal(why.named_count, 0);
     pj_why_fini(&why);
     /* what one side does not have at all, as decode after a single token, is no whole */
-    const planned first[] = {{"q_proj", 4, 40, .prefill = true}, {0}};
-    const planned more[] = {{"q_proj", 4, 40, .prefill = true}, norm, q, {0}};
+    const planned first[] = {{"q_proj", 4, 40, .phase = PJ_PHASE_PREFILL}, {0}};
+    const planned more[] = {{"q_proj", 4, 40, .phase = PJ_PHASE_PREFILL}, norm, q, {0}};
     explain(first, more, &why);
     for (uint32_t i = 0; i < why.row_count; i++) assert_false(why.rows[i].whole);
+    pj_why_fini(&why);
+    /* what surrounds the steps of one is in those of a server */
+    const planned own[] = {{"tokenization", 1, 10, .phase = PJ_PHASE_PRE_INFERENCE},
+                           {"q_proj", 4, 40, .phase = PJ_PHASE_PREFILL},
+                           norm,
+                           q,
+                           {"cleanup", 2, 20, .phase = PJ_PHASE_POST_INFERENCE},
+                           {0}};
+    explain(own, cool, &why);
+    assert_int_equal(why.row_count, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_near(why.rows[i].a.mj * TOKENS,
+                    why.rows[i].phase == PJ_PHASE_PREFILL ? 170 : TOKENS * LAYERS * 180 + 40, 1e-6);
     pj_why_fini(&why);
     /* and is no other kernel where one side divides it */
     b[0].ms = 40;
