@@ -275,7 +275,8 @@ static void join_phases(matching *m, bool same_model)
     bool divided[2], both[PJ_PHASE_COUNT];
     for (uint32_t side = 0; side < 2; side++) divided[side] = side_divides(m, side, PJ_PHASE_COUNT);
     bool all = !same_model || !divided[0] || !divided[1];
-    for (uint8_t phase = 0; phase < PJ_PHASE_COUNT; phase++) {
+    for (int i = 0; i < PJ_PHASE_COUNT; i++) {
+        uint8_t phase = (uint8_t)i;
         bool a = side_divides(m, 0, phase), b = side_divides(m, 1, phase);
         bool steps = phase == PJ_PHASE_PREFILL || phase == PJ_PHASE_DECODE;
         both[phase] = side_has_phase(m, 0, phase) && side_has_phase(m, 1, phase);
