@@ -106,7 +106,8 @@ void pj_gate_annotate_failed(const char *why, FILE *out)
     pj_buffer_init(&text, REPORT_BYTES);
     pj_buffer_text(&text, "::error title=Energy::not judged: ");
     annotation_text(&text, why);
-    fprintf(out, "%s\n", pj_buffer_get(&text));
+    pj_buffer_char(&text, '\n');
+    fputs(pj_buffer_get(&text), out);
     pj_buffer_fini(&text);
 }
 
