@@ -53,6 +53,9 @@ FUNCTIONS = {
     "torch_recurrent_gated_delta_rule": "delta_rule",
 }
 
+# What mixes the streams of a block with several of them (Gemma 3n's), by the module before which it does.
+STREAMS = {"input_layernorm": "altup_predict", "pre_feedforward_layernorm": "laurel", "per_layer_input_gate": "altup_correct"}
+
 HEAD_FACTORS = ("logits_scaling", "logit_scale", "lm_head_multiplier")  # of a configuration
 
 Module = Any  # torch.nn.Module, or anything with its attributes
@@ -230,7 +233,9 @@ def _gap_before(path: List[str], siblings: List[str]) -> Optional[str]:
         return "rotary_emb"
     if name == "per_layer_projection":
         return "per_layer_act"
-    return None
+    if name in ("prediction_coefs", "correction_coefs"):  # Gemma 3n's, of the streams
+        return "modalities"
+    return STREAMS.get(name) if "altup" in siblings else None
 
 
 def _is_timed(path: List[str], siblings: List[str]) -> bool:
@@ -398,6 +403,8 @@ def plan_of(model: Module) -> Plan:
             unknown.append((here, module))
         else:
             plan.parts.append(Part(here, module, None if name in WITHOUT_COMPONENT else name, section=section))
+    # what brings several streams together is called before the norm of their sum
+    plan.parts.sort(key=lambda part: part.section == "final_norm" and "unembed" not in part.path)
     timed = {parameter for part in plan.parts for parameter in _parameters(part.module)}
     # weights that are another module's too are not computed with twice
     plan.unmatched += [here for here, module in unknown if not timed.issuperset(_parameters(module))]

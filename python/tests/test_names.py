@@ -86,8 +86,10 @@ class Names(unittest.TestCase):
         inner._modules["altup_unembed_projections"] = ModuleList([Linear(), Linear()])
         plan = plan_of(model)
         self.assertEqual(names(plan, 0), [
-            "router_norm", "modality_router", "prediction_coefs", "correction_coefs", "linear_left", "linear_right",
-            "post_laurel_norm", "per_layer_input_gate", "per_layer_act", "per_layer_projection"])
+            "router_norm", "modality_router", "modalities", "prediction_coefs", "modalities", "correction_coefs", "linear_left",
+            "linear_right", "post_laurel_norm", "altup_correct", "per_layer_input_gate", "per_layer_act", "per_layer_projection"])
+        final = [part.component for part in plan.parts if part.section == "final_norm"]
+        self.assertEqual(final[-1], "norm" if "norm" in final else "altup_unembed_projections")
         outside = [(part.path, part.section, part.component) for part in plan.parts if "altup" in part.path and part.layer < 0]
         self.assertEqual(outside, [
             (f"model.{name}.{i}", section, name)
