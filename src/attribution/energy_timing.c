@@ -403,7 +403,8 @@ static void energy_timing_refine(search *s, pj_timings *timings)
         *d = energy_timing_sum_up(s, k);
         d->least = -(double)rail->delay_ns;
         d->most = d->least + (double)longest_delay(rail, period, d->window_ns);
-        if (d->weight >= LIGHTEST) lengths_left++;
+        /* phases alone may speak against what is declared where power varies within them */
+        if (d->weight >= LIGHTEST || d->window_ns == 0) lengths_left++;
     }
     s->item_count = 0;
     double sure = sure_of_delay(rail);
