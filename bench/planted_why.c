@@ -437,7 +437,7 @@ pj_status pj_planted_why_try(const pj_planted_why_plan *plan, uint64_t seed,
         if (status == PJ_OK)
             status = add_run(&w, true, (2 * own + 1) * 0x2545f4914f6cdd1du, b, err);
     }
-    if (status == PJ_OK) status = pj_why_find(a, b, &why, err);
+    if (status == PJ_OK) status = pj_why_find(a, b, true, &why, err);
     if (status == PJ_OK) judge(&w, &why, score);
     pj_why_fini(&why);
     pj_why_side_free(a);

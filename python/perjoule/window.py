@@ -112,6 +112,9 @@ class Measured:
         if self.result is None:
             return f"{label}not measured yet"
         energy = f"{self.energy}" if self.energy else "energy unavailable"
+        if self.energy and self.result.gain_mj and self.energy.joules > 0:
+            share = 100 * self.result.gain_mj / (1000 * self.energy.joules)
+            energy += f", of which the sensors' calibration ±{share:.2g} %"
         return f"{label}{self.seconds:.4g} s, {energy} ({self.result.energy_source})"
 
     def __repr__(self) -> str:

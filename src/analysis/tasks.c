@@ -149,7 +149,8 @@ pj_status pj_tasks_parse(const char *text, size_t bytes, const char *name, pj_ar
     tasks_line line = {.file = name, .arena = arena, .err = err};
     pj_status status = PJ_OK;
     *tasks = (pj_tasks){0};
-    for (const char *at = text, *end = text + bytes; at < end && status == PJ_OK;) {
+    bool marked = bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0; /* a byte order mark */
+    for (const char *at = text + 3 * marked, *end = text + bytes; at < end && status == PJ_OK;) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         size_t length = (size_t)((stop ? stop : end) - at);
         line.number++;

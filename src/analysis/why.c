@@ -50,6 +50,7 @@ static void add_calm(const pj_why_side *s, const pj_why_part *p, pj_why_amount *
     bool once = isnan(p->calm_ms);
     double random =
         once ? longest * longest + s->stalls_ms * p->ms.mean * tokens : p->calm_variance;
+    a->once |= once;
     a->calm_ms += once ? p->ms.mean : p->calm_ms / tokens;
     a->calm_variance += random / (tokens * tokens) + pow(usual * p->ms.mean, 2);
 }
@@ -166,10 +167,22 @@ static void find_equal(const pj_why_side *s, const pj_why_pair *pair, int side, 
 static bool is_gap(const pj_why_context *c, const pj_why_pair *pair)
 {
     const pj_why_part *p = pair->count[0] ? pair->parts[0][0] : pair->parts[1][0];
+    if (pair->whole) return false;
     for (int side = 0; side < 2; side++) /* layers that the other side does not divide */
         if (components_in(pair->parts[side], pair->count[side]) > 1) return false;
     /* Where devices compute, the host waits. */
     return !*p->component && p->on_device == (c->a->has_devices || c->b->has_devices);
+}
+
+/* Of what is compared as a whole, the one that the rest precedes or follows. */
+static uint8_t phase_of(const pj_why_pair *pair)
+{
+    for (int side = 0; side < 2 && pair->whole; side++)
+        for (uint32_t i = 0; i < pair->count[side]; i++) {
+            uint8_t phase = pair->parts[side][i]->phase;
+            if (phase == PJ_PHASE_PREFILL || phase == PJ_PHASE_DECODE) return phase;
+        }
+    return pair->parts[!pair->count[0]][0]->phase;
 }
 
 static double repeats_of(const pj_why_side *s, const pj_why_part *const *parts, uint32_t count)
@@ -183,10 +196,12 @@ static void make_row(const pj_why_context *c, const pj_why_pair *pair, pj_arena 
 {
     const pj_why_part *const *a = pair->parts[0], *const *b = pair->parts[1];
     uint32_t n_a = pair->count[0], n_b = pair->count[1];
-    bool one_to_one = components_in(a, n_a) <= 1 && components_in(b, n_b) <= 1;
-    const char *name_a = name_of(a, n_a, arena), *name_b = name_of(b, n_b, arena);
-    *row = (pj_why_row){.phase = n_a ? a[0]->phase : b[0]->phase,
+    bool one_to_one = !pair->whole && components_in(a, n_a) <= 1 && components_in(b, n_b) <= 1;
+    const char *name_a = pair->whole ? pair->whole : name_of(a, n_a, arena);
+    const char *name_b = pair->whole ? pair->whole : name_of(b, n_b, arena);
+    *row = (pj_why_row){.phase = phase_of(pair),
                         .is_gap = is_gap(c, pair),
+                        .whole = pair->whole != NULL,
                         .name = name_a ? name_a : name_b,
                         .other = name_a && name_b && strcmp(name_a, name_b) != 0 ? name_b : NULL,
                         .match = pair->match,
@@ -203,13 +218,13 @@ static void make_row(const pj_why_context *c, const pj_why_pair *pair, pj_arena 
     row->bounds = (pj_bounds){row->difference_mj - half, row->difference_mj + half};
 }
 
-static pj_status make_rows(pj_why *why, const pj_why_context *c, pj_error *err)
+static pj_status make_rows(pj_why *why, const pj_why_context *c, bool same_model, pj_error *err)
 {
     pj_arena work;
     pj_why_pair *pairs = NULL;
     uint32_t count = 0;
     pj_arena_init(&work, 0);
-    pj_status status = pj_why_pairs(c->a, c->b, &work, &pairs, &count, err);
+    pj_status status = pj_why_pairs(c->a, c->b, same_model, &work, &pairs, &count, err);
     if (status == PJ_OK) {
         why->rows = pj_arena_alloc(&why->arena, count + 1, sizeof *why->rows);
         if (!why->rows) status = pj_fail_memory(err, "an explanation");
@@ -223,6 +238,30 @@ static pj_status make_rows(pj_why *why, const pj_why_context *c, pj_error *err)
     }
     pj_arena_fini(&work);
     return status;
+}
+
+/* Relative variance of a side's mean: what the sensor makes of it, and the spread of its runs. */
+static double request_variance(const pj_why_side *s)
+{
+    double n = s->runs, mj = s->request.mean;
+    double between = n > 1 ? s->request.squares / (n - 1) / n : 0;
+    return (s->request_variance / (n * n) + between) / (mj * mj);
+}
+
+static pj_bounds around(double middle, double variance)
+{
+    double factor = exp(PJ_Z95 * sqrt(variance)); /* NAN, INFINITY: no interval */
+    return isfinite(factor) ? (pj_bounds){middle / factor, middle * factor} : (pj_bounds){NAN, NAN};
+}
+
+static void find_requests(pj_why *why, const pj_why_side *a, const pj_why_side *b)
+{
+    double of_a = request_variance(a), of_b = request_variance(b);
+    why->request_a_mj = a->request.mean;
+    why->request_b_mj = b->request.mean;
+    why->request_a = around(a->request.mean, of_a);
+    why->request_b = around(b->request.mean, of_b);
+    why->ratio = around(b->request.mean / a->request.mean, of_a + of_b);
 }
 
 static int by_explained(const void *x, const void *y)
@@ -245,7 +284,8 @@ static void sum_up(pj_why *why)
         why->explained_mj += why->commons[i].explained_mj;
 }
 
-pj_status pj_why_find(const pj_why_side *a, const pj_why_side *b, pj_why *why, pj_error *err)
+pj_status pj_why_find(const pj_why_side *a, const pj_why_side *b, bool same_model, pj_why *why,
+                      pj_error *err)
 {
     *why = (pj_why){.runs_a = a->runs, .runs_b = b->runs};
     pj_arena_init(&why->arena, 0);
@@ -255,11 +295,10 @@ pj_status pj_why_find(const pj_why_side *a, const pj_why_side *b, pj_why *why, p
     pj_why_context c = {.a = a, .b = b, .spread_a = spread_of(a), .spread_b = spread_of(b)};
     /* An assumed spread counts as well known. */
     c.freedom = a->runs == 1 || b->runs == 1 ? 60 : a->runs + b->runs - 2 + 2 * prior_runs;
-    why->request_a_mj = a->request_mj / a->runs;
-    why->request_b_mj = b->request_mj / b->runs;
+    find_requests(why, a, b);
     why->disturbed_a_mj = a->disturbed_mj / a->runs;
     why->disturbed_b_mj = b->disturbed_mj / b->runs;
-    pj_status status = make_rows(why, &c, err);
+    pj_status status = make_rows(why, &c, same_model, err);
     if (status != PJ_OK) return status;
     pj_why_find_common(why, &c);
     pj_why_judge(why, &c);

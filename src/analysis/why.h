@@ -24,6 +24,7 @@ typedef enum pj_why_kind {
     PJ_WHY_WORK,        /* other FLOPs */
     PJ_WHY_LENGTH,      /* other numbers of tokens */
     PJ_WHY_KERNEL,      /* the same work in other time */
+    PJ_WHY_TIME,        /* what is compared as a whole, in other time */
     PJ_WHY_POWER,       /* the same time at other power */
     PJ_WHY_GAP,         /* time in which no part computed */
     PJ_WHY_CLOCK,       /* a device's clock: all parts alike */
@@ -49,6 +50,7 @@ typedef struct pj_why_amount {
     /* The time that disturbances leave as it is, and its variance: by the quickest quarter of a
      * run's tokens or calls; of several runs, and of what happens only once, the mean. */
     double calm_ms, calm_variance;
+    bool once; /* of a single run, in part of what happens too rarely to tell how it varies */
 } pj_why_amount;
 
 /* What of a difference is due to what, mJ: adds up to b - from. */
@@ -59,6 +61,7 @@ typedef struct pj_why_split {
 typedef struct pj_why_row {
     uint8_t phase;
     bool is_gap;
+    bool whole;        /* all of the phase, or its layers, since the sides do not divide it alike */
     const char *name;  /* "q_proj", "attention/softmax", "q_proj+k_proj" */
     const char *other; /* its name on side B, where that differs; else NULL */
     pj_why_match match;
@@ -89,7 +92,9 @@ enum { PJ_WHY_COMMONS = 2 };
 
 typedef struct pj_why {
     pj_arena arena;
-    double request_a_mj, request_b_mj;     /* per output token, means */
+    double request_a_mj, request_b_mj; /* per output token, means */
+    /* 95 % intervals of these and of the ratio B / A, without errors that both sides share */
+    pj_bounds request_a, request_b, ratio;
     double disturbed_a_mj, disturbed_b_mj; /* of that */
     uint32_t runs_a, runs_b;
     pj_why_row *rows;                /* those that explain most first */
@@ -111,8 +116,10 @@ pj_status pj_why_side_add(pj_why_side *side, const pj_run_data *run, pj_error *e
 uint32_t pj_why_side_runs(const pj_why_side *side);
 void pj_why_side_free(pj_why_side *side); /* NULL is allowed */
 
-/* The result is independent of the sides; free it with pj_why_fini. */
-pj_status pj_why_find(const pj_why_side *a, const pj_why_side *b, pj_why *why, pj_error *err);
+/* The result is independent of the sides; free it with pj_why_fini. Of two models each phase is
+ * compared as a whole. */
+pj_status pj_why_find(const pj_why_side *a, const pj_why_side *b, bool same_model, pj_why *why,
+                      pj_error *err);
 void pj_why_fini(pj_why *why); /* may run twice */
 
 /* One clause that says why, such as "2 calls instead of 1, with equal values". */

@@ -89,9 +89,10 @@ static bool is_near(double a, double b)
 /* Rows that do the same on both sides. */
 static bool is_same_work(const pj_why_row *r)
 {
-    return r->match == PJ_WHY_BY_NAME && !r->is_gap && r->from.calm_ms > 0 && r->b.calm_ms > 0 &&
-           r->from.mj > 0 && r->b.mj > 0 && is_near(r->from.calls, r->b.calls) &&
-           is_near(r->from.flops, r->b.flops) && is_near(r->from.bytes, r->b.bytes);
+    return r->match == PJ_WHY_BY_NAME && !r->is_gap && !r->whole && r->from.calm_ms > 0 &&
+           r->b.calm_ms > 0 && r->from.mj > 0 && r->b.mj > 0 &&
+           is_near(r->from.calls, r->b.calls) && is_near(r->from.flops, r->b.flops) &&
+           is_near(r->from.bytes, r->b.bytes);
 }
 
 /* One large part does not speak for all. */

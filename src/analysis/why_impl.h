@@ -49,7 +49,8 @@ struct pj_why_side {
     double longest_stall_ms, stalls_ms;
     double pace_sd; /* relative, of their median */
     bool has_operations, has_devices;
-    double request_mj, disturbed_mj;           /* sums over runs, per output token */
+    pj_moments request;                        /* mJ per output token, of the runs */
+    double disturbed_mj;                       /* sum over runs, likewise */
     double input_tokens, output_tokens, batch; /* of the first run */
     char engine[64], machine[128];
     pj_device_conditions devices[4];
@@ -76,10 +77,11 @@ typedef struct pj_why_pair {
     const pj_why_part **parts[2];
     uint32_t count[2];
     pj_why_match match;
+    const char *whole; /* "all parts" of a phase, or "layers", divided alike by no two; or NULL */
 } pj_why_pair;
 
-/* In the arena. */
-pj_status pj_why_pairs(const pj_why_side *a, const pj_why_side *b, pj_arena *arena,
+/* In the arena. Parts of other models do other work, whatever they are called. */
+pj_status pj_why_pairs(const pj_why_side *a, const pj_why_side *b, bool same_model, pj_arena *arena,
                        pj_why_pair **pairs, uint32_t *count, pj_error *err);
 
 /* ---- judging ---- */

@@ -73,10 +73,13 @@ static cause cause_of_time(const pj_why_row *r, pj_why_kind kind, double ms, dou
                    counted ? INFINITY : fabs(ms) / ms_sd};
 }
 
+/* A stall draws another power: what is not divided does not tell it from the rest. */
 static cause cause_of_power(const pj_why_row *r, double mj)
 {
     const pj_why_amount *a = &r->from, *b = &r->b;
     double sd = b->ms * hypot(sqrt(a->mj_variance) / a->ms, sqrt(b->mj_variance) / b->ms);
+    double power_sd, power = mean_power(r, &power_sd);
+    if (r->whole) sd = hypot(sd, power * sqrt(a->calm_variance + b->calm_variance));
     return (cause){PJ_WHY_POWER, mj, sd, 0, fabs(mj) / sd};
 }
 
@@ -146,7 +149,12 @@ static pj_why_kind kind_of_amount(const pj_why_row *r, const pj_why_context *c, 
         c->a->input_tokens != c->b->input_tokens || c->a->output_tokens != c->b->output_tokens;
     double flops = change_of(r->from.flops, r->from.calls, r->b.flops, r->b.calls);
     if (other_length && strncmp(r->name, "attention", 9) == 0) return PJ_WHY_LENGTH;
-    return of_bytes && flops == 0 ? PJ_WHY_TYPE : PJ_WHY_WORK;
+    return of_bytes && flops == 0 && !r->whole ? PJ_WHY_TYPE : PJ_WHY_WORK;
+}
+
+static pj_why_kind kind_of_rest(const pj_why_row *r)
+{
+    return r->is_gap ? PJ_WHY_GAP : r->whole ? PJ_WHY_TIME : PJ_WHY_KERNEL;
 }
 
 static void judge_alone(const pj_why *why, const pj_why_context *c, pj_why_row *row)
@@ -193,8 +201,9 @@ static void judge_both(const pj_why *why, const pj_why_context *c, pj_why_row *r
     row->split.power = row->b.mj - row->from.mj - power * (row->b.ms - row->from.ms);
     bool is_real =
         phase_power * row->split.power > 0 && fabs(phase_power) >= 0.5 * fabs(row->split.power);
+    if (row->whole && (from->once || b->once)) is_real = false; /* waiting and work in one */
     const cause causes[] = {
-        cause_of_time(row, row->is_gap ? PJ_WHY_GAP : PJ_WHY_KERNEL, rest, rest_sd, false),
+        cause_of_time(row, kind_of_rest(row), rest, rest_sd, false),
         cause_of_time(row, kind_of_calls(row, c), t.calls, counted_sd * fabs(t.calls), true),
         cause_of_time(row, kind_of_amount(row, c, true), t.bytes, change_sd, true),
         cause_of_time(row, kind_of_amount(row, c, false), t.flops, change_sd, true),

@@ -103,6 +103,7 @@ static void units_of(const char *component, units *u)
 typedef struct component {
     const pj_why_part *first; /* its first part; more follow in the side's list */
     uint32_t side, group;
+    const char *whole; /* what its group is called, if that is compared as one thing */
     units units;
 } component;
 
@@ -230,6 +231,73 @@ static void join_blocks(matching *m)
     }
 }
 
+/* ---- what is compared as a whole ------------------------------------------------------------ */
+
+/* Tokenizing and the like, which some programs do not tell from prefill and decode. */
+static uint8_t phase_of_request(uint8_t phase)
+{
+    return phase == PJ_PHASE_PRE_INFERENCE    ? PJ_PHASE_PREFILL
+           : phase == PJ_PHASE_POST_INFERENCE ? PJ_PHASE_DECODE
+                                              : phase;
+}
+
+/* Whether a side knows parts of a phase; of any, with PJ_PHASE_COUNT. */
+static bool side_divides(const matching *m, uint32_t side, uint8_t phase)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        const component *c = &m->items[i];
+        if (c->side == side && *c->first->component &&
+            (phase == PJ_PHASE_COUNT || c->first->phase == phase))
+            return true;
+    }
+    return false;
+}
+
+/* All of a phase, with what precedes or follows it, is one thing. */
+static void join_phase(matching *m, uint8_t phase)
+{
+    component *first = NULL;
+    for (uint32_t i = 0; i < m->count; i++) {
+        component *c = &m->items[i];
+        if (phase_of_request(c->first->phase) != phase) continue;
+        if (!first) first = c;
+        c->group = first->group;
+        c->whole = "all parts";
+    }
+}
+
+/* As servers are: how they spend a phase is not known. */
+static void join_phases(matching *m, bool all)
+{
+    static const uint8_t phases[] = {PJ_PHASE_PREFILL, PJ_PHASE_DECODE};
+    all = all || !side_divides(m, 0, PJ_PHASE_COUNT) || !side_divides(m, 1, PJ_PHASE_COUNT);
+    for (size_t i = 0; i < sizeof phases; i++)
+        if (all || side_divides(m, 0, phases[i]) != side_divides(m, 1, phases[i]))
+            join_phase(m, phases[i]);
+}
+
+static bool is_in_layers(const matching *m, const component *layers, const component *c)
+{
+    if (c->first->phase != layers->first->phase || c->first->on_device) return false;
+    if (c == layers || !*c->first->component) return true;
+    return c->side != layers->side && (is_of_layer(c) || !is_grouped(m, c));
+}
+
+/* "layers" stands for all parts of them, and for the time between, which its side does not tell. */
+static void join_layers(matching *m)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        const component *layers = &m->items[i];
+        if (strcmp(layers->first->component, "layers") != 0 || is_grouped(m, layers)) continue;
+        for (uint32_t k = 0; k < m->count; k++) {
+            component *c = &m->items[k];
+            if (!is_in_layers(m, layers, c)) continue;
+            unite(m, c->group, layers->group);
+            c->whole = "layers";
+        }
+    }
+}
+
 /* ---- pairs ---------------------------------------------------------------------------------- */
 
 static pj_why_pair *add_pair(matching *m, pj_why_match match)
@@ -309,16 +377,19 @@ static bool pair_group(matching *m, uint32_t group)
 {
     const component *of[2] = {NULL, NULL};
     uint32_t count[2] = {0, 0};
+    const char *whole = NULL;
     for (uint32_t i = 0; i < m->count; i++) {
         if (m->items[i].group != group) continue;
+        if (m->items[i].whole) whole = m->items[i].whole;
         of[m->items[i].side] = &m->items[i];
         count[m->items[i].side]++;
     }
     if (!count[0] && !count[1]) return true;
-    if (count[0] == 1 && count[1] == 1 && shared_operations(m, of[0]) > 0.5 &&
+    if (count[0] == 1 && count[1] == 1 && !whole && shared_operations(m, of[0]) > 0.5 &&
         shared_operations(m, of[1]) > 0.5)
         return put_operations(m, of[0], of[1]);
     pj_why_pair *pair = add_pair(m, count[0] && count[1] ? PJ_WHY_BY_NAME : PJ_WHY_ALONE);
+    if (pair && count[0] && count[1]) pair->whole = whole;
     for (uint32_t i = 0; i < m->count && pair; i++)
         if (m->items[i].group == group && !put_component(m, pair, &m->items[i])) return false;
     return pair != NULL;
@@ -384,7 +455,7 @@ static bool join_roles(matching *m)
     return true;
 }
 
-pj_status pj_why_pairs(const pj_why_side *a, const pj_why_side *b, pj_arena *arena,
+pj_status pj_why_pairs(const pj_why_side *a, const pj_why_side *b, bool same_model, pj_arena *arena,
                        pj_why_pair **pairs, uint32_t *count, pj_error *err)
 {
     matching m = {.sides = {a, b}, .arena = arena};
@@ -395,6 +466,8 @@ pj_status pj_why_pairs(const pj_why_side *a, const pj_why_side *b, pj_arena *are
     for (uint32_t i = 0; i < m.count && room; i++) widen(&m, &m.items[i]);
     if (room) form_groups(&m);
     join_blocks(&m);
+    join_layers(&m);
+    join_phases(&m, !same_model);
     for (uint32_t i = 0; i < m.count && room; i++) room = pair_group(&m, i);
     room = room && match_left(&m, PJ_WHY_BY_VALUES, same_values) &&
            match_left(&m, PJ_WHY_BY_ROLE, same_role) && join_roles(&m);

@@ -81,10 +81,11 @@ static pj_why_row *only_explanation(pj_why *why, uint8_t phase, double change)
     return 1 / sum >= certain ? best : NULL;
 }
 
-static bool has_name(const pj_why *why, uint8_t phase)
+/* What is compared as a whole is judged like that. */
+static bool is_judged(const pj_why *why, uint8_t phase)
 {
     for (uint32_t i = 0; i < why->row_count; i++)
-        if (why->rows[i].phase == phase && why->rows[i].kind) return true;
+        if (why->rows[i].phase == phase && (why->rows[i].kind || why->rows[i].whole)) return true;
     return false;
 }
 
@@ -105,7 +106,7 @@ void pj_why_find_hotter(pj_why *why, const pj_why_context *c)
         double change = pj_why_power_of_phase(why, phase);
         bool is_certain =
             fabs(change) >= PJ_WHY_LEAST * why->request_a_mj && fabs(change) > PJ_Z95 * sd;
-        if (!is_certain || has_name(why, phase)) continue;
+        if (!is_certain || is_judged(why, phase)) continue;
         pj_why_row *row = only_explanation(why, phase, change);
         if (!row) {
             keep_unplaced(why, phase, change, sd);

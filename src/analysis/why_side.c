@@ -315,7 +315,7 @@ pj_status pj_why_side_add(pj_why_side *s, const pj_run_data *run, pj_error *err)
         room = add_class(s, &run->classes[i], tokens);
     if (!room) return pj_fail_memory(err, "an explanation");
     double random = info->request_sd.random_mj, bias = info->request_sd.bias_mj;
-    s->request_mj += info->request_mj / tokens;
+    pj_moments_add(&s->request, info->request_mj / tokens);
     s->request_variance +=
         isnan(random) ? INFINITY : (random * random + bias * bias) / (tokens * tokens);
     if (isfinite(info->request_disturbed.mj))

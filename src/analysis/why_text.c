@@ -12,7 +12,7 @@ const char *pj_why_kind_name(pj_why_kind kind)
 {
     static const char *const names[PJ_WHY_KIND_COUNT] = {
         "none", "repeated", "copy",   "conversion", "extra", "calls", "batch", "type",
-        "work", "length",   "kernel", "power",      "gap",   "clock", "pace"};
+        "work", "length",   "kernel", "time",       "power", "gap",   "clock", "pace"};
     return (unsigned)kind < PJ_WHY_KIND_COUNT ? names[kind] : "unknown";
 }
 
@@ -80,8 +80,11 @@ static void text_power(const pj_why_row *r, char *text, size_t bytes)
     double from = r->from.mj / r->from.ms;
     /* where the phase's total says more of the part than its own share of it */
     double to = (r->b.mj + r->explained_mj - r->split.power) / r->b.ms;
-    snprintf(text, bytes, "%s kernel: %.3g W instead of %.3g W for the same work",
-             to > from ? "hotter" : "cooler", to, from);
+    if (r->whole)
+        snprintf(text, bytes, "%.3g W instead of %.3g W", to, from);
+    else
+        snprintf(text, bytes, "%s kernel: %.3g W instead of %.3g W for the same work",
+                 to > from ? "hotter" : "cooler", to, from);
 }
 
 /* Before its first and after its last step a program may well compute: it starts, loads and ends.
@@ -121,6 +124,10 @@ void pj_why_row_text(const pj_why_row *r, char *text, size_t bytes)
         snprintf(text, bytes, "%s kernel: %.*f times the time for the same work%s",
                  ms > 1 ? "slower" : "faster", places(ms), ms,
                  r->same_values == 1 ? " and equal values" : "");
+        return;
+    case PJ_WHY_TIME:
+        snprintf(text, bytes, "%.*f times the time: %.3g ms per token instead of %.3g", places(ms),
+                 ms, r->b.ms, r->from.ms);
         return;
     case PJ_WHY_POWER: text_power(r, text, bytes); return;
     case PJ_WHY_GAP: text_gap(r, text, bytes); return;

@@ -47,6 +47,7 @@ void pj_answer_init(pj_answer *a)
     *a = (pj_answer){.prompt_tokens = -1,
                      .cached_tokens = -1,
                      .completion_tokens = -1,
+                     .reasoning_tokens = -1,
                      .total_tokens = -1,
                      .draft_tokens = -1,
                      .draft_accepted = -1,
@@ -107,7 +108,10 @@ static void take_usage(pj_answer *a, const json_t *usage)
     if (!json_is_object(usage)) return;
     const json_t *details = json_object_get(usage, "prompt_tokens_details");
     if (!json_is_object(details)) details = json_object_get(usage, "input_tokens_details");
+    const json_t *spent = json_object_get(usage, "completion_tokens_details");
+    if (!json_is_object(spent)) spent = json_object_get(usage, "output_tokens_details");
     a->has_usage = true;
+    get_count(spent, "reasoning_tokens", &a->reasoning_tokens);
     if (!get_count(usage, "prompt_tokens", &a->prompt_tokens))
         get_count(usage, "input_tokens", &a->prompt_tokens);
     if (!get_count(usage, "completion_tokens", &a->completion_tokens))
@@ -273,7 +277,8 @@ static void give_message(reading *r, uint32_t choice, const json_t *message, int
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
         const json_t *text = json_object_get(message, keys[k]);
         if (!json_is_string(text) || !json_string_length(text)) continue;
-        if (k == 1 && json_is_string(json_object_get(message, keys[0]))) continue; /* the same */
+        if (k == 1 && json_string_length(json_object_get(message, keys[0])))
+            continue; /* the same */
         r->reasoning = k < REASONING_KEYS;
         answer_give_text(r, choice, text, r->pieces == before ? tokens : tokens < 0 ? -1 : 0, id);
         r->reasoning = false;

@@ -37,7 +37,7 @@ typedef struct pj_answer_timings {
 
 /* Counts are -1 where unknown. */
 typedef struct pj_answer {
-    int64_t prompt_tokens, cached_tokens, completion_tokens, total_tokens;
+    int64_t prompt_tokens, cached_tokens, completion_tokens, total_tokens, reasoning_tokens;
     int64_t draft_tokens, draft_accepted; /* of speculative decoding */
     int64_t tool_calls; /* that it asks for, as far as the server gives them apart */
     int64_t call_index; /* of the last one, with its choice; -1: it has none */

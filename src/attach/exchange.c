@@ -473,6 +473,9 @@ int64_t pj_exchange_reasoning(const pj_exchange *x)
         else
             tokens += tokens ? given : 0;
     }
+    /* the server knows better, also of what it does not show; 0: it may just not count them */
+    int64_t told = x->answer.reasoning_tokens;
+    if (told > 0 && (uint64_t)told <= c.output) return told;
     return tokens ? (int64_t)tokens : -1;
 }
 

@@ -162,6 +162,7 @@ static void warn_of_secrets(const pj_attach_args *a)
 static int run_attach(const pj_command *command, int argc, char **argv)
 {
     pj_attach_args a = {.concurrency = 1, .temperature = NAN, .otlp = getenv("PERJOULE_OTLP")};
+    const char *session_id = NULL;
     const pj_option options[] = {
         {"url", 'u', PJ_OPTION_TEXT, &a.url, "URL",
          "the server: http://HOST:PORT, with /v1 if its API is there", .rule = pj_rule_server},
@@ -234,6 +235,7 @@ static int run_attach(const pj_command *command, int argc, char **argv)
         PJ_OPTION_POWER(&a.session.power),
         PJ_OPTION_INTERVAL(&a.session.interval_ns, 0, "sampling interval, e.g. 10ms"),
         {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the runs by; may be repeated"},
+        PJ_OPTION_SESSION(&session_id),
         {"experiment", 0, PJ_OPTION_TEXT, &a.recorded.experiment_name, "NAME",
          "the experiment that the runs belong to"},
         {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs",
@@ -249,6 +251,7 @@ static int run_attach(const pj_command *command, int argc, char **argv)
     if (positional > 1)
         return pj_command_usage(command, "put the prompt in quotes: it was split into %d arguments",
                                 positional);
+    pj_session_option(session_id);
     warn_of_secrets(&a);
     if (!a.token && a.listen && !a.token_file) a.token = getenv("PERJOULE_TOKEN");
     if (a.otlp && !a.otlp[0]) a.otlp = NULL;

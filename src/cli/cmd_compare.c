@@ -4,6 +4,9 @@
 #include "cli/why_print.h"
 #include "record/leftovers.h"
 
+#include <stdio.h>
+#include <string.h>
+
 typedef struct compare_args {
     pj_group_query groups;
     const char *db;
@@ -15,14 +18,47 @@ typedef struct compare_args {
     const pj_run_list *waiting; /* to be recovered */
 } compare_args;
 
+/* Comparing needs the figures of every run. */
+static pj_status compare_find(pj_store *store, const compare_args *a, const char *text,
+                              char id[PJ_UUID_BYTES], pj_error *err)
+{
+    const pj_run_info *interrupted = NULL;
+    pj_status status = pj_leftovers_resolve(a->waiting, store, text, id, &interrupted, err);
+    if (status == PJ_OK && interrupted)
+        return pj_fail(err, PJ_E_AGAIN,
+                       "run %s was interrupted, and its figures are not recovered yet: "
+                       "perjoule check recovers them",
+                       interrupted->id);
+    return status;
+}
+
+/* Of a list of runs with commas. */
+static pj_status compare_find_all(pj_store *store, const compare_args *a, const char *list,
+                                  pj_error *err)
+{
+    char one[128], id[PJ_UUID_BYTES];
+    pj_status status = PJ_OK;
+    while (*list && status == PJ_OK) {
+        size_t length = strcspn(list, ",");
+        snprintf(one, sizeof one, "%.*s", (int)length, list);
+        if (length && length < sizeof one) status = compare_find(store, a, one, id, err);
+        list += length + (list[length] == ',');
+    }
+    return status;
+}
+
 /* Two sides, runs or with --by values of a field, and what explains their difference. */
 static pj_status explain(pj_store *store, const compare_args *a, const char *const *sides,
                          pj_error *err)
 {
     pj_explained *e = NULL;
     pj_json_out out;
-    pj_status status = a->groups.by ? pj_explained_groups(store, &a->groups, sides, &e, err)
-                                    : pj_explained_runs(store, sides, &e, err);
+    pj_status status = PJ_OK;
+    for (int i = 0; i < 2 && !a->groups.by && status == PJ_OK; i++)
+        status = compare_find_all(store, a, sides[i], err);
+    if (status == PJ_OK)
+        status = a->groups.by ? pj_explained_groups(store, &a->groups, sides, &e, err)
+                              : pj_explained_runs(store, sides, &e, err);
     if (e && a->json) {
         pj_explained_write(e, pj_json_out_begin(&out));
         status = pj_json_out_end(&out, status, err);
@@ -33,23 +69,15 @@ static pj_status explain(pj_store *store, const compare_args *a, const char *con
     return status;
 }
 
-/* Comparing needs the figures of every run. */
 static pj_status compare_named(pj_store *store, const compare_args *a, pj_compared **c,
                                pj_error *err)
 {
     char texts[PJ_COMPARE_MAX][PJ_UUID_BYTES];
     const char *ids[PJ_COMPARE_MAX];
-    const pj_run_info *interrupted = NULL;
     for (uint32_t i = 0; i < a->run_count; i++) {
         ids[i] = texts[i];
-        pj_status status =
-            pj_leftovers_resolve(a->waiting, store, a->runs[i], texts[i], &interrupted, err);
+        pj_status status = compare_find(store, a, a->runs[i], texts[i], err);
         if (status != PJ_OK) return status;
-        if (interrupted)
-            return pj_fail(err, PJ_E_AGAIN,
-                           "run %s was interrupted, and its figures are not recovered yet: "
-                           "perjoule check recovers them",
-                           interrupted->id);
     }
     for (uint32_t b = 1; b < a->run_count; b++)
         for (uint32_t k = 0; k < b; k++)

@@ -53,14 +53,22 @@ static pj_rail_energy total_figure(const pj_exec_run *e)
                             .idle_mj = info->idle_mj,
                             .net_mj = info->net_mj,
                             .sd_mj = info->total_sd_mj,
-                            .net_sd_mj = info->net_sd_mj};
+                            .net_sd_mj = info->net_sd_mj,
+                            .sd = info->total_sd,
+                            .net_sd = info->net_sd};
+}
+
+static double sd_without_gain(const pj_sd *sd)
+{
+    return hypot((double)sd->random_mj, (double)sd->bias_mj);
 }
 
 static void exec_print_figure(const char *name, const pj_rail_energy *f, double run_s)
 {
     pj_text net = {""};
-    if (!isnan(f->net_mj)) net = pj_signed_text(f->net_mj, f->net_sd_mj);
-    pj_print(stderr, "  %-20s %s", name, pj_padded(20, pj_interval_text(f->gross_mj, f->sd_mj)).s);
+    if (!isnan(f->net_mj)) net = pj_signed_text(f->net_mj, sd_without_gain(&f->net_sd));
+    pj_print(stderr, "  %-20s %s", name,
+             pj_padded(20, pj_interval_text(f->gross_mj, sd_without_gain(&f->sd))).s);
     if (!isnan(f->gross_mj))
         pj_print(stderr, " %s %s", pj_padded(20, net).s,
                  pj_padded(10, pj_power_text(f->gross_mj / run_s)).s);
@@ -77,15 +85,18 @@ static bool exec_has_total_rail(const pj_exec_run *e)
 static void print_rails(const pj_exec_run *e)
 {
     const pj_run_info *info = &e->data.info;
-    double run_s = run_seconds(e);
+    double run_s = run_seconds(e), gain = 0;
     pj_print(stderr, "  %-20s %20s %20s %10s\n", "rail", "gross, 95 %", "net, 95 %", "mean");
     for (uint32_t i = 0; i < e->data.rail_count; i++) {
         const pj_rail_energy *f = rail_figure(e, i);
-        if (f) exec_print_figure(e->data.rails[i].name, f, run_s);
+        if (!f) continue;
+        exec_print_figure(e->data.rails[i].name, f, run_s);
+        if (f->gross_mj > 0) gain = fmax(gain, (double)f->sd.gain_mj / f->gross_mj);
     }
     pj_rail_energy total = total_figure(e);
     if (!exec_has_total_rail(e) && (e->data.rail_count > 1 || info->partial_rails))
         exec_print_figure("total", &total, run_s);
+    pj_gain_of_rows_print(stderr, "  ", gain);
     if (info->partial_rails) {
         char text[600];
         pj_partial_text(info->total_rails, info->partial_rails, text, sizeof text);

@@ -233,6 +233,15 @@ static pj_status write_reports(gating *g, pj_error *err)
     return status;
 }
 
+/* Of a gate that failed or was interrupted. That it cannot be written is the lesser failure. */
+static void write_failure(const gating *g, const pj_error *why)
+{
+    const gate_args *a = g->args;
+    pj_error ignored = {0};
+    if (a->junit) pj_gate_junit_failed(&g->report, why->text, a->junit, &ignored);
+    if (a->markdown) pj_gate_markdown_failed(&g->report, why->text, a->markdown, &ignored);
+}
+
 static pj_status gate_execute(const pj_command *command, gating *g, pj_error *err)
 {
     pj_session *session = NULL;
@@ -242,6 +251,7 @@ static pj_status gate_execute(const pj_command *command, gating *g, pj_error *er
     if (status == PJ_OK) status = open_sensors(command, g, &session, err);
     if (status == PJ_OK) pj_interrupt_catch();
     if (status == PJ_OK) status = measure_all(g, err);
+    if (status != PJ_OK) write_failure(g, err);
     pj_stored_session_close(session);
     if (status == PJ_OK && g->report.count) status = write_reports(g, err);
     if (status == PJ_OK && save)
@@ -295,10 +305,11 @@ static int gate_start(const pj_command *command, const gate_args *a, char **word
 
 static pj_status gate_rule_share(const char *text, pj_error *err)
 {
-    double share = pj_share_parse(text);
-    return share >= 0 && share <= 10
-               ? PJ_OK
-               : pj_fail(err, PJ_E_INVALID, "must be a fraction such as 3%% or 0.03");
+    double share = pj_share_parse(text), number = strtod(text, NULL);
+    if (share >= 0 && share <= 10) return PJ_OK;
+    if (isnan(share) && number >= 1 && number <= 1000)
+        return pj_fail(err, PJ_E_INVALID, "must be a share: %.6g%% or %.6g", number, number / 100);
+    return pj_fail(err, PJ_E_INVALID, "must be a fraction such as 3%% or 0.03, at most 1000%%");
 }
 
 /* What GitHub and GitLab say that they have checked out. */

@@ -63,6 +63,10 @@ static uint32_t bill_of(const idle_args *a, const pj_run_info *runs, uint32_t co
         take_run(a, &runs[n], bill);
     if (!isnan(a->keep_watts)) pj_moments_add(&bill->keep_mw, a->keep_watts * 1e3);
     pj_idleness_judge(&bill->load_mj, &bill->keep_mw, &bill->idleness);
+    pj_idleness *i = &bill->idleness;
+    if (!isnan(a->keep_watts)) /* a power that is given has no error of its own */
+        i->breakeven =
+            (pj_bounds){i->load_mj.lo / i->keep_mw.value, i->load_mj.hi / i->keep_mw.value};
     pj_idle_history_of(bill->spans, bill->runs, &bill->idleness, &bill->history);
     return n;
 }
@@ -79,6 +83,12 @@ static pj_text mean_text(const pj_mean *mean, pj_text (*text)(double))
     return all;
 }
 
+/* Two digits, and whole numbers from 100 on. */
+static pj_text amount_text(double value)
+{
+    return pj_number_text(value < 99.5 ? "%.2g" : "%.0f", value);
+}
+
 static void print_keeping(const idle_args *a, const model_bill *b)
 {
     const pj_mean *keep = &b->idleness.keep_mw;
@@ -91,24 +101,25 @@ static void print_keeping(const idle_args *a, const model_bill *b)
         pj_print(stdout, "  keeping     not told from nothing: %s\n",
                  mean_text(keep, pj_power_text).s);
     } else {
-        pj_print(stdout,
-                 "  keeping     %s: %s an hour, %s a day, %.2g USD and %.2g g of CO2 a day\n",
+        pj_print(stdout, "  keeping     %s: %s an hour, %s a day, %s USD and %s g of CO2 a day\n",
                  mean_text(keep, pj_power_text).s, pj_energy_text(keep->value * 3600).s,
-                 pj_energy_text(day_mj).s, pj_cost_usd(day_mj, &a->rates),
-                 pj_co2_grams(day_mj, &a->rates));
+                 pj_energy_text(day_mj).s, amount_text(pj_cost_usd(day_mj, &a->rates)).s,
+                 amount_text(pj_co2_grams(day_mj, &a->rates)).s);
     }
 }
 
 static void print_history(const model_bill *b)
 {
     const pj_idle_history *h = &b->history;
-    pj_print(stdout, "  history     %u runs and requests in %s, idle for %.0f %%", b->runs,
-             pj_time_text(h->whole_ms).s, h->whole_ms > 0 ? 100 * h->idle_ms / h->whole_ms : 0);
+    char unloading[128] = "";
     if (h->unloads)
-        pj_print(stdout, "; unloading after the break-even, %u time%s, would have %s %s",
-                 h->unloads, h->unloads == 1 ? "" : "s", h->saved_mj >= 0 ? "saved" : "cost",
+        snprintf(unloading, sizeof unloading,
+                 "; unloading after the break-even, %u time%s, would have %s %s", h->unloads,
+                 h->unloads == 1 ? "" : "s", h->saved_mj >= 0 ? "saved" : "cost",
                  pj_energy_text(fabs(h->saved_mj)).s);
-    pj_print(stdout, "\n");
+    pj_print(stdout, "  history     %u runs and requests in %s, idle for %.0f %%%s\n", b->runs,
+             pj_time_text(h->whole_ms).s, h->whole_ms > 0 ? 100 * h->idle_ms / h->whole_ms : 0,
+             unloading);
 }
 
 static void print_bill(const idle_args *a, const model_bill *b)
@@ -123,13 +134,14 @@ static void print_bill(const idle_args *a, const model_bill *b)
         pj_print(stdout, "  loading     unknown: no run loaded it\n");
     print_keeping(a, b);
     if (!isnan(i->breakeven_s)) {
+        bool minutes = i->breakeven_s >= 6; /* below, a tenth of one */
+        double scale = minutes ? 1 / 60.0 : 1;
         char bounds[64] = "";
         if (!isnan(i->breakeven.lo) && !isnan(i->breakeven.hi))
-            snprintf(bounds, sizeof bounds, " (%.3g to %.3g)", i->breakeven.lo / 60,
-                     i->breakeven.hi / 60);
-        pj_print(stdout,
-                 "  break-even  %.3g minutes%s: idle for longer, loading again costs less\n",
-                 i->breakeven_s / 60, bounds);
+            snprintf(bounds, sizeof bounds, " (%.3g to %.3g)", i->breakeven.lo * scale,
+                     i->breakeven.hi * scale);
+        pj_print(stdout, "  break-even  %.3g %s%s: idle for longer, loading again costs less\n",
+                 i->breakeven_s * scale, minutes ? "minutes" : "s", bounds);
     }
     print_history(b);
 }

@@ -21,12 +21,14 @@ static void begin_answer(const json_t *id, pj_json *out)
 {
     pj_json_object_begin(out);
     pj_json_kv_string(out, "jsonrpc", "2.0");
-    if (json_is_string(id))
-        pj_json_kv_string(out, "id", json_string_value(id));
-    else if (json_is_integer(id))
+    if (json_is_string(id)) {
+        pj_json_key(out, "id");
+        pj_json_string_n(out, json_string_value(id), json_string_length(id));
+    } else if (json_is_integer(id)) {
         pj_json_kv_int(out, "id", json_integer_value(id));
-    else
+    } else {
         pj_json_kv_null(out, "id");
+    }
 }
 
 static void answer_error(const json_t *id, int code, const char *text, pj_json *out)
@@ -86,7 +88,7 @@ static void answer_text(const json_t *id, const char *text, size_t bytes, bool f
 static void answer_call(const pj_mcp *mcp, const json_t *id, const json_t *params, pj_json *out)
 {
     const char *name = json_string_value(json_object_get(params, "name"));
-    const json_t *arguments = json_object_get(params, "arguments");
+    json_t *arguments = json_object_get(params, "arguments");
     pj_error err = {0};
     pj_json result;
     char text[160];
@@ -153,12 +155,23 @@ static void answer_batch(const pj_mcp *mcp, const json_t *batch, pj_json *out)
     if (!answered) pj_buffer_clear(text); /* notifications alone */
 }
 
+/* JSON with a number that no integer of 64 bits holds, which an id or a length cannot be. */
+static bool has_large_number(const char *text, size_t bytes)
+{
+    json_t *message =
+        json_loadb(text, bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    json_decref(message);
+    return message != NULL;
+}
+
 /* What answers one message; nothing for a notification. The text need not be valid. */
 static void answer_message(const pj_mcp *mcp, const char *text, size_t bytes, pj_json *out)
 {
     json_error_t where;
-    json_t *message = json_loadb(text, bytes, JSON_DECODE_ANY, &where);
-    if (!message)
+    json_t *message = json_loadb(text, bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
+    if (!message && has_large_number(text, bytes))
+        answer_error(NULL, RPC_INVALID, "a whole number needs more than 64 bits", out);
+    else if (!message)
         answer_error(NULL, RPC_PARSE, "not JSON", out);
     else if (json_is_object(message) || (json_is_array(message) && !json_array_size(message)))
         answer_object(mcp, message, out);

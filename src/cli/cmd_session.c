@@ -20,47 +20,60 @@ typedef struct session_args {
 
 /* ---- one session ----------------------------------------------------------------------------- */
 
+/* Lines are printed whole, so that they are broken between words. */
 static void session_print_energy(const pj_task_session *s)
 {
-    pj_print(stdout, "  energy      %s%s%s",
+    char more[160] = "";
+    size_t used = 0;
+    if (s->unknown && !isnan(s->mj))
+        used = (size_t)snprintf(more, sizeof more, ": without %u run%s whose energy is unknown",
+                                s->unknown, s->unknown == 1 ? "" : "s");
+    if (s->inside)
+        snprintf(more + used, sizeof more - used,
+                 "; %u of the runs %s inside a program's run, counted once", s->inside,
+                 s->inside == 1 ? "is" : "are");
+    pj_print(stdout, "  energy      %s%s%s%s\n",
              isnan(s->mj) ? "unavailable" : pj_interval_text(s->mj, s->sd_mj).s,
              !isnan(s->mj) && s->modelled ? ", modelled" : "",
-             !isnan(s->mj) && s->partial ? ", partial" : "");
-    if (s->inside)
-        pj_print(stdout, "; %u of the runs are inside a program's run, counted once", s->inside);
-    pj_print(stdout, "\n");
+             !isnan(s->mj) && s->partial ? ", partial" : "", more);
+}
+
+/* The session's energy divided by a number, with its interval. */
+static pj_text session_each(const pj_task_session *s, double count)
+{
+    return pj_or_dash(s->mj, pj_interval_text(pj_task_session_per(s->mj, count),
+                                              pj_task_session_per(s->sd_mj, count)));
+}
+
+static const char *session_mark(const pj_task_session *s)
+{
+    return !isnan(s->mj) && s->modelled ? "~" : " ";
 }
 
 static void print_calls(const pj_task_session *s)
 {
-    if (isnan(s->tool_calls)) {
+    if (isnan(s->tool_calls))
         pj_print(stdout, "  tool calls  unknown: no answer has any that is recognised\n");
-        return;
-    }
-    pj_print(stdout, "  tool calls  %.0f", s->tool_calls);
-    if (s->tool_calls > 0)
-        pj_print(stdout, ": %s of the session each; %u request%s made them, with %s",
-                 pj_or_dash(s->mj, pj_supported_text(pj_task_session_per(s->mj, s->tool_calls),
-                                                     pj_task_session_per(s->sd_mj, s->tool_calls)))
-                     .s,
-                 s->calling_runs, s->calling_runs == 1 ? "" : "s", pj_energy_text(s->calling_mj).s);
-    pj_print(stdout, "\n");
+    else if (s->tool_calls > 0)
+        pj_print(stdout,
+                 "  tool calls  %.0f: %s of the session each; %u request%s made them, with %s\n",
+                 s->tool_calls, session_each(s, s->tool_calls).s, s->calling_runs,
+                 s->calling_runs == 1 ? "" : "s", pj_energy_text(s->calling_mj).s);
+    else
+        pj_print(stdout, "  tool calls  0\n");
 }
 
 static void print_commits(const session_args *a, const pj_task_session *s, const pj_git_commits *c)
 {
-    pj_print(stdout, "  commits     %u", c->count);
+    char each[160] = "";
     if (c->count)
-        pj_print(stdout, ": %s of the session each",
-                 pj_or_dash(s->mj, pj_supported_text(pj_task_session_per(s->mj, c->count),
-                                                     pj_task_session_per(s->sd_mj, c->count)))
-                     .s);
+        snprintf(each, sizeof each, ": %s of the session each", session_each(s, c->count).s);
     if (c->by_trailer)
-        pj_print(stdout, ", which name it (" PJ_GIT_TRAILER ")");
+        pj_print(stdout, "  commits     %u%s, which name it (" PJ_GIT_TRAILER ")\n", c->count,
+                 each);
     else
-        pj_print(stdout, ", of %s, from its begin until %d min after its end",
-                 pj_safe(a->repository).s, PJ_GIT_GRACE_S / 60);
-    pj_print(stdout, "\n");
+        pj_print(stdout, "  commits     %u%s, of %s, from its begin until %d min after its end\n",
+                 c->count, each, pj_safe(a->repository).s, PJ_GIT_GRACE_S / 60);
 }
 
 static void session_print(const session_args *a, const pj_task_session *s, const pj_git_commits *c)
@@ -114,15 +127,12 @@ static void list_one(const pj_task_session *s, bool commits, int width)
 {
     char begin[32];
     pj_clock_format_iso(s->begin_ns, begin);
-    pj_print(stdout, "%-*s %5u %10llu  %s %s  %.16s\n", width, pj_safe(s->id).s, s->runs,
+    pj_text each = pj_padded(8, pj_number_text("%.0f", s->tool_calls));
+    if (commits) each = pj_padded(18, session_each(s, s->runs - s->unknown));
+    pj_print(stdout, "%-*s %5u %10llu  %s%s %s%s %.16s\n", width, pj_safe(s->id).s, s->runs,
              (unsigned long long)s->output_tokens,
-             pj_padded(18, pj_or_dash(s->mj, pj_interval_text(s->mj, s->sd_mj))).s,
-             commits ? pj_padded(8, pj_or_dash(s->mj, pj_supported_text(
-                                                          pj_task_session_per(s->mj, s->runs),
-                                                          pj_task_session_per(s->sd_mj, s->runs))))
-                           .s
-                     : pj_padded(8, pj_number_text("%.0f", s->tool_calls)).s,
-             begin);
+             pj_padded(18, pj_or_dash(s->mj, pj_interval_text(s->mj, s->sd_mj))).s, session_mark(s),
+             each.s, commits ? session_mark(s) : " ", begin);
 }
 
 static void list_all(const session_args *a, const pj_task_sessions *sessions)
@@ -138,11 +148,20 @@ static void list_all(const session_args *a, const pj_task_sessions *sessions)
                                "or attach, or set PERJOULE_SESSION\n");
         return;
     }
-    pj_print(stdout, "%s%-*s  runs output tok  %18s %8s  begin%s\n",
+    bool modelled = false;
+    uint32_t unknown = 0;
+    pj_print(stdout, "%s%-*s  runs output tok  %18s  %*s  begin%s\n",
              pj_style_on(stdout, PJ_STYLE_BOLD), width, a->commits ? "commit" : "session", "energy",
-             a->commits ? "per run" : "calls", pj_style_off(stdout));
-    for (uint32_t i = 0; i < sessions->count; i++)
+             a->commits ? 18 : 8, a->commits ? "per run" : "calls", pj_style_off(stdout));
+    for (uint32_t i = 0; i < sessions->count; i++) {
         list_one(&sessions->entries[i], a->commits, width);
+        modelled |= sessions->entries[i].modelled;
+        unknown += sessions->entries[i].unknown;
+    }
+    if (modelled) pj_print(stdout, "~ modelled, not measured\n");
+    if (unknown)
+        pj_print(stdout, "left out of energies: %u run%s whose energy is unknown\n", unknown,
+                 unknown == 1 ? "" : "s");
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */

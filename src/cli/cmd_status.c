@@ -77,7 +77,8 @@ static pj_text ago_text(int64_t wall_ns)
 
 static pj_text modelled_text(pj_text text, bool modelled)
 {
-    if (modelled && strlen(text.s) + 2 < sizeof text.s) strcat(text.s, "~");
+    bool known = strcmp(text.s, "-") != 0;
+    if (modelled && known && strlen(text.s) + 2 < sizeof text.s) strcat(text.s, "~");
     return text;
 }
 
@@ -135,8 +136,8 @@ static const struct {
 static const char usual_format[] = "{token}/token {model}, {ago} ago | {power} | {today} today";
 static const char first_format[] = "no runs yet | {power} | {today} today";
 
-/* "{power}": the field's text; everything else stays. False: an unknown field. */
-static bool print_format(const state *s, const char *format, pj_buffer *out)
+/* "{power}": the field's text; everything else stays. */
+static pj_status print_format(const state *s, const char *format, pj_buffer *out, pj_error *err)
 {
     while (*format) {
         size_t length = strcspn(format, "{"), i = 0;
@@ -147,11 +148,15 @@ static bool print_format(const state *s, const char *format, pj_buffer *out)
         while (i < sizeof fields / sizeof *fields &&
                !(strlen(fields[i].name) == name && strncmp(fields[i].name, format, name) == 0))
             i++;
-        if (i == sizeof fields / sizeof *fields || !format[name]) return false;
+        if (i == sizeof fields / sizeof *fields || !format[name])
+            return pj_fail(err, PJ_E_INVALID,
+                           "--format takes {token}, {power}, {today}, {ago}, {model} and {run}, "
+                           "not {%.*s",
+                           (int)(name < 40 ? name + (format[name] == '}') : 40), format);
         pj_buffer_text(out, fields[i].text(s).s);
         format += name + 1;
     }
-    return true;
+    return PJ_OK;
 }
 
 static void write_status(const state *s, pj_json *json)
@@ -200,13 +205,8 @@ static pj_status print_status(const state *s, const char *format, bool as_json, 
     }
     if (!format) format = last_of(s) ? usual_format : first_format;
     pj_buffer_init(&text, 1 << 20);
-    pj_status status = PJ_OK;
-    if (!print_format(s, format, &text))
-        status = pj_fail(
-            err, PJ_E_INVALID,
-            "--format takes {token}, {power}, {today}, {ago}, {model} and {run}, not %s", format);
-    else
-        pj_print(stdout, "%s\n", pj_buffer_get(&text));
+    pj_status status = print_format(s, format, &text, err);
+    if (status == PJ_OK) pj_print(stdout, "%s\n", pj_buffer_get(&text));
     pj_buffer_fini(&text);
     return status;
 }

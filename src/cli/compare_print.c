@@ -47,12 +47,16 @@ static void print_head(const pj_side *side, const pj_run_info *run)
     pj_buffer_fini(&line);
 }
 
+/* Whole lines, so that what does not fit one is broken between words. */
 static void print_differences(const pj_sides *s)
 {
+    int width = pj_terminal_width(stdout);
+    pj_buffer line;
+    pj_buffer_init(&line, 1 << 16);
     if (s->difference_count) print_title("settings that differ");
     for (uint32_t d = 0; d < s->difference_count; d++) {
-        int column = SETTING, width = pj_terminal_width(stdout);
-        pj_print(stdout, "%-*s", SETTING, pj_safe(s->differences[d].setting).s);
+        int column = SETTING;
+        pj_buffer_printf(&line, "%-*s", SETTING, pj_safe(s->differences[d].setting).s);
         for (uint32_t i = 0; i < s->count; i++) {
             const char *value = s->differences[d].values[i];
             char text[600];
@@ -60,14 +64,18 @@ static void print_differences(const pj_sides *s)
                      value ? pj_safe(value).s : "unknown");
             int columns = pj_columns_of(text, (int)strlen(text));
             if (column > SETTING && column + columns > width) {
-                pj_print(stdout, "\n%*s", SETTING, "");
+                pj_print(stdout, "%s\n", pj_buffer_get(&line));
+                line.length = 0;
+                pj_buffer_printf(&line, "%*s", SETTING, "");
                 column = SETTING;
             }
-            pj_print(stdout, "%s", text);
+            pj_buffer_text(&line, text);
             column += columns;
         }
-        putchar('\n');
+        pj_print(stdout, "%s\n", pj_buffer_get(&line));
+        line.length = 0;
     }
+    pj_buffer_fini(&line);
 }
 
 static void print_caveats(const pj_sides *s)
@@ -244,13 +252,13 @@ static void print_terms(const pj_sides *s, const pj_side_terms *d)
 
 /* ---- sentences ---- */
 
-static void print_standing(const pj_sides *s, const pj_side_best *best, int standing,
-                           const char *introduction)
+static void add_standing(pj_buffer *line, const pj_sides *s, const pj_side_best *best, int standing,
+                         const char *introduction)
 {
     bool any = false;
     for (uint32_t i = 0; i < s->count; i++) {
         if ((int)best->standing[i] != standing) continue;
-        pj_print(stdout, "%s%s", any ? ", " : introduction, pj_safe(s->sides[i].name).s);
+        pj_buffer_printf(line, "%s%s", any ? ", " : introduction, pj_safe(s->sides[i].name).s);
         any = true;
     }
 }
@@ -261,10 +269,13 @@ static void print_bests(const pj_sides *s)
     putchar('\n');
     for (uint32_t i = 0; i < s->best_count; i++) {
         const pj_side_best *b = &s->bests[i];
-        pj_print(stdout, "%-15s %s", b->title, pj_safe(s->sides[b->side].name).s);
-        print_standing(s, b, PJ_STANDING_TIED, ", not distinguishable from ");
-        print_standing(s, b, PJ_STANDING_UNTESTED, ", not tested against ");
-        putchar('\n');
+        pj_buffer line;
+        pj_buffer_init(&line, 1 << 16);
+        pj_buffer_printf(&line, "%-15s %s", b->title, pj_safe(s->sides[b->side].name).s);
+        add_standing(&line, s, b, PJ_STANDING_TIED, ", not distinguishable from ");
+        add_standing(&line, s, b, PJ_STANDING_UNTESTED, ", not tested against ");
+        pj_print(stdout, "%s\n", pj_buffer_get(&line));
+        pj_buffer_fini(&line);
     }
 }
 

@@ -69,7 +69,8 @@ static void print_against(const pj_experiment_result *r, const pj_cell_ratio *al
         pj_print(stdout, "%-*s %18s  ", width, r->cells[c->cell].name,
                  isnan(c->ratio.ratio) ? "-" : ratio);
         if (isnan(c->ratio.lo) || isnan(c->ratio.hi))
-            puts("(too few runs for an interval)");
+            puts(isnan(c->ratio.ratio) ? "(energy is unavailable)"
+                                       : "(too few runs for an interval)");
         else
             puts(c->different ? "different" : "");
     }

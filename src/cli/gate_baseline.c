@@ -31,6 +31,13 @@ static pj_status gate_alike(const pj_run_info *a, const pj_run_info *b, const ch
     return PJ_OK;
 }
 
+static pj_status gate_completed(const pj_run_info *info, pj_error *err)
+{
+    if (info->status == PJ_RUN_COMPLETED) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID, "run %.18s is %s: a baseline needs completed runs", info->id,
+                   pj_run_status_name(info->status));
+}
+
 /* Without disturbed runs, if at least two and half of all remain. */
 static pj_status add_list(const pj_run_list *list, const char *baseline, pj_gate_runs *runs,
                           pj_error *err)
@@ -43,10 +50,10 @@ static pj_status add_list(const pj_run_list *list, const char *baseline, pj_gate
         const pj_run_info *info = &list->runs[i];
         pj_gate_run run = pj_gate_run_of(info);
         status = gate_alike(&list->runs[0], info, baseline, err);
+        if (status == PJ_OK) status = gate_completed(info, err);
         if (status != PJ_OK || (run.disturbed && !all)) continue;
         status = pj_gate_add(runs, &run, err);
     }
-    if (status != PJ_OK) pj_error_prefix(err, "baseline %.100s", baseline);
     return status;
 }
 
@@ -59,6 +66,7 @@ static pj_status add_query(pj_store *store, const pj_run_query *query, const cha
         status =
             pj_fail(err, PJ_E_INVALID, "--baseline %.200s is no file, run or experiment", baseline);
     if (status == PJ_OK) status = add_list(&list, baseline, runs, err);
+    if (status != PJ_OK && list.count) pj_error_prefix(err, "baseline %.100s", baseline);
     pj_run_list_fini(&list);
     return status;
 }
@@ -73,13 +81,14 @@ static pj_status read_stored(pj_store *store, const char *baseline, pj_gate_runs
     char id[PJ_UUID_BYTES];
     bool is_run = pj_store_resolve(store, baseline, id, &absent) == PJ_OK &&
                   pj_store_info(store, id, &one, &absent) == PJ_OK;
+    if (is_run) status = gate_completed(&one.runs[0], err);
     if (is_run && one.runs[0].repeat_group)
         query.repeat_group = one.runs[0].repeat_group;
     else if (!is_run)
         query.experiment = baseline;
-    if (is_run && !query.repeat_group)
+    if (status == PJ_OK && is_run && !query.repeat_group)
         status = add_list(&one, baseline, runs, err);
-    else
+    else if (status == PJ_OK)
         status = add_query(store, &query, baseline, runs, err);
     pj_run_list_fini(&one);
     return status;
@@ -99,12 +108,19 @@ static pj_status read_saved(const json_t *file, pj_gate_runs *runs, pj_error *er
     json_array_foreach(json_object_get(file, "runs"), i, item)
     {
         pj_gate_run run = {0};
+        pj_gate_energy *e = &run.energy;
         for (int k = 0; k < PJ_GATE_FIGURES; k++)
             run.joules[k] = pj_gate_number(item, pj_gate_figure_name((pj_gate_figure)k));
-        pj_gate_text(file, "energy_source", run.source, sizeof run.source);
-        pj_gate_text(file, "scope", run.scope, sizeof run.scope);
-        pj_gate_text(file, "rails", run.rails, sizeof run.rails);
+        pj_gate_text(item, "id", run.id, sizeof run.id);
+        pj_gate_text(file, "energy_source", e->source, sizeof e->source);
+        pj_gate_text(file, "power_sources", e->power, sizeof e->power);
+        pj_gate_text(file, "scope", e->scope, sizeof e->scope);
+        pj_gate_text(file, "rails", e->rails, sizeof e->rails);
         pj_gate_text(file, "machine", run.machine, sizeof run.machine);
+        double joules = run.joules[PJ_GATE_RUN];
+        if (status == PJ_OK && !(joules > 0))
+            status = pj_fail(err, PJ_E_INVALID,
+                             "joules_per_run of run %zu must be above 0, not %.6g", i + 1, joules);
         if (status == PJ_OK) status = pj_gate_add(runs, &run, err);
     }
     return status;
@@ -166,12 +182,14 @@ pj_status pj_gate_save(const char *path, const char *command, const pj_gate_runs
     pj_json_kv_string(&json, "created_at", now);
     pj_json_kv_string(&json, "command", command);
     pj_json_kv_string(&json, "machine", runs->machine);
-    pj_json_kv_string(&json, "energy_source", runs->source);
-    pj_json_kv_string(&json, "scope", runs->scope);
-    pj_json_kv_string(&json, "rails", runs->rails);
+    pj_json_kv_string(&json, "energy_source", runs->energy.source);
+    pj_json_kv_string(&json, "power_sources", runs->energy.power);
+    pj_json_kv_string(&json, "scope", runs->energy.scope);
+    pj_json_kv_string(&json, "rails", runs->energy.rails);
     pj_json_kv_array_begin(&json, "runs");
     for (uint32_t i = 0; i < runs->count; i++) {
         pj_json_object_begin(&json);
+        pj_json_kv_string(&json, "id", *runs->ids[i] ? runs->ids[i] : NULL);
         for (int k = 0; k < PJ_GATE_FIGURES; k++)
             pj_json_kv_double(&json, pj_gate_figure_name((pj_gate_figure)k), runs->joules[k][i]);
         pj_json_object_end(&json);

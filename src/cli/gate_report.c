@@ -1,6 +1,7 @@
 /* Reports of a gate. */
 #include "cli/gate_report.h"
 
+#include "analysis/compare.h"
 #include "base/file.h"
 #include "cli/terminal.h"
 
@@ -49,7 +50,7 @@ static void describe_one(const pj_gate_report *r, pj_gate_criterion *c)
                  c->gate.kind == PJ_GATE_STORED ? ", or a baseline of more runs" : "");
     snprintf(c->text, sizeof c->text, "%s: %s%s %s, allowed %s; %s, %s%s",
              outcomes[look->outcome].title, figure(look->ratio).s, interval, quantity,
-             figure(c->gate.limit).s, runs, r->b->source, hint);
+             figure(c->gate.limit).s, runs, r->b->energy.source, hint);
 }
 
 void pj_gate_describe(pj_gate_report *r)
@@ -106,7 +107,7 @@ void pj_gate_write(const pj_gate_report *r, pj_json *json)
     pj_json_object_begin(json);
     pj_json_kv_string(json, "outcome", outcomes[r->outcome].name);
     pj_json_kv_string(json, "metric", pj_gate_figure_name(r->figure));
-    pj_json_kv_string(json, "energy_source", r->b->source);
+    pj_json_kv_string(json, "energy_source", r->b->energy.source);
     pj_json_kv_string(json, "command", r->command);
     pj_json_kv_string(json, "baseline", r->baseline);
     pj_json_kv_uint(json, "runs", r->b->count);
@@ -159,31 +160,76 @@ static uint32_t count_outcome(const pj_gate_report *r, pj_gate_outcome outcome)
     return n;
 }
 
+/* The number of test cases, and how many of them failed, were skipped, or could not be run. */
+static void junit_begin(pj_buffer *out, uint32_t tests, uint32_t failed, uint32_t skipped,
+                        uint32_t errors)
+{
+    pj_buffer_printf(out,
+                     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
+                     "  <testsuite name=\"energy\" tests=\"%u\" failures=\"%u\" errors=\"%u\" "
+                     "skipped=\"%u\">\n",
+                     tests, failed, errors, skipped);
+}
+
+static void junit_case(pj_buffer *out, const char *name, const char *command)
+{
+    pj_buffer_printf(out, "    <testcase classname=\"perjoule.gate\" name=\"%s: ", name);
+    xml_text(out, command);
+    pj_buffer_text(out, "\">\n");
+}
+
+static pj_status junit_end(pj_buffer *out, const char *path, pj_error *err)
+{
+    pj_buffer_text(out, "  </testsuite>\n</testsuites>\n");
+    return report_save(out, path, err);
+}
+
+pj_status pj_gate_junit_failed(const pj_gate_report *r, const char *why, const char *path,
+                               pj_error *err)
+{
+    pj_buffer out;
+    pj_buffer_init(&out, REPORT_BYTES);
+    junit_begin(&out, 1, 0, 0, 1);
+    junit_case(&out, "measured", r->command);
+    pj_buffer_text(&out, "      <error message=\"");
+    xml_text(&out, why);
+    pj_buffer_text(&out, "\"/>\n    </testcase>\n");
+    return junit_end(&out, path, err);
+}
+
+/* What of the runs is not in a sentence. */
+static void add_disturbed(pj_buffer *out, const pj_gate_report *r)
+{
+    if (r->b->disturbed)
+        pj_buffer_printf(out, "%u of %u runs were disturbed by other load", r->b->disturbed,
+                         r->b->count);
+}
+
 pj_status pj_gate_junit(const pj_gate_report *r, const char *path, pj_error *err)
 {
     pj_buffer out;
     pj_buffer_init(&out, REPORT_BYTES);
-    pj_buffer_printf(&out,
-                     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
-                     "  <testsuite name=\"energy\" tests=\"%u\" failures=\"%u\" errors=\"0\" "
-                     "skipped=\"%u\">\n",
-                     r->count, count_outcome(r, PJ_GATE_OVER), count_outcome(r, PJ_GATE_UNDECIDED));
+    junit_begin(&out, r->count, count_outcome(r, PJ_GATE_OVER), count_outcome(r, PJ_GATE_UNDECIDED),
+                0);
     for (uint32_t i = 0; i < r->count; i++) {
         const pj_gate_criterion *c = &r->criteria[i];
         pj_gate_outcome outcome = c->look.outcome;
         const char *element = outcome == PJ_GATE_OVER        ? "failure"
                               : outcome == PJ_GATE_UNDECIDED ? "skipped"
                                                              : NULL;
-        pj_buffer_printf(&out, "    <testcase classname=\"perjoule.gate\" name=\"%s: ", c->name);
-        xml_text(&out, r->command);
-        pj_buffer_text(&out, "\">\n");
-        pj_buffer_printf(&out, element ? "      <%s message=\"" : "      <system-out>", element);
+        junit_case(&out, c->name, r->command);
+        if (element) {
+            pj_buffer_printf(&out, "      <%s message=\"", element);
+            xml_text(&out, c->text);
+            pj_buffer_text(&out, "\"/>\n");
+        }
+        pj_buffer_text(&out, "      <system-out>");
         xml_text(&out, c->text);
-        pj_buffer_text(&out, element ? "\"/>\n" : "</system-out>\n");
-        pj_buffer_text(&out, "    </testcase>\n");
+        if (r->b->disturbed) pj_buffer_text(&out, "; ");
+        add_disturbed(&out, r);
+        pj_buffer_text(&out, "</system-out>\n    </testcase>\n");
     }
-    pj_buffer_text(&out, "  </testsuite>\n</testsuites>\n");
-    return report_save(&out, path, err);
+    return junit_end(&out, path, err);
 }
 
 /* A command as code within a cell: bars would end the cell, backticks the code. */
@@ -203,20 +249,18 @@ static void markdown_code(pj_buffer *out, const char *text)
     pj_buffer_text(out, "</code>");
 }
 
-static double geometric_mean(const double *x, uint32_t n)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++) sum += log(x[i]);
-    return exp(sum / n);
-}
-
+/* The geometric mean of the runs and its 95 % interval. */
 static void markdown_row(pj_buffer *out, const char *side, const char *text,
                          const pj_gate_runs *runs, pj_gate_figure figure)
 {
+    pj_sample sample = {0};
+    for (uint32_t i = 0; i < runs->count; i++) pj_sample_add(&sample, runs->joules[figure][i]);
+    pj_mean mean = pj_sample_mean(&sample, false);
     pj_buffer_printf(out, "| %s: ", side);
     markdown_code(out, text);
-    pj_buffer_printf(out, " | %u | %.4g |\n", runs->count,
-                     geometric_mean(runs->joules[figure], runs->count));
+    pj_buffer_printf(out, " | %u | %.4g", runs->count, mean.value);
+    if (isfinite(mean.lo)) pj_buffer_printf(out, " (%.4g to %.4g)", mean.lo, mean.hi);
+    pj_buffer_text(out, " |\n");
 }
 
 pj_status pj_gate_markdown(const pj_gate_report *r, const char *path, pj_error *err)
@@ -226,9 +270,26 @@ pj_status pj_gate_markdown(const pj_gate_report *r, const char *path, pj_error *
     pj_buffer_printf(&out, "### Energy: %s\n\n", outcomes[r->outcome].title);
     for (uint32_t i = 0; i < r->count; i++)
         pj_buffer_printf(&out, "- %s: %s\n", r->criteria[i].name, r->criteria[i].text);
-    pj_buffer_printf(&out, "\n| side | runs | J %s (%s) |\n|---|---:|---:|\n",
-                     pj_gate_figure_per(r->figure), r->b->source);
+    if (r->b->disturbed) pj_buffer_text(&out, "- ");
+    add_disturbed(&out, r);
+    pj_buffer_printf(&out, "%s\n| side | runs | J %s (%s) |\n|---|---:|---:|\n",
+                     r->b->disturbed ? "\n" : "", pj_gate_figure_per(r->figure),
+                     r->b->energy.source);
     if (r->baseline) markdown_row(&out, "baseline", r->baseline, r->a, r->figure);
     markdown_row(&out, "command", r->command, r->b, r->figure);
+    return report_save(&out, path, err);
+}
+
+/* The reason may quote what a command or a file holds. */
+pj_status pj_gate_markdown_failed(const pj_gate_report *r, const char *why, const char *path,
+                                  pj_error *err)
+{
+    pj_buffer out;
+    pj_buffer_init(&out, REPORT_BYTES);
+    pj_buffer_text(&out, "### Energy: not judged\n\n- command: ");
+    markdown_code(&out, r->command);
+    pj_buffer_text(&out, "\n- reason: ");
+    markdown_code(&out, why);
+    pj_buffer_char(&out, '\n');
     return report_save(&out, path, err);
 }

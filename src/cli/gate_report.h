@@ -33,5 +33,10 @@ void pj_gate_annotate(const pj_gate_report *report, FILE *out);
 void pj_gate_write(const pj_gate_report *report, pj_json *json);
 pj_status pj_gate_junit(const pj_gate_report *report, const char *path, pj_error *err);
 pj_status pj_gate_markdown(const pj_gate_report *report, const char *path, pj_error *err);
+/* The same files of a gate that could not judge: no file of an earlier gate must stand for it. */
+pj_status pj_gate_junit_failed(const pj_gate_report *report, const char *why, const char *path,
+                               pj_error *err);
+pj_status pj_gate_markdown_failed(const pj_gate_report *report, const char *why, const char *path,
+                                  pj_error *err);
 
 #endif

@@ -53,18 +53,27 @@ static pj_status gate_same(const char *first, const char *now, const char *what,
                    what, first, now);
 }
 
-static pj_status gate_same_energy(const pj_gate_runs *a, const char *source, const char *scope,
-                                  const char *rails, pj_error *err)
+static pj_status gate_same_energy(const pj_gate_energy *a, const pj_gate_energy *b, pj_error *err)
 {
-    pj_status status = gate_same(a->source, source, "source", err);
-    if (status == PJ_OK) status = gate_same(a->scope, scope, "scope", err);
-    if (status == PJ_OK) status = gate_same(a->rails, rails, "list of rails", err);
+    pj_status status = gate_same(a->source, b->source, "source", err);
+    if (status == PJ_OK && strcmp(a->source, pj_quality_name(PJ_MODELLED)) == 0)
+        status = gate_same(a->power, b->power, "model", err);
+    if (status == PJ_OK) status = gate_same(a->scope, b->scope, "scope", err);
+    if (status == PJ_OK) status = gate_same(a->rails, b->rails, "list of rails", err);
     return status;
 }
 
 pj_status pj_gate_comparable(const pj_gate_runs *a, const pj_gate_runs *b, pj_error *err)
 {
-    return gate_same_energy(a, b->source, b->scope, b->rails, err);
+    return gate_same_energy(&a->energy, &b->energy, err);
+}
+
+/* A run that counts twice would make the spread look smaller than it is. */
+static bool gate_has(const pj_gate_runs *runs, const char *id)
+{
+    for (uint32_t i = 0; i < runs->count && id[0]; i++)
+        if (strcmp(runs->ids[i], id) == 0) return true;
+    return false;
 }
 
 pj_status pj_gate_add(pj_gate_runs *runs, const pj_gate_run *run, pj_error *err)
@@ -72,17 +81,18 @@ pj_status pj_gate_add(pj_gate_runs *runs, const pj_gate_run *run, pj_error *err)
     if (!(run->joules[PJ_GATE_RUN] > 0))
         return pj_fail(err, PJ_E_UNAVAILABLE, "the energy of a run is unavailable: %s",
                        pj_absence_text(run->absence));
-    pj_status status = gate_same_energy(runs, run->source, run->scope, run->rails, err);
+    if (gate_has(runs, run->id))
+        return pj_fail(err, PJ_E_INVALID, "run %.18s is given twice", run->id);
+    pj_status status = gate_same_energy(&runs->energy, &run->energy, err);
     if (status != PJ_OK) return status;
     if (!runs->count) {
-        memcpy(runs->source, run->source, sizeof runs->source);
-        memcpy(runs->scope, run->scope, sizeof runs->scope);
-        memcpy(runs->rails, run->rails, sizeof runs->rails);
+        runs->energy = run->energy;
         memcpy(runs->machine, run->machine, sizeof runs->machine);
     }
     if (runs->count == PJ_GATE_RUNS)
         return pj_fail(err, PJ_E_INVALID, "a baseline has more than %d runs", PJ_GATE_RUNS);
     for (int i = 0; i < PJ_GATE_FIGURES; i++) runs->joules[i][runs->count] = run->joules[i];
+    memcpy(runs->ids[runs->count], run->id, sizeof run->id);
     runs->count++;
     runs->disturbed += run->disturbed;
     return PJ_OK;
@@ -102,9 +112,12 @@ pj_gate_run pj_gate_run_of(const pj_run_info *info)
         .output_tokens = (double)info->output_tokens,
         .total_ms = info->total_ms,
         .disturbed = pj_run_is_disturbed(info)};
-    snprintf(run.source, sizeof run.source, "%s", pj_quality_name(info->quality));
-    snprintf(run.scope, sizeof run.scope, "%s", info->scope ? info->scope : "machine");
-    snprintf(run.rails, sizeof run.rails, "%s", info->total_rails ? info->total_rails : "");
+    pj_gate_energy *e = &run.energy;
+    snprintf(e->source, sizeof e->source, "%s", pj_quality_name(info->quality));
+    snprintf(e->power, sizeof e->power, "%s", info->power_sources ? info->power_sources : "");
+    snprintf(e->scope, sizeof e->scope, "%s", info->scope ? info->scope : "machine");
+    snprintf(e->rails, sizeof e->rails, "%s", info->total_rails ? info->total_rails : "");
+    snprintf(run.id, sizeof run.id, "%s", info->id);
     snprintf(run.machine, sizeof run.machine, "%s", info->machine ? info->machine : "");
     snprintf(run.absence, sizeof run.absence, "%s", pj_absence_name(info->absence));
     return run;
@@ -166,11 +179,13 @@ static pj_status read_summary(const char *text, size_t bytes, pj_gate_run *out, 
                        .output_tokens = pj_gate_number(summary, "output_tokens"),
                        .total_ms = pj_gate_number(summary, "total_duration_ms"),
                        .disturbed = pj_gate_number(summary, "disturbed_share") > 0.1};
-    pj_gate_text(summary, "energy_source", run.source, sizeof run.source);
-    pj_gate_text(summary, "scope", run.scope, sizeof run.scope);
+    pj_gate_text(summary, "id", run.id, sizeof run.id);
+    pj_gate_text(summary, "energy_source", run.energy.source, sizeof run.energy.source);
+    pj_gate_text(summary, "power_sources", run.energy.power, sizeof run.energy.power);
+    pj_gate_text(summary, "scope", run.energy.scope, sizeof run.energy.scope);
     pj_gate_text(summary, "machine", run.machine, sizeof run.machine);
     pj_gate_text(summary, "unavailable_reason", run.absence, sizeof run.absence);
-    join_rails(summary, run.rails, sizeof run.rails);
+    join_rails(summary, run.energy.rails, sizeof run.energy.rails);
     json_decref(summary);
     *out = run;
     return PJ_OK;

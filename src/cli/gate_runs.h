@@ -15,12 +15,18 @@ typedef enum pj_gate_figure {
 
 enum { PJ_GATE_RUNS = 256 };
 
+/* What a run's energy is a quantity of: "measured" or "modelled", by which power sources, the
+ * scope, the rails in the total. "": not known. */
+typedef struct pj_gate_energy {
+    char source[16], power[256], scope[16], rails[256];
+} pj_gate_energy;
+
 typedef struct pj_gate_runs {
     double joules[PJ_GATE_FIGURES][PJ_GATE_RUNS]; /* NAN: unavailable */
     uint32_t count, disturbed;                    /* of stored ones the disturbed are left out */
-    /* of the first run: "measured" or "modelled", the scope, the rails in the total, the machine;
-     * "" as long as there is none */
-    char source[16], scope[16], rails[256], machine[128];
+    pj_gate_energy energy; /* of the first run, and its machine; "" as long as there is none */
+    char machine[128];
+    char ids[PJ_GATE_RUNS][PJ_UUID_BYTES]; /* "": not known */
 } pj_gate_runs;
 
 /* A command, as a text for the shell. `perjoule run` measures itself and is asked for its figures;

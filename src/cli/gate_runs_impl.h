@@ -15,7 +15,8 @@ typedef struct pj_gate_run {
     double prefill_speed, decode_speed;   /* tokens per second */
     double request_ms, output_tokens, total_ms;
     bool disturbed;
-    char source[16], scope[16], rails[256], machine[128];
+    pj_gate_energy energy;
+    char machine[128], id[PJ_UUID_BYTES];
     char absence[32]; /* why there is no energy (pj_absence_name) */
 } pj_gate_run;
 

@@ -68,7 +68,7 @@ double pj_share_parse(const char *text)
 {
     char *end;
     double value = strtod(text, &end);
-    if (end == text || (*end && strcmp(end, "%") != 0)) return NAN;
+    if (end == text || (*end && strcmp(end, "%") != 0) || (!*end && value >= 1)) return NAN;
     return *end ? value / 100 : value;
 }
 

@@ -18,7 +18,7 @@ pj_status pj_input_prompts(const char *path, uint32_t most, char **text, pj_prom
                            uint32_t *count, pj_error *err);
 /* "1,2,3"; separators are commas and white space. */
 pj_status pj_ids_parse(const char *text, int32_t **ids, uint32_t *count, pj_error *err);
-/* "1%" or "0.01": 0.01; NAN: neither. */
+/* "1%" or "0.01": 0.01; NAN: neither, or 1 and more without a %, which looks like a percentage. */
 double pj_share_parse(const char *text);
 /* NAME=VALUE settings as one JSON object: a value that is valid JSON is used as it is (false, 3,
  * [1]), any other becomes a string. *variables is NULL without settings. */

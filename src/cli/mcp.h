@@ -15,7 +15,7 @@ typedef struct pj_mcp {
 void pj_mcp_tools_write(pj_json *json);
 bool pj_mcp_tool_exists(const char *name);
 /* Calls a tool; writes its result as one JSON object. */
-pj_status pj_mcp_tool_call(const pj_mcp *mcp, const char *name, const json_t *arguments,
-                           pj_json *json, pj_error *err);
+pj_status pj_mcp_tool_call(const pj_mcp *mcp, const char *name, json_t *arguments, pj_json *json,
+                           pj_error *err);
 
 #endif

@@ -238,6 +238,7 @@ void pj_mcp_tools_write(pj_json *json)
         pj_json_raw(json, t->properties, strlen(t->properties));
         pj_json_key(json, "required");
         pj_json_raw(json, t->required, strlen(t->required));
+        pj_json_kv_bool(json, "additionalProperties", false);
         pj_json_object_end(json);
         pj_json_kv_object_begin(json, "annotations");
         pj_json_kv_bool(json, "readOnlyHint", true);
@@ -260,16 +261,44 @@ bool pj_mcp_tool_exists(const char *name)
     return find_tool(name) != NULL;
 }
 
+/* A name that is misspelt, or a value of another type, would be ignored silently. */
+static pj_status check_arguments(const struct tool *tool, json_t *arguments, pj_error *err)
+{
+    const char *name;
+    json_t *value, *properties = json_loads(tool->properties, 0, NULL);
+    char known[160] = "";
+    size_t used = 0;
+    pj_status status = PJ_OK;
+    json_object_foreach(properties, name, value) if (used < sizeof known) used +=
+        (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", name);
+    json_object_foreach(arguments, name, value)
+    {
+        const json_t *type = json_object_get(json_object_get(properties, name), "type");
+        if (!type)
+            status = pj_fail(err, PJ_E_INVALID, "%s has no argument %.60s; known: %s", tool->name,
+                             name, known);
+        else if (strcmp(json_string_value(type), "string") == 0 && !json_is_null(value) &&
+                 (!json_is_string(value) ||
+                  strlen(json_string_value(value)) != json_string_length(value)))
+            status = pj_fail(err, PJ_E_INVALID, "%.60s must be a text", name);
+        if (status != PJ_OK) break;
+    }
+    json_decref(properties);
+    return status;
+}
+
 /* Opened for each call, and only for reading: a client may keep the server for days. */
-pj_status pj_mcp_tool_call(const pj_mcp *mcp, const char *name, const json_t *arguments,
-                           pj_json *json, pj_error *err)
+pj_status pj_mcp_tool_call(const pj_mcp *mcp, const char *name, json_t *arguments, pj_json *json,
+                           pj_error *err)
 {
     const struct tool *tool = find_tool(name);
     const pj_store_options options = {.path = mcp->db, .read_only = true};
     pj_store *store = NULL;
+    pj_status status = check_arguments(tool, arguments, err);
+    if (status != PJ_OK) return status;
     if (tool->needs_text && !text_of(arguments, tool->needs_text))
         return pj_fail(err, PJ_E_INVALID, "%s is missing", tool->needs_text);
-    pj_status status = pj_store_open(&options, &store, err);
+    status = pj_store_open(&options, &store, err);
     if (status == PJ_OK) status = tool->call(mcp, store, arguments, json, err);
     pj_store_close(store);
     return status;

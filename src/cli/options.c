@@ -325,6 +325,8 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
     bool only_positional = false;
     int count = 0;
     option_use uses[OPTIONS_MAX] = {NOT_USED};
+    for (const pj_option *o = options; o->name; o++)
+        if (o - options == OPTIONS_MAX) abort(); /* a command with more options than places */
     for (int i = 1; i < argc; i++) {
         char *word = argv[i];
         if (only_positional || word[0] != '-' || word[1] == 0 ||

@@ -397,7 +397,7 @@ static void explain(const run_rows *rows)
     }
     explain_partial(rows);
     if (modelled) pj_print(stdout, "~ modelled, not measured\n");
-    pj_gain_of_rows_print(gain);
+    pj_gain_of_rows_print(stdout, "", gain);
     if (mean)
         pj_print(stdout,
                  "* mean of the request; the others are typical tokens, medians of decode\n");

@@ -238,7 +238,7 @@ static void explain(const pj_run_table *t, table_room room)
                      "tg128: decoding of 128 tokens, energy of the typical one\n");
     if (thinking && room == TABLE_WHOLE)
         pj_print(stdout, "think %%: of the output tokens, those of reasoning\n");
-    pj_gain_of_rows_print(gain);
+    pj_gain_of_rows_print(stdout, "", gain);
     if (modelled) pj_print(stdout, "~ modelled, not measured\n");
     if (mean) pj_print(stdout, "* mean of the tokens: no typical one is known\n");
     if (t->left_out)

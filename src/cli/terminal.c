@@ -355,13 +355,13 @@ void pj_gain_note_print(FILE *out, const char *before, double gain_sd)
                  before, percent.s);
 }
 
-void pj_gain_of_rows_print(double gain_sd)
+void pj_gain_of_rows_print(FILE *out, const char *before, double gain_sd)
 {
     pj_text percent = gain_percent(gain_sd);
     if (*percent.s)
-        pj_print(stdout,
-                 "left out: a sensor's calibration, the same in all of its rows, up to ±%s %%\n",
-                 percent.s);
+        pj_print(out,
+                 "%sleft out: a sensor's calibration, the same in all of its rows, up to ±%s %%\n",
+                 before, percent.s);
 }
 
 pj_text pj_power_text(double mw)

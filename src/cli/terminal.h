@@ -61,7 +61,7 @@ pj_text pj_or_dash(double value, pj_text text);
  * instead of on every row. Nothing if it is below 0.1 %. */
 void pj_gain_note_print(FILE *out, const char *before, double gain_sd);
 /* The same below rows of several sensors: the largest. */
-void pj_gain_of_rows_print(double gain_sd);
+void pj_gain_of_rows_print(FILE *out, const char *before, double gain_sd);
 /* A sparkline for values from 0 to the largest or, if that is more, to `most`; NAN is a blank. */
 void pj_sparkline(const double *values, size_t count, int width, double most, char *text,
                   size_t bytes);

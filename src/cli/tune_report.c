@@ -126,7 +126,7 @@ static void print_sweep_table(const pj_tune *t, FILE *out)
     }
     pj_print(out, "%s; means of %u blocks, %s\n",
              t->tokens ? "energy per token (of prefill: per input token)" : "energy per run",
-             t->block_count, t->runs.source);
+             t->block_count, t->runs.energy.source);
 }
 
 static pj_text ratio_text(const pj_ratio *r)
@@ -229,7 +229,7 @@ void pj_tune_write(const pj_tune *t, pj_json *json)
     pj_json_kv_string(json, "unit", json_unit(t->limit));
     pj_json_kv_double(json, "former", t->limit->now);
     pj_json_kv_uint(json, "blocks", t->block_count);
-    pj_json_kv_string(json, "energy_source", t->runs.source);
+    pj_json_kv_string(json, "energy_source", t->runs.energy.source);
     pj_json_kv_uint(json, "disturbed_runs", t->runs.disturbed);
     pj_json_kv_array_begin(json, "parts");
     for (int part = 0; part < PJ_TUNE_PARTS; part++)

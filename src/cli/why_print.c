@@ -13,18 +13,15 @@ enum { PARTS_SHOWN = 6 };
 /* What one side alone knows, as of two engines, is no difference. */
 static void print_known_alone(const pj_sides *s, uint32_t side)
 {
-    bool any = false;
-    for (uint32_t d = 0; d < s->difference_count; d++) {
+    char names[1024] = "";
+    size_t used = 0;
+    for (uint32_t d = 0; d < s->difference_count && used < sizeof names; d++) {
         const pj_side_difference *of = &s->differences[d];
         if (of->values[1 - side]) continue;
-        pj_print(stdout, "%s%s",
-                 any    ? ", "
-                 : side ? "   known of B alone   "
-                        : "   known of A alone   ",
-                 pj_safe(of->setting).s);
-        any = true;
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                                 of->setting);
     }
-    if (any) putchar('\n');
+    if (used) pj_print(stdout, "   known of %s alone   %s\n", side ? "B" : "A", names);
 }
 
 static void print_sides(const pj_sides *s)
@@ -41,8 +38,8 @@ static void print_sides(const pj_sides *s)
     for (uint32_t d = 0; d < s->difference_count; d++) {
         const pj_side_difference *of = &s->differences[d];
         if (!of->values[0] || !of->values[1]) continue;
-        pj_print(stdout, "   %-18s %s", pj_safe(of->setting).s, pj_safe(of->values[0]).s);
-        pj_print(stdout, " -> %s\n", pj_safe(of->values[1]).s);
+        pj_print(stdout, "   %-18s %s -> %s\n", pj_safe(of->setting).s, pj_safe(of->values[0]).s,
+                 pj_safe(of->values[1]).s);
     }
     print_known_alone(s, 0);
     print_known_alone(s, 1);
@@ -95,15 +92,43 @@ static void print_others(const pj_why *w, uint32_t from)
     }
 }
 
+/* "12.3 mJ (11.9 to 12.7)". */
+static pj_text with_bounds(double mj, pj_bounds bounds)
+{
+    pj_text text = pj_energy_text(mj);
+    if (isfinite(bounds.lo))
+        snprintf(text.s, sizeof text.s, "%s (%s to %s)", pj_energy_text(mj).s,
+                 pj_energy_text(bounds.lo).s, pj_energy_text(bounds.hi).s);
+    return text;
+}
+
 static void print_totals(const pj_why *w, bool is_explained)
 {
-    pj_print(stdout, "%sper output token: A %s, B %s, %+.1f %%%s",
-             pj_style_on(stdout, PJ_STYLE_BOLD), pj_energy_text(w->request_a_mj).s,
-             pj_energy_text(w->request_b_mj).s,
-             100 * (w->request_b_mj - w->request_a_mj) / w->request_a_mj, pj_style_off(stdout));
+    char interval[64] = "", explained[48] = "";
+    double a = w->request_a_mj, b = w->request_b_mj;
+    if (isfinite(w->ratio.lo))
+        snprintf(interval, sizeof interval, " (%+.1f to %+.1f)", 100 * (w->ratio.lo - 1),
+                 100 * (w->ratio.hi - 1));
     if (is_explained)
-        pj_print(stdout, "; explained: %+.1f %%", 100 * w->explained_mj / w->request_a_mj);
-    putchar('\n');
+        snprintf(explained, sizeof explained, "; explained: %+.1f %%", 100 * w->explained_mj / a);
+    pj_print(stdout, "%sper output token: A %s, B %s, %+.1f %%%s%s%s\n",
+             pj_style_on(stdout, PJ_STYLE_BOLD), with_bounds(a, w->request_a).s,
+             with_bounds(b, w->request_b).s, 100 * (b - a) / a, interval, pj_style_off(stdout),
+             explained);
+    double quiet_a = a - w->disturbed_a_mj, quiet_b = b - w->disturbed_b_mj;
+    if (fabs(w->disturbed_b_mj - w->disturbed_a_mj) > 0.01 * a && quiet_a > 0)
+        pj_print(stdout,
+                 "disturbances took %s of A and %s of B: they are in no part; without them "
+                 "%+.1f %%\n",
+                 pj_energy_text(w->disturbed_a_mj).s, pj_energy_text(w->disturbed_b_mj).s,
+                 100 * (quiet_b - quiet_a) / quiet_a);
+}
+
+static bool has_whole(const pj_why *w)
+{
+    for (uint32_t i = 0; i < w->row_count; i++)
+        if (w->rows[i].whole) return true;
+    return false;
 }
 
 void pj_why_print(const pj_explained *e)
@@ -114,19 +139,23 @@ void pj_why_print(const pj_explained *e)
     print_sides(e->sides);
     putchar('\n');
     if (isfinite(difference)) print_totals(w, any);
+    if (*e->unlike)
+        pj_print(stdout,
+                 "the models differ (%s): their parts do other work, so that each phase is "
+                 "compared as a whole\n",
+                 e->unlike);
+    else if (!e->refusal && has_whole(w))
+        pj_print(stdout, "what a side did not record in parts is compared as a whole\n");
     if (e->refusal) pj_print(stdout, "nothing is named: %s\n", pj_safe(e->refusal).s);
     if (!e->refusal && !any)
         pj_print(stdout, "nothing is named: no part differs by 1 %% of A's energy and beyond its "
                          "interval\n");
     for (uint32_t i = 0; any && i < w->common_count; i++) print_common(w, &w->commons[i]);
     for (uint32_t i = 0; any && i < w->named_count; i++) print_finding(w, &w->rows[i]);
-    if (fabs(w->disturbed_b_mj - w->disturbed_a_mj) > 0.01 * w->request_a_mj)
-        pj_print(stdout, "disturbances took %s per token of A and %s of B: they are in no part\n",
-                 pj_energy_text(w->disturbed_a_mj).s, pj_energy_text(w->disturbed_b_mj).s);
     char unplaced[256];
     if (!e->refusal && pj_why_unplaced_text(w, unplaced, sizeof unplaced))
         pj_print(stdout, "%s\n", unplaced);
-    print_others(w, e->refusal ? 0 : w->named_count);
+    if (!e->refusal) print_others(w, w->named_count);
     for (uint32_t i = 0; i < e->sides->conclusion_count; i++)
         if (*e->sides->conclusions[i].text)
             pj_print(stdout, "\n%s\n", pj_safe(e->sides->conclusions[i].text).s);

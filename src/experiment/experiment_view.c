@@ -285,12 +285,14 @@ static pj_status find_fronts(pj_experiment_result *r, pj_error *err)
     double *joules = pj_arena_alloc(&r->arena, 4 * (size_t)r->count, sizeof *joules);
     uint32_t *cells = pj_arena_alloc(&r->arena, 3 * (size_t)r->count, sizeof *cells);
     if (!joules || !cells) return pj_fail_memory(err, "an experiment");
+    bool solved = false; /* of no use: the cheapest of cells that answer nothing */
+    for (uint32_t i = 0; i < r->count; i++) solved |= r->cells[i].score.right > 0;
     double *loss = joules + r->count, *seconds = loss + r->count, *wrong = seconds + r->count;
     for (uint32_t i = 0; i < r->count; i++) {
         bool is_whole = pj_plan_whole_cell(&r->plan, i) == i;
         joules[i] = is_whole && !r->refusal ? joules_of_cell(r, i) : NAN;
         loss[i] = r->cells[i].loss;
-        wrong[i] = 1 - r->cells[i].score.share;
+        wrong[i] = solved ? 1 - r->cells[i].score.share : NAN;
         seconds[i] = 1 / r->cells[i].speed;
     }
     find_front(r, "loss", loss, joules, cells);
@@ -321,6 +323,13 @@ static void describe_answers(pj_experiment_result *r)
     const pj_cell_figures *least = &r->cells[a->least], *best = &r->cells[a->best];
     uint32_t differ = least->against_best.only_a + least->against_best.only_b;
     char tell[64] = "";
+    if (!best->score.right) {
+        snprintf(a->text, sizeof a->text,
+                 "No cell solves any of the %u tasks: they do not tell which energy is well spent.",
+                 a->tasks);
+        a->least = PJ_NO_CELL;
+        return;
+    }
     if (least->score.right == best->score.right && !differ) {
         snprintf(a->text, sizeof a->text,
                  "Least energy with the best answers (%u of %u tasks): %s.", best->score.right,

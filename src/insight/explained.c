@@ -5,6 +5,7 @@
 #include "store/rows.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* More runs of a side say no more about its parts. */
@@ -30,6 +31,46 @@ static pj_status read_side(pj_store *store, const pj_side *from, pj_why_side *to
     return status;
 }
 
+/* What parts of one name have in common only in models that agree in it. */
+static const struct {
+    const char *field, *title;
+} shapes[] = {{"model.layers", "layers"},
+              {"model.hidden_size", "width"},
+              {"model.intermediate_size", "width of MLPs"},
+              {"model.heads", "heads"},
+              {"model.kv_heads", "key-value heads"},
+              {"model.experts", "experts"},
+              {"model.experts_per_token", "experts per token"}};
+
+/* Two runs of models of other shapes; what one of them does not know is no difference. */
+static bool is_other_shape(const pj_run_info *a, const pj_run_info *b, char *text, size_t bytes)
+{
+    char x[32], y[32];
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        if (!pj_run_field(a, shapes[i].field, x, sizeof x) ||
+            !pj_run_field(b, shapes[i].field, y, sizeof y) || strcmp(x, y) == 0)
+            continue;
+        snprintf(text, bytes, "%s %s and %s", shapes[i].title, x, y);
+        return true;
+    }
+    return false;
+}
+
+/* Refuses sides that mix models, and says how those of the two differ. */
+static void compare_models(pj_explained *e)
+{
+    static const char *const mixed[] = {"the runs of A are of several models",
+                                        "the runs of B are of several models"};
+    const pj_side *sides = e->sides->sides;
+    char ignored[sizeof e->unlike];
+    for (int i = 0; i < 2; i++)
+        for (uint32_t k = 1; k < sides[i].run_count && k < MOST_RUNS; k++)
+            if (is_other_shape(sides[i].runs[0], sides[i].runs[k], ignored, sizeof ignored))
+                e->refusal = mixed[i];
+    if (!is_other_shape(sides[0].runs[0], sides[1].runs[0], e->unlike, sizeof e->unlike))
+        e->unlike[0] = 0;
+}
+
 static pj_status explain(pj_store *store, pj_explained *e, pj_error *err)
 {
     pj_why_side *a = NULL, *b = NULL;
@@ -38,11 +79,13 @@ static pj_status explain(pj_store *store, pj_explained *e, pj_error *err)
     if (status == PJ_OK) status = read_side(store, &e->sides->sides[0], a, err);
     if (status == PJ_OK) status = read_side(store, &e->sides->sides[1], b, err);
     if (status == PJ_OK && pj_why_side_runs(a) && pj_why_side_runs(b)) {
-        status = pj_why_find(a, b, &e->why, err);
         e->refusal = pj_sides_refusal(&e->sides->sides[0], &e->sides->sides[1]);
+        compare_models(e);
+        status = pj_why_find(a, b, !e->unlike[0], &e->why, err);
     } else if (status == PJ_OK) {
         e->why.request_a_mj = e->why.request_b_mj = NAN;
         e->why.disturbed_a_mj = e->why.disturbed_b_mj = NAN;
+        e->why.request_a = e->why.request_b = e->why.ratio = (pj_bounds){NAN, NAN};
         e->refusal = pj_why_side_runs(a) ? "no run of B has an energy and output tokens"
                                          : "no run of A has an energy and output tokens";
     }
@@ -121,6 +164,19 @@ static pj_status widen_to_series(pj_store *store, pj_run_list lists[2], pj_error
     return status;
 }
 
+/* A run compared with itself, or counted on both sides, says nothing. */
+static pj_status check_apart(const pj_run_list lists[2], const char *const sides[2], pj_error *err)
+{
+    for (uint32_t i = 0; i < lists[0].count; i++)
+        for (uint32_t k = 0; k < lists[1].count; k++)
+            if (strcmp(lists[0].runs[i].id, lists[1].runs[k].id) == 0)
+                return pj_fail(
+                    err, PJ_E_INVALID, "%.80s and %.80s %s run %.18s", sides[0], sides[1],
+                    lists[0].count + lists[1].count == 2 ? "are the same" : "have in common the",
+                    lists[0].runs[i].id);
+    return PJ_OK;
+}
+
 static pj_status add_side(pj_explained *e, int side, pj_error *err)
 {
     static const char *const names[] = {"A", "B"};
@@ -142,6 +198,7 @@ pj_status pj_explained_runs(pj_store *store, const char *const sides[2], pj_expl
     e->sides = &e->own;
     for (int i = 0; i < 2 && status == PJ_OK; i++)
         status = read_list(store, sides[i], &e->lists[i], err);
+    if (status == PJ_OK) status = check_apart(e->lists, sides, err);
     if (status == PJ_OK) status = widen_to_series(store, e->lists, err);
     for (int i = 0; i < 2 && status == PJ_OK; i++) status = add_side(e, i, err);
     if (status == PJ_OK) status = pj_sides_compute(e->sides, err);

@@ -9,6 +9,7 @@ typedef struct pj_explained {
     pj_sides *sides; /* two, compared as in any comparison */
     pj_why why;
     const char *refusal; /* why their energies are not comparable: nothing is named then. Or NULL */
+    char unlike[160];    /* how their models differ: phases are compared as a whole then; else "" */
     /* one of these owns the sides */
     pj_compared *groups;
     pj_sides own;

@@ -241,6 +241,9 @@ static void add_kept_disturbed(pj_sides *s)
 {
     char names[512] = "";
     uint32_t left = 0, all;
+    bool several = false; /* a single run is what it is */
+    for (uint32_t i = 0; i < s->count; i++)
+        several |= s->sides[i].kept_disturbed && s->sides[i].run_count > 1;
     for (uint32_t i = 0; i < s->count; i++)
         left += s->sides[i].kept_disturbed && !s->sides[i].left_out;
     all = left;
@@ -253,9 +256,11 @@ static void add_kept_disturbed(pj_sides *s)
     }
     if (all)
         add_caveat(s, "disturbed_kept",
-                   "The machine was busy during runs of %s, and too few others remain to leave "
-                   "them out: measure again on an idle machine.",
-                   names);
+                   "The machine was busy during %s of %s%s: measure again on an idle machine.",
+                   several   ? "runs"
+                   : all > 1 ? "the runs"
+                             : "the run",
+                   names, several ? ", and too few others remain to leave them out" : "");
 }
 
 static void add_disturbed_caveats(pj_sides *s)
@@ -269,6 +274,26 @@ static void add_disturbed_caveats(pj_sides *s)
                        side->run_count);
     }
     add_kept_disturbed(s);
+}
+
+/* What a run did until it was interrupted is another share of its work. */
+static void add_status_caveats(pj_sides *s)
+{
+    for (uint32_t i = 0; i < s->count; i++) {
+        const pj_side *side = &s->sides[i];
+        const pj_run_info *first = NULL;
+        uint32_t count = 0;
+        for (uint32_t k = 0; k < side->run_count; k++) {
+            if (side->runs[k]->status == PJ_RUN_COMPLETED) continue;
+            if (!count++) first = side->runs[k];
+        }
+        if (first && side->run_count == 1)
+            add_caveat(s, "not_completed", "The run of %s was %s after %llu tokens.", side->name,
+                       pj_run_status_name(first->status), (unsigned long long)first->output_tokens);
+        else if (first)
+            add_caveat(s, "not_completed", "%u of the %u runs of %s did not complete.", count,
+                       side->run_count, side->name);
+    }
 }
 
 static void add_caveats(pj_sides *s)
@@ -293,6 +318,7 @@ static void add_caveats(pj_sides *s)
                        "Runs of one side loaded the model more often: their first tokens read "
                        "weights that were not cached yet.");
     }
+    add_status_caveats(s);
     add_condition_caveats(s);
     add_disturbed_caveats(s);
 }
@@ -344,6 +370,9 @@ void pj_likeness_add(pj_likeness *l, const pj_run_info *run)
     if (run->quality == PJ_UNAVAILABLE) return;
     if (!l->first) l->first = run;
     l->source |= run->quality != l->first->quality;
+    l->model |= run->quality == PJ_MODELLED && l->first->quality == PJ_MODELLED &&
+                run->power_sources && l->first->power_sources &&
+                strcmp(run->power_sources, l->first->power_sources) != 0;
     l->scope |= !same_scope(run, l->first);
     l->devices |= devices_of(run->total_rails) != devices_of(l->first->total_rails);
 }
@@ -351,6 +380,7 @@ void pj_likeness_add(pj_likeness *l, const pj_run_info *run)
 const char *pj_likeness_refusal(const pj_likeness *l)
 {
     if (l->source) return "one is measured and the other modelled.";
+    if (l->model) return "they are modelled by different power sources.";
     if (l->scope) return "their scopes differ (machine, process or request).";
     if (l->devices) return "their totals are sums over different devices.";
     return NULL;

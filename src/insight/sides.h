@@ -150,7 +150,7 @@ const char *pj_sides_refusal(const pj_side *a, const pj_side *b);
 /* Whether runs are comparable: how others differ from the first with an energy. Zeroed first. */
 typedef struct pj_likeness {
     const pj_run_info *first;
-    bool source, scope, devices;
+    bool source, scope, devices, model; /* model: both modelled, by different sources */
 } pj_likeness;
 
 void pj_likeness_add(pj_likeness *likeness, const pj_run_info *run);

@@ -44,8 +44,13 @@ static bool is_inside(const pj_run_info *run, const pj_run_info *const *runs, ui
 
 static void add_energy(pj_task_session *s, const pj_run_info *run)
 {
-    s->mj += run->total_mj;
-    s->sd_mj += run->total_sd_mj;
+    if (isnan(run->total_mj)) {
+        s->unknown++;
+        s->partial = true;
+        return;
+    }
+    s->mj = pj_add_known(s->mj, run->total_mj);
+    s->sd_mj = pj_add_known(s->sd_mj, run->total_sd_mj);
     s->modelled |= run->quality == PJ_MODELLED;
     s->partial |= run->partial_rails != NULL;
 }
@@ -64,6 +69,8 @@ void pj_task_session_of(const char *id, const pj_run_info *const *runs, uint32_t
     *s = (pj_task_session){.id = id,
                            .runs = count,
                            .begin_ns = count ? INT64_MAX : 0,
+                           .mj = NAN,
+                           .sd_mj = NAN,
                            .tool_calls = NAN,
                            .thinking_tokens = NAN};
     bool programs = false; /* without them none is inside another */
@@ -176,6 +183,7 @@ void pj_task_session_write_members(const pj_task_session *s, const char *by, pj_
     pj_json_kv_string(json, by, s->id);
     pj_json_kv_uint(json, "runs", s->runs);
     pj_json_kv_uint(json, "runs_inside_others", s->inside);
+    pj_json_kv_uint(json, "runs_without_energy", s->unknown);
     pj_clock_format_iso(s->begin_ns, text);
     pj_json_kv_string(json, "begin", text);
     pj_clock_format_iso(s->end_ns, text);

@@ -19,7 +19,8 @@ typedef struct pj_task_session {
     uint32_t inside; /* of those inside a program's run, whose energy is in that one already */
     int64_t begin_ns, end_ns; /* wall time of the first begin and of the last end */
     uint64_t input_tokens, output_tokens;
-    double mj, sd_mj; /* NAN: the energy of a run is unknown; errors are added up as if common */
+    double mj, sd_mj; /* NAN: that of no run is known; errors are added up as if common */
+    uint32_t unknown; /* runs without an energy, which are not in it: the session's is partial */
     bool modelled, partial;
     double tool_calls;      /* NAN: of no run known */
     uint32_t calling_runs;  /* whose answers call tools */

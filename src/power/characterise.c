@@ -35,9 +35,11 @@ enum { SLOW_CHANGES = 4 };
 static const int64_t STILL_NS = PJ_NS_PER_S;
 /* Counter and power are compared over no less. */
 static const int64_t COMPARED_NS = 300 * PJ_NS_PER_MS;
+static const double VAGUE_MOST = 0.02;                  /* of that time may be another tick's */
 static const int64_t LOG_EVERY_NS = 200 * PJ_NS_PER_MS; /* a log misses nothing in between */
 /* For how long it is believed that a counter stands still, and that its ticks are on no grid. */
 static const int64_t STILL_BELIEVED_S = 24 * 3600, NO_GRID_BELIEVED_S = 3600;
+enum { COST_FAR_OFF = 20 }; /* reads that take so many times as long as was kept */
 static const int64_t GLANCE_NS = 20 * PJ_NS_PER_MS; /* at a counter that stood still */
 
 /* ---- measuring ---- */
@@ -181,7 +183,7 @@ static double watched_mj(const watch *power, int64_t begin_ns, int64_t end_ns)
 }
 
 /* Relative difference of both over the ticks of the counter that the power covers; NAN: too few of
- * them, or the power is a mean over too long a time. */
+ * them, or seen too vaguely on a busy machine, or the power is a mean over too long a time. */
 static double watched_difference(const pj_rail *counter, const watch *c, const pj_rail *power,
                                  const watch *p)
 {
@@ -191,7 +193,9 @@ static double watched_difference(const pj_rail *counter, const watch *c, const p
     while (last > first && change_ns(c, last) > p->power_ns[p->powers - 1]) last--;
     int64_t begin = change_ns(c, first), end = change_ns(c, last);
     bool is_slow = power->kind == PJ_RAIL_AVERAGE && power->window_ns > (end - begin) / 4;
-    if (is_slow || end - begin < COMPARED_NS) return NAN;
+    int64_t vague = (c->to_ns[first] - c->from_ns[first] + c->to_ns[last] - c->from_ns[last]) / 2;
+    bool is_vague = (double)vague > VAGUE_MOST * (double)(end - begin);
+    if (is_slow || is_vague || end - begin < COMPARED_NS) return NAN;
     double mj = watched_mj(p, begin, end);
     return fabs(pj_counter_step(counter, c->values[first], c->values[last]) * 1e-3 - mj) / mj;
 }
@@ -478,9 +482,37 @@ pj_status pj_characterise(pj_power_sampler *sampler, pj_error *err)
     return status;
 }
 
+/* What is kept was found wrong: it is measured again next time. */
+static void cache_forget(const pj_power_sampler *s)
+{
+    char path[1100], key[17];
+    json_t *all = cache_path(s, path, sizeof path) ? cache_load(path) : NULL;
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        cache_key(s, &s->rails[i], key);
+        json_object_del(all, key);
+    }
+    char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    if (text) pj_file_write(path, text, strlen(text), NULL);
+    free(text);
+    json_decref(all);
+}
+
+static bool is_refuted(const pj_power_sampler *s, uint32_t rail)
+{
+    const pj_poll *p = &s->polls[rail];
+    int64_t kept_ns = s->contacts[rail].cost_ns;
+    bool is_dearer = pj_cost_is_high(p->rail, p->cost_ns) && !pj_cost_is_high(p->rail, kept_ns);
+    return p->is_refuted || (kept_ns > 0 && is_dearer && p->cost_ns / COST_FAR_OFF > kept_ns);
+}
+
 /* The value of a counter that stands still is not at hand: what is cached of it stays. */
 void pj_characterise_keep(const pj_power_sampler *s)
 {
+    for (uint32_t i = 0; i < s->rail_count; i++)
+        if (is_refuted(s, i)) {
+            cache_forget(s);
+            return;
+        }
     traits t[PJ_MAX_RAILS];
     bool learnt = false, complete = !s->dead;
     for (uint32_t i = 0; i < s->rail_count; i++) {

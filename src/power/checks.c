@@ -104,8 +104,8 @@ static double difference_sd_mj(const check_input *l, uint32_t counter, uint32_t 
     double seconds = (double)(l->end_ns - l->begin_ns) * 1e-9;
     pj_curve_query(l->curves[counter], l->begin_ns, l->end_ns, &x);
     pj_curve_query(l->curves[power], l->begin_ns, l->end_ns, &y);
-    double curves_mj =
-        hypot(hypot(x.random_sd_mj, y.random_sd_mj), hypot(x.bias_sd_mj, y.bias_sd_mj));
+    double random_mj = sqrt(x.random_sd_mj * x.random_sd_mj - x.doubt_sd_mj * x.doubt_sd_mj);
+    double curves_mj = hypot(hypot(random_mj, y.random_sd_mj), hypot(x.bias_sd_mj, y.bias_sd_mj));
     return fmax(hypot(curves_mj, sampling_sd_mw(l, power) * seconds), LEAST_SD_MW * seconds);
 }
 
@@ -177,7 +177,8 @@ static void check_duplicate(check_input *l, uint32_t a, uint32_t b)
 
 enum { EARLIER_STILLS = 4, GRID = 512, LEAST_POINTS = 16 };
 static const int64_t STILL_COUNTER_NS = PJ_NS_PER_S / 10, STILL_POWER_NS = 2 * PJ_NS_PER_S;
-static const double LEAST_EXCESS = 0.005; /* less is not worth a warning */
+static const double LEAST_EXCESS = 0.005;  /* less is not worth a warning */
+static const double LEAST_STANDING = 0.05; /* of an interval */
 
 /* Since when the counter has stood still at the end of the interval. */
 static int64_t counter_stopped_ns(const check_input *l, uint32_t rail)
@@ -214,11 +215,18 @@ static void check_stopped_counter(check_input *l, uint32_t rail)
         r->name, (double)still_ns * 1e-9, mw * 1e-3);
 }
 
-/* A counter's energy while it stands is that of its log: 0 J is what both say. */
-static bool is_logged(const check_input *l, uint32_t rail)
+/* Also of an interval too short for the other checks. */
+static void check_standing(check_input *l, uint32_t rail)
 {
     int log = pj_rail_log_of(l->rails, l->count, rail);
-    return log >= 0 && !isnan(energy_mj(l, (uint32_t)log));
+    int64_t ns = log >= 0 && l->curves[rail]
+                     ? pj_curve_stands_ns(l->curves[rail], l->begin_ns, l->end_ns)
+                     : 0;
+    if (ns < LEAST_STANDING * (double)(l->end_ns - l->begin_ns)) return;
+    checks_report(l, "counter_still", rail, NAN,
+                  "The energy counter of %s stood still for %.3g s beside a power that its log "
+                  "shows: that time has the energy of the log.",
+                  l->rails[rail].name, (double)ns * 1e-9);
 }
 
 static void check_still(check_input *l, uint32_t rail)
@@ -226,7 +234,8 @@ static void check_still(check_input *l, uint32_t rail)
     const pj_rail *r = &l->rails[rail];
     if (r->kind != PJ_RAIL_COUNTER || !pj_rail_in_column(l->rails, l->count, rail, PJ_RAIL_TOTAL))
         return;
-    if (is_logged(l, rail)) return;
+    /* what it counts while it stands is its log's: 0 J is what both say */
+    if (pj_rail_log_of(l->rails, l->count, rail) >= 0) return;
     double mj = energy_mj(l, rail);
     if (mj > 0) check_stopped_counter(l, rail);
     if (mj != 0) return;
@@ -281,7 +290,8 @@ uint32_t pj_rails_check(const pj_rail *rails, uint32_t count, const pj_curve *co
                         int64_t begin_ns, int64_t end_ns, pj_finding findings[PJ_FINDINGS_MAX])
 {
     check_input l = {rails, count, curves, begin_ns, end_ns, findings, 0};
-    if (end_ns - begin_ns < LEAST_NS) return 0;
+    for (uint32_t i = 0; i < count; i++) check_standing(&l, i);
+    if (end_ns - begin_ns < LEAST_NS) return l.found;
     for (uint32_t i = 0; i < count; i++) {
         check_children(&l, i);
         check_still(&l, i);

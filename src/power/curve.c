@@ -27,8 +27,14 @@ static const double UNKNOWN_SEEN = 0.25;
 static const double LOG_COVERS = 0.8;
 /* Up to this share of a step may be taken away from where the power changed. */
 static const double LOG_REST = 0.05;
+/* A log agrees with its counter to this share of a step, and of what its values change by. */
+static const double LOG_AGREES = 0.03, LOG_EDGES = 0.5;
+/* That they agree counts as much as so many steps that were seen. */
+static const double LOG_PRIOR = 10;
 /* Relative 1 sigma of energy that only the log has seen. */
 static const double STANDING_SD = 0.05;
+/* Of its steps a counter would have counted this many, had it not stood still. */
+static const double STANDS_STEPS = 4;
 /* Half width of the uncertainty of where the part of a value begins and ends. */
 static const float LOG_EDGE_NS = PJ_NS_PER_MS;
 /* Half of what single ticks of a grid deviate from it. */
@@ -136,6 +142,8 @@ static pj_status curve_add_part(pj_curve *c, const piece *given, pj_error *err)
         p->energy_before = before->energy_before + before->energy_mj;
         p->fill_var_before =
             before->fill_var_before + (double)before->fill_sd * (double)before->fill_sd;
+        p->doubt_var_before =
+            before->doubt_var_before + (double)before->doubt_sd * (double)before->doubt_sd;
         p->fill_sd_sum_before = before->fill_sd_sum_before + (double)before->fill_sd;
         p->known_before_ns = before->known_before_ns + (double)before->seen * length;
         p->covered_before_ns = before->covered_before_ns + before->end_ns - before->begin_ns;
@@ -270,6 +278,17 @@ static bool log_look(const pj_curve *log, const piece *p, log_view *v)
     return (double)covered >= LOG_COVERS * (double)(p->end_ns - p->begin_ns);
 }
 
+/* A log shows what a counter counts, apart from where the power changes: the rest is what one of
+ * both does not see, as a counter whose sensor sees a part of the time. */
+static double curve_doubt_mj(const pj_curve *c, const piece *p, const log_view *v)
+{
+    double usual = LOG_PRIOR * v->energy_mj;
+    double gain = (c->log_counted_mj + usual) / (c->log_seen_mj + usual);
+    double off = p->energy_mj - gain * v->energy_mj, edges = LOG_EDGES * sqrt(v->swing_sum);
+    double square = off * off - edges * edges - pow(LOG_AGREES * p->energy_mj, 2);
+    return square > 0 ? sqrt(square) : 0;
+}
+
 /* The ratio of the counter to the log so far. */
 static double curve_log_gain(pj_curve *c, double counted_mj, double logged_mj)
 {
@@ -308,8 +327,9 @@ static pj_status curve_add_logged(pj_curve *c, const piece *whole, const log_vie
         p.energy_mj =
             is_last ? whole->energy_mj - done_mj : fmin(fmax(mj, 0), whole->energy_mj - done_mj);
         p.swing_mj = (float)(gain * swing_mj);
-        p.fill_sd = whole->fill_sd *
-                    (float)sqrt((double)(to - from) / (double)(whole->end_ns - whole->begin_ns));
+        float part = (float)sqrt((double)(to - from) / (double)(whole->end_ns - whole->begin_ns));
+        p.fill_sd = whole->fill_sd * part;
+        p.doubt_sd = whole->doubt_sd * part;
         p.begin_edge_ns = from == whole->begin_ns ? whole->begin_edge_ns : LOG_EDGE_NS;
         p.edge_ns = is_last ? whole->edge_ns : LOG_EDGE_NS;
         p.before = (float)(done_mj / whole->energy_mj);
@@ -337,6 +357,7 @@ static pj_status curve_add_counted(pj_curve *c, const piece *given, pj_error *er
     curve_set_tick_sd(c, &p, piece_mw(&p), piece_mw(&p));
     log_view v;
     bool is_logged = c->log && p.energy_mj > 0 && log_look(c->log, &p, &v) && v.energy_mj > 0;
+    if (is_logged) p.doubt_sd = (float)curve_doubt_mj(c, &p, &v);
     return is_logged ? curve_add_logged(c, &p, &v, err) : curve_add_part(c, &p, err);
 }
 
@@ -356,6 +377,57 @@ static void curve_date_arming(pj_curve *c, const pj_reading *r, int64_t tick)
     c->last_edge_ns = (double)r->fresh_error_ns;
 }
 
+/* What the log has of the time since the counter's last tick. */
+static bool curve_look_since(const pj_curve *c, int64_t until_ns, piece *p, log_view *v)
+{
+    *p = (piece){.begin_ns = c->last_tick_ns,
+                 .end_ns = until_ns,
+                 .begin_edge_ns = (float)c->last_edge_ns,
+                 .edge_ns = LOG_EDGE_NS,
+                 .seen = 1,
+                 .until = 1};
+    return c->log && c->log->window_count > 0 && until_ns > p->begin_ns && log_look(c->log, p, v);
+}
+
+/* Lends the energy of the log for a time in which the counter stood still: it is taken off what
+ * the counter counts when it moves again. */
+static pj_status curve_lend(pj_curve *c, piece *p, const log_view *v, pj_error *err)
+{
+    double gain = c->log_seen_mj > 0 ? c->log_counted_mj / c->log_seen_mj : 1;
+    p->tick = ++c->ticks;
+    p->energy_mj = gain * v->energy_mj;
+    p->swing_mj = (float)p->energy_mj;
+    p->fill_sd = (float)(STANDING_SD * p->energy_mj);
+    curve_set_tick_sd(c, p, piece_mw(p), piece_mw(p));
+    if (c->lent_mj <= 0) c->lent_from_ns = p->begin_ns;
+    c->lent_mj += p->energy_mj;
+    c->last_tick_ns = p->end_ns;
+    c->last_edge_ns = (double)p->edge_ns;
+    return v->energy_mj > 0 ? curve_add_logged(c, p, v, err) : curve_add_part(c, p, err);
+}
+
+/* A counter that has not moved for several periods: up to the read the log has the energy. */
+static pj_status add_standing(pj_curve *c, const pj_reading *r, pj_error *err)
+{
+    if (!c->log || c->log->window_count == 0 || !c->armed) return PJ_OK;
+    int64_t until = r->before_ns - c->rail.delay_ns - c->period_ns;
+    int64_t logged = c->log->windows[c->log->window_count - 1].end_ns;
+    piece p;
+    log_view v;
+    if (until > logged) until = logged;
+    if (until - c->last_tick_ns < MAX_FILL_PERIODS * c->period_ns ||
+        !curve_look_since(c, until, &p, &v))
+        return PJ_OK;
+    return curve_lend(c, &p, &v, err);
+}
+
+/* Whether a tick at which nothing was counted contradicts the log: a counter that stands still. */
+static bool curve_stands(const pj_curve *c, double step_uj, int64_t tick, piece *p, log_view *v)
+{
+    return step_uj == 0 && curve_look_since(c, tick, p, v) &&
+           v->energy_mj > STANDS_STEPS * c->rail.resolution * 1e-3;
+}
+
 static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
 {
     int64_t tick = tick_of(c, r);
@@ -364,6 +436,12 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
     if (c->armed && r->status == PJ_READING_OK)
         step = pj_counter_step(&c->rail, c->last_value, r->value);
     if (!isnan(step) && c->just_armed) curve_date_arming(c, r, tick);
+    piece p;
+    log_view v;
+    if (curve_stands(c, step, tick, &p, &v)) {
+        c->just_armed = false;
+        return curve_lend(c, &p, &v, err);
+    }
     pj_status status = PJ_OK;
     double left_mj = step * 1e-3 / c->gain - c->lent_mj;
     c->lent_mj = 0;
@@ -384,34 +462,11 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
     return status;
 }
 
-/* A counter that has not moved for several periods: up to the read the log has the energy, which is
- * taken off what the counter counts when it moves again. */
-static pj_status add_standing(pj_curve *c, const pj_reading *r, pj_error *err)
+int64_t pj_curve_stands_ns(const pj_curve *curve, int64_t begin_ns, int64_t end_ns)
 {
-    if (!c->log || c->log->window_count == 0 || !c->armed) return PJ_OK;
-    int64_t until = r->before_ns - c->rail.delay_ns - c->period_ns;
-    int64_t logged = c->log->windows[c->log->window_count - 1].end_ns;
-    if (until > logged) until = logged;
-    piece p = {.begin_ns = c->last_tick_ns,
-               .end_ns = until,
-               .begin_edge_ns = (float)c->last_edge_ns,
-               .edge_ns = LOG_EDGE_NS,
-               .seen = 1,
-               .until = 1,
-               .tick = c->ticks + 1};
-    log_view v;
-    if (until - p.begin_ns < MAX_FILL_PERIODS * c->period_ns || !log_look(c->log, &p, &v))
-        return PJ_OK;
-    double gain = c->log_seen_mj > 0 ? c->log_counted_mj / c->log_seen_mj : 1;
-    p.energy_mj = gain * v.energy_mj;
-    p.swing_mj = (float)p.energy_mj;
-    p.fill_sd = (float)(STANDING_SD * p.energy_mj);
-    curve_set_tick_sd(c, &p, piece_mw(&p), piece_mw(&p));
-    c->ticks++;
-    c->lent_mj += p.energy_mj;
-    c->last_tick_ns = until;
-    c->last_edge_ns = LOG_EDGE_NS;
-    return v.energy_mj > 0 ? curve_add_logged(c, &p, &v, err) : curve_add_part(c, &p, err);
+    if (!(curve->lent_mj > 0)) return 0;
+    if (begin_ns < curve->lent_from_ns) begin_ns = curve->lent_from_ns;
+    return end_ns > begin_ns ? end_ns - begin_ns : 0;
 }
 
 static void learn_spread(pj_curve *c, double mw)

@@ -33,6 +33,9 @@ void pj_curve_free(pj_curve *curve); /* NULL is allowed */
 /* Energy between two ticks is distributed as the device's log has it, a curve that outlives this
  * one. Readings of the log have to be added before those of the counter that they explain. */
 void pj_curve_follow(pj_curve *curve, const pj_curve *log);
+/* For how much of the interval a counter has stood still so far that has not moved since, and the
+ * energy is its log's. */
+int64_t pj_curve_stands_ns(const pj_curve *curve, int64_t begin_ns, int64_t end_ns);
 /* Makes the counters among a set of curves, one per rail, follow their logs. */
 void pj_curves_link(pj_curve *const *curves, const pj_rail *rails, uint32_t count);
 /* Adds a reading of this rail (its index is ignored). Fails only with PJ_E_NO_MEMORY. */
@@ -72,6 +75,7 @@ typedef struct pj_curve_energy {
     double known_share;  /* share of the interval's time observed by readings, 0..1 */
     double unseen_sd_mj; /* in random_sd_mj: of a load as fast as a sensor that sees a part of each
                             period. Who knows when the load switched can do without it */
+    double doubt_sd_mj;  /* in random_sd_mj: counted, but not shown by the log */
 } pj_curve_energy;
 
 void pj_curve_query(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,

@@ -12,11 +12,13 @@ typedef struct piece {
     double energy_mj;
     double energy_before;         /* prefix sums: over all earlier pieces */
     double fill_var_before;       /* mJ^2 */
+    double doubt_var_before;      /* mJ^2 */
     double fill_sd_sum_before;    /* mJ, for the part that does not average out */
     double known_before_ns;       /* time seen by readings */
     int64_t covered_before_ns;    /* time seen or filled */
     float begin_edge_ns, edge_ns; /* half widths of the uncertainty of begin_ns and end_ns */
     float fill_sd;                /* mJ, of the energy in the time that no reading saw */
+    float doubt_sd;               /* mJ, of what was counted and its log does not show */
     float seen;                   /* share of the time that a reading saw; 0: filled in */
     float swing_mj;               /* energy that may be anywhere inside the piece */
     /* Of a piece between two ticks whose energy a log distributes: which one, the fractions of its
@@ -52,7 +54,8 @@ struct pj_curve {
     const pj_curve *read_from;          /* has the readings of a curve that was resolved */
     const pj_curve *log;                /* distributes a counter's steps; NULL: none */
     double log_counted_mj, log_seen_mj; /* of the time that it has distributed */
-    double lent_mj; /* of the log, while the counter stands: to be taken off its next step */
+    double lent_mj;       /* of the log, while the counter stands: to be taken off its next step */
+    int64_t lent_from_ns; /* since when */
     /* The steps of a counter, as readings of power: what its sensor saw in part of each period;
      * `rail` is then that power. */
     bool of_steps, has_count;
@@ -63,7 +66,7 @@ struct pj_curve {
 /* Prefix sums of a curve at one instant. */
 typedef struct curve_sums {
     int64_t at_ns;
-    double energy_mj, fill_var, fill_sd_sum;
+    double energy_mj, fill_var, doubt_var, fill_sd_sum;
     double covered_ns; /* by pieces, observed or filled */
     double known_ns;   /* seen by readings */
     double mw;         /* of the piece */
@@ -82,6 +85,8 @@ typedef struct curve_spread {
 curve_spread pj_curve_spread_at(const pj_curve *c, int64_t at_ns);
 /* By how much a switching load of this mean power changes it. */
 double pj_curve_swing_mw(const curve_spread *s, double mw);
+/* The swing of a load that switches within single values of a log, 0 where it shows none. */
+double pj_curve_log_swing_mw(const pj_curve *log, int64_t at_ns, double mw);
 
 /* What is random in the energy between two instants, in mJ^2, and what is not, in mJ: for readings
  * that are right. Their resolution and gain are not in it (curve_variance.c). Unseen: what is

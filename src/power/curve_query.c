@@ -43,6 +43,7 @@ static curve_sums sums_until(const pj_curve *c, int64_t at_ns)
     s.beyond_mj = s.mw * beyond * 1e-9;
     s.energy_mj = p->energy_before + s.part * p->energy_mj + s.beyond_mj;
     s.fill_var = p->fill_var_before + s.part * (double)p->fill_sd * (double)p->fill_sd;
+    s.doubt_var = p->doubt_var_before + s.part * (double)p->doubt_sd * (double)p->doubt_sd;
     s.fill_sd_sum = p->fill_sd_sum_before + s.part * (double)p->fill_sd;
     s.known_ns = p->known_before_ns + (double)p->seen * s.part * length;
     s.covered_ns = (double)p->covered_before_ns + s.part * length + beyond;
@@ -68,7 +69,7 @@ static double energy_between(const curve_sums *a, const curve_sums *b, double le
 void pj_curve_query(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
                     pj_curve_energy *energy)
 {
-    *energy = (pj_curve_energy){NAN, NAN, NAN, NAN, NAN, 0, NAN};
+    *energy = (pj_curve_energy){NAN, NAN, NAN, NAN, NAN, 0, NAN, NAN};
     if (end_ns <= begin_ns || curve->count == 0) return;
     curve_sums a = sums_until(curve, begin_ns), b = sums_until(curve, end_ns);
     double length = (double)(end_ns - begin_ns);
@@ -77,11 +78,13 @@ void pj_curve_query(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
     if (isnan(mj)) return;
     double step = resolution_mj(curve, length), filled_mj = mj - (b.energy_mj - a.energy_mj);
     double unseen = pj_curve_unseen_variance(curve, &a, &b);
-    double random = pj_curve_variance(curve, &a, &b) + unseen + step * step / 6;
+    double doubt = b.doubt_var - a.doubt_var;
+    double random = pj_curve_variance(curve, &a, &b) + unseen + doubt + step * step / 6;
     double bias = pj_curve_bias_mj(curve, &a, &b) + filled_mj;
     energy->energy_mj = mj;
     energy->random_sd_mj = sqrt(random);
     energy->unseen_sd_mj = sqrt(unseen);
+    energy->doubt_sd_mj = sqrt(doubt);
     energy->bias_sd_mj = bias;
     energy->gain_sd_mj =
         hypot(curve_gain_sd(curve) * mj, pj_rail_offset_sd_mw(&curve->rail) * length * 1e-9);

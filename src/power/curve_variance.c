@@ -68,10 +68,14 @@ static double piece_s(const piece *p)
 /* ---- inside a piece ---- */
 
 /* A part of a value of a log, between two ticks. */
-static double logged_variance(const piece *p, double mixed)
+static double logged_variance(const pj_curve *c, const edge *e, double mixed)
 {
+    const piece *p = e->p;
     double noise = LOG_NOISE * p->energy_mj, swing = (double)p->swing_mj;
-    return swing * swing * (mixed * mixed + LOG_SMEAR) / 3 + noise * noise;
+    /* a load that switches within the value, of which that has seen more or less than its part */
+    double hidden = pj_curve_log_swing_mw(c->log, e->at->at_ns, piece_mw(p)) * piece_s(p);
+    return swing * swing * (mixed * mixed + LOG_SMEAR) / 3 + noise * noise +
+           hidden * hidden * (mixed / 2 + LOG_SMEAR);
 }
 
 /* Of the energy in a part of the piece, because its distribution inside is unknown. */
@@ -79,7 +83,7 @@ static double spread_variance(const pj_curve *c, const edge *e, double part)
 {
     const piece *p = e->p;
     double seconds = piece_s(p), mixed = part * (1 - part), switching = e->spread.switching;
-    if (p->before > 0 || p->until < 1) return logged_variance(p, mixed);
+    if (p->before > 0 || p->until < 1) return logged_variance(c, e, mixed);
     /* nothing tells what happened in several periods that were counted as one */
     if (c->rail.kind == PJ_RAIL_COUNTER && seconds * 2e9 > 3 * (double)c->period_ns) switching = 1;
     double swing_mj = pj_curve_swing_mw(&e->spread, piece_mw(p)) * seconds;

@@ -173,12 +173,14 @@ static bool arm(pj_filter *f, pj_reading *r, bool was_reset)
 }
 
 /* Whether an unchanged value means that the sensor has stopped. A part that can be switched off
- * stays at zero watts; a coarse resolution hides small changes. */
+ * stays at zero watts, one that counts in no total may as well be steady; a coarse resolution hides
+ * small changes. */
 static bool may_freeze(const pj_filter *f)
 {
     const pj_rail *rail = f->rail;
-    if (rail->scope == PJ_SCOPE_DOMAIN && (rail->kind == PJ_RAIL_COUNTER || f->value == 0))
-        return false;
+    bool may_rest =
+        rail->kind == PJ_RAIL_COUNTER || rail->rail_class == PJ_RAIL_PLATFORM || f->value == 0;
+    if (rail->scope == PJ_SCOPE_DOMAIN && may_rest) return false;
     return rail->kind == PJ_RAIL_COUNTER || rail->resolution < COARSE * fabs(f->value);
 }
 

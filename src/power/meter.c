@@ -16,6 +16,7 @@
 static const int64_t POLL_MIN_NS = PJ_NS_PER_MS;
 static const int64_t POLL_MAX_NS = 10 * PJ_NS_PER_MS;
 static const int64_t POLL_LONG_NS = 25 * PJ_NS_PER_MS; /* of averages over many periods */
+static const int64_t POLL_RARE_NS = 50 * PJ_NS_PER_MS;
 enum { LONG_AVERAGE_PERIODS = 8 };
 static const double MAX_DISAGREEMENT = 0.05;
 
@@ -89,6 +90,36 @@ static void note_still(pj_meter *m, const pj_rail *rail)
     snprintf(m->still + used, sizeof m->still - used, "%s%s", used ? ", " : "", rail->name);
 }
 
+/* What else reads the power that a counter counts: the log of its device, or a field. Or -1. */
+static int stand_in_of(const pj_power_sampler *s, uint32_t counter)
+{
+    const pj_rail *c = &s->rails[counter];
+    int found = pj_rail_log_of(s->rails, s->rail_count, counter);
+    for (uint32_t i = 0; found < 0 && i < s->rail_count; i++)
+        if (s->rails[i].parent == (int)counter && s->rails[i].kind != PJ_RAIL_COUNTER &&
+            s->rails[i].scope == c->scope && strcmp(s->rails[i].device, c->device) == 0)
+            found = (int)i;
+    return found;
+}
+
+/* It takes the place of a counter that stands still. */
+static void replace_dead_counters(pj_power_sampler *s)
+{
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        int other = s->dead >> i & 1 ? stand_in_of(s, i) : -1;
+        if (other < 0) continue;
+        pj_rail *dead = &s->rails[i], *rail = &s->rails[other];
+        rail->rail_class = dead->rail_class;
+        rail->parent = dead->parent;
+        memcpy(rail->name, dead->name, sizeof rail->name);
+        for (uint32_t k = 0; k < s->rail_count; k++)
+            if (k != (uint32_t)other && s->rails[k].parent == (int)i) s->rails[k].parent = other;
+        size_t used = strlen(dead->name);
+        snprintf(dead->name + used, sizeof dead->name - used, "-counter");
+        s->renamed |= 1ull << i | 1ull << other;
+    }
+}
+
 static void merge_rails(pj_meter *m, pj_power_sampler *s)
 {
     for (uint32_t i = 0; i < s->rail_count; i++) {
@@ -140,12 +171,14 @@ static bool any_kept(const pj_power_sampler *s)
 /* ---- opening ---- */
 
 /* Ten polls per update period for slow sensors: updates are then located to a twentieth of it. A
- * long average need not be placed so well. */
+ * long average need not be placed so well, least of all one that counts in no total. */
 static int64_t rail_poll_interval(const pj_rail *rail)
 {
     bool is_long =
         rail->kind == PJ_RAIL_AVERAGE && rail->window_ns >= LONG_AVERAGE_PERIODS * rail->period_ns;
     if (rail->period_ns <= 0) return POLL_MAX_NS;
+    if (is_long && rail->rail_class == PJ_RAIL_PLATFORM && !rail->twin_class)
+        return rail->period_ns / 2 < POLL_RARE_NS ? rail->period_ns / 2 : POLL_RARE_NS;
     if (is_long) return rail->period_ns / 4 < POLL_LONG_NS ? rail->period_ns / 4 : POLL_LONG_NS;
     return rail->period_ns / 10 < POLL_MAX_NS ? rail->period_ns / 10 : POLL_MAX_NS;
 }
@@ -280,6 +313,7 @@ static pj_status meter_open_source(pj_meter *m, const pj_power_choice *choice,
     }
     status = characterise(m, s, err);
     if (status != PJ_OK) goto fail;
+    replace_dead_counters(s);
     merge_rails(m, s);
     if (!any_kept(s)) {
         if (s->dead)

@@ -44,6 +44,7 @@ static void last_readings(const look *l, void *state, pj_reading *last)
 
 static double power_between(const pj_rail *rail, const pj_reading *a, const pj_reading *b)
 {
+    if (rail->kind != PJ_RAIL_COUNTER && b->status != PJ_READING_OK) b = a;
     if (b->status != PJ_READING_OK) return NAN;
     if (rail->kind != PJ_RAIL_COUNTER) return b->value;
     double ns = (double)(b->after_ns - a->after_ns), uj = b->value - a->value;
@@ -102,7 +103,7 @@ static void now_add(pj_power_now *now, const look *l)
         pj_rail *rail = &now->rails[now->count];
         *rail = l->rails[i];
         if (rail->parent >= 0) rail->parent += (int)first;
-        now->modelled |= pj_rail_is_model(rail);
+        now->modelled |= rail->quality == PJ_MODELLED;
         now->mw[now->count++] = l->mw[i];
     }
 }
@@ -123,7 +124,10 @@ static void now_wait(uint32_t count, int64_t until_ns)
 pj_status pj_power_now_read(const pj_power_env *env, const char *list, int64_t within_ns,
                             pj_power_now *now, pj_error *err)
 {
-    enum { LEFT_OUT = PJ_SOURCE_REMOTE | PJ_SOURCE_STREAM | PJ_SOURCE_ONCE | PJ_SOURCE_MODEL };
+    enum {
+        NEVER = PJ_SOURCE_REMOTE | PJ_SOURCE_ONCE,
+        BY_NAME = PJ_SOURCE_STREAM | PJ_SOURCE_MODEL | PJ_SOURCE_BY_NAME
+    };
     static pj_power_list chosen;
     int64_t until_ns = pj_clock_ns() + within_ns;
     uint32_t count = 0;
@@ -134,8 +138,12 @@ pj_status pj_power_now_read(const pj_power_env *env, const char *list, int64_t w
     for (uint32_t i = 0; i < chosen.count; i++) {
         const pj_power_choice *c = &chosen.choices[i];
         pthread_t thread;
-        if (c->source->flags & LEFT_OUT) continue;
-        if ((c->source->flags & PJ_SOURCE_BY_NAME) && !c->by_name) continue;
+        if (list && (c->source->flags & NEVER))
+            return pj_fail(err, PJ_E_INVALID,
+                           "--power %s: only sensors of this machine can be read for a moment",
+                           c->source->name);
+        if ((c->source->flags & NEVER) || ((c->source->flags & BY_NAME) && !(list && c->by_name)))
+            continue;
         look *l = &looks[count];
         *l = (look){.source = c->source, .env = env, .argument = c->argument};
         if (pj_thread_start(&thread, "pj-now", look_thread, l, NULL) != PJ_OK) continue;

@@ -15,8 +15,9 @@ typedef struct pj_power_now {
                       up */
 } pj_power_now;
 
-/* Reads the sources of a --power list that read sensors of this machine at any moment; streams,
- * models and other machines are left out. */
+/* Reads the sources of a --power list that read sensors of this machine at any moment. Streams and
+ * models are left out unless the list names them; recordings and other machines are refused there,
+ * and left out of the usual list (NULL). */
 pj_status pj_power_now_read(const pj_power_env *env, const char *list, int64_t within_ns,
                             pj_power_now *now, pj_error *err);
 

@@ -15,7 +15,7 @@ static const int64_t WITH_LOG_NS = 300 * PJ_NS_PER_MS;
 static const int64_t COUNTER_MOST_NS = 3 * PJ_NS_PER_S;
 /* Tries of who waits, where it is not known when the next value is published. */
 enum { TRIES_A_PERIOD = 16 };
-enum { LOOK_PERIODS = 3, VAGUE_MOST = 3 };
+enum { LOOK_PERIODS = 3, VAGUE_MOST = 3, LOST_MOST = 3 };
 /* Looks for a grid in vain: that there is none is more likely each time. */
 static const int64_t LEARN_FIRST_NS = 16 * PJ_NS_PER_S, LEARN_MOST_NS = 256 * PJ_NS_PER_S;
 enum { LEARN_PERIODS = 16 }; /* as many as a grid needs, and a few that are missed */
@@ -43,7 +43,7 @@ bool pj_poll_is_costly(const pj_poll *p)
 /* Whether there may be a grid that is not known. */
 static bool poll_may_learn(const pj_poll *p)
 {
-    return p->rail->kind == PJ_RAIL_COUNTER && p->grid.period_ns == 0 &&
+    return p->rail->kind == PJ_RAIL_COUNTER && p->grid.period_ns == 0 && !p->is_refuted &&
            p->rail->period_ns >= PJ_GRID_LEAST_NS && pj_poll_is_costly(p);
 }
 
@@ -197,6 +197,13 @@ static void poll_learn(pj_poll *p, const pj_reading *r)
     poll_found(p, to_ns);
 }
 
+/* A tick that is not where the kept grid has it. True: too often to believe in that grid. */
+static bool poll_doubt(pj_poll *p)
+{
+    p->is_refuted = p->is_refuted || (p->rail->grid_ns > 0 && ++p->lost_count >= LOST_MOST);
+    return p->is_refuted;
+}
+
 /* A look in vain. Where the counter moved meanwhile, its ticks are elsewhere than expected: the
  * next look is at all times. Where it stands still, or has no grid any more, looks become rare. */
 static void poll_give_up(pj_poll *p, int64_t at_ns)
@@ -209,7 +216,12 @@ static void poll_give_up(pj_poll *p, int64_t at_ns)
         if (p->learn_step_ns < LEARN_MOST_NS) p->learn_step_ns *= 4;
         return;
     }
+    if (is_elsewhere && poll_doubt(p)) {
+        p->grid = (pj_grid){0};
+        return;
+    }
     if (is_elsewhere) {
+        p->hold_step_ns = HOLD_FIRST_NS;
         p->grid.slack_ns = 0;
         poll_look(p, at_ns);
         return;
@@ -223,7 +235,8 @@ static void poll_lost(pj_poll *p)
 {
     p->hold_step_ns = HOLD_FIRST_NS;
     p->hold_ns = 0;
-    if (p->grid.slack_ns > 0 || p->rail->grid_ns > 0) return;
+    if (!poll_doubt(p) && (p->grid.slack_ns > 0 || p->rail->grid_ns > 0)) return;
+    p->looking = p->looking && !p->is_refuted;
     p->grid.period_ns = 0;
     p->tick_count = 0;
 }
@@ -232,7 +245,9 @@ static void poll_take_counter(pj_poll *p, const pj_reading *r)
 {
     bool changed = r->status == PJ_READING_OK;
     bool close = p->old_ns > 0 && r->after_ns - p->old_ns < p->grid.period_ns / 2;
+    bool was_known = pj_grid_known(&p->grid, r->after_ns);
     p->saw_tick = changed && close && pj_grid_observe(&p->grid, p->old_ns, r->after_ns);
+    if (p->saw_tick && was_known) p->lost_count = 0;
     if (p->grid.period_ns == 0) {
         poll_learn(p, r);
     } else if (p->saw_tick && p->looking && pj_grid_known(&p->grid, r->after_ns))

@@ -38,6 +38,8 @@ typedef struct pj_poll {
     bool looking;         /* for a tick: reads follow each other */
     int64_t look_end_ns;  /* then it gives up */
     bool look_missed;     /* the counter moved during the look, at an unexpected time */
+    uint32_t lost_count;  /* how often in a row a grid that was kept was not confirmed */
+    bool is_refuted;      /* too often: that grid is none of this counter */
     bool stands;          /* it did not move during the last look */
     int64_t hold_ns;      /* when the phase is confirmed next, or a grid is looked for */
     int64_t hold_step_ns, learn_step_ns;

@@ -191,9 +191,12 @@ static bool same_rails(pj_power_sampler *s)
     pj_rail again[PJ_MAX_RAILS];
     uint32_t count = s->source->rails(s->state, again);
     if (count != s->rail_count) return false;
-    for (uint32_t i = 0; i < count; i++)
-        if (strcmp(again[i].name, s->rails[i].name) != 0 || again[i].kind != s->rails[i].kind)
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_renamed = s->renamed >> i & 1;
+        if (again[i].kind != s->rails[i].kind ||
+            (!is_renamed && strcmp(again[i].name, s->rails[i].name) != 0))
             return false;
+    }
     return true;
 }
 

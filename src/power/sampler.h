@@ -25,7 +25,8 @@ typedef struct pj_power_sampler {
     int16_t kept[PJ_MAX_RAILS];  /* index in the meter, or -1: a better source provides it */
     bool unstated[PJ_MAX_RAILS]; /* the source does not state an update period */
     pj_rail_contact contacts[PJ_MAX_RAILS];
-    uint64_t dead; /* bit mask of counters that stood still while they were watched */
+    uint64_t dead;    /* bit mask of counters that stood still while they were watched */
+    uint64_t renamed; /* of rails that the source calls otherwise: another took its place */
     pj_filter filters[PJ_MAX_RAILS];
     pj_coarsen coarsen[PJ_MAX_RAILS];
     pj_poll polls[PJ_MAX_RAILS];

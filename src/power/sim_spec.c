@@ -167,26 +167,31 @@ static void set_log_of_h200(draft *d)
     d->spec.log_jitter = 0.3;
 }
 
+static const preset *preset_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (strcmp(presets[i].name, name) == 0) return &presets[i];
+    return NULL;
+}
+
 static pj_status set_preset(draft *d, const char *name, pj_error *err)
 {
     pj_sim_spec *spec = &d->spec;
-    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
-        const preset *p = &presets[i];
-        if (strcmp(p->name, name) != 0) continue;
-        spec->kind = p->kind;
-        spec->period_ns = (int64_t)(p->period_ms * 1e6);
-        spec->window_ns = (int64_t)(p->window_ms * 1e6);
-        spec->reports_window = p->reports_window;
-        spec->delay_ns = (int64_t)(p->delay_ms * 1e6);
-        spec->lag_ns = (int64_t)(p->lag_ms * 1e6);
-        spec->resolution = p->resolution;
-        spec->modulus_mj = p->modulus_mj;
-        spec->jitter = p->jitter;
-        if (p->has_log) set_log_of_h200(d);
-        return PJ_OK;
-    }
-    return bad_value("preset", name, "a known preset (see the documentation of power sources)",
-                     err);
+    const preset *p = preset_named(name);
+    if (!p)
+        return bad_value("preset", name, "a known preset (see the documentation of power sources)",
+                         err);
+    spec->kind = p->kind;
+    spec->period_ns = (int64_t)(p->period_ms * 1e6);
+    spec->window_ns = (int64_t)(p->window_ms * 1e6);
+    spec->reports_window = p->reports_window;
+    spec->delay_ns = (int64_t)(p->delay_ms * 1e6);
+    spec->lag_ns = (int64_t)(p->lag_ms * 1e6);
+    spec->resolution = p->resolution;
+    spec->modulus_mj = p->modulus_mj;
+    spec->jitter = p->jitter;
+    if (p->has_log) set_log_of_h200(d);
+    return PJ_OK;
 }
 
 /* ---- lists ---- */
@@ -449,6 +454,9 @@ pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err)
     while (status == PJ_OK && (piece = strsep(&rest, ",")) != NULL) {
         if (!*piece) continue;
         char *equals = strchr(piece, '=');
+        if (preset_named(piece))
+            return pj_fail(err, PJ_E_INVALID, "sim: %.60s is a preset: write preset=%.60s", piece,
+                           piece);
         if (!equals || equals == piece)
             return pj_fail(err, PJ_E_INVALID, "sim: %.60s must have the form key=value", piece);
         *equals = 0;

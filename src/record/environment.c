@@ -65,6 +65,14 @@ pj_status pj_environment_check(pj_error *err)
     return pj_environment_check_these(variables, sizeof variables / sizeof *variables, err);
 }
 
+const char *pj_environment_session(const char *const *tags, uint32_t count)
+{
+    const char *id = getenv("PERJOULE_SESSION");
+    for (uint32_t i = 0; i < count; i++)
+        if (strncmp(tags[i], PJ_TAG_SESSION, strlen(PJ_TAG_SESSION)) == 0) return NULL;
+    return id && pj_session_id_is_valid(id) ? id : NULL;
+}
+
 double pj_environment_baseline_seconds(void)
 {
     const char *text = getenv("PERJOULE_BASELINE");

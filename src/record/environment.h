@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct pj_variable {
     const char *name;
@@ -16,6 +17,9 @@ pj_status pj_environment_check(pj_error *err);
 /* Others; an empty value counts as none. */
 pj_status pj_environment_check_these(const pj_variable *variables, size_t count, pj_error *err);
 
+/* The task that PERJOULE_SESSION names, so that what an agent starts is grouped without its help;
+ * NULL: none, or one of so many tags names another. */
+const char *pj_environment_session(const char *const *tags, uint32_t count);
 /* PERJOULE_BASELINE, checked; NAN: not given. */
 double pj_environment_baseline_seconds(void);
 enum { PJ_MAX_BASELINE_SECONDS = 3600 }; /* less than this */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { READINGS_QUEUE = 1 << 14, EVENTS_QUEUE = 64, BATCH = 256 };
-#define PULL_EVERY_NS (16 * PJ_NS_PER_MS)
+#define PULL_EVERY_NS (50 * PJ_NS_PER_MS)
 /* maximum wait for a silent sensor: a dear counter is read every three seconds at least */
 #define PATIENCE_NS  (5 * PJ_NS_PER_S)
 #define LATENESS_NS  PJ_NS_PER_S /* allowed delay of a sampler on a busy machine */

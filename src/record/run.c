@@ -4,11 +4,11 @@
 
 #include "base/clock.h"
 #include "base/sized.h"
+#include "record/environment.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void meter_event(void *context, const pj_meter_event *event)
@@ -29,18 +29,6 @@ static void take_conditions(void *context, const pj_condition *rows, uint32_t co
 
 /* ---- start --------------------------------------------------------------------------------- */
 
-/* Of the task that PERJOULE_SESSION names, unless the caller names one: what an agent starts is
- * grouped without its help. False: there is none. */
-static bool session_tag(const char *const *tags, uint32_t count, char *tag, size_t bytes)
-{
-    const char *id = getenv("PERJOULE_SESSION");
-    if (!id || !pj_session_id_is_valid(id)) return false;
-    for (uint32_t i = 0; i < count; i++)
-        if (strncmp(tags[i], PJ_TAG_SESSION, strlen(PJ_TAG_SESSION)) == 0) return false;
-    snprintf(tag, bytes, PJ_TAG_SESSION "%s", id);
-    return true;
-}
-
 static pj_status copy_options(pj_run *run, const pj_run_options *o, pj_error *err)
 {
     pj_run_info *info = &run->info;
@@ -59,9 +47,10 @@ static pj_status copy_options(pj_run *run, const pj_run_options *o, pj_error *er
     const char **list = pj_arena_alloc(&run->arena, tags + 2, sizeof *list);
     for (uint32_t i = 0; list && i < tags; i++)
         list[i] = pj_run_keep_text(run, o->tags[i], &failed);
+    const char *task = pj_environment_session(o->tags, tags);
     char session[sizeof PJ_TAG_SESSION + PJ_SESSION_ID_MAX];
-    if (list && session_tag(o->tags, tags, session, sizeof session))
-        list[tags++] = pj_run_keep_text(run, session, &failed);
+    snprintf(session, sizeof session, PJ_TAG_SESSION "%s", task ? task : "");
+    if (list && task) list[tags++] = pj_run_keep_text(run, session, &failed);
     info->tags = list;
     info->tag_count = tags;
     info->depth = o->depth;

@@ -4,6 +4,7 @@
 #include "attribution/build.h"
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "record/environment.h"
 #include "trace/private_text.h"
 #include "trace/request.h"
 #include "trace/run_json.h"
@@ -147,9 +148,11 @@ static const char *make_tag(pj_arena *arena, const char *begin, const char *name
 static void set_tags(const pj_request_origin *origin, const pj_exchange *x, pj_arena *arena,
                      pj_run_info *info, bool *failed)
 {
-    const char *session = x->asked.session, *client = x->asked.client;
+    const char *session = x->asked.session, *client = x->asked.client, *task = NULL;
     info->tags = origin->tags;
     while (origin->tags && origin->tags[info->tag_count]) info->tag_count++;
+    if (!session[0]) task = pj_environment_session(info->tags, info->tag_count);
+    if (task) session = task;
     if (!session[0] && !x->asked.names_client) return;
     const char **tags = pj_arena_alloc(arena, (size_t)info->tag_count + 3, sizeof *tags);
     *failed |= !tags;

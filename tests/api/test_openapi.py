@@ -95,7 +95,8 @@ class OpenApi(unittest.TestCase):
         if "ids" in names:
             return [f"?ids={ids}"]
         if {"a", "b"} <= set(names):
-            return [f"?a={ids.split(',')[0]}&b={ids.split(',')[1]}", f"?a={ids}&b={ids}"]
+            first, rest = ids.split(",", 1)
+            return [f"?a={first}&b={rest.split(',')[0]}", f"?a={rest}&b={first}"]
         if "input" in names:
             return ["?input=8&output=8", "?model=synthetic:smollm2-135m,layers=2&input=8&output=8&batch=2&dtype=q8_0"]
         if "by" in names and "enum" not in names["by"]:

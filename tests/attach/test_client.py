@@ -64,6 +64,13 @@ class Client(unittest.TestCase):
         sent = json.loads(engine.requests[-1]["body"])
         self.assertEqual(sent["messages"], [{"role": "user", "content": "Hello"}])
 
+    def test_requests_belong_to_the_session_that_is_named(self):
+        engine = Engine()
+        self.attach(engine, "Hello", "-n", "2", environment={"PERJOULE_SESSION": "of-the-shell"})
+        self.attach(engine, "Hello", "-n", "2", "--session", "named", environment={"PERJOULE_SESSION": "of-the-shell"})
+        tags = self.rows("SELECT tag FROM run_tags JOIN profiling_runs ON run_id = profiling_runs.id ORDER BY created_ns")
+        self.assertEqual(tags, [("session=of-the-shell",), ("session=named",)])
+
     def test_a_request_alone_is_compared_with_our_engine(self):
         """Both are the machine's energy during the request; a request's share of it is not."""
         engine = Engine()

@@ -19,7 +19,7 @@ static pj_status parse(const char *text, pj_arena *arena, pj_tasks *tasks, pj_er
 static void tasks_are_read(void **state)
 {
     static const char text[] =
-        "{\"prompt\":\"2 + 2 =\",\"answer\":[\"4\",\"four\"],\"stop\":\".\",\"max_tokens\":3}\r\n"
+        "\xef\xbb\xbf{\"prompt\":\"2 + 2 =\",\"answer\":[\"4\",\"four\"],\"stop\":\".\",\"max_tokens\":3}\r\n"
         "\n"
         "  \t\n"
         "{\"prompt\":\"Q\",\"choices\":[\" a\",\" b\"],\"answer\":\" b\",\"chat\":true}";

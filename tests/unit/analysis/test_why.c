@@ -20,6 +20,7 @@ typedef struct planned {
     double ms, watts, flops, bytes;
     float values; /* 0: none */
     bool once;    /* a single call, which is no part of a step */
+    bool prefill; /* that, before the steps */
 } planned;
 
 typedef struct made {
@@ -33,26 +34,28 @@ typedef struct made {
 
 static double blur = 0.02; /* relative standard deviation of a part's energy */
 static double stall_ms;    /* by which one token is held up */
+static bool same_model = true;
 
-static pj_class_row *class_of(made *m, const char *name)
+static pj_class_row *class_of(made *m, const char *name, uint8_t phase)
 {
     for (uint32_t i = 0; i < m->data.class_count; i++)
-        if (strcmp(m->classes[i].name, name) == 0) return &m->classes[i];
+        if (strcmp(m->classes[i].name, name) == 0 && m->classes[i].phase == phase)
+            return &m->classes[i];
     pj_class_row *c = &m->classes[m->data.class_count++];
-    *c = (pj_class_row){.name = name, .phase = PJ_PHASE_DECODE};
+    *c = (pj_class_row){.name = name, .phase = phase};
     return c;
 }
 
 static void add_call(made *m, const planned *p, uint32_t token, uint32_t layer)
 {
-    pj_class_row *c = class_of(m, p->name);
+    pj_class_row *c = class_of(m, p->name, p->prefill ? PJ_PHASE_PREFILL : PJ_PHASE_DECODE);
     c->time_ms += p->ms;
     c->energy_mj += p->ms * p->watts;
     c->energy_sd.random_mj = (float)(blur * c->energy_mj);
     c->flops += p->flops;
     c->bytes += p->bytes;
     m->data.info.request_mj += p->ms * p->watts;
-    if (!p->once) m->tokens[token].duration_ms += p->ms;
+    if (!p->once && !p->prefill) m->tokens[token].duration_ms += p->ms;
     if (p->name[0] == '(') return; /* time between components */
     float v = p->values * (1 + 0.1F * (float)layer + 0.01F * (float)token);
     m->components[m->data.component_count++] = (pj_component_row){
@@ -87,7 +90,7 @@ static void make_run(made *m, const planned *plan)
             m->layers[t * LAYERS + l] =
                 (pj_layer_row){.token = t, .step = PJ_NO_PARENT, .layer_index = l};
             for (const planned *p = plan; p->name; p++)
-                if (!p->once || t + l == 0) add_call(m, p, t, l);
+                if (!(p->once || p->prefill) || t + l == 0) add_call(m, p, t, l);
         }
     }
 }
@@ -101,7 +104,7 @@ static void explain(const planned *plan_a, const planned *plan_b, pj_why *why)
         assert_int_equal(pj_why_side_new(&sides[i], NULL), PJ_OK);
         assert_int_equal(pj_why_side_add(sides[i], &runs[i].data, NULL), PJ_OK);
     }
-    assert_int_equal(pj_why_find(sides[0], sides[1], why, NULL), PJ_OK);
+    assert_int_equal(pj_why_find(sides[0], sides[1], same_model, why, NULL), PJ_OK);
     for (int i = 0; i < 2; i++) pj_why_side_free(sides[i]);
     double sum = 0;
     for (uint32_t i = 0; i < why->row_count; i++) {
@@ -225,6 +228,84 @@ static void layers_without_parts_are_compared_as_a_whole(void **state)
     assert_near(layers->b.mj, LAYERS * 480, 1e-6);
     assert_false(layers->is_gap);
     assert_int_equal(row_of(&why, "lm_head")->match, PJ_WHY_BY_NAME);
+    pj_why_fini(&why);
+}
+
+/* Depth off records "layers" where deep runs have parts: neither is work that the other side lacks.
+ */
+static void layers_that_were_not_recorded_are_compared_as_a_whole(void **state)
+{
+    (void)state;
+    pj_why why;
+    char text[200];
+    const planned layers = {"layers", 32, 40, 0, 0, 0}, head = {"lm_head", 3, 40, 100, 100, 6},
+                  odd = {"my_gate", 1, 40, 0, 0, 3}, logits = {"logits", 3, 40, 100, 100, 0};
+    const planned a[] = {norm, q, odd, mlp, head, {"(between)", 1, 30, 0, 0, 0}, {0}};
+    const planned b[] = {layers, logits, {"(between)", 0.5, 30, 0, 0, 0}, {0}};
+    explain(a, b, &why);
+    assert_int_equal(why.row_count, 2);
+    const pj_why_row *row = row_of(&why, "layers");
+    assert_true(row->whole);
+    assert_int_equal(row->match, PJ_WHY_BY_NAME);
+    assert_near(row->a.mj, LAYERS * (20 + 160 + 40 + 500 + 30), 1e-6);
+    assert_near(row->b.mj, LAYERS * (32 * 40 + 15), 1e-6);
+    assert_int_equal(row->kind, PJ_WHY_TIME);
+    pj_why_row_text(row, text, sizeof text);
+    assert_string_equal(text, "1.91 times the time: 65 ms per token instead of 34");
+    pj_why_fini(&why);
+    explain(b, b, &why); /* where neither recorded them, they are a part like others */
+    assert_false(row_of(&why, "layers")->whole);
+    pj_why_fini(&why);
+}
+
+/* A part of one name does other work in a model of another shape. */
+static void parts_of_other_models_are_not_matched(void **state)
+{
+    (void)state;
+    pj_why why;
+    planned b[] = {norm, q, mlp, {0}};
+    const planned a[] = {norm, q, mlp, {0}};
+    for (int i = 0; i < 3; i++) b[i].ms *= 3;
+    same_model = false;
+    explain(a, b, &why);
+    same_model = true;
+    assert_int_equal(why.row_count, 1);
+    assert_int_equal(why.common_count, 0);
+    const pj_why_row *row = row_of(&why, "all parts");
+    assert_int_equal(row->kind, PJ_WHY_TIME);
+    assert_near(row->difference_mj, 2 * LAYERS * (20 + 160 + 500), 1e-6);
+    pj_why_fini(&why);
+}
+
+/* Of a server's request only the times of its tokens are known. */
+static void what_no_side_divides_is_no_gap(void **state)
+{
+    (void)state;
+    pj_why why;
+    const planned a[] = {{"(between)", 10, 30, 0, 0, 0}, {0}};
+    planned b[] = {{"(between)", 10, 34, 0, 0, 0}, {0}};
+    explain(a, b, &why); /* 13 % in power are within what such requests vary by */
+    assert_false(row_of(&why, "all parts")->is_gap);
+    assert_int_equal(why.named_count, 0);
+    assert_false(why.unplaced_mj != 0);
+    pj_why_fini(&why);
+    b[0].watts = 90;
+    explain(a, b, &why);
+    assert_named(&why, "all parts", PJ_WHY_POWER, LAYERS * 600);
+    pj_why_fini(&why);
+    /* of what happens once, such as a prompt, nothing tells how its power varies */
+    const planned cool[] = {{"(between)", 10, 30}, {"(between)", 20, 30, .prefill = true}, {0}};
+    const planned warm[] = {{"(between)", 10, 30}, {"(between)", 20, 90, .prefill = true}, {0}};
+    explain(cool, warm, &why);
+    assert_int_equal(why.row_count, 2);
+    assert_int_equal(why.named_count, 0);
+    pj_why_fini(&why);
+    /* and is no other kernel where one side divides it */
+    b[0].ms = 40;
+    const planned parts[] = {norm, q, mlp, {0}};
+    explain(parts, b, &why);
+    assert_int_equal(why.row_count, 1);
+    assert_int_equal(row_of(&why, "all parts")->kind, PJ_WHY_TIME);
     pj_why_fini(&why);
 }
 
@@ -403,7 +484,7 @@ static void runs_without_energy_are_refused(void **state)
     pj_error err = {0};
     assert_int_equal(pj_why_side_new(&a, &err), PJ_OK);
     assert_int_equal(pj_why_side_new(&b, &err), PJ_OK);
-    assert_int_equal(pj_why_find(a, b, &why, &err), PJ_E_UNAVAILABLE);
+    assert_int_equal(pj_why_find(a, b, true, &why, &err), PJ_E_UNAVAILABLE);
     pj_why_fini(&why);
     pj_why_side_free(a);
     pj_why_side_free(b);
@@ -417,6 +498,9 @@ int main(void)
         cmocka_unit_test(parts_are_matched_across_programs),
         cmocka_unit_test(coarse_parts_stand_for_finer_ones),
         cmocka_unit_test(layers_without_parts_are_compared_as_a_whole),
+        cmocka_unit_test(layers_that_were_not_recorded_are_compared_as_a_whole),
+        cmocka_unit_test(parts_of_other_models_are_not_matched),
+        cmocka_unit_test(what_no_side_divides_is_no_gap),
         cmocka_unit_test(time_is_told_from_bytes_and_power),
         cmocka_unit_test(a_gap_is_told_from_what_surrounds_the_steps),
         cmocka_unit_test(a_pace_that_all_parts_share_has_an_interval),

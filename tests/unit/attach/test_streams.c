@@ -259,6 +259,17 @@ static void test_reasoning(void **state)
     assert_int_equal(reasoning_of(SSE REASONING("a") DELTA("d") REASONING("b")), 1);
     assert_int_equal(reasoning_of(SSE DELTA("d") REASONING("b")), -1);
     assert_int_equal(reasoning_of(SSE DELTA("d")), -1);
+    /* one of both names may be empty */
+    assert_int_equal(reasoning_of(SSE "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"\","
+                                      "\"reasoning\":\"a\"}}]}\n\n" REASONING("b") DELTA("d")),
+                     2);
+#define USAGE(tokens, reasoning)                                     \
+    "data: {\"choices\":[],\"usage\":{\"completion_tokens\":" tokens \
+    ",\"completion_tokens_details\":{\"reasoning_tokens\":" reasoning "}}}\n\n"
+    /* what the server says of them, unless it cannot be */
+    assert_int_equal(reasoning_of(SSE DELTA("d") USAGE("9", "7")), 7);
+    assert_int_equal(reasoning_of(SSE REASONING("a") REASONING("b") DELTA("d") USAGE("3", "0")), 2);
+    assert_int_equal(reasoning_of(SSE REASONING("a") DELTA("d") USAGE("2", "7")), 1);
     assert_int_equal(reasoning_of(SSE
                                   "data: {\"choices\":[{\"index\":0,\"delta\":{\"reasoning\":"
                                   "\"a\"}},{\"index\":1,\"delta\":{\"reasoning\":\"b\"}}]}\n\n"),

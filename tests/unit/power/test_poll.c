@@ -211,7 +211,7 @@ static void dates_are_right(void **state)
                      c->wrong, c->dated, c->worst_ms);
         assert_that(c->dated, >, c->slow > 0.5 ? 15 : 60);
         bool is_usual = c->slow == 0 && !c->irregular_ns;
-        if (is_usual && c->vague > c->dated / (c->lost > 0 ? 10 : 20))
+        if (is_usual && c->vague > c->dated / (c->lost > 0 ? 8 : 20))
             fail_msg("%s: %u of %u dates are vague", c->name, c->vague, c->dated);
     }
 }

@@ -89,6 +89,7 @@ static int reset_card(void **state)
     card->call_ms = 0;
     card->is_blind = card->has_no_log = false;
     card->serial = card->driver = 0;
+    card->stops_ns = 0;
     setenv("XDG_CACHE_HOME", folder, 1);
     return 0;
 }
@@ -460,6 +461,109 @@ static void windows_tell_of_contradictions(void **state)
     card->is_blind = false;
 }
 
+/* Windows of random lengths in one session; returns how many contain the truth. `code`: what they
+ * warn of from the third on, NULL: of nothing in particular. */
+static unsigned count_within(pj_session *session, unsigned count, double least_ms, double most_ms,
+                             const char *code)
+{
+    pj_random random = {977};
+    unsigned within = 0;
+    for (unsigned i = 0; i < count; i++) {
+        pj_window_result r = {.size = sizeof r};
+        pj_error err = {0};
+        int64_t begin;
+        pass_ms(330 * pj_random_unit(&random));
+        pj_open_window *w = begin_window(session, &begin);
+        pass_ms(least_ms + (most_ms - least_ms) * pj_random_unit(&random));
+        double truth_mj = (joules_until(pj_clock_ns()) - joules_until(begin)) * 1e3;
+        assert_int_equal(pj_window_end(w, &r, &err), PJ_OK);
+        if (isnan(r.total.mj)) fail_msg("%.1f ms have no figure", r.duration_ms);
+        within += r.total.lo_mj <= truth_mj && truth_mj <= r.total.hi_mj;
+        if (code && i >= 2) assert_string_equal(r.warning_code, code);
+    }
+    return within;
+}
+
+/* A counter that stands still while the log shows power: from first contact on the log has its
+ * place; where it stops later, that time has the log's energy, and says so. */
+static void standing_counter_has_its_logs_energy(void **state)
+{
+    uint32_t count;
+    char cache[96];
+    (void)state;
+    snprintf(cache, sizeof cache, "%s/standing", folder);
+    setenv("XDG_CACHE_HOME", cache, 1);
+    set_load(125, 705, 730, 310);
+    card->stops_ns = pj_clock_ns();
+    pj_session *session = open_session();
+    const pj_rail *rails = pj_meter_rails(session->meter, &count);
+    assert_int_equal(count, 1);
+    assert_string_equal(rails[0].name, "gpu0");
+    assert_int_equal(rails[0].rail_class, PJ_RAIL_GPU);
+    assert_int_equal(rails[0].kind, PJ_RAIL_INSTANT);
+    assert_that(count_within(session, 20, 100, 1500, NULL), >=, 18);
+    pj_session_close(session);
+
+    setenv("XDG_CACHE_HOME", folder, 1);
+    card->stops_ns = 0;
+    session = open_session();
+    assert_int_equal(pj_meter_rails(session->meter, &count)[0].kind, PJ_RAIL_COUNTER);
+    assert_that(count_within(session, 4, 100, 600, NULL), >=, 3);
+    card->stops_ns = pj_clock_ns();
+    assert_that(count_within(session, 30, 120, 1500, "counter_still"), >=, 27);
+    pj_session_close(session);
+}
+
+/* What is not in a counter or between the values of a log is in the interval, also of a window too
+ * short for rails to be compared. */
+static void short_windows_know_what_is_not_seen(void **state)
+{
+    (void)state;
+    set_load(125, 705, 730, 310);
+    card->is_blind = true;
+    pj_session *session = open_session();
+    unsigned blind = count_within(session, 80, 20, 600, NULL);
+    pj_session_close(session);
+    card->is_blind = false;
+    set_load(125, 705, 20, 10);
+    session = open_session();
+    unsigned shortest = count_within(session, 160, 3, 20, NULL);
+    unsigned longer = count_within(session, 160, 3, 150, NULL);
+    pj_session_close(session);
+    print_message("blind: %u of 80 within; a load faster than the log: %u and %u of 160\n", blind,
+                  shortest, longer);
+    assert_that(blind, >=, 72);
+    assert_that(shortest, >=, 138);
+    assert_that(longer, >=, 146);
+}
+
+/* What is kept of a card and is wrong, as of another that had its number, is found to be so. */
+static void wrong_grid_is_not_kept(void **state)
+{
+    char cache[96], command[200];
+    (void)state;
+    snprintf(cache, sizeof cache, "%s/wrong", folder);
+    setenv("XDG_CACHE_HOME", cache, 1);
+    set_load(250, 250, 1000, 0);
+    assert_int_equal(opened_on_grid(), 100 * MS);
+    snprintf(command, sizeof command,
+             "sed -i.old 's/\"grid_ns\":100000000/\"grid_ns\":37000000/' %s/perjoule/*.json",
+             cache);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(opened_on_grid(), 37 * MS);
+    pj_session *session = open_session();
+    for (int i = 0; i < 40; i++) {
+        int64_t begin;
+        pj_window_result r = {.size = sizeof r};
+        pj_error err = {0};
+        pj_open_window *w = begin_window(session, &begin);
+        pass_ms(4300);
+        assert_int_equal(pj_window_end(w, &r, &err), PJ_OK);
+    }
+    pj_session_close(session);
+    assert_int_equal(opened_on_grid(), 100 * MS);
+}
+
 static void windows_may_overlap(void **state)
 {
     (void)state;
@@ -753,6 +857,9 @@ int main(void)
         cmocka_unit_test_setup(dear_reads_are_few_and_enough, reset_card),
         cmocka_unit_test_setup(windows_of_late_reads_have_figures, reset_card),
         cmocka_unit_test_setup(windows_tell_of_contradictions, reset_card),
+        cmocka_unit_test_setup(standing_counter_has_its_logs_energy, reset_card),
+        cmocka_unit_test_setup(short_windows_know_what_is_not_seen, reset_card),
+        cmocka_unit_test_setup(wrong_grid_is_not_kept, reset_card),
         cmocka_unit_test_setup(windows_may_overlap, reset_card),
         cmocka_unit_test_setup(calls_are_few, reset_card),
         cmocka_unit_test_setup(calls_of_windows_are_few, reset_card),

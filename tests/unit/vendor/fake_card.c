@@ -157,7 +157,9 @@ int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj)
     (void)device;
     double luck = chance(++fake_card.counter_reads);
     call_takes(luck < 0.05 ? 17 : 2.6 + 0.9 * luck);
-    int64_t tick = (fake_card.now_ns() - PHASE_MS * MS) / (TICK_MS * MS);
+    int64_t now = fake_card.now_ns();
+    if (fake_card.stops_ns > 0 && now > fake_card.stops_ns) now = fake_card.stops_ns;
+    int64_t tick = (now - PHASE_MS * MS) / (TICK_MS * MS);
     double joules = fake_card.is_blind ? blind_joules(tick) : fake_card.joules(counted_until(tick));
     *mj = (unsigned long long)(joules * 1e3);
     return 0;

@@ -21,6 +21,7 @@ typedef struct fake_card {
     double call_ms; /* what a call takes at least */
     bool is_blind;  /* the counter's sensor sees 25 ms of each 100 ms */
     bool has_no_log;
+    int64_t stops_ns;        /* from then on the counter stands still; 0: never */
     unsigned serial, driver; /* another card, or another version of its driver */
     /* kept by the library */
     int64_t calls_ns; /* that calls took in all */

@@ -529,6 +529,8 @@ export interface Why {
   disturbed_mj_b: N;
   /** Why nothing is named; null: it is. */
   refusal: string | null;
+  /** How the models differ: each phase is compared as a whole then. Null: they do not. */
+  unlike?: string | null;
   /** A change of a phase's power that no part in particular explains. */
   unplaced?: string | null;
   findings: {
@@ -925,6 +927,7 @@ export interface Session {
   commit?: string;
   runs: number;
   runs_inside_others: number;
+  runs_without_energy?: number;
   begin: string;
   end: string;
   input_tokens: number;

@@ -95,6 +95,12 @@ export function WhyPanel({ a, b }: { a: string; b: string }) {
           ))}
         </tbody>
       </table>
+      {w?.unlike && (
+        <p class="note">
+          The models differ ({w.unlike}): their parts do other work, so that each phase is compared
+          as a whole.
+        </p>
+      )}
       {w?.unplaced && <p class="note">{capital(w.unplaced)}.</p>}
       {w && disturbances(w) && <p class="note">{disturbances(w)}</p>}
     </Panel>
