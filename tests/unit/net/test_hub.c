@@ -337,8 +337,7 @@ static void hours_of_samples_need_no_more_memory(void **state)
     pthread_join(reader, &total);
     assert_that(*(uint64_t *)total, >, 0);
     print_message(
-        "%llu messages, %llu MB to the reader, %zu MB resident after an hour, %zu after the "
-        "day\n",
+        "%llu messages, %llu MB to the reader, %zu MB resident after an hour, %zu at the end\n",
         (unsigned long long)stats.published, (unsigned long long)(*(uint64_t *)total >> 20),
         full_kb >> 10, end_kb >> 10);
 #if !PJ_SANITIZED
