@@ -10,6 +10,7 @@ export default defineConfig({
           name: 'unit',
           environment: 'happy-dom',
           include: ['tests/unit/**/*.test.{ts,tsx}'],
+          isolate: false, // a page's modules are loaded once, which is most of what these tests cost
         },
       },
       {

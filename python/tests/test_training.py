@@ -22,7 +22,8 @@ class Training(StoredCase):
         rows = self.rows("SELECT * FROM pipeline_sections WHERE section_name = 'train_step' ORDER BY start_ms")
         self.assertEqual([r["phase"] for r in rows], ["pre_inference"] * 3)
         energies = [r["energy_mj"] for r in rows]
-        self.assertEqual(energies, sorted(energies))
+        powers = [e / r["duration_ms"] for e, r in zip(energies, rows)]  # a sleep may take any time, at idle power
+        self.assertLess(max(powers), 1.02 * min(powers), powers)
         self.assertLessEqual(sum(energies), result.energy.mj * (1 + 1e-9))
 
     def test_many_steps_are_handed_over_in_portions(self):

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 /* Simulated machines of each kind. The sanitizers look at the code's paths, not at its coverage. */
-enum { SEEDS = PJ_SANITIZED ? 4 : 40, FEW_SEEDS = PJ_SANITIZED ? 3 : 20 };
+enum { SEEDS = PJ_SANITIZED ? 4 : 20, FEW_SEEDS = PJ_SANITIZED ? 3 : 10 };
 
 static void simulated_energy_is_conserved_and_right(void **state)
 {

@@ -26,7 +26,7 @@ typedef struct score {
 } score;
 
 /* Runs per sensor; under sanitizers too few to judge errors by. */
-enum { USUAL_RUNS = PJ_SANITIZED ? 2 : 12 };
+enum { USUAL_RUNS = PJ_SANITIZED ? 2 : 6 };
 
 static int by_size(const void *a, const void *b)
 {

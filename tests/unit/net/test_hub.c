@@ -305,14 +305,14 @@ static void tell_an_hour(const pj_live_sink *sink, int hour, int hz)
     }
 }
 
-/* Soak test: a day of samples and tokens within seconds, with a reader: 10 samples per second, or
- * PJ_SOAK_HZ. Once the ring is full, memory does not grow. */
-static void a_day_of_samples_needs_no_more_memory(void **state)
+/* Soak test: hours of samples and tokens within seconds, with a reader: 10 samples per second, or a
+ * day of PJ_SOAK_HZ. Once the ring is full, memory does not grow. */
+static void hours_of_samples_need_no_more_memory(void **state)
 {
     pj_live_json *live;
     pthread_t reader;
     const char *asked = getenv("PJ_SOAK_HZ");
-    enum { HOURS = PJ_SANITIZED ? 3 : 24 };
+    int hours = asked ? 24 : PJ_SANITIZED ? 2 : 5;
     int hz = asked && atoi(asked) >= 10 ? atoi(asked) : 10;
     assert_int_equal(pj_live_json_open(&live, NULL), PJ_OK);
     pj_hub_options options = {.hello = pj_live_json_hello, .context = live, .bytes_max = 4 << 20};
@@ -325,7 +325,7 @@ static void a_day_of_samples_needs_no_more_memory(void **state)
     sink->run_begin(sink->context, &(pj_live_run){.run_id = "day", .prompt = "p"});
     tell_an_hour(sink, 0, hz);
     size_t full_kb = resident_kb();
-    for (int hour = 1; hour < HOURS; hour++) tell_an_hour(sink, hour, hz);
+    for (int hour = 1; hour < hours; hour++) tell_an_hour(sink, hour, hz);
     pj_clock_sleep_until(pj_clock_ns() + 600 * PJ_NS_PER_MS);
     pj_hub_stats stats;
     pj_hub_get_stats(hub, &stats);
@@ -337,8 +337,7 @@ static void a_day_of_samples_needs_no_more_memory(void **state)
     pthread_join(reader, &total);
     assert_that(*(uint64_t *)total, >, 0);
     print_message(
-        "%llu messages, %llu MB to the reader, %zu MB resident after an hour, %zu after the "
-        "day\n",
+        "%llu messages, %llu MB to the reader, %zu MB resident after an hour, %zu at the end\n",
         (unsigned long long)stats.published, (unsigned long long)(*(uint64_t *)total >> 20),
         full_kb >> 10, end_kb >> 10);
 #if !PJ_SANITIZED
@@ -359,7 +358,7 @@ int main(void)
         cmocka_unit_test(deaf_readers_are_cut_off),
         cmocka_unit_test(the_hub_says_goodbye),
         cmocka_unit_test(threads_may_publish_while_readers_come_and_go),
-        cmocka_unit_test(a_day_of_samples_needs_no_more_memory),
+        cmocka_unit_test(hours_of_samples_need_no_more_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -674,7 +674,7 @@ static void garbage_in_the_spool_folder_is_named_and_left(void **state)
 static void nth_allocation_may_fail(void **state)
 {
     int failures = 0;
-    for (int n = 0; n < 400; n += PJ_SANITIZED ? 3 : 1) {
+    for (int n = 0; n < 400; n += PJ_SANITIZED ? 3 : 2) {
         pj_session *session = NULL;
         pj_run *run = NULL;
         pj_error err = {0};

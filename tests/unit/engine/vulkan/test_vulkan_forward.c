@@ -130,7 +130,7 @@ static double check_shape(const tiny_shape *shape, tiny_type type, bool pieces, 
     tiny_write(&m, type);
     make_ids(ids, TOKENS, shape->vocab);
     tiny_forward(&m, ids, TOKENS, want, NULL, 0);
-    for (uint32_t chunk = 0; chunk <= (pieces ? 7 : 0); chunk += 7) {
+    for (uint32_t chunk = 0; chunk <= (pieces ? 17 : 0); chunk += 17) {
         pj_engine_options o = {.chunk = chunk};
         pj_engine *engine = open_tiny(&m, &o, &err);
         if (!engine) fail_msg("%s: %s", shape->name, err.text);
