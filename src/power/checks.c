@@ -224,9 +224,9 @@ static void check_standing(check_input *l, uint32_t rail)
                      : 0;
     if (ns < LEAST_STANDING * (double)(l->end_ns - l->begin_ns)) return;
     checks_report(l, "counter_still", rail, NAN,
-                  "The energy counter of %s stood still for %.3g s beside a power that its log "
-                  "shows: that time has the energy of the log.",
-                  l->rails[rail].name, (double)ns * 1e-9);
+                  "The energy counter of %s stands still beside a power that its log shows: from "
+                  "then on the energy is the log's.",
+                  l->rails[rail].name);
 }
 
 static void check_still(check_input *l, uint32_t rail)

@@ -289,6 +289,12 @@ static double curve_doubt_mj(const pj_curve *c, const piece *p, const log_view *
     return square > 0 ? sqrt(square) : 0;
 }
 
+/* What the counter would count by what the log shows. */
+static double curve_log_ratio(const pj_curve *c)
+{
+    return c->log_seen_mj > 0 ? c->log_counted_mj / c->log_seen_mj : 1;
+}
+
 /* The ratio of the counter to the log so far. */
 static double curve_log_gain(pj_curve *c, double counted_mj, double logged_mj)
 {
@@ -358,6 +364,8 @@ static pj_status curve_add_counted(pj_curve *c, const piece *given, pj_error *er
     log_view v;
     bool is_logged = c->log && p.energy_mj > 0 && log_look(c->log, &p, &v) && v.energy_mj > 0;
     if (is_logged) p.doubt_sd = (float)curve_doubt_mj(c, &p, &v);
+    c->last_step = p;
+    c->last_step_logged_mj = is_logged ? v.energy_mj : 0;
     return is_logged ? curve_add_logged(c, &p, &v, err) : curve_add_part(c, &p, err);
 }
 
@@ -389,17 +397,42 @@ static bool curve_look_since(const pj_curve *c, int64_t until_ns, piece *p, log_
     return c->log && c->log->window_count > 0 && until_ns > p->begin_ns && log_look(c->log, p, v);
 }
 
+/* The step before a counter stands still may be of a time in which it stopped: far below what the
+ * log shows, it is the log's as well. */
+static pj_status curve_recount(pj_curve *c, pj_error *err)
+{
+    piece p = c->last_step;
+    double counted_mj = p.energy_mj, logged_mj = c->last_step_logged_mj;
+    log_view v;
+    c->last_step_logged_mj = 0;
+    bool is_last = c->count > 0 && c->pieces[c->count - 1].tick == p.tick;
+    bool is_short = logged_mj > 0 && p.doubt_sd > 0 && counted_mj < logged_mj;
+    if (!is_last || !is_short || !log_look(c->log, &p, &v)) return PJ_OK;
+    while (c->count > 0 && c->pieces[c->count - 1].tick == p.tick) c->count--;
+    c->log_counted_mj -= counted_mj;
+    c->log_seen_mj -= logged_mj;
+    p.energy_mj = curve_log_ratio(c) * v.energy_mj;
+    p.doubt_sd = 0;
+    p.fill_sd = (float)(STANDING_SD * p.energy_mj);
+    curve_set_tick_sd(c, &p, piece_mw(&p), piece_mw(&p));
+    c->lent_from_ns = p.begin_ns;
+    c->lent_mj += p.energy_mj - counted_mj;
+    return curve_add_logged(c, &p, &v, err);
+}
+
 /* Lends the energy of the log for a time in which the counter stood still: it is taken off what
  * the counter counts when it moves again. */
 static pj_status curve_lend(pj_curve *c, piece *p, const log_view *v, pj_error *err)
 {
-    double gain = c->log_seen_mj > 0 ? c->log_counted_mj / c->log_seen_mj : 1;
+    bool was_moving = c->lent_mj <= 0;
+    if (was_moving) c->lent_from_ns = p->begin_ns;
+    pj_status status = was_moving ? curve_recount(c, err) : PJ_OK;
+    if (status != PJ_OK) return status;
     p->tick = ++c->ticks;
-    p->energy_mj = gain * v->energy_mj;
+    p->energy_mj = curve_log_ratio(c) * v->energy_mj;
     p->swing_mj = (float)p->energy_mj;
     p->fill_sd = (float)(STANDING_SD * p->energy_mj);
     curve_set_tick_sd(c, p, piece_mw(p), piece_mw(p));
-    if (c->lent_mj <= 0) c->lent_from_ns = p->begin_ns;
     c->lent_mj += p->energy_mj;
     c->last_tick_ns = p->end_ns;
     c->last_edge_ns = (double)p->edge_ns;
@@ -432,9 +465,14 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
 {
     int64_t tick = tick_of(c, r);
     double step = NAN;
-    if (c->armed && tick <= c->last_tick_ns) return PJ_OK; /* the next reading brings the energy */
     if (c->armed && r->status == PJ_READING_OK)
         step = pj_counter_step(&c->rail, c->last_value, r->value);
+    if (c->armed && tick <= c->last_tick_ns) {         /* the next reading brings the energy */
+        bool is_lent = c->lent_mj > 0 && !isnan(step); /* of a time that has the log's */
+        if (is_lent) c->lent_mj -= step * 1e-3 / c->gain;
+        if (is_lent) c->last_value = r->value;
+        return PJ_OK;
+    }
     if (!isnan(step) && c->just_armed) curve_date_arming(c, r, tick);
     piece p;
     log_view v;

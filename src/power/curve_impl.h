@@ -56,6 +56,8 @@ struct pj_curve {
     double log_counted_mj, log_seen_mj; /* of the time that it has distributed */
     double lent_mj;       /* of the log, while the counter stands: to be taken off its next step */
     int64_t lent_from_ns; /* since when */
+    piece last_step;      /* what was counted last, as a whole, and what the log had of it */
+    double last_step_logged_mj;
     /* The steps of a counter, as readings of power: what its sensor saw in part of each period;
      * `rail` is then that power. */
     bool of_steps, has_count;
