@@ -31,6 +31,7 @@ static const int64_t LIMIT_NS = 3 * PJ_NS_PER_S;
 /* A counter that moves, but rarely, is watched longer: is it slow, or was that all? */
 static const int64_t SLOW_LIMIT_NS = 12 * PJ_NS_PER_S;
 enum { SLOW_CHANGES = 4 };
+static const int64_t CROWDED_LIMIT_NS = 1300 * PJ_NS_PER_MS;
 /* A counter of a whole package, board or machine that did not move for so long does not count. */
 static const int64_t STILL_NS = PJ_NS_PER_S;
 /* Counter and power are compared over no less. */
@@ -138,11 +139,30 @@ static bool watch_is_enough(const watch *w)
            watch_sharp(w, from_ns, to_ns) >= PJ_GRID_ENOUGH;
 }
 
-static bool enough(const watch *watches, uint32_t count)
+static bool enough(const watch *watches, uint32_t count, uint64_t rails)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (!watch_is_enough(&watches[i])) return false;
+        if ((rails >> i & 1) && !watch_is_enough(&watches[i])) return false;
     return true;
+}
+
+/* Several dear counters in turn, as of a machine with eight cards, are read so rarely that no read
+ * locates a tick: that they move is all that can be seen of them together. */
+static bool is_crowded(const watch *watches, uint32_t count)
+{
+    int64_t around_ns = 0;
+    uint32_t counters = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const pj_rail *rail = watches[i].filter.rail;
+        if (watches[i].cost_ns == 0 || !pj_cost_is_high(rail, watches[i].cost_ns)) continue;
+        around_ns += watches[i].cost_ns;
+        counters += rail->kind == PJ_RAIL_COUNTER;
+    }
+    if (counters < 2) return false;
+    for (uint32_t i = 0; i < count; i++)
+        if (may_have_grid(&watches[i]) && around_ns > pj_filter_period(&watches[i].filter) / 8)
+            return true;
+    return false;
 }
 
 static bool watch_is_slow(const watch *w)
@@ -157,6 +177,7 @@ static int64_t watch_limit_ns(const watch *watches, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         if (watch_is_slow(&watches[i])) return SLOW_LIMIT_NS;
+    if (is_crowded(watches, count)) return CROWDED_LIMIT_NS;
     for (uint32_t i = 0; i < count; i++)
         if (may_have_grid(&watches[i]) && !watch_is_enough(&watches[i]) &&
             pj_cost_is_high(watches[i].filter.rail, watches[i].cost_ns))
@@ -217,24 +238,24 @@ static double disagreement_of(const pj_rail *rails, const watch *watches, uint32
     return worst;
 }
 
-static void select_rails(pj_power_sampler *s, bool with_logs)
+static void select_rails(pj_power_sampler *s, uint64_t wanted, bool with_logs)
 {
     uint64_t rails = 0;
     for (uint32_t i = 0; i < s->rail_count; i++)
         if (with_logs || s->rails[i].log_ns == 0) rails |= 1ull << i;
-    s->source->select(s->state, rails);
+    s->source->select(s->state, rails & wanted);
 }
 
-/* Polls until enough is known. */
-static void poll_source(pj_power_sampler *s, watch *watches)
+/* Polls the rails until enough is known. */
+static void poll_source(pj_power_sampler *s, watch *watches, uint64_t rails)
 {
     int64_t begin = pj_clock_ns(), due = begin;
     int64_t interval = s->source->min_poll_ns > 0 ? s->source->min_poll_ns : PJ_NS_PER_MS;
     int64_t logs_ns = begin;
     while (pj_clock_ns() - begin < watch_limit_ns(watches, s->rail_count) &&
-           !enough(watches, s->rail_count)) {
+           !enough(watches, s->rail_count, rails)) {
         uint32_t count = 0;
-        if (s->source->select) select_rails(s, pj_clock_ns() >= logs_ns);
+        if (s->source->select) select_rails(s, rails, pj_clock_ns() >= logs_ns);
         if (pj_clock_ns() >= logs_ns) logs_ns = pj_clock_ns() + LOG_EVERY_NS;
         pj_status status = s->source->read(s->state, s->scratch, PJ_SOURCE_READ_MAX, &count);
         for (uint32_t i = 0; i < count; i++)
@@ -439,23 +460,62 @@ static bool is_complete(const pj_rail *rail, const traits *t)
     return (t->period_ns > 0 || is_stated || isfinite(t->still)) && !t->is_vague;
 }
 
+static void watch_begin(watch *w, const pj_power_sampler *s, uint32_t rail, uint64_t moved)
+{
+    *w = (watch){.poll_ns = s->source->min_poll_ns, .moves = moved >> rail & 1};
+    pj_filter_init(&w->filter, &s->rails[rail]);
+}
+
+/* The grid of another device's counter of the same kind and pace; -1: none was found. */
+static int sibling_of(const pj_power_sampler *s, const traits *t, uint32_t rail)
+{
+    for (uint32_t i = 0; i < s->rail_count; i++)
+        if (i != rail && t[i].grid_ns > 0 && s->rails[i].kind == s->rails[rail].kind &&
+            s->rails[i].scope == s->rails[rail].scope &&
+            strcmp(s->rails[i].field, s->rails[rail].field) == 0 &&
+            llabs(t[i].period_ns - t[rail].period_ns) < t[i].period_ns / 4)
+            return (int)i;
+    return -1;
+}
+
+/* Counters whose ticks were seen too vaguely among others: one is watched alone, and what it shows
+ * is assumed of its siblings until their own ticks refute it. */
+static void measure_alone(pj_power_sampler *s, watch *watches, traits *t)
+{
+    for (uint32_t i = 0; s->source->select && i < s->rail_count; i++) {
+        if (!t[i].is_vague || isfinite(t[i].still)) continue;
+        int sibling = sibling_of(s, t, i);
+        if (sibling < 0) {
+            double disagreement = t[i].contact.disagreement;
+            watch_begin(&watches[i], s, i, 0);
+            for (uint32_t k = 0; k < s->rail_count; k++)
+                if (k != i) watches[k].changes = 0; /* one is watched, and is not crowded */
+            poll_source(s, watches, 1ull << i);
+            t[i] = traits_of(&s->rails[i], &watches[i]);
+            t[i].contact.disagreement = disagreement;
+        } else {
+            t[i].period_ns = t[sibling].period_ns;
+            t[i].grid_ns = t[sibling].grid_ns;
+            t[i].is_vague = false;
+        }
+    }
+}
+
 /* `moved`: bit mask of counters that have moved since they were watched before. */
 static pj_status measure(pj_power_sampler *s, uint64_t moved, traits *t, pj_error *err)
 {
     watch *watches = pj_alloc(PJ_MAX_RAILS, sizeof *watches);
     if (!watches) return pj_fail_memory(err, "probing the sensors");
-    for (uint32_t i = 0; i < s->rail_count; i++) {
-        pj_filter_init(&watches[i].filter, &s->rails[i]);
-        watches[i].poll_ns = s->source->min_poll_ns;
-        watches[i].moves = moved >> i & 1;
-    }
-    poll_source(s, watches);
+    for (uint32_t i = 0; i < s->rail_count; i++) watch_begin(&watches[i], s, i, moved);
+    poll_source(s, watches, UINT64_MAX);
     bool complete = true;
     for (uint32_t i = 0; i < s->rail_count; i++) {
         t[i] = traits_of(&s->rails[i], &watches[i]);
         t[i].contact.disagreement = disagreement_of(s->rails, watches, s->rail_count, i);
-        complete = complete && is_complete(&s->rails[i], &t[i]);
     }
+    measure_alone(s, watches, t);
+    for (uint32_t i = 0; i < s->rail_count; i++)
+        complete = complete && is_complete(&s->rails[i], &t[i]);
     if (complete) cache_write(s, t);
     pj_free(watches);
     return PJ_OK;

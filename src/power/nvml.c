@@ -286,6 +286,18 @@ static bool try_rail(nvml *n, gpu_rail rail)
     return true;
 }
 
+/* A counter that cannot be read leaves its place to the log, whose windows are known of this card.
+ */
+static bool try_log(nvml *n, gpu_rail rail)
+{
+    const gpu *g = &n->gpus[rail.gpu];
+    if (g->architecture != NVML_HOPPER || n->rail_count == MAX_RAILS ||
+        nvml_log_capacity(&n->api, g->device) == 0)
+        return false;
+    n->rails[n->rail_count++] = rail;
+    return true;
+}
+
 /* An unreadable GPU keeps a rail without readings, so that totals are marked incomplete. */
 static void keep_unreadable(nvml *n, uint32_t g)
 {
@@ -300,6 +312,7 @@ static bool nvml_choose_rails(nvml *n, uint32_t g)
     const gpu_rail own[] = {
         {g, COUNTER, 0, NVML_SCOPE_GPU, true},
         {g, COUNTER_FIELD, NVML_FIELD_TOTAL_ENERGY, NVML_SCOPE_GPU, true},
+        {g, LOG, 0, NVML_SCOPE_GPU, true},
         {g, FIELD, NVML_FIELD_POWER_INSTANT, NVML_SCOPE_GPU, true},
         {g, FIELD, NVML_FIELD_POWER_AVERAGE, NVML_SCOPE_GPU, true},
         {g, USAGE, 0, NVML_SCOPE_GPU, true},
@@ -308,7 +321,7 @@ static bool nvml_choose_rails(nvml *n, uint32_t g)
         {g, FIELD, NVML_FIELD_POWER_AVERAGE, NVML_SCOPE_MODULE, true},
     };
     size_t i = 0, ways = sizeof own / sizeof *own;
-    while (i < ways && !try_rail(n, own[i])) i++;
+    while (i < ways && !(own[i].how == LOG ? try_log(n, own[i]) : try_rail(n, own[i]))) i++;
     if (i == ways) {
         keep_unreadable(n, g);
         return false;

@@ -376,15 +376,18 @@ static uint64_t costly_rails(const pj_power_sampler *s)
     return rails;
 }
 
-static uint64_t all_rails(const pj_power_sampler *s)
+static uint64_t kept_rails(const pj_power_sampler *s)
 {
-    return s->rail_count < 64 ? (1ull << s->rail_count) - 1 : UINT64_MAX;
+    uint64_t rails = 0;
+    for (uint32_t i = 0; i < s->rail_count; i++)
+        if (s->kept[i] >= 0) rails |= 1ull << i;
+    return rails;
 }
 
 bool pj_power_sampler_tick(pj_power_sampler *s)
 {
     int64_t now = pj_clock_ns();
-    uint64_t rails = all_rails(s) & ~costly_rails(s);
+    uint64_t rails = kept_rails(s) & ~costly_rails(s);
     watch_for_sleep(s, now);
     watch_limits(s, now);
     return rails == 0 || sampler_read(s, rails);

@@ -90,6 +90,7 @@ static int reset_card(void **state)
     card->is_blind = card->has_no_log = false;
     card->serial = card->driver = 0;
     card->stops_ns = 0;
+    card->has_no_counter = false;
     setenv("XDG_CACHE_HOME", folder, 1);
     return 0;
 }
@@ -501,8 +502,20 @@ static void standing_counter_has_its_logs_energy(void **state)
     assert_string_equal(rails[0].name, "gpu0");
     assert_int_equal(rails[0].rail_class, PJ_RAIL_GPU);
     assert_int_equal(rails[0].kind, PJ_RAIL_INSTANT);
+    unsigned reads = card->counter_reads;
+    assert_that(count_within(session, 20, 100, 1500, NULL), >=, 18);
+    assert_int_equal(card->counter_reads, reads); /* of what is not used nothing is read */
+    pj_session_close(session);
+
+    card->has_no_counter = true;
+    snprintf(cache, sizeof cache, "%s/no-counter", folder);
+    setenv("XDG_CACHE_HOME", cache, 1);
+    session = open_session();
+    assert_int_equal(pj_meter_rails(session->meter, &count)[0].rail_class, PJ_RAIL_GPU);
+    assert_string_equal(pj_meter_rails(session->meter, &count)[0].field, "power samples");
     assert_that(count_within(session, 20, 100, 1500, NULL), >=, 18);
     pj_session_close(session);
+    card->has_no_counter = false;
 
     setenv("XDG_CACHE_HOME", folder, 1);
     card->stops_ns = 0;

@@ -20,7 +20,7 @@ typedef struct fake_card {
     double (*joules)(int64_t monotonic_ns);
     double call_ms; /* what a call takes at least */
     bool is_blind;  /* the counter's sensor sees 25 ms of each 100 ms */
-    bool has_no_log;
+    bool has_no_log, has_no_counter;
     int64_t stops_ns;        /* from then on the counter stands still; 0: never */
     unsigned serial, driver; /* another card, or another version of its driver */
     /* kept by the library */
