@@ -268,8 +268,8 @@ static int by_explained(const void *x, const void *y)
 {
     const pj_why_row *a = x, *b = y;
     if (!a->kind != !b->kind) return a->kind ? -1 : 1;
-    double of_a = fabs(a->kind ? a->explained_mj : a->difference_mj);
-    double of_b = fabs(b->kind ? b->explained_mj : b->difference_mj);
+    double of_a = fabs(a->kind ? a->explained_mj : a->left_mj);
+    double of_b = fabs(b->kind ? b->explained_mj : b->left_mj);
     return (of_a < of_b) - (of_a > of_b);
 }
 

@@ -19,7 +19,7 @@ typedef enum pj_why_kind {
     PJ_WHY_CONVERSION,  /* values moved and rounded */
     PJ_WHY_EXTRA,       /* a part that only one side has */
     PJ_WHY_CALLS,       /* more or fewer calls */
-    PJ_WHY_BATCH,       /* the same, since sequences share steps */
+    PJ_WHY_BATCH,       /* other numbers of sequences that share steps */
     PJ_WHY_TYPE,        /* other bytes for the same FLOPs */
     PJ_WHY_WORK,        /* other FLOPs */
     PJ_WHY_LENGTH,      /* other numbers of tokens */
@@ -73,20 +73,25 @@ typedef struct pj_why_row {
     bool equals_exactly;
     double difference_mj; /* b - a */
     pj_bounds bounds;     /* its 95 % interval, without errors that both sides share */
+    /* Of that, what common causes leave, and the interval that it is judged by: with the scatter of
+     * times where a side is a single run, and for all parts of the comparison together. */
+    double left_mj;
+    pj_bounds left;
     pj_why_split split;
     pj_why_kind kind;
     double explained_mj; /* of the difference, by `kind` */
     pj_bounds explained; /* its interval */
 } pj_why_row;
 
-/* A cause of all parts together. */
+/* A cause of all parts together; of a length, of all parts of prefill. */
 typedef struct pj_why_common {
-    pj_why_kind kind; /* LENGTH, CLOCK, PACE; NOTHING: none */
+    pj_why_kind kind; /* LENGTH, BATCH, CLOCK, PACE; NOTHING: none */
     double explained_mj, time_factor, power_factor;
     pj_bounds explained; /* its interval */
     char device[32];     /* of a clock */
     char settings[48];   /* in which the sides differ, where they may make a pace; "": in none */
     double clock_a_mhz, clock_b_mhz, throttled_a, throttled_b; /* NAN: unknown */
+    double batch_a, batch_b;                                   /* sequences that share steps */
 } pj_why_common;
 
 enum { PJ_WHY_COMMONS = 2 };

@@ -51,12 +51,11 @@ static void text_alone(const pj_why_row *r, char *text, size_t bytes)
 
 static void text_calls(const pj_why_row *r, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%.4g calls per token instead of %.4g%s%s", r->b.calls, r->from.calls,
+    snprintf(text, bytes, "%.4g calls per token instead of %.4g%s", r->b.calls, r->from.calls,
              r->kind == PJ_WHY_REPEATED ? r->b.calls > r->from.calls
                                               ? ": B computes equal values again"
                                               : ": A computes equal values again"
-                                        : "",
-             r->kind == PJ_WHY_BATCH ? ": sequences share steps" : "");
+                                        : "");
 }
 
 static void text_amount(const pj_why_row *r, char *text, size_t bytes)
@@ -110,8 +109,7 @@ void pj_why_row_text(const pj_why_row *r, char *text, size_t bytes)
     case PJ_WHY_COPY:
     case PJ_WHY_CONVERSION:
     case PJ_WHY_EXTRA: text_alone(r, text, bytes); return;
-    case PJ_WHY_CALLS:
-    case PJ_WHY_BATCH: text_calls(r, text, bytes); return;
+    case PJ_WHY_CALLS: text_calls(r, text, bytes); return;
     case PJ_WHY_TYPE:
     case PJ_WHY_WORK: text_amount(r, text, bytes); return;
     case PJ_WHY_LENGTH:
@@ -157,6 +155,11 @@ void pj_why_common_text(const pj_why_common *c, char *text, size_t bytes)
     if (c->kind == PJ_WHY_LENGTH)
         snprintf(text, bytes, "%.*f times the prompt tokens per output token",
                  places(c->time_factor), c->time_factor);
+    else if (c->kind == PJ_WHY_BATCH)
+        snprintf(text, bytes,
+                 "sequences that share a step: %.0f instead of %.0f; other changes of these parts "
+                 "are in this",
+                 c->batch_b, c->batch_a);
     else if (c->kind == PJ_WHY_CLOCK)
         text_clock(c, text, bytes);
     else

@@ -76,7 +76,8 @@ static void print_common(const pj_why *w, const pj_why_common *c)
     char text[256];
     pj_why_common_text(c, text, sizeof text);
     print_energy(c->explained_mj, c->explained, w->request_a_mj);
-    pj_print(stdout, "  all parts\n      %s\n", pj_safe(text).s);
+    pj_print(stdout, "  %s\n      %s\n",
+             c->kind == PJ_WHY_LENGTH ? "prefill all parts" : "all parts", pj_safe(text).s);
 }
 
 /* The largest that are not certain, so that nobody looks for them in vain. */
@@ -85,9 +86,11 @@ static void print_others(const pj_why *w, uint32_t from)
     uint32_t shown = 0;
     for (uint32_t i = from; i < w->row_count && shown < PARTS_SHOWN; i++) {
         const pj_why_row *r = &w->rows[i];
-        if (fabs(r->difference_mj) < 0.01 * w->request_a_mj) continue;
-        if (!shown++) puts("not certain, or of no single cause:");
-        print_energy(r->difference_mj, r->bounds, w->request_a_mj);
+        if (fabs(r->left_mj) < 0.01 * w->request_a_mj) continue;
+        if (!shown++)
+            puts(w->common_count ? "what that leaves, not certain or of no single cause:"
+                                 : "not certain, or of no single cause:");
+        print_energy(r->left_mj, r->left, w->request_a_mj);
         pj_print(stdout, "  %s %s\n", pj_phase_name((pj_phase)r->phase), pj_safe(r->name).s);
     }
 }

@@ -36,6 +36,7 @@ static double blur = 0.02; /* relative standard deviation of a part's energy */
 static double stall_ms;    /* by which one token is held up */
 static bool same_model = true;
 static uint32_t threads[2];
+static uint32_t sequences[2] = {1, 1}, prompts[2] = {1, 1}; /* by side */
 
 static pj_class_row *class_of(made *m, const char *name, uint8_t phase)
 {
@@ -103,6 +104,9 @@ static void explain(const planned *plan_a, const planned *plan_b, pj_why *why)
     for (int i = 0; i < 2; i++) {
         make_run(&runs[i], i ? plan_b : plan_a);
         runs[i].data.info.threads = threads[i];
+        runs[i].data.info.batch_size = sequences[i];
+        runs[i].data.info.output_tokens *= sequences[i];
+        runs[i].data.info.input_tokens = prompts[i];
         assert_int_equal(pj_why_side_new(&sides[i], NULL), PJ_OK);
         assert_int_equal(pj_why_side_add(sides[i], &runs[i].data, NULL), PJ_OK);
     }
@@ -414,6 +418,90 @@ static void a_pace_that_all_parts_share_has_an_interval(void **state)
     pj_why_fini(&why);
 }
 
+/* What a program does before its first step, however long, has no part in the pace of its steps;
+ * and what a pace explains is not listed again. */
+static void waiting_hides_no_pace(void **state)
+{
+    (void)state;
+    pj_why why;
+    const planned start = {"(between)", 3000, 30, 0, 0, 0, false, PJ_PHASE_PRE_INFERENCE};
+    planned a[] = {norm, q, mlp, start, {0}}, b[] = {norm, q, mlp, start, {0}};
+    for (int i = 0; i < 3; i++) b[i].ms *= 1.2;
+    explain(a, b, &why);
+    assert_int_equal(why.named_count, 0);
+    assert_int_equal(why.common_count, 1);
+    assert_int_equal(why.commons[0].kind, PJ_WHY_PACE);
+    assert_that(row_of(&why, "down_proj")->difference_mj, >, 0);
+    for (uint32_t i = 0; i < why.row_count; i++) assert_near(why.rows[i].left_mj, 0, 1e-6);
+    pj_why_fini(&why);
+}
+
+/* Two sequences share calls and weights, and double the arithmetic of a step. */
+static void sequences_that_share_steps_are_one_cause(void **state)
+{
+    (void)state;
+    pj_why why;
+    char text[200];
+    const planned a[] = {norm, q, mlp, {0}};
+    planned b[] = {norm, q, mlp, {0}, {0}};
+    for (int i = 0; i < 3; i++) b[i].flops *= 2;
+    b[0].ms *= 4;
+    b[1].ms *= 1.2;
+    sequences[1] = 2;
+    explain(a, b, &why);
+    assert_int_equal(why.named_count, 0);
+    assert_int_equal(why.common_count, 1);
+    assert_int_equal(why.commons[0].kind, PJ_WHY_BATCH);
+    assert_near(why.commons[0].explained_mj, why.request_b_mj - why.request_a_mj, 1e-6);
+    pj_why_common_text(&why.commons[0], text, sizeof text);
+    assert_string_equal(text, "sequences that share a step: 2 instead of 1; other changes of these "
+                              "parts are in this");
+    pj_why_fini(&why);
+    b[3] = b[0];
+    explain(a, b, &why);
+    assert_int_equal(why.named_count, 1);
+    assert_named(&why, "input_layernorm", PJ_WHY_REPEATED, LAYERS * 4 * 20 / 2);
+    pj_why_fini(&why);
+    sequences[1] = 1;
+}
+
+/* What one run a side does not tell is printed with the interval that says so. */
+static void what_is_not_certain_has_an_interval_around_nothing(void **state)
+{
+    (void)state;
+    pj_why why;
+    planned a[] = {norm, q, mlp, {0}}, b[] = {norm, q, mlp, {0}};
+    b[2].ms *= 1.03;
+    blur = 1e-6;
+    explain(a, b, &why);
+    blur = 0.02;
+    const pj_why_row *r = row_of(&why, "down_proj");
+    assert_int_equal(r->kind, PJ_WHY_NOTHING);
+    assert_near(r->left_mj, 0.03 * LAYERS * 10 * 50, 1e-6);
+    assert_that(r->left.lo, <, 0);
+    assert_that(r->left.hi, >, 2 * r->left_mj);
+    pj_why_fini(&why);
+}
+
+static void a_length_below_a_hundredth_is_none(void **state)
+{
+    (void)state;
+    pj_why why;
+    planned a[] = {norm, q, mlp, {"prefill", 1, 20, 0, 0, 0, false, PJ_PHASE_PREFILL}, {0}};
+    planned b[] = {norm, q, mlp, {"prefill", 2, 20, 0, 0, 0, false, PJ_PHASE_PREFILL}, {0}};
+    prompts[1] = 2;
+    explain(a, b, &why);
+    assert_int_equal(why.common_count, 0);
+    pj_why_fini(&why);
+    a[3].ms *= 20;
+    b[3].ms *= 20;
+    explain(a, b, &why);
+    assert_int_equal(why.common_count, 1);
+    assert_int_equal(why.commons[0].kind, PJ_WHY_LENGTH);
+    pj_why_fini(&why);
+    prompts[1] = 1;
+}
+
 static void a_single_token_is_a_length(void **state)
 {
     (void)state;
@@ -536,6 +624,10 @@ int main(void)
         cmocka_unit_test(time_is_told_from_bytes_and_power),
         cmocka_unit_test(a_gap_is_told_from_what_surrounds_the_steps),
         cmocka_unit_test(a_pace_that_all_parts_share_has_an_interval),
+        cmocka_unit_test(waiting_hides_no_pace),
+        cmocka_unit_test(sequences_that_share_steps_are_one_cause),
+        cmocka_unit_test(what_is_not_certain_has_an_interval_around_nothing),
+        cmocka_unit_test(a_length_below_a_hundredth_is_none),
         cmocka_unit_test(a_single_token_is_a_length),
         cmocka_unit_test(one_part_explains_what_is_spread_over_several),
         cmocka_unit_test(a_stall_is_no_slower_kernel),
