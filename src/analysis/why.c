@@ -201,6 +201,7 @@ static void make_row(const pj_why_context *c, const pj_why_pair *pair, pj_arena 
     const char *name_b = pair->whole ? pair->whole : name_of(b, n_b, arena);
     *row = (pj_why_row){.phase = phase_of(pair),
                         .is_gap = is_gap(c, pair),
+                        .per_run = c->a->per_run,
                         .whole = pair->whole != NULL,
                         .name = name_a ? name_a : name_b,
                         .other = name_a && name_b && strcmp(name_a, name_b) != 0 ? name_b : NULL,
@@ -287,11 +288,13 @@ static void sum_up(pj_why *why)
 pj_status pj_why_find(const pj_why_side *a, const pj_why_side *b, bool same_model, pj_why *why,
                       pj_error *err)
 {
-    *why = (pj_why){.runs_a = a->runs, .runs_b = b->runs};
+    *why = (pj_why){.runs_a = a->runs, .runs_b = b->runs, .per_run = a->per_run};
     pj_arena_init(&why->arena, 0);
     if (!a->runs || !b->runs)
-        return pj_fail(err, PJ_E_UNAVAILABLE, "no run of %s has both an energy and output tokens",
-                       a->runs ? "B" : "A");
+        return pj_fail(err, PJ_E_UNAVAILABLE, "no run of %s has an energy", a->runs ? "B" : "A");
+    if (!pj_why_sides_alike(a, b))
+        return pj_fail(err, PJ_E_UNAVAILABLE, "the runs of %s count no output tokens",
+                       a->per_run ? "A" : "B");
     pj_why_context c = {.a = a, .b = b, .spread_a = spread_of(a), .spread_b = spread_of(b)};
     /* An assumed spread counts as well known. */
     c.freedom = a->runs == 1 || b->runs == 1 ? 60 : a->runs + b->runs - 2 + 2 * prior_runs;

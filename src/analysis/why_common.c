@@ -43,7 +43,7 @@ static void find_length(pj_why *why, const pj_why_context *c)
 {
     double a = c->a->input_tokens / c->a->output_tokens;
     double b = c->b->input_tokens / c->b->output_tokens, factor = b / a, mj = 0, variance = 0;
-    if (!(a > 0) || !(b > 0) || fabs(factor - 1) < 0.01) return;
+    if (why->per_run || !(a > 0) || !(b > 0) || fabs(factor - 1) < 0.01) return;
     for (uint32_t i = 0; i < why->row_count; i++) {
         pj_why_row *row = &why->rows[i];
         if (row->phase != PJ_PHASE_PREFILL) continue;

@@ -130,7 +130,8 @@ static pj_why_kind kind_of_alone(const pj_why_row *r, const pj_why_context *c)
 {
     const pj_why_amount *of = r->b.ms > 0 ? &r->b : &r->a;
     const pj_why_side *other = r->b.ms > 0 ? c->a : c->b;
-    if (r->phase == PJ_PHASE_DECODE && other->output_tokens <= other->batch) return PJ_WHY_LENGTH;
+    if (r->phase == PJ_PHASE_DECODE && !r->per_run && other->output_tokens <= other->batch)
+        return PJ_WHY_LENGTH;
     if (!r->equals) return PJ_WHY_EXTRA;
     if (of->flops > 0) return PJ_WHY_REPEATED;
     return r->equals_exactly ? PJ_WHY_COPY : PJ_WHY_CONVERSION;

@@ -114,8 +114,8 @@ static void print_totals(const pj_why *w, bool is_explained)
                  100 * (w->ratio.hi - 1));
     if (is_explained)
         snprintf(explained, sizeof explained, "; explained: %+.1f %%", 100 * w->explained_mj / a);
-    pj_print(stdout, "%sper output token: A %s, B %s, %+.1f %%%s%s%s\n",
-             pj_style_on(stdout, PJ_STYLE_BOLD), with_bounds(a, w->request_a).s,
+    pj_print(stdout, "%sper %s: A %s, B %s, %+.1f %%%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD),
+             w->per_run ? "run" : "output token", with_bounds(a, w->request_a).s,
              with_bounds(b, w->request_b).s, 100 * (b - a) / a, interval, pj_style_off(stdout),
              explained);
     double quiet_a = a - w->disturbed_a_mj, quiet_b = b - w->disturbed_b_mj;

@@ -96,7 +96,7 @@ static void write_why(const pj_explained *e, pj_json *json)
     const pj_why *w = &e->why;
     char text[256];
     pj_json_object_begin(json);
-    pj_json_kv_string(json, "unit", "mJ/token");
+    pj_json_kv_string(json, "unit", w->per_run ? "mJ/run" : "mJ/token");
     pj_json_kv_uint(json, "runs_a", w->runs_a);
     pj_json_kv_uint(json, "runs_b", w->runs_b);
     pj_json_kv_double(json, "mj_per_token_a", w->request_a_mj);

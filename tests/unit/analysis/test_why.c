@@ -36,6 +36,7 @@ static double blur = 0.02; /* relative standard deviation of a part's energy */
 static double stall_ms;    /* by which one token is held up */
 static bool same_model = true;
 static uint32_t threads[2];
+static bool counts_tokens = true;
 static uint32_t sequences[2] = {1, 1}, prompts[2] = {1, 1}; /* by side */
 
 static pj_class_row *class_of(made *m, const char *name, uint8_t phase)
@@ -105,7 +106,7 @@ static void explain(const planned *plan_a, const planned *plan_b, pj_why *why)
         make_run(&runs[i], i ? plan_b : plan_a);
         runs[i].data.info.threads = threads[i];
         runs[i].data.info.batch_size = sequences[i];
-        runs[i].data.info.output_tokens *= sequences[i];
+        runs[i].data.info.output_tokens *= counts_tokens ? sequences[i] : 0;
         runs[i].data.info.input_tokens = prompts[i];
         assert_int_equal(pj_why_side_new(&sides[i], NULL), PJ_OK);
         assert_int_equal(pj_why_side_add(sides[i], &runs[i].data, NULL), PJ_OK);
@@ -120,6 +121,7 @@ static void explain(const planned *plan_a, const planned *plan_b, pj_why *why)
         assert_near(split + r->from.mj - r->a.mj, r->difference_mj, 1e-9);
         sum += r->difference_mj;
     }
+    assert_true(why->per_run == !counts_tokens);
     assert_near(sum, why->request_b_mj - why->request_a_mj, 1e-9);
 }
 
@@ -502,6 +504,48 @@ static void a_length_below_a_hundredth_is_none(void **state)
     prompts[1] = 1;
 }
 
+static void runs_without_tokens_are_compared_as_they_are(void **state)
+{
+    (void)state;
+    pj_why why;
+    char text[200];
+    const planned start = {"(between)", 3, 30, 0, 0, 0, false, PJ_PHASE_PRE_INFERENCE};
+    planned a[] = {norm, q, mlp, start, {0}}, b[] = {norm, q, mlp, start, {0}};
+    b[1].ms *= 1.5;
+    b[3].ms *= 50;
+    counts_tokens = false;
+    explain(a, b, &why);
+    counts_tokens = true;
+    assert_near(why.request_a_mj, TOKENS * LAYERS * (20 + 4 * 40 + 10 * 50) + 3 * 30, 1e-6);
+    assert_named(&why, "q_proj", PJ_WHY_KERNEL, TOKENS * LAYERS * 2 * 40);
+    pj_why_row_text(row_of(&why, "between parts"), text, sizeof text);
+    assert_string_equal(text, "in no part: 150 ms instead of 3");
+    pj_why_fini(&why);
+}
+
+/* A side that counts tokens, and one that does not. */
+static void unlike_sides_are_refused(void **state)
+{
+    (void)state;
+    static made run;
+    pj_why_side *sides[2];
+    pj_why why;
+    pj_error err = {0};
+    const planned plan[] = {norm, q, mlp, {0}};
+    for (int i = 0; i < 2; i++) {
+        make_run(&run, plan);
+        if (i) run.data.info.output_tokens = 0;
+        assert_int_equal(pj_why_side_new(&sides[i], NULL), PJ_OK);
+        assert_int_equal(pj_why_side_add(sides[i], &run.data, NULL), PJ_OK);
+    }
+    assert_int_equal(pj_why_find(sides[0], sides[1], true, &why, &err), PJ_E_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "the runs of B count no output tokens"));
+    pj_why_fini(&why);
+    assert_int_equal(pj_why_side_add(sides[0], &run.data, NULL), PJ_OK);
+    assert_int_equal(pj_why_side_runs(sides[0]), 1);
+    for (int i = 0; i < 2; i++) pj_why_side_free(sides[i]);
+}
+
 static void a_single_token_is_a_length(void **state)
 {
     (void)state;
@@ -628,6 +672,8 @@ int main(void)
         cmocka_unit_test(sequences_that_share_steps_are_one_cause),
         cmocka_unit_test(what_is_not_certain_has_an_interval_around_nothing),
         cmocka_unit_test(a_length_below_a_hundredth_is_none),
+        cmocka_unit_test(runs_without_tokens_are_compared_as_they_are),
+        cmocka_unit_test(unlike_sides_are_refused),
         cmocka_unit_test(a_single_token_is_a_length),
         cmocka_unit_test(one_part_explains_what_is_spread_over_several),
         cmocka_unit_test(a_stall_is_no_slower_kernel),
