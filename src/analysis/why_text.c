@@ -144,7 +144,7 @@ void pj_why_row_text(const pj_why_row *r, char *text, size_t bytes)
 static void text_clock(const pj_why_common *c, char *text, size_t bytes)
 {
     size_t n = (size_t)snprintf(text, bytes, "clock of %s", c->device);
-    if (isfinite(c->clock_a_mhz) && isfinite(c->clock_b_mhz) && n < bytes)
+    if (fabs(c->clock_b_mhz - c->clock_a_mhz) >= 1 && n < bytes) /* false: unknown */
         n += (size_t)snprintf(text + n, bytes - n, ": %.0f MHz instead of %.0f", c->clock_b_mhz,
                               c->clock_a_mhz);
     if (isfinite(c->throttled_a) && isfinite(c->throttled_b) &&

@@ -392,6 +392,28 @@ static void a_gap_is_told_from_what_surrounds_the_steps(void **state)
     }
 }
 
+static void a_clock_says_what_differs(void **state)
+{
+    (void)state;
+    char text[200];
+    pj_why_common c = {.kind = PJ_WHY_CLOCK,
+                       .device = "cpu",
+                       .time_factor = 1.2,
+                       .power_factor = 1,
+                       .clock_a_mhz = 3000.2,
+                       .clock_b_mhz = 2999.9,
+                       .throttled_a = 0,
+                       .throttled_b = 0.5};
+    pj_why_common_text(&c, text, sizeof text);
+    assert_string_equal(text, "clock of cpu, throttled for 50 % of the time instead of 0 %; parts "
+                              "take 1.20 times the time at 1.00 times the power");
+    c.clock_b_mhz = 2500;
+    c.throttled_a = c.throttled_b = NAN;
+    pj_why_common_text(&c, text, sizeof text);
+    assert_string_equal(text, "clock of cpu: 2500 MHz instead of 3000; parts take 1.20 times the "
+                              "time at 1.00 times the power");
+}
+
 static void a_pace_that_all_parts_share_has_an_interval(void **state)
 {
     (void)state;
@@ -667,6 +689,7 @@ int main(void)
         cmocka_unit_test(what_no_side_divides_is_no_gap),
         cmocka_unit_test(time_is_told_from_bytes_and_power),
         cmocka_unit_test(a_gap_is_told_from_what_surrounds_the_steps),
+        cmocka_unit_test(a_clock_says_what_differs),
         cmocka_unit_test(a_pace_that_all_parts_share_has_an_interval),
         cmocka_unit_test(waiting_hides_no_pace),
         cmocka_unit_test(sequences_that_share_steps_are_one_cause),
