@@ -215,8 +215,6 @@ static void make_row(const pj_why_context *c, const pj_why_pair *pair, pj_arena 
     if (n_a && !n_b) find_equal(c->a, pair, 0, row, arena);
     row->from = row->a;
     row->difference_mj = row->b.mj - row->a.mj;
-    double half = PJ_Z95 * sqrt(row->a.mj_variance + row->b.mj_variance);
-    row->bounds = (pj_bounds){row->difference_mj - half, row->difference_mj + half};
 }
 
 static pj_status make_rows(pj_why *why, const pj_why_context *c, bool same_model, pj_error *err)

@@ -73,9 +73,11 @@ typedef struct pj_why_row {
     const char *equals;            /* the part of its side whose values it repeats; NULL: none */
     bool equals_exactly;
     double difference_mj; /* b - a */
-    pj_bounds bounds;     /* its 95 % interval, without errors that both sides share */
-    /* Of that, what common causes leave, and the interval that it is judged by: with the scatter of
-     * times where a side is a single run, and for all parts of the comparison together. */
+    /* Its 95 % interval, without errors that both sides share, and with the scatter of times where
+     * a side is a single run. */
+    pj_bounds bounds;
+    /* Of that, what common causes leave, and the interval that judges it: that of all parts of the
+     * comparison together. */
     double left_mj;
     pj_bounds left;
     pj_why_split split;

@@ -218,15 +218,26 @@ static double scatter_of(const pj_why_side *s, const pj_why_amount *a, double po
     return s->runs > 1 ? 0 : power * power * fmax(a->ms_variance, a->calm_variance);
 }
 
-static void find_left(const pj_why *why, const pj_why_context *c, pj_why_row *row)
+/* Standard deviation of the difference from `from` to B. */
+static double sd_from(const pj_why_context *c, const pj_why_amount *from, const pj_why_amount *b)
 {
-    const pj_why_amount *from = why->common_count ? &row->from : &row->a, *b = &row->b;
-    double ignored, power = mean_power(row, &ignored);
-    double sd = sqrt(from->mj_variance + b->mj_variance + scatter_of(c->a, from, power) +
-                     scatter_of(c->b, b, power));
-    double half = pj_student_quantile(1 - level / tests_of(why) / 2, c->freedom) * sd;
-    row->left_mj = b->mj - from->mj;
-    row->left = (pj_bounds){row->left_mj - half, row->left_mj + half};
+    double power = (from->mj + b->mj) / (from->ms + b->ms);
+    return sqrt(from->mj_variance + b->mj_variance + scatter_of(c->a, from, power) +
+                scatter_of(c->b, b, power));
+}
+
+static pj_bounds within(double mj, double half)
+{
+    return (pj_bounds){mj - half, mj + half};
+}
+
+static void find_intervals(const pj_why *why, const pj_why_context *c, pj_why_row *row)
+{
+    const pj_why_amount *from = why->common_count ? &row->from : &row->a;
+    double most = pj_student_quantile(1 - level / tests_of(why) / 2, c->freedom);
+    row->bounds = within(row->difference_mj, PJ_Z95 * sd_from(c, &row->a, &row->b));
+    row->left_mj = row->b.mj - from->mj;
+    row->left = within(row->left_mj, most * sd_from(c, from, &row->b));
 }
 
 void pj_why_judge(pj_why *why, const pj_why_context *c)
@@ -237,6 +248,6 @@ void pj_why_judge(pj_why *why, const pj_why_context *c)
             judge_both(why, c, row);
         else
             judge_alone(why, c, row);
-        find_left(why, c, row);
+        find_intervals(why, c, row);
     }
 }
