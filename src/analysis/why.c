@@ -201,6 +201,7 @@ static void make_row(const pj_why_context *c, const pj_why_pair *pair, pj_arena 
     const char *name_b = pair->whole ? pair->whole : name_of(b, n_b, arena);
     *row = (pj_why_row){.phase = phase_of(pair),
                         .is_gap = is_gap(c, pair),
+                        .per_run = c->a->per_run,
                         .whole = pair->whole != NULL,
                         .name = name_a ? name_a : name_b,
                         .other = name_a && name_b && strcmp(name_a, name_b) != 0 ? name_b : NULL,
@@ -214,8 +215,6 @@ static void make_row(const pj_why_context *c, const pj_why_pair *pair, pj_arena 
     if (n_a && !n_b) find_equal(c->a, pair, 0, row, arena);
     row->from = row->a;
     row->difference_mj = row->b.mj - row->a.mj;
-    double half = PJ_Z95 * sqrt(row->a.mj_variance + row->b.mj_variance);
-    row->bounds = (pj_bounds){row->difference_mj - half, row->difference_mj + half};
 }
 
 static pj_status make_rows(pj_why *why, const pj_why_context *c, bool same_model, pj_error *err)
@@ -268,8 +267,8 @@ static int by_explained(const void *x, const void *y)
 {
     const pj_why_row *a = x, *b = y;
     if (!a->kind != !b->kind) return a->kind ? -1 : 1;
-    double of_a = fabs(a->kind ? a->explained_mj : a->difference_mj);
-    double of_b = fabs(b->kind ? b->explained_mj : b->difference_mj);
+    double of_a = fabs(a->kind ? a->explained_mj : a->left_mj);
+    double of_b = fabs(b->kind ? b->explained_mj : b->left_mj);
     return (of_a < of_b) - (of_a > of_b);
 }
 
@@ -287,11 +286,13 @@ static void sum_up(pj_why *why)
 pj_status pj_why_find(const pj_why_side *a, const pj_why_side *b, bool same_model, pj_why *why,
                       pj_error *err)
 {
-    *why = (pj_why){.runs_a = a->runs, .runs_b = b->runs};
+    *why = (pj_why){.runs_a = a->runs, .runs_b = b->runs, .per_run = a->per_run};
     pj_arena_init(&why->arena, 0);
     if (!a->runs || !b->runs)
-        return pj_fail(err, PJ_E_UNAVAILABLE, "no run of %s has both an energy and output tokens",
-                       a->runs ? "B" : "A");
+        return pj_fail(err, PJ_E_UNAVAILABLE, "no run of %s has an energy", a->runs ? "B" : "A");
+    if (!pj_why_sides_alike(a, b))
+        return pj_fail(err, PJ_E_UNAVAILABLE, "the runs of %s count no output tokens",
+                       a->per_run ? "A" : "B");
     pj_why_context c = {.a = a, .b = b, .spread_a = spread_of(a), .spread_b = spread_of(b)};
     /* An assumed spread counts as well known. */
     c.freedom = a->runs == 1 || b->runs == 1 ? 60 : a->runs + b->runs - 2 + 2 * prior_runs;

@@ -2,8 +2,8 @@
  * Why does B cost more than A? The parts of two sides, each one run or several, are matched by
  * their names, by the values they computed, or by their role. The difference of each is split into
  * calls, bytes, FLOPs, the rest of the time, and power, and named where it is at least a hundredth
- * of A's request and certain. All figures are per output token. Pure: rows of runs in, findings
- * out. Method: docs/measurement.md, "Why".
+ * of A's request and certain. All figures are per output token; of runs that count none, as traces
+ * of PyTorch, per run. Pure: rows of runs in, findings out. Method: docs/measurement.md, "Why".
  */
 #ifndef PJ_ANALYSIS_WHY_H
 #define PJ_ANALYSIS_WHY_H
@@ -19,7 +19,7 @@ typedef enum pj_why_kind {
     PJ_WHY_CONVERSION,  /* values moved and rounded */
     PJ_WHY_EXTRA,       /* a part that only one side has */
     PJ_WHY_CALLS,       /* more or fewer calls */
-    PJ_WHY_BATCH,       /* the same, since sequences share steps */
+    PJ_WHY_BATCH,       /* other numbers of sequences that share steps */
     PJ_WHY_TYPE,        /* other bytes for the same FLOPs */
     PJ_WHY_WORK,        /* other FLOPs */
     PJ_WHY_LENGTH,      /* other numbers of tokens */
@@ -61,6 +61,7 @@ typedef struct pj_why_split {
 typedef struct pj_why_row {
     uint8_t phase;
     bool is_gap;
+    bool per_run;      /* its amounts; else per output token */
     bool whole;        /* all of the phase, or its layers, since the sides do not divide it alike */
     const char *name;  /* "q_proj", "attention/softmax", "q_proj+k_proj" */
     const char *other; /* its name on side B, where that differs; else NULL */
@@ -72,28 +73,36 @@ typedef struct pj_why_row {
     const char *equals;            /* the part of its side whose values it repeats; NULL: none */
     bool equals_exactly;
     double difference_mj; /* b - a */
-    pj_bounds bounds;     /* its 95 % interval, without errors that both sides share */
+    /* Its 95 % interval, without errors that both sides share, and with the scatter of times where
+     * a side is a single run. */
+    pj_bounds bounds;
+    /* Of that, what common causes leave, and the interval that judges it: that of all parts of the
+     * comparison together. */
+    double left_mj;
+    pj_bounds left;
     pj_why_split split;
     pj_why_kind kind;
     double explained_mj; /* of the difference, by `kind` */
     pj_bounds explained; /* its interval */
 } pj_why_row;
 
-/* A cause of all parts together. */
+/* A cause of all parts together; of a length, of all parts of prefill. */
 typedef struct pj_why_common {
-    pj_why_kind kind; /* LENGTH, CLOCK, PACE; NOTHING: none */
+    pj_why_kind kind; /* LENGTH, BATCH, CLOCK, PACE; NOTHING: none */
     double explained_mj, time_factor, power_factor;
     pj_bounds explained; /* its interval */
     char device[32];     /* of a clock */
     char settings[48];   /* in which the sides differ, where they may make a pace; "": in none */
     double clock_a_mhz, clock_b_mhz, throttled_a, throttled_b; /* NAN: unknown */
+    double batch_a, batch_b;                                   /* sequences that share steps */
 } pj_why_common;
 
 enum { PJ_WHY_COMMONS = 2 };
 
 typedef struct pj_why {
     pj_arena arena;
-    double request_a_mj, request_b_mj; /* per output token, means */
+    bool per_run;                      /* all figures; else per output token */
+    double request_a_mj, request_b_mj; /* means */
     /* 95 % intervals of these and of the ratio B / A, without errors that both sides share */
     pj_bounds request_a, request_b, ratio;
     double disturbed_a_mj, disturbed_b_mj; /* of that */
@@ -112,11 +121,14 @@ typedef struct pj_why {
 typedef struct pj_why_side pj_why_side;
 pj_status pj_why_side_new(pj_why_side **side, pj_error *err);
 /* Needs the classes of each run; of the first also phases, sections, tokens, layers, components and
- * operations. Runs without an energy or without output tokens are not counted. */
+ * operations. Runs without an energy are not counted, nor those without output tokens beside a
+ * first one that has some, and the reverse. */
 pj_status pj_why_side_add(pj_why_side *side, const pj_run_data *run, pj_error *err);
 uint32_t pj_why_side_runs(const pj_why_side *side);
 void pj_why_side_free(pj_why_side *side); /* NULL is allowed */
 
+/* Whether both are per output token, or both per run: others are not comparable. */
+bool pj_why_sides_alike(const pj_why_side *a, const pj_why_side *b);
 /* The result is independent of the sides; free it with pj_why_fini. Of two models each phase is
  * compared as a whole. */
 pj_status pj_why_find(const pj_why_side *a, const pj_why_side *b, bool same_model, pj_why *why,

@@ -1,4 +1,5 @@
-/* What all parts have in common: other numbers of tokens, a device's clock, a slower machine. */
+/* What all parts have in common: other numbers of tokens or of sequences that share steps, a
+ * device's clock, a slower machine. */
 #include "analysis/why_impl.h"
 
 #include "base/memory.h"
@@ -32,12 +33,17 @@ static pj_bounds bounds_of(double mj, double variance)
     return (pj_bounds){mj - half, mj + half};
 }
 
+static bool matters(const pj_why *why, double mj)
+{
+    return fabs(mj) >= PJ_WHY_LEAST * why->request_a_mj;
+}
+
 /* Prefill's share in a token's energy grows with the prompt and falls with the answer. */
 static void find_length(pj_why *why, const pj_why_context *c)
 {
     double a = c->a->input_tokens / c->a->output_tokens;
     double b = c->b->input_tokens / c->b->output_tokens, factor = b / a, mj = 0, variance = 0;
-    if (!(a > 0) || !(b > 0) || fabs(factor - 1) < 0.01) return;
+    if (why->per_run || !(a > 0) || !(b > 0) || fabs(factor - 1) < 0.01) return;
     for (uint32_t i = 0; i < why->row_count; i++) {
         pj_why_row *row = &why->rows[i];
         if (row->phase != PJ_PHASE_PREFILL) continue;
@@ -48,6 +54,7 @@ static void find_length(pj_why *why, const pj_why_context *c)
         row->from.flops *= factor;
         row->from.bytes *= factor;
     }
+    if (!matters(why, mj)) return;
     why->commons[why->common_count++] = (pj_why_common){.kind = PJ_WHY_LENGTH,
                                                         .explained_mj = mj,
                                                         .explained = bounds_of(mj, variance),
@@ -57,6 +64,72 @@ static void find_length(pj_why *why, const pj_why_context *c)
                                                         .clock_b_mhz = NAN,
                                                         .throttled_a = NAN,
                                                         .throttled_b = NAN};
+}
+
+/* ---- scatter ------------------------------------------------------------------------------- */
+
+static double side_variance(const pj_why_side *s, double spread)
+{
+    double single = s->runs == 1 ? s->pace_sd * s->pace_sd : 0;
+    return spread * spread / s->runs + single;
+}
+
+/* Relative, of a common factor of times. */
+static double pace_variance(const pj_why_context *c)
+{
+    return side_variance(c->a, c->spread_a) + side_variance(c->b, c->spread_b);
+}
+
+/* ---- batches -------------------------------------------------------------------------------- */
+
+/* Sequences that share a step share its calls and weights, but not its arithmetic: what a part
+ * should then cost is not known. So the difference of the parts that both sides have is one thing,
+ * but for calls that repeat values. */
+static void scale_batch(pj_why_row *row)
+{
+    pj_why_amount *from = &row->from, *b = &row->b;
+    double single_a = from->calls - row->repeated_a, single_b = b->calls - row->repeated_b;
+    double calls = from->calls * single_b / single_a; /* B's if it repeated as many as A */
+    double share = single_a > 0 && single_b > 0 ? calls / b->calls : 1;
+    double time = share * b->ms / from->ms;
+    scale_from(row, time, share * b->mj / (from->mj * time));
+    from->calm_ms = share * b->calm_ms;
+    row->repeated_a *= single_a > 0 && single_b > 0 ? single_b / single_a : 1;
+    from->calls = share * b->calls;
+    from->flops = share * b->flops;
+    from->bytes = share * b->bytes;
+}
+
+/* Whether the sides' batches differ: nothing else is then told of all parts alike. */
+static bool find_batch(pj_why *why, const pj_why_context *c)
+{
+    double mj = 0, ms_a = 0, ms_b = 0, mj_a = 0, mj_b = 0, variance = 0;
+    if (c->a->batch == c->b->batch) return false;
+    for (uint32_t i = 0; i < why->row_count; i++) {
+        pj_why_row *row = &why->rows[i];
+        bool in_steps = row->phase == PJ_PHASE_PREFILL || row->phase == PJ_PHASE_DECODE;
+        if (!in_steps || !(row->from.mj > 0) || !(row->b.mj > 0)) continue;
+        double before = row->from.mj;
+        ms_a += row->from.ms;
+        mj_a += before;
+        variance += row->from.mj_variance + row->b.mj_variance;
+        scale_batch(row);
+        mj += row->from.mj - before;
+        ms_b += row->from.ms;
+        mj_b += row->from.mj;
+    }
+    variance += mj_a * mj_a * side_variance(c->a, c->spread_a) +
+                mj_b * mj_b * side_variance(c->b, c->spread_b);
+    pj_why_common found = {.kind = PJ_WHY_BATCH,
+                           .explained_mj = mj,
+                           .explained = bounds_of(mj, variance),
+                           .time_factor = ms_b / ms_a,
+                           .power_factor = mj_b / ms_b / (mj_a / ms_a),
+                           .batch_a = c->a->batch,
+                           .batch_b = c->b->batch};
+    bool is_certain = found.explained.lo * found.explained.hi > 0;
+    if (matters(why, mj) && is_certain) why->commons[why->common_count++] = found;
+    return true;
 }
 
 /* ---- pace ----------------------------------------------------------------------------------- */
@@ -110,10 +183,12 @@ static bool pace_of(const pj_why *why, pace *p)
     uint32_t n = 0;
     double all = 0;
     *p = (pace){NAN, NAN, 0, 0};
-    for (uint32_t i = 0; i < why->row_count; i++) all += why->rows[i].from.mj;
+    for (uint32_t i = 0; i < why->row_count; i++)
+        if (!why->rows[i].is_gap) all += why->rows[i].from.mj;
     for (uint32_t i = 0; times && powers && i < why->row_count; i++) {
         const pj_why_row *r = &why->rows[i];
         double weight = fmin(r->from.mj, most_weight * all);
+        if (r->is_gap) continue; /* waiting has no pace */
         p->all += weight;
         if (!is_same_work(r)) continue;
         times[n] = (weighted){r->b.calm_ms / r->from.calm_ms, weight};
@@ -155,18 +230,6 @@ static bool find_clock(const pj_why_context *c, const pace *p, pj_why_common *fo
     return false;
 }
 
-static double side_variance(const pj_why_side *s, double spread)
-{
-    double single = s->runs == 1 ? s->pace_sd * s->pace_sd : 0;
-    return spread * spread / s->runs + single;
-}
-
-/* Relative, of a common factor of times. */
-static double pace_variance(const pj_why_context *c)
-{
-    return side_variance(c->a, c->spread_a) + side_variance(c->b, c->spread_b);
-}
-
 /* All parts of one program on one machine took longer alike. */
 static bool is_pace(const pj_why_context *c, const pace *p)
 {
@@ -203,7 +266,7 @@ void pj_why_find_common(pj_why *why, const pj_why_context *c)
     pj_why_common found = {
         .clock_a_mhz = NAN, .clock_b_mhz = NAN, .throttled_a = NAN, .throttled_b = NAN};
     find_length(why, c);
-    if (!pace_of(why, &p)) return;
+    if (find_batch(why, c) || !pace_of(why, &p)) return;
     if (!find_clock(c, &p, &found)) found.kind = is_pace(c, &p) ? PJ_WHY_PACE : PJ_WHY_NOTHING;
     double mj = 0, variance = 0, factor = p.time * p.power;
     for (uint32_t i = 0; i < why->row_count; i++) {
@@ -215,8 +278,7 @@ void pj_why_find_common(pj_why *why, const pj_why_context *c)
     found.explained_mj = mj * (factor - 1);
     found.explained =
         bounds_of(found.explained_mj, variance + mj * factor * mj * factor * pace_variance(c));
-    bool matters = fabs(found.explained_mj) >= PJ_WHY_LEAST * why->request_a_mj;
-    if (!found.kind || !matters) return;
+    if (!found.kind || !matters(why, found.explained_mj)) return;
     if (found.kind == PJ_WHY_PACE) name_settings(c, found.settings, sizeof found.settings);
     found.time_factor = p.time;
     found.power_factor = p.power;

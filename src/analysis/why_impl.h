@@ -44,6 +44,7 @@ struct pj_why_side {
     pj_arena arena;
     pj_why_part *parts;
     uint32_t count, runs;
+    bool per_run;            /* no output tokens: `output_tokens` is 1 */
     double request_variance; /* of the sum of request_mj */
     /* How far decode steps were held up: the longest, and squares by time; INFINITY: unknown. */
     double longest_stall_ms, stalls_ms;

@@ -130,17 +130,18 @@ static pj_why_kind kind_of_alone(const pj_why_row *r, const pj_why_context *c)
 {
     const pj_why_amount *of = r->b.ms > 0 ? &r->b : &r->a;
     const pj_why_side *other = r->b.ms > 0 ? c->a : c->b;
-    if (r->phase == PJ_PHASE_DECODE && other->output_tokens <= other->batch) return PJ_WHY_LENGTH;
+    if (r->phase == PJ_PHASE_DECODE && !r->per_run && other->output_tokens <= other->batch)
+        return PJ_WHY_LENGTH;
     if (!r->equals) return PJ_WHY_EXTRA;
     if (of->flops > 0) return PJ_WHY_REPEATED;
     return r->equals_exactly ? PJ_WHY_COPY : PJ_WHY_CONVERSION;
 }
 
-static pj_why_kind kind_of_calls(const pj_why_row *r, const pj_why_context *c)
+static pj_why_kind kind_of_calls(const pj_why_row *r)
 {
     double more = r->b.calls - r->from.calls, repeats = r->repeated_b - r->repeated_a;
     if (more * repeats > 0 && fabs(repeats) >= 0.5 * fabs(more)) return PJ_WHY_REPEATED;
-    return c->a->batch != c->b->batch ? PJ_WHY_BATCH : PJ_WHY_CALLS;
+    return PJ_WHY_CALLS;
 }
 
 static pj_why_kind kind_of_amount(const pj_why_row *r, const pj_why_context *c, bool of_bytes)
@@ -204,11 +205,39 @@ static void judge_both(const pj_why *why, const pj_why_context *c, pj_why_row *r
     if (row->whole && (from->once || b->once)) is_real = false; /* waiting and work in one */
     const cause causes[] = {
         cause_of_time(row, kind_of_rest(row), rest, rest_sd, false),
-        cause_of_time(row, kind_of_calls(row, c), t.calls, counted_sd * fabs(t.calls), true),
+        cause_of_time(row, kind_of_calls(row), t.calls, counted_sd * fabs(t.calls), true),
         cause_of_time(row, kind_of_amount(row, c, true), t.bytes, change_sd, true),
         cause_of_time(row, kind_of_amount(row, c, false), t.flops, change_sd, true),
         cause_of_power(row, is_real ? row->split.power : 0)};
     name_row(why, c, causes, row->is_gap ? 1 : sizeof causes / sizeof *causes, row);
+}
+
+/* Of a single run: how much of a part's energy the scatter of its time may be. */
+static double scatter_of(const pj_why_side *s, const pj_why_amount *a, double power)
+{
+    return s->runs > 1 ? 0 : power * power * fmax(a->ms_variance, a->calm_variance);
+}
+
+/* Standard deviation of the difference from `from` to B. */
+static double sd_from(const pj_why_context *c, const pj_why_amount *from, const pj_why_amount *b)
+{
+    double power = (from->mj + b->mj) / (from->ms + b->ms);
+    return sqrt(from->mj_variance + b->mj_variance + scatter_of(c->a, from, power) +
+                scatter_of(c->b, b, power));
+}
+
+static pj_bounds within(double mj, double half)
+{
+    return (pj_bounds){mj - half, mj + half};
+}
+
+static void find_intervals(const pj_why *why, const pj_why_context *c, pj_why_row *row)
+{
+    const pj_why_amount *from = why->common_count ? &row->from : &row->a;
+    double most = pj_student_quantile(1 - level / tests_of(why) / 2, c->freedom);
+    row->bounds = within(row->difference_mj, PJ_Z95 * sd_from(c, &row->a, &row->b));
+    row->left_mj = row->b.mj - from->mj;
+    row->left = within(row->left_mj, most * sd_from(c, from, &row->b));
 }
 
 void pj_why_judge(pj_why *why, const pj_why_context *c)
@@ -219,5 +248,6 @@ void pj_why_judge(pj_why *why, const pj_why_context *c)
             judge_both(why, c, row);
         else
             judge_alone(why, c, row);
+        find_intervals(why, c, row);
     }
 }

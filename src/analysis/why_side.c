@@ -21,6 +21,11 @@ pj_status pj_why_side_new(pj_why_side **side, pj_error *err)
     return PJ_OK;
 }
 
+bool pj_why_sides_alike(const pj_why_side *a, const pj_why_side *b)
+{
+    return a->per_run == b->per_run;
+}
+
 void pj_why_side_free(pj_why_side *side)
 {
     if (!side) return;
@@ -299,7 +304,8 @@ static void add_first(pj_why_side *s, const pj_run_info *info)
     for (uint32_t i = 0; i < count && s->device_count < sizeof s->devices / sizeof *s->devices; i++)
         s->devices[s->device_count++] = all[i];
     s->input_tokens = (double)info->input_tokens;
-    s->output_tokens = (double)info->output_tokens;
+    s->per_run = !info->output_tokens;
+    s->output_tokens = s->per_run ? 1 : (double)info->output_tokens;
     s->batch = info->batch_size ? info->batch_size : 1;
     snprintf(s->engine, sizeof s->engine, "%s", info->engine ? info->engine : "");
     snprintf(s->dtype, sizeof s->dtype, "%s", info->dtype ? info->dtype : "");
@@ -311,9 +317,10 @@ static void add_first(pj_why_side *s, const pj_run_info *info)
 pj_status pj_why_side_add(pj_why_side *s, const pj_run_data *run, pj_error *err)
 {
     const pj_run_info *info = &run->info;
-    double tokens = (double)info->output_tokens;
+    double tokens = info->output_tokens ? (double)info->output_tokens : 1;
     bool room = true;
-    if (!info->output_tokens || !isfinite(info->request_mj)) return PJ_OK;
+    if (!isfinite(info->request_mj) || (s->runs && s->per_run != !info->output_tokens))
+        return PJ_OK;
     for (uint32_t i = 0; i < run->class_count && room; i++)
         room = add_class(s, &run->classes[i], tokens);
     if (!room) return pj_fail_memory(err, "an explanation");

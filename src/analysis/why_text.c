@@ -49,14 +49,18 @@ static void text_alone(const pj_why_row *r, char *text, size_t bytes)
         snprintf(text, bytes, "%s", only);
 }
 
+static const char *per(bool run)
+{
+    return run ? "" : " per token";
+}
+
 static void text_calls(const pj_why_row *r, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%.4g calls per token instead of %.4g%s%s", r->b.calls, r->from.calls,
-             r->kind == PJ_WHY_REPEATED ? r->b.calls > r->from.calls
-                                              ? ": B computes equal values again"
-                                              : ": A computes equal values again"
-                                        : "",
-             r->kind == PJ_WHY_BATCH ? ": sequences share steps" : "");
+    snprintf(
+        text, bytes, "%.4g calls%s instead of %.4g%s", r->b.calls, per(r->per_run), r->from.calls,
+        r->kind == PJ_WHY_REPEATED ? r->b.calls > r->from.calls ? ": B computes equal values again"
+                                                                : ": A computes equal values again"
+                                   : "");
 }
 
 static void text_amount(const pj_why_row *r, char *text, size_t bytes)
@@ -94,7 +98,10 @@ static void text_gap(const pj_why_row *r, char *text, size_t bytes)
     const char *when = r->phase == PJ_PHASE_PRE_INFERENCE    ? "before the first step:"
                        : r->phase == PJ_PHASE_POST_INFERENCE ? "after the last step:"
                                                              : "nothing computes for";
-    snprintf(text, bytes, "%s %.3g ms per token instead of %.3g", when, r->b.ms, r->from.ms);
+    if (r->per_run && r->phase == PJ_PHASE_PRE_INFERENCE)
+        when = "in no part:"; /* it has no steps */
+    snprintf(text, bytes, "%s %.3g ms%s instead of %.3g", when, r->b.ms, per(r->per_run),
+             r->from.ms);
 }
 
 void pj_why_row_text(const pj_why_row *r, char *text, size_t bytes)
@@ -110,8 +117,7 @@ void pj_why_row_text(const pj_why_row *r, char *text, size_t bytes)
     case PJ_WHY_COPY:
     case PJ_WHY_CONVERSION:
     case PJ_WHY_EXTRA: text_alone(r, text, bytes); return;
-    case PJ_WHY_CALLS:
-    case PJ_WHY_BATCH: text_calls(r, text, bytes); return;
+    case PJ_WHY_CALLS: text_calls(r, text, bytes); return;
     case PJ_WHY_TYPE:
     case PJ_WHY_WORK: text_amount(r, text, bytes); return;
     case PJ_WHY_LENGTH:
@@ -126,8 +132,8 @@ void pj_why_row_text(const pj_why_row *r, char *text, size_t bytes)
                  r->same_values == 1 ? " and equal values" : "");
         return;
     case PJ_WHY_TIME:
-        snprintf(text, bytes, "%.*f times the time: %.3g ms per token instead of %.3g", places(ms),
-                 ms, r->b.ms, r->from.ms);
+        snprintf(text, bytes, "%.*f times the time: %.3g ms%s instead of %.3g", places(ms), ms,
+                 r->b.ms, per(r->per_run), r->from.ms);
         return;
     case PJ_WHY_POWER: text_power(r, text, bytes); return;
     case PJ_WHY_GAP: text_gap(r, text, bytes); return;
@@ -138,7 +144,7 @@ void pj_why_row_text(const pj_why_row *r, char *text, size_t bytes)
 static void text_clock(const pj_why_common *c, char *text, size_t bytes)
 {
     size_t n = (size_t)snprintf(text, bytes, "clock of %s", c->device);
-    if (isfinite(c->clock_a_mhz) && isfinite(c->clock_b_mhz) && n < bytes)
+    if (fabs(c->clock_b_mhz - c->clock_a_mhz) >= 1 && n < bytes) /* false: unknown */
         n += (size_t)snprintf(text + n, bytes - n, ": %.0f MHz instead of %.0f", c->clock_b_mhz,
                               c->clock_a_mhz);
     if (isfinite(c->throttled_a) && isfinite(c->throttled_b) &&
@@ -157,6 +163,11 @@ void pj_why_common_text(const pj_why_common *c, char *text, size_t bytes)
     if (c->kind == PJ_WHY_LENGTH)
         snprintf(text, bytes, "%.*f times the prompt tokens per output token",
                  places(c->time_factor), c->time_factor);
+    else if (c->kind == PJ_WHY_BATCH)
+        snprintf(text, bytes,
+                 "sequences that share a step: %.0f instead of %.0f; other changes of these parts "
+                 "are in this",
+                 c->batch_b, c->batch_a);
     else if (c->kind == PJ_WHY_CLOCK)
         text_clock(c, text, bytes);
     else
@@ -172,9 +183,9 @@ bool pj_why_unplaced_text(const pj_why *why, char *text, size_t bytes)
     double mj = why->unplaced_mj, half = PJ_Z95 * why->unplaced_sd_mj;
     if (mj == 0) return false;
     snprintf(text, bytes,
-             "%s takes %.3g mJ %s per token (%.3g to %.3g) at the same time, by power, and the "
+             "%s takes %.3g mJ %s%s (%.3g to %.3g) at the same time, by power, and the "
              "sensor does not tell which part: compare runs of 100 tokens and more, or several",
              pj_phase_name((pj_phase)why->unplaced_phase), fabs(mj), mj > 0 ? "more" : "less",
-             fabs(mj) - half, fabs(mj) + half);
+             per(why->per_run), fabs(mj) - half, fabs(mj) + half);
     return true;
 }

@@ -107,7 +107,7 @@ enum { VALUE = 12, CHANGE = 11, UNIT = 5, INDENT = 2 };
 
 static layout layout_for(uint32_t sides, int width)
 {
-    int room = pj_terminal_is(stdout) ? pj_terminal_width(stdout) : INT_MAX;
+    int reading = pj_wrapping_width(stdout), room = reading ? reading : INT_MAX;
     int values = width + UNIT + (int)sides * VALUE;
     if (values + (int)(sides - 1) * CHANGE <= room) return ONE_LINE;
     return values <= room ? CHANGES_BELOW : NAME_ABOVE;

@@ -36,7 +36,8 @@ typedef struct pj_gate_command {
     const char *power;      /* --power of the gate; NULL: not given */
     const char *db;         /* likewise */
     const char *tag;        /* of its runs; NULL: "gate" */
-    const char *commit_tag; /* of its runs, too: PJ_TAG_COMMIT and what was built; NULL: unknown */
+    const char *commit_tag; /* of its runs that count, too: PJ_TAG_COMMIT and what was built; NULL:
+                               unknown */
     pj_session *session;
     pj_child blank; /* with the descriptor reserved for markers */
 } pj_gate_command;

@@ -112,7 +112,7 @@ bool pj_terminal_wraps = true;
 
 /* Where people read: on a terminal, or where a width was asked for. 0: lines are left as they are.
  */
-static int wrapping_width(FILE *stream)
+int pj_wrapping_width(FILE *stream)
 {
     bool is_read =
         (stream == stdout || stream == stderr) && (pj_terminal_is(stream) || getenv("COLUMNS"));
@@ -127,7 +127,7 @@ static bool is_wide_prose(const char *line, size_t bytes, int width)
 
 static bool is_too_wide(FILE *stream, const char *text)
 {
-    int width = wrapping_width(stream);
+    int width = pj_wrapping_width(stream);
     if (!width || strlen(text) <= (size_t)width) return false;
     for (const char *end; (end = strchr(text, '\n')); text = end + 1)
         if (is_wide_prose(text, (size_t)(end - text), width)) return true;
@@ -151,7 +151,7 @@ static int hang_of(const char *line, size_t bytes)
 
 static void print_lines(FILE *stream, char *text)
 {
-    int width = wrapping_width(stream);
+    int width = pj_wrapping_width(stream);
     while (*text) {
         size_t bytes = strcspn(text, "\n");
         bool is_line = text[bytes];

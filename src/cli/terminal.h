@@ -23,6 +23,9 @@ bool pj_terminal_is(FILE *stream);   /* a terminal that understands more than pl
 int pj_terminal_width(FILE *stream); /* columns: $COLUMNS, the terminal's, or 80 if unknown */
 /* Lines that are wider than a terminal are broken between words by pj_print; false: never. */
 extern bool pj_terminal_wraps;
+/* Of lines that people read: on a terminal, or where $COLUMNS is set; else 0, as wide as they are.
+ */
+int pj_wrapping_width(FILE *stream);
 extern const char *pj_terminal_color; /* --color: auto, always or never */
 /* The escape sequence, or "" where colour is off. */
 const char *pj_style_on(FILE *stream, pj_style style);

@@ -48,35 +48,36 @@ static void print_sides(const pj_sides *s)
                  pj_style_off(stdout), pj_safe(s->caveats[i].text).s);
 }
 
-/* "+ 4.1 mJ (3.2 to 5.0)  12 %". */
-static void print_energy(double mj, pj_bounds bounds, double of)
+/* "+ 4.1 mJ (3.2 to 5.0)  12 %  decode attention". Whole lines, which a narrow terminal breaks. */
+static void print_energy(double mj, pj_bounds bounds, double of, const char *what)
 {
     pj_text interval = {""};
     if (isfinite(bounds.lo))
         snprintf(interval.s, sizeof interval.s, "(%s to %s)", pj_energy_text(bounds.lo).s,
                  pj_energy_text(bounds.hi).s);
     pj_style style = mj > 0 ? PJ_STYLE_RED : PJ_STYLE_GREEN;
-    pj_print(stdout, "%s%s%s%s  %s %+6.1f %%", pj_style_on(stdout, style), mj > 0 ? "+" : "-",
+    pj_print(stdout, "%s%s%s%s  %s %+6.1f %%  %s\n", pj_style_on(stdout, style), mj > 0 ? "+" : "-",
              pj_padded(9, pj_energy_text(fabs(mj))).s, pj_style_off(stdout),
-             pj_padded(-28, interval).s, 100 * mj / of);
+             pj_padded(-28, interval).s, 100 * mj / of, pj_safe(what).s);
 }
 
 static void print_finding(const pj_why *w, const pj_why_row *r)
 {
-    char text[256];
+    char text[256], what[400];
     pj_why_row_text(r, text, sizeof text);
-    print_energy(r->explained_mj, r->explained, w->request_a_mj);
-    pj_print(stdout, "  %s %s", pj_phase_name((pj_phase)r->phase), pj_safe(r->name).s);
-    if (r->other) pj_print(stdout, " (in B: %s)", pj_safe(r->other).s);
-    pj_print(stdout, "\n      %s\n", pj_safe(text).s);
+    snprintf(what, sizeof what, "%s %s%s%s%s", pj_phase_name((pj_phase)r->phase), r->name,
+             r->other ? " (in B: " : "", r->other ? r->other : "", r->other ? ")" : "");
+    print_energy(r->explained_mj, r->explained, w->request_a_mj, what);
+    pj_print(stdout, "      %s\n", pj_safe(text).s);
 }
 
 static void print_common(const pj_why *w, const pj_why_common *c)
 {
     char text[256];
     pj_why_common_text(c, text, sizeof text);
-    print_energy(c->explained_mj, c->explained, w->request_a_mj);
-    pj_print(stdout, "  all parts\n      %s\n", pj_safe(text).s);
+    print_energy(c->explained_mj, c->explained, w->request_a_mj,
+                 c->kind == PJ_WHY_LENGTH ? "prefill all parts" : "all parts");
+    pj_print(stdout, "      %s\n", pj_safe(text).s);
 }
 
 /* The largest that are not certain, so that nobody looks for them in vain. */
@@ -85,10 +86,13 @@ static void print_others(const pj_why *w, uint32_t from)
     uint32_t shown = 0;
     for (uint32_t i = from; i < w->row_count && shown < PARTS_SHOWN; i++) {
         const pj_why_row *r = &w->rows[i];
-        if (fabs(r->difference_mj) < 0.01 * w->request_a_mj) continue;
-        if (!shown++) puts("not certain, or of no single cause:");
-        print_energy(r->difference_mj, r->bounds, w->request_a_mj);
-        pj_print(stdout, "  %s %s\n", pj_phase_name((pj_phase)r->phase), pj_safe(r->name).s);
+        if (fabs(r->left_mj) < 0.01 * w->request_a_mj) continue;
+        if (!shown++)
+            puts(w->common_count ? "what that leaves, not certain or of no single cause:"
+                                 : "not certain, or of no single cause:");
+        char what[200];
+        snprintf(what, sizeof what, "%s %s", pj_phase_name((pj_phase)r->phase), r->name);
+        print_energy(r->left_mj, r->left, w->request_a_mj, what);
     }
 }
 
@@ -111,8 +115,8 @@ static void print_totals(const pj_why *w, bool is_explained)
                  100 * (w->ratio.hi - 1));
     if (is_explained)
         snprintf(explained, sizeof explained, "; explained: %+.1f %%", 100 * w->explained_mj / a);
-    pj_print(stdout, "%sper output token: A %s, B %s, %+.1f %%%s%s%s\n",
-             pj_style_on(stdout, PJ_STYLE_BOLD), with_bounds(a, w->request_a).s,
+    pj_print(stdout, "%sper %s: A %s, B %s, %+.1f %%%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD),
+             w->per_run ? "run" : "output token", with_bounds(a, w->request_a).s,
              with_bounds(b, w->request_b).s, 100 * (b - a) / a, interval, pj_style_off(stdout),
              explained);
     double quiet_a = a - w->disturbed_a_mj, quiet_b = b - w->disturbed_b_mj;

@@ -83,7 +83,8 @@ static pj_status explain(pj_store *store, pj_explained *e, pj_error *err)
     if (status == PJ_OK) status = pj_why_side_new(&b, err);
     if (status == PJ_OK) status = read_side(store, &e->sides->sides[0], a, err);
     if (status == PJ_OK) status = read_side(store, &e->sides->sides[1], b, err);
-    if (status == PJ_OK && pj_why_side_runs(a) && pj_why_side_runs(b)) {
+    bool any = status == PJ_OK && pj_why_side_runs(a) && pj_why_side_runs(b);
+    if (any && pj_why_sides_alike(a, b)) {
         e->refusal = pj_sides_refusal(&e->sides->sides[0], &e->sides->sides[1]);
         compare_models(e);
         status = pj_why_find(a, b, !e->unlike[0], &e->why, err);
@@ -91,8 +92,9 @@ static pj_status explain(pj_store *store, pj_explained *e, pj_error *err)
         e->why.request_a_mj = e->why.request_b_mj = NAN;
         e->why.disturbed_a_mj = e->why.disturbed_b_mj = NAN;
         e->why.request_a = e->why.request_b = e->why.ratio = (pj_bounds){NAN, NAN};
-        e->refusal = pj_why_side_runs(a) ? "no run of B has an energy and output tokens"
-                                         : "no run of A has an energy and output tokens";
+        e->refusal = any                   ? "only one side counts output tokens"
+                     : pj_why_side_runs(a) ? "no run of B has an energy"
+                                           : "no run of A has an energy";
     }
     pj_why_side_free(a);
     pj_why_side_free(b);

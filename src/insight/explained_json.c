@@ -80,9 +80,10 @@ static void write_common(pj_json *json, const pj_why *why, const pj_why_common *
     pj_why_common_text(c, text, sizeof text);
     pj_json_object_begin(json);
     pj_json_kv_string(json, "kind", pj_why_kind_name(c->kind));
-    pj_json_kv_string(json, "phase", NULL);
-    pj_json_kv_string(json, "part", NULL);
-    pj_json_kv_string(json, "part_b", NULL);
+    bool of_prefill = c->kind == PJ_WHY_LENGTH;
+    pj_json_kv_string(json, "phase", of_prefill ? pj_phase_name(PJ_PHASE_PREFILL) : NULL);
+    pj_json_kv_string(json, "part", of_prefill ? "all parts" : NULL);
+    pj_json_kv_string(json, "part_b", of_prefill ? "all parts" : NULL);
     pj_json_kv_string(json, "matched_by", NULL);
     pj_json_kv_string(json, "equals", NULL);
     write_estimate(json, c->explained_mj, c->explained, why->request_a_mj);
@@ -95,7 +96,7 @@ static void write_why(const pj_explained *e, pj_json *json)
     const pj_why *w = &e->why;
     char text[256];
     pj_json_object_begin(json);
-    pj_json_kv_string(json, "unit", "mJ/token");
+    pj_json_kv_string(json, "unit", w->per_run ? "mJ/run" : "mJ/token");
     pj_json_kv_uint(json, "runs_a", w->runs_a);
     pj_json_kv_uint(json, "runs_b", w->runs_b);
     pj_json_kv_double(json, "mj_per_token_a", w->request_a_mj);

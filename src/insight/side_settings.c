@@ -269,9 +269,10 @@ static void add_disturbed_caveats(pj_sides *s)
         const pj_side *side = &s->sides[i];
         if (side->left_out)
             add_caveat(s, "disturbed_left_out",
-                       "%u disturbed or throttled run%s of %s left out; the rest: %u.",
-                       side->left_out, side->left_out == 1 ? " is" : "s are", side->name,
-                       side->run_count);
+                       "%u disturbed or throttled run%s of %s %s left out; %u remain%s.",
+                       side->left_out, side->left_out == 1 ? "" : "s", side->name,
+                       side->left_out == 1 ? "is" : "are", side->run_count,
+                       side->run_count == 1 ? "s" : "");
     }
     add_kept_disturbed(s);
 }

@@ -30,9 +30,9 @@ static void each_fact(const pj_disclosure_item *i, const pj_disclosure_terms *t,
     give(put, context, "joules", i->joules.value);
     give(put, context, "joules_lo_95", i->joules.lo);
     give(put, context, "joules_hi_95", i->joules.hi);
-    give(put, context, "joules_per_output_token", i->joules_per_token.value);
-    give(put, context, "joules_per_output_token_lo_95", i->joules_per_token.lo);
-    give(put, context, "joules_per_output_token_hi_95", i->joules_per_token.hi);
+    give(put, context, "joules_per_token", i->joules_per_token.value);
+    give(put, context, "joules_per_token_lo_95", i->joules_per_token.lo);
+    give(put, context, "joules_per_token_hi_95", i->joules_per_token.hi);
     give(put, context, "seconds", i->seconds);
     give(put, context, "disturbed_share", run->disturbed_share);
     put(context, "engine", run->engine ? run->engine : "unknown");

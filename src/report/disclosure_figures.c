@@ -185,7 +185,7 @@ static void write_inferencex(const pj_disclosure *x, const pj_disclosure_item *i
     pj_json_kv_object_begin(json, "perjoule");
     write_facts(x, i, json);
     pj_json_kv_double(json, "pue", x->terms->pue);
-    write_scaled(json, "joules_per_output_token", &i->joules_per_token, 1);
+    write_scaled(json, "joules_per_token", &i->joules_per_token, 1);
     write_scaled(json, "joules_per_request", &i->joules, 1);
     pj_json_object_end(json);
     pj_json_object_end(json);

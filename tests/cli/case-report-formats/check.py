@@ -59,12 +59,12 @@ for entry, fact, i in zip(entries, facts, order(f["perjoule:functional_unit"] fo
     assert "without loading the model" in fact["perjoule:boundary"]
 
 names = ["functional_unit", "boundary", "energy_source", "runs", "joules", "joules_lo_95", "joules_hi_95",
-         "joules_per_output_token", "joules_per_output_token_lo_95", "joules_per_output_token_hi_95", "seconds",
+         "joules_per_token", "joules_per_token_lo_95", "joules_per_token_hi_95", "seconds",
          "disturbed_share", "engine", "machine", "pue", "g_co2eq_per_kwh", "embodied"]
 names = ["perjoule:" + name for name in names]
 assert all(list(fact) == names for fact in facts)
 for fact, i in zip(facts, order(f["perjoule:functional_unit"] for f in facts)):
-    per_token = [float(fact["perjoule:joules_per_output_token" + end]) for end in ("_lo_95", "", "_hi_95")]
+    per_token = [float(fact["perjoule:joules_per_token" + end]) for end in ("_lo_95", "", "_hi_95")]
     assert sorted(per_token) == per_token and close(per_token[1], joules[i] / 8)
     assert fact["perjoule:runs"] == str([len(bf16), 1][i]) and fact["perjoule:g_co2eq_per_kwh"] == "400"
 
@@ -130,8 +130,8 @@ for row, i in zip(load("inferencex.json"), order(r["precision"] for r in load("i
            "joules_per_output_token", "joules_per_total_token"]
     assert all(row[name] is None for name in gpu) and row["num_gpus"] == [0, 1][i]
     own = row["perjoule"]
-    assert close(own["joules_per_request"], joules[i]) and close(own["joules_per_output_token"], joules[i] / 8)
-    for name in ("joules_per_request", "joules_per_output_token"):
+    assert close(own["joules_per_request"], joules[i]) and close(own["joules_per_token"], joules[i] / 8)
+    for name in ("joules_per_request", "joules_per_token"):
         assert own[name + "_lo"] < own[name] < own[name + "_hi"]
     assert own["energy_source"] == "modelled" and own["pue"] is None and own["runs"] == [2, 1][i]
 

@@ -36,6 +36,8 @@ static double blur = 0.02; /* relative standard deviation of a part's energy */
 static double stall_ms;    /* by which one token is held up */
 static bool same_model = true;
 static uint32_t threads[2];
+static bool counts_tokens = true;
+static uint32_t sequences[2] = {1, 1}, prompts[2] = {1, 1}; /* by side */
 
 static pj_class_row *class_of(made *m, const char *name, uint8_t phase)
 {
@@ -103,6 +105,9 @@ static void explain(const planned *plan_a, const planned *plan_b, pj_why *why)
     for (int i = 0; i < 2; i++) {
         make_run(&runs[i], i ? plan_b : plan_a);
         runs[i].data.info.threads = threads[i];
+        runs[i].data.info.batch_size = sequences[i];
+        runs[i].data.info.output_tokens *= counts_tokens ? sequences[i] : 0;
+        runs[i].data.info.input_tokens = prompts[i];
         assert_int_equal(pj_why_side_new(&sides[i], NULL), PJ_OK);
         assert_int_equal(pj_why_side_add(sides[i], &runs[i].data, NULL), PJ_OK);
     }
@@ -116,6 +121,7 @@ static void explain(const planned *plan_a, const planned *plan_b, pj_why *why)
         assert_near(split + r->from.mj - r->a.mj, r->difference_mj, 1e-9);
         sum += r->difference_mj;
     }
+    assert_true(why->per_run == !counts_tokens);
     assert_near(sum, why->request_b_mj - why->request_a_mj, 1e-9);
 }
 
@@ -386,6 +392,28 @@ static void a_gap_is_told_from_what_surrounds_the_steps(void **state)
     }
 }
 
+static void a_clock_says_what_differs(void **state)
+{
+    (void)state;
+    char text[200];
+    pj_why_common c = {.kind = PJ_WHY_CLOCK,
+                       .device = "cpu",
+                       .time_factor = 1.2,
+                       .power_factor = 1,
+                       .clock_a_mhz = 3000.2,
+                       .clock_b_mhz = 2999.9,
+                       .throttled_a = 0,
+                       .throttled_b = 0.5};
+    pj_why_common_text(&c, text, sizeof text);
+    assert_string_equal(text, "clock of cpu, throttled for 50 % of the time instead of 0 %; parts "
+                              "take 1.20 times the time at 1.00 times the power");
+    c.clock_b_mhz = 2500;
+    c.throttled_a = c.throttled_b = NAN;
+    pj_why_common_text(&c, text, sizeof text);
+    assert_string_equal(text, "clock of cpu: 2500 MHz instead of 3000; parts take 1.20 times the "
+                              "time at 1.00 times the power");
+}
+
 static void a_pace_that_all_parts_share_has_an_interval(void **state)
 {
     (void)state;
@@ -412,6 +440,134 @@ static void a_pace_that_all_parts_share_has_an_interval(void **state)
     pj_why_common_text(&why.commons[0], text, sizeof text);
     assert_non_null(strstr(text, "power; the sides differ in threads"));
     pj_why_fini(&why);
+}
+
+/* What a program does before its first step, however long, has no part in the pace of its steps;
+ * and what a pace explains is not listed again. */
+static void waiting_hides_no_pace(void **state)
+{
+    (void)state;
+    pj_why why;
+    const planned start = {"(between)", 3000, 30, 0, 0, 0, false, PJ_PHASE_PRE_INFERENCE};
+    planned a[] = {norm, q, mlp, start, {0}}, b[] = {norm, q, mlp, start, {0}};
+    for (int i = 0; i < 3; i++) b[i].ms *= 1.2;
+    explain(a, b, &why);
+    assert_int_equal(why.named_count, 0);
+    assert_int_equal(why.common_count, 1);
+    assert_int_equal(why.commons[0].kind, PJ_WHY_PACE);
+    assert_that(row_of(&why, "down_proj")->difference_mj, >, 0);
+    for (uint32_t i = 0; i < why.row_count; i++) assert_near(why.rows[i].left_mj, 0, 1e-6);
+    pj_why_fini(&why);
+}
+
+/* Two sequences share calls and weights, and double the arithmetic of a step. */
+static void sequences_that_share_steps_are_one_cause(void **state)
+{
+    (void)state;
+    pj_why why;
+    char text[200];
+    const planned a[] = {norm, q, mlp, {0}};
+    planned b[] = {norm, q, mlp, {0}, {0}};
+    for (int i = 0; i < 3; i++) b[i].flops *= 2;
+    b[0].ms *= 4;
+    b[1].ms *= 1.2;
+    sequences[1] = 2;
+    explain(a, b, &why);
+    assert_int_equal(why.named_count, 0);
+    assert_int_equal(why.common_count, 1);
+    assert_int_equal(why.commons[0].kind, PJ_WHY_BATCH);
+    assert_near(why.commons[0].explained_mj, why.request_b_mj - why.request_a_mj, 1e-6);
+    pj_why_common_text(&why.commons[0], text, sizeof text);
+    assert_string_equal(text, "sequences that share a step: 2 instead of 1; other changes of these "
+                              "parts are in this");
+    pj_why_fini(&why);
+    b[3] = b[0];
+    explain(a, b, &why);
+    assert_int_equal(why.named_count, 1);
+    assert_named(&why, "input_layernorm", PJ_WHY_REPEATED, LAYERS * 4 * 10);
+    pj_why_fini(&why);
+    sequences[1] = 1;
+}
+
+/* What one run a side does not tell is printed with the interval that says so. */
+static void what_is_not_certain_has_an_interval_around_nothing(void **state)
+{
+    (void)state;
+    pj_why why;
+    planned a[] = {norm, q, mlp, {0}}, b[] = {norm, q, mlp, {0}};
+    b[2].ms *= 1.03;
+    blur = 1e-6;
+    explain(a, b, &why);
+    blur = 0.02;
+    const pj_why_row *r = row_of(&why, "down_proj");
+    assert_int_equal(r->kind, PJ_WHY_NOTHING);
+    assert_near(r->left_mj, 0.03 * LAYERS * 10 * 50, 1e-6);
+    assert_that(r->left.lo, <, 0);
+    assert_that(r->left.hi, >, 2 * r->left_mj);
+    assert_that(r->bounds.hi - r->bounds.lo, >, r->difference_mj);
+    assert_that(r->bounds.hi, <, r->left.hi);
+    pj_why_fini(&why);
+}
+
+static void a_length_below_a_hundredth_is_none(void **state)
+{
+    (void)state;
+    pj_why why;
+    planned a[] = {norm, q, mlp, {"prefill", 1, 20, 0, 0, 0, false, PJ_PHASE_PREFILL}, {0}};
+    planned b[] = {norm, q, mlp, {"prefill", 2, 20, 0, 0, 0, false, PJ_PHASE_PREFILL}, {0}};
+    prompts[1] = 2;
+    explain(a, b, &why);
+    assert_int_equal(why.common_count, 0);
+    pj_why_fini(&why);
+    a[3].ms *= 20;
+    b[3].ms *= 20;
+    explain(a, b, &why);
+    assert_int_equal(why.common_count, 1);
+    assert_int_equal(why.commons[0].kind, PJ_WHY_LENGTH);
+    pj_why_fini(&why);
+    prompts[1] = 1;
+}
+
+static void runs_without_tokens_are_compared_as_they_are(void **state)
+{
+    (void)state;
+    pj_why why;
+    char text[200];
+    const planned start = {"(between)", 3, 30, 0, 0, 0, false, PJ_PHASE_PRE_INFERENCE};
+    planned a[] = {norm, q, mlp, start, {0}}, b[] = {norm, q, mlp, start, {0}};
+    b[1].ms *= 1.5;
+    b[3].ms *= 50;
+    counts_tokens = false;
+    explain(a, b, &why);
+    counts_tokens = true;
+    assert_near(why.request_a_mj, TOKENS * LAYERS * (20 + 4 * 40 + 10 * 50) + 3 * 30, 1e-6);
+    assert_named(&why, "q_proj", PJ_WHY_KERNEL, TOKENS * LAYERS * 2 * 40);
+    pj_why_row_text(row_of(&why, "between parts"), text, sizeof text);
+    assert_string_equal(text, "in no part: 150 ms instead of 3");
+    pj_why_fini(&why);
+}
+
+/* A side that counts tokens, and one that does not. */
+static void unlike_sides_are_refused(void **state)
+{
+    (void)state;
+    static made run;
+    pj_why_side *sides[2];
+    pj_why why;
+    pj_error err = {0};
+    const planned plan[] = {norm, q, mlp, {0}};
+    for (int i = 0; i < 2; i++) {
+        make_run(&run, plan);
+        if (i) run.data.info.output_tokens = 0;
+        assert_int_equal(pj_why_side_new(&sides[i], NULL), PJ_OK);
+        assert_int_equal(pj_why_side_add(sides[i], &run.data, NULL), PJ_OK);
+    }
+    assert_int_equal(pj_why_find(sides[0], sides[1], true, &why, &err), PJ_E_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "the runs of B count no output tokens"));
+    pj_why_fini(&why);
+    assert_int_equal(pj_why_side_add(sides[0], &run.data, NULL), PJ_OK);
+    assert_int_equal(pj_why_side_runs(sides[0]), 1);
+    for (int i = 0; i < 2; i++) pj_why_side_free(sides[i]);
 }
 
 static void a_single_token_is_a_length(void **state)
@@ -535,7 +691,14 @@ int main(void)
         cmocka_unit_test(what_no_side_divides_is_no_gap),
         cmocka_unit_test(time_is_told_from_bytes_and_power),
         cmocka_unit_test(a_gap_is_told_from_what_surrounds_the_steps),
+        cmocka_unit_test(a_clock_says_what_differs),
         cmocka_unit_test(a_pace_that_all_parts_share_has_an_interval),
+        cmocka_unit_test(waiting_hides_no_pace),
+        cmocka_unit_test(sequences_that_share_steps_are_one_cause),
+        cmocka_unit_test(what_is_not_certain_has_an_interval_around_nothing),
+        cmocka_unit_test(a_length_below_a_hundredth_is_none),
+        cmocka_unit_test(runs_without_tokens_are_compared_as_they_are),
+        cmocka_unit_test(unlike_sides_are_refused),
         cmocka_unit_test(a_single_token_is_a_length),
         cmocka_unit_test(one_part_explains_what_is_spread_over_several),
         cmocka_unit_test(a_stall_is_no_slower_kernel),

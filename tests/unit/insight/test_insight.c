@@ -309,7 +309,9 @@ static void disturbed_runs_are_left_out_and_counted(void **state)
     assert_int_equal((int)number(at(tree, "sides", 0), "left_out"), 2);
     assert_int_equal((int)number(at(tree, "sides", 0), "runs"), 4);
     assert_string_equal(text(at(tree, "verdicts", 0), "outcome"), "different");
-    assert_true(has_caveat(tree, "disturbed_left_out"));
+    assert_string_equal(text(at(tree, "caveats", 0), "code"), "disturbed_left_out");
+    assert_string_equal(text(at(tree, "caveats", 0), "text"),
+                        "2 disturbed or throttled runs of a are left out; 4 remain.");
     json_decref(tree);
 }
 

@@ -519,8 +519,9 @@ export interface CompareTest {
   significant: boolean;
 }
 
-/** What explains the difference of two sides, by part; figures are mJ per output token. */
+/** What explains the difference of two sides, by part; runs without output tokens are compared as they are. */
 export interface Why {
+  unit: 'mJ/token' | 'mJ/run';
   mj_per_token_a: N;
   mj_per_token_b: N;
   difference_mj: N;
@@ -543,7 +544,7 @@ export interface Why {
     mj: N;
     mj_lo: N;
     mj_hi: N;
-    /** Of the first side's energy per token. */
+    /** Of the first side's energy. */
     share: N;
     text: string;
   }[];

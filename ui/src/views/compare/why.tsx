@@ -56,7 +56,7 @@ export function WhyPanel({ a, b }: { a: string; b: string }) {
             <th scope="col">Part</th>
             <th scope="col">Cause</th>
             <th scope="col" class="num">
-              Per token
+              {capital(per(w))}
             </th>
             <th scope="col" class="num">
               Of A
@@ -77,7 +77,7 @@ export function WhyPanel({ a, b }: { a: string; b: string }) {
               <td data-label="Cause">
                 <Sentence text={capital(f.text)} />
               </td>
-              <td class="num" data-label="Per token">
+              <td class="num" data-label={capital(per(w))}>
                 {known(f.mj) ? signed(f.mj, 'mJ') : 'unavailable'}
                 {known(f.mj_lo) && known(f.mj_hi) && (
                   <>
@@ -107,6 +107,9 @@ export function WhyPanel({ a, b }: { a: string; b: string }) {
   );
 }
 
+/** Runs without output tokens, such as imported traces, are compared as they are. */
+const per = (w: Why | undefined | null) => (w?.unit === 'mJ/run' ? 'per run' : 'per token');
+
 const nothingOf = (w: Why): string | null => {
   if (w.refusal) return capital(`${w.refusal}.`);
   if (w.findings.length) return null;
@@ -118,7 +121,7 @@ const nothingOf = (w: Why): string | null => {
 
 function summaryOf(w: Why): string {
   if (!known(w.difference_mj) || !known(w.mj_per_token_a) || w.mj_per_token_a <= 0) return '';
-  const whole = `${percent(w.difference_mj / w.mj_per_token_a)} per output token from A to B`;
+  const whole = `${percent(w.difference_mj / w.mj_per_token_a)} ${w.unit === 'mJ/run' ? 'per run' : 'per output token'} from A to B`;
   return known(w.explained_mj) && !w.refusal && w.findings.length
     ? `${whole}, of which these causes explain ${percent(w.explained_mj / w.mj_per_token_a)}. Parts are without disturbances.`
     : `${whole}.`;
@@ -127,5 +130,5 @@ function summaryOf(w: Why): string {
 function disturbances(w: Why): string | null {
   const [a, b] = [w.disturbed_mj_a, w.disturbed_mj_b];
   if (!known(a) || !known(b) || Math.abs(b - a) <= WORTH * (w.mj_per_token_a ?? 0)) return null;
-  return `Disturbances took ${energy(a, unit.value)} per token of A and ${energy(b, unit.value)} of B; they are in no part.`;
+  return `Disturbances took ${energy(a, unit.value)} ${per(w)} of A and ${energy(b, unit.value)} of B; they are in no part.`;
 }
