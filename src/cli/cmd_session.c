@@ -23,15 +23,19 @@ typedef struct session_args {
 /* Lines are printed whole, so that they are broken between words. */
 static void session_print_energy(const pj_task_session *s)
 {
-    char more[160] = "";
+    char more[320] = "";
     size_t used = 0;
     if (s->unknown && !isnan(s->mj))
         used = (size_t)snprintf(more, sizeof more, ": without %u run%s whose energy is unknown",
                                 s->unknown, s->unknown == 1 ? "" : "s");
     if (s->inside)
+        used += (size_t)snprintf(more + used, sizeof more - used,
+                                 "; %u of the runs %s inside a program's run, counted once",
+                                 s->inside, s->inside == 1 ? "is" : "are");
+    if (s->overlapping)
         snprintf(more + used, sizeof more - used,
-                 "; %u of the runs %s inside a program's run, counted once", s->inside,
-                 s->inside == 1 ? "is" : "are");
+                 "; %u of the runs overlap%s others, the machine's energy of that time counts once",
+                 s->overlapping, s->overlapping == 1 ? "s" : "");
     pj_print(stdout, "  energy      %s%s%s%s\n",
              isnan(s->mj) ? "unavailable" : pj_interval_text(s->mj, s->sd_mj).s,
              !isnan(s->mj) && s->modelled ? ", modelled" : "",

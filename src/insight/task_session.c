@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const double OVERLAP = 0.01; /* less of a run is what clocks leave open */
 enum { MOST_RUNS = 100000, LISTED_RUNS = 10000 };
 
 const char *pj_run_tagged(const pj_run_info *run, const char *begins)
@@ -42,15 +43,58 @@ static bool is_inside(const pj_run_info *run, const pj_run_info *const *runs, ui
     return false;
 }
 
-static void add_energy(pj_task_session *s, const pj_run_info *run)
+static int earlier_first(const void *x, const void *y)
+{
+    const pj_run_info *a = *(const pj_run_info *const *)x, *b = *(const pj_run_info *const *)y;
+    if (a->created_wall_ns != b->created_wall_ns)
+        return a->created_wall_ns < b->created_wall_ns ? -1 : 1;
+    return end_of(a) == end_of(b) ? 0 : end_of(a) > end_of(b) ? -1 : 1;
+}
+
+/* Of whose machine the sensors measured all, not a share of it. */
+static bool is_whole_machine(const pj_run_info *run)
+{
+    return run->machine && strcmp(pj_run_scope(run), "machine") == 0 &&
+           run->method != PJ_METHOD_ALLOCATED && !isnan(run->total_mj);
+}
+
+/* Where runs of a machine have reached that are counted already. */
+typedef struct reach {
+    const char *machine;
+    int64_t until_ns;
+} reach;
+enum { MOST_MACHINES = 16 };
+
+static reach *reach_of(reach *reaches, const char *machine)
+{
+    for (int i = 0; i < MOST_MACHINES; i++) {
+        if (!reaches[i].machine) reaches[i] = (reach){machine, INT64_MIN};
+        if (strcmp(reaches[i].machine, machine) == 0) return &reaches[i];
+    }
+    return NULL;
+}
+
+/* The part of a run's time that no earlier run of the machine has; those are sorted by begin. */
+static double part_alone(const pj_run_info *run, reach *reaches)
+{
+    reach *r = is_whole_machine(run) ? reach_of(reaches, run->machine) : NULL;
+    int64_t begin = run->created_wall_ns, end = end_of(run);
+    if (!r || end <= begin) return 1;
+    int64_t from = r->until_ns > begin ? r->until_ns : begin;
+    if (end > r->until_ns) r->until_ns = end;
+    return from < end ? (double)(end - from) / (double)(end - begin) : 0;
+}
+
+static void add_energy(pj_task_session *s, const pj_run_info *run, double part)
 {
     if (isnan(run->total_mj)) {
         s->unknown++;
         s->partial = true;
         return;
     }
-    s->mj = pj_add_known(s->mj, run->total_mj);
-    s->sd_mj = pj_add_known(s->sd_mj, run->total_sd_mj);
+    s->mj = pj_add_known(s->mj, part * run->total_mj);
+    s->sd_mj = pj_add_known(s->sd_mj, part * run->total_sd_mj);
+    s->overlapping += part < 1 - OVERLAP;
     s->modelled |= run->quality == PJ_MODELLED;
     s->partial |= run->partial_rails != NULL;
 }
@@ -63,7 +107,7 @@ static void add_calls(pj_task_session *s, const pj_run_info *run)
     if (!isnan(run->total_mj)) s->calling_mj += run->total_mj;
 }
 
-void pj_task_session_of(const char *id, const pj_run_info *const *runs, uint32_t count,
+void pj_task_session_of(const char *id, const pj_run_info **runs, uint32_t count,
                         pj_task_session *s)
 {
     *s = (pj_task_session){.id = id,
@@ -74,6 +118,8 @@ void pj_task_session_of(const char *id, const pj_run_info *const *runs, uint32_t
                            .tool_calls = NAN,
                            .thinking_tokens = NAN};
     bool programs = false; /* without them none is inside another */
+    reach reaches[MOST_MACHINES] = {{NULL, 0}};
+    if (count) qsort(runs, count, sizeof *runs, earlier_first);
     for (uint32_t i = 0; i < count; i++) programs |= is_program(runs[i]);
     for (uint32_t i = 0; i < count; i++) {
         const pj_run_info *run = runs[i];
@@ -86,7 +132,7 @@ void pj_task_session_of(const char *id, const pj_run_info *const *runs, uint32_t
         if (programs && is_inside(run, runs, count))
             s->inside++;
         else
-            add_energy(s, run);
+            add_energy(s, run, part_alone(run, reaches));
     }
 }
 
@@ -183,6 +229,7 @@ void pj_task_session_write_members(const pj_task_session *s, const char *by, pj_
     pj_json_kv_string(json, by, s->id);
     pj_json_kv_uint(json, "runs", s->runs);
     pj_json_kv_uint(json, "runs_inside_others", s->inside);
+    pj_json_kv_uint(json, "runs_overlapping", s->overlapping);
     pj_json_kv_uint(json, "runs_without_energy", s->unknown);
     pj_clock_format_iso(s->begin_ns, text);
     pj_json_kv_string(json, "begin", text);

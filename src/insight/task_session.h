@@ -17,6 +17,8 @@ typedef struct pj_task_session {
     const char *id;
     uint32_t runs;
     uint32_t inside; /* of those inside a program's run, whose energy is in that one already */
+    /* Of those whose sensors saw the machine while another's did: of that time one counts. */
+    uint32_t overlapping;
     int64_t begin_ns, end_ns; /* wall time of the first begin and of the last end */
     uint64_t input_tokens, output_tokens;
     double mj, sd_mj; /* NAN: that of no run is known; errors are added up as if common */
@@ -28,8 +30,8 @@ typedef struct pj_task_session {
     double thinking_tokens; /* NAN: no run has marks */
 } pj_task_session;
 
-/* Pure. */
-void pj_task_session_of(const char *id, const pj_run_info *const *runs, uint32_t count,
+/* Pure; sorts the runs. */
+void pj_task_session_of(const char *id, const pj_run_info **runs, uint32_t count,
                         pj_task_session *session);
 double pj_task_session_per(double mj, double count); /* NAN: count is 0 or unknown */
 

@@ -928,6 +928,7 @@ export interface Session {
   commit?: string;
   runs: number;
   runs_inside_others: number;
+  runs_overlapping?: number;
   runs_without_energy?: number;
   begin: string;
   end: string;
