@@ -148,13 +148,14 @@ static bool enough(const watch *watches, uint32_t count, uint64_t rails)
 
 /* Several dear counters in turn, as of a machine with eight cards, are read so rarely that no read
  * locates a tick: that they move is all that can be seen of them together. */
-static bool is_crowded(const watch *watches, uint32_t count)
+static bool is_crowded(const watch *watches, uint32_t count, uint64_t rails)
 {
     int64_t around_ns = 0;
     uint32_t counters = 0;
     for (uint32_t i = 0; i < count; i++) {
         const pj_rail *rail = watches[i].filter.rail;
-        if (watches[i].cost_ns == 0 || !pj_cost_is_high(rail, watches[i].cost_ns)) continue;
+        bool is_watched = (rails >> i & 1) && watches[i].cost_ns > 0;
+        if (!is_watched || !pj_cost_is_high(rail, watches[i].cost_ns)) continue;
         around_ns += watches[i].cost_ns;
         counters += rail->kind == PJ_RAIL_COUNTER;
     }
@@ -173,13 +174,13 @@ static bool watch_is_slow(const watch *w)
 
 /* On a busy machine ticks of a counter whose reads are dear are seen too vaguely: more of them are
  * watched. */
-static int64_t watch_limit_ns(const watch *watches, uint32_t count)
+static int64_t watch_limit_ns(const watch *watches, uint32_t count, uint64_t rails)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (watch_is_slow(&watches[i])) return SLOW_LIMIT_NS;
-    if (is_crowded(watches, count)) return CROWDED_LIMIT_NS;
+        if ((rails >> i & 1) && watch_is_slow(&watches[i])) return SLOW_LIMIT_NS;
+    if (is_crowded(watches, count, rails)) return CROWDED_LIMIT_NS;
     for (uint32_t i = 0; i < count; i++)
-        if (may_have_grid(&watches[i]) && !watch_is_enough(&watches[i]) &&
+        if ((rails >> i & 1) && may_have_grid(&watches[i]) && !watch_is_enough(&watches[i]) &&
             pj_cost_is_high(watches[i].filter.rail, watches[i].cost_ns))
             return 2 * LIMIT_NS;
     return LIMIT_NS;
@@ -252,7 +253,7 @@ static void poll_source(pj_power_sampler *s, watch *watches, uint64_t rails)
     int64_t begin = pj_clock_ns(), due = begin;
     int64_t interval = s->source->min_poll_ns > 0 ? s->source->min_poll_ns : PJ_NS_PER_MS;
     int64_t logs_ns = begin;
-    while (pj_clock_ns() - begin < watch_limit_ns(watches, s->rail_count) &&
+    while (pj_clock_ns() - begin < watch_limit_ns(watches, s->rail_count, rails) &&
            !enough(watches, s->rail_count, rails)) {
         uint32_t count = 0;
         if (s->source->select) select_rails(s, rails, pj_clock_ns() >= logs_ns);
@@ -466,37 +467,37 @@ static void watch_begin(watch *w, const pj_power_sampler *s, uint32_t rail, uint
     pj_filter_init(&w->filter, &s->rails[rail]);
 }
 
-/* The grid of another device's counter of the same kind and pace; -1: none was found. */
+/* Another device's counter of the same kind whose grid was found, or -1. The pace at which reads in
+ * turn saw this one move says nothing. */
 static int sibling_of(const pj_power_sampler *s, const traits *t, uint32_t rail)
 {
     for (uint32_t i = 0; i < s->rail_count; i++)
         if (i != rail && t[i].grid_ns > 0 && s->rails[i].kind == s->rails[rail].kind &&
             s->rails[i].scope == s->rails[rail].scope &&
-            strcmp(s->rails[i].field, s->rails[rail].field) == 0 &&
-            llabs(t[i].period_ns - t[rail].period_ns) < t[i].period_ns / 4)
+            strcmp(s->rails[i].field, s->rails[rail].field) == 0)
             return (int)i;
     return -1;
 }
 
-/* Counters whose ticks were seen too vaguely among others: one is watched alone, and what it shows
- * is assumed of its siblings until their own ticks refute it. */
+/* Counters whose ticks were seen too vaguely among others: one is watched alone, and the grid that
+ * it shows is assumed of its siblings until their own ticks refute it. */
 static void measure_alone(pj_power_sampler *s, watch *watches, traits *t)
 {
+    bool has_failed = false;
     for (uint32_t i = 0; s->source->select && i < s->rail_count; i++) {
         if (!t[i].is_vague || isfinite(t[i].still)) continue;
         int sibling = sibling_of(s, t, i);
-        if (sibling < 0) {
-            double disagreement = t[i].contact.disagreement;
-            watch_begin(&watches[i], s, i, 0);
-            for (uint32_t k = 0; k < s->rail_count; k++)
-                if (k != i) watches[k].changes = 0; /* one is watched, and is not crowded */
-            poll_source(s, watches, 1ull << i);
-            t[i] = traits_of(&s->rails[i], &watches[i]);
-            t[i].contact.disagreement = disagreement;
-        } else {
+        if (sibling >= 0) {
             t[i].period_ns = t[sibling].period_ns;
             t[i].grid_ns = t[sibling].grid_ns;
             t[i].is_vague = false;
+        } else if (!has_failed) { /* where one shows none, the others are not watched in turn */
+            double disagreement = t[i].contact.disagreement;
+            watch_begin(&watches[i], s, i, 0);
+            poll_source(s, watches, 1ull << i);
+            t[i] = traits_of(&s->rails[i], &watches[i]);
+            t[i].contact.disagreement = disagreement;
+            has_failed = t[i].grid_ns == 0;
         }
     }
 }
@@ -513,7 +514,7 @@ static pj_status measure(pj_power_sampler *s, uint64_t moved, traits *t, pj_erro
         t[i] = traits_of(&s->rails[i], &watches[i]);
         t[i].contact.disagreement = disagreement_of(s->rails, watches, s->rail_count, i);
     }
-    measure_alone(s, watches, t);
+    if (is_crowded(watches, s->rail_count, UINT64_MAX)) measure_alone(s, watches, t);
     for (uint32_t i = 0; i < s->rail_count; i++)
         complete = complete && is_complete(&s->rails[i], &t[i]);
     if (complete) cache_write(s, t);

@@ -104,7 +104,8 @@ static double difference_sd_mj(const check_input *l, uint32_t counter, uint32_t 
     double seconds = (double)(l->end_ns - l->begin_ns) * 1e-9;
     pj_curve_query(l->curves[counter], l->begin_ns, l->end_ns, &x);
     pj_curve_query(l->curves[power], l->begin_ns, l->end_ns, &y);
-    double random_mj = sqrt(x.random_sd_mj * x.random_sd_mj - x.doubt_sd_mj * x.doubt_sd_mj);
+    double random_mj =
+        sqrt(fmax(x.random_sd_mj * x.random_sd_mj - x.doubt_sd_mj * x.doubt_sd_mj, 0));
     double curves_mj = hypot(hypot(random_mj, y.random_sd_mj), hypot(x.bias_sd_mj, y.bias_sd_mj));
     return fmax(hypot(curves_mj, sampling_sd_mw(l, power) * seconds), LEAST_SD_MW * seconds);
 }
@@ -222,7 +223,7 @@ static void check_standing(check_input *l, uint32_t rail)
     int64_t ns = log >= 0 && l->curves[rail]
                      ? pj_curve_stands_ns(l->curves[rail], l->begin_ns, l->end_ns)
                      : 0;
-    if (ns < LEAST_STANDING * (double)(l->end_ns - l->begin_ns)) return;
+    if (ns == 0 || ns < LEAST_STANDING * (double)(l->end_ns - l->begin_ns)) return;
     checks_report(l, "counter_still", rail, NAN,
                   "The energy counter of %s stands still beside a power that its log shows: from "
                   "then on the energy is the log's.",
