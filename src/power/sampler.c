@@ -108,6 +108,14 @@ static void forgive(pj_power_sampler *s, uint32_t rail, pj_reading *r)
     if (filter->note == PJ_METER_FROZEN) filter->note = PJ_NOTE_NONE;
 }
 
+/* Passes on a value that was kept for its log. */
+static void pass_kept(pj_power_sampler *s, uint32_t rail)
+{
+    pj_reading out[PJ_COARSEN_MOST];
+    s->early_rails &= ~(1ull << rail);
+    sampler_pass_on(s, rail, out, pj_coarsen_take(&s->coarsen[rail], &s->early[rail], out));
+}
+
 static void sampler_pass(pj_power_sampler *s, pj_reading *r)
 {
     uint32_t rail = r->rail;
@@ -116,20 +124,28 @@ static void sampler_pass(pj_power_sampler *s, pj_reading *r)
     pj_filter *filter = &s->filters[rail];
     bool worth = pj_filter_take(filter, r);
     forgive(s, rail, r);
+    bool was_repeat = r->status == PJ_READING_REPEAT;
     pj_poll_see(&s->polls[rail], r);
+    worth |= was_repeat && r->status == PJ_READING_OK; /* a tick at which nothing was counted */
     if (pj_poll_is_vague(&s->polls[rail])) {
         pj_filter_rearm(filter);
         return;
     }
-    if (r->status == PJ_READING_REPEAT && (s->early_rails >> rail & 1))
-        pj_poll_date_early(&s->polls[rail], r, &s->early[rail]);
     if (filter->note != PJ_NOTE_NONE)
         note_event(s, filter->note, (int)rail, r->after_ns, filter->note_value);
+    bool is_kept = s->early_rails >> rail & 1;
+    /* not passed on: it repeats a value that is not known yet, not the one before */
+    if (is_kept && r->status == PJ_READING_REPEAT) {
+        pj_poll_date_early(&s->polls[rail], r, &s->early[rail]);
+        return;
+    }
     if (r->status == PJ_READING_OK && pj_poll_is_early(&s->polls[rail])) {
         s->early[rail] = *r;
         s->early_rails |= 1ull << rail;
         return;
     }
+    if (is_kept && r->status != PJ_READING_OK) pass_kept(s, rail);
+    s->early_rails &= ~(1ull << rail); /* of a later value, it is a part */
     /* Averages need every poll of a value, also repeats. */
     bool averaged = s->coarsen[rail].active && s->rails[rail].kind == PJ_RAIL_INSTANT;
     if (worth || (averaged && r->status == PJ_READING_REPEAT))
@@ -404,10 +420,8 @@ static bool read_one(pj_power_sampler *s, uint32_t rail)
 /* A value that was read while a tick was looked for, now that the log has reached it. */
 static void pass_early(pj_power_sampler *s, uint32_t rail)
 {
-    pj_reading out[PJ_COARSEN_MOST], *r = &s->early[rail];
     int64_t now = pj_clock_ns();
-    s->early_rails &= ~(1ull << rail);
-    sampler_pass_on(s, rail, out, pj_coarsen_take(&s->coarsen[rail], r, out));
+    pass_kept(s, rail);
     pj_poll_done(&s->polls[rail], now, now, s->pace_ns);
 }
 
