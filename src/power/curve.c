@@ -40,8 +40,6 @@ static const double STANDS_STEPS = 4;
 static const double SHORT_FAR = 0.85;
 /* Half width of the uncertainty of where the part of a value begins and ends. */
 static const float LOG_EDGE_NS = PJ_NS_PER_MS;
-/* By how much of their period the ticks of a counter without a grid come early or late. */
-static const double PERIOD_VARIES = 0.1;
 /* Half of what single ticks of a grid deviate from it. */
 static const double GRID_JITTER_NS = 0.5 * PJ_NS_PER_MS;
 
@@ -379,40 +377,20 @@ static pj_status curve_add_counted(pj_curve *c, const piece *given, pj_error *er
     return is_logged ? curve_add_logged(c, &p, &v, err) : curve_add_part(c, &p, err);
 }
 
-/* The first value after arming is as old as the last tick. Where the first one that was seen is
- * better known, that tick is a whole number of periods before it, unless the first read was so slow
- * that it may have been of either of two ticks. */
+/* The first value after arming is as old as the last tick. Where ticks are on a grid and the first
+ * one that was seen is better known, that tick is a whole number of periods before it, unless the
+ * first read was so slow that it may have been of either of two ticks. */
 static void curve_date_arming(pj_curve *c, const pj_reading *r, int64_t tick)
 {
-    int64_t grid = c->rail.grid_ns, period = grid > 0 ? grid : c->log ? c->period_ns : 0;
-    double edge_ns = (double)r->fresh_error_ns;
-    if (grid <= 0) edge_ns += PERIOD_VARIES * (double)period;
-    if (period <= 0 || edge_ns >= c->last_edge_ns) return;
+    int64_t period = c->rail.grid_ns;
+    if (period <= 0 || (double)r->fresh_error_ns >= c->last_edge_ns) return;
     int64_t periods = (tick - c->last_tick_ns + period / 2) / period;
     if (periods < 1) periods = 1;
     int64_t found = tick - periods * period;
     double other = (double)(period - llabs(found - c->last_tick_ns)); /* how far the next best is */
-    if (other < c->last_edge_ns + edge_ns && periods > 1) return;
+    if (other < c->last_edge_ns + (double)r->fresh_error_ns && periods > 1) return;
     c->last_tick_ns = found;
-    c->last_edge_ns = edge_ns;
-}
-
-/* A tick that was seen vaguely is about a whole number of periods after the last one, if that is
- * better known and it can be of only one number. */
-static void curve_date_by_last(const pj_curve *c, int64_t *tick, double *edge_ns)
-{
-    int64_t period = c->log && c->rail.grid_ns <= 0 ? c->period_ns : 0;
-    if (period <= 0 || *tick <= c->last_tick_ns) return;
-    int64_t periods = (*tick - c->last_tick_ns + period / 2) / period;
-    if (periods < 1) periods = 1;
-    int64_t found = c->last_tick_ns + periods * period, off = *tick - found;
-    double edge = c->last_edge_ns + PERIOD_VARIES * (double)(periods * period);
-    double most = *edge_ns + edge;
-    bool is_other =
-        (double)llabs(off - period) < most || (periods > 1 && (double)llabs(off + period) < most);
-    if (edge >= *edge_ns || (double)llabs(off) > most || is_other) return;
-    *tick = found;
-    *edge_ns = edge;
+    c->last_edge_ns = (double)r->fresh_error_ns;
 }
 
 /* What the log has of the time since the counter's last tick. */
@@ -516,8 +494,6 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
         if (is_lent) c->last_value = r->value;
         return PJ_OK;
     }
-    double edge_ns = (double)r->fresh_error_ns;
-    if (!isnan(step) && step > 0) curve_date_by_last(c, &tick, &edge_ns);
     if (!isnan(step) && c->just_armed) curve_date_arming(c, r, tick);
     piece p;
     log_view v;
@@ -535,13 +511,13 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
                                             .end_ns = tick,
                                             .energy_mj = fmax(left_mj, 0),
                                             .begin_edge_ns = (float)c->last_edge_ns,
-                                            .edge_ns = (float)edge_ns},
+                                            .edge_ns = (float)r->fresh_error_ns},
                                    err);
     c->just_armed = isnan(step);
     c->armed = true;
     c->last_value = r->value;
     c->last_tick_ns = tick;
-    c->last_edge_ns = edge_ns;
+    c->last_edge_ns = (double)r->fresh_error_ns;
     return status;
 }
 

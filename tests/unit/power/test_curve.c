@@ -379,48 +379,6 @@ static void a_log_shows_the_shape_between_ticks(void **state)
     }
 }
 
-/* A counter of about one tick per second, which a busy machine often sees late: where its neighbour
- * is known, a tick is a period from it, to a tenth. */
-static void ticks_seen_vaguely_are_a_period_apart(void **state)
-{
-    (void)state;
-    pj_rail rail = counter, log = power;
-    rail.period_ns = 1000 * MS;
-    rail.modulus_uj = 0;
-    log.period_ns = 20 * MS;
-    log.window_ns = 20 * MS;
-    log.log_ns = 2000 * MS;
-    pj_random random = {11};
-    for (int vague = 0; vague < 8; vague++) { /* of ticks 0 to 2, seen half a second late */
-        pj_curve *c = pj_curve_new(&rail), *l = pj_curve_new(&log);
-        pj_curve_follow(c, l);
-        for (int t = -2000; t <= 4500; t += 20) {
-            pj_reading w = {.fresh_ns = t * MS,
-                            .value = (square_mj(t + 2000) - square_mj(t + 1980)) / 20e-3};
-            pj_curve_add(l, &w, NULL);
-        }
-        double at = -1000;
-        for (int i = 0; i < 4; i++, at += 990 + 20 * pj_random_unit(&random)) {
-            bool is_vague = vague >> i & 1;
-            double late = is_vague ? 490 * pj_random_unit(&random) : 0;
-            pj_reading r = {.fresh_ns = (int64_t)((at + late) * 1e6),
-                            .fresh_error_ns = is_vague ? 490 * MS : 3 * MS,
-                            .value = square_mj(at + 2000) * 1e3,
-                            .status = i ? PJ_READING_OK : PJ_READING_RESET};
-            pj_curve_add(c, &r, NULL);
-        }
-        /* of two ticks in a row neither tells where the other is */
-        bool is_known = (vague & 3) != 3 && (vague & 6) != 6;
-        for (int from = -500; is_known && from < 1400; from += 237) {
-            pj_curve_energy e = query(c, from, from + 500);
-            double truth = square_mj(from + 2500) - square_mj(from + 2000);
-            assert_near(e.energy_mj, truth, 0.08 * truth);
-        }
-        pj_curve_free(c);
-        pj_curve_free(l);
-    }
-}
-
 /* A sample every second says as little of each period as the sensor did. */
 static void a_thinned_blind_counter_stays_blind(void **state)
 {
@@ -703,7 +661,6 @@ int main(void)
         cmocka_unit_test(arming_does_not_squeeze_the_first_step),
         cmocka_unit_test(a_slow_first_read_is_of_either_tick),
         cmocka_unit_test(a_log_shows_the_shape_between_ticks),
-        cmocka_unit_test(ticks_seen_vaguely_are_a_period_apart),
         cmocka_unit_test(a_thinned_blind_counter_stays_blind),
         cmocka_unit_test(slow_counter_under_steady_load),
         cmocka_unit_test(tiles_are_placed_before_their_reading),
