@@ -87,6 +87,7 @@ static int reset_card(void **state)
 {
     (void)state;
     card->call_ms = 0;
+    card->tick_ms = 0;
     card->is_blind = card->has_no_log = false;
     card->serial = card->driver = 0;
     card->stops_ns = 0;
@@ -252,6 +253,34 @@ static void missed_grid_is_learnt(void **state)
         card->call_ms = 45;
         assert_int_equal(opened_on_grid(), 100 * MS);
     }
+}
+
+/* Of a counter of one tick per second a window that begins where another ended begins at the last
+ * tick: its value is still the same. */
+static void windows_in_a_row_share_a_tick(void **state)
+{
+    double worst = 0;
+    char cache[96];
+    (void)state;
+    snprintf(cache, sizeof cache, "%s/in-a-row", folder);
+    setenv("XDG_CACHE_HOME", cache, 1);
+    set_load(125, 705, 410, 200);
+    card->tick_ms = 1000;
+    pj_session *session = open_session();
+    for (int i = 0; i < 8; i++) {
+        pj_window_result r = {.size = sizeof r};
+        pj_error err = {0};
+        int64_t begin;
+        pj_open_window *w = begin_window(session, &begin);
+        pass_ms(i & 1 ? 2000 : 400);
+        double truth_mj = (joules_until(pj_clock_ns()) - joules_until(begin)) * 1e3;
+        assert_int_equal(pj_window_end(w, &r, &err), PJ_OK);
+        print_message("%.1f J [%.1f, %.1f] of %.1f\n", r.total.mj * 1e-3, r.total.lo_mj * 1e-3,
+                      r.total.hi_mj * 1e-3, truth_mj * 1e-3);
+        if (i > 0) worst = fmax(worst, fabs(r.total.mj / truth_mj - 1));
+    }
+    assert_that(worst, <, 0.06);
+    pj_session_close(session);
 }
 
 /* Every window has a figure; from 0.3 s on within 3 % and 5 ms of the step of power at each end. */
@@ -934,6 +963,7 @@ int main(void)
                                reset_card), /* nothing is known yet */
         cmocka_unit_test_setup(cards_and_drivers_are_told_apart, reset_card),
         cmocka_unit_test_setup(missed_grid_is_learnt, reset_card),
+        cmocka_unit_test_setup(windows_in_a_row_share_a_tick, reset_card),
         cmocka_unit_test_setup(windows_are_right, reset_card),
         cmocka_unit_test_setup(windows_of_zeros_have_figures, reset_card),
         cmocka_unit_test_setup(standing_counter_is_frozen_until_it_moves, reset_card),
