@@ -288,8 +288,7 @@ static double curve_doubt_mj(const pj_curve *c, const piece *p, const log_view *
     double usual = LOG_PRIOR * v->energy_mj;
     double gain = (c->log_counted_mj + usual) / (c->log_seen_mj + usual);
     double off = p->energy_mj - gain * v->energy_mj, edges = LOG_EDGES * sqrt(v->swing_sum);
-    double ticks = piece_mw(p) * (double)(p->begin_edge_ns + p->edge_ns) * 1e-9;
-    double square = off * off - edges * edges - ticks * ticks - pow(LOG_AGREES * p->energy_mj, 2);
+    double square = off * off - edges * edges - pow(LOG_AGREES * p->energy_mj, 2);
     return square > 0 ? sqrt(square) : 0;
 }
 

@@ -116,13 +116,19 @@ static void pass_kept(pj_power_sampler *s, uint32_t rail)
     sampler_pass_on(s, rail, out, pj_coarsen_take(&s->coarsen[rail], &s->early[rail], out));
 }
 
+/* Counters on a grid are resumed, or know when their last tick was. */
+static bool is_recalled(const pj_power_sampler *s, uint32_t rail)
+{
+    return s->polls[rail].has_log && s->polls[rail].grid.period_ns == 0 &&
+           s->last[rail].after_ns > 0;
+}
+
 /* A counter that shows the value of its last tick when sampling stopped has not ticked since. */
 static void recall_tick(const pj_power_sampler *s, pj_reading *r)
 {
     const pj_reading *last = &s->last[r->rail];
-    bool is_same = last->after_ns > 0 && last->value == r->value;
     bool is_recent = r->before_ns - last->fresh_ns < 2 * s->rails[r->rail].period_ns;
-    if (!is_same || !is_recent || last->fresh_error_ns >= r->fresh_error_ns) return;
+    if (last->value != r->value || !is_recent || last->fresh_error_ns >= r->fresh_error_ns) return;
     r->fresh_ns = last->fresh_ns;
     r->fresh_error_ns = last->fresh_error_ns;
 }
@@ -144,7 +150,7 @@ static void sampler_pass(pj_power_sampler *s, pj_reading *r)
     }
     if (filter->note != PJ_NOTE_NONE)
         note_event(s, filter->note, (int)rail, r->after_ns, filter->note_value);
-    if (r->status == PJ_READING_RESET && s->polls[rail].has_log) recall_tick(s, r);
+    if (r->status == PJ_READING_RESET && is_recalled(s, rail)) recall_tick(s, r);
     bool is_kept = s->early_rails >> rail & 1;
     /* not passed on: it repeats a value that is not known yet, not the one before */
     if (is_kept && r->status == PJ_READING_REPEAT) {
@@ -366,7 +372,7 @@ static void sampler_resume(pj_power_sampler *s, int64_t now)
         bool is_resumed = s->resumed >> i & 1;
         pj_reading last = s->last[i];
         if (is_resumed) pj_poll_resume(&s->polls[i], now);
-        if (s->rails[i].kind != PJ_RAIL_COUNTER || last.after_ns == 0) continue;
+        if (s->rails[i].kind != PJ_RAIL_COUNTER || !(is_resumed || is_recalled(s, i))) continue;
         int log = pj_rail_log_of(s->rails, s->rail_count, i);
         int64_t from_ns = last.fresh_ns - s->rails[i].period_ns;
         if (log >= 0) resume_log(s, (uint32_t)log, from_ns);
@@ -436,6 +442,17 @@ static void pass_early(pj_power_sampler *s, uint32_t rail)
     pj_poll_done(&s->polls[rail], now, now, s->pace_ns);
 }
 
+/* Whether a value that was kept while a tick was looked for waits for nothing but its log. */
+static bool has_kept(const pj_power_sampler *s, uint32_t rail)
+{
+    return (s->early_rails >> rail & 1) && !s->polls[rail].looking;
+}
+
+static int64_t costly_due_ns(const pj_power_sampler *s, uint32_t rail)
+{
+    return has_kept(s, rail) ? 0 : pj_poll_due(&s->polls[rail]);
+}
+
 /* Whether the rail is the log of a counter, which is read before each read of that. */
 static bool is_read_along(const pj_power_sampler *s, uint32_t rail)
 {
@@ -465,11 +482,11 @@ static bool read_costly(pj_power_sampler *s)
         if (!(costly >> i & 1)) continue;
         if (wanted && !is_read_along(s, i)) pj_poll_want(poll, wanted);
         if (from) sampler_want_from(s, i, from);
-        if (pj_poll_due(poll) > pj_clock_ns()) continue;
+        if (costly_due_ns(s, i) > pj_clock_ns()) continue;
         int log = pj_rail_log_of(s->rails, s->rail_count, i);
         bool with_log = poll->has_log && (!poll->looking || poll->wanted_ns > 0);
         if (with_log && !read_one(s, (uint32_t)log)) return false;
-        if ((s->early_rails >> i & 1) && !poll->looking)
+        if (has_kept(s, i))
             pass_early(s, i);
         else if (!read_one(s, i))
             return false;
@@ -482,7 +499,7 @@ static int64_t next_costly(const pj_power_sampler *s)
     uint64_t costly = costly_rails(s);
     int64_t next = INT64_MAX;
     for (uint32_t i = 0; i < s->rail_count; i++)
-        if ((costly >> i & 1) && pj_poll_due(&s->polls[i]) < next) next = pj_poll_due(&s->polls[i]);
+        if ((costly >> i & 1) && costly_due_ns(s, i) < next) next = costly_due_ns(s, i);
     return next;
 }
 
