@@ -45,7 +45,8 @@ static double time_variance(const pj_why_side *s, const pj_why_part *p, double s
 /* Of a single run. What happens only once may have been held up as long as decode steps were. */
 static void add_calm(const pj_why_side *s, const pj_why_part *p, pj_why_amount *a)
 {
-    double usual = hypot(*p->component ? assumed_spread : assumed_gap_spread, s->pace_sd);
+    double usual = hypot(hypot(*p->component ? assumed_spread : assumed_gap_spread, s->pace_sd),
+                         pj_why_slowed_sd(s, s->phase_ms[p->phase]));
     double tokens = s->output_tokens, longest = s->longest_stall_ms;
     bool once = isnan(p->calm_ms);
     double random =

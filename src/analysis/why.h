@@ -115,6 +115,7 @@ typedef struct pj_why {
     /* A phase's change of power that is certain, but of no part in particular; 0: there is none. */
     double unplaced_mj, unplaced_sd_mj;
     uint8_t unplaced_phase;
+    pj_why_common unsure; /* a batch whose effect is not certain; NOTHING: there is none */
 } pj_why;
 
 /* Collects the runs of one side. */
@@ -138,7 +139,7 @@ void pj_why_fini(pj_why *why); /* may run twice */
 /* One clause that says why, such as "2 calls instead of 1, with equal values". */
 void pj_why_row_text(const pj_why_row *row, char *text, size_t bytes);
 void pj_why_common_text(const pj_why_common *common, char *text, size_t bytes);
-/* A sentence on `unplaced_mj`; false: there is none. */
+/* A sentence on `unplaced_mj` or `unsure`; false: there is none. */
 bool pj_why_unplaced_text(const pj_why *why, char *text, size_t bytes);
 
 #endif

@@ -70,8 +70,8 @@ static void find_length(pj_why *why, const pj_why_context *c)
 
 static double side_variance(const pj_why_side *s, double spread)
 {
-    double single = s->runs == 1 ? s->pace_sd * s->pace_sd : 0;
-    return spread * spread / s->runs + single;
+    double slowed = pj_why_slowed_sd(s, s->ms), single = s->pace_sd * s->pace_sd + slowed * slowed;
+    return spread * spread / s->runs + (s->runs == 1 ? single : 0);
 }
 
 /* Relative, of a common factor of times. */
@@ -129,6 +129,7 @@ static bool find_batch(pj_why *why, const pj_why_context *c)
                            .batch_b = c->b->batch};
     bool is_certain = found.explained.lo * found.explained.hi > 0;
     if (matters(why, mj) && is_certain) why->commons[why->common_count++] = found;
+    if (matters(why, mj) && !is_certain) why->unsure = found;
     return true;
 }
 

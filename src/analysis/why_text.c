@@ -178,10 +178,20 @@ void pj_why_common_text(const pj_why_common *c, char *text, size_t bytes)
             c->settings);
 }
 
+static void text_unsure(const pj_why_common *c, bool per_run, char *text, size_t bytes)
+{
+    snprintf(
+        text, bytes,
+        "%.0f sequences share a step instead of %.0f: together %+.3g mJ%s (%.3g to %.3g), which "
+        "is not certain; more runs, or an idle machine, tell",
+        c->batch_b, c->batch_a, c->explained_mj, per(per_run), c->explained.lo, c->explained.hi);
+}
+
 bool pj_why_unplaced_text(const pj_why *why, char *text, size_t bytes)
 {
     double mj = why->unplaced_mj, half = PJ_Z95 * why->unplaced_sd_mj;
-    if (mj == 0) return false;
+    if (why->unsure.kind) text_unsure(&why->unsure, why->per_run, text, bytes);
+    if (mj == 0) return why->unsure.kind;
     snprintf(text, bytes,
              "%s takes %.3g mJ %s%s (%.3g to %.3g) at the same time, by power, and the "
              "sensor does not tell which part: compare runs of 100 tokens and more, or several",
