@@ -94,7 +94,9 @@ typedef struct pj_why_common {
     char device[32];     /* of a clock */
     char settings[48];   /* in which the sides differ, where they may make a pace; "": in none */
     double clock_a_mhz, clock_b_mhz, throttled_a, throttled_b; /* NAN: unknown */
-    double batch_a, batch_b;                                   /* sequences that share steps */
+    /* sequences that share steps, or requests at a time (0: several) */
+    double batch_a, batch_b;
+    bool of_requests;
 } pj_why_common;
 
 enum { PJ_WHY_COMMONS = 2 };
@@ -125,6 +127,9 @@ pj_status pj_why_side_new(pj_why_side **side, pj_error *err);
  * operations. Runs without an energy are not counted, nor those without output tokens beside a
  * first one that has some, and the reverse. */
 pj_status pj_why_side_add(pj_why_side *side, const pj_run_data *run, pj_error *err);
+/* Requests that a server answers at a time, whose energies are shares of its machine's; 0: several.
+ * Not said: one. */
+void pj_why_side_at_a_time(pj_why_side *side, uint32_t requests);
 uint32_t pj_why_side_runs(const pj_why_side *side);
 void pj_why_side_free(pj_why_side *side); /* NULL is allowed */
 

@@ -100,11 +100,13 @@ static void scale_batch(pj_why_row *row)
     from->bytes = share * b->bytes;
 }
 
-/* Whether the sides' batches differ: nothing else is then told of all parts alike. */
+/* Whether the sides' batches differ, or the requests that share the machine: nothing else is then
+ * told of all parts alike. */
 static bool find_batch(pj_why *why, const pj_why_context *c)
 {
     double mj = 0, ms_a = 0, ms_b = 0, mj_a = 0, mj_b = 0, variance = 0;
-    if (c->a->batch == c->b->batch) return false;
+    bool of_requests = c->a->batch == c->b->batch;
+    if (of_requests && c->a->at_a_time == c->b->at_a_time) return false;
     for (uint32_t i = 0; i < why->row_count; i++) {
         pj_why_row *row = &why->rows[i];
         bool in_steps = row->phase == PJ_PHASE_PREFILL || row->phase == PJ_PHASE_DECODE;
@@ -125,8 +127,9 @@ static bool find_batch(pj_why *why, const pj_why_context *c)
                            .explained = bounds_of(mj, variance),
                            .time_factor = ms_b / ms_a,
                            .power_factor = mj_b / ms_b / (mj_a / ms_a),
-                           .batch_a = c->a->batch,
-                           .batch_b = c->b->batch};
+                           .batch_a = of_requests ? c->a->at_a_time : c->a->batch,
+                           .batch_b = of_requests ? c->b->at_a_time : c->b->batch,
+                           .of_requests = of_requests};
     bool is_certain = found.explained.lo * found.explained.hi > 0;
     if (matters(why, mj) && is_certain) why->commons[why->common_count++] = found;
     if (matters(why, mj) && !is_certain) why->unsure = found;

@@ -55,6 +55,7 @@ struct pj_why_side {
     pj_moments request;                        /* mJ per output token, of the runs */
     double disturbed_mj;                       /* sum over runs, likewise */
     double input_tokens, output_tokens, batch; /* of the first run */
+    uint32_t at_a_time;                        /* requests; 0: several */
     char engine[64], machine[128], dtype[32], isa[32];
     uint32_t threads; /* 0: unknown */
     pj_device_conditions devices[4];

@@ -18,6 +18,7 @@ pj_status pj_why_side_new(pj_why_side **side, pj_error *err)
 {
     *side = pj_alloc(1, sizeof **side);
     if (!*side) return pj_fail_memory(err, "an explanation");
+    (*side)->at_a_time = 1;
     pj_arena_init(&(*side)->arena, 0);
     return PJ_OK;
 }
@@ -25,6 +26,11 @@ pj_status pj_why_side_new(pj_why_side **side, pj_error *err)
 bool pj_why_sides_alike(const pj_why_side *a, const pj_why_side *b)
 {
     return a->per_run == b->per_run;
+}
+
+void pj_why_side_at_a_time(pj_why_side *side, uint32_t requests)
+{
+    side->at_a_time = requests;
 }
 
 void pj_why_side_free(pj_why_side *side)

@@ -39,7 +39,7 @@ static double disturbed_share;
 static bool same_model = true;
 static uint32_t threads[2];
 static bool counts_tokens = true;
-static uint32_t sequences[2] = {1, 1}, prompts[2] = {1, 1}; /* by side */
+static uint32_t sequences[2] = {1, 1}, prompts[2] = {1, 1}, at_a_time[2] = {1, 1}; /* by side */
 
 static pj_class_row *class_of(made *m, const char *name, uint8_t phase)
 {
@@ -112,6 +112,7 @@ static void explain(const planned *plan_a, const planned *plan_b, pj_why *why)
         runs[i].data.info.output_tokens *= counts_tokens ? sequences[i] : 0;
         runs[i].data.info.input_tokens = prompts[i];
         assert_int_equal(pj_why_side_new(&sides[i], NULL), PJ_OK);
+        pj_why_side_at_a_time(sides[i], at_a_time[i]);
         assert_int_equal(pj_why_side_add(sides[i], &runs[i].data, NULL), PJ_OK);
     }
     assert_int_equal(pj_why_find(sides[0], sides[1], same_model, why, NULL), PJ_OK);
@@ -497,9 +498,36 @@ static void sequences_that_share_steps_are_one_cause(void **state)
     disturbed_share = 0;
     assert_int_equal(why.named_count + why.common_count, 0);
     assert_true(pj_why_unplaced_text(&why, text, sizeof text));
-    assert_non_null(strstr(text, "2 sequences share a step instead of 1: together -"));
+    assert_non_null(strstr(text, "sequences that share a step: 2 instead of 1: together -"));
     pj_why_fini(&why);
     sequences[1] = 1;
+}
+
+/* Requests that share a machine draw less power each, and no kernel is the cause. */
+static void requests_that_share_a_machine_are_one_cause(void **state)
+{
+    (void)state;
+    pj_why why;
+    char text[200];
+    const planned a[] = {norm, q, mlp, {0}};
+    planned b[] = {norm, q, mlp, {0}};
+    for (int i = 0; i < 3; i++) b[i].watts /= 3;
+    longer = 10, at_a_time[1] = 4;
+    explain(a, b, &why);
+    assert_int_equal(why.named_count, 0);
+    assert_int_equal(why.common_count, 1);
+    assert_near(why.commons[0].explained_mj, why.request_b_mj - why.request_a_mj, 1e-6);
+    pj_why_common_text(&why.commons[0], text, sizeof text);
+    assert_string_equal(text,
+                        "requests at a time: 4 instead of 1; other changes of these parts are "
+                        "in this");
+    pj_why_fini(&why);
+    at_a_time[1] = 0;
+    explain(a, b, &why);
+    longer = 1, at_a_time[1] = 1;
+    pj_why_common_text(&why.commons[0], text, sizeof text);
+    assert_non_null(strstr(text, "requests at a time: several instead of 1; "));
+    pj_why_fini(&why);
 }
 
 /* What one run a side does not tell is printed with the interval that says so. */
@@ -742,6 +770,7 @@ int main(void)
         cmocka_unit_test(a_pace_that_all_parts_share_has_an_interval),
         cmocka_unit_test(waiting_hides_no_pace),
         cmocka_unit_test(sequences_that_share_steps_are_one_cause),
+        cmocka_unit_test(requests_that_share_a_machine_are_one_cause),
         cmocka_unit_test(what_is_not_certain_has_an_interval_around_nothing),
         cmocka_unit_test(a_length_below_a_hundredth_is_none),
         cmocka_unit_test(runs_without_tokens_are_compared_as_they_are),

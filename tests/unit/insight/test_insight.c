@@ -261,6 +261,20 @@ static void a_request_that_was_alone_is_judged(void **state)
     json_decref(tree);
 }
 
+static void requests_alone_are_compared_with_shares(void **state)
+{
+    place *p = *state;
+    for (uint64_t i = 0; i < 6; i++) {
+        save(p, 2 * i + 1, &(kind){"a", .factor = 1, .scope = "request"}, NULL);
+        save(p, 2 * i + 2, &(kind){"b", .factor = 2, .scope = "request", .allocation = "tokens"},
+             NULL);
+    }
+    json_t *tree = groups(p, "dtype", PJ_OK);
+    assert_string_equal(text(at(tree, "verdicts", 0), "outcome"), "different");
+    assert_true(has_caveat(tree, "scope_differs")); /* by a rule */
+    json_decref(tree);
+}
+
 static void what_may_not_be_compared_is_not_judged(void **state)
 {
     place *p = *state;
@@ -688,6 +702,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(table_verdict_and_best_agree, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_by_a_number_say_of_what, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_request_that_was_alone_is_judged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_alone_are_compared_with_shares, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_may_not_be_compared_is_not_judged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(disturbed_runs_are_left_out_and_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_machines_widen_the_interval, set_up, tear_down),
