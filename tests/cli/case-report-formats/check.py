@@ -25,6 +25,8 @@ shapes = runpy.run_path(str(pathlib.Path(__file__).with_name("shapes.py")))
 for name in ("cyclonedx", "spdx", "sci", "eu", "inferencex"):
     for find in ("wrong", "missed"):
         assert not shapes[find](load(name + ".json"), shapes[name]), shapes[find](load(name + ".json"), shapes[name])
+    example = pathlib.Path(__file__).parents[3] / "docs" / "reports" / (name + ".json")
+    assert not shapes["wrong"](load(example), shapes[name]), (example, shapes["wrong"](load(example), shapes[name]))
 assert not shapes["wrong"](load("given.json"), shapes["sci"])
 
 
