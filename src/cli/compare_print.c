@@ -36,13 +36,16 @@ static void print_head(const pj_side *side, const pj_run_info *run)
         pj_buffer_printf(&line, "  %.18s  ", run->id);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             if (names[i] && *names[i]) pj_buffer_printf(&line, "%s, ", pj_safe(names[i]).s);
-        pj_buffer_printf(&line, "%s, energy %s", pj_run_status_name(run->status),
-                         pj_quality_name(run->quality));
+        pj_buffer_printf(&line, "%s, ", pj_run_status_name(run->status));
     }
     if (!one)
-        pj_buffer_printf(&line, "%s%u run%s", run ? ", " : "  ", side->run_count,
+        pj_buffer_printf(&line, "%s%u run%s", run ? "" : "  ", side->run_count,
                          side->run_count == 1 ? "" : "s");
     if (side->left_out) pj_buffer_printf(&line, " (%u left out)", side->left_out);
+    char partial[128];
+    pj_buffer_printf(&line, "%senergy %s", one ? "" : ", ", pj_side_source(side));
+    if (pj_side_partial(side, partial, sizeof partial))
+        pj_buffer_printf(&line, ", partial: %s", partial);
     pj_print(stdout, "%s\n", pj_buffer_get(&line));
     pj_buffer_fini(&line);
 }

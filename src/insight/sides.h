@@ -106,6 +106,11 @@ typedef struct pj_sides {
         best_count, term_count;
 } pj_sides;
 
+/* What its energies are: "measured", "modelled" or "unavailable", "measured and modelled" where
+ * runs differ; and what their totals lack: "CPU only, GPU missing", or NULL. */
+const char *pj_side_source(const pj_side *side);
+const char *pj_side_partial(const pj_side *side, char *text, size_t bytes);
+
 void pj_sides_init(pj_sides *sides, pj_store *store);
 void pj_sides_fini(pj_sides *sides);
 /* A side of these runs, without disturbed ones if enough others remain. */

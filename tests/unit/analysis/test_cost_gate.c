@@ -38,7 +38,8 @@ static tally hold_gates(const pj_cost_gate *gate, double factor, uint32_t stated
         double a[MOST], b[MOST], drift = 0;
         pj_gate_outcome outcome = PJ_GATE_UNDECIDED;
         uint32_t n = 0;
-        for (uint32_t k = 0; k < gate->stored; k++) a[k] = exp(baseline_spread * pj_random_normal(random));
+        for (uint32_t k = 0; k < gate->stored; k++)
+            a[k] = exp(baseline_spread * pj_random_normal(random));
         while (outcome == PJ_GATE_UNDECIDED && n < gate->most) {
             if (gate->kind == PJ_GATE_PAIRS) { /* both drift, which cancels */
                 drift += 0.05 * pj_random_normal(random);
