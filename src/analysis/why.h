@@ -86,7 +86,8 @@ typedef struct pj_why_row {
     pj_bounds explained; /* its interval */
 } pj_why_row;
 
-/* A cause of all parts together; of a length, of all parts of prefill. */
+/* A cause of all parts together; of a length, of all parts of prefill or of what is around steps.
+ */
 typedef struct pj_why_common {
     pj_why_kind kind; /* LENGTH, BATCH, CLOCK, PACE; NOTHING: none */
     double explained_mj, time_factor, power_factor;
@@ -97,9 +98,10 @@ typedef struct pj_why_common {
     /* sequences that share steps, or requests at a time (0: several) */
     double batch_a, batch_b;
     bool of_requests;
+    bool around_steps; /* a length: of what happens once, before and after them */
 } pj_why_common;
 
-enum { PJ_WHY_COMMONS = 2 };
+enum { PJ_WHY_COMMONS = 3 };
 
 typedef struct pj_why {
     pj_arena arena;
@@ -143,6 +145,9 @@ void pj_why_fini(pj_why *why); /* may run twice */
 
 /* One clause that says why, such as "2 calls instead of 1, with equal values". */
 void pj_why_row_text(const pj_why_row *row, char *text, size_t bytes);
+/* Of which parts: "prefill" or NULL, "all parts", "around the steps". */
+const char *pj_why_common_phase(const pj_why_common *common);
+const char *pj_why_common_part(const pj_why_common *common);
 void pj_why_common_text(const pj_why_common *common, char *text, size_t bytes);
 /* A sentence on `unplaced_mj` or `unsure`; false: there is none. */
 bool pj_why_unplaced_text(const pj_why *why, char *text, size_t bytes);

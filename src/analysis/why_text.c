@@ -167,11 +167,24 @@ static void text_sharing(const pj_why_common *c, char *text, size_t bytes)
              c->of_requests ? "requests at a time" : "sequences that share a step", b, a);
 }
 
+const char *pj_why_common_phase(const pj_why_common *c)
+{
+    return c->kind == PJ_WHY_LENGTH && !c->around_steps ? pj_phase_name(PJ_PHASE_PREFILL) : NULL;
+}
+
+const char *pj_why_common_part(const pj_why_common *c)
+{
+    return c->around_steps ? "around the steps" : "all parts";
+}
+
 void pj_why_common_text(const pj_why_common *c, char *text, size_t bytes)
 {
     char sharing[96];
     text_sharing(c, sharing, sizeof sharing);
-    if (c->kind == PJ_WHY_LENGTH)
+    if (c->around_steps)
+        snprintf(text, bytes, "what happens once is shared by %.*f times the output tokens",
+                 places(1 / c->time_factor), 1 / c->time_factor);
+    else if (c->kind == PJ_WHY_LENGTH)
         snprintf(text, bytes, "%.*f times the prompt tokens per output token",
                  places(c->time_factor), c->time_factor);
     else if (c->kind == PJ_WHY_BATCH)

@@ -86,10 +86,12 @@ static void print_finding(const pj_why *w, const pj_why_row *r)
 
 static void print_common(const pj_why *w, const pj_why_common *c)
 {
-    char text[256];
+    char text[256], what[64];
+    const char *phase = pj_why_common_phase(c);
     pj_why_common_text(c, text, sizeof text);
-    print_energy(c->explained_mj, c->explained, w->request_a_mj,
-                 c->kind == PJ_WHY_LENGTH ? "prefill all parts" : "all parts");
+    snprintf(what, sizeof what, "%s%s%s", phase ? phase : "", phase ? " " : "",
+             pj_why_common_part(c));
+    print_energy(c->explained_mj, c->explained, w->request_a_mj, what);
     pj_print(stdout, "      %s\n", pj_safe(text).s);
 }
 

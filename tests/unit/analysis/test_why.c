@@ -569,6 +569,41 @@ static void a_length_below_a_hundredth_is_none(void **state)
     prompts[1] = 1;
 }
 
+/* Twice the output tokens share what a program does once. */
+static void what_happens_once_is_shared_by_the_tokens(void **state)
+{
+    (void)state;
+    pj_why why;
+    char text[200];
+    const planned start = {"(between)", 40, 30, 0, 0, 0, false, PJ_PHASE_PRE_INFERENCE};
+    const planned end = {"(between)", 20, 30, 0, 0, 0, false, PJ_PHASE_POST_INFERENCE};
+    const planned plan[] = {norm, q, mlp, start, end, {0}};
+    longer = 10, sequences[1] = 2, prompts[1] = 2;
+    explain(plan, plan, &why);
+    longer = 1, sequences[1] = 1, prompts[1] = 1;
+    assert_int_equal(why.named_count, 0);
+    assert_int_equal(why.common_count, 2); /* and the batch */
+    assert_int_equal(why.commons[0].kind, PJ_WHY_LENGTH);
+    assert_near(why.commons[0].explained_mj, -0.5 * 60 * 30 / TOKENS, 1e-6);
+    assert_null(pj_why_common_phase(&why.commons[0]));
+    assert_string_equal(pj_why_common_part(&why.commons[0]), "around the steps");
+    pj_why_common_text(&why.commons[0], text, sizeof text);
+    assert_string_equal(text, "what happens once is shared by 2.00 times the output tokens");
+    pj_why_fini(&why);
+    /* Starting and ending vary more from run to run than what steps repeat. */
+    planned slower[] = {norm, q, mlp, start, end, {0}};
+    longer = 10;
+    slower[4].ms *= 1.9;
+    explain(plan, slower, &why);
+    assert_int_equal(why.named_count, 0);
+    pj_why_fini(&why);
+    slower[4].ms *= 10;
+    explain(plan, slower, &why);
+    longer = 1;
+    assert_named(&why, "between parts", PJ_WHY_GAP, 18 * 20 * 30.0 / TOKENS);
+    pj_why_fini(&why);
+}
+
 static void runs_without_tokens_are_compared_as_they_are(void **state)
 {
     (void)state;
@@ -773,6 +808,7 @@ int main(void)
         cmocka_unit_test(requests_that_share_a_machine_are_one_cause),
         cmocka_unit_test(what_is_not_certain_has_an_interval_around_nothing),
         cmocka_unit_test(a_length_below_a_hundredth_is_none),
+        cmocka_unit_test(what_happens_once_is_shared_by_the_tokens),
         cmocka_unit_test(runs_without_tokens_are_compared_as_they_are),
         cmocka_unit_test(unlike_sides_are_refused),
         cmocka_unit_test(a_single_token_is_a_length),

@@ -112,7 +112,7 @@ const per = (w: Why | undefined | null) => (w?.unit === 'mJ/run' ? 'per run' : '
 
 /** A trace without tokens has no phases. */
 const phaseBefore = (w: Why | undefined | null, phase: string | null) =>
-  w?.unit === 'mJ/run' && phase === 'pre_inference' ? '' : `${phaseLabel(phase ?? '')}: `;
+  !phase || (w?.unit === 'mJ/run' && phase === 'pre_inference') ? '' : `${phaseLabel(phase)}: `;
 
 const nothingOf = (w: Why): string | null => {
   if (w.refusal) return capital(`${w.refusal}.`);
