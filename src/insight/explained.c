@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* More runs of a side say no more about its parts. */
@@ -18,22 +17,11 @@ static const uint32_t class_tables = BIT(CLASSES);
 static const uint32_t part_tables = BIT(CLASSES) | BIT(PHASES) | BIT(SECTIONS) | BIT(TOKENS) |
                                     BIT(LAYERS) | BIT(COMPONENTS) | BIT(OPERATIONS);
 
-/* As a client that keeps so many going says; what shares a machine for other reasons shares it with
- * several. */
-static uint32_t requests_at_a_time(const pj_run_info *run)
-{
-    char text[16];
-    if (!run->allocation) return 1;
-    return pj_run_field(run, "settings.concurrency", text, sizeof text)
-               ? (uint32_t)strtoul(text, NULL, 10)
-               : 0;
-}
-
 /* Rows of the first run with an energy say what the parts are; the others how much they vary. */
 static pj_status read_side(pj_store *store, const pj_side *from, pj_why_side *to, pj_error *err)
 {
     pj_status status = PJ_OK;
-    if (from->run_count) pj_why_side_at_a_time(to, requests_at_a_time(from->runs[0]));
+    if (from->run_count) pj_why_side_at_a_time(to, pj_run_at_a_time(from->runs[0]));
     for (uint32_t i = 0; i < from->run_count && i < MOST_RUNS && status == PJ_OK; i++) {
         pj_run_data data = {0};
         uint32_t tables = pj_why_side_runs(to) ? class_tables : part_tables;

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -295,6 +296,14 @@ static void add_status_caveats(pj_sides *s)
             add_caveat(s, "not_completed", "%u of the %u runs of %s did not complete.", count,
                        side->run_count, side->name);
     }
+}
+
+uint32_t pj_run_at_a_time(const pj_run_info *run)
+{
+    char text[16];
+    if (!run->allocation) return 1;
+    bool known = pj_run_field(run, "settings.concurrency", text, sizeof text);
+    return known ? (uint32_t)strtoul(text, NULL, 10) : 0;
 }
 
 /* Requests of a server have all of its machine's energy: alone, or their shares together. */

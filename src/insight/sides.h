@@ -163,6 +163,9 @@ void pj_likeness_add(pj_likeness *likeness, const pj_run_info *run);
 const char *pj_likeness_refusal(const pj_likeness *likeness);
 /* A field of a run as text, or its "settings.NAME", "model.NAME". False: it has no such value. */
 bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t bytes);
+/* Requests that its server answered at a time, as the client says that kept so many going; 0:
+ * several, but how many is unknown. */
+uint32_t pj_run_at_a_time(const pj_run_info *info);
 /* Whether the same devices computed both: the field "device", of at most so many bytes. */
 enum { PJ_DEVICES_TEXT = 512 };
 bool pj_run_same_devices(const pj_run_info *a, const pj_run_info *b);

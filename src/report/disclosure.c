@@ -28,6 +28,14 @@ static bool is_equal_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
+static bool is_equal_field(const pj_run_info *a, const pj_run_info *b, const char *field)
+{
+    char x[64] = "", y[64] = "";
+    pj_run_field(a, field, x, sizeof x);
+    pj_run_field(b, field, y, sizeof y);
+    return strcmp(x, y) == 0;
+}
+
 static bool is_equal_setting(const pj_run_info *a, const pj_run_info *b)
 {
     return is_equal_text(a->model_name, b->model_name) && is_equal_text(a->dtype, b->dtype) &&
@@ -35,7 +43,9 @@ static bool is_equal_setting(const pj_run_info *a, const pj_run_info *b)
            is_equal_text(a->scope, b->scope) && a->batch_size == b->batch_size &&
            a->threads == b->threads && a->quality == b->quality &&
            a->input_tokens == b->input_tokens && a->output_tokens == b->output_tokens &&
-           pj_run_same_devices(a, b) && !pj_run_is_ablated(a) == !pj_run_is_ablated(b);
+           pj_run_at_a_time(a) == pj_run_at_a_time(b) && is_equal_field(a, b, "draft") &&
+           is_equal_field(a, b, "model.kv_type") && pj_run_same_devices(a, b) &&
+           !pj_run_is_ablated(a) == !pj_run_is_ablated(b);
 }
 
 /* What can be reported; parts of models and failed runs are no inference of the model. */

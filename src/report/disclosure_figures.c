@@ -172,7 +172,8 @@ static void write_inferencex(const pj_disclosure *x, const pj_disclosure_item *i
     pj_json_kv_string(json, "precision", run->dtype);
     pj_json_kv_double(json, "isl", i->input_tokens / batch);
     pj_json_kv_double(json, "osl", i->output_tokens / batch);
-    pj_json_kv_double(json, "conc", batch);
+    uint32_t at_a_time = pj_run_at_a_time(run);
+    pj_json_kv_double(json, "conc", at_a_time ? batch * at_a_time : NAN);
     pj_json_kv_uint(json, "num_gpus", i->gpus);
     pj_json_kv_int(json, "power_metric_schema_version", 2);
     pj_json_kv_int(json, "power_valid", valid);

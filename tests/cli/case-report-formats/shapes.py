@@ -98,11 +98,10 @@ sci = {"standard": "ISO/IEC 21031:2024, .*", "formula": r"SCI = .*", "created": 
                    "sci_g": maybe, "sci_g_lo": maybe, "sci_g_hi": maybe}]}
 eu = {"form": "Model Documentation Form .*", "created": TIME, "generator": "perjoule .*", "precision": str,
       "training": type(None),
-      "inference": [{"model_name": str, "parameters": number, "computational_task": "generating 100000 tokens .*",
-                     "computation_flops": number,
-                     "computation_basis": {"counted", "2 per active parameter and token"}, "energy_kwh": number,
+      "inference": [{"model_name": str, "parameters": maybe, "computational_task": "generating 100000 tokens .*",
+                     "computation_flops": maybe, "computation_basis": (str, type(None)), "energy_kwh": number,
                      "energy_kwh_lo": number, "energy_kwh_hi": number, "pue": maybe, "task": str, **stated}]}
-inferencex = [{"model": str, "hardware": str, "framework": str, "precision": str, "isl": int, "osl": int, "conc": int,
+inferencex = [{"model": str, "hardware": str, "framework": str, "precision": (str, type(None)), "isl": int, "osl": int, "conc": int,
                "num_gpus": int, "power_metric_schema_version": int, "power_valid": int, "power_invalid_reasons": [str],
                "avg_power_w": maybe, "avg_total_gpu_power_w": maybe, "total_gpu_energy_j": maybe,
                "joules_per_successful_query": maybe, "joules_per_input_token": maybe, "joules_per_output_token": maybe,
