@@ -60,7 +60,8 @@ static void scale_phases(pj_why *why, uint32_t phases, double factor, double cal
     found.time_factor = factor;
     found.power_factor = 1;
     found.clock_a_mhz = found.clock_b_mhz = found.throttled_a = found.throttled_b = NAN;
-    if (matters(why, mj)) why->commons[why->common_count++] = found;
+    bool is_certain = found.explained.lo * found.explained.hi > 0;
+    if (matters(why, mj) && is_certain) why->commons[why->common_count++] = found;
 }
 
 /* Prefill's share in a token's energy grows with the prompt and falls with the answer; that of what

@@ -590,6 +590,12 @@ static void what_happens_once_is_shared_by_the_tokens(void **state)
     pj_why_common_text(&why.commons[0], text, sizeof text);
     assert_string_equal(text, "what happens once is shared by 2.00 times the output tokens");
     pj_why_fini(&why);
+    longer = 10, sequences[1] = 2, prompts[1] = 2, blur = 1;
+    explain(plan, plan, &why);
+    longer = 1, sequences[1] = 1, prompts[1] = 1, blur = 0.02;
+    for (uint32_t i = 0; i < why.common_count; i++)
+        assert_int_not_equal(why.commons[i].kind, PJ_WHY_LENGTH); /* not certain */
+    pj_why_fini(&why);
     /* Starting and ending vary more from run to run than what steps repeat. */
     planned slower[] = {norm, q, mlp, start, end, {0}};
     longer = 10;
