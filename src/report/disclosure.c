@@ -106,7 +106,8 @@ static pj_status add_gpus(pj_store *store, const pj_run_info *run, pj_disclosure
                           pj_error *err)
 {
     pj_run_data data = {0};
-    const uint32_t tables = 1u << PJ_TABLE_RAILS | 1u << PJ_TABLE_RAIL_ENERGY;
+    const uint32_t tables =
+        1u << PJ_TABLE_RAILS | 1u << PJ_TABLE_RAIL_ENERGY | 1u << PJ_TABLE_PHASES;
     pj_status status = pj_store_load_tables(store, run->id, tables, UINT32_MAX, &data, err);
     double joules = NAN;
     uint32_t gpus = 0;
@@ -122,6 +123,9 @@ static pj_status add_gpus(pj_store *store, const pj_run_info *run, pj_disclosure
             joules = (isnan(joules) ? 0 : joules) + of->gross_mj / 1e3;
         }
     }
+    for (uint32_t p = 0; status == PJ_OK && p < data.phase_count; p++)
+        if (data.phases[p].phase == PJ_PHASE_PREFILL || data.phases[p].phase == PJ_PHASE_DECODE)
+            item->gpu_seconds += data.phases[p].duration_ms / 1e3;
     if (gpus > item->gpus) item->gpus = gpus;
     item->gpu_joules += joules; /* one run without makes the sum unknown */
     pj_run_data_fini(&data);

@@ -148,7 +148,7 @@ void pj_disclosure_eu(const pj_disclosure *x, pj_json *json)
 /* Its energies are those of the accelerators, of all requests. */
 static void write_metrics(const pj_disclosure_item *i, bool valid, pj_json *json)
 {
-    double joules = valid ? i->gpu_joules : NAN, watts = joules / i->total_seconds;
+    double joules = valid ? i->gpu_joules : NAN, watts = joules / i->gpu_seconds;
     double requests = i->runs * (i->first->batch_size ? i->first->batch_size : 1);
     pj_json_kv_double(json, "avg_power_w", watts / i->gpus);
     pj_json_kv_double(json, "avg_total_gpu_power_w", watts);
