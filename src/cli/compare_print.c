@@ -206,12 +206,12 @@ static void write_decision(const pj_side_test *t, char *text, size_t bytes)
 
 static void print_test(const pj_sides *s, const pj_side_test *t)
 {
-    char pair[40], decision[64], ratio[96];
+    char decision[64], ratio[96];
     const pj_ratio *r = &t->pair.ratio;
-    snprintf(pair, sizeof pair, "%.10s, %.10s", s->sides[t->a].name, s->sides[t->b].name);
     write_decision(t, decision, sizeof decision);
     pj_estimate_write(r->ratio, (pj_bounds){r->lo, r->hi}, ratio, sizeof ratio);
-    pj_print(stdout, "%-24s %s  %zu+%zu %ss  %s  g %.2f  %s\n", t->metric, pair, r->n_a, r->n_b,
+    pj_print(stdout, "%-24s %s, %s  %zu+%zu %ss  %s  g %.2f  %s\n", t->metric,
+             pj_safe(s->sides[t->a].name).s, pj_safe(s->sides[t->b].name).s, r->n_a, r->n_b,
              t->sample, ratio, t->result.hedges_g, decision);
 }
 

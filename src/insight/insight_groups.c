@@ -110,7 +110,8 @@ const char *pj_group_name(const char *value, const char *by, char shown[PJ_SIDE_
         snprintf(shown, PJ_SIDE_NAME_BYTES, "%s", value);
         return shown;
     }
-    snprintf(shown, PJ_SIDE_NAME_BYTES, "%.40s %.40s", by, value);
+    const char *field = strrchr(by, '.'); /* of "settings.concurrency" */
+    snprintf(shown, PJ_SIDE_NAME_BYTES, "%.40s %.40s", field ? field + 1 : by, value);
     for (char *c = shown; *c; c++)
         if (*c == '_') *c = ' ';
     return shown;

@@ -244,6 +244,10 @@ static void groups_by_a_number_say_of_what(void **state)
     json_t *words = groups(p, "dtype", PJ_OK), *numbers = groups(p, "output_tokens", PJ_OK);
     assert_string_equal(text(at(words, "sides", 0), "name"), "bf16");
     assert_string_equal(text(at(numbers, "sides", 0), "name"), "output tokens 10");
+    char shown[PJ_SIDE_NAME_BYTES];
+    assert_string_equal(pj_group_name("4", "settings.concurrency", shown), "concurrency 4");
+    assert_string_equal(pj_group_name("concurrency 4", "settings.concurrency", shown),
+                        "concurrency 4");
     json_decref(words);
     json_decref(numbers);
 }
