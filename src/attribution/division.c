@@ -176,28 +176,38 @@ int64_t pj_division_known_ns(const pj_division *d, const bool *rails)
     return pj_ledger_known_ns(d->ledger, rails);
 }
 
+int64_t pj_division_sure_ns(const pj_division *d)
+{
+    return pj_ledger_sure_ns(d->ledger);
+}
+
 /* Time is divided from here on if it was not. */
 static void division_start(pj_division *d, int64_t at_ns)
 {
     if (!d->members && !d->windows) pj_ledger_start(d->ledger, at_ns);
 }
 
-/* Whether somebody's figures are wanted: a run's always, a window's when it has ended. */
-static bool division_is_wanted(const pj_division *d)
+/* Whether somebody's figures are wanted: a run's always, a window's when its end is known. */
+static bool division_is_wanted(const pj_division *d, int64_t known_ns)
 {
     bool wanted = d->members != NULL;
-    for (const pj_division_window *w = d->windows; w; w = w->next) wanted |= w->end_ns != 0;
+    for (const pj_division_window *w = d->windows; w; w = w->next)
+        wanted |= w->end_ns != 0 && w->end_ns <= known_ns;
     return wanted;
 }
 
 void pj_division_settle(pj_division *d, int64_t now_ns, int64_t force_ns)
 {
-    int64_t known_ns = pj_division_known_ns(d, NULL);
+    int64_t known_ns = pj_division_known_ns(d, NULL), sure_ns = pj_division_sure_ns(d);
     division_start(d, now_ns);
+    /* a run shows its energy at once and computes it anew at its end; a window's is final */
+    if (!d->members && sure_ns < known_ns) known_ns = sure_ns;
+    if (known_ns < force_ns) known_ns = force_ns;
     /* Settling deconvolves the last two minutes of every curve, too costly for each reading. */
-    if (d->windows && !division_is_wanted(d) && now_ns < d->settled_at_ns + UNWANTED_NS) return;
+    bool can_wait = d->windows && !division_is_wanted(d, known_ns);
+    if (can_wait && now_ns < d->settled_at_ns + UNWANTED_NS) return;
     d->settled_at_ns = now_ns;
-    pj_ledger_settle(d->ledger, known_ns > force_ns ? known_ns : force_ns, NULL);
+    pj_ledger_settle(d->ledger, known_ns, NULL);
 }
 
 /* ---- runs ---- */

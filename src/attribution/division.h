@@ -46,6 +46,8 @@ bool pj_division_next(pj_division_member *member, pj_share_record *record,
 /* The time up to which every rail that counts in the total is known (only those set in `rails` if
  * not NULL); INT64_MIN: unknown. */
 int64_t pj_division_known_ns(const pj_division *division, const bool *rails);
+/* Up to where no later reading changes what is known. */
+int64_t pj_division_sure_ns(const pj_division *division);
 /* Determines the energy of all cells that the sensors have seen, and of those that ended before
  * `force_ns` even if they have not. */
 void pj_division_settle(pj_division *division, int64_t now_ns, int64_t force_ns);

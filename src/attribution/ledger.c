@@ -181,6 +181,16 @@ int64_t pj_ledger_known_ns(const pj_ledger *l, const bool *rails)
     return ledger_known_until(l, l->in_total, rails);
 }
 
+int64_t pj_ledger_sure_ns(const pj_ledger *l)
+{
+    int64_t sure_ns = INT64_MAX;
+    for (uint32_t r = 0; r < l->o.rail_count; r++) {
+        int64_t rail_ns = l->in_total[r] ? pj_curve_sure_ns(l->curves[r]) : INT64_MAX;
+        if (rail_ns < sure_ns) sure_ns = rail_ns;
+    }
+    return sure_ns;
+}
+
 void pj_ledger_rail(const pj_ledger *l, uint32_t rail, int64_t begin_ns, int64_t end_ns,
                     pj_curve_energy *energy)
 {

@@ -71,6 +71,8 @@ pj_status pj_ledger_read(pj_ledger *ledger, const pj_reading *reading, pj_error 
 int64_t pj_ledger_known_ns(const pj_ledger *ledger, const bool *rails);
 /* The same of one rail. */
 int64_t pj_ledger_rail_known_ns(const pj_ledger *ledger, uint32_t rail);
+/* Up to where no later reading changes what is known. */
+int64_t pj_ledger_sure_ns(const pj_ledger *ledger);
 /* Energy of the machine over an interval, as far as it is known. */
 void pj_ledger_machine(const pj_ledger *ledger, int64_t begin_ns, int64_t end_ns,
                        pj_curve_energy *energy);

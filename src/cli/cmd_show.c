@@ -93,6 +93,7 @@ static pj_status print_parts(const showing *s, bool operations, pj_error *err)
     pj_show_parts parts = {.choice = &choice, .limit = (uint32_t)s->args->limit};
     pj_status status =
         pj_view_each_part(s->store, s->id, &choice, operations, pj_show_part, &parts, err);
+    pj_show_table_end(&parts.table);
     if (status != PJ_OK) return status;
     const char *kind = operations ? "operations" : "components";
     if (!parts.count && some)

@@ -48,10 +48,9 @@ static void print_sum(FILE *out, const pj_disturbances *list, const char *first)
         mj += list->items[i].extra_mj;
         ms += list->items[i].ms - list->items[i].expected_ms;
     }
-    pj_print(out, "%s%s", first, isnan(mj) ? pj_time_text(ms).s : pj_energy_text(mj).s);
-    if (!isnan(mj)) pj_print(out, " in %s", pj_time_text(ms).s);
-    pj_print(out, ", %u event%s beyond %g times what is expected\n", list->count,
-             list->count == 1 ? "" : "s", PJ_DISTURBED_RATIO);
+    pj_print(out, "%s%s%s%s, %u event%s beyond %g times what is expected\n", first,
+             isnan(mj) ? "" : pj_energy_text(mj).s, isnan(mj) ? "" : " in ", pj_time_text(ms).s,
+             list->count, list->count == 1 ? "" : "s", PJ_DISTURBED_RATIO);
 }
 
 void pj_print_disturbances(FILE *out, const pj_run_info *info, const char *first, const char *next)

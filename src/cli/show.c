@@ -6,6 +6,7 @@
 #include "cli/conditions_line.h"
 #include "cli/disturbances.h"
 #include "cli/run_parts.h"
+#include "cli/show_table.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
 #include "cli/thinking_line.h"
@@ -36,21 +37,20 @@ static void show_print_head(const char *text)
     pj_print(stdout, "\n%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), text, pj_style_off(stdout));
 }
 
-/* Columns of a table, aligned to the right. */
-static void print_duration(double ms)
+static void cell_of_duration(pj_show_table *t, double ms)
 {
-    pj_print(stdout, " %s", pj_padded(10, duration(ms)).s);
+    pj_show_cell(t, duration(ms).s);
 }
 
-static void print_interval(double mj, double sd_mj)
+static void cell_of_interval(pj_show_table *t, double mj, double sd_mj)
 {
-    pj_print(stdout, " %s", pj_padded(20, interval(mj, sd_mj)).s);
+    pj_show_cell(t, interval(mj, sd_mj).s);
 }
 
 /* Without the sensor's calibration, which a line below the table says once. */
-static void print_varied(double mj, double sd_mj, double gain_sd)
+static void cell_of_varied(pj_show_table *t, double mj, double sd_mj, double gain_sd)
 {
-    print_interval(mj, pj_sd_without_gain(mj, sd_mj, gain_sd));
+    cell_of_interval(t, mj, pj_sd_without_gain(mj, sd_mj, gain_sd));
 }
 
 /* Prints model text without control characters, which could affect the terminal. */
@@ -234,12 +234,12 @@ static void show_experts(const pj_model_use *use, const pj_run_ratios *r)
 
 static void show_context(const pj_context_use *c)
 {
+    char kv[64] = "";
     if (isnan(c->share)) return;
-    pj_print(stdout, "%-12s %.0f of %.0f tokens (%.3g %%)", "context", c->longest, c->limit,
-             100 * c->share);
-    if (!isnan(c->kv_bytes)) pj_print(stdout, ", keys and values %.4g MB", c->kv_bytes / 1e6);
-    if (c->share >= PJ_CONTEXT_NEARLY_FULL) pj_print(stdout, ", nearly full");
-    putchar('\n');
+    if (!isnan(c->kv_bytes))
+        snprintf(kv, sizeof kv, ", keys and values %.4g MB", c->kv_bytes / 1e6);
+    pj_print(stdout, "%-12s %.0f of %.0f tokens (%.3g %%)%s%s\n", "context", c->longest, c->limit,
+             100 * c->share, kv, c->share >= PJ_CONTEXT_NEARLY_FULL ? ", nearly full" : "");
 }
 
 static void show_draft(const pj_show_run *run)
@@ -369,12 +369,15 @@ void pj_show_hidden(uint32_t count, uint32_t limit)
     if (hidden) pj_print(stdout, "%u more row%s with --limit\n", hidden, hidden == 1 ? "" : "s");
 }
 
-static void print_phase(const char *name, double ms, double mj, double sd, uint8_t method)
+static void row_of_phase(pj_show_table *t, const char *name, const char *section, double ms,
+                         double mj, double sd, const char *method)
 {
-    pj_print(stdout, "%-14s %-18s %4s", name, "", "");
-    print_duration(ms);
-    print_interval(mj, sd);
-    pj_print(stdout, " %s\n", pj_method_name(method));
+    pj_show_cell(t, name);
+    pj_show_cell(t, section);
+    pj_show_cell(t, "");
+    cell_of_duration(t, ms);
+    cell_of_interval(t, mj, sd);
+    pj_show_cell(t, method);
 }
 
 /* What a program does that reports no phases is stored as the phase before the prompt, which it
@@ -389,33 +392,43 @@ static bool is_one_piece(const pj_run_data *run)
 }
 
 /* Returns how many sections the phase has. */
-static uint32_t print_sections(const pj_show_run *run, uint32_t phase, bool print)
+static uint32_t print_sections(const pj_show_run *run, uint32_t phase, pj_show_table *t)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < run->section_count; i++) {
         const pj_section_sum *sum = &run->sections[i];
         if (sum->phase != phase) continue;
         count++;
-        if (!print) continue;
-        pj_print(stdout, "%-14s %-18s %4u", "", pj_safe(sum->name).s, sum->count);
-        print_duration(sum->duration_ms);
-        print_interval(sum->energy_mj, sum->energy_sd_mj);
-        putchar('\n');
+        if (!t) continue;
+        pj_show_cell(t, "");
+        pj_show_cell(t, pj_safe(sum->name).s);
+        pj_show_number(t, sum->count);
+        cell_of_duration(t, sum->duration_ms);
+        cell_of_interval(t, sum->energy_mj, sum->energy_sd_mj);
+        pj_show_cell(t, "");
     }
     return count;
 }
 
 void pj_show_phases(const pj_show_run *run)
 {
+    static const pj_show_column columns[] = {{"phase", -14, 0},
+                                             {"section", -18, 0},
+                                             {"count", 5, 2},
+                                             {"duration", 9, 1},
+                                             {"energy", 20, 0},
+                                             {"", -9, 3},
+                                             {0}};
     double idle_ms = 0, idle_mj = 0, variance = 0, gain = pj_run_gain_sd(&run->data.info);
     const pj_phase_row *idle = NULL;
     bool one_piece = is_one_piece(&run->data);
-    show_print_head("phase            section              count   duration               energy");
+    pj_show_table t;
+    pj_show_table_begin(&t, columns);
     for (uint32_t i = 0; i < run->data.phase_count; i++) {
         const pj_phase_row *p = &run->data.phases[i];
         double mj = pj_mj_of_nj(p->energy.gross_nj);
         double sd = pj_sd_without_gain(mj, (double)p->energy.sd_mj, gain);
-        if (p->phase == PJ_PHASE_IDLE && !print_sections(run, i, false)) {
+        if (p->phase == PJ_PHASE_IDLE && !print_sections(run, i, NULL)) {
             /* Idle time between phases comes in many pieces: one line for all of them, last. */
             if (!idle) idle = p;
             idle_ms += p->duration_ms;
@@ -424,22 +437,30 @@ void pj_show_phases(const pj_show_run *run)
             continue;
         }
         bool is_program = one_piece && p->phase == PJ_PHASE_PRE_INFERENCE;
-        print_phase(is_program ? "program" : pj_phase_name(p->phase), p->duration_ms, mj, sd,
-                    p->energy.method);
-        print_sections(run, i, true);
+        row_of_phase(&t, is_program ? "program" : pj_phase_name(p->phase), "", p->duration_ms, mj,
+                     sd, pj_method_name(p->energy.method));
+        print_sections(run, i, &t);
     }
-    if (idle) print_phase("idle", idle_ms, idle_mj, sqrt(variance), idle->energy.method);
-    if (run->data.info.disturbed.ms > 0) {
-        pj_print(stdout, "%-14s %-18s %4s", "", "of it disturbed", "");
-        print_duration(run->data.info.disturbed.ms);
-        print_interval(run->data.info.disturbed.mj, NAN);
-        putchar('\n');
-    }
+    if (idle)
+        row_of_phase(&t, "idle", "", idle_ms, idle_mj, sqrt(variance),
+                     pj_method_name(idle->energy.method));
+    if (run->data.info.disturbed.ms > 0)
+        row_of_phase(&t, "", "of it disturbed", run->data.info.disturbed.ms,
+                     run->data.info.disturbed.mj, NAN, "");
+    pj_show_table_end(&t);
     pj_gain_note_print(stdout, "", gain);
 }
 
 void pj_show_layers(const pj_show_run *run, uint32_t limit)
 {
+    static const pj_show_column columns[] = {{"layer", 5, 0},   {"duration", 10, 1},
+                                             {"energy", 20, 0}, {"attention", 20, 2},
+                                             {"mlp", 20, 2},    {0}},
+                                times[] = {{"layer", 5, 0},
+                                           {"duration", 10, 0},
+                                           {"attention", 10, 0},
+                                           {"mlp", 10, 0},
+                                           {0}};
     const pj_layer_sum *layers = run->layers;
     uint32_t count = run->layer_count, shown = count < limit ? count : limit;
     if (!count) {
@@ -448,61 +469,70 @@ void pj_show_layers(const pj_show_run *run, uint32_t limit)
     }
     bool joules = run->data.info.quality != PJ_UNAVAILABLE;
     double gain = pj_run_gain_sd(&run->data.info);
-    show_print_head(joules ? "layer   duration               energy            attention"
-                             "                  mlp"
-                           : "layer   duration  attention        mlp");
+    pj_show_table t;
+    pj_show_table_begin(&t, joules ? columns : times);
     for (uint32_t l = 0; l < shown; l++) {
         const pj_layer_sum *sum = &layers[l];
-        pj_print(stdout, "%5u", l);
-        print_duration(sum->time_ms);
+        pj_show_number(&t, l);
+        cell_of_duration(&t, sum->time_ms);
         if (joules) {
-            print_varied(sum->energy_mj, sum->energy_sd_mj, gain);
-            print_varied(sum->attention_mj, sum->attention_sd_mj, gain);
-            print_varied(sum->mlp_mj, sum->mlp_sd_mj, gain);
+            cell_of_varied(&t, sum->energy_mj, sum->energy_sd_mj, gain);
+            cell_of_varied(&t, sum->attention_mj, sum->attention_sd_mj, gain);
+            cell_of_varied(&t, sum->mlp_mj, sum->mlp_sd_mj, gain);
         } else {
-            print_duration(sum->attention_ms);
-            print_duration(sum->mlp_ms);
+            cell_of_duration(&t, sum->attention_ms);
+            cell_of_duration(&t, sum->mlp_ms);
         }
-        putchar('\n');
     }
+    pj_show_table_end(&t);
     pj_show_hidden(count, limit);
     pj_gain_note_print(stdout, "", joules ? gain : 0);
 }
 
 /* Components are without disturbances, which are a row of their own. */
-static void print_disturbed_row(const pj_show_run *run)
+static void row_of_disturbances(pj_show_table *t, const pj_run_info *info)
 {
-    const pj_run_info *info = &run->data.info;
     if (!(info->disturbed.ms > 0)) return;
     bool joules = !isnan(info->disturbed.mj);
     double share =
         joules ? info->disturbed.mj / info->total_mj : info->disturbed.ms / info->total_ms;
-    pj_print(stdout, "%-24s %7s", "disturbed", "");
-    print_duration(info->disturbed.ms);
-    print_interval(info->disturbed.mj, NAN);
-    pj_print(stdout, " %7s\n", pj_number_text("%.1f %%", share * 100).s);
+    pj_show_cell(t, "disturbed");
+    pj_show_cell(t, "");
+    cell_of_duration(t, info->disturbed.ms);
+    cell_of_interval(t, info->disturbed.mj, NAN);
+    pj_show_cell(t, pj_number_text("%.1f %%", share * 100).s);
+    pj_show_cell(t, "");
 }
 
 void pj_show_components(const pj_show_run *run, uint32_t limit)
 {
+    static const pj_show_column columns[] = {{"component", -24, 0},
+                                             {"count", 7, 3},
+                                             {"duration", 10, 1},
+                                             {"energy", 20, 0},
+                                             {"share", 7, 2},
+                                             {"GB/s", 7, 4},
+                                             {0}};
     uint32_t count = run->component_count, shown = count < limit ? count : limit;
     if (!count) {
         pj_print(stdout, "\nno components: only runs of depth module and deep record them\n");
         return;
     }
-    show_print_head(
-        "component                  count   duration               energy   share    GB/s");
+    double gain = pj_run_gain_sd(&run->data.info);
+    pj_show_table t;
+    pj_show_table_begin(&t, columns);
     for (uint32_t i = 0; i < shown; i++) {
         const pj_component_sum *c = &run->components[i];
-        double gain = pj_run_gain_sd(&run->data.info);
         double speed = c->time_ms > 0 ? c->bytes / c->time_ms / 1e6 : NAN;
-        pj_print(stdout, "%-24s %7u", pj_safe(c->name).s, c->count);
-        print_duration(c->time_ms);
-        print_varied(c->energy_mj, c->energy_sd_mj, gain);
-        pj_print(stdout, " %7s %7s\n", pj_number_text("%.1f %%", c->share * 100).s,
-                 pj_number_text("%.2f", speed).s);
+        pj_show_cell(&t, pj_safe(c->name).s);
+        pj_show_number(&t, c->count);
+        cell_of_duration(&t, c->time_ms);
+        cell_of_varied(&t, c->energy_mj, c->energy_sd_mj, gain);
+        pj_show_cell(&t, pj_number_text("%.1f %%", c->share * 100).s);
+        pj_show_cell(&t, pj_number_text("%.2f", speed).s);
     }
-    print_disturbed_row(run);
+    row_of_disturbances(&t, &run->data.info);
+    pj_show_table_end(&t);
     pj_show_hidden(count, limit);
 }
 
@@ -511,22 +541,47 @@ static bool is_decode(const pj_run_data *run, const pj_token_row *token)
     return token->phase < run->phase_count && run->phases[token->phase].phase == PJ_PHASE_DECODE;
 }
 
+/* "|text|", its line breaks as \n. */
+static void cell_of_text(pj_show_table *t, const pj_token_row *token)
+{
+    pj_buffer text;
+    pj_buffer_init(&text, 1 << 16);
+    pj_buffer_char(&text, '|');
+    for (const char *p = token->text ? token->text : ""; *p;) {
+        size_t bytes = strcspn(p, "\n");
+        char piece[128];
+        snprintf(piece, sizeof piece, "%.*s", (int)(bytes < 100 ? bytes : 100), p);
+        pj_buffer_text(&text, pj_safe(piece).s);
+        p += bytes;
+        if (*p) pj_buffer_text(&text, "\\n");
+        if (*p) p++;
+    }
+    pj_buffer_printf(&text, "|%s", token->disturbed > 0 ? " disturbed" : "");
+    pj_show_cell(t, pj_buffer_get(&text));
+    pj_buffer_fini(&text);
+}
+
 void pj_show_tokens(const pj_run_data *run, uint32_t limit)
 {
+    static const pj_show_column columns[] = {
+        {"token", 5, 0},     {"position", 8, 3}, {"seq", 3, 4},   {"phase", -8, 2},
+        {"duration", 10, 1}, {"energy", 20, 0},  {"text", -8, 0}, {0}};
     uint32_t shown = run->token_count < limit ? run->token_count : limit;
     double gain = pj_run_gain_sd(&run->info);
-    show_print_head("token position seq phase     duration               energy text");
+    pj_show_table table;
+    pj_show_table_begin(&table, columns);
     for (uint32_t i = 0; i < shown; i++) {
         const pj_token_row *t = &run->tokens[i];
-        const char *phase =
-            t->phase < run->phase_count ? pj_phase_name(run->phases[t->phase].phase) : "";
-        pj_print(stdout, "%5u %8u %3u %-8s", i, t->position, t->sequence, phase);
-        print_duration(t->duration_ms);
-        print_varied(pj_mj_of_nj(t->energy.gross_nj), (double)t->energy.sd_mj, gain);
-        pj_print(stdout, " |");
-        show_print_text(stdout, t->text ? t->text : "");
-        pj_print(stdout, "|%s\n", t->disturbed > 0 ? " disturbed" : "");
+        pj_show_number(&table, i);
+        pj_show_number(&table, t->position);
+        pj_show_number(&table, t->sequence);
+        pj_show_cell(&table,
+                     t->phase < run->phase_count ? pj_phase_name(run->phases[t->phase].phase) : "");
+        cell_of_duration(&table, t->duration_ms);
+        cell_of_varied(&table, pj_mj_of_nj(t->energy.gross_nj), (double)t->energy.sd_mj, gain);
+        cell_of_text(&table, t);
     }
+    pj_show_table_end(&table);
     pj_show_hidden(run->token_count, limit);
     pj_gain_note_print(stdout, "", gain);
 }
@@ -551,25 +606,29 @@ void pj_show_sparkline(const pj_run_data *run)
 
 void pj_show_part(void *context, const pj_part_figures *p)
 {
-    enum { COMPONENT = 24, OPERATION = 11 };
+    static const pj_show_column columns[] = {{"component", -24, 0},
+                                             {"operation", -11, 0},
+                                             {"layer", 5, 3},
+                                             {"count", 5, 2},
+                                             {"duration", 10, 1},
+                                             {"energy", 20, 0},
+                                             {0}};
     pj_show_parts *parts = context;
+    pj_show_table *t = &parts->table;
     int32_t index = p->layer == PJ_ANY ? parts->choice->layer : p->layer;
     char layer[16] = "all";
-    if (parts->count++ == 0)
-        show_print_head(
-            "component                operation   layer count   duration               energy");
+    if (parts->count++ == 0) pj_show_table_begin(t, columns);
     if (parts->count > parts->limit) return;
     if (p->layer == -1)
         snprintf(layer, sizeof layer, "-");
     else if (index != PJ_ANY)
         snprintf(layer, sizeof layer, "%d", index);
-    pj_safe_text operation = pj_safe(p->operation);
-    int longer = (int)strlen(operation.s) - OPERATION; /* long names take what others leave */
-    pj_print(stdout, "%-*s %-*s %5s %5u", COMPONENT - (longer > 0 ? longer : 0),
-             pj_safe(p->component).s, OPERATION, operation.s, layer, p->count);
-    print_duration(p->time_ms);
-    print_interval(p->energy_mj, p->energy_sd_mj);
-    putchar('\n');
+    pj_show_cell(t, pj_safe(p->component).s);
+    pj_show_cell(t, pj_safe(p->operation).s);
+    pj_show_cell(t, layer);
+    pj_show_number(t, p->count);
+    cell_of_duration(t, p->time_ms);
+    cell_of_interval(t, p->energy_mj, p->energy_sd_mj);
 }
 
 /* ---- heatmap ---- */

@@ -2,6 +2,7 @@
 #ifndef PJ_CLI_SHOW_H
 #define PJ_CLI_SHOW_H
 
+#include "cli/show_table.h"
 #include "insight/advice.h"
 #include "insight/insight.h"
 
@@ -33,6 +34,7 @@ void pj_show_findings(const pj_advice_list *advice); /* the three most important
 typedef struct pj_show_parts {
     const pj_view_choice *choice;
     uint32_t limit, count;
+    pj_show_table table;
 } pj_show_parts;
 void pj_show_part(void *parts, const pj_part_figures *part);
 

@@ -35,6 +35,9 @@ static const double LOG_PRIOR = 10;
 static const double STANDING_SD = 0.05;
 /* Of its steps a counter would have counted this many, had it not stood still. */
 static const double STANDS_STEPS = 4;
+/* A step that counted less than this share of what its log shows may be one in which the counter
+ * stopped: the next tick tells. */
+static const double SHORT_FAR = 0.85;
 /* Half width of the uncertainty of where the part of a value begins and ends. */
 static const float LOG_EDGE_NS = PJ_NS_PER_MS;
 /* Half of what single ticks of a grid deviate from it. */
@@ -285,14 +288,19 @@ static double curve_doubt_mj(const pj_curve *c, const piece *p, const log_view *
     double usual = LOG_PRIOR * v->energy_mj;
     double gain = (c->log_counted_mj + usual) / (c->log_seen_mj + usual);
     double off = p->energy_mj - gain * v->energy_mj, edges = LOG_EDGES * sqrt(v->swing_sum);
-    double square = off * off - edges * edges - pow(LOG_AGREES * p->energy_mj, 2);
+    double ticks = piece_mw(p) * (double)(p->begin_edge_ns + p->edge_ns) * 1e-9;
+    double square = off * off - edges * edges - ticks * ticks - pow(LOG_AGREES * p->energy_mj, 2);
     return square > 0 ? sqrt(square) : 0;
 }
 
-/* What the counter would count by what the log shows. */
-static double curve_log_ratio(const pj_curve *c)
+/* What the counter would count in a piece by what the log shows. A few steps with uncertain ends do
+ * not tell that the two disagree. */
+static double curve_would_count_mj(const pj_curve *c, const piece *p, const log_view *v)
 {
-    return c->log_seen_mj > 0 ? c->log_counted_mj / c->log_seen_mj : 1;
+    double period_mj = v->energy_mj * (double)c->period_ns / (double)(p->end_ns - p->begin_ns);
+    double usual = LOG_PRIOR * period_mj;
+    double ratio = usual > 0 ? (c->log_counted_mj + usual) / (c->log_seen_mj + usual) : 1;
+    return ratio * v->energy_mj;
 }
 
 /* The ratio of the counter to the log so far. */
@@ -397,6 +405,19 @@ static bool curve_look_since(const pj_curve *c, int64_t until_ns, piece *p, log_
     return c->log && c->log->window_count > 0 && until_ns > p->begin_ns && log_look(c->log, p, v);
 }
 
+/* Whether the log shows more than the last step counted. */
+static bool curve_is_short(const pj_curve *c)
+{
+    return c->last_step_logged_mj > 0 && c->last_step.doubt_sd > 0 &&
+           c->last_step.energy_mj < c->last_step_logged_mj;
+}
+
+int64_t pj_curve_sure_ns(const pj_curve *curve)
+{
+    bool is_far = curve->last_step.energy_mj < SHORT_FAR * curve->last_step_logged_mj;
+    return is_far && curve_is_short(curve) ? curve->last_step.begin_ns : INT64_MAX;
+}
+
 /* The step before a counter stands still may be of a time in which it stopped: far below what the
  * log shows, it is the log's as well. */
 static pj_status curve_recount(pj_curve *c, pj_error *err)
@@ -404,14 +425,14 @@ static pj_status curve_recount(pj_curve *c, pj_error *err)
     piece p = c->last_step;
     double counted_mj = p.energy_mj, logged_mj = c->last_step_logged_mj;
     log_view v;
+    bool is_short = curve_is_short(c);
     c->last_step_logged_mj = 0;
     bool is_last = c->count > 0 && c->pieces[c->count - 1].tick == p.tick;
-    bool is_short = logged_mj > 0 && p.doubt_sd > 0 && counted_mj < logged_mj;
     if (!is_last || !is_short || !log_look(c->log, &p, &v)) return PJ_OK;
     while (c->count > 0 && c->pieces[c->count - 1].tick == p.tick) c->count--;
     c->log_counted_mj -= counted_mj;
     c->log_seen_mj -= logged_mj;
-    p.energy_mj = curve_log_ratio(c) * v.energy_mj;
+    p.energy_mj = curve_would_count_mj(c, &p, &v);
     p.doubt_sd = 0;
     p.fill_sd = (float)(STANDING_SD * p.energy_mj);
     curve_set_tick_sd(c, &p, piece_mw(&p), piece_mw(&p));
@@ -429,7 +450,7 @@ static pj_status curve_lend(pj_curve *c, piece *p, const log_view *v, pj_error *
     pj_status status = was_moving ? curve_recount(c, err) : PJ_OK;
     if (status != PJ_OK) return status;
     p->tick = ++c->ticks;
-    p->energy_mj = curve_log_ratio(c) * v->energy_mj;
+    p->energy_mj = curve_would_count_mj(c, p, v);
     p->swing_mj = (float)p->energy_mj;
     p->fill_sd = (float)(STANDING_SD * p->energy_mj);
     curve_set_tick_sd(c, p, piece_mw(p), piece_mw(p));

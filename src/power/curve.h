@@ -36,6 +36,9 @@ void pj_curve_follow(pj_curve *curve, const pj_curve *log);
 /* For how much of the interval a counter has stood still so far that has not moved since, and the
  * energy is its log's. */
 int64_t pj_curve_stands_ns(const pj_curve *curve, int64_t begin_ns, int64_t end_ns);
+/* Up to where nothing that is read later changes the energies: a counter's last step may turn out
+ * to be of a time in which it stopped. INT64_MAX: anywhere. */
+int64_t pj_curve_sure_ns(const pj_curve *curve);
 /* Makes the counters among a set of curves, one per rail, follow their logs. */
 void pj_curves_link(pj_curve *const *curves, const pj_rail *rails, uint32_t count);
 /* Adds a reading of this rail (its index is ignored). Fails only with PJ_E_NO_MEMORY. */

@@ -108,6 +108,25 @@ static void forgive(pj_power_sampler *s, uint32_t rail, pj_reading *r)
     if (filter->note == PJ_METER_FROZEN) filter->note = PJ_NOTE_NONE;
 }
 
+/* Passes on a value that was kept for its log. */
+static void pass_kept(pj_power_sampler *s, uint32_t rail)
+{
+    pj_reading out[PJ_COARSEN_MOST];
+    s->early_rails &= ~(1ull << rail);
+    sampler_pass_on(s, rail, out, pj_coarsen_take(&s->coarsen[rail], &s->early[rail], out));
+}
+
+/* A counter that shows the value of its last tick when sampling stopped has not ticked since. */
+static void recall_tick(const pj_power_sampler *s, pj_reading *r)
+{
+    const pj_reading *last = &s->last[r->rail];
+    bool is_same = last->after_ns > 0 && last->value == r->value;
+    bool is_recent = r->before_ns - last->fresh_ns < 2 * s->rails[r->rail].period_ns;
+    if (!is_same || !is_recent || last->fresh_error_ns >= r->fresh_error_ns) return;
+    r->fresh_ns = last->fresh_ns;
+    r->fresh_error_ns = last->fresh_error_ns;
+}
+
 static void sampler_pass(pj_power_sampler *s, pj_reading *r)
 {
     uint32_t rail = r->rail;
@@ -116,20 +135,29 @@ static void sampler_pass(pj_power_sampler *s, pj_reading *r)
     pj_filter *filter = &s->filters[rail];
     bool worth = pj_filter_take(filter, r);
     forgive(s, rail, r);
+    bool was_repeat = r->status == PJ_READING_REPEAT;
     pj_poll_see(&s->polls[rail], r);
+    worth |= was_repeat && r->status == PJ_READING_OK; /* a tick at which nothing was counted */
     if (pj_poll_is_vague(&s->polls[rail])) {
         pj_filter_rearm(filter);
         return;
     }
-    if (r->status == PJ_READING_REPEAT && (s->early_rails >> rail & 1))
-        pj_poll_date_early(&s->polls[rail], r, &s->early[rail]);
     if (filter->note != PJ_NOTE_NONE)
         note_event(s, filter->note, (int)rail, r->after_ns, filter->note_value);
+    if (r->status == PJ_READING_RESET && s->polls[rail].has_log) recall_tick(s, r);
+    bool is_kept = s->early_rails >> rail & 1;
+    /* not passed on: it repeats a value that is not known yet, not the one before */
+    if (is_kept && r->status == PJ_READING_REPEAT) {
+        pj_poll_date_early(&s->polls[rail], r, &s->early[rail]);
+        return;
+    }
     if (r->status == PJ_READING_OK && pj_poll_is_early(&s->polls[rail])) {
         s->early[rail] = *r;
         s->early_rails |= 1ull << rail;
         return;
     }
+    if (is_kept && r->status != PJ_READING_OK) pass_kept(s, rail);
+    s->early_rails &= ~(1ull << rail); /* of a later value, it is a part */
     /* Averages need every poll of a value, also repeats. */
     bool averaged = s->coarsen[rail].active && s->rails[rail].kind == PJ_RAIL_INSTANT;
     if (worth || (averaged && r->status == PJ_READING_REPEAT))
@@ -153,7 +181,6 @@ static void rearm_but(pj_power_sampler *s, uint64_t rails)
         if (rails >> i & 1) continue;
         pj_filter_rearm(&s->filters[i]);
         pj_coarsen_rearm(&s->coarsen[i]);
-        s->last[i].after_ns = 0;
     }
 }
 
@@ -336,15 +363,15 @@ static void resume_log(pj_power_sampler *s, uint32_t log, int64_t from_ns)
 static void sampler_resume(pj_power_sampler *s, int64_t now)
 {
     for (uint32_t i = 0; i < s->rail_count; i++) {
-        if (!(s->resumed >> i & 1)) continue;
-        pj_poll_resume(&s->polls[i], now);
-        if (s->rails[i].kind != PJ_RAIL_COUNTER) continue;
-        int log = pj_rail_log_of(s->rails, s->rail_count, i);
-        int64_t period = s->polls[i].grid.period_ns;
+        bool is_resumed = s->resumed >> i & 1;
         pj_reading last = s->last[i];
+        if (is_resumed) pj_poll_resume(&s->polls[i], now);
+        if (s->rails[i].kind != PJ_RAIL_COUNTER || last.after_ns == 0) continue;
+        int log = pj_rail_log_of(s->rails, s->rail_count, i);
+        int64_t from_ns = last.fresh_ns - s->rails[i].period_ns;
+        if (log >= 0) resume_log(s, (uint32_t)log, from_ns);
         last.status = PJ_READING_RESET;
-        if (log >= 0) resume_log(s, (uint32_t)log, last.fresh_ns - period);
-        pj_ring_write(&s->readings, &last);
+        if (is_resumed) pj_ring_write(&s->readings, &last);
     }
 }
 
@@ -404,10 +431,8 @@ static bool read_one(pj_power_sampler *s, uint32_t rail)
 /* A value that was read while a tick was looked for, now that the log has reached it. */
 static void pass_early(pj_power_sampler *s, uint32_t rail)
 {
-    pj_reading out[PJ_COARSEN_MOST], *r = &s->early[rail];
     int64_t now = pj_clock_ns();
-    s->early_rails &= ~(1ull << rail);
-    sampler_pass_on(s, rail, out, pj_coarsen_take(&s->coarsen[rail], r, out));
+    pass_kept(s, rail);
     pj_poll_done(&s->polls[rail], now, now, s->pace_ns);
 }
 

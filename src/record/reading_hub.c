@@ -224,24 +224,33 @@ int64_t pj_reading_hub_end(pj_reading_hub *g, pj_subscriber *subscriber)
     return at_ns;
 }
 
+/* Up to when energies have to be known for those before `at_ns` to be final. Rails without any
+ * value are not waited for. */
+static int64_t reading_hub_needs_ns(const pj_reading_hub *g, int64_t at_ns)
+{
+    int64_t known_ns = pj_division_known_ns(g->division, g->seen);
+    bool is_sure = known_ns < at_ns || pj_division_sure_ns(g->division) >= at_ns;
+    return is_sure ? at_ns : known_ns + 1;
+}
+
+static bool is_known(const pj_reading_hub *g, int64_t at_ns)
+{
+    bool is_reached = pj_division_known_ns(g->division, g->seen) >= at_ns;
+    return g->has_lost || (is_reached && reading_hub_needs_ns(g, at_ns) == at_ns);
+}
+
 /* Pulls until `is_done`, at most to `until_ns`. The lock is not held. */
 static void pull_until(pj_reading_hub *g, bool (*is_done)(const pj_reading_hub *, int64_t),
                        int64_t at_ns, int64_t until_ns)
 {
     for (bool done = false; !done && pj_clock_ns() < until_ns;) {
         pthread_mutex_lock(&g->mutex);
-        pj_meter_want(g->meter, at_ns);
+        pj_meter_want(g->meter, reading_hub_needs_ns(g, at_ns));
         pull(g, 0);
         done = is_done(g, at_ns);
         pthread_mutex_unlock(&g->mutex);
         if (!done) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
     }
-}
-
-/* Rails without any value are not waited for. */
-static bool is_known(const pj_reading_hub *g, int64_t at_ns)
-{
-    return g->has_lost || pj_division_known_ns(g->division, g->seen) >= at_ns;
 }
 
 /* The last readings before a time may be late on a busy machine. */

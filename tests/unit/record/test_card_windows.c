@@ -87,6 +87,7 @@ static int reset_card(void **state)
 {
     (void)state;
     card->call_ms = 0;
+    card->tick_ms = 0;
     card->is_blind = card->has_no_log = false;
     card->serial = card->driver = 0;
     card->stops_ns = 0;
@@ -252,6 +253,34 @@ static void missed_grid_is_learnt(void **state)
         card->call_ms = 45;
         assert_int_equal(opened_on_grid(), 100 * MS);
     }
+}
+
+/* Of a counter of one tick per second a window that begins where another ended begins at the last
+ * tick: its value is still the same. */
+static void windows_in_a_row_share_a_tick(void **state)
+{
+    double worst = 0;
+    char cache[96];
+    (void)state;
+    snprintf(cache, sizeof cache, "%s/in-a-row", folder);
+    setenv("XDG_CACHE_HOME", cache, 1);
+    set_load(125, 705, 410, 200);
+    card->tick_ms = 1000;
+    pj_session *session = open_session();
+    for (int i = 0; i < 8; i++) {
+        pj_window_result r = {.size = sizeof r};
+        pj_error err = {0};
+        int64_t begin;
+        pj_open_window *w = begin_window(session, &begin);
+        pass_ms(i & 1 ? 2000 : 400);
+        double truth_mj = (joules_until(pj_clock_ns()) - joules_until(begin)) * 1e3;
+        assert_int_equal(pj_window_end(w, &r, &err), PJ_OK);
+        print_message("%.1f J [%.1f, %.1f] of %.1f\n", r.total.mj * 1e-3, r.total.lo_mj * 1e-3,
+                      r.total.hi_mj * 1e-3, truth_mj * 1e-3);
+        if (i > 0) worst = fmax(worst, fabs(r.total.mj / truth_mj - 1));
+    }
+    assert_that(worst, <, 0.06);
+    pj_session_close(session);
 }
 
 /* Every window has a figure; from 0.3 s on within 3 % and 5 ms of the step of power at each end. */
@@ -551,17 +580,44 @@ static void counter_that_stops_in_a_window(void **state)
                       100 * parts[i % 3], r.total.mj * 1e-3, r.total.lo_mj * 1e-3,
                       r.total.hi_mj * 1e-3, truth_mj * 1e-3, r.warning_code ? r.warning : "");
         within += r.total.lo_mj <= truth_mj && truth_mj <= r.total.hi_mj;
-        /* a single step, of which a part was not counted, may be a sensor's that sees little */
-        if (ms < 3000) {
-            pj_session_close(session);
-            continue;
-        }
         assert_near(r.total.mj, truth_mj, 0.06 * truth_mj + 10 * 580);
         assert_string_equal(r.warning_code, "counter_still");
         assert_that(r.total.hi_mj - r.total.lo_mj, <, 0.6 * truth_mj + 20 * 580);
         pj_session_close(session);
     }
     assert_that(within, >=, 11);
+    card->stops_ns = 0;
+}
+
+/* A counter may also stop while a tick is looked for, when a value is passed on only once the log
+ * has reached it, and where reads are so dear and few that one step covers the window. */
+static void counter_may_stop_between_any_reads(void **state)
+{
+    enum { TRIES = 18 };
+    static const double gaps_ms[] = {0, 500, 2000}, calls_ms[] = {0, 6, 12};
+    unsigned near = 0;
+    (void)state;
+    set_load(120, 500, 310, 90);
+    for (int i = 0; i < TRIES; i++) {
+        pj_window_result r = {.size = sizeof r};
+        pj_error err = {0};
+        int64_t begin;
+        card->stops_ns = 0;
+        pj_session *session = open_session();
+        card->call_ms = calls_ms[i % 3];
+        count_within(session, 1, 300, 600, NULL);
+        pass_ms(gaps_ms[i / 3 % 3]);
+        pj_open_window *w = begin_window(session, &begin);
+        card->stops_ns = begin + (200 + 71 * i) * PJ_NS_PER_MS;
+        pass_ms(3000);
+        double truth_mj = (joules_until(pj_clock_ns()) - joules_until(begin)) * 1e3;
+        assert_int_equal(pj_window_end(w, &r, &err), PJ_OK);
+        print_message("%d: %.1f J [%.1f, %.1f] of %.1f J\n", i, r.total.mj * 1e-3,
+                      r.total.lo_mj * 1e-3, r.total.hi_mj * 1e-3, truth_mj * 1e-3);
+        near += fabs(r.total.mj - truth_mj) < 0.03 * truth_mj;
+        pj_session_close(session);
+    }
+    assert_that(near, >=, TRIES - 1);
     card->stops_ns = 0;
 }
 
@@ -825,7 +881,8 @@ static void runs_are_as_sure_as_windows(void **state)
         score_print(&s, loads[l].name);
         print_message("  with phases: %d of %d within, %d unknown\n", within, recorded, unknown);
         assert_that(s.within, >=, 0.92 * s.count);
-        assert_that(s.randoms, <=, 16 * s.squares + s.count * 4e6);
+        /* twice the standard deviation of the errors, and 5 ms of a step of 600 W */
+        assert_that(s.randoms, <=, 16 * s.squares + s.count * 9e6);
     }
     /* Over all loads: the runs of a session share its idle power, and where the device worked while
      * that was measured, short runs are unknown. */
@@ -906,6 +963,7 @@ int main(void)
                                reset_card), /* nothing is known yet */
         cmocka_unit_test_setup(cards_and_drivers_are_told_apart, reset_card),
         cmocka_unit_test_setup(missed_grid_is_learnt, reset_card),
+        cmocka_unit_test_setup(windows_in_a_row_share_a_tick, reset_card),
         cmocka_unit_test_setup(windows_are_right, reset_card),
         cmocka_unit_test_setup(windows_of_zeros_have_figures, reset_card),
         cmocka_unit_test_setup(standing_counter_is_frozen_until_it_moves, reset_card),
@@ -914,6 +972,7 @@ int main(void)
         cmocka_unit_test_setup(windows_tell_of_contradictions, reset_card),
         cmocka_unit_test_setup(standing_counter_has_its_logs_energy, reset_card),
         cmocka_unit_test_setup(counter_that_stops_in_a_window, reset_card),
+        cmocka_unit_test_setup(counter_may_stop_between_any_reads, reset_card),
         cmocka_unit_test_setup(short_windows_know_what_is_not_seen, reset_card),
         cmocka_unit_test_setup(wrong_grid_is_not_kept, reset_card),
         cmocka_unit_test_setup(windows_may_overlap, reset_card),

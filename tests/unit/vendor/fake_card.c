@@ -24,7 +24,7 @@ typedef struct sample {
     value v;
 } sample;
 
-enum { TICK_MS = 100, PHASE_MS = 61, COUNTER_DELAY_MS = 6, LOG_MS = 20, LOG_WINDOW_MS = 25 };
+enum { PHASE_MS = 61, COUNTER_DELAY_MS = 6, LOG_MS = 20, LOG_WINDOW_MS = 25 };
 enum { LOGGED = 119, NOT_SUPPORTED = 3, NOT_FOUND = 6 };
 
 API extern fake_card_state fake_card;
@@ -53,6 +53,11 @@ static double chance(int64_t i)
     x ^= x >> 31;
     x *= 0x94d049bb133111ebu;
     return (double)((x ^ x >> 30) >> 11) * 0x1p-53;
+}
+
+static int64_t tick_ms(void)
+{
+    return fake_card.tick_ms > 0 ? fake_card.tick_ms : 100;
 }
 
 static void call_takes(double ms)
@@ -138,7 +143,7 @@ int nvmlDeviceGetPowerManagementLimitConstraints(void *device, unsigned *least, 
 /* When the energy was drawn that the counter shows from a tick on. */
 static int64_t counted_until(int64_t tick)
 {
-    return tick * TICK_MS * MS + PHASE_MS * MS - COUNTER_DELAY_MS * MS;
+    return tick * tick_ms() * MS + PHASE_MS * MS - COUNTER_DELAY_MS * MS;
 }
 
 /* A counter whose sensor sees only the last 25 ms before each tick. */
@@ -148,7 +153,7 @@ static double blind_joules(int64_t tick)
     static double joules = 5e6;
     if (counted == 0) counted = tick;
     for (; counted < tick; counted++)
-        joules += mean_mw(counted_until(counted + 1), LOG_WINDOW_MS * MS) * 1e-3 * TICK_MS * 1e-3;
+        joules += mean_mw(counted_until(counted + 1), LOG_WINDOW_MS * MS) * 1e-3 * tick_ms() * 1e-3;
     return joules;
 }
 
@@ -160,7 +165,7 @@ int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *mj)
     call_takes(luck < 0.05 ? 17 : 2.6 + 0.9 * luck);
     int64_t now = fake_card.now_ns();
     if (fake_card.stops_ns > 0 && now > fake_card.stops_ns) now = fake_card.stops_ns;
-    int64_t tick = (now - PHASE_MS * MS) / (TICK_MS * MS);
+    int64_t tick = (now - PHASE_MS * MS) / (tick_ms() * MS);
     double joules = fake_card.is_blind ? blind_joules(tick) : fake_card.joules(counted_until(tick));
     *mj = (unsigned long long)(joules * 1e3);
     return 0;

@@ -18,8 +18,9 @@ typedef struct fake_card {
     int64_t (*wall_ns)(void);
     void (*sleep_until)(int64_t monotonic_ns);
     double (*joules)(int64_t monotonic_ns);
-    double call_ms; /* what a call takes at least */
-    bool is_blind;  /* the counter's sensor sees 25 ms of each 100 ms */
+    double call_ms;  /* what a call takes at least */
+    int64_t tick_ms; /* of the counter; 0: 100 */
+    bool is_blind;   /* the counter's sensor sees 25 ms of each 100 ms */
     bool has_no_log, has_no_counter;
     int64_t stops_ns;        /* from then on the counter stands still; 0: never */
     unsigned serial, driver; /* another card, or another version of its driver */
