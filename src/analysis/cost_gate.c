@@ -64,10 +64,9 @@ void pj_cost_gate_plan(pj_cost_gate *g, double level)
 {
     double information[PJ_LOOKS_MAX];
     uint32_t looks = g->most - PJ_GATE_FIRST + 1;
-    for (uint32_t i = 0; i < looks; i++) {
-        double n = PJ_GATE_FIRST + i;
-        information[i] = g->kind == PJ_GATE_STORED ? 1 / (1 / n + 1.0 / g->stored) : n;
-    }
+    /* As if a stored baseline were exact: where its spread is the lesser one, information grows so,
+     * and where it grows less, looks are more alike than planned and err less. */
+    for (uint32_t i = 0; i < looks; i++) information[i] = PJ_GATE_FIRST + i;
     for (uint32_t i = 0; i + 1 < PJ_GATE_FIRST; i++) g->p[i] = 0;
     pj_looks_plan(information, looks, planned_share * level, g->p + PJ_GATE_FIRST - 1);
 }

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without repeats: relative standard deviation of a part's time from run to run, and of the time
- * between parts, which depends on the system more. */
-static const double assumed_spread = 0.02, assumed_gap_spread = 0.1;
+/* Without repeats: relative standard deviation of a part's time from run to run, of the time
+ * between parts, which depends on the system more, and of starting and ending, which happen once.
+ */
+static const double assumed_spread = 0.02, assumed_gap_spread = 0.1, assumed_once_spread = 0.3;
 /* Weight of the spread of all parts in that of one, in runs. */
 static const double prior_runs = 4;
 
@@ -31,11 +32,18 @@ static double spread_of(const pj_why_side *s)
     return n > 0 ? sqrt(squares / n) : assumed_spread;
 }
 
+static double usual_spread(const pj_why_part *p)
+{
+    bool in_steps = p->phase == PJ_PHASE_PREFILL || p->phase == PJ_PHASE_DECODE;
+    if (*p->component) return assumed_spread;
+    return in_steps ? assumed_gap_spread : assumed_once_spread;
+}
+
 static double time_variance(const pj_why_side *s, const pj_why_part *p, double spread)
 {
     double n = s->runs, ms = p->ms.mean;
     if (s->runs == 1) {
-        double usual = (*p->component ? assumed_spread : assumed_gap_spread) * ms;
+        double usual = usual_spread(p) * ms;
         return p->token_variance / (s->output_tokens * s->output_tokens) + usual * usual;
     }
     double prior = prior_runs * spread * ms * spread * ms;
@@ -45,7 +53,8 @@ static double time_variance(const pj_why_side *s, const pj_why_part *p, double s
 /* Of a single run. What happens only once may have been held up as long as decode steps were. */
 static void add_calm(const pj_why_side *s, const pj_why_part *p, pj_why_amount *a)
 {
-    double usual = hypot(*p->component ? assumed_spread : assumed_gap_spread, s->pace_sd);
+    double usual =
+        hypot(hypot(usual_spread(p), s->pace_sd), pj_why_slowed_sd(s, s->phase_ms[p->phase]));
     double tokens = s->output_tokens, longest = s->longest_stall_ms;
     bool once = isnan(p->calm_ms);
     double random =

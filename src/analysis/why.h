@@ -86,7 +86,8 @@ typedef struct pj_why_row {
     pj_bounds explained; /* its interval */
 } pj_why_row;
 
-/* A cause of all parts together; of a length, of all parts of prefill. */
+/* A cause of all parts together; of a length, of all parts of prefill or of what is around steps.
+ */
 typedef struct pj_why_common {
     pj_why_kind kind; /* LENGTH, BATCH, CLOCK, PACE; NOTHING: none */
     double explained_mj, time_factor, power_factor;
@@ -94,10 +95,13 @@ typedef struct pj_why_common {
     char device[32];     /* of a clock */
     char settings[48];   /* in which the sides differ, where they may make a pace; "": in none */
     double clock_a_mhz, clock_b_mhz, throttled_a, throttled_b; /* NAN: unknown */
-    double batch_a, batch_b;                                   /* sequences that share steps */
+    /* sequences that share steps, or requests at a time (0: several) */
+    double batch_a, batch_b;
+    bool of_requests;
+    bool around_steps; /* a length: of what happens once, before and after them */
 } pj_why_common;
 
-enum { PJ_WHY_COMMONS = 2 };
+enum { PJ_WHY_COMMONS = 3 };
 
 typedef struct pj_why {
     pj_arena arena;
@@ -115,6 +119,7 @@ typedef struct pj_why {
     /* A phase's change of power that is certain, but of no part in particular; 0: there is none. */
     double unplaced_mj, unplaced_sd_mj;
     uint8_t unplaced_phase;
+    pj_why_common unsure; /* a batch whose effect is not certain; NOTHING: there is none */
 } pj_why;
 
 /* Collects the runs of one side. */
@@ -124,6 +129,9 @@ pj_status pj_why_side_new(pj_why_side **side, pj_error *err);
  * operations. Runs without an energy are not counted, nor those without output tokens beside a
  * first one that has some, and the reverse. */
 pj_status pj_why_side_add(pj_why_side *side, const pj_run_data *run, pj_error *err);
+/* Requests that a server answers at a time, whose energies are shares of its machine's; 0: several.
+ * Not said: one. */
+void pj_why_side_at_a_time(pj_why_side *side, uint32_t requests);
 uint32_t pj_why_side_runs(const pj_why_side *side);
 void pj_why_side_free(pj_why_side *side); /* NULL is allowed */
 
@@ -137,8 +145,11 @@ void pj_why_fini(pj_why *why); /* may run twice */
 
 /* One clause that says why, such as "2 calls instead of 1, with equal values". */
 void pj_why_row_text(const pj_why_row *row, char *text, size_t bytes);
+/* Of which parts: "prefill" or NULL, "all parts", "around the steps". */
+const char *pj_why_common_phase(const pj_why_common *common);
+const char *pj_why_common_part(const pj_why_common *common);
 void pj_why_common_text(const pj_why_common *common, char *text, size_t bytes);
-/* A sentence on `unplaced_mj`; false: there is none. */
+/* A sentence on `unplaced_mj` or `unsure`; false: there is none. */
 bool pj_why_unplaced_text(const pj_why *why, char *text, size_t bytes);
 
 #endif

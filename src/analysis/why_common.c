@@ -38,40 +38,53 @@ static bool matters(const pj_why *why, double mj)
     return fabs(mj) >= PJ_WHY_LEAST * why->request_a_mj;
 }
 
-/* Prefill's share in a token's energy grows with the prompt and falls with the answer. */
-static void find_length(pj_why *why, const pj_why_context *c)
+/* Of the rows of some phases: `factor` times the work per output token, in `calls` times the calls.
+ */
+static void scale_phases(pj_why *why, uint32_t phases, double factor, double calls,
+                         pj_why_common found)
 {
-    double a = c->a->input_tokens / c->a->output_tokens;
-    double b = c->b->input_tokens / c->b->output_tokens, factor = b / a, mj = 0, variance = 0;
-    if (why->per_run || !(a > 0) || !(b > 0) || fabs(factor - 1) < 0.01) return;
+    double mj = 0, variance = 0;
     for (uint32_t i = 0; i < why->row_count; i++) {
         pj_why_row *row = &why->rows[i];
-        if (row->phase != PJ_PHASE_PREFILL) continue;
+        if (!(phases >> row->phase & 1)) continue;
         mj += row->from.mj * (factor - 1);
         variance += row->from.mj_variance * (factor - 1) * (factor - 1);
         scale_from(row, factor, 1);
-        row->from.calls *= c->a->output_tokens / c->b->output_tokens;
+        row->from.calls *= calls;
         row->from.flops *= factor;
         row->from.bytes *= factor;
     }
-    if (!matters(why, mj)) return;
-    why->commons[why->common_count++] = (pj_why_common){.kind = PJ_WHY_LENGTH,
-                                                        .explained_mj = mj,
-                                                        .explained = bounds_of(mj, variance),
-                                                        .time_factor = factor,
-                                                        .power_factor = 1,
-                                                        .clock_a_mhz = NAN,
-                                                        .clock_b_mhz = NAN,
-                                                        .throttled_a = NAN,
-                                                        .throttled_b = NAN};
+    found.kind = PJ_WHY_LENGTH;
+    found.explained_mj = mj;
+    found.explained = bounds_of(mj, variance);
+    found.time_factor = factor;
+    found.power_factor = 1;
+    found.clock_a_mhz = found.clock_b_mhz = found.throttled_a = found.throttled_b = NAN;
+    bool is_certain = found.explained.lo * found.explained.hi > 0;
+    if (matters(why, mj) && is_certain) why->commons[why->common_count++] = found;
+}
+
+/* Prefill's share in a token's energy grows with the prompt and falls with the answer; that of what
+ * happens once before and after the steps falls with the answer. */
+static void find_length(pj_why *why, const pj_why_context *c)
+{
+    double a = c->a->input_tokens / c->a->output_tokens,
+           b = c->b->input_tokens / c->b->output_tokens;
+    double fewer = c->a->output_tokens / c->b->output_tokens;
+    if (why->per_run) return;
+    if (a > 0 && b > 0 && fabs(b / a - 1) >= 0.01)
+        scale_phases(why, 1u << PJ_PHASE_PREFILL, b / a, fewer, (pj_why_common){0});
+    if (fabs(fewer - 1) >= 0.01)
+        scale_phases(why, 1u << PJ_PHASE_PRE_INFERENCE | 1u << PJ_PHASE_POST_INFERENCE, fewer,
+                     fewer, (pj_why_common){.around_steps = true});
 }
 
 /* ---- scatter ------------------------------------------------------------------------------- */
 
 static double side_variance(const pj_why_side *s, double spread)
 {
-    double single = s->runs == 1 ? s->pace_sd * s->pace_sd : 0;
-    return spread * spread / s->runs + single;
+    double slowed = pj_why_slowed_sd(s, s->ms), single = s->pace_sd * s->pace_sd + slowed * slowed;
+    return spread * spread / s->runs + (s->runs == 1 ? single : 0);
 }
 
 /* Relative, of a common factor of times. */
@@ -100,11 +113,13 @@ static void scale_batch(pj_why_row *row)
     from->bytes = share * b->bytes;
 }
 
-/* Whether the sides' batches differ: nothing else is then told of all parts alike. */
+/* Whether the sides' batches differ, or the requests that share the machine: nothing else is then
+ * told of all parts alike. */
 static bool find_batch(pj_why *why, const pj_why_context *c)
 {
     double mj = 0, ms_a = 0, ms_b = 0, mj_a = 0, mj_b = 0, variance = 0;
-    if (c->a->batch == c->b->batch) return false;
+    bool of_requests = c->a->batch == c->b->batch;
+    if (of_requests && c->a->at_a_time == c->b->at_a_time) return false;
     for (uint32_t i = 0; i < why->row_count; i++) {
         pj_why_row *row = &why->rows[i];
         bool in_steps = row->phase == PJ_PHASE_PREFILL || row->phase == PJ_PHASE_DECODE;
@@ -125,10 +140,12 @@ static bool find_batch(pj_why *why, const pj_why_context *c)
                            .explained = bounds_of(mj, variance),
                            .time_factor = ms_b / ms_a,
                            .power_factor = mj_b / ms_b / (mj_a / ms_a),
-                           .batch_a = c->a->batch,
-                           .batch_b = c->b->batch};
+                           .batch_a = of_requests ? c->a->at_a_time : c->a->batch,
+                           .batch_b = of_requests ? c->b->at_a_time : c->b->batch,
+                           .of_requests = of_requests};
     bool is_certain = found.explained.lo * found.explained.hi > 0;
     if (matters(why, mj) && is_certain) why->commons[why->common_count++] = found;
+    if (matters(why, mj) && !is_certain) why->unsure = found;
     return true;
 }
 

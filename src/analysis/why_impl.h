@@ -49,10 +49,13 @@ struct pj_why_side {
     /* How far decode steps were held up: the longest, and squares by time; INFINITY: unknown. */
     double longest_stall_ms, stalls_ms;
     double pace_sd; /* relative, of their median */
+    double disturbed_share;
+    double phase_ms[PJ_PHASE_COUNT], ms; /* of the run with rows; of all phases */
     bool has_operations, has_devices;
     pj_moments request;                        /* mJ per output token, of the runs */
     double disturbed_mj;                       /* sum over runs, likewise */
     double input_tokens, output_tokens, batch; /* of the first run */
+    uint32_t at_a_time;                        /* requests; 0: several */
     char engine[64], machine[128], dtype[32], isa[32];
     uint32_t threads; /* 0: unknown */
     pj_device_conditions devices[4];
@@ -71,6 +74,12 @@ typedef struct pj_why_likeness {
 pj_why_likeness pj_why_parts_compare(const pj_why_part *a, const pj_why_part *b);
 /* Enough places, and the same values in nearly all of them. */
 bool pj_why_likeness_same(const pj_why_likeness *likeness);
+
+/* ---- sides (why_side.c) ---- */
+
+/* How far other programs may have slowed a single run without stalling it, relative, in `ms` of it:
+ * unseen if that is shorter than they run at a time, and likely if they stalled it often. */
+double pj_why_slowed_sd(const pj_why_side *side, double ms);
 
 /* ---- matching (why_match.c) ---- */
 

@@ -202,7 +202,7 @@ static void judge_both(const pj_why *why, const pj_why_context *c, pj_why_row *r
     row->split.power = row->b.mj - row->from.mj - power * (row->b.ms - row->from.ms);
     bool is_real =
         phase_power * row->split.power > 0 && fabs(phase_power) >= 0.5 * fabs(row->split.power);
-    if (row->whole && (from->once || b->once)) is_real = false; /* waiting and work in one */
+    if (from->once || b->once) is_real = false; /* it may have waited as well as worked */
     const cause causes[] = {
         cause_of_time(row, kind_of_rest(row), rest, rest_sd, false),
         cause_of_time(row, kind_of_calls(row), t.calls, counted_sd * fabs(t.calls), true),

@@ -11,12 +11,14 @@
 #include <string.h>
 
 enum { MOST_PARTS = 4096, LEAST_TIMES = 4 };
+static const double most_slowed = 0.3, spell_ms = 100, spell_stall_ms = 20;
 #define BETWEEN "(between)"
 
 pj_status pj_why_side_new(pj_why_side **side, pj_error *err)
 {
     *side = pj_alloc(1, sizeof **side);
     if (!*side) return pj_fail_memory(err, "an explanation");
+    (*side)->at_a_time = 1;
     pj_arena_init(&(*side)->arena, 0);
     return PJ_OK;
 }
@@ -26,11 +28,22 @@ bool pj_why_sides_alike(const pj_why_side *a, const pj_why_side *b)
     return a->per_run == b->per_run;
 }
 
+void pj_why_side_at_a_time(pj_why_side *side, uint32_t requests)
+{
+    side->at_a_time = requests;
+}
+
 void pj_why_side_free(pj_why_side *side)
 {
     if (!side) return;
     pj_arena_fini(&side->arena);
     pj_free(side);
+}
+
+double pj_why_slowed_sd(const pj_why_side *s, double ms)
+{
+    double often = isnan(s->disturbed_share) ? 0 : fmin(2 * s->disturbed_share, 1);
+    return most_slowed * fmax(often, exp(-ms / spell_ms));
 }
 
 uint32_t pj_why_side_runs(const pj_why_side *side)
@@ -117,6 +130,8 @@ static bool add_class(pj_why_side *s, const pj_class_row *c, double tokens)
     double random = isnan(c->energy_sd.random_mj) ? c->energy_mj : c->energy_sd.random_mj;
     double bias = isnan(c->energy_sd.bias_mj) ? 0 : c->energy_sd.bias_mj;
     p->ms_now += (c->time_ms - c->disturbed_ms) / tokens;
+    if (!s->runs) s->phase_ms[c->phase] += c->time_ms;
+    if (!s->runs) s->ms += c->time_ms;
     p->mj_now += mj;
     p->random_now += random * random / (tokens * tokens);
     p->bias_now += bias / tokens;
@@ -251,7 +266,9 @@ static void find_stalls(pj_why_side *s, const pj_run_data *d, double *ms)
         if (ms[i] > median) squares += (ms[i] - median) * (ms[i] - median);
     }
     if (!(median > 0)) return;
-    s->longest_stall_ms = ms[count - 1] - median;
+    double unseen_ms =
+        spell_stall_ms * pj_why_slowed_sd(s, s->phase_ms[PJ_PHASE_DECODE]) / most_slowed;
+    s->longest_stall_ms = hypot(ms[count - 1] - median, unseen_ms);
     s->stalls_ms = squares / all;
     s->pace_sd = sd / median;
 }
@@ -311,6 +328,7 @@ static void add_first(pj_why_side *s, const pj_run_info *info)
     snprintf(s->dtype, sizeof s->dtype, "%s", info->dtype ? info->dtype : "");
     snprintf(s->isa, sizeof s->isa, "%s", info->isa ? info->isa : "");
     s->threads = info->threads;
+    s->disturbed_share = info->disturbed_share;
     snprintf(s->machine, sizeof s->machine, "%s", info->machine ? info->machine : "");
 }
 

@@ -158,16 +158,37 @@ static void text_clock(const pj_why_common *c, char *text, size_t bytes)
                  places(c->time_factor), c->time_factor, places(c->power_factor), c->power_factor);
 }
 
+static void text_sharing(const pj_why_common *c, char *text, size_t bytes)
+{
+    char a[16] = "several", b[16] = "several";
+    if (c->batch_a > 0) snprintf(a, sizeof a, "%.0f", c->batch_a);
+    if (c->batch_b > 0) snprintf(b, sizeof b, "%.0f", c->batch_b);
+    snprintf(text, bytes, "%s: %s instead of %s",
+             c->of_requests ? "requests at a time" : "sequences that share a step", b, a);
+}
+
+const char *pj_why_common_phase(const pj_why_common *c)
+{
+    return c->kind == PJ_WHY_LENGTH && !c->around_steps ? pj_phase_name(PJ_PHASE_PREFILL) : NULL;
+}
+
+const char *pj_why_common_part(const pj_why_common *c)
+{
+    return c->around_steps ? "around the steps" : "all parts";
+}
+
 void pj_why_common_text(const pj_why_common *c, char *text, size_t bytes)
 {
-    if (c->kind == PJ_WHY_LENGTH)
+    char sharing[96];
+    text_sharing(c, sharing, sizeof sharing);
+    if (c->around_steps)
+        snprintf(text, bytes, "what happens once is shared by %.*f times the output tokens",
+                 places(1 / c->time_factor), 1 / c->time_factor);
+    else if (c->kind == PJ_WHY_LENGTH)
         snprintf(text, bytes, "%.*f times the prompt tokens per output token",
                  places(c->time_factor), c->time_factor);
     else if (c->kind == PJ_WHY_BATCH)
-        snprintf(text, bytes,
-                 "sequences that share a step: %.0f instead of %.0f; other changes of these parts "
-                 "are in this",
-                 c->batch_b, c->batch_a);
+        snprintf(text, bytes, "%s; other changes of these parts are in this", sharing);
     else if (c->kind == PJ_WHY_CLOCK)
         text_clock(c, text, bytes);
     else
@@ -178,10 +199,21 @@ void pj_why_common_text(const pj_why_common *c, char *text, size_t bytes)
             c->settings);
 }
 
+static void text_unsure(const pj_why_common *c, bool per_run, char *text, size_t bytes)
+{
+    char sharing[96];
+    text_sharing(c, sharing, sizeof sharing);
+    snprintf(text, bytes,
+             "%s: together %+.3g mJ%s (%.3g to %.3g), which is not certain; more runs, or an idle "
+             "machine, tell",
+             sharing, c->explained_mj, per(per_run), c->explained.lo, c->explained.hi);
+}
+
 bool pj_why_unplaced_text(const pj_why *why, char *text, size_t bytes)
 {
     double mj = why->unplaced_mj, half = PJ_Z95 * why->unplaced_sd_mj;
-    if (mj == 0) return false;
+    if (why->unsure.kind) text_unsure(&why->unsure, why->per_run, text, bytes);
+    if (mj == 0) return why->unsure.kind;
     snprintf(text, bytes,
              "%s takes %.3g mJ %s%s (%.3g to %.3g) at the same time, by power, and the "
              "sensor does not tell which part: compare runs of 100 tokens and more, or several",

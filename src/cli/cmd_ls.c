@@ -102,7 +102,8 @@ static pj_status print_session(const char *id, const pj_run_list *list, pj_error
         pj_print(stdout, ", %.0f tool call%s", s.tool_calls, s.tool_calls == 1 ? "" : "s");
     if (s.inside) pj_print(stdout, "; %u of them inside a program's run, counted once", s.inside);
     if (s.overlapping)
-        pj_print(stdout, "; %u of them overlap others, that time counts once", s.overlapping);
+        pj_print(stdout, "; %u of them overlap%s others, that time counts once", s.overlapping,
+                 s.overlapping == 1 ? "s" : "");
     pj_print(stdout, "\n");
     return PJ_OK;
 }

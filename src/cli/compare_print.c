@@ -36,13 +36,16 @@ static void print_head(const pj_side *side, const pj_run_info *run)
         pj_buffer_printf(&line, "  %.18s  ", run->id);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
             if (names[i] && *names[i]) pj_buffer_printf(&line, "%s, ", pj_safe(names[i]).s);
-        pj_buffer_printf(&line, "%s, energy %s", pj_run_status_name(run->status),
-                         pj_quality_name(run->quality));
+        pj_buffer_printf(&line, "%s, ", pj_run_status_name(run->status));
     }
     if (!one)
-        pj_buffer_printf(&line, "%s%u run%s", run ? ", " : "  ", side->run_count,
+        pj_buffer_printf(&line, "%s%u run%s", run ? "" : "  ", side->run_count,
                          side->run_count == 1 ? "" : "s");
     if (side->left_out) pj_buffer_printf(&line, " (%u left out)", side->left_out);
+    char partial[128];
+    pj_buffer_printf(&line, "%senergy %s", one ? "" : ", ", pj_side_source(side));
+    if (pj_side_partial(side, partial, sizeof partial))
+        pj_buffer_printf(&line, ", partial: %s", partial);
     pj_print(stdout, "%s\n", pj_buffer_get(&line));
     pj_buffer_fini(&line);
 }
@@ -203,12 +206,12 @@ static void write_decision(const pj_side_test *t, char *text, size_t bytes)
 
 static void print_test(const pj_sides *s, const pj_side_test *t)
 {
-    char pair[40], decision[64], ratio[96];
+    char decision[64], ratio[96];
     const pj_ratio *r = &t->pair.ratio;
-    snprintf(pair, sizeof pair, "%.10s, %.10s", s->sides[t->a].name, s->sides[t->b].name);
     write_decision(t, decision, sizeof decision);
     pj_estimate_write(r->ratio, (pj_bounds){r->lo, r->hi}, ratio, sizeof ratio);
-    pj_print(stdout, "%-24s %s  %zu+%zu %ss  %s  g %.2f  %s\n", t->metric, pair, r->n_a, r->n_b,
+    pj_print(stdout, "%-24s %s, %s  %zu+%zu %ss  %s  g %.2f  %s\n", t->metric,
+             pj_safe(s->sides[t->a].name).s, pj_safe(s->sides[t->b].name).s, r->n_a, r->n_b,
              t->sample, ratio, t->result.hedges_g, decision);
 }
 

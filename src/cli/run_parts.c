@@ -77,13 +77,16 @@ void pj_run_parts_drop_gain(pj_run_parts *parts, double gain_sd)
     }
 }
 
-void pj_run_draft_get(const pj_run_data *run, double ms, double mj, pj_run_draft *d)
+void pj_run_draft_get(const pj_run_data *run, double ms, double mj, double sd_mj, pj_run_draft *d)
 {
     pj_model_figures model;
     double all_mj = 0;
     pj_model_figures_read(run->info.model_json, &model);
-    *d = (pj_run_draft){
-        .proposed = model.draft_proposed, .accepted = model.draft_accepted, .ms = ms, .mj = mj};
+    *d = (pj_run_draft){.proposed = model.draft_proposed,
+                        .accepted = model.draft_accepted,
+                        .ms = ms,
+                        .mj = mj,
+                        .sd_mj = sd_mj};
     memcpy(d->name, model.draft_name, sizeof d->name);
     for (uint32_t i = 0; i < run->phase_count; i++) {
         const pj_phase_row *row = &run->phases[i];
@@ -101,7 +104,8 @@ void pj_run_draft_text(const pj_run_draft *d, char *text, size_t bytes)
              "%s: %.0f of %.0f proposed tokens accepted (%.0f %%); it took %s%s%s%s%s%s%s%s",
              d->name, d->accepted, d->proposed,
              d->proposed > 0 ? 100 * d->accepted / d->proposed : 0, pj_time_text(d->ms).s,
-             draft ? ", " : "", draft ? pj_energy_text(d->mj).s : "", each ? " (" : "",
-             each ? pj_energy_text(d->mj / d->accepted).s : "", each ? " per accepted token)" : "",
-             target ? ", and the model " : "", target ? pj_energy_text(d->target_mj).s : "");
+             draft ? ", " : "", draft ? pj_interval_text(d->mj, d->sd_mj).s : "", each ? " (" : "",
+             each ? pj_interval_text(d->mj / d->accepted, d->sd_mj / d->accepted).s : "",
+             each ? " per accepted token)" : "", target ? ", and the model " : "",
+             target ? pj_energy_text(d->target_mj).s : "");
 }

@@ -23,13 +23,15 @@ void pj_run_parts_components(pj_run_parts *parts, const pj_run_data *run);
 typedef struct pj_run_draft {
     char name[128];            /* "": the run had no draft model */
     double proposed, accepted; /* tokens; NAN: unknown */
-    double ms, mj, target_mj;  /* target_mj: of prefill and decode without the draft's passes */
+    double ms, mj, sd_mj;
+    double target_mj; /* of prefill and decode without the draft's passes */
 } pj_run_draft;
 
-/* `ms` and `mj` of the draft's passes. */
-void pj_run_draft_get(const pj_run_data *run, double ms, double mj, pj_run_draft *draft);
-/* "demo: 5 of 8 proposed tokens accepted (62 %); it took 1.2 ms, 3 mJ (0.6 mJ per accepted token),
- * and the model 9 mJ" */
+/* Of the draft's passes; `sd_mj` without the sensor's calibration. */
+void pj_run_draft_get(const pj_run_data *run, double ms, double mj, double sd_mj,
+                      pj_run_draft *draft);
+/* "demo: 5 of 8 proposed tokens accepted (62 %); it took 1.2 ms, 3.0 ± 0.5 mJ (0.6 ± 0.1 mJ per
+ * accepted token), and the model 9 mJ" */
 void pj_run_draft_text(const pj_run_draft *draft, char *text, size_t bytes);
 
 /* Takes the sensor's calibration error out of the standard deviations: see pj_gain_note_print. */

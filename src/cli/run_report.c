@@ -158,13 +158,16 @@ static void print_machine_counts(FILE *out, const pj_run_info *info)
 static pj_run_draft draft_of(const pj_run_data *d)
 {
     pj_run_draft draft;
-    double ms = 0, mj = 0;
+    double ms = 0, mj = 0, random = 0, bias = 0;
     for (uint32_t i = 0; i < d->section_count; i++) {
-        if (strcmp(d->sections[i].name, "draft") != 0) continue;
-        ms += d->sections[i].duration_ms;
-        mj += pj_mj_of_nj(d->sections[i].energy.gross_nj);
+        const pj_section_row *s = &d->sections[i];
+        if (strcmp(s->name, "draft") != 0) continue;
+        ms += s->duration_ms;
+        mj += pj_mj_of_nj(s->energy.gross_nj);
+        random = hypot(random, (double)s->energy.sd.random_mj);
+        bias += (double)s->energy.sd.bias_mj;
     }
-    pj_run_draft_get(d, ms, ms > 0 ? mj : NAN, &draft);
+    pj_run_draft_get(d, ms, ms > 0 ? mj : NAN, hypot(random, bias), &draft);
     return draft;
 }
 

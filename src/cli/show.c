@@ -246,13 +246,14 @@ static void show_draft(const pj_show_run *run)
 {
     char text[400];
     pj_run_draft draft;
-    double ms = 0, mj = 0;
+    double ms = 0, mj = 0, sd_mj = 0;
     for (uint32_t i = 0; i < run->section_count; i++) {
         if (strcmp(run->sections[i].name, "draft") != 0) continue;
         ms += run->sections[i].duration_ms;
         mj += run->sections[i].energy_mj;
+        sd_mj = hypot(sd_mj, run->sections[i].energy_sd_mj);
     }
-    pj_run_draft_get(&run->data, ms, ms > 0 ? mj : NAN, &draft);
+    pj_run_draft_get(&run->data, ms, ms > 0 ? mj : NAN, sd_mj, &draft);
     if (!draft.name[0]) return;
     pj_run_draft_text(&draft, text, sizeof text);
     show_print_line("draft", text);

@@ -28,10 +28,16 @@ static void print_sides(const pj_sides *s)
 {
     for (uint32_t i = 0; i < s->count; i++) {
         const pj_side *side = &s->sides[i];
-        const char *dtype = side->runs[0]->dtype; /* of other engines: unknown */
+        const pj_run_info *run = side->runs[0];
+        const char *dtype = run->dtype; /* of other engines: unknown */
+        bool has_model = run->model_name && *run->model_name;
         pj_print(stdout, "%s  %s%s%s, %u run%s", i ? "B" : "A",
-                 pj_safe(side->runs[0]->model_name).s, dtype && *dtype ? ", " : "",
+                 pj_safe(has_model ? run->model_name : run->engine).s, dtype && *dtype ? ", " : "",
                  pj_safe(dtype).s, side->run_count, side->run_count == 1 ? "" : "s");
+        char partial[128];
+        pj_print(stdout, ", energy %s", pj_side_source(side));
+        if (pj_side_partial(side, partial, sizeof partial))
+            pj_print(stdout, ", partial: %s", partial);
         if (strlen(side->name) > 1) pj_print(stdout, ": %s", pj_safe(side->name).s);
         putchar('\n');
     }
@@ -46,6 +52,13 @@ static void print_sides(const pj_sides *s)
     for (uint32_t i = 0; i < s->caveat_count; i++)
         pj_print(stdout, "   %scaveat%s %s\n", pj_style_on(stdout, PJ_STYLE_YELLOW),
                  pj_style_off(stdout), pj_safe(s->caveats[i].text).s);
+}
+
+/* A trace without tokens has no phases. */
+static const char *phase_before(const pj_why_row *r)
+{
+    bool none = r->per_run && r->phase == PJ_PHASE_PRE_INFERENCE;
+    return none ? "" : pj_phase_name((pj_phase)r->phase);
 }
 
 /* "+ 4.1 mJ (3.2 to 5.0)  12 %  decode attention". Whole lines, which a narrow terminal breaks. */
@@ -65,18 +78,20 @@ static void print_finding(const pj_why *w, const pj_why_row *r)
 {
     char text[256], what[400];
     pj_why_row_text(r, text, sizeof text);
-    snprintf(what, sizeof what, "%s %s%s%s%s", pj_phase_name((pj_phase)r->phase), r->name,
-             r->other ? " (in B: " : "", r->other ? r->other : "", r->other ? ")" : "");
+    snprintf(what, sizeof what, "%s%s%s%s%s%s", phase_before(r), *phase_before(r) ? " " : "",
+             r->name, r->other ? " (in B: " : "", r->other ? r->other : "", r->other ? ")" : "");
     print_energy(r->explained_mj, r->explained, w->request_a_mj, what);
     pj_print(stdout, "      %s\n", pj_safe(text).s);
 }
 
 static void print_common(const pj_why *w, const pj_why_common *c)
 {
-    char text[256];
+    char text[256], what[64];
+    const char *phase = pj_why_common_phase(c);
     pj_why_common_text(c, text, sizeof text);
-    print_energy(c->explained_mj, c->explained, w->request_a_mj,
-                 c->kind == PJ_WHY_LENGTH ? "prefill all parts" : "all parts");
+    snprintf(what, sizeof what, "%s%s%s", phase ? phase : "", phase ? " " : "",
+             pj_why_common_part(c));
+    print_energy(c->explained_mj, c->explained, w->request_a_mj, what);
     pj_print(stdout, "      %s\n", pj_safe(text).s);
 }
 
@@ -91,7 +106,8 @@ static void print_others(const pj_why *w, uint32_t from)
             puts(w->common_count ? "what that leaves, not certain or of no single cause:"
                                  : "not certain, or of no single cause:");
         char what[200];
-        snprintf(what, sizeof what, "%s %s", pj_phase_name((pj_phase)r->phase), r->name);
+        snprintf(what, sizeof what, "%s%s%s", phase_before(r), *phase_before(r) ? " " : "",
+                 r->name);
         print_energy(r->left_mj, r->left, w->request_a_mj, what);
     }
 }

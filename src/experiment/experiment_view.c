@@ -267,15 +267,34 @@ static pj_status find_knees(pj_experiment_result *r, pj_error *err)
     return PJ_OK;
 }
 
+/* A cell of equal cost whose energy is not told from that of one on the front follows it there. */
+static size_t add_front_ties(const pj_experiment_result *r, const double *cost,
+                             const double *joules, uint32_t *cells, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t on = cells[i];
+        for (uint32_t k = 0; k < r->count; k++) {
+            pj_ratio ratio;
+            if (k == on || isnan(joules[k]) || cost[k] != cost[on]) continue;
+            compare_cells(r, on, k, &ratio);
+            if (ratio.p < PJ_LEVEL) continue;
+            memmove(&cells[i + 2], &cells[i + 1], (count - i - 1) * sizeof *cells);
+            cells[++i] = k;
+            count++;
+        }
+    }
+    return count;
+}
+
 /* The Pareto front of the unablated cells: energy per token against a cost (less is better). */
 static void find_front(pj_experiment_result *r, const char *over, const double *cost,
                        const double *joules, uint32_t *cells)
 {
     size_t count = pj_pareto_front(cost, joules, r->count, cells);
-    size_t knee = pj_pareto_knee(cost, joules, cells, count);
-    if (count)
-        r->fronts[r->front_count++] = (pj_cell_front){over, cells, (uint32_t)count,
-                                                      knee == SIZE_MAX ? PJ_NO_CELL : cells[knee]};
+    size_t at = pj_pareto_knee(cost, joules, cells, count);
+    uint32_t knee = at == SIZE_MAX ? PJ_NO_CELL : cells[at];
+    count = add_front_ties(r, cost, joules, cells, count);
+    if (count) r->fronts[r->front_count++] = (pj_cell_front){over, cells, (uint32_t)count, knee};
 }
 
 /* Fronts over quality (loss, answers) and speed (seconds per token). Ablated cells are a different

@@ -21,6 +21,7 @@ static const uint32_t part_tables = BIT(CLASSES) | BIT(PHASES) | BIT(SECTIONS) |
 static pj_status read_side(pj_store *store, const pj_side *from, pj_why_side *to, pj_error *err)
 {
     pj_status status = PJ_OK;
+    if (from->run_count) pj_why_side_at_a_time(to, pj_run_at_a_time(from->runs[0]));
     for (uint32_t i = 0; i < from->run_count && i < MOST_RUNS && status == PJ_OK; i++) {
         pj_run_data data = {0};
         uint32_t tables = pj_why_side_runs(to) ? class_tables : part_tables;
@@ -214,10 +215,12 @@ pj_status pj_explained_runs(pj_store *store, const char *const sides[2], pj_expl
 
 /* ---- groups --------------------------------------------------------------------------------- */
 
-static const pj_side *side_named(const pj_sides *sides, const char *name)
+static const pj_side *side_named(const pj_sides *sides, const char *by, const char *name)
 {
+    char shown[PJ_SIDE_NAME_BYTES];
     for (uint32_t i = 0; i < sides->count; i++)
-        if (strcmp(sides->sides[i].name, name) == 0) return &sides->sides[i];
+        if (strcmp(sides->sides[i].name, pj_group_name(name, by, shown)) == 0)
+            return &sides->sides[i];
     return NULL;
 }
 
@@ -233,10 +236,13 @@ static pj_status choose_groups(pj_sides *sides, const char *const *values, const
         return pj_fail(err, PJ_E_INVALID, "%u groups by %.40s: name the two to explain",
                        sides->count, by);
     for (int i = 0; values && i < 2; i++) {
-        const pj_side *side = side_named(sides, values[i]);
+        const pj_side *side = side_named(sides, by, values[i]);
         if (!side) return pj_fail(err, PJ_E_NOT_FOUND, "no runs with %.40s %.60s", by, values[i]);
         kept[i] = *side;
     }
+    if (values && strcmp(kept[0].name, kept[1].name) == 0)
+        return pj_fail(err, PJ_E_INVALID, "%.60s and %.60s are the same runs", values[0],
+                       values[1]);
     if (values) memcpy(sides->sides, kept, sizeof kept);
     sides->count = 2;
     sides->test_count = sides->difference_count = sides->caveat_count = 0;
@@ -250,7 +256,9 @@ pj_status pj_explained_groups(pj_store *store, const pj_group_query *query,
     pj_explained *e = pj_alloc(1, sizeof *e);
     *explained = NULL;
     if (!e) return pj_fail_memory(err, "a comparison");
-    pj_status status = pj_compared_groups(store, query, &e->groups, err);
+    pj_group_query of_values = *query;
+    of_values.values = values;
+    pj_status status = pj_compared_groups(store, &of_values, &e->groups, err);
     if (status == PJ_OK) {
         e->sides = &e->groups->sides;
         status = choose_groups(e->sides, values, query->by, err);

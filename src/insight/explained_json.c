@@ -80,10 +80,10 @@ static void write_common(pj_json *json, const pj_why *why, const pj_why_common *
     pj_why_common_text(c, text, sizeof text);
     pj_json_object_begin(json);
     pj_json_kv_string(json, "kind", pj_why_kind_name(c->kind));
-    bool of_prefill = c->kind == PJ_WHY_LENGTH;
-    pj_json_kv_string(json, "phase", of_prefill ? pj_phase_name(PJ_PHASE_PREFILL) : NULL);
-    pj_json_kv_string(json, "part", of_prefill ? "all parts" : NULL);
-    pj_json_kv_string(json, "part_b", of_prefill ? "all parts" : NULL);
+    const char *part = c->kind == PJ_WHY_LENGTH ? pj_why_common_part(c) : NULL;
+    pj_json_kv_string(json, "phase", pj_why_common_phase(c));
+    pj_json_kv_string(json, "part", part);
+    pj_json_kv_string(json, "part_b", part);
     pj_json_kv_string(json, "matched_by", NULL);
     pj_json_kv_string(json, "equals", NULL);
     write_estimate(json, c->explained_mj, c->explained, why->request_a_mj);

@@ -73,7 +73,11 @@ typedef struct pj_group_query {
     pj_run_query runs; /* completed ones of these; status and limit are ignored */
     const char *by;    /* "dtype", "tag", "settings.NAME", ... */
     bool with_disturbed;
+    const char *const *values; /* only the groups of these two; NULL: the largest of all */
 } pj_group_query;
+
+/* How a group is shown: that of "8" and of "batch 8" as "batch 8"; in `shown`. */
+const char *pj_group_name(const char *value, const char *by, char shown[PJ_SIDE_NAME_BYTES]);
 
 /* 2 to 4 runs. On failure *c is NULL. */
 pj_status pj_compared_runs(pj_store *store, const char *const *ids, uint32_t count, pj_compared **c,

@@ -102,17 +102,32 @@ static int by_count(const void *x, const void *y)
 }
 
 /* Labels of numeric values include the field: "batch 8", not "8". */
-static void name_side(const char *key, const char *by, char name[PJ_SIDE_NAME_BYTES])
+const char *pj_group_name(const char *value, const char *by, char shown[PJ_SIDE_NAME_BYTES])
 {
     char *end;
-    strtod(key, &end);
-    if (end == key || *end) {
-        snprintf(name, PJ_SIDE_NAME_BYTES, "%s", key);
-        return;
+    strtod(value, &end);
+    if (end == value || *end) {
+        snprintf(shown, PJ_SIDE_NAME_BYTES, "%s", value);
+        return shown;
     }
-    snprintf(name, PJ_SIDE_NAME_BYTES, "%.40s %.40s", by, key);
-    for (char *c = name; *c; c++)
+    const char *field = strrchr(by, '.'); /* of "settings.concurrency" */
+    snprintf(shown, PJ_SIDE_NAME_BYTES, "%.40s %.40s", field ? field + 1 : by, value);
+    for (char *c = shown; *c; c++)
         if (*c == '_') *c = ' ';
+    return shown;
+}
+
+static void keep_groups(grouping *g, const char *by, const char *const *values)
+{
+    uint32_t kept = 0;
+    char shown[PJ_SIDE_NAME_BYTES], asked[PJ_SIDE_NAME_BYTES];
+    for (uint32_t i = 0; i < g->count; i++) {
+        bool keep = false;
+        pj_group_name(g->groups[i].key, by, shown);
+        for (int k = 0; k < 2; k++) keep |= strcmp(shown, pj_group_name(values[k], by, asked)) == 0;
+        if (keep) g->groups[kept++] = g->groups[i];
+    }
+    g->count = kept;
 }
 
 static pj_status insight_groups_make_sides(grouping *g, const char *by, pj_sides *sides,
@@ -124,7 +139,7 @@ static pj_status insight_groups_make_sides(grouping *g, const char *by, pj_sides
     if (count) qsort(g->groups, count, sizeof *g->groups, insight_groups_by_key);
     for (uint32_t i = 0; i < count && status == PJ_OK; i++) {
         char name[PJ_SIDE_NAME_BYTES];
-        name_side(g->groups[i].key, by, name);
+        pj_group_name(g->groups[i].key, by, name);
         status = pj_sides_add(sides, name, g->groups[i].runs, g->groups[i].count, err);
     }
     return status;
@@ -161,6 +176,7 @@ static pj_status compare_groups(pj_compared *c, const pj_group_query *query, pj_
     if (status == PJ_OK) status = insight_groups_divide(&g, &c->list, query->by, err);
     if (status == PJ_OK && g.count == 0)
         status = pj_fail(err, PJ_E_NOT_FOUND, "no matching completed run has a %s", query->by);
+    if (status == PJ_OK && query->values) keep_groups(&g, query->by, query->values);
     if (status == PJ_OK) status = insight_groups_make_sides(&g, query->by, &c->sides, err);
     c->by = query->by;
     c->group_count = g.count;

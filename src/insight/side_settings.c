@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -297,14 +298,45 @@ static void add_status_caveats(pj_sides *s)
     }
 }
 
+uint32_t pj_run_at_a_time(const pj_run_info *run)
+{
+    char text[16];
+    if (!run->allocation) return 1;
+    bool known = pj_run_field(run, "settings.concurrency", text, sizeof text);
+    return known ? (uint32_t)strtoul(text, NULL, 10) : 0;
+}
+
+/* Requests of a server have all of its machine's energy: alone, or their shares together. */
+static bool same_scope(const pj_run_info *a, const pj_run_info *b)
+{
+    bool requests = a->scope && b->scope && strcmp(a->scope, "request") == 0 &&
+                    strcmp(b->scope, "request") == 0;
+    return requests || strcmp(pj_run_scope(a), pj_run_scope(b)) == 0;
+}
+
+static bool are_alike_in_scope(const pj_sides *s)
+{
+    bool alike = true;
+    for (uint32_t i = 1; i < s->count; i++)
+        alike &= same_scope(s->sides[i].runs[0], s->sides[0].runs[0]);
+    return alike;
+}
+
+static const char *text_of_field(const pj_sides *s, size_t i)
+{
+    if (i == 0 && are_programs(s)) return "The programs differ, and so does their work.";
+    if (strcmp(of_fields[i].field, "scope") == 0 && are_alike_in_scope(s))
+        return "Requests shared their machine on one side: its energy is divided among them by a "
+               "rule.";
+    return of_fields[i].text;
+}
+
 static void add_caveats(pj_sides *s)
 {
     char texts[PJ_SIDES_MAX][TEXT_BYTES];
     for (size_t i = 0; i < sizeof of_fields / sizeof *of_fields; i++)
         if (differs(s, of_fields[i].field, texts))
-            add_caveat(s, of_fields[i].code, "%s",
-                       i == 0 && are_programs(s) ? "The programs differ, and so does their work."
-                                                 : of_fields[i].text);
+            add_caveat(s, of_fields[i].code, "%s", text_of_field(s, i));
     if (is_own_beside_fine(s))
         add_caveat(s, "level_differs",
                    "One side is an attached engine whose modules were timed one by one, which "
@@ -359,11 +391,6 @@ static uint64_t devices_of(const char *rails)
         at += length + (at[length] == ',');
     }
     return devices;
-}
-
-static bool same_scope(const pj_run_info *a, const pj_run_info *b)
-{
-    return strcmp(pj_run_scope(a), pj_run_scope(b)) == 0;
 }
 
 void pj_likeness_add(pj_likeness *l, const pj_run_info *run)

@@ -2,6 +2,7 @@
 #include "insight/sides.h"
 
 #include "trace/device_conditions.h"
+#include "trace/rail.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -95,6 +96,30 @@ static bool is_throttled(const char *conditions)
 bool pj_run_is_disturbed(const pj_run_info *info)
 {
     return info->disturbed_share > disturbed_limit || is_throttled(info->conditions_json);
+}
+
+/* ---- sources -------------------------------------------------------------------------------- */
+
+const char *pj_side_source(const pj_side *side)
+{
+    bool measured = false, modelled = false;
+    for (uint32_t i = 0; i < side->run_count; i++) {
+        measured |= side->runs[i]->quality == PJ_MEASURED;
+        modelled |= side->runs[i]->quality == PJ_MODELLED;
+    }
+    if (measured && modelled) return "measured and modelled";
+    return pj_quality_name(measured ? PJ_MEASURED : modelled ? PJ_MODELLED : PJ_UNAVAILABLE);
+}
+
+const char *pj_side_partial(const pj_side *side, char *text, size_t bytes)
+{
+    for (uint32_t i = 0; i < side->run_count; i++) {
+        const pj_run_info *run = side->runs[i];
+        if (!run->partial_rails || run->quality == PJ_UNAVAILABLE) continue;
+        pj_partial_text(run->total_rails ? run->total_rails : "", run->partial_rails, text, bytes);
+        return text;
+    }
+    return NULL;
 }
 
 /* ---- sides ---------------------------------------------------------------------------------- */

@@ -106,6 +106,11 @@ typedef struct pj_sides {
         best_count, term_count;
 } pj_sides;
 
+/* What its energies are: "measured", "modelled" or "unavailable", "measured and modelled" where
+ * runs differ; and what their totals lack: "CPU only, GPU missing", or NULL. */
+const char *pj_side_source(const pj_side *side);
+const char *pj_side_partial(const pj_side *side, char *text, size_t bytes);
+
 void pj_sides_init(pj_sides *sides, pj_store *store);
 void pj_sides_fini(pj_sides *sides);
 /* A side of these runs, without disturbed ones if enough others remain. */
@@ -158,6 +163,9 @@ void pj_likeness_add(pj_likeness *likeness, const pj_run_info *run);
 const char *pj_likeness_refusal(const pj_likeness *likeness);
 /* A field of a run as text, or its "settings.NAME", "model.NAME". False: it has no such value. */
 bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t bytes);
+/* Requests that its server answered at a time, as the client says that kept so many going; 0:
+ * several, but how many is unknown. */
+uint32_t pj_run_at_a_time(const pj_run_info *info);
 /* Whether the same devices computed both: the field "device", of at most so many bytes. */
 enum { PJ_DEVICES_TEXT = 512 };
 bool pj_run_same_devices(const pj_run_info *a, const pj_run_info *b);

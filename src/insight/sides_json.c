@@ -11,6 +11,9 @@ static void write_sides(const pj_sides *s, pj_json *json)
         pj_json_kv_string(json, "name", side->name);
         pj_json_kv_uint(json, "runs", side->run_count);
         pj_json_kv_uint(json, "left_out", side->left_out);
+        char partial[128];
+        pj_json_kv_string(json, "energy_source", pj_side_source(side));
+        pj_json_kv_string(json, "partial", pj_side_partial(side, partial, sizeof partial));
         pj_json_kv_array_begin(json, "ids");
         for (uint32_t k = 0; k < side->run_count && k < MOST_IDS; k++)
             pj_json_string(json, side->runs[k]->id);

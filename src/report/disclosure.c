@@ -28,6 +28,14 @@ static bool is_equal_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
+static bool is_equal_field(const pj_run_info *a, const pj_run_info *b, const char *field)
+{
+    char x[64] = "", y[64] = "";
+    pj_run_field(a, field, x, sizeof x);
+    pj_run_field(b, field, y, sizeof y);
+    return strcmp(x, y) == 0;
+}
+
 static bool is_equal_setting(const pj_run_info *a, const pj_run_info *b)
 {
     return is_equal_text(a->model_name, b->model_name) && is_equal_text(a->dtype, b->dtype) &&
@@ -35,7 +43,9 @@ static bool is_equal_setting(const pj_run_info *a, const pj_run_info *b)
            is_equal_text(a->scope, b->scope) && a->batch_size == b->batch_size &&
            a->threads == b->threads && a->quality == b->quality &&
            a->input_tokens == b->input_tokens && a->output_tokens == b->output_tokens &&
-           pj_run_same_devices(a, b) && !pj_run_is_ablated(a) == !pj_run_is_ablated(b);
+           pj_run_at_a_time(a) == pj_run_at_a_time(b) && is_equal_field(a, b, "draft") &&
+           is_equal_field(a, b, "model.kv_type") && pj_run_same_devices(a, b) &&
+           !pj_run_is_ablated(a) == !pj_run_is_ablated(b);
 }
 
 /* What can be reported; parts of models and failed runs are no inference of the model. */
@@ -96,7 +106,8 @@ static pj_status add_gpus(pj_store *store, const pj_run_info *run, pj_disclosure
                           pj_error *err)
 {
     pj_run_data data = {0};
-    const uint32_t tables = 1u << PJ_TABLE_RAILS | 1u << PJ_TABLE_RAIL_ENERGY;
+    const uint32_t tables =
+        1u << PJ_TABLE_RAILS | 1u << PJ_TABLE_RAIL_ENERGY | 1u << PJ_TABLE_PHASES;
     pj_status status = pj_store_load_tables(store, run->id, tables, UINT32_MAX, &data, err);
     double joules = NAN;
     uint32_t gpus = 0;
@@ -112,6 +123,9 @@ static pj_status add_gpus(pj_store *store, const pj_run_info *run, pj_disclosure
             joules = (isnan(joules) ? 0 : joules) + of->gross_mj / 1e3;
         }
     }
+    for (uint32_t p = 0; status == PJ_OK && p < data.phase_count; p++)
+        if (data.phases[p].phase == PJ_PHASE_PREFILL || data.phases[p].phase == PJ_PHASE_DECODE)
+            item->gpu_seconds += data.phases[p].duration_ms / 1e3;
     if (gpus > item->gpus) item->gpus = gpus;
     item->gpu_joules += joules; /* one run without makes the sum unknown */
     pj_run_data_fini(&data);

@@ -148,7 +148,7 @@ void pj_disclosure_eu(const pj_disclosure *x, pj_json *json)
 /* Its energies are those of the accelerators, of all requests. */
 static void write_metrics(const pj_disclosure_item *i, bool valid, pj_json *json)
 {
-    double joules = valid ? i->gpu_joules : NAN, watts = joules / i->total_seconds;
+    double joules = valid ? i->gpu_joules : NAN, watts = joules / i->gpu_seconds;
     double requests = i->runs * (i->first->batch_size ? i->first->batch_size : 1);
     pj_json_kv_double(json, "avg_power_w", watts / i->gpus);
     pj_json_kv_double(json, "avg_total_gpu_power_w", watts);
@@ -172,7 +172,8 @@ static void write_inferencex(const pj_disclosure *x, const pj_disclosure_item *i
     pj_json_kv_string(json, "precision", run->dtype);
     pj_json_kv_double(json, "isl", i->input_tokens / batch);
     pj_json_kv_double(json, "osl", i->output_tokens / batch);
-    pj_json_kv_double(json, "conc", batch);
+    uint32_t at_a_time = pj_run_at_a_time(run);
+    pj_json_kv_double(json, "conc", at_a_time ? batch * at_a_time : NAN);
     pj_json_kv_uint(json, "num_gpus", i->gpus);
     pj_json_kv_int(json, "power_metric_schema_version", 2);
     pj_json_kv_int(json, "power_valid", valid);

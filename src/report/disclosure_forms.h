@@ -15,8 +15,9 @@ typedef struct pj_disclosure_item {
     double seconds;           /* of a request, mean */
     double input_tokens, output_tokens;                            /* of a request, mean */
     double total_joules, total_seconds, total_input, total_output; /* of all requests */
-    double flops;      /* of a request; NAN: not counted */
-    double gpu_joules; /* of all requests; NAN: no measured rail of a GPU */
+    double flops; /* of a request; NAN: not counted */
+    /* in prefill and decode of all requests; joules NAN: no measured rail of a GPU */
+    double gpu_joules, gpu_seconds;
     uint32_t gpus;
     bool gpu_modelled;
 } pj_disclosure_item;

@@ -26,11 +26,13 @@ void pj_disclosure_boundary(const pj_disclosure_item *item, const pj_disclosure_
                             char *text, size_t bytes)
 {
     const pj_run_info *run = item->first;
+    bool is_shared = strcmp(pj_run_scope(run), "request") == 0;
     size_t n = (size_t)snprintf(
         text, bytes,
         "%s energy of the %s while it computes the request (rails: %s%s%s), without "
         "loading the model and idle time before and after; ",
-        pj_quality_name(run->quality), pj_run_scope(run),
+        pj_quality_name(run->quality),
+        is_shared ? "machine, divided among its requests," : pj_run_scope(run),
         run->total_rails ? run->total_rails : "unknown", run->partial_rails ? "; missing: " : "",
         run->partial_rails ? run->partial_rails : "");
     if (n >= bytes) return;
@@ -50,5 +52,10 @@ void pj_disclosure_task(const pj_disclosure_item *i, char *text, size_t bytes)
                          i->input_tokens, i->output_tokens);
     if (run->batch_size > 1 && n < bytes)
         n += (size_t)snprintf(text + n, bytes - n, ", in a batch of %u", run->batch_size);
+    uint32_t at_a_time = pj_run_at_a_time(run);
+    if (at_a_time > 1 && n < bytes)
+        n += (size_t)snprintf(text + n, bytes - n, ", %u requests at a time", at_a_time);
+    if (at_a_time == 0 && n < bytes)
+        n += (size_t)snprintf(text + n, bytes - n, ", several requests at a time");
     if (run->dtype && n < bytes) snprintf(text + n, bytes - n, ", %s weights", run->dtype);
 }

@@ -192,9 +192,10 @@ static void markdown_trust(pj_buffer *out, const json_t *run, const char *of)
     const json_t *rail;
     const char *name, *sources = pj_member_text(run, "power_sources");
     json_t *device;
-    LINE("- %sEnergy is %s (%s); attribution by %s; recorded on %s, %s.", of,
+    const char *machine = pj_member_text(run, "machine");
+    LINE("- %sEnergy is %s (%s); attribution by %s; recorded %s%s%s%s.", of,
          pj_member_text(run, "energy_source"), *sources ? sources : "no sensor",
-         pj_member_text(run, "method"), pj_member_text(run, "machine"),
+         pj_member_text(run, "method"), *machine ? "on " : "", machine, *machine ? ", " : "",
          pj_member_text(run, "created_at"));
     markdown_computed_on(out, run, of);
     json_array_foreach(json_object_get(run, "partial_rails"), i, rail)
@@ -339,13 +340,17 @@ static void markdown_why(pj_buffer *out, const json_t *why)
 {
     size_t i;
     const json_t *f;
+    bool per_run = strcmp(pj_member_text(why, "unit"), "mJ/run") == 0;
     json_array_foreach(json_object_get(why, "findings"), i, f)
     {
         const char *part = pj_member_text(f, "part");
         if (!i) pj_buffer_text(out, "\n## Why\n\n");
-        LINE("- **%+.3g mJ per token (%+.1f %%), %s%s%s.** %s.", pj_member_number(f, "mj"),
-             100 * pj_member_number(f, "share"), pj_member_text(f, "phase"), *part ? " " : "",
-             *part ? part : "all parts", pj_member_text(f, "text"));
+        const char *phase = pj_member_text(f, "phase");
+        if (per_run && strcmp(phase, "pre_inference") == 0) phase = ""; /* a trace has no phases */
+        LINE("- **%+.4g (%.4g to %.4g) mJ per %s (%+.1f %%), %s%s%s.** %s.",
+             pj_member_number(f, "mj"), pj_member_number(f, "mj_lo"), pj_member_number(f, "mj_hi"),
+             per_run ? "run" : "token", 100 * pj_member_number(f, "share"), phase,
+             *phase ? " " : "", *part ? part : "all parts", pj_member_text(f, "text"));
     }
 }
 
@@ -359,7 +364,8 @@ static void markdown_comparison(pj_buffer *out, const json_t *view, const json_t
     size_t i;
     const json_t *item;
     char of[64];
-    json_array_foreach(json_object_get(view, "conclusions"), i, item)
+    json_array_foreach(json_object_get(view, "conclusions"), i,
+                       item) if (*pj_member_text(item, "text"))
         PARAGRAPH("**%s**", pj_member_text(item, "text"));
     pj_buffer_char(out, '\n');
     json_array_foreach(json_object_get(view, "runs"), i, item)

@@ -100,21 +100,42 @@ static pj_machine_row *machines_find_or_add(machines *all, const char *name)
 
 static pj_status machines_read_runs(pj_store *store, machines *all, pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(
-        store,
-        "SELECT machine, count(*), max(created_ns),"
-        " sum(CASE WHEN created_ns >= ?1 THEN total_energy_mj END),"
-        " max(CASE WHEN created_ns >= ?1 AND energy_source = 'modelled' THEN 1 ELSE 0 END)"
-        " FROM profiling_runs WHERE machine IS NOT NULL GROUP BY machine ORDER BY 3 DESC",
-        err);
-    pj_sql_int(sql, 1, all->today_ns);
+    pj_sql *sql = pj_sql_begin(store,
+                               "SELECT machine, count(*), max(created_ns) FROM profiling_runs"
+                               " WHERE machine IS NOT NULL GROUP BY machine ORDER BY 3 DESC",
+                               err);
     while (pj_sql_step(sql)) {
         pj_machine_row *m = machines_find_or_add(all, pj_sql_get_text(sql, 0, NULL));
         if (!m) break;
         m->runs = pj_sql_get_int(sql, 1);
         m->run_ns = pj_sql_get_int(sql, 2);
-        m->today_runs_mj = pj_sql_get_double(sql, 3);
-        m->any_modelled_today = pj_sql_get_int(sql, 4) != 0;
+    }
+    return pj_sql_end(sql, err);
+}
+
+/* Energy of runs since a time, by machine. Where runs overlap whose sensors saw the whole machine,
+ * the time that they share counts once, as in sessions (insight/task_session.c). */
+#define ENERGY_SINCE(condition)                                                                  \
+    "SELECT machine, sum(total_energy_mj * CASE WHEN whole = 0 OR ends <= created_ns OR reached" \
+    " IS NULL OR reached <= created_ns THEN 1.0 WHEN reached >= ends THEN 0.0 ELSE (ends -"      \
+    " reached) / (ends - created_ns) END), max(CASE WHEN energy_source = 'modelled' THEN 1 ELSE" \
+    " 0 END) FROM (SELECT of_runs.*, max(ends) OVER (PARTITION BY machine, whole ORDER BY"       \
+    " created_ns, ends DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached FROM"   \
+    " (SELECT machine, created_ns, total_energy_mj, energy_source, created_ns +"                 \
+    " coalesce(total_duration_ms, 0) * 1e6 AS ends, CASE WHEN total_energy_mj IS NULL OR"        \
+    " scope = 'process' OR scope = 'request' AND allocation IS NOT NULL OR method = 'allocated'" \
+    " THEN 0 ELSE 1 END AS whole FROM profiling_runs WHERE created_ns >= ?" condition            \
+    ") AS of_runs) AS in_order GROUP BY machine"
+
+static pj_status read_runs_of_today(pj_store *store, machines *all, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store, ENERGY_SINCE(" AND machine IS NOT NULL"), err);
+    pj_sql_int(sql, 1, all->today_ns);
+    while (pj_sql_step(sql)) {
+        pj_machine_row *m = machines_find_or_add(all, pj_sql_get_text(sql, 0, NULL));
+        if (!m) break;
+        m->today_runs_mj = pj_sql_get_double(sql, 1);
+        m->any_modelled_today = pj_sql_get_int(sql, 2) != 0;
     }
     return pj_sql_end(sql, err);
 }
@@ -212,6 +233,7 @@ pj_status pj_store_machines(pj_store *store, pj_arena *arena, pj_machine_row **r
     pj_status status = all.items ? PJ_OK : pj_fail_memory(err, "the list of machines");
     if (status == PJ_OK) status = pj_store_connect(store, err);
     if (status == PJ_OK) status = machines_read_runs(store, &all, err);
+    if (status == PJ_OK) status = read_runs_of_today(store, &all, err);
     for (uint32_t i = 0; i < all.count && status == PJ_OK; i++)
         status = read_last_run(store, &all, &all.items[i], err);
     if (status == PJ_OK) status = read_beats(store, &all, err);
@@ -240,16 +262,12 @@ static pj_status metered_today(pj_store *store, const char *machine, const char 
 static pj_status run_energy_today(pj_store *store, const char *machine, int64_t since_ns,
                                   pj_energy_today *today, pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(
-        store,
-        "SELECT sum(total_energy_mj), max(CASE WHEN energy_source = 'modelled' THEN 1 ELSE 0 END)"
-        " FROM profiling_runs WHERE created_ns >= ? AND machine = ?",
-        err);
+    pj_sql *sql = pj_sql_begin(store, ENERGY_SINCE(" AND machine = ?"), err);
     pj_sql_int(sql, 1, since_ns);
     pj_sql_text(sql, 2, machine);
     if (pj_sql_step(sql)) {
-        today->mj = pj_sql_get_double(sql, 0);
-        today->modelled = pj_sql_get_int(sql, 1) != 0;
+        today->mj = pj_sql_get_double(sql, 1);
+        today->modelled = pj_sql_get_int(sql, 2) != 0;
     }
     return pj_sql_end(sql, err);
 }

@@ -4,6 +4,7 @@ import math
 import os
 import pathlib
 import re
+import runpy
 
 
 def load(name):
@@ -17,6 +18,16 @@ def validate(name, schema, base):
                                       store={t["$id"]: t for t in text.values() if "$id" in t})
     kind = jsonschema.validators.validator_for(text[schema])
     kind(text[schema], resolver=resolver).validate(load(name))
+
+
+# names, types and enumerations of all, and that a misspelt or missing one is noticed
+shapes = runpy.run_path(str(pathlib.Path(__file__).with_name("shapes.py")))
+for name in ("cyclonedx", "spdx", "sci", "eu", "inferencex"):
+    for find in ("wrong", "missed"):
+        assert not shapes[find](load(name + ".json"), shapes[name]), shapes[find](load(name + ".json"), shapes[name])
+    example = pathlib.Path(__file__).parents[3] / "docs" / "reports" / (name + ".json")
+    assert not shapes["wrong"](load(example), shapes[name]), (example, shapes["wrong"](load(example), shapes[name]))
+assert not shapes["wrong"](load("given.json"), shapes["sci"])
 
 
 def close(a, b):

@@ -12,8 +12,9 @@
 
 #include <cmocka.h>
 
-enum { GATES = PJ_SANITIZED ? 200 : 4000, TOLD = 100, MOST = 40 };
+enum { GATES = PJ_SANITIZED ? 200 : 3000, TOLD = 100, MOST = 40 };
 static const double spread = 0.02;
+static double baseline_spread = 0.02;
 
 /* Bounds of five equal looks at a one-sided level of 2.5 %, as in tables of the method. */
 static void bounds_are_the_published_ones(void **state)
@@ -37,7 +38,8 @@ static tally hold_gates(const pj_cost_gate *gate, double factor, uint32_t stated
         double a[MOST], b[MOST], drift = 0;
         pj_gate_outcome outcome = PJ_GATE_UNDECIDED;
         uint32_t n = 0;
-        for (uint32_t k = 0; k < gate->stored; k++) a[k] = exp(spread * pj_random_normal(random));
+        for (uint32_t k = 0; k < gate->stored; k++)
+            a[k] = exp(baseline_spread * pj_random_normal(random));
         while (outcome == PJ_GATE_UNDECIDED && n < gate->most) {
             if (gate->kind == PJ_GATE_PAIRS) { /* both drift, which cancels */
                 drift += 0.05 * pj_random_normal(random);
@@ -74,6 +76,20 @@ static void looking_often_keeps_the_error(void **state)
             fail_msg("kind %d: over %d, within %d of %d", kind, t.over, t.within, GATES);
         assert_true(t.undecided > GATES * 4 / 5);
     }
+}
+
+/* A stored baseline of few runs and little spread. */
+static void a_quieter_baseline_keeps_the_error(void **state)
+{
+    pj_random random = {17};
+    pj_cost_gate gate = {.kind = PJ_GATE_STORED, .limit = 1, .most = MOST, .stored = 4};
+    pj_cost_gate_plan(&gate, PJ_LEVEL);
+    baseline_spread = 0.005;
+    tally t = hold_gates(&gate, 1, MOST, &random);
+    baseline_spread = spread;
+    double most = GATES * PJ_LEVEL * (PJ_SANITIZED ? 2 : 1);
+    if (t.over > most || t.within > most)
+        fail_msg("over %d, within %d of %d", t.over, t.within, GATES);
 }
 
 /* With the usual limit, equal programs are never called costlier, and 5 % more is found within the
@@ -157,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bounds_are_the_published_ones),
         cmocka_unit_test(looking_often_keeps_the_error),
+        cmocka_unit_test(a_quieter_baseline_keeps_the_error),
         cmocka_unit_test(a_planted_change_is_found_in_time),
         cmocka_unit_test(the_number_that_is_said_suffices),
         cmocka_unit_test(spreads_are_bounded_as_in_tables),

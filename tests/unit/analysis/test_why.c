@@ -34,10 +34,12 @@ typedef struct made {
 
 static double blur = 0.02; /* relative standard deviation of a part's energy */
 static double stall_ms;    /* by which one token is held up */
+static double longer = 1;  /* times as long, at less power */
+static double disturbed_share;
 static bool same_model = true;
 static uint32_t threads[2];
 static bool counts_tokens = true;
-static uint32_t sequences[2] = {1, 1}, prompts[2] = {1, 1}; /* by side */
+static uint32_t sequences[2] = {1, 1}, prompts[2] = {1, 1}, at_a_time[2] = {1, 1}; /* by side */
 
 static pj_class_row *class_of(made *m, const char *name, uint8_t phase)
 {
@@ -52,13 +54,13 @@ static pj_class_row *class_of(made *m, const char *name, uint8_t phase)
 static void add_call(made *m, const planned *p, uint32_t token, uint32_t layer)
 {
     pj_class_row *c = class_of(m, p->name, p->phase ? p->phase : PJ_PHASE_DECODE);
-    c->time_ms += p->ms;
+    c->time_ms += longer * p->ms;
     c->energy_mj += p->ms * p->watts;
     c->energy_sd.random_mj = (float)(blur * c->energy_mj);
     c->flops += p->flops;
     c->bytes += p->bytes;
     m->data.info.request_mj += p->ms * p->watts;
-    if (!p->once && !p->phase) m->tokens[token].duration_ms += p->ms;
+    if (!p->once && !p->phase) m->tokens[token].duration_ms += longer * p->ms;
     if (p->name[0] == '(') return; /* time between components */
     float v = p->values * (1 + 0.1F * (float)layer + 0.01F * (float)token);
     m->components[m->data.component_count++] = (pj_component_row){
@@ -68,7 +70,7 @@ static void add_call(made *m, const planned *p, uint32_t token, uint32_t layer)
         .token = token,
         .step = PJ_NO_PARENT,
         .class_ = PJ_NO_PARENT,
-        .duration_ms = p->ms,
+        .duration_ms = longer * p->ms,
         .has_stats = p->values > 0,
         .stats = {.mean_abs = v, .std = 2 * v, .max_abs = 5 * v, .mean = v / 10}};
 }
@@ -85,6 +87,7 @@ static void make_run(made *m, const planned *plan)
                          .token_count = TOKENS,
                          .layer_count = TOKENS * LAYERS}};
     m->data.info.request_disturbed.mj = NAN;
+    m->data.info.disturbed_share = disturbed_share;
     m->phases[0].phase = PJ_PHASE_DECODE;
     for (uint32_t t = 0; t < TOKENS; t++) {
         m->tokens[t] = (pj_token_row){
@@ -109,6 +112,7 @@ static void explain(const planned *plan_a, const planned *plan_b, pj_why *why)
         runs[i].data.info.output_tokens *= counts_tokens ? sequences[i] : 0;
         runs[i].data.info.input_tokens = prompts[i];
         assert_int_equal(pj_why_side_new(&sides[i], NULL), PJ_OK);
+        pj_why_side_at_a_time(sides[i], at_a_time[i]);
         assert_int_equal(pj_why_side_add(sides[i], &runs[i].data, NULL), PJ_OK);
     }
     assert_int_equal(pj_why_find(sides[0], sides[1], same_model, why, NULL), PJ_OK);
@@ -420,7 +424,9 @@ static void a_pace_that_all_parts_share_has_an_interval(void **state)
     pj_why why;
     planned a[] = {norm, q, mlp, {0}}, b[] = {norm, q, mlp, {0}};
     for (int i = 0; i < 3; i++) b[i].ms *= 1.5;
+    longer = 10;
     explain(a, b, &why);
+    longer = 1;
     assert_int_equal(why.common_count, 1);
     const pj_why_common *common = &why.commons[0];
     assert_int_equal(common->kind, PJ_WHY_PACE);
@@ -434,9 +440,9 @@ static void a_pace_that_all_parts_share_has_an_interval(void **state)
     pj_why_common_text(common, text, sizeof text);
     assert_non_null(strstr(text, "no condition that was recorded says why"));
     pj_why_fini(&why);
-    threads[0] = 2, threads[1] = 1;
+    threads[0] = 2, threads[1] = 1, longer = 10;
     explain(a, b, &why);
-    threads[0] = threads[1] = 0;
+    longer = 1, threads[0] = threads[1] = 0;
     pj_why_common_text(&why.commons[0], text, sizeof text);
     assert_non_null(strstr(text, "power; the sides differ in threads"));
     pj_why_fini(&why);
@@ -486,7 +492,42 @@ static void sequences_that_share_steps_are_one_cause(void **state)
     assert_int_equal(why.named_count, 1);
     assert_named(&why, "input_layernorm", PJ_WHY_REPEATED, LAYERS * 4 * 10);
     pj_why_fini(&why);
+    b[3] = (planned){0};
+    disturbed_share = 0.5; /* where it may as well be other load, the sum is told as uncertain */
+    explain(a, b, &why);
+    disturbed_share = 0;
+    assert_int_equal(why.named_count + why.common_count, 0);
+    assert_true(pj_why_unplaced_text(&why, text, sizeof text));
+    assert_non_null(strstr(text, "sequences that share a step: 2 instead of 1: together -"));
+    pj_why_fini(&why);
     sequences[1] = 1;
+}
+
+/* Requests that share a machine draw less power each, and no kernel is the cause. */
+static void requests_that_share_a_machine_are_one_cause(void **state)
+{
+    (void)state;
+    pj_why why;
+    char text[200];
+    const planned a[] = {norm, q, mlp, {0}};
+    planned b[] = {norm, q, mlp, {0}};
+    for (int i = 0; i < 3; i++) b[i].watts /= 3;
+    longer = 10, at_a_time[1] = 4;
+    explain(a, b, &why);
+    assert_int_equal(why.named_count, 0);
+    assert_int_equal(why.common_count, 1);
+    assert_near(why.commons[0].explained_mj, why.request_b_mj - why.request_a_mj, 1e-6);
+    pj_why_common_text(&why.commons[0], text, sizeof text);
+    assert_string_equal(text,
+                        "requests at a time: 4 instead of 1; other changes of these parts are "
+                        "in this");
+    pj_why_fini(&why);
+    at_a_time[1] = 0;
+    explain(a, b, &why);
+    longer = 1, at_a_time[1] = 1;
+    pj_why_common_text(&why.commons[0], text, sizeof text);
+    assert_non_null(strstr(text, "requests at a time: several instead of 1; "));
+    pj_why_fini(&why);
 }
 
 /* What one run a side does not tell is printed with the interval that says so. */
@@ -526,6 +567,47 @@ static void a_length_below_a_hundredth_is_none(void **state)
     assert_int_equal(why.commons[0].kind, PJ_WHY_LENGTH);
     pj_why_fini(&why);
     prompts[1] = 1;
+}
+
+/* Twice the output tokens share what a program does once. */
+static void what_happens_once_is_shared_by_the_tokens(void **state)
+{
+    (void)state;
+    pj_why why;
+    char text[200];
+    const planned start = {"(between)", 40, 30, 0, 0, 0, false, PJ_PHASE_PRE_INFERENCE};
+    const planned end = {"(between)", 20, 30, 0, 0, 0, false, PJ_PHASE_POST_INFERENCE};
+    const planned plan[] = {norm, q, mlp, start, end, {0}};
+    longer = 10, sequences[1] = 2, prompts[1] = 2;
+    explain(plan, plan, &why);
+    longer = 1, sequences[1] = 1, prompts[1] = 1;
+    assert_int_equal(why.named_count, 0);
+    assert_int_equal(why.common_count, 2); /* and the batch */
+    assert_int_equal(why.commons[0].kind, PJ_WHY_LENGTH);
+    assert_near(why.commons[0].explained_mj, -0.5 * 60 * 30 / TOKENS, 1e-6);
+    assert_null(pj_why_common_phase(&why.commons[0]));
+    assert_string_equal(pj_why_common_part(&why.commons[0]), "around the steps");
+    pj_why_common_text(&why.commons[0], text, sizeof text);
+    assert_string_equal(text, "what happens once is shared by 2.00 times the output tokens");
+    pj_why_fini(&why);
+    longer = 10, sequences[1] = 2, prompts[1] = 2, blur = 1;
+    explain(plan, plan, &why);
+    longer = 1, sequences[1] = 1, prompts[1] = 1, blur = 0.02;
+    for (uint32_t i = 0; i < why.common_count; i++)
+        assert_int_not_equal(why.commons[i].kind, PJ_WHY_LENGTH); /* not certain */
+    pj_why_fini(&why);
+    /* Starting and ending vary more from run to run than what steps repeat. */
+    planned slower[] = {norm, q, mlp, start, end, {0}};
+    longer = 10;
+    slower[4].ms *= 1.9;
+    explain(plan, slower, &why);
+    assert_int_equal(why.named_count, 0);
+    pj_why_fini(&why);
+    slower[4].ms *= 10;
+    explain(plan, slower, &why);
+    longer = 1;
+    assert_named(&why, "between parts", PJ_WHY_GAP, 18 * 20 * 30.0 / TOKENS);
+    pj_why_fini(&why);
 }
 
 static void runs_without_tokens_are_compared_as_they_are(void **state)
@@ -642,14 +724,48 @@ static void a_stall_is_no_slower_kernel(void **state)
     planned slow = quick;
     slow.ms = 20;
     const planned a[] = {norm, q, mlp, quick, {0}}, b[] = {norm, q, mlp, slow, {0}};
+    longer = 10;
     explain(a, b, &why);
     assert_int_equal(row_of(&why, "kv_cache_init")->kind, PJ_WHY_KERNEL);
     pj_why_fini(&why);
-    stall_ms = 8;
+    stall_ms = 80;
     explain(a, b, &why);
-    stall_ms = 0;
+    stall_ms = 0, longer = 1;
     assert_int_equal(why.named_count, 0);
     pj_why_fini(&why);
+}
+
+/* Other programs may have slowed all of a run that is short, or that they stalled often. */
+static void what_other_programs_may_have_slowed_is_not_named(void **state)
+{
+    (void)state;
+    pj_why why;
+    const planned once = {"kv_cache_init", 0.1, 20, 0, 400, 0, true};
+    const planned extra = {"o_proj", 4, 40, 400, 400, 3};
+    const planned a[] = {norm, q, mlp, once, {0}};
+    planned parts[] = {norm, q, mlp, once, {0}}, all[] = {norm, q, mlp, once, {0}};
+    const planned counted[] = {norm, q, mlp, once, extra, {0}};
+    parts[1].ms *= 1.8;
+    parts[3].ms *= 40;
+    for (int i = 0; i < 3; i++) all[i].ms *= 1.5;
+    static const struct {
+        double longer, disturbed_share;
+        uint32_t parts, common; /* that are named */
+    } of[] = {{10, 0, 2, 1}, {0.01, 0, 0, 0}, {10, 0.5, 0, 0}};
+    for (int i = 0; i < 3; i++) {
+        longer = of[i].longer, disturbed_share = of[i].disturbed_share;
+        explain(a, parts, &why);
+        assert_int_equal(why.named_count, of[i].parts);
+        pj_why_fini(&why);
+        explain(a, all, &why);
+        assert_int_equal(why.common_count, of[i].common);
+        pj_why_fini(&why);
+        explain(a, counted, &why); /* that is no matter of time */
+        assert_int_equal(row_of(&why, "o_proj")->kind, PJ_WHY_EXTRA);
+        assert_int_equal(why.named_count, 1);
+        pj_why_fini(&why);
+    }
+    longer = 1, disturbed_share = 0;
 }
 
 static void nothing_is_named_where_nothing_differs(void **state)
@@ -695,13 +811,16 @@ int main(void)
         cmocka_unit_test(a_pace_that_all_parts_share_has_an_interval),
         cmocka_unit_test(waiting_hides_no_pace),
         cmocka_unit_test(sequences_that_share_steps_are_one_cause),
+        cmocka_unit_test(requests_that_share_a_machine_are_one_cause),
         cmocka_unit_test(what_is_not_certain_has_an_interval_around_nothing),
         cmocka_unit_test(a_length_below_a_hundredth_is_none),
+        cmocka_unit_test(what_happens_once_is_shared_by_the_tokens),
         cmocka_unit_test(runs_without_tokens_are_compared_as_they_are),
         cmocka_unit_test(unlike_sides_are_refused),
         cmocka_unit_test(a_single_token_is_a_length),
         cmocka_unit_test(one_part_explains_what_is_spread_over_several),
         cmocka_unit_test(a_stall_is_no_slower_kernel),
+        cmocka_unit_test(what_other_programs_may_have_slowed_is_not_named),
         cmocka_unit_test(nothing_is_named_where_nothing_differs),
         cmocka_unit_test(runs_without_energy_are_refused),
     };

@@ -244,6 +244,10 @@ static void groups_by_a_number_say_of_what(void **state)
     json_t *words = groups(p, "dtype", PJ_OK), *numbers = groups(p, "output_tokens", PJ_OK);
     assert_string_equal(text(at(words, "sides", 0), "name"), "bf16");
     assert_string_equal(text(at(numbers, "sides", 0), "name"), "output tokens 10");
+    char shown[PJ_SIDE_NAME_BYTES];
+    assert_string_equal(pj_group_name("4", "settings.concurrency", shown), "concurrency 4");
+    assert_string_equal(pj_group_name("concurrency 4", "settings.concurrency", shown),
+                        "concurrency 4");
     json_decref(words);
     json_decref(numbers);
 }
@@ -258,6 +262,20 @@ static void a_request_that_was_alone_is_judged(void **state)
     json_t *tree = groups(p, "dtype", PJ_OK);
     assert_string_equal(text(at(tree, "verdicts", 0), "outcome"), "different");
     assert_false(has_caveat(tree, "scope_differs"));
+    json_decref(tree);
+}
+
+static void requests_alone_are_compared_with_shares(void **state)
+{
+    place *p = *state;
+    for (uint64_t i = 0; i < 6; i++) {
+        save(p, 2 * i + 1, &(kind){"a", .factor = 1, .scope = "request"}, NULL);
+        save(p, 2 * i + 2, &(kind){"b", .factor = 2, .scope = "request", .allocation = "tokens"},
+             NULL);
+    }
+    json_t *tree = groups(p, "dtype", PJ_OK);
+    assert_string_equal(text(at(tree, "verdicts", 0), "outcome"), "different");
+    assert_true(has_caveat(tree, "scope_differs")); /* by a rule */
     json_decref(tree);
 }
 
@@ -688,6 +706,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(table_verdict_and_best_agree, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_by_a_number_say_of_what, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_request_that_was_alone_is_judged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_alone_are_compared_with_shares, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_may_not_be_compared_is_not_judged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(disturbed_runs_are_left_out_and_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_machines_widen_the_interval, set_up, tear_down),

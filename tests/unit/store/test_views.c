@@ -634,14 +634,18 @@ static void machines_are_known_by_runs_and_beats(void **state)
     pj_error wrong;
     pj_run_data run;
     char first[] = "always-on";
-    /* A run of now, of a machine that never says anything, and one from last year. */
-    for (int i = 0; i < 2; i++) {
+    int64_t now = pj_clock_wall_ns();
+    /* Of a machine that never says anything, a run of now, one from last year, and one of now of
+     * which the first half shares its time with the first run. */
+    for (int i = 0; i < 3; i++) {
         make_run(&(made_run){.seed = 20 + (uint64_t)i, .tokens = 2, .layers = 1}, &run);
         run.info.machine = "o'brien \"quoted\"; --";
         run.info.power_sources = "rapl,nvml";
         run.info.total_mj = 5000;
         run.info.quality = i ? PJ_MEASURED : PJ_MODELLED;
-        run.info.created_wall_ns = pj_clock_wall_ns() - i * (int64_t)366 * 86400 * PJ_NS_PER_S;
+        run.info.created_wall_ns =
+            now - (i == 1 ? (int64_t)366 * 86400 * PJ_NS_PER_S : -i * PJ_NS_PER_S);
+        run.info.total_ms = 4000;
         assert_int_equal(pj_store_save(f->store, &run, &wrong), PJ_OK);
         pj_run_data_fini(&run);
     }
@@ -664,8 +668,11 @@ static void machines_are_known_by_runs_and_beats(void **state)
     assert_int_equal(json_array_size(json_object_get(m, "sensors")), 0);
     assert_true(json_is_true(json_object_get(m, "live")));
     m = machine_of(v, "o'brien \"quoted\"; --");
-    assert_int_equal(number(m, "runs"), 2);
-    assert_that(number(m, "energy_today_mj"), ==, 5000); /* of today's run alone */
+    assert_int_equal(number(m, "runs"), 3);
+    assert_near(number(m, "energy_today_mj"), 7500, 1e-3); /* shared time counts once */
+    pj_energy_today today;
+    assert_int_equal(pj_store_energy_today(f->store, theirs.name, &today, &wrong), PJ_OK);
+    assert_near(today.mj, 7500, 1e-3);
     assert_string_equal(json_string_value(json_object_get(m, "energy_today_of")), "runs");
     assert_string_equal(json_string_value(json_object_get(m, "energy_source")), "modelled");
     assert_int_equal(json_array_size(json_object_get(m, "sensors")), 2);

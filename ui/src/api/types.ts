@@ -553,7 +553,14 @@ export interface Why {
 export interface Compare {
   runs: RunSummary[];
   /** The units of comparison: runs, repeats of each run, or groups. */
-  sides: { name: string; runs: number; left_out: number; ids: string[] }[];
+  sides: {
+    name: string;
+    runs: number;
+    left_out: number;
+    energy_source?: string;
+    partial?: string | null;
+    ids: string[];
+  }[];
   differences: { setting: string; values: (string | number | boolean | null)[] }[];
   caveats: { code: string; text: string }[];
   verdicts: {

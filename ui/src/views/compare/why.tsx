@@ -67,7 +67,7 @@ export function WhyPanel({ a, b }: { a: string; b: string }) {
           {findings.map((f) => (
             <tr key={`${f.kind} ${f.phase} ${f.part}`}>
               <th scope="row">
-                {f.part ? `${phaseLabel(f.phase ?? '')}: ${f.part}` : 'All parts'}
+                {f.part ? `${phaseBefore(w, f.phase)}${f.part}` : 'All parts'}
                 {f.part_b && f.part_b !== f.part && <span class="muted"> (in B {f.part_b})</span>}
                 <Bar
                   share={Math.abs(f.mj ?? 0) / most}
@@ -109,6 +109,10 @@ export function WhyPanel({ a, b }: { a: string; b: string }) {
 
 /** Runs without output tokens, such as imported traces, are compared as they are. */
 const per = (w: Why | undefined | null) => (w?.unit === 'mJ/run' ? 'per run' : 'per token');
+
+/** A trace without tokens has no phases. */
+const phaseBefore = (w: Why | undefined | null, phase: string | null) =>
+  !phase || (w?.unit === 'mJ/run' && phase === 'pre_inference') ? '' : `${phaseLabel(phase)}: `;
 
 const nothingOf = (w: Why): string | null => {
   if (w.refusal) return capital(`${w.refusal}.`);
