@@ -364,9 +364,11 @@ static void markdown_comparison(pj_buffer *out, const json_t *view, const json_t
     size_t i;
     const json_t *item;
     char of[64];
-    json_array_foreach(json_object_get(view, "conclusions"), i,
-                       item) if (*pj_member_text(item, "text"))
-        PARAGRAPH("**%s**", pj_member_text(item, "text"));
+    json_array_foreach(json_object_get(view, "conclusions"), i, item)
+    {
+        const char *text = pj_member_text(item, "text");
+        if (*text) PARAGRAPH("**%s**", text);
+    }
     pj_buffer_char(out, '\n');
     json_array_foreach(json_object_get(view, "runs"), i, item)
     {
