@@ -4,11 +4,20 @@ import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { at, type How, noBrowser, type Opened, open, sharedBrowser, until } from './browser.ts';
+import {
+  at,
+  closePages,
+  type How,
+  noBrowser,
+  type Opened,
+  open,
+  sharedBrowser,
+  until,
+} from './browser.ts';
 import { brush, chartHas } from './charts.ts';
 import { FIXTURE, generate, missing, startTarget, type Target } from './target.ts';
 
-const why = missing || (FIXTURE ? 'needs the real server' : '') || noBrowser();
+const why = missing || (FIXTURE ? 'needs the real server' : '') || (await noBrowser());
 if (why) process.stderr.write(`skipped: what the page once said wrongly (${why})\n`);
 
 interface Token {
@@ -73,7 +82,7 @@ describe.skipIf(why)('the page says what is so', () => {
     batch = (await generate(target.url, { prompt: 'Four at once', ...ask, batch_size: 4 })).run_id;
   });
   afterAll(async () => {
-    await browser?.close();
+    await closePages(browser);
     await target?.close();
   });
   beforeEach(() => {

@@ -6,11 +6,20 @@ import { join, resolve } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { axe } from './axe.ts';
-import { at, type How, noBrowser, type Opened, open, sharedBrowser, until } from './browser.ts';
+import {
+  at,
+  closePages,
+  type How,
+  noBrowser,
+  type Opened,
+  open,
+  sharedBrowser,
+  until,
+} from './browser.ts';
 import { chartHas } from './charts.ts';
 import { DEMO, FIXTURE, missing, startTarget, type Target } from './target.ts';
 
-const why = missing || (FIXTURE ? 'needs the real server' : '') || noBrowser();
+const why = missing || (FIXTURE ? 'needs the real server' : '') || (await noBrowser());
 if (why) process.stderr.write(`skipped: experiments (${why})\n`);
 
 interface Result {
@@ -56,7 +65,7 @@ describe.skipIf(why)('experiments', () => {
     target = await startTarget(POWER, db);
   });
   afterAll(async () => {
-    await browser?.close();
+    await closePages(browser);
     await target?.close();
     rmSync(folder, { recursive: true, force: true });
   });

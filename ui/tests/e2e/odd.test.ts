@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Running, startFixture } from '../fixture/server.ts';
-import { at, noBrowser, type Opened, open, sharedBrowser, until } from './browser.ts';
+import { at, closePages, noBrowser, type Opened, open, sharedBrowser, until } from './browser.ts';
 import { chartHas } from './charts.ts';
 import { DIST } from './target.ts';
 
 const why =
-  noBrowser() ||
+  (await noBrowser()) ||
   (existsSync(join(DIST, 'index.html')) ? '' : 'the page is not built (npm run build)');
 if (why) process.stderr.write(`skipped: the dashboard on generated runs (${why})\n`);
 
@@ -25,7 +25,7 @@ describe.skipIf(why)('the dashboard on odd data', () => {
     server = await startFixture({ dist: DIST, runs: 10_000 });
   });
   afterAll(async () => {
-    await browser?.close();
+    await closePages(browser);
     await server?.close();
   });
   afterEach(async () => {

@@ -3,10 +3,18 @@
 // bindings; the hooks that set them are installed by `scenarios()`.
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vitest';
-import { at, type How, noBrowser, type Opened, open, sharedBrowser } from './browser.ts';
+import {
+  at,
+  closePages,
+  type How,
+  noBrowser,
+  type Opened,
+  open,
+  sharedBrowser,
+} from './browser.ts';
 import { FIXTURE, generate, missing, startTarget, type Target } from './target.ts';
 
-const why = missing || noBrowser();
+const why = missing || (await noBrowser());
 if (why) process.stderr.write(`skipped: the dashboard against the real server (${why})\n`);
 
 export let browser: Browser;
@@ -104,7 +112,7 @@ export const scenarios = (name: string, body: () => void): void => {
       }
     });
     afterAll(async () => {
-      await browser?.close();
+      await closePages(browser);
       await target?.close();
     });
     beforeEach(() => {
