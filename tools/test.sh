@@ -50,8 +50,8 @@ suite() { # name, folder, meson test options...
 
 install_page_tools() {
     # The build installs only the page's build dependencies; its tests need the development tools too.
-    if command -v npm >/dev/null && [ ! -x ui/node_modules/.bin/vitest ]; then
-        (cd ui && npm ci --silent --no-fund --no-audit) || echo "the page's test tools could not be installed"
+    if command -v npm >/dev/null; then
+        python3 tools/embed.py --ui ui --tools || echo "the page's test tools could not be installed"
     fi
 }
 setup_sanitized() {
