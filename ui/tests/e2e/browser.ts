@@ -68,6 +68,7 @@ export async function open(browser: Browser, url: string, how: How = {}): Promis
       acceptDownloads: true,
     }));
   const context = page.context();
+  context.setDefaultTimeout(120_000); // against hanging only: a busy machine is slow
   if (used) {
     await page.setViewportSize(viewport);
     await page.emulateMedia(media);
@@ -118,10 +119,5 @@ export function at(base: string, query: Record<string, string> = {}): string {
 
 /** Waits until the function, run in the page, is true. Functions only: the page's content security
  * policy forbids evaluating strings. */
-export const until = <A>(
-  page: Page,
-  f: (arg: A) => unknown,
-  arg: A,
-  timeout = 30_000,
-): Promise<unknown> =>
-  page.waitForFunction(f as (a: unknown) => unknown, arg as unknown, { timeout });
+export const until = <A>(page: Page, f: (arg: A) => unknown, arg: A): Promise<unknown> =>
+  page.waitForFunction(f as (a: unknown) => unknown, arg as unknown, { polling: 100 });

@@ -54,7 +54,7 @@ describe.skipIf(why)('the dashboard on odd data', () => {
   test('the Pareto chart holds every matching run, the name of each made when it is pointed at', async () => {
     await visit({ view: 'history' });
     const chart = panel('Throughput against energy');
-    await chart.locator('[role=img]').waitFor({ timeout: 60_000 });
+    await chart.locator('[role=img]').waitFor();
     const all = server.fixture.summaries.filter(
       (r) => r.tokens_per_second !== null && r.joules_per_token_typical !== null,
     ).length;

@@ -80,7 +80,7 @@ describe.skipIf(why)('reports', () => {
 
   /** A figure as the page writes it, in millijoules, and how far rounding may have moved it. */
   function millijoules(text: string): { mj: number; by: number } {
-    const found = /([\d.,]+)(?: ± [\d.,]+| \([^)]*\))? (µJ|mJ|J|kJ)/.exec(text);
+    const found = /([\d.,]+)(?: ± <?[\d.,]+| \([^)]*\))? (µJ|mJ|J|kJ)/.exec(text);
     if (!found) throw new Error(`"${text}" is no energy`);
     const scale = { µJ: 1e-3, mJ: 1, J: 1e3, kJ: 1e6 }[found[2] as 'J'];
     const decimals = found[1].split('.')[1]?.length ?? 0;
