@@ -218,8 +218,8 @@ class Threads(StoredCase):
                                "with InferencePipelineProfiler(model).run(tags=['own']):\n"
                                "    go(6)\n"
                                "go(2)\n")
-        found = self.rows("SELECT output_tokens AS n, tags, (SELECT count(*) FROM tokens t WHERE t.run_id = r.id) AS rows "
-                          "FROM profiling_runs r ORDER BY id")
+        found = self.rows("SELECT output_tokens AS n, tags, (SELECT count(*) FROM tokens t WHERE t.run_id = r.id) "
+                          "AS rows FROM profiling_runs r ORDER BY id")
         threads, own = found[:3], found[3:]
         self.assertEqual(sorted((r["n"], r["rows"]) for r in threads), [(3, 3), (4, 4), (5, 5)])
         self.assertEqual([f"{n} tokens" in said for n in (3, 4, 5)], [True] * 3)
