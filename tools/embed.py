@@ -9,6 +9,7 @@ includes the report, a page in one file that `perjoule report` adds its data to.
     embed.py --dist ui/dist --out DIR     embed a page that was built before (release archive)
     embed.py --out DIR                    an empty table: the server shows its plain status page, and reports are
                                           Markdown only
+    embed.py --ui ui --tools              only install the packages, with the page's development tools
 
 If the page can't be built, the build fails with npm's message and nothing is written, so that the next build tries
 again. Blobs are named by their content hash, so a changed page always changes
@@ -54,18 +55,18 @@ def run(command, cwd, what):
         raise Failed(f"{what} failed:\n{tail}")
 
 
-def install_packages(ui, npm):
-    """Runs npm ci, if the lock file changed since node_modules was installed. Development tools are updated where they
-    are installed; otherwise only build dependencies are installed."""
+def install_packages(ui, npm, tools=False):
+    """Runs npm ci, if the lock file changed since node_modules was installed. Development tools are installed if they
+    are wanted, and updated where they are installed; otherwise only build dependencies are installed."""
     lock = hashlib.sha256((ui / "package-lock.json").read_bytes()).hexdigest()
     modules = ui / "node_modules"
     stamp = modules / ".perjoule-lock"
-    if stamp.exists() and stamp.read_text() == lock:
-        return
     developer = (modules / "typescript").exists()
+    if stamp.exists() and stamp.read_text() == lock and (developer or not tools):
+        return
     say("installing packages (npm ci)")
     command = [npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"]
-    run(command + ([] if developer else ["--omit=dev"]), ui, "npm ci")
+    run(command + ([] if developer or tools else ["--omit=dev"]), ui, "npm ci")
     stamp.write_text(lock)
 
 
@@ -192,15 +193,21 @@ def depfile(path, target, ui):
 
 def main():
     args = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    args.add_argument("--out", type=pathlib.Path, required=True)
+    args.add_argument("--out", type=pathlib.Path)
     args.add_argument("--ui", type=pathlib.Path, help="source folder of the page: build it")
     args.add_argument("--dist", type=pathlib.Path, help="a built page: take it as it is")
     args.add_argument("--node", default="node")
     args.add_argument("--npm", default="npm")
     args.add_argument("--depfile", type=pathlib.Path)
+    args.add_argument("--tools", action="store_true")
     a = args.parse_args()
-    a.out.mkdir(parents=True, exist_ok=True)
+    if not a.out and not (a.ui and a.tools):
+        args.error("--out names no folder")
     try:
+        if a.tools:
+            install_packages(a.ui.resolve(), a.npm, tools=True)
+            return 0
+        a.out.mkdir(parents=True, exist_ok=True)
         dist = a.dist
         if a.ui:
             dist = (a.out / "page").resolve()

@@ -18,11 +18,12 @@ export default defineConfig({
           name: 'e2e',
           environment: 'node',
           include: ['tests/e2e/**/*.test.ts'],
-          globalSetup: ['tests/e2e/setup.ts'],
-          maxWorkers: 2, // run in parallel: each file has its own server and browser, and mostly waits
-          testTimeout: 240_000,
-          hookTimeout: 240_000,
-          expect: { poll: { timeout: 45_000, interval: 50 } },
+          maxWorkers: 2, // run in parallel: each file has its own server, and mostly waits
+          isolate: false, // a worker starts one browser, and loads what drives it once
+          // Limits are against hanging only; no test has one of its own, which a busy machine could exceed.
+          testTimeout: 600_000,
+          hookTimeout: 600_000,
+          expect: { poll: { timeout: 120_000, interval: 100 } },
         },
       },
       {

@@ -210,23 +210,21 @@ class Threads(StoredCase):
         self.assertNotIn("CoarseRecording", done.stderr)
         return done.stderr
 
-    def test_an_unchanged_script_with_threads(self):
+    def test_an_unchanged_script_with_threads_that_also_profiles_itself(self):
         said = self.run_script("threads = [threading.Thread(target=go, args=[n]) for n in (3, 4, 5)]\n"
                                "for t in threads: t.start()\n"
-                               "for t in threads: t.join()\n")
-        found = self.rows("SELECT output_tokens AS n, (SELECT count(*) FROM tokens t WHERE t.run_id = r.id) AS rows "
-                          "FROM profiling_runs r ORDER BY 1")
-        self.assertEqual([(r["n"], r["rows"]) for r in found], [(3, 3), (4, 4), (5, 5)])
+                               "for t in threads: t.join()\n"
+                               "from profiling.pipeline_profiler import InferencePipelineProfiler\n"
+                               "with InferencePipelineProfiler(model).run(tags=['own']):\n"
+                               "    go(6)\n"
+                               "go(2)\n")
+        found = self.rows("SELECT output_tokens AS n, tags, (SELECT count(*) FROM tokens t WHERE t.run_id = r.id) "
+                          "AS rows FROM profiling_runs r ORDER BY id")
+        threads, own = found[:3], found[3:]
+        self.assertEqual(sorted((r["n"], r["rows"]) for r in threads), [(3, 3), (4, 4), (5, 5)])
         self.assertEqual([f"{n} tokens" in said for n in (3, 4, 5)], [True] * 3)
-
-    def test_a_script_that_profiles_itself(self):
-        self.run_script("from profiling.pipeline_profiler import InferencePipelineProfiler\n"
-                        "with InferencePipelineProfiler(model).run(tags=['own']):\n"
-                        "    go(3)\n"
-                        "go(2)\n")
-        found = self.rows("SELECT output_tokens, tags FROM profiling_runs ORDER BY id")
-        self.assertEqual([r["output_tokens"] for r in found], [3, 2])
-        self.assertIn("own", found[0]["tags"])
+        self.assertEqual([r["n"] for r in own], [6, 2])
+        self.assertIn("own", own[0]["tags"])
 
 
 if __name__ == "__main__":

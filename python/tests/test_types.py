@@ -1,4 +1,6 @@
 """The package is typed: its sources and a program that uses it pass a strict type checker."""
+import contextlib
+import fcntl
 import importlib.util
 import os
 import pathlib
@@ -17,17 +19,30 @@ HERE = pathlib.Path(__file__).resolve().parent
 PACKAGE = pathlib.Path(perjoule.__file__).parent
 
 
+@contextlib.contextmanager
+def cache():
+    """Where the checker keeps what it knows of torch, which is nearly all that it reads; of one checker at a time."""
+    folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "perjoule/test-types")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            folder = os.devnull
+        yield str(folder)
+
+
 class Types(unittest.TestCase):
     @unittest.skipUnless(importlib.util.find_spec("mypy"), "mypy is not installed")
     def test_package_and_a_program_that_uses_it_pass_strictly(self):
         """Together: each alone would read all of torch, which takes most of the time."""
-        with tempfile.NamedTemporaryFile("w", suffix=".ini") as settings:
+        with tempfile.NamedTemporaryFile("w", suffix=".ini") as settings, cache() as kept:
             settings.write("[mypy]\nstrict = True\nfollow_imports = silent\n"
                            f"[mypy-{','.join(name + '.*' for name in UNREAD)}]\nfollow_imports = skip\n"
                            "[mypy-pytest.*]\nignore_missing_imports = True\n"
                            "[mypy-perjoule.testing]\ndisallow_untyped_decorators = False\n")
             settings.flush()
-            done = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", os.devnull, "--config-file", settings.name,
+            done = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", kept, "--config-file", settings.name,
                                    "perjoule", "profiling", str(HERE / "typed_program.py")],
                                   cwd=PACKAGE.parent, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

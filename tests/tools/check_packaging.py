@@ -206,6 +206,12 @@ def dashboard_without_npm():
             expect(done.returncode != 0 and "EAI_AGAIN" in done.stdout,
                    f"the {attempt} build without npm fails and says why")
         expect(not (there / "out/assets_table.c").exists(), "and leaves no table")
+        npm.write_text(f"#!/bin/sh\necho \"$@\" >>{there}/calls\nmkdir -p node_modules/typescript\n")
+        for what in (["--tools"], ["--tools"], ["--out", str(there / "out"), "--node", "false"]):
+            subprocess.run([sys.executable, str(root / "tools/embed.py"), "--ui", str(there / "ui"), "--npm", str(npm), *what],
+                           capture_output=True)
+        calls = (there / "calls").read_text().splitlines()
+        expect(len(calls) == 1 and "--omit=dev" not in calls[0], "the page's packages are installed once for build and tests")
     options = (root / "meson_options.txt").read_text()
     expect("option('dashboard', type: 'feature', value: 'enabled'" in options, "the dashboard is not optional")
 

@@ -122,7 +122,7 @@ static double squared_errors(const char *text, unsigned *count)
  * log lie between: taken for independent, it made class powers look surer than they are. */
 static void errors_beside_a_log_are_as_large_as_said(void **state)
 {
-    enum { MACHINES = 120 };
+    enum { MACHINES = PJ_SANITIZED ? 12 : 120 };
     double sum = 0;
     unsigned count = 0;
     (void)state;
@@ -134,8 +134,8 @@ static void errors_beside_a_log_are_as_large_as_said(void **state)
         sum += squared_errors(text, &count);
     }
     print_message("mean square %.2f of %u\n", sum / count, count);
-    assert_that(sum / count, <, 1.15);
-    assert_that(sum / count, >, 0.7);
+    assert_that(sum / count, <, PJ_SANITIZED ? 2 : 1.15);
+    assert_that(sum / count, >, PJ_SANITIZED ? 0.3 : 0.7);
 }
 
 /* A run of a few milliseconds is within one value of the card's log, which is a mean over 20 ms: it
@@ -143,7 +143,7 @@ static void errors_beside_a_log_are_as_large_as_said(void **state)
  * does. */
 static void a_run_within_a_value_of_the_log(void **state)
 {
-    enum { MACHINES = 24 };
+    enum { MACHINES = PJ_SANITIZED ? 6 : 24 };
     static const int64_t lengths_ms[] = {5, 12, 30, 500};
     (void)state;
     for (size_t k = 0; k < sizeof lengths_ms / sizeof *lengths_ms; k++) {
@@ -832,7 +832,7 @@ static void a_phase_has_the_energy_of_its_own_time(void **state)
  * a share of the run's error. */
 static void a_request_beside_idle_time_is_covered(void **state)
 {
-    enum { MACHINES = 60 };
+    enum { MACHINES = PJ_SANITIZED ? 5 : 60 };
     int covered = 0, covered_net = 0;
     (void)state;
     for (int seed = 1; seed <= MACHINES; seed++) {

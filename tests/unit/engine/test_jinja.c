@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "../assertions.h"
+#include "../sanitized.h"
 #include "engine/text/jinja/jinja.h"
 
 #include <jansson.h>
@@ -128,7 +129,7 @@ static void test_bounds(void **state)
                                         "s.split('b') == 1",
                                         "s.splitlines() == 1",
                                         "s == t"};
-    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i += PJ_SANITIZED ? 4 : 1) {
         char text[300];
         snprintf(text, sizeof text,
                  "{%% set s = 'a' * 1000000 %%}{%% set t = 'a' * 1000000 %%}"

@@ -107,7 +107,6 @@ test('live: 1 kHz on five rails, 300,000 samples kept, a heatmap of 80 × 12 at 
     page,
     () => ((window.__test!.livePower as { points: number }).points ?? 0) > 100,
     null,
-    60_000,
   );
   await page.waitForTimeout(3000);
   const cdp = await page.context().newCDPSession(page);

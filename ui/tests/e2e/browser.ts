@@ -1,25 +1,35 @@
-// Chromium for the tests: one browser for all files (setup.ts), in it one page per file, which a test leaves as if it
-// were new. Console errors, page errors and blocked resources are collected; a test with any of them fails.
+// Chromium for the tests: one browser per worker, which runs many files (vitest.config.ts), in it one page per file,
+// which a test leaves as if it were new. Console errors, page errors and blocked resources are collected; a test with
+// any of them fails.
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
-import { inject } from 'vitest';
 import { HOW } from './chromium.ts';
-
-declare module 'vitest' {
-  export interface ProvidedContext {
-    /** Address of the browser; empty if there is none. */
-    browser: string;
-    noBrowser: string;
-  }
-}
 
 /** A browser of one's own. */
 export const launch = (): Promise<Browser> => chromium.launch(HOW);
 
-/** The browser of all test files; closing it closes the pages that this file has opened. */
-export const sharedBrowser = (): Promise<Browser> => chromium.connect(inject('browser'));
+let shared: Promise<Browser> | undefined;
+/** The browser of all test files of this worker, which ends with it. */
+export const sharedBrowser = (): Promise<Browser> => {
+  shared ??= launch();
+  return shared;
+};
 
+/** Closes the pages of a file. */
+export async function closePages(browser: Browser | undefined): Promise<void> {
+  idle.clear();
+  for (const context of browser?.contexts() ?? []) await context.close();
+}
+
+let reason: string | undefined;
 /** Why no browser can be started here; empty if one can. */
-export const noBrowser = (): string => inject('noBrowser');
+export async function noBrowser(): Promise<string> {
+  if (!HOW.executablePath) return 'no Chromium is installed';
+  reason ??= await sharedBrowser().then(
+    () => '',
+    (e: Error) => `Chromium does not start here: ${e.message.split('\n')[0]}`,
+  );
+  return reason;
+}
 
 export interface Opened {
   page: Page;
@@ -58,6 +68,7 @@ export async function open(browser: Browser, url: string, how: How = {}): Promis
       acceptDownloads: true,
     }));
   const context = page.context();
+  context.setDefaultTimeout(120_000); // against hanging only: a busy machine is slow
   if (used) {
     await page.setViewportSize(viewport);
     await page.emulateMedia(media);
@@ -108,10 +119,5 @@ export function at(base: string, query: Record<string, string> = {}): string {
 
 /** Waits until the function, run in the page, is true. Functions only: the page's content security
  * policy forbids evaluating strings. */
-export const until = <A>(
-  page: Page,
-  f: (arg: A) => unknown,
-  arg: A,
-  timeout = 30_000,
-): Promise<unknown> =>
-  page.waitForFunction(f as (a: unknown) => unknown, arg as unknown, { timeout });
+export const until = <A>(page: Page, f: (arg: A) => unknown, arg: A): Promise<unknown> =>
+  page.waitForFunction(f as (a: unknown) => unknown, arg as unknown, { polling: 100 });

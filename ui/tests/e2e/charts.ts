@@ -16,7 +16,7 @@ export async function chartHas(page: Page, name: string, property: string): Prom
       return v ? { v: JSON.parse(JSON.stringify(v)) as unknown } : false;
     },
     [name, property] as const,
-    { timeout: 60_000 },
+    { polling: 100 },
   );
   return ((await handle.jsonValue()) as { v: unknown }).v;
 }

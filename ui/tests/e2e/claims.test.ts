@@ -7,6 +7,7 @@ import { join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 import { at } from './browser.ts';
 import { chartHas } from './charts.ts';
+import { mj } from './energy.ts';
 import {
   expectProblems,
   leave,
@@ -23,12 +24,6 @@ import {
 } from './stage.ts';
 import { FIXTURE, generate, startTarget } from './target.ts';
 
-/** "1.234 ± 0.005 J" or "12 (5.1 to 31) J" in mJ. */
-const mj = (text: string): number => {
-  const m = /([\d,.]+)(?: ± <?[\d,.]+| \([^)]*\))? (nJ|µJ|mJ|J|kJ)/.exec(text);
-  const unit: Record<string, number> = { nJ: 1e-6, µJ: 1e-3, mJ: 1, J: 1e3, kJ: 1e6 };
-  return m ? Number(m[1].replaceAll(',', '')) * unit[m[2]] : Number.NaN;
-};
 const figure = (name: string) => page.locator(`[data-figure=${name}]`).innerText();
 const tree = () =>
   page.evaluate(() => {
@@ -49,7 +44,7 @@ scenarios('every claim of an analysis holds', () => {
     });
     await chartHas(page, 'icicle', 'shown');
     await expect
-      .poll(async () => (await tree()).value / mj(await figure('energy')), { timeout: 30_000 })
+      .poll(async () => (await tree()).value / mj(await figure('energy')))
       .toBeCloseTo(1, 1);
     const { shown } = await tree();
     expect(shown).toContain('attention');
@@ -63,7 +58,7 @@ scenarios('every claim of an analysis holds', () => {
     await row.getByRole('button').click();
     await urlHas('component', name);
     await expect
-      .poll(async () => (await tree()).value / mj(await figure('energy')), { timeout: 30_000 })
+      .poll(async () => (await tree()).value / mj(await figure('energy')))
       .toBeCloseTo(1, 1);
     expect((await tree()).shown).toContain(name);
     await page.locator('.details table.ops:not(.hottest) tbody tr').first().waitFor();
@@ -108,9 +103,7 @@ scenarios('every claim of an analysis holds', () => {
       const ask = { prompt: 'Many', max_length: 90, batch_size: 128, ignore_eos: true };
       const { run_id } = await generate(target.url, { ...ask, profiling_depth: 'off' });
       await visit({ view: 'analysis', run: run_id });
-      await expect
-        .poll(() => page.locator('.slider-text').innerText(), { timeout: 60_000 })
-        .toBe(`${128 * 90} tokens`);
+      await expect.poll(() => page.locator('.slider-text').innerText()).toBe(`${128 * 90} tokens`);
     },
   );
 
@@ -155,12 +148,12 @@ scenarios('every claim of an analysis holds', () => {
       const { run_id } = (await r.json()) as { run_id: string };
       await openAt(at(own.url, { view: 'live' }));
       await expect
-        .poll(() => page.locator('.now-line').innerText(), { timeout: 60_000 })
+        .poll(() => page.locator('.now-line').innerText())
         .toMatch(/^Running[\s\S]*token \d/);
       await own.kill();
       await own.restart();
       await page.goto(at(own.url, { view: 'analysis', run: run_id }));
-      await page.getByText('This run was interrupted').waitFor({ timeout: 60_000 });
+      await page.getByText('This run was interrupted').waitFor();
       await chartHas(page, 'icicle', 'shown');
       expect(await page.locator('main').innerText()).not.toMatch(/recorded nothing|depth off/);
     } finally {

@@ -4,11 +4,21 @@ import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { at, type How, noBrowser, type Opened, open, sharedBrowser, until } from './browser.ts';
+import {
+  at,
+  closePages,
+  type How,
+  noBrowser,
+  type Opened,
+  open,
+  sharedBrowser,
+  until,
+} from './browser.ts';
 import { brush, chartHas } from './charts.ts';
+import { mj } from './energy.ts';
 import { FIXTURE, generate, missing, startTarget, type Target } from './target.ts';
 
-const why = missing || (FIXTURE ? 'needs the real server' : '') || noBrowser();
+const why = missing || (FIXTURE ? 'needs the real server' : '') || (await noBrowser());
 if (why) process.stderr.write(`skipped: what the page once said wrongly (${why})\n`);
 
 interface Token {
@@ -73,7 +83,7 @@ describe.skipIf(why)('the page says what is so', () => {
     batch = (await generate(target.url, { prompt: 'Four at once', ...ask, batch_size: 4 })).run_id;
   });
   afterAll(async () => {
-    await browser?.close();
+    await closePages(browser);
     await target?.close();
   });
   beforeEach(() => {
@@ -92,13 +102,6 @@ describe.skipIf(why)('the page says what is so', () => {
   const get = async <T>(path: string): Promise<T> =>
     (await fetch(`${target.url}api/profiling/${path}`)).json() as Promise<T>;
   const figure = () => page.locator('[data-figure=energy]').innerText();
-  /** "1.234 ± 0.005 J" in mJ. */
-  const mj = (text: string): number => {
-    const m = /([\d,.]+)(?: ± [\d,.]+)? (nJ|µJ|mJ|J|kJ)/.exec(text);
-    if (!m) return Number.NaN;
-    const unit: Record<string, number> = { nJ: 1e-6, µJ: 1e-3, mJ: 1, J: 1e3, kJ: 1e6 };
-    return Number(m[1].replaceAll(',', '')) * unit[m[2]];
-  };
 
   test('1: without a sensor the live heatmap shows time, and no joule appears anywhere', async () => {
     const blind = await startTarget('none');
@@ -114,9 +117,7 @@ describe.skipIf(why)('the page says what is so', () => {
         await page.fill('input[name=length]', '12');
         await page.getByRole('button', { name: /^(Start|Queue)$/ }).click();
         await until(page, (b) => document.querySelector('.now-line')?.textContent !== b, before);
-        await expect
-          .poll(() => page.locator('.now-line').innerText(), { timeout: 60_000 })
-          .toMatch(/completed/i);
+        await expect.poll(() => page.locator('.now-line').innerText()).toMatch(/completed/i);
       }
       await chartHas(page, 'liveHeatmap', 'shape');
       const map = panel('Layers and components');
@@ -401,16 +402,14 @@ describe.skipIf(why)('the page says what is so', () => {
           }),
         });
       const now = () => page.locator('.now-line').innerText();
-      await expect.poll(now, { timeout: 60_000 }).toMatch(/^Running/);
+      await expect.poll(now).toMatch(/^Running/);
       await page.getByRole('button', { name: 'Stop', exact: true }).click();
       await expect
-        .poll(
-          () =>
-            page
-              .locator('.previous')
-              .innerText()
-              .catch(() => ''),
-          { timeout: 60_000 },
+        .poll(() =>
+          page
+            .locator('.previous')
+            .innerText()
+            .catch(() => ''),
         )
         .toMatch(/cancelled|completed/);
       await own.kill();
@@ -419,7 +418,7 @@ describe.skipIf(why)('the page says what is so', () => {
       expect(await page.getByRole('button', { name: /^Stop/ }).isDisabled()).toBe(true);
       await page.getByText('no reading now').first().waitFor();
       await own.restart();
-      await page.getByText('Connected').waitFor({ timeout: 60_000 });
+      await page.getByText('Connected').waitFor();
       await expect.poll(() => page.locator('.start .notice.bad').count()).toBe(0);
     } finally {
       await o?.close();

@@ -6,11 +6,20 @@ import { join, resolve } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { axe } from './axe.ts';
-import { at, type How, noBrowser, type Opened, open, sharedBrowser, until } from './browser.ts';
+import {
+  at,
+  closePages,
+  type How,
+  noBrowser,
+  type Opened,
+  open,
+  sharedBrowser,
+  until,
+} from './browser.ts';
 import { chartHas } from './charts.ts';
 import { DEMO, FIXTURE, missing, startTarget, type Target } from './target.ts';
 
-const why = missing || (FIXTURE ? 'needs the real server' : '') || noBrowser();
+const why = missing || (FIXTURE ? 'needs the real server' : '') || (await noBrowser());
 if (why) process.stderr.write(`skipped: experiments (${why})\n`);
 
 interface Result {
@@ -56,7 +65,7 @@ describe.skipIf(why)('experiments', () => {
     target = await startTarget(POWER, db);
   });
   afterAll(async () => {
-    await browser?.close();
+    await closePages(browser);
     await target?.close();
     rmSync(folder, { recursive: true, force: true });
   });
@@ -165,18 +174,16 @@ describe.skipIf(why)('experiments', () => {
     await form.getByText('4 cells, 160 runs').waitFor();
     await form.getByRole('button', { name: 'Start' }).click();
     await expect.poll(() => query().get('experiment')).toBe('from-the-page');
-    await page.getByText(/^now .*(left at most|not known yet)/).waitFor({ timeout: 45_000 });
+    await page.getByText(/^now .*(left at most|not known yet)/).waitFor();
     const head = panel('Result');
     await head.getByRole('button', { name: 'Stop' }).click();
-    await head.getByText('cancelled', { exact: true }).waitFor({ timeout: 45_000 });
+    await head.getByText('cancelled', { exact: true }).waitFor();
     const { done } = await result('from-the-page');
     expect(done).toBeLessThan(160);
     await head.getByRole('button', { name: 'Go on' }).click();
-    await expect
-      .poll(async () => (await result('from-the-page')).done, { timeout: 45_000 })
-      .toBeGreaterThan(done);
+    await expect.poll(async () => (await result('from-the-page')).done).toBeGreaterThan(done);
     await head.getByRole('button', { name: 'Stop' }).click();
-    await head.getByText('cancelled', { exact: true }).waitFor({ timeout: 45_000 });
+    await head.getByText('cancelled', { exact: true }).waitFor();
   });
 
   test('what has not run yet is not called unavailable', async () => {
@@ -263,12 +270,12 @@ describe.skipIf(why)('experiments', () => {
       body: JSON.stringify(plan),
     });
     const state = async () => (await result('twice')).state;
-    await expect.poll(state, { timeout: 60_000 }).toBe('completed');
+    await expect.poll(state).toBe('completed');
     await visit({ experiment: 'twice' });
     await panel('Result').getByRole('button', { name: 'Run again' }).click();
     await panel('Result')
       .getByText(/^Repeated: /)
-      .waitFor({ timeout: 90_000 });
+      .waitFor();
     expect(await panel('Result').innerText()).toMatch(/round 2/);
   });
 });

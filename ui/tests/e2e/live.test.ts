@@ -146,7 +146,7 @@ scenarios('Live', () => {
         (x) => x.prompt === 'A long story' && x.prefill_duration_ms > 0,
       );
     };
-    await expect.poll(stopped, { timeout: 60_000 }).toBe(true);
+    await expect.poll(stopped).toBe(true);
     await relieve();
     await nowSays(/cancelled|completed/i);
   });
@@ -207,7 +207,7 @@ scenarios('Live', () => {
     await target.kill();
     await page.getByText('Reconnecting…').waitFor();
     await target.restart();
-    await page.getByText('Connected').waitFor({ timeout: 60_000 });
+    await page.getByText('Connected').waitFor();
     await startRun(6);
     await nowSays(/completed/i);
   });
@@ -219,9 +219,7 @@ scenarios('Live', () => {
     await nowSays(/running/i);
     if (!FIXTURE) await nowSays(/layer \d/);
     const late = await open(browser, at(target.url, { view: 'live' }));
-    await expect
-      .poll(() => late.page.locator('.now-line').innerText(), { timeout: 30_000 })
-      .toMatch(/running/i);
+    await expect.poll(() => late.page.locator('.now-line').innerText()).toMatch(/running/i);
     if (!FIXTURE) await late.page.locator('.queue li').first().waitFor();
     await chartHas(late.page, 'tokenStream', 'count');
     // Its figures keep updating.

@@ -75,16 +75,14 @@ scenarios('machines and their models', () => {
         await withServer(join, async (member) => {
           await openAt(at(fleet.url, { view: 'machines' }));
           const watch = page.getByRole('button', { name: /^Watch/ });
-          await watch.waitFor({ timeout: 45_000 });
+          await watch.waitFor();
           await watch.click();
           await urlHas('watch', /.+/);
           const shown = page.getByRole('region', { name: /^Live: / });
           await shown.getByText('Nothing has run since').waitFor();
           const made = generate(member.url, { prompt: 'Far away', max_length: 200, batch_size: 8 });
           await shown.getByText(/Far away/).waitFor();
-          await expect
-            .poll(() => shown.locator('.words').innerText(), { timeout: 45_000 })
-            .toMatch(/\w{3}/);
+          await expect.poll(() => shown.locator('.words').innerText()).toMatch(/\w{3}/);
           await made;
           await page.reload();
           await shown.getByText('Nothing has run since').waitFor();
@@ -149,9 +147,7 @@ scenarios('machines and their models', () => {
             status: string;
             total_energy_mj: number | null;
           };
-        await expect
-          .poll(async () => (await summary()).status, { timeout: 45_000 })
-          .toBe('interrupted');
+        await expect.poll(async () => (await summary()).status).toBe('interrupted');
         await openAt(at(own.url, { view: 'analysis', run: id }));
         await page.locator('.run-head .badge', { hasText: 'interrupted' }).waitFor();
         await expect.poll(() => page.locator('[aria-busy=true]').count()).toBe(0);

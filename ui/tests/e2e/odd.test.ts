@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Running, startFixture } from '../fixture/server.ts';
-import { at, noBrowser, type Opened, open, sharedBrowser, until } from './browser.ts';
+import { at, closePages, noBrowser, type Opened, open, sharedBrowser, until } from './browser.ts';
 import { chartHas } from './charts.ts';
 import { DIST } from './target.ts';
 
 const why =
-  noBrowser() ||
+  (await noBrowser()) ||
   (existsSync(join(DIST, 'index.html')) ? '' : 'the page is not built (npm run build)');
 if (why) process.stderr.write(`skipped: the dashboard on generated runs (${why})\n`);
 
@@ -25,7 +25,7 @@ describe.skipIf(why)('the dashboard on odd data', () => {
     server = await startFixture({ dist: DIST, runs: 10_000 });
   });
   afterAll(async () => {
-    await browser?.close();
+    await closePages(browser);
     await server?.close();
   });
   afterEach(async () => {
@@ -54,7 +54,7 @@ describe.skipIf(why)('the dashboard on odd data', () => {
   test('the Pareto chart holds every matching run, the name of each made when it is pointed at', async () => {
     await visit({ view: 'history' });
     const chart = panel('Throughput against energy');
-    await chart.locator('[role=img]').waitFor({ timeout: 60_000 });
+    await chart.locator('[role=img]').waitFor();
     const all = server.fixture.summaries.filter(
       (r) => r.tokens_per_second !== null && r.joules_per_token_typical !== null,
     ).length;

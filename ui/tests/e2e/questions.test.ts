@@ -77,7 +77,7 @@ scenarios('the five questions of a newcomer', () => {
     const figures =
       '[\\d.]+ [mµ]?J[\\s\\S]*to [\\d.]+ [mµ]?J[\\s\\S]*(saves [\\d.]+ %|costs [\\d.]+ % more)';
     const told = new RegExp(refusal ? `Not predicted: |${figures}` : figures);
-    await expect.poll(() => row.innerText(), { timeout: 30_000 }).toMatch(told);
+    await expect.poll(() => row.innerText()).toMatch(told);
     enough(2);
   });
 

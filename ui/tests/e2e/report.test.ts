@@ -7,11 +7,11 @@ import { pathToFileURL } from 'node:url';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { axe } from './axe.ts';
-import { type How, noBrowser, type Opened, open, sharedBrowser } from './browser.ts';
+import { closePages, type How, noBrowser, type Opened, open, sharedBrowser } from './browser.ts';
 import { chartHas } from './charts.ts';
 import { DEMO, FIXTURE, missing, startTarget } from './target.ts';
 
-const why = missing || (FIXTURE ? 'needs the real program' : '') || noBrowser();
+const why = missing || (FIXTURE ? 'needs the real program' : '') || (await noBrowser());
 if (why) process.stderr.write(`skipped: reports (${why})\n`);
 
 const HOSTILE = '</script><script>alert(1)</script> <img src=x onerror=alert(2)> \u2028 & "c"';
@@ -53,7 +53,7 @@ describe.skipIf(why)('reports', () => {
     write('experiment.html', '--experiment', 'sweep & "so"');
   });
   afterAll(async () => {
-    await browser?.close();
+    await closePages(browser);
     rmSync(folder, { recursive: true, force: true });
   });
   afterEach(async () => {
@@ -80,7 +80,7 @@ describe.skipIf(why)('reports', () => {
 
   /** A figure as the page writes it, in millijoules, and how far rounding may have moved it. */
   function millijoules(text: string): { mj: number; by: number } {
-    const found = /([\d.,]+)(?: ± [\d.,]+| \([^)]*\))? (µJ|mJ|J|kJ)/.exec(text);
+    const found = /([\d.,]+)(?: ± <?[\d.,]+| \([^)]*\))? (µJ|mJ|J|kJ)/.exec(text);
     if (!found) throw new Error(`"${text}" is no energy`);
     const scale = { µJ: 1e-3, mJ: 1, J: 1e3, kJ: 1e6 }[found[2] as 'J'];
     const decimals = found[1].split('.')[1]?.length ?? 0;

@@ -3,10 +3,18 @@
 // bindings; the hooks that set them are installed by `scenarios()`.
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vitest';
-import { at, type How, noBrowser, type Opened, open, sharedBrowser } from './browser.ts';
+import {
+  at,
+  closePages,
+  type How,
+  noBrowser,
+  type Opened,
+  open,
+  sharedBrowser,
+} from './browser.ts';
 import { FIXTURE, generate, missing, startTarget, type Target } from './target.ts';
 
-const why = missing || noBrowser();
+const why = missing || (await noBrowser());
 if (why) process.stderr.write(`skipped: the dashboard against the real server (${why})\n`);
 
 export let browser: Browser;
@@ -40,7 +48,7 @@ export const leave = async (): Promise<void> => {
 export const query = () => new URL(page.url()).searchParams;
 export const urlHas = (name: string, value: string | RegExp) =>
   expect
-    .poll(() => query().get(name), { timeout: 20_000 })
+    .poll(() => query().get(name))
     [value instanceof RegExp ? 'toMatch' : 'toBe'](value as string);
 export const panel = (title: string) => page.locator(`section.panel[aria-label="${title}"]`);
 export const button = (name: string | RegExp) => page.getByRole('button', { name });
@@ -83,7 +91,7 @@ export const relieve = async (): Promise<void> => {
   busy = [];
 };
 export const nowSays = (text: RegExp) =>
-  expect.poll(() => page.locator('.now-line').innerText(), { timeout: 60_000 }).toMatch(text);
+  expect.poll(() => page.locator('.now-line').innerText()).toMatch(text);
 
 /** Runs scenarios with one server and one browser; unexpected console errors fail them. */
 export const scenarios = (name: string, body: () => void): void => {
@@ -104,7 +112,7 @@ export const scenarios = (name: string, body: () => void): void => {
       }
     });
     afterAll(async () => {
-      await browser?.close();
+      await closePages(browser);
       await target?.close();
     });
     beforeEach(() => {

@@ -44,7 +44,7 @@ const freePort = (): Promise<number> =>
   });
 
 async function healthy(url: string, child: ChildProcess, log: () => string): Promise<void> {
-  for (let i = 0; i < 600; i++) {
+  for (let i = 0; i < 2400; i++) {
     if (child.exitCode !== null)
       throw new Error(`perjoule serve ended with ${child.exitCode}:\n${log()}`);
     try {
@@ -150,10 +150,10 @@ async function run(url: string, body: Record<string, unknown>): Promise<{ run_id
   });
   if (!r.ok) throw new Error(`generate answered ${r.status}: ${await r.text()}`);
   const summary = (await r.json()) as { run_id: string };
-  for (let i = 0; i < 1200; i++) {
+  for (let i = 0; i < 2400; i++) {
     const s = await fetch(`${url}api/profiling/run/${summary.run_id}/summary`);
-    if (s.ok && ((await s.json()) as { status: string }).status !== 'running') break;
+    if (s.ok && ((await s.json()) as { status: string }).status !== 'running') return summary;
     await new Promise((x) => setTimeout(x, 50));
   }
-  return summary;
+  throw new Error(`run ${summary.run_id} does not end`);
 }

@@ -30,9 +30,7 @@ scenarios('the timeline', () => {
     const t = (await tokens())[5];
     const [a, b] = [t.start_ms - 0.1, t.start_ms + t.duration_ms + 0.1];
     await visit({ view: 'analysis', run: runs[0], t: `${a.toFixed(3)}-${b.toFixed(3)}`, ...more });
-    await expect
-      .poll(async () => (await slices()).some((s) => s.kind === 'operation'), { timeout: 60_000 })
-      .toBe(true);
+    await expect.poll(async () => (await slices()).some((s) => s.kind === 'operation')).toBe(true);
     return t;
   };
 
@@ -62,12 +60,12 @@ scenarios('the timeline', () => {
     await page.keyboard.up('Shift');
     await urlHas('between', /^[\d.]+-[\d.]+$/);
     const read = () => page.locator('[data-figure=between]');
-    await expect.poll(() => read().innerText(), { timeout: 30_000 }).toMatch(/\d.*J/);
+    await expect.poll(() => read().innerText()).toMatch(/\d.*J/);
     // All of the step is its own energy, however its parts are added up.
     const whole = `${t.start_ms}-${t.start_ms + t.duration_ms}`;
     await leave();
     await visit({ view: 'analysis', run: runs[0], between: whole, unit: 'mJ' });
-    await expect.poll(() => read().innerText(), { timeout: 30_000 }).toMatch(/mJ/);
+    await expect.poll(() => read().innerText()).toMatch(/mJ/);
     const mj = Number.parseFloat((await read().innerText()).replace(',', ''));
     expect(Math.abs(mj / t.energy_mj - 1)).toBeLessThan(0.15);
     await page.keyboard.press('Escape');
@@ -81,7 +79,7 @@ scenarios('the timeline', () => {
     await page.keyboard.press('/');
     await page.keyboard.type('softmax');
     const status = page.locator('.find [role=status]');
-    await expect.poll(() => status.innerText(), { timeout: 30_000 }).toMatch(/^\d+ found/);
+    await expect.poll(() => status.innerText()).toMatch(/^\d+ found/);
     await page.keyboard.press('Enter');
     await expect.poll(() => status.innerText()).toMatch(/^1 of /);
     await urlHas('t', /^[\d.]+-[\d.]+$/);
@@ -92,7 +90,7 @@ scenarios('the timeline', () => {
   test('the pane Spans sums the selection, sorted by any column', async () => {
     await openAround({ pane: 'spans' });
     const rows = panel('Spans').locator('tbody tr');
-    await rows.first().waitFor({ timeout: 30_000 });
+    await rows.first().waitFor();
     const cells = (column: number) => rows.locator(`td:nth-child(${column})`).allInnerTexts();
     await panel('Spans').getByRole('button', { name: 'Count' }).click();
     const counts = (await cells(2)).map(Number);
@@ -123,14 +121,17 @@ scenarios('the timeline', () => {
     );
     await page.keyboard.press('Enter');
     expect(await page.evaluate(() => document.activeElement?.id)).toBe('main');
+    // What is typed before the palette has opened goes to the page, and the key that opens it closes it.
+    const search = page.locator('.palette input');
     await page.keyboard.press('Control+k');
-    await page.keyboard.type('treemap');
-    await page.keyboard.press('Enter');
+    await search.fill('treemap');
+    await search.press('Enter');
     await urlHas('pane', 'treemap');
+    await search.waitFor({ state: 'hidden' });
     await page.keyboard.press('Control+k');
-    await page.keyboard.type('pair');
+    await search.fill('pair');
     const first = page.locator('.palette [role=option]').first();
-    await expect.poll(() => first.innerText(), { timeout: 20_000 }).toMatch(/pair/);
+    await expect.poll(() => first.innerText()).toMatch(/pair/);
     await first.click();
     await urlHas('run', FIXTURE ? /./ : new RegExp(`${runs[1]}|${runs[2]}`));
   });
@@ -161,9 +162,7 @@ scenarios('the timeline', () => {
     await page.goto(`${target.url}?view=analysis&run=${runs[0]}&test=1`);
     await button(/Test it here, 4 runs/).click();
     const proof = page.locator('.test-here');
-    await expect
-      .poll(() => proof.getAttribute('data-outcome'), { timeout: 90_000 })
-      .toMatch(/confirmed|refuted|open/);
+    await expect.poll(() => proof.getAttribute('data-outcome')).toMatch(/confirmed|refuted|open/);
     expect(await proof.innerText()).toMatch(/Confirmed|Refuted|Not settled|Too few/);
     await page.reload();
     await expect.poll(() => proof.getAttribute('data-outcome')).toMatch(/confirmed|refuted|open/);
