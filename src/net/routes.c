@@ -419,12 +419,12 @@ static enum MHD_Result answer_socket(const visit *v)
     return pj_handshake_reply(v->http, hub, &options);
 }
 
-static void report_second_join(const visit *v, const char *machine)
+static void report_refused_join(const visit *v, const char *machine, const pj_error *why)
 {
-    char text[512], address[PJ_HTTP_ADDRESS_BYTES];
+    char text[1024], address[PJ_HTTP_ADDRESS_BYTES];
     pj_http_client(v->http, address);
-    snprintf(text, sizeof text, "refused a second machine that joins as %.200s, from %s", machine,
-             address);
+    snprintf(text, sizeof text, "refused a machine that joins as %.200s, from %s: %s", machine,
+             address, why->text);
     if (v->routes->say) v->routes->say(text);
 }
 
@@ -435,10 +435,11 @@ static enum MHD_Result answer_join(const visit *v)
     const char *key = pj_http_header(v->http, "X-Perjoule-Machine-Key");
     if (!machine) machine = "";
     if (!key) key = "";
-    if (pj_relay_may_join(v->routes->relay, machine, key))
+    pj_error err = {0};
+    if (pj_relay_may_join(v->routes->relay, machine, key, &err) == PJ_OK)
         return pj_handshake_join(v->http, v->routes->relay, machine, key);
-    report_second_join(v, machine);
-    return pj_http_problem(v->http, 409, "another machine has joined as %.100s", machine);
+    report_refused_join(v, machine, &err);
+    return pj_http_failure(v->http, 400, &err);
 }
 
 /* ---- sessions of the page -------------------------------------------------------------------- */
