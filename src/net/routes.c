@@ -186,13 +186,39 @@ static const pj_param_rule join_rules[] = {{"machine"}, {0}};
 
 /* ---- documents ----------------------------------------------------------------------------- */
 
+static bool reads_all_runs(pj_view view)
+{
+    switch (view) {
+    case PJ_VIEW_WHY:
+    case PJ_VIEW_GROUPS:
+    case PJ_VIEW_REPORT:
+    case PJ_VIEW_SESSIONS:
+    case PJ_VIEW_PREDICT:
+    case PJ_VIEW_LAWS:
+    case PJ_VIEW_ADVICE: return true;
+    default: return false;
+    }
+}
+
+static pj_status write_in_turn(const visit *v, route_write *write, written *out)
+{
+    if (!reads_all_runs(v->route->view)) return write(v, out);
+    if (!pj_turns_take(v->routes->turns))
+        return pj_fail(&out->err, PJ_E_AGAIN,
+                       "%d requests that read all runs wait already; try again in a moment",
+                       PJ_TURNS_WAITING);
+    pj_status status = write(v, out);
+    pj_turns_give(v->routes->turns);
+    return status;
+}
+
 static enum MHD_Result answer_written(const visit *v, route_write *write)
 {
     pj_buffer buffer;
     written out = {.status = 200, .invalid = 400, .type = "application/json"};
     pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
     pj_json_init(&out.json, &buffer);
-    if (write(v, &out) != PJ_OK) {
+    if (write_in_turn(v, write, &out) != PJ_OK) {
         pj_buffer_fini(&buffer);
         return pj_http_failure(v->http, out.invalid, &out.err);
     }
