@@ -156,7 +156,7 @@ pj_status pj_rule_assignment(const char *text, pj_error *err)
 pj_status pj_rule_power(const char *list, pj_error *err)
 {
     pj_power_list parsed;
-    if (strstr(list, ",token=")) pj_secrets_warn("--power", "PERJOULE_POWER");
+    if (strstr(list, ",token=")) pj_secrets_warn("--power", "PERJOULE_TOKEN");
     return pj_power_list_parse(list, &parsed, err);
 }
 
