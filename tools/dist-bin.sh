@@ -226,6 +226,8 @@ check_needs() { # program
     local needed newest
     needed=$(readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|libdl|libpthread|librt|ld-linux-[a-z0-9-]*)\.so\.[0-9]$' || true)
     [ -z "$needed" ] || { echo "dist-bin: $1 still needs $needed" >&2; exit 1; }
+    # not Zig's default, unlike that of the distributions' compilers
+    readelf --file-header "$1" | grep -q 'Type: *DYN' || { echo "dist-bin: $1 is not position-independent" >&2; exit 1; }
     newest=$(readelf --version-info "$1" | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -Vu | tail -n 1)
     [ "$(printf '%s\n%s\n' "$newest" "$glibc" | sort -V | tail -n 1)" = "$glibc" ] || { echo "dist-bin: $1 needs glibc $newest" >&2; exit 1; }
 }
@@ -243,7 +245,7 @@ build_target() { # arch
     make_cross_file "$arch" >"$out/cross-$arch.ini"
     [ -f "$out/build-$arch/build.ninja" ] ||
         meson setup "$out/build-$arch" --cross-file "$out/cross-$arch.ini" --prefix /usr/local --libdir lib \
-            -Dtests=disabled -Dpostgres=enabled >"$out/log" 2>&1 || { tail -n 20 "$out/log" >&2; exit 1; }
+            -Dtests=disabled -Dpostgres=enabled -Db_pie=true >"$out/log" 2>&1 || { tail -n 20 "$out/log" >&2; exit 1; }
     ninja -k 0 -C "$out/build-$arch" >"$out/log" 2>&1 || { grep -E 'error|FAILED' -A6 "$out/log" | head -n 40 >&2; exit 1; }
     rm -rf "$tree" "$out/tree"
     DESTDIR=$out/tree meson install -C "$out/build-$arch" --no-rebuild --quiet >/dev/null

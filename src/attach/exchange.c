@@ -312,8 +312,8 @@ enum { HIDE_IN_ERRORS_BYTES = 4, HIDE_IN_TEXT_BYTES = 16 };
 
 static void hide_secrets(pj_exchange *x)
 {
-    char *const errors[] = {x->failure, x->answer.error, x->answer.model};
-    for (int i = 0; i < 3; i++)
+    char *const errors[] = {x->failure, x->answer.error, x->answer.model, x->answer.finish_reason};
+    for (int i = 0; i < 4; i++)
         pj_hidden_mask(&x->hidden, errors[i], strlen(errors[i]), HIDE_IN_ERRORS_BYTES);
     pj_hidden_mask(&x->hidden, x->text.data, x->text.length, HIDE_IN_TEXT_BYTES);
 }

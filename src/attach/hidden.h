@@ -5,7 +5,7 @@
 
 #include "base/buffer.h"
 
-enum { PJ_HIDDEN_MAX_BYTES = 16 << 10 };
+enum { PJ_HIDDEN_MAX_BYTES = 64 << 10 }; /* as a whole head: nothing in front of a key hides it */
 
 typedef struct pj_hidden {
     pj_buffer values; /* each with its NUL */
@@ -13,11 +13,13 @@ typedef struct pj_hidden {
 
 void pj_hidden_init(pj_hidden *hidden);
 void pj_hidden_fini(pj_hidden *hidden);
-/* Takes the values of Authorization, x-api-key, api-key and the like from complete header lines. */
+/* Takes, from a request line and complete header lines, the values of Authorization, X-Api-Key and
+ * whatever else is named a key, a token or the like, the values of cookies, and such parameters of
+ * the query. */
 void pj_hidden_take(pj_hidden *hidden, const char *lines, size_t bytes);
-/* Overwrites each occurrence with asterisks, as many as it has bytes, and also the beginning of a
- * secret at the end of a text that was cut off. Values shorter than `least` bytes stay: they would
- * be found in any text. */
+/* Overwrites each occurrence with asterisks, as many as it has bytes, also one that is abbreviated
+ * to half or more, in other case, or cut off by the end of the text. Values shorter than `least`
+ * bytes stay: they would be found in any text. */
 void pj_hidden_mask(const pj_hidden *hidden, char *text, size_t bytes, size_t least);
 
 #endif

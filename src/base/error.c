@@ -109,3 +109,15 @@ void pj_error_prefix(pj_error *err, const char *format, ...)
     snprintf(err->text + length + 2, sizeof err->text - length - 2, "%s", text);
     make_one_line(err->text);
 }
+
+int pj_error_repeatable(const char *text)
+{
+    enum { MOST = 200 };
+    static const char token_key[] = "token=";
+    const char *scheme = strstr(text, "://"), *token = strstr(text, token_key);
+    size_t bytes = scheme ? strcspn(text, "?#") : MOST;
+    if (scheme && strchr(scheme, '@')) bytes = (size_t)(scheme - text) + 3;
+    if (token && (size_t)(token - text) < bytes)
+        bytes = (size_t)(token - text) + sizeof token_key - 1;
+    return bytes < MOST ? (int)bytes : MOST;
+}

@@ -16,4 +16,8 @@ pj_status pj_fail_memory(pj_error *err, const char *what);
 void pj_error_prefix(pj_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 pj_status pj_status_of_errno(int error_number);
 
+/* How much of a text that may contain an address can be repeated in a message, which may end up in
+ * a log: nothing behind the scheme where a user or password follows, no query, no token. */
+int pj_error_repeatable(const char *text);
+
 #endif

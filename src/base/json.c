@@ -110,9 +110,9 @@ void pj_json_array_end(pj_json *json)
     close_container(json, "]");
 }
 
-static void put_escaped(pj_json *json, unsigned char c)
+static void put_escaped(pj_json *json, uint32_t c)
 {
-    char text[8];
+    char text[16];
     switch (c) {
     case '"': json_put(json, "\\\"", 2); return;
     case '\\': json_put(json, "\\\\", 2); return;
@@ -131,7 +131,9 @@ static void put_string(pj_json *json, const char *text, size_t bytes)
         unsigned char c = (unsigned char)text[i];
         uint32_t code_point;
         size_t n = pj_utf8_next(text + i, bytes - i, &code_point);
-        if (n > 0 && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
+        bool is_plain = c < 0x7f ? c >= 0x20 && c != '"' && c != '\\'
+                                 : n > 0 && !pj_utf8_is_control(code_point); /* JSON gets printed */
+        if (is_plain) {
             i += n;
             continue;
         }
@@ -139,8 +141,8 @@ static void put_string(pj_json *json, const char *text, size_t bytes)
         if (n == 0)
             json_put(json, "\xef\xbf\xbd", 3);
         else
-            put_escaped(json, c);
-        plain = ++i;
+            put_escaped(json, code_point);
+        plain = i += n ? n : 1;
     }
     json_put(json, text + plain, bytes - plain);
     json_put(json, "\"", 1);

@@ -202,7 +202,7 @@ static int run_attach(const pj_command *command, int argc, char **argv)
         {"token", 0, PJ_OPTION_TEXT, &a.token, "TOKEN",
          "token that clients of the proxy must send (X-Perjoule-Token, or as a bearer token); "
          "required except on loopback",
-         .needs = "listen"},
+         .needs = "listen", .excludes = "token-file"},
         {"token-file", 0, PJ_OPTION_TEXT, &a.token_file, "FILE",
          "read that token from a file ($PERJOULE_TOKEN otherwise)", .rule = pj_rule_file,
          .needs = "listen"},

@@ -395,7 +395,7 @@ static int run_serve(const pj_command *command, int argc, char **argv)
         PJ_OPTION_POWER(&a.session.power),
         PJ_OPTION_INTERVAL(&a.session.interval_ns, 0, "sampling interval, e.g. 10ms"),
         {"token", 0, PJ_OPTION_TEXT, &a.token, "SECRET",
-         "require this token for every request ($PERJOULE_TOKEN)"},
+         "require this token for every request ($PERJOULE_TOKEN)", .excludes = "token-file"},
         {"token-file", 0, PJ_OPTION_TEXT, &a.token_file, "FILE",
          "read the token from a file, which other users cannot see as they can a command line",
          .rule = pj_rule_file},

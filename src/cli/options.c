@@ -227,7 +227,8 @@ static int check_value(const pj_command *command, const pj_option *o, const char
         return wrong_choice(command, o, name);
     }
     if (o->rule && o->rule(value, &err) != PJ_OK)
-        return pj_command_usage(command, "--%s %.200s: %s", o->name, value, err.text);
+        return pj_command_usage(command, "--%s %.*s: %s", o->name, pj_error_repeatable(value),
+                                value, err.text);
     return PJ_PARSE_GO_ON;
 }
 

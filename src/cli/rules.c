@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/inputs.h"
+#include "cli/secrets.h"
 #include "cli/stored.h"
 #include "engine/generation/engine.h"
 #include "http/url.h"
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- files ---- */
@@ -66,8 +68,11 @@ pj_status pj_rule_folder(const char *path, pj_error *err)
 
 pj_status pj_rule_database(const char *path, pj_error *err)
 {
-    return pj_dir_exists(path) ? pj_fail(err, PJ_E_INVALID, "this is a folder: name a file in it")
-                               : PJ_OK;
+    struct stat about;
+    if (stat(path, &about) != 0 || S_ISREG(about.st_mode)) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID,
+                   S_ISDIR(about.st_mode) ? "this is a folder: name a file in it"
+                                          : "this is a device or a pipe, not a file");
 }
 
 /* ---- addresses ---- */
@@ -151,6 +156,7 @@ pj_status pj_rule_assignment(const char *text, pj_error *err)
 pj_status pj_rule_power(const char *list, pj_error *err)
 {
     pj_power_list parsed;
+    if (strstr(list, ",token=")) pj_secrets_warn("--power", "PERJOULE_TOKEN");
     return pj_power_list_parse(list, &parsed, err);
 }
 

@@ -44,13 +44,16 @@ bool pj_url_take_authority(const char *text, size_t length, pj_url *url)
 static pj_status url_parse_rest(const char *text, pj_url *url, pj_error *err)
 {
     size_t length = strcspn(text, "/?#");
+    if (memchr(text, '@', length)) /* not repeated: messages end up in logs */
+        return pj_fail(err, PJ_E_INVALID,
+                       "a server address must not contain a user name or password");
     if (!pj_url_take_authority(text, length, url) || url->port == 0)
         return pj_fail(err, PJ_E_INVALID, "%.200s is not a server address: use http://host:port",
                        text);
     size_t path = strcspn(text + length, "?#");
     if (text[length + path])
-        return pj_fail(err, PJ_E_INVALID, "%.200s: a server address must not contain a query",
-                       text);
+        return pj_fail(err, PJ_E_INVALID, "%.*s: a server address must not contain a query",
+                       (int)(length + path), text);
     while (path && text[length + path - 1] == '/') path--;
     if (path >= sizeof url->prefix)
         return pj_fail(err, PJ_E_INVALID, "%.200s: the path is longer than %d bytes", text,

@@ -42,6 +42,7 @@ typedef struct machine {
 
 struct pj_relay {
     pthread_mutex_t mutex; /* guards everything but the hubs */
+    pthread_cond_t closes;
     machine *machines[PJ_RELAY_MACHINES];
     uint32_t count, watched;
     bool closing;
@@ -225,10 +226,12 @@ static stream_end stream(machine *m, int fd)
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         bool ready = poll(&wait, 1, LOOK_MS) > 0;
         if (ready) heard_ns = pj_clock_ns();
-        if ((ready && !pj_frame_reader_receive(&reader)) || pj_clock_ns() - heard_ns > SILENT_NS)
-            end = LOST;
-        else if (release_if_unwatched(m))
+        bool lost =
+            (ready && !pj_frame_reader_receive(&reader)) || pj_clock_ns() - heard_ns > SILENT_NS;
+        if (release_if_unwatched(m))
             end = RELEASED;
+        else if (lost)
+            end = LOST;
     }
     pj_frame_reader_fini(&reader);
     return end;
@@ -250,6 +253,16 @@ static bool take_spare(machine *m)
     return more;
 }
 
+/* False: the relay closes. */
+static bool wait_to_retry(machine *m)
+{
+    pthread_mutex_lock(&m->relay->mutex);
+    if (!m->relay->closing) pj_cond_wait_for(&m->relay->closes, &m->relay->mutex, RETRY_NS);
+    bool more = !m->relay->closing;
+    pthread_mutex_unlock(&m->relay->mutex);
+    return more;
+}
+
 /* Once is_streaming is false another thread may join this one while holding the mutex, so from then
  * on this one takes no lock. */
 static void *stream_always(void *context)
@@ -258,8 +271,7 @@ static void *stream_always(void *context)
     do {
         if (stream(m, m->watched_fd) == RELEASED) break;
         relay_report_away(m);
-        pj_clock_sleep_until(pj_clock_ns() + RETRY_NS);
-    } while (take_spare(m));
+    } while (wait_to_retry(m) && take_spare(m));
     return NULL;
 }
 
@@ -320,20 +332,30 @@ static machine *relay_find_or_add(pj_relay *relay, const char *name)
 /* A machine has two connections while it is watched, so the name alone does not tell another
  * machine from the same one. A machine without a key may replace its idle connection only after
  * that has ended or is being watched. */
-static bool relay_may_join(const machine *m, const char *key)
+static bool is_name_of_another(const machine *m, const char *key)
 {
-    if (!m) return true;
     bool is_idle = is_connected(m->idle_fd);
-    if (!is_idle && !is_connected(m->watched_fd)) return true;
-    return strcmp(m->key, key) == 0 && (key[0] || !is_idle);
+    if (!is_idle && !is_connected(m->watched_fd)) return false;
+    return strcmp(m->key, key) != 0 || (!key[0] && is_idle);
 }
 
-bool pj_relay_may_join(pj_relay *relay, const char *name, const char *key)
+static pj_status relay_may_join(pj_relay *relay, const char *name, const char *key, pj_error *err)
+{
+    const machine *m = relay_find(relay, name);
+    if (m && is_name_of_another(m, key))
+        return pj_fail(err, PJ_E_STATE, "another machine has joined as %.100s", name);
+    if (!m && relay->count == PJ_RELAY_MACHINES)
+        return pj_fail(err, PJ_E_UNAVAILABLE, "%d machines have already joined this server",
+                       PJ_RELAY_MACHINES);
+    return PJ_OK;
+}
+
+pj_status pj_relay_may_join(pj_relay *relay, const char *name, const char *key, pj_error *err)
 {
     pthread_mutex_lock(&relay->mutex);
-    bool may = relay_may_join(relay_find(relay, name), key);
+    pj_status status = relay_may_join(relay, name, key, err);
     pthread_mutex_unlock(&relay->mutex);
-    return may;
+    return status;
 }
 
 static void relay_wake(pj_relay *relay)
@@ -346,7 +368,7 @@ void pj_relay_join(pj_relay *relay, const char *name, const char *key, int fd)
 {
     keep_alive(fd);
     pthread_mutex_lock(&relay->mutex);
-    machine *m = relay->closing || !relay_may_join(relay_find(relay, name), key)
+    machine *m = relay->closing || relay_may_join(relay, name, key, NULL) != PJ_OK
                      ? NULL
                      : relay_find_or_add(relay, name);
     if (m) {
@@ -481,6 +503,7 @@ pj_status pj_relay_open(pj_relay **out, pj_error *err)
     if (!relay) return pj_fail_memory(err, "the streams of other machines");
     relay->wake[0] = relay->wake[1] = -1;
     pthread_mutex_init(&relay->mutex, NULL);
+    pj_cond_init(&relay->closes);
     pj_status status = relay_start_sweeper(relay, err);
     if (status == PJ_OK)
         *out = relay;
@@ -497,11 +520,13 @@ void pj_relay_close(pj_relay *relay)
     for (uint32_t i = 0; i < relay->count; i++)
         if (relay->machines[i]->watched_fd >= 0)
             shutdown(relay->machines[i]->watched_fd, SHUT_RDWR);
+    pthread_cond_broadcast(&relay->closes);
     pthread_mutex_unlock(&relay->mutex);
     relay_wake(relay);
     if (relay->is_swept) pthread_join(relay->sweeper, NULL);
     for (uint32_t i = 0; i < relay->count; i++) free_machine(relay->machines[i]);
     for (int i = 0; i < 2; i++) relay_drop(&relay->wake[i]);
+    pthread_cond_destroy(&relay->closes);
     pthread_mutex_destroy(&relay->mutex);
     pj_free(relay);
 }

@@ -30,8 +30,9 @@ typedef struct pj_relay pj_relay;
 pj_status pj_relay_open(pj_relay **relay, pj_error *err);
 void pj_relay_close(pj_relay *relay); /* after the server; NULL is allowed */
 /* Whether a machine may join under this name: nobody has it, or the holder gave the same key, a
- * random text that a machine keeps while it runs ("": none was given). */
-bool pj_relay_may_join(pj_relay *relay, const char *machine, const char *key);
+ * random text that a machine keeps while it runs ("": none was given). PJ_E_STATE: another machine
+ * has the name; PJ_E_UNAVAILABLE: no place is left. */
+pj_status pj_relay_may_join(pj_relay *relay, const char *machine, const char *key, pj_error *err);
 /* Adds a machine's connection after its handshake and takes ownership of the socket. Replaces the
  * machine's idle one; one that may not join is closed. A connection that ends is dropped at once,
  * and a machine without connections is forgotten. */

@@ -186,13 +186,39 @@ static const pj_param_rule join_rules[] = {{"machine"}, {0}};
 
 /* ---- documents ----------------------------------------------------------------------------- */
 
+static bool reads_all_runs(pj_view view)
+{
+    switch (view) {
+    case PJ_VIEW_WHY:
+    case PJ_VIEW_GROUPS:
+    case PJ_VIEW_REPORT:
+    case PJ_VIEW_SESSIONS:
+    case PJ_VIEW_PREDICT:
+    case PJ_VIEW_LAWS:
+    case PJ_VIEW_ADVICE: return true;
+    default: return false;
+    }
+}
+
+static pj_status write_in_turn(const visit *v, route_write *write, written *out)
+{
+    if (!reads_all_runs(v->route->view)) return write(v, out);
+    if (!pj_turns_take(v->routes->turns))
+        return pj_fail(&out->err, PJ_E_AGAIN,
+                       "%d requests that read all runs wait already; try again in a moment",
+                       PJ_TURNS_WAITING);
+    pj_status status = write(v, out);
+    pj_turns_give(v->routes->turns);
+    return status;
+}
+
 static enum MHD_Result answer_written(const visit *v, route_write *write)
 {
     pj_buffer buffer;
     written out = {.status = 200, .invalid = 400, .type = "application/json"};
     pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
     pj_json_init(&out.json, &buffer);
-    if (write(v, &out) != PJ_OK) {
+    if (write_in_turn(v, write, &out) != PJ_OK) {
         pj_buffer_fini(&buffer);
         return pj_http_failure(v->http, out.invalid, &out.err);
     }
@@ -419,12 +445,12 @@ static enum MHD_Result answer_socket(const visit *v)
     return pj_handshake_reply(v->http, hub, &options);
 }
 
-static void report_second_join(const visit *v, const char *machine)
+static void report_refused_join(const visit *v, const char *machine, const pj_error *why)
 {
-    char text[512], address[PJ_HTTP_ADDRESS_BYTES];
+    char text[1024], address[PJ_HTTP_ADDRESS_BYTES];
     pj_http_client(v->http, address);
-    snprintf(text, sizeof text, "refused a second machine that joins as %.200s, from %s", machine,
-             address);
+    snprintf(text, sizeof text, "refused a machine that joins as %.200s, from %s: %s", machine,
+             address, why->text);
     if (v->routes->say) v->routes->say(text);
 }
 
@@ -435,10 +461,11 @@ static enum MHD_Result answer_join(const visit *v)
     const char *key = pj_http_header(v->http, "X-Perjoule-Machine-Key");
     if (!machine) machine = "";
     if (!key) key = "";
-    if (pj_relay_may_join(v->routes->relay, machine, key))
+    pj_error err = {0};
+    if (pj_relay_may_join(v->routes->relay, machine, key, &err) == PJ_OK)
         return pj_handshake_join(v->http, v->routes->relay, machine, key);
-    report_second_join(v, machine);
-    return pj_http_problem(v->http, 409, "another machine has joined as %.100s", machine);
+    report_refused_join(v, machine, &err);
+    return pj_http_failure(v->http, 400, &err);
 }
 
 /* ---- sessions of the page -------------------------------------------------------------------- */

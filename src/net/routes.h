@@ -6,12 +6,14 @@
 #include "net/hub.h"
 #include "net/relay.h"
 #include "net/service.h"
+#include "net/turns.h"
 
 typedef struct pj_routes {
     const pj_service *service;
     pj_hub *hub;
     pj_relay *relay;               /* live streams of other machines; NULL: joining is disabled */
     void (*say)(const char *text); /* NULL: nobody listens */
+    pj_turns *turns;               /* of answers that are computed from all runs */
     pj_gate gate;
 } pj_routes;
 

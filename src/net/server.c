@@ -35,6 +35,7 @@ typedef struct slot {
 
 struct pj_server {
     pj_routes routes;
+    pj_turns turns;
     pthread_mutex_t mutex; /* guards the slots */
     slot slots[CONNECTIONS_MAX];
     struct MHD_Daemon *daemon;
@@ -226,6 +227,7 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
                                  .hub = options->hub,
                                  .relay = options->relay,
                                  .say = options->say,
+                                 .turns = &server->turns,
                                  .gate = {.loopback = loopback,
                                           .host = host,
                                           .token = options->token,
@@ -233,6 +235,7 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
                                           .extra_hosts = options->extra_hosts,
                                           .extra_origins = options->extra_origins}};
     pthread_mutex_init(&server->mutex, NULL);
+    pj_turns_init(&server->turns);
     pj_status status = loopback ? PJ_OK : check_secrets(options->token, options->join_tokens, err);
     if (status == PJ_OK)
         status = pj_sessions_open(options->say, &server->routes.gate.sessions, err);
@@ -267,12 +270,14 @@ static void finish_answers(pj_server *server)
 void pj_server_close(pj_server *server)
 {
     if (!server) return;
+    pj_turns_close(&server->turns);
     if (server->daemon) {
         finish_answers(server);
         MHD_stop_daemon(server->daemon);
     }
     pj_front_close(server->front);
     pj_sessions_close(server->routes.gate.sessions);
+    pj_turns_fini(&server->turns);
     pthread_mutex_destroy(&server->mutex);
     pj_free(server);
 }

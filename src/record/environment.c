@@ -46,8 +46,8 @@ pj_status pj_environment_check_these(const pj_variable *variables, size_t count,
         const char *value = getenv(variables[i].name);
         pj_error why;
         if (value && *value && variables[i].rule(value, &why) != PJ_OK)
-            return pj_fail(err, PJ_E_INVALID, "the environment's %s=%.200s: %s", variables[i].name,
-                           value, why.text);
+            return pj_fail(err, PJ_E_INVALID, "the environment's %s=%.*s: %s", variables[i].name,
+                           pj_error_repeatable(value), value, why.text);
     }
     return PJ_OK;
 }

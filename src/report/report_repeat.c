@@ -2,6 +2,7 @@
 #include "report/report_repeat.h"
 
 #include "base/shell.h"
+#include "base/utf8.h"
 #include "trace/json_member.h"
 
 #include <perjoule.h>
@@ -16,6 +17,17 @@ static void repeat_option(pj_buffer *out, const char *option, const char *value)
     if (!*value) return;
     pj_buffer_printf(out, " %s ", option);
     pj_shell_word(out, value);
+}
+
+/* Within a comment among commands, which are there to be copied: a text from elsewhere must not end
+ * the line. */
+static void repeat_comment(pj_buffer *out, const char *text)
+{
+    char safe[512];
+    pj_utf8_safe(text, strlen(text), safe, sizeof safe);
+    for (char *c = safe; *c; c++)
+        if (*c == '\n' || *c == '\t') *c = ' ';
+    pj_buffer_text(out, safe);
 }
 
 /* Settings that differ from the defaults. */
@@ -93,12 +105,18 @@ static void repeat_run(const json_t *run, pj_buffer *out)
         repeat_again(out, pj_member_text(run, "experiment_name"));
     else if (own)
         repeat_command(out, run);
-    else
-        pj_buffer_printf(out, "# the same request to %s\n", pj_member_text(run, "engine"));
-    pj_buffer_printf(out, "# perjoule %s, engine %s, instruction set %s, power sources %s\n",
-                     pj_version(), pj_member_text(run, "engine"),
-                     own ? pj_member_text(run, "isa") : "unknown",
-                     pj_member_text(run, "power_sources"));
+    else {
+        pj_buffer_text(out, "# the same request to ");
+        repeat_comment(out, pj_member_text(run, "engine"));
+        pj_buffer_char(out, '\n');
+    }
+    pj_buffer_printf(out, "# perjoule %s, engine ", pj_version());
+    repeat_comment(out, pj_member_text(run, "engine"));
+    pj_buffer_text(out, ", instruction set ");
+    repeat_comment(out, own ? pj_member_text(run, "isa") : "unknown");
+    pj_buffer_text(out, ", power sources ");
+    repeat_comment(out, pj_member_text(run, "power_sources"));
+    pj_buffer_char(out, '\n');
 }
 
 /* The plan with one line per member, and the command that runs it again. */

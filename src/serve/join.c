@@ -93,6 +93,9 @@ static pj_status request_upgrade(pj_join *j, pj_call *call, pj_error *err)
     if (http == 409)
         return pj_fail(err, PJ_E_STATE, "%s has already been joined by another machine named %s",
                        j->options.url, j->options.machine);
+    if (http == 503)
+        return pj_fail(err, PJ_E_UNAVAILABLE, "%s has no room for another machine now",
+                       j->options.url);
     return pj_fail(err, PJ_E_STATE,
                    "%s is not a perjoule server that machines can join (status %d)", j->options.url,
                    http);

@@ -235,9 +235,10 @@ pj_status pj_otlp_check_url(const char *url, pj_error *err)
     const char *host = strncmp(url, "http://", 7) == 0    ? url + 7
                        : strncmp(url, "https://", 8) == 0 ? url + 8
                                                           : "";
-    if (*host && *host != '/' && strlen(url) < URL_BYTES) return PJ_OK;
+    if (*host && *host != '/' && !url[strcspn(url, "?#")] && strlen(url) < URL_BYTES) return PJ_OK;
     return pj_fail(err, PJ_E_INVALID,
-                   "must be the address of a collector, such as http://localhost:4318");
+                   "must be the address of a collector without a query, such as "
+                   "http://localhost:4318");
 }
 
 pj_status pj_otlp_open(const pj_otlp_options *options, pj_otlp **otlp, pj_error *err)

@@ -1,6 +1,7 @@
 /* Energy flame graphs: every stack phase > layer > component > operation with its self energy in
  * microjoules, or for a run without energy its time in microseconds. Speedscope has no unit for
  * energy, so the profile's name states the unit. */
+#include "base/utf8.h"
 #include "store/exports.h"
 
 #include <math.h>
@@ -208,13 +209,15 @@ pj_status pj_export_speedscope(pj_run_view *view, pj_error *err)
 
 /* ---- folded stacks --------------------------------------------------------------------------- */
 
-/* "decode;layer 0;q_proj 123" in integer micro units. Semicolons in names would split a frame. */
+/* "decode;layer 0;q_proj 123" in integer micro units. Semicolons in names would split a frame, and
+ * the list is looked at in terminals. */
 static void write_line(const flame *f, const stack *s, pj_buffer *line)
 {
-    char text[256];
+    char name[256], text[3 * sizeof name];
     pj_buffer_clear(line);
     for (int i = 0; i < s->depth; i++) {
-        frame_text(f, s->frames[i], text, sizeof text);
+        frame_text(f, s->frames[i], name, sizeof name);
+        pj_utf8_safe(name, strlen(name), text, sizeof text);
         for (char *c = text; *c; c++)
             if (*c == ';' || *c == '\n') *c = '_';
         pj_buffer_printf(line, "%s%s", i ? ";" : "", text);

@@ -203,7 +203,7 @@ class Join(unittest.TestCase):
                 other, status = self.join(central, "alpha", **headers)
                 self.assertEqual(status, 409)
                 other.close()
-                self.assertIn("refused a second machine that joins as alpha, from 127.0.0.1",
+                self.assertIn("refused a machine that joins as alpha, from 127.0.0.1: another machine has",
                               central.process.stderr.readline())
             # The machine itself opens its next idle connection.
             spare, status = self.join(central, "alpha", X_Perjoule_Machine_Key="0123")

@@ -137,13 +137,18 @@ class Stranger(unittest.TestCase):
         self.run_demo(self.db)  # a second one, to compare
         self.change(("UPDATE profiling_runs SET model_name = ?, engine = ?, failure = ?, machine = ?",
                      *[f"m{TITLE}"] * 4),
-                    ("UPDATE component_metrics SET component_name = ?", f"c{TITLE}"))
+                    ("UPDATE component_metrics SET component_name = ?", f"c{TITLE}"),
+                    ("UPDATE profiling_runs SET isa = ?, power_sources = ?", *[f"x{TITLE}\nrm -rf x"] * 2))
         for words in (("show", "last"), ("show", "last", "--tokens"), ("show", "last", "--advice"), ("check",), ("ls",), ("compare", "last~1", "last"),
-                      ("machines",)):
+                      ("machines",), ("ls", "--json"), ("show", "last", "--json"), ("export", "last", "--format", "folded", "-o", "-"),
+                      ("report", "last", "--format", "md", "-o", "-")):
             done = subprocess.run([harness.PROGRAM, *words, "--db", self.db], capture_output=True,
                                   timeout=120 * harness.SLOW, check=False)
             text = (done.stdout + done.stderr).decode()
             self.assertNotRegex(text, "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", words)
+        # The commands of a report are copied: a text within them does not begin another.
+        commands = text.partition("## How to repeat")[2].splitlines()
+        self.assertEqual([line for line in commands if line.strip() and not line.startswith(("    perjoule ", "    # "))], [])
         for colour in ("never", "always"):  # styles are for our own words
             out, _ = self.perjoule("show", "last", "--color", colour, "--db", self.db)
             self.assertIn("m\ufffd]0;owned\ufffd\ufffd[2J\ufffd[31m\ufffd[1;7m\ufffd[0m\ufffd31m", out)

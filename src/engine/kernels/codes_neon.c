@@ -20,9 +20,9 @@ static void pack_block(const float *x, int8_t *codes, float *scale, int32_t *sum
     UNROLL for (size_t i = 0; i < 8; i++)
     {
         v[i] = vec_load(x + i * 4);
-        most = vec_max(most, vec_abs(v[i]));
+        most = vec_max_magnitude(most, v[i]);
     }
-    float largest = vec_largest(most), inverse = largest > 0 ? 127 / largest : 0;
+    float largest = vec_largest_magnitude(most), inverse = largest > 0 ? 127 / largest : 0;
     int32x4_t all = vdupq_n_s32(0);
     UNROLL for (size_t i = 0; i < 8; i += 2)
     {

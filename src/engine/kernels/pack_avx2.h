@@ -6,13 +6,13 @@
 #include "engine/kernels/tile.h"
 #include "engine/kernels/vector.h"
 
-/* The largest magnitude of some blocks. */
+/* The largest magnitude of some blocks; NaN if there is one. */
 INLINE float largest_of(const float *x, size_t blocks)
 {
     vec most = vec_of(0);
     for (size_t i = 0; i < blocks * PJ_Q8_BLOCK; i += 8)
-        most = vec_max(most, vec_abs(vec_load(x + i)));
-    return vec_largest(most);
+        most = vec_max_magnitude(most, vec_load(x + i));
+    return vec_largest_magnitude(most);
 }
 
 /* Codes in column order; returns their scale. */

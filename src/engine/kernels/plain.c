@@ -251,12 +251,16 @@ static void pack_q8(const float *x, size_t n, void *values, float *scales, int32
 {
     int8_t *codes = values;
     for (size_t b = 0; b < n / PJ_Q8_BLOCK; b++, x += PJ_Q8_BLOCK, codes += PJ_Q8_BLOCK) {
-        float largest = 0;
-        for (int i = 0; i < PJ_Q8_BLOCK; i++) largest = fmaxf(largest, fabsf(x[i]));
-        float scale = largest / 127, inverse = largest > 0 ? 127 / largest : 0;
+        float largest = 0, nothing = 0; /* NaN if a value is not finite */
+        for (int i = 0; i < PJ_Q8_BLOCK; i++) {
+            largest = fmaxf(largest, fabsf(x[i]));
+            nothing += 0 * x[i];
+        }
+        bool finite = nothing == 0;
+        float scale = largest / 127 + nothing, inverse = largest > 0 ? 127 / largest : 0;
         int sum = 0;
         for (int i = 0; i < PJ_Q8_BLOCK; i++) {
-            codes[i] = (int8_t)rintf(x[i] * inverse);
+            codes[i] = finite ? (int8_t)rintf(x[i] * inverse) : 0;
             sum += codes[i];
         }
         scales[b] = scale;

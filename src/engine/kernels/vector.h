@@ -145,6 +145,38 @@ INLINE vec vec_abs(vec a)
     return (vec)((veci)a & 0x7fffffff);
 }
 
+/* The larger of a magnitude and that of b. Compared as integers, in which NaN is above infinity, so
+ * that it stays. */
+INLINE vec vec_max_magnitude(vec a, vec b)
+{
+    vec size = vec_abs(b);
+#if defined(__AVX512F__)
+    return (vec)_mm512_max_epi32((__m512i)a, (__m512i)size);
+#elif defined(__AVX2__)
+    return (vec)_mm256_max_epi32((__m256i)a, (__m256i)size);
+#else
+    return (vec)vmaxq_s32((int32x4_t)a, (int32x4_t)size);
+#endif
+}
+
+INLINE float vec_largest_magnitude(vec v)
+{
+    int32_t bits;
+    float largest;
+#if defined(__AVX512F__)
+    bits = _mm512_reduce_max_epi32((__m512i)v);
+#elif defined(__AVX2__)
+    __m128i four =
+        _mm_max_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
+    __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    bits = _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+#else
+    bits = vmaxvq_s32((int32x4_t)v);
+#endif
+    memcpy(&largest, &bits, sizeof largest);
+    return largest;
+}
+
 /* Number of lanes in which a < b. */
 INLINE size_t vec_count_less(vec a, vec b)
 {

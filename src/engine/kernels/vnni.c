@@ -23,16 +23,17 @@ enum { STREAMS = 4, DOT_TOKENS = 4, ROWS = 4, VECTORS = 3 };
 INLINE void pack_group(const float *x, size_t blocks, __m256i *codes, float *scales, int32_t *sums,
                        size_t apart)
 {
-    __m512 most = _mm512_setzero_ps();
-    for (size_t i = 0; i < 2 * blocks; i++)
-        most = _mm512_max_ps(most, _mm512_abs_ps(_mm512_loadu_ps(x + i * 16)));
-    float largest = _mm512_reduce_max_ps(most);
+    vec most = vec_of(0);
+    for (size_t i = 0; i < 2 * blocks; i++) most = vec_max_magnitude(most, vec_load(x + i * 16));
+    float largest = vec_largest_magnitude(most);
     __m512 inverse = _mm512_set1_ps(largest > 0 ? 127 / largest : 0);
     for (size_t b = 0; b < blocks; b++, x += PJ_Q8_BLOCK) {
         __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inverse));
         __m512i high = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + 16), inverse));
         scales[b * apart] = largest / 127;
-        sums[b * apart] = -PJ_Q8_OFFSET * _mm512_reduce_add_epi32(_mm512_add_epi32(low, high));
+        /* unsigned: codes of NaN overflow */
+        uint32_t sum = (uint32_t)_mm512_reduce_add_epi32(_mm512_add_epi32(low, high));
+        sums[b * apart] = (int32_t)(0 - PJ_Q8_OFFSET * sum);
         codes[b] = _mm256_set_m128i(_mm512_cvtepi32_epi8(high), _mm512_cvtepi32_epi8(low));
     }
 }

@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "base/ring.h"
 #include "base/sha256.h"
+#include "base/shell.h"
 #include "base/thread.h"
 #include "base/utf8.h"
 
@@ -122,6 +123,25 @@ static bool count_bytes(void *context, const char *bytes, size_t count)
 {
     *(size_t *)context += count;
     return true;
+}
+
+/* What is printed acts on no terminal; what is pasted means what it says. */
+static void texts_do_not_act_on_terminals(void **state)
+{
+    static const char text[] = "a\x1b[1m\xc2\x9b\x7f\xe2\x80\xae\xc3\xa9'";
+    pj_buffer b;
+    pj_json json;
+    pj_buffer_init(&b, 1000);
+    pj_json_init(&json, &b);
+    pj_json_string(&json, text);
+    pj_json_finish(&json);
+    assert_string_equal(pj_buffer_get(&b), "\"a\\u001b[1m\\u009b\\u007f\\u202e\xc3\xa9'\"");
+    pj_buffer_clear(&b);
+    pj_shell_word(&b, text);
+    assert_string_equal(
+        pj_buffer_get(&b),
+        "'a'$'\\x1b''[1m'$'\\xc2\\x9b'''$'\\x7f'''$'\\xe2\\x80\\xae''\xc3\xa9'\\'''");
+    pj_buffer_fini(&b);
 }
 
 static void json_streams_in_blocks(void **state)
@@ -429,6 +449,7 @@ int main(void)
         cmocka_unit_test(arena_respects_its_limit),
         cmocka_unit_test(buffer_failure_sticks),
         cmocka_unit_test(json_escapes_and_separates),
+        cmocka_unit_test(texts_do_not_act_on_terminals),
         cmocka_unit_test(json_streams_in_blocks),
         cmocka_unit_test(utf8_refuses_what_is_not),
         cmocka_unit_test(ring_counts_what_it_loses),

@@ -47,7 +47,7 @@ static const struct kind {
     {"system", "TEXT", "", {NULL}},
     {"prompt", "TEXT", "a", {NULL}},
     /* files and folders */
-    {"db", "FILE", "none", {".", ""}},
+    {"db", "FILE", "none", {".", "/dev/null", ""}},
     {"db", "URL", "postgresql://db/x", {""}},
     {"power", "FILE.csv", "/dev/null", {NO_FILE, ""}},
     {"output", "FILE", "-", {NO_FILE, "/dev/null/x", "new/", ""}},
@@ -99,7 +99,10 @@ static const struct kind {
     /* addresses */
     {"url", NULL, "http://127.0.0.1:1/v1", {"ftp://x", "http://", "http://a:99999", "a b", ""}},
     {"join", NULL, "https://fleet.lab", {"ftp://x", "http://", "http://a:99999", "a b", ""}},
-    {"otlp", NULL, "http://u:p@otel.lab:4318", {"abc", "http://", "ftp://x", "/", ""}},
+    {"otlp",
+     NULL,
+     "http://u:p@otel.lab:4318",
+     {"abc", "http://", "ftp://x", "/", "http://a?b", ""}},
     {"listen", NULL, "127.0.0.1:0", {"abc", "a:99999", "a b:1", ""}},
     {"allow-host", NULL, "energy.lab", {"a b", "http://a", "a/b", ""}},
     {NULL, "ORIGIN", "http://localhost:5173", {"abc", "://a", "http://a b", "http://a/b", ""}},
@@ -263,6 +266,7 @@ static const struct idle_option {
     {"experiment", "--inputs=1", "--prompt=a", NULL},
     {"experiment", "--again", "--result", NULL},
     {"serve", "--otlp-name=hw.energy=a", NULL, "--otlp or $PERJOULE_OTLP"},
+    {"serve", "--token=a", "--token-file=/dev/null", NULL},
     {"ls", "--columns=run", "--json", NULL},
     {"ls", "--columns=run", "--table", NULL},
     {"ls", "--usd-per-kwh=1", NULL, "--json"},
@@ -368,6 +372,37 @@ static void variables_that_cannot_be_are_refused(void **state)
     }
 }
 
+/* Messages end up in logs, command lines in `ps`. */
+static void secrets_are_not_repeated(void **state)
+{
+    static const struct {
+        const char *command, *option;
+    } refused[] = {{"attach", "--url=http://user:hunter2@host"},
+                   {"attach", "--url=http://hunter2@host/v1"},
+                   {"attach", "--url=http://host/v1?key=hunter2"},
+                   {"serve", "--join=https://user:hunter2@host"},
+                   {"serve", "--otlp=http://host:4318/?key=hunter2"},
+                   {"serve", "--power=perjoule:http://host,token=hunter2,sim,sim"}};
+    char *said;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        int code =
+            run(command_of(refused[i].command), errors, &said, refused[i].option, NULL, NULL);
+        if (code != PJ_EXIT_USAGE || strstr(said, "hunter2"))
+            fail_msg("perjoule %s: exit code %d: %s", refused[i].command, code, said);
+        free(said);
+    }
+    pj_error err = {0};
+    setenv("PERJOULE_OTLP", "http://user:hunter2@host/?key=hunter2", 1);
+    assert_int_equal(pj_rules_check_environment(&err), PJ_E_INVALID);
+    assert_null(strstr(err.text, "hunter2"));
+    unsetenv("PERJOULE_OTLP");
+    assert_int_equal(run(command_of("top"), errors, &said,
+                         "--power=perjoule:http://host,token=hunter2", "--help", NULL),
+                     PJ_EXIT_OK);
+    assert_non_null(strstr(said, "the secret of --power is visible to other users"));
+    free(said);
+}
+
 int main(void)
 {
     setenv("COLUMNS", "1000", 1); /* each message is a line */
@@ -375,6 +410,7 @@ int main(void)
         cmocka_unit_test(values_that_cannot_be_are_refused),
         cmocka_unit_test(options_that_would_do_nothing_are_refused),
         cmocka_unit_test(variables_that_cannot_be_are_refused),
+        cmocka_unit_test(secrets_are_not_repeated),
     };
     answers = tmpfile(), errors = tmpfile();
     if (!answers || !errors) return 1;

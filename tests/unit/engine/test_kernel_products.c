@@ -327,6 +327,38 @@ static void test_rows_apart(void **state)
         }
 }
 
+/* Codes of activations have no NaN: their scale must carry it, or a broken model looks healthy. */
+static void test_not_finite(void **state)
+{
+    enum { COLS = 768, ROWS = 21, MOST_TOKENS = 20 };
+    static const size_t tokens[] = {1, 3, MOST_TOKENS};
+    static const float values[] = {NAN, INFINITY};
+    FOR_SETS(k)
+    for (int type = 0; type < PJ_DTYPE_COUNT; type++)
+        for (int i = 0; i < 6; i++) {
+            size_t n = tokens[i % 3], broken = up_to(n);
+            size_t row_bytes = pj_dtype_row_bytes((pj_dtype)type, COLS);
+            uint8_t *bytes = test_malloc(ROWS * row_bytes);
+            random_weights((pj_dtype)type, bytes, ROWS * COLS);
+            float *x = random_row(n * COLS, -1, 1), *y = random_row(n * ROWS, 0, 0);
+            x[broken * COLS + up_to(COLS)] = values[i / 3];
+            void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(n, COLS));
+            pj_team *team;
+            assert_int_equal(pj_team_new(1, false, &team, NULL), PJ_OK);
+            pj_matrix w = {bytes, (pj_dtype)type, ROWS, COLS, row_bytes};
+            pj_linear_job job = {&w, NULL, y, ROWS};
+            multiply(k, team, x, COLS, n, &job, memory);
+            for (size_t at = 0; at < n * ROWS; at++)
+                if (isfinite(y[at]) == (at / ROWS == broken))
+                    fail_msg("%s %s: token %zu of %zu is %g, token %zu has %g", k->name,
+                             pj_dtype_get((pj_dtype)type)->name, at / ROWS, n, (double)y[at],
+                             broken, (double)values[i / 3]);
+            pj_team_free(team);
+            pj_free(memory);
+            test_free(bytes), test_free(x), test_free(y);
+        }
+}
+
 /* Statistics of a product's output: sums of every step-th token counted from the last, and the
  * largest magnitude and the counts of NaN and Inf of all tokens. */
 static void statistics(const pj_kernels *k, size_t tokens, size_t step, bool with_bias)
@@ -392,7 +424,8 @@ int test_kernel_products(void)
         cmocka_unit_test(test_tile_traffic),
 #endif
         cmocka_unit_test(test_passes),       cmocka_unit_test(test_jobs_together),
-        cmocka_unit_test(test_rows_apart),   cmocka_unit_test(test_statistics),
+        cmocka_unit_test(test_rows_apart),   cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 #include "made_service.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -18,12 +19,22 @@ static pj_status resolve(void *context, const char *text, char id[PJ_UUID_BYTES]
     return PJ_OK;
 }
 
+static void group(made *m)
+{
+    int now = atomic_fetch_add(&m->grouping, 1) + 1;
+    for (int most = 0; most < now;)
+        if (atomic_compare_exchange_weak(&m->most_grouping, &most, now)) break;
+    while (atomic_load(&m->holds_groups)) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
+    atomic_fetch_sub(&m->grouping, 1);
+}
+
 /* Records the request, so that tests can check what arrived. */
 static pj_status view(void *context, const pj_view_request *r, pj_json *out, uint64_t *total,
                       pj_error *err)
 {
     if (r->view == PJ_PRUNE_RUNS && !r->params->count)
         return pj_fail(err, PJ_E_INVALID, "give before=TIME, keep=N, or both");
+    if (r->view == PJ_VIEW_GROUPS) group(context);
     if (r->view == PJ_VIEW_CUBE) {
         pj_buffer_append(out->buffer, "PJCUBE1", 8);
         return PJ_OK;

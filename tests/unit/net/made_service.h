@@ -16,6 +16,8 @@ typedef struct made {
     uint64_t export_bytes;
     _Atomic uint64_t exported; /* bytes produced so far */
     _Atomic int generated, waited;
+    atomic_bool holds_groups; /* views of groups take until it is cleared */
+    _Atomic int grouping, most_grouping;
 } made;
 
 void made_init(made *m);

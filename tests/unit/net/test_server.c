@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/thread.h"
+#include "net/turns.h"
 
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -138,6 +140,62 @@ static void a_reader_that_goes_ends_the_export(void **state)
         close(fd);
         if (i >= 8) pj_clock_sleep_until(pj_clock_ns() + 20 * PJ_NS_PER_MS);
     }
+}
+
+/* Views of all runs are computed two at a time; of a crowd some wait and the others are refused at
+ * once, and other requests are answered meanwhile. */
+static void few_views_of_all_runs_at_once(void **state)
+{
+    enum { CROWD = PJ_TURNS_AT_ONCE + PJ_TURNS_WAITING + 6 };
+    fixture *f = *state;
+    static const char request[] =
+        "GET /api/profiling/compare/groups?by=model HTTP/1.0\r\nHost: localhost\r\n\r\n";
+    struct pollfd waits[CROWD];
+    char answer[1000];
+    int refused = 0, answered = 0;
+    atomic_store(&f->made.holds_groups, true);
+    for (int i = 0; i < CROWD; i++) {
+        waits[i] = (struct pollfd){.fd = made_connect(f->server), .events = POLLIN};
+        assert_int_equal(send(waits[i].fd, request, sizeof request - 1, 0), sizeof request - 1);
+    }
+    for (int left = CROWD; left > 0;) {
+        assert_that(poll(waits, CROWD, 60000), >, 0);
+        for (int i = 0; i < CROWD; i++) {
+            if (!waits[i].revents) continue;
+            ssize_t n = recv(waits[i].fd, answer, sizeof answer - 1, MSG_WAITALL);
+            answer[n > 0 ? n : 0] = 0;
+            refused += made_status(answer) == 503;
+            answered += made_status(answer) == 200;
+            close(waits[i].fd);
+            waits[i].fd = -1;
+            left--;
+        }
+        if (refused < 6) continue;
+        expect(f, "GET", "/api/profiling/facets", "", 200, "view");
+        atomic_store(&f->made.holds_groups, false);
+    }
+    assert_int_equal(refused, 6);
+    assert_int_equal(answered, CROWD - 6);
+    assert_int_equal(atomic_load(&f->made.most_grouping), PJ_TURNS_AT_ONCE);
+}
+
+static void *wait_for_turn(void *context)
+{
+    return pj_turns_take(context) ? context : NULL;
+}
+
+static void closing_ends_the_wait_for_a_turn(void **state)
+{
+    pj_turns turns;
+    pthread_t thread;
+    void *got;
+    pj_turns_init(&turns);
+    for (int i = 0; i < PJ_TURNS_AT_ONCE; i++) assert_true(pj_turns_take(&turns));
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_turn, &turns), 0);
+    pj_turns_close(&turns);
+    assert_int_equal(pthread_join(thread, &got), 0);
+    assert_null(got);
+    pj_turns_fini(&turns);
 }
 
 /* ---- hostile bytes ------------------------------------------------------------------------- */
@@ -276,6 +334,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(small_exports_have_a_length, set_up, tear_down),
         cmocka_unit_test_setup_teardown(large_exports_stream, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_reader_that_goes_ends_the_export, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(few_views_of_all_runs_at_once, set_up, tear_down),
+        cmocka_unit_test(closing_ends_the_wait_for_a_turn),
         cmocka_unit_test_setup_teardown(hostile_requests_hurt_nobody, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

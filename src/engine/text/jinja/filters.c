@@ -624,7 +624,7 @@ static jv_arguments rest_of(const jv_arguments *a, size_t used)
 {
     jv_arguments rest = *a;
     size_t n = a->count < used ? a->count : used;
-    rest.items += n;
+    if (n) rest.items += n; /* they are NULL where there are none */
     rest.count -= n;
     return rest;
 }
