@@ -38,6 +38,8 @@ static const double STANDS_STEPS = 4;
 /* A step that counted less than this share of what its log shows may be one in which the counter
  * stopped: the next tick tells. */
 static const double SHORT_FAR = 0.85;
+/* Of what it lacks, the next step counts at least this share more than its log. */
+static const double CAUGHT_UP = 0.5;
 /* Half width of the uncertainty of where the part of a value begins and ends. */
 static const float LOG_EDGE_NS = PJ_NS_PER_MS;
 /* Half of what single ticks of a grid deviate from it. */
@@ -411,10 +413,39 @@ static bool curve_is_short(const pj_curve *c)
            c->last_step.energy_mj < c->last_step_logged_mj;
 }
 
+static bool curve_is_far_short(const pj_curve *c)
+{
+    return curve_is_short(c) && c->last_step.energy_mj < SHORT_FAR * c->last_step_logged_mj;
+}
+
 int64_t pj_curve_sure_ns(const pj_curve *curve)
 {
-    bool is_far = curve->last_step.energy_mj < SHORT_FAR * curve->last_step_logged_mj;
-    return is_far && curve_is_short(curve) ? curve->last_step.begin_ns : INT64_MAX;
+    return curve_is_far_short(curve) ? curve->last_step.begin_ns : INT64_MAX;
+}
+
+/* Removes the last step, if nothing was added since. */
+static bool curve_take_back(pj_curve *c)
+{
+    uint32_t tick = c->last_step.tick;
+    if (c->count == 0 || c->pieces[c->count - 1].tick != tick) return false;
+    while (c->count > 0 && c->pieces[c->count - 1].tick == tick) c->count--;
+    c->log_counted_mj -= c->last_step.energy_mj;
+    c->log_seen_mj -= c->last_step_logged_mj;
+    c->last_step_logged_mj = 0;
+    return true;
+}
+
+/* A counter that paused counts later what a short step lacks: the two are one step, within which
+ * only the log knows where the energy was. */
+static void curve_join_short(pj_curve *c, piece *p)
+{
+    log_view v;
+    double missing_mj = c->last_step_logged_mj - c->last_step.energy_mj;
+    if (!curve_is_far_short(c) || !log_look(c->log, p, &v)) return;
+    if (p->energy_mj - v.energy_mj < CAUGHT_UP * missing_mj || !curve_take_back(c)) return;
+    p->energy_mj += c->last_step.energy_mj;
+    p->begin_ns = c->last_step.begin_ns;
+    p->begin_edge_ns = c->last_step.begin_edge_ns;
 }
 
 /* The step before a counter stands still may be of a time in which it stopped: far below what the
@@ -422,15 +453,11 @@ int64_t pj_curve_sure_ns(const pj_curve *curve)
 static pj_status curve_recount(pj_curve *c, pj_error *err)
 {
     piece p = c->last_step;
-    double counted_mj = p.energy_mj, logged_mj = c->last_step_logged_mj;
     log_view v;
-    bool is_short = curve_is_short(c);
+    double counted_mj = p.energy_mj;
+    bool is_short = curve_is_short(c) && log_look(c->log, &p, &v) && curve_take_back(c);
     c->last_step_logged_mj = 0;
-    bool is_last = c->count > 0 && c->pieces[c->count - 1].tick == p.tick;
-    if (!is_last || !is_short || !log_look(c->log, &p, &v)) return PJ_OK;
-    while (c->count > 0 && c->pieces[c->count - 1].tick == p.tick) c->count--;
-    c->log_counted_mj -= counted_mj;
-    c->log_seen_mj -= logged_mj;
+    if (!is_short) return PJ_OK;
     p.energy_mj = curve_would_count_mj(c, &p, &v);
     p.doubt_sd = 0;
     p.fill_sd = (float)(STANDING_SD * p.energy_mj);
@@ -504,14 +531,15 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
     double left_mj = step * 1e-3 / c->gain - c->lent_mj;
     c->lent_mj = 0;
     if (left_mj < 0) c->debt_mj -= left_mj;
-    if (!isnan(step))
-        status = curve_add_counted(c,
-                                   &(piece){.begin_ns = c->last_tick_ns,
-                                            .end_ns = tick,
-                                            .energy_mj = fmax(left_mj, 0),
-                                            .begin_edge_ns = (float)c->last_edge_ns,
-                                            .edge_ns = (float)r->fresh_error_ns},
-                                   err);
+    if (!isnan(step)) {
+        p = (piece){.begin_ns = c->last_tick_ns,
+                    .end_ns = tick,
+                    .energy_mj = fmax(left_mj, 0),
+                    .begin_edge_ns = (float)c->last_edge_ns,
+                    .edge_ns = (float)r->fresh_error_ns};
+        curve_join_short(c, &p);
+        status = curve_add_counted(c, &p, err);
+    }
     c->just_armed = isnan(step);
     c->armed = true;
     c->last_value = r->value;

@@ -379,6 +379,46 @@ static void a_log_shows_the_shape_between_ticks(void **state)
     }
 }
 
+/* A counter that paused from 100 to 2000 ms and counted all of it then: within the two steps the
+ * log knows where the energy was. One that only counted less has no such successor. */
+static void a_pause_between_two_reads_is_the_logs(void **state)
+{
+    (void)state;
+    pj_rail rail = counter, log = power;
+    rail.period_ns = rail.grid_ns = 100 * MS;
+    rail.modulus_uj = 0;
+    log.period_ns = log.window_ns = 20 * MS;
+    log.log_ns = 4000 * MS;
+    for (int catches_up = 0; catches_up < 2; catches_up++) {
+        pj_curve *c = pj_curve_new(&rail), *l = pj_curve_new(&log);
+        pj_curve_follow(c, l);
+        for (int t = -1000; t <= 3000; t += 20) {
+            pj_reading w = {.fresh_ns = t * MS, .value = 250e3};
+            pj_curve_add(l, &w, NULL);
+        }
+        static const int ticks[] = {-800, 0, 1400, 2200, 2600};
+        for (int i = 0; i < 5; i++) {
+            double counted = 0.25 * (ticks[i] + 800);
+            if (ticks[i] >= 1400) counted -= ticks[i] < 2000 || !catches_up ? 0.25 * 1300 : 0;
+            pj_reading r = {.fresh_ns = ticks[i] * MS,
+                            .fresh_error_ns = MS,
+                            .value = counted * 1e6,
+                            .status = i ? PJ_READING_OK : PJ_READING_RESET};
+            pj_curve_add(c, &r, NULL);
+            if (i == 2) assert_int_equal(pj_curve_sure_ns(c), 0);
+        }
+        pj_curve_energy e = query(c, 0, 1800), all = query(c, -800, 2600);
+        assert_near(all.energy_mj, catches_up ? 850e3 : 850e3 - 325e3, 1);
+        assert_near(e.energy_mj, catches_up ? 450e3 : 125e3, 2e3);
+        if (catches_up)
+            assert_that(e.random_sd_mj, <, 20e3);
+        else
+            assert_that(e.random_sd_mj, >, 20e3);
+        pj_curve_free(c);
+        pj_curve_free(l);
+    }
+}
+
 /* A sample every second says as little of each period as the sensor did. */
 static void a_thinned_blind_counter_stays_blind(void **state)
 {
@@ -661,6 +701,7 @@ int main(void)
         cmocka_unit_test(arming_does_not_squeeze_the_first_step),
         cmocka_unit_test(a_slow_first_read_is_of_either_tick),
         cmocka_unit_test(a_log_shows_the_shape_between_ticks),
+        cmocka_unit_test(a_pause_between_two_reads_is_the_logs),
         cmocka_unit_test(a_thinned_blind_counter_stays_blind),
         cmocka_unit_test(slow_counter_under_steady_load),
         cmocka_unit_test(tiles_are_placed_before_their_reading),
