@@ -53,6 +53,7 @@ static void poll_look(pj_poll *p, int64_t from_ns)
     p->looking = true;
     p->look_missed = false;
     p->next_tick_ns = 0;
+    p->look_from_ns = from_ns;
     p->look_end_ns =
         from_ns + (learns ? LEARN_PERIODS * p->rail->period_ns : LOOK_PERIODS * p->grid.period_ns);
     p->due_ns = from_ns;
@@ -79,7 +80,8 @@ void pj_poll_start(pj_poll *p, int64_t now_ns)
 {
     p->due_ns = 0;
     pj_poll_resume(p, now_ns);
-    if (p->grid.period_ns > 0 && !pj_grid_known(&p->grid, now_ns)) poll_look(p, now_ns);
+    bool is_rare = p->stands && now_ns < p->hold_ns; /* nothing was seen to move lately */
+    if (p->grid.period_ns > 0 && !pj_grid_known(&p->grid, now_ns) && !is_rare) poll_look(p, now_ns);
 }
 
 int64_t pj_poll_due(const pj_poll *p)
@@ -99,7 +101,7 @@ static int64_t poll_between_ticks(const pj_poll *p, int64_t at_ns)
 static int64_t poll_try_again(const pj_poll *p)
 {
     int64_t period = p->rail->period_ns,
-            step = p->rail->log_ns > 0 ? period : period / TRIES_A_PERIOD;
+            step = p->rail->log_ns > 0 || p->stands ? period : period / TRIES_A_PERIOD;
     if (pj_grid_known(&p->grid, p->read_ns))
         return poll_between_ticks(p, p->read_ns + p->grid.period_ns);
     return p->read_ns + (step > 2 * p->cost_ns ? step : 2 * p->cost_ns);
@@ -373,6 +375,10 @@ void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_
     if (p->is_vague) {
         p->due_ns = poll_clear_of_tick(p, after_ns);
         return;
+    }
+    if (p->looking && g->period_ns > 0 && before_ns < p->look_from_ns) { /* begun by who waits */
+        p->look_end_ns -= p->look_from_ns - before_ns;
+        p->look_from_ns = before_ns;
     }
     if (p->looking && poll_look_is_over(p, after_ns)) poll_give_up(p, after_ns);
     if (p->looking) {
