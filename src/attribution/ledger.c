@@ -202,7 +202,7 @@ uint32_t pj_ledger_check(const pj_ledger *l, int64_t begin_ns, int64_t end_ns,
 {
     const pj_curve *curves[PJ_MAX_RAILS];
     for (uint32_t r = 0; r < l->o.rail_count; r++) curves[r] = curve_of(l, r);
-    return pj_rails_check(l->rails, l->o.rail_count, curves, begin_ns, end_ns, findings);
+    return pj_rails_check_window(l->rails, l->o.rail_count, curves, begin_ns, end_ns, findings);
 }
 
 void pj_ledger_machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns, pj_curve_energy *sum)

@@ -60,6 +60,15 @@ static bool reads_the_same(const pj_rail *counter, const pj_rail *power)
            counter->scope == power->scope && same_device(counter, power);
 }
 
+/* Whether its energy is another rail's. */
+static bool is_substituted(const check_input *l, uint32_t rail)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < l->found; i++)
+        found |= l->findings[i].rail == rail && l->findings[i].substitute;
+    return found;
+}
+
 /* ---- parts against their sum ---- */
 
 static void check_children(check_input *l, uint32_t parent)
@@ -71,7 +80,7 @@ static void check_children(check_input *l, uint32_t parent)
         double mj = energy_mj(l, i);
         if (!isnan(mj)) sum += mj;
     }
-    if (!(sum > whole * (1 + TOLERANCE))) return;
+    if (!(sum > whole * (1 + TOLERANCE)) || is_substituted(l, parent)) return;
     checks_report(
         l, "children_exceed_rail", parent, sum / whole - 1,
         "The parts of %s draw %.3g W, more than its own %.3g W: one of the figures is wrong.",
@@ -112,7 +121,7 @@ static double difference_sd_mj(const check_input *l, uint32_t counter, uint32_t 
 
 static void check_pair(check_input *l, uint32_t counter, uint32_t power)
 {
-    if (!reads_the_same(&l->rails[counter], &l->rails[power])) return;
+    if (!reads_the_same(&l->rails[counter], &l->rails[power]) || is_substituted(l, counter)) return;
     double x = energy_mj(l, counter), y = energy_mj(l, power);
     if (!(fabs(x - y) > TOLERANCE * y)) return;
     if (fabs(x - y) < CLEARLY * difference_sd_mj(l, counter, power)) return;
@@ -180,6 +189,8 @@ enum { EARLIER_STILLS = 4, GRID = 512, LEAST_POINTS = 16 };
 static const int64_t STILL_COUNTER_NS = PJ_NS_PER_S / 10, STILL_POWER_NS = 2 * PJ_NS_PER_S;
 static const double LEAST_EXCESS = 0.005;  /* less is not worth a warning */
 static const double LEAST_STANDING = 0.05; /* of an interval */
+/* A counter that stands would have ticked so often, and counted so many of its steps. */
+enum { STANDING_PERIODS = 3, STANDING_STEPS = 4 };
 
 /* Since when the counter has stood still at the end of the interval. */
 static int64_t counter_stopped_ns(const check_input *l, uint32_t rail)
@@ -230,13 +241,34 @@ static void check_standing(check_input *l, uint32_t rail)
                   l->rails[rail].name);
 }
 
+/* A counter without a log that does not move beside a power reading of its own. Also of an interval
+ * too short for the other checks. */
+static void check_standing_beside_power(check_input *l, uint32_t rail)
+{
+    const pj_rail *r = &l->rails[rail];
+    if (r->kind != PJ_RAIL_COUNTER || pj_rail_log_of(l->rails, l->count, rail) >= 0 ||
+        energy_mj(l, rail) != 0 || l->end_ns - l->begin_ns < STANDING_PERIODS * r->period_ns)
+        return;
+    for (uint32_t i = 0; i < l->count; i++) {
+        double mj = reads_the_same(r, &l->rails[i]) ? energy_mj(l, i) : NAN;
+        if (!(mj > STANDING_STEPS * r->resolution * 1e-3) || !(watts(l, mj) * 1e3 > LEAST_SD_MW))
+            continue;
+        checks_report(l, "counter_still", rail, NAN,
+                      "The energy counter of %s stands still beside a power reading of %.3g W: the "
+                      "energy is the reading's.",
+                      r->name, watts(l, mj));
+        if (l->found > 0) l->findings[l->found - 1].substitute = i + 1;
+        return;
+    }
+}
+
 static void check_still(check_input *l, uint32_t rail)
 {
     const pj_rail *r = &l->rails[rail];
     if (r->kind != PJ_RAIL_COUNTER || !pj_rail_in_column(l->rails, l->count, rail, PJ_RAIL_TOTAL))
         return;
     /* what it counts while it stands is its log's: 0 J is what both say */
-    if (pj_rail_log_of(l->rails, l->count, rail) >= 0) return;
+    if (pj_rail_log_of(l->rails, l->count, rail) >= 0 || is_substituted(l, rail)) return;
     double mj = energy_mj(l, rail);
     if (mj > 0) check_stopped_counter(l, rail);
     if (mj != 0) return;
@@ -287,21 +319,35 @@ static void check_stopped_power(check_input *l, uint32_t rail)
         r->name, last * 1e-3, (double)still_ns * 1e-9, least * 1e-3, most * 1e-3);
 }
 
+static uint32_t checks_run(check_input *l)
+{
+    for (uint32_t i = 0; i < l->count; i++) check_standing(l, i);
+    if (l->end_ns - l->begin_ns < LEAST_NS) return l->found;
+    for (uint32_t i = 0; i < l->count; i++) {
+        check_children(l, i);
+        check_still(l, i);
+        check_stopped_power(l, i);
+        for (uint32_t k = 0; k < l->count; k++) {
+            check_pair(l, i, k);
+            check_duplicate(l, i, k);
+        }
+    }
+    for (int c = 0; c < PJ_RAIL_TOTAL; c++) check_twins(l, (pj_rail_class)c);
+    return l->found;
+}
+
 uint32_t pj_rails_check(const pj_rail *rails, uint32_t count, const pj_curve *const *curves,
                         int64_t begin_ns, int64_t end_ns, pj_finding findings[PJ_FINDINGS_MAX])
 {
     check_input l = {rails, count, curves, begin_ns, end_ns, findings, 0};
-    for (uint32_t i = 0; i < count; i++) check_standing(&l, i);
-    if (end_ns - begin_ns < LEAST_NS) return l.found;
-    for (uint32_t i = 0; i < count; i++) {
-        check_children(&l, i);
-        check_still(&l, i);
-        check_stopped_power(&l, i);
-        for (uint32_t k = 0; k < count; k++) {
-            check_pair(&l, i, k);
-            check_duplicate(&l, i, k);
-        }
-    }
-    for (int c = 0; c < PJ_RAIL_TOTAL; c++) check_twins(&l, (pj_rail_class)c);
-    return l.found;
+    return checks_run(&l);
+}
+
+uint32_t pj_rails_check_window(const pj_rail *rails, uint32_t count, const pj_curve *const *curves,
+                               int64_t begin_ns, int64_t end_ns,
+                               pj_finding findings[PJ_FINDINGS_MAX])
+{
+    check_input l = {rails, count, curves, begin_ns, end_ns, findings, 0};
+    for (uint32_t i = 0; i < count; i++) check_standing_beside_power(&l, i);
+    return checks_run(&l);
 }

@@ -391,7 +391,11 @@ static void check_window(const pj_reading_hub *g, pj_reading_window *w, pj_curve
 {
     pj_finding findings[PJ_FINDINGS_MAX];
     uint32_t count = w->window ? pj_division_window_check(g->division, w->window, findings) : 0;
-    for (uint32_t i = 0; i < count; i++) doubt_window(&findings[i], &energies[findings[i].rail]);
+    for (uint32_t i = 0; i < count; i++) {
+        if (findings[i].substitute)
+            energies[findings[i].rail] = energies[findings[i].substitute - 1];
+        doubt_window(&findings[i], &energies[findings[i].rail]);
+    }
     if (count == 0) return;
     w->warning_code = findings[0].code;
     memcpy(w->warning, findings[0].text, sizeof w->warning);

@@ -559,6 +559,25 @@ static void standing_counter_has_its_logs_energy(void **state)
     pj_session_close(session);
 }
 
+/* A card without a log has a power reading beside its counter: once that has stopped, windows have
+ * the reading's energy. */
+static void standing_counter_has_its_readings_energy(void **state)
+{
+    char cache[96];
+    (void)state;
+    snprintf(cache, sizeof cache, "%s/no-log", folder);
+    setenv("XDG_CACHE_HOME", cache, 1);
+    set_load(125, 705, 730, 310);
+    card->has_no_log = true;
+    pj_session *session = open_session();
+    assert_that(count_within(session, 4, 300, 600, NULL), >=, 3);
+    card->stops_ns = pj_clock_ns();
+    pass_ms(500);
+    count_within(session, 1, 300, 400, NULL); /* the last tick may be in it */
+    assert_that(count_within(session, 20, 400, 1500, "counter_still"), >=, 18);
+    pj_session_close(session);
+}
+
 /* A counter that stops within a window: what it did not count any more is what the log shows. */
 static void counter_that_stops_in_a_window(void **state)
 {
@@ -974,6 +993,7 @@ int main(void)
         cmocka_unit_test_setup(windows_of_late_reads_have_figures, reset_card),
         cmocka_unit_test_setup(windows_tell_of_contradictions, reset_card),
         cmocka_unit_test_setup(standing_counter_has_its_logs_energy, reset_card),
+        cmocka_unit_test_setup(standing_counter_has_its_readings_energy, reset_card),
         cmocka_unit_test_setup(counter_that_stops_in_a_window, reset_card),
         cmocka_unit_test_setup(counter_may_stop_between_any_reads, reset_card),
         cmocka_unit_test_setup(short_windows_know_what_is_not_seen, reset_card),
