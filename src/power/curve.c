@@ -441,7 +441,8 @@ static void curve_join_short(pj_curve *c, piece *p)
 {
     log_view v;
     double missing_mj = c->last_step_logged_mj - c->last_step.energy_mj;
-    if (!curve_is_far_short(c) || !log_look(c->log, p, &v)) return;
+    /* one that sees a part of the time counts too little and too much by itself */
+    if (pj_rail_sees_part(&c->rail) || !curve_is_far_short(c) || !log_look(c->log, p, &v)) return;
     if (p->energy_mj - v.energy_mj < CAUGHT_UP * missing_mj || !curve_take_back(c)) return;
     p->energy_mj += c->last_step.energy_mj;
     p->begin_ns = c->last_step.begin_ns;

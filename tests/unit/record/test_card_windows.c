@@ -509,6 +509,10 @@ static unsigned count_within(pj_session *session, unsigned count, double least_m
         assert_int_equal(pj_window_end(w, &r, &err), PJ_OK);
         if (isnan(r.total.mj)) fail_msg("%.1f ms have no figure", r.duration_ms);
         within += r.total.lo_mj <= truth_mj && truth_mj <= r.total.hi_mj;
+        if (code && i >= 2 && !r.warning_code)
+            fail_msg("%u: %.1f J [%.1f, %.1f] of %.1f J in %.0f ms without %s", i,
+                     r.total.mj * 1e-3, r.total.lo_mj * 1e-3, r.total.hi_mj * 1e-3, truth_mj * 1e-3,
+                     r.duration_ms, code);
         if (code && i >= 2) assert_string_equal(r.warning_code, code);
     }
     return within;
