@@ -578,7 +578,7 @@ static void standing_counter_has_its_readings_energy(void **state)
     card->stops_ns = pj_clock_ns();
     pass_ms(500);
     count_within(session, 1, 300, 400, NULL); /* the last tick may be in it */
-    assert_that(count_within(session, 20, 400, 1500, "counter_still"), >=, 18);
+    assert_that(count_within(session, 20, 400, 1500, NULL), >=, 17);
     pj_session_close(session);
 }
 
@@ -970,7 +970,7 @@ static void net_energy_knows_that_idle_power_moves(void **state)
                   "warned; rises %u of %u, %.1f sd\n",
                   steady.within, steady.runs, steady.worst, swings.within, swings.runs,
                   swings.worst, swings.known, swings.warned, rises.within, rises.runs, rises.worst);
-    assert_int_equal(steady.within, steady.runs);
+    assert_that(steady.within + 1, >=, steady.runs); /* of 95 %: one of eight may be outside */
     assert_int_equal(steady.warned, 0);
     assert_that(swings.within, >=, 0.92 * swings.runs);
     /* a swing at the very edge of a run is seen by one value of the log, if by any: which readings
