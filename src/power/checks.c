@@ -189,7 +189,7 @@ enum { EARLIER_STILLS = 4, GRID = 512, LEAST_POINTS = 16 };
 static const int64_t STILL_COUNTER_NS = PJ_NS_PER_S / 10, STILL_POWER_NS = 2 * PJ_NS_PER_S;
 static const double LEAST_EXCESS = 0.005;  /* less is not worth a warning */
 static const double LEAST_STANDING = 0.05; /* of an interval */
-/* A counter that stands would have ticked so often, and counted so many of its steps. */
+/* A counter stands still if at least so many periods and so many of its steps went uncounted. */
 enum { STANDING_PERIODS = 3, STANDING_STEPS = 4 };
 
 /* Since when the counter has stood still at the end of the interval. */

@@ -38,7 +38,7 @@ static const double STANDS_STEPS = 4;
 /* A step that counted less than this share of what its log shows may be one in which the counter
  * stopped: the next tick tells. */
 static const double SHORT_FAR = 0.85;
-/* Of what it lacks, the next step counts at least this share more than its log. */
+/* The next step exceeds its log by at least this share of what the short step lacks. */
 static const double CAUGHT_UP = 0.5;
 /* Half width of the uncertainty of where the part of a value begins and ends. */
 static const float LOG_EDGE_NS = PJ_NS_PER_MS;
@@ -295,7 +295,7 @@ static double curve_doubt_mj(const pj_curve *c, const piece *p, const log_view *
 }
 
 /* What the counter would count in a piece by what the log shows. A few steps with uncertain ends do
- * not tell that the two disagree. */
+ * not show that the two disagree. */
 static double curve_would_count_mj(const pj_curve *c, const piece *p, const log_view *v)
 {
     double period_mj = v->energy_mj * (double)c->period_ns / (double)(p->end_ns - p->begin_ns);

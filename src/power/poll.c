@@ -80,7 +80,7 @@ void pj_poll_start(pj_poll *p, int64_t now_ns)
 {
     p->due_ns = 0;
     pj_poll_resume(p, now_ns);
-    bool is_rare = p->stands && now_ns < p->hold_ns; /* nothing was seen to move lately */
+    bool is_rare = p->stands && now_ns < p->hold_ns; /* it did not move during the last look */
     if (p->grid.period_ns > 0 && !pj_grid_known(&p->grid, now_ns) && !is_rare) poll_look(p, now_ns);
 }
 
@@ -376,7 +376,8 @@ void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_
         p->due_ns = poll_clear_of_tick(p, after_ns);
         return;
     }
-    if (p->looking && g->period_ns > 0 && before_ns < p->look_from_ns) { /* begun by who waits */
+    if (p->looking && g->period_ns > 0 &&
+        before_ns < p->look_from_ns) { /* a caller waits: it began now */
         p->look_end_ns -= p->look_from_ns - before_ns;
         p->look_from_ns = before_ns;
     }

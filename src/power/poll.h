@@ -36,7 +36,7 @@ typedef struct pj_poll {
     bool is_vague;        /* the last read is to be made again */
     uint32_t vague_count; /* in a row */
     bool looking;         /* for a tick: reads follow each other */
-    int64_t look_from_ns; /* when it begins, unless who waits begins it */
+    int64_t look_from_ns; /* when it begins, or earlier for a waiting caller */
     int64_t look_end_ns;  /* then it gives up */
     bool look_missed;     /* the counter moved during the look, at an unexpected time */
     uint32_t lost_count;  /* how often in a row a grid that was kept was not confirmed */

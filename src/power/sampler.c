@@ -163,7 +163,7 @@ static void sampler_pass(pj_power_sampler *s, pj_reading *r)
         return;
     }
     if (is_kept && r->status != PJ_READING_OK) pass_kept(s, rail);
-    s->early_rails &= ~(1ull << rail); /* of a later value, it is a part */
+    s->early_rails &= ~(1ull << rail); /* a later value includes it */
     /* Averages need every poll of a value, also repeats. */
     bool averaged = s->coarsen[rail].active && s->rails[rail].kind == PJ_RAIL_INSTANT;
     if (worth || (averaged && r->status == PJ_READING_REPEAT))
@@ -442,7 +442,7 @@ static void pass_early(pj_power_sampler *s, uint32_t rail)
     pj_poll_done(&s->polls[rail], now, now, s->pace_ns);
 }
 
-/* Whether a value that was kept while a tick was looked for waits for nothing but its log. */
+/* Whether a value that was kept while a tick was looked for needs only its log now. */
 static bool has_kept(const pj_power_sampler *s, uint32_t rail)
 {
     return (s->early_rails >> rail & 1) && !s->polls[rail].looking;
