@@ -147,6 +147,28 @@ test('with and without disturbances, gross and net: parts never exceed their who
     }
 });
 
+test('idle pieces whose net energies cancel are no less than what of them is disturbed', () => {
+  const piece = (start_ms: number, net_energy_mj: number, disturbed: boolean) => ({
+    ...run.phases[0],
+    phase: 'idle',
+    start_ms,
+    duration_ms: 10,
+    energy_mj: 100,
+    net_energy_mj,
+    ...(disturbed && {
+      disturbed_ms: 10,
+      disturbed_energy_mj: 100,
+      disturbed_net_energy_mj: net_energy_mj,
+    }),
+  });
+  const phases = [...run.phases, piece(9000, 0.032, true), piece(9010, -0.006, false)];
+  const idle = tree(sums({ ...rows, phases }, cubes, NONE, 'energy', true), true).children?.find(
+    (p) => p.name === 'idle',
+  );
+  expect(worth(idle!)).toBeCloseTo(0.026, 9);
+  expect(idle!.children?.map(worth)).toEqual([worth(idle!)]);
+});
+
 test('gaps between phases belong to every panel, gross and net', () => {
   const gap = { ...run.phases[0], phase: 'idle', duration_ms: 2, energy_mj: 7, net_energy_mj: -1 };
   const r = { ...rows, phases: [...run.phases, gap] };

@@ -259,8 +259,15 @@ export function sums(
     const f = figures(rows, { ...s, phase: name, layer: null, component: null });
     const q = net ? f.net : f.energy;
     const mj = q.source === 'unavailable' ? null : q.value;
-    const disturbed = disturbedOf(rows, s, name, metric === 'time', net);
-    return { name, ms: f.ms, energy: mj, value: metric === 'time' ? f.ms : mj, disturbed };
+    const value = metric === 'time' ? f.ms : mj;
+    const lost = disturbedOf(rows, s, name, metric === 'time', net);
+    // Net of idle, pieces of idle time may be above and below zero: their sum may be less than the disturbed one.
+    const disturbed = {
+      value: Math.min(lost.value, Math.max(0, value ?? lost.value)),
+      ms: lost.ms,
+      energy: Math.min(lost.energy, Math.max(0, mj ?? lost.energy)),
+    };
+    return { name, ms: f.ms, energy: mj, value, disturbed };
   });
   const partial = s.layer !== null || s.component !== null;
   return { metric, partial, phases, components: cubes.components, layers, energy, time };
