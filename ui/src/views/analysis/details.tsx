@@ -381,7 +381,7 @@ function HottestList({ data }: { data: RunData }) {
       </thead>
       <tbody>
         {list.slice(0, SHOWN).map((p) => (
-          <tr key={p.component}>
+          <tr key={p.component} data-mj={p.energy}>
             <td>
               <button type="button" class="link" onClick={() => select({ component: p.component })}>
                 {p.component}

@@ -508,7 +508,10 @@ export function OperationsPanel({ data }: { data: RunData }) {
           </thead>
           <tbody>
             {operations.slice(0, shown).map((o) => (
-              <tr key={`${o.layer_index} ${o.component_name} ${o.operation_name}`}>
+              <tr
+                key={`${o.layer_index} ${o.component_name} ${o.operation_name}`}
+                data-mj={joules(o)}
+              >
                 <td>
                   {layer === null && known(o.layer_index) && (
                     <span class="muted">L{o.layer_index} › </span>

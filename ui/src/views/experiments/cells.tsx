@@ -130,7 +130,8 @@ const COLUMNS: Column[] = [
     label: 'Read per step',
     help: 'Weights that a decode step reads, once for all sequences of a batch.',
     value: (_, c) => c.decode_weight_bytes ?? null,
-    show: (_, c) => (known(c.decode_weight_bytes) ? `${plain(c.decode_weight_bytes / 1e6)} MB` : 'unavailable'),
+    show: (_, c) =>
+      known(c.decode_weight_bytes) ? `${plain(c.decode_weight_bytes / 1e6)} MB` : 'unavailable',
     wide: true,
   },
   {
