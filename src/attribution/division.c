@@ -27,7 +27,7 @@ struct pj_division_member {
 };
 
 typedef struct rail_sum {
-    double mj, random_var, bias_mj, gain_mj;
+    double mj, random_var, bias_mj, gain_mj, doubt_var;
     double known_ns, covered_ns; /* observed by readings; with an energy at all */
     int64_t taken_ns;            /* how far it reaches */
 } rail_sum;
@@ -84,6 +84,7 @@ static void division_add_up(const pj_division *d, uint32_t rail, int64_t until_n
     if (isnan(e.energy_mj)) return;
     sum->mj += e.energy_mj;
     sum->random_var += e.random_sd_mj * e.random_sd_mj;
+    sum->doubt_var += e.doubt_sd_mj * e.doubt_sd_mj;
     sum->bias_mj += e.bias_sd_mj;
     sum->gain_mj += e.gain_sd_mj;
     sum->known_ns += e.known_share * (double)(end_ns - begin_ns);
@@ -331,8 +332,8 @@ void pj_division_window_stop(pj_division_window *w, int64_t end_ns)
     w->end_ns = end_ns > w->begin_ns ? end_ns : w->begin_ns + 1;
 }
 
-void pj_division_window_energy(const pj_division *d, const pj_division_window *w, uint32_t rail,
-                               pj_curve_energy *energy)
+static void window_sum_up(const pj_division *d, const pj_division_window *w, uint32_t rail,
+                          pj_curve_energy *energy)
 {
     rail_sum sum = w->sums[rail];
     double length = (double)(w->end_ns - w->begin_ns);
@@ -346,8 +347,20 @@ void pj_division_window_energy(const pj_division *d, const pj_division_window *w
     energy->random_sd_mj = sqrt(sum.random_var);
     energy->bias_sd_mj = sum.bias_mj + (whole_mj - sum.mj);
     energy->gain_sd_mj = sum.gain_mj;
+    energy->doubt_sd_mj = sqrt(sum.doubt_var);
     energy->sd_mj =
         sqrt(sum.random_var + energy->bias_sd_mj * energy->bias_sd_mj + sum.gain_mj * sum.gain_mj);
+}
+
+void pj_division_window_energy(const pj_division *d, const pj_division_window *w, uint32_t rail,
+                               pj_curve_energy *energy)
+{
+    pj_curve_energy logged;
+    int log = pj_ledger_log_of(d->ledger, rail);
+    window_sum_up(d, w, rail, energy);
+    if (log < 0) return;
+    window_sum_up(d, w, (uint32_t)log, &logged);
+    pj_ledger_join_log(d->ledger, rail, (double)(w->end_ns - w->begin_ns), &logged, energy);
 }
 
 uint32_t pj_division_window_check(const pj_division *d, const pj_division_window *w,

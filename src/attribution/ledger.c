@@ -197,6 +197,17 @@ void pj_ledger_rail(const pj_ledger *l, uint32_t rail, int64_t begin_ns, int64_t
     pj_curve_query(curve_of(l, rail), begin_ns, end_ns, energy);
 }
 
+int pj_ledger_log_of(const pj_ledger *l, uint32_t rail)
+{
+    return pj_rail_log_of(l->rails, l->o.rail_count, rail);
+}
+
+void pj_ledger_join_log(const pj_ledger *l, uint32_t rail, double ns, const pj_curve_energy *log,
+                        pj_curve_energy *energy)
+{
+    pj_curve_join_log(l->curves[rail], ns, log, energy);
+}
+
 uint32_t pj_ledger_check(const pj_ledger *l, int64_t begin_ns, int64_t end_ns,
                          pj_finding findings[PJ_FINDINGS_MAX])
 {

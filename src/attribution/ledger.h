@@ -78,6 +78,10 @@ void pj_ledger_machine(const pj_ledger *ledger, int64_t begin_ns, int64_t end_ns
                        pj_curve_energy *energy);
 void pj_ledger_rail(const pj_ledger *ledger, uint32_t rail, int64_t begin_ns, int64_t end_ns,
                     pj_curve_energy *energy);
+/* The rail whose log a counter follows, or -1; and its energy joined with that (power/curve.h). */
+int pj_ledger_log_of(const pj_ledger *ledger, uint32_t rail);
+void pj_ledger_join_log(const pj_ledger *ledger, uint32_t rail, double ns,
+                        const pj_curve_energy *log, pj_curve_energy *energy);
 /* What the rails contradict each other in over an interval (power/checks.h). */
 uint32_t pj_ledger_check(const pj_ledger *ledger, int64_t begin_ns, int64_t end_ns,
                          pj_finding findings[PJ_FINDINGS_MAX]);

@@ -31,8 +31,9 @@ static const double LOG_REST = 0.05;
 static const double LOG_AGREES = 0.03, LOG_EDGES = 0.5;
 /* That they agree counts as much as so many steps that were seen. */
 static const double LOG_PRIOR = 10;
-/* Relative 1 sigma of energy that only the log has seen. */
-static const double STANDING_SD = 0.05;
+/* Relative 1 sigma of energy that only the log has seen where the counter stands still; and of the
+ * log's ratio to its counter, once that is known. */
+static const double STANDING_SD = 0.05, LOG_LEAST_SD = 0.01;
 /* Of its steps a counter would have counted this many, had it not stood still. */
 static const double STANDS_STEPS = 4;
 /* A step that counted less than this share of what its log shows may be one in which the counter
@@ -40,6 +41,11 @@ static const double STANDS_STEPS = 4;
 static const double SHORT_FAR = 0.85;
 /* The next step exceeds its log by at least this share of what the short step lacks. */
 static const double CAUGHT_UP = 0.5;
+/* Of a period: a tick is vague whose time is known to no more than this on either side. */
+static const double VAGUE = 0.25;
+/* The log tells ticks apart where one is nearer than this share of the energy between them, and all
+ * others are farther than this. */
+static const double DATES_NEAR = 0.3, DATES_FAR = 0.7;
 /* Half width of the uncertainty of where the part of a value begins and ends. */
 static const float LOG_EDGE_NS = PJ_NS_PER_MS;
 /* Half of what single ticks of a grid deviate from it. */
@@ -283,25 +289,42 @@ static bool log_look(const pj_curve *log, const piece *p, log_view *v)
     return (double)covered >= LOG_COVERS * (double)(p->end_ns - p->begin_ns);
 }
 
-/* A log shows what a counter counts, apart from where the power changes: the rest is what one of
- * both does not see, as a counter whose sensor sees a part of the time. */
+/* What a tick that may be of another one's time moves between two steps; a seen one's is little. */
+static double curve_vague_mj2(const pj_curve *c, double edge_ns, double mw)
+{
+    bool is_vague = edge_ns > VAGUE * (double)c->period_ns;
+    return is_vague ? pow(mw * edge_ns * 1e-9, 2) : 0;
+}
+
+/* A log shows what a counter counts, apart from where the power changes and from ticks that are
+ * vague: the rest is what one of both does not see, as a counter whose sensor sees a part of the
+ * time. */
 static double curve_doubt_mj(const pj_curve *c, const piece *p, const log_view *v)
 {
     double usual = LOG_PRIOR * v->energy_mj;
     double gain = (c->log_counted_mj + usual) / (c->log_seen_mj + usual);
+    const pj_curve_point *log = c->log->windows;
     double off = p->energy_mj - gain * v->energy_mj, edges = LOG_EDGES * sqrt(v->swing_sum);
-    double square = off * off - edges * edges - pow(LOG_AGREES * p->energy_mj, 2);
+    double square = off * off - edges * edges - pow(LOG_AGREES * p->energy_mj, 2) -
+                    curve_vague_mj2(c, p->begin_edge_ns, gain * log[v->first].power_mw) -
+                    curve_vague_mj2(c, p->edge_ns, gain * log[v->last].power_mw);
     return square > 0 ? sqrt(square) : 0;
 }
 
-/* What the counter would count in a piece by what the log shows. A few steps with uncertain ends do
- * not show that the two disagree. */
+/* A few steps with uncertain ends do not show that the two disagree. */
+double pj_curve_log_ratio(const pj_curve *c, double mj_per_ns, double *relative_sd)
+{
+    double usual = LOG_PRIOR * (double)c->period_ns * mj_per_ns;
+    double unknown = usual > 0 ? usual / (c->log_seen_mj + usual) : 1;
+    *relative_sd = LOG_LEAST_SD + (LOG_AGREES - LOG_LEAST_SD) * unknown;
+    return usual > 0 ? (c->log_counted_mj + usual) / (c->log_seen_mj + usual) : 1;
+}
+
+/* What the counter would count in a piece by what the log shows. */
 static double curve_would_count_mj(const pj_curve *c, const piece *p, const log_view *v)
 {
-    double period_mj = v->energy_mj * (double)c->period_ns / (double)(p->end_ns - p->begin_ns);
-    double usual = LOG_PRIOR * period_mj;
-    double ratio = usual > 0 ? (c->log_counted_mj + usual) / (c->log_seen_mj + usual) : 1;
-    return ratio * v->energy_mj;
+    double relative_sd, ns = (double)(p->end_ns - p->begin_ns);
+    return pj_curve_log_ratio(c, v->energy_mj / ns, &relative_sd) * v->energy_mj;
 }
 
 /* The ratio of the counter to the log so far. */
@@ -392,6 +415,56 @@ static void curve_date_arming(pj_curve *c, const pj_reading *r, int64_t tick)
     if (other < c->last_edge_ns + (double)r->fresh_error_ns && periods > 1) return;
     c->last_tick_ns = found;
     c->last_edge_ns = (double)r->fresh_error_ns;
+}
+
+/* A read that was slow may have been of either of two ticks of the grid. Of those that are whole
+ * periods from a tick that is better known, it is the one up to which the log shows what was
+ * counted. Returns the vague tick where the log does not tell. */
+static int64_t curve_date_vague(const pj_curve *c, int64_t known, int64_t vague, double error_ns,
+                                double counted_mj)
+{
+    int64_t period = c->rail.grid_ns, found = vague;
+    int64_t first = (int64_t)ceil(((double)(vague - known) - error_ns) / (double)period);
+    int64_t last = (int64_t)floor(((double)(vague - known) + error_ns) / (double)period);
+    double best = INFINITY, second = INFINITY, before_mj = NAN, period_mj = INFINITY;
+    for (int64_t k = first; k <= last; k++) {
+        int64_t at = known + k * period;
+        piece p = {.begin_ns = at < known ? at : known, .end_ns = at < known ? known : at};
+        log_view v;
+        if (k == 0) continue;
+        if (!log_look(c->log, &p, &v)) return vague;
+        double mj = curve_would_count_mj(c, &p, &v), off = fabs(mj - counted_mj);
+        double one_mj = isnan(before_mj) ? mj / (double)llabs(k) : fabs(mj - before_mj);
+        period_mj = fmin(period_mj, one_mj);
+        before_mj = mj;
+        second = fmin(second, fmax(off, best));
+        best = fmin(best, off);
+        if (off == best) found = at;
+    }
+    bool is_clear = best < DATES_NEAR * period_mj && second > DATES_FAR * period_mj;
+    return is_clear ? found : vague;
+}
+
+/* Dates one of the two ticks of a step, where the other is well known. */
+static void curve_date_step(pj_curve *c, double step_uj, int64_t *tick, double *error_ns)
+{
+    double least = VAGUE * (double)c->rail.grid_ns, mj = step_uj * 1e-3 / c->gain;
+    bool knows_begin = c->last_edge_ns < least, knows_end = *error_ns < least;
+    if (c->rail.grid_ns <= 0 || !c->log || c->lent_mj > 0 || knows_begin == knows_end ||
+        pj_rail_sees_part(&c->rail))
+        return;
+    if (knows_end && !c->just_armed) return; /* the step before has ended there */
+    int64_t known = knows_end ? *tick : c->last_tick_ns;
+    int64_t vague = knows_end ? c->last_tick_ns : *tick;
+    int64_t found = curve_date_vague(c, known, vague, knows_end ? c->last_edge_ns : *error_ns, mj);
+    if (found == vague) return;
+    if (knows_end) {
+        c->last_tick_ns = found;
+        c->last_edge_ns = *error_ns;
+    } else {
+        *tick = found;
+        *error_ns = c->last_edge_ns;
+    }
 }
 
 /* What the log has of the time since the counter's last tick. */
@@ -512,7 +585,7 @@ static bool curve_stands(const pj_curve *c, double step_uj, int64_t tick, piece 
 static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
 {
     int64_t tick = tick_of(c, r);
-    double step = NAN;
+    double step = NAN, error_ns = (double)r->fresh_error_ns;
     if (c->armed && r->status == PJ_READING_OK)
         step = pj_counter_step(&c->rail, c->last_value, r->value);
     if (c->armed && tick <= c->last_tick_ns) {         /* the next reading brings the energy */
@@ -522,6 +595,7 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
         return PJ_OK;
     }
     if (!isnan(step) && c->just_armed) curve_date_arming(c, r, tick);
+    if (!isnan(step)) curve_date_step(c, step, &tick, &error_ns);
     piece p;
     log_view v;
     if (curve_stands(c, step, tick, &p, &v)) {
@@ -537,7 +611,7 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
                     .end_ns = tick,
                     .energy_mj = fmax(left_mj, 0),
                     .begin_edge_ns = (float)c->last_edge_ns,
-                    .edge_ns = (float)r->fresh_error_ns};
+                    .edge_ns = (float)error_ns};
         curve_join_short(c, &p);
         status = curve_add_counted(c, &p, err);
     }
@@ -545,7 +619,7 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
     c->armed = true;
     c->last_value = r->value;
     c->last_tick_ns = tick;
-    c->last_edge_ns = (double)r->fresh_error_ns;
+    c->last_edge_ns = error_ns;
     return status;
 }
 

@@ -83,6 +83,11 @@ typedef struct pj_curve_energy {
 
 void pj_curve_query(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
                     pj_curve_energy *energy);
+/* Energy of an interval of `ns` by a counter and by the log that it follows. A counter whose ticks
+ * were missed, as on a busy machine, knows it less well than the log does, or not at all: the two
+ * are joined, weighted by their precision. What the log does not show stays the counter's. */
+void pj_curve_join_log(const pj_curve *counter, double ns, const pj_curve_energy *log,
+                       pj_curve_energy *energy);
 /* Energy alone, NAN when unknown: for many small spans. */
 double pj_curve_energy_mj(const pj_curve *curve, int64_t begin_ns, int64_t end_ns);
 /* Mean power of the piece that covers `at_ns`, NAN without one. */

@@ -98,6 +98,8 @@ double pj_curve_variance(const pj_curve *c, const curve_sums *a, const curve_sum
 double pj_curve_bias_mj(const pj_curve *c, const curve_sums *a, const curve_sums *b);
 /* Uncertainty of a delay. */
 double pj_curve_delay_sd_s(const pj_curve *c);
+/* What the counter counts of its log's energy, and 1 sigma of that. */
+double pj_curve_log_ratio(const pj_curve *c, double mj_per_ns, double *relative_sd);
 
 static inline double curve_gain_sd(const pj_curve *c)
 {

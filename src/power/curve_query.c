@@ -6,6 +6,9 @@
 #include <math.h>
 #include <string.h>
 
+/* A log that is so many squared standard deviations off says something else. */
+static const double LOG_CONTRADICTS = 9;
+
 static const double MAX_MISSING = 0.05; /* with more of an interval uncovered its energy is NAN */
 
 bool pj_curve_span(const pj_curve *curve, int64_t *begin_ns, int64_t *end_ns)
@@ -96,6 +99,35 @@ double pj_curve_energy_mj(const pj_curve *curve, int64_t begin_ns, int64_t end_n
     if (end_ns <= begin_ns || curve->count == 0) return NAN;
     curve_sums a = sums_until(curve, begin_ns), b = sums_until(curve, end_ns);
     return energy_between(&a, &b, (double)(end_ns - begin_ns));
+}
+
+void pj_curve_join_log(const pj_curve *counter, double ns, const pj_curve_energy *log,
+                       pj_curve_energy *energy)
+{
+    double relative_sd;
+    double ratio = pj_curve_log_ratio(counter, log->energy_mj / ns, &relative_sd);
+    double mj = ratio * log->energy_mj, off = mj - energy->energy_mj;
+    double var = pow(ratio * log->random_sd_mj, 2) + pow(ratio * log->bias_sd_mj, 2) +
+                 pow(relative_sd * mj, 2);
+    double doubt = energy->doubt_sd_mj * energy->doubt_sd_mj;
+    double own = energy->random_sd_mj * energy->random_sd_mj - doubt +
+                 energy->bias_sd_mj * energy->bias_sd_mj;
+    if (isnan(mj)) return;
+    if (isnan(energy->energy_mj)) {
+        *energy = *log;
+        own = INFINITY;
+        doubt = off = 0;
+    } else if (var > own || off * off > LOG_CONTRADICTS * (var + own) ||
+               pj_rail_sees_part(&counter->rail)) {
+        return; /* of a load that is too fast for one, the other is no better judge */
+    }
+    double weight = isinf(own) ? 1 : own / (own + var);
+    double gain = energy->energy_mj > 0 ? energy->gain_sd_mj / energy->energy_mj : 0;
+    energy->energy_mj = isinf(own) ? mj : energy->energy_mj + weight * off;
+    energy->gain_sd_mj = gain * energy->energy_mj;
+    energy->random_sd_mj = sqrt(weight * var + doubt);
+    energy->bias_sd_mj = 0;
+    energy->sd_mj = hypot(energy->random_sd_mj, energy->gain_sd_mj);
 }
 
 double pj_curve_power_mw(const pj_curve *curve, int64_t at_ns)

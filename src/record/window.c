@@ -120,28 +120,14 @@ static void fill_total(pj_window_result *r, const window_sum *sum, const pj_sess
     if (!(net < -2 * net_sd)) r->net = pj_with_interval(net, net_sd);
 }
 
-/* A counter that was not read in time, as on a busy machine, has the energy of its log. */
-static void use_logs(const pj_rail *rails, uint32_t count, pj_curve_energy *energies)
-{
-    static const double log_sd = 0.05; /* relative 1 sigma of energy that only the log has seen */
-    for (uint32_t i = 0; i < count; i++) {
-        int log = pj_rail_log_of(rails, count, i);
-        pj_curve_energy *e = &energies[i];
-        if (is_seen(e) || log < 0 || !is_seen(&energies[log])) continue;
-        *e = energies[log];
-        e->bias_sd_mj = hypot(e->bias_sd_mj, log_sd * e->energy_mj);
-        e->sd_mj = hypot(hypot(e->random_sd_mj, e->bias_sd_mj), e->gain_sd_mj);
-    }
-}
-
-static void window_fill(pj_window_result *r, const pj_open_window *w, pj_curve_energy *energies)
+static void window_fill(pj_window_result *r, const pj_open_window *w,
+                        const pj_curve_energy *energies)
 {
     const pj_session *s = w->session;
     window_sum sum = {0};
     uint32_t count = 0;
     const pj_rail *rails = pj_meter_rails(s->meter, &count);
     int64_t ns = w->readings.end_ns - w->readings.begin_ns;
-    use_logs(rails, count, energies);
     for (uint32_t i = 0; i < count && i < PJ_WINDOW_RAILS; i++) {
         pj_window_rail *out = &r->rails[r->rail_count++];
         bool seen = is_seen(&energies[i]);

