@@ -1,9 +1,9 @@
 #!/bin/sh
 # All tests, then one closing line: "N passed, N failed, N skipped". Usage: test.sh BUILD, or test.sh BUILD check for
 # the fast part: unit tests, command line and the checks of the sources.
-# Steps: the suite on the normal build, including the page's checks; then unit, fuzz targets (corpus, then a second of
-# mutations each) and some command line tests under the address and undefined sanitizers, whose build takes the time
-# that the first step's tests wait.
+# Steps: the suite on the normal build, including the page's checks, without unit tests that do not depend on how they
+# are compiled; then all of them, fuzz targets (corpus, then a second of mutations each) and some command line tests
+# under the address and undefined sanitizers, whose build takes the time that the first step's tests wait.
 # `make sanitize` adds the thread sanitizer.
 # Timeouts exist only to end hanging tests, so they are generous for slow and busy machines.
 set -eu
@@ -14,14 +14,18 @@ jobs=$(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 2))
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 
-# Files that the tests under sanitizers run: a fifth of all programs is not among them.
-sanitized_targets() {
-    meson introspect build-asan --tests --targets | python3 -c 'import json, os, sys
-all = json.load(sys.stdin)
-needed = {d for t in all["tests"] if any(s.endswith("sanitized") for s in t["suite"]) for d in t["depends"]}
+# Files that the tests under sanitizers run, which are a fifth less than all; and in the normal build all but the unit
+# tests that run under sanitizers only (suite "alike": however they are compiled, they find the same).
+targets_of() { # folder
+    meson introspect "$1" --tests --targets | python3 -c 'import json, os, sys
+folder, all = sys.argv[1], json.load(sys.stdin)
+def needed(is_run):
+    return {d for t in all["tests"] if is_run({s.split(":")[-1] for s in t["suite"]}) for d in t["depends"]}
+runs = needed(lambda suites: "sanitized" in suites) if folder == "build-asan" else needed(lambda suites: "alike" not in suites)
+left_out = needed(lambda suites: "alike" in suites) - runs
 for target in all["targets"]:
-    if target["id"] in needed:
-        print(*(os.path.relpath(f, "build-asan") for f in target["filename"]))'
+    if target["id"] in runs or folder != "build-asan" and target["build_by_default"] and target["id"] not in left_out:
+        print(*(os.path.relpath(f, folder) for f in target["filename"]))' "$1"
 }
 setup() { # folder, options...
     folder=$1; shift
@@ -34,7 +38,10 @@ setup() { # folder, options...
         cat "$folder.log"; exit 1
     fi
     wanted=
-    if [ "$folder" = build-asan ]; then wanted=$(sanitized_targets); fi
+    if [ "$part" = all ]; then
+        ninja -C "$folder" build.ninja >"$folder.log" 2>&1 || { cat "$folder.log"; exit 1; }
+        wanted=$(targets_of "$folder")
+    fi
     # shellcheck disable=SC2086  # a list of files
     if ! ninja -C "$folder" $wanted >"$folder.log" 2>&1; then
         grep -E "error|warning|FAILED" -A8 "$folder.log"; exit 1
@@ -72,7 +79,7 @@ tools/python-torch.sh --install &
 setup "$build"
 setup_sanitized &
 sanitized=$!
-suite "all tests" "$build" --no-suite conformance --timeout-multiplier 4
+suite "all tests" "$build" --no-suite conformance --no-suite alike --timeout-multiplier 4
 wait "$sanitized"
 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
     suite "under the address and undefined sanitizers" build-asan --suite sanitized --timeout-multiplier 8

@@ -123,11 +123,11 @@ async function oddRun(): Promise<void> {
   throw new Error('no run was stopped during a token');
 }
 
-/** Makes runs until a prediction for batch 8 is possible; what it still lacks, if a busy machine disturbs
+/** Makes runs until a prediction for batch 8 is possible (eight suffice); what it still lacks, if a busy machine disturbs
  * them all. */
 async function learn(): Promise<string | null> {
   let refusal: string | null = null;
-  for (let n = 0; n < 24; n++) {
+  for (let n = 0; n < 10; n++) {
     const ask = new URLSearchParams({ model: 'demo', input: '32', output: '64', batch: '8' });
     const r = await fetch(`${target.url}api/profiling/predict?${ask}`);
     refusal = ((await r.json()) as { refusal: string | null }).refusal;
