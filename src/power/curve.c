@@ -41,6 +41,8 @@ static const double STANDS_STEPS = 4;
 static const double SHORT_FAR = 0.85;
 /* The next step exceeds its log by at least this share of what the short step lacks. */
 static const double CAUGHT_UP = 0.5;
+/* A first step beyond its log by this factor and so many periods was counted over a pause. */
+static const double CAUGHT_UP_FAR = 1.5, CAUGHT_UP_PERIODS = 3;
 /* Of a period: a tick is vague whose time is known to no more than this on either side. */
 static const double VAGUE = 0.25;
 /* The log tells ticks apart where one is nearer than this share of the energy between them, and all
@@ -557,6 +559,7 @@ static pj_status curve_lend(pj_curve *c, piece *p, const log_view *v, pj_error *
     c->lent_mj += p->energy_mj;
     c->last_tick_ns = p->end_ns;
     c->last_edge_ns = (double)p->edge_ns;
+    c->just_armed = false;
     return v->energy_mj > 0 ? curve_add_logged(c, p, v, err) : curve_add_part(c, p, err);
 }
 
@@ -582,6 +585,33 @@ static bool curve_stands(const pj_curve *c, double step_uj, int64_t tick, piece 
            v->energy_mj > STANDS_STEPS * c->rail.resolution * 1e-3;
 }
 
+/* A counter may have paused before it was first read: it counts then what is of before that. Where
+ * its first step far exceeds its log, it is of as much time as the log needs to show it, as far as
+ * nothing is known of that, and of no more than it shows. */
+static bool curve_date_pause(pj_curve *c, double *counted_mj, int64_t tick)
+{
+    piece p;
+    log_view v;
+    if (!c->is_unmoved || pj_rail_sees_part(&c->rail) || !curve_look_since(c, tick, &p, &v))
+        return false;
+    double shown = curve_would_count_mj(c, &p, &v), ratio = shown / v.energy_mj;
+    double period_mj = shown * (double)c->period_ns / (double)(p.end_ns - p.begin_ns);
+    bool is_far = *counted_mj > CAUGHT_UP_FAR * shown + CAUGHT_UP_PERIODS * period_mj;
+    if (!(shown > 0) || !is_far) return false;
+    const pj_curve *log = c->log;
+    size_t i = c->just_armed ? log_at(log, p.begin_ns) : 0;
+    for (; i > 0 && shown < *counted_mj; i--) {
+        int64_t from = log_part_end(log, i - 1, INT64_MAX);
+        if (from >= p.begin_ns) continue;
+        shown += ratio * log->windows[i].power_mw * (double)(p.begin_ns - from) * 1e-9;
+        p.begin_ns = from;
+    }
+    c->last_tick_ns = p.begin_ns;
+    c->last_edge_ns = fmax(c->last_edge_ns, (double)log->period_ns);
+    *counted_mj = fmin(*counted_mj, shown);
+    return true;
+}
+
 static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
 {
     int64_t tick = tick_of(c, r);
@@ -598,13 +628,11 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
     if (!isnan(step)) curve_date_step(c, step, &tick, &error_ns);
     piece p;
     log_view v;
-    if (curve_stands(c, step, tick, &p, &v)) {
-        c->just_armed = false;
-        return curve_lend(c, &p, &v, err);
-    }
+    if (curve_stands(c, step, tick, &p, &v)) return curve_lend(c, &p, &v, err);
     pj_status status = PJ_OK;
     double left_mj = step * 1e-3 / c->gain - c->lent_mj;
     c->lent_mj = 0;
+    bool had_paused = left_mj > 0 && curve_date_pause(c, &left_mj, tick);
     if (left_mj < 0) c->debt_mj -= left_mj;
     if (!isnan(step)) {
         p = (piece){.begin_ns = c->last_tick_ns,
@@ -612,10 +640,11 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
                     .energy_mj = fmax(left_mj, 0),
                     .begin_edge_ns = (float)c->last_edge_ns,
                     .edge_ns = (float)error_ns};
+        if (had_paused) p.fill_sd = (float)(STANDING_SD * p.energy_mj);
         curve_join_short(c, &p);
         status = curve_add_counted(c, &p, err);
     }
-    c->just_armed = isnan(step);
+    c->just_armed = c->is_unmoved = isnan(step);
     c->armed = true;
     c->last_value = r->value;
     c->last_tick_ns = tick;

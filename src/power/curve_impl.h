@@ -38,9 +38,10 @@ struct pj_curve {
     pj_curve_point *windows; /* power rails: windows as read, before deconvolution */
     size_t window_count, window_capacity;
     /* the previous reading */
-    bool resolved; /* overlapping windows have been deconvolved */
-    bool armed, just_armed;
-    uint32_t unreported; /* power readings that came without their averaging time */
+    bool resolved;          /* overlapping windows have been deconvolved */
+    bool armed, just_armed; /* the second until a piece begins at the first tick */
+    bool is_unmoved;        /* nothing was counted since */
+    uint32_t unreported;    /* power readings that came without their averaging time */
     double last_value;
     int64_t last_tick_ns;
     double last_edge_ns;

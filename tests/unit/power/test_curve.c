@@ -436,7 +436,7 @@ static void missed_ticks_leave_the_log_to_know(void **state)
         pj_curve *c = pj_curve_new(&rail), *l = pj_curve_new(&log);
         pj_curve_follow(c, l);
         for (int t = -1000; t <= 1200; t += 20) {
-            pj_reading w = {.fresh_ns = t * MS, .value = kind == CONTRADICTED ? 100e3 : 250e3};
+            pj_reading w = {.fresh_ns = t * MS, .value = kind == CONTRADICTED ? 150e3 : 250e3};
             pj_curve_add(l, &w, NULL);
         }
         for (int i = 0; i <= 2; i++) {
@@ -460,6 +460,42 @@ static void missed_ticks_leave_the_log_to_know(void **state)
         pj_curve_energy unknown = {NAN, NAN, NAN, NAN, NAN, 0};
         pj_curve_join_log(c, 400 * MS, &logged, &unknown);
         if (kind != CONTRADICTED) assert_near(unknown.energy_mj, 100e3, 1.96 * unknown.sd_mj);
+        pj_curve_free(c);
+        pj_curve_free(l);
+    }
+}
+
+/* A counter that paused before it was first read, 800 ms ago or longer than its log reaches back,
+ * catches up at the first tick: a window has the energy of its time. */
+static void a_pause_before_the_first_read_is_of_before(void **state)
+{
+    (void)state;
+    pj_rail rail = counter, log = power;
+    rail.period_ns = rail.grid_ns = 100 * MS;
+    rail.modulus_uj = 0;
+    log.period_ns = log.window_ns = 20 * MS;
+    log.log_ns = 2000 * MS;
+    static const int pauses[] = {0, 800, 9000};
+    for (int i = 0; i < 3; i++) {
+        pj_curve *c = pj_curve_new(&rail), *l = pj_curve_new(&log);
+        pj_curve_follow(c, l);
+        for (int t = -2000; t <= 900; t += 20) {
+            pj_reading w = {.fresh_ns = t * MS, .value = 250e3};
+            pj_curve_add(l, &w, NULL);
+        }
+        pj_reading first = {
+            .fresh_ns = -50 * MS, .fresh_error_ns = 50 * MS, .status = PJ_READING_RESET};
+        pj_curve_add(c, &first, NULL);
+        for (int t = 300; t <= 800; t += 500) {
+            pj_reading r = {.fresh_ns = t * MS,
+                            .fresh_error_ns = MS,
+                            .value = 250e3 * (pauses[i] ? pauses[i] + t : t + 100)};
+            pj_curve_add(c, &r, NULL);
+        }
+        pj_curve_energy e = query(c, 50, 650);
+        assert_near(e.energy_mj, 150e3, 3e3);
+        assert_near(e.energy_mj, 150e3, 1.96 * e.random_sd_mj + 1);
+        assert_that(e.random_sd_mj, <, 15e3);
         pj_curve_free(c);
         pj_curve_free(l);
     }
@@ -749,6 +785,7 @@ int main(void)
         cmocka_unit_test(a_log_shows_the_shape_between_ticks),
         cmocka_unit_test(a_pause_between_two_reads_is_the_logs),
         cmocka_unit_test(missed_ticks_leave_the_log_to_know),
+        cmocka_unit_test(a_pause_before_the_first_read_is_of_before),
         cmocka_unit_test(a_thinned_blind_counter_stays_blind),
         cmocka_unit_test(slow_counter_under_steady_load),
         cmocka_unit_test(tiles_are_placed_before_their_reading),
