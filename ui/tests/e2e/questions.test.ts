@@ -110,10 +110,10 @@ async function oddRun(): Promise<void> {
     const made = generate(target.url, {
       prompt: 'A token to remember',
       max_length: 480,
-      batch_size: 8,
+      batch_size: 2,
       ignore_eos: true,
     });
-    await new Promise((done) => setTimeout(done, 30 + 20 * (attempt % 5)));
+    await new Promise((done) => setTimeout(done, 60 + 60 * (attempt % 5)));
     await target.stall(120);
     const { run_id } = await made;
     const r = await fetch(`${target.url}api/profiling/run/${run_id}/tokens`);
