@@ -280,26 +280,32 @@ static const char *given_token(const pj_http *http, bool live)
     return live ? pj_params_text(&http->target.params, "token") : NULL;
 }
 
-static bool is_token(const pj_http *http, const pj_gate *gate, bool live)
+typedef struct claim {
+    const pj_http *http;
+    const pj_gate *gate;
+    bool live;
+} claim;
+
+static bool is_token(const void *context)
 {
+    const claim *c = context;
+    const pj_http *http = c->http;
     const char *authorization = pj_http_header(http, "Authorization");
     const pj_params *params = &http->target.params;
     const char *machine = pj_params_text(params, "machine");
     if (strcmp(http->target.path, "/ws/join") == 0)
-        return pj_gate_join(gate, authorization, machine ? machine : "");
-    return pj_gate_token(gate, authorization, live ? pj_params_text(params, "token") : NULL);
+        return pj_gate_join(c->gate, authorization, machine ? machine : "");
+    return pj_gate_token(c->gate, authorization, c->live ? pj_params_text(params, "token") : NULL);
 }
 
 /* 0, or the status of a refusal. */
 static unsigned check_token(const pj_http *http, const pj_gate *gate, bool live)
 {
     char address[PJ_HTTP_ADDRESS_BYTES];
-    if (!given_token(http, live) || !gate->sessions) return is_token(http, gate, live) ? 0 : 401;
+    claim c = {http, gate, live};
+    if (!given_token(http, live) || !gate->sessions) return is_token(&c) ? 0 : 401;
     pj_http_client(http, address);
-    if (!pj_sessions_wait_turn(gate->sessions, address)) return 429;
-    if (is_token(http, gate, live)) return 0;
-    pj_sessions_note_wrong(gate->sessions, address);
-    return 401;
+    return pj_sessions_check(gate->sessions, address, is_token, &c);
 }
 
 static bool has_session(const pj_http *http, const pj_gate *gate)

@@ -493,16 +493,22 @@ static enum MHD_Result begin_session(const visit *v, const char *name)
     return pj_http_reply_empty(v->http, 204);
 }
 
+static bool is_login_token(const void *context)
+{
+    const visit *v = context;
+    const char *token = pj_buffer_get(&v->http->body);
+    return token && pj_gate_token(&v->routes->gate, NULL, token);
+}
+
 static enum MHD_Result answer_login(const visit *v)
 {
     char name[PJ_COOKIE_NAME_BYTES], address[PJ_HTTP_ADDRESS_BYTES];
     const pj_gate *gate = &v->routes->gate;
-    const char *token = pj_buffer_get(&v->http->body);
     if (!pj_gate_cookie_name(gate, name)) return pj_http_reply_empty(v->http, 204);
     pj_http_client(v->http, address);
-    if (!pj_sessions_wait_turn(gate->sessions, address)) return pj_http_too_many(v->http);
-    if (token && pj_gate_token(gate, NULL, token)) return begin_session(v, name);
-    pj_sessions_note_wrong(gate->sessions, address);
+    unsigned refusal = pj_sessions_check(gate->sessions, address, is_login_token, v);
+    if (!refusal) return begin_session(v, name);
+    if (refusal == 429) return pj_http_too_many(v->http);
     return pj_http_problem(v->http, 401,
                            "wrong token: give the one that perjoule serve was started with");
 }

@@ -11,13 +11,14 @@ enum {
     SESSIONS_MAX = 256,
     ADDRESSES_MAX = 256,
     ADDRESS_BYTES = 64,
-    FREE_TRIES = 5, /* people mistype */
-    DOUBLINGS = 5   /* of the first pause */
+    FREE_TRIES = 5,   /* people mistype */
+    DOUBLINGS = 5,    /* of the first pause */
+    WAITING_MAX = 16, /* of an address, so that guesses do not occupy all connections */
 };
 
 #define IDLE_NS    (12 * 3600 * PJ_NS_PER_S)
 #define PAUSE_NS   (60 * PJ_NS_PER_MS)
-#define WAIT_NS    (3 * PJ_NS_PER_S) /* at most, so that guesses do not occupy all connections */
+#define WAIT_NS    (3 * PJ_NS_PER_S) /* at most */
 #define FORGIVE_NS (600 * PJ_NS_PER_S)
 
 typedef struct session {
@@ -27,8 +28,8 @@ typedef struct session {
 
 typedef struct guesser {
     char address[ADDRESS_BYTES]; /* "": free */
-    uint32_t wrong;
-    int64_t wrong_ns, turn_ns; /* last wrong token; the next turn */
+    uint32_t wrong, waiting;
+    int64_t wrong_ns, turn_ns; /* last wrong token; when the next one may be checked */
 } guesser;
 
 struct pj_sessions {
@@ -139,31 +140,45 @@ static int64_t pause_after(uint32_t wrong)
     return PAUSE_NS << (doublings < DOUBLINGS ? doublings : DOUBLINGS);
 }
 
-bool pj_sessions_wait_turn(pj_sessions *s, const char *address)
+/* With the mutex held. False: the turn did not come, or too many wait for it. */
+static bool wait_for_turn(pj_sessions *s, const char *address)
 {
-    int64_t now_ns = pj_clock_ns(), turn_ns = now_ns;
-    pthread_mutex_lock(&s->mutex);
-    guesser *g = guesser_find(s, address);
-    if (g && g->wrong >= FREE_TRIES) {
-        if (g->turn_ns > turn_ns) turn_ns = g->turn_ns;
-        if (turn_ns - now_ns <= WAIT_NS) g->turn_ns = turn_ns + pause_after(g->wrong);
+    int64_t last_ns = pj_clock_ns() + WAIT_NS;
+    for (guesser *g; (g = guesser_find(s, address)) && g->turn_ns > pj_clock_ns();) {
+        int64_t turn_ns = g->turn_ns;
+        if (turn_ns > last_ns || g->waiting == WAITING_MAX) return false;
+        g->waiting++;
+        pthread_mutex_unlock(&s->mutex);
+        pj_clock_sleep_until(turn_ns);
+        pthread_mutex_lock(&s->mutex);
+        g = guesser_find(s, address); /* another's wrong token may have taken its place */
+        if (g && g->waiting) g->waiting--;
     }
-    pthread_mutex_unlock(&s->mutex);
-    if (turn_ns - now_ns > WAIT_NS) return false;
-    if (turn_ns > now_ns) pj_clock_sleep_until(turn_ns);
     return true;
 }
 
-void pj_sessions_note_wrong(pj_sessions *s, const char *address)
+/* With the mutex held; returns their number. */
+static uint32_t note_wrong(pj_sessions *s, const char *address)
+{
+    guesser *g = guesser_find(s, address);
+    if (!g) g = guesser_add(s, address);
+    g->wrong++;
+    g->wrong_ns = pj_clock_ns();
+    if (g->wrong >= FREE_TRIES) g->turn_ns = g->wrong_ns + pause_after(g->wrong);
+    return g->wrong;
+}
+
+unsigned pj_sessions_check(pj_sessions *s, const char *address, pj_token_check *is_right,
+                           const void *context)
 {
     char text[ADDRESS_BYTES + 64];
     pthread_mutex_lock(&s->mutex);
-    guesser *g = guesser_find(s, address);
-    if (!g) g = guesser_add(s, address);
-    uint32_t wrong = ++g->wrong;
-    g->wrong_ns = pj_clock_ns();
+    bool may = wait_for_turn(s, address), right = may && is_right(context);
+    uint32_t wrong = may && !right ? note_wrong(s, address) : 0;
     pthread_mutex_unlock(&s->mutex);
-    if (!s->say || (wrong & (wrong - 1)) != 0) return;
-    snprintf(text, sizeof text, "wrong token from %.63s (%u so far)", address, wrong);
-    s->say(text);
+    if (s->say && wrong && (wrong & (wrong - 1)) == 0) {
+        snprintf(text, sizeof text, "wrong token from %.63s (%u so far)", address, wrong);
+        s->say(text);
+    }
+    return right ? 0 : may ? 401 : 429;
 }

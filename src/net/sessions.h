@@ -4,9 +4,11 @@
  * A session is a random id that only this process knows: it ends when the browser signs out, after
  * 12 hours without a request, and with the process.
  *
- * After some wrong tokens from an address each further one is checked only when its turn has come:
- * turns follow each other with a pause that grows to two seconds, whatever the number of
- * connections. Sessions are not affected, as nobody guesses 256 random bits.
+ * After some wrong tokens from an address the next token from there is checked only after a pause,
+ * which grows to two seconds and begins anew with each wrong one, whatever the number of
+ * connections. A right one takes no pause: a client with an old token does not slow those that
+ * share its address, as behind a proxy. But it waits like the others, since an answer at once would
+ * tell it from wrong ones. Sessions are not affected, as nobody guesses 256 random bits.
  *
  * Threads: every call from any thread.
  */
@@ -32,8 +34,11 @@ bool pj_sessions_begin(pj_sessions *sessions, char id[PJ_SECRET_BYTES]);
 bool pj_sessions_has(pj_sessions *sessions, const char *id);
 void pj_sessions_end(pj_sessions *sessions, const char *id); /* NULL and unknown ids are allowed */
 
-/* Waits until a token from this address may be checked. False: too many are waiting already. */
-bool pj_sessions_wait_turn(pj_sessions *sessions, const char *address);
-void pj_sessions_note_wrong(pj_sessions *sessions, const char *address);
+/* Whether a token is the right one; compares, and nothing more. */
+typedef bool pj_token_check(const void *context);
+/* 0: right. Else the status of the refusal: 401 wrong, 429 not checked, as its turn did not come.
+ */
+unsigned pj_sessions_check(pj_sessions *sessions, const char *address, pj_token_check *is_right,
+                           const void *context);
 
 #endif

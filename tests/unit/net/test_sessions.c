@@ -6,9 +6,11 @@
 
 #include "base/clock.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,23 +85,27 @@ static void the_table_is_bounded(void **state)
     pj_sessions_close(s);
 }
 
+static bool is_it(const void *right)
+{
+    return *(const bool *)right;
+}
+
+static unsigned try_token(pj_sessions *s, const char *address, bool right)
+{
+    return pj_sessions_check(s, address, is_it, &right);
+}
+
 static void guesses_are_slowed_by_address(void **state)
 {
     pj_sessions *s = opened();
     (void)state;
     int64_t begin_ns = pj_clock_ns();
-    for (int i = 0; i < 5; i++) {
-        assert_true(pj_sessions_wait_turn(s, "192.0.2.1"));
-        pj_sessions_note_wrong(s, "192.0.2.1");
-    }
+    for (int i = 0; i < 5; i++) assert_int_equal(try_token(s, "192.0.2.1", false), 401);
     assert_that(pj_clock_ns() - begin_ns, <, PJ_NS_PER_MS);
-    for (int i = 0; i < 100; i++) {
-        assert_true(pj_sessions_wait_turn(s, "192.0.2.1"));
-        pj_sessions_note_wrong(s, "192.0.2.1");
-    }
+    for (int i = 0; i < 100; i++) assert_int_equal(try_token(s, "192.0.2.1", false), 401);
     assert_that(pj_clock_ns() - begin_ns, >, 150 * PJ_NS_PER_S);
     int64_t other_ns = pj_clock_ns();
-    assert_true(pj_sessions_wait_turn(s, "192.0.2.2"));
+    assert_int_equal(try_token(s, "192.0.2.2", false), 401);
     assert_that(pj_clock_ns() - other_ns, <, PJ_NS_PER_MS);
     assert_string_equal(said, "wrong token from 192.0.2.1 (1 so far)\n"
                               "wrong token from 192.0.2.1 (2 so far)\n"
@@ -107,11 +113,54 @@ static void guesses_are_slowed_by_address(void **state)
                               "wrong token from 192.0.2.1 (8 so far)\n"
                               "wrong token from 192.0.2.1 (16 so far)\n"
                               "wrong token from 192.0.2.1 (32 so far)\n"
-                              "wrong token from 192.0.2.1 (64 so far)\n");
+                              "wrong token from 192.0.2.1 (64 so far)\n"
+                              "wrong token from 192.0.2.2 (1 so far)\n");
     pj_clock_sleep_until(pj_clock_ns() + HOUR_NS);
     other_ns = pj_clock_ns();
-    assert_true(pj_sessions_wait_turn(s, "192.0.2.1"));
+    assert_int_equal(try_token(s, "192.0.2.1", false), 401);
     assert_that(pj_clock_ns() - other_ns, <, PJ_NS_PER_MS);
+    pj_sessions_close(s);
+}
+
+static void a_right_token_waits_once_and_takes_no_pause(void **state)
+{
+    pj_sessions *s = opened();
+    (void)state;
+    for (int i = 0; i < 20; i++) try_token(s, "192.0.2.1", false);
+    int64_t begin_ns = pj_clock_ns();
+    assert_int_equal(try_token(s, "192.0.2.1", true), 0);
+    assert_that(pj_clock_ns() - begin_ns, >, PJ_NS_PER_S); /* or it would stand out */
+    begin_ns = pj_clock_ns();
+    for (int i = 0; i < 100; i++) assert_int_equal(try_token(s, "192.0.2.1", true), 0);
+    assert_that(pj_clock_ns() - begin_ns, <, PJ_NS_PER_MS);
+    pj_sessions_close(s);
+}
+
+enum { GUESSERS = 40 };
+
+static void *guess(void *s)
+{
+    return (void *)(uintptr_t)try_token(s, "192.0.2.1", false);
+}
+
+static void however_many_guess_one_is_checked_per_pause(void **state)
+{
+    pj_sessions *s = opened();
+    pthread_t threads[GUESSERS];
+    unsigned checked = 0;
+    void *status;
+    (void)state;
+    for (int i = 0; i < 20; i++) try_token(s, "192.0.2.1", false);
+    int64_t begin_ns = pj_clock_ns();
+    for (int i = 0; i < GUESSERS; i++) pthread_create(&threads[i], NULL, guess, s);
+    for (int i = 0; i < GUESSERS; i++) {
+        pthread_join(threads[i], &status);
+        assert_true((uintptr_t)status == 401 || (uintptr_t)status == 429);
+        checked += (uintptr_t)status == 401;
+    }
+    assert_that(checked, >=, 1);
+    assert_that(checked, <=, 2);
+    assert_that(pj_clock_ns() - begin_ns, <, 4 * PJ_NS_PER_S);
     pj_sessions_close(s);
 }
 
@@ -143,6 +192,8 @@ int main(void)
         cmocka_unit_test(an_idle_session_ends),
         cmocka_unit_test(the_table_is_bounded),
         cmocka_unit_test(guesses_are_slowed_by_address),
+        cmocka_unit_test(a_right_token_waits_once_and_takes_no_pause),
+        cmocka_unit_test(however_many_guess_one_is_checked_per_pause),
         cmocka_unit_test(join_tokens_hold_for_a_name),
     };
     virtual_clock_use();
