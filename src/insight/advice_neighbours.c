@@ -205,7 +205,7 @@ pj_status pj_advice_facts_neighbours(pj_store *store, const pj_run_info *info, p
                                      pj_advice_facts *f, pj_error *err)
 {
     pj_run_list list = {0};
-    pj_run_query query = {.status = "completed", .limit = MOST_RUNS};
+    pj_run_query query = {.status = "completed", .whole_prompts = true, .limit = MOST_RUNS};
     pj_status status = pj_store_list(store, &query, &list, err);
     if (status == PJ_OK) {
         compare_neighbours(f, &list, info);

@@ -200,6 +200,26 @@ static void write_order(pj_buffer *text, const pj_run_query *q, const char *figu
         pj_buffer_printf(text, " ORDER BY %s %s NULLS LAST, created_ns DESC", figure, order);
 }
 
+/* The columns of a run as a list has them. One absurd text would take the memory of all others:
+ * prompts are cut, and other texts are never that long. */
+static void write_columns(pj_buffer *text, const pj_run_query *q)
+{
+    static const char json[] = "CASE WHEN length(%s) <= 1000000 THEN %s END";
+    pj_buffer_text(text, "id, ");
+    pj_buffer_printf(text, json, "tags", "tags");
+    for (int c = 0; c < pj_run_table.column_count; c++) {
+        const pj_column *column = &pj_run_table.columns[c];
+        bool is_text = column->type == PJ_COLUMN_TEXT || column->type == PJ_COLUMN_LIST;
+        pj_buffer_text(text, ", ");
+        if (column->type == PJ_COLUMN_JSON)
+            pj_buffer_printf(text, json, column->name, column->name);
+        else if (is_text && !q->whole_prompts)
+            pj_buffer_printf(text, "substr(%s, 1, %d)", column->name, PJ_LIST_PROMPT_MAX);
+        else
+            pj_buffer_text(text, column->name);
+    }
+}
+
 /* The keys of the matches, ordered by what `columns` holds besides, are found and counted in one
  * pass; without conditions an index gives the page, and NULL stands for the count. Sorting keys
  * only does not move whole rows. A server has an index of the runs' ids; SQLite's own key is the
@@ -208,11 +228,10 @@ static void write_select(pj_buffer *text, const pj_store *store, const pj_run_qu
                          const conditions *c)
 {
     pj_buffer matches;
-    char columns[8192], of_matches[320];
+    char of_matches[320];
     const char *key = store->driver->is_remote ? "id" : "rowid",
                *figure = figure_of(store, q->sort);
     const bool by_date = q->sort == PJ_SORT_DATE;
-    pj_table_list_columns(&pj_run_table, "id, tags", columns, sizeof columns);
     snprintf(of_matches, sizeof of_matches, "%s, created_ns%s%s", key, by_date ? "" : ", ",
              by_date ? "" : figure);
     pj_buffer_init(&matches, 1 << 16);
@@ -221,9 +240,11 @@ static void write_select(pj_buffer *text, const pj_store *store, const pj_run_qu
     if (count)
         pj_buffer_printf(text, "WITH matches (found, created_ns%s) AS (SELECT %s %s) ",
                          by_date ? "" : ", figure", of_matches, pj_buffer_get(&matches));
-    pj_buffer_printf(text, "SELECT %s, %s FROM profiling_runs WHERE %s IN (SELECT %s FROM %s",
-                     columns, count ? "(SELECT count(*) FROM matches)" : "NULL", key,
-                     count ? "found" : key, count ? "matches" : "profiling_runs");
+    pj_buffer_text(text, "SELECT ");
+    write_columns(text, q);
+    pj_buffer_printf(text, ", %s FROM profiling_runs WHERE %s IN (SELECT %s FROM %s",
+                     count ? "(SELECT count(*) FROM matches)" : "NULL", key, count ? "found" : key,
+                     count ? "matches" : "profiling_runs");
     write_order(text, q, count ? "figure" : figure);
     pj_buffer_printf(text, " LIMIT ?%d OFFSET ?%d)", count + 1, count + 2);
     write_order(text, q, figure);

@@ -128,11 +128,12 @@ typedef struct pj_run_query {
     pj_run_bounds joules_per_token_typical; /* of the mean where a run has no typical token */
     pj_run_sort sort;                       /* runs without the figure come last */
     bool ascending;
-    uint32_t limit; /* 0: PJ_QUERY_LIMIT */
+    bool whole_prompts; /* else their first PJ_LIST_PROMPT_MAX characters */
+    uint32_t limit;     /* 0: PJ_QUERY_LIMIT */
     uint64_t offset;
 } pj_run_query;
 
-enum { PJ_QUERY_LIMIT = 1000, PJ_QUERY_MAX = 1000000 };
+enum { PJ_QUERY_LIMIT = 1000, PJ_QUERY_MAX = 1000000, PJ_LIST_PROMPT_MAX = 16384 };
 
 /* Runs without their rows; texts are in the arena. output_text and machine_json are NULL. */
 typedef struct pj_run_list {

@@ -292,6 +292,44 @@ static void filters_find_what_they_name(void **state)
                      PJ_E_INVALID);
 }
 
+/* A prompt of any length, or an absurd value of a stranger, does not take a list's memory. */
+static void lists_have_the_beginnings_of_texts(void **state)
+{
+    pj_store *store = ((fixture *)*state)->store;
+    enum { CHARACTERS = PJ_LIST_PROMPT_MAX + 5, LONG = 1200000 };
+    char *text = calloc(1, LONG + 1);
+    pj_error err;
+    for (int i = 0; i < CHARACTERS; i++) memcpy(text + 2 * i, "\xc3\xa9", 2);
+    save_and_free(store, &(made_run){.seed = 1, .tokens = 1, .prompt = text});
+    pj_run_list runs = list(store, &(pj_run_query){0});
+    assert_int_equal(strlen(runs.runs[0].prompt), 2 * PJ_LIST_PROMPT_MAX);
+    assert_int_equal(memcmp(runs.runs[0].prompt, text, 2 * (size_t)PJ_LIST_PROMPT_MAX), 0);
+    pj_run_list one;
+    assert_int_equal(pj_store_info(store, runs.runs[0].id, &one, &err), PJ_OK);
+    assert_string_equal(one.runs[0].prompt, text);
+    pj_run_list_fini(&one);
+    pj_run_list_fini(&runs);
+    runs = list(store, &(pj_run_query){.whole_prompts = true});
+    assert_string_equal(runs.runs[0].prompt, text);
+    pj_run_list_fini(&runs);
+    assert_int_equal(pj_sql_run(store, "UPDATE profiling_runs SET settings = '{}'", &err), PJ_OK);
+    runs = list(store, &(pj_run_query){0});
+    assert_string_equal(runs.runs[0].settings_json, "{}");
+    pj_run_list_fini(&runs);
+    memset(text, 'x', LONG);
+    const pj_value huge = pj_value_text(text);
+    assert_int_equal(pj_sql_change(store,
+                                   "UPDATE profiling_runs SET failure = ?, settings = ?, tags = ?",
+                                   PJ_VALUES(huge, huge, huge), &err),
+                     PJ_OK);
+    runs = list(store, &(pj_run_query){0});
+    assert_int_equal(strlen(runs.runs[0].failure), PJ_LIST_PROMPT_MAX);
+    assert_null(runs.runs[0].settings_json);
+    assert_int_equal(runs.runs[0].tag_count, 0);
+    pj_run_list_fini(&runs);
+    free(text);
+}
+
 /* ---- retention --------------------------------------------------------------------------------
  */
 
@@ -771,6 +809,7 @@ int main(void)
         TEST(deleting_takes_all_rows),
         TEST(parts_sum_to_the_whole),
         TEST(filters_find_what_they_name),
+        TEST(lists_have_the_beginnings_of_texts),
         TEST(retention_keeps_the_newest_and_the_tagged),
         TEST(retention_keeps_what_has_not_ended),
         TEST(orders_hold_and_missing_comes_last),
