@@ -36,6 +36,7 @@ static int remove_named(const pj_command *command, const pj_retention *r, char *
         status = pj_store_delete(store, ids[i], &err);
     if (status == PJ_OK && go) pj_retention_print_count(r->past, (uint64_t)count);
     pj_store_close(store);
+    pj_stored_keep_room(r->db);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 

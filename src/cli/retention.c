@@ -80,5 +80,7 @@ int pj_retention_apply(const pj_command *command, pj_retention *r)
         return pj_command_failed(command, &err);
     r->before_ns = r->older_than ? pj_clock_wall_ns() - age_ns : INT64_MAX;
     r->is_tight = pj_stored_make_room(r->db);
-    return pj_stored_command(command, r->db, retention_prune, r);
+    int code = pj_stored_command(command, r->db, retention_prune, r);
+    pj_stored_keep_room(r->db);
+    return code;
 }

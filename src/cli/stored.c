@@ -211,6 +211,20 @@ bool pj_stored_make_room(const char *db)
     return free_bytes < (uint64_t)file.st_size;
 }
 
+void pj_stored_keep_room(const char *db)
+{
+    char path[PJ_SPOOL_DIR_BYTES];
+    pj_spool_dirs dirs;
+    if (pj_store_find_address(db, path, sizeof path, NULL) != PJ_OK || pj_store_is_server(path))
+        return;
+    pj_spool_dirs_of(path, &dirs);
+    for (int i = 0; i < 2; i++)
+        if (dirs.path[i][0] && pj_spool_dir_check(dirs.path[i], NULL) == PJ_OK) {
+            pj_spool_reserve(dirs.path[i]);
+            return;
+        }
+}
+
 int pj_stored_command(const pj_command *command, const char *db,
                       pj_status (*act)(pj_store *store, void *context, pj_error *err),
                       void *context)

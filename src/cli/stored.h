@@ -57,6 +57,8 @@ int pj_stored_command(const pj_command *command, const char *db,
 /* Before deleting runs: on a full disk, gives up the space that is kept for runs in progress. True
  * if less space is free than the log of a whole deletion could take. */
 bool pj_stored_make_room(const char *db);
+/* Afterwards: keeps that space again, for the next full disk. */
+void pj_stored_keep_room(const char *db);
 /* As pj_stored_command, but `act` does not wait for the runs that are to be recovered, which are in
  * *waiting: they are recovered when it has printed. Where it needs what is in them it returns
  * PJ_E_AGAIN, and is called again after their recovery, or when that takes long. */

@@ -116,6 +116,7 @@ void pj_run_free(pj_run *run, bool remove_spool)
     pj_collector_stop(&run->collector);
     pj_live_feed_close(run->feed);
     pj_spool_close(&run->spool, remove_spool);
+    if (remove_spool && run->session->spool_dir) pj_spool_reserve(run->session->spool_dir);
     pj_recorder_fini(&run->recorder);
     pthread_mutex_destroy(&run->spool_mutex);
     pj_arena_fini(&run->arena);

@@ -39,7 +39,8 @@ static bool is_full(const pj_sqlite *sqlite)
 {
     int code = sqlite3_extended_errcode(sqlite->db), number = sqlite3_system_errno(sqlite->db);
     return code == SQLITE_IOERR_SHMSIZE || code == SQLITE_IOERR_SHMOPEN ||
-           ((code & 0xff) == SQLITE_IOERR && (number == ENOSPC || number == EDQUOT));
+           ((code & 0xff) == SQLITE_IOERR && (number == ENOSPC || number == EDQUOT)) ||
+           ((code & 0xff) == SQLITE_READONLY && sqlite->is_alone);
 }
 
 pj_status pj_sqlite_fail(void *context, int code, pj_error *err)

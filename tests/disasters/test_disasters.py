@@ -272,7 +272,7 @@ def full_once(folder, capacity):
 
 
 def read_when_full(folder):
-    """With no byte free, every command reads, and rm frees what the reserve held and what it deletes."""
+    """With no byte free, every command reads, and rm frees what the reserve held and what it deletes, again and again."""
     disk, home = os.path.join(folder, "disk"), os.path.join(folder, "home")
     os.makedirs(disk)
     os.makedirs(home)
@@ -280,25 +280,34 @@ def read_when_full(folder):
     ids = [json.loads(subprocess.run(run_command(db), capture_output=True, text=True, env=environment(home),
                                      check=True).stdout)["id"] for _ in range(3)]
     assert glob.glob(f"{disk}/**/reserve", recursive=True)
-    full = environment(home, LD_PRELOAD=FAULTS, PJ_FAULT_DIR=disk, PJ_FAULT_CAPACITY=str(used_below(disk)))
+    full = None
+
+    def fill():
+        nonlocal full
+        full = environment(home, LD_PRELOAD=FAULTS, PJ_FAULT_DIR=disk, PJ_FAULT_CAPACITY=str(used_below(disk)))
 
     def command(*arguments):
         done = subprocess.run([PROGRAM, *arguments, "--db", db], capture_output=True, text=True, env=full,
                               timeout=120 * SLOW)
         return done.returncode, done.stdout, done.stderr
 
+    fill()
     for arguments in (["ls", "--json"], ["show", "last"], ["compare", ids[0], ids[1]], ["report", "last", "--format", "md"],
                       ["export", "last"], ["check"]):
         code, said, errors = command(*arguments)
         assert code == 0 and said, (arguments, errors)
     code, _, errors = command("run", "-m", f"{MODELS}/demo", "-n", "2", "Once")
     assert code == 1 and "the disk is full" in errors, (code, errors)
+    code, _, errors = command("name", "last", "a name")
+    assert code == 1 and "the disk is full" in errors, (code, errors)
     code, said, errors = command("compact", "--yes", "--keep", "2")
     assert code == 0 and "compacted 1 run" in said, (said, errors)
     code, said, errors = command("check")
     assert code == 0 and "ok" in said, (said, errors)
-    code, said, errors = command("rm", "--yes", ids[0], ids[1])
-    assert code == 0 and "deleted 2 runs" in said, (said, errors)
+    for run in ids[:2]:
+        fill()  # what is free now is another's
+        code, said, errors = command("rm", "--yes", run)
+        assert code == 0 and "deleted 1 run" in said, (said, errors)
     assert [r["id"] for r in json.loads(command("ls", "--json")[1])] == [ids[2]]
     return "read and made room"
 
