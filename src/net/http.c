@@ -272,6 +272,14 @@ void pj_http_client(const pj_http *http, char text[PJ_HTTP_ADDRESS_BYTES])
         snprintf(text, PJ_HTTP_ADDRESS_BYTES, "local");
 }
 
+bool pj_http_is_closing(const pj_http *http)
+{
+    char byte;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(http->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info && recv(info->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 /* The token that the request gives; NULL: none. */
 static const char *given_token(const pj_http *http, bool live)
 {

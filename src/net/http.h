@@ -46,6 +46,8 @@ enum MHD_Result pj_http_check_head(pj_http *http, const pj_gate *gate);
 const char *pj_http_session(const pj_http *http, const pj_gate *gate);
 /* Refuses a token unchecked. */
 enum MHD_Result pj_http_too_many(pj_http *http);
+/* Whether the client will send nothing more: it has left, or (rarely) waits for its last answer. */
+bool pj_http_is_closing(const pj_http *http);
 /* The client's IPv4 address or IPv6 network (of 64 bits: one client's addresses), "local" without
  * one. */
 enum { PJ_HTTP_ADDRESS_BYTES = 64 };

@@ -203,11 +203,14 @@ static bool reads_all_runs(pj_view view)
 static pj_status write_in_turn(const visit *v, route_write *write, written *out)
 {
     if (!reads_all_runs(v->route->view)) return write(v, out);
-    if (!pj_turns_take(v->routes->turns))
+    bool has_waited;
+    if (!pj_turns_take(v->routes->turns, &has_waited))
         return pj_fail(&out->err, PJ_E_AGAIN,
                        "%d requests that read all runs wait already; try again in a moment",
                        PJ_TURNS_WAITING);
-    pj_status status = write(v, out);
+    pj_status status = has_waited && pj_http_is_closing(v->http)
+                           ? pj_fail(&out->err, PJ_E_IO, "the client is gone")
+                           : write(v, out);
     pj_turns_give(v->routes->turns);
     return status;
 }

@@ -1,5 +1,9 @@
 #include "net/turns.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 void pj_turns_init(pj_turns *t)
 {
     *t = (pj_turns){0};
@@ -13,10 +17,11 @@ void pj_turns_fini(pj_turns *t)
     pthread_mutex_destroy(&t->mutex);
 }
 
-bool pj_turns_take(pj_turns *t)
+bool pj_turns_take(pj_turns *t, bool *has_waited)
 {
     pthread_mutex_lock(&t->mutex);
     bool may = t->taken < PJ_TURNS_AT_ONCE || t->waiting < PJ_TURNS_WAITING;
+    *has_waited = t->taken == PJ_TURNS_AT_ONCE;
     t->waiting++;
     while (may && !t->closing && t->taken == PJ_TURNS_AT_ONCE)
         pthread_cond_wait(&t->free, &t->mutex);
@@ -29,6 +34,9 @@ bool pj_turns_take(pj_turns *t)
 
 void pj_turns_give(pj_turns *t)
 {
+#ifdef __GLIBC__
+    malloc_trim(0); /* what the figures took is not kept beside what the next ones take */
+#endif
     pthread_mutex_lock(&t->mutex);
     t->taken--;
     pthread_cond_signal(&t->free);

@@ -18,7 +18,7 @@ typedef struct pj_turns {
 void pj_turns_init(pj_turns *turns);
 void pj_turns_fini(pj_turns *turns);
 /* False: too many wait already, or the server closes. */
-bool pj_turns_take(pj_turns *turns);
+bool pj_turns_take(pj_turns *turns, bool *has_waited);
 void pj_turns_give(pj_turns *turns);
 void pj_turns_close(pj_turns *turns); /* those that wait get none */
 

@@ -22,6 +22,7 @@ static pj_status resolve(void *context, const char *text, char id[PJ_UUID_BYTES]
 static void group(made *m)
 {
     int now = atomic_fetch_add(&m->grouping, 1) + 1;
+    atomic_fetch_add(&m->grouped, 1);
     for (int most = 0; most < now;)
         if (atomic_compare_exchange_weak(&m->most_grouping, &most, now)) break;
     while (atomic_load(&m->holds_groups)) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);

@@ -17,7 +17,7 @@ typedef struct made {
     _Atomic uint64_t exported; /* bytes produced so far */
     _Atomic int generated, waited;
     atomic_bool holds_groups; /* views of groups take until it is cleared */
-    _Atomic int grouping, most_grouping;
+    _Atomic int grouping, most_grouping, grouped;
 } made;
 
 void made_init(made *m);

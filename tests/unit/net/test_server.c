@@ -179,9 +179,39 @@ static void few_views_of_all_runs_at_once(void **state)
     assert_int_equal(atomic_load(&f->made.most_grouping), PJ_TURNS_AT_ONCE);
 }
 
+/* Nothing is computed for clients that left while they waited. */
+static void those_who_leave_give_up_their_turn(void **state)
+{
+    enum { CROWD = PJ_TURNS_AT_ONCE + PJ_TURNS_WAITING + 1 };
+    fixture *f = *state;
+    static const char request[] =
+        "GET /api/profiling/compare/groups?by=model HTTP/1.0\r\nHost: localhost\r\n\r\n";
+    struct pollfd fds[CROWD];
+    char answer[1000];
+    atomic_store(&f->made.holds_groups, true);
+    for (int i = 0; i < CROWD; i++) {
+        fds[i] = (struct pollfd){.fd = made_connect(f->server), .events = POLLIN};
+        assert_int_equal(send(fds[i].fd, request, sizeof request - 1, 0), sizeof request - 1);
+    }
+    assert_that(poll(fds, CROWD, 60000), ==, 1); /* one is refused, so all others wait */
+    for (int i = 0; i < CROWD; i++)
+        if (fds[i].revents || i % 4) close(fds[i].fd);
+    atomic_store(&f->made.holds_groups, false);
+    int stayed = 0;
+    for (int i = 0; i < CROWD; i += 4) {
+        if (fds[i].revents) continue;
+        assert_that(recv(fds[i].fd, answer, sizeof answer, 0), >, 0);
+        close(fds[i].fd);
+        stayed++;
+    }
+    /* with those that were being computed when they left */
+    assert_that(atomic_load(&f->made.grouped), <=, stayed + PJ_TURNS_AT_ONCE);
+}
+
 static void *wait_for_turn(void *context)
 {
-    return pj_turns_take(context) ? context : NULL;
+    bool has_waited;
+    return pj_turns_take(context, &has_waited) ? context : NULL;
 }
 
 static void closing_ends_the_wait_for_a_turn(void **state)
@@ -189,8 +219,9 @@ static void closing_ends_the_wait_for_a_turn(void **state)
     pj_turns turns;
     pthread_t thread;
     void *got;
+    bool has_waited;
     pj_turns_init(&turns);
-    for (int i = 0; i < PJ_TURNS_AT_ONCE; i++) assert_true(pj_turns_take(&turns));
+    for (int i = 0; i < PJ_TURNS_AT_ONCE; i++) assert_true(pj_turns_take(&turns, &has_waited));
     assert_int_equal(pthread_create(&thread, NULL, wait_for_turn, &turns), 0);
     pj_turns_close(&turns);
     assert_int_equal(pthread_join(thread, &got), 0);
@@ -335,6 +366,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(large_exports_stream, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_reader_that_goes_ends_the_export, set_up, tear_down),
         cmocka_unit_test_setup_teardown(few_views_of_all_runs_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(those_who_leave_give_up_their_turn, set_up, tear_down),
         cmocka_unit_test(closing_ends_the_wait_for_a_turn),
         cmocka_unit_test_setup_teardown(hostile_requests_hurt_nobody, set_up, tear_down),
     };
