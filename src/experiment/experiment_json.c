@@ -1,5 +1,6 @@
 /* Results of an experiment as JSON, and the list of all experiments. */
 #include "base/clock.h"
+#include "base/json_document.h"
 #include "experiment/experiment_view.h"
 #include "insight/sides.h"
 #include "store/experiments.h"
@@ -293,7 +294,7 @@ static void experiment_json_write_line(void *context, const pj_experiment_row *r
     pj_json_kv_string(l->json, "state", pj_experiment_state(live.state, row->state, complete));
     pj_json_kv_string(l->json, "error", row->error);
     pj_json_key(l->json, "plan");
-    pj_json_raw(l->json, row->plan, strlen(row->plan));
+    pj_json_document(l->json, row->plan, row->plan ? strlen(row->plan) : 0);
     pj_json_object_end(l->json);
 }
 

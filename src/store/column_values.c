@@ -1,4 +1,5 @@
 /* The value of one column of one row, out of memory and into it. */
+#include "base/json_document.h"
 #include "store/extras.h"
 #include "store/rows.h"
 #include "trace/phases.h"
@@ -143,7 +144,7 @@ static void column_values_write_text(pj_json *json, const pj_column *column, con
 {
     bool is_json = column->type == PJ_COLUMN_JSON || column->type == PJ_COLUMN_EXTRAS;
     if (is_json && v->bytes)
-        pj_json_raw(json, v->text, v->bytes);
+        pj_json_document(json, v->text, v->bytes);
     else if (is_json)
         pj_json_null(json);
     else
@@ -219,6 +220,8 @@ static bool column_values_set_text(const pj_column *column, unsigned char *at, c
     char name[32];
     if (v->type == PJ_VALUE_NULL) return true;
     if (v->type != PJ_VALUE_TEXT) return false;
+    if (column->type == PJ_COLUMN_JSON && v->bytes && !pj_json_is_valid(v->text, v->bytes))
+        return false;
     if (column->type == PJ_COLUMN_ARRAY_NAME) {
         if (v->bytes >= column->bytes) return false;
         memcpy(at, v->text, v->bytes);

@@ -2,6 +2,7 @@
 #include "store/exports.h"
 
 #include "base/clock.h"
+#include "base/json_document.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,10 +24,8 @@ static void export_json_write_run(pj_json *json, const pj_run_info *info)
     pj_tags_write(json, info->tags, info->tag_count);
     pj_json_kv_string(json, "output_text", info->output_text);
     pj_json_key(json, "machine_info");
-    if (info->machine_json)
-        pj_json_raw(json, info->machine_json, strlen(info->machine_json));
-    else
-        pj_json_null(json);
+    const char *machine = info->machine_json;
+    pj_json_document(json, machine, machine ? strlen(machine) : 0);
     pj_json_object_end(json);
 }
 

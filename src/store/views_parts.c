@@ -1,5 +1,6 @@
 /* Views of components and operations: of one token from its rows, of the whole run from the
  * sums. */
+#include "base/json_document.h"
 #include "store/store_impl.h"
 #include "store/view.h"
 
@@ -267,7 +268,7 @@ static void views_parts_write_part(void *context, const pj_part_figures *f)
             pj_json_float(json, (float)f->statistics[s]); /* as it is stored */
     }
     pj_json_key(json, "extra_metrics");
-    pj_json_raw(json, f->extras ? f->extras : "{}", f->extras ? f->extras_bytes : 2);
+    pj_json_document(json, f->extras ? f->extras : "{}", f->extras ? f->extras_bytes : 2);
     pj_json_object_end(json);
 }
 

@@ -1,4 +1,5 @@
 /* Views of whole runs: lists, one run with its rows, summary statistics. */
+#include "base/json_document.h"
 #include "base/median.h"
 #include "store/run_summary.h"
 #include "store/store_impl.h"
@@ -180,10 +181,7 @@ static void write_disturbances(pj_run_view *view)
 {
     const char *list = view->info->disturbances_json;
     pj_json_key(view->json, "disturbances");
-    if (list)
-        pj_json_raw(view->json, list, strlen(list));
-    else
-        pj_json_null(view->json);
+    pj_json_document(view->json, list, list ? strlen(list) : 0);
 }
 
 static pj_status write_common(pj_run_view *view, pj_error *err)
@@ -256,10 +254,8 @@ static pj_status views_run_write_run(pj_run_view *view, const pj_view_page *page
     pj_summary_write_members(json, view->info, rates);
     pj_json_kv_string(json, "output_text", view->info->output_text);
     pj_json_key(json, "machine_info");
-    if (view->info->machine_json)
-        pj_json_raw(json, view->info->machine_json, strlen(view->info->machine_json));
-    else
-        pj_json_null(json);
+    const char *machine = view->info->machine_json;
+    pj_json_document(json, machine, machine ? strlen(machine) : 0);
     pj_status status = views_run_write_rows(view, PJ_TABLE_RAILS, "rails", err);
     if (status == PJ_OK) status = write_common(view, err);
     for (size_t i = 0; i < sizeof large / sizeof *large && status == PJ_OK; i++)
@@ -383,7 +379,7 @@ static pj_status write_kept(pj_run_view *view, const char *key, statistics s, pj
         pj_view_kept(view->store, view->info->id, &chart, &s, &view->one.arena, &text, &bytes, err);
     if (status != PJ_OK) return status;
     pj_json_key(view->json, key);
-    pj_json_raw(view->json, text, bytes);
+    pj_json_document(view->json, text, bytes);
     return PJ_OK;
 }
 

@@ -87,7 +87,8 @@ class Stranger(unittest.TestCase):
         self.run_demo(self.db)
         whole = json.loads(self.perjoule("ls", "--json", "--db", self.db)[0])
         bad = whole[1]["id"]
-        for column, value in (("created_ns", "yesterday"), ("status", "fine"), ("total_energy_mj", "abc"), ("energy_source", 7)):
+        for column, value in (("created_ns", "yesterday"), ("status", "fine"), ("total_energy_mj", "abc"), ("energy_source", 7),
+                              ("settings", '{"a":'), ("conditions", '{"a": "\n"}'), ("model", "1, 2")):
             with contextlib.closing(sqlite3.connect(self.db)) as base:
                 before = base.execute(f"SELECT {column} FROM profiling_runs WHERE id = ?", (bad,)).fetchone()[0]
             self.change((f"UPDATE profiling_runs SET {column} = ? WHERE id = ?", value, bad))
@@ -138,9 +139,12 @@ class Stranger(unittest.TestCase):
         self.change(("UPDATE profiling_runs SET model_name = ?, engine = ?, failure = ?, machine = ?",
                      *[f"m{TITLE}"] * 4),
                     ("UPDATE component_metrics SET component_name = ?", f"c{TITLE}"),
-                    ("UPDATE profiling_runs SET isa = ?, power_sources = ?", *[f"x{TITLE}\nrm -rf x"] * 2))
+                    ("UPDATE profiling_runs SET isa = ?, power_sources = ?", *[f"x{TITLE}\nrm -rf x"] * 2),
+                    ("UPDATE profiling_runs SET settings = ?, model = ?, conditions = ?, devices = ?",
+                     *['{"a": "\x9b31m\u202e"}'] * 4), ("UPDATE run_texts SET machine_info = ?", '"\x9b31m\u202e"'))
         for words in (("show", "last"), ("show", "last", "--tokens"), ("show", "last", "--advice"), ("check",), ("ls",), ("compare", "last~1", "last"),
-                      ("machines",), ("ls", "--json"), ("show", "last", "--json"), ("export", "last", "--format", "folded", "-o", "-"),
+                      ("machines",), ("ls", "--json"), ("show", "last", "--json"), ("export", "last", "-o", "-"),
+                      ("export", "last", "--format", "folded", "-o", "-"),
                       ("report", "last", "--format", "md", "-o", "-")):
             done = subprocess.run([harness.PROGRAM, *words, "--db", self.db], capture_output=True,
                                   timeout=120 * harness.SLOW, check=False)
