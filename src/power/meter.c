@@ -157,7 +157,9 @@ static void prepare_rails(pj_meter *m, pj_power_sampler *s)
         if (!(rail->max_mw > 0)) rail->max_mw = pj_rail_class_most_mw(rail->rail_class);
         pj_filter_init(&s->filters[i], rail);
         int log = pj_rail_log_of(s->rails, s->rail_count, i);
-        pj_poll_init(&s->polls[i], rail, log >= 0 && s->kept[log] >= 0, s->contacts[i].cost_ns);
+        /* a source that pushes its readings is not asked for a counter once its log is there */
+        bool waits = log >= 0 && s->kept[log] >= 0 && s->source->select;
+        pj_poll_init(&s->polls[i], rail, waits, s->contacts[i].cost_ns);
     }
 }
 

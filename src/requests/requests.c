@@ -64,7 +64,14 @@ struct pj_requests {
 
 /* ---- rails to divide ------------------------------------------------------------------------ */
 
-/* Rails that are sample columns, without duplicate measurements. */
+static bool is_log(const pj_rail *rails, uint32_t count, uint32_t r)
+{
+    int of = rails[r].parent;
+    return of >= 0 && pj_rail_log_of(rails, count, (uint32_t)of) == (int)r;
+}
+
+/* Rails that are sample columns, without duplicate measurements, and the logs of counters, without
+ * which a counter that is read every few seconds cannot tell requests apart. */
 static void requests_choose_rails(pj_requests *q)
 {
     uint32_t count = 0;
@@ -72,7 +79,7 @@ static void requests_choose_rails(pj_requests *q)
     const pj_baseline *idle = pj_session_idle(q->options.session);
     for (uint32_t r = 0; r < PJ_MAX_RAILS; r++) q->rail_of[r] = -1;
     for (uint32_t r = 0; r < count; r++) {
-        if (rails[r].rail_class == PJ_RAIL_PLATFORM) continue;
+        if (rails[r].rail_class == PJ_RAIL_PLATFORM && !is_log(rails, count, r)) continue;
         uint32_t to = q->origin.rail_count++;
         q->rail_of[r] = (int16_t)to;
         q->rails[to] = rails[r];
