@@ -44,10 +44,12 @@ struct pj_ledger_entry {
     double taken_mj[PJ_MAX_RAILS], idle_mj[PJ_MAX_RAILS];
     double input_mj;  /* of the total, settled; of that, before the first token */
     double unsure_mj; /* 1 sigma because of requests of unknown rate */
+    double level_mj;  /* more of the total if answers that came as a whole had a level rate */
     double soft_mj, soft_input_mj, soft_unsure_mj; /* estimated beyond */
     double recent_mj, recent_unsure_mj;            /* of the last second */
     int64_t recent_ns;
-    double weight, context_weight; /* scratch of a cell */
+    double last_part; /* of the machine's energy, at the end of what is known of it */
+    double weight, level_weight, usual_weight, context_weight; /* scratch of a cell */
     bool unknown, shared, settled, learnt, is_placed;
     pj_ledger_figure figure;
 };
@@ -417,16 +419,22 @@ static void ledger_place_all(pj_ledger *l, bool settles)
         }
 }
 
+/* Tokens per nanosecond of an open request that decodes. */
+static double open_rate(const pj_ledger *l, const pj_ledger_entry *e)
+{
+    const work_step *last = &e->steps[e->step_count - 1];
+    double decoding = (double)(last->t_ns - e->first_ns), made = last->work - e->prompt_work - 1;
+    return decoding > 0 && made > 0 ? made / decoding : 1 / output_token_ns(l);
+}
+
 /* Beyond its last step an open request goes on at its own rate. */
 static double work_beyond(const pj_ledger *l, const pj_ledger_entry *e, int64_t t_ns)
 {
     const work_step *last = &e->steps[e->step_count - 1];
-    double ns = (double)(t_ns - last->t_ns);
     if (e->end_ns) return last->work;
     if (!e->first_ns) return 0; /* unknown: see ledger_weigh */
-    double decoding = (double)(last->t_ns - e->first_ns), made = last->work - e->prompt_work - 1;
-    double rate = decoding > 0 && made > 0 ? made / decoding : 1 / output_token_ns(l);
-    return last->work + fmin(1, ns * rate); /* at most one token is in progress */
+    /* at most one token is in progress */
+    return last->work + fmin(1, (double)(t_ns - last->t_ns) * open_rate(l, e));
 }
 
 /* The last step at or before a time, which lies between the first and the last step. */
@@ -526,6 +534,14 @@ static double ledger_weight_of(const pj_ledger *l, const pj_ledger_entry *e, con
     return fmax(0, after - before);
 }
 
+/* The same if an answer whose phases are estimated was worked on at one rate from begin to end. */
+static double level_weight_of(const pj_ledger_entry *e, const cell *c)
+{
+    if (!e->whole || !e->end_ns) return e->weight;
+    double part = (double)(c->end_ns - c->begin_ns) / (double)(e->end_ns - e->begin_ns);
+    return part * (e->prompt_work + e->whole);
+}
+
 static bool is_unknown(const pj_ledger *l, const pj_ledger_entry *e)
 {
     return !l->o.take && l->o.rule != PJ_BATCH_EQUAL && !e->end_ns && !e->first_ns;
@@ -545,21 +561,33 @@ static void ledger_weigh_unknown(const pj_ledger *l, cell *c)
     double mean = known && c->weights > 0 ? c->weights / known : 1;
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
         if (!ledger_is_live(e, c) || !is_unknown(l, e)) continue;
-        e->weight = mean;
+        e->weight = e->usual_weight = mean;
         c->weights += mean;
     }
+}
+
+/* A token that is late was worked on all the same, though it is taken to be in progress no longer
+ * than tokens usually are. */
+static void ledger_guess(const pj_ledger *l, pj_ledger_entry *e, cell *c)
+{
+    e->usual_weight = fmax(e->weight, open_rate(l, e) * (double)(c->end_ns - c->begin_ns));
+    c->guessed += e->usual_weight;
+    c->late += e->usual_weight - e->weight;
 }
 
 static void ledger_weigh(const pj_ledger *l, cell *c)
 {
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
-        e->weight = e->context_weight = 0;
+        e->weight = e->level_weight = e->context_weight = 0;
         if (!ledger_is_live(e, c)) continue;
         e->weight = ledger_weight_of(l, e, c);
+        e->usual_weight = e->weight;
+        e->level_weight = level_weight_of(e, c);
+        c->level += e->level_weight;
         c->live++;
         c->unknown += is_unknown(l, e);
         c->weights += e->weight;
-        if (is_guessed(l, e, c)) c->guessed += e->weight;
+        if (is_guessed(l, e, c)) ledger_guess(l, e, c);
         if (is_decoding(e, c)) c->decoding += e->weight;
     }
     if (c->unknown) ledger_weigh_unknown(l, c);
@@ -574,7 +602,7 @@ static double ledger_doubt(const pj_ledger *l, const pj_ledger_entry *e, const c
     if (c->live < 2) return 0;
     if (c->unknown) return doubt_of(part) * energy_mj;
     if (!(c->guessed > 0) || l->o.rule == PJ_BATCH_EQUAL) return 0;
-    double others = is_guessed(l, e, c) ? 1 - part : c->guessed / c->weights;
+    double others = is_guessed(l, e, c) ? 1 - part : c->guessed / (c->weights + c->late);
     return others * part * energy_mj / PJ_Z95; /* all of it, or none */
 }
 
@@ -586,6 +614,13 @@ static double ledger_part_of(const pj_ledger *l, const pj_ledger_entry *e, const
     double of_decode = (1 - c->context_part) * e->weight / c->decoding +
                        c->context_part * e->context_weight / c->context_weights;
     return c->decoding / c->weights * of_decode;
+}
+
+/* How much larger the fraction would be at level rates. */
+static double level_part(const pj_ledger *l, const pj_ledger_entry *e, const cell *c)
+{
+    if (l->o.rule == PJ_BATCH_EQUAL || c->unknown || !(c->weights > 0 && c->level > 0)) return 0;
+    return e->level_weight / c->level - e->weight / c->weights;
 }
 
 double pj_ledger_part(const pj_ledger *l, const pj_ledger_entry *e, const pj_ledger_cell *c)
@@ -646,7 +681,8 @@ static bool add_point(pj_ledger_entry *e, uint32_t rails, int64_t t_ns, const do
     return true;
 }
 
-static bool settle_entry(pj_ledger *l, pj_ledger_entry *e, const cell *c, const double *energy_mj)
+static bool settle_entry(pj_ledger *l, pj_ledger_entry *e, const cell *c, const double *energy_mj,
+                         double machine_mj)
 {
     static const double zero[PJ_MAX_RAILS];
     double values[PJ_MAX_RAILS], total = 0;
@@ -665,6 +701,7 @@ static bool settle_entry(pj_ledger *l, pj_ledger_entry *e, const cell *c, const 
     }
     e->shared |= c->live > 1;
     if (!is_decoding(e, c)) e->input_mj += total;
+    e->level_mj += level_part(l, e, c) * machine_mj;
     double part = ledger_part_of(l, e, c);
     if (c->unknown && c->live > 1 && part > 0) /* nobody waits any longer: it may be none, or all */
         e->unsure_mj += fmax(total, total / part - total) / PJ_Z95;
@@ -694,7 +731,7 @@ static bool settle_cell(pj_ledger *l, cell *c)
     else
         ledger_count(l, c, total);
     for (pj_ledger_entry *e = l->entries; e; e = e->next)
-        if (ledger_is_live(e, c) && !settle_entry(l, e, c, energy_mj)) return false;
+        if (ledger_is_live(e, c) && !settle_entry(l, e, c, energy_mj, total)) return false;
     return true;
 }
 
@@ -778,12 +815,18 @@ static double taken(const pj_ledger *l, const pj_ledger_entry *e)
     return any && !e->unknown ? sum : NAN;
 }
 
+/* 1 sigma of a settled share: estimated phases are taken to be as wrong as level rates would be. */
+static double ledger_unsure_mj(const pj_ledger_entry *e)
+{
+    return hypot(e->unsure_mj, e->level_mj);
+}
+
 double pj_ledger_sd_mj(const pj_ledger *l, const pj_ledger_entry *e, uint32_t rail)
 {
     pj_curve_energy machine;
     pj_curve_query(curve_of(l, rail), e->begin_ns, e->end_ns ? e->end_ns : l->settled_ns, &machine);
     if (!(machine.energy_mj > 0)) return NAN;
-    double whole = taken(l, e), unsure = whole > 0 ? e->unsure_mj / whole : 0;
+    double whole = taken(l, e), unsure = whole > 0 ? ledger_unsure_mj(e) / whole : 0;
     return hypot(unsure * e->taken_mj[rail], hypot(machine.random_sd_mj, machine.bias_sd_mj) *
                                                  fmin(1, e->taken_mj[rail] / machine.energy_mj));
 }
@@ -799,6 +842,14 @@ double pj_ledger_divided_mj(const pj_ledger *l, int64_t *unknown_ns)
     return l->divided_mj;
 }
 
+/* A late token counts here, so that the next time is not taken to be without it. */
+static double last_part_of(const pj_ledger *l, const pj_ledger_entry *e, const cell *c)
+{
+    double weights = c->weights + c->late;
+    return l->o.rule == PJ_BATCH_EQUAL || !(weights > 0) ? 1.0 / c->live
+                                                         : e->usual_weight / weights;
+}
+
 static void estimate_cell(pj_ledger *l, cell *c, bool is_recent)
 {
     double total = 0;
@@ -812,6 +863,7 @@ static void estimate_cell(pj_ledger *l, cell *c, bool is_recent)
         double unsure_mj = ledger_doubt(l, e, c, part, total);
         e->soft_mj += mj;
         e->soft_unsure_mj += unsure_mj;
+        e->last_part = last_part_of(l, e, c);
         e->shared |= c->live > 1;
         if (!is_decoding(e, c)) e->soft_input_mj += mj;
         if (!is_recent) continue;
@@ -868,14 +920,14 @@ static pj_ledger_figure ledger_figure(const pj_ledger *l, const pj_ledger_entry 
     pj_curve_energy machine;
     pj_ledger_machine(l, e->begin_ns, at_ns, &machine);
     double part = machine.energy_mj > 0 ? fmin(1, total_mj / machine.energy_mj) : NAN;
-    return (pj_ledger_figure){.input_mj = e->whole ? NAN : input_mj,
-                              .output_mj = e->first_ns ? total_mj - input_mj : NAN,
-                              .total_mj = total_mj,
-                              .sd_mj =
-                                  hypot(machine.sd_mj * part, e->unsure_mj + e->soft_unsure_mj),
-                              .at_ns = at_ns,
-                              .first_ns = e->first_ns,
-                              .shared = e->shared};
+    return (pj_ledger_figure){
+        .input_mj = e->whole ? NAN : input_mj,
+        .output_mj = e->first_ns ? total_mj - input_mj : NAN,
+        .total_mj = total_mj,
+        .sd_mj = hypot(machine.sd_mj * part, ledger_unsure_mj(e) + e->soft_unsure_mj),
+        .at_ns = at_ns,
+        .first_ns = e->first_ns,
+        .shared = e->shared};
 }
 
 /* The time around a change of power in which some sensor shows the power of both sides. */
@@ -890,25 +942,31 @@ static double smear_ns(const pj_ledger *l)
     return 2 * (double)most;
 }
 
-/* The rate at which an estimate goes on: between that of the last second and, as this may have seen
- * the machine before the request, that of the machine's usual power under load. */
+/* The rate at which an estimate goes on: the request's last part of the power of the last second,
+ * in which others may have come or gone; as that may have seen the machine before the request,
+ * between it and the same of the machine's usual power under load. */
 static void set_rate(const pj_ledger *l, const pj_ledger_entry *e, double machine_mw, uint32_t live,
                      pj_ledger_figure *f)
 {
     double seconds = (double)e->recent_ns * 1e-9;
     bool is_seen = e->recent_ns > 0 && machine_mw > 0;
-    double own_mw = is_seen ? e->recent_mj / seconds : machine_mw / live;
+    double mean_mw = is_seen ? e->recent_mj / seconds : machine_mw / live;
+    pj_curve_energy machine;
+    pj_ledger_machine(l, f->at_ns - e->recent_ns, f->at_ns, &machine);
+    double last_mw = e->last_part * machine.energy_mj / seconds;
+    double own_mw = is_seen && isfinite(last_mw) ? last_mw : mean_mw;
     double usual_mw = l->busy_mw / live;
     double doubt_mw = is_seen ? e->recent_unsure_mj / seconds : doubt_of(1.0 / live) * machine_mw;
     f->rate_mw = own_mw;
-    f->rate_sd_mw = doubt_mw + RATE_UNCERTAINTY * own_mw;
+    f->rate_sd_mw = doubt_mw + RATE_UNCERTAINTY * own_mw + fabs(own_mw - mean_mw) / 2;
     if (isnan(usual_mw)) {
         f->rate_sd_mw +=
             UNSEEN_UNCERTAINTY * own_mw * fmax(0, 1 - (double)e->recent_ns / smear_ns(l));
         return;
     }
     f->rate_mw = is_seen ? own_mw : usual_mw;
-    f->rate_sd_mw = doubt_mw + RATE_UNCERTAINTY * f->rate_mw + fabs(own_mw - usual_mw) / 2;
+    f->rate_sd_mw = doubt_mw + RATE_UNCERTAINTY * f->rate_mw +
+                    (fabs(own_mw - mean_mw) + fabs(own_mw - usual_mw)) / 2;
 }
 
 static void set_figure(pj_ledger *l, pj_ledger_entry *e, int64_t known_ns, double machine_mw,
@@ -935,6 +993,7 @@ void pj_ledger_estimate(pj_ledger *l, int64_t now_ns)
         e->soft_mj = e->soft_input_mj = e->soft_unsure_mj = 0;
         e->recent_mj = e->recent_unsure_mj = 0;
         e->recent_ns = 0;
+        e->last_part = NAN;
         live += !e->end_ns;
     }
     if (known_ns == INT64_MIN || ledger_resolve(l, NULL) != PJ_OK) return;

@@ -38,10 +38,12 @@ typedef struct pj_ledger_cell {
     int64_t begin_ns, end_ns;
     uint32_t live;
     double weights, decoding; /* sums of weights: of all entries, of those in decode */
+    double level; /* the same of all, with answers that came as a whole at a level rate */
     double context_part,
         context_weights; /* fraction of decode's energy spent on reading contexts */
     uint32_t unknown;    /* entries of unknown rate */
     double guessed; /* weights of entries that go on at their own rate after their last token */
+    double late;    /* of that, what is not in `weights`, since a token is late */
 } pj_ledger_cell;
 
 typedef void pj_ledger_take(void *context, const pj_ledger_cell *cell);

@@ -228,6 +228,7 @@ pj_rail pj_request_rail(const pj_request_origin *origin, uint32_t r, double sd_m
     rail.kind = PJ_RAIL_COUNTER;
     rail.period_ns = 20 * PJ_NS_PER_MS;
     rail.window_ns = rail.delay_ns = rail.lag_ns = 0;
+    rail.grid_ns = rail.log_ns = 0;
     /* the difference of two values, each with an error of up to half a step */
     rail.resolution = sd_mj > 0 ? sd_mj * 1e3 * sqrt(6) : 0;
     rail.modulus_uj = 0;
@@ -546,57 +547,59 @@ static void request_run_set_figures(const share_curve *c, pj_run_data *d)
     pj_request_typical(d, NULL);
 }
 
-/* Replaces the fit's result, inaccurate with few windows, by the share itself. */
-static void set_exactly(pj_run_data *d, const pj_request_parts *p)
+/* Replaces the fit's result, inaccurate with few windows, by the share itself; false: it has gaps.
+ */
+static bool set_exactly(pj_run_data *d, const pj_request_parts *p)
 {
     const pj_ledger_series *s = &p->series;
     share_curve c = {.p = p, .begin_ns = p->exchange->sent_ns};
-    if (!p->allocation || s->count < 2 || isnan(d->info.total_mj) || !d->phase_count) return;
+    if (!p->allocation || s->count < 2 || isnan(d->info.total_mj) || !d->phase_count) return false;
     for (uint32_t r = 0; r < s->rail_count; r++) {
         c.in_total[r] =
             pj_rail_in_column(p->origin->rails, p->origin->rail_count, r, PJ_RAIL_TOTAL);
         for (size_t i = 0; i < s->count; i++)
-            if (isnan(s->mj[i * s->rail_count + r]))
-                return; /* runs with gaps keep the fit's result */
+            if (isnan(s->mj[i * s->rail_count + r])) return false;
     }
     c.idle_mw = pj_rail_column_sum(d->rails, d->rail_count, d->baseline_mw, PJ_RAIL_TOTAL);
     set_rows(&c, d);
     request_run_set_rails(&c, d);
     request_run_set_figures(&c, d);
+    return true;
 }
 
 /* ---- uncertainty ---------------------------------------------------------------------------- */
 
 /* The uncertainty due to the unknown position of the sensor's windows is the same for intervals of
- * any length, but at most the interval's energy. */
-static void widen_sd(double mj, double sd_mj, pj_sd *sd, float *all)
+ * any length, but at most the interval's energy. What the fit was uncertain of, to which a share
+ * that others make vary looks like noise, remains where its result does. */
+static void widen_sd(double mj, double sd_mj, bool exact, pj_sd *sd, float *all)
 {
-    double own = sd->random_mj > 0 ? (double)sd->random_mj : 0;
+    double own = sd->random_mj > 0 && !exact ? (double)sd->random_mj : 0;
     if (isnan(mj) || !(sd_mj > 0)) return;
     sd->random_mj = (float)hypot(own, fmin(sd_mj, fabs(mj)));
     *all = (float)pj_sd_total(sd);
 }
 
-static void widen_energy(pj_energy *e, double sd_mj)
+static void widen_energy(pj_energy *e, double sd_mj, bool exact)
 {
     double mj = pj_mj_of_nj(e->gross_nj);
-    widen_sd(mj, sd_mj, &e->sd, &e->sd_mj);
-    widen_sd(mj, sd_mj, &e->net_sd, &e->net_sd_mj);
+    widen_sd(mj, sd_mj, exact, &e->sd, &e->sd_mj);
+    widen_sd(mj, sd_mj, exact, &e->net_sd, &e->net_sd_mj);
 }
 
-static void widen_figure(double mj, double sd_mj, pj_sd *sd, double *all)
+static void widen_figure(double mj, double sd_mj, bool exact, pj_sd *sd, double *all)
 {
     float single = (float)*all;
-    widen_sd(mj, sd_mj, sd, &single);
+    widen_sd(mj, sd_mj, exact, sd, &single);
     *all = (double)single;
 }
 
-static void widen_run(pj_run_info *info, double sd_mj)
+static void widen_run(pj_run_info *info, double sd_mj, bool exact)
 {
-    widen_figure(info->total_mj, sd_mj, &info->total_sd, &info->total_sd_mj);
-    widen_figure(info->total_mj, sd_mj, &info->net_sd, &info->net_sd_mj);
-    widen_figure(info->request_mj, sd_mj, &info->request_sd, &info->request_sd_mj);
-    widen_figure(info->request_mj, sd_mj, &info->request_net_sd, &info->request_net_sd_mj);
+    widen_figure(info->total_mj, sd_mj, exact, &info->total_sd, &info->total_sd_mj);
+    widen_figure(info->total_mj, sd_mj, exact, &info->net_sd, &info->net_sd_mj);
+    widen_figure(info->request_mj, sd_mj, exact, &info->request_sd, &info->request_sd_mj);
+    widen_figure(info->request_mj, sd_mj, exact, &info->request_net_sd, &info->request_net_sd_mj);
 }
 
 static void request_run_withdraw(pj_run_data *d, const pj_request_parts *p)
@@ -607,7 +610,7 @@ static void request_run_withdraw(pj_run_data *d, const pj_request_parts *p)
         d->phases[i].energy.absence = PJ_ABSENT_BELOW_RESOLUTION;
 }
 
-static void widen_uncertainties(pj_run_data *d, const pj_request_parts *p)
+static void widen_uncertainties(pj_run_data *d, const pj_request_parts *p, bool exact)
 {
     double sd_mj = share_sd_mj(p);
     if (!p->allocation) return;
@@ -615,10 +618,11 @@ static void widen_uncertainties(pj_run_data *d, const pj_request_parts *p)
         request_run_withdraw(d, p);
         return;
     }
-    for (uint32_t i = 0; i < d->phase_count; i++) widen_energy(&d->phases[i].energy, sd_mj);
-    for (uint32_t i = 0; i < d->section_count; i++) widen_energy(&d->sections[i].energy, sd_mj);
-    for (uint32_t i = 0; i < d->token_count; i++) widen_energy(&d->tokens[i].energy, sd_mj);
-    widen_run(&d->info, sd_mj);
+    for (uint32_t i = 0; i < d->phase_count; i++) widen_energy(&d->phases[i].energy, sd_mj, exact);
+    for (uint32_t i = 0; i < d->section_count; i++)
+        widen_energy(&d->sections[i].energy, sd_mj, exact);
+    for (uint32_t i = 0; i < d->token_count; i++) widen_energy(&d->tokens[i].energy, sd_mj, exact);
+    widen_run(&d->info, sd_mj, exact);
 }
 
 /* ---- the run -------------------------------------------------------------------------------- */
@@ -644,8 +648,7 @@ pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_erro
     put_warnings(&w, p, &t);
     pj_spool_put_end(&w, t.end_ns, statuses[p->exchange->outcome]);
     if (pj_build_written(&w, data) == PJ_OK) {
-        set_exactly(data, p);
-        widen_uncertainties(data, p);
+        widen_uncertainties(data, p, set_exactly(data, p));
         if (!data->info.absence) w.status = pj_thinking_find(data, err); /* of the exact tokens */
     }
     pj_arena_fini(&arena);

@@ -273,6 +273,81 @@ static void test_estimates(void **state)
     pj_ledger_free(l);
 }
 
+/* The estimate at a request's end, for readings up to `known_ns` and tokens up to now, and the
+ * final figure. */
+static void settles_within(pj_ledger *l, pj_ledger_entry *e, int64_t known_ns, int64_t end_ns,
+                           pj_ledger_entry *late, int64_t late_ns)
+{
+    read_until(l, 0, known_ns, 20000);
+    pj_ledger_leave(e, end_ns);
+    pj_ledger_estimate(l, end_ns);
+    pj_ledger_figure early = pj_ledger_now(l, e, end_ns);
+    assert_true(early.provisional);
+    if (late) pj_ledger_tokens(late, late_ns, 100);
+    if (late) pj_ledger_leave(late, late_ns);
+    read_until(l, known_ns + 10 * MS, late_ns + 100 * MS, 20000);
+    assert_int_equal(pj_ledger_settle(l, late_ns > end_ns ? late_ns : end_ns, NULL), PJ_OK);
+    pj_ledger_figure final = pj_ledger_of(l, e);
+    assert_false(final.provisional);
+    assert_near(early.total_mj, final.total_mj, 1.96 * early.sd_mj);
+    assert_that(early.sd_mj, <, 0.4 * early.total_mj);
+}
+
+/* Seven others have ended a moment ago: from then on the request is alone. */
+static void test_others_have_left(void **state)
+{
+    (void)state;
+    pj_ledger *l = make(PJ_BATCH_TOKENS, NULL, 0, 0);
+    pj_ledger_entry *e[8];
+    for (int i = 0; i < 8; i++) e[i] = pj_ledger_enter(l, 1000 * MS, 10);
+    for (int64_t ms = 1020; ms <= 1900; ms += 20)
+        for (int i = 0; i < 8; i++) pj_ledger_tokens(e[i], ms * MS, 1);
+    for (int i = 1; i < 8; i++) pj_ledger_leave(e[i], 1900 * MS);
+    for (int64_t ms = 1920; ms <= 2000; ms += 20) pj_ledger_tokens(e[0], ms * MS, 1);
+    settles_within(l, e[0], 1920 * MS, 2000 * MS, NULL, 2000 * MS);
+    pj_ledger_free(l);
+}
+
+/* The tokens of the other come late, many at once: it was worked on all the time. */
+static void test_a_late_token(void **state)
+{
+    (void)state;
+    pj_ledger *l = make(PJ_BATCH_TOKENS, NULL, 0, 0);
+    pj_ledger_entry *e = pj_ledger_enter(l, 1000 * MS, 10);
+    pj_ledger_entry *other = pj_ledger_enter(l, 1000 * MS, 10);
+    for (int64_t ms = 1020; ms <= 1600; ms += 10) {
+        pj_ledger_tokens(e, ms * MS, 1);
+        if (ms <= 1400) pj_ledger_tokens(other, ms * MS, 5);
+    }
+    settles_within(l, e, 1600 * MS, 1600 * MS, other, 1601 * MS);
+    pj_ledger_free(l);
+}
+
+/* Answers that came as a whole: where they do not begin and end together, their shares depend on
+ * when their phases were, and that is estimated. */
+static void test_estimated_phases(void **state)
+{
+    (void)state;
+    for (int apart_ms = 0; apart_ms <= 300; apart_ms += 300) {
+        pj_ledger *l = make(PJ_BATCH_TOKENS, NULL, 0, 0);
+        pj_ledger_entry *a = pj_ledger_enter(l, 1000 * MS, 200);
+        pj_ledger_entry *b = pj_ledger_enter(l, (1000 + apart_ms) * MS, 200);
+        read_until(l, 0, 2500 * MS, 20000);
+        pj_ledger_whole(a, 40);
+        pj_ledger_leave(a, 2000 * MS);
+        pj_ledger_whole(b, 40);
+        pj_ledger_leave(b, (2000 + apart_ms) * MS);
+        assert_int_equal(pj_ledger_settle(l, 2300 * MS, NULL), PJ_OK);
+        pj_ledger_figure f = pj_ledger_of(l, a);
+        double machine_sd = 0.081 * f.total_mj; /* nearly all of it is the gain's */
+        if (apart_ms)
+            assert_that(f.sd_mj, >, 1.2 * machine_sd);
+        else
+            assert_that(f.sd_mj, <, machine_sd);
+        pj_ledger_free(l);
+    }
+}
+
 /* A rail whose readings stop: its energy is unknown, not zero. */
 static void test_gaps(void **state)
 {
@@ -498,6 +573,9 @@ int main(void)
                                        cmocka_unit_test(test_queue),
                                        cmocka_unit_test(test_contexts),
                                        cmocka_unit_test(test_estimates),
+                                       cmocka_unit_test(test_others_have_left),
+                                       cmocka_unit_test(test_a_late_token),
+                                       cmocka_unit_test(test_estimated_phases),
                                        cmocka_unit_test(test_gaps),
                                        cmocka_unit_test(test_nothing_known),
                                        cmocka_unit_test(test_short),
