@@ -97,7 +97,37 @@ static double trace_run_idle_of(const pj_run_info *info)
     return isnan(info->baseline_cold_mw) ? info->baseline_resident_mw : info->baseline_cold_mw;
 }
 
-static pj_status train(pj_store *store, pj_phase_model *model, pj_error *err)
+static bool trace_has_gpu(const pj_trace *t)
+{
+    for (size_t i = 0; i < t->row_count * t->rail_count; i++)
+        if (t->rails[i % t->rail_count].rail_class == PJ_RAIL_GPU && isfinite(t->mw[i]))
+            return true;
+    return false;
+}
+
+static bool run_has_gpu(const pj_power_series *s)
+{
+    for (uint32_t i = 0; i < s->count; i++)
+        if (isfinite(s->columns[PJ_RAIL_GPU][i])) return true;
+    return false;
+}
+
+static bool is_measured(const pj_trace *t)
+{
+    for (uint32_t r = 0; r < t->rail_count; r++)
+        if (t->rails[r].quality != PJ_MEASURED) return false;
+    return true;
+}
+
+/* What one kind of machine draws in its phases says little about another kind, and a model of power
+ * nothing about a sensor's. */
+static bool teaches(const pj_run_info *info, const pj_power_series *s, const pj_trace *t)
+{
+    return is_tagged(s) && run_has_gpu(s) == trace_has_gpu(t) &&
+           (info->quality == PJ_MEASURED || !is_measured(t));
+}
+
+static pj_status train(pj_store *store, const pj_trace *trace, pj_phase_model *model, pj_error *err)
 {
     pj_arena arena;
     pj_run_list list = {0};
@@ -111,7 +141,7 @@ static pj_status train(pj_store *store, pj_phase_model *model, pj_error *err)
         const pj_run_info *info = &list.runs[i];
         if (is_detected(info)) continue;
         status = pj_view_power_series(store, info->id, &arena, &s, err);
-        if (status == PJ_OK && is_tagged(&s))
+        if (status == PJ_OK && teaches(info, &s, trace))
             traces[count++] = (pj_phase_trace){s.t_ms, s.columns[PJ_RAIL_TOTAL], s.count,
                                                trace_run_idle_of(info), s.phase};
     }
@@ -354,7 +384,7 @@ pj_status pj_trace_run_make(pj_store *store, const char *path, pj_run_data *data
     status = pj_trace_read((const char *)file.data, file.size, path, &d.trace, err);
     pj_file_unmap(&file);
     if (status == PJ_OK) status = take_total(&d, path, err);
-    if (status == PJ_OK) status = train(store, &d.model, err);
+    if (status == PJ_OK) status = train(store, &d.trace, &d.model, err);
     if (status == PJ_OK) {
         pj_phase_trace trace = {d.t_ms, d.mw, d.count, NAN, NULL};
         d.segments = pj_phases_detect(&trace, &d.model, d.phase, d.confidence);
