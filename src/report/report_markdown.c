@@ -5,6 +5,7 @@
 #include "base/utf8.h"
 #include "report/report_repeat.h"
 #include "trace/json_member.h"
+#include "trace/summary.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -104,35 +105,37 @@ static double markdown_sd(const json_t *row, const column *c, double value)
     return c->sd ? c->scale * pj_member_number(row, c->sd) : NAN;
 }
 
-static pj_bounds markdown_bounds(const json_t *row, const column *c, double value)
+/* `gain_sd`, relative, is an error of all rows alike, which a line below them says once. */
+static pj_bounds markdown_bounds(const json_t *row, const column *c, double value, double gain_sd)
 {
-    double half = PJ_Z95 * markdown_sd(row, c, value);
+    double half = PJ_Z95 * pj_sd_without_gain(value, markdown_sd(row, c, value), gain_sd);
     if (c->lo && c->hi)
         return (pj_bounds){pj_member_number(row, c->lo) * c->scale,
                            pj_member_number(row, c->hi) * c->scale};
     return c->may_be_negative ? (pj_bounds){value - half, value + half} : pj_bounds_of(value, half);
 }
 
-static void markdown_cell(pj_buffer *out, const json_t *row, const column *c)
+static void markdown_cell(pj_buffer *out, const json_t *row, const column *c, double gain_sd)
 {
     char text[96];
     double value = pj_member_number(row, c->key) * c->scale;
-    if (c->unit) markdown_figure(text, value, markdown_bounds(row, c, value), c->unit);
+    if (c->unit) markdown_figure(text, value, markdown_bounds(row, c, value, gain_sd), c->unit);
     markdown_put(out, "%s", c->unit ? text : pj_member_text(row, c->key));
 }
 
-static void markdown_row(pj_buffer *out, const json_t *row, const column *columns, size_t count)
+static void markdown_row(pj_buffer *out, const json_t *row, const column *columns, size_t count,
+                         double gain_sd)
 {
     for (size_t i = 0; i < count; i++) {
         pj_buffer_text(out, "| ");
-        markdown_cell(out, row, &columns[i]);
+        markdown_cell(out, row, &columns[i], gain_sd);
         pj_buffer_char(out, ' ');
     }
     pj_buffer_text(out, "|\n");
 }
 
 static void markdown_table(pj_buffer *out, const char *title, const json_t *rows, size_t most,
-                           const column *columns, size_t count)
+                           const column *columns, size_t count, double gain_sd)
 {
     size_t i, all = json_array_size(rows);
     const json_t *row;
@@ -142,13 +145,13 @@ static void markdown_table(pj_buffer *out, const char *title, const json_t *rows
     json_array_foreach(rows, i, row)
     {
         if (i == most) break;
-        markdown_row(out, row, columns, count);
+        markdown_row(out, row, columns, count, gain_sd);
     }
     if (all > most) PARAGRAPH("And %zu more, which are in the JSON.", all - most);
 }
 
-#define TABLE(title, rows, most, columns) \
-    markdown_table(out, title, rows, most, columns, sizeof columns / sizeof *columns)
+#define TABLE(title, rows, most, columns, gain_sd) \
+    markdown_table(out, title, rows, most, columns, sizeof columns / sizeof *columns, gain_sd)
 
 /* ---- a run ---------------------------------------------------------------------------------- */
 
@@ -162,12 +165,15 @@ static void markdown_device(pj_buffer *out, const char *of, const char *name, co
                {"clock_mhz", "MHz", 1},
                {"utilisation", "% busy", 100},
                {"throttled_share", "% throttled", 100}};
-    markdown_put(out, "- %sConditions of %s", of, name);
+    bool any = false;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         double value = pj_member_number(device, all[i].key) * all[i].scale;
-        if (!isnan(value)) markdown_put(out, ", %.4g %s", value, all[i].unit);
+        if (isnan(value)) continue;
+        if (!any) markdown_put(out, "- %sConditions of %s", of, name);
+        markdown_put(out, ", %.4g %s", value, all[i].unit);
+        any = true;
     }
-    pj_buffer_char(out, '\n');
+    if (any) pj_buffer_char(out, '\n');
 }
 
 /* What computed besides the host, and what measured it. */
@@ -208,7 +214,7 @@ static void markdown_trust(pj_buffer *out, const json_t *run, const char *of)
         markdown_device(out, of, name, device);
 }
 
-static void markdown_figures(pj_buffer *out, const json_t *run)
+static void markdown_figures(pj_buffer *out, const json_t *run, double gain_sd)
 {
     static const column rows[] = {
         {"total energy", "total_energy_mj", "J", 1e-3, .sd = "total_energy_sd_mj"},
@@ -217,21 +223,23 @@ static void markdown_figures(pj_buffer *out, const json_t *run)
          .may_be_negative = true},
         {"prefill", "prefill_energy_mj", "J", 1e-3, .phase = "prefill"},
         {"decode", "decode_energy_mj", "J", 1e-3, .phase = "decode"},
-        {"typical token", "joules_per_token_typical", "J", 1, .lo = "joules_per_token_typical_lo",
-         .hi = "joules_per_token_typical_hi"},
+        {"typical token", "joules_per_token_typical", "J", 1, .sd = "joules_per_token_typical_sd"},
         {"per output token, mean", "joules_per_token", "J", 1, .sd = "joules_per_token_sd"},
         {"speed", "tokens_per_second", "tokens/s", 1},
         {"mean power", "mean_power_mw", "W", 1e-3, .as_total = true},
         {"duration", "total_duration_ms", "s", 1e-3},
-        {"cost", "cost_usd", "USD", 1},
-        {"CO2", "co2_grams", "g", 1}};
+        {"cost", "cost_usd", "µUSD", 1e6, .as_total = true},
+        {"CO2", "co2_grams", "mg", 1e3, .as_total = true}};
     static const column heads[] = {{"figure"}, {"value, 95 %"}};
     pj_buffer_text(out, "\n## Figures\n");
     markdown_head(out, heads, 2);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         pj_buffer_printf(out, "| %s ", rows[i].head);
-        markdown_row(out, run, &rows[i], 1);
+        markdown_row(out, run, &rows[i], 1, gain_sd);
     }
+    if (gain_sd > 0)
+        PARAGRAPH("Intervals leave out the sensor's calibration, which all rows share: ±%.2g %%.",
+                  100 * PJ_Z95 * gain_sd);
 }
 
 /* A recommendation with its saving, what it costs and the command that tests it. */
@@ -276,11 +284,14 @@ static void markdown_run(pj_buffer *out, const json_t *run, const json_t *advice
                                    {"time", "time_ms", "ms", 1}};
     size_t i;
     const json_t *finding;
+    double gain_sd =
+        pj_member_number(run, "total_energy_sd_gain_mj") / pj_member_number(run, "total_energy_mj");
+    if (!isfinite(gain_sd)) gain_sd = 0;
     markdown_per_token(out, run);
     pj_buffer_char(out, '\n');
     markdown_trust(out, run, "");
-    markdown_figures(out, run);
-    TABLE("Components", json_object_get(run, "components"), PARTS, parts);
+    markdown_figures(out, run, gain_sd);
+    TABLE("Components", json_object_get(run, "components"), PARTS, parts, gain_sd);
     json_array_foreach(json_object_get(advice, "findings"), i, finding)
     {
         if (!i) pj_buffer_text(out, "\n## What to change\n\n");
@@ -382,7 +393,7 @@ static void markdown_comparison(pj_buffer *out, const json_t *view, const json_t
     {
         snprintf(of, sizeof of, "From A to %c: %.4g mJ per token",
                  (int)('A' + pj_member_number(item, "b")), pj_member_number(item, "difference_mj"));
-        TABLE(of, json_object_get(item, "terms"), MOST_ROWS, terms);
+        TABLE(of, json_object_get(item, "terms"), MOST_ROWS, terms, 0);
     }
 }
 
@@ -429,7 +440,7 @@ static void markdown_ratios(pj_buffer *out, const json_t *view, const char *list
         json_object_set_new(c, "name", json_string(markdown_name(view, json_object_get(c, of))));
         json_object_set_new(c, "verdict", json_string(verdict));
     }
-    TABLE(title, json_object_get(view, list), MOST_ROWS, columns);
+    TABLE(title, json_object_get(view, list), MOST_ROWS, columns, 0);
 }
 
 static void markdown_optimum(pj_buffer *out, const json_t *view)
@@ -476,7 +487,7 @@ static void markdown_experiment(pj_buffer *out, const json_t *view)
     PARAGRAPH("The experiment is %s: %.0f of %.0f runs in randomised complete blocks.",
               pj_member_text(view, "state"), pj_member_number(view, "done"),
               pj_member_number(view, "total"));
-    TABLE("Cells", json_object_get(view, "cells"), MOST_ROWS, cells);
+    TABLE("Cells", json_object_get(view, "cells"), MOST_ROWS, cells, 0);
     json_array_foreach(json_object_get(view, "knees"), i, item)
         PARAGRAPH("%s", pj_member_text(item, "text"));
     json_array_foreach(json_object_get(view, "fronts"), i, item) markdown_names(
