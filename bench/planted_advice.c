@@ -42,6 +42,9 @@ void pj_planted_advice_none(pj_advice_facts *f)
         .context = 4096,
         .kv_type = "f16",
         .parameters = 1e9,
+        .rise = 1.08, /* by a context that has doubled */
+        .rise_sd = 0.01,
+        .rise_explained = 1.03,
         .disturbed_share = 0.01,
         .throttled_share = 0,
         .power_mw = 20000,
@@ -156,6 +159,11 @@ static void planted_advice_throttled(pj_advice_facts *f)
     f->throttled_share = 0.2;
 }
 
+static void planted_advice_rising(pj_advice_facts *f)
+{
+    f->rise = 1.5;
+}
+
 static void planted_advice_power_limit(pj_advice_facts *f)
 {
     waits_for_memory(f);
@@ -193,6 +201,7 @@ const pj_planted_advice pj_planted_advices[] = {
     {"speculate", planted_advice_speculate},
     {"disturbed", planted_advice_disturbed},
     {"throttled", planted_advice_throttled},
+    {"rising", planted_advice_rising},
     {"power-limit", planted_advice_power_limit},
     {"calibrate", planted_advice_calibrate},
     {"idle", planted_advice_idle},

@@ -58,6 +58,9 @@ typedef struct pj_advice_facts {
     const char *kv_type;
     double parameters;
     /* machine and sensors */
+    /* Median decode token of the last third by that of the first, its 1 sigma, and how far the
+     * longer context explains it; NAN: too few tokens, or a batch */
+    double rise, rise_sd, rise_explained;
     double disturbed_share, throttled_share, power_mw, power_limit_mw;
     double interval, interval_calibrated; /* median relative half width of parts */
     /* runs in the store that differ in one setting */

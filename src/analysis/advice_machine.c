@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#define RISES 0.2 /* of a token's energy: from here on it is not the usual warming up */
+
 static const char *advice_machine_disturbed(const pj_advice_facts *f, pj_advice *a)
 {
     if (!(f->disturbed_share > 0.1)) return "less than 10 % of the energy is in disturbances";
@@ -31,6 +33,26 @@ static const char *advice_machine_throttled(const pj_advice_facts *f, pj_advice 
              "Clocks were throttled for %.0f %% of the run: cool the machine, or set its power "
              "limit to what it can sustain, so that runs are comparable.",
              100 * f->throttled_share);
+    pj_advice_run(f, a, "");
+    return NULL;
+}
+
+static const char *advice_machine_rising(const pj_advice_facts *f, pj_advice *a)
+{
+    double least = (f->rise - PJ_Z95 * f->rise_sd) / f->rise_explained;
+    if (isnan(f->rise)) return "there are too few decode tokens of one sequence";
+    if (!(least > 1 + RISES))
+        return "later tokens are not reliably a fifth dearer than earlier ones";
+    pj_advice_evidence(a, "rise", "ratio", f->rise,
+                       "of a token of the last third, to one of the first");
+    pj_advice_evidence(a, "rise_explained", "ratio", f->rise_explained,
+                       "explained by the longer context");
+    a->limits = true;
+    snprintf(a->text, sizeof a->text,
+             "A token of the last third took %.2f times the energy of one of the first, and the "
+             "longer context explains %.2f times: heat, lower clocks or other load add up during "
+             "the run, so that figures depend on its length. See whether a repetition does it too.",
+             f->rise, f->rise_explained);
     pj_advice_run(f, a, "");
     return NULL;
 }
@@ -122,6 +144,7 @@ const pj_advice_rule pj_advice_machine_rules[] = {
     {"disturbed", "Measure again on a quiet machine", PJ_ADVICE_OF_ENERGY,
      advice_machine_disturbed},
     {"throttled", "Keep the clocks steady", 0, advice_machine_throttled},
+    {"rising", "Find what makes later tokens dearer", PJ_ADVICE_OF_ENERGY, advice_machine_rising},
     {"power-limit", "Lower the power limit", PJ_ADVICE_OF_ENERGY, advice_machine_power_limit},
     {"calibrate", "Calibrate the attribution", PJ_ADVICE_OF_ENERGY, advice_machine_calibrate},
     {"idle", "Consolidate idle machines, or let them sleep", PJ_ADVICE_OF_ENERGY,

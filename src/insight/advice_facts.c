@@ -1,8 +1,10 @@
 /* Facts for advice from the run itself: its classes of work, model, machine and conditions. */
 #include "insight/advice.h"
 
+#include "base/median.h"
 #include "base/shell.h"
 #include "store/class_sums.h"
+#include "store/views.h"
 #include "trace/device.h"
 #include "trace/device_conditions.h"
 #include "trace/json_member.h"
@@ -13,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PROMPT_MAX = 100, MODEL_MAX = 300 };
+enum { PROMPT_MAX = 100, MODEL_MAX = 300, LEAST_TO_RISE = 60 };
 
 /* ---- classes of work ------------------------------------------------------------------------ */
 
@@ -197,13 +199,7 @@ static void read_conditions(const pj_run_info *info, pj_advice_facts *f)
     f->power_mw = info->decode_mj / info->decode_ms * 1000;
 }
 
-/* ---- the run -------------------------------------------------------------------------------- */
-
-/* Prompts given as token ids are kept as "1,2,3". */
-static bool is_ids(const char *prompt)
-{
-    return prompt && strchr(prompt, ',') && prompt[strspn(prompt, "0123456789,")] == 0;
-}
+/* ---- tokens over the run -------------------------------------------------------------------- */
 
 /* Relative 1 sigma without the gain, which cancels in shares. */
 static double without_gain(const pj_run_info *info, double mj, double sd_mj)
@@ -211,6 +207,64 @@ static double without_gain(const pj_run_info *info, double mj, double sd_mj)
     double gain = (double)info->total_sd.gain_mj / info->total_mj, all = sd_mj / mj;
     if (!isfinite(all)) return 0;
     return sqrt(fmax(all * all - (isfinite(gain) ? gain * gain : 0), 0));
+}
+
+/* Median of a third of the tokens. Its relative variance, which is added, is that of how they
+ * scatter and that of one of them, since tokens of a window are wrong alike. */
+static double third_of(const double *mj, size_t count, double token_sd, double *work,
+                       double *relative_var)
+{
+    double scatter = pj_median_sd(mj, count, count, work);
+    memcpy(work, mj, count * sizeof *mj);
+    double median = pj_median(work, count);
+    *relative_var += scatter / median * (scatter / median) + token_sd * token_sd;
+    return median;
+}
+
+/* Attention reads the context, which grows evenly; the rest of a step is always the same. */
+static double rise_by_context(const pj_advice_facts *f)
+{
+    double share = f->attention_mj > 0 ? fmin(f->attention_mj / f->decode_mj, 1) : 0;
+    double begin = (double)f->input_tokens, grown = (double)f->output_tokens;
+    double middle = begin + grown / 2, per_token = share / middle;
+    return (1 + per_token * (begin + grown * 5 / 6 - middle)) /
+           (1 + per_token * (begin + grown / 6 - middle));
+}
+
+static pj_status read_rise(pj_store *store, const pj_run_info *info, pj_arena *arena,
+                           pj_advice_facts *f, pj_error *err)
+{
+    pj_token_series tokens;
+    size_t known = 0;
+    f->rise = f->rise_sd = f->rise_explained = NAN;
+    if (f->batch > 1 || f->refusal) return PJ_OK;
+    pj_status status = pj_view_token_series(store, info->id, arena, &tokens, err);
+    if (status != PJ_OK || tokens.count < LEAST_TO_RISE) return status;
+    double *mj = pj_arena_alloc(arena, 4 * (size_t)tokens.count, sizeof *mj), relative_var = 0;
+    if (!mj) return pj_fail_memory(err, "the facts for advice");
+    double *work = mj + tokens.count, *sd = mj + 3 * (size_t)tokens.count;
+    for (uint32_t i = 0; i < tokens.count; i++) {
+        if (!isfinite(tokens.energy_mj[i])) continue;
+        sd[known] = without_gain(info, tokens.energy_mj[i], tokens.energy_sd_mj[i]);
+        mj[known++] = tokens.energy_mj[i];
+    }
+    size_t third = known / 3;
+    if (known < LEAST_TO_RISE) return PJ_OK;
+    double first = third_of(mj, third, sd[third / 2], work, &relative_var);
+    double last = third_of(mj + known - third, third, sd[known - third / 2], work, &relative_var);
+    if (!(first > 0)) return PJ_OK;
+    f->rise = last / first;
+    f->rise_sd = f->rise * sqrt(relative_var);
+    f->rise_explained = rise_by_context(f);
+    return PJ_OK;
+}
+
+/* ---- the run -------------------------------------------------------------------------------- */
+
+/* Prompts given as token ids are kept as "1,2,3". */
+static bool is_ids(const char *prompt)
+{
+    return prompt && strchr(prompt, ',') && prompt[strspn(prompt, "0123456789,")] == 0;
 }
 
 /* A figure of a phase less what was disturbance in it, if that was judged. */
@@ -288,6 +342,7 @@ pj_status pj_advice_facts_get(pj_store *store, const pj_run_info *info, pj_arena
     advice_facts_read_device(info, arena, f);
     read_conditions(info, f);
     pj_status status = read_classes(store, info, arena, f, err);
+    if (status == PJ_OK) status = read_rise(store, info, arena, f, err);
     if (status == PJ_OK) status = pj_advice_facts_neighbours(store, info, arena, f, err);
     return status;
 }

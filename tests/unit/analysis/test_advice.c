@@ -265,6 +265,19 @@ static void machines_that_spoil_figures(void **state)
     only(&f, NULL);
 }
 
+static void tokens_that_become_dearer(void **state)
+{
+    pj_advice_facts f = planted("rising");
+    assert_true(only(&f, "rising")->limits);
+    f.rise_explained = 1.4; /* a context that grows a lot */
+    only(&f, NULL);
+    f.rise_explained = 1.03;
+    f.rise_sd = 0.2;
+    only(&f, NULL);
+    f.rise = f.rise_sd = NAN;
+    only(&f, NULL);
+}
+
 static void a_card_at_its_limit(void **state)
 {
     pj_advice_facts f = planted("power-limit");
@@ -358,6 +371,7 @@ int main(void)
         cmocka_unit_test(a_wide_cache),
         cmocka_unit_test(a_smaller_model_of_the_same_words),
         cmocka_unit_test(machines_that_spoil_figures),
+        cmocka_unit_test(tokens_that_become_dearer),
         cmocka_unit_test(a_card_at_its_limit),
         cmocka_unit_test(a_machine_that_waits),
         cmocka_unit_test(grams_only_when_asked),

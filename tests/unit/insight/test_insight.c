@@ -57,6 +57,7 @@ typedef struct kind {
     bool no_typical; /* no decode token has an energy */
     const char *engine, *partial;
     const char *devices;
+    double rises; /* the last of 120 tokens takes so many times the energy of the first; 0: of 6 */
     bool advisable; /* loads its model, which ran before: something to save */
 } kind;
 
@@ -65,7 +66,7 @@ static void save(place *p, uint64_t seed, const kind *k, char id[PJ_UUID_BYTES])
     pj_run_data data = {0};
     pj_error err = {0};
     made_run like = {.seed = seed,
-                     .tokens = 6,
+                     .tokens = k->rises > 0 ? 120 : 6,
                      .layers = 2,
                      .samples = 8,
                      .depth = PJ_DEPTH_MODULE,
@@ -94,6 +95,9 @@ static void save(place *p, uint64_t seed, const kind *k, char id[PJ_UUID_BYTES])
     if (k->engine) i->engine = k->engine;
     i->partial_rails = k->partial;
     i->devices_json = k->devices;
+    for (uint32_t t = 0; k->rises > 0 && t < data.token_count; t++)
+        data.tokens[t].energy.gross_nj =
+            (int64_t)(1e6 * (1 + (k->rises - 1) * t / data.token_count) * (1 + 0.01 * (t % 3)));
     if (k->advisable) i->total_mj = 2000, i->model_load_mj = 1000;
     assert_int_equal(pj_store_save(p->store, &data, &err), PJ_OK);
     if (id) memcpy(id, i->id, PJ_UUID_BYTES);
@@ -517,6 +521,33 @@ static void advice_knows_the_device(void **state)
     pj_arena_fini(&arena);
 }
 
+/* The medians of the thirds of a straight line from 1 to 1.6 are 1.1 and 1.5. */
+static void advice_knows_what_becomes_dearer(void **state)
+{
+    place *p = *state;
+    pj_arena arena;
+    pj_advice_facts f;
+    pj_run_list list;
+    const double rises[] = {1, 1.6};
+    pj_arena_init(&arena, 0);
+    for (int i = 0; i < 2; i++) {
+        const kind k = {"bf16", .factor = 1, .engine = "perjoule", .rises = rises[i]};
+        save(p, 30 + (uint64_t)i, &k, NULL);
+        assert_int_equal(pj_store_list(p->store, &(pj_run_query){0}, &list, NULL), PJ_OK);
+        pj_run_info info = list.runs[0];
+        info.batch_size = 1;
+        assert_int_equal(pj_advice_facts_get(p->store, &info, &arena, &f, NULL), PJ_OK);
+        assert_near(f.rise, i ? 1.5 / 1.1 : 1, 0.02);
+        assert_that(f.rise_sd, <, 0.05);
+        assert_that(f.rise_explained, >=, 1);
+        info.batch_size = 4;
+        assert_int_equal(pj_advice_facts_get(p->store, &info, &arena, &f, NULL), PJ_OK);
+        assert_true(isnan(f.rise));
+        pj_run_list_fini(&list);
+    }
+    pj_arena_fini(&arena);
+}
+
 /* Equal typical tokens, but stalls that treble the mean: the typical token decides. Where a run has
  * none, the mean has to. */
 static void stalls_do_not_decide(void **state)
@@ -717,6 +748,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(advice_rests_on_measured_whole_runs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(advice_knows_steps_that_were_not_timed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(advice_knows_the_device, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(advice_knows_what_becomes_dearer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_run_of_a_side_tests_nothing, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
