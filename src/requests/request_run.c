@@ -567,6 +567,13 @@ static bool set_exactly(pj_run_data *d, const pj_request_parts *p)
     return true;
 }
 
+/* An answer that came as a whole, without its server's times, is one span, called decode: what of
+ * it was the prompt's is not known, and nothing of either is a figure of the run. */
+static void leave_undivided(pj_run_info *info)
+{
+    info->prefill_mj = info->decode_mj = info->prefill_net_mj = info->decode_net_mj = NAN;
+}
+
 /* ---- uncertainty ---------------------------------------------------------------------------- */
 
 /* The uncertainty due to the unknown position of the sensor's windows is the same for intervals of
@@ -649,6 +656,7 @@ pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_erro
     pj_spool_put_end(&w, t.end_ns, statuses[p->exchange->outcome]);
     if (pj_build_written(&w, data) == PJ_OK) {
         widen_uncertainties(data, p, set_exactly(data, p));
+        if (t.is_one) leave_undivided(&data->info);
         if (!data->info.absence) w.status = pj_thinking_find(data, err); /* of the exact tokens */
     }
     pj_arena_fini(&arena);
