@@ -71,42 +71,85 @@ static bool side_settings_is_without(const pj_run_info *run, const char *field)
     return false;
 }
 
-/* The values on a side: a single one as it is, several as "first, … (n values)". */
-static uint32_t value_of_side(const pj_side *side, const char *field, char *text)
+typedef struct side_value {
+    char text[TEXT_BYTES];
+    uint32_t runs;
+} side_value;
+
+typedef struct side_values {
+    side_value of[MOST_SAMPLED]; /* the most frequent first */
+    uint32_t count, sampled;
+} side_values;
+
+static side_value *find_value(side_values *values, const char *text)
 {
-    char first[TEXT_BYTES] = "", other[TEXT_BYTES] = "", now[TEXT_BYTES];
-    uint32_t distinct = 0,
-             sampled = side->run_count < MOST_SAMPLED ? side->run_count : MOST_SAMPLED;
-    for (uint32_t i = 0; i < sampled; i++) {
-        if (!pj_run_field(side->runs[i], field, now, sizeof now))
-            snprintf(now, sizeof now, "%s",
+    for (uint32_t i = 0; i < values->count; i++)
+        if (strcmp(values->of[i].text, text) == 0) return &values->of[i];
+    return NULL;
+}
+
+static int by_runs(const void *x, const void *y)
+{
+    const side_value *a = x, *b = y;
+    if (a->runs != b->runs) return a->runs < b->runs ? 1 : -1;
+    return strcmp(a->text, b->text);
+}
+
+static void read_values(const pj_side *side, const char *field, side_values *values)
+{
+    char text[TEXT_BYTES];
+    values->count = 0;
+    values->sampled = side->run_count < MOST_SAMPLED ? side->run_count : MOST_SAMPLED;
+    for (uint32_t i = 0; i < values->sampled; i++) {
+        if (!pj_run_field(side->runs[i], field, text, sizeof text))
+            snprintf(text, sizeof text, "%s",
                      side_settings_is_without(side->runs[i], field) ? "none" : "");
-        if (i == 0) {
-            memcpy(first, now, sizeof first);
-            distinct = 1;
-        } else if (strcmp(now, first) != 0 && strcmp(now, other) != 0) {
-            memcpy(other, now, sizeof other);
-            distinct++;
+        side_value *known = find_value(values, text);
+        if (!known) {
+            known = &values->of[values->count++];
+            memcpy(known->text, text, sizeof text);
+            known->runs = 0;
         }
+        known->runs++;
     }
-    if (distinct > 1)
-        snprintf(text, TEXT_BYTES, "%.60s, %.60s%s", first[0] ? first : "unknown",
-                 other[0] ? other : "unknown", distinct > 2 ? ", …" : "");
+    qsort(values->of, values->count, sizeof *values->of, by_runs);
+}
+
+/* A single value as it is, several as "most frequent, next, …". */
+static void write_values(const side_values *values, char *text)
+{
+    const side_value *of = values->of;
+    if (values->count > 1)
+        snprintf(text, TEXT_BYTES, "%.60s, %.60s%s", of[0].text[0] ? of[0].text : "unknown",
+                 of[1].text[0] ? of[1].text : "unknown", values->count > 2 ? ", …" : "");
     else
-        memcpy(text, first, TEXT_BYTES);
-    return distinct;
+        snprintf(text, TEXT_BYTES, "%s", values->count ? of[0].text : "");
+}
+
+/* Whether each value has the same share of the runs on both sides, as in the blocks of an
+ * experiment. */
+static bool have_same_shares(const side_values *a, side_values *b)
+{
+    bool same = a->count == b->count;
+    for (uint32_t i = 0; same && i < a->count; i++) {
+        const side_value *other = find_value(b, a->of[i].text);
+        same = other && a->of[i].runs * b->sampled == other->runs * a->sampled;
+    }
+    return same;
 }
 
 static bool differs(const pj_sides *s, const char *field, char (*texts)[TEXT_BYTES])
 {
-    const char *first = NULL;
-    bool different = false;
+    side_values first, now;
+    bool different = false, any = false;
     for (uint32_t i = 0; i < s->count; i++) {
-        different |= value_of_side(&s->sides[i], field, texts[i]) > 1;
+        side_values *values = any ? &now : &first;
+        read_values(&s->sides[i], field, values);
+        write_values(values, texts[i]);
         /* only attached engines have a level, so only they can differ in it */
         if (!texts[i][0] && strcmp(field, "level") == 0) continue;
-        if (!first) first = texts[i];
-        different |= strcmp(texts[i], first) != 0;
+        different |= any && !have_same_shares(&first, values);
+        any = true;
     }
     return different;
 }

@@ -358,6 +358,27 @@ static bool names_setting(const json_t *tree, const char *setting)
     return false;
 }
 
+/* What has the same share of the runs on both sides, as in the blocks of an experiment, is no
+ * difference. */
+static void what_is_mixed_alike_does_not_differ(void **state)
+{
+    place *p = *state;
+    static const char *const machines[] = {"one", "two"};
+    for (uint64_t i = 0; i < 4; i++) {
+        save(p, 2 * i + 1, &(kind){"a", .machine = machines[i % 2], .factor = 1}, NULL);
+        save(p, 2 * i + 2, &(kind){"b", .machine = machines[(i + 1) % 2], .factor = 1.2}, NULL);
+    }
+    json_t *tree = groups(p, "dtype", PJ_OK);
+    assert_false(names_setting(tree, "machine"));
+    assert_false(has_caveat(tree, "machine_differs"));
+    json_decref(tree);
+    save(p, 9, &(kind){"b", .machine = "two", .factor = 1.2}, NULL);
+    tree = groups(p, "dtype", PJ_OK);
+    assert_true(names_setting(tree, "machine"));
+    assert_true(has_caveat(tree, "machine_differs"));
+    json_decref(tree);
+}
+
 /* Only attached engines have a level; one that was timed closely is slower than the program's own.
  */
 static void levels_are_those_of_attached_engines(void **state)
@@ -741,6 +762,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_may_not_be_compared_is_not_judged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(disturbed_runs_are_left_out_and_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_machines_widen_the_interval, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_mixed_alike_does_not_differ, set_up, tear_down),
         cmocka_unit_test_setup_teardown(levels_are_those_of_attached_engines, set_up, tear_down),
         cmocka_unit_test_setup_teardown(fields_that_runs_lack_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(single_runs_are_only_themselves, set_up, tear_down),
