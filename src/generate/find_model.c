@@ -141,7 +141,8 @@ static bool is_repository(const char *name)
 {
     char parent[PATH_MAX];
     const char *slash = strchr(name, '/');
-    if (!slash || slash == name || !slash[1] || strchr(slash + 1, '/') || name[0] == '.')
+    if (!slash || slash == name || !slash[1] || strchr(slash + 1, '/') || name[0] == '.' ||
+        pj_starts_with(name, "models/"))
         return false;
     snprintf(parent, sizeof parent, "%.*s", (int)(slash - name), name);
     return !pj_dir_exists(parent);
@@ -190,18 +191,24 @@ static bool find_pair(const char *folder, const char *name, char *path, size_t b
     return pj_path_join(path, bytes, folder, name) && exists(path);
 }
 
-/* Among the models installed with perjoule: under the build's prefix, or next to the program for an
- * unpacked binary release. */
+/* Among the models that came with perjoule: under the build's prefix, or next to the program for an
+ * unpacked binary release and in the build folder of a clone. "models/demo", as the documents have
+ * it, is one of them in any folder. */
 static bool find_installed(const char *name, char *path, size_t bytes)
 {
+    static const char *const beside[] = {"../share/perjoule/models", "../models"};
     char program[PATH_MAX], models[PATH_MAX];
+    if (pj_starts_with(name, "models/") && name[strlen("models/")]) name += strlen("models/");
     if (find_pair(PJ_DATADIR "/models", name, path, bytes)) return true;
     if (pj_process_path(program, sizeof program, NULL) != PJ_OK) return false;
     char *slash = strrchr(program, '/');
     if (!slash) return false;
     *slash = 0;
-    return pj_path_join(models, sizeof models, program, "../share/perjoule/models") &&
-           find_pair(models, name, path, bytes);
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        if (pj_path_join(models, sizeof models, program, beside[i]) &&
+            find_pair(models, name, path, bytes))
+            return true;
+    return false;
 }
 
 pj_status pj_model_find_noting(const char *name, const char *models, char *path, size_t bytes,

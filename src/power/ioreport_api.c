@@ -39,7 +39,6 @@ static bool load_symbols(ioreport_api *a)
 
 pj_status pj_ioreport_load(ioreport_api *a, const pj_power_env *env, pj_source_report *report)
 {
-    static const char ELSEWHERE[] = "use another source (perjoule sensors lists them)";
     const char *library = env->ioreport_library ? env->ioreport_library : "libIOReport.dylib";
     const char *foundation =
         env->ioreport_library
@@ -47,7 +46,7 @@ pj_status pj_ioreport_load(ioreport_api *a, const pj_power_env *env, pj_source_r
             : "/System/Library/Frameworks/CoreFoundation.framework/CoreFoundation";
     *a = (ioreport_api){.ioreport = dlopen(library, RTLD_NOW | RTLD_LOCAL)};
     if (!a->ioreport)
-        return pj_source_explain(report, PJ_E_UNAVAILABLE, ELSEWHERE,
+        return pj_source_explain(report, PJ_E_UNAVAILABLE, PJ_ONLY_MACS,
                                  "there is no %s; it is part of macOS on Apple machines", library);
     a->foundation = dlopen(foundation, RTLD_NOW | RTLD_LOCAL);
     if (a->foundation && load_symbols(a)) return PJ_OK;

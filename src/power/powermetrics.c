@@ -244,13 +244,13 @@ static pj_status powermetrics_start(powermetrics *p, const pj_power_env *env, si
 static pj_status powermetrics_open(void *state, const pj_power_env *env, const char *argument,
                                    pj_source_report *report)
 {
-    static const char ELSEWHERE[] = "use another source (perjoule sensors lists them)";
+    static const char ELSEWHERE[] = "use ioreport, or estimate for modelled figures";
     powermetrics *p = state;
     pj_error err = {0};
     p->interval_ns = env->interval_ns > 0 ? env->interval_ns : 100 * PJ_NS_PER_MS;
     if (!env->powermetrics && access("/usr/bin/powermetrics", X_OK) != 0)
         return pj_source_explain(
-            report, PJ_E_UNAVAILABLE, ELSEWHERE,
+            report, PJ_E_UNAVAILABLE, PJ_ONLY_MACS,
             "there is no /usr/bin/powermetrics; it is part of macOS on Apple machines");
     size_t lists = env->powermetrics ? 1 : sizeof sampler_lists / sizeof *sampler_lists;
     for (size_t i = 0; i < lists && err.status != PJ_E_DENIED; i++)

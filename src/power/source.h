@@ -168,6 +168,8 @@ bool pj_power_path(char *out, size_t bytes, const char *root, const char *path);
 /* Parses the unsigned decimal number at the start of a sysfs text, which must end there or in white
  * space; false for anything else, also for overflow. */
 bool pj_power_parse_u64(const char *text, size_t bytes, uint64_t *value);
+/* The remedy for what other machines lack. */
+#define PJ_ONLY_MACS "nothing to do: only Macs have it"
 /* Fills a report on a failure, or on a source that is usable when named (PJ_OK); `remedy` may be
  * "". Returns the status. */
 pj_status pj_source_explain(pj_source_report *report, pj_status status, const char *remedy,
