@@ -20,7 +20,7 @@ import {
   powerRows,
   type RailTrack,
 } from './power_track';
-import { SlicePaint } from './slice_paint';
+import { type Fill, SlicePaint } from './slice_paint';
 import { strengths } from './strength';
 import { type Colours, phaseLabel } from './theme';
 import { LEFT, RIGHT, TimeChart } from './time_chart';
@@ -40,7 +40,7 @@ export interface Slice {
   token: number | null;
   /** Energy of a span of this name in a typical token, where it is known. */
   usual?: number | null;
-  rows?: [string, string][];
+  rows?: () => [string, string][];
 }
 
 export interface Mark {
@@ -249,13 +249,27 @@ export class Tracks extends TimeChart<number> {
     const [t0, t1] = this.range;
     const scale = (this.width - LEFT - RIGHT) / (t1 - t0);
     const right = this.width - RIGHT;
-    const draw = (i: number, x: number, w: number) => {
+    // What adjoins in the same colour is one rectangle.
+    let [from, to, alpha]: [number, number, number] = [0, 0, 1];
+    let fill: Fill | null = null;
+    const paint = () => {
+      if (fill) {
+        g.globalAlpha = alpha;
+        g.fillStyle = fill.style;
+        g.fillRect(from, y, to - from, LANE);
+      }
+      fill = null;
+    };
+    const draw = (i: number, x: number, w: number): Fill => {
       const s = m.slices[i];
-      const fill = this.look.fill(s.phase, this.strength[i]);
-      g.globalAlpha = m.found !== null && !m.found(s) ? 0.25 : 1;
-      g.fillStyle = fill.style;
-      g.fillRect(x, y, w, LANE);
-      return fill;
+      const next = this.look.fill(s.phase, this.strength[i]);
+      const found = m.found === null || m.found(s) ? 1 : 0.25;
+      if (next !== fill || found !== alpha || x !== to) {
+        paint();
+        [from, alpha, fill] = [x, found, next];
+      }
+      to = x + w;
+      return next;
     };
     // Of several slices in one pixel the one with the highest value is drawn.
     let [column, best]: [number, number] = [-1, -1];
@@ -277,14 +291,16 @@ export class Tracks extends TimeChart<number> {
       } else {
         flush();
         const w = Math.max(1, x1 - x0 - (x1 - x0 > 3 ? 1 : 0));
-        const fill = draw(i, x0, w);
+        const { ink } = draw(i, x0, w);
         if (w > 26) {
-          g.fillStyle = fill.ink;
+          paint();
+          g.fillStyle = ink;
           const text = this.look.label(g, s.label, w - 10);
           g.fillText(text, Math.max(x0, LEFT) + 5, y + LANE / 2 + 0.5);
         }
       }
       if (m.picked(s)) {
+        paint();
         g.globalAlpha = 1;
         g.strokeStyle = c.text;
         g.lineWidth = 2;
@@ -292,6 +308,7 @@ export class Tracks extends TimeChart<number> {
       }
     }
     flush();
+    paint();
     g.restore();
   }
 
@@ -428,7 +445,7 @@ export class Tracks extends TimeChart<number> {
               string,
             ][])
           : []),
-        ...(s.rows ?? []),
+        ...(s.rows?.() ?? []),
       ],
     };
   }

@@ -102,10 +102,6 @@ export function slicesOf(
       const token = l.token[i];
       const phase = (token !== null && tokens[token]?.phase) || phaseAt(start);
       const typical = usual.get(usualKey(phase, name, component));
-      const rows: [string, string][] = [];
-      if (component !== null) rows.push(['Component', component]);
-      if (l.layer[i] !== null && index !== null) rows.push(['Layer', String(l.layer[i])]);
-      if (token !== null) rows.push(['Token', String(token)]);
       out.push({
         lane,
         start,
@@ -117,7 +113,13 @@ export function slicesOf(
         phase,
         token,
         usual: net ? null : (typical?.mj ?? null),
-        rows,
+        rows: () => {
+          const rows: [string, string][] = [];
+          if (component !== null) rows.push(['Component', component]);
+          if (l.layer[i] !== null && index !== null) rows.push(['Layer', String(l.layer[i])]);
+          if (token !== null) rows.push(['Token', String(token)]);
+          return rows;
+        },
       });
     });
   return out;

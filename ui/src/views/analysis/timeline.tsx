@@ -94,33 +94,31 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
       }),
     [sectioned, few, sections.value, devices, tokens, counts, spans.key, s.pins.join()],
   );
-  const slices = useMemo(() => {
-    const at = new Map(lanes.map((l, i) => [l.key, i]));
-    const lane = (key: string) => at.get(key) ?? -1;
-    const list = build(phases ?? [], tokens ?? [], shownSections ?? [], devices, lane, s.net);
-    if (spans.data)
-      list.push(
-        ...slicesOf(
-          spans.data,
-          tokens ?? [],
-          (t) => phases?.find((x) => t >= x.start_ms && t <= x.end_ms)?.phase ?? 'idle',
-          spans.usual,
-          s.net,
-          (level, device) => lane(device ? `${level} ${device}` : level),
-        ),
-      );
-    return list.filter((x) => x.lane >= 0);
-  }, [
-    phases,
-    tokens,
-    shownSections,
-    devices,
-    lanes,
-    spans.data,
-    spans.usual,
-    s.net,
-    programs.value,
-  ]);
+  const order = lanes.map((l) => l.key).join('\n');
+  const lane = useMemo(() => {
+    const at = new Map(order.split('\n').map((key, i) => [key, i]));
+    return (key: string) => at.get(key) ?? -1;
+  }, [order]);
+  // Apart, because each step of panning brings other sections, and seldom other spans, which are many.
+  const fixed = useMemo(
+    () => build(phases ?? [], tokens ?? [], shownSections ?? [], devices, lane, s.net),
+    [phases, tokens, shownSections, devices, lane, s.net, programs.value],
+  );
+  const nested = useMemo(
+    () =>
+      spans.data
+        ? slicesOf(
+            spans.data,
+            tokens ?? [],
+            (t) => phases?.find((x) => t >= x.start_ms && t <= x.end_ms)?.phase ?? 'idle',
+            spans.usual,
+            s.net,
+            (level, device) => lane(device ? `${level} ${device}` : level),
+          )
+        : [],
+    [phases, tokens, lane, spans.data, spans.usual, s.net],
+  );
+  const slices = useMemo(() => [...fixed, ...nested].filter((x) => x.lane >= 0), [fixed, nested]);
   const marks = useMemo(() => marksOf(anomalies ?? []), [anomalies]);
   const totalRails = data.summary.value.data?.total_rails;
   const track = useMemo(() => (p ? columnsOf(p, s.net, totalRails) : null), [p, s.net, totalRails]);

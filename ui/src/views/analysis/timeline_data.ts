@@ -145,7 +145,8 @@ export function build(
     kind: 'phase',
     phase: p.phase,
     token: null,
-    rows: (p.section_totals ?? []).slice(0, 6).map((x) => [x.section_name, time(x.duration_ms)]),
+    rows: () =>
+      (p.section_totals ?? []).slice(0, 6).map((x) => [x.section_name, time(x.duration_ms)]),
   }));
   for (const x of sections)
     slices.push({
@@ -158,7 +159,7 @@ export function build(
       kind: 'section',
       phase: x.phase,
       token: x.token,
-      rows: [
+      rows: () => [
         ...(x.device ? ([['Device', nameOf(devices, x.device)]] as [string, string][]) : []),
         ...(x.token === null ? [] : ([['Token', String(x.token)]] as [string, string][])),
       ],
@@ -175,7 +176,7 @@ export function build(
       kind: 'token',
       phase: t.phase,
       token: t.token,
-      rows: [
+      rows: () => [
         ['Token', String(t.token)],
         ...(t.disturbed
           ? ([['Disturbed', `${time(t.disturbed_ms ?? null)} of it`]] as [string, string][])
