@@ -163,8 +163,17 @@ export function energyInterval(mj: Num, sdMj: Num, unit: EnergyUnit = 'auto'): s
 /** The same of an interval that is known by its ends. */
 export function energyBetween(mj: Num, lo: Num, hi: Num, unit: EnergyUnit = 'auto'): string {
   if (!known(mj) || !known(lo) || !known(hi)) return energy(mj, unit);
-  const { factor, unit: u } = energyScale(mj, unit);
+  const { factor, unit: u } = energyScale(shown(mj, lo, hi), unit);
   return `${estimate(mj * factor, lo * factor, hi * factor)} ${u}`;
+}
+
+/** The value as its interval lets it be shown: 970 (740 to 1,260) mJ is 1.0 J. */
+function shown(value: number, lo: number, hi: number): number {
+  const half = (hi - lo) / 2;
+  const unsure = isNarrow(value, lo, half) ? half : value - lo;
+  if (!(unsure > 0)) return value;
+  const step = 10 ** -lastDigit(unsure);
+  return Math.max(step, Math.round(value / step) * step);
 }
 
 /** The same of an energy that may be negative. */
@@ -178,20 +187,23 @@ export function energySigned(mj: Num, sdMj: Num, unit: EnergyUnit = 'auto'): str
 
 /** Up to this relative half width the two sides of an interval look alike. */
 const NARROW = 0.25;
+const isNarrow = (value: number, lo: number, half: number): boolean =>
+  !(lo > 0) || half <= NARROW * value;
 
 /** "12.4 ± 0.3", or "12 (5.1 to 31)" where the two sides differ visibly. */
 export function estimate(value: number, lo: number, hi: number): string {
   const half = (hi - lo) / 2;
-  if (!(lo > 0) || half <= NARROW * value) return pair(value, half);
+  if (isNarrow(value, lo, half)) return pair(value, half);
   const end = (v: number) => rounded(v, 1 - Math.floor(Math.log10(v)));
   return `${rounded(value, placeOf(value - lo))} (${end(lo)} to ${end(hi)})`;
 }
 
 /** The decimal place that a half width supports: its first digit, or the second if the first is 1. */
-function placeOf(half: number): number {
+function lastDigit(half: number): number {
   const exponent = Math.floor(Math.log10(half));
-  return Math.min(6, -exponent + (half / 10 ** exponent < 1.95 ? 1 : 0));
+  return -exponent + (half / 10 ** exponent < 1.95 ? 1 : 0);
 }
+const placeOf = (half: number): number => Math.min(6, lastDigit(half));
 
 function rounded(v: number, place: number): string {
   const step = 10 ** -place;

@@ -128,6 +128,8 @@ export function Palette({ open, help }: { open: Signal<boolean>; help: () => voi
               if (e.key === 'ArrowDown') at.value = Math.min(list.length - 1, chosen + 1);
               else if (e.key === 'ArrowUp') at.value = Math.max(0, chosen - 1);
               else if (e.key === 'Enter') take(list[chosen]);
+              // of itself a search box would be emptied first
+              else if (e.key === 'Escape') open.value = false;
               else return;
               e.preventDefault();
             }}

@@ -28,11 +28,11 @@ export function titleOf(run: RunSummary): string {
   return run.experiment_name ? cellOf(run, run.experiment_name) : ids;
 }
 
+/** What stands nowhere else in a row comes first, because the end may be cut; the model always stands beside it. */
 function cellOf(run: RunSummary, experiment: string): string {
   const cell = [
-    run.model_name,
-    run.dtype,
     `batch ${run.batch_size ?? 1}`,
+    run.dtype,
     `${run.input_tokens ?? '–'} → ${run.output_tokens ?? '–'} tokens`,
   ];
   return `${experiment}: ${cell.filter(Boolean).join(', ')}`;

@@ -114,6 +114,8 @@ describe.skipIf(why)('experiments', () => {
     expect(await chartHas(page, 'front', 'count')).toBe(4);
     const rows = panel('Cells').locator('tbody tr');
     expect(await rows.count()).toBe(4);
+    const table = page.getByRole('region', { name: 'Cells, table' });
+    expect(await table.evaluate((e) => e.scrollWidth - e.clientWidth)).toBe(0);
     await panel('Cells').getByRole('button', { name: 'Per token', exact: true }).click();
     const least = d.cells.reduce((a, c) =>
       c.joules_per_token_typical < a.joules_per_token_typical ? c : a,

@@ -79,6 +79,19 @@ scenarios('History', () => {
       .toHaveLength(2);
     await page.getByLabel('Select the runs of pair').check();
     await expect.poll(() => query().get('ids')?.split(',').sort()).toEqual(runs.slice(1).sort());
+    // On a phone each figure of a group has its place.
+    await page.setViewportSize({ width: 390, height: 844 });
+    const figures = group.locator('td.num:visible');
+    await expect
+      .poll(
+        async () =>
+          new Set(
+            await figures.evaluateAll((all) => all.map((td) => (td as HTMLElement).offsetTop)),
+          ),
+      )
+      .toHaveProperty('size', 1);
+    for (const width of await figures.evaluateAll((all) => all.map((td) => td.clientWidth)))
+      expect(width).toBeGreaterThan(60);
   });
 
   test('headings explain their figures on focus, and stay in sight while the rows scroll', async () => {

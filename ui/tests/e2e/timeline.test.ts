@@ -129,6 +129,10 @@ scenarios('the timeline', () => {
     await urlHas('pane', 'treemap');
     await search.waitFor({ state: 'hidden' });
     await page.keyboard.press('Control+k');
+    await search.fill('sankey');
+    await search.press('Escape');
+    await search.waitFor({ state: 'hidden' });
+    await page.keyboard.press('Control+k');
     await search.fill('pair');
     const first = page.locator('.palette [role=option]').first();
     await expect.poll(() => first.innerText()).toMatch(/pair/);

@@ -77,6 +77,13 @@ test('wide intervals of positive energies are asymmetric and positive', () => {
   expect(energyBetween(4.71, null, null)).toBe('4.71 mJ');
 });
 
+test('the unit is that of the value as it is shown', () => {
+  expect(energyBetween(970, 740, 1260)).toBe('1.0 (0.74 to 1.3) J');
+  expect(energyBetween(999.97, 999.77, 1000.17)).toBe('1.0000 ± 0.0002 J');
+  expect(energyBetween(970, 740, 1260, 'mJ')).toBe('1,000 (740 to 1,300) mJ');
+  expect(energyBetween(0.5, 0.4, 0.6)).toBe('500 ± 100 µJ');
+});
+
 test('digits keeps three significant digits', () => {
   expect(digits(1234.5)).toBe('1,235');
   expect(digits(0.012345)).toBe('0.0123');

@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import type { Summary } from '../../src/api/types.ts';
 import { remarksOf } from '../../src/parts/remarks.tsx';
+import { titleOf } from '../../src/state/names.ts';
 import { unit } from '../../src/state/settings.ts';
 import { showBetween } from '../../src/views/compare/metric_text.tsx';
 import { freeName } from '../../src/views/experiments/form.tsx';
@@ -23,6 +24,13 @@ test('a new experiment gets a name of its own', () => {
   expect(freeName('sweep', [])).toBe('sweep');
   expect(freeName('sweep', ['sweep', 'sweep-2'])).toBe('sweep-3');
   expect(freeName('sweep-2', ['sweep', 'sweep-2'])).toBe('sweep-3');
+});
+
+test('a run of an experiment is called by what tells it from the others, which a narrow column shows', () => {
+  const { summary } = makeRun({ seed: 4, tokens: 20 });
+  const run = { ...summary, prompt: '0,499,472,325', experiment_name: 'sweep', batch_size: 4 };
+  expect(titleOf(run)).toMatch(/^sweep: batch 4, \w+, \d+ → \d+ tokens$/);
+  expect(titleOf({ ...run, experiment_name: null })).toBe('4 token ids');
 });
 
 test('what became of a run comes before the remarks of its sensors, each once', () => {

@@ -51,8 +51,9 @@ function Choice({ run, chosen }: { run: RunSummary; chosen: boolean }) {
       aria-pressed={chosen}
       onClick={() => select({ ids: chosen ? ids.filter((i) => i !== run.id) : [...ids, run.id] })}
     >
-      {chosen && <Letter i={ids.indexOf(run.id)} />}
-      <span class="choice-prompt">{clip(titleOf(run), 80) || 'no prompt'}</span>
+      <span class="choice-prompt">
+        {chosen && <Letter i={ids.indexOf(run.id)} />} {clip(titleOf(run), 80) || 'no prompt'}
+      </span>
       <span class="muted">
         {[run.model_name, run.dtype, dateTime(run.created_at)].filter(Boolean).join(' · ')}
       </span>

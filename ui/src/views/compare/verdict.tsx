@@ -2,7 +2,7 @@
 import { Fragment } from 'preact';
 import type { Compare } from '../../api/types';
 import { Panel } from '../../charts/panel';
-import { capital, clip, known, percent, plain } from '../../core/format';
+import { capital, clip, known, plain } from '../../core/format';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { Side } from './letters';
@@ -104,8 +104,6 @@ function Grounds({ d, v }: { d: Compare; v: Compare['verdicts'][number] }) {
         {v.n_a} against {v.n_b} {v.n_a + v.n_b === 2 ? 'run' : 'runs'}
         {known(v.p) && `, p ${v.p < 1e-4 ? '< 0.0001' : plain(v.p, 2)}`}
         {effect(d, v)}
-        {known(v.detectable_percent) &&
-          `; a difference of ${percent(v.detectable_percent / 100)} would have been seen`}
       </span>
     </>
   );

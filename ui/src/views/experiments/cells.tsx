@@ -33,6 +33,8 @@ interface Column {
   /** After a line break what is less important, in small print. */
   show: (d: Experiment, c: ExperimentCell) => string;
   wide?: boolean;
+  /** Left out where the table would not fit beside the list; its data are in the table and the CSV. */
+  spare?: boolean;
 }
 
 const between = (value: number | null, ends: [Num, Num] | null): string => {
@@ -133,6 +135,7 @@ const COLUMNS: Column[] = [
     show: (_, c) =>
       known(c.decode_weight_bytes) ? `${plain(c.decode_weight_bytes / 1e6)} MB` : 'unavailable',
     wide: true,
+    spare: true,
   },
   {
     key: 'context',
@@ -144,6 +147,7 @@ const COLUMNS: Column[] = [
         ? `${percent(c.context_share)}${known(c.kv_megabytes) ? `\n${plain(c.kv_megabytes)} MB` : ''}`
         : 'unavailable',
     wide: true,
+    spare: true,
   },
   {
     key: 'active',
@@ -162,6 +166,8 @@ const COLUMNS: Column[] = [
     wide: true,
   },
 ];
+
+const room = (c: Column): string => (c.spare ? 'wide wider' : c.wide ? 'wide' : '');
 
 /** Columns of models with experts. */
 const EXPERTS = new Set(['active', 'experts']);
@@ -198,7 +204,7 @@ export function CellsPanel({ d }: { d: Experiment }) {
                 <th
                   scope="col"
                   key={c.key}
-                  class={`${c.key === 'cell' ? '' : 'num'} ${c.wide ? 'wide' : ''}`}
+                  class={`${c.key === 'cell' ? '' : 'num'} ${room(c)}`}
                   aria-sort={
                     c.key === by.key ? (order.value.down ? 'descending' : 'ascending') : undefined
                   }
@@ -269,7 +275,7 @@ function Cell({ d, c, x, knee }: { d: Experiment; c: ExperimentCell; x: Column; 
   const strong = x.key === 'ratio' && against(d, c.cell)?.different;
   return (
     <td
-      class={`num ${x.wide ? 'wide' : ''} ${text === 'unavailable' ? 'na hatched' : ''} ${c.ids.length ? '' : 'muted'}`}
+      class={`num ${room(x)} ${text === 'unavailable' ? 'na hatched' : ''} ${c.ids.length ? '' : 'muted'}`}
       data-label={x.label}
     >
       {strong ? <strong>{figure}</strong> : figure}
