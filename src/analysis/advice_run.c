@@ -160,7 +160,7 @@ static const char *advice_run_head(const pj_advice_facts *f, pj_advice *a)
     a->memory = "less";
     snprintf(a->text, sizeof a->text,
              "Head and embedding took %.0f %% of decode: the vocabulary is large for this model. "
-             "In Q8_0 they read %.0f %% of the bytes.",
+             "In Q8_0 they read %.0f %% of the bytes. The test stores the other weights so, too.",
              100 * share, 100 * ratio);
     pj_advice_experiment(f, a, "--dtypes %s,q8_0", f->dtype);
     return pj_advice_predicts(f, a, 0.4 * saved, 0.8 * saved, most, f->head_sd);

@@ -24,6 +24,9 @@ export function fixed(v: number, places: number): string {
   return formats[places].format(v);
 }
 
+export const threadCount = (n: number | string): string =>
+  `${n} ${Number(n) === 1 ? 'thread' : 'threads'}`;
+
 /** About three significant digits, with digit grouping; an exponent only where it is shorter. */
 export function digits(v: number, significant = 3): string {
   if (v === 0) return '0';

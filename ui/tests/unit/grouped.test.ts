@@ -37,6 +37,8 @@ test('groups by settings are called by what tells them apart', () => {
   const groups = grouped([run(one), run({ ...one, dtype: 'q8_0', batch_size: 4 })], 'settings');
   expect([...labels(groups).values()]).toEqual(['f16', 'q8_0, batch 4']);
   expect([...labels(groups.slice(0, 1)).values()][0]).toMatch(/^m, f16, 2 threads/);
+  const alone = grouped([run({ ...one, threads: 1 })], 'settings');
+  expect([...labels(alone).values()][0]).toMatch(/^m, f16, 1 thread,/);
 });
 
 test('a spread ignores unavailable values, and is null if none are known', () => {

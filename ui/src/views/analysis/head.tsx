@@ -21,6 +21,7 @@ import {
   power,
   shortId,
   spread,
+  threadCount,
   time,
   Z95,
 } from '../../core/format';
@@ -158,7 +159,7 @@ function Facts({ s }: { s: Summary }) {
           s.dtype,
           onDevices(s),
           `depth ${s.profiling_depth}`,
-          s.threads ? `${s.threads} threads` : '',
+          s.threads ? threadCount(s.threads) : '',
           s.batch_size > 1 ? `batch ${s.batch_size}` : '',
           s.machine,
           dateTime(s.created_at),

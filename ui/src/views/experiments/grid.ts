@@ -1,6 +1,6 @@
 // The grid of an experiment: which settings vary, and a cell's position along one of them. Pure functions.
 import type { Experiment, ExperimentCell, Plan } from '../../api/types';
-import { known } from '../../core/format';
+import { known, threadCount } from '../../core/format';
 import { isWide } from '../../core/stats';
 
 export const FACTORS = ['model', 'dtype', 'batch', 'input', 'output', 'threads'] as const;
@@ -86,7 +86,7 @@ const WITH_UNIT: Partial<Record<Factor, (v: string) => string>> = {
   batch: (v) => `batch ${v}`,
   input: (v) => `${v} prompt tokens`,
   output: (v) => `${v} new tokens`,
-  threads: (v) => `${v} threads`,
+  threads: threadCount,
 };
 const nameIn = (c: ExperimentCell, f: Factor): string => {
   const v = levelName(f, c[f]);

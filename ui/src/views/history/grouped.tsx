@@ -3,7 +3,7 @@
 import { useMemo } from 'preact/hooks';
 import { api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
-import { energy, known, type Num, percent, plain, time } from '../../core/format';
+import { energy, known, type Num, percent, plain, threadCount, time } from '../../core/format';
 import { primaryJoules, thinkingShare } from '../../core/run_energy';
 import { quantile } from '../../core/stats';
 import { SourceBadge } from '../../parts/badge';
@@ -23,7 +23,7 @@ const partsOf = (r: RunSummary): string[] =>
     r.model_name,
     r.dtype,
     r.batch_size > 1 ? `batch ${r.batch_size}` : '',
-    known(r.threads) ? `${r.threads} threads` : '',
+    known(r.threads) ? threadCount(r.threads) : '',
     `depth ${r.profiling_depth}`,
     `${r.output_tokens ?? '–'} tokens`,
   ].filter((x): x is string => !!x);
