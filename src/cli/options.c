@@ -47,8 +47,7 @@ int pj_command_usage(const pj_command *command, const char *format, ...)
     return PJ_EXIT_USAGE;
 }
 
-/* A reader that has seen enough, such as `head`, closes its end of a pipe: no failure. */
-static bool is_pipe_closed(void)
+bool pj_output_is_closed(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
     return poll(&out, 1, 0) == 1 && out.revents & POLLERR;
@@ -57,7 +56,7 @@ static bool is_pipe_closed(void)
 int pj_check_output(const char *name, int code)
 {
     bool failed = fflush(stdout) != 0 || ferror(stdout);
-    if (!failed || code != PJ_EXIT_OK || is_pipe_closed()) return code;
+    if (!failed || code != PJ_EXIT_OK || pj_output_is_closed()) return code;
     pj_say("%s: cannot write to standard output: is the disk full?", name);
     return PJ_EXIT_FAILED;
 }

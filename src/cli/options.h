@@ -150,6 +150,8 @@ enum {
     PJ_EXIT_INTERRUPTED = 130
 };
 int pj_exit_code(pj_status status);
+/* A reader that has seen enough, such as `head`, closes its end of a pipe: no failure. */
+bool pj_output_is_closed(void);
 /* The exit code of a program that has run `name` ("perjoule ls"): what was printed and could not be
  * written is an error, whatever the command was. */
 int pj_check_output(const char *name, int code);
