@@ -40,11 +40,10 @@ static pj_proxy_energy energy_now(const pj_pair *p, int64_t now_ns)
 
 /* Copies the received bytes (including chunk framing) with `"energy_joules": {...}` inserted at the
  * marked offsets. False: out of memory. */
-static bool proxy_answer_insert(const pj_pair *p, const char *bytes, size_t count, int64_t now_ns,
-                                pj_buffer *to)
+static bool proxy_answer_insert(const pj_pair *p, const char *bytes, size_t count,
+                                pj_proxy_energy energy, pj_buffer *to)
 {
     pj_buffer member;
-    pj_proxy_energy energy = energy_now(p, now_ns);
     pj_buffer_init(&member, 4096);
     pj_buffer_text(&member, "\"energy_joules\":");
     write_energy(&energy, &member);
@@ -65,9 +64,8 @@ static bool proxy_answer_insert(const pj_pair *p, const char *bytes, size_t coun
 }
 
 /* X-Energy-Joules and related fields, for a head or trailer section. */
-static void write_lines(const pj_pair *p, int64_t now_ns, pj_buffer *to)
+static void write_lines(const pj_pair *p, pj_proxy_energy e, pj_buffer *to)
 {
-    pj_proxy_energy e = energy_now(p, now_ns);
     if (p->wants_none || !p->request_hook) return;
     if (isnan(e.total)) {
         pj_buffer_text(to, "X-Energy-Method: unavailable\r\n");
@@ -240,7 +238,8 @@ static void queue_chunk(pj_pair *p, int64_t now_ns)
     bool wants = p->spot_count && !p->chunk_raw;
     p->in_chunk = false;
     pj_buffer_init(&grown, PJ_PAIR_HOLD_BYTES + 64 * 1024);
-    if (wants && proxy_answer_insert(p, p->hold.data, p->hold.length, now_ns, &grown)) {
+    if (wants &&
+        proxy_answer_insert(p, p->hold.data, p->hold.length, energy_now(p, now_ns), &grown)) {
         pj_pair_queue(&p->to_client, grown.data, grown.length);
         pj_buffer_clear(&p->hold);
     }
@@ -261,7 +260,7 @@ static void queue_end(pj_pair *p, int64_t now_ns)
     size_t last = p->hold.length >= 2 ? p->hold.length - 2 : 0;
     pj_buffer_init(&lines, 4096);
     if (p->takes_trailers && last) {
-        write_lines(p, now_ns, &lines);
+        write_lines(p, energy_now(p, now_ns), &lines);
         pj_pair_queue(&p->to_client, p->hold.data, last);
         pj_pair_queue(&p->to_client, lines.data, lines.length);
         pj_pair_queue(&p->to_client, p->hold.data + last, 2);
@@ -280,7 +279,7 @@ static void pass_data(pj_pair *p, const char *bytes, size_t count, int64_t now_n
         pj_buffer grown;
         pj_buffer_init(&grown, count + 64 * 1024);
         pj_pair_poll(p);
-        bool is_grown = proxy_answer_insert(p, bytes, count, now_ns, &grown);
+        bool is_grown = proxy_answer_insert(p, bytes, count, energy_now(p, now_ns), &grown);
         pj_pair_queue(&p->to_client, is_grown ? grown.data : bytes,
                       is_grown ? grown.length : count);
         pj_buffer_fini(&grown);
@@ -334,12 +333,13 @@ static pj_answer_step take_stream_part(pj_pair *p, pj_body_part part, const char
 static void queue_whole(pj_pair *p, int64_t now_ns)
 {
     pj_buffer lines, grown;
+    pj_proxy_energy energy = energy_now(p, now_ns); /* the same in head and body */
     pj_buffer_init(&lines, 4096);
     pj_buffer_init(&grown, PJ_PAIR_WHOLE_BYTES + 64 * 1024);
     pj_buffer_printf(&lines, "X-Energy-Run: %s\r\n",
                      p->options->hooks.id(p->options->hooks.context, p->request_hook));
-    write_lines(p, now_ns, &lines);
-    if (p->spot_count && proxy_answer_insert(p, p->hold.data, p->hold.length, now_ns, &grown)) {
+    write_lines(p, energy, &lines);
+    if (p->spot_count && proxy_answer_insert(p, p->hold.data, p->hold.length, energy, &grown)) {
         pj_buffer_fini(&p->hold);
         p->hold = grown;
         pj_buffer_init(&grown, 0);

@@ -54,10 +54,14 @@ double pj_run_gain_sd(const pj_run_info *info)
     return gain > 0 && isfinite(gain) ? gain : 0;
 }
 
+/* Of standard deviations stored in 32 bits, no smaller part can be told from rounding. */
+static const double STORED_SD = 5e-4;
+
 double pj_sd_without_gain(double mj, double sd_mj, double gain_sd)
 {
-    double rest = sd_mj * sd_mj - gain_sd * mj * (gain_sd * mj);
-    return rest < 0 ? 0 : sqrt(rest);
+    double gain_mj = gain_sd * mj, least_mj = STORED_SD * fabs(gain_mj);
+    double rest = sd_mj * sd_mj - gain_mj * gain_mj;
+    return rest < least_mj * least_mj ? least_mj : sqrt(rest);
 }
 
 double pj_typical_request_mj(const pj_run_info *info)

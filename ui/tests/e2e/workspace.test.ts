@@ -195,6 +195,7 @@ scenarios('the verdict and the time canvas', () => {
           .power.idle,
     );
     expect(idle).toBeGreaterThan(0);
+    await chartHas(page, 'timeline', 'count'); // spans come after the power
     await page.locator('.canvas.time').focus();
     await page.keyboard.press('Home');
     await page.keyboard.press('ArrowRight');
