@@ -35,7 +35,7 @@ def complaints(entry, most=8):
 def main():
     passed = failed = skipped = 0
     broken = []
-    for line in open(sys.argv[1], encoding="utf-8"):
+    for line in (line for path in sys.argv[1:] for line in open(path, encoding="utf-8")):
         entry = json.loads(line)
         p, f, s = cases(entry)
         if entry["result"] not in ("OK", "SKIP", "EXPECTEDFAIL"):

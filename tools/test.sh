@@ -3,16 +3,15 @@
 # the fast part: unit tests, command line and the checks of the sources.
 # Steps: the suite on the normal build, including the page's checks, without unit tests that do not depend on how they
 # are compiled; then all of them, fuzz targets (corpus, then a second of mutations each) and some command line tests
-# under the address and undefined sanitizers, whose build takes the time that the first step's tests wait.
+# under the address and undefined sanitizers, beside the first step.
 # `make sanitize` adds the thread sanitizer.
 # Timeouts exist only to end hanging tests, so they are generous for slow and busy machines.
 set -eu
 build=$1
 part=${2:-all}
+processors=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # More jobs than processors: tests spend half of their time waiting.
-jobs=$(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 2))
-results=$(mktemp)
-trap 'rm -f "$results"' EXIT
+jobs=$((processors + 2))
 
 # Files that the tests under sanitizers run, which are a fifth less than all; and in the normal build all but the unit
 # tests that run under sanitizers only (suite "alike": however they are compiled, they find the same).
@@ -27,6 +26,7 @@ for target in all["targets"]:
     if target["id"] in runs or folder != "build-asan" and target["build_by_default"] and target["id"] not in left_out:
         print(*(os.path.relpath(f, folder) for f in target["filename"]))' "$1"
 }
+
 setup() { # folder, options...
     folder=$1; shift
     # a build folder configured before cmocka was installed has no unit tests
@@ -48,11 +48,11 @@ setup() { # folder, options...
     fi
     rm -f "$folder.log"
 }
-suite() { # name, folder, meson test options...
-    name=$1 folder=$2; shift 2
+suite() { # name, folder, number of jobs, meson test options...
+    name=$1 folder=$2 at_once=$3; shift 3
     echo "== $name"
-    meson test -C "$folder" --no-rebuild --num-processes "$jobs" --print-errorlogs "$@" || true
-    cat "$folder/meson-logs/testlog.json" >>"$results"
+    rm -f "$folder/meson-logs/testlog.json"
+    meson test -C "$folder" --no-rebuild --num-processes "$at_once" --print-errorlogs "$@" || true
 }
 
 install_page_tools() {
@@ -61,26 +61,31 @@ install_page_tools() {
         python3 tools/embed.py --ui ui --tools || echo "the page's test tools could not be installed"
     fi
 }
-setup_sanitized() {
+test_sanitized() {
     # -O1 with line tables compiles twice as fast as -O2 -g and runs a tenth slower; reports need no more. A pointer that
     # overflows or leaves its object is found where it is used, by the address sanitizer.
     setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized \
         -Doptimization=1 -Dc_args="-g1 -fno-sanitize=pointer-overflow,object-size" -Ddashboard=disabled
+    ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+        suite "under the address and undefined sanitizers" build-asan "$processors" --suite sanitized --timeout-multiplier 8
 }
 
 if [ "$part" = check ]; then
     setup "$build"
-    suite "unit tests, command line, sources" "$build" --suite unit --suite cli --suite lint --timeout-multiplier 4
-    exec python3 tools/count_tests.py "$results"
+    suite "unit tests, command line, sources" "$build" "$jobs" --suite unit --suite cli --suite lint --timeout-multiplier 4
+    python3 tools/count_tests.py "$build/meson-logs/testlog.json"
+    exit
 fi
 install_page_tools
 # where CI=true, the environment of the Python tests is created while everything is built
 tools/python-torch.sh --install &
 setup "$build"
-setup_sanitized &
+# Beside the first step, which waits as much as it computes; its output follows.
+sanitized_output=$(mktemp)
+trap 'rm -f "$sanitized_output"' EXIT
+test_sanitized >"$sanitized_output" 2>&1 &
 sanitized=$!
-suite "all tests" "$build" --no-suite conformance --no-suite alike --timeout-multiplier 4
-wait "$sanitized"
-ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-    suite "under the address and undefined sanitizers" build-asan --suite sanitized --timeout-multiplier 8
-exec python3 tools/count_tests.py "$results"
+suite "all tests" "$build" "$jobs" --no-suite conformance --no-suite alike --timeout-multiplier 4
+wait "$sanitized" || { cat "$sanitized_output"; exit 1; }
+cat "$sanitized_output"
+python3 tools/count_tests.py "$build/meson-logs/testlog.json" build-asan/meson-logs/testlog.json
