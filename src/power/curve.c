@@ -597,8 +597,9 @@ static bool curve_date_pause(pj_curve *c, double *counted_mj, int64_t tick)
     double shown = curve_would_count_mj(c, &p, &v), ratio = shown / v.energy_mj;
     double period_mj = shown * (double)c->period_ns / (double)(p.end_ns - p.begin_ns);
     bool is_far = *counted_mj > CAUGHT_UP_FAR * shown + CAUGHT_UP_PERIODS * period_mj;
-    if (!(shown > 0) || !is_far) return false;
     const pj_curve *log = c->log;
+    bool lacks_begin = log->windows[v.first].begin_ns > p.begin_ns + log->period_ns;
+    if (!(shown > 0) || !is_far || lacks_begin) return false;
     size_t i = c->just_armed ? log_at(log, p.begin_ns) : 0;
     for (; i > 0 && shown < *counted_mj; i--) {
         int64_t from = log_part_end(log, i - 1, INT64_MAX);

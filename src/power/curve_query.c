@@ -112,18 +112,19 @@ void pj_curve_join_log(const pj_curve *counter, double ns, const pj_curve_energy
     double doubt = energy->doubt_sd_mj * energy->doubt_sd_mj;
     double own = energy->random_sd_mj * energy->random_sd_mj - doubt +
                  energy->bias_sd_mj * energy->bias_sd_mj;
+    double weight = own / (own + var); /* of the log */
     if (isnan(mj)) return;
     if (isnan(energy->energy_mj)) {
         *energy = *log;
-        own = INFINITY;
-        doubt = off = 0;
+        off = mj - log->energy_mj;
+        doubt = 0;
+        weight = 1;
     } else if (var > own || off * off > LOG_CONTRADICTS * (var + own) ||
                pj_rail_sees_part(&counter->rail)) {
         return; /* of a load that is too fast for one, the other is no better judge */
     }
-    double weight = isinf(own) ? 1 : own / (own + var);
     double gain = energy->energy_mj > 0 ? energy->gain_sd_mj / energy->energy_mj : 0;
-    energy->energy_mj = isinf(own) ? mj : energy->energy_mj + weight * off;
+    energy->energy_mj += weight * off;
     energy->gain_sd_mj = gain * energy->energy_mj;
     energy->random_sd_mj = sqrt(weight * var + doubt);
     energy->bias_sd_mj = 0;

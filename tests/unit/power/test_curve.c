@@ -501,6 +501,32 @@ static void a_pause_before_the_first_read_is_of_before(void **state)
     }
 }
 
+/* A log that begins after the counter's first tick has not shown what was counted before that, 2 kW
+ * for 160 ms, then 125 W: it is no pause. */
+static void a_log_that_begins_late_shows_no_pause(void **state)
+{
+    (void)state;
+    pj_rail rail = counter, log = power;
+    rail.period_ns = rail.grid_ns = 100 * MS;
+    rail.modulus_uj = 0;
+    log.period_ns = log.window_ns = 20 * MS;
+    log.log_ns = 2000 * MS;
+    pj_curve *c = pj_curve_new(&rail), *l = pj_curve_new(&log);
+    pj_curve_follow(c, l);
+    for (int t = 180; t <= 1000; t += 20) {
+        pj_reading w = {.fresh_ns = t * MS, .value = 125e3};
+        pj_curve_add(l, &w, NULL);
+    }
+    pj_reading first = {.fresh_error_ns = MS, .status = PJ_READING_RESET};
+    pj_reading next = {
+        .fresh_ns = 900 * MS, .fresh_error_ns = MS, .value = 160 * 2000e3 + 740 * 125e3};
+    pj_curve_add(c, &first, NULL);
+    pj_curve_add(c, &next, NULL);
+    assert_near(query(c, 0, 900).energy_mj, next.value * 1e-3, 1);
+    pj_curve_free(c);
+    pj_curve_free(l);
+}
+
 /* A sample every second says as little of each period as the sensor did. */
 static void a_thinned_blind_counter_stays_blind(void **state)
 {
@@ -786,6 +812,7 @@ int main(void)
         cmocka_unit_test(a_pause_between_two_reads_is_the_logs),
         cmocka_unit_test(missed_ticks_leave_the_log_to_know),
         cmocka_unit_test(a_pause_before_the_first_read_is_of_before),
+        cmocka_unit_test(a_log_that_begins_late_shows_no_pause),
         cmocka_unit_test(a_thinned_blind_counter_stays_blind),
         cmocka_unit_test(slow_counter_under_steady_load),
         cmocka_unit_test(tiles_are_placed_before_their_reading),
