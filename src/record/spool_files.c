@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,6 +49,18 @@ pj_status pj_spool_file_open(const char *path, pj_spool_reader *reader, uint64_t
     }
     *bytes = (uint64_t)info.st_size;
     return pj_spool_reader_open_fd(fd, path, reader, err);
+}
+
+bool pj_spool_file_has_records(const char *path)
+{
+    struct stat info = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return errno != ENOENT;
+    bool is_empty = fstat(fd, &info) == 0 && info.st_size <= PJ_SPOOL_HEADER_BYTES;
+    /* Under its lock, which recovery holds while it deletes such a file: never a new one's name. */
+    if (is_empty && flock(fd, LOCK_EX) == 0 && fstat(fd, &info) == 0 && info.st_nlink) unlink(path);
+    close(fd);
+    return !is_empty;
 }
 
 bool pj_spool_next_file(DIR *spools, const char *dir, bool damaged, char path[PJ_SPOOL_DIR_BYTES])

@@ -17,6 +17,9 @@ bool pj_spool_tries_path(const char *spool, char *path, size_t bytes);
  * PJ_E_AGAIN: a live process has it, or may be about to. */
 pj_status pj_spool_file_open(const char *path, pj_spool_reader *reader, uint64_t *bytes,
                              pj_error *err);
+/* Whether a run of a dead process wrote records to its spool. One without any, because the process
+ * died as soon as it had created the file, is deleted: that run has not begun. */
+bool pj_spool_file_has_records(const char *path);
 /* The path of the next spool in a folder, or with `damaged` also of files set aside; false at the
  * end, or if there is no folder. Closes the folder then. */
 bool pj_spool_next_file(DIR *spools, const char *dir, bool damaged, char path[PJ_SPOOL_DIR_BYTES]);

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "record/spool_files.h"
 #include "store/outbox.h"
 #include "store/queue.h"
 
@@ -147,13 +148,14 @@ static bool is_own(const pj_queue_rows *rows, const loaded *row)
     return strcmp(row->owner, rows->owner) == 0;
 }
 
-/* Whether the run has begun: it is in the database, or its spool exists. */
+/* Whether the run has begun: it is in the database, or in a spool. */
 static bool has_begun(const pj_queue_rows *rows, const char *id)
 {
     pj_run_list list = {0};
     char name[64], path[4096];
     snprintf(name, sizeof name, "%s.spool", id);
-    if (pj_path_join(path, sizeof path, rows->session->spool_dir, name) && pj_file_exists(path))
+    if (pj_path_join(path, sizeof path, rows->session->spool_dir, name) &&
+        pj_spool_file_has_records(path))
         return true;
     bool stored = pj_store_info(rows->store, id, &list, NULL) == PJ_OK;
     pj_run_list_fini(&list);

@@ -42,9 +42,12 @@ class Durable(unittest.TestCase):
         self.assertEqual(answer.status, 202, answer.body)
         return answer.json()["run_id"]
 
+    def spools(self, server, run):
+        return glob.glob(f"{server.db}-spool/{run}*.spool")
+
     def await_begin(self, server, run):
         # A run has begun once it has a spool; if killed before that, it is still a queued request and is started again.
-        wait_until(lambda: glob.glob(f"{server.db}-spool/{run}*.spool"))
+        wait_until(lambda: self.spools(server, run))
         wait_until(lambda: server.get("/healthz").json()["running"] == run)
 
     def fill(self, server):
@@ -87,6 +90,25 @@ class Durable(unittest.TestCase):
         self.assertLessEqual({answer.status for answer in seen}, {200, 503})
         self.assertIn("recovered", seen[0].json().get("detail", "recovered"))
         self.assertEqual(seen[-1].json()["status"], "interrupted")
+        again.stop()
+        server.stop()
+
+    def test_a_run_whose_spool_has_no_record_has_not_begun(self):
+        """A process may die as soon as it has created the file, or has written its header."""
+        server = Server()
+        self.await_begin(server, self.ask(server, LONG))
+        ids = [self.ask(server, SHORT) for _ in range(2)]
+        server.process.kill()
+        server.process.wait()
+        with open(self.spools(server, "")[0], "rb") as f:
+            header = f.read(64)
+        for run, content in zip(ids, (b"", header)):
+            with open(f"{server.db}-spool/{run}.spool", "wb") as f:
+                f.write(content)
+        again = Server(db=server.db, folder=server.folder)
+        for run in ids:
+            found = wait_until(lambda: stored(again, run))
+            self.assertEqual((found["status"], found["warnings"]), ("completed", []))
         again.stop()
         server.stop()
 
@@ -152,8 +174,13 @@ class Durable(unittest.TestCase):
         server.process.wait(45)
         seconds = time.time() - begin
         self.assertGreaterEqual(server.process.returncode, 0)
+        has_begun = bool(self.spools(server, run))
         again = Server(db=server.db, folder=server.folder)
-        self.assertIn(wait_until(lambda: stored(again, run))["status"], ("cancelled", "interrupted"))
+        # A run whose server exits before it has begun is still queued, and is started again.
+        restarts = lambda: not has_begun and again.get("/healthz").json()["running"] == run
+        found = wait_until(lambda: stored(again, run) or restarts())
+        if found is not True:
+            self.assertIn(found["status"], ("cancelled", "interrupted"))
         again.stop()
         server.stop()
         return seconds
