@@ -22,7 +22,7 @@ import {
   urlHas,
   visit,
 } from './stage.ts';
-import { FIXTURE, generate, startTarget } from './target.ts';
+import { generate, startTarget } from './target.ts';
 
 const figure = (name: string) => page.locator(`[data-figure=${name}]`).innerText();
 const tree = () =>
@@ -75,68 +75,59 @@ scenarios('every claim of an analysis holds', () => {
     await expect.poll(() => ops.first().innerText()).not.toBe(whole);
   });
 
-  test.skipIf(FIXTURE)(
-    'the mean token is one figure: loading the model is in none of its places',
-    async () => {
-      const cold = await startTarget('sim:seed=5,period_ms=1,kind=counter');
-      try {
-        const ask = { prompt: 'Cold start', profiling_depth: 'module', max_length: 24 };
-        const { run_id } = await generate(cold.url, ask);
-        await openAt(at(cold.url, { view: 'analysis', run: run_id }));
-        const mean = page.locator('.headline .figure', { hasText: 'Mean token' }).locator('dd');
-        await expect.poll(async () => mj(await mean.innerText())).toBeGreaterThan(0);
-        await expect.poll(async () => mj(await figure('mean'))).toBe(mj(await mean.innerText()));
-        await page.goto(at(cold.url, { view: 'history', run: run_id }));
-        const detail = page.locator('aside.detail');
-        await detail.getByText('Mean token').waitFor();
-        expect(await detail.innerText()).not.toContain('Per output token');
-      } finally {
-        await leave();
-        await cold.close();
-      }
-    },
-  );
+  test('the mean token is one figure: loading the model is in none of its places', async () => {
+    const cold = await startTarget('sim:seed=5,period_ms=1,kind=counter');
+    try {
+      const ask = { prompt: 'Cold start', profiling_depth: 'module', max_length: 24 };
+      const { run_id } = await generate(cold.url, ask);
+      await openAt(at(cold.url, { view: 'analysis', run: run_id }));
+      const mean = page.locator('.headline .figure', { hasText: 'Mean token' }).locator('dd');
+      await expect.poll(async () => mj(await mean.innerText())).toBeGreaterThan(0);
+      await expect.poll(async () => mj(await figure('mean'))).toBe(mj(await mean.innerText()));
+      await page.goto(at(cold.url, { view: 'history', run: run_id }));
+      const detail = page.locator('aside.detail');
+      await detail.getByText('Mean token').waitFor();
+      expect(await detail.innerText()).not.toContain('Per output token');
+    } finally {
+      await leave();
+      await cold.close();
+    }
+  });
 
-  test.skipIf(FIXTURE)(
-    'a batch of more than ten thousand tokens is shown to its last',
-    async () => {
-      const ask = { prompt: 'Many', max_length: 90, batch_size: 128, ignore_eos: true };
-      const { run_id } = await generate(target.url, { ...ask, profiling_depth: 'off' });
-      await visit({ view: 'analysis', run: run_id });
-      await expect.poll(() => page.locator('.slider-text').innerText()).toBe(`${128 * 90} tokens`);
-    },
-  );
+  test('a batch of more than ten thousand tokens is shown to its last', async () => {
+    const ask = { prompt: 'Many', max_length: 90, batch_size: 128, ignore_eos: true };
+    const { run_id } = await generate(target.url, { ...ask, profiling_depth: 'off' });
+    await visit({ view: 'analysis', run: run_id });
+    await expect.poll(() => page.locator('.slider-text').innerText()).toBe(`${128 * 90} tokens`);
+  });
 
-  test.skipIf(FIXTURE)(
-    'a run whose total is unknown shows its time, and what it recorded',
-    async () => {
-      const rest = await fetch(`${target.url}api/profiling/run/${runs[0]}/summary`);
-      const summary = (await rest.json()) as Record<string, unknown>;
-      await visit({ view: 'history' });
-      await page.route(/\/summary/, (r) =>
-        r.fulfill({
-          contentType: 'application/json',
-          body: JSON.stringify({
-            ...summary,
-            status: 'interrupted',
-            total_energy_mj: null,
-            total_energy_sd_mj: null,
-            net_energy_mj: null,
-            request_energy_mj: null,
-            joules_per_token: null,
-          }),
+  test('a run whose total is unknown shows its time, and what it recorded', async () => {
+    const rest = await fetch(`${target.url}api/profiling/run/${runs[0]}/summary`);
+    const summary = (await rest.json()) as Record<string, unknown>;
+    await visit({ view: 'history' });
+    await page.route(/\/summary/, (r) =>
+      r.fulfill({
+        contentType: 'application/json',
+        body: JSON.stringify({
+          ...summary,
+          status: 'interrupted',
+          total_energy_mj: null,
+          total_energy_sd_mj: null,
+          net_energy_mj: null,
+          request_energy_mj: null,
+          joules_per_token: null,
         }),
-      );
-      await page.goto(at(target.url, { view: 'analysis', run: runs[0] }));
-      await page.getByRole('heading', { name: 'Where the time went' }).waitFor();
-      await page.getByText('its sensor readings do not cover it').waitFor();
-      await chartHas(page, 'icicle', 'shown');
-      const text = await page.locator('main').innerText();
-      expect(text).not.toMatch(/recorded nothing|depth off|no power source was read/);
-    },
-  );
+      }),
+    );
+    await page.goto(at(target.url, { view: 'analysis', run: runs[0] }));
+    await page.getByRole('heading', { name: 'Where the time went' }).waitFor();
+    await page.getByText('its sensor readings do not cover it').waitFor();
+    await chartHas(page, 'icicle', 'shown');
+    const text = await page.locator('main').innerText();
+    expect(text).not.toMatch(/recorded nothing|depth off|no power source was read/);
+  });
 
-  test.skipIf(FIXTURE)('a run whose server was killed says how far it came', async () => {
+  test('a run whose server was killed says how far it came', async () => {
     expectProblems(/WebSocket|ERR_|Failed to load|ECONN/);
     const own = await startTarget('sim:seed=8,period_ms=1,kind=counter');
     try {
@@ -162,47 +153,44 @@ scenarios('every claim of an analysis holds', () => {
     }
   });
 
-  test.skipIf(FIXTURE)(
-    'Live and the stored run agree on the power while the model loads',
-    async () => {
-      const cold = await startTarget('sim:seed=11,period_ms=1,kind=counter');
-      try {
-        await openAt(at(cold.url, { view: 'live' }));
-        await page.getByText('Connected').waitFor();
-        // The demo model loads within one batch of readings.
-        const model_name = 'synthetic:smollm2-135m,layers=4';
-        const ask = { model_name, prompt_ids: [1, 2, 3], max_length: 12 };
-        const { run_id } = await generate(cold.url, { ...ask, profiling_depth: 'module' });
-        await nowSays(/completed/i);
-        const [file] = await Promise.all([
-          page.waitForEvent('download'),
-          page.getByLabel('Power: save data as CSV').click(),
-        ]);
-        const csv = Buffer.concat(await (await file.createReadStream()).toArray()).toString();
-        const [head, ...lines] = csv.trim().split('\r\n');
-        const total = head.split(',').indexOf('total_power_mw');
-        const live = lines.map((l) => Number(l.split(',')[total]));
-        const r = await fetch(`${cold.url}api/profiling/run/${run_id}/power?points=4000`);
-        const stored = (await r.json()) as {
-          t_ms: number[];
-          total_power_mw: number[];
-          phases: { phase: string; start_ms: number; end_ms: number }[];
-        };
-        const load = stored.phases.find((p) => p.phase === 'pre_inference');
-        const then = stored.total_power_mw
-          .filter((_, i) => stored.t_ms[i] > load!.start_ms && stored.t_ms[i] < load!.end_ms)
-          .sort((a, b) => a - b);
-        const middle = then[then.length >> 1];
-        expect(middle).toBeGreaterThan(15_000); // above idle
-        expect(live.some((mw) => Math.abs(mw / middle - 1) < 0.15)).toBe(true);
-      } finally {
-        await leave();
-        await cold.close();
-      }
-    },
-  );
+  test('Live and the stored run agree on the power while the model loads', async () => {
+    const cold = await startTarget('sim:seed=11,period_ms=1,kind=counter');
+    try {
+      await openAt(at(cold.url, { view: 'live' }));
+      await page.getByText('Connected').waitFor();
+      // The demo model loads within one batch of readings.
+      const model_name = 'synthetic:smollm2-135m,layers=4';
+      const ask = { model_name, prompt_ids: [1, 2, 3], max_length: 12 };
+      const { run_id } = await generate(cold.url, { ...ask, profiling_depth: 'module' });
+      await nowSays(/completed/i);
+      const [file] = await Promise.all([
+        page.waitForEvent('download'),
+        page.getByLabel('Power: save data as CSV').click(),
+      ]);
+      const csv = Buffer.concat(await (await file.createReadStream()).toArray()).toString();
+      const [head, ...lines] = csv.trim().split('\r\n');
+      const total = head.split(',').indexOf('total_power_mw');
+      const live = lines.map((l) => Number(l.split(',')[total]));
+      const r = await fetch(`${cold.url}api/profiling/run/${run_id}/power?points=4000`);
+      const stored = (await r.json()) as {
+        t_ms: number[];
+        total_power_mw: number[];
+        phases: { phase: string; start_ms: number; end_ms: number }[];
+      };
+      const load = stored.phases.find((p) => p.phase === 'pre_inference');
+      const then = stored.total_power_mw
+        .filter((_, i) => stored.t_ms[i] > load!.start_ms && stored.t_ms[i] < load!.end_ms)
+        .sort((a, b) => a - b);
+      const middle = then[then.length >> 1];
+      expect(middle).toBeGreaterThan(15_000); // above idle
+      expect(live.some((mw) => Math.abs(mw / middle - 1) < 0.15)).toBe(true);
+    } finally {
+      await leave();
+      await cold.close();
+    }
+  });
 
-  test.skipIf(FIXTURE)('a program is shown as one, without the figures of tokens', async () => {
+  test('a program is shown as one, without the figures of tokens', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'perjoule-program-'));
     const db = join(folder, 'runs.db');
     const power = 'sim:seed=9,period_ms=1,kind=counter';
@@ -267,7 +255,7 @@ scenarios('every claim of an analysis holds', () => {
   test('a long prompt makes room for its tags, and a further tag is counted', async () => {
     const prompt = `A prompt that goes on ${'and on '.repeat(60)}`;
     const tags = ['steady', 'night', 'third'];
-    await generate(target.url, { prompt, tags, max_length: 3, wait: !FIXTURE });
+    await generate(target.url, { prompt, tags, max_length: 3, wait: true });
     await visit({ view: 'history', q: 'A prompt that goes on' });
     const row = page.locator('.runs tbody tr').first();
     await row.getByText('steady').waitFor();

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { at } from './browser.ts';
 import { button, page, panel, query, runs, scenarios, target, urlHas, visit } from './stage.ts';
-import { FIXTURE, generate } from './target.ts';
+import { generate } from './target.ts';
 
 scenarios('Compare', () => {
   test('two to four runs are ticked and compared', async () => {
@@ -133,7 +133,7 @@ scenarios('Compare', () => {
     ).toContain('Sides');
   });
 
-  test.skipIf(FIXTURE)('prompts given as token ids are as narrow as a phone', async () => {
+  test('prompts given as token ids are as narrow as a phone', async () => {
     const prompt_ids = Array.from({ length: 60 }, (_, i) => 300 + i);
     const ids: string[] = [];
     for (const dtype of ['bf16', 'q8_0'])
@@ -169,31 +169,28 @@ scenarios('Compare', () => {
     expect(titles.indexOf('Settings that differ')).toBeLessThan(titles.indexOf('Verdict'));
   });
 
-  test.skipIf(FIXTURE)(
-    'groups of several runs are tested, and the verdict has an effect size',
-    async () => {
-      // Until enough of them were not disturbed by other tests.
-      for (let round = 0; round < 12; round++) {
-        const ask = 'api/profiling/compare/groups?by=dtype&tag=grouped';
-        const d = (round > 2 && (await (await fetch(`${target.url}${ask}`)).json())) as {
-          verdicts: { p: number | null }[];
-        };
-        if (d && d.verdicts[0]?.p !== null) break;
-        for (const dtype of ['bf16', 'q8_0'])
-          await generate(target.url, {
-            prompt: 'Grouped',
-            tags: ['grouped'],
-            dtype,
-            max_length: 24,
-          });
-      }
-      await visit({ view: 'compare', by: 'dtype', tag: 'grouped' });
-      const verdict = page.getByRole('region', { name: 'Verdict' });
-      await verdict
-        .getByText(/\d against \d+ runs, p [<\d. ]+, effect size [\d.]+ \(Hedges g\)/)
-        .waitFor();
-      const row = panel('Differences').locator('tbody tr').first();
-      expect(await row.innerText()).toMatch(/bf16\s+q8_0/);
-    },
-  );
+  test('groups of several runs are tested, and the verdict has an effect size', async () => {
+    // Until enough of them were not disturbed by other tests.
+    for (let round = 0; round < 12; round++) {
+      const ask = 'api/profiling/compare/groups?by=dtype&tag=grouped';
+      const d = (round > 2 && (await (await fetch(`${target.url}${ask}`)).json())) as {
+        verdicts: { p: number | null }[];
+      };
+      if (d && d.verdicts[0]?.p !== null) break;
+      for (const dtype of ['bf16', 'q8_0'])
+        await generate(target.url, {
+          prompt: 'Grouped',
+          tags: ['grouped'],
+          dtype,
+          max_length: 24,
+        });
+    }
+    await visit({ view: 'compare', by: 'dtype', tag: 'grouped' });
+    const verdict = page.getByRole('region', { name: 'Verdict' });
+    await verdict
+      .getByText(/\d against \d+ runs, p [<\d. ]+, effect size [\d.]+ \(Hedges g\)/)
+      .waitFor();
+    const row = panel('Differences').locator('tbody tr').first();
+    expect(await row.innerText()).toMatch(/bf16\s+q8_0/);
+  });
 });

@@ -17,9 +17,9 @@ import {
   until,
 } from './browser.ts';
 import { chartHas } from './charts.ts';
-import { DEMO, FIXTURE, missing, startTarget, type Target } from './target.ts';
+import { DEMO, missing, startTarget, type Target } from './target.ts';
 
-const why = missing || (FIXTURE ? 'needs the real server' : '') || (await noBrowser());
+const why = missing || (await noBrowser());
 if (why) process.stderr.write(`skipped: experiments (${why})\n`);
 
 interface Result {

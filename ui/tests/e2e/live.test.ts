@@ -18,15 +18,15 @@ import {
   urlHas,
   visit,
 } from './stage.ts';
-import { FIXTURE, generate } from './target.ts';
+import { generate } from './target.ts';
 
 scenarios('Live', () => {
   test('before any run the page says which sources will be read', async () => {
     await visit({ view: 'live' });
     await panel('Power')
-      .getByText(FIXTURE ? /cpu from rapl/ : /cpu from sim/)
+      .getByText(/cpu from sim/)
       .waitFor();
-    if (!FIXTURE) await panel('Power').locator('.badge.modelled').waitFor();
+    await panel('Power').locator('.badge.modelled').waitFor();
     expect(await page.locator('.live-main').innerText()).not.toMatch(/unavailable|No power/);
   });
 
@@ -64,25 +64,22 @@ scenarios('Live', () => {
     await urlHas('run', /^[0-9a-f-]{36}$/);
   });
 
-  test.skipIf(FIXTURE)(
-    'the power of a run shorter than a batch of readings is drawn too',
-    async () => {
-      await visit({ view: 'live' });
-      await page.getByText('Connected').waitFor();
-      // The second run, whose first reading comes with its whole first batch.
-      for (const prompt of ['Once upon a time', 'The turbine']) {
-        const [answer] = await Promise.all([
-          page.waitForResponse((r) => r.url().endsWith('/generate')),
-          startRun(60, prompt),
-        ]);
-        const { run_id } = (await answer.json()) as { run_id: string };
-        await page.locator(`.now a[href*="run=${run_id}"]`).waitFor();
-      }
-      const phases = async () =>
-        ((await chartHas(page, 'livePower', 'phases')) as { phase: string }[]).map((p) => p.phase);
-      await expect.poll(phases).toContain('decode');
-    },
-  );
+  test('the power of a run shorter than a batch of readings is drawn too', async () => {
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    // The second run, whose first reading comes with its whole first batch.
+    for (const prompt of ['Once upon a time', 'The turbine']) {
+      const [answer] = await Promise.all([
+        page.waitForResponse((r) => r.url().endsWith('/generate')),
+        startRun(60, prompt),
+      ]);
+      const { run_id } = (await answer.json()) as { run_id: string };
+      await page.locator(`.now a[href*="run=${run_id}"]`).waitFor();
+    }
+    const phases = async () =>
+      ((await chartHas(page, 'livePower', 'phases')) as { phase: string }[]).map((p) => p.phase);
+    await expect.poll(phases).toContain('decode');
+  });
 
   test('hovering a token shows what it cost; the arrow keys walk the tokens', async () => {
     await visit({ view: 'live' });
@@ -99,30 +96,27 @@ scenarios('Live', () => {
       .toMatch(/Token \d+.*Energy/);
   });
 
-  test.skipIf(FIXTURE)(
-    'of a batch the text of one sequence is shown, which can be chosen',
-    async () => {
-      await visit({ view: 'live' });
-      await page.getByText('Connected').waitFor();
-      const body = { prompt: 'Once upon a time', max_length: 24, batch_size: 5, ignore_eos: true };
-      const { run_id } = await generate(target.url, body);
-      await page.locator(`.now a[href*="run=${run_id}"]`).waitFor();
-      const figure = (name: string) =>
-        page.locator('.now .figure', { hasText: name }).locator('dd').first().innerText();
-      expect(await figure('Tokens')).toBe('120');
-      const count = () =>
-        page.evaluate(() => (window.__test!.tokenStream as { count: number }).count);
-      await expect.poll(count).toBe(24);
-      await panel('Layers and components')
-        .getByText(/sequence \d, its share/)
-        .waitFor();
-      await panel('Tokens').getByLabel('Sequence').selectOption({ label: 'Sequence 3' });
-      await urlHas('sequence', '3');
-      await expect.poll(count).toBe(24);
-      await page.locator('.tok').nth(2).hover();
-      await expect.poll(() => page.locator('.tip').innerText()).toMatch(/Sequence\s+3/);
-    },
-  );
+  test('of a batch the text of one sequence is shown, which can be chosen', async () => {
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    const body = { prompt: 'Once upon a time', max_length: 24, batch_size: 5, ignore_eos: true };
+    const { run_id } = await generate(target.url, body);
+    await page.locator(`.now a[href*="run=${run_id}"]`).waitFor();
+    const figure = (name: string) =>
+      page.locator('.now .figure', { hasText: name }).locator('dd').first().innerText();
+    expect(await figure('Tokens')).toBe('120');
+    const count = () =>
+      page.evaluate(() => (window.__test!.tokenStream as { count: number }).count);
+    await expect.poll(count).toBe(24);
+    await panel('Layers and components')
+      .getByText(/sequence \d, its share/)
+      .waitFor();
+    await panel('Tokens').getByLabel('Sequence').selectOption({ label: 'Sequence 3' });
+    await urlHas('sequence', '3');
+    await expect.poll(count).toBe(24);
+    await page.locator('.tok').nth(2).hover();
+    await expect.poll(() => page.locator('.tip').innerText()).toMatch(/Sequence\s+3/);
+  });
 
   test('runs are queued; queued and running ones can be stopped, and are stored', async () => {
     await visit({ view: 'live' });
@@ -151,7 +145,7 @@ scenarios('Live', () => {
     await nowSays(/cancelled|completed/i);
   });
 
-  test.skipIf(FIXTURE)('the form asks for everything that a request can say', async () => {
+  test('the form asks for everything that a request can say', async () => {
     await visit({ view: 'live' });
     await page.getByText('Connected').waitFor();
     await page.locator('select[name=model] option').first().waitFor({ state: 'attached' });
@@ -217,10 +211,10 @@ scenarios('Live', () => {
     await page.getByText('Connected').waitFor();
     await occupy();
     await nowSays(/running/i);
-    if (!FIXTURE) await nowSays(/layer \d/);
+    await nowSays(/layer \d/);
     const late = await open(browser, at(target.url, { view: 'live' }));
     await expect.poll(() => late.page.locator('.now-line').innerText()).toMatch(/running/i);
-    if (!FIXTURE) await late.page.locator('.queue li').first().waitFor();
+    await late.page.locator('.queue li').first().waitFor();
     await chartHas(late.page, 'tokenStream', 'count');
     // Its figures keep updating.
     const elapsed = () => late.page.locator('.now .figure', { hasText: 'Elapsed' }).innerText();
@@ -235,23 +229,20 @@ scenarios('Live', () => {
     await nowSays(/cancelled|completed/i);
   });
 
-  test.skipIf(FIXTURE)(
-    'the rails of the machine are shown before, during and after a run',
-    async () => {
-      await visit({ view: 'live' });
-      const meters = page.getByRole('region', { name: 'Meters of this machine' });
-      const reads = () =>
-        expect.poll(() => meters.locator('strong').first().innerText()).toMatch(/\d.* m?W$/);
-      await reads();
-      await occupy();
-      await nowSays(/running/i);
-      await reads();
-      await relieve();
-      await nowSays(/cancelled|completed/i);
-      await reads();
-      expect(await meters.locator('.badge.modelled').count()).toBeGreaterThan(0);
-    },
-  );
+  test('the rails of the machine are shown before, during and after a run', async () => {
+    await visit({ view: 'live' });
+    const meters = page.getByRole('region', { name: 'Meters of this machine' });
+    const reads = () =>
+      expect.poll(() => meters.locator('strong').first().innerText()).toMatch(/\d.* m?W$/);
+    await reads();
+    await occupy();
+    await nowSays(/running/i);
+    await reads();
+    await relieve();
+    await nowSays(/cancelled|completed/i);
+    await reads();
+    expect(await meters.locator('.badge.modelled').count()).toBeGreaterThan(0);
+  });
 
   test('a meter says what its figures are made of', async () => {
     await visit({ view: 'live' });

@@ -9,7 +9,7 @@ import { at, until } from './browser.ts';
 import { chartHas } from './charts.ts';
 import { writeMixture } from './moe.ts';
 import { leave, nowSays, openAt, page, panel, scenarios, target, urlHas, visit } from './stage.ts';
-import { DEMO, FIXTURE, generate, startTarget, type Target } from './target.ts';
+import { DEMO, generate, startTarget, type Target } from './target.ts';
 
 const SIM = 'sim:seed=5,period_ms=1,kind=counter';
 
@@ -28,7 +28,7 @@ scenarios('machines and their models', () => {
     }
   };
 
-  test.skipIf(FIXTURE)('Machines lists this one with its runs, energy and sensors', async () => {
+  test('Machines lists this one with its runs, energy and sensors', async () => {
     await visit({ view: 'machines' });
     const row = page.locator('table.machines tbody tr');
     await row.first().waitFor();
@@ -45,52 +45,46 @@ scenarios('machines and their models', () => {
     await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(3);
   });
 
-  test.skipIf(FIXTURE)(
-    'Machines has no WCAG A or AA violation in either theme, and fits a phone',
-    async () => {
-      await visit({ view: 'machines' });
-      await page.locator('table.machines tbody tr').first().waitFor();
-      for (const colorScheme of ['light', 'dark'] as const) {
-        await page.emulateMedia({ colorScheme });
-        await until(page, (t) => document.documentElement.dataset.theme === t, colorScheme);
-        expect(await axe(page), colorScheme).toEqual([]);
-      }
-      await page.setViewportSize({ width: 390, height: 844 });
-      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(
-        390,
-      );
-    },
-  );
+  test('Machines has no WCAG A or AA violation in either theme, and fits a phone', async () => {
+    await visit({ view: 'machines' });
+    await page.locator('table.machines tbody tr').first().waitFor();
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme });
+      await until(page, (t) => document.documentElement.dataset.theme === t, colorScheme);
+      expect(await axe(page), colorScheme).toEqual([]);
+    }
+    await page.setViewportSize({ width: 390, height: 844 });
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(
+      390,
+    );
+  });
 
-  test.skipIf(FIXTURE)(
-    'a joined machine is watched: its run, power and text; the URL restores it',
-    () =>
-      withServer(['--join-token', 'a secret of the fleet'], async (fleet) => {
-        const join = [
-          '--join',
-          fleet.url.replace(/\/$/, ''),
-          '--join-token',
-          'a secret of the fleet',
-        ];
-        await withServer(join, async (member) => {
-          await openAt(at(fleet.url, { view: 'machines' }));
-          const watch = page.getByRole('button', { name: /^Watch/ });
-          await watch.waitFor();
-          await watch.click();
-          await urlHas('watch', /.+/);
-          const shown = page.getByRole('region', { name: /^Live: / });
-          await shown.getByText('Nothing has run since').waitFor();
-          const made = generate(member.url, { prompt: 'Far away', max_length: 200, batch_size: 8 });
-          await shown.getByText(/Far away/).waitFor();
-          await expect.poll(() => shown.locator('.words').innerText()).toMatch(/\w{3}/);
-          await made;
-          await page.reload();
-          await shown.getByText('Nothing has run since').waitFor();
-        });
-      }),
-  );
+  test('a joined machine is watched: its run, power and text; the URL restores it', () =>
+    withServer(['--join-token', 'a secret of the fleet'], async (fleet) => {
+      const join = [
+        '--join',
+        fleet.url.replace(/\/$/, ''),
+        '--join-token',
+        'a secret of the fleet',
+      ];
+      await withServer(join, async (member) => {
+        await openAt(at(fleet.url, { view: 'machines' }));
+        const watch = page.getByRole('button', { name: /^Watch/ });
+        await watch.waitFor();
+        await watch.click();
+        await urlHas('watch', /.+/);
+        const shown = page.getByRole('region', { name: /^Live: / });
+        await shown.getByText('Nothing has run since').waitFor();
+        const made = generate(member.url, { prompt: 'Far away', max_length: 200, batch_size: 8 });
+        await shown.getByText(/Far away/).waitFor();
+        await expect.poll(() => shown.locator('.words').innerText()).toMatch(/\w{3}/);
+        await made;
+        await page.reload();
+        await shown.getByText('Nothing has run since').waitFor();
+      });
+    }));
 
-  test.skipIf(FIXTURE)('the progress of a model load is shown, in layers', () =>
+  test('the progress of a model load is shown, in layers', () =>
     withServer([], async (own) => {
       await openAt(at(own.url, { view: 'live' }));
       await page.getByText('Connected').waitFor();
@@ -119,48 +113,44 @@ scenarios('machines and their models', () => {
       expect(new Set(shares).size).toBeGreaterThan(2);
       expect(shares).toEqual([...shares].sort((x, y) => x - y));
       for (const [, line] of shown) expect(line).toMatch(/Loading the model.*\d+ of 30 layers/);
-    }),
-  );
+    }));
 
-  test.skipIf(FIXTURE)(
-    'a run that was killed says so, without figures or remarks that it cannot know',
-    () =>
-      withServer([], async (own) => {
-        await openAt(at(own.url, { view: 'live' }));
-        await page.getByText('Connected').waitFor();
-        const answer = await fetch(`${own.url}api/profiling/generate`, {
-          method: 'POST',
-          body: JSON.stringify({
-            model_name: 'synthetic:smollm2-135m',
-            prompt: 'Doomed',
-            max_length: 2000,
-            wait: false,
-          }),
-        });
-        const { run_id: id } = (await answer.json()) as { run_id: string };
-        await nowSays(/Running[\s\S]*token [1-9]/);
-        await leave();
-        await own.kill();
-        await own.restart();
-        const summary = async () =>
-          (await (await fetch(`${own.url}api/profiling/run/${id}/summary`)).json()) as {
-            status: string;
-            total_energy_mj: number | null;
-          };
-        await expect.poll(async () => (await summary()).status).toBe('interrupted');
-        await openAt(at(own.url, { view: 'analysis', run: id }));
-        await page.locator('.run-head .badge', { hasText: 'interrupted' }).waitFor();
-        await expect.poll(() => page.locator('[aria-busy=true]').count()).toBe(0);
-        const text = await page.locator('main').innerText();
-        expect(text).not.toMatch(/depth off|no sensor could be read/i);
-        if ((await summary()).total_energy_mj === null) {
-          expect(text).not.toMatch(/\d ± \d[\d.]* [mµn]?J/);
-          expect(text).toMatch(/unavailable/);
-        } else expect(text).toMatch(/Where the energy went/);
-      }),
-  );
+  test('a run that was killed says so, without figures or remarks that it cannot know', () =>
+    withServer([], async (own) => {
+      await openAt(at(own.url, { view: 'live' }));
+      await page.getByText('Connected').waitFor();
+      const answer = await fetch(`${own.url}api/profiling/generate`, {
+        method: 'POST',
+        body: JSON.stringify({
+          model_name: 'synthetic:smollm2-135m',
+          prompt: 'Doomed',
+          max_length: 2000,
+          wait: false,
+        }),
+      });
+      const { run_id: id } = (await answer.json()) as { run_id: string };
+      await nowSays(/Running[\s\S]*token [1-9]/);
+      await leave();
+      await own.kill();
+      await own.restart();
+      const summary = async () =>
+        (await (await fetch(`${own.url}api/profiling/run/${id}/summary`)).json()) as {
+          status: string;
+          total_energy_mj: number | null;
+        };
+      await expect.poll(async () => (await summary()).status).toBe('interrupted');
+      await openAt(at(own.url, { view: 'analysis', run: id }));
+      await page.locator('.run-head .badge', { hasText: 'interrupted' }).waitFor();
+      await expect.poll(() => page.locator('[aria-busy=true]').count()).toBe(0);
+      const text = await page.locator('main').innerText();
+      expect(text).not.toMatch(/depth off|no sensor could be read/i);
+      if ((await summary()).total_energy_mj === null) {
+        expect(text).not.toMatch(/\d ± \d[\d.]* [mµn]?J/);
+        expect(text).toMatch(/unavailable/);
+      } else expect(text).toMatch(/Where the energy went/);
+    }));
 
-  test.skipIf(FIXTURE)('a mixture of experts shows who was chosen, by layer', async () => {
+  test('a mixture of experts shows who was chosen, by layer', async () => {
     const models = mkdtempSync(join(tmpdir(), 'perjoule-models-'));
     writeMixture(models, 'mixture', DEMO);
     cpSync(DEMO, join(models, 'demo'), { recursive: true });

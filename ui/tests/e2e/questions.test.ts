@@ -3,7 +3,7 @@
 import type { Locator } from 'playwright-core';
 import { beforeEach, expect, test } from 'vitest';
 import { page, panel, runs, scenarios, target, visit } from './stage.ts';
-import { FIXTURE, generate } from './target.ts';
+import { generate } from './target.ts';
 
 scenarios('the five questions of a newcomer', () => {
   let clicks = 0;
@@ -49,7 +49,7 @@ scenarios('the five questions of a newcomer', () => {
   });
 
   test('which token was odd, and why?', async () => {
-    if (!FIXTURE) await oddRun();
+    await oddRun();
     await visit({});
     await click(nav('Analysis'));
     await click(page.getByRole('tab', { name: 'Tokens' }));
@@ -57,13 +57,13 @@ scenarios('the five questions of a newcomer', () => {
       panel('Token waterfall').getByRole('button', { name: /^(Most expensive|Slowest)/ }),
     );
     const details = page.locator('.details');
-    const told = FIXTURE ? /Token \d+/ : /Token \d+ stands out: .*\w{4}.*(cause|busy|times)/;
+    const told = /Token \d+ stands out: .*\w{4}.*(cause|busy|times)/;
     await expect.poll(() => details.innerText(), { timeout: 60_000 }).toMatch(told);
     enough(3);
   });
 
   test('what would batch 8 save?', async () => {
-    const refusal = FIXTURE ? null : await learn();
+    const refusal = await learn();
     await visit({});
     await click(nav('Analysis'));
     await click(page.getByRole('link', { name: 'What if…' }));
@@ -79,7 +79,7 @@ scenarios('the five questions of a newcomer', () => {
     enough(2);
   });
 
-  test.skipIf(FIXTURE)('the saving of a batch is that of its energy per token', async () => {
+  test('the saving of a batch is that of its energy per token', async () => {
     const answer = async (batch: string, more: object): Promise<string> => {
       const ask = new URLSearchParams({ model: 'demo', input: '32', output: '64', batch });
       const r = await fetch(`${target.url}api/profiling/predict?${ask}`);

@@ -9,9 +9,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { axe } from './axe.ts';
 import { closePages, type How, noBrowser, type Opened, open, sharedBrowser } from './browser.ts';
 import { chartHas } from './charts.ts';
-import { DEMO, FIXTURE, missing, startTarget } from './target.ts';
+import { DEMO, missing, startTarget } from './target.ts';
 
-const why = missing || (FIXTURE ? 'needs the real program' : '') || (await noBrowser());
+const why = missing || (await noBrowser());
 if (why) process.stderr.write(`skipped: reports (${why})\n`);
 
 const HOSTILE = '</script><script>alert(1)</script> <img src=x onerror=alert(2)> \u2028 & "c"';

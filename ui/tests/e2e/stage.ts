@@ -12,7 +12,7 @@ import {
   open,
   sharedBrowser,
 } from './browser.ts';
-import { FIXTURE, generate, missing, startTarget, type Target } from './target.ts';
+import { generate, missing, startTarget, type Target } from './target.ts';
 
 const why = missing || (await noBrowser());
 if (why) process.stderr.write(`skipped: the dashboard against the real server (${why})\n`);
@@ -67,8 +67,8 @@ let busy: string[] = [];
 export const occupy = async (): Promise<void> => {
   const body = {
     prompt: 'A long story',
-    ...(FIXTURE ? {} : { model_name: 'synthetic:smollm2-135m,layers=4' }),
-    max_length: FIXTURE ? 900 : 8000,
+    model_name: 'synthetic:smollm2-135m,layers=4',
+    max_length: 8000,
     ignore_eos: true,
     profiling_depth: 'module',
     wait: false,
@@ -107,7 +107,7 @@ export const scenarios = (name: string, body: () => void): void => {
         ['The turbine', ['second', 'pair']],
         ['The turbine in the valley', ['pair']],
       ] as const) {
-        const body = { prompt, tags, profiling_depth: 'deep', max_length: 64, wait: !FIXTURE };
+        const body = { prompt, tags, profiling_depth: 'deep', max_length: 64, wait: true };
         runs.push((await generate(target.url, body)).run_id);
       }
     });

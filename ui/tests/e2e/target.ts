@@ -1,22 +1,19 @@
 // The server under test: the real `perjoule serve` named by PERJOULE_BIN, with a simulated sensor, the demo
-// model and a temporary database; or, with E2E_FIXTURE=1, the fixture server.
+// model and a temporary database.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { startFixture } from '../fixture/server.ts';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
 /** The built page: the folder embedded in the program, or ui/dist. */
 export const DIST = process.env.PERJOULE_PAGE ?? resolve(import.meta.dirname, '../../dist');
 const BIN = process.env.PERJOULE_BIN && resolve(process.env.PERJOULE_BIN);
 export const DEMO = process.env.PERJOULE_DEMO ?? join(ROOT, 'models/demo');
-export const FIXTURE = process.env.E2E_FIXTURE === '1';
 
 /** Why the real server cannot be tested here; empty if it can. */
 export const missing = ((): string => {
-  if (FIXTURE) return '';
   if (!BIN) return 'PERJOULE_BIN names no binary';
   if (!existsSync(BIN)) return `${BIN} does not exist`;
   if (!existsSync(join(DEMO, 'config.json'))) return `the demo model is not at ${DEMO}`;
@@ -63,7 +60,6 @@ export async function startTarget(
   db?: string,
   more: string[] = [],
 ): Promise<Target> {
-  if (FIXTURE) return fixtureTarget(power);
   const folder = mkdtempSync(join(tmpdir(), 'perjoule-e2e-'));
   const port = await freePort();
   const url = `http://127.0.0.1:${port}/`;
@@ -114,28 +110,8 @@ export async function startTarget(
   };
 }
 
-async function fixtureTarget(power: string): Promise<Target> {
-  const how = {
-    dist: DIST,
-    runs: 3,
-    special: [],
-    power: power === 'none' ? ('unavailable' as const) : ('measured' as const),
-  };
-  let s = await startFixture(how);
-  const port = Number(new URL(s.url).port);
-  return {
-    url: s.url,
-    kill: () => s.close(),
-    restart: async () => {
-      s = await startFixture({ ...how, port });
-    },
-    stall: async () => {},
-    close: () => s.close(),
-  };
-}
-
 /** Runs one generation to its end; returns the summary. A test that fails before it awaits that stops the
- * server, which must not count as a second, unhandled failure beside its retry. */
+ * server, which must not count as a second, unhandled failure. */
 export function generate(url: string, body: Record<string, unknown>): Promise<{ run_id: string }> {
   const made = run(url, body);
   made.catch(() => undefined);

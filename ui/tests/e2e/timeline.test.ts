@@ -3,7 +3,6 @@
 import { expect, test } from 'vitest';
 import { chartHas } from './charts.ts';
 import { button, leave, page, panel, runs, scenarios, target, urlHas, visit } from './stage.ts';
-import { FIXTURE } from './target.ts';
 
 interface Drawn {
   kind: string;
@@ -44,8 +43,7 @@ scenarios('the timeline', () => {
     expect(sum('operation')).toBeGreaterThan(0);
     expect(sum('operation')).toBeLessThanOrEqual(1.01 * sum('component'));
     expect(sum('layer')).toBeLessThanOrEqual(1.01 * t.energy_mj);
-    if (!FIXTURE)
-      await expect.poll(async () => (await slices()).some((s) => (s.usual ?? 0) > 0)).toBe(true);
+    await expect.poll(async () => (await slices()).some((s) => (s.usual ?? 0) > 0)).toBe(true);
   });
 
   test('two flags read the energy between them, exactly where they cut a step', async () => {
@@ -137,10 +135,10 @@ scenarios('the timeline', () => {
     const first = page.locator('.palette [role=option]').first();
     await expect.poll(() => first.innerText()).toMatch(/pair/);
     await first.click();
-    await urlHas('run', FIXTURE ? /./ : new RegExp(`${runs[1]}|${runs[2]}`));
+    await urlHas('run', new RegExp(`${runs[1]}|${runs[2]}`));
   });
 
-  test.skipIf(FIXTURE)('an advice is tested where it stands', async () => {
+  test('an advice is tested where it stands', async () => {
     await visit({ view: 'live' });
     // The server gives no advice on modelled energy; the experiment it would name is real.
     await page.route('**/advice*', (route) =>

@@ -3,7 +3,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { leave, page, scenarios, target, visit } from './stage.ts';
-import { FIXTURE, generate } from './target.ts';
+import { generate } from './target.ts';
 
 interface Node {
   value: number;
@@ -68,64 +68,61 @@ async function busyRun(batch_size: number): Promise<string> {
 
 scenarios('Totals', () => {
   for (const batch of [1, 4])
-    test.skipIf(FIXTURE)(
-      `batch ${batch}: all panels agree, and parts are at most their whole`,
-      async () => {
-        const run = await busyRun(batch);
-        for (const net of ['', '1'])
-          for (const calm of ['', '1']) {
-            const state = {
-              view: 'analysis',
-              run,
-              load: '1',
-              ...(net && { net }),
-              ...(calm && { disturbances: 'leave' }),
-            };
-            await leave();
-            await visit(state);
-            const bar = page.locator('.energy-parts');
-            await bar.waitFor();
-            await page.waitForFunction(() => !document.querySelector('[aria-busy=true]'));
-            const parts = await bar.locator('li').evaluateAll((list) =>
-              list.map((e) => {
-                const { part, mj } = (e as HTMLElement).dataset;
-                return { part, mj: Number(mj) };
-              }),
-            );
-            // Net of idle, the bar has idle power as a part of its own.
-            const total = parts
-              .filter((p) => !net || p.part !== 'idle')
-              .reduce((a, p) => a + p.mj, 0);
-            if (calm) expect(parts.map((p) => p.part)).not.toContain('disturbed');
-            const icicle = await rootOf('icicle');
-            holds(icicle);
-            expect((icicle.data.node.value ?? 0) / total).toBeCloseTo(1, 4); // sums of 32-bit floats
-            const energy = page.locator('dd[data-figure=energy]');
-            expect(millijoules(await energy.innerText()) / total).toBeCloseTo(1, 2);
-            // An operation is a part of its component, gross or net.
-            await page.locator('.details table.hottest tbody tr').first().waitFor();
-            const components = await rowsOf('.details table.hottest');
-            const operations = await rowsOf('.details table.ops:not(.hottest)');
-            expect(components.size * operations.size).toBeGreaterThan(0);
-            for (const [name, mj] of operations) {
-              const whole = components.get(name.split(' › ')[0]);
-              if (whole !== undefined) expect(mj, name).toBeLessThanOrEqual(whole * 1.001 + 1e-6);
-            }
-            // The request alone has all but the load.
-            const request = page.getByRole('button', { name: 'Request', exact: true });
-            const loads = parts.some((p) => p.part === 'load');
-            expect(await request.count()).toBe(loads ? 1 : 0);
-            if (loads) {
-              await request.click();
-              const value = async () => (await rootOf('icicle')).data.node.value ?? 0;
-              await expect.poll(value).toBeLessThan(total * 0.999);
-              holds(await rootOf('icicle'));
-              await page.getByRole('button', { name: 'With model load' }).click();
-            }
-            await page.getByRole('tab', { name: 'Treemap' }).click();
-            const map = await rootOf('treemap');
-            expect((map.data.node.value ?? 0) / total).toBeCloseTo(1, 4);
+    test(`batch ${batch}: all panels agree, and parts are at most their whole`, async () => {
+      const run = await busyRun(batch);
+      for (const net of ['', '1'])
+        for (const calm of ['', '1']) {
+          const state = {
+            view: 'analysis',
+            run,
+            load: '1',
+            ...(net && { net }),
+            ...(calm && { disturbances: 'leave' }),
+          };
+          await leave();
+          await visit(state);
+          const bar = page.locator('.energy-parts');
+          await bar.waitFor();
+          await page.waitForFunction(() => !document.querySelector('[aria-busy=true]'));
+          const parts = await bar.locator('li').evaluateAll((list) =>
+            list.map((e) => {
+              const { part, mj } = (e as HTMLElement).dataset;
+              return { part, mj: Number(mj) };
+            }),
+          );
+          // Net of idle, the bar has idle power as a part of its own.
+          const total = parts
+            .filter((p) => !net || p.part !== 'idle')
+            .reduce((a, p) => a + p.mj, 0);
+          if (calm) expect(parts.map((p) => p.part)).not.toContain('disturbed');
+          const icicle = await rootOf('icicle');
+          holds(icicle);
+          expect((icicle.data.node.value ?? 0) / total).toBeCloseTo(1, 4); // sums of 32-bit floats
+          const energy = page.locator('dd[data-figure=energy]');
+          expect(millijoules(await energy.innerText()) / total).toBeCloseTo(1, 2);
+          // An operation is a part of its component, gross or net.
+          await page.locator('.details table.hottest tbody tr').first().waitFor();
+          const components = await rowsOf('.details table.hottest');
+          const operations = await rowsOf('.details table.ops:not(.hottest)');
+          expect(components.size * operations.size).toBeGreaterThan(0);
+          for (const [name, mj] of operations) {
+            const whole = components.get(name.split(' › ')[0]);
+            if (whole !== undefined) expect(mj, name).toBeLessThanOrEqual(whole * 1.001 + 1e-6);
           }
-      },
-    );
+          // The request alone has all but the load.
+          const request = page.getByRole('button', { name: 'Request', exact: true });
+          const loads = parts.some((p) => p.part === 'load');
+          expect(await request.count()).toBe(loads ? 1 : 0);
+          if (loads) {
+            await request.click();
+            const value = async () => (await rootOf('icicle')).data.node.value ?? 0;
+            await expect.poll(value).toBeLessThan(total * 0.999);
+            holds(await rootOf('icicle'));
+            await page.getByRole('button', { name: 'With model load' }).click();
+          }
+          await page.getByRole('tab', { name: 'Treemap' }).click();
+          const map = await rootOf('treemap');
+          expect((map.data.node.value ?? 0) / total).toBeCloseTo(1, 4);
+        }
+    });
 });

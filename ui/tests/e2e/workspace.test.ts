@@ -16,7 +16,7 @@ import {
   urlHas,
   visit,
 } from './stage.ts';
-import { FIXTURE, generate, startTarget } from './target.ts';
+import { generate, startTarget } from './target.ts';
 
 scenarios('the verdict and the time canvas', () => {
   const openRun = (more: Record<string, string> = {}, how: How = {}) =>
@@ -353,7 +353,7 @@ scenarios('the verdict and the time canvas', () => {
           prompt: 'In the dark',
           max_length: 6,
           profiling_depth: 'module',
-          wait: !FIXTURE,
+          wait: true,
         })
       ).run_id;
       await openAt(at(fallback.url, { view: 'analysis', run: id }), { height: 7000 });
