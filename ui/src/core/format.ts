@@ -122,7 +122,7 @@ export const plain = (v: Num, significant = 3): string =>
 export function percent(share: Num): string {
   if (!known(share)) return UNAVAILABLE;
   const p = share * 100;
-  if (p !== 0 && Math.abs(p) < 0.01) return p > 0 ? '<0.01 %' : '>−0.01 %';
+  if (p !== 0 && Math.abs(p) < 0.01) return p > 0 ? '<0.01 %' : '>-0.01 %';
   return `${digits(p, Math.abs(p) < 1 ? 2 : 3)} %`;
 }
 

@@ -15,7 +15,7 @@ const UNIT: Record<string, number> = { nJ: 1e-6, µJ: 1e-3, mJ: 1, J: 1e3, kJ: 1
 
 /** "1.57 ± 0.01 J" and "13 (8 to 21) mJ" in mJ. */
 function millijoules(text: string): number {
-  const number = Number(/^[−-]?[\d.,]+/.exec(text.trim())?.[0].replace('−', '-').replace(',', ''));
+  const number = Number(/^-?[\d.,]+/.exec(text.trim())?.[0].replace(',', ''));
   const name = /([nµmk]?J|Wh)/.exec(text)?.[0] ?? '';
   return number * (UNIT[name] ?? Number.NaN);
 }

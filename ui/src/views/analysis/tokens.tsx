@@ -307,7 +307,7 @@ function amounts(a: Anomaly): string {
 const extraOf = (a: Anomaly): string =>
   a.extra_energy_mj === null
     ? `× ${plain(a.times, 2)}`
-    : `${a.extra_energy_mj < 0 ? '−' : '+'}${energy(Math.abs(a.extra_energy_mj), unit.value)}`;
+    : `${a.extra_energy_mj < 0 ? '-' : '+'}${energy(Math.abs(a.extra_energy_mj), unit.value)}`;
 
 /** The event with half as much time on either side. */
 function aroundOf(a: Anomaly): [number, number] {

@@ -177,7 +177,7 @@ function TestRow({ d, t }: { d: Compare; t: CompareTest }) {
         {pText(t.p_adjusted)}
       </td>
       <td class="num" data-label="Hedges g">
-        {known(t.hedges_g) ? digits(t.hedges_g, 2).replace('-', '−') : '–'}
+        {known(t.hedges_g) ? digits(t.hedges_g, 2) : '–'}
       </td>
       <td data-label="Verdict">
         <span class={`badge ${t.significant ? 'running' : ''}`}>

@@ -133,7 +133,7 @@ export function showBetween(v: number | null, lo: number | null, hi: number | nu
 }
 
 export const signed = (v: number, u: string): string =>
-  `${v > 0 ? '+' : v < 0 ? '−' : ''}${show(Math.abs(v), u)}`;
+  `${v > 0 ? '+' : v < 0 ? '-' : ''}${show(Math.abs(v), u)}`;
 
 /** Differences below a tenth of a percent are regarded as rounding. */
 export const differs = (percentages: (number | null)[]): boolean =>
@@ -145,7 +145,7 @@ export function Percent({ p, better }: { p: number | null; better: 'lower' | 'hi
     better === null || Math.abs(p) < 0.1 ? '' : p < 0 === (better === 'lower') ? 'good' : 'poor';
   return (
     <span class={`delta ${good}`}>
-      {p > 0 ? '+' : p < 0 ? '−' : ''}
+      {p > 0 ? '+' : p < 0 ? '-' : ''}
       {digits(Math.abs(p))} %
       {good && <span class="sr-only">{good === 'good' ? ' (better)' : ' (worse)'}</span>}
     </span>
