@@ -100,7 +100,7 @@ class Crowd(unittest.TestCase):
                         s.close()
                     begin = time.monotonic()
                     self.assertEqual(server.get("/healthz").status, 200)
-                    self.assertLess(time.monotonic() - begin, harness.SLOW * 2, statuses)
+                    self.assertLess(time.monotonic() - begin, 15, statuses)  # before the timeout of 20 s
                     self.assertLessEqual(set(statuses), {b"200", b"408", b"503", b"closed"}, statuses)
             server.wait_until(lambda: self.sockets(server) <= before, "sockets are closed", 30)
             self.assertLess(server.memory_kb(), 120_000)
