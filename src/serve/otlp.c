@@ -273,6 +273,14 @@ pj_status pj_otlp_start(pj_otlp *o, pj_error *err)
     return status;
 }
 
+static void report_unsent(const pj_otlp *o)
+{
+    char text[100];
+    snprintf(text, sizeof text, "telemetry of %u run%s was not sent", o->ended_count,
+             o->ended_count == 1 ? "" : "s");
+    if (o->ended_count && o->options.say) o->options.say(text);
+}
+
 void pj_otlp_close(pj_otlp *o)
 {
     if (!o) return;
@@ -281,6 +289,7 @@ void pj_otlp_close(pj_otlp *o)
     pthread_cond_broadcast(&o->changed);
     pthread_mutex_unlock(&o->mutex);
     if (o->is_started) pthread_join(o->thread, NULL);
+    report_unsent(o);
     for (uint32_t i = 0; i < o->ended_count; i++) pj_free(o->ended[i]);
     pthread_mutex_destroy(&o->mutex);
     pthread_cond_destroy(&o->changed);

@@ -20,6 +20,8 @@ import unittest
 import beside
 from engine import Engine, chat_chunk, sse
 
+os.environ["OTEL_METRIC_EXPORT_INTERVAL"] = "200"
+
 PERJOULE = os.environ["PERJOULE"]
 PATIENCE = 300  # only against hanging; sanitizers are slow
 LONG_ENOUGH = 0.6  # seconds in which power is read, even where many programs share the processor
@@ -427,20 +429,22 @@ class Telemetry(unittest.TestCase):
                       "--otlp-name", "gen_ai.infrastructure.energy=acme.energy", "--energy-field", "energy_wh=total:Wh")
         through = proxy.raw(post({**STREAM, "stream": False}, "/v1/chat/completions", "X-Client-Id: team-a"))
         self.assertIn("energy_wh", json.loads(through.partition(b"\r\n\r\n")[2])["usage"])
-        wait_until(lambda: proxy.rows("SELECT 1 FROM profiling_runs"))
-        code, out, err = proxy.stop()  # what is pending is sent before it ends
+        got = lambda path: [d for to, d in list(Collector.got) if to == path]
+
+        def completed(document):
+            metrics = {m["name"]: m for m in document["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]}
+            return {p["attributes"][0]["value"]["stringValue"]: p["asDouble"]
+                    for p in metrics["perjoule.runs"]["sum"]["dataPoints"]}["completed"]
+        wait_until(lambda: got("/v1/traces") and completed(got("/v1/metrics")[-1]))
+        code, out, err = proxy.stop()
         self.assertEqual(code, 0, out + err)
-        spans = [d["resourceSpans"][0]["scopeSpans"][0]["spans"][0] for path, d in Collector.got if path == "/v1/traces"]
+        spans = [d["resourceSpans"][0]["scopeSpans"][0]["spans"][0] for d in got("/v1/traces")]
         self.assertEqual(len(spans), 1)
         told = {a["key"]: next(iter(a["value"].values())) for a in spans[0]["attributes"]}
         self.assertEqual((told["gen_ai.request.model"], told["perjoule.client"], told["gen_ai.usage.output_tokens"]),
                          ("m", "team-a", "5"))
         self.assertIn("acme.energy", told)
-        last = [d for path, d in Collector.got if path == "/v1/metrics"][-1]
-        metrics = {m["name"]: m for m in last["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]}
-        runs = {p["attributes"][0]["value"]["stringValue"]: p["asDouble"]
-                for p in metrics["perjoule.runs"]["sum"]["dataPoints"]}
-        self.assertEqual(runs["completed"], 1)
+        self.assertEqual(completed(got("/v1/metrics")[-1]), 1)
         collector.shutdown()
 
 

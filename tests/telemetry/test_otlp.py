@@ -143,6 +143,13 @@ class Otlp(unittest.TestCase):
                 self.assertIn("telemetry could not be sent", server.errors)
                 self.assertEqual(server.port > 0, port > 0)
 
+    def test_what_could_not_be_sent_is_reported(self):
+        with Collector() as collector, self.serve(collector) as server:
+            collector.status = 503
+            server.generate()
+            self.assertEqual(server.stop(), 0)
+            self.assertIn("telemetry of 1 run was not sent", server.errors)
+
     def test_bad_options(self):
         for words, said in ((["--otlp", "collector:4318"], "http://"),
                             (["--otlp", "http://127.0.0.1:1", "--otlp-name", "x=y"], "hw.energy"),
