@@ -628,20 +628,21 @@ double pj_ledger_part(const pj_ledger *l, const pj_ledger_entry *e, const pj_led
     return ledger_is_live(e, c) ? ledger_part_of(l, e, c) : NAN;
 }
 
-/* Idle energy of a cell, at most what was drawn; 0 where no baseline is known. */
-static double ledger_idle_of(const pj_ledger *l, uint32_t rail, double energy_mj, const cell *c)
+/* Idle energy of a cell; 0 where no baseline is known. */
+static double ledger_idle_of(const pj_ledger *l, uint32_t rail, const cell *c)
 {
-    double idle = l->idle_mw[rail] * (double)(c->end_ns - c->begin_ns) * 1e-9;
-    return isnan(idle) ? 0 : fmin(idle, energy_mj);
+    return isnan(l->idle_mw[rail]) ? 0
+                                   : l->idle_mw[rail] * (double)(c->end_ns - c->begin_ns) * 1e-9;
 }
 
 static double rail_part(const pj_ledger *l, const pj_ledger_entry *e, const cell *c, uint32_t rail,
                         double energy_mj, double *idle_mj)
 {
-    double part = ledger_part_of(l, e, c), idle = ledger_idle_of(l, rail, energy_mj, c);
+    double part = ledger_part_of(l, e, c), idle = ledger_idle_of(l, rail, c);
+    double drawn = fmin(idle, energy_mj); /* of it, so that no share of the rest is negative */
     bool equally = l->o.rule == PJ_BATCH_BYTES;
     *idle_mj = idle * (equally ? 1.0 / c->live : part);
-    return equally ? (energy_mj - idle) * part + *idle_mj : energy_mj * part;
+    return equally ? (energy_mj - drawn) * part + drawn / c->live : energy_mj * part;
 }
 
 /* ---- settling ---- */

@@ -3,6 +3,7 @@
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/options.h"
+#include "cli/stored.h"
 #include "cli/terminal.h"
 
 #include "generate/calibrate.h"
@@ -76,7 +77,7 @@ static int calibrate_measure(const pj_command *command, const calibrate *o)
     char path[4096], model[4096];
     pj_error err = {0};
     pj_status status = pj_model_find(o->model, NULL, model, sizeof model, &err);
-    if (status == PJ_OK) status = pj_session_open(&o->session, &session, &err);
+    if (status == PJ_OK) status = pj_stored_session(command, &o->session, &session, &err);
     if (status == PJ_OK)
         status = pj_calibrate(session, &slot,
                               &(pj_calibration_options){.engine = {.model = model,

@@ -190,6 +190,8 @@ static void print_progress(void *context, const pj_experiment_progress *p)
     }
 }
 
+extern const pj_command pj_command_experiment;
+
 static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_engines *engines,
                           pj_error *err)
 {
@@ -199,9 +201,8 @@ static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_engi
     pj_session_options how = a->session;
     if (!how.power) how.power = plan->power;
     if (!how.interval_ns) how.interval_ns = (int64_t)(plan->interval_ms * 1e6);
-    pj_status status = pj_session_open(&how, &session, err);
+    pj_status status = pj_stored_session(&pj_command_experiment, &how, &session, err);
     if (status == PJ_OK) {
-        session->stored = pj_insight_prepare;
         engines->session = session;
         pj_experiment_options run = {.session = session,
                                      .foreign = pj_engines_measure,
@@ -212,7 +213,7 @@ static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_engi
                                      .progress = print_progress};
         status = pj_experiment_run(&run, err);
     }
-    pj_session_close(session);
+    pj_stored_session_close(session);
     pj_model_slot_close(&slot);
     return status;
 }

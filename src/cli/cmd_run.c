@@ -312,7 +312,6 @@ static pj_status run_all(const pj_command *command, run_state *s, pj_error *err)
     const run_args *a = s->args;
     pj_status status = pj_stored_session(command, &a->session, &s->session, err);
     if (status != PJ_OK) return status;
-    s->session->listens_after = true;
     choose_batch(s, 0);
     status = warm_up(s, err);
     for (uint32_t first = 0; first < s->prompt_count && status == PJ_OK;

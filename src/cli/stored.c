@@ -96,6 +96,7 @@ pj_status pj_stored_session(const pj_command *command, const pj_session_options 
     if (status != PJ_OK) return status;
     snprintf(speaker, sizeof speaker, "perjoule %s", command->name);
     (*session)->stored = pj_insight_prepare;
+    (*session)->listens_after = true;
     if ((*session)->warning[0]) stored_say(speaker, (*session)->warning);
     pj_recovery_on_message((*session)->recovery, stored_say, speaker);
     return PJ_OK;

@@ -68,7 +68,8 @@ int pj_stored_at_once(const pj_command *command, const char *db,
 /* As pj_stored_open, but waits until the recovery is complete. */
 pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error *err);
 
-/* A session that prepares its runs for views, and prints its warning and what it recovers. */
+/* A session whose runs are one at a time: it measures idle power after them, too, prepares them for
+ * views, and prints its warning and what it recovers. */
 pj_status pj_stored_session(const pj_command *command, const pj_session_options *options,
                             pj_session **session, pj_error *err);
 

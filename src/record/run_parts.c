@@ -42,12 +42,12 @@ pj_status pj_run_append_rails(pj_run *run, pj_error *err)
 {
     uint32_t count;
     const pj_rail *rails = pj_meter_rails(run->session->meter, &count);
-    const pj_baseline *idle = run->has_idle ? &run->idle : pj_session_idle(run->session);
+    pj_baseline idle = run->idle;
+    bool has_idle = run->has_idle || pj_session_idle_assumed(run->session, &idle);
     pj_spool_writer w = pj_run_lock_spool(run, err);
     for (uint32_t i = 0; i < count; i++) {
-        bool known = idle && idle->rail_quiet[i];
-        pj_spool_put_rail(&w, i, &rails[i], known ? idle->mw[i] : NAN,
-                          known ? idle->sd_mw[i] : NAN);
+        bool known = has_idle && idle.rail_quiet[i];
+        pj_spool_put_rail(&w, i, &rails[i], known ? idle.mw[i] : NAN, known ? idle.sd_mw[i] : NAN);
     }
     return pj_run_unlock_spool(run, &w);
 }

@@ -23,6 +23,8 @@ enum { SHORT_RUNS = 20 };
 static const int64_t LOOK_NS = 100 * PJ_NS_PER_MS;
 /* What was seen so shortly before a run's end needs no look after it. */
 static const int64_t JUST_SEEN_NS = 250 * PJ_NS_PER_MS;
+/* 1 sigma of idle power that nobody looked at again, relative to it. */
+static const double ASSUMED_DRIFT = 0.1;
 /* Opening waits briefly for leftover spools, so that small ones are done before the first run;
  * longer work is done in the background between runs. */
 enum { RECOVERY_AT_OPENING_MS = 300, RECOVERY_AT_CLOSING_MS = 1000 };
@@ -354,9 +356,9 @@ bool pj_session_idle_stands(pj_session *session, int64_t begin_ns, int64_t end_n
     if (!session->keeps_idle || !is_short || !idle || !idle->quiet ||
         pj_clock_ns() - idle->end_ns > PJ_IDLE_KEPT_NS)
         return false;
-    if (!session->listens_after || !is_listened_to(session) ||
-        end_ns - session->idle_seen_ns <= JUST_SEEN_NS)
-        return true;
+    if (!session->listens_after || !is_listened_to(session)) return true;
+    *seen = *idle;
+    if (end_ns - session->idle_seen_ns <= JUST_SEEN_NS) return true;
     if (!idle_holds(session, false, idle, seen)) return false;
     session->idle_seen_ns = pj_clock_ns();
     return true;
@@ -367,6 +369,17 @@ const pj_baseline *pj_session_idle(const pj_session *session)
     if (session->has_resident && (session->resident.quiet || !session->has_cold))
         return &session->resident;
     return session->has_cold ? &session->cold : NULL;
+}
+
+bool pj_session_idle_assumed(const pj_session *session, pj_baseline *idle)
+{
+    const pj_baseline *known = pj_session_idle(session);
+    if (!known) return false;
+    *idle = *known;
+    if (pj_meter_is_simulated(session->meter)) return true;
+    for (uint32_t i = 0; i < idle->rail_count; i++)
+        idle->sd_mw[i] = hypot(idle->sd_mw[i], ASSUMED_DRIFT * idle->mw[i]);
+    return true;
 }
 
 /* ---- leftovers ----------------------------------------------------------------------------- */

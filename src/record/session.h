@@ -84,14 +84,17 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
  * for programs that tell people why they wait. */
 void pj_session_on_listen(void (*notice)(double seconds));
 /* Whether a run needs no listening after it: it was short, idle power was quiet within the last
- * minute, and still is what it was as a short look tells. `seen`: what the look showed; without
- * rails if none was needed. */
+ * minute, and still is what it was as a short look tells. `seen`: what the look showed, or
+ * one just before; without rails where nobody looks. */
 bool pj_session_idle_stands(pj_session *session, int64_t begin_ns, int64_t end_ns,
                             pj_baseline *seen);
 /* Between runs: waits at most `ns` until leftover spools are recovered. */
 pj_recovery_state pj_session_settle(pj_session *session, int64_t ns);
 /* The better of the two baselines for a run started now; NULL: none. */
 const pj_baseline *pj_session_idle(const pj_session *session);
+/* The same for what ends without another look at idle power, which may have moved: its standard
+ * deviations are those of a tenth more. False: none. */
+bool pj_session_idle_assumed(const pj_session *session, pj_baseline *idle);
 
 /* This process as the owner of queued runs and experiments, known by a file in the spool folder
  * from the first call on. *id NULL: there is no such folder, so nothing can be shared. */

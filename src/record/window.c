@@ -82,10 +82,9 @@ typedef struct window_sum {
     uint32_t seen, missing;     /* of the rails of the total */
 } window_sum;
 
-static void window_add_rail(window_sum *sum, const pj_session *s, uint32_t rail, const pj_rail *r,
-                            const pj_curve_energy *e, int64_t ns)
+static void window_add_rail(window_sum *sum, const pj_baseline *idle, uint32_t rail,
+                            const pj_rail *r, const pj_curve_energy *e, int64_t ns)
 {
-    const pj_baseline *idle = pj_session_idle(s);
     double seconds = (double)ns * 1e-9, most_mj = r->max_mw > 0 ? r->max_mw * seconds : NAN;
     bool has_idle = idle && idle->rail_quiet[rail];
     bool seen = is_seen(e);
@@ -125,6 +124,8 @@ static void window_fill(pj_window_result *r, const pj_open_window *w,
 {
     const pj_session *s = w->session;
     window_sum sum = {0};
+    pj_baseline idle;
+    bool has_idle = pj_session_idle_assumed(s, &idle);
     uint32_t count = 0;
     const pj_rail *rails = pj_meter_rails(s->meter, &count);
     int64_t ns = w->readings.end_ns - w->readings.begin_ns;
@@ -135,7 +136,7 @@ static void window_fill(pj_window_result *r, const pj_open_window *w,
         out->gross =
             seen ? pj_gross_with_interval(energies[i].energy_mj, energies[i].sd_mj) : unknown;
         if (pj_rail_in_column(rails, count, i, PJ_RAIL_TOTAL))
-            window_add_rail(&sum, s, i, &rails[i], &energies[i], ns);
+            window_add_rail(&sum, has_idle ? &idle : NULL, i, &rails[i], &energies[i], ns);
     }
     fill_total(r, &sum, s);
 }

@@ -294,7 +294,7 @@ static void put_power(pj_spool_writer *w, const pj_request_parts *p, const pj_re
     double seconds = (double)(t->end_ns - t->begin_ns) * 1e-9;
     for (uint32_t r = 0; r < p->origin->rail_count; r++) {
         pj_rail rail = pj_request_rail(p->origin, r, 0);
-        pj_spool_put_rail(w, r, &rail, p->idle_mj[r] / seconds, 0);
+        pj_spool_put_rail(w, r, &rail, p->idle_mj[r] / seconds, p->idle_sd_mj[r] / seconds);
     }
     for (uint32_t r = 0; r < p->series.rail_count && is_resolved(p); r++)
         put_readings(w, &p->series, r);
@@ -515,7 +515,7 @@ static void request_run_set_rails(const share_curve *c, pj_run_data *d)
             ms += phase->duration_ms;
         }
         row->gross_mj = mj;
-        row->idle_mj = d->baseline_mw[row->rail] * ms * 1e-3;
+        if (!isnan(row->net_mj)) row->idle_mj = d->baseline_mw[row->rail] * ms * 1e-3;
         row->net_mj = mj - row->idle_mj;
     }
 }
@@ -560,7 +560,10 @@ static bool set_exactly(pj_run_data *d, const pj_request_parts *p)
         for (size_t i = 0; i < s->count; i++)
             if (isnan(s->mj[i * s->rail_count + r])) return false;
     }
-    c.idle_mw = pj_rail_column_sum(d->rails, d->rail_count, d->baseline_mw, PJ_RAIL_TOTAL);
+    /* unknown, too, where less than idle power was drawn, which the fit has found */
+    c.idle_mw = isnan(d->info.net_mj)
+                    ? NAN
+                    : pj_rail_column_sum(d->rails, d->rail_count, d->baseline_mw, PJ_RAIL_TOTAL);
     set_rows(&c, d);
     request_run_set_rails(&c, d);
     request_run_set_figures(&c, d);

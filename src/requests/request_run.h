@@ -58,7 +58,7 @@ typedef struct pj_request_parts {
     const char *allocation;  /* name of the rule; NULL: no energy is known */
     bool is_shared;          /* other requests were in flight at the same time */
     pj_ledger_series series; /* the following members are meaningless without one */
-    double sd_mj[PJ_MAX_RAILS], idle_mj[PJ_MAX_RAILS];
+    double sd_mj[PJ_MAX_RAILS], idle_mj[PJ_MAX_RAILS], idle_sd_mj[PJ_MAX_RAILS];
     double total_mj; /* NAN: unknown */
     const char *id;
     int64_t wall_ns;

@@ -48,7 +48,7 @@ struct pj_requests {
     pj_requests_options options;
     pj_request_origin origin;
     pj_rail rails[PJ_MAX_RAILS];
-    double idle_mw[PJ_MAX_RAILS];
+    double idle_mw[PJ_MAX_RAILS], idle_sd[PJ_MAX_RAILS]; /* 1 sigma relative to it */
     int16_t rail_of[PJ_MAX_RAILS]; /* the meter's index -> the ledger's, -1: not divided */
     pj_ledger *ledger;             /* NULL: no energy */
     bool metering;
@@ -76,14 +76,16 @@ static void requests_choose_rails(pj_requests *q)
 {
     uint32_t count = 0;
     const pj_rail *rails = pj_meter_rails(q->options.session->meter, &count);
-    const pj_baseline *idle = pj_session_idle(q->options.session);
+    pj_baseline idle;
+    bool has_idle = pj_session_idle_assumed(q->options.session, &idle);
     for (uint32_t r = 0; r < PJ_MAX_RAILS; r++) q->rail_of[r] = -1;
     for (uint32_t r = 0; r < count; r++) {
         if (rails[r].rail_class == PJ_RAIL_PLATFORM && !is_log(rails, count, r)) continue;
         uint32_t to = q->origin.rail_count++;
         q->rail_of[r] = (int16_t)to;
         q->rails[to] = rails[r];
-        q->idle_mw[to] = idle && idle->rail_quiet[r] ? idle->mw[r] : NAN;
+        q->idle_mw[to] = has_idle && idle.rail_quiet[r] ? idle.mw[r] : NAN;
+        q->idle_sd[to] = has_idle && idle.mw[r] > 0 ? idle.sd_mw[r] / idle.mw[r] : 0;
     }
     for (uint32_t r = 0; r < q->origin.rail_count; r++) {
         int parent = q->rails[r].parent;
@@ -216,12 +218,13 @@ static bool has_gap(const pj_request *r, const pj_ledger_series *s, uint32_t rai
 static void keep_rail(pj_request *r, uint32_t rail, int64_t until_ns)
 {
     const pj_ledger *ledger = r->owner->ledger;
-    double idle_mj = pj_ledger_idle_mj(ledger, r->entry, rail);
+    double idle_mw =
+        pj_ledger_idle_mj(ledger, r->entry, rail) / ((double)(until_ns - r->begin_ns) / 1e9);
     pj_json json;
     pj_rail share =
         pj_request_rail(&r->owner->origin, rail, pj_ledger_sd_mj(ledger, r->entry, rail));
     pj_json_open(&json, 1 << 16);
-    pj_rail_write(&json, rail, &share, idle_mj / ((double)(until_ns - r->begin_ns) / 1e9), 0);
+    pj_rail_write(&json, rail, &share, idle_mw, r->owner->idle_sd[rail] * idle_mw);
     put_pending_json(r, PJ_RECORD_RAIL, &json);
 }
 
@@ -436,6 +439,7 @@ static pj_request_parts requests_collect(pj_request *r)
     for (uint32_t i = 0; i < q->origin.rail_count; i++) {
         parts.sd_mj[i] = pj_ledger_sd_mj(q->ledger, r->entry, i);
         parts.idle_mj[i] = pj_ledger_idle_mj(q->ledger, r->entry, i);
+        parts.idle_sd_mj[i] = q->idle_sd[i] * parts.idle_mj[i];
     }
     r->final = pj_ledger_of(q->ledger, r->entry);
     parts.total_mj = r->final.total_mj;

@@ -297,6 +297,26 @@ class Client(unittest.TestCase):
                          [("model_load", "pre_inference")])
         self.assertEqual(json.loads(engine.requests[-1]["body"])["model"], "llama:1b")
 
+    def test_net_energy_knows_what_the_baseline_is_worth(self):
+        """Nobody looks at idle power again, so it may have moved by a tenth; less than idle refutes it."""
+        for level, net_is_known in ((60000, True), (20000, False)):
+            trace = os.path.join(self.folder.name, "trace.csv")
+            with open(trace, "w", encoding="utf-8") as file:
+                print("timestamp_ms,cpu_mw", file=file)
+                for i in range(3000):
+                    print(f"{i * 10},{60000 if i <= 20 else level}", file=file)
+            self.attach(Engine(), "Hello", "-n", "20", power="replay:" + trace, environment={"PERJOULE_BASELINE": "0.2"})
+            gross, idle, net, sd, decode, warnings = self.rows(
+                "SELECT total_energy_mj, idle_energy_mj, net_energy_mj, net_energy_sd_mj, decode_energy_net_mj, (SELECT count(*)"
+                " FROM run_warnings WHERE run_id = profiling_runs.id AND code = 'idle_power_moved') FROM profiling_runs"
+                " ORDER BY created_ns DESC LIMIT 1")[0]
+            self.assertGreater(gross, 0)
+            self.assertEqual([f is not None for f in (idle, net, sd, decode)], [net_is_known] * 4)
+            self.assertEqual(warnings, 0 if net_is_known else 1)
+            if net_is_known:
+                self.assertGreater(sd, 0.099 * idle)
+                self.assertLess(abs(net), sd)
+
     def test_private_texts_stay_out(self):
         engine = Engine()
         self.attach(engine, "a secret question", "-n", "3", "--private")

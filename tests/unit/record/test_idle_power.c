@@ -118,19 +118,18 @@ static void pass_ms(double ms)
     pj_clock_sleep_until(pj_clock_ns() + (int64_t)(ms * 1e6));
 }
 
-static pj_session *open_session(void)
+static pj_session *open_session(bool listens_after)
 {
     pj_session *session;
     pj_error err = {0};
     pj_session_options options = {.power = "rapl", .database = database};
     if (pj_session_open(&options, &session, &err) != PJ_OK) fail_msg("%s", err.text);
-    session->listens_after = true;
+    session->listens_after = listens_after;
     return session;
 }
 
-static void run_nothing(double ms, nothing *n)
+static pj_run_info run_in(pj_session *session, double ms)
 {
-    pj_session *session = open_session();
     pj_error err = {0};
     pj_run *run;
     pj_run_data data;
@@ -138,12 +137,25 @@ static void run_nothing(double ms, nothing *n)
                      PJ_OK);
     pass_ms(ms);
     assert_int_equal(pj_run_finish(run, PJ_RUN_COMPLETED, NULL, &data, &err), PJ_OK);
-    double z = fabs(data.info.net_mj) / data.info.net_sd_mj;
+    pj_run_info info = data.info;
+    pj_run_data_fini(&data);
+    return info; /* its texts are gone */
+}
+
+static void count(nothing *n, double net_mj, double sd_mj)
+{
+    double z = fabs(net_mj) / sd_mj;
     n->runs++;
     n->known += !isnan(z);
     n->within += isnan(z) || z <= 1.96;
     n->worst = fmax(n->worst, z);
-    pj_run_data_fini(&data);
+}
+
+static void run_nothing(double ms, nothing *n)
+{
+    pj_session *session = open_session(true);
+    pj_run_info info = run_in(session, ms);
+    count(n, info.net_mj, info.net_sd_mj);
     pj_session_close(session);
 }
 
@@ -180,6 +192,44 @@ static void net_energy_of_nothing(void **state)
     assert_int_equal(rises.known, rises.runs);
 }
 
+/* A server's, an experiment's or a gate's runs: idle power was another when their session began. */
+static void net_energy_of_a_long_session(void **state)
+{
+    (void)state;
+    nothing rises = {0};
+    rise_ns = pj_clock_ns();
+    rise_w_per_s = 2;
+    pj_session *session = open_session(true);
+    for (int i = 0; i < 5; i++) {
+        pj_run_info info = run_in(session, 1500);
+        count(&rises, info.net_mj, info.net_sd_mj);
+        pass_ms(500);
+    }
+    pj_session_close(session);
+    rise_w_per_s = 0;
+    print("a long session", &rises);
+    assert_int_equal(rises.within, rises.runs);
+    assert_int_equal(rises.known, rises.runs);
+}
+
+/* Where nobody looks at idle power again, it is known to a tenth at best. */
+static void nobody_looks_again(void **state)
+{
+    (void)state;
+    pj_session *session = open_session(false);
+    pj_run_info info = run_in(session, 1500);
+    assert_that(info.net_sd_mj, >=, 0.099 * info.idle_mj);
+    pj_open_window *window;
+    pj_window_result result = {.size = sizeof result};
+    assert_int_equal(pj_window_begin(session, &window, NULL), PJ_OK);
+    pass_ms(1500);
+    assert_int_equal(pj_window_end(window, &result, NULL), PJ_OK);
+    assert_that(result.net.hi_mj - result.net.lo_mj, >=, 2 * 1.96 * 0.1 * 0.99 * result.total.mj);
+    assert_that(result.net.lo_mj, <, 0);
+    assert_that(result.net.hi_mj, >, 0);
+    pj_session_close(session);
+}
+
 /* What is known from the last minute costs a short run a fraction of a second, not seconds. */
 static void a_short_run_waits_little(void **state)
 {
@@ -198,6 +248,8 @@ int main(void)
     virtual_clock_use();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(net_energy_of_nothing),
+        cmocka_unit_test(net_energy_of_a_long_session),
+        cmocka_unit_test(nobody_looks_again),
         cmocka_unit_test(a_short_run_waits_little),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
