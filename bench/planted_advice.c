@@ -45,6 +45,7 @@ void pj_planted_advice_none(pj_advice_facts *f)
         .rise = 1.08, /* by a context that has doubled */
         .rise_sd = 0.01,
         .rise_explained = 1.03,
+        .host_share = 0.2,
         .disturbed_share = 0.01,
         .throttled_share = 0,
         .power_mw = 20000,
@@ -164,6 +165,11 @@ static void planted_advice_rising(pj_advice_facts *f)
     f->rise = 1.5;
 }
 
+static void planted_advice_fallback(pj_advice_facts *f)
+{
+    f->host_share = 0.7;
+}
+
 static void planted_advice_power_limit(pj_advice_facts *f)
 {
     waits_for_memory(f);
@@ -202,6 +208,7 @@ const pj_planted_advice pj_planted_advices[] = {
     {"disturbed", planted_advice_disturbed},
     {"throttled", planted_advice_throttled},
     {"rising", planted_advice_rising},
+    {"fallback", planted_advice_fallback},
     {"power-limit", planted_advice_power_limit},
     {"calibrate", planted_advice_calibrate},
     {"idle", planted_advice_idle},

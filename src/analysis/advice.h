@@ -61,6 +61,9 @@ typedef struct pj_advice_facts {
     /* Median decode token of the last third by that of the first, its 1 sigma, and how far the
      * longer context explains it; NAN: too few tokens, or a batch */
     double rise, rise_sd, rise_explained;
+    /* The host's part of what it and the devices drew above idle; NAN: no device, or one of them is
+     * not measured */
+    double host_share;
     double disturbed_share, throttled_share, power_mw, power_limit_mw;
     double interval, interval_calibrated; /* median relative half width of parts */
     /* runs in the store that differ in one setting */

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#define RISES 0.2 /* of a token's energy: from here on it is not the usual warming up */
+#define FALLS_BACK 0.5 /* of the energy above idle: a host that only launches work draws less */
+#define RISES      0.2 /* of a token's energy: from here on it is not the usual warming up */
 
 static const char *advice_machine_disturbed(const pj_advice_facts *f, pj_advice *a)
 {
@@ -53,6 +54,22 @@ static const char *advice_machine_rising(const pj_advice_facts *f, pj_advice *a)
              "longer context explains %.2f times: heat, lower clocks or other load add up during "
              "the run, so that figures depend on its length. See whether a repetition does it too.",
              f->rise, f->rise_explained);
+    pj_advice_run(f, a, "");
+    return NULL;
+}
+
+static const char *advice_machine_fallback(const pj_advice_facts *f, pj_advice *a)
+{
+    if (isnan(f->host_share)) return "no device besides the processor, or one is not measured";
+    if (!(f->host_share > FALLS_BACK)) return "the processor drew less than half of the energy";
+    pj_advice_evidence(a, "host_share", "share", f->host_share,
+                       "of the energy above idle is the processor's");
+    a->limits = true;
+    snprintf(a->text, sizeof a->text,
+             "The processor drew %.0f %% of the energy above idle, though the run names %s as its "
+             "device: operations that it lacks may fall back to the processor, or the program "
+             "waits for it without sleeping. Look at the parts that take longest.",
+             100 * f->host_share, f->device ? f->device : "another");
     pj_advice_run(f, a, "");
     return NULL;
 }
@@ -145,6 +162,8 @@ const pj_advice_rule pj_advice_machine_rules[] = {
      advice_machine_disturbed},
     {"throttled", "Keep the clocks steady", 0, advice_machine_throttled},
     {"rising", "Find what makes later tokens dearer", PJ_ADVICE_OF_ENERGY, advice_machine_rising},
+    {"fallback", "Find what the processor does beside the device", PJ_ADVICE_OF_ENERGY,
+     advice_machine_fallback},
     {"power-limit", "Lower the power limit", PJ_ADVICE_OF_ENERGY, advice_machine_power_limit},
     {"calibrate", "Calibrate the attribution", PJ_ADVICE_OF_ENERGY, advice_machine_calibrate},
     {"idle", "Consolidate idle machines, or let them sleep", PJ_ADVICE_OF_ENERGY,

@@ -166,7 +166,10 @@ static void advice_facts_read_device(const pj_run_info *info, pj_arena *arena, p
     pj_device_row devices[PJ_MAX_DEVICES];
     const pj_device_row *found = NULL;
     uint32_t others = 0, count = pj_devices_read(info->devices_json, arena, devices);
+    double host_mj = NAN, all_mj = 0;
     for (uint32_t i = 0; i < count; i++) {
+        all_mj += devices[i].net_energy_mj;
+        if (devices[i].number == PJ_HOST) host_mj = devices[i].net_energy_mj;
         if (devices[i].number == PJ_HOST) continue;
         found = &devices[i];
         others++;
@@ -175,6 +178,7 @@ static void advice_facts_read_device(const pj_run_info *info, pj_arena *arena, p
         advice_facts_read_machine(info, f);
         return;
     }
+    if (all_mj > 0) f->host_share = host_mj / all_mj;
     f->device = shell_word(found->name, MODEL_MAX, arena);
     f->memory_bytes = others == 1 ? found->memory_bytes : NAN;
     f->processor_cache_bytes = f->read_bytes_per_s = NAN;
@@ -331,6 +335,7 @@ static void read_info(const pj_run_info *info, pj_arena *arena, pj_advice_facts 
         .interval = info->attribution_interval,
         .interval_calibrated = info->attribution_interval_calibrated,
         .g_per_kwh = NAN,
+        .host_share = NAN,
     };
 }
 

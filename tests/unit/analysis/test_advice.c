@@ -265,6 +265,16 @@ static void machines_that_spoil_figures(void **state)
     only(&f, NULL);
 }
 
+static void a_processor_that_works_beside_its_device(void **state)
+{
+    pj_advice_facts f = planted("fallback");
+    assert_true(only(&f, "fallback")->limits);
+    f.host_share = 0.4;
+    only(&f, NULL);
+    f.host_share = NAN;
+    only(&f, NULL);
+}
+
 static void tokens_that_become_dearer(void **state)
 {
     pj_advice_facts f = planted("rising");
@@ -371,6 +381,7 @@ int main(void)
         cmocka_unit_test(a_wide_cache),
         cmocka_unit_test(a_smaller_model_of_the_same_words),
         cmocka_unit_test(machines_that_spoil_figures),
+        cmocka_unit_test(a_processor_that_works_beside_its_device),
         cmocka_unit_test(tokens_that_become_dearer),
         cmocka_unit_test(a_card_at_its_limit),
         cmocka_unit_test(a_machine_that_waits),
