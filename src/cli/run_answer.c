@@ -212,7 +212,8 @@ static void print_hottest_parts(FILE *out, const pj_run_data *d)
 
 static void print_total(FILE *out, const pj_run_info *info)
 {
-    pj_text net = pj_supported_text(info->net_mj, info->net_sd_mj);
+    double net_sd_mj = hypot((double)info->net_sd.random_mj, (double)info->net_sd.bias_mj);
+    pj_text net = pj_signed_text(info->net_mj, net_sd_mj);
     double gain = 100 * PJ_Z95 * pj_run_gain_sd(info);
     bool is_net = !isnan(info->net_mj);
     char power[160], percent[32];

@@ -125,7 +125,7 @@ static void print_per_token(FILE *out, const pj_run_info *info)
         if (!isnan(r.joules_per_token_net))
             snprintf(
                 net, sizeof net, ", %s net of idle",
-                pj_supported_text(r.joules_per_token_net * 1e3, r.joules_per_token_net_sd * 1e3).s);
+                pj_signed_text(r.joules_per_token_net * 1e3, r.joules_per_token_net_sd * 1e3).s);
         pj_print(out, "  %s per token on average (gross%s)%s\n",
                  energy_text(r.joules_per_token * 1e3, r.joules_per_token_sd * 1e3).s,
                  isnan(info->model_load_mj) ? "" : ", excluding model load", net);
