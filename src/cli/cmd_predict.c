@@ -87,6 +87,7 @@ static void print_prediction(const pj_request_prediction *p)
     pj_print(stdout,
              "from       %zu %s runs of this machine; leave-one-out error %.1f %% (median)\n",
              f->runs, pj_quality_name(p->known.quality), 100 * f->median_error);
+    if (p->known.partial[0]) pj_print(stdout, "partial    %s\n", p->known.partial);
     if (p->request.map) print_map(&p->map);
 }
 

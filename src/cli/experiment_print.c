@@ -178,9 +178,13 @@ void pj_experiment_print(const pj_experiment_result *r)
 {
     char title[240];
     int width = name_width(r);
-    pj_print(stdout, "%s%s%s: %s, %u of %u runs, energy %s\n\n", pj_style_on(stdout, PJ_STYLE_BOLD),
-             r->plan.name, pj_style_off(stdout), r->state, r->done, r->total,
-             r->cells[0].n ? pj_quality_name(r->runs.cells[0].runs[0]->quality) : "unknown");
+    char partial[256];
+    bool is_partial = pj_cell_partial(&r->runs.cells[0], partial, sizeof partial);
+    pj_print(stdout, "%s%s%s: %s, %u of %u runs, energy %s%s%s\n\n",
+             pj_style_on(stdout, PJ_STYLE_BOLD), r->plan.name, pj_style_off(stdout), r->state,
+             r->done, r->total,
+             r->cells[0].n ? pj_quality_name(r->runs.cells[0].runs[0]->quality) : "unknown",
+             is_partial ? ", partial: " : "", is_partial ? partial : "");
     pj_print(stdout, "%s%-*sruns %22s tokens/s   TTFT ms     power  loss%s\n",
              pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell",
              is_typical(r) ? "typical token, 95 %" : "energy per token, 95 %",

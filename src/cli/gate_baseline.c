@@ -116,6 +116,7 @@ static pj_status read_saved(const json_t *file, pj_gate_runs *runs, pj_error *er
         pj_gate_text(file, "power_sources", e->power, sizeof e->power);
         pj_gate_text(file, "scope", e->scope, sizeof e->scope);
         pj_gate_text(file, "rails", e->rails, sizeof e->rails);
+        pj_gate_text(file, "missing_rails", e->missing, sizeof e->missing);
         pj_gate_text(file, "machine", run.machine, sizeof run.machine);
         double joules = run.joules[PJ_GATE_RUN];
         if (status == PJ_OK && !(joules > 0))
@@ -186,6 +187,7 @@ pj_status pj_gate_save(const char *path, const char *command, const pj_gate_runs
     pj_json_kv_string(&json, "power_sources", runs->energy.power);
     pj_json_kv_string(&json, "scope", runs->energy.scope);
     pj_json_kv_string(&json, "rails", runs->energy.rails);
+    pj_json_kv_string(&json, "missing_rails", runs->energy.missing);
     pj_json_kv_array_begin(&json, "runs");
     for (uint32_t i = 0; i < runs->count; i++) {
         pj_json_object_begin(&json);

@@ -33,7 +33,7 @@ static void describe_one(const pj_gate_report *r, pj_gate_criterion *c)
 {
     const pj_cost_look *look = &c->look;
     const char *per = pj_gate_figure_per(r->figure);
-    char interval[80] = "", quantity[128], runs[64], hint[128] = "";
+    char interval[80] = "", quantity[128], runs[64], hint[128] = "", partial[512] = "";
     pj_text (*figure)(double) = c->gate.kind == PJ_GATE_FIXED ? joules_text : ratio_text;
     if (!isnan(look->lo))
         snprintf(interval, sizeof interval, " (%s to %s)", figure(look->lo).s, figure(look->hi).s);
@@ -48,9 +48,11 @@ static void describe_one(const pj_gate_report *r, pj_gate_criterion *c)
         snprintf(hint, sizeof hint, "; single runs vary by %.2g %%: allow more --runs%s",
                  100 * look->spread,
                  c->gate.kind == PJ_GATE_STORED ? ", or a baseline of more runs" : "");
-    snprintf(c->text, sizeof c->text, "%s: %s%s %s, allowed %s; %s, %s%s",
+    bool is_partial = pj_gate_partial(&r->b->energy, partial, sizeof partial);
+    snprintf(c->text, sizeof c->text, "%s: %s%s %s, allowed %s; %s, %s%s%s%s",
              outcomes[look->outcome].title, figure(look->ratio).s, interval, quantity,
-             figure(c->gate.limit).s, runs, r->b->energy.source, hint);
+             figure(c->gate.limit).s, runs, r->b->energy.source, is_partial ? ", partial: " : "",
+             partial, hint);
 }
 
 void pj_gate_describe(pj_gate_report *r)
@@ -115,10 +117,12 @@ void pj_gate_annotate_failed(const char *why, FILE *out)
 
 void pj_gate_write(const pj_gate_report *r, pj_json *json)
 {
+    char partial[512];
     pj_json_object_begin(json);
     pj_json_kv_string(json, "outcome", outcomes[r->outcome].name);
     pj_json_kv_string(json, "metric", pj_gate_figure_name(r->figure));
     pj_json_kv_string(json, "energy_source", r->b->energy.source);
+    pj_json_kv_string(json, "partial", pj_gate_partial(&r->b->energy, partial, sizeof partial));
     pj_json_kv_string(json, "command", r->command);
     pj_json_kv_string(json, "baseline", r->baseline);
     pj_json_kv_uint(json, "runs", r->b->count);

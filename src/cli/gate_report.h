@@ -14,7 +14,7 @@ typedef struct pj_gate_criterion {
     const char *name; /* "baseline" or "limit" */
     pj_cost_gate gate;
     pj_cost_look look;
-    char text[512]; /* the sentence */
+    char text[1024]; /* the sentence */
 } pj_gate_criterion;
 
 typedef struct pj_gate_report {

@@ -4,6 +4,7 @@
 #include "base/shell.h"
 #include "cli/gate_runs_impl.h"
 #include "cli/interrupt.h"
+#include "trace/rail.h"
 #include "trace/summary.h"
 
 #include <errno.h>
@@ -18,6 +19,8 @@ static const struct {
 } figures[PJ_GATE_FIGURES] = {{"joules_per_token_typical", "per typical token"},
                               {"joules_per_token", "per token"},
                               {"joules_per_run", "per run"}};
+
+static const char nothing[] = "none"; /* missing */
 
 const char *pj_gate_figure_name(pj_gate_figure figure)
 {
@@ -60,7 +63,15 @@ static pj_status gate_same_energy(const pj_gate_energy *a, const pj_gate_energy 
         status = gate_same(a->power, b->power, "model", err);
     if (status == PJ_OK) status = gate_same(a->scope, b->scope, "scope", err);
     if (status == PJ_OK) status = gate_same(a->rails, b->rails, "list of rails", err);
+    if (status == PJ_OK) status = gate_same(a->missing, b->missing, "list of missing rails", err);
     return status;
+}
+
+const char *pj_gate_partial(const pj_gate_energy *e, char *text, size_t bytes)
+{
+    if (!e->missing[0] || strcmp(e->missing, nothing) == 0) return NULL;
+    pj_partial_text(e->rails, e->missing, text, bytes);
+    return text;
 }
 
 pj_status pj_gate_comparable(const pj_gate_runs *a, const pj_gate_runs *b, pj_error *err)
@@ -117,6 +128,8 @@ pj_gate_run pj_gate_run_of(const pj_run_info *info)
     snprintf(e->power, sizeof e->power, "%s", info->power_sources ? info->power_sources : "");
     snprintf(e->scope, sizeof e->scope, "%s", info->scope ? info->scope : "machine");
     snprintf(e->rails, sizeof e->rails, "%s", info->total_rails ? info->total_rails : "");
+    snprintf(e->missing, sizeof e->missing, "%s",
+             info->partial_rails ? info->partial_rails : nothing);
     snprintf(run.id, sizeof run.id, "%s", info->id);
     snprintf(run.machine, sizeof run.machine, "%s", info->machine ? info->machine : "");
     snprintf(run.absence, sizeof run.absence, "%s", pj_absence_name(info->absence));
@@ -147,13 +160,13 @@ const char *pj_gate_own_run(const char *command)
     return strncmp(end, "run", 3) == 0 && strchr(" \t", end[3]) ? end + 3 : NULL;
 }
 
-/* The rails as they are stored: "cpu,gpu0". */
-static void join_rails(const json_t *summary, char *text, size_t bytes)
+/* A list of rails as they are stored: "cpu,gpu0". */
+static void join_rails(const json_t *rails, char *text, size_t bytes)
 {
     size_t i, used = 0;
     json_t *rail;
     text[0] = 0;
-    json_array_foreach(json_object_get(summary, "total_rails"), i, rail) if (used < bytes) used +=
+    json_array_foreach(rails, i, rail) if (used < bytes) used +=
         (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "",
                          json_is_string(rail) ? json_string_value(rail) : "");
 }
@@ -185,7 +198,10 @@ static pj_status read_summary(const char *text, size_t bytes, pj_gate_run *out, 
     pj_gate_text(summary, "scope", run.energy.scope, sizeof run.energy.scope);
     pj_gate_text(summary, "machine", run.machine, sizeof run.machine);
     pj_gate_text(summary, "unavailable_reason", run.absence, sizeof run.absence);
-    join_rails(summary, run.energy.rails, sizeof run.energy.rails);
+    join_rails(json_object_get(summary, "total_rails"), run.energy.rails, sizeof run.energy.rails);
+    join_rails(json_object_get(summary, "partial_rails"), run.energy.missing,
+               sizeof run.energy.missing);
+    if (!run.energy.missing[0]) snprintf(run.energy.missing, sizeof run.energy.missing, nothing);
     json_decref(summary);
     *out = run;
     return PJ_OK;

@@ -16,9 +16,9 @@ typedef enum pj_gate_figure {
 enum { PJ_GATE_RUNS = 256 };
 
 /* What a run's energy is a quantity of: "measured" or "modelled", by which power sources, the
- * scope, the rails in the total. "": not known. */
+ * scope, the rails in the total, and those that it lacks, or "none". "": not known. */
 typedef struct pj_gate_energy {
-    char source[16], power[256], scope[16], rails[256];
+    char source[16], power[256], scope[16], rails[256], missing[256];
 } pj_gate_energy;
 
 typedef struct pj_gate_runs {
@@ -56,6 +56,8 @@ pj_status pj_gate_save(const char *path, const char *command, const pj_gate_runs
 
 const char *pj_gate_figure_name(pj_gate_figure figure); /* "joules_per_token", ... */
 const char *pj_gate_figure_per(pj_gate_figure figure);  /* "per token", ...: after "joules" */
+/* "CPU only, GPU missing"; NULL: the energy lacks nothing that is known of. */
+const char *pj_gate_partial(const pj_gate_energy *energy, char *text, size_t bytes);
 /* PJ_GATE_FIGURES: none. */
 pj_gate_figure pj_gate_figure_of(const pj_gate_runs *a, const pj_gate_runs *b);
 

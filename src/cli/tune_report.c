@@ -124,9 +124,11 @@ static void print_sweep_table(const pj_tune *t, FILE *out)
         }
         pj_print(out, "\n");
     }
-    pj_print(out, "%s; means of %u blocks, %s\n",
+    char partial[512] = "";
+    bool is_partial = pj_gate_partial(&t->runs.energy, partial, sizeof partial);
+    pj_print(out, "%s; means of %u blocks, %s%s%s\n",
              t->tokens ? "energy per token (of prefill: per input token)" : "energy per run",
-             t->block_count, t->runs.energy.source);
+             t->block_count, t->runs.energy.source, is_partial ? ", partial: " : "", partial);
 }
 
 static pj_text ratio_text(const pj_ratio *r)
@@ -221,6 +223,7 @@ static void write_part(const pj_tune *t, int part, pj_json *json)
 
 void pj_tune_write(const pj_tune *t, pj_json *json)
 {
+    char partial[512];
     pj_buffer set, reset;
     commands_of(t, &set, &reset);
     pj_json_object_begin(json);
@@ -230,6 +233,7 @@ void pj_tune_write(const pj_tune *t, pj_json *json)
     pj_json_kv_double(json, "former", t->limit->now);
     pj_json_kv_uint(json, "blocks", t->block_count);
     pj_json_kv_string(json, "energy_source", t->runs.energy.source);
+    pj_json_kv_string(json, "partial", pj_gate_partial(&t->runs.energy, partial, sizeof partial));
     pj_json_kv_uint(json, "disturbed_runs", t->runs.disturbed);
     pj_json_kv_array_begin(json, "parts");
     for (int part = 0; part < PJ_TUNE_PARTS; part++)

@@ -42,6 +42,7 @@ static void write_cell(const pj_experiment_result *r, uint32_t index, pj_json *j
     const pj_cell_figures *f = &r->cells[index];
     const pj_cell *cell = &f->cell;
     const pj_cell_runs *runs = &r->runs.cells[index];
+    char partial[256];
     pj_json_object_begin(json);
     pj_json_kv_uint(json, "cell", index);
     pj_json_kv_string(json, "name", f->name);
@@ -56,6 +57,7 @@ static void write_cell(const pj_experiment_result *r, uint32_t index, pj_json *j
     pj_json_kv_uint(json, "runs", f->n);
     pj_json_kv_uint(json, "disturbed_runs", f->disturbed);
     pj_json_kv_string(json, "energy_source", f->n ? pj_quality_name(runs->runs[0]->quality) : NULL);
+    pj_json_kv_string(json, "partial", pj_cell_partial(runs, partial, sizeof partial));
     pj_json_kv_double(json, "joules_per_token", f->mean.value);
     pj_json_kv_double(json, "joules_per_token_lo", f->mean.lo);
     pj_json_kv_double(json, "joules_per_token_hi", f->mean.hi);

@@ -111,6 +111,12 @@ static const char *refusal_of(const pj_cell_runs *a, const pj_cell_runs *b)
     return a->count && b->count ? pj_sides_refusal(&x, &y) : NULL;
 }
 
+const char *pj_cell_partial(const pj_cell_runs *runs, char *text, size_t bytes)
+{
+    pj_side side = {.runs = runs->runs, .run_count = runs->count};
+    return pj_side_partial(&side, text, bytes);
+}
+
 /* Why the cells are not comparable: an experiment continued with other sensors, or an engine
  * measured by others. */
 static const char *refusal(const pj_experiment_result *r)

@@ -105,6 +105,8 @@ typedef struct pj_experiment_result {
     uint32_t count, tie_count, first_count, former_count, knee_count, front_count, ablation_count;
 } pj_experiment_result;
 
+/* What the energies of a cell lack: "CPU only, GPU missing"; NULL: nothing. */
+const char *pj_cell_partial(const pj_cell_runs *runs, char *text, size_t bytes);
 /* `live` NULL: nothing is running. On failure *result is NULL. */
 pj_status pj_experiment_result_get(pj_store *store, const char *name,
                                    const pj_experiment_live *live, pj_experiment_result **result,

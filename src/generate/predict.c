@@ -165,6 +165,7 @@ void pj_request_prediction_write(const pj_request_prediction *p, pj_json *json)
     pj_json_kv_uint(json, "batch", p->request.batch);
     pj_json_kv_string(json, "refusal", p->refusal[0] ? p->refusal : NULL);
     pj_json_kv_string(json, "rests_on", pj_quality_name(p->known.quality));
+    pj_json_kv_string(json, "partial", p->known.partial[0] ? p->known.partial : NULL);
     pj_json_kv_uint(json, "runs", f->runs);
     pj_json_kv_double(json, "median_error", f->median_error);
     pj_json_kv_double(json, "joules", f->joules);

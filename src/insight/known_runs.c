@@ -3,6 +3,7 @@
 
 #include "insight/sides.h"
 #include "trace/model_figures.h"
+#include "trace/rail.h"
 #include "trace/summary.h"
 
 #include <math.h>
@@ -77,6 +78,16 @@ static size_t known_runs_choose(const pj_run_list *list, const pj_known_query *q
     return n;
 }
 
+/* Of all that were chosen, which are alike in it. */
+static void known_runs_note_partial(const pj_run_list *list, pj_known_runs *known)
+{
+    const pj_run_info *run = list->runs;
+    while (strcmp(run->id, known->runs[0].id) != 0) run++;
+    if (run->partial_rails)
+        pj_partial_text(run->total_rails ? run->total_rails : "", run->partial_rails,
+                        known->partial, sizeof known->partial);
+}
+
 pj_status pj_known_runs_load(pj_store *store, const pj_known_query *query, pj_known_runs *known,
                              pj_error *err)
 {
@@ -96,6 +107,7 @@ pj_status pj_known_runs_load(pj_store *store, const pj_known_query *query, pj_kn
         known->count = known_runs_choose(&list, query, known->quality, known->runs);
     if (status == PJ_OK && !query->like && known->count < PJ_PREDICT_LEAST)
         known->count = known_runs_choose(&list, query, known->quality = PJ_MODELLED, known->runs);
+    if (known->count) known_runs_note_partial(&list, known);
     pj_run_list_fini(&list);
     return status;
 }

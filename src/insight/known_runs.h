@@ -18,6 +18,7 @@ typedef struct pj_known_runs {
     pj_known_run *runs;
     size_t count;
     pj_source_quality quality; /* of their energy */
+    char partial[256];         /* what it lacks: "CPU only, GPU missing"; "": nothing */
 } pj_known_runs;
 
 /* The newest undisturbed runs of our engine on that machine with equal threads. */

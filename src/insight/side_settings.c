@@ -445,7 +445,8 @@ void pj_likeness_add(pj_likeness *l, const pj_run_info *run)
                 run->power_sources && l->first->power_sources &&
                 strcmp(run->power_sources, l->first->power_sources) != 0;
     l->scope |= !same_scope(run, l->first);
-    l->devices |= devices_of(run->total_rails) != devices_of(l->first->total_rails);
+    l->devices |= devices_of(run->total_rails) != devices_of(l->first->total_rails) ||
+                  devices_of(run->partial_rails) != devices_of(l->first->partial_rails);
 }
 
 const char *pj_likeness_refusal(const pj_likeness *l)

@@ -52,9 +52,8 @@ double pj_rail_offset_sd_mw(const pj_rail *rail)
 
 bool pj_rail_covers_cpu(const pj_rail *rail)
 {
-    static const char *const stand_ins[] = {"sim", "replay", "perjoule"};
-    for (size_t i = 0; i < sizeof stand_ins / sizeof *stand_ins; i++)
-        if (strcmp(rail->source, stand_ins[i]) == 0) return true;
+    if (strcmp(rail->source, "sim") == 0)
+        return true; /* simulated rails divide all that computes */
     return rail->rail_class == PJ_RAIL_CPU || rail->rail_class == PJ_RAIL_TOTAL ||
            (rail->rail_class == PJ_RAIL_GPU && rail->scope == PJ_SCOPE_MODULE);
 }

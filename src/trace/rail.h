@@ -102,8 +102,8 @@ bool pj_rail_steps_are_power(const pj_rail *rail);
  * by up to 7 W against a meter. It is in gross energies; net ones have it twice, with opposite
  * signs. */
 double pj_rail_offset_sd_mw(const pj_rail *rail);
-/* Whether it measures the CPU, alone or with the whole machine. A simulated, replayed or remote
- * rail is taken to, whatever it is called: it stands for what computes. */
+/* Whether it measures the CPU, alone or with the whole machine. A simulated rail is taken to,
+ * whatever it is called: it stands for what computes. */
 bool pj_rail_covers_cpu(const pj_rail *rail);
 /* The rail whose log shows how the energy between two ticks of this counter was distributed: of the
  * same device and scope; -1: none. */

@@ -367,6 +367,8 @@ export interface Prediction {
   batch: number;
   refusal: string | null;
   rests_on: EnergySource;
+  /** What that energy lacks: "CPU only, GPU missing". */
+  partial: string | null;
   runs: number;
   /** Relative, leave-one-out. */
   median_error: N;
@@ -717,6 +719,8 @@ export interface ExperimentCell {
   runs: number;
   disturbed_runs: number;
   energy_source: EnergySource | null;
+  /** What the energy lacks: "CPU only, GPU missing". */
+  partial: string | null;
   joules_per_token: N;
   joules_per_token_lo: N;
   joules_per_token_hi: N;

@@ -26,7 +26,11 @@ export function SourceBadge({ source }: { source: EnergySource | null | undefine
 
 /** The rails missing from a run's total; shown with every energy of a partial run. */
 export function PartialBadge({ run }: { run: RunSummary }) {
-  const text = partialText(run);
+  return <LackBadge text={partialText(run)} />;
+}
+
+/** What an energy lacks, in words: "CPU only, GPU missing". */
+export function LackBadge({ text }: { text: string | null | undefined }) {
   if (!text) return null;
   return (
     <span class="badge partial" title={FIGURE_HELP.partial}>

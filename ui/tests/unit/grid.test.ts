@@ -24,6 +24,7 @@ const cell = (i: number, of: Partial<ExperimentCell>): ExperimentCell => ({
   runs: 3,
   disturbed_runs: 0,
   energy_source: 'measured',
+  partial: null,
   joules_per_token: 0.1 * (i + 1),
   joules_per_token_lo: 0.09 * (i + 1),
   joules_per_token_hi: 0.11 * (i + 1),

@@ -15,7 +15,7 @@ import {
   plain,
   time,
 } from '../../core/format';
-import { SourceBadge } from '../../parts/badge';
+import { LackBadge, SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { WithoutDisturbances } from '../../parts/without';
@@ -183,6 +183,9 @@ function Head({ d }: { d: Experiment }) {
           .map((s) => (
             <SourceBadge key={s} source={s} />
           ))}
+        {[...new Set(d.cells.map((c) => c.partial))].map((text) => (
+          <LackBadge key={text} text={text} />
+        ))}
         <span class="spacer" />
         {!REPORT && (
           <>

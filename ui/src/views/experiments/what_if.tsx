@@ -5,7 +5,7 @@ import type { Prediction } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { energy, known, type Num, percent, time } from '../../core/format';
 import { css, level, ramp } from '../../core/ramp';
-import { SourceBadge } from '../../parts/badge';
+import { LackBadge, SourceBadge } from '../../parts/badge';
 import { Explain, type Explanation } from '../../parts/explain';
 import { stateOf, useResource } from '../../state/resource';
 import { select, type WhatIf, without } from '../../state/selection';
@@ -54,9 +54,12 @@ export function WhatIfPanel({ ask }: { ask: WhatIf }) {
       title="What would it cost?"
       note="Energy and time of a request before it runs, from the architecture of the model and the runs of this machine."
       badge={
-        <SourceBadge
-          source={list?.some((p) => !p.refusal && p.rests_on === 'modelled') ? 'modelled' : null}
-        />
+        <>
+          <SourceBadge
+            source={list?.some((p) => !p.refusal && p.rests_on === 'modelled') ? 'modelled' : null}
+          />
+          <LackBadge text={list?.find((p) => !p.refusal)?.partial} />
+        </>
       }
       actions={
         <button type="button" class="btn small" onClick={() => select({ whatIf: null })}>
