@@ -290,6 +290,26 @@ static bool trace_file_read_row(reader *r)
     return true;
 }
 
+/* A column that never says anything is no rail: an export has one for every class. */
+static void drop_empty_columns(pj_trace *t)
+{
+    uint32_t from[PJ_MAX_RAILS], kept = 0, was = t->rail_count;
+    for (uint32_t r = 0; r < was; r++) {
+        bool says = false;
+        for (size_t at = r; at < t->row_count * was && !says; at += was)
+            says = !isnan(t->mw[at]) || t->gap[at];
+        if (says) from[kept++] = r;
+    }
+    if (kept == 0 || kept == was) return;
+    for (size_t i = 0; i < t->row_count; i++)
+        for (uint32_t k = 0; k < kept; k++) {
+            t->mw[i * kept + k] = t->mw[i * was + from[k]];
+            t->gap[i * kept + k] = t->gap[i * was + from[k]];
+        }
+    for (uint32_t k = 0; k < kept; k++) t->rails[k] = t->rails[from[k]];
+    t->rail_count = kept;
+}
+
 /* Sets the update period of rails whose every row is an update: the usual time between rows. */
 static void set_periods(pj_trace *t)
 {
@@ -374,6 +394,7 @@ pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj
     }
     for (size_t i = 0; i < r.column_count; i++) /* whether these were measured is not said */
         if (r.columns[i].kind == PJ_TRACE_COLUMN_RUN) set_modelled(trace);
+    drop_empty_columns(trace);
     set_periods(trace);
     set_parents(trace);
     return PJ_OK;
