@@ -76,11 +76,13 @@ pj_mlp_block pj_mlp_block_of(const pj_mlp *mlp, const pj_activation *like, pj_sl
 double pj_mlp_flops(const pj_mlp *mlp, size_t rows)
 {
     return pj_product_flops(&mlp->gate, rows) + pj_product_flops(&mlp->up, rows) +
-           pj_product_flops(&mlp->down, rows) + 5.0 * (double)rows * mlp->width;
+           pj_product_flops(&mlp->gate_up, rows) + pj_product_flops(&mlp->down, rows) +
+           5.0 * (double)rows * mlp->width;
 }
 
 double pj_mlp_bytes(const pj_mlp *mlp, size_t rows)
 {
     return pj_product_bytes(&mlp->gate, rows) + pj_product_bytes(&mlp->up, rows) +
-           pj_product_bytes(&mlp->down, rows) + 12.0 * (double)rows * mlp->width;
+           pj_product_bytes(&mlp->gate_up, rows) + pj_product_bytes(&mlp->down, rows) +
+           12.0 * (double)rows * mlp->width;
 }

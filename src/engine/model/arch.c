@@ -56,6 +56,9 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_LLAMA4] = {"Llama4ForCausalLM", "llama4_text", "llama4", true},
     [PJ_ARCH_MIMO] = {"MiMoForCausalLM", "mimo", NULL, false},
     [PJ_ARCH_GEMMA3N] = {"Gemma3nForCausalLM", "gemma3n_text", "gemma3n", false},
+    [PJ_ARCH_GRANITE_MOE] = {"GraniteMoeForCausalLM", "granitemoe", "granitemoe", true},
+    [PJ_ARCH_HUNYUAN_MOE] = {"HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe", "hunyuan-moe", false},
+    [PJ_ARCH_LFM2_MOE] = {"Lfm2MoeForCausalLM", "lfm2_moe", "lfm2moe", false},
 };
 
 static const struct {
@@ -71,9 +74,25 @@ static const struct {
     {"Gemma3nForConditionalGeneration", "gemma3n", PJ_ARCH_GEMMA3N},
 };
 
+/* Other names of one architecture, with or without parts that its files may have. */
+static const struct {
+    const char *class_name, *model_type, *gguf;
+    pj_arch arch;
+} others[] = {
+    {"GraniteMoeSharedForCausalLM", "granitemoeshared", NULL, PJ_ARCH_GRANITE_MOE},
+    {NULL, NULL, "nemotron_h_moe", PJ_ARCH_NEMOTRON_H},
+};
+
+static bool is_name(const char *one, const char *other)
+{
+    return one && strcmp(one, other) == 0;
+}
+
 pj_arch pj_arch_of_class(const char *class_name)
 {
     int i = 0;
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+        if (is_name(others[k].class_name, class_name)) return others[k].arch;
     while (i < PJ_ARCH_COUNT && strcmp(archs[i].class_name, class_name) != 0) i++;
     return (pj_arch)i;
 }
@@ -81,6 +100,8 @@ pj_arch pj_arch_of_class(const char *class_name)
 pj_arch pj_arch_of_model_type(const char *model_type)
 {
     int i = 0;
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+        if (is_name(others[k].model_type, model_type)) return others[k].arch;
     while (i < PJ_ARCH_COUNT && strcmp(archs[i].model_type, model_type) != 0) i++;
     return (pj_arch)i;
 }
@@ -97,7 +118,9 @@ pj_arch pj_arch_of_wrapper(const char *class_name, const char *model_type)
 pj_arch pj_arch_of_gguf(const char *name)
 {
     int i = 0;
-    while (i < PJ_ARCH_COUNT && !(archs[i].gguf && strcmp(archs[i].gguf, name) == 0)) i++;
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+        if (is_name(others[k].gguf, name)) return others[k].arch;
+    while (i < PJ_ARCH_COUNT && !is_name(archs[i].gguf, name)) i++;
     return (pj_arch)i;
 }
 

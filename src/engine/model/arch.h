@@ -50,6 +50,9 @@ typedef enum pj_arch {
     PJ_ARCH_LLAMA4,
     PJ_ARCH_GEMMA3N,
     PJ_ARCH_MIMO,
+    PJ_ARCH_GRANITE_MOE,
+    PJ_ARCH_HUNYUAN_MOE,
+    PJ_ARCH_LFM2_MOE,
     PJ_ARCH_COUNT
 } pj_arch;
 
@@ -57,6 +60,21 @@ typedef enum pj_arch {
 static inline bool pj_arch_has_delta(pj_arch arch)
 {
     return arch == PJ_ARCH_QWEN3_5 || arch == PJ_ARCH_QWEN3_5_MOE || arch == PJ_ARCH_QWEN3_NEXT;
+}
+
+/* Multipliers of embedding, residuals, scores and logits. */
+static inline bool pj_arch_is_granite(pj_arch arch)
+{
+    return arch == PJ_ARCH_GRANITE || arch == PJ_ARCH_GRANITE_HYBRID || arch == PJ_ARCH_GRANITE_MOE;
+}
+/* Short convolutions between layers of attention. */
+static inline bool pj_arch_is_lfm2(pj_arch arch)
+{
+    return arch == PJ_ARCH_LFM2 || arch == PJ_ARCH_LFM2_MOE;
+}
+static inline bool pj_arch_is_hunyuan(pj_arch arch)
+{
+    return arch == PJ_ARCH_HUNYUAN_DENSE || arch == PJ_ARCH_HUNYUAN_MOE;
 }
 
 /* Look up `architectures[0]` or `model_type` of a config.json, or `general.architecture` of a GGUF

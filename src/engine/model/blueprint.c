@@ -19,6 +19,19 @@
 
 #define LATENT PRE_NORM, ATTENTION_BIAS, .router = PJ_ROUTER_SOFTMAX, .shared_expert = true
 
+/* Experts, where there are some, beside a block that has gate and up in one matrix. */
+#define GRANITE_EXPERTS                                                                         \
+    .mlp = PJ_MLP_GATED_FUSED, .router = PJ_ROUTER_SOFTMAX_RENORMALISED, .shared_expert = true, \
+    .gate_up = PJ_N_INPUT_LINEAR, .down = PJ_N_OUTPUT_LINEAR
+#define HUNYUAN                                                                    \
+    PRE_NORM, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_HEAD, .qk_norm_rotated = true, \
+                              .q_norm = PJ_N_QUERY_LAYERNORM, .k_norm = PJ_N_KEY_LAYERNORM
+#define SHORT_CONVOLUTIONS                                                                     \
+    .block = "feed_forward", .qk_norm = PJ_QK_NORM_HEAD, .attention_norm = PJ_N_OPERATOR_NORM, \
+    .mlp_norm = PJ_N_FFN_NORM, .q_norm = PJ_N_Q_LAYERNORM, .k_norm = PJ_N_K_LAYERNORM,         \
+    .o = PJ_N_OUT_PROJ, .gate = PJ_N_W1, .up = PJ_N_W3, .down = PJ_N_W2,                       \
+    .final_norm = PJ_N_EMBEDDING_NORM
+
 static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
     [PJ_ARCH_LLAMA] = {PRE_NORM, ATTENTION_BIAS, .mlp_bias = PJ_BIAS_MLP},
     [PJ_ARCH_MISTRAL] = {PRE_NORM},
@@ -84,25 +97,19 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
     [PJ_ARCH_DEEPSEEK_V2] = {LATENT}, /* GGUF files have this name for all three */
     [PJ_ARCH_DEEPSEEK_V3] = {LATENT},
     [PJ_ARCH_GLM4_MOE_LITE] = {LATENT},
-    [PJ_ARCH_LFM2] = {.block = "feed_forward",
-                      .qk_norm = PJ_QK_NORM_HEAD,
-                      .attention_norm = PJ_N_OPERATOR_NORM,
-                      .mlp_norm = PJ_N_FFN_NORM,
-                      .q_norm = PJ_N_Q_LAYERNORM,
-                      .k_norm = PJ_N_K_LAYERNORM,
-                      .o = PJ_N_OUT_PROJ,
-                      .gate = PJ_N_W1,
-                      .up = PJ_N_W3,
-                      .down = PJ_N_W2,
-                      .final_norm = PJ_N_EMBEDDING_NORM},
-    [PJ_ARCH_GRANITE_HYBRID] = {ATTENTION_BIAS, .block = "shared_mlp", .mlp = PJ_MLP_GATED_FUSED,
+    [PJ_ARCH_LFM2] = {SHORT_CONVOLUTIONS},
+    [PJ_ARCH_LFM2_MOE] = {SHORT_CONVOLUTIONS, .router = PJ_ROUTER_SOFTMAX},
+    [PJ_ARCH_GRANITE_HYBRID] = {ATTENTION_BIAS, GRANITE_EXPERTS, .block = "shared_mlp",
                                 .attention_norm = PJ_N_INPUT_LAYERNORM,
                                 .mlp_norm = PJ_N_POST_ATTENTION_LAYERNORM, .o = PJ_N_O_PROJ,
-                                .gate_up = PJ_N_INPUT_LINEAR, .up = PJ_N_UP_PROJ,
-                                .down = PJ_N_OUTPUT_LINEAR, .final_norm = PJ_N_NORM},
-    [PJ_ARCH_HUNYUAN_DENSE] = {PRE_NORM, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_HEAD,
-                               .qk_norm_rotated = true, .q_norm = PJ_N_QUERY_LAYERNORM,
-                               .k_norm = PJ_N_KEY_LAYERNORM},
+                                .up = PJ_N_UP_PROJ, .final_norm = PJ_N_NORM},
+    [PJ_ARCH_GRANITE_MOE] = {ATTENTION_BIAS, GRANITE_EXPERTS,
+                             .attention_norm = PJ_N_INPUT_LAYERNORM,
+                             .mlp_norm = PJ_N_POST_ATTENTION_LAYERNORM, .o = PJ_N_O_PROJ,
+                             .up = PJ_N_UP_PROJ, .final_norm = PJ_N_NORM},
+    [PJ_ARCH_HUNYUAN_DENSE] = {HUNYUAN},
+    [PJ_ARCH_HUNYUAN_MOE] = {HUNYUAN, .router = PJ_ROUTER_SOFTMAX_RENORMALISED,
+                             .shared_expert = true},
     [PJ_ARCH_APERTUS] = {PARTS, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_HEAD, .mlp = PJ_MLP_PLAIN,
                          .attention_norm = PJ_N_ATTENTION_LAYERNORM,
                          .mlp_norm = PJ_N_FEEDFORWARD_LAYERNORM},
@@ -113,6 +120,8 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
     [PJ_ARCH_NEMOTRON_H] = {.block = "mixer",
                             .mixer = "mixer",
                             .mlp = PJ_MLP_PLAIN,
+                            .router = PJ_ROUTER_SOFTMAX,
+                            .shared_expert = true,
                             .mlp_bias = PJ_BIAS_MLP,
                             .attention_norm = PJ_N_NORM,
                             .mlp_norm = PJ_N_NORM,

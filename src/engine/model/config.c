@@ -214,7 +214,7 @@ static void config_read_block(pj_config_reader *r, pj_model_config *config)
     config->norm_eps = pj_config_number(r,
                                         arch == PJ_ARCH_NEMOTRON_H ? "layer_norm_epsilon"
                                         : layer_norm && arch != PJ_ARCH_PHIMOE ? "layer_norm_eps"
-                                        : arch == PJ_ARCH_LFM2                 ? "norm_eps"
+                                        : pj_arch_is_lfm2(arch)                ? "norm_eps"
                                                                                : "rms_norm_eps",
                                         rules->eps, 1e-20, 1);
     config->initializer_range = pj_config_number(r, "initializer_range", 0.02, 0, 100);
@@ -273,7 +273,7 @@ static void read_falcon_multipliers(pj_config_reader *r, pj_model_config *c)
 static void config_read_multipliers(pj_config_reader *r, pj_model_config *c)
 {
     enum { MOST = 1000000 };
-    if (c->arch == PJ_ARCH_GRANITE || c->arch == PJ_ARCH_GRANITE_HYBRID) {
+    if (pj_arch_is_granite(c->arch)) {
         c->embedding_scale = pj_config_number(r, "embedding_multiplier", 1, 1e-6, MOST);
         c->residual_scale = pj_config_number(r, "residual_multiplier", 1, 1e-6, MOST);
         c->score_scale = pj_config_number(r, "attention_multiplier", 1, 1e-6, MOST);

@@ -37,10 +37,12 @@ static void read_listed_dense(pj_config_reader *r, pj_model_config *c)
     }
 }
 
-/* DeepSeek and GLM: the first layers, and with a frequency those between the multiples of it. */
-static void read_first_dense(pj_config_reader *r, pj_model_config *c)
+/* DeepSeek, GLM and LFM2: the first layers, and with a frequency those between the multiples of it.
+ */
+static void read_first_dense(pj_config_reader *r, pj_model_config *c, const char *key,
+                             uint32_t fallback)
 {
-    uint32_t first = pj_config_count(r, "first_k_dense_replace", 0, 0, PJ_MAX_LAYERS);
+    uint32_t first = pj_config_count(r, key, fallback, 0, PJ_MAX_LAYERS);
     uint32_t every = pj_config_count(r, "moe_layer_freq", 1, 1, PJ_MAX_LAYERS);
     if (first == 0 && every == 1) return;
     bool *dense = dense_layers(r, c);
@@ -145,6 +147,14 @@ static void read_grouped_router(pj_config_reader *r, pj_model_config *c)
     c->expert_groups_kept = pj_config_count(r, "topk_group", 1, 1, PJ_MAX_EXPERTS);
 }
 
+/* Whether the width of shared experts is stated as their number. */
+static bool counts_shared(pj_arch arch)
+{
+    const pj_blueprint *b = pj_blueprint_get(arch);
+    return b->shared_expert && !b->shared_gate && !pj_arch_is_granite(arch) &&
+           arch != PJ_ARCH_NEMOTRON_H;
+}
+
 static void check_groups(pj_config_reader *r, const pj_model_config *c)
 {
     if (r->status != PJ_OK || c->expert_groups <= 1) return;
@@ -156,6 +166,38 @@ static void check_groups(pj_config_reader *r, const pj_model_config *c)
              (uint64_t)each * c->expert_groups_kept < c->experts_per_token)
         pj_config_refuse(r, PJ_E_INVALID, "topk_group",
                          "keeps more groups than there are, or too few experts");
+}
+
+/* A number, or a list that has it for every layer. */
+static uint32_t count_of_all(pj_config_reader *r, const char *key, int64_t fallback, int64_t max)
+{
+    json_t *list = pj_config_get(r, key), *item;
+    size_t i;
+    if (!json_is_array(list)) return pj_config_count(r, key, fallback, 1, max);
+    json_int_t number = json_integer_value(json_array_get(list, 0));
+    json_array_foreach(list, i, item)
+    {
+        if (!json_is_integer(item) || json_integer_value(item) != number)
+            pj_config_refuse(r, PJ_E_UNSUPPORTED, key, "differs between layers");
+    }
+    if (number < 1 || number > max)
+        pj_config_refuse(r, PJ_E_INVALID, key, "must be a positive number");
+    return r->status == PJ_OK ? (uint32_t)number : 1;
+}
+
+static void read_hunyuan(pj_config_reader *r, pj_model_config *c)
+{
+    c->experts = count_of_all(r, "num_experts", 1, PJ_MAX_EXPERTS);
+    c->experts_per_token = count_of_all(r, "moe_topk", 1, c->experts);
+    c->expert_intermediate =
+        count_of_all(r, "moe_intermediate_size", c->intermediate, PJ_MAX_WIDTH);
+    uint64_t shared = count_of_all(r, "num_shared_expert", 1, 1024);
+    if (shared * c->intermediate > PJ_MAX_WIDTH)
+        pj_config_refuse(r, PJ_E_INVALID, "num_shared_expert", "makes the shared expert too wide");
+    else
+        c->shared_intermediate = (uint32_t)shared * c->intermediate;
+    if (pj_config_bool(r, "use_cla", false))
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "use_cla", "true is not supported");
 }
 
 void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
@@ -199,11 +241,47 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
         read_listed_dense(r, c);
         break;
     case PJ_ARCH_GRANITE_HYBRID:
-        if (pj_config_count(r, "num_local_experts", 0, 0, PJ_MAX_EXPERTS) > 0)
-            pj_config_refuse(r, PJ_E_UNSUPPORTED, "num_local_experts",
-                             "above 0 is not supported beside state-space layers");
+    case PJ_ARCH_GRANITE_MOE: /* hybrids without experts have the shared block alone */
+        k = (expert_keys){"num_local_experts",
+                          k.chosen,
+                          "intermediate_size",
+                          NULL,
+                          8,
+                          2,
+                          c->arch == PJ_ARCH_GRANITE_MOE ? c->intermediate : 11008,
+                          0};
+        c->shared_intermediate =
+            pj_config_count(r, "shared_intermediate_size",
+                            c->arch == PJ_ARCH_GRANITE_HYBRID ? 1024 : 0, 0, PJ_MAX_WIDTH);
+        if (pj_config_count(r, k.count, k.counts, 0, PJ_MAX_EXPERTS) > 0) break;
         c->norm_topk = false;
         return;
+    case PJ_ARCH_NEMOTRON_H: /* in layers of a kind of their own */
+        if (!c->layer_is_dense) return;
+        k = (expert_keys){"n_routed_experts",
+                          k.chosen,
+                          k.width,
+                          "moe_shared_expert_intermediate_size",
+                          8,
+                          2,
+                          7688,
+                          7688};
+        read_corrected_router(r, c);
+        if (pj_config_get(r, "moe_latent_size"))
+            pj_config_refuse(r, PJ_E_UNSUPPORTED, "moe_latent_size", "is not supported");
+        if (c->mlp_bias)
+            pj_config_refuse(r, PJ_E_UNSUPPORTED, "mlp_bias",
+                             "true is not supported beside experts");
+        break;
+    case PJ_ARCH_HUNYUAN_MOE: read_hunyuan(r, c); return;
+    case PJ_ARCH_LFM2_MOE:
+        k = (expert_keys){k.count, k.chosen, k.width, NULL, 32, 4, 1792, 0};
+        c->router_sigmoid = true;
+        c->router_correction = pj_config_bool(r, "use_expert_bias", true);
+        c->norm_topk = pj_config_bool(r, "norm_topk_prob", true);
+        c->routed_scale = pj_config_number(r, "routed_scaling_factor", 1, 1e-6, 1e6);
+        read_first_dense(r, c, "num_dense_layers", 2);
+        break;
     case PJ_ARCH_LLAMA4: /* `intermediate_size` is the width of experts alone */
         k = (expert_keys){"num_local_experts", k.chosen, "intermediate_size", NULL, 16, 1, 8192, 0};
         c->norm_topk = false;
@@ -218,22 +296,22 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
     case PJ_ARCH_GLM4_MOE:
         k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 128, 8, 1408, 0};
         read_corrected_router(r, c);
-        read_first_dense(r, c);
+        read_first_dense(r, c, "first_k_dense_replace", 0);
         break;
     case PJ_ARCH_DEEPSEEK_V2:
         k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 64, 6, 1407, 0};
         read_grouped_router(r, c);
-        read_first_dense(r, c);
+        read_first_dense(r, c, "first_k_dense_replace", 0);
         break;
     case PJ_ARCH_DEEPSEEK_V3:
         k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 256, 8, 2048, 0};
         read_corrected_router(r, c);
-        read_first_dense(r, c);
+        read_first_dense(r, c, "first_k_dense_replace", 0);
         break;
     case PJ_ARCH_GLM4_MOE_LITE:
         k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 64, 4, 1536, 0};
         read_corrected_router(r, c);
-        read_first_dense(r, c);
+        read_first_dense(r, c, "first_k_dense_replace", 0);
         break;
     case PJ_ARCH_ERNIE4_5_MOE:
         k = (expert_keys){"moe_num_experts", "moe_k", k.width, NULL, 64, 6, 1536, 0};
@@ -248,7 +326,7 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
     bool ernie = c->arch == PJ_ARCH_ERNIE4_5_MOE;
     if (c->arch == PJ_ARCH_LLAMA4)
         c->shared_intermediate = c->expert_intermediate;
-    else if (pj_blueprint_get(c->arch)->shared_expert && !pj_blueprint_get(c->arch)->shared_gate)
+    else if (counts_shared(c->arch))
         read_shared_count(r, ernie ? "moe_num_shared_experts" : "n_shared_experts", 1 + ernie, c);
     check_groups(r, c);
 }

@@ -277,16 +277,15 @@ static void read_kinds(pj_config_reader *r, pj_model_config *c)
 {
     bool *scans = c->layer_is_linear = alloc_layers(r, c, sizeof *scans);
     pj_halves *halves = c->layer_halves = alloc_layers(r, c, sizeof *halves);
-    bool any = false;
+    bool *dense = alloc_layers(r, c, sizeof *dense), any = false;
     for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
         char kind = kind_of_layer(r, i);
-        if (kind == 'E')
-            pj_config_refuse(r, PJ_E_UNSUPPORTED, "layers_block_type",
-                             "has experts, which are not supported beside state-space layers");
-        else if (kind != 'M' && kind != '*' && kind != '-')
+        if (kind != 'M' && kind != '*' && kind != '-' && kind != 'E')
             pj_config_refuse(r, PJ_E_INVALID, "layers_block_type", "has an unknown kind of layer");
-        halves[i] = kind == '-' ? PJ_HALF_MLP : PJ_HALF_MIXER;
+        halves[i] = kind == '-' || kind == 'E' ? PJ_HALF_MLP : PJ_HALF_MIXER;
         scans[i] = kind == 'M';
+        dense[i] = kind != 'E';
+        if (kind == 'E') c->layer_is_dense = dense;
         any |= scans[i];
     }
     if (any) return;
@@ -541,7 +540,7 @@ void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
     if (r->status == PJ_OK && config->arch == PJ_ARCH_NEMOTRON_H) read_nemotron_h(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_FALCON_H1) read_falcon_h1(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_LLAMA4) read_chunks(r, config);
-    if (r->status == PJ_OK && config->arch == PJ_ARCH_LFM2) read_short_convolutions(r, config);
+    if (r->status == PJ_OK && pj_arch_is_lfm2(config->arch)) read_short_convolutions(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA4) read_gemma4(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA3N) read_gemma3n(r, config);
 }

@@ -72,7 +72,7 @@ static void read_scaling(pj_config_reader *r, const pj_model_config *config, pj_
     rope->attention_factor = pj_config_number(r, "attention_factor", NAN, 1e-6, 1e6);
     if (rope->type == PJ_ROPE_DEFAULT || rope->type == PJ_ROPE_PROPORTIONAL) return;
     /* Hunyuan calls a fixed stretching of the base dynamic */
-    double alpha = config->arch == PJ_ARCH_HUNYUAN_DENSE && rope->type == PJ_ROPE_DYNAMIC
+    double alpha = pj_arch_is_hunyuan(config->arch) && rope->type == PJ_ROPE_DYNAMIC
                        ? pj_config_number(r, "alpha", 0, 0, 1e9)
                        : 0;
     if (alpha > 0) {

@@ -192,15 +192,16 @@ static void refuse_unknown(reader *r, pj_model_config *config)
         "rope.scaling.yarn_ext_factor",
         "rope.scaling.yarn_attn_factor",
     };
+#define GRANITE PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_GRANITE_MOE
     /* supported for some architectures; read below */
     static const struct {
         const char *key;
         pj_arch archs[10]; /* PJ_ARCH_COUNT ends a shorter list */
     } known[] = {
-        {"attention.scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COUNT}},
-        {"embedding_scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COUNT}},
-        {"residual_scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COUNT}},
-        {"logit_scale", {PJ_ARCH_GRANITE, PJ_ARCH_GRANITE_HYBRID, PJ_ARCH_COHERE2, PJ_ARCH_COUNT}},
+        {"attention.scale", {GRANITE, PJ_ARCH_COUNT}},
+        {"embedding_scale", {GRANITE, PJ_ARCH_COUNT}},
+        {"residual_scale", {GRANITE, PJ_ARCH_COUNT}},
+        {"logit_scale", {GRANITE, PJ_ARCH_COHERE2, PJ_ARCH_COUNT}},
         {"attn_logit_softcapping", {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_COUNT}},
         {"final_logit_softcapping",
          {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GEMMA4, PJ_ARCH_GEMMA3N, PJ_ARCH_COUNT}},
@@ -211,6 +212,7 @@ static void refuse_unknown(reader *r, pj_model_config *config)
         {"rope.scaling.yarn_log_multiplier",
          {PJ_ARCH_MINISTRAL3, PJ_ARCH_DEEPSEEK_V2, PJ_ARCH_COUNT}},
     };
+#undef GRANITE
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) refuse_unless_neutral(r, keys[i]);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         bool here = false;
@@ -274,7 +276,7 @@ static void read_latent_sizes(reader *r, pj_model_config *c)
 /* Layers with attention beside others, which have 0 KV heads in these files. */
 static bool is_hybrid(pj_arch arch)
 {
-    return arch == PJ_ARCH_LFM2 || arch == PJ_ARCH_GRANITE_HYBRID || arch == PJ_ARCH_NEMOTRON_H;
+    return pj_arch_is_lfm2(arch) || arch == PJ_ARCH_GRANITE_HYBRID || arch == PJ_ARCH_NEMOTRON_H;
 }
 
 /* The largest number of any layer. */
@@ -394,7 +396,7 @@ static void gguf_config_read_block(reader *r, pj_model_config *c)
 static void read_multipliers(reader *r, pj_model_config *c)
 {
     enum { MOST = 1000000, GEMMA2_LARGEST = 46, GEMMA3_LARGEST = 62 };
-    if (c->arch == PJ_ARCH_GRANITE || c->arch == PJ_ARCH_GRANITE_HYBRID) {
+    if (pj_arch_is_granite(c->arch)) {
         c->embedding_scale = want_number(r, "embedding_scale", 1, 1e-6, MOST);
         c->residual_scale = want_number(r, "residual_scale", 1, 1e-6, MOST);
         c->score_scale = want_number(r, "attention.scale", 0, 0, MOST);
@@ -584,9 +586,13 @@ static void read_gemma3n(reader *r, pj_model_config *c)
     if (r->status == PJ_OK) read_shared_keys(r, c);
 }
 
-/* SmolLM3's files do not state that every fourth layer has no rotation. */
+/* SmolLM3's files do not state that every fourth layer has no rotation. Granite's say in a key for
+ * scaling whether there is any. */
 static void gguf_config_read_rotating_layers(reader *r, pj_model_config *c)
 {
+    bool still = pj_arch_is_granite(c->arch) && !want_bool(r, "rope.scaling.finetuned", true);
+    if (still) c->layer_rotates = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_rotates);
+    if (still && !c->layer_rotates) r->status = pj_fail_memory(r->err, r->name);
     if (c->arch == PJ_ARCH_SMOLLM3) c->layer_rotates = all_but_each(r, c, 4);
     if (c->arch == PJ_ARCH_LLAMA4) read_chunks(r, c);
 }
@@ -597,7 +603,8 @@ static void read_router(reader *r, pj_model_config *c)
     enum { SOFTMAX = 1, SIGMOID = 2 };
     char name[64];
     bool grouped = c->arch == PJ_ARCH_GLM4_MOE;
-    bool sigmoid = grouped || c->arch == PJ_ARCH_MINIMAX_M2 || c->arch == PJ_ARCH_LLAMA4;
+    bool sigmoid = grouped || c->arch == PJ_ARCH_MINIMAX_M2 || c->arch == PJ_ARCH_LLAMA4 ||
+                   c->arch == PJ_ARCH_NEMOTRON_H || c->arch == PJ_ARCH_LFM2_MOE;
     uint32_t kind = want_count(r, "expert_gating_func", 0, 0, 4);
     if (kind > SIGMOID)
         gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_gating_func", "is not supported");
@@ -624,7 +631,8 @@ static void read_router(reader *r, pj_model_config *c)
 static bool has_experts(reader *r, const pj_model_config *c)
 {
     bool maybe = pj_blueprint_get(c->arch)->router != PJ_ROUTER_NONE;
-    bool optional = pj_blueprint_get(c->arch)->parallel_experts || c->arch == PJ_ARCH_LLAMA4;
+    bool optional = pj_blueprint_get(c->arch)->parallel_experts || c->arch == PJ_ARCH_LLAMA4 ||
+                    c->arch == PJ_ARCH_GRANITE_HYBRID || c->arch == PJ_ARCH_NEMOTRON_H;
     return maybe && (!optional || want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS) > 0);
 }
 
@@ -635,7 +643,7 @@ static void read_shared_width(reader *r, pj_model_config *c)
     if (!pj_blueprint_get(c->arch)->shared_expert) return;
     if (c->arch == PJ_ARCH_LLAMA4)
         width = c->expert_intermediate;
-    else if (!pj_blueprint_get(c->arch)->shared_gate)
+    else if (c->arch != PJ_ARCH_HUNYUAN_MOE && !pj_blueprint_get(c->arch)->shared_gate)
         width = (uint64_t)want_count(r, "expert_shared_count", 0, 0, 1024) * c->expert_intermediate;
     if (width > PJ_MAX_WIDTH)
         gguf_config_refuse(r, PJ_E_INVALID, "expert_shared_count", "is too large");
@@ -647,7 +655,8 @@ static void read_shared_width(reader *r, pj_model_config *c)
 static void gguf_config_read_experts(reader *r, pj_model_config *c)
 {
     char name[64];
-    bool mixtral = c->arch == PJ_ARCH_MIXTRAL || c->arch == PJ_ARCH_PHIMOE;
+    bool mixtral = c->arch == PJ_ARCH_MIXTRAL || c->arch == PJ_ARCH_PHIMOE ||
+                   pj_arch_is_granite(c->arch) || c->arch == PJ_ARCH_HUNYUAN_MOE;
     if (c->arch == PJ_ARCH_GPT_OSS) {
         c->swiglu_alpha = 1.702; /* not in any file */
         c->swiglu_limit = 7;
@@ -682,11 +691,14 @@ static void gguf_config_read_experts(reader *r, pj_model_config *c)
 static void read_halves(reader *r, pj_model_config *c)
 {
     bool any = false;
+    char name[64];
     c->layer_halves = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_halves);
     c->layer_rotates = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_rotates);
     if (!c->layer_halves || !c->layer_rotates) r->status = pj_fail_memory(r->err, r->name);
     for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
-        bool block = want_of_layer(r, "feed_forward_length", i, -1, 0, PJ_MAX_WIDTH) > 0;
+        snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", i);
+        bool block =
+            want_of_layer(r, "feed_forward_length", i, -1, 0, PJ_MAX_WIDTH) > 0 || tensor(r, name);
         c->layer_halves[i] = block ? PJ_HALF_MLP : PJ_HALF_MIXER;
         c->layer_is_linear[i] &= !block;
         any |= c->layer_is_linear[i];
@@ -722,7 +734,7 @@ static void read_scan_sizes(reader *r, pj_model_config *c)
 static void read_hybrid_layers(reader *r, pj_model_config *c)
 {
     bool beside = c->attention_beside = c->arch == PJ_ARCH_FALCON_H1;
-    bool scan = c->arch != PJ_ARCH_LFM2;
+    bool scan = !pj_arch_is_lfm2(c->arch);
     if (!is_hybrid(c->arch) && !beside) return;
     c->linear.kind = scan ? PJ_SCAN : PJ_SHORT_CONVOLUTION;
     c->linear.kernel =
@@ -732,13 +744,8 @@ static void read_hybrid_layers(reader *r, pj_model_config *c)
         c->layer_is_linear[i] =
             beside || want_of_layer(r, "attention.head_count_kv", i, 1, 0, PJ_MAX_HEADS) == 0;
     if (!scan) return;
-    if (want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS) > 0)
-        gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_count",
-                           "above 0 is not supported beside state-space layers");
     read_scan_sizes(r, c);
     if (r->status == PJ_OK && c->arch == PJ_ARCH_NEMOTRON_H) read_halves(r, c);
-    if (c->arch == PJ_ARCH_GRANITE_HYBRID && !want_bool(r, "rope.scaling.finetuned", true))
-        c->layer_rotates = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_rotates);
 }
 
 /* Qwen3.5: all layers but each interval-th use the gated delta rule. */

@@ -171,7 +171,16 @@ static const name_pair inside[] = {
     {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
     {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
     {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+    {"mlp.shared_expert.output_linear", "ffn_down_shexp"},
     {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+    {"feed_forward.gate", "ffn_gate_inp"},
+    {"feed_forward.gate.e_score_correction", "exp_probs_b"},
+    {"mixer.gate", "ffn_gate_inp"},
+    {"mixer.gate.e_score_correction", "exp_probs_b"},
+    {"mixer.experts.up_proj", "ffn_up_exps"},
+    {"mixer.experts.down_proj", "ffn_down_exps"},
+    {"mixer.shared_expert.up_proj", "ffn_up_shexp"},
+    {"mixer.shared_expert.down_proj", "ffn_down_shexp"},
 };
 
 static const char *find_pair(const name_pair *pairs, size_t count, const char *part, size_t bytes)

@@ -217,33 +217,32 @@ static void adopt_part(pj_loader *l, const char *name, const pj_matrix *whole, s
     pj_load_adopt(l, name, PJ_ROLE_LAYER, &part, out);
 }
 
-/* All experts in one tensor for each matrix, as in GGUF files; in newer folders gate and up are
- * fused: the rows of gate, then those of up, of each expert. */
-static void load_stacked_experts(pj_loader *l, const char *prefix, bool fused, pj_layer *layer)
+/* Tensors that each have a matrix of all experts. */
+typedef struct stacked_parts {
+    const char *gate, *up, *down; /* gate NULL: blocks without one */
+} stacked_parts;
+
+/* As in GGUF files; in newer folders gate and up are fused: the rows of gate, then those of up, of
+ * each expert. */
+static void load_stacked_experts(pj_loader *l, const char *prefix, const stacked_parts *parts,
+                                 pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
+    bool fused = parts->gate == parts->up;
     size_t f = c->expert_intermediate, d = c->hidden, step = fused ? 2 * f : f;
-    pj_matrix gates, ups, downs;
-    find_stacked(l, prefix, fused ? "gate_up_proj" : "gate_proj.weight", step, d, &gates);
-    find_stacked(l, prefix, fused ? "gate_up_proj" : "up_proj.weight", step, d, &ups);
-    find_stacked(l, prefix, fused ? "down_proj" : "down_proj.weight", d, f, &downs);
+    pj_matrix gates = {0}, ups, downs;
+    if (parts->gate) find_stacked(l, prefix, parts->gate, step, d, &gates);
+    find_stacked(l, prefix, parts->up, step, d, &ups);
+    find_stacked(l, prefix, parts->down, d, f, &downs);
     for (uint32_t e = 0; !l->status && e < c->experts; e++) {
         pj_mlp *mlp = &layer->experts[e];
         mlp->width = c->expert_intermediate;
-        adopt_part(l, prefix, &gates, step * e, f, &mlp->gate.w);
+        if (parts->gate) adopt_part(l, prefix, &gates, step * e, f, &mlp->gate.w);
         adopt_part(l, prefix, &ups, step * e + step - f, f, &mlp->up.w);
         adopt_part(l, prefix, &downs, d * e, d, &mlp->down.w);
     }
     if (!fused && pj_bias_wanted(l->model->blueprint->mlp_bias, c))
         load_biases(l, prefix, &stacked_biases, layer);
-}
-
-static void load_fused_experts(pj_loader *l, const char *prefix, pj_layer *layer)
-{
-    if (l->model->blueprint->experts_transposed && !pj_load_is_gguf(l))
-        load_transposed_experts(l, prefix, false, layer);
-    else
-        load_stacked_experts(l, prefix, true, layer);
 }
 
 /* One expert, in either of its two spellings. */
@@ -257,7 +256,8 @@ static void load_expert(pj_loader *l, const char *prefix, uint32_t expert, pj_ml
     const char *const *part = spellings[pj_load_has_linear(l, name, "w1")];
     size_t f = mlp->width = c->expert_intermediate;
     bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c);
-    pj_load_linear(l, name, part[0], f, c->hidden, bias, &mlp->gate);
+    if (l->model->blueprint->mlp != PJ_MLP_PLAIN)
+        pj_load_linear(l, name, part[0], f, c->hidden, bias, &mlp->gate);
     pj_load_linear(l, name, part[1], f, c->hidden, bias, &mlp->up);
     pj_load_linear(l, name, part[2], c->hidden, f, bias, &mlp->down);
 }
@@ -270,20 +270,37 @@ static void load_router(pj_loader *l, const char *prefix, const char *part, pj_p
     pj_load_exact(l, prefix, out);
 }
 
+/* Spellings of tensors with the matrices of all experts. */
+static const stacked_parts stackings[] = {
+    {"gate_up_proj", "gate_up_proj", "down_proj"},
+    {"gate_proj.weight", "up_proj.weight", "down_proj.weight"},
+    {NULL, "up_proj", "down_proj"},
+    {NULL, "up_proj.weight", "down_proj.weight"},
+};
+
+static bool is_stacked(const pj_loader *l, const char *prefix, const stacked_parts *parts)
+{
+    return pj_load_has(l, prefix, parts->up) &&
+           (!parts->gate || pj_load_has(l, prefix, parts->gate));
+}
+
 /* Loads the experts in whichever form the file has. */
 static void load_some_experts(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     uint32_t experts = l->model->config.experts;
+    const size_t count = sizeof stackings / sizeof *stackings;
+    size_t i = 0;
     layer->experts = pj_load_alloc(l, experts, sizeof *layer->experts);
     if (l->status) return;
+    while (i < count && !is_stacked(l, prefix, &stackings[i])) i++;
     if (pj_load_has(l, prefix, "gate_up_proj_blocks"))
         load_mxfp4_experts(l, prefix, layer);
     else if (pj_load_has(l, prefix, "gate_up_proj_bias"))
         load_transposed_experts(l, prefix, true, layer);
-    else if (pj_load_has(l, prefix, "gate_up_proj"))
-        load_fused_experts(l, prefix, layer);
-    else if (pj_load_has(l, prefix, "gate_proj.weight"))
-        load_stacked_experts(l, prefix, false, layer);
+    else if (i == 0 && l->model->blueprint->experts_transposed && !pj_load_is_gguf(l))
+        load_transposed_experts(l, prefix, false, layer);
+    else if (i < count)
+        load_stacked_experts(l, prefix, &stackings[i], layer);
     else
         for (uint32_t e = 0; e < experts; e++) load_expert(l, prefix, e, &layer->experts[e]);
 }
@@ -293,7 +310,7 @@ static void load_correction(pj_loader *l, const char *block, pj_layer *layer)
 {
     static const char *const parts[] = {"gate.e_score_correction.bias", /* of GGUF files */
                                         "gate.e_score_correction_bias", "e_score_correction_bias",
-                                        "moe_statics.e_score_correction_bias"};
+                                        "expert_bias", "moe_statics.e_score_correction_bias"};
     char name[PJ_TENSOR_NAME_BYTES + 64];
     size_t i = 0, count = sizeof parts / sizeof *parts;
     if (!l->model->config.router_correction) return;
@@ -302,33 +319,61 @@ static void load_correction(pj_loader *l, const char *block, pj_layer *layer)
     pj_load_vector(l, name, l->model->config.experts, 0, &layer->expert_correction);
 }
 
-static void load_shared(pj_loader *l, const char *block, pj_layer *layer)
+/* It is a part of the block, or beside it in the layer. */
+static void load_shared(pj_loader *l, const char *prefix, const char *block, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     char name[PJ_TENSOR_NAME_BYTES + 16];
     if (!l->model->blueprint->shared_expert || c->shared_intermediate == 0) return;
-    bool several = pj_load_has_linear(l, block, "shared_experts.up_proj");
-    snprintf(name, sizeof name, "%s.%s", block, several ? "shared_experts" : "shared_expert");
-    load_mlp(l, name, c->shared_intermediate, PJ_MLP_GATED, &layer->shared);
+    bool beside = pj_load_has_linear(l, prefix, "shared_mlp.input_linear");
+    const char *own = pj_load_has_linear(l, block, "shared_experts.up_proj") ? "shared_experts"
+                      : beside || pj_load_has_linear(l, block, "shared_mlp.up_proj")
+                          ? "shared_mlp"
+                          : "shared_expert";
+    snprintf(name, sizeof name, "%s.%s", beside ? prefix : block, own);
+    load_mlp(l, name, c->shared_intermediate, l->model->blueprint->mlp, &layer->shared);
     unname(&layer->shared);
     if (l->model->blueprint->shared_gate)
         pj_load_linear(l, block, "shared_expert_gate", 1, c->hidden, false, &layer->shared_gate);
+}
+
+/* Granite: gate and up of all experts in one tensor, beside the router. */
+static void load_linear_experts(pj_loader *l, const char *block, pj_layer *layer)
+{
+    static const stacked_parts parts = {"input_linear.weight", "input_linear.weight",
+                                        "output_linear.weight"};
+    layer->experts = pj_load_alloc(l, l->model->config.experts, sizeof *layer->experts);
+    if (!l->status) load_stacked_experts(l, block, &parts, layer);
+}
+
+/* Routers under any of their names; the last where there is none. */
+static const char *router_of(const pj_loader *l, const char *block)
+{
+    static const char *const names[] = {"router", "router.layer", "gate.wg", "gate"};
+    size_t i = 0, last = sizeof names / sizeof *names - 1;
+    while (i < last && !pj_load_has_linear(l, block, names[i])) i++;
+    return names[i];
 }
 
 static void load_experts(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     char block[PJ_TENSOR_NAME_BYTES], name[PJ_TENSOR_NAME_BYTES + 16];
     const char *own = l->model->blueprint->block;
+    bool sparse = pj_load_has(l, prefix, "block_sparse_moe.gate.weight") ||
+                  pj_load_has(l, prefix, "block_sparse_moe.router.layer.weight");
+    bool granite = pj_arch_is_granite(l->model->config.arch); /* its block is the shared one */
     snprintf(block, sizeof block, "%s.%s", prefix,
-             pj_load_has(l, prefix, "block_sparse_moe.gate.weight") ? "block_sparse_moe"
-             : own                                                  ? own
-                                                                    : "mlp");
-    const char *router = pj_load_has(l, block, "router.weight") ? "router" : "gate";
-    load_router(l, block, router, &layer->router);
+             sparse            ? "block_sparse_moe"
+             : own && !granite ? own
+                               : "mlp");
+    load_router(l, block, router_of(l, block), &layer->router);
     load_correction(l, block, layer);
     snprintf(name, sizeof name, "%s.experts", block);
-    load_some_experts(l, name, layer);
-    load_shared(l, block, layer);
+    if (pj_load_has(l, block, "input_linear.weight"))
+        load_linear_experts(l, block, layer);
+    else
+        load_some_experts(l, name, layer);
+    load_shared(l, prefix, block, layer);
 }
 
 /* Gemma 4: a router with its own norm and scales, and norms around both branches. */

@@ -142,6 +142,12 @@ static void experts_end_product(pj_gpu *s, const experts_task *t, const pj_proje
     experts_count_bytes(s, p);
 }
 
+/* Blocks without gates activate what their first matrix gives. */
+static bool experts_have_gates(const experts_task *t)
+{
+    return t->mlp->gate.w.data != NULL;
+}
+
 /* act[entry] = f(gate[entry]) up[entry], or one half of it: x, other 0: none */
 static void experts_run_rows(pj_gpu *s, const experts_task *t, pj_vk_rows_operation operation,
                              uint64_t x, uint64_t other)
@@ -167,22 +173,24 @@ static void experts_activate(pj_gpu *s, const experts_task *t)
 {
     const pj_gpu_routing *r = &s->routing;
     uint32_t width = t->mlp->width;
+    uint64_t up = experts_have_gates(t) ? r->up : 0;
     double values = (double)t->entries * width;
     experts_operation(s, t, PJ_N_OP_ACTIVATION);
     if (!s->instrument->deep) {
-        experts_run_rows(s, t, PJ_VK_ROWS_GATE, r->gate, r->up);
+        experts_run_rows(s, t, PJ_VK_ROWS_GATE, r->gate, up);
         return;
     }
     experts_run_rows(s, t, PJ_VK_ROWS_GATE, r->gate, 0);
     experts_end_entries(s, t, 4 * values, 8 * values, r->act, width);
     pj_gpu_gate_figures(s, (pj_vk_gate_figures_args){.gate = r->gate,
                                                      .activated = r->act,
-                                                     .up = r->up,
+                                                     .up = up,
                                                      .rows = t->entries,
                                                      .n = width,
                                                      .gate_stride = width,
                                                      .activated_stride = width,
                                                      .up_stride = width});
+    if (!up) return;
     experts_operation(s, t, PJ_N_OP_GATE_MUL);
     experts_run_rows(s, t, PJ_VK_ROWS_MULTIPLY, r->act, r->up);
     experts_end_entries(s, t, values, 12 * values, r->act, width);
@@ -327,24 +335,26 @@ static void experts_run_inputs(pj_gpu *s, const experts_task *t)
                                        .slots = in.slots,
                                        .x_stride = in.stride,
                                        .y_stride = mlp->width};
-    if (pj_gpu_packs(s, &mlp->gate) || pj_gpu_packs(s, &mlp->up))
+    if ((experts_have_gates(t) && pj_gpu_packs(s, &mlp->gate)) || pj_gpu_packs(s, &mlp->up))
         experts_pack(s, t,
                      (pj_vk_quantise_args){
                          .x = in.x, .rows = in.rows, .cols = t->x.cols, .x_stride = in.stride});
     experts_operation(s, t, PJ_N_OP_MATMUL);
-    if (mlp->gate.w.type == mlp->up.w.type && !s->instrument->deep) {
-        experts_run_few(s, t, PJ_VK_EXPERTS_GATE, &mlp->gate, args);
-        return;
+    if (experts_have_gates(t)) {
+        if (mlp->gate.w.type == mlp->up.w.type && !s->instrument->deep) {
+            experts_run_few(s, t, PJ_VK_EXPERTS_GATE, &mlp->gate, args);
+            return;
+        }
+        args.y = r->gate;
+        experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &mlp->gate, args);
+        experts_end_product(s, t, &mlp->gate, r->gate);
+        experts_operation_apart(s, t, PJ_N_OP_MATMUL);
     }
-    args.y = r->gate;
-    experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &mlp->gate, args);
-    experts_end_product(s, t, &mlp->gate, r->gate);
-    args.y = r->up;
+    args.y = experts_have_gates(t) ? r->up : r->gate;
     args.w = w->up;
     args.bias = w->up_bias;
-    experts_operation_apart(s, t, PJ_N_OP_MATMUL);
     experts_run_few(s, t, PJ_VK_EXPERTS_SINGLE, &mlp->up, args);
-    experts_end_product(s, t, &mlp->up, r->up);
+    experts_end_product(s, t, &mlp->up, args.y);
     experts_activate(s, t);
 }
 
@@ -407,18 +417,20 @@ static void experts_many(pj_gpu *s, const experts_task *t)
     experts_sort(s, t);
     experts_input in = experts_take_input(s, t, true);
     pj_vk_product_tiled_args args = {.x = in.x, .list = in.list, .x_stride = in.stride};
-    args.w = w->gate;
-    args.bias = w->gate_bias;
-    args.y = r->gate;
     experts_operation(s, t, PJ_N_OP_MATMUL);
-    experts_run_many(s, t, &t->mlp->gate, args);
-    experts_end_product(s, t, &t->mlp->gate, r->gate);
+    if (experts_have_gates(t)) {
+        args.w = w->gate;
+        args.bias = w->gate_bias;
+        args.y = r->gate;
+        experts_run_many(s, t, &t->mlp->gate, args);
+        experts_end_product(s, t, &t->mlp->gate, r->gate);
+        experts_operation_apart(s, t, PJ_N_OP_MATMUL);
+    }
     args.w = w->up;
     args.bias = w->up_bias;
-    args.y = r->up;
-    experts_operation_apart(s, t, PJ_N_OP_MATMUL);
+    args.y = experts_have_gates(t) ? r->up : r->gate;
     experts_run_many(s, t, &t->mlp->up, args);
-    experts_end_product(s, t, &t->mlp->up, r->up);
+    experts_end_product(s, t, &t->mlp->up, args.y);
     experts_activate(s, t);
     args = (pj_vk_product_tiled_args){
         .x = r->act, .w = w->down, .bias = w->down_bias, .y = r->out, .x_stride = t->mlp->width};

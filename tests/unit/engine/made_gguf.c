@@ -461,6 +461,24 @@ static const char *part_name(pj_arch arch, const char *part)
         {"feed_forward.shared_expert.gate_proj", "ffn_gate_shexp"},
         {"feed_forward.shared_expert.up_proj", "ffn_up_shexp"},
         {"feed_forward.shared_expert.down_proj", "ffn_down_shexp"},
+        {"feed_forward.gate", "ffn_gate_inp"},
+        {"feed_forward.w1", "ffn_gate"},
+        {"feed_forward.w2", "ffn_down"},
+        {"feed_forward.w3", "ffn_up"},
+        {"operator_norm", "attn_norm"},
+        {"ffn_norm", "ffn_norm"},
+        {"self_attn.q_layernorm", "attn_q_norm"},
+        {"self_attn.k_layernorm", "attn_k_norm"},
+        {"self_attn.out_proj", "attn_output"},
+        {"mlp.gate.wg", "ffn_gate_inp"},
+        {"mlp.shared_mlp.gate_proj", "ffn_gate_shexp"},
+        {"mlp.shared_mlp.up_proj", "ffn_up_shexp"},
+        {"mlp.shared_mlp.down_proj", "ffn_down_shexp"},
+        {"mixer.gate", "ffn_gate_inp"},
+        {"mixer.shared_experts.up_proj", "ffn_up_shexp"},
+        {"mixer.shared_experts.down_proj", "ffn_down_shexp"},
+        {"block_sparse_moe.router.layer", "ffn_gate_inp"},
+        {"shared_mlp.output_linear", "ffn_down_shexp"},
         {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
         {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
         {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
@@ -515,7 +533,8 @@ static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
     int end = 0;
     char part[128];
     const char *kind = strrchr(name, '.');
-    if (strstr(name, ".experts.") || strstr(name, ".act_fn.") || strstr(name, "altup_"))
+    if (strstr(name, ".experts.") || strstr(name, ".act_fn.") || strstr(name, "altup_") ||
+        strstr(name, ".input_linear.") || strstr(name, "block_sparse_moe.output_linear."))
         return false;
     if (strncmp(name, "mtp.", 4) == 0) return false; /* a head of Qwen3.5 */
     if (scan_name(name, out, bytes)) return true;
@@ -540,7 +559,8 @@ static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
         abort();
     }
     if (strncmp(name, "model.", 6) == 0) name += 6;
-    if (strstr(name, ".e_score_correction_bias") && sscanf(name, "layers.%u.", &layer) == 1)
+    bool corrects = strstr(name, ".e_score_correction_bias") || strstr(name, ".expert_bias");
+    if (corrects && sscanf(name, "layers.%u.", &layer) == 1)
         return snprintf(out, bytes, "blk.%u.exp_probs_b.bias", layer) > 0;
     if (strstr(name, ".altup.correct_output_scale") && sscanf(name, "layers.%u.", &layer) == 1)
         return snprintf(out, bytes, "blk.%u.altup_correct_scale.weight", layer) > 0;
@@ -554,6 +574,8 @@ static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
     if (strcmp(part, "norm") == 0 || strcmp(part, "final_layernorm") == 0 ||
         strcmp(part, "norm_f") == 0)
         return snprintf(out, bytes, "output_norm%s", kind) > 0;
+    if (strcmp(part, "embedding_norm") == 0)
+        return snprintf(out, bytes, "token_embd_norm%s", kind) > 0;
     if (strcmp(part, "lm_head") == 0) return snprintf(out, bytes, "output%s", kind) > 0;
     if (sscanf(part, "layers.%u.%n", &layer, &end) != 1 || end == 0) abort();
     if (strcmp(part + end, "pre_ff_layernorm") == 0)
@@ -572,7 +594,7 @@ static pj_dtype stored_type(const pj_tensor *t)
 
 static bool is_neighbours(const copy *k)
 {
-    static const char *const archs[] = {"llama", "smollm3", "granite", "mistral3"};
+    static const char *const archs[] = {"llama", "smollm3", "granite", "granitemoe", "mistral3"};
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
         if (strcmp(k->arch, archs[i]) == 0) return true;
     return false;
@@ -681,12 +703,15 @@ static void copy_tensor(const copy *k, const pj_tensor *t)
 static const pj_tensor *expert_tensor(const copy *k, unsigned layer, unsigned expert,
                                       const char *part, const char *other)
 {
+    static const char *const blocks[] = {"mlp", "mixer", "block_sparse_moe", "feed_forward"};
     char name[128];
-    snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s.weight", layer, expert, part);
-    const pj_tensor *t = pj_checkpoint_find(k->from, name);
-    snprintf(name, sizeof name, "model.layers.%u.block_sparse_moe.experts.%u.%s.weight", layer,
-             expert, other);
-    return t ? t : pj_checkpoint_find(k->from, name);
+    const pj_tensor *t = NULL;
+    for (int i = 0; !t && i < 4; i++) {
+        snprintf(name, sizeof name, "model.layers.%u.%s.experts.%u.%s.weight", layer, blocks[i],
+                 expert, i < 2 ? part : other);
+        t = pj_checkpoint_find(k->from, name);
+    }
+    return t;
 }
 
 /* One of the three matrices of all experts of a layer, in one tensor or, as in older files, one
@@ -710,6 +735,9 @@ static void copy_experts(const copy *k, unsigned layer, const char *part, const 
             snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%s", layer,
                      down ? "down_proj" : "gate_up_proj");
             t = pj_checkpoint_find(k->from, name);
+            snprintf(name, sizeof name, "model.layers.%u.block_sparse_moe.%s_linear.weight", layer,
+                     down ? "output" : "input");
+            if (!t) t = pj_checkpoint_find(k->from, name);
             skip = down ? e * each : (2 * e + (strcmp(part, "up_proj") == 0)) * each;
         }
         if (!t) abort();
@@ -807,6 +835,23 @@ static void copy_fused(const copy *k, unsigned layer, const char *kind)
     free(all);
 }
 
+/* Granite: gate and up of the shared expert, whose rows follow each other in the folder. */
+static void copy_shared_halves(const copy *k, unsigned layer)
+{
+    static const char *const parts[] = {"gate", "up"};
+    uint64_t sizes[2] = {k->c->hidden, k->c->shared_intermediate};
+    char name[128];
+    size_t count;
+    snprintf(name, sizeof name, "model.layers.%u.shared_mlp.input_linear.weight", layer);
+    const pj_tensor *t = pj_checkpoint_find(k->from, name);
+    float *values = values_of(t, &count);
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "blk.%u.ffn_%s_shexp.weight", layer, parts[i]);
+        put(k, name, sizes, 2, values + i * (count / 2), stored_type(t));
+    }
+    free(values);
+}
+
 static void copy_weights(const copy *k)
 {
     const pj_model_config *c = k->c;
@@ -829,7 +874,8 @@ static void copy_weights(const copy *k)
             copy_transposed(k, layer, 2, "down");
             continue;
         }
-        copy_experts(k, layer, "gate_proj", "w1", "gate");
+        if (c->arch == PJ_ARCH_GRANITE_MOE) copy_shared_halves(k, layer);
+        if (c->arch != PJ_ARCH_NEMOTRON_H) copy_experts(k, layer, "gate_proj", "w1", "gate");
         copy_experts(k, layer, "up_proj", "w3", "up");
         copy_experts(k, layer, "down_proj", "w2", "down");
     }
@@ -936,7 +982,7 @@ static void write_rope(const copy *k)
 static void write_multipliers(const copy *k)
 {
     const pj_model_config *c = k->c;
-    if (c->arch == PJ_ARCH_GRANITE) {
+    if (pj_arch_is_granite(c->arch)) {
         real(k, "embedding_scale", c->embedding_scale);
         real(k, "residual_scale", c->residual_scale);
         real(k, "attention.scale", c->score_scale);
@@ -949,20 +995,37 @@ static void write_multipliers(const copy *k)
 
 /* Names in `general.architecture`; NULL: not supported here. */
 static const char *const archs[PJ_ARCH_COUNT] = {
-    [PJ_ARCH_LLAMA] = "llama",         [PJ_ARCH_MISTRAL] = "llama",
-    [PJ_ARCH_MIXTRAL] = "llama",       [PJ_ARCH_PHI] = "phi2",
-    [PJ_ARCH_PHI3] = "phi3",           [PJ_ARCH_QWEN2] = "qwen2",
-    [PJ_ARCH_QWEN2_MOE] = "qwen2moe",  [PJ_ARCH_QWEN3] = "qwen3",
-    [PJ_ARCH_QWEN3_MOE] = "qwen3moe",  [PJ_ARCH_SMOLLM3] = "smollm3",
-    [PJ_ARCH_GRANITE] = "granite",     [PJ_ARCH_OLMO2] = "olmo2",
-    [PJ_ARCH_OLMO3] = "olmo2",         [PJ_ARCH_GLM4] = "glm4",
-    [PJ_ARCH_GEMMA2] = "gemma2",       [PJ_ARCH_GEMMA3] = "gemma3",
-    [PJ_ARCH_MINISTRAL3] = "mistral3", [PJ_ARCH_GPT_OSS] = "gpt-oss",
-    [PJ_ARCH_QWEN3_5] = "qwen35",      [PJ_ARCH_HUNYUAN_DENSE] = "hunyuan-dense",
-    [PJ_ARCH_APERTUS] = "apertus",     [PJ_ARCH_BITNET] = "bitnet",
-    [PJ_ARCH_PHIMOE] = "phimoe",       [PJ_ARCH_NEMOTRON_H] = "nemotron_h",
-    [PJ_ARCH_FALCON_H1] = "falcon-h1", [PJ_ARCH_LLAMA4] = "llama4",
-    [PJ_ARCH_GEMMA3N] = "gemma3n",     [PJ_ARCH_GLM4_MOE] = "glm4moe",
+    [PJ_ARCH_LLAMA] = "llama",
+    [PJ_ARCH_MISTRAL] = "llama",
+    [PJ_ARCH_MIXTRAL] = "llama",
+    [PJ_ARCH_PHI] = "phi2",
+    [PJ_ARCH_PHI3] = "phi3",
+    [PJ_ARCH_QWEN2] = "qwen2",
+    [PJ_ARCH_QWEN2_MOE] = "qwen2moe",
+    [PJ_ARCH_QWEN3] = "qwen3",
+    [PJ_ARCH_QWEN3_MOE] = "qwen3moe",
+    [PJ_ARCH_SMOLLM3] = "smollm3",
+    [PJ_ARCH_GRANITE] = "granite",
+    [PJ_ARCH_OLMO2] = "olmo2",
+    [PJ_ARCH_OLMO3] = "olmo2",
+    [PJ_ARCH_GLM4] = "glm4",
+    [PJ_ARCH_GEMMA2] = "gemma2",
+    [PJ_ARCH_GEMMA3] = "gemma3",
+    [PJ_ARCH_MINISTRAL3] = "mistral3",
+    [PJ_ARCH_GPT_OSS] = "gpt-oss",
+    [PJ_ARCH_QWEN3_5] = "qwen35",
+    [PJ_ARCH_HUNYUAN_DENSE] = "hunyuan-dense",
+    [PJ_ARCH_APERTUS] = "apertus",
+    [PJ_ARCH_BITNET] = "bitnet",
+    [PJ_ARCH_PHIMOE] = "phimoe",
+    [PJ_ARCH_NEMOTRON_H] = "nemotron_h",
+    [PJ_ARCH_FALCON_H1] = "falcon-h1",
+    [PJ_ARCH_LLAMA4] = "llama4",
+    [PJ_ARCH_GEMMA3N] = "gemma3n",
+    [PJ_ARCH_GLM4_MOE] = "glm4moe",
+    [PJ_ARCH_GRANITE_MOE] = "granitemoe",
+    [PJ_ARCH_HUNYUAN_MOE] = "hunyuan-moe",
+    [PJ_ARCH_LFM2_MOE] = "lfm2moe",
 };
 
 /* What the keys of files with state-space layers cannot say. */
@@ -1001,6 +1064,7 @@ bool made_gguf_carries(const pj_model_config *c)
     if (c->arch == PJ_ARCH_FALCON_H1 || c->arch == PJ_ARCH_NEMOTRON_H) return scans_fit(c);
     for (uint32_t i = 0; c->layer_rotates && i < c->layers; i++)
         if (c->layer_rotates[i] != ((i + 1) % 4 != 0)) return false;
+    if (pj_arch_is_lfm2(c->arch)) return true;
     for (uint32_t i = 0; c->layer_is_linear && i < c->layers; i++)
         if (c->layer_is_linear[i] != ((i + 1) % 4 != 0)) return false;
     for (uint32_t i = 0; c->arch < PJ_ARCH_OLMO3 && c->window && i < c->layers; i++)
@@ -1026,7 +1090,10 @@ static void write_halves(const copy *k)
     char key[96];
     for (uint32_t i = 0; i < c->layers; i++) {
         heads[i] = pj_config_attends(c, i) ? c->kv_heads : 0;
-        widths[i] = pj_config_halves(c, i) == PJ_HALF_MLP ? c->intermediate : 0;
+        bool dense = !c->layer_is_dense || c->layer_is_dense[i];
+        widths[i] = pj_config_halves(c, i) == PJ_HALF_MLP
+                        ? (dense ? c->intermediate : c->expert_intermediate)
+                        : 0;
     }
     snprintf(key, sizeof key, "%s.attention.head_count_kv", k->arch);
     made_gguf_u32s(k->g, key, heads, c->layers);
@@ -1060,7 +1127,7 @@ static void write_router(const copy *k)
     flag(k, "expert_weights_norm", c->norm_topk);
     number(k, "expert_gating_func", SIGMOID);
     real(k, "expert_weights_scale", c->routed_scale);
-    number(k, "expert_shared_count", 1);
+    if (c->shared_intermediate) number(k, "expert_shared_count", 1);
     number(k, "expert_group_count", c->expert_groups);
     number(k, "expert_group_used_count", c->expert_groups_kept);
 }
@@ -1114,12 +1181,13 @@ static void write_sizes(const copy *k)
     if (c->window && c->layer_is_windowed && c->arch >= PJ_ARCH_OLMO3 && c->arch != PJ_ARCH_LLAMA4)
         flags(k, "attention.sliding_window_pattern", c->layer_is_windowed, c->layers);
     if (c->linear.key_heads) write_linear_sizes(k);
+    if (pj_arch_is_lfm2(c->arch)) number(k, "shortconv.l_cache", c->linear.kernel);
     if (!c->experts) return;
     number(k, "expert_count", c->experts);
     number(k, "expert_used_count", c->experts_per_token);
     if (c->arch == PJ_ARCH_QWEN2_MOE || c->arch == PJ_ARCH_QWEN3_MOE)
         flag(k, "expert_weights_norm", c->norm_topk);
-    if (c->arch == PJ_ARCH_GLM4_MOE) write_router(k);
+    if (c->router_sigmoid && c->arch != PJ_ARCH_LLAMA4) write_router(k);
     if (c->arch != PJ_ARCH_MIXTRAL && c->arch != PJ_ARCH_PHIMOE)
         number(k, "expert_feed_forward_length", c->expert_intermediate);
     if (c->shared_intermediate && c->arch != PJ_ARCH_LLAMA4)
@@ -1129,7 +1197,12 @@ static void write_sizes(const copy *k)
 void made_gguf_copy(made_gguf *g, const pj_checkpoint *from, const made_gguf_options *options)
 {
     const pj_model_config *c = pj_checkpoint_config(from);
-    copy k = {.g = g, .from = from, .c = c, .o = options, .arch = archs[c->arch]};
+    bool mixture = c->arch == PJ_ARCH_NEMOTRON_H && c->experts;
+    copy k = {.g = g,
+              .from = from,
+              .c = c,
+              .o = options,
+              .arch = mixture ? "nemotron_h_moe" : archs[c->arch]};
     made_gguf_string(g, "general.architecture", k.arch);
     write_sizes(&k);
     write_rope(&k);

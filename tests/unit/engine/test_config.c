@@ -277,8 +277,6 @@ static void test_families_of_2025(void **state)
     assert_int_equal(c.linear.kind, PJ_SCAN);
     assert_that(c.linear.value_dim, ==, 16);
     assert_true(c.layer_is_linear[0] && !c.layer_is_linear[1] && !c.layer_rotates[1]);
-    assert_refused("{\"model_type\":\"granitemoehybrid\",\"num_local_experts\":62}",
-                   PJ_E_UNSUPPORTED, "num_local_experts");
 
     c = read("{\"model_type\":\"lfm2\",\"num_hidden_layers\":3,\"full_attn_idxs\":[1],"
              "\"intermediate_size\":6656,\"block_multiple_of\":256}");
@@ -292,6 +290,64 @@ static void test_families_of_2025(void **state)
     c = read("{\"model_type\":\"llama\"," SIZES
              ",\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":4}}");
     assert_true(c.packed && !c.packed_zero_plus);
+}
+
+/* Experts beside layers with a state, and where a family has its own keys for them. */
+static void test_mixtures_of_hybrids(void **state)
+{
+    (void)state;
+    pj_model_config c = read("{\"model_type\":\"granitemoehybrid\",\"num_hidden_layers\":2,"
+                             "\"layer_types\":[\"mamba\",\"attention\"],\"num_local_experts\":62,"
+                             "\"num_experts_per_tok\":6,\"intermediate_size\":512,"
+                             "\"shared_intermediate_size\":1536}");
+    assert_int_equal(c.experts, 62);
+    assert_int_equal(c.experts_per_token, 6);
+    assert_int_equal(c.expert_intermediate, 512);
+    assert_int_equal(c.shared_intermediate, 1536);
+    c = read("{\"model_type\":\"granitemoehybrid\",\"num_hidden_layers\":1,"
+             "\"layer_types\":[\"mamba\"],\"num_local_experts\":0}");
+    assert_int_equal(c.experts, 0);
+    c = read("{\"architectures\":[\"GraniteMoeForCausalLM\"],\"intermediate_size\":512,"
+             "\"num_local_experts\":32,\"num_experts_per_tok\":8}");
+    assert_int_equal(c.expert_intermediate, 512);
+    assert_int_equal(c.shared_intermediate, 0);
+
+#define NEMOTRON "{\"model_type\":\"nemotron_h\",\"hybrid_override_pattern\":\"ME*-\""
+    c = read(NEMOTRON ",\"n_routed_experts\":128,\"num_experts_per_tok\":6,\"n_group\":1,"
+                      "\"moe_intermediate_size\":1856,\"n_shared_experts\":1,"
+                      "\"moe_shared_expert_intermediate_size\":3712,"
+                      "\"routed_scaling_factor\":2.5}");
+    assert_true(c.router_sigmoid && c.router_correction && c.norm_topk);
+    assert_true(c.routed_scale == 2.5);
+    assert_int_equal(c.experts, 128);
+    assert_int_equal(c.expert_intermediate, 1856);
+    assert_int_equal(c.shared_intermediate, 3712);
+    for (int i = 0; i < 4; i++) assert_int_equal(c.layer_is_dense[i], i != 1);
+    assert_int_equal(pj_config_halves(&c, 1), PJ_HALF_MLP);
+    assert_refused(NEMOTRON ",\"moe_latent_size\":64}", PJ_E_UNSUPPORTED, "moe_latent_size");
+    assert_refused(NEMOTRON ",\"mlp_bias\":true}", PJ_E_UNSUPPORTED, "mlp_bias");
+#undef NEMOTRON
+
+    c = read("{\"model_type\":\"lfm2_moe\",\"num_hidden_layers\":3,\"layer_types\":[\"conv\","
+             "\"full_attention\",\"conv\"],\"use_expert_bias\":false}");
+    assert_int_equal(c.experts, 32);
+    assert_int_equal(c.experts_per_token, 4);
+    assert_int_equal(c.intermediate, 7168);
+    assert_true(c.router_sigmoid && !c.router_correction);
+    assert_true(c.layer_is_dense[1] && !c.layer_is_dense[2]);
+
+#define HUNYUAN "{\"model_type\":\"hunyuan_v1_moe\",\"intermediate_size\":96,\"num_experts\":16"
+    c = read(HUNYUAN ",\"moe_topk\":[4,4],\"num_shared_expert\":[2,2],"
+                     "\"moe_intermediate_size\":[64,64],\"rope_scaling\":{\"type\":\"dynamic\","
+                     "\"alpha\":1000,\"factor\":1}}");
+    assert_int_equal(c.experts_per_token, 4);
+    assert_int_equal(c.expert_intermediate, 64);
+    assert_int_equal(c.shared_intermediate, 192);
+    assert_int_equal(c.rope.type, PJ_ROPE_DEFAULT);
+    assert_refused(HUNYUAN ",\"moe_topk\":[4,2]}", PJ_E_UNSUPPORTED, "moe_topk");
+    assert_refused(HUNYUAN ",\"moe_topk\":0}", PJ_E_INVALID, "moe_topk");
+    assert_refused(HUNYUAN ",\"use_cla\":true}", PJ_E_UNSUPPORTED, "use_cla");
+#undef HUNYUAN
 }
 
 /* A scan and attention in each layer, with multipliers; bounds of steps, in each way to write them.
@@ -569,6 +625,7 @@ int main(void)
         cmocka_unit_test(test_original_context),
         cmocka_unit_test(test_experts),
         cmocka_unit_test(test_families_of_2025),
+        cmocka_unit_test(test_mixtures_of_hybrids),
         cmocka_unit_test(test_falcon_h1),
         cmocka_unit_test(test_llama4),
         cmocka_unit_test(test_defaults_of_the_reference),

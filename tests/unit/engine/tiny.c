@@ -136,6 +136,54 @@ const tiny_shape tiny_shapes[] = {
      DENSE,
      .layers = 5,
      .halves = true},
+    {.name = "nemotron-moe",
+     .architecture = "NemotronHForCausalLM",
+     DENSE,
+     .layers = 5,
+     .halves = true,
+     .experts = 5,
+     .chosen = 2,
+     .expert_width = 24,
+     .shared_width = 40,
+     .renormalise = true,
+     .sigmoid = true,
+     .routed_scale = 2.5},
+    {.name = "granite-moe",
+     .architecture = "GraniteMoeSharedForCausalLM",
+     DENSE,
+     .residual_scale = 0.4,
+     .logit_scale = 3,
+     .score_scale = 0.15,
+     .experts = 5,
+     .chosen = 2,
+     .expert_width = 24,
+     .shared_width = 40,
+     .renormalise = true,
+     .fused_experts = true,
+     .family = TINY_GRANITE},
+    {.name = "hunyuan-moe",
+     .architecture = "HunYuanMoEV1ForCausalLM",
+     DENSE,
+     .qk_norm = true,
+     .rotated_norm = true,
+     .experts = 5,
+     .chosen = 2,
+     .expert_width = 80,
+     .shared_width = 80,
+     .renormalise = true,
+     .family = TINY_HUNYUAN},
+    {.name = "lfm2-moe",
+     .architecture = "Lfm2MoeForCausalLM",
+     DENSE,
+     .tied = true,
+     .qk_norm = true,
+     .experts = 5,
+     .chosen = 2,
+     .expert_width = 24,
+     .dense_layer = 0,
+     .renormalise = true,
+     .sigmoid = true,
+     .family = TINY_LFM2},
     {.name = "falcon",
      .architecture = "FalconH1ForCausalLM",
      DENSE,
@@ -277,10 +325,43 @@ static double random_normal(void)
     return sum - 6;
 }
 
+/* Parts of names, and a family's own, in the order in which they are replaced. */
+static const char *const spellings[][8][2] = {
+    [TINY_GRANITE] = {{".mlp.gate.", ".block_sparse_moe.router.layer."},
+                      {".mlp.experts.gate_up_proj", ".block_sparse_moe.input_linear.weight"},
+                      {".mlp.experts.down_proj", ".block_sparse_moe.output_linear.weight"},
+                      {".mlp.shared_expert.gate_up_proj.", ".shared_mlp.input_linear."},
+                      {".mlp.shared_expert.down_proj.", ".shared_mlp.output_linear."}},
+    [TINY_HUNYUAN] = {{".mlp.gate.weight", ".mlp.gate.wg.weight"},
+                      {".mlp.shared_expert.", ".mlp.shared_mlp."}},
+    [TINY_LFM2] = {{".gate.e_score_correction_bias", ".expert_bias"},
+                   {".mlp.", ".feed_forward."},
+                   {".gate_proj.", ".w1."},
+                   {".up_proj.", ".w3."},
+                   {".down_proj.", ".w2."},
+                   {".self_attn.o_proj.", ".self_attn.out_proj."},
+                   {".input_layernorm.", ".operator_norm."},
+                   {".post_attention_layernorm.", ".ffn_norm."}},
+};
+
+/* The family's spelling of a tensor's name. */
+static void spell(const tiny_model *m, const char *name, char out[128])
+{
+    snprintf(out, 128, "%s", name);
+    for (int i = 0; m->shape.family && i < 8 && spellings[m->shape.family][i][0]; i++) {
+        const char *from = spellings[m->shape.family][i][0], *at = strstr(out, from);
+        char rest[128];
+        if (!at) continue;
+        snprintf(rest, sizeof rest, "%s", at + strlen(from));
+        snprintf(out + (at - out), 128 - (size_t)(at - out), "%s%s",
+                 spellings[m->shape.family][i][1], rest);
+    }
+}
+
 static void add(tiny_model *m, const char *name, int a, int b, int c)
 {
     tiny_tensor *t = &m->tensors[m->tensor_count++];
-    snprintf(t->name, sizeof t->name, "%s", name);
+    spell(m, name, t->name);
     t->rank = c ? 3 : b ? 2 : 1;
     t->shape[0] = a;
     t->shape[1] = b;
@@ -318,11 +399,17 @@ static void add_norm(tiny_model *m, const char *prefix, const char *part, int n)
     if (m->shape.plain_mlp || m->shape.mixer > 0) add(m, name, n, 0, 0);
 }
 
+/* The block that has the experts. */
+static const char *experts_of(const tiny_shape *s)
+{
+    return s->mixtral ? "block_sparse_moe" : s->halves ? "mixer" : "mlp";
+}
+
 static void add_experts(tiny_model *m, const char *layer)
 {
     const tiny_shape *s = &m->shape;
     char block[80], name[128];
-    snprintf(block, sizeof block, "%s.%s", layer, s->mixtral ? "block_sparse_moe" : "mlp");
+    snprintf(block, sizeof block, "%s.%s", layer, experts_of(s));
     add_linear(m, block, "gate", s->experts, s->hidden, false);
     if (s->fused_experts) {
         snprintf(name, sizeof name, "%s.experts.gate_up_proj", block);
@@ -332,7 +419,8 @@ static void add_experts(tiny_model *m, const char *layer)
     }
     for (int e = 0; e < s->experts && !s->fused_experts; e++) {
         snprintf(name, sizeof name, "%s.experts.%d", block, e);
-        add_linear(m, name, s->mixtral ? "w1" : "gate_proj", s->expert_width, s->hidden, false);
+        if (!s->halves)
+            add_linear(m, name, s->mixtral ? "w1" : "gate_proj", s->expert_width, s->hidden, false);
         add_linear(m, name, s->mixtral ? "w3" : "up_proj", s->expert_width, s->hidden, false);
         add_linear(m, name, s->mixtral ? "w2" : "down_proj", s->hidden, s->expert_width, false);
     }
@@ -340,15 +428,23 @@ static void add_experts(tiny_model *m, const char *layer)
     if (s->sigmoid) add(m, name, s->experts, 0, 0);
     if (!s->shared_width) return;
     snprintf(name, sizeof name, "%s.shared_expert%s", block, s->sigmoid ? "s" : "");
-    add_linear(m, name, "gate_proj", s->shared_width, s->hidden, false);
-    add_linear(m, name, "up_proj", s->shared_width, s->hidden, false);
     add_linear(m, name, "down_proj", s->hidden, s->shared_width, false);
-    if (!s->sigmoid) add_linear(m, block, "shared_expert_gate", 1, s->hidden, false);
+    if (s->family == TINY_GRANITE) {
+        add_linear(m, name, "gate_up_proj", 2 * s->shared_width, s->hidden, false);
+        return;
+    }
+    add_linear(m, name, "up_proj", s->shared_width, s->hidden, false);
+    if (s->halves) return;
+    add_linear(m, name, "gate_proj", s->shared_width, s->hidden, false);
+    if (!s->sigmoid && !s->family) add_linear(m, block, "shared_expert_gate", 1, s->hidden, false);
 }
 
 static const char *final_norm_of(const tiny_shape *s)
 {
-    return s->plain_mlp || s->beside ? "final_layernorm" : s->halves ? "norm_f" : "norm";
+    return s->plain_mlp || s->beside ? "final_layernorm"
+           : s->halves               ? "norm_f"
+           : s->family == TINY_LFM2  ? "embedding_norm"
+                                     : "norm";
 }
 
 static const char *mlp_norm_of(const tiny_shape *s)
@@ -366,6 +462,7 @@ static const char *block_of(const tiny_shape *s)
 
 static bool has_experts(const tiny_shape *s, int layer)
 {
+    if (s->halves) return s->experts && layer == 1;
     return s->experts && (s->chunk ? layer % 2 == 1 : layer != s->dense_layer);
 }
 
@@ -414,12 +511,12 @@ static void add_number(tiny_model *m, const char *prefix, const char *part, doub
 
 static const char *q_norm_of(const tiny_shape *s)
 {
-    return s->rotated_norm ? "query_layernorm" : "q_norm";
+    return s->family == TINY_LFM2 ? "q_layernorm" : s->rotated_norm ? "query_layernorm" : "q_norm";
 }
 
 static const char *k_norm_of(const tiny_shape *s)
 {
-    return s->rotated_norm ? "key_layernorm" : "k_norm";
+    return s->family == TINY_LFM2 ? "k_layernorm" : s->rotated_norm ? "key_layernorm" : "k_norm";
 }
 
 /* Every other layer is a block. */
@@ -428,6 +525,10 @@ static void add_half(tiny_model *m, const char *layer, const char *mixer, int in
     const tiny_shape *s = &m->shape;
     int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     add_norm(m, layer, "norm", s->hidden);
+    if (has_experts(s, index)) {
+        add_experts(m, layer);
+        return;
+    }
     if (index % 2) {
         add_linear(m, mixer, "up_proj", s->width, s->hidden, false);
         add_linear(m, mixer, "down_proj", s->hidden, s->width, false);
@@ -588,7 +689,7 @@ static void add_layer(tiny_model *m, int index)
 
 static bool has_head(const tiny_shape *s)
 {
-    return s->sigmoid || s->delta || s->mimo;
+    return (s->sigmoid && !s->halves && !s->family) || s->delta || s->mimo;
 }
 
 /* A head's layer follows the others, or has a name of its own. */
@@ -637,8 +738,10 @@ void tiny_make(tiny_model *m, const tiny_shape *shape, uint64_t seed)
 
 tiny_tensor *tiny_get(tiny_model *m, const char *name)
 {
+    char own[128];
+    spell(m, name, own);
     for (int i = 0; i < m->tensor_count; i++)
-        if (strcmp(m->tensors[i].name, name) == 0) return &m->tensors[i];
+        if (strcmp(m->tensors[i].name, own) == 0) return &m->tensors[i];
     return NULL;
 }
 
@@ -774,6 +877,26 @@ static void write_streams(FILE *f, const tiny_shape *s)
     fprintf(f, "], ");
 }
 
+static void write_family(FILE *f, const tiny_shape *s)
+{
+    if (s->family == TINY_GRANITE)
+        fprintf(f,
+                "\"num_local_experts\": %d, \"num_experts_per_tok\": %d, "
+                "\"shared_intermediate_size\": %d, ",
+                s->experts, s->chosen, s->shared_width);
+    if (s->family == TINY_HUNYUAN)
+        fprintf(f,
+                "\"num_experts\": %d, \"moe_topk\": [%d, %d], "
+                "\"moe_intermediate_size\": [%d, %d], \"num_shared_expert\": [1, 1], ",
+                s->experts, s->chosen, s->chosen, s->expert_width, s->expert_width);
+    if (s->family == TINY_LFM2)
+        fprintf(f,
+                "\"num_experts\": %d, \"num_experts_per_tok\": %d, "
+                "\"moe_intermediate_size\": %d, \"num_dense_layers\": 1, "
+                "\"layer_types\": [\"full_attention\", \"full_attention\"], ",
+                s->experts, s->chosen, s->expert_width);
+}
+
 static void write_config(const tiny_model *m)
 {
     const tiny_shape *s = &m->shape;
@@ -786,14 +909,17 @@ static void write_config(const tiny_model *m)
             "\"tie_word_embeddings\": %s, \"attention_bias\": %s, \"mlp_bias\": %s, ",
             s->architecture, s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim,
             s->streams ? "unused_size" : "intermediate_size",
-            s->mixtral || s->chunk ? s->expert_width : s->width, s->vocab, CONTEXT,
-            s->plain_mlp ? "layer_norm_eps"
-            : s->halves  ? "layer_norm_epsilon"
-                         : "rms_norm_eps",
+            s->mixtral || s->chunk || s->family == TINY_GRANITE ? s->expert_width : s->width,
+            s->vocab, CONTEXT,
+            s->plain_mlp             ? "layer_norm_eps"
+            : s->halves              ? "layer_norm_epsilon"
+            : s->family == TINY_LFM2 ? "norm_eps"
+                                     : "rms_norm_eps",
             hidden_act(s), s->tied ? "true" : "false", s->all_bias ? "true" : "false",
             s->all_bias ? "true" : "false");
     if (s->halves)
-        fprintf(f, "\"hybrid_override_pattern\": \"*-*-*\", \"mlp_hidden_act\": \"relu2\", ");
+        fprintf(f, "\"hybrid_override_pattern\": \"*%c*-*\", \"mlp_hidden_act\": \"relu2\", ",
+                s->experts ? 'E' : '-');
     if (s->beside) write_falcon(f, s);
     if (s->chunk) write_llama4(f, s);
     if (s->mixer > 0) fprintf(f, "\"router_jitter_noise\": %g, \"lm_head_bias\": true, ", s->mixer);
@@ -817,14 +943,19 @@ static void write_config(const tiny_model *m)
                 1 / (s->score_scale * s->score_scale), s->score_cap, s->logit_cap);
     if (s->unrotated_every) fprintf(f, "\"no_rope_layer_interval\": %d, ", s->unrotated_every);
     if (s->partial > 0) fprintf(f, "\"partial_rotary_factor\": %g, ", s->partial);
-    if (s->experts && !s->chunk) {
+    if (s->family) write_family(f, s);
+    if (s->experts && !s->chunk && !s->family) {
         fprintf(f, "\"%s\": %d, \"num_experts_per_tok\": %d, \"norm_topk_prob\": %s, ",
                 s->mixtral   ? "num_local_experts"
                 : s->sigmoid ? "n_routed_experts"
                              : "num_experts",
                 s->experts, s->chosen, s->renormalise ? "true" : "false");
         if (!s->mixtral) fprintf(f, "\"moe_intermediate_size\": %d, ", s->expert_width);
-        if (s->sigmoid)
+        if (s->halves)
+            fprintf(f,
+                    "\"moe_shared_expert_intermediate_size\": %d, \"routed_scaling_factor\": %g, ",
+                    s->shared_width, s->routed_scale);
+        else if (s->sigmoid)
             fprintf(f,
                     "\"n_shared_experts\": 1, \"first_k_dense_replace\": 1, \"n_group\": 1, "
                     "\"topk_group\": 1, \"use_qk_norm\": true, \"num_nextn_predict_layers\": 1, "
@@ -1247,13 +1378,15 @@ static double *gated(walk *w, const char *prefix, const char *const parts[3], co
 static const char *const hugging_face[3] = {"gate_proj", "up_proj", "down_proj"};
 static const char *const mixtral[3] = {"w1", "w3", "w2"};
 
-static double *fused_mlp(walk *w, const double *x)
+static double *fused_mlp(walk *w, const char *prefix, int f, const double *x)
 {
-    int f = w->s->width;
-    double *gate = linear(w, "mlp.gate_up_proj", x, w->count, 0, f);
-    double *up = linear(w, "mlp.gate_up_proj", x, w->count, f, f);
+    char name[96];
+    snprintf(name, sizeof name, "%s.gate_up_proj", prefix);
+    double *gate = linear(w, name, x, w->count, 0, f);
+    double *up = linear(w, name, x, w->count, f, f);
     for (int i = 0; i < w->count * f; i++) gate[i] = silu(gate[i]) * up[i];
-    double *y = linear(w, "mlp.down_proj", gate, w->count, 0, 0);
+    snprintf(name, sizeof name, "%s.down_proj", prefix);
+    double *y = linear(w, name, gate, w->count, 0, 0);
     free(gate);
     free(up);
     return y;
@@ -1279,11 +1412,15 @@ static double *xielu_mlp(walk *w, const double *x)
     return y;
 }
 
-static double *squared_mlp(walk *w, const double *x)
+static double *squared_mlp(walk *w, const char *prefix, const double *x, int count)
 {
-    double *a = linear(w, "mixer.up_proj", x, w->count, 0, 0);
-    for (int i = 0; i < w->count * w->s->width; i++) a[i] = fmax(a[i], 0) * fmax(a[i], 0);
-    double *y = linear(w, "mixer.down_proj", a, w->count, 0, 0);
+    char name[96];
+    snprintf(name, sizeof name, "%s.up_proj", prefix);
+    double *a = linear(w, name, x, count, 0, 0);
+    int width = tensor(w, "weight", name)->shape[0];
+    for (int i = 0; i < count * width; i++) a[i] = fmax(a[i], 0) * fmax(a[i], 0);
+    snprintf(name, sizeof name, "%s.down_proj", prefix);
+    double *y = linear(w, name, a, count, 0, 0);
     free(a);
     return y;
 }
@@ -1336,7 +1473,7 @@ static double weight_in_reach(const tiny_shape *s, const double *logits, const b
 static double *mixture(walk *w, const double *x)
 {
     const tiny_shape *s = w->s;
-    const char *block = s->mixtral ? "block_sparse_moe" : "mlp";
+    const char *block = experts_of(s);
     char name[64];
     int d = s->hidden;
     snprintf(name, sizeof name, "%s.gate", block);
@@ -1344,8 +1481,9 @@ static double *mixture(walk *w, const double *x)
     for (int t = 0; t < w->count; t++) {
         double p[16], sum = 0, kept = 0, mixed[16];
         bool taken[16] = {false};
+        snprintf(name, sizeof name, "%s.gate", block);
         const float *correction =
-            s->sigmoid ? tensor(w, "e_score_correction_bias", "mlp.gate")->values : NULL;
+            s->sigmoid ? tensor(w, "e_score_correction_bias", name)->values : NULL;
         for (int e = 0; e < s->experts; e++) {
             double logit = logits[t * s->experts + e];
             sum += p[e] = s->sigmoid ? 1 / (1 + exp(-logit)) : exp(logit);
@@ -1364,8 +1502,9 @@ static double *mixture(walk *w, const double *x)
         for (int e = 0; e < s->experts; e++) {
             if (!taken[e]) continue;
             snprintf(name, sizeof name, "%s.experts.%d", block, e);
-            double *out = s->fused_experts
-                              ? fused_expert(w, e, x + t * d)
+            double *out = s->fused_experts ? fused_expert(w, e, x + t * d)
+                          : s->halves
+                              ? squared_mlp(w, name, x + t * d, 1)
                               : gated(w, name, s->mixtral ? mixtral : hugging_face, x + t * d, 1);
             for (int i = 0; i < d; i++)
                 y[t * d + i] += (s->routed_scale > 0 ? s->routed_scale : 1) *
@@ -1375,9 +1514,13 @@ static double *mixture(walk *w, const double *x)
         }
     }
     if (s->shared_width) {
-        const char *part = s->sigmoid ? "mlp.shared_experts" : "mlp.shared_expert";
-        double *shared = gated(w, part, hugging_face, x, w->count), *gate = NULL;
-        if (!s->sigmoid) gate = linear(w, "mlp.shared_expert_gate", x, w->count, 0, 0);
+        snprintf(name, sizeof name, "%s.shared_expert%s", block, s->sigmoid ? "s" : "");
+        double *shared = s->halves                   ? squared_mlp(w, name, x, w->count)
+                         : s->family == TINY_GRANITE ? fused_mlp(w, name, s->shared_width, x)
+                                                     : gated(w, name, hugging_face, x, w->count),
+               *gate = NULL;
+        if (!s->sigmoid && !s->family)
+            gate = linear(w, "mlp.shared_expert_gate", x, w->count, 0, 0);
         for (int i = 0; i < w->count * d; i++)
             y[i] += gate ? shared[i] / (1 + exp(-gate[i / d])) : shared[i];
         free(shared);
@@ -1806,7 +1949,8 @@ static double *feed_forward(walk *w, const double *x)
     if (experts) return w->s->chunk ? chunk_mixture(w, x) : mixture(w, x);
     if (w->s->plain_mlp) return plain_mlp(w, x);
     if (w->s->xielu) return xielu_mlp(w, x);
-    return w->s->fused ? fused_mlp(w, x) : gated(w, block_of(w->s), hugging_face, x, w->count);
+    return w->s->fused ? fused_mlp(w, "mlp", w->s->width, x)
+                       : gated(w, block_of(w->s), hugging_face, x, w->count);
 }
 
 /* x += part, after the norm of this name if the family has one. */
@@ -1837,7 +1981,10 @@ static void run_layer(walk *w, double *x)
     const char *before = s->norms ? "pre_feedforward_layernorm" : mlp_norm_of(s);
     if (s->halves) {
         double *h = norm(w, "norm", x, w->count, d);
-        accumulate(w, NULL, x, w->layer % 2 ? squared_mlp(w, h) : attention(w, h), n);
+        double *y = has_experts(s, w->layer) ? mixture(w, h)
+                    : w->layer % 2           ? squared_mlp(w, "mixer", h, w->count)
+                                             : attention(w, h);
+        accumulate(w, NULL, x, y, n);
         free(h);
         return;
     }

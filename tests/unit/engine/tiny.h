@@ -14,6 +14,15 @@ enum { TINY_MAX_TENSORS = 512, TINY_MAX_TOKENS = 64 };
 
 enum { TINY_PRE = 0, TINY_POST, TINY_SANDWICH };
 
+/* Mixtures of experts of families that are otherwise the same as others, with names of their own.
+ */
+typedef enum tiny_family {
+    TINY_PLAIN = 0,
+    TINY_GRANITE, /* gate and up of all experts in one tensor */
+    TINY_HUNYUAN,
+    TINY_LFM2, /* layers of attention alone */
+} tiny_family;
+
 typedef struct tiny_shape {
     const char *name;
     const char *architecture; /* "LlamaForCausalLM" */
@@ -43,7 +52,8 @@ typedef struct tiny_shape {
     bool xielu;        /* up_proj, xIELU, down_proj (Apertus) */
     bool relu2;        /* and norms of attention's output and of the activation (BitNet) */
     double mixer;      /* two experts, one after the other, LayerNorm (Phi-3.5-MoE): its noise */
-    bool halves;       /* attention without rotation and plain blocks in turn (Nemotron-H) */
+    bool halves; /* attention without rotation and plain blocks in turn (Nemotron-H), the first
+                    of them, if there are experts, without a dense block */
     /* Alternating updates (Gemma 3n): streams, the one that layers compute, the rank of the
      * residual beside attention, the width of token vectors, and the layers that read earlier keys.
      */
@@ -62,7 +72,8 @@ typedef struct tiny_shape {
     int query_period; /* queries of the others are scaled, and none has a norm; 0: the default */
     bool beside;      /* attention and a state-space scan side by side (Falcon-H1) */
     bool multiplied;  /* its multipliers, and a norm after the scan's gate */
-    bool no_gguf;     /* no GGUF file has it */
+    tiny_family family;
+    bool no_gguf; /* no GGUF file has it */
 } tiny_shape;
 
 extern const tiny_shape tiny_shapes[];
