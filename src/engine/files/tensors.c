@@ -20,6 +20,7 @@ const char *pj_file_type_name(pj_file_type type)
         [PJ_FILE_IQ2_XXS] = "IQ2_XXS", [PJ_FILE_IQ2_XS] = "IQ2_XS", [PJ_FILE_IQ2_S] = "IQ2_S",
         [PJ_FILE_IQ3_XXS] = "IQ3_XXS", [PJ_FILE_IQ3_S] = "IQ3_S",   [PJ_FILE_TQ1_0] = "TQ1_0",
         [PJ_FILE_TQ2_0] = "TQ2_0",     [PJ_FILE_NVFP4] = "NVFP4",   [PJ_FILE_Q1_0] = "Q1_0",
+        [PJ_FILE_Q2_0] = "Q2_0",
     };
     return type < PJ_FILE_TYPE_COUNT ? names[type] : "?";
 }

@@ -52,6 +52,7 @@ typedef enum pj_file_type {
     PJ_FILE_TQ2_0,
     PJ_FILE_NVFP4,
     PJ_FILE_Q1_0,
+    PJ_FILE_Q2_0, /* of GGUF files; becomes PJ_Q4_0 on load */
     PJ_FILE_TYPE_COUNT
 } pj_file_type;
 

@@ -219,6 +219,16 @@ static pj_status load_e4m3(pj_loader *l, const char *name, const pj_tensor *tens
     return l->status;
 }
 
+static void load_q2_0(pj_loader *l, const char *name, const pj_tensor *tensor, pj_role use,
+                      size_t rows, size_t cols, pj_matrix *out)
+{
+    pj_row_source source = pj_rows_q2_0(tensor->data, cols);
+    if (tensor->rank != 2 || tensor->shape[0] != rows || tensor->shape[1] != cols)
+        l->status =
+            pj_fail(l->err, PJ_E_INVALID, "%s must have the shape [%zu, %zu]", name, rows, cols);
+    pj_load_converted(l, name, wanted_type(l, use, PJ_Q4_0, cols), NULL, &source, rows, cols, out);
+}
+
 void pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, size_t cols,
                     pj_matrix *out)
 {
@@ -233,6 +243,10 @@ void pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, si
     const pj_tensor *tensor = pj_checkpoint_find(l->model->checkpoint, name);
     if (tensor && tensor->type == PJ_FILE_E4M3) {
         l->status = load_e4m3(l, name, tensor, use, rows, cols, out);
+        return;
+    }
+    if (tensor && tensor->type == PJ_FILE_Q2_0) {
+        load_q2_0(l, name, tensor, use, rows, cols, out);
         return;
     }
     pj_row_source packed;
@@ -256,7 +270,10 @@ void pj_load_stack(pj_loader *l, const char *name, size_t count, size_t rows, si
              tensor->shape[2] != cols)
         l->status = pj_fail(l->err, PJ_E_INVALID, "%s must have the shape [%zu, %zu, %zu]", name,
                             count, rows, cols);
-    else if (!pj_file_dtype(tensor->type, &type))
+    else if (tensor->type == PJ_FILE_Q2_0) {
+        pj_row_source source = pj_rows_q2_0(tensor->data, cols);
+        pj_load_converted(l, name, PJ_Q4_0, NULL, &source, count * rows, cols, out);
+    } else if (!pj_file_dtype(tensor->type, &type))
         l->status = pj_fail(l->err, PJ_E_UNSUPPORTED, "%s has the unsupported weight type %s", name,
                             pj_file_type_name(tensor->type));
     else

@@ -101,6 +101,50 @@ pj_row_source pj_rows_mxfp4(const void *blocks, const void *scales, size_t cols,
                            .scale_stride = cols / BLOCK};
 }
 
+/* ---- two bits ------------------------------------------------------------------------------ */
+
+enum { PAIR_VALUES = 64, PAIR_BYTES = 18, Q4_0_BYTES = 18 };
+
+/* Half a block: d, and codes + 7 in the order of Q4_0, whose second 16 values are the high nibbles.
+ */
+static void repack_pairs(const unsigned char *block, size_t half, unsigned char *out)
+{
+    const unsigned char *codes = block + 2 + 8 * half;
+    memcpy(out, block, 2);
+    for (size_t i = 0; i < 16; i++) {
+        unsigned low = codes[i / 4] >> (i % 4 * 2) & 3, high = codes[4 + i / 4] >> (i % 4 * 2) & 3;
+        out[2 + i] = (unsigned char)((low + 7) | (high + 7) << 4);
+    }
+}
+
+static void copy_q2_0(const pj_row_source *s, size_t row, void *out)
+{
+    const unsigned char *blocks = s->data + row * s->stride;
+    unsigned char *to = out;
+    for (size_t i = 0; i < 2 * (s->cols / PAIR_VALUES); i++)
+        repack_pairs(blocks + i / 2 * PAIR_BYTES, i % 2, to + i * Q4_0_BYTES);
+}
+
+static void read_q2_0(const pj_row_source *s, size_t row, float *values)
+{
+    const unsigned char *blocks = s->data + row * s->stride;
+    for (size_t i = 0; i < 2 * (s->cols / PAIR_VALUES); i++) {
+        unsigned char block[Q4_0_BYTES];
+        repack_pairs(blocks + i / 2 * PAIR_BYTES, i % 2, block);
+        pj_blocks_dequantise(PJ_Q4_0, block, values + i * BLOCK, BLOCK);
+    }
+}
+
+pj_row_source pj_rows_q2_0(const void *blocks, size_t cols)
+{
+    return (pj_row_source){.type = PJ_Q4_0,
+                           .cols = cols,
+                           .read = read_q2_0,
+                           .copy = copy_q2_0,
+                           .data = blocks,
+                           .stride = cols / PAIR_VALUES * PAIR_BYTES};
+}
+
 /* ---- 8-bit floats ------------------------------------------------------------------------- */
 
 /* Sign, four exponent bits, three mantissa bits; no infinities, all ones is NaN. */

@@ -32,6 +32,9 @@ pj_row_source pj_rows_transposed(const void *data, pj_dtype type, size_t cols, s
  * first, exponents in a separate tensor. Rows become GGUF blocks with the same values. */
 pj_row_source pj_rows_mxfp4(const void *blocks, const void *scales, size_t cols, size_t first,
                             size_t step);
+/* GGUF's Q2_0: per 64 values an f16 d and 16 bytes of four codes, the lowest bits first; a value is
+ * d (code - 1). Rows become Q4_0 with the same values. */
+pj_row_source pj_rows_q2_0(const void *blocks, size_t cols);
 
 /* Rows of a stored matrix in another order. */
 pj_row_source pj_rows_ordered(const pj_matrix *stored, const uint32_t *order);

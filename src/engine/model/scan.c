@@ -50,6 +50,10 @@ static pj_model_entry *add_entry(pj_model_list *list, const char *name, const ch
 static bool resident_dtype(const pj_tensor *tensor, pj_dtype *type)
 {
     bool eight_bits = tensor->type == PJ_FILE_E4M3;
+    if (tensor->type == PJ_FILE_Q2_0) {
+        *type = PJ_Q4_0;
+        return true;
+    }
     if (!eight_bits && !(tensor->type == PJ_FILE_U8 && tensor->rank == 4))
         return pj_file_dtype(tensor->type, type);
     *type = eight_bits ? PJ_BF16 : PJ_MXFP4;
@@ -70,6 +74,12 @@ pj_dtype pj_models_weight_dtype(const pj_checkpoint *checkpoint)
     return most;
 }
 
+/* Q2_0 is resident with twice its bits. */
+static double resident_bytes(const pj_tensor *tensor)
+{
+    return (double)tensor->bytes * (tensor->type == PJ_FILE_Q2_0 ? 2 : 1);
+}
+
 /* Bytes read to decode a token, for tensors of mixed types: all tensors, but only the chosen
  * experts, and one row of an untied embedding. */
 static double decode_bytes(const pj_checkpoint *checkpoint, const pj_model_config *config)
@@ -81,9 +91,9 @@ static double decode_bytes(const pj_checkpoint *checkpoint, const pj_model_confi
         double share = tensor == embedding && !config->tied_head ? 0 : 1;
         if (tensor->rank == 3 && config->experts > 0)
             share = (double)config->experts_per_token / config->experts;
-        bytes += share * (double)tensor->bytes;
+        bytes += share * resident_bytes(tensor);
     }
-    return embedding ? bytes + (double)embedding->bytes / config->vocab : bytes;
+    return embedding ? bytes + resident_bytes(embedding) / config->vocab : bytes;
 }
 
 static void inspect(pj_model_entry *entry)

@@ -383,6 +383,31 @@ static void permute(float *x, size_t heads, size_t dim, size_t cols)
     free(head);
 }
 
+/* Q2_0: per 64 values an f16 scale and codes of two bits for -1, 0, 1 and 2 times it. */
+static void put_pairs(const copy *k, const char *name, const uint64_t *sizes, uint32_t rank,
+                      const float *values, size_t count)
+{
+    enum { Q2_0 = 42, BLOCK = 64, BYTES = 18 };
+    uint8_t *blocks = calloc(count / BLOCK, BYTES);
+    float *rounded = malloc(count * sizeof *rounded);
+    if (!blocks || !rounded || sizes[0] % BLOCK) abort();
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *block = blocks + i / BLOCK * BYTES;
+        const uint16_t scale = 0x2c00; /* 1/16 */
+        float code = roundf(values[i] * 16) + 1;
+        code = code < 0 ? 0 : code > 3 ? 3 : code;
+        memcpy(block, &scale, sizeof scale);
+        block[2 + i % BLOCK / 4] |= (uint8_t)((unsigned)code << (i % 4 * 2));
+        rounded[i] = (code - 1) / 16;
+    }
+    if (k->o->rounded)
+        made_gguf_tensor(k->g, name, sizes, rank, file_type(PJ_F32), rounded, 4 * count);
+    else
+        made_gguf_tensor(k->g, name, sizes, rank, Q2_0, blocks, count / BLOCK * BYTES);
+    free(blocks);
+    free(rounded);
+}
+
 /* Writes a tensor; matrices are quantised to the given type if their rows are whole blocks. */
 static void put(const copy *k, const char *name, const uint64_t *sizes, uint32_t rank,
                 const float *values, pj_dtype stored)
@@ -393,6 +418,10 @@ static void put(const copy *k, const char *name, const uint64_t *sizes, uint32_t
     size_t count = 1;
     for (uint32_t i = 0; i < rank; i++) count *= (size_t)sizes[i];
     if (!pj_dtype_row_bytes(type, (size_t)sizes[0])) type = PJ_F32;
+    if (k->o->pairs && rank > 1 && !strstr(name, "gate_inp")) {
+        put_pairs(k, name, sizes, rank, values, count);
+        return;
+    }
     size_t bytes = pj_dtype_row_bytes(type, count);
     void *data = malloc(bytes + count * sizeof(float));
     if (!data) abort();

@@ -39,6 +39,7 @@ void made_gguf_write(const made_gguf *g, const char *path);
 typedef struct made_gguf_options {
     int type;       /* a pj_dtype for matrices, -1: as they are */
     bool rounded;   /* F32 with the values rounded through `type` */
+    bool pairs;     /* matrices in Q2_0, with `rounded` in F32 with its values */
     bool old_names; /* one tensor per expert; Phi's q, k and v fused */
 } made_gguf_options;
 

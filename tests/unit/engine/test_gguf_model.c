@@ -178,6 +178,41 @@ static void blocks(void **state)
     tiny_free(&m);
 }
 
+/* Q2_0, also of stacked experts, against the same values as floats. */
+static void two_bits(void **state)
+{
+    static const char *const names[] = {"llama", "qwen3-moe"};
+    static float want[TOKENS * MAX_VOCAB], got[TOKENS * MAX_VOCAB];
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        tiny_shape shape = *tiny_find(names[i]);
+        tiny_model m;
+        char path[128], plain[128];
+        double rms;
+        shape.hidden = shape.width = shape.expert_width = 64;
+        shape.head_dim = 16;
+        tiny_make(&m, &shape, 7);
+        tiny_write(&m, TINY_F32);
+        snprintf(path, sizeof path, "%s/copy.gguf", m.folder);
+        snprintf(plain, sizeof plain, "%s/plain.gguf", m.folder);
+        write_copy(m.folder, path, &(made_gguf_options){.type = -1, .pairs = true});
+        write_copy(m.folder, plain,
+                   &(made_gguf_options){.type = -1, .pairs = true, .rounded = true});
+        logits_of(plain, &(pj_engine_options){.threads = 2}, shape.vocab, want);
+        logits_of(path, &(pj_engine_options){.threads = 2, .dtype = "f32"}, shape.vocab, got);
+        assert_that(worst(got, want, TOKENS * shape.vocab, &rms), <=, 1);
+        pj_engine *engine = open_model(path, &(pj_engine_options){.threads = 2});
+        assert_string_equal(pj_engine_get_facts(engine)->dtype, "q4_0");
+        pj_engine_close(engine);
+        logits_of(path, &(pj_engine_options){.threads = 2}, shape.vocab, got);
+        worst(got, want, TOKENS * shape.vocab, &rms);
+        if (!(rms > 0 && rms < 0.05)) fail_msg("%s: rms %g", names[i], rms);
+        unlink(path);
+        unlink(plain);
+        tiny_free(&m);
+    }
+}
+
 /* Quantised files can be converted too. */
 static void converted(void **state)
 {
@@ -438,10 +473,15 @@ static void parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_architecture), cmocka_unit_test(sixteen_bits),
-        cmocka_unit_test(older_spellings),    cmocka_unit_test(blocks),
-        cmocka_unit_test(converted),          cmocka_unit_test(refusals),
-        cmocka_unit_test(yarn_factors),       cmocka_unit_test(parts),
+        cmocka_unit_test(every_architecture),
+        cmocka_unit_test(sixteen_bits),
+        cmocka_unit_test(older_spellings),
+        cmocka_unit_test(blocks),
+        cmocka_unit_test(two_bits),
+        cmocka_unit_test(converted),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(yarn_factors),
+        cmocka_unit_test(parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

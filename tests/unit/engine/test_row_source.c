@@ -60,6 +60,31 @@ static void mxfp4(void **state)
     }
 }
 
+/* Each code in each place, scaled by an eighth of its block. */
+static void two_bits(void **state)
+{
+    enum { BLOCKS = 3, VALUES = 64 };
+    uint8_t blocks[BLOCKS][18], out[2 * BLOCKS * 18];
+    float read[BLOCKS * VALUES], copied[BLOCKS * VALUES];
+    (void)state;
+    for (int b = 0; b < BLOCKS; b++) {
+        const uint16_t scales[BLOCKS] = {0x3000, 0x3400, 0xb800}; /* 1/8, 1/4, -1/2 */
+        memcpy(blocks[b], &scales[b], 2);
+        for (int i = 0; i < 16; i++) blocks[b][2 + i] = (uint8_t)(b * 37 + i * 27);
+    }
+    pj_row_source s = pj_rows_q2_0(blocks, BLOCKS * VALUES);
+    assert_int_equal(s.type, PJ_Q4_0);
+    s.read(&s, 0, read);
+    s.copy(&s, 0, out);
+    pj_blocks_dequantise(PJ_Q4_0, out, copied, BLOCKS * VALUES);
+    for (int i = 0; i < BLOCKS * VALUES; i++) {
+        static const float scales[BLOCKS] = {0.125f, 0.25f, -0.5f};
+        int code = blocks[i / VALUES][2 + i % VALUES / 4] >> (i % 4 * 2) & 3;
+        assert_that(read[i], ==, scales[i / VALUES] * (float)(code - 1));
+        assert_that(copied[i], ==, read[i]);
+    }
+}
+
 static void eight_bit_floats(void **state)
 {
     (void)state;
@@ -250,6 +275,7 @@ int main(void)
         cmocka_unit_test(packed_floats),
         cmocka_unit_test(transposed),
         cmocka_unit_test(mxfp4),
+        cmocka_unit_test(two_bits),
         cmocka_unit_test(eight_bit_floats),
         cmocka_unit_test(scaled_bytes),
     };
