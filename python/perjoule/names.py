@@ -165,12 +165,19 @@ def _is_router(name: str, parent: str, siblings: List[str]) -> bool:
     return name == "router" or (name == "gate" and ("experts" in siblings or "moe" in parent))
 
 
+def _is_shared(name: str, siblings: List[str]) -> bool:
+    """Whether a block that has another name elsewhere is the expert of all tokens (Hunyuan's, Granite 4's)."""
+    return name == "shared_mlp" and ("experts" in siblings or "block_sparse_moe" in siblings)
+
+
 def _component(path: List[str], siblings: List[str]) -> str:
     """The component name of the module at `path` inside a block."""
     name, parent = path[-1], path[-2] if len(path) > 1 else ""
     if _is_router(name, parent, siblings):
         return "router"
-    if name in ("shared_expert_gate", "shared_experts", "shared_expert"):
+    if parent == "block_sparse_moe" and name in ("input_linear", "output_linear"):
+        return "experts"
+    if _is_shared(name, siblings) or name in ("shared_expert_gate", "shared_experts", "shared_expert"):
         return "shared_expert"
     if name in ACTIVATIONS:
         return "act"
@@ -193,7 +200,8 @@ def _leaves(block: Module) -> Iterator[Leaf]:
             if name == "experts" and _is_list(child):  # each expert is called separately
                 for _, expert in _children(child):
                     yield here, expert, siblings
-            elif (name in WHOLE and _has_weights(child) or type(child).__name__ in WHOLE_TYPES or _is_projection(child)
+            elif ((name in WHOLE or _is_shared(name, siblings)) and _has_weights(child)
+                  or type(child).__name__ in WHOLE_TYPES or _is_projection(child)
                   or _is_router(name, path[-1] if path else "", siblings)):
                 yield here, child, siblings
             elif any(_has_weights(grandchild) for _, grandchild in _children(child)):

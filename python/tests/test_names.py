@@ -40,6 +40,21 @@ class Names(unittest.TestCase):
         self.assertEqual(found.count("experts"), 2)
         self.assertNotIn("w1", found)
 
+    def test_a_shared_block_beside_experts_is_the_shared_expert(self):
+        def linear(*parts):
+            return Module(**{part: Linear() for part in parts})
+        shared = linear("gate_proj", "up_proj", "down_proj")
+        hunyuan = Module(gate=Module(wg=Linear()), experts=Module(weights=True), shared_mlp=shared)
+        self.assertEqual([n for n in names(plan_of(Model(Block(hunyuan))), 0) if "proj" not in n and "norm" not in n],
+                         ["attention", "router", "experts", "shared_expert"])
+        granite = Module(self_attn=Attention(), block_sparse_moe=Module(
+            router=Module(layer=Linear()), input_linear=Module(weights=True), output_linear=Module(weights=True)),
+            shared_mlp=linear("input_linear", "output_linear"))
+        self.assertEqual([n for n in names(plan_of(Model(granite)), 0) if "proj" not in n],
+                         ["attention", "router", "experts", "experts", "shared_expert"])
+        dense = Module(self_attn=Attention(), shared_mlp=linear("input_linear", "output_linear"))
+        self.assertIn("input_linear", names(plan_of(Model(dense)), 0))
+
     def test_other_trees_keep_the_names_that_they_have(self):
         def block():
             return Module(ln_1=Norm(), attn=Module(c_attn=Linear(), c_proj=Linear()),
