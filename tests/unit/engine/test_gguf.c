@@ -396,7 +396,7 @@ static const struct {
      -5},
 };
 
-static made_gguf made_spm(const uint32_t *more_types)
+static made_gguf made_spm_of(const char *kind, const uint32_t *more_types)
 {
     static char bytes[256][8];
     static const char *texts[SPM_TOKENS] = {"<unk>", "<s>", "</s>"};
@@ -414,7 +414,7 @@ static made_gguf made_spm(const uint32_t *more_types)
         types[i] = more_types ? more_types[i - SPM_FIRST] : 1;
     }
     made_gguf_init(&g);
-    made_gguf_string(&g, "tokenizer.ggml.model", "llama");
+    made_gguf_string(&g, "tokenizer.ggml.model", kind);
     made_gguf_strings(&g, "tokenizer.ggml.tokens", texts, SPM_TOKENS);
     made_gguf_f32s(&g, "tokenizer.ggml.scores", scores, SPM_TOKENS);
     made_gguf_u32s(&g, "tokenizer.ggml.token_type", types, SPM_TOKENS);
@@ -422,6 +422,11 @@ static made_gguf made_spm(const uint32_t *more_types)
     made_gguf_u32(&g, "tokenizer.ggml.eos_token_id", 2);
     made_gguf_u32(&g, "tokenizer.ggml.unknown_token_id", 0);
     return g;
+}
+
+static made_gguf made_spm(const uint32_t *more_types)
+{
+    return made_spm_of("llama", more_types);
 }
 
 static void test_scores(void **state)
@@ -445,6 +450,26 @@ static void test_scores(void **state)
     /* control tokens are matched verbatim */
     check_ids(t, "</s>a", "1 2 260");
     check_decoded(t, (const int32_t[]){1, 265, 259, 198, 172, 2}, 6, "abc \xc3\xa9");
+    pj_tokenizer_close(t);
+    made_gguf_fini(&g);
+}
+
+/* Gemma 4: merges in their order, over whole texts with marked spaces; scores mean nothing. */
+static void test_written_merges(void **state)
+{
+    static const char *const merges[] = {"b c", "a b", "\xe2\x96\x81 a", "a bc"};
+    (void)state;
+    made_gguf g = made_spm_of("gemma4", NULL);
+    pj_tokenizer *t;
+    pj_error err = {0};
+    made_gguf_strings(&g, "tokenizer.ggml.merges", merges, 4);
+    assert_int_equal(build(&g, &t, &err), PJ_OK);
+    check_ids(t, "abc", "1 265");
+    check_ids(t, "ab", "1 263");
+    check_ids(t, "aa", "1 260 260"); /* by its score it would be one */
+    check_ids(t, "c a", "1 262 270");
+    check_ids(t, "a\xc3\xa9", "1 260 198 172");
+    check_decoded(t, (const int32_t[]){262, 270, 198, 172}, 4, "c a\xc3\xa9");
     pj_tokenizer_close(t);
     made_gguf_fini(&g);
 }
@@ -545,6 +570,9 @@ static void test_names(void **state)
         {"llama4", " the", "258"},
         {"falcon-h1", "the", "0 257"},
         {"falcon3", "the", "0 257"},
+        {"pixtral", "the", "0 257"},
+        {"hunyuan", "1234th", "49 50 51 52 256"},
+        {"minimax-m2", " the", "258"},
         /* three digits at most; a mark of punctuation joins the letters after it */
         {"deepseek-v3", "1234th", "261 51 52 256"},
         {"hunyuan-dense", " the", "258"},
@@ -647,12 +675,12 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fine),        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_lies),        cmocka_unit_test(test_places),
-        cmocka_unit_test(test_scores),      cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_types),       cmocka_unit_test(test_names),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_later_parts),
+        cmocka_unit_test(test_fine),          cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_lies),          cmocka_unit_test(test_places),
+        cmocka_unit_test(test_scores),        cmocka_unit_test(test_written_merges),
+        cmocka_unit_test(test_prefix),        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_names),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_later_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /*
  * A tokenizer from a GGUF file's fields. These name a kind ("gpt2": byte-level BPE with merges;
- * "llama": sentencepiece with scores) and, for the first, a pre-tokenizer by name; the properties
- * that a tokenizer.json lists are defined here by these names. Unknown names are rejected.
+ * "llama": sentencepiece with scores; "gemma4": with merges) and, for the first, a pre-tokenizer by
+ * name; the properties that a tokenizer.json lists are defined here by these names. Unknown names
+ * are rejected.
  *
  * Sentencepiece joins the neighbours whose union is the token with the best score. This equals
  * byte-pair encoding with a merge for every way to split a token into two tokens, ranked by the
@@ -77,8 +78,10 @@ static const style styles[] = {
     {"lfm2", llama3, true, true, false},
     {"falcon3", llama3, true, true, false},
     {"falcon-h1", llama3, true, true, false},
+    {"pixtral", llama3, true, true, false},
     {"qwen2", qwen2, false, false, true},
     {"deepseek-r1-qwen", qwen2, false, false, false},
+    {"hunyuan", qwen2, false, false, false},
     {"qwen35", qwen35, false, false, true},
     {"seed-coder", seed_coder, false, false, false},
     {"gpt-2", gpt2, false, false, false},
@@ -90,6 +93,7 @@ static const style styles[] = {
     {"tekken", tekken, true, true, false},
     {"gpt-4o", gpt4o, false, false, false},
     {"llama4", gpt4o, false, false, false},
+    {"minimax-m2", gpt4o, false, false, false},
     {"smollm", gpt2, false, false, false, DIGITS},
     {"refact", gpt2, false, false, false, DIGITS},
     {"starcoder", gpt2, false, false, false, DIGITS},
@@ -108,6 +112,7 @@ typedef struct loader {
     pj_error *err;
     const pj_gguf_value *tokens, *types, *scores;
     const style *style; /* NULL: sentencepiece */
+    bool merges;        /* sentencepiece with a list of merges instead of scores (Gemma 4) */
 } loader;
 
 static const pj_gguf_value *gguf_field(const loader *l, const char *name)
@@ -362,7 +367,7 @@ static pj_status set_byte_level(loader *l)
 static void set_sentencepiece(loader *l)
 {
     pj_tokenizer *t = l->t;
-    bool prefix = gguf_flag(l, "add_space_prefix", true);
+    bool prefix = gguf_flag(l, "add_space_prefix", !l->merges);
     t->bpe.unk = gguf_token_id(l, "unknown_token_id");
     t->bpe.byte_fallback = t->bpe.fuse_unk = true;
     if (prefix)
@@ -391,11 +396,12 @@ static pj_status find_style(loader *l)
     pj_gguf_text model, pre = {"(none)", 6};
     const pj_gguf_value *value = gguf_field(l, "model"), *named = gguf_field(l, "pre");
     if (!value || !pj_gguf_string(value, &model)) return gguf_bad(l, "model", "is missing");
-    if (pj_gguf_text_is(model, "llama")) return PJ_OK;
+    l->merges = pj_gguf_text_is(model, "gemma4");
+    if (l->merges || pj_gguf_text_is(model, "llama")) return PJ_OK;
     if (!pj_gguf_text_is(model, "gpt2"))
         return pj_fail(l->err, PJ_E_UNSUPPORTED,
-                       "%s has a tokenizer of the kind %.*s, which is not supported (gpt2 and "
-                       "llama are)",
+                       "%s has a tokenizer of the kind %.*s, which is not supported (gpt2, llama "
+                       "and gemma4 are)",
                        l->name, (int)(model.bytes < 40 ? model.bytes : 40), model.text);
     if (named) pj_gguf_string(named, &pre);
     for (size_t i = 0; i < sizeof styles / sizeof *styles; i++)
@@ -431,7 +437,7 @@ static pj_status gguf_build(loader *l)
         status = set_byte_level(l);
     else if (status == PJ_OK)
         set_sentencepiece(l);
-    if (status == PJ_OK) status = l->style ? written_merges(l) : scored_merges(l);
+    if (status == PJ_OK) status = l->style || l->merges ? written_merges(l) : scored_merges(l);
     if (status != PJ_OK) return status;
     if (!pj_vocab_index_merges(&l->t->vocab)) return gguf_no_memory(l);
     pj_bpe_finish(l->t);
