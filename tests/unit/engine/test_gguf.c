@@ -575,6 +575,11 @@ static void test_names(void **state)
         {"minimax-m2", " the", "258"},
         /* three digits at most; a mark of punctuation joins the letters after it */
         {"deepseek-v3", "1234th", "261 51 52 256"},
+        /* a space joins letters with cases; digits are single; spaces at an end stay apart */
+        {"deepseek-llm", " the12", "258 49 50"},
+        {"deepseek-llm", "th\xe2\x82\xac the", "256 226 130 172 258"},
+        {"deepseek-llm", "t\xcc\x84", "116 204 132"},
+        {"deepseek-llm", ".\n", "46 10"},
         {"hunyuan-dense", " the", "258"},
         {"hunyuan-dense", ".\n", "263"},
         {"hunyuan-dense", "the12", "257 261"},
