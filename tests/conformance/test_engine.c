@@ -425,24 +425,33 @@ static void check_attention(const pj_run_data *data, const pj_model_config *conf
                      json_real_value(json_array_get(heads, h)));
 }
 
-/* The prompt's prefill, recorded at depth deep. */
-static void record_prefill(pj_engine *engine, const int32_t *ids, uint32_t count, pj_run_data *data)
+/* Records a generation; returns the hash of its logits, which those of the host alone have. */
+static uint64_t record(pj_engine *engine, pj_generate_request request, pj_depth depth,
+                       pj_run_data *data)
 {
     pj_error err = {0};
     pj_session *session;
-    pj_run *run;
-    pj_prompt prompt = {.ids = ids, .id_count = count};
+    pj_generate_result result = {0};
     pj_session_options nothing = {.power = "none", .database = "none", .baseline_seconds = -1};
     if (pj_session_open(&nothing, &session, &err) != PJ_OK) fail_msg("%s", err.text);
-    pj_run_options options = {.model_name = "golden", .depth = PJ_DEPTH_DEEP};
-    if (pj_run_begin(session, &options, &run, &err) != PJ_OK) fail_msg("%s", err.text);
-    pj_generate_request request = {
-        .prompts = &prompt, .prompt_count = 1, .sampling = PJ_SAMPLING_GREEDY, .run = run};
-    pj_generate_result result = {0};
+    pj_run_options options = {.model_name = "golden", .depth = depth};
+    if (pj_run_begin(session, &options, &request.run, &err) != PJ_OK) fail_msg("%s", err.text);
     if (pj_engine_generate(engine, &request, &result, &err) != PJ_OK) fail_msg("%s", err.text);
+    uint64_t logits = result.logits_hash;
     pj_generate_result_fini(&result);
-    if (pj_run_finish(run, PJ_RUN_COMPLETED, NULL, data, &err) != PJ_OK) fail_msg("%s", err.text);
+    if (pj_run_finish(request.run, PJ_RUN_COMPLETED, NULL, data, &err) != PJ_OK)
+        fail_msg("%s", err.text);
     pj_session_close(session);
+    return logits;
+}
+
+/* The prompt's prefill, recorded at depth deep. */
+static void record_prefill(pj_engine *engine, const int32_t *ids, uint32_t count, pj_run_data *data)
+{
+    pj_prompt prompt = {.ids = ids, .id_count = count};
+    pj_generate_request request = {
+        .prompts = &prompt, .prompt_count = 1, .sampling = PJ_SAMPLING_GREEDY};
+    record(engine, request, PJ_DEPTH_DEEP, data);
 }
 
 static void check_statistics(const char *folder, const char *isa, uint32_t threads)
@@ -516,6 +525,48 @@ static void test_operations(void **state)
     (void)state;
     if (!getenv("PJ_DEVICE")) skip();
     judge_each(judge_folder("PJ_GOLDEN"), check_operations);
+}
+
+/* ---- depths ------------------------------------------------------------------------------- */
+
+/* Of a batch of two prompts and what follows them, logits have the same bits at every depth. */
+static void check_depths(const char *folder)
+{
+    static const pj_sampling drawn = {
+        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .seed = 5};
+    static int32_t ids[2][MAX_IDS];
+    json_t *reference = judge_json(folder, "reference.json");
+    const json_t *cases = json_object_get(reference, "greedy");
+    pj_prompt prompts[2];
+    uint64_t logits[3];
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *c = json_array_get(cases, i % json_array_size(cases));
+        prompts[i] =
+            (pj_prompt){.ids = ids[i],
+                        .id_count = judge_ids(json_object_get(c, "prompt_ids"), ids[i], MAX_IDS)};
+    }
+    pj_engine *engine = open_engine(folder, NULL, NULL, 1);
+    pj_generate_request request = {.prompts = prompts,
+                                   .prompt_count = 2,
+                                   .max_tokens = 6,
+                                   .ignore_eos = true,
+                                   .sampling = drawn};
+    for (int depth = PJ_DEPTH_OFF; depth <= PJ_DEPTH_DEEP; depth++) {
+        pj_run_data data;
+        logits[depth] = record(engine, request, depth, &data);
+        assert_int_equal(data.info.spans_lost, 0);
+        pj_run_data_fini(&data);
+    }
+    if (!logits[0] || logits[1] != logits[0] || logits[2] != logits[0])
+        fail_msg("%s: logits differ between depths", folder);
+    pj_engine_close(engine);
+    json_decref(reference);
+}
+
+static void test_depths(void **state)
+{
+    (void)state;
+    judge_each(judge_folder("PJ_GOLDEN"), check_depths);
 }
 
 /* ---- a trained model ---------------------------------------------------------------------- */
@@ -618,16 +669,19 @@ static void test_long_story(void **state)
     pj_free(want);
 }
 
-int main(void)
+/* Argument: a pattern of the tests to run; without one all. */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits),      cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_statistics),  cmocka_unit_test(test_operations),
-        cmocka_unit_test(test_stories),     cmocka_unit_test(test_long_story),
-        cmocka_unit_test(test_gguf_copies), cmocka_unit_test(test_reference_device),
+        cmocka_unit_test(test_logits),           cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_statistics),       cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_depths),           cmocka_unit_test(test_stories),
+        cmocka_unit_test(test_long_story),       cmocka_unit_test(test_gguf_copies),
+        cmocka_unit_test(test_reference_device),
     };
     bool on_device = getenv("PJ_DEVICE") != NULL;
     isa_count = on_device ? 1 : pj_kernels_list(isas, MAX_ISAS);
     most_threads = on_device ? 1 : 2;
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
