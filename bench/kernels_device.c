@@ -40,6 +40,7 @@ typedef struct listing {
     line lines[MOST_LINES];
     uint32_t count, dispatches, layers;
     double bytes, flops, seconds, on_paper[PAPERS]; /* of all */
+    double read_bytes_s, copy_bytes_s;              /* of the device; NAN: not measured */
     char name[256];                                 /* of the device */
 } listing;
 
@@ -81,8 +82,8 @@ static void device_list(listing *l, const pj_gpu_trace *trace)
 
 enum { DEVICE_PEAK_MS = 200 };
 
-/* For the rooflines of later runs on this device. Best effort, as the figures were printed. */
-static void device_keep_limits(pj_engine *e)
+/* What bounds it; kept for the rooflines of later runs on this device, which is best effort. */
+static void device_measure_limits(pj_engine *e, listing *l)
 {
     char key[PJ_DEVICE_KEY_BYTES], uuid[33];
     pj_error err;
@@ -90,7 +91,9 @@ static void device_keep_limits(pj_engine *e)
     const pj_vk_info *info = pj_vk_device(m->vk);
     const pj_layer *first = &e->model.layers[0];
     const pj_matrix *q = first->q.w.data ? &first->q.w : &first->qkv.w;
-    pj_machine_limits limits = {.read_bytes_s = pj_engine_read_speed(e, UINT64_MAX)};
+    l->copy_bytes_s = pj_gpu_copy_speed(m);
+    l->read_bytes_s = pj_engine_read_speed(e, UINT64_MAX);
+    pj_machine_limits limits = {.read_bytes_s = l->read_bytes_s};
     limits.operations_s[q->type] = pj_engine_peak(e, DEVICE_PEAK_MS * PJ_NS_PER_MS);
     for (int i = 0; i < 16; i++) snprintf(uuid + 2 * i, 3, "%02x", info->uuid[i]);
     pj_device_key(uuid, info->name, key);
@@ -133,7 +136,7 @@ static pj_status device_run(const pj_bench_device *b, pj_engine *e, pj_gpu_trace
     snprintf(l->name, sizeof l->name, "%s", e->loaded.facts.name);
     pj_status status = pj_gpu_trace_decode(e->loaded.device, e->kv_type, (uint32_t)b->batch,
                                            (uint32_t)b->context, trace, err);
-    if (status == PJ_OK) device_keep_limits(e);
+    if (status == PJ_OK) device_measure_limits(e, l);
     return status;
 }
 
@@ -196,6 +199,10 @@ static void device_print_table(const pj_bench_device *b, const listing *l)
     printf(" %7s", "");
     for (int p = 0; p < PAPERS; p++) device_print_time(l->on_paper[p]);
     printf("\n");
+    if (isfinite(l->copy_bytes_s))
+        printf("\na copy moves %.3g GB/s, read and written\n", l->copy_bytes_s * 1e-9);
+    if (isfinite(l->read_bytes_s))
+        printf("weights are read at up to %.3g GB/s\n", l->read_bytes_s * 1e-9);
 }
 
 static void device_write_line(pj_json *json, const line *at)
@@ -223,6 +230,8 @@ static pj_status device_print_json(const pj_bench_device *b, const listing *l, p
     pj_json_kv_string(json, "device", b->device ? l->name : NULL);
     pj_json_kv_uint(json, "layers", l->layers);
     pj_json_kv_uint(json, "dispatches", l->dispatches);
+    pj_json_kv_double(json, "read_bytes_per_second", l->read_bytes_s);
+    pj_json_kv_double(json, "copy_bytes_per_second", l->copy_bytes_s);
     pj_json_key(json, "rows");
     pj_json_array_begin(json);
     for (uint32_t i = 0; i < l->count; i++) device_write_line(json, &l->lines[i]);
@@ -235,6 +244,7 @@ pj_status pj_bench_device_kernels(const pj_bench_device *b, pj_error *err)
 {
     listing *l = pj_alloc(1, sizeof *l);
     if (!l) return pj_fail_memory(err, "a table");
+    l->read_bytes_s = l->copy_bytes_s = NAN;
     pj_status status = device_trace(b, l, err);
     if (status == PJ_OK && b->json)
         status = device_print_json(b, l, err);

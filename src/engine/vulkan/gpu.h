@@ -369,6 +369,9 @@ void pj_gpu_run_many(pj_gpu *s, const pj_gpu_many_plan *plan, const pj_vk_produc
 
 double pj_gpu_peak(void *loaded, int64_t duration_ns);
 double pj_gpu_read_pass(void *loaded, unsigned streams, uint64_t max_bytes);
+/* Bytes per second that a copy within the device's memory reads and writes, together. NAN: there is
+ * too little memory that no cache holds, or the device has no clock. */
+double pj_gpu_copy_speed(const pj_gpu_model *m);
 /* Whether matrices are faster than tiles. */
 bool pj_gpu_matrices_are_real(const pj_gpu_model *m);
 

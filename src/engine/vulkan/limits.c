@@ -69,7 +69,7 @@ double pj_gpu_read_pass(void *loaded, unsigned streams, uint64_t max_bytes)
 {
     const pj_gpu_model *m = loaded;
     pj_vk_buffer sink = {0};
-    pj_vk_read_constants constants = {LIMITS_THREADS, streams};
+    pj_vk_read_constants constants = {LIMITS_THREADS, streams, false};
     double seconds = 0;
     uint64_t read = 0;
     if (m->weights.bytes < PJ_LEAST_READ_BYTES || max_bytes < PJ_LEAST_READ_BYTES ||
@@ -79,12 +79,49 @@ double pj_gpu_read_pass(void *loaded, unsigned streams, uint64_t max_bytes)
         const pj_vk_buffer *chunk = &m->weights.chunks[i];
         uint64_t bytes = chunk->bytes < max_bytes - read ? chunk->bytes : max_bytes - read;
         pj_vk_read_args args = {chunk->address, sink.address, bytes / 16};
-        seconds += limits_time(m->vk, PJ_VK_READ, (const uint32_t *)&constants, 2, &args,
+        seconds += limits_time(m->vk, PJ_VK_READ, (const uint32_t *)&constants, 3, &args,
                                LIMITS_GROUPS, 1);
         read += bytes;
     }
     pj_vk_buffer_free(m->vk, &sink);
     return (double)read / seconds;
+}
+
+/* ---- copies ---- */
+
+enum { LIMITS_COPY_STREAMS = 4, LIMITS_COPY_ROUNDS = 3, LIMITS_COPY_GROWTH = 4 };
+
+/* The fastest copy from one half of so many bytes to the other. */
+static double limits_time_copy(const pj_gpu_model *m, const pj_vk_buffer *memory, uint64_t bytes)
+{
+    pj_vk_read_constants constants = {LIMITS_THREADS, LIMITS_COPY_STREAMS, true};
+    pj_vk_read_args args = {memory->address, memory->address + bytes / 2, bytes / 32};
+    double best = INFINITY;
+    for (int i = 0; i < LIMITS_COPY_ROUNDS; i++) {
+        double took = limits_time(m->vk, PJ_VK_READ, (const uint32_t *)&constants, 3, &args,
+                                  LIMITS_GROUPS, 1);
+        if (!(took > 0)) return NAN;
+        best = fmin(best, took);
+    }
+    return best;
+}
+
+/* More and more bytes, until no cache holds them or no cache can be what limits so slow a device.
+ */
+double pj_gpu_copy_speed(const pj_gpu_model *m)
+{
+    const double slow_s = 0.02;
+    uint64_t bytes = 8 << 20, most = 512 << 20, least = 2ull * PJ_LEAST_READ_BYTES;
+    pj_vk_buffer memory = {0};
+    while (most > pj_vk_memory_free(m->vk) / 2) most /= 2;
+    if (most < bytes || !limits_open(m, most, &memory)) return NAN;
+    double took = limits_time_copy(m, &memory, bytes);
+    while (took < slow_s && bytes * LIMITS_COPY_GROWTH <= most) {
+        bytes *= LIMITS_COPY_GROWTH;
+        took = limits_time_copy(m, &memory, bytes);
+    }
+    pj_vk_buffer_free(m->vk, &memory);
+    return bytes < least && took < slow_s ? NAN : (double)bytes / took;
 }
 
 /* ---- which kernel multiplies many rows ---- */

@@ -567,12 +567,12 @@ typedef struct pj_vk_peak_args {
 } pj_vk_peak_args;
 
 typedef struct pj_vk_read_constants {
-    uint32_t threads, streams;
+    uint32_t threads, streams, copies;
 } pj_vk_read_constants;
 
 typedef struct pj_vk_read_args {
-    uint64_t memory, sink;
-    uint64_t quads; /* of words */
+    uint64_t memory, sink; /* as large as `memory` for copies */
+    uint64_t quads;        /* of words */
 } pj_vk_read_args;
 
 #endif

@@ -385,7 +385,7 @@ static void check_read(uint32_t streams, uint32_t quads, uint32_t planted)
     if (planted < quads) memcpy(memory + 4ull * planted, bits, sizeof bits);
     pj_vk_read_args args = {
         .memory = bench_input(memory, 16ull * quads), .sink = bench_output(4), .quads = quads};
-    pj_vk_read_constants k = {THREADS, streams};
+    pj_vk_read_constants k = {THREADS, streams, false};
     BENCH_DISPATCH(PJ_VK_READ, &k, &args, GROUPS, 1, 1);
     bench_run();
     uint32_t found = *(const uint32_t *)bench_result(args.sink);
@@ -403,6 +403,21 @@ static void every_quad_is_read(void **state)
     }
 }
 
+static void every_quad_is_copied(void **state)
+{
+    enum { QUADS = 1003, THREADS = 32, GROUPS = 3, BYTES = 16 * QUADS };
+    for (uint32_t streams = 1; streams <= 4; streams += 3) {
+        bench_begin();
+        const float *memory = bench_random_floats(BYTES / sizeof(float), 1);
+        pj_vk_read_args args = {
+            .memory = bench_input(memory, BYTES), .sink = bench_output(BYTES), .quads = QUADS};
+        pj_vk_read_constants k = {THREADS, streams, true};
+        BENCH_DISPATCH(PJ_VK_READ, &k, &args, GROUPS, 1, 1);
+        bench_run();
+        assert_memory_equal(bench_result(args.sink), memory, BYTES);
+    }
+}
+
 static void the_peak_writes_nothing(void **state)
 {
     bench_begin();
@@ -416,11 +431,17 @@ static void the_peak_writes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_normalised),   cmocka_unit_test(rows_of_every_type_are_gathered),
-        cmocka_unit_test(values_are_mapped),     cmocka_unit_test(heads_are_copied),
-        cmocka_unit_test(gates_have_parameters), cmocka_unit_test(gates_are_cut),
-        cmocka_unit_test(streams_are_mixed),     cmocka_unit_test(magnitudes_are_matched),
-        cmocka_unit_test(every_quad_is_read),    cmocka_unit_test(the_peak_writes_nothing),
+        cmocka_unit_test(rows_are_normalised),
+        cmocka_unit_test(rows_of_every_type_are_gathered),
+        cmocka_unit_test(values_are_mapped),
+        cmocka_unit_test(heads_are_copied),
+        cmocka_unit_test(gates_have_parameters),
+        cmocka_unit_test(gates_are_cut),
+        cmocka_unit_test(streams_are_mixed),
+        cmocka_unit_test(magnitudes_are_matched),
+        cmocka_unit_test(every_quad_is_read),
+        cmocka_unit_test(every_quad_is_copied),
+        cmocka_unit_test(the_peak_writes_nothing),
     };
     return bench_main(tests);
 }
