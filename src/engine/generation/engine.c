@@ -54,6 +54,7 @@ static void gather_facts(pj_engine *e)
     f->architecture = e->model.config.arch_name;
     f->dtype = pj_dtype_get(m->dtype)->name;
     f->isa = e->loaded.facts.isa;
+    f->device_uuid = e->loaded.facts.uuid;
     f->kv = pj_dtype_get(e->kv_type)->name;
     f->upload_bytes = e->loaded.facts.upload_bytes;
     f->upload_begin_ns = e->loaded.facts.upload_begin_ns;

@@ -88,6 +88,7 @@ static void gpu_facts(void *loaded, pj_compute_facts *facts)
 {
     const pj_gpu_model *m = loaded;
     *facts = (pj_compute_facts){.name = pj_vk_device(m->vk)->name,
+                                .uuid = pj_vk_device(m->vk)->uuid,
                                 .isa = "vulkan",
                                 .upload_bytes = m->weights.bytes,
                                 .upload_begin_ns = m->weights.begin_ns,

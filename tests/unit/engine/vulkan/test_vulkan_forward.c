@@ -6,6 +6,7 @@
 #include "engine/generation/engine_internal.h"
 #include "engine/vulkan/api.h"
 #include "engine/vulkan/trace.h"
+#include "generate/calibrate.h"
 #include "record/run.h"
 #include "vulkan_test.h"
 
@@ -628,6 +629,8 @@ static void limits(void **state)
     assert_true(isfinite(peak) && peak > 0);
     assert_true(isfinite(read) && read > 0);
     assert_true(isnan(pj_gpu_read_pass(&m, 2, PJ_LEAST_READ_BYTES - 1)));
+    double copied = pj_gpu_copy_speed(&m);
+    assert_true(isfinite(copied) && copied > 0);
     pj_vk_buffer_free(vulkan_test_vk, &weights);
 }
 
@@ -649,6 +652,25 @@ static void unknown_devices(void **state)
     tiny_free(&m);
 }
 
+/* What was measured on one device is nothing that runs on another, or on the host, go by. */
+static void calibrations_are_of_a_device(void **state)
+{
+    tiny_model m;
+    pj_session session = {0};
+    char on_device[4096], on_host[4096];
+    tiny_make(&m, tiny_find("llama"), 42);
+    tiny_write(&m, TINY_F32);
+    pj_engine *engine = open_on(&m, device);
+    pj_calibration_key(&session, engine, on_device, sizeof on_device);
+    pj_engine_close(engine);
+    engine = open_on(&m, "cpu");
+    pj_calibration_key(&session, engine, on_host, sizeof on_host);
+    pj_engine_close(engine);
+    assert_non_null(strstr(on_device, device));
+    assert_null(strstr(on_host, device));
+    tiny_free(&m);
+}
+
 static void write_uuid(const uint8_t uuid[16])
 {
     for (int i = 0; i < 16; i++) snprintf(device + 2 * i, 3, "%02x", uuid[i]);
@@ -663,10 +685,9 @@ int main(int argc, char **argv)
         vulkan_test(packed_experts), vulkan_test(limits),   vulkan_test(unknown_devices),
     };
     const struct CMUnitTest passes[] = {
-        vulkan_test(same_tokens_as_the_cpu),
-        vulkan_test(drafts_as_on_the_cpu),
-        vulkan_test(few_dispatches_per_token),
-        vulkan_test(outlines),
+        vulkan_test(same_tokens_as_the_cpu),       vulkan_test(drafts_as_on_the_cpu),
+        vulkan_test(few_dispatches_per_token),     vulkan_test(outlines),
+        vulkan_test(calibrations_are_of_a_device),
     };
     const struct CMUnitTest depths[] = {
         vulkan_test(packed_experts_at_every_depth), vulkan_test(spans_and_statistics),
