@@ -8,6 +8,37 @@
 /* The first is the default. */
 static const pj_backend *const backends[] = {&pj_backend_cpu, &pj_backend_vulkan};
 
+static bool devices_is_numbered(const char *device)
+{
+    return strncasecmp(device, "gpu", 3) == 0 && (!device[3] || device[3] == ':');
+}
+
+/* Why a GPU that is wanted by its number is not there; false: it is one of too few. */
+static bool devices_lack_gpus(pj_error *why)
+{
+    pj_vk_info infos[PJ_VK_MAX_DEVICES];
+    uint32_t count = 0;
+    if (pj_vk_list(infos, &count, why) != PJ_OK) return true;
+    for (uint32_t i = 0; i < count; i++)
+        if (pj_vk_is_hardware(&infos[i])) return false;
+    if (!count) return false;
+    pj_fail(why, PJ_E_NOT_FOUND, "%.80s computes on the CPU and is used only if named",
+            infos[0].name);
+    return true;
+}
+
+static pj_status devices_fail(const char *device, pj_error *err)
+{
+    pj_error why = {0};
+    if (devices_is_numbered(device) && devices_lack_gpus(&why))
+        return pj_fail(err, PJ_E_INVALID, "there is no device \"%.60s\": %s", device, why.text);
+    return pj_fail(
+        err, PJ_E_INVALID,
+        "there is no device \"%.60s\": use auto, cpu, gpu, gpu:N, or a name or UUID that "
+        "`perjoule devices` lists",
+        device);
+}
+
 static pj_status devices_find(const char *device, const pj_backend **backend, pj_error *err)
 {
     *backend = backends[0];
@@ -16,11 +47,7 @@ static pj_status devices_find(const char *device, const pj_backend **backend, pj
         *backend = backends[i];
         if (backends[i]->has(device)) return PJ_OK;
     }
-    return pj_fail(
-        err, PJ_E_INVALID,
-        "there is no device \"%.60s\": use auto, cpu, gpu, gpu:N, or a name or UUID that "
-        "`perjoule devices` lists",
-        device);
+    return devices_fail(device, err);
 }
 
 /* A GPU that is hardware, if there is one that takes the model; else the CPU. */

@@ -644,6 +644,8 @@ static void unknown_devices(void **state)
     pj_engine_options o = {.model = m.folder, .device = "gpu:77", .threads = 1};
     assert_int_equal(pj_engine_open(&o, &engine, &err), PJ_E_INVALID);
     assert_non_null(strstr(err.text, "\"gpu:77\""));
+    if (pj_vk_device(vulkan_test_vk)->kind == PJ_VK_SOFTWARE)
+        assert_non_null(strstr(err.text, "only if named"));
     o.device = "auto"; /* a software driver is never taken by itself */
     assert_int_equal(pj_engine_open(&o, &engine, &err), PJ_OK);
     if (pj_vk_device(vulkan_test_vk)->kind == PJ_VK_SOFTWARE)
