@@ -12,6 +12,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEMO = str(ROOT / "models" / "demo")
 IDS = [3 + (i * 37 + i * i * 11) % 190 for i in range(24)]
+LONG = [3 + i % 190 for i in range(512)]
 EXACT, ROUNDED = 1e-3, 1e-2  # root mean square of the difference over that of the logits; F32 weights, others
 SHAPES = ["llama-3.2-1b,bf16", "llama-3.2-1b,q8_0", "llama-3.2-1b,q4_0"]
 
@@ -26,17 +27,19 @@ class Device:
         self.small, self.golden = options.small, options.golden
         self.scratch = tempfile.TemporaryDirectory()
         self.database = os.path.join(self.scratch.name, "runs.db")
+        self.environment = os.environ | {"XDG_DATA_HOME": self.scratch.name}  # calibrations of this check are of no use later
         self.kept = {}
 
     def call(self, *words):
-        out = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True, timeout=max(5, self.report.left()))
+        out = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True, timeout=max(5, self.report.left()),
+                             env=self.environment)
         if out.returncode:
             raise Refused(" ".join((out.stderr.strip() or f"exit {out.returncode}").splitlines()[-1:]))
         return out.stdout
 
-    def run(self, *words, device=None):
+    def run(self, *words, ids=IDS[:8]):
         """One run as JSON, greedy unless told otherwise."""
-        return json.loads(self.call("run", "--device", device or self.name, "--db", self.database, "--json", "--ids", ",".join(map(str, IDS[:8])),
+        return json.loads(self.call("run", "--device", self.name, "--db", self.database, "--json", "--ids", ",".join(map(str, ids)),
                                     "--ignore-eos", *words).splitlines()[-1])
 
     def unmeasured(self, model, tokens, depth, *words):
@@ -141,7 +144,7 @@ def bandwidth(device):
         device.report.add("speed", "copy bandwidth", "skipped", str(why))
         return None
     found = out.get("copy_bytes_per_second")
-    device.report.add("speed", "copy bandwidth", "info" if found else "skipped", f"{found / 1e9:.0f} GB/s" if found else "the benchmark does not say")
+    device.report.add("speed", "copy bandwidth", "info" if found else "skipped", f"{found / 1e9:.3g} GB/s" if found else "too little memory, or no clock")
     return found
 
 
@@ -157,9 +160,13 @@ def speeds(device):
         read = run["model"]["decode_weight_bytes"]
         rate = read * steps / (run["decode_duration_ms"] * 1e-3)
         share = f", {100 * rate / copied:.0f} % of the copy bandwidth" if copied else ""
-        device.report.add("speed", name, "info", f"prefill {run['prefill_tokens_per_second']:.4g}, decode {run['tokens_per_second']:.4g} tokens/s, "
-                          f"{rate / 1e9:.3g} GB/s of weights{share}", decode=run["tokens_per_second"], prefill=run["prefill_tokens_per_second"],
-                          bytes_per_second=rate, share=rate / copied if copied else None)
+        once = ["-n", 1, "--depth", "off", "--warmup", 1, "--power", "none"]
+        prompt = run if device.small else device.run("-m", model, *once, ids=LONG)
+        flops = run["model"]["flops_per_token"] * prompt["prefill_tokens_per_second"]
+        device.report.add("speed", name, "info", f"prefill {prompt['prefill_tokens_per_second']:.4g}, decode {run['tokens_per_second']:.4g} tokens/s, "
+                          f"{rate / 1e9:.3g} GB/s of weights{share}, {flops / 1e12:.3g} TFLOP/s of prefill", decode=run["tokens_per_second"],
+                          prefill=prompt["prefill_tokens_per_second"], flops_per_second=flops, bytes_per_second=rate,
+                          share=rate / copied if copied else None)
 
 
 def overhead(device):
@@ -174,9 +181,14 @@ def overhead(device):
     if not took["deep"]:
         device.report.add("overhead", "by depth", "skipped", "no time left")
         return
+    if len(took["deep"]) < 3:
+        device.report.add("overhead", "by depth", "info", ", ".join(f"{depth} {list_[0]:.4g} ms" for depth, list_ in took.items()) +
+                          " of decode, once each, which tells no cost")
+        return
     base = statistics.median(took["off"])
     costs = {depth: 100 * (statistics.median(list_) / base - 1) for depth, list_ in took.items() if depth != "off"}
-    device.report.add("overhead", "by depth", "info", ", ".join(f"{depth} {cost:+.1f} %" for depth, cost in costs.items()) + f", {rounds} rounds", **costs)
+    device.report.add("overhead", "by depth", "info", ", ".join(f"{depth} {cost:+.1f} %" for depth, cost in costs.items()) +
+                      f", {len(took['deep'])} rounds", **costs)
 
 
 # ---- where the energy goes ----
@@ -198,6 +210,46 @@ def coverage(device):
     held = sum(abs(mj - planted) <= 1.96 * sd for mj, planted, sd in sums.values())
     device.report.judge("coverage", "planted energy", held >= .8 * len(sums), f"{held} of {len(sums)} components within their interval", held=held,
                         components=len(sums))
+
+
+def compare_alone(device, alone, rows):
+    """Power of components in a run beside that of the same ones alone, whose caches are warm: no more than a figure."""
+    ratios, held = [], 0
+    for name in alone.keys() & {row["component_name"] for row in rows}:
+        ms, mj, sd = (sum(row[figure] or 0 for row in rows if row["component_name"] == name)
+                      for figure in ("time_ms", "net_energy_mj", "net_energy_sd_mj"))
+        within, power = 1e3 * mj / ms, alone[name]["power_mw"]
+        held += abs(within - power) <= 1.96 * math.hypot(1e3 * sd / ms, alone[name]["power_sd_mw"])
+        ratios.append(within / power)
+    device.report.add("coverage", "components alone", "info" if ratios else "skipped", f"power in a run over power alone: {min(ratios):.2f} to "
+                      f"{max(ratios):.2f}, median {statistics.median(ratios):.2f}; {held} of {len(ratios)} within their intervals" if ratios
+                      else "no component has a figure in both", held=held, components=len(ratios))
+
+
+def replayed(device, model=f"synthetic:{SHAPES[0]},layers=4", tokens=256, seconds=.6):
+    """Components repeated alone, in random order and so at any time of a sensor's period, against what attribution gives them within a
+    run; and a later run, which goes by what they took alone."""
+    entry = device.report.facts["entry"]
+    software = entry["kind"] == "software"
+    if device.small:
+        device.report.add("coverage", "components alone", "skipped", "the small form has no time for it")
+        return
+    if not entry["rail"] and not software:
+        device.report.add("coverage", "components alone", "skipped", f"not measured: {entry['rail_reason']}")
+        return
+    rail, power = ("cpu", ["--power", "sim:rails=cpu,period_ms=2"]) if software else (entry["rail"], [])
+    words = ["-m", model, "-n", tokens, "--depth", "deep", *power]
+    within = device.run(*words)
+    found = json.loads(device.call("calibrate", model, "--device", device.name, "--json", "--seconds", seconds, "--passes", 1, *power))
+    alone = {c["name"]: c for c in found["classes"] if c["phase"] == "decode" and c["rail"] == rail}
+    rows = [c for c in device.exported(within)["component_metrics"] if c["device"] and c["token_id"] is not None and c["net_energy_mj"] is not None]
+    if software:
+        device.report.add("coverage", "components alone", "skipped", f"{entry['name']} shares its rail with the host")
+    else:
+        compare_alone(device, alone, rows)
+    later = [c["method"] for c in device.exported(device.run(*words))["component_metrics"] if c["device"] and c["component_name"] in alone]
+    device.report.judge("coverage", "calibrated", bool(later) and set(later) == {"replay"},
+                        f"methods of a later run: {', '.join(sorted(set(later)))}")
 
 
 def partial(device):
@@ -240,7 +292,7 @@ def killed(device):
     interrupted(device, signal.SIGKILL, "interrupted")
 
 
-CHECKS = [same_logits, depths, speeds, overhead, coverage, partial, cancelled, killed]
+CHECKS = [same_logits, depths, speeds, overhead, coverage, partial, cancelled, killed, replayed]
 
 
 def check(options, report):

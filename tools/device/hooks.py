@@ -534,6 +534,48 @@ def kernels_of_a_program():
         launch_us=each, recorded_launch_us=slowed)
 
 
+MARKED = """
+import time
+try:
+    from nvtx import pop_range as pop, push_range as push
+except ImportError:
+    from torch.cuda.nvtx import range_pop as pop, range_push as push
+began = time.perf_counter()
+for _ in range(5):
+    push("marked")
+    time.sleep(.02)
+    pop()
+print((time.perf_counter() - began) * 1e3)
+"""
+
+
+def ranges_of_a_program():
+    """`perjoule exec` on a program with ranges of NVTX."""
+    with tempfile.TemporaryDirectory() as folder:
+        database = os.path.join(folder, "exec.db")
+        done = subprocess.run([OPTIONS.build / "perjoule", "exec", "--baseline", "0", "--power", "none", "--db", database, "--",
+                               sys.executable, "-c", MARKED], capture_output=True, text=True)
+        if done.returncode:
+            raise Skip("neither the package nvtx nor PyTorch's ranges work here")
+        ms = [s["duration_ms"] for s in perjoule.open(database).run("last").rows("sections") if s["section_name"] == "marked"]
+    own = float(done.stdout.split()[-1])
+    say("NVTX ranges of a program", len(ms) == 5 and 100 <= sum(ms) <= own, f"{len(ms)} of 5 ranges, {sum(ms):.1f} of {own:.1f} ms")
+
+
+def library():
+    """What a copy and products of the vendor's library reach: the yardstick of the device's own kernels."""
+    size, words = (8192, 1 << 28) if CUDA else (128, 1 << 16)
+    x, memory = torch.randn(size, size, device=WHERE, dtype=torch.bfloat16), torch.empty(words, device=WHERE)
+    there = torch.empty_like(memory)
+
+    def fastest(work):
+        work()
+        return min(timed(work) for _ in range(TIMES)) * 1e-3
+    flops, copied = 2 * size ** 3 / fastest(lambda: x @ x), 8 * words / fastest(lambda: there.copy_(memory))
+    say("PyTorch's products and copies", "info", f"{flops / 1e12:.3g} TFLOP/s in BF16, {copied / 1e9:.4g} GB/s copied",
+        flops_per_second=flops, copy_bytes_per_second=copied)
+
+
 def failing():
     model, profiler = MODELS.get("small"), None
     try:
@@ -546,9 +588,9 @@ def failing():
         say("an exception of the program", status == "failed", f"the run is kept as {status}")
 
 
-CHECKS = [clock, events, planted_ahead, planted_synchronised, unchanged, cost_of_launches, cost_on_the_card, gaps, own_loop, captured,
+CHECKS = [library, clock, events, planted_ahead, planted_synchronised, unchanged, cost_of_launches, cost_on_the_card, gaps, own_loop, captured,
           static_cache, elsewhere, moved, streams, two_threads, measured, against_counter, split, cost_of_statistics, many_steps, failing,
-          kernels_of_a_program]
+          kernels_of_a_program, ranges_of_a_program]
 
 for run_check in CHECKS:
     title = run_check.__name__.replace("_", " ")

@@ -69,6 +69,16 @@ def hooks(options, report):
         report.add("hooks", "all", "bad", f"ended with {out.returncode}")
 
 
+def against_library(report):
+    """Prefill in BF16 beside what the vendor's library reaches, where PyTorch said it."""
+    figures = {(row["part"], row["check"]): row["figures"] for row in report.rows}
+    theirs = figures.get(("hooks", "PyTorch's products and copies"), {}).get("flops_per_second")
+    ours = figures.get(("speed", compute.SHAPES[0]), {}).get("flops_per_second")
+    if ours and theirs:
+        report.add("speed", "prefill against PyTorch", "info", f"{100 * ours / theirs:.0f} % of a BF16 product of the vendor's library",
+                   share=ours / theirs)
+
+
 def main():
     options = read_options()
     report = Report(options.out, SECONDS)
@@ -78,6 +88,7 @@ def main():
             report.add(part.__name__, "all", "skipped", "the small form is of computing alone")
         else:
             part(options, report)
+    against_library(report)
     print(report.markdown())
     sys.exit(report.failed() > 0)
 
