@@ -35,7 +35,7 @@ typedef struct row {
     double read_gb_s;   /* read bandwidth of the same threads on the same weights, median */
     pj_bench_ratio of_peak, of_read;
     double cpu_s;  /* minimum CPU time of a repeat, all threads, prompt and decode */
-    uint64_t hash; /* of the logits */
+    uint64_t hash; /* of the logits; 0: they stayed on the device */
 } row;
 
 /* Measured work and its reference, in pairs, in units per second. */
@@ -280,8 +280,9 @@ static void engine_print_table(const settings *s, const row *rows, int count)
         print_value("%.2f", isfinite(r->decode) ? r->decode_gb_s : NAN);
         printf(" %-7s", "GB/s");
         print_share(r->of_read);
-        printf("\n%-23s load %.1f ms, CPU %.3f s, logits %016llx\n", "", r->load_ms, r->cpu_s,
-               (unsigned long long)r->hash);
+        printf("\n%-23s load %.1f ms, CPU %.3f s", "", r->load_ms, r->cpu_s);
+        if (r->hash) printf(", logits %016llx", (unsigned long long)r->hash);
+        printf("\n");
     }
 }
 
@@ -317,7 +318,7 @@ static void engine_print_json(const settings *s, const row *rows, int count)
         pj_json_kv_double(&json, "decode_gb_per_second", r->decode_gb_s);
         pj_json_kv_double(&json, "read_gb_per_second", r->read_gb_s);
         pj_bench_write_ratio(&json, "share_of_read_bandwidth", r->of_read);
-        pj_json_kv_string(&json, "logits_hash", hash);
+        pj_json_kv_string(&json, "logits_hash", r->hash ? hash : NULL);
         pj_json_object_end(&json);
     }
     pj_json_array_end(&json);
@@ -399,7 +400,7 @@ const pj_command pj_bench_engine = {
         "use, taken right before and after each prompt; the bytes that decode reads per second "
         "(weights and cache), and their share of the speed at which the same threads read the same "
         "weights when they do nothing else, taken before and after each token; the least processor "
-        "time of a repeat (all threads, prompt and decode); and a hash of the logits. Shares are "
+        "time of a repeat (all threads, prompt and decode); and a hash of the logits, where they come to the host. Shares are "
         "medians with a 95 % interval.",
     .examples = "perjoule bench engine -m synthetic:llama-3.2-1b --dtypes bf16,q8_0,q4_0 -t 1,2\n"
                 "perjoule bench engine -m synthetic:llama-3.1-8b,layers=4 --json\n",
