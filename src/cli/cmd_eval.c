@@ -115,6 +115,8 @@ static pj_status eval_evaluate(const eval *e, pj_engine *engine, pj_error *err)
 {
     tally t = {.written = true};
     int32_t *ids = NULL;
+    const char *declined = pj_engine_get_facts(engine)->declined;
+    if (declined) pj_say("perjoule eval: the CPU computes: %s", declined);
     pj_status status = eval_read_ids(e, engine, &ids, &t.count, err);
     if (status) return status;
     t.ids = ids;

@@ -287,6 +287,7 @@ typedef struct pj_load_request {
     pj_team *team;             /* the host's threads */
     pj_dtype kv_type;          /* of the generations to come */
     uint32_t chunk;            /* rows of their longest passes, usually */
+    pj_error *declined;        /* why "auto" took no GPU, then; may be NULL */
     const _Atomic bool *cancel;
     pj_progress *progress;
 } pj_load_request;

@@ -53,9 +53,14 @@ static pj_status devices_find(const char *device, const pj_backend **backend, pj
 /* A GPU that is hardware, if there is one that takes the model; else the CPU. */
 static pj_status devices_load_best(pj_loaded *loaded, pj_load_request *request, pj_error *err)
 {
-    request->device = "gpu";
-    pj_status status = pj_load(loaded, &pj_backend_vulkan, request, err);
-    if (status == PJ_OK || status == PJ_E_CANCELLED) return status;
+    pj_error why = {0};
+    if (!devices_lack_gpus(&why)) {
+        request->device = "gpu";
+        pj_status status = pj_load(loaded, &pj_backend_vulkan, request, &why);
+        if (status == PJ_E_CANCELLED && err) *err = why;
+        if (status == PJ_OK || status == PJ_E_CANCELLED) return status;
+    }
+    if (request->declined) *request->declined = why;
     request->device = "cpu";
     return pj_load(loaded, &pj_backend_cpu, request, err);
 }

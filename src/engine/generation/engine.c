@@ -55,6 +55,7 @@ static void gather_facts(pj_engine *e)
     f->dtype = pj_dtype_get(m->dtype)->name;
     f->isa = e->loaded.facts.isa;
     f->device_uuid = e->loaded.facts.uuid;
+    f->declined = e->declined.text[0] ? e->declined.text : NULL;
     f->kv = pj_dtype_get(e->kv_type)->name;
     f->upload_bytes = e->loaded.facts.upload_bytes;
     f->upload_begin_ns = e->loaded.facts.upload_begin_ns;
@@ -147,6 +148,7 @@ static pj_status load_model(pj_engine *e, pj_error *err)
                                .team = e->team,
                                .kv_type = e->kv_type,
                                .chunk = o->chunk,
+                               .declined = &e->declined,
                                .cancel = o->cancel,
                                .progress = o->progress};
     return backend ? pj_load(&e->loaded, backend, &request, err)

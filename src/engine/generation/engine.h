@@ -60,6 +60,7 @@ typedef struct pj_engine_facts {
     const char *isa;            /* kernel set in use: "avx512" */
     const char *kv;             /* "f32", "f16" */
     const uint8_t *device_uuid; /* 16 bytes; NULL: the host */
+    const char *declined;       /* why "auto" took no GPU; NULL: it did, or was not asked */
     bool synthetic;
     bool extrapolated; /* layers=N: truncated public shape */
     bool has_tokenizer;

@@ -12,6 +12,7 @@ struct pj_engine {
     const pj_kernels *kernels;
     pj_model model;
     pj_loaded loaded;               /* the model on its device */
+    pj_error declined;              /* why "auto" took no GPU; zeroed: it did, or was not asked */
     struct pj_tokenizer *tokenizer; /* NULL: none */
     pj_engine *draft;               /* proposes tokens (speculation.h); NULL: none */
     bool is_head;                   /* of another engine's model, which is that engine's target */
