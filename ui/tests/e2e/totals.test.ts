@@ -56,8 +56,11 @@ const rowsOf = async (table: string): Promise<Map<string, number>> =>
       ),
   );
 
+/** Longer than any run here; a killed test leaves its load behind. */
+const BUSY = 'const end = Date.now() + 60_000; while (Date.now() < end);';
+
 async function busyRun(batch_size: number): Promise<string> {
-  const load: ChildProcess[] = [0, 1].map(() => spawn(process.execPath, ['-e', 'for(;;);']));
+  const load: ChildProcess[] = [0, 1].map(() => spawn(process.execPath, ['-e', BUSY]));
   try {
     const body = { prompt: 'A busy machine', profiling_depth: 'deep', max_length: 40, batch_size };
     return (await generate(target.url, { ...body, wait: true })).run_id;
