@@ -248,10 +248,11 @@ static void stream(void *context, const pj_generated *t)
     strncat(s->text, t->text, t->bytes);
 }
 
-/* A draft whose state can go back; else one of the same shape. */
+/* One of the same shape, or of another with as many words whose state can go back. */
 static const char *draft_shape_of(const char *shape)
 {
-    return tiny_find(shape)->delta ? "glm4-moe" : shape;
+    const tiny_shape *s = tiny_find(shape);
+    return s->delta ? "glm4-moe" : s->family == TINY_LFM2 ? "llama" : shape;
 }
 
 /* Opens the model with itself, or with other weights of the same shape, as its draft. */
@@ -263,7 +264,7 @@ static void open_with_draft(const char *shape, tiny_model *draft, uint64_t seed)
     tiny_make(draft, tiny_find(draft_shape_of(shape)), seed);
     tiny_write(draft, TINY_F32);
     pj_engine_options options = {.model = model.folder, .draft = draft->folder, .threads = 2};
-    if (pj_engine_open(&options, &engine, &err) != PJ_OK) fail_msg("%s", err.text);
+    if (pj_engine_open(&options, &engine, &err) != PJ_OK) fail_msg("%s: %s", shape, err.text);
 }
 
 static void check_with_draft(const char *shape, uint64_t seed, bool sampled)

@@ -39,7 +39,8 @@ interface Column {
 
 const between = (value: number | null, ends: [Num, Num] | null): string => {
   const mj = (v: Num) => (known(v) ? v * 1000 : null);
-  return energyBetween(mj(value), mj(ends?.[0]), mj(ends?.[1]), unit.value);
+  const text = energyBetween(mj(value), mj(ends?.[0]), mj(ends?.[1]), unit.value);
+  return text.replace(/ (\(.*\)) (\S+)$/, ' $2\n$1'); // a wide interval on a line of its own
 };
 
 const COLUMNS: Column[] = [
