@@ -174,6 +174,15 @@ static void print_optimum(const pj_experiment_result *r)
     pj_buffer_fini(&line);
 }
 
+/* That of the first run whose energy is known. */
+static const char *quality_of(const pj_cell_runs *runs)
+{
+    for (uint32_t i = 0; i < runs->count; i++)
+        if (runs->runs[i]->quality != PJ_UNAVAILABLE)
+            return pj_quality_name(runs->runs[i]->quality);
+    return runs->count ? pj_quality_name(PJ_UNAVAILABLE) : "unknown";
+}
+
 void pj_experiment_print(const pj_experiment_result *r)
 {
     char title[240];
@@ -182,9 +191,8 @@ void pj_experiment_print(const pj_experiment_result *r)
     bool is_partial = pj_cell_partial(&r->runs.cells[0], partial, sizeof partial);
     pj_print(stdout, "%s%s%s: %s, %u of %u runs, energy %s%s%s\n\n",
              pj_style_on(stdout, PJ_STYLE_BOLD), r->plan.name, pj_style_off(stdout), r->state,
-             r->done, r->total,
-             r->cells[0].n ? pj_quality_name(r->runs.cells[0].runs[0]->quality) : "unknown",
-             is_partial ? ", partial: " : "", is_partial ? partial : "");
+             r->done, r->total, quality_of(&r->runs.cells[0]), is_partial ? ", partial: " : "",
+             is_partial ? partial : "");
     pj_print(stdout, "%s%-*sruns %22s tokens/s   TTFT ms     power  loss%s\n",
              pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell",
              is_typical(r) ? "typical token, 95 %" : "energy per token, 95 %",
