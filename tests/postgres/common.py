@@ -1,8 +1,10 @@
 """Shared by the tests with a PostgreSQL server: the program, a database for each test, runs."""
+import atexit
 import contextlib
 import json
 import os
 import pathlib
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import server as servers
 
 PROGRAM, ROOT = sys.argv[1], pathlib.Path(sys.argv[2])
 HOME = pathlib.Path(tempfile.mkdtemp(prefix="pj-fleet-"))
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 ENVIRONMENT = dict(os.environ, HOME=str(HOME), XDG_DATA_HOME=str(HOME / "data"), PERJOULE_POWER="none")
 ENVIRONMENT.pop("PERJOULE_DB", None)
 

@@ -1,9 +1,12 @@
 """Runs the test cases of the calling module beside each other, because they wait for servers and programs for most of
 their time. Tests of a class with setUpClass share what it sets up, so they run one after the other."""
+import atexit
 import io
 import multiprocessing.pool
 import os
+import shutil
 import sys
+import tempfile
 import time
 import unittest
 
@@ -39,7 +42,9 @@ def run(group):
 
 
 def main(at_once=AT_ONCE):
-    """Ends with the line that count_tests.py sums up."""
+    """Ends with the line that count_tests.py sums up. What the tests write to temporary folders is gone then."""
+    tempfile.tempdir = tempfile.mkdtemp(prefix="pj-")
+    atexit.register(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
     total = failed = skipped = 0
     groups = list(groups_of(sys.modules["__main__"]))
     with multiprocessing.pool.ThreadPool(at_once) as pool:
