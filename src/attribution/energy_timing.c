@@ -157,7 +157,7 @@ static double evidence(const search *s, const candidate *c)
     if (pj_fit_run(&input, &fit, NULL) != PJ_OK) return -INFINITY;
     double found = fit.log_evidence + log_lengths;
     pj_fit_fini(&fit);
-    return found;
+    return isfinite(found) ? found : -INFINITY; /* absurd readings speak for nothing */
 }
 
 /* Length of a window; 0: as declared. */
@@ -222,11 +222,12 @@ static void list_candidates(search *s)
             add_candidates(s, period, (int64_t)(lengths[i] * (double)period));
 }
 
-/* Scales the weights to a sum of 1. */
+/* Scales the weights to a sum of 1, unless the readings speak for nothing at all. */
 static void energy_timing_normalise(search *s)
 {
     double best = -INFINITY, sum = 0;
     for (size_t i = 0; i < s->item_count; i++) best = fmax(best, s->items[i].log_weight);
+    if (best == -INFINITY) return;
     for (size_t i = 0; i < s->item_count; i++) sum += exp(s->items[i].log_weight - best);
     for (size_t i = 0; i < s->item_count; i++) s->items[i].log_weight -= best + log(sum);
 }
@@ -265,8 +266,9 @@ static void add_timing(pj_timings *t, double shift, int64_t window, double weigh
         t->all[t->count++] = (pj_timing){(int64_t)shift, window, weight};
 }
 
-/* The declared timing alone if it is practically certain; else the mean delay of every likely
- * window length, and for the likeliest one a standard deviation to both sides. */
+/* The declared timing alone if it is practically certain, or nothing speaks for any; else the mean
+ * delay of every likely window length, and for the likeliest one a standard deviation to both
+ * sides. */
 static void energy_timing_choose(const search *s, pj_timings *t)
 {
     spread_of_delays found[MOST_LENGTHS], *best = found;
@@ -279,7 +281,7 @@ static void energy_timing_choose(const search *s, pj_timings *t)
         if (found[k].weight > best->weight) best = &found[k];
     }
     t->count = 0;
-    if (declared > SURE) {
+    if (declared > SURE || !(best->weight > 0)) {
         add_timing(t, 0, 0, 1);
         return;
     }
@@ -525,7 +527,7 @@ static double energy_timing_doubt(const search *s)
         if (c->at.shift_ns == 0 && c->at.window_ns == 0) declared = likelihood;
         best = fmax(best, likelihood);
     }
-    return best - declared;
+    return best > declared ? best - declared : 0;
 }
 
 void pj_energy_timings(pj_energies *j, const pj_rail_result *result, pj_timings *t)

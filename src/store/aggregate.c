@@ -186,7 +186,8 @@ static void aggregate_add_extras(builder *b, uint32_t node, uint32_t begin, uint
 {
     const pj_run_data *data = b->data;
     if (begin > data->extra_count || count > data->extra_count - begin) return;
-    for (const pj_extra_row *e = data->extras + begin, *end = e + count; e < end; e++) {
+    for (uint32_t i = begin; i < begin + count; i++) {
+        const pj_extra_row *e = &data->extras[i];
         if (e->index != PJ_EXTRA_SCALAR || isnan(e->value)) continue;
         uint32_t name = name_index(b->names, e->name);
         if (name != PJ_NO_NAME) add_extra(b, node, name, e->value);
@@ -472,8 +473,8 @@ typedef struct planes {
 static float entropy_of(const pj_run_data *data, uint32_t begin, uint32_t count)
 {
     if (begin > data->extra_count || count > data->extra_count - begin) return NAN;
-    for (const pj_extra_row *e = data->extras + begin, *end = e + count; e < end; e++)
-        if (is_entropy(e)) return (float)e->value;
+    for (uint32_t i = begin; i < begin + count; i++)
+        if (is_entropy(&data->extras[i])) return (float)data->extras[i].value;
     return NAN;
 }
 
