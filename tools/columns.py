@@ -35,6 +35,8 @@ ID = {"type": "integer", "minimum": 0}
 BESIDE_RUN = {"id": {"type": "string", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"},
               "created_at": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}},
               "output_text": {"type": TEXT}, "machine_info": {"type": ["object", "null"]}}
+# In exports of long runs, instead of rows; described in docs/formats.md.
+BLOCK = {"type": "object", "properties": {"rows": {"type": "integer", "minimum": 1}}, "required": ["rows"]}
 BESIDE_RAILS = {"power_mw": {"type": ["array", "null"], "items": {"type": NUMBER}}}
 
 
@@ -147,10 +149,15 @@ def export_schema(found, enums, before):
     properties = {k: before["properties"][k] for k in ("format", "version", "generator")}
     properties["profiling_run"] = of("profiling_runs", BESIDE_RUN, before["properties"]["profiling_run"]["properties"])
     for name in list(found)[1:]:
-        old = before["properties"].get(name, {"items": {"properties": {}}})["items"]["properties"]
-        beside = {"id": ID} | (BESIDE_RAILS if name == "run_rails" else {})
-        properties[name] = {"type": "array", "items": of(name, beside, old)}
-    return before | {"properties": properties, "required": [k for k in properties if k != "generator"]}
+        old = before["properties"].get(name, {"items": {"properties": {}}})["items"]
+        old = old.get("anyOf", [old])[0]["properties"]
+        if name == "run_rails":
+            items = of(name, {"id": ID} | BESIDE_RAILS, old)
+        else:
+            items = {"anyOf": [of(name, {"id": ID}, old), {"$ref": "#/$defs/block"}]}
+        properties[name] = {"type": "array", "items": items}
+    properties["version"] = {"enum": [1, 2]}
+    return before | {"properties": properties, "$defs": {"block": BLOCK}, "required": [k for k in properties if k != "generator"]}
 
 
 def run_schema(found, enums, before):

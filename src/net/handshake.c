@@ -1,5 +1,6 @@
 #include "net/handshake.h"
 
+#include "base/base64.h"
 #include "http/head.h"
 
 #include <stdio.h>
@@ -57,20 +58,6 @@ void pj_sha1(const void *bytes, size_t count, unsigned char digest[20])
     for (int i = 0; i < 20; i++) digest[i] = (unsigned char)(h[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-static void base64(const unsigned char digest[20], char text[PJ_ACCEPT_BYTES])
-{
-    static const char letters[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *out = text;
-    for (int i = 0; i < 21; i += 3) {
-        uint32_t v = (uint32_t)digest[i] << 16 | (uint32_t)digest[i + 1] << 8;
-        if (i + 2 < 20) v |= digest[i + 2];
-        for (int k = 0; k < 4; k++) *out++ = letters[v >> (18 - 6 * k) & 63];
-    }
-    text[27] = '='; /* 20 bytes: one less than a multiple of three */
-    text[28] = 0;
-}
-
 /* 16 bytes in base64: 22 characters, the last of which encodes four zero bits, and two equals
  * signs. */
 static bool is_key(const char *key)
@@ -85,11 +72,16 @@ bool pj_handshake_accept(const char *key, char accept[PJ_ACCEPT_BYTES])
 {
     char text[64];
     unsigned char digest[20];
+    pj_buffer encoded;
     if (!key || !is_key(key)) return false;
     int n = snprintf(text, sizeof text, "%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key);
     pj_sha1(text, (size_t)n, digest);
-    base64(digest, accept);
-    return true;
+    pj_buffer_init(&encoded, PJ_ACCEPT_BYTES);
+    pj_base64_write(&encoded, digest, sizeof digest);
+    bool good = encoded.length == PJ_ACCEPT_BYTES - 1;
+    if (good) memcpy(accept, encoded.data, PJ_ACCEPT_BYTES);
+    pj_buffer_fini(&encoded);
+    return good;
 }
 
 /* ---- the upgrade --------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
  */
 #include "report/report_forms.h"
 
+#include "base/base64.h"
 #include "base/clock.h"
 #include "report/report_repeat.h"
 #include "store/views.h"
@@ -88,20 +89,12 @@ static void page_keep_why(page *p, const json_t *why)
 
 /* ---- a run ---------------------------------------------------------------------------------- */
 
-static void page_base64(pj_json *json, const unsigned char *bytes, size_t count)
+static void page_base64(pj_json *json, const void *bytes, size_t count)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     pj_buffer text;
     pj_buffer_init(&text, ANSWER_BYTES);
     pj_buffer_char(&text, '"');
-    for (size_t i = 0; i < count; i += 3) {
-        uint32_t left = count - i < 3 ? (uint32_t)(count - i) : 3;
-        uint32_t v = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
-                     (left > 2 ? bytes[i + 2] : 0);
-        char quad[4] = {digits[v >> 18], digits[v >> 12 & 63], left > 1 ? digits[v >> 6 & 63] : '=',
-                        left > 2 ? digits[v & 63] : '='};
-        pj_buffer_append(&text, quad, sizeof quad);
-    }
+    pj_base64_write(&text, bytes, count);
     pj_buffer_char(&text, '"');
     pj_json_raw(json, pj_buffer_get(&text), text.length);
     pj_buffer_fini(&text);
@@ -116,7 +109,7 @@ static void page_cube(page *p, pj_metric metric)
         p->no_cubes = true;
     } else {
         page_begin(p);
-        page_base64(&p->json, (const unsigned char *)pj_buffer_get(&cube), cube.length);
+        page_base64(&p->json, pj_buffer_get(&cube), cube.length);
         page_keep(p, status, "/heatmap?format=f32&metric=%s&outside=1",
                   pj_metric_table[metric].name);
     }

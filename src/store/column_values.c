@@ -79,6 +79,11 @@ static void column_values_keep(const pj_column *column, unsigned char *at, int64
     }
 }
 
+bool pj_column_is_float(const pj_column *column)
+{
+    return column->type == PJ_COLUMN_FLOAT || column->type == PJ_COLUMN_STAT_FLOAT;
+}
+
 /* ---- values out ---------------------------------------------------------------------------- */
 
 static bool is_statistic(const pj_column *column)
@@ -153,7 +158,6 @@ static void column_values_write_text(pj_json *json, const pj_column *column, con
 
 void pj_column_write(pj_json *json, const pj_column *column, const pj_value *v)
 {
-    bool is_float = column->type == PJ_COLUMN_FLOAT || column->type == PJ_COLUMN_STAT_FLOAT;
     switch (v->type) {
     case PJ_VALUE_NULL: pj_json_null(json); break;
     case PJ_VALUE_INT:
@@ -163,7 +167,7 @@ void pj_column_write(pj_json *json, const pj_column *column, const pj_value *v)
             pj_json_int(json, v->integer);
         break;
     case PJ_VALUE_DOUBLE:
-        if (is_float)
+        if (pj_column_is_float(column))
             pj_json_float(json, (float)v->number);
         else
             pj_json_double(json, v->number);

@@ -1,7 +1,8 @@
-/* Imports an exported run. Every row is a tree of its own, so that a run of a gigabyte never
- * becomes one in memory. The input is untrusted: columns accept only values of their type and
- * range, members that this version does not know are refused by name rather than dropped, and
- * references are checked once all rows are read. */
+/* Imports an exported run. Every row, or block of rows, is a tree of its own, so that a run of a
+ * gigabyte never becomes one in memory. The input is untrusted: columns accept only values of their
+ * type and range, members that this version does not know are refused by name rather than dropped,
+ * and references are checked once all rows are read. */
+#include "base/base64.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/json_scan.h"
@@ -17,11 +18,20 @@
 
 enum { MAX_TAGS = 4096, MAX_ROWS = 1 << 28 };
 
+/* A member of a row or a block. */
+typedef struct import_member {
+    const json_t *value;
+    enum { MEMBER_OF_ALL, MEMBER_ARRAY, MEMBER_FLOATS } form; /* how it is given to the rows */
+    size_t at;                                                /* of the first float */
+} import_member;
+
 typedef struct importing {
     pj_json_scan scan;
     pj_run_data *data;
     pj_extra_list extras;
-    pj_buffer text; /* of a value that is an object */
+    pj_buffer text;                          /* of a value that is an object */
+    import_member members[PJ_TABLE_COLUMNS]; /* of the row or block that is being read */
+    pj_buffer floats;                        /* decoded, of a block */
     uint32_t capacity[PJ_TABLE_COUNT];
     json_t *series[PJ_MAX_RAILS]; /* power_mw of each rail */
     bool has_format, has_version, has_run, has_request;
@@ -219,7 +229,7 @@ static pj_status unknown_member(importing *im, const char *table, const char *na
 
 /* `columns`: how many of the members are columns, so that a row without others costs no search. */
 static pj_status import_json_check_members(importing *im, const pj_row_table *table,
-                                           const json_t *object, size_t columns)
+                                           const json_t *object, size_t columns, bool is_block)
 {
     const char *name;
     json_t *value;
@@ -228,22 +238,98 @@ static pj_status import_json_check_members(importing *im, const pj_row_table *ta
     snprintf(prefix, sizeof prefix, "%s.", table->name);
     json_object_foreach((json_t *)(uintptr_t)object, name, value)
     {
-        if (!is_beside_columns(table, name) && !is_column(table, name))
-            return unknown_member(im, prefix, name);
+        bool is_beside = is_block ? strcmp(name, "rows") == 0 : is_beside_columns(table, name);
+        if (!is_beside && !is_column(table, name)) return unknown_member(im, prefix, name);
     }
     return PJ_OK;
 }
 
-static pj_status set_columns(importing *im, const pj_row_table *table, const json_t *object,
-                             void *row)
+/* The member of an earlier column, which has the same values. */
+static pj_status take_twin(importing *im, const pj_row_table *table, import_member *member,
+                           const char *name)
 {
-    size_t present = json_object_get(object, "id") != NULL;
+    int number = (int)(member - im->members);
+    for (int c = 0; c < number; c++) {
+        if (strcmp(table->columns[c].name, name) != 0) continue;
+        *member = im->members[c];
+        return PJ_OK;
+    }
+    return pj_fail(im->err, PJ_E_INVALID,
+                   "%s.%s is as %.64s, which is no column before it (at byte %zu)", table->name,
+                   table->columns[number].name, name, import_position(im));
+}
+
+/* Finds how a block gives a column to its rows. Memory stays proportional to the text. */
+static pj_status spread(importing *im, const pj_row_table *table, const pj_column *column,
+                        import_member *member, uint32_t rows)
+{
+    size_t count = json_array_size(member->value), bytes = rows * sizeof(float);
+    const char *twin = json_string_value(json_object_get(member->value, "as"));
+    if (twin && column->type != PJ_COLUMN_EXTRAS) return take_twin(im, table, member, twin);
+    if (json_is_array(member->value)) {
+        member->form = MEMBER_ARRAY;
+        if (count == rows) return PJ_OK;
+        return pj_fail(im->err, PJ_E_INVALID, "%s.%s has %zu values for %u rows (at byte %zu)",
+                       table->name, column->name, count, rows, import_position(im));
+    }
+    if (!pj_column_is_float(column) || !json_is_object(member->value)) return PJ_OK;
+    const json_t *text = json_object_get(member->value, "float32");
+    size_t length = json_string_length(text);
+    member->form = MEMBER_FLOATS;
+    member->at = im->floats.length;
+    if (length < bytes || json_object_size(member->value) != 1 ||
+        !pj_buffer_reserve(&im->floats, bytes) ||
+        !pj_base64_read(json_string_value(text), length, im->floats.data + member->at, bytes))
+        return pj_fail(im->err, PJ_E_INVALID, "%s.%s is not %u floats in base64 (at byte %zu)",
+                       table->name, column->name, rows, import_position(im));
+    im->floats.length += bytes;
+    return PJ_OK;
+}
+
+/* `rows`: of a block; 0: the object is a row. */
+static pj_status take_members(importing *im, const pj_row_table *table, const json_t *object,
+                              uint32_t rows)
+{
+    size_t present = json_object_get(object, rows ? "rows" : "id") != NULL;
+    pj_status status = PJ_OK;
+    bool is_counted = rows == 0;
+    pj_buffer_clear(&im->floats);
+    for (int c = 0; c < table->column_count && status == PJ_OK; c++) {
+        import_member *member = &im->members[c];
+        *member = (import_member){.value = json_object_get(object, table->columns[c].name)};
+        present += member->value != NULL;
+        if (rows) status = spread(im, table, &table->columns[c], member, rows);
+        is_counted |= member->form != MEMBER_OF_ALL;
+    }
+    if (status == PJ_OK && !is_counted)
+        return pj_fail(im->err, PJ_E_INVALID,
+                       "%s has a block without a column of one value per row (at byte %zu)",
+                       table->name, import_position(im));
+    return status == PJ_OK ? import_json_check_members(im, table, object, present, rows > 0)
+                           : status;
+}
+
+static bool member_value(importing *im, const import_member *member, const pj_column *column,
+                         uint32_t row, pj_value *value)
+{
+    float number;
+    if (member->form == MEMBER_FLOATS) {
+        memcpy(&number, im->floats.data + member->at + row * sizeof number, sizeof number);
+        *value = pj_value_double((double)number);
+        return true;
+    }
+    bool is_array = member->form == MEMBER_ARRAY;
+    return to_value(im, is_array ? json_array_get(member->value, row) : member->value, column,
+                    value);
+}
+
+/* Of the members taken. */
+static pj_status set_columns(importing *im, const pj_row_table *table, uint32_t number, void *row)
+{
     for (int c = 0; c < table->column_count; c++) {
         const pj_column *column = &table->columns[c];
-        const json_t *member = json_object_get(object, column->name);
         pj_value value;
-        present += member != NULL;
-        bool good = to_value(im, member, column, &value);
+        bool good = member_value(im, &im->members[c], column, number, &value);
         pj_status status = good ? check_range(im, table, column, &value) : PJ_OK;
         if (status != PJ_OK) return status;
         if (!good || !pj_column_set(table, column, row, &value, &im->data->arena, &im->extras))
@@ -252,7 +338,7 @@ static pj_status set_columns(importing *im, const pj_row_table *table, const jso
                            "%zu)",
                            table->name, column->name, import_position(im));
     }
-    return import_json_check_members(im, table, object, present);
+    return PJ_OK;
 }
 
 /* Absent, or powers and nulls. */
@@ -271,29 +357,53 @@ static bool is_series(const json_t *series)
     return json_is_array(series);
 }
 
-static pj_status import_json_add_row(importing *im, pj_table_id id, const json_t *object)
+static pj_status make_room(importing *im, pj_table_id id)
+{
+    uint32_t count = pj_table_rows(im->data, id);
+    if (count != im->capacity[id]) return PJ_OK;
+    uint32_t wanted = id == PJ_TABLE_RAILS ? PJ_MAX_RAILS : count ? count * 2 : 16;
+    if (count >= MAX_ROWS || wanted == count) return import_json_bad(im, "there are too many rows");
+    if (!pj_rows_make_room(im->data, id, wanted))
+        return pj_fail_memory(im->err, "the imported run");
+    im->capacity[id] = wanted;
+    return PJ_OK;
+}
+
+/* Number `number` of the rows whose members were taken. */
+static pj_status import_json_add_row(importing *im, pj_table_id id, uint32_t number)
 {
     char scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
+    pj_status status = make_room(im, id);
+    if (status != PJ_OK) return status;
+    memset(scratch, 0, sizeof scratch);
+    status = set_columns(im, &pj_tables[id], number, scratch);
+    if (status == PJ_OK && !pj_rows_put(im->data, id, pj_table_rows(im->data, id), scratch))
+        return import_json_bad(im, "a rail is out of order");
+    return status;
+}
+
+static pj_status add_block(importing *im, pj_table_id id, const json_t *object)
+{
+    json_int_t rows = json_integer_value(json_object_get(object, "rows"));
+    if (id == PJ_TABLE_RAILS) return unknown_member(im, "run_rails.", "rows");
+    if (rows < 1 || rows > MAX_ROWS) return import_json_bad(im, "a block has no number of rows");
+    pj_status status = take_members(im, &pj_tables[id], object, (uint32_t)rows);
+    for (uint32_t i = 0; i < rows && status == PJ_OK; i++) status = import_json_add_row(im, id, i);
+    return status;
+}
+
+static pj_status add_rows(importing *im, pj_table_id id, const json_t *object)
+{
     uint32_t count = pj_table_rows(im->data, id);
     const json_t *id_value = json_object_get(object, "id");
     if (!json_is_object(object)) return import_json_bad(im, "a row is not an object");
+    if (json_object_get(object, "rows")) return add_block(im, id, object);
     if (id_value && !(json_is_integer(id_value) && json_integer_value(id_value) == count))
         return pj_fail(im->err, PJ_E_INVALID, "%s.id must count the rows from 0 (at byte %zu)",
                        pj_tables[id].name, import_position(im));
-    if (count == im->capacity[id]) {
-        uint32_t wanted = id == PJ_TABLE_RAILS ? PJ_MAX_RAILS : count ? count * 2 : 16;
-        if (count >= MAX_ROWS || wanted == count)
-            return import_json_bad(im, "there are too many rows");
-        if (!pj_rows_make_room(im->data, id, wanted))
-            return pj_fail_memory(im->err, "the imported run");
-        im->capacity[id] = wanted;
-    }
-    memset(scratch, 0, sizeof scratch);
-    pj_status status = set_columns(im, &pj_tables[id], object, scratch);
-    if (status != PJ_OK) return status;
-    if (!pj_rows_put(im->data, id, count, scratch))
-        return import_json_bad(im, "a rail is out of order");
-    if (id == PJ_TABLE_RAILS) {
+    pj_status status = take_members(im, &pj_tables[id], object, 0);
+    if (status == PJ_OK) status = import_json_add_row(im, id, 0);
+    if (status == PJ_OK && id == PJ_TABLE_RAILS) {
         json_t *series = json_object_get(object, "power_mw");
         if (!is_series(series))
             return pj_fail(im->err, PJ_E_INVALID,
@@ -301,7 +411,7 @@ static pj_status import_json_add_row(importing *im, pj_table_id id, const json_t
                            import_position(im));
         if (json_is_array(series)) im->series[count] = json_incref(series);
     }
-    return PJ_OK;
+    return status;
 }
 
 static pj_status read_table(importing *im, pj_table_id id)
@@ -312,7 +422,7 @@ static pj_status read_table(importing *im, pj_table_id id)
     pj_json_scan_enter(&im->scan, '[');
     while (status == PJ_OK && pj_json_scan_next(&im->scan, '[')) {
         json_t *row = import_take_tree(im);
-        if (row) status = import_json_add_row(im, id, row);
+        if (row) status = add_rows(im, id, row);
         json_decref(row);
     }
     return status;
@@ -380,7 +490,8 @@ static pj_status import_json_read_run(importing *im)
     im->has_run = true;
     memcpy(info->id, id, PJ_UUID_BYTES);
     im->has_request = json_object_get(object, "request_energy_mj") != NULL;
-    status = set_columns(im, &pj_run_table, object, info);
+    status = take_members(im, &pj_run_table, object, 0);
+    if (status == PJ_OK) status = set_columns(im, &pj_run_table, 0, info);
     if (status == PJ_OK) status = check_created(im, object);
     if (status == PJ_OK) status = import_json_read_tags(im, json_object_get(object, "tags"));
     if (status == PJ_OK) {
@@ -403,11 +514,11 @@ static pj_status import_json_check_version(importing *im, const json_t *value)
 {
     im->has_version = json_is_integer(value);
     if (!im->has_version) return import_json_bad(im, "its version must be an integer");
-    if (json_integer_value(value) == 1) return PJ_OK;
+    if (json_integer_value(value) == 1 || json_integer_value(value) == 2) return PJ_OK;
     return pj_fail(
         im->err, PJ_E_UNSUPPORTED,
-        "the run was exported in version %lld of the format, but this perjoule reads version "
-        "1: update it",
+        "the run was exported in version %lld of the format, but this perjoule reads versions 1 "
+        "and 2: update it",
         (long long)json_integer_value(value));
 }
 
@@ -476,6 +587,7 @@ pj_status pj_import_json(const char *text, size_t bytes, pj_run_data *data, pj_e
 {
     importing im = {.data = data, .err = err};
     pj_buffer_init(&im.text, 64u << 20);
+    pj_buffer_init(&im.floats, bytes);
     pj_json_scan_init(&im.scan, text, bytes);
     pj_run_data_fini(data);
     pj_arena_init(&data->arena, 0);
@@ -487,6 +599,7 @@ pj_status pj_import_json(const char *text, size_t bytes, pj_run_data *data, pj_e
     if (status == PJ_OK && !im.has_request) status = pj_request_figures(data, NULL, err);
     for (int r = 0; r < PJ_MAX_RAILS; r++) json_decref(im.series[r]);
     pj_buffer_fini(&im.text);
+    pj_buffer_fini(&im.floats);
     pj_free(im.extras.rows);
     pj_json_scan_fini(&im.scan);
     if (status != PJ_OK) pj_run_data_fini(data);

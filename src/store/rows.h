@@ -144,6 +144,7 @@ pj_status pj_rows_check(const pj_run_data *data, pj_error *err);
 
 void pj_column_get(const pj_row_table *table, const pj_column *column, const void *row,
                    pj_value *value);
+bool pj_column_is_float(const pj_column *column); /* float32 in memory, exports and files */
 void pj_column_write(pj_json *json, const pj_column *column, const pj_value *value);
 /* Sets a member of a zeroed row; texts are copied into the arena, extras appended to the list.
  * References are relative. False: the value does not fit the column, or out of memory. */

@@ -10,6 +10,7 @@ prompt, a batch, and one without any sensor), exports each in every format, and 
 Usage: check.py PERJOULE PROJECT. Every check is also run on broken input, so that none of them
 passes unconditionally. Ends with `N passed, N failed`.
 """
+import base64
 import copy
 import csv
 import io
@@ -27,7 +28,7 @@ import zipfile
 
 PROGRAM, PROJECT = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
 RUNS = {
-    "one prompt": ["-n", "24", "--depth", "deep", "--power", "sim:period_ms=5"],
+    "one prompt": ["-n", "16", "--depth", "deep", "--power", "sim:period_ms=5"],
     "batch": ["-n", "8", "--batch", "3", "--depth", "module", "--power", "sim:period_ms=5"],
     "no sensor": ["-n", "6", "--depth", "deep", "--power", "none"],
 }
@@ -35,6 +36,7 @@ RUNS = {
 DATABASE_ONLY = {"component_metrics": {"first_operation_id", "operation_count"},
                  "run_rails": {"power_mw"}}
 NANOSECOND_US = 1e-3
+LONG = 16384  # rows of a table that is still exported as rows
 
 
 class Wrong(Exception):
@@ -50,7 +52,7 @@ def claim(holds, text):
 
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None),
          "number": (int, float), "integer": int}
-ANNOTATIONS = {"$schema", "title", "description"}
+ANNOTATIONS = {"$schema", "$defs", "title", "description"}
 
 
 def has_type(value, name):
@@ -59,21 +61,29 @@ def has_type(value, name):
     return isinstance(value, TYPES[name])
 
 
-def check_object(schema, value, where):
+def check_object(schema, value, root, where):
     known = schema.get("properties", {})
     for name in schema.get("required", ()):
         claim(name in value, f"{where} lacks {name}")
     for name, member in value.items():
         if name in known:
-            validate(known[name], member, f"{where}.{name}")
+            validate(known[name], member, root, f"{where}.{name}")
         else:
             rest = schema.get("additionalProperties", True)
             claim(rest is not False, f"{where} has {name}, which the schema does not know")
             if isinstance(rest, dict):
-                validate(rest, member, f"{where}.{name}")
+                validate(rest, member, root, f"{where}.{name}")
 
 
-def validate(schema, value, where="run"):
+def is_valid(schema, value, root):
+    try:
+        validate(schema, value, root)
+    except Wrong:
+        return False
+    return True
+
+
+def validate(schema, value, root, where="run"):
     for keyword, rule in schema.items():
         if keyword == "type":
             names = rule if isinstance(rule, list) else [rule]
@@ -82,26 +92,57 @@ def validate(schema, value, where="run"):
             claim(value in rule, f"{where} is {value!r}, not one of {rule}")
         elif keyword == "const":
             claim(value == rule, f"{where} is {value!r}, not {rule!r}")
+        elif keyword == "$ref":
+            validate(root["$defs"][rule.removeprefix("#/$defs/")], value, root, where)
+        elif keyword == "anyOf":
+            claim(any(is_valid(s, value, root) for s in rule), f"{where} fits none of {len(rule)} schemas")
         elif keyword == "minimum":
             claim(not isinstance(value, (int, float)) or value >= rule, f"{where} is below {rule}")
         elif keyword == "pattern":
             claim(not isinstance(value, str) or re.search(rule, value), f"{where} is {value!r}")
         elif keyword == "items":
             for i, item in enumerate(value if isinstance(value, list) else ()):
-                validate(rule, item, f"{where}[{i}]")
+                validate(rule, item, root, f"{where}[{i}]")
         elif keyword in ("properties", "required", "additionalProperties"):
             if isinstance(value, dict) and keyword == next(
                     k for k in schema if k in ("properties", "required", "additionalProperties")):
-                check_object(schema, value, where)
+                check_object(schema, value, root, where)
         else:
             claim(keyword in ANNOTATIONS, f"the schema's keyword {keyword} is not known here")
+
+
+def documented_reader():
+    """`rows` of docs/formats.md, as it stands there."""
+    found = {"base64": base64, "struct": struct}
+    text = (PROJECT / "docs/formats.md").read_text()
+    exec(re.search(r"```python\n(def rows\(table\):.*?)```", text, re.S)[1], found)
+    return found["rows"]
+
+
+ROWS = documented_reader()
+
+
+def check_blocks(run, context):
+    """Replaces the blocks of a long run by rows, each of them as it is stored; one in 64 as the schema wants it."""
+    claim(run["version"] == 2, "blocks are of version 2")
+    for name, rows in ((n, list(ROWS(t))) for n, t in run.items() if isinstance(t, list) and n != "run_rails"):
+        wanted = [c for c in (rows[0] if rows else ()) if not c.endswith("_id")]
+        for row, stored in zip(rows, context.select(name, wanted) if rows else ()):
+            claim(all(map(same_exported, (row[c] for c in wanted), stored)), f"{name}: {row} is not {stored}")
+        run[name] = [{"id": i} | row for i, row in enumerate(rows)]
+        for row in run[name][::64]:
+            validate(context.schema["properties"][name]["items"]["anyOf"][0], row, context.schema, name)
 
 
 def check_json(data, context):
     def constant(word):
         raise Wrong(f"{word} is not JSON")
     run = json.loads(data, parse_constant=constant)
-    validate(context.schema, run)
+    validate(context.schema, run, context.schema)
+    if max(context.rows.values()) > LONG:
+        check_blocks(run, context)
+    else:
+        claim(run["version"] == 1, "short runs are of version 1")
     for table, count in context.rows.items():
         claim(len(run.get(table, ())) == count, f"{table} has {len(run[table])} rows, not {count}")
     for table, reference, to in (("deep_operation_metrics", "component_metric_id",
@@ -115,16 +156,36 @@ def check_json(data, context):
 
 def broken_json(data):
     run = json.loads(data)
-    for change in (lambda r: r.pop("tokens"), lambda r: r.update(version=2),
-                   lambda r: r["tokens"][0].update(duration_ms="1"),
-                   lambda r: r["tokens"][0].update(surprise=1),
-                   lambda r: r["run_phases"][0].update(phase="lunch"),
-                   lambda r: r["profiling_run"].update(id="01"),
-                   lambda r: r["component_metrics"].pop(),
-                   lambda r: r["layer_metrics"][0].update(token_id=10**6)):
-        other = copy.deepcopy(run)
+    if run["version"] == 2:
+        changes = (lambda r: r.update(version=1), lambda r: r["tokens"][0].update(rows=7),
+                   lambda r: r["tokens"][0]["energy_mj"].__setitem__(0, 1e6),
+                   lambda r: r["tokens"][0]["energy_sd_mj"].update(
+                       float32=r["tokens"][0]["net_energy_sd_mj"]["float32"]),
+                   lambda r: r["tokens"].pop())
+    else:
+        changes = broken_rows
+    for change in changes:
+        other = json.loads(data)
         change(other)
         yield json.dumps(other).encode()
+
+
+broken_rows = (lambda r: r.pop("tokens"), lambda r: r.update(version=2),
+               lambda r: r["tokens"][0].update(duration_ms="1"),
+               lambda r: r["tokens"][0].update(surprise=1),
+               lambda r: r["run_phases"][0].update(phase="lunch"),
+               lambda r: r["profiling_run"].update(id="01"),
+               lambda r: r["component_metrics"].pop(),
+               lambda r: r["layer_metrics"][0].update(token_id=10**6))
+
+
+def same_exported(exported, stored):
+    """Floats are exported in the shortest form that is the same float; bytes that are no UTF-8 are replaced."""
+    if isinstance(exported, dict):  # extra_metrics
+        return exported == json.loads(stored)
+    if isinstance(stored, str):
+        return exported == stored.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return exported == stored or None not in (exported, stored) and struct.pack("f", exported) == struct.pack("f", stored)
 
 
 # ---- CSV --------------------------------------------------------------------------------------
@@ -328,7 +389,7 @@ def perjoule(*arguments):
 
 def comes_back(exported, context):
     pathlib.Path("run.json").write_bytes(exported)
-    perjoule("import", "--db", "second.db", "run.json")
+    perjoule("import", "--db", "second.db", "--replace", "run.json")
     again = perjoule("export", "--db", "second.db", context.id, "--format", "json", "-o", "-")
     claim(again == exported, "an imported run is exported differently")
 
@@ -341,7 +402,7 @@ CHECKS = {"json": (check_json, broken_json), "csv": (check_csv, broken_csv),
 def refused(check, data, context):
     try:
         check(data, context)
-    except (Wrong, KeyError, ValueError, TypeError):
+    except (Wrong, KeyError, ValueError, TypeError, struct.error):
         return
     raise Wrong("something broken passed the check")
 
@@ -360,18 +421,38 @@ class Tally:
             print(f"ok   {name}")
 
 
-def check_run(tally, name, options, schema):
-    perjoule("run", "-m", str(PROJECT / "models/demo"), "--db", "runs.db", "--tag", 'a,"b"',
-             *options, "Once upon a time")
-    context = Context("runs.db", schema)
-    for form, (check, broken) in CHECKS.items():
-        data = perjoule("export", "--db", "runs.db", context.id, "--format", form, "-o", "-")
+def lengthened(data):
+    """An exported run with more samples than a short one has."""
+    run = json.loads(data)
+    samples = run["power_samples"]
+    run["power_samples"] = [samples[i % len(samples)] | {"id": i, "timestamp_ms": i / 8} for i in range(LONG + 1)]
+    run["run_rails"] = [rail | {"power_mw": None} for rail in run["run_rails"]]
+    pathlib.Path("long.json").write_text(json.dumps(run))
+    perjoule("import", "--db", "long.db", "long.json")
+    return "long.db"
+
+
+def check_formats(tally, name, database, schema, formats):
+    context = Context(database, schema)
+    for form in formats:
+        check, broken = CHECKS[form]
+        data = perjoule("export", "--db", database, context.id, "--format", form, "-o", "-")
         tally.attempt(f"{name}: {form}", lambda: check(data, context))
         for i, other in enumerate(broken(data)):
             tally.attempt(f"{name}: {form}, broken {i + 1}",
                           lambda: refused(check, other, context))
         if form == "json":
             tally.attempt(f"{name}: json comes back", lambda: comes_back(data, context))
+            json_data = data
+    return json_data
+
+
+def check_run(tally, name, options, schema):
+    perjoule("run", "-m", str(PROJECT / "models/demo"), "--db", "runs.db", "--tag", 'a,"b"',
+             *options, "Once upon a time")
+    data = check_formats(tally, name, "runs.db", schema, CHECKS)
+    if name == "one prompt":
+        check_formats(tally, "long run", lengthened(data), schema, ["json"])
 
 
 def main():

@@ -1,5 +1,6 @@
 """What a device computes, through the program alone: logits, depths, speeds, overhead, coverage, interruption."""
 import array
+import base64
 import json
 import math
 import os
@@ -19,6 +20,23 @@ SHAPES = ["llama-3.2-1b,bf16", "llama-3.2-1b,q8_0", "llama-3.2-1b,q4_0"]
 
 class Refused(Exception):
     """The program said why not."""
+
+
+def rows_of(table):
+    """Rows of an exported table, in blocks or not (docs/formats.md)."""
+    for item in table:
+        if "rows" not in item:
+            yield item
+            continue
+        columns = {name: values for name, values in item.items() if name != "rows"}
+        for name, values in columns.items():
+            if isinstance(values, dict) and "float32" in values:
+                floats = array.array("f", base64.b64decode(values["float32"]))
+                columns[name] = [None if f != f else f for f in floats]
+            elif isinstance(values, dict) and "as" in values:
+                columns[name] = columns[values["as"]]
+        for i in range(item["rows"]):
+            yield {name: v[i] if isinstance(v, list) else v for name, v in columns.items()}
 
 
 class Device:
@@ -57,7 +75,8 @@ class Device:
         return values
 
     def exported(self, run):
-        return json.loads(self.call("export", "--db", self.database, run["run_id"], "--format", "json", "-o", "-"))
+        whole = json.loads(self.call("export", "--db", self.database, run["run_id"], "--format", "json", "-o", "-"))
+        return {name: list(rows_of(value)) if isinstance(value, list) else value for name, value in whole.items()}
 
 
 # ---- what it computes ----

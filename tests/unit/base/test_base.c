@@ -1,6 +1,7 @@
 /* The base layer: errors, memory and its fault injection, buffers, JSON, rings, ids, clock. */
 #include "../assertions.h"
 #include "../sanitized.h"
+#include "base/base64.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/decimal.h"
@@ -416,6 +417,36 @@ static void the_program_is_found(void **state)
     assert_int_equal(pj_process_path(path, 4, &err), PJ_E_INVALID);
 }
 
+static void base64_is_that_of_the_standard_and_strict(void **state)
+{
+    static const char *const encoded[] = {"",         "Zg==",     "Zm8=",    "Zm9v",
+                                          "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
+    static const char *const wrong[] = {
+        "Zg=", "Zg===", "Zh==", "Z===", "Zg==Zg==", "Zm8=", "Zg=A", "Z\xe9=="};
+    char back[8] = {0};
+    for (size_t n = 0; n < 7; n++) {
+        pj_buffer text;
+        pj_buffer_init(&text, 64);
+        pj_base64_write(&text, "foobar", n);
+        assert_string_equal(pj_buffer_get(&text), encoded[n]);
+        assert_true(pj_base64_read(encoded[n], text.length, back, n));
+        assert_memory_equal(back, "foobar", n);
+        pj_buffer_fini(&text);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(pj_base64_read(wrong[i], strlen(wrong[i]), back, 1));
+    for (unsigned v = 0; v < 256; v++) {
+        const unsigned char bytes[3] = {(unsigned char)v, (unsigned char)(v * 7),
+                                        (unsigned char)~v};
+        pj_buffer text;
+        pj_buffer_init(&text, 64);
+        pj_base64_write(&text, bytes, 3);
+        assert_true(pj_base64_read(text.data, text.length, back, 3));
+        assert_memory_equal(back, bytes, 3);
+        pj_buffer_fini(&text);
+    }
+}
+
 static void assert_sha256(const char *bytes, size_t count, const char *expected)
 {
     char text[PJ_SHA256_TEXT_BYTES];
@@ -462,6 +493,7 @@ int main(void)
         cmocka_unit_test(the_last_cache_is_one_instance),
         cmocka_unit_test(memory_is_told_apart),
         cmocka_unit_test(the_program_is_found),
+        cmocka_unit_test(base64_is_that_of_the_standard_and_strict),
         cmocka_unit_test(sha256_gives_the_published_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
