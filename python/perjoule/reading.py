@@ -28,12 +28,12 @@ COMPONENTS = (
 TABLES = {
     # tables of to_pandas and to_polars: name -> query with the run's id
     "tokens": "SELECT position, sequence, text, phase, start_ms, duration_ms, energy_mj, net_energy_mj, energy_sd_mj, "
-              "power_snapshot_mw, method FROM tokens WHERE run_id = ? ORDER BY position, sequence",
+              "net_energy_sd_mj, power_snapshot_mw, method FROM tokens WHERE run_id = ? ORDER BY position, sequence",
     "components": COMPONENTS,
-    "phases": "SELECT phase, start_ms, duration_ms, energy_mj, net_energy_mj, energy_sd_mj, method FROM run_phases "
-              "WHERE run_id = ? ORDER BY start_ms",
-    "sections": "SELECT phase, section_name, start_ms, duration_ms, energy_mj, net_energy_mj, energy_sd_mj FROM "
-                "pipeline_sections WHERE run_id = ? ORDER BY start_ms",
+    "phases": "SELECT phase, start_ms, duration_ms, energy_mj, net_energy_mj, energy_sd_mj, net_energy_sd_mj, method "
+              "FROM run_phases WHERE run_id = ? ORDER BY start_ms",
+    "sections": "SELECT phase, section_name, start_ms, duration_ms, energy_mj, net_energy_mj, energy_sd_mj, "
+                "net_energy_sd_mj FROM pipeline_sections WHERE run_id = ? ORDER BY start_ms",
     "power": "SELECT timestamp_ms, cpu_power_mw, gpu_power_mw, ane_power_mw, dram_power_mw, total_power_mw, phase FROM "
              "power_samples WHERE run_id = ? ORDER BY timestamp_ms",
     # the errors of parts of one run are mostly common, so their sum is an upper bound

@@ -104,6 +104,8 @@ class Reading(StoredCase):
             energies = re.findall(r"([^<>]*\d J\b)", text)
             self.assertTrue(energies)
             self.assertEqual([e for e in energies if "\u00b1" not in e], [])
+        for table in ("tokens", "phases"):
+            self.assertTrue(all(r["net_energy_sd_mj"] > 0 for r in run.rows(table)), table)
         half = perjoule.notebook.NORMAL_95 * run["total_energy_sd_mj"] / 1000
         self.assertIn(f"{run['total_energy_mj'] / 1000:.4g} \u00b1 {half:.2g} J", run._repr_html_())
 

@@ -22,7 +22,7 @@ enum {
 typedef enum span_level { LAYER, COMPONENT, OPERATION, LEVELS } span_level;
 
 /* Columns of a query. */
-enum { ID, NAME, START, DURATION, ENERGY, NET, SELF, SD, DEVICE, TOKEN, PARENT };
+enum { ID, NAME, START, DURATION, ENERGY, NET, SELF, SD, NET_SD, DEVICE, TOKEN, PARENT };
 
 static const struct span_source {
     pj_table_id table;
@@ -30,18 +30,18 @@ static const struct span_source {
 } sources[LEVELS] = {
     [LAYER] = {PJ_TABLE_LAYERS, "layer",
                "id, layer_index, start_ms, total_time_ms, energy_mj, net_energy_mj, self_energy_mj,"
-               " energy_sd_mj, device, coalesce(token_id, step_id), NULL",
+               " energy_sd_mj, net_energy_sd_mj, device, coalesce(token_id, step_id), NULL",
                "start_ms, start_ms + total_time_ms",
                "AND start_ms <= ?3 AND start_ms + total_time_ms >= ?4 ORDER BY id"},
     [COMPONENT] = {PJ_TABLE_COMPONENTS, "component",
                    "id, component_name, start_ms, time_ms, energy_mj, net_energy_mj,"
-                   " self_energy_mj, energy_sd_mj, device, coalesce(token_id, step_id),"
-                   " layer_metric_id",
+                   " self_energy_mj, energy_sd_mj, net_energy_sd_mj, device,"
+                   " coalesce(token_id, step_id), layer_metric_id",
                    "start_ms, start_ms + time_ms",
                    "AND start_ms <= ?3 AND start_ms + time_ms >= ?4 ORDER BY id"},
     [OPERATION] = {PJ_TABLE_OPERATIONS, "operation",
                    "id, operation_name, start_ms, time_ms, energy_mj, net_energy_mj, energy_mj,"
-                   " energy_sd_mj, device, NULL, component_metric_id",
+                   " energy_sd_mj, net_energy_sd_mj, device, NULL, component_metric_id",
                    "start_ms, start_ms + time_ms",
                    "AND start_ms <= ?3 AND start_ms + time_ms >= ?4 ORDER BY id"},
 };
@@ -54,14 +54,14 @@ typedef struct span_place {
 typedef struct span_row {
     span_place place; /* its own name */
     uint32_t component;
-    double start_ms, duration_ms, energy_mj, net_mj, self_mj, sd_mj;
+    double start_ms, duration_ms, energy_mj, net_mj, self_mj, sd_mj, net_sd_mj;
     int64_t device; /* -1: none */
 } span_row;
 
 typedef struct span_group {
     span_level level;
     uint32_t name, component, count;
-    double time_ms, energy_mj, net_mj, self_mj, sd_mj;
+    double time_ms, energy_mj, net_mj, self_mj, sd_mj, net_sd_mj;
 } span_group;
 
 typedef struct span_search {
@@ -145,6 +145,7 @@ static span_row row_of(span_search *s, span_level level, pj_sql *sql)
                     .net_mj = pj_sql_get_double(sql, NET),
                     .self_mj = pj_sql_get_double(sql, SELF),
                     .sd_mj = pj_sql_get_double(sql, SD),
+                    .net_sd_mj = pj_sql_get_double(sql, NET_SD),
                     .device = -1};
     const pj_row_range *tokens = &s->view->ranges[PJ_TABLE_TOKENS];
     const char *name = pj_sql_get_text(sql, NAME, NULL);
@@ -203,6 +204,7 @@ static void add_to_group(span_search *s, span_level level, const span_row *row)
     g->net_mj += part * row->net_mj;
     g->self_mj += part * row->self_mj;
     g->sd_mj += part * row->sd_mj; /* one sensor, one power model: as if fully correlated */
+    g->net_sd_mj += part * row->net_sd_mj;
 }
 
 static void add_row(span_search *s, span_level level, const span_row *row)
@@ -287,6 +289,7 @@ static void write_level(const span_search *s, span_level level)
     WRITE_NUMBERS("net_energy_mj", net_mj);
     WRITE_NUMBERS("self_energy_mj", self_mj);
     WRITE_NUMBERS("energy_sd_mj", sd_mj);
+    WRITE_NUMBERS("net_energy_sd_mj", net_sd_mj);
     WRITE_KNOWN("token", place.token);
     WRITE_KNOWN("layer", place.layer);
     WRITE_KNOWN("component", component);
@@ -317,6 +320,7 @@ static void write_group(const span_search *s, const span_group *g)
     pj_json_kv_double(json, "net_energy_mj", g->net_mj);
     pj_json_kv_double(json, "self_energy_mj", g->self_mj);
     pj_json_kv_double(json, "energy_sd_mj", g->sd_mj);
+    pj_json_kv_double(json, "net_energy_sd_mj", g->net_sd_mj);
     pj_json_object_end(json);
 }
 

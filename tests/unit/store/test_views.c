@@ -849,7 +849,7 @@ static void expensive_figures_are_kept(void **state)
 
 typedef struct window_sums {
     uint32_t layers, components, operations;
-    double operations_mj;
+    double operations_mj, net_sd_mj;
 } window_sums;
 
 /* What the rows in memory have in a window, found without blocks. */
@@ -869,9 +869,10 @@ static window_sums sums_in(const pj_run_data *run, double from, double to)
         double end = o->start_ms + o->duration_ms;
         double inside = fmin(to, end) - fmax(from, o->start_ms);
         if (o->start_ms > to || end < from) continue;
+        double part = o->duration_ms > 0 ? inside / o->duration_ms : 1;
         sums.operations++;
-        sums.operations_mj +=
-            (double)o->energy.gross_nj * 1e-6 * (o->duration_ms > 0 ? inside / o->duration_ms : 1);
+        sums.operations_mj += (double)o->energy.gross_nj * 1e-6 * part;
+        sums.net_sd_mj += (double)o->energy.net_sd_mj * part;
     }
     return sums;
 }
@@ -891,10 +892,11 @@ static void check_window(pj_store *store, const pj_run_data *run, double from, d
     assert_int_equal(json_integer_value(span_column(v, 1, "total")), want.components);
     assert_int_equal(json_integer_value(span_column(v, 2, "total")), want.operations);
     assert_int_equal(json_array_size(starts), want.operations);
+    assert_int_equal(json_array_size(span_column(v, 2, "net_energy_sd_mj")), want.operations);
     json_decref(v);
     window.is_grouped = true;
     v = VIEW(pj_view_spans(store, "last", &window, json, &err));
-    double sum = 0, count = 0;
+    double sum = 0, net_sd = 0, count = 0;
     size_t i;
     const json_t *g;
     json_array_foreach(json_object_get(v, "groups"), i, g)
@@ -902,10 +904,12 @@ static void check_window(pj_store *store, const pj_run_data *run, double from, d
         if (strcmp(json_string_value(json_object_get(g, "level")), "operation") != 0) continue;
         assert_true(json_is_string(json_object_get(g, "component")));
         sum += number(g, "energy_mj");
+        net_sd += number(g, "net_energy_sd_mj");
         count += number(g, "count");
     }
     assert_int_equal((int)count, want.operations);
     assert_near(sum, want.operations_mj, 1e-6 * fabs(want.operations_mj));
+    assert_near(net_sd, want.net_sd_mj, 1e-6 * want.net_sd_mj);
     json_decref(v);
 }
 

@@ -55,6 +55,7 @@ export interface EnergyFields {
   net_energy_mj: N;
   self_energy_mj: N;
   energy_sd_mj: N;
+  net_energy_sd_mj: N;
   energy_lo_mj: N;
   energy_hi_mj: N;
   planted_mj: N;
@@ -177,6 +178,7 @@ export interface SpanColumns {
   net_energy_mj: N[];
   self_energy_mj: N[];
   energy_sd_mj: N[];
+  net_energy_sd_mj: N[];
   token: N[];
   layer: N[];
   component: N[];
@@ -195,6 +197,7 @@ export interface SpanGroup {
   net_energy_mj: N;
   self_energy_mj: N;
   energy_sd_mj: N;
+  net_energy_sd_mj: N;
 }
 
 export interface Spans {
@@ -458,9 +461,17 @@ export interface ModelUse {
   } | null;
 }
 
+/** A kind of work in a phase: a component, or "component/operation". */
+export interface ClassRow {
+  name: string;
+  phase: string;
+  net_energy_sd_mj: N;
+}
+
 export interface Summary extends RunSummary {
   model_use?: ModelUse;
   phases: PhaseRow[];
+  classes: ClassRow[];
   token_statistics: { duration_ms: Spread; energy_mj: Spread; power_mw: Spread } | null;
   power_statistics: (Spread & { phase: string; column: string })[];
   layers: LayerStat[];

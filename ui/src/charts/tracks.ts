@@ -5,7 +5,7 @@
 // pixel the one with the highest value is drawn.
 
 import { effect } from '@preact/signals';
-import { energy, energyInterval, known, plain, power, time } from '../core/format';
+import { energy, energyInterval, energySigned, known, plain, power, time } from '../core/format';
 import { lowerBound } from '../core/ring';
 import { pan, zoom } from '../state/range';
 import { at, cursor, flag, type Range, select } from '../state/selection';
@@ -38,6 +38,8 @@ export interface Slice {
   kind: SliceKind;
   phase: string;
   token: number | null;
+  /** Its energy is net of idle. */
+  net?: boolean;
   /** Energy of a span of this name in a typical token, where it is known. */
   usual?: number | null;
   rows?: () => [string, string][];
@@ -435,7 +437,9 @@ export class Tracks extends TimeChart<number> {
       title: s.label,
       rows: [
         ['Duration', time(s.duration)],
-        ['Energy', energyInterval(s.energy, s.sd, u)],
+        s.net
+          ? ['Above idle', energySigned(s.energy, s.sd, u)]
+          : ['Energy', energyInterval(s.energy, s.sd, u)],
         ...(known(s.energy) && s.duration > 0
           ? ([['Mean power', power((s.energy / s.duration) * 1000)]] as [string, string][])
           : []),

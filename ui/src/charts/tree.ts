@@ -42,6 +42,9 @@ function datum(node: TreeNode, whole: number): Datum {
 const weight = (d: Datum): number =>
   d.rest ? (d.node.self ?? 0) : d.children ? 0 : Math.max(0, d.node.value ?? 0);
 
+/** Net of idle more than its area, and less, as parts below zero have none. */
+export const worthOf = (d: Datum): number => (d.rest ? d.node.self : d.node.value) ?? 0;
+
 export const labelOf = (d: Datum): string => {
   if (d.rest) return 'unattributed';
   if (d.node.kind === 'phase') return phaseLabel(d.node.name);
@@ -254,7 +257,7 @@ export class Treemap extends TreeChart {
     const plain = head || n.data.rest;
     g.fillStyle = plain ? c.text2 : inkOn(blend(this.colour(n, c), BOX, c.surface));
     g.fillText(text, n.x0 + 5, n.y0 + 10);
-    const value = this.show(n.value ?? 0);
+    const value = this.show(worthOf(n.data));
     if (head) {
       if (g.measureText(value).width > w - g.measureText(text).width - 20) return;
       g.textAlign = 'right';
@@ -326,7 +329,7 @@ export class Icicle extends TreeChart {
       g.globalAlpha = 1;
       if (w < 40) continue;
       g.fillStyle = n.data.rest ? c.text : inkOn(blend(colour, alpha, c.surface));
-      const value = this.show(n.value ?? 0);
+      const value = this.show(worthOf(n.data));
       const text = fitText(g, labelOf(n.data), w - 12);
       g.fillText(text, n.x0 + 6, n.y0 + this.row / 2 + 0.5);
       const used = g.measureText(text).width + 20;

@@ -20,6 +20,7 @@ export function fixed(v: number, places: number): string {
   formats[places] ??= new Intl.NumberFormat('en-US', {
     minimumFractionDigits: places,
     maximumFractionDigits: places,
+    signDisplay: 'negative', // and not of what is rounded to zero
   });
   return formats[places].format(v);
 }

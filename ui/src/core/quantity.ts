@@ -5,6 +5,7 @@ import type { EnergySource } from '../api/types';
 import {
   type EnergyUnit,
   energyInterval,
+  energySigned,
   known,
   type Num,
   power,
@@ -22,6 +23,8 @@ export interface Known<U extends Unit> {
   readonly sd: number | null;
   /** Rails that belong to the figure but are missing from it, so that it is partial. */
   readonly missing: readonly string[];
+  /** It may be negative, as net energy may, and so may its interval. */
+  readonly signed?: boolean;
 }
 
 export interface Absent<U extends Unit> {
@@ -43,12 +46,18 @@ export function quantity<U extends Unit>(
   unit: U,
   value: Num,
   source: EnergySource | null | undefined,
-  more: { sd?: Num; missing?: readonly string[] | null; reason?: string | null } = {},
+  more: {
+    sd?: Num;
+    missing?: readonly string[] | null;
+    reason?: string | null;
+    signed?: boolean;
+  } = {},
 ): Quantity<U> {
   if (!known(value) || (source !== 'measured' && source !== 'modelled'))
     return absent(unit, more.reason ?? null);
   const sd = known(more.sd) && more.sd >= 0 ? more.sd : null;
-  return { unit, source, value, sd, missing: more.missing ?? [] };
+  const signed = more.signed ? { signed: true } : {};
+  return { unit, source, value, sd, missing: more.missing ?? [], ...signed };
 }
 
 export const isKnown = <U extends Unit>(q: Quantity<U>): q is Known<U> =>
@@ -85,6 +94,6 @@ export function sum<U extends Unit>(unit: U, parts: readonly Quantity<U>[]): Qua
 /** As text with its interval and unit. */
 export function text(q: Quantity<Unit>, unit: EnergyUnit = 'auto'): string {
   if (!isKnown(q)) return UNAVAILABLE;
-  if (q.unit === 'mJ') return energyInterval(q.value, q.sd, unit);
+  if (q.unit === 'mJ') return (q.signed ? energySigned : energyInterval)(q.value, q.sd, unit);
   return q.unit === 'mW' ? power(q.value) : time(q.value);
 }

@@ -111,6 +111,7 @@ test('a share has no more digits than useful', () => {
   expect(percent(0.00123)).toBe('0.12 %');
   expect(percent(0.0000259)).toBe('<0.01 %');
   expect(percent(-0.0000259)).toBe('>-0.01 %');
+  expect(energySigned(-2, 20)).toBe('0 ± 40 mJ');
   expect(percent(0)).toBe('0 %');
 });
 

@@ -2,7 +2,8 @@
 import { expect, test } from 'vitest';
 import type { Cube } from '../../src/api/binary.ts';
 import type { Summary, TreeNode } from '../../src/api/types.ts';
-import { amountOf, isKnown } from '../../src/core/quantity.ts';
+import { worthOf } from '../../src/charts/tree.ts';
+import { amountOf, isKnown, text } from '../../src/core/quantity.ts';
 import { medianInterval, segments } from '../../src/views/analysis/findings.ts';
 import {
   type Cubes,
@@ -145,6 +146,22 @@ test('with and without disturbances, gross and net: parts never exceed their who
         6,
       );
     }
+});
+
+test('net energy has an interval of its own, that may reach below zero', () => {
+  const doubtful = rows.phases.map((p) => ({ ...p, net_energy_mj: 12, net_energy_sd_mj: 10 }));
+  for (const scope of [NONE, { ...NONE, phase: 'decode' }, { ...NONE, token: 3 }]) {
+    const { energy, net } = figures(rows, scope);
+    if (!isKnown(energy) || !isKnown(net)) throw new Error('energy is known');
+    expect(net.sd).toBeCloseTo(1.5 * (energy.sd ?? 0), 6);
+  }
+  const { net } = figures({ ...rows, phases: doubtful }, { ...NONE, phase: 'decode' });
+  expect(text(net)).toBe('10 ± 20 mJ');
+});
+
+test('a node is worth what it is, not what is drawn of it', () => {
+  const node = { ...wholeTree(run, 'energy'), value: -95, self: 7 };
+  expect([false, true].map((rest) => worthOf({ node, rest }))).toEqual([-95, 7]);
 });
 
 test('idle pieces whose net energies cancel are no less than what of them is disturbed', () => {

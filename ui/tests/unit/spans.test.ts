@@ -40,6 +40,7 @@ const answer: Spans = {
       net_energy_mj: [4, 30],
       self_energy_mj: [5, 40],
       energy_sd_mj: [1, 1],
+      net_energy_sd_mj: [2, 3],
       token: [1, 1],
       layer: [0, 1],
       component: [0, 0],
@@ -87,13 +88,13 @@ describe('spans on the timeline', () => {
   });
 
   test('a slice knows what is typical of its name; a level that did not fit is no lane', () => {
-    const make = (a: Spans) =>
+    const make = (a: Spans, net = false) =>
       slicesOf(
         a,
         tokens,
         () => 'idle',
         usual,
-        false,
+        net,
         () => 5,
       );
     expect(make(answer).map((s) => [s.label, s.energy, s.usual, s.phase])).toEqual([
@@ -101,6 +102,11 @@ describe('spans on the timeline', () => {
       ['softmax', 40, 5, 'decode'],
     ]);
     expect(make({ ...answer, levels: [{ ...answer.levels[0], total: 3 }] })).toEqual([]);
+    expect(make(answer).map((s) => s.sd)).toEqual([1, 1]);
+    expect(make(answer, true).map((s) => [s.energy, s.sd])).toEqual([
+      [4, 2],
+      [30, 3],
+    ]);
   });
 
   test('the spans by which a step differs are named, those as usual are not', () => {
@@ -121,6 +127,7 @@ describe('spans on the timeline', () => {
       net_energy_mj: 1,
       self_energy_mj: energy_mj,
       energy_sd_mj: 1,
+      net_energy_sd_mj: 1,
     });
     const lines = linesOf(
       [

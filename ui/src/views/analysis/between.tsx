@@ -61,7 +61,7 @@ async function energyOfEdge(
     for (const g of groups) {
       if (g.level !== 'component') continue;
       mj += (net ? g.net_energy_mj : g.energy_mj) ?? Number.NaN;
-      sd += g.energy_sd_mj ?? 0;
+      sd += (net ? g.net_energy_sd_mj : g.energy_sd_mj) ?? 0;
       ms += g.time_ms ?? 0;
     }
     return { mj, sd, ms };
@@ -90,7 +90,7 @@ function useEdges(data: RunData, range: Range | null, net: boolean): EdgeEnergy 
           for (const t of tokens)
             if ((t.step ?? t.token) === edge.token.token) {
               step.mj += (net ? t.net_energy_mj : t.energy_mj) ?? 0;
-              step.sd += t.energy_sd_mj ?? 0;
+              step.sd += (net ? t.net_energy_sd_mj : t.energy_sd_mj) ?? 0;
             }
           const share = (edge.inside[1] - edge.inside[0]) / edge.token.duration_ms;
           const own = await energyOfEdge(data.id, edge, step, net, x);
@@ -128,6 +128,7 @@ export function Between({ data, power: p }: { data: RunData; power: PowerSeries 
       ? quantity('mJ', whole.value + more.mj, whole.source, {
           sd: (whole.sd ?? 0) + Math.max(0, more.sd),
           missing: whole.missing,
+          signed: net,
         })
       : whole;
   const u = unit.value;

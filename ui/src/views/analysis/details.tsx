@@ -3,7 +3,7 @@
 import { useMemo } from 'preact/hooks';
 import { partColour, partOf } from '../../charts/parts';
 import { phaseLabel } from '../../charts/theme';
-import { energy, known, percent, plain, power, time } from '../../core/format';
+import { energy, known, percent, plain, power, time, Z95 } from '../../core/format';
 import { isKnown, type Quantity, quantity } from '../../core/quantity';
 import { typicalToken } from '../../core/run_energy';
 import { quantile } from '../../core/stats';
@@ -137,6 +137,7 @@ function partFigures(data: RunData, rows: RunRows): { energy: Quantity<'mJ'>; ms
   if (!held) return null;
   const s = scopeOf(selection.value);
   const whole = s.layer === null && s.phase === null && !isTimed(s);
+  const { net } = selection.value;
   let [mj, sd, ms] = [0, 0, 0];
   let any = false;
   for (const p of hottest(held)) {
@@ -144,16 +145,22 @@ function partFigures(data: RunData, rows: RunRows): { energy: Quantity<'mJ'>; ms
     ms += p.ms;
     if (p.energy === null) continue;
     mj += p.energy;
-    const c = data.summary.value.data?.components.find((x) => x.component_name === p.component);
-    // Taking idle power off narrows no interval.
+    const summary = data.summary.value.data;
+    if (net) {
+      for (const c of summary?.classes ?? [])
+        if (c.name.split('/')[0] === p.component) sd += c.net_energy_sd_mj ?? 0;
+      continue;
+    }
+    const c = summary?.components.find((x) => x.component_name === p.component);
     const relative = known(c?.energy_sd_mj) && c.energy_mj ? c.energy_sd_mj / c.energy_mj : 0;
-    sd += selection.value.net ? (c?.energy_sd_mj ?? 0) : Math.abs(relative * p.energy);
+    sd += Math.abs(relative * p.energy);
   }
   const energyKnown = any && hottest(held).some((p) => p.energy !== null);
   return {
     energy: quantity('mJ', energyKnown ? mj : null, rows.source, {
       sd: whole ? sd : null,
       missing: rows.missing,
+      signed: net,
     }),
     ms,
   };
@@ -245,11 +252,16 @@ function ScopeFigures(props: {
       ? whole
         ? quantity('mJ', summary?.net_energy_mj, summary?.energy_source, {
             sd: summary?.net_energy_sd_mj,
+            signed: true,
           })
         : f.net
       : gross;
   const ms = whole ? (summary?.total_duration_ms ?? 0) : part ? (ofPart?.ms ?? 0) : f.ms;
-  const mw = q && isKnown(q) && ms > 0 ? quantity('mW', (q.value / ms) * 1000, q.source) : null;
+  // Of net energy that may be none, neither a power nor a share is known.
+  const doubtful = net && q && isKnown(q) && Math.abs(q.value) <= Z95 * (q.sd ?? 0);
+  const mw =
+    q && isKnown(q) && ms > 0 && !doubtful ? quantity('mW', (q.value / ms) * 1000, q.source) : null;
+  const least = net ? Z95 * (summary?.net_energy_sd_mj ?? 0) : 0;
   const total = net ? summary?.net_energy_mj : summary?.total_energy_mj;
   // Of the whole run it is the typical token, of which there is one, the server's. Both are gross.
   const typical = whole && !net && known(summary.joules_per_token_typical) ? summary : null;
@@ -264,15 +276,19 @@ function ScopeFigures(props: {
   const meanOf = whole
     ? quantity('mJ', known(joules) ? joules * 1000 : null, source, {
         sd: known(joulesSd) ? joulesSd * 1000 : null,
+        signed: net,
       })
-    : quantity('mJ', net && !part ? null : mean, source);
+    : quantity('mJ', net && !part ? null : mean, source, {
+        sd: part && q && isKnown(q) && known(q.sd) ? q.sd / f.tokens : null,
+        signed: net,
+      });
   return (
     <dl class="facts scope-figures">
       <dt>
         <Explain of={HELP.energy}>{net ? 'Energy above idle' : 'Energy'}</Explain>
       </dt>
       <dd data-figure="energy">{q ? <Amount q={q} /> : '…'}</dd>
-      {q && isKnown(q) && known(total) && total > 0 && !whole && (
+      {q && isKnown(q) && known(total) && total > least && !whole && (
         <>
           <dt>
             <Explain of={HELP.share}>Share of the run</Explain>

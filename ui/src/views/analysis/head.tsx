@@ -13,6 +13,7 @@ import {
   dollars,
   energy,
   energyInterval,
+  energySigned,
   known,
   type Num,
   pair,
@@ -208,7 +209,9 @@ function efficiency(
   s: Summary,
   top: { t: number; mw: number } | null,
 ): [label: string, value: string, of: Term][] {
-  const j = (v: number | null) => energy(known(v) ? v * 1000 : null, unit.value);
+  const mj = (v: number | null) => (known(v) ? v * 1000 : null);
+  const j = (v: number | null) => energy(mj(v), unit.value);
+  const signed = (v: number | null, sd: number | null) => energySigned(mj(v), mj(sd), unit.value);
   const a = s.attribution;
   const o = s.overhead;
   const ratio = s.prefill_decode_ratio;
@@ -222,7 +225,7 @@ function efficiency(
     ['Per input token (prefill)', j(s.joules_per_input_token), 'ratio'],
     ['Per output token (decode)', j(s.joules_per_output_token), 'ratio'],
     ['Mean token', energyPerToken(s, unit.value), 'per_token'],
-    ['Mean token, net of idle', j(s.joules_per_token_net), 'net'],
+    ['Mean token, net of idle', signed(s.joules_per_token_net, s.joules_per_token_net_sd), 'net'],
     ...thinkingRow(s),
     ['Prefill to decode energy', known(ratio) ? plain(ratio) : 'unavailable', 'ratio'],
     [

@@ -93,13 +93,14 @@ interface EnergyRow {
   energy_mj: number | null;
   net_energy_mj: number | null;
   energy_sd_mj: number | null;
+  net_energy_sd_mj: number | null;
 }
 
 /** Figures of a scope without layer or component, directly from the rows. Time between tokens within a token
  * phase counts as the phase's. */
 export function figures(rows: RunRows, s: Scope): Figures {
   const w = weigh(rows, s);
-  let [mj, net, sd, ms, n] = [0, 0, 0, 0, 0];
+  let [mj, net, sd, netSd, ms, n] = [0, 0, 0, 0, 0, 0];
   let ok = true;
   let netOk = true;
   const add = (row: EnergyRow, share: number) => {
@@ -108,6 +109,7 @@ export function figures(rows: RunRows, s: Scope): Figures {
     mj += share * (row.energy_mj ?? 0);
     net += share * (row.net_energy_mj ?? 0);
     sd += share * (row.energy_sd_mj ?? 0);
+    netSd += share * (row.net_energy_sd_mj ?? 0);
   };
   const seen = new Set<number>();
   const each: number[] = [];
@@ -136,10 +138,10 @@ export function figures(rows: RunRows, s: Scope): Figures {
       ms += weight * phase.duration_ms;
     }
   const any = n > 0 || ms > 0;
-  const more = { sd, missing: rows.missing };
+  const { source, missing } = rows;
   return {
-    energy: quantity('mJ', ok && any ? mj : null, rows.source, more),
-    net: quantity('mJ', netOk && any ? net : null, rows.source, more),
+    energy: quantity('mJ', ok && any ? mj : null, source, { sd, missing }),
+    net: quantity('mJ', netOk && any ? net : null, source, { sd: netSd, missing, signed: true }),
     ms,
     tokens: n,
     mean: n > 0 && !Number.isNaN(tokensMj) ? tokensMj / weight : null,

@@ -212,7 +212,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
           </span>
         </>
       }
-      table={() => tableOf(slices, p, conditions)}
+      table={() => tableOf(slices, p, conditions, s.net)}
       png={async () => (await chart.current?.png()) ?? null}
     >
       <Between data={data} power={p} />
@@ -384,7 +384,12 @@ const marksOf = (anomalies: Anomaly[]): Mark[] =>
 
 const CONDITIONS = ['temperature_c', 'clock_mhz', 'utilisation'] as const;
 
-function tableOf(slices: Slice[], p: PowerSeries | null, conditions: Conditions | null) {
+function tableOf(
+  slices: Slice[],
+  p: PowerSeries | null,
+  conditions: Conditions | null,
+  net: boolean,
+) {
   const none = (n: number) => Array.from({ length: n }, () => null);
   return {
     columns: [
@@ -393,8 +398,7 @@ function tableOf(slices: Slice[], p: PowerSeries | null, conditions: Conditions 
       'token',
       'start_ms',
       'duration_ms',
-      'energy_mj',
-      'energy_sd_mj',
+      ...(net ? ['net_energy_mj', 'net_energy_sd_mj'] : ['energy_mj', 'energy_sd_mj']),
       ...RAILS.map((r) => `${r}_power_mw`),
       ...CONDITIONS,
       'throttle',

@@ -134,14 +134,16 @@ export function build(
   lane: (key: string) => number,
   net: boolean,
 ): Slice[] {
-  const energyOf = (x: EnergyFields) => (net ? x.net_energy_mj : x.energy_mj);
+  const energyOf = (x: EnergyFields) =>
+    net
+      ? { energy: x.net_energy_mj, sd: x.net_energy_sd_mj, net }
+      : { energy: x.energy_mj, sd: x.energy_sd_mj };
   const slices: Slice[] = phases.map((p) => ({
     lane: lane('phases'),
     start: p.start_ms,
     duration: p.end_ms - p.start_ms,
     label: phaseLabel(p.phase),
-    energy: energyOf(p),
-    sd: p.energy_sd_mj,
+    ...energyOf(p),
     kind: 'phase',
     phase: p.phase,
     token: null,
@@ -154,8 +156,7 @@ export function build(
       start: x.start_ms,
       duration: x.duration_ms,
       label: x.section_name,
-      energy: energyOf(x),
-      sd: x.energy_sd_mj,
+      ...energyOf(x),
       kind: 'section',
       phase: x.phase,
       token: x.token,
@@ -171,8 +172,7 @@ export function build(
       start: t.start_ms,
       duration: t.duration_ms,
       label: t.phase === 'prefill' ? 'Prompt' : (t.text ?? '').trim() || `#${t.token}`,
-      energy: energyOf(t),
-      sd: t.energy_sd_mj,
+      ...energyOf(t),
       kind: 'token',
       phase: t.phase,
       token: t.token,

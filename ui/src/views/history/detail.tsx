@@ -9,6 +9,7 @@ import {
   digits,
   dollars,
   energy,
+  energySigned,
   known,
   percent,
   plain,
@@ -144,7 +145,7 @@ function figures(d: RunDetail): FactRow[] {
   const more = (title: string, text: string, term: Term): Explanation => ({ title, text, term });
   return [
     ['Energy', runEnergy(d, unit.value), 'energy'],
-    ['Net of idle', energy(d.net_energy_mj, unit.value), 'net'],
+    ['Net of idle', energySigned(d.net_energy_mj, d.net_energy_sd_mj, unit.value), 'net'],
     ['Mean token', energyPerToken(d, unit.value), 'per_token'],
     ['Typical token', typicalToken(d, unit.value), 'typical'],
     ...(thinking ? ([['Thinking', thinking, 'thinking']] as FactRow[]) : []),
