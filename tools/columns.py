@@ -143,6 +143,9 @@ def an_object(properties, closed=False):
     return made | {"additionalProperties": False} if closed else made
 
 
+IN_BLOCKS = {"power_samples", "layer_metrics", "component_metrics", "deep_operation_metrics"}  # of a long run
+
+
 def export_schema(found, enums, before):
     def of(name, beside, old):
         return an_object(beside | {c.name: described(c, enums, old.get(c.name, {})) for c in found[name]}, True)
@@ -151,10 +154,9 @@ def export_schema(found, enums, before):
     for name in list(found)[1:]:
         old = before["properties"].get(name, {"items": {"properties": {}}})["items"]
         old = old.get("anyOf", [old])[0]["properties"]
-        if name == "run_rails":
-            items = of(name, {"id": ID} | BESIDE_RAILS, old)
-        else:
-            items = {"anyOf": [of(name, {"id": ID}, old), {"$ref": "#/$defs/block"}]}
+        items = of(name, {"id": ID} | (BESIDE_RAILS if name == "run_rails" else {}), old)
+        if name in IN_BLOCKS:
+            items = {"anyOf": [items, {"$ref": "#/$defs/block"}]}
         properties[name] = {"type": "array", "items": items}
     properties["version"] = {"enum": [1, 2]}
     return before | {"properties": properties, "$defs": {"block": BLOCK}, "required": [k for k in properties if k != "generator"]}

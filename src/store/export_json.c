@@ -192,7 +192,7 @@ static pj_status write_blocks(pj_json *json, pj_sql *sql, pj_table_id id,
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
-/* One with a table of more rows is written in blocks, which is version 2. */
+/* One with a table of more rows has blocks, which is version 2. */
 static bool is_long(const pj_run_view *view)
 {
     for (int t = 0; t < PJ_TABLE_COUNT; t++)
@@ -219,7 +219,7 @@ static pj_status export_json_write_table(pj_run_view *view, pj_table_id id, pj_e
     if (id == PJ_TABLE_RAILS) snprintf(columns + n, sizeof columns - n, ", power_mw");
     pj_sql *sql = pj_view_select(view, id, columns, "ORDER BY id", err);
     pj_json_kv_array_begin(view->json, table->name);
-    if (id != PJ_TABLE_RAILS && is_long(view))
+    if (pj_table_is_exported_in_blocks(id) && is_long(view))
         status = write_blocks(view->json, sql, id, view->ranges, err);
     else
         write_rows(view, sql, id);

@@ -385,7 +385,11 @@ static pj_status import_json_add_row(importing *im, pj_table_id id, uint32_t num
 static pj_status add_block(importing *im, pj_table_id id, const json_t *object)
 {
     json_int_t rows = json_integer_value(json_object_get(object, "rows"));
-    if (id == PJ_TABLE_RAILS) return unknown_member(im, "run_rails.", "rows");
+    if (!pj_table_is_exported_in_blocks(id)) {
+        char table[64];
+        snprintf(table, sizeof table, "%s.", pj_tables[id].name);
+        return unknown_member(im, table, "rows");
+    }
     if (rows < 1 || rows > MAX_ROWS) return import_json_bad(im, "a block has no number of rows");
     pj_status status = take_members(im, &pj_tables[id], object, (uint32_t)rows);
     for (uint32_t i = 0; i < rows && status == PJ_OK; i++) status = import_json_add_row(im, id, i);

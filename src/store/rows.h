@@ -92,6 +92,14 @@ typedef struct pj_row_table {
 } pj_row_table;
 
 extern const pj_row_table pj_tables[PJ_TABLE_COUNT];
+
+/* Whether a long run's export has it by columns: what there is of each sample and each layer of a
+ * token. */
+static inline bool pj_table_is_exported_in_blocks(pj_table_id id)
+{
+    return id == PJ_TABLE_SAMPLES || id == PJ_TABLE_LAYERS || id == PJ_TABLE_COMPONENTS ||
+           id == PJ_TABLE_OPERATIONS;
+}
 extern const pj_row_table pj_run_table; /* profiling_runs, based on pj_run_info */
 /* Makes all figures unknown: of a run that has no row yet. */
 void pj_run_info_unknown(pj_run_info *info);

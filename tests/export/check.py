@@ -125,7 +125,9 @@ ROWS = documented_reader()
 def check_blocks(run, context):
     """Replaces the blocks of a long run by rows, each of them as it is stored; one in 64 as the schema wants it."""
     claim(run["version"] == 2, "blocks are of version 2")
-    for name, rows in ((n, list(ROWS(t))) for n, t in run.items() if isinstance(t, list) and n != "run_rails"):
+    in_blocks = {name: list(ROWS(table)) for name, table in run.items() if isinstance(table, list) and table and "rows" in table[0]}
+    claim({"layer_metrics", "component_metrics"} <= in_blocks.keys() and "tokens" not in in_blocks, f"in blocks are {list(in_blocks)}")
+    for name, rows in in_blocks.items():
         wanted = [c for c in (rows[0] if rows else ()) if not c.endswith("_id")]
         for row, stored in zip(rows, context.select(name, wanted) if rows else ()):
             claim(all(map(same_exported, (row[c] for c in wanted), stored)), f"{name}: {row} is not {stored}")
@@ -157,11 +159,11 @@ def check_json(data, context):
 def broken_json(data):
     run = json.loads(data)
     if run["version"] == 2:
-        changes = (lambda r: r.update(version=1), lambda r: r["tokens"][0].update(rows=7),
-                   lambda r: r["tokens"][0]["energy_mj"].__setitem__(0, 1e6),
-                   lambda r: r["tokens"][0]["energy_sd_mj"].update(
-                       float32=r["tokens"][0]["net_energy_sd_mj"]["float32"]),
-                   lambda r: r["tokens"].pop())
+        changes = (lambda r: r.update(version=1), lambda r: r["layer_metrics"][0].update(rows=7), lambda r: r["tokens"][0].update(rows=1),
+                   lambda r: r["layer_metrics"][0]["energy_mj"].__setitem__(0, 1e6),
+                   lambda r: r["layer_metrics"][0]["energy_sd_mj"].update(
+                       float32=r["layer_metrics"][0]["net_energy_sd_mj"]["float32"]),
+                   lambda r: r["layer_metrics"].pop())
     else:
         changes = broken_rows
     for change in changes:

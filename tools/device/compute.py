@@ -9,12 +9,14 @@ import signal
 import statistics
 import subprocess
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEMO = str(ROOT / "models" / "demo")
 IDS = [3 + (i * 37 + i * i * 11) % 190 for i in range(24)]
 LONG = [3 + i % 190 for i in range(512)]
 EXACT, ROUNDED = 1e-3, 1e-2  # root mean square of the difference over that of the logits; F32 weights, others
+LEAST_SECONDS = 3
 SHAPES = ["llama-3.2-1b,bf16", "llama-3.2-1b,q8_0", "llama-3.2-1b,q4_0"]
 
 
@@ -49,7 +51,7 @@ class Device:
         self.kept = {}
 
     def call(self, *words):
-        out = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True, timeout=max(5, self.report.left()),
+        out = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True, timeout=max(1, self.report.left()),
                              env=self.environment)
         if out.returncode:
             raise Refused(" ".join((out.stderr.strip() or f"exit {out.returncode}").splitlines()[-1:]))
@@ -120,7 +122,7 @@ def models(device):
 def same_logits(device):
     for model, words, room in models(device):
         name = f"{pathlib.Path(model).name} {' '.join(words[1:])}".strip()
-        if device.report.left() < 60:
+        if device.report.left() < LEAST_SECONDS:
             device.report.add("logits", name, "skipped", "no time left")
             continue
         try:
@@ -171,7 +173,7 @@ def speeds(device):
     copied = None if device.small else bandwidth(device)
     for model in [DEMO] if device.small else [f"synthetic:{shape}" for shape in SHAPES]:
         name = model.split(":")[-1] if ":" in model else "demo"
-        if device.report.left() < 60:
+        if device.report.left() < LEAST_SECONDS:
             device.report.add("speed", name, "skipped", "no time left")
             continue
         run = device.unmeasured(model, 64, "off")
@@ -193,13 +195,11 @@ def overhead(device):
     model, rounds = (DEMO, 1) if device.small else (f"synthetic:{SHAPES[0]}", 5)
     took = {"off": [], "module": [], "deep": []}
     for _ in range(rounds):
-        if device.report.left() < 60:
-            break
+        began = time.monotonic()
         for depth, list_ in took.items():
             list_.append(device.unmeasured(model, 64, depth)["decode_duration_ms"])
-    if not took["deep"]:
-        device.report.add("overhead", "by depth", "skipped", "no time left")
-        return
+        if device.report.left() < 1.5 * (time.monotonic() - began):
+            break
     if len(took["deep"]) < 3:
         device.report.add("overhead", "by depth", "info", ", ".join(f"{depth} {list_[0]:.4g} ms" for depth, list_ in took.items()) +
                           " of decode, once each, which tells no cost")
@@ -292,7 +292,7 @@ def interrupted(device, how, expected):
     try:
         child.stdout.read(4)  # some tokens
         child.send_signal(how)
-        child.wait(timeout=max(5, device.report.left()))
+        child.wait(timeout=max(1, device.report.left()))
     finally:
         child.kill()
         child.wait()
@@ -311,20 +311,30 @@ def killed(device):
     interrupted(device, signal.SIGKILL, "interrupted")
 
 
-CHECKS = [same_logits, depths, speeds, overhead, coverage, partial, cancelled, killed, replayed]
+# With the share of the time that each may take: on a slow device, too, none keeps the others from being tried.
+CHECKS = {same_logits: 4, depths: 2, coverage: 1, partial: 1, cancelled: 1, killed: 1, speeds: 5, overhead: 4, replayed: 3}
 
 
-def check(options, report):
+def check(options, report, kept=0):
+    """Leaves `kept` seconds of the report's time to what follows."""
     device = Device(options, report)
     if not listed(device):
         return
-    for one in CHECKS:
-        if report.left() < 30:
-            report.add("device", one.__name__, "skipped", "no time left")
-            continue
-        try:
-            one(device)
-        except subprocess.TimeoutExpired:
-            report.add("device", one.__name__, "skipped", "no time left")
-        except Exception as error:  # a check that breaks is a finding, not the end
-            report.add("device", one.__name__, "bad", f"{type(error).__name__}: {error}")
+    shares = sum(CHECKS.values())
+    for one, share in CHECKS.items():
+        with report.allow((report.left() - kept) * share / shares):
+            try_one(device, one)
+        shares -= share
+
+
+def try_one(device, one):
+    report = device.report
+    if report.left() < LEAST_SECONDS:
+        report.add("device", one.__name__, "skipped", "no time left")
+        return
+    try:
+        one(device)
+    except subprocess.TimeoutExpired:
+        report.add("device", one.__name__, "skipped", "no time left for the rest of it")
+    except Exception as error:  # a check that breaks is a finding, not the end
+        report.add("device", one.__name__, "bad", f"{type(error).__name__}: {error}")

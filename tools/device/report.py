@@ -1,4 +1,5 @@
 """What tools/device-check.sh found: rows, written as a Markdown table and as JSON after every check."""
+import contextlib
 import json
 import pathlib
 import time
@@ -10,12 +11,23 @@ class Report:
     def __init__(self, folder, seconds):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.began, self.seconds = time.monotonic(), seconds
+        self.began = time.monotonic()
+        self.until = self.began + seconds
         self.rows, self.facts = [], {}
 
     def left(self):
-        """Seconds until everything must be done."""
-        return self.began + self.seconds - time.monotonic()
+        """Seconds until what is being checked must be done."""
+        return self.until - time.monotonic()
+
+    @contextlib.contextmanager
+    def allow(self, seconds):
+        """A part has so many seconds, however long the next one may wait for it."""
+        until = self.until
+        self.until = min(until, time.monotonic() + seconds)
+        try:
+            yield
+        finally:
+            self.until = until
 
     def add(self, part, check, result, text, **figures):
         assert result in RESULTS, result
