@@ -14,7 +14,7 @@ static const uint64_t first_ticks = (1ull << BITS) - 50000000; /* wraps after 1.
 
 static uint64_t ticks_at(int64_t ns)
 {
-    return (first_ticks + (uint64_t)((double)ns * rate)) & mask;
+    return (first_ticks + (uint64_t)(int64_t)((double)ns * rate)) & mask;
 }
 
 static pj_vk_clock started(void)
