@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import select
 import signal
 import statistics
 import subprocess
@@ -17,7 +18,8 @@ IDS = [3 + (i * 37 + i * i * 11) % 190 for i in range(24)]
 LONG = [3 + i % 190 for i in range(512)]
 EXACT, ROUNDED = 1e-3, 1e-2  # root mean square of the difference over that of the logits; F32 weights, others
 LEAST_SECONDS = 3
-SHAPES = ["llama-3.2-1b,bf16", "llama-3.2-1b,q8_0", "llama-3.2-1b,q4_0"]
+SHAPES = {"llama-3.2-1b,bf16": 2.5e9, "llama-3.2-1b,q8_0": 1.4e9, "llama-3.2-1b,q4_0": .8e9}  # and bytes of their weights
+BF16 = "llama-3.2-1b,bf16"
 
 
 class Refused(Exception):
@@ -49,6 +51,14 @@ class Device:
         self.database = os.path.join(self.scratch.name, "runs.db")
         self.environment = os.environ | {"XDG_DATA_HOME": self.scratch.name}  # calibrations of this check are of no use later
         self.kept = {}
+
+    def fits(self, shape):
+        return SHAPES[shape] < .8 * (self.report.facts["entry"]["memory_bytes"] or math.inf)
+
+    def large(self):
+        """What takes a while: the first of the shapes that fits."""
+        fitting = [f"synthetic:{shape}" for shape in SHAPES if self.fits(shape)]
+        return DEMO if self.small or not fitting else fitting[0]
 
     def call(self, *words):
         out = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True, timeout=max(1, self.report.left()),
@@ -173,8 +183,8 @@ def speeds(device):
     copied = None if device.small else bandwidth(device)
     for model in [DEMO] if device.small else [f"synthetic:{shape}" for shape in SHAPES]:
         name = model.split(":")[-1] if ":" in model else "demo"
-        if device.report.left() < LEAST_SECONDS:
-            device.report.add("speed", name, "skipped", "no time left")
+        if name in SHAPES and not device.fits(name):
+            device.report.add("speed", name, "skipped", "its weights are larger than the device's memory")
             continue
         run = device.unmeasured(model, 64, "off")
         steps = max(1, run["output_tokens"] - 1)
@@ -192,7 +202,7 @@ def speeds(device):
 
 def overhead(device):
     """What recording costs: runs at every depth in turn."""
-    model, rounds = (DEMO, 1) if device.small else (f"synthetic:{SHAPES[0]}", 5)
+    model, rounds = device.large(), 1 if device.small else 5
     took = {"off": [], "module": [], "deep": []}
     for _ in range(rounds):
         began = time.monotonic()
@@ -245,7 +255,7 @@ def compare_alone(device, alone, rows):
                       else "no component has a figure in both", held=held, components=len(ratios))
 
 
-def replayed(device, model=f"synthetic:{SHAPES[0]},layers=4", tokens=256, seconds=.6):
+def replayed(device, model=f"synthetic:{BF16},layers=4", tokens=256, seconds=.6):
     """Components repeated alone, in random order and so at any time of a sensor's period, against what attribution gives them within a
     run; and a later run, which goes by what they took alone."""
     entry = device.report.facts["entry"]
@@ -286,11 +296,15 @@ def partial(device):
 def interrupted(device, how, expected):
     """A signal in the middle of a long run, which is kept."""
     database = os.path.join(device.scratch.name, f"{expected}.db")
-    model, tokens = (DEMO, 400) if device.small else (f"synthetic:{SHAPES[0]}", 4000)  # longer than it takes to interrupt it
+    model = device.large()
+    tokens = 400 if model == DEMO else 4000  # longer than it takes to interrupt it
     words = ["run", "-m", model, "-n", str(tokens), "--ignore-eos", "--device", device.name, "--power", "none", "--db", database, "hello"]
     child = subprocess.Popen([device.program, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
-        child.stdout.read(4)  # some tokens
+        left = max(1, device.report.left())
+        if not select.select([child.stdout], [], [], left)[0]:  # the first token
+            raise subprocess.TimeoutExpired(words, left)
+        child.stdout.read(1)
         child.send_signal(how)
         child.wait(timeout=max(1, device.report.left()))
     finally:
