@@ -12,6 +12,7 @@
 #include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/run_report.h"
+#include "cli/terminal.h"
 #include "generate/find_model.h"
 #include "generate/generate.h"
 
@@ -82,6 +83,7 @@ static pj_status overhead_measure(overhead *o, pj_error *err)
 {
     pj_random random = {1};
     pj_status status = PJ_OK;
+    bool live = pj_terminal_is(stderr);
     for (int way = 0; way < WAYS && status == PJ_OK; way++)
         status = run_way(o, way, -1, err); /* warm-up: caches and pages */
     for (int64_t round = 0; round < o->rounds && status == PJ_OK; round++) {
@@ -89,10 +91,10 @@ static pj_status overhead_measure(overhead *o, pj_error *err)
         int step = pj_random_u64(&random) % 2 ? 1 : WAYS - 1;
         for (int k = 0; k < WAYS && status == PJ_OK; k++)
             status = run_way(o, (first + k * step) % WAYS, round, err);
-        if (!o->json)
+        if (live)
             fprintf(stderr, "\rround %lld of %lld ", (long long)round + 1, (long long)o->rounds);
     }
-    if (!o->json) fprintf(stderr, "\r%40s\r", "");
+    if (live) fprintf(stderr, "\r%40s\r", "");
     return status;
 }
 

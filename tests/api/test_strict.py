@@ -144,6 +144,7 @@ class Strict(unittest.TestCase):
                 for wait in (True, False):
                     answer = server.generate(**fields, wait=wait)
                     self.assertIn("context of 512", self.problem(answer, 422))
+            self.assertIn('"nonsense"', self.problem(server.ask("POST", POST, {"prompt": "x", "device": "nonsense"}), 422))
             self.assertEqual(server.get("/api/profiling/runs").json(), [])
 
     def test_report(self):
