@@ -1,8 +1,10 @@
-"""The loads and fits of tools/device/check.py, without a card: test_check.py PROJECT."""
+"""tools/device without a card: which device is meant, time that has run out, loads and fits. test_check.py PROJECT."""
+import json
 import os
 import pathlib
 import random
 import sys
+import tempfile
 import time
 import types
 import unittest
@@ -10,12 +12,48 @@ import unittest
 ROOT = pathlib.Path(sys.argv.pop()).resolve()
 sys.path.insert(0, str(ROOT / "tools" / "device"))
 import check  # noqa: E402
+import compute  # noqa: E402
+import report  # noqa: E402
+import run  # noqa: E402
 
 os.environ["PYTHONPATH"] = str(ROOT / "tests" / "device" / "standin")
 
 
 def options(load=None):
     return types.SimpleNamespace(wave=None, load=load)
+
+
+def entry(entry_id, name, uuid=None):
+    return {"id": entry_id, "name": name, "uuid": uuid, "driver": None, "usable": True, "reason": None, "memory_bytes": 8 << 30, "fast_paths": "",
+            "rail": None, "rail_reason": "no source"}
+
+
+class Reports(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def report(self, seconds):
+        return report.Report(self.folder.name, seconds)
+
+    def chosen(self, name):
+        entries = [entry("cpu", "AMD EPYC"), entry("gpu:0", "NVIDIA H100 80GB HBM3", "00112233-4455-6677-8899-aabbccddeeff"),
+                   entry("gpu:1", "AMD Instinct MI300X"), entry("llvmpipe", "llvmpipe (LLVM 15.0.6, 256 bits)")]
+        device = types.SimpleNamespace(name=name, report=self.report(60),
+                                       call=lambda *words: json.dumps({"devices": entries, "no_vulkan": None}))
+        return device.report.facts["entry"]["id"] if compute.listed(device) else None
+
+    def test_the_device_that_the_program_takes(self):
+        for name, found in (("gpu", "gpu:0"), ("GPU", "gpu:0"), ("gpu:1", "gpu:1"), ("NVIDIA H100", "gpu:0"), ("llvmpipe", "llvmpipe"),
+                            ("00112233-4455-6677-8899-AABBCCDDEEFF", "gpu:0"),
+                            ("GPU-00112233-4455-6677-8899-aabbccddeeff", "gpu:0"), ("gpu:2", None), ("nonsense", None)):
+            with self.subTest(name):
+                self.assertEqual(self.chosen(name), found)
+
+    def test_sensors_without_time(self):
+        late = self.report(2)
+        run.sensors(types.SimpleNamespace(build=ROOT, seconds=2, load=None, wave=None), late)
+        self.assertEqual([(row["result"], row["text"]) for row in late.rows], [("skipped", "no time left")])
 
 
 class Loads(unittest.TestCase):

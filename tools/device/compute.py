@@ -58,7 +58,7 @@ class Device:
     def large(self):
         """What takes a while: the first of the shapes that fits."""
         fitting = [f"synthetic:{shape}" for shape in SHAPES if self.fits(shape)]
-        return DEMO if self.small or not fitting else fitting[0]
+        return DEMO if self.small or not fitting or self.report.facts["entry"]["kind"] == "software" else fitting[0]
 
     def call(self, *words):
         out = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True, timeout=max(1, self.report.left()),
@@ -97,7 +97,8 @@ def listed(device):
     """Finds the device; the report's facts are those that `perjoule devices` tells."""
     entries = json.loads(device.call("devices", "--json"))
     wanted = (device.name or "gpu").lower()
-    fits = [e for e in entries["devices"] if e["id"].lower() == wanted or e["name"].lower().startswith(wanted)]
+    entry_id = "gpu:0" if wanted == "gpu" else wanted.removeprefix("gpu-")  # as --device takes it, a UUID of nvidia-smi too
+    fits = [e for e in entries["devices"] if entry_id in (e["id"].lower(), e["uuid"]) or e["name"].lower().startswith(wanted)]
     if not fits:
         reason = entries["no_vulkan"] or "only " + ", ".join(e["name"] for e in entries["devices"])
         device.report.add("devices", "a device", "skipped", f"there is no {wanted}: {reason}")

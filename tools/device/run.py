@@ -45,10 +45,14 @@ def sensors(options, report):
     words = [sys.executable, HERE / "check.py", "--build", options.build, "--seconds", str(options.seconds)]
     words += ["--load", options.load] if options.load else []
     words += ["--wave", options.wave] if options.wave else []
+    most = min(MOST_SENSORS, report.left() - 5)
+    if most < compute.LEAST_SECONDS:
+        report.add("sensors", "against a load", "skipped", "no time left")
+        return
     try:
-        out = subprocess.run(words, capture_output=True, text=True, timeout=min(MOST_SENSORS, report.left() - 20))
+        out = subprocess.run(words, capture_output=True, text=True, timeout=most)
     except subprocess.TimeoutExpired:
-        report.add("sensors", "against a load", "bad", f"not done after {MOST_SENSORS} s")
+        report.add("sensors", "against a load", "bad", f"not done after {most:.0f} s")
         return
     (report.folder / "sensors.txt").write_text(out.stdout + out.stderr)
     if out.stderr.startswith("device-check: "):  # what check.py needs and does not find
