@@ -157,7 +157,7 @@ static double evidence(const search *s, const candidate *c)
     if (pj_fit_run(&input, &fit, NULL) != PJ_OK) return -INFINITY;
     double found = fit.log_evidence + log_lengths;
     pj_fit_fini(&fit);
-    return isfinite(found) ? found : -INFINITY; /* absurd readings speak for nothing */
+    return isfinite(found) ? found : -INFINITY; /* absurd readings are no evidence */
 }
 
 /* Length of a window; 0: as declared. */
@@ -222,7 +222,7 @@ static void list_candidates(search *s)
             add_candidates(s, period, (int64_t)(lengths[i] * (double)period));
 }
 
-/* Scales the weights to a sum of 1, unless the readings speak for nothing at all. */
+/* Scales the weights to a sum of 1, unless no timing has any evidence. */
 static void energy_timing_normalise(search *s)
 {
     double best = -INFINITY, sum = 0;
@@ -266,8 +266,8 @@ static void add_timing(pj_timings *t, double shift, int64_t window, double weigh
         t->all[t->count++] = (pj_timing){(int64_t)shift, window, weight};
 }
 
-/* The declared timing alone if it is practically certain, or nothing speaks for any; else the mean
- * delay of every likely window length, and for the likeliest one a standard deviation to both
+/* The declared timing alone if it is practically certain, or no timing has any evidence; else the
+ * mean delay of every likely window length, and for the likeliest one a standard deviation to both
  * sides. */
 static void energy_timing_choose(const search *s, pj_timings *t)
 {

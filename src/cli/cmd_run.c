@@ -8,7 +8,6 @@
 #include "cli/run_report.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
-#include "engine/generation/devices.h"
 #include "generate/find_model.h"
 #include "generate/generate.h"
 #include "generate/preflight.h"
@@ -352,14 +351,13 @@ static pj_status run_find_model(const pj_command *command, run_state *s, pj_erro
     return status;
 }
 
-/* Checks the device and every prompt before the first batch is run. */
+/* Checks every prompt before the first batch is run. */
 static pj_status check_all(const run_state *s, pj_error *err)
 {
     pj_profile_options all = s->options;
     all.request.prompts = s->prompts;
     all.request.prompt_count = s->prompt_count;
-    pj_status status = pj_device_check(all.engine.device, err);
-    return status == PJ_OK ? pj_profile_preflight(&all, err) : status;
+    return pj_profile_preflight(&all, err);
 }
 
 static int run_execute(const pj_command *command, const run_args *a, const char *positional)

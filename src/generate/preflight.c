@@ -1,6 +1,8 @@
-/* Rejects impossible requests from the model's header alone. */
+/* Rejects impossible requests before anything is loaded: by the model's header, and what there is
+ * to compute with. */
 #include "generate/preflight.h"
 
+#include "engine/generation/devices.h"
 #include "engine/model/checkpoint.h"
 #include "engine/model/synthetic.h"
 #include "engine/text/chat.h"
@@ -117,6 +119,7 @@ pj_status pj_profile_preflight(const pj_profile_options *o, pj_error *err)
         wants_chat |= o->request.prompts[i].messages;
     pj_status status = find_bounds(o->engine.model, wants_chat, &found, err);
     uint32_t context = found.context;
+    if (status == PJ_OK) status = pj_device_check(o->engine.device, err);
     if (status == PJ_OK) status = pj_engine_check_isa(o->engine.isa, err);
     if (status == PJ_OK) status = check_ablation(o->ablate, found.layers, err);
     for (uint32_t i = 0; i < o->request.prompt_count && status == PJ_OK; i++)

@@ -1,7 +1,6 @@
 #include "serve/service.h"
 
 #include "base/clock.h"
-#include "engine/generation/devices.h"
 #include "experiment/experiment_view.h"
 #include "generate/predict.h"
 #include "generate/preflight.h"
@@ -600,7 +599,6 @@ static pj_status generate(void *context, const pj_generation_request *request,
     options.request.prompt_count = 1;
     status = pj_sampling_check(&options.request.sampling, err);
     /* Requests that cannot run are rejected now instead of being stored as failed runs later. */
-    if (status == PJ_OK) status = pj_device_check(options.engine.device, err);
     if (status == PJ_OK) status = pj_profile_preflight(&options, err);
     if (status != PJ_OK) return status;
     return pj_run_queue_add(serve->queue, &found, id, position, err);

@@ -182,6 +182,8 @@ static bool is_entropy(const pj_extra_row *extra)
     return extra->index == PJ_EXTRA_SCALAR && strcmp(extra->name, "attention_entropy") == 0;
 }
 
+/* Extras are found by number: a run without any has no array, into which not even an empty range
+ * may point. */
 static void aggregate_add_extras(builder *b, uint32_t node, uint32_t begin, uint32_t count)
 {
     const pj_run_data *data = b->data;

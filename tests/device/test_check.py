@@ -3,11 +3,13 @@ import json
 import os
 import pathlib
 import random
+import subprocess
 import sys
 import tempfile
 import time
 import types
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(sys.argv.pop()).resolve()
 sys.path.insert(0, str(ROOT / "tools" / "device"))
@@ -49,6 +51,31 @@ class Reports(unittest.TestCase):
                             ("GPU-00112233-4455-6677-8899-aabbccddeeff", "gpu:0"), ("gpu:2", None), ("nonsense", None)):
             with self.subTest(name):
                 self.assertEqual(self.chosen(name), found)
+
+    def test_every_check_has_its_share_of_the_time(self):
+        now, given = [0.0], []
+
+        def slow(device):
+            given.append(device.report.left())
+            now[0] += device.report.left()
+            raise subprocess.TimeoutExpired("", 0)
+
+        def quick(device):
+            given.append(device.report.left())
+
+        with mock.patch("report.time.monotonic", lambda: now[0]), mock.patch.object(compute, "listed", lambda device: True), \
+                mock.patch.object(compute, "CHECKS", {slow: 3, quick: 1, lambda device: slow(device): 2}):
+            late = self.report(100)
+            compute.check(types.SimpleNamespace(build=ROOT, device="gpu", small=False, golden=None), late, kept=40)
+            self.assertEqual(given, [30, 10, 30])
+            self.assertEqual(late.left(), 40)
+        self.assertEqual([row["result"] for row in late.rows], ["skipped", "skipped"])
+
+    def test_models_that_fit(self):
+        device = compute.Device(types.SimpleNamespace(build=ROOT, device="gpu", small=False, golden=None), self.report(60))
+        for memory, kind, model in ((80e9, "discrete", "bf16"), (2e9, "discrete", "q8_0"), (.5e9, "discrete", "demo"), (80e9, "software", "demo")):
+            device.report.facts["entry"] = {"memory_bytes": memory, "kind": kind}
+            self.assertTrue(device.large().endswith(model), (memory, device.large()))
 
     def test_sensors_without_time(self):
         late = self.report(2)

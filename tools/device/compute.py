@@ -326,7 +326,7 @@ def killed(device):
     interrupted(device, signal.SIGKILL, "interrupted")
 
 
-# With the share of the time that each may take: on a slow device, too, none keeps the others from being tried.
+# Shares of the time. What a check leaves over goes to those after it; on a slow device, too, every check is tried.
 CHECKS = {same_logits: 4, depths: 2, coverage: 1, partial: 1, cancelled: 1, killed: 1, speeds: 5, overhead: 4, replayed: 3}
 
 

@@ -21,7 +21,7 @@ class Report:
 
     @contextlib.contextmanager
     def allow(self, seconds):
-        """A part has so many seconds, however long the next one may wait for it."""
+        """Limits what is checked inside to so many seconds, and to what is left of the whole."""
         until = self.until
         self.until = min(until, time.monotonic() + seconds)
         try:
