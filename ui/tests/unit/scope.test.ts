@@ -186,6 +186,18 @@ test('idle pieces whose net energies cancel are no less than what of them is dis
   expect(idle!.children?.map(worth)).toEqual([worth(idle!)]);
 });
 
+test('loading is no more than its section, gross and net', () => {
+  const gross = summary.model_load_energy_mj ?? 0;
+  const pre = rows.phases.find((p) => p.phase === 'pre_inference');
+  expect(gross).toBeLessThan(0.9 * (pre?.energy_mj ?? 0)); // the phase holds more
+  const held = { ...summary, disturbance: { model_load_energy_mj: gross / 4 } } as Summary;
+  for (const net of [false, true]) {
+    const load = (of: Summary) => segments(of, rows, cubes, net)?.find((x) => x.key === 'load')?.mj;
+    expect(load(summary)).toBeCloseTo(gross * (net ? 0.62 : 1), 3);
+    expect(load(held)).toBeCloseTo(0.75 * gross * (net ? 0.62 : 1), 3);
+  }
+});
+
 test('gaps between phases belong to every panel, gross and net', () => {
   const gap = { ...run.phases[0], phase: 'idle', duration_ms: 2, energy_mj: 7, net_energy_mj: -1 };
   const r = { ...rows, phases: [...run.phases, gap] };

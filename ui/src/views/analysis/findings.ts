@@ -85,12 +85,11 @@ export function segments(
     if (mj !== 0) list.push({ key, label, mj, help, scope });
   };
   const pre = phase('pre_inference');
-  // The net energy of model loading is approximated by that of its phase, which contains little else.
-  const load = net
-    ? known(s.model_load_energy_mj)
-      ? pre
-      : 0
-    : (s.model_load_energy_mj ?? 0) - (s.disturbance?.model_load_energy_mj ?? 0);
+  // Of loading only the gross energy is stored: its net energy is what the request and the gaps leave of the run's.
+  const gross = s.model_load_energy_mj ?? 0;
+  const gapsOfAll = rows.phases.filter((p) => p.phase === 'idle').reduce((a, p) => a + value(p), 0);
+  const loading = net ? (s.net_energy_mj ?? 0) - (s.request_energy_net_mj ?? 0) - gapsOfAll : gross;
+  const load = gross > 0 ? loading * (1 - (s.disturbance?.model_load_energy_mj ?? 0) / gross) : 0;
   add(
     'load',
     'Model load',
