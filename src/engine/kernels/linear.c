@@ -66,6 +66,12 @@ pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type, size_t tokens)
     return kernels_for(kernels, type, tokens)->form;
 }
 
+bool pj_linear_is_float32(const pj_kernels *kernels, pj_dtype type)
+{
+    return kernels->linear[type] && pj_linear_form(kernels, type, 1) == PJ_FORM_F32 &&
+           pj_linear_form(kernels, type, SIZE_MAX) == PJ_FORM_F32;
+}
+
 size_t pj_linear_pack_bytes(size_t tokens, size_t cols)
 {
     /* The largest form: 4 bytes per value; codes need 2, and 8 per block. */

@@ -20,6 +20,9 @@
 
 /* The form in which kernels read this many activations for weights of this type. */
 pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type, size_t tokens);
+
+/* Whether products are computed in float32, of one token and of many. */
+bool pj_linear_is_float32(const pj_kernels *kernels, pj_dtype type);
 /* Size of the caller's buffer (64-byte aligned) for packed activations of any form; 0 on
  * overflow. */
 size_t pj_linear_pack_bytes(size_t tokens, size_t cols);

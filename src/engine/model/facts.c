@@ -2,14 +2,16 @@
  * token. */
 #include "engine/model/facts.h"
 
+#include "engine/kernels/linear.h"
 #include "engine/model/blueprint.h"
 
 #include <stdio.h>
 
 /* `stored` values exist; a token uses `used` of them, `multiplied` of these in matrix products, and
- * `vectors` of these are norms and biases, which the engine keeps in F32. */
+ * `vectors` of these are norms and biases, which the engine keeps in F32, and `exact` are routers,
+ * of which it keeps a copy in F32 where its products would round what they read. */
 typedef struct tally {
-    uint64_t stored, used, multiplied, vectors;
+    uint64_t stored, used, multiplied, vectors, exact;
     uint64_t attention, mlp, norms; /* part of `stored`; the rest is embedding and head */
 } tally;
 
@@ -18,6 +20,12 @@ static void add_matrix(tally *t, uint64_t rows, uint64_t cols)
     t->stored += rows * cols;
     t->used += rows * cols;
     t->multiplied += rows * cols;
+}
+
+static void add_exact_matrix(tally *t, uint64_t rows, uint64_t cols)
+{
+    add_matrix(t, rows, cols);
+    t->exact += rows * cols;
 }
 
 static void add_vector(tally *t, bool present, uint64_t count)
@@ -134,7 +142,7 @@ static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *
     t->used += c->experts_per_token * one.used;
     t->multiplied += c->experts_per_token * one.multiplied;
     t->vectors += c->experts_per_token * one.vectors;
-    add_matrix(t, c->experts, c->hidden); /* the router */
+    add_exact_matrix(t, c->experts, c->hidden); /* the router */
     add_vector(t, b->router_bias || c->router_correction, c->experts);
     /* Scales of the router's input and of each expert, and norms around both branches. */
     add_vector(t, b->parallel_experts, c->hidden + c->experts + 3 * (uint64_t)c->hidden);
@@ -168,10 +176,11 @@ static void add_streams(tally *t, const pj_model_config *c)
 {
     uint64_t n = c->streams.count, rank = c->streams.residual_rank;
     if (!n) return;
-    add_matrix(t, n, c->hidden);
+    add_exact_matrix(t, n, c->hidden);
     t->multiplied += n * c->hidden; /* the router is used twice */
-    add_matrix(t, n * n, n);
+    add_exact_matrix(t, n * n, n);
     add_matrix(t, n, n);
+    t->vectors += n * n; /* the coefficients of the correction are always F32 */
     add_matrix(t, rank, c->hidden);
     add_matrix(t, c->hidden, rank);
     add_vector(t, true, (c->streams.without_scale ? 2 : 3) * (uint64_t)c->hidden);
@@ -243,7 +252,8 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
     uint64_t vectors = (uint64_t)c->layers * c->token_vector * c->token_vector_vocab;
     uint64_t unread = table + vectors - (vectors ? (uint64_t)c->layers * c->token_vector : 0);
     uint64_t rest = t.stored - t.attention - t.mlp - t.norms; /* including the head's matrix */
-    uint64_t kv = 0, q = 0;                                   /* over all layers */
+    uint64_t exact = pj_linear_is_float32(pj_kernels_get(), dtype) ? 0 : t.exact;
+    uint64_t kv = 0, q = 0; /* over all layers */
     for (uint32_t i = 0; i < c->layers; i++) {
         if (!pj_config_attends(c, i)) continue;
         q += query_width(c, i);
@@ -270,7 +280,8 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
         .active_parameters = t.used + unread,
         /* plus one row of the embedding */
         .decode_weight_bytes =
-            bytes_of(dtype, t.used - t.vectors + c->hidden) + t.vectors * sizeof(float),
+            bytes_of(dtype, t.used - t.vectors - exact + c->hidden) +
+            (t.vectors + exact) * sizeof(float),
         .flops_per_token = 2 * t.multiplied,
         .kv_bytes_per_token = (c->latent.rank ? 1 : 2) * 2 * kv,
         .attention_flops_per_position =

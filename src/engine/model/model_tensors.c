@@ -312,17 +312,10 @@ void pj_load_component(pj_loader *l, const char *prefix, pj_instrument_name part
     pj_load_linear(l, prefix, pj_instrument_text(part), rows, cols, bias, out);
 }
 
-/* Whether products are computed in float32, of one token and of many. */
-static bool is_float32(const pj_kernels *kernels, pj_dtype type)
-{
-    return pj_linear_form(kernels, type, 1) == PJ_FORM_F32 &&
-           pj_linear_form(kernels, type, SIZE_MAX) == PJ_FORM_F32;
-}
-
 void pj_load_exact(pj_loader *l, const char *name, pj_projection *out)
 {
     pj_matrix read = out->w;
-    if (!l->status && !is_float32(l->kernels, read.type))
+    if (!l->status && !pj_linear_is_float32(l->kernels, read.type))
         pj_load_converted(l, name, PJ_F32, &read, NULL, read.rows, read.cols, &out->w);
 }
 
