@@ -149,7 +149,8 @@ static pj_why_kind kind_of_amount(const pj_why_row *r, const pj_why_context *c, 
     bool other_length =
         c->a->input_tokens != c->b->input_tokens || c->a->output_tokens != c->b->output_tokens;
     double flops = change_of(r->from.flops, r->from.calls, r->b.flops, r->b.calls);
-    if (other_length && strncmp(r->name, "attention", 9) == 0) return PJ_WHY_LENGTH;
+    if (other_length && (strncmp(r->name, "attention", 9) == 0 || strcmp(r->name, "indexer") == 0))
+        return PJ_WHY_LENGTH;
     return of_bytes && flops == 0 && !r->whole ? PJ_WHY_TYPE : PJ_WHY_WORK;
 }
 

@@ -29,7 +29,8 @@ static bool reads_weights(const char *name)
 {
     static const char *const others[] = {
         "lm_head", "experts", "fc1", "fc2",          "router",        "dense",
-        "w1",      "w2",      "w3",  "input_linear", "output_linear", "kv_a_proj_with_mqa"};
+        "w1",      "w2",      "w3",  "input_linear", "output_linear", "kv_a_proj_with_mqa",
+        "wq_b",    "wk"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(name, others[i]) == 0) return true;
     return advice_facts_ends_with(name, "_proj") || strncmp(name, "in_proj_", 8) == 0;

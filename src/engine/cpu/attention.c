@@ -31,6 +31,7 @@ typedef struct unit {
     uint32_t positions;       /* number of positions from there on */
     uint32_t rows;            /* heads x positions, heads of a position adjacent */
     uint32_t key_begin, keys; /* positions [key_begin, key_begin + keys) are read */
+    const uint32_t *chosen;   /* [keys] positions that are read instead; NULL: none were chosen */
 } unit;
 
 typedef struct attention {
@@ -70,8 +71,12 @@ typedef struct cut {
 static cut cut_of(const attention *a, const pj_pass_segment *g)
 {
     uint32_t last = a->s->rows.sequences[g->sequence].length + g->count;
-    uint32_t tile = g->count < TILE_POSITIONS ? g->count : TILE_POSITIONS;
-    uint32_t widest = a->layer->window < last - tile ? a->layer->window + tile : last;
+    bool chooses = pj_segment_chooses(a->layer, a->s->rows.sequences, g);
+    /* rows that choose their keys share none */
+    uint32_t most = chooses ? 1 : TILE_POSITIONS, tile = g->count < most ? g->count : most;
+    uint32_t widest = chooses                          ? a->layer->indexer->kept
+                      : a->layer->window < last - tile ? a->layer->window + tile
+                                                       : last;
     size_t rows = a->s->score_floats / row_floats(a, widest);
     size_t fit =
         (PJ_TEAM_SCRATCH_BYTES - PJ_ATTENTION_SCRATCH_BYTES) / sizeof(float) / a->layer->head_dim;
@@ -120,12 +125,18 @@ static unit unit_at(const attention *a, uint32_t index)
     u.rows = u.heads * u.positions;
     u.key_begin = pj_layer_first_key(a->layer, u.position);
     u.keys = u.position + u.positions - u.key_begin;
+    uint32_t seen = pj_layer_seen_keys(a->layer, u.position);
+    if (u.positions == 1 && seen < u.keys) {
+        u.chosen = pj_cpu_seen_keys(a->s, u.first);
+        u.keys = seen;
+    }
     return u;
 }
 
 /* Keys visible to row i of a unit, relative to the unit's first key. */
 static pj_visible visible(const attention *a, const unit *u, uint32_t i)
 {
+    if (u->chosen) return (pj_visible){0, u->keys};
     uint32_t position = u->position + i / u->heads;
     return (pj_visible){pj_layer_first_key(a->layer, position) - u->key_begin,
                         position + 1 - u->key_begin};
@@ -138,6 +149,19 @@ static pj_kv_rows unit_kv(const attention *a, const unit *u, uint32_t which)
     if (a->layer->values_in_keys) which = 0;
     return pj_cpu_kv(a->s, a->layer->kv_source, u->segment->sequence, which, u->head / a->group,
                      u->key_begin);
+}
+
+/* The keys that a unit reads, which are also its values, where they were chosen. */
+static pj_kv_rows gather_chosen(const attention *a, const unit *u, unsigned thread)
+{
+    pj_kv_rows all =
+        pj_cpu_kv(a->s, a->layer->kv_source, u->segment->sequence, 0, u->head / a->group, 0);
+    unsigned char *to = a->s->gathered + thread * a->s->gathered_bytes;
+    for (uint32_t i = 0; i < u->keys; i++)
+        memcpy(to + i * all.row_bytes,
+               (const unsigned char *)all.data + u->chosen[i] * all.row_bytes, all.row_bytes);
+    all.data = to;
+    return all;
 }
 
 /* The thread's buffer for a unit's queries or results, [rows][head_dim]: contiguous rows avoid the
@@ -153,7 +177,7 @@ static void stage_scores(const attention *a, const unit *u, float *scores, unsig
     size_t dim = a->layer->head_dim, position_floats = u->heads * dim;
     const float *from = pj_cpu_row(a->s, a->qkv, u->first) + u->head * dim;
     float *q = attention_unit_rows(a, thread);
-    pj_kv_rows keys = unit_kv(a, u, 0);
+    pj_kv_rows keys = u->chosen ? gather_chosen(a, u, thread) : unit_kv(a, u, 0);
     for (uint32_t i = 0; i < u->positions; i++)
         memcpy(q + i * position_floats, from + (size_t)i * a->qkv.stride,
                position_floats * sizeof *q);
@@ -203,7 +227,7 @@ static void stage_values(const attention *a, const unit *u, float *scores, unsig
 {
     size_t dim = a->layer->value_dim, position_floats = u->heads * dim;
     float *y = attention_unit_rows(a, thread);
-    pj_kv_rows values = unit_kv(a, u, 1);
+    pj_kv_rows values = u->chosen ? gather_chosen(a, u, thread) : unit_kv(a, u, 1);
     (a->rounded ? a->rounded->values : a->s->kernels->attention_values)(
         y, dim, scores, row_floats(a, u->keys), u->rows, &values, u->keys, dim, false,
         pj_team_scratch(a->s->team, thread));
@@ -469,8 +493,9 @@ static void record_extras(const attention *a, pj_instrument_name stage)
     pj_instrument_extra(s->instrument, PJ_N_X_ATTENTION_ROWS, PJ_EXTRA_SCALAR, (double)rows);
 }
 
-/* Work of units [begin, end). */
-static pj_attention_extent extent_of(const attention *a, uint32_t begin, uint32_t end)
+/* Work of units [begin, end) of all. */
+static pj_attention_extent extent_of(const attention *a, uint32_t begin, uint32_t end,
+                                     const pj_attention_extent *of_all)
 {
     pj_attention_extent e = {0};
     uint32_t dim = a->layer->head_dim;
@@ -487,6 +512,9 @@ static pj_attention_extent extent_of(const attention *a, uint32_t begin, uint32_
         uint32_t first = pj_layer_first_key(a->layer, a->s->rows.sequences[g->sequence].length);
         e.kv_floats += (double)(u.key_begin + u.keys - first) * dim;
     }
+    /* which rows chose the same keys is not known: a share of all */
+    if (pj_pass_chooses(a->layer, a->s->rows.sequences, a->s->rows.pass))
+        e.kv_floats = of_all->kv_floats * e.pairs / of_all->pairs;
     return e;
 }
 
@@ -581,7 +609,7 @@ static void run_stages_apart(attention *a, const pj_attention_extent *of_all,
     a->number = ++s->attention_number;
     for (a->begin = 0; a->begin < a->units; a->begin = a->end) {
         a->end = a->units - a->begin < fit ? a->units : a->begin + (uint32_t)fit;
-        pj_attention_extent e = fit < a->units ? extent_of(a, a->begin, a->end) : *of_all;
+        pj_attention_extent e = fit < a->units ? extent_of(a, a->begin, a->end, of_all) : *of_all;
         s->instrument->ended_ns = pj_clock_ns();
         if ((size_t)(a->end - a->begin) * a->unit_floats < FEW_FLOATS)
             run_stages_together(a, &e, attended);

@@ -68,6 +68,7 @@ typedef struct pj_cpu {
     size_t *kv_offset;    /* [layers] */
     size_t *delta_offset; /* [layers] */
     size_t *kv_row_bytes; /* [layers] of one position's keys, or values, of one head */
+    size_t *index_offset; /* [layers] of an indexer's keys: [sequences][slots] rows */
     uint32_t full_slots, window_slots;
 
     unsigned char *block; /* all of the following, up to `scores` */
@@ -90,6 +91,13 @@ typedef struct pj_cpu {
     void *packed;                       /* activations packed for products */
     float *scores; /* [threads][score_floats] attention weights of the current units */
     size_t score_floats;
+
+    /* Sparse attention; NULL where no sequence becomes so long that keys are left out. */
+    float *index_scores;     /* [index_rows][context] of an indexer */
+    uint32_t index_rows;     /* of the pass, that are scored at once */
+    uint32_t *seen_keys;     /* [T][kept] positions in ascending order, of the last choice */
+    unsigned char *gathered; /* [threads][kept] rows of the cache, of the current units */
+    size_t gathered_bytes;   /* of each thread */
 
     pj_thread_sums *sums; /* [PJ_MAX_PRODUCTS][threads], zero between dispatches */
     /* Statistics from operations of the current component: the last one's output is often the
@@ -114,6 +122,8 @@ void pj_cpu_close(void *state);
 /* Rows of keys (which 0) or values (which 1) of one head, from position `first` of the sequence. */
 pj_kv_rows pj_cpu_kv(const pj_cpu *s, uint32_t layer, uint32_t sequence, uint32_t which,
                      uint32_t head, uint32_t first);
+/* Keys of an indexer's cache, from position 0. */
+pj_kv_rows pj_cpu_index_keys(const pj_cpu *s, uint32_t layer, uint32_t sequence);
 /* A sequence's state of a layer with the delta rule: pj_delta_state_floats. */
 float *pj_cpu_delta(const pj_cpu *s, uint32_t layer, uint32_t sequence);
 /* Copies of it, after each row of a pass that may be rolled back; NULL: this pass has none. */
@@ -225,6 +235,13 @@ void pj_cpu_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from
 void pj_cpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y);
 void pj_cpu_rotate(void *state, const pj_layer *layer, pj_slice qkv);
 void pj_cpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv);
+/* indexer.c */
+void pj_cpu_choose_keys(void *state, const pj_layer *layer, pj_slice index, bool chooses);
+/* Positions that a row of the pass sees, in ascending order, where they were chosen. */
+static inline const uint32_t *pj_cpu_seen_keys(const pj_cpu *s, size_t row)
+{
+    return s->seen_keys + row * s->model->config.indexer.kept;
+}
 /* attention.c */
 void pj_cpu_attend(void *state, const pj_layer *layer, pj_slice qkv, pj_slice y,
                    const pj_attention_extent *extent);

@@ -80,6 +80,7 @@ static void device_read_layer(reading *r, const pj_layer *l)
         read_matrix(r, &l->latent->q_a.w);
         read_matrix(r, &l->latent->q.w);
         read_matrix(r, &l->latent->kv_a.w);
+        if (pj_layer_has_indexer(l)) read_matrix(r, &l->indexer->q.w);
     }
     for (uint32_t e = 0; l->experts && e < r->device->model->config.experts; e++) {
         read_matrix(r, &l->experts[e].gate.w);
@@ -162,6 +163,7 @@ const pj_backend pj_backend_cpu = {.version = PJ_BACKEND_VERSION,
                                            .gate_heads = pj_cpu_gate_heads,
                                            .rotate = pj_cpu_rotate,
                                            .rotate_and_store = pj_cpu_rotate_and_store,
+                                           .choose_keys = pj_cpu_choose_keys,
                                            .attend = pj_cpu_attend,
                                            .activate = pj_cpu_activate,
                                            .route = pj_cpu_route,

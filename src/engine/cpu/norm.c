@@ -132,7 +132,7 @@ void pj_cpu_norm(void *state, const pj_norm_step *step)
                       .rows = (size_t)step->y.rows * step->heads,
                       .n = step->y.cols / step->heads,
                       .per_token = step->heads,
-                      .eps = (float)s->model->config.norm_eps};
+                      .eps = pj_norm_eps(step->norm, &s->model->config)};
     pj_instrument_operation(s->instrument, PJ_N_OP_NORM);
     bool ratios = s->instrument->deep && s->instrument->statistics;
     /* ratios need the sums of sampled rows: of all, if they are few, on this thread */

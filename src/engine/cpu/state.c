@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { CACHE_LINE = 64, SCORE_FLOATS = 1 << 18 };
+enum { CACHE_LINE = 64, SCORE_FLOATS = 1 << 18, INDEX_FLOATS = 1 << 20 };
 
 /* Two-pass layout: `cut` runs over the same list twice, first to measure the block, then to assign
  * pointers. */
@@ -47,6 +47,20 @@ static size_t widest_input(const pj_model *model, const size_t *floats, size_t t
     return state_larger(widest, floats[PJ_BUFFER_ACT] / tokens);
 }
 
+/* What sparse attention needs, if sequences may become so long that keys are left out. */
+static void cut_choices(pj_cpu *s, cutter *c)
+{
+    size_t kept = s->model->config.indexer.kept, context = s->options.context;
+    size_t tokens = s->options.max_tokens, rows = INDEX_FLOATS / context;
+    size_t row_bytes = pj_dtype_row_bytes(s->options.kv_type, s->model->config.head_dim);
+    if (kept == 0 || kept >= context) return;
+    s->index_rows = (uint32_t)(rows < 1 ? 1 : rows < tokens ? rows : tokens);
+    s->gathered_bytes = (kept * row_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    s->index_scores = state_cut(c, s->index_rows, context, sizeof(float));
+    s->seen_keys = state_cut(c, tokens, kept, sizeof(uint32_t));
+    s->gathered = state_cut(c, pj_team_threads(s->team), s->gathered_bytes, 1);
+}
+
 /* What an operation needs beside the buffers of the forward pass. */
 static void cut_scratch(pj_cpu *s, cutter *c, const size_t *floats)
 {
@@ -75,6 +89,7 @@ static void cut_scratch(pj_cpu *s, cutter *c, const size_t *floats)
     if (packed == 0) c->overflow = true;
     s->packed = state_cut(c, packed, 1, 1);
     s->scores = state_cut(c, threads, s->score_floats, sizeof(float));
+    cut_choices(s, c);
 }
 
 static void cut_activations(pj_cpu *s, cutter *c, const size_t *floats)
@@ -99,6 +114,12 @@ static bool place_kv(pj_cpu *s, cutter *c)
         if (l->delta)
             state_cut(c, s->options.sequences * delta_copies(s), pj_delta_state_floats(l->delta),
                       sizeof(float));
+        s->index_offset[i] = c->used;
+        if (pj_layer_has_indexer(l)) {
+            size_t keys;
+            if (pj_mul_overflows(s->options.sequences, s->full_slots, &keys)) return false;
+            state_cut(c, keys, pj_dtype_row_bytes(s->options.kv_type, l->indexer->dim), 1);
+        }
         s->kv_offset[i] = c->used;
         s->kv_row_bytes[i] = pj_dtype_row_bytes(s->options.kv_type, l->head_dim);
         if (!pj_layer_has_keys(l)) continue;
@@ -116,8 +137,9 @@ static bool allocate(pj_cpu *s, const size_t *floats)
     cutter kv = {0}, activations = {0};
     s->kv_offset = pj_alloc(s->model->config.layers, sizeof *s->kv_offset);
     s->delta_offset = pj_alloc(s->model->config.layers, sizeof *s->delta_offset);
+    s->index_offset = pj_alloc(s->model->config.layers, sizeof *s->index_offset);
     s->kv_row_bytes = pj_alloc(s->model->config.layers, sizeof *s->kv_row_bytes);
-    if (!s->kv_offset || !s->delta_offset || !s->kv_row_bytes) return false;
+    if (!s->kv_offset || !s->delta_offset || !s->index_offset || !s->kv_row_bytes) return false;
     cut_activations(s, &activations, floats);
     if (!place_kv(s, &kv) || activations.overflow) return false;
     s->kv_bytes = kv.used;
@@ -166,6 +188,7 @@ void pj_cpu_close(void *state)
     pj_pages_free(s->block, s->block_bytes);
     pj_free(s->kv_offset);
     pj_free(s->delta_offset);
+    pj_free(s->index_offset);
     pj_free(s->kv_row_bytes);
     pj_free(s);
 }
@@ -191,6 +214,14 @@ pj_kv_rows pj_cpu_kv(const pj_cpu *s, uint32_t layer, uint32_t sequence, uint32_
     uint32_t slot = first - (windowed(s, layer) ? s->rows.sequences[sequence].base : 0);
     size_t row_bytes = s->kv_row_bytes[layer];
     return (pj_kv_rows){kv_start(s, layer, sequence, which, head) + slot * row_bytes, row_bytes,
+                        s->options.kv_type};
+}
+
+pj_kv_rows pj_cpu_index_keys(const pj_cpu *s, uint32_t layer, uint32_t sequence)
+{
+    size_t row_bytes = pj_dtype_row_bytes(s->options.kv_type, s->model->layers[layer].indexer->dim);
+    size_t first = (size_t)sequence * s->full_slots;
+    return (pj_kv_rows){s->kv + s->index_offset[layer] + first * row_bytes, row_bytes,
                         s->options.kv_type};
 }
 

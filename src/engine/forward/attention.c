@@ -50,10 +50,13 @@ static pj_attention_extent extent_of_all(const pj_steps *s, const pj_layer *l)
     for (uint32_t i = 0; i < s->pass->segment_count; i++) {
         const pj_pass_segment *g = &s->pass->segments[i];
         uint32_t first = s->compute->sequences[g->sequence].length, end = first + g->count;
+        double seen = 0, keys = end - pj_layer_first_key(l, first);
         for (uint32_t position = first; position < end; position++)
-            e.pairs += (double)l->heads * (position + 1 - pj_layer_first_key(l, position));
+            seen += pj_layer_seen_keys(l, position);
+        e.pairs += l->heads * seen;
         e.q_floats += (double)l->heads * g->count * l->head_dim;
-        e.kv_floats += (double)l->kv_heads * (end - pj_layer_first_key(l, first)) * l->head_dim;
+        /* rows that choose their keys may choose the same ones: at most so many */
+        e.kv_floats += l->kv_heads * (seen < keys ? seen : keys) * l->head_dim;
     }
     return e;
 }

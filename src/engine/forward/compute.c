@@ -60,6 +60,7 @@ static void widen_for_layer(const pj_layer *l, size_t *width)
         size_t widest = (size_t)l->heads * compute_larger(query, value);
         width[PJ_BUFFER_GATE] = compute_larger(width[PJ_BUFFER_GATE], widest);
         width[PJ_BUFFER_MIXED] = compute_larger(width[PJ_BUFFER_MIXED], l->latent->q_a.w.rows);
+        if (l->indexer) width[PJ_BUFFER_INDEX] = pj_indexer_columns(l->indexer); /* all alike */
     }
     if (!l->delta) return;
     size_t heads = l->delta->value_heads, values = pj_delta_values(l->delta);
@@ -173,6 +174,8 @@ size_t pj_kv_token_bytes(const pj_model *model, pj_dtype kv_type, bool only_wind
     size_t bytes = 0;
     for (uint32_t i = 0; i < model->config.layers; i++) {
         const pj_layer *l = &model->layers[i];
+        if (pj_layer_has_indexer(l) && !only_windowed)
+            bytes += pj_dtype_row_bytes(kv_type, l->indexer->dim);
         if (!pj_layer_has_keys(l)) continue; /* no per-token cache, or shared */
         if (only_windowed && l->window == UINT32_MAX) continue;
         bytes += (size_t)pj_kv_planes(l) * l->kv_heads * pj_dtype_row_bytes(kv_type, l->head_dim);

@@ -33,6 +33,33 @@ static void project_heads(const pj_steps *s, const pj_layer *l, bool values, pj_
     pj_steps_end(s, &done);
 }
 
+/* The keys that attention sees: the indexer's own queries, of the compressed ones, its key and its
+ * weights. While all keys are seen, it only stores its own. */
+static void choose_keys(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slice low)
+{
+    const struct pj_indexer *m = l->indexer;
+    bool chooses = pj_pass_chooses(l, s->compute->sequences, s->pass);
+    uint32_t queries = m->heads * m->dim;
+    pj_slice index = pj_steps_slice(s, PJ_BUFFER_INDEX, pj_indexer_columns(m));
+    pj_slice key = pj_slice_cols(index, queries, m->dim);
+    pj_norm_step norm = {.norm = &m->k_norm, .kind = PJ_NORM_LAYER, .heads = 1, .x = key, .y = key};
+    if (chooses) pj_steps_product(s, low, &m->q, pj_slice_cols(index, 0, queries), pj_no_slice);
+    pj_steps_product(s, x, &m->k, key, pj_no_slice);
+    pj_steps_norm(s, &norm);
+    if (chooses)
+        pj_steps_product(s, x, &m->weights, pj_slice_cols(index, queries + m->dim, m->heads),
+                         pj_no_slice);
+    if (!pj_steps_want(s, PJ_N_INDEXER)) return;
+    pj_index_work work =
+        pj_index_work_of(s->model, l, s->pass, s->compute->sequences, s->compute->options.kv_type);
+    pj_done done = {.flops = work.flops, .bytes = work.bytes, .with_last = true};
+    /* what it turns */
+    done.out = chooses ? pj_slice_cols(index, 0, queries + m->dim) : key;
+    pj_steps_component(s, PJ_N_INDEXER);
+    s->ops->choose_keys(s->state, l, index, chooses);
+    pj_steps_end(s, &done);
+}
+
 /* Queries of all heads, then the latent vector and its rotated part, as attention reads them. */
 static void project(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slice qkv)
 {
@@ -45,14 +72,16 @@ static void project(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slice q
         pj_steps_product(s, x, &m->q_a, low, (pj_slice){0});
         pj_steps_norm(s, &(pj_norm_step){.norm = &m->q_a_norm, .heads = 1, .x = low, .y = low});
     }
+    if (pj_layer_has_indexer(l)) choose_keys(s, l, x, low);
     pj_steps_product(s, low, &m->q, own, (pj_slice){0});
     pj_steps_product(s, x, &m->kv_a, key, (pj_slice){0});
     pj_slice latent = pj_slice_cols(key, 0, rank);
     pj_steps_norm(s, &(pj_norm_step){.norm = &m->kv_a_norm, .heads = 1, .x = latent, .y = latent});
-    project_heads(s, l, false, own, each, pj_slice_cols(qkv, 0, l->heads * l->head_dim),
-                  l->head_dim);
+    /* first, as statistics of the products are those of whole queries */
     s->ops->copy_heads(s->state, l->heads, pj_slice_cols(own, m->plain, m->rotated), each,
                        pj_slice_cols(qkv, rank, m->rotated), l->head_dim);
+    project_heads(s, l, false, own, each, pj_slice_cols(qkv, 0, l->heads * l->head_dim),
+                  l->head_dim);
 }
 
 void pj_steps_latent(const pj_steps *s, const pj_layer *l, pj_slice x)

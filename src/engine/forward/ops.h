@@ -27,7 +27,7 @@
 #include "engine/model/model.h"
 
 /* Incremented with every change of a table's layout or of a function's contract. */
-enum { PJ_BACKEND_VERSION = 9 };
+enum { PJ_BACKEND_VERSION = 10 };
 
 /* ---- what the operations read and write --------------------------------------------------- */
 
@@ -43,6 +43,7 @@ typedef enum pj_buffer_name {
     PJ_BUFFER_QKV,           /* queries, keys, values of a token, adjacent */
     PJ_BUFFER_GATE,          /* output gates; queries and gates alternating by head; with latent
                                 attention, queries and values by head */
+    PJ_BUFFER_INDEX,         /* an indexer's queries, key and weights of a token, adjacent */
     PJ_BUFFER_ATTENDED,      /* attention's output, before its projection */
     PJ_BUFFER_MIXED,         /* input of the delta rule's convolution; compressed queries; inside
                                 a residual of low rank; what a further token's head projects */
@@ -136,7 +137,8 @@ typedef struct pj_attention_extent {
 
 /* ---- the table ---------------------------------------------------------------------------- */
 
-/* `s`: the state that `open` returned. eps is config.norm_eps, residual_scale config's. */
+/* `s`: the state that `open` returned. eps is that of the norm (pj_norm_eps), residual_scale
+ * config's. */
 typedef struct pj_ops {
     /* Work on new rows begins; with no tokens, further work on the rows of the last pass. */
     void (*begin_pass)(void *s, const pj_rows_of_pass *rows);
@@ -195,8 +197,18 @@ typedef struct pj_ops {
      *    has none) values as kv_type in the cache, at
      *    slot position (with a window: position - sequence's base) of the row's sequence. */
     void (*rotate_and_store)(void *s, const pj_layer *layer, pj_slice qkv);
+    /* Sparse attention (engine/model/latent.h), for a layer with an indexer of its own. `index` has
+     * rows of [heads dim] queries, a key, [heads] weights.
+     * 1. rotates the first columns of the key, and if `chooses` of the queries, by `angles`
+     *    (layer->rope), from the first column of each on, with the indexer's own `neighbours`;
+     * 2. stores the key as kv_type in the layer's cache of such keys, at slot position;
+     * 3. if `chooses`, chooses for each row with position p those of the positions [0, p] that it
+     *    sees, all if they are at most `kept`. The choices stay with the device for `attend` of
+     * this layer and of those that use its indexer. */
+    void (*choose_keys)(void *s, const pj_layer *layer, pj_slice index, bool chooses);
     /* y = attention of the queries in qkv over the cache of layer->kv_source, positions
-     * [pj_layer_first_key, p] of a row's sequence for position p, in groups of heads / kv_heads
+     * [pj_layer_first_key, p] of a row's sequence for position p, or where a pass of an indexer's
+     * layer chooses (pj_pass_chooses) those that were chosen, in groups of heads / kv_heads
      * query heads: scores q k * score_scale, then config.attention_softcap (c tanh(s /
      * c)), softmax with the head's sink (layer->sinks) as one more score that has no value. Values,
      * and heads of y, have layer->value_dim columns. The extent is given where components are

@@ -47,6 +47,36 @@ double pj_stored_bytes(const pj_layer *l, pj_dtype kv_type)
            (double)pj_dtype_row_bytes(kv_type, l->head_dim);
 }
 
+/* Products and weighting of scores: for each pair and head 2 dim + 3; choosing: 1 for each pair. */
+pj_index_work pj_index_work_of(const pj_model *model, const pj_layer *layer, const pj_pass *pass,
+                               const pj_sequence *sequences, pj_dtype kv_type)
+{
+    const struct pj_indexer *m = layer->indexer;
+    pj_index_work w = {0};
+    double row_bytes = (double)pj_dtype_row_bytes(kv_type, m->dim), rows = pass->tokens;
+    bool chooses = pj_pass_chooses(layer, sequences, pass);
+    double pairs = layer->rope == PJ_NO_ROPE ? 0 : 2.0 * model->ropes[layer->rope].pairs;
+    w.rotated = rows * pairs * (chooses ? m->heads + 1 : 1);
+    w.stored = rows * row_bytes;
+    w.flops = 3 * w.rotated;
+    w.bytes = 8 * w.rotated + w.stored;
+    for (uint32_t i = 0; i < pass->segment_count; i++) {
+        const pj_pass_segment *g = &pass->segments[i];
+        uint32_t first = sequences[g->sequence].length;
+        if (!pj_segment_chooses(layer, sequences, g)) continue;
+        w.keys += first + g->count;
+        for (uint32_t p = first; p < first + g->count; p++) {
+            if (p < m->kept) continue; /* all are kept without a look */
+            w.pairs += p + 1;
+            w.kept += m->kept;
+        }
+    }
+    w.flops += w.pairs * (m->heads * (2.0 * m->dim + 3) + 1);
+    w.bytes += w.keys * row_bytes + 8 * w.pairs + 4 * w.kept;
+    if (chooses) w.bytes += 4 * rows * (m->heads * (double)m->dim + m->heads);
+    return w;
+}
+
 /* ---- blocks ------------------------------------------------------------------------------- */
 
 static void work_add_input(pj_mlp_block *b, const pj_projection *p, pj_slice y)

@@ -4,6 +4,7 @@
 #define PJ_FORWARD_WORK_H
 
 #include "engine/forward/ops.h"
+#include "engine/model/latent.h"
 
 /* The first `cols` columns of a buffer whose rows are `stride` floats apart. */
 static inline pj_slice pj_slice_of(pj_buffer_name buffer, uint32_t rows, uint32_t cols,
@@ -49,6 +50,40 @@ static inline uint32_t pj_layer_first_key(const pj_layer *layer, uint32_t positi
         return position - position % layer->window;
     return position + 1 > layer->window ? position + 1 - layer->window : 0;
 }
+
+/* Keys that the query at a position sees. */
+static inline uint32_t pj_layer_seen_keys(const pj_layer *layer, uint32_t position)
+{
+    uint32_t visible = position + 1 - pj_layer_first_key(layer, position);
+    return layer->indexer && visible > layer->indexer->kept ? layer->indexer->kept : visible;
+}
+/* Whether an indexer leaves out keys of a segment's rows, or of any of a pass. */
+static inline bool pj_segment_chooses(const pj_layer *layer, const pj_sequence *sequences,
+                                      const pj_pass_segment *segment)
+{
+    return layer->indexer &&
+           sequences[segment->sequence].length + segment->count > layer->indexer->kept;
+}
+static inline bool pj_pass_chooses(const pj_layer *layer, const pj_sequence *sequences,
+                                   const pj_pass *pass)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < pass->segment_count; i++)
+        any |= pj_segment_chooses(layer, sequences, &pass->segments[i]);
+    return any;
+}
+
+/* Work of an indexer without its projections. */
+typedef struct pj_index_work {
+    double pairs;   /* (query, key) pairs that are scored */
+    double keys;    /* that are read, each counted once */
+    double rotated; /* values, of all rows */
+    double stored;  /* bytes, of all rows */
+    double kept;    /* choices, of all rows */
+    double flops, bytes;
+} pj_index_work;
+pj_index_work pj_index_work_of(const pj_model *model, const pj_layer *layer, const pj_pass *pass,
+                               const pj_sequence *sequences, pj_dtype kv_type);
 
 /* Padding between the rows of gate and up, in floats: nine cache lines. Widths are powers of two,
  * and rows 64 KiB apart would map to the same cache set and evict each other when a panel's rows

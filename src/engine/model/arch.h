@@ -53,6 +53,8 @@ typedef enum pj_arch {
     PJ_ARCH_GRANITE_MOE,
     PJ_ARCH_HUNYUAN_MOE,
     PJ_ARCH_LFM2_MOE,
+    PJ_ARCH_DEEPSEEK_V32,
+    PJ_ARCH_GLM_MOE_DSA, /* GLM-5 */
     PJ_ARCH_COUNT
 } pj_arch;
 
@@ -75,6 +77,12 @@ static inline bool pj_arch_is_lfm2(pj_arch arch)
 static inline bool pj_arch_is_hunyuan(pj_arch arch)
 {
     return arch == PJ_ARCH_HUNYUAN_DENSE || arch == PJ_ARCH_HUNYUAN_MOE;
+}
+
+/* Attention to the keys that an indexer chooses. */
+static inline bool pj_arch_has_indexer(pj_arch arch)
+{
+    return arch == PJ_ARCH_DEEPSEEK_V32 || arch == PJ_ARCH_GLM_MOE_DSA;
 }
 
 /* Look up `architectures[0]` or `model_type` of a config.json, or `general.architecture` of a GGUF

@@ -97,6 +97,8 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
     [PJ_ARCH_DEEPSEEK_V2] = {LATENT}, /* GGUF files have this name for all three */
     [PJ_ARCH_DEEPSEEK_V3] = {LATENT},
     [PJ_ARCH_GLM4_MOE_LITE] = {LATENT},
+    [PJ_ARCH_DEEPSEEK_V32] = {LATENT},
+    [PJ_ARCH_GLM_MOE_DSA] = {LATENT},
     [PJ_ARCH_LFM2] = {SHORT_CONVOLUTIONS},
     [PJ_ARCH_LFM2_MOE] = {SHORT_CONVOLUTIONS, .router = PJ_ROUTER_SOFTMAX},
     [PJ_ARCH_GRANITE_HYBRID] = {ATTENTION_BIAS, GRANITE_EXPERTS, .block = "shared_mlp",

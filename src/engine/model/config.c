@@ -112,11 +112,13 @@ static uint32_t want_kv_heads(pj_config_reader *r, uint32_t fallback, uint32_t h
  * present, is that of the rotated part. */
 static void read_latent(pj_config_reader *r, pj_model_config *c)
 {
-    bool v2 = c->arch == PJ_ARCH_DEEPSEEK_V2, glm = c->arch == PJ_ARCH_GLM4_MOE_LITE;
+    bool v2 = c->arch == PJ_ARCH_DEEPSEEK_V2, glm5 = c->arch == PJ_ARCH_GLM_MOE_DSA;
+    bool glm = glm5 || c->arch == PJ_ARCH_GLM4_MOE_LITE;
+    uint32_t query_rank = glm5 ? 2048 : glm ? 768 : 1536;
     const json_t *rank = json_object_get(r->object, "q_lora_rank");
     c->latent.rank = want_size(r, "kv_lora_rank", 512, PJ_MAX_HEAD_DIM / 2);
     c->latent.query_rank =
-        json_is_null(rank) ? 0 : want_size(r, "q_lora_rank", glm ? 768 : 1536, PJ_MAX_WIDTH);
+        json_is_null(rank) ? 0 : want_size(r, "q_lora_rank", query_rank, PJ_MAX_WIDTH);
     c->latent.plain = want_size(r, "qk_nope_head_dim", glm ? 192 : 128, PJ_MAX_HEAD_DIM / 2);
     c->latent.rotated = want_size(r, "qk_rope_head_dim", 64, PJ_MAX_HEAD_DIM / 2);
     c->latent.value = want_size(r, "v_head_dim", glm ? 256 : 128, PJ_MAX_HEAD_DIM);
@@ -131,7 +133,7 @@ static void read_latent(pj_config_reader *r, pj_model_config *c)
 static bool has_latent(pj_arch arch)
 {
     return arch == PJ_ARCH_DEEPSEEK_V2 || arch == PJ_ARCH_DEEPSEEK_V3 ||
-           arch == PJ_ARCH_GLM4_MOE_LITE;
+           arch == PJ_ARCH_GLM4_MOE_LITE || pj_arch_has_indexer(arch);
 }
 
 /* LFM2: the width may be stated before two thirds of it are taken and rounded up. */
@@ -170,6 +172,7 @@ static void config_read_sizes(pj_config_reader *r, pj_model_config *config)
     if (r->status != PJ_OK) return;
     if (has_latent(config->arch)) {
         read_latent(r, config);
+        if (pj_arch_has_indexer(config->arch)) pj_config_read_indexer(r, config);
         return;
     }
     if (config->heads % config->kv_heads != 0)

@@ -147,6 +147,14 @@ typedef struct pj_model_config {
     struct {
         uint32_t rank, query_rank, plain, rotated, value; /* query_rank 0: queries directly */
     } latent;
+    /* Sparse attention: a query sees only the `kept` keys that an indexer chooses (latent.h); kept
+     * 0: all. */
+    struct {
+        uint32_t heads, dim, kept;
+        bool neighbours;    /* rotates pairs (2i, 2i + 1) */
+        bool *layer_shares; /* [layers], in the arena: those that see what the layer before them
+                               sees; NULL: none */
+    } indexer;
     /* Folders whose weights are packed (packed_rows.h); GPTQ stores zeros less this. */
     bool packed, packed_zero_plus;
     bool tied_head; /* a hint; presence of lm_head.weight decides */
@@ -214,6 +222,11 @@ static inline bool pj_config_attends(const pj_model_config *c, uint32_t layer)
 {
     return pj_config_halves(c, layer) != PJ_HALF_MLP &&
            (c->attention_beside || !pj_config_is_linear(c, layer));
+}
+/* Whether a layer chooses the keys that it sees. */
+static inline bool pj_config_has_indexer(const pj_model_config *c, uint32_t layer)
+{
+    return c->indexer.kept && !(c->indexer.layer_shares && c->indexer.layer_shares[layer]);
 }
 /* Width of a dense block. */
 static inline uint32_t pj_config_mlp_width(const pj_model_config *c, uint32_t layer)

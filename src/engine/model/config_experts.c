@@ -49,6 +49,24 @@ static void read_first_dense(pj_config_reader *r, pj_model_config *c, const char
     for (uint32_t i = 0; dense && i < c->layers; i++) dense[i] = i < first || i % every != 0;
 }
 
+/* DeepSeek V3.2 and GLM-5: a list of the layers' kinds, or the first ones. */
+static void read_kinds_of_blocks(pj_config_reader *r, pj_model_config *c)
+{
+    const json_t *types = pj_config_get(r, "mlp_layer_types");
+    if (!types) {
+        read_first_dense(r, c, "first_k_dense_replace", 3);
+        return;
+    }
+    bool *dense = dense_layers(r, c);
+    for (uint32_t i = 0; dense && i < c->layers; i++) {
+        const char *kind = json_string_value(json_array_get(types, i));
+        dense[i] = kind && strcmp(kind, "dense") == 0;
+        if (!kind || (!dense[i] && strcmp(kind, "sparse") != 0))
+            pj_config_refuse(r, PJ_E_INVALID, "mlp_layer_types",
+                             "must say dense or sparse for every layer");
+    }
+}
+
 /* Ernie: experts in each interval-th layer from a first to a last one. */
 static void read_bounded_dense(pj_config_reader *r, pj_model_config *c)
 {
@@ -130,6 +148,16 @@ static void read_corrected_router(pj_config_reader *r, pj_model_config *c)
     c->routed_scale = pj_config_number(r, "routed_scaling_factor", 1, 1e-6, 1e6);
     c->expert_groups = pj_config_count(r, "n_group", 1, 1, PJ_MAX_EXPERTS);
     c->expert_groups_kept = pj_config_count(r, "topk_group", 1, 1, PJ_MAX_EXPERTS);
+}
+
+/* The same, with the defaults of DeepSeek V3.2 and GLM-5. */
+static void read_scaled_router(pj_config_reader *r, pj_model_config *c)
+{
+    bool groups = c->arch == PJ_ARCH_DEEPSEEK_V32;
+    read_corrected_router(r, c);
+    c->routed_scale = pj_config_number(r, "routed_scaling_factor", 2.5, 1e-6, 1e6);
+    c->expert_groups = pj_config_count(r, "n_group", groups ? 8 : 1, 1, PJ_MAX_EXPERTS);
+    c->expert_groups_kept = pj_config_count(r, "topk_group", groups ? 4 : 1, 1, PJ_MAX_EXPERTS);
 }
 
 /* DeepSeek V2: a softmax, of whose experts the best groups take part. */
@@ -307,6 +335,12 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
         k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 256, 8, 2048, 0};
         read_corrected_router(r, c);
         read_first_dense(r, c, "first_k_dense_replace", 0);
+        break;
+    case PJ_ARCH_DEEPSEEK_V32:
+    case PJ_ARCH_GLM_MOE_DSA:
+        k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 256, 8, 2048, 0};
+        read_scaled_router(r, c);
+        read_kinds_of_blocks(r, c);
         break;
     case PJ_ARCH_GLM4_MOE_LITE:
         k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 64, 4, 1536, 0};

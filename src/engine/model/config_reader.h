@@ -38,6 +38,8 @@ void pj_config_read_layers(pj_config_reader *r, pj_model_config *config);
 uint32_t pj_config_count_kinds(pj_config_reader *r); /* of layers, where they are listed */
 /* Reads config->layer_width, if every layer's is listed. */
 bool pj_config_widths(pj_config_reader *r, pj_model_config *config);
+/* Sparse attention (config_indexer.c). */
+void pj_config_read_indexer(pj_config_reader *r, pj_model_config *config);
 void pj_config_read_rope(pj_config_reader *r, pj_model_config *config);
 /* Mixtures of experts and their routers (config_experts.c). */
 void pj_config_read_experts(pj_config_reader *r, pj_model_config *config);

@@ -52,9 +52,19 @@ static uint64_t key_width(const pj_model_config *c, uint32_t layer)
     return (uint64_t)pj_config_kv_heads(c, layer) * pj_config_head_dim(c, layer);
 }
 
-/* Multi-head latent attention. */
-static void add_latent(tally *t, const pj_model_config *c)
+static void add_indexer(tally *t, const pj_model_config *c)
 {
+    uint64_t heads = c->indexer.heads, dim = c->indexer.dim;
+    add_matrix(t, heads * dim, c->latent.query_rank);
+    add_matrix(t, dim, c->hidden);
+    add_exact_matrix(t, heads, c->hidden);
+    add_vector(t, true, 2 * dim);
+}
+
+/* Multi-head latent attention. */
+static void add_latent(tally *t, const pj_model_config *c, uint32_t layer)
+{
+    if (pj_config_has_indexer(c, layer)) add_indexer(t, c);
     uint64_t rank = c->latent.rank, low = c->latent.query_rank, heads = c->heads;
     uint64_t queries = heads * (c->latent.plain + c->latent.rotated);
     if (low) add_matrix(t, low, c->hidden);
@@ -70,7 +80,7 @@ static void add_latent(tally *t, const pj_model_config *c)
 static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint *b, uint32_t layer)
 {
     if (c->latent.rank) {
-        add_latent(t, c);
+        add_latent(t, c, layer);
         return;
     }
     bool own = pj_config_kv_source(c, layer) == layer;
@@ -232,6 +242,7 @@ static tally count(const pj_model_config *c)
 
 static const char *attention_name(const pj_model_config *c)
 {
+    if (c->indexer.kept) return "DSA";
     if (c->latent.rank) return "MLA";
     if (c->kv_heads == c->heads) return "MHA";
     return c->kv_heads == 1 ? "MQA" : "GQA";
@@ -253,11 +264,12 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
     uint64_t unread = table + vectors - (vectors ? (uint64_t)c->layers * c->token_vector : 0);
     uint64_t rest = t.stored - t.attention - t.mlp - t.norms; /* including the head's matrix */
     uint64_t exact = pj_linear_is_float32(pj_kernels_get(), dtype) ? 0 : t.exact;
-    uint64_t kv = 0, q = 0; /* over all layers */
+    uint64_t kv = 0, q = 0, indexed = 0; /* over all layers */
     for (uint32_t i = 0; i < c->layers; i++) {
         if (!pj_config_attends(c, i)) continue;
         q += query_width(c, i);
         if (pj_config_kv_source(c, i) == i) kv += key_width(c, i);
+        if (pj_config_has_indexer(c, i)) indexed++;
     }
     *facts = (pj_model_facts){
         .layers = c->layers,
@@ -279,13 +291,13 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
         .head_parameters = c->tied_head ? 0 : embedding,
         .active_parameters = t.used + unread,
         /* plus one row of the embedding */
-        .decode_weight_bytes =
-            bytes_of(dtype, t.used - t.vectors - exact + c->hidden) +
-            (t.vectors + exact) * sizeof(float),
+        .decode_weight_bytes = bytes_of(dtype, t.used - t.vectors - exact + c->hidden) +
+                               (t.vectors + exact) * sizeof(float),
         .flops_per_token = 2 * t.multiplied,
-        .kv_bytes_per_token = (c->latent.rank ? 1 : 2) * 2 * kv,
+        .kv_bytes_per_token = (c->latent.rank ? 1 : 2) * 2 * kv + 2 * indexed * c->indexer.dim,
         .attention_flops_per_position =
-            c->latent.rank ? 2 * (q + q / c->head_dim * c->latent.rank) : 2 * 2 * q,
+            (c->latent.rank ? 2 * (q + q / c->head_dim * c->latent.rank) : 2 * 2 * q) +
+            2 * indexed * c->indexer.heads * c->indexer.dim,
     };
     snprintf(facts->arch, sizeof facts->arch, "%s", c->arch_name);
     snprintf(facts->attention, sizeof facts->attention, "%s", attention_name(c));

@@ -8,7 +8,8 @@
 #include "engine/model/config.h"
 
 typedef struct pj_model_facts {
-    char arch[64], attention[4]; /* "MHA", "GQA", "MQA" or "MLA" */
+    char arch[64], attention[4]; /* "MHA", "GQA", "MQA", "MLA", or "DSA": MLA with an
+                                     indexer */
     uint32_t layers, hidden, heads, kv_heads, head_dim, vocab, context;
     uint32_t experts, experts_per_token; /* 0: dense */
     uint32_t window;                     /* tokens, 0: none */

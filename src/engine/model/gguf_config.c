@@ -91,6 +91,14 @@ static uint32_t want_of_layer(reader *r, const char *key, uint32_t layer, int64_
     return 0;
 }
 
+/* Whether a list of flags, or of numbers, has one for a layer that is not 0. */
+static bool layer_flag(const pj_gguf_value *pattern, uint32_t layer)
+{
+    int64_t number;
+    if (pattern->type == PJ_GGUF_BOOL) return layer < pattern->count && pattern->data[layer];
+    return pj_gguf_integer(pattern, layer, &number) && number != 0;
+}
+
 /* A count that some writers store as a float. */
 static uint32_t want_whole(reader *r, const char *key, uint32_t fallback, uint32_t max)
 {
@@ -210,7 +218,8 @@ static void refuse_unknown(reader *r, pj_model_config *config)
           PJ_ARCH_COHERE2, PJ_ARCH_GEMMA4, PJ_ARCH_LLAMA4, PJ_ARCH_GEMMA3N, PJ_ARCH_COUNT}},
         {"attention.temperature_scale", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
         {"rope.scaling.yarn_log_multiplier",
-         {PJ_ARCH_MINISTRAL3, PJ_ARCH_DEEPSEEK_V2, PJ_ARCH_COUNT}},
+         {PJ_ARCH_MINISTRAL3, PJ_ARCH_DEEPSEEK_V2, PJ_ARCH_DEEPSEEK_V32, PJ_ARCH_GLM_MOE_DSA,
+          PJ_ARCH_COUNT}},
     };
 #undef GRANITE
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) refuse_unless_neutral(r, keys[i]);
@@ -273,6 +282,42 @@ static void read_latent_sizes(reader *r, pj_model_config *c)
         gguf_config_refuse(r, PJ_E_INVALID, "rope.dimension_count", "is not below key_length");
 }
 
+/* Files of GLM-5.2 may not say which layers have an indexer: the first three, then every fourth. It
+ * has a context that GLM-5 and 5.1, all of whose layers have one, have not. */
+static bool shares_unsaid(const pj_model_config *c, uint32_t layer)
+{
+    enum { LONG_CONTEXT = 1 << 20, FIRST = 3, EVERY = 4 };
+    return c->arch == PJ_ARCH_GLM_MOE_DSA && c->context >= LONG_CONTEXT && layer >= FIRST &&
+           (layer + 1 - FIRST) % EVERY != 0;
+}
+
+static void read_indexer(reader *r, pj_model_config *c)
+{
+    const char *types = "attention.indexer.types";
+    c->indexer.heads = want_count(r, "attention.indexer.head_count", -1, 1, PJ_MAX_HEADS);
+    c->indexer.dim = want_count(r, "attention.indexer.key_length", -1, 1, PJ_MAX_HEAD_DIM);
+    c->indexer.kept = want_count(r, "attention.indexer.top_k", -1, 1, PJ_MAX_CONTEXT);
+    c->indexer.neighbours = c->arch == PJ_ARCH_GLM_MOE_DSA;
+    bool *shares = pj_arena_alloc(r->arena, c->layers, sizeof *shares), any = false;
+    if (!shares && r->status == PJ_OK) r->status = pj_fail_memory(r->err, r->name);
+    const pj_gguf_value *listed = gguf_config_get(r, types);
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        shares[i] = listed && listed->is_array ? !layer_flag(listed, i)
+                    : listed                   ? !want_count(r, types, 1, 0, 1) /* of all */
+                                               : shares_unsaid(c, i);
+        any |= shares[i];
+    }
+    if (any) c->indexer.layer_shares = shares;
+    if (r->status != PJ_OK) return;
+    if (shares[0])
+        gguf_config_refuse(r, PJ_E_INVALID, types, "leaves the first layer without an indexer");
+    if (c->latent.query_rank == 0)
+        gguf_config_refuse(r, PJ_E_INVALID, "attention.q_lora_rank", "is missing");
+    if (c->indexer.dim < c->latent.rotated)
+        gguf_config_refuse(r, PJ_E_INVALID, "attention.indexer.key_length",
+                           "is below rope.dimension_count");
+}
+
 /* Layers with attention beside others, which have 0 KV heads in these files. */
 static bool is_hybrid(pj_arch arch)
 {
@@ -315,10 +360,12 @@ static void gguf_config_read_sizes(reader *r, pj_model_config *c)
         : c->arch == PJ_ARCH_NEMOTRON_H
             ? most_of_layers(r, "feed_forward_length", c, PJ_MAX_WIDTH)
             : want_count(r, "feed_forward_length", needed ? -1 : 512, 1, PJ_MAX_WIDTH);
-    if (c->arch == PJ_ARCH_DEEPSEEK_V2)
+    bool indexes = pj_arch_has_indexer(c->arch);
+    if (c->arch == PJ_ARCH_DEEPSEEK_V2 || indexes)
         read_latent_sizes(r, c);
     else
         read_head_dim(r, c);
+    if (indexes) read_indexer(r, c);
 }
 
 /* Whether the first layer that could have the part has it. */
@@ -429,13 +476,6 @@ static bool *all_but_each(reader *r, const pj_model_config *c, uint32_t interval
     return flags;
 }
 
-static bool has_window(const pj_gguf_value *pattern, uint32_t layer)
-{
-    int64_t number;
-    if (pattern->type == PJ_GGUF_BOOL) return layer < pattern->count && pattern->data[layer];
-    return pj_gguf_integer(pattern, layer, &number) && number != 0;
-}
-
 /* The pattern is the kind of every layer, or a period. Llama 4's chunks: read_chunks. */
 static void gguf_config_read_window(reader *r, pj_model_config *c)
 {
@@ -450,7 +490,7 @@ static void gguf_config_read_window(reader *r, pj_model_config *c)
     if (rules->window != PJ_WINDOW_PERIOD || r->status != PJ_OK) return;
     c->layer_is_windowed = all_but_each(r, c, period);
     for (uint32_t i = 0; r->status == PJ_OK && pattern && pattern->is_array && i < c->layers; i++)
-        c->layer_is_windowed[i] = has_window(pattern, i);
+        c->layer_is_windowed[i] = layer_flag(pattern, i);
     if (rules->only_windows_rotate && c->window) c->layer_rotates = c->layer_is_windowed;
 }
 
@@ -533,7 +573,7 @@ static void read_chunks(reader *r, pj_model_config *c)
         period = want_count(r, "attention.sliding_window_pattern", 4, 1, PJ_MAX_LAYERS);
     c->layer_is_windowed = all_but_each(r, c, period);
     for (uint32_t i = 0; r->status == PJ_OK && pattern && pattern->is_array && i < c->layers; i++)
-        c->layer_is_windowed[i] = has_window(pattern, i);
+        c->layer_is_windowed[i] = layer_flag(pattern, i);
     c->layer_rotates = all_but_each(r, c, 4);
     c->window_is_chunk = true;
     c->query_beta = 0.1;
@@ -602,7 +642,7 @@ static void read_router(reader *r, pj_model_config *c)
 {
     enum { SOFTMAX = 1, SIGMOID = 2 };
     char name[64];
-    bool grouped = c->arch == PJ_ARCH_GLM4_MOE;
+    bool grouped = c->arch == PJ_ARCH_GLM4_MOE || pj_arch_has_indexer(c->arch);
     bool sigmoid = grouped || c->arch == PJ_ARCH_MINIMAX_M2 || c->arch == PJ_ARCH_LLAMA4 ||
                    c->arch == PJ_ARCH_NEMOTRON_H || c->arch == PJ_ARCH_LFM2_MOE;
     uint32_t kind = want_count(r, "expert_gating_func", 0, 0, 4);

@@ -22,6 +22,36 @@ struct pj_latent {
     pj_projection *values; /* [heads] of [value, rank] */
 };
 
+/*
+ * Sparse attention (DeepSeek V3.2): before attention, an indexer with heads and keys of its own
+ * scores every key t of a query's past, sum over h of weight_h max(0, scale q_h . k_t), and the
+ * query sees only the `kept` keys with the largest scores, of equal ones the earlier. Its keys have
+ * a cache of their own. Layers may see what the layer before them sees instead. The published
+ * implementation also turns queries and keys by a Hadamard matrix, which changes no product, and
+ * rounds them to eight bits, as its reference in floating point does not.
+ */
+struct pj_indexer {
+    uint32_t layer; /* that has it; others use what it chose */
+    uint32_t heads, dim, kept;
+    bool neighbours; /* rotates pairs (2i, 2i + 1), else halves, of each head's first columns */
+    float scale;     /* positive, so that it may be a factor of the weights */
+    pj_projection q; /* [heads dim, query rank] */
+    pj_projection k; /* [dim, hidden] */
+    pj_norm k_norm;  /* LayerNorm */
+    pj_projection weights; /* [heads, hidden] */
+};
+
+/* Columns of the buffer INDEX: queries, then a key, then the weights. */
+static inline uint32_t pj_indexer_columns(const struct pj_indexer *m)
+{
+    return m->heads * m->dim + m->dim + m->heads;
+}
+/* Whether a layer has the indexer whose choices it sees. */
+static inline bool pj_layer_has_indexer(const pj_layer *layer)
+{
+    return layer->indexer && layer->indexer->layer == layer->index;
+}
+
 static inline uint32_t pj_latent_query(const struct pj_latent *latent)
 {
     return latent->plain + latent->rotated;

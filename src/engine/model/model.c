@@ -295,6 +295,7 @@ static void make_head_config(pj_loader *l, const head_names *names, const pj_mod
     c->layer_cutoff = NULL;
     c->layer_xielu = NULL;
     c->layer_halves = NULL;
+    c->indexer.layer_shares = NULL;
     c->linear.kernel = 0;
     c->layer_is_dense = dense;
     snprintf(mlp, sizeof mlp, "%s.mlp", names->layer);

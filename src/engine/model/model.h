@@ -26,7 +26,13 @@ typedef struct pj_norm {
     const float *w;          /* [dims]; NULL: the model has no such norm */
     const float *b;          /* [dims] or NULL */
     pj_instrument_name name; /* of the component */
+    float eps;               /* 0: config.norm_eps */
 } pj_norm;
+
+static inline float pj_norm_eps(const pj_norm *norm, const pj_model_config *config)
+{
+    return norm->eps > 0 ? norm->eps : (float)config->norm_eps;
+}
 
 /* One feed-forward block of width f. Exactly one of {gate and up}, {gate_up}, {up} exists. */
 typedef struct pj_mlp {
@@ -58,6 +64,7 @@ typedef struct pj_layer {
     pj_projection qkv;          /* fused: replaces the three */
     struct pj_delta *delta;     /* replaces attention; NULL: attention (delta.h) */
     struct pj_latent *latent;   /* replaces q, k and v; NULL: none (latent.h) */
+    struct pj_indexer *indexer; /* chooses the keys that are seen; NULL: all are (latent.h) */
     uint32_t value_dim;         /* of a head's values */
     bool values_in_keys;        /* values are the first columns of the keys, and not stored */
     uint32_t rope_first;        /* first column of a head that rotates */

@@ -62,6 +62,14 @@ static void count_latent(const pj_layer *layer, pj_model_counts *counts)
         count_linear(&m->keys[h], true, counts);
         count_linear(&m->values[h], true, counts);
     }
+    if (pj_layer_has_indexer(layer)) {
+        const struct pj_indexer *i = layer->indexer;
+        count_linear(&i->q, true, counts);
+        count_linear(&i->k, true, counts);
+        count_linear(&i->weights, true, counts);
+        count_vector(i->k_norm.w, i->dim, counts);
+        count_vector(i->k_norm.b, i->dim, counts);
+    }
     count_vector(m->q_a_norm.w, m->q_a.w.rows, counts);
     count_vector(m->kv_a_norm.w, layer->value_dim, counts);
 }

@@ -5,6 +5,7 @@
 
 #include "engine/model/latent.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* A stacked tensor [heads, rows, cols], as one projection per head. */
@@ -52,6 +53,43 @@ static void load_joint(pj_loader *l, const char *attn, struct pj_latent *m, uint
     }
 }
 
+/* Norms within latent attention have an eps of their own, whatever config.norm_eps is. */
+static void load_inner_norm(pj_loader *l, const char *prefix, pj_instrument_name part, size_t count,
+                            bool bias, pj_norm *out)
+{
+    pj_load_norm(l, prefix, part, count, bias, out);
+    out->eps = 1e-6f;
+}
+
+/* The indexer of a layer, or that of the layer before. */
+static void load_indexer(pj_loader *l, const char *attn, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    char prefix[PJ_TENSOR_NAME_BYTES - 32];
+    if (!c->indexer.kept) return;
+    if (!pj_config_has_indexer(c, layer->index)) {
+        layer->indexer = layer[-1].indexer;
+        return;
+    }
+    struct pj_indexer *m = layer->indexer = pj_load_alloc(l, 1, sizeof *m);
+    if (!m) return;
+    *m = (struct pj_indexer){
+        .layer = layer->index,
+        .heads = c->indexer.heads,
+        .dim = c->indexer.dim,
+        .kept = c->indexer.kept,
+        .neighbours = c->indexer.neighbours,
+        .scale = (float)(1 / sqrt((double)c->indexer.dim * c->indexer.heads)),
+    };
+    snprintf(prefix, sizeof prefix, "%s.indexer", attn);
+    pj_load_component(l, prefix, PJ_N_WQ_B, (size_t)m->heads * m->dim, c->latent.query_rank, false,
+                      &m->q);
+    pj_load_component(l, prefix, PJ_N_WK, m->dim, c->hidden, false, &m->k);
+    load_inner_norm(l, prefix, PJ_N_K_NORM, m->dim, true, &m->k_norm);
+    pj_load_component(l, prefix, PJ_N_WEIGHTS_PROJ, m->heads, c->hidden, false, &m->weights);
+    pj_load_exact(l, prefix, &m->weights);
+}
+
 void pj_load_latent(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
@@ -70,17 +108,18 @@ void pj_load_latent(pj_loader *l, const char *prefix, pj_layer *layer)
     if (c->latent.query_rank) {
         input = c->latent.query_rank;
         pj_load_component(l, attn, PJ_N_Q_A_PROJ, input, c->hidden, bias, &m->q_a);
-        pj_load_norm(l, attn, PJ_N_Q_A_LAYERNORM, input, false, &m->q_a_norm);
+        load_inner_norm(l, attn, PJ_N_Q_A_LAYERNORM, input, false, &m->q_a_norm);
     }
     pj_load_component(l, attn, c->latent.query_rank ? PJ_N_Q_B_PROJ : PJ_N_Q_PROJ, queries, input,
                       false, &m->q);
     pj_load_component(l, attn, PJ_N_KV_A_PROJ, rank + m->rotated, c->hidden, bias, &m->kv_a);
-    pj_load_norm(l, attn, PJ_N_KV_A_LAYERNORM, rank, false, &m->kv_a_norm);
+    load_inner_norm(l, attn, PJ_N_KV_A_LAYERNORM, rank, false, &m->kv_a_norm);
     if (pj_load_has(l, attn, "k_b_proj.weight")) {
         load_stacked_heads(l, attn, "k_b_proj", heads, rank, m->plain, m->keys);
         load_stacked_heads(l, attn, "v_b_proj", heads, m->value, rank, m->values);
     } else {
         load_joint(l, attn, m, heads, rank);
     }
+    load_indexer(l, attn, layer);
     pj_load_component(l, attn, PJ_N_O_PROJ, c->hidden, (size_t)heads * m->value, bias, &layer->o);
 }

@@ -99,6 +99,10 @@
     X(KV_A_LAYERNORM, "kv_a_layernorm")                             \
     X(K_B_PROJ, "k_b_proj")                                         \
     X(V_B_PROJ, "v_b_proj")                                         \
+    X(WQ_B, "wq_b")                                                 \
+    X(WK, "wk")                                                     \
+    X(WEIGHTS_PROJ, "weights_proj")                                 \
+    X(INDEXER, "indexer")                                           \
     X(QUERY_LAYERNORM, "query_layernorm")                           \
     X(KEY_LAYERNORM, "key_layernorm")                               \
     X(ATTENTION_LAYERNORM, "attention_layernorm")                   \
@@ -155,6 +159,7 @@
     X(OP_TOP_K, "top_k")                                            \
     X(OP_SCATTER_ADD, "scatter_add")                                \
     X(OP_STREAM_MIX, "stream_mix")                                  \
+    X(OP_INDEX_SCORES, "index_scores")                              \
     /* extras */                                                    \
     X(X_ENTROPY, "attention_entropy")                               \
     X(X_ENTROPY_NORMALISED, "attention_entropy_normalised")         \

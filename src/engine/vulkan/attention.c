@@ -185,7 +185,7 @@ static uint32_t attend_most_keys(const pj_gpu *s, const pj_layer *l, uint32_t ro
 {
     uint32_t most = 0;
     for (uint32_t i = row; i < row + count; i++) {
-        uint32_t seen = s->rows.position[i] + 1 - pj_layer_first_key(l, s->rows.position[i]);
+        uint32_t seen = pj_layer_seen_keys(l, s->rows.position[i]);
         if (seen > most) most = seen;
     }
     return most;
@@ -224,31 +224,34 @@ uint64_t pj_gpu_split_bytes(const pj_state_options *options, const pj_model *mod
 /* A run of rows; POSITIONS adjacent ones of a sequence share a workgroup. */
 typedef struct attend_run {
     uint32_t row, count, positions;
+    bool chosen; /* rows beyond a number of keys list what they see */
 } attend_run;
 
 static pj_vk_attention_args attend_args(const pj_gpu *s, const pj_layer *l, pj_slice qkv,
                                         pj_slice y, const attend_run *run)
 {
     attention_cache cache = attention_cache_of(s, l);
-    return (pj_vk_attention_args){.qkv = pj_gpu_at(s, qkv) + 4ull * run->row * qkv.stride,
-                                  .rows = s->inputs.device.address + s->inputs.rows +
-                                          run->row * sizeof(pj_vk_cache_row),
-                                  .keys = cache.keys,
-                                  .values = cache.values,
-                                  .y = pj_gpu_at(s, y) + 4ull * run->row * y.stride,
-                                  .sinks = pj_gpu_weight(&s->on->weights, l->sinks),
-                                  .sequence_bytes = cache.sequence_bytes,
-                                  .head_bytes = cache.head_bytes,
-                                  .row_bytes = cache.row_bytes,
-                                  .tokens = run->count,
-                                  .heads = l->heads,
-                                  .kv_heads = l->kv_heads,
-                                  .qkv_stride = qkv.stride,
-                                  .y_stride = y.stride,
-                                  .window = l->window,
-                                  .windowed = pj_gpu_window(l),
-                                  .scale = l->score_scale,
-                                  .cap = (float)s->model->config.attention_softcap};
+    return (pj_vk_attention_args){
+        .qkv = pj_gpu_at(s, qkv) + 4ull * run->row * qkv.stride,
+        .rows = s->inputs.device.address + s->inputs.rows + run->row * sizeof(pj_vk_cache_row),
+        .keys = cache.keys,
+        .values = cache.values,
+        .y = pj_gpu_at(s, y) + 4ull * run->row * y.stride,
+        .sinks = pj_gpu_weight(&s->on->weights, l->sinks),
+        .sequence_bytes = cache.sequence_bytes,
+        .head_bytes = cache.head_bytes,
+        .row_bytes = cache.row_bytes,
+        .tokens = run->count,
+        .heads = l->heads,
+        .kv_heads = l->kv_heads,
+        .qkv_stride = qkv.stride,
+        .y_stride = y.stride,
+        .window = l->window,
+        .windowed = pj_gpu_window(l),
+        .scale = l->score_scale,
+        .cap = (float)s->model->config.attention_softcap,
+        .kept = run->chosen ? l->indexer->kept : 0,
+        .seen = run->chosen ? s->seen_keys + 4ull * run->row * l->indexer->kept : 0};
 }
 
 static void attend_merge(pj_gpu *s, const pj_layer *l, const pj_vk_attention_args *args, uint64_t y,
@@ -281,7 +284,8 @@ static void attend_run_rows(pj_gpu *s, const pj_layer *l, pj_slice qkv, pj_slice
                                            .lanes = lanes,
                                            .chunk = ATTEND_CHUNK,
                                            .split = splits > 1,
-                                           .value_dim = l->value_dim};
+                                           .value_dim = l->value_dim,
+                                           .chosen = run->chosen};
     pj_vk_attention_args args = attend_args(s, l, qkv, y, run);
     uint64_t to = args.y,
              work = (uint64_t)run->count * keys * args.row_bytes * pj_gpu_stored_heads(l);
@@ -302,30 +306,35 @@ static void attend_run_segments(pj_gpu *s, const pj_layer *l, pj_slice qkv, pj_s
     for (uint32_t i = 0; i < pass->segment_count; i++) {
         const pj_pass_segment *g = &pass->segments[i];
         if (i > 0) pj_vk_barrier(s->vk); /* parts of a split context are in one buffer */
-        attend_run_rows(s, l, qkv, y, &(attend_run){g->row, g->count, positions});
+        attend_run_rows(s, l, qkv, y, &(attend_run){g->row, g->count, positions, false});
     }
 }
 
 /* Figures of the weights, which were never stored. */
-static void attend_describe(pj_gpu *s, const pj_layer *l, pj_slice qkv, pj_slice y)
+static void attend_describe(pj_gpu *s, const pj_layer *l, pj_slice qkv, pj_slice y, bool chosen)
 {
     if (!s->instrument->deep) return;
-    pj_vk_attention_args all = attend_args(s, l, qkv, y, &(attend_run){0, s->rows.pass->tokens, 1});
+    pj_vk_attention_args all =
+        attend_args(s, l, qkv, y, &(attend_run){0, s->rows.pass->tokens, 1, chosen});
     pj_gpu_touch(s, pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_CACHE) | PJ_GPU_BIT(PJ_GPU_IDS), 0);
     pj_gpu_attention_figures(s, l, &all);
 }
 
-/* Decoding: every row by itself. Prefill: the rows of each sequence in blocks. */
+/* Decoding, and where each row sees keys of its own: every row by itself. Prefill: the rows of each
+ * sequence in blocks. */
 void pj_gpu_attend(void *state, const pj_layer *l, pj_slice qkv, pj_slice y,
                    const pj_attention_extent *extent)
 {
     pj_gpu *s = state;
     const pj_pass *pass = s->rows.pass;
+    bool chosen = pj_pass_chooses(l, s->rows.sequences, pass);
     pj_gpu_operation(s, PJ_N_OP_FUSED_ATTENTION);
-    pj_gpu_touch(s, pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_CACHE) | PJ_GPU_BIT(PJ_GPU_IDS),
+    pj_gpu_touch(s,
+                 pj_gpu_bit(qkv) | PJ_GPU_BIT(PJ_GPU_CACHE) | PJ_GPU_BIT(PJ_GPU_IDS) |
+                     (chosen ? PJ_GPU_BIT(PJ_GPU_CHOICES) : 0),
                  pj_gpu_bit(y) | PJ_GPU_BIT(PJ_GPU_SCRATCH));
-    if (pass->tokens == pass->segment_count)
-        attend_run_rows(s, l, qkv, y, &(attend_run){0, pass->tokens, 1});
+    if (chosen || pass->tokens == pass->segment_count)
+        attend_run_rows(s, l, qkv, y, &(attend_run){0, pass->tokens, 1, chosen});
     else
         attend_run_segments(s, l, qkv, y);
     double kv_bytes = (double)pj_dtype_row_bytes(s->options.kv_type, 1);
@@ -334,5 +343,5 @@ void pj_gpu_attend(void *state, const pj_layer *l, pj_slice qkv, pj_slice y,
     double values = (double)l->value_dim / l->head_dim;
     pj_gpu_operation_end(s, extent->pairs * (2.0 * (l->head_dim + (double)l->value_dim) + each),
                          (1 + values) * (extent->kv_floats * kv_bytes + 4 * extent->q_floats), y);
-    attend_describe(s, l, qkv, y);
+    attend_describe(s, l, qkv, y, chosen);
 }

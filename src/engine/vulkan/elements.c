@@ -87,7 +87,7 @@ static void elements_norm(pj_gpu *s, const pj_norm_step *step)
     uint32_t threads = step->heads > 1 ? PJ_GPU_HEAD_THREADS : ELEMENTS_THREADS;
     pj_vk_norm_constants constants = {threads, layer ? PJ_VK_NORM_LAYER : PJ_VK_NORM_RMS,
                                       other.buffer ? PJ_VK_NORM_RESIDUAL : PJ_VK_NORM_STORE,
-                                      (float)s->model->config.norm_eps,
+                                      pj_norm_eps(step->norm, &s->model->config),
                                       (float)s->model->config.residual_scale};
     pj_vk_norm_args args = {.x = pj_gpu_at(s, step->x),
                             .y = pj_gpu_at(s, step->y),

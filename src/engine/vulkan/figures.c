@@ -67,11 +67,10 @@ void pj_gpu_attach(pj_gpu *s, uint32_t figures)
 
 /* ---- on the device ------------------------------------------------------------------------ */
 
-static pj_vk_norm_figures_constants figures_norm_constants(const pj_gpu *s, pj_norm_kind kind)
+static pj_vk_norm_figures_constants figures_norm_constants(pj_norm_kind kind, float eps)
 {
-    return (pj_vk_norm_figures_constants){FIGURES_THREADS,
-                                          kind == PJ_NORM_LAYER ? PJ_VK_NORM_LAYER : PJ_VK_NORM_RMS,
-                                          (float)s->model->config.norm_eps};
+    return (pj_vk_norm_figures_constants){
+        FIGURES_THREADS, kind == PJ_NORM_LAYER ? PJ_VK_NORM_LAYER : PJ_VK_NORM_RMS, eps};
 }
 
 static pj_vk_attention_figures_constants figures_attention_constants(const pj_gpu *s,
@@ -114,7 +113,8 @@ uint32_t pj_gpu_norm_figures(pj_gpu *s, const pj_norm_step *step)
     if (!figures_wanted(s) || f.parts == 0) return 0;
     uint32_t figures = figures_add(s, f, 8ull * f.parts);
     if (!figures) return 0;
-    pj_vk_norm_figures_constants constants = figures_norm_constants(s, step->kind);
+    pj_vk_norm_figures_constants constants =
+        figures_norm_constants(step->kind, pj_norm_eps(step->norm, &s->model->config));
     pj_vk_norm_figures_args args = {.x = pj_gpu_at(s, step->x),
                                     .weight = pj_gpu_weight(&s->on->weights, step->norm->w),
                                     .bias =
@@ -181,7 +181,9 @@ void pj_gpu_attention_figures(pj_gpu *s, const pj_layer *layer, const pj_vk_atte
                                          .windowed = of->windowed,
                                          .scale = of->scale,
                                          .cap = of->cap,
-                                         .tau = PJ_SPARSITY_TAU};
+                                         .tau = PJ_SPARSITY_TAU,
+                                         .kept = of->seen ? of->kept : 0,
+                                         .seen = of->seen};
     PJ_GPU_RUN(s, PJ_VK_ATTENTION_FIGURES, &constants, &args, f.count, f.parts,
                3ull * sampled * of->row_bytes * of->kv_heads);
     pj_gpu_attach(s, figures);
@@ -232,18 +234,26 @@ void pj_gpu_experts_figures(pj_gpu *s, double weights, double each, bool choices
     pj_gpu_attach(s, r->figure_count);
 }
 
+static void figures_prepare_norm(pj_gpu *s, pj_norm_kind kind, float eps)
+{
+    pj_vk_norm_figures_constants norms = figures_norm_constants(kind, eps);
+    PJ_GPU_RUN(s, PJ_VK_NORM_FIGURES, &norms, &(pj_vk_norm_figures_args){0}, 0, 0, 0);
+}
+
 /* Pipelines of kernels that a dry pass, which has no spans, does not come to. */
 static void figures_prepare_deep(pj_gpu *s)
 {
+    float eps = (float)s->model->config.norm_eps;
     pj_vk_threads_constants gates = {FIGURES_THREADS};
     PJ_GPU_RUN(s, PJ_VK_GATE_FIGURES, &gates, &(pj_vk_gate_figures_args){0}, 0, 0, 0);
-    for (int kind = PJ_NORM_RMS; kind <= PJ_NORM_LAYER; kind++) {
-        pj_vk_norm_figures_constants norms = figures_norm_constants(s, (pj_norm_kind)kind);
-        PJ_GPU_RUN(s, PJ_VK_NORM_FIGURES, &norms, &(pj_vk_norm_figures_args){0}, 0, 0, 0);
-    }
+    figures_prepare_norm(s, PJ_NORM_RMS, eps);
+    figures_prepare_norm(s, PJ_NORM_LAYER, eps);
     for (uint32_t i = 0; i < s->model->config.layers; i++) {
         const pj_layer *layer = &s->model->layers[i];
         pj_vk_attention_figures_constants heads = figures_attention_constants(s, layer);
+        if (layer->indexer)
+            figures_prepare_norm(s, PJ_NORM_LAYER,
+                                 pj_norm_eps(&layer->indexer->k_norm, &s->model->config));
         if (pj_layer_attends(layer))
             PJ_GPU_RUN(s, PJ_VK_ATTENTION_FIGURES, &heads, &(pj_vk_attention_figures_args){0}, 0, 0,
                        0);

@@ -3,6 +3,7 @@
 #define PJ_VULKAN_GPU_H
 
 #include "engine/forward/ops.h"
+#include "engine/model/latent.h"
 #include "engine/vulkan/shaders.h"
 #include "engine/vulkan/vk.h"
 #include "engine/vulkan/weights.h"
@@ -73,7 +74,14 @@ enum { PJ_GPU_HEAD_THREADS = 64 }; /* of a workgroup that works on a head */
 enum { PJ_GPU_FEW = 8 }; /* rows that are multiplied by kernels which read every weight once */
 
 /* What an operation touches besides the named buffers. */
-enum { PJ_GPU_CACHE = PJ_BUFFERS, PJ_GPU_ROUTES, PJ_GPU_IDS, PJ_GPU_PACKED, PJ_GPU_SCRATCH };
+enum {
+    PJ_GPU_CACHE = PJ_BUFFERS,
+    PJ_GPU_ROUTES,
+    PJ_GPU_IDS,
+    PJ_GPU_PACKED,
+    PJ_GPU_SCRATCH,
+    PJ_GPU_CHOICES
+};
 #define PJ_GPU_BIT(buffer) (1u << (buffer))
 
 /* Inputs of a pass, written by the host and copied to the device at once. Offsets in bytes. */
@@ -88,7 +96,8 @@ typedef struct pj_gpu_inputs {
 /* Where a layer's cache begins. */
 typedef struct pj_gpu_place {
     uint32_t chunk;
-    uint64_t offset, recurrent; /* of keys and values, of a recurrent state */
+    uint64_t offset, recurrent, index; /* of keys and values, of a recurrent state, of an indexer's
+                                          keys */
 } pj_gpu_place;
 
 /* What a mixture of experts needs in a pass; addresses. An entry is a row and one of its experts.
@@ -219,6 +228,9 @@ typedef struct pj_gpu {
     pj_vk_buffer packed;      /* few rows as 8-bit integers, then their scales */
     uint64_t packed_scales;   /* address */
     pj_gpu_routing routing;
+    pj_vk_buffer choices;             /* of sparse attention; none: sequences see all their keys */
+    uint64_t index_scores, seen_keys; /* in them: [index_rows][context], [max_tokens][kept] */
+    uint32_t index_rows;              /* of a pass, that are scored at once */
 
     pj_rows_of_pass rows;
     uint32_t most_splits;   /* of a context, by attention */
@@ -276,6 +288,19 @@ static inline uint64_t pj_gpu_recurrent_at(const pj_gpu *s, uint32_t layer)
 {
     const pj_gpu_place *place = &s->cache_places[layer];
     return s->cache[place->chunk].address + place->recurrent;
+}
+/* An indexer's keys: [sequences][slots] rows. */
+static inline uint64_t pj_gpu_index_at(const pj_gpu *s, uint32_t layer)
+{
+    const pj_gpu_place *place = &s->cache_places[layer];
+    return s->cache[place->chunk].address + place->index;
+}
+static inline uint64_t pj_gpu_index_bytes(const pj_gpu *s, const pj_layer *layer)
+{
+    return pj_layer_has_indexer(layer)
+               ? s->full_slots *
+                     (uint64_t)pj_dtype_row_bytes(s->options.kv_type, layer->indexer->dim)
+               : 0;
 }
 static inline pj_vk_window pj_gpu_window(const pj_layer *layer)
 {
@@ -428,6 +453,7 @@ void pj_gpu_copy_heads(void *state, uint32_t heads, pj_slice from, uint32_t from
 void pj_gpu_gate_heads(void *state, const pj_layer *layer, pj_slice gates, pj_slice y);
 void pj_gpu_rotate(void *state, const pj_layer *layer, pj_slice qkv);
 void pj_gpu_rotate_and_store(void *state, const pj_layer *layer, pj_slice qkv);
+void pj_gpu_choose_keys(void *state, const pj_layer *layer, pj_slice index, bool chooses);
 void pj_gpu_attend(void *state, const pj_layer *layer, pj_slice qkv, pj_slice y,
                    const pj_attention_extent *extent);
 void pj_gpu_activate(void *state, const pj_activation *activation);

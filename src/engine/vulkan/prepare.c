@@ -35,6 +35,16 @@ static void prepare_pass(prepare_task *t, uint32_t segments, uint32_t rows, uint
     pj_compute_forward(&t->compute, &pass);
 }
 
+/* The same at the end of the context, where sparse attention chooses keys. */
+static void prepare_last_passes(prepare_task *t, uint32_t chunk)
+{
+    const pj_state_options *o = &t->compute.options;
+    prepare_pass(t, o->sequences, o->sequences, o->context - 1, true);
+    if (o->rewind && o->rewind < o->context)
+        prepare_pass(t, 1, o->rewind + 1, o->context - o->rewind - 1, true);
+    prepare_pass(t, 1, chunk, o->context - chunk, false);
+}
+
 /* Decode over few and over many tokens, the check of drafts, and a chunk of a prompt. */
 static void prepare_passes(prepare_task *t)
 {
@@ -45,6 +55,7 @@ static void prepare_passes(prepare_task *t)
     if (o->rewind) prepare_pass(t, 1, o->rewind + 1, 0, true);
     uint32_t chunk = o->max_tokens < o->context ? o->max_tokens : o->context;
     prepare_pass(t, 1, chunk, 0, false);
+    if (t->compute.loaded->model->config.indexer.kept) prepare_last_passes(t, chunk);
     pj_gpu_record_prepare(t->compute.state);
     pj_gpu_figures_prepare(t->compute.state);
 }

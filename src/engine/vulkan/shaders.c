@@ -30,6 +30,12 @@ static const uint32_t attention_code[] = {
 static const uint32_t attention_merge_code[] = {
 #include "engine/vulkan/shaders/attention_merge.inc"
 };
+static const uint32_t index_scores_code[] = {
+#include "engine/vulkan/shaders/index_scores.inc"
+};
+static const uint32_t index_choose_code[] = {
+#include "engine/vulkan/shaders/index_choose.inc"
+};
 static const uint32_t slide_code[] = {
 #include "engine/vulkan/shaders/slide.inc"
 };
@@ -136,6 +142,8 @@ const pj_vk_shader pj_vk_kernels[PJ_VK_KERNELS] = {
     [PJ_VK_ROPE] = SHADER(rope),
     [PJ_VK_ATTENTION] = SHADER(attention),
     [PJ_VK_ATTENTION_MERGE] = SHADER(attention_merge),
+    [PJ_VK_INDEX_SCORES] = SHADER(index_scores),
+    [PJ_VK_INDEX_CHOOSE] = SHADER(index_choose),
     [PJ_VK_SLIDE] = SHADER(slide),
     [PJ_VK_ROUTE] = SHADER(route),
     [PJ_VK_SORT] = SHADER(sort),

@@ -25,6 +25,8 @@ typedef enum pj_vk_kernel {
     PJ_VK_ROPE,
     PJ_VK_ATTENTION,
     PJ_VK_ATTENTION_MERGE,
+    PJ_VK_INDEX_SCORES,
+    PJ_VK_INDEX_CHOOSE,
     PJ_VK_SLIDE,
     PJ_VK_ROUTE,
     PJ_VK_SORT,
@@ -292,6 +294,7 @@ typedef struct pj_vk_attention_constants {
     uint32_t chunk;     /* columns of keys in shared memory: a multiple of 4 */
     uint32_t split;     /* 1: stores parts for attention_merge */
     uint32_t value_dim; /* of a value and of a head of y, at most dim */
+    uint32_t chosen;    /* 1: rows with more than `kept` keys list those they see */
 } pj_vk_attention_constants;
 
 typedef struct pj_vk_attention_args {
@@ -306,6 +309,8 @@ typedef struct pj_vk_attention_args {
     uint32_t windowed;   /* pj_vk_window */
     uint32_t split_keys; /* per workgroup */
     float scale, cap;    /* cap 0: none */
+    uint32_t kept;
+    uint64_t seen; /* with chosen: [tokens][kept] positions, of index_choose */
 } pj_vk_attention_args;
 
 /* Workgroups in y. */
@@ -320,6 +325,34 @@ typedef struct pj_vk_attention_merge_args {
     uint64_t parts, y, sinks;
     uint32_t heads, splits, dim, y_stride;
 } pj_vk_attention_merge_args;
+
+/* ---- sparse attention ---------------------------------------------------------------------- */
+
+typedef struct pj_vk_index_scores_constants {
+    uint32_t threads; /* a multiple of 32 */
+    uint32_t cache_type;
+    uint32_t dim;
+    uint32_t chunk; /* columns in shared memory: a multiple of 4 */
+} pj_vk_index_scores_constants;
+
+enum { PJ_VK_INDEX_KEYS = 32 }; /* of a workgroup */
+
+typedef struct pj_vk_index_scores_args {
+    uint64_t index; /* rows of [heads][dim] queries, a key, [heads] weights */
+    uint64_t rows, keys;
+    uint64_t scores; /* by row and key */
+    uint64_t sequence_bytes;
+    uint32_t row_bytes, heads, index_stride, scores_stride;
+    uint32_t kept; /* rows with more keys are scored */
+    float scale;
+} pj_vk_index_scores_args;
+
+/* constants: pj_vk_threads_constants, a power of two of at most 512 */
+typedef struct pj_vk_index_choose_args {
+    uint64_t rows, scores;
+    uint64_t seen; /* [rows][kept] */
+    uint32_t scores_stride, kept;
+} pj_vk_index_choose_args;
 
 typedef struct pj_vk_slide_args {
     uint64_t heads; /* the sequence's first */
@@ -527,6 +560,8 @@ typedef struct pj_vk_attention_figures_args {
     uint32_t sampled, heads, kv_heads, qkv_stride;
     uint32_t window, windowed;
     float scale, cap, tau;
+    uint32_t kept; /* 0: keys are not chosen */
+    uint64_t seen; /* as that of attention */
 } pj_vk_attention_figures_args;
 
 typedef struct pj_vk_norm_figures_constants {

@@ -59,9 +59,12 @@ static uint32_t state_place_chunk(pj_gpu *s, uint32_t first, uint64_t *bytes)
     for (*bytes = 0; i < layers; i++) {
         const pj_layer *l = &s->model->layers[i];
         uint64_t keys = state_padded(s->options.sequences * state_kv_bytes(s, l));
-        uint64_t needs = keys + state_padded(s->options.sequences * pj_gpu_recurrent_bytes(s, l));
+        uint64_t recurrent = state_padded(s->options.sequences * pj_gpu_recurrent_bytes(s, l));
+        uint64_t index = state_padded(s->options.sequences * pj_gpu_index_bytes(s, l));
+        uint64_t needs = keys + recurrent + index;
         if (i > first && *bytes + needs > most) break;
-        s->cache_places[i] = (pj_gpu_place){s->cache_chunks, *bytes, *bytes + keys};
+        s->cache_places[i] =
+            (pj_gpu_place){s->cache_chunks, *bytes, *bytes + keys, *bytes + keys + recurrent};
         *bytes += needs;
     }
     return i;
@@ -92,6 +95,23 @@ static pj_status state_make_parts(pj_gpu *s, pj_error *err)
     uint64_t bytes = pj_gpu_split_bytes(&s->options, s->model, &s->most_splits);
     if (!bytes) return PJ_OK;
     return state_buffer(s, PJ_VK_DEVICE, bytes, "parts of attention", &s->parts, err);
+}
+
+/* Scores of some rows at a time, and what all rows of a pass see. */
+static pj_status state_make_choices(pj_gpu *s, pj_error *err)
+{
+    enum { MOST_SCORES = 1 << 24 };
+    uint64_t kept = s->model->config.indexer.kept, context = s->options.context;
+    uint64_t tokens = s->options.max_tokens, rows = MOST_SCORES / context;
+    if (kept == 0 || kept >= context) return PJ_OK;
+    rows = rows < 1 ? 1 : rows < tokens ? rows : tokens;
+    uint64_t scores = state_padded(4 * rows * context);
+    s->index_rows = (uint32_t)rows;
+    pj_status status = state_buffer(s, PJ_VK_DEVICE, scores + 4 * tokens * kept,
+                                    "the choices of sparse attention", &s->choices, err);
+    s->index_scores = s->choices.address;
+    s->seen_keys = s->choices.address + scores;
+    return status;
 }
 
 static uint64_t state_cut(uint64_t *bytes, uint64_t count)
@@ -173,6 +193,7 @@ static pj_status state_make(pj_gpu *s, const pj_generation_shape *shape, pj_erro
     pj_status status = state_make_activations(s, shape->floats, err);
     if (status == PJ_OK) status = state_make_cache(s, err);
     if (status == PJ_OK) status = state_make_parts(s, err);
+    if (status == PJ_OK) status = state_make_choices(s, err);
     if (status == PJ_OK) status = state_make_inputs(s, err);
     if (status == PJ_OK) status = state_make_outputs(s, shape->floats, err);
     if (status == PJ_OK) status = state_make_packed(s, err);
@@ -211,7 +232,7 @@ void pj_gpu_close(void *state)
     pj_gpu *s = state;
     pj_vk_buffer *buffers[] = {&s->activations,    &s->parts, &s->inputs.host, &s->inputs.device,
                                &s->logits,         &s->ids,   &s->found,       &s->packed,
-                               &s->routing.memory, &s->given, &s->read};
+                               &s->routing.memory, &s->given, &s->read,        &s->choices};
     pj_vk_wait(s->vk, NULL);
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         pj_vk_buffer_free(s->vk, buffers[i]);

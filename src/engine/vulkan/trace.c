@@ -22,6 +22,13 @@ static double trace_attention(const pj_vk_attention_args *a, double bytes,
     return 2.0 * (k->dim + k->value_dim) * a->heads * bytes / (stored * a->row_bytes * a->kv_heads);
 }
 
+/* Every key is multiplied with all query heads. */
+static double trace_index(const pj_vk_index_scores_args *a, double bytes,
+                          const pj_vk_index_scores_constants *k)
+{
+    return (2.0 * k->dim + 3) * a->heads * bytes / a->row_bytes;
+}
+
 /* A few operations per value where nothing is multiplied by matrices. */
 static double trace_flops(const pj_gpu_call *c)
 {
@@ -41,6 +48,7 @@ static double trace_flops(const pj_gpu_call *c)
     case PJ_VK_PRODUCT_MATRIX:
     case PJ_VK_PRODUCT_MATRIX_PLAIN: return 2.0 * t->rows * t->cols * t->tokens;
     case PJ_VK_ATTENTION: return trace_attention(c->args, (double)c->work, c->constants);
+    case PJ_VK_INDEX_SCORES: return trace_index(c->args, (double)c->work, c->constants);
     default: return (double)c->work / 4;
     }
 }

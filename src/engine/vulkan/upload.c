@@ -102,6 +102,14 @@ static void upload_add_latent(upload_list *l, const struct pj_latent *m, uint32_
     }
 }
 
+static void upload_add_indexer(upload_list *l, const struct pj_indexer *m)
+{
+    upload_add_projection(l, &m->q);
+    upload_add_projection(l, &m->k);
+    upload_add_norm(l, &m->k_norm, m->dim);
+    upload_add_projection(l, &m->weights);
+}
+
 static void upload_add_attention(upload_list *l, const pj_layer *layer, bool together)
 {
     uint64_t dim = layer->head_dim;
@@ -112,6 +120,7 @@ static void upload_add_attention(upload_list *l, const pj_layer *layer, bool tog
     upload_add_projection(l, &layer->o);
     upload_add_floats(l, layer->sinks, layer->heads);
     if (layer->latent) upload_add_latent(l, layer->latent, layer->heads);
+    if (pj_layer_has_indexer(layer)) upload_add_indexer(l, layer->indexer);
     upload_add_norm(l, &layer->q_norm, together ? dim * layer->heads : dim);
     upload_add_norm(l, &layer->k_norm, together ? dim * layer->kv_heads : dim);
     upload_add_norm(l, &layer->v_norm, dim);

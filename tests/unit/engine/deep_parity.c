@@ -59,9 +59,11 @@ static bool only_the_cpus(const char *component, const char *name)
     static const char *const attention[] = {
         "query_scale", "kv_append", "qk_matmul",    "scale",        "softcap",
         "mask_apply",  "softmax",   "attn_dropout", "value_matmul", NULL};
+    static const char *const indexer[] = {"kv_append", NULL};
     static const char *const experts[] = {"gather", "scatter_add", NULL};
     return is_one_of(name, anywhere) ||
            (strcmp(component, "attention") == 0 && is_one_of(name, attention)) ||
+           (strcmp(component, "indexer") == 0 && is_one_of(name, indexer)) ||
            (strcmp(component, "experts") == 0 && is_one_of(name, experts));
 }
 

@@ -511,6 +511,16 @@ static const char *part_name(pj_arch arch, const char *part)
         {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
         {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
         {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+        {"self_attn.q_a_proj", "attn_q_a"},
+        {"self_attn.q_a_layernorm", "attn_q_a_norm"},
+        {"self_attn.q_b_proj", "attn_q_b"},
+        {"self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"},
+        {"self_attn.kv_a_layernorm", "attn_kv_a_norm"},
+        {"self_attn.kv_b_proj", "attn_kv_b"},
+        {"self_attn.indexer.wq_b", "indexer.attn_q_b"},
+        {"self_attn.indexer.wk", "indexer.attn_k"},
+        {"self_attn.indexer.k_norm", "indexer.k_norm"},
+        {"self_attn.indexer.weights_proj", "indexer.proj"},
         {"enorm", "nextn.enorm"},
         {"hnorm", "nextn.hnorm"},
         {"eh_proj", "nextn.eh_proj"},
@@ -989,7 +999,7 @@ static void write_rope(const copy *k)
     }
     if (c->window_rope.dims) real(k, "rope.freq_base_swa", c->window_rope.theta);
     if (r->type == PJ_ROPE_YARN && r->mscale_all_dim > 0)
-        real(k, "rope.scaling.yarn_log_multiplier", r->mscale_all_dim);
+        real(k, "rope.scaling.yarn_log_multiplier", r->mscale_all_dim * (c->latent.rank ? 0.1 : 1));
     if (c->query_beta > 0 && c->arch != PJ_ARCH_LLAMA4)
         real(k, "attention.temperature_scale", c->query_beta);
     if (r->type == PJ_ROPE_YARN || r->type == PJ_ROPE_LONGROPE)
@@ -1052,6 +1062,8 @@ static const char *const archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_LLAMA4] = "llama4",
     [PJ_ARCH_GEMMA3N] = "gemma3n",
     [PJ_ARCH_GLM4_MOE] = "glm4moe",
+    [PJ_ARCH_DEEPSEEK_V32] = "deepseek32",
+    [PJ_ARCH_GLM_MOE_DSA] = "glm-dsa",
     [PJ_ARCH_GRANITE_MOE] = "granitemoe",
     [PJ_ARCH_HUNYUAN_MOE] = "hunyuan-moe",
     [PJ_ARCH_LFM2_MOE] = "lfm2moe",
@@ -1181,6 +1193,24 @@ static void write_streams(const copy *k)
     real(k, "final_logit_softcapping", c->logit_softcap);
 }
 
+/* Latent attention, and its indexer; of GLM-5, which layers have one. */
+static void write_latent(const copy *k)
+{
+    const pj_model_config *c = k->c;
+    bool full[PJ_MAX_LAYERS];
+    number(k, "attention.key_length", c->head_dim);
+    number(k, "attention.value_length", c->latent.rank);
+    number(k, "attention.key_length_mla", c->latent.plain + c->latent.rotated);
+    number(k, "attention.value_length_mla", c->latent.value);
+    number(k, "attention.kv_lora_rank", c->latent.rank);
+    number(k, "attention.q_lora_rank", c->latent.query_rank);
+    number(k, "attention.indexer.head_count", c->indexer.heads);
+    number(k, "attention.indexer.key_length", c->indexer.dim);
+    number(k, "attention.indexer.top_k", c->indexer.kept);
+    for (uint32_t i = 0; i < c->layers; i++) full[i] = pj_config_has_indexer(c, i);
+    if (c->indexer.layer_shares) flags(k, "attention.indexer.types", full, c->layers);
+}
+
 static void write_sizes(const copy *k)
 {
     const pj_model_config *c = k->c;
@@ -1200,7 +1230,9 @@ static void write_sizes(const copy *k)
     if (c->xielu) write_xielu(k);
     if (c->arch == PJ_ARCH_BITNET) word(k, "hidden_activation", "relu2");
     if (c->arch == PJ_ARCH_LLAMA4) number(k, "interleave_moe_layer_step", c->experts ? 2 : 0);
-    if (c->head_dim * c->heads != c->hidden) {
+    if (c->latent.rank) {
+        write_latent(k);
+    } else if (c->head_dim * c->heads != c->hidden) {
         number(k, "attention.key_length", c->head_dim);
         number(k, "attention.value_length", c->head_dim);
     }

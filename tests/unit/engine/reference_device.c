@@ -43,9 +43,11 @@ struct reference {
     pj_rows_of_pass rows;
     uint32_t full_slots, window_slots;
     float *buffers[PJ_BUFFERS];
-    float **cache;     /* [layers] keys and values, or the state of the delta rule */
-    float **recurrent; /* [layers] */
-    uint32_t *base;    /* [sequences] advanced by `slide` */
+    float **cache;      /* [layers] keys and values, or the state of the delta rule */
+    float **recurrent;  /* [layers] */
+    float **index_keys; /* [layers] of an indexer */
+    bool *seen;     /* [max_tokens][full_slots] positions that a row sees, by the last indexer */
+    uint32_t *base; /* [sequences] advanced by `slide` */
     float *cosine[PJ_ROPES], *sine[PJ_ROPES];
     uint32_t *chosen; /* [max_tokens][experts_per_token] */
     float *weight;
@@ -250,8 +252,8 @@ static void run_norm(reference *s, const command *c)
     uint32_t cols = n->y.cols / n->heads;
     for (uint32_t r = 0; r < n->y.rows; r++)
         for (uint32_t h = 0; h < n->heads; h++)
-            norm_values(n->norm, n->kind, s->model->config.norm_eps, at(s, n->x, r) + h * cols,
-                        at(s, n->y, r) + h * cols, cols);
+            norm_values(n->norm, n->kind, pj_norm_eps(n->norm, &s->model->config),
+                        at(s, n->x, r) + h * cols, at(s, n->y, r) + h * cols, cols);
 }
 
 static void reference_norm(void *state, const pj_norm_step *step)
@@ -576,17 +578,21 @@ static float *cached(const reference *s, const pj_layer *l, uint32_t sequence, u
     return s->cache[l->index] + row * l->head_dim;
 }
 
-static void rotate(const reference *s, const pj_layer *l, float *head, uint32_t row)
+static void rotate_pairs(const reference *s, uint32_t rope, float *x, uint32_t row, bool neighbours)
 {
-    const pj_rope *rope = &s->model->ropes[l->rope];
-    for (uint32_t j = 0; j < rope->pairs; j++) {
-        float *a = head + l->rope_first + (rope->neighbours ? 2 * j : j);
-        float *b = a + (rope->neighbours ? 1 : rope->pairs), old = *a;
-        float cosine = s->cosine[l->rope][(size_t)row * rope->pairs + j];
-        float sine = s->sine[l->rope][(size_t)row * rope->pairs + j];
+    uint32_t pairs = s->model->ropes[rope].pairs;
+    for (uint32_t j = 0; j < pairs; j++) {
+        float *a = x + (neighbours ? 2 * j : j), *b = a + (neighbours ? 1 : pairs), old = *a;
+        float cosine = s->cosine[rope][(size_t)row * pairs + j];
+        float sine = s->sine[rope][(size_t)row * pairs + j];
         *a = old * cosine - *b * sine;
         *b = *b * cosine + old * sine;
     }
+}
+
+static void rotate(const reference *s, const pj_layer *l, float *head, uint32_t row)
+{
+    rotate_pairs(s, l->rope, head + l->rope_first, row, s->model->ropes[l->rope].neighbours);
 }
 
 static void run_rotate(reference *s, const command *c)
@@ -638,6 +644,64 @@ static void reference_rotate_and_store(void *state, const pj_layer *layer, pj_sl
     c->x = qkv;
 }
 
+/* ---- sparse attention --------------------------------------------------------------------- */
+
+static float *index_key(const reference *s, const pj_layer *l, uint32_t sequence, uint32_t position)
+{
+    size_t row = (size_t)sequence * s->full_slots + position;
+    return s->index_keys[l->index] + row * l->indexer->dim;
+}
+
+/* The best of the keys up to a position that are not seen yet, the earliest of equal ones. */
+static uint32_t best_unseen(const double *scores, const bool *seen, uint32_t position)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t t = 0; t <= position; t++)
+        if (!seen[t] && (best == UINT32_MAX || scores[t] > scores[best])) best = t;
+    return best;
+}
+
+static void run_choose_keys(reference *s, const command *c)
+{
+    const pj_layer *l = c->layer;
+    const struct pj_indexer *m = l->indexer;
+    double *scores = pj_alloc(s->full_slots, sizeof *scores);
+    for (uint32_t r = 0; r < c->x.rows; r++) {
+        float *q = at(s, c->x, r), *key = q + m->heads * m->dim, *weights = key + m->dim;
+        uint32_t position = s->rows.position[r], sequence = s->rows.sequence[r];
+        unsigned char stored[4 * PJ_MAX_HEAD_DIM];
+        for (uint32_t h = 0; h <= m->heads; h++)
+            if (c->flag || h == m->heads)
+                rotate_pairs(s, l->rope, q + h * m->dim, r, m->neighbours);
+        s->plain->quantise(s->options.kv_type, key, stored, m->dim);
+        s->plain->dequantise(s->options.kv_type, stored, index_key(s, l, sequence, position),
+                             m->dim);
+        if (!c->flag) continue;
+        bool *seen = s->seen + (size_t)r * s->full_slots;
+        memset(seen, 0, s->full_slots);
+        for (uint32_t t = 0; t <= position; t++) {
+            scores[t] = 0;
+            for (uint32_t h = 0; h < m->heads; h++) {
+                double product = 0;
+                for (uint32_t i = 0; i < m->dim; i++)
+                    product += (double)q[h * m->dim + i] * index_key(s, l, sequence, t)[i];
+                scores[t] += weights[h] * fmax(product * m->scale, 0);
+            }
+        }
+        for (uint32_t k = 0; k < m->kept && k <= position; k++)
+            seen[best_unseen(scores, seen, position)] = true;
+    }
+    pj_free(scores);
+}
+
+static void reference_choose_keys(void *state, const pj_layer *layer, pj_slice index, bool chooses)
+{
+    command *c = note(state, run_choose_keys);
+    c->layer = layer;
+    c->x = index;
+    c->flag = chooses;
+}
+
 /* One query head of one row. */
 static void attend_head(const reference *s, const command *c, uint32_t row, uint32_t head)
 {
@@ -650,11 +714,13 @@ static void attend_head(const reference *s, const command *c, uint32_t row, uint
     float *y = at(s, c->y, row) + head * l->value_dim;
     double *p = pj_alloc(position + 1, sizeof *p), cap = s->model->config.attention_softcap;
     double top = l->sinks ? l->sinks[head] : -INFINITY, sum = 0;
+    const bool *seen = c->flag ? s->seen + (size_t)row * s->full_slots : NULL;
     for (uint32_t t = first; t <= position; t++) {
         const float *k = cached(s, source, sequence, 0, kv_head, t);
         for (uint32_t i = 0; i < dim; i++) p[t] += (double)q[i] * k[i];
         p[t] *= l->score_scale;
         if (cap > 0) p[t] = cap * tanh(p[t] / cap);
+        if (seen && !seen[t]) p[t] = -INFINITY;
         top = fmax(top, p[t]);
     }
     for (uint32_t t = first; t <= position; t++) sum += p[t] = exp(p[t] - top);
@@ -677,7 +743,9 @@ static void run_attend(reference *s, const command *c)
 static void reference_attend(void *state, const pj_layer *layer, pj_slice qkv, pj_slice y,
                              const pj_attention_extent *extent)
 {
+    const reference *s = state;
     command *c = note(state, run_attend);
+    c->flag = pj_pass_chooses(layer, s->rows.sequences, s->rows.pass);
     c->layer = layer;
     c->x = qkv;
     c->y = y;
@@ -1065,9 +1133,14 @@ static pj_status reference_open(void *loaded, const pj_generation_shape *shape, 
     memset(s->buffers[PJ_BUFFER_LOGITS], 0, shape->floats[PJ_BUFFER_LOGITS] * sizeof(float));
     s->cache = pj_alloc(model->config.layers, sizeof *s->cache);
     s->recurrent = pj_alloc(model->config.layers, sizeof *s->recurrent);
+    s->index_keys = pj_alloc(model->config.layers, sizeof *s->index_keys);
+    s->seen = pj_alloc((size_t)o->max_tokens * s->full_slots, sizeof *s->seen);
     for (uint32_t i = 0; i < model->config.layers; i++) {
         const struct pj_delta *d = model->layers[i].delta;
         s->cache[i] = floats_of(cache_floats(s, &model->layers[i]), NAN);
+        const pj_layer *l = &model->layers[i];
+        size_t keys = pj_layer_has_indexer(l) ? (size_t)o->sequences * s->full_slots : 0;
+        s->index_keys[i] = floats_of(keys ? keys * l->indexer->dim : 0, NAN);
         s->recurrent[i] =
             floats_of(d ? o->sequences * (o->rewind + 2) * pj_delta_state_floats(d) : 0, 0);
     }
@@ -1093,6 +1166,7 @@ static void reference_close(void *state)
     for (uint32_t i = 0; i < s->model->config.layers; i++) {
         pj_free(s->cache[i]);
         pj_free(s->recurrent[i]);
+        pj_free(s->index_keys[i]);
     }
     for (uint32_t i = 0; i < PJ_ROPES; i++) {
         pj_free(s->cosine[i]);
@@ -1100,6 +1174,8 @@ static void reference_close(void *state)
     }
     pj_free(s->cache);
     pj_free(s->recurrent);
+    pj_free(s->index_keys);
+    pj_free(s->seen);
     pj_free(s->base);
     pj_free(s->chosen);
     pj_free(s->weight);
@@ -1138,6 +1214,7 @@ const pj_backend reference_device = {.version = PJ_BACKEND_VERSION,
                                              .gate_heads = reference_gate_heads,
                                              .rotate = reference_rotate,
                                              .rotate_and_store = reference_rotate_and_store,
+                                             .choose_keys = reference_choose_keys,
                                              .attend = reference_attend,
                                              .activate = reference_activate,
                                              .route = reference_route,

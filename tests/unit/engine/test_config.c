@@ -292,6 +292,52 @@ static void test_families_of_2025(void **state)
     assert_true(c.packed && !c.packed_zero_plus);
 }
 
+/* DeepSeek V3.2 and GLM-5: defaults, rotation, and which layers have an indexer. */
+static void test_indexers(void **state)
+{
+    (void)state;
+    pj_model_config c = read("{\"model_type\":\"deepseek_v32\",\"num_hidden_layers\":5}");
+    assert_int_equal(c.indexer.heads, 64);
+    assert_int_equal(c.indexer.dim, 128);
+    assert_int_equal(c.indexer.kept, 2048);
+    assert_true(c.rope.neighbours && !c.indexer.neighbours);
+    assert_null(c.indexer.layer_shares);
+    assert_int_equal(c.latent.query_rank, 1536);
+    assert_int_equal(c.expert_groups, 8);
+    assert_int_equal(c.expert_groups_kept, 4);
+    assert_that(c.routed_scale, ==, 2.5);
+    assert_true(c.layer_is_dense[2] && !c.layer_is_dense[3]);
+
+#define GLM "{\"architectures\":[\"GlmMoeDsaForCausalLM\"],\"num_hidden_layers\":8"
+    c = read(GLM ",\"mlp_layer_types\":[\"dense\",\"sparse\",\"sparse\",\"sparse\",\"sparse\","
+                 "\"sparse\",\"sparse\",\"sparse\"]}");
+    assert_int_equal(c.indexer.heads, 32);
+    assert_true(c.indexer.neighbours);
+    assert_int_equal(c.latent.query_rank, 2048);
+    assert_int_equal(c.latent.plain, 192);
+    assert_int_equal(c.latent.value, 256);
+    assert_true(c.layer_is_dense[0] && !c.layer_is_dense[1]);
+    for (uint32_t i = 0; i < 8; i++) assert_true(pj_config_has_indexer(&c, i));
+    c = read(GLM ",\"index_topk_freq\":4,\"index_skip_topk_offset\":3}");
+    for (uint32_t i = 0; i < 8; i++)
+        assert_int_equal(pj_config_has_indexer(&c, i), i < 3 || i == 6);
+    c = read(GLM ",\"index_topk_pattern\":\"FSFFSSSF\",\"indexer_rope_interleave\":false}");
+    assert_false(c.indexer.neighbours);
+    for (uint32_t i = 0; i < 8; i++)
+        assert_int_equal(pj_config_has_indexer(&c, i), "FSFFSSSF"[i] == 'F');
+    c = read(GLM ",\"index_topk_freq\":2,\"indexer_types\":[\"full\",\"shared\",\"full\",\"full\","
+                 "\"full\",\"full\",\"full\",\"shared\"]}");
+    for (uint32_t i = 0; i < 8; i++)
+        assert_int_equal(pj_config_has_indexer(&c, i), i != 1 && i != 7);
+    assert_refused(GLM ",\"index_topk_pattern\":\"SFFFFFFF\"}", PJ_E_INVALID, "index_topk_pattern");
+    assert_refused(GLM ",\"index_topk_pattern\":\"FFX\"}", PJ_E_INVALID, "index_topk_pattern");
+    assert_refused(GLM ",\"indexer_types\":[\"full\"]}", PJ_E_INVALID, "indexer_types");
+    assert_refused(GLM ",\"mlp_layer_types\":[\"dense\"]}", PJ_E_INVALID, "mlp_layer_types");
+    assert_refused(GLM ",\"q_lora_rank\":null}", PJ_E_UNSUPPORTED, "q_lora_rank");
+    assert_refused(GLM ",\"index_head_dim\":32}", PJ_E_INVALID, "index_head_dim");
+#undef GLM
+}
+
 /* Experts beside layers with a state, and where a family has its own keys for them. */
 static void test_mixtures_of_hybrids(void **state)
 {
@@ -625,6 +671,7 @@ int main(void)
         cmocka_unit_test(test_original_context),
         cmocka_unit_test(test_experts),
         cmocka_unit_test(test_families_of_2025),
+        cmocka_unit_test(test_indexers),
         cmocka_unit_test(test_mixtures_of_hybrids),
         cmocka_unit_test(test_falcon_h1),
         cmocka_unit_test(test_llama4),

@@ -400,6 +400,75 @@ static void work(void **state)
     tiny_free(&m);
 }
 
+/* An indexer of 8 heads of 10, of which 8 rotate, keeps 4 of up to 8 keys: 26 pairs are scored. */
+static void work_of_an_indexer(void **state)
+{
+    static const struct {
+        const char *name;
+        double flops, bytes;
+    } rows[] = {
+        {"rope", 3 * 8 * 8 * 9, 2 * 8 * 8 * 9 * 4},
+        {"kv_append", 0, 8 * 10 * 4},
+        {"index_scores", 26 * 8 * (2 * 10 + 3), 8 * 10 * 4 + 8 * 8 * 11 * 4 + 26 * 4},
+        {"top_k", 26, 26 * 4 + 4 * 4 * 4},
+    };
+    tiny_model m;
+    int32_t ids[8];
+    pj_run_data data;
+    uint64_t hash;
+    double flops = 0, bytes = 0;
+    tiny_make(&m, tiny_find("deepseek-v3.2"), 3);
+    tiny_write(&m, TINY_F32);
+    make_ids(ids, 8, m.shape.vocab);
+    pj_engine *engine = open_tiny(&m, &(pj_engine_options){.threads = 2});
+    record(engine, ids, 8, 0, PJ_DEPTH_DEEP, &data, &hash);
+    const pj_component_row *indexer = component(&data, 1, "indexer");
+    uint32_t at = (uint32_t)(indexer - data.components), seen = 0;
+    for (uint32_t i = 0; i < data.operation_count; i++) {
+        const pj_operation_row *o = &data.operations[i];
+        if (o->component != at) continue;
+        assert_that(seen, <, sizeof rows / sizeof *rows);
+        assert_string_equal(o->name, rows[seen].name);
+        assert_same(o->flops, rows[seen].flops);
+        assert_same(o->bytes, rows[seen++].bytes);
+        flops += o->flops;
+        bytes += o->bytes;
+    }
+    assert_int_equal(seen, sizeof rows / sizeof *rows);
+    assert_same(indexer->flops, flops);
+    assert_same(indexer->bytes, bytes);
+    /* scores, scale, mask, softmax and values of 1 + 2 + 3 + 4 and 4 times 4 keys */
+    assert_same(component(&data, 1, "attention")->flops,
+                3 * 8 * 8 * 5 + 26 * 4 * (2 * (24 + 16) + 7));
+    pj_run_data_fini(&data);
+    pj_engine_close(engine);
+    tiny_free(&m);
+}
+
+/* While a sequence is no longer than what is kept, an indexer only stores keys. */
+static void short_sequences_have_no_queries(void **state)
+{
+    tiny_model m;
+    int32_t ids[4];
+    pj_run_data data;
+    uint64_t hash;
+    uint32_t queries = 0, keys = 0;
+    tiny_make(&m, tiny_find("deepseek-v3.2"), 3);
+    tiny_write(&m, TINY_F32);
+    make_ids(ids, 4, m.shape.vocab);
+    pj_engine *engine = open_tiny(&m, &(pj_engine_options){.threads = 1});
+    record(engine, ids, 4, 3, PJ_DEPTH_MODULE, &data, &hash);
+    for (uint32_t i = 0; i < data.component_count; i++) {
+        queries += strcmp(data.components[i].name, "wq_b") == 0;
+        keys += strcmp(data.components[i].name, "wk") == 0;
+    }
+    assert_int_equal(keys, 3 * 2); /* prefill of 4 tokens, two tokens of decode; two layers */
+    assert_int_equal(queries, 2 * 2);
+    pj_run_data_fini(&data);
+    pj_engine_close(engine);
+    tiny_free(&m);
+}
+
 /* Neither recording depth nor threads change the results. */
 static void recording_changes_nothing(void **state)
 {
@@ -701,6 +770,8 @@ int main(void)
         cmocka_unit_test(statistics_of_streams),
         cmocka_unit_test(statistics_of_quantised_weights),
         cmocka_unit_test(work),
+        cmocka_unit_test(work_of_an_indexer),
+        cmocka_unit_test(short_sequences_have_no_queries),
         cmocka_unit_test(recording_changes_nothing),
         cmocka_unit_test(stages_of_attention),
         cmocka_unit_test(extras_of_all_rows),

@@ -152,6 +152,8 @@ static void proposals(void **state)
     (void)state;
     check_proposals("glm4-moe");
     check_proposals("mimo");
+    check_proposals("deepseek-v3.2"); /* whose heads choose their own keys */
+    check_proposals("glm5");
 }
 
 /* Tokens that the target rejects leave no trace in its state. */

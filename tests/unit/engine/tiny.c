@@ -18,6 +18,15 @@
     .layers = 2, .hidden = 48, .heads = 4, .kv_heads = 2, .head_dim = 12, .width = 80, \
     .vocab = 97, .rope = "default", .dense_layer = -1
 
+#define SPARSE                                                                                \
+    DENSE, .head_dim = LATENT_PLAIN + LATENT_ROTATED, .vocab = 29, .experts = 5, .chosen = 2, \
+           .expert_width = 24, .shared_width = 24, .dense_layer = 0, .renormalise = true,     \
+           .sigmoid = true, .routed_scale = 1.5
+
+/* Of latent attention, and of its indexer. */
+enum { LATENT_PLAIN = 12, LATENT_ROTATED = 8, LATENT_VALUE = 10, LATENT_RANK = 16, LOW_RANK = 20 };
+enum { INDEX_HEADS = 8, INDEX_DIM = 10 };
+
 const tiny_shape tiny_shapes[] = {
     {.name = "llama", .architecture = "LlamaForCausalLM", DENSE},
     {.name = "llama3", .architecture = "LlamaForCausalLM", DENSE, .rope = "llama3", .tied = true},
@@ -279,6 +288,17 @@ const tiny_shape tiny_shapes[] = {
      .rank = 5,
      .token_vector = 6,
      .readers = 3},
+    {.name = "deepseek-v3.2",
+     .architecture = "DeepseekV32ForCausalLM",
+     SPARSE,
+     .layers = 2,
+     .kept = 4},
+    {.name = "glm5",
+     .architecture = "GlmMoeDsaForCausalLM",
+     SPARSE,
+     .layers = 4,
+     .kept = 3,
+     .shares = true},
 };
 const size_t tiny_shape_count = sizeof tiny_shapes / sizeof *tiny_shapes;
 
@@ -616,6 +636,43 @@ static void add_delta(tiny_model *m, const char *layer)
     add(m, name, DELTA_VALUE, 0, 0);
 }
 
+/* Whether a layer chooses its keys; a head's layer follows the others and does. */
+static bool has_indexer(const tiny_shape *s, int layer)
+{
+    return s->kept && !(s->shares && layer < s->layers && layer > 1 && layer % 2 == 0);
+}
+
+/* Small, so that the eps of the norm that follows counts. */
+static void shrink(tiny_model *m, int rows)
+{
+    tiny_tensor *t = &m->tensors[m->tensor_count - 1];
+    for (int i = 0; i < rows * t->shape[1]; i++) t->values[i] *= 2e-3f;
+}
+
+static void add_latent(tiny_model *m, int index, const char *attn)
+{
+    const tiny_shape *s = &m->shape;
+    char indexer[80], name[96];
+    add_linear(m, attn, "q_a_proj", LOW_RANK, s->hidden, false);
+    shrink(m, LOW_RANK);
+    add_norm(m, attn, "q_a_layernorm", LOW_RANK);
+    add_linear(m, attn, "q_b_proj", s->heads * s->head_dim, LOW_RANK, false);
+    add_linear(m, attn, "kv_a_proj_with_mqa", LATENT_RANK + LATENT_ROTATED, s->hidden, false);
+    shrink(m, LATENT_RANK);
+    add_norm(m, attn, "kv_a_layernorm", LATENT_RANK);
+    add_linear(m, attn, "kv_b_proj", s->heads * (LATENT_PLAIN + LATENT_VALUE), LATENT_RANK, false);
+    add_linear(m, attn, "o_proj", s->hidden, s->heads * LATENT_VALUE, false);
+    if (!has_indexer(s, index)) return;
+    snprintf(indexer, sizeof indexer, "%s.indexer", attn);
+    add_linear(m, indexer, "wq_b", INDEX_HEADS * INDEX_DIM, LOW_RANK, false);
+    add_linear(m, indexer, "wk", INDEX_DIM, s->hidden, false);
+    shrink(m, INDEX_DIM);
+    add_norm(m, indexer, "k_norm", INDEX_DIM);
+    snprintf(name, sizeof name, "%s.k_norm.bias", indexer);
+    add(m, name, INDEX_DIM, 0, 0);
+    add_linear(m, indexer, "weights_proj", INDEX_HEADS, s->hidden, false);
+}
+
 /* `layer`: the name of layer `index`. */
 static void add_layer_as(tiny_model *m, int index, const char *layer)
 {
@@ -638,6 +695,8 @@ static void add_layer_as(tiny_model *m, int index, const char *layer)
         add_linear(m, attn, "qkv_proj", q + 2 * kv, s->hidden, false);
     } else if (is_delta(s, index)) {
         add_delta(m, layer);
+    } else if (s->kept) {
+        add_latent(m, index, attn);
     } else {
         add_linear(m, attn, "q_proj", s->delta ? 2 * q : q, s->hidden, s->qkv_bias);
         if (!reads_keys(s, index)) {
@@ -645,7 +704,7 @@ static void add_layer_as(tiny_model *m, int index, const char *layer)
             add_linear(m, attn, "v_proj", kv, s->hidden, s->qkv_bias);
         }
     }
-    if (!is_delta(s, index))
+    if (!is_delta(s, index) && !s->kept)
         add_linear(m, attn, s->plain_mlp ? "dense" : "o_proj", s->hidden, q, s->all_bias);
     if (s->qk_norm && !is_delta(s, index)) {
         add_norm(m, attn, q_norm_of(s), s->full_qk_norm ? q : s->head_dim);
@@ -897,6 +956,17 @@ static void write_family(FILE *f, const tiny_shape *s)
                 s->experts, s->chosen, s->expert_width);
 }
 
+static void write_sparse(FILE *f, const tiny_shape *s)
+{
+    fprintf(f,
+            "\"q_lora_rank\": %d, \"kv_lora_rank\": %d, \"qk_nope_head_dim\": %d, "
+            "\"qk_rope_head_dim\": %d, \"v_head_dim\": %d, \"index_n_heads\": %d, "
+            "\"index_head_dim\": %d, \"index_topk\": %d, ",
+            LOW_RANK, LATENT_RANK, LATENT_PLAIN, LATENT_ROTATED, LATENT_VALUE, INDEX_HEADS,
+            INDEX_DIM, s->kept);
+    if (s->shares) fprintf(f, "\"index_topk_freq\": 2, \"index_skip_topk_offset\": 2, ");
+}
+
 static void write_config(const tiny_model *m)
 {
     const tiny_shape *s = &m->shape;
@@ -930,6 +1000,7 @@ static void write_config(const tiny_model *m)
                 "\"linear_conv_kernel_dim\": %d, \"full_attention_interval\": 4, ",
                 DELTA_KEY_HEADS, DELTA_HEADS, DELTA_KEY, DELTA_VALUE, DELTA_KERNEL);
     if (s->streams) write_streams(f, s);
+    if (s->kept) write_sparse(f, s);
     if (s->window) fprintf(f, "\"sliding_window\": %d, ", s->window);
     if (s->residual_scale > 0)
         fprintf(f,
@@ -1071,6 +1142,8 @@ typedef struct walk {
     int capture_count;
     int layer;
     double *keys[2], *values[2]; /* of the last layer of either kind that has some */
+    /* Keys that each token sees, by the last indexer. */
+    bool seen[TINY_MAX_TOKENS][TINY_MAX_TOKENS];
 } walk;
 
 static double *zeros(size_t n)
@@ -1134,7 +1207,7 @@ static double *linear(walk *w, const char *part, const double *x, int count, int
     return y;
 }
 
-static double *norm(walk *w, const char *part, const double *x, int rows, int n)
+static double *norm_by(walk *w, const char *part, const double *x, int rows, int n, double eps)
 {
     const tiny_tensor *weight = tensor(w, "weight", part), *bias = tensor(w, "bias", part);
     double *y = zeros((size_t)rows * (size_t)n);
@@ -1144,11 +1217,16 @@ static double *norm(walk *w, const char *part, const double *x, int rows, int n)
         if (!bias) mean = 0; /* RMSNorm does not centre */
         for (int i = 0; i < n; i++) square += (x[t * n + i] - mean) * (x[t * n + i] - mean) / n;
         for (int i = 0; i < n; i++)
-            y[t * n + i] = (x[t * n + i] - mean) / sqrt(square + 1e-5) *
+            y[t * n + i] = (x[t * n + i] - mean) / sqrt(square + eps) *
                                (weight->values[i] + (w->s->gemma || w->s->delta ? 1.0 : 0.0)) +
                            (bias ? bias->values[i] : 0);
     }
     return y;
+}
+
+static double *norm(walk *w, const char *part, const double *x, int rows, int n)
+{
+    return norm_by(w, part, x, rows, n, 1e-5);
 }
 
 /* Frequency of pair i of `pairs`, and the factor on cosine and sine, for `length` tokens. */
@@ -1262,6 +1340,125 @@ static double *attend(walk *w, const double *q, const double *k, const double *v
         }
     capture(w, "attention", y, (size_t)(n * nq));
     return y;
+}
+
+/* ---- latent attention of chosen keys ---- */
+
+/* Rotates the first columns of x, as many as there are in the rotated part. */
+static void rotate_part(double *x, int position, bool neighbours)
+{
+    enum { PAIRS = LATENT_ROTATED / 2 };
+    for (int i = 0; i < PAIRS; i++) {
+        double f = position * pow(theta, -(double)i / PAIRS), c = cos(f), n = sin(f);
+        double *first = x + (neighbours ? 2 * i : i), *second = first + (neighbours ? 1 : PAIRS);
+        double a = *first, b = *second;
+        *first = a * c - b * n;
+        *second = b * c + a * n;
+    }
+}
+
+/* Of the keys up to a token's own, the `kept` with the largest scores, the earlier of equal ones.
+ */
+static void see_best(walk *w, int token, const double *scores)
+{
+    bool *seen = w->seen[token];
+    memset(seen, 0, sizeof w->seen[token]);
+    for (int k = 0; k < w->s->kept && k <= token; k++) {
+        int best = -1;
+        for (int j = 0; j <= token; j++)
+            if (!seen[j] && (best < 0 || scores[j] > scores[best])) best = j;
+        seen[best] = true;
+    }
+}
+
+static void choose(walk *w, const double *x, const double *low)
+{
+    int n = w->count, dim = INDEX_DIM;
+    const char *indexer = "self_attn.indexer";
+    char name[64];
+    snprintf(name, sizeof name, "%s.wq_b", indexer);
+    double *q = linear(w, name, low, n, 0, 0);
+    snprintf(name, sizeof name, "%s.wk", indexer);
+    double *wide = linear(w, name, x, n, 0, 0);
+    snprintf(name, sizeof name, "%s.k_norm", indexer);
+    double *k = norm_by(w, name, wide, n, dim, 1e-6);
+    snprintf(name, sizeof name, "%s.weights_proj", indexer);
+    double *weights = linear(w, name, x, n, 0, 0);
+    for (int i = 0; i < n * INDEX_HEADS; i++)
+        rotate_part(q + i * dim, i / INDEX_HEADS, w->s->shares);
+    for (int t = 0; t < n; t++) rotate_part(k + t * dim, t, w->s->shares);
+    for (int t = 0; t < n; t++) {
+        double scores[TINY_MAX_TOKENS] = {0};
+        for (int j = 0; j <= t; j++)
+            for (int h = 0; h < INDEX_HEADS; h++) {
+                double product = 0;
+                for (int i = 0; i < dim; i++)
+                    product += q[(t * INDEX_HEADS + h) * dim + i] * k[j * dim + i];
+                scores[j] +=
+                    weights[t * INDEX_HEADS + h] / sqrt(INDEX_HEADS) * fmax(product / sqrt(dim), 0);
+            }
+        see_best(w, t, scores);
+    }
+    free(q);
+    free(wide);
+    free(k);
+    free(weights);
+}
+
+/* One head of one token over the keys that it sees. */
+static void attend_seen(const walk *w, int token, const double *q, const double *kv,
+                        const double *shared, double *y)
+{
+    const int each = LATENT_PLAIN + LATENT_VALUE, step = w->s->heads * each;
+    double p[TINY_MAX_TOKENS], sum = 0;
+    for (int j = 0; j <= token; j++) {
+        double score = 0;
+        for (int i = 0; i < LATENT_PLAIN; i++) score += q[i] * kv[j * step + i];
+        for (int i = 0; i < LATENT_ROTATED; i++)
+            score += q[LATENT_PLAIN + i] * shared[j * LATENT_ROTATED + i];
+        p[j] = w->seen[token][j] ? exp(score / sqrt(w->s->head_dim)) : 0;
+        sum += p[j];
+    }
+    for (int j = 0; j <= token; j++)
+        for (int i = 0; i < LATENT_VALUE; i++) y[i] += p[j] / sum * kv[j * step + LATENT_PLAIN + i];
+}
+
+static double *sparse_attention(walk *w, const double *x)
+{
+    const tiny_shape *s = w->s;
+    int n = w->count, wide = LATENT_RANK + LATENT_ROTATED, each = LATENT_PLAIN + LATENT_VALUE;
+    double *compressed = linear(w, "self_attn.q_a_proj", x, n, 0, 0);
+    double *low = norm_by(w, "self_attn.q_a_layernorm", compressed, n, LOW_RANK, 1e-6);
+    double *q = linear(w, "self_attn.q_b_proj", low, n, 0, 0);
+    double *both = linear(w, "self_attn.kv_a_proj_with_mqa", x, n, 0, 0);
+    double *first = zeros((size_t)(n * LATENT_RANK)), *shared = zeros((size_t)(n * LATENT_ROTATED));
+    for (int t = 0; t < n; t++) {
+        memcpy(first + t * LATENT_RANK, both + t * wide, LATENT_RANK * sizeof *first);
+        memcpy(shared + t * LATENT_ROTATED, both + t * wide + LATENT_RANK,
+               LATENT_ROTATED * sizeof *shared);
+        rotate_part(shared + t * LATENT_ROTATED, t, true);
+        for (int h = 0; h < s->heads; h++)
+            rotate_part(q + (t * s->heads + h) * s->head_dim + LATENT_PLAIN, t, true);
+    }
+    double *latent = norm_by(w, "self_attn.kv_a_layernorm", first, n, LATENT_RANK, 1e-6);
+    double *kv = linear(w, "self_attn.kv_b_proj", latent, n, 0, 0);
+    if (has_indexer(s, w->layer)) choose(w, x, low);
+    double *y = zeros((size_t)(n * s->heads * LATENT_VALUE));
+    for (int t = 0; t < n; t++)
+        for (int h = 0; h < s->heads; h++)
+            attend_seen(w, t, q + (t * s->heads + h) * s->head_dim, kv + h * each, shared,
+                        y + (t * s->heads + h) * LATENT_VALUE);
+    double *out = linear(w, "self_attn.o_proj", y, n, 0, 0);
+    free(compressed);
+    free(low);
+    free(q);
+    free(both);
+    free(first);
+    free(shared);
+    free(latent);
+    free(kv);
+    free(y);
+    return out;
 }
 
 /* Queries and output gates alternate by head: returns the gates, leaves the queries. */
@@ -1992,7 +2189,11 @@ static void run_layer(walk *w, double *x)
     capture(w, "input_layernorm", normed, (size_t)n);
     bool delta = is_delta(s, w->layer);
     if (s->beside) accumulate(w, NULL, x, scan(w, normed), n);
-    accumulate(w, after, x, delta ? delta_attention(w, normed) : attention(w, normed), n);
+    accumulate(w, after, x,
+               delta     ? delta_attention(w, normed)
+               : s->kept ? sparse_attention(w, normed)
+                         : attention(w, normed),
+               n);
     if (!s->plain_mlp) {
         free(normed);
         normed = opening(w, before, x, n);
@@ -2046,7 +2247,7 @@ static void run_head(walk *w, const double *normed, double *logits)
 void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
                   tiny_capture *captures, int capture_count)
 {
-    walk w = {m, &m->shape, count, captures, capture_count, -1, {NULL}, {NULL}};
+    walk w = {m, &m->shape, count, captures, capture_count, -1, {NULL}, {NULL}, {{0}}};
     double *normed = run_model(&w, ids);
     run_head(&w, normed, logits);
     free(normed);
@@ -2054,7 +2255,7 @@ void tiny_forward(tiny_model *m, const int32_t *ids, int count, double *logits,
 
 void tiny_outputs(tiny_model *m, const int32_t *ids, int count, double *outputs)
 {
-    walk w = {m, &m->shape, count, NULL, 0, -1, {NULL}, {NULL}};
+    walk w = {m, &m->shape, count, NULL, 0, -1, {NULL}, {NULL}, {{0}}};
     double *normed = run_model(&w, ids);
     memcpy(outputs, normed, (size_t)(count * m->shape.hidden) * sizeof *outputs);
     free(normed);
@@ -2065,7 +2266,7 @@ void tiny_head(tiny_model *m, const double *outputs, const int32_t *next, int co
 {
     const tiny_shape *s = &m->shape;
     int d = s->hidden;
-    walk w = {m, s, count, NULL, 0, s->layers, {NULL}, {NULL}};
+    walk w = {m, s, count, NULL, 0, s->layers, {NULL}, {NULL}, {{0}}};
     double *x = embed(&w, next), *both = zeros((size_t)(2 * count * d));
     const char *const parts[3][4] = {
         {"enorm", "hnorm", "eh_proj", "shared_head.norm"},

@@ -66,6 +66,11 @@ typedef struct tiny_shape {
      * gate; norms of w - 1; a head likewise, under names of its own. */
     bool delta;
     bool mimo; /* Qwen2 with a head under other names */
+    /* DeepSeek V3.2: latent attention of `kept` keys that an indexer chooses; GLM-5 (`shares`):
+     * every second layer from the third on sees what the layer before it sees, and the indexer
+     * rotates neighbours. */
+    int kept;
+    bool shares;
     /* Chunks of attention in the layers that rotate, experts whose input is weighted in every
      * second layer (Llama 4); 0: none */
     int chunk;

@@ -17,6 +17,7 @@ layout(constant_id = 6) const uint CHUNK = 32;    /* columns of keys in shared m
 layout(constant_id = 7) const uint SPLIT = 0;     /* whether parts are stored */
 layout(constant_id = 8) const uint VALUE_DIM = 64; /* of a value and of a head of y, at most DIM; rows of
                                                       values are as long as those of keys */
+layout(constant_id = 9) const uint CHOSEN = 0;    /* whether `seen` lists the keys; then POSITIONS is 1 */
 
 layout(push_constant, scalar) uniform parameters {
     uint64_t qkv, rows, keys, values;
@@ -30,6 +31,8 @@ layout(push_constant, scalar) uniform parameters {
     uint windowed; /* WINDOW_SLIDES or WINDOW_CHUNK: the cache begins at a sequence's base */
     uint split_keys;
     float scale, cap; /* cap 0: none */
+    uint kept;
+    uint64_t seen; /* [tokens][kept] positions that a row beyond `kept` keys sees, in ascending order */
 };
 
 const uint ROWS = HEADS * POSITIONS;
@@ -53,16 +56,18 @@ shared float maxima[ROWS], factors[ROWS];
 
 uint first_token, first_head;  /* of the workgroup */
 uint64_t first_key, first_value; /* of position 0 */
+uint64_t list;                   /* of the row's keys; 0: they are adjacent */
 
 uint token_of(uint row)
 {
     return min(first_token + row / HEADS, tokens - 1);
 }
 
-/* Keys [begin, end) that a row sees. */
+/* Keys [begin, end) that a row sees, or entries of its list. */
 uvec2 visible(uint row)
 {
     uint position = cache_row_at(rows, token_of(row)).position;
+    if (CHOSEN != 0) return uvec2(0, min(position + 1, kept));
     return uvec2(first_visible(position, window, windowed), position + 1);
 }
 
@@ -73,6 +78,12 @@ uint64_t position_zero(uint64_t cache)
     uint64_t base = windowed != 0 ? uint64_t(row.base) * uint64_t(row_bytes) : 0;
     return cache + uint64_t(row.sequence) * sequence_bytes +
            uint64_t(first_head / (heads / kv_heads)) * uint64_t(head_bytes) - base;
+}
+
+/* Of a key that the row sees. */
+uint position_of(uint key)
+{
+    return CHOSEN == 0 ? key : listed(list, key);
 }
 
 vec4 query(uint row, uint quad)
@@ -95,7 +106,8 @@ void load_keys(uint key, uint count, uint from)
     for (uint i = thread; i < KEYS * CHUNK_QUADS; i += threads) {
         uint k = i / CHUNK_QUADS, quad = from + i % CHUNK_QUADS;
         vec4 v = vec4(0);
-        if (k < count && quad < QUADS) v = cache_load(CACHE_TYPE, row_at(first_key, key + k, row_bytes), quad * 4, DIM);
+        if (k < count && quad < QUADS)
+            v = cache_load(CACHE_TYPE, row_at(first_key, position_of(key + k), row_bytes), quad * 4, DIM);
         k_tile[k * KEY_STRIDE + i % CHUNK_QUADS] = v;
     }
 }
@@ -182,6 +194,9 @@ void main()
     first_head = gl_WorkGroupID.y / SLICES * HEADS;
     first_key = position_zero(keys);
     first_value = position_zero(values);
+    list = 0;
+    if (CHOSEN != 0 && cache_row_at(rows, first_token).position >= kept)
+        list = row_at(seen, first_token, 4 * kept);
     uint first_quad = gl_WorkGroupID.y % SLICES * SLICE;
     uint begin = visible(0).x, end = visible(ROWS - 1).y;
     if (SPLIT != 0) {
@@ -206,7 +221,7 @@ void main()
             [[unroll]] for (uint j = 0; j < PER_LANE; j++) held[r * PER_LANE + j] *= factor;
         }
         for (uint k = 0; k < count; k++) {
-            uint64_t from = row_at(first_value, key + k, row_bytes);
+            uint64_t from = row_at(first_value, position_of(key + k), row_bytes);
             vec4 v[PER_LANE];
             [[unroll]] for (uint j = 0; j < PER_LANE; j++) {
                 uint quad = first_quad + lane + j * LANES;

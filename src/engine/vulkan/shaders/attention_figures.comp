@@ -28,6 +28,8 @@ layout(push_constant, scalar) uniform parameters {
     uint sampled, heads, kv_heads, qkv_stride;
     uint window, windowed;
     float scale, cap, tau;
+    uint kept;     /* 0: keys are not chosen */
+    uint64_t seen; /* as that of attention */
 };
 
 shared float q[DIM];
@@ -49,6 +51,8 @@ void add_row(uint token, uint head, inout head_figures f)
 {
     cache_row row = cache_row_at(rows, token);
     uint end = row.position + 1, begin = first_visible(row.position, window, windowed);
+    uint64_t chosen = kept != 0 && end > kept ? row_at(seen, token, 4 * kept) : 0;
+    if (chosen != 0) end = kept;
     uint64_t base = windowed != 0 ? uint64_t(row.base) * uint64_t(row_bytes) : 0;
     uint64_t first_key = keys + uint64_t(row.sequence) * sequence_bytes +
                          uint64_t(head / (heads / kv_heads)) * uint64_t(head_bytes) - base;
@@ -57,12 +61,12 @@ void add_row(uint token, uint head, inout head_figures f)
         q[i] = float_at(row_at(qkv, token, 4 * qkv_stride), head * DIM + i);
     barrier();
     float own = -INFINITY;
-    for (uint k = begin + thread; k < end; k += threads) own = max(own, score_of(first_key, k));
+    for (uint k = begin + thread; k < end; k += threads) own = max(own, score_of(first_key, listed(chosen, k)));
     float top = reduce_max(own), largest = top;
     if (sinks != 0) largest = max(largest, float_at(sinks, head));
     float sum = 0, weighted = 0;
     for (uint k = begin + thread; k < end; k += threads) {
-        float s = score_of(first_key, k) - largest, e = exp(s);
+        float s = score_of(first_key, listed(chosen, k)) - largest, e = exp(s);
         sum += e;
         if (e > 0) weighted += e * s;
     }
@@ -72,7 +76,7 @@ void add_row(uint token, uint head, inout head_figures f)
     float count = float(end - begin);
     uint below = 0, below_relative = 0;
     for (uint k = begin + thread; k < end; k += threads) {
-        float p = exp(score_of(first_key, k) - largest) / total;
+        float p = exp(score_of(first_key, listed(chosen, k)) - largest) / total;
         below += uint(p < tau);
         below_relative += uint(p < 0.1f / count);
     }

@@ -233,11 +233,13 @@ typedef struct attention_case {
     const pj_vk_cache_row *rows;
     size_t tokens;
     uint32_t threads, heads, positions, lanes, chunk, splits;
+    uint32_t kept; /* of a row's keys, where it has more; 0: all are seen */
 } attention_case;
 
 /* One query head of a row; p: room for its weights. */
 static void attend(const layer *l, const pj_vk_cache_row *row, const float *q, size_t head,
-                   const void *keys, const void *values, const float *sinks, double *p, double *y)
+                   const void *keys, const void *values, const float *sinks, const bool *seen,
+                   double *p, double *y)
 {
     size_t end = row->position + 1, begin = end > l->window ? end - l->window : 0;
     if (l->chunked) begin = row->position - row->position % l->window;
@@ -250,6 +252,7 @@ static void attend(const layer *l, const pj_vk_cache_row *row, const float *q, s
             p[j] += q[i] * cache_value(l, keys, first + (j - base) * l->dim + i);
         p[j] *= 0.3;
         if (l->cap > 0) p[j] = l->cap * tanh(p[j] / l->cap);
+        if (seen && !seen[j]) p[j] = -INFINITY;
         largest = fmax(largest, p[j]);
     }
     for (size_t j = begin; j < end; j++) sum += p[j] = exp(p[j] - largest);
@@ -267,9 +270,9 @@ static size_t values_of(const layer *l)
 
 static void dispatch_attention(const attention_case *c, pj_vk_attention_args *args, uint64_t y)
 {
-    pj_vk_attention_constants k = {c->threads, c->l.type,     (uint32_t)c->l.dim,
-                                   c->heads,   c->positions,  c->lanes,
-                                   c->chunk,   c->splits > 1, (uint32_t)values_of(&c->l)};
+    pj_vk_attention_constants k = {
+        c->threads, c->l.type,     (uint32_t)c->l.dim,         c->heads,   c->positions, c->lanes,
+        c->chunk,   c->splits > 1, (uint32_t)values_of(&c->l), c->kept > 0};
     size_t part = (2 + values_of(&c->l)) * sizeof(float);
     args->y = c->splits > 1 ? bench_output(c->tokens * c->l.heads * c->splits * part) : y;
     BENCH_DISPATCH(PJ_VK_ATTENTION, &k, args, c->splits, pj_vk_attention_groups(&k, args),
@@ -286,6 +289,23 @@ static void dispatch_attention(const attention_case *c, pj_vk_attention_args *ar
     BENCH_DISPATCH(PJ_VK_ATTENTION_MERGE, &threads, &merge, args->heads, (uint32_t)c->tokens, 1);
 }
 
+/* A list of every row's keys, some that are seen if it has more than `kept`; flags by row and key.
+ */
+static uint32_t *choose_seen(const attention_case *c, bool *seen)
+{
+    uint32_t *lists = bench_memory(c->tokens * c->kept * sizeof *lists + 1);
+    for (size_t t = 0; t < c->tokens; t++) {
+        uint32_t keys = c->rows[t].position + 1, left = c->kept, *list = lists + t * c->kept;
+        for (uint32_t j = 0; j < keys; j++) {
+            bool *flag = seen + t * c->l.slots + j;
+            *flag = keys <= c->kept || bench_random_below(keys - j) < left;
+            if (*flag && keys > c->kept) *list++ = j;
+            left -= *flag;
+        }
+    }
+    return lists;
+}
+
 static void check_attention(attention_case c)
 {
     bench_begin();
@@ -295,28 +315,32 @@ static void check_attention(attention_case c)
     float *qkv = bench_random_floats(c.tokens * stride, 2),
           *sinks = bench_random_floats(l->heads, 2);
     void *keys = random_cache(l), *values = l->value_dim ? keys : random_cache(l);
+    bool *seen = bench_memory(c.tokens * l->slots);
+    uint32_t *lists = choose_seen(&c, seen);
     uint64_t y = bench_output(c.tokens * (out + 3) * sizeof *qkv);
-    pj_vk_attention_args args = {.qkv = bench_input(qkv, c.tokens * stride * sizeof *qkv),
-                                 .rows = bench_input(c.rows, c.tokens * sizeof *c.rows),
-                                 .keys = bench_input(keys, cache_bytes),
-                                 .values = bench_input(values, cache_bytes),
-                                 .sinks =
-                                     l->sinks ? bench_input(sinks, l->heads * sizeof *sinks) : 0,
-                                 .sequence_bytes = l->kv_heads * l->slots * l->dim * value_bytes(l),
-                                 .head_bytes = (uint32_t)(l->slots * l->dim * value_bytes(l)),
-                                 .row_bytes = (uint32_t)(l->dim * value_bytes(l)),
-                                 .tokens = (uint32_t)c.tokens,
-                                 .heads = (uint32_t)l->heads,
-                                 .kv_heads = (uint32_t)l->kv_heads,
-                                 .qkv_stride = (uint32_t)stride,
-                                 .y_stride = (uint32_t)out + 3,
-                                 .window = l->window,
-                                 .windowed = l->chunked                ? PJ_VK_WINDOW_CHUNK
-                                             : l->window != UINT32_MAX ? PJ_VK_WINDOW_SLIDES
-                                                                       : PJ_VK_WINDOW_NONE,
-                                 .split_keys = (uint32_t)((l->slots + c.splits - 1) / c.splits),
-                                 .scale = 0.3f,
-                                 .cap = l->cap};
+    pj_vk_attention_args args = {
+        .qkv = bench_input(qkv, c.tokens * stride * sizeof *qkv),
+        .rows = bench_input(c.rows, c.tokens * sizeof *c.rows),
+        .keys = bench_input(keys, cache_bytes),
+        .values = bench_input(values, cache_bytes),
+        .sinks = l->sinks ? bench_input(sinks, l->heads * sizeof *sinks) : 0,
+        .sequence_bytes = l->kv_heads * l->slots * l->dim * value_bytes(l),
+        .head_bytes = (uint32_t)(l->slots * l->dim * value_bytes(l)),
+        .row_bytes = (uint32_t)(l->dim * value_bytes(l)),
+        .tokens = (uint32_t)c.tokens,
+        .heads = (uint32_t)l->heads,
+        .kv_heads = (uint32_t)l->kv_heads,
+        .qkv_stride = (uint32_t)stride,
+        .y_stride = (uint32_t)out + 3,
+        .window = l->window,
+        .windowed = l->chunked                ? PJ_VK_WINDOW_CHUNK
+                    : l->window != UINT32_MAX ? PJ_VK_WINDOW_SLIDES
+                                              : PJ_VK_WINDOW_NONE,
+        .split_keys = (uint32_t)((l->slots + c.splits - 1) / c.splits),
+        .scale = 0.3f,
+        .cap = l->cap,
+        .kept = c.kept,
+        .seen = c.kept ? bench_input(lists, c.tokens * c.kept * sizeof *lists) : 0};
     dispatch_attention(&c, &args, y);
     bench_run();
     const float *got = bench_result(y);
@@ -324,7 +348,7 @@ static void check_attention(attention_case c)
     for (size_t t = 0; t < c.tokens; t++) {
         for (size_t h = 0; h < l->heads; h++) {
             attend(l, &c.rows[t], qkv + t * stride + h * l->dim, h, keys, values,
-                   l->sinks ? sinks : NULL, p, want);
+                   l->sinks ? sinks : NULL, c.kept ? seen + t * l->slots : NULL, p, want);
             bench_assert_rows(got + t * (out + 3) + h * dim, dim, want, 1, dim, 1e-5);
         }
         assert_true(isnan(got[t * (out + 3) + out]));
@@ -397,6 +421,24 @@ static void latent_vectors_attend(void **state)
     check_attention((attention_case){l, rows, 33, 64, 3, 5, 4, 16, 1});
 }
 
+/* Each row sees some of its keys, or all if they are few. */
+static void chosen_keys_are_attended_to(void **state)
+{
+    pj_vk_cache_row rows[33];
+    layer l = {.heads = 6,
+               .kv_heads = 1,
+               .dim = 40,
+               .slots = 100,
+               .sequences = 3,
+               .window = UINT32_MAX,
+               .value_dim = 24};
+    check_attention((attention_case){l, decode_rows, 3, 32, 6, 1, 8, 16, 1, .kept = 40});
+    check_attention((attention_case){l, decode_rows, 3, 32, 3, 1, 4, 32, 3, .kept = 41});
+    l.type = PJ_F16;
+    make_rows(rows, 33, 0, 0);
+    check_attention((attention_case){l, rows, 33, 64, 3, 1, 4, 16, 1, .kept = 7});
+}
+
 /* The values of a head are more than a workgroup holds. */
 static void wide_heads_attend_in_slices(void **state)
 {
@@ -436,6 +478,7 @@ int main(void)
         cmocka_unit_test(single_queries_attend),
         cmocka_unit_test(many_queries_attend),
         cmocka_unit_test(latent_vectors_attend),
+        cmocka_unit_test(chosen_keys_are_attended_to),
         cmocka_unit_test(wide_heads_attend_in_slices),
         cmocka_unit_test(rows_slide_to_the_front),
     };

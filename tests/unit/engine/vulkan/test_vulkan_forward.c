@@ -451,8 +451,8 @@ static void spans_and_statistics(void **state)
  * in prefill and batches. */
 static void operations_as_on_the_cpu(void **state)
 {
-    static const char *const names[] = {"llama",  "qwen2-moe", "gemma2", "mistral",
-                                        "falcon", "llama4",    "gemma3n"};
+    static const char *const names[] = {"llama",  "qwen2-moe", "gemma2",  "mistral",
+                                        "falcon", "llama4",    "gemma3n", "deepseek-v3.2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         tiny_model m;
         pj_run_data cpu, gpu;
@@ -482,7 +482,7 @@ static void assert_same_logits(const tiny_model *m, pj_run_data *deep)
 
 static void logits_at_every_depth(void **state)
 {
-    static const char *const names[] = {"llama", "qwen2-moe"};
+    static const char *const names[] = {"llama", "qwen2-moe", "glm5"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         tiny_model m;
         pj_run_data deep;
