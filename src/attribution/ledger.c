@@ -64,6 +64,7 @@ struct pj_ledger {
     bool has_news[PJ_MAX_RAILS];      /* readings that are not in it yet */
     pj_ledger_entry *entries;
     int64_t settled_ns; /* everything before it is divided */
+    int64_t fixed_ns;   /* what has been read of resolved curves before it stays as it is */
     double divided_mj;
     int64_t unknown_ns; /* time with entries during which some rail is unknown */
     /* Observed: tokens, and the time they took. */
@@ -80,7 +81,7 @@ pj_ledger *pj_ledger_new(const pj_ledger_options *o)
     l->o = *o;
     l->o.rails = l->rails;
     l->o.idle_mw = l->idle_mw;
-    l->settled_ns = INT64_MIN;
+    l->settled_ns = l->fixed_ns = INT64_MIN;
     l->busy_mw = NAN;
     if (o->rule == PJ_BATCH_BYTES && !(o->weight_bytes > 0 && o->context_bytes > 0))
         l->o.rule = PJ_BATCH_TOKENS;
@@ -144,7 +145,7 @@ static const pj_curve *curve_of(const pj_ledger *l, uint32_t rail)
  * the windows before. */
 static pj_status ledger_resolve_rail(pj_ledger *l, uint32_t r, pj_error *err)
 {
-    int64_t begin_ns, end_ns, from_ns = l->settled_ns;
+    int64_t begin_ns, end_ns, from_ns = l->fixed_ns;
     bool any = pj_curve_span(l->resolved[r], &begin_ns, &end_ns);
     if (!any || end_ns < from_ns) from_ns = any ? end_ns : INT64_MIN;
     int64_t since_ns = from_ns < INT64_MIN + KEEP_NS ? INT64_MIN : from_ns - KEEP_NS;
@@ -160,10 +161,30 @@ static pj_status ledger_resolve(pj_ledger *l, pj_error *err)
     return status;
 }
 
-int64_t pj_ledger_rail_known_ns(const pj_ledger *l, uint32_t rail)
+static int64_t ledger_rail_read_until(const pj_ledger *l, uint32_t rail)
 {
     int64_t begin_ns, end_ns;
     return pj_curve_span(l->curves[rail], &begin_ns, &end_ns) ? end_ns : INT64_MIN;
+}
+
+/* Of overlapping windows the next ones tell what happened in the last: half a window of them, for
+ * which a run waits as well (pj_meter_settle_ns). */
+int64_t pj_ledger_rail_known_ns(const pj_ledger *l, uint32_t rail)
+{
+    int64_t until_ns = ledger_rail_read_until(l, rail);
+    bool waits = l->resolved[rail] && until_ns != INT64_MIN;
+    return waits ? until_ns - l->rails[rail].window_ns / 2 : until_ns;
+}
+
+/* Until when the rails of the total have been read: an estimate goes on from there. */
+static int64_t ledger_read_until(const pj_ledger *l)
+{
+    int64_t until_ns = INT64_MAX;
+    for (uint32_t r = 0; r < l->o.rail_count; r++) {
+        int64_t rail_ns = l->in_total[r] ? ledger_rail_read_until(l, r) : INT64_MAX;
+        if (rail_ns < until_ns) until_ns = rail_ns;
+    }
+    return until_ns == INT64_MAX ? INT64_MIN : until_ns;
 }
 
 /* Until when the rails are known that are in both sets; NULL: all. */
@@ -285,7 +306,7 @@ static double doubt_of(double share)
 static pj_ledger_figure first_figure(const pj_ledger *l, int64_t begin_ns)
 {
     uint32_t live = 1;
-    int64_t known_ns = pj_ledger_known_ns(l, NULL);
+    int64_t known_ns = ledger_read_until(l);
     for (const pj_ledger_entry *e = l->entries; e; e = e->next) live += !e->end_ns;
     bool is_known = known_ns != INT64_MIN && known_ns > begin_ns - PJ_NS_PER_S;
     double machine_mw = is_known ? recent_mw(l, known_ns) : NAN, sd = UNSEEN_UNCERTAINTY;
@@ -304,6 +325,16 @@ static pj_ledger_figure first_figure(const pj_ledger *l, int64_t begin_ns)
                               .shared = live > 1};
 }
 
+/* Nothing was read of what lies just before: later windows tell what the last ones do not. */
+static void start_at(pj_ledger *l, int64_t at_ns)
+{
+    int64_t longest_ns = 0;
+    for (uint32_t r = 0; r < l->o.rail_count; r++)
+        if (l->rails[r].window_ns > longest_ns) longest_ns = l->rails[r].window_ns;
+    if (l->fixed_ns < at_ns - longest_ns) l->fixed_ns = at_ns - longest_ns;
+    l->settled_ns = at_ns;
+}
+
 pj_ledger_entry *pj_ledger_enter(pj_ledger *l, int64_t begin_ns, double prompt_guess)
 {
     pj_ledger_entry *e = pj_alloc(1, sizeof *e);
@@ -317,7 +348,7 @@ pj_ledger_entry *pj_ledger_enter(pj_ledger *l, int64_t begin_ns, double prompt_g
     e->thinning = 1;
     e->figure = first_figure(l, e->begin_ns);
     /* Time before the first request is not attributed. */
-    if (l->settled_ns == INT64_MIN || (!l->entries && !l->o.take)) l->settled_ns = e->begin_ns;
+    if (l->settled_ns == INT64_MIN || (!l->entries && !l->o.take)) start_at(l, e->begin_ns);
     e->next = l->entries;
     l->entries = e;
     return e;
@@ -759,7 +790,7 @@ static void forget_old(pj_ledger *l)
 void pj_ledger_start(pj_ledger *l, int64_t at_ns)
 {
     if (l->o.keeps_all) ledger_resolve(l, NULL);
-    l->settled_ns = at_ns;
+    start_at(l, at_ns);
     forget_old(l);
 }
 
@@ -794,7 +825,7 @@ pj_status pj_ledger_settle(pj_ledger *l, int64_t until_ns, pj_error *err)
                   .end_ns = next_edge(l, l->settled_ns, last_edge_ns, width_ns)};
         if (c.end_ns > until_ns) break;
         ok = settle_cell(l, &c);
-        l->settled_ns = c.end_ns;
+        l->settled_ns = l->fixed_ns = c.end_ns;
     }
     for (pj_ledger_entry *e = l->entries; e; e = e->next)
         if (e->end_ns && e->end_ns <= l->settled_ns) e->settled = true;
@@ -987,7 +1018,7 @@ static void set_figure(pj_ledger *l, pj_ledger_entry *e, int64_t known_ns, doubl
 
 void pj_ledger_estimate(pj_ledger *l, int64_t now_ns)
 {
-    int64_t known_ns = pj_ledger_known_ns(l, NULL);
+    int64_t known_ns = ledger_read_until(l);
     uint32_t live = 0;
     if (!l->entries) return;
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
