@@ -25,6 +25,8 @@ static const double LOG_WALK = 0.01;
  * over one piece, on the wrong side of it. */
 enum { BLURRED_PIECES = 2 };
 static const double BLUR = 0.4;
+enum { SHORT_PIECES = 4 };
+static const double SPILL = 0.7;
 /* A step anywhere inside would make it 1/3. But intervals like to begin and end with the load,
  * which is the worst place for one, and off to the same side at both ends. */
 static const double AT_A_STEP = 0.55;
@@ -200,11 +202,28 @@ double pj_curve_delay_sd_s(const pj_curve *c)
     return ((double)c->rail.delay_ns + period) * 0.1e-9; /* a tenth of it, and of a period */
 }
 
+/* Deconvolution spreads a burst of less than about four pieces over more of them, at less power,
+ * and more so the longer all was quiet. What the pieces around an interval as short have above the
+ * least power there may be its own. */
+static double spilled_mj(const pj_curve *c, const curve_sums *a, const curve_sums *b)
+{
+    double seconds = (double)(b->at_ns - a->at_ns) * 1e-9, least_mw = INFINITY, mj = 0;
+    if (!c->resolved || seconds >= SHORT_PIECES * piece_s(&c->pieces[a->index])) return 0;
+    size_t first = a->index > SHORT_PIECES ? a->index - SHORT_PIECES : 0;
+    size_t last = b->index + SHORT_PIECES < c->count ? b->index + SHORT_PIECES : c->count - 1;
+    for (size_t k = first; k <= last; k++) least_mw = fmin(least_mw, piece_mw(&c->pieces[k]));
+    for (size_t k = first; k <= last; k++)
+        mj += (piece_mw(&c->pieces[k]) - least_mw) * piece_s(&c->pieces[k]);
+    return fmax(mj - (b->energy_mj - a->energy_mj - least_mw * seconds), 0);
+}
+
 double pj_curve_variance(const pj_curve *c, const curve_sums *a, const curve_sums *b)
 {
     edge begin = edge_at(c, a), end = edge_at(c, b);
     double beyond = (a->beyond_mj * a->beyond_mj + b->beyond_mj * b->beyond_mj) / 3;
-    return edges_variance(c, &begin, &end) + beyond + (b->fill_var - a->fill_var);
+    double spilled = SPILL * spilled_mj(c, a, b);
+    return edges_variance(c, &begin, &end) + beyond + (b->fill_var - a->fill_var) +
+           spilled * spilled;
 }
 
 double pj_curve_bias_mj(const pj_curve *c, const curve_sums *a, const curve_sums *b)

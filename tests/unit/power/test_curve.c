@@ -723,6 +723,32 @@ static void long_averages_are_resolved(void **state)
     pj_curve_free(curve);
 }
 
+/* Bursts of 60 W above 20 W, shorter than the sensor's window, after quiet time. */
+static void short_bursts_of_long_averages_are_covered(void **state)
+{
+    (void)state;
+    static const int lengths[] = {60, 150, 250, 350, 500, 900};
+    pj_rail rail = power;
+    rail.kind = PJ_RAIL_AVERAGE;
+    rail.window_ns = 1000 * MS;
+    for (int quiet = 2000; quiet <= 20000; quiet += 9000)
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+            for (int phase = 7; phase < 100; phase += 31) {
+                pj_curve *curve = pj_curve_new(&rail);
+                int begin = quiet + phase, end = begin + lengths[i];
+                for (int t = 100; t <= quiet + 4000; t += 100) {
+                    double on = fmin(t, end) - fmax(t - 1000, begin);
+                    add(curve, t, 20e3 + 60 * fmax(on, 0), PJ_READING_OK);
+                }
+                assert_int_equal(pj_curve_finish(curve, NULL), PJ_OK);
+                pj_curve_energy e;
+                pj_curve_query(curve, begin * MS, end * MS, &e);
+                assert_that(fabs(e.energy_mj - 80.0 * lengths[i]), <=, 1.96 * e.random_sd_mj);
+                assert_that(e.random_sd_mj, <, 0.6 * 80.0 * lengths[i]);
+                pj_curve_free(curve);
+            }
+}
+
 static void long_curves_forget_their_beginning(void **state)
 {
     (void)state;
@@ -823,6 +849,7 @@ int main(void)
         cmocka_unit_test(ticks_seen_late_widen_the_interval),
         cmocka_unit_test(windows_of_any_length_are_resolved),
         cmocka_unit_test(long_averages_are_resolved),
+        cmocka_unit_test(short_bursts_of_long_averages_are_covered),
         cmocka_unit_test(long_curves_forget_their_beginning),
         cmocka_unit_test(energy_is_monotone),
         cmocka_unit_test(intervals_hold_the_truth),
