@@ -114,6 +114,7 @@ typedef struct pj_part_figures {
     int32_t layer;                     /* PJ_ANY: a sum; -1: outside the layers */
     uint32_t count;
     double time_ms, energy_mj, net_energy_mj, self_energy_mj, energy_sd_mj, planted_mj;
+    double net_energy_sd_mj; /* of a sum an upper bound */
     double flops, bytes;
     double statistics[PJ_STATISTIC_SHOWN];
     const char *extras; /* scalars as a JSON object */

@@ -92,7 +92,15 @@ static void write_mean_extras(pj_buffer *text, const pj_sum_nodes *nodes, const 
     pj_json_object_end(&json);
 }
 
-static pj_part_figures figures_of_sum(const part *p, const pj_buffer *extras)
+/* At most: that of the gross energy, and of idle power for as long, of which the run's net energy
+ * has no more than is uncertain in it. */
+static double net_sd_of_sum(const pj_sum_node *n, const pj_run_info *info)
+{
+    return hypot(n->sd_mj, info->net_sd_mj * n->time_ms / info->total_ms);
+}
+
+static pj_part_figures figures_of_sum(const part *p, const pj_run_info *info,
+                                      const pj_buffer *extras)
 {
     const pj_sum_node *n = &p->sum;
     pj_part_figures f = {.component = p->component,
@@ -104,6 +112,7 @@ static pj_part_figures figures_of_sum(const part *p, const pj_buffer *extras)
                          .net_energy_mj = pj_mj_of_nj(n->net_nj),
                          .self_energy_mj = pj_mj_of_nj(n->self_nj),
                          .energy_sd_mj = n->sd_mj,
+                         .net_energy_sd_mj = net_sd_of_sum(n, info),
                          .planted_mj = pj_mj_of_nj(n->planted_nj),
                          .flops = n->flops,
                          .bytes = n->bytes,
@@ -129,7 +138,7 @@ static pj_status each_sum(pj_run_view *view, const pj_view_choice *choice, bool 
     pj_buffer_init(&extras, 1 << 20);
     for (uint32_t i = 0; i < list.count && status == PJ_OK; i++) {
         write_mean_extras(&extras, &nodes, &list, i);
-        pj_part_figures figures = figures_of_sum(&list.parts[i], &extras);
+        pj_part_figures figures = figures_of_sum(&list.parts[i], view->info, &extras);
         each(context, &figures);
     }
     pj_buffer_fini(&extras);
@@ -169,17 +178,18 @@ static pj_status each_sum(pj_run_view *view, const pj_view_choice *choice, bool 
     ", " table PJ_STATISTIC_NAME_##type(prefix, name)
 
 /* Columns as read by figures_of_row: FIRST_STATISTIC and later ones come from the table. */
-enum { EXTRAS = 10, SELF_ENERGY, FIRST_STATISTIC };
+enum { EXTRAS = 10, SELF_ENERGY, NET_SD, FIRST_STATISTIC };
 static const char component_rows[] = COMPONENTS_OF_TOKEN
     "SELECT component_name, NULL, layer_index, time_ms * remains, energy_mj * " RATIO("") ","
     " net_energy_mj * remains * (s + x), energy_sd_mj * " RATIO("") ", planted_mj * " RATIO("") ","
-    " flops_estimate, bytes_estimate, extra_metrics, self_energy_mj * " RATIO("")
+    " flops_estimate, bytes_estimate, extra_metrics, self_energy_mj * " RATIO("") ","
+    " net_energy_sd_mj * remains * (s + x)"
     PJ_SHOWN_STATISTICS(SELECTED, "", PJ_ACTIVATION) " FROM chosen ORDER BY id";
 static const char operation_rows[] = COMPONENTS_OF_TOKEN
     "SELECT c.component_name, o.operation_name, c.layer_index, o.time_ms * remains, o.energy_mj * "
     RATIO("o.") ", o.net_energy_mj * remains * (s + x), o.energy_sd_mj * " RATIO("o.") ","
     " o.planted_mj * " RATIO("o.") ", o.flops_estimate, o.bytes_estimate,"
-    " o.extra_metrics, NULL" PJ_SHOWN_STATISTICS(SELECTED, "o.", PJ_TENSOR)
+    " o.extra_metrics, NULL, o.net_energy_sd_mj * remains * (s + x)" PJ_SHOWN_STATISTICS(SELECTED, "o.", PJ_TENSOR)
     " FROM chosen c CROSS JOIN deep_operation_metrics o ON o.id BETWEEN c.first_operation_id AND"
     " c.first_operation_id + c.operation_count - 1/*RUN o=c*/ ORDER BY o.id";
 /* clang-format on */
@@ -197,7 +207,8 @@ static pj_part_figures figures_of_row(pj_sql *sql, bool operation)
                          .planted_mj = pj_sql_get_double(sql, 7),
                          .flops = pj_sql_get_double(sql, 8),
                          .bytes = pj_sql_get_double(sql, 9),
-                         .self_energy_mj = pj_sql_get_double(sql, SELF_ENERGY)};
+                         .self_energy_mj = pj_sql_get_double(sql, SELF_ENERGY),
+                         .net_energy_sd_mj = pj_sql_get_double(sql, NET_SD)};
     if (pj_sql_get_type(sql, 2) != PJ_VALUE_NULL) f.layer = (int32_t)pj_sql_get_int(sql, 2);
     for (int s = 0; s < PJ_STATISTIC_SHOWN; s++)
         f.statistics[s] = pj_sql_get_double(sql, FIRST_STATISTIC + s);
@@ -256,6 +267,7 @@ static void views_parts_write_part(void *context, const pj_part_figures *f)
     pj_json_kv_double(json, "energy_mj", f->energy_mj);
     pj_json_kv_double(json, "net_energy_mj", f->net_energy_mj);
     pj_json_kv_double(json, "energy_sd_mj", f->energy_sd_mj);
+    pj_json_kv_double(json, "net_energy_sd_mj", f->net_energy_sd_mj);
     pj_json_kv_double(json, "planted_mj", f->planted_mj);
     pj_json_kv_double(json, "flops", f->flops);
     pj_json_kv_double(json, "bytes", f->bytes);

@@ -425,18 +425,21 @@ static void operations_sum_over_tokens(void **state)
     json_t *v = VIEW(pj_view_operations(f->store, "last", &choice, json, &err));
     json_t *list = json_object_get(v, "operations");
     assert_int_equal(json_array_size(list), 7);
-    double softmax = 0, entropy = 0;
+    double softmax = 0, entropy = 0, net_sd = 0;
     for (uint32_t i = 0; i < f->run.operation_count; i++) {
         const pj_operation_row *o = &f->run.operations[i];
         const pj_layer_row *l = &f->run.layers[f->run.components[o->component].layer];
         if (strcmp(o->name, "softmax") != 0 || l->layer_index != 1) continue;
         softmax += pj_mj_of_nj(o->energy.gross_nj);
+        net_sd += (double)o->energy.net_sd_mj;
         entropy += f->run.extras[o->extra_begin].value / 12;
     }
     json_t *row = json_array_get(list, 4);
     assert_about(number(row, "energy_mj"), softmax);
     assert_int_equal(number(row, "count"), 12);
     assert_about(number(json_object_get(row, "extra_metrics"), "attention_entropy"), entropy);
+    assert_that(number(row, "net_energy_sd_mj"), >=, net_sd);
+    assert_that(number(row, "net_energy_sd_mj"), <=, 3 * net_sd);
     json_decref(v);
     choice.token = 2;
     v = VIEW(pj_view_operations(f->store, "last", &choice, json, &err));
@@ -446,6 +449,15 @@ static void operations_sum_over_tokens(void **state)
                                     "attention_entropy_head");
     assert_int_equal(json_array_size(heads), 8);
     assert_int_equal(json_array_size(json_object_get(v, "components")), 1);
+    for (uint32_t i = 0; i < f->run.component_count; i++) {
+        const pj_component_row *c = &f->run.components[i];
+        const pj_layer_row *l = c->layer == PJ_NO_PARENT ? NULL : &f->run.layers[c->layer];
+        if (!l || l->layer_index != 1 || l->token != 2 || strcmp(c->name, "attention") != 0)
+            continue;
+        assert_about(
+            number(json_array_get(json_object_get(v, "components"), 0), "net_energy_sd_mj"),
+            (double)c->energy.net_sd_mj);
+    }
     json_decref(v);
 }
 

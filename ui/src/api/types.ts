@@ -274,6 +274,7 @@ export interface ComponentSum extends Record<StatisticName, N> {
   time_ms: N;
   energy_mj: N;
   net_energy_mj: N;
+  net_energy_sd_mj: N;
   self_energy_mj: N;
   energy_sd_mj: N;
   planted_mj: N;
@@ -292,6 +293,7 @@ export interface OperationSum extends Record<OfTensor<StatisticName>, N> {
   energy_mj: N;
   net_energy_mj: N;
   energy_sd_mj: N;
+  net_energy_sd_mj: N;
   flops: N;
   bytes: N;
   extra_metrics: Extras | null;

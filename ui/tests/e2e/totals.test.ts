@@ -108,6 +108,9 @@ scenarios('Totals', () => {
           const components = await rowsOf('.details table.hottest');
           const operations = await rowsOf('.details table.ops:not(.hottest)');
           expect(components.size * operations.size).toBeGreaterThan(0);
+          // Neither is shown without its interval.
+          const rows = await page.locator('.details table.ops tbody tr').allInnerTexts();
+          for (const row of rows) expect(row).toMatch(/±|\(.* to .*\)|unavailable/);
           for (const [name, mj] of operations) {
             const whole = components.get(name.split(' › ')[0]);
             if (whole !== undefined) expect(mj, name).toBeLessThanOrEqual(whole * 1.001 + 1e-6);

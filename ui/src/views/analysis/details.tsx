@@ -3,7 +3,16 @@
 import { useMemo } from 'preact/hooks';
 import { partColour, partOf } from '../../charts/parts';
 import { phaseLabel } from '../../charts/theme';
-import { energy, known, percent, plain, power, time, Z95 } from '../../core/format';
+import {
+  energyInterval,
+  energySigned,
+  known,
+  percent,
+  plain,
+  power,
+  time,
+  Z95,
+} from '../../core/format';
 import { isKnown, type Quantity, quantity } from '../../core/quantity';
 import { typicalToken } from '../../core/run_energy';
 import { quantile } from '../../core/stats';
@@ -21,6 +30,7 @@ import {
   hottest,
   hottestCalm,
   isTimed,
+  type PartSum,
   type RunRows,
   type Scope,
   tokensOf,
@@ -130,39 +140,42 @@ export function ScopeBar({ data }: { data: RunData }) {
   );
 }
 
-/** Energy of a part of the model within the scope. Its interval is known for a component over the whole run only:
- * that of a single layer or token is much wider, and the panel of the cell has it. */
+/** Deviation of a component's energy in the scope; null: unknown. It is known over the whole run only: that of a
+ * single layer or token is much wider, and the panel of the cell has it. */
+function partSd(data: RunData, p: PartSum): number | null {
+  const { net } = selection.value;
+  const s = scopeOf(selection.value);
+  const summary = data.summary.value.data;
+  if (s.layer !== null || s.phase !== null || isTimed(s) || p.energy === null) return null;
+  const classes = (summary?.classes ?? []).filter((c) => c.name.split('/')[0] === p.component);
+  if (net)
+    return classes.length ? classes.reduce((a, c) => a + (c.net_energy_sd_mj ?? 0), 0) : null;
+  const c = summary?.components.find((x) => x.component_name === p.component);
+  return known(c?.energy_sd_mj) && c.energy_mj
+    ? Math.abs((c.energy_sd_mj / c.energy_mj) * p.energy)
+    : null;
+}
+
+const energyOfPart = (data: RunData, p: PartSum): string =>
+  (selection.value.net ? energySigned : energyInterval)(p.energy, partSd(data, p), unit.value);
+
+/** Energy of a part of the model within the scope. */
 function partFigures(data: RunData, rows: RunRows): { energy: Quantity<'mJ'>; ms: number } | null {
   const held = data.inScope.value;
   if (!held) return null;
-  const s = scopeOf(selection.value);
-  const whole = s.layer === null && s.phase === null && !isTimed(s);
   const { net } = selection.value;
-  let [mj, sd, ms] = [0, 0, 0];
-  let any = false;
-  for (const p of hottest(held)) {
-    any = true;
-    ms += p.ms;
-    if (p.energy === null) continue;
-    mj += p.energy;
-    const summary = data.summary.value.data;
-    if (net) {
-      for (const c of summary?.classes ?? [])
-        if (c.name.split('/')[0] === p.component) sd += c.net_energy_sd_mj ?? 0;
-      continue;
-    }
-    const c = summary?.components.find((x) => x.component_name === p.component);
-    const relative = known(c?.energy_sd_mj) && c.energy_mj ? c.energy_sd_mj / c.energy_mj : 0;
-    sd += Math.abs(relative * p.energy);
-  }
-  const energyKnown = any && hottest(held).some((p) => p.energy !== null);
+  const list = hottest(held);
+  const sum = (of: (p: PartSum) => number): number => list.reduce((a, p) => a + of(p), 0);
+  const sds = list.filter((p) => p.energy !== null).map((p) => partSd(data, p));
+  const sd = sds.reduce((a, x) => (a === null || x === null ? null : a + x), 0);
+  const energyKnown = list.some((p) => p.energy !== null);
   return {
-    energy: quantity('mJ', energyKnown ? mj : null, rows.source, {
-      sd: whole ? sd : null,
+    energy: quantity('mJ', energyKnown ? sum((p) => p.energy ?? 0) : null, rows.source, {
+      sd,
       missing: rows.missing,
       signed: net,
     }),
-    ms,
+    ms: sum((p) => p.ms),
   };
 }
 
@@ -407,7 +420,7 @@ function HottestList({ data }: { data: RunData }) {
                 colour={partColour(partOf(p.component))}
               />
             </td>
-            <td class="num">{timed ? time(p.ms) : energy(p.energy, unit.value)}</td>
+            <td class="num">{timed ? time(p.ms) : energyOfPart(data, p)}</td>
             <td class="num">{percent(whole && of(p) / whole)}</td>
           </tr>
         ))}

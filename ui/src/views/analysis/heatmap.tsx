@@ -11,6 +11,7 @@ import {
   count,
   energy,
   energyInterval,
+  energySigned,
   known,
   percent,
   plain,
@@ -445,6 +446,7 @@ export function OperationsPanel({ data }: { data: RunData }) {
           'energy_mj',
           'energy_sd_mj',
           'net_energy_mj',
+          'net_energy_sd_mj',
           'flops',
           'bytes',
           'tensor_mean',
@@ -461,6 +463,7 @@ export function OperationsPanel({ data }: { data: RunData }) {
           o.energy_mj,
           o.energy_sd_mj,
           o.net_energy_mj,
+          o.net_energy_sd_mj,
           o.flops,
           o.bytes,
           o.tensor_mean,
@@ -476,7 +479,10 @@ export function OperationsPanel({ data }: { data: RunData }) {
             label="Energy"
             value={energyInterval(head.energy_mj, head.energy_sd_mj, unit.value)}
           />
-          <Fact label="Net of idle" value={energy(head.net_energy_mj, unit.value)} />
+          <Fact
+            label="Net of idle"
+            value={energySigned(head.net_energy_mj, head.net_energy_sd_mj, unit.value)}
+          />
           <Fact label="Time" value={time(head.time_ms)} />
           <Fact label="FLOPs" value={count(head.flops)} />
           <Fact label="Bytes" value={count(head.bytes, 'B')} />
@@ -523,7 +529,7 @@ export function OperationsPanel({ data }: { data: RunData }) {
                 <td class="num">{time(o.time_ms)}</td>
                 <td class={`num ${joules(o) === null ? 'na hatched' : ''}`}>
                   {net
-                    ? energy(o.net_energy_mj, unit.value)
+                    ? energySigned(o.net_energy_mj, o.net_energy_sd_mj, unit.value)
                     : energyInterval(o.energy_mj, o.energy_sd_mj, unit.value)}
                 </td>
               </tr>
