@@ -601,7 +601,7 @@ static void several_rails_are_as_uncertain_as_one(void **state)
 {
     static const char *const rails[] = {"rails=gpu0", "rails=gpu0+gpu1",
                                         "rails=gpu0+gpu1+gpu2+gpu3+gpu4+gpu5+gpu6+gpu7"};
-    double width[3] = {0};
+    double width[3] = {0}, bias[3] = {0};
     (void)state;
     for (int k = 0; k < 3; k++) {
         uint32_t covered = 0, parts = 0;
@@ -619,11 +619,13 @@ static void several_rails_are_as_uncertain_as_one(void **state)
                 double truth = pj_mj_of_nj(e->planted_nj), off = pj_mj_of_nj(e->gross_nj) - truth;
                 covered += fabs(off) <= 1.96 * (double)e->sd_mj;
                 width[k] += 1.96 * (double)e->sd_mj / truth;
+                bias[k] += (double)e->sd.bias_mj / truth;
             }
             end_run(&w, &d);
         }
         if (covered < 0.92 * parts) fail_msg("%s: %u of %u", rails[k], covered, parts);
         assert_near(width[k], width[0], 0.1 * width[0]);
+        assert_near(bias[k], bias[0], 0.2 * bias[0]);
     }
 }
 
