@@ -230,6 +230,26 @@ static void nobody_looks_again(void **state)
     pj_session_close(session);
 }
 
+/* A window of a machine that draws much less than when its idle power was measured. */
+static void less_than_an_idle_machine_has_no_net_energy(void **state)
+{
+    (void)state;
+    pj_session *session = open_session(false);
+    pj_open_window *window;
+    pj_window_result result = {.size = sizeof result};
+    low_w = high_w = 5;
+    pass_ms(500);
+    assert_int_equal(pj_window_begin(session, &window, NULL), PJ_OK);
+    pass_ms(1500);
+    assert_int_equal(pj_window_end(window, &result, NULL), PJ_OK);
+    low_w = high_w = 20;
+    pj_session_close(session);
+    assert_near(result.total.mj, 7500, 300);
+    assert_true(isnan(result.net.mj));
+    assert_true(isnan(result.net.lo_mj));
+    assert_true(isnan(result.net.hi_mj));
+}
+
 /* What is known from the last minute costs a short run a fraction of a second, not seconds. */
 static void a_short_run_waits_little(void **state)
 {
@@ -250,6 +270,7 @@ int main(void)
         cmocka_unit_test(net_energy_of_nothing),
         cmocka_unit_test(net_energy_of_a_long_session),
         cmocka_unit_test(nobody_looks_again),
+        cmocka_unit_test(less_than_an_idle_machine_has_no_net_energy),
         cmocka_unit_test(a_short_run_waits_little),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
