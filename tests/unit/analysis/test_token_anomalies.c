@@ -61,6 +61,34 @@ static void ordinary_runs_have_few(void **state)
     assert_that(score.reported, <=, RUNS * PJ_PLANTED_TOKENS / 2000);
 }
 
+/* A token of an otherwise exact run: 100 mJ each within 0.1 %. Returns how many are told. */
+static size_t told_of_one(size_t at, double mj, double sd_mj)
+{
+    enum { COUNT = 60 };
+    double energy[COUNT], sd[COUNT];
+    pj_anomaly found[PJ_TOKEN_ANOMALIES_MAX];
+    pj_random r = {23};
+    for (size_t i = 0; i < COUNT; i++) {
+        energy[i] = 100 + 0.1 * pj_random_normal(&r);
+        sd[i] = sd_mj;
+    }
+    energy[at] = mj;
+    pj_token_figures f = {.count = COUNT, .energy_mj = energy, .energy_sd_mj = sd};
+    return pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX);
+}
+
+/* However many robust deviations away it is. */
+static void small_uncertain_and_outer_deviations_are_none(void **state)
+{
+    (void)state;
+    assert_int_equal(told_of_one(30, 125, 1), 1);
+    assert_int_equal(told_of_one(30, 118, 1), 0);  /* below a fifth */
+    assert_int_equal(told_of_one(30, 75, 1), 1);   /* of energy that was not used, too */
+    assert_int_equal(told_of_one(30, 125, 20), 0); /* within the token's own interval */
+    assert_int_equal(told_of_one(0, 125, 1), 0);   /* the first and the last of a phase */
+    assert_int_equal(told_of_one(59, 125, 1), 0);
+}
+
 /* A multivariate outlier: each value is ordinary, their combination is not. */
 static void the_forest_sees_combinations(void **state)
 {
@@ -91,6 +119,7 @@ int main(void)
         cmocka_unit_test(planted_anomalies_are_found),
         cmocka_unit_test(flat_rails_have_none),
         cmocka_unit_test(ordinary_runs_have_few),
+        cmocka_unit_test(small_uncertain_and_outer_deviations_are_none),
         cmocka_unit_test(the_forest_sees_combinations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

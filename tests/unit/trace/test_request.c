@@ -147,6 +147,22 @@ static int count_marks(const made *m)
     return marks;
 }
 
+/* Each stalled step is 40 times as long and as dear: more than a third of them, below half. */
+static void stalls_are_no_typical_tokens(void **state)
+{
+    made *m = make(40, 1);
+    for (uint32_t i = 1; i <= 13; i++) {
+        set_step(m, 3 * i, 1, 40, 1);
+        m->tokens[3 * i].energy = energy_of(80);
+    }
+    for (uint32_t i = 1; i < 40; i++)
+        if (i % 3 == 1) m->tokens[i].energy = energy_of(3);
+    figure(m);
+    assert_int_equal(count_marks(m), 13);
+    assert_that(m->d.info.typical_token_mj, <=, 2.5); /* 3 with them: of 2, 3 and 80 */
+    unmake(m);
+}
+
 static void a_slow_step_is_marked(void **state)
 {
     for (uint32_t batch = 1; batch <= MOST_BATCH; batch += 3) {
@@ -221,6 +237,7 @@ int main(void)
         cmocka_unit_test(a_run_without_loading_is_all_request),
         cmocka_unit_test(unknown_loading_makes_the_request_unknown),
         cmocka_unit_test(typical_is_the_median_of_decode),
+        cmocka_unit_test(stalls_are_no_typical_tokens),
         cmocka_unit_test(a_slow_step_is_marked),
         cmocka_unit_test(work_explains_a_slow_step),
         cmocka_unit_test(a_growing_context_is_followed),
