@@ -7,6 +7,7 @@
 #include "store/driver.h"
 #include "store/experiments.h"
 #include "store/extras.h"
+#include "store/queue.h"
 #include "store/sql.h"
 #include "store/store.h"
 
@@ -797,12 +798,41 @@ static void queued_experiments_belong_to_a_machine(void **state)
     assert_string_equal(names, "z ");
 }
 
+/* Two servers see that a third is dead, and both have read that its row was its own. */
+static void a_queued_run_has_one_heir(void **state)
+{
+    fixture *f = *state;
+    pj_error err;
+    char owner[PJ_UUID_BYTES];
+    pj_queue_row row = {
+        .id = "r", .request = "{}", .request_bytes = 2, .owner = "dead", .queued_ns = 1};
+    assert_int_equal(pj_store_queue_put(f->store, &row, &err), PJ_OK);
+    assert_int_equal(pj_store_queue_claim(f->store, "r", "dead", "heir", &err), PJ_OK);
+    pj_store_queue_claim(f->store, "r", "dead", "late", &err);
+    assert_int_equal(pj_store_queue_owner(f->store, "r", owner, &err), PJ_OK);
+    assert_string_equal(owner, "heir");
+    /* without an owner, as an earlier version left it */
+    row = (pj_queue_row){.id = "s", .request = "{}", .request_bytes = 2, .queued_ns = 2};
+    assert_int_equal(pj_store_queue_put(f->store, &row, &err), PJ_OK);
+    assert_int_equal(pj_store_queue_claim(f->store, "s", NULL, "heir", &err), PJ_OK);
+    pj_store_queue_claim(f->store, "s", NULL, "late", &err);
+    assert_int_equal(pj_store_queue_owner(f->store, "s", owner, &err), PJ_OK);
+    assert_string_equal(owner, "heir");
+    /* an experiment alike */
+    assert_int_equal(pj_store_experiment_put(f->store, "x", "{}", &err), PJ_OK);
+    assert_int_equal(pj_store_experiment_claim(f->store, "x", "", "heir", &err), PJ_OK);
+    pj_store_experiment_claim(f->store, "x", "", "late", &err);
+    assert_int_equal(pj_store_experiment_owner(f->store, "x", owner, &err), PJ_OK);
+    assert_string_equal(owner, "heir");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(queued_experiments_belong_to_a_machine),
+        TEST(a_queued_run_has_one_heir),
         TEST(runs_come_back_equal),
         TEST(unavailable_is_null_never_zero),
         TEST(replacing_leaves_one),
