@@ -161,10 +161,33 @@ static pj_status ledger_resolve(pj_ledger *l, pj_error *err)
     return status;
 }
 
-int64_t pj_ledger_rail_known_ns(const pj_ledger *l, uint32_t rail)
+static int64_t ledger_rail_read_until(const pj_ledger *l, uint32_t rail)
 {
     int64_t begin_ns, end_ns;
     return pj_curve_span(l->curves[rail], &begin_ns, &end_ns) ? end_ns : INT64_MIN;
+}
+
+/* A curve of overlapping windows lags by half a window, which tells enough of the time before where
+ * the windows before that are known. Where readings have only just begun, all windows that see it
+ * have to. */
+int64_t pj_ledger_rail_known_ns(const pj_ledger *l, uint32_t rail)
+{
+    const pj_rail *r = &l->rails[rail];
+    int64_t begin_ns, end_ns;
+    if (!pj_curve_span(l->curves[rail], &begin_ns, &end_ns)) return INT64_MIN;
+    bool has_begun = l->resolved[rail] && l->settled_ns < begin_ns + 2 * r->window_ns;
+    return has_begun ? end_ns - r->window_ns / 2 - 3 * r->period_ns : end_ns;
+}
+
+/* Until when the rails of the total have been read: an estimate goes on from there. */
+static int64_t ledger_read_until(const pj_ledger *l)
+{
+    int64_t until_ns = INT64_MAX;
+    for (uint32_t r = 0; r < l->o.rail_count; r++) {
+        int64_t rail_ns = l->in_total[r] ? ledger_rail_read_until(l, r) : INT64_MAX;
+        if (rail_ns < until_ns) until_ns = rail_ns;
+    }
+    return until_ns == INT64_MAX ? INT64_MIN : until_ns;
 }
 
 /* Until when the rails are known that are in both sets; NULL: all. */
@@ -286,7 +309,7 @@ static double doubt_of(double share)
 static pj_ledger_figure first_figure(const pj_ledger *l, int64_t begin_ns)
 {
     uint32_t live = 1;
-    int64_t known_ns = pj_ledger_known_ns(l, NULL);
+    int64_t known_ns = ledger_read_until(l);
     for (const pj_ledger_entry *e = l->entries; e; e = e->next) live += !e->end_ns;
     bool is_known = known_ns != INT64_MIN && known_ns > begin_ns - PJ_NS_PER_S;
     double machine_mw = is_known ? recent_mw(l, known_ns) : NAN, sd = UNSEEN_UNCERTAINTY;
@@ -999,7 +1022,7 @@ static void set_figure(pj_ledger *l, pj_ledger_entry *e, int64_t known_ns, doubl
 
 void pj_ledger_estimate(pj_ledger *l, int64_t now_ns)
 {
-    int64_t known_ns = pj_ledger_known_ns(l, NULL);
+    int64_t known_ns = ledger_read_until(l);
     uint32_t live = 0;
     if (!l->entries) return;
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {

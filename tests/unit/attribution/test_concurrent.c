@@ -23,6 +23,8 @@
 
 #define MS PJ_NS_PER_MS
 enum { MOST = 40, WAVES = 5, TICK_MS = 20, WAVE_MS = 4000, FIRST_MS = 3000, LATE_MS = 6000 };
+/* Readings begin at 0, or shortly before the first wave. */
+static int64_t readings_begin_ns;
 
 static const char *const presets[] = {"counter",
                                       "rapl",
@@ -174,7 +176,8 @@ static void follow(load *l, pj_ledger *ledger, const pj_reading *readings, size_
             leave(next, ledger);
         }
         for (; read < count && readings[read].after_ns <= now_ns; read++)
-            pj_ledger_read(ledger, &readings[read], NULL);
+            if (readings[read].after_ns >= readings_begin_ns)
+                pj_ledger_read(ledger, &readings[read], NULL);
         settle(l, ledger, now_ns);
     }
 }
@@ -301,6 +304,21 @@ static void short_requests_are_as_sure_as_their_sensor(void **state)
     }
 }
 
+/* As of a proxy that has just been started. */
+static void the_first_requests_are_as_sure(void **state)
+{
+    (void)state;
+    score s = {0};
+    for (int before_ms = 50; before_ms <= 950; before_ms += 100) {
+        readings_begin_ns = (FIRST_MS - before_ms) * MS;
+        simulate("nvml-ampere-average", 8, WHOLE, true, 460, (uint64_t)before_ms, &s);
+        readings_begin_ns = 0;
+        uint32_t outside = s.waves - s.waves_within;
+        if (getenv("PJ_TABLE")) print_row("just begun", kinds[WHOLE], &s);
+        if (outside > 0) fail_msg("%d ms before: %u of %u waves", before_ms, outside, s.waves);
+    }
+}
+
 static void equal_requests_get_equal_energy(void **state)
 {
     (void)state;
@@ -317,6 +335,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sums_are_the_machines),
                                        cmocka_unit_test(short_requests_are_as_sure_as_their_sensor),
+                                       cmocka_unit_test(the_first_requests_are_as_sure),
                                        cmocka_unit_test(equal_requests_get_equal_energy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
