@@ -208,6 +208,7 @@ static pj_status measure_missing_quality(experiment *e, pj_error *err)
         if (status == PJ_OK) status = pj_model_slot_open(e->o.slot, &options.engine, err);
         if (status == PJ_OK)
             status = pj_quality_measure(&e->quality, e->o.slot->engine, i, e->o.cancel, err);
+        pj_model_slot_check(e->o.slot, status);
     }
     return status;
 }
@@ -224,6 +225,7 @@ static pj_status experiment_warm(experiment *e, uint32_t index, pj_error *err)
     if (status == PJ_OK && !e->plan->prompt) status = make_prompts(e, cell.input, err);
     if (status != PJ_OK || e->last_cell == index) return status;
     status = pj_quality_measure(&e->quality, e->o.slot->engine, index, e->o.cancel, err);
+    pj_model_slot_check(e->o.slot, status);
     if (status == PJ_OK) status = experiment_set_options(e, index, &options, err);
     if (options.request.max_tokens > WARM_TOKENS) options.request.max_tokens = WARM_TOKENS;
     if (status == PJ_OK) status = pj_profile_bare(e->o.slot, &options, &result, err);

@@ -419,6 +419,7 @@ pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot, const pj
     pj_status stored = pj_run_finish(run, result->run_status,
                                      result->run_status == PJ_RUN_FAILED ? failure.text : NULL,
                                      &result->data, &storing);
+    pj_model_slot_check(slot, status);
     result->stored = stored == PJ_OK && session->store;
     if (status == PJ_OK && stored != PJ_OK) failure = storing;
     if (err && (status != PJ_OK || stored != PJ_OK)) *err = failure;
@@ -436,5 +437,7 @@ pj_status pj_profile_bare(pj_model_slot *slot, const pj_profile_options *o,
 {
     *result = (pj_generate_result){0};
     pj_status status = open_model(slot, o, NULL, err);
-    return status == PJ_OK ? generate(slot->engine, o, NULL, result, err) : status;
+    if (status == PJ_OK) status = generate(slot->engine, o, NULL, result, err);
+    pj_model_slot_check(slot, status);
+    return status;
 }

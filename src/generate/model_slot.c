@@ -35,6 +35,11 @@ pj_status pj_model_slot_open(pj_model_slot *slot, const pj_engine_options *optio
     return status;
 }
 
+void pj_model_slot_check(pj_model_slot *slot, pj_status status)
+{
+    if (status == PJ_E_LOST) pj_model_slot_close(slot);
+}
+
 void pj_model_slot_close(pj_model_slot *slot)
 {
     pj_engine_close(slot->engine);

@@ -13,6 +13,9 @@ typedef struct pj_model_slot {
 /* Opens the model unless it is already open. */
 pj_status pj_model_slot_open(pj_model_slot *slot, const pj_engine_options *options, pj_error *err);
 bool pj_model_slot_holds(const pj_model_slot *slot, const pj_engine_options *options);
+/* After work that ended so: a model on a lost device is closed, so that the next run opens it anew.
+ */
+void pj_model_slot_check(pj_model_slot *slot, pj_status status);
 void pj_model_slot_close(pj_model_slot *slot); /* may run twice */
 
 #endif
