@@ -80,8 +80,18 @@ static void clock_fit(pj_vk_clock *c)
     }
 }
 
+/* Counts of fewer than 64 bits tell a time only near that of the other: after a long pause there
+ * are no points yet. */
+static bool clock_has_wrapped(const pj_vk_clock *c, const pj_vk_clock_point *next)
+{
+    if (c->count == 0) return false;
+    double passed_ns = (double)(next->host_ns - clock_point(c, clock_kept(c) - 1)->host_ns);
+    return passed_ns / c->tick_ns > (double)(c->mask / 4);
+}
+
 void pj_vk_clock_add(pj_vk_clock *clock, pj_vk_clock_point point)
 {
+    if (clock_has_wrapped(clock, &point)) clock->count = 0;
     clock->points[clock->count++ % PJ_VK_CLOCK_POINTS] = point;
     if (clock->count == 1 || point.deviation_ns < clock->least_deviation_ns)
         clock->least_deviation_ns = point.deviation_ns;

@@ -63,12 +63,27 @@ static void test_a_jump_is_in_the_error(void **state)
     assert_that(pj_vk_clock_error(&c), >, 4e5);
 }
 
+/* A server that had nothing to do for longer than the counter takes to wrap. */
+static void test_after_a_long_pause(void **state)
+{
+    pj_vk_clock c = started();
+    for (int64_t s = 0; s < 20; s++) add_point(&c, s * PJ_NS_PER_S, 0);
+    for (int64_t s = 4000; s < 4003; s++) {
+        add_point(&c, s * PJ_NS_PER_S, 0);
+        assert_that(pj_vk_clock_error(&c), <, 20000);
+        int64_t ns = s * PJ_NS_PER_S - 5 * PJ_NS_PER_MS;
+        assert_near(pj_vk_clock_map(&c, ticks_at(ns)), ns, pj_vk_clock_error(&c));
+    }
+    assert_true(c.has_line);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_before_there_is_a_line),
         cmocka_unit_test(test_a_line_through_points),
         cmocka_unit_test(test_a_jump_is_in_the_error),
+        cmocka_unit_test(test_after_a_long_pause),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
