@@ -46,16 +46,6 @@ static pj_device_row *energy_devices_new(pj_energies *j)
 
 /* ---- which rails ---- */
 
-/* Whether both texts are addresses of one kind, but of different devices. */
-static bool energy_devices_differ(const pj_device_row *device, const pj_rail *rail)
-{
-    bool has_uuid = pj_device_has_uuid(rail->device, rail->device);
-    if (device->uuid && has_uuid && pj_device_has_uuid(device->uuid, device->uuid))
-        return !pj_device_has_uuid(rail->device, device->uuid);
-    bool same_pci = device->pci && pj_device_has_pci(rail->device, device->pci);
-    return device->pci && strchr(rail->device, ':') && !same_pci;
-}
-
 /* Whether the rail belongs to the part that another one measures: a log, the memory of a board. */
 static bool energy_devices_same_part(const pj_rail *a, const pj_rail *b)
 {
@@ -78,7 +68,7 @@ static bool energy_devices_fits(const pj_device_row *device, const pj_rail *rail
     case BY_PCI: return pj_device_has_pci(rail->device, device->pci);
     default:
         return rail->rail_class == energy_devices_class(device) &&
-               !energy_devices_differ(device, rail);
+               !pj_device_differs(rail->device, device->uuid, device->pci);
     }
 }
 

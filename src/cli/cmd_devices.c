@@ -73,7 +73,8 @@ const pj_command pj_command_devices = {
         "The CPU, and every device with a Vulkan driver: memory, driver, addresses, what it has of "
         "the fast paths that kernels use, and the power rail that measures it or why none does. A "
         "rail is found by the device's UUID (NVML) or PCI address (hwmon); the only GPU is "
-        "measured by the only GPU rail. Drivers that compute on the CPU are listed as software.\n\n"
+        "measured by the only GPU rail, unless that has another one's address. Drivers that "
+        "compute on the CPU are listed as software.\n\n"
         "Only sources that can be asked at once are searched for rails: powermetrics is not "
         "started unless --power names it.",
     .examples = "perjoule devices\nperjoule devices --json\n",

@@ -4,11 +4,11 @@
 #include "engine/kernels/kernels.h"
 #include "power/source.h"
 #include "record/machine.h"
+#include "trace/device.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 /* ---- rails ---- */
@@ -49,24 +49,11 @@ static void devices_find_rails(devices_rails *all, const char *power)
     for (uint32_t i = 0; i < list.count; i++) devices_add_rails(all, &list.choices[i], &env);
 }
 
-/* Digits alone, in lower case. */
-static void devices_hex_digits(const char *text, char *digits, size_t bytes)
-{
-    size_t n = 0;
-    if (strncasecmp(text, "GPU-", 4) == 0) text += 4;
-    for (; *text && *text != ' ' && n + 1 < bytes; text++)
-        if (*text != '-') digits[n++] = *text >= 'A' && *text <= 'F' ? *text + 32 : *text;
-    digits[n] = 0;
-}
-
 /* NVML's rails begin with the UUID, those of hwmon end with the PCI address. */
 static bool devices_rail_is_of(const pj_rail *rail, const pj_device_entry *device)
 {
-    char rail_digits[64], digits[64];
-    devices_hex_digits(rail->device, rail_digits, sizeof rail_digits);
-    devices_hex_digits(device->uuid, digits, sizeof digits);
-    if (device->uuid[0] && strcmp(rail_digits, digits) == 0) return true;
-    return device->pci[0] && strstr(rail->device, device->pci);
+    return pj_device_has_uuid(rail->device, device->uuid) ||
+           pj_device_has_pci(rail->device, device->pci);
 }
 
 static void devices_take_rail(pj_device_entry *device, const pj_rail *rail)
@@ -98,7 +85,8 @@ static void devices_match_gpu(pj_device_entry *device, const devices_rails *all,
         return;
     }
     const pj_rail *only = only_gpu ? devices_only_gpu_rail(all) : NULL;
-    if (only) devices_take_rail(device, only);
+    if (only && !pj_device_differs(only->device, device->uuid, device->pci[0] ? device->pci : NULL))
+        devices_take_rail(device, only);
 }
 
 static void devices_match_cpu(pj_device_entry *device, const devices_rails *all)

@@ -81,6 +81,13 @@ bool pj_device_has_pci(const char *text, const char *pci)
     return false;
 }
 
+bool pj_device_differs(const char *text, const char *uuid, const char *pci)
+{
+    if (uuid && pj_device_has_uuid(text, text) && pj_device_has_uuid(uuid, uuid))
+        return !pj_device_has_uuid(text, uuid);
+    return pci && strchr(text, ':') && !pj_device_has_pci(text, pci);
+}
+
 bool pj_device_is(const pj_device_row *device, const pj_device_info *info)
 {
     if (device->uuid && info->uuid) return pj_device_has_uuid(device->uuid, info->uuid);

@@ -34,6 +34,8 @@ bool pj_device_has_uuid(const char *text, const char *uuid);
 /* Whether `text`, in which a PCI address may be a word among others, names the device at `pci`. A
  * missing domain is 0000. */
 bool pj_device_has_pci(const char *text, const char *pci);
+/* Whether `text` has an address of the same kind that is another device's. NULL: not known. */
+bool pj_device_differs(const char *text, const char *uuid, const char *pci);
 /* What tells a device from others on a machine: the digits of its UUID, else its name. */
 enum { PJ_DEVICE_KEY_BYTES = 128 };
 void pj_device_key(const char *uuid, const char *name, char key[PJ_DEVICE_KEY_BYTES]);

@@ -27,11 +27,34 @@ static bool devices_lack_gpus(pj_error *why)
     return true;
 }
 
+/* The same for any other name. */
+static bool devices_lack_name(const char *device, pj_error *why)
+{
+    pj_vk_info infos[PJ_VK_MAX_DEVICES];
+    uint32_t count = 0;
+    pj_error reason = {0};
+    if (pj_vk_list(infos, &count, &reason) != PJ_OK)
+        pj_fail(why, PJ_E_INVALID, "there is no device \"%.60s\", only the CPU: %s", device,
+                reason.text);
+    else if (pj_vk_select(infos, count, device) == PJ_VK_SEVERAL)
+        pj_fail(why, PJ_E_INVALID,
+                "there are several devices \"%.60s\": use gpu:N or a UUID that `perjoule devices` "
+                "lists",
+                device);
+    else
+        return false;
+    return true;
+}
+
 static pj_status devices_fail(const char *device, pj_error *err)
 {
     pj_error why = {0};
     if (devices_is_numbered(device) && devices_lack_gpus(&why))
         return pj_fail(err, PJ_E_INVALID, "there is no device \"%.60s\": %s", device, why.text);
+    if (devices_lack_name(device, &why)) {
+        if (err) *err = why;
+        return why.status;
+    }
     return pj_fail(
         err, PJ_E_INVALID,
         "there is no device \"%.60s\": use auto, cpu, gpu, gpu:N, or a name or UUID that "

@@ -65,8 +65,10 @@ typedef struct pj_vk_info {
 pj_status pj_vk_list(pj_vk_info devices[PJ_VK_MAX_DEVICES], uint32_t *count, pj_error *err);
 
 bool pj_vk_is_hardware(const pj_vk_info *info);
+enum { PJ_VK_NONE = -1, PJ_VK_SEVERAL = -2 };
 /* The device that a user means by "gpu" (the first that is hardware), "gpu:N" (the Nth, from 0), a
- * UUID, or a name or its first words; -1: none. Software is meant by its UUID or name alone. */
+ * UUID, or a name or its first words; PJ_VK_NONE; PJ_VK_SEVERAL: more than one has that name.
+ * Software is meant by its UUID or name alone. */
 int pj_vk_select(const pj_vk_info *devices, uint32_t count, const char *name);
 
 typedef struct pj_vk_options {

@@ -1,6 +1,7 @@
 /* A device of the forward pass: one that forwards to the CPU and counts gets every pass of a
  * generation, and its model is loaded once per engine; one of another version, or of an unknown
  * name, is rejected. */
+#include "../assertions.h"
 #include "engine/cpu/device.h"
 #include "engine/generation/engine.h"
 
@@ -162,9 +163,9 @@ static void an_unknown_name_is_refused(void **state)
     uint64_t hash = 0;
     pj_error err = {0};
     assert_int_equal(generate(NULL, "abacus", &hash, &err), PJ_E_INVALID);
-    assert_string_equal(err.text,
-                        "there is no device \"abacus\": use auto, cpu, gpu, gpu:N, or a name "
-                        "or UUID that `perjoule devices` lists");
+    const char *wanted = "there is no device \"abacus\", only the CPU: ";
+    if (strncmp(err.text, wanted, strlen(wanted)) != 0) fail_msg("%s", err.text);
+    assert_that(strlen(err.text), >, strlen(wanted));
 }
 
 int main(void)
