@@ -149,7 +149,7 @@ pj_status pj_vk_physical_list(const pj_vk_instance *instance,
                               pj_vk_physical devices[PJ_VK_MAX_DEVICES], uint32_t *count,
                               pj_error *err);
 bool pj_vk_has_extension(const pj_vk_instance *instance, VkPhysicalDevice device, const char *name);
-/* Free bytes of the heap as the driver reports now; 0 where it does not. */
+/* Free bytes of the heap as the driver reports now; UINT64_MAX where it does not. */
 uint64_t pj_vk_heap_free(const pj_vk *vk, uint32_t heap);
 
 /* ---- an open device (device.c) ---- */

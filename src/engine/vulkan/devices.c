@@ -210,20 +210,23 @@ static void devices_read_memory(const pj_vk_instance *instance, bool budget,
     }
 }
 
-/* The first family that computes: on common drivers the one of graphics, which is nowhere slower.
- */
+/* The first family that computes and has timestamps, else the first that computes: on common
+ * drivers the one of graphics, which is nowhere slower. */
 static bool devices_find_queue(const pj_vk_instance *instance, pj_vk_physical *physical)
 {
+    bool found = false;
     VkQueueFamilyProperties families[32];
     uint32_t count = sizeof families / sizeof *families;
     instance->fn.GetPhysicalDeviceQueueFamilyProperties(physical->handle, &count, families);
     for (uint32_t i = 0; i < count; i++) {
         if (!(families[i].queueFlags & VK_QUEUE_COMPUTE_BIT)) continue;
+        if (found && !families[i].timestampValidBits) continue;
+        found = true;
         physical->family = i;
         physical->stamp_bits = families[i].timestampValidBits;
-        return true;
+        if (physical->stamp_bits) break;
     }
-    return false;
+    return found;
 }
 
 static void devices_read(const pj_vk_instance *instance, VkPhysicalDevice handle,
@@ -317,8 +320,8 @@ uint64_t pj_vk_heap_free(const pj_vk *vk, uint32_t heap)
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
     VkPhysicalDeviceMemoryProperties2 all = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budget};
-    if (!vk->physical.info.memory_budget) return 0;
+    if (!vk->physical.info.memory_budget) return UINT64_MAX;
     vk->instance.fn.GetPhysicalDeviceMemoryProperties2(vk->physical.handle, &all);
     uint64_t limit = budget.heapBudget[heap], used = budget.heapUsage[heap];
-    return limit > used ? limit - used : 0;
+    return limit == 0 ? UINT64_MAX : limit > used ? limit - used : 0;
 }

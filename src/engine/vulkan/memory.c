@@ -64,6 +64,24 @@ static pj_status memory_fail_full(const pj_vk *vk, uint64_t bytes, uint64_t free
                    vk->physical.info.name, what, needed, left, total);
 }
 
+/* More at once than the driver grants, or more than is free and it does not say so. */
+static pj_status memory_fail_refused(const pj_vk *vk, const pj_vk_buffer *b, const char *what,
+                                     pj_error *err)
+{
+    char needed[32], promised[32];
+    memory_size_text(b->bytes, needed);
+    memory_size_text(vk->physical.info.allocation_bytes, promised);
+    return pj_fail(err, PJ_E_NO_MEMORY,
+                   "%s: the driver refuses %s for %s; it promises up to %s at once if so much is "
+                   "free",
+                   vk->physical.info.name, needed, what, promised);
+}
+
+static bool memory_is_refused(VkResult result)
+{
+    return result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY;
+}
+
 /* Some drivers grant more than there is and page it, or fail much later. */
 static uint64_t memory_free_bytes(const pj_vk *vk, uint32_t heap)
 {
@@ -72,7 +90,7 @@ static uint64_t memory_free_bytes(const pj_vk *vk, uint32_t heap)
         limit = vk->options.memory_limit;
     uint64_t left = limit > vk->used_bytes ? limit - vk->used_bytes : 0;
     uint64_t reported = pj_vk_heap_free(vk, heap);
-    return reported && reported < left ? reported : left;
+    return reported < left ? reported : left;
 }
 
 uint64_t pj_vk_memory_free(const pj_vk *vk)
@@ -99,8 +117,7 @@ static pj_status memory_allocate(pj_vk *vk, pj_vk_buffer *b, const char *what, p
                                  .allocationSize = needs.size,
                                  .memoryTypeIndex = (uint32_t)type};
     VkResult result = fn->AllocateMemory(vk->device, &info, NULL, &b->block->memory);
-    if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY)
-        return memory_fail_full(vk, b->bytes, free, what, err);
+    if (memory_is_refused(result)) return memory_fail_refused(vk, b, what, err);
     if (result == VK_SUCCESS)
         result = fn->BindBufferMemory(vk->device, b->block->buffer, b->block->memory, 0);
     if (result == VK_SUCCESS && b->place != PJ_VK_DEVICE)
@@ -117,6 +134,7 @@ static pj_status memory_make(pj_vk *vk, pj_vk_buffer *b, const char *what, pj_er
         .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                  VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT};
     VkResult result = fn->CreateBuffer(vk->device, &info, NULL, &b->block->buffer);
+    if (memory_is_refused(result)) return memory_fail_refused(vk, b, what, err);
     if (result != VK_SUCCESS) return pj_vk_fail(vk, result, err, what);
     pj_status status = memory_allocate(vk, b, what, err);
     if (status != PJ_OK) return status;

@@ -2,7 +2,7 @@
  * pipelines, order of work, failures, and the device's clock. */
 #include "base/clock.h"
 #include "base/file.h"
-#include "engine/vulkan/vk.h"
+#include "engine/vulkan/api.h"
 
 #include "../../assertions.h"
 #include "vulkan_test.h"
@@ -81,6 +81,20 @@ static void test_what_a_name_means(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(pj_vk_select(devices, 3, cases[i].name), cases[i].device);
     assert_int_equal(pj_vk_select(devices + 2, 1, "gpu"), -1);
+}
+
+/* A name that two devices have is nobody's; the whole name of one is not the first words of
+ * another. */
+static void test_what_several_are_called(void **state)
+{
+    const pj_vk_info devices[] = {{.name = "NVIDIA H100 PCIe", .kind = PJ_VK_DISCRETE},
+                                  {.name = "NVIDIA H100", .kind = PJ_VK_DISCRETE},
+                                  {.name = "NVIDIA H200", .kind = PJ_VK_DISCRETE},
+                                  {.name = "NVIDIA H200", .kind = PJ_VK_DISCRETE}};
+    assert_int_equal(pj_vk_select(devices, 4, "NVIDIA"), PJ_VK_SEVERAL);
+    assert_int_equal(pj_vk_select(devices, 4, "nvidia h200"), PJ_VK_SEVERAL);
+    assert_int_equal(pj_vk_select(devices, 4, "NVIDIA H100"), 1);
+    assert_int_equal(pj_vk_select(devices, 4, "gpu:3"), 3);
 }
 
 static void test_copies_through_memory_of_each_place(void **state)
@@ -178,6 +192,80 @@ static void test_full_memory(void **state)
     assert_int_equal(pj_vk_buffer_make(vk, PJ_VK_DEVICE, 2500000, "weights", &b, &err), PJ_OK);
     pj_vk_buffer_free(vk, &b);
     pj_vk_close(vk);
+}
+
+static uint64_t heap_used;
+static VkResult allocation_result;
+
+static VKAPI_ATTR void VKAPI_CALL budget_of(VkPhysicalDevice device,
+                                            VkPhysicalDeviceMemoryProperties2 *properties)
+{
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget = properties->pNext;
+    for (int i = 0; budget && i < VK_MAX_MEMORY_HEAPS; i++) {
+        budget->heapBudget[i] = 4000000;
+        budget->heapUsage[i] = heap_used;
+    }
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL refuse_memory(VkDevice device,
+                                                    const VkMemoryAllocateInfo *info,
+                                                    const VkAllocationCallbacks *callbacks,
+                                                    VkDeviceMemory *memory)
+{
+    return allocation_result;
+}
+
+/* By what the driver says is free, also if it is nothing; and sizes that only the driver knows. */
+static void test_memory_that_others_use(void **state)
+{
+    pj_vk *vk;
+    pj_vk_buffer b;
+    pj_error err = {0};
+    assert_int_equal(pj_vk_open(&vk, &vulkan_test_options, NULL), PJ_OK);
+    vk->instance.fn.GetPhysicalDeviceMemoryProperties2 = budget_of;
+    vk->physical.info.memory_budget = true;
+    for (heap_used = 3000000; heap_used <= 5000000; heap_used += 1000000) {
+        assert_int_equal(pj_vk_buffer_make(vk, PJ_VK_DEVICE, 2000000, "weights", &b, &err),
+                         PJ_E_NO_MEMORY);
+        assert_non_null(strstr(err.text, heap_used == 3000000 ? "needs 2.0 MB, and 1.0 MB of"
+                                                              : "needs 2.0 MB, and 0 bytes of"));
+    }
+    heap_used = 0;
+    vk->instance.fn.AllocateMemory = refuse_memory;
+    vk->physical.info.allocation_bytes = 1500000;
+    for (pj_vk_place place = PJ_VK_DEVICE; place <= PJ_VK_READBACK; place++) {
+        allocation_result =
+            place == PJ_VK_DEVICE ? VK_ERROR_OUT_OF_DEVICE_MEMORY : VK_ERROR_OUT_OF_HOST_MEMORY;
+        assert_int_equal(pj_vk_buffer_make(vk, place, 2000000, "a cache", &b, &err),
+                         PJ_E_NO_MEMORY);
+        assert_non_null(strstr(err.text, "the driver refuses 2.0 MB for a cache; it promises up "
+                                         "to 1.5 MB at once"));
+    }
+    pj_vk_close(vk);
+}
+
+static VKAPI_ATTR void VKAPI_CALL families_of(VkPhysicalDevice device, uint32_t *count,
+                                              VkQueueFamilyProperties *families)
+{
+    *count = 4;
+    for (uint32_t i = 0; i < 4; i++)
+        families[i] = (VkQueueFamilyProperties){.queueFlags = i ? VK_QUEUE_COMPUTE_BIT
+                                                                : VK_QUEUE_TRANSFER_BIT,
+                                                .queueCount = 1,
+                                                .timestampValidBits = i == 1 ? 0 : 36};
+}
+
+static void test_queue_with_timestamps(void **state)
+{
+    pj_vk_instance instance;
+    pj_vk_physical devices[PJ_VK_MAX_DEVICES];
+    uint32_t count;
+    assert_int_equal(pj_vk_instance_open(&instance, false, NULL), PJ_OK);
+    instance.fn.GetPhysicalDeviceQueueFamilyProperties = families_of;
+    assert_int_equal(pj_vk_physical_list(&instance, devices, &count, NULL), PJ_OK);
+    assert_int_equal(devices[0].family, 2);
+    assert_int_equal(devices[0].stamp_bits, 36);
+    pj_vk_instance_close(&instance);
 }
 
 /* Work of a tenth of a second on a device that may take a millisecond. */
@@ -312,11 +400,14 @@ int main(void)
         vulkan_test(test_unknown_device),
         vulkan_test(test_list),
         vulkan_test(test_what_a_name_means),
+        vulkan_test(test_what_several_are_called),
         vulkan_test(test_copies_through_memory_of_each_place),
         vulkan_test(test_order_of_work),
         vulkan_test(test_pipelines_are_made_once),
         vulkan_test(test_failed_recordings),
         vulkan_test(test_full_memory),
+        vulkan_test(test_memory_that_others_use),
+        vulkan_test(test_queue_with_timestamps),
         vulkan_test(test_hung_device),
         vulkan_test(test_stamp_that_never_comes),
         vulkan_test(test_stamps),
