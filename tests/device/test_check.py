@@ -1,4 +1,6 @@
 """tools/device without a card: which device is meant, time that has run out, loads and fits. test_check.py PROJECT."""
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -83,6 +85,37 @@ class Reports(unittest.TestCase):
         self.assertEqual([(row["result"], row["text"]) for row in late.rows], [("skipped", "no time left")])
 
 
+    def found(self, script, seconds=60):
+        """The row of a check of sensors that is this script."""
+        (pathlib.Path(self.folder.name) / "check.py").write_text(script)
+        row = self.report(600)
+        with mock.patch.object(run, "HERE", pathlib.Path(self.folder.name)), mock.patch.object(run, "MOST_SENSORS", seconds):
+            run.sensors(types.SimpleNamespace(build=ROOT, seconds=2, load=None, wave=None), row)
+        return [(r["result"], r["text"]) for r in row.rows]
+
+    def test_what_is_lacking_is_no_failure_and_a_failure_is_not_lacking(self):
+        module = f"import sys; sys.path.insert(0, {str(ROOT / 'tools' / 'device')!r}); import check\n"
+        self.assertEqual(self.found(module + "check.lack('no driver')"), [("skipped", "no driver")])
+        self.assertEqual(self.found(module + "check.fail('perjoule sensors: it crashed')"),
+                         [("bad", "device-check: perjoule sensors: it crashed")])
+
+    def test_a_load_ends_with_the_check(self):
+        beats = pathlib.Path(self.folder.name) / "beats"
+        script = f"""
+import sys, time, types
+sys.path.insert(0, {str(ROOT / 'tools' / 'device')!r})
+import check
+check.end_when_told()
+load = check.Load(types.SimpleNamespace(wave=None, load="while echo >>{beats}; do sleep .1; done"), 1)
+load.tick(0)
+time.sleep(300)
+"""
+        self.assertEqual(self.found(script, 4), [("bad", "not done after 4 s")])
+        seen = beats.stat().st_size
+        time.sleep(.5)
+        self.assertEqual(beats.stat().st_size, seen)
+
+
 class Loads(unittest.TestCase):
     def test_pytorch(self):
         begin = time.monotonic()
@@ -114,8 +147,11 @@ class Loads(unittest.TestCase):
         try:
             if not check.subprocess.run([sys.executable, "-c", "import torch"], stderr=check.subprocess.DEVNULL).returncode:
                 self.skipTest("torch is installed")
-            with self.assertRaisesRegex(SystemExit, "--load"):
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said), self.assertRaises(SystemExit) as ended:
                 check.Load(options(), 1)
+            self.assertIn("--load", said.getvalue())
+            self.assertEqual(ended.exception.code, check.LACKING)
         finally:
             os.environ["PYTHONPATH"] = before
 

@@ -5,6 +5,7 @@ Every sensor value is compared with the mean of the load over a window that ende
 best fit are the sensor's. A stand-in for the driver has a load of its own, a square wave of which --wave tells the times.
 """
 import argparse
+import atexit
 import bisect
 import ctypes
 import json
@@ -20,6 +21,7 @@ import tempfile
 import time
 import warnings
 
+LACKING = 77  # exit status: the machine lacks what the check needs
 EXPLAINED = .3  # R² below which a load does not tell what a sensor saw
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MS = 1e-3
@@ -42,6 +44,16 @@ def fail(text):
     sys.exit(f"device-check: {text}")
 
 
+def lack(text):
+    print(f"device-check: {text}", file=sys.stderr)
+    sys.exit(LACKING)
+
+
+def end_when_told():
+    """Loads are ended then, too."""
+    signal.signal(signal.SIGTERM, lambda *_: fail("it was ended"))
+
+
 # ---- the card ----
 
 class Field(ctypes.Structure):
@@ -59,11 +71,11 @@ class Card:
         try:
             self.lib = ctypes.CDLL(name)
         except OSError as error:
-            fail(f"no NVIDIA driver: {error}")
+            lack(f"no NVIDIA driver: {error}")
         status = self.lib.nvmlInit_v2()
         self.handle = ctypes.c_void_p()
         if status or self.lib.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.handle)):
-            fail(f"{name} finds no card (status {status})")
+            lack(f"{name} finds no card (status {status})")
         text = ctypes.create_string_buffer(96)
         self.name = self.driver = "unknown"
         if self.lib.nvmlDeviceGetName(self.handle, text, 96) == 0:
@@ -138,10 +150,11 @@ class Load:
         self.bursts, self.child, self.seconds = [], None, seconds
         self.wave = options.wave
         self.command = options.load
+        atexit.register(self.end)
         if self.wave or self.command:
             return
         if subprocess.run([sys.executable, "-c", "import torch; assert torch.cuda.is_available()"], stderr=subprocess.DEVNULL).returncode:
-            fail("PyTorch with CUDA is not here to make a load; name a program that keeps the card busy with --load 'COMMAND'")
+            lack("PyTorch with CUDA is not here to make a load; name a program that keeps the card busy with --load 'COMMAND'")
         self.file = tempfile.TemporaryFile("w+")
         self.child = subprocess.Popen([sys.executable, "-c", BURN, str(seconds)], stdout=self.file)
         for _ in range(600):
@@ -161,10 +174,19 @@ class Load:
             self.begun = time.monotonic()
             self.child = subprocess.Popen(self.command, shell=True, start_new_session=True, stdout=subprocess.DEVNULL)
 
-    def stop(self):
+    def end(self):
+        """Whatever still runs; the program of --load is in a session of its own, which no signal to this one reaches."""
         if self.child and self.command:
             os.killpg(self.child.pid, signal.SIGKILL)
+        elif self.child:
+            self.child.kill()
+        if self.child:
             self.child.wait()
+        self.child = None
+
+    def stop(self):
+        if self.child and self.command:
+            self.end()
             self.bursts.append((self.begun, time.monotonic()))
         elif self.child:
             self.child.wait()
@@ -364,6 +386,7 @@ def main():
         fail(f"no program in {options.build}; name the build folder with --build")
     if not 2 <= options.seconds <= 200:
         fail(f"--seconds {options.seconds:g}: from 2 to 200")
+    end_when_told()
     card = Card()
     print(f"{card.name}, driver {card.driver}", flush=True)
     load = Load(options, options.seconds)
@@ -391,8 +414,7 @@ def main():
         bad += said is None or (plain is not None and not said[1] - tick <= plain <= said[2] + tick)
         print(f"{length:4.2f} s  {plain if plain is None else round(plain, 1):>12} J     ",
               "unavailable" if said is None else f"{said[0]:.1f} J ({said[1]:.1f} to {said[2]:.1f})", flush=True)
-    if load.child and not load.command:
-        load.child.kill()
+    load.end()
     share = sampler_share(options, 4)
     print(f"sampler             {100 * share:.2f} % of a core")
     grid = next((r["grid_ms"] for r in source["rails"] if r["grid_ms"]), None)

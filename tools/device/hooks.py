@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import pathlib
+import shutil
 import sqlite3
 import statistics
 import subprocess
@@ -332,7 +333,14 @@ def captured():
     say("a graph captured while recording", True, f"level {run['settings'].get('level')}")
 
 
+def compiler():
+    """What Triton compiles its launchers with."""
+    return shutil.which(os.environ.get("CC", "")) or shutil.which("gcc") or shutil.which("clang")
+
+
 def static_cache():
+    if CUDA and not compiler():
+        raise Skip("a static cache is compiled, and there is no C compiler")
     model = MODELS.get("small")
     plain = generate(model, 12, cache_implementation="static")
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]

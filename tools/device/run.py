@@ -8,10 +8,13 @@ import importlib.util
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
+import check
 import compute
 from report import Report
 
@@ -19,6 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SECONDS = 520
 MOST_SENSORS, MOST_HOOKS = 150, 200
+GRACE = 10  # seconds in which a check that is told to end does so
 
 
 def read_options():
@@ -40,6 +44,21 @@ def read_options():
     return options
 
 
+def finish(words, most):
+    """What it said and how it ended; None: it was ended, as it took longer than `most` seconds."""
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            out, err = child.communicate(timeout=most)
+            return subprocess.CompletedProcess(words, child.returncode, out, err)
+        except subprocess.TimeoutExpired:
+            child.terminate()  # it has a load to end
+        try:
+            child.communicate(timeout=GRACE)
+        except subprocess.TimeoutExpired:
+            child.kill()
+    return None
+
+
 def sensors(options, report):
     """Every field of the driver against a load of known schedule; its own report is kept as it is."""
     words = [sys.executable, HERE / "check.py", "--build", options.build, "--seconds", str(options.seconds)]
@@ -49,13 +68,12 @@ def sensors(options, report):
     if most < compute.LEAST_SECONDS:
         report.add("sensors", "against a load", "skipped", "no time left")
         return
-    try:
-        out = subprocess.run(words, capture_output=True, text=True, timeout=most)
-    except subprocess.TimeoutExpired:
+    out = finish(words, most)
+    if not out:
         report.add("sensors", "against a load", "bad", f"not done after {most:.0f} s")
         return
     (report.folder / "sensors.txt").write_text(out.stdout + out.stderr)
-    if out.stderr.startswith("device-check: "):  # what check.py needs and does not find
+    if out.returncode == check.LACKING:
         report.add("sensors", "against a load", "skipped", out.stderr.strip().removeprefix("device-check: "))
         return
     rows = [line for line in out.stdout.splitlines() if line.startswith("| ")]
@@ -66,11 +84,17 @@ def hooks(options, report):
     with tempfile.TemporaryDirectory() as folder:
         out = subprocess.Popen([sys.executable, HERE / "hooks.py", "--build", options.build, "--seconds", str(min(MOST_HOOKS, report.left() - 40))],
                                stdout=subprocess.PIPE, text=True, env=os.environ | {"PERJOULE_DB": os.path.join(folder, "hooks.db")})
+        late = threading.Timer(max(1, report.left()), out.kill)
+        late.start()
         with out:
             for line in out.stdout:
-                row = json.loads(line)
-                report.add("hooks", row["check"], row["result"], row["text"], **row["figures"])
-    if out.returncode:
+                if line.startswith('{"check"'):  # others are what libraries print
+                    row = json.loads(line)
+                    report.add("hooks", row["check"], row["result"], row["text"], **row["figures"])
+        late.cancel()
+    if out.returncode == -signal.SIGKILL and report.left() <= 0:
+        report.add("hooks", "all", "skipped", "no time left for the rest")
+    elif out.returncode:
         report.add("hooks", "all", "bad", f"ended with {out.returncode}")
 
 
