@@ -97,6 +97,9 @@ static int calibrate_measure(const pj_command *command, const calibrate *o)
     if (status == PJ_OK) status = pj_calibration_save(calibration, path, sizeof path, &err);
     if (status == PJ_OK && !o->json) calibrate_print_table(calibration, path);
     if (status == PJ_OK && o->json) status = calibrate_print_json(calibration, path, &err);
+    if (status == PJ_OK && pj_engine_get_facts(slot.engine)->declined)
+        pj_say("perjoule calibrate: the CPU computed: %s",
+               pj_engine_get_facts(slot.engine)->declined);
     pj_free(calibration);
     pj_model_slot_close(&slot);
     pj_session_close(session);

@@ -325,7 +325,9 @@ static pj_status run_all(const pj_command *command, run_state *s, pj_error *err)
 
 static void run_release(run_state *s)
 {
-    const char *declined = s->slot.engine ? pj_engine_get_facts(s->slot.engine)->declined : NULL;
+    /* the whole report has it among the run's warnings */
+    const char *declined =
+        s->slot.engine && !s->args->verbose ? pj_engine_get_facts(s->slot.engine)->declined : NULL;
     if (declined) pj_say("perjoule run: the CPU computed: %s", declined);
     pj_stored_session_close(s->session);
     pj_model_slot_close(&s->slot);

@@ -353,6 +353,12 @@ static void record_upload(pj_run *run, const pj_engine_facts *facts)
     pj_span_end_at(lane, &work, facts->upload_end_ns);
 }
 
+/* What `auto` took, if it is not what one hopes for. */
+static void warn_declined(pj_run *run, const pj_engine_facts *facts)
+{
+    if (facts->declined) pj_run_warn(run, "gpu_declined", "the CPU computed: %s", facts->declined);
+}
+
 /* Loads the model inside the run unless it is open, then generates. */
 static pj_status run_inside(pj_session *session, pj_model_slot *slot, const pj_profile_options *o,
                             pj_run *run, pj_generate_result *result, pj_error *err)
@@ -369,6 +375,7 @@ static pj_status run_inside(pj_session *session, pj_model_slot *slot, const pj_p
     }
     if (status == PJ_OK) status = generate_describe(session, run, slot->engine, o, err);
     if (status == PJ_OK) take_calibration(session, slot->engine, run);
+    if (status == PJ_OK) warn_declined(run, pj_engine_get_facts(slot->engine));
     if (status != PJ_OK) {
         pj_span_end(lane, NULL);
         return status;
