@@ -79,6 +79,10 @@ class Reports(unittest.TestCase):
             device.report.facts["entry"] = {"memory_bytes": memory, "kind": kind}
             self.assertTrue(device.large().endswith(model), (memory, device.large()))
 
+    def test_quantised_weights_have_the_room_of_the_cpus_rounding(self):
+        found = {model: room for model, _, room in compute.models(types.SimpleNamespace(small=False, golden=None))}
+        self.assertEqual([found[f"synthetic:{shape},layers=2"] for shape in compute.SHAPES], [1e-2, 4e-2, 4e-2])
+
     def test_sensors_without_time(self):
         late = self.report(2)
         run.sensors(types.SimpleNamespace(build=ROOT, seconds=2, load=None, wave=None), late)

@@ -16,7 +16,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEMO = str(ROOT / "models" / "demo")
 IDS = [3 + (i * 37 + i * i * 11) % 190 for i in range(24)]
 LONG = [3 + i % 190 for i in range(512)]
-EXACT, ROUNDED = 1e-3, 1e-2  # root mean square of the difference over that of the logits; F32 weights, others
+# Root mean square of the difference over that of the logits: F32 weights, 16 bits, and quantised ones, for which the CPU rounds activations
+# to 8 bits: its own logits are 2 to 3 % from exact ones
+EXACT, ROUNDED, QUANTISED = 1e-3, 1e-2, 4e-2
 LEAST_SECONDS = 3
 SHAPES = {"llama-3.2-1b,bf16": 2.5e9, "llama-3.2-1b,q8_0": 1.4e9, "llama-3.2-1b,q4_0": .8e9}  # and bytes of their weights
 BF16 = "llama-3.2-1b,bf16"
@@ -124,7 +126,7 @@ def models(device):
         return
     yield DEMO, [], ROUNDED
     for shape in SHAPES:
-        yield f"synthetic:{shape},layers=2", [], ROUNDED
+        yield f"synthetic:{shape},layers=2", [], ROUNDED if shape == BF16 else QUANTISED
     for folder in sorted(pathlib.Path(device.golden).iterdir()) if device.golden else []:
         if (folder / "config.json").exists():
             yield str(folder), ["--dtype", "f32"], EXACT
