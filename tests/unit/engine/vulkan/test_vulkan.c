@@ -244,15 +244,17 @@ static void test_memory_that_others_use(void **state)
     pj_vk_close(vk);
 }
 
+static bool families_have_timestamps;
+
 static VKAPI_ATTR void VKAPI_CALL families_of(VkPhysicalDevice device, uint32_t *count,
                                               VkQueueFamilyProperties *families)
 {
     *count = 4;
     for (uint32_t i = 0; i < 4; i++)
-        families[i] = (VkQueueFamilyProperties){.queueFlags = i ? VK_QUEUE_COMPUTE_BIT
-                                                                : VK_QUEUE_TRANSFER_BIT,
-                                                .queueCount = 1,
-                                                .timestampValidBits = i == 1 ? 0 : 36};
+        families[i] = (VkQueueFamilyProperties){
+            .queueFlags = i ? VK_QUEUE_COMPUTE_BIT : VK_QUEUE_TRANSFER_BIT,
+            .queueCount = 1,
+            .timestampValidBits = families_have_timestamps && i > 1 ? 36 : 0};
 }
 
 static void test_queue_with_timestamps(void **state)
@@ -262,9 +264,14 @@ static void test_queue_with_timestamps(void **state)
     uint32_t count;
     assert_int_equal(pj_vk_instance_open(&instance, false, NULL), PJ_OK);
     instance.fn.GetPhysicalDeviceQueueFamilyProperties = families_of;
+    families_have_timestamps = true;
     assert_int_equal(pj_vk_physical_list(&instance, devices, &count, NULL), PJ_OK);
     assert_int_equal(devices[0].family, 2);
     assert_int_equal(devices[0].stamp_bits, 36);
+    families_have_timestamps = false;
+    assert_int_equal(pj_vk_physical_list(&instance, devices, &count, NULL), PJ_OK);
+    assert_false(devices[0].info.usable);
+    assert_string_equal(devices[0].info.reason, "it has no queue that computes and has timestamps");
     pj_vk_instance_close(&instance);
 }
 
