@@ -21,6 +21,19 @@ export async function chartHas(page: Page, name: string, property: string): Prom
   return ((await handle.jsonValue()) as { v: unknown }).v;
 }
 
+/** What `find` finds twice in a row: charts move while the page above them is laid out. */
+export async function steady<T>(find: () => Promise<T>): Promise<T> {
+  let before = '';
+  for (let i = 0; i < 100; i++) {
+    const found = await find();
+    const now = JSON.stringify(found);
+    if (now === before) return found;
+    before = now;
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  throw new Error(`it never comes to rest: ${before}`);
+}
+
 /** Scrolls a mark into view; returns its centre in page coordinates. */
 export async function markAt(
   page: Page,
@@ -31,15 +44,17 @@ export async function markAt(
     (n) => (window.__test![n] as AnyChart).host.scrollIntoView({ block: 'center' }),
     name,
   );
-  return page.evaluate(
-    ([n, m]) => {
-      const c = window.__test![n as string] as AnyChart;
-      const r = c.outline?.(m);
-      if (!r) throw new Error(`${n} has no mark ${m}`);
-      const box = c.host.getBoundingClientRect();
-      return { x: box.left + r.x + r.w / 2, y: box.top + r.y + r.h / 2 };
-    },
-    [name, mark] as const,
+  return steady(() =>
+    page.evaluate(
+      ([n, m]) => {
+        const c = window.__test![n as string] as AnyChart;
+        const r = c.outline?.(m);
+        if (!r) throw new Error(`${n} has no mark ${m}`);
+        const box = c.host.getBoundingClientRect();
+        return { x: box.left + r.x + r.w / 2, y: box.top + r.y + r.h / 2 };
+      },
+      [name, mark] as const,
+    ),
   );
 }
 

@@ -1,7 +1,7 @@
 // Analysis: every view of the structure pane below the time canvas.
 import { expect, test } from 'vitest';
 import type { How } from './browser.ts';
-import { chartHas, clickMark } from './charts.ts';
+import { chartHas, clickMark, steady } from './charts.ts';
 import { button, page, panel, query, runs, scenarios, urlHas, visit } from './stage.ts';
 
 scenarios('the structure of a run', () => {
@@ -109,19 +109,21 @@ scenarios('the structure of a run', () => {
     await expect
       .poll(async () => ((await chartHas(page, 'icicle', 'shown')) as string[]).join())
       .toMatch(/Layer 1/);
-    const spot = await page.evaluate(() => {
-      const c = window.__test!.icicle as unknown as {
-        root: {
-          children: { data: { node: { name: string } }; x0: number; x1: number; y0: number }[];
+    const spot = await steady(() =>
+      page.evaluate(() => {
+        const c = window.__test!.icicle as unknown as {
+          root: {
+            children: { data: { node: { name: string } }; x0: number; x1: number; y0: number }[];
+          };
+          host: HTMLElement;
         };
-        host: HTMLElement;
-      };
-      c.host.scrollIntoView({ block: 'center' });
-      const box = c.host.getBoundingClientRect();
-      const d = c.root.children.find((n) => n.data.node.name === 'decode');
-      if (!d) throw new Error('no decode');
-      return { x: box.left + (d.x0 + d.x1) / 2, y: box.top + d.y0 + 8 };
-    });
+        c.host.scrollIntoView({ block: 'center' });
+        const box = c.host.getBoundingClientRect();
+        const d = c.root.children.find((n) => n.data.node.name === 'decode');
+        if (!d) throw new Error('no decode');
+        return { x: box.left + (d.x0 + d.x1) / 2, y: box.top + d.y0 + 8 };
+      }),
+    );
     await page.mouse.click(spot.x, spot.y);
     await urlHas('phase', 'decode');
     await page
@@ -131,30 +133,35 @@ scenarios('the structure of a run', () => {
     await expect.poll(() => query().get('phase')).toBe(null);
     // A click on a component goes to that component, as its tip says.
     await button('Merged').click();
-    const part = await page.evaluate(() => {
-      const c = window.__test!.icicle as unknown as {
-        root: {
-          descendants: () => {
-            data: { node: { name: string; kind: string } };
-            depth: number;
-            x0: number;
-            x1: number;
-            y0: number;
-          }[];
+    await expect
+      .poll(async () => ((await chartHas(page, 'icicle', 'shown')) as string[]).join())
+      .not.toMatch(/Layer \d/);
+    const part = await steady(() =>
+      page.evaluate(() => {
+        const c = window.__test!.icicle as unknown as {
+          root: {
+            descendants: () => {
+              data: { node: { name: string; kind: string } };
+              depth: number;
+              x0: number;
+              x1: number;
+              y0: number;
+            }[];
+          };
+          host: HTMLElement;
         };
-        host: HTMLElement;
-      };
-      const box = c.host.getBoundingClientRect();
-      const widest = c.root
-        .descendants()
-        .filter((n) => n.data.node.kind === 'component')
-        .sort((a, b) => b.x1 - b.x0 - (a.x1 - a.x0))[0];
-      return {
-        name: widest.data.node.name,
-        x: box.left + (widest.x0 + widest.x1) / 2,
-        y: box.top + widest.y0 + 8,
-      };
-    });
+        const box = c.host.getBoundingClientRect();
+        const widest = c.root
+          .descendants()
+          .filter((n) => n.data.node.kind === 'component')
+          .sort((a, b) => b.x1 - b.x0 - (a.x1 - a.x0))[0];
+        return {
+          name: widest.data.node.name,
+          x: box.left + (widest.x0 + widest.x1) / 2,
+          y: box.top + widest.y0 + 8,
+        };
+      }),
+    );
     await page.mouse.click(part.x, part.y);
     await urlHas('component', part.name);
     expect(query().get('phase')).not.toBe(null);
