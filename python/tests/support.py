@@ -66,6 +66,12 @@ class StoredCase(unittest.TestCase):
         finally:
             connection.close()
 
+    def check_decode_has_its_tokens(self, result):
+        tokens_ms = self.rows("SELECT sum(duration_ms) AS ms FROM tokens WHERE run_id = ? AND phase = 'decode'",
+                              result.run_id)[0]["ms"]
+        self.assertGreater(tokens_ms, 0)
+        self.assertGreaterEqual(result.phases["decode"].duration_ms, tokens_ms * (1 - 1e-9))
+
     def components(self, run_id, position=None):
         """Unique (layer, component) pairs of a run in chronological order."""
         query = """SELECT l.layer_index, c.component_name, min(c.start_ms) AS begin FROM component_metrics c
