@@ -25,6 +25,8 @@ static const double LOG_WALK = 0.01;
  * over one piece, on the wrong side of it. */
 enum { BLURRED_PIECES = 2 };
 static const double BLUR = 0.4;
+/* Part of the energy that a burst of fewer pieces may have lost to its neighbours, as one standard
+ * deviation: simulated bursts of 60 to 900 ms are within two of them. */
 enum { SHORT_PIECES = 4 };
 static const double SPILL = 0.7;
 /* A step anywhere inside would make it 1/3. But intervals like to begin and end with the load,

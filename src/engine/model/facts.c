@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 /* `stored` values exist; a token uses `used` of them, `multiplied` of these in matrix products, and
- * `vectors` of these are norms and biases, which the engine keeps in F32, and `exact` are routers,
- * of which it keeps a copy in F32 where its products would round what they read. */
+ * `vectors` of these are norms and biases, which the engine keeps in F32, and `exact` are matrices
+ * such as routers, of which it keeps a copy in F32 where products would round what they read. */
 typedef struct tally {
     uint64_t stored, used, multiplied, vectors, exact;
     uint64_t attention, mlp, norms; /* part of `stored`; the rest is embedding and head */

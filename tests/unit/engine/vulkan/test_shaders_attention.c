@@ -401,17 +401,19 @@ static void many_queries_attend(void **state)
     check_attention((attention_case){l, rows, 5, 64, 2, 1, 8, 16, 2});
 }
 
+static const layer latent_layer = {.heads = 6,
+                                   .kv_heads = 1,
+                                   .dim = 40,
+                                   .slots = 100,
+                                   .sequences = 3,
+                                   .window = UINT32_MAX,
+                                   .value_dim = 24};
+
 /* Values that are the first columns of the keys, all of one head. */
 static void latent_vectors_attend(void **state)
 {
     pj_vk_cache_row rows[33];
-    layer l = {.heads = 6,
-               .kv_heads = 1,
-               .dim = 40,
-               .slots = 100,
-               .sequences = 3,
-               .window = UINT32_MAX,
-               .value_dim = 24};
+    layer l = latent_layer;
     check_attention((attention_case){l, decode_rows, 3, 32, 6, 1, 8, 16, 1});
     check_attention((attention_case){l, decode_rows, 3, 32, 3, 1, 4, 32, 3});
     l.type = PJ_F16;
@@ -425,13 +427,7 @@ static void latent_vectors_attend(void **state)
 static void chosen_keys_are_attended_to(void **state)
 {
     pj_vk_cache_row rows[33];
-    layer l = {.heads = 6,
-               .kv_heads = 1,
-               .dim = 40,
-               .slots = 100,
-               .sequences = 3,
-               .window = UINT32_MAX,
-               .value_dim = 24};
+    layer l = latent_layer;
     check_attention((attention_case){l, decode_rows, 3, 32, 6, 1, 8, 16, 1, .kept = 40});
     check_attention((attention_case){l, decode_rows, 3, 32, 3, 1, 4, 32, 3, .kept = 41});
     l.type = PJ_F16;
