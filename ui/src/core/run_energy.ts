@@ -141,7 +141,9 @@ export const primaryHelp = (run: RunSummary, unit: EnergyUnit = 'auto'): string 
 /** The API has null both for a run that loaded no model and for one without energy. */
 export function modelLoad(run: RunSummary, unit: EnergyUnit = 'auto'): string {
   const loaded = known(run.model_load_energy_mj);
-  return !loaded && known(run.request_energy_mj) ? 'none' : energy(run.model_load_energy_mj, unit);
+  return !loaded && known(run.request_energy_mj)
+    ? 'none'
+    : energyInterval(run.model_load_energy_mj, run.model_load_energy_sd_mj, unit);
 }
 
 /** Disturbances' share of the request's energy, or null if there are none. */
