@@ -2,6 +2,7 @@
 before the run is stored, and the program starts with the signals that perjoule's caller had.
 
 Usage: test_signals.py PERJOULE HOLD_LIBRARY"""
+import glob
 import json
 import os
 import select
@@ -192,6 +193,19 @@ class Inherited(Folder):
 
 
 class Experiment(Folder):
+    @staticmethod
+    def has_started(session, name):
+        """Whether a process of the session runs the program."""
+        for path in glob.glob("/proc/[0-9]*/stat"):
+            try:
+                with open(path, encoding="ascii", errors="replace") as file:
+                    command, _, rest = file.read().partition("(")[2].rpartition(")")
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it has ended meanwhile
+            if command == name and rest.split()[3] == str(session):
+                return True
+        return False
+
     def test_a_signal_cancels_the_experiment_too(self):
         started = os.path.join(self.folder.name, "started")
         os.mkfifo(started)
@@ -204,7 +218,7 @@ class Experiment(Folder):
                 with open(started, encoding="ascii") as fifo:
                     fifo.read()
                 # a shell that gets the signal before it has started sleep waits for sleep's end
-                while subprocess.run(["pgrep", "-x", "-s", str(perjoule.pid), "sleep"], stdout=subprocess.DEVNULL).returncode:
+                while not self.has_started(perjoule.pid, "sleep"):
                     time.sleep(0.01)
                 os.killpg(perjoule.pid, signal.SIGINT)
                 _, told = perjoule.communicate(timeout=60)
