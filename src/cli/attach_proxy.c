@@ -152,7 +152,7 @@ static void proxy_request_done(void *context, void *user, const pj_exchange *exc
                                const pj_run_data *data, const pj_error *err)
 {
     proxying *x = context;
-    char input[24] = "-";
+    char input[24] = "-", output[24] = "-";
     (void)user;
     x->count++;
     x->failed += exchange->outcome != PJ_EXCHANGE_COMPLETED;
@@ -170,9 +170,11 @@ static void proxy_request_done(void *context, void *user, const pj_exchange *exc
     if (x->args->json) return;
     if (info->input_tokens)
         snprintf(input, sizeof input, "%llu", (unsigned long long)info->input_tokens);
-    pj_print(stdout, "%.18s  %-9s %5s in %5llu out %9s %10s%s%s\n", info->id,
-             pj_run_status_name(info->status), input, (unsigned long long)info->output_tokens,
-             pj_time_text(info->total_ms).s, pj_energy_text(info->total_mj).s,
+    if (info->output_tokens || !pj_exchange_count(exchange).approximate)
+        snprintf(output, sizeof output, "%llu", (unsigned long long)info->output_tokens);
+    pj_print(stdout, "%.18s  %-9s %5s in %5s out %9s %10s%s%s\n", info->id,
+             pj_run_status_name(info->status), input, output, pj_time_text(info->total_ms).s,
+             pj_energy_text(info->total_mj).s,
              known && info->quality == PJ_MODELLED ? " modelled" : "",
              known && info->partial_rails ? " partial" : "");
     fflush(stdout);

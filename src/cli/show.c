@@ -296,14 +296,19 @@ static void show_rails(const pj_run_data *run)
     pj_buffer_fini(&line);
 }
 
-static void show_token_counts(const pj_run_info *info)
+static void show_token_counts(const pj_run_data *run)
 {
-    char text[32] = "unknown";
+    const pj_run_info *info = &run->info;
+    char input[32] = "unknown", output[32] = "unknown";
+    bool is_counted = true;
     if (!info->input_tokens && !info->output_tokens) return; /* a program that reports none */
+    for (uint32_t i = 0; i < run->warning_count; i++)
+        is_counted &= strcmp(run->warnings[i].code, "tokens_approximate") != 0;
     if (info->input_tokens)
-        snprintf(text, sizeof text, "%llu", (unsigned long long)info->input_tokens);
-    pj_print(stdout, "%-12s %s in, %llu out\n", "tokens", text,
-             (unsigned long long)info->output_tokens);
+        snprintf(input, sizeof input, "%llu", (unsigned long long)info->input_tokens);
+    if (info->output_tokens || is_counted)
+        snprintf(output, sizeof output, "%llu", (unsigned long long)info->output_tokens);
+    pj_print(stdout, "%-12s %s in, %s out\n", "tokens", input, output);
 }
 
 static void show_identity(const pj_run_info *info)
@@ -337,7 +342,7 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
     pj_run_ratios ratios;
     pj_run_ratios_get(info, &ratios);
     show_identity(info);
-    show_token_counts(info);
+    show_token_counts(&run->data);
     pj_print(stdout, "%-12s %s\n", "duration", duration(info->total_ms).s);
     show_energy(info);
     show_rails(&run->data);

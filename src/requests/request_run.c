@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define LEAST_WINDOW_NS (5 * PJ_NS_PER_MS)
+#define LEAST_TOKEN_NS  50000 /* no server decodes a sequence at more than 20,000 tokens/s */
 
 /* ---- times of phases ----------------------------------------------------------------------- */
 
@@ -29,8 +30,20 @@ static void split_whole(pj_request_times *t, const pj_answer_timings *timings)
 {
     int64_t decode_ns = ns_of(timings->decode_ms), all_ns = t->end_ns - t->prefill_ns;
     t->last_ns = t->end_ns;
+    t->is_whole = true;
     t->is_one = decode_ns <= 0 || decode_ns > all_ns;
     t->first_ns = t->is_one ? t->prefill_ns : t->end_ns - decode_ns;
+}
+
+/* Whether its tokens tell nothing of when they were generated: all arrived at once, none has text,
+ * or nobody knows how many an answer that was not streamed has. */
+static bool came_as_a_whole(const pj_exchange *x, const pj_request_times *t)
+{
+    pj_exchange_counts c = pj_exchange_count(x);
+    if (!x->first_ns) return c.output > 0;
+    if (!x->asked.wants_stream && c.output == 0) return true;
+    int64_t least_ns = (int64_t)(c.output - 1) * LEAST_TOKEN_NS;
+    return c.output > 1 && (t->first_ns >= t->end_ns - 1 || t->last_ns - t->first_ns < least_ns);
 }
 
 /* The server says how long it worked on the prompt: what came before, a queue or loading the model,
@@ -60,15 +73,8 @@ pj_request_times pj_request_times_of(const pj_exchange *x)
         t.has_load = true;
         t.load_end_ns = t.prefill_ns = t.begin_ns + load_ns;
     }
-    if (!t.first_ns) {
-        t.first_ns = t.last_ns = t.end_ns; /* without a token everything is prefill */
-        t.has_prefill = true;
-        return t;
-    }
-    if (t.first_ns >= t.end_ns - 1 || t.last_ns == t.first_ns) {
-        pj_exchange_counts c = pj_exchange_count(x);
-        if (c.output > 1) split_whole(&t, timings);
-    }
+    if (!t.first_ns) t.first_ns = t.last_ns = t.end_ns; /* without a token everything is prefill */
+    if (came_as_a_whole(x, &t)) split_whole(&t, timings);
     t.has_prefill = !t.is_one;
     place_prefill(&t, timings);
     return t;
@@ -344,25 +350,43 @@ static void put_preparation(spans *s, const pj_request_times *t)
     put_phase(s, phase, PJ_PHASE_PRE_INFERENCE, t->begin_ns, t->prefill_ns);
 }
 
-/* Makes token times strictly increasing, even if several arrive at once; the last ends decode.
- * `spread`: all came at once, so that decode is divided evenly among the tokens that are in it. */
-static int64_t token_end(const pj_request_times *t, const pj_exchange_token *tokens, size_t count,
-                         size_t index, int64_t begin_ns, bool spread)
+/* Tokens that arrive at once were generated since those before them: the last of them. */
+static size_t group_last(const pj_exchange_token *tokens, size_t count, size_t index)
 {
-    size_t before = t->has_prefill ? 1 : 0; /* in prefill */
-    double share = (double)(index + 1 - before) / (double)(count - before);
-    int64_t end_ns = spread ? t->first_ns + (int64_t)((double)(t->last_ns - t->first_ns) * share)
-                            : tokens[index].at_ns;
-    return end_ns > begin_ns ? end_ns : begin_ns + 1;
+    while (index + 1 < count && tokens[index + 1].at_ns - tokens[index].at_ns < LEAST_TOKEN_NS)
+        index++;
+    return index;
+}
+
+/* Tokens of decode, from `first`; those of a group share its time equally, and so do all of an
+ * answer that came as a whole. Token times are strictly increasing. Returns when the last ends. */
+static int64_t put_decode(spans *s, const pj_request_times *t, const pj_exchange_token *tokens,
+                          size_t count, size_t first)
+{
+    int64_t at_ns = t->first_ns;
+    for (size_t i = first; i < count;) {
+        size_t last = t->is_whole ? count - 1 : group_last(tokens, count, i);
+        int64_t begin_ns = at_ns,
+                group_ns = (t->is_whole ? t->last_ns : tokens[last].at_ns) - at_ns;
+        for (size_t k = 1, n = last - i + 1; k <= n; k++, i++) {
+            uint32_t serial = s->serial++;
+            int64_t end_ns = begin_ns + (int64_t)((double)group_ns * (double)k / (double)n);
+            if (end_ns <= at_ns) end_ns = at_ns + 1;
+            if (end_ns > t->end_ns) end_ns = t->end_ns; /* fewer nanoseconds than tokens */
+            if (end_ns <= at_ns) return at_ns;
+            request_run_put_text(s, serial, &tokens[i]);
+            request_run_put_span(s, serial, PJ_SPAN_TOKEN, (uint32_t)i, PJ_PHASE_DECODE, at_ns,
+                                 end_ns);
+            at_ns = end_ns;
+        }
+    }
+    return at_ns;
 }
 
 static void put_tokens(spans *s, const pj_request_times *t, const pj_exchange_token *tokens,
                        size_t count)
 {
-    bool spread = count > 1 && t->last_ns > tokens[count - 1].at_ns - 1 &&
-                  tokens[0].at_ns == tokens[count - 1].at_ns;
     uint32_t phase = s->serial++;
-    int64_t at_ns = t->first_ns;
     size_t first = 0;
     if (t->has_prefill) {
         uint32_t serial = s->serial++;
@@ -375,16 +399,9 @@ static void put_tokens(spans *s, const pj_request_times *t, const pj_exchange_to
         phase = s->serial++;
         first = 1;
     }
+    if (t->is_one && !count) put_phase(s, phase, PJ_PHASE_DECODE, t->first_ns, t->end_ns);
     if (first >= count) return;
-    for (size_t i = first; i < count; i++) {
-        uint32_t serial = s->serial++;
-        int64_t end_ns = token_end(t, tokens, count, i, at_ns, spread);
-        if (end_ns > t->end_ns) end_ns = t->end_ns; /* fewer nanoseconds than tokens */
-        if (end_ns <= at_ns) break;
-        request_run_put_text(s, serial, &tokens[i]);
-        request_run_put_span(s, serial, PJ_SPAN_TOKEN, (uint32_t)i, PJ_PHASE_DECODE, at_ns, end_ns);
-        at_ns = end_ns;
-    }
+    int64_t at_ns = put_decode(s, t, tokens, count, first);
     if (at_ns > t->first_ns) put_phase(s, phase, PJ_PHASE_DECODE, t->first_ns, at_ns);
     if (t->end_ns > at_ns + 1000)
         put_phase(s, s->serial++, PJ_PHASE_POST_INFERENCE, at_ns, t->end_ns);
@@ -402,6 +419,18 @@ static void put_spans(pj_spool_writer *w, const pj_request_parts *p, const pj_re
 
 /* ---- warnings ------------------------------------------------------------------------------- */
 
+static void put_uncounted(pj_spool_writer *w, const pj_exchange *x, const pj_exchange_counts *c,
+                          int64_t at_ns)
+{
+    char text[160];
+    snprintf(text, sizeof text, "%s: %s",
+             c->contradictory ? "the server's token count is implausible"
+                              : "the server reported neither usage nor token ids",
+             x->asked.wants_stream ? "its chunks were counted as tokens"
+                                   : "the number of output tokens is unknown");
+    pj_spool_put_warning(w, at_ns, "tokens_approximate", text);
+}
+
 static void put_warnings(pj_spool_writer *w, const pj_request_parts *p, const pj_request_times *t)
 {
     pj_exchange_counts counts = pj_exchange_count(p->exchange);
@@ -409,13 +438,7 @@ static void put_warnings(pj_spool_writer *w, const pj_request_parts *p, const pj
     char text[160];
     for (uint32_t i = 0; i < p->warning_count; i++)
         pj_spool_put_warning(w, p->warnings[i].t_ns, p->warnings[i].code, p->warnings[i].text);
-    if (counts.approximate)
-        pj_spool_put_warning(w, t->end_ns, "tokens_approximate",
-                             counts.contradictory
-                                 ? "the server's token count is implausible: its chunks "
-                                   "were counted as tokens"
-                                 : "the server reported neither usage nor token ids: its chunks "
-                                   "were counted as tokens");
+    if (counts.approximate) put_uncounted(w, p->exchange, &counts, t->end_ns);
     if (counts.contradictory)
         pj_spool_put_warning(w, t->end_ns, "usage_contradicts",
                              "the server's usage figures contradict its answer or each "
@@ -423,7 +446,7 @@ static void put_warnings(pj_spool_writer *w, const pj_request_parts *p, const pj
     if (t->is_one)
         pj_spool_put_warning(
             w, t->end_ns, "phases_unknown",
-            "the answer was not streamed and the server reported no times: prefill "
+            "the answer came as a whole and the server reported no times: prefill "
             "and decode cannot be separated; decode contains both, and its tokens have equal "
             "shares");
     if (malformed) {

@@ -36,7 +36,8 @@ typedef struct pj_request_origin {
 typedef struct pj_request_times {
     int64_t begin_ns, load_ns, load_end_ns, prefill_ns, first_ns, last_ns, end_ns;
     bool has_load, has_prefill;
-    bool is_one; /* prefill and decode are indistinguishable */
+    bool is_whole; /* its tokens arrived at once: equal shares of decode */
+    bool is_one;   /* prefill and decode are indistinguishable */
 } pj_request_times;
 pj_request_times pj_request_times_of(const pj_exchange *exchange);
 

@@ -702,6 +702,10 @@ pj_ledger_figure pj_request_energy(pj_request *r, int64_t now_ns)
                           r->has_ended && r->end_ns < now_ns ? r->end_ns : now_ns);
     }
     pthread_mutex_unlock(&q->mutex);
+    /* as the run will have it: nothing is split that was not seen */
+    pj_request_times t = pj_request_times_of(r->exchange);
+    if (t.is_one) f.input_mj = NAN;
+    if (t.is_one || t.last_ns == t.first_ns) f.output_mj = NAN;
     return f;
 }
 

@@ -339,7 +339,8 @@ static void write_run_attributes(const pj_otlp_resource *r, const pj_run_info *i
     attribute_text(out, "gen_ai.request.model", info->model_name);
     if (info->input_tokens)
         attribute_int(out, "gen_ai.usage.input_tokens", (int64_t)info->input_tokens);
-    attribute_int(out, "gen_ai.usage.output_tokens", (int64_t)info->output_tokens);
+    if (info->output_tokens)
+        attribute_int(out, "gen_ai.usage.output_tokens", (int64_t)info->output_tokens);
     attribute_double(out, otlp_json_name_of(r, "gen_ai.infrastructure.energy"),
                      info->total_mj / 1e3);
     attribute_double(out, "perjoule.energy.sd", info->total_sd_mj / 1e3);

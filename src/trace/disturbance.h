@@ -22,6 +22,7 @@
 #include "trace/run_data.h"
 
 #define PJ_DISTURBED_RATIO 3.0
+#define PJ_LEAST_STEP_MS   1e-3 /* shorter ones were reported at once with the step before */
 /* Steps of the running median, and the least number of steps that show what is usual. */
 enum { PJ_DISTURBED_WINDOW = 31, PJ_DISTURBED_LEAST_STEPS = 5, PJ_DISTURBED_LEAST_RUNS = 3 };
 

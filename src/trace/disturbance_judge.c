@@ -192,7 +192,7 @@ static double judge_steps(pj_disturbed_units *u, pj_error *err, pj_status *statu
         goto done;
     }
     for (uint32_t i = 0; i < u->step_count; i++) {
-        if (u->items[i].kind != PJ_DISTURBED_STEP) continue;
+        if (u->items[i].kind != PJ_DISTURBED_STEP || u->items[i].ms < PJ_LEAST_STEP_MS) continue;
         ms[s.count] = u->items[i].ms;
         s.index[s.count++] = i;
     }

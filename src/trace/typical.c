@@ -3,16 +3,19 @@
 
 #include "base/median.h"
 #include "base/memory.h"
+#include "trace/disturbance.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- the run -------------------------------------------------------------------------------- */
 
+/* Tokens that are reported at once have no duration of their own, and no energy. */
 static bool is_typical(const pj_run_data *d, const pj_token_row *t)
 {
     return t->phase < d->phase_count && d->phases[t->phase].phase == PJ_PHASE_DECODE &&
-           t->disturbed <= 0 && t->energy.gross_nj != PJ_NJ_UNKNOWN;
+           t->duration_ms >= PJ_LEAST_STEP_MS && t->disturbed <= 0 &&
+           t->energy.gross_nj != PJ_NJ_UNKNOWN;
 }
 
 /* Returns their number; *steps: of the steps that they are in. */

@@ -172,6 +172,77 @@ class Transparent(unittest.TestCase):
                 self.assertAlmostEqual(energy["output"] / 12, 1, delta=0.5)
                 self.assertAlmostEqual(energy["input"] + energy["output"], energy["total"], places=6)
 
+    def answered(self, wants_stream, *steps):
+        """What was reported and stored of an answer: parts of it, and pauses in seconds."""
+        def answer(request, send):
+            if wants_stream:
+                self.engine.head(send)
+            for step in steps:
+                if isinstance(step, float):
+                    time.sleep(step)
+                elif wants_stream:
+                    self.engine.chunk(send, step)
+                else:
+                    return self.engine.whole(send, step)
+            send(b"0\r\n\r\n")
+            return True
+        self.engine.answer = answer
+        through = self.proxy.raw(post({**STREAM, "stream": wants_stream, "max_tokens": 20}, "/v1/chat/completions",
+                                      "X-Energy-Wait: 1"))
+        run = re.search(rb"X-Energy-Run: ([0-9a-f-]{36})", through)[1].decode()
+        stored = wait_until(lambda: self.proxy.rows(
+            f"SELECT total_energy_mj, prefill_energy_mj, decode_energy_mj, typical_token_energy_mj, output_tokens "
+            f"FROM profiling_runs WHERE id = '{run}'"))[0]
+        rows = self.proxy.rows(f"SELECT duration_ms, energy_mj, disturbed FROM tokens WHERE run_id = '{run}' "
+                               "ORDER BY position")
+        warnings = {code for code, in self.proxy.rows(f"SELECT code FROM run_warnings WHERE run_id = '{run}'")}
+        figures = ENERGY.findall(through)
+        return json.loads(figures[0].split(b":", 1)[1]) if figures else None, stored, warnings, rows
+
+    def test_tokens_that_came_at_once_are_not_divided_by_their_times(self):
+        """Nothing is known of when they were generated, so neither the answer nor the run has a prompt's part."""
+        usage = {"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 20}}
+        burst = "".join(sse(chat_chunk(f"w{i} "), done=False) for i in range(20))
+        answers = {"one chunk": (LONG_ENOUGH, sse(chat_chunk("all of it", "stop"), usage)),
+                   "no text": (LONG_ENOUGH, sse(chat_chunk(None, "stop"), usage)),
+                   "a burst, and a late end": (LONG_ENOUGH, burst, LONG_ENOUGH, sse(chat_chunk(None, "stop"), usage))}
+        for name, steps in answers.items():
+            with self.subTest(name):
+                energy, (total, prefill, decode, typical, tokens), warnings, rows = self.answered(True, *steps)
+                self.assertLessEqual(max((r[0] for r in rows), default=0), 1.01 * min((r[0] for r in rows), default=0))
+                self.assertEqual((energy["input"], energy["output"]), (None, None))
+                self.assertAlmostEqual(total / 1e3 / energy["total"], 1, places=6)
+                self.assertEqual((prefill, decode, typical, tokens), (None, None, None, 20))
+                self.assertIn("phases_unknown", warnings)
+
+    def test_tokens_that_come_in_groups_share_their_time(self):
+        """Four at a time: each group was generated since the one before it."""
+        usage = {"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 20}}
+        steps = [step for i in range(5) for step in
+                 (LONG_ENOUGH / 3, "".join(sse(chat_chunk(f"w{4 * i + k} "), done=False) for k in range(4)))]
+        _, (total, *_, tokens), _, rows = self.answered(True, *steps, sse(chat_chunk(None, "stop"), usage))
+        self.assertEqual((tokens, len(rows)), (20, 20))
+        for ms, mj, disturbed in rows[4:]:
+            self.assertAlmostEqual(ms / (LONG_ENOUGH / 3 * 250), 1, delta=0.8)
+            self.assertGreater(mj, total / 200)
+            self.assertNotEqual(disturbed, 1)
+
+    def test_an_unknown_number_of_tokens_is_not_one(self):
+        for usage in (None, {"prompt_tokens": 12, "completion_tokens": 10 ** 9}):
+            with self.subTest(usage):
+                body = {"choices": [{"index": 0, "message": {"content": "a b c " * 40}}]} | ({"usage": usage} if usage else {})
+                energy, (total, prefill, decode, typical, tokens), warnings, _ = self.answered(False, LONG_ENOUGH, body)
+                self.assertGreater(total, 0)
+                self.assertEqual((prefill, decode, typical), (None, None, None))
+                self.assertIn(tokens, (None, 0))
+                self.assertIn("tokens_approximate", warnings)
+                if energy:
+                    self.assertEqual((energy["input"], energy["output"]), (None, None))
+                shown = subprocess.run([PERJOULE, "show", "last", "--db", self.proxy.db], capture_output=True, text=True,
+                                       check=True).stdout
+                self.assertNotRegex(shown, r"[01] out|\nidle")
+                self.assertEqual("12 in, unknown out" in shown, usage is not None)
+
     def test_the_final_figure_can_be_waited_for(self):
         for body in (STREAM, {**STREAM, "stream": False}):
             through = self.proxy.raw(post(body, "/v1/chat/completions", "X-Energy-Wait: 1"))

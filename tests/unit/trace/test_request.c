@@ -140,6 +140,19 @@ static void typical_is_the_median_of_decode(void **state)
     unmake(m);
 }
 
+/* Markers of a program may have one time for several tokens: those have neither time nor energy. */
+static void tokens_without_duration_are_not_typical(void **state)
+{
+    made *m = make(30, 1);
+    for (uint32_t i = 1; i <= 30; i++) {
+        m->tokens[i].duration_ms = i > 18 ? 1 : 0;
+        m->tokens[i].energy = energy_of(i > 18 ? 7 : 0);
+    }
+    figure(m);
+    assert_that(m->d.info.typical_token_mj, ==, 7);
+    unmake(m);
+}
+
 static int count_marks(const made *m)
 {
     int marks = 0;
@@ -238,6 +251,7 @@ int main(void)
         cmocka_unit_test(unknown_loading_makes_the_request_unknown),
         cmocka_unit_test(typical_is_the_median_of_decode),
         cmocka_unit_test(stalls_are_no_typical_tokens),
+        cmocka_unit_test(tokens_without_duration_are_not_typical),
         cmocka_unit_test(a_slow_step_is_marked),
         cmocka_unit_test(work_explains_a_slow_step),
         cmocka_unit_test(a_growing_context_is_followed),
