@@ -200,6 +200,7 @@ static pj_energy add_token(maker *m, uint32_t phase, uint32_t position)
         pj_energy part = add_component(m, "lm_head", PJ_NO_PARENT, at, some_ms(m, 0.05));
         add_energy(&t->energy, &part);
     }
+    if (m->like->depth == PJ_DEPTH_OFF) m->now_ms += some_ms(m, 1);
     t->duration_ms = m->now_ms - t->start_ms;
     return t->energy;
 }

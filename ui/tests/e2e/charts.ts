@@ -1,5 +1,5 @@
 // Access to charts: a canvas is opaque to selectors, so the page (with ?test=1) exposes its chart objects.
-import type { Page } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 
 interface AnyChart {
   outline?: (mark: unknown) => { x: number; y: number; w: number; h: number } | null;
@@ -32,6 +32,13 @@ export async function steady<T>(find: () => Promise<T>): Promise<T> {
     await new Promise((done) => setTimeout(done, 100));
   }
   throw new Error(`it never comes to rest: ${before}`);
+}
+
+/** Points at what has come to rest: a tip closes when its element moves away under the pointer. */
+export async function pointAt(spot: Locator): Promise<void> {
+  await spot.scrollIntoViewIfNeeded();
+  await steady(() => spot.boundingBox());
+  await spot.hover();
 }
 
 /** Scrolls a mark into view; returns its centre in page coordinates. */

@@ -1,6 +1,7 @@
 // Compare: runs side by side, and which conclusions are shown.
 import { expect, test } from 'vitest';
 import { at } from './browser.ts';
+import { pointAt } from './charts.ts';
 import { button, page, panel, query, runs, scenarios, target, urlHas, visit } from './stage.ts';
 import { generate } from './target.ts';
 
@@ -52,7 +53,7 @@ scenarios('Compare', () => {
       ['Differences', 'p corrected'],
     ]) {
       const name = panel(title).getByRole('button', { name: head, exact: true });
-      await name.hover();
+      await pointAt(name);
       await expect
         .poll(() => page.locator('.tip').innerText(), { message: title })
         .toMatch(/What[\s\S]*docs\//);

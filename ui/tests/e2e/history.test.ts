@@ -1,5 +1,6 @@
 // History: searching, filtering, grouping, exporting and deleting stored runs.
 import { expect, test } from 'vitest';
+import { pointAt } from './charts.ts';
 import { button, page, panel, query, runs, scenarios, target, urlHas, visit } from './stage.ts';
 import { generate } from './target.ts';
 
@@ -138,7 +139,7 @@ scenarios('History', () => {
     expect(await page.evaluate(() => (window as unknown as { changed: number }).changed)).toBe(0);
     // The link is brought up to date when it is pointed at.
     const link = page.locator('.runs tbody a.tool').first();
-    await link.hover();
+    await pointAt(link);
     const address = new URLSearchParams((await link.getAttribute('href')) ?? '');
     expect(address.get('q')).toBe('The turbine');
   });

@@ -1,7 +1,7 @@
 // Live: starting, watching, queueing and stopping runs; joining late and losing the server.
 import { expect, test } from 'vitest';
 import { at, open, until } from './browser.ts';
-import { chartHas } from './charts.ts';
+import { chartHas, pointAt } from './charts.ts';
 import {
   browser,
   button,
@@ -85,7 +85,7 @@ scenarios('Live', () => {
     await visit({ view: 'live' });
     await startRun(16);
     await nowSays(/completed/i);
-    await page.locator('.tok').nth(4).hover();
+    await pointAt(page.locator('.tok').nth(4));
     await expect
       .poll(() => page.locator('.tip').innerText())
       .toMatch(/Token 4[\s\S]*Energy\s+(unavailable|[\d.]+)/);
@@ -114,7 +114,7 @@ scenarios('Live', () => {
     await panel('Tokens').getByLabel('Sequence').selectOption({ label: 'Sequence 3' });
     await urlHas('sequence', '3');
     await expect.poll(count).toBe(24);
-    await page.locator('.tok').nth(2).hover();
+    await pointAt(page.locator('.tok').nth(2));
     await expect.poll(() => page.locator('.tip').innerText()).toMatch(/Sequence\s+3/);
   });
 
@@ -251,7 +251,7 @@ scenarios('Live', () => {
     await expect
       .poll(async () => {
         await page.mouse.move(0, 0);
-        await meters.locator('.explain').first().hover();
+        await pointAt(meters.locator('.explain').first());
         return page.locator('.tip').innerText();
       })
       .toMatch(/Made of[\s\S]*every .* ms/);

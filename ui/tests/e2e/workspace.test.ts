@@ -1,7 +1,7 @@
 // Analysis: the verdict and the time canvas, with their common scope, URL and keyboard shortcuts.
 import { expect, test } from 'vitest';
 import { at, type How } from './browser.ts';
-import { brush, chartHas, clickMark } from './charts.ts';
+import { brush, chartHas, clickMark, pointAt } from './charts.ts';
 import {
   button,
   expectProblems,
@@ -59,7 +59,7 @@ scenarios('the verdict and the time canvas', () => {
     await openRun();
     // What is still loading moves what lies under the pointer.
     await page.waitForFunction(() => !document.querySelector('[aria-busy=true]'));
-    await page.locator('.headline .explain').first().hover();
+    await pointAt(page.locator('.headline .explain').first());
     await expect
       .poll(() => page.locator('.tip').innerText())
       .toMatch(/Median energy of the undisturbed decode tokens/);
