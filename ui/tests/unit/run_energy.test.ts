@@ -106,7 +106,9 @@ test('the typical token is not the mean, and decides where it is known', () => {
 });
 
 test('no model loaded and an unknown energy are distinguished', () => {
-  expect(modelLoad({ ...whole, model_load_energy_mj: 1200, model_load_energy_sd_mj: 10 })).toBe('1.20 ± 0.02 J');
+  expect(modelLoad({ ...whole, model_load_energy_mj: 1200, model_load_energy_sd_mj: 10 })).toBe(
+    '1.20 ± 0.02 J',
+  );
   expect(modelLoad({ ...whole, model_load_energy_mj: null, request_energy_mj: 22_900 })).toBe(
     'none',
   );
