@@ -17,6 +17,26 @@
 #include "engine/kernels/amx.h"
 #endif
 
+/* ---- teams ------------------------------------------------------------------------------ */
+
+enum { MOST_THREADS = 3 };
+static pj_team *teams[MOST_THREADS + 1]; /* kept: each has megabytes to be cleared */
+
+static pj_team *team_of(unsigned threads)
+{
+    assert_in_range(threads, 1, MOST_THREADS);
+    if (!teams[threads])
+        assert_int_equal(pj_team_new(threads, false, &teams[threads], NULL), PJ_OK);
+    return teams[threads];
+}
+
+static int free_teams(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i <= MOST_THREADS; i++) pj_team_free(teams[i]);
+    return 0;
+}
+
 /* ---- products --------------------------------------------------------------------------- */
 
 static void multiply(const pj_kernels *kernels, pj_team *team, const float *x, size_t x_stride,
@@ -78,16 +98,23 @@ static void random_weights(pj_dtype type, uint8_t *row, size_t cols)
 }
 
 /* x [cols], rounded as kernels of this form may do. */
-static double rounded(const pj_kernels *k, pj_form form, const float *x, size_t i, size_t cols)
+static void round_row(const pj_kernels *k, pj_form form, const float *x, size_t cols, double *to)
 {
-    if (form == PJ_FORM_BF16) return (double)pj_float_of_bf16(pj_bf16_of_float(x[i]));
-    if (form == PJ_FORM_F32 || form == PJ_FORM_SPLIT) return (double)x[i];
     size_t shared = 32 * (k->forms[form]->shared_blocks ? k->forms[form]->shared_blocks : 1);
-    size_t begin = i / shared * shared, end = begin + shared < cols ? begin + shared : cols;
-    float most = 0;
-    for (size_t j = begin; j < end; j++) most = fmaxf(most, fabsf(x[j]));
     float codes = (float)(k->forms[form]->largest ? k->forms[form]->largest : 127);
-    return most > 0 ? (double)rintf(x[i] * (codes / most)) * ((double)most / codes) : 0;
+    if (form == PJ_FORM_BF16 || form == PJ_FORM_F32 || form == PJ_FORM_SPLIT) {
+        for (size_t i = 0; i < cols; i++)
+            to[i] = form == PJ_FORM_BF16 ? (double)pj_float_of_bf16(pj_bf16_of_float(x[i]))
+                                         : (double)x[i];
+        return;
+    }
+    for (size_t begin = 0; begin < cols; begin += shared) {
+        size_t end = begin + shared < cols ? begin + shared : cols;
+        float most = 0;
+        for (size_t i = begin; i < end; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+        for (size_t i = begin; i < end; i++)
+            to[i] = most > 0 ? (double)rintf(x[i] * (codes / most)) * ((double)most / codes) : 0;
+    }
 }
 
 /* Bound on the error of rounding the weights of 128 columns to 16-bit integers with one scale: half
@@ -131,11 +158,8 @@ static void product(const pj_kernels *k, const product_case *c)
     double *x_rounded = test_malloc(c->tokens * c->cols * sizeof *x_rounded);
     pj_form form = pj_linear_form(k, c->type, c->tokens);
     for (size_t t = 0; t < c->tokens; t++)
-        for (size_t i = 0; i < c->cols; i++)
-            x_rounded[t * c->cols + i] = rounded(k, form, x + t * x_stride, i, c->cols);
-    pj_team *team;
-    pj_error err;
-    assert_int_equal(pj_team_new(c->threads, false, &team, &err), PJ_OK);
+        round_row(k, form, x + t * x_stride, c->cols, x_rounded + t * c->cols);
+    pj_team *team = team_of(c->threads);
     pj_linear_job job = {&w, c->bias ? bias : NULL, y, y_stride};
     multiply(k, team, x, x_stride, c->tokens, &job, memory);
     bool words = form == PJ_FORM_Q8_WORDS;
@@ -171,7 +195,6 @@ static void product(const pj_kernels *k, const product_case *c)
         assert_that(y[t * y_stride + c->rows], >=, 7);
         assert_that(y[t * y_stride + c->rows + 1], >=, 7);
     }
-    pj_team_free(team);
     pj_free(memory);
     test_free(bytes), test_free(x), test_free(bias), test_free(y), test_free(row);
     test_free(x_rounded);
@@ -238,8 +261,7 @@ static void test_tile_traffic(void **state)
         w.data = bytes;
         float *x = random_row(TOKENS * COLS, -1, 1), *y = random_row(TOKENS * ROWS, 0, 0);
         void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(TOKENS, COLS));
-        pj_team *team;
-        assert_int_equal(pj_team_new(1, false, &team, NULL), PJ_OK);
+        pj_team *team = team_of(1);
         pj_linear_job job = {&w, NULL, y, ROWS};
         pj_amx_model_counts = (pj_amx_counts){0};
         multiply(k, team, x, COLS, TOKENS, &job, memory);
@@ -247,7 +269,6 @@ static void test_tile_traffic(void **state)
         assert_int_equal(pj_amx_model_counts.products, steps * cases[i].products / 6);
         assert_int_equal(pj_amx_model_counts.loads, steps * cases[i].loads / 6);
         assert_int_equal(pj_amx_model_counts.stores, TILES);
-        pj_team_free(team);
         pj_free(memory);
         test_free(bytes), test_free(x), test_free(y);
     }
@@ -267,8 +288,7 @@ static void test_jobs_together(void **state)
         uint8_t *bytes[3];
         pj_matrix w[3];
         pj_linear_job jobs[3];
-        pj_team *team;
-        assert_int_equal(pj_team_new(2, false, &team, NULL), PJ_OK);
+        pj_team *team = team_of(2);
         for (int j = 0; j < 3; j++) {
             size_t row_bytes = pj_dtype_row_bytes(PJ_Q8_0, COLS);
             bytes[j] = test_malloc(rows[j] * row_bytes);
@@ -286,7 +306,6 @@ static void test_jobs_together(void **state)
             assert_memory_equal(alone, y[j], tokens * rows[j] * sizeof(float));
             test_free(bytes[j]), test_free(y[j]);
         }
-        pj_team_free(team);
         pj_free(memory);
         test_free(x), test_free(alone);
     }
@@ -305,8 +324,7 @@ static void test_rows_apart(void **state)
             random_weights((pj_dtype)type, bytes, ROWS * COLS);
             float *x = random_row(TOKENS * COLS, -1, 1), *y = random_row(TOKENS * ROWS, 0, 0);
             void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(TOKENS, COLS));
-            pj_team *team;
-            assert_int_equal(pj_team_new(threads, false, &team, NULL), PJ_OK);
+            pj_team *team = team_of(threads);
             pj_matrix w = {bytes, (pj_dtype)type, ROWS, COLS, row_bytes};
             pj_linear_job job = {&w, NULL, y, ROWS};
             multiply(k, team, x, COLS, TOKENS, &job, memory);
@@ -321,7 +339,6 @@ static void test_rows_apart(void **state)
                                  k->name, pj_dtype_get((pj_dtype)type)->name, r, t, threads,
                                  (double)y[t * ROWS + r], (double)one[t]);
             }
-            pj_team_free(team);
             pj_free(memory);
             test_free(bytes), test_free(x), test_free(y);
         }
@@ -343,8 +360,7 @@ static void test_not_finite(void **state)
             float *x = random_row(n * COLS, -1, 1), *y = random_row(n * ROWS, 0, 0);
             x[broken * COLS + up_to(COLS)] = values[i / 3];
             void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(n, COLS));
-            pj_team *team;
-            assert_int_equal(pj_team_new(1, false, &team, NULL), PJ_OK);
+            pj_team *team = team_of(1);
             pj_matrix w = {bytes, (pj_dtype)type, ROWS, COLS, row_bytes};
             pj_linear_job job = {&w, NULL, y, ROWS};
             multiply(k, team, x, COLS, n, &job, memory);
@@ -353,7 +369,6 @@ static void test_not_finite(void **state)
                     fail_msg("%s %s: token %zu of %zu is %g, token %zu has %g", k->name,
                              pj_dtype_get((pj_dtype)type)->name, at / ROWS, n, (double)y[at],
                              broken, (double)values[i / 3]);
-            pj_team_free(team);
             pj_free(memory);
             test_free(bytes), test_free(x), test_free(y);
         }
@@ -371,7 +386,7 @@ static void statistics(const pj_kernels *k, size_t tokens, size_t step, bool wit
     pj_matrix w = {weights, PJ_F32, ROWS, COLS, COLS * sizeof(float)};
     pj_team *team;
     pj_value_sums got = {0}, want = {0};
-    assert_int_equal(pj_team_new(2, false, &team, NULL), PJ_OK);
+    team = team_of(2);
     for (size_t i = 0; i < COLS; i++) x[tokens / 2 * COLS + i] *= 1000; /* an outlier */
     if (tokens > 3) x[COLS] = NAN, x[2 * COLS + 1] = INFINITY;
     pj_linear_job job = {.weights = &w,
@@ -400,7 +415,6 @@ static void statistics(const pj_kernels *k, size_t tokens, size_t step, bool wit
     check(k->name, "max", tokens, (double)got.max_abs, (double)want.max_abs,
           1e-6 * (double)want.max_abs);
     check(k->name, "below", tokens, (double)got.below, (double)want.below, 2);
-    pj_team_free(team);
     pj_free(memory), pj_free(sums);
     test_free(x), test_free(y), test_free(weights), test_free(bias);
 }
@@ -427,7 +441,7 @@ int test_kernel_products(void)
         cmocka_unit_test(test_rows_apart),   cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_statistics),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, free_teams);
 }
 
 /* ---- --time ----------------------------------------------------------------------------- */
