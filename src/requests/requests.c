@@ -577,9 +577,9 @@ void pj_requests_drain(pj_requests *q)
 /* ---- requests ------------------------------------------------------------------------------- */
 
 /* Estimates a text's tokens as a quarter of its bytes, until the server reports them. */
-static double guess_tokens(const pj_exchange_request *request)
+static double guess_tokens(size_t bytes)
 {
-    return (double)request->prompt_bytes / 4 + 1;
+    return (double)bytes / 4 + 1;
 }
 
 pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
@@ -600,7 +600,8 @@ pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
     if (q->options.session->spool_dir) keep_facts(r);
     pthread_mutex_lock(&q->mutex);
     if (q->ledger)
-        r->entry = pj_ledger_enter(q->ledger, r->begin_ns, guess_tokens(&exchange->asked));
+        r->entry =
+            pj_ledger_enter(q->ledger, r->begin_ns, guess_tokens(exchange->asked.prompt_bytes));
     bool ok = !q->ledger || r->entry;
     if (ok) {
         r->next = q->open;
@@ -648,11 +649,12 @@ static void advance_at_end(pj_request *r)
 {
     pj_request_times t = pj_request_times_of(r->exchange);
     pj_exchange_counts c = pj_exchange_count(r->exchange);
-    if (!r->entry || r->tokens || !c.output) return;
+    if (!r->entry || r->tokens || (!c.output && !t.is_one)) return;
     report_prompt(r);
-    r->tokens = c.output;
+    r->tokens = c.output ? c.output : pj_exchange_tokens_so_far(r->exchange);
     if (t.is_one) {
-        pj_ledger_whole(r->entry, (double)c.output);
+        pj_ledger_whole(r->entry,
+                        c.output ? (double)c.output : guess_tokens(r->exchange->text.length));
     } else {
         pj_ledger_tokens(r->entry, t.first_ns, 1);
         if (c.output > 1) pj_ledger_tokens(r->entry, t.last_ns, (double)(c.output - 1));
