@@ -223,8 +223,8 @@ def literals():
 
 def check_quotes(path):
     known = literals()
-    for row in re.findall(r"^\| (.*?) \| (.*?) \| ", path.read_text(), re.M):
-        for quote in re.findall(r"“(.+?)”", row[1]):
+    for row in re.findall(r"^\| .*", path.read_text(), re.M):
+        for quote in re.findall(r"“(.+?)”", row):
             pieces = [p.strip() for p in quote.replace("`", "").split("…") if len(p.strip()) > 2]
             missing = [p for p in pieces if p not in known.replace("`", "")]
             report(bool(pieces) and not missing,
