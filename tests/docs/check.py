@@ -223,12 +223,11 @@ def literals():
 
 def check_quotes(path):
     known = literals()
-    for row in re.findall(r"^\| .*", path.read_text(), re.M):
-        for quote in re.findall(r"“(.+?)”", row):
-            pieces = [p.strip() for p in quote.replace("`", "").split("…") if len(p.strip()) > 2]
-            missing = [p for p in pieces if p not in known.replace("`", "")]
-            report(bool(pieces) and not missing,
-                   f"{name_of(path)}: the program never prints: {quote}", "; ".join(missing))
+    for quote in re.findall(r"“(.+?)”", re.sub(r"\s+", " ", path.read_text())):
+        pieces = [p.strip() for p in quote.replace("`", "").split("…") if len(p.strip()) > 2]
+        missing = [p for p in pieces if p not in known.replace("`", "")]
+        report(bool(pieces) and not missing,
+               f"{name_of(path)}: the program never prints: {quote}", "; ".join(missing))
 
 
 # ---- running ----------------------------------------------------------------------------------
