@@ -1,5 +1,5 @@
 /* Types of stored weights. Quantised types are stored in blocks with the layouts of their file
- * formats (docs/engine.md). */
+ * formats. */
 #ifndef PJ_FILES_DTYPE_H
 #define PJ_FILES_DTYPE_H
 

@@ -1,5 +1,5 @@
-/* Frequencies of the RoPE types; formulas in docs/engine.md. Angles are computed in float like the
- * reference: at large positions its rounding is part of the definition. */
+/* Frequencies of the RoPE types. Angles are computed in float like the reference: at large
+ * positions its rounding is part of the definition. */
 #include "engine/model/rope.h"
 
 #include <math.h>
