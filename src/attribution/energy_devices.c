@@ -58,13 +58,25 @@ static pj_rail_class energy_devices_class(const pj_device_row *device)
     return strcasecmp(device->kind, "gpu") == 0 ? PJ_RAIL_GPU : PJ_RAIL_ANE;
 }
 
+/* Another device has the same UUID, so that a rail's may be either's. */
+static bool energy_devices_share_uuid(const pj_run_data *d, const pj_device_row *device)
+{
+    for (uint32_t i = 1; i < d->device_count; i++)
+        if (&d->devices[i] != device && pj_device_has_uuid(d->devices[i].uuid, device->uuid))
+            return true;
+    return false;
+}
+
 typedef enum rail_match { BY_NAME, BY_UUID, BY_PCI, BY_KIND, MATCHES } rail_match;
 
-static bool energy_devices_fits(const pj_device_row *device, const pj_rail *rail, rail_match how)
+static bool energy_devices_fits(const pj_energies *j, const pj_device_row *device,
+                                const pj_rail *rail, rail_match how)
 {
     switch (how) {
     case BY_NAME: return device->rail && strcmp(rail->name, device->rail) == 0;
-    case BY_UUID: return pj_device_has_uuid(rail->device, device->uuid);
+    case BY_UUID:
+        return pj_device_has_uuid(rail->device, device->uuid) &&
+               !energy_devices_share_uuid(j->d, device);
     case BY_PCI: return pj_device_has_pci(rail->device, device->pci);
     default:
         return rail->rail_class == energy_devices_class(device) &&
@@ -79,7 +91,8 @@ static uint64_t energy_devices_find(const pj_energies *j, const pj_device_row *d
     const pj_run_data *d = j->d;
     uint64_t found = 0;
     for (uint32_t r = 0; r < d->rail_count; r++)
-        if (!(taken >> r & 1) && energy_devices_fits(device, &d->rails[r], how)) found |= 1ull << r;
+        if (!(taken >> r & 1) && energy_devices_fits(j, device, &d->rails[r], how))
+            found |= 1ull << r;
     for (uint32_t r = 0; r < d->rail_count; r++)
         for (uint32_t other = 0; other < d->rail_count; other++)
             if (found >> other & 1 && !(taken >> r & 1) &&

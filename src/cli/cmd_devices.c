@@ -20,7 +20,8 @@ static void devices_print_driver(const pj_device_entry *e)
     pj_print(stdout, "  driver %s, %s%s%s\n", e->driver, e->api, e->vendor ? "; vendor " : "",
              e->vendor ? e->vendor : "");
     if (e->pci[0]) pj_print(stdout, "  PCI %s\n", e->pci);
-    pj_print(stdout, "  UUID %s\n", e->uuid);
+    pj_print(stdout, "  UUID %s%s\n", e->uuid,
+             e->uuid_is_shared ? ", which names no card: it is zero, or others have it" : "");
 }
 
 static void devices_print_entry(const pj_device_entry *e)

@@ -31,9 +31,9 @@ void pj_calibration_key(const pj_session *session, const pj_engine *engine, char
                  session->machine.fingerprint, f->architecture, c->layers, c->hidden, c->heads,
                  c->kv_heads, c->head_dim, c->intermediate, c->vocab, c->experts,
                  c->expert_intermediate, f->dtype, f->kv, f->threads, f->isa);
-    for (int i = 0; f->device_uuid && i < 16 && used > 0 && (size_t)used < bytes; i++)
+    for (int i = 0; f->device_key && i < 16 && used > 0 && (size_t)used < bytes; i++)
         used += snprintf(key + used, bytes - (size_t)used, "%s%02x", i ? "" : " of device ",
-                         f->device_uuid[i]);
+                         f->device_key[i]);
     for (uint32_t i = 0; i < rails && used > 0 && (size_t)used < bytes; i++)
         used += snprintf(key + used, bytes - (size_t)used, " %s=%s %s %s", rail[i].name,
                          rail[i].source, rail[i].device, rail[i].field);

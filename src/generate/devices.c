@@ -49,10 +49,16 @@ static void devices_find_rails(devices_rails *all, const char *power)
     for (uint32_t i = 0; i < list.count; i++) devices_add_rails(all, &list.choices[i], &env);
 }
 
+/* NULL: it has none that tells it from others. */
+static const char *devices_uuid(const pj_device_entry *device)
+{
+    return device->uuid_is_shared ? NULL : device->uuid;
+}
+
 /* NVML's rails begin with the UUID, those of hwmon end with the PCI address. */
 static bool devices_rail_is_of(const pj_rail *rail, const pj_device_entry *device)
 {
-    return pj_device_has_uuid(rail->device, device->uuid) ||
+    return pj_device_has_uuid(rail->device, devices_uuid(device)) ||
            pj_device_has_pci(rail->device, device->pci);
 }
 
@@ -85,7 +91,8 @@ static void devices_match_gpu(pj_device_entry *device, const devices_rails *all,
         return;
     }
     const pj_rail *only = only_gpu ? devices_only_gpu_rail(all) : NULL;
-    if (only && !pj_device_differs(only->device, device->uuid, device->pci[0] ? device->pci : NULL))
+    if (only &&
+        !pj_device_differs(only->device, devices_uuid(device), device->pci[0] ? device->pci : NULL))
         devices_take_rail(device, only);
 }
 
@@ -178,6 +185,7 @@ static void devices_describe_vulkan(const pj_vk_info *info, uint32_t gpus, pj_de
     snprintf(e->reason, sizeof e->reason, "%s",
              info->usable && !hardware ? "computes on the CPU; used only if named" : info->reason);
     devices_write_uuid(info->uuid, e->uuid);
+    e->uuid_is_shared = info->uuid_is_shared;
     if (info->has_pci)
         snprintf(e->pci, sizeof e->pci, "%04x:%02x:%02x.%u", info->pci_domain, info->pci_bus,
                  info->pci_device, info->pci_function);

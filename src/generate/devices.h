@@ -13,6 +13,7 @@ typedef struct pj_device_entry {
     const char *vendor; /* NULL: unknown */
     char name[256], driver[256], fast_paths[256];
     char uuid[40], pci[24];            /* "": it has none */
+    bool uuid_is_shared;               /* with another card, which it does not tell apart */
     char api[32];                      /* "vulkan 1.3.230"; of the CPU "" */
     uint64_t memory_bytes, free_bytes; /* 0: not known */
     bool usable;

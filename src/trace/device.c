@@ -24,6 +24,9 @@ pj_device_row pj_device_row_make(uint32_t number)
 
 /* ---- UUIDs --------------------------------------------------------------------------------- */
 
+/* What drivers give for a UUID that they do not have. */
+static const char device_no_uuid[] = "00000000000000000000000000000000";
+
 /* The first word of the text that ends in 32 hexadecimal digits, in lower case; false: none. */
 static bool device_digits(const char *text, char digits[UUID_DIGITS])
 {
@@ -35,7 +38,13 @@ static bool device_digits(const char *text, char digits[UUID_DIGITS])
         if (!isxdigit((unsigned char)c)) return false;
         digits[--left] = (char)tolower((unsigned char)c);
     }
-    return left == 0;
+    return left == 0 && memcmp(digits, device_no_uuid, UUID_DIGITS) != 0;
+}
+
+bool pj_device_is_uuid(const char *text)
+{
+    char digits[UUID_DIGITS];
+    return text && device_digits(text, digits);
 }
 
 bool pj_device_has_uuid(const char *text, const char *uuid)
@@ -83,16 +92,24 @@ bool pj_device_has_pci(const char *text, const char *pci)
 
 bool pj_device_differs(const char *text, const char *uuid, const char *pci)
 {
-    if (uuid && pj_device_has_uuid(text, text) && pj_device_has_uuid(uuid, uuid))
-        return !pj_device_has_uuid(text, uuid);
+    if (pj_device_is_uuid(text) && pj_device_is_uuid(uuid)) return !pj_device_has_uuid(text, uuid);
     return pci && strchr(text, ':') && !pj_device_has_pci(text, pci);
+}
+
+static bool device_is_pci(const char *text)
+{
+    char address[PCI_BYTES];
+    return text && device_pci_of(text, address);
 }
 
 bool pj_device_is(const pj_device_row *device, const pj_device_info *info)
 {
-    if (device->uuid && info->uuid) return pj_device_has_uuid(device->uuid, info->uuid);
-    if (device->pci && info->pci) return pj_device_has_pci(device->pci, info->pci);
-    return device->name && strcmp(device->name, info->name) == 0;
+    bool uuids = pj_device_is_uuid(device->uuid) && pj_device_is_uuid(info->uuid);
+    bool addresses = device_is_pci(device->pci) && device_is_pci(info->pci);
+    if (uuids && !pj_device_has_uuid(device->uuid, info->uuid)) return false;
+    /* some drivers give two cards one UUID */
+    if (addresses) return pj_device_has_pci(device->pci, info->pci);
+    return uuids || (device->name && strcmp(device->name, info->name) == 0);
 }
 
 /* ---- in a spool ----------------------------------------------------------------------------- */

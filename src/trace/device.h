@@ -28,8 +28,9 @@ typedef struct pj_device_row {
 pj_device_row pj_device_row_make(uint32_t number);
 
 /* Whether two UUIDs name one device: hexadecimal digits, without regard to case, dashes and a
- * prefix such as "GPU-". A text that has no 32 digits is no UUID. What follows the UUID in `text`
- * (a version of the driver, in rails) does not matter. */
+ * prefix such as "GPU-". A text that has no 32 digits, or only zeros, is no UUID. What follows the
+ * UUID in `text` (a version of the driver, in rails) does not matter. */
+bool pj_device_is_uuid(const char *text); /* NULL is none */
 bool pj_device_has_uuid(const char *text, const char *uuid);
 /* Whether `text`, in which a PCI address may be a word among others, names the device at `pci`. A
  * missing domain is 0000. */
@@ -39,7 +40,8 @@ bool pj_device_differs(const char *text, const char *uuid, const char *pci);
 /* What tells a device from others on a machine: the digits of its UUID, else its name. */
 enum { PJ_DEVICE_KEY_BYTES = 128 };
 void pj_device_key(const char *uuid, const char *name, char key[PJ_DEVICE_KEY_BYTES]);
-/* Whether the table's device is the one described: equal UUID, else PCI address, else name. */
+/* Whether the table's device is the one described: UUID and PCI address, as far as both have them,
+ * else name. */
 bool pj_device_is(const pj_device_row *device, const pj_device_info *info);
 
 /* A run's devices as it stores them: one JSON object, by number. */

@@ -306,7 +306,7 @@ typedef struct pj_load_request {
 
 typedef struct pj_compute_facts {
     const char *name;      /* "cpu", "NVIDIA H200" */
-    const uint8_t *uuid;   /* 16 bytes; NULL: the host has none */
+    const uint8_t *key;    /* of the device, 16 bytes; NULL: the host has none */
     const char *isa;       /* kernel set or interface: "avx512", "vulkan" */
     bool host_memory;      /* activations are in host memory: logits cost nothing to read */
     uint64_t upload_bytes; /* of weights, copied while loading; 0: none */

@@ -38,8 +38,8 @@ static bool devices_lack_name(const char *device, pj_error *why)
                 reason.text);
     else if (pj_vk_select(infos, count, device) == PJ_VK_SEVERAL)
         pj_fail(why, PJ_E_INVALID,
-                "there are several devices \"%.60s\": use gpu:N or a UUID that `perjoule devices` "
-                "lists",
+                "there are several devices \"%.60s\": use gpu:N, or a UUID that is one device's "
+                "alone, as `perjoule devices` lists them",
                 device);
     else
         return false;

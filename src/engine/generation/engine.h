@@ -55,12 +55,12 @@ void pj_engine_close(pj_engine *engine); /* NULL is allowed */
 typedef struct pj_engine_facts {
     char model_name[256]; /* last part of the path, or the synthetic name */
     const char *model_path;
-    const char *architecture;   /* as in config.json */
-    const char *dtype;          /* of the layers' matrices: "bf16" */
-    const char *isa;            /* kernel set in use: "avx512" */
-    const char *kv;             /* "f32", "f16" */
-    const uint8_t *device_uuid; /* 16 bytes; NULL: the host */
-    const char *declined;       /* why "auto" took no GPU; NULL: it did, or was not asked */
+    const char *architecture;  /* as in config.json */
+    const char *dtype;         /* of the layers' matrices: "bf16" */
+    const char *isa;           /* kernel set in use: "avx512" */
+    const char *kv;            /* "f32", "f16" */
+    const uint8_t *device_key; /* 16 bytes; NULL: the host */
+    const char *declined;      /* why "auto" took no GPU; NULL: it did, or was not asked */
     bool synthetic;
     bool extrapolated; /* layers=N: truncated public shape */
     bool has_tokenizer;

@@ -53,6 +53,7 @@ static pj_status gpu_take(pj_gpu_model *m, const pj_load_request *request, pj_er
     pj_status status = gpu_find(request->device, &found, err);
     if (status != PJ_OK) return status;
     pj_vk_options options = {.uuid = found.uuid,
+                             .namesakes = found.namesakes,
                              .validate = gpu_is_set("PERJOULE_VULKAN_VALIDATE")};
     status = pj_vk_open(&m->vk, &options, err);
     if (status != PJ_OK) return status;
@@ -88,7 +89,7 @@ static void gpu_facts(void *loaded, pj_compute_facts *facts)
 {
     const pj_gpu_model *m = loaded;
     *facts = (pj_compute_facts){.name = pj_vk_device(m->vk)->name,
-                                .uuid = pj_vk_device(m->vk)->uuid,
+                                .key = pj_vk_device(m->vk)->key,
                                 .isa = "vulkan",
                                 .upload_bytes = m->weights.bytes,
                                 .upload_begin_ns = m->weights.begin_ns,

@@ -24,14 +24,20 @@ uint32_t pj_vk_validation_messages(const pj_vk *vk, const char **last)
     return vk->instance.messages;
 }
 
+static bool device_is(const pj_vk_info *info, const pj_vk_options *wanted)
+{
+    return memcmp(info->uuid, wanted->uuid, sizeof info->uuid) == 0 &&
+           info->namesakes == wanted->namesakes;
+}
+
 static pj_status device_choose(pj_vk *vk, pj_error *err)
 {
     pj_vk_physical devices[PJ_VK_MAX_DEVICES];
     uint32_t count, chosen = 0;
     pj_status status = pj_vk_physical_list(&vk->instance, devices, &count, err);
     if (status != PJ_OK) return status;
-    const uint8_t *uuid = vk->options.uuid;
-    while (uuid && chosen < count && memcmp(devices[chosen].info.uuid, uuid, 16) != 0) chosen++;
+    while (vk->options.uuid && chosen < count && !device_is(&devices[chosen].info, &vk->options))
+        chosen++;
     if (chosen == count) return pj_fail(err, PJ_E_NOT_FOUND, "there is no such Vulkan device");
     vk->physical = devices[chosen];
     if (!vk->physical.info.usable)

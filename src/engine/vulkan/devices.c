@@ -284,6 +284,43 @@ static void devices_sort(pj_vk_physical *devices, uint32_t count)
         }
 }
 
+/* ---- UUIDs ---- */
+
+/* One card is listed twice if two drivers serve it. */
+static bool devices_are_one_card(const pj_vk_info *a, const pj_vk_info *b)
+{
+    return a->has_pci && b->has_pci && a->pci_domain == b->pci_domain && a->pci_bus == b->pci_bus &&
+           a->pci_device == b->pci_device && a->pci_function == b->pci_function;
+}
+
+/* Cards of one UUID are told apart by their places. */
+static void devices_make_key(pj_vk_info *info)
+{
+    memcpy(info->key, info->uuid, sizeof info->key);
+    if (!info->uuid_is_shared) return;
+    const uint32_t place[] = {info->pci_domain, info->pci_bus, info->pci_device,
+                              info->has_pci ? info->pci_function : info->namesakes};
+    for (size_t i = 0; i < sizeof info->key; i++)
+        info->key[i] ^= (uint8_t)(place[i / 4] >> 8 * (i % 4));
+}
+
+/* Some drivers report the same UUID for several cards, or none. */
+static void devices_compare_uuids(pj_vk_physical *devices, uint32_t count)
+{
+    static const uint8_t none[VK_UUID_SIZE];
+    for (uint32_t i = 0; i < count; i++) {
+        pj_vk_info *info = &devices[i].info;
+        info->uuid_is_shared = memcmp(info->uuid, none, sizeof none) == 0;
+        for (uint32_t j = 0; j < count; j++) {
+            const pj_vk_info *other = &devices[j].info;
+            if (j == i || memcmp(other->uuid, info->uuid, sizeof none) != 0) continue;
+            info->namesakes += j < i;
+            info->uuid_is_shared |= !devices_are_one_card(info, other);
+        }
+        devices_make_key(info);
+    }
+}
+
 pj_status pj_vk_physical_list(const pj_vk_instance *instance,
                               pj_vk_physical devices[PJ_VK_MAX_DEVICES], uint32_t *count,
                               pj_error *err)
@@ -297,6 +334,7 @@ pj_status pj_vk_physical_list(const pj_vk_instance *instance,
     }
     for (uint32_t i = 0; i < *count; i++) devices_read(instance, handles[i], &devices[i]);
     devices_sort(devices, *count);
+    devices_compare_uuids(devices, *count);
     return PJ_OK;
 }
 

@@ -327,7 +327,7 @@ static pj_status record_declare(pj_gpu *s, pj_error *err)
                              .name = info->name,
                              /* software runs on the CPU, whose rail measures it */
                              .kind = pj_vk_is_hardware(info) ? "gpu" : "cpu",
-                             .uuid = uuid,
+                             .uuid = info->uuid_is_shared ? NULL : uuid,
                              .pci = pci[0] ? pci : NULL,
                              .driver = info->driver,
                              .memory_bytes = info->memory_bytes};

@@ -42,6 +42,14 @@ static int select_named(const pj_vk_info *devices, uint32_t count, const char *n
     return found;
 }
 
+static int select_with_uuid(const pj_vk_info *devices, uint32_t count, const char *name)
+{
+    int found = PJ_VK_NONE;
+    for (uint32_t i = 0; i < count; i++)
+        if (select_is_uuid(&devices[i], name)) found = found == PJ_VK_NONE ? (int)i : PJ_VK_SEVERAL;
+    return found;
+}
+
 static int select_nth_hardware(const pj_vk_info *devices, uint32_t count, unsigned long n)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -57,8 +65,7 @@ int pj_vk_select(const pj_vk_info *devices, uint32_t count, const char *name)
         unsigned long n = strtoul(name + 4, &end, 10);
         return *end ? PJ_VK_NONE : select_nth_hardware(devices, count, n);
     }
-    for (uint32_t i = 0; i < count; i++)
-        if (select_is_uuid(&devices[i], name)) return (int)i;
-    int named = select_named(devices, count, name, true);
+    int named = select_with_uuid(devices, count, name);
+    if (named == PJ_VK_NONE) named = select_named(devices, count, name, true);
     return named == PJ_VK_NONE ? select_named(devices, count, name, false) : named;
 }

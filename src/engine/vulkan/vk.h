@@ -40,6 +40,11 @@ typedef struct pj_vk_info {
     uint32_t vendor_id, device_id; /* PCI numbers, or Khronos' for vendors without one */
     uint32_t api_major, api_minor, api_patch;
     uint8_t uuid[16]; /* of the device: for an NVIDIA card the one that NVML has */
+    /* It names no card: it is all zero, or a device elsewhere on the bus has the same. */
+    bool uuid_is_shared;
+    uint32_t namesakes; /* devices before this one in the list that have the same UUID */
+    uint8_t key[16];    /* what is kept about the device is kept under this: its UUID, if it has one
+                           of its own */
     bool has_pci;
     uint32_t pci_domain, pci_bus, pci_device, pci_function;
     uint64_t memory_bytes;     /* of the largest device-local heap */
@@ -67,12 +72,14 @@ pj_status pj_vk_list(pj_vk_info devices[PJ_VK_MAX_DEVICES], uint32_t *count, pj_
 bool pj_vk_is_hardware(const pj_vk_info *info);
 enum { PJ_VK_NONE = -1, PJ_VK_SEVERAL = -2 };
 /* The device that a user means by "gpu" (the first that is hardware), "gpu:N" (the Nth, from 0), a
- * UUID, or a name or its first words; PJ_VK_NONE; PJ_VK_SEVERAL: more than one has that name.
+ * UUID, or a name or its first words; PJ_VK_NONE; PJ_VK_SEVERAL: more than one has that name or
+ * UUID.
  * Software is meant by its UUID or name alone. */
 int pj_vk_select(const pj_vk_info *devices, uint32_t count, const char *name);
 
 typedef struct pj_vk_options {
     const uint8_t *uuid;   /* of the device; NULL: the first that is usable */
+    uint32_t namesakes;    /* devices with this UUID that come before it in the list */
     bool validate;         /* with the validation layer, where it is installed */
     const char *cache_dir; /* of the pipeline cache; NULL: the user's; "": none */
     int64_t

@@ -405,6 +405,49 @@ static void rails_are_found(void **state)
     }
 }
 
+/* A UUID that two devices have, or that is zero, tells no rail; an address does, and what is left
+ * is the other's. */
+static void rails_of_one_uuid(void **state)
+{
+    static const char zero[] = "00000000-0000-0000-0000-000000000000";
+    static const struct {
+        const char *uuid;
+        bool has_b;
+        const char *reasons[2];
+    } cases[] = {
+        {UUID_A, true, {"the only one of its kind", "by PCI address"}},
+        {zero, true, {"the only one of its kind", "by PCI address"}},
+        {UUID_A,
+         false,
+         {"no rail has its UUID or PCI address, nor is there only one",
+          "no rail has its UUID or PCI address, nor is there only one"}},
+        {zero,
+         false,
+         {"no rail has its UUID or PCI address, nor is there only one",
+          "no rail has its UUID or PCI address, nor is there only one"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        writer w;
+        pj_run_data d;
+        open_spool(&w);
+        pj_spool_writer out = {.spool = &w.spool};
+        pj_rail a = rail_of("a", cases[i].uuid, PJ_RAIL_GPU);
+        pj_rail b = rail_of("b", "amdgpu 0000:0b:00.0", PJ_RAIL_GPU);
+        pj_spool_put_rail(&out, 0, &a, NAN, NAN);
+        if (cases[i].has_b) pj_spool_put_rail(&out, 1, &b, NAN, NAN);
+        put_device(&w, 1, "card", cases[i].uuid, "0000:0a:00.0", NULL);
+        put_device(&w, 2, "card", cases[i].uuid, "0000:0b:00.0", NULL);
+        put_host(&w);
+        put_end(&w, token_ns(TOKENS));
+        assert_int_equal(build(&w, NULL, &d), PJ_OK);
+        for (int n = 0; n < 2; n++)
+            if (strcmp(d.devices[1 + n].rail_reason, cases[i].reasons[n]) != 0)
+                fail_msg("case %zu: device %d is measured %s", i, 1 + n,
+                         d.devices[1 + n].rail_reason);
+        end_run(&w, &d);
+    }
+}
+
 /* ---- clocks -----------------------------------------------------------------------------------
  */
 
@@ -527,6 +570,7 @@ int main(void)
         cmocka_unit_test(a_device_without_a_rail_has_no_energy),
         cmocka_unit_test(a_host_without_a_rail_is_missing_from_the_total),
         cmocka_unit_test(rails_are_found),
+        cmocka_unit_test(rails_of_one_uuid),
         cmocka_unit_test(an_error_of_the_clock_widens_the_interval),
         cmocka_unit_test(devices_without_description_are_placed_by_context),
         cmocka_unit_test(idle_time_of_a_device_adds_up),

@@ -176,6 +176,34 @@ static void tokens_carry_texts(void **state)
     pj_run_data_fini(&d);
 }
 
+/* A UUID is a device's, unless its PCI address is another's or it is zero. */
+static void devices_are_told_apart(void **state)
+{
+    static const char zero[] = "00000000-0000-0000-0000-000000000000",
+                      uuid[] = "GPU-aaaaaaaa-0000-0000-0000-000000000001";
+    static const struct {
+        const char *name, *uuid, *pci;
+        uint32_t device;
+    } cases[] = {{"card", uuid, "0000:01:00.0", 1},
+                 {"card", uuid, "0000:02:00.0", 2},
+                 {"the same", uuid, "01:00.0", 1},
+                 {"the same", uuid, NULL, 1},
+                 {"zero", zero, NULL, 3},
+                 {"zero, too", zero, NULL, 4},
+                 {"zero", zero, NULL, 3}};
+    pj_run *run = begin(PJ_DEPTH_MODULE);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pj_device_info info = {
+            .size = sizeof info, .name = cases[i].name, .uuid = cases[i].uuid, .pci = cases[i].pci};
+        uint32_t device;
+        assert_int_equal(pj_device_declare(run, &info, &device, NULL), PJ_OK);
+        if (device != cases[i].device)
+            fail_msg("case %zu: device %u, not %u", i, device, cases[i].device);
+    }
+    pj_run_data d = end(run);
+    pj_run_data_fini(&d);
+}
+
 /* The host's token and sections, and two devices' modules, in one call: modules nest on their
  * device, and lie in the section in which they began. */
 static void devices_nest_among_themselves(void **state)
@@ -370,6 +398,7 @@ int main(void)
         cmocka_unit_test(times_make_the_tree),
         cmocka_unit_test(they_lie_in_what_is_open),
         cmocka_unit_test(tokens_carry_texts),
+        cmocka_unit_test(devices_are_told_apart),
         cmocka_unit_test(devices_nest_among_themselves),
         cmocka_unit_test(overlaps_are_kept),
         cmocka_unit_test(nonsense_is_refused_whole),

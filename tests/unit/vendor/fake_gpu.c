@@ -5,6 +5,7 @@
  *
  *   name=TEXT, uuid=DIGITS      what the driver calls it; 32 hexadecimal digits
  *   twice                       every device is listed twice
+ *   pci                         the devices are at 0000:01:00.0, 0000:02:00.0, ...
  *   lost=N                      the first device that is opened is lost at its Nth submission
  *   full=N                      from the Nth allocation of each device on, its memory is full
  */
@@ -17,13 +18,18 @@
 
 /* ---- the real library ---- */
 
-#define WRAPPED(X)                  \
-    X(CreateDevice)                 \
-    X(EnumeratePhysicalDevices)     \
-    X(GetPhysicalDeviceProperties2) \
-    X(AllocateMemory)               \
-    X(QueueSubmit)                  \
-    X(WaitSemaphores)               \
+#define WRAPPED(X)                                  \
+    X(CreateDevice)                                 \
+    X(EnumeratePhysicalDevices)                     \
+    X(EnumerateDeviceExtensionProperties)           \
+    X(GetPhysicalDeviceProperties2)                 \
+    X(GetPhysicalDeviceFeatures2)                   \
+    X(GetPhysicalDeviceMemoryProperties2)           \
+    X(GetPhysicalDeviceQueueFamilyProperties)       \
+    X(GetPhysicalDeviceCalibrateableTimeDomainsEXT) \
+    X(AllocateMemory)                               \
+    X(QueueSubmit)                                  \
+    X(WaitSemaphores)                               \
     X(GetDeviceProcAddr)
 
 static PFN_vkGetInstanceProcAddr real_instance_function;
@@ -54,23 +60,84 @@ static int number(const char *name)
 
 /* ---- what it looks like ---- */
 
+enum { MAX_CARDS = 8 };
+
+/* What stands for a physical device. */
+typedef struct card {
+    VkPhysicalDevice real;
+} card;
+
+static card cards[MAX_CARDS];
+
+static VkPhysicalDevice real_of(VkPhysicalDevice device)
+{
+    return ((const card *)(const void *)device)->real;
+}
+
+static unsigned number_of(VkPhysicalDevice device)
+{
+    return (unsigned)((const card *)(const void *)device - cards);
+}
+
 static VKAPI_ATTR VkResult VKAPI_CALL fake_EnumeratePhysicalDevices(VkInstance instance,
                                                                     uint32_t *count,
                                                                     VkPhysicalDevice *devices)
 {
-    uint32_t room = *count;
-    VkResult result = real_EnumeratePhysicalDevices(instance, count, devices);
-    if (!devices || !option("twice") || 2 * *count > room) return result;
-    memcpy(devices + *count, devices, *count * sizeof *devices);
-    *count *= 2;
+    VkPhysicalDevice real[MAX_CARDS];
+    uint32_t found = MAX_CARDS, times = option("twice") ? 2 : 1, room = devices ? *count : 0;
+    VkResult result = real_EnumeratePhysicalDevices(instance, &found, real);
+    if (result < 0) return result;
+    *count = 0;
+    for (uint32_t i = 0; i < found * times && i < MAX_CARDS; i++) {
+        cards[i].real = real[i % found];
+        if (i < room) devices[i] = (VkPhysicalDevice)(void *)&cards[i];
+        if (!devices || i < room) ++*count;
+    }
     return result;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL fake_EnumerateDeviceExtensionProperties(
+    VkPhysicalDevice device, const char *layer, uint32_t *count, VkExtensionProperties *found)
+{
+    uint32_t room = *count;
+    VkResult result = real_EnumerateDeviceExtensionProperties(real_of(device), layer, count, found);
+    if (layer || !option("pci")) return result;
+    if (found && *count < room)
+        found[*count] = (VkExtensionProperties){.extensionName = VK_EXT_PCI_BUS_INFO_EXTENSION_NAME,
+                                                .specVersion = 2};
+    ++*count;
+    return result;
+}
+
+static VKAPI_ATTR void VKAPI_CALL fake_GetPhysicalDeviceFeatures2(VkPhysicalDevice device,
+                                                                  VkPhysicalDeviceFeatures2 *found)
+{
+    real_GetPhysicalDeviceFeatures2(real_of(device), found);
+}
+
+static VKAPI_ATTR void VKAPI_CALL fake_GetPhysicalDeviceMemoryProperties2(
+    VkPhysicalDevice device, VkPhysicalDeviceMemoryProperties2 *found)
+{
+    real_GetPhysicalDeviceMemoryProperties2(real_of(device), found);
+}
+
+static VKAPI_ATTR void VKAPI_CALL fake_GetPhysicalDeviceQueueFamilyProperties(
+    VkPhysicalDevice device, uint32_t *count, VkQueueFamilyProperties *found)
+{
+    real_GetPhysicalDeviceQueueFamilyProperties(real_of(device), count, found);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL fake_GetPhysicalDeviceCalibrateableTimeDomainsEXT(
+    VkPhysicalDevice device, uint32_t *count, VkTimeDomainEXT *found)
+{
+    return real_GetPhysicalDeviceCalibrateableTimeDomainsEXT(real_of(device), count, found);
 }
 
 static VKAPI_ATTR void VKAPI_CALL
 fake_GetPhysicalDeviceProperties2(VkPhysicalDevice device, VkPhysicalDeviceProperties2 *properties)
 {
     unsigned digits;
-    real_GetPhysicalDeviceProperties2(device, properties);
+    real_GetPhysicalDeviceProperties2(real_of(device), properties);
     properties->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
     const char *name = option("name");
     if (name)
@@ -78,6 +145,10 @@ fake_GetPhysicalDeviceProperties2(VkPhysicalDevice device, VkPhysicalDevicePrope
     const char *uuid = option("uuid");
     for (VkBaseOutStructure *next = properties->pNext; next; next = next->pNext) {
         VkPhysicalDeviceVulkan11Properties *v11 = (void *)next;
+        VkPhysicalDevicePCIBusInfoPropertiesEXT *pci = (void *)next;
+        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT &&
+            option("pci"))
+            pci->pciBus = 1 + number_of(device);
         if (next->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES) continue;
         for (int i = 0; uuid && i < VK_UUID_SIZE; i++)
             if (sscanf(uuid + 2 * i, "%2x", &digits) == 1) v11->deviceUUID[i] = (uint8_t)digits;
@@ -94,7 +165,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL fake_CreateDevice(VkPhysicalDevice physica
                                                         const VkAllocationCallbacks *callbacks,
                                                         VkDevice *device)
 {
-    VkResult result = real_CreateDevice(physical, info, callbacks, device);
+    VkResult result = real_CreateDevice(real_of(physical), info, callbacks, device);
     if (opened++ == 0) first = *device;
     submissions = allocations = 0;
     return result;
@@ -143,7 +214,8 @@ static PFN_vkVoidFunction wrap(const char *name, PFN_vkVoidFunction real)
     }
     WRAPPED(X)
 #undef X
-    return real;
+    /* of a physical device, which is not the real one here */
+    return strcmp(name, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") == 0 ? NULL : real;
 }
 
 static PFN_vkVoidFunction fake_GetDeviceProcAddr(VkDevice device, const char *name)

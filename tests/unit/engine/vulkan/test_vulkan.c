@@ -97,6 +97,18 @@ static void test_what_several_are_called(void **state)
     assert_int_equal(pj_vk_select(devices, 4, "gpu:3"), 3);
 }
 
+/* A UUID that two devices have is nobody's, either. */
+static void test_a_uuid_of_several(void **state)
+{
+    const pj_vk_info devices[] = {{.name = "AMD A", .kind = PJ_VK_DISCRETE, .uuid = {1}},
+                                  {.name = "AMD B", .kind = PJ_VK_DISCRETE, .uuid = {1}},
+                                  {.name = "AMD C", .kind = PJ_VK_DISCRETE, .uuid = {2}}};
+    assert_int_equal(pj_vk_select(devices, 3, "01000000000000000000000000000000"), PJ_VK_SEVERAL);
+    assert_int_equal(pj_vk_select(devices, 3, "02000000000000000000000000000000"), 2);
+    assert_int_equal(pj_vk_select(devices, 3, "gpu:1"), 1);
+    assert_int_equal(pj_vk_select(devices, 3, "AMD B"), 1);
+}
+
 static void test_copies_through_memory_of_each_place(void **state)
 {
     pj_vk *vk = *state;
@@ -408,6 +420,7 @@ int main(void)
         vulkan_test(test_list),
         vulkan_test(test_what_a_name_means),
         vulkan_test(test_what_several_are_called),
+        vulkan_test(test_a_uuid_of_several),
         vulkan_test(test_copies_through_memory_of_each_place),
         vulkan_test(test_order_of_work),
         vulkan_test(test_pipelines_are_made_once),
