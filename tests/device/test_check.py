@@ -28,7 +28,7 @@ def options(load=None):
 
 
 def entry(entry_id, name, uuid=None):
-    return {"id": entry_id, "name": name, "uuid": uuid, "driver": None, "usable": True, "reason": None, "memory_bytes": 8 << 30, "fast_paths": "",
+    return {"id": entry_id, "name": name, "uuid": uuid, "vendor": name.split()[0], "driver": None, "usable": True, "reason": None, "memory_bytes": 8 << 30, "fast_paths": "",
             "rail": None, "rail_reason": "no source"}
 
 
@@ -42,15 +42,20 @@ class Reports(unittest.TestCase):
 
     def chosen(self, name):
         entries = [entry("cpu", "AMD EPYC"), entry("gpu:0", "NVIDIA H100 80GB HBM3", "00112233-4455-6677-8899-aabbccddeeff"),
-                   entry("gpu:1", "AMD Instinct MI300X"), entry("llvmpipe", "llvmpipe (LLVM 15.0.6, 256 bits)")]
-        device = types.SimpleNamespace(name=name, report=self.report(60),
+                   entry("gpu:1", "AMD Instinct MI300X"), entry("gpu:2", "NVIDIA A100", "10112233-4455-6677-8899-aabbccddeeff"),
+                   entry("llvmpipe", "llvmpipe (LLVM 15.0.6, 256 bits)")]
+        device = types.SimpleNamespace(name=name, report=self.report(60), environment={},
                                        call=lambda *words: json.dumps({"devices": entries, "no_vulkan": None}))
-        return device.report.facts["entry"]["id"] if compute.listed(device) else None
+        found = compute.listed(device)
+        self.assertEqual(device.environment.get("CUDA_VISIBLE_DEVICES"),
+                         f"GPU-{device.report.facts['entry']['uuid']}" if found and device.report.facts["entry"]["vendor"] == "NVIDIA" else None)
+        return device.report.facts["entry"]["id"] if found else None
 
     def test_the_device_that_the_program_takes(self):
         for name, found in (("gpu", "gpu:0"), ("GPU", "gpu:0"), ("gpu:1", "gpu:1"), ("NVIDIA H100", "gpu:0"), ("llvmpipe", "llvmpipe"),
                             ("00112233-4455-6677-8899-AABBCCDDEEFF", "gpu:0"),
-                            ("GPU-00112233-4455-6677-8899-aabbccddeeff", "gpu:0"), ("gpu:2", None), ("nonsense", None)):
+                            ("GPU-00112233-4455-6677-8899-aabbccddeeff", "gpu:0"), ("gpu:3", None), ("nonsense", None), ("AMD Instinct", "gpu:1"),
+                            ("NVIDIA", None), ("NVID", None), ("gpu:2", "gpu:2")):
             with self.subTest(name):
                 self.assertEqual(self.chosen(name), found)
 
@@ -89,6 +94,13 @@ class Reports(unittest.TestCase):
         self.assertEqual([(row["result"], row["text"]) for row in late.rows], [("skipped", "no time left")])
 
 
+    def test_sensors_of_another_vendor(self):
+        amd = self.report(60)
+        amd.facts["entry"] = entry("gpu:0", "AMD Instinct MI300X")
+        run.sensors(types.SimpleNamespace(build=ROOT, seconds=2, load=None, wave=None), amd)
+        self.assertEqual([(row["result"], row["text"]) for row in amd.rows],
+                         [("skipped", "the check is of NVIDIA's readings, the device is of AMD")])
+
     def found(self, script, seconds=60):
         """The row of a check of sensors that is this script."""
         (pathlib.Path(self.folder.name) / "check.py").write_text(script)
@@ -118,6 +130,27 @@ time.sleep(300)
         seen = beats.stat().st_size
         time.sleep(.5)
         self.assertEqual(beats.stat().st_size, seen)
+
+
+class Cards(unittest.TestCase):
+    UUIDS = ["GPU-aaaa0000-1111-2222-3333-444444444444", "GPU-aaaa0001-1111-2222-3333-444444444444"]
+
+    def test_the_card_that_is_meant(self):
+        for wanted, visible, number in ((None, None, 0), (None, "1", 1), (None, "1,0", 1), (None, "2", None), (None, "", None), (None, "-1", None),
+                                        (None, "GPU-aaaa0001", 1), (None, "GPU-bbbb", None), (None, "MIG-aaaa0000", None), (self.UUIDS[1], "0", 1),
+                                        ("aaaa0001111122223333444444444444", None, 1), ("GPU-cccc", None, None)):
+            with self.subTest(wanted=wanted, visible=visible):
+                self.assertEqual(check.choose(self.UUIDS, wanted, visible), number)
+
+    def test_what_the_driver_lists(self):
+        with mock.patch.dict(os.environ, {"PERJOULE_NVML": os.environ["PJ_FAKE_NVML"], "FAKE_NVML": "gpus=2", "CUDA_VISIBLE_DEVICES": "0"}):
+            for wanted in [None, *self.UUIDS]:
+                card = check.Card(wanted)
+                self.assertEqual(card.uuid, wanted or self.UUIDS[0])
+                self.assertEqual(card.handle.value - check.Card(self.UUIDS[0]).handle.value, card.uuid == self.UUIDS[1])
+            with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit):
+                check.Card("GPU-cccc0000-1111-2222-3333-444444444444")
+            self.assertIn("has no card GPU-cccc0000", said.getvalue())
 
 
 class Loads(unittest.TestCase):

@@ -65,17 +65,37 @@ class Sample(ctypes.Structure):
     _fields_ = [("stamp_us", ctypes.c_ulonglong), ("value", ctypes.c_ulonglong)]
 
 
+def digits_of(uuid):
+    return uuid.lower().removeprefix("gpu-").replace("-", "")
+
+
+def choose(uuids, wanted, visible):
+    """Number of the card with the wanted UUID, else of the first that CUDA_VISIBLE_DEVICES shows; None: there is none. Numbers are NVML's, as
+    perjoule takes them; CUDA accepts the first digits of a UUID."""
+    if wanted:
+        return next((i for i, uuid in enumerate(uuids) if digits_of(uuid) == digits_of(wanted)), None)
+    word = "0" if visible is None else visible.split(",")[0].strip()
+    if word.isdigit():
+        return int(word) if int(word) < len(uuids) else None
+    return next((i for i, uuid in enumerate(uuids) if len(word) >= 8 and uuid.lower().startswith(word.lower())), None)
+
+
 class Card:
-    def __init__(self):
+    def __init__(self, wanted=None):
         name = os.environ.get("PERJOULE_NVML", "libnvidia-ml.so.1")
         try:
             self.lib = ctypes.CDLL(name)
         except OSError as error:
             lack(f"no NVIDIA driver: {error}")
         status = self.lib.nvmlInit_v2()
-        self.handle = ctypes.c_void_p()
-        if status or self.lib.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.handle)):
+        uuids = [] if status else self.uuids()
+        if not uuids:
             lack(f"{name} finds no card (status {status})")
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        number = choose(uuids, wanted, visible)
+        if number is None:
+            lack(f"{name} has no card {wanted}" if wanted else f"CUDA_VISIBLE_DEVICES={visible} shows no card of {name}")
+        self.handle, self.uuid = self.handle_of(number), uuids[number]
         text = ctypes.create_string_buffer(96)
         self.name = self.driver = "unknown"
         if self.lib.nvmlDeviceGetName(self.handle, text, 96) == 0:
@@ -83,6 +103,19 @@ class Card:
         if self.has("nvmlSystemGetDriverVersion") and self.lib.nvmlSystemGetDriverVersion(text, 96) == 0:
             self.driver = text.value.decode()
         self.samples_buffer = (Sample * 256)()
+
+    def handle_of(self, number):
+        handle = ctypes.c_void_p()
+        return None if self.lib.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)) else handle
+
+    def uuids(self):
+        """By number; "" where a card does not say."""
+        count, text, found = ctypes.c_uint(), ctypes.create_string_buffer(96), []
+        self.lib.nvmlDeviceGetCount_v2(ctypes.byref(count))
+        for number in range(count.value):
+            handle = self.handle_of(number)
+            found.append(text.value.decode() if handle and self.lib.nvmlDeviceGetUUID(handle, text, 96) == 0 else "")
+        return found
 
     def has(self, name):
         return hasattr(self.lib, name)
@@ -377,6 +410,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=30, help="of watching the sensors (30)")
     parser.add_argument("--windows", default="0.1,0.3,0.64,1,1.5,2.5,4", help="lengths in seconds")
     parser.add_argument("--load", help="a shell command that keeps the card busy")
+    parser.add_argument("--card", metavar="UUID", help="of several the one to check (the first that CUDA_VISIBLE_DEVICES shows)")
     parser.add_argument("--wave", metavar="PERIOD,ON", help="no load is made: it is on for the first ON ms of each PERIOD ms of "
                         "CLOCK_MONOTONIC, as in a stand-in for the driver")
     options = parser.parse_args()
@@ -387,7 +421,9 @@ def main():
     if not 2 <= options.seconds <= 200:
         fail(f"--seconds {options.seconds:g}: from 2 to 200")
     end_when_told()
-    card = Card()
+    card = Card(options.card)
+    if card.uuid:
+        os.environ["CUDA_VISIBLE_DEVICES"] = card.uuid  # the load runs on this card, and perjoule reads no other
     print(f"{card.name}, driver {card.driver}", flush=True)
     load = Load(options, options.seconds)
     watches, log, missing, begin, end = watch(card, load, options.seconds)

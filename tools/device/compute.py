@@ -95,17 +95,37 @@ class Device:
 
 # ---- what it computes ----
 
-def listed(device):
-    """Finds the device; the report's facts are those that `perjoule devices` tells."""
+def only(report, environment=os.environ):
+    """The environment in which an NVIDIA card is CUDA's only one: its rail is there, is gpu0, and is the only one of a GPU."""
+    card = report.facts.get("card")
+    return dict(environment) | ({"CUDA_VISIBLE_DEVICES": card} if card else {})
+
+
+def look_up(device):
+    """What the program lists, and which of these are meant: with --device it takes one alone."""
     entries = json.loads(device.call("devices", "--json"))
     wanted = (device.name or "gpu").lower()
     entry_id = "gpu:0" if wanted == "gpu" else wanted.removeprefix("gpu-")  # as --device takes it, a UUID of nvidia-smi too
-    fits = [e for e in entries["devices"] if entry_id in (e["id"].lower(), e["uuid"]) or e["name"].lower().startswith(wanted)]
+    whole = [e for e in entries["devices"] if entry_id in (e["id"].lower(), e["uuid"]) or e["name"].lower() == wanted]
+    return entries, whole or [e for e in entries["devices"] if e["name"].lower().startswith(wanted + " ")]
+
+
+def listed(device):
+    """Finds the device; the report's facts are those that `perjoule devices` tells."""
+    entries, fits = look_up(device)
+    wanted = device.name or "gpu"
+    if len(fits) > 1:
+        device.report.add("devices", "a device", "bad", f"several are called {wanted}: name one of {', '.join(e['id'] for e in fits)}")
+        return False
     if not fits:
         reason = entries["no_vulkan"] or "only " + ", ".join(e["name"] for e in entries["devices"])
         device.report.add("devices", "a device", "skipped", f"there is no {wanted}: {reason}")
         return False
     entry = fits[0]
+    if entry["vendor"] == "NVIDIA":
+        device.report.facts["card"] = f"GPU-{entry['uuid']}"
+        device.environment |= only(device.report, device.environment)
+        entry = look_up(device)[1][0]
     device.report.facts |= {"device": entry["name"], "driver": entry["driver"], "entry": entry}
     device.report.judge("devices", "usable", entry["usable"], entry["reason"] or f"memory {(entry['memory_bytes'] or 0) / 1e9:.1f} GB")
     device.report.add("devices", "fast paths", "info", entry["fast_paths"] or "none")

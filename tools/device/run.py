@@ -64,6 +64,11 @@ def sensors(options, report):
     words = [sys.executable, HERE / "check.py", "--build", options.build, "--seconds", str(options.seconds)]
     words += ["--load", options.load] if options.load else []
     words += ["--wave", options.wave] if options.wave else []
+    words += ["--card", report.facts["card"]] if report.facts.get("card") else []
+    entry = report.facts.get("entry", {})
+    if entry.get("vendor") not in (None, "NVIDIA", "Mesa"):  # Mesa's computes on the CPU
+        report.add("sensors", "against a load", "skipped", f"the check is of NVIDIA's readings, the device is of {entry['vendor']}")
+        return
     most = min(MOST_SENSORS, report.left() - 5)
     if most < compute.LEAST_SECONDS:
         report.add("sensors", "against a load", "skipped", "no time left")
@@ -83,7 +88,7 @@ def sensors(options, report):
 def hooks(options, report):
     with tempfile.TemporaryDirectory() as folder:
         out = subprocess.Popen([sys.executable, HERE / "hooks.py", "--build", options.build, "--seconds", str(min(MOST_HOOKS, report.left() - 40))],
-                               stdout=subprocess.PIPE, text=True, env=os.environ | {"PERJOULE_DB": os.path.join(folder, "hooks.db")})
+                               stdout=subprocess.PIPE, text=True, env=compute.only(report) | {"PERJOULE_DB": os.path.join(folder, "hooks.db")})
         late = threading.Timer(max(1, report.left()), out.kill)
         late.start()
         with out:
