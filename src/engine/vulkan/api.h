@@ -279,6 +279,7 @@ pj_status pj_vk_pipelines_open(pj_vk *vk, pj_error *err);
 void pj_vk_pipelines_close(pj_vk *vk);
 pj_status pj_vk_clock_open(pj_vk *vk, pj_error *err);
 void pj_vk_clock_close(pj_vk *vk);
+VkPipelineStageFlagBits pj_vk_stamp_stage(const pj_vk_info *info);
 /* Pure functions over the points, for tests. */
 void pj_vk_clock_add(pj_vk_clock *clock, pj_vk_clock_point point);
 int64_t pj_vk_clock_map(const pj_vk_clock *clock, uint64_t ticks);

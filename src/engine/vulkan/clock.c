@@ -136,6 +136,22 @@ double pj_vk_clock_error(const pj_vk_clock *clock)
     return deviation + clock_drift * (double)clock_due_age_ns(clock) + clock->tick_ns;
 }
 
+/* ---- where a time is taken ---- */
+
+/*
+ * A time at a stage is taken when what was recorded before has passed this stage: after the kernels
+ * at that of kernels, and at any time at the top of the pipe. A barrier before it does not change
+ * this: Intel's driver applies one with the next dispatch, and a time at the top is that of a
+ * command stream which runs ahead of the kernels. On an NVIDIA card a barrier stops this stream, so
+ * that both are the same; there the top costs a twentieth of a microsecond, other stages one.
+ */
+VkPipelineStageFlagBits pj_vk_stamp_stage(const pj_vk_info *info)
+{
+    enum { NVIDIA = 0x10de };
+    return info->vendor_id == NVIDIA ? VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT
+                                     : VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT;
+}
+
 /* ---- readings ---- */
 
 static int64_t clock_read(clockid_t id)
@@ -206,7 +222,7 @@ static bool clock_submit(pj_vk *vk, pj_vk_clock_point *point)
     fn->ResetQueryPool(vk->device, vk->queries, PJ_VK_MAX_STAMPS, 1);
     VkCommandBuffer commands = pj_vk_command_after(vk, PJ_VK_COMPUTES);
     if (!commands) return false;
-    fn->CmdWriteTimestamp(commands, VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, vk->queries,
+    fn->CmdWriteTimestamp(commands, pj_vk_stamp_stage(&vk->physical.info), vk->queries,
                           PJ_VK_MAX_STAMPS);
     int64_t before = pj_clock_ns();
     if (pj_vk_wait(vk, NULL) != PJ_OK) return false;
@@ -297,14 +313,12 @@ void pj_vk_clock_close(pj_vk *vk)
 
 /* ---- stamps ---- */
 
-/* At the top of the pipe, after the barrier: there it costs a twentieth of a microsecond, at any
- * other stage one. */
 uint32_t pj_vk_stamp(pj_vk *vk)
 {
     if (!vk->queries || vk->stamps >= PJ_VK_MAX_STAMPS) return UINT32_MAX;
     VkCommandBuffer commands = pj_vk_command_after(vk, PJ_VK_COMPUTES);
     if (!commands) return UINT32_MAX;
-    vk->instance.fn.CmdWriteTimestamp(commands, VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, vk->queries,
+    vk->instance.fn.CmdWriteTimestamp(commands, pj_vk_stamp_stage(&vk->physical.info), vk->queries,
                                       vk->stamps);
     return vk->stamps++;
 }

@@ -77,13 +77,23 @@ static void test_after_a_long_pause(void **state)
     assert_true(c.has_line);
 }
 
+/* Only where a barrier stops the commands may a time be taken before the kernels are done. */
+static void test_where_a_time_is_taken(void **state)
+{
+    const uint32_t others[] = {0x8086, 0x1002, 0x106b, 0x10005, 0};
+    assert_int_equal(pj_vk_stamp_stage(&(pj_vk_info){.vendor_id = 0x10de}),
+                     VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_int_equal(pj_vk_stamp_stage(&(pj_vk_info){.vendor_id = others[i]}),
+                         VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_before_there_is_a_line),
-        cmocka_unit_test(test_a_line_through_points),
-        cmocka_unit_test(test_a_jump_is_in_the_error),
-        cmocka_unit_test(test_after_a_long_pause),
+        cmocka_unit_test(test_before_there_is_a_line), cmocka_unit_test(test_a_line_through_points),
+        cmocka_unit_test(test_a_jump_is_in_the_error), cmocka_unit_test(test_after_a_long_pause),
+        cmocka_unit_test(test_where_a_time_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
