@@ -46,6 +46,11 @@ pj_status pj_vk_buffer_make(pj_vk *vk, pj_vk_place place, uint64_t bytes, const 
 
 void pj_vk_buffer_free(pj_vk *vk, pj_vk_buffer *buffer) {}
 
+pj_status pj_vk_need(const pj_vk *vk, uint64_t bytes, const char *what, pj_error *err)
+{
+    return absent_fail(err);
+}
+
 uint64_t pj_vk_memory_used(const pj_vk *vk)
 {
     return 0;

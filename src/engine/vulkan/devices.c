@@ -93,6 +93,7 @@ static void devices_describe(const devices_properties *p, bool v13, bool pci, pj
     info->pci_device = p->pci.pciDevice;
     info->pci_function = p->pci.pciFunction;
     info->allocation_bytes = p->v11.maxMemoryAllocationSize;
+    info->buffer_bytes = v13 ? p->v13.maxBufferSize : 0;
     info->subgroup_size = p->v11.subgroupSize;
     info->subgroup_min = v13 ? p->v13.minSubgroupSize : p->v11.subgroupSize;
     info->subgroup_max = v13 ? p->v13.maxSubgroupSize : p->v11.subgroupSize;

@@ -77,6 +77,17 @@ static pj_status memory_fail_refused(const pj_vk *vk, const pj_vk_buffer *b, con
                    vk->physical.info.name, needed, what, promised);
 }
 
+/* Beyond its limit a driver may truncate sizes without a word. */
+static pj_status memory_fail_large(const pj_vk *vk, uint64_t bytes, const char *what, pj_error *err)
+{
+    char needed[32], most[32];
+    memory_size_text(bytes, needed);
+    memory_size_text(vk->physical.info.buffer_bytes, most);
+    return pj_fail(err, PJ_E_NO_MEMORY,
+                   "%s: %s needs %s in one piece, and the driver's buffers have at most %s",
+                   vk->physical.info.name, what, needed, most);
+}
+
 static bool memory_is_refused(VkResult result)
 {
     return result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY;
@@ -144,12 +155,20 @@ static pj_status memory_make(pj_vk *vk, pj_vk_buffer *b, const char *what, pj_er
     return PJ_OK;
 }
 
+pj_status pj_vk_need(const pj_vk *vk, uint64_t bytes, const char *what, pj_error *err)
+{
+    uint64_t free = pj_vk_memory_free(vk);
+    return bytes <= free ? PJ_OK : memory_fail_full(vk, bytes, free, what, err);
+}
+
 pj_status pj_vk_buffer_make(pj_vk *vk, pj_vk_place place, uint64_t bytes, const char *what,
                             pj_vk_buffer *buffer, pj_error *err)
 {
     *buffer = (pj_vk_buffer){.place = place, .bytes = bytes};
     if (bytes == 0)
         return pj_fail(err, PJ_E_INVALID, "%s: %s of no bytes", vk->physical.info.name, what);
+    if (vk->physical.info.buffer_bytes && bytes > vk->physical.info.buffer_bytes)
+        return memory_fail_large(vk, bytes, what, err);
     buffer->block = pj_alloc(1, sizeof *buffer->block);
     if (!buffer->block) return pj_fail_memory(err, what);
     pj_status status = memory_make(vk, buffer, what, err);

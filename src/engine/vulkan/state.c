@@ -51,10 +51,24 @@ uint64_t pj_gpu_recurrent_bytes(const pj_gpu *s, const pj_layer *layer)
     return layer->delta ? 4 * copies * pj_delta_state_floats(layer->delta) : 0;
 }
 
-/* Layers from `first` on share a chunk, which is no larger than drivers allocate for certain. */
+/* Of a sequence. */
+static uint64_t state_layer_bytes(const pj_gpu *s, const pj_layer *l)
+{
+    return state_kv_bytes(s, l) + pj_gpu_recurrent_bytes(s, l) + pj_gpu_index_bytes(s, l);
+}
+
+/* What drivers allocate for certain. */
+static uint64_t state_most_chunk(const pj_gpu *s)
+{
+    const uint64_t most = 1ull << 30;
+    uint64_t buffer = s->dry ? 0 : pj_vk_device(s->vk)->buffer_bytes;
+    return buffer && buffer < most + STATE_ALIGNMENT ? buffer - STATE_ALIGNMENT : most;
+}
+
+/* Layers from `first` on share a chunk. */
 static uint32_t state_place_chunk(pj_gpu *s, uint32_t first, uint64_t *bytes)
 {
-    static const uint64_t most = 1ull << 30;
+    const uint64_t most = state_most_chunk(s);
     uint32_t layers = s->model->config.layers, i = first;
     for (*bytes = 0; i < layers; i++) {
         const pj_layer *l = &s->model->layers[i];
@@ -70,11 +84,40 @@ static uint32_t state_place_chunk(pj_gpu *s, uint32_t first, uint64_t *bytes)
     return i;
 }
 
+/* Kernels take the distance between heads as 32 bits. */
+static pj_status state_check_heads(const pj_gpu *s, const pj_layer *l, pj_error *err)
+{
+    uint64_t bytes = pj_gpu_slots(s, l) * pj_gpu_kv_row_bytes(s, l);
+    if (!pj_layer_has_keys(l) || l->kv_heads == 1 || bytes <= UINT32_MAX) return PJ_OK;
+    return pj_fail(err, PJ_E_UNSUPPORTED,
+                   "a context of %u tokens is too long for this device: the keys of a head take "
+                   "%.2f GB, of at most %.2f",
+                   s->options.context, (double)bytes / 1e9, UINT32_MAX / 1e9);
+}
+
+/* Before any of it is taken, so that the sizes are those of the whole. */
+static pj_status state_check_cache(const pj_gpu *s, pj_error *err)
+{
+    char what[80];
+    uint64_t all = 0;
+    pj_status status = PJ_OK;
+    for (uint32_t i = 0; i < s->model->config.layers && status == PJ_OK; i++) {
+        const pj_layer *l = &s->model->layers[i];
+        status = state_check_heads(s, l, err);
+        all += s->options.sequences * state_layer_bytes(s, l);
+    }
+    if (status != PJ_OK || s->dry) return status;
+    snprintf(what, sizeof what, "the cache of %u tokens in %u sequences", s->options.context,
+             s->options.sequences);
+    return pj_vk_need(s->vk, all, what, err);
+}
+
 static pj_status state_make_cache(pj_gpu *s, pj_error *err)
 {
     char what[80];
     uint32_t layers = s->model->config.layers;
-    pj_status status = PJ_OK;
+    pj_status status = state_check_cache(s, err);
+    if (status != PJ_OK) return status;
     s->cache_places = pj_alloc(layers, sizeof *s->cache_places);
     s->cache = pj_alloc(layers, sizeof *s->cache);
     if (!s->cache_places || !s->cache) return pj_fail_memory(err, "a cache");

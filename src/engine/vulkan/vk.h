@@ -50,6 +50,7 @@ typedef struct pj_vk_info {
     uint64_t memory_bytes;     /* of the largest device-local heap */
     uint64_t free_bytes;       /* of it, as the driver reports; 0: it does not */
     uint64_t allocation_bytes; /* the largest single allocation that the driver promises */
+    uint64_t buffer_bytes;     /* the largest buffer; 0: it does not say */
     uint32_t subgroup_size;    /* the usual one */
     uint32_t subgroup_min, subgroup_max;
     uint32_t shared_bytes; /* of a workgroup */
@@ -118,6 +119,8 @@ pj_status pj_vk_buffer_make(pj_vk *vk, pj_vk_place place, uint64_t bytes, const 
                             pj_vk_buffer *buffer, pj_error *err);
 void pj_vk_buffer_free(pj_vk *vk, pj_vk_buffer *buffer); /* may run twice; not while in use */
 uint64_t pj_vk_memory_used(const pj_vk *vk);             /* bytes of PJ_VK_DEVICE buffers */
+/* Whether so much is free; PJ_E_NO_MEMORY with the sizes. */
+pj_status pj_vk_need(const pj_vk *vk, uint64_t bytes, const char *what, pj_error *err);
 uint64_t pj_vk_memory_free(const pj_vk *vk); /* bytes that such buffers may still have */
 
 /* Copies between the host and a buffer of any place, and waits; for loading and tests. */

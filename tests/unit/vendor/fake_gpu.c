@@ -6,6 +6,7 @@
  *   name=TEXT, uuid=DIGITS      what the driver calls it; 32 hexadecimal digits
  *   twice                       every device is listed twice
  *   pci                         the devices are at 0000:01:00.0, 0000:02:00.0, ...
+ *   memory=N, buffer=N          bytes of its memory, and of its largest buffer
  *   lost=N                      the first device that is opened is lost at its Nth submission
  *   full=N                      from the Nth allocation of each device on, its memory is full
  */
@@ -119,6 +120,9 @@ static VKAPI_ATTR void VKAPI_CALL fake_GetPhysicalDeviceMemoryProperties2(
     VkPhysicalDevice device, VkPhysicalDeviceMemoryProperties2 *found)
 {
     real_GetPhysicalDeviceMemoryProperties2(real_of(device), found);
+    VkPhysicalDeviceMemoryProperties *memory = &found->memoryProperties;
+    for (uint32_t i = 0; number("memory") && i < memory->memoryHeapCount; i++)
+        memory->memoryHeaps[i].size = (VkDeviceSize)number("memory");
 }
 
 static VKAPI_ATTR void VKAPI_CALL fake_GetPhysicalDeviceQueueFamilyProperties(
@@ -146,6 +150,10 @@ fake_GetPhysicalDeviceProperties2(VkPhysicalDevice device, VkPhysicalDevicePrope
     for (VkBaseOutStructure *next = properties->pNext; next; next = next->pNext) {
         VkPhysicalDeviceVulkan11Properties *v11 = (void *)next;
         VkPhysicalDevicePCIBusInfoPropertiesEXT *pci = (void *)next;
+        VkPhysicalDeviceVulkan13Properties *v13 = (void *)next;
+        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES &&
+            number("buffer"))
+            v13->maxBufferSize = (VkDeviceSize)number("buffer");
         if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT &&
             option("pci"))
             pci->pciBus = 1 + number_of(device);

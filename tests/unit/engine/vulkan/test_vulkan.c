@@ -206,6 +206,24 @@ static void test_full_memory(void **state)
     pj_vk_close(vk);
 }
 
+/* Drivers truncate sizes beyond what they promise. */
+static void test_a_buffer_beyond_the_driver(void **state)
+{
+    pj_vk *vk = *state;
+    pj_vk_buffer b;
+    pj_error err = {0};
+    uint64_t most = vk->physical.info.buffer_bytes;
+    assert_true(most == 0 || most >= 1 << 30);
+    vk->physical.info.buffer_bytes = 1000000;
+    assert_int_equal(pj_vk_buffer_make(vk, PJ_VK_DEVICE, 1000000, "a cache", &b, NULL), PJ_OK);
+    pj_vk_buffer_free(vk, &b);
+    pj_status status = pj_vk_buffer_make(vk, PJ_VK_DEVICE, 2500000, "a cache", &b, &err);
+    vk->physical.info.buffer_bytes = most;
+    assert_int_equal(status, PJ_E_NO_MEMORY);
+    assert_non_null(strstr(err.text, "a cache needs 2.5 MB in one piece, and the driver's buffers "
+                                     "have at most 1.0 MB"));
+}
+
 static uint64_t heap_used;
 static VkResult allocation_result;
 
@@ -426,6 +444,7 @@ int main(void)
         vulkan_test(test_pipelines_are_made_once),
         vulkan_test(test_failed_recordings),
         vulkan_test(test_full_memory),
+        vulkan_test(test_a_buffer_beyond_the_driver),
         vulkan_test(test_memory_that_others_use),
         vulkan_test(test_queue_with_timestamps),
         vulkan_test(test_hung_device),
