@@ -488,6 +488,16 @@ static void sharing_set_units(sharing *s)
     }
 }
 
+/* A phase without an energy has no part of it. */
+static void sharing_bound_phases(pj_run_data *d)
+{
+    for (uint32_t i = 0; i < d->phase_count; i++) {
+        pj_phase_row *p = &d->phases[i];
+        if (p->energy.gross_nj == PJ_NJ_UNKNOWN)
+            p->disturbed_part = (pj_disturbed){.ms = p->disturbed_part.ms};
+    }
+}
+
 static void sharing_set_rows(sharing *s)
 {
     static void (*const add[])(sharing *,
@@ -533,6 +543,7 @@ pj_status pj_disturbances_share(pj_run_data *d, pj_disturbed_units *u, pj_unit_l
     if (good) {
         sharing_forget_earlier(d);
         sharing_set_rows(&s);
+        sharing_bound_phases(d);
         status = pj_disturbances_sum(d, u, err);
     }
     pj_free(s.layer_net);

@@ -582,6 +582,31 @@ typedef struct comparable {
     double prefill_ms;
 } comparable;
 
+/* A device without a sensor: what it worked on has no energy, of which nothing can be a part. */
+static void a_phase_without_energy_has_no_part_of_it(void **state)
+{
+    (void)state;
+    made m;
+    pj_run_data d;
+    made_begin(&m, 9301, "preset=rapl");
+    m.stalled_step = 4;
+    m.stalled_layer = 2;
+    m.stall_ns = 30000000;
+    made_end(&m, &d);
+    for (int known = 1; known >= 0; known--) {
+        assert_int_equal(pj_disturbances_find(&d, NULL, NULL), PJ_OK);
+        for (uint32_t i = 0; i < d.phase_count; i++) {
+            pj_phase_row *p = &d.phases[i];
+            if (p->phase != PJ_PHASE_DECODE) continue;
+            assert_that(p->disturbed_part.ms, >, 20);
+            assert_true((p->disturbed_part.gross_nj != 0) == (known == 1));
+            assert_true((p->disturbed_part.net_nj != 0) == (known == 1));
+            p->energy = PJ_ENERGY_UNKNOWN;
+        }
+    }
+    end_run(&m.w, &d);
+}
+
 static void tell_usual(void *context, const pj_run_info *info, pj_usual_times *usual)
 {
     usual->prefill_ms = ((const comparable *)context)->prefill_ms;
@@ -622,6 +647,7 @@ int main(void)
         cmocka_unit_test(quiet_runs_have_none),
         cmocka_unit_test(quiet_runs_have_no_events),
         cmocka_unit_test(causes_are_found),
+        cmocka_unit_test(a_phase_without_energy_has_no_part_of_it),
         cmocka_unit_test(comparable_runs_decide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,12 @@ export function devicesOf(run: Of | null | undefined): Device[] {
 /** A name without what drivers add in parentheses. */
 export const shortDevice = (name: string): string => name.replace(/ *\(.*\)$/, '') || name;
 
+/** What a list of devices calls one of them: several cards of a kind by their ids, too. */
+export const choiceName = (
+  of: { id: string; name: string },
+  all: readonly { name: string }[],
+): string => (all.filter((d) => d.name === of.name).length > 1 ? `${of.id}: ${of.name}` : of.name);
+
 /** "on NVIDIA H200"; '' where only the host computed. */
 export function onDevices(run: Of | null | undefined): string {
   const names = devicesOf(run).map((d) => shortDevice(d.name));

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { devicesOf, onDevices, shortDevice } from '../../src/core/devices';
+import { choiceName, devicesOf, onDevices, shortDevice } from '../../src/core/devices';
+import { lanesOf } from '../../src/views/analysis/timeline_data';
 
 const RUN = {
   devices: {
@@ -20,6 +21,23 @@ describe('devices of a run', () => {
   it('are none where only the host computed', () => {
     expect(devicesOf({ devices: null })).toEqual([]);
     expect(onDevices(null)).toBe('');
+  });
+  it('of one name are told apart in a list', () => {
+    const all = ['gpu:0', 'gpu:1'].map((id) => ({ id, name: 'NVIDIA H100' }));
+    const cpu = { id: 'cpu', name: 'Xeon' };
+    expect([cpu, ...all].map((d) => choiceName(d, [cpu, ...all]))).toEqual([
+      'Xeon',
+      'gpu:0: NVIDIA H100',
+      'gpu:1: NVIDIA H100',
+    ]);
+  });
+  it('have lanes of their own, and the host none for what they compute', () => {
+    const of = { sections: null, tokens: true, spans: [null, null, null], pins: [] };
+    const names = (hostless: boolean) =>
+      lanesOf({ ...of, hostless, devices: devicesOf(RUN).slice(0, 1) }).map((l) => l.name);
+    const device = ['llvmpipe', '· components', '· operations'];
+    expect(names(true)).toEqual(['Phases', 'Sections', 'Tokens', ...device]);
+    expect(names(false).slice(3, 6)).toEqual(['Layers', 'Components', 'Operations']);
   });
   it('keep a name that is nothing but parentheses', () => {
     expect(shortDevice('(unknown)')).toBe('(unknown)');

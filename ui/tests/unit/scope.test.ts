@@ -148,6 +148,21 @@ test('with and without disturbances, gross and net: parts never exceed their who
     }
 });
 
+test('what a device without a sensor computed is no gap, and no disturbance of it counts', () => {
+  const inside = (p: RunRows['phases'][number]) => p.phase === 'prefill' || p.phase === 'decode';
+  const none = { energy_mj: null, net_energy_mj: null };
+  const lost = { disturbed_ms: 3, disturbed_energy_mj: 155, disturbed_net_energy_mj: 100 };
+  const phases = rows.phases.map((p) => (inside(p) ? { ...p, ...none, ...lost } : p));
+  for (const net of [false, true]) {
+    const bar = segments(summary, { ...rows, phases }, null, net) ?? [];
+    expect(bar.map((x) => x.key)).not.toContain('decode');
+    expect(bar.map((x) => x.key)).not.toContain('disturbed');
+    expect(bar.find((x) => x.key === 'gaps')?.label).toBe('In no phase');
+    expect(bar.every((x) => x.mj >= 0)).toBe(true);
+    expect(bar.reduce((a, x) => a + x.mj, 0)).toBeCloseTo(summary.total_energy_mj ?? 0, 3);
+  }
+});
+
 test('net energy has an interval of its own, that may reach below zero', () => {
   const doubtful = rows.phases.map((p) => ({ ...p, net_energy_mj: 12, net_energy_sd_mj: 10 }));
   for (const scope of [NONE, { ...NONE, phase: 'decode' }, { ...NONE, token: 3 }]) {

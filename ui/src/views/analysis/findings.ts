@@ -66,12 +66,16 @@ export function segments(
 ): Segment[] | null {
   const total = s.total_energy_mj;
   if (!known(total)) return null;
+  const has = (e: { energy_mj: number | null; net_energy_mj: number | null }) =>
+    known(net ? e.net_energy_mj : e.energy_mj);
   const value = (e: { energy_mj: number | null; net_energy_mj: number | null }): number =>
     (net ? e.net_energy_mj : e.energy_mj) ?? 0;
+  // What a device without a sensor computed has no energy: that of the host meanwhile is in no phase.
+  const open = rows.phases.some((p) => (p.phase === 'prefill' || p.phase === 'decode') && !has(p));
   if (net && !known(s.net_energy_mj)) return null;
   // Every part is without its disturbance, which is a part of its own.
   const lost = (p: RunRows['phases'][number]): number =>
-    (net ? p.disturbed_net_energy_mj : p.disturbed_energy_mj) ?? 0;
+    has(p) ? ((net ? p.disturbed_net_energy_mj : p.disturbed_energy_mj) ?? 0) : 0;
   const phase = (name: string): number =>
     rows.phases.filter((p) => p.phase === name).reduce((a, p) => a + value(p) - lost(p), 0);
   const list: Segment[] = [];
@@ -127,12 +131,20 @@ export function segments(
     'What steps, the prompt, loading and gaps took beyond what is expected of them: the machine was busy, throttled or waiting.',
     null,
   );
-  const rest = outsideTokens(s, rows);
+  const rest = open ? AROUND : outsideTokens(s, rows);
   add(rest.key, rest.label, pre - load + phase('post_inference'), rest.help, null);
-  const left = (): number => total - list.reduce((a, x) => a + x.mj, 0);
-  const gaps = net ? phase('idle') : left();
+  const left = (of = total): number => of - list.reduce((a, x) => a + x.mj, 0);
+  const gaps = open ? left((net ? s.net_energy_mj : total) ?? 0) : net ? phase('idle') : left();
   if (Math.abs(gaps) > total * 1e-9)
-    add('gaps', 'Idle gaps', gaps, 'Time between the phases, in which nothing was computed.', null);
+    add(
+      'gaps',
+      open ? 'In no phase' : 'Idle gaps',
+      gaps,
+      open
+        ? 'What the rest of the machine took while a device that no sensor measures computed, and between the phases.'
+        : 'Time between the phases, in which nothing was computed.',
+      null,
+    );
   if (net)
     add(
       'idle',
@@ -144,6 +156,12 @@ export function segments(
   return list;
 }
 
+const AROUND = {
+  key: 'other',
+  label: 'Around the tokens',
+  help: 'Before the prompt and after the last token.',
+} as const;
+
 /** What pre- and post-inference hold besides the model load: known of the own engine, not of others. */
 function outsideTokens(
   s: Summary,
@@ -152,11 +170,7 @@ function outsideTokens(
   if (!s.engine || s.engine === 'perjoule')
     return { key: 'other', label: 'Other', help: 'Tokenization, cache set-up, clean-up.' };
   return rows.tokens.length
-    ? {
-        key: 'other',
-        label: 'Around the tokens',
-        help: 'Before the prompt and after the last token.',
-      }
+    ? AROUND
     : {
         key: 'program',
         label: 'Program',

@@ -90,6 +90,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
         devices,
         tokens: !!tokens?.length,
         spans: SPAN_LEVELS.map((l) => (counts?.[`${l}s`] ? spans.hint(l) : undefined)),
+        hostless: devices.length > 0 && data.summary.value.data?.engine === 'perjoule',
         pins: s.pins,
       }),
     [sectioned, few, sections.value, devices, tokens, counts, spans.key, s.pins.join()],

@@ -26,6 +26,8 @@ export function lanesOf(of: {
   devices: Device[];
   tokens: boolean;
   spans: (string | null | undefined)[];
+  /** Layers and their parts are computed on devices alone. */
+  hostless: boolean;
   pins: string[];
 }): Lane[] {
   const lanes: Lane[] = [{ key: 'phases', name: 'Phases', hint: null }];
@@ -36,13 +38,12 @@ export function lanesOf(of: {
   add('tokens', 'Tokens', of.tokens ? null : undefined);
   const names = ['Layers', 'Components', 'Operations'];
   SPAN_LEVELS.forEach((l, i) => {
-    add(l, names[i], of.spans[i]);
+    add(l, names[i], of.hostless ? undefined : of.spans[i]);
   });
   for (const d of of.devices) {
-    const name = shortDevice(d.name);
-    add(`sections ${d.number}`, name, of.sections);
+    add(`sections ${d.number}`, shortDevice(d.name), of.sections);
     SPAN_LEVELS.slice(1).forEach((l, i) => {
-      add(`${l} ${d.number}`, `${name} ${['comp.', 'op.'][i]}`, of.spans[i + 1]);
+      add(`${l} ${d.number}`, `· ${names[i + 1].toLowerCase()}`, of.spans[i + 1]);
     });
   }
   const pinned = (l: Lane) => of.pins.includes(l.key);

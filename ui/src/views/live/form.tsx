@@ -3,6 +3,7 @@ import { batch, effect, type Signal, signal, untracked } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { ApiError, api } from '../../api/client';
 import type { DeviceList, GenerateRequest } from '../../api/types';
+import { choiceName } from '../../core/devices';
 import { capital, count, promptOf, shortId } from '../../core/format';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
@@ -530,7 +531,7 @@ function DeviceChoice({ devices }: { devices: DeviceList['devices'] }) {
         <option value="">the server's choice</option>
         {devices.map((d) => (
           <option key={d.id} value={d.id} disabled={!d.usable}>
-            {d.name}
+            {choiceName(d, devices)}
             {d.usable ? '' : ' (cannot be used)'}
           </option>
         ))}
