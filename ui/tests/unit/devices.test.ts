@@ -35,7 +35,7 @@ describe('devices of a run', () => {
     const of = { sections: null, tokens: true, spans: [null, null, null], pins: [] };
     const names = (hostless: boolean) =>
       lanesOf({ ...of, hostless, devices: devicesOf(RUN).slice(0, 1) }).map((l) => l.name);
-    const device = ['llvmpipe', '· components', '· operations'];
+    const device = ['llvmpipe', 'components', 'operations'];
     expect(names(true)).toEqual(['Phases', 'Sections', 'Tokens', ...device]);
     expect(names(false).slice(3, 6)).toEqual(['Layers', 'Components', 'Operations']);
   });

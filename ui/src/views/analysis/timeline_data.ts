@@ -43,7 +43,7 @@ export function lanesOf(of: {
   for (const d of of.devices) {
     add(`sections ${d.number}`, shortDevice(d.name), of.sections);
     SPAN_LEVELS.slice(1).forEach((l, i) => {
-      add(`${l} ${d.number}`, `· ${names[i + 1].toLowerCase()}`, of.spans[i + 1]);
+      add(`${l} ${d.number}`, names[i + 1].toLowerCase(), of.spans[i + 1]);
     });
   }
   const pinned = (l: Lane) => of.pins.includes(l.key);
