@@ -41,7 +41,7 @@ static bool device_digits(const char *text, char digits[UUID_DIGITS])
     return left == 0 && memcmp(digits, device_no_uuid, UUID_DIGITS) != 0;
 }
 
-bool pj_device_is_uuid(const char *text)
+static bool device_is_uuid(const char *text)
 {
     char digits[UUID_DIGITS];
     return text && device_digits(text, digits);
@@ -92,7 +92,7 @@ bool pj_device_has_pci(const char *text, const char *pci)
 
 bool pj_device_differs(const char *text, const char *uuid, const char *pci)
 {
-    if (pj_device_is_uuid(text) && pj_device_is_uuid(uuid)) return !pj_device_has_uuid(text, uuid);
+    if (device_is_uuid(text) && device_is_uuid(uuid)) return !pj_device_has_uuid(text, uuid);
     return pci && strchr(text, ':') && !pj_device_has_pci(text, pci);
 }
 
@@ -104,7 +104,7 @@ static bool device_is_pci(const char *text)
 
 bool pj_device_is(const pj_device_row *device, const pj_device_info *info)
 {
-    bool uuids = pj_device_is_uuid(device->uuid) && pj_device_is_uuid(info->uuid);
+    bool uuids = device_is_uuid(device->uuid) && device_is_uuid(info->uuid);
     bool addresses = device_is_pci(device->pci) && device_is_pci(info->pci);
     if (uuids && !pj_device_has_uuid(device->uuid, info->uuid)) return false;
     /* some drivers give two cards one UUID */

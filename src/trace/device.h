@@ -30,7 +30,6 @@ pj_device_row pj_device_row_make(uint32_t number);
 /* Whether two UUIDs name one device: hexadecimal digits, without regard to case, dashes and a
  * prefix such as "GPU-". A text that has no 32 digits, or only zeros, is no UUID. What follows the
  * UUID in `text` (a version of the driver, in rails) does not matter. */
-bool pj_device_is_uuid(const char *text); /* NULL is none */
 bool pj_device_has_uuid(const char *text, const char *uuid);
 /* Whether `text`, in which a PCI address may be a word among others, names the device at `pci`. A
  * missing domain is 0000. */
