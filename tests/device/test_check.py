@@ -88,6 +88,13 @@ class Reports(unittest.TestCase):
         found = {model: room for model, _, room in compute.models(types.SimpleNamespace(small=False, golden=None))}
         self.assertEqual([found[f"synthetic:{shape},layers=2"] for shape in compute.SHAPES], [1e-2, 4e-2, 4e-2])
 
+    def test_bandwidth_needs_no_room_for_a_large_model(self):
+        asked = []
+        device = types.SimpleNamespace(name="gpu", report=self.report(60),
+                                       call=lambda *words: asked.append(words) or json.dumps({"copy_bytes_per_second": 3e12}))
+        self.assertEqual(compute.bandwidth(device), 3e12)
+        self.assertIn(compute.DEMO, asked[0])
+
     def test_sensors_without_time(self):
         late = self.report(2)
         run.sensors(types.SimpleNamespace(build=ROOT, seconds=2, load=None, wave=None), late)
