@@ -408,10 +408,11 @@ typedef struct pj_device_info {
                               device of this kind and one rail */
 } pj_device_info;
 
-/* Adds a device to the run and returns its number, at least 1 (0 is the host). Two calls with the
- * same UUID, else PCI address, else name give the same number. At most 31 devices. Work that the
- * run records on the device is charged to the rail that measures it. If none does, that work and
- * what contains it have no energy, and the run is partial. */
+/* Adds a device to the run and returns its number, at least 1 (0 is the host). Two calls give the
+ * same number if UUID and PCI address are the same as far as both calls have them (a UUID of zeros
+ * is none), and the name where they have neither. At most 31 devices. Work that the run records on
+ * the device is charged to the rail that measures it. If none does, that work and what contains it
+ * have no energy, and the run is partial. */
 PJ_API pj_status pj_device_declare(pj_run *run, const pj_device_info *info, uint32_t *device,
                                    pj_error *err);
 
