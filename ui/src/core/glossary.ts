@@ -76,7 +76,7 @@ export const GLOSSARY = {
   source: {
     title: 'Measured, modelled, unavailable',
     text: 'Measured: read from a sensor. Modelled: an estimate or a simulated sensor. Unavailable: nothing was read; never zero.',
-    where: 'measurement.md, Measured, modelled, unavailable',
+    where: 'measurement.md, Measurement',
   },
   partial: {
     title: 'Partial',
