@@ -158,6 +158,8 @@ pj_part pj_component_part(const char *name)
                                       "w3",
                                       "input_linear",
                                       "output_linear",
+                                      "fc1_latent_proj",
+                                      "fc2_latent_proj",
                                       NULL};
     const char *last = name ? strrchr(name, '+') : NULL;
     if (last) return pj_component_part(last + 1); /* of several steps: norms come first */

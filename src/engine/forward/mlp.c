@@ -99,14 +99,28 @@ static void run_shared(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slic
     pj_steps_end(s, &done);
 }
 
+/* The chosen experts' sum, in y; between two projections if they compute in a space of their own.
+ */
+static void run_experts(const pj_steps *s, const pj_layer *l, pj_slice x, pj_slice y,
+                        pj_slice residual)
+{
+    pj_activation like = mlp_activation(&s->model->config);
+    bool apart = l->expert_in.w.data != NULL;
+    uint32_t width = pj_config_expert_hidden(&s->model->config);
+    pj_slice in = apart ? pj_steps_slice(s, PJ_BUFFER_ROUTED, width) : x;
+    pj_slice out = apart ? pj_steps_slice(s, PJ_BUFFER_BRANCH, width) : y;
+    pj_steps_product(s, x, &l->expert_in, in, pj_no_slice);
+    if (pj_steps_want(s, PJ_N_EXPERTS))
+        s->ops->experts(s->state, l, &like, in, out, apart ? pj_no_slice : residual);
+    pj_steps_product(s, out, &l->expert_out, y, residual);
+}
+
 void pj_steps_experts(const pj_steps *s, const pj_layer *l, pj_slice routed, pj_slice x,
                       pj_slice residual)
 {
-    pj_activation like = mlp_activation(&s->model->config);
     pj_slice y = pj_steps_hidden(s, PJ_BUFFER_Y);
     bool shared = l->shared.width > 0;
     if (pj_steps_want(s, PJ_N_ROUTER)) route(s, l, routed);
-    if (pj_steps_want(s, PJ_N_EXPERTS))
-        s->ops->experts(s->state, l, &like, x, y, l->shared_gate.w.data ? pj_no_slice : residual);
+    run_experts(s, l, x, y, l->shared_gate.w.data ? pj_no_slice : residual);
     if (shared && pj_steps_want(s, PJ_N_SHARED_EXPERT)) run_shared(s, l, x, y, residual);
 }

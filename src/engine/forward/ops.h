@@ -52,8 +52,10 @@ typedef enum pj_buffer_name {
     PJ_BUFFER_Y2,            /* output of a shared expert */
     PJ_BUFFER_GATE_UP,       /* gate and up of a token, adjacent */
     PJ_BUFFER_ACT,           /* their activation */
-    PJ_BUFFER_BRANCH,        /* a dense block's output beside experts; a stream's projection */
-    PJ_BUFFER_ROUTED,        /* the router's input beside a dense block */
+    PJ_BUFFER_BRANCH,        /* a dense block's output beside experts; a stream's projection;
+                                experts' output in their own space */
+    PJ_BUFFER_ROUTED,        /* the router's input beside a dense block; experts' input in their own
+                                space */
     PJ_BUFFER_ROUTING,       /* router logits; a shared expert's gate; a streams' router's output */
     PJ_BUFFER_TOKEN_VECTORS, /* per-layer token vectors */
     PJ_BUFFER_TOKEN_CONTEXT, /* the same, from the embedding's projection */

@@ -178,6 +178,9 @@ typedef struct pj_model_config {
     double swiglu_alpha, swiglu_limit;
     /* mixture of experts; experts == 0: dense */
     uint32_t experts, experts_per_token, expert_intermediate, shared_intermediate;
+    /* Experts compute in a space of this width, into and out of which projections lead; the router
+     * and shared experts do not. 0: they read and write rows of `hidden`. */
+    uint32_t expert_latent;
     bool norm_topk;
     double router_reach; /* PJ_ROUTER_MIXER: twice the noise of training */
     /* Routers that score each expert by itself (sigmoid, not softmax), add a correction to the
@@ -227,6 +230,11 @@ static inline bool pj_config_attends(const pj_model_config *c, uint32_t layer)
 static inline bool pj_config_has_indexer(const pj_model_config *c, uint32_t layer)
 {
     return c->indexer.kept && !(c->indexer.layer_shares && c->indexer.layer_shares[layer]);
+}
+/* Width of the rows that experts read and write. */
+static inline uint32_t pj_config_expert_hidden(const pj_model_config *c)
+{
+    return c->expert_latent ? c->expert_latent : c->hidden;
 }
 /* Width of a dense block. */
 static inline uint32_t pj_config_mlp_width(const pj_model_config *c, uint32_t layer)

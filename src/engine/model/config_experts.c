@@ -295,8 +295,7 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
                           7688,
                           7688};
         read_corrected_router(r, c);
-        if (pj_config_get(r, "moe_latent_size"))
-            pj_config_refuse(r, PJ_E_UNSUPPORTED, "moe_latent_size", "is not supported");
+        c->expert_latent = pj_config_count(r, "moe_latent_size", 0, 1, c->hidden);
         if (c->mlp_bias)
             pj_config_refuse(r, PJ_E_UNSUPPORTED, "mlp_bias",
                              "true is not supported beside experts");

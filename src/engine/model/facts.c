@@ -134,20 +134,31 @@ static void add_linear_attention(tally *t, const pj_model_config *c)
     add_vector(t, true, 2 * (uint64_t)c->linear.value_heads + c->linear.value_dim);
 }
 
-static void add_mlp(tally *t, const pj_model_config *c, const pj_blueprint *b, uint64_t width)
+/* A block that reads and writes rows of `hidden`. */
+static void add_block(tally *t, const pj_model_config *c, const pj_blueprint *b, uint64_t hidden,
+                      uint64_t width)
 {
     uint64_t inputs = b->mlp == PJ_MLP_PLAIN ? 1 : 2;
-    add_matrix(t, inputs * width, c->hidden);
-    add_matrix(t, c->hidden, width);
-    add_vector(t, pj_bias_wanted(b->mlp_bias, c), inputs * width + c->hidden);
+    add_matrix(t, inputs * width, hidden);
+    add_matrix(t, hidden, width);
+    add_vector(t, pj_bias_wanted(b->mlp_bias, c), inputs * width + hidden);
     add_vector(t, b->act_norm != PJ_N_NONE, width);
     add_vector(t, c->xielu, 4);
+}
+
+static void add_mlp(tally *t, const pj_model_config *c, const pj_blueprint *b, uint64_t width)
+{
+    add_block(t, c, b, c->hidden, width);
 }
 
 static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *b)
 {
     tally one = {0};
-    add_mlp(&one, c, b, c->expert_intermediate);
+    add_block(&one, c, b, pj_config_expert_hidden(c), c->expert_intermediate);
+    if (c->expert_latent) {
+        add_matrix(t, c->expert_latent, c->hidden);
+        add_matrix(t, c->hidden, c->expert_latent);
+    }
     t->stored += c->experts * one.stored;
     t->used += c->experts_per_token * one.used;
     t->multiplied += c->experts_per_token * one.multiplied;

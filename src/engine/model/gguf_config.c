@@ -711,6 +711,8 @@ static void gguf_config_read_experts(reader *r, pj_model_config *c)
     uint32_t width = mixtral ? c->intermediate : c->intermediate / c->experts_per_token;
     c->expert_intermediate = want_count(r, "expert_feed_forward_length", width, 1, PJ_MAX_WIDTH);
     read_shared_width(r, c);
+    if (c->arch == PJ_ARCH_NEMOTRON_H)
+        c->expert_latent = want_count(r, "moe_latent_size", 0, 0, c->hidden);
     c->norm_topk = want_bool(r, "expert_weights_norm",
                              c->arch != PJ_ARCH_QWEN2_MOE && c->arch != PJ_ARCH_LLAMA4);
     c->router_reach = 0.02; /* of Phi-3.5-MoE, not in its files */

@@ -180,6 +180,8 @@ static const name_pair inside[] = {
     {"feed_forward.gate", "ffn_gate_inp"},
     {"feed_forward.gate.e_score_correction", "exp_probs_b"},
     {"mixer.gate", "ffn_gate_inp"},
+    {"mixer.fc1_latent_proj", "ffn_latent_down"},
+    {"mixer.fc2_latent_proj", "ffn_latent_up"},
     {"mixer.gate.e_score_correction", "exp_probs_b"},
     {"mixer.experts.up_proj", "ffn_up_exps"},
     {"mixer.experts.down_proj", "ffn_down_exps"},

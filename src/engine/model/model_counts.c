@@ -98,7 +98,8 @@ void pj_model_count(pj_model *m)
         const pj_projection linears[] = {
             layer->q,           layer->k,          layer->v,
             layer->qkv,         layer->o,          layer->router,
-            layer->shared_gate, layer->token_gate, layer->token_projection};
+            layer->shared_gate, layer->token_gate, layer->token_projection,
+            layer->expert_in,   layer->expert_out};
         for (size_t n = 0; n < sizeof norms / sizeof *norms; n++) {
             count_vector(norms[n].w, c->hidden, counts);
             count_vector(norms[n].b, c->hidden, counts);

@@ -146,7 +146,8 @@ static void adopt_expert(pj_loader *l, const char *name, const expert_sources *f
     size_t f = mlp->width = l->model->config.expert_intermediate;
     pj_load_adopt_rows(l, name, &from->gate, f, &mlp->gate.w);
     pj_load_adopt_rows(l, name, &from->up, f, &mlp->up.w);
-    pj_load_adopt_rows(l, name, &from->down, l->model->config.hidden, &mlp->down.w);
+    pj_load_adopt_rows(l, name, &from->down, pj_config_expert_hidden(&l->model->config),
+                       &mlp->down.w);
 }
 
 /* Of unquantised gpt-oss and Llama 4: [experts, in, out]; columns of gate and up are interleaved or
@@ -229,7 +230,7 @@ static void load_stacked_experts(pj_loader *l, const char *prefix, const stacked
 {
     const pj_model_config *c = &l->model->config;
     bool fused = parts->gate == parts->up;
-    size_t f = c->expert_intermediate, d = c->hidden, step = fused ? 2 * f : f;
+    size_t f = c->expert_intermediate, d = pj_config_expert_hidden(c), step = fused ? 2 * f : f;
     pj_matrix gates = {0}, ups, downs;
     if (parts->gate) find_stacked(l, prefix, parts->gate, step, d, &gates);
     find_stacked(l, prefix, parts->up, step, d, &ups);
@@ -254,12 +255,12 @@ static void load_expert(pj_loader *l, const char *prefix, uint32_t expert, pj_ml
     char name[PJ_TENSOR_NAME_BYTES];
     snprintf(name, sizeof name, "%s.%u", prefix, expert);
     const char *const *part = spellings[pj_load_has_linear(l, name, "w1")];
-    size_t f = mlp->width = c->expert_intermediate;
+    size_t f = mlp->width = c->expert_intermediate, d = pj_config_expert_hidden(c);
     bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c);
     if (l->model->blueprint->mlp != PJ_MLP_PLAIN)
-        pj_load_linear(l, name, part[0], f, c->hidden, bias, &mlp->gate);
-    pj_load_linear(l, name, part[1], f, c->hidden, bias, &mlp->up);
-    pj_load_linear(l, name, part[2], c->hidden, f, bias, &mlp->down);
+        pj_load_linear(l, name, part[0], f, d, bias, &mlp->gate);
+    pj_load_linear(l, name, part[1], f, d, bias, &mlp->up);
+    pj_load_linear(l, name, part[2], d, f, bias, &mlp->down);
 }
 
 /* The router's product is unnamed: part of component `router`, which also selects the experts. */
@@ -337,6 +338,17 @@ static void load_shared(pj_loader *l, const char *prefix, const char *block, pj_
         pj_load_linear(l, block, "shared_expert_gate", 1, c->hidden, false, &layer->shared_gate);
 }
 
+/* Into and out of the space that the experts compute in. */
+static void load_expert_latent(pj_loader *l, const char *block, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    if (!c->expert_latent) return;
+    pj_load_component(l, block, PJ_N_FC1_LATENT_PROJ, c->expert_latent, c->hidden, false,
+                      &layer->expert_in);
+    pj_load_component(l, block, PJ_N_FC2_LATENT_PROJ, c->hidden, c->expert_latent, false,
+                      &layer->expert_out);
+}
+
 /* Granite: gate and up of all experts in one tensor, beside the router. */
 static void load_linear_experts(pj_loader *l, const char *block, pj_layer *layer)
 {
@@ -368,6 +380,7 @@ static void load_experts(pj_loader *l, const char *prefix, pj_layer *layer)
                                : "mlp");
     load_router(l, block, router_of(l, block), &layer->router);
     load_correction(l, block, layer);
+    load_expert_latent(l, block, layer);
     snprintf(name, sizeof name, "%s.experts", block);
     if (pj_load_has(l, block, "input_linear.weight"))
         load_linear_experts(l, block, layer);

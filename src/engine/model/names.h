@@ -56,6 +56,8 @@
     X(FC2, "fc2")                                                   \
     X(ROUTER, "router")                                             \
     X(EXPERTS, "experts")                                           \
+    X(FC1_LATENT_PROJ, "fc1_latent_proj")                           \
+    X(FC2_LATENT_PROJ, "fc2_latent_proj")                           \
     X(SHARED_EXPERT, "shared_expert")                               \
     X(ROUTER_NORM, "router_norm")                                   \
     X(PER_LAYER_INPUT_GATE, "per_layer_input_gate")                 \

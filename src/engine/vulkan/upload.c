@@ -154,6 +154,8 @@ static void upload_add_layer(upload_list *l, const pj_model *model, const pj_lay
         upload_add_attention(l, layer, model->blueprint->qk_norm == PJ_QK_NORM_FULL);
     upload_add_mlp(l, &layer->mlp);
     upload_add_projection(l, &layer->router);
+    upload_add_projection(l, &layer->expert_in);
+    upload_add_projection(l, &layer->expert_out);
     for (uint32_t e = 0; layer->experts && e < c->experts; e++)
         upload_add_mlp(l, &layer->experts[e]);
     if (layer->experts) {

@@ -504,6 +504,8 @@ static const char *part_name(pj_arch arch, const char *part)
         {"mlp.shared_mlp.up_proj", "ffn_up_shexp"},
         {"mlp.shared_mlp.down_proj", "ffn_down_shexp"},
         {"mixer.gate", "ffn_gate_inp"},
+        {"mixer.fc1_latent_proj", "ffn_latent_down"},
+        {"mixer.fc2_latent_proj", "ffn_latent_up"},
         {"mixer.shared_experts.up_proj", "ffn_up_shexp"},
         {"mixer.shared_experts.down_proj", "ffn_down_shexp"},
         {"block_sparse_moe.router.layer", "ffn_gate_inp"},
@@ -761,7 +763,8 @@ static void copy_experts(const copy *k, unsigned layer, const char *part, const 
     const pj_model_config *c = k->c;
     bool down = strcmp(part, "down_proj") == 0;
     uint64_t f = c->expert_intermediate;
-    uint64_t sizes[3] = {down ? f : c->hidden, down ? c->hidden : f, c->experts};
+    uint64_t rows = pj_config_expert_hidden(c);
+    uint64_t sizes[3] = {down ? f : rows, down ? rows : f, c->experts};
     size_t each = (size_t)(sizes[0] * sizes[1]), count;
     char name[128];
     float *all = malloc(each * c->experts * sizeof *all);
@@ -1246,6 +1249,7 @@ static void write_sizes(const copy *k)
     if (!c->experts) return;
     number(k, "expert_count", c->experts);
     number(k, "expert_used_count", c->experts_per_token);
+    if (c->expert_latent) number(k, "moe_latent_size", c->expert_latent);
     if (c->arch == PJ_ARCH_QWEN2_MOE || c->arch == PJ_ARCH_QWEN3_MOE)
         flag(k, "expert_weights_norm", c->norm_topk);
     if (c->router_sigmoid && c->arch != PJ_ARCH_LLAMA4) write_router(k);

@@ -370,7 +370,9 @@ static void test_mixtures_of_hybrids(void **state)
     assert_int_equal(c.shared_intermediate, 3712);
     for (int i = 0; i < 4; i++) assert_int_equal(c.layer_is_dense[i], i != 1);
     assert_int_equal(pj_config_halves(&c, 1), PJ_HALF_MLP);
-    assert_refused(NEMOTRON ",\"moe_latent_size\":64}", PJ_E_UNSUPPORTED, "moe_latent_size");
+    c = read(NEMOTRON ",\"n_routed_experts\":8,\"moe_latent_size\":32}");
+    assert_int_equal(c.expert_latent, 32);
+    assert_refused(NEMOTRON ",\"moe_latent_size\":1048576}", PJ_E_INVALID, "moe_latent_size");
     assert_refused(NEMOTRON ",\"mlp_bias\":true}", PJ_E_UNSUPPORTED, "mlp_bias");
 #undef NEMOTRON
 

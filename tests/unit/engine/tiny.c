@@ -157,6 +157,19 @@ const tiny_shape tiny_shapes[] = {
      .renormalise = true,
      .sigmoid = true,
      .routed_scale = 2.5},
+    {.name = "nemotron-latent",
+     .architecture = "NemotronHForCausalLM",
+     DENSE,
+     .layers = 5,
+     .halves = true,
+     .experts = 5,
+     .chosen = 2,
+     .expert_width = 24,
+     .expert_latent = 20,
+     .shared_width = 40,
+     .renormalise = true,
+     .sigmoid = true,
+     .routed_scale = 2.5},
     {.name = "granite-moe",
      .architecture = "GraniteMoeSharedForCausalLM",
      DENSE,
@@ -437,12 +450,17 @@ static void add_experts(tiny_model *m, const char *layer)
         snprintf(name, sizeof name, "%s.experts.down_proj", block);
         add(m, name, s->experts, s->hidden, s->expert_width);
     }
+    int rows = s->expert_latent ? s->expert_latent : s->hidden;
     for (int e = 0; e < s->experts && !s->fused_experts; e++) {
         snprintf(name, sizeof name, "%s.experts.%d", block, e);
         if (!s->halves)
-            add_linear(m, name, s->mixtral ? "w1" : "gate_proj", s->expert_width, s->hidden, false);
-        add_linear(m, name, s->mixtral ? "w3" : "up_proj", s->expert_width, s->hidden, false);
-        add_linear(m, name, s->mixtral ? "w2" : "down_proj", s->hidden, s->expert_width, false);
+            add_linear(m, name, s->mixtral ? "w1" : "gate_proj", s->expert_width, rows, false);
+        add_linear(m, name, s->mixtral ? "w3" : "up_proj", s->expert_width, rows, false);
+        add_linear(m, name, s->mixtral ? "w2" : "down_proj", rows, s->expert_width, false);
+    }
+    if (s->expert_latent) {
+        add_linear(m, block, "fc1_latent_proj", rows, s->hidden, false);
+        add_linear(m, block, "fc2_latent_proj", s->hidden, rows, false);
     }
     snprintf(name, sizeof name, "%s.gate.e_score_correction_bias", block);
     if (s->sigmoid) add(m, name, s->experts, 0, 0);
@@ -1022,6 +1040,7 @@ static void write_config(const tiny_model *m)
                              : "num_experts",
                 s->experts, s->chosen, s->renormalise ? "true" : "false");
         if (!s->mixtral) fprintf(f, "\"moe_intermediate_size\": %d, ", s->expert_width);
+        if (s->expert_latent) fprintf(f, "\"moe_latent_size\": %d, ", s->expert_latent);
         if (s->halves)
             fprintf(f,
                     "\"moe_shared_expert_intermediate_size\": %d, \"routed_scaling_factor\": %g, ",
@@ -1674,7 +1693,14 @@ static double *mixture(walk *w, const double *x)
     char name[64];
     int d = s->hidden;
     snprintf(name, sizeof name, "%s.gate", block);
-    double *logits = linear(w, name, x, w->count, 0, 0), *y = zeros((size_t)(w->count * d));
+    double *logits = linear(w, name, x, w->count, 0, 0), *latent = NULL;
+    if (s->expert_latent) {
+        snprintf(name, sizeof name, "%s.fc1_latent_proj", block);
+        latent = linear(w, name, x, w->count, 0, 0);
+    }
+    int n = latent ? s->expert_latent : d; /* width of the experts' rows */
+    const double *in = latent ? latent : x;
+    double *y = zeros((size_t)(w->count * n));
     for (int t = 0; t < w->count; t++) {
         double p[16], sum = 0, kept = 0, mixed[16];
         bool taken[16] = {false};
@@ -1699,16 +1725,24 @@ static double *mixture(walk *w, const double *x)
         for (int e = 0; e < s->experts; e++) {
             if (!taken[e]) continue;
             snprintf(name, sizeof name, "%s.experts.%d", block, e);
-            double *out = s->fused_experts ? fused_expert(w, e, x + t * d)
+            double *out = s->fused_experts ? fused_expert(w, e, in + t * n)
                           : s->halves
-                              ? squared_mlp(w, name, x + t * d, 1)
-                              : gated(w, name, s->mixtral ? mixtral : hugging_face, x + t * d, 1);
-            for (int i = 0; i < d; i++)
-                y[t * d + i] += (s->routed_scale > 0 ? s->routed_scale : 1) *
+                              ? squared_mlp(w, name, in + t * n, 1)
+                              : gated(w, name, s->mixtral ? mixtral : hugging_face, in + t * n, 1);
+            for (int i = 0; i < n; i++)
+                y[t * n + i] += (s->routed_scale > 0 ? s->routed_scale : 1) *
                                 (s->mixer > 0 ? mixed[e] : p[e] / (s->renormalise ? kept : sum)) *
                                 out[i];
             free(out);
         }
+    }
+    if (latent) {
+        double *wide;
+        snprintf(name, sizeof name, "%s.fc2_latent_proj", block);
+        wide = linear(w, name, y, w->count, 0, 0);
+        free(latent);
+        free(y);
+        y = wide;
     }
     if (s->shared_width) {
         snprintf(name, sizeof name, "%s.shared_expert%s", block, s->sigmoid ? "s" : "");
