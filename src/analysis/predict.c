@@ -20,11 +20,12 @@ static const double reach = 1.3;
 static void terms_of(const pj_request_work *w, double x[TERMS])
 {
     double steps = fmax(w->output - 1, 0);
-    double positions = steps * w->input + steps * steps / 2; /* sum of the contexts */
-    x[0] = w->batch * (w->input * w->flops_per_token +
-                       w->attention_flops_per_position * w->input * w->input / 2);
-    x[1] = w->batch * (steps * w->flops_per_token + w->attention_flops_per_position * positions);
-    x[2] = steps * w->weight_bytes + w->batch * w->kv_bytes_per_token * positions;
+    double end = w->input + steps; /* decode's queries follow the prompt's */
+    x[0] = w->batch *
+           (w->input * w->flops_per_token + pj_attention_flops(&w->attention, 0, w->input));
+    x[1] =
+        w->batch * (steps * w->flops_per_token + pj_attention_flops(&w->attention, w->input, end));
+    x[2] = steps * w->weight_bytes + w->batch * pj_attention_bytes(&w->attention, w->input, end);
     x[3] = steps + 1;
     x[4] = 1;
 }

@@ -9,6 +9,7 @@
 #define PJ_ANALYSIS_PREDICT_H
 
 #include "base/ids.h"
+#include "trace/attention_work.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,7 +20,8 @@ enum { PJ_PREDICT_TERMS = 5, PJ_PREDICT_LEAST = 8, PJ_PREDICT_NEAREST = 3 };
 /* The work of a request, from architecture and lengths. */
 typedef struct pj_request_work {
     double weight_bytes; /* read by one decode step of one sequence */
-    double flops_per_token, kv_bytes_per_token, attention_flops_per_position;
+    double flops_per_token;
+    pj_attention_work attention;
     double input, output, batch; /* tokens of each sequence */
 } pj_request_work;
 

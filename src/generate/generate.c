@@ -64,6 +64,9 @@ static void generate_write_model(pj_json *json, const pj_engine *engine,
     pj_json_kv_uint(json, "kv_bytes_per_token", f->kv_bytes_per_token);
     pj_json_kv_uint(json, "kv_window_bytes_per_token", f->kv_window_bytes_per_token);
     pj_json_kv_string(json, "kv_type", f->kv);
+    bool wide = strcmp(f->kv, pj_dtype_get(PJ_F32)->name) == 0; /* figures are of F16 */
+    for (int k = 0; wide && k < PJ_ATTENTION_KINDS; k++) counted.attention_work.bytes[k] *= 2;
+    pj_attention_work_json(&counted.attention_work, json);
     pj_json_kv_bool(json, "synthetic", f->synthetic);
     pj_json_kv_bool(json, "extrapolated", f->extrapolated);
     if (draft) write_draft(json, draft, result);

@@ -58,8 +58,7 @@ static pj_status work_of_query(const pj_predict_query *request, pj_request_work 
     if (status != PJ_OK) return status;
     *work = (pj_request_work){(double)facts.decode_weight_bytes,
                               (double)facts.flops_per_token,
-                              (double)facts.kv_bytes_per_token,
-                              (double)facts.attention_flops_per_position,
+                              facts.attention_work,
                               request->input,
                               request->output,
                               request->batch};

@@ -11,16 +11,27 @@
 
 enum { MOST_RUNS = 400, MOST_LISTED = 2000 };
 
+/* Of runs whose model states no work of attention, as those of other programs. */
+static pj_attention_work assumed_attention(const pj_model_figures *model)
+{
+    double flops = 4 * model->layers * model->heads * model->head_dim;
+    double bytes = model->kv_bytes_per_token, windowed = model->kv_window_bytes_per_token;
+    double share = model->window > 0 && bytes > 0 && windowed > 0 ? windowed / bytes : 0;
+    return (pj_attention_work){.flops = {(1 - share) * flops, share * flops},
+                               .bytes = {(1 - share) * bytes, share * bytes},
+                               .window = share > 0 ? model->window : 0};
+}
+
 bool pj_known_run_of(const pj_run_info *info, pj_known_run *run)
 {
     if (pj_run_is_ablated(info)) return false; /* a different model */
     pj_model_figures model;
     pj_model_figures_read(info->model_json, &model);
     double batch = info->batch_size ? info->batch_size : 1;
-    double attention = 4 * model.layers * model.heads * model.head_dim;
+    pj_attention_work attention =
+        model.knows_attention ? model.attention_work : assumed_attention(&model);
     run->work = (pj_request_work){model.decode_weight_bytes,
                                   model.flops_per_token,
-                                  model.kv_bytes_per_token,
                                   attention,
                                   (double)info->input_tokens / batch,
                                   (double)info->output_tokens / batch,
@@ -29,8 +40,8 @@ bool pj_known_run_of(const pj_run_info *info, pj_known_run *run)
     run->joules = pj_typical_request_mj(info) / 1e3;
     run->seconds = info->request_ms / 1e3;
     return run->joules > 0 && run->seconds > 0 && run->work.weight_bytes > 0 &&
-           run->work.flops_per_token > 0 && isfinite(run->work.kv_bytes_per_token) &&
-           isfinite(attention) && run->work.output >= 1;
+           run->work.flops_per_token > 0 && isfinite(attention.flops[PJ_ATTENTION_FULL]) &&
+           isfinite(attention.bytes[PJ_ATTENTION_FULL]) && run->work.output >= 1;
 }
 
 static bool known_runs_same(const char *a, const char *b)

@@ -16,5 +16,6 @@ void pj_model_figures_read(const char *json, pj_model_figures *f)
     snprintf(f->attention, sizeof f->attention, "%s", pj_member_text(model, "attention"));
     snprintf(f->kv_type, sizeof f->kv_type, "%s", pj_member_text(model, "kv_type"));
     snprintf(f->draft_name, sizeof f->draft_name, "%s", pj_member_text(draft, "model_name"));
+    f->knows_attention = pj_attention_work_read(model, &f->attention_work);
     json_decref(model);
 }

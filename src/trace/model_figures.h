@@ -3,6 +3,8 @@
 #ifndef PJ_TRACE_MODEL_FIGURES_H
 #define PJ_TRACE_MODEL_FIGURES_H
 
+#include "trace/attention_work.h"
+
 /* clang-format off */
 #define PJ_MODEL_NUMBERS(X) \
     X(parameters) X(active_parameters) X(layers) X(hidden_size) X(intermediate_size) \
@@ -19,6 +21,8 @@ typedef struct pj_model_figures {
     char attention[16], kv_type[16];
     char draft_name[128]; /* of speculative decoding; "": none */
     double draft_proposed, draft_accepted;
+    pj_attention_work attention_work; /* where `knows_attention` */
+    bool knows_attention;
 } pj_model_figures;
 
 /* `json` NULL: all are unknown. */

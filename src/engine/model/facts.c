@@ -266,6 +266,31 @@ static uint64_t bytes_of(pj_dtype dtype, uint64_t values)
            values % info->block_values * info->block_bytes / info->block_values;
 }
 
+/* Scores, softmax and values of each pair, as the forward pass counts them. */
+static void add_reach(pj_attention_work *w, const pj_model_config *c, uint32_t layer)
+{
+    uint32_t dim = pj_config_head_dim(c, layer), value = c->latent.rank ? c->latent.rank : dim;
+    pj_attention_kind kind = c->indexer.kept                     ? PJ_ATTENTION_CHOSEN
+                             : pj_config_is_windowed(c, layer) ? PJ_ATTENTION_WINDOW
+                                                                 : PJ_ATTENTION_FULL;
+    double each = c->attention_softcap > 0 ? 13 : 7; /* scale, mask, softmax, cap */
+    uint32_t planes = c->latent.rank ? 1 : 2;        /* latent values are part of the keys */
+    w->flops[kind] += c->heads * (2.0 * (dim + value) + each);
+    w->bytes[kind] += 2.0 * planes * (double)key_width(c, layer);
+    if (!pj_config_has_indexer(c, layer)) return;
+    w->flops[PJ_ATTENTION_INDEX] += c->indexer.heads * (2.0 * c->indexer.dim + 3) + 1;
+    w->bytes[PJ_ATTENTION_INDEX] += 2.0 * c->indexer.dim;
+}
+
+static pj_attention_work attention_work_of(const pj_model_config *c)
+{
+    pj_attention_work w = {
+        .window = c->window, .kept = c->indexer.kept, .chunks = c->window_is_chunk};
+    for (uint32_t i = 0; i < c->layers; i++)
+        if (pj_config_attends(c, i)) add_reach(&w, c, i);
+    return w;
+}
+
 void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_facts *facts)
 {
     tally t = count(c);
@@ -309,6 +334,7 @@ void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_fact
         .attention_flops_per_position =
             (c->latent.rank ? 2 * (q + q / c->head_dim * c->latent.rank) : 2 * 2 * q) +
             2 * indexed * c->indexer.heads * c->indexer.dim,
+        .attention_work = attention_work_of(c),
     };
     snprintf(facts->arch, sizeof facts->arch, "%s", c->arch_name);
     snprintf(facts->attention, sizeof facts->attention, "%s", attention_name(c));
@@ -350,4 +376,5 @@ void pj_model_facts_json(const pj_model_facts *f, pj_json *json)
     pj_json_kv_uint(json, "flops_per_token", f->flops_per_token);
     pj_json_kv_uint(json, "kv_bytes_per_token", f->kv_bytes_per_token);
     pj_json_kv_uint(json, "attention_flops_per_position", f->attention_flops_per_position);
+    pj_attention_work_json(&f->attention_work, json);
 }

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "engine/files/dtype.h"
 #include "engine/model/config.h"
+#include "trace/attention_work.h"
 
 typedef struct pj_model_facts {
     char arch[64], attention[4]; /* "MHA", "GQA", "MQA", "MLA", or "DSA": MLA with an
@@ -24,7 +25,9 @@ typedef struct pj_model_facts {
     uint64_t flops_per_token;     /* of the matrices: 2 per weight; attention not included */
     /* KV cache of one position in F16, all layers; read by decode */
     uint64_t kv_bytes_per_token;
-    uint64_t attention_flops_per_position; /* scores and values against one cached position */
+    /* Against one cached position that all layers see: scores and values, and an indexer's scores. */
+    uint64_t attention_flops_per_position;
+    pj_attention_work attention_work; /* with a cache in F16 */
 } pj_model_facts;
 
 void pj_model_facts_fill(const pj_model_config *config, pj_dtype dtype, pj_model_facts *facts);

@@ -440,6 +440,11 @@ static void work_of_an_indexer(void **state)
     /* scores, scale, mask, softmax and values of 1 + 2 + 3 + 4 and 4 times 4 keys */
     assert_same(component(&data, 1, "attention")->flops,
                 3 * 8 * 8 * 5 + 26 * 4 * (2 * (24 + 16) + 7));
+    /* what is predicted from the configuration is what was counted, in both layers */
+    pj_model_facts facts;
+    pj_model_facts_fill(pj_engine_get_facts(engine)->config, PJ_F32, &facts);
+    assert_that(pj_attention_flops(&facts.attention_work, 0, 8), ==,
+                2 * (26 * 4 * (2 * (24 + 16) + 7) + rows[2].flops + rows[3].flops));
     pj_run_data_fini(&data);
     pj_engine_close(engine);
     tiny_free(&m);
