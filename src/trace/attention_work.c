@@ -25,7 +25,7 @@ static double in_chunks(double n, double length)
     return whole * triangle(length) + triangle(n - whole * length);
 }
 
-static double pairs_before(const pj_attention_work *w, pj_attention_kind kind, double n)
+static double pairs_before(const pj_attention_work *w, pj_attention_reach kind, double n)
 {
     switch (kind) {
     case PJ_ATTENTION_WINDOW: return w->chunks ? in_chunks(n, w->window) : bounded(n, w->window);
@@ -35,7 +35,7 @@ static double pairs_before(const pj_attention_work *w, pj_attention_kind kind, d
     }
 }
 
-double pj_attention_pairs(const pj_attention_work *work, pj_attention_kind kind, double first,
+double pj_attention_pairs(const pj_attention_work *work, pj_attention_reach kind, double first,
                           double end)
 {
     return pairs_before(work, kind, end) - pairs_before(work, kind, first);

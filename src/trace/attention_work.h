@@ -8,13 +8,13 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-typedef enum pj_attention_kind {
+typedef enum pj_attention_reach {
     PJ_ATTENTION_FULL = 0, /* every earlier key */
     PJ_ATTENTION_WINDOW,   /* the last `window`, or (`chunks`) those since a multiple of it */
     PJ_ATTENTION_CHOSEN,   /* `kept` that an indexer chooses */
     PJ_ATTENTION_INDEX,    /* its scores: none while all keys are kept, then every earlier key */
     PJ_ATTENTION_KINDS
-} pj_attention_kind;
+} pj_attention_reach;
 
 /* Over all layers and heads of a kind; zero: no such layers. */
 typedef struct pj_attention_work {
@@ -25,7 +25,7 @@ typedef struct pj_attention_work {
 } pj_attention_work;
 
 /* (query, key) pairs of the queries at positions [first, end) of a text. */
-double pj_attention_pairs(const pj_attention_work *work, pj_attention_kind kind, double first,
+double pj_attention_pairs(const pj_attention_work *work, pj_attention_reach kind, double first,
                           double end);
 /* FLOPs of those queries, and bytes read if they come one by one. */
 double pj_attention_flops(const pj_attention_work *work, double first, double end);

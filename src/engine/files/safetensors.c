@@ -20,7 +20,7 @@ static const struct {
     {"I16", PJ_FILE_I16, 2},    {"I8", PJ_FILE_I8, 1},        {"U64", PJ_FILE_U64, 8},
     {"U32", PJ_FILE_U32, 4},    {"U16", PJ_FILE_U16, 2},      {"U8", PJ_FILE_U8, 1},
     {"BOOL", PJ_FILE_BOOL, 1},  {"F8_E4M3", PJ_FILE_E4M3, 1}, {"F8_E5M2", PJ_FILE_F8, 1},
-    {"F8_E8M0", PJ_FILE_F8, 1},
+    {"F8_E8M0", PJ_FILE_E8M0, 1},
 };
 
 /* A header entry before validation. */

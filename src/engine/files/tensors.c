@@ -12,6 +12,7 @@ const char *pj_file_type_name(pj_file_type type)
         [PJ_FILE_I16] = "I16",         [PJ_FILE_I8] = "I8",         [PJ_FILE_U64] = "U64",
         [PJ_FILE_U32] = "U32",         [PJ_FILE_U16] = "U16",       [PJ_FILE_U8] = "U8",
         [PJ_FILE_BOOL] = "BOOL",       [PJ_FILE_F8] = "F8",         [PJ_FILE_E4M3] = "F8_E4M3",
+        [PJ_FILE_E8M0] = "F8_E8M0",
         [PJ_FILE_Q8_0] = "Q8_0",       [PJ_FILE_Q4_0] = "Q4_0",     [PJ_FILE_Q4_K] = "Q4_K",
         [PJ_FILE_Q5_K] = "Q5_K",       [PJ_FILE_Q6_K] = "Q6_K",     [PJ_FILE_Q4_1] = "Q4_1",
         [PJ_FILE_Q5_0] = "Q5_0",       [PJ_FILE_Q5_1] = "Q5_1",     [PJ_FILE_IQ4_NL] = "IQ4_NL",

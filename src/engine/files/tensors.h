@@ -26,7 +26,8 @@ typedef enum pj_file_type {
     PJ_FILE_U16,
     PJ_FILE_U8,
     PJ_FILE_BOOL,
-    PJ_FILE_F8,   /* E5M2 and E8M0: recognised, but not supported as weights */
+    PJ_FILE_F8,   /* E5M2: recognised, but not supported as weights */
+    PJ_FILE_E8M0, /* powers of two: scales alone */
     PJ_FILE_E4M3, /* 8-bit floats with scales in a separate tensor */
     PJ_FILE_Q8_0, /* GGUF blocks */
     PJ_FILE_Q4_0,

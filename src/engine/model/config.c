@@ -59,11 +59,39 @@ static bool is_one_of(const json_t *quantised, const char *key, const char *cons
     return false;
 }
 
+static const json_t *first_of(const json_t *groups)
+{
+    json_t *group = NULL, *all = (json_t *)(uintptr_t)groups;
+    const char *key;
+    json_object_foreach(all, key, group) break;
+    return group;
+}
+
+/* Rows and columns that share a scale; nothing is stated of matrices with one or one for each row. */
+static void read_fp8_blocks(pj_config_reader *r, const json_t *quantised, pj_model_config *c)
+{
+    const json_t *group = first_of(json_object_get(quantised, "config_groups"));
+    const json_t *own = json_object_get(quantised, "weight_block_size");
+    const json_t *size =
+        own ? own : json_object_get(json_object_get(group, "weights"), "block_structure");
+    if (!size || json_is_null(size)) return;
+    json_int_t rows = json_integer_value(json_array_get(size, 0)),
+               cols = json_integer_value(json_array_get(size, 1));
+    if (json_array_size(size) != 2 || rows < 1 || cols < 1 || rows > PJ_MAX_WIDTH ||
+        cols > PJ_MAX_WIDTH) {
+        pj_config_refuse(r, PJ_E_INVALID, own ? "weight_block_size" : "block_structure",
+                         "must be two positive numbers");
+        return;
+    }
+    c->fp8_rows = (uint32_t)rows;
+    c->fp8_cols = (uint32_t)cols;
+}
+
 /* The tensors determine the type, its scales and most of the packing. */
 static void config_read_packing(pj_config_reader *r, pj_model_config *c)
 {
     static const char *const opened[] = {"mxfp4", "fp8", "fbgemm_fp8", NULL};
-    static const char *const packed[] = {"gptq", "awq", NULL}, *const fp8[] = {"FP8", NULL};
+    static const char *const packed[] = {"gptq", "awq", NULL}, *const fp8[] = {"FP8", "FP8_PB_WO", NULL};
     static const char *const floats[] = {"float-quantized", NULL}, *const nvfp4[] = {"NVFP4", NULL};
     static const char *const formats[] = {"pack-quantized", "nvfp4-pack-quantized", NULL};
     static const char *const second[] = {"gptq_v2", NULL}, *const awq[] = {"awq", NULL};
@@ -81,8 +109,10 @@ static void config_read_packing(pj_config_reader *r, pj_model_config *c)
         return;
     }
     if (is_one_of(quantised, "quant_method", opened) || is_one_of(quantised, "format", floats) ||
-        is_one_of(quantised, "quant_algo", fp8))
+        is_one_of(quantised, "quant_algo", fp8)) {
+        read_fp8_blocks(r, quantised, c);
         return;
+    }
     const char *method = json_string_value(json_object_get(quantised, "quant_method"));
     char problem[256];
     snprintf(problem, sizeof problem,

@@ -270,7 +270,7 @@ static uint64_t bytes_of(pj_dtype dtype, uint64_t values)
 static void add_reach(pj_attention_work *w, const pj_model_config *c, uint32_t layer)
 {
     uint32_t dim = pj_config_head_dim(c, layer), value = c->latent.rank ? c->latent.rank : dim;
-    pj_attention_kind kind = c->indexer.kept                     ? PJ_ATTENTION_CHOSEN
+    pj_attention_reach kind = c->indexer.kept                     ? PJ_ATTENTION_CHOSEN
                              : pj_config_is_windowed(c, layer) ? PJ_ATTENTION_WINDOW
                                                                  : PJ_ATTENTION_FULL;
     double each = c->attention_softcap > 0 ? 13 : 7; /* scale, mask, softmax, cap */

@@ -164,25 +164,40 @@ void pj_load_adopt_rows(pj_loader *l, const char *name, const pj_row_source *sou
 
 enum { E4M3_BLOCK = 128 };
 
-static size_t blocks_of(size_t count)
+static size_t blocks_of(size_t count, size_t block)
 {
-    return (count + E4M3_BLOCK - 1) / E4M3_BLOCK;
+    return (count + block - 1) / block;
 }
 
-/* Derives the block that shares a scale from the scales' shape: everything, a row, or a square
- * block. */
-static bool e4m3_blocks(const pj_tensor *scales, size_t rows, size_t cols, size_t *block_rows,
-                        size_t *block_cols)
+/* Derives the block that shares a scale from the scales' shape: everything, a row, a group of a
+ * row's columns, or what the configuration says. */
+static bool e4m3_blocks(const pj_model_config *c, const pj_tensor *scales, size_t rows, size_t cols,
+                        size_t *block_rows, size_t *block_cols)
 {
     size_t a = scales->rank > 0 ? (size_t)scales->shape[0] : 1;
     size_t b = scales->rank > 1 ? (size_t)scales->shape[1] : 1;
-    if (scales->rank > 2) return false;
-    *block_rows = a == 1 ? rows : a == rows ? 1 : E4M3_BLOCK;
-    *block_cols = b == 1 ? cols : E4M3_BLOCK;
-    if (a == 1 && b == 1) return true;
-    if (a == rows && b == 1) return true;
-    *block_rows = *block_cols = E4M3_BLOCK;
-    return a == blocks_of(rows) && b == blocks_of(cols);
+    if (scales->rank > 2 || a == 0 || b == 0) return false;
+    *block_rows = c->fp8_rows ? c->fp8_rows : E4M3_BLOCK;
+    *block_cols = c->fp8_cols ? c->fp8_cols : E4M3_BLOCK;
+    if (scales->rank == 2 && a == blocks_of(rows, *block_rows) && b == blocks_of(cols, *block_cols))
+        return true;
+    *block_rows = a == 1 ? rows : 1;
+    *block_cols = cols / b;
+    return (a == 1 && b == 1) || (a == rows && cols % b == 0);
+}
+
+/* Scales in floating point, or powers of two as 8-bit exponents. */
+static bool read_scales(const pj_loader *l, const pj_tensor *scales, float *values, size_t count)
+{
+    pj_dtype type;
+    if (scales->type == PJ_FILE_E8M0) {
+        for (size_t i = 0; i < count; i++)
+            values[i] = scales->data[i] == 255 ? NAN : ldexpf(1, scales->data[i] - 127);
+        return true;
+    }
+    if (!pj_file_dtype(scales->type, &type) || pj_dtype_get(type)->block_values != 1) return false;
+    l->kernels->dequantise(type, scales->data, values, count);
+    return true;
 }
 
 /* 8-bit floats with scales in "weight_scale_inv" or "weight_scale" next to "weight". */
@@ -191,7 +206,7 @@ static pj_status load_e4m3(pj_loader *l, const char *name, const pj_tensor *tens
 {
     char scale_name[PJ_TENSOR_NAME_BYTES + 16];
     size_t block_rows, block_cols, count = 1;
-    pj_dtype type, wanted = wanted_type(l, use, PJ_BF16, cols);
+    pj_dtype wanted = wanted_type(l, use, PJ_BF16, cols);
     if (tensor->rank != 2 || tensor->shape[0] != rows || tensor->shape[1] != cols)
         return pj_fail(l->err, PJ_E_INVALID, "%s must have the shape [%zu, %zu]", name, rows, cols);
     snprintf(scale_name, sizeof scale_name, "%s_scale_inv", name);
@@ -202,17 +217,16 @@ static pj_status load_e4m3(pj_loader *l, const char *name, const pj_tensor *tens
     }
     if (!scales)
         return pj_fail(l->err, PJ_E_INVALID, "%s has 8-bit floats but no scale tensor", name);
-    bool right = pj_file_dtype(scales->type, &type) && pj_dtype_get(type)->block_values == 1 &&
-                 e4m3_blocks(scales, rows, cols, &block_rows, &block_cols);
-    if (!right)
+    bool right = e4m3_blocks(&l->model->config, scales, rows, cols, &block_rows, &block_cols);
+    for (uint32_t i = 0; right && i < scales->rank; i++) count *= (size_t)scales->shape[i];
+    float *values = right ? pj_load_alloc(l, count, sizeof *values) : NULL;
+    if (right && !values) return l->status;
+    if (!right || !read_scales(l, scales, values, count))
         return pj_fail(l->err, PJ_E_UNSUPPORTED,
-                       "%s must be one scale, one per row, or one per block of "
-                       "128 x 128",
-                       scale_name);
-    for (uint32_t i = 0; i < scales->rank; i++) count *= (size_t)scales->shape[i];
-    float *values = pj_load_alloc(l, count, sizeof *values);
-    if (!values) return l->status;
-    l->kernels->dequantise(type, scales->data, values, count);
+                       "%s must be one scale, one per row or group of a row's columns, or one per "
+                       "block of %u x %u",
+                       scale_name, l->model->config.fp8_rows ? l->model->config.fp8_rows : E4M3_BLOCK,
+                       l->model->config.fp8_cols ? l->model->config.fp8_cols : E4M3_BLOCK);
     pj_row_source source = pj_rows_e4m3(tensor->data, values, cols, block_rows, block_cols,
                                         (cols + block_cols - 1) / block_cols);
     pj_load_converted(l, name, wanted, NULL, &source, rows, cols, out);

@@ -290,6 +290,19 @@ static void test_families_of_2025(void **state)
     c = read("{\"model_type\":\"llama\"," SIZES
              ",\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":4}}");
     assert_true(c.packed && !c.packed_zero_plus);
+    c = read("{\"model_type\":\"llama\"," SIZES
+             ",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[64,32]}}");
+    assert_int_equal(c.fp8_rows, 64);
+    assert_int_equal(c.fp8_cols, 32);
+    c = read("{\"model_type\":\"llama\"," SIZES
+             ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\","
+             "\"format\":\"float-quantized\",\"config_groups\":{\"group_0\":{\"weights\":"
+             "{\"strategy\":\"block\",\"block_structure\":[128,64]}}}}}");
+    assert_int_equal(c.fp8_rows, 128);
+    assert_int_equal(c.fp8_cols, 64);
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
+                   "\"fp8\",\"weight_block_size\":[0,32]}}",
+                   PJ_E_INVALID, "weight_block_size");
 }
 
 /* DeepSeek V3.2 and GLM-5: defaults, rotation, and which layers have an indexer. */

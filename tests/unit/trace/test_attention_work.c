@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static double seen(const pj_attention_work *w, pj_attention_kind kind, int position)
+static double seen(const pj_attention_work *w, pj_attention_reach kind, int position)
 {
     double all = position + 1;
     if (kind == PJ_ATTENTION_WINDOW && w->chunks) return position % (int)w->window + 1;
@@ -28,8 +28,8 @@ static void pairs_are_those_counted_one_by_one(void **state)
             for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++) {
                 double sum = 0;
                 for (int p = ranges[r][0]; p < ranges[r][1]; p++)
-                    sum += seen(&w, (pj_attention_kind)k, p);
-                assert_that(pj_attention_pairs(&w, (pj_attention_kind)k, ranges[r][0], ranges[r][1]),
+                    sum += seen(&w, (pj_attention_reach)k, p);
+                assert_that(pj_attention_pairs(&w, (pj_attention_reach)k, ranges[r][0], ranges[r][1]),
                             ==, sum);
             }
     }
