@@ -95,12 +95,23 @@ static void config_read_packing(pj_config_reader *r, pj_model_config *c)
     static const char *const floats[] = {"float-quantized", NULL}, *const nvfp4[] = {"NVFP4", NULL};
     static const char *const formats[] = {"pack-quantized", "nvfp4-pack-quantized", NULL};
     static const char *const second[] = {"gptq_v2", NULL}, *const awq[] = {"awq", NULL};
+    static const char *const gemm[] = {"gemm", "GEMM", NULL};
     json_t *quantised = pj_config_get_any(r, "quantization_config");
     json_t *of_mlx = pj_config_get_any(r, "quantization"); /* MLX's, whose copy names no method */
     const char *key = quantised ? "quantization_config" : "quantization";
     if (!json_is_integer(json_object_get(of_mlx, "bits"))) of_mlx = NULL;
     if (!quantised) quantised = of_mlx;
     if (!quantised) return;
+    /* rotations of activations, which the weights rely on */
+    if (json_object_size(json_object_get(quantised, "transform_config")) > 0) {
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, key, "has a transform_config, which is not supported");
+        return;
+    }
+    if (is_one_of(quantised, "quant_method", awq) && json_object_get(quantised, "version") &&
+        !is_one_of(quantised, "version", gemm)) {
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, key, "has a version of AWQ other than gemm");
+        return;
+    }
     if (is_one_of(quantised, "quant_method", packed) || is_one_of(quantised, "format", formats) ||
         is_one_of(quantised, "quant_algo", nvfp4)) {
         c->packed = true;

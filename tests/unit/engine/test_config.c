@@ -290,6 +290,13 @@ static void test_families_of_2025(void **state)
     c = read("{\"model_type\":\"llama\"," SIZES
              ",\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":4}}");
     assert_true(c.packed && !c.packed_zero_plus);
+    assert_refused("{\"model_type\":\"llama\"," SIZES
+                   ",\"quantization_config\":{\"quant_method\":\"awq\",\"version\":\"gemv\"}}",
+                   PJ_E_UNSUPPORTED, "quantization_config");
+    assert_refused("{\"model_type\":\"llama\"," SIZES
+                   ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\","
+                   "\"format\":\"pack-quantized\",\"transform_config\":{\"config_groups\":{}}}}",
+                   PJ_E_UNSUPPORTED, "transform_config");
     c = read("{\"model_type\":\"llama\"," SIZES
              ",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[64,32]}}");
     assert_int_equal(c.fp8_rows, 64);
