@@ -51,20 +51,24 @@ INLINE __m512i k_shifts(long long low, long long high)
     return k_halves(_mm256_set1_epi64x(low), _mm256_set1_epi64x(high));
 }
 
-/* Eight 6-bit scales and minima from twelve bytes, as bytes. */
-INLINE void k_scales(const char *packed, uint64_t *scales, uint64_t *minima)
+/* Words of eight 6-bit scales, then of eight minima, from the head of a block of Q4_K or Q5_K: twelve
+ * bytes after the two units. The first four of either are the lower bits of a byte, whose upper two
+ * bits belong to the other four; those have the rest in a nibble. */
+INLINE __m256i k_scale_words(__m128i head)
 {
-    uint32_t a, b, c;
-    memcpy(&a, packed, 4), memcpy(&b, packed + 4, 4), memcpy(&c, packed + 8, 4);
-    uint32_t high = (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030);
-    uint32_t high_min = (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030);
-    *scales = (a & 0x3f3f3f3f) | (uint64_t)high << 32;
-    *minima = (b & 0x3f3f3f3f) | (uint64_t)high_min << 32;
-}
-
-INLINE __m128i k_words(uint64_t bytes)
-{
-    return _mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)bytes));
+    const __m256i rest = _mm256_setr_epi8(4, -1, 5, -1, 6, -1, 7, -1, 12, -1, 13, -1, 14, -1, 15, -1, 8,
+                                          -1, 9, -1, 10, -1, 11, -1, 12, -1, 13, -1, 14, -1, 15, -1);
+    const __m256i pair =
+        _mm256_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 4, -1, 5, -1, 6, -1, 7, -1, -1, -1, -1, -1, -1,
+                         -1, -1, -1, 8, -1, 9, -1, 10, -1, 11, -1);
+    const __m256i mask = _mm256_set_epi64x(0x000f000f000f000f, 0x003f003f003f003f,
+                                           0x000f000f000f000f, 0x003f003f003f003f);
+    __m256i both = _mm256_broadcastsi128_si256(head);
+    __m256i words = _mm256_srlv_epi64(_mm256_shuffle_epi8(both, rest), _mm256_set_epi64x(4, 0, 0, 0));
+    __m256i pairs = _mm256_srli_epi16(_mm256_shuffle_epi8(both, pair), 2);
+    words = _mm256_and_si256(words, mask);
+    /* words | (pairs & 0x30) */
+    return _mm256_ternarylogic_epi32(words, pairs, _mm256_set1_epi16(0x30), 0xf8);
 }
 
 /* Where the upper bits of part p are in 32 bytes that hold one for each of 256 columns. */
@@ -73,31 +77,47 @@ INLINE __m512i k_bits(const int p)
     return k_halves(_mm256_set1_epi8((char)(1 << 2 * p)), _mm256_set1_epi8((char)(2 << 2 * p)));
 }
 
-/* Q4_K and Q5_K: 32 bytes hold the nibbles of two sub-blocks, low ones first. */
+INLINE bool k_has_minima(pj_dtype type)
+{
+    return type == PJ_Q4_K || type == PJ_Q5_K;
+}
+
+/* Q4_K and Q5_K: 32 bytes hold the nibbles of two sub-blocks, low ones first. A part has the
+ * sub-blocks of the same nibbles of 64 bytes: the first of them, and the next but one. */
+INLINE int k_first_sub(const int p)
+{
+    return p / 2 * 4 + p % 2;
+}
+
+/* Codes of 5 bits: the fifth of sub-block i is bit i of 32 bytes at 16. */
+INLINE __m512i k_add_fifth(__m512i codes, __m512i high, const int p)
+{
+    const int first = k_first_sub(p);
+    __m512i bits =
+        k_halves(_mm256_set1_epi8((char)(1 << first)), _mm256_set1_epi8((char)(4 << first)));
+    return _mm512_mask_add_epi8(codes, _mm512_test_epi8_mask(high, bits), codes,
+                                _mm512_set1_epi8(16));
+}
+
 INLINE void k_load_minima(pj_dtype type, const char *at, k_weights *w)
 {
     const char *nibbles = at + (type == PJ_Q4_K ? 16 : 48);
-    uint64_t scales, minima;
-    uint32_t units;
-    memcpy(&units, at, 4);
-    __m128 both = _mm_cvtph_ps(_mm_cvtsi32_si128((int)units));
-    w->unit = _mm512_broadcastss_ps(both);
-    w->minima_unit = _mm_movehdup_ps(both); /* in lanes 0 and 1; copied to the others */
-    w->minima_unit = _mm_movelh_ps(w->minima_unit, w->minima_unit);
-    k_scales(at + 4, &scales, &minima);
-    __m512i words = _mm512_castsi128_si512(k_words(scales));
-    w->minima = k_words(minima);
-    __m512i high = k_twice(at + 16);
+    const __m512i nibble = _mm512_set1_epi8(15);
+    __m128i head = _mm_loadu_si128((const __m128i *)(const void *)at);
+    __m256i words = k_scale_words(head);
+    __m128 units = _mm_cvtph_ps(head);
+    w->unit = _mm512_broadcastss_ps(units);
+    w->minima_unit = _mm_permute_ps(units, 0x55);
+    w->minima = _mm256_extracti128_si256(words, 1);
+    __m512i high = type == PJ_Q5_K ? k_twice(at + 16) : _mm512_setzero_si512();
     UNROLL for (int p = 0; p < K_PARTS; p++)
     {
-        __m512i index =
-            k_halves(_mm256_set1_epi16((short)(2 * p)), _mm256_set1_epi16((short)(2 * p + 1)));
-        w->scales[p] = _mm512_permutexvar_epi16(index, words);
-        __m512i bytes = _mm512_srlv_epi64(k_twice(nibbles + 32 * p), k_shifts(0, 4));
-        w->codes[p] = _mm512_and_si512(bytes, _mm512_set1_epi8(15));
-        if (type == PJ_Q4_K) continue;
-        __mmask64 set = _mm512_test_epi8_mask(high, k_bits(p));
-        w->codes[p] = _mm512_mask_add_epi8(w->codes[p], set, w->codes[p], _mm512_set1_epi8(16));
+        short first = (short)k_first_sub(p);
+        __m512i index = k_halves(_mm256_set1_epi16(first), _mm256_set1_epi16((short)(first + 2)));
+        w->scales[p] = _mm512_permutexvar_epi16(index, _mm512_castsi256_si512(words));
+        __m512i bytes = k_load(nibbles + p / 2 * 64);
+        w->codes[p] = _mm512_and_si512(p % 2 ? _mm512_srli_epi16(bytes, 4) : bytes, nibble);
+        if (type == PJ_Q5_K) w->codes[p] = k_add_fifth(w->codes[p], high, p);
     }
 }
 
@@ -106,11 +126,6 @@ INLINE void k_load_minima(pj_dtype type, const char *at, k_weights *w)
 INLINE char k_offset(pj_dtype type)
 {
     return type == PJ_Q6_K ? 32 : type == PJ_Q3_K ? 4 : 1;
-}
-
-INLINE bool k_has_minima(pj_dtype type)
-{
-    return type == PJ_Q4_K || type == PJ_Q5_K;
 }
 
 /* Spreads sixteen words, of sixteen columns each, over the pairs of columns of every part. */
@@ -197,15 +212,23 @@ INLINE void k_load_weights(pj_dtype type, const char *at, k_weights *w)
     }
 }
 
+/* In the order of the parts of types with minima, or of columns. */
+INLINE void k_load_codes(pj_dtype type, const int8_t *codes, k_inputs *x)
+{
+    UNROLL for (int p = 0; p < K_PARTS; p += 2)
+    {
+        __m512i a = k_load(codes + 64 * p), b = k_load(codes + 64 * p + 64);
+        x->codes[p] = k_has_minima(type) ? _mm512_shuffle_i64x2(a, b, 0x44) : a;
+        x->codes[p + 1] = k_has_minima(type) ? _mm512_shuffle_i64x2(a, b, 0xee) : b;
+    }
+}
+
 INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scales,
                           const int32_t *sums, k_inputs *x)
 {
-    UNROLL for (int p = 0; p < K_PARTS; p++)
-    {
-        x->codes[p] = k_load(codes + 64 * p);
-        if (!k_has_minima(type))
-            x->offsets[p] = _mm512_maddubs_epi16(_mm512_set1_epi8(k_offset(type)), x->codes[p]);
-    }
+    k_load_codes(type, codes, x);
+    UNROLL for (int p = 0; p < K_PARTS; p++) if (!k_has_minima(type)) x->offsets[p] =
+        _mm512_maddubs_epi16(_mm512_set1_epi8(k_offset(type)), x->codes[p]);
     x->scales[0] = _mm512_set1_ps(scales[0]);
     x->scales[1] = _mm512_set1_ps(scales[4]);
     if (!k_has_minima(type)) return;
@@ -218,6 +241,7 @@ INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scale
 /* acc + the products of a block. */
 INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512 acc)
 {
+    __m512 scaled = _mm512_setzero_ps();
     UNROLL for (int h = 0; h < 2; h++)
     {
         __m512i sum = _mm512_setzero_si512(), low = sum;
@@ -230,11 +254,13 @@ INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512
                 pairs = _mm512_sub_epi16(pairs, x->offsets[p]);
             sum = _mm512_dpwssd_epi32(sum, pairs, w->scales[p]);
         }
-        acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(w->unit, x->scales[h]), acc);
+        scaled = h ? _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), x->scales[h], scaled)
+                   : _mm512_mul_ps(_mm512_cvtepi32_ps(sum), x->scales[h]);
         if (type != PJ_Q2_K) continue;
         __m512 unit = _mm512_mul_ps(_mm512_broadcastss_ps(w->minima_unit), x->scales[h]);
         acc = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(low), unit, acc);
     }
+    acc = _mm512_fmadd_ps(scaled, w->unit, acc);
     if (!k_has_minima(type)) return acc;
     __m128 low = _mm_cvtepi32_ps(_mm_madd_epi16(w->minima, x->sums));
     __m128 low_scale = _mm_mul_ps(w->minima_unit, x->sum_scales);
@@ -299,14 +325,17 @@ INLINE void k_dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart
 
 /* ---- many tokens ------------------------------------------------------------------------ */
 
+/* The sub-blocks of a part, of which the second lies 64 columns after the first. */
 INLINE void k_store(char *to, __m512i codes)
 {
-    _mm512_storeu_si512(to, _mm512_add_epi8(codes, _mm512_set1_epi8((char)PJ_Q8_OFFSET)));
+    codes = _mm512_add_epi8(codes, _mm512_set1_epi8((char)PJ_Q8_OFFSET));
+    _mm256_storeu_si256((__m256i *)(void *)to, _mm512_castsi512_si256(codes));
+    _mm256_storeu_si256((__m256i *)(void *)(to + 64), _mm512_extracti64x4_epi64(codes, 1));
 }
 
-INLINE __m256 k_floats(uint64_t bytes)
+INLINE __m256 k_floats(__m128i words)
 {
-    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes)));
+    return _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(words));
 }
 
 INLINE void k_unpack_minima(pj_dtype type, const void *row, size_t cols, char *to, float *scales,
@@ -316,16 +345,17 @@ INLINE void k_unpack_minima(pj_dtype type, const void *row, size_t cols, char *t
     size_t bytes = type == PJ_Q4_K ? 144 : 176;
     for (size_t b = 0; b < cols / K_COLUMNS; b++, at += bytes) {
         k_weights w;
-        uint64_t packed, packed_minima;
         for (size_t line = 0; line < bytes; line += 64)
             __builtin_prefetch(at + K_AHEAD_BYTES + line);
         k_load_minima(type, at, &w);
-        k_scales(at + 4, &packed, &packed_minima);
-        UNROLL for (int p = 0; p < K_PARTS; p++) k_store(to + b * K_COLUMNS + 64 * p, w.codes[p]);
+        UNROLL for (int p = 0; p < K_PARTS; p++)
+            k_store(to + b * K_COLUMNS + 32 * k_first_sub(p), w.codes[p]);
         __m256 unit = _mm512_castps512_ps256(w.unit);
         __m256 minima_unit = _mm256_broadcastss_ps(w.minima_unit);
+        __m128i head = _mm_loadu_si128((const __m128i *)(const void *)at);
+        __m128i packed = _mm256_castsi256_si128(k_scale_words(head));
         _mm256_storeu_ps(scales + 8 * b, _mm256_mul_ps(unit, k_floats(packed)));
-        _mm256_storeu_ps(minima + 8 * b, _mm256_mul_ps(minima_unit, k_floats(packed_minima)));
+        _mm256_storeu_ps(minima + 8 * b, _mm256_mul_ps(minima_unit, k_floats(w.minima)));
     }
 }
 
