@@ -1,8 +1,8 @@
 /* Weights in blocks of 256 (Q2_K to Q6_K) on AVX-512 VNNI. Codes are unpacked to unsigned bytes
- * in registers, in column order. Few tokens: their products with the activations' bytes are added
- * pairwise in 16 bits (63 x 127 x 2 fits), and a second product of words multiplies them by the
- * sub-blocks' integer scales, so that floats are used once per 128 columns, which share one scale
- * of activations. Included only by vnni.c. */
+ * in registers. Few tokens: their products with the activations' bytes are added in fours, sums of
+ * two parts are packed into words (32 x 128 x 4 fits), and a second product of words multiplies
+ * them by the sub-blocks' integer scales, so that floats are used once per 128 columns, which share
+ * one scale of activations. Included only by vnni.c. */
 #ifndef PJ_KERNELS_K_VNNI_H
 #define PJ_KERNELS_K_VNNI_H
 
@@ -10,13 +10,14 @@
 #include "engine/kernels/tile.h"
 #include "engine/kernels/vector.h"
 
-enum { K_COLUMNS = 256, K_STREAMS = 4, K_TOKENS = 4, K_AHEAD_BYTES = 2048, K_PARTS = 4 };
+enum { K_COLUMNS = 256, K_STREAMS = 4, K_TOKENS = 4, K_AHEAD_BYTES = 2048, K_PARTS = 4, K_HALVES = 2 };
 
 /* A block: 64 columns per part. */
 typedef struct k_weights {
-    __m512i codes[K_PARTS], scales[K_PARTS]; /* bytes; one word per pair of them */
-    __m512i lows[K_PARTS];                   /* Q2_K: minima, like the scales */
-    __m128i minima;                          /* Q4_K, Q5_K: 8 words */
+    __m512i codes[K_PARTS];
+    /* Of two parts: words for four codes of one, then of the other, in turn; Q2_K: minima likewise. */
+    __m512i scales[K_HALVES], lows[K_HALVES];
+    __m128i minima; /* Q4_K, Q5_K: 8 words */
     __m512 unit;
     __m128 minima_unit;
 } k_weights;
@@ -24,9 +25,11 @@ typedef struct k_weights {
 /* One token's activations for a block. */
 typedef struct k_inputs {
     __m512i codes[K_PARTS];
-    __m512i offsets[K_PARTS]; /* the codes' offset times the sums of pairs, words */
+    /* What sums of four products start from, to take the offset of codes away; Q2_K: sums of four
+     * codes, packed like the sums of products. */
+    __m512i starts[K_PARTS];
     __m128i sums;             /* Q4_K, Q5_K: of 32 codes each, negative, 8 words */
-    __m512 scales[2];         /* of the halves */
+    __m512 scales[K_HALVES];  /* of the halves */
     __m128 sum_scales;        /* the scales, for pairs of sums */
 } k_inputs;
 
@@ -82,6 +85,15 @@ INLINE bool k_has_minima(pj_dtype type)
     return type == PJ_Q4_K || type == PJ_Q5_K;
 }
 
+/* Indices of words: in each quarter of a vector four times one, and four times another, `apart` from
+ * it. */
+INLINE __m512i k_index(int a, int b, int c, int d, int apart)
+{
+    const long long ones = 0x0001000100010001;
+    return _mm512_setr_epi64(ones * a, ones * (a + apart), ones * b, ones * (b + apart), ones * c,
+                             ones * (c + apart), ones * d, ones * (d + apart));
+}
+
 /* Q4_K and Q5_K: 32 bytes hold the nibbles of two sub-blocks, low ones first. A part has the
  * sub-blocks of the same nibbles of 64 bytes: the first of them, and the next but one. */
 INLINE int k_first_sub(const int p)
@@ -110,11 +122,10 @@ INLINE void k_load_minima(pj_dtype type, const char *at, k_weights *w)
     w->minima_unit = _mm_permute_ps(units, 0x55);
     w->minima = _mm256_extracti128_si256(words, 1);
     __m512i high = type == PJ_Q5_K ? k_twice(at + 16) : _mm512_setzero_si512();
+    UNROLL for (int h = 0; h < K_HALVES; h++) w->scales[h] = _mm512_permutexvar_epi16(
+        k_index(4 * h, 4 * h, 4 * h + 2, 4 * h + 2, 1), _mm512_castsi256_si512(words));
     UNROLL for (int p = 0; p < K_PARTS; p++)
     {
-        short first = (short)k_first_sub(p);
-        __m512i index = k_halves(_mm256_set1_epi16(first), _mm256_set1_epi16((short)(first + 2)));
-        w->scales[p] = _mm512_permutexvar_epi16(index, _mm512_castsi256_si512(words));
         __m512i bytes = k_load(nibbles + p / 2 * 64);
         w->codes[p] = _mm512_and_si512(p % 2 ? _mm512_srli_epi16(bytes, 4) : bytes, nibble);
         if (type == PJ_Q5_K) w->codes[p] = k_add_fifth(w->codes[p], high, p);
@@ -128,17 +139,17 @@ INLINE char k_offset(pj_dtype type)
     return type == PJ_Q6_K ? 32 : type == PJ_Q3_K ? 4 : 1;
 }
 
-/* Spreads sixteen words, of sixteen columns each, over the pairs of columns of every part. */
-INLINE void k_spread(__m256i words, __m512i parts[K_PARTS])
+/* Spreads sixteen words, of sixteen columns each, over the packed sums of a block. */
+INLINE void k_spread(__m256i words, __m512i halves[K_HALVES])
 {
-    UNROLL for (int p = 0; p < K_PARTS; p++)
-    {
-        short first = (short)(4 * p);
-        __m128i a = _mm_set1_epi16(first), b = _mm_set1_epi16((short)(first + 1));
-        __m128i c = _mm_set1_epi16((short)(first + 2)), d = _mm_set1_epi16((short)(first + 3));
-        __m512i index = k_halves(_mm256_set_m128i(b, a), _mm256_set_m128i(d, c));
-        parts[p] = _mm512_permutexvar_epi16(index, _mm512_castsi256_si512(words));
-    }
+    UNROLL for (int h = 0; h < K_HALVES; h++) halves[h] = _mm512_permutexvar_epi16(
+        k_index(8 * h, 8 * h + 1, 8 * h + 2, 8 * h + 3, 4), _mm512_castsi256_si512(words));
+}
+
+/* a | (b & mask) */
+INLINE __m512i k_merge(__m512i a, __m512i b, __m512i mask)
+{
+    return _mm512_ternarylogic_epi32(a, b, mask, 0xf8);
 }
 
 /* Q6_K: 64 bytes hold the low nibbles of 64 columns and of the next 64; a byte holds the upper bit
@@ -151,12 +162,12 @@ INLINE void k_load_q6(const char *at, k_weights *w)
              w->scales);
     UNROLL for (int h = 0; h < 2; h++)
     {
-        __m512i low = k_load(at + 64 * h), high = k_twice(at + 128 + 32 * h);
-        __m512i first = _mm512_and_si512(_mm512_sllv_epi64(high, k_shifts(4, 2)), pair);
-        __m512i second = _mm512_and_si512(_mm512_srlv_epi64(high, k_shifts(0, 2)), pair);
-        w->codes[2 * h] = _mm512_or_si512(_mm512_and_si512(low, nibble), first);
+        __m512i bytes = k_load(at + 64 * h), high = k_twice(at + 128 + 32 * h);
+        __m512i first = _mm512_sllv_epi64(high, k_shifts(4, 2));
+        __m512i second = _mm512_srlv_epi64(high, k_shifts(0, 2));
+        w->codes[2 * h] = k_merge(_mm512_and_si512(bytes, nibble), first, pair);
         w->codes[2 * h + 1] =
-            _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(low, 4), nibble), second);
+            k_merge(_mm512_and_si512(_mm512_srli_epi16(bytes, 4), nibble), second, pair);
     }
 }
 
@@ -223,12 +234,22 @@ INLINE void k_load_codes(pj_dtype type, const int8_t *codes, k_inputs *x)
     }
 }
 
+INLINE void k_load_starts(pj_dtype type, k_inputs *x)
+{
+    const __m512i zero = _mm512_setzero_si512();
+    __m512i sums[K_PARTS];
+    UNROLL for (int p = 0; p < K_PARTS; p++) sums[p] =
+        _mm512_dpbusd_epi32(zero, _mm512_set1_epi8(k_offset(type)), x->codes[p]);
+    UNROLL for (int p = 0; p < K_PARTS; p++) x->starts[p] = _mm512_sub_epi32(zero, sums[p]);
+    UNROLL for (int h = 0; type == PJ_Q2_K && h < K_HALVES; h++) x->starts[h] =
+        _mm512_packs_epi32(sums[2 * h], sums[2 * h + 1]);
+}
+
 INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scales,
                           const int32_t *sums, k_inputs *x)
 {
     k_load_codes(type, codes, x);
-    UNROLL for (int p = 0; p < K_PARTS; p++) if (!k_has_minima(type)) x->offsets[p] =
-        _mm512_maddubs_epi16(_mm512_set1_epi8(k_offset(type)), x->codes[p]);
+    if (!k_has_minima(type)) k_load_starts(type, x);
     x->scales[0] = _mm512_set1_ps(scales[0]);
     x->scales[1] = _mm512_set1_ps(scales[4]);
     if (!k_has_minima(type)) return;
@@ -242,21 +263,19 @@ INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scale
 INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512 acc)
 {
     __m512 scaled = _mm512_setzero_ps();
-    UNROLL for (int h = 0; h < 2; h++)
+    const __m512i zero = _mm512_setzero_si512();
+    bool starts = !k_has_minima(type) && type != PJ_Q2_K;
+    UNROLL for (int h = 0; h < K_HALVES; h++)
     {
-        __m512i sum = _mm512_setzero_si512(), low = sum;
-        UNROLL for (int p = 2 * h; p < 2 * h + 2; p++)
-        {
-            __m512i pairs = _mm512_maddubs_epi16(w->codes[p], x->codes[p]);
-            if (type == PJ_Q2_K)
-                low = _mm512_dpwssd_epi32(low, x->offsets[p], w->lows[p]);
-            else if (!k_has_minima(type))
-                pairs = _mm512_sub_epi16(pairs, x->offsets[p]);
-            sum = _mm512_dpwssd_epi32(sum, pairs, w->scales[p]);
-        }
+        __m512i fours[2];
+        UNROLL for (int i = 0; i < 2; i++) fours[i] = _mm512_dpbusd_epi32(
+            starts ? x->starts[2 * h + i] : zero, w->codes[2 * h + i], x->codes[2 * h + i]);
+        __m512i sum =
+            _mm512_dpwssd_epi32(zero, _mm512_packs_epi32(fours[0], fours[1]), w->scales[h]);
         scaled = h ? _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), x->scales[h], scaled)
                    : _mm512_mul_ps(_mm512_cvtepi32_ps(sum), x->scales[h]);
         if (type != PJ_Q2_K) continue;
+        __m512i low = _mm512_dpwssd_epi32(zero, x->starts[h], w->lows[h]);
         __m512 unit = _mm512_mul_ps(_mm512_broadcastss_ps(w->minima_unit), x->scales[h]);
         acc = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(low), unit, acc);
     }
@@ -400,18 +419,6 @@ static void unpack_q6_k(const void *row, size_t cols, void *values, float *scale
     }
 }
 
-/* The scales of the pairs of columns of a part's first 32 columns once per column, and of the last.
- */
-INLINE __m512i k_lower_quads(void)
-{
-    return _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0);
-}
-
-INLINE __m512i k_upper_quads(void)
-{
-    return _mm512_set_epi64(7, 7, 6, 6, 5, 5, 4, 4);
-}
-
 /* Codes of -4 to 3 times six-bit scales fit a byte if the sign is flipped. */
 static void unpack_q3_k(const void *row, size_t cols, void *values, float *scales, float *minima)
 {
@@ -421,6 +428,7 @@ static void unpack_q3_k(const void *row, size_t cols, void *values, float *scale
         k_weights w;
         for (size_t line = 0; line < 110; line += 64) __builtin_prefetch(at + K_AHEAD_BYTES + line);
         k_load_q3(at, &w);
+        __m512i each = _mm512_castsi256_si512(_mm256_cvtepi8_epi16(k_q3_scales(at)));
         _mm256_storeu_ps(scales + 8 * b,
                          _mm512_castps512_ps256(_mm512_sub_ps(_mm512_setzero_ps(), w.unit)));
         UNROLL for (int p = 0; p < K_PARTS; p++)
@@ -429,9 +437,9 @@ static void unpack_q3_k(const void *row, size_t cols, void *values, float *scale
                                _mm512_extracti64x4_epi64(w.codes[p], 1)};
             UNROLL for (int h = 0; h < 2; h++)
             {
-                /* a word per pair of columns, of which sixteen share one */
-                __m512i scale =
-                    _mm512_permutexvar_epi64(h ? k_upper_quads() : k_lower_quads(), w.scales[p]);
+                __m512i scale = _mm512_permutexvar_epi16(
+                    k_index(4 * p + 2 * h, 4 * p + 2 * h, 4 * p + 2 * h + 1, 4 * p + 2 * h + 1, 0),
+                    each);
                 __m512i words =
                     _mm512_sub_epi16(_mm512_set1_epi16(4), _mm512_cvtepu8_epi16(half[h]));
                 words = _mm512_mullo_epi16(words, scale);
