@@ -600,12 +600,12 @@ static bool own_name(pj_arch arch, const char *name, char *out, size_t bytes)
         abort();
     }
     if (strncmp(name, "model.", 6) == 0) name += 6;
+    if (strncmp(name, "backbone.", 9) == 0) name += 9;
     bool corrects = strstr(name, ".e_score_correction_bias") || strstr(name, ".expert_bias");
     if (corrects && sscanf(name, "layers.%u.", &layer) == 1)
         return snprintf(out, bytes, "blk.%u.exp_probs_b.bias", layer) > 0;
     if (strstr(name, ".altup.correct_output_scale") && sscanf(name, "layers.%u.", &layer) == 1)
         return snprintf(out, bytes, "blk.%u.altup_correct_scale.weight", layer) > 0;
-    if (strncmp(name, "backbone.", 9) == 0) name += 9;
     snprintf(part, sizeof part, "%.*s", (int)(kind - name), name);
     for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
         if (strcmp(part, outside[i][0]) == 0)
