@@ -220,8 +220,8 @@ static void analysis_make_known(pj_bench_truth *b, pj_known_run *run)
            input = floor(16 * pow(128, pj_bench_truth_between(b, 0, 1)));
     double output = floor(16 * pow(32, pj_bench_truth_between(b, 0, 1))),
            context = input + output / 2;
-    run->work = (pj_request_work){
-        p * bytes, 2 * p, {.flops = {p / 1e4}, .bytes = {p / 2e4}}, input, output, batch};
+    run->work = (pj_request_work){p * bytes, 2 * p,  {.flops = {p / 1e4}, .bytes = {p / 2e4}},
+                                  input,     output, batch};
     double prefill = batch * input * 2 * p + batch * p / 1e4 * input * input / 2;
     double flops = batch * (2 * p + p / 1e4 * context),
            read = p * bytes + batch * p / 2e4 * context;

@@ -21,8 +21,8 @@ static void terms_of(const pj_request_work *w, double x[TERMS])
 {
     double steps = fmax(w->output - 1, 0);
     double end = w->input + steps; /* decode's queries follow the prompt's */
-    x[0] = w->batch *
-           (w->input * w->flops_per_token + pj_attention_flops(&w->attention, 0, w->input));
+    x[0] =
+        w->batch * (w->input * w->flops_per_token + pj_attention_flops(&w->attention, 0, w->input));
     x[1] =
         w->batch * (steps * w->flops_per_token + pj_attention_flops(&w->attention, w->input, end));
     x[2] = steps * w->weight_bytes + w->batch * pj_attention_bytes(&w->attention, w->input, end);

@@ -15,11 +15,11 @@ static const struct {
     pj_file_type type;
     size_t bytes;
 } types[] = {
-    {"F32", PJ_FILE_F32, 4},    {"F16", PJ_FILE_F16, 2},      {"BF16", PJ_FILE_BF16, 2},
-    {"F64", PJ_FILE_F64, 8},    {"I64", PJ_FILE_I64, 8},      {"I32", PJ_FILE_I32, 4},
-    {"I16", PJ_FILE_I16, 2},    {"I8", PJ_FILE_I8, 1},        {"U64", PJ_FILE_U64, 8},
-    {"U32", PJ_FILE_U32, 4},    {"U16", PJ_FILE_U16, 2},      {"U8", PJ_FILE_U8, 1},
-    {"BOOL", PJ_FILE_BOOL, 1},  {"F8_E4M3", PJ_FILE_E4M3, 1}, {"F8_E5M2", PJ_FILE_F8, 1},
+    {"F32", PJ_FILE_F32, 4},      {"F16", PJ_FILE_F16, 2},      {"BF16", PJ_FILE_BF16, 2},
+    {"F64", PJ_FILE_F64, 8},      {"I64", PJ_FILE_I64, 8},      {"I32", PJ_FILE_I32, 4},
+    {"I16", PJ_FILE_I16, 2},      {"I8", PJ_FILE_I8, 1},        {"U64", PJ_FILE_U64, 8},
+    {"U32", PJ_FILE_U32, 4},      {"U16", PJ_FILE_U16, 2},      {"U8", PJ_FILE_U8, 1},
+    {"BOOL", PJ_FILE_BOOL, 1},    {"F8_E4M3", PJ_FILE_E4M3, 1}, {"F8_E5M2", PJ_FILE_F8, 1},
     {"F8_E8M0", PJ_FILE_E8M0, 1},
 };
 

@@ -10,12 +10,20 @@
 #include "engine/kernels/tile.h"
 #include "engine/kernels/vector.h"
 
-enum { K_COLUMNS = 256, K_STREAMS = 4, K_TOKENS = 4, K_AHEAD_BYTES = 2048, K_PARTS = 4, K_HALVES = 2 };
+enum {
+    K_COLUMNS = 256,
+    K_STREAMS = 4,
+    K_TOKENS = 4,
+    K_AHEAD_BYTES = 2048,
+    K_PARTS = 4,
+    K_HALVES = 2
+};
 
 /* A block: 64 columns per part. */
 typedef struct k_weights {
     __m512i codes[K_PARTS];
-    /* Of two parts: words for four codes of one, then of the other, in turn; Q2_K: minima likewise. */
+    /* Of two parts: words for four codes of one, then of the other, in turn; Q2_K: minima likewise.
+     */
     __m512i scales[K_HALVES], lows[K_HALVES];
     __m128i minima; /* Q4_K, Q5_K: 8 words */
     __m512 unit;
@@ -28,9 +36,9 @@ typedef struct k_inputs {
     /* What sums of four products start from, to take the offset of codes away; Q2_K: sums of four
      * codes, packed like the sums of products. */
     __m512i starts[K_PARTS];
-    __m128i sums;             /* Q4_K, Q5_K: of 32 codes each, negative, 8 words */
-    __m512 scales[K_HALVES];  /* of the halves */
-    __m128 sum_scales;        /* the scales, for pairs of sums */
+    __m128i sums;            /* Q4_K, Q5_K: of 32 codes each, negative, 8 words */
+    __m512 scales[K_HALVES]; /* of the halves */
+    __m128 sum_scales;       /* the scales, for pairs of sums */
 } k_inputs;
 
 INLINE __m512i k_load(const void *at)
@@ -54,20 +62,22 @@ INLINE __m512i k_shifts(long long low, long long high)
     return k_halves(_mm256_set1_epi64x(low), _mm256_set1_epi64x(high));
 }
 
-/* Words of eight 6-bit scales, then of eight minima, from the head of a block of Q4_K or Q5_K: twelve
- * bytes after the two units. The first four of either are the lower bits of a byte, whose upper two
- * bits belong to the other four; those have the rest in a nibble. */
+/* Words of eight 6-bit scales, then of eight minima, from the head of a block of Q4_K or Q5_K:
+ * twelve bytes after the two units. The first four of either are the lower bits of a byte, whose
+ * upper two bits belong to the other four; those have the rest in a nibble. */
 INLINE __m256i k_scale_words(__m128i head)
 {
-    const __m256i rest = _mm256_setr_epi8(4, -1, 5, -1, 6, -1, 7, -1, 12, -1, 13, -1, 14, -1, 15, -1, 8,
-                                          -1, 9, -1, 10, -1, 11, -1, 12, -1, 13, -1, 14, -1, 15, -1);
+    const __m256i rest =
+        _mm256_setr_epi8(4, -1, 5, -1, 6, -1, 7, -1, 12, -1, 13, -1, 14, -1, 15, -1, 8, -1, 9, -1,
+                         10, -1, 11, -1, 12, -1, 13, -1, 14, -1, 15, -1);
     const __m256i pair =
-        _mm256_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 4, -1, 5, -1, 6, -1, 7, -1, -1, -1, -1, -1, -1,
-                         -1, -1, -1, 8, -1, 9, -1, 10, -1, 11, -1);
+        _mm256_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 4, -1, 5, -1, 6, -1, 7, -1, -1, -1, -1, -1,
+                         -1, -1, -1, -1, 8, -1, 9, -1, 10, -1, 11, -1);
     const __m256i mask = _mm256_set_epi64x(0x000f000f000f000f, 0x003f003f003f003f,
                                            0x000f000f000f000f, 0x003f003f003f003f);
     __m256i both = _mm256_broadcastsi128_si256(head);
-    __m256i words = _mm256_srlv_epi64(_mm256_shuffle_epi8(both, rest), _mm256_set_epi64x(4, 0, 0, 0));
+    __m256i words =
+        _mm256_srlv_epi64(_mm256_shuffle_epi8(both, rest), _mm256_set_epi64x(4, 0, 0, 0));
     __m256i pairs = _mm256_srli_epi16(_mm256_shuffle_epi8(both, pair), 2);
     words = _mm256_and_si256(words, mask);
     /* words | (pairs & 0x30) */
@@ -85,8 +95,8 @@ INLINE bool k_has_minima(pj_dtype type)
     return type == PJ_Q4_K || type == PJ_Q5_K;
 }
 
-/* Indices of words: in each quarter of a vector four times one, and four times another, `apart` from
- * it. */
+/* Indices of words: in each quarter of a vector four times one, and four times another, `apart`
+ * from it. */
 INLINE __m512i k_index(int a, int b, int c, int d, int apart)
 {
     const long long ones = 0x0001000100010001;

@@ -67,7 +67,8 @@ static const json_t *first_of(const json_t *groups)
     return group;
 }
 
-/* Rows and columns that share a scale; nothing is stated of matrices with one or one for each row. */
+/* Rows and columns that share a scale; nothing is stated of matrices with one or one for each row.
+ */
 static void read_fp8_blocks(pj_config_reader *r, const json_t *quantised, pj_model_config *c)
 {
     const json_t *group = first_of(json_object_get(quantised, "config_groups"));
@@ -91,7 +92,8 @@ static void read_fp8_blocks(pj_config_reader *r, const json_t *quantised, pj_mod
 static void config_read_packing(pj_config_reader *r, pj_model_config *c)
 {
     static const char *const opened[] = {"mxfp4", "fp8", "fbgemm_fp8", NULL};
-    static const char *const packed[] = {"gptq", "awq", NULL}, *const fp8[] = {"FP8", "FP8_PB_WO", NULL};
+    static const char *const packed[] = {"gptq", "awq", NULL}, *const fp8[] = {"FP8", "FP8_PB_WO",
+                                                                               NULL};
     static const char *const floats[] = {"float-quantized", NULL}, *const nvfp4[] = {"NVFP4", NULL};
     static const char *const formats[] = {"pack-quantized", "nvfp4-pack-quantized", NULL};
     static const char *const second[] = {"gptq_v2", NULL}, *const awq[] = {"awq", NULL};
@@ -104,7 +106,8 @@ static void config_read_packing(pj_config_reader *r, pj_model_config *c)
     if (!quantised) return;
     /* rotations of activations, which the weights rely on */
     if (json_object_size(json_object_get(quantised, "transform_config")) > 0) {
-        pj_config_refuse(r, PJ_E_UNSUPPORTED, key, "has a transform_config, which is not supported");
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, key,
+                         "has a transform_config, which is not supported");
         return;
     }
     if (is_one_of(quantised, "quant_method", awq) && json_object_get(quantised, "version") &&

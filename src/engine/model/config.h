@@ -158,7 +158,7 @@ typedef struct pj_model_config {
     /* Folders whose weights are packed (packed_rows.h); GPTQ stores zeros less this. */
     bool packed, packed_zero_plus;
     uint32_t fp8_rows, fp8_cols; /* of the blocks of 8-bit floats that share a scale; 0: 128 */
-    bool tied_head; /* a hint; presence of lm_head.weight decides */
+    bool tied_head;              /* a hint; presence of lm_head.weight decides */
     /* Scale factors of some architectures; 1 has no effect. */
     double embedding_scale; /* of the rows of the embedding */
     /* of each half layer's output, before adding it to the residual stream */

@@ -270,9 +270,9 @@ static uint64_t bytes_of(pj_dtype dtype, uint64_t values)
 static void add_reach(pj_attention_work *w, const pj_model_config *c, uint32_t layer)
 {
     uint32_t dim = pj_config_head_dim(c, layer), value = c->latent.rank ? c->latent.rank : dim;
-    pj_attention_reach kind = c->indexer.kept                     ? PJ_ATTENTION_CHOSEN
-                             : pj_config_is_windowed(c, layer) ? PJ_ATTENTION_WINDOW
-                                                                 : PJ_ATTENTION_FULL;
+    pj_attention_reach kind = c->indexer.kept                   ? PJ_ATTENTION_CHOSEN
+                              : pj_config_is_windowed(c, layer) ? PJ_ATTENTION_WINDOW
+                                                                : PJ_ATTENTION_FULL;
     double each = c->attention_softcap > 0 ? 13 : 7; /* scale, mask, softmax, cap */
     uint32_t planes = c->latent.rank ? 1 : 2;        /* latent values are part of the keys */
     w->flops[kind] += c->heads * (2.0 * (dim + value) + each);

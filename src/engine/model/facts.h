@@ -25,7 +25,8 @@ typedef struct pj_model_facts {
     uint64_t flops_per_token;     /* of the matrices: 2 per weight; attention not included */
     /* KV cache of one position in F16, all layers; read by decode */
     uint64_t kv_bytes_per_token;
-    /* Against one cached position that all layers see: scores and values, and an indexer's scores. */
+    /* Against one cached position that all layers see: scores and values, and an indexer's scores.
+     */
     uint64_t attention_flops_per_position;
     pj_attention_work attention_work; /* with a cache in F16 */
 } pj_model_facts;

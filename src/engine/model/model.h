@@ -83,8 +83,8 @@ typedef struct pj_layer {
     pj_mlp *experts;            /* [experts] or NULL */
     pj_projection expert_in, expert_out; /* [latent, hidden], [hidden, latent]; absent: experts
                                             read and write rows of hidden */
-    pj_mlp shared;              /* width 0: no shared expert */
-    pj_projection shared_gate;  /* [1, hidden] */
+    pj_mlp shared;                       /* width 0: no shared expert */
+    pj_projection shared_gate;           /* [1, hidden] */
     /* Experts in parallel with a dense block: norms of its output, of the router's and the experts'
      * input, and of the experts' output; all [hidden]. */
     pj_norm dense_out_norm, router_norm, experts_norm, experts_out_norm;

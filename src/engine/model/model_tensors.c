@@ -225,7 +225,8 @@ static pj_status load_e4m3(pj_loader *l, const char *name, const pj_tensor *tens
         return pj_fail(l->err, PJ_E_UNSUPPORTED,
                        "%s must be one scale, one per row or group of a row's columns, or one per "
                        "block of %u x %u",
-                       scale_name, l->model->config.fp8_rows ? l->model->config.fp8_rows : E4M3_BLOCK,
+                       scale_name,
+                       l->model->config.fp8_rows ? l->model->config.fp8_rows : E4M3_BLOCK,
                        l->model->config.fp8_cols ? l->model->config.fp8_cols : E4M3_BLOCK);
     pj_row_source source = pj_rows_e4m3(tensor->data, values, cols, block_rows, block_cols,
                                         (cols + block_cols - 1) / block_cols);

@@ -25,8 +25,8 @@ static void make_run_of(pj_random *random, pj_known_run *run)
     double batch = pow(2, floor(pj_random_unit(random) * 4));
     double input = floor(16 * pow(128, pj_random_unit(random)));
     double output = floor(16 * pow(32, pj_random_unit(random)));
-    run->work = (pj_request_work){
-        p * bytes, 2 * p, {.flops = {p / 1e4}, .bytes = {p / 2e4}}, input, output, batch};
+    run->work = (pj_request_work){p * bytes, 2 * p,  {.flops = {p / 1e4}, .bytes = {p / 2e4}},
+                                  input,     output, batch};
     double prefill_f = batch * input * 2 * p + batch * p / 1e4 * input * input / 2;
     double steps = output - 1, context = input + output / 2;
     double f = batch * (2 * p + p / 1e4 * context), b = p * bytes + batch * p / 2e4 * context;

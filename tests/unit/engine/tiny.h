@@ -37,7 +37,7 @@ typedef struct tiny_shape {
     bool tied;
     int experts, chosen, expert_width, shared_width; /* experts 0: dense */
     int expert_latent; /* width of what experts read and write; 0: hidden */
-    int dense_layer;                                 /* of a mixture; -1: none */
+    int dense_layer;   /* of a mixture; -1: none */
     bool renormalise;
     bool fused_experts; /* one tensor for all experts */
     bool mixtral;       /* tensor names of that family */

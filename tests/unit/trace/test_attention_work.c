@@ -29,8 +29,9 @@ static void pairs_are_those_counted_one_by_one(void **state)
                 double sum = 0;
                 for (int p = ranges[r][0]; p < ranges[r][1]; p++)
                     sum += seen(&w, (pj_attention_reach)k, p);
-                assert_that(pj_attention_pairs(&w, (pj_attention_reach)k, ranges[r][0], ranges[r][1]),
-                            ==, sum);
+                assert_that(
+                    pj_attention_pairs(&w, (pj_attention_reach)k, ranges[r][0], ranges[r][1]), ==,
+                    sum);
             }
     }
     /* beyond what is kept, a query costs the same choice and a longer list of scores */
