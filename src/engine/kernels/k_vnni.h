@@ -1,8 +1,10 @@
 /* Weights in blocks of 256 (Q2_K to Q6_K) on AVX-512 VNNI. Codes are unpacked to unsigned bytes
- * in registers. Few tokens: their products with the activations' bytes are added in fours, sums of
- * two parts are packed into words (32 x 128 x 4 fits), and a second product of words multiplies
- * them by the sub-blocks' integer scales, so that floats are used once per 128 columns, which share
- * one scale of activations. Included only by vnni.c. */
+ * in registers, whose products with the activations' bytes are added in fours. Few tokens of types
+ * with sixteen scales: sums of two parts are packed into words (32 x 128 x 4 fits), and a second
+ * product of words multiplies them by the sub-blocks' integer scales, so that floats are used once
+ * per 128 columns, which share one scale of activations. Q4_K and Q5_K have half as many scales:
+ * their codes stay in the order in which they are stored, and floats are used once per sub-block,
+ * whose activations have a scale of their own. Included only by vnni.c. */
 #ifndef PJ_KERNELS_K_VNNI_H
 #define PJ_KERNELS_K_VNNI_H
 
@@ -19,16 +21,22 @@ enum {
     K_HALVES = 2
 };
 
-/* A block: 64 columns per part. */
+/* A block of a type with sixteen scales: 64 columns per part. */
 typedef struct k_weights {
     __m512i codes[K_PARTS];
     /* Of two parts: words for four codes of one, then of the other, in turn; Q2_K: minima likewise.
      */
     __m512i scales[K_HALVES], lows[K_HALVES];
-    __m128i minima; /* Q4_K, Q5_K: 8 words */
     __m512 unit;
     __m128 minima_unit;
 } k_weights;
+
+/* A block of Q4_K or Q5_K: 64 bytes of nibbles are two parts, the low ones of sub-blocks 0 and 2
+ * and the high ones of 1 and 3. */
+typedef struct k_nibbles {
+    __m512i codes[K_PARTS];
+    __m256 scales, minima;
+} k_nibbles;
 
 /* One token's activations for a block. */
 typedef struct k_inputs {
@@ -36,9 +44,9 @@ typedef struct k_inputs {
     /* What sums of four products start from, to take the offset of codes away; Q2_K: sums of four
      * codes, packed like the sums of products. */
     __m512i starts[K_PARTS];
-    __m128i sums;            /* Q4_K, Q5_K: of 32 codes each, negative, 8 words */
     __m512 scales[K_HALVES]; /* of the halves */
-    __m128 sum_scales;       /* the scales, for pairs of sums */
+    __m256 sub_scales;       /* Q4_K, Q5_K: of 32 columns each */
+    __m512 sums;             /* likewise of values, negative, 8 lanes */
 } k_inputs;
 
 INLINE __m512i k_load(const void *at)
@@ -62,32 +70,88 @@ INLINE __m512i k_shifts(long long low, long long high)
     return k_halves(_mm256_set1_epi64x(low), _mm256_set1_epi64x(high));
 }
 
-/* Words of eight 6-bit scales, then of eight minima, from the head of a block of Q4_K or Q5_K:
- * twelve bytes after the two units. The first four of either are the lower bits of a byte, whose
- * upper two bits belong to the other four; those have the rest in a nibble. */
-INLINE __m256i k_scale_words(__m128i head)
+/* Eight 6-bit scales and minima from twelve bytes, as bytes. */
+INLINE void k_scales(const char *packed, uint64_t *scales, uint64_t *minima)
 {
-    const __m256i rest =
-        _mm256_setr_epi8(4, -1, 5, -1, 6, -1, 7, -1, 12, -1, 13, -1, 14, -1, 15, -1, 8, -1, 9, -1,
-                         10, -1, 11, -1, 12, -1, 13, -1, 14, -1, 15, -1);
-    const __m256i pair =
-        _mm256_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 4, -1, 5, -1, 6, -1, 7, -1, -1, -1, -1, -1,
-                         -1, -1, -1, -1, 8, -1, 9, -1, 10, -1, 11, -1);
-    const __m256i mask = _mm256_set_epi64x(0x000f000f000f000f, 0x003f003f003f003f,
-                                           0x000f000f000f000f, 0x003f003f003f003f);
-    __m256i both = _mm256_broadcastsi128_si256(head);
-    __m256i words =
-        _mm256_srlv_epi64(_mm256_shuffle_epi8(both, rest), _mm256_set_epi64x(4, 0, 0, 0));
-    __m256i pairs = _mm256_srli_epi16(_mm256_shuffle_epi8(both, pair), 2);
-    words = _mm256_and_si256(words, mask);
-    /* words | (pairs & 0x30) */
-    return _mm256_ternarylogic_epi32(words, pairs, _mm256_set1_epi16(0x30), 0xf8);
+    uint32_t a, b, c;
+    memcpy(&a, packed, 4), memcpy(&b, packed + 4, 4), memcpy(&c, packed + 8, 4);
+    uint32_t high = (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030);
+    uint32_t high_min = (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030);
+    *scales = (a & 0x3f3f3f3f) | (uint64_t)high << 32;
+    *minima = (b & 0x3f3f3f3f) | (uint64_t)high_min << 32;
 }
 
 /* Where the upper bits of part p are in 32 bytes that hold one for each of 256 columns. */
 INLINE __m512i k_bits(const int p)
 {
     return k_halves(_mm256_set1_epi8((char)(1 << 2 * p)), _mm256_set1_epi8((char)(2 << 2 * p)));
+}
+
+INLINE __m256 k_floats(uint64_t bytes)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes)));
+}
+
+/* The eight scales and minima of a block of Q4_K or Q5_K. */
+INLINE void k_minima(const char *at, __m256 *scales, __m256 *minima)
+{
+    uint64_t packed, packed_minima;
+    uint32_t units;
+    memcpy(&units, at, 4);
+    k_scales(at + 4, &packed, &packed_minima);
+    __m128 both = _mm_cvtph_ps(_mm_cvtsi32_si128((int)units));
+    *scales = _mm256_mul_ps(k_floats(packed), _mm256_broadcastss_ps(both));
+    *minima = _mm256_mul_ps(k_floats(packed_minima), _mm256_broadcastss_ps(_mm_movehdup_ps(both)));
+}
+
+/* Adds the fifth bit of Q5_K to nibbles of sub-blocks `first` and first + 2. */
+INLINE __m512i k_fifth(__m512i nibbles, __m512i high, const int first)
+{
+    __m512i bits =
+        k_halves(_mm256_set1_epi8((char)(1 << first)), _mm256_set1_epi8((char)(4 << first)));
+    return _mm512_mask_add_epi8(nibbles, _mm512_test_epi8_mask(high, bits), nibbles,
+                                _mm512_set1_epi8(16));
+}
+
+/* Codes of a block in the order of k_nibbles; the high ones of Q4_K times `high_factor`, which
+ * saves their shift if it is 16. */
+INLINE void k_load_codes(pj_dtype type, const char *at, const int high_factor,
+                         __m512i codes[K_PARTS])
+{
+    const __m512i nibble = _mm512_set1_epi8(15);
+    __m512i high = k_twice(at + 16);
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+        __m512i bytes = k_load(at + (type == PJ_Q4_K ? 16 : 48) + 64 * h);
+        __m512i low = _mm512_and_si512(bytes, nibble);
+        codes[2 * h] = type == PJ_Q4_K ? low : k_fifth(low, high, 4 * h);
+        if (high_factor == 16) {
+            codes[2 * h + 1] = _mm512_andnot_si512(nibble, bytes);
+            continue;
+        }
+        __m512i upper = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), nibble);
+        codes[2 * h + 1] = type == PJ_Q4_K ? upper : k_fifth(upper, high, 4 * h + 1);
+    }
+}
+
+INLINE int k_high_factor(pj_dtype type)
+{
+    return type == PJ_Q4_K ? 16 : 1;
+}
+
+INLINE void k_load_nibbles(pj_dtype type, const char *at, k_nibbles *w)
+{
+    k_minima(at, &w->scales, &w->minima);
+    k_load_codes(type, at, k_high_factor(type), w->codes);
+    const float high = 1.0f / (float)k_high_factor(type);
+    w->scales = _mm256_mul_ps(w->scales, _mm256_setr_ps(1, high, 1, high, 1, high, 1, high));
+}
+
+/* What a code of a type with sixteen scales is above the value; for Q2_K, which has minima, the
+ * factor of the sums that they are multiplied with. */
+INLINE char k_offset(pj_dtype type)
+{
+    return type == PJ_Q6_K ? 32 : type == PJ_Q3_K ? 4 : 1;
 }
 
 INLINE bool k_has_minima(pj_dtype type)
@@ -102,51 +166,6 @@ INLINE __m512i k_index(int a, int b, int c, int d, int apart)
     const long long ones = 0x0001000100010001;
     return _mm512_setr_epi64(ones * a, ones * (a + apart), ones * b, ones * (b + apart), ones * c,
                              ones * (c + apart), ones * d, ones * (d + apart));
-}
-
-/* Q4_K and Q5_K: 32 bytes hold the nibbles of two sub-blocks, low ones first. A part has the
- * sub-blocks of the same nibbles of 64 bytes: the first of them, and the next but one. */
-INLINE int k_first_sub(const int p)
-{
-    return p / 2 * 4 + p % 2;
-}
-
-/* Codes of 5 bits: the fifth of sub-block i is bit i of 32 bytes at 16. */
-INLINE __m512i k_add_fifth(__m512i codes, __m512i high, const int p)
-{
-    const int first = k_first_sub(p);
-    __m512i bits =
-        k_halves(_mm256_set1_epi8((char)(1 << first)), _mm256_set1_epi8((char)(4 << first)));
-    return _mm512_mask_add_epi8(codes, _mm512_test_epi8_mask(high, bits), codes,
-                                _mm512_set1_epi8(16));
-}
-
-INLINE void k_load_minima(pj_dtype type, const char *at, k_weights *w)
-{
-    const char *nibbles = at + (type == PJ_Q4_K ? 16 : 48);
-    const __m512i nibble = _mm512_set1_epi8(15);
-    __m128i head = _mm_loadu_si128((const __m128i *)(const void *)at);
-    __m256i words = k_scale_words(head);
-    __m128 units = _mm_cvtph_ps(head);
-    w->unit = _mm512_broadcastss_ps(units);
-    w->minima_unit = _mm_permute_ps(units, 0x55);
-    w->minima = _mm256_extracti128_si256(words, 1);
-    __m512i high = type == PJ_Q5_K ? k_twice(at + 16) : _mm512_setzero_si512();
-    UNROLL for (int h = 0; h < K_HALVES; h++) w->scales[h] = _mm512_permutexvar_epi16(
-        k_index(4 * h, 4 * h, 4 * h + 2, 4 * h + 2, 1), _mm512_castsi256_si512(words));
-    UNROLL for (int p = 0; p < K_PARTS; p++)
-    {
-        __m512i bytes = k_load(nibbles + p / 2 * 64);
-        w->codes[p] = _mm512_and_si512(p % 2 ? _mm512_srli_epi16(bytes, 4) : bytes, nibble);
-        if (type == PJ_Q5_K) w->codes[p] = k_add_fifth(w->codes[p], high, p);
-    }
-}
-
-/* What a code of a type with sixteen scales is above the value; for Q2_K, which has minima, the
- * factor of the sums that they are multiplied with. */
-INLINE char k_offset(pj_dtype type)
-{
-    return type == PJ_Q6_K ? 32 : type == PJ_Q3_K ? 4 : 1;
 }
 
 /* Spreads sixteen words, of sixteen columns each, over the packed sums of a block. */
@@ -228,19 +247,7 @@ INLINE void k_load_weights(pj_dtype type, const char *at, k_weights *w)
     switch (type) {
     case PJ_Q2_K: k_load_q2(at, w); break;
     case PJ_Q3_K: k_load_q3(at, w); break;
-    case PJ_Q6_K: k_load_q6(at, w); break;
-    default: k_load_minima(type, at, w);
-    }
-}
-
-/* In the order of the parts of types with minima, or of columns. */
-INLINE void k_load_codes(pj_dtype type, const int8_t *codes, k_inputs *x)
-{
-    UNROLL for (int p = 0; p < K_PARTS; p += 2)
-    {
-        __m512i a = k_load(codes + 64 * p), b = k_load(codes + 64 * p + 64);
-        x->codes[p] = k_has_minima(type) ? _mm512_shuffle_i64x2(a, b, 0x44) : a;
-        x->codes[p + 1] = k_has_minima(type) ? _mm512_shuffle_i64x2(a, b, 0xee) : b;
+    default: k_load_q6(at, w);
     }
 }
 
@@ -258,28 +265,54 @@ INLINE void k_load_starts(pj_dtype type, k_inputs *x)
 INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scales,
                           const int32_t *sums, k_inputs *x)
 {
-    k_load_codes(type, codes, x);
-    if (!k_has_minima(type)) k_load_starts(type, x);
     x->scales[0] = _mm512_set1_ps(scales[0]);
     x->scales[1] = _mm512_set1_ps(scales[4]);
-    if (!k_has_minima(type)) return;
-    __m256i whole = _mm256_loadu_si256((const __m256i *)(const void *)sums);
-    /* they are stored multiplied by -128 */
-    x->sums = _mm256_cvtepi32_epi16(_mm256_srai_epi32(whole, 7));
-    x->sum_scales = _mm_set_ps(scales[4], scales[4], scales[0], scales[0]);
+    x->sub_scales = _mm256_loadu_ps(scales);
+    UNROLL for (int p = 0; p < K_PARTS; p++)
+    {
+        x->codes[p] = k_load(codes + 64 * p);
+    }
+    if (!k_has_minima(type)) {
+        k_load_starts(type, x);
+        return;
+    }
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+        __m512i a = x->codes[2 * h], b = x->codes[2 * h + 1];
+        x->codes[2 * h] = _mm512_shuffle_i64x2(a, b, 0x44);
+        x->codes[2 * h + 1] = _mm512_shuffle_i64x2(a, b, 0xee);
+    }
+    __m256 sum = _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)sums));
+    sum = _mm256_mul_ps(sum, _mm256_set1_ps(1.0f / PJ_Q8_OFFSET));
+    x->sums = _mm512_zextps256_ps512(_mm256_mul_ps(sum, x->sub_scales));
 }
 
-/* acc + the products of a block. */
+/* acc + the products of a block of Q4_K or Q5_K. */
+INLINE __m512 k_add_nibbles(const k_nibbles *w, const k_inputs *x, __m512 acc)
+{
+    __m512 scales = _mm512_castps256_ps512(_mm256_mul_ps(w->scales, x->sub_scales));
+    UNROLL for (int p = 0; p < K_PARTS; p++)
+    {
+        int first = p / 2 * 4 + p % 2;
+        __m512i lanes = k_halves(_mm256_set1_epi32(first), _mm256_set1_epi32(first + 2));
+        __m512i product = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w->codes[p], x->codes[p]);
+        acc =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(product), _mm512_permutexvar_ps(lanes, scales), acc);
+    }
+    return _mm512_fmadd_ps(_mm512_zextps256_ps512(w->minima), x->sums, acc);
+}
+
+/* The same of a type with sixteen scales. */
 INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512 acc)
 {
     __m512 scaled = _mm512_setzero_ps();
     const __m512i zero = _mm512_setzero_si512();
-    bool starts = !k_has_minima(type) && type != PJ_Q2_K;
     UNROLL for (int h = 0; h < K_HALVES; h++)
     {
         __m512i fours[2];
-        UNROLL for (int i = 0; i < 2; i++) fours[i] = _mm512_dpbusd_epi32(
-            starts ? x->starts[2 * h + i] : zero, w->codes[2 * h + i], x->codes[2 * h + i]);
+        UNROLL for (int i = 0; i < 2; i++) fours[i] =
+            _mm512_dpbusd_epi32(type == PJ_Q2_K ? zero : x->starts[2 * h + i], w->codes[2 * h + i],
+                                x->codes[2 * h + i]);
         __m512i sum =
             _mm512_dpwssd_epi32(zero, _mm512_packs_epi32(fours[0], fours[1]), w->scales[h]);
         scaled = h ? _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), x->scales[h], scaled)
@@ -289,11 +322,7 @@ INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512
         __m512 unit = _mm512_mul_ps(_mm512_broadcastss_ps(w->minima_unit), x->scales[h]);
         acc = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(low), unit, acc);
     }
-    acc = _mm512_fmadd_ps(scaled, w->unit, acc);
-    if (!k_has_minima(type)) return acc;
-    __m128 low = _mm_cvtepi32_ps(_mm_madd_epi16(w->minima, x->sums));
-    __m128 low_scale = _mm_mul_ps(w->minima_unit, x->sum_scales);
-    return _mm512_fmadd_ps(_mm512_zextps128_ps512(low), _mm512_zextps128_ps512(low_scale), acc);
+    return _mm512_fmadd_ps(scaled, w->unit, acc);
 }
 
 /* S rows times T tokens, which start at `token`. */
@@ -317,8 +346,15 @@ INLINE void k_dot_rows(pj_dtype type, const pj_dot *d, size_t token, const char 
         UNROLL for (size_t s = 0; s < S; s++)
         {
             const char *at = rows[s] + b * bytes;
-            k_weights w;
             for (size_t line = 0; line < bytes; line += 64) __builtin_prefetch(at + ahead + line);
+            if (k_has_minima(type)) {
+                k_nibbles w;
+                k_load_nibbles(type, at, &w);
+                UNROLL for (size_t t = 0; t < T; t++) acc[s][t] =
+                    k_add_nibbles(&w, &x[t], acc[s][t]);
+                continue;
+            }
+            k_weights w;
             k_load_weights(type, at, &w);
             UNROLL for (size_t t = 0; t < T; t++) acc[s][t] = k_add(type, &w, &x[t], acc[s][t]);
         }
@@ -354,37 +390,149 @@ INLINE void k_dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart
 
 /* ---- many tokens ------------------------------------------------------------------------ */
 
-/* The sub-blocks of a part, of which the second lies 64 columns after the first. */
-INLINE void k_store(char *to, __m512i codes)
+enum {
+    K_MIDDLE = 256 * PJ_Q8_OFFSET + 128, /* of a new code in 256ths; rounds */
+    K_FACTORS = 4
+};
+
+/* What makes codes of a block anew. */
+typedef struct k_anew {
+    __m128i ratios, offsets; /* words, 256ths of a new code; those are unsigned */
+} k_anew;
+
+/* Scales for new codes of two blocks of sub-blocks, whose values are scale x code - minimum. The
+ * larger end of the range may become 127, at a rounding error of 0.29 of the new scale. Where the
+ * scale is a multiple of the new one and the minimum is nearly so, the error is what the minimum
+ * lacks: the best of the K_FACTORS largest factors leaves a third of it. Quotients that only choose
+ * are estimates. */
+INLINE __m512 k_new_scales(__m512 scale, __m512 minimum, float last_code)
 {
-    codes = _mm512_add_epi8(codes, _mm512_set1_epi8((char)PJ_Q8_OFFSET));
-    _mm256_storeu_si256((__m256i *)(void *)to, _mm512_castsi512_si256(codes));
-    _mm256_storeu_si256((__m256i *)(void *)(to + 64), _mm512_extracti64x4_epi64(codes, 1));
+    const __m512 sign = _mm512_set1_ps(-0.0f);
+    __m512 last = _mm512_fmsub_ps(scale, _mm512_set1_ps(last_code), minimum);
+    /* the second is the result where one is NaN */
+    __m512 largest = _mm512_max_ps(_mm512_andnot_ps(sign, minimum), _mm512_andnot_ps(sign, last));
+    __m512 whole = _mm512_mul_ps(largest, _mm512_set1_ps(1.0f / 127));
+    __m512 inverse = _mm512_rcp14_ps(scale);
+    __m512 shift = _mm512_mul_ps(minimum, inverse);
+    __m512 error = _mm512_mul_ps(_mm512_andnot_ps(sign, inverse), whole); /* in scales */
+    __m512 most = _mm512_rcp14_ps(error);
+    most = _mm512_roundscale_ps(most, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    /* the least error with its factor's number in the last bits; what is not a number or negative,
+     * as with factors below one, is more as an integer */
+    const __m512i number = _mm512_set1_epi32(15);
+    __m512i best = _mm512_castps_si512(_mm512_mul_ps(error, _mm512_set1_ps(0.29f)));
+    best = _mm512_or_si512(best, number);
+    UNROLL for (int i = 0; i < K_FACTORS; i++)
+    {
+        __m512 factor = _mm512_sub_ps(most, _mm512_set1_ps((float)i));
+        __m512 lack = _mm512_reduce_ps(_mm512_mul_ps(factor, shift), 0);
+        lack = _mm512_mul_ps(_mm512_andnot_ps(sign, lack), _mm512_rcp14_ps(factor));
+        __m512i one = _mm512_ternarylogic_epi32(number, _mm512_castps_si512(lack),
+                                                _mm512_set1_epi32(i), 0xae); /* ~a & b | c */
+        best = _mm512_min_epu32(best, one);
+    }
+    best = _mm512_and_si512(best, number);
+    __mmask16 some = _mm512_cmp_ps_mask(whole, _mm512_setzero_ps(), _CMP_GT_OQ);
+    __mmask16 better = _mm512_mask_cmplt_epi32_mask(some, best, _mm512_set1_epi32(K_FACTORS));
+    return _mm512_mask_div_ps(whole, better, scale, _mm512_sub_ps(most, _mm512_cvtepi32_ps(best)));
 }
 
-INLINE __m256 k_floats(__m128i words)
+INLINE __m512 k_two(__m256 low, __m256 high)
 {
-    return _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(words));
+    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
 }
 
-INLINE void k_unpack_minima(pj_dtype type, const void *row, size_t cols, char *to, float *scales,
-                            float *minima)
+/* Two blocks; scales are 8 per block. */
+INLINE void k_code_anew(pj_dtype type, const char *const at[2], float *const scales[2],
+                        k_anew *const anew[2])
 {
+    __m256 scale[2], minimum[2];
+    UNROLL for (int i = 0; i < 2; i++) k_minima(at[i], &scale[i], &minimum[i]);
+    __m512 from = k_two(scale[0], scale[1]), less = k_two(minimum[0], minimum[1]);
+    __m512 to = k_new_scales(from, less, type == PJ_Q4_K ? 15 : 31);
+    _mm256_storeu_ps(scales[0], _mm512_castps512_ps256(to));
+    _mm256_storeu_ps(scales[1], _mm512_extractf32x8_ps(to, 1));
+    __mmask16 some = _mm512_cmp_ps_mask(to, _mm512_setzero_ps(), _CMP_NEQ_OQ);
+    __m512 inverse = _mm512_maskz_rcp14_ps(some, _mm512_mul_ps(to, _mm512_set1_ps(1.0f / 256)));
+    __m512i ratios = _mm512_cvtps_epi32(_mm512_mul_ps(from, inverse));
+    __m512i offsets = _mm512_cvtps_epi32(_mm512_mul_ps(less, inverse));
+    offsets = _mm512_sub_epi32(_mm512_set1_epi32(K_MIDDLE), offsets);
+    __m256i ratio_words = _mm512_cvtepi32_epi16(ratios);
+    __m256i offset_words = _mm512_cvtepi32_epi16(offsets);
+    *anew[0] = (k_anew){_mm256_castsi256_si128(ratio_words), _mm256_castsi256_si128(offset_words)};
+    *anew[1] = (k_anew){_mm256_extracti128_si256(ratio_words, 1),
+                        _mm256_extracti128_si256(offset_words, 1)};
+}
+
+/* Codes times ratios plus offsets, in 256ths and words per pair of columns; sums wrap to the
+ * unsigned result. */
+INLINE __m512i k_codes_anew(__m512i codes, __m512i ratio, __m512i offset)
+{
+    __m512i even = _mm512_and_si512(codes, _mm512_set1_epi16(255));
+    __m512i odd = _mm512_srli_epi16(codes, 8);
+    even = _mm512_srli_epi16(_mm512_add_epi16(_mm512_mullo_epi16(even, ratio), offset), 8);
+    odd = _mm512_add_epi16(_mm512_mullo_epi16(odd, ratio), offset);
+    return _mm512_or_si512(even, _mm512_and_si512(odd, _mm512_set1_epi16((short)0xff00)));
+}
+
+/* The same for sub-blocks `first` and first + 2. */
+INLINE __m512i k_nibbles_anew(__m512i codes, const k_anew *anew, const int first)
+{
+    __m512i lanes =
+        k_halves(_mm256_set1_epi16((short)first), _mm256_set1_epi16((short)(first + 2)));
+    return k_codes_anew(codes,
+                        _mm512_permutexvar_epi16(lanes, _mm512_castsi128_si512(anew->ratios)),
+                        _mm512_permutexvar_epi16(lanes, _mm512_castsi128_si512(anew->offsets)));
+}
+
+INLINE void k_store_anew(pj_dtype type, const char *at, const k_anew *anew, char *to)
+{
+    __m512i codes[K_PARTS];
+    k_load_codes(type, at, 1, codes);
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+        __m512i low = k_nibbles_anew(codes[2 * h], anew, 4 * h);
+        __m512i high = k_nibbles_anew(codes[2 * h + 1], anew, 4 * h + 1);
+        _mm512_storeu_si512(to + 128 * h, _mm512_shuffle_i64x2(low, high, 0x44));
+        _mm512_storeu_si512(to + 128 * h + 64, _mm512_shuffle_i64x2(low, high, 0xee));
+    }
+}
+
+/* One scale per 32 columns and no minima, whose products would take each tile as long as those of
+ * the scales. Choosing scales is a long chain: those of some blocks overlap before their codes. */
+INLINE void k_unpack_minima(pj_dtype type, const void *row, size_t cols, char *to, float *scales)
+{
+    enum { GROUP = 8 };
     const char *at = row;
-    size_t bytes = type == PJ_Q4_K ? 144 : 176;
-    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += bytes) {
-        k_weights w;
-        for (size_t line = 0; line < bytes; line += 64)
+    const size_t bytes = type == PJ_Q4_K ? 144 : 176;
+    for (size_t left = cols / K_COLUMNS; left;) {
+        k_anew anew[GROUP];
+        size_t group = left < GROUP ? left : GROUP;
+        for (size_t line = 0; line < group * bytes; line += 64)
             __builtin_prefetch(at + K_AHEAD_BYTES + line);
-        k_load_minima(type, at, &w);
-        UNROLL for (int p = 0; p < K_PARTS; p++)
-            k_store(to + b * K_COLUMNS + 32 * k_first_sub(p), w.codes[p]);
-        __m256 unit = _mm512_castps512_ps256(w.unit);
-        __m256 minima_unit = _mm256_broadcastss_ps(w.minima_unit);
-        __m128i head = _mm_loadu_si128((const __m128i *)(const void *)at);
-        __m128i packed = _mm256_castsi256_si128(k_scale_words(head));
-        _mm256_storeu_ps(scales + 8 * b, _mm256_mul_ps(unit, k_floats(packed)));
-        _mm256_storeu_ps(minima + 8 * b, _mm256_mul_ps(minima_unit, k_floats(w.minima)));
+        for (size_t b = 0; b < group; b += 2) {
+            size_t c = b + 1 < group ? b + 1 : b;
+            k_code_anew(type, (const char *const[]){at + b * bytes, at + c * bytes},
+                        (float *const[]){scales + 8 * b, scales + 8 * c},
+                        (k_anew *const[]){&anew[b], &anew[c]});
+        }
+        scales += 8 * group;
+        for (size_t b = 0; b < group; b++, at += bytes, to += K_COLUMNS)
+            k_store_anew(type, at, &anew[b], to);
+        left -= group;
+    }
+}
+
+/* Spreads sixteen words, of sixteen columns each, over the pairs of columns of every part. */
+INLINE void k_spread_pairs(__m256i words, __m512i parts[K_PARTS])
+{
+    UNROLL for (int p = 0; p < K_PARTS; p++)
+    {
+        short first = (short)(4 * p);
+        __m128i a = _mm_set1_epi16(first), b = _mm_set1_epi16((short)(first + 1));
+        __m128i c = _mm_set1_epi16((short)(first + 2)), d = _mm_set1_epi16((short)(first + 3));
+        __m512i index = k_halves(_mm256_set_m128i(b, a), _mm256_set_m128i(d, c));
+        parts[p] = _mm512_permutexvar_epi16(index, _mm512_castsi256_si512(words));
     }
 }
 
@@ -413,19 +561,13 @@ static void unpack_q6_k(const void *row, size_t cols, void *values, float *scale
         k_weights w;
         for (size_t line = 0; line < 210; line += 64) __builtin_prefetch(at + K_AHEAD_BYTES + line);
         k_load_q6(at, &w);
-        __m512i ratios = _mm512_castsi256_si512(k_ratios(at, scales + 8 * b));
-        UNROLL for (int p = 0; p < 2 * K_PARTS; p++)
-        {
-            __m256i codes = p % 2 ? _mm512_extracti64x4_epi64(w.codes[p / 2], 1)
-                                  : _mm512_castsi512_si256(w.codes[p / 2]);
-            __m512i index =
-                k_halves(_mm256_set1_epi16((short)(2 * p)), _mm256_set1_epi16((short)(2 * p + 1)));
-            __m512i words = _mm512_sub_epi16(_mm512_cvtepu8_epi16(codes), _mm512_set1_epi16(32));
-            words = _mm512_mullo_epi16(words, _mm512_permutexvar_epi16(index, ratios));
-            words = _mm512_srai_epi16(_mm512_add_epi16(words, _mm512_set1_epi16(128)), 8);
-            words = _mm512_add_epi16(words, _mm512_set1_epi16(PJ_Q8_OFFSET));
-            _mm256_storeu_si256((__m256i *)(void *)(to + 32 * p), _mm512_cvtepi16_epi8(words));
-        }
+        __m256i each = k_ratios(at, scales + 8 * b);
+        __m512i ratios[K_PARTS], offsets[K_PARTS];
+        k_spread_pairs(each, ratios);
+        each = _mm256_sub_epi16(_mm256_set1_epi16((short)K_MIDDLE), _mm256_slli_epi16(each, 5));
+        k_spread_pairs(each, offsets);
+        UNROLL for (int p = 0; p < K_PARTS; p++)
+            _mm512_storeu_si512(to + 64 * p, k_codes_anew(w.codes[p], ratios[p], offsets[p]));
     }
 }
 
@@ -515,12 +657,12 @@ static void unpack_q2_k(const void *row, size_t cols, void *values, float *scale
 
 static void unpack_q4_k(const void *row, size_t cols, void *values, float *scales, float *minima)
 {
-    k_unpack_minima(PJ_Q4_K, row, cols, values, scales, minima);
+    k_unpack_minima(PJ_Q4_K, row, cols, values, scales);
 }
 
 static void unpack_q5_k(const void *row, size_t cols, void *values, float *scales, float *minima)
 {
-    k_unpack_minima(PJ_Q5_K, row, cols, values, scales, minima);
+    k_unpack_minima(PJ_Q5_K, row, cols, values, scales);
 }
 
 #endif

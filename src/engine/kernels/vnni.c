@@ -260,50 +260,6 @@ INLINE void tile_of(const pj_tile *t, const bool minima, const size_t V)
         _mm512_storeu_ps(t->c + r * PJ_TILE_MAX_TOKENS + v * 16, sums[r][v]);
 }
 
-/* Blocks that share the activations' scale, which is applied once at the end: saves a
- * multiplication per block, a tenth of the time. The types that use it have minima. */
-INLINE void tile_wide_of(const pj_tile *t, const size_t V)
-{
-    const char *rows[ROWS], *x = t->x;
-    size_t blocks = t->cols / PJ_Q8_BLOCK;
-    UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] = t->weights[r];
-    if (!t->add)
-        UNROLL for (size_t r = 0; r < ROWS; r++) memset(t->c + r * PJ_TILE_MAX_TOKENS, 0, V * 64);
-    for (size_t first = 0; first < blocks; first += WIDE) {
-        size_t last = blocks - first < WIDE ? blocks : first + WIDE;
-        __m512 sums[ROWS][VECTORS];
-        UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
-            _mm512_setzero_ps();
-        for (size_t b = first; b < last; b++, x += V * 512) {
-            const int32_t *x_sums = t->x_sums + b * V * 16;
-            __m512i whole[ROWS][VECTORS];
-            block_sums(rows, b * PJ_Q8_BLOCK, x, x_sums, whole, V);
-            UNROLL for (size_t r = 0; r < ROWS; r++)
-            {
-                __m512 scale = _mm512_set1_ps(t->scales[r][b]);
-                UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
-                    _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole[r][v]), scale, sums[r][v]);
-            }
-            UNROLL for (size_t v = 0; v < V; v++)
-            {
-                __m512 sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(x_sums + v * 16));
-                sum = _mm512_mul_ps(sum, _mm512_set1_ps(1.0f / PJ_Q8_OFFSET));
-                UNROLL for (size_t r = 0; r < ROWS; r++) sums[r][v] =
-                    _mm512_fmadd_ps(sum, _mm512_set1_ps(t->minima[r][b]), sums[r][v]);
-            }
-        }
-        UNROLL for (size_t v = 0; v < V; v++)
-        {
-            __m512 scale = _mm512_loadu_ps(t->x_scales + first * V * 16 + v * 16);
-            UNROLL for (size_t r = 0; r < ROWS; r++)
-            {
-                float *c = t->c + r * PJ_TILE_MAX_TOKENS + v * 16;
-                _mm512_storeu_ps(c, _mm512_fmadd_ps(sums[r][v], scale, _mm512_loadu_ps(c)));
-            }
-        }
-    }
-}
-
 static void tile(const pj_tile *t)
 {
     if (t->vectors == 3)
@@ -322,16 +278,6 @@ static void tile_minima(const pj_tile *t)
         tile_of(t, true, 2);
     else
         tile_of(t, true, 1);
-}
-
-static void tile_wide(const pj_tile *t)
-{
-    if (t->vectors == 3)
-        tile_wide_of(t, 3);
-    else if (t->vectors == 2)
-        tile_wide_of(t, 2);
-    else
-        tile_wide_of(t, 1);
 }
 
 enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, directly from memory */
@@ -380,7 +326,6 @@ static double peak(size_t rounds)
 /* ----------------------------------------------------------------------------------------- */
 
 #define TYPE(type, dot, tile) FORM_TYPE(by_##type, type, Q8, dot, tile, NULL)
-#define WIDE_TYPE(type)       FORM_TYPE(by_##type, type, Q8_WIDE, dot_##type, tile_wide, NULL)
 /* One scale per 16 columns of weights: their codes are rounded again for tiles, so that those read
  * activations as exactly as they can. */
 #define NARROW_TYPE(type)                               \
@@ -397,8 +342,8 @@ static double peak(size_t rounds)
                                          .unpacked_bytes = 1}
 TYPE(q8_0, dot_q8_0, tile);
 TYPE(q4_0, dot_q4_0, tile);
-WIDE_TYPE(q4_k);
-WIDE_TYPE(q5_k);
+TYPE(q4_k, dot_q4_k, tile);
+TYPE(q5_k, dot_q5_k, tile);
 NARROW_TYPE(q6_k);
 TYPE(q4_1, dot_q4_1, tile_minima);
 TYPE(q5_0, dot_q5_0, tile);

@@ -163,12 +163,15 @@ static void product(const pj_kernels *k, const product_case *c)
     pj_linear_job job = {&w, c->bias ? bias : NULL, y, y_stride};
     multiply(k, team, x, x_stride, c->tokens, &job, memory);
     bool words = form == PJ_FORM_Q8_WORDS;
-    /* As bytes, types with a scale per 16 values are coded anew, see codes.h and codes_lookup.h. */
+    /* As bytes, types with a scale per 16 values are coded anew, see codes.h and codes_lookup.h,
+     * and those with minima in blocks of 256, see k_vnni.h. */
     bool two_scales = c->type == PJ_Q2_K || c->type == PJ_IQ2_XS || c->type == PJ_IQ2_S ||
                       c->type == PJ_IQ1_M || c->type == PJ_NVFP4;
-    bool anew = form == PJ_FORM_Q8 ? c->type == PJ_Q6_K || two_scales : words && two_scales;
+    bool minima = c->type == PJ_Q4_K || c->type == PJ_Q5_K;
+    bool anew =
+        form == PJ_FORM_Q8 ? minima || c->type == PJ_Q6_K || two_scales : words && two_scales;
     bool to_bf16 = form == PJ_FORM_BF16 && c->type != PJ_BF16; /* weights are rounded too */
-    double slack = anew                    ? 6e-3
+    double slack = anew                    ? (minima ? 2e-3 : 6e-3)
                    : to_bf16               ? 0x1p-9 + 2e-5
                    : form == PJ_FORM_BF16  ? 2e-5
                    : form == PJ_FORM_SPLIT ? 0x1p-17 + 3e-6
