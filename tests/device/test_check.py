@@ -149,6 +149,7 @@ class Cards(unittest.TestCase):
             with self.subTest(wanted=wanted, visible=visible):
                 self.assertEqual(check.choose(self.UUIDS, wanted, visible), number)
 
+    @unittest.skipUnless("PJ_FAKE_NVML" in os.environ, "the stand-in for the driver was not built")
     def test_what_the_driver_lists(self):
         with mock.patch.dict(os.environ, {"PERJOULE_NVML": os.environ["PJ_FAKE_NVML"], "FAKE_NVML": "gpus=2", "CUDA_VISIBLE_DEVICES": "0"}):
             for wanted in [None, *self.UUIDS]:
@@ -222,6 +223,22 @@ class Fits(unittest.TestCase):
         r2, *fitted = check.fit(self.schedule(1), self.values(self.schedule(2), .1, .01), check.WINDOWS, check.DELAYS)
         self.assertLess(r2, check.EXPLAINED)
         self.assertEqual(fitted, [None, None])
+
+    def test_what_a_counter_adds_up(self):
+        """On a machine so busy that ticks are seen up to 20 ms late, too."""
+        schedule = check.Schedule(check.square_wave("730,310", 0, 8))
+        for late in (0, .002, .02):
+            for seen in (.1, .035):
+                with self.subTest(late=late, seen=seen):
+                    chance, ticks, energy = random.Random(4), [], 0.0
+                    for k in range(10, 70):
+                        energy += .1 * (90 + 560 * schedule.share(k * .1 - seen, k * .1))
+                        ticks.append((k * .1 + chance.uniform(0, late), energy))
+                    found = check.added_up(*check.counter_fit(schedule, ticks))
+                    if seen == .1:
+                        self.assertEqual(found, "all of the time")
+                    elif late < .02:
+                        self.assertRegex(found, "^35 of (9|10)")
 
 
 unittest.main()
