@@ -408,7 +408,7 @@ pj_exchange_counts pj_exchange_count(const pj_exchange *x)
     } else {
         c.approximate = x->uncounted > 0;
     }
-    if (c.approximate && !x->asked.wants_stream) c.output = 0; /* one piece of unknown length */
+    if (c.approximate && x->events.mode == PJ_EVENTS_WHOLE) c.output = 0; /* of unknown length */
     c.spread = c.output > x->count + x->unkept && x->count > 0;
     return c;
 }

@@ -41,7 +41,7 @@ static bool came_as_a_whole(const pj_exchange *x, const pj_request_times *t)
 {
     pj_exchange_counts c = pj_exchange_count(x);
     if (!x->first_ns) return c.output > 0;
-    if (!x->asked.wants_stream && c.output == 0) return true;
+    if (x->events.mode == PJ_EVENTS_WHOLE && c.output == 0) return true;
     int64_t least_ns = (int64_t)(c.output - 1) * LEAST_TOKEN_NS;
     return c.output > 1 && (t->first_ns >= t->end_ns - 1 || t->last_ns - t->first_ns < least_ns);
 }
@@ -426,8 +426,8 @@ static void put_uncounted(pj_spool_writer *w, const pj_exchange *x, const pj_exc
     snprintf(text, sizeof text, "%s: %s",
              c->contradictory ? "the server's token count is implausible"
                               : "the server reported neither usage nor token ids",
-             x->asked.wants_stream ? "its chunks were counted as tokens"
-                                   : "the number of output tokens is unknown");
+             x->events.mode == PJ_EVENTS_WHOLE ? "the number of output tokens is unknown"
+                                               : "its chunks were counted as tokens");
     pj_spool_put_warning(w, at_ns, "tokens_approximate", text);
 }
 
