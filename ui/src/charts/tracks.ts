@@ -84,6 +84,19 @@ const AXIS = 20;
 /** Mark numbers reserved per gauge: a week of readings at one per second. */
 const READINGS = 1_000_000;
 
+/** The keyboard's place is kept while spans arrive. */
+export function sameSlice(was: Slice | undefined, slices: readonly Slice[]): number | null {
+  if (!was) return null;
+  const found = slices.findIndex(
+    (s) =>
+      s.start === was.start &&
+      s.kind === was.kind &&
+      s.label === was.label &&
+      s.token === was.token,
+  );
+  return found < 0 ? null : found;
+}
+
 export class Tracks extends TimeChart<number> {
   private model: TrackModel | null = null;
   private byLane: number[][] = [];
@@ -118,8 +131,9 @@ export class Tracks extends TimeChart<number> {
     this.model = model;
     this.full = model.full;
     if (model.slices !== this.slices) {
+      this.focused = sameSlice(this.slices?.[this.focused ?? -1], model.slices);
+      this.hovered = null;
       this.slices = model.slices;
-      this.focused = this.hovered = null;
       this.strength = strengths(model.slices);
       this.byLane = model.lanes.map(() => []);
       model.slices.forEach((s, i) => {

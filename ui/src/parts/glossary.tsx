@@ -30,7 +30,8 @@ export function Glossary() {
       class="glossary"
       aria-labelledby="glossary-title"
       onClose={() => {
-        wanted.value = null;
+        // told after it has closed, and may have been opened again
+        if (!dialog.current?.open) wanted.value = null;
       }}
     >
       <h2 id="glossary-title">Glossary</h2>

@@ -42,7 +42,8 @@ export function Help({ open }: { open: Signal<boolean> }) {
       ref={dialog}
       aria-labelledby="help-title"
       onClose={() => {
-        open.value = false;
+        // told after it has closed, and may have been opened again
+        if (!dialog.current?.open) open.value = false;
       }}
     >
       <h2 id="help-title">Keys</h2>

@@ -105,7 +105,8 @@ export function Palette({ open, help }: { open: Signal<boolean>; help: () => voi
       class="palette"
       aria-label="Commands"
       onClose={() => {
-        open.value = false;
+        // told after it has closed, and may have been opened again
+        if (!dialog.current?.open) open.value = false;
       }}
     >
       {wanted && (
