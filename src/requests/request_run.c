@@ -42,7 +42,8 @@ static bool came_as_a_whole(const pj_exchange *x, const pj_request_times *t)
     pj_exchange_counts c = pj_exchange_count(x);
     if (!x->first_ns) return c.output > 0;
     if (x->events.mode == PJ_EVENTS_WHOLE && c.output == 0) return true;
-    int64_t least_ns = (int64_t)(c.output - 1) * LEAST_TOKEN_NS;
+    uint64_t each = c.output / (x->choices ? x->choices : 1);
+    int64_t least_ns = ((int64_t)each - 1) * LEAST_TOKEN_NS;
     return c.output > 1 && (t->first_ns >= t->end_ns - 1 || t->last_ns - t->first_ns < least_ns);
 }
 
@@ -350,37 +351,17 @@ static void put_preparation(spans *s, const pj_request_times *t)
     put_phase(s, phase, PJ_PHASE_PRE_INFERENCE, t->begin_ns, t->prefill_ns);
 }
 
-/* Tokens that arrive at once were generated since those before them: the last of them. */
-static size_t group_last(const pj_exchange_token *tokens, size_t count, size_t index)
+/* Token times are strictly increasing, even if several arrive at once; the last ends decode. All
+ * tokens of an answer that came as a whole share decode equally. */
+static int64_t token_end(const pj_request_times *t, const pj_exchange_token *tokens, size_t count,
+                         size_t index, int64_t begin_ns)
 {
-    while (index + 1 < count && tokens[index + 1].at_ns - tokens[index].at_ns < LEAST_TOKEN_NS)
-        index++;
-    return index;
-}
-
-/* Tokens of decode, from `first`; those of a group share its time equally, and so do all of an
- * answer that came as a whole. Token times are strictly increasing. Returns when the last ends. */
-static int64_t put_decode(spans *s, const pj_request_times *t, const pj_exchange_token *tokens,
-                          size_t count, size_t first)
-{
-    int64_t at_ns = t->first_ns;
-    for (size_t i = first; i < count;) {
-        size_t last = t->is_whole ? count - 1 : group_last(tokens, count, i);
-        int64_t begin_ns = at_ns,
-                group_ns = (t->is_whole ? t->last_ns : tokens[last].at_ns) - at_ns;
-        for (size_t k = 1, n = last - i + 1; k <= n; k++, i++) {
-            uint32_t serial = s->serial++;
-            int64_t end_ns = begin_ns + (int64_t)((double)group_ns * (double)k / (double)n);
-            if (end_ns <= at_ns) end_ns = at_ns + 1;
-            if (end_ns > t->end_ns) end_ns = t->end_ns; /* fewer nanoseconds than tokens */
-            if (end_ns <= at_ns) return at_ns;
-            request_run_put_text(s, serial, &tokens[i]);
-            request_run_put_span(s, serial, PJ_SPAN_TOKEN, (uint32_t)i, PJ_PHASE_DECODE, at_ns,
-                                 end_ns);
-            at_ns = end_ns;
-        }
-    }
-    return at_ns;
+    size_t before = t->has_prefill ? 1 : 0; /* in prefill */
+    double share = (double)(index + 1 - before) / (double)(count - before);
+    int64_t end_ns = t->is_whole
+                         ? t->first_ns + (int64_t)((double)(t->last_ns - t->first_ns) * share)
+                         : tokens[index].at_ns;
+    return end_ns > begin_ns ? end_ns : begin_ns + 1;
 }
 
 static void put_tokens(spans *s, const pj_request_times *t, const pj_exchange_token *tokens,
@@ -401,7 +382,16 @@ static void put_tokens(spans *s, const pj_request_times *t, const pj_exchange_to
     }
     if (t->is_one && !count) put_phase(s, phase, PJ_PHASE_DECODE, t->first_ns, t->end_ns);
     if (first >= count) return;
-    int64_t at_ns = put_decode(s, t, tokens, count, first);
+    int64_t at_ns = t->first_ns;
+    for (size_t i = first; i < count; i++) {
+        uint32_t serial = s->serial++;
+        int64_t end_ns = token_end(t, tokens, count, i, at_ns);
+        if (end_ns > t->end_ns) end_ns = t->end_ns; /* fewer nanoseconds than tokens */
+        if (end_ns <= at_ns) break;
+        request_run_put_text(s, serial, &tokens[i]);
+        request_run_put_span(s, serial, PJ_SPAN_TOKEN, (uint32_t)i, PJ_PHASE_DECODE, at_ns, end_ns);
+        at_ns = end_ns;
+    }
     if (at_ns > t->first_ns) put_phase(s, phase, PJ_PHASE_DECODE, t->first_ns, at_ns);
     if (t->end_ns > at_ns + 1000)
         put_phase(s, s->serial++, PJ_PHASE_POST_INFERENCE, at_ns, t->end_ns);

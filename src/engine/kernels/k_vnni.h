@@ -395,7 +395,7 @@ enum {
     K_FACTORS = 4
 };
 
-/* What makes codes of a block anew. */
+/* Factors and offsets that turn a block's codes into bytes with a new scale. */
 typedef struct k_anew {
     __m128i ratios, offsets; /* words, 256ths of a new code; those are unsigned */
 } k_anew;
