@@ -128,6 +128,26 @@ def columns():
         expect(tool().returncode != 0, "rows.c that the tool does not understand is an error")
 
 
+def layers():
+    document = (root / "docs/design.md").read_text()
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        for name in ("src", "bench", "meson.build"):
+            (folder / name).symlink_to(root / name)
+
+        def check(text):
+            write(folder / "docs/design.md", text)
+            return subprocess.run([sys.executable, root / "tools/check_layers.py", folder], capture_output=True, text=True)
+        done = check(document)
+        expect(done.returncode == 0 and "clean" in done.stdout, f"layers: the document names every room: {done.stdout}")
+        done = check(document.replace("\n- `net`:", "\n- `nets`:"))
+        expect(done.returncode == 1 and "the list of rooms lacks net\n" in done.stdout and "nets is not a known room" in done.stdout,
+               f"layers: a room that the list lacks is found: {done.stdout}")
+        done = check(document.replace("{cpu, vulkan}", "cpu"))
+        expect(done.returncode == 1 and "the order of rooms lacks engine/vulkan" in done.stdout,
+               f"layers: one that the order lacks is found: {done.stdout}")
+
+
 def libdir():
     """The library folder that Debian's loader searches, also without dpkg-dev, which meson would ask."""
     done = subprocess.run(["sh", str(root / "tools/libdir.sh")], capture_output=True, text=True)
@@ -273,6 +293,7 @@ def release_sources():
 cross()
 fuzz()
 columns()
+layers()
 libdir()
 run_demo()
 dependencies()
