@@ -6,7 +6,7 @@ Usage: check.py PROGRAM SOURCE_ROOT LIBRARY_FOLDER
 1. Every relative link and anchor of README.md and docs/ has a target, every picture exists.
 2. Every option that a document shows after `perjoule COMMAND` is one that the command has.
 3. Every command of `perjoule help` is mentioned in the README or the guide; every `make` target that
-   a document names is one; help names every power source.
+   a document names is one; help, the choices of --power and docs/power-sources.md name every power source.
    It lists every value of an option that has fixed ones, and a letter stands for the same option in every command.
 4. The program can print every sentence that docs/troubleshooting.md quotes.
 5. Every line of the ```sh blocks of README, guide and tutorials runs: in order, in one fresh folder
@@ -193,9 +193,15 @@ def check_mentions(known):
 
 def check_sources():
     known = re.search(r"known: ([^)]*)\)", output("run", "-m", str(ROOT / "models/demo"), "--power", "?", "x"))
-    text = output("run", "--help")
+    text = output("run", "--help").split("--power LIST")[1].split("--interval")[0]
+    row = re.search(r"^power\t.*", output("run", "--list-options"), re.M)
+    choices = re.findall(r"\w+", row[0].split("\t")[2]) if row else []
+    document = (ROOT / "docs/power-sources.md").read_text()
     for source in known[1].split(", ") if known else [""]:
-        report(bool(source and re.search(rf"\b{source}\b", text.split("--power LIST")[1].split("--interval")[0])), f"run --help does not name {source}")
+        report(bool(source and re.search(rf"\b{source}\b", text)), f"run --help does not name {source}")
+        report(source in choices, f"the choices of --power lack {source}")
+        report(source in ("auto", "none") or re.search(rf"^\| `{source}\b", document, re.M) is not None,
+               f"the table of docs/power-sources.md lacks {source}")
 
 
 def check_targets(path):
