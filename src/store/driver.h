@@ -85,8 +85,9 @@ typedef struct pj_dialect {
 
 typedef struct pj_store_driver {
     const char *name; /* "SQLite" */
-    /* Prefixes of the addresses that this engine serves ("postgresql:"), NULL at the end. NULL:
-     * addresses without any engine's prefix, which are file paths. */
+    /* Prefixes of the addresses that this engine serves ("postgresql:"), NULL at the end; each is
+     * also in drivers.c's list of servers. NULL: addresses without any engine's prefix, which are
+     * file paths. */
     const char *const *prefixes;
     const pj_dialect *dialect;
     /* A server: a statement costs a round trip, so that all rows are inserted in bulk; it may be

@@ -1,4 +1,4 @@
-/* The list of storage engines. Adding one is a file and a line here. */
+/* The list of storage engines. Adding one is a file, a line here, and its prefixes below. */
 #include "store/driver.h"
 #include "store/store.h"
 

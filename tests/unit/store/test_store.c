@@ -826,11 +826,24 @@ static void a_queued_run_has_one_heir(void **state)
     assert_string_equal(owner, "heir");
 }
 
+/* Else an engine's address is taken for a file's name by what keeps spools beside files. */
+static void prefixes_of_engines_are_known(void **state)
+{
+    for (int i = 0; pj_store_drivers[i]; i++) {
+        const char *const *prefix = pj_store_drivers[i]->prefixes;
+        for (; prefix && *prefix; prefix++)
+            if (!pj_store_is_server(*prefix))
+                fail_msg("\"%s\" of %s is not in `addresses` of store/drivers.c", *prefix,
+                         pj_store_drivers[i]->name);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prefixes_of_engines_are_known),
         TEST(queued_experiments_belong_to_a_machine),
         TEST(a_queued_run_has_one_heir),
         TEST(runs_come_back_equal),
