@@ -1,5 +1,5 @@
 /* The table of power sources, their environment settings, and the --power list. Adding a source
- * takes one file and one line here. */
+ * takes one file, one line here, and its name where docs/design.md says. */
 #include "power/source.h"
 
 #include "base/file.h"

@@ -1,4 +1,4 @@
-/* The list of compute backends. Adding one is a line in devices.c. */
+/* The list of compute backends. Adding one: see "A device" in docs/design.md. */
 #ifndef PJ_GENERATION_DEVICES_H
 #define PJ_GENERATION_DEVICES_H
 

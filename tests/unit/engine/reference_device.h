@@ -3,6 +3,8 @@
  * operation is what the header says of it, one value after another. Like a GPU it only notes the
  * operations of a pass and runs them when the pass ends, so nothing can depend on a result before.
  * Activations are in memory of its own, filled with NaN where a pass does not write it.
+ * Spans go into a log for the tests, which a run does not see: a device adds them to the run
+ * through the instrument (engine/cpu/record.c).
  */
 #ifndef PJ_TESTS_UNIT_REFERENCE_DEVICE_H
 #define PJ_TESTS_UNIT_REFERENCE_DEVICE_H
