@@ -63,8 +63,8 @@ static pj_status add_query(pj_store *store, const pj_run_query *query, const cha
     pj_run_list list = {0};
     pj_status status = pj_store_list(store, query, &list, err);
     if (status == PJ_OK && list.count == 0)
-        status =
-            pj_fail(err, PJ_E_INVALID, "--baseline %.200s is not a file, a run or an experiment", baseline);
+        status = pj_fail(err, PJ_E_INVALID,
+                         "--baseline %.200s is not a file, a run or an experiment", baseline);
     if (status == PJ_OK) status = add_list(&list, baseline, runs, err);
     if (status != PJ_OK && list.count) pj_error_prefix(err, "baseline %.100s", baseline);
     pj_run_list_fini(&list);
