@@ -74,25 +74,26 @@ static inline void pj_codes_q6_k_half(const uint8_t *low, const uint8_t *high, i
 }
 
 /*
- * Q6_K has one scale per 16 values. The larger of two neighbouring scales (in magnitude) becomes
- * the block's, and all codes are stretched by 3.96, to the whole range of a byte (-32 becomes
- * -127); those with the smaller scale are shrunk by the ratio of the two. The rounding error is
- * less than half of a 127th of the block's largest value, well below the type's own step.
+ * Q6_K has one scale per 16 values. A quarter of the larger of two neighbouring scales (in
+ * magnitude) becomes the block's, so that its codes are multiplied by four, without an error, and
+ * fill the range of a byte; those with the smaller scale are also multiplied by the ratio of the
+ * two, at a rounding error below half of a 128th of the block's largest value. If the scales are
+ * opposite and nearly equal, 127 stands for 128.
  */
 static inline void pj_codes_q6_k(const uint8_t *block, uint8_t *codes, float *scales)
 {
-    const float stretch = 3.96f;
     float d = pj_float_of_f16(pj_load_u16(block + 208));
     for (int j = 0; j < 8; j++, codes += 32) {
         const uint8_t *low = block + j / 4 * 64 + j % 2 * 32, *high = block + 128 + j / 4 * 32;
         int low_shift = j % 4 / 2 * 4, high_shift = j % 4 * 2;
         float a = (float)(int8_t)block[192 + 2 * j], b = (float)(int8_t)block[193 + 2 * j];
-        float largest = fabsf(a) > fabsf(b) ? fabsf(a) : fabsf(b);
-        float inverse = largest > 0 ? stretch * 256 / largest : 0;
-        scales[j] = d * largest / stretch;
-        pj_codes_q6_k_half(low, high, low_shift, high_shift, (int16_t)lrintf(a * inverse), codes);
-        pj_codes_q6_k_half(low + 16, high + 16, low_shift, high_shift, (int16_t)lrintf(b * inverse),
-                           codes + 16);
+        float larger = fabsf(a) >= fabsf(b) ? a : b, inverse = larger != 0 ? 4 * 256 / larger : 0;
+        scales[j] = d * larger / 4;
+        for (int i = 0; i < 2; i++) {
+            float ratio = fmaxf((i ? b : a) * inverse, -4 * 254);
+            pj_codes_q6_k_half(low + 16 * i, high + 16 * i, low_shift, high_shift,
+                               (int16_t)lrintf(ratio), codes + 16 * i);
+        }
     }
 }
 

@@ -540,17 +540,19 @@ INLINE void k_spread_pairs(__m256i words, __m512i parts[K_PARTS])
  * 256): see pj_codes_q6_k. */
 INLINE __m256i k_ratios(const char *at, float *scales)
 {
-    const float stretch = 3.96f;
     __m512 each = _mm512_cvtepi32_ps(
         _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(at + 192))));
-    __m512 size = _mm512_abs_ps(each);
-    __m512 largest = _mm512_max_ps(size, _mm512_permute_ps(size, 0xb1)); /* of neighbours */
-    __mmask16 some = _mm512_cmp_ps_mask(largest, _mm512_setzero_ps(), _CMP_GT_OQ);
-    __m512 inverse = _mm512_maskz_div_ps(some, _mm512_set1_ps(stretch * 256), largest);
-    __m512 unit = _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at + 208)) / stretch);
-    __m512 pairs = _mm512_maskz_compress_ps(0x5555, _mm512_mul_ps(largest, unit));
+    /* compared as integers whose last bit is the sign */
+    __m512i turned = _mm512_rol_epi32(_mm512_castps_si512(each), 1);
+    turned = _mm512_max_epu32(turned, _mm512_shuffle_epi32(turned, 0xb1)); /* of neighbours */
+    __m512 larger = _mm512_castsi512_ps(_mm512_ror_epi32(turned, 1));
+    __mmask16 some = _mm512_test_epi32_mask(turned, turned);
+    __m512 inverse = _mm512_maskz_div_ps(some, _mm512_set1_ps(4 * 256), larger);
+    __m512 unit = _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at + 208)) / 4);
+    __m512 pairs = _mm512_maskz_compress_ps(0x5555, _mm512_mul_ps(larger, unit));
     _mm256_storeu_ps(scales, _mm512_castps512_ps256(pairs));
-    return _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(_mm512_mul_ps(each, inverse)));
+    __m512i ratios = _mm512_cvtps_epi32(_mm512_mul_ps(each, inverse));
+    return _mm512_cvtepi32_epi16(_mm512_max_epi32(ratios, _mm512_set1_epi32(-4 * 254)));
 }
 
 static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *minima)

@@ -138,6 +138,7 @@ typedef struct product_case {
     size_t rows, cols, tokens;
     unsigned threads;
     bool bias;
+    int neighbour; /* Q6_K: every other scale is this times the one before; 0: any */
 } product_case;
 
 enum { MOST_CHECKED = PJ_SANITIZED ? 25000 : 400000 }; /* products of two numbers */
@@ -151,6 +152,9 @@ static void product(const pj_kernels *k, const product_case *c)
     uint8_t *bytes = test_malloc(w.row_bytes * c->rows + 1);
     for (size_t r = 0; r < c->rows; r++)
         random_weights(c->type, bytes + 1 + r * w.row_bytes, c->cols);
+    for (size_t at = 193; c->neighbour && at < w.row_bytes * c->rows; at += 210)
+        for (size_t i = 0; i < 16; i += 2)
+            bytes[at + i + 1] = (uint8_t)(bytes[at + i] * c->neighbour);
     w.data = bytes + 1;
     float *x = random_row(c->tokens * x_stride, -1, 1), *bias = random_row(c->rows, -1, 1);
     float *y = random_row(c->tokens * y_stride, 7, 8), *row = test_malloc(c->cols * sizeof *row);
@@ -168,8 +172,8 @@ static void product(const pj_kernels *k, const product_case *c)
     bool two_scales = c->type == PJ_Q2_K || c->type == PJ_IQ2_XS || c->type == PJ_IQ2_S ||
                       c->type == PJ_IQ1_M || c->type == PJ_NVFP4;
     bool minima = c->type == PJ_Q4_K || c->type == PJ_Q5_K;
-    bool anew =
-        form == PJ_FORM_Q8 ? minima || c->type == PJ_Q6_K || two_scales : words && two_scales;
+    bool uneven = c->type == PJ_Q6_K && c->neighbour != 1;
+    bool anew = form == PJ_FORM_Q8 ? minima || uneven || two_scales : words && two_scales;
     bool to_bf16 = form == PJ_FORM_BF16 && c->type != PJ_BF16; /* weights are rounded too */
     double slack = anew                    ? (minima ? 2e-3 : 6e-3)
                    : to_bf16               ? 0x1p-9 + 2e-5
@@ -218,6 +222,17 @@ static void test_products(void **state)
                           .tokens = tokens[i % 13],
                           .threads = 1 + (unsigned)(i % 3),
                           .bias = i % 2};
+        product(k, &c);
+    }
+}
+
+/* Where the two scales of 32 columns are equal, coding Q6_K anew loses nothing; where they are
+ * opposite, the largest code of one is out of range. */
+static void test_even_scales(void **state)
+{
+    FOR_SETS(k) for (int neighbour = -1; neighbour <= 1; neighbour += 2)
+    {
+        product_case c = {PJ_Q6_K, 64, 1024, 10, 2, .neighbour = neighbour};
         product(k, &c);
     }
 }
@@ -436,12 +451,13 @@ static void test_statistics(void **state)
 int test_kernel_products(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),     cmocka_unit_test(test_large_products),
+        cmocka_unit_test(test_products),       cmocka_unit_test(test_even_scales),
+        cmocka_unit_test(test_large_products),
 #ifdef PJ_AMX_MODEL
         cmocka_unit_test(test_tile_traffic),
 #endif
-        cmocka_unit_test(test_passes),       cmocka_unit_test(test_jobs_together),
-        cmocka_unit_test(test_rows_apart),   cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_passes),         cmocka_unit_test(test_jobs_together),
+        cmocka_unit_test(test_rows_apart),     cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, free_teams);
