@@ -133,7 +133,9 @@ const pj_tensor *pj_checkpoint_unused(const pj_checkpoint *checkpoint)
 {
     for (uint32_t i = 0; checkpoint->is_gguf && i < checkpoint->count; i++) {
         const char *name = checkpoint->tensors[i].name;
-        if (!checkpoint->used[i] && !pj_gguf_is_config_tensor(name) &&
+        /* scales of activations: ours are not rounded */
+        bool is_input_scale = pj_ends_with(name, ".input_scale");
+        if (!checkpoint->used[i] && !is_input_scale && !pj_gguf_is_config_tensor(name) &&
             !is_later_block(checkpoint, name) && !is_shared_key(checkpoint, name))
             return &checkpoint->tensors[i];
     }

@@ -88,42 +88,74 @@ static void read_fp8_blocks(pj_config_reader *r, const json_t *quantised, pj_mod
     c->fp8_cols = (uint32_t)cols;
 }
 
-/* The tensors determine the type, its scales and most of the packing. */
+/* What a quantisation says of tensors that is not read although its method is. */
+static const char *unread_variant(const json_t *quantised)
+{
+    static const char *const awq[] = {"awq", NULL}, *const gemm[] = {"gemm", "GEMM", NULL};
+    static const char *const gptq[] = {"gptq", NULL}, *const dense[] = {"dense", NULL};
+    static const char *const formats[] = {"gptq", "gptq_v2", NULL};
+    static const char *const rounds[] = {"auto-round", "intel/auto-round", NULL};
+    static const char *const packings[] = {"auto_round:auto_gptq",
+                                           "auto_round:gptq",
+                                           "auto_round:gptqmodel",
+                                           "auto_round:auto_awq",
+                                           "auto_round:awq",
+                                           "auto_round:llm_compressor",
+                                           "auto_round:fp8",
+                                           "auto_round",
+                                           "auto_gptq",
+                                           "auto_awq",
+                                           "auto",
+                                           NULL};
+    const json_t *sparsity = json_object_get(quantised, "sparsity_config");
+    /* rotations of activations, which the weights rely on */
+    if (json_object_size(json_object_get(quantised, "transform_config")) > 0)
+        return "has a transform_config, which is not supported";
+    if (json_object_get(sparsity, "format") && !is_one_of(sparsity, "format", dense))
+        return "has a sparsity_config, which is not supported";
+    if (is_one_of(quantised, "quant_method", awq) && json_object_get(quantised, "version") &&
+        !is_one_of(quantised, "version", gemm))
+        return "has a version of AWQ other than gemm";
+    if (is_one_of(quantised, "quant_method", gptq) &&
+        json_is_string(json_object_get(quantised, "checkpoint_format")) &&
+        !is_one_of(quantised, "checkpoint_format", formats))
+        return "has a checkpoint_format other than gptq and gptq_v2";
+    if (is_one_of(quantised, "quant_method", rounds) &&
+        json_is_string(json_object_get(quantised, "packing_format")) &&
+        !is_one_of(quantised, "packing_format", packings))
+        return "has a packing_format that is not read";
+    return NULL;
+}
+
+/* The tensors determine the type, its scales and most of the packing, so that layers may differ. */
 static void config_read_packing(pj_config_reader *r, pj_model_config *c)
 {
-    static const char *const opened[] = {"mxfp4", "fp8", "fbgemm_fp8", NULL};
-    static const char *const packed[] = {"gptq", "awq", NULL}, *const fp8[] = {"FP8", "FP8_PB_WO",
-                                                                               NULL};
-    static const char *const floats[] = {"float-quantized", NULL}, *const nvfp4[] = {"NVFP4", NULL};
-    static const char *const formats[] = {"pack-quantized", "nvfp4-pack-quantized", NULL};
-    static const char *const second[] = {"gptq_v2", NULL}, *const awq[] = {"awq", NULL};
-    static const char *const gemm[] = {"gemm", "GEMM", NULL};
+    static const char *const methods[] = {"mxfp4",      "fp8",          "fbgemm_fp8",
+                                          "gptq",       "awq",          "auto-round",
+                                          "intel/auto-round", "bitsandbytes", NULL};
+    static const char *const formats[] = {"float-quantized", "pack-quantized",
+                                          "nvfp4-pack-quantized", "mxfp4-pack-quantized",
+                                          "int-quantized", "naive-quantized",
+                                          "mixed-precision", NULL};
+    static const char *const algorithms[] = {"FP8",   "FP8_PB_WO",   "FP8_PER_CHANNEL_PER_TOKEN",
+                                             "NVFP4", "W4A16_NVFP4", "MIXED_PRECISION", NULL};
+    static const char *const second[] = {"gptq_v2", NULL};
+    static const char *const plain_zeros[] = {"auto_round", "auto_round:gptqmodel", NULL};
     json_t *quantised = pj_config_get_any(r, "quantization_config");
     json_t *of_mlx = pj_config_get_any(r, "quantization"); /* MLX's, whose copy names no method */
     const char *key = quantised ? "quantization_config" : "quantization";
     if (!json_is_integer(json_object_get(of_mlx, "bits"))) of_mlx = NULL;
     if (!quantised) quantised = of_mlx;
     if (!quantised) return;
-    /* rotations of activations, which the weights rely on */
-    if (json_object_size(json_object_get(quantised, "transform_config")) > 0) {
-        pj_config_refuse(r, PJ_E_UNSUPPORTED, key,
-                         "has a transform_config, which is not supported");
+    const char *unread = unread_variant(quantised);
+    if (unread) {
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, key, unread);
         return;
     }
-    if (is_one_of(quantised, "quant_method", awq) && json_object_get(quantised, "version") &&
-        !is_one_of(quantised, "version", gemm)) {
-        pj_config_refuse(r, PJ_E_UNSUPPORTED, key, "has a version of AWQ other than gemm");
-        return;
-    }
-    if (is_one_of(quantised, "quant_method", packed) || is_one_of(quantised, "format", formats) ||
-        is_one_of(quantised, "quant_algo", nvfp4)) {
-        c->packed = true;
-        c->packed_zero_plus = !is_one_of(quantised, "checkpoint_format", second) &&
-                              !is_one_of(quantised, "quant_method", awq);
-        return;
-    }
-    if (is_one_of(quantised, "quant_method", opened) || is_one_of(quantised, "format", floats) ||
-        is_one_of(quantised, "quant_algo", fp8)) {
+    if (is_one_of(quantised, "quant_method", methods) || is_one_of(quantised, "format", formats) ||
+        is_one_of(quantised, "quant_algo", algorithms)) {
+        c->gptq_v2 = is_one_of(quantised, "checkpoint_format", second) ||
+                     is_one_of(quantised, "packing_format", plain_zeros);
         read_fp8_blocks(r, quantised, c);
         return;
     }

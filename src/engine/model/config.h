@@ -155,8 +155,7 @@ typedef struct pj_model_config {
         bool *layer_shares; /* [layers], in the arena: those that see what the layer before them
                                sees; NULL: none */
     } indexer;
-    /* Folders whose weights are packed (packed_rows.h); GPTQ stores zeros less this. */
-    bool packed, packed_zero_plus;
+    bool gptq_v2; /* GPTQ's zeros are stored as they are, not less 1 (packed_rows.h) */
     uint32_t fp8_rows, fp8_cols; /* of the blocks of 8-bit floats that share a scale; 0: 128 */
     bool tied_head;              /* a hint; presence of lm_head.weight decides */
     /* Scale factors of some architectures; 1 has no effect. */

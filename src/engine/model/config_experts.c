@@ -49,12 +49,12 @@ static void read_first_dense(pj_config_reader *r, pj_model_config *c, const char
     for (uint32_t i = 0; dense && i < c->layers; i++) dense[i] = i < first || i % every != 0;
 }
 
-/* DeepSeek V3.2 and GLM-5: a list of the layers' kinds, or the first ones. */
-static void read_kinds_of_blocks(pj_config_reader *r, pj_model_config *c)
+/* GLM-4.7-Flash, DeepSeek V3.2 and GLM-5: a list of the layers' kinds, or the first ones. */
+static void read_kinds_of_blocks(pj_config_reader *r, pj_model_config *c, uint32_t fallback)
 {
     const json_t *types = pj_config_get(r, "mlp_layer_types");
     if (!types) {
-        read_first_dense(r, c, "first_k_dense_replace", 3);
+        read_first_dense(r, c, "first_k_dense_replace", fallback);
         return;
     }
     bool *dense = dense_layers(r, c);
@@ -150,17 +150,18 @@ static void read_corrected_router(pj_config_reader *r, pj_model_config *c)
     c->expert_groups_kept = pj_config_count(r, "topk_group", 1, 1, PJ_MAX_EXPERTS);
 }
 
-/* The same, with the defaults of DeepSeek V3.2 and GLM-5. */
+/* The same, with the defaults of DeepSeek V3, V3.2 and GLM-5. */
 static void read_scaled_router(pj_config_reader *r, pj_model_config *c)
 {
-    bool groups = c->arch == PJ_ARCH_DEEPSEEK_V32;
+    bool groups = c->arch != PJ_ARCH_GLM_MOE_DSA;
     read_corrected_router(r, c);
     c->routed_scale = pj_config_number(r, "routed_scaling_factor", 2.5, 1e-6, 1e6);
     c->expert_groups = pj_config_count(r, "n_group", groups ? 8 : 1, 1, PJ_MAX_EXPERTS);
     c->expert_groups_kept = pj_config_count(r, "topk_group", groups ? 4 : 1, 1, PJ_MAX_EXPERTS);
 }
 
-/* DeepSeek V2: a softmax, of whose experts the best groups take part. */
+/* DeepSeek V2: a softmax, of whose experts the best groups take part; norm_topk_prob has no effect.
+ */
 static void read_grouped_router(pj_config_reader *r, pj_model_config *c)
 {
     const char *method = pj_config_text(r, "topk_method", "greedy");
@@ -168,8 +169,10 @@ static void read_grouped_router(pj_config_reader *r, pj_model_config *c)
     if (!grouped && strcmp(method, "greedy") != 0)
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "topk_method",
                          "must be greedy or group_limited_greedy");
-    c->norm_topk = pj_config_bool(r, "norm_topk_prob", false);
+    c->norm_topk = false;
     c->routed_scale = pj_config_number(r, "routed_scaling_factor", 1, 1e-6, 1e6);
+    if (c->mlp_bias)
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "mlp_bias", "true is not supported");
     if (!grouped) return;
     c->expert_groups = pj_config_count(r, "n_group", 1, 1, PJ_MAX_EXPERTS);
     c->expert_groups_kept = pj_config_count(r, "topk_group", 1, 1, PJ_MAX_EXPERTS);
@@ -323,7 +326,7 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
     case PJ_ARCH_GLM4_MOE:
         k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 128, 8, 1408, 0};
         read_corrected_router(r, c);
-        read_first_dense(r, c, "first_k_dense_replace", 0);
+        read_first_dense(r, c, "first_k_dense_replace", 1);
         break;
     case PJ_ARCH_DEEPSEEK_V2:
         k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 64, 6, 1407, 0};
@@ -332,19 +335,20 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
         break;
     case PJ_ARCH_DEEPSEEK_V3:
         k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 256, 8, 2048, 0};
-        read_corrected_router(r, c);
-        read_first_dense(r, c, "first_k_dense_replace", 0);
+        read_scaled_router(r, c);
+        read_first_dense(r, c, "first_k_dense_replace", 3);
         break;
     case PJ_ARCH_DEEPSEEK_V32:
     case PJ_ARCH_GLM_MOE_DSA:
         k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 256, 8, 2048, 0};
         read_scaled_router(r, c);
-        read_kinds_of_blocks(r, c);
+        read_kinds_of_blocks(r, c, 3);
         break;
     case PJ_ARCH_GLM4_MOE_LITE:
         k = (expert_keys){"n_routed_experts", k.chosen, k.width, NULL, 64, 4, 1536, 0};
         read_corrected_router(r, c);
-        read_first_dense(r, c, "first_k_dense_replace", 0);
+        c->routed_scale = pj_config_number(r, "routed_scaling_factor", 1.8, 1e-6, 1e6);
+        read_kinds_of_blocks(r, c, 1);
         break;
     case PJ_ARCH_ERNIE4_5_MOE:
         k = (expert_keys){"moe_num_experts", "moe_k", k.width, NULL, 64, 6, 1536, 0};

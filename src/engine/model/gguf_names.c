@@ -270,9 +270,11 @@ static bool whole_name(const char *name, char *out, size_t bytes)
 bool pj_gguf_tensor_name(pj_arch arch, const char *name, char *out, size_t bytes)
 {
     static const char layers[] = "layers.", prefix[] = "model.";
-    const char *kind = strrchr(name, '.'); /* ".weight", ".bias" */
+    const char *kind = strrchr(name, '.');
     if (whole_name(name, out, bytes)) return true;
-    if (!kind || (strcmp(kind, ".weight") != 0 && strcmp(kind, ".bias") != 0)) return false;
+    if (!kind || (strcmp(kind, ".weight") != 0 && strcmp(kind, ".bias") != 0 &&
+                  strcmp(kind, ".scale") != 0))
+        return false;
     size_t stem = (size_t)(kind - name);
     if (stem == 7 && memcmp(name, "lm_head", 7) == 0) return put_name(out, bytes, "output%s", kind);
     if (strncmp(name, prefix, sizeof prefix - 1) == 0) name += sizeof prefix - 1;

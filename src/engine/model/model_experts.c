@@ -80,11 +80,11 @@ static void unname(pj_mlp *mlp)
 
 /* All experts in one tensor [experts, rows, cols]. */
 static void find_stacked(pj_loader *l, const char *prefix, const char *part, size_t rows,
-                         size_t cols, pj_matrix *out)
+                         size_t cols, bool transposed, pj_matrix *out)
 {
     char name[PJ_TENSOR_NAME_BYTES];
     snprintf(name, sizeof name, "%s.%s", prefix, part);
-    pj_load_stack(l, name, l->model->config.experts, rows, cols, out);
+    pj_load_stack(l, name, l->model->config.experts, rows, cols, transposed, out);
 }
 
 /* Biases of all experts, [experts][count]; takes the values first, first + step, ... of each. */
@@ -159,8 +159,11 @@ static void load_transposed_experts(pj_loader *l, const char *prefix, bool inter
     size_t f = c->expert_intermediate, hidden = c->hidden;
     size_t up_first = interleaved ? 1 : f, step = interleaved ? 2 : 1;
     pj_matrix in, out;
-    find_stacked(l, prefix, "gate_up_proj", hidden, 2 * f, &in);
-    find_stacked(l, prefix, "down_proj", f, hidden, &out);
+    int wanted = l->dtype;
+    l->dtype = wanted == PJ_F32 ? PJ_F32 : -1; /* blocks are made after it has been transposed */
+    find_stacked(l, prefix, "gate_up_proj", hidden, 2 * f, true, &in);
+    find_stacked(l, prefix, "down_proj", f, hidden, true, &out);
+    l->dtype = wanted;
     for (uint32_t e = 0; !l->status && e < c->experts; e++) {
         pj_matrix both = pj_matrix_rows(&in, e * hidden, hidden),
                   down = pj_matrix_rows(&out, e * f, f);
@@ -232,9 +235,9 @@ static void load_stacked_experts(pj_loader *l, const char *prefix, const stacked
     bool fused = parts->gate == parts->up;
     size_t f = c->expert_intermediate, d = pj_config_expert_hidden(c), step = fused ? 2 * f : f;
     pj_matrix gates = {0}, ups, downs;
-    if (parts->gate) find_stacked(l, prefix, parts->gate, step, d, &gates);
-    find_stacked(l, prefix, parts->up, step, d, &ups);
-    find_stacked(l, prefix, parts->down, d, f, &downs);
+    if (parts->gate) find_stacked(l, prefix, parts->gate, step, d, false, &gates);
+    find_stacked(l, prefix, parts->up, step, d, false, &ups);
+    find_stacked(l, prefix, parts->down, d, f, false, &downs);
     for (uint32_t e = 0; !l->status && e < c->experts; e++) {
         pj_mlp *mlp = &layer->experts[e];
         mlp->width = c->expert_intermediate;
@@ -256,7 +259,9 @@ static void load_expert(pj_loader *l, const char *prefix, uint32_t expert, pj_ml
     snprintf(name, sizeof name, "%s.%u", prefix, expert);
     const char *const *part = spellings[pj_load_has_linear(l, name, "w1")];
     size_t f = mlp->width = c->expert_intermediate, d = pj_config_expert_hidden(c);
-    bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c);
+    /* Ernie's use_bias is not for experts in all files */
+    bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c) &&
+                pj_load_has(l, name, "down_proj.bias");
     if (l->model->blueprint->mlp != PJ_MLP_PLAIN)
         pj_load_linear(l, name, part[0], f, d, bias, &mlp->gate);
     pj_load_linear(l, name, part[1], f, d, bias, &mlp->up);

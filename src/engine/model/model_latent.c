@@ -15,7 +15,7 @@ static void load_stacked_heads(pj_loader *l, const char *attn, const char *part,
     char name[PJ_TENSOR_NAME_BYTES];
     pj_matrix all;
     snprintf(name, sizeof name, "%s.%s.weight", attn, part);
-    pj_load_stack(l, name, heads, rows, cols, &all);
+    pj_load_stack(l, name, heads, rows, cols, false, &all);
     for (uint32_t h = 0; !l->status && h < heads; h++) {
         pj_matrix own = pj_matrix_rows(&all, h * rows, rows);
         pj_load_adopt(l, name, PJ_ROLE_LAYER, &own, &out[h].w);

@@ -48,9 +48,10 @@ void pj_load_adopt_rows(pj_loader *l, const char *name, const pj_row_source *sou
                         pj_matrix *out);
 void pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, size_t cols,
                     pj_matrix *out);
-/* All matrices of a tensor [count, rows, cols], one below the other; as stored. */
+/* All matrices of a tensor [count, rows, cols], one below the other; as stored, if that is a type
+ * that kernels read. `transposed`: columns are outputs. */
 void pj_load_stack(pj_loader *l, const char *name, size_t count, size_t rows, size_t cols,
-                   pj_matrix *out);
+                   bool transposed, pj_matrix *out);
 /* As floats; synthetic models use `fallback` everywhere. */
 void pj_load_vector(pj_loader *l, const char *name, size_t count, float fallback,
                     const float **out);

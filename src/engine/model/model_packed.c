@@ -1,9 +1,10 @@
-/* Loads packed weights of folders (packed_rows.h): finds the tensors that replace "weight", tells
- * the packing from their names and shapes, and converts rows to types that kernels read. */
+/* Loads packed weights of folders (packed_rows.h): finds the tensors that replace "weight" and tells
+ * the packing from their names, types and shapes, whatever config.json says of a layer. */
 #include "engine/model/model_load.h"
 
 #include "engine/model/packed_rows.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,42 +64,90 @@ static bool take_order(pj_packed_weights *w, const packed_part *order)
     return true;
 }
 
+/* The bits of a code of which `count` take so many words, without gaps. */
+static unsigned bits_of(size_t words, size_t count)
+{
+    unsigned bits = count ? (unsigned)(words * 32 / count) : 0;
+    bool known = bits == 2 || bits == 3 || bits == 4 || bits == 8;
+    return known && words * 32 == (size_t)bits * count ? bits : 0;
+}
+
 /* GPTQ and AWQ. */
-static bool take_by_columns(const pj_loader *l, const char *stem, pj_packed_weights *w)
+static bool take_by_columns(pj_loader *l, const char *stem, pj_packed_weights *w)
 {
     packed_part codes = find_part(l, stem, "qweight"), zeros = find_part(l, stem, "qzeros");
     packed_part scales = find_part(l, stem, "scales"), order = find_part(l, stem, "g_idx");
     size_t out = w->rows, in = w->cols;
-    w->packing = codes.rows == in ? PJ_PACKED_AWQ : PJ_PACKED_GPTQ;
-    w->bits = codes.rows * 4 == in ? 8 : 4;
-    w->zero_plus = w->packing == PJ_PACKED_GPTQ && l->model->config.packed_zero_plus;
-    size_t words = out * w->bits / 32;
-    bool right = out % 32 == 0 && in % 32 == 0 &&
-                 (w->packing == PJ_PACKED_AWQ ? is_words(&codes, in, out / 8)
-                                              : is_words(&codes, in * w->bits / 32, out)) &&
+    bool awq = codes.rows == in;
+    w->packing = awq ? PJ_PACKED_AWQ : PJ_PACKED_GPTQ;
+    w->bits = awq ? 4 : bits_of(codes.rows, in);
+    w->zero_plus = !awq && !l->model->config.gptq_v2;
+    bool right = w->bits && out % 32 == 0 && in % 32 == 0 &&
+                 (awq ? is_words(&codes, in, out / 8)
+                      : is_words(&codes, in * w->bits / 32, out)) &&
                  take_groups(w, &scales, scales.rows) &&
                  take_scales(w, &scales, scales.rows, out) &&
-                 (!zeros.tensor || is_words(&zeros, scales.rows, words));
+                 (!zeros.tensor || is_words(&zeros, scales.rows, out * w->bits / 32));
     if (!right) return false;
     w->codes = codes.tensor->data;
     if (zeros.tensor) w->zeros = zeros.tensor->data;
-    return w->packing == PJ_PACKED_AWQ || take_order(w, &order);
+    return awq || take_order(w, &order);
 }
 
-static bool take_by_rows(const pj_loader *l, const char *stem, pj_packed_weights *w)
+/* Words that `count` codes take, as many whole ones in each as fit. */
+static size_t whole_words(size_t count, unsigned bits)
 {
-    packed_part codes = find_part(l, stem, "weight_packed");
-    packed_part scales = find_part(l, stem, "weight_scale"),
+    return (count + 32 / bits - 1) / (32 / bits);
+}
+
+static bool take_by_rows(pj_loader *l, const char *stem, pj_packed_weights *w)
+{
+    packed_part codes = find_part(l, stem, "weight_packed"),
+                scales = find_part(l, stem, "weight_scale"),
+                zeros = find_part(l, stem, "weight_zero_point"),
                 order = find_part(l, stem, "weight_g_idx");
+    static const unsigned widths[] = {2, 3, 4, 8};
     w->packing = PJ_PACKED_ROWS;
-    w->bits = codes.cols * 4 == w->cols ? 8 : 4;
-    bool right = w->cols % 32 == 0 && is_words(&codes, w->rows, w->cols * w->bits / 32) &&
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        if (codes.cols == whole_words(w->cols, widths[i])) w->bits = widths[i];
+    bool right = w->bits && w->cols % 32 == 0 &&
+                 is_words(&codes, w->rows, whole_words(w->cols, w->bits)) &&
                  take_groups(w, &scales, scales.cols) &&
                  take_scales(w, &scales, w->rows, scales.cols) &&
-                 !find_part(l, stem, "weight_zero_point").tensor;
+                 (!zeros.tensor ||
+                  is_words(&zeros, whole_words(w->rows, w->bits), scales.cols));
     if (!right) return false;
     w->codes = codes.tensor->data;
+    if (zeros.tensor) w->zeros = zeros.tensor->data;
     return take_order(w, &order);
+}
+
+/* Signed bytes with one scale for all, for each row, or for groups of its columns. */
+static bool take_bytes_of(pj_loader *l, const char *stem, pj_packed_weights *w)
+{
+    enum { LARGEST_CODE = 127 };
+    packed_part codes = find_part(l, stem, "weight"), scales = find_part(l, stem, "weight_scale"),
+                zeros = find_part(l, stem, "weight_zero_point"), largest = find_part(l, stem, "SCB");
+    w->packing = PJ_PACKED_BYTES;
+    w->bits = 8;
+    if (!scales.tensor && largest.tensor) {
+        scales = largest;
+        w->factor = 1.0f / LARGEST_CODE;
+    }
+    if (scales.tensor && scales.tensor->rank < 2 && scales.cols == w->rows) {
+        scales.rows = scales.cols; /* a vector */
+        scales.cols = 1;
+        if (zeros.tensor && zeros.tensor->rank < 2) zeros.rows = zeros.cols, zeros.cols = 1;
+    }
+    bool right = w->cols % 32 == 0 && codes.rows == w->rows && codes.cols == w->cols &&
+                 codes.tensor->rank == 2 && take_groups(w, &scales, scales.cols) &&
+                 take_scales(w, &scales, w->rows, scales.cols) &&
+                 (!zeros.tensor || (zeros.tensor->type == PJ_FILE_I8 && zeros.rows == w->rows &&
+                                    zeros.cols == scales.cols));
+    if (!right) return false;
+    w->codes = codes.tensor->data;
+    if (zeros.tensor) w->zeros = zeros.tensor->data;
+    return true;
 }
 
 /* One float: a factor on all scales, or what they were multiplied with. */
@@ -108,7 +157,6 @@ static bool take_factor(const pj_loader *l, const char *stem, pj_packed_weights 
     packed_part inverse = find_part(l, stem, "weight_global_scale");
     const packed_part *given = factor.tensor ? &factor : &inverse;
     pj_dtype type;
-    w->factor = 1;
     if (!given->tensor) return true;
     if (given->rows * given->cols != 1 || !pj_file_dtype(given->tensor->type, &type) ||
         pj_dtype_get(type)->block_values != 1)
@@ -118,7 +166,7 @@ static bool take_factor(const pj_loader *l, const char *stem, pj_packed_weights 
     return w->factor > 0 && w->factor < 1e30f;
 }
 
-static bool take_fp4(const pj_loader *l, const char *stem, pj_packed_weights *w)
+static bool take_fp4(pj_loader *l, const char *stem, pj_packed_weights *w)
 {
     enum { GROUP = 16 };
     packed_part codes = find_part(l, stem, "weight_packed"),
@@ -136,6 +184,116 @@ static bool take_fp4(const pj_loader *l, const char *stem, pj_packed_weights *w)
     return take_factor(l, stem, w);
 }
 
+/* ---- bitsandbytes with four bits ----------------------------------------------------------- */
+
+/* Exactly `count` floats, copied. */
+static const float *find_floats(const pj_loader *l, const char *stem, const char *part,
+                                size_t count, float *copy)
+{
+    packed_part p = find_part(l, stem, part);
+    if (!p.tensor || p.tensor->type != PJ_FILE_F32 || p.rows * p.cols != count) return NULL;
+    memcpy(copy, p.tensor->data, count * sizeof *copy);
+    return copy;
+}
+
+static size_t blocks_in(size_t count, size_t block)
+{
+    return block ? (count + block - 1) / block : 0;
+}
+
+/* What the weights' state says: values that share a scale, and the same of scales; its shape must
+ * be the matrix's. */
+static bool read_state(const packed_part *state, const pj_packed_weights *w, pj_packed_levels *v)
+{
+    json_t *text = json_loadb((const char *)state->tensor->data, state->tensor->bytes, 0, NULL);
+    const json_t *shape = json_object_get(text, "shape");
+    json_int_t block = json_integer_value(json_object_get(text, "blocksize")),
+               outer = json_integer_value(json_object_get(text, "nested_blocksize"));
+    bool right = json_array_size(shape) == 2 && block > 0 && block <= 1 << 20 && outer >= 0 &&
+                 outer <= 1 << 20 &&
+                 json_integer_value(json_array_get(shape, 0)) == (json_int_t)w->rows &&
+                 json_integer_value(json_array_get(shape, 1)) == (json_int_t)w->cols;
+    v->block = (size_t)block;
+    v->scale_block = (size_t)outer;
+    v->offset = (float)json_number_value(json_object_get(text, "nested_offset"));
+    json_decref(text);
+    return right;
+}
+
+/* Scales as floats, or as codes with scales of their own. */
+static bool take_level_scales(pj_loader *l, const char *stem, pj_packed_levels *v, size_t count)
+{
+    packed_part scales = find_part(l, stem, "weight.absmax");
+    bool nested = scales.tensor && scales.tensor->type == PJ_FILE_U8;
+    size_t outer = blocks_in(count, v->scale_block), values = nested ? outer : count;
+    if (!scales.tensor || values == 0 || scales.rows * scales.cols != count) return false;
+    float *copy = pj_load_alloc(l, values, sizeof *copy);
+    if (!copy) return false;
+    if (!nested) {
+        v->scales = find_floats(l, stem, "weight.absmax", count, copy);
+        return v->scales;
+    }
+    v->codes = scales.tensor->data;
+    v->scale_scales = find_floats(l, stem, "weight.nested_absmax", outer, copy);
+    return v->scale_scales &&
+           find_floats(l, stem, "weight.nested_quant_map", 256, v->scale_level);
+}
+
+static packed_part level_state(const pj_loader *l, const char *stem)
+{
+    packed_part state = find_part(l, stem, "weight.quant_state.bitsandbytes__nf4");
+    return state.tensor ? state : find_part(l, stem, "weight.quant_state.bitsandbytes__fp4");
+}
+
+static bool take_levels(pj_loader *l, const char *stem, pj_packed_weights *w)
+{
+    packed_part codes = find_part(l, stem, "weight"), state = level_state(l, stem);
+    pj_packed_levels *v = pj_load_alloc(l, 1, sizeof *v);
+    w->packing = PJ_PACKED_LEVELS;
+    w->group = w->cols;
+    w->levels = v;
+    bool right = v && state.tensor->type == PJ_FILE_U8 && read_state(&state, w, v) &&
+                 w->rows * w->cols % 2 == 0 && codes.tensor && codes.tensor->type == PJ_FILE_U8 &&
+                 codes.rows * codes.cols == w->rows * w->cols / 2 &&
+                 find_floats(l, stem, "weight.quant_map", 16, v->level) &&
+                 take_level_scales(l, stem, v, blocks_in(w->rows * w->cols, v->block));
+    if (right) w->codes = codes.tensor->data;
+    return right;
+}
+
+/* ---- any of them --------------------------------------------------------------------------- */
+
+typedef bool take_function(pj_loader *l, const char *stem, pj_packed_weights *w);
+
+/* 4-bit floats in groups of 32 whose scales are powers of two: MXFP4 as it is. */
+static bool find_mxfp4_rows(const pj_loader *l, const char *stem, size_t rows, size_t cols,
+                            pj_row_source *source)
+{
+    enum { GROUP = 32 };
+    packed_part codes = find_part(l, stem, "weight_packed"),
+                scales = find_part(l, stem, "weight_scale");
+    if (!codes.tensor) codes = find_part(l, stem, "weight");
+    bool right = codes.tensor && codes.tensor->type == PJ_FILE_U8 && scales.tensor &&
+                 (scales.tensor->type == PJ_FILE_U8 || scales.tensor->type == PJ_FILE_E8M0) &&
+                 codes.rows == rows && codes.cols * 2 == cols && scales.rows == rows &&
+                 scales.cols * GROUP == cols;
+    if (right)
+        *source = pj_rows_mxfp4(codes.tensor->data, scales.tensor->data, cols, 0, 1);
+    return right;
+}
+
+/* How the tensors at `stem` are packed, by their names and types; NULL: they are not. */
+static take_function *packing_of(const pj_loader *l, const char *stem)
+{
+    packed_part plain = find_part(l, stem, "weight"), other = find_part(l, stem, "weight_packed");
+    const pj_tensor *bytes = plain.tensor ? plain.tensor : other.tensor;
+    if (find_part(l, stem, "qweight").tensor) return take_by_columns;
+    if (level_state(l, stem).tensor) return take_levels;
+    if (bytes && bytes->type == PJ_FILE_U8) return take_fp4;
+    if (bytes && bytes->type == PJ_FILE_I8) return take_bytes_of;
+    return other.tensor ? take_by_rows : NULL;
+}
+
 bool pj_load_packed(pj_loader *l, const char *name, size_t rows, size_t cols, pj_row_source *source)
 {
     static const char suffix[] = "weight";
@@ -143,28 +301,24 @@ bool pj_load_packed(pj_loader *l, const char *name, size_t rows, size_t cols, pj
     char stem[PJ_TENSOR_NAME_BYTES];
     if (l->status || length < tail || strcmp(name + length - tail, suffix) != 0) return false;
     snprintf(stem, sizeof stem, "%.*s", (int)(length - tail), name);
-    packed_part plain = find_part(l, stem, "weight"), other = find_part(l, stem, "weight_packed");
-    bool columns = find_part(l, stem, "qweight").tensor != NULL;
-    const pj_tensor *bytes = plain.tensor ? plain.tensor : other.tensor;
-    bool fp4 = bytes && bytes->type == PJ_FILE_U8;
-    if (!columns && !other.tensor && !fp4) return false;
-    pj_packed_weights *w = pj_arena_alloc(&l->model->arena, 1, sizeof *w);
-    if (!w) {
-        l->status = pj_fail_memory(l->err, name);
-        return true;
-    }
-    *w = (pj_packed_weights){.rows = rows, .cols = cols};
-    bool right = columns ? take_by_columns(l, stem, w)
-                 : fp4   ? take_fp4(l, stem, w)
-                         : take_by_rows(l, stem, w);
-    if (!right) {
-        l->status =
-            pj_fail(l->err, PJ_E_UNSUPPORTED,
-                    "%s is packed in a way that is not read, or not [%zu, %zu] (GPTQ with 4 "
-                    "or 8 bits, AWQ, symmetric compressed-tensors and NVFP4 are)",
-                    name, rows, cols);
-        return true;
-    }
-    *source = pj_rows_packed(w);
+    if (find_mxfp4_rows(l, stem, rows, cols, source)) return true;
+    take_function *take = packing_of(l, stem);
+    if (!take) return false;
+    pj_packed_weights *w = pj_load_alloc(l, 1, sizeof *w);
+    if (!w) return true;
+    *w = (pj_packed_weights){.rows = rows, .cols = cols, .factor = 1};
+    bool scaled = find_part(l, stem, "pre_quant_scale").tensor;
+    bool right = !scaled && take(l, stem, w);
+    if (scaled)
+        l->status = pj_fail(l->err, PJ_E_UNSUPPORTED,
+                            "%s has a pre_quant_scale, a factor on its inputs, which is not read",
+                            name);
+    else if (!right && !l->status)
+        l->status = pj_fail(l->err, PJ_E_UNSUPPORTED,
+                            "%s is packed in a way that is not read, or not [%zu, %zu] (GPTQ with "
+                            "2, 3, 4 or 8 bits, AWQ with 4, packed or 8-bit compressed-tensors, "
+                            "NVFP4 and bitsandbytes are)",
+                            name, rows, cols);
+    if (right) *source = pj_rows_packed(w);
     return true;
 }

@@ -63,7 +63,7 @@ static pj_projection *load_widening(pj_loader *l, const char *name)
     pj_matrix all;
     pj_projection *out = pj_load_alloc(l, count, sizeof *out);
     snprintf(own, sizeof own, "model.%s.weight", name);
-    if (pj_load_is_gguf(l)) pj_load_stack(l, own, count, hidden, hidden, &all);
+    if (pj_load_is_gguf(l)) pj_load_stack(l, own, count, hidden, hidden, false, &all);
     for (size_t i = 0; !l->status && i < count; i++) {
         if (pj_load_is_gguf(l)) {
             pj_matrix part = pj_matrix_rows(&all, i * hidden, hidden);

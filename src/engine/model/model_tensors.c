@@ -169,21 +169,42 @@ static size_t blocks_of(size_t count, size_t block)
     return (count + block - 1) / block;
 }
 
-/* Derives the block that shares a scale from the scales' shape: everything, a row, a group of a
- * row's columns, or what the configuration says. */
-static bool e4m3_blocks(const pj_model_config *c, const pj_tensor *scales, size_t rows, size_t cols,
+/* Scales [a, b] of each of one or more matrices of 8-bit floats. */
+typedef struct e4m3_scales {
+    const pj_tensor *tensor;
+    size_t count, a, b; /* count 1: all matrices have the same */
+} e4m3_scales;
+
+/* A stack's scales have its first dimension, unless there is only one; false: they have more
+ * dimensions than matrices. */
+static bool e4m3_shape(e4m3_scales *s, size_t count)
+{
+    const uint64_t *shape = s->tensor->shape;
+    uint32_t rank = s->tensor->rank;
+    s->count = s->a = s->b = 1;
+    if (count > 1 && rank > 0 && shape[0] == count) {
+        s->count = count;
+        shape++, rank--;
+    }
+    if (rank > 2) return false;
+    if (rank > 0) s->a = (size_t)shape[0];
+    if (rank > 1) s->b = (size_t)shape[1];
+    return s->a > 0 && s->b > 0;
+}
+
+/* Derives the block that shares a scale from the scales' shape: everything, rows, columns, groups
+ * of either's columns, or what the configuration says. */
+static bool e4m3_blocks(const pj_model_config *c, const e4m3_scales *s, size_t rows, size_t cols,
                         size_t *block_rows, size_t *block_cols)
 {
-    size_t a = scales->rank > 0 ? (size_t)scales->shape[0] : 1;
-    size_t b = scales->rank > 1 ? (size_t)scales->shape[1] : 1;
-    if (scales->rank > 2 || a == 0 || b == 0) return false;
     *block_rows = c->fp8_rows ? c->fp8_rows : E4M3_BLOCK;
     *block_cols = c->fp8_cols ? c->fp8_cols : E4M3_BLOCK;
-    if (scales->rank == 2 && a == blocks_of(rows, *block_rows) && b == blocks_of(cols, *block_cols))
+    if (s->tensor->rank >= 2 && s->a == blocks_of(rows, *block_rows) &&
+        s->b == blocks_of(cols, *block_cols))
         return true;
-    *block_rows = a == 1 ? rows : 1;
-    *block_cols = cols / b;
-    return (a == 1 && b == 1) || (a == rows && cols % b == 0);
+    *block_rows = s->a == 1 ? rows : 1;
+    *block_cols = cols / s->b;
+    return (s->a == 1 || s->a == rows) && cols % s->b == 0;
 }
 
 /* Scales in floating point, or powers of two as 8-bit exponents. */
@@ -200,38 +221,81 @@ static bool read_scales(const pj_loader *l, const pj_tensor *scales, float *valu
     return true;
 }
 
-/* 8-bit floats with scales in "weight_scale_inv" or "weight_scale" next to "weight". */
-static pj_status load_e4m3(pj_loader *l, const char *name, const pj_tensor *tensor, pj_role use,
-                           size_t rows, size_t cols, pj_matrix *out)
+/* The scales of 8-bit floats: "weight_scale_inv" or "weight_scale" next to "weight". */
+static const pj_tensor *find_e4m3_scales(const pj_loader *l, const char *name, char *scale_name,
+                                         size_t bytes)
+{
+    snprintf(scale_name, bytes, "%s_scale_inv", name);
+    const pj_tensor *scales = pj_checkpoint_find(l->model->checkpoint, scale_name);
+    if (scales) return scales;
+    snprintf(scale_name, bytes, "%s_scale", name);
+    return pj_checkpoint_find(l->model->checkpoint, scale_name);
+}
+
+/* Rows of one or more matrices of 8-bit floats, [count] of [rows, cols], or if `transposed` of
+ * [in, out], whose scales for each output may be in either dimension. */
+static bool find_e4m3(pj_loader *l, const char *name, const pj_tensor *tensor, size_t count,
+                      size_t rows, size_t cols, bool transposed, pj_row_source *source)
 {
     char scale_name[PJ_TENSOR_NAME_BYTES + 16];
-    size_t block_rows, block_cols, count = 1;
-    pj_dtype wanted = wanted_type(l, use, PJ_BF16, cols);
-    if (tensor->rank != 2 || tensor->shape[0] != rows || tensor->shape[1] != cols)
-        return pj_fail(l->err, PJ_E_INVALID, "%s must have the shape [%zu, %zu]", name, rows, cols);
-    snprintf(scale_name, sizeof scale_name, "%s_scale_inv", name);
-    const pj_tensor *scales = pj_checkpoint_find(l->model->checkpoint, scale_name);
-    if (!scales) {
-        snprintf(scale_name, sizeof scale_name, "%s_scale", name);
-        scales = pj_checkpoint_find(l->model->checkpoint, scale_name);
+    size_t block_rows, block_cols;
+    const pj_model_config *c = &l->model->config;
+    e4m3_scales s = {.tensor = find_e4m3_scales(l, name, scale_name, sizeof scale_name)};
+    if (!s.tensor) {
+        l->status = pj_fail(l->err, PJ_E_INVALID, "%s has 8-bit floats but no scale tensor", name);
+        return false;
     }
-    if (!scales)
-        return pj_fail(l->err, PJ_E_INVALID, "%s has 8-bit floats but no scale tensor", name);
-    bool right = e4m3_blocks(&l->model->config, scales, rows, cols, &block_rows, &block_cols);
-    for (uint32_t i = 0; right && i < scales->rank; i++) count *= (size_t)scales->shape[i];
-    float *values = right ? pj_load_alloc(l, count, sizeof *values) : NULL;
-    if (right && !values) return l->status;
-    if (!right || !read_scales(l, scales, values, count))
-        return pj_fail(l->err, PJ_E_UNSUPPORTED,
-                       "%s must be one scale, one per row or group of a row's columns, or one per "
-                       "block of %u x %u",
-                       scale_name,
-                       l->model->config.fp8_rows ? l->model->config.fp8_rows : E4M3_BLOCK,
-                       l->model->config.fp8_cols ? l->model->config.fp8_cols : E4M3_BLOCK);
-    pj_row_source source = pj_rows_e4m3(tensor->data, values, cols, block_rows, block_cols,
-                                        (cols + block_cols - 1) / block_cols);
-    pj_load_converted(l, name, wanted, NULL, &source, rows, cols, out);
-    return l->status;
+    bool right = e4m3_shape(&s, count);
+    if (transposed && s.b == 1 && s.a == cols) {
+        s.b = s.a;
+        s.a = 1;
+    }
+    right = right && e4m3_blocks(c, &s, rows, cols, &block_rows, &block_cols);
+    size_t each = s.a * s.b;
+    float *values = right ? pj_load_alloc(l, s.count * each, sizeof *values) : NULL;
+    if (right && !values) return false;
+    if (!right || !read_scales(l, s.tensor, values, s.count * each)) {
+        l->status = pj_fail(l->err, PJ_E_UNSUPPORTED,
+                            "%s must be one scale, one per row or group of a row's columns, or one "
+                            "per block of %u x %u",
+                            scale_name, c->fp8_rows ? c->fp8_rows : E4M3_BLOCK,
+                            c->fp8_cols ? c->fp8_cols : E4M3_BLOCK);
+        return false;
+    }
+    pj_row_source one = pj_rows_e4m3(tensor->data, values, cols, block_rows, block_cols,
+                                     (cols + block_cols - 1) / block_cols);
+    *source = count > 1 ? pj_rows_e4m3_stack(&one, rows, s.count > 1 ? each : 0) : one;
+    return true;
+}
+
+static void load_e4m3(pj_loader *l, const char *name, const pj_tensor *tensor, pj_role use,
+                      size_t rows, size_t cols, pj_matrix *out)
+{
+    pj_row_source source;
+    if (tensor->rank != 2 || tensor->shape[0] != rows || tensor->shape[1] != cols)
+        l->status =
+            pj_fail(l->err, PJ_E_INVALID, "%s must have the shape [%zu, %zu]", name, rows, cols);
+    else if (find_e4m3(l, name, tensor, 1, rows, cols, false, &source))
+        pj_load_converted(l, name, wanted_type(l, use, PJ_BF16, cols), NULL, &source, rows, cols,
+                          out);
+}
+
+/* The factors beside a matrix, or a stack of them, in NVFP4 of a GGUF file: "weight" has "scale",
+ * one for each matrix. NULL: there are none. */
+static const float *find_factors(pj_loader *l, const char *name, size_t count)
+{
+    static const char suffix[] = "weight";
+    size_t length = strlen(name), tail = sizeof suffix - 1;
+    char scale_name[PJ_TENSOR_NAME_BYTES];
+    /* Gemma 4's are loaded as its factors on experts */
+    bool named = length > tail && strcmp(name + length - tail, suffix) == 0 &&
+                 !(count > 1 && l->model->blueprint->parallel_experts);
+    if (!named || !pj_load_is_gguf(l)) return NULL;
+    snprintf(scale_name, sizeof scale_name, "%.*sscale", (int)(length - tail), name);
+    const float *factors = NULL;
+    if (pj_checkpoint_find(l->model->checkpoint, scale_name))
+        pj_load_vector(l, scale_name, count, 1, &factors);
+    return factors;
 }
 
 static void load_q2_0(pj_loader *l, const char *name, const pj_tensor *tensor, pj_role use,
@@ -257,7 +321,7 @@ void pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, si
     pj_matrix stored;
     const pj_tensor *tensor = pj_checkpoint_find(l->model->checkpoint, name);
     if (tensor && tensor->type == PJ_FILE_E4M3) {
-        l->status = load_e4m3(l, name, tensor, use, rows, cols, out);
+        load_e4m3(l, name, tensor, use, rows, cols, out);
         return;
     }
     if (tensor && tensor->type == PJ_FILE_Q2_0) {
@@ -265,16 +329,32 @@ void pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, si
         return;
     }
     pj_row_source packed;
-    if (l->model->config.packed && pj_load_packed(l, name, rows, cols, &packed)) {
+    if (!pj_load_is_gguf(l) && pj_load_packed(l, name, rows, cols, &packed)) {
         if (!l->status) pj_load_adopt_rows(l, name, &packed, rows, out);
         return;
     }
     l->status = pj_checkpoint_matrix(l->model->checkpoint, name, rows, cols, &stored, l->err);
-    if (!l->status) pj_load_adopt(l, name, use, &stored, out);
+    if (l->status) return;
+    const float *factors = stored.type == PJ_NVFP4 ? find_factors(l, name, 1) : NULL;
+    if (!factors) {
+        pj_load_adopt(l, name, use, &stored, out);
+        return;
+    }
+    pj_row_source scaled = pj_rows_scaled(&stored, factors, rows);
+    pj_load_converted(l, name, wanted_type(l, use, scaled.type, cols), NULL, &scaled, rows, cols,
+                      out);
+}
+
+/* A stack that has to be converted to be read. */
+static void convert_stack(pj_loader *l, const char *name, const pj_row_source *source, size_t rows,
+                          pj_matrix *out)
+{
+    pj_load_converted(l, name, wanted_type(l, PJ_ROLE_LAYER, source->type, source->cols), NULL,
+                      source, rows, source->cols, out);
 }
 
 void pj_load_stack(pj_loader *l, const char *name, size_t count, size_t rows, size_t cols,
-                   pj_matrix *out)
+                   bool transposed, pj_matrix *out)
 {
     if (l->status) return;
     const pj_tensor *tensor = pj_checkpoint_find(l->model->checkpoint, name);
@@ -288,11 +368,21 @@ void pj_load_stack(pj_loader *l, const char *name, size_t count, size_t rows, si
     else if (tensor->type == PJ_FILE_Q2_0) {
         pj_row_source source = pj_rows_q2_0(tensor->data, cols);
         pj_load_converted(l, name, PJ_Q4_0, NULL, &source, count * rows, cols, out);
+    } else if (tensor->type == PJ_FILE_E4M3) {
+        pj_row_source source;
+        if (find_e4m3(l, name, tensor, count, rows, cols, transposed, &source))
+            convert_stack(l, name, &source, count * rows, out);
     } else if (!pj_file_dtype(tensor->type, &type))
         l->status = pj_fail(l->err, PJ_E_UNSUPPORTED, "%s has the unsupported weight type %s", name,
                             pj_file_type_name(tensor->type));
     else
         *out = (pj_matrix){tensor->data, type, count * rows, cols, pj_dtype_row_bytes(type, cols)};
+    const float *factors =
+        !l->status && out->type == PJ_NVFP4 ? find_factors(l, name, count) : NULL;
+    if (!factors) return;
+    pj_matrix stored = *out;
+    pj_row_source scaled = pj_rows_scaled(&stored, factors, rows);
+    convert_stack(l, name, &scaled, count * rows, out);
 }
 
 void pj_load_vector(pj_loader *l, const char *name, size_t count, float fallback, const float **out)

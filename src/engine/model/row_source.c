@@ -159,7 +159,9 @@ float pj_float_of_e4m3(uint8_t byte)
 static void read_e4m3(const pj_row_source *s, size_t row, float *values)
 {
     const unsigned char *at = s->data + row * s->cols;
-    const unsigned char *scales = s->scales + row / s->block_rows * s->scale_stride;
+    size_t matrix = row / s->matrix_rows, own = row % s->matrix_rows;
+    const unsigned char *scales =
+        s->scales + matrix * s->matrix_stride + own / s->block_rows * s->scale_stride;
     for (size_t i = 0; i < s->cols; i++) {
         float scale;
         memcpy(&scale, scales + i / s->block_cols * sizeof scale, sizeof scale);
@@ -177,5 +179,37 @@ pj_row_source pj_rows_e4m3(const void *data, const float *scales, size_t cols, s
                            .scales = (const unsigned char *)scales,
                            .scale_stride = scale_cols * sizeof *scales,
                            .block_rows = block_rows,
-                           .block_cols = block_cols};
+                           .block_cols = block_cols,
+                           .matrix_rows = SIZE_MAX};
+}
+
+pj_row_source pj_rows_e4m3_stack(const pj_row_source *one, size_t rows, size_t scales)
+{
+    pj_row_source stack = *one;
+    stack.matrix_rows = rows;
+    stack.matrix_stride = scales * sizeof(float);
+    return stack;
+}
+
+/* ---- times factors ------------------------------------------------------------------------ */
+
+static void read_scaled(const pj_row_source *s, size_t row, float *values)
+{
+    float factor;
+    memcpy(&factor, s->scales + row / s->matrix_rows * sizeof factor, sizeof factor);
+    pj_blocks_dequantise(s->stored, s->data + row * s->stride, values, s->cols);
+    for (size_t i = 0; i < s->cols; i++) values[i] *= factor;
+}
+
+pj_row_source pj_rows_scaled(const pj_matrix *stored, const float *factors, size_t rows)
+{
+    bool plain = pj_dtype_get(stored->type)->block_values == 1;
+    return (pj_row_source){.type = plain ? stored->type : PJ_Q8_0,
+                           .stored = stored->type,
+                           .cols = stored->cols,
+                           .read = read_scaled,
+                           .data = stored->data,
+                           .scales = (const unsigned char *)factors,
+                           .stride = stored->row_bytes,
+                           .matrix_rows = rows};
 }

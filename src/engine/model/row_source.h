@@ -10,7 +10,8 @@
 
 typedef struct pj_row_source pj_row_source;
 struct pj_row_source {
-    pj_dtype type; /* default type of the converted rows */
+    pj_dtype type;   /* default type of the converted rows */
+    pj_dtype stored; /* of pj_rows_scaled */
     size_t cols;
     void (*read)(const pj_row_source *source, size_t row, float *values); /* [cols] */
     /* Converts the row to `type` exactly; NULL: it is quantised from the result of `read`. */
@@ -21,6 +22,7 @@ struct pj_row_source {
     size_t stride;                          /* bytes between adjacent values (columns), or rows */
     size_t scale_stride;                    /* bytes between rows of scales */
     size_t block_rows, block_cols;          /* block that shares a scale */
+    size_t matrix_rows, matrix_stride;      /* rows of each of several matrices, bytes of its scales */
     const uint32_t *order;                  /* row i is row order[i] of the file */
     const struct pj_packed_weights *packed; /* packed_rows.h */
 };
@@ -42,6 +44,11 @@ pj_row_source pj_rows_ordered(const pj_matrix *stored, const uint32_t *order);
  * scales per row of blocks. Converted to BF16. */
 pj_row_source pj_rows_e4m3(const void *data, const float *scales, size_t cols, size_t block_rows,
                            size_t block_cols, size_t scale_cols);
+/* The same of matrices of `rows` rows one below the other, each with `scales` scales of its own, or
+ * 0: all have the same. */
+pj_row_source pj_rows_e4m3_stack(const pj_row_source *one, size_t rows, size_t scales);
 float pj_float_of_e4m3(uint8_t byte);
+/* Rows of a stored matrix times factors[row / rows]. Blocks become Q8_0. */
+pj_row_source pj_rows_scaled(const pj_matrix *stored, const float *factors, size_t rows);
 
 #endif
