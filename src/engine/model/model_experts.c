@@ -259,9 +259,7 @@ static void load_expert(pj_loader *l, const char *prefix, uint32_t expert, pj_ml
     snprintf(name, sizeof name, "%s.%u", prefix, expert);
     const char *const *part = spellings[pj_load_has_linear(l, name, "w1")];
     size_t f = mlp->width = c->expert_intermediate, d = pj_config_expert_hidden(c);
-    /* Ernie's use_bias is not for experts in all files */
-    bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c) &&
-                pj_load_has(l, name, "down_proj.bias");
+    bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c);
     if (l->model->blueprint->mlp != PJ_MLP_PLAIN)
         pj_load_linear(l, name, part[0], f, d, bias, &mlp->gate);
     pj_load_linear(l, name, part[1], f, d, bias, &mlp->up);

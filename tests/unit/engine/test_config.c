@@ -267,6 +267,27 @@ static void test_families_of_2025(void **state)
     assert_refused("{\"model_type\":\"deepseek_v3\",\"n_group\":64,\"topk_group\":1}", PJ_E_INVALID,
                    "topk_group");
 
+    /* the defaults of transformers */
+    c = read("{\"model_type\":\"deepseek_v3\"}");
+    assert_that(c.routed_scale, ==, 2.5);
+    assert_that(c.expert_groups, ==, 8);
+    assert_that(c.expert_groups_kept, ==, 4);
+    assert_true(c.layer_is_dense[2] && !c.layer_is_dense[3]);
+    c = read("{\"model_type\":\"glm4_moe\",\"num_attention_heads\":64}");
+    assert_true(c.layer_is_dense[0] && !c.layer_is_dense[1]);
+    c = read("{\"model_type\":\"glm4_moe_lite\"}");
+    assert_true(c.layer_is_dense[0] && !c.layer_is_dense[1]);
+    assert_that(c.routed_scale, ==, 1.8);
+    c = read("{\"model_type\":\"glm4_moe_lite\",\"num_hidden_layers\":3,\"mlp_layer_types\":"
+             "[\"sparse\",\"dense\",\"sparse\"]}");
+    assert_true(!c.layer_is_dense[0] && c.layer_is_dense[1] && !c.layer_is_dense[2]);
+
+    /* transformers does not renormalise */
+    c = read("{\"model_type\":\"deepseek_v2\",\"norm_topk_prob\":true}");
+    assert_false(c.norm_topk);
+    assert_refused("{\"model_type\":\"deepseek_v2\",\"mlp_bias\":true}", PJ_E_UNSUPPORTED,
+                   "mlp_bias");
+
     c = read("{\"model_type\":\"deepseek_v2\",\"q_lora_rank\":null,\"n_routed_experts\":8}");
     assert_that(c.latent.query_rank, ==, 0);
     assert_false(c.router_sigmoid || c.norm_topk);
@@ -286,10 +307,28 @@ static void test_families_of_2025(void **state)
 
     c = read("{\"model_type\":\"llama\"," SIZES
              ",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}}");
-    assert_true(c.packed && c.packed_zero_plus);
+    assert_false(c.gptq_v2);
+    c = read("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
+             "\"gptq\",\"checkpoint_format\":\"gptq_v2\"}}");
+    assert_true(c.gptq_v2);
+    c = read("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
+             "\"auto-round\",\"packing_format\":\"auto_round:gptqmodel\"}}");
+    assert_true(c.gptq_v2);
+    c = read("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
+             "\"auto-round\",\"packing_format\":\"auto_round:auto_gptq\"}}");
+    assert_false(c.gptq_v2);
     c = read("{\"model_type\":\"llama\"," SIZES
              ",\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":4}}");
-    assert_true(c.packed && !c.packed_zero_plus);
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
+                   "\"gptq\",\"checkpoint_format\":\"marlin\"}}",
+                   PJ_E_UNSUPPORTED, "checkpoint_format");
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
+                   "\"auto-round\",\"packing_format\":\"mlx\"}}",
+                   PJ_E_UNSUPPORTED, "packing_format");
+    assert_refused("{\"model_type\":\"llama\"," SIZES
+                   ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":"
+                   "\"pack-quantized\",\"sparsity_config\":{\"format\":\"sparse-24-bitmask\"}}}",
+                   PJ_E_UNSUPPORTED, "sparsity_config");
     assert_refused("{\"model_type\":\"llama\"," SIZES
                    ",\"quantization_config\":{\"quant_method\":\"awq\",\"version\":\"gemv\"}}",
                    PJ_E_UNSUPPORTED, "quantization_config");
@@ -571,8 +610,8 @@ static void test_refused(void **state)
     assert_refused("{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"relu\"}", PJ_E_UNSUPPORTED,
                    "relu");
     assert_refused("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
-                   "\"bitsandbytes\"}}",
-                   PJ_E_UNSUPPORTED, "bitsandbytes");
+                   "\"hqq\"}}",
+                   PJ_E_UNSUPPORTED, "hqq");
     assert_refused("{\"model_type\":\"llama\"," SIZES
                    ",\"quantization\":{\"group_size\":64,\"bits\":4}}",
                    PJ_E_UNSUPPORTED, "(MLX)");

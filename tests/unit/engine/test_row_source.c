@@ -209,7 +209,8 @@ static void packed(void **state)
                            .codes = (const unsigned char *)gptq,
                            .scales = (const unsigned char *)by_group,
                            .zeros = (const unsigned char *)gptq_zeros,
-                           .scale_type = PJ_F32};
+                           .scale_type = PJ_F32,
+                           .factor = 1};
     check_packed(&w, PJ_Q4_1, true);
     w.packing = PJ_PACKED_AWQ, w.zero_plus = 0;
     w.codes = (const unsigned char *)awq, w.zeros = (const unsigned char *)awq_zeros;
@@ -217,6 +218,141 @@ static void packed(void **state)
     w.packing = PJ_PACKED_ROWS, w.zeros = NULL;
     w.codes = (const unsigned char *)rows, w.scales = (const unsigned char *)by_row;
     check_packed(&w, PJ_Q4_0, false);
+}
+
+/* Codes of 8 bits stay the same in Q8_0; a block with one that Q8_0 does not have is rounded. */
+static void packed_bytes(void **state)
+{
+    static int8_t codes[2][64], zeros[2] = {0, 5};
+    static const float scales[2] = {0.25f, 0.125f};
+    unsigned char out[2 * 34];
+    float read[64], copied[64];
+    (void)state;
+    for (int r = 0; r < 2; r++)
+        for (int i = 0; i < 64; i++) codes[r][i] = (int8_t)((i * 37 + r * 11) % 240 - 120);
+    codes[0][40] = -128;
+    pj_packed_weights w = {.packing = PJ_PACKED_BYTES,
+                           .rows = 2,
+                           .cols = 64,
+                           .group = 64,
+                           .bits = 8,
+                           .codes = (const unsigned char *)codes,
+                           .scales = (const unsigned char *)scales,
+                           .zeros = (const unsigned char *)zeros,
+                           .scale_type = PJ_F32,
+                           .factor = 1};
+    pj_row_source s = pj_rows_packed(&w);
+    assert_int_equal(s.type, PJ_Q8_0);
+    for (size_t r = 0; r < 2; r++) {
+        s.read(&s, r, read);
+        s.copy(&s, r, out);
+        pj_blocks_dequantise(PJ_Q8_0, out, copied, 64);
+        for (int i = 0; i < 64; i++) {
+            float want = scales[r] * (float)(codes[r][i] - zeros[r]), most = scales[r] * 0.55f;
+            bool exact = r == 0 && i < 32;
+            assert_that(read[i], ==, want);
+            assert_that(fabsf(copied[i] - want), <=, exact ? 0 : most);
+        }
+    }
+    codes[1][3] = 127; /* the zero is 5: 122, so that all of the row fit */
+    for (int i = 0; i < 64; i++)
+        if (codes[1][i] < -122) codes[1][i] = -122;
+    s.copy(&s, 1, out);
+    pj_blocks_dequantise(PJ_Q8_0, out, copied, 64);
+    for (int i = 0; i < 64; i++) assert_that(copied[i], ==, 0.125f * (float)(codes[1][i] - 5));
+}
+
+/* Codes of three bits: 32 of them in three words without gaps, or ten in each word. */
+static void packed_in_three_bits(void **state)
+{
+    uint32_t gaps[4] = {0}, tight[3] = {0}, zeros[1] = {3}, halves[3];
+    float read[32], copied[32], scale = 0.5f;
+    unsigned char out[20];
+    (void)state;
+    for (unsigned i = 0; i < 32; i++) {
+        uint64_t code = (i * 5 + i / 8) % 8;
+        gaps[i / 10] |= (uint32_t)(code << (i % 10 * 3));
+        tight[i * 3 / 32] |= (uint32_t)(code << (i * 3 % 32));
+        if (i * 3 % 32 > 29) tight[i * 3 / 32 + 1] |= (uint32_t)(code >> (32 - i * 3 % 32));
+    }
+    pj_packed_weights w = {.packing = PJ_PACKED_ROWS,
+                           .rows = 1,
+                           .cols = 32,
+                           .group = 32,
+                           .bits = 3,
+                           .codes = (const unsigned char *)gaps,
+                           .scales = (const unsigned char *)&scale,
+                           .zeros = (const unsigned char *)zeros,
+                           .scale_type = PJ_F32,
+                           .factor = 1};
+    for (int kind = 0; kind < 2; kind++) {
+        pj_row_source s = pj_rows_packed(&w);
+        assert_int_equal(s.type, kind ? PJ_Q4_0 : PJ_Q4_1);
+        s.read(&s, 0, read);
+        s.copy(&s, 0, out);
+        pj_blocks_dequantise(s.type, out, copied, 32);
+        for (int i = 0; i < 32; i++) {
+            float want = 0.5f * (float)((i * 5 + i / 8) % 8 - (kind ? 4 : 3));
+            assert_that(read[i], ==, want);
+            assert_that(copied[i], ==, want);
+        }
+        w.packing = PJ_PACKED_GPTQ, w.zeros = NULL;
+        memcpy(halves, tight, sizeof halves);
+        w.codes = (const unsigned char *)halves;
+    }
+}
+
+/* Indices of levels, scales of four values that are indices too. */
+static void packed_levels(void **state)
+{
+    unsigned char codes[8], indices[4] = {3, 0, 255, 9};
+    const float outer[2] = {2, 4};
+    float row[8];
+    static pj_packed_levels v = {.block = 4, .scale_block = 2, .offset = 0.5f};
+    (void)state;
+    for (int i = 0; i < 16; i++) v.level[i] = (float)(i * i - 30);
+    for (int i = 0; i < 256; i++) v.scale_level[i] = (float)i / 4;
+    v.codes = indices, v.scale_scales = outer;
+    for (int i = 0; i < 8; i++) codes[i] = (unsigned char)(2 * i % 16 << 4 | (2 * i + 1) % 16);
+    pj_packed_weights w = {.packing = PJ_PACKED_LEVELS,
+                           .rows = 2,
+                           .cols = 8,
+                           .group = 8,
+                           .codes = codes,
+                           .levels = &v};
+    pj_row_source s = pj_rows_packed(&w);
+    assert_int_equal(s.type, PJ_Q8_0);
+    assert_null(s.copy);
+    for (size_t r = 0; r < 2; r++) {
+        s.read(&s, r, row);
+        for (size_t i = 0; i < 8; i++) {
+            size_t at = 8 * r + i;
+            float scale = (float)indices[at / 4] / 4 * outer[at / 8] + 0.5f;
+            assert_that(row[i], ==, (float)((int)(at * at) - 30) * scale);
+        }
+    }
+}
+
+/* Two matrices of 8-bit floats one below the other, and of blocks, with factors of their own. */
+static void stacked(void **state)
+{
+    static const uint8_t bytes[4][2] = {{0x38, 0x40}, {0x38, 0x40}, {0x38, 0x40}, {0x38, 0x40}};
+    static const float scales[4] = {1, 2, 3, 4}, factors[2] = {3, 5};
+    static float plain[4][2] = {{1, 2}, {3, 4}, {5, 6}, {7, 8}};
+    float row[2];
+    (void)state;
+    pj_row_source one = pj_rows_e4m3(bytes, scales, 2, 1, 2, 1);
+    pj_row_source each = pj_rows_e4m3_stack(&one, 2, 2), same = pj_rows_e4m3_stack(&one, 2, 0);
+    pj_matrix stored = {plain, PJ_F32, 4, 2, sizeof plain[0]};
+    pj_row_source scaled = pj_rows_scaled(&stored, factors, 2);
+    for (size_t r = 0; r < 4; r++) {
+        each.read(&each, r, row);
+        assert_that(row[1], ==, 2 * scales[r]);
+        same.read(&same, r, row);
+        assert_that(row[0], ==, scales[r % 2]);
+        scaled.read(&scaled, r, row);
+        assert_that(row[1], ==, plain[r][1] * factors[r / 2]);
+    }
 }
 
 /* Columns in any order of groups have no blocks: they are read alone. */
@@ -234,7 +370,8 @@ static void packed_in_another_order(void **state)
                            .codes = (const unsigned char *)codes,
                            .scales = (const unsigned char *)scales,
                            .group_of = (const unsigned char *)groups,
-                           .scale_type = PJ_F32};
+                           .scale_type = PJ_F32,
+                           .factor = 1};
     pj_row_source s = pj_rows_packed(&w);
     assert_int_equal(s.type, PJ_Q8_0);
     assert_null(s.copy);
@@ -271,6 +408,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ordered),
         cmocka_unit_test(packed),
+        cmocka_unit_test(packed_bytes),
+        cmocka_unit_test(packed_in_three_bits),
+        cmocka_unit_test(packed_levels),
+        cmocka_unit_test(stacked),
         cmocka_unit_test(packed_in_another_order),
         cmocka_unit_test(packed_floats),
         cmocka_unit_test(transposed),
