@@ -98,7 +98,7 @@ static pj_status eval_read_ids(const eval *e, const pj_engine *engine, int32_t *
  * once, and all but the first ones from at least half a context. */
 static pj_status slide(const eval *e, pj_engine *engine, tally *t, pj_error *err)
 {
-    uint32_t context = pj_engine_get_facts(engine)->config->context;
+    uint32_t context = pj_engine_get_facts(engine)->context;
     if (t->count > context) t->window = context;
     for (pj_status status; t->done < t->count;) {
         uint32_t left = t->count - t->begin, n = left < context ? left : context;

@@ -33,7 +33,7 @@ pj_status pj_profile_loss(pj_engine *engine, const char *text, size_t bytes, dou
                           pj_error *err)
 {
     int32_t *ids = NULL;
-    uint32_t count = 0, context = pj_engine_get_facts(engine)->config->context;
+    uint32_t count = 0, context = pj_engine_get_facts(engine)->context;
     pj_status status = pj_engine_encode(engine, text, bytes, &ids, &count, err);
     if (status != PJ_OK) return status;
     if (count > context) count = context;

@@ -111,7 +111,7 @@ static bool add_likelihood(void *context, uint32_t position, const float *logits
 static pj_status likelihood_of(pj_engine *engine, const choice_ids *choice, uint32_t from,
                                double *sum, pj_error *err)
 {
-    uint32_t context = pj_engine_get_facts(engine)->config->context;
+    uint32_t context = pj_engine_get_facts(engine)->context;
     likelihood l = {.of = choice, .from = from};
     if (choice->count > context)
         return pj_fail(err, PJ_E_INVALID, "prompt and choice are longer than the model's context");

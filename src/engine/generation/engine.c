@@ -54,6 +54,7 @@ static void gather_facts(pj_engine *e)
     f->architecture = e->model.config.arch_name;
     f->dtype = pj_dtype_get(m->dtype)->name;
     f->isa = e->loaded.facts.isa;
+    f->context = e->context;
     f->device_key = e->loaded.facts.key;
     f->declined = e->declined.text[0] ? e->declined.text : NULL;
     f->kv = pj_dtype_get(e->kv_type)->name;

@@ -65,6 +65,7 @@ typedef struct pj_engine_facts {
     bool extrapolated; /* layers=N: truncated public shape */
     bool has_tokenizer;
     uint32_t threads;
+    uint32_t context; /* tokens of a sequence; more than config's if rope is scaled dynamically */
     const pj_model_config *config;
     uint64_t parameters;                /* all weights */
     uint64_t active_parameters;         /* used by one token: only the chosen experts */

@@ -82,15 +82,27 @@ static size_t group_of(const pj_packed_weights *w, size_t col)
     return group < groups ? group : groups - 1; /* checked when the model is opened */
 }
 
-static float value_at(const pj_packed_weights *w, size_t row, size_t col)
+/* Values `first` to `end` of a row; neighbours usually have the same group. */
+static void read_codes(const pj_packed_weights *w, size_t row, size_t first, size_t end,
+                       float *values)
 {
-    size_t group = group_of(w, col);
-    return scale(w, row, group) * (float)(code(w, row, col) - zero(w, row, group));
+    size_t group = SIZE_MAX;
+    float factor = 0;
+    int zeros = 0;
+    for (size_t i = first; i < end; i++) {
+        size_t own = group_of(w, i);
+        if (own != group) {
+            group = own;
+            factor = scale(w, row, group);
+            zeros = zero(w, row, group);
+        }
+        values[i - first] = factor * (float)(code(w, row, i) - zeros);
+    }
 }
 
 static void read_packed(const pj_row_source *s, size_t row, float *values)
 {
-    for (size_t i = 0; i < s->cols; i++) values[i] = value_at(s->packed, row, i);
+    read_codes(s->packed, row, 0, s->cols, values);
 }
 
 static void read_fp4(const pj_row_source *s, size_t row, float *values)
@@ -156,9 +168,11 @@ static void copy_bytes(const pj_row_source *s, size_t row, void *out)
             int q = code(w, row, first + i) - zeros;
             fits &= q >= -LARGEST_CODE && q <= LARGEST_CODE;
             to[2 + i] = (unsigned char)q;
-            values[i] = value_at(w, row, first + i);
         }
-        if (!fits) pj_blocks_quantise(PJ_Q8_0, values, to, BLOCK);
+        if (!fits) {
+            read_codes(w, row, first, first + BLOCK, values);
+            pj_blocks_quantise(PJ_Q8_0, values, to, BLOCK);
+        }
         to += 2 + BLOCK;
     }
 }
