@@ -130,15 +130,15 @@ static const char *unread_variant(const json_t *quantised)
 /* The tensors determine the type, its scales and most of the packing, so that layers may differ. */
 static void config_read_packing(pj_config_reader *r, pj_model_config *c)
 {
-    static const char *const methods[] = {"mxfp4",      "fp8",          "fbgemm_fp8",
-                                          "gptq",       "awq",          "auto-round",
-                                          "intel/auto-round", "bitsandbytes", NULL};
-    static const char *const formats[] = {"float-quantized", "pack-quantized",
-                                          "nvfp4-pack-quantized", "mxfp4-pack-quantized",
-                                          "int-quantized", "naive-quantized",
-                                          "mixed-precision", NULL};
+    static const char *const methods[] = {"mxfp4", "fp8",        "fbgemm_fp8",       "gptq",
+                                          "awq",   "auto-round", "intel/auto-round", "bitsandbytes",
+                                          NULL};
+    static const char *const formats[] = {
+        "float-quantized", "pack-quantized",  "nvfp4-pack-quantized", "mxfp4-pack-quantized",
+        "int-quantized",   "naive-quantized", "mixed-precision",      NULL};
     static const char *const algorithms[] = {"FP8",   "FP8_PB_WO",   "FP8_PER_CHANNEL_PER_TOKEN",
-                                             "NVFP4", "W4A16_NVFP4", "MIXED_PRECISION", NULL};
+                                             "NVFP4", "W4A16_NVFP4", "MIXED_PRECISION",
+                                             NULL};
     static const char *const second[] = {"gptq_v2", NULL};
     static const char *const plain_zeros[] = {"auto_round", "auto_round:gptqmodel", NULL};
     json_t *quantised = pj_config_get_any(r, "quantization_config");

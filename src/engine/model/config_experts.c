@@ -171,8 +171,7 @@ static void read_grouped_router(pj_config_reader *r, pj_model_config *c)
                          "must be greedy or group_limited_greedy");
     c->norm_topk = false;
     c->routed_scale = pj_config_number(r, "routed_scaling_factor", 1, 1e-6, 1e6);
-    if (c->mlp_bias)
-        pj_config_refuse(r, PJ_E_UNSUPPORTED, "mlp_bias", "true is not supported");
+    if (c->mlp_bias) pj_config_refuse(r, PJ_E_UNSUPPORTED, "mlp_bias", "true is not supported");
     if (!grouped) return;
     c->expert_groups = pj_config_count(r, "n_group", 1, 1, PJ_MAX_EXPERTS);
     c->expert_groups_kept = pj_config_count(r, "topk_group", 1, 1, PJ_MAX_EXPERTS);

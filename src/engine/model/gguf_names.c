@@ -272,8 +272,8 @@ bool pj_gguf_tensor_name(pj_arch arch, const char *name, char *out, size_t bytes
     static const char layers[] = "layers.", prefix[] = "model.";
     const char *kind = strrchr(name, '.');
     if (whole_name(name, out, bytes)) return true;
-    if (!kind || (strcmp(kind, ".weight") != 0 && strcmp(kind, ".bias") != 0 &&
-                  strcmp(kind, ".scale") != 0))
+    if (!kind ||
+        (strcmp(kind, ".weight") != 0 && strcmp(kind, ".bias") != 0 && strcmp(kind, ".scale") != 0))
         return false;
     size_t stem = (size_t)(kind - name);
     if (stem == 7 && memcmp(name, "lm_head", 7) == 0) return put_name(out, bytes, "output%s", kind);

@@ -1,5 +1,5 @@
-/* Loads packed weights of folders (packed_rows.h): finds the tensors that replace "weight" and tells
- * the packing from their names, types and shapes, whatever config.json says of a layer. */
+/* Loads packed weights of folders (packed_rows.h): finds the tensors that replace "weight" and
+ * tells the packing from their names, types and shapes, whatever config.json says of a layer. */
 #include "engine/model/model_load.h"
 
 #include "engine/model/packed_rows.h"
@@ -83,8 +83,7 @@ static bool take_by_columns(pj_loader *l, const char *stem, pj_packed_weights *w
     w->bits = awq ? 4 : bits_of(codes.rows, in);
     w->zero_plus = !awq && !l->model->config.gptq_v2;
     bool right = w->bits && out % 32 == 0 && in % 32 == 0 &&
-                 (awq ? is_words(&codes, in, out / 8)
-                      : is_words(&codes, in * w->bits / 32, out)) &&
+                 (awq ? is_words(&codes, in, out / 8) : is_words(&codes, in * w->bits / 32, out)) &&
                  take_groups(w, &scales, scales.rows) &&
                  take_scales(w, &scales, scales.rows, out) &&
                  (!zeros.tensor || is_words(&zeros, scales.rows, out * w->bits / 32));
@@ -110,12 +109,10 @@ static bool take_by_rows(pj_loader *l, const char *stem, pj_packed_weights *w)
     w->packing = PJ_PACKED_ROWS;
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
         if (codes.cols == whole_words(w->cols, widths[i])) w->bits = widths[i];
-    bool right = w->bits && w->cols % 32 == 0 &&
-                 is_words(&codes, w->rows, whole_words(w->cols, w->bits)) &&
-                 take_groups(w, &scales, scales.cols) &&
-                 take_scales(w, &scales, w->rows, scales.cols) &&
-                 (!zeros.tensor ||
-                  is_words(&zeros, whole_words(w->rows, w->bits), scales.cols));
+    bool right =
+        w->bits && w->cols % 32 == 0 && is_words(&codes, w->rows, whole_words(w->cols, w->bits)) &&
+        take_groups(w, &scales, scales.cols) && take_scales(w, &scales, w->rows, scales.cols) &&
+        (!zeros.tensor || is_words(&zeros, whole_words(w->rows, w->bits), scales.cols));
     if (!right) return false;
     w->codes = codes.tensor->data;
     if (zeros.tensor) w->zeros = zeros.tensor->data;
@@ -127,7 +124,8 @@ static bool take_bytes_of(pj_loader *l, const char *stem, pj_packed_weights *w)
 {
     enum { LARGEST_CODE = 127 };
     packed_part codes = find_part(l, stem, "weight"), scales = find_part(l, stem, "weight_scale"),
-                zeros = find_part(l, stem, "weight_zero_point"), largest = find_part(l, stem, "SCB");
+                zeros = find_part(l, stem, "weight_zero_point"),
+                largest = find_part(l, stem, "SCB");
     w->packing = PJ_PACKED_BYTES;
     w->bits = 8;
     if (!scales.tensor && largest.tensor) {
@@ -235,8 +233,7 @@ static bool take_level_scales(pj_loader *l, const char *stem, pj_packed_levels *
     }
     v->codes = scales.tensor->data;
     v->scale_scales = find_floats(l, stem, "weight.nested_absmax", outer, copy);
-    return v->scale_scales &&
-           find_floats(l, stem, "weight.nested_quant_map", 256, v->scale_level);
+    return v->scale_scales && find_floats(l, stem, "weight.nested_quant_map", 256, v->scale_level);
 }
 
 static packed_part level_state(const pj_loader *l, const char *stem)
@@ -277,8 +274,7 @@ static bool find_mxfp4_rows(const pj_loader *l, const char *stem, size_t rows, s
                  (scales.tensor->type == PJ_FILE_U8 || scales.tensor->type == PJ_FILE_E8M0) &&
                  codes.rows == rows && codes.cols * 2 == cols && scales.rows == rows &&
                  scales.cols * GROUP == cols;
-    if (right)
-        *source = pj_rows_mxfp4(codes.tensor->data, scales.tensor->data, cols, 0, 1);
+    if (right) *source = pj_rows_mxfp4(codes.tensor->data, scales.tensor->data, cols, 0, 1);
     return right;
 }
 
@@ -310,9 +306,9 @@ bool pj_load_packed(pj_loader *l, const char *name, size_t rows, size_t cols, pj
     bool scaled = find_part(l, stem, "pre_quant_scale").tensor;
     bool right = !scaled && take(l, stem, w);
     if (scaled)
-        l->status = pj_fail(l->err, PJ_E_UNSUPPORTED,
-                            "%s has a pre_quant_scale, a factor on its inputs, which is not read",
-                            name);
+        l->status =
+            pj_fail(l->err, PJ_E_UNSUPPORTED,
+                    "%s has a pre_quant_scale, a factor on its inputs, which is not read", name);
     else if (!right && !l->status)
         l->status = pj_fail(l->err, PJ_E_UNSUPPORTED,
                             "%s is packed in a way that is not read, or not [%zu, %zu] (GPTQ with "

@@ -45,8 +45,7 @@ static int code(const pj_packed_weights *w, size_t row, size_t col)
     case PJ_PACKED_GPTQ: return (int)code_of(w->codes, row, w->rows, col, w->bits);
     case PJ_PACKED_AWQ: return (int)shuffled_code(w->codes, col * (w->rows / 8), row);
     case PJ_PACKED_BYTES: return (int8_t)w->codes[row * w->cols + col];
-    default:
-        return (int)whole_code(w->codes, row * ((w->cols + each - 1) / each), 1, col, w->bits);
+    default: return (int)whole_code(w->codes, row * ((w->cols + each - 1) / each), 1, col, w->bits);
     }
 }
 

@@ -18,12 +18,12 @@ struct pj_row_source {
     void (*copy)(const pj_row_source *source, size_t row, void *out);
 
     const unsigned char *data, *scales;
-    size_t first, step;                     /* row i is number first + i step in the file */
-    size_t stride;                          /* bytes between adjacent values (columns), or rows */
-    size_t scale_stride;                    /* bytes between rows of scales */
-    size_t block_rows, block_cols;          /* block that shares a scale */
-    size_t matrix_rows, matrix_stride;      /* rows of each of several matrices, bytes of its scales */
-    const uint32_t *order;                  /* row i is row order[i] of the file */
+    size_t first, step;                /* row i is number first + i step in the file */
+    size_t stride;                     /* bytes between adjacent values (columns), or rows */
+    size_t scale_stride;               /* bytes between rows of scales */
+    size_t block_rows, block_cols;     /* block that shares a scale */
+    size_t matrix_rows, matrix_stride; /* rows of each of several matrices, bytes of its scales */
+    const uint32_t *order;             /* row i is row order[i] of the file */
     const struct pj_packed_weights *packed; /* packed_rows.h */
 };
 
