@@ -35,7 +35,7 @@ static void load_joint(pj_loader *l, const char *attn, struct pj_latent *m, uint
     size_t each = m->plain + m->value;
     int wanted = l->dtype;
     pj_projection all = {0};
-    l->dtype = -1; /* converted after it has been transposed */
+    l->dtype = wanted == PJ_F32 ? wanted : -1; /* blocks are made after it has been transposed */
     pj_load_linear(l, attn, "kv_b_proj", heads * each, rank, false, &all);
     l->dtype = wanted;
     if (l->status) return;
