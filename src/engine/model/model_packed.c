@@ -13,6 +13,13 @@ typedef struct packed_part {
     size_t rows, cols;
 } packed_part;
 
+static void *packed_alloc(pj_loader *l, size_t count, size_t size)
+{
+    void *block = pj_arena_alloc(&l->model->arena, count, size);
+    if (!block && !l->status) l->status = pj_fail_memory(l->err, "packed weights");
+    return block;
+}
+
 /* "<stem><part>"; a vector has one row. */
 static packed_part find_part(const pj_loader *l, const char *stem, const char *part)
 {
@@ -225,7 +232,7 @@ static bool take_level_scales(pj_loader *l, const char *stem, pj_packed_levels *
     bool nested = scales.tensor && scales.tensor->type == PJ_FILE_U8;
     size_t outer = blocks_in(count, v->scale_block), values = nested ? outer : count;
     if (!scales.tensor || values == 0 || scales.rows * scales.cols != count) return false;
-    float *copy = pj_load_alloc(l, values, sizeof *copy);
+    float *copy = packed_alloc(l, values, sizeof *copy);
     if (!copy) return false;
     if (!nested) {
         v->scales = find_floats(l, stem, "weight.absmax", count, copy);
@@ -245,7 +252,7 @@ static packed_part level_state(const pj_loader *l, const char *stem)
 static bool take_levels(pj_loader *l, const char *stem, pj_packed_weights *w)
 {
     packed_part codes = find_part(l, stem, "weight"), state = level_state(l, stem);
-    pj_packed_levels *v = pj_load_alloc(l, 1, sizeof *v);
+    pj_packed_levels *v = packed_alloc(l, 1, sizeof *v);
     w->packing = PJ_PACKED_LEVELS;
     w->group = w->cols;
     w->levels = v;
@@ -300,7 +307,7 @@ bool pj_load_packed(pj_loader *l, const char *name, size_t rows, size_t cols, pj
     if (find_mxfp4_rows(l, stem, rows, cols, source)) return true;
     take_function *take = packing_of(l, stem);
     if (!take) return false;
-    pj_packed_weights *w = pj_load_alloc(l, 1, sizeof *w);
+    pj_packed_weights *w = packed_alloc(l, 1, sizeof *w);
     if (!w) return true;
     *w = (pj_packed_weights){.rows = rows, .cols = cols, .factor = 1};
     bool scaled = find_part(l, stem, "pre_quant_scale").tensor;
