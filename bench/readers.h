@@ -13,7 +13,6 @@ typedef struct pj_bench_readers_report {
     uint64_t least, most;      /* messages of one reader */
     uint64_t gaps, disordered; /* gap messages; sequence numbers that did not increase */
     uint32_t ended, cut;       /* run ends received; readers that were disconnected */
-    double cpu_s;              /* of the reading thread */
 } pj_bench_readers_report;
 
 /* Connects `readers` to ws://127.0.0.1:port/ws/profiling, every `deaf_every`th of them deaf (0:

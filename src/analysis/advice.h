@@ -29,7 +29,7 @@ typedef struct pj_advice_neighbour {
 
 /* NAN, NULL, 0 and false: unknown or absent. Energies in mJ, shares 0..1. */
 typedef struct pj_advice_facts {
-    const char *run_id, *model, *engine, *dtype;
+    const char *run_id, *model, *dtype;
     const char *device;  /* that computed, quoted for a shell; NULL: the CPU */
     const char *prompt;  /* quoted for a shell; NULL: too long, or private */
     bool prompt_is_ids;  /* token ids, as in "1,2,3" */

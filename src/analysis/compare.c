@@ -142,9 +142,6 @@ static void welch(pj_comparison *c)
     c->welch_df =
         (va + vb) * (va + vb) / (va * va / (double)(c->n_a - 1) + vb * vb / (double)(c->n_b - 1));
     c->welch_p = pj_student_two_sided(c->welch_t, c->welch_df);
-    double reach = pj_student_quantile(0.975, c->welch_df) * error;
-    c->difference_lo = c->difference - reach;
-    c->difference_hi = c->difference + reach;
     double df = (double)(c->n_a + c->n_b - 2);
     double pooled = sqrt(
         ((double)(c->n_a - 1) * c->sd_a * c->sd_a + (double)(c->n_b - 1) * c->sd_b * c->sd_b) / df);
@@ -191,8 +188,6 @@ void pj_compare(const double *a, size_t n_a, const double *b, size_t n_b, double
 {
     double *x = work, *y = work + n_a;
     *c = (pj_comparison){.difference = NAN,
-                         .difference_lo = NAN,
-                         .difference_hi = NAN,
                          .welch_t = NAN,
                          .welch_df = NAN,
                          .welch_p = NAN,

@@ -11,7 +11,7 @@
 typedef struct pj_comparison {
     size_t n_a, n_b;
     double mean_a, mean_b, sd_a, sd_b;
-    double difference, difference_lo, difference_hi; /* b - a, 95 % interval by Welch */
+    double difference; /* b - a */
     double welch_t, welch_df, welch_p;
     double mann_whitney_u, mann_whitney_p; /* U of a; p by the normal approximation with ties */
     double hedges_g;                       /* standardised b - a, corrected for small samples */

@@ -15,7 +15,6 @@ typedef struct pj_law {
     double factor;                             /* a */
     double exponent, exponent_lo, exponent_hi; /* 95 %, Student with points - 2 degrees */
     double r2;
-    uint32_t points;     /* that are positive and finite */
     const char *refusal; /* NULL: the figures above hold */
 } pj_law;
 

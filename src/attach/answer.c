@@ -55,7 +55,7 @@ void pj_answer_init(pj_answer *a)
                      .progress_total = -1,
                      .progress_processed = -1,
                      .progress_cached = -1,
-                     .timings = {NAN, NAN, NAN, NAN, NAN, NAN}};
+                     .timings = {NAN, NAN, NAN, NAN}};
 }
 
 /* ---- errors --------------------------------------------------------------------------------- */
@@ -135,7 +135,6 @@ static void take_llama_timings(pj_answer *a, const json_t *t)
     get_time(t, "prompt_ms", 1, &a->timings.prompt_ms);
     get_time(t, "predicted_ms", 1, &a->timings.decode_ms);
     if (prompt >= 0) a->timings.prompt_tokens = (double)prompt;
-    if (decoded >= 0) a->timings.decode_tokens = (double)decoded;
     if (cached >= 0) a->cached_tokens = cached;
     if (prompt >= 0 && a->prompt_tokens < 0) a->prompt_tokens = prompt + (cached > 0 ? cached : 0);
 }
@@ -157,11 +156,9 @@ static void take_ollama_end(pj_answer *a, const json_t *e)
     counted |= get_count(e, "eval_count", &a->completion_tokens);
     a->has_usage |= counted;
     get_time(e, "load_duration", 1e-6, &a->timings.load_ms);
-    get_time(e, "total_duration", 1e-6, &a->timings.total_ms);
     get_time(e, "prompt_eval_duration", 1e-6, &a->timings.prompt_ms);
     get_time(e, "eval_duration", 1e-6, &a->timings.decode_ms);
     if (a->prompt_tokens >= 0) a->timings.prompt_tokens = (double)a->prompt_tokens;
-    if (a->completion_tokens >= 0) a->timings.decode_tokens = (double)a->completion_tokens;
     set_json_text(a->finish_reason, sizeof a->finish_reason, json_object_get(e, "done_reason"));
 }
 

@@ -31,8 +31,8 @@ typedef struct pj_answer_piece {
 
 /* Times in ms, NAN where the server does not say them. */
 typedef struct pj_answer_timings {
-    double prompt_ms, decode_ms, load_ms, total_ms;
-    double prompt_tokens, decode_tokens; /* tokens that those times refer to */
+    double prompt_ms, decode_ms, load_ms;
+    double prompt_tokens; /* that prompt_ms is of */
 } pj_answer_timings;
 
 /* Counts are -1 where unknown. */

@@ -462,7 +462,7 @@ static void take_answer(proxy *x, pj_pair *p, const char *bytes, size_t count, i
             continue;
         }
         begin_exchange(x, p); /* the answer began before the request was complete */
-        pj_pair_take_head(p, now_ns);
+        pj_pair_take_head(p);
         bytes = p->head.data + head;
         count = p->head.length - head;
     }

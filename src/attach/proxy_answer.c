@@ -168,7 +168,7 @@ static void queue_stream_head(pj_pair *p)
     pj_buffer_fini(&lines);
 }
 
-void pj_pair_take_head(pj_pair *p, int64_t now_ns)
+void pj_pair_take_head(pj_pair *p)
 {
     const char *head = pj_buffer_get(&p->head);
     size_t type_bytes, coding_bytes;

@@ -102,7 +102,7 @@ typedef enum pj_answer_step {
 
 /* Called with the complete head in pair->head, parsed in pair->answer: chooses the mode and queues
  * the head. */
-void pj_pair_take_head(pj_pair *p, int64_t now_ns);
+void pj_pair_take_head(pj_pair *p);
 pj_answer_step pj_pair_take_body(pj_pair *p, const char *bytes, size_t count, int64_t now_ns);
 /* The server closed the connection. */
 pj_answer_step pj_pair_take_end(pj_pair *p, int64_t now_ns);

@@ -10,8 +10,8 @@
 #include "requests/requests.h"
 
 typedef struct pj_attach_args {
-    const char *url, *model, *prompt, *file, *prompts_file, *api, *listen, *token, *token_file,
-        *header_file, *rule, *shape, *otlp;
+    const char *url, *model, *file, *prompts_file, *api, *listen, *token, *token_file, *header_file,
+        *rule, *shape, *otlp;
     pj_session_options session;
     pj_requests_options recorded; /* what the options say of recorded requests */
     int64_t max_tokens, concurrency, requests, input_tokens, output_tokens, seed;

@@ -13,7 +13,6 @@
 
 typedef struct idle_args {
     pj_run_query query;
-    const char *machine;
     double keep_watts; /* NAN: from the runs */
     pj_price_options prices;
     pj_cost_rates rates;

@@ -101,8 +101,7 @@ typedef struct pj_fit {
     /* of the normal matrix with independent windows: how well the sensor separates classes */
     double condition_number;
     double log_evidence; /* of the windows' energies in mJ, marginalised over noise and drift */
-    double predicted_mj, predicted_sd_mj; /* gross total predicted by the prior alone */
-    unsigned solutions; /* of the equations: what the fit cost, whatever the machine */
+    unsigned solutions;  /* of the equations: what the fit cost, whatever the machine */
 } pj_fit;
 
 pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err);
@@ -115,7 +114,7 @@ double pj_fit_interval(const pj_fit *fit, const bool *counted);
  * the fit's class energies, energy = a FLOPs + b bytes. Standard deviations include what the two
  * terms do not explain. NAN where the run does not identify the figure. */
 typedef struct pj_unit_costs {
-    double pj_per_flop, pj_per_flop_sd, pj_per_byte, pj_per_byte_sd, condition_number;
+    double pj_per_flop, pj_per_flop_sd, pj_per_byte, pj_per_byte_sd;
 } pj_unit_costs;
 
 void pj_unit_costs_fit(const pj_fit *fit, const double *flops, const double *bytes,

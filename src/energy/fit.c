@@ -401,20 +401,6 @@ static double condition_of(pj_regression *r)
     return pj_condition_number(a, used);
 }
 
-static void predict_total(const pj_regression *r, pj_fit *fit)
-{
-    double mean = 0, variance = 0, common[2] = {0, 0};
-    for (size_t c = 0; c < r->classes; c++) {
-        mean += r->design.total_s[c] * r->m0[c];
-        variance += r->design.total_s[c] * r->design.total_s[c] * r->d0[c];
-        common[r->calibrated[c]] += r->design.total_s[c] * r->common[c];
-    }
-    double idle = isfinite(r->in->idle_mw) ? r->in->idle_mw : 0;
-    fit->predicted_mj = mean * r->scale + idle * (double)(r->in->end_ns - r->in->begin_ns) * 1e-9;
-    fit->predicted_sd_mj =
-        sqrt(variance + common[0] * common[0] + common[1] * common[1]) * r->scale;
-}
-
 static void fit_publish(const pj_regression *r, const estimate *e, pj_fit *fit)
 {
     size_t classes = r->classes;
@@ -466,7 +452,6 @@ static pj_status fit_solve(pj_regression *r, pj_fit *fit, pj_error *err)
     /* the unconstrained mean is no information about a class */
     for (size_t c = 0; c < r->classes; c++)
         e.prior_variance[c] = r->d0[c] + (r->calibrated[c] ? r->common[c] * r->common[c] : 0);
-    predict_total(r, fit);
     double likeliest[SPREADS] = {FIRST_NOISE};
     centre(r, &(level){.noise = FIRST_NOISE, .drift = LEAST_NOISE}, &e);
     find_noise(r, l, likeliest);

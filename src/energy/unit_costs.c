@@ -5,7 +5,7 @@
 #include <math.h>
 
 typedef struct normal2 {
-    double ff, fb, bb, fe, be, ee, weight;
+    double ff, fb, bb, fe, be, ee;
     int count;
 } normal2;
 
@@ -36,7 +36,7 @@ static normal2 unit_costs_add_up(const pj_fit *fit, const double *flops, const d
 void pj_unit_costs_fit(const pj_fit *fit, const double *flops, const double *bytes,
                        pj_unit_costs *costs)
 {
-    *costs = (pj_unit_costs){NAN, NAN, NAN, NAN, NAN};
+    *costs = (pj_unit_costs){NAN, NAN, NAN, NAN};
     normal2 n = unit_costs_add_up(fit, flops, bytes);
     double det = n.ff * n.bb - n.fb * n.fb;
     if (n.count < 3 || !(n.ff > 0) || !(n.bb > 0) || !(det > 1e-12 * n.ff * n.bb)) return;
@@ -46,9 +46,7 @@ void pj_unit_costs_fit(const pj_fit *fit, const double *flops, const double *byt
     double rest = n.ee - 2 * (a * n.fe + b * n.be) + a * a * n.ff + 2 * a * b * n.fb + b * b * n.bb;
     /* misfit widens intervals, a good fit never narrows them */
     double spread = fmax(1, rest / (n.count - 2));
-    double r = n.fb / sqrt(n.ff * n.bb);
-    *costs = (pj_unit_costs){a, sqrt(n.bb / det * spread), b, sqrt(n.ff / det * spread),
-                             (1 + fabs(r)) / (1 - fabs(r))};
+    *costs = (pj_unit_costs){a, sqrt(n.bb / det * spread), b, sqrt(n.ff / det * spread)};
     /* An interval that includes zero: the run does not identify the figure. */
     if (!(a > 1.96 * costs->pj_per_flop_sd)) costs->pj_per_flop = costs->pj_per_flop_sd = NAN;
     if (!(b > 1.96 * costs->pj_per_byte_sd)) costs->pj_per_byte = costs->pj_per_byte_sd = NAN;

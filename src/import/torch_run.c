@@ -15,11 +15,6 @@
 
 enum { MOST_OPEN = 14, MOST_LANES = 4000, MOST_DAYS = 7 };
 
-typedef struct lane_event {
-    const pj_kineto_event *event;
-    uint32_t lane;
-} lane_event;
-
 typedef struct open_span {
     const pj_kineto_event *event;
     int64_t end_ns;
@@ -32,7 +27,7 @@ typedef struct torch_run {
     const pj_trace *power;
     pj_spool_writer w;
     int64_t begin_ns, end_ns;
-    lane_event *events;
+    const pj_kineto_event **events; /* those used */
     size_t count, left_out, without_kernels;
     uint32_t lane, serial;
     open_span open[MOST_OPEN];
@@ -61,7 +56,7 @@ static pj_status choose_events(torch_run *t)
             t->without_kernels++;
             continue;
         }
-        t->events[t->count++].event = e;
+        t->events[t->count++] = e;
         if (e->begin_ns < t->begin_ns) t->begin_ns = e->begin_ns;
         if (e->end_ns > t->end_ns) t->end_ns = e->end_ns;
     }
@@ -75,12 +70,12 @@ static pj_status choose_events(torch_run *t)
 /* By thread and begin; enclosing events before enclosed ones. */
 static int torch_run_compare(const void *a, const void *b)
 {
-    const lane_event *x = a, *y = b;
-    if (x->event->thread != y->event->thread) return x->event->thread < y->event->thread ? -1 : 1;
-    if (x->event->begin_ns != y->event->begin_ns)
-        return x->event->begin_ns < y->event->begin_ns ? -1 : 1;
-    if (x->event->end_ns != y->event->end_ns) return x->event->end_ns > y->event->end_ns ? -1 : 1;
-    return (int)x->event->kind - (int)y->event->kind;
+    const pj_kineto_event *x = *(const pj_kineto_event *const *)a,
+                          *y = *(const pj_kineto_event *const *)b;
+    if (x->thread != y->thread) return x->thread < y->thread ? -1 : 1;
+    if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
+    if (x->end_ns != y->end_ns) return x->end_ns > y->end_ns ? -1 : 1;
+    return (int)x->kind - (int)y->kind;
 }
 
 /* ---- spans --------------------------------------------------------------------------------- */
@@ -140,12 +135,12 @@ static void begin_lane(torch_run *t)
 
 /* Takes the events that nest; overlapping ones are left for the next lane. Returns how many are
  * left. */
-static size_t put_lane(torch_run *t, lane_event *events, size_t count)
+static size_t put_lane(torch_run *t, const pj_kineto_event **events, size_t count)
 {
     size_t stay = 0;
     begin_lane(t);
     for (size_t i = 0; i < count; i++) {
-        const pj_kineto_event *e = events[i].event;
+        const pj_kineto_event *e = events[i];
         close_until(t, e->begin_ns);
         bool overlaps = t->depth && e->end_ns > t->open[t->depth - 1].end_ns;
         if (overlaps)
@@ -164,7 +159,7 @@ static void put_spans(torch_run *t)
     qsort(t->events, t->count, sizeof *t->events, torch_run_compare);
     for (size_t first = 0, next; first < t->count; first = next) {
         for (next = first + 1; next < t->count; next++)
-            if (t->events[next].event->thread != t->events[first].event->thread) break;
+            if (t->events[next]->thread != t->events[first]->thread) break;
         size_t stay = next - first;
         while (stay && t->lane < MOST_LANES) stay = put_lane(t, t->events + first, stay);
         t->left_out += stay;
@@ -180,7 +175,7 @@ static void put_spans(torch_run *t)
 static void put_devices(torch_run *t)
 {
     bool used[PJ_MAX_DEVICES] = {false};
-    for (size_t i = 0; i < t->count; i++) used[device_of(t, t->events[i].event)] = true;
+    for (size_t i = 0; i < t->count; i++) used[device_of(t, t->events[i])] = true;
     for (uint32_t d = 1; d < PJ_MAX_DEVICES; d++) {
         char name[32], rail[32];
         pj_device_row device = pj_device_row_make(d);

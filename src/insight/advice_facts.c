@@ -309,7 +309,6 @@ static void read_info(const pj_run_info *info, pj_arena *arena, pj_advice_facts 
     *f = (pj_advice_facts){
         .run_id = info->id,
         .model = model_word(info, arena),
-        .engine = info->engine,
         .dtype = info->dtype,
         .prompt = shell_word(info->prompt, PROMPT_MAX, arena),
         .prompt_is_ids = is_ids(info->prompt),

@@ -43,7 +43,6 @@ struct pj_live_json {
     pj_source_quality quality; /* last sent to readers */
     bool quality_reported;
     int64_t batch_ns;                    /* when the last batch was sent */
-    int reported_quality;                /* last sent to binary readers; -1: none yet */
     char components[COMPONENTS_MAX][48]; /* columns of the heatmap, in order of execution */
     uint32_t component_count, layers_reported;
     bool layout_changed;
@@ -176,7 +175,6 @@ static void live_json_on_begin(void *context, const pj_live_run *run)
     live->component_count = 0;
     live->layers_reported = 0;
     live->batch_rows = 0;
-    live->reported_quality = -1;
     live->quality_reported = false;
     live->parts_due_ns = 0;
     strncpy(live->run_id, run->run_id, sizeof live->run_id - 1);

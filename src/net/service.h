@@ -90,7 +90,7 @@ typedef struct pj_metrics {
     uint32_t queued, queue_limit;
     char running[PJ_UUID_BYTES]; /* the current run; "": none */
     uint64_t waiting;            /* runs not yet transferred to the database server */
-    double sampler_cpu_share, sampler_jitter_seconds, sampler_cpu_seconds;
+    double sampler_cpu_share, sampler_jitter_seconds;
     uint64_t sampler_ticks, sampler_missed, sampler_readings, sampler_lost;
 } pj_metrics;
 

@@ -78,8 +78,7 @@ static const char *live_feed_name_of(const pj_live_feed *feed, uint32_t id)
 }
 
 pj_status pj_live_feed_open(const pj_live_sink *sink, const char *run_id, int64_t start_ns,
-                            pj_meter *meter, const pj_power_env *env, pj_live_feed **out,
-                            pj_error *err)
+                            pj_meter *meter, pj_live_feed **out, pj_error *err)
 {
     pj_live_feed *feed = pj_alloc(1, sizeof *feed);
     *out = NULL;

@@ -18,8 +18,7 @@ typedef struct pj_live_feed pj_live_feed;
 
 /* Borrows all arguments; `meter` may be NULL. */
 pj_status pj_live_feed_open(const pj_live_sink *sink, const char *run_id, int64_t start_ns,
-                            pj_meter *meter, const pj_power_env *env, pj_live_feed **feed,
-                            pj_error *err);
+                            pj_meter *meter, pj_live_feed **feed, pj_error *err);
 void pj_live_feed_close(pj_live_feed *feed); /* NULL is allowed */
 void pj_live_feed_record(pj_live_feed *feed, const pj_record *record);
 void pj_live_feed_readings(pj_live_feed *feed, const pj_reading *readings, size_t count);

@@ -333,8 +333,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     if (status != PJ_OK) goto fail;
     if (session->sinks.count) {
         status = pj_live_feed_open(&session->sinks.all, run->info.id, run->start_ns,
-                                   run->metering ? session->meter : NULL, &session->power_env,
-                                   &run->feed, err);
+                                   run->metering ? session->meter : NULL, &run->feed, err);
         if (status != PJ_OK) goto fail;
     }
     run->collector = (pj_collector){.recorder = &run->recorder,

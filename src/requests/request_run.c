@@ -451,7 +451,7 @@ static void put_warnings(pj_spool_writer *w, const pj_request_parts *p, const pj
  * Rows add up to the nanojoule because neighbours share their boundary. */
 typedef struct share_curve {
     const pj_request_parts *p;
-    int64_t begin_ns, end_ns;
+    int64_t begin_ns;
     double idle_mw; /* of the total; NAN: unknown */
     bool in_total[PJ_MAX_RAILS];
 } share_curve;

@@ -185,8 +185,7 @@ void pj_request_totals_write(pj_request_totals *t, double machine_mj, pj_buffer 
 
 void pj_request_totals_metrics(pj_request_totals *t, pj_metrics *metrics)
 {
-    *metrics = (pj_metrics){
-        .sampler_cpu_share = NAN, .sampler_jitter_seconds = NAN, .sampler_cpu_seconds = NAN};
+    *metrics = (pj_metrics){.sampler_cpu_share = NAN, .sampler_jitter_seconds = NAN};
     pthread_mutex_lock(&t->mutex);
     for (uint32_t i = 0; i <= PAIRS; i++) {
         const pair_totals *p = &t->pairs[i];

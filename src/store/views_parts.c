@@ -14,7 +14,6 @@ typedef struct part {
     const char *component, *operation;
     pj_sum_node sum;
     uint32_t *members; /* indices of the nodes summed */
-    uint32_t member_count;
 } part;
 
 typedef struct part_list {

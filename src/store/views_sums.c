@@ -347,12 +347,6 @@ pj_status pj_view_heatmap(pj_store *store, const char *id, const pj_view_choice 
 
 /* ---- tree ------------------------------------------------------------------------------------ */
 
-typedef struct branch {
-    const char *kind, *name;
-    pj_sum_node sum;
-    double self; /* self value of the metric */
-} branch;
-
 typedef struct tree {
     pj_run_view *view;
     pj_sum_nodes nodes; /* without disturbances, which are a child of their phase */

@@ -142,8 +142,7 @@ pj_status pj_compute_open(pj_compute *c, const pj_loaded *loaded, const pj_state
                       .full_slots = options->context,
                       .window_slots = slots_of_windows(model, options),
                       .instrument = instrument,
-                      .err = err,
-                      .token = -1};
+                      .err = err};
     pj_generation_shape shape = {.options = &c->options,
                                  .full_slots = c->full_slots,
                                  .window_slots = c->window_slots,

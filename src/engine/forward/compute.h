@@ -34,9 +34,6 @@ typedef struct pj_compute {
     const int32_t *ids; /* [logit_count] of the last greedy pass */
     void *state;        /* the device's; NULL: not open */
     pj_error *err;      /* of open, and of a pass that fails */
-    /* The spans that passes are in, set by the caller; token -1: none. */
-    pj_phase phase;
-    int32_t token;
 } pj_compute;
 
 /* Allocates everything that passes of these options need. `instrument` records them; it and `err`

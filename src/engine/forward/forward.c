@@ -24,9 +24,7 @@ static void begin_pass(const pj_steps *s)
     s->ops->begin_pass(s->state, &(pj_rows_of_pass){.pass = s->pass,
                                                     .sequence = c->row_sequence,
                                                     .position = c->row_position,
-                                                    .sequences = c->sequences,
-                                                    .phase = c->phase,
-                                                    .token = c->token});
+                                                    .sequences = c->sequences});
 }
 
 /* Begins a pass over new rows: their positions, and room for them in the cache. */

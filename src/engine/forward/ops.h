@@ -83,8 +83,6 @@ typedef struct pj_rows_of_pass {
     const pj_pass *pass;
     const uint32_t *sequence, *position; /* [pass->tokens] of each row */
     const pj_sequence *sequences;        /* read during a call only: they advance with the pass */
-    pj_phase phase;                      /* the spans that the pass is in; token -1: none */
-    int32_t token;
 } pj_rows_of_pass;
 
 /* ---- arguments ---------------------------------------------------------------------------- */

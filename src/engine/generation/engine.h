@@ -109,10 +109,8 @@ const char *pj_stop_reason_name(pj_stop_reason reason); /* "length", "eos", "sto
  * hold the text of several tokens. Called on the thread that runs pj_engine_generate. */
 typedef struct pj_generated {
     uint32_t sequence, position; /* position counts generated tokens from 0 */
-    int32_t id;
     const char *text;
     size_t bytes;
-    pj_stop_reason stop;             /* set with the sequence's last token */
     uint32_t context, context_limit; /* tokens of prompt and text so far; their maximum */
 } pj_generated;
 

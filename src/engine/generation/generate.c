@@ -27,7 +27,6 @@ typedef struct sequence_state {
 /* A token of the current step: its text as a range of the reply. */
 typedef struct fresh_token {
     uint32_t sequence, position;
-    pj_stop_reason stop;
     size_t at, bytes;
 } fresh_token;
 
@@ -64,14 +63,12 @@ const char *pj_stop_reason_name(pj_stop_reason reason)
 static void begin_phase(generation *g, pj_phase phase)
 {
     pj_lane *lane = g->engine->instrument.lane;
-    g->compute.phase = phase;
     if (lane) pj_span_begin(lane, PJ_SPAN_PHASE, (uint32_t)phase);
 }
 
 static void begin_token(generation *g, uint32_t position)
 {
     pj_lane *lane = g->engine->instrument.lane;
-    g->compute.token = (int32_t)position;
     if (lane) pj_span_begin(lane, PJ_SPAN_TOKEN, position);
 }
 
@@ -302,8 +299,7 @@ static void record_token(generation *g, uint32_t index)
     const pj_sequence_result *r = s->result;
     pj_lane *lane = g->engine->instrument.lane;
     fresh_token *t = &g->fresh[g->fresh_count++];
-    *t = (fresh_token){
-        .sequence = index, .position = r->count - 1, .stop = r->stop, .at = s->reply.given};
+    *t = (fresh_token){.sequence = index, .position = r->count - 1, .at = s->reply.given};
     const char *text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &t->bytes);
     if (lane && g->request->is_private) /* reveals only which sequence the step belongs to */
         pj_token_text(lane, index, -1, NULL, 0);
@@ -332,10 +328,8 @@ static void report_tokens(generation *g)
         g->request->on_token(g->request->context,
                              &(pj_generated){.sequence = t->sequence,
                                              .position = t->position,
-                                             .id = s->result->ids[t->position],
                                              .text = pj_buffer_get(&s->reply.text) + t->at,
                                              .bytes = t->bytes,
-                                             .stop = t->stop,
                                              .context = s->result->prompt_count + t->position + 1,
                                              .context_limit = g->engine->context});
     }

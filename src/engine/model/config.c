@@ -296,7 +296,6 @@ static void config_read_block(pj_config_reader *r, pj_model_config *config)
                                         : pj_arch_is_lfm2(arch)                ? "norm_eps"
                                                                                : "rms_norm_eps",
                                         rules->eps, 1e-20, 1);
-    config->initializer_range = pj_config_number(r, "initializer_range", 0.02, 0, 100);
     json_t *tied = pj_config_get_any(r, "tie_word_embeddings");
     config->tied_head = tied ? json_is_true(tied) : rules->tied;
     bool ernie = arch == PJ_ARCH_ERNIE4_5 || arch == PJ_ARCH_ERNIE4_5_MOE;

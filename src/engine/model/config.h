@@ -98,7 +98,6 @@ typedef struct pj_model_config {
     uint32_t layers, hidden, heads, kv_heads, head_dim, intermediate, vocab;
     uint32_t context; /* max_position_embeddings */
     double norm_eps;
-    double initializer_range; /* 0.02 when absent; for synthetic models */
     pj_rope_config rope;
     pj_rope_config window_rope; /* for windowed layers; dims 0: as the others */
     bool *layer_rotates;        /* [layers], in the arena; NULL: all do */

@@ -425,7 +425,6 @@ static void gguf_config_read_block(reader *r, pj_model_config *c)
     /* files of Phi-3.5-MoE have the other norm's key */
     if (!layer_norm || !gguf_config_get(r, eps)) eps = rms;
     c->norm_eps = want_number(r, eps, 1e-5, 1e-20, 1);
-    c->initializer_range = 0.02;
     read_activation(r, c);
     c->attention_bias = phi || any_layer_has(r, c, "attn_q.bias");
     c->qkv_bias = c->attention_bias || c->arch == PJ_ARCH_QWEN2;

@@ -101,7 +101,6 @@ static void config_of_shape(const shape *s, pj_model_config *c)
         .vocab = s->vocab,
         .context = s->context,
         .norm_eps = qwen || s->arch == PJ_ARCH_QWEN3 ? 1e-6 : 1e-5,
-        .initializer_range = 0.02,
         .embedding_scale = 1,
         .residual_scale = 1,
         .logit_scale = 1,

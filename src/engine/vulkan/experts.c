@@ -95,7 +95,6 @@ void pj_gpu_route(void *state, const pj_layer *layer, pj_slice logits, bool reno
 /* ---- blocks ---- */
 
 typedef struct experts_task {
-    const pj_layer *layer;
     const pj_mlp *mlp; /* of any expert: all have the same shapes and types */
     const pj_gpu_expert_tables *tables;
     const pj_activation *like;
@@ -448,8 +447,7 @@ void pj_gpu_experts(void *state, const pj_layer *layer, const pj_activation *lik
     pj_gpu *s = state;
     uint32_t slots = s->model->config.experts_per_token;
     bool weighs = s->model->blueprint->weighted_input;
-    experts_task t = {layer,
-                      &layer->experts[0],
+    experts_task t = {&layer->experts[0],
                       &s->on->weights.experts[layer->index],
                       like,
                       x,

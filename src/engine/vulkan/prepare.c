@@ -10,7 +10,6 @@ typedef struct prepare_task {
     pj_instrument instrument; /* the caller's depth, and no lane */
     pj_pass_segment *segments;
     int32_t *ids;
-    pj_error err;
 } prepare_task;
 
 /* A pass of one segment, or of a row of each sequence, after `before` tokens. */

@@ -384,7 +384,7 @@ static void the_running_layer_is_sampled(void **state)
         .version = PJ_LIVE_SINK_VERSION, .context = &h, .layer_running = hear_layer};
     pj_live_feed *feed;
     int told = 0;
-    assert_int_equal(pj_live_feed_open(&sink, "a run", start, NULL, NULL, &feed, NULL), PJ_OK);
+    assert_int_equal(pj_live_feed_open(&sink, "a run", start, NULL, &feed, NULL), PJ_OK);
     for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
         pj_context place = {PJ_PHASE_DECODE, rounds[i].token, rounds[i].layer};
         pj_live_feed_context(feed, &place, start + rounds[i].ms * (int64_t)MS);
@@ -423,7 +423,7 @@ static void the_progress_of_a_load_is_sampled(void **state)
         .version = PJ_LIVE_SINK_VERSION, .context = &h, .load_progress = hear_load};
     pj_live_feed *feed;
     int told = 0;
-    assert_int_equal(pj_live_feed_open(&sink, "a run", start, NULL, NULL, &feed, NULL), PJ_OK);
+    assert_int_equal(pj_live_feed_open(&sink, "a run", start, NULL, &feed, NULL), PJ_OK);
     for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
         pj_progress progress = {rounds[i].done, rounds[i].total};
         pj_live_feed_load(feed, &progress, start + rounds[i].ms * (int64_t)MS);

@@ -15,7 +15,7 @@ typedef struct model_reader {
     pj_json_scan *scan;
     const char *name;
     pj_error *err;
-    bool has_vocab, has_merges, is_bpe;
+    bool has_vocab, has_merges;
     pj_json_text merges_text; /* read again if the prefix comes after them */
     pj_buffer unk;
 } model_reader;
@@ -52,7 +52,6 @@ static pj_status model_read_type(model_reader *r)
     if (!pj_json_text_is(type, "BPE"))
         return pj_fail(r->err, PJ_E_UNSUPPORTED, "%s contains a %.*s model; only BPE is supported",
                        r->name, (int)(type.bytes < 40 ? type.bytes : 40), type.text);
-    r->is_bpe = true;
     return PJ_OK;
 }
 

@@ -90,7 +90,7 @@ typedef struct pj_vocab {
     uint32_t size;
     pj_merge *merges; /* by rank */
     uint32_t *ranks;  /* [merge_count] if merges share ranks; NULL: the index is the rank */
-    uint32_t merge_count, merge_capacity;
+    uint32_t merge_count;
     bool crosses; /* some merge joins two parts across a space mark */
     pj_table by_pair;
 } pj_vocab;

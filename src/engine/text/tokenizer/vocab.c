@@ -277,7 +277,6 @@ bool pj_vocab_reserve_merges(pj_vocab *vocab, size_t count)
     pj_merge *merges = pj_resize(vocab->merges, count, sizeof *merges);
     if (!merges) return false;
     vocab->merges = merges;
-    vocab->merge_capacity = (uint32_t)count;
     vocab->merge_count = 0;
     vocab->crosses = false;
     return true;
@@ -329,6 +328,5 @@ bool pj_vocab_index_merges(pj_vocab *vocab)
     }
     pj_merge *merges = pj_resize(vocab->merges, count, sizeof *merges);
     if (merges) vocab->merges = merges;
-    vocab->merge_capacity = count;
     return true;
 }
