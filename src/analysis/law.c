@@ -51,7 +51,7 @@ static uint32_t distinct(const pj_law_point *points, uint32_t count)
 void pj_law_fit(const pj_law_point *points, uint32_t count, pj_law *law)
 {
     sums s = sums_of(points, count);
-    *law = (pj_law){NAN, NAN, NAN, NAN, NAN, s.n, NULL};
+    *law = (pj_law){NAN, NAN, NAN, NAN, NAN, NULL};
     if (distinct(points, count) < PJ_LAW_LEAST)
         law->refusal = "fewer than three different values";
     else if (s.most < s.least * least_range)

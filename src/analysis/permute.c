@@ -5,7 +5,6 @@
 #include "base/random.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
 enum { MOST_WAYS = 20000 };

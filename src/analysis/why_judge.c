@@ -1,8 +1,6 @@
 /* Splits each row's difference and names what explains it. */
 #include "analysis/why_impl.h"
 
-#include "trace/summary.h"
-
 #include <math.h>
 #include <string.h>
 

@@ -6,8 +6,6 @@
  */
 #include "analysis/why_impl.h"
 
-#include "trace/summary.h"
-
 #include <string.h>
 
 enum { MOST_UNITS = 12, UNIT_BYTES = 48 };

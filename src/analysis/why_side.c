@@ -3,7 +3,6 @@
 
 #include "base/median.h"
 #include "base/memory.h"
-#include "trace/phases.h"
 #include "trace/request.h"
 
 #include <math.h>

@@ -2,11 +2,9 @@
 #include "analysis/why.h"
 
 #include "base/estimate.h"
-#include "trace/summary.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 const char *pj_why_kind_name(pj_why_kind kind)
 {

@@ -6,7 +6,6 @@
 #include "base/utf8.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

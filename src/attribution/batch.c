@@ -1,8 +1,6 @@
 /* Splits the energy of a batch's steps between its sequences. */
 #include "attribution/batch.h"
 
-#include "trace/request.h"
-
 #include <math.h>
 #include <string.h>
 

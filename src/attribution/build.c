@@ -5,7 +5,6 @@
 #include "base/thread.h"
 #include "trace/request.h"
 #include "trace/run_json.h"
-#include "trace/summary.h"
 
 #include <math.h>
 #include <stdatomic.h>

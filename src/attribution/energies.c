@@ -11,7 +11,6 @@
 #include "attribution/energies.h"
 
 #include "base/memory.h"
-#include "power/meter.h"
 
 #include <math.h>
 

@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 enum { FEW_CLASSES = 96, MOST_CLASSES = 160 };

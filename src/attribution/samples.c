@@ -4,8 +4,6 @@
 
 #include "base/interval.h"
 
-#include <math.h>
-
 typedef struct phase_share {
     uint8_t phase;
     double share;

@@ -1,7 +1,6 @@
 /* perjoule check: recovers interrupted runs and checks the database. */
 #include "cli/stored.h"
 #include "cli/terminal.h"
-#include "record/recover.h"
 #include "store/check.h"
 #include "store/outbox.h"
 

@@ -10,7 +10,6 @@
 #include "experiment/experiment.h"
 #include "experiment/experiment_plan.h"
 #include "experiment/experiment_view.h"
-#include "insight/insight.h"
 #include "power/source.h"
 
 #include <jansson.h>

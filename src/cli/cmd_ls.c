@@ -5,7 +5,6 @@
 #include "cli/stored.h"
 #include "cli/terminal.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "insight/task_session.h"
 #include "record/leftovers.h"

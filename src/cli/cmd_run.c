@@ -12,7 +12,6 @@
 #include "generate/generate.h"
 #include "generate/preflight.h"
 #include "insight/advice.h"
-#include "insight/insight.h"
 #include "store/run_summary.h"
 
 #include <string.h>

@@ -5,7 +5,6 @@
 #include "cli/terminal.h"
 #include "insight/task_session.h"
 #include "store/store.h"
-#include "trace/summary.h"
 
 #include "base/clock.h"
 

@@ -1,7 +1,6 @@
 /* Starting, following and reaping a program and its descendants. */
 #include "cli/exec_child.h"
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "power/process_energy.h"

@@ -1,7 +1,6 @@
 /* A program's run from begin to end: start, markers, CPU time. */
 #include "cli/exec_run.h"
 
-#include "base/clock.h"
 #include "base/json.h"
 #include "cli/exec_inject.h"
 

@@ -5,7 +5,6 @@
 #include "cli/stored.h"
 #include "store/export.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { BASELINE_VERSION = 1, BASELINE_BYTES = 1 << 20 };

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #define GROUP(title)
 #define COMMAND(name) extern const pj_command pj_command_##name;

@@ -8,9 +8,7 @@
 #include "insight/explained.h"
 #include "insight/insight.h"
 #include "insight/task_session.h"
-#include "store/run_summary.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 enum { DRAW_EVERY_NS = 200 * 1000 * 1000 };
 

@@ -3,7 +3,6 @@
 #include "cli/terminal.h"
 #include "trace/disturbance.h"
 #include "trace/model_figures.h"
-#include "trace/phases.h"
 #include "trace/summary.h"
 
 #include <math.h>

@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/nearest.h"
 #include "cli/terminal.h"
 #include "trace/summary.h"
 

@@ -10,7 +10,6 @@
 #include "cli/stored.h"
 #include "cli/terminal.h"
 #include "cli/thinking_line.h"
-#include "trace/phases.h"
 
 #include <math.h>
 #include <stdio.h>

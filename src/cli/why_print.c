@@ -2,7 +2,6 @@
 #include "cli/why_print.h"
 
 #include "cli/terminal.h"
-#include "trace/summary.h"
 
 #include <math.h>
 #include <stdio.h>

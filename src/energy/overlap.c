@@ -5,7 +5,6 @@
 
 #include "base/banded.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { MOST_BANDS = 130 }; /* a sensor of longer windows in its periods is taken for independent */

@@ -3,7 +3,6 @@
 
 #include "experiment/experiment_claim.h"
 
-#include "base/clock.h"
 #include "base/nearest.h"
 #include "experiment/experiment_done.h"
 #include "experiment/quality.h"
@@ -13,7 +12,6 @@
 #include "trace/summary.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { WARM_TOKENS = 4, LISTEN_MS = 200 };

@@ -2,7 +2,6 @@
 #include "experiment/experiment_parts.h"
 
 #include "store/aggregate.h"
-#include "trace/summary.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -12,7 +12,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static const double LEAST_RELATIVE_SD =
     0.001; /* lower bound of the spread: no hardware is more stable */

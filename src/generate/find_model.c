@@ -9,10 +9,8 @@
 #include "engine/generation/engine.h"
 #include "engine/model/scan.h"
 
-#include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

@@ -1,7 +1,5 @@
 #include "import/lane_history.h"
 
-#include <string.h>
-
 enum { FIRST_ENTRIES = 64, MOST_ENTRIES = 1 << 16 };
 
 /* While the ring grows its entries are in order from the beginning. Without memory it stays as it

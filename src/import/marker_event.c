@@ -1,9 +1,6 @@
 /* Lines are untrusted: what is not exactly of a form is refused. */
 #include "import/marker_event.h"
 
-#include "trace/phases.h"
-#include "trace/summary.h"
-
 #include <stddef.h>
 #include <string.h>
 

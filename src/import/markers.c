@@ -2,11 +2,9 @@
  * threads of the program nest separately. */
 #include "import/markers.h"
 
-#include "base/clock.h"
 #include "import/lane_history.h"
 #include "import/marker_event.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

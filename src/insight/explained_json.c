@@ -1,8 +1,6 @@
 /* Explanations as JSON. */
 #include "insight/explained.h"
 
-#include "trace/summary.h"
-
 #include <math.h>
 
 static void write_amount(pj_json *json, const char *key, const pj_why_amount *a)

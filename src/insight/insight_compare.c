@@ -8,7 +8,6 @@
 #include "store/run_summary.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static void insight_compare_write_list(pj_json *json, const char *key, const double *values,

@@ -8,7 +8,6 @@
 #include "trace/summary.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { MOST_RUNS = 2000 };

@@ -5,7 +5,6 @@
 #include "trace/summary.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 #include "net/live_json.h"
 
-#include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "trace/statistics.h"

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 char pj_page_encoding(const pj_asset *asset, const char *accept)
 {

@@ -1,6 +1,5 @@
 #include "net/relay.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "http/websocket.h"

@@ -6,7 +6,6 @@
 #include "http/gzip.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 enum {

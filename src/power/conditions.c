@@ -3,7 +3,6 @@
  * per second that is cheap, and a device that disappears does no harm. */
 #include "power/conditions.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "power/busy.h"
 #include "power/nvml_watch.h"

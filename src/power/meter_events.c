@@ -2,8 +2,6 @@
  * between start and stop; and their sentences for people. */
 #include "power/meter_impl.h"
 
-#include "base/clock.h"
-
 #include <stdio.h>
 #include <string.h>
 

@@ -16,7 +16,6 @@
 #include "power/nvml_log.h"
 #include "power/source.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "power/nvml_watch.h"
 

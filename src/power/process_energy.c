@@ -6,7 +6,6 @@
 #include <stddef.h>
 #ifdef __APPLE__
 #include <libproc.h>
-#include <sys/resource.h>
 #endif
 
 /* The layout of rusage_info_v6, as far as it is used. */

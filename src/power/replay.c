@@ -2,7 +2,6 @@
  * When the recording ends its rails are lost, and energy after that is unknown. */
 #include "power/replay_source.h"
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "power/trace_file.h"

@@ -5,7 +5,6 @@
 #include "power/sim.h"
 
 #include "base/buffer.h"
-#include "base/clock.h"
 #include "base/interval.h"
 #include "base/memory.h"
 #include "base/random.h"

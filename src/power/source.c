@@ -3,8 +3,6 @@
  * acyclic. */
 #include "power/source.h"
 
-#include "base/clock.h"
-
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,13 +2,11 @@
  * everything is bounded, and what exceeds a bound is stored but not sent live. */
 #include "record/live_feed.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "trace/recorder.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum {

@@ -4,7 +4,6 @@
 #include "attribution/build.h"
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/thread.h"
@@ -12,7 +11,6 @@
 #include "store/rows.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,8 +1,6 @@
 /* Functions shared by the start, the description and the end of a run. */
 #include "record/run_parts.h"
 
-#include "base/clock.h"
-
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

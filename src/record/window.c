@@ -1,5 +1,4 @@
 /* Windows of the public interface: sums over rails, an upper bound if the sensors are too slow. */
-#include "base/clock.h"
 #include "record/result.h"
 #include "record/session.h"
 #include "trace/uncertainty.h"

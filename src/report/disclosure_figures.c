@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static void write_facts(const pj_disclosure *x, const pj_disclosure_item *i, pj_json *json)
 {

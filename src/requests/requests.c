@@ -4,11 +4,9 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "insight/insight.h"
-#include "record/run.h"
 #include "trace/run_json.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include "store/machines.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* A local file is updated less often than a server. */

@@ -1,8 +1,6 @@
 #include "serve/otlp_json.h"
 
-#include "base/clock.h"
 #include "base/ids.h"
-#include "trace/phases.h"
 #include "trace/summary.h"
 
 #include <inttypes.h>

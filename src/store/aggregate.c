@@ -3,7 +3,6 @@
 #include "store/aggregate.h"
 
 #include "base/buffer.h"
-#include "base/ids.h"
 #include "trace/disturbance.h"
 
 #include <math.h>

@@ -2,7 +2,6 @@
 #include "base/json_document.h"
 #include "store/extras.h"
 #include "store/rows.h"
-#include "trace/phases.h"
 #include "trace/summary.h"
 
 #include <math.h>

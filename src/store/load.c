@@ -5,7 +5,6 @@
 #include "store/store_impl.h"
 #include "trace/disturbance.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

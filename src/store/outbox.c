@@ -9,7 +9,6 @@
 #include "store/store_impl.h"
 
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

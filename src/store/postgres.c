@@ -14,7 +14,6 @@
 #include "base/memory.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define NO_CONNECTION_PATIENCE_NS (4 * PJ_NS_PER_S)

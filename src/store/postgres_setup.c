@@ -4,7 +4,6 @@
 #include "store/schema.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* One statement per line: a semicolon outside quotes and $$ ends one. */
 static void put_statements(pj_buffer *out, const char *text)

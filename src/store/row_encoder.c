@@ -8,7 +8,6 @@
 #include "store/extras.h"
 #include "trace/summary.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- values --------------------------------------------------------------------------------- */

@@ -5,7 +5,6 @@
 #include "store/rows.h"
 #include "store/sql.h"
 
-#include <stdio.h>
 #include <string.h>
 
 void pj_json_names(pj_json *json, const char *names)

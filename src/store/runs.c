@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "trace/disturbance.h"
-#include "trace/summary.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -4,7 +4,6 @@
 #include "base/estimate.h"
 #include "store/store_impl.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 double pj_node_statistic(const pj_sum_node *n, pj_statistic statistic)

@@ -2,7 +2,6 @@
 #include "store/view.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- pipeline -------------------------------------------------------------------------------- */

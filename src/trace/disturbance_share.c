@@ -1,9 +1,6 @@
 /* Leaves of steps and prompts, what each usually takes, and how extra time is shared among them. */
 #include "trace/disturbance_parts.h"
 
-#include "base/median.h"
-#include "trace/request.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,8 +3,6 @@
 
 #include "base/error.h"
 
-#include <string.h>
-
 /* A sink that reports failure gets no further events; the others do. */
 static void live_check(pj_live_sinks *list, uint32_t i)
 {

@@ -6,7 +6,6 @@
  */
 #include "trace/lane.h"
 
-#include "base/clock.h"
 #include "base/sized.h"
 
 #include <math.h>

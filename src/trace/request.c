@@ -1,7 +1,6 @@
 /* Figures of the request. Definitions: docs/measurement.md. */
 #include "trace/request.h"
 
-#include "base/median.h"
 #include "trace/thinking.h"
 #include "trace/typical.h"
 

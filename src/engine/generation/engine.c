@@ -1,10 +1,8 @@
 /* Opens a model, gathers its facts, and evaluates logits. Generation is in generate.c. */
 #include "engine/generation/engine.h"
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/nearest.h"
-#include "base/thread.h"
 #include "engine/files/locations.h"
 #include "engine/generation/devices.h"
 #include "engine/generation/draft_check.h"

@@ -3,7 +3,6 @@
  * a synthetic model has exactly the tensors of a checkpoint of its shape. */
 #include "engine/model/model_load.h"
 
-#include "base/file.h"
 #include "engine/files/pages.h"
 #include "engine/model/delta.h"
 

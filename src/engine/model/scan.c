@@ -7,7 +7,6 @@
 #include "engine/text/tokenizer.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,10 +3,8 @@
 
 #include "base/memory.h"
 #include "engine/forward/work.h"
-#include "engine/kernels/linear.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- a model on a device ---- */
 

@@ -4,8 +4,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const pj_vk_info *pj_vk_device(const pj_vk *vk)

@@ -7,7 +7,6 @@
 #include "base/sha256.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Drivers differ in how well they check a cache, so it is stored after a checksum of ours. */

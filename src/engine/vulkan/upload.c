@@ -6,10 +6,8 @@
 #include "engine/model/streams.h"
 #include "engine/vulkan/gpu.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include "base/utf8.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <utf8proc.h>
 
 /* Sets of categories. */

@@ -2,7 +2,6 @@
  * indices. A table is built once, when its list is complete: its size is then known, and walking
  * the list in order allows prefetching slots some steps ahead, where individual look-ups would each
  * wait. Hashes are randomly seeded, so that files cannot be crafted to collide. */
-#include "base/clock.h"
 #include "engine/files/pages.h"
 #include "engine/text/tokenizer/parts.h"
 
