@@ -9,7 +9,6 @@ void pj_planted_advice_none(pj_advice_facts *f)
     *f = (pj_advice_facts){
         .run_id = "01989c2e-7d1a-7c3e-9b8f-0123456789ab",
         .model = "models/demo",
-        .engine = "perjoule",
         .dtype = "q4_0",
         .prompt = "'The kettle'",
         .has_energy = true,

@@ -44,7 +44,6 @@ struct pj_bench_readers {
     _Atomic bool stop;
     _Atomic uint32_t ended;
     uint64_t bytes;
-    int64_t cpu_ns;
 };
 
 /* ---- frames ---- */
@@ -122,7 +121,6 @@ static void *readers_read_all(void *context)
         pj_clock_sleep_until(pj_clock_ns() + NAP_NS);
     }
     free(block);
-    reader_set->cpu_ns = pj_clock_thread_cpu_ns();
     return NULL;
 }
 
@@ -228,8 +226,7 @@ static void readers_sum_up(const pj_bench_readers *reader_set, pj_bench_readers_
     *r = (pj_bench_readers_report){.readers = reader_set->count,
                                    .least = UINT64_MAX,
                                    .bytes = reader_set->bytes,
-                                   .ended = reader_set->ended,
-                                   .cpu_s = (double)reader_set->cpu_ns / 1e9};
+                                   .ended = reader_set->ended};
     for (uint32_t i = 0; i < reader_set->count; i++) {
         const reader *t = &reader_set->items[i];
         if (t->deaf) {

@@ -6,6 +6,7 @@
 #include "trace/summary.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -148,31 +149,6 @@ static void write_status(const row *r, char *cell, size_t bytes)
     write_text(cell, bytes, pj_run_status_name(r->run->status));
 }
 
-static void write_model(const row *r, char *cell, size_t bytes)
-{
-    write_text(cell, bytes, r->run->model_name);
-}
-
-static void write_dtype(const row *r, char *cell, size_t bytes)
-{
-    write_text(cell, bytes, r->run->dtype);
-}
-
-static void write_engine(const row *r, char *cell, size_t bytes)
-{
-    write_text(cell, bytes, r->run->engine);
-}
-
-static void write_experiment(const row *r, char *cell, size_t bytes)
-{
-    write_text(cell, bytes, r->run->experiment_name);
-}
-
-static void write_machine(const row *r, char *cell, size_t bytes)
-{
-    write_text(cell, bytes, r->run->machine);
-}
-
 static void write_power(const row *r, char *cell, size_t bytes)
 {
     write_text(cell, bytes, r->run->power_sources ? r->run->power_sources : "-");
@@ -181,16 +157,6 @@ static void write_power(const row *r, char *cell, size_t bytes)
 static void write_prompt(const row *r, char *cell, size_t bytes)
 {
     write_text(cell, bytes, r->run->prompt_private ? "(private)" : r->run->prompt);
-}
-
-static void write_name(const row *r, char *cell, size_t bytes)
-{
-    write_text(cell, bytes, r->run->name);
-}
-
-static void write_note(const row *r, char *cell, size_t bytes)
-{
-    write_text(cell, bytes, r->run->note);
 }
 
 static void write_tags(const row *r, char *cell, size_t bytes)
@@ -214,9 +180,10 @@ typedef enum need {
 /* In the order in which they are printed and, without a choice, get room. */
 static const struct column {
     const char *name, *heading;
-    cell_writer *write;
-    int most; /* columns on the screen; 0: what is left; negative: aligned to the right */
+    cell_writer *write; /* NULL: a text of the run */
+    int most;           /* columns on the screen; 0: what is left; negative: aligned to the right */
     need need;
+    size_t member; /* of pj_run_info */
 } all_columns[] = {
     {"run", "run", write_id, LONG_ID, ALWAYS},
     {"per-token", "per token ", write_per_token, -20, ALWAYS},
@@ -224,9 +191,9 @@ static const struct column {
     {"net", "net", write_net, -20, ON_REQUEST},
     {"speed", "tok/s", write_speed, -12, ALWAYS},
     {"status", "status", write_status, 11, IF_PROBLEM},
-    {"name", "name", write_name, 24, IF_VARIED},
-    {"model", "model", write_model, 20, ALWAYS},
-    {"dtype", "dtype", write_dtype, 10, IF_VARIED},
+    {"name", "name", NULL, 24, IF_VARIED, offsetof(pj_run_info, name)},
+    {"model", "model", NULL, 20, ALWAYS, offsetof(pj_run_info, model_name)},
+    {"dtype", "dtype", NULL, 10, IF_VARIED, offsetof(pj_run_info, dtype)},
     {"batch", "batch", write_batch, -6, IF_VARIED},
     {"input", "in", write_input, -8, IF_VARIED},
     {"output", "out", write_output, -8, IF_VARIED},
@@ -237,11 +204,11 @@ static const struct column {
     {"prefill-speed", "prefill/s", write_prefill_speed, -12, ON_REQUEST},
     {"disturbed", "disturbed", write_disturbed, -9, ON_REQUEST},
     {"thinking", "thinking ", write_thinking, -26, ON_REQUEST},
-    {"experiment", "experiment", write_experiment, 20, ON_REQUEST},
-    {"engine", "engine", write_engine, 16, ON_REQUEST},
+    {"experiment", "experiment", NULL, 20, ON_REQUEST, offsetof(pj_run_info, experiment_name)},
+    {"engine", "engine", NULL, 16, ON_REQUEST, offsetof(pj_run_info, engine)},
     {"power", "power", write_power, 16, ON_REQUEST},
-    {"note", "note", write_note, 32, ON_REQUEST},
-    {"machine", "machine", write_machine, 32, ON_REQUEST},
+    {"note", "note", NULL, 32, ON_REQUEST, offsetof(pj_run_info, note)},
+    {"machine", "machine", NULL, 32, ON_REQUEST, offsetof(pj_run_info, machine)},
     {"prompt", "prompt", write_prompt, 0, ALWAYS},
 };
 
@@ -271,7 +238,11 @@ static int columns_of(const char *text)
 
 static void write_cell(const struct column *c, const run_rows *rows, uint32_t i, char *cell)
 {
-    c->write(&rows->items[i], cell, CELL_BYTES);
+    const row *r = &rows->items[i];
+    if (c->write)
+        c->write(r, cell, CELL_BYTES);
+    else
+        write_text(cell, CELL_BYTES, *(char *const *)((const char *)r->run + c->member));
     if (c->write == write_id && rows->short_ids) cell[SHORT_ID] = 0;
 }
 
