@@ -34,8 +34,6 @@ static void welch_follows_its_formula(void **state)
     assert_near(c.difference, 2, 1e-12);
     assert_near(c.welch_t, 2 / sqrt(2.5), 1e-12);
     assert_near(c.welch_df, 6.25 / (0.0625 + 1), 1e-12);
-    assert_that(c.difference_lo, <, 0);
-    assert_that(c.difference_hi, >, 4);
     assert_near(c.hedges_g, 2 / 2.5 * (1 - 3.0 / 31), 1e-12);
 }
 

@@ -38,7 +38,6 @@ static void an_exact_law_is_exact(void **state)
     pj_law_point points[4] = {{1, 2}, {2, 4}, {NAN, 1}, {4, 8}};
     pj_law law;
     pj_law_fit(points, 4, &law);
-    assert_int_equal(law.points, 3);
     assert_near(law.exponent, 1, 1e-9);
     assert_near(law.factor, 2, 1e-9);
     assert_that(law.r2, >, 0.999999);

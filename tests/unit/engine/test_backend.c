@@ -50,8 +50,6 @@ static void counting_begin_pass(void *state, const pj_rows_of_pass *rows)
     seen.prefills += rows->pass->prefill;
     seen.decodes += !rows->pass->prefill;
     seen.tokens += rows->pass->tokens;
-    assert_int_equal(rows->phase, rows->pass->prefill ? PJ_PHASE_PREFILL : PJ_PHASE_DECODE);
-    assert_int_equal(rows->token, seen.decodes);
     pj_backend_cpu.ops.begin_pass(state, rows);
 }
 
