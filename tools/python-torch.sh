@@ -12,6 +12,9 @@ tests=${2:-python/tests}
 files=${3:-test_[rtv]*.py} # models, and what reads with pandas and polars
 venv=${PERJOULE_TORCH:-$HOME/.cache/perjoule/torch}
 packages="torch transformers accelerate lightning pandas polars mypy nvtx"
+# Half of the time of an import is its compilation to bytecode, which is kept whatever the caller's settings.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX="$venv.bytecode"
 has() { # without importing them, which takes seconds
     "$1" -c 'import importlib.util as u, sys; sys.exit(not (u.find_spec("torch") and u.find_spec("transformers")))' \
         2>/dev/null
@@ -29,7 +32,7 @@ install() {
     # a failure is not repeated by those that waited for it
     if [ "${PERJOULE_TORCH_INSTALL:-}" != 1 ] && [ -n "$(find "$venv.failed" -mmin -20 2>/dev/null)" ]; then return; fi
     echo "installing $packages into $venv"
-    rm -rf "$venv"
+    rm -rf "$venv" "$PYTHONPYCACHEPREFIX"
     # shellcheck disable=SC2086  # the list is words on purpose
     { python3 -m venv "$venv" && limited "$venv/bin/pip" install --quiet --no-compile --disable-pip-version-check \
         --retries 2 $packages; } >"$venv.log" 2>&1 || {
@@ -39,7 +42,7 @@ install() {
         return
     }
     # what the tests import is compiled here, once, and not by each of those that begin at the same time
-    "$venv/bin/python" -c 'import torch._dynamo, transformers' >>"$venv.log" 2>&1 || true
+    "$venv/bin/python" -c 'import torch._dynamo, transformers; transformers.LlamaForCausalLM' >>"$venv.log" 2>&1 || true
 }
 if [ "$build" = --install-alone ]; then install; exit; fi
 wanted() { [ "${PERJOULE_TORCH_INSTALL:-}" = 1 ] || { [ "${CI:-}" = true ] && [ $# -ne 2 ]; }; }
