@@ -1,6 +1,6 @@
 #!/bin/sh
 # All tests, then one closing line: "N passed, N failed, N skipped". Usage: test.sh BUILD, or test.sh BUILD check for
-# the fast part: unit tests, command line and the checks of the sources.
+# the fast part: unit tests, command line and the checks of the sources, without those that take long.
 # Steps: the suite on the normal build, including the page's checks, without unit tests that do not depend on how they
 # are compiled; then all of them, fuzz targets (corpus, then a second of mutations each) and some command line tests
 # under the address and undefined sanitizers, beside the first step.
@@ -73,7 +73,7 @@ test_sanitized() {
 
 if [ "$part" = check ]; then
     setup "$build"
-    suite "unit tests, command line, sources" "$build" "$jobs" --suite unit --suite cli --suite lint --timeout-multiplier 4
+    suite "unit tests, command line, sources" "$build" "$jobs" --suite unit --suite cli --suite lint --no-suite long --timeout-multiplier 4
     python3 tools/count_tests.py "$build/meson-logs/testlog.json"
     exit
 fi
