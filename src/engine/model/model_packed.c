@@ -206,8 +206,8 @@ static size_t blocks_in(size_t count, size_t block)
     return block ? (count + block - 1) / block : 0;
 }
 
-/* What the weights' state says: values that share a scale, and the same of scales; its shape must
- * be the matrix's. */
+/* The JSON of a quantisation state: sizes of the blocks of values and of scales; its shape must be
+ * the matrix's. */
 static bool read_state(const packed_part *state, const pj_packed_weights *w, pj_packed_levels *v)
 {
     json_t *text = json_loadb((const char *)state->tensor->data, state->tensor->bytes, 0, NULL);

@@ -14,8 +14,9 @@
  * NVFP4: weight or weight_packed, bytes [out, in/2] of 4-bit floats, weight_scale [out, in/16] of
  * 8-bit floats, times one factor.
  * Levels (bitsandbytes NF4, FP4): bytes [out in/2], the first code of two in the high half, each an
- * index of 16 levels; a scale for so many values of all rows, itself perhaps an index of 256 levels
- * with a scale for so many and an offset.
+ * index into 16 levels; one scale per block of values, counted across rows. With double
+ * quantisation, scales are indices into 256 levels, times one scale per block of scales, plus an
+ * offset.
  *
  * Codes of up to four bits with adjacent groups become Q4_1 or Q4_0 with the same codes, wider ones
  * Q8_0 with the same codes where they fit; everything else is rounded to Q8_0.
@@ -34,16 +35,16 @@ typedef enum pj_packing {
     PJ_PACKED_LEVELS
 } pj_packing;
 
-/* Of PJ_PACKED_LEVELS. */
+/* Of PJ_PACKED_LEVELS: scales as floats, or with double quantisation (`scales` NULL) as codes. */
 typedef struct pj_packed_levels {
     float level[16];
-    size_t block;               /* values that share a scale */
-    const float *scales;        /* or, if NULL, */
-    const unsigned char *codes; /* indices of scale_level, */
+    size_t block; /* values that share a scale */
+    const float *scales;
+    const unsigned char *codes; /* indices into scale_level */
     float scale_level[256];
-    const float *scale_scales; /* times one for scale_block of them, */
+    const float *scale_scales; /* one per scale_block scales */
     size_t scale_block;
-    float offset; /* plus this */
+    float offset; /* added to each scale */
 } pj_packed_levels;
 
 typedef struct pj_packed_weights {
