@@ -168,13 +168,22 @@ static json_t *object_of(pj_config_reader *r, const char *key)
     return json_is_object(object) ? object : NULL;
 }
 
+/* The parameters of a kind of layer. */
+static json_t *object_of_kind(pj_config_reader *r, const json_t *both, const char *kind)
+{
+    json_t *object = json_object_get(both, kind);
+    if (!object || json_is_null(object) || json_is_object(object)) return object;
+    pj_config_refuse(r, PJ_E_INVALID, kind, "must be an object");
+    return NULL;
+}
+
 /* For models whose layers all rotate alike: objects per kind of layer must then be equal. */
 static json_t *common_object(pj_config_reader *r)
 {
     json_t *rope = object_of(r, "rope_parameters");
     if (!rope) rope = object_of(r, "rope_scaling");
-    json_t *full = json_object_get(rope, "full_attention");
-    json_t *sliding = json_object_get(rope, "sliding_attention");
+    json_t *full = object_of_kind(r, rope, "full_attention");
+    json_t *sliding = object_of_kind(r, rope, "sliding_attention");
     if (full && sliding && !json_equal(full, sliding))
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "rope_parameters", "of different layers differ");
     return full ? full : sliding ? sliding : rope;
@@ -194,7 +203,7 @@ static void read_by_kind(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
     json_t *both = object_of(r, "rope_parameters"), *scaling = object_of(r, "rope_scaling");
-    json_t *full = json_object_get(both, "full_attention");
+    json_t *full = object_of_kind(r, both, "full_attention");
     double theta = pj_config_number(r, "rope_theta", rules->theta, 1, 1e15);
     double window_theta = rules->window_theta;
     if (config->arch == PJ_ARCH_GEMMA3 || config->arch == PJ_ARCH_GEMMA3N)
@@ -204,7 +213,7 @@ static void read_by_kind(pj_config_reader *r, pj_model_config *config)
                 : theta;
     read_one(r, config, scaling ? scaling : full, head_dim_of(config, false), theta, 1,
              &config->rope);
-    read_one(r, config, json_object_get(both, "sliding_attention"), head_dim_of(config, true),
+    read_one(r, config, object_of_kind(r, both, "sliding_attention"), head_dim_of(config, true),
              window_theta, 1, &config->window_rope);
     if (config->arch != PJ_ARCH_GEMMA4 || both) return;
     config->rope.type = PJ_ROPE_PROPORTIONAL; /* a quarter of each head */

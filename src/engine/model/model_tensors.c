@@ -192,10 +192,10 @@ static bool e4m3_shape(e4m3_scales *s, size_t count)
     return s->a > 0 && s->b > 0;
 }
 
-/* Derives the block that shares a scale from the scales' shape: everything, rows, columns, groups
- * of either's columns, or what the configuration says. */
+/* Derives the block that shares a scale from the scales' shape: everything, a row, a group of a
+ * row's columns, a column if those are outputs, or what the configuration says. */
 static bool e4m3_blocks(const pj_model_config *c, const e4m3_scales *s, size_t rows, size_t cols,
-                        size_t *block_rows, size_t *block_cols)
+                        bool transposed, size_t *block_rows, size_t *block_cols)
 {
     *block_rows = c->fp8_rows ? c->fp8_rows : E4M3_BLOCK;
     *block_cols = c->fp8_cols ? c->fp8_cols : E4M3_BLOCK;
@@ -204,7 +204,8 @@ static bool e4m3_blocks(const pj_model_config *c, const e4m3_scales *s, size_t r
         return true;
     *block_rows = s->a == 1 ? rows : 1;
     *block_cols = cols / s->b;
-    return (s->a == 1 || s->a == rows) && cols % s->b == 0;
+    if (s->a == 1) return s->b == 1 || (transposed && s->b == cols);
+    return s->a == rows && cols % s->b == 0;
 }
 
 /* Scales in floating point, or powers of two as 8-bit exponents. */
@@ -250,7 +251,7 @@ static bool find_e4m3(pj_loader *l, const char *name, const pj_tensor *tensor, s
         s.b = s.a;
         s.a = 1;
     }
-    right = right && e4m3_blocks(c, &s, rows, cols, &block_rows, &block_cols);
+    right = right && e4m3_blocks(c, &s, rows, cols, transposed, &block_rows, &block_cols);
     size_t each = s.a * s.b;
     float *values = right ? pj_load_alloc(l, s.count * each, sizeof *values) : NULL;
     if (right && !values) return false;

@@ -263,6 +263,9 @@ static void test_families_of_2025(void **state)
     assert_that(c.routed_scale, ==, 2.5);
     assert_that(c.shared_intermediate, ==, 2048);
     assert_true(c.layer_is_dense[2] && !c.layer_is_dense[3]);
+    assert_refused(
+        "{\"model_type\":\"gemma3_text\",\"rope_parameters\":{\"full_attention\":\"64\"}}",
+        PJ_E_INVALID, "full_attention must be an object");
     assert_refused("{\"model_type\":\"deepseek_v3\",\"n_group\":7}", PJ_E_INVALID, "n_group");
     assert_refused("{\"model_type\":\"deepseek_v3\",\"n_group\":64,\"topk_group\":1}", PJ_E_INVALID,
                    "topk_group");
