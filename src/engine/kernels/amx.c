@@ -260,6 +260,7 @@ static double peak_split(size_t rounds)
 }
 
 static pj_form_kernels form_bf16; /* the BF16 set's, in passes */
+static pj_form_kernels few_forms[PJ_FORM_COUNT];
 static const pj_form_kernels form_split = {.dot_tokens = 8,
                                            .lanes = 16,
                                            .vectors = SPLIT_VECTORS,
@@ -325,12 +326,19 @@ void PJ_SET_SYMBOL(apply)(pj_kernels *kernels)
     kernels->forms[PJ_FORM_SPLIT] = &form_split;
     kernels->peak[PJ_FORM_BF16] = peak_bf16;
     kernels->peak[PJ_FORM_SPLIT] = peak_split;
+    /* types that share a packed form must change to it at the same number of tokens */
+    for (int form = PJ_FORM_Q8; form <= PJ_FORM_Q8_WIDE; form++) {
+        if (!kernels->forms[form] || kernels->forms[form]->lanes != 16) continue;
+        few_forms[form] = *kernels->forms[form];
+        few_forms[form].dot_tokens = form_bf16.dot_tokens;
+        kernels->forms[form] = &few_forms[form];
+    }
     for (int type = 0; type < PJ_DTYPE_COUNT; type++) {
-        /* types that share a packed form must change to it at the same number of tokens */
         const pj_form_kernels *form = kernels->forms[kernels->linear[type]->form];
         if (!many[type] || form->lanes != 16 || form->dot_tokens != form_bf16.dot_tokens) continue;
         few[type] = *kernels->linear[type];
         few[type].many = many[type];
+        few[type].stream = NULL;
         kernels->linear[type] = &few[type];
     }
 }

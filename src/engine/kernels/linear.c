@@ -57,8 +57,10 @@ static size_t smaller(size_t a, size_t b)
 
 static const pj_tile_kernels *kernels_for(const pj_kernels *kernels, pj_dtype type, size_t tokens)
 {
-    const pj_tile_kernels *few = kernels->linear[type];
-    return few->many && tokens > kernels->forms[few->form]->dot_tokens ? few->many : few;
+    const pj_tile_kernels *k = kernels->linear[type];
+    if (tokens <= kernels->forms[k->form]->dot_tokens) return k;
+    if (k->many) k = k->many;
+    return k->stream && tokens <= k->stream->most_tokens ? k->stream : k;
 }
 
 pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type, size_t tokens)
@@ -356,7 +358,7 @@ static void stretch_tiles(const block *b, const pj_tile *of_panel, size_t at, fl
         for (size_t r = 0; r < k->rows; r++) {
             size_t row = smaller(first + r, rows - 1);
             tile.weights[r] = b->values + row * b->stride + at * k->unpacked_bytes;
-            if (!has_codes(b->kernels->form)) continue;
+            if (b->in_place || !has_codes(b->kernels->form)) continue;
             tile.scales[r] = b->scales + row * b->scale_stride + at / PJ_Q8_BLOCK;
             tile.minima[r] = b->minima + row * b->scale_stride + at / PJ_Q8_BLOCK;
         }

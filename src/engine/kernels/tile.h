@@ -95,6 +95,10 @@ struct pj_tile_kernels {
     bool direct, minima;
     /* The kernels for more tokens than `dot` takes, where those read another form; else NULL. */
     const pj_tile_kernels *many;
+    /* The kernels for at most their `most_tokens`, one panel, where those read stored rows; else
+     * NULL. */
+    const pj_tile_kernels *stream;
+    size_t most_tokens;
 };
 
 #endif

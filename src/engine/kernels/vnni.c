@@ -14,7 +14,7 @@
 #include "engine/kernels/sets.h"
 #include "engine/kernels/vector.h"
 
-enum { STREAMS = 4, DOT_TOKENS = 4, ROWS = 4, VECTORS = 3 };
+enum { STREAMS = 4, DOT_TOKENS = 4, DOT_MOST = 6, ROWS = 4, VECTORS = 3 };
 
 /* ---- activations ------------------------------------------------------------------------ */
 
@@ -311,6 +311,8 @@ static void unpack_q4_0(const void *row, size_t cols, void *values, float *scale
     }
 }
 
+#include "engine/kernels/stream_vnni.h"
+
 static double peak(size_t rounds)
 {
     enum { SUMS = ROWS * VECTORS * 2 };
@@ -325,13 +327,14 @@ static double peak(size_t rounds)
 
 /* ----------------------------------------------------------------------------------------- */
 
-#define TYPE(type, dot, tile) FORM_TYPE(by_##type, type, Q8, dot, tile, NULL)
+#define TYPE(type, tile) FORM_TYPE(by_##type, type, Q8, dot_##type, tile, NULL, &stream_by_##type)
+#define BOOK_TYPE(type)  FORM_TYPE(by_##type, type, Q8, dot_unpacked, tile, NULL, NULL)
 /* One scale per 16 columns of weights: their codes are rounded again for tiles, so that those read
  * activations as exactly as they can. */
-#define NARROW_TYPE(type)                               \
-    FORM_TYPE(many_##type, type, Q8, NULL, tile, NULL); \
-    FORM_TYPE(by_##type, type, Q8_WIDE, dot_##type, NULL, &many_##type)
-#define FORM_TYPE(name, type, form_, dot_, tile_, many_)                            \
+#define NARROW_TYPE(type)                                                  \
+    FORM_TYPE(many_##type, type, Q8, NULL, tile, NULL, &stream_by_##type); \
+    FORM_TYPE(by_##type, type, Q8_WIDE, dot_##type, NULL, &many_##type, NULL)
+#define FORM_TYPE(name, type, form_, dot_, tile_, many_, stream_)                   \
     static const pj_tile_kernels name = {.form = PJ_FORM_##form_,                   \
                                          .dot = dot_,                               \
                                          .tile = tile_,                             \
@@ -339,39 +342,40 @@ static double peak(size_t rounds)
                                          .stretch = 2048, /* 96 KiB of the panel */ \
                                          .unpack = unpack_##type,                   \
                                          .many = many_,                             \
+                                         .stream = stream_,                         \
                                          .unpacked_bytes = 1}
-TYPE(q8_0, dot_q8_0, tile);
-TYPE(q4_0, dot_q4_0, tile);
-TYPE(q4_k, dot_q4_k, tile);
-TYPE(q5_k, dot_q5_k, tile);
+TYPE(q8_0, tile);
+TYPE(q4_0, tile);
+TYPE(q4_k, tile);
+TYPE(q5_k, tile);
 NARROW_TYPE(q6_k);
-TYPE(q4_1, dot_q4_1, tile_minima);
-TYPE(q5_0, dot_q5_0, tile);
-TYPE(q5_1, dot_q5_1, tile_minima);
-TYPE(iq4_nl, dot_iq4_nl, tile);
-TYPE(mxfp4, dot_mxfp4, tile);
+TYPE(q4_1, tile_minima);
+TYPE(q5_0, tile);
+TYPE(q5_1, tile_minima);
+TYPE(iq4_nl, tile);
+TYPE(mxfp4, tile);
 NARROW_TYPE(q2_k);
 NARROW_TYPE(q3_k);
-TYPE(iq4_xs, dot_iq4_xs, tile);
-TYPE(iq1_s, dot_unpacked, tile);
-TYPE(iq1_m, dot_unpacked, tile);
-TYPE(iq2_xxs, dot_unpacked, tile);
-TYPE(iq2_xs, dot_unpacked, tile);
-TYPE(iq2_s, dot_unpacked, tile);
-TYPE(iq3_xxs, dot_unpacked, tile);
-TYPE(iq3_s, dot_unpacked, tile);
-TYPE(tq1_0, dot_unpacked, tile);
-TYPE(tq2_0, dot_unpacked, tile);
-TYPE(nvfp4, dot_unpacked, tile);
-TYPE(q1_0, dot_unpacked, tile);
+TYPE(iq4_xs, tile);
+BOOK_TYPE(iq1_s);
+BOOK_TYPE(iq1_m);
+BOOK_TYPE(iq2_xxs);
+BOOK_TYPE(iq2_xs);
+BOOK_TYPE(iq2_s);
+BOOK_TYPE(iq3_xxs);
+BOOK_TYPE(iq3_s);
+BOOK_TYPE(tq1_0);
+BOOK_TYPE(tq2_0);
+BOOK_TYPE(nvfp4);
+BOOK_TYPE(q1_0);
 
-static const pj_form_kernels form_q8 = {.dot_tokens = 8,
+static const pj_form_kernels form_q8 = {.dot_tokens = DOT_MOST,
                                         .lanes = 16,
                                         .vectors = VECTORS,
                                         .group = 4,
                                         .pack_row = pack_row,
                                         .pack_panel = pack_panel};
-static const pj_form_kernels form_q8_wide = {.dot_tokens = 8,
+static const pj_form_kernels form_q8_wide = {.dot_tokens = DOT_MOST,
                                              .lanes = 16,
                                              .vectors = VECTORS,
                                              .group = 4,
