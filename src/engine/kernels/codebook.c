@@ -3,6 +3,7 @@
 
 #include "engine/kernels/blocks.h"
 
+#include <pthread.h>
 #include <string.h>
 
 static const uint64_t ones = 0x0101010101010101;
@@ -18,12 +19,11 @@ static uint64_t spread_pairs(uint16_t pairs)
     return (x | x << 6) & 0x0303030303030303;
 }
 
-/* Four nibbles of each of two entries, one per byte. */
-static uint64_t spread_nibbles(uint16_t first, uint16_t second)
+/* Four nibbles, one per byte. */
+static uint32_t spread_nibbles(uint32_t x)
 {
-    uint64_t x = first | (uint64_t)second << 32;
-    x = (x | x << 8) & 0x00ff00ff00ff00ff;
-    return (x | x << 4) & 0x0f0f0f0f0f0f0f0f;
+    x = (x | x << 8) & 0x00ff00ff;
+    return (x | x << 4) & 0x0f0f0f0f;
 }
 
 /* 1 in each byte whose bit is set. */
@@ -58,23 +58,41 @@ static uint64_t levels_of_two(uint16_t entry)
 }
 
 /* Levels of three bits: 4, 12, ..., 52, 62; and 1, 3, ..., 15. */
-static uint64_t levels_of_three(uint16_t first, uint16_t second)
+static uint32_t levels_of_three(uint16_t entry)
 {
-    uint64_t q = spread_nibbles(first, second);
-    return 4 * ones + q * 8 + ((q + ones) >> 3 & ones) * 2;
+    const uint32_t four = 0x01010101, q = spread_nibbles(entry);
+    return 4 * four + q * 8 + ((q + four) >> 3 & four) * 2;
 }
 
-static uint64_t odd_levels(uint16_t first, uint16_t second)
+static uint32_t odd_levels(uint16_t entry)
 {
-    return spread_nibbles(first, second) * 2 + ones;
+    return spread_nibbles(entry) * 2 + 0x01010101;
 }
 
-/* Levels -1, 0, 1 and an eighth more or less, in eighths. */
-static uint64_t eighths(uint16_t entry, bool less)
+/* Levels -1, 0, 1 and an eighth more or less, in eighths: `q` is 8 more. */
+static uint64_t eighths(uint64_t q, bool less)
 {
-    uint64_t q = spread_pairs(entry) * 8; /* 0, 8 or 16, of which 8 or 8 -+ 1 is taken */
-    uint64_t high = 0x80 * ones;          /* keeps borrows within bytes */
+    uint64_t high = 0x80 * ones; /* keeps borrows within bytes */
     return ((q | high) - (less ? 9 : 7) * ones) ^ high;
+}
+
+static pj_book_levels levels;
+
+static void fill_levels(void)
+{
+    for (int i = 0; i < 256; i++) levels.iq2_xxs[i] = levels_of_two(pj_book_iq2_xxs[i]);
+    for (int i = 0; i < 512; i++) levels.iq2_xs[i] = levels_of_two(pj_book_iq2_xs[i]);
+    for (int i = 0; i < 1024; i++) levels.iq2_s[i] = levels_of_two(pj_book_iq2_s[i]);
+    for (int i = 0; i < 2048; i++) levels.iq1[i] = spread_pairs(pj_book_iq1[i]) * 8;
+    for (int i = 0; i < 256; i++) levels.iq3_xxs[i] = levels_of_three(pj_book_iq3_xxs[i]);
+    for (int i = 0; i < 512; i++) levels.iq3_s[i] = odd_levels(pj_book_iq3_s[i]);
+}
+
+const pj_book_levels *pj_codebook_levels(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_levels);
+    return &levels;
 }
 
 /* ---- by type -------------------------------------------------------------------------------- */
@@ -88,7 +106,7 @@ static void decode_iq2_xxs(const uint8_t *block, int8_t *values, float *scales)
         scales[2 * j] = scales[2 * j + 1] = d * (0.5f + (float)(rest >> 28)) * 0.25f;
         for (int i = 0; i < 4; i++)
             store(values + 32 * j + 8 * i,
-                  negate(levels_of_two(pj_book_iq2_xxs[at[i]]), eighth_sign(rest >> 7 * i & 127)));
+                  negate(levels.iq2_xxs[at[i]], eighth_sign(rest >> 7 * i & 127)));
     }
 }
 
@@ -99,8 +117,7 @@ static void decode_iq2_xs(const uint8_t *block, int8_t *values, float *scales)
         scales[j] = d * (0.5f + (float)(block[66 + j / 2] >> (j % 2 * 4) & 15)) * 0.25f;
     for (int i = 0; i < 32; i++) {
         uint16_t both = pj_load_u16(block + 2 + 2 * i);
-        store(values + 8 * i,
-              negate(levels_of_two(pj_book_iq2_xs[both & 511]), eighth_sign(both >> 9)));
+        store(values + 8 * i, negate(levels.iq2_xs[both & 511], eighth_sign(both >> 9)));
     }
 }
 
@@ -111,8 +128,7 @@ static void decode_iq2_s(const uint8_t *block, int8_t *values, float *scales)
         scales[j] = d * (0.5f + (float)(block[74 + j / 2] >> (j % 2 * 4) & 15)) * 0.25f;
     for (int i = 0; i < 32; i++) {
         unsigned high = block[66 + i / 4] >> (i % 4 * 2) & 3;
-        store(values + 8 * i,
-              negate(levels_of_two(pj_book_iq2_s[block[2 + i] | high << 8]), block[34 + i]));
+        store(values + 8 * i, negate(levels.iq2_s[block[2 + i] | high << 8], block[34 + i]));
     }
 }
 
@@ -124,8 +140,8 @@ static void decode_iq3_xxs(const uint8_t *block, int8_t *values, float *scales)
         uint32_t rest = pj_blocks_u32(rests + 4 * j);
         scales[2 * j] = scales[2 * j + 1] = d * (0.5f + (float)(rest >> 28)) * 0.5f;
         for (int i = 0; i < 4; i++) {
-            uint64_t word =
-                levels_of_three(pj_book_iq3_xxs[at[2 * i]], pj_book_iq3_xxs[at[2 * i + 1]]);
+            uint64_t word = levels.iq3_xxs[at[2 * i]] | (uint64_t)levels.iq3_xxs[at[2 * i + 1]]
+                                                            << 32;
             store(values + 32 * j + 8 * i, negate(word, eighth_sign(rest >> 7 * i & 127)));
         }
     }
@@ -139,9 +155,9 @@ static void decode_iq3_s(const uint8_t *block, int8_t *values, float *scales)
         scales[j] = d * (float)(1 + 2 * (block[106 + j / 4] >> (j / 2 % 2 * 4) & 15));
     for (int i = 0; i < 32; i++) {
         unsigned high = ninth[i / 4] >> (i % 4 * 2);
-        uint16_t first = pj_book_iq3_s[at[2 * i] | (high & 1) << 8];
-        uint16_t second = pj_book_iq3_s[at[2 * i + 1] | (high >> 1 & 1) << 8];
-        store(values + 8 * i, negate(odd_levels(first, second), signs[i]));
+        uint64_t first = levels.iq3_s[at[2 * i] | (high & 1) << 8];
+        uint64_t second = levels.iq3_s[at[2 * i + 1] | (high >> 1 & 1) << 8];
+        store(values + 8 * i, negate(first | second << 32, signs[i]));
     }
 }
 
@@ -153,7 +169,7 @@ static void decode_iq1_s(const uint8_t *block, int8_t *values, float *scales)
         scales[2 * j] = scales[2 * j + 1] = d * (float)(2 * (rest >> 12 & 7) + 1) * 0.125f;
         for (int i = 0; i < 4; i++) {
             unsigned entry = block[2 + 4 * j + i] | (rest >> 3 * i & 7) << 8;
-            store(values + 32 * j + 8 * i, eighths(pj_book_iq1[entry], rest >> 15));
+            store(values + 32 * j + 8 * i, eighths(levels.iq1[entry], rest >> 15));
         }
     }
 }
@@ -169,7 +185,7 @@ static void decode_iq1_m(const uint8_t *block, int8_t *values, float *scales)
     }
     for (int i = 0; i < 32; i++) {
         unsigned rest = block[32 + i / 2] >> (i % 2 * 4);
-        store(values + 8 * i, eighths(pj_book_iq1[block[i] | (rest & 7) << 8], rest & 8));
+        store(values + 8 * i, eighths(levels.iq1[block[i] | (rest & 7) << 8], rest & 8));
     }
 }
 
@@ -196,12 +212,12 @@ static void decode_tq2_0(const uint8_t *block, int8_t *values, float *scales)
 {
     float d = pj_float_of_f16(pj_load_u16(block + 64));
     for (int j = 0; j < 16; j++) scales[j] = d;
-    for (int i = 0; i < 256; i++)
-        values[i] = (int8_t)((block[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) - 1);
+    for (int j = 0; j < 8; j++)
+        for (int i = 0; i < 32; i++)
+            values[32 * j + i] = (int8_t)((block[j / 4 * 32 + i] >> (j % 4 * 2) & 3) - 1);
 }
 
-/* Half an 8-bit float without a sign, since the levels are twice the 4-bit floats. */
-static float half_of_e4m3(uint8_t byte)
+float pj_codebook_nvfp4_scale(uint8_t byte)
 {
     unsigned exponent = byte >> 3 & 15, mantissa = byte & 7;
     if ((byte & 127) == 127) return 0;
@@ -212,7 +228,7 @@ static float half_of_e4m3(uint8_t byte)
 static void decode_nvfp4(const uint8_t *block, int8_t *values, float *scales)
 {
     for (int j = 0; j < 4; j++) {
-        scales[j] = half_of_e4m3(block[j]);
+        scales[j] = pj_codebook_nvfp4_scale(block[j]);
         for (int i = 0; i < 8; i++) {
             uint8_t both = block[4 + 8 * j + i];
             values[16 * j + i] = pj_mxfp4_levels[both & 15];
@@ -231,6 +247,7 @@ static void decode_q1_0(const uint8_t *block, int8_t *values, float *scales)
 void pj_codebook_decode(pj_dtype type, const uint8_t *block, int8_t values[PJ_BOOK_VALUES],
                         float scales[PJ_BOOK_SCALES])
 {
+    pj_codebook_levels(); /* fills them */
     switch (type) {
     case PJ_IQ1_S: decode_iq1_s(block, values, scales); break;
     case PJ_IQ1_M: decode_iq1_m(block, values, scales); break;

@@ -97,18 +97,29 @@ static inline void pj_codes_q6_k(const uint8_t *block, uint8_t *codes, float *sc
     }
 }
 
+typedef int8_t pj_i8x8 __attribute__((vector_size(8)));
+
+/* Eight values times ratio / 256, plus 128. */
+static inline void pj_codes_times(const int8_t *from, int16_t ratio, uint8_t *to)
+{
+    pj_i8x8 values;
+    memcpy(&values, from, sizeof values);
+    pj_i16x8 words = __builtin_convertvector(values, pj_i16x8) * ratio + 128;
+    pj_u8x8 bytes = __builtin_convertvector((words >> 8) + 128, pj_u8x8);
+    memcpy(to, &bytes, sizeof bytes);
+}
+
 /*
- * Types of codebook.h. Where neighbouring scales are equal, values are the codes. Else the larger
- * product of scale and largest value becomes 127, and the other scale's codes are shrunk by the
- * ratio: the rounding error is at most 1/254 of the block's largest value, well below the types'
- * own steps.
+ * Types of codebook.h. Where neighbouring scales are equal, values are the codes. Else those with
+ * the larger scale are multiplied by a whole factor, without an error, so that they fill the range
+ * of a byte, and the others by that times the ratio of the two.
  */
 static inline void pj_codes_book(pj_dtype type, const uint8_t *block, size_t count, uint8_t *codes,
                                  float *scales)
 {
     int8_t values[PJ_BOOK_VALUES];
     float each[PJ_BOOK_SCALES];
-    float most = type == PJ_IQ1_M ? 9 : type == PJ_NVFP4 ? 12 : 43;
+    float factor = type == PJ_IQ1_M ? 14 : type == PJ_NVFP4 ? 10 : 2; /* of at most 9, 12 and 43 */
     pj_codebook_decode(type, block, values, each);
     for (size_t j = 0; j < count / 32; j++) {
         float a = each[2 * j], b = each[2 * j + 1];
@@ -119,15 +130,14 @@ static inline void pj_codes_book(pj_dtype type, const uint8_t *block, size_t cou
             for (int i = 0; i < 32; i++) to[i] = (uint8_t)(from[i] ^ -128);
             continue;
         }
-        float largest = fabsf(a) > fabsf(b) ? fabsf(a) : fabsf(b);
+        float larger = fabsf(a) > fabsf(b) ? a : b, inverse = larger != 0 ? 256 / larger : 0;
         /* a NaN scale makes the block's values NaN */
-        float inverse = largest > 0 ? 127 / most / largest : 0;
-        scales[j] = largest * most / 127 + 0 * (a + b);
-        float ratio[2] = {a * inverse, b * inverse};
-        for (int i = 0; i < 32; i++) {
-            float code = (float)from[i] * ratio[i / 16]; /* keeps NaN out of the conversion */
-            code = code >= -127.5f && code <= 127.5f ? code : 0;
-            to[i] = (uint8_t)((int)(code + 128.5f));
+        scales[j] = larger / factor + 0 * (a + b);
+        for (int h = 0; h < 2; h++, from += 16, to += 16) {
+            float ratio = (h ? b : a) * inverse; /* at most 256; not NaN in the conversion */
+            int16_t ratio_256 = (int16_t)lrintf(ratio >= 0 && ratio <= 256 ? ratio * factor : 0);
+            pj_codes_times(from, ratio_256, to);
+            pj_codes_times(from + 8, ratio_256, to + 8);
         }
     }
 }

@@ -8,6 +8,7 @@
 #ifndef PJ_KERNELS_K_VNNI_H
 #define PJ_KERNELS_K_VNNI_H
 
+#include "engine/kernels/book_vnni.h"
 #include "engine/kernels/codes.h"
 #include "engine/kernels/tile.h"
 #include "engine/kernels/vector.h"
@@ -151,6 +152,7 @@ INLINE void k_load_nibbles(pj_dtype type, const char *at, k_nibbles *w)
  * factor of the sums that they are multiplied with. */
 INLINE char k_offset(pj_dtype type)
 {
+    if (is_book(type)) return (char)book_offset(type);
     return type == PJ_Q6_K ? 32 : type == PJ_Q3_K ? 4 : 1;
 }
 
@@ -242,8 +244,22 @@ INLINE void k_load_q3(const char *at, k_weights *w)
     }
 }
 
+/* Types of codebook.h with blocks of 256. */
+INLINE void k_load_book(pj_dtype type, const char *at, k_weights *w)
+{
+    book_block block;
+    book_load(type, at, &block);
+    k_spread(block.scales, w->scales);
+    w->unit = _mm512_set1_ps(block.unit);
+    UNROLL for (int p = 0; p < K_PARTS; p++) w->codes[p] = block.codes[p];
+}
+
 INLINE void k_load_weights(pj_dtype type, const char *at, k_weights *w)
 {
+    if (is_book(type)) {
+        k_load_book(type, at, w);
+        return;
+    }
     switch (type) {
     case PJ_Q2_K: k_load_q2(at, w); break;
     case PJ_Q3_K: k_load_q3(at, w); break;
@@ -331,7 +347,7 @@ INLINE void k_dot_rows(pj_dtype type, const pj_dot *d, size_t token, const char 
 {
     const pj_packed *p = d->x;
     size_t ahead = d->ahead, blocks = p->cols / PJ_Q8_BLOCK;
-    const size_t bytes = pj_blocks_k_bytes(type);
+    const size_t bytes = is_book(type) ? book_bytes(type) : pj_blocks_k_bytes(type);
     const int8_t *codes = (const int8_t *)p->values + token * p->cols;
     const float *scales = p->scales + token * blocks;
     const int32_t *sums = p->sums + token * blocks;
@@ -387,6 +403,21 @@ INLINE void k_dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart
 }
 
 #include "engine/kernels/k_dot.h"
+
+#define BOOK_DOT(name, type)                \
+    static void dot_##name(const pj_dot *d) \
+    {                                       \
+        k_dot_type(d, PJ_##type);           \
+    }
+BOOK_DOT(iq1_s, IQ1_S)
+BOOK_DOT(iq1_m, IQ1_M)
+BOOK_DOT(iq2_xxs, IQ2_XXS)
+BOOK_DOT(iq2_xs, IQ2_XS)
+BOOK_DOT(iq2_s, IQ2_S)
+BOOK_DOT(iq3_xxs, IQ3_XXS)
+BOOK_DOT(iq3_s, IQ3_S)
+BOOK_DOT(tq1_0, TQ1_0)
+BOOK_DOT(tq2_0, TQ2_0)
 
 /* ---- many tokens ------------------------------------------------------------------------ */
 
@@ -656,6 +687,59 @@ static void unpack_q2_k(const void *row, size_t cols, void *values, float *scale
         }
     }
 }
+
+/* 64 columns of codes with `offset` and a scale per sixteen become codes of scales that 32 share:
+ * those of the larger are multiplied by `factor`, without an error. `unit` may have any sign. */
+INLINE void book_anew(__m512i codes, __m128 each, float unit, const int offset, const int factor,
+                      char *to, float *scales)
+{
+    __m128 larger = _mm_max_ps(each, _mm_shuffle_ps(each, each, 0xb1));
+    __mmask8 some = _mm_cmp_ps_mask(larger, _mm_setzero_ps(), _CMP_GT_OQ);
+    __m128 inverse = _mm_maskz_div_ps(some, _mm_set1_ps((float)factor * 256), larger);
+    __m512i ratios = _mm512_castsi128_si512(_mm_cvtps_epi32(_mm_mul_ps(each, inverse)));
+    __m512i ratio = _mm512_permutexvar_epi16(k_index(0, 2, 4, 6, 0), ratios);
+    __m512i offsets = _mm512_sub_epi16(_mm512_set1_epi16((short)K_MIDDLE),
+                                       _mm512_mullo_epi16(ratio, _mm512_set1_epi16((short)offset)));
+    _mm512_storeu_si512(to, k_codes_anew(codes, ratio, offsets));
+    __m128 units = _mm_mul_ps(larger, _mm_set1_ps(unit / (float)factor));
+    _mm_storel_pi((__m64 *)(void *)scales, _mm_shuffle_ps(units, units, 0x88));
+}
+
+INLINE void unpack_book(pj_dtype type, const char *at, size_t cols, char *to, float *scales)
+{
+    const size_t bytes = book_bytes(type);
+    const int offset = book_offset(type);
+    const int factor = offset == BOOK_SIGNED ? type == PJ_IQ3_S ? 8 : 2
+                       : offset == 1         ? 63 /* TQ2_0 has a value of 2 */
+                                             : 14;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += bytes, to += K_COLUMNS, scales += 8) {
+        book_block block;
+        for (size_t line = 0; line < bytes; line += 64)
+            __builtin_prefetch(at + K_AHEAD_BYTES + line);
+        book_load(type, at, &block);
+        __m512 each = _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(block.scales));
+        UNROLL for (int p = 0; p < K_PARTS; p++) book_anew(
+            block.codes[p],
+            _mm512_castps512_ps128(_mm512_maskz_compress_ps((__mmask16)(15 << 4 * p), each)),
+            block.unit, offset, factor, to + 64 * p, scales + 2 * p);
+    }
+}
+
+#define UNPACK_BOOK(name, type)                                                          \
+    static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
+                              float *minima)                                             \
+    {                                                                                    \
+        unpack_book(PJ_##type, row, cols, values, scales);                               \
+    }
+UNPACK_BOOK(iq1_s, IQ1_S)
+UNPACK_BOOK(iq1_m, IQ1_M)
+UNPACK_BOOK(iq2_xxs, IQ2_XXS)
+UNPACK_BOOK(iq2_xs, IQ2_XS)
+UNPACK_BOOK(iq2_s, IQ2_S)
+UNPACK_BOOK(iq3_xxs, IQ3_XXS)
+UNPACK_BOOK(iq3_s, IQ3_S)
+UNPACK_BOOK(tq1_0, TQ1_0)
+UNPACK_BOOK(tq2_0, TQ2_0)
 
 static void unpack_q4_k(const void *row, size_t cols, void *values, float *scales, float *minima)
 {

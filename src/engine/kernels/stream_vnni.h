@@ -34,7 +34,11 @@ typedef struct stream_layout {
 INLINE stream_layout stream_layout_of(pj_dtype type)
 {
     lane_layout l = lane_layout_of(type);
+    if (is_book(type))
+        return (stream_layout){book_bytes(type), .offset = book_offset(type), .halves = true};
     switch (type) {
+    case PJ_NVFP4: return (stream_layout){.bytes = 144, .offset = two_offset(type), .halves = true};
+    case PJ_Q1_0: return (stream_layout){.bytes = 36, .offset = two_offset(type)};
     case PJ_Q8_0: return (stream_layout){.bytes = 272, .offset = 128};
     case PJ_Q4_K: return (stream_layout){.bytes = 144, .minima = 1};
     case PJ_Q5_K: return (stream_layout){.bytes = 176, .minima = 1};
@@ -154,12 +158,41 @@ INLINE void stream_unpack_sixteens(pj_dtype type, const char *at, char *to, floa
     UNROLL for (int p = 0; p < K_PARTS; p++) _mm512_storeu_si512(to + 64 * p, w.codes[p]);
 }
 
+/* Types of codebook.h with blocks of 256. */
+INLINE void stream_unpack_book(pj_dtype type, const char *at, char *to, float *scales)
+{
+    book_block block;
+    book_load(type, at, &block);
+    __m512 each = _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(block.scales));
+    _mm512_storeu_ps(scales, _mm512_mul_ps(each, _mm512_set1_ps(block.unit)));
+    UNROLL for (int p = 0; p < K_PARTS; p++) _mm512_storeu_si512(to + 64 * p, block.codes[p]);
+}
+
+INLINE void stream_unpack_two(pj_dtype type, const char *at, size_t blocks, char *to, float *scales)
+{
+    UNROLL for (size_t b = 0; b < blocks; b += 2, to += 64)
+    {
+        const char *two = at + two_place(type, b);
+        _mm512_storeu_si512(to, two_codes(type, two, b));
+        if (type == PJ_NVFP4)
+            _mm_storeu_ps(scales + 2 * b, nvfp4_scales(two));
+        else
+            scales[b] = scales[b + 1] = _cvtsh_ss(pj_load_u16(two));
+    }
+}
+
 /* Up to 256 columns of row `r`. */
 INLINE void stream_unpack(pj_dtype type, const char *at, size_t blocks, stream_codes *to, size_t r)
 {
     char *codes = to->codes[r];
     float *scales = to->scales[r], *minima = to->minima[r];
+    if (is_book(type)) {
+        stream_unpack_book(type, at, codes, scales);
+        return;
+    }
     switch (type) {
+    case PJ_NVFP4:
+    case PJ_Q1_0: stream_unpack_two(type, at, blocks, codes, scales); break;
     case PJ_Q8_0: stream_unpack_q8_0(at, blocks, codes, scales); break;
     case PJ_Q4_K:
     case PJ_Q5_K: stream_unpack_k(type, at, codes, scales, minima); break;
@@ -198,7 +231,7 @@ INLINE void stream_start(pj_dtype type, const pj_tile *t, size_t at, stream_inpu
     UNROLL for (size_t v = 0; v < V; v++)
     {
         __m512i sums = _mm512_loadu_si512(t->x_sums + (at * V + v) * 16);
-        const int shift = l.offset == 128 ? 0 : l.offset == 16 ? 3 : 4;
+        const int shift = l.offset == 128 ? 0 : l.offset == 16 ? 3 : l.offset == 8 ? 4 : 7;
         in->scales[v] = _mm512_loadu_ps(t->x_scales + (at * V + v) * 16);
         if (l.halves) sums = stream_offset(in, l.minima ? 1 : l.offset, v, V);
         in->start[v] = l.minima   ? _mm512_setzero_si512()
@@ -342,5 +375,16 @@ STREAM(q5_k, Q5_K, 48)
 STREAM(q2_k, Q2_K, 16)
 STREAM(q3_k, Q3_K, 16)
 STREAM(q6_k, Q6_K, 16)
+STREAM(iq1_s, IQ1_S, 16)
+STREAM(iq1_m, IQ1_M, 16)
+STREAM(iq2_xxs, IQ2_XXS, 16)
+STREAM(iq2_xs, IQ2_XS, 16)
+STREAM(iq2_s, IQ2_S, 16)
+STREAM(iq3_xxs, IQ3_XXS, 16)
+STREAM(iq3_s, IQ3_S, 16)
+STREAM(tq1_0, TQ1_0, 16)
+STREAM(tq2_0, TQ2_0, 16)
+STREAM(nvfp4, NVFP4, 16)
+STREAM(q1_0, Q1_0, 48)
 
 #endif

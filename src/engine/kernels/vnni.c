@@ -68,6 +68,58 @@ INLINE two_blocks load_q8_0(const char *at)
                         spread_scales(_mm512_loadu_si512(at), 0, Q8_BYTES / 2)};
 }
 
+/* 64 columns of NVFP4 or Q1_0. */
+static float nvfp4_scale[256]; /* filled by pj_kernels_vnni_apply */
+
+INLINE __m128 nvfp4_scales(const char *at)
+{
+    const uint8_t *s = (const uint8_t *)at;
+    return _mm_setr_ps(nvfp4_scale[s[0]], nvfp4_scale[s[1]], nvfp4_scale[s[2]], nvfp4_scale[s[3]]);
+}
+
+/* Where block `b` of a row, which is even, and the next begin; Q1_0: their block of 128. */
+INLINE size_t two_place(pj_dtype type, size_t b)
+{
+    return type == PJ_NVFP4 ? b / 2 * 36 : type == PJ_Q1_0 ? b / 4 * 18 : b * Q8_BYTES;
+}
+
+/* What codes of NVFP4 and Q1_0 are above the values. */
+INLINE int two_offset(pj_dtype type)
+{
+    return type == PJ_NVFP4 ? 16 : 1;
+}
+
+/* Codes of NVFP4 and Q1_0. Eight bytes of nibbles are sixteen columns, the low ones first.
+ */
+INLINE __m512i two_codes(pj_dtype type, const char *at, size_t b)
+{
+    if (type == PJ_Q1_0) {
+        uint64_t bits;
+        memcpy(&bits, at + 2 + b / 2 % 2 * 8, sizeof bits);
+        return _mm512_maskz_mov_epi8(bits, _mm512_set1_epi8(2));
+    }
+    const __m512i twice = _mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3);
+    const __m512i shifts = _mm512_setr_epi64(0, 4, 0, 4, 0, 4, 0, 4);
+    __m256i bytes = _mm256_loadu_si256((const __m256i *)(const void *)(at + 4));
+    __m512i nibbles = _mm512_permutexvar_epi64(twice, _mm512_castsi256_si512(bytes));
+    nibbles = _mm512_and_si512(_mm512_srlv_epi64(nibbles, shifts), _mm512_set1_epi8(15));
+    __m128i levels = _mm_loadu_si128((const __m128i *)(const void *)pj_mxfp4_levels);
+    levels = _mm_add_epi8(levels, _mm_set1_epi8((char)two_offset(type)));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(levels), nibbles);
+}
+
+/* Blocks `b` and b + 1. */
+INLINE two_blocks load_two(pj_dtype type, const char *row, size_t b)
+{
+    const char *at = row + two_place(type, b);
+    if (type == PJ_Q8_0) return load_q8_0(at);
+    if (type == PJ_Q1_0)
+        return (two_blocks){two_codes(type, at, b), _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at)))};
+    const __m512i spread = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    return (two_blocks){two_codes(type, at, b),
+                        _mm512_permutexvar_ps(spread, _mm512_castps128_ps512(nvfp4_scales(at)))};
+}
+
 /* Activations of two blocks: codes, initial sums (in one lane per block), scales in their lanes. */
 typedef struct two_inputs {
     __m512i codes, start;
@@ -85,17 +137,22 @@ INLINE two_inputs load_inputs(const int8_t *codes, const float *scales, const in
         (__m512)_mm512_permutexvar_epi32(spread, _mm512_castsi128_si512(scale))};
 }
 
-/* S weight rows times T tokens: adds the products of two blocks. */
-INLINE void add_blocks(const char *const *at, const int8_t *codes, const float *scales,
-                       const int32_t *sums, size_t cols, __m512 acc[STREAMS][DOT_TOKENS],
-                       const size_t S, const size_t T)
+/* S weight rows times T tokens: adds the products of blocks `b` and b + 1. */
+INLINE void add_blocks(pj_dtype type, const char *const *rows, size_t b, const int8_t *codes,
+                       const float *scales, const int32_t *sums, size_t cols,
+                       __m512 acc[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
 {
     two_blocks w[STREAMS];
-    UNROLL for (size_t s = 0; s < S; s++) w[s] = load_q8_0(at[s]);
+    UNROLL for (size_t s = 0; s < S; s++) w[s] = load_two(type, rows[s], b);
     UNROLL for (size_t t = 0; t < T; t++)
     {
         size_t blocks = t * (cols / PJ_Q8_BLOCK);
         two_inputs x = load_inputs(codes + t * cols, scales + blocks, sums + blocks);
+        if (type != PJ_Q8_0) { /* the offset is taken off in each lane: NVFP4 has two scales */
+            const __m512i zero = _mm512_setzero_si512();
+            const __m512i offset = _mm512_set1_epi8((char)two_offset(type));
+            x.start = _mm512_sub_epi32(zero, _mm512_dpbusd_epi32(zero, offset, x.codes));
+        }
         UNROLL for (size_t s = 0; s < S; s++)
         {
             __m512i product = _mm512_dpbusd_epi32(x.start, w[s].codes, x.codes);
@@ -121,7 +178,7 @@ INLINE void add_last_block(const char *const *at, const int8_t *codes, const flo
         __m512 one[STREAMS][DOT_TOKENS];
         memcpy(last, codes + t * cols, PJ_Q8_BLOCK);
         UNROLL for (size_t s = 0; s < S; s++) one[s][0] = acc[s][t];
-        add_blocks(rows, last, scale, sum, cols, one, S, 1);
+        add_blocks(PJ_Q8_0, rows, 0, last, scale, sum, cols, one, S, 1);
         UNROLL for (size_t s = 0; s < S; s++) acc[s][t] = one[s][0];
     }
 }
@@ -135,16 +192,16 @@ INLINE void dot_rows(pj_dtype type, const pj_dot *d, size_t token, const char *c
     const int8_t *codes = (const int8_t *)p->values + token * p->cols;
     const float *scales = p->scales + token * blocks;
     const int32_t *sums = p->sums + token * blocks;
-    const char *at[STREAMS];
     __m512 acc[STREAMS][DOT_TOKENS];
-    UNROLL for (size_t s = 0; s < S; s++) at[s] = rows[s];
     UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) acc[s][t] =
         _mm512_setzero_ps();
     for (size_t b = 0; b + 2 <= blocks; b += 2) {
-        UNROLL for (size_t s = 0; s < S; s++) __builtin_prefetch(at[s] + ahead);
-        add_blocks(at, codes + b * 32, scales + b, sums + b, p->cols, acc, S, T);
-        UNROLL for (size_t s = 0; s < S; s++) at[s] += 2 * Q8_BYTES;
+        UNROLL for (size_t s = 0; s < S; s++)
+            __builtin_prefetch(rows[s] + two_place(type, b) + ahead);
+        add_blocks(type, rows, b, codes + b * 32, scales + b, sums + b, p->cols, acc, S, T);
     }
+    const char *at[STREAMS];
+    UNROLL for (size_t s = 0; s < S; s++) at[s] = rows[s] + two_place(type, blocks - 1);
     if (blocks % 2)
         add_last_block(at, codes + (blocks - 1) * 32, scales + blocks - 1, sums + blocks - 1,
                        p->cols, acc, S, T);
@@ -159,15 +216,15 @@ static void dot_q8_0(const pj_dot *d)
     dot_type(d, PJ_Q8_0);
 }
 
-/* A block of codes, which are offset by 128, times one of activations. */
-INLINE __m256i multiply_codes(__m256i w, __m256i x)
+static void dot_nvfp4(const pj_dot *d)
 {
-    __m256i offset = _mm256_set1_epi8((char)128);
-    __m256i too_much = _mm256_dpbusd_epi32(_mm256_setzero_si256(), offset, x);
-    return _mm256_sub_epi32(_mm256_dpbusd_epi32(_mm256_setzero_si256(), w, x), too_much);
+    dot_type(d, PJ_NVFP4);
 }
 
-#include "engine/kernels/dot_unpacked.h"
+static void dot_q1_0(const pj_dot *d)
+{
+    dot_type(d, PJ_Q1_0);
+}
 
 #define UNPACK_CODES(name, type)                                                         \
     static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
@@ -181,17 +238,6 @@ UNPACK_CODES(q5_1, Q5_1)
 UNPACK_CODES(iq4_nl, IQ4_NL)
 UNPACK_CODES(mxfp4, MXFP4)
 UNPACK_CODES(iq4_xs, IQ4_XS)
-UNPACK_CODES(iq1_s, IQ1_S)
-UNPACK_CODES(iq1_m, IQ1_M)
-UNPACK_CODES(iq2_xxs, IQ2_XXS)
-UNPACK_CODES(iq2_xs, IQ2_XS)
-UNPACK_CODES(iq2_s, IQ2_S)
-UNPACK_CODES(iq3_xxs, IQ3_XXS)
-UNPACK_CODES(iq3_s, IQ3_S)
-UNPACK_CODES(tq1_0, TQ1_0)
-UNPACK_CODES(tq2_0, TQ2_0)
-UNPACK_CODES(nvfp4, NVFP4)
-UNPACK_CODES(q1_0, Q1_0)
 
 /* ---- many tokens ------------------------------------------------------------------------ */
 
@@ -313,6 +359,29 @@ static void unpack_q4_0(const void *row, size_t cols, void *values, float *scale
 
 #include "engine/kernels/stream_vnni.h"
 
+static void unpack_nvfp4(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b += 2, at += 36, to += 64) {
+        __builtin_prefetch(at + UNPACK_AHEAD);
+        book_anew(two_codes(PJ_NVFP4, at, b), nvfp4_scales(at), 1, two_offset(PJ_NVFP4), 10, to,
+                  scales + b);
+    }
+}
+
+static void unpack_q1_0(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b += 2) {
+        const char *at = (const char *)row + two_place(PJ_Q1_0, b);
+        __builtin_prefetch(at + UNPACK_AHEAD);
+        __m512i codes = two_codes(PJ_Q1_0, at, b);
+        _mm512_storeu_si512((char *)values + 32 * b,
+                            _mm512_add_epi8(codes, _mm512_set1_epi8(PJ_Q8_OFFSET - 1)));
+        scales[b] = scales[b + 1] = _cvtsh_ss(pj_load_u16(at));
+    }
+}
+
 static double peak(size_t rounds)
 {
     enum { SUMS = ROWS * VECTORS * 2 };
@@ -357,17 +426,17 @@ TYPE(mxfp4, tile);
 NARROW_TYPE(q2_k);
 NARROW_TYPE(q3_k);
 TYPE(iq4_xs, tile);
-BOOK_TYPE(iq1_s);
-BOOK_TYPE(iq1_m);
-BOOK_TYPE(iq2_xxs);
-BOOK_TYPE(iq2_xs);
-BOOK_TYPE(iq2_s);
-BOOK_TYPE(iq3_xxs);
-BOOK_TYPE(iq3_s);
-BOOK_TYPE(tq1_0);
-BOOK_TYPE(tq2_0);
-BOOK_TYPE(nvfp4);
-BOOK_TYPE(q1_0);
+NARROW_TYPE(iq1_s);
+NARROW_TYPE(iq1_m);
+NARROW_TYPE(iq2_xxs);
+NARROW_TYPE(iq2_xs);
+NARROW_TYPE(iq2_s);
+NARROW_TYPE(iq3_xxs);
+NARROW_TYPE(iq3_s);
+NARROW_TYPE(tq1_0);
+NARROW_TYPE(tq2_0);
+TYPE(nvfp4, tile);
+TYPE(q1_0, tile);
 
 static const pj_form_kernels form_q8 = {.dot_tokens = DOT_MOST,
                                         .lanes = 16,
@@ -387,6 +456,8 @@ static const pj_form_kernels form_q8_wide = {.dot_tokens = DOT_MOST,
 
 void pj_kernels_vnni_apply(pj_kernels *kernels)
 {
+    book_levels = pj_codebook_levels();
+    for (int i = 0; i < 256; i++) nvfp4_scale[i] = pj_codebook_nvfp4_scale((uint8_t)i);
     enter_codes(kernels);
     kernels->forms[PJ_FORM_Q8] = &form_q8;
     kernels->forms[PJ_FORM_Q8_WIDE] = &form_q8_wide;
