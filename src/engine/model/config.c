@@ -1,6 +1,6 @@
 /* config.json and generation_config.json: sizes, blocks and token ids. Differences between layers
- * are in config_layers.c, experts in config_experts.c, rotation in config_rope.c, defaults in
- * config_rules.c. */
+ * are in config_layers.c, experts in config_experts.c, rotation in config_rope.c, quantisation in
+ * config_packing.c, defaults in config_rules.c. */
 #include "engine/model/config.h"
 
 #include "base/buffer.h"
@@ -48,126 +48,6 @@ static void config_read_arch(pj_config_reader *r, pj_model_config *config)
         r->status = pj_fail(r->err, PJ_E_UNSUPPORTED,
                             "%s: the architecture %.60s is not supported (supported: %s)", r->name,
                             name ? name : type, pj_arch_list(known));
-}
-
-/* Whether a field of the quantisation is one of the values. */
-static bool is_one_of(const json_t *quantised, const char *key, const char *const *values)
-{
-    const char *value = json_string_value(json_object_get(quantised, key));
-    for (size_t i = 0; value && values[i]; i++)
-        if (strcmp(value, values[i]) == 0) return true;
-    return false;
-}
-
-static const json_t *first_of(const json_t *groups)
-{
-    json_t *group = NULL, *all = (json_t *)(uintptr_t)groups;
-    const char *key;
-    json_object_foreach(all, key, group) break;
-    return group;
-}
-
-/* Rows and columns that share a scale; nothing is stated of matrices with one or one for each row.
- */
-static void read_fp8_blocks(pj_config_reader *r, const json_t *quantised, pj_model_config *c)
-{
-    const json_t *group = first_of(json_object_get(quantised, "config_groups"));
-    const json_t *own = json_object_get(quantised, "weight_block_size");
-    const json_t *size =
-        own ? own : json_object_get(json_object_get(group, "weights"), "block_structure");
-    if (!size || json_is_null(size)) return;
-    json_int_t rows = json_integer_value(json_array_get(size, 0)),
-               cols = json_integer_value(json_array_get(size, 1));
-    if (json_array_size(size) != 2 || rows < 1 || cols < 1 || rows > PJ_MAX_WIDTH ||
-        cols > PJ_MAX_WIDTH) {
-        pj_config_refuse(r, PJ_E_INVALID, own ? "weight_block_size" : "block_structure",
-                         "must be two positive numbers");
-        return;
-    }
-    c->fp8_rows = (uint32_t)rows;
-    c->fp8_cols = (uint32_t)cols;
-}
-
-/* What a quantisation says of tensors that is not read although its method is. */
-static const char *unread_variant(const json_t *quantised)
-{
-    static const char *const awq[] = {"awq", NULL}, *const gemm[] = {"gemm", "GEMM", NULL};
-    static const char *const gptq[] = {"gptq", NULL}, *const dense[] = {"dense", NULL};
-    static const char *const formats[] = {"gptq", "gptq_v2", NULL};
-    static const char *const rounds[] = {"auto-round", "intel/auto-round", NULL};
-    static const char *const packings[] = {"auto_round:auto_gptq",
-                                           "auto_round:gptq",
-                                           "auto_round:gptqmodel",
-                                           "auto_round:auto_awq",
-                                           "auto_round:awq",
-                                           "auto_round:llm_compressor",
-                                           "auto_round:fp8",
-                                           "auto_round",
-                                           "auto_gptq",
-                                           "auto_awq",
-                                           "auto",
-                                           NULL};
-    const json_t *sparsity = json_object_get(quantised, "sparsity_config");
-    /* rotations of activations, which the weights rely on */
-    if (json_object_size(json_object_get(quantised, "transform_config")) > 0)
-        return "has a transform_config, which is not supported";
-    if (json_object_get(sparsity, "format") && !is_one_of(sparsity, "format", dense))
-        return "has a sparsity_config, which is not supported";
-    if (is_one_of(quantised, "quant_method", awq) && json_object_get(quantised, "version") &&
-        !is_one_of(quantised, "version", gemm))
-        return "has a version of AWQ other than gemm";
-    if (is_one_of(quantised, "quant_method", gptq) &&
-        json_is_string(json_object_get(quantised, "checkpoint_format")) &&
-        !is_one_of(quantised, "checkpoint_format", formats))
-        return "has a checkpoint_format other than gptq and gptq_v2";
-    if (is_one_of(quantised, "quant_method", rounds) &&
-        json_is_string(json_object_get(quantised, "packing_format")) &&
-        !is_one_of(quantised, "packing_format", packings))
-        return "has a packing_format that is not read";
-    return NULL;
-}
-
-/* The tensors determine the type, its scales and most of the packing, so that layers may differ. */
-static void config_read_packing(pj_config_reader *r, pj_model_config *c)
-{
-    static const char *const methods[] = {"mxfp4", "fp8",        "fbgemm_fp8",       "gptq",
-                                          "awq",   "auto-round", "intel/auto-round", "bitsandbytes",
-                                          NULL};
-    static const char *const formats[] = {
-        "float-quantized", "pack-quantized",  "nvfp4-pack-quantized", "mxfp4-pack-quantized",
-        "int-quantized",   "naive-quantized", "mixed-precision",      NULL};
-    static const char *const algorithms[] = {"FP8",   "FP8_PB_WO",   "FP8_PER_CHANNEL_PER_TOKEN",
-                                             "NVFP4", "W4A16_NVFP4", "MIXED_PRECISION",
-                                             NULL};
-    static const char *const second[] = {"gptq_v2", NULL};
-    static const char *const plain_zeros[] = {"auto_round", "auto_round:gptqmodel", NULL};
-    json_t *quantised = pj_config_get_any(r, "quantization_config");
-    json_t *of_mlx = pj_config_get_any(r, "quantization"); /* MLX's, whose copy names no method */
-    const char *key = quantised ? "quantization_config" : "quantization";
-    if (!json_is_integer(json_object_get(of_mlx, "bits"))) of_mlx = NULL;
-    if (!quantised) quantised = of_mlx;
-    if (!quantised) return;
-    const char *unread = unread_variant(quantised);
-    if (unread) {
-        pj_config_refuse(r, PJ_E_UNSUPPORTED, key, unread);
-        return;
-    }
-    if (is_one_of(quantised, "quant_method", methods) || is_one_of(quantised, "format", formats) ||
-        is_one_of(quantised, "quant_algo", algorithms)) {
-        c->gptq_v2 = is_one_of(quantised, "checkpoint_format", second) ||
-                     is_one_of(quantised, "packing_format", plain_zeros);
-        read_fp8_blocks(r, quantised, c);
-        return;
-    }
-    const char *method = json_string_value(json_object_get(quantised, "quant_method"));
-    char problem[256];
-    snprintf(problem, sizeof problem,
-             "says the checkpoint is quantised (%.40s), which is not read; use the original "
-             "weights, with --dtype q8_0 or q4_0, or a GGUF file of the model, such as Q4_K_M",
-             method   ? method
-             : of_mlx ? "MLX"
-                      : "method not named");
-    pj_config_refuse(r, PJ_E_UNSUPPORTED, key, problem);
 }
 
 /* A size; a default of 0 means that it is required. */
@@ -484,7 +364,7 @@ pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_a
     if (!object) return PJ_E_INVALID;
     pj_config_reader r = {
         .object = object, .name = name, .arena = arena, .err = err, .status = PJ_OK};
-    config_read_packing(&r, config);
+    pj_config_read_packing(&r, config);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && r.status == PJ_OK; i++)
         parts[i](&r, config);
     json_decref(object);

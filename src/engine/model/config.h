@@ -78,6 +78,12 @@ typedef struct pj_rope_config {
                       .mscale = NAN,           \
                       .mscale_all_dim = NAN})
 
+/* What config.json says that files of packed weights have. */
+typedef struct pj_declared {
+    const char *by; /* the words, "sym false"; static */
+    uint32_t bits;  /* of matrices whose codes have b bits, if bit b is set */
+} pj_declared;
+
 /* Limits far beyond any published model; a file that exceeds them is wrong. */
 enum {
     PJ_MAX_EOS = 16,
@@ -155,6 +161,11 @@ typedef struct pj_model_config {
                                sees; NULL: none */
     } indexer;
     bool gptq_v2; /* GPTQ's zeros are stored as they are, not less 1 (packed_rows.h) */
+    /* Zeros of packed weights, and groups of columns that are not adjacent: without them, values
+     * would be wrong. */
+    struct {
+        pj_declared zeros, order;
+    } packing;
     uint32_t fp8_rows, fp8_cols; /* of the blocks of 8-bit floats that share a scale; 0: 128 */
     bool tied_head;              /* a hint; presence of lm_head.weight decides */
     /* Scale factors of some architectures; 1 has no effect. */

@@ -32,6 +32,8 @@ double pj_config_need_number(pj_config_reader *r, const char *key, double min, d
 bool pj_config_bool(pj_config_reader *r, const char *key, bool fallback);
 const char *pj_config_text(pj_config_reader *r, const char *key, const char *fallback);
 
+/* Quantised checkpoints (config_packing.c). */
+void pj_config_read_packing(pj_config_reader *r, pj_model_config *config);
 /* Differences between layers (config_layers.c), then rotation of queries and keys (config_rope.c).
  */
 void pj_config_read_layers(pj_config_reader *r, pj_model_config *config);

@@ -55,12 +55,47 @@ static bool take_groups(pj_packed_weights *w, const packed_part *scales, size_t 
     return true;
 }
 
-/* The groups of columns, if they are not adjacent. */
-static bool take_order(pj_packed_weights *w, const packed_part *order)
+/* Whether a part is there, or need not be; else it is refused by its name. */
+static bool has_declared(pj_loader *l, const char *stem, const char *part, const packed_part *found,
+                         const pj_declared *declared, const pj_packed_weights *w)
 {
+    if (found->tensor || !(declared->bits >> w->bits & 1)) return true;
+    l->status = pj_fail(l->err, PJ_E_INVALID, "%s%s is missing, but quantization_config has %s",
+                        stem, part, declared->by);
+    return false;
+}
+
+/* Codes minus what: stored, or half of the codes' range. */
+static bool take_zeros(pj_loader *l, const char *stem, const char *part, const packed_part *zeros,
+                       pj_packed_weights *w)
+{
+    if (zeros->tensor) w->zeros = zeros->tensor->data;
+    return has_declared(l, stem, part, zeros, &l->model->config.packing.zeros, w);
+}
+
+/* compressed-tensors: an order that was never found is stored as -1. */
+static bool is_unset(const packed_part *order)
+{
+    bool any = false;
+    for (size_t i = 0; i < order->cols; i++) {
+        int32_t group;
+        memcpy(&group, order->tensor->data + 4 * i, 4);
+        any |= group == -1;
+    }
+    return any;
+}
+
+/* The groups of columns, if they are not adjacent. */
+static bool take_order(pj_loader *l, const char *stem, const char *part, pj_packed_weights *w)
+{
+    packed_part found = find_part(l, stem, part), *order = &found;
     bool adjacent = true;
+    if (w->group < w->cols &&
+        !has_declared(l, stem, part, order, &l->model->config.packing.order, w))
+        return false;
     if (!order->tensor) return true;
     if (!is_words(order, 1, w->cols)) return false;
+    if (w->packing != PJ_PACKED_GPTQ && is_unset(order)) return true;
     for (size_t i = 0; i < w->cols; i++) {
         uint32_t group;
         memcpy(&group, order->tensor->data + 4 * i, 4);
@@ -83,7 +118,7 @@ static unsigned bits_of(size_t words, size_t count)
 static bool take_by_columns(pj_loader *l, const char *stem, pj_packed_weights *w)
 {
     packed_part codes = find_part(l, stem, "qweight"), zeros = find_part(l, stem, "qzeros");
-    packed_part scales = find_part(l, stem, "scales"), order = find_part(l, stem, "g_idx");
+    packed_part scales = find_part(l, stem, "scales");
     size_t out = w->rows, in = w->cols;
     bool awq = codes.rows == in;
     w->packing = awq ? PJ_PACKED_AWQ : PJ_PACKED_GPTQ;
@@ -96,8 +131,7 @@ static bool take_by_columns(pj_loader *l, const char *stem, pj_packed_weights *w
                  (!zeros.tensor || is_words(&zeros, scales.rows, out * w->bits / 32));
     if (!right) return false;
     w->codes = codes.tensor->data;
-    if (zeros.tensor) w->zeros = zeros.tensor->data;
-    return awq || take_order(w, &order);
+    return take_zeros(l, stem, "qzeros", &zeros, w) && (awq || take_order(l, stem, "g_idx", w));
 }
 
 /* Words that `count` codes take, as many whole ones in each as fit. */
@@ -110,8 +144,7 @@ static bool take_by_rows(pj_loader *l, const char *stem, pj_packed_weights *w)
 {
     packed_part codes = find_part(l, stem, "weight_packed"),
                 scales = find_part(l, stem, "weight_scale"),
-                zeros = find_part(l, stem, "weight_zero_point"),
-                order = find_part(l, stem, "weight_g_idx");
+                zeros = find_part(l, stem, "weight_zero_point");
     static const unsigned widths[] = {2, 3, 4, 8};
     w->packing = PJ_PACKED_ROWS;
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
@@ -122,8 +155,8 @@ static bool take_by_rows(pj_loader *l, const char *stem, pj_packed_weights *w)
         (!zeros.tensor || is_words(&zeros, whole_words(w->rows, w->bits), scales.cols));
     if (!right) return false;
     w->codes = codes.tensor->data;
-    if (zeros.tensor) w->zeros = zeros.tensor->data;
-    return take_order(w, &order);
+    return take_zeros(l, stem, "weight_zero_point", &zeros, w) &&
+           take_order(l, stem, "weight_g_idx", w);
 }
 
 /* Signed bytes with one scale for all, for each row, or for groups of its columns. */
@@ -151,8 +184,8 @@ static bool take_bytes_of(pj_loader *l, const char *stem, pj_packed_weights *w)
                                     zeros.cols == scales.cols));
     if (!right) return false;
     w->codes = codes.tensor->data;
-    if (zeros.tensor) w->zeros = zeros.tensor->data;
-    return true;
+    return take_zeros(l, stem, "weight_zero_point", &zeros, w) &&
+           take_order(l, stem, "weight_g_idx", w);
 }
 
 /* One float: a factor on all scales, or what they were multiplied with. */
