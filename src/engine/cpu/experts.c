@@ -228,7 +228,7 @@ void pj_cpu_route(void *state, const pj_layer *layer, pj_slice logits, bool reno
                  .logits = logits,
                  .rows = logits.rows,
                  .experts = logits.cols,
-                 .chosen = s->model->config.experts_per_token,
+                 .chosen = layer->chosen,
                  .renormalise = renormalise,
                  .scale = layer->expert_scale,
                  .correction = layer->expert_correction,
@@ -295,9 +295,9 @@ static void run_expert(pj_cpu *s, const pj_mlp *mlp, const pj_activation *like, 
 }
 
 /* For few tokens, the experts that each of them chose. */
-static void record_chosen(const pj_cpu *s, uint32_t rows)
+static void record_chosen(const pj_cpu *s, const pj_layer *layer, uint32_t rows)
 {
-    uint32_t few = rows * s->model->config.experts_per_token;
+    uint32_t few = rows * layer->chosen;
     for (uint32_t i = 0; few <= FEW_ENTRIES && i < few; i++)
         pj_instrument_extra(s->instrument, PJ_N_X_EXPERT, i, s->chosen[i]);
 }
@@ -319,6 +319,6 @@ void pj_cpu_experts(void *state, const pj_layer *layer, const pj_activation *lik
     }
     if (residual.buffer) pj_cpu_add(s, residual, y);
     if (!s->instrument->module) return;
-    record_chosen(s, x.rows);
+    record_chosen(s, layer, x.rows);
     pj_cpu_end_done(s, done.flops, done.bytes, &done, 0);
 }

@@ -2,13 +2,16 @@
  * and projection. */
 #include "engine/forward/steps.h"
 
-/* RMSNorm of queries, keys or values: per head, or over all heads of a token. */
+/* Norm of queries, keys or values: per head, or over all heads of a token. */
 static void norm_heads(const pj_steps *s, const pj_norm *norm, pj_slice x, pj_slice y,
                        uint32_t heads)
 {
     bool together = s->model->blueprint->qk_norm == PJ_QK_NORM_FULL;
-    pj_norm_step step = {
-        .norm = norm, .kind = PJ_NORM_RMS, .heads = together ? 1 : heads, .x = x, .y = y};
+    pj_norm_step step = {.norm = norm,
+                         .kind = norm->b ? PJ_NORM_LAYER : PJ_NORM_RMS,
+                         .heads = together ? 1 : heads,
+                         .x = x,
+                         .y = y};
     pj_steps_norm(s, &step);
 }
 

@@ -27,7 +27,7 @@
 #include "engine/model/model.h"
 
 /* Incremented with every change of a table's layout or of a function's contract. */
-enum { PJ_BACKEND_VERSION = 10 };
+enum { PJ_BACKEND_VERSION = 11 };
 
 /* ---- what the operations read and write --------------------------------------------------- */
 
@@ -216,7 +216,7 @@ typedef struct pj_ops {
     void (*attend)(void *s, const pj_layer *layer, pj_slice qkv, pj_slice y,
                    const pj_attention_extent *extent);
     void (*activate)(void *s, const pj_activation *activation);
-    /* Chooses config.experts_per_token experts for each row of router logits: those with the
+    /* Chooses layer->chosen experts for each row of router logits: those with the
      * largest score, softmax or (config.router_sigmoid) sigmoid, the lower index on a tie. When
      * choosing, layer->expert_correction is added to the scores, and with config.expert_groups only
      * the best expert_groups_kept groups of neighbouring experts take part, a group's score being

@@ -60,6 +60,7 @@ static const names archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_HUNYUAN_MOE] = {"HunYuanMoEV1ForCausalLM", "hunyuan_v1_moe", "hunyuan-moe", false},
     [PJ_ARCH_LFM2_MOE] = {"Lfm2MoeForCausalLM", "lfm2_moe", "lfm2moe", false},
     [PJ_ARCH_DEEPSEEK_V32] = {"DeepseekV32ForCausalLM", "deepseek_v32", "deepseek32", true},
+    [PJ_ARCH_MAMBA2] = {"Mamba2ForCausalLM", "mamba2", "mamba2", false},
     [PJ_ARCH_GLM_MOE_DSA] = {"GlmMoeDsaForCausalLM", "glm_moe_dsa", "glm-dsa", true},
 };
 

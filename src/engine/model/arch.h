@@ -55,6 +55,7 @@ typedef enum pj_arch {
     PJ_ARCH_LFM2_MOE,
     PJ_ARCH_DEEPSEEK_V32,
     PJ_ARCH_GLM_MOE_DSA, /* GLM-5 */
+    PJ_ARCH_MAMBA2,
     PJ_ARCH_COUNT
 } pj_arch;
 

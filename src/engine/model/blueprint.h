@@ -10,7 +10,7 @@
 
 typedef enum pj_norm_kind { PJ_NORM_RMS = 0, PJ_NORM_LAYER } pj_norm_kind;
 
-/* RMSNorm of queries and keys, before rotation. */
+/* Norm of queries and keys, before rotation: as the others if these have biases, else RMSNorm. */
 typedef enum pj_qk_norm {
     PJ_QK_NORM_NONE = 0,
     PJ_QK_NORM_HEAD, /* per head, with weights shared by all heads */
@@ -64,6 +64,7 @@ typedef struct pj_blueprint {
     /* an expert's input is multiplied by its weight, instead of its output */
     bool weighted_input;
     bool experts_transposed; /* tensors of all experts are [experts, in, out] */
+    bool experts_unbiased;   /* mlp_bias is for other blocks alone */
     pj_bias_rule qkv_bias, o_bias, mlp_bias, head_bias;
     /* Components in layer order; PJ_N_NONE: the architecture has no such norm. */
     const char *block;                     /* the feed-forward block's own name; NULL: "mlp" */
@@ -87,5 +88,11 @@ static inline bool pj_norms_have_bias(const pj_blueprint *blueprint)
     return blueprint->norm == PJ_NORM_LAYER && !blueprint->norm_without_bias;
 }
 bool pj_bias_wanted(pj_bias_rule rule, const pj_model_config *config);
+/* Whether experts have biases. */
+static inline bool pj_expert_bias_wanted(const pj_blueprint *blueprint,
+                                         const pj_model_config *config)
+{
+    return !blueprint->experts_unbiased && pj_bias_wanted(blueprint->mlp_bias, config);
+}
 
 #endif

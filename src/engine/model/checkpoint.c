@@ -158,8 +158,10 @@ const pj_tensor *pj_checkpoint_find(const pj_checkpoint *checkpoint, const char 
         int length = snprintf(longer, sizeof longer, "%s%s", prefixes[i], stem);
         if (length < (int)sizeof longer) found = find_exact(checkpoint, longer);
     }
-    if (!found && strcmp(stem, "embed_tokens.weight") == 0) /* Nemotron-H */
+    if (!found && strcmp(stem, "embed_tokens.weight") == 0) { /* Nemotron-H, Mamba-2 */
         found = find_exact(checkpoint, "backbone.embeddings.weight");
+        if (!found) found = find_exact(checkpoint, "backbone.embedding.weight");
+    }
     return found;
 }
 

@@ -68,7 +68,7 @@ static uint32_t want_kv_heads(pj_config_reader *r, uint32_t fallback, uint32_t h
  * present, is that of the rotated part. */
 static void read_latent(pj_config_reader *r, pj_model_config *c)
 {
-    bool v2 = c->arch == PJ_ARCH_DEEPSEEK_V2, glm5 = c->arch == PJ_ARCH_GLM_MOE_DSA;
+    bool glm5 = c->arch == PJ_ARCH_GLM_MOE_DSA;
     bool glm = glm5 || c->arch == PJ_ARCH_GLM4_MOE_LITE;
     uint32_t query_rank = glm5 ? 2048 : glm ? 768 : 1536;
     const json_t *rank = json_object_get(r->object, "q_lora_rank");
@@ -82,7 +82,7 @@ static void read_latent(pj_config_reader *r, pj_model_config *c)
     c->kv_heads = 1;
     if (r->status == PJ_OK && c->latent.rotated % 2 != 0)
         pj_config_refuse(r, PJ_E_INVALID, "qk_rope_head_dim", "must be even");
-    if (!v2 && !pj_config_bool(r, "rope_interleave", true))
+    if (pj_arch_has_indexer(c->arch) && !pj_config_bool(r, "rope_interleave", true))
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "rope_interleave", "false is not supported");
 }
 
@@ -104,9 +104,25 @@ static uint32_t adjusted_width(pj_config_reader *r, const pj_model_config *c)
     return ((uint32_t)adjusted + multiple - 1) / multiple * multiple;
 }
 
+/* Mamba-2: neither attention nor feed-forward blocks. Its heads are those of the scan. */
+static void read_scan_alone(pj_config_reader *r, pj_model_config *c)
+{
+    const pj_config_rules *rules = pj_config_rules_get(c->arch);
+    c->hidden = want_size(r, "hidden_size", rules->hidden, PJ_MAX_WIDTH);
+    c->layers = want_size(r, "num_hidden_layers", rules->layers, PJ_MAX_LAYERS);
+    c->heads = c->kv_heads = want_size(r, "num_heads", rules->heads, PJ_MAX_HEADS);
+    c->head_dim = want_size(r, "head_dim", rules->head_dim, PJ_MAX_DELTA_DIM);
+    c->vocab = want_size(r, "vocab_size", rules->vocab, PJ_MAX_VOCAB);
+    c->context = want_size(r, "max_position_embeddings", rules->context, PJ_MAX_CONTEXT);
+}
+
 static void config_read_sizes(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
+    if (config->arch == PJ_ARCH_MAMBA2) {
+        read_scan_alone(r, config);
+        return;
+    }
     config->hidden = want_size(r, "hidden_size", rules->hidden, PJ_MAX_WIDTH);
     config->layers = config->arch == PJ_ARCH_NEMOTRON_H
                          ? pj_config_count_kinds(r)
@@ -170,12 +186,13 @@ static void config_read_block(pj_config_reader *r, pj_model_config *config)
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
     pj_arch arch = config->arch;
     bool phi = arch == PJ_ARCH_PHI, layer_norm = pj_blueprint_get(arch)->norm == PJ_NORM_LAYER;
-    config->norm_eps = pj_config_number(r,
-                                        arch == PJ_ARCH_NEMOTRON_H ? "layer_norm_epsilon"
-                                        : layer_norm && arch != PJ_ARCH_PHIMOE ? "layer_norm_eps"
-                                        : pj_arch_is_lfm2(arch)                ? "norm_eps"
-                                                                               : "rms_norm_eps",
-                                        rules->eps, 1e-20, 1);
+    config->norm_eps =
+        pj_config_number(r,
+                         arch == PJ_ARCH_NEMOTRON_H || arch == PJ_ARCH_MAMBA2 ? "layer_norm_epsilon"
+                         : layer_norm && arch != PJ_ARCH_PHIMOE               ? "layer_norm_eps"
+                         : pj_arch_is_lfm2(arch)                              ? "norm_eps"
+                                                                              : "rms_norm_eps",
+                         rules->eps, 1e-20, 1);
     json_t *tied = pj_config_get_any(r, "tie_word_embeddings");
     config->tied_head = tied ? json_is_true(tied) : rules->tied;
     bool ernie = arch == PJ_ARCH_ERNIE4_5 || arch == PJ_ARCH_ERNIE4_5_MOE;
@@ -183,10 +200,13 @@ static void config_read_block(pj_config_reader *r, pj_model_config *config)
         phi || pj_config_bool(r, ernie ? "use_bias" : "attention_bias", rules->attention_bias);
     config->mlp_bias = phi || pj_config_bool(r, ernie ? "use_bias" : "mlp_bias", false);
     config->out_bias = pj_config_bool(r, "attention_out_bias", false);
-    config->head_bias = pj_config_bool(r, "lm_head_bias", false);
+    config->head_bias =
+        pj_config_bool(r, arch == PJ_ARCH_ERNIE4_5_MOE ? "use_bias" : "lm_head_bias", false);
     config->qkv_bias = phi || arch == PJ_ARCH_QWEN2 ||
                        (arch == PJ_ARCH_QWEN2_MOE && pj_config_bool(r, "qkv_bias", true));
-    if (pj_config_bool(r, "qk_layernorm", false))
+    bool normed = pj_config_bool(r, "qk_layernorm", false);
+    if (phi) config->without_qk_norm = !normed;
+    if (normed && !phi)
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "qk_layernorm", "true is not supported");
     /* the smaller GLM-4.5 has none */
     if (arch == PJ_ARCH_GLM4_MOE || arch == PJ_ARCH_LLAMA4)

@@ -200,7 +200,10 @@ typedef struct pj_model_config {
     uint32_t expert_groups, expert_groups_kept; /* at most 1: no groups */
     bool group_by_pair;   /* a group's score is the sum of its two best; else its best */
     bool *layer_is_dense; /* [layers], in the arena; NULL: every layer has experts */
-    int32_t bos;          /* -1: none */
+    /* [layers], in the arena: experts per token, of which experts_per_token is the most; NULL: all
+     * alike */
+    uint32_t *layer_chosen;
+    int32_t bos; /* -1: none */
     int32_t eos[PJ_MAX_EOS];
     uint32_t eos_count;
     char dtype_hint[16]; /* torch_dtype or dtype, "" when absent */
@@ -240,6 +243,11 @@ static inline bool pj_config_attends(const pj_model_config *c, uint32_t layer)
 static inline bool pj_config_has_indexer(const pj_model_config *c, uint32_t layer)
 {
     return c->indexer.kept && !(c->indexer.layer_shares && c->indexer.layer_shares[layer]);
+}
+/* Experts per token of a layer. */
+static inline uint32_t pj_config_chosen(const pj_model_config *c, uint32_t layer)
+{
+    return c->layer_chosen ? c->layer_chosen[layer] : c->experts_per_token;
 }
 /* Width of the rows that experts read and write. */
 static inline uint32_t pj_config_expert_hidden(const pj_model_config *c)

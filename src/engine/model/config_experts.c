@@ -171,7 +171,6 @@ static void read_grouped_router(pj_config_reader *r, pj_model_config *c)
                          "must be greedy or group_limited_greedy");
     c->norm_topk = false;
     c->routed_scale = pj_config_number(r, "routed_scaling_factor", 1, 1e-6, 1e6);
-    if (c->mlp_bias) pj_config_refuse(r, PJ_E_UNSUPPORTED, "mlp_bias", "true is not supported");
     if (!grouped) return;
     c->expert_groups = pj_config_count(r, "n_group", 1, 1, PJ_MAX_EXPERTS);
     c->expert_groups_kept = pj_config_count(r, "topk_group", 1, 1, PJ_MAX_EXPERTS);
@@ -215,10 +214,31 @@ static uint32_t count_of_all(pj_config_reader *r, const char *key, int64_t fallb
     return r->status == PJ_OK ? (uint32_t)number : 1;
 }
 
+/* The same, or a list of every layer's, of which the largest is returned. */
+static uint32_t count_of_each(pj_config_reader *r, const char *key, uint32_t max,
+                              pj_model_config *c)
+{
+    json_t *list = pj_config_get(r, key);
+    if (!json_is_array(list)) return pj_config_count(r, key, 1, 1, max);
+    uint32_t most = 1;
+    c->layer_chosen = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_chosen);
+    if (!c->layer_chosen && r->status == PJ_OK) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        json_int_t number = json_integer_value(json_array_get(list, i));
+        if (number < 1 || number > max)
+            pj_config_refuse(
+                r, PJ_E_INVALID, key,
+                "must be a positive number for every layer, of experts that there are");
+        c->layer_chosen[i] = (uint32_t)number;
+        if (c->layer_chosen[i] > most) most = c->layer_chosen[i];
+    }
+    return most;
+}
+
 static void read_hunyuan(pj_config_reader *r, pj_model_config *c)
 {
     c->experts = count_of_all(r, "num_experts", 1, PJ_MAX_EXPERTS);
-    c->experts_per_token = count_of_all(r, "moe_topk", 1, c->experts);
+    c->experts_per_token = count_of_each(r, "moe_topk", c->experts, c);
     c->expert_intermediate =
         count_of_all(r, "moe_intermediate_size", c->intermediate, PJ_MAX_WIDTH);
     uint64_t shared = count_of_all(r, "num_shared_expert", 1, 1024);
@@ -298,9 +318,6 @@ void pj_config_read_experts(pj_config_reader *r, pj_model_config *c)
                           7688};
         read_corrected_router(r, c);
         c->expert_latent = pj_config_count(r, "moe_latent_size", 0, 1, c->hidden);
-        if (c->mlp_bias)
-            pj_config_refuse(r, PJ_E_UNSUPPORTED, "mlp_bias",
-                             "true is not supported beside experts");
         break;
     case PJ_ARCH_HUNYUAN_MOE: read_hunyuan(r, c); return;
     case PJ_ARCH_LFM2_MOE:

@@ -313,6 +313,39 @@ static void read_nemotron_h(pj_config_reader *r, pj_model_config *c)
     if (r->status == PJ_OK) read_kinds(r, c);
 }
 
+/* ---- Mamba-2 -------------------------------------------------------------------------------- */
+
+/* A scan in every layer, and nothing else. */
+static void read_mamba2(pj_config_reader *r, pj_model_config *c)
+{
+    uint64_t expand = pj_config_count(r, "expand", 2, 1, 64);
+    const char *activation = pj_config_text(r, "hidden_act", "silu");
+    bool *scans = c->layer_is_linear = alloc_layers(r, c, sizeof *scans);
+    pj_halves *halves = c->layer_halves = alloc_layers(r, c, sizeof *halves);
+    c->layer_rotates = alloc_layers(r, c, sizeof(bool));
+    c->linear.kind = PJ_SCAN;
+    c->linear.value_heads = c->heads;
+    c->linear.value_dim = c->head_dim;
+    c->linear.key_heads = pj_config_count(r, "n_groups", 8, 1, PJ_MAX_HEADS);
+    c->linear.key_dim = pj_config_count(r, "state_size", 128, 1, PJ_MAX_DELTA_DIM);
+    c->linear.kernel = pj_config_count(r, "conv_kernel", 4, 1, PJ_MAX_CONVOLUTION);
+    c->linear.conv_bias = pj_config_bool(r, "use_conv_bias", true);
+    c->linear.in_bias = c->linear.out_bias = pj_config_bool(r, "use_bias", false);
+    read_step_limits(r, c);
+    if (strcmp(activation, "silu") != 0 && strcmp(activation, "swish") != 0)
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "hidden_act", "must be silu");
+    if (r->status != PJ_OK) return;
+    if (expand * c->hidden != (uint64_t)c->heads * c->head_dim)
+        pj_config_refuse(r, PJ_E_INVALID, "num_heads",
+                         "times head_dim is not expand times hidden_size");
+    if (c->heads % c->linear.key_heads != 0)
+        pj_config_refuse(r, PJ_E_INVALID, "n_groups", "does not divide num_heads");
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        scans[i] = true;
+        halves[i] = PJ_HALF_MIXER;
+    }
+}
+
 /* ---- Falcon-H1 ------------------------------------------------------------------------------ */
 
 /* Falcon-H1: every layer has a scan and attention side by side. */
@@ -358,9 +391,8 @@ static void read_short_convolutions(pj_config_reader *r, pj_model_config *c)
     size_t index;
     c->linear.kind = PJ_SHORT_CONVOLUTION;
     c->linear.kernel = pj_config_count(r, "conv_L_cache", 3, 1, PJ_MAX_CONVOLUTION);
-    c->linear.conv_bias = pj_config_bool(r, "conv_bias", false);
-    if (c->linear.conv_bias)
-        pj_config_refuse(r, PJ_E_UNSUPPORTED, "conv_bias", "true is not supported");
+    c->linear.conv_bias = c->linear.in_bias = c->linear.out_bias =
+        pj_config_bool(r, "conv_bias", false);
     if (r->status == PJ_OK && !types && !full)
         pj_config_refuse(r, PJ_E_INVALID, "layer_types", "is missing");
     for (uint32_t i = 0; convolves && r->status == PJ_OK && i < c->layers; i++)
@@ -538,6 +570,7 @@ void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
         config_layers_read_linear_layers(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GRANITE_HYBRID) read_scan_layers(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_NEMOTRON_H) read_nemotron_h(r, config);
+    if (r->status == PJ_OK && config->arch == PJ_ARCH_MAMBA2) read_mamba2(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_FALCON_H1) read_falcon_h1(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_LLAMA4) read_chunks(r, config);
     if (r->status == PJ_OK && pj_arch_is_lfm2(config->arch)) read_short_convolutions(r, config);

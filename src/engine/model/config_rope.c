@@ -131,6 +131,13 @@ static void config_rope_read_type(pj_config_reader *r, const pj_model_config *co
     read_scaling(r, config, rope);
 }
 
+/* Latent attention of DeepSeek V3 and GLM-4.7-Flash; the others' is never so. */
+static bool is_by_halves(pj_config_reader *r, const pj_model_config *config)
+{
+    return (config->arch == PJ_ARCH_DEEPSEEK_V3 || config->arch == PJ_ARCH_GLM4_MOE_LITE) &&
+           !pj_config_bool(r, "rope_interleave", true);
+}
+
 /* One rope: `object` holds its parameters, or is NULL; `theta` and `partial` are defaults. */
 static void read_one(pj_config_reader *r, const pj_model_config *config, json_t *object,
                      uint32_t head_dim, double theta, double partial, pj_rope_config *rope)
@@ -143,7 +150,7 @@ static void read_one(pj_config_reader *r, const pj_model_config *config, json_t 
     *rope = PJ_ROPE_CONFIG_PLAIN;
     rope->theta = pj_config_number(&inner, "rope_theta", theta, 1, 1e15);
     rope->original_context = original;
-    rope->neighbours = rules->neighbours;
+    rope->neighbours = rules->neighbours && !is_by_halves(r, config);
     if (rules->partial > 0)
         partial = pj_config_number(&inner, "partial_rotary_factor", partial, 1e-6, 1);
     rope->dims = (uint32_t)(head_dim * partial);
@@ -251,6 +258,10 @@ void pj_config_read_rope(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
     double partial = rules->partial > 0 ? rules->partial : 1;
+    if (config->arch == PJ_ARCH_MAMBA2) { /* no positions */
+        config->rope = PJ_ROPE_CONFIG_PLAIN;
+        return;
+    }
     if (rules->window_theta > 0) {
         read_by_kind(r, config);
         return;

@@ -150,6 +150,9 @@ static const pj_config_rules rules[PJ_ARCH_COUNT] = {
                             .head_dim = 128,
                             .vocab = 131072,
                             .context = 4096},
+    /* `context`: as in GGUF files; nothing limits it */
+    [PJ_ARCH_MAMBA2] = {SILU, .eps = 1e-5, .hidden = 4096, .layers = 64, .heads = 128,
+                        .head_dim = 64, .vocab = 32768, .context = 1 << 20},
     [PJ_ARCH_FALCON_H1] = {SILU, .eps = 1e-5, .theta = 1e5, .hidden = 4096, .intermediate = 14336,
                            .layers = 32, .heads = 32, .kv_heads = 8, .vocab = 128000,
                            .context = 8192},

@@ -94,7 +94,7 @@ static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint
     add_vector(t, pj_bias_wanted(b->o_bias, c), c->hidden);
     add_vector(t, b->sinks, c->heads);
     add_vector(t, b->qk_norm == PJ_QK_NORM_HEAD && !b->qk_norm_plain && !c->without_qk_norm,
-               (own ? 2 : 1) * head_dim);
+               (own ? 2 : 1) * (pj_norms_have_bias(b) ? 2 : 1) * head_dim);
     add_vector(t, b->qk_norm == PJ_QK_NORM_FULL, q + kv);
     add_vector(t, b->attended_norm != PJ_N_NONE, q);
 }
@@ -107,7 +107,9 @@ static void add_recurrence(tally *t, const pj_model_config *c)
     if (c->linear.kind == PJ_SHORT_CONVOLUTION) {
         add_matrix(t, 3 * (uint64_t)c->hidden, c->hidden);
         add_matrix(t, c->hidden, c->hidden);
-        add_vector(t, true, (uint64_t)c->hidden * c->linear.kernel);
+        add_vector(t, true, (uint64_t)c->hidden * (c->linear.kernel + c->linear.conv_bias));
+        add_vector(t, c->linear.in_bias, 3 * (uint64_t)c->hidden);
+        add_vector(t, c->linear.out_bias, c->hidden);
     } else if (c->linear.kind == PJ_SCAN) {
         add_matrix(t, 2 * keys + 2 * values + c->linear.value_heads, c->hidden);
         add_matrix(t, c->hidden, values);
@@ -136,33 +138,36 @@ static void add_linear_attention(tally *t, const pj_model_config *c)
 
 /* A block that reads and writes rows of `hidden`. */
 static void add_block(tally *t, const pj_model_config *c, const pj_blueprint *b, uint64_t hidden,
-                      uint64_t width)
+                      uint64_t width, bool bias)
 {
     uint64_t inputs = b->mlp == PJ_MLP_PLAIN ? 1 : 2;
     add_matrix(t, inputs * width, hidden);
     add_matrix(t, hidden, width);
-    add_vector(t, pj_bias_wanted(b->mlp_bias, c), inputs * width + hidden);
+    add_vector(t, bias, inputs * width + hidden);
     add_vector(t, b->act_norm != PJ_N_NONE, width);
     add_vector(t, c->xielu, 4);
 }
 
 static void add_mlp(tally *t, const pj_model_config *c, const pj_blueprint *b, uint64_t width)
 {
-    add_block(t, c, b, c->hidden, width);
+    add_block(t, c, b, c->hidden, width, pj_bias_wanted(b->mlp_bias, c));
 }
 
-static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *b)
+static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *b, uint32_t layer)
 {
     tally one = {0};
-    add_block(&one, c, b, pj_config_expert_hidden(c), c->expert_intermediate);
+    uint64_t chosen = pj_config_chosen(c, layer);
+    add_block(&one, c, b, pj_config_expert_hidden(c), c->expert_intermediate,
+              pj_expert_bias_wanted(b, c));
     if (c->expert_latent) {
         add_matrix(t, c->expert_latent, c->hidden);
         add_matrix(t, c->hidden, c->expert_latent);
+        add_vector(t, pj_bias_wanted(b->mlp_bias, c), c->expert_latent + c->hidden);
     }
     t->stored += c->experts * one.stored;
-    t->used += c->experts_per_token * one.used;
-    t->multiplied += c->experts_per_token * one.multiplied;
-    t->vectors += c->experts_per_token * one.vectors;
+    t->used += chosen * one.used;
+    t->multiplied += chosen * one.multiplied;
+    t->vectors += chosen * one.vectors;
     add_exact_matrix(t, c->experts, c->hidden); /* the router */
     add_vector(t, b->router_bias || c->router_correction, c->experts);
     /* Scales of the router's input and of each expert, and norms around both branches. */
@@ -232,7 +237,7 @@ static tally count(const pj_model_config *c)
         if (pj_config_attends(c, i)) add_attention(&t, c, b, i);
         t.attention += t.stored - before;
         before = t.stored;
-        if (has_experts(c, i)) add_experts(&t, c, b);
+        if (has_experts(c, i)) add_experts(&t, c, b, i);
         if (halves != PJ_HALF_MIXER && (!has_experts(c, i) || b->parallel_experts))
             add_mlp(&t, c, b, pj_config_mlp_width(c, i));
         add_token_input(&t, c);
@@ -253,6 +258,9 @@ static tally count(const pj_model_config *c)
 
 static const char *attention_name(const pj_model_config *c)
 {
+    bool any = false;
+    for (uint32_t i = 0; i < c->layers; i++) any |= pj_config_attends(c, i);
+    if (!any) return "SSM";
     if (c->indexer.kept) return "DSA";
     if (c->latent.rank) return "MLA";
     if (c->kv_heads == c->heads) return "MHA";

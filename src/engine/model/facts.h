@@ -9,7 +9,7 @@
 #include "trace/attention_work.h"
 
 typedef struct pj_model_facts {
-    char arch[64], attention[4]; /* "MHA", "GQA", "MQA", "MLA", or "DSA": MLA with an
+    char arch[64], attention[4]; /* "MHA", "GQA", "MQA", "MLA", "SSM": none, or "DSA": MLA with an
                                      indexer */
     uint32_t layers, hidden, heads, kv_heads, head_dim, vocab, context;
     uint32_t experts, experts_per_token; /* 0: dense */

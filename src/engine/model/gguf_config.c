@@ -336,8 +336,25 @@ static uint32_t most_of_layers(reader *r, const char *key, const pj_model_config
     return most ? most : 1;
 }
 
+/* Mamba-2: neither attention nor feed-forward blocks, whose sizes are 0. Its heads are those of the
+ * scan. */
+static void read_scan_alone(reader *r, pj_model_config *c)
+{
+    c->hidden = want_count(r, "embedding_length", -1, 1, PJ_MAX_WIDTH);
+    c->layers = want_count(r, "block_count", -1, 1, PJ_MAX_LAYERS);
+    c->context = want_count(r, "context_length", -1, 1, PJ_MAX_CONTEXT);
+    c->vocab = want_count(r, "vocab_size", rows_of_embedding(r), 1, PJ_MAX_VOCAB);
+    c->heads = c->kv_heads = want_count(r, "ssm.time_step_rank", -1, 1, PJ_MAX_HEADS);
+    uint32_t values = want_count(r, "ssm.inner_size", -1, 1, PJ_MAX_WIDTH);
+    if (r->status == PJ_OK) c->head_dim = values / c->heads;
+}
+
 static void gguf_config_read_sizes(reader *r, pj_model_config *c)
 {
+    if (c->arch == PJ_ARCH_MAMBA2) {
+        read_scan_alone(r, c);
+        return;
+    }
     /* between layers: read_layer_sizes */
     bool differs = c->arch == PJ_ARCH_GEMMA4 || c->arch == PJ_ARCH_GEMMA3N;
     c->hidden = want_count(r, "embedding_length", -1, 1, PJ_MAX_WIDTH);
@@ -431,7 +448,8 @@ static void gguf_config_read_block(reader *r, pj_model_config *c)
     c->mlp_bias = phi || any_layer_has(r, c, "ffn_down.bias");
     c->out_bias = any_layer_has(r, c, "attn_output.bias");
     c->head_bias = tensor(r, "output.bias") != NULL;
-    c->without_qk_norm = c->arch == PJ_ARCH_GLM4_MOE && !tensor(r, "blk.0.attn_q_norm.weight");
+    c->without_qk_norm =
+        phi || (c->arch == PJ_ARCH_GLM4_MOE && !tensor(r, "blk.0.attn_q_norm.weight"));
     if (c->arch == PJ_ARCH_LLAMA4) /* no key: the model with 128 experts has none */
         c->without_qk_norm = want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS) == 128;
     c->tied_head = tensor(r, "output.weight") == NULL;
@@ -750,7 +768,7 @@ static void read_halves(reader *r, pj_model_config *c)
     c->linear.kernel = 0;
 }
 
-/* Sizes of state-space layers (Mamba-2). */
+/* Sizes of state-space layers. */
 static void read_scan_sizes(reader *r, pj_model_config *c)
 {
     c->linear.key_heads = want_count(r, "ssm.group_count", -1, 1, PJ_MAX_HEADS);
@@ -770,23 +788,36 @@ static void read_scan_sizes(reader *r, pj_model_config *c)
             "does not divide ssm.inner_size, or is not a multiple of ssm.group_count");
 }
 
+/* Mamba-2: layers of a scan alone. */
+static void read_lone_scans(reader *r, pj_model_config *c)
+{
+    c->layer_rotates = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_rotates);
+    c->layer_halves = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_halves);
+    if (!c->layer_halves || !c->layer_rotates) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++)
+        c->layer_halves[i] = PJ_HALF_MIXER;
+}
+
 /* Layers without KV heads are state-space layers (Granite 4, Nemotron-H) or short convolutions
- * (LFM2); all layers of Falcon-H1 are state-space layers, with attention beside. */
+ * (LFM2); all layers of Falcon-H1 are state-space layers, with attention beside, and all of
+ * Mamba-2, without. */
 static void read_hybrid_layers(reader *r, pj_model_config *c)
 {
     bool beside = c->attention_beside = c->arch == PJ_ARCH_FALCON_H1;
-    bool scan = !pj_arch_is_lfm2(c->arch);
-    if (!is_hybrid(c->arch) && !beside) return;
+    bool scan = !pj_arch_is_lfm2(c->arch), alone = c->arch == PJ_ARCH_MAMBA2;
+    if (!is_hybrid(c->arch) && !beside && !alone) return;
     c->linear.kind = scan ? PJ_SCAN : PJ_SHORT_CONVOLUTION;
     c->linear.kernel =
         want_count(r, scan ? "ssm.conv_kernel" : "shortconv.l_cache", -1, 1, PJ_MAX_CONVOLUTION);
     c->layer_is_linear = all_but_each(r, c, 1);
     for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++)
         c->layer_is_linear[i] =
-            beside || want_of_layer(r, "attention.head_count_kv", i, 1, 0, PJ_MAX_HEADS) == 0;
+            beside || alone ||
+            want_of_layer(r, "attention.head_count_kv", i, 1, 0, PJ_MAX_HEADS) == 0;
     if (!scan) return;
     read_scan_sizes(r, c);
     if (r->status == PJ_OK && c->arch == PJ_ARCH_NEMOTRON_H) read_halves(r, c);
+    if (r->status == PJ_OK && alone) read_lone_scans(r, c);
 }
 
 /* Qwen3.5: all layers but each interval-th use the gated delta rule. */
@@ -958,6 +989,7 @@ static void read_rope(reader *r, pj_model_config *c)
     for (uint32_t i = 0; c->layer_head_dim && i < c->layers; i++)
         if (!c->layer_is_windowed[i]) head_dim = c->layer_head_dim[i];
     *rope = PJ_ROPE_CONFIG_PLAIN;
+    if (c->arch == PJ_ARCH_MAMBA2) return; /* no positions */
     rope->neighbours = pj_arch_gguf_neighbours(c->arch);
     rope->theta = want_number(r, "rope.freq_base", gemma3 ? 1e6 : 1e4, 1, 1e15);
     rope->dims = want_count(r, "rope.dimension_count", head_dim, 2, PJ_MAX_HEAD_DIM);

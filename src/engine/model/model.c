@@ -27,6 +27,7 @@ static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
     layer->heads = c->heads;
     layer->kv_heads = pj_config_kv_heads(c, index);
     layer->head_dim = pj_config_head_dim(c, index);
+    layer->chosen = pj_config_chosen(c, index);
     layer->output_gate = m->blueprint->output_gate;
     layer->kv_source = pj_config_attends(c, index) ? pj_config_kv_source(c, index) : UINT32_MAX;
     layer->keys_are_values = c->keys_are_values && !pj_config_is_windowed(c, index);
@@ -292,6 +293,7 @@ static void make_head_config(pj_loader *l, const head_names *names, const pj_mod
     c->layer_rotates = c->layer_is_windowed = c->layer_is_linear = NULL;
     c->layer_head_dim = c->layer_kv_heads = c->layer_kv_source = c->layer_width = NULL;
     c->layer_cutoff = NULL;
+    c->layer_chosen = NULL;
     c->layer_xielu = NULL;
     c->layer_halves = NULL;
     c->indexer.layer_shares = NULL;

@@ -81,6 +81,7 @@ typedef struct pj_layer {
     pj_mlp mlp;                 /* dense layers */
     pj_projection router;       /* [experts, hidden]; absent in dense layers */
     pj_mlp *experts;            /* [experts] or NULL */
+    uint32_t chosen;            /* of them for each token */
     pj_projection expert_in, expert_out; /* [latent, hidden], [hidden, latent]; absent: experts
                                             read and write rows of hidden */
     pj_mlp shared;                       /* width 0: no shared expert */

@@ -91,10 +91,11 @@ static void load_qk_norms(pj_loader *l, const char *attn, pj_layer *layer)
         make_plain_qk_norms(l, layer);
         return;
     }
-    pj_load_norm(l, attn, b->q_norm ? b->q_norm : PJ_N_Q_NORM, q, false, &layer->q_norm);
+    bool bias = pj_norms_have_bias(b);
+    pj_load_norm(l, attn, b->q_norm ? b->q_norm : PJ_N_Q_NORM, q, bias, &layer->q_norm);
     if (layer->kv_source != layer->index) return;
     if (b->v_norm) make_plain_norm(l, k, PJ_N_V_NORM, &layer->v_norm);
-    pj_load_norm(l, attn, b->k_norm ? b->k_norm : PJ_N_K_NORM, k, false, &layer->k_norm);
+    pj_load_norm(l, attn, b->k_norm ? b->k_norm : PJ_N_K_NORM, k, bias, &layer->k_norm);
     layer->norm_rotated = b->qk_norm_rotated;
 }
 

@@ -117,12 +117,14 @@ void pj_model_count(pj_model *m)
                      counts);
         count_vector(plain ? NULL : layer->k_norm.w, layer->head_dim * (full ? layer->kv_heads : 1),
                      counts);
+        count_vector(layer->q_norm.b, layer->head_dim, counts); /* never of all heads */
+        count_vector(layer->k_norm.b, layer->head_dim, counts);
         for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)
             count_linear(&linears[n], true, counts);
         count_mlp(&layer->mlp, true, counts);
         count_mlp(&layer->shared, true, counts);
         for (uint32_t e = 0; layer->experts && e < c->experts; e++)
-            count_mlp(&layer->experts[e], e < c->experts_per_token, counts); /* all are alike */
+            count_mlp(&layer->experts[e], e < layer->chosen, counts); /* all are alike */
     }
     count_vector(m->final_norm.w, c->hidden, counts);
     count_vector(m->final_norm.b, c->hidden, counts);

@@ -245,7 +245,7 @@ static void load_stacked_experts(pj_loader *l, const char *prefix, const stacked
         adopt_part(l, prefix, &ups, step * e + step - f, f, &mlp->up.w);
         adopt_part(l, prefix, &downs, d * e, d, &mlp->down.w);
     }
-    if (!fused && pj_bias_wanted(l->model->blueprint->mlp_bias, c))
+    if (!fused && pj_expert_bias_wanted(l->model->blueprint, c))
         load_biases(l, prefix, &stacked_biases, layer);
 }
 
@@ -259,7 +259,7 @@ static void load_expert(pj_loader *l, const char *prefix, uint32_t expert, pj_ml
     snprintf(name, sizeof name, "%s.%u", prefix, expert);
     const char *const *part = spellings[pj_load_has_linear(l, name, "w1")];
     size_t f = mlp->width = c->expert_intermediate, d = pj_config_expert_hidden(c);
-    bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c);
+    bool bias = pj_expert_bias_wanted(l->model->blueprint, c);
     if (l->model->blueprint->mlp != PJ_MLP_PLAIN)
         pj_load_linear(l, name, part[0], f, d, bias, &mlp->gate);
     pj_load_linear(l, name, part[1], f, d, bias, &mlp->up);
@@ -345,10 +345,11 @@ static void load_shared(pj_loader *l, const char *prefix, const char *block, pj_
 static void load_expert_latent(pj_loader *l, const char *block, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
+    bool bias = pj_bias_wanted(l->model->blueprint->mlp_bias, c);
     if (!c->expert_latent) return;
-    pj_load_component(l, block, PJ_N_FC1_LATENT_PROJ, c->expert_latent, c->hidden, false,
+    pj_load_component(l, block, PJ_N_FC1_LATENT_PROJ, c->expert_latent, c->hidden, bias,
                       &layer->expert_in);
-    pj_load_component(l, block, PJ_N_FC2_LATENT_PROJ, c->hidden, c->expert_latent, false,
+    pj_load_component(l, block, PJ_N_FC2_LATENT_PROJ, c->hidden, c->expert_latent, bias,
                       &layer->expert_out);
 }
 

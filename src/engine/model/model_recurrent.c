@@ -64,8 +64,9 @@ void pj_load_short_convolution(pj_loader *l, const char *prefix, pj_layer *layer
                            .value_dim = c->hidden,
                            .kernel = c->linear.kernel};
     snprintf(conv, sizeof conv, "%s.conv", prefix);
-    pj_load_component(l, conv, PJ_N_IN_PROJ, 3 * (size_t)c->hidden, c->hidden, false, &d->qkv);
-    pj_load_component(l, conv, PJ_N_OUT_PROJ, c->hidden, c->hidden, false, &d->out);
+    pj_load_component(l, conv, PJ_N_IN_PROJ, 3 * (size_t)c->hidden, c->hidden, c->linear.in_bias,
+                      &d->qkv);
+    pj_load_component(l, conv, PJ_N_OUT_PROJ, c->hidden, c->hidden, c->linear.out_bias, &d->out);
     pj_load_convolution(l, conv, "conv", d);
     snprintf(name, sizeof name, "%s.conv.bias", conv);
     if (c->linear.conv_bias) pj_load_vector(l, name, c->hidden, 0, &d->conv_bias);

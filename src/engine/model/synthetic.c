@@ -79,6 +79,10 @@ static const struct {
      "\"final_logit_softcapping\":30}"},
     {"gpt-oss-20b", "{\"model_type\":\"gpt_oss\",\"num_hidden_layers\":24,"
                     "\"num_local_experts\":32}"},
+    {"mamba2-2.7b",
+     "{\"model_type\":\"mamba2\",\"hidden_size\":2560,\"num_heads\":80,\"n_groups\":1,"
+     "\"vocab_size\":50288,\"tie_word_embeddings\":true}"},
+    {"mamba-codestral-7b", "{\"model_type\":\"mamba2\"}"},
     {"qwen3.5-9b", "{\"model_type\":\"qwen3_5_text\",\"max_position_embeddings\":262144,"
                    "\"rope_theta\":1e7}"},
     {"qwen3.5-35b-a3b", "{\"model_type\":\"qwen3_5_moe_text\","

@@ -66,7 +66,7 @@ void pj_gpu_route(void *state, const pj_layer *layer, pj_slice logits, bool reno
     uint32_t groups = c->expert_groups > 1 ? c->expert_groups : 1;
     bool mixed = s->model->blueprint->router == PJ_ROUTER_MIXER;
     pj_vk_route_constants constants = {EXPERTS_THREADS,
-                                       c->experts_per_token,
+                                       layer->chosen,
                                        renormalise && !mixed,
                                        c->experts,
                                        c->router_sigmoid,
@@ -445,7 +445,7 @@ void pj_gpu_experts(void *state, const pj_layer *layer, const pj_activation *lik
                     pj_slice y, pj_slice residual)
 {
     pj_gpu *s = state;
-    uint32_t slots = s->model->config.experts_per_token;
+    uint32_t slots = layer->chosen;
     bool weighs = s->model->blueprint->weighted_input;
     experts_task t = {&layer->experts[0],
                       &s->on->weights.experts[layer->index],
@@ -462,7 +462,7 @@ void pj_gpu_experts(void *state, const pj_layer *layer, const pj_activation *lik
     double weights = pj_mlp_bytes(t.mlp, 0);
     bool recorded = s->instrument->module;
     if (recorded) {
-        pj_gpu_route_figures(s, x.rows);
+        pj_gpu_route_figures(s, layer->chosen, x.rows);
         pj_gpu_component(s, PJ_N_EXPERTS);
     }
     if (x.rows <= PJ_GPU_FEW)

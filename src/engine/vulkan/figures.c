@@ -189,7 +189,7 @@ void pj_gpu_attention_figures(pj_gpu *s, const pj_layer *layer, const pj_vk_atte
     pj_gpu_attach(s, figures);
 }
 
-void pj_gpu_route_figures(pj_gpu *s, uint32_t rows)
+void pj_gpu_route_figures(pj_gpu *s, uint32_t slots, uint32_t rows)
 {
     const pj_model_config *c = &s->model->config;
     pj_gpu_record *r = &s->record;
@@ -198,7 +198,7 @@ void pj_gpu_route_figures(pj_gpu *s, uint32_t rows)
                         .sampled = rows,
                         .parts = figures_least(rows, FIGURES_MOST_PARTS),
                         .count = c->experts,
-                        .slots = c->experts_per_token};
+                        .slots = slots};
     bool few = rows * f.slots <= FIGURES_FEW_ENTRIES;
     uint64_t bytes = f.parts * 4ull * (2 + 2 * f.count);
     r->routing = 0;

@@ -63,7 +63,7 @@ bool pj_gpu_hold_head_norm(pj_gpu *s, const pj_norm_step *step)
     pj_gpu_held *held = &s->held;
     const pj_layer *l = fuse_layer_of(s, step->norm);
     bool ours = l && (step->norm == &l->q_norm || step->norm == &l->k_norm);
-    if (!ours || s->instrument->deep || l->v_norm.w ||
+    if (!ours || s->instrument->deep || step->kind != PJ_NORM_RMS || l->v_norm.w ||
         s->model->blueprint->qk_norm == PJ_QK_NORM_FULL)
         return false;
     if (held->head_norm_count != 1 || step->norm == &l->q_norm) {
@@ -193,6 +193,7 @@ void pj_gpu_declare_groups(pj_gpu *s)
         fuse_declare(s, l->mlp_norm.name, up, PJ_N_NONE);
         fuse_declare(s, l->mlp_norm.name, up, PJ_N_ACT);
         fuse_declare(s, PJ_N_NONE, up, PJ_N_ACT);
+        if (l->q_norm.b) continue; /* not held: pj_gpu_hold_head_norm */
         if (l->q_norm.w && l->k_norm.w)
             fuse_declare(s, l->q_norm.name, l->k_norm.name, PJ_N_ATTENTION);
         else if (l->q_norm.w)

@@ -509,7 +509,7 @@ uint32_t pj_gpu_norm_figures(pj_gpu *s, const pj_norm_step *step);
 /* Of attention weights, at depth deep. */
 void pj_gpu_attention_figures(pj_gpu *s, const pj_layer *layer, const pj_vk_attention_args *of);
 /* Of the choices of experts, for the open component, and again for that of the experts. */
-void pj_gpu_route_figures(pj_gpu *s, uint32_t rows);
+void pj_gpu_route_figures(pj_gpu *s, uint32_t slots, uint32_t rows);
 void pj_gpu_experts_figures(pj_gpu *s, double weights, double each, bool choices);
 /* Gives the span that ended last what was found about it. */
 void pj_gpu_attach(pj_gpu *s, uint32_t figures);

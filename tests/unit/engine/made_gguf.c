@@ -916,7 +916,7 @@ static void copy_weights(const copy *k)
             copy_transposed(k, layer, 2, "down");
             continue;
         }
-        if (c->arch == PJ_ARCH_GRANITE_MOE) copy_shared_halves(k, layer);
+        if (c->arch == PJ_ARCH_GRANITE_MOE && c->shared_intermediate) copy_shared_halves(k, layer);
         if (c->arch != PJ_ARCH_NEMOTRON_H) copy_experts(k, layer, "gate_proj", "w1", "gate");
         copy_experts(k, layer, "up_proj", "w3", "up");
         copy_experts(k, layer, "down_proj", "w2", "down");
@@ -1061,6 +1061,7 @@ static const char *const archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_BITNET] = "bitnet",
     [PJ_ARCH_PHIMOE] = "phimoe",
     [PJ_ARCH_NEMOTRON_H] = "nemotron_h",
+    [PJ_ARCH_MAMBA2] = "mamba2",
     [PJ_ARCH_FALCON_H1] = "falcon-h1",
     [PJ_ARCH_LLAMA4] = "llama4",
     [PJ_ARCH_GEMMA3N] = "gemma3n",
@@ -1095,17 +1096,26 @@ static bool chunks_fit(const pj_model_config *c)
     return all && c->query_beta == 0.1 && c->query_period == 8192 && !c->without_qk_norm;
 }
 
+/* Parts that no converter writes. */
+static bool has_folder_parts(const pj_model_config *c)
+{
+    return c->layer_chosen || (c->arch == PJ_ARCH_PHI && !c->without_qk_norm) ||
+           (pj_arch_is_lfm2(c->arch) && c->linear.conv_bias) ||
+           (c->arch == PJ_ARCH_NEMOTRON_H && c->experts && c->mlp_bias);
+}
+
 bool made_gguf_carries(const pj_model_config *c)
 {
     bool gemma = c->arch == PJ_ARCH_GEMMA2 || c->arch == PJ_ARCH_GEMMA3;
-    if (!archs[c->arch]) return false;
+    if (!archs[c->arch] || has_folder_parts(c)) return false;
     if (c->arch == PJ_ARCH_PHIMOE && c->router_reach != 0.02) return false;
     if (c->rope.long_attention_factor > 0 &&
         c->rope.long_attention_factor != c->rope.attention_factor)
         return false;
     if (gemma && fabs(c->score_scale * sqrt(c->head_dim) - 1) > 1e-6) return false;
     if (c->arch == PJ_ARCH_LLAMA4) return chunks_fit(c);
-    if (c->arch == PJ_ARCH_FALCON_H1 || c->arch == PJ_ARCH_NEMOTRON_H) return scans_fit(c);
+    if (c->arch == PJ_ARCH_FALCON_H1 || c->arch == PJ_ARCH_NEMOTRON_H || c->arch == PJ_ARCH_MAMBA2)
+        return scans_fit(c);
     for (uint32_t i = 0; c->layer_rotates && i < c->layers; i++)
         if (c->layer_rotates[i] != ((i + 1) % 4 != 0)) return false;
     if (pj_arch_is_lfm2(c->arch)) return true;
@@ -1217,13 +1227,15 @@ static void write_latent(const copy *k)
 static void write_sizes(const copy *k)
 {
     const pj_model_config *c = k->c;
-    bool phi = c->arch == PJ_ARCH_PHI;
+    bool phi = c->arch == PJ_ARCH_PHI, scans = c->arch == PJ_ARCH_MAMBA2;
     number(k, "block_count", c->layers + heads_of(k));
     if (heads_of(k)) number(k, "nextn_predict_layers", heads_of(k));
     number(k, "context_length", c->context);
     number(k, "embedding_length", c->hidden);
-    number(k, "attention.head_count", c->heads);
-    if (c->layer_halves) {
+    number(k, "attention.head_count", scans ? 0 : c->heads);
+    if (scans) {
+        number(k, "feed_forward_length", 0);
+    } else if (c->layer_halves) {
         write_halves(k);
     } else {
         if (!c->streams.count) number(k, "feed_forward_length", c->intermediate);
@@ -1235,7 +1247,7 @@ static void write_sizes(const copy *k)
     if (c->arch == PJ_ARCH_LLAMA4) number(k, "interleave_moe_layer_step", c->experts ? 2 : 0);
     if (c->latent.rank) {
         write_latent(k);
-    } else if (c->head_dim * c->heads != c->hidden) {
+    } else if (c->head_dim * c->heads != c->hidden && !scans) {
         number(k, "attention.key_length", c->head_dim);
         number(k, "attention.value_length", c->head_dim);
     }
@@ -1270,6 +1282,6 @@ void made_gguf_copy(made_gguf *g, const pj_checkpoint *from, const made_gguf_opt
               .arch = mixture ? "nemotron_h_moe" : archs[c->arch]};
     made_gguf_string(g, "general.architecture", k.arch);
     write_sizes(&k);
-    write_rope(&k);
+    if (c->arch != PJ_ARCH_MAMBA2) write_rope(&k);
     copy_weights(&k);
 }

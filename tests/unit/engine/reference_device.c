@@ -395,7 +395,7 @@ static bool group_is_kept(const pj_model_config *m, const double *choice, uint32
 static void run_route(reference *s, const command *c)
 {
     const pj_model_config *m = &s->model->config;
-    uint32_t experts = c->x.cols, chosen = m->experts_per_token;
+    uint32_t experts = c->x.cols, chosen = c->layer->chosen;
     for (uint32_t r = 0; r < c->x.rows; r++) {
         const float *logits = at(s, c->x, r);
         double total = 0, sum = 0, top = logits[0], score[MAX_EXPERTS], choice[MAX_EXPERTS];
@@ -462,7 +462,7 @@ static void run_block(reference *s, const command *c, const pj_mlp *mlp, uint32_
 
 static void run_experts(reference *s, const command *c)
 {
-    uint32_t chosen = s->model->config.experts_per_token;
+    uint32_t chosen = c->layer->chosen;
     pj_slice own = pj_slice_of(PJ_BUFFER_Y2, 1, c->y.cols, c->y.cols);
     command span = {.x = c->y, .span = {.name = PJ_N_EXPERTS}};
     for (uint32_t r = 0; r < c->y.rows; r++) memset(at(s, c->y, r), 0, c->y.cols * sizeof(float));

@@ -288,8 +288,26 @@ static void test_families_of_2025(void **state)
     /* transformers does not renormalise */
     c = read("{\"model_type\":\"deepseek_v2\",\"norm_topk_prob\":true}");
     assert_false(c.norm_topk);
-    assert_refused("{\"model_type\":\"deepseek_v2\",\"mlp_bias\":true}", PJ_E_UNSUPPORTED,
-                   "mlp_bias");
+    c = read("{\"model_type\":\"deepseek_v2\",\"mlp_bias\":true}");
+    assert_true(pj_bias_wanted(pj_blueprint_get(c.arch)->mlp_bias, &c));
+    assert_false(pj_expert_bias_wanted(pj_blueprint_get(c.arch), &c));
+    for (int halves = 0; halves < 2; halves++) {
+        c = read(halves ? "{\"model_type\":\"deepseek_v3\",\"rope_interleave\":false}"
+                        : "{\"model_type\":\"deepseek_v3\"}");
+        assert_int_equal(c.rope.neighbours, !halves);
+    }
+    assert_refused("{\"model_type\":\"deepseek_v32\",\"rope_interleave\":false}", PJ_E_UNSUPPORTED,
+                   "rope_interleave");
+    c = read("{\"model_type\":\"ernie4_5_moe\",\"use_bias\":true}");
+    assert_true(c.attention_bias && c.mlp_bias && c.head_bias);
+    assert_true(pj_bias_wanted(pj_blueprint_get(c.arch)->head_bias, &c));
+    assert_false(pj_expert_bias_wanted(pj_blueprint_get(c.arch), &c));
+    c = read("{\"model_type\":\"phi\"," SIZES "}");
+    assert_true(c.without_qk_norm);
+    c = read("{\"model_type\":\"phi\"," SIZES ",\"qk_layernorm\":true}");
+    assert_false(c.without_qk_norm);
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"qk_layernorm\":true}", PJ_E_UNSUPPORTED,
+                   "qk_layernorm");
 
     c = read("{\"model_type\":\"deepseek_v2\",\"q_lora_rank\":null,\"n_routed_experts\":8}");
     assert_that(c.latent.query_rank, ==, 0);
@@ -435,18 +453,22 @@ static void test_mixtures_of_hybrids(void **state)
     c = read(NEMOTRON ",\"n_routed_experts\":8,\"moe_latent_size\":32}");
     assert_int_equal(c.expert_latent, 32);
     assert_refused(NEMOTRON ",\"moe_latent_size\":1048576}", PJ_E_INVALID, "moe_latent_size");
-    assert_refused(NEMOTRON ",\"mlp_bias\":true}", PJ_E_UNSUPPORTED, "mlp_bias");
+    c = read(NEMOTRON ",\"mlp_bias\":true}");
+    assert_true(c.mlp_bias && !pj_expert_bias_wanted(pj_blueprint_get(c.arch), &c));
 #undef NEMOTRON
 
     c = read("{\"model_type\":\"lfm2_moe\",\"num_hidden_layers\":3,\"layer_types\":[\"conv\","
-             "\"full_attention\",\"conv\"],\"use_expert_bias\":false}");
+             "\"full_attention\",\"conv\"],\"use_expert_bias\":false,\"conv_bias\":true}");
+    assert_true(c.linear.in_bias && c.linear.conv_bias && c.linear.out_bias);
     assert_int_equal(c.experts, 32);
     assert_int_equal(c.experts_per_token, 4);
     assert_int_equal(c.intermediate, 7168);
     assert_true(c.router_sigmoid && !c.router_correction);
     assert_true(c.layer_is_dense[1] && !c.layer_is_dense[2]);
 
-#define HUNYUAN "{\"model_type\":\"hunyuan_v1_moe\",\"intermediate_size\":96,\"num_experts\":16"
+#define HUNYUAN                                                                            \
+    "{\"model_type\":\"hunyuan_v1_moe\",\"num_hidden_layers\":2,\"intermediate_size\":96," \
+    "\"num_experts\":16"
     c = read(HUNYUAN ",\"moe_topk\":[4,4],\"num_shared_expert\":[2,2],"
                      "\"moe_intermediate_size\":[64,64],\"rope_scaling\":{\"type\":\"dynamic\","
                      "\"alpha\":1000,\"factor\":1}}");
@@ -454,7 +476,12 @@ static void test_mixtures_of_hybrids(void **state)
     assert_int_equal(c.expert_intermediate, 64);
     assert_int_equal(c.shared_intermediate, 192);
     assert_int_equal(c.rope.type, PJ_ROPE_DEFAULT);
-    assert_refused(HUNYUAN ",\"moe_topk\":[4,2]}", PJ_E_UNSUPPORTED, "moe_topk");
+    c = read(HUNYUAN ",\"moe_topk\":[2,5]}");
+    assert_int_equal(c.experts_per_token, 5);
+    assert_int_equal(pj_config_chosen(&c, 0), 2);
+    assert_int_equal(pj_config_chosen(&c, 1), 5);
+    assert_refused(HUNYUAN ",\"moe_topk\":[4]}", PJ_E_INVALID, "moe_topk");
+    assert_refused(HUNYUAN ",\"moe_topk\":[4,17]}", PJ_E_INVALID, "moe_topk");
     assert_refused(HUNYUAN ",\"moe_topk\":0}", PJ_E_INVALID, "moe_topk");
     assert_refused(HUNYUAN ",\"use_cla\":true}", PJ_E_UNSUPPORTED, "use_cla");
 #undef HUNYUAN
@@ -498,6 +525,84 @@ static void test_falcon_h1(void **state)
     assert_refused(FALCON ",\"time_step_limit\":\"none\"}", PJ_E_INVALID, "time_step_limit");
     assert_refused(FALCON ",\"time_step_limit\":[0,NaN]}", PJ_E_INVALID, "not valid JSON");
 #undef FALCON
+}
+
+/* Scans alone: no attention, no blocks, no positions. */
+static void test_mamba2(void **state)
+{
+    (void)state;
+#define MAMBA2 "{\"model_type\":\"mamba2\""
+    pj_model_config c = read(MAMBA2 "}");
+    assert_int_equal(c.layers, 64);
+    assert_int_equal(c.linear.kind, PJ_SCAN);
+    assert_int_equal(c.linear.value_heads, 128);
+    assert_int_equal(c.linear.value_dim, 64);
+    assert_int_equal(c.linear.key_heads, 8);
+    assert_int_equal(c.linear.key_dim, 128);
+    assert_int_equal(c.rope.dims, 0);
+    assert_int_equal(c.intermediate, 0);
+    assert_true(c.linear.conv_bias && !c.linear.in_bias && c.linear.most_step == 0);
+    for (uint32_t i = 0; i < c.layers; i++)
+        assert_true(pj_config_is_linear(&c, i) && !pj_config_attends(&c, i) &&
+                    pj_config_halves(&c, i) == PJ_HALF_MIXER);
+    c = read(MAMBA2 ",\"use_bias\":true,\"use_conv_bias\":false,\"layer_norm_epsilon\":0.25,"
+                    "\"time_step_limit\":[0.5,2]}");
+    assert_true(c.linear.in_bias && c.linear.out_bias && !c.linear.conv_bias);
+    assert_true(c.linear.least_step == 0.5 && c.linear.most_step == 2 && c.norm_eps == 0.25);
+    assert_refused(MAMBA2 ",\"num_heads\":64}", PJ_E_INVALID, "num_heads");
+    assert_refused(MAMBA2 ",\"n_groups\":3}", PJ_E_INVALID, "n_groups");
+    assert_refused(MAMBA2 ",\"hidden_act\":\"gelu_new\"}", PJ_E_UNSUPPORTED, "hidden_act");
+#undef MAMBA2
+}
+
+/* What files of packed weights must have. */
+static void test_declared_parts(void **state)
+{
+    (void)state;
+#define PACKED(rest) "{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{" rest "}}"
+#define GROUPS(rest) "\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\"," rest
+    static const struct {
+        const char *text, *zeros, *order; /* NULL: not said */
+        uint32_t zeros_bits, order_bits;
+    } cases[] = {
+        {PACKED("\"quant_method\":\"gptq\",\"sym\":true"), NULL, NULL, 0, 0},
+        {PACKED("\"quant_method\":\"gptq\",\"sym\":false,\"desc_act\":true"), "sym false",
+         "desc_act true", UINT32_MAX, UINT32_MAX},
+        {PACKED("\"quant_method\":\"gptq\",\"desc_act\":true,\"static_groups\":true"), NULL, NULL,
+         0, 0},
+        {PACKED("\"quant_method\":\"auto-round\",\"extra_config\":{\"a\":{\"sym\":false}}"),
+         "sym false", NULL, UINT32_MAX, 0},
+        {PACKED("\"quant_method\":\"awq\",\"zero_point\":false"), NULL, NULL, 0, 0},
+        {PACKED("\"quant_method\":\"awq\""), "zero_point true by default", NULL, UINT32_MAX, 0},
+        {PACKED(GROUPS("\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":4,"
+                       "\"symmetric\":false,\"actorder\":\"Group\"}},\"b\":{\"weights\":null}}")),
+         "symmetric false", "actorder group", 1 << 4, 1 << 4},
+        {PACKED(
+             GROUPS("\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":4,"
+                    "\"symmetric\":false,\"actorder\":\"static\"}},\"b\":{\"weights\":{"
+                    "\"num_bits\":4}},\"c\":{\"weights\":{\"num_bits\":8,\"symmetric\":false}}}")),
+         "symmetric false", NULL, 1 << 8, 0},
+        {PACKED(GROUPS("\"version\":\"0.11.0\",\"config_groups\":{\"a\":{\"weights\":{"
+                       "\"num_bits\":4,\"symmetric\":false,\"actorder\":\"group\"}}}")),
+         "symmetric false", NULL, 1 << 4, 0},
+        {PACKED(GROUPS("\"version\":\"0.9.2\",\"config_groups\":{\"a\":{\"weights\":{"
+                       "\"num_bits\":4,\"symmetric\":false,\"actorder\":\"group\"}}}")),
+         NULL, NULL, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pj_model_config c = read(cases[i].text);
+        assert_int_equal(c.packing.zeros.bits, cases[i].zeros_bits);
+        assert_int_equal(c.packing.order.bits, cases[i].order_bits);
+        if (cases[i].zeros) assert_string_equal(c.packing.zeros.by, cases[i].zeros);
+        if (cases[i].order) assert_string_equal(c.packing.order.by, cases[i].order);
+    }
+    assert_true(read(PACKED("\"quant_method\":\"gptq\",\"format\":\"gptq_v2\"")).gptq_v2);
+    assert_refused(PACKED("\"quant_method\":\"gptq\",\"format\":\"gptq_p\""), PJ_E_UNSUPPORTED,
+                   "checkpoint_format");
+    assert_refused(PACKED("\"quant_method\":\"awq\",\"format\":\"gemv\""), PJ_E_UNSUPPORTED,
+                   "version of AWQ");
+#undef GROUPS
+#undef PACKED
 }
 
 /* Chunks, unrotated layers, scaled queries and experts by layer. */
@@ -738,6 +843,8 @@ int main(void)
         cmocka_unit_test(test_indexers),
         cmocka_unit_test(test_mixtures_of_hybrids),
         cmocka_unit_test(test_falcon_h1),
+        cmocka_unit_test(test_mamba2),
+        cmocka_unit_test(test_declared_parts),
         cmocka_unit_test(test_llama4),
         cmocka_unit_test(test_defaults_of_the_reference),
         cmocka_unit_test(test_eos),

@@ -249,7 +249,7 @@ static void stream(void *context, const pj_generated *t)
 static const char *draft_shape_of(const char *shape)
 {
     const tiny_shape *s = tiny_find(shape);
-    return s->delta ? "glm4-moe" : s->family == TINY_LFM2 ? "llama" : shape;
+    return s->delta ? "glm4-moe" : s->family == TINY_LFM2 || s->scans ? "llama" : shape;
 }
 
 /* Opens the model with itself, or with other weights of the same shape, as its draft. */

@@ -566,6 +566,7 @@ static void test_names(void **state)
         {"dbrx", ".\n", "263"},
         {"seed-coder", ".\n", "46 10"},
         {"olmo", "12", "261"},
+        {"mpt", "12", "261"},
         {"exaone4", "12", "261"},
         {"llama4", " the", "258"},
         {"falcon-h1", "the", "0 257"},

@@ -45,6 +45,15 @@ const tiny_shape tiny_shapes[] = {
      .plain_mlp = true,
      .qkv_bias = true,
      .all_bias = true},
+    {.name = "phi-normed",
+     .architecture = "PhiForCausalLM",
+     DENSE,
+     .partial = 0.5,
+     .plain_mlp = true,
+     .qk_norm = true,
+     .qkv_bias = true,
+     .all_bias = true,
+     .no_gguf = true},
     {.name = "phi3", .architecture = "Phi3ForCausalLM", DENSE, .fused = true, .rope = "longrope"},
     {.name = "phi4-mini",
      .architecture = "Phi3ForCausalLM",
@@ -170,6 +179,40 @@ const tiny_shape tiny_shapes[] = {
      .renormalise = true,
      .sigmoid = true,
      .routed_scale = 2.5},
+    {.name = "nemotron-biased",
+     .architecture = "NemotronHForCausalLM",
+     DENSE,
+     .layers = 5,
+     .halves = true,
+     .all_bias = true,
+     .experts = 5,
+     .chosen = 2,
+     .expert_width = 24,
+     .expert_latent = 20,
+     .shared_width = 40,
+     .renormalise = true,
+     .sigmoid = true,
+     .routed_scale = 2.5,
+     .no_gguf = true},
+    {.name = "mamba2", .architecture = "Mamba2ForCausalLM", DENSE, .layers = 3, .scans = true},
+    {.name = "mamba2-biased",
+     .architecture = "Mamba2ForCausalLM",
+     DENSE,
+     .tied = true,
+     .scans = true,
+     .all_bias = true},
+    {.name = "granite-moe-alone",
+     .architecture = "GraniteMoeForCausalLM",
+     DENSE,
+     .residual_scale = 0.4,
+     .logit_scale = 3,
+     .score_scale = 0.15,
+     .experts = 5,
+     .chosen = 2,
+     .expert_width = 24,
+     .renormalise = true,
+     .fused_experts = true,
+     .family = TINY_GRANITE},
     {.name = "granite-moe",
      .architecture = "GraniteMoeSharedForCausalLM",
      DENSE,
@@ -194,6 +237,28 @@ const tiny_shape tiny_shapes[] = {
      .shared_width = 80,
      .renormalise = true,
      .family = TINY_HUNYUAN},
+    {.name = "hunyuan-moe-listed",
+     .architecture = "HunYuanMoEV1ForCausalLM",
+     DENSE,
+     .qk_norm = true,
+     .rotated_norm = true,
+     .experts = 5,
+     .chosen = 1,
+     .last_chosen = 3,
+     .expert_width = 80,
+     .shared_width = 80,
+     .renormalise = true,
+     .family = TINY_HUNYUAN,
+     .no_gguf = true},
+    {.name = "lfm2-biased",
+     .architecture = "Lfm2ForCausalLM",
+     DENSE,
+     .layers = 3,
+     .tied = true,
+     .qk_norm = true,
+     .family = TINY_LFM2,
+     .convolves = true,
+     .no_gguf = true},
     {.name = "lfm2-moe",
      .architecture = "Lfm2MoeForCausalLM",
      DENSE,
@@ -301,6 +366,12 @@ const tiny_shape tiny_shapes[] = {
      .rank = 5,
      .token_vector = 6,
      .readers = 3},
+    {.name = "deepseek-v3-halves",
+     .architecture = "DeepseekV3ForCausalLM",
+     SPARSE,
+     .layers = 2,
+     .latent = true,
+     .no_gguf = true},
     {.name = "deepseek-v3.2",
      .architecture = "DeepseekV32ForCausalLM",
      SPARSE,
@@ -459,19 +530,19 @@ static void add_experts(tiny_model *m, const char *layer)
         add_linear(m, name, s->mixtral ? "w2" : "down_proj", rows, s->expert_width, false);
     }
     if (s->expert_latent) {
-        add_linear(m, block, "fc1_latent_proj", rows, s->hidden, false);
-        add_linear(m, block, "fc2_latent_proj", s->hidden, rows, false);
+        add_linear(m, block, "fc1_latent_proj", rows, s->hidden, s->all_bias);
+        add_linear(m, block, "fc2_latent_proj", s->hidden, rows, s->all_bias);
     }
     snprintf(name, sizeof name, "%s.gate.e_score_correction_bias", block);
     if (s->sigmoid) add(m, name, s->experts, 0, 0);
     if (!s->shared_width) return;
     snprintf(name, sizeof name, "%s.shared_expert%s", block, s->sigmoid ? "s" : "");
-    add_linear(m, name, "down_proj", s->hidden, s->shared_width, false);
+    add_linear(m, name, "down_proj", s->hidden, s->shared_width, s->all_bias);
     if (s->family == TINY_GRANITE) {
         add_linear(m, name, "gate_up_proj", 2 * s->shared_width, s->hidden, false);
         return;
     }
-    add_linear(m, name, "up_proj", s->shared_width, s->hidden, false);
+    add_linear(m, name, "up_proj", s->shared_width, s->hidden, s->all_bias);
     if (s->halves) return;
     add_linear(m, name, "gate_proj", s->shared_width, s->hidden, false);
     if (!s->sigmoid && !s->family) add_linear(m, block, "shared_expert_gate", 1, s->hidden, false);
@@ -480,7 +551,7 @@ static void add_experts(tiny_model *m, const char *layer)
 static const char *final_norm_of(const tiny_shape *s)
 {
     return s->plain_mlp || s->beside ? "final_layernorm"
-           : s->halves               ? "norm_f"
+           : s->halves || s->scans   ? "norm_f"
            : s->family == TINY_LFM2  ? "embedding_norm"
                                      : "norm";
 }
@@ -520,12 +591,17 @@ static void add_chunk_experts(tiny_model *m, const char *block)
     add_linear(m, name, "down_proj", s->hidden, s->expert_width, false);
 }
 
+static const char *scan_of(const tiny_shape *s)
+{
+    return s->scans ? "mixer" : "mamba";
+}
+
 static void add_scan(tiny_model *m, const char *layer)
 {
     static const char *const vectors[] = {"A_log", "D", "dt_bias"};
     bool bias = m->shape.all_bias;
     char mamba[64], name[80];
-    snprintf(mamba, sizeof mamba, "%s.mamba", layer);
+    snprintf(mamba, sizeof mamba, "%s.%s", layer, scan_of(&m->shape));
     add_linear(m, mamba, "in_proj", VALUES + CHANNELS + SCANS, m->shape.hidden, bias);
     add_linear(m, mamba, "out_proj", m->shape.hidden, VALUES, bias);
     snprintf(name, sizeof name, "%s.conv1d.weight", mamba);
@@ -536,7 +612,25 @@ static void add_scan(tiny_model *m, const char *layer)
         snprintf(name, sizeof name, "%s.%s", mamba, vectors[i]);
         add(m, name, SCANS, 0, 0);
     }
-    if (m->shape.multiplied) add_norm(m, mamba, "norm", VALUES);
+    if (m->shape.multiplied || m->shape.scans) add_norm(m, mamba, "norm", VALUES);
+}
+
+static bool convolves(const tiny_shape *s, int layer)
+{
+    return s->convolves && layer % 2 == 0;
+}
+
+static void add_convolution(tiny_model *m, const char *layer)
+{
+    int d = m->shape.hidden;
+    char conv[64], name[80];
+    snprintf(conv, sizeof conv, "%s.conv", layer);
+    add_linear(m, conv, "in_proj", 3 * d, d, true);
+    add_linear(m, conv, "out_proj", d, d, true);
+    snprintf(name, sizeof name, "%s.conv.weight", conv);
+    add(m, name, d, 1, KERNEL);
+    snprintf(name, sizeof name, "%s.conv.bias", conv);
+    add(m, name, d, 0, 0);
 }
 
 static void add_number(tiny_model *m, const char *prefix, const char *part, double value)
@@ -549,12 +643,14 @@ static void add_number(tiny_model *m, const char *prefix, const char *part, doub
 
 static const char *q_norm_of(const tiny_shape *s)
 {
-    return s->family == TINY_LFM2 ? "q_layernorm" : s->rotated_norm ? "query_layernorm" : "q_norm";
+    bool of_layer = s->family == TINY_LFM2 || s->plain_mlp;
+    return of_layer ? "q_layernorm" : s->rotated_norm ? "query_layernorm" : "q_norm";
 }
 
 static const char *k_norm_of(const tiny_shape *s)
 {
-    return s->family == TINY_LFM2 ? "k_layernorm" : s->rotated_norm ? "key_layernorm" : "k_norm";
+    bool of_layer = s->family == TINY_LFM2 || s->plain_mlp;
+    return of_layer ? "k_layernorm" : s->rotated_norm ? "key_layernorm" : "k_norm";
 }
 
 /* Every other layer is a block. */
@@ -568,8 +664,8 @@ static void add_half(tiny_model *m, const char *layer, const char *mixer, int in
         return;
     }
     if (index % 2) {
-        add_linear(m, mixer, "up_proj", s->width, s->hidden, false);
-        add_linear(m, mixer, "down_proj", s->hidden, s->width, false);
+        add_linear(m, mixer, "up_proj", s->width, s->hidden, s->all_bias);
+        add_linear(m, mixer, "down_proj", s->hidden, s->width, s->all_bias);
         return;
     }
     add_linear(m, mixer, "q_proj", q, s->hidden, false);
@@ -699,7 +795,11 @@ static void add_layer_as(tiny_model *m, int index, const char *layer)
     int q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     snprintf(attn, sizeof attn, "%s.%s", layer, s->halves ? "mixer" : "self_attn");
     snprintf(mlp, sizeof mlp, "%s.%s", layer, block_of(s));
-    if (s->beside) add_scan(m, layer);
+    if (s->beside || s->scans) add_scan(m, layer);
+    if (s->scans) {
+        add_norm(m, layer, "norm", s->hidden);
+        return;
+    }
     if (s->halves) {
         add_half(m, layer, attn, index);
         return;
@@ -713,8 +813,10 @@ static void add_layer_as(tiny_model *m, int index, const char *layer)
         add_linear(m, attn, "qkv_proj", q + 2 * kv, s->hidden, false);
     } else if (is_delta(s, index)) {
         add_delta(m, layer);
-    } else if (s->kept) {
+    } else if (s->kept || s->latent) {
         add_latent(m, index, attn);
+    } else if (convolves(s, index)) {
+        add_convolution(m, layer);
     } else {
         add_linear(m, attn, "q_proj", s->delta ? 2 * q : q, s->hidden, s->qkv_bias);
         if (!reads_keys(s, index)) {
@@ -722,9 +824,10 @@ static void add_layer_as(tiny_model *m, int index, const char *layer)
             add_linear(m, attn, "v_proj", kv, s->hidden, s->qkv_bias);
         }
     }
-    if (!is_delta(s, index) && !s->kept)
+    bool plain = !is_delta(s, index) && !convolves(s, index);
+    if (plain && !s->kept && !s->latent)
         add_linear(m, attn, s->plain_mlp ? "dense" : "o_proj", s->hidden, q, s->all_bias);
-    if (s->qk_norm && !is_delta(s, index)) {
+    if (s->qk_norm && plain) {
         add_norm(m, attn, q_norm_of(s), s->full_qk_norm ? q : s->head_dim);
         if (!reads_keys(s, index))
             add_norm(m, attn, k_norm_of(s), s->full_qk_norm ? kv : s->head_dim);
@@ -957,16 +1060,22 @@ static void write_streams(FILE *f, const tiny_shape *s)
 static void write_family(FILE *f, const tiny_shape *s)
 {
     if (s->family == TINY_GRANITE)
-        fprintf(f,
-                "\"num_local_experts\": %d, \"num_experts_per_tok\": %d, "
-                "\"shared_intermediate_size\": %d, ",
-                s->experts, s->chosen, s->shared_width);
+        fprintf(f, "\"num_local_experts\": %d, \"num_experts_per_tok\": %d, ", s->experts,
+                s->chosen);
+    if (s->family == TINY_GRANITE && s->shared_width)
+        fprintf(f, "\"shared_intermediate_size\": %d, ", s->shared_width);
     if (s->family == TINY_HUNYUAN)
         fprintf(f,
                 "\"num_experts\": %d, \"moe_topk\": [%d, %d], "
                 "\"moe_intermediate_size\": [%d, %d], \"num_shared_expert\": [1, 1], ",
-                s->experts, s->chosen, s->chosen, s->expert_width, s->expert_width);
-    if (s->family == TINY_LFM2)
+                s->experts, s->chosen, s->last_chosen ? s->last_chosen : s->chosen, s->expert_width,
+                s->expert_width);
+    if (s->convolves)
+        fprintf(f,
+                "\"conv_bias\": true, \"conv_L_cache\": %d, \"block_auto_adjust_ff_dim\": false, "
+                "\"layer_types\": [\"conv\", \"full_attention\", \"conv\"], ",
+                KERNEL);
+    else if (s->family == TINY_LFM2)
         fprintf(f,
                 "\"num_experts\": %d, \"num_experts_per_tok\": %d, "
                 "\"moe_intermediate_size\": %d, \"num_dense_layers\": 1, "
@@ -982,13 +1091,32 @@ static void write_sparse(FILE *f, const tiny_shape *s)
             "\"index_head_dim\": %d, \"index_topk\": %d, ",
             LOW_RANK, LATENT_RANK, LATENT_PLAIN, LATENT_ROTATED, LATENT_VALUE, INDEX_HEADS,
             INDEX_DIM, s->kept);
+    if (s->latent) fprintf(f, "\"rope_interleave\": false, ");
     if (s->shares) fprintf(f, "\"index_topk_freq\": 2, \"index_skip_topk_offset\": 2, ");
+}
+
+/* A configuration of its own, without attention and blocks. */
+static void write_scans(FILE *f, const tiny_shape *s)
+{
+    fprintf(f,
+            "{\"architectures\": [\"%s\"], \"hidden_size\": %d, \"num_hidden_layers\": %d, "
+            "\"vocab_size\": %d, \"num_heads\": %d, \"head_dim\": %d, \"n_groups\": %d, "
+            "\"state_size\": %d, \"conv_kernel\": %d, \"expand\": %d, \"use_bias\": %s, "
+            "\"layer_norm_epsilon\": 1e-5, \"time_step_limit\": [0.0, Infinity], "
+            "\"tie_word_embeddings\": %s, \"eos_token_id\": 1, \"bos_token_id\": 0}\n",
+            s->architecture, s->hidden, s->layers, s->vocab, SCANS, SCAN_DIM, GROUPS, STATE, KERNEL,
+            VALUES / s->hidden, s->all_bias ? "true" : "false", s->tied ? "true" : "false");
 }
 
 static void write_config(const tiny_model *m)
 {
     const tiny_shape *s = &m->shape;
     FILE *f = create(m, "config.json");
+    if (s->scans) {
+        write_scans(f, s);
+        fclose(f);
+        return;
+    }
     fprintf(f,
             "{\"architectures\": [\"%s\"], \"hidden_size\": %d, \"num_hidden_layers\": %d, "
             "\"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
@@ -1018,7 +1146,8 @@ static void write_config(const tiny_model *m)
                 "\"linear_conv_kernel_dim\": %d, \"full_attention_interval\": 4, ",
                 DELTA_KEY_HEADS, DELTA_HEADS, DELTA_KEY, DELTA_VALUE, DELTA_KERNEL);
     if (s->streams) write_streams(f, s);
-    if (s->kept) write_sparse(f, s);
+    if (s->kept || s->latent) write_sparse(f, s);
+    if (s->plain_mlp && s->qk_norm) fprintf(f, "\"qk_layernorm\": true, ");
     if (s->window) fprintf(f, "\"sliding_window\": %d, ", s->window);
     if (s->residual_scale > 0)
         fprintf(f,
@@ -1455,13 +1584,14 @@ static double *sparse_attention(walk *w, const double *x)
         memcpy(first + t * LATENT_RANK, both + t * wide, LATENT_RANK * sizeof *first);
         memcpy(shared + t * LATENT_ROTATED, both + t * wide + LATENT_RANK,
                LATENT_ROTATED * sizeof *shared);
-        rotate_part(shared + t * LATENT_ROTATED, t, true);
+        rotate_part(shared + t * LATENT_ROTATED, t, !s->latent);
         for (int h = 0; h < s->heads; h++)
-            rotate_part(q + (t * s->heads + h) * s->head_dim + LATENT_PLAIN, t, true);
+            rotate_part(q + (t * s->heads + h) * s->head_dim + LATENT_PLAIN, t, !s->latent);
     }
     double *latent = norm_by(w, "self_attn.kv_a_layernorm", first, n, LATENT_RANK, 1e-6);
     double *kv = linear(w, "self_attn.kv_b_proj", latent, n, 0, 0);
     if (has_indexer(s, w->layer)) choose(w, x, low);
+    if (s->latent) memset(w->seen, true, sizeof w->seen);
     double *y = zeros((size_t)(n * s->heads * LATENT_VALUE));
     for (int t = 0; t < n; t++)
         for (int h = 0; h < s->heads; h++)
@@ -1711,7 +1841,8 @@ static double *mixture(walk *w, const double *x)
             double logit = logits[t * s->experts + e];
             sum += p[e] = s->sigmoid ? 1 / (1 + exp(-logit)) : exp(logit);
         }
-        for (int i = 0; i < s->chosen; i++) {
+        int chosen = s->last_chosen && w->layer + 1 == s->layers ? s->last_chosen : s->chosen;
+        for (int i = 0; i < chosen; i++) {
             int best = -1;
             for (int e = 0; e < s->experts; e++)
                 if (!taken[e] &&
@@ -2112,14 +2243,15 @@ static double *chunk_mixture(walk *w, const double *x)
 /* One head of a scan over all tokens, into y. */
 static void scan_head(walk *w, int head, const double *mixed, const double *steps, double *y)
 {
-    double state[SCAN_DIM][STATE] = {{0}}, skip = tensor(w, "D", "mamba")->values[head];
-    double rate = exp(tensor(w, "A_log", "mamba")->values[head]);
-    double bias = tensor(w, "dt_bias", "mamba")->values[head];
+    const char *mamba = scan_of(w->s);
+    double state[SCAN_DIM][STATE] = {{0}}, skip = tensor(w, "D", mamba)->values[head];
+    double rate = exp(tensor(w, "A_log", mamba)->values[head]);
+    double bias = tensor(w, "dt_bias", mamba)->values[head];
     for (int t = 0; t < w->count; t++) {
         const double *x = mixed + t * CHANNELS + head * SCAN_DIM;
         const double *b = mixed + t * CHANNELS + VALUES + head / (SCANS / GROUPS) * STATE;
         double step = log1p(exp(steps[t * SCANS + head] + bias));
-        if (!w->s->multiplied) step = fmin(fmax(step, least_step), most_step);
+        if (!w->s->multiplied && !w->s->scans) step = fmin(fmax(step, least_step), most_step);
         for (int i = 0; i < SCAN_DIM; i++) {
             double sum = skip * x[i];
             for (int k = 0; k < STATE; k++) {
@@ -2131,18 +2263,22 @@ static void scan_head(walk *w, int head, const double *mixed, const double *step
     }
 }
 
-/* Falcon-H1's state-space layer: convolution, scan, gate, perhaps a norm by groups. */
+/* A state-space layer: convolution, scan, gate, perhaps a norm by groups. */
 static double *scan(walk *w, const double *x)
 {
     int n = w->count, d = w->s->hidden;
     bool multiplied = w->s->multiplied;
-    const float *conv = tensor(w, "conv1d.weight", "mamba")->values;
-    const float *bias = tensor(w, "conv1d.bias", "mamba")->values;
+    const char *mamba = scan_of(w->s);
+    const float *conv = tensor(w, "conv1d.weight", mamba)->values;
+    const float *bias = tensor(w, "conv1d.bias", mamba)->values;
+    char in_proj[32], out_proj[32];
+    snprintf(in_proj, sizeof in_proj, "%s.in_proj", mamba);
+    snprintf(out_proj, sizeof out_proj, "%s.out_proj", mamba);
     double *in = zeros((size_t)(n * d)), *mixed = zeros((size_t)(n * CHANNELS));
     for (int i = 0; i < n * d; i++) in[i] = (multiplied ? ssm_in : 1) * x[i];
-    double *gate = linear(w, "mamba.in_proj", in, n, 0, VALUES);
-    double *xbc = linear(w, "mamba.in_proj", in, n, VALUES, CHANNELS);
-    double *steps = linear(w, "mamba.in_proj", in, n, VALUES + CHANNELS, SCANS);
+    double *gate = linear(w, in_proj, in, n, 0, VALUES);
+    double *xbc = linear(w, in_proj, in, n, VALUES, CHANNELS);
+    double *steps = linear(w, in_proj, in, n, VALUES + CHANNELS, SCANS);
     for (int i = 0; multiplied && i < n * VALUES; i++) gate[i] *= parts_in[0];
     for (int i = 0; multiplied && i < n * SCANS; i++) steps[i] *= parts_in[4];
     for (int i = 0; multiplied && i < n * CHANNELS; i++) {
@@ -2160,16 +2296,38 @@ static double *scan(walk *w, const double *x)
     double *y = zeros((size_t)(n * VALUES));
     for (int head = 0; head < SCANS; head++) scan_head(w, head, mixed, steps, y);
     for (int i = 0; i < n * VALUES; i++) y[i] *= silu(gate[i]);
-    const tiny_tensor *weight = tensor(w, "norm.weight", "mamba");
+    const tiny_tensor *weight = tensor(w, "norm.weight", mamba);
     if (weight) plain_norm(y, n * GROUPS, VALUES / GROUPS);
     for (int i = 0; weight && i < n * VALUES; i++) y[i] *= weight->values[i % VALUES];
-    double *out = linear(w, "mamba.out_proj", y, n, 0, 0);
+    double *out = linear(w, out_proj, y, n, 0, 0);
     for (int i = 0; multiplied && i < n * d; i++) out[i] *= ssm_out;
     free(in);
     free(mixed);
     free(gate);
     free(xbc);
     free(steps);
+    free(y);
+    return out;
+}
+
+/* LFM2: the input, gated, convolved by channel and gated again. */
+static double *short_convolution(walk *w, const double *x)
+{
+    int n = w->count, d = w->s->hidden;
+    const float *conv = tensor(w, "conv.weight", "conv")->values;
+    const float *bias = tensor(w, "conv.bias", "conv")->values;
+    double *all = linear(w, "conv.in_proj", x, n, 0, 0), *y = zeros((size_t)(n * d));
+    for (int i = 0; i < n * d; i++) {
+        double sum = bias[i % d];
+        for (int j = 0; j < KERNEL; j++) {
+            int row = i / d - (KERNEL - 1 - j);
+            const double *from = all + row * 3 * d + i % d;
+            if (row >= 0) sum += from[0] * from[2 * d] * conv[i % d * KERNEL + j];
+        }
+        y[i] = sum * all[i / d * 3 * d + d + i % d];
+    }
+    double *out = linear(w, "conv.out_proj", y, n, 0, 0);
+    free(all);
     free(y);
     return out;
 }
@@ -2210,6 +2368,12 @@ static void run_layer(walk *w, double *x)
     int d = s->hidden, n = w->count * d;
     const char *after = s->norms ? "post_attention_layernorm" : NULL;
     const char *before = s->norms ? "pre_feedforward_layernorm" : mlp_norm_of(s);
+    if (s->scans) {
+        double *h = norm(w, "norm", x, w->count, d);
+        accumulate(w, NULL, x, scan(w, h), n);
+        free(h);
+        return;
+    }
     if (s->halves) {
         double *h = norm(w, "norm", x, w->count, d);
         double *y = has_experts(s, w->layer) ? mixture(w, h)
@@ -2224,9 +2388,10 @@ static void run_layer(walk *w, double *x)
     bool delta = is_delta(s, w->layer);
     if (s->beside) accumulate(w, NULL, x, scan(w, normed), n);
     accumulate(w, after, x,
-               delta     ? delta_attention(w, normed)
-               : s->kept ? sparse_attention(w, normed)
-                         : attention(w, normed),
+               delta                    ? delta_attention(w, normed)
+               : s->kept || s->latent   ? sparse_attention(w, normed)
+               : convolves(s, w->layer) ? short_convolution(w, normed)
+                                        : attention(w, normed),
                n);
     if (!s->plain_mlp) {
         free(normed);

@@ -20,7 +20,7 @@ typedef enum tiny_family {
     TINY_PLAIN = 0,
     TINY_GRANITE, /* gate and up of all experts in one tensor */
     TINY_HUNYUAN,
-    TINY_LFM2, /* layers of attention alone */
+    TINY_LFM2, /* layers of attention, and of short convolutions (`convolves`) */
 } tiny_family;
 
 typedef struct tiny_shape {
@@ -79,7 +79,11 @@ typedef struct tiny_shape {
     bool beside;      /* attention and a state-space scan side by side (Falcon-H1) */
     bool multiplied;  /* its multipliers, and a norm after the scan's gate */
     tiny_family family;
-    bool no_gguf; /* no GGUF file has it */
+    bool scans;      /* state-space scans alone (Mamba-2) */
+    bool convolves;  /* every second layer, from the first on, with biases */
+    int last_chosen; /* experts per token of the last layer; 0: as of the others */
+    bool latent;     /* of all keys, rotated by halves (DeepSeek V3) */
+    bool no_gguf;    /* no GGUF file has it */
 } tiny_shape;
 
 extern const tiny_shape tiny_shapes[];

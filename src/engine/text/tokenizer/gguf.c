@@ -109,6 +109,7 @@ static const style styles[] = {
     {"gpt-2", gpt2, false, false, false},
     {"phi-2", gpt2, false, false, false},
     {"olmo", gpt2, false, false, false},
+    {"mpt", gpt2, false, false, false},
     {"exaone4", gpt2, false, false, false},
     {"deepseek-llm", "\\p{N}", false, false, false, PARTS},
     {"deepseek-v3", deepseek_v3, false, false, false, NUMBERS},
