@@ -162,21 +162,15 @@ INLINE void book_iq3_s(const char *at, book_block *to)
     scales = (scales | scales << 8) & 0x00ff00ff00ff00ff;
     scales = (scales | scales << 4) & 0x0f0f0f0f0f0f0f0f;
     to->scales = book_odd_pairs(_mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)scales)));
-    uint16_t entries[4][16];
-    UNROLL for (int h = 0; h < 2; h++)
-    {
-        __m512i words = _mm512_cvtepu8_epi16(book_load32(at + 2 + 32 * h));
-        words = _mm512_mask_add_epi16(words, pj_blocks_u32((const uint8_t *)at + 66 + 4 * h), words,
-                                      _mm512_set1_epi16(256));
-        _mm512_storeu_si512(entries[2 * h], words);
-    }
     UNROLL for (int p = 0; p < BOOK_PARTS; p++)
     {
-        uint64_t w[BOOK_EIGHTS];
-        UNROLL for (int i = 0; i < BOOK_EIGHTS; i++) w[i] =
-            book_levels->iq3_s[entries[p][2 * i]] |
-            (uint64_t)book_levels->iq3_s[entries[p][2 * i + 1]] << 32;
-        to->codes[p] = book_signed(book_join(w), book_u64(at + 74 + 8 * p));
+        const __m128i *low = (const __m128i *)(const void *)(at + 2 + 16 * p);
+        __m512i entries = _mm512_cvtepu8_epi32(_mm_loadu_si128(low));
+        entries = _mm512_mask_add_epi32(entries, pj_load_u16(at + 66 + 2 * p), entries,
+                                        _mm512_set1_epi32(256));
+        /* nine bits each: gathering is faster than taking them apart */
+        __m512i levels = _mm512_i32gather_epi32(entries, (const void *)book_levels->iq3_s, 4);
+        to->codes[p] = book_signed(levels, book_u64(at + 74 + 8 * p));
     }
 }
 
@@ -202,7 +196,6 @@ INLINE void book_iq1_s(const char *at, book_block *to)
 
 INLINE void book_iq1_m(const char *at, book_block *to)
 {
-    const uint8_t *entries = (const uint8_t *)at;
     uint64_t packed = book_u64(at + 48), bits = packed & 0xf000f000f000f000;
     to->unit = _cvtsh_ss((uint16_t)(bits >> 12 | bits >> 24 | bits >> 36 | bits >> 48)) / 8;
     /* three bits from each place of four words */
@@ -212,17 +205,16 @@ INLINE void book_iq1_m(const char *at, book_block *to)
         spread, _mm256_castsi128_si256(_mm_cvtsi64_si128((long long)packed)));
     words = _mm256_and_si256(_mm256_srlv_epi16(words, places), _mm256_set1_epi16(7));
     to->scales = _mm256_add_epi16(_mm256_add_epi16(words, words), _mm256_set1_epi16(1));
-    UNROLL for (int p = 0; p < BOOK_PARTS; p++, entries += BOOK_EIGHTS)
+    const __m256i shifts = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+    UNROLL for (int p = 0; p < BOOK_PARTS; p++)
     {
-        uint32_t rest = pj_blocks_u32((const uint8_t *)at + 32 + 4 * p);
-        uint64_t w[BOOK_EIGHTS];
-        UNROLL for (int i = 0; i < BOOK_EIGHTS; i++) w[i] =
-            book_levels->iq1[entries[i] | (rest >> 4 * i & 7) << 8];
-        /* one bit per eight values, from every fourth */
-        uint32_t down = rest >> 3 & 0x11111111;
-        down = (down | down >> 3) & 0x03030303, down = (down | down >> 6) & 0x000f000f;
-        __m512i up = _mm512_maskz_set1_epi64((__mmask8) ~(down | down >> 12), 0x0202020202020202);
-        to->codes[p] = _mm512_add_epi8(book_join(w), up);
+        int rest = (int)pj_blocks_u32((const uint8_t *)at + 32 + 4 * p);
+        __m256i each = _mm256_srlv_epi32(_mm256_set1_epi32(rest), shifts);
+        __m256i high = _mm256_slli_epi32(_mm256_and_si256(each, _mm256_set1_epi32(7)), 8);
+        __m256i entries = _mm256_or_si256(_mm256_cvtepu8_epi32(book_load8(at + 8 * p)), high);
+        __m512i levels = _mm512_i32gather_epi64(entries, (const void *)book_levels->iq1, 8);
+        __mmask8 up = _mm256_testn_epi32_mask(each, _mm256_set1_epi32(8));
+        to->codes[p] = _mm512_add_epi8(levels, _mm512_maskz_set1_epi64(up, 0x0202020202020202));
     }
 }
 

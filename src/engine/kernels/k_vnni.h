@@ -267,12 +267,19 @@ INLINE void k_load_weights(pj_dtype type, const char *at, k_weights *w)
     }
 }
 
+/* One scale per block: sums of products need none before they are floats. */
+INLINE bool k_is_even(pj_dtype type)
+{
+    return type == PJ_TQ1_0 || type == PJ_TQ2_0;
+}
+
 INLINE void k_load_starts(pj_dtype type, k_inputs *x)
 {
     const __m512i zero = _mm512_setzero_si512();
     __m512i sums[K_PARTS];
     UNROLL for (int p = 0; p < K_PARTS; p++) sums[p] =
-        _mm512_dpbusd_epi32(zero, _mm512_set1_epi8(k_offset(type)), x->codes[p]);
+        _mm512_dpbusd_epi32(k_is_even(type) && p % 2 ? sums[p - 1] : zero,
+                            _mm512_set1_epi8(k_offset(type)), x->codes[p]);
     UNROLL for (int p = 0; p < K_PARTS; p++) x->starts[p] = _mm512_sub_epi32(zero, sums[p]);
     UNROLL for (int h = 0; type == PJ_Q2_K && h < K_HALVES; h++) x->starts[h] =
         _mm512_packs_epi32(sums[2 * h], sums[2 * h + 1]);
@@ -325,12 +332,16 @@ INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512
     const __m512i zero = _mm512_setzero_si512();
     UNROLL for (int h = 0; h < K_HALVES; h++)
     {
-        __m512i fours[2];
+        __m512i fours[2], sum;
         UNROLL for (int i = 0; i < 2; i++) fours[i] =
-            _mm512_dpbusd_epi32(type == PJ_Q2_K ? zero : x->starts[2 * h + i], w->codes[2 * h + i],
-                                x->codes[2 * h + i]);
-        __m512i sum =
-            _mm512_dpwssd_epi32(zero, _mm512_packs_epi32(fours[0], fours[1]), w->scales[h]);
+            _mm512_dpbusd_epi32(type == PJ_Q2_K         ? zero
+                                : k_is_even(type) && !i ? x->starts[2 * h + 1]
+                                : k_is_even(type)       ? fours[0]
+                                                        : x->starts[2 * h + i],
+                                w->codes[2 * h + i], x->codes[2 * h + i]);
+        sum = k_is_even(type)
+                  ? fours[1]
+                  : _mm512_dpwssd_epi32(zero, _mm512_packs_epi32(fours[0], fours[1]), w->scales[h]);
         scaled = h ? _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), x->scales[h], scaled)
                    : _mm512_mul_ps(_mm512_cvtepi32_ps(sum), x->scales[h]);
         if (type != PJ_Q2_K) continue;
