@@ -6,8 +6,7 @@
 #ifndef PJ_KERNELS_BOOK_VNNI_H
 #define PJ_KERNELS_BOOK_VNNI_H
 
-#include "engine/kernels/blocks.h"
-#include "engine/kernels/codebook.h"
+#include "engine/kernels/book_bits.h"
 #include "engine/kernels/vector.h"
 
 enum { BOOK_PARTS = 4, BOOK_COLUMNS = 64, BOOK_EIGHTS = 8 };
@@ -17,9 +16,6 @@ typedef struct book_block {
     __m256i scales; /* words, of sixteen columns each */
     float unit;
 } book_block;
-
-/* Filled by pj_kernels_vnni_apply. */
-static const pj_book_levels *book_levels;
 
 /* ---- parts of a block ------------------------------------------------------------------- */
 
@@ -45,24 +41,6 @@ INLINE __m256i book_load32(const char *at)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)at);
 }
-
-/* The eighth of each byte's bits is the parity of the others. */
-INLINE uint64_t book_eighth_signs(uint64_t sevens)
-{
-    uint64_t x = sevens ^ sevens >> 4;
-    x ^= x >> 2;
-    x ^= x >> 1;
-    return sevens | (x & 0x0101010101010101) << 7;
-}
-
-/* Four times seven bits in each half of a word, one group per byte. */
-INLINE uint64_t book_sevens(uint64_t x)
-{
-    return (x & 0x0000007f0000007f) | (x & 0x00003f8000003f80) << 1 |
-           (x & 0x001fc000001fc000) << 2 | (x & 0x0fe000000fe00000) << 3;
-}
-
-enum { BOOK_SIGNED = 64 }; /* offset of levels with signs */
 
 INLINE __m512i book_signed(__m512i levels, uint64_t signs)
 {
@@ -157,10 +135,7 @@ INLINE void book_iq3_xxs(const char *at, book_block *to)
 INLINE void book_iq3_s(const char *at, book_block *to)
 {
     to->unit = _cvtsh_ss(pj_load_u16(at));
-    uint64_t scales = pj_blocks_u32((const uint8_t *)at + 106);
-    scales = (scales | scales << 16) & 0x0000ffff0000ffff;
-    scales = (scales | scales << 8) & 0x00ff00ff00ff00ff;
-    scales = (scales | scales << 4) & 0x0f0f0f0f0f0f0f0f;
+    uint64_t scales = book_nibbles(pj_blocks_u32((const uint8_t *)at + 106));
     to->scales = book_odd_pairs(_mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)scales)));
     UNROLL for (int p = 0; p < BOOK_PARTS; p++)
     {
@@ -173,8 +148,6 @@ INLINE void book_iq3_s(const char *at, book_block *to)
         to->codes[p] = book_signed(levels, book_u64(at + 74 + 8 * p));
     }
 }
-
-enum { BOOK_EIGHTHS = 9 }; /* offset of levels of eighths: 0, 8 and 16, and 2 more where it is up */
 
 INLINE void book_iq1_s(const char *at, book_block *to)
 {
@@ -275,34 +248,6 @@ INLINE void book_tq2_0(const char *at, book_block *to)
         __m512i bytes = _mm512_broadcast_i64x4(book_load32(at + p / 2 * 32));
         to->codes[p] = _mm512_and_si512(_mm512_srlv_epi64(bytes, shifts), _mm512_set1_epi8(3));
     }
-}
-
-/* `type` is a constant wherever these are called, and folds away. */
-INLINE int book_offset(pj_dtype type)
-{
-    return type == PJ_IQ1_S || type == PJ_IQ1_M   ? BOOK_EIGHTHS
-           : type == PJ_TQ1_0 || type == PJ_TQ2_0 ? 1
-                                                  : BOOK_SIGNED;
-}
-
-INLINE size_t book_bytes(pj_dtype type)
-{
-    switch (type) {
-    case PJ_IQ2_XXS: return 66;
-    case PJ_IQ2_XS: return 74;
-    case PJ_IQ2_S: return 82;
-    case PJ_IQ3_XXS: return 98;
-    case PJ_IQ3_S: return 110;
-    case PJ_IQ1_S: return 50;
-    case PJ_IQ1_M: return 56;
-    case PJ_TQ1_0: return 54;
-    default: return 66; /* TQ2_0 */
-    }
-}
-
-INLINE bool is_book(pj_dtype type)
-{
-    return type >= PJ_IQ1_S && type <= PJ_TQ2_0;
 }
 
 INLINE void book_load(pj_dtype type, const char *at, book_block *to)

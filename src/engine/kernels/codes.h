@@ -109,6 +109,17 @@ static inline void pj_codes_times(const int8_t *from, int16_t ratio, uint8_t *to
     memcpy(to, &bytes, sizeof bytes);
 }
 
+/* The scale that two neighbouring ones become, and what their codes are multiplied by, in 256ths:
+ * the larger one's by a whole factor. */
+static inline float pj_codes_ratios(float a, float b, float factor, int16_t ratios[2])
+{
+    float larger = fabsf(a) > fabsf(b) ? a : b, inverse = larger != 0 ? 256 / larger : 0;
+    float both[2] = {a * inverse, b * inverse}; /* at most 256; not NaN in the conversion */
+    for (int i = 0; i < 2; i++)
+        ratios[i] = (int16_t)lrintf(both[i] >= 0 && both[i] <= 256 ? both[i] * factor : 0);
+    return larger / factor + 0 * (a + b); /* a NaN scale makes the block's values NaN */
+}
+
 /*
  * Types of codebook.h. Where neighbouring scales are equal, values are the codes. Else those with
  * the larger scale are multiplied by a whole factor, without an error, so that they fill the range
@@ -119,7 +130,7 @@ static inline void pj_codes_book(pj_dtype type, const uint8_t *block, size_t cou
 {
     int8_t values[PJ_BOOK_VALUES];
     float each[PJ_BOOK_SCALES];
-    float factor = type == PJ_IQ1_M ? 14 : type == PJ_NVFP4 ? 10 : 2; /* of at most 9, 12 and 43 */
+    float factor = type == PJ_IQ1_M ? 14 : 2; /* of at most 9 and 43 */
     pj_codebook_decode(type, block, values, each);
     for (size_t j = 0; j < count / 32; j++) {
         float a = each[2 * j], b = each[2 * j + 1];
@@ -130,15 +141,34 @@ static inline void pj_codes_book(pj_dtype type, const uint8_t *block, size_t cou
             for (int i = 0; i < 32; i++) to[i] = (uint8_t)(from[i] ^ -128);
             continue;
         }
-        float larger = fabsf(a) > fabsf(b) ? a : b, inverse = larger != 0 ? 256 / larger : 0;
-        /* a NaN scale makes the block's values NaN */
-        scales[j] = larger / factor + 0 * (a + b);
-        for (int h = 0; h < 2; h++, from += 16, to += 16) {
-            float ratio = (h ? b : a) * inverse; /* at most 256; not NaN in the conversion */
-            int16_t ratio_256 = (int16_t)lrintf(ratio >= 0 && ratio <= 256 ? ratio * factor : 0);
-            pj_codes_times(from, ratio_256, to);
-            pj_codes_times(from + 8, ratio_256, to + 8);
-        }
+        int16_t ratios[2];
+        scales[j] = pj_codes_ratios(a, b, factor, ratios);
+        for (int i = 0; i < 32; i += 8) pj_codes_times(from + i, ratios[i / 16], to + i);
+    }
+}
+
+typedef int8_t pj_i8x16 __attribute__((vector_size(16)));
+typedef uint8_t pj_u8x16 __attribute__((vector_size(16)));
+typedef uint64_t pj_u64x2 __attribute__((vector_size(16)));
+typedef int16_t pj_i16x16 __attribute__((vector_size(32)));
+
+/* The same of NVFP4, whose nibbles have sixteen levels: eight bytes are sixteen values. Table and
+ * indices are whole vectors: loads from several stores would wait for them. */
+static inline void pj_codes_nvfp4(const uint8_t *block, uint8_t *codes, float *scales)
+{
+    const uint64_t nibble = 0x0f0f0f0f0f0f0f0f;
+    pj_i8x16 levels;
+    memcpy(&levels, pj_mxfp4_levels, sizeof levels);
+    for (int j = 0; j < 4; j++, codes += 16) {
+        int16_t ratios[2];
+        float a = pj_codebook_nvfp4_scale(block[j & 2]), b = pj_codebook_nvfp4_scale(block[j | 1]);
+        scales[j / 2] = pj_codes_ratios(a, b, 10, ratios); /* levels are at most 12 */
+        pj_i16x16 words = __builtin_convertvector(levels, pj_i16x16) * ratios[j % 2] + 128;
+        pj_u8x16 table = __builtin_convertvector((words >> 8) + 128, pj_u8x16);
+        uint64_t both;
+        memcpy(&both, block + 4 + 8 * j, sizeof both);
+        pj_u64x2 index = {both & nibble, both >> 4 & nibble};
+        pj_codes_lookup((const uint8_t *)&table, (const uint8_t *)&index, codes);
     }
 }
 
@@ -164,6 +194,7 @@ static inline void pj_codes_row(pj_dtype type, const void *row, size_t n, uint8_
         case PJ_Q2_K: pj_codes_q2_k(bytes, codes + i, scale); break;
         case PJ_Q3_K: pj_codes_q3_k(bytes, codes + i, scale); break;
         case PJ_IQ4_XS: pj_codes_iq4_xs(bytes, codes + i, scale); break;
+        case PJ_NVFP4: pj_codes_nvfp4(bytes, codes + i, scale); break;
         default: pj_codes_book(type, bytes, info->block_values, codes + i, scale); break;
         }
     }

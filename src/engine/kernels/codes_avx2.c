@@ -318,15 +318,15 @@ WORDS(mxfp4);
 WORDS_WIDE(q2_k);
 WORDS_WIDE(q3_k);
 WORDS(iq4_xs);
-WORDS_OF(iq1_s, Q8, dot_unpacked);
-WORDS_OF(iq1_m, Q8, dot_unpacked);
-WORDS_OF(iq2_xxs, Q8, dot_unpacked);
-WORDS_OF(iq2_xs, Q8, dot_unpacked);
-WORDS_OF(iq2_s, Q8, dot_unpacked);
-WORDS_OF(iq3_xxs, Q8, dot_unpacked);
-WORDS_OF(iq3_s, Q8, dot_unpacked);
-WORDS_OF(tq1_0, Q8, dot_unpacked);
-WORDS_OF(tq2_0, Q8, dot_unpacked);
+WORDS_WIDE(iq1_s);
+WORDS_WIDE(iq1_m);
+WORDS_WIDE(iq2_xxs);
+WORDS_WIDE(iq2_xs);
+WORDS_WIDE(iq2_s);
+WORDS_WIDE(iq3_xxs);
+WORDS_WIDE(iq3_s);
+WORDS_WIDE(tq1_0);
+WORDS_WIDE(tq2_0);
 WORDS_OF(nvfp4, Q8, dot_unpacked);
 WORDS_OF(q1_0, Q8, dot_unpacked);
 
@@ -355,6 +355,7 @@ static const pj_form_kernels form_q8_words = {.dot_tokens = 4,
 
 void PJ_SET_SYMBOL(codes)(pj_kernels *kernels)
 {
+    book_levels = pj_codebook_levels();
     enter_codes(kernels);
     kernels->forms[PJ_FORM_Q8] = &form_q8;
     kernels->forms[PJ_FORM_Q8_WORDS] = &form_q8_words;

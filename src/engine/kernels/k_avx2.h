@@ -1,11 +1,12 @@
 /* Few tokens with weights in blocks of 256 (Q2_K to Q6_K) on AVX2: the method of k_vnni.h with
  * vectors of half the width. Codes are unpacked to unsigned bytes in registers, 32 columns at a
- * time; their products with the activations' bytes are added pairwise in 16 bits (63 x 127 x 2
+ * time; their products with the activations' bytes are added pairwise in 16 bits (126 x 127 x 2
  * fits) and multiplied by the sub-blocks' integer scales. Floats are used once per 128 columns,
  * which share one scale of activations. Included only by codes_avx2.c. */
 #ifndef PJ_KERNELS_K_AVX2_H
 #define PJ_KERNELS_K_AVX2_H
 
+#include "engine/kernels/book_avx2.h"
 #include "engine/kernels/codes.h"
 #include "engine/kernels/tile.h"
 #include "engine/kernels/vector.h"
@@ -57,6 +58,7 @@ INLINE void k_load_header(const char *at, k_header *h)
  * factor of the sums that they are multiplied with. */
 INLINE char k_offset(pj_dtype type)
 {
+    if (is_book(type)) return (char)book_offset(type);
     return type == PJ_Q6_K ? 32 : type == PJ_Q3_K ? 4 : 1;
 }
 
@@ -85,6 +87,12 @@ INLINE void k_load_header_of(pj_dtype type, const char *at, k_header *h)
 {
     if (k_has_minima(type)) {
         k_load_header(at, h);
+        return;
+    }
+    if (is_book(type)) {
+        float one;
+        h->scales = k_sixteen(book_scales(type, at, &one));
+        h->unit = _mm256_set1_ps(one);
         return;
     }
     const __m128i nibble = _mm_set1_epi8(15);
@@ -128,6 +136,7 @@ INLINE __m256i k_pairs(pj_dtype type, const char *at, const int p)
 INLINE __m256i k_codes(pj_dtype type, const char *at, const int p)
 {
     const __m256i nibble = _mm256_set1_epi8(15);
+    if (is_book(type)) return book_codes(type, at, p);
     if (type == PJ_Q2_K || type == PJ_Q3_K) return k_pairs(type, at, p);
     if (type == PJ_Q6_K) {
         const int half = p / 4, quarter = p % 4;
@@ -221,7 +230,7 @@ INLINE void k_dot_rows(const pj_dot *d, pj_dtype type, size_t row, size_t apart,
 {
     const pj_matrix *w = d->weights;
     size_t blocks = w->cols / PJ_Q8_BLOCK, ahead = d->ahead;
-    const size_t bytes = pj_blocks_k_bytes(type);
+    const size_t bytes = is_book(type) ? book_bytes(type) : pj_blocks_k_bytes(type);
     const int8_t *codes = (const int8_t *)d->x->values + token * w->cols;
     const float *scales = d->x->scales + token * blocks;
     const int32_t *sums = d->x->sums + token * blocks;

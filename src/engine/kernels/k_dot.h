@@ -13,29 +13,24 @@ INLINE void k_dot_type(const pj_dot *d, pj_dtype type)
         k_dot_group(d, type, row, 1, 1);
 }
 
-static void dot_q2_k(const pj_dot *d)
-{
-    k_dot_type(d, PJ_Q2_K);
-}
-
-static void dot_q3_k(const pj_dot *d)
-{
-    k_dot_type(d, PJ_Q3_K);
-}
-
-static void dot_q4_k(const pj_dot *d)
-{
-    k_dot_type(d, PJ_Q4_K);
-}
-
-static void dot_q5_k(const pj_dot *d)
-{
-    k_dot_type(d, PJ_Q5_K);
-}
-
-static void dot_q6_k(const pj_dot *d)
-{
-    k_dot_type(d, PJ_Q6_K);
-}
+#define K_DOT(name, type)                   \
+    static void dot_##name(const pj_dot *d) \
+    {                                       \
+        k_dot_type(d, PJ_##type);           \
+    }
+K_DOT(q2_k, Q2_K)
+K_DOT(q3_k, Q3_K)
+K_DOT(q4_k, Q4_K)
+K_DOT(q5_k, Q5_K)
+K_DOT(q6_k, Q6_K)
+K_DOT(iq1_s, IQ1_S)
+K_DOT(iq1_m, IQ1_M)
+K_DOT(iq2_xxs, IQ2_XXS)
+K_DOT(iq2_xs, IQ2_XS)
+K_DOT(iq2_s, IQ2_S)
+K_DOT(iq3_xxs, IQ3_XXS)
+K_DOT(iq3_s, IQ3_S)
+K_DOT(tq1_0, TQ1_0)
+K_DOT(tq2_0, TQ2_0)
 
 #endif

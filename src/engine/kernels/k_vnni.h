@@ -415,21 +415,6 @@ INLINE void k_dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart
 
 #include "engine/kernels/k_dot.h"
 
-#define BOOK_DOT(name, type)                \
-    static void dot_##name(const pj_dot *d) \
-    {                                       \
-        k_dot_type(d, PJ_##type);           \
-    }
-BOOK_DOT(iq1_s, IQ1_S)
-BOOK_DOT(iq1_m, IQ1_M)
-BOOK_DOT(iq2_xxs, IQ2_XXS)
-BOOK_DOT(iq2_xs, IQ2_XS)
-BOOK_DOT(iq2_s, IQ2_S)
-BOOK_DOT(iq3_xxs, IQ3_XXS)
-BOOK_DOT(iq3_s, IQ3_S)
-BOOK_DOT(tq1_0, TQ1_0)
-BOOK_DOT(tq2_0, TQ2_0)
-
 /* ---- many tokens ------------------------------------------------------------------------ */
 
 enum {

@@ -1,0 +1,197 @@
+/* Types of codebook.h with blocks of 256 on AVX2, as book_vnni.h: codes of 32 columns, and sixteen
+ * scales, as k_avx2.h multiplies them. Included only by k_avx2.h. */
+#ifndef PJ_KERNELS_BOOK_AVX2_H
+#define PJ_KERNELS_BOOK_AVX2_H
+
+#include "engine/kernels/book_bits.h"
+
+/* ---- codes of 32 columns ---------------------------------------------------------------- */
+
+/* All bits of the bytes whose bit is set. */
+INLINE __m256i book_mask(uint32_t bits)
+{
+    const __m256i bytes =
+        _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i each = _mm256_set1_epi64x((long long)0x8040201008040201ull);
+    __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), bytes);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(spread, each), each);
+}
+
+INLINE __m256i book_signed(const uint64_t w[4], uint32_t signs)
+{
+    __m256i levels =
+        _mm256_set_epi64x((long long)w[3], (long long)w[2], (long long)w[1], (long long)w[0]);
+    __m256i negative = book_mask(signs);
+    levels = _mm256_sub_epi8(_mm256_xor_si256(levels, negative), negative);
+    return _mm256_add_epi8(levels, _mm256_set1_epi8(BOOK_SIGNED));
+}
+
+INLINE uint64_t book_two(const uint32_t *table, unsigned first, unsigned second)
+{
+    return table[first] | (uint64_t)table[second] << 32;
+}
+
+INLINE __m256i book_iq2(pj_dtype type, const uint8_t *at, const int p)
+{
+    const uint8_t *part = at + 2 + (type == PJ_IQ2_S ? 4 : 8) * p;
+    uint32_t signs;
+    uint64_t w[4], sevens = 0;
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        unsigned word = pj_load_u16(part + 2 * i);
+        if (type == PJ_IQ2_XXS)
+            w[i] = book_levels->iq2_xxs[part[i]];
+        else if (type == PJ_IQ2_XS)
+            w[i] = book_levels->iq2_xs[word & 511];
+        else
+            w[i] = book_levels->iq2_s[part[i] | (at[66 + p] >> 2 * i & 3) << 8];
+    }
+    if (type == PJ_IQ2_XXS) sevens = book_sevens(pj_blocks_u32(part + 4));
+    if (type == PJ_IQ2_XS) {
+        __m128i words = _mm_srli_epi16(_mm_loadl_epi64((const __m128i *)(const void *)part), 9);
+        sevens = (uint32_t)_mm_cvtsi128_si32(_mm_packus_epi16(words, words));
+    }
+    signs = type == PJ_IQ2_S ? pj_blocks_u32(at + 34 + 4 * p) : (uint32_t)book_eighth_signs(sevens);
+    return book_signed(w, signs);
+}
+
+INLINE __m256i book_iq3(pj_dtype type, const uint8_t *at, const int p)
+{
+    const uint8_t *part = at + 2 + 8 * p;
+    uint64_t w[4];
+    if (type == PJ_IQ3_XXS) {
+        UNROLL for (int i = 0; i < 4; i++) w[i] =
+            book_two(book_levels->iq3_xxs, part[2 * i], part[2 * i + 1]);
+        uint64_t sevens = book_sevens(pj_blocks_u32(at + 66 + 4 * p));
+        return book_signed(w, (uint32_t)book_eighth_signs(sevens));
+    }
+    unsigned ninth = (unsigned)at[66 + p] << 8;
+    UNROLL for (int i = 0; i < 4; i++) w[i] =
+        book_two(book_levels->iq3_s, part[2 * i] | (ninth >> 2 * i & 256),
+                 part[2 * i + 1] | (ninth >> (2 * i + 1) & 256));
+    return book_signed(w, pj_blocks_u32(at + 74 + 4 * p));
+}
+
+INLINE __m256i book_iq1(pj_dtype type, const uint8_t *at, const int p)
+{
+    const bool m = type == PJ_IQ1_M;
+    const uint8_t *entries = at + (m ? 0 : 2) + 4 * p;
+    unsigned rest = pj_load_u16(at + (m ? 32 : 34) + 2 * p);
+    uint64_t w[4];
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        uint64_t up = ~rest >> (m ? 4 * i + 3 : 15) & 1;
+        w[i] = book_levels->iq1[entries[i] | (rest >> (m ? 4 : 3) * i & 7) << 8];
+        w[i] += up * 0x0202020202020202;
+    }
+    return _mm256_set_epi64x((long long)w[3], (long long)w[2], (long long)w[1], (long long)w[0]);
+}
+
+/* Digits of bytes that are fractions in base 3; powers, per word: of the byte's digit. */
+INLINE __m256i book_digits(__m256i bytes, __m256i powers)
+{
+    const __m256i low = _mm256_set1_epi16(255), one = _mm256_set1_epi8(1);
+    __m256i even = _mm256_and_si256(_mm256_mullo_epi16(bytes, powers), low);
+    __m256i odd = _mm256_mullo_epi16(_mm256_andnot_si256(low, bytes), powers);
+    __m256i x = _mm256_or_si256(even, odd);
+    const __m256i first = _mm256_set1_epi8(86), second = _mm256_set1_epi8((char)171);
+    __m256i some = _mm256_cmpeq_epi8(_mm256_max_epu8(x, first), x);
+    __m256i two = _mm256_cmpeq_epi8(_mm256_max_epu8(x, second), x);
+    return _mm256_add_epi8(_mm256_and_si256(some, one), _mm256_and_si256(two, one));
+}
+
+INLINE __m256i book_tq1_0(const uint8_t *at, const int p)
+{
+    static const short powers[] = {1, 3, 9, 27, 81};
+    if (p < 5)
+        return book_digits(_mm256_loadu_si256((const __m256i *)(const void *)at),
+                           _mm256_set1_epi16(powers[p < 5 ? p : 0]));
+    __m128i third = _mm_loadu_si128((const __m128i *)(const void *)(at + 32));
+    if (p < 7)
+        return book_digits(
+            _mm256_broadcastsi128_si256(third),
+            _mm256_set_m128i(_mm_set1_epi16(p == 5 ? 3 : 27), _mm_set1_epi16(p == 5 ? 1 : 9)));
+    __m128i last = _mm_set1_epi32((int)pj_blocks_u32(at + 48));
+    return book_digits(
+        _mm256_set_m128i(last, third),
+        _mm256_set_m128i(_mm_setr_epi16(1, 1, 3, 3, 9, 9, 27, 27), _mm_set1_epi16(81)));
+}
+
+/* Part p of a block. */
+INLINE __m256i book_codes(pj_dtype type, const char *block, const int p)
+{
+    const uint8_t *at = (const uint8_t *)block;
+    switch (type) {
+    case PJ_IQ1_S:
+    case PJ_IQ1_M: return book_iq1(type, at, p);
+    case PJ_IQ3_XXS:
+    case PJ_IQ3_S: return book_iq3(type, at, p);
+    case PJ_TQ1_0: return book_tq1_0(at, p);
+    case PJ_TQ2_0: {
+        __m256i bytes = _mm256_loadu_si256((const __m256i *)(const void *)(at + p / 4 * 32));
+        return _mm256_and_si256(_mm256_srli_epi16(bytes, p % 4 * 2), _mm256_set1_epi8(3));
+    }
+    default: return book_iq2(type, at, p);
+    }
+}
+
+/* ---- scales ----------------------------------------------------------------------------- */
+
+/* A byte for each of eight blocks of 32, twice. */
+INLINE __m128i book_pairs(uint64_t bytes)
+{
+    __m128i each = _mm_cvtsi64_si128((long long)bytes);
+    return _mm_unpacklo_epi8(each, each);
+}
+
+/* The highest bits of eight words that are `apart` bytes from each other. */
+INLINE uint64_t book_high(const uint8_t *at, size_t apart, int shift)
+{
+    uint64_t all = 0;
+    UNROLL for (int j = 0; j < 8; j++) all |= (uint64_t)(at[apart * j] >> shift) << 8 * j;
+    return all;
+}
+
+/* Four times three bits of each of four words, one per byte. */
+INLINE __m128i book_threes(uint64_t words)
+{
+    const __m128i spread = _mm_setr_epi8(0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3);
+    const __m128i places =
+        _mm_setr_epi16(1 << 13, 1 << 10, 1 << 7, 1 << 4, 1 << 13, 1 << 10, 1 << 7, 1 << 4);
+    __m128i low = _mm_shuffle_epi8(_mm_cvtsi64_si128((long long)words), spread);
+    __m128i high = _mm_shuffle_epi8(_mm_cvtsi64_si128((long long)(words >> 32)), spread);
+    return _mm_packus_epi16(_mm_srli_epi16(_mm_mullo_epi16(low, places), 13),
+                            _mm_srli_epi16(_mm_mullo_epi16(high, places), 13));
+}
+
+/* The sixteen scales, bytes of k_avx2.h's header, and what one of them is. */
+INLINE __m128i book_scales(pj_dtype type, const char *block, float *unit)
+{
+    const uint8_t *at = (const uint8_t *)block;
+    uint64_t low = 0, high = 0, words;
+    *unit = _cvtsh_ss(pj_load_u16(at + (type == PJ_TQ1_0 ? 52 : type == PJ_TQ2_0 ? 64 : 0)));
+    if (type == PJ_TQ1_0 || type == PJ_TQ2_0) return _mm_set1_epi8(1);
+    __m128i each;
+    switch (type) {
+    case PJ_IQ2_XXS: each = book_pairs(book_high(at + 9, 8, 4)), *unit /= 8; break;
+    case PJ_IQ3_XXS: each = book_pairs(book_high(at + 69, 4, 4)), *unit /= 4; break;
+    case PJ_IQ3_S: each = book_pairs(book_nibbles(pj_blocks_u32(at + 106))); break;
+    case PJ_IQ1_S:
+        each = book_pairs(book_high(at + 35, 2, 4) & 0x0707070707070707), *unit /= 8;
+        break;
+    case PJ_IQ1_M:
+        memcpy(&words, at + 48, sizeof words);
+        *unit = _cvtsh_ss((unsigned short)((words >> 12 & 15) | (words >> 24 & 0xf0) |
+                                           (words >> 36 & 0xf00) | (words >> 48 & 0xf000))) /
+                8;
+        each = book_threes(words);
+        break;
+    default:
+        memcpy(&words, at + (type == PJ_IQ2_S ? 74 : 66), sizeof words);
+        low = book_nibbles((uint32_t)words), high = book_nibbles(words >> 32);
+        each = _mm_set_epi64x((long long)high, (long long)low), *unit /= 8;
+    }
+    return _mm_add_epi8(_mm_add_epi8(each, each), _mm_set1_epi8(1));
+}
+
+#endif
