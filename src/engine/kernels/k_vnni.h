@@ -25,10 +25,10 @@ enum {
 /* A block of a type with sixteen scales: 64 columns per part. */
 typedef struct k_weights {
     __m512i codes[K_PARTS];
-    /* Of two parts: words for four codes of one, then of the other, in turn; Q2_K: minima likewise.
-     */
-    __m512i scales[K_HALVES], lows[K_HALVES];
+    /* Of two parts: words for four codes of one, then of the other, in turn. */
+    __m512i scales[K_HALVES];
     __m512 unit;
+    __m256i lows; /* Q2_K: words, of the sixteens 0, 4, 8, 12, 1, ... */
     __m128 minima_unit;
 } k_weights;
 
@@ -42,10 +42,11 @@ typedef struct k_nibbles {
 /* One token's activations for a block. */
 typedef struct k_inputs {
     __m512i codes[K_PARTS];
-    /* What sums of four products start from, to take the offset of codes away; Q2_K: sums of four
-     * codes, packed like the sums of products. */
+    /* What sums of four products start from, to take the offset of codes away. */
     __m512i starts[K_PARTS];
     __m512 scales[K_HALVES]; /* of the halves */
+    __m256i sixteens;        /* Q2_K: sums of codes in the order of `lows`; words */
+    __m256 sixteens_scales;  /* of two of them each */
     __m256 sub_scales;       /* Q4_K, Q5_K: of 32 columns each */
     __m512 sums;             /* likewise of values, negative, 8 lanes */
 } k_inputs;
@@ -215,7 +216,9 @@ INLINE void k_load_q2(const char *at, k_weights *w)
     const __m128i nibble = _mm_set1_epi8(15);
     __m128i both = _mm_loadu_si128((const __m128i *)(const void *)at);
     k_spread(_mm256_cvtepu8_epi16(_mm_and_si128(both, nibble)), w->scales);
-    k_spread(_mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16(both, 4), nibble)), w->lows);
+    const __m128i fourths = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m128i lows = _mm_and_si128(_mm_srli_epi16(both, 4), nibble);
+    w->lows = _mm256_cvtepu8_epi16(_mm_shuffle_epi8(lows, fourths));
     w->unit = _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at + 80)));
     w->minima_unit = _mm_set1_ps(_cvtsh_ss(pj_load_u16(at + 82)));
     UNROLL for (int p = 0; p < K_PARTS; p++) w->codes[p] = k_pairs(at + 16, p);
@@ -281,8 +284,15 @@ INLINE void k_load_starts(pj_dtype type, k_inputs *x)
         _mm512_dpbusd_epi32(k_is_even(type) && p % 2 ? sums[p - 1] : zero,
                             _mm512_set1_epi8(k_offset(type)), x->codes[p]);
     UNROLL for (int p = 0; p < K_PARTS; p++) x->starts[p] = _mm512_sub_epi32(zero, sums[p]);
-    UNROLL for (int h = 0; type == PJ_Q2_K && h < K_HALVES; h++) x->starts[h] =
-        _mm512_packs_epi32(sums[2 * h], sums[2 * h + 1]);
+    if (type != PJ_Q2_K) return;
+    const __m512i one = _mm512_set1_epi16(1);
+    __m512i halves[K_HALVES];
+    UNROLL for (int h = 0; h < K_HALVES; h++) halves[h] =
+        _mm512_madd_epi16(_mm512_packs_epi32(sums[2 * h], sums[2 * h + 1]), one);
+    x->sixteens =
+        _mm512_cvtepi32_epi16(_mm512_madd_epi16(_mm512_packs_epi32(halves[0], halves[1]), one));
+    x->sixteens_scales = _mm256_unpacklo_ps(_mm512_castps512_ps256(x->scales[0]),
+                                            _mm512_castps512_ps256(x->scales[1]));
 }
 
 INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scales,
@@ -344,10 +354,12 @@ INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512
                   : _mm512_dpwssd_epi32(zero, _mm512_packs_epi32(fours[0], fours[1]), w->scales[h]);
         scaled = h ? _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), x->scales[h], scaled)
                    : _mm512_mul_ps(_mm512_cvtepi32_ps(sum), x->scales[h]);
-        if (type != PJ_Q2_K) continue;
-        __m512i low = _mm512_dpwssd_epi32(zero, x->starts[h], w->lows[h]);
-        __m512 unit = _mm512_mul_ps(_mm512_broadcastss_ps(w->minima_unit), x->scales[h]);
-        acc = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(low), unit, acc);
+    }
+    if (type == PJ_Q2_K) {
+        __m256i low = _mm256_madd_epi16(x->sixteens, w->lows);
+        __m256 unit = _mm256_mul_ps(_mm256_broadcastss_ps(w->minima_unit), x->sixteens_scales);
+        acc = _mm512_fnmadd_ps(_mm512_zextps256_ps512(_mm256_cvtepi32_ps(low)),
+                               _mm512_zextps256_ps512(unit), acc);
     }
     return _mm512_fmadd_ps(scaled, w->unit, acc);
 }
